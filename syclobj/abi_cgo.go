@@ -1,0 +1,372 @@
+//go:build linux && cgo
+
+package syclobj
+
+/*
+#cgo CFLAGS: -std=gnu11 -Wall
+#cgo LDFLAGS: -ldl -lpthread
+#include <stdlib.h>
+#include "objects.h"
+#include "usmb_sycl.h"
+#include "world.h"
+
+// Results by value, so that no Go variable's address is passed.
+typedef struct { void *p; int err; } usmb_ptr;
+typedef struct { int32_t kind; int err; } usmb_kind;
+
+static usmb_ptr go_place_for(void *ctx, void *queue, uintptr_t lo, uintptr_t hi) {
+	usmb_place *p = NULL;
+	int err = usmb_sycl_place_for(ctx, queue, (void *)lo, (void *)hi, &p);
+	return (usmb_ptr){p, err};
+}
+static usmb_ptr go_dlpack_import(int32_t id, uintptr_t lo, uintptr_t hi) {
+	usmb_place *p = NULL;
+	int err = usmb_sycl_dlpack_import(id, (void *)lo, (void *)hi, &p);
+	return (usmb_ptr){p, err};
+}
+static usmb_ptr go_place_new(void *queue, int32_t kind) {
+	usmb_place *p = NULL;
+	int err = usmb_sycl_place_new(queue, kind, &p);
+	return (usmb_ptr){p, err};
+}
+static usmb_kind go_span_kind(void *ctx, uintptr_t lo, uintptr_t hi) {
+	usmb_kind k = {0, 0};
+	k.err = usmb_sycl_check_span(ctx, (void *)lo, (void *)hi, &k.kind, NULL);
+	return k;
+}
+static usmb_ptr go_alloc(void *queue, uint32_t kinds, int32_t kind, size_t size, size_t align) {
+	usmb_ptr r = {NULL, 0};
+	r.err = usmb_sycl_alloc(queue, kinds, kind, size, align, &r.p);
+	return r;
+}
+static usmb_ptr go_barrier(void *queue, void **deps, size_t n) {
+	usmb_ptr r = {NULL, 0};
+	r.err = usmb_sycl_barrier(queue, deps, n, &r.p);
+	return r;
+}
+static usmb_ptr go_memcpy(void *queue, void *dst, void *src, size_t size, void **deps, size_t n) {
+	usmb_ptr r = {NULL, 0};
+	r.err = usmb_sycl_memcpy(queue, dst, src, size, deps, n, &r.p);
+	return r;
+}
+static usmb_ptr go_memset(void *queue, void *dst, uint8_t value, size_t size, void **deps, size_t n) {
+	usmb_ptr r = {NULL, 0};
+	r.err = usmb_sycl_memset(queue, dst, value, size, deps, n, &r.p);
+	return r;
+}
+static usmb_ptr go_fill(void *queue, void *dst, uint64_t low, uint64_t high, size_t width, size_t count, void **deps, size_t n) {
+	uint64_t pattern[2] = {low, high};
+	usmb_ptr r = {NULL, 0};
+	r.err = usmb_sycl_fill(queue, dst, pattern, width, count, deps, n, &r.p);
+	return r;
+}
+static usmb_ptr go_prefetch(void *queue, void *ptr, size_t size, void **deps, size_t n) {
+	usmb_ptr r = {NULL, 0};
+	r.err = usmb_sycl_prefetch(queue, ptr, size, deps, n, &r.p);
+	return r;
+}
+static usmb_ptr go_advise(void *queue, void *ptr, size_t size, int advice, void **deps, size_t n) {
+	usmb_ptr r = {NULL, 0};
+	r.err = usmb_sycl_advise(queue, ptr, size, advice, deps, n, &r.p);
+	return r;
+}
+static usmb_ptr go_queue_new(void *ctx, void *device, int in_order, int profiling) {
+	usmb_ptr r = {NULL, 0};
+	r.err = usmb_sycl_queue_new(ctx, device, in_order, profiling, &r.p);
+	return r;
+}
+static usmb_ptr go_context_new(void **devices, size_t n) {
+	usmb_ptr r = {NULL, 0};
+	r.err = usmb_context_new(devices, n, &r.p);
+	return r;
+}
+static usmb_ptr go_context_devices(void *ctx) {
+	usmb_ptr r = {NULL, 0};
+	r.err = usmb_context_devices(ctx, &r.p);
+	return r;
+}
+static usmb_ptr go_device_split(void *device, size_t *counts, size_t n, int domain) {
+	usmb_ptr r = {NULL, 0};
+	r.err = usmb_device_split(device, counts, n, domain, &r.p);
+	return r;
+}
+static usmb_ptr go_device_select(const char *filter) {
+	usmb_ptr r = {NULL, 0};
+	r.err = usmb_device_select(filter, &r.p);
+	return r;
+}
+
+#cgo noescape go_barrier
+#cgo noescape go_memcpy
+#cgo noescape go_memset
+#cgo noescape go_fill
+#cgo noescape go_prefetch
+#cgo noescape go_advise
+#cgo nocallback go_place_for
+#cgo nocallback go_dlpack_import
+#cgo nocallback go_place_new
+#cgo nocallback go_span_kind
+#cgo nocallback go_alloc
+#cgo nocallback go_barrier
+#cgo nocallback go_memcpy
+#cgo nocallback go_memset
+#cgo nocallback go_fill
+#cgo nocallback go_prefetch
+#cgo nocallback go_advise
+#cgo nocallback usmb_sycl_free
+#cgo nocallback usmb_sycl_event_done
+*/
+import "C"
+
+import (
+	"encoding/binary"
+	"unsafe"
+)
+
+// ref is a reference of the SYCL library.
+type ref = unsafe.Pointer
+
+type rootRow struct {
+	device, context, queue ref // borrowed from the C table
+	filter                 string
+}
+
+func worldOpen() Code { return Code(C.usmb_world_open()) }
+func worldClose()     { C.usmb_world_close() }
+
+func rootAt(i int) (rootRow, bool) {
+	r := C.usmb_world_root(C.int32_t(i))
+	if r == nil {
+		return rootRow{}, false
+	}
+	return rootRow{device: r.device, context: r.context, queue: r.queue, filter: C.GoString(r.filter)}, true
+}
+
+func copyRef(sort refSort, r ref) ref {
+	switch sort {
+	case sortDevice:
+		return C.usmb_sycl_device_copy(r)
+	case sortContext:
+		return C.usmb_sycl_context_copy(r)
+	case sortQueue:
+		return C.usmb_sycl_queue_copy(r)
+	case sortEvent:
+		return C.usmb_sycl_event_copy(r)
+	}
+	return nil
+}
+
+func deleteRef(sort refSort, r ref) {
+	if r == nil {
+		return
+	}
+	switch sort {
+	case sortPlatform:
+		C.usmb_platform_delete(r)
+	case sortDevice:
+		C.usmb_sycl_device_delete(r)
+	case sortContext:
+		C.usmb_sycl_context_delete(r)
+	case sortQueue:
+		C.usmb_sycl_queue_delete(r)
+	case sortEvent:
+		C.usmb_sycl_event_delete(r)
+	}
+}
+
+func equalRefs(sort refSort, a, b ref) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	switch sort {
+	case sortPlatform:
+		return C.usmb_platform_equal(a, b) != 0
+	case sortDevice:
+		return C.usmb_sycl_device_equal(a, b) != 0
+	case sortContext:
+		return C.usmb_sycl_context_equal(a, b) != 0
+	case sortQueue:
+		return C.usmb_sycl_queue_equal(a, b) != 0
+	}
+	return false
+}
+
+func describeDevice(r ref) deviceFacts {
+	var f C.usmb_device_facts
+	C.usmb_device_describe(r, &f)
+	defer C.usmb_device_facts_free(&f)
+	return deviceFacts{
+		name: C.GoString(f.name), vendor: C.GoString(f.vendor), driver: C.GoString(f.driver),
+		hash: uint64(f.hash), globalMem: uint64(f.global_mem), maxAlloc: uint64(f.max_alloc),
+		units: uint32(f.units), maxSubdevices: uint32(f.max_subdevices), kinds: uint32(f.kinds),
+		backend: Backend(f.backend), kind: DeviceType(f._type), root: int(f.root), sub: f.is_subdevice != 0,
+	}
+}
+
+func devicePlatform(r ref) ref { return C.usmb_device_platform(r) }
+func deviceDefault() ref       { return C.usmb_device_default() }
+
+func deviceSelect(filter string) (ref, Code) {
+	text := C.CString(filter)
+	defer C.free(unsafe.Pointer(text))
+	r := C.go_device_select(text)
+	return r.p, Code(r.err)
+}
+
+func deviceSplit(device ref, counts []uint, n uint, domain int) ([]ref, Code) {
+	var list *C.size_t
+	if counts != nil {
+		sizes := make([]C.size_t, len(counts))
+		for i, c := range counts {
+			sizes[i] = C.size_t(c)
+		}
+		list = &sizes[0]
+	}
+	r := C.go_device_split(device, list, C.size_t(n), C.int(domain))
+	if r.err != 0 {
+		return nil, Code(r.err)
+	}
+	return takeDevices(r.p), codeOK
+}
+
+func takeDevices(vector unsafe.Pointer) []ref {
+	refs := make([]ref, C.usmb_devices_len(vector))
+	if len(refs) == 0 {
+		var none ref
+		C.usmb_devices_take(vector, &none)
+		return nil
+	}
+	C.usmb_devices_take(vector, &refs[0])
+	return refs
+}
+
+func describePlatform(r ref) platformFacts {
+	var f C.usmb_platform_facts
+	C.usmb_platform_describe(r, &f)
+	defer C.usmb_platform_facts_free(&f)
+	return platformFacts{name: C.GoString(f.name), vendor: C.GoString(f.vendor), version: C.GoString(f.version),
+		hash: uint64(f.hash), backend: Backend(f.backend)}
+}
+
+func contextNew(devices []ref) (ref, Code) {
+	r := C.go_context_new(&devices[0], C.size_t(len(devices)))
+	return r.p, Code(r.err)
+}
+
+func contextDevices(ctx ref) ([]ref, Code) {
+	r := C.go_context_devices(ctx)
+	if r.err != 0 {
+		return nil, Code(r.err)
+	}
+	return takeDevices(r.p), codeOK
+}
+
+func contextHash(ctx ref) uint64 { return uint64(C.usmb_context_hash(ctx)) }
+
+func queueNew(ctx, device ref, inOrder, profiling bool) (ref, Code) {
+	r := C.go_queue_new(ctx, device, cBool(inOrder), cBool(profiling))
+	return r.p, Code(r.err)
+}
+
+func describeQueue(q ref) (queueFacts, Code) {
+	var f C.usmb_queue_facts
+	if err := C.usmb_queue_describe(q, &f); err != 0 {
+		return queueFacts{}, Code(err)
+	}
+	return queueFacts{context: f.context, device: f.device, hash: uint64(f.hash), kinds: uint32(f.kinds),
+		inOrder: f.in_order != 0, profiling: f.profiling != 0}, codeOK
+}
+
+func cBool(b bool) C.int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func eventWait(e ref) Code { return Code(C.usmb_sycl_wait_event(e)) }
+func eventDone(e ref) bool { return C.usmb_sycl_event_done(e) != 0 }
+
+func eventProfile(e ref) ([3]uint64, Code) {
+	var t [3]C.uint64_t
+	err := C.usmb_event_profile(e, &t[0])
+	return [3]uint64{uint64(t[0]), uint64(t[1]), uint64(t[2])}, Code(err)
+}
+
+// submitWork submits one piece of work after the events of refs.
+func submitWork(q ref, w *work, refs []ref) (ref, Code) {
+	deps, n := unsafe.SliceData(refs), C.size_t(len(refs))
+	var r C.usmb_ptr
+	switch w.kind {
+	case workBarrier:
+		r = C.go_barrier(q, deps, n)
+	case workMemcpy:
+		r = C.go_memcpy(q, w.dst, w.src, C.size_t(w.n), deps, n)
+	case workMemset:
+		r = C.go_memset(q, w.dst, C.uint8_t(w.value), C.size_t(w.n), deps, n)
+	case workFill:
+		low, high := binary.NativeEndian.Uint64(w.pattern[:8]), binary.NativeEndian.Uint64(w.pattern[8:])
+		r = C.go_fill(q, w.dst, C.uint64_t(low), C.uint64_t(high), C.size_t(w.width), C.size_t(w.n), deps, n)
+	case workPrefetch:
+		r = C.go_prefetch(q, w.dst, C.size_t(w.n), deps, n)
+	case workAdvise:
+		r = C.go_advise(q, w.dst, C.size_t(w.n), C.int(w.advice), deps, n)
+	}
+	return r.p, Code(r.err)
+}
+
+func usmAlloc(q ref, kinds uint32, kind USMKind, size, align uintptr) (unsafe.Pointer, Code) {
+	r := C.go_alloc(q, C.uint32_t(kinds), C.int32_t(kind), C.size_t(size), C.size_t(align))
+	return r.p, Code(r.err)
+}
+
+func usmFree(ctx ref, p unsafe.Pointer) Code { return Code(C.usmb_sycl_free(ctx, p)) }
+
+func placeNew(q ref, kind USMKind) (unsafe.Pointer, Code) {
+	r := C.go_place_new(q, C.int32_t(kind))
+	return r.p, Code(r.err)
+}
+
+func placeFor(ctx, q ref, lo, hi uintptr) (unsafe.Pointer, Code) {
+	r := C.go_place_for(ctx, q, C.uintptr_t(lo), C.uintptr_t(hi))
+	return r.p, Code(r.err)
+}
+
+func placeForDLPack(id int32, lo, hi uintptr) (unsafe.Pointer, Code) {
+	r := C.go_dlpack_import(C.int32_t(id), C.uintptr_t(lo), C.uintptr_t(hi))
+	return r.p, Code(r.err)
+}
+
+func spanKind(ctx ref, lo, hi uintptr) (USMKind, Code) {
+	k := C.go_span_kind(ctx, C.uintptr_t(lo), C.uintptr_t(hi))
+	return USMKind(k.kind), Code(k.err)
+}
+
+func placeRelease(p unsafe.Pointer) { C.usmb_place_release((*C.usmb_place)(p)) }
+
+func placeIdentity(p unsafe.Pointer) (id uint32, serial uint64) {
+	c := (*C.usmb_place)(p)
+	return uint32(c.id), uint64(c.serial)
+}
+
+func describePlace(p unsafe.Pointer) *Place {
+	c := (*C.usmb_place)(p)
+	return &Place{
+		ref: p, serial: uint64(c.serial), refs: (*int64)(&c.refs),
+		kind: USMKind(c.kind), dlType: int32(c.dl_type), dlID: int32(c.dl_id), dlErr: Code(c.dl_error),
+		isDefault: c.default_context != 0, sub: c.is_subdevice != 0, root: int(c.root), kinds: uint32(c.kinds),
+		filter: C.GoString(c.filter), context: c.context, device: c.device, queue: c.queue,
+	}
+}
+
+func liveRefs() [sortCount]int64 {
+	var c [C.USMB_LIVE_SORTS]C.int64_t
+	C.usmb_sycl_live(&c[0])
+	var out [sortCount]int64
+	for i := range out {
+		out[i] = int64(c[i])
+	}
+	return out
+}
+
+func queueHash(q ref) uint64 { return uint64(C.usmb_queue_hash(q)) }

@@ -1,0 +1,63 @@
+//go:build !linux || !cgo
+
+package syclobj
+
+import "unsafe"
+
+// Without cgo, or on another system, there is no SYCL object, so none of these
+// is reached with a reference; each answers as if the library were absent.
+
+type ref = unsafe.Pointer
+
+type rootRow struct {
+	device, context, queue ref
+	filter                 string
+}
+
+func loadLibrary(string) (*Library, []Attempt, error) {
+	err := &OpError{Op: "Open", Err: ErrUnsupported}
+	return nil, []Attempt{{Source: "build", Err: err}}, err
+}
+
+func worldOpen() Code                                  { return ErrUnsupported }
+func worldClose()                                      {}
+func rootAt(int) (rootRow, bool)                       { return rootRow{}, false }
+func copyRef(refSort, ref) ref                         { return nil }
+func deleteRef(refSort, ref)                           {}
+func equalRefs(_ refSort, a, b ref) bool               { return a == b }
+func describeDevice(ref) deviceFacts                   { return deviceFacts{} }
+func devicePlatform(ref) ref                           { return nil }
+func deviceDefault() ref                               { return nil }
+func deviceSelect(string) (ref, Code)                  { return nil, ErrUnsupported }
+func describePlatform(ref) platformFacts               { return platformFacts{} }
+func contextNew([]ref) (ref, Code)                     { return nil, ErrUnsupported }
+func contextDevices(ref) ([]ref, Code)                 { return nil, ErrUnsupported }
+func contextHash(ref) uint64                           { return 0 }
+func queueNew(_, _ ref, _, _ bool) (ref, Code)         { return nil, ErrUnsupported }
+func queueHash(ref) uint64                             { return 0 }
+func describeQueue(ref) (queueFacts, Code)             { return queueFacts{}, ErrUnsupported }
+func eventWait(ref) Code                               { return ErrUnsupported }
+func eventDone(ref) bool                               { return true }
+func eventProfile(ref) ([3]uint64, Code)               { return [3]uint64{}, ErrUnsupported }
+func submitWork(ref, *work, []ref) (ref, Code)         { return nil, ErrUnsupported }
+func usmFree(ref, unsafe.Pointer) Code                 { return ErrUnsupported }
+func placeNew(ref, USMKind) (unsafe.Pointer, Code)     { return nil, ErrUnsupported }
+func placeRelease(unsafe.Pointer)                      {}
+func placeIdentity(unsafe.Pointer) (uint32, uint64)    { return 0, 0 }
+func describePlace(unsafe.Pointer) *Place              { return hostPlace }
+func liveRefs() (none [sortCount]int64)                { return none }
+func deviceSplit(ref, []uint, uint, int) ([]ref, Code) { return nil, ErrUnsupported }
+
+func usmAlloc(ref, uint32, USMKind, uintptr, uintptr) (unsafe.Pointer, Code) {
+	return nil, ErrUnsupported
+}
+
+func placeFor(_, _ ref, _, _ uintptr) (unsafe.Pointer, Code) { return nil, ErrUnsupported }
+
+func placeForDLPack(int32, uintptr, uintptr) (unsafe.Pointer, Code) {
+	return nil, ErrUnsupported
+}
+
+func spanKind(ref, uintptr, uintptr) (USMKind, Code) {
+	return USMUnknown, ErrUnsupported
+}

@@ -1,0 +1,153 @@
+package syclobj
+
+import (
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+)
+
+// DefaultAlign is the alignment in bytes of allocations that ask for none.
+const DefaultAlign = 256
+
+// allocation is one live allocation of this package.
+type allocation struct {
+	size  uintptr
+	place *Place // retained
+	base  []byte // the mapping, of host memory
+}
+
+// The live allocations, by address, so that an address that is not one of
+// them is an error instead of the end of the process.
+const allocShards = 64
+
+var allocShard [allocShards]struct {
+	sync.Mutex
+	live map[uintptr]allocation
+	_    [48]byte // a cache line each
+}
+
+var liveHostAllocations atomic.Int64
+
+func shardOf(p uintptr) int {
+	return int((uint64(p) >> 8) * 0x9e3779b97f4a7c15 >> 58)
+}
+
+func remember(p unsafe.Pointer, a allocation) {
+	s := &allocShard[shardOf(uintptr(p))]
+	s.Lock()
+	if s.live == nil {
+		s.live = make(map[uintptr]allocation)
+	}
+	s.live[uintptr(p)] = a
+	s.Unlock()
+}
+
+func forget(p unsafe.Pointer) (allocation, bool) {
+	s := &allocShard[shardOf(uintptr(p))]
+	s.Lock()
+	a, ok := s.live[uintptr(p)]
+	delete(s.live, uintptr(p))
+	s.Unlock()
+	return a, ok
+}
+
+// Alloc allocates size bytes (of size 0, one byte, so that the address is never
+// nil) aligned to align bytes, a power of two, or 0 for DefaultAlign. On a host
+// queue the kind is ignored and the memory is zero; SYCL memory has any
+// content. Free it with Free; it outlives the queue and the Runtime.
+// ErrAllocation means out of memory, ErrUnsupportedUSM that the device lacks
+// the kind.
+func (q *Queue) Alloc(kind USMKind, size, align uintptr) (unsafe.Pointer, error) {
+	const op = "Queue.Alloc"
+	if align == 0 {
+		align = DefaultAlign
+	}
+	if bits.OnesCount64(uint64(align)) != 1 {
+		return nil, opErr(op, ErrArgument, "alignment %d is no power of two", align)
+	}
+	if size > maxSize {
+		return nil, opErr(op, ErrAllocation, "%d bytes are more than there are addresses", size)
+	}
+	if q.host {
+		return hostAlloc(op, size, align)
+	}
+	place, err := q.Place(kind)
+	if err != nil {
+		return nil, err
+	}
+	ref, ok := q.h.use()
+	if !ok {
+		place.Release()
+		return nil, &OpError{Op: op, Err: ErrClosed}
+	}
+	p, code := usmAlloc(ref, q.kinds, kind, size, align)
+	q.h.done()
+	if code != codeOK {
+		place.Release()
+		return nil, opErr(op, code, "%d bytes of %v memory aligned to %d on %s", size, kind, align, q.device)
+	}
+	remember(p, allocation{size: size, place: place})
+	return p, nil
+}
+
+func hostAlloc(op string, size, align uintptr) (unsafe.Pointer, error) {
+	base, p, err := mapHost(max(size, 1), align)
+	if err != nil {
+		return nil, &OpError{Op: op, Detail: "host memory", Err: &allocError{size: size, err: err}}
+	}
+	liveHostAllocations.Add(1)
+	remember(p, allocation{size: size, place: hostPlace, base: base})
+	return p, nil
+}
+
+// Free frees memory that Alloc gave. Work on it must be complete. Anything but
+// the exact address of a live allocation of the queue's context is
+// ErrNotAllocated.
+func (q *Queue) Free(p unsafe.Pointer) error { return Free(p) }
+
+// Free frees memory that Queue.Alloc gave, when the queue is no longer at hand.
+// Work on it must be complete. Anything but the exact address of a live
+// allocation is ErrNotAllocated.
+func Free(p unsafe.Pointer) error {
+	const op = "Free"
+	a, ok := forget(p)
+	if !ok {
+		return opErr(op, ErrNotAllocated, "%#x", uintptr(p))
+	}
+	if a.place.IsHost() {
+		liveHostAllocations.Add(-1)
+		if err := unmapHost(a.base); err != nil {
+			return &OpError{Op: op, Detail: "unmapping host memory", Err: err}
+		}
+		return nil
+	}
+	code := usmFree(a.place.context, p)
+	a.place.Release()
+	if code != codeOK {
+		return opErr(op, code, "%#x", uintptr(p))
+	}
+	return nil
+}
+
+// SizeOf is the size in bytes that was asked for at a live allocation's exact
+// address; false for any other address.
+func SizeOf(p unsafe.Pointer) (uintptr, bool) {
+	s := &allocShard[shardOf(uintptr(p))]
+	s.Lock()
+	defer s.Unlock()
+	a, ok := s.live[uintptr(p)]
+	return a.size, ok
+}
+
+// allocError is the operating system's refusal; it matches ErrAllocation.
+type allocError struct {
+	size uintptr
+	err  error
+}
+
+func (e *allocError) Error() string {
+	return opErr("mmap", ErrAllocation, "%d bytes: %v", e.size, e.err).Error()
+}
+func (e *allocError) Unwrap() error        { return e.err }
+func (e *allocError) Is(target error) bool { return target == ErrAllocation }

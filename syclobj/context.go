@@ -1,0 +1,121 @@
+package syclobj
+
+import "unsafe"
+
+// Context is a set of devices whose memory belongs together. Default contexts
+// belong to the Runtime, others to whoever made them.
+type Context struct {
+	h      handle
+	world  *world
+	hash   uint64
+	root   int // index of a root device whose default context this is, -1 when none
+	host   bool
+	shared bool // belongs to the Runtime or to a place
+}
+
+// NewContext makes a context of its own over these devices of one platform.
+// SYCL never takes it for the default context, even if the devices are the
+// same. The caller closes it.
+func (rt *Runtime) NewContext(devices ...*Device) (*Context, error) {
+	const op = "Runtime.NewContext"
+	if err := rt.needSYCL(op); err != nil {
+		return nil, err
+	}
+	if len(devices) == 0 {
+		return nil, opErr(op, ErrArgument, "no devices were named")
+	}
+	refs := make([]ref, len(devices))
+	for i, d := range devices {
+		if d == nil || d.host {
+			return nil, opErr(op, ErrArgument, "device %d is %v; only SYCL devices have contexts", i, d)
+		}
+		r, ok := d.h.use()
+		if !ok {
+			return nil, opErr(op, ErrClosed, "%s", d)
+		}
+		defer d.h.done()
+		refs[i] = r
+	}
+	ref, code := contextNew(refs)
+	if code != codeOK {
+		return nil, opErr(op, code, "%s", filterList(devices))
+	}
+	return rt.world.wrapContext(ref), nil
+}
+
+// ContextFromRef copies a sycl::context*, such as a SyclContextRef capsule
+// carries. The caller closes the copy and keeps the original.
+func (rt *Runtime) ContextFromRef(ref unsafe.Pointer) (*Context, error) {
+	const op = "Runtime.ContextFromRef"
+	if err := rt.needSYCL(op); err != nil {
+		return nil, err
+	}
+	if ref == nil {
+		return nil, &OpError{Op: op, Err: ErrNil}
+	}
+	own := copyRef(sortContext, ref)
+	if own == nil {
+		return nil, &OpError{Op: op, Err: ErrFailed}
+	}
+	return rt.world.wrapContext(own), nil
+}
+
+// wrapContext makes an owning Context of a reference.
+func (w *world) wrapContext(ref ref) *Context {
+	c := &Context{world: w, hash: contextHash(ref), root: -1}
+	if same := w.contextOf(ref); same != nil {
+		c.root = same.root
+	}
+	c.h.init(ref, sortContext)
+	return c
+}
+
+// IsDefault reports whether this is the default context of a platform.
+func (c *Context) IsDefault() bool { return c.host || c.root >= 0 }
+
+// Devices lists the devices of the context. The caller closes them, which does
+// nothing for root devices.
+func (c *Context) Devices() ([]*Device, error) {
+	if c.host {
+		return []*Device{hostDevice}, nil
+	}
+	ref, ok := c.h.use()
+	if !ok {
+		return nil, &OpError{Op: "Context.Devices", Err: ErrClosed}
+	}
+	defer c.h.done()
+	refs, code := contextDevices(ref)
+	if code != codeOK {
+		return nil, opErr("Context.Devices", code, "")
+	}
+	devices := make([]*Device, len(refs))
+	for i, r := range refs {
+		if root := c.world.rootOf(r); root != nil {
+			deleteRef(sortDevice, r)
+			devices[i] = root
+			continue
+		}
+		devices[i] = c.world.wrapDevice(r, nil)
+	}
+	return devices, nil
+}
+
+// Equal reports whether both are the same context of the runtime.
+func (c *Context) Equal(o *Context) bool {
+	return c == o || (o != nil && !c.host && !o.host && c.h.equal(&o.h))
+}
+
+// Hash is the runtime's own hash; equal contexts have equal hashes.
+func (c *Context) Hash() uint64 { return c.hash }
+
+// Ref is the sycl::context*, borrowed; nil for the host's and after Close.
+func (c *Context) Ref() unsafe.Pointer { return c.h.get() }
+
+// Close gives the context up; on default contexts it does nothing. It may be
+// called again.
+func (c *Context) Close() error {
+	if !c.shared {
+		c.h.close()
+	}
+	return nil
+}

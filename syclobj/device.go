@@ -1,0 +1,220 @@
+package syclobj
+
+import (
+	"unsafe"
+)
+
+type deviceFacts struct {
+	name, vendor, driver string
+	hash                 uint64
+	globalMem, maxAlloc  uint64
+	units, maxSubdevices uint32
+	kinds                uint32 // bit 1<<kind
+	backend              Backend
+	kind                 DeviceType
+	root                 int
+	sub                  bool
+}
+
+// Device is a root device, a part of one, or the host device. Root devices and
+// the host device belong to the Runtime; sub-devices are closed by whoever
+// asked for them.
+type Device struct {
+	h        handle
+	world    *world
+	facts    deviceFacts
+	filter   string
+	root     int // DLPack id of the device or its root ancestor, -1 when none
+	parent   *Device
+	platform *Platform
+	ctx      *Context // default context; of roots and the host device
+	queue    *Queue   // default queue; likewise, nil when none could be made
+	sub      bool
+	host     bool
+}
+
+// Name is the device's name.
+func (d *Device) Name() string { return d.facts.name }
+
+// Vendor is who makes the device.
+func (d *Device) Vendor() string { return d.facts.vendor }
+
+// DriverVersion is the version of the driver.
+func (d *Device) DriverVersion() string { return d.facts.driver }
+
+// Backend says what the device's platform runs on.
+func (d *Device) Backend() Backend { return d.facts.backend }
+
+// Type is the sort of the device.
+func (d *Device) Type() DeviceType { return d.facts.kind }
+
+// GlobalMemSize is the size of the device's memory in bytes; 0 when unknown.
+func (d *Device) GlobalMemSize() uint64 { return d.facts.globalMem }
+
+// MaxAllocSize is the largest single allocation in bytes; 0 when unknown.
+func (d *Device) MaxAllocSize() uint64 { return d.facts.maxAlloc }
+
+// ComputeUnits is the number of parallel compute units.
+func (d *Device) ComputeUnits() uint32 { return d.facts.units }
+
+// MaxSubDevices is into how many parts the device can be split, at most.
+func (d *Device) MaxSubDevices() uint32 { return d.facts.maxSubdevices }
+
+// FilterString is "backend:type:number", which Runtime.Device resolves to this
+// device again; "host" for the host device. For a sub-device it is that of the
+// root device it was split from, because sub-devices have none.
+func (d *Device) FilterString() string { return d.filter }
+
+// IsSubDevice reports whether the device was split from another.
+func (d *Device) IsSubDevice() bool { return d.sub }
+
+// IsHost reports whether this is the device of the host backend.
+func (d *Device) IsHost() bool { return d.host }
+
+// Supports reports whether memory of this kind can be allocated on the device.
+// The host device takes every kind for what it is: host memory.
+func (d *Device) Supports(kind USMKind) bool {
+	return d.host || (kind > USMUnknown && kind <= USMHost && d.facts.kinds>>uint(kind)&1 != 0)
+}
+
+// DLPackID is the index of the root device (of the parent root device, for a
+// sub-device) among the runtime's root devices, DLPack's device_id for
+// kDLOneAPI. The host device is (kDLCPU, 0) and gives 0.
+func (d *Device) DLPackID() (int32, error) {
+	if d.root < 0 {
+		return 0, opErr("Device.DLPackID", ErrNoIndex, "%s", d)
+	}
+	return int32(d.root), nil
+}
+
+// Platform is the platform of the device.
+func (d *Device) Platform() *Platform { return d.platform }
+
+// Parent is the device that this one was split from, nil for a root device. It
+// belongs to the Runtime, or to whoever owns it.
+func (d *Device) Parent() *Device { return d.parent }
+
+// Root is the root device that this one is, or is part of.
+func (d *Device) Root() *Device {
+	for d.parent != nil {
+		d = d.parent
+	}
+	return d
+}
+
+// DefaultContext is the default context of the device's platform. It belongs
+// to the Runtime.
+func (d *Device) DefaultContext() *Context { return d.platform.DefaultContext() }
+
+// DefaultQueue is an in-order queue on the device in the default context of its
+// platform, made when the Runtime was opened and belonging to it. Sub-devices
+// have none: make one with Runtime.NewQueue.
+func (d *Device) DefaultQueue() (*Queue, error) {
+	if d.queue == nil {
+		return nil, opErr("Device.DefaultQueue", ErrFailed, "%s has no default queue; make one with NewQueue", d)
+	}
+	return d.queue, nil
+}
+
+// Equal reports whether both are the same device of the runtime.
+func (d *Device) Equal(o *Device) bool {
+	return d == o || (o != nil && d.host == o.host && !d.host && d.h.equal(&o.h))
+}
+
+// Hash is the runtime's own hash; equal devices have equal hashes.
+func (d *Device) Hash() uint64 { return d.facts.hash }
+
+// Ref is the sycl::device*, borrowed; nil for the host device and after Close.
+func (d *Device) Ref() unsafe.Pointer { return d.h.get() }
+
+// Close gives a sub-device up. On root devices and the host device it does
+// nothing. It may be called again.
+func (d *Device) Close() error {
+	if d.sub && !d.h.borrowed {
+		d.h.close()
+	}
+	return nil
+}
+
+// String gives the filter string and the name.
+func (d *Device) String() string {
+	if d.sub {
+		return "part of " + d.filter + " (" + d.facts.name + ")"
+	}
+	return d.filter + " (" + d.facts.name + ")"
+}
+
+// SubDevicesEqually splits the device into parts of that many compute units.
+// The caller closes each part.
+func (d *Device) SubDevicesEqually(units int) ([]*Device, error) {
+	const op = "Device.SubDevicesEqually"
+	if units <= 0 || uint64(units) > uint64(d.facts.units) {
+		return nil, opErr(op, ErrArgument, "parts of %d compute units; %s has %d", units, d, d.facts.units)
+	}
+	return d.split(op, nil, uint(units), 0)
+}
+
+// SubDevicesByCounts splits the device into parts of these numbers of compute
+// units. The caller closes each part.
+func (d *Device) SubDevicesByCounts(counts ...int) ([]*Device, error) {
+	const op = "Device.SubDevicesByCounts"
+	sum := uint64(0)
+	list := make([]uint, len(counts))
+	for i, n := range counts {
+		if n <= 0 || uint64(n) > uint64(d.facts.units) {
+			return nil, opErr(op, ErrArgument, "a part of %d compute units; %s has %d", n, d, d.facts.units)
+		}
+		list[i] = uint(n)
+		sum += uint64(n)
+	}
+	if len(counts) == 0 || sum > uint64(d.facts.units) {
+		return nil, opErr(op, ErrArgument, "%d parts of %d compute units together; %s has %d", len(counts), sum, d, d.facts.units)
+	}
+	return d.split(op, list, uint(len(list)), 0)
+}
+
+// SubDevicesByAffinity splits the device along a shared resource; tiles of a
+// GPU come with AffinityNextPartitionable. The caller closes each part.
+func (d *Device) SubDevicesByAffinity(domain AffinityDomain) ([]*Device, error) {
+	const op = "Device.SubDevicesByAffinity"
+	if domain < AffinityNUMA || domain > AffinityNextPartitionable {
+		return nil, opErr(op, ErrArgument, "domain %d", domain)
+	}
+	return d.split(op, nil, 0, int(domain))
+}
+
+func (d *Device) split(op string, counts []uint, n uint, domain int) ([]*Device, error) {
+	if d.host {
+		return nil, opErr(op, ErrArgument, "the host device cannot be split")
+	}
+	ref, ok := d.h.use()
+	if !ok {
+		return nil, &OpError{Op: op, Err: ErrClosed}
+	}
+	defer d.h.done()
+	refs, code := deviceSplit(ref, counts, n, domain)
+	if code != codeOK {
+		return nil, opErr(op, code, "%s cannot be split like that", d)
+	}
+	parts := make([]*Device, len(refs))
+	for i, r := range refs {
+		parts[i] = d.world.wrapDevice(r, d)
+	}
+	return parts, nil
+}
+
+// wrapDevice makes an owning Device of a reference that is no root device. The
+// parent is found among the roots when it is not given.
+func (w *world) wrapDevice(ref ref, parent *Device) *Device {
+	d := &Device{world: w, sub: true, facts: describeDevice(ref)}
+	d.h.init(ref, sortDevice)
+	d.root = d.facts.root
+	if parent == nil && d.root >= 0 && d.root < len(w.roots) {
+		parent = w.roots[d.root]
+	}
+	d.parent = parent
+	if parent != nil {
+		d.platform, d.filter = parent.platform, parent.filter
+	}
+	return d
+}

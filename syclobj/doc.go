@@ -1,0 +1,70 @@
+// Package syclobj holds SYCL objects (platforms, devices, contexts, queues,
+// events) and unified shared memory (USM) for Go, through the C library
+// libDPCTLSyclInterface.so that the Python package dpctl carries. It is loaded
+// at run time: building needs Go and a C compiler only.
+//
+// # Runtimes
+//
+// [Open] finds the library and gives a [Runtime]. A Runtime always has the host
+// backend (one platform "host", one device with the filter string "host",
+// page-backed memory), and SYCL beside it when the library is found; the types
+// and methods are the same for both. Without cgo, and on systems other than
+// Linux, there is the host backend only, and what needs SYCL answers an error
+// that is [errors.ErrUnsupported].
+//
+// A process has one instance of the library. If something else, such as an
+// embedded Python, has loaded it already, that instance is adopted. The
+// Runtimes of a process share one table of devices, which goes away with the
+// last of them; the library itself is never unloaded.
+//
+// # Where the library is looked for
+//
+//  1. an instance that the process holds already (asking for a different file
+//     is then an error);
+//  2. [WithLibrary], or the environment variable USMBRIDGE_SYCL: a path, or
+//     "off";
+//  3. the virtual environment named by VIRTUAL_ENV;
+//  4. the environment of the python3 on PATH;
+//  5. the dynamic loader's own search path.
+//
+// A pip-installed OpenCL CPU runtime (intel-opencl-rt) is invisible until
+// OCL_ICD_FILENAMES names its libintelocl.so. When no OpenCL driver is
+// configured by OCL_ICD_FILENAMES, OCL_ICD_VENDORS or /etc/OpenCL/vendors, and
+// that file lies beside libsycl, Open sets the variable, for this process and
+// its children.
+//
+// Drivers replace the process's handlers of SIGSEGV and other signals while
+// devices are listed; Open puts back those that were there, so that a nil
+// dereference in Go stays a panic.
+//
+// # Ownership
+//
+// Root devices, platforms, and the default contexts and queues of devices
+// belong to the Runtime: their Close does nothing. What a New… or …FromRef
+// function, or SubDevices…, returns belongs to the caller, who calls Close
+// once it is done with it. Close may be called again, from any goroutine; a
+// call in progress on another goroutine finishes first. Using a closed object
+// gives [ErrClosed].
+//
+// An [Event] lets go of its SYCL event as soon as it is known to be complete,
+// so that an event that was waited for needs no Close.
+//
+// A [Place] is the set of facts that all memory of one context, device and
+// kind shares. It is interned and counted: the functions that look one up
+// return it retained, and their caller calls Release.
+//
+// Nothing is freed by the garbage collector. [LiveObjects] counts what is held
+// and is zero when everything was closed, freed and released.
+//
+// # Threads
+//
+// All functions and methods may be used from several goroutines at once.
+// Waiting with a context that can be cancelled uses one goroutine per event,
+// which lives until the event completes; cancelling ends the waiting, never
+// the work.
+//
+// # C code
+//
+// The header usmb_sycl.h declares the same operations for C code of this
+// module that runs without entering Go.
+package syclobj

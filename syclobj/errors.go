@@ -1,0 +1,152 @@
+package syclobj
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Code is a result of the C layer. It is an error itself, so that
+// errors.Is(err, ErrNotUSM) works on whatever this package returns.
+type Code int32
+
+// The codes, in the order of the header usmb_sycl.h.
+const (
+	codeOK            Code = iota
+	ErrNoSYCL              // no SYCL library was found, or SYCL is switched off
+	ErrNil                 // a required pointer or handle is nil
+	ErrArgument            // an argument has an impossible value
+	ErrNoHostMemory        // out of host memory for bookkeeping
+	ErrAllocation          // the SYCL runtime could not allocate the memory
+	ErrNotUSM              // the first byte is not USM of the context
+	ErrOverrun             // the last byte is not USM of the first byte's kind
+	ErrNoDevice            // no such device
+	ErrDeviceID            // no root device has that DLPack device index
+	ErrNotDefault          // not in the default context of its platform
+	ErrNoIndex             // the device is not among the root devices
+	ErrUnsupportedUSM      // the device does not support that kind of USM
+	ErrFailed              // the library reported a failure
+	ErrAsync               // work failed after its submission
+
+	// Codes of the Go side alone.
+	ErrClosed       Code = 100 // the object was closed
+	ErrNotAllocated Code = 101 // the pointer did not come from Queue.Alloc, or was freed
+	ErrUnsupported  Code = 102 // needs SYCL, which this build or system cannot have
+)
+
+var codeTexts = map[Code]string{
+	codeOK:            "no error",
+	ErrNoSYCL:         "no SYCL library: run `pip install dpctl intel-opencl-rt`, or name libDPCTLSyclInterface.so in USMBRIDGE_SYCL",
+	ErrNil:            "a required pointer or object is nil",
+	ErrArgument:       "an argument has an impossible value",
+	ErrNoHostMemory:   "out of host memory for bookkeeping",
+	ErrAllocation:     "the SYCL runtime could not allocate the memory: ask for less, or free some",
+	ErrNotUSM:         "the pointer is not unified shared memory of the context: pass the context or queue that it was allocated with",
+	ErrOverrun:        "the last byte of the span is not memory of the kind of its first byte: the span reaches beyond the allocation",
+	ErrNoDevice:       "the SYCL runtime knows no such device",
+	ErrDeviceID:       "no root device has that DLPack device index",
+	ErrNotDefault:     "the memory is not in the default context of its platform, which DLPack's kDLOneAPI requires: copy it, or use __sycl_usm_array_interface__",
+	ErrNoIndex:        "the device is not among the runtime's root devices, so DLPack has no index for it",
+	ErrUnsupportedUSM: "the device does not support this kind of unified shared memory: use another kind",
+	ErrFailed:         "the SYCL library reported a failure: set DPCTL_VERBOSITY=error to see its reason on stderr",
+	ErrAsync:          "work on the device failed after its submission",
+	ErrClosed:         "the object was closed",
+	ErrNotAllocated:   "the pointer is not a live allocation of this package: pass the exact address that Alloc returned, once",
+	ErrUnsupported:    "SYCL needs Linux and cgo; the host backend works everywhere",
+}
+
+// Error says what the code means and what to do about it.
+func (c Code) Error() string {
+	if text, ok := codeTexts[c]; ok {
+		return text
+	}
+	return "unknown error code " + strconv.Itoa(int(c))
+}
+
+// Is makes ErrUnsupported match errors.ErrUnsupported.
+func (c Code) Is(target error) bool {
+	return c == ErrUnsupported && target == errors.ErrUnsupported
+}
+
+// OpError is the failure of one operation.
+type OpError struct {
+	Op     string // the function or method, such as "Queue.Alloc"
+	Detail string // what was asked for and found; may be empty
+	Err    error  // a Code, or a more specific error
+}
+
+// Error joins operation, detail and reason.
+func (e *OpError) Error() string {
+	parts := []string{"syclobj: " + e.Op}
+	if e.Detail != "" {
+		parts = append(parts, e.Detail)
+	}
+	if e.Err != nil {
+		parts = append(parts, strings.TrimPrefix(e.Err.Error(), "syclobj: "))
+	}
+	return strings.Join(parts, ": ")
+}
+
+// Unwrap gives the reason.
+func (e *OpError) Unwrap() error { return e.Err }
+
+// opErr is nil for codeOK.
+func opErr(op string, code Code, format string, args ...any) error {
+	if code == codeOK {
+		return nil
+	}
+	return &OpError{Op: op, Detail: fmt.Sprintf(format, args...), Err: code}
+}
+
+// LibraryError says why a SYCL library could not be used. It matches
+// ErrNoSYCL.
+type LibraryError struct {
+	Path    string // the file, or what was looked for
+	Symbol  string // the missing function, if that is the reason
+	Version string // the version found, if known
+	Reason  string // what is wrong
+	Advice  string // what to do
+	Err     error  // an underlying error, or nil
+}
+
+// Error names the file, the reason and what to do.
+func (e *LibraryError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "syclobj: %s: %s", e.Path, e.Reason)
+	if e.Symbol != "" {
+		fmt.Fprintf(&b, ": it has no function %s", e.Symbol)
+	}
+	if e.Version != "" {
+		fmt.Fprintf(&b, " (dpctl %s)", e.Version)
+	}
+	if e.Err != nil {
+		fmt.Fprintf(&b, ": %v", e.Err)
+	}
+	if e.Advice != "" {
+		fmt.Fprintf(&b, "; %s", e.Advice)
+	}
+	return b.String()
+}
+
+// Unwrap gives the underlying error.
+func (e *LibraryError) Unwrap() error { return e.Err }
+
+// Is makes every LibraryError match ErrNoSYCL.
+func (e *LibraryError) Is(target error) bool { return target == ErrNoSYCL }
+
+// FilterError is a filter string that cannot be understood. It matches
+// ErrArgument.
+type FilterError struct {
+	Filter string // the whole string
+	Part   string // the part that is wrong
+	Reason string
+}
+
+// Error shows the string, the part and the grammar.
+func (e *FilterError) Error() string {
+	return fmt.Sprintf("syclobj: filter string %q: %q %s; a filter is host, or a comma list of backend:type:number with at least one of the three, such as opencl:cpu:0, gpu or level_zero:gpu:1", e.Filter, e.Part, e.Reason)
+}
+
+// Is makes every FilterError match ErrArgument.
+func (e *FilterError) Is(target error) bool { return target == ErrArgument }

@@ -1,0 +1,79 @@
+package syclobj_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"unsafe"
+
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+// The same code runs on SYCL and on the host backend; here on the latter, so
+// that it runs anywhere.
+func Example() {
+	rt, err := syclobj.Open(syclobj.HostOnly())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer rt.Close()
+
+	q := rt.DefaultQueue()
+	p, err := q.Alloc(syclobj.USMShared, 16, 0)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	e, err := q.Fill(p, []byte{1, 2, 3, 4}, 4)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := e.Wait(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+	got := make([]byte, 6)
+	if err := q.Read(got, unsafe.Add(p, 2)); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(q.Device().FilterString(), got)
+	if err := q.Free(p); err != nil {
+		log.Fatal(err)
+	}
+	// Output: host [3 4 1 2 3 4]
+}
+
+func ExampleParseFilter() {
+	filter, err := syclobj.ParseFilter("Level_Zero:GPU:1,cpu")
+	fmt.Println(filter, err)
+	_, err = syclobj.ParseFilter("cpu:opencl")
+	fmt.Println(err)
+	// Output:
+	// level_zero:gpu:1,cpu <nil>
+	// syclobj: filter string "cpu:opencl": "cpu:opencl" has its fields repeated or out of order; a filter is host, or a comma list of backend:type:number with at least one of the three, such as opencl:cpu:0, gpu or level_zero:gpu:1
+}
+
+// What was found, and why not.
+func ExampleRuntime_Attempts() {
+	rt, err := syclobj.Open(syclobj.HostOnly())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer rt.Close()
+	for _, a := range rt.Attempts() {
+		fmt.Println(a)
+	}
+	for _, d := range rt.Devices() {
+		id, err := d.DLPackID()
+		fmt.Println(d.FilterString(), id, err)
+	}
+	// Output:
+	// off: syclobj: libDPCTLSyclInterface.so: SYCL is switched off; open without HostOnly, and with USMBRIDGE_SYCL unset or a path
+	// host 0 <nil>
+}
+
+func ExamplePlace() {
+	p := syclobj.HostPlace()
+	deviceType, id, err := p.DLPackDevice()
+	fmt.Println(p, p.HostReadable(), deviceType, id, err)
+	// Output: host memory true 1 0 <nil>
+}

@@ -1,0 +1,319 @@
+package syclobj_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/syclobj/sycltest"
+)
+
+// Each function of the library that can fail does so in each of its first
+// calls while a Runtime opens; nothing may be left behind.
+func TestOpenFails(t *testing.T) {
+	fake := sycltest.Child(t, sycltest.TwoGPUs)
+	if fake == nil {
+		return
+	}
+	rt, err := syclobj.Open(syclobj.RequireSYCL())
+	require.NoError(t, err)
+	require.NoError(t, rt.Close())
+	require.Equal(t, sycltest.Objects{}, fake.Live())
+	failed := 0
+	for _, fn := range []string{
+		"DPCTLDeviceMgr_GetDevices", "DPCTLDeviceVector_GetAt", "DPCTLDeviceMgr_GetCachedContext",
+		"DPCTLDevice_Copy", "DPCTLContext_Copy", "DPCTLQueue_Copy", "DPCTLQueue_Create", "DPCTLDevice_GetPlatform", "DPCTLDevice_Create",
+	} {
+		for n := 1; n <= 3; n++ {
+			fake.Fail(fn, n)
+			rt, err := syclobj.Open(syclobj.RequireSYCL())
+			fake.Fail(fn, 0)
+			if err == nil {
+				require.NotNil(t, rt.DefaultQueue().Ref(), "what can be done without still works")
+				require.NoError(t, rt.Close())
+			} else {
+				require.ErrorIs(t, err, syclobj.ErrFailed, "%s, call %d", fn, n)
+				failed++
+			}
+			require.Equal(t, sycltest.Objects{}, fake.Live(), "%s, call %d", fn, n)
+			require.Zero(t, syclobj.LiveObjects())
+		}
+	}
+	require.GreaterOrEqual(t, failed, 15)
+}
+
+func TestOperationsFail(t *testing.T) {
+	fake := sycltest.Child(t, sycltest.TwoGPUs)
+	if fake == nil {
+		return
+	}
+	rt := openReal(t)
+	gpu := rt.RootDevices()[0]
+	q := defaultQueue(t, gpu)
+	p := alloc(t, q, syclobj.USMShared, 64)
+	e, err := q.Barrier()
+	require.NoError(t, err)
+	copied := e.Copy() // two events that are complete but not known to be
+	defer e.Close()
+	defer copied.Close()
+	for kind := syclobj.USMDevice; kind <= syclobj.USMHost; kind++ { // places stay with their queue
+		alloc(t, q, kind, 1)
+	}
+	before := fake.Live()
+	for _, c := range []struct {
+		function string
+		do       func() error
+		want     error
+	}{
+		{"DPCTLQueue_Memcpy", func() error { return onlyError(q.Memcpy(p, unsafe.Add(p, 32), 8)) }, syclobj.ErrFailed},
+		{"DPCTLQueue_MemcpyWithEvents", func() error { return onlyError(q.Memcpy(p, unsafe.Add(p, 32), 8, e)) }, syclobj.ErrFailed},
+		{"DPCTLQueue_Memset", func() error { return onlyError(q.Memset(p, 0, 8)) }, syclobj.ErrFailed},
+		{"DPCTLQueue_Fill8", func() error { return onlyError(q.Fill(p, make([]byte, 1), 1)) }, syclobj.ErrFailed},
+		{"DPCTLQueue_Fill16", func() error { return onlyError(q.Fill(p, make([]byte, 2), 1)) }, syclobj.ErrFailed},
+		{"DPCTLQueue_Fill32", func() error { return onlyError(q.Fill(p, make([]byte, 4), 1)) }, syclobj.ErrFailed},
+		{"DPCTLQueue_Fill64", func() error { return onlyError(q.Fill(p, make([]byte, 8), 1)) }, syclobj.ErrFailed},
+		{"DPCTLQueue_Fill128", func() error { return onlyError(q.Fill(p, make([]byte, 16), 1)) }, syclobj.ErrFailed},
+		{"DPCTLQueue_Prefetch", func() error { return onlyError(q.Prefetch(p, 8)) }, syclobj.ErrFailed},
+		{"DPCTLQueue_MemAdvise", func() error { return onlyError(q.Advise(p, 8, 1)) }, syclobj.ErrFailed},
+		{"DPCTLQueue_SubmitBarrierForEvents", func() error { return onlyError(q.Memset(p, 0, 8, e)) }, syclobj.ErrFailed},
+		{"DPCTLQueue_SubmitBarrierForEvents", func() error { return q.Wait(context.Background()) }, syclobj.ErrFailed},
+		{"DPCTLaligned_alloc_device", func() error { return onlyError(q.Alloc(syclobj.USMDevice, 8, 0)) }, syclobj.ErrAllocation},
+		{"DPCTLaligned_alloc_shared", func() error { return onlyError(q.Alloc(syclobj.USMShared, 8, 0)) }, syclobj.ErrAllocation},
+		{"DPCTLaligned_alloc_host", func() error { return onlyError(q.Alloc(syclobj.USMHost, 8, 0)) }, syclobj.ErrAllocation},
+		{"DPCTLUSM_GetPointerDevice", func() error { return onlyError(rt.DLPackPlace(0, p, p)) }, syclobj.ErrNoDevice},
+		{"DPCTLContext_Create", func() error { return onlyError(rt.NewContext(gpu)) }, syclobj.ErrFailed},
+		{"DPCTLContext_CreateFromDevices", func() error { return onlyError(rt.NewContext(gpu, gpu)) }, syclobj.ErrFailed},
+		{"DPCTLDeviceVector_CreateFromArray", func() error { return onlyError(rt.NewContext(gpu, gpu)) }, syclobj.ErrFailed},
+		{"DPCTLContext_GetDevices", func() error { return onlyError(gpu.DefaultContext().Devices()) }, syclobj.ErrFailed},
+		{"DPCTLQueue_Create", func() error { return onlyError(rt.NewQueue(nil, gpu, 0)) }, syclobj.ErrFailed},
+		{"DPCTLDevice_CreateSubDevicesByAffinity", func() error { return onlyError(gpu.SubDevicesByAffinity(syclobj.AffinityNUMA)) }, syclobj.ErrFailed},
+		{"DPCTLFilterSelector_Create", func() error { return onlyError(rt.Device("1")) }, syclobj.ErrNoDevice},
+		{"DPCTLDevice_CreateFromSelector", func() error { return onlyError(rt.Device("1")) }, syclobj.ErrNoDevice},
+	} {
+		calls := fake.Calls(c.function)
+		fake.Fail(c.function, 1)
+		err := c.do()
+		require.ErrorIs(t, err, c.want, c.function)
+		var op *syclobj.OpError
+		require.ErrorAs(t, err, &op)
+		require.NotEmpty(t, op.Op)
+		require.Greater(t, fake.Calls(c.function), calls)
+		require.Equal(t, before, fake.Live(), "%s left something", c.function)
+	}
+	fake.AsyncError(1, -5)
+	e2, err := q.Memset(p, 0, 8)
+	require.NoError(t, err)
+	require.ErrorIs(t, e2.Wait(context.Background()), syclobj.ErrAsync)
+	fake.AsyncError(1, -5)
+	e2, err = q.Memset(p, 0, 8)
+	require.NoError(t, err)
+	fake.Fail("DPCTLEvent_GetCommandExecutionStatus", 1) // so that it must be waited for
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	require.ErrorIs(t, e2.Wait(ctx), syclobj.ErrAsync, "on a waiter too")
+	e2, err = q.Memset(p, 0, 8)
+	require.NoError(t, err)
+	fake.Fail("DPCTLEvent_GetCommandExecutionStatus", 1)
+	require.ErrorIs(t, e2.Wait(context.Background()), syclobj.ErrFailed, "waited for and still not complete")
+	require.NoError(t, e2.Close())
+}
+
+// A place whose making fails half way leaves nothing and can be made later.
+func TestPlaceFails(t *testing.T) {
+	fake := sycltest.Child(t, sycltest.TwoGPUs)
+	if fake == nil {
+		return
+	}
+	rt := openReal(t)
+	ctx, err := rt.NewContext(rt.RootDevices()[0])
+	require.NoError(t, err)
+	defer ctx.Close()
+	q, err := rt.NewQueue(ctx, rt.RootDevices()[0], 0)
+	require.NoError(t, err)
+	defer q.Close()
+	before := fake.Live()
+	for _, fn := range []string{"DPCTLQueue_GetContext", "DPCTLQueue_GetDevice", "DPCTLContext_Copy", "DPCTLDevice_Copy"} {
+		fake.Fail(fn, 1)
+		require.ErrorIs(t, onlyError(q.Place(syclobj.USMShared)), syclobj.ErrFailed, fn)
+		require.Equal(t, before, fake.Live(), fn)
+	}
+	// Without a queue of its own the place is whole but for copies.
+	fake.Fail("DPCTLQueue_Copy", 1)
+	place, err := q.Place(syclobj.USMShared)
+	require.NoError(t, err)
+	require.ErrorIs(t, onlyError(place.Queue()), syclobj.ErrFailed)
+	place.Release()
+}
+
+func TestMemoryRunsOut(t *testing.T) {
+	fake := sycltest.Child(t, sycltest.Machine{
+		{Backend: syclobj.BackendLevelZero, Name: "small", Devices: []sycltest.Device{
+			{Type: syclobj.TypeGPU, Name: "no host or shared", Memory: 1 << 20, Lacks: []syclobj.USMKind{syclobj.USMHost, syclobj.USMShared}},
+			{Type: syclobj.TypeGPU, Name: "big", Memory: 1 << 42},
+		}},
+	})
+	if fake == nil {
+		return
+	}
+	rt := openReal(t)
+	small, big := defaultQueue(t, rt.RootDevices()[0]), defaultQueue(t, rt.RootDevices()[1])
+	require.False(t, small.Device().Supports(syclobj.USMHost))
+	require.True(t, small.Device().Supports(syclobj.USMDevice))
+	require.False(t, small.Device().Supports(syclobj.USMUnknown))
+	for _, kind := range []syclobj.USMKind{syclobj.USMHost, syclobj.USMShared} {
+		require.ErrorIs(t, onlyError(small.Alloc(kind, 1, 0)), syclobj.ErrUnsupportedUSM)
+		require.ErrorIs(t, onlyError(small.Place(kind)), syclobj.ErrUnsupportedUSM)
+		_, _, err := sycltest.ForeignAlloc(small, kind, 1)
+		require.ErrorIs(t, err, syclobj.ErrUnsupportedUSM, "from C as well")
+	}
+	require.ErrorIs(t, onlyError(small.Alloc(syclobj.USMUnknown, 1, 0)), syclobj.ErrArgument)
+	require.ErrorIs(t, onlyError(small.Alloc(99, 1, 0)), syclobj.ErrArgument)
+	all, err := small.Alloc(syclobj.USMDevice, 1<<20, 0)
+	require.NoError(t, err)
+	require.EqualValues(t, 1<<20, fake.Used(0))
+	require.ErrorIs(t, onlyError(small.Alloc(syclobj.USMDevice, 1, 0)), syclobj.ErrAllocation)
+	require.NoError(t, small.Free(all))
+	require.Zero(t, fake.Used(0))
+	alloc(t, big, syclobj.USMDevice, 1<<40)
+}
+
+func TestClosing(t *testing.T) {
+	fake := sycltest.Child(t, sycltest.TwoGPUs)
+	if fake == nil {
+		return
+	}
+	rt, err := syclobj.Open(syclobj.RequireSYCL())
+	require.NoError(t, err)
+	gpu := rt.RootDevices()[0]
+	q := defaultQueue(t, gpu)
+	p, err := q.Alloc(syclobj.USMDevice, 64, 0)
+	require.NoError(t, err)
+	place, err := q.Place(syclobj.USMDevice)
+	require.NoError(t, err)
+	require.NoError(t, gpu.Close())
+	require.NoError(t, q.Close())
+	require.NoError(t, gpu.DefaultContext().Close())
+	require.NotNil(t, q.Ref(), "closing what belongs to the Runtime does nothing")
+
+	second, err := syclobj.Open()
+	require.NoError(t, err)
+	require.NoError(t, rt.Close())
+	require.NotNil(t, q.Ref(), "the other Runtime is still open")
+	for _, err := range []error{
+		onlyError(rt.Device("gpu")), onlyError(rt.RootDevice(0)), onlyError(rt.PlaceOf(nil, q, p, p)), onlyError(rt.NewContext(gpu)),
+		onlyError(rt.NewQueue(nil, gpu, 0)), onlyError(rt.DLPackPlace(0, p, p)), onlyError(rt.QueueFromRef(q.Ref())), onlyError(rt.ContextFromRef(q.Ref())),
+	} {
+		require.ErrorIs(t, err, syclobj.ErrClosed)
+	}
+	require.NoError(t, second.Close())
+	require.Nil(t, q.Ref())
+	require.Nil(t, gpu.Ref())
+	for _, err := range []error{
+		onlyError(q.Alloc(syclobj.USMDevice, 1, 0)), onlyError(q.Barrier()), onlyError(q.Place(syclobj.USMDevice)), onlyError(place.Queue()),
+		onlyError(place.Device()), onlyError(place.Context()), onlyError(gpu.DefaultContext().Devices()), onlyError(gpu.SubDevicesEqually(1)),
+		onlyError(gpu.DefaultContext().CheckPointer(p, p)),
+	} {
+		require.ErrorIs(t, err, syclobj.ErrClosed)
+	}
+	require.False(t, gpu.Equal(rt.HostDevice()))
+
+	// The memory and its place are still whole, also for another Runtime.
+	third, err := syclobj.Open()
+	require.NoError(t, err)
+	found, err := third.DLPackPlace(0, p, p)
+	require.NoError(t, err)
+	require.Same(t, place, found)
+	d, err := place.Device()
+	require.NoError(t, err)
+	require.Same(t, third.RootDevices()[0], d)
+	pq, err := place.Queue()
+	require.NoError(t, err)
+	require.NoError(t, pq.Wait(context.Background()))
+	found.Release()
+	require.NoError(t, third.Close())
+	require.NoError(t, syclobj.Free(p))
+	place.Release()
+	require.Zero(t, syclobj.LiveObjects())
+	require.Equal(t, "nothing", syclobj.LiveObjects().String())
+}
+
+// Closing, looking up, allocating and submitting at once: no call may see a
+// deleted reference, which the fake library would end the process for.
+func TestRaces(t *testing.T) {
+	if sycltest.Child(t, sycltest.TwoGPUs) == nil {
+		return
+	}
+	rt := openReal(t)
+	gpu := rt.RootDevices()[0]
+	tiles, err := gpu.SubDevicesByAffinity(syclobj.AffinityNUMA)
+	require.NoError(t, err)
+	for range 50 {
+		q, err := rt.NewQueue(nil, tiles[0], 0)
+		require.NoError(t, err)
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				for range 20 {
+					p, err := q.Alloc(syclobj.USMShared, 100, 0)
+					if err != nil {
+						require.ErrorIs(t, err, syclobj.ErrClosed)
+						return
+					}
+					if e, err := q.Memset(p, 1, 100); err == nil {
+						require.NoError(t, e.Wait(context.Background()))
+					}
+					place, err := rt.DLPackPlace(0, p, unsafe.Add(p, 100))
+					require.NoError(t, err)
+					require.True(t, place.IsSubDevice())
+					place.Release()
+					require.NoError(t, syclobj.Free(p))
+				}
+			})
+		}
+		all.Go(func() { require.NoError(t, q.Close()) })
+		all.Go(func() {
+			other, err := syclobj.Open()
+			require.NoError(t, err)
+			require.NoError(t, other.Close())
+		})
+		all.Wait()
+	}
+	for _, d := range tiles {
+		require.NoError(t, d.Close())
+	}
+}
+
+func TestNoDevices(t *testing.T) {
+	if sycltest.Child(t, sycltest.NoDevice) == nil {
+		return
+	}
+	rt, err := syclobj.Open()
+	require.NoError(t, err)
+	defer rt.Close()
+	require.True(t, rt.HasSYCL())
+	require.NoError(t, rt.SYCLError())
+	require.Empty(t, rt.RootDevices())
+	require.Same(t, rt.HostDevice(), rt.DefaultDevice())
+	require.Same(t, rt.HostQueue(), rt.DefaultQueue())
+	require.ErrorContains(t, onlyError(rt.Device("gpu")), "no SYCL devices")
+	_, err = syclobj.Open(syclobj.RequireSYCL())
+	require.ErrorIs(t, err, syclobj.ErrNoDevice)
+	require.ErrorContains(t, err, "pip install intel-opencl-rt")
+}
+
+func TestIdenticalNumbersAmongTypes(t *testing.T) {
+	if sycltest.Child(t, sycltest.CPUFirst) == nil {
+		return
+	}
+	rt := openReal(t)
+	d, err := rt.Device("level_zero:gpu:0")
+	require.NoError(t, err)
+	id, err := d.DLPackID()
+	require.NoError(t, err)
+	require.EqualValues(t, 1, id, "the index counts all root devices, the filter's number those that match")
+	require.Equal(t, "level_zero:gpu:0", d.FilterString())
+}

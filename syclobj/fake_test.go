@@ -1,0 +1,569 @@
+package syclobj_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/syclobj/sycltest"
+)
+
+// alloc allocates and frees at the end of the test.
+func alloc(t *testing.T, q *syclobj.Queue, kind syclobj.USMKind, size uintptr) unsafe.Pointer {
+	t.Helper()
+	p, err := q.Alloc(kind, size, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, syclobj.Free(p)) })
+	return p
+}
+
+func defaultQueue(t *testing.T, d *syclobj.Device) *syclobj.Queue {
+	t.Helper()
+	q, err := d.DefaultQueue()
+	require.NoError(t, err)
+	return q
+}
+
+// onlyError drops the first result of a call that must fail.
+func onlyError[T any](_ T, err error) error { return err }
+
+func TestMachineOfTwoGPUs(t *testing.T) {
+	if sycltest.Child(t, sycltest.TwoGPUs) == nil {
+		return
+	}
+	rt := openReal(t)
+	devices := rt.RootDevices()
+	require.Len(t, devices, 3)
+	for i, want := range []string{"level_zero:gpu:0", "level_zero:gpu:1", "opencl:cpu:0"} {
+		d := devices[i]
+		require.Equal(t, want, d.FilterString())
+		id, err := d.DLPackID()
+		require.NoError(t, err)
+		require.EqualValues(t, i, id)
+		byID, err := rt.RootDevice(id)
+		require.NoError(t, err)
+		require.Same(t, d, byID)
+		for range 2 { // the second time from the cache
+			found, err := rt.Device(want)
+			require.NoError(t, err)
+			require.Same(t, d, found)
+		}
+		require.False(t, d.IsSubDevice())
+		require.Nil(t, d.Parent())
+		require.Same(t, d, d.Root())
+	}
+	a, b, cpu := devices[0], devices[1], devices[2]
+	require.Len(t, rt.Platforms(), 3, "two and the host's")
+	require.Same(t, a.Platform(), b.Platform())
+	require.False(t, a.Platform().Equal(cpu.Platform()))
+	require.Equal(t, []*syclobj.Device{a, b}, a.Platform().Devices())
+	require.False(t, a.Equal(b))
+	require.NotEqual(t, a.Hash(), b.Hash())
+	require.True(t, a.DefaultContext().Equal(b.DefaultContext()), "one default context for a platform")
+	require.Equal(t, a.DefaultContext().Hash(), b.DefaultContext().Hash())
+	require.False(t, a.DefaultContext().Equal(cpu.DefaultContext()))
+	require.Same(t, a, rt.DefaultDevice())
+	require.EqualValues(t, 64<<30, a.GlobalMemSize())
+
+	for filter, want := range map[string]*syclobj.Device{
+		"gpu": a, "gpu:1": b, "cpu": cpu, "2": cpu, "1": b, "opencl": cpu, "cuda,cpu": cpu, "level_zero:1": b, "GPU:1": b, "host": rt.HostDevice(),
+	} {
+		d, err := rt.Device(filter)
+		require.NoError(t, err, filter)
+		require.Same(t, want, d, filter)
+	}
+	_, err := rt.Device("cuda:gpu:0")
+	require.ErrorIs(t, err, syclobj.ErrNoDevice)
+	require.ErrorContains(t, err, "level_zero:gpu:1")
+	require.ErrorIs(t, onlyError(rt.RootDevice(3)), syclobj.ErrDeviceID)
+	require.ErrorIs(t, onlyError(rt.RootDevice(-1)), syclobj.ErrDeviceID)
+	require.ErrorIs(t, onlyError(syclobj.Open(syclobj.RequireBackend(syclobj.BackendCUDA))), syclobj.ErrNoDevice)
+	other, err := syclobj.Open(syclobj.RequireBackend(syclobj.BackendLevelZero))
+	require.NoError(t, err)
+	require.Same(t, a, other.RootDevices()[0], "Runtimes share the devices")
+	require.NoError(t, other.Close())
+	require.NoError(t, other.Close())
+}
+
+func TestPlacesOfTwoGPUs(t *testing.T) {
+	if sycltest.Child(t, sycltest.TwoGPUs) == nil {
+		return
+	}
+	rt := openReal(t)
+	gpuA, gpuB, cpu := rt.RootDevices()[0], rt.RootDevices()[1], rt.RootDevices()[2]
+	const n = 1000
+	for i, d := range []*syclobj.Device{gpuA, gpuB, cpu} {
+		for kind := syclobj.USMDevice; kind <= syclobj.USMHost; kind++ {
+			q := defaultQueue(t, d)
+			p := alloc(t, q, kind, n)
+			want, err := q.Place(kind)
+			require.NoError(t, err)
+			typ, id, err := want.DLPackDevice()
+			require.NoError(t, err)
+			require.EqualValues(t, 14, typ)
+			require.EqualValues(t, i, id)
+
+			got, err := rt.PlaceOf(nil, q, p, unsafe.Add(p, n))
+			require.NoError(t, err)
+			fromContext, err := rt.PlaceOf(q.Context(), nil, p, unsafe.Add(p, n))
+			require.NoError(t, err)
+			imported, err := rt.DLPackPlace(int32(i), p, unsafe.Add(p, n))
+			require.NoError(t, err)
+			if kind != syclobj.USMHost { // the runtime names any device of the context for host memory
+				require.Same(t, want, got)
+				require.Same(t, want, fromContext)
+				require.Same(t, want, imported)
+			}
+			require.Equal(t, kind, got.Kind())
+			require.Equal(t, kind != syclobj.USMDevice, got.HostReadable())
+			for _, place := range []*syclobj.Place{want, got, fromContext, imported} {
+				place.Release()
+			}
+			require.ErrorIs(t, onlyError(rt.PlaceOf(nil, q, p, unsafe.Add(p, n+1))), syclobj.ErrOverrun)
+			require.ErrorIs(t, onlyError(rt.PlaceOf(nil, q, unsafe.Add(p, -1), unsafe.Add(p, n))), syclobj.ErrNotUSM)
+			require.ErrorIs(t, onlyError(rt.PlaceOf(nil, q, unsafe.Add(p, 1), p)), syclobj.ErrArgument, "hi below lo")
+		}
+	}
+	// The second GPU's memory named by the first GPU's id: one platform, one
+	// default context, and the runtime names the right device.
+	p := alloc(t, defaultQueue(t, gpuB), syclobj.USMDevice, n)
+	place, err := rt.DLPackPlace(0, p, unsafe.Add(p, n))
+	require.NoError(t, err)
+	_, id, err := place.DLPackDevice()
+	require.NoError(t, err)
+	require.EqualValues(t, 1, id)
+	place.Release()
+	// The other platform's context does not know it.
+	require.ErrorIs(t, onlyError(rt.DLPackPlace(2, p, unsafe.Add(p, n))), syclobj.ErrNotUSM)
+	require.ErrorIs(t, onlyError(rt.PlaceOf(cpu.DefaultContext(), nil, p, p)), syclobj.ErrNotUSM)
+	require.ErrorIs(t, onlyError(rt.PlaceOf(cpu.DefaultContext(), defaultQueue(t, gpuB), p, p)), syclobj.ErrArgument)
+	for _, id := range []int32{-1, 3, 1 << 30} {
+		require.ErrorIs(t, onlyError(rt.DLPackPlace(id, p, p)), syclobj.ErrDeviceID)
+	}
+	require.ErrorIs(t, onlyError(rt.DLPackPlace(0, nil, nil)), syclobj.ErrNil)
+	require.ErrorIs(t, onlyError(rt.PlaceOf(nil, nil, p, p)), syclobj.ErrNil)
+	var local int
+	require.ErrorIs(t, onlyError(rt.PlaceOf(gpuA.DefaultContext(), nil, unsafe.Pointer(&local), unsafe.Pointer(&local))), syclobj.ErrNotUSM)
+}
+
+func TestTiles(t *testing.T) {
+	if sycltest.Child(t, sycltest.TwoGPUs) == nil {
+		return
+	}
+	rt := openReal(t)
+	gpu := rt.RootDevices()[1]
+	tiles, err := gpu.SubDevicesByAffinity(syclobj.AffinityNextPartitionable)
+	require.NoError(t, err)
+	require.Len(t, tiles, 2)
+	tile := tiles[1]
+	require.True(t, tile.IsSubDevice())
+	require.Same(t, gpu, tile.Parent())
+	require.Same(t, gpu, tile.Root())
+	require.Equal(t, "level_zero:gpu:1", tile.FilterString())
+	require.EqualValues(t, 256, tile.ComputeUnits())
+	id, err := tile.DLPackID()
+	require.NoError(t, err)
+	require.EqualValues(t, 1, id)
+	require.ErrorIs(t, onlyError(tile.DefaultQueue()), syclobj.ErrFailed)
+	again, err := gpu.SubDevicesByAffinity(syclobj.AffinityNextPartitionable)
+	require.NoError(t, err)
+	require.True(t, tile.Equal(again[1]))
+	require.False(t, tile.Equal(again[0]))
+	require.False(t, tile.Equal(gpu))
+
+	// In the default context of the platform: exported under the parent.
+	q, err := rt.NewQueue(nil, tile, syclobj.InOrder)
+	require.NoError(t, err)
+	require.True(t, q.Context().IsDefault())
+	require.True(t, q.Device().Equal(tile))
+	p, err := q.Alloc(syclobj.USMDevice, 64, 0)
+	require.NoError(t, err)
+	place, err := rt.DLPackPlace(1, p, unsafe.Add(p, 64))
+	require.NoError(t, err)
+	require.True(t, place.IsSubDevice())
+	typ, id, err := place.DLPackDevice()
+	require.NoError(t, err)
+	require.EqualValues(t, 14, typ)
+	require.EqualValues(t, 1, id)
+	own, err := place.Queue()
+	require.NoError(t, err)
+	require.True(t, own.Device().Equal(tile))
+	e, err := own.Memset(p, 1, 64)
+	require.NoError(t, err)
+	require.NoError(t, e.Wait(context.Background()))
+	fromOwn, err := own.Place(syclobj.USMDevice)
+	require.NoError(t, err)
+	require.Same(t, place, fromOwn)
+	fromOwn.Release()
+	place.Release()
+
+	// Memory outlives its queue and the Go objects of the device.
+	require.NoError(t, q.Close())
+	for _, d := range append(tiles, again...) {
+		require.NoError(t, d.Close())
+		require.NoError(t, d.Close())
+	}
+	require.ErrorIs(t, onlyError(q.Alloc(syclobj.USMDevice, 1, 0)), syclobj.ErrClosed)
+	require.ErrorIs(t, onlyError(q.Barrier()), syclobj.ErrClosed)
+	require.NoError(t, syclobj.Free(p))
+
+	// In a context of the tile's own: not for DLPack.
+	tiles, err = gpu.SubDevicesByAffinity(syclobj.AffinityNUMA)
+	require.NoError(t, err)
+	ctx, err := rt.NewContext(tiles[0])
+	require.NoError(t, err)
+	q, err = rt.NewQueue(ctx, tiles[0], 0)
+	require.NoError(t, err)
+	require.False(t, q.InOrder())
+	members, err := ctx.Devices()
+	require.NoError(t, err)
+	require.Len(t, members, 1)
+	require.True(t, members[0].Equal(tiles[0]))
+	require.NoError(t, members[0].Close())
+	place, err = q.Place(syclobj.USMShared)
+	require.NoError(t, err)
+	require.ErrorIs(t, third(place.DLPackDevice()), syclobj.ErrNotDefault)
+	require.False(t, place.IsDefaultContext())
+	place.Release()
+	require.NoError(t, q.Close())
+	require.NoError(t, ctx.Close())
+	for _, d := range tiles {
+		require.NoError(t, d.Close())
+	}
+}
+
+func third[A, B any](_ A, _ B, err error) error { return err }
+
+func TestPartitions(t *testing.T) {
+	if sycltest.Child(t, sycltest.OneCPU) == nil {
+		return
+	}
+	rt := openReal(t)
+	cpu := rt.RootDevices()[0]
+	halves, err := cpu.SubDevicesEqually(4)
+	require.NoError(t, err)
+	require.Len(t, halves, 2)
+	uneven, err := cpu.SubDevicesByCounts(1, 2, 5)
+	require.NoError(t, err)
+	require.Len(t, uneven, 3)
+	require.EqualValues(t, 5, uneven[2].ComputeUnits())
+	quarter, err := halves[0].SubDevicesEqually(2)
+	require.NoError(t, err)
+	require.Same(t, halves[0], quarter[0].Parent())
+	require.Same(t, cpu, quarter[0].Root())
+	id, err := quarter[0].DLPackID()
+	require.NoError(t, err)
+	require.Zero(t, id, "the id of the root, two levels up")
+	for _, list := range [][]*syclobj.Device{halves, uneven, quarter} {
+		for _, d := range list {
+			require.NoError(t, d.Close())
+		}
+	}
+	require.ErrorIs(t, onlyError(halves[0].SubDevicesEqually(1)), syclobj.ErrClosed)
+	for _, err := range []error{
+		onlyError(cpu.SubDevicesEqually(0)), onlyError(cpu.SubDevicesEqually(9)), onlyError(cpu.SubDevicesByCounts()),
+		onlyError(cpu.SubDevicesByCounts(8, 1)), onlyError(cpu.SubDevicesByCounts(-1)), onlyError(cpu.SubDevicesByAffinity(0)),
+	} {
+		require.ErrorIs(t, err, syclobj.ErrArgument)
+	}
+	require.ErrorIs(t, onlyError(cpu.SubDevicesByAffinity(syclobj.AffinityL3Cache)), syclobj.ErrFailed)
+}
+
+func TestOwnContexts(t *testing.T) {
+	if sycltest.Child(t, sycltest.TwoGPUs) == nil {
+		return
+	}
+	rt := openReal(t)
+	gpuA, gpuB, cpu := rt.RootDevices()[0], rt.RootDevices()[1], rt.RootDevices()[2]
+	both, err := rt.NewContext(gpuA, gpuB)
+	require.NoError(t, err)
+	defer both.Close()
+	require.False(t, both.IsDefault())
+	require.False(t, both.Equal(gpuA.DefaultContext()), "the same devices, another context")
+	members, err := both.Devices()
+	require.NoError(t, err)
+	require.Equal(t, []*syclobj.Device{gpuA, gpuB}, members)
+
+	q, err := rt.NewQueue(both, gpuB, syclobj.InOrder|syclobj.Profiling)
+	require.NoError(t, err)
+	defer q.Close()
+	require.True(t, q.InOrder())
+	require.True(t, q.Profiling())
+	p, free, err := sycltest.ForeignAlloc(q, syclobj.USMDevice, 100)
+	require.NoError(t, err)
+	defer free()
+	// Asked for by the context alone, by this queue, and by a queue of the
+	// other device of the context: always the memory's own device.
+	onA, err := rt.NewQueue(both, gpuA, 0)
+	require.NoError(t, err)
+	defer onA.Close()
+	for _, by := range []*syclobj.Queue{nil, q, onA} {
+		place, err := rt.PlaceOf(both, by, p, unsafe.Add(p, 100))
+		require.NoError(t, err)
+		d, err := place.Device()
+		require.NoError(t, err)
+		require.Same(t, gpuB, d)
+		pq, err := place.Queue()
+		require.NoError(t, err)
+		require.Same(t, gpuB, pq.Device())
+		require.Equal(t, by == q, pq.Equal(q), "the given queue, if it is the device's")
+		require.False(t, pq.Equal(onA))
+		c, err := place.Context()
+		require.NoError(t, err)
+		require.True(t, c.Equal(both))
+		require.ErrorIs(t, third(place.DLPackDevice()), syclobj.ErrNotDefault)
+		place.Release()
+	}
+	require.ErrorIs(t, onlyError(rt.DLPackPlace(1, p, unsafe.Add(p, 100))), syclobj.ErrNotUSM, "the default context does not know it")
+
+	e, err := q.Memset(p, 1, 100)
+	require.NoError(t, err)
+	times, err := e.Times()
+	require.NoError(t, err)
+	require.Greater(t, times.Started, times.Submitted)
+	require.Greater(t, times.Ended, times.Started)
+	require.NoError(t, e.Wait(context.Background()))
+	require.NotNil(t, e.Ref(), "kept for its times")
+	require.NoError(t, e.Close())
+	require.Nil(t, e.Ref())
+
+	require.ErrorIs(t, onlyError(rt.NewContext()), syclobj.ErrArgument)
+	require.ErrorIs(t, onlyError(rt.NewContext(rt.HostDevice())), syclobj.ErrArgument)
+	require.ErrorIs(t, onlyError(rt.NewContext(nil)), syclobj.ErrArgument)
+	require.ErrorIs(t, onlyError(rt.NewContext(gpuA, cpu)), syclobj.ErrFailed, "two platforms")
+	require.ErrorIs(t, onlyError(rt.NewQueue(both, cpu, 0)), syclobj.ErrFailed, "not a device of the context")
+	require.ErrorIs(t, onlyError(rt.NewQueue(nil, nil, 0)), syclobj.ErrNil)
+	require.ErrorIs(t, onlyError(rt.NewQueue(rt.HostDevice().DefaultContext(), cpu, 0)), syclobj.ErrArgument)
+}
+
+func TestRefs(t *testing.T) {
+	fake := sycltest.Child(t, sycltest.TwoGPUs)
+	if fake == nil {
+		return
+	}
+	rt := openReal(t)
+	gpu := rt.RootDevices()[0]
+	made, err := rt.NewQueue(nil, gpu, 0)
+	require.NoError(t, err)
+	q, err := rt.QueueFromRef(made.Ref())
+	require.NoError(t, err)
+	require.True(t, q.Equal(made))
+	require.Equal(t, made.Hash(), q.Hash())
+	require.NotEqual(t, made.Ref(), q.Ref(), "a copy of its own")
+	require.False(t, q.Equal(defaultQueue(t, gpu)))
+	require.Same(t, gpu, q.Device())
+	require.Same(t, gpu.DefaultContext(), q.Context())
+	require.NoError(t, made.Close())
+	require.NoError(t, q.Wait(context.Background()), "the copy outlives the original")
+	require.NoError(t, q.Close())
+	require.Nil(t, q.Ref())
+
+	c, err := rt.ContextFromRef(gpu.DefaultContext().Ref())
+	require.NoError(t, err)
+	require.True(t, c.IsDefault())
+	require.True(t, c.Equal(gpu.DefaultContext()))
+	require.NoError(t, c.Close())
+	require.NotNil(t, gpu.DefaultContext().Ref())
+	require.ErrorIs(t, onlyError(rt.QueueFromRef(nil)), syclobj.ErrNil)
+	require.ErrorIs(t, onlyError(rt.ContextFromRef(nil)), syclobj.ErrNil)
+
+	before := fake.Live()
+	for _, fn := range []string{"DPCTLQueue_Copy", "DPCTLQueue_GetContext", "DPCTLQueue_GetDevice"} {
+		fake.Fail(fn, 1)
+		require.ErrorIs(t, onlyError(rt.QueueFromRef(defaultQueue(t, gpu).Ref())), syclobj.ErrFailed, fn)
+		require.Equal(t, before, fake.Live(), "nothing is left after %s fails", fn)
+	}
+}
+
+func TestEventOrder(t *testing.T) {
+	fake := sycltest.Child(t, sycltest.TwoGPUs)
+	if fake == nil {
+		return
+	}
+	rt := openReal(t)
+	q, err := rt.NewQueue(nil, rt.RootDevices()[0], 0) // out of order
+	require.NoError(t, err)
+	defer q.Close()
+	p := alloc(t, q, syclobj.USMShared, 1)
+	b := unsafe.Slice((*byte)(p), 1)
+
+	fake.Hold(true)
+	one, err := q.Memset(p, 1, 1)
+	require.NoError(t, err)
+	two, err := q.Memset(p, 2, 1, one)
+	require.NoError(t, err)
+	require.False(t, one.Done())
+	fake.Release(1) // the barrier in front of two, which waits for one
+	fake.Release(2)
+	require.False(t, two.Done(), "it depends on one")
+	require.Zero(t, b[0])
+	fake.Release(0)
+	require.True(t, one.Done())
+	require.True(t, two.Done())
+	require.Nil(t, two.Ref(), "known to be complete")
+	require.EqualValues(t, 2, b[0])
+
+	// Many wait at once, on one goroutine of the package's; one gives up.
+	slow, err := q.Memset(p, 3, 1)
+	require.NoError(t, err)
+	copied := slow.Copy()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancelled := make(chan error)
+	go func() { cancelled <- slow.Wait(ctx) }()
+	var waiting sync.WaitGroup
+	for range 8 {
+		waiting.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			require.NoError(t, slow.Wait(ctx))
+		})
+	}
+	cancel()
+	require.ErrorIs(t, <-cancelled, context.Canceled)
+	for range 3 {
+		short, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		require.ErrorIs(t, slow.Wait(short), context.DeadlineExceeded)
+		cancel()
+	}
+	require.EqualValues(t, 1, syclobj.LiveObjects().Waiters, "however many wait")
+	require.ErrorIs(t, slow.Wait(ctx), context.Canceled, "already over")
+	require.NoError(t, slow.Close(), "closing does not disturb those who wait")
+	require.EqualValues(t, 2, b[0], "the work is still held")
+	require.Equal(t, 1, fake.Pending())
+	fake.ReleaseAll()
+	waiting.Wait()
+	require.True(t, copied.Done())
+	require.EqualValues(t, 3, b[0], "the work went on")
+	require.Eventually(t, func() bool { return syclobj.LiveObjects().Waiters == 0 }, time.Minute, time.Millisecond)
+
+	// A queue's wait can be given up as well.
+	held, err := q.Memset(p, 4, 1)
+	require.NoError(t, err)
+	short, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, q.Wait(short), context.DeadlineExceeded)
+	fake.ReleaseAll()
+	fake.Hold(false)
+	require.NoError(t, q.Wait(context.Background()))
+	require.True(t, held.Done())
+	require.Eventually(t, func() bool { return syclobj.LiveObjects().Waiters == 0 }, time.Minute, time.Millisecond)
+}
+
+func TestHostQueueWaitsForSYCL(t *testing.T) {
+	fake := sycltest.Child(t, sycltest.OneCPU)
+	if fake == nil {
+		return
+	}
+	rt := openReal(t)
+	q := rt.DefaultQueue()
+	p := alloc(t, q, syclobj.USMShared, 4)
+	fake.Hold(true)
+	e, err := q.Memset(p, 9, 4)
+	require.NoError(t, err)
+	go func() {
+		time.Sleep(10 * time.Millisecond)
+		fake.ReleaseAll()
+	}()
+	got := make([]byte, 4)
+	require.NoError(t, rt.HostQueue().Read(got, p, e))
+	require.Equal(t, []byte{9, 9, 9, 9}, got)
+}
+
+// Places of foreign memory come and go with nobody else holding them: the last
+// holder frees exactly once, while others ask for the same place or make another.
+func TestPlacesComeAndGo(t *testing.T) {
+	if sycltest.Child(t, sycltest.TwoGPUs) == nil {
+		return
+	}
+	rt := openReal(t)
+	var all sync.WaitGroup
+	for _, gpu := range rt.RootDevices()[:2] {
+		ctx, err := rt.NewContext(gpu)
+		require.NoError(t, err)
+		defer ctx.Close()
+		q, err := rt.NewQueue(ctx, gpu, 0)
+		require.NoError(t, err)
+		defer q.Close()
+		p, free, err := sycltest.ForeignAlloc(q, syclobj.USMShared, 8)
+		require.NoError(t, err)
+		defer free()
+		for range 2 {
+			all.Go(func() { require.Zero(t, sycltest.CheckInC(ctx, p, unsafe.Add(p, 8), 50000)) })
+		}
+		all.Go(func() {
+			for range 1000 {
+				place, err := rt.PlaceOf(ctx, nil, p, unsafe.Add(p, 8))
+				require.NoError(t, err)
+				require.Equal(t, gpu.FilterString(), place.FilterString())
+				require.Same(t, place, syclobj.PlaceFromRef(place.Ref()))
+				place.Release()
+			}
+		})
+	}
+	all.Wait()
+	require.Zero(t, syclobj.LiveObjects().Places)
+}
+
+// C code that looks at the table of devices while the last Runtime closes sees
+// all of it or none.
+func TestClosingUnderC(t *testing.T) {
+	if sycltest.Child(t, sycltest.TwoGPUs) == nil {
+		return
+	}
+	rt, err := syclobj.Open()
+	require.NoError(t, err)
+	p, free, err := sycltest.ForeignAlloc(rt.DefaultQueue(), syclobj.USMShared, 8)
+	require.NoError(t, err)
+	require.NoError(t, rt.Close())
+	var stop atomic.Bool
+	var seen, unseen atomic.Int64
+	var all sync.WaitGroup
+	for range 3 {
+		all.Go(func() {
+			for !stop.Load() {
+				switch code := sycltest.ImportInC(0, p, unsafe.Add(p, 8), 50); code {
+				case 0:
+					seen.Add(1)
+				case syclobj.ErrNoSYCL:
+					unseen.Add(1)
+				default:
+					t.Errorf("import: %v", code)
+					return
+				}
+			}
+		})
+	}
+	for i := 0; i < 300 || seen.Load() == 0 || unseen.Load() == 0; i++ {
+		rt, err := syclobj.Open()
+		require.NoError(t, err)
+		require.NoError(t, rt.Close())
+	}
+	stop.Store(true)
+	all.Wait()
+	free()
+}
+
+// What is not ours is refused by Free, and adopted events are let go once.
+func TestForeign(t *testing.T) {
+	if sycltest.Child(t, sycltest.OneCPU) == nil {
+		return
+	}
+	q := openReal(t).DefaultQueue()
+	p, free, err := sycltest.ForeignAlloc(q, syclobj.USMDevice, 8)
+	require.NoError(t, err)
+	require.ErrorIs(t, syclobj.Free(p), syclobj.ErrNotAllocated)
+	free()
+
+	made, err := q.Barrier()
+	require.NoError(t, err)
+	taken := syclobj.EventFromRef(made.Ref()) // made is not used any more
+	require.NoError(t, taken.Wait(context.Background()))
+	require.Nil(t, taken.Ref())
+	require.True(t, syclobj.EventFromRef(nil).Done())
+}

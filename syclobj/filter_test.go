@@ -1,0 +1,80 @@
+package syclobj_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+func TestParseFilter(t *testing.T) {
+	for _, c := range []struct{ in, canonical string }{
+		{"opencl:cpu:0", "opencl:cpu:0"},
+		{"cpu", "cpu"},
+		{"level_zero:gpu:1", "level_zero:gpu:1"},
+		{"0", "0"},
+		{"opencl", "opencl"},
+		{"gpu:2", "gpu:2"},
+		{"cuda:3", "cuda:3"},
+		{" GPU , OpenCL:CPU:00 ", "gpu,opencl:cpu:0"},
+		{"accelerator,gpu,cpu", "accelerator,gpu,cpu"},
+		{"host", "host"},
+		{"Host", "host"},
+	} {
+		t.Run(c.in, func(t *testing.T) {
+			f, err := syclobj.ParseFilter(c.in)
+			require.NoError(t, err)
+			require.Equal(t, c.canonical, f.String())
+			require.Equal(t, c.canonical == "host", f.IsHost())
+		})
+	}
+}
+
+func TestParseFilterErrors(t *testing.T) {
+	for _, c := range []struct{ in, part, reason string }{
+		{"", "", "is empty"},
+		{"  ", "  ", "is empty"},
+		{"cpu,", "", "empty alternative"},
+		{"cpu::0", "cpu::0", "empty field"},
+		{"opencl:", "opencl:", "empty field"},
+		{"cpu:opencl", "cpu:opencl", "out of order"},
+		{"cpu:cpu", "cpu:cpu", "repeated"},
+		{"opencl:cpu:0:1", "opencl:cpu:0:1", "repeated"},
+		{"0:cpu", "0:cpu", "out of order"},
+		{"-1", "-1", "is no backend"},
+		{"4294967296", "4294967296", "is no backend"},
+		{"*:gpu", "*", "is no backend"},
+		{"xpu", "xpu", "is no backend"},
+		{"host:0", "host:0", "stands alone"},
+		{"cpu,host", "host", "stands alone"},
+		{"cpu\x00", "cpu\x00", "is no backend"},
+	} {
+		t.Run(c.in, func(t *testing.T) {
+			_, err := syclobj.ParseFilter(c.in)
+			var fe *syclobj.FilterError
+			require.ErrorAs(t, err, &fe)
+			require.ErrorIs(t, err, syclobj.ErrArgument)
+			require.Equal(t, c.in, fe.Filter)
+			require.Equal(t, c.part, fe.Part)
+			require.Contains(t, err.Error(), c.reason)
+			require.Contains(t, err.Error(), "opencl:cpu:0", "the error shows the grammar")
+		})
+	}
+}
+
+func FuzzParseFilter(f *testing.F) {
+	for _, s := range []string{"opencl:cpu:0", "gpu,cpu", "host", "0", "", ":", ",", "level_zero:gpu:18446744073709551616", "cpu:\xff"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		parsed, err := syclobj.ParseFilter(s)
+		if err != nil {
+			require.ErrorIs(t, err, syclobj.ErrArgument)
+			return
+		}
+		again, err := syclobj.ParseFilter(parsed.String())
+		require.NoError(t, err, "the canonical form %q parses", parsed)
+		require.Equal(t, parsed, again)
+	})
+}

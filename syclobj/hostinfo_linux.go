@@ -1,0 +1,12 @@
+package syclobj
+
+import "syscall"
+
+// hostMemorySize is the size of the machine's memory in bytes, 0 if unknown.
+func hostMemorySize() uint64 {
+	var info syscall.Sysinfo_t
+	if err := syscall.Sysinfo(&info); err != nil {
+		return 0
+	}
+	return uint64(info.Totalram) * uint64(info.Unit)
+}

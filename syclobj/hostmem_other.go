@@ -1,0 +1,22 @@
+//go:build !unix
+
+package syclobj
+
+import (
+	"syscall"
+	"unsafe"
+)
+
+// mapHost allocates zeroed memory of the Go heap, which does not move, for size
+// bytes at an address aligned to align. The table of live allocations keeps
+// base, and with it the memory.
+func mapHost(size, align uintptr) (base []byte, p unsafe.Pointer, err error) {
+	if size > maxSize-align || size+align > 1<<46 {
+		return nil, nil, syscall.ENOMEM
+	}
+	base = make([]byte, size+align)
+	p = unsafe.Pointer(unsafe.SliceData(base))
+	return base, unsafe.Add(p, -uintptr(p)&(align-1)), nil
+}
+
+func unmapHost([]byte) error { return nil }

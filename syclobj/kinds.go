@@ -1,0 +1,131 @@
+package syclobj
+
+import "strconv"
+
+// USMKind is a kind of unified shared memory, numbered as SYCL interfaces
+// number it.
+type USMKind int32
+
+// The kinds. Memory of the host backend is USMUnknown: no SYCL context knows it.
+const (
+	USMUnknown USMKind = iota // not unified shared memory of the context asked about
+	USMDevice                 // on the device; the host may not read it
+	USMShared                 // moves between host and device
+	USMHost                   // on the host, readable by the device
+)
+
+// String gives the name that Python's interfaces use: "device", "shared",
+// "host", or "unknown".
+func (k USMKind) String() string {
+	switch k {
+	case USMUnknown:
+		return "unknown"
+	case USMDevice:
+		return "device"
+	case USMShared:
+		return "shared"
+	case USMHost:
+		return "host"
+	}
+	return "USMKind(" + strconv.Itoa(int(k)) + ")"
+}
+
+// HostReadable reports whether the host may read memory of this kind through
+// its address.
+func (k USMKind) HostReadable() bool { return k == USMShared || k == USMHost }
+
+// ParseUSMKind is the inverse of String for "device", "shared" and "host".
+func ParseUSMKind(name string) (USMKind, error) {
+	switch name {
+	case "device":
+		return USMDevice, nil
+	case "shared":
+		return USMShared, nil
+	case "host":
+		return USMHost, nil
+	}
+	return USMUnknown, &OpError{Op: "ParseUSMKind", Detail: strconv.Quote(name) + ` is no kind of unified shared memory; use "device", "shared" or "host"`, Err: ErrArgument}
+}
+
+// Backend is what a SYCL platform runs on.
+type Backend int32
+
+// The backends. BackendHost is this package's own.
+const (
+	BackendUnknown   Backend = 0
+	BackendCUDA      Backend = 1 << 16
+	BackendLevelZero Backend = 1 << 17
+	BackendOpenCL    Backend = 1 << 18
+	BackendHIP       Backend = 1 << 19
+	BackendHost      Backend = 1 << 30
+)
+
+var backendNames = map[Backend]string{
+	BackendUnknown:   "unknown",
+	BackendCUDA:      "cuda",
+	BackendLevelZero: "level_zero",
+	BackendOpenCL:    "opencl",
+	BackendHIP:       "hip",
+	BackendHost:      "host",
+}
+
+// String gives the name used in filter strings, such as "opencl".
+func (b Backend) String() string {
+	if name, ok := backendNames[b]; ok {
+		return name
+	}
+	return "Backend(" + strconv.Itoa(int(b)) + ")"
+}
+
+// DeviceType is the sort of a device.
+type DeviceType int32
+
+// The device types. TypeHost is the device of the host backend.
+const (
+	TypeUnknown     DeviceType = 0
+	TypeAccelerator DeviceType = 1 << 0
+	TypeCPU         DeviceType = 1 << 2
+	TypeCustom      DeviceType = 1 << 3
+	TypeGPU         DeviceType = 1 << 4
+	TypeHost        DeviceType = 1 << 30
+)
+
+var typeNames = map[DeviceType]string{
+	TypeUnknown:     "unknown",
+	TypeAccelerator: "accelerator",
+	TypeCPU:         "cpu",
+	TypeCustom:      "custom",
+	TypeGPU:         "gpu",
+	TypeHost:        "host",
+}
+
+// String gives the name used in filter strings, such as "gpu".
+func (t DeviceType) String() string {
+	if name, ok := typeNames[t]; ok {
+		return name
+	}
+	return "DeviceType(" + strconv.Itoa(int(t)) + ")"
+}
+
+// QueueProperty is a set of properties for a new queue.
+type QueueProperty uint32
+
+// Properties; combine them with |. Without InOrder a queue may run independent
+// work in any order.
+const (
+	InOrder   QueueProperty = 1 << 0 // each submission starts after the one before
+	Profiling QueueProperty = 1 << 1 // events record when they were submitted, started and ended
+)
+
+// AffinityDomain says along which shared resource a device is split.
+type AffinityDomain int32
+
+// The domains of sycl::info::partition_affinity_domain.
+const (
+	AffinityNUMA AffinityDomain = iota + 1
+	AffinityL4Cache
+	AffinityL3Cache
+	AffinityL2Cache
+	AffinityL1Cache
+	AffinityNextPartitionable // the largest part that can be split; tiles of a GPU
+)

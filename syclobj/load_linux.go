@@ -1,0 +1,147 @@
+//go:build linux && cgo
+
+package syclobj
+
+/*
+#include <stdlib.h>
+#include "loader.h"
+#include "objects.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"unsafe"
+)
+
+// loadLibrary loads the SYCL library, once per process, by the search order of
+// the package documentation. asked is the path of WithLibrary, or empty.
+func loadLibrary(asked string) (*Library, []Attempt, error) {
+	process.Lock()
+	defer process.Unlock()
+	source := "option"
+	if asked == "" {
+		asked, source = os.Getenv(EnvLibrary), EnvLibrary
+	}
+	s := &librarySearch{asked: inDirectory(asked), source: source}
+	if loaded, ok := findLoaded(libraryName); ok {
+		return s.adopt(loaded)
+	}
+	if s.asked != "" {
+		lib, err := s.try(s.source, s.asked)
+		return lib, s.attempts, err
+	}
+	for _, candidate := range candidates() {
+		if candidate.Err != nil {
+			s.attempts = append(s.attempts, candidate)
+			continue
+		}
+		if lib, err := s.try(candidate.Source, candidate.Path); err == nil {
+			return lib, s.attempts, nil
+		}
+	}
+	return nil, s.attempts, s.failure()
+}
+
+type librarySearch struct {
+	asked, source string
+	attempts      []Attempt
+}
+
+// adopt uses the instance that the process holds already.
+func (s *librarySearch) adopt(loaded string) (*Library, []Attempt, error) {
+	const source = "already loaded"
+	if s.asked != "" && !sameFile(s.asked, loaded) {
+		err := &LibraryError{Path: s.asked, Reason: s.source + " asks for this file, but the process holds " + loaded + " already, and can hold one only",
+			Advice: "ask for that one, or open the library before anything else loads it"}
+		s.attempts = append(s.attempts, Attempt{Source: s.source, Path: s.asked, Err: err})
+		return nil, s.attempts, err
+	}
+	if process.lib != nil {
+		s.attempts = append(s.attempts, Attempt{Source: source, Path: process.lib.Path})
+		return process.lib, s.attempts, nil
+	}
+	lib, err := s.try(source, loaded)
+	if lib != nil {
+		lib.Adopted = true
+	}
+	return lib, s.attempts, err
+}
+
+// try loads one file and records the attempt.
+func (s *librarySearch) try(source, path string) (*Library, error) {
+	lib, err := openLibrary(source, path)
+	s.attempts = append(s.attempts, Attempt{Source: source, Path: path, Err: err})
+	if err != nil {
+		return nil, err
+	}
+	process.lib = lib
+	return lib, nil
+}
+
+// failure is the reason when no candidate could be used: a library that is
+// there and broken matters more than the places where there is none.
+func (s *librarySearch) failure() error {
+	for _, a := range s.attempts {
+		if e := (*LibraryError)(nil); errors.As(a.Err, &e) && filepath.IsAbs(e.Path) {
+			return e
+		}
+	}
+	return &LibraryError{Path: libraryName, Reason: "not found (already loaded, " + EnvLibrary + ", VIRTUAL_ENV, python3 on PATH, loader path)", Advice: adviceInstall}
+}
+
+func openLibrary(source, path string) (*Library, error) {
+	version := dpctlVersion(path)
+	if tooOld(version) {
+		return nil, &LibraryError{Path: path, Version: version, Reason: "too old: dpctl 0.17 or newer is needed", Advice: adviceUpgrade}
+	}
+	if filepath.IsAbs(path) {
+		if _, err := os.Stat(path); err != nil {
+			return nil, &LibraryError{Path: path, Reason: "no such file", Err: err, Advice: adviceInstall}
+		}
+	}
+	var real, text [4096]C.char
+	c := C.CString(path)
+	defer C.free(unsafe.Pointer(c))
+	dir := C.CString(environmentLib(path))
+	defer C.free(unsafe.Pointer(dir))
+	switch C.usmb_load_open(c, dir, &real[0], C.size_t(len(real)), &text[0], C.size_t(len(text))) {
+	case C.USMB_LOAD_OPEN:
+		return nil, &LibraryError{Path: path, Reason: "cannot be loaded: " + C.GoString(&text[0]), Advice: adviceInstall}
+	case C.USMB_LOAD_SYMBOL:
+		return nil, &LibraryError{Path: path, Symbol: C.GoString(&text[0]), Version: version, Reason: "not a libDPCTLSyclInterface.so of dpctl 0.17 or newer", Advice: adviceUpgrade}
+	}
+	lib := &Library{Path: C.GoString(&real[0]), Source: source}
+	lib.DPCTLVersion = dpctlVersion(lib.Path)
+	compiler := C.usmb_compiler_version()
+	lib.CompilerVersion = C.GoString(compiler)
+	C.usmb_text_free(compiler)
+	sycl, _ := findLoaded("libsycl.so")
+	lib.OpenCLDrivers = setUpOpenCL(filepath.Dir(sycl), sycl != "")
+	preloadOpenCL(sycl)
+	return lib, nil
+}
+
+// loadExtra loads one more library, with what it needs from its own directory,
+// for others that need it by its name.
+func loadExtra(path string) {
+	c := C.CString(path)
+	defer C.free(unsafe.Pointer(c))
+	dir := C.CString(filepath.Dir(path))
+	defer C.free(unsafe.Pointer(dir))
+	C.usmb_load_extra(c, dir)
+}
+
+// findLoaded gives the path of a shared object in the process whose file name
+// starts with prefix.
+func findLoaded(prefix string) (string, bool) {
+	var path [4096]C.char
+	c := C.CString(prefix)
+	defer C.free(unsafe.Pointer(c))
+	if C.usmb_load_find(c, &path[0], C.size_t(len(path))) == 0 {
+		return "", false
+	}
+	return C.GoString(&path[0]), true
+}

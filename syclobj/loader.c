@@ -1,0 +1,136 @@
+//go:build linux && cgo
+
+#define _GNU_SOURCE
+#include "loader.h"
+#include "signals.h"
+#include "table.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+struct usmb_dpctl usmb_dp;
+_Atomic int usmb_table_ready;
+
+static const struct {
+	const char *name;
+	size_t offset;
+} functions[] = {
+#define X(ret, name, args) {#name, offsetof(struct usmb_dpctl, name)},
+	USMB_DPCTL_FUNCTIONS(X)
+#undef X
+};
+
+struct search {
+	const char *prefix;
+	char *path;
+	size_t n;
+};
+
+static int match(struct dl_phdr_info *info, size_t size, void *arg) {
+	struct search *s = arg;
+	const char *base;
+
+	(void)size;
+	if (info->dlpi_name == NULL || info->dlpi_name[0] == 0)
+		return 0;
+	base = strrchr(info->dlpi_name, '/');
+	base = base != NULL ? base + 1 : info->dlpi_name;
+	if (strncmp(base, s->prefix, strlen(s->prefix)) != 0)
+		return 0;
+	return snprintf(s->path, s->n, "%s", info->dlpi_name) < (int)s->n;
+}
+
+int usmb_load_find(const char *prefix, char *path, size_t n) {
+	struct search s = {prefix, path, n};
+
+	return dl_iterate_phdr(match, &s);
+}
+
+/*
+ * The name in "NAME: cannot open shared object file: ...", which is how dlopen
+ * says that a needed library was not found.
+ */
+static int missing(const char *error, char *name, size_t n) {
+	static const char tail[] = ": cannot open shared object file";
+	const char *end = strstr(error, tail);
+
+	if (end == NULL || end == error || (size_t)(end - error) >= n || memchr(error, '/', (size_t)(end - error)) != NULL)
+		return 0;
+	memcpy(name, error, (size_t)(end - error));
+	name[end - error] = 0;
+	return 1;
+}
+
+/*
+ * dlopen, with the libraries it needs from dir if they are not found. Wheels of
+ * dpctl 0.17 name a wrong directory for libsycl and others, which lie in lib of
+ * the environment. dlerror is per thread, so it is read where it happens.
+ */
+static void *open_near(const char *path, const char *dir, int depth, char *err, size_t nerr) {
+	char name[128], last[128] = "", near[4224];
+	const char *text;
+	void *lib;
+
+	while ((lib = dlopen(path, RTLD_NOW | RTLD_LOCAL)) == NULL) {
+		text = dlerror();
+		snprintf(err, nerr, "%s", text != NULL ? text : "no reason given");
+		if (depth == 0 || dir[0] == 0 || !missing(err, name, sizeof name) || strcmp(name, last) == 0)
+			return NULL;
+		memcpy(last, name, sizeof last);
+		snprintf(near, sizeof near, "%s/%s", dir, name);
+		if (access(near, R_OK) != 0 || open_near(near, dir, depth - 1, err, nerr) == NULL)
+			return NULL;
+	}
+	return lib;
+}
+
+int usmb_load_open(const char *path, const char *dir, char *real, size_t nreal, char *err, size_t nerr) {
+	struct usmb_dpctl table;
+	usmb_signals signals;
+	struct link_map *map = NULL;
+	void *lib, *fn;
+	size_t i;
+
+	if (usmb_ready())
+		return USMB_LOAD_OK;
+	/* An instance that is already here must be the one used: two copies of
+	 * the library would be two SYCL runtimes with foreign pointers between. */
+	usmb_signals_save(&signals);
+	/* Intel's math library (libimf) picks functions of libm while it is being
+	 * loaded itself, which crashes unless libm is there before; a Go program
+	 * does not bring it. */
+	(void)dlopen("libm.so.6", RTLD_NOW | RTLD_GLOBAL);
+	lib = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+	if (lib == NULL)
+		lib = open_near(path, dir, 8, err, nerr);
+	usmb_signals_restore(&signals);
+	if (lib == NULL)
+		return USMB_LOAD_OPEN;
+	for (i = 0; i < sizeof functions / sizeof functions[0]; i++) {
+		fn = dlsym(lib, functions[i].name);
+		if (fn == NULL) {
+			snprintf(err, nerr, "%s", functions[i].name);
+			return USMB_LOAD_SYMBOL;
+		}
+		memcpy((char *)&table + functions[i].offset, &fn, sizeof fn);
+	}
+	if (dlinfo(lib, RTLD_DI_LINKMAP, &map) == 0 && map != NULL && map->l_name != NULL && map->l_name[0] != 0)
+		snprintf(real, nreal, "%s", map->l_name);
+	else
+		snprintf(real, nreal, "%s", path);
+	usmb_dp = table;
+	atomic_store_explicit(&usmb_table_ready, 1, memory_order_release);
+	return USMB_LOAD_OK;
+}
+
+void usmb_load_extra(const char *path, const char *dir) {
+	usmb_signals signals;
+	char err[4096];
+
+	usmb_signals_save(&signals);
+	(void)open_near(path, dir, 8, err, sizeof err);
+	usmb_signals_restore(&signals);
+}

@@ -1,0 +1,359 @@
+package syclobj_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/syclobj/sycltest"
+)
+
+// opening is what a process found that opened SYCL in a made-up environment.
+type opening struct {
+	Path, Source, Version, Drivers string
+	Attempts                       []string
+	Error                          string
+	NoSYCL                         bool
+	Symbol                         string
+	ICD                            string // OCL_ICD_FILENAMES afterwards
+	Second                         string // error of opening again with EnvSecond
+}
+
+const (
+	envOpening = "USMBRIDGE_TEST_OPENING" // a process that is to report
+	envOption  = "USMBRIDGE_TEST_OPTION"  // the path for WithLibrary
+	envSecond  = "USMBRIDGE_TEST_SECOND"  // the path of a second Open
+)
+
+// report is what the processes that openIn starts do instead of tests.
+func report(file string) error {
+	var opts []syclobj.Option
+	if path := os.Getenv(envOption); path != "" {
+		opts = append(opts, syclobj.WithLibrary(path))
+	}
+	rt, err := syclobj.Open(opts...)
+	o := opening{}
+	if err == nil {
+		defer rt.Close()
+		if lib := rt.Library(); lib != nil {
+			o.Path, o.Source, o.Version, o.Drivers = lib.Path, lib.Source, lib.DPCTLVersion, lib.OpenCLDrivers
+		}
+		for _, a := range rt.Attempts() {
+			o.Attempts = append(o.Attempts, a.String())
+		}
+		err = rt.SYCLError()
+	}
+	if err != nil {
+		o.Error, o.NoSYCL = err.Error(), errors.Is(err, syclobj.ErrNoSYCL)
+		var le *syclobj.LibraryError
+		if errors.As(err, &le) {
+			o.Symbol = le.Symbol
+		}
+	}
+	if second := os.Getenv(envSecond); second != "" {
+		if again, err := syclobj.Open(syclobj.WithLibrary(second)); err != nil {
+			o.Second = err.Error()
+		} else {
+			o.Second = again.Library().Source
+			defer again.Close()
+		}
+	}
+	o.ICD = os.Getenv("OCL_ICD_FILENAMES")
+	text, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, text, 0o600)
+}
+
+// openIn starts a process with this environment and nothing else of SYCL.
+func openIn(t *testing.T, env ...string) opening {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "opening.json")
+	cmd := exec.Command(os.Args[0])
+	for _, kv := range os.Environ() {
+		switch name, _, _ := strings.Cut(kv, "="); name {
+		case "VIRTUAL_ENV", "PATH", syclobj.EnvLibrary, "LD_LIBRARY_PATH", "OCL_ICD_FILENAMES", "OCL_ICD_VENDORS":
+		default:
+			cmd.Env = append(cmd.Env, kv)
+		}
+	}
+	cmd.Env = append(append(cmd.Env, envOpening+"="+file, "PATH=/nonexistent", "GORACE=atexit_sleep_ms=0",
+		"ASAN_OPTIONS=verify_asan_link_order=0"), env...) // for those that preload
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	text, err := os.ReadFile(file)
+	require.NoError(t, err, "%s", out)
+	var o opening
+	require.NoError(t, json.Unmarshal(text, &o))
+	return o
+}
+
+func fakeLibrary(t *testing.T) string {
+	t.Helper()
+	path, err := sycltest.Build()
+	if err != nil {
+		t.Skipf("no fake SYCL library: %v", err)
+	}
+	return path
+}
+
+// install lays the fake library out as pip would, with a version.
+func install(t *testing.T, root, version string) string {
+	t.Helper()
+	site := filepath.Join(root, "lib", "python3.11", "site-packages")
+	require.NoError(t, os.MkdirAll(filepath.Join(site, "dpctl"), 0o755))
+	if version != "" {
+		info := filepath.Join(site, "dpctl-"+version+".dist-info")
+		require.NoError(t, os.MkdirAll(info, 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(info, "METADATA"), []byte("Name: dpctl\nVersion: "+version+"\n"), 0o600))
+	}
+	path := filepath.Join(site, "dpctl", "libDPCTLSyclInterface.so")
+	copyFile(t, fakeLibrary(t), path)
+	return path
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	text, err := os.ReadFile(from)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(to, text, 0o700))
+}
+
+// python writes a python3 that prints this as its search path.
+func python(t *testing.T, dir string, lines ...string) string {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	script := "#!/bin/sh\n" + strings.Join(lines, "\n") + "\n"
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "python3"), []byte(script), 0o700))
+	return dir
+}
+
+func TestSearchOrder(t *testing.T) {
+	fakeLibrary(t)
+	env, other := t.TempDir(), t.TempDir()
+	inEnv, inOther := install(t, env, "0.22.1"), install(t, other, "0.17.0")
+	bin := python(t, filepath.Join(t.TempDir(), "bin"), "echo '"+filepath.Dir(filepath.Dir(inOther))+"'")
+
+	t.Run("option before all", func(t *testing.T) {
+		o := openIn(t, envOption+"="+inOther, syclobj.EnvLibrary+"="+inEnv, "VIRTUAL_ENV="+env)
+		require.Equal(t, inOther, o.Path)
+		require.Equal(t, "option", o.Source)
+		require.Equal(t, "0.17.0", o.Version)
+	})
+	t.Run("option before off", func(t *testing.T) {
+		require.Equal(t, inOther, openIn(t, envOption+"="+inOther, syclobj.EnvLibrary+"=off").Path)
+	})
+	t.Run("a directory stands for the library in it", func(t *testing.T) {
+		require.Equal(t, inOther, openIn(t, envOption+"="+filepath.Dir(inOther)).Path)
+	})
+	t.Run("variable", func(t *testing.T) {
+		o := openIn(t, syclobj.EnvLibrary+"="+inOther, "VIRTUAL_ENV="+env)
+		require.Equal(t, inOther, o.Path)
+		require.Equal(t, syclobj.EnvLibrary, o.Source)
+	})
+	t.Run("off", func(t *testing.T) {
+		o := openIn(t, syclobj.EnvLibrary+"=off", "VIRTUAL_ENV="+env)
+		require.Empty(t, o.Path)
+		require.True(t, o.NoSYCL)
+		require.Contains(t, o.Error, "switched off")
+	})
+	t.Run("virtual environment before PATH", func(t *testing.T) {
+		o := openIn(t, "VIRTUAL_ENV="+env, "PATH="+bin)
+		require.Equal(t, inEnv, o.Path)
+		require.Equal(t, "VIRTUAL_ENV", o.Source)
+		require.Equal(t, "0.22.1", o.Version)
+		require.Len(t, o.Attempts, 1)
+	})
+	t.Run("python3 on PATH, asked", func(t *testing.T) {
+		o := openIn(t, "PATH="+bin)
+		require.Equal(t, inOther, o.Path)
+		require.Equal(t, "python3 on PATH", o.Source)
+		require.Len(t, o.Attempts, 2)
+	})
+	t.Run("python3 of a virtual environment, not run", func(t *testing.T) {
+		root := t.TempDir()
+		lib := install(t, root, "")
+		require.NoError(t, os.WriteFile(filepath.Join(root, "pyvenv.cfg"), nil, 0o600))
+		o := openIn(t, "PATH="+python(t, filepath.Join(root, "bin"), "exit 3"))
+		require.Equal(t, lib, o.Path)
+		require.Empty(t, o.Version)
+	})
+	t.Run("loader's path", func(t *testing.T) {
+		o := openIn(t, "LD_LIBRARY_PATH="+filepath.Dir(inOther))
+		require.Equal(t, inOther, o.Path)
+		require.Equal(t, "loader", o.Source)
+		require.Equal(t, "0.17.0", o.Version)
+	})
+	t.Run("nowhere", func(t *testing.T) {
+		o := openIn(t)
+		require.Empty(t, o.Path)
+		require.True(t, o.NoSYCL)
+		require.Contains(t, o.Error, "pip install dpctl")
+		require.Len(t, o.Attempts, 3)
+		require.Contains(t, o.Attempts[0], "VIRTUAL_ENV")
+		require.Contains(t, o.Attempts[1], "python3 on PATH")
+		require.Contains(t, o.Attempts[2], "loader: libDPCTLSyclInterface.so")
+	})
+	t.Run("a python3 that fails", func(t *testing.T) {
+		o := openIn(t, "PATH="+python(t, t.TempDir(), "exit 3"))
+		require.Contains(t, o.Attempts[1], "exit status 3")
+	})
+	t.Run("a python3 without dpctl", func(t *testing.T) {
+		o := openIn(t, "PATH="+python(t, t.TempDir(), "echo /nonexistent"))
+		require.Contains(t, o.Attempts[1], "dpctl is not installed for it")
+	})
+	t.Run("the same file again", func(t *testing.T) {
+		o := openIn(t, envOption+"="+inOther, envSecond+"="+inOther)
+		require.Equal(t, "option", o.Second, "the library keeps how it was found")
+	})
+	t.Run("another file when one is loaded", func(t *testing.T) {
+		o := openIn(t, envOption+"="+inOther, envSecond+"="+inEnv)
+		require.Contains(t, o.Second, "the process holds "+inOther)
+	})
+}
+
+func TestBadLibraries(t *testing.T) {
+	lib := fakeLibrary(t)
+	dir := t.TempDir()
+	text := filepath.Join(dir, "text.so")
+	require.NoError(t, os.WriteFile(text, []byte("no library"), 0o600))
+	partial := compile(t, "libDPCTLSyclInterface.so", "const char *DPCTLService_GetDPCPPVersion(void) { return 0; }\nvoid DPCTLCString_Delete(const char *s) { (void)s; }\n")
+	for _, c := range []struct {
+		name, path, symbol string
+		want               []string
+	}{
+		{"missing", filepath.Join(dir, "none.so"), "", []string{"none.so", "no such file", "pip install dpctl"}},
+		{"not a library", text, "", []string{"text.so", "cannot be loaded", "file too short"}},
+		{"a function is missing", partial, "DPCTLDeviceMgr_GetDevices", []string{partial, "has no function DPCTLDeviceMgr_GetDevices", "pip install --upgrade"}},
+		{"too old", install(t, t.TempDir(), "0.16.2"), "", []string{"too old: dpctl 0.17", "0.16.2", "pip install --upgrade"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, how := range []string{envOption, syclobj.EnvLibrary} {
+				o := openIn(t, how+"="+c.path)
+				require.True(t, o.NoSYCL)
+				require.Equal(t, c.symbol, o.Symbol)
+				for _, w := range c.want {
+					require.Contains(t, o.Error, w)
+				}
+			}
+		})
+	}
+	t.Run("a broken one is named, not passed over in silence", func(t *testing.T) {
+		root := t.TempDir()
+		install(t, root, "0.16.2")
+		o := openIn(t, "VIRTUAL_ENV="+root)
+		require.Contains(t, o.Error, "too old")
+	})
+	t.Run("one that cannot be loaded is named", func(t *testing.T) {
+		root := t.TempDir()
+		path := install(t, root, "")
+		require.NoError(t, os.WriteFile(path, []byte("no library"), 0o600))
+		o := openIn(t, "VIRTUAL_ENV="+root)
+		require.Contains(t, o.Error, path)
+		require.Contains(t, o.Error, "file too short")
+	})
+	t.Run("a good one after a broken one", func(t *testing.T) {
+		root := t.TempDir()
+		install(t, root, "0.15.0")
+		o := openIn(t, "VIRTUAL_ENV="+root, "LD_LIBRARY_PATH="+filepath.Dir(lib))
+		require.Equal(t, lib, o.Path)
+	})
+}
+
+// compile builds a shared library of this name from C.
+func compile(t *testing.T, name, source string, args ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "source.c")
+	require.NoError(t, os.WriteFile(file, []byte(source), 0o600))
+	path := filepath.Join(dir, name)
+	out, err := exec.Command("cc", append([]string{"-shared", "-fPIC", "-o", path, file}, args...)...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return path
+}
+
+// A library that names no directory for those it needs finds them in lib of its
+// environment, and theirs too.
+func TestNeededLibraries(t *testing.T) {
+	root := t.TempDir()
+	path := install(t, root, "0.17.0")
+	lib := filepath.Join(root, "lib")
+	far := compile(t, "libfar.so", "int far;", "-Wl,-soname,libfar.so", "-Wl,--no-as-needed", fakeLibrary(t))
+	copyFile(t, far, filepath.Join(lib, "libfar.so"))
+	near := compile(t, "libnear.so", "int near;", "-Wl,-soname,libnear.so", "-Wl,--no-as-needed", "-L"+lib, "-lfar")
+	copyFile(t, near, filepath.Join(lib, "libnear.so"))
+	thin := compile(t, "libDPCTLSyclInterface.so", "int thin;", "-Wl,--no-as-needed", "-L"+lib, "-lnear", "-Wl,--allow-shlib-undefined")
+	copyFile(t, thin, path)
+	o := openIn(t, "VIRTUAL_ENV="+root)
+	require.Empty(t, o.Error)
+	require.Equal(t, path, o.Path)
+
+	require.NoError(t, os.Remove(filepath.Join(lib, "libfar.so")))
+	o = openIn(t, "VIRTUAL_ENV="+root)
+	require.Contains(t, o.Error, "libfar.so: cannot open shared object file")
+	require.Contains(t, o.Error, path)
+}
+
+// A driver beside libsycl is made visible when nothing else is configured.
+func TestOpenCLDriver(t *testing.T) {
+	if found, err := filepath.Glob("/etc/OpenCL/vendors/*.icd"); err == nil && len(found) > 0 {
+		t.Skipf("this machine configures OpenCL drivers: %v", found)
+	}
+	lib := fakeLibrary(t)
+	sycl := compile(t, "libsycl.so.8", "int nothing;", "-Wl,-soname,libsycl.so.8")
+	dir := filepath.Dir(sycl)
+	// A process that holds a libsycl, as one that loaded the real library does.
+	open := func(env ...string) opening {
+		return openIn(t, append([]string{envOption + "=" + lib, "LD_PRELOAD=" + sycl}, env...)...)
+	}
+	t.Run("no driver", func(t *testing.T) {
+		o := open()
+		require.Contains(t, o.Drivers, "no libintelocl.so in "+dir)
+		require.Contains(t, o.Drivers, "pip install intel-opencl-rt")
+		require.Empty(t, o.ICD)
+	})
+	driver := filepath.Join(dir, "libintelocl.so")
+	require.NoError(t, os.WriteFile(driver, nil, 0o600))
+	t.Run("beside libsycl", func(t *testing.T) {
+		o := open()
+		require.Equal(t, driver, o.ICD)
+		require.Contains(t, o.Drivers, "set here")
+	})
+	for _, name := range []string{"OCL_ICD_FILENAMES", "OCL_ICD_VENDORS"} {
+		t.Run(name, func(t *testing.T) {
+			o := open(name + "=/elsewhere")
+			require.Equal(t, name+"=/elsewhere", o.Drivers)
+			require.NotEqual(t, driver, o.ICD)
+		})
+	}
+	t.Run("no libsycl", func(t *testing.T) {
+		require.Equal(t, "none configured", openIn(t, envOption+"="+lib).Drivers)
+	})
+}
+
+// An instance that something else loaded is adopted.
+func TestAdoption(t *testing.T) {
+	lib := fakeLibrary(t)
+	o := openIn(t, "LD_PRELOAD="+lib)
+	require.Equal(t, "already loaded", o.Source)
+	require.Equal(t, lib, o.Path)
+	o = openIn(t, "LD_PRELOAD="+lib, syclobj.EnvLibrary+"="+lib)
+	require.Equal(t, "already loaded", o.Source, "the same file asked for")
+	copied := filepath.Join(t.TempDir(), "libDPCTLSyclInterface.so")
+	copyFile(t, lib, copied)
+	o = openIn(t, "LD_PRELOAD="+lib, syclobj.EnvLibrary+"="+copied)
+	require.True(t, o.NoSYCL)
+	require.Contains(t, o.Error, "can hold one only")
+	require.Contains(t, o.Error, fmt.Sprintf("%s asks for this file", syclobj.EnvLibrary))
+	o = openIn(t, "LD_PRELOAD="+lib, syclobj.EnvLibrary+"=off")
+	require.Contains(t, o.Error, "switched off")
+}

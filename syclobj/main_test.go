@@ -1,0 +1,63 @@
+package syclobj_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+// envRequire makes tests that need the real SYCL fail instead of skip.
+const envRequire = "USMBRIDGE_REQUIRE_SYCL"
+
+// TestMain uses the environment that `make python` sets up, unless one is
+// active, and fails the binary when anything was left open.
+func TestMain(m *testing.M) {
+	if file := os.Getenv(envOpening); file != "" {
+		if err := report(file); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	if os.Getenv("VIRTUAL_ENV") == "" {
+		if dir, err := filepath.Abs("../.venv"); err == nil {
+			if _, err := os.Stat(dir); err == nil {
+				os.Setenv("VIRTUAL_ENV", dir)
+			}
+		}
+	}
+	code := m.Run()
+	if live := syclobj.LiveObjects(); code == 0 && live != (syclobj.Live{}) {
+		fmt.Fprintln(os.Stderr, "left open:", live)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// openReal opens the real SYCL with a device, or skips.
+func openReal(t testing.TB) *syclobj.Runtime {
+	t.Helper()
+	rt, err := syclobj.Open(syclobj.RequireSYCL())
+	if err != nil {
+		if os.Getenv(envRequire) == "1" {
+			t.Fatalf("%s=1: %v", envRequire, err)
+		}
+		t.Skipf("no SYCL device: %v", err)
+	}
+	t.Cleanup(func() { require.NoError(t, rt.Close()) })
+	return rt
+}
+
+// openHost opens the host backend alone.
+func openHost(t testing.TB) *syclobj.Runtime {
+	t.Helper()
+	rt, err := syclobj.Open(syclobj.HostOnly())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, rt.Close()) })
+	return rt
+}

@@ -1,0 +1,67 @@
+/*
+ * Creating and describing platforms, devices, contexts and queues for the Go
+ * side. Private to this package; the functions that other C code may call are
+ * in usmb_sycl.h.
+ */
+#ifndef USMB_SYCL_OBJECTS_H
+#define USMB_SYCL_OBJECTS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Texts belong to the library and are given back by usmb_device_facts_free. */
+typedef struct usmb_device_facts {
+	const char *name, *vendor, *driver;
+	uint64_t hash, global_mem, max_alloc;
+	uint32_t units, max_subdevices, kinds;
+	int32_t backend, type;   /* the library's bits */
+	int32_t root;            /* index of the device or its root ancestor, -1 none */
+	int32_t is_subdevice;
+} usmb_device_facts;
+
+typedef struct usmb_platform_facts {
+	const char *name, *vendor, *version;
+	uint64_t hash;
+	int32_t backend;
+} usmb_platform_facts;
+
+typedef struct usmb_queue_facts {
+	void *context, *device;  /* owned */
+	uint64_t hash;
+	uint32_t kinds;
+	int32_t in_order, profiling;
+} usmb_queue_facts;
+
+void usmb_device_describe(void *device, usmb_device_facts *out);
+void usmb_device_facts_free(usmb_device_facts *facts);
+/* Owned refs. */
+void *usmb_device_platform(void *device);
+void *usmb_device_parent(void *device);
+void *usmb_device_default(void);
+int usmb_device_select(const char *filter, void **out_device);
+/*
+ * Sub-devices. counts NULL and n > 0: equal parts of n units each; counts of n
+ * numbers; n 0: by affinity domain. The vector is read by usmb_devices_take.
+ */
+int usmb_device_split(void *device, size_t *counts, size_t n, int domain, void **out_vector);
+size_t usmb_devices_len(void *vector);
+/* Fills out with owned refs (as many as usmb_devices_len says), deletes the vector. */
+void usmb_devices_take(void *vector, void **out);
+
+void usmb_platform_describe(void *platform, usmb_platform_facts *out);
+void usmb_platform_facts_free(usmb_platform_facts *facts);
+int usmb_platform_equal(void *a, void *b);
+void usmb_platform_delete(void *platform);
+
+int usmb_context_new(void **devices, size_t n, void **out_ctx);
+int usmb_context_devices(void *ctx, void **out_vector);
+uint64_t usmb_context_hash(void *ctx);
+uint64_t usmb_queue_hash(void *queue);
+int usmb_queue_describe(void *queue, usmb_queue_facts *out);
+int usmb_event_profile(void *event, uint64_t out[3]);
+
+/* Version text of the DPC++ compiler, given back by usmb_text_free. */
+const char *usmb_compiler_version(void);
+void usmb_text_free(const char *text);
+
+#endif

@@ -1,0 +1,329 @@
+package syclobj
+
+import (
+	"sync"
+	"sync/atomic"
+	"unsafe"
+)
+
+// Place is what is known about all memory of one context, device and kind:
+// settled once and shared. Places are interned: equal places are the same
+// pointer as long as one of them is held. The facts stay readable after
+// Release; Context, Device and Queue need the place to be held.
+type Place struct {
+	ref       unsafe.Pointer // the usmb_place; nil for the host's
+	serial    uint64
+	refs      *int64 // the count inside ref
+	kind      USMKind
+	dlType    int32
+	dlID      int32
+	dlErr     Code
+	isDefault bool
+	sub       bool
+	root      int
+	kinds     uint32
+	filter    string
+	context   ref // borrowed from the place, as are device and queue
+	device    ref
+	queue     ref
+
+	mu   sync.Mutex
+	ctxO *Context
+	devO *Device
+	qO   *Queue
+}
+
+// HostPlace is the place of the host backend's memory, and of any other
+// memory of the host: kind USMUnknown, DLPack device (kDLCPU, 0), filter
+// "host". It needs no Release.
+func HostPlace() *Place { return hostPlace }
+
+// PlaceFromRef is the Place of a usmb_place* that C code holds (nil: the
+// host's). The count is not touched.
+func PlaceFromRef(ref unsafe.Pointer) *Place {
+	if ref == nil {
+		return hostPlace
+	}
+	return placeFromC(ref)
+}
+
+// Ref is the usmb_place*, borrowed; nil for the host's place.
+func (p *Place) Ref() unsafe.Pointer { return p.ref }
+
+// Retain adds a reference and returns p.
+func (p *Place) Retain() *Place {
+	if p.ref != nil {
+		atomic.AddInt64(p.refs, 1)
+	}
+	return p
+}
+
+// Release gives one reference up; the last one frees the place's own context,
+// device and queue references.
+func (p *Place) Release() {
+	if p.ref == nil {
+		return
+	}
+	// Only the last reference needs the C side.
+	for n := atomic.LoadInt64(p.refs); n > 1; n = atomic.LoadInt64(p.refs) {
+		if atomic.CompareAndSwapInt64(p.refs, n, n-1) {
+			return
+		}
+	}
+	placeRelease(p.ref)
+}
+
+// Kind is the kind of the memory; USMUnknown for the host's.
+func (p *Place) Kind() USMKind { return p.kind }
+
+// HostReadable reports whether the host may use the memory's addresses.
+func (p *Place) HostReadable() bool { return p.ref == nil || p.kind.HostReadable() }
+
+// IsHost reports whether this is plain host memory, unknown to SYCL.
+func (p *Place) IsHost() bool { return p.ref == nil }
+
+// IsDefaultContext reports whether the context is the default of its platform.
+func (p *Place) IsDefaultContext() bool { return p.isDefault }
+
+// IsSubDevice reports whether the device was split from another.
+func (p *Place) IsSubDevice() bool { return p.sub }
+
+// FilterString is the filter string of the root device that the device is or
+// is part of; "host" for the host's place.
+func (p *Place) FilterString() string { return p.filter }
+
+// DLPackDevice is the DLPack device of the memory: (14, index of the root
+// device), or (1, 0) for the host. ErrNotDefault and ErrNoIndex say that
+// DLPack cannot describe it.
+func (p *Place) DLPackDevice() (deviceType, id int32, err error) {
+	if p.dlErr != codeOK {
+		return 0, 0, opErr("Place.DLPackDevice", p.dlErr, "memory on %s", p.describe())
+	}
+	return p.dlType, p.dlID, nil
+}
+
+func (p *Place) describe() string {
+	if p.filter == "" {
+		return "a device outside the list of root devices"
+	}
+	if p.sub {
+		return "a part of " + p.filter
+	}
+	return p.filter
+}
+
+// String gives kind and device.
+func (p *Place) String() string {
+	if p.ref == nil {
+		return "host memory"
+	}
+	return p.kind.String() + " memory on " + p.describe()
+}
+
+// Context is the context of the memory. It belongs to the place or the
+// Runtime; do not close it.
+func (p *Place) Context() (*Context, error) {
+	if p.ref == nil {
+		return hostDevice.ctx, nil
+	}
+	w := currentWorld()
+	if w == nil {
+		return nil, &OpError{Op: "Place.Context", Detail: "no Runtime is open", Err: ErrClosed}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ctxO == nil || p.ctxO.world != w {
+		p.ctxO = w.contextOf(p.context)
+		if p.ctxO == nil {
+			p.ctxO = w.wrapContext(p.context)
+			p.ctxO.shared, p.ctxO.h.borrowed = true, true
+		}
+	}
+	return p.ctxO, nil
+}
+
+// Device is the device of the memory. It belongs to the place or the Runtime;
+// do not close it.
+func (p *Place) Device() (*Device, error) {
+	if p.ref == nil {
+		return hostDevice, nil
+	}
+	w := currentWorld()
+	if w == nil {
+		return nil, &OpError{Op: "Place.Device", Detail: "no Runtime is open", Err: ErrClosed}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.devO == nil || p.devO.world != w {
+		p.devO = w.rootOf(p.device)
+		if p.devO == nil {
+			p.devO = w.wrapDevice(p.device, nil)
+			p.devO.h.borrowed = true
+		}
+	}
+	return p.devO, nil
+}
+
+// Queue is a queue for copies of the memory: the default queue of the device,
+// or one on the same context and device. It belongs to the place or the
+// Runtime; do not close it.
+func (p *Place) Queue() (*Queue, error) {
+	const op = "Place.Queue"
+	if p.ref == nil {
+		return hostDevice.queue, nil
+	}
+	if p.queue == nil {
+		return nil, opErr(op, ErrFailed, "no queue can be made on %s in the context of the memory", p.describe())
+	}
+	ctx, err := p.Context()
+	if err != nil {
+		return nil, err
+	}
+	d, err := p.Device()
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.qO != nil && p.qO.world == ctx.world {
+		return p.qO, nil
+	}
+	if d.queue != nil && equalRefs(sortQueue, d.queue.h.ref, p.queue) {
+		p.qO = d.queue
+		return p.qO, nil
+	}
+	facts, code := describeQueue(p.queue)
+	if code != codeOK {
+		return nil, opErr(op, code, "on %s", p.describe())
+	}
+	deleteRef(sortContext, facts.context)
+	deleteRef(sortDevice, facts.device)
+	q := &Queue{world: ctx.world, ctx: ctx, device: d, shared: true, hash: facts.hash,
+		kinds: facts.kinds, inOrder: facts.inOrder, profiling: facts.profiling}
+	q.h.init(p.queue, sortQueue)
+	q.h.borrowed = true
+	p.qO = q
+	return q, nil
+}
+
+// CheckPointer asks the runtime for the kind of the memory at [lo, hi) in ctx:
+// the first byte's, which must be USM, and the last byte's, which must be the
+// same. hi == lo asks about one address.
+func (c *Context) CheckPointer(lo, hi unsafe.Pointer) (USMKind, error) {
+	const op = "Context.CheckPointer"
+	if c.host {
+		return USMUnknown, opErr(op, ErrNotUSM, "the host backend has no unified shared memory")
+	}
+	ref, ok := c.h.use()
+	if !ok {
+		return USMUnknown, &OpError{Op: op, Err: ErrClosed}
+	}
+	kind, code := spanKind(ref, uintptr(lo), uintptr(hi))
+	c.h.done()
+	if code != codeOK {
+		return USMUnknown, spanErr(op, code, uintptr(lo), uintptr(hi))
+	}
+	return kind, nil
+}
+
+// PlaceOf checks the foreign span [lo, hi) as CheckPointer does, asks for its
+// device, and gives its place, retained. ctx or q may be nil; with both, q must
+// be of that context. All in one C call.
+func (rt *Runtime) PlaceOf(ctx *Context, q *Queue, lo, hi unsafe.Pointer) (*Place, error) {
+	return rt.PlaceOfAddress(ctx, q, uintptr(lo), uintptr(hi))
+}
+
+// PlaceOfAddress is PlaceOf for addresses that nobody has checked yet: as a
+// pointer, a wild one could end the process when the garbage collector finds
+// it.
+func (rt *Runtime) PlaceOfAddress(ctx *Context, q *Queue, lo, hi uintptr) (*Place, error) {
+	const op = "Runtime.PlaceOf"
+	if err := rt.needSYCL(op); err != nil {
+		return nil, err
+	}
+	var c, qr ref
+	if ctx != nil && !ctx.host {
+		r, ok := ctx.h.use()
+		if !ok {
+			return nil, opErr(op, ErrClosed, "the context")
+		}
+		defer ctx.h.done()
+		c = r
+	}
+	if q != nil && !q.host {
+		r, ok := q.h.use()
+		if !ok {
+			return nil, opErr(op, ErrClosed, "the queue")
+		}
+		defer q.h.done()
+		qr = r
+	}
+	p, code := placeFor(c, qr, lo, hi)
+	if code != codeOK {
+		return nil, spanErr(op, code, lo, hi)
+	}
+	return placeFromC(p), nil
+}
+
+// DLPackPlace follows the rules for importing kDLOneAPI memory [lo, hi): id
+// must be the index of a root device, the memory must be USM of the default
+// context of its platform, and the place, returned retained, is that of the
+// device the runtime names for the pointer. All in one C call.
+func (rt *Runtime) DLPackPlace(id int32, lo, hi unsafe.Pointer) (*Place, error) {
+	return rt.DLPackPlaceOfAddress(id, uintptr(lo), uintptr(hi))
+}
+
+// DLPackPlaceOfAddress is DLPackPlace for addresses that nobody has checked
+// yet.
+func (rt *Runtime) DLPackPlaceOfAddress(id int32, lo, hi uintptr) (*Place, error) {
+	const op = "Runtime.DLPackPlace"
+	if err := rt.needSYCL(op); err != nil {
+		return nil, err
+	}
+	p, code := placeForDLPack(id, lo, hi)
+	if code == ErrDeviceID {
+		return nil, opErr(op, code, "%d of %d", id, len(rt.world.roots))
+	}
+	if code != codeOK {
+		return nil, spanErr(op, code, lo, hi)
+	}
+	return placeFromC(p), nil
+}
+
+func spanErr(op string, code Code, lo, hi uintptr) error {
+	return opErr(op, code, "[%#x, %#x)", lo, hi)
+}
+
+// The Go side of interned places, by their small ids. A row is only a cache:
+// its serial says whether it still belongs to the C place.
+const (
+	placeChunk  = 256
+	placeChunks = 1024
+)
+
+var placeTable [placeChunks]atomic.Pointer[[placeChunk]atomic.Pointer[Place]]
+
+// placeFromC is the Go side of a C place that the caller holds.
+func placeFromC(c unsafe.Pointer) *Place {
+	id, serial := placeIdentity(c)
+	chunk := id / placeChunk
+	if chunk >= placeChunks {
+		return describePlace(c)
+	}
+	rows := placeTable[chunk].Load()
+	if rows == nil {
+		placeTable[chunk].CompareAndSwap(nil, new([placeChunk]atomic.Pointer[Place]))
+		rows = placeTable[chunk].Load()
+	}
+	row := &rows[id%placeChunk]
+	for {
+		p := row.Load()
+		if p != nil && p.serial == serial {
+			return p
+		}
+		fresh := describePlace(c)
+		if row.CompareAndSwap(p, fresh) {
+			return fresh
+		}
+	}
+}

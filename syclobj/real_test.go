@@ -1,0 +1,180 @@
+package syclobj_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+func TestRealMachine(t *testing.T) {
+	rt := openReal(t)
+	lib := rt.Library()
+	require.True(t, filepath.IsAbs(lib.Path), lib.Path)
+	require.NotEmpty(t, lib.CompilerVersion)
+	require.NotEmpty(t, lib.OpenCLDrivers)
+	attempts := rt.Attempts()
+	require.NoError(t, attempts[len(attempts)-1].Err)
+	for i, d := range rt.RootDevices() {
+		found, err := rt.Device(d.FilterString())
+		require.NoError(t, err)
+		require.Same(t, d, found)
+		id, err := d.DLPackID()
+		require.NoError(t, err)
+		require.EqualValues(t, i, id)
+		require.NotEmpty(t, d.Name())
+		require.NotEmpty(t, d.Vendor())
+		require.NotEmpty(t, d.DriverVersion())
+		require.NotZero(t, d.GlobalMemSize())
+		require.NotZero(t, d.ComputeUnits())
+		require.NotEmpty(t, d.Platform().Name())
+		require.NotEmpty(t, d.Platform().Version())
+		require.True(t, d.DefaultContext().IsDefault())
+		require.True(t, d.Equal(found))
+	}
+}
+
+// A context of a device's own is not the default one, even over one device, so
+// DLPack is refused and the memory known by its own context alone.
+func TestRealOwnContext(t *testing.T) {
+	rt := openReal(t)
+	d := rt.DefaultDevice()
+	ctx, err := rt.NewContext(d)
+	require.NoError(t, err)
+	defer ctx.Close()
+	require.False(t, ctx.Equal(d.DefaultContext()))
+	q, err := rt.NewQueue(ctx, d, syclobj.Profiling)
+	require.NoError(t, err)
+	defer q.Close()
+	p := alloc(t, q, syclobj.USMShared, 256)
+	place, err := rt.PlaceOf(ctx, nil, p, unsafe.Add(p, 256))
+	require.NoError(t, err)
+	defer place.Release()
+	require.ErrorIs(t, third(place.DLPackDevice()), syclobj.ErrNotDefault)
+	require.ErrorIs(t, onlyError(rt.DLPackPlace(0, p, unsafe.Add(p, 256))), syclobj.ErrNotUSM)
+
+	e, err := q.Memset(p, 1, 256)
+	require.NoError(t, err)
+	times, err := e.Times()
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, times.Ended, times.Started)
+	require.NoError(t, e.Close())
+}
+
+// The exact end of an allocation is known to the byte, and memory that is not
+// USM is told apart; none of this ends the process.
+func TestRealPointers(t *testing.T) {
+	rt := openReal(t)
+	q := rt.DefaultQueue()
+	for kind := syclobj.USMDevice; kind <= syclobj.USMHost; kind++ {
+		const n = 1000
+		p := alloc(t, q, kind, n)
+		got, err := q.Context().CheckPointer(p, unsafe.Add(p, n))
+		require.NoError(t, err)
+		require.Equal(t, kind, got)
+		_, err = q.Context().CheckPointer(p, unsafe.Add(p, n+1))
+		require.ErrorIs(t, err, syclobj.ErrOverrun)
+	}
+	goMemory := make([]byte, 64)
+	_, err := rt.DLPackPlace(0, unsafe.Pointer(&goMemory[0]), unsafe.Pointer(&goMemory[32]))
+	require.ErrorIs(t, err, syclobj.ErrNotUSM)
+	host, err := rt.HostQueue().Alloc(syclobj.USMUnknown, 64, 0)
+	require.NoError(t, err)
+	_, err = rt.PlaceOf(nil, q, host, unsafe.Add(host, 64))
+	require.ErrorIs(t, err, syclobj.ErrNotUSM)
+	require.NoError(t, syclobj.Free(host))
+}
+
+// Runtimes come and go in one process.
+func TestRealReopen(t *testing.T) {
+	openReal(t)
+	for range 3 {
+		rt, err := syclobj.Open(syclobj.RequireSYCL())
+		require.NoError(t, err)
+		require.Equal(t, "already loaded", rt.Attempts()[0].Source)
+		require.NoError(t, rt.DefaultQueue().Wait(context.Background()))
+		require.NoError(t, rt.Close())
+	}
+	_, err := syclobj.Open(syclobj.WithLibrary(os.Args[0]))
+	require.ErrorIs(t, err, syclobj.ErrNoSYCL, "another file, while one is loaded")
+	require.ErrorContains(t, err, "the process holds")
+}
+
+// SYCL's drivers install signal handlers; Go's must survive them.
+func TestRealKeepsGoPanics(t *testing.T) {
+	q := openReal(t).DefaultQueue()
+	p := alloc(t, q, syclobj.USMShared, 64)
+	e, err := q.Fill(p, make([]byte, 16), 4)
+	require.NoError(t, err)
+	require.NoError(t, e.Wait(context.Background()))
+	require.Panics(t, func() {
+		var nothing *[1 << 20]byte
+		runtime.KeepAlive(nothing[len(goArgument)])
+	})
+}
+
+var goArgument = "a nil dereference is a panic"
+
+// The numbers that the shims use are those of the library's own headers.
+func TestEnumsMatchHeaders(t *testing.T) {
+	rt := openReal(t)
+	include := filepath.Join(filepath.Dir(rt.Library().Path), "include", "syclinterface")
+	if _, err := os.Stat(include); err != nil {
+		t.Skipf("the library carries no headers: %v", err)
+	}
+	compiler, err := exec.LookPath("cc")
+	if err != nil {
+		t.Skipf("no C compiler: %v", err)
+	}
+	source := `
+#include <stdbool.h>
+#include <stdint.h>
+#include <stddef.h>
+#include "dpctl_sycl_enum_types.h"
+#include "table.h"
+#include "usmb_sycl.h"
+#define SAME(a, b) _Static_assert((int)(a) == (int)(b), #a " is not " #b)
+SAME(USMB_USM_UNKNOWN, DPCTL_USM_UNKNOWN);
+SAME(USMB_USM_DEVICE, DPCTL_USM_DEVICE);
+SAME(USMB_USM_SHARED, DPCTL_USM_SHARED);
+SAME(USMB_USM_HOST, DPCTL_USM_HOST);
+SAME(DP_ALL_DEVICES, DPCTL_ALL);
+SAME(DP_ALL_BACKENDS, DPCTL_ALL_BACKENDS);
+SAME(DP_ENABLE_PROFILING, DPCTL_ENABLE_PROFILING);
+SAME(DP_IN_ORDER, DPCTL_IN_ORDER);
+SAME(DP_EVENT_COMPLETE, DPCTL_COMPLETE);
+SAME(DP_ASPECT_USM_DEVICE, usm_device_allocations);
+SAME(DP_ASPECT_USM_HOST, usm_host_allocations);
+SAME(DP_ASPECT_USM_SHARED, usm_shared_allocations);
+SAME(1 << 16, DPCTL_CUDA);
+SAME(1 << 17, DPCTL_LEVEL_ZERO);
+SAME(1 << 18, DPCTL_OPENCL);
+SAME(1 << 0, DPCTL_ACCELERATOR);
+SAME(1 << 2, DPCTL_CPU);
+SAME(1 << 3, DPCTL_CUSTOM);
+SAME(1 << 4, DPCTL_GPU);
+SAME(1, numa);
+SAME(6, next_partitionable);
+`
+	require.EqualValues(t, 1, syclobj.AffinityNUMA)
+	require.EqualValues(t, 6, syclobj.AffinityNextPartitionable)
+	require.EqualValues(t, 1<<18, syclobj.BackendOpenCL)
+	require.EqualValues(t, 1<<4, syclobj.TypeGPU)
+	header, err := os.ReadFile(filepath.Join(include, "dpctl_sycl_enum_types.h"))
+	require.NoError(t, err)
+	if strings.Contains(string(header), "DPCTL_HIP") { // not yet in 0.17
+		source += "SAME(1 << 19, DPCTL_HIP);\n"
+	}
+	file := filepath.Join(t.TempDir(), "enums.c")
+	require.NoError(t, os.WriteFile(file, []byte(source), 0o600))
+	out, err := exec.Command(compiler, "-fsyntax-only", "-I", include, "-I", ".", file).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}

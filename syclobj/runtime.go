@@ -1,0 +1,285 @@
+package syclobj
+
+import (
+	"fmt"
+	"os"
+	"sync/atomic"
+)
+
+// EnvLibrary names the environment variable that gives the path of
+// libDPCTLSyclInterface.so, or "off".
+const EnvLibrary = "USMBRIDGE_SYCL"
+
+const libraryName = "libDPCTLSyclInterface.so"
+
+// Library describes the loaded SYCL library.
+type Library struct {
+	Path            string // the real file
+	Source          string // how it was found, as in Attempt
+	Adopted         bool   // it was in the process before
+	DPCTLVersion    string // from the package's metadata; empty when unknown
+	CompilerVersion string // the DPC++ compiler it was built with
+	OpenCLDrivers   string // what decides which OpenCL drivers are seen, in words
+}
+
+// Attempt is one place where the library was looked for.
+type Attempt struct {
+	Source string // "already loaded", "option", "USMBRIDGE_SYCL", "VIRTUAL_ENV", "python3 on PATH", "loader"
+	Path   string // the file tried, or where it was looked for
+	Err    error  // nil when this one was taken
+}
+
+// String is one line for people.
+func (a Attempt) String() string {
+	if a.Err == nil {
+		return fmt.Sprintf("%s: %s: taken", a.Source, a.Path)
+	}
+	if a.Path == "" {
+		return fmt.Sprintf("%s: %v", a.Source, a.Err)
+	}
+	return fmt.Sprintf("%s: %s: %v", a.Source, a.Path, a.Err)
+}
+
+type options struct {
+	path     string
+	off      bool
+	required bool
+	backend  Backend
+}
+
+// Option adjusts Open.
+type Option func(*options)
+
+// WithLibrary loads this libDPCTLSyclInterface.so, or the one in this
+// directory, and no other. Open fails when it cannot.
+func WithLibrary(path string) Option { return func(o *options) { o.path = path } }
+
+// HostOnly leaves SYCL out.
+func HostOnly() Option { return func(o *options) { o.off = true } }
+
+// RequireSYCL makes Open fail unless there is a SYCL device.
+func RequireSYCL() Option { return func(o *options) { o.required = true } }
+
+// RequireBackend makes Open fail unless there is a device of this backend.
+func RequireBackend(b Backend) Option {
+	return func(o *options) {
+		o.backend = b
+		o.required = o.required || b != BackendHost
+	}
+}
+
+// Runtime is an open view of the devices: the host backend, and SYCL when it
+// was found. Close it when done; objects that belong to it are closed with the
+// last Runtime of the process.
+type Runtime struct {
+	world    *world // nil without SYCL
+	host     *Device
+	lib      *Library
+	attempts []Attempt
+	why      error
+	closed   atomic.Bool
+}
+
+// Open finds and loads SYCL as the package documentation describes, and lists
+// the devices. Without a SYCL library it gives a Runtime with the host backend
+// alone; SYCLError then says why. It fails when a library was named explicitly
+// and cannot be used, or when a required backend is absent.
+func Open(opts ...Option) (*Runtime, error) {
+	var o options
+	for _, f := range opts {
+		f(&o)
+	}
+	rt := &Runtime{host: hostDevice}
+	explicit := o.path != ""
+	if !o.off && !explicit {
+		switch v := os.Getenv(EnvLibrary); v {
+		case "":
+		case "off":
+			o.off = true
+		default:
+			explicit = true
+		}
+	}
+	if o.off {
+		rt.why = &LibraryError{Path: libraryName, Reason: "SYCL is switched off", Advice: "open without HostOnly, and with USMBRIDGE_SYCL unset or a path"}
+		rt.attempts = []Attempt{{Source: "off", Err: rt.why}}
+	} else {
+		rt.lib, rt.attempts, rt.why = loadLibrary(o.path)
+	}
+	if rt.lib != nil {
+		w, err := enterWorld()
+		if err != nil {
+			return nil, err
+		}
+		rt.world = w
+	} else if explicit {
+		return nil, rt.why
+	}
+	if err := rt.satisfies(o); err != nil {
+		rt.Close()
+		return nil, err
+	}
+	return rt, nil
+}
+
+func (rt *Runtime) satisfies(o options) error {
+	if !o.required {
+		return nil
+	}
+	if rt.world == nil {
+		return &OpError{Op: "Open", Detail: "SYCL is required", Err: rt.why}
+	}
+	for _, d := range rt.world.roots {
+		if o.backend == BackendUnknown || d.facts.backend == o.backend {
+			return nil
+		}
+	}
+	if o.backend == BackendUnknown {
+		return &OpError{Op: "Open", Detail: rt.lib.Path + " lists no device; for a CPU device run `pip install intel-opencl-rt` in the same environment (OpenCL drivers: " + rt.lib.OpenCLDrivers + ")", Err: ErrNoDevice}
+	}
+	return &OpError{Op: "Open", Detail: fmt.Sprintf("a device of backend %s is required; there are: %s", o.backend, filterList(rt.world.roots)), Err: ErrNoDevice}
+}
+
+// Close gives the Runtime up; the last one of the process closes all root
+// devices, default contexts and default queues. It may be called again.
+func (rt *Runtime) Close() error {
+	if !rt.closed.Swap(true) && rt.world != nil {
+		leaveWorld()
+	}
+	return nil
+}
+
+// HasSYCL reports whether a SYCL library is in use (it may list no device).
+func (rt *Runtime) HasSYCL() bool { return rt.world != nil }
+
+// Library describes the SYCL library; nil without SYCL.
+func (rt *Runtime) Library() *Library { return rt.lib }
+
+// Attempts lists where the library was looked for, in order.
+func (rt *Runtime) Attempts() []Attempt { return rt.attempts }
+
+// SYCLError says why there is no SYCL; nil when there is. It matches ErrNoSYCL,
+// or errors.ErrUnsupported where there can be none.
+func (rt *Runtime) SYCLError() error { return rt.why }
+
+// Platforms lists the SYCL platforms that have devices, then the host's.
+func (rt *Runtime) Platforms() []*Platform {
+	var all []*Platform
+	if rt.world != nil {
+		all = append(all, rt.world.platforms...)
+	}
+	return append(all, rt.host.platform)
+}
+
+// RootDevices lists the SYCL root devices in the runtime's order, which is that
+// of their DLPack ids.
+func (rt *Runtime) RootDevices() []*Device {
+	if rt.world == nil {
+		return nil
+	}
+	return append([]*Device(nil), rt.world.roots...)
+}
+
+// Devices lists the SYCL root devices, then the host device.
+func (rt *Runtime) Devices() []*Device { return append(rt.RootDevices(), rt.host) }
+
+// HostDevice is the device of the host backend.
+func (rt *Runtime) HostDevice() *Device { return rt.host }
+
+// HostQueue is the queue of the host backend.
+func (rt *Runtime) HostQueue() *Queue { return rt.host.queue }
+
+// DefaultDevice is what SYCL's default selector picks (ONEAPI_DEVICE_SELECTOR
+// has a say), or the host device when there is no SYCL device.
+func (rt *Runtime) DefaultDevice() *Device {
+	if rt.world != nil && rt.world.fallback != nil {
+		return rt.world.fallback
+	}
+	return rt.host
+}
+
+// DefaultQueue is the default queue of the default device.
+func (rt *Runtime) DefaultQueue() *Queue {
+	if d := rt.DefaultDevice(); d.queue != nil {
+		return d.queue
+	}
+	return rt.host.queue
+}
+
+// RootDevice is the root device with this DLPack device id.
+func (rt *Runtime) RootDevice(id int32) (*Device, error) {
+	if err := rt.needSYCL("Runtime.RootDevice"); err != nil {
+		return nil, err
+	}
+	if id < 0 || int(id) >= len(rt.world.roots) {
+		return nil, opErr("Runtime.RootDevice", ErrDeviceID, "%d of %d", id, len(rt.world.roots))
+	}
+	return rt.world.roots[id], nil
+}
+
+// Device resolves a filter string (see ParseFilter): the first alternative that
+// the SYCL runtime can satisfy, or the host device for "host". The device
+// belongs to the Runtime.
+func (rt *Runtime) Device(filter string) (*Device, error) {
+	if rt.world != nil {
+		if d, ok := rt.world.filters.Load(filter); ok && !rt.closed.Load() {
+			return d.(*Device), nil
+		}
+	}
+	parsed, err := ParseFilter(filter)
+	if err != nil {
+		return nil, err
+	}
+	if parsed.IsHost() {
+		return rt.host, nil
+	}
+	if err := rt.needSYCL("Runtime.Device"); err != nil {
+		return nil, err
+	}
+	d, err := rt.world.selectDevice(parsed)
+	if err != nil {
+		return nil, err
+	}
+	// Callers may pass any text: keep strings of ordinary length only.
+	if len(filter) <= 64 {
+		rt.world.filters.Store(filter, d)
+	}
+	return d, nil
+}
+
+func (w *world) selectDevice(filter Filter) (*Device, error) {
+	ref, code := deviceSelect(filter.String())
+	if code != codeOK {
+		return nil, opErr("Runtime.Device", ErrNoDevice, "nothing matches %q; there are: %s", filter, filterList(w.roots))
+	}
+	defer deleteRef(sortDevice, ref)
+	if d := w.rootOf(ref); d != nil {
+		return d, nil
+	}
+	return nil, opErr("Runtime.Device", ErrNoIndex, "%q", filter)
+}
+
+// needSYCL is nil when the Runtime is open and has SYCL.
+func (rt *Runtime) needSYCL(op string) error {
+	if rt.closed.Load() {
+		return &OpError{Op: op, Err: ErrClosed}
+	}
+	if rt.world == nil {
+		return &OpError{Op: op, Err: rt.why}
+	}
+	return nil
+}
+
+func filterList(devices []*Device) string {
+	if len(devices) == 0 {
+		return "no SYCL devices"
+	}
+	text := ""
+	for i, d := range devices {
+		if i > 0 {
+			text += ", "
+		}
+		text += d.filter
+	}
+	return text
+}

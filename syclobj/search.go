@@ -1,0 +1,162 @@
+//go:build linux && cgo
+
+package syclobj
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	adviceInstall = "run `pip install dpctl intel-opencl-rt`, or name the library in " + EnvLibrary
+	adviceUpgrade = "run `pip install --upgrade dpctl intel-opencl-rt`"
+	pythonTimeout = 10 * time.Second
+)
+
+// inDirectory lets a directory stand for the library in it.
+func inDirectory(path string) string {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return filepath.Join(path, libraryName)
+	}
+	return path
+}
+
+func sameFile(a, b string) bool {
+	x, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	y, err := os.Stat(b)
+	return err == nil && os.SameFile(x, y)
+}
+
+// candidates lists the files to try, in order; those with an error are places
+// where there is none.
+func candidates() []Attempt {
+	list := []Attempt{inVirtualEnv(os.Getenv("VIRTUAL_ENV"))}
+	list = append(list, onPath()...)
+	return append(list, Attempt{Source: "loader", Path: libraryName})
+}
+
+func inVirtualEnv(root string) Attempt {
+	a := Attempt{Source: "VIRTUAL_ENV"}
+	if root == "" {
+		a.Err = errors.New("not set")
+		return a
+	}
+	return inPrefix(a, root)
+}
+
+// inPrefix looks for dpctl below an environment's root.
+func inPrefix(a Attempt, root string) Attempt {
+	for _, lib := range []string{"lib", "lib64"} {
+		found, err := filepath.Glob(filepath.Join(globEscape(root), lib, "python3*", "site-packages", "dpctl", libraryName))
+		if err == nil && len(found) > 0 {
+			a.Path = found[0]
+			return a
+		}
+	}
+	a.Path = root
+	a.Err = errors.New("dpctl is not installed there")
+	return a
+}
+
+// environmentLib is lib of the environment whose site-packages hold the library;
+// empty for a library elsewhere.
+func environmentLib(path string) string {
+	if !filepath.IsAbs(path) {
+		return ""
+	}
+	return filepath.Join(filepath.Dir(path), "..", "..", "..")
+}
+
+func globEscape(s string) string {
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(s)
+}
+
+// onPath asks the python3 on PATH. One in a virtual environment is understood
+// from its files; others are run, since only they know their search path.
+func onPath() []Attempt {
+	a := Attempt{Source: "python3 on PATH"}
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		a.Err = err
+		return []Attempt{a}
+	}
+	root := filepath.Dir(filepath.Dir(python))
+	if _, err := os.Stat(filepath.Join(root, "pyvenv.cfg")); err == nil {
+		if in := inPrefix(a, root); in.Err == nil {
+			return []Attempt{in}
+		}
+	}
+	paths, err := pythonPaths(python)
+	if err != nil {
+		a.Path, a.Err = python, err
+		return []Attempt{a}
+	}
+	for _, dir := range paths {
+		file := filepath.Join(dir, "dpctl", libraryName)
+		if _, err := os.Stat(file); err == nil {
+			a.Path = file
+			return []Attempt{a}
+		}
+	}
+	a.Path, a.Err = python, errors.New("dpctl is not installed for it")
+	return []Attempt{a}
+}
+
+// pythonPaths runs the interpreter for its search path.
+func pythonPaths(python string) ([]string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), pythonTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, python, "-c", `import sys; print("\n".join(p for p in sys.path if p))`)
+	cmd.WaitDelay = time.Second // a child that holds the pipe open must not hold us
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, err
+	}
+	return strings.Split(strings.TrimSpace(string(out)), "\n"), nil
+}
+
+// dpctlVersion reads the version from the metadata beside the package that the
+// library lies in; empty when there is none.
+func dpctlVersion(path string) string {
+	if !filepath.IsAbs(path) {
+		return ""
+	}
+	found, err := filepath.Glob(filepath.Join(globEscape(filepath.Dir(filepath.Dir(path))), "dpctl-*.dist-info", "METADATA"))
+	if err != nil || len(found) == 0 {
+		return ""
+	}
+	text, err := os.ReadFile(found[0])
+	if err != nil {
+		return ""
+	}
+	for line := range bytes.Lines(text) {
+		if v, ok := bytes.CutPrefix(line, []byte("Version:")); ok {
+			return string(bytes.TrimSpace(v))
+		}
+	}
+	return ""
+}
+
+// tooOld reports whether a known version is below 0.17.
+func tooOld(version string) bool {
+	parts := strings.SplitN(version, ".", 3)
+	if len(parts) < 2 {
+		return false
+	}
+	major, err := strconv.Atoi(parts[0])
+	if err != nil {
+		return false
+	}
+	minor, err := strconv.Atoi(strings.TrimRight(parts[1], "abcdefghijklmnopqrstuvwxyz+-"))
+	return err == nil && major == 0 && minor < 17
+}

@@ -1,0 +1,251 @@
+package syclobj
+
+import (
+	"context"
+	"runtime"
+	"unsafe"
+)
+
+// All submissions start after the events of deps, as well as after earlier
+// work if the queue is in order. nil and completed events are passed over. The
+// Event that they return is closed by the caller, unless it was waited for. On
+// a host queue they wait for deps, do the work and return a completed event.
+//
+// Addresses must stay valid until the work is complete, and must not be of Go
+// memory, which may move; Write and Read copy from and to Go memory.
+
+// Memcpy copies n bytes from src to dst; either may be USM or other memory that
+// the device and host can reach.
+func (q *Queue) Memcpy(dst, src unsafe.Pointer, n uintptr, deps ...*Event) (*Event, error) {
+	const op = "Queue.Memcpy"
+	if n == 0 {
+		return q.Barrier(deps...)
+	}
+	if err := checkSpan(op, dst, n); err != nil {
+		return nil, err
+	}
+	if err := checkSpan(op, src, n); err != nil {
+		return nil, err
+	}
+	if q.host {
+		return hostWork(deps, func() { copy(unsafe.Slice((*byte)(dst), n), unsafe.Slice((*byte)(src), n)) })
+	}
+	return q.submit(op, deps, work{kind: workMemcpy, dst: dst, src: src, n: n})
+}
+
+// Memset sets n bytes from dst to value.
+func (q *Queue) Memset(dst unsafe.Pointer, value byte, n uintptr, deps ...*Event) (*Event, error) {
+	const op = "Queue.Memset"
+	if n == 0 {
+		return q.Barrier(deps...)
+	}
+	if err := checkSpan(op, dst, n); err != nil {
+		return nil, err
+	}
+	if q.host {
+		return hostWork(deps, func() {
+			b := unsafe.Slice((*byte)(dst), n)
+			for i := range b {
+				b[i] = value
+			}
+		})
+	}
+	return q.submit(op, deps, work{kind: workMemset, dst: dst, value: value, n: n})
+}
+
+// Fill repeats the pattern of 1, 2, 4, 8 or 16 bytes count times from dst,
+// which is aligned to its length.
+func (q *Queue) Fill(dst unsafe.Pointer, pattern []byte, count uintptr, deps ...*Event) (*Event, error) {
+	const op = "Queue.Fill"
+	width := uintptr(len(pattern))
+	if width == 0 || width > 16 || width&(width-1) != 0 {
+		return nil, opErr(op, ErrArgument, "a pattern of %d bytes; 1, 2, 4, 8 and 16 are possible", width)
+	}
+	if count == 0 {
+		return q.Barrier(deps...)
+	}
+	if count > ^uintptr(0)/width {
+		return nil, opErr(op, ErrArgument, "%d patterns of %d bytes", count, width)
+	}
+	if err := checkSpan(op, dst, count*width); err != nil {
+		return nil, err
+	}
+	if uintptr(dst)%width != 0 {
+		return nil, opErr(op, ErrArgument, "%#x is not aligned to the pattern's %d bytes", uintptr(dst), width)
+	}
+	if q.host {
+		return hostWork(deps, func() {
+			b := unsafe.Slice((*byte)(dst), count*width)
+			for n := copy(b, pattern); n < len(b); {
+				n += copy(b[n:], b[:n])
+			}
+		})
+	}
+	w := work{kind: workFill, dst: dst, width: width, n: count}
+	copy(w.pattern[:], pattern)
+	return q.submit(op, deps, w)
+}
+
+// Prefetch asks for n bytes of USM from p to be moved to the device.
+func (q *Queue) Prefetch(p unsafe.Pointer, n uintptr, deps ...*Event) (*Event, error) {
+	const op = "Queue.Prefetch"
+	if n == 0 {
+		return q.Barrier(deps...)
+	}
+	if err := checkSpan(op, p, n); err != nil {
+		return nil, err
+	}
+	if q.host {
+		return hostWork(deps, func() {})
+	}
+	return q.submit(op, deps, work{kind: workPrefetch, dst: p, n: n})
+}
+
+// Advise passes advice, which the device defines (0 is its default), about n
+// bytes of USM from p.
+func (q *Queue) Advise(p unsafe.Pointer, n uintptr, advice int, deps ...*Event) (*Event, error) {
+	const op = "Queue.Advise"
+	if n == 0 {
+		return q.Barrier(deps...)
+	}
+	if err := checkSpan(op, p, n); err != nil {
+		return nil, err
+	}
+	if q.host {
+		return hostWork(deps, func() {})
+	}
+	return q.submit(op, deps, work{kind: workAdvise, dst: p, n: n, advice: advice})
+}
+
+// Barrier completes after deps, or, without deps, after all work submitted to
+// the queue so far; later work of the queue starts after it.
+func (q *Queue) Barrier(deps ...*Event) (*Event, error) {
+	if q.host {
+		return hostWork(deps, func() {})
+	}
+	return q.submit("Queue.Barrier", deps, work{})
+}
+
+// Wait blocks until all work submitted so far is complete or ctx ends; the work
+// goes on then.
+func (q *Queue) Wait(ctx context.Context) error {
+	if q.host {
+		return ctx.Err()
+	}
+	e, err := q.submit("Queue.Wait", nil, work{})
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	return e.Wait(ctx)
+}
+
+// Write copies Go memory to dst, after deps, and returns when it is done.
+func (q *Queue) Write(dst unsafe.Pointer, src []byte, deps ...*Event) error {
+	if len(src) == 0 {
+		return waitAll(deps)
+	}
+	return q.copyPinned(dst, unsafe.Pointer(unsafe.SliceData(src)), unsafe.Pointer(unsafe.SliceData(src)), uintptr(len(src)), deps)
+}
+
+// Read copies from src to Go memory, after deps, and returns when it is done.
+func (q *Queue) Read(dst []byte, src unsafe.Pointer, deps ...*Event) error {
+	if len(dst) == 0 {
+		return waitAll(deps)
+	}
+	return q.copyPinned(unsafe.Pointer(unsafe.SliceData(dst)), src, unsafe.Pointer(unsafe.SliceData(dst)), uintptr(len(dst)), deps)
+}
+
+func (q *Queue) copyPinned(dst, src, pin unsafe.Pointer, n uintptr, deps []*Event) error {
+	var pinner runtime.Pinner
+	pinner.Pin(pin)
+	defer pinner.Unpin()
+	e, err := q.Memcpy(dst, src, n, deps...)
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	return e.Wait(context.Background())
+}
+
+// workKind is a kind of submission.
+type workKind int
+
+const (
+	workBarrier workKind = iota
+	workMemcpy
+	workMemset
+	workFill
+	workPrefetch
+	workAdvise
+)
+
+// work is one submission, by value so that nothing is allocated for it.
+type work struct {
+	kind     workKind
+	dst, src unsafe.Pointer
+	n        uintptr // bytes; for a fill, patterns
+	width    uintptr // bytes of a pattern
+	pattern  [16]byte
+	value    byte
+	advice   int
+}
+
+// submit turns deps into references, kept alive for the call, and the result
+// into an Event.
+func (q *Queue) submit(op string, deps []*Event, w work) (*Event, error) {
+	queue, ok := q.h.use()
+	if !ok {
+		return nil, &OpError{Op: op, Err: ErrClosed}
+	}
+	defer q.h.done()
+	var room [4]ref
+	refs := room[:0]
+	for _, e := range deps {
+		if e == nil || e.complete {
+			continue
+		}
+		r, ok := e.h.use()
+		if !ok {
+			continue
+		}
+		defer e.h.done()
+		refs = append(refs, r)
+	}
+	event, code := submitWork(queue, &w, refs)
+	if code != codeOK {
+		return nil, opErr(op, code, "on %s", q.device)
+	}
+	return newEvent(event, q.profiling), nil
+}
+
+// hostWork waits for deps, works and is done.
+func hostWork(deps []*Event, work func()) (*Event, error) {
+	if err := waitAll(deps); err != nil {
+		return nil, err
+	}
+	work()
+	return completeEvent, nil
+}
+
+func waitAll(deps []*Event) error {
+	for _, e := range deps {
+		if err := e.Wait(context.Background()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkSpan refuses nil and spans that wrap around the address space.
+func checkSpan(op string, p unsafe.Pointer, n uintptr) error {
+	if p == nil {
+		return opErr(op, ErrNil, "%d bytes at nil", n)
+	}
+	if n > uintptr(maxSize) || uintptr(p)+n < uintptr(p) {
+		return opErr(op, ErrArgument, "%d bytes at %#x leave the address space", n, uintptr(p))
+	}
+	return nil
+}
+
+const maxSize = ^uintptr(0) >> 1

@@ -1,0 +1,100 @@
+package sycltest
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+const (
+	envMachine = "USMBRIDGE_FAKE_MACHINE"
+	envTest    = "USMBRIDGE_FAKE_TEST"
+)
+
+// Child runs the calling test again in a process that has the machine. In the
+// parent it waits for that process, fails the test if the child failed, and
+// returns nil; the caller returns. In the child it returns the machine's
+// controls, and at the end of the test it checks that the fake library holds no
+// object any more. It skips, with the reason, where the fake library cannot be
+// built.
+func Child(t *testing.T, m Machine) *Fake {
+	t.Helper()
+	if os.Getenv(envTest) == t.Name() {
+		return inChild(t)
+	}
+	path, err := Build()
+	if err != nil {
+		t.Skipf("no fake SYCL library: %v", err)
+	}
+	cmd := exec.Command(os.Args[0], childArguments(t.Name())...)
+	// The race detector holds every exit up for a second otherwise.
+	race := strings.TrimSpace(os.Getenv("GORACE") + " atexit_sleep_ms=0")
+	cmd.Env = append(os.Environ(), "GORACE="+race, envTest+"="+t.Name(), envMachine+"="+m.text(), syclobj.EnvLibrary+"="+path)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err = cmd.Run()
+	if skip := skipReason(out.String()); err == nil && skip != "" {
+		t.Skip(skip)
+	}
+	if err != nil {
+		t.Fatalf("with the fake machine: %v\n%s", err, out.String())
+	}
+	// A child that selected no test succeeds too.
+	if !strings.Contains(out.String(), "--- PASS: "+t.Name()+" (") {
+		t.Fatalf("the child process did not run this test:\n%s", out.String())
+	}
+	if testing.Verbose() {
+		t.Log(out.String())
+	}
+	return nil
+}
+
+// childArguments selects exactly one test, and passes the limits on.
+func childArguments(name string) []string {
+	parts := strings.Split(name, "/")
+	for i, p := range parts {
+		parts[i] = "^" + regexp.QuoteMeta(p) + "$"
+	}
+	args := []string{"-test.run=" + strings.Join(parts, "/"), "-test.count=1", "-test.v=true"}
+	if f := flag.Lookup("test.timeout"); f != nil {
+		args = append(args, "-test.timeout="+f.Value.String())
+	}
+	return args
+}
+
+var skipLine = regexp.MustCompile(`(?m)^\s*\S+_test\.go:\d+: (.*)\n--- SKIP:`)
+
+func skipReason(out string) string {
+	if m := skipLine.FindStringSubmatch(out); m != nil {
+		return m[1]
+	}
+	if strings.Contains(out, "--- SKIP:") {
+		return "skipped in the child process"
+	}
+	return ""
+}
+
+func inChild(t *testing.T) *Fake {
+	t.Helper()
+	f, err := attach(os.Getenv(syclobj.EnvLibrary))
+	if err != nil {
+		t.Fatalf("attaching to the fake SYCL library: %v", err)
+	}
+	t.Cleanup(func() {
+		if live := f.Live(); live != (Objects{}) && !t.Failed() {
+			t.Errorf("the fake SYCL library still holds %+v", live)
+		}
+	})
+	return f
+}
+
+// Objects counts what the fake library has handed out and not got back.
+type Objects struct {
+	Platforms, Devices, Contexts, Queues, Events, Selectors, Vectors, Texts, Allocations int64
+}

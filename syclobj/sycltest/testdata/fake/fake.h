@@ -1,0 +1,99 @@
+/*
+ * A stand-in for libDPCTLSyclInterface.so with a machine of the test's choice.
+ * Built by the tests; see package sycltest for what it can do.
+ *
+ * What the library hands out is a handle: a fresh allocation that names an
+ * object, as the real library's new sycl::queue(other) does. Objects are
+ * compared by identity. A handle that is used after its deletion, or as
+ * something else than it is, ends the process with a message.
+ */
+#ifndef FAKE_H
+#define FAKE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum sort { PLATFORM, DEVICE, CONTEXT, QUEUE, EVENT, SELECTOR, VECTOR, TEXT, USM, SORTS };
+
+enum { MAX_PLATFORMS = 8, MAX_ROOTS = 32, MAX_TILES = 8, MAX_CONTEXT = 16, MAX_DEPS = 64 };
+
+typedef void handler_fn(int code);
+
+typedef struct platform {
+	char name[64];
+	int backend;
+	struct context *default_context;
+} platform;
+
+typedef struct device {
+	char name[64];
+	platform *platform;
+	struct device *parent;
+	int type;
+	uint64_t mem, used;
+	uint32_t units, ntiles, kinds;
+	struct device *tiles[MAX_TILES];
+} device;
+
+typedef struct context {
+	device *devices[MAX_CONTEXT];
+	size_t n;
+	bool is_default;
+} context;
+
+typedef struct queue {
+	context *ctx;
+	device *dev;
+	bool in_order, profiling;
+	handler_fn *handler;
+	struct event *last; /* of an in-order queue, or the last barrier */
+} queue;
+
+typedef struct event {
+	queue *q;
+	int refs;
+	bool complete, released, failed;
+	int op;
+	void *dst;
+	const void *src;
+	size_t size, width;
+	uint8_t pattern[16];
+	struct event *deps[MAX_DEPS];
+	size_t ndeps;
+	uint64_t times[3];
+	struct event *next; /* pending, in order of submission */
+} event;
+
+/* One lock for everything: this is a test double. */
+extern pthread_mutex_t fake_lock;
+extern pthread_cond_t fake_changed;
+
+extern platform *fake_platforms[MAX_PLATFORMS];
+extern device *fake_roots[MAX_ROOTS];
+extern size_t fake_nplatforms, fake_nroots;
+
+void *handle_new(enum sort sort, void *object);
+/* The object of a live handle of that sort; ends the process otherwise. */
+void *handle_object(enum sort sort, void *handle);
+void handle_delete(enum sort sort, void *handle);
+void live_add(enum sort sort, int n);
+/* Zeroed memory that is never freed. */
+void *keep(size_t size);
+
+/* Counts the call; true when the test asked for this one to fail. */
+bool fake_entry(const char *function);
+void fake_die(const char *what) __attribute__((noreturn));
+
+/* The machine is read from the environment at the first use. */
+void machine_init(void);
+void *vector_of(enum sort sort, void **objects, size_t n);
+
+event *event_submit(queue *q, event prototype, void **deps, size_t n);
+void event_unref(event *e);
+
+/* Memory behind a user's address, reachable even where the host may not look. */
+void *usm_backing(const void *p, size_t size);
+
+#endif

@@ -1,0 +1,159 @@
+/*
+ * The functions of libDPCTLSyclInterface.so that this package uses: prototype
+ * and ownership of each, in the terms of its headers (dpctl/include/syclinterface,
+ * 0.17 to 0.22). "give": the result is owned by the caller; "take": the call
+ * consumes the argument; everything else is borrowed for the call.
+ *
+ * Failure is NULL (or zero) plus a line on stderr when DPCTL_VERBOSITY=error.
+ * Functions marked NOTHROW! have no try/catch around C++ that may throw, so a
+ * failure inside them ends the process: shims check before they call them.
+ *
+ * Private to this package.
+ */
+#ifndef USMB_SYCL_TABLE_H
+#define USMB_SYCL_TABLE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef void usmb_async_handler(int code);
+
+/* Bits of device identifiers and properties, from dpctl_sycl_enum_types.h. */
+enum {
+	DP_ALL_DEVICES = (1 << 6) - 1,
+	DP_ALL_BACKENDS = ((1 << 5) - 1) << 16,
+	DP_ENABLE_PROFILING = 1 << 0,
+	DP_IN_ORDER = 1 << 1,
+	DP_EVENT_COMPLETE = 3,
+	DP_ASPECT_USM_DEVICE = 12,
+	DP_ASPECT_USM_HOST = 13,
+	DP_ASPECT_USM_SHARED = 14
+};
+
+#define USMB_DPCTL_FUNCTIONS(X) \
+	/* service: version text of the DPC++ compiler; give, deleted with CString */ \
+	X(const char *, DPCTLService_GetDPCPPVersion, (void)) \
+	X(void, DPCTLCString_Delete, (const char *take)) \
+	/* list of root devices in the runtime's order; give */ \
+	X(void *, DPCTLDeviceMgr_GetDevices, (int identifier)) \
+	/* position of a root device among those of identifier, -1 when absent */ \
+	X(int, DPCTLDeviceMgr_GetPositionInDevices, (void *device, int identifier)) \
+	/* default context of a root device; give, NULL for other devices */ \
+	X(void *, DPCTLDeviceMgr_GetCachedContext, (void *device)) \
+	X(size_t, DPCTLDeviceVector_Size, (void *vector)) \
+	/* a copy of the element; give */ \
+	X(void *, DPCTLDeviceVector_GetAt, (void *vector, size_t index)) \
+	/* deletes the elements too; take */ \
+	X(void, DPCTLDeviceVector_Delete, (void *take)) \
+	/* copies the devices; give */ \
+	X(void *, DPCTLDeviceVector_CreateFromArray, (size_t n, void **devices)) \
+	/* what the default selector picks; give */ \
+	X(void *, DPCTLDevice_Create, (void)) \
+	/* give; NULL when nothing matches */ \
+	X(void *, DPCTLDevice_CreateFromSelector, (void *selector)) \
+	X(void *, DPCTLDevice_Copy, (void *device)) /* give */ \
+	X(void, DPCTLDevice_Delete, (void *take)) \
+	X(int, DPCTLDevice_GetBackend, (void *device)) \
+	X(int, DPCTLDevice_GetDeviceType, (void *device)) \
+	X(const char *, DPCTLDevice_GetName, (void *device)) /* give */ \
+	X(const char *, DPCTLDevice_GetVendor, (void *device)) /* give */ \
+	X(const char *, DPCTLDevice_GetDriverVersion, (void *device)) /* give */ \
+	X(size_t, DPCTLDevice_GetGlobalMemSize, (void *device)) \
+	X(size_t, DPCTLDevice_GetMaxMemAllocSize, (void *device)) \
+	X(uint32_t, DPCTLDevice_GetMaxComputeUnits, (void *device)) \
+	X(uint32_t, DPCTLDevice_GetPartitionMaxSubDevices, (void *device)) \
+	X(void *, DPCTLDevice_GetPlatform, (void *device)) /* give */ \
+	/* give; NULL for a root device */ \
+	X(void *, DPCTLDevice_GetParentDevice, (void *device)) \
+	X(bool, DPCTLDevice_AreEq, (void *a, void *b)) \
+	X(size_t, DPCTLDevice_Hash, (void *device)) \
+	X(bool, DPCTLDevice_HasAspect, (void *device, int aspect)) \
+	/* vectors of sub-devices; give, NULL when the device cannot be split so */ \
+	X(void *, DPCTLDevice_CreateSubDevicesEqually, (void *device, size_t units)) \
+	X(void *, DPCTLDevice_CreateSubDevicesByCounts, (void *device, size_t *counts, size_t n)) \
+	X(void *, DPCTLDevice_CreateSubDevicesByAffinity, (void *device, int domain)) \
+	X(const char *, DPCTLPlatform_GetName, (void *platform)) /* give */ \
+	X(const char *, DPCTLPlatform_GetVendor, (void *platform)) /* give */ \
+	X(const char *, DPCTLPlatform_GetVersion, (void *platform)) /* give */ \
+	X(int, DPCTLPlatform_GetBackend, (void *platform)) \
+	X(void, DPCTLPlatform_Delete, (void *take)) \
+	X(bool, DPCTLPlatform_AreEq, (void *a, void *b)) \
+	X(size_t, DPCTLPlatform_Hash, (void *platform)) \
+	/* give */ \
+	X(void *, DPCTLPlatform_GetDefaultContext, (void *platform)) \
+	/* give; NULL for text that is no filter */ \
+	X(void *, DPCTLFilterSelector_Create, (const char *filter)) \
+	X(void, DPCTLDeviceSelector_Delete, (void *take)) \
+	X(void *, DPCTLContext_Create, (void *device, usmb_async_handler *, int properties)) /* give */ \
+	X(void *, DPCTLContext_CreateFromDevices, (void *vector, usmb_async_handler *, int properties)) /* give */ \
+	X(bool, DPCTLContext_AreEq, (void *a, void *b)) \
+	X(void *, DPCTLContext_Copy, (void *ctx)) /* give */ \
+	X(void *, DPCTLContext_GetDevices, (void *ctx)) /* give: a vector */ \
+	X(void, DPCTLContext_Delete, (void *take)) \
+	X(size_t, DPCTLContext_Hash, (void *ctx)) \
+	X(void *, DPCTLQueue_Create, (void *ctx, void *device, usmb_async_handler *, int properties)) /* give */ \
+	X(void, DPCTLQueue_Delete, (void *take)) \
+	X(void *, DPCTLQueue_Copy, (void *queue)) /* give */ \
+	X(bool, DPCTLQueue_AreEq, (void *a, void *b)) \
+	X(void *, DPCTLQueue_GetContext, (void *queue)) /* give */ \
+	X(void *, DPCTLQueue_GetDevice, (void *queue)) /* give */ \
+	X(bool, DPCTLQueue_IsInOrder, (void *queue)) \
+	X(bool, DPCTLQueue_HasEnableProfiling, (void *queue)) \
+	X(size_t, DPCTLQueue_Hash, (void *queue)) \
+	/* submissions give an event, NULL on failure */ \
+	X(void *, DPCTLQueue_Memcpy, (void *queue, void *dst, const void *src, size_t size)) \
+	X(void *, DPCTLQueue_MemcpyWithEvents, (void *queue, void *dst, const void *src, size_t size, void **events, size_t n)) \
+	X(void *, DPCTLQueue_Prefetch, (void *queue, const void *ptr, size_t size)) \
+	X(void *, DPCTLQueue_MemAdvise, (void *queue, const void *ptr, size_t size, int advice)) \
+	X(void *, DPCTLQueue_SubmitBarrierForEvents, (void *queue, void **events, size_t n)) \
+	X(void *, DPCTLQueue_Memset, (void *queue, void *ptr, uint8_t value, size_t count)) \
+	X(void *, DPCTLQueue_Fill8, (void *queue, void *ptr, uint8_t value, size_t count)) \
+	X(void *, DPCTLQueue_Fill16, (void *queue, void *ptr, uint16_t value, size_t count)) \
+	X(void *, DPCTLQueue_Fill32, (void *queue, void *ptr, uint32_t value, size_t count)) \
+	X(void *, DPCTLQueue_Fill64, (void *queue, void *ptr, uint64_t value, size_t count)) \
+	X(void *, DPCTLQueue_Fill128, (void *queue, void *ptr, uint64_t *value, size_t count)) \
+	X(void, DPCTLEvent_WaitAndThrow, (void *event)) \
+	X(void, DPCTLEvent_Delete, (void *take)) \
+	X(void *, DPCTLEvent_Copy, (void *event)) /* give */ \
+	X(int, DPCTLEvent_GetCommandExecutionStatus, (void *event)) \
+	/* nanoseconds of the device's clock; wait for the event */ \
+	X(uint64_t, DPCTLEvent_GetProfilingInfoSubmit, (void *event)) \
+	X(uint64_t, DPCTLEvent_GetProfilingInfoStart, (void *event)) \
+	X(uint64_t, DPCTLEvent_GetProfilingInfoEnd, (void *event)) \
+	/* USM; give a pointer, NULL when out of memory */ \
+	X(void *, DPCTLaligned_alloc_device, (size_t align, size_t size, void *queue)) \
+	X(void *, DPCTLaligned_alloc_shared, (size_t align, size_t size, void *queue)) \
+	X(void *, DPCTLaligned_alloc_host, (size_t align, size_t size, void *queue)) /* NOTHROW! */ \
+	X(void, DPCTLfree_with_context, (void *take, void *ctx)) /* NOTHROW! */ \
+	X(int, DPCTLUSM_GetPointerType, (void *ptr, void *ctx)) /* NOTHROW! */ \
+	/* give */ \
+	X(void *, DPCTLUSM_GetPointerDevice, (void *ptr, void *ctx)) /* NOTHROW! */
+
+struct usmb_dpctl {
+#define X(ret, name, args) ret(*name) args;
+	USMB_DPCTL_FUNCTIONS(X)
+#undef X
+};
+
+/* Written once, before usmb_table_ready is set, and never again. */
+extern struct usmb_dpctl usmb_dp;
+extern _Atomic int usmb_table_ready;
+
+static inline int usmb_ready(void) { return atomic_load_explicit(&usmb_table_ready, memory_order_acquire); }
+
+/* Counts of live references; index USMB_LIVE_*. */
+extern _Atomic int64_t usmb_live_counts[];
+
+static inline void *usmb_gave(int sort, void *ref) {
+	if (ref != NULL)
+		atomic_fetch_add_explicit(&usmb_live_counts[sort], 1, memory_order_relaxed);
+	return ref;
+}
+static inline void usmb_took(int sort) { atomic_fetch_sub_explicit(&usmb_live_counts[sort], 1, memory_order_relaxed); }
+
+/* Handler for asynchronous errors of queues and contexts made here. */
+void usmb_async_error(int code);
+
+#endif

@@ -1,0 +1,208 @@
+/*
+ * SYCL objects and unified shared memory for C code of this module.
+ *
+ * Each function here is one whole operation on top of libDPCTLSyclInterface.so,
+ * which the Go side finds and loads (see loader.c): a caller makes one call,
+ * not one per function of that library. References ("ref") are the library's
+ * own handles: a context ref is a sycl::context*, a queue ref a sycl::queue*,
+ * a device ref a sycl::device*, an event ref a sycl::event*. A ref that a
+ * function hands out through an `out` parameter or returns is owned by the
+ * caller, unless its comment says "borrowed".
+ *
+ * All functions may be called from any thread, with or without an interpreter
+ * lock, and never enter Go. Functions that need the table of devices
+ * (usmb_sycl_dlpack_import, usmb_sycl_place_for, usmb_sycl_current_queue, ...)
+ * answer USMB_SYCL_ENOLIB while no Runtime is open.
+ */
+#ifndef USMB_SYCL_H
+#define USMB_SYCL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Kinds of USM, numbered as libDPCTLSyclInterface numbers them. */
+enum {
+	USMB_USM_UNKNOWN = 0, /* not USM of the context asked about */
+	USMB_USM_DEVICE = 1,
+	USMB_USM_SHARED = 2,
+	USMB_USM_HOST = 3
+};
+
+/* Results. usmb_sycl_strerror has a sentence for each. */
+enum {
+	USMB_SYCL_OK = 0,
+	USMB_SYCL_ENOLIB,      /* no SYCL library is loaded, or no Runtime is open */
+	USMB_SYCL_ENULL,       /* a required argument is NULL */
+	USMB_SYCL_EARG,        /* an argument has an impossible value */
+	USMB_SYCL_ENOMEM,      /* host memory for bookkeeping ran out */
+	USMB_SYCL_EALLOC,      /* the SYCL runtime could not allocate the memory */
+	USMB_SYCL_ENOTUSM,     /* the first byte is not USM of the context */
+	USMB_SYCL_EOVERRUN,    /* the last byte is not USM of the first byte's kind */
+	USMB_SYCL_ENODEVICE,   /* the runtime names no device for the pointer */
+	USMB_SYCL_EDEVICEID,   /* no root device has that DLPack index */
+	USMB_SYCL_ENOTDEFAULT, /* not in the default context of its platform */
+	USMB_SYCL_ENOINDEX,    /* the device is not in the runtime's list of root devices */
+	USMB_SYCL_EKIND,       /* the device does not support that kind of USM */
+	USMB_SYCL_EFAILED,     /* the library reported a failure */
+	USMB_SYCL_EASYNC,      /* work failed on the device and was reported later */
+	USMB_SYCL_NERRORS
+};
+
+/* DLPack device types that places use. */
+enum { USMB_DLPACK_CPU = 1, USMB_DLPACK_ONEAPI = 14 };
+
+/*
+ * The facts of memory of one (context, device, kind), settled once and shared
+ * by every buffer of that kind. Interned: the same triple gives the same
+ * address while anybody holds it. Immutable but for the count.
+ */
+typedef struct usmb_place {
+	int64_t refs;           /* atomic; use usmb_place_retain and _release */
+	void *context;          /* owned by the place, as are device and queue */
+	void *device;           /* the device of the memory: a root or a sub-device */
+	void *queue;            /* a queue on context and device, for copies and as a stream */
+	const char *filter;     /* "opencl:cpu:0": of the root device, or of a sub-device's root */
+	uint64_t serial;        /* never used twice in a process */
+	int32_t kind;           /* USMB_USM_DEVICE, _SHARED or _HOST */
+	int32_t dl_type;        /* DLPack device type (14) and */
+	int32_t dl_id;          /* root index; both valid iff dl_error is 0 */
+	int32_t dl_error;       /* USMB_SYCL_OK, or why DLPack cannot describe it */
+	int32_t host_readable;  /* 1: shared or host USM */
+	int32_t default_context;/* 1: context is the platform's default */
+	int32_t is_subdevice;   /* 1: device is not a root device */
+	int32_t root;           /* index of the (parent) root device, -1 when it has none */
+	uint32_t id;            /* small dense index, reused after the place is gone */
+	uint32_t kinds;         /* bit 1<<kind for each kind the device supports */
+	struct usmb_place *next;/* private: chain of the intern table */
+} usmb_place;
+
+/* One more reference. NULL is allowed and ignored. */
+void usmb_place_retain(usmb_place *place);
+/* One reference less; the last frees the place and its refs. NULL is ignored. */
+void usmb_place_release(usmb_place *place);
+
+/*
+ * The whole check of a foreign span [lo, hi): the kind of lo in ctx, the kind
+ * of hi-1 (when hi > lo + 1), the device of lo, in this order. hi == lo checks
+ * the one address. On success *kind is set and, when out_dev is not NULL,
+ * *out_dev to an owned device ref. ENOTUSM, EOVERRUN, ENODEVICE, ENULL, EARG
+ * (hi < lo), ENOLIB.
+ */
+int usmb_sycl_check_span(void *ctx, const void *lo, const void *hi, int32_t *kind, void **out_dev);
+
+/*
+ * Import of kDLOneAPI memory: device_id must be the index of a root device,
+ * the span must be USM of the default context of its platform, and the place
+ * is that of the device which the runtime names for the pointer (which may be
+ * another root device of the platform, or a sub-device). *out is retained.
+ * EDEVICEID, then the errors of usmb_sycl_check_span.
+ */
+int usmb_sycl_dlpack_import(int32_t device_id, const void *lo, const void *hi, usmb_place **out);
+
+/*
+ * The place of foreign memory known by a context or a queue: exactly one of
+ * the two may be NULL (with both, the queue must be of that context, and it
+ * becomes the place's queue if the place is new). *out is retained.
+ */
+int usmb_sycl_place_for(void *ctx, void *queue_or_null, const void *lo, const void *hi, usmb_place **out);
+
+/*
+ * The place of memory that will be allocated on queue with this kind. The same
+ * facts as for foreign memory, asked of the queue. *out is retained. EKIND
+ * when the device of the queue lacks that kind.
+ */
+int usmb_sycl_place_new(void *queue, int32_t kind, usmb_place **out);
+
+/* Number of root devices, or -1 while no Runtime is open. */
+int32_t usmb_sycl_root_count(void);
+
+/*
+ * The queue this library itself uses for the root device at that index: the
+ * stream of DLPack's current_work_stream. Borrowed; valid until the last
+ * Runtime is closed.
+ */
+int usmb_sycl_current_queue(int32_t device_id, void **out_queue);
+/* The default context of the platform of the root device at that index. Owned copy. */
+int usmb_sycl_root_context(int32_t device_id, void **out_ctx);
+
+/*
+ * Allocation of size bytes (at least 1 is allocated) aligned to align (a power
+ * of two, 0 for the default of 256) as memory of kind on queue. kinds is
+ * usmb_sycl_queue_kinds(queue), asked once per queue: the library ends the
+ * process when a device lacks the kind, so it is checked first.
+ */
+int usmb_sycl_alloc(void *queue, uint32_t kinds, int32_t kind, size_t size, size_t align, void **out);
+/* Frees what usmb_sycl_alloc gave: the exact address, with its context. */
+int usmb_sycl_free(void *ctx, void *ptr);
+/* Bit 1<<kind for each kind of USM that the device of the queue supports. */
+uint32_t usmb_sycl_queue_kinds(void *queue);
+
+/* Blocks until the event is complete. EASYNC when the work failed. NULL is complete. */
+int usmb_sycl_wait_event(void *event);
+/* 1 complete, 0 not yet (also when the library cannot tell). NULL is complete. */
+int usmb_sycl_event_done(void *event);
+/* An owned second ref of the same event. */
+void *usmb_sycl_event_copy(void *event);
+/* NULL is ignored. */
+void usmb_sycl_event_delete(void *event);
+
+/* Blocks until all work submitted to the queue is complete. */
+int usmb_sycl_wait_queue(void *queue);
+
+/*
+ * Submissions. deps are borrowed event refs that the work waits for. On
+ * success *out_event is an owned event ref; out_event may be NULL.
+ * A barrier without deps waits for all earlier work of the queue; in both
+ * forms later work of the queue waits for the barrier.
+ */
+int usmb_sycl_barrier(void *queue, void **deps, size_t n, void **out_event);
+int usmb_sycl_memcpy(void *queue, void *dst, const void *src, size_t size, void **deps, size_t n, void **out_event);
+int usmb_sycl_memset(void *queue, void *dst, uint8_t value, size_t size, void **deps, size_t n, void **out_event);
+/* pattern is width bytes (1, 2, 4, 8 or 16), repeated count times from dst. */
+int usmb_sycl_fill(void *queue, void *dst, const void *pattern, size_t width, size_t count, void **deps, size_t n, void **out_event);
+int usmb_sycl_prefetch(void *queue, const void *ptr, size_t size, void **deps, size_t n, void **out_event);
+int usmb_sycl_advise(void *queue, const void *ptr, size_t size, int advice, void **deps, size_t n, void **out_event);
+
+/* Owned copies (NULL on failure), and the end of owned refs (NULL ignored). */
+void *usmb_sycl_context_copy(void *ctx);
+void *usmb_sycl_queue_copy(void *queue);
+void *usmb_sycl_device_copy(void *device);
+void usmb_sycl_context_delete(void *ctx);
+void usmb_sycl_queue_delete(void *queue);
+void usmb_sycl_device_delete(void *device);
+/* Owned refs of what a queue works on. */
+void *usmb_sycl_queue_context(void *queue);
+void *usmb_sycl_queue_device(void *queue);
+/* A new in-order queue on context and device. Owned. */
+int usmb_sycl_queue_new(void *ctx, void *device, int in_order, int profiling, void **out_queue);
+/* 1 same object of the runtime, 0 not. */
+int usmb_sycl_context_equal(void *a, void *b);
+int usmb_sycl_queue_equal(void *a, void *b);
+int usmb_sycl_device_equal(void *a, void *b);
+
+/* 1 when a SYCL library is loaded in this process and its table is filled. */
+int usmb_sycl_loaded(void);
+/* What a result means and what to do about it; static text. */
+const char *usmb_sycl_strerror(int code);
+
+/* References that this module holds now, by sort. */
+enum {
+	USMB_LIVE_PLATFORM,
+	USMB_LIVE_DEVICE,
+	USMB_LIVE_CONTEXT,
+	USMB_LIVE_QUEUE,
+	USMB_LIVE_EVENT,
+	USMB_LIVE_PLACE,
+	USMB_LIVE_ALLOCATION,
+	USMB_LIVE_SORTS
+};
+void usmb_sycl_live(int64_t out[USMB_LIVE_SORTS]);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
