@@ -1,0 +1,218 @@
+package dlpack_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/dlpack"
+)
+
+// An abiFact is a number that the standard fixes: an expression in the words of
+// its header, one in the words of ours, and Go's constant.
+type abiFact struct {
+	standard, ours string
+	want           int64
+}
+
+// offset makes a fact of a struct member's place.
+func offset(standard, ours string, want int64) abiFact {
+	return abiFact{"offsetof(" + standard + ")", "offsetof(" + ours + ")", want}
+}
+
+func structFacts() []abiFact {
+	return []abiFact{
+		{"sizeof(DLPackVersion)", "sizeof(usmb_dl_version)", 8},
+		{"sizeof(DLDevice)", "sizeof(usmb_dl_device)", 8},
+		{"sizeof(DLDataType)", "sizeof(usmb_dl_dtype)", 4},
+		{"sizeof(DLTensor)", "sizeof(usmb_dl_tensor)", dlpack.TensorSize},
+		{"sizeof(DLManagedTensor)", "sizeof(usmb_dl_managed)", dlpack.ManagedSize},
+		{"sizeof(DLManagedTensorVersioned)", "sizeof(usmb_dl_versioned)", dlpack.VersionedSize},
+		{"sizeof(DLPackExchangeAPIHeader)", "sizeof(usmb_dl_exchange_header)", 16},
+		{"sizeof(DLPackExchangeAPI)", "sizeof(usmb_dl_exchange_api)", dlpack.ExchangeSize},
+		offset("DLDataType, code", "usmb_dl_dtype, code", 0),
+		offset("DLDataType, bits", "usmb_dl_dtype, bits", 1),
+		offset("DLDataType, lanes", "usmb_dl_dtype, lanes", 2),
+		offset("DLTensor, data", "usmb_dl_tensor, data", dlpack.TensorDataOffset),
+		offset("DLTensor, device.device_type", "usmb_dl_tensor, device.type", dlpack.TensorDeviceTypeOffset),
+		offset("DLTensor, device.device_id", "usmb_dl_tensor, device.id", dlpack.TensorDeviceIDOffset),
+		offset("DLTensor, ndim", "usmb_dl_tensor, ndim", dlpack.TensorNDimOffset),
+		offset("DLTensor, dtype", "usmb_dl_tensor, dtype", dlpack.TensorDTypeOffset),
+		offset("DLTensor, shape", "usmb_dl_tensor, shape", dlpack.TensorShapeOffset),
+		offset("DLTensor, strides", "usmb_dl_tensor, strides", dlpack.TensorStridesOffset),
+		offset("DLTensor, byte_offset", "usmb_dl_tensor, byte_offset", dlpack.TensorByteOffsetOffset),
+		offset("DLManagedTensor, dl_tensor", "usmb_dl_managed, t", dlpack.ManagedTensorOffset),
+		offset("DLManagedTensor, manager_ctx", "usmb_dl_managed, ctx", dlpack.ManagedCtxOffset),
+		offset("DLManagedTensor, deleter", "usmb_dl_managed, deleter", dlpack.ManagedDeleterOffset),
+		offset("DLManagedTensorVersioned, version.major", "usmb_dl_versioned, version.major", dlpack.VersionedMajorOffset),
+		offset("DLManagedTensorVersioned, version.minor", "usmb_dl_versioned, version.minor", dlpack.VersionedMinorOffset),
+		offset("DLManagedTensorVersioned, manager_ctx", "usmb_dl_versioned, ctx", dlpack.VersionedCtxOffset),
+		offset("DLManagedTensorVersioned, deleter", "usmb_dl_versioned, deleter", dlpack.VersionedDeleterOffset),
+		offset("DLManagedTensorVersioned, flags", "usmb_dl_versioned, flags", dlpack.VersionedFlagsOffset),
+		offset("DLManagedTensorVersioned, dl_tensor", "usmb_dl_versioned, t", dlpack.VersionedTensorOffset),
+		offset("DLPackExchangeAPI, header.version.major", "usmb_dl_exchange_api, header.version.major", dlpack.ExchangeMajorOffset),
+		offset("DLPackExchangeAPI, header.version.minor", "usmb_dl_exchange_api, header.version.minor", dlpack.ExchangeMinorOffset),
+		offset("DLPackExchangeAPI, header.prev_api", "usmb_dl_exchange_api, header.prev_api", dlpack.ExchangePrevOffset),
+		offset("DLPackExchangeAPI, managed_tensor_allocator", "usmb_dl_exchange_api, managed_tensor_allocator", dlpack.ExchangeAllocatorOffset),
+		offset("DLPackExchangeAPI, managed_tensor_from_py_object_no_sync", "usmb_dl_exchange_api, managed_tensor_from_py_object_no_sync", dlpack.ExchangeFromPyOffset),
+		offset("DLPackExchangeAPI, managed_tensor_to_py_object_no_sync", "usmb_dl_exchange_api, managed_tensor_to_py_object_no_sync", dlpack.ExchangeToPyOffset),
+		offset("DLPackExchangeAPI, dltensor_from_py_object_no_sync", "usmb_dl_exchange_api, dltensor_from_py_object_no_sync", dlpack.ExchangeBorrowOffset),
+		offset("DLPackExchangeAPI, current_work_stream", "usmb_dl_exchange_api, current_work_stream", dlpack.ExchangeWorkStreamOffset),
+	}
+}
+
+func valueFacts() []abiFact {
+	facts := []abiFact{
+		{"DLPACK_MAJOR_VERSION", "USMB_DL_MAJOR", int64(dlpack.CurrentVersion.Major)},
+		{"DLPACK_MINOR_VERSION", "USMB_DL_MINOR", int64(dlpack.CurrentVersion.Minor)},
+		{"DLPACK_FLAG_BITMASK_READ_ONLY", "USMB_DL_FLAG_READ_ONLY", int64(dlpack.ReadOnly)},
+		{"DLPACK_FLAG_BITMASK_IS_COPIED", "USMB_DL_FLAG_IS_COPIED", int64(dlpack.IsCopied)},
+		{"DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED", "USMB_DL_FLAG_SUBBYTE_PADDED", int64(dlpack.SubBytePadded)},
+	}
+	devices := map[dlpack.DeviceType]string{
+		dlpack.DeviceCPU: "CPU", dlpack.DeviceCUDA: "CUDA", dlpack.DeviceCUDAHost: "CUDA_HOST",
+		dlpack.DeviceOpenCL: "OPENCL", dlpack.DeviceVulkan: "VULKAN", dlpack.DeviceMetal: "METAL",
+		dlpack.DeviceVPI: "VPI", dlpack.DeviceROCM: "ROCM", dlpack.DeviceROCMHost: "ROCM_HOST",
+		dlpack.DeviceExtDev: "EXT_DEV", dlpack.DeviceCUDAManaged: "CUDA_MANAGED", dlpack.DeviceOneAPI: "ONEAPI",
+		dlpack.DeviceWebGPU: "WEBGPU", dlpack.DeviceHexagon: "HEXAGON", dlpack.DeviceMAIA: "MAIA", dlpack.DeviceTrn: "TRN",
+	}
+	for t, ours := range devices {
+		facts = append(facts, abiFact{t.String(), "USMB_DL_" + ours, int64(t)})
+	}
+	for c := dlpack.CodeInt; c <= dlpack.CodeFloat4E2M1FN; c++ {
+		ours := strings.ToUpper(strings.TrimPrefix(c.String(), "kDL"))
+		if c == dlpack.CodeOpaqueHandle {
+			ours = "OPAQUE_HANDLE"
+		}
+		facts = append(facts, abiFact{c.String(), "USMB_DL_" + ours, int64(c)})
+	}
+	return facts
+}
+
+// standardHeader finds the standard's own header in the active environment, or
+// skips; with USMBRIDGE_REQUIRE_PEERS=1 its absence is a failure.
+func standardHeader(t *testing.T) string {
+	t.Helper()
+	environments := []string{filepath.Join("..", ".venv")}
+	if venv := os.Getenv("VIRTUAL_ENV"); venv != "" {
+		environments = append([]string{venv}, environments...)
+	}
+	for _, e := range environments {
+		pattern := filepath.Join(e, "lib", "python3*", "site-packages", "tvm_ffi", "include", "dlpack", "dlpack.h")
+		if found, _ := filepath.Glob(pattern); len(found) > 0 {
+			path, err := filepath.Abs(found[0])
+			require.NoError(t, err)
+			return path
+		}
+	}
+	reason := "no dlpack.h: neither VIRTUAL_ENV nor .venv has the wheel apache-tvm-ffi"
+	if os.Getenv("USMBRIDGE_REQUIRE_PEERS") == "1" {
+		t.Fatal(reason)
+	}
+	t.Skip(reason)
+	return ""
+}
+
+// evaluate compiles a C program that prints expressions under a header.
+func evaluate(t *testing.T, header string, expressions []string) []int64 {
+	t.Helper()
+	cc := os.Getenv("CC")
+	if cc == "" {
+		cc = "cc"
+	}
+	if _, err := exec.LookPath(cc); err != nil {
+		t.Skipf("no C compiler (%s) to read the header with", cc)
+	}
+	var source bytes.Buffer
+	fmt.Fprintf(&source, "#include <stddef.h>\n#include <stdio.h>\n#include %q\nint main(void)\n{\n", header)
+	for _, e := range expressions {
+		fmt.Fprintf(&source, "\tprintf(\"%%lld\\n\", (long long)(%s));\n", e)
+	}
+	source.WriteString("\treturn 0;\n}\n")
+	dir := t.TempDir()
+	file, program := filepath.Join(dir, "facts.c"), filepath.Join(dir, "facts")
+	require.NoError(t, os.WriteFile(file, source.Bytes(), 0o600))
+	out, err := exec.Command(cc, "-o", program, file).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	out, err = exec.Command(program).Output()
+	require.NoError(t, err)
+	var values []int64
+	for _, line := range strings.Fields(string(out)) {
+		v, err := strconv.ParseInt(line, 10, 64)
+		require.NoError(t, err)
+		values = append(values, v)
+	}
+	require.Len(t, values, len(expressions))
+	return values
+}
+
+func compareFacts(t *testing.T, header string, expression func(abiFact) string) {
+	t.Helper()
+	facts := append(structFacts(), valueFacts()...)
+	expressions := make([]string, len(facts))
+	for i, f := range facts {
+		expressions[i] = expression(f)
+	}
+	for i, got := range evaluate(t, header, expressions) {
+		require.Equal(t, facts[i].want, got, expressions[i])
+	}
+}
+
+// The constants of this package are those of the standard's own header.
+func TestStandardHeader(t *testing.T) {
+	header := standardHeader(t)
+	compareFacts(t, header, func(f abiFact) string { return f.standard })
+}
+
+// So are those of this package's C header.
+func TestOwnHeader(t *testing.T) {
+	header, err := filepath.Abs("usmb_dlpack.h")
+	require.NoError(t, err)
+	compareFacts(t, header, func(f abiFact) string { return f.ours })
+}
+
+// The internal structs that Go mirrors have one layout on both sides.
+func TestMirroredStructs(t *testing.T) {
+	header, err := filepath.Abs("usmb_dl_internal.h")
+	require.NoError(t, err)
+	var expressions []string
+	var want []int64
+	for _, f := range dlpack.MirrorFacts() {
+		expressions = append(expressions, f.Expression)
+		want = append(want, f.Value)
+	}
+	for i, got := range evaluate(t, header, expressions) {
+		require.Equal(t, want[i], got, expressions[i])
+	}
+}
+
+// No value of the standard is missing here: every enumerator and flag of the
+// header is in the list of facts.
+func TestNoValueMissing(t *testing.T) {
+	text, err := os.ReadFile(standardHeader(t))
+	require.NoError(t, err)
+	known := map[string]bool{}
+	for _, f := range valueFacts() {
+		known[f.standard] = true
+	}
+	count := 0
+	for _, line := range strings.Split(string(text), "\n") {
+		fields := strings.Fields(line)
+		if len(fields) >= 3 && strings.HasPrefix(fields[0], "kDL") && fields[1] == "=" {
+			require.True(t, known[fields[0]], "%s is in the header and not here", fields[0])
+			count++
+		}
+		if len(fields) >= 3 && fields[0] == "#define" && strings.HasPrefix(fields[1], "DLPACK_FLAG_") {
+			require.True(t, known[fields[1]], "%s is in the header and not here", fields[1])
+			count++
+		}
+	}
+	require.Greater(t, count, 35)
+}

@@ -1,0 +1,189 @@
+package cute
+
+import (
+	"fmt"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/dlpack"
+)
+
+// The bounds this package keeps to; each benchmark reports its time as a part of
+// them, so that 1 is the bound itself.
+const (
+	convertBound  = 400 * time.Nanosecond
+	convertAllocs = 4
+	lookUpBound   = 50 * time.Nanosecond
+)
+
+var rank3 = View{
+	Data: unsafe.Pointer(&benchMemory[0]), Shape: []int64{30, 20, 32}, Strides: []int64{640, 32, 1},
+	DataType: float32Type, Device: dlpack.Device{Type: 1},
+}
+
+var benchMemory [32]float32
+
+func reportRatio(b *testing.B, bound time.Duration) {
+	perOp := float64(b.Elapsed().Nanoseconds()) / float64(b.N)
+	b.ReportMetric(perOp/float64(bound.Nanoseconds()), "of-bound")
+}
+
+func wideView(rank int) View {
+	v := View{DataType: float32Type, Device: dlpack.Device{Type: 1}, Shape: make([]int64, rank)}
+	for i := range v.Shape {
+		v.Shape[i] = int64(1 + i%2)
+	}
+	return v
+}
+
+func BenchmarkConvertAndMarkLayout(b *testing.B) {
+	for _, rank := range []int{3, 8, 64} {
+		v := rank3
+		if rank != 3 {
+			v = wideView(rank)
+		}
+		b.Run(fmt.Sprintf("rank=%d", rank), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				t, err := Wrap(v, Options{Leading: LeadingSkipSizeOne}, nil)
+				if err == nil {
+					err = t.MarkLayoutDynamic(rank - 1)
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+				t.Release()
+			}
+			reportRatio(b, convertBound)
+		})
+	}
+}
+
+func BenchmarkConvertAndMarkCompact(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		t, err := Wrap(rank3, Options{}, nil)
+		if err == nil {
+			err = t.MarkCompactShapeDynamic(0, nil, 2)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		t.Release()
+	}
+	reportRatio(b, convertBound)
+}
+
+func BenchmarkSpecConvertAndMark(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		s, err := NewSpec(rank3, Options{})
+		if err == nil {
+			err = s.MarkLayoutDynamic(Deduce)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	reportRatio(b, convertBound)
+}
+
+// benchCache holds 64 keys of which one is looked up.
+func benchCache(b *testing.B) (*Cache[int], Spec) {
+	c := NewCache[int](64, nil)
+	var last Spec
+	for i := range 64 {
+		v := rank3
+		v.Shape = []int64{30, 20, int64(i + 2)}
+		v.Strides = nil
+		s, err := NewSpec(v, Options{})
+		require.NoError(b, err)
+		c.Put(s.Key(), i)
+		last = s
+	}
+	return c, last
+}
+
+func BenchmarkCacheGet(b *testing.B) {
+	c, s := benchCache(b)
+	key := s.Key()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, ok := c.Get(key); !ok {
+			b.Fatal("the key was not found")
+		}
+	}
+	reportRatio(b, lookUpBound)
+}
+
+func BenchmarkCacheKeyAndGet(b *testing.B) {
+	c, s := benchCache(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, ok := c.Get(s.Key()); !ok {
+			b.Fatal("the key was not found")
+		}
+	}
+	reportRatio(b, lookUpBound)
+}
+
+func BenchmarkCacheGetParallel(b *testing.B) {
+	c, s := benchCache(b)
+	key := s.Key()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if _, ok := c.Get(key); !ok {
+				b.Error("the key was not found")
+				return
+			}
+		}
+	})
+	reportRatio(b, lookUpBound)
+}
+
+func BenchmarkTensorString(b *testing.B) {
+	t, err := Wrap(rank3, Options{}, nil)
+	require.NoError(b, err)
+	defer t.Release()
+	b.ReportAllocs()
+	for b.Loop() {
+		_ = t.String()
+	}
+}
+
+// TestAllocations holds the bound on heap allocations, which does not depend on
+// the machine.
+func TestAllocations(t *testing.T) {
+	for _, rank := range []int{0, 3, 8, 9, 64} {
+		v := wideView(rank)
+		lead := Deduce
+		if rank > 0 {
+			lead = rank - 1
+		}
+		n := testing.AllocsPerRun(100, func() {
+			c, err := Wrap(v, Options{}, nil)
+			if err == nil {
+				err = c.MarkLayoutDynamic(lead)
+			}
+			if err != nil {
+				panic(err)
+			}
+			c.Release()
+		})
+		require.LessOrEqual(t, n, float64(convertAllocs), "conversion and mark of rank %d", rank)
+	}
+	n := testing.AllocsPerRun(100, func() {
+		s, err := NewSpec(rank3, Options{})
+		if err == nil {
+			err = s.MarkCompactShapeDynamic(1, nil, 4)
+		}
+		if err != nil {
+			panic(err)
+		}
+		_ = s.Key()
+	})
+	require.Zero(t, n, "a Spec of small rank needs no heap memory")
+}

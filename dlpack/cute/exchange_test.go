@@ -1,0 +1,126 @@
+//go:build linux && cgo
+
+package cute
+
+import (
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/dlpack"
+)
+
+// exported returns a DLPack tensor of a page outside Go's heap and the count of
+// its deletions; collect runs those that are due.
+func exported(t testing.TB, flags dlpack.Flags, dt dlpack.DataType, shape, strides []int64) (dlpack.Tensor, *atomic.Int64) {
+	page, err := syscall.Mmap(-1, 0, 1<<16, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, syscall.Munmap(page)) })
+	deleted := new(atomic.Int64)
+	owner, err := dlpack.OwnerFunc(func() { deleted.Add(1) })
+	require.NoError(t, err)
+	x, err := dlpack.Export(dlpack.View{
+		Data: unsafe.Pointer(&page[0]), Shape: shape, Strides: strides, DataType: dt, Device: dlpack.CPU,
+	}, flags, true, owner)
+	require.NoError(t, err)
+	return x, deleted
+}
+
+func requireDeleted(t *testing.T, want int64, deleted *atomic.Int64) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		dlpack.RunDropped()
+		return deleted.Load() == want
+	}, 5e9, 1e6)
+}
+
+// TestFromDLPack: the tensor is taken over, shown at the same address, and
+// released with the result.
+func TestFromDLPack(t *testing.T) {
+	x, deleted := exported(t, 0, dlpack.Float32, []int64{30, 20}, nil)
+	data := x.Data()
+	c, err := FromDLPack(x, Options{AssumedAlign: 4096})
+	require.NoError(t, err)
+	got, err := c.Data()
+	require.NoError(t, err)
+	require.Equal(t, data, got, "nothing is copied")
+	require.Equal(t, "(30,20):(20,1)", c.Layout())
+	requireDeleted(t, 0, deleted)
+	require.True(t, x.Valid())
+	c.Release()
+	require.False(t, x.Valid())
+	requireDeleted(t, 1, deleted)
+
+	_, err = FromDLPack(x, Options{})
+	require.ErrorIs(t, err, ErrReleased)
+}
+
+func TestFromDLPackDynamic(t *testing.T) {
+	x, deleted := exported(t, 0, dlpack.BFloat16, []int64{30, 20, 32}, nil)
+	c, err := FromDLPackDynamic(x, Options{})
+	require.NoError(t, err)
+	require.Equal(t, "(?,?,?):(?,?,1)", c.Layout())
+	require.Equal(t, "BFloat16", c.ElementType().String())
+	c.Release()
+	requireDeleted(t, 1, deleted)
+}
+
+// TestFailureLeavesTensor: whatever fails, the tensor stays the caller's.
+func TestFailureLeavesTensor(t *testing.T) {
+	for name, c := range map[string]struct {
+		dt      dlpack.DataType
+		flags   dlpack.Flags
+		shape   []int64
+		strides []int64
+		options Options
+		kind    error
+	}{
+		"alignment":       {dlpack.Float32, 0, []int64{4}, nil, Options{AssumedAlign: 1 << 62}, ErrAlignment},
+		"element type":    {dlpack.Complex64, 0, []int64{4}, nil, Options{}, ErrElementType},
+		"padded sub-byte": {dlpack.DataType{Code: 17, Bits: 4, Lanes: 1}, dlpack.SubBytePadded, []int64{4}, nil, Options{}, ErrElementType},
+		"implicit mark":   {dlpack.Float32, 0, []int64{1, 1}, []int64{1, 1}, Options{}, ErrLeadingDim},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x, deleted := exported(t, c.flags, c.dt, c.shape, c.strides)
+			_, err := FromDLPackDynamic(x, c.options)
+			require.ErrorIs(t, err, c.kind)
+			require.True(t, x.Valid())
+			requireDeleted(t, 0, deleted)
+			x.Release()
+			requireDeleted(t, 1, deleted)
+		})
+	}
+}
+
+func TestSixtyFourModes(t *testing.T) {
+	shape := make([]int64, MaxRank)
+	for i := range shape {
+		shape[i] = 1 + int64(i)/60
+	}
+	x, deleted := exported(t, 0, dlpack.Float16, shape, nil)
+	c, err := FromDLPack(x, Options{Leading: LeadingSkipSizeOne})
+	require.NoError(t, err)
+	require.NoError(t, c.MarkLayoutDynamic(Deduce))
+	require.Equal(t, shape, c.Shape())
+	require.Regexp(t, `^\(\?(,\?){63}\):\((\?,){63}1\)$`, c.Layout())
+	c.Release()
+	requireDeleted(t, 1, deleted)
+}
+
+func BenchmarkFromDLPackDynamic(b *testing.B) {
+	x, _ := exported(b, 0, dlpack.Float32, []int64{30, 20, 32}, nil)
+	defer x.Release()
+	b.ReportAllocs()
+	for b.Loop() {
+		c, err := FromDLPackDynamic(x, Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		c.owns = false // x serves all rounds
+		c.Release()
+	}
+	reportRatio(b, convertBound)
+}

@@ -1,0 +1,159 @@
+package cute
+
+import (
+	"encoding/binary"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/dlpack"
+)
+
+// fuzzInput reads a layout and marks from bytes: a rank, per mode an extent and
+// a stride of two bytes each, then marks of variable length until they run out.
+type fuzzInput struct{ rest []byte }
+
+func (in *fuzzInput) next() int {
+	if len(in.rest) == 0 {
+		return 0
+	}
+	b := in.rest[0]
+	in.rest = in.rest[1:]
+	return int(int8(b))
+}
+
+func (in *fuzzInput) next16() int64 { return int64(in.next())<<8 | int64(uint8(in.next())) }
+
+// encode is the inverse of what FuzzMarks reads, for the seed corpus.
+func encode(shape, strides []int64, marks ...int8) []byte {
+	out := []byte{byte(len(shape))}
+	for i := range shape {
+		out = binary.BigEndian.AppendUint16(out, uint16(shape[i]))
+		out = binary.BigEndian.AppendUint16(out, uint16(strides[i]))
+	}
+	for _, m := range marks {
+		out = append(out, byte(m))
+	}
+	return out
+}
+
+// FuzzMarks: whatever the layout and the marks, nothing panics, a failure is
+// typed and changes nothing, and a success keeps addresses, extents and
+// divisibility, prints, keys and survives the flat form.
+func FuzzMarks(f *testing.F) {
+	f.Add(uint8(0), encode(docA.Shape, docA.Strides, 0, 0))
+	f.Add(uint8(1), encode(docA.Shape, docA.Strides, 1, 0, 2, 0, 1, 3, 2, 0))
+	f.Add(uint8(2), encode(docB.Shape, docB.Strides, 1, 2, 1, 1, 3, 0, 2, 4, 1))
+	f.Add(uint8(9), encode(docB.Shape, docB.Strides, 0, 0))
+	f.Add(uint8(17), encode(docC.Shape, docC.Strides, 0, 1, -1))
+	f.Add(uint8(4), encode([]int64{0, 3}, []int64{3, 1}, 1, 0, 7, 0, 1, 1, 3, 0))
+	f.Add(uint8(5), encode([]int64{4, 6}, []int64{-6, 1}, 0, 0))
+	f.Add(uint8(12), encode(wideView(12).Shape, make([]int64, 12), 0, 1, 3))
+	f.Add(uint8(0), []byte{})
+	for _, v := range readVectors(f) {
+		f.Add(uint8(8), encode(v.Shape, v.Strides, 0, 0, 1, 0, 2, 0))
+	}
+	f.Fuzz(func(t *testing.T, choices uint8, data []byte) {
+		in := fuzzInput{data}
+		v := dlpack.View{DataType: dlpack.Float32, Device: dlpack.CPU}
+		for range uint(in.next()) % (MaxRank + 2) {
+			v.Shape = append(v.Shape, in.next16())
+			v.Strides = append(v.Strides, in.next16())
+		}
+		s, err := NewSpec(v, Options{
+			Strides: StrideWidth(choices & 3), Leading: LeadingRule(choices >> 3 & 1), UnitStrides: choices&4 != 0,
+		})
+		if err != nil {
+			requireTyped(t, err)
+			return
+		}
+		for len(in.rest) > 0 {
+			fuzzMark(t, &in, &s)
+		}
+		requireWords(t, s)
+		require.Equal(t, v.Shape, s.AppendShape(nil))
+		require.NotEmpty(t, s.Key().String())
+	})
+}
+
+func requireTyped(t *testing.T, err error) {
+	t.Helper()
+	var typed *Error
+	require.ErrorAs(t, err, &typed)
+	require.NotNil(t, errors.Unwrap(err))
+	require.NotEmpty(t, err.Error())
+}
+
+// fuzzMark applies one mark and checks what must hold of it.
+func fuzzMark(t *testing.T, in *fuzzInput, s *Spec) {
+	before := s.copied()
+	index := make([]int64, s.Rank())
+	for i, e := range s.Shape() {
+		index[i] = max(e-1, 0)
+	}
+	offset := s.Offset(index...)
+	var err error
+	if in.next()&1 == 0 {
+		lead := Deduce
+		if in.next() != 0 {
+			lead = in.next()
+		}
+		err = s.MarkLayoutDynamic(lead)
+	} else {
+		mode, divisibility := in.next(), int64(in.next())
+		var order []int
+		if in.next() != 0 {
+			order = []int{}
+			for range s.Rank() {
+				order = append(order, in.next())
+			}
+		}
+		err = s.MarkCompactShapeDynamic(mode, order, divisibility)
+	}
+	if err != nil {
+		requireTyped(t, err)
+		require.Equal(t, before, *s)
+		return
+	}
+	if s.Span() > 0 {
+		require.Equal(t, offset, s.Offset(index...), "%s became %s", before.Layout(), s.Layout())
+		requireDivisible(t, s)
+	}
+}
+
+// FuzzWords: the flat form's reader takes any words, and what it accepts is what
+// the writer writes.
+func FuzzWords(f *testing.F) {
+	for _, v := range readVectors(f)[:64] {
+		s, err := v.run(LeadingSkipSizeOne, Strides64)
+		if err != nil {
+			continue
+		}
+		var data []byte
+		for _, w := range s.AppendWords(nil) {
+			data = binary.LittleEndian.AppendUint64(data, uint64(w))
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var words []int64
+		for ; len(data) >= 8; data = data[8:] {
+			words = append(words, int64(binary.LittleEndian.Uint64(data)))
+		}
+		s, err := SpecFromWords(words)
+		if err != nil {
+			requireTyped(t, err)
+			return
+		}
+		_ = s.Layout()
+		_ = s.Key().String()
+		c := s
+		_ = c.MarkLayoutDynamic(Deduce)
+		c = s
+		_ = c.MarkCompactShapeDynamic(0, nil, 1)
+		back, err := SpecFromWords(s.AppendWords(nil))
+		require.NoError(t, err)
+		require.Equal(t, s, back)
+	})
+}

@@ -1,0 +1,235 @@
+package cute
+
+import (
+	"math"
+	"math/bits"
+	"slices"
+	"unsafe"
+
+	"github.com/usmbridge/usmbridge/dlpack"
+)
+
+// inlineRank is how many modes a Spec holds in itself; more go to one slice.
+const inlineRank = 8
+
+// View is dlpack's description of memory, the input of a conversion. Nothing in
+// it is kept but the address: the first element lies at Data plus ByteOffset.
+type View = dlpack.View
+
+// Spec describes a tensor the way a compiled kernel sees it: element type,
+// memory space, alignment, and a layout of which parts are static and parts
+// dynamic. It has no address and owns nothing; marks change it in place.
+//
+// A Spec is a value: copies are independent of each other. One Spec may be read
+// by many goroutines at a time, and marked by one that has it alone. Up to eight
+// modes it needs no heap memory. The zero Spec has no element type and rank 0.
+type Spec struct {
+	align   int64
+	span    int64 // elements from the lowest address to the highest, both included; 0 when empty
+	element ElementType
+	space   MemSpace
+	width   StrideWidth
+	leading LeadingRule
+	rank    uint8
+	ordered bool // order was settled by an earlier MarkCompactShapeDynamic
+
+	// The facts of each mode: in small up to inlineRank modes, else in large,
+	// which copies of the Spec share and so nothing may write to.
+	small smallTable
+	large []int64
+}
+
+// smallTable holds what modes describes. A large table is the same, as long as
+// the rank needs, in one slice: the order lies in its last words.
+type smallTable struct {
+	extent, stride, shapeDiv, strideDiv [inlineRank]int64
+	order                               [inlineRank]uint8
+}
+
+// modes is what a Spec knows of its modes, one entry each.
+type modes struct {
+	extent []int64 // elements
+	stride []int64 // elements
+	// shapeDiv and strideDiv are 0 for what is static; else the extent or
+	// stride is dynamic and known to be a multiple of the number.
+	shapeDiv, strideDiv []int64
+	order               []uint8 // from outermost to innermost, if Spec.ordered
+}
+
+// NewSpec describes a tensor with a fully static layout. It fails with
+// ErrElementType, ErrOption (also for devices whose memory has no address),
+// ErrLayout (rank above MaxRank, strides of another length, a negative extent, a
+// size or span that overflows int64) or ErrAlignment (assumed_align not a power
+// of two, or the address not a multiple of it).
+func NewSpec(v View, o Options) (Spec, error) {
+	var s Spec
+	err := s.describe(&v, &o)
+	return s, err
+}
+
+func (s *Spec) describe(v *View, o *Options) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	element, err := ElementTypeOf(v.DataType)
+	if err != nil {
+		return err
+	}
+	if v.Device.Type.IsHandle() {
+		return fail(ErrOption, "a tensor on %s has a handle in place of an address, which CuTe has no use for: export the memory for a device with addresses", v.Device)
+	}
+	if len(v.Shape) > MaxRank {
+		return fail(ErrLayout, "rank %d is more than the %d modes a tensor may have", len(v.Shape), MaxRank)
+	}
+	if v.Strides != nil && len(v.Strides) != len(v.Shape) {
+		return fail(ErrLayout, "%d strides were given for %d modes: give one stride for each mode, or none for C order", len(v.Strides), len(v.Shape))
+	}
+	s.align = o.AssumedAlign
+	if s.align == 0 {
+		s.align = element.naturalAlign()
+	}
+	if address := uintptr(v.Data) + uintptr(v.ByteOffset); address&uintptr(s.align-1) != 0 {
+		return fail(ErrAlignment, "the address 0x%016x is not a multiple of the assumed alignment of %d bytes: ask for a smaller assumed_align, or use memory allocated with that alignment", address, s.align)
+	}
+	s.element, s.space, s.width, s.leading = element, o.spaceOf(v.Device), o.Strides, o.Leading
+	s.rank = uint8(len(v.Shape))
+	s.takeTable()
+	m := s.modes()
+	copy(m.extent, v.Shape)
+	if err := fillStrides(m, v.Strides); err != nil {
+		return err
+	}
+	if o.UnitStrides {
+		unitStrides(m)
+	}
+	s.span, err = spanOf(m)
+	return err
+}
+
+// modes returns the table as slices; they share memory with the Spec.
+func (s *Spec) modes() modes {
+	n := int(s.rank)
+	if n > inlineRank {
+		t := s.large
+		order := unsafe.Slice((*uint8)(unsafe.Pointer(&t[4*n])), n)
+		return modes{t[:n:n], t[n : 2*n : 2*n], t[2*n : 3*n : 3*n], t[3*n : 4*n : 4*n], order}
+	}
+	t := &s.small
+	return modes{t.extent[:n], t.stride[:n], t.shapeDiv[:n], t.strideDiv[:n], t.order[:n]}
+}
+
+// takeTable makes the table of the rank ready: all zero, and of the Spec's own.
+// A large one that the Spec already has is used again.
+func (s *Spec) takeTable() {
+	rank := int(s.rank)
+	need := 4*rank + (rank+7)/8
+	switch {
+	case rank <= inlineRank:
+		s.large = nil
+	case cap(s.large) >= need:
+		s.large = s.large[:need]
+		clear(s.large)
+	default:
+		s.large = make([]int64, need)
+	}
+}
+
+// own gives the Spec a table of its own before a mark writes to it, unless it is
+// known to have one.
+func (s *Spec) own(exclusive bool) modes {
+	if s.large != nil && !exclusive {
+		s.large = slices.Clone(s.large)
+	}
+	return s.modes()
+}
+
+// copied returns a copy that shares nothing.
+func (s *Spec) copied() Spec {
+	c := *s
+	c.large = slices.Clone(s.large)
+	return c
+}
+
+// fillStrides copies the strides, or derives those of C order, in which an
+// extent of 0 counts as 1 as in the array libraries.
+func fillStrides(m modes, strides []int64) error {
+	for i, e := range m.extent {
+		if e < 0 {
+			return fail(ErrLayout, "the extent %d of mode %d is negative", e, i)
+		}
+	}
+	if strides != nil {
+		copy(m.stride, strides)
+		return nil
+	}
+	product := int64(1)
+	for i := len(m.extent) - 1; i >= 0; i-- {
+		m.stride[i] = product
+		next, ok := mul(product, max(m.extent[i], 1))
+		if !ok {
+			return fail(ErrLayout, "the number of elements overflows int64 at mode %d of extent %d", i, m.extent[i])
+		}
+		product = next
+	}
+	return nil
+}
+
+func unitStrides(m modes) {
+	for i, e := range m.extent {
+		if e == 1 {
+			m.stride[i] = 1
+		}
+	}
+}
+
+// spanOf returns the number of elements from the lowest address to the highest,
+// both included: CuTe's cosize when no stride is negative.
+func spanOf(m modes) (int64, error) {
+	size, lo, hi := int64(1), int64(0), int64(0)
+	empty := false
+	for i, e := range m.extent {
+		if e <= 1 {
+			empty = empty || e == 0
+			continue
+		}
+		var ok bool
+		if size, ok = mul(size, e); !ok {
+			return 0, fail(ErrLayout, "the number of elements overflows int64 at mode %d of extent %d", i, e)
+		}
+		reach, ok := mulSigned(m.stride[i], e-1)
+		if reach >= 0 {
+			hi += reach
+		} else {
+			lo += reach
+		}
+		// Two numbers of one sign overflow to the other.
+		if !ok || hi < 0 || lo > 0 {
+			return 0, fail(ErrLayout, "the span of the layout overflows int64 at mode %d of extent %d and stride %d", i, e, m.stride[i])
+		}
+	}
+	if empty {
+		return 0, nil
+	}
+	if width := uint64(hi) + uint64(-lo); width < math.MaxInt64 {
+		return int64(width) + 1, nil
+	}
+	return 0, fail(ErrLayout, "the span of the layout overflows int64: its elements reach from %d to %d", lo, hi)
+}
+
+// mul multiplies numbers that are not negative.
+func mul(a, b int64) (int64, bool) {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	return int64(lo), hi == 0 && lo <= math.MaxInt64
+}
+
+// mulSigned multiplies any a by a b that is not negative.
+func mulSigned(a, b int64) (int64, bool) {
+	if a >= 0 {
+		return mul(a, b)
+	}
+	if a == math.MinInt64 {
+		return a * b, b <= 1
+	}
+	p, ok := mul(-a, b)
+	return -p, ok
+}

@@ -1,0 +1,221 @@
+package cute
+
+import (
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/usmbridge/usmbridge/dlpack"
+)
+
+// Tensor is a Spec with the memory it describes. It keeps its source alive until
+// Release. Reading is safe from many goroutines; a mark needs the tensor alone.
+//
+// After Release, functions that return an error return one of kind ErrReleased;
+// the others panic with it, except String.
+type Tensor struct {
+	spec     *Spec // shares its large table with no other
+	data     unsafe.Pointer
+	released atomic.Bool
+	cloned   atomic.Bool // is a clone or may have been read for one: spec is not reused
+
+	root  *Tensor // the tensor that holds the source: itself, or what it was cloned from
+	users atomic.Int64
+	src   dlpack.Tensor
+	free  func() // in place of src for wrapped memory; nil when borrowed
+	owns  bool   // src is held
+}
+
+// specs holds the Specs of released tensors for the next ones. They are most of
+// a tensor's size, and a tensor that is converted, passed on and released in a
+// loop would else keep the garbage collector busy.
+var specs = sync.Pool{New: func() any { return new(Spec) }}
+
+// FromDLPack converts a DLPack tensor without copying memory. The layout is
+// fully static. On success the result has taken t over and its Release releases
+// t; on failure t stays the caller's. The errors are those of NewSpec,
+// ErrElementType for elements of less than a byte that are padded, which CuTe
+// packs, and ErrReleased for a t that was released.
+func FromDLPack(t dlpack.Tensor, o Options) (*Tensor, error) {
+	return convert(t, o, nil)
+}
+
+// FromDLPackDynamic is the implicit conversion CuTe DSL applies to arguments of
+// a kernel: FromDLPack followed by MarkLayoutDynamic(Deduce), so that everything
+// but the leading dimension's stride and broadcasts is dynamic.
+func FromDLPackDynamic(t dlpack.Tensor, o Options) (*Tensor, error) {
+	return convert(t, o, markDeduced)
+}
+
+func markDeduced(s *Spec) error { return s.markLayout(Deduce, true) }
+
+func convert(t dlpack.Tensor, o Options, mark func(*Spec) error) (*Tensor, error) {
+	if !t.Valid() {
+		return nil, errReleased("FromDLPack")
+	}
+	dt := t.DataType()
+	if err := CheckFlags(dt, t.Flags()); err != nil {
+		return nil, err
+	}
+	view := View{Data: t.Data(), Shape: t.Shape(), Strides: t.Strides(), DataType: dt, Device: t.Device()}
+	c, err := newTensor(&view, &o, mark)
+	if err != nil {
+		return nil, err
+	}
+	c.src, c.owns = t, true
+	return c, nil
+}
+
+// Wrap describes memory that the caller keeps alive. release, if not nil, is
+// called once, when the tensor and its clones are released.
+func Wrap(v View, o Options, release func()) (*Tensor, error) {
+	c, err := newTensor(&v, &o, nil)
+	if err != nil {
+		return nil, err
+	}
+	c.free = release
+	return c, nil
+}
+
+// CheckFlags refuses what a DLPack tensor's flags say and a View cannot, with
+// ErrElementType: elements of less than a byte that are padded. FromDLPack does
+// it; callers of NewSpec and Wrap do it where they have flags.
+func CheckFlags(dt dlpack.DataType, flags dlpack.Flags) error {
+	if flags&dlpack.SubBytePadded != 0 && dt.IsSubByte() {
+		return fail(ErrElementType, "the %s elements are padded to a byte each (IS_SUBBYTE_TYPE_PADDED), but CuTe's lie packed: pack them, or view the memory as Uint8", dt)
+	}
+	return nil
+}
+
+func newTensor(v *View, o *Options, mark func(*Spec) error) (*Tensor, error) {
+	spec := specs.Get().(*Spec)
+	*spec = Spec{large: spec.large}
+	err := spec.describe(v, o)
+	if err == nil && mark != nil {
+		err = mark(spec)
+	}
+	if err != nil {
+		specs.Put(spec)
+		return nil, err
+	}
+	c := &Tensor{spec: spec, data: v.Data}
+	if v.ByteOffset != 0 {
+		c.data = unsafe.Add(c.data, v.ByteOffset)
+	}
+	c.root = c
+	c.users.Store(1)
+	return c, nil
+}
+
+// Clone returns a tensor of the same memory with marks of its own; the source is
+// released when both are. It is safe while another goroutine releases.
+func (t *Tensor) Clone() (*Tensor, error) {
+	// Either Release, which sets released first, sees that a clone reads the
+	// spec and leaves it alone, or the test below sees released.
+	t.cloned.Store(true)
+	root := t.root
+	for {
+		n := root.users.Load()
+		if n <= 0 || t.released.Load() {
+			return nil, errReleased("Clone")
+		}
+		if root.users.CompareAndSwap(n, n+1) {
+			spec := t.spec.copied()
+			c := &Tensor{spec: &spec, data: t.data, root: root}
+			c.cloned.Store(true)
+			return c, nil
+		}
+	}
+}
+
+// Release gives the source back once no clone needs it. Further calls do nothing.
+func (t *Tensor) Release() {
+	if t.released.Swap(true) {
+		return
+	}
+	if !t.cloned.Load() {
+		specs.Put(t.spec)
+	}
+	root := t.root
+	if root.users.Add(-1) > 0 {
+		return
+	}
+	if root.owns {
+		root.src.Release()
+	}
+	if root.free != nil {
+		root.free()
+	}
+}
+
+func errReleased(what string) error {
+	return fail(ErrReleased, "%s was called on a tensor after its Release: keep it until the last use, or Clone it", what)
+}
+
+// live returns the Spec, or panics for a released tensor.
+func (t *Tensor) live(what string) *Spec {
+	if t.released.Load() {
+		panic(errReleased(what))
+	}
+	return t.spec
+}
+
+// MarkLayoutDynamic is Spec.MarkLayoutDynamic for the tensor, in place.
+func (t *Tensor) MarkLayoutDynamic(leadingDim int) error {
+	if t.released.Load() {
+		return errReleased("MarkLayoutDynamic")
+	}
+	return t.spec.markLayout(leadingDim, true)
+}
+
+// MarkCompactShapeDynamic is Spec.MarkCompactShapeDynamic for the tensor, in place.
+func (t *Tensor) MarkCompactShapeDynamic(mode int, strideOrder []int, divisibility int64) error {
+	if t.released.Load() {
+		return errReleased("MarkCompactShapeDynamic")
+	}
+	return t.spec.markCompact(mode, strideOrder, divisibility, true)
+}
+
+// Data returns the address of the first element, good until Release.
+func (t *Tensor) Data() (unsafe.Pointer, error) {
+	if t.released.Load() {
+		return nil, errReleased("Data")
+	}
+	return t.data, nil
+}
+
+// Spec returns a copy of the tensor's description, which outlives it.
+func (t *Tensor) Spec() Spec { return t.live("Spec").copied() }
+
+// Key returns the cache key of the tensor as it is marked now.
+func (t *Tensor) Key() Key { return t.live("Key").Key() }
+
+// Rank returns the number of modes.
+func (t *Tensor) Rank() int { return t.live("Rank").Rank() }
+
+// Shape returns the extents in elements, dynamic ones too.
+func (t *Tensor) Shape() []int64 { return t.live("Shape").Shape() }
+
+// Stride returns the strides in elements, dynamic ones too.
+func (t *Tensor) Stride() []int64 { return t.live("Stride").Stride() }
+
+// Layout returns the layout as CuTe DSL prints it, "(?,20):(?,1)".
+func (t *Tensor) Layout() string { return t.live("Layout").Layout() }
+
+// ElementType returns the type of an element under CuTe's name.
+func (t *Tensor) ElementType() ElementType { return t.live("ElementType").ElementType() }
+
+// MemSpace returns the memory space.
+func (t *Tensor) MemSpace() MemSpace { return t.live("MemSpace").MemSpace() }
+
+// AssumedAlign returns the alignment a kernel may assume, in bytes.
+func (t *Tensor) AssumedAlign() int64 { return t.live("AssumedAlign").AssumedAlign() }
+
+// String returns CuTe DSL's form, "Tensor<0x000000000875f580@generic o (30,20):(20,1)>",
+// and "Tensor<released>" after Release.
+func (t *Tensor) String() string {
+	if t.released.Load() {
+		return "Tensor<released>"
+	}
+	return t.spec.TensorString(t.data)
+}

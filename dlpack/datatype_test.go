@@ -1,0 +1,360 @@
+package dlpack_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/dlpack"
+)
+
+func TestNamesRoundTrip(t *testing.T) {
+	require.Len(t, dlpack.DataTypes(), 33)
+	seen := map[string]bool{}
+	for _, d := range dlpack.DataTypes() {
+		name := d.Name()
+		require.NotEmpty(t, name)
+		require.Equal(t, name, d.String())
+		require.False(t, seen[name], "%s twice", name)
+		seen[name] = true
+		back, err := dlpack.ParseName(name)
+		require.NoError(t, err)
+		require.Equal(t, d, back)
+		require.NoError(t, d.Check())
+		require.True(t, d.Valid())
+	}
+}
+
+// Every code of the standard but the opaque handle has a type with a name.
+func TestEveryCodeHasAName(t *testing.T) {
+	codes := map[dlpack.Code]bool{dlpack.CodeOpaqueHandle: true}
+	for _, d := range dlpack.DataTypes() {
+		codes[d.Code] = true
+	}
+	for c := dlpack.CodeInt; c <= dlpack.CodeFloat4E2M1FN; c++ {
+		require.True(t, codes[c], c)
+	}
+	require.Equal(t, "Code(18)", dlpack.Code(18).String())
+}
+
+func TestTypeStrings(t *testing.T) {
+	for d, want := range map[dlpack.DataType]string{
+		dlpack.Bool: "|b1", dlpack.Int8: "|i1", dlpack.Uint8: "|u1", dlpack.Int16: "<i2", dlpack.Uint64: "<u8",
+		dlpack.Float16: "<f2", dlpack.Float32: "<f4", dlpack.Float64: "<f8",
+		dlpack.Complex64: "<c8", dlpack.Complex128: "<c16",
+	} {
+		got, err := d.TypeString()
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+		for _, sign := range []string{"<", "=", "|", ""} {
+			back, err := dlpack.ParseTypeString(sign + want[1:])
+			require.NoError(t, err, sign+want[1:])
+			require.Equal(t, d, back)
+		}
+	}
+	// The order of one byte does not matter.
+	d, err := dlpack.ParseTypeString(">u1")
+	require.NoError(t, err)
+	require.Equal(t, dlpack.Uint8, d)
+}
+
+func TestTypeStringErrors(t *testing.T) {
+	for s, word := range map[string]string{
+		"": "empty", "<": "empty", ">f4": "foreign byte order", "!i8": "foreign byte order", "f16": "size",
+		"<f3": "size", "<b4": "size", "<c32": "size", "m8": "time difference", "<M8[ns]": "date", "|O8": "Python objects",
+		"|V16": "structured", "<U4": "text", "S3": "byte strings", "<q8": "not understood", "float32": "size", "<f-4": "size",
+		"<<f4": "not understood", "\x00": "not understood",
+	} {
+		_, err := dlpack.ParseTypeString(s)
+		require.ErrorIs(t, err, dlpack.ErrDataType, s)
+		require.ErrorContains(t, err, word, s)
+	}
+	for _, d := range dlpack.DataTypes() {
+		if _, err := d.TypeString(); err != nil {
+			require.ErrorIs(t, err, dlpack.ErrDataType)
+			require.ErrorContains(t, err, d.Name())
+		}
+	}
+	_, err := dlpack.ParseName("<f4")
+	require.ErrorContains(t, err, `write "float32"`)
+	_, err = dlpack.ParseName("double")
+	require.ErrorIs(t, err, dlpack.ErrDataType)
+}
+
+func TestDataTypeCheck(t *testing.T) {
+	for d, word := range map[dlpack.DataType]string{
+		{Code: dlpack.CodeFloat, Bits: 32, Lanes: 4}:        "float32 with 4 lanes",
+		{Code: dlpack.CodeFloat, Bits: 24, Lanes: 2}:        "kDLFloat of 24 bits with 2 lanes",
+		{Code: dlpack.CodeFloat, Bits: 32}:                  "0 lanes",
+		{Code: dlpack.CodeBool, Bits: 1, Lanes: 1}:          "kDLBool of 1 bits",
+		{Code: dlpack.CodeOpaqueHandle, Bits: 64, Lanes: 1}: "opaque handles",
+		{Code: 18, Bits: 8, Lanes: 1}:                       "Code(18)",
+		{Code: dlpack.CodeFloat4E2M1FN, Bits: 8, Lanes: 1}:  "kDLFloat4_e2m1fn of 8 bits",
+		{Code: dlpack.CodeInt, Bits: 24, Lanes: 1}:          "kDLInt of 24 bits",
+		{Code: dlpack.CodeInt, Bits: 128, Lanes: 1}:         "kDLInt of 128 bits",
+		{}: "0 lanes",
+	} {
+		err := d.Check()
+		require.ErrorIs(t, err, dlpack.ErrDataType, d)
+		require.ErrorContains(t, err, word)
+		require.False(t, d.Valid())
+	}
+	require.Equal(t, "float32x4", dlpack.DataType{Code: dlpack.CodeFloat, Bits: 32, Lanes: 4}.String())
+	require.Equal(t, "kDLInt of 24 bits", dlpack.DataType{Code: dlpack.CodeInt, Bits: 24, Lanes: 1}.String())
+	require.Equal(t, "kDLInt of 24 bits and 2 lanes", dlpack.DataType{Code: dlpack.CodeInt, Bits: 24, Lanes: 2}.String())
+}
+
+func TestByteSize(t *testing.T) {
+	for _, c := range []struct {
+		d      dlpack.DataType
+		n      int64
+		padded bool
+		want   int64
+	}{
+		{dlpack.Float32, 0, false, 0}, {dlpack.Float32, 5, false, 20}, {dlpack.Complex128, 3, false, 48},
+		{dlpack.Float4E2M1FN, 5, false, 3}, {dlpack.Float4E2M1FN, 5, true, 5}, {dlpack.Float6E2M3FN, 3, false, 3},
+		{dlpack.Float6E2M3FN, 4, false, 3}, {dlpack.Float6E2M3FN, 5, false, 4}, {dlpack.Int1, 9, false, 2},
+		{dlpack.Uint8, math.MaxInt64 / 8, true, math.MaxInt64 / 8}, {dlpack.Int1, math.MaxInt64, false, 1 << 60},
+		{dlpack.DataType{Code: dlpack.CodeFloat, Bits: 32, Lanes: 4}, 2, false, 32},
+	} {
+		got, err := c.d.ByteSize(c.n, c.padded)
+		require.NoError(t, err)
+		require.Equal(t, c.want, got, "%s %d", c.d, c.n)
+	}
+	_, err := dlpack.Float32.ByteSize(math.MaxInt64/32+1, false)
+	require.ErrorIs(t, err, dlpack.ErrOverflow)
+	_, err = dlpack.Float32.ByteSize(-1, false)
+	require.ErrorIs(t, err, dlpack.ErrShape)
+	require.Equal(t, 1, dlpack.Float6E2M3FN.Size())
+	require.Equal(t, 16, dlpack.Complex128.Size())
+	require.Equal(t, 6, dlpack.Float6E2M3FN.StorageBits(false))
+	require.Equal(t, 8, dlpack.Float6E2M3FN.StorageBits(true))
+	require.Equal(t, 32, dlpack.Float32.StorageBits(true))
+}
+
+func TestKinds(t *testing.T) {
+	require.True(t, dlpack.Float4E2M1FN.IsFloat())
+	require.True(t, dlpack.BFloat16.IsFloat())
+	require.False(t, dlpack.Complex64.IsFloat())
+	require.True(t, dlpack.Complex32.IsComplex())
+	require.True(t, dlpack.Uint4.IsInteger())
+	require.False(t, dlpack.Bool.IsInteger())
+	require.True(t, dlpack.Int4.IsSubByte())
+	require.False(t, dlpack.Bool.IsSubByte())
+}
+
+func TestGoTypes(t *testing.T) {
+	require.Equal(t, dlpack.Float32, dlpack.DataTypeOf[float32]())
+	require.Equal(t, dlpack.Float16, dlpack.DataTypeOf[dlpack.F16]())
+	require.Equal(t, dlpack.BFloat16, dlpack.DataTypeOf[dlpack.BF16]())
+	require.Equal(t, strconv.IntSize, dlpack.DataTypeOf[int]().BitSize())
+	require.Equal(t, dlpack.CodeUInt, dlpack.DataTypeOf[uint]().Code)
+	without := map[dlpack.DataType]bool{dlpack.Complex32: true, dlpack.Int1: true, dlpack.Int2: true, dlpack.Int4: true,
+		dlpack.Uint1: true, dlpack.Uint2: true, dlpack.Uint4: true}
+	for _, d := range dlpack.DataTypes() {
+		g := d.GoType()
+		require.Equal(t, without[d], g == nil, d)
+		if g != nil {
+			require.Equal(t, d.Size(), int(g.Size()), d)
+		}
+	}
+	require.Equal(t, reflect.TypeFor[dlpack.F8E4M3FN](), dlpack.Float8E4M3FN.GoType())
+}
+
+// goldenFloats are values that ml_dtypes 0.6 and NumPy give.
+func goldenFloats(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile("testdata/float_values.json")
+	require.NoError(t, err)
+	var golden map[string]string
+	require.NoError(t, json.Unmarshal(text, &golden))
+	return golden
+}
+
+func requireFloat(t *testing.T, want string, got float32, what string) {
+	t.Helper()
+	if want == "nan" {
+		require.True(t, got != got, what)
+		return
+	}
+	require.Equal(t, want, fmt.Sprintf("%08x", math.Float32bits(got)), what)
+}
+
+// Every value of every narrow format is what ml_dtypes reads.
+func TestNarrowFloats(t *testing.T) {
+	golden := goldenFloats(t)
+	methods := map[string]func(uint8) float32{
+		"float8_e3m4":        func(b uint8) float32 { return dlpack.F8E3M4(b).Float32() },
+		"float8_e4m3":        func(b uint8) float32 { return dlpack.F8E4M3(b).Float32() },
+		"float8_e4m3b11fnuz": func(b uint8) float32 { return dlpack.F8E4M3B11FNUZ(b).Float32() },
+		"float8_e4m3fn":      func(b uint8) float32 { return dlpack.F8E4M3FN(b).Float32() },
+		"float8_e4m3fnuz":    func(b uint8) float32 { return dlpack.F8E4M3FNUZ(b).Float32() },
+		"float8_e5m2":        func(b uint8) float32 { return dlpack.F8E5M2(b).Float32() },
+		"float8_e5m2fnuz":    func(b uint8) float32 { return dlpack.F8E5M2FNUZ(b).Float32() },
+		"float8_e8m0fnu":     func(b uint8) float32 { return dlpack.F8E8M0FNU(b).Float32() },
+		"float6_e2m3fn":      func(b uint8) float32 { return dlpack.F6E2M3FN(b).Float32() },
+		"float6_e3m2fn":      func(b uint8) float32 { return dlpack.F6E3M2FN(b).Float32() },
+		"float4_e2m1fn":      func(b uint8) float32 { return dlpack.F4E2M1FN(b).Float32() },
+	}
+	for name, method := range methods {
+		d, err := dlpack.ParseName(name)
+		require.NoError(t, err)
+		values := strings.Fields(golden[name])
+		require.Len(t, values, 1<<d.Bits, name)
+		for i, want := range values {
+			what := fmt.Sprintf("%s %#x", name, i)
+			requireFloat(t, want, method(uint8(i)), what)
+			v, ok := d.DecodeFloat(uint64(i))
+			require.True(t, ok)
+			requireFloat(t, want, float32(v), what)
+		}
+	}
+}
+
+func TestHalfFloats(t *testing.T) {
+	golden := goldenFloats(t)
+	for i, want := range strings.Fields(golden["float16_values"]) {
+		v, ok := dlpack.Float16.DecodeFloat(uint64(i * 37))
+		require.True(t, ok)
+		requireFloat(t, want, float32(v), fmt.Sprint("float16 ", i*37))
+	}
+	for _, pair := range strings.Split(golden["bfloat16_rounding"], ",") {
+		var from uint32
+		var to uint16
+		_, err := fmt.Sscanf(pair, "%x %x", &from, &to)
+		require.NoError(t, err)
+		require.Equal(t, dlpack.BF16(to), dlpack.BF16From(math.Float32frombits(from)), pair)
+	}
+	nan := dlpack.BF16From(math.Float32frombits(0x7f800001)).Float32()
+	require.True(t, nan != nan)
+	require.Equal(t, float32(1.5), dlpack.F16From(1.5).Float32())
+	require.Equal(t, float32(-2), dlpack.BF16From(-2).Float32())
+	v, ok := dlpack.BFloat16.DecodeFloat(0x3fc0)
+	require.True(t, ok)
+	require.Equal(t, 1.5, v)
+	v, ok = dlpack.Float64.DecodeFloat(math.Float64bits(0.1))
+	require.True(t, ok)
+	require.Equal(t, 0.1, v)
+	v, ok = dlpack.Float32.DecodeFloat(uint64(math.Float32bits(0.5)))
+	require.True(t, ok)
+	require.Equal(t, 0.5, v)
+	for _, d := range []dlpack.DataType{dlpack.Int8, dlpack.Complex64, {Code: dlpack.CodeFloat8E5M2, Bits: 8, Lanes: 2}} {
+		_, ok = d.DecodeFloat(1)
+		require.False(t, ok, d)
+	}
+}
+
+func TestPackedBits(t *testing.T) {
+	values := []byte{1, 2, 3, 60, 63, 0, 5}
+	packed := make([]byte, 6)
+	require.NoError(t, dlpack.PackBits(packed, values, 0, 6))
+	// The standard's rule: bits i*6 to i*6+5 of the little-endian number hold element i.
+	var number uint64
+	for i, b := range packed {
+		number |= uint64(b) << (8 * i)
+	}
+	for i, v := range values {
+		require.Equal(t, uint64(v), number>>(6*i)&63)
+	}
+	got := make([]byte, 3)
+	require.NoError(t, dlpack.UnpackBits(got, packed, 2, 6))
+	require.Equal(t, values[2:5], got)
+	require.ErrorIs(t, dlpack.UnpackBits(make([]byte, 9), packed, 0, 6), dlpack.ErrShape)
+	require.ErrorIs(t, dlpack.UnpackBits(make([]byte, 1), packed, 8, 6), dlpack.ErrShape)
+	require.ErrorIs(t, dlpack.UnpackBits(make([]byte, 1), packed, -1, 6), dlpack.ErrShape)
+	require.ErrorIs(t, dlpack.UnpackBits(nil, packed, math.MaxInt64, 6), dlpack.ErrShape)
+	require.ErrorIs(t, dlpack.PackBits(packed, values, 0, 9), dlpack.ErrDataType)
+	require.ErrorIs(t, dlpack.PackBits(packed, values, 0, 0), dlpack.ErrDataType)
+}
+
+// What is packed comes out again, and nothing beside it changes.
+func FuzzPackBits(f *testing.F) {
+	f.Add([]byte{1, 2, 3}, uint8(4), uint8(1), byte(0xff))
+	f.Add([]byte{63, 0, 31}, uint8(6), uint8(3), byte(0))
+	f.Add([]byte{}, uint8(8), uint8(0), byte(1))
+	f.Add([]byte{1, 0, 1, 1, 0, 1, 1, 1, 1}, uint8(1), uint8(7), byte(0x55))
+	f.Fuzz(func(t *testing.T, values []byte, w, skip uint8, fill byte) {
+		width, first := int(w%8)+1, int64(skip%16)
+		size := (int(first)+len(values))*width/8 + 2
+		packed, before := make([]byte, size), make([]byte, size)
+		for i := range packed {
+			packed[i], before[i] = fill, fill
+		}
+		require.NoError(t, dlpack.PackBits(packed, values, first, width))
+		bit := func(b []byte, i int) int { return int(b[i/8]>>(i%8)) & 1 }
+		for i := 0; i < size*8; i++ {
+			element, at := int64(i/width)-first, i%width
+			want := bit(before, i)
+			if element >= 0 && element < int64(len(values)) {
+				want = int(values[element]>>at) & 1
+			}
+			require.Equal(t, want, bit(packed, i), "bit %d", i)
+		}
+		got := make([]byte, len(values))
+		require.NoError(t, dlpack.UnpackBits(got, packed, first, width))
+		for i, v := range values {
+			require.Equal(t, v&byte(1<<width-1), got[i])
+		}
+	})
+}
+
+func FuzzParseTypeString(f *testing.F) {
+	for _, s := range []string{"<f4", "|b1", "=i8", ">u2", "c16", "", "<", "<M8[ns]", "|V3"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		d, err := dlpack.ParseTypeString(s)
+		if err != nil {
+			require.ErrorIs(t, err, dlpack.ErrDataType)
+			return
+		}
+		back, err := d.TypeString()
+		require.NoError(t, err)
+		require.Equal(t, back[1:], strings.TrimLeft(s, "<=|>!"))
+	})
+}
+
+func TestDevices(t *testing.T) {
+	require.Equal(t, "kDLOneAPI:3", dlpack.OneAPI(3).String())
+	require.Equal(t, "kDLCPU:0", dlpack.CPU.String())
+	require.Equal(t, "DeviceType(5)", dlpack.DeviceType(5).String())
+	require.False(t, dlpack.DeviceType(-1).Known())
+	require.True(t, dlpack.CPU.HostReadable())
+	require.True(t, dlpack.Device{Type: dlpack.DeviceCUDAHost}.HostReadable())
+	require.False(t, dlpack.OneAPI(0).HostReadable())
+	require.Equal(t, "1.3", dlpack.CurrentVersion.String())
+	require.True(t, dlpack.Version{Major: 1, Minor: 9}.Readable())
+	require.False(t, dlpack.Version{Major: 2}.Readable())
+	require.Equal(t, "0", dlpack.Flags(0).String())
+	require.Equal(t, "READ_ONLY|IS_SUBBYTE_TYPE_PADDED|0x10", (dlpack.ReadOnly | dlpack.SubBytePadded | 16).String())
+}
+
+func TestNegotiate(t *testing.T) {
+	for _, c := range []struct {
+		limit     *dlpack.Version
+		flags     dlpack.Flags
+		versioned bool
+		err       error
+	}{
+		{nil, 0, false, nil},
+		{nil, dlpack.IsCopied, false, nil},
+		{nil, dlpack.ReadOnly, false, dlpack.ErrReadOnly},
+		{nil, dlpack.SubBytePadded, false, dlpack.ErrLegacy},
+		{&dlpack.Version{Major: 0, Minor: 8}, 0, false, nil},
+		{&dlpack.Version{Major: 0, Minor: 8}, dlpack.ReadOnly, false, dlpack.ErrReadOnly},
+		{&dlpack.Version{Major: 1, Minor: 0}, dlpack.ReadOnly, true, nil},
+		{&dlpack.Version{Major: 1, Minor: 3}, dlpack.SubBytePadded, true, nil},
+		{&dlpack.Version{Major: 2, Minor: 0}, 0, true, nil},
+	} {
+		versioned, err := dlpack.Negotiate(c.limit, c.flags)
+		require.ErrorIs(t, err, c.err)
+		require.Equal(t, c.versioned, versioned)
+	}
+}

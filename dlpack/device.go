@@ -1,0 +1,152 @@
+package dlpack
+
+import (
+	"fmt"
+	"strings"
+)
+
+// DeviceType is a kind of device (DLDeviceType of the standard).
+type DeviceType int32
+
+// The device types of DLPack 1.3.
+const (
+	DeviceCPU         DeviceType = 1
+	DeviceCUDA        DeviceType = 2
+	DeviceCUDAHost    DeviceType = 3 // pinned host memory of CUDA
+	DeviceOpenCL      DeviceType = 4 // data is a cl_mem handle
+	DeviceVulkan      DeviceType = 7
+	DeviceMetal       DeviceType = 8
+	DeviceVPI         DeviceType = 9
+	DeviceROCM        DeviceType = 10
+	DeviceROCMHost    DeviceType = 11 // pinned host memory of ROCm
+	DeviceExtDev      DeviceType = 12
+	DeviceCUDAManaged DeviceType = 13
+	DeviceOneAPI      DeviceType = 14 // SYCL unified shared memory; the id is the root device's index
+	DeviceWebGPU      DeviceType = 15
+	DeviceHexagon     DeviceType = 16
+	DeviceMAIA        DeviceType = 17
+	DeviceTrn         DeviceType = 18
+)
+
+var deviceNames = [...]string{
+	DeviceCPU: "kDLCPU", DeviceCUDA: "kDLCUDA", DeviceCUDAHost: "kDLCUDAHost", DeviceOpenCL: "kDLOpenCL",
+	DeviceVulkan: "kDLVulkan", DeviceMetal: "kDLMetal", DeviceVPI: "kDLVPI", DeviceROCM: "kDLROCM",
+	DeviceROCMHost: "kDLROCMHost", DeviceExtDev: "kDLExtDev", DeviceCUDAManaged: "kDLCUDAManaged",
+	DeviceOneAPI: "kDLOneAPI", DeviceWebGPU: "kDLWebGPU", DeviceHexagon: "kDLHexagon",
+	DeviceMAIA: "kDLMAIA", DeviceTrn: "kDLTrn",
+}
+
+// String is the standard's name ("kDLOneAPI"), or "DeviceType(99)".
+func (t DeviceType) String() string {
+	if t.Known() {
+		return deviceNames[t]
+	}
+	return fmt.Sprintf("DeviceType(%d)", int32(t))
+}
+
+// Known reports whether DLPack 1.3 defines the type.
+func (t DeviceType) Known() bool {
+	return t >= 0 && int(t) < len(deviceNames) && deviceNames[t] != ""
+}
+
+// IsHandle reports whether the data field of such a tensor is a handle and no
+// address (OpenCL, Vulkan, Metal, WebGPU): a byte offset stays beside it.
+func (t DeviceType) IsHandle() bool {
+	return t == DeviceOpenCL || t == DeviceVulkan || t == DeviceMetal || t == DeviceWebGPU
+}
+
+// Device is where memory lives (DLDevice): a type and an index, 0 for host
+// memory. It is comparable; the zero value is no device.
+type Device struct {
+	Type DeviceType
+	ID   int32
+}
+
+// CPU is the host: (kDLCPU, 0).
+var CPU = Device{DeviceCPU, 0}
+
+// OneAPI is the kDLOneAPI device of a root device's index in the SYCL runtime's
+// list.
+func OneAPI(index int32) Device { return Device{DeviceOneAPI, index} }
+
+// String is "kDLOneAPI:0".
+func (d Device) String() string { return fmt.Sprintf("%s:%d", d.Type, d.ID) }
+
+// HostReadable reports whether the device's memory can be read by the host at
+// its address by definition of the device type: kDLCPU and pinned host memory.
+// kDLOneAPI memory may be too, but its device type does not say so.
+func (d Device) HostReadable() bool {
+	return d.Type == DeviceCPU || d.Type == DeviceCUDAHost || d.Type == DeviceROCMHost
+}
+
+// Version is a DLPack version (DLPackVersion). Tensors of the same major
+// version share one layout.
+type Version struct {
+	Major, Minor uint32
+}
+
+// CurrentVersion is the version this package writes and reads: 1.3.
+var CurrentVersion = Version{1, 3}
+
+// String is "1.3".
+func (v Version) String() string { return fmt.Sprintf("%d.%d", v.Major, v.Minor) }
+
+// Readable reports whether a tensor of this version may be looked at: its major
+// version is ours. Any other may only be deleted.
+func (v Version) Readable() bool { return v.Major == CurrentVersion.Major }
+
+// Flags are the properties of a versioned tensor (DLPACK_FLAG_BITMASK_*).
+type Flags uint64
+
+// The flags of DLPack 1.3.
+const (
+	ReadOnly      Flags = 1 // the consumer must not write
+	IsCopied      Flags = 2 // the producer made a copy for this consumer
+	SubBytePadded Flags = 4 // elements of less than a byte take a byte each
+	knownFlags          = ReadOnly | IsCopied | SubBytePadded
+)
+
+// String is "READ_ONLY|IS_COPIED", or "0".
+func (f Flags) String() string {
+	var parts []string
+	for _, n := range []struct {
+		flag Flags
+		name string
+	}{{ReadOnly, "READ_ONLY"}, {IsCopied, "IS_COPIED"}, {SubBytePadded, "IS_SUBBYTE_TYPE_PADDED"}} {
+		if f&n.flag != 0 {
+			parts = append(parts, n.name)
+		}
+	}
+	if rest := f &^ knownFlags; rest != 0 {
+		parts = append(parts, fmt.Sprintf("%#x", uint64(rest)))
+	}
+	if parts == nil {
+		return "0"
+	}
+	return strings.Join(parts, "|")
+}
+
+// Negotiate decides what a producer hands out for a consumer's max_version: nil
+// (none given) and a lower major version mean the legacy struct, the same or a
+// higher major version the versioned one of [CurrentVersion]. flags are those
+// of the memory: what the legacy struct cannot say is an error ([ErrReadOnly]
+// or [ErrLegacy]).
+func Negotiate(maxVersion *Version, flags Flags) (versioned bool, err error) {
+	if maxVersion != nil && maxVersion.Major >= CurrentVersion.Major {
+		return true, nil
+	}
+	return false, legacyCarries(flags)
+}
+
+func legacyCarries(flags Flags) error {
+	const ask = ": ask with max_version=(1, 0) or newer"
+	switch {
+	case flags&ReadOnly != 0:
+		return &Error{Op: "negotiate", Err: ErrReadOnly,
+			Detail: "the legacy struct has no read-only flag" + ask + ", or copy"}
+	case flags&SubBytePadded != 0:
+		return &Error{Op: "negotiate", Err: ErrLegacy,
+			Detail: "the legacy struct cannot say that sub-byte elements are padded" + ask + ", or pack them"}
+	}
+	return nil
+}

@@ -1,0 +1,182 @@
+//go:build linux && cgo
+
+package dlpack
+
+/*
+#include <stdlib.h>
+#include "usmb_dl_internal.h"
+
+// Export and import keep no Go pointer and never call back; deleting may run
+// a deleter that enters Go, so it promises nothing.
+#cgo noescape usmb_dl_slot_export
+#cgo nocallback usmb_dl_slot_export
+#cgo noescape usmb_dl_slot_import
+#cgo nocallback usmb_dl_slot_import
+#cgo noescape usmb_dl_parts_check
+#cgo nocallback usmb_dl_parts_check
+#cgo noescape usmb_dl_parts_explain
+#cgo nocallback usmb_dl_parts_explain
+*/
+import "C"
+
+import (
+	"unsafe"
+)
+
+func newZeroed(size uintptr) unsafe.Pointer {
+	return C.calloc(1, C.size_t(size))
+}
+
+// cParts is a view as C takes it; addresses are numbers there, since what they
+// point at is the owner's to keep.
+func cParts(v *View, flags uint64) C.usmb_dl_parts {
+	return C.usmb_dl_parts{
+		data:        C.uintptr_t(uintptr(v.Data)),
+		device:      C.usmb_dl_device{_type: C.int32_t(v.Device.Type), id: C.int32_t(v.Device.ID)},
+		ndim:        C.int32_t(len(v.Shape)),
+		dtype:       C.usmb_dl_dtype{code: C.uint8_t(v.DataType.Code), bits: C.uint8_t(v.DataType.Bits), lanes: C.uint16_t(v.DataType.Lanes)},
+		byte_offset: C.uint64_t(v.ByteOffset),
+		flags:       C.uint64_t(flags),
+	}
+}
+
+func cInts(s []int64) *C.int64_t { return (*C.int64_t)(unsafe.SliceData(s)) }
+
+func (s *slot) address() C.uintptr_t { return C.uintptr_t(uintptr(unsafe.Pointer(s))) }
+
+func cBool(b bool) C.int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Supported reports whether tensors can be exchanged in this build: linux with
+// cgo.
+func Supported() bool { return true }
+
+// Export builds a managed tensor that shows the view's memory and holds one
+// reference of owner, and returns it owned: Release it, or Detach it to hand it
+// on. Shape and strides are copied. versioned chooses the struct; see
+// [Negotiate]. What goes out follows DLPack 1.3: strides are always written;
+// data is the first element's address with byte offset 0, but for kDLOneAPI
+// with negative strides the lowest address with the offset; size 0 has NULL
+// data, but for kDLOneAPI, which needs a USM pointer.
+//
+// On error nothing was taken and the owner's reference is still the caller's.
+func Export(v View, flags Flags, versioned bool, owner Owner, options ...Option) (Tensor, error) {
+	if err := v.checkForm("export"); err != nil {
+		return Tensor{}, err
+	}
+	s := takeSlot()
+	if s == nil {
+		return Tensor{}, codeError("export", C.USMB_DL_ENOMEM, &v)
+	}
+	bits := uint64(flags)
+	for _, o := range options {
+		bits |= uint64(o)
+	}
+	code := C.usmb_dl_slot_export(s.address(), cParts(&v, bits), cInts(v.Shape), cInts(v.Strides),
+		cBool(versioned), C.uintptr_t(owner.Drop), C.uintptr_t(uintptr(owner.Ctx)))
+	if code != C.USMB_DL_OK {
+		s.pushFree()
+		return Tensor{}, codeError("export", int(code), &v)
+	}
+	return s.tensor(), nil
+}
+
+// Import takes over a managed tensor that a producer handed out
+// (DLManagedTensorVersioned when versioned, else DLManagedTensor), after
+// checking all that can be checked without knowing the device: version, number
+// of dimensions, extents, overflow of size and span, element type, alignment,
+// NULL data. Strides that are NULL, a NULL deleter, byte offsets and size 0 are
+// understood.
+//
+// On error nothing was taken: the tensor still belongs to the caller, who
+// returns it to its producer or calls [Delete], which is right for an
+// [ErrVersion] too.
+func Import(managed unsafe.Pointer, versioned bool) (Tensor, error) {
+	s := takeSlot()
+	if s == nil {
+		return Tensor{}, codeError("import", C.USMB_DL_ENOMEM, nil)
+	}
+	code := C.usmb_dl_slot_import(s.address(), C.uintptr_t(uintptr(managed)), cBool(versioned))
+	if code != C.USMB_DL_OK {
+		s.pushFree()
+		return Tensor{}, importError(int(code), managed, versioned)
+	}
+	return s.tensor(), nil
+}
+
+// Delete runs the deleter of a managed tensor that the caller owns, if there is
+// a tensor and it has one. It touches nothing else, so that tensors of any
+// major version can be deleted.
+func Delete(managed unsafe.Pointer, versioned bool) { deleteManaged(managed, versioned) }
+
+func deleteManaged(managed unsafe.Pointer, versioned bool) {
+	C.usmb_dl_slot_delete(C.uintptr_t(uintptr(managed)), cBool(versioned))
+}
+
+// Check tests a view as [Import] tests a tensor, and says which memory it
+// touches. Only SubBytePadded matters among the flags.
+func Check(v View, flags Flags) (Span, error) {
+	if err := v.checkForm("check"); err != nil {
+		return Span{}, err
+	}
+	var span Span
+	code := C.usmb_dl_parts_check((*C.uint64_t)(unsafe.Pointer(&span)), cParts(&v, uint64(flags)),
+		cInts(v.Shape), cInts(v.Strides))
+	if code != C.USMB_DL_OK {
+		return Span{}, codeError("check", int(code), &v)
+	}
+	return span, nil
+}
+
+var sentinels = map[int]error{
+	C.USMB_DL_ENOMEM:    ErrOutOfMemory,
+	C.USMB_DL_EVERSION:  ErrVersion,
+	C.USMB_DL_ENDIM:     ErrShape,
+	C.USMB_DL_ESHAPE:    ErrShape,
+	C.USMB_DL_ESTRIDES:  ErrStrides,
+	C.USMB_DL_EOVERFLOW: ErrOverflow,
+	C.USMB_DL_EDTYPE:    ErrDataType,
+	C.USMB_DL_ELANES:    ErrDataType,
+	C.USMB_DL_EALIGN:    ErrAlignment,
+	C.USMB_DL_ENULL:     ErrNull,
+	C.USMB_DL_EREADONLY: ErrReadOnly,
+	C.USMB_DL_EDEVICE:   ErrDevice,
+	C.USMB_DL_EPADDED:   ErrLegacy,
+	C.USMB_DL_EFLAGS:    ErrFlags,
+}
+
+const messageSize = 512
+
+// codeError is the error of a code about a view, in the C side's words.
+func codeError(op string, code int, v *View) error {
+	buf := (*C.char)(C.malloc(messageSize))
+	defer C.free(unsafe.Pointer(buf))
+	if v == nil {
+		C.usmb_dl_explain(C.int(code), nil, buf, messageSize)
+	} else {
+		C.usmb_dl_parts_explain(C.int(code), cParts(v, 0), cInts(v.Shape), cInts(v.Strides), buf, messageSize)
+	}
+	return &Error{Op: op, Err: sentinels[code], Detail: C.GoString(buf)}
+}
+
+// importError is the same about a foreign tensor, which may be looked at only
+// when its version is ours.
+func importError(code int, managed unsafe.Pointer, versioned bool) error {
+	buf := (*C.char)(C.malloc(messageSize))
+	defer C.free(unsafe.Pointer(buf))
+	var t *C.usmb_dl_tensor
+	var flags C.uint64_t
+	switch {
+	case code == C.USMB_DL_EVERSION:
+		C.usmb_dl_explain_version((*C.usmb_dl_versioned)(managed).version, buf, messageSize)
+	case C.usmb_dl_open(managed, cBool(versioned), &t, &flags) == C.USMB_DL_OK:
+		C.usmb_dl_explain(C.int(code), t, buf, messageSize)
+	default:
+		C.usmb_dl_explain(C.int(code), nil, buf, messageSize)
+	}
+	return &Error{Op: "import", Err: sentinels[code], Detail: C.GoString(buf)}
+}

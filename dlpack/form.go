@@ -1,0 +1,16 @@
+package dlpack
+
+import "fmt"
+
+// checkForm tests what only a Go view can get wrong, before C looks at it.
+func (v *View) checkForm(op string) error {
+	if v.Strides != nil && len(v.Strides) != len(v.Shape) {
+		return &Error{Op: op, Err: ErrStrides,
+			Detail: fmt.Sprintf("%d strides for %d dimensions: give one stride a dimension, or nil for C order", len(v.Strides), len(v.Shape))}
+	}
+	if len(v.Shape) > MaxNDim {
+		return &Error{Op: op, Err: ErrShape,
+			Detail: fmt.Sprintf("ndim is %d: a tensor has 0 to %d dimensions; reshape it", len(v.Shape), MaxNDim)}
+	}
+	return nil
+}

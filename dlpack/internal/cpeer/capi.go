@@ -1,0 +1,137 @@
+//go:build linux && cgo
+
+package cpeer
+
+/*
+#include <stdlib.h>
+#include "usmb_dlpack.h"
+
+static int usmb_peer_export(const usmb_dl_tensor *t, uint64_t flags, int versioned, uintptr_t drop, void *ctx, void **out)
+{
+	return usmb_dl_export(t, flags, versioned, (usmb_drop_fn)drop, ctx, out);
+}
+*/
+import "C"
+
+import (
+	"unsafe"
+
+	"github.com/usmbridge/usmbridge/dlpack"
+)
+
+func dtype(d dlpack.DataType) C.usmb_dl_dtype {
+	return C.usmb_dl_dtype{code: C.uint8_t(d.Code), bits: C.uint8_t(d.Bits), lanes: C.uint16_t(d.Lanes)}
+}
+
+// Name is usmb_dl_dtype_name; "" for NULL.
+func Name(d dlpack.DataType) string { return C.GoString(C.usmb_dl_dtype_name(dtype(d))) }
+
+// TypeString is usmb_dl_dtype_typestr; "" for NULL.
+func TypeString(d dlpack.DataType) string { return C.GoString(C.usmb_dl_dtype_typestr(dtype(d))) }
+
+// ByName is usmb_dl_dtype_by_name.
+func ByName(name string) (dlpack.DataType, bool) {
+	c := C.CString(name)
+	defer C.free(unsafe.Pointer(c))
+	var d C.usmb_dl_dtype
+	ok := C.usmb_dl_dtype_by_name(c, &d) == C.USMB_DL_OK
+	return dlpack.DataType{Code: dlpack.Code(d.code), Bits: uint8(d.bits), Lanes: uint16(d.lanes)}, ok
+}
+
+// DeviceName is usmb_dl_device_name; "" for NULL.
+func DeviceName(t int32) string { return C.GoString(C.usmb_dl_device_name(C.int32_t(t))) }
+
+// IsHandleDevice is usmb_dl_is_handle_device.
+func IsHandleDevice(t int32) bool { return C.usmb_dl_is_handle_device(C.int32_t(t)) != 0 }
+
+// Negotiate is usmb_dl_negotiate: the code, 0 when it is allowed.
+func Negotiate(limit *dlpack.Version, flags dlpack.Flags) (versioned bool, code int) {
+	var has, out C.int
+	var v dlpack.Version
+	if limit != nil {
+		has, v = 1, *limit
+	}
+	code = int(C.usmb_dl_negotiate(has, C.uint32_t(v.Major), C.uint32_t(v.Minor), C.uint64_t(flags), &out))
+	return out != 0, code
+}
+
+// FindExchange builds a chain of tables of these major versions, in C memory,
+// and returns the place of the one usmb_dl_exchange_find picks, -1 for none.
+// loop makes the last point at the first.
+func FindExchange(majors []uint32, loop bool) int {
+	size := unsafe.Sizeof(C.usmb_dl_exchange_api{})
+	base := C.calloc(C.size_t(len(majors)+1), C.size_t(size))
+	defer C.free(base)
+	at := func(i int) *C.usmb_dl_exchange_header {
+		return (*C.usmb_dl_exchange_header)(unsafe.Add(base, uintptr(i)*size))
+	}
+	for i, major := range majors {
+		at(i).version.major = C.uint32_t(major)
+		if i+1 < len(majors) {
+			at(i).prev_api = at(i + 1)
+		} else if loop {
+			at(i).prev_api = at(0)
+		}
+	}
+	found := C.usmb_dl_exchange_find(base)
+	if found == nil {
+		return -1
+	}
+	return int((uintptr(unsafe.Pointer(found)) - uintptr(base)) / size)
+}
+
+// FindNoExchange is usmb_dl_exchange_find of NULL.
+func FindNoExchange() bool { return C.usmb_dl_exchange_find(nil) == nil }
+
+// CheckStrides is usmb_dl_check with a place for the strides: its code, the
+// strides written, the span's count and bounds.
+func CheckStrides(managed unsafe.Pointer, versioned bool) (code int, strides []int64, count, lo, hi int64) {
+	var t *C.usmb_dl_tensor
+	var flags C.uint64_t
+	if code = int(C.usmb_dl_open(managed, cBool(versioned), &t, &flags)); code != C.USMB_DL_OK {
+		return code, nil, 0, 0, 0
+	}
+	var span C.usmb_dl_span
+	out := make([]int64, C.USMB_DL_MAX_NDIM)
+	code = int(C.usmb_dl_check(t, flags, ints(out), &span))
+	if code == C.USMB_DL_OK {
+		strides = out[:t.ndim]
+	}
+	return code, strides, int64(span.nelem), int64(span.lo), int64(span.hi)
+}
+
+// ExportRaw is usmb_dl_export of the tensor inside a managed struct, with raw
+// flags: the code and the new struct.
+func ExportRaw(managed unsafe.Pointer, isVersioned bool, flags uint64, versioned bool, owner dlpack.Owner) (unsafe.Pointer, int) {
+	var t *C.usmb_dl_tensor
+	var ignored C.uint64_t
+	C.usmb_dl_open(managed, cBool(isVersioned), &t, &ignored)
+	var out unsafe.Pointer
+	code := C.usmb_peer_export(t, C.uint64_t(flags), cBool(versioned), C.uintptr_t(owner.Drop), owner.Ctx, &out)
+	return out, int(code)
+}
+
+// Explain is usmb_dl_explain about the tensor inside a managed struct (or none)
+// in a buffer of n bytes.
+func Explain(code int, managed unsafe.Pointer, versioned bool, n int) string {
+	var t *C.usmb_dl_tensor
+	var flags C.uint64_t
+	if managed != nil {
+		C.usmb_dl_open(managed, cBool(versioned), &t, &flags)
+	}
+	buf := (*C.char)(C.malloc(C.size_t(n) + 1))
+	defer C.free(unsafe.Pointer(buf))
+	return C.GoString(C.usmb_dl_explain(C.int(code), t, buf, C.size_t(n)))
+}
+
+// Codes is the number of error codes.
+const Codes = int(C.USMB_DL_ECODES)
+
+// CapsuleNames are the five static names.
+func CapsuleNames() []string {
+	return []string{
+		C.GoString((*C.char)(unsafe.Pointer(&C.usmb_dl_name_legacy))), C.GoString((*C.char)(unsafe.Pointer(&C.usmb_dl_name_legacy_used))),
+		C.GoString((*C.char)(unsafe.Pointer(&C.usmb_dl_name_versioned))), C.GoString((*C.char)(unsafe.Pointer(&C.usmb_dl_name_versioned_used))),
+		C.GoString((*C.char)(unsafe.Pointer(&C.usmb_dl_name_exchange_api))),
+	}
+}

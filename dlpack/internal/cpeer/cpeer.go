@@ -1,0 +1,160 @@
+//go:build linux && cgo
+
+// Package cpeer is the other side of a DLPack exchange for the tests and
+// benchmarks of package dlpack: a producer and a consumer in plain C that do
+// not share a declaration with it, an owner that counts its drops, and access
+// to dlpack's C functions, since test files cannot use cgo.
+package cpeer
+
+/*
+#cgo CFLAGS: -I${SRCDIR}/../..
+#include <stdlib.h>
+#include "peer.h"
+#include "usmb_dlpack.h"
+
+#cgo noescape usmb_peer_empty
+#cgo nocallback usmb_peer_empty
+
+static void *usmb_peer_drop_address(void) { return (void *)usmb_peer_drop; }
+*/
+import "C"
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/usmbridge/usmbridge/dlpack"
+)
+
+// Fields are what the producer writes; the zero values are taken as they are.
+type Fields struct {
+	Legacy     bool
+	Version    dlpack.Version
+	Flags      dlpack.Flags
+	Data       unsafe.Pointer
+	Device     dlpack.Device
+	NDim       int32
+	DataType   dlpack.DataType
+	Shape      []int64 // nil: NULL
+	Strides    []int64 // nil: NULL
+	ByteOffset uint64
+	NoDeleter  bool // the deleter is NULL; FreeUndeleted frees the struct
+	Keep       bool // the deleter only counts; FreeUndeleted frees the struct
+}
+
+func ints(s []int64) *C.int64_t { return (*C.int64_t)(unsafe.SliceData(s)) }
+
+// Produce makes a managed tensor with exactly these fields.
+func Produce(f Fields) unsafe.Pointer {
+	t := C.usmb_peer_tensor{
+		data: f.Data, device_type: C.int32_t(f.Device.Type), device_id: C.int32_t(f.Device.ID),
+		ndim: C.int32_t(f.NDim), code: C.uint8_t(f.DataType.Code), bits: C.uint8_t(f.DataType.Bits),
+		lanes: C.uint16_t(f.DataType.Lanes), byte_offset: C.uint64_t(f.ByteOffset),
+	}
+	if f.Legacy {
+		m := C.usmb_peer_produce_legacy(t, ints(f.Shape), ints(f.Strides))
+		if f.NoDeleter {
+			m.deleter = nil
+		}
+		if f.Keep {
+			C.usmb_peer_keep(unsafe.Pointer(m), 0)
+		}
+		return unsafe.Pointer(m)
+	}
+	m := C.usmb_peer_produce(C.uint32_t(f.Version.Major), C.uint32_t(f.Version.Minor), C.uint64_t(f.Flags), t,
+		ints(f.Shape), ints(f.Strides))
+	if f.NoDeleter {
+		m.deleter = nil
+	}
+	if f.Keep {
+		C.usmb_peer_keep(unsafe.Pointer(m), 1)
+	}
+	return unsafe.Pointer(m)
+}
+
+// FreeUndeleted frees a struct of Produce that had no deleter.
+func FreeUndeleted(managed unsafe.Pointer, versioned bool) {
+	t := look(managed, versioned)
+	C.free(unsafe.Pointer(t.shape))
+	C.free(unsafe.Pointer(t.strides))
+	C.free(managed)
+}
+
+// Deleted is how often the producer's deleters ran.
+func Deleted() int64 { return int64(C.usmb_peer_deleted()) }
+
+func cBool(b bool) C.int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Sum adds up a float tensor in C and deletes it; NaN when it is no such.
+func Sum(managed unsafe.Pointer, versioned bool) float64 {
+	return float64(C.usmb_peer_sum(managed, cBool(versioned)))
+}
+
+// DeleteOnThread runs the deleter on a thread of its own.
+func DeleteOnThread(managed unsafe.Pointer, versioned bool) bool {
+	return C.usmb_peer_delete_on_thread(managed, cBool(versioned)) == 0
+}
+
+func look(managed unsafe.Pointer, versioned bool) *C.usmb_peer_tensor {
+	return C.usmb_peer_look(managed, cBool(versioned))
+}
+
+// Look is what a consumer reads, shape and strides copied; nil is NULL.
+func Look(managed unsafe.Pointer, versioned bool) Fields {
+	t := look(managed, versioned)
+	f := Fields{
+		Legacy: !versioned, Data: t.data, NDim: int32(t.ndim), ByteOffset: uint64(t.byte_offset),
+		Device:   dlpack.Device{Type: dlpack.DeviceType(t.device_type), ID: int32(t.device_id)},
+		DataType: dlpack.DataType{Code: dlpack.Code(t.code), Bits: uint8(t.bits), Lanes: uint16(t.lanes)},
+		Shape:    copyInts(t.shape, t.ndim), Strides: copyInts(t.strides, t.ndim),
+	}
+	if versioned {
+		m := (*C.usmb_peer_versioned)(managed)
+		f.Version = dlpack.Version{Major: uint32(m.major), Minor: uint32(m.minor)}
+		f.Flags = dlpack.Flags(m.flags)
+		f.NoDeleter = m.deleter == nil
+	} else {
+		f.NoDeleter = (*C.usmb_peer_managed)(managed).deleter == nil
+	}
+	return f
+}
+
+func copyInts(p *C.int64_t, n C.int32_t) []int64 {
+	if p == nil {
+		return nil
+	}
+	return append([]int64{}, unsafe.Slice((*int64)(p), int(n))...)
+}
+
+// Owner counts its drops.
+type Owner struct{ c *C.usmb_peer_owner }
+
+// NewOwner makes one; Free frees it.
+func NewOwner() Owner {
+	return Owner{(*C.usmb_peer_owner)(C.calloc(1, C.size_t(unsafe.Sizeof(C.usmb_peer_owner{}))))}
+}
+
+// DLPack is the owner as dlpack takes it.
+func (o Owner) DLPack() dlpack.Owner {
+	return dlpack.Owner{Drop: uintptr(C.usmb_peer_drop_address()), Ctx: unsafe.Pointer(o.c)}
+}
+
+// Drops is how often it was dropped.
+func (o Owner) Drops() int64 { return atomic.LoadInt64((*int64)(unsafe.Pointer(&o.c.drops))) }
+
+// Free frees the owner.
+func (o Owner) Free() { C.free(unsafe.Pointer(o.c)) }
+
+// Alloc is C memory, aligned to 16 bytes and zeroed.
+func Alloc(size int) unsafe.Pointer { return C.calloc(1, C.size_t(size)) }
+
+// Free frees C memory.
+func Free(p unsafe.Pointer) { C.free(p) }
+
+// Empty is an empty cgo call, the unit that benchmarks compare with.
+func Empty() { C.usmb_peer_empty() }

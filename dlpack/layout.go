@@ -1,0 +1,55 @@
+package dlpack
+
+// The layout of the standard's structs on 64-bit machines, in bytes, for Go
+// code that reads or builds them itself. A test compares them with the
+// standard's own header and with this package's.
+const (
+	MaxNDim = 64 // dimensions this package accepts; the standard has no bound
+
+	// DLTensor
+	TensorSize             = 48
+	TensorDataOffset       = 0
+	TensorDeviceTypeOffset = 8
+	TensorDeviceIDOffset   = 12
+	TensorNDimOffset       = 16
+	TensorDTypeOffset      = 20
+	TensorShapeOffset      = 24
+	TensorStridesOffset    = 32
+	TensorByteOffsetOffset = 40
+
+	// DLManagedTensor (legacy)
+	ManagedSize          = 64
+	ManagedTensorOffset  = 0
+	ManagedCtxOffset     = 48
+	ManagedDeleterOffset = 56
+
+	// DLManagedTensorVersioned
+	VersionedSize          = 80
+	VersionedMajorOffset   = 0
+	VersionedMinorOffset   = 4
+	VersionedCtxOffset     = 8
+	VersionedDeleterOffset = 16
+	VersionedFlagsOffset   = 24
+	VersionedTensorOffset  = 32
+
+	// DLPackExchangeAPI
+	ExchangeSize             = 56
+	ExchangeMajorOffset      = 0
+	ExchangeMinorOffset      = 4
+	ExchangePrevOffset       = 8
+	ExchangeAllocatorOffset  = 16
+	ExchangeFromPyOffset     = 24
+	ExchangeToPyOffset       = 32
+	ExchangeBorrowOffset     = 40
+	ExchangeWorkStreamOffset = 48
+)
+
+// Names of the Python capsules that carry a tensor or the exchange API. A
+// consumer that took a tensor renames its capsule to the used name.
+const (
+	CapsuleLegacy        = "dltensor"
+	CapsuleLegacyUsed    = "used_dltensor"
+	CapsuleVersioned     = "dltensor_versioned"
+	CapsuleVersionedUsed = "used_dltensor_versioned"
+	CapsuleExchangeAPI   = "dlpack_exchange_api"
+)

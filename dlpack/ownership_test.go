@@ -1,0 +1,293 @@
+//go:build linux && cgo
+
+package dlpack_test
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/dlpack/internal/cpeer"
+)
+
+// Whatever way a tensor ends, its owner is dropped once.
+func TestDroppedOnce(t *testing.T) {
+	p := memory(t, 64)
+	for name, end := range map[string]func(*testing.T, dlpack.Tensor){
+		"release":       func(_ *testing.T, x dlpack.Tensor) { x.Release() },
+		"release twice": func(_ *testing.T, x dlpack.Tensor) { x.Release(); x.Release() },
+		"deferred release after detach": func(_ *testing.T, x dlpack.Tensor) {
+			defer x.Release()
+			dlpack.Delete(x.Detach())
+		},
+		"a foreign thread": func(t *testing.T, x dlpack.Tensor) { require.True(t, cpeer.DeleteOnThread(x.Detach())) },
+		"a consumer in C":  func(t *testing.T, x dlpack.Tensor) { require.Zero(t, cpeer.Sum(x.Detach())) },
+		"imported again": func(t *testing.T, x dlpack.Tensor) {
+			y, err := dlpack.Import(x.Detach())
+			require.NoError(t, err)
+			require.False(t, x.Valid())
+			y.Release()
+			x.Release()
+		},
+		"many releasers": func(_ *testing.T, x dlpack.Tensor) {
+			var all sync.WaitGroup
+			for range 8 {
+				all.Go(x.Release)
+			}
+			all.Wait()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, versioned := range []bool{true, false} {
+				owner := cpeer.NewOwner()
+				x, err := dlpack.Export(f32(p, dlpack.CPU, []int64{2, 2}, nil), 0, versioned, owner.DLPack())
+				require.NoError(t, err)
+				require.Zero(t, owner.Drops())
+				end(t, x)
+				require.Equal(t, int64(1), owner.Drops())
+				require.False(t, x.Valid())
+				owner.Free()
+			}
+		})
+	}
+}
+
+func TestUseAfterRelease(t *testing.T) {
+	p := memory(t, 64)
+	stale, err := dlpack.Export(f32(p, dlpack.CPU, []int64{2}, nil), 0, true, dlpack.Owner{})
+	require.NoError(t, err)
+	stale.Release()
+	next, err := dlpack.Export(f32(p, dlpack.CPU, []int64{3}, nil), 0, true, dlpack.Owner{})
+	require.NoError(t, err)
+	defer next.Release()
+	stale.Release() // must not end the tensor that got its place
+	require.True(t, next.Valid())
+	for _, x := range []dlpack.Tensor{stale, {}} {
+		require.False(t, x.Valid())
+		require.Equal(t, "released tensor", x.String())
+		for name, use := range map[string]func(){
+			"Shape": func() { x.Shape() }, "Strides": func() { x.Strides() }, "Data": func() { x.Data() },
+			"Span": func() { x.Span() }, "Device": func() { x.Device() }, "DataType": func() { x.DataType() },
+			"Flags": func() { x.Flags() }, "Version": func() { x.Version() }, "NDim": func() { x.NDim() },
+			"Detach": func() { x.Detach() }, "Managed": func() { x.Managed() }, "Count": func() { x.Count() },
+			"RawData": func() { x.RawData() }, "HasStrides": func() { x.HasStrides() }, "Versioned": func() { x.Versioned() },
+		} {
+			require.Panics(t, use, name)
+		}
+	}
+	require.Equal(t, "float32[3] on kDLCPU:0", next.String())
+}
+
+func TestLive(t *testing.T) {
+	p := memory(t, 64)
+	before := dlpack.Live()
+	var all []dlpack.Tensor
+	for range 1500 { // more than two slabs
+		x, err := dlpack.Export(f32(p, dlpack.CPU, []int64{2}, nil), 0, true, dlpack.Owner{})
+		require.NoError(t, err)
+		all = append(all, x)
+	}
+	require.Equal(t, before+1500, dlpack.Live())
+	for _, x := range all {
+		require.Equal(t, []int64{2}, x.Shape())
+		x.Release()
+	}
+	require.Equal(t, before, dlpack.Live())
+}
+
+// Goroutines export, pass on, import and release at once.
+func TestConcurrent(t *testing.T) {
+	p := memory(t, 64)
+	owner := cpeer.NewOwner()
+	defer owner.Free()
+	const workers, rounds = 4, 2000
+	passed := make(chan dlpack.Tensor, 16)
+	var all sync.WaitGroup
+	for range workers {
+		all.Go(func() {
+			for i := range rounds {
+				x, err := dlpack.Export(f32(p, dlpack.CPU, []int64{2, int64(i % 4)}, nil), 0, i%2 == 0, owner.DLPack())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				passed <- x
+				y := <-passed
+				z, err := dlpack.Import(y.Detach())
+				if err != nil || z.NDim() != 2 || z.Shape()[0] != 2 {
+					t.Error("another tensor than was passed", err)
+				}
+				z.Release()
+			}
+		})
+	}
+	all.Wait()
+	require.Equal(t, int64(workers*rounds), owner.Drops())
+}
+
+func TestOwnerFunc(t *testing.T) {
+	p := memory(t, 64)
+	var ran atomic.Int64
+	for i := range 50 {
+		owner, err := dlpack.OwnerFunc(func() { ran.Add(1) })
+		require.NoError(t, err)
+		x, err := dlpack.Export(f32(p, dlpack.CPU, []int64{2}, nil), 0, true, owner)
+		require.NoError(t, err)
+		if i%2 == 0 {
+			require.True(t, cpeer.DeleteOnThread(x.Detach()))
+		} else {
+			x.Release()
+		}
+		if i%10 == 0 {
+			dlpack.RunDropped()
+		}
+	}
+	// Nobody asks any more: the goroutine is woken by the drop itself.
+	require.Eventually(t, func() bool { return ran.Load() == 50 }, 5*time.Second, time.Millisecond)
+
+	never, err := dlpack.OwnerFunc(func() { ran.Add(1) })
+	require.NoError(t, err)
+	_, err = dlpack.Export(f32(nil, dlpack.CPU, []int64{2}, nil), 0, true, never)
+	require.ErrorIs(t, err, dlpack.ErrNull)
+	dlpack.RunDropped()
+	require.Equal(t, int64(50), ran.Load(), "a failed export takes nothing")
+	never.Release()
+	require.Eventually(t, func() bool { return ran.Load() == 51 }, 5*time.Second, time.Millisecond)
+
+	_, err = dlpack.OwnerFunc(nil)
+	require.ErrorIs(t, err, dlpack.ErrNull)
+	dlpack.Owner{}.Release()
+}
+
+// Drops from many threads reach the goroutine, sleeping or not.
+func TestOwnerFuncStorm(t *testing.T) {
+	p := memory(t, 64)
+	const workers, rounds = 4, 300
+	var ran atomic.Int64
+	var all sync.WaitGroup
+	for range workers {
+		all.Go(func() {
+			for range rounds {
+				owner, err := dlpack.OwnerFunc(func() { ran.Add(1) })
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				x, err := dlpack.Export(f32(p, dlpack.CPU, []int64{2}, nil), 0, true, owner)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				x.Release()
+			}
+		})
+	}
+	all.Wait()
+	require.Eventually(t, func() bool { return ran.Load() == workers*rounds }, 5*time.Second, time.Millisecond)
+}
+
+// Steady state: nothing is allocated on the Go heap.
+func TestNoAllocation(t *testing.T) {
+	p := memory(t, 64)
+	owner := cpeer.NewOwner()
+	defer owner.Free()
+	pair := owner.DLPack()
+	view := f32(p, dlpack.CPU, []int64{2, 2}, []int64{2, 1})
+	require.Zero(t, testing.AllocsPerRun(200, func() {
+		x, err := dlpack.Export(view, 0, true, pair)
+		if err != nil {
+			panic(err)
+		}
+		y, err := dlpack.Import(x.Detach())
+		if err != nil || y.Shape()[1] != 2 || y.Strides()[0] != 2 {
+			panic(err)
+		}
+		y.Release()
+	}))
+}
+
+func TestErrorText(t *testing.T) {
+	_, err := dlpack.Import(nil, true)
+	var e *dlpack.Error
+	require.True(t, errors.As(err, &e))
+	require.Equal(t, "import", e.Op)
+	require.Equal(t, "dlpack: import: no data: there is no memory behind the tensor (NULL): fix the producer", err.Error())
+	require.Equal(t, "dlpack: x: bad shape", (&dlpack.Error{Op: "x", Err: dlpack.ErrShape}).Error())
+}
+
+// What only C sees.
+func TestCInterface(t *testing.T) {
+	require.Equal(t, []string{dlpack.CapsuleLegacy, dlpack.CapsuleLegacyUsed, dlpack.CapsuleVersioned,
+		dlpack.CapsuleVersionedUsed, dlpack.CapsuleExchangeAPI}, cpeer.CapsuleNames())
+
+	require.Equal(t, 0, cpeer.FindExchange([]uint32{1}, false))
+	require.Equal(t, 1, cpeer.FindExchange([]uint32{2, 1}, false))
+	require.Equal(t, 2, cpeer.FindExchange([]uint32{3, 2, 1, 0}, false))
+	require.Equal(t, -1, cpeer.FindExchange([]uint32{2, 0}, false))
+	require.Equal(t, -1, cpeer.FindExchange([]uint32{3, 2}, true), "a loop ends")
+	require.True(t, cpeer.FindNoExchange())
+
+	seen := map[string]bool{}
+	p := memory(t, 16)
+	managed := cpeer.Produce(fields(f32(p, dlpack.CPU, []int64{2}, nil)))
+	defer dlpack.Delete(managed, true)
+	for code := range cpeer.Codes {
+		general := cpeer.Explain(code, nil, false, 512)
+		require.NotEmpty(t, general)
+		require.False(t, seen[general], general)
+		seen[general] = true
+		require.NotEmpty(t, cpeer.Explain(code, managed, true, 512))
+		require.Len(t, cpeer.Explain(code, nil, false, 5), 4, "cut and terminated")
+	}
+	require.Contains(t, cpeer.Explain(99, nil, false, 512), "unknown DLPack error 99")
+	require.Contains(t, cpeer.Explain(-1, nil, false, 512), "unknown DLPack error -1")
+}
+
+func TestCheckWritesStrides(t *testing.T) {
+	p := memory(t, 64)
+	check := func(v dlpack.View) ([]int64, int64, int64, int64) {
+		managed := cpeer.Produce(fields(v))
+		defer dlpack.Delete(managed, true)
+		code, strides, count, lo, hi := cpeer.CheckStrides(managed, true)
+		require.Zero(t, code)
+		return strides, count, lo, hi
+	}
+	strides, count, lo, hi := check(f32(p, dlpack.CPU, []int64{2, 3, 1}, nil))
+	require.Equal(t, []int64{3, 1, 1}, strides)
+	require.Equal(t, []int64{6, 0, 24}, []int64{count, lo, hi})
+	strides, _, _, _ = check(f32(p, dlpack.CPU, []int64{2, 3}, []int64{-1, 0}))
+	require.Equal(t, []int64{-1, 0}, strides)
+	strides, count, _, _ = check(f32(p, dlpack.CPU, []int64{2, 0, 3}, nil))
+	require.Equal(t, []int64{3, 3, 1}, strides)
+	require.Zero(t, count)
+}
+
+// Options of the C builder: layouts that were checked before skip the check.
+func TestExportChecked(t *testing.T) {
+	const checked, unknown = 1 << 33, 1 << 34
+	p := memory(t, 64)
+	managed := cpeer.Produce(fields(f32(unsafe.Add(p, 12), dlpack.OneAPI(1), []int64{2, 2}, []int64{-2, -1})))
+	defer dlpack.Delete(managed, true)
+	owner := cpeer.NewOwner()
+	defer owner.Free()
+	plain, code := cpeer.ExportRaw(managed, true, 1, true, owner.DLPack())
+	require.Zero(t, code)
+	fast, code := cpeer.ExportRaw(managed, true, 1|checked, true, owner.DLPack())
+	require.Zero(t, code)
+	require.Equal(t, cpeer.Look(plain, true), cpeer.Look(fast, true))
+	require.Equal(t, p, cpeer.Look(fast, true).Data)
+	dlpack.Delete(plain, true)
+	dlpack.Delete(fast, true)
+	require.Equal(t, int64(2), owner.Drops())
+	_, code = cpeer.ExportRaw(managed, true, unknown, true, owner.DLPack())
+	require.NotZero(t, code)
+	_, code = cpeer.ExportRaw(managed, true, 1|checked, false, owner.DLPack())
+	require.NotZero(t, code, "read-only as legacy, checked or not")
+	require.Equal(t, int64(2), owner.Drops())
+}

@@ -1,0 +1,59 @@
+package dlpack_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/dlpack"
+)
+
+// Where tensors cannot be exchanged, everything that would says so.
+func TestUnsupportedBuild(t *testing.T) {
+	if dlpack.Supported() {
+		t.Skip("this build exchanges tensors; run with CGO_ENABLED=0")
+	}
+	_, err := dlpack.Export(dlpack.View{}, 0, true, dlpack.Owner{})
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	_, err = dlpack.Import(nil, true)
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	_, err = dlpack.Check(dlpack.View{}, 0)
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	_, err = dlpack.OwnerFunc(func() {})
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	_, err = dlpack.ExportSlice([]int8{1})
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	dlpack.Delete(nil, true)
+	dlpack.Owner{}.Release()
+	require.Zero(t, dlpack.RunDropped())
+	require.False(t, dlpack.Tensor{}.Valid())
+	dlpack.Tensor{}.Release()
+	require.Zero(t, dlpack.Live())
+}
+
+func ExampleDataType() {
+	for _, d := range []dlpack.DataType{dlpack.Float32, dlpack.BFloat16, dlpack.Float4E2M1FN} {
+		size, _ := d.ByteSize(5, false)
+		text, err := d.TypeString()
+		fmt.Println(d, d.BitSize(), size, text, err != nil)
+	}
+	d, _ := dlpack.ParseTypeString("|f8")
+	fmt.Println(d)
+	// Output:
+	// float32 32 20 <f4 false
+	// bfloat16 16 10  true
+	// float4_e2m1fn 4 3  true
+	// float64
+}
+
+func ExampleNegotiate() {
+	for _, limit := range []*dlpack.Version{nil, {Major: 1, Minor: 0}} {
+		versioned, err := dlpack.Negotiate(limit, dlpack.ReadOnly)
+		fmt.Println(versioned, err)
+	}
+	// Output:
+	// false dlpack: negotiate: read-only memory: the legacy struct has no read-only flag: ask with max_version=(1, 0) or newer, or copy
+	// true <nil>
+}

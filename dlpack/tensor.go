@@ -1,0 +1,234 @@
+package dlpack
+
+import (
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+)
+
+// Owner is what keeps exported memory alive: a C function and its context. The
+// block that [Export] builds takes over one reference, and gives it back by one
+// call of Drop(Ctx), on whichever thread the last consumer runs. Drop is the
+// address of a C function void(*)(void*) that may be called on any thread,
+// with or without foreign locks held: it must not block and must not enter Go.
+// [OwnerFunc] makes one from a Go function.
+//
+// The zero Owner is memory that nobody owns and that outlives every consumer.
+type Owner struct {
+	Drop uintptr
+	Ctx  unsafe.Pointer
+}
+
+// View describes memory to export. Shape and strides are copied; nothing of the
+// view is kept. Strides count elements; nil means C order. ByteOffset leads from
+// Data to the first element and is a multiple of the item size. Data is C
+// memory, or Go memory that stays pinned until the owner is dropped
+// ([ExportSlice] does that).
+type View struct {
+	Data       unsafe.Pointer
+	Device     Device
+	DataType   DataType
+	Shape      []int64
+	Strides    []int64
+	ByteOffset uint64
+}
+
+// Option asks [Export] for more than the default.
+type Option uint64
+
+// LowestAddress lets the data field hold the lowest address when strides are
+// negative, with byte_offset leading to the first element, as kDLOneAPI tensors
+// always do. Otherwise data is the first element's address.
+const LowestAddress Option = 1 << 32
+
+// Span says which memory a tensor touches.
+type Span struct {
+	First      unsafe.Pointer // the first element (index 0, 0, ...), byte offset folded in; a handle as it is
+	Count      int64          // elements
+	Lo, Hi     int64          // bytes touched, relative to First: [Lo, Hi), Lo <= 0
+	ItemBits   uint32         // from one element to the next
+	contig     uint32
+	ByteOffset uint64 // of handle devices, where it cannot be folded in; else 0
+}
+
+// CContiguous reports whether elements lie in row-major order without gaps
+// (extents of 1 do not matter, empty tensors are contiguous).
+func (s Span) CContiguous() bool { return s.contig&1 != 0 }
+
+// FContiguous is the same for column-major order.
+func (s Span) FContiguous() bool { return s.contig&2 != 0 }
+
+// Tensor is an owned managed tensor: a small value that names a place where the
+// tensor is kept. Copies name the same tensor. The zero Tensor is none.
+//
+// Exactly one of Release, Detach or whoever takes the tensor over ends it;
+// after that every method but Valid and Release panics, on all copies. Methods
+// may be called from several goroutines, but Release and Detach must not run
+// beside a method that reads.
+type Tensor struct {
+	slot *slot
+	gen  uint64
+}
+
+// ctensor is DLTensor.
+type ctensor struct {
+	data       unsafe.Pointer
+	device     Device
+	ndim       int32
+	dtype      DataType
+	shape      *int64
+	strides    *int64
+	byteOffset uint64
+}
+
+// slot is usmb_dl_slot: one tensor's place, in C memory that is never freed.
+type slot struct {
+	word      atomic.Uint64 // generation<<1 | live
+	next      atomic.Uint32 // index+1 of the next free slot
+	index     uint32        // own index+1
+	managed   unsafe.Pointer
+	t         *ctensor
+	flags     Flags
+	versioned uint32
+	version   Version
+	_         uint32
+	span      Span
+}
+
+// Valid reports whether the tensor is held and was not released or detached.
+func (t Tensor) Valid() bool {
+	return t.slot != nil && t.slot.word.Load() == t.gen<<1|1
+}
+
+func (t Tensor) get() *slot {
+	if !t.Valid() {
+		panic("dlpack: use of a Tensor that was released, detached, taken over, or never made")
+	}
+	return t.slot
+}
+
+// end makes all handles stale; true for the one caller that did it.
+func (t Tensor) end() bool {
+	return t.slot != nil && t.slot.word.CompareAndSwap(t.gen<<1|1, (t.gen+1)<<1)
+}
+
+// Release runs the producer's deleter, once. Releasing again, or after Detach,
+// or the zero Tensor, does nothing, so that it can be deferred.
+func (t Tensor) Release() {
+	if !t.end() {
+		return
+	}
+	managed, versioned := t.slot.managed, t.slot.versioned
+	t.slot.pushFree()
+	deleteManaged(managed, versioned != 0)
+}
+
+// Detach gives up the tensor: the caller now owns the managed struct
+// (DLManagedTensorVersioned when versioned, else DLManagedTensor), to hand it
+// on or to [Delete] it.
+func (t Tensor) Detach() (managed unsafe.Pointer, versioned bool) {
+	s := t.get()
+	managed, versioned = s.managed, s.versioned != 0
+	if !t.end() {
+		panic("dlpack: Tensor detached and released at the same time")
+	}
+	s.pushFree()
+	return managed, versioned
+}
+
+// Managed is the managed struct, borrowed: valid until the tensor ends.
+func (t Tensor) Managed() (managed unsafe.Pointer, versioned bool) {
+	s := t.get()
+	return s.managed, s.versioned != 0
+}
+
+// Version is the version the producer wrote; zero for legacy tensors, which
+// carry none.
+func (t Tensor) Version() Version { return t.get().version }
+
+// Versioned reports whether the struct is a versioned one.
+func (t Tensor) Versioned() bool { return t.get().versioned != 0 }
+
+// Flags are the tensor's flags; legacy tensors have none.
+func (t Tensor) Flags() Flags { return t.get().flags }
+
+// Device is where the memory lives.
+func (t Tensor) Device() Device { return t.get().t.device }
+
+// DataType is the element type.
+func (t Tensor) DataType() DataType { return t.get().t.dtype }
+
+// NDim is the number of dimensions, 0 to 64.
+func (t Tensor) NDim() int { return int(t.get().t.ndim) }
+
+// Shape is the number of elements in each dimension. The slice is the
+// producer's memory: valid until the tensor ends, and not to be written.
+func (t Tensor) Shape() []int64 {
+	ct := t.get().t
+	if ct.ndim == 0 {
+		return nil
+	}
+	return unsafe.Slice(ct.shape, int(ct.ndim))
+}
+
+// Strides are the steps in elements from one index to the next, by dimension.
+// The slice is the producer's memory as for Shape, or newly made C-order
+// strides when an older producer left them out.
+func (t Tensor) Strides() []int64 {
+	ct := t.get().t
+	switch {
+	case ct.ndim == 0:
+		return nil
+	case ct.strides == nil:
+		return cOrder(unsafe.Slice(ct.shape, int(ct.ndim)))
+	}
+	return unsafe.Slice(ct.strides, int(ct.ndim))
+}
+
+// HasStrides reports whether the producer wrote strides; before DLPack 1.2 it
+// could leave them out for C order.
+func (t Tensor) HasStrides() bool { return t.get().t.strides != nil }
+
+// Span says which memory the tensor touches, its first element and contiguity.
+func (t Tensor) Span() Span { return t.get().span }
+
+// Data is the address of the first element, byte offset folded in; for handle
+// devices ([DeviceType.IsHandle]) the handle itself.
+func (t Tensor) Data() unsafe.Pointer { return t.get().span.First }
+
+// Count is the number of elements.
+func (t Tensor) Count() int64 { return t.get().span.Count }
+
+// RawData is the data field and byte offset as the producer wrote them.
+func (t Tensor) RawData() (data unsafe.Pointer, byteOffset uint64) {
+	ct := t.get().t
+	return ct.data, ct.byteOffset
+}
+
+// String is "float32[480,640] on kDLCPU:0", or "released tensor".
+func (t Tensor) String() string {
+	if !t.Valid() {
+		return "released tensor"
+	}
+	text := "["
+	for i, n := range t.Shape() {
+		if i > 0 {
+			text += ","
+		}
+		text += fmt.Sprint(n)
+	}
+	return t.DataType().String() + text + "] on " + t.Device().String()
+}
+
+// cOrder makes row-major strides; extents of 0 count as 1, as NumPy has it.
+func cOrder(shape []int64) []int64 {
+	strides := make([]int64, len(shape))
+	step := int64(1)
+	for i := len(shape) - 1; i >= 0; i-- {
+		strides[i] = step
+		if shape[i] > 0 {
+			step *= shape[i]
+		}
+	}
+	return strides
+}

@@ -1,0 +1,225 @@
+//go:build linux
+
+/* Building, opening and deleting managed tensors. */
+#include <stdlib.h>
+
+#include "usmb_dl_internal.h"
+
+_Static_assert(sizeof(usmb_dl_tensor) == 48 && sizeof(usmb_dl_managed) == 64 && sizeof(usmb_dl_versioned) == 80 &&
+                   sizeof(usmb_dl_exchange_api) == 56,
+               "the layouts of DLPack are those of 64-bit machines here");
+
+const char usmb_dl_name_legacy[] = "dltensor";
+const char usmb_dl_name_legacy_used[] = "used_dltensor";
+const char usmb_dl_name_versioned[] = "dltensor_versioned";
+const char usmb_dl_name_versioned_used[] = "used_dltensor_versioned";
+const char usmb_dl_name_exchange_api[] = "dlpack_exchange_api";
+
+/* The owner's context is the struct's own ctx; its function follows. */
+typedef struct {
+	usmb_dl_managed m;
+	usmb_drop_fn drop;
+	int64_t dims[];
+} legacy_block;
+
+typedef struct {
+	usmb_dl_versioned m;
+	usmb_drop_fn drop;
+	int64_t dims[];
+} versioned_block;
+
+static void delete_legacy(usmb_dl_managed *m)
+{
+	usmb_drop_fn drop = ((legacy_block *)m)->drop;
+	void *ctx = m->ctx;
+
+	free(m);
+	if (drop != NULL)
+		drop(ctx);
+}
+
+static void delete_versioned(usmb_dl_versioned *m)
+{
+	usmb_drop_fn drop = ((versioned_block *)m)->drop;
+	void *ctx = m->ctx;
+
+	free(m);
+	if (drop != NULL)
+		drop(ctx);
+}
+
+/* Writes shape and strides behind the block and points t at them. Sets *empty
+ * and *lo, the lowest element relative to the first (at most 0). */
+static void copy_dims(usmb_dl_tensor *t, const usmb_dl_tensor *view, int64_t *dims, int *empty, int64_t *lo)
+{
+	int32_t ndim = view->ndim;
+	int64_t *shape = dims, *strides = dims + ndim, n = 1;
+
+	*empty = 0;
+	*lo = 0;
+	t->shape = ndim > 0 ? shape : NULL;
+	t->strides = ndim > 0 ? strides : NULL;
+	for (int32_t i = ndim - 1; i >= 0; i--) {
+		int64_t extent = view->shape[i];
+
+		shape[i] = extent;
+		strides[i] = view->strides != NULL ? view->strides[i] : n;
+		if (extent == 0) {
+			*empty = 1;
+			continue;
+		}
+		if (view->strides == NULL)
+			n *= extent;
+		else if (strides[i] < 0)
+			*lo += strides[i] * (extent - 1);
+	}
+}
+
+/* Where the tensor starts, by the rules of the header. OK or ENULL. */
+static int place_data(usmb_dl_tensor *t, const usmb_dl_tensor *view, uint64_t flags, int empty, int64_t lo)
+{
+	if (usmb_dl_is_handle_device(view->device.type)) {
+		t->data = empty ? NULL : view->data;
+		t->byte_offset = empty ? 0 : view->byte_offset;
+		return USMB_DL_OK;
+	}
+	t->data = (void *)((uintptr_t)view->data + (uintptr_t)view->byte_offset); /* may be NULL when empty */
+	t->byte_offset = 0;
+	if (empty) {
+		if (view->device.type != USMB_DL_ONEAPI)
+			t->data = NULL;
+		return t->data == NULL && view->device.type == USMB_DL_ONEAPI ? USMB_DL_ENULL : USMB_DL_OK;
+	}
+	if (lo < 0 && (view->device.type == USMB_DL_ONEAPI || (flags & USMB_DL_EXPORT_LOWEST))) {
+		int64_t bits = lo * (int64_t)usmb_dl_item_bits(view->dtype, flags);
+		int64_t bytes = bits / 8 - (bits % 8 < 0);
+
+		t->data = (char *)t->data + bytes;
+		t->byte_offset = (uint64_t)-bytes;
+	}
+	return USMB_DL_OK;
+}
+
+/* What legacy tensors have no field for. */
+static int legacy_carries(uint64_t flags)
+{
+	if (flags & USMB_DL_FLAG_READ_ONLY)
+		return USMB_DL_EREADONLY;
+	return flags & USMB_DL_FLAG_SUBBYTE_PADDED ? USMB_DL_EPADDED : USMB_DL_OK;
+}
+
+static int check_export(const usmb_dl_tensor *view, uint64_t flags, int versioned)
+{
+	int rc;
+
+	if (flags & ~(USMB_DL_FLAGS_KNOWN | USMB_DL_EXPORT_LOWEST | USMB_DL_EXPORT_CHECKED))
+		return USMB_DL_EFLAGS;
+	if (!versioned) {
+		rc = legacy_carries(flags);
+		/* Only whether elements of less than a byte are padded is lost. */
+		if (rc == USMB_DL_EPADDED && view != NULL && view->dtype.bits >= 8)
+			rc = USMB_DL_OK;
+		if (rc != USMB_DL_OK)
+			return rc;
+	}
+	if (flags & USMB_DL_EXPORT_CHECKED)
+		return USMB_DL_OK;
+	rc = usmb_dl_check(view, flags, NULL, NULL);
+	return rc == USMB_DL_OK && usmb_dl_device_name(view->device.type) == NULL ? USMB_DL_EDEVICE : rc;
+}
+
+int usmb_dl_export(const usmb_dl_tensor *view, uint64_t flags, int versioned, usmb_drop_fn drop,
+                   void *ctx, void **out)
+{
+	int rc = check_export(view, flags, versioned), empty;
+	size_t head = versioned ? sizeof(versioned_block) : sizeof(legacy_block);
+	usmb_dl_tensor *t;
+	int64_t lo;
+	char *block;
+
+	if (rc != USMB_DL_OK)
+		return rc;
+	block = malloc(head + 2 * sizeof(int64_t) * (size_t)view->ndim);
+	if (block == NULL)
+		return USMB_DL_ENOMEM;
+	t = versioned ? &((versioned_block *)block)->m.t : &((legacy_block *)block)->m.t;
+	t->device = view->device;
+	t->ndim = view->ndim;
+	t->dtype = view->dtype;
+	copy_dims(t, view, (int64_t *)(block + head), &empty, &lo);
+	rc = place_data(t, view, flags, empty, lo);
+	if (rc != USMB_DL_OK) {
+		free(block);
+		return rc;
+	}
+	if (versioned) {
+		versioned_block *b = (versioned_block *)block;
+
+		b->m.version = (usmb_dl_version){USMB_DL_MAJOR, USMB_DL_MINOR};
+		b->m.ctx = ctx;
+		b->m.deleter = delete_versioned;
+		b->m.flags = flags & USMB_DL_FLAGS_KNOWN;
+		b->drop = drop;
+	} else {
+		legacy_block *b = (legacy_block *)block;
+
+		b->m.ctx = ctx;
+		b->m.deleter = delete_legacy;
+		b->drop = drop;
+	}
+	*out = block;
+	return USMB_DL_OK;
+}
+
+int usmb_dl_open(const void *managed, int versioned, const usmb_dl_tensor **t, uint64_t *flags)
+{
+	const usmb_dl_versioned *v = managed;
+
+	if (managed == NULL)
+		return USMB_DL_ENULL;
+	if (!versioned) {
+		*t = &((const usmb_dl_managed *)managed)->t;
+		*flags = 0;
+		return USMB_DL_OK;
+	}
+	if (v->version.major != USMB_DL_MAJOR)
+		return USMB_DL_EVERSION;
+	*t = &v->t;
+	*flags = v->flags;
+	return USMB_DL_OK;
+}
+
+void usmb_dl_delete(void *managed, int versioned)
+{
+	if (managed == NULL)
+		return;
+	if (versioned) {
+		usmb_dl_versioned *m = managed;
+
+		if (m->deleter != NULL)
+			m->deleter(m);
+	} else {
+		usmb_dl_managed *m = managed;
+
+		if (m->deleter != NULL)
+			m->deleter(m);
+	}
+}
+
+int usmb_dl_negotiate(int has_max, uint32_t major, uint32_t minor, uint64_t flags, int *versioned)
+{
+	(void)minor; /* minors only add values: a newer one of the same major reads ours, an older one knows its limits */
+	*versioned = has_max && major >= USMB_DL_MAJOR;
+	return *versioned ? USMB_DL_OK : legacy_carries(flags);
+}
+
+const usmb_dl_exchange_api *usmb_dl_exchange_find(const void *api)
+{
+	const usmb_dl_exchange_header *h = api;
+
+	/* A chain has one link per major version: a longer one is a loop. */
+	for (int i = 0; h != NULL && i < 64; i++, h = h->prev_api)
+		if (h->version.major == USMB_DL_MAJOR)
+			return (const usmb_dl_exchange_api *)h;
+	return NULL;
+}

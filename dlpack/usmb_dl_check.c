@@ -1,0 +1,218 @@
+//go:build linux
+
+/* What can be said of a tensor without knowing its device. */
+#include "usmb_dl_internal.h"
+
+int usmb_dl_is_handle_device(int32_t type)
+{
+	switch (type) {
+	case USMB_DL_OPENCL:
+	case USMB_DL_VULKAN:
+	case USMB_DL_METAL:
+	case USMB_DL_WEBGPU:
+		return 1;
+	default:
+		return 0;
+	}
+}
+
+int usmb_dl_dtype_check(usmb_dl_dtype d)
+{
+	unsigned b = d.bits;
+
+	if (d.lanes != 1)
+		return USMB_DL_ELANES;
+	switch (d.code) {
+	case USMB_DL_INT:
+	case USMB_DL_UINT:
+		return b >= 1 && b <= 64 && (b & (b - 1)) == 0 ? USMB_DL_OK : USMB_DL_EDTYPE;
+	case USMB_DL_FLOAT:
+		return b == 16 || b == 32 || b == 64 ? USMB_DL_OK : USMB_DL_EDTYPE;
+	case USMB_DL_BFLOAT:
+		return b == 16 ? USMB_DL_OK : USMB_DL_EDTYPE;
+	case USMB_DL_COMPLEX:
+		return b == 32 || b == 64 || b == 128 ? USMB_DL_OK : USMB_DL_EDTYPE;
+	case USMB_DL_FLOAT6_E2M3FN:
+	case USMB_DL_FLOAT6_E3M2FN:
+		return b == 6 ? USMB_DL_OK : USMB_DL_EDTYPE;
+	case USMB_DL_FLOAT4_E2M1FN:
+		return b == 4 ? USMB_DL_OK : USMB_DL_EDTYPE;
+	default: /* bool and the eight fp8 */
+		return d.code >= USMB_DL_BOOL && d.code <= USMB_DL_FLOAT8_E8M0FNU && b == 8 ? USMB_DL_OK
+		                                                                            : USMB_DL_EDTYPE;
+	}
+}
+
+/* What the loop over the dimensions finds, in elements. */
+typedef struct {
+	int64_t nelem, lo, hi;
+	uint32_t contig;
+} extent;
+
+/* ESHAPE or EOVERFLOW; the product leaves out extents of 0, so that an empty
+ * tensor has C-order strides that can be written down too. */
+static int check_shape(int32_t ndim, const int64_t *shape, uint32_t bits, int64_t *product, int *empty)
+{
+	int64_t n = 1;
+
+	*empty = 0;
+	for (int32_t i = 0; i < ndim; i++) {
+		if (shape[i] < 0)
+			return USMB_DL_ESHAPE;
+		if (shape[i] == 0)
+			*empty = 1;
+		else if (__builtin_mul_overflow(n, shape[i], &n))
+			return USMB_DL_EOVERFLOW;
+	}
+	*product = n;
+	/* Sizes are counted in bits by some consumers: those must fit as well. */
+	return __builtin_mul_overflow(n, (int64_t)bits, &n) ? USMB_DL_EOVERFLOW : USMB_DL_OK;
+}
+
+static uint32_t f_contiguous(int32_t ndim, const int64_t *shape, const int64_t *strides)
+{
+	int64_t expected = 1;
+
+	for (int32_t i = 0; i < ndim; i++) {
+		if (shape[i] == 1)
+			continue;
+		if (strides[i] != expected)
+			return 0;
+		expected *= shape[i]; /* cannot overflow: the product did not */
+	}
+	return USMB_DL_F_CONTIGUOUS;
+}
+
+/* Span and contiguity of a tensor with elements and strides: OK or ESTRIDES. */
+static int walk_strides(int32_t ndim, const int64_t *shape, const int64_t *strides, extent *e)
+{
+	int64_t expected = 1, lo = 0, hi = 0, step;
+	int c = 1, wide = 0; /* dimensions of more than one element */
+
+	for (int32_t i = ndim - 1; i >= 0; i--) {
+		if (shape[i] == 1)
+			continue;
+		if (strides[i] != expected)
+			c = 0;
+		wide++;
+		expected *= shape[i];
+		if (__builtin_mul_overflow(strides[i], shape[i] - 1, &step))
+			return USMB_DL_ESTRIDES;
+		if (step < 0 ? __builtin_add_overflow(lo, step, &lo) : __builtin_add_overflow(hi, step, &hi))
+			return USMB_DL_ESTRIDES;
+	}
+	e->lo = lo;
+	e->hi = hi;
+	if (c) /* both only when there is one way to go */
+		e->contig = USMB_DL_C_CONTIGUOUS | (wide < 2 ? USMB_DL_F_CONTIGUOUS : 0);
+	else
+		e->contig = wide < 2 ? 0 : f_contiguous(ndim, shape, strides);
+	return USMB_DL_OK;
+}
+
+static void fill_c_order(int32_t ndim, const int64_t *shape, int64_t *strides)
+{
+	int64_t n = 1;
+
+	for (int32_t i = ndim - 1; i >= 0; i--) {
+		strides[i] = n;
+		if (shape[i] > 0)
+			n *= shape[i];
+	}
+}
+
+/* Elements to bytes: first element's byte is 0. OK or ESTRIDES. */
+static int to_bytes(const extent *e, uint32_t bits, usmb_dl_span *s)
+{
+	int64_t lo, hi;
+
+	if (__builtin_mul_overflow(e->lo, (int64_t)bits, &lo) || __builtin_add_overflow(e->hi, 1, &hi) ||
+	    __builtin_mul_overflow(hi, (int64_t)bits, &hi))
+		return USMB_DL_ESTRIDES;
+	s->lo = lo >> 3; /* rounds down */
+	s->hi = (hi >> 3) + ((hi & 7) != 0);
+	return USMB_DL_OK;
+}
+
+/* Address, offset and alignment of a tensor that has elements. */
+static int check_address(const usmb_dl_tensor *t, uint32_t bits, usmb_dl_span *s)
+{
+	uintptr_t mask = bits >= 8 ? bits / 8 - 1 : 0; /* every whole-byte width is a power of two */
+	uintptr_t data = (uintptr_t)t->data, first, end;
+
+	if (data == 0)
+		return USMB_DL_ENULL;
+	if ((t->byte_offset & mask) != 0)
+		return USMB_DL_EALIGN;
+	if (usmb_dl_is_handle_device(t->device.type)) {
+		/* Only the offset is a number here. */
+		s->offset = t->byte_offset;
+		if (t->byte_offset > INT64_MAX)
+			return USMB_DL_EOVERFLOW;
+		first = (uintptr_t)t->byte_offset;
+	} else {
+		if (__builtin_add_overflow(data, (uintptr_t)t->byte_offset, &first))
+			return USMB_DL_EOVERFLOW;
+		if ((first & mask) != 0)
+			return USMB_DL_EALIGN;
+		s->first = (void *)first;
+	}
+	if (first < (uintptr_t)0 - (uintptr_t)s->lo || __builtin_add_overflow(first, (uintptr_t)s->hi, &end))
+		return USMB_DL_ESTRIDES;
+	return USMB_DL_OK;
+}
+
+/* Everything after the fields themselves were found sound. */
+static int check_layout(const usmb_dl_tensor *t, uint32_t bits, int64_t *strides_out, usmb_dl_span *s)
+{
+	const int64_t *strides = t->strides;
+	extent e = {0, 0, 0, USMB_DL_C_CONTIGUOUS | USMB_DL_F_CONTIGUOUS};
+	int64_t c_order[USMB_DL_MAX_NDIM];
+	int empty, rc;
+
+	rc = check_shape(t->ndim, t->shape, bits, &e.nelem, &empty);
+	if (rc != USMB_DL_OK)
+		return rc;
+	if (strides == NULL) {
+		fill_c_order(t->ndim, t->shape, strides_out ? strides_out : c_order);
+		strides = strides_out ? strides_out : c_order;
+	} else if (strides_out != NULL) {
+		for (int32_t i = 0; i < t->ndim; i++)
+			strides_out[i] = strides[i];
+	}
+	s->first = t->data;
+	s->offset = 0;
+	s->itembits = bits;
+	if (empty) {
+		s->nelem = s->lo = s->hi = 0;
+		s->contig = e.contig;
+		return USMB_DL_OK;
+	}
+	rc = walk_strides(t->ndim, t->shape, strides, &e);
+	if (rc == USMB_DL_OK)
+		rc = to_bytes(&e, bits, s);
+	if (rc != USMB_DL_OK)
+		return rc;
+	s->nelem = e.nelem;
+	s->contig = e.contig;
+	return check_address(t, bits, s);
+}
+
+int usmb_dl_check(const usmb_dl_tensor *t, uint64_t flags, int64_t *strides_out, usmb_dl_span *out)
+{
+	usmb_dl_span scratch;
+	int rc;
+
+	if (t == NULL)
+		return USMB_DL_ENULL;
+	if (t->ndim < 0 || t->ndim > USMB_DL_MAX_NDIM)
+		return USMB_DL_ENDIM;
+	if (t->ndim > 0 && t->shape == NULL)
+		return USMB_DL_ESHAPE;
+	if (t->device.type < 1 || t->device.id < 0)
+		return USMB_DL_EDEVICE;
+	rc = usmb_dl_dtype_check(t->dtype);
+	if (rc != USMB_DL_OK)
+		return rc;
+	return check_layout(t, usmb_dl_item_bits(t->dtype, flags), strides_out, out ? out : &scratch);
+}

@@ -1,0 +1,74 @@
+/* Shared by the C files of this package alone. */
+#ifndef USMB_DL_INTERNAL_H
+#define USMB_DL_INTERNAL_H
+
+#include "usmb_dlpack.h"
+
+/*
+ * Whether the type can be exchanged at all: OK, ELANES or EDTYPE. The widths
+ * are those that the standard gives each code, and for the integers the powers
+ * of two from 1 to 64.
+ */
+int usmb_dl_dtype_check(usmb_dl_dtype d);
+
+/* Bits from one element to the next: padded sub-byte elements take a byte. */
+static inline uint32_t usmb_dl_item_bits(usmb_dl_dtype d, uint64_t flags)
+{
+	uint32_t bits = (uint32_t)d.bits * d.lanes;
+	return bits < 8 && (flags & USMB_DL_FLAG_SUBBYTE_PADDED) ? 8 : bits;
+}
+
+/*
+ * A place for one tensor held by Go, in C memory that is never freed, so that
+ * a handle may look at it at any time. Go mirrors this layout.
+ */
+typedef struct usmb_dl_slot {
+	_Atomic uint64_t word;   /*  0 generation<<1 | live */
+	uint32_t next;           /*  8 Go's free list, atomic */
+	uint32_t index;          /* 12 own number + 1 */
+	void *managed;           /* 16 owned */
+	const usmb_dl_tensor *t; /* 24 inside managed */
+	uint64_t flags;          /* 32 */
+	uint32_t versioned;      /* 40 */
+	uint32_t major, minor;   /* 44, 48; 0, 0 for legacy */
+	uint32_t reserved;       /* 52 */
+	usmb_dl_span span;       /* 56 */
+} usmb_dl_slot;              /* 104 bytes */
+
+/*
+ * A view by its parts, since Go may not pass C a struct that holds pointers
+ * into its own heap. Addresses come as numbers: the runtime looks up every
+ * pointer that might hold pointers, which costs more than the check here.
+ */
+typedef struct {
+	uintptr_t data;
+	usmb_dl_device device;
+	int32_t ndim;
+	usmb_dl_dtype dtype;
+	uint64_t byte_offset;
+	uint64_t flags;
+} usmb_dl_parts;
+
+/* Fills the slot and makes it live; on failure the slot stays as it was. */
+int usmb_dl_slot_export(uintptr_t slot, usmb_dl_parts parts, const int64_t *shape, const int64_t *strides,
+                        int versioned, uintptr_t drop, uintptr_t ctx);
+int usmb_dl_slot_import(uintptr_t slot, uintptr_t managed, int versioned);
+void usmb_dl_slot_delete(uintptr_t managed, int versioned);
+/* out_span is a usmb_dl_span, as a pointer to numbers: see above. */
+int usmb_dl_parts_check(uint64_t *out_span, usmb_dl_parts parts, const int64_t *shape, const int64_t *strides);
+void usmb_dl_parts_explain(int code, usmb_dl_parts parts, const int64_t *shape, const int64_t *strides, char *buf,
+                           size_t n);
+
+/* The owner whose function is Go's; see usmb_dl_gofunc.c. */
+typedef struct usmb_dl_gofunc {
+	struct usmb_dl_gofunc *next;
+	uint64_t id;
+} usmb_dl_gofunc;
+
+usmb_dl_gofunc *usmb_dl_gofunc_new(uint64_t id);  /* NULL: out of memory */
+void usmb_dl_gofunc_drop(void *gofunc);           /* the owner's drop */
+usmb_dl_gofunc *usmb_dl_gofunc_take(void);        /* all that were dropped, oldest last */
+int usmb_dl_gofunc_wakefd(void);                  /* made on first use; -1: errno */
+int usmb_dl_gofunc_arm(void);                     /* 1: armed and nothing waits; 0: take again */
+
+#endif

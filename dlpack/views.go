@@ -1,0 +1,228 @@
+package dlpack
+
+import (
+	"fmt"
+	"iter"
+	"runtime"
+	"unsafe"
+)
+
+// Slice is the tensor's memory as a Go slice, without a copy, in C order. It
+// needs memory that the host reads at its address by its device type
+// ([Device.HostReadable]), elements of exactly T that are C-contiguous, and
+// memory that is not read-only ([ReadOnlySlice] takes that). Sub-byte elements
+// must be padded.
+//
+// The slice is valid until the tensor is released, and does not keep it. A bool
+// slice relies on the producer storing 0 and 1 only, as the standard has it.
+func Slice[T Element](t Tensor) ([]T, error) {
+	if t.Flags()&ReadOnly != 0 {
+		return nil, &Error{Op: "slice", Err: ErrReadOnly,
+			Detail: "the producer's memory must not be written: read it with ReadOnlySlice, or copy"}
+	}
+	return ReadOnlySlice[T](t)
+}
+
+// ReadOnlySlice is [Slice] for memory that is only read: the caller must not
+// write through it when the tensor is read-only, which may end the process.
+func ReadOnlySlice[T Element](t Tensor) ([]T, error) {
+	if err := hostElements(t, DataTypeOf[T]()); err != nil {
+		return nil, err
+	}
+	span := t.Span()
+	if !span.CContiguous() {
+		return nil, &Error{Op: "slice", Err: ErrLayout,
+			Detail: fmt.Sprintf("shape %v with strides %v is not C-contiguous: use Elements, or copy", t.Shape(), t.Strides())}
+	}
+	return unsafe.Slice((*T)(span.First), span.Count), nil
+}
+
+// Bytes is the memory of a contiguous tensor (C or Fortran order) as the host
+// reads it, packed elements as they lie. Valid until the tensor is released;
+// not to be written when the tensor is read-only.
+func Bytes(t Tensor) ([]byte, error) {
+	if err := hostReadable(t); err != nil {
+		return nil, err
+	}
+	span := t.Span()
+	if !span.CContiguous() && !span.FContiguous() {
+		return nil, &Error{Op: "bytes", Err: ErrLayout,
+			Detail: fmt.Sprintf("shape %v with strides %v has gaps or overlaps: copy it first", t.Shape(), t.Strides())}
+	}
+	return unsafe.Slice((*byte)(span.First), span.Hi-span.Lo), nil
+}
+
+func hostReadable(t Tensor) error {
+	if d := t.Device(); !d.HostReadable() {
+		return &Error{Op: "slice", Err: ErrDevice,
+			Detail: fmt.Sprintf("memory on %s is not known to be readable by the host: copy it to kDLCPU first", d)}
+	}
+	return nil
+}
+
+func hostElements(t Tensor, want DataType) error {
+	if err := hostReadable(t); err != nil {
+		return err
+	}
+	got := t.DataType()
+	switch {
+	case got != want:
+		detail := fmt.Sprintf("the elements are %s, not %s", got, want)
+		if g := got.GoType(); g != nil {
+			detail += fmt.Sprintf(": ask for %s", g)
+		}
+		return &Error{Op: "slice", Err: ErrDataType, Detail: detail}
+	case got.IsSubByte() && t.Flags()&SubBytePadded == 0:
+		return &Error{Op: "slice", Err: ErrLayout,
+			Detail: fmt.Sprintf("%s elements are packed, %d bits each: unpack them with Bytes and UnpackBits", got, got.Bits)}
+	}
+	return nil
+}
+
+// Strided reads and writes the elements of a tensor of any strides in place. It
+// is valid until the tensor is released.
+type Strided[T Element] struct {
+	first    unsafe.Pointer
+	shape    []int64
+	strides  []int64
+	count    int64
+	readOnly bool
+}
+
+// Elements is access to the elements of a tensor of any layout, under the
+// conditions of [Slice] but for contiguity and read-only memory, which
+// [Strided.Set] refuses.
+func Elements[T Element](t Tensor) (Strided[T], error) {
+	if err := hostElements(t, DataTypeOf[T]()); err != nil {
+		return Strided[T]{}, err
+	}
+	span := t.Span()
+	return Strided[T]{span.First, t.Shape(), t.Strides(), span.Count, t.Flags()&ReadOnly != 0}, nil
+}
+
+// Shape is the number of elements in each dimension.
+func (s Strided[T]) Shape() []int64 { return s.shape }
+
+// Len is the number of elements.
+func (s Strided[T]) Len() int64 { return s.count }
+
+// At is the element at an index, one number a dimension; it panics outside of
+// the shape, as a slice does.
+func (s Strided[T]) At(index ...int64) T { return *s.at(index) }
+
+// Set writes the element at an index; it panics outside of the shape and on
+// read-only memory.
+func (s Strided[T]) Set(value T, index ...int64) {
+	if s.readOnly {
+		panic("dlpack: Set on a read-only tensor")
+	}
+	*s.at(index) = value
+}
+
+func (s Strided[T]) at(index []int64) *T {
+	if len(index) != len(s.shape) {
+		panic(fmt.Sprintf("dlpack: %d indices for %d dimensions", len(index), len(s.shape)))
+	}
+	offset := int64(0)
+	for i, x := range index {
+		if x < 0 || x >= s.shape[i] {
+			panic(fmt.Sprintf("dlpack: index %d out of range [0, %d) in dimension %d", x, s.shape[i], i))
+		}
+		offset += x * s.strides[i]
+	}
+	return s.address(offset)
+}
+
+func (s Strided[T]) address(offset int64) *T {
+	var zero T
+	return (*T)(unsafe.Add(s.first, offset*int64(unsafe.Sizeof(zero))))
+}
+
+// All goes through the elements in C order.
+func (s Strided[T]) All() iter.Seq[T] {
+	return func(yield func(T) bool) {
+		if s.count == 0 {
+			return
+		}
+		var index [MaxNDim]int64
+		offset := int64(0)
+		for {
+			if !yield(*s.address(offset)) {
+				return
+			}
+			d := len(s.shape) - 1
+			for ; d >= 0; d-- {
+				index[d]++
+				offset += s.strides[d]
+				if index[d] < s.shape[d] {
+					break
+				}
+				offset -= index[d] * s.strides[d]
+				index[d] = 0
+			}
+			if d < 0 {
+				return
+			}
+		}
+	}
+}
+
+// ExportSlice exports a Go slice as a kDLCPU tensor of a shape (none: one
+// dimension) in C order, without a copy. The slice's memory is pinned until the
+// last consumer's deleter ran; writes of either side are seen by the other.
+// The slice must hold as many elements as the shape says ([ErrShape]).
+func ExportSlice[T Element](s []T, shape ...int64) (Tensor, error) {
+	if shape == nil {
+		shape = []int64{int64(len(s))}
+	}
+	d := DataTypeOf[T]()
+	if err := sliceFits(int64(len(s)), shape); err != nil {
+		return Tensor{}, err
+	}
+	flags := Flags(0)
+	if d.IsSubByte() {
+		flags = SubBytePadded
+	}
+	view := View{Device: CPU, DataType: d, Shape: shape}
+	if len(s) == 0 {
+		return Export(view, flags, true, Owner{})
+	}
+	pinner := new(runtime.Pinner)
+	pinner.Pin(unsafe.SliceData(s))
+	view.Data = unsafe.Pointer(unsafe.SliceData(s))
+	owner, err := OwnerFunc(pinner.Unpin)
+	if err != nil {
+		pinner.Unpin()
+		return Tensor{}, err
+	}
+	t, err := Export(view, flags, true, owner)
+	if err != nil {
+		owner.Release()
+	}
+	return t, err
+}
+
+// sliceFits compares the product of the extents with a length; overflow cannot
+// equal it.
+func sliceFits(length int64, shape []int64) error {
+	left, empty := length, false
+	for _, n := range shape {
+		empty = empty || n == 0
+	}
+	if empty && length == 0 {
+		return nil // negative extents beside the 0 are found by Export
+	}
+	ok := length > 0 && !empty
+	for _, n := range shape {
+		if !ok || n < 0 || left%n != 0 {
+			ok = false
+			break
+		}
+		left /= n
+	}
+	if !ok || left != 1 {
+		return &Error{Op: "export", Err: ErrShape,
+			Detail: fmt.Sprintf("%d elements do not fill shape %v: give a shape whose product is their number", length, shape)}
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+//go:build linux && cgo
+
+package dlpack_test
+
+import (
+	"runtime"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/dlpack/internal/cpeer"
+)
+
+func export(t *testing.T, v dlpack.View, flags dlpack.Flags) dlpack.Tensor {
+	t.Helper()
+	x, err := dlpack.Export(v, flags, true, dlpack.Owner{})
+	require.NoError(t, err)
+	t.Cleanup(x.Release)
+	return x
+}
+
+func TestSlice(t *testing.T) {
+	p := memory(t, 64)
+	x := export(t, f32(p, dlpack.CPU, []int64{2, 3}, nil), 0)
+	s, err := dlpack.Slice[float32](x)
+	require.NoError(t, err)
+	require.Len(t, s, 6)
+	require.Equal(t, p, unsafe.Pointer(&s[0]), "no copy")
+	s[5] = 2.5
+	require.Equal(t, float32(2.5), *(*float32)(unsafe.Add(p, 20)))
+	empty, err := dlpack.Slice[float32](export(t, f32(p, dlpack.CPU, []int64{0}, nil), 0))
+	require.NoError(t, err)
+	require.Empty(t, empty)
+
+	_, err = dlpack.Slice[float64](x)
+	require.ErrorIs(t, err, dlpack.ErrDataType)
+	require.ErrorContains(t, err, "float32, not float64: ask for float32")
+	_, err = dlpack.Slice[float32](export(t, f32(p, dlpack.CPU, []int64{2, 3}, []int64{1, 2}), 0))
+	require.ErrorIs(t, err, dlpack.ErrLayout)
+	_, err = dlpack.Slice[float32](export(t, f32(p, dlpack.OneAPI(0), []int64{2}, nil), 0))
+	require.ErrorIs(t, err, dlpack.ErrDevice)
+	readOnly := export(t, f32(p, dlpack.CPU, []int64{6}, nil), dlpack.ReadOnly)
+	_, err = dlpack.Slice[float32](readOnly)
+	require.ErrorIs(t, err, dlpack.ErrReadOnly)
+	s, err = dlpack.ReadOnlySlice[float32](readOnly)
+	require.NoError(t, err)
+	require.Equal(t, float32(2.5), s[5])
+}
+
+func TestSubByteSlice(t *testing.T) {
+	p := memory(t, 16)
+	v := dlpack.View{Data: p, Device: dlpack.CPU, DataType: dlpack.Float4E2M1FN, Shape: []int64{3}}
+	_, err := dlpack.Slice[dlpack.F4E2M1FN](export(t, v, 0))
+	require.ErrorIs(t, err, dlpack.ErrLayout)
+	require.ErrorContains(t, err, "packed")
+	padded, err := dlpack.Slice[dlpack.F4E2M1FN](export(t, v, dlpack.SubBytePadded))
+	require.NoError(t, err)
+	require.Len(t, padded, 3)
+
+	copy(unsafe.Slice((*byte)(p), 2), []byte{0x21, 0x0f})
+	raw, err := dlpack.Bytes(export(t, v, 0))
+	require.NoError(t, err)
+	require.Equal(t, []byte{0x21, 0x0f}, raw)
+	values := make([]byte, 3)
+	require.NoError(t, dlpack.UnpackBits(values, raw, 0, 4))
+	require.Equal(t, []byte{1, 2, 15}, values)
+	require.Equal(t, float32(0.5), dlpack.F4E2M1FN(values[0]).Float32())
+	require.Equal(t, float32(-6), dlpack.F4E2M1FN(values[2]).Float32())
+}
+
+func TestBytes(t *testing.T) {
+	p := memory(t, 64)
+	b, err := dlpack.Bytes(export(t, f32(p, dlpack.CPU, []int64{2, 3}, []int64{1, 2}), 0))
+	require.NoError(t, err)
+	require.Len(t, b, 24)
+	_, err = dlpack.Bytes(export(t, f32(p, dlpack.CPU, []int64{2, 3}, []int64{4, 1}), 0))
+	require.ErrorIs(t, err, dlpack.ErrLayout)
+	_, err = dlpack.Bytes(export(t, f32(p, dlpack.OneAPI(0), []int64{2}, nil), 0))
+	require.ErrorIs(t, err, dlpack.ErrDevice)
+}
+
+func TestElements(t *testing.T) {
+	p := memory(t, 96)
+	s := unsafe.Slice((*int32)(p), 24)
+	for i := range s {
+		s[i] = int32(i)
+	}
+	v := dlpack.View{Data: unsafe.Add(p, 4*5), Device: dlpack.CPU, DataType: dlpack.Int32,
+		Shape: []int64{2, 3}, Strides: []int64{6, -2}}
+	e, err := dlpack.Elements[int32](export(t, v, 0))
+	require.NoError(t, err)
+	require.Equal(t, []int32{5, 3, 1, 11, 9, 7}, slices.Collect(e.All()))
+	require.Equal(t, int32(9), e.At(1, 1))
+	e.Set(-1, 1, 2)
+	require.Equal(t, int32(-1), s[7])
+	require.Equal(t, int64(6), e.Len())
+	require.Equal(t, []int64{2, 3}, e.Shape())
+	for range e.All() {
+		break
+	}
+	for _, bad := range [][]int64{{}, {1}, {2, 0}, {0, -1}, {0, 3}, {0, 0, 0}} {
+		require.Panics(t, func() { e.At(bad...) })
+	}
+	zero, err := dlpack.Elements[int32](export(t, dlpack.View{Data: p, Device: dlpack.CPU, DataType: dlpack.Int32}, 0))
+	require.NoError(t, err)
+	require.Equal(t, []int32{0}, slices.Collect(zero.All()))
+	require.Equal(t, int32(0), zero.At())
+	none, err := dlpack.Elements[int32](export(t, dlpack.View{Device: dlpack.CPU, DataType: dlpack.Int32, Shape: []int64{2, 0}}, 0))
+	require.NoError(t, err)
+	require.Empty(t, slices.Collect(none.All()))
+	readOnly, err := dlpack.Elements[int32](export(t, v, dlpack.ReadOnly))
+	require.NoError(t, err)
+	require.Equal(t, int32(5), readOnly.At(0, 0))
+	require.Panics(t, func() { readOnly.Set(1, 0, 0) })
+	_, err = dlpack.Elements[uint32](export(t, v, 0))
+	require.ErrorIs(t, err, dlpack.ErrDataType)
+}
+
+func TestExportSlice(t *testing.T) {
+	s := []float64{1, 2, 3, 4, 5, 6}
+	x, err := dlpack.ExportSlice(s, 2, 3)
+	require.NoError(t, err)
+	require.Equal(t, unsafe.Pointer(&s[0]), x.Data())
+	require.Equal(t, []int64{3, 1}, x.Strides())
+	runtime.GC() // pinned memory may be looked at by C
+	require.Equal(t, 21.0, cpeer.Sum(x.Detach()))
+
+	x, err = dlpack.ExportSlice(s)
+	require.NoError(t, err)
+	require.Equal(t, []int64{6}, x.Shape())
+	x.Release()
+	x, err = dlpack.ExportSlice([]dlpack.F4E2M1FN{1, 2})
+	require.NoError(t, err)
+	require.Equal(t, dlpack.SubBytePadded, x.Flags())
+	x.Release()
+	x, err = dlpack.ExportSlice([]int8{}, 0, 4)
+	require.NoError(t, err)
+	require.Nil(t, x.Data())
+	x.Release()
+
+	x, err = dlpack.ExportSlice(s[:1], []int64{}...)
+	require.NoError(t, err)
+	require.Zero(t, x.NDim(), "an empty shape is 0-d, none is one dimension")
+	x.Release()
+
+	for _, shape := range [][]int64{{5}, {2, 2}, {7}, {0}, {-6}, {-2, -3}, {1 << 62, 4}, {}} {
+		_, err = dlpack.ExportSlice(s, shape...)
+		require.ErrorIs(t, err, dlpack.ErrShape, shape)
+	}
+	_, err = dlpack.ExportSlice([]int8{}, 3)
+	require.ErrorIs(t, err, dlpack.ErrShape)
+	_, err = dlpack.ExportSlice([]int8{}, 0, -1)
+	require.ErrorIs(t, err, dlpack.ErrShape)
+}
