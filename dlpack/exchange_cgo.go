@@ -68,13 +68,13 @@ func Export(v View, flags Flags, versioned bool, owner Owner, options ...Option)
 	if err := v.checkForm("export"); err != nil {
 		return Tensor{}, err
 	}
+	bits, ok := exportBits(flags, options)
+	if !ok {
+		return Tensor{}, codeError("export", C.USMB_DL_EFLAGS, &v)
+	}
 	s := takeSlot()
 	if s == nil {
 		return Tensor{}, codeError("export", C.USMB_DL_ENOMEM, &v)
-	}
-	bits := uint64(flags)
-	for _, o := range options {
-		bits |= uint64(o)
 	}
 	code := C.usmb_dl_slot_export(s.address(), cParts(&v, bits), cInts(v.Shape), cInts(v.Strides),
 		cBool(versioned), C.uintptr_t(owner.Drop), C.uintptr_t(uintptr(owner.Ctx)))
@@ -83,6 +83,16 @@ func Export(v View, flags Flags, versioned bool, owner Owner, options ...Option)
 		return Tensor{}, codeError("export", int(code), &v)
 	}
 	return s.tensor(), nil
+}
+
+// exportBits joins flags and options as C takes them; false when either has a bit
+// that is not its own.
+func exportBits(flags Flags, options []Option) (bits uint64, ok bool) {
+	wanted := Option(0)
+	for _, o := range options {
+		wanted |= o
+	}
+	return uint64(flags) | uint64(wanted), flags&^knownFlags == 0 && wanted&^LowestAddress == 0
 }
 
 // Import takes over a managed tensor that a producer handed out

@@ -129,6 +129,12 @@ func TestExportOfNoElements(t *testing.T) {
 		require.Equal(t, []int64{1, 1}, f.Strides)
 		f = exported(t, f32(p, dlpack.Device{Type: dlpack.DeviceVulkan}, []int64{0}, nil), 0, versioned)
 		require.Nil(t, f.Data)
+		// Strides of no elements are kept, whatever they are; the sanitizer for
+		// undefined behaviour sees that nothing is computed from them.
+		wild := []int64{math.MinInt64, 1, math.MaxInt64, math.MinInt64}
+		f = exported(t, f32(p, dlpack.OneAPI(0), []int64{5, 0, 1 << 40, 3}, wild), 0, versioned)
+		require.Equal(t, p, f.Data)
+		require.Equal(t, wild, f.Strides)
 		_, err := dlpack.Export(f32(nil, dlpack.OneAPI(0), []int64{0}, nil), 0, versioned, dlpack.Owner{})
 		require.ErrorIs(t, err, dlpack.ErrNull)
 	}
@@ -222,9 +228,16 @@ func TestExportErrors(t *testing.T) {
 		{f32(p, dlpack.Device{Type: 5}, []int64{2}, nil), 0, true, dlpack.ErrDevice},
 		{f32(p, dlpack.CPU, []int64{2}, []int64{}), 0, true, dlpack.ErrStrides},
 		{f32(p, dlpack.CPU, []int64{2}, []int64{1, 1}), 0, true, dlpack.ErrStrides},
+		// The bits of options and of C's own are no flags.
+		{f32(p, dlpack.CPU, []int64{2}, nil), 1 << 32, true, dlpack.ErrFlags},
+		{f32(p, dlpack.CPU, []int64{2}, nil), 1 << 33, true, dlpack.ErrFlags},
 	} {
 		_, err := dlpack.Export(c.view, c.flags, c.versioned, owner.DLPack())
 		require.ErrorIs(t, err, c.err)
+	}
+	for _, option := range []dlpack.Option{1, 1 << 33, 1 << 34} {
+		_, err := dlpack.Export(f32(p, dlpack.CPU, []int64{2}, nil), 0, true, owner.DLPack(), option)
+		require.ErrorIs(t, err, dlpack.ErrFlags)
 	}
 	require.Zero(t, owner.Drops())
 	// Padding is no property of whole bytes: legacy need not say it.

@@ -29,19 +29,30 @@ func BF16From(f float32) BF16 {
 func (b BF16) Float32() float32 { return math.Float32frombits(uint32(b) << 16) }
 
 // The values of the narrow formats, one type a code, so that a slice says what
-// it holds. Of F6 and F4 values the low 6 or 4 bits count.
+// it holds.
 type (
-	F8E3M4        uint8
-	F8E4M3        uint8
+	// F8E3M4 is a value of float8_e3m4.
+	F8E3M4 uint8
+	// F8E4M3 is a value of float8_e4m3.
+	F8E4M3 uint8
+	// F8E4M3B11FNUZ is a value of float8_e4m3b11fnuz.
 	F8E4M3B11FNUZ uint8
-	F8E4M3FN      uint8
-	F8E4M3FNUZ    uint8
-	F8E5M2        uint8
-	F8E5M2FNUZ    uint8
-	F8E8M0FNU     uint8
-	F6E2M3FN      uint8
-	F6E3M2FN      uint8
-	F4E2M1FN      uint8
+	// F8E4M3FN is a value of float8_e4m3fn.
+	F8E4M3FN uint8
+	// F8E4M3FNUZ is a value of float8_e4m3fnuz.
+	F8E4M3FNUZ uint8
+	// F8E5M2 is a value of float8_e5m2.
+	F8E5M2 uint8
+	// F8E5M2FNUZ is a value of float8_e5m2fnuz.
+	F8E5M2FNUZ uint8
+	// F8E8M0FNU is a value of float8_e8m0fnu.
+	F8E8M0FNU uint8
+	// F6E2M3FN is a value of float6_e2m3fn; its low 6 bits count.
+	F6E2M3FN uint8
+	// F6E3M2FN is a value of float6_e3m2fn; its low 6 bits count.
+	F6E3M2FN uint8
+	// F4E2M1FN is a value of float4_e2m1fn; its low 4 bits count.
+	F4E2M1FN uint8
 )
 
 // Float32 is the value, exactly.

@@ -101,15 +101,25 @@ func runDropper(wake *os.File) {
 // too; it is for those who want them done now.
 func RunDropped() int {
 	n := 0
-	for node := C.usmb_dl_gofunc_take(); node != nil; n++ {
+	node := C.usmb_dl_gofunc_take()
+	// A release function that panics must not take the others with it: those
+	// go back to be run by whoever comes next.
+	defer func() {
+		for node != nil {
+			next := node.next
+			C.usmb_dl_gofunc_drop(unsafe.Pointer(node))
+			node = next
+		}
+	}()
+	for ; node != nil; n++ {
 		id, next := uint64(node.id), node.next
 		C.free(unsafe.Pointer(node))
+		node = next
 		ownerFuncs.Lock()
 		release := ownerFuncs.byID[id]
 		delete(ownerFuncs.byID, id)
 		ownerFuncs.Unlock()
 		release()
-		node = next
 	}
 	return n
 }

@@ -165,6 +165,53 @@ func TestOwnerFunc(t *testing.T) {
 	dlpack.Owner{}.Release()
 }
 
+// A release function that panics in RunDropped takes none of the others with it.
+func TestReleaseThatPanics(t *testing.T) {
+	held, busy := make(chan struct{}), make(chan struct{})
+	drop := func(release func()) {
+		owner, err := dlpack.OwnerFunc(release)
+		require.NoError(t, err)
+		owner.Release()
+	}
+	drop(func() { close(busy); <-held }) // keeps the goroutine from the next two
+	<-busy
+	var ran atomic.Int64
+	drop(func() { ran.Add(1) })
+	drop(func() { panic("in a release function") }) // the latest runs first
+	require.PanicsWithValue(t, "in a release function", func() { dlpack.RunDropped() })
+	close(held)
+	require.Eventually(t, func() bool { return ran.Load() == 1 }, 5*time.Second, time.Millisecond)
+}
+
+// A process that was forked off deletes its copy of a tensor without a word to
+// this one, whose owner is dropped by its own deletion alone.
+func TestDeleteInForkedChild(t *testing.T) {
+	p := memory(t, 64)
+	for _, versioned := range []bool{true, false} {
+		owner := cpeer.NewOwner()
+		x, err := dlpack.Export(f32(p, dlpack.CPU, []int64{2, 2}, nil), 0, versioned, owner.DLPack())
+		require.NoError(t, err)
+		managed, versioned := x.Managed()
+		require.Zero(t, cpeer.DeleteInChild(managed, versioned, owner))
+		require.Zero(t, owner.Drops())
+		x.Release()
+		require.EqualValues(t, 1, owner.Drops())
+		owner.Free()
+	}
+	var ran atomic.Int64
+	owner, err := dlpack.OwnerFunc(func() { ran.Add(1) })
+	require.NoError(t, err)
+	x, err := dlpack.Export(f32(p, dlpack.CPU, []int64{2}, nil), 0, true, owner)
+	require.NoError(t, err)
+	managed, _ := x.Managed()
+	require.Zero(t, cpeer.DeleteInChild(managed, true, cpeer.Owner{}), "never enters Go, never blocks")
+	time.Sleep(10 * time.Millisecond)
+	dlpack.RunDropped()
+	require.Zero(t, ran.Load(), "the child's drop is the child's")
+	x.Release()
+	require.Eventually(t, func() bool { return ran.Load() == 1 }, 5*time.Second, time.Millisecond)
+}
+
 // Drops from many threads reach the goroutine, sleeping or not.
 func TestOwnerFuncStorm(t *testing.T) {
 	p := memory(t, 64)

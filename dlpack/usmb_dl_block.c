@@ -19,31 +19,35 @@ const char usmb_dl_name_exchange_api[] = "dlpack_exchange_api";
 typedef struct {
 	usmb_dl_managed m;
 	usmb_drop_fn drop;
+	int64_t ndim; /* the block's own: consumers may write into the tensor */
 	int64_t dims[];
 } legacy_block;
 
 typedef struct {
 	usmb_dl_versioned m;
 	usmb_drop_fn drop;
+	int64_t ndim;
 	int64_t dims[];
 } versioned_block;
 
 static void delete_legacy(usmb_dl_managed *m)
 {
-	usmb_drop_fn drop = ((legacy_block *)m)->drop;
+	legacy_block *b = (legacy_block *)m;
+	usmb_drop_fn drop = b->drop;
 	void *ctx = m->ctx;
 
-	free(m);
+	usmb_dl_block_free(b, (int32_t)b->ndim);
 	if (drop != NULL)
 		drop(ctx);
 }
 
 static void delete_versioned(usmb_dl_versioned *m)
 {
-	usmb_drop_fn drop = ((versioned_block *)m)->drop;
+	versioned_block *b = (versioned_block *)m;
+	usmb_drop_fn drop = b->drop;
 	void *ctx = m->ctx;
 
-	free(m);
+	usmb_dl_block_free(b, (int32_t)b->ndim);
 	if (drop != NULL)
 		drop(ctx);
 }
@@ -70,8 +74,8 @@ static void copy_dims(usmb_dl_tensor *t, const usmb_dl_tensor *view, int64_t *di
 		}
 		if (view->strides == NULL)
 			n *= extent;
-		else if (strides[i] < 0)
-			*lo += strides[i] * (extent - 1);
+		else if (strides[i] < 0) /* wraps only where there is no element, and does not count then */
+			*lo = (int64_t)((uint64_t)*lo + (uint64_t)strides[i] * (uint64_t)(extent - 1));
 	}
 }
 
@@ -128,18 +132,73 @@ static int check_export(const usmb_dl_tensor *view, uint64_t flags, int versione
 	return rc == USMB_DL_OK && usmb_dl_device_name(view->device.type) == NULL ? USMB_DL_EDEVICE : rc;
 }
 
+/* Writes what surrounds the tensor. */
+static void seal(void *block, int versioned, uint64_t flags, int32_t ndim, usmb_drop_fn drop, void *ctx)
+{
+	if (versioned) {
+		versioned_block *b = block;
+
+		b->m.version = (usmb_dl_version){USMB_DL_MAJOR, USMB_DL_MINOR};
+		b->m.ctx = ctx;
+		b->m.deleter = delete_versioned;
+		b->m.flags = flags & USMB_DL_FLAGS_KNOWN;
+		b->drop = drop;
+		b->ndim = ndim;
+	} else {
+		legacy_block *b = block;
+
+		b->m.ctx = ctx;
+		b->m.deleter = delete_legacy;
+		b->drop = drop;
+		b->ndim = ndim;
+	}
+}
+
+/* The short way of most exports: a settled layout in host memory, no flags. */
+static int export_plain(const usmb_dl_tensor *view, int versioned, usmb_drop_fn drop, void *ctx, void **out)
+{
+	int32_t ndim = view->ndim;
+	char *block = usmb_dl_block_new(ndim);
+	int64_t *dims;
+	usmb_dl_tensor *t;
+	int empty = 0;
+
+	if (block == NULL)
+		return USMB_DL_ENOMEM;
+	t = versioned ? &((versioned_block *)block)->m.t : &((legacy_block *)block)->m.t;
+	dims = versioned ? ((versioned_block *)block)->dims : ((legacy_block *)block)->dims;
+	for (int32_t i = 0; i < ndim; i++) {
+		dims[i] = view->shape[i];
+		dims[ndim + i] = view->strides[i];
+		empty |= view->shape[i] == 0;
+	}
+	t->data = empty ? NULL : (char *)view->data + view->byte_offset;
+	t->device = view->device;
+	t->ndim = ndim;
+	t->dtype = view->dtype;
+	t->shape = ndim > 0 ? dims : NULL;
+	t->strides = ndim > 0 ? dims + ndim : NULL;
+	t->byte_offset = 0;
+	seal(block, versioned, 0, ndim, drop, ctx);
+	*out = block;
+	return USMB_DL_OK;
+}
+
 int usmb_dl_export(const usmb_dl_tensor *view, uint64_t flags, int versioned, usmb_drop_fn drop,
                    void *ctx, void **out)
 {
-	int rc = check_export(view, flags, versioned), empty;
 	size_t head = versioned ? sizeof(versioned_block) : sizeof(legacy_block);
 	usmb_dl_tensor *t;
+	int rc, empty;
 	int64_t lo;
 	char *block;
 
+	if (flags == USMB_DL_EXPORT_CHECKED && view->device.type == USMB_DL_CPU && view->strides != NULL)
+		return export_plain(view, versioned, drop, ctx, out);
+	rc = check_export(view, flags, versioned);
 	if (rc != USMB_DL_OK)
 		return rc;
-	block = malloc(head + 2 * sizeof(int64_t) * (size_t)view->ndim);
+	block = usmb_dl_block_new(view->ndim);
 	if (block == NULL)
 		return USMB_DL_ENOMEM;
 	t = versioned ? &((versioned_block *)block)->m.t : &((legacy_block *)block)->m.t;
@@ -149,24 +208,10 @@ int usmb_dl_export(const usmb_dl_tensor *view, uint64_t flags, int versioned, us
 	copy_dims(t, view, (int64_t *)(block + head), &empty, &lo);
 	rc = place_data(t, view, flags, empty, lo);
 	if (rc != USMB_DL_OK) {
-		free(block);
+		usmb_dl_block_free(block, view->ndim);
 		return rc;
 	}
-	if (versioned) {
-		versioned_block *b = (versioned_block *)block;
-
-		b->m.version = (usmb_dl_version){USMB_DL_MAJOR, USMB_DL_MINOR};
-		b->m.ctx = ctx;
-		b->m.deleter = delete_versioned;
-		b->m.flags = flags & USMB_DL_FLAGS_KNOWN;
-		b->drop = drop;
-	} else {
-		legacy_block *b = (legacy_block *)block;
-
-		b->m.ctx = ctx;
-		b->m.deleter = delete_legacy;
-		b->drop = drop;
-	}
+	seal(block, versioned, flags, view->ndim, drop, ctx);
 	*out = block;
 	return USMB_DL_OK;
 }

@@ -19,6 +19,15 @@ static inline uint32_t usmb_dl_item_bits(usmb_dl_dtype d, uint64_t flags)
 }
 
 /*
+ * Memory of a managed tensor's block for so many dimensions: the struct of either
+ * kind, its owner's function and the number of dimensions, shape and strides. See
+ * usmb_dl_cache.c. free is told the number that new was told.
+ */
+#define USMB_DL_BLOCK_HEAD (sizeof(usmb_dl_versioned) + sizeof(usmb_drop_fn) + sizeof(int64_t))
+void *usmb_dl_block_new(int32_t ndim); /* NULL: out of memory */
+void usmb_dl_block_free(void *block, int32_t ndim);
+
+/*
  * A place for one tensor held by Go, in C memory that is never freed, so that
  * a handle may look at it at any time. Go mirrors this layout.
  */

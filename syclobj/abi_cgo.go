@@ -14,9 +14,9 @@ package syclobj
 typedef struct { void *p; int err; } usmb_ptr;
 typedef struct { int32_t kind; int err; } usmb_kind;
 
-static usmb_ptr go_place_for(void *ctx, void *queue, uintptr_t lo, uintptr_t hi) {
+static usmb_ptr go_place_for(uintptr_t ctx, uintptr_t queue, uintptr_t lo, uintptr_t hi) {
 	usmb_place *p = NULL;
-	int err = usmb_sycl_place_for(ctx, queue, (void *)lo, (void *)hi, &p);
+	int err = usmb_sycl_place_for((void *)ctx, (void *)queue, (void *)lo, (void *)hi, &p);
 	return (usmb_ptr){p, err};
 }
 static usmb_ptr go_dlpack_import(int32_t id, uintptr_t lo, uintptr_t hi) {
@@ -120,8 +120,33 @@ import "C"
 
 import (
 	"encoding/binary"
+	"slices"
 	"unsafe"
 )
+
+// The numbers shared with C are the same: a map with one key twice, which a
+// difference makes of this, does not compile.
+var _ = map[bool]string{
+	false: "",
+	ErrNoSYCL == C.USMB_SYCL_ENOLIB && ErrNil == C.USMB_SYCL_ENULL && ErrArgument == C.USMB_SYCL_EARG &&
+		ErrNoHostMemory == C.USMB_SYCL_ENOMEM && ErrAllocation == C.USMB_SYCL_EALLOC && ErrNotUSM == C.USMB_SYCL_ENOTUSM &&
+		ErrOverrun == C.USMB_SYCL_EOVERRUN && ErrNoDevice == C.USMB_SYCL_ENODEVICE && ErrDeviceID == C.USMB_SYCL_EDEVICEID &&
+		ErrNotDefault == C.USMB_SYCL_ENOTDEFAULT && ErrNoIndex == C.USMB_SYCL_ENOINDEX && ErrUnsupportedUSM == C.USMB_SYCL_EKIND &&
+		ErrFailed == C.USMB_SYCL_EFAILED && ErrAsync == C.USMB_SYCL_EASYNC && ErrAsync+1 == C.USMB_SYCL_NERRORS: "codes",
+}
+
+var _ = map[bool]string{
+	false: "",
+	sortPlatform == C.USMB_LIVE_PLATFORM && sortDevice == C.USMB_LIVE_DEVICE && sortContext == C.USMB_LIVE_CONTEXT &&
+		sortQueue == C.USMB_LIVE_QUEUE && sortEvent == C.USMB_LIVE_EVENT && sortPlace == C.USMB_LIVE_PLACE &&
+		sortAllocation == C.USMB_LIVE_ALLOCATION && sortCount == C.USMB_LIVE_SORTS: "sorts",
+}
+
+var _ = map[bool]string{
+	false: "",
+	USMUnknown == C.USMB_USM_UNKNOWN && USMDevice == C.USMB_USM_DEVICE && USMShared == C.USMB_USM_SHARED &&
+		USMHost == C.USMB_USM_HOST && dlpackCPU == C.USMB_DLPACK_CPU && DefaultAlign == C.USMB_SYCL_DEFAULT_ALIGN: "kinds and constants",
+}
 
 // ref is a reference of the SYCL library.
 type ref = unsafe.Pointer
@@ -226,18 +251,21 @@ func deviceSplit(device ref, counts []uint, n uint, domain int) ([]ref, Code) {
 	if r.err != 0 {
 		return nil, Code(r.err)
 	}
-	return takeDevices(r.p), codeOK
+	return takeDevices(r.p)
 }
 
-func takeDevices(vector unsafe.Pointer) []ref {
-	refs := make([]ref, C.usmb_devices_len(vector))
-	if len(refs) == 0 {
-		var none ref
-		C.usmb_devices_take(vector, &none)
-		return nil
-	}
+// takeDevices is all devices of a vector, or none.
+func takeDevices(vector unsafe.Pointer) ([]ref, Code) {
+	refs := make([]ref, C.usmb_devices_len(vector)+1) // one to point at when there is none
 	C.usmb_devices_take(vector, &refs[0])
-	return refs
+	refs = refs[:len(refs)-1]
+	if !slices.Contains(refs, nil) {
+		return refs, codeOK
+	}
+	for _, r := range refs {
+		deleteRef(sortDevice, r)
+	}
+	return nil, ErrFailed
 }
 
 func describePlatform(r ref) platformFacts {
@@ -258,7 +286,7 @@ func contextDevices(ctx ref) ([]ref, Code) {
 	if r.err != 0 {
 		return nil, Code(r.err)
 	}
-	return takeDevices(r.p), codeOK
+	return takeDevices(r.p)
 }
 
 func contextHash(ctx ref) uint64 { return uint64(C.usmb_context_hash(ctx)) }
@@ -328,7 +356,8 @@ func placeNew(q ref, kind USMKind) (unsafe.Pointer, Code) {
 }
 
 func placeFor(ctx, q ref, lo, hi uintptr) (unsafe.Pointer, Code) {
-	r := C.go_place_for(ctx, q, C.uintptr_t(lo), C.uintptr_t(hi))
+	// As integers the references skip cgo's check for Go pointers.
+	r := C.go_place_for(C.uintptr_t(uintptr(ctx)), C.uintptr_t(uintptr(q)), C.uintptr_t(lo), C.uintptr_t(hi))
 	return r.p, Code(r.err)
 }
 
@@ -349,10 +378,18 @@ func placeIdentity(p unsafe.Pointer) (id uint32, serial uint64) {
 	return uint32(c.id), uint64(c.serial)
 }
 
+func explainPlace(p *C.usmb_place) string {
+	if p.dl_error == 0 {
+		return ""
+	}
+	var text [256]C.char
+	return C.GoString(C.usmb_place_explain(p, &text[0], C.size_t(len(text))))
+}
+
 func describePlace(p unsafe.Pointer) *Place {
 	c := (*C.usmb_place)(p)
 	return &Place{
-		ref: p, serial: uint64(c.serial), refs: (*int64)(&c.refs),
+		ref: p, why: explainPlace(c), serial: uint64(c.serial), refs: (*int64)(&c.refs),
 		kind: USMKind(c.kind), dlType: int32(c.dl_type), dlID: int32(c.dl_id), dlErr: Code(c.dl_error),
 		isDefault: c.default_context != 0, sub: c.is_subdevice != 0, root: int(c.root), kinds: uint32(c.kinds),
 		filter: C.GoString(c.filter), context: c.context, device: c.device, queue: c.queue,

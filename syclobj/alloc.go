@@ -70,6 +70,9 @@ func (q *Queue) Alloc(kind USMKind, size, align uintptr) (unsafe.Pointer, error)
 		return nil, opErr(op, ErrAllocation, "%d bytes are more than there are addresses", size)
 	}
 	if q.host {
+		if err := q.h.open(op); err != nil {
+			return nil, err
+		}
 		return hostAlloc(op, size, align)
 	}
 	place, err := q.Place(kind)
@@ -101,9 +104,8 @@ func hostAlloc(op string, size, align uintptr) (unsafe.Pointer, error) {
 	return p, nil
 }
 
-// Free frees memory that Alloc gave. Work on it must be complete. Anything but
-// the exact address of a live allocation of the queue's context is
-// ErrNotAllocated.
+// Free is the function Free: any queue, open or not, frees what any queue
+// allocated.
 func (q *Queue) Free(p unsafe.Pointer) error { return Free(p) }
 
 // Free frees memory that Queue.Alloc gave, when the queue is no longer at hand.

@@ -79,14 +79,18 @@ func (c *Context) Devices() ([]*Device, error) {
 	if c.host {
 		return []*Device{hostDevice}, nil
 	}
+	const op = "Context.Devices"
 	ref, ok := c.h.use()
 	if !ok {
-		return nil, &OpError{Op: "Context.Devices", Err: ErrClosed}
+		return nil, &OpError{Op: op, Err: ErrClosed}
 	}
 	defer c.h.done()
+	if err := c.world.need(op); err != nil {
+		return nil, err
+	}
 	refs, code := contextDevices(ref)
 	if code != codeOK {
-		return nil, opErr("Context.Devices", code, "")
+		return nil, opErr(op, code, "")
 	}
 	devices := make([]*Device, len(refs))
 	for i, r := range refs {

@@ -87,7 +87,8 @@ func (d *Device) DLPackID() (int32, error) {
 	return int32(d.root), nil
 }
 
-// Platform is the platform of the device.
+// Platform is the platform of the device; nil for a device that is no root
+// device nor part of one.
 func (d *Device) Platform() *Platform { return d.platform }
 
 // Parent is the device that this one was split from, nil for a root device. It
@@ -103,8 +104,13 @@ func (d *Device) Root() *Device {
 }
 
 // DefaultContext is the default context of the device's platform. It belongs
-// to the Runtime.
-func (d *Device) DefaultContext() *Context { return d.platform.DefaultContext() }
+// to the Runtime. It is nil for a device that is no root device nor part of one.
+func (d *Device) DefaultContext() *Context {
+	if d.platform == nil {
+		return nil
+	}
+	return d.platform.DefaultContext()
+}
 
 // DefaultQueue is an in-order queue on the device in the default context of its
 // platform, made when the Runtime was opened and belonging to it. Sub-devices
@@ -192,6 +198,9 @@ func (d *Device) split(op string, counts []uint, n uint, domain int) ([]*Device,
 		return nil, &OpError{Op: op, Err: ErrClosed}
 	}
 	defer d.h.done()
+	if err := d.world.need(op); err != nil {
+		return nil, err
+	}
 	refs, code := deviceSplit(ref, counts, n, domain)
 	if code != codeOK {
 		return nil, opErr(op, code, "%s cannot be split like that", d)

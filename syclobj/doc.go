@@ -53,6 +53,11 @@
 // kind shares. It is interned and counted: the functions that look one up
 // return it retained, and their caller calls Release.
 //
+// What belongs to the caller outlives the last Runtime: queues, events and
+// memory still work and are still to be closed and freed. Only what is looked up
+// in the table of devices (devices of a context, parts of a device, new places)
+// is ErrClosed then.
+//
 // Nothing is freed by the garbage collector. [LiveObjects] counts what is held
 // and is zero when everything was closed, freed and released.
 //
@@ -62,6 +67,12 @@
 // Waiting with a context that can be cancelled uses one goroutine per event,
 // which lives until the event completes; cancelling ends the waiting, never
 // the work.
+//
+// # Fork and exit
+//
+// SYCL's drivers do not survive a fork: in the child nothing of SYCL may be
+// called; the host backend's memory is the child's own copy. Nothing needs to be
+// closed before the process exits.
 //
 // # C code
 //

@@ -3,6 +3,7 @@ package syclobj
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 )
@@ -10,17 +11,22 @@ import (
 // Event is the completion of submitted work. Events of the host backend are
 // complete from the start; a nil *Event is complete too. An Event lets its SYCL
 // event go once it is known to be complete, except on profiling queues, where
-// Close does.
+// Close does. How the work ended stays known: every Wait after a failure says so.
 type Event struct {
 	h         handle
 	profiling bool
 	complete  bool // from the start: never had a SYCL event
 
+	settling sync.Mutex  // the runtime reports a failure once: one asks for all
+	ended    atomic.Bool // known to be complete
+	failure  Code        // set before ended
+
 	mu     sync.Mutex
 	waiter *waiter
 }
 
-// waiter is the one goroutine that waits for an event on behalf of all who do.
+// waiter is the one goroutine that waits for an event on behalf of all who can
+// give up.
 type waiter struct {
 	done chan struct{}
 	err  error // set before done is closed
@@ -34,8 +40,19 @@ func newEvent(ref ref, profiling bool) *Event {
 	return e
 }
 
+// EventFromRef takes over an owned sycl::event*, such as memory managers hand
+// out. The caller closes the Event, and does not use the reference any more. A
+// nil reference is an event that is complete.
+func EventFromRef(ref unsafe.Pointer) *Event {
+	if ref == nil {
+		return completeEvent
+	}
+	return newEvent(ref, false)
+}
+
 // Wait blocks until the work is complete or ctx ends. When ctx ends first it
-// returns ctx's error; the work goes on. ErrAsync means that the work failed.
+// returns ctx's error; the work goes on. ErrAsync means that the work failed,
+// ErrClosed that the event was closed before it was known to be complete.
 func (e *Event) Wait(ctx context.Context) error {
 	if e == nil || e.complete {
 		return nil
@@ -45,18 +62,12 @@ func (e *Event) Wait(ctx context.Context) error {
 	}
 	ref, ok := e.h.use()
 	if !ok {
-		return nil // complete, or closed by one who no longer cares
+		return e.result()
 	}
-	if ctx.Done() == nil {
-		code := eventWait(ref)
+	if ctx.Done() == nil || eventDone(ref) {
+		e.settle(ref)
 		e.h.done()
-		e.known()
-		return opErr("Event.Wait", code, "")
-	}
-	if eventDone(ref) {
-		e.h.done()
-		e.known()
-		return nil
+		return e.result()
 	}
 	w := e.startWaiter(ref)
 	select {
@@ -65,6 +76,32 @@ func (e *Event) Wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// settle waits for the work and keeps how it ended.
+func (e *Event) settle(ref ref) {
+	e.settling.Lock()
+	defer e.settling.Unlock()
+	if e.ended.Load() {
+		return
+	}
+	e.failure = eventWait(ref)
+	e.ended.Store(true)
+	if !e.profiling {
+		e.h.close()
+	}
+}
+
+// known reports whether the work is known to be complete, without asking.
+func (e *Event) known() bool { return e == nil || e.complete || e.ended.Load() }
+
+// result is how the work ended, ErrClosed when nobody will ever know.
+func (e *Event) result() error {
+	const op = "Event.Wait"
+	if !e.ended.Load() {
+		return opErr(op, ErrClosed, "closed before it was known to be complete")
+	}
+	return opErr(op, e.failure, "")
 }
 
 // startWaiter hands the use of ref to the waiting goroutine, or gives it back
@@ -80,37 +117,31 @@ func (e *Event) startWaiter(ref ref) *waiter {
 	e.waiter = w
 	liveWaiters.Add(1)
 	go func() {
-		w.err = opErr("Event.Wait", eventWait(ref), "")
+		e.settle(ref)
 		e.h.done()
-		e.known()
+		w.err = e.result()
 		liveWaiters.Add(-1)
 		close(w.done)
 	}()
 	return w
 }
 
-// known lets the SYCL event of completed work go.
-func (e *Event) known() {
-	if !e.profiling {
-		e.h.close()
-	}
-}
-
-// Done reports, without blocking, whether the work is complete.
+// Done reports, without blocking, whether the work is complete, well or not. It
+// is true after Close, when there is nothing left to ask.
 func (e *Event) Done() bool {
-	if e == nil || e.complete {
+	if e.known() {
 		return true
 	}
 	ref, ok := e.h.use()
 	if !ok {
 		return true
 	}
-	done := eventDone(ref)
-	e.h.done()
-	if done {
-		e.known()
+	defer e.h.done()
+	if !eventDone(ref) {
+		return false
 	}
-	return done
+	e.settle(ref)
+	return true
 }
 
 // Ref is the sycl::event*, borrowed; nil when the event is known to be complete
@@ -123,21 +154,38 @@ func (e *Event) Ref() unsafe.Pointer {
 }
 
 // Copy is a second, independent event of the same work, to be closed by its
-// owner. A complete event is its own copy.
+// owner. When the runtime cannot make one, Copy waits for the work and returns
+// an event that is complete.
 func (e *Event) Copy() *Event {
 	if e == nil || e.complete {
 		return completeEvent
 	}
 	ref, ok := e.h.use()
 	if !ok {
-		return completeEvent
+		return e.remains()
 	}
 	defer e.h.done()
 	own := copyRef(sortEvent, ref)
 	if own == nil {
-		return completeEvent
+		e.settle(ref)
+		return e.remains()
 	}
-	return newEvent(own, e.profiling)
+	c := newEvent(own, e.profiling)
+	if e.ended.Load() {
+		c.failure = e.failure
+		c.ended.Store(true)
+	}
+	return c
+}
+
+// remains is an event without a SYCL event that knows what e knows.
+func (e *Event) remains() *Event {
+	c := &Event{}
+	if e.ended.Load() {
+		c.failure = e.failure
+		c.ended.Store(true)
+	}
+	return c
 }
 
 // Close lets the SYCL event go without waiting. It may be called again.

@@ -91,6 +91,8 @@ func TestOperationsFail(t *testing.T) {
 		{"DPCTLContext_GetDevices", func() error { return onlyError(gpu.DefaultContext().Devices()) }, syclobj.ErrFailed},
 		{"DPCTLQueue_Create", func() error { return onlyError(rt.NewQueue(nil, gpu, 0)) }, syclobj.ErrFailed},
 		{"DPCTLDevice_CreateSubDevicesByAffinity", func() error { return onlyError(gpu.SubDevicesByAffinity(syclobj.AffinityNUMA)) }, syclobj.ErrFailed},
+		{"DPCTLDeviceVector_GetAt", func() error { return onlyError(gpu.SubDevicesByAffinity(syclobj.AffinityNUMA)) }, syclobj.ErrFailed},
+		{"DPCTLDeviceVector_GetAt", func() error { return onlyError(gpu.DefaultContext().Devices()) }, syclobj.ErrFailed},
 		{"DPCTLFilterSelector_Create", func() error { return onlyError(rt.Device("1")) }, syclobj.ErrNoDevice},
 		{"DPCTLDevice_CreateFromSelector", func() error { return onlyError(rt.Device("1")) }, syclobj.ErrNoDevice},
 	} {

@@ -2,6 +2,7 @@ package syclobj_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -317,8 +318,12 @@ func TestOwnContexts(t *testing.T) {
 		c, err := place.Context()
 		require.NoError(t, err)
 		require.True(t, c.Equal(both))
-		require.ErrorIs(t, third(place.DLPackDevice()), syclobj.ErrNotDefault)
 		place.Release()
+		err = third(place.DLPackDevice()) // a fact, which outlives the place
+		require.ErrorIs(t, err, syclobj.ErrNotDefault)
+		require.ErrorContains(t, err, fmt.Sprintf("%#x", both.Hash()), "the context it is in")
+		require.ErrorContains(t, err, fmt.Sprintf("%#x", gpuB.DefaultContext().Hash()), "the one it should be in")
+		require.ErrorContains(t, err, "level_zero:gpu:1")
 	}
 	require.ErrorIs(t, onlyError(rt.DLPackPlace(1, p, unsafe.Add(p, 100))), syclobj.ErrNotUSM, "the default context does not know it")
 

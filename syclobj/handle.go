@@ -69,6 +69,14 @@ func (h *handle) close() {
 	}
 }
 
+// open is ErrClosed after close.
+func (h *handle) open(op string) error {
+	if h.closed.Load() {
+		return &OpError{Op: op, Err: ErrClosed}
+	}
+	return nil
+}
+
 // get is the bare reference, nil after close.
 func (h *handle) get() unsafe.Pointer {
 	if h.closed.Load() {
@@ -77,20 +85,26 @@ func (h *handle) get() unsafe.Pointer {
 	return h.ref
 }
 
+// is asks the runtime whether r is this object; it is not once the handle is
+// gone.
+func (h *handle) is(r unsafe.Pointer) bool {
+	own, ok := h.use()
+	if !ok {
+		return false
+	}
+	defer h.done()
+	return equalRefs(h.sort, own, r)
+}
+
 // equal asks the runtime whether both are one object.
 func (h *handle) equal(o *handle) bool {
 	if h == o {
 		return true
 	}
-	a, ok := h.use()
-	if !ok {
-		return false
-	}
-	defer h.done()
-	b, ok := o.use()
+	r, ok := o.use()
 	if !ok {
 		return false
 	}
 	defer o.done()
-	return a == b || equalRefs(h.sort, a, b)
+	return h.is(r)
 }

@@ -26,6 +26,9 @@ func loadLibrary(asked string) (*Library, []Attempt, error) {
 		asked, source = os.Getenv(EnvLibrary), EnvLibrary
 	}
 	s := &librarySearch{asked: inDirectory(asked), source: source}
+	if process.lib != nil {
+		return s.adopt(process.lib.Path)
+	}
 	if loaded, ok := findLoaded(libraryName); ok {
 		return s.adopt(loaded)
 	}

@@ -113,6 +113,9 @@ int usmb_load_open(const char *path, const char *dir, char *real, size_t nreal, 
 		fn = dlsym(lib, functions[i].name);
 		if (fn == NULL) {
 			snprintf(err, nerr, "%s", functions[i].name);
+			/* Nothing in it was called yet. Left loaded, it would be taken
+			 * for the process's own instance from then on. */
+			(void)dlclose(lib);
 			return USMB_LOAD_SYMBOL;
 		}
 		memcpy((char *)&table + functions[i].offset, &fn, sizeof fn);

@@ -1,4 +1,4 @@
-/* Loading libDPCTLSyclInterface.so. Private to this package; used by loader_linux.go. */
+/* Loading libDPCTLSyclInterface.so. Private to this package; used by load_linux.go. */
 #ifndef USMB_SYCL_LOADER_H
 #define USMB_SYCL_LOADER_H
 
@@ -20,8 +20,8 @@ int usmb_load_find(const char *prefix, char *path, size_t n);
  * Loads the library at path (or, without a slash, by the loader's search),
  * fills the table and marks it ready. Libraries that it needs and the loader
  * does not find are taken from dir, unless that is empty. The real path is
- * written to real. The library is never unloaded. Once ready, further calls do
- * nothing.
+ * written to real. Once the table is filled the library is never unloaded and
+ * further calls do nothing.
  */
 int usmb_load_open(const char *path, const char *dir, char *real, size_t nreal, char *err, size_t nerr);
 

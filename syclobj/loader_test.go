@@ -269,6 +269,20 @@ func TestBadLibraries(t *testing.T) {
 	})
 }
 
+// A file that lacks functions is passed over and forgotten: it does not become
+// the instance that the process holds.
+func TestUnusableIsForgotten(t *testing.T) {
+	lib := fakeLibrary(t)
+	root := t.TempDir()
+	copyFile(t, compile(t, "libDPCTLSyclInterface.so", "int partial;"), install(t, root, ""))
+	o := openIn(t, "VIRTUAL_ENV="+root, "LD_LIBRARY_PATH="+filepath.Dir(lib), envSecond+"="+lib)
+	require.Equal(t, lib, o.Path, "found after the partial one")
+	require.Equal(t, "loader", o.Second, "and the one asked for then")
+	o = openIn(t, "VIRTUAL_ENV="+root, envSecond+"="+lib)
+	require.Contains(t, o.Error, "has no function")
+	require.Equal(t, "option", o.Second, "a good one can still be loaded")
+}
+
 // compile builds a shared library of this name from C.
 func compile(t *testing.T, name, source string, args ...string) string {
 	t.Helper()
@@ -301,6 +315,21 @@ func TestNeededLibraries(t *testing.T) {
 	o = openIn(t, "VIRTUAL_ENV="+root)
 	require.Contains(t, o.Error, "libfar.so: cannot open shared object file")
 	require.Contains(t, o.Error, path)
+}
+
+// Only in an environment are there libraries to take: the third directory above a
+// library elsewhere is no business of ours.
+func TestNeededLibrariesElsewhere(t *testing.T) {
+	root := t.TempDir()
+	dir := filepath.Join(root, "a", "b", "c")
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	near := compile(t, "libnear.so", "int near;", "-Wl,-soname,libnear.so", "-Wl,--no-as-needed", fakeLibrary(t))
+	copyFile(t, near, filepath.Join(root, "libnear.so"))
+	thin := compile(t, "libDPCTLSyclInterface.so", "int thin;", "-Wl,--no-as-needed", "-L"+root, "-lnear", "-Wl,--allow-shlib-undefined")
+	copyFile(t, thin, filepath.Join(dir, "libDPCTLSyclInterface.so"))
+	o := openIn(t, envOption+"="+filepath.Join(dir, "libDPCTLSyclInterface.so"))
+	require.Empty(t, o.Path)
+	require.Contains(t, o.Error, "libnear.so: cannot open shared object file")
 }
 
 // A driver beside libsycl is made visible when nothing else is configured.

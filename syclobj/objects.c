@@ -19,7 +19,8 @@ void usmb_device_describe(void *device, usmb_device_facts *f) {
 	f->driver = usmb_dp.DPCTLDevice_GetDriverVersion(device);
 	f->hash = usmb_dp.DPCTLDevice_Hash(device);
 	f->global_mem = usmb_dp.DPCTLDevice_GetGlobalMemSize(device);
-	f->max_alloc = usmb_dp.DPCTLDevice_GetMaxMemAllocSize(device);
+	/* Asked of a device that has answered before, because it cannot catch. */
+	f->max_alloc = f->name != NULL ? usmb_dp.DPCTLDevice_GetMaxMemAllocSize(device) : 0;
 	f->units = usmb_dp.DPCTLDevice_GetMaxComputeUnits(device);
 	f->max_subdevices = usmb_dp.DPCTLDevice_GetPartitionMaxSubDevices(device);
 	f->kinds = usmb_device_kinds(device);

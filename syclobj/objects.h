@@ -45,7 +45,8 @@ int usmb_device_select(const char *filter, void **out_device);
  */
 int usmb_device_split(void *device, size_t *counts, size_t n, int domain, void **out_vector);
 size_t usmb_devices_len(void *vector);
-/* Fills out with owned refs (as many as usmb_devices_len says), deletes the vector. */
+/* Fills out with owned refs (as many as usmb_devices_len says; NULL for one that
+ * failed), deletes the vector. */
 void usmb_devices_take(void *vector, void **out);
 
 void usmb_platform_describe(void *platform, usmb_platform_facts *out);

@@ -4,6 +4,7 @@
 #include "world.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,23 +84,51 @@ void usmb_place_release(usmb_place *p) {
 	place_free(p);
 }
 
+/* The default context of the platform of device; owned, NULL when there is none. */
+static void *default_context_of(void *device) {
+	void *platform = usmb_dp.DPCTLDevice_GetPlatform(device), *def;
+
+	if (platform == NULL)
+		return NULL;
+	def = usmb_dp.DPCTLPlatform_GetDefaultContext(platform);
+	usmb_dp.DPCTLPlatform_Delete(platform);
+	return def;
+}
+
 /* Is ctx the default context of the platform of device? */
 static int in_default_context(usmb_world *w, int32_t root, void *ctx, void *device) {
-	void *platform, *def;
+	void *def;
 	int same;
 
 	if (root >= 0)
 		return usmb_dp.DPCTLContext_AreEq(ctx, w->roots[root].context);
-	platform = usmb_dp.DPCTLDevice_GetPlatform(device);
-	if (platform == NULL)
-		return 0;
-	def = usmb_dp.DPCTLPlatform_GetDefaultContext(platform);
-	usmb_dp.DPCTLPlatform_Delete(platform);
+	def = default_context_of(device);
 	if (def == NULL)
 		return 0;
 	same = usmb_dp.DPCTLContext_AreEq(ctx, def);
 	usmb_dp.DPCTLContext_Delete(def);
 	return same;
+}
+
+char *usmb_place_explain(const usmb_place *p, char *buf, size_t n) {
+	const char *where = p->filter[0] != 0 ? p->filter : "a device that is no root device", *part = p->is_subdevice ? "a part of " : "";
+	void *def;
+
+	if (n == 0)
+		return buf;
+	buf[0] = 0;
+	if (p->dl_error == USMB_SYCL_ENOTDEFAULT) {
+		def = default_context_of(p->device);
+		if (def != NULL) {
+			snprintf(buf, n, "memory on %s%s in context %#zx, while the default context of its platform is %#zx", part, where,
+			         usmb_dp.DPCTLContext_Hash(p->context), usmb_dp.DPCTLContext_Hash(def));
+			usmb_dp.DPCTLContext_Delete(def);
+			return buf;
+		}
+	}
+	if (p->dl_error != USMB_SYCL_OK)
+		snprintf(buf, n, "memory on %s%s in context %#zx", part, where, usmb_dp.DPCTLContext_Hash(p->context));
+	return buf;
 }
 
 static void settle_facts(usmb_world *w, usmb_place *p) {

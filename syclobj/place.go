@@ -18,6 +18,7 @@ type Place struct {
 	dlType    int32
 	dlID      int32
 	dlErr     Code
+	why       string // with dlErr: both contexts
 	isDefault bool
 	sub       bool
 	root      int
@@ -93,11 +94,11 @@ func (p *Place) IsSubDevice() bool { return p.sub }
 func (p *Place) FilterString() string { return p.filter }
 
 // DLPackDevice is the DLPack device of the memory: (14, index of the root
-// device), or (1, 0) for the host. ErrNotDefault and ErrNoIndex say that
-// DLPack cannot describe it.
+// device), or (1, 0) for the host. ErrNotDefault, which names both contexts by
+// their hashes, and ErrNoIndex say that DLPack cannot describe it.
 func (p *Place) DLPackDevice() (deviceType, id int32, err error) {
 	if p.dlErr != codeOK {
-		return 0, 0, opErr("Place.DLPackDevice", p.dlErr, "memory on %s", p.describe())
+		return 0, 0, opErr("Place.DLPackDevice", p.dlErr, "%s", p.why)
 	}
 	return p.dlType, p.dlID, nil
 }
@@ -188,7 +189,7 @@ func (p *Place) Queue() (*Queue, error) {
 	if p.qO != nil && p.qO.world == ctx.world {
 		return p.qO, nil
 	}
-	if d.queue != nil && equalRefs(sortQueue, d.queue.h.ref, p.queue) {
+	if d.queue != nil && d.queue.h.is(p.queue) {
 		p.qO = d.queue
 		return p.qO, nil
 	}
@@ -291,7 +292,16 @@ func (rt *Runtime) DLPackPlaceOfAddress(id int32, lo, hi uintptr) (*Place, error
 }
 
 func spanErr(op string, code Code, lo, hi uintptr) error {
-	return opErr(op, code, "[%#x, %#x)", lo, hi)
+	return opErr(op, whileOpen(code), "[%#x, %#x)", lo, hi)
+}
+
+// whileOpen names the reason for which the C side, where SYCL was in use before,
+// has no table of devices: the last Runtime was closed.
+func whileOpen(code Code) Code {
+	if code == ErrNoSYCL {
+		return ErrClosed
+	}
+	return code
 }
 
 // The Go side of interned places, by their small ids. A row is only a cache:

@@ -42,7 +42,9 @@ func (rt *Runtime) NewQueue(ctx *Context, device *Device, properties QueueProper
 		return nil, err
 	}
 	if ctx == nil {
-		ctx = device.DefaultContext()
+		if ctx = device.DefaultContext(); ctx == nil {
+			return nil, opErr(op, ErrNoIndex, "%s; name a context", device)
+		}
 	}
 	if ctx.host {
 		return nil, opErr(op, ErrArgument, "the host's context has no SYCL devices")
@@ -135,7 +137,7 @@ func (q *Queue) Ref() unsafe.Pointer { return q.h.get() }
 func (q *Queue) Place(kind USMKind) (*Place, error) {
 	const op = "Queue.Place"
 	if q.host {
-		return hostPlace, nil
+		return hostPlace, q.h.open(op)
 	}
 	if kind <= USMUnknown || kind > USMHost {
 		return nil, opErr(op, ErrArgument, "kind %v", kind)
@@ -150,7 +152,7 @@ func (q *Queue) Place(kind USMKind) (*Place, error) {
 	}
 	c, code := placeNew(ref, kind)
 	if code != codeOK {
-		return nil, opErr(op, code, "%v memory on %s", kind, q.device)
+		return nil, opErr(op, whileOpen(code), "%v memory on %s", kind, q.device)
 	}
 	p := placeFromC(c)
 	// A queue that belongs to a place keeps none: the two would hold each

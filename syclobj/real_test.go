@@ -93,6 +93,24 @@ func TestRealPointers(t *testing.T) {
 	require.NoError(t, syclobj.Free(host))
 }
 
+// What a driver cannot do about alignment is an error: OpenCL takes it in 32
+// bits, and gives memory aligned to what is left of a larger number.
+func TestRealLargeAlignment(t *testing.T) {
+	q := openReal(t).DefaultQueue()
+	for kind := syclobj.USMDevice; kind <= syclobj.USMHost; kind++ {
+		for bit := 20; bit < 64; bit++ {
+			p, err := q.Alloc(kind, 100, 1<<bit)
+			if err != nil {
+				require.ErrorIs(t, err, syclobj.ErrAllocation)
+				require.GreaterOrEqual(t, bit, 22, "modest ones are served")
+				continue
+			}
+			require.Zero(t, uintptr(p)%(1<<bit), "%v memory aligned to 1<<%d", kind, bit)
+			require.NoError(t, q.Free(p))
+		}
+	}
+}
+
 // Runtimes come and go in one process.
 func TestRealReopen(t *testing.T) {
 	openReal(t)

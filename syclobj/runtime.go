@@ -81,9 +81,10 @@ type Runtime struct {
 }
 
 // Open finds and loads SYCL as the package documentation describes, and lists
-// the devices. Without a SYCL library it gives a Runtime with the host backend
-// alone; SYCLError then says why. It fails when a library was named explicitly
-// and cannot be used, or when a required backend is absent.
+// the devices. Without a SYCL library, or with one that cannot list its devices,
+// it gives a Runtime with the host backend alone; SYCLError then says why. It
+// fails when a library was named explicitly and cannot be used, or when what was
+// required is absent.
 func Open(opts ...Option) (*Runtime, error) {
 	var o options
 	for _, f := range opts {
@@ -108,10 +109,16 @@ func Open(opts ...Option) (*Runtime, error) {
 	}
 	if rt.lib != nil {
 		w, err := enterWorld()
-		if err != nil {
+		switch {
+		case err == nil:
+			rt.world = w
+		case explicit || o.required:
 			return nil, err
+		default:
+			rt.why = &LibraryError{Path: rt.lib.Path, Version: rt.lib.DPCTLVersion, Reason: "it cannot list the devices", Err: err,
+				Advice: "repair the drivers, or set " + EnvLibrary + "=off"}
+			rt.lib = nil
 		}
-		rt.world = w
 	} else if explicit {
 		return nil, rt.why
 	}
@@ -240,10 +247,7 @@ func (rt *Runtime) Device(filter string) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Callers may pass any text: keep strings of ordinary length only.
-	if len(filter) <= 64 {
-		rt.world.filters.Store(filter, d)
-	}
+	rt.world.remember(filter, d)
 	return d, nil
 }
 

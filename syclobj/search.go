@@ -69,12 +69,13 @@ func inPrefix(a Attempt, root string) Attempt {
 }
 
 // environmentLib is lib of the environment whose site-packages hold the library;
-// empty for a library elsewhere.
+// empty for a library elsewhere, whose neighbours are nobody's to load.
 func environmentLib(path string) string {
-	if !filepath.IsAbs(path) {
+	packages := filepath.Dir(filepath.Dir(path))
+	if !filepath.IsAbs(path) || filepath.Base(packages) != "site-packages" {
 		return ""
 	}
-	return filepath.Join(filepath.Dir(path), "..", "..", "..")
+	return filepath.Dir(filepath.Dir(packages))
 }
 
 func globEscape(s string) string {

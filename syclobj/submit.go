@@ -7,8 +7,10 @@ import (
 )
 
 // All submissions start after the events of deps, as well as after earlier
-// work if the queue is in order. nil and completed events are passed over. The
-// Event that they return is closed by the caller, unless it was waited for. On
+// work if the queue is in order. nil and completed events are passed over; one
+// that was closed without being waited for is ErrClosed, since the order could
+// not be kept. The Event that they return is closed by the caller, unless it was
+// waited for. On
 // a host queue they wait for deps, do the work and return a completed event.
 //
 // Addresses must stay valid until the work is complete, and must not be of Go
@@ -28,7 +30,7 @@ func (q *Queue) Memcpy(dst, src unsafe.Pointer, n uintptr, deps ...*Event) (*Eve
 		return nil, err
 	}
 	if q.host {
-		return hostWork(deps, func() { copy(unsafe.Slice((*byte)(dst), n), unsafe.Slice((*byte)(src), n)) })
+		return q.hostWork(op, deps, func() { copy(unsafe.Slice((*byte)(dst), n), unsafe.Slice((*byte)(src), n)) })
 	}
 	return q.submit(op, deps, work{kind: workMemcpy, dst: dst, src: src, n: n})
 }
@@ -43,7 +45,7 @@ func (q *Queue) Memset(dst unsafe.Pointer, value byte, n uintptr, deps ...*Event
 		return nil, err
 	}
 	if q.host {
-		return hostWork(deps, func() {
+		return q.hostWork(op, deps, func() {
 			b := unsafe.Slice((*byte)(dst), n)
 			for i := range b {
 				b[i] = value
@@ -74,7 +76,7 @@ func (q *Queue) Fill(dst unsafe.Pointer, pattern []byte, count uintptr, deps ...
 		return nil, opErr(op, ErrArgument, "%#x is not aligned to the pattern's %d bytes", uintptr(dst), width)
 	}
 	if q.host {
-		return hostWork(deps, func() {
+		return q.hostWork(op, deps, func() {
 			b := unsafe.Slice((*byte)(dst), count*width)
 			for n := copy(b, pattern); n < len(b); {
 				n += copy(b[n:], b[:n])
@@ -96,7 +98,7 @@ func (q *Queue) Prefetch(p unsafe.Pointer, n uintptr, deps ...*Event) (*Event, e
 		return nil, err
 	}
 	if q.host {
-		return hostWork(deps, func() {})
+		return q.hostWork(op, deps, func() {})
 	}
 	return q.submit(op, deps, work{kind: workPrefetch, dst: p, n: n})
 }
@@ -112,7 +114,7 @@ func (q *Queue) Advise(p unsafe.Pointer, n uintptr, advice int, deps ...*Event) 
 		return nil, err
 	}
 	if q.host {
-		return hostWork(deps, func() {})
+		return q.hostWork(op, deps, func() {})
 	}
 	return q.submit(op, deps, work{kind: workAdvise, dst: p, n: n, advice: advice})
 }
@@ -120,19 +122,24 @@ func (q *Queue) Advise(p unsafe.Pointer, n uintptr, advice int, deps ...*Event) 
 // Barrier completes after deps, or, without deps, after all work submitted to
 // the queue so far; later work of the queue starts after it.
 func (q *Queue) Barrier(deps ...*Event) (*Event, error) {
+	const op = "Queue.Barrier"
 	if q.host {
-		return hostWork(deps, func() {})
+		return q.hostWork(op, deps, func() {})
 	}
-	return q.submit("Queue.Barrier", deps, work{})
+	return q.submit(op, deps, work{})
 }
 
 // Wait blocks until all work submitted so far is complete or ctx ends; the work
 // goes on then.
 func (q *Queue) Wait(ctx context.Context) error {
+	const op = "Queue.Wait"
 	if q.host {
+		if err := q.h.open(op); err != nil {
+			return err
+		}
 		return ctx.Err()
 	}
-	e, err := q.submit("Queue.Wait", nil, work{})
+	e, err := q.submit(op, nil, work{})
 	if err != nil {
 		return err
 	}
@@ -201,13 +208,16 @@ func (q *Queue) submit(op string, deps []*Event, w work) (*Event, error) {
 	defer q.h.done()
 	var room [4]ref
 	refs := room[:0]
-	for _, e := range deps {
-		if e == nil || e.complete {
+	for i, e := range deps {
+		if e.known() {
 			continue
 		}
 		r, ok := e.h.use()
 		if !ok {
-			continue
+			if e.known() {
+				continue
+			}
+			return nil, opErr(op, ErrClosed, "dependency %d was closed before it was known to be complete", i)
 		}
 		defer e.h.done()
 		refs = append(refs, r)
@@ -220,7 +230,10 @@ func (q *Queue) submit(op string, deps []*Event, w work) (*Event, error) {
 }
 
 // hostWork waits for deps, works and is done.
-func hostWork(deps []*Event, work func()) (*Event, error) {
+func (q *Queue) hostWork(op string, deps []*Event, work func()) (*Event, error) {
+	if err := q.h.open(op); err != nil {
+		return nil, err
+	}
 	if err := waitAll(deps); err != nil {
 		return nil, err
 	}

@@ -61,7 +61,7 @@ enum {
 	X(const char *, DPCTLDevice_GetVendor, (void *device)) /* give */ \
 	X(const char *, DPCTLDevice_GetDriverVersion, (void *device)) /* give */ \
 	X(size_t, DPCTLDevice_GetGlobalMemSize, (void *device)) \
-	X(size_t, DPCTLDevice_GetMaxMemAllocSize, (void *device)) \
+	X(size_t, DPCTLDevice_GetMaxMemAllocSize, (void *device)) /* NOTHROW! */ \
 	X(uint32_t, DPCTLDevice_GetMaxComputeUnits, (void *device)) \
 	X(uint32_t, DPCTLDevice_GetPartitionMaxSubDevices, (void *device)) \
 	X(void *, DPCTLDevice_GetPlatform, (void *device)) /* give */ \

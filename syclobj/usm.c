@@ -3,8 +3,6 @@
 #include "table.h"
 #include "usmb_sycl.h"
 
-enum { DEFAULT_ALIGN = 256 };
-
 uint32_t usmb_device_kinds(void *device);
 
 uint32_t usmb_sycl_queue_kinds(void *queue) {
@@ -21,6 +19,15 @@ uint32_t usmb_sycl_queue_kinds(void *queue) {
 	return kinds;
 }
 
+static void free_with_context_of(void *queue, void *p) {
+	void *ctx = usmb_dp.DPCTLQueue_GetContext(queue);
+
+	if (ctx == NULL)
+		return; /* out of host memory for a copy of a handle: the block is lost */
+	usmb_dp.DPCTLfree_with_context(p, ctx);
+	usmb_dp.DPCTLContext_Delete(ctx);
+}
+
 int usmb_sycl_alloc(void *queue, uint32_t kinds, int32_t kind, size_t size, size_t align, void **out) {
 	void *p = NULL;
 
@@ -29,7 +36,7 @@ int usmb_sycl_alloc(void *queue, uint32_t kinds, int32_t kind, size_t size, size
 	if (queue == NULL || out == NULL)
 		return USMB_SYCL_ENULL;
 	if (align == 0)
-		align = DEFAULT_ALIGN;
+		align = USMB_SYCL_DEFAULT_ALIGN;
 	if (kind < USMB_USM_DEVICE || kind > USMB_USM_HOST || (align & (align - 1)) != 0 || size > PTRDIFF_MAX)
 		return USMB_SYCL_EARG;
 	/* Where the device lacks the kind the library throws, for host USM
@@ -45,6 +52,12 @@ int usmb_sycl_alloc(void *queue, uint32_t kinds, int32_t kind, size_t size, size
 	}
 	if (p == NULL)
 		return USMB_SYCL_EALLOC;
+	/* Drivers take the alignment in fewer bits than we do (OpenCL in 32), and
+	 * what is cut off is lost without a word. */
+	if (((uintptr_t)p & (align - 1)) != 0) {
+		free_with_context_of(queue, p);
+		return USMB_SYCL_EALLOC;
+	}
 	*out = usmb_gave(USMB_LIVE_ALLOCATION, p);
 	return USMB_SYCL_OK;
 }

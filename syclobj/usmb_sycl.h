@@ -52,6 +52,9 @@ enum {
 	USMB_SYCL_NERRORS
 };
 
+/* Alignment in bytes of allocations that ask for none. */
+enum { USMB_SYCL_DEFAULT_ALIGN = 256 };
+
 /* DLPack device types that places use. */
 enum { USMB_DLPACK_CPU = 1, USMB_DLPACK_ONEAPI = 14 };
 
@@ -80,6 +83,13 @@ typedef struct usmb_place {
 	struct usmb_place *next;/* private: chain of the intern table */
 } usmb_place;
 
+/*
+ * Why DLPack cannot describe the memory of a place, for people: both contexts
+ * when it is not in the default one. Empty when it can. At most n bytes with the
+ * end of the text; returns buf.
+ */
+char *usmb_place_explain(const usmb_place *place, char *buf, size_t n);
+
 /* One more reference. NULL is allowed and ignored. */
 void usmb_place_retain(usmb_place *place);
 /* One reference less; the last frees the place and its refs. NULL is ignored. */
@@ -104,9 +114,10 @@ int usmb_sycl_check_span(void *ctx, const void *lo, const void *hi, int32_t *kin
 int usmb_sycl_dlpack_import(int32_t device_id, const void *lo, const void *hi, usmb_place **out);
 
 /*
- * The place of foreign memory known by a context or a queue: exactly one of
- * the two may be NULL (with both, the queue must be of that context, and it
- * becomes the place's queue if the place is new). *out is retained.
+ * The place of foreign memory known by a context or a queue, of which one may
+ * be NULL (with both, the queue must be of that context, else EARG). A queue on
+ * the memory's device becomes the place's queue if the place is new. *out is
+ * retained.
  */
 int usmb_sycl_place_for(void *ctx, void *queue_or_null, const void *lo, const void *hi, usmb_place **out);
 
@@ -131,7 +142,7 @@ int usmb_sycl_root_context(int32_t device_id, void **out_ctx);
 
 /*
  * Allocation of size bytes (at least 1 is allocated) aligned to align (a power
- * of two, 0 for the default of 256) as memory of kind on queue. kinds is
+ * of two, 0 for USMB_SYCL_DEFAULT_ALIGN) as memory of kind on queue. kinds is
  * usmb_sycl_queue_kinds(queue), asked once per queue: the library ends the
  * process when a device lacks the kind, so it is checked first.
  */
@@ -141,7 +152,8 @@ int usmb_sycl_free(void *ctx, void *ptr);
 /* Bit 1<<kind for each kind of USM that the device of the queue supports. */
 uint32_t usmb_sycl_queue_kinds(void *queue);
 
-/* Blocks until the event is complete. EASYNC when the work failed. NULL is complete. */
+/* Blocks until the event is complete. EASYNC when the work failed, EFAILED when
+ * the wait did. NULL is complete. */
 int usmb_sycl_wait_event(void *event);
 /* 1 complete, 0 not yet (also when the library cannot tell). NULL is complete. */
 int usmb_sycl_event_done(void *event);

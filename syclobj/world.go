@@ -2,6 +2,7 @@ package syclobj
 
 import (
 	"sync"
+	"sync/atomic"
 )
 
 // world is the table of devices that the Runtimes of a process share.
@@ -9,7 +10,9 @@ type world struct {
 	platforms []*Platform
 	roots     []*Device // in the runtime's order: the index is the DLPack device id
 	fallback  *Device   // what the default selector picks
-	filters   sync.Map  // filter string seen before -> *Device
+	closed    atomic.Bool
+	filters   sync.Map // filter string seen before -> *Device
+	seen      atomic.Int32
 }
 
 // process is the state of the one SYCL library of the process.
@@ -17,22 +20,25 @@ var process struct {
 	sync.Mutex
 	lib      *Library // set once the library is loaded
 	runtimes int      // open Runtimes with SYCL
-	world    *world   // while runtimes > 0
+	// Set while runtimes > 0. Read without the lock, which an Open that asks an
+	// interpreter for its search path holds for long.
+	world atomic.Pointer[world]
 }
 
 // enterWorld opens the table of devices, or shares the open one.
 func enterWorld() (*world, error) {
 	process.Lock()
 	defer process.Unlock()
-	if process.world == nil {
-		w, err := newWorld()
-		if err != nil {
+	w := process.world.Load()
+	if w == nil {
+		var err error
+		if w, err = newWorld(); err != nil {
 			return nil, err
 		}
-		process.world = w
+		process.world.Store(w)
 	}
 	process.runtimes++
-	return process.world, nil
+	return w, nil
 }
 
 // leaveWorld gives one share back; the last one closes the table.
@@ -43,17 +49,33 @@ func leaveWorld() {
 	if process.runtimes > 0 {
 		return
 	}
-	process.world.close()
-	process.world = nil
+	process.world.Swap(nil).close()
 	worldClose()
 }
 
 // currentWorld is nil while no Runtime with SYCL is open.
-func currentWorld() *world {
-	process.Lock()
-	defer process.Unlock()
-	return process.world
+func currentWorld() *world { return process.world.Load() }
+
+// need is an error once the last Runtime was closed: what is found through the
+// table of devices cannot be told any more.
+func (w *world) need(op string) error {
+	if w.closed.Load() {
+		return opErr(op, ErrClosed, "the last Runtime was closed")
+	}
+	return nil
 }
+
+// remember keeps what a filter string names. Callers may pass any text, so only
+// short strings are kept, and not many.
+func (w *world) remember(filter string, d *Device) {
+	if len(filter) <= 64 && w.seen.Load() < maxFilters {
+		if _, known := w.filters.LoadOrStore(filter, d); !known {
+			w.seen.Add(1)
+		}
+	}
+}
+
+const maxFilters = 256
 
 func newWorld() (*world, error) {
 	if code := worldOpen(); code != codeOK {
@@ -142,7 +164,7 @@ func (w *world) chooseDefault() {
 // rootOf finds the root device that a reference is, nil if none.
 func (w *world) rootOf(ref ref) *Device {
 	for _, d := range w.roots {
-		if equalRefs(sortDevice, d.h.ref, ref) {
+		if d.h.is(ref) {
 			return d
 		}
 	}
@@ -152,7 +174,7 @@ func (w *world) rootOf(ref ref) *Device {
 // contextOf finds the default context that a reference is, nil if none.
 func (w *world) contextOf(ref ref) *Context {
 	for _, d := range w.roots {
-		if equalRefs(sortContext, d.ctx.h.ref, ref) {
+		if d.ctx.h.is(ref) {
 			return d.ctx
 		}
 	}
@@ -160,6 +182,7 @@ func (w *world) contextOf(ref ref) *Context {
 }
 
 func (w *world) close() {
+	w.closed.Store(true)
 	for _, d := range w.roots {
 		if d.queue != nil {
 			d.queue.h.close()

@@ -9,7 +9,7 @@ import (
 // MaxRank is the largest number of modes a tensor may have.
 const MaxRank = 64
 
-// Deduce, as the leading dimension of MarkLayoutDynamic, asks for it to be
+// Deduce given as the leading dimension of MarkLayoutDynamic asks for it to be
 // found from the strides.
 const Deduce = math.MinInt
 
@@ -33,7 +33,7 @@ const (
 type LeadingRule uint8
 
 const (
-	// LeadingUnique, the default, is the older documented rule: several strides
+	// LeadingUnique is the default and the older documented rule: several strides
 	// of 1 are an error.
 	LeadingUnique LeadingRule = iota
 	// LeadingSkipSizeOne is the rule of release 4.8.1: modes of size 1 are
@@ -45,7 +45,7 @@ const (
 type MemSpace uint8
 
 const (
-	// MemSpaceByDevice, in Options, derives the memory space from the tensor's
+	// MemSpaceByDevice in Options derives the memory space from the tensor's
 	// device: Generic for kDLCPU, kDLCUDAHost and kDLROCMHost, GMem for all
 	// others. A described tensor never has it.
 	MemSpaceByDevice MemSpace = iota

@@ -100,6 +100,12 @@ func DeleteOnThread(managed unsafe.Pointer, versioned bool) bool {
 	return C.usmb_peer_delete_on_thread(managed, cBool(versioned)) == 0
 }
 
+// DeleteInChild runs the deleter in a forked child and gives the status that it
+// ended with, 0 when it dropped the owner once. The tensor here is untouched.
+func DeleteInChild(managed unsafe.Pointer, versioned bool, owner Owner) int {
+	return int(C.usmb_peer_delete_in_child(managed, cBool(versioned), unsafe.Pointer(owner.c)))
+}
+
 func look(managed unsafe.Pointer, versioned bool) *C.usmb_peer_tensor {
 	return C.usmb_peer_look(managed, cBool(versioned))
 }

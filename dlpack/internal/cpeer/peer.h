@@ -46,6 +46,10 @@ int64_t usmb_peer_deleted(void); /* deleter calls so far, both kinds */
 double usmb_peer_sum(void *managed, int versioned);
 /* Runs the deleter on a thread that Go does not know, and waits for it. */
 int usmb_peer_delete_on_thread(void *managed, int versioned);
+/* Forks; the child runs the deleter and exits without cleaning up, with 0 when
+ * the owner (if any) was dropped once in it. What the child ended with, -1 when
+ * there was none. The parent's tensor is untouched. */
+int usmb_peer_delete_in_child(void *managed, int versioned, void *owner);
 /* What the other side reads. */
 usmb_peer_tensor *usmb_peer_look(void *managed, int versioned);
 

@@ -1,0 +1,306 @@
+package syclobj_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/syclobj/sycltest"
+)
+
+// Objects of the user's own outlive the last Runtime: what they hold still
+// works, what would need the table of devices is ErrClosed.
+func TestAfterLastRuntime(t *testing.T) {
+	if sycltest.Child(t, sycltest.TwoGPUs) == nil {
+		return
+	}
+	rt, err := syclobj.Open(syclobj.RequireSYCL())
+	require.NoError(t, err)
+	gpu := rt.RootDevices()[0]
+	tiles, err := gpu.SubDevicesByAffinity(syclobj.AffinityNUMA)
+	require.NoError(t, err)
+	ctx, err := rt.NewContext(gpu)
+	require.NoError(t, err)
+	q, err := rt.NewQueue(ctx, gpu, 0)
+	require.NoError(t, err)
+	p, err := q.Alloc(syclobj.USMShared, 8, 0)
+	require.NoError(t, err)
+	require.NoError(t, rt.Close())
+
+	e, err := q.Memset(p, 7, 8)
+	require.NoError(t, err)
+	require.NoError(t, e.Wait(context.Background()))
+	require.EqualValues(t, 7, *(*byte)(p))
+	for what, err := range map[string]error{
+		"devices of a context": onlyError(ctx.Devices()),
+		"parts of a part":      onlyError(tiles[0].SubDevicesEqually(1)),
+		"a new place":          onlyError(q.Place(syclobj.USMDevice)),
+		"memory in it":         onlyError(q.Alloc(syclobj.USMDevice, 8, 0)),
+	} {
+		require.ErrorIs(t, err, syclobj.ErrClosed, what)
+		require.NotErrorIs(t, err, syclobj.ErrNoSYCL, what)
+	}
+	require.NoError(t, syclobj.Free(p))
+	require.NoError(t, q.Close())
+	require.NoError(t, ctx.Close())
+	for _, d := range tiles {
+		require.NoError(t, d.Close())
+	}
+	require.Zero(t, syclobj.LiveObjects())
+}
+
+// Lookups that find root devices run beside the Close of the last Runtime: no
+// call may see a deleted reference, which the fake library would end the process
+// for.
+func TestLookupsWhileClosing(t *testing.T) {
+	if sycltest.Child(t, sycltest.TwoGPUs) == nil {
+		return
+	}
+	first := openReal(t)
+	ctx, err := first.NewContext(first.RootDevices()[1])
+	require.NoError(t, err)
+	defer ctx.Close()
+	place, err := defaultQueue(t, first.RootDevices()[1]).Place(syclobj.USMShared)
+	require.NoError(t, err)
+	defer place.Release()
+	made, err := first.NewQueue(nil, first.RootDevices()[0], 0)
+	require.NoError(t, err)
+	defer made.Close()
+	require.NoError(t, first.Close())
+	closed := func(err error) {
+		if err != nil {
+			require.ErrorIs(t, err, syclobj.ErrClosed)
+		}
+	}
+	for i := range 300 {
+		rt, err := syclobj.Open()
+		require.NoError(t, err)
+		var all sync.WaitGroup
+		for _, look := range []func() error{
+			func() error { return onlyError(rt.Device(fmt.Sprintf("level_zero:gpu:%d,cpu", i%2))) },
+			func() error { return onlyError(place.Queue()) },
+			func() error { return onlyError(place.Context()) },
+			func() error { return onlyError(ctx.Devices()) },
+			func() error {
+				q, err := rt.QueueFromRef(made.Ref())
+				if err == nil {
+					err = q.Close()
+				}
+				return err
+			},
+		} {
+			all.Go(func() {
+				for range 3 {
+					if err := look(); err != nil {
+						// A root that is gone while it is looked for is not found.
+						require.True(t, isOneOf(err, syclobj.ErrClosed, syclobj.ErrNoIndex), err)
+						return
+					}
+				}
+			})
+		}
+		all.Go(func() { closed(rt.Close()) })
+		all.Wait()
+	}
+}
+
+func isOneOf(err error, targets ...error) bool {
+	return slices.ContainsFunc(targets, func(t error) bool { return errors.Is(err, t) })
+}
+
+// Open without a library named and without SYCL required falls back on the host
+// when the devices cannot be listed.
+func TestOpenWithBrokenDrivers(t *testing.T) {
+	fake := sycltest.Child(t, sycltest.TwoGPUs)
+	if fake == nil {
+		return
+	}
+	require.NoError(t, os.Unsetenv(syclobj.EnvLibrary)) // it is adopted, as the process holds it
+	fake.Fail("DPCTLDeviceMgr_GetDevices", 1)
+	rt, err := syclobj.Open()
+	require.NoError(t, err)
+	require.False(t, rt.HasSYCL())
+	require.Nil(t, rt.Library())
+	require.ErrorIs(t, rt.SYCLError(), syclobj.ErrNoSYCL)
+	require.ErrorIs(t, rt.SYCLError(), syclobj.ErrFailed)
+	require.ErrorContains(t, rt.SYCLError(), "cannot list the devices")
+	require.Same(t, rt.HostDevice(), rt.DefaultDevice())
+	require.NoError(t, rt.Close())
+	fake.Fail("DPCTLDeviceMgr_GetDevices", 1)
+	require.ErrorIs(t, onlyError(syclobj.Open(syclobj.RequireSYCL())), syclobj.ErrFailed)
+	rt = openReal(t)
+	require.Len(t, rt.RootDevices(), 3, "nothing stands in the way of the next")
+}
+
+// However often and by whomever an event is asked, a failure is told each time.
+func TestEventFailureStays(t *testing.T) {
+	fake := sycltest.Child(t, sycltest.TwoGPUs)
+	if fake == nil {
+		return
+	}
+	rt := openReal(t)
+	q := rt.DefaultQueue()
+	p := alloc(t, q, syclobj.USMShared, 8)
+	background := context.Background()
+	cancellable, cancel := context.WithCancel(background)
+	defer cancel()
+	failing := func(q *syclobj.Queue) *syclobj.Event {
+		fake.AsyncError(1, -5)
+		e, err := q.Memset(p, 0, 8)
+		require.NoError(t, err)
+		return e
+	}
+	profiled, err := rt.NewQueue(nil, q.Device(), syclobj.Profiling)
+	require.NoError(t, err)
+	defer profiled.Close()
+	for name, first := range map[string]func(*syclobj.Event) error{
+		"waited for":              func(e *syclobj.Event) error { return e.Wait(background) },
+		"waited for, cancellable": func(e *syclobj.Event) error { return e.Wait(cancellable) },
+		"found done":              func(e *syclobj.Event) error { require.True(t, e.Done()); return e.Wait(background) },
+		"found done, then a copy": func(e *syclobj.Event) error {
+			require.True(t, e.Done())
+			copied := e.Copy()
+			defer copied.Close()
+			return copied.Wait(background)
+		},
+		"as the host's dependency":  func(e *syclobj.Event) error { return onlyError(rt.HostQueue().Barrier(e)) },
+		"of a host copy after Done": func(e *syclobj.Event) error { e.Done(); return rt.HostQueue().Write(p, []byte{1}, e) },
+	} {
+		for _, q := range []*syclobj.Queue{q, profiled} {
+			e := failing(q)
+			require.ErrorIs(t, first(e), syclobj.ErrAsync, name)
+			require.ErrorIs(t, e.Wait(background), syclobj.ErrAsync, name)
+			require.ErrorIs(t, e.Wait(cancellable), syclobj.ErrAsync, name)
+			require.True(t, e.Done())
+			copied := e.Copy()
+			require.ErrorIs(t, copied.Wait(background), syclobj.ErrAsync, name)
+			require.NoError(t, copied.Close())
+			require.NoError(t, e.Close())
+			require.ErrorIs(t, e.Wait(background), syclobj.ErrAsync, "known before it was closed")
+		}
+	}
+	// Those that wait at once all learn it.
+	fake.Hold(true)
+	e := failing(q)
+	var all sync.WaitGroup
+	for i := range 8 {
+		ctx := background
+		if i%2 == 0 {
+			ctx = cancellable
+		}
+		all.Go(func() { require.ErrorIs(t, e.Wait(ctx), syclobj.ErrAsync) })
+	}
+	time.Sleep(5 * time.Millisecond)
+	fake.Hold(false)
+	fake.ReleaseAll()
+	all.Wait()
+	require.Eventually(t, func() bool { return syclobj.LiveObjects().Waiters == 0 }, time.Minute, time.Millisecond)
+}
+
+// An event that was closed while its work was under way keeps no order.
+func TestClosedEvent(t *testing.T) {
+	fake := sycltest.Child(t, sycltest.OneCPU)
+	if fake == nil {
+		return
+	}
+	rt := openReal(t)
+	q := rt.DefaultQueue()
+	p := alloc(t, q, syclobj.USMShared, 8)
+	fake.Hold(true)
+	e, err := q.Memset(p, 1, 8)
+	require.NoError(t, err)
+	require.NoError(t, e.Close())
+	require.True(t, e.Done(), "nothing left to ask")
+	require.Nil(t, e.Ref())
+	require.ErrorIs(t, e.Wait(context.Background()), syclobj.ErrClosed)
+	require.ErrorIs(t, e.Copy().Wait(context.Background()), syclobj.ErrClosed)
+	err = onlyError(q.Memset(p, 2, 8, nil, e))
+	require.ErrorIs(t, err, syclobj.ErrClosed)
+	require.ErrorContains(t, err, "dependency 1")
+	require.ErrorIs(t, onlyError(rt.HostQueue().Barrier(e)), syclobj.ErrClosed)
+	fake.ReleaseAll()
+	fake.Hold(false)
+	require.NoError(t, q.Wait(context.Background()))
+
+	// Known to be complete and then closed is as good as nil.
+	e, err = q.Memset(p, 3, 8)
+	require.NoError(t, err)
+	require.NoError(t, e.Wait(context.Background()))
+	require.NoError(t, e.Close())
+	require.NoError(t, e.Wait(context.Background()))
+	after, err := q.Barrier(e)
+	require.NoError(t, err)
+	require.NoError(t, after.Close())
+}
+
+// A copy that cannot be made never passes work off as complete that is not.
+func TestEventCopyFails(t *testing.T) {
+	fake := sycltest.Child(t, sycltest.OneCPU)
+	if fake == nil {
+		return
+	}
+	q := openReal(t).DefaultQueue()
+	p := alloc(t, q, syclobj.USMShared, 8)
+	fake.Hold(true)
+	e, err := q.Memset(p, 9, 8)
+	require.NoError(t, err)
+	fake.Fail("DPCTLEvent_Copy", 1)
+	time.AfterFunc(10*time.Millisecond, fake.ReleaseAll)
+	copied := e.Copy()
+	require.True(t, copied.Done())
+	require.EqualValues(t, 9, *(*byte)(p), "the work is done when the copy says so")
+	require.NoError(t, copied.Wait(context.Background()))
+	require.NoError(t, copied.Close())
+	require.NoError(t, copied.Close())
+}
+
+// Filter strings are remembered, but not without bound.
+func TestFiltersRemembered(t *testing.T) {
+	fake := sycltest.Child(t, sycltest.TwoGPUs)
+	if fake == nil {
+		return
+	}
+	rt := openReal(t)
+	const selector = "DPCTLFilterSelector_Create"
+	text := func(i int) string { return fmt.Sprintf("cuda:%d,cpu", i) }
+	for i := range 1000 {
+		_, err := rt.Device(text(i))
+		require.NoError(t, err)
+	}
+	calls := fake.Calls(selector)
+	require.NoError(t, onlyError(rt.Device(text(0))))
+	require.Equal(t, calls, fake.Calls(selector), "one seen before needs no selector")
+	for i := range 1000 {
+		require.NoError(t, onlyError(rt.Device(text(i))))
+	}
+	require.Greater(t, fake.Calls(selector), calls+500, "and most of a thousand were not kept")
+}
+
+// A host queue that was closed refuses like any other.
+func TestClosedHostQueue(t *testing.T) {
+	rt := openHost(t)
+	q, err := rt.NewQueue(nil, rt.HostDevice(), 0)
+	require.NoError(t, err)
+	p, err := q.Alloc(syclobj.USMShared, 8, 0)
+	require.NoError(t, err)
+	require.NoError(t, q.Close())
+	require.NoError(t, q.Close())
+	for _, err := range []error{
+		onlyError(q.Alloc(syclobj.USMShared, 8, 0)), onlyError(q.Memset(p, 1, 8)), onlyError(q.Barrier()), q.Wait(context.Background()),
+		q.Write(p, []byte{1}), onlyError(q.Memcpy(p, unsafe.Add(p, 4), 4)), onlyError(q.Fill(p, []byte{1}, 1)),
+		onlyError(q.Prefetch(p, 8)), onlyError(q.Advise(p, 8, 0)), onlyError(q.Place(syclobj.USMShared)),
+	} {
+		require.ErrorIs(t, err, syclobj.ErrClosed)
+	}
+	require.NoError(t, q.Free(p), "memory outlives its queue")
+	require.NoError(t, rt.HostQueue().Wait(context.Background()), "the Runtime's own is never closed")
+}
