@@ -1,0 +1,127 @@
+package memmgr
+
+import (
+	"unsafe"
+
+	"github.com/usmbridge/usmbridge/memmgr/owner"
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+// Buffer is a handle on memory with counted references. It is a plain value of
+// two words; copying it does not retain. The zero Buffer refers to no memory:
+// Valid is false, and everything else panics.
+type Buffer struct {
+	ref owner.Ref
+}
+
+// FromCell returns the handle of memory whose owner cell came from C or from
+// another package. It takes over no reference: call Retain to own one.
+func FromCell(c *owner.Cell) Buffer { return Buffer{ref: c.Ref()} }
+
+// FromRef is FromCell for a handle that was kept.
+func FromRef(r owner.Ref) Buffer { return Buffer{ref: r} }
+
+// Cell returns the owner cell, for exchange with C. A reference that C will
+// drop must be added with Retain first.
+func (b Buffer) Cell() *owner.Cell { return b.live("Cell") }
+
+// Ref returns the handle as package owner knows it.
+func (b Buffer) Ref() owner.Ref { return b.ref }
+
+// Valid reports whether the memory is alive.
+func (b Buffer) Valid() bool { return b.ref.Valid() }
+
+// Count returns the number of references, 0 after the last release.
+func (b Buffer) Count() int { return int(b.ref.Count()) }
+
+// live returns the cell of memory that is alive, or panics.
+func (b Buffer) live(op string) *owner.Cell {
+	if !b.ref.Valid() {
+		panic(b.stale(op))
+	}
+	return b.ref.Cell()
+}
+
+// Retain adds a reference and returns the same handle.
+func (b Buffer) Retain() Buffer {
+	if !b.ref.TryRetain() {
+		panic(b.stale("Retain"))
+	}
+	return b
+}
+
+// Data returns the address of the first byte. Memory of kind "device" may not
+// be read through it.
+func (b Buffer) Data() unsafe.Pointer { return b.live("Data").Data() }
+
+// Address is Data as an integer.
+func (b Buffer) Address() uintptr { return b.live("Address").Address() }
+
+// Size returns the bytes that may be used, at least those asked for.
+func (b Buffer) Size() uint64 { return b.live("Size").Size() }
+
+// Requested returns the bytes asked for.
+func (b Buffer) Requested() uint64 { return b.live("Requested").Requested() }
+
+// Place returns the facts of the memory: context, device, kind. It is valid
+// while the buffer is; the caller retains it to keep it longer.
+func (b Buffer) Place() *syclobj.Place { return placeOfCell(b.live("Place")) }
+
+// Kind returns the kind of unified shared memory, USMUnknown for memory of the
+// host backend.
+func (b Buffer) Kind() syclobj.USMKind { return b.Place().Kind() }
+
+// HostReadable reports whether the processor may read the memory.
+func (b Buffer) HostReadable() bool {
+	return b.live("HostReadable").Flags()&owner.HostReadable != 0
+}
+
+// ReadOnly reports whether writing through this buffer is refused.
+func (b Buffer) ReadOnly() bool { return b.live("ReadOnly").Flags()&owner.ReadOnly != 0 }
+
+// SetReadOnly marks the memory: writing through any buffer of it is refused.
+func (b Buffer) SetReadOnly() { b.live("SetReadOnly").SetFlags(owner.ReadOnly) }
+
+// Exported reports whether the memory left this module's hands.
+func (b Buffer) Exported() bool { return b.live("Exported").Flags()&owner.Exported != 0 }
+
+// SetExported notes that the memory leaves this module's hands: when it comes
+// back it is reused only behind a barrier on its queue.
+func (b Buffer) SetExported() { b.live("SetExported").SetFlags(owner.Exported) }
+
+// Tag returns the tag of the request.
+func (b Buffer) Tag() string { return tagName(b.live("Tag").Tag()) }
+
+// Resource returns the resource that the memory belongs to, nil for foreign
+// memory.
+func (b Buffer) Resource() Resource { return resourceOfCell(b.live("Resource")) }
+
+// Bytes returns the memory as a slice, after waiting for pending work. It does
+// not copy: the slice is valid while the buffer is. It fails with
+// ErrNotHostReadable for device memory.
+func (b Buffer) Bytes() ([]byte, error) {
+	c := b.live("Bytes")
+	if c.Flags()&owner.HostReadable == 0 {
+		return nil, accessError("Buffer.Bytes", c, ErrNotHostReadable)
+	}
+	if c.Size() == owner.UnknownSize {
+		return nil, accessError("Buffer.Bytes", c, errUnknownSize)
+	}
+	if err := b.Wait(); err != nil {
+		return nil, err
+	}
+	return unsafe.Slice((*byte)(c.Data()), c.Size()), nil
+}
+
+// stale makes the panic's value: what is known of the memory that was.
+func (b Buffer) stale(op string) *UseError {
+	e := &UseError{Op: op}
+	c := b.ref.Cell()
+	if c == nil {
+		e.Op += " on the zero Buffer, or"
+		return e
+	}
+	e.Reused = c.Count() != 0
+	e.Allocated = formerStack(b.ref)
+	return e
+}

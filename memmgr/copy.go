@@ -1,0 +1,153 @@
+package memmgr
+
+import (
+	"errors"
+	"unsafe"
+
+	"github.com/usmbridge/usmbridge/memmgr/owner"
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+// Scalar is an element type whose bytes mean the same to Go and to a device.
+type Scalar interface {
+	~bool | ~int8 | ~int16 | ~int32 | ~int64 | ~uint8 | ~uint16 | ~uint32 | ~uint64 |
+		~float32 | ~float64 | ~complex64 | ~complex128
+}
+
+var errUnknownSize = errors.New("the extent of this memory is not known; its owner told only an address")
+
+// AccessError is a copy or a view that the memory does not allow.
+type AccessError struct {
+	Op    string
+	Place *syclobj.Place
+	Err   error
+}
+
+// Error names operation, memory and reason.
+func (e *AccessError) Error() string {
+	return "memmgr: " + e.Op + " on " + placeText(e.Place) + ": " + e.Err.Error()
+}
+
+// Unwrap gives the reason.
+func (e *AccessError) Unwrap() error { return e.Err }
+
+func accessError(op string, c *owner.Cell, err error) error {
+	return &AccessError{Op: op, Place: placeOfCell(c), Err: err}
+}
+
+// span checks that n elements of some bytes from element offset lie inside, and
+// returns the address.
+func span(op string, c *owner.Cell, offset, n int, width uintptr) (unsafe.Pointer, error) {
+	if offset < 0 {
+		return nil, &RangeError{Op: op, Offset: uint64(offset), Length: uint64(n) * uint64(width), Size: c.Size()}
+	}
+	first, length := uint64(offset)*uint64(width), uint64(n)*uint64(width)
+	if c.Size() != owner.UnknownSize && (uint64(offset) > c.Size()/uint64(width) || length > c.Size()-first) {
+		return nil, &RangeError{Op: op, Offset: first, Length: length, Size: c.Size()}
+	}
+	return unsafe.Add(c.Data(), first), nil
+}
+
+// CopyIn copies src to the buffer, from element offset of type T, and returns
+// when it is done. It waits for pending work first. Memory that the host cannot
+// write is reached through the place's queue.
+func CopyIn[T Scalar](b Buffer, offset int, src []T) error {
+	const op = "CopyIn"
+	c := b.live(op)
+	if c.Flags()&owner.ReadOnly != 0 {
+		return accessError(op, c, ErrReadOnly)
+	}
+	p, err := span(op, c, offset, len(src), unsafe.Sizeof(*new(T)))
+	if err != nil || len(src) == 0 {
+		return err
+	}
+	if err := b.Wait(); err != nil {
+		return err
+	}
+	if c.Flags()&owner.HostReadable != 0 {
+		copy(unsafe.Slice((*T)(p), len(src)), src)
+		return nil
+	}
+	q, err := placeOfCell(c).Queue()
+	if err != nil {
+		return accessError(op, c, err)
+	}
+	return q.Write(p, rawBytes(src))
+}
+
+// CopyOut copies from the buffer, from element offset of type T, to dst; the
+// counterpart of [CopyIn].
+func CopyOut[T Scalar](b Buffer, offset int, dst []T) error {
+	const op = "CopyOut"
+	c := b.live(op)
+	p, err := span(op, c, offset, len(dst), unsafe.Sizeof(*new(T)))
+	if err != nil || len(dst) == 0 {
+		return err
+	}
+	if err := b.Wait(); err != nil {
+		return err
+	}
+	if c.Flags()&owner.HostReadable != 0 {
+		copy(dst, unsafe.Slice((*T)(p), len(dst)))
+		return nil
+	}
+	q, err := placeOfCell(c).Queue()
+	if err != nil {
+		return accessError(op, c, err)
+	}
+	return q.Read(rawBytes(dst), p)
+}
+
+// CopyBuffer copies n bytes between buffers and returns when it is done. Both
+// must be of one context, or readable by the host.
+func CopyBuffer(dst Buffer, dstOffset uint64, src Buffer, srcOffset, n uint64) error {
+	const op = "CopyBuffer"
+	d, s := dst.live(op), src.live(op)
+	if d.Flags()&owner.ReadOnly != 0 {
+		return accessError(op, d, ErrReadOnly)
+	}
+	if n > uint64(maxSize) {
+		return &RangeError{Op: op, Offset: dstOffset, Length: n, Size: d.Size()}
+	}
+	to, err := span(op, d, int(dstOffset), int(n), 1)
+	if err != nil {
+		return err
+	}
+	from, err := span(op, s, int(srcOffset), int(n), 1)
+	if err != nil || n == 0 {
+		return err
+	}
+	if err := src.Wait(); err != nil {
+		return err
+	}
+	if err := dst.Wait(); err != nil {
+		return err
+	}
+	if d.Flags()&s.Flags()&owner.HostReadable != 0 {
+		copy(unsafe.Slice((*byte)(to), n), unsafe.Slice((*byte)(from), n))
+		return nil
+	}
+	between := placeOfCell(d)
+	if d.Flags()&owner.HostReadable != 0 {
+		between = placeOfCell(s)
+	}
+	return copyOnQueue(op, d, between, to, from, uintptr(n))
+}
+
+func copyOnQueue(op string, c *owner.Cell, place *syclobj.Place, to, from unsafe.Pointer, n uintptr) error {
+	q, err := place.Queue()
+	if err != nil {
+		return accessError(op, c, err)
+	}
+	ev, err := q.Memcpy(to, from, n)
+	if err != nil {
+		return accessError(op, c, err)
+	}
+	defer func() { _ = ev.Close() }()
+	return ev.Wait(background)
+}
+
+// rawBytes is the memory of a slice of scalars.
+func rawBytes[T Scalar](s []T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), uintptr(len(s))*unsafe.Sizeof(*new(T)))
+}

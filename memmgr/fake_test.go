@@ -1,0 +1,275 @@
+//go:build cgo && linux
+
+package memmgr_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/syclobj/sycltest"
+)
+
+// onFake opens a runtime on a fake machine; nil in the parent process.
+func onFake(t *testing.T, m sycltest.Machine) (*sycltest.Fake, *syclobj.Runtime) {
+	fake := sycltest.Child(t, m)
+	if fake == nil {
+		return nil, nil
+	}
+	rt, err := syclobj.Open()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, rt.Close()) })
+	require.True(t, rt.HasSYCL())
+	return fake, rt
+}
+
+// permutations calls f with every order of 0..n-1.
+func permutations(n int, f func([]int)) {
+	order := make([]int, 0, n)
+	used := make([]bool, n)
+	var next func()
+	next = func() {
+		if len(order) == n {
+			f(order)
+			return
+		}
+		for i := range n {
+			if !used[i] {
+				used[i] = true
+				order = append(order, i)
+				next()
+				order = order[:len(order)-1]
+				used[i] = false
+			}
+		}
+	}
+	next()
+}
+
+// Work on several queues completes in every possible order: no block in flight
+// is given out, and each one comes back once its own work is done.
+func TestFakeEveryOrderOfCompletion(t *testing.T) {
+	fake, rt := onFake(t, sycltest.TwoGPUs)
+	if fake == nil {
+		return
+	}
+	gpu, err := rt.Device("level_zero:gpu:0")
+	require.NoError(t, err)
+	var queues []*syclobj.Queue
+	for _, property := range []syclobj.QueueProperty{0, 0, syclobj.InOrder} {
+		q, err := rt.NewQueue(nil, gpu, property)
+		require.NoError(t, err)
+		queues = append(queues, q)
+	}
+	upstream := memmgr.USM(queues[0], syclobj.USMDevice).(*memmgr.USMResource)
+	permutations(4, func(order []int) {
+		p := memmgr.NewPool(upstream, memmgr.WithLarge(64<<20))
+		fake.Hold(true)
+		addresses := make([]uintptr, len(order))
+		events := make([]*syclobj.Event, len(order))
+		for i := range order {
+			b, err := memmgr.New(p, memmgr.Request{Size: 5000})
+			require.NoError(t, err)
+			addresses[i] = b.Address()
+			// Queues 0, 1 and 0 again take work in any order; 2 is in-order.
+			q := queues[[]int{0, 1, 0, 2}[i]]
+			ev, err := q.Memset(b.Data(), 1, 5000)
+			require.NoError(t, err)
+			require.NoError(t, b.SetPending(q, ev))
+			events[i] = ev
+			b.Release()
+		}
+		pending := []int{0, 1, 2, 3} // what Release(i) counts
+		for _, k := range order {
+			probes := map[uintptr]memmgr.Buffer{}
+			for range 100 {
+				b, err := memmgr.New(p, memmgr.Request{Size: 5000})
+				require.NoError(t, err)
+				probes[b.Address()] = b
+			}
+			for i, ev := range events {
+				_, given := probes[addresses[i]]
+				require.False(t, given && !ev.Done(), "order %v: block %d was given out in flight", order, i)
+			}
+			for _, b := range probes {
+				b.Release()
+			}
+			for at, i := range pending {
+				if i == k {
+					fake.Release(at)
+					pending = append(pending[:at:at], pending[at+1:]...)
+					break
+				}
+			}
+			require.NoError(t, events[k].Wait(context.Background()))
+		}
+		fake.Hold(false)
+		p.Trim(0)
+		require.Zero(t, p.Stats().ActiveBytes.Current)
+		for _, ev := range events {
+			require.NoError(t, ev.Close())
+		}
+		require.NoError(t, p.Close())
+	})
+	require.NoError(t, upstream.Close())
+	for _, q := range queues {
+		require.NoError(t, q.Close())
+	}
+	require.Zero(t, fake.Used(0))
+}
+
+// The library refuses the n-th allocation, for every n that a scripted run
+// reaches: each failure is typed, nothing is lost on the device.
+func TestFakeEveryAllocationFailure(t *testing.T) {
+	fake, rt := onFake(t, sycltest.OneCPU)
+	if fake == nil {
+		return
+	}
+	upstream := memmgr.USM(rt.DefaultQueue(), syclobj.USMDevice).(*memmgr.USMResource)
+	failures := 0
+	for n := 1; ; n++ {
+		p := memmgr.NewPool(upstream, memmgr.WithDecay(0), memmgr.WithCache(1<<20))
+		before := fake.Calls("DPCTLaligned_alloc_device") + fake.Calls("DPCTLmalloc_device")
+		fake.Fail("DPCTLaligned_alloc_device", n)
+		rng := rand.New(rand.NewPCG(5, 5))
+		var held []memmgr.Buffer
+		for range 150 {
+			if len(held) > 0 && rng.IntN(3) == 0 {
+				held[0].Release()
+				held = held[1:]
+				continue
+			}
+			b, err := memmgr.New(p, memmgr.Request{Size: uintptr(1 + rng.IntN(1<<rng.IntN(24)))})
+			if err != nil {
+				var oom *memmgr.OutOfMemoryError
+				require.ErrorAs(t, err, &oom)
+				require.NotZero(t, oom.DeviceTotal)
+				failures++
+				continue
+			}
+			held = append(held, b)
+		}
+		for _, b := range held {
+			b.Release()
+		}
+		fake.Fail("DPCTLaligned_alloc_device", 0)
+		require.NoError(t, p.Close(), "failure of call %d", n)
+		require.Zero(t, fake.Used(0))
+		after := fake.Calls("DPCTLaligned_alloc_device") + fake.Calls("DPCTLmalloc_device")
+		if n > after-before {
+			require.Greater(t, n, 5, "the script was meant to ask the device often")
+			break
+		}
+	}
+	t.Logf("%d requests failed for good", failures)
+	require.NoError(t, upstream.Close())
+}
+
+func TestFakeDeviceFractionAndExhaustion(t *testing.T) {
+	fake, rt := onFake(t, sycltest.OneCPU)
+	if fake == nil {
+		return
+	}
+	upstream := memmgr.USM(rt.DefaultQueue(), syclobj.USMShared).(*memmgr.USMResource)
+	total := upstream.DeviceTotal()
+	half := memmgr.NewPool(upstream, memmgr.WithDeviceFraction(0.5))
+	_, err := memmgr.New(half, memmgr.Request{Size: uintptr(total * 6 / 10)})
+	var oom *memmgr.OutOfMemoryError
+	require.ErrorAs(t, err, &oom)
+	require.Equal(t, total/2, oom.Limit)
+	require.Equal(t, total, oom.DeviceTotal)
+	b, err := memmgr.New(half, memmgr.Request{Size: uintptr(total * 4 / 10)})
+	require.NoError(t, err)
+	b.Release()
+	require.NoError(t, half.Close())
+	all := memmgr.NewPool(upstream)
+	_, err = memmgr.New(all, memmgr.Request{Size: uintptr(total + 1)})
+	require.ErrorAs(t, err, &oom)
+	require.ErrorIs(t, err, syclobj.ErrAllocation)
+	require.NoError(t, all.Close())
+	require.NoError(t, upstream.Close())
+	require.Zero(t, fake.Used(0))
+}
+
+// The kinds of a device are its own: asking for one that it lacks fails at
+// once, without a call that could end the process.
+func TestFakeMissingKind(t *testing.T) {
+	machine := sycltest.Machine{{Backend: syclobj.BackendLevelZero, Name: "Fake", Devices: []sycltest.Device{
+		{Type: syclobj.TypeGPU, Name: "Fake GPU", Lacks: []syclobj.USMKind{syclobj.USMShared}},
+	}}}
+	fake, rt := onFake(t, machine)
+	if fake == nil {
+		return
+	}
+	_, err := memmgr.New(memmgr.USM(rt.DefaultQueue(), syclobj.USMShared), memmgr.Request{Size: 1})
+	require.ErrorIs(t, err, syclobj.ErrUnsupportedUSM)
+	_, err = memmgr.Default(rt.DefaultQueue(), syclobj.USMShared)
+	require.ErrorIs(t, err, syclobj.ErrUnsupportedUSM)
+	_, err = memmgr.New(memmgr.USM(nil, syclobj.USMShared), memmgr.Request{Size: 1})
+	require.ErrorIs(t, err, memmgr.ErrRequest)
+}
+
+// Memory returns although nobody allocates: the maintenance goroutine sees the
+// event done.
+func TestFakePendingMemoryReturnsByItself(t *testing.T) {
+	fake, rt := onFake(t, sycltest.OneCPU)
+	if fake == nil {
+		return
+	}
+	upstream := memmgr.USM(rt.DefaultQueue(), syclobj.USMDevice).(*memmgr.USMResource)
+	p := memmgr.NewPool(upstream, memmgr.WithDecay(time.Second))
+	fake.Hold(true)
+	b, err := memmgr.New(p, memmgr.Request{Size: 1 << 20})
+	require.NoError(t, err)
+	ev, err := rt.DefaultQueue().Memset(b.Data(), 1, 1<<20)
+	require.NoError(t, err)
+	require.NoError(t, b.SetPending(rt.DefaultQueue(), ev))
+	b.Release()
+	time.Sleep(400 * time.Millisecond)
+	require.EqualValues(t, 1, p.Stats().Active.Current)
+	fake.ReleaseAll()
+	fake.Hold(false)
+	require.Eventually(t, func() bool { return p.Stats().Active.Current == 0 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return fake.Used(0) == 0 }, 10*time.Second, 10*time.Millisecond, "idle memory decays")
+	require.NoError(t, ev.Close())
+	require.NoError(t, p.Close())
+	require.NoError(t, upstream.Close())
+}
+
+// Two contexts, two devices, three kinds: each pool keeps to its place.
+func TestFakePoolsKeepToTheirPlaces(t *testing.T) {
+	fake, rt := onFake(t, sycltest.TwoGPUs)
+	if fake == nil {
+		return
+	}
+	seen := map[string]bool{}
+	for _, filter := range []string{"level_zero:gpu:0", "level_zero:gpu:1"} {
+		d, err := rt.Device(filter)
+		require.NoError(t, err)
+		q, err := d.DefaultQueue()
+		require.NoError(t, err)
+		for _, kind := range kinds {
+			r, err := memmgr.Default(q, kind)
+			require.NoError(t, err)
+			b, err := memmgr.New(r, memmgr.Request{Size: 100})
+			require.NoError(t, err)
+			require.Equal(t, kind, b.Kind())
+			require.Equal(t, filter, b.Place().FilterString())
+			got, err := b.Place().Device()
+			require.NoError(t, err)
+			require.True(t, d.Equal(got))
+			name := fmt.Sprint(filter, kind)
+			require.False(t, seen[name])
+			seen[name] = true
+			b.Release()
+		}
+	}
+	require.Len(t, memmgr.Defaults(), 6)
+	require.NoError(t, memmgr.CloseDefaults())
+}

@@ -1,0 +1,63 @@
+package memmgr
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+// hostResource gives whole pages of the process.
+type hostResource struct {
+	blocks atomic.Int64
+	bytes  atomic.Int64
+}
+
+var host hostResource
+
+// Host returns the resource of the host backend: zeroed pages of the process's
+// own memory, taken from the system one by one and given back at once. A [Pool]
+// above it makes small allocations cheap. There is one for the process.
+func Host() Resource { return &host }
+
+// Place implements [Resource].
+func (*hostResource) Place() *syclobj.Place { return syclobj.HostPlace() }
+
+// Allocate implements [Resource]. The memory is zeroed.
+func (r *hostResource) Allocate(request Request) (Block, error) {
+	if err := request.check(); err != nil {
+		return Block{}, err
+	}
+	size := roundUp(max(request.Size, 1), pageSize)
+	address, err := mapPages(size, request.align())
+	if err != nil {
+		return Block{}, &OutOfMemoryError{Request: request, Place: syclobj.HostPlace(), Rounded: uint64(size), Err: err}
+	}
+	r.blocks.Add(1)
+	r.bytes.Add(int64(size))
+	return Block{
+		Address: address, Size: size, Requested: request.Size, Align: request.align(),
+		Tag: tagNumber(request.Tag),
+	}, nil
+}
+
+// Free implements [Resource].
+func (r *hostResource) Free(b Block) {
+	if b.Event != 0 {
+		event := b.Event
+		b.Event = 0
+		later.after(systemEvents, event, func() { r.Free(b) })
+		return
+	}
+	if err := unmapPages(b.Address, b.Size); err != nil {
+		panic(fmt.Sprintf("memmgr: freeing %d bytes at %#x of the host resource: %v", b.Size, b.Address, err))
+	}
+	r.blocks.Add(-1)
+	r.bytes.Add(-int64(b.Size))
+}
+
+// InUse returns the blocks and bytes given out and not yet back.
+func (r *hostResource) InUse() (blocks, bytes int64) { return r.blocks.Load(), r.bytes.Load() }
+
+// roundUp rounds to a multiple of a power of two.
+func roundUp(n, unit uintptr) uintptr { return (n + unit - 1) &^ (unit - 1) }

@@ -1,0 +1,5 @@
+//go:build race || asan
+
+package memmgr_test
+
+const instrumented = true

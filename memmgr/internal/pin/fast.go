@@ -1,0 +1,50 @@
+//go:build linux && amd64 && !race && !usmb_portable
+
+package pin
+
+import (
+	"syscall"
+	_ "unsafe" // for go:linkname
+)
+
+// Fast tells that Pin excludes all others on the shard.
+const Fast = true
+
+// The runtime keeps these two for the packages that link to them.
+//
+//go:linkname procPin runtime.procPin
+func procPin() int
+
+//go:linkname procUnpin runtime.procUnpin
+func procUnpin()
+
+// Pin stops preemption of the goroutine and returns the number of its P. Until
+// Unpin it must not block, allocate or call what may.
+func Pin() int { return procPin() }
+
+// Unpin ends Pin.
+func Unpin() { procUnpin() }
+
+const (
+	sysMembarrier              = 324
+	cmdPrivateExpedited        = 1 << 3
+	cmdRegisterPrivateExpedite = 1 << 4
+)
+
+// Expedited reports whether Barrier works. Where it does not (an old kernel, a
+// sandbox), the shard's user must fence by itself.
+var Expedited = func() bool {
+	_, _, errno := syscall.RawSyscall(sysMembarrier, cmdRegisterPrivateExpedite, 0, 0)
+	return errno == 0
+}()
+
+// Barrier makes every running thread of the process pass a full memory barrier.
+// It panics when the kernel breaks its promise, because nothing is safe then.
+func Barrier() {
+	if !Expedited {
+		return
+	}
+	if _, _, errno := syscall.RawSyscall(sysMembarrier, cmdPrivateExpedited, 0, 0); errno != 0 {
+		panic("pin: membarrier was registered and fails: " + errno.Error())
+	}
+}

@@ -1,0 +1,130 @@
+package memmgr
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sort"
+
+	"github.com/usmbridge/usmbridge/memmgr/owner"
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+var background = context.Background()
+
+// LiveBuffer describes memory that somebody still references.
+type LiveBuffer struct {
+	Address   uintptr
+	Size      uint64
+	Requested uint64
+	Count     int            // references
+	Place     *syclobj.Place // nil for memory that C wrapped
+	Resource  Resource       // nil for foreign memory
+	Tag       string
+	Stack     string // place of allocation, when stacks were recorded
+	Foreign   bool
+
+	stack uint32
+}
+
+// Live lists the memory that is referenced now, oldest cell first. It looks at
+// every owner cell ever used, so it is for reports, not for steady work. Memory
+// that is allocated or released meanwhile may or may not be in the list.
+func Live() []LiveBuffer {
+	var all []LiveBuffer
+	eachLive(func(c *owner.Cell, count int) { all = append(all, describe(c, count)) })
+	return all
+}
+
+// describe tells about the memory of a live cell.
+func describe(c *owner.Cell, count int) LiveBuffer {
+	b := LiveBuffer{
+		Address: c.Address(), Size: c.Size(), Requested: c.Requested(), Count: count,
+		Tag: tagName(c.Tag()), Stack: stackText(c.Stack()), stack: c.Stack(),
+		Foreign: c.Flags()&owner.Foreign != 0,
+	}
+	if h := holderOf(c); h != nil {
+		b.Resource, b.Place = h.resource, h.goPlace
+	} else {
+		b.Place = wrappedPlace(c)
+	}
+	return b
+}
+
+// eachLive calls f for every cell of this package's memory that is alive.
+func eachLive(f func(c *owner.Cell, count int)) {
+	_, used := owner.Capacity()
+	for i := 1; i <= used; i++ {
+		c := owner.At(uint32(i))
+		r := c.Ref()
+		n := r.Count()
+		if n == 0 || (c.Resource() == 0 && c.Flags()&owner.Foreign == 0) {
+			continue
+		}
+		f(c, int(n))
+	}
+}
+
+// LiveCount returns how many pieces of memory are referenced, and their bytes
+// as far as known.
+func LiveCount() (buffers int, bytes uint64) {
+	eachLive(func(c *owner.Cell, _ int) {
+		buffers++
+		if c.Size() != owner.UnknownSize {
+			bytes += c.Size()
+		}
+	})
+	return buffers, bytes
+}
+
+// OwnerBytes returns the memory that owner cells have taken since the start of
+// the process; a cell that is free again is used again.
+func OwnerBytes() uint64 {
+	_, used := owner.Capacity()
+	return uint64(used) * owner.CellBytes
+}
+
+// WriteLeaks writes what is still referenced, grouped by place of allocation,
+// biggest first, and returns how many pieces of memory it found.
+func WriteLeaks(w io.Writer) (int, error) {
+	type group struct {
+		first LiveBuffer
+		n     int
+		bytes uint64
+	}
+	groups := map[[2]string]*group{}
+	all := Live()
+	for _, b := range all {
+		k := [2]string{b.Stack, b.Tag}
+		g := groups[k]
+		if g == nil {
+			g = &group{first: b}
+			groups[k] = g
+		}
+		g.n++
+		if b.Size != owner.UnknownSize {
+			g.bytes += b.Size
+		}
+	}
+	sorted := make([]*group, 0, len(groups))
+	for _, g := range groups {
+		sorted = append(sorted, g)
+	}
+	sort.Slice(sorted, func(i, j int) bool { return sorted[i].bytes > sorted[j].bytes })
+	for _, g := range sorted {
+		where := g.first.Stack
+		if where == "" {
+			where = "\t(memmgr.RecordStacks(16) tells where)\n"
+		}
+		tag := ""
+		if g.first.Tag != "" {
+			tag = fmt.Sprintf(" tagged %q", g.first.Tag)
+		}
+		_, err := fmt.Fprintf(w, "%d still referenced, %s%s, first at %#x, allocated at\n%s",
+			g.n, bytesText(g.bytes), tag, g.first.Address, where)
+		if err != nil {
+			return len(all), err
+		}
+	}
+	return len(all), nil
+}

@@ -1,0 +1,190 @@
+//go:build cgo && linux
+
+package main
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+)
+
+// Our half of each work, Go call to Go call.
+
+func oneSize(p *memmgr.Pool, size uintptr, rounds int) int64 {
+	start := time.Now()
+	for range rounds {
+		b, err := memmgr.New(p, memmgr.Request{Size: size})
+		if err != nil {
+			panic(err)
+		}
+		b.Release()
+	}
+	return time.Since(start).Nanoseconds()
+}
+
+// together runs the work on so many goroutines and returns the time of all.
+func together(n int, work func(g int)) int64 {
+	var ready, done sync.WaitGroup
+	gate := make(chan struct{})
+	ready.Add(n)
+	for g := range n {
+		done.Go(func() {
+			ready.Done()
+			<-gate
+			work(g)
+		})
+	}
+	ready.Wait()
+	start := time.Now()
+	close(gate)
+	done.Wait()
+	return time.Since(start).Nanoseconds()
+}
+
+func oneSizeParallel(p *memmgr.Pool, size uintptr, rounds, goroutines int) int64 {
+	return together(goroutines, func(int) { oneSize(p, size, rounds) })
+}
+
+func replace(p *memmgr.Pool, live []memmgr.Buffer, where, sizes []uint32) int64 {
+	start := time.Now()
+	for i, at := range where {
+		slot := &live[at]
+		if slot.Ref().Cell() != nil {
+			slot.Release()
+		}
+		b, err := memmgr.New(p, memmgr.Request{Size: uintptr(sizes[i])})
+		if err != nil {
+			panic(err)
+		}
+		*slot = b
+	}
+	return time.Since(start).Nanoseconds()
+}
+
+func clearBuffers(live []memmgr.Buffer) {
+	for i := range live {
+		if live[i].Valid() {
+			live[i].Release()
+		}
+		live[i] = memmgr.Buffer{}
+	}
+}
+
+func batch(p *memmgr.Pool, size uintptr, count, rounds int) int64 {
+	all := make([]memmgr.Buffer, count)
+	start := time.Now()
+	for range rounds {
+		for i := range all {
+			b, err := memmgr.New(p, memmgr.Request{Size: size})
+			if err != nil {
+				panic(err)
+			}
+			all[i] = b
+		}
+		for i := range all {
+			all[i].Release()
+		}
+	}
+	return time.Since(start).Nanoseconds()
+}
+
+// script is RMM's random_allocations: 2n steps, 73 % of them allocations while
+// there is anything to free, sizes uniform from 1 to max MiB bytes. It returns
+// the steps as (slot, size or 0) and the peak of bytes requested.
+func script(n int, maxMiB uint64, seed uint64) (which []uint32, sizes []uint64, nslots int, peak uint64) {
+	rng := rand.New(rand.NewPCG(seed, 73))
+	type block struct {
+		slot uint32
+		size uint64
+	}
+	var live []block
+	var spare []uint32
+	now := uint64(0)
+	for range 2 * n {
+		if len(live) == 0 || rng.Float64() < 0.73 {
+			slot := uint32(nslots)
+			if len(spare) > 0 {
+				slot = spare[len(spare)-1]
+				spare = spare[:len(spare)-1]
+			} else {
+				nslots++
+			}
+			size := 1 + rng.Uint64N(maxMiB<<20)
+			live = append(live, block{slot, size})
+			which, sizes = append(which, slot), append(sizes, size)
+			now += size
+			peak = max(peak, now)
+			continue
+		}
+		k := rng.IntN(len(live))
+		b := live[k]
+		live[k] = live[len(live)-1]
+		live = live[:len(live)-1]
+		spare = append(spare, b.slot)
+		which, sizes = append(which, b.slot), append(sizes, 0)
+		now -= b.size
+	}
+	return which, sizes, nslots, peak
+}
+
+func runScript(p *memmgr.Pool, live []memmgr.Buffer, which []uint32, sizes []uint64) int64 {
+	start := time.Now()
+	for i, at := range which {
+		if sizes[i] == 0 {
+			live[at].Release()
+			live[at] = memmgr.Buffer{}
+			continue
+		}
+		b, err := memmgr.New(p, memmgr.Request{Size: uintptr(sizes[i])})
+		if err != nil {
+			panic(err)
+		}
+		live[at] = b
+	}
+	return time.Since(start).Nanoseconds()
+}
+
+// handover has one goroutine allocate and another free, in batches of 100.
+func handover(p *memmgr.Pool, size uintptr, batches int) int64 {
+	const batchSize, ring = 100, 64
+	var blocks [ring][batchSize]memmgr.Buffer
+	var made, taken atomic.Int64
+	full, free := make(chan struct{}, 1), make(chan struct{}, 1)
+	poke := func(c chan struct{}) {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
+	}
+	start := time.Now()
+	go func() {
+		for b := range int64(batches) {
+			for b-taken.Load() >= ring {
+				<-free
+			}
+			for i := range batchSize {
+				m, err := memmgr.New(p, memmgr.Request{Size: size})
+				if err != nil {
+					panic(err)
+				}
+				blocks[b%ring][i] = m
+			}
+			made.Store(b + 1)
+			poke(full)
+		}
+	}()
+	for b := range int64(batches) {
+		for made.Load() <= b {
+			<-full
+		}
+		for i := range batchSize {
+			blocks[b%ring][i].Release()
+		}
+		taken.Store(b + 1)
+		poke(free)
+	}
+	return time.Since(start).Nanoseconds()
+}

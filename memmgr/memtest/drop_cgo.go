@@ -1,0 +1,27 @@
+//go:build cgo && linux
+
+package memtest
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/owner"
+	"github.com/usmbridge/usmbridge/memmgr/owner/ownertest"
+)
+
+// testDropInC drops on C threads, which no Go code sees, and expects the memory
+// back without any further allocation.
+func testDropInC(t *testing.T, r memmgr.Resource, _ Options) {
+	var cells []*owner.Cell
+	for i := range 500 {
+		b := allocate(t, r, uintptr(i*10), 0)
+		if i%2 == 0 {
+			b.SetExported()
+		}
+		cells = append(cells, b.Cell())
+	}
+	require.NoError(t, ownertest.DropOnThreads(cells, 3))
+}

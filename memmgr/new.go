@@ -1,0 +1,104 @@
+package memmgr
+
+import (
+	"github.com/usmbridge/usmbridge/memmgr/internal/pin"
+	"github.com/usmbridge/usmbridge/memmgr/owner"
+)
+
+// New allocates from a resource and returns a buffer with one reference. A
+// [Pool] keeps owner cells with its blocks; for other resources the buffer's cell
+// is made here.
+//
+// The body is the path that nearly all requests to a pool take: a block of the
+// class from the processor's own cache. It stands here in one piece, and the
+// request travels by value, because a call or an address costs a tenth of the
+// whole.
+func New(r Resource, request Request) (Buffer, error) {
+	p, ok := r.(*Pool)
+	if !ok {
+		return newCellBuffer(r, request)
+	}
+	if !p.home.Empty() {
+		p.h.list.Drain()
+	}
+	if request.Size > maxClassUnits*unit || request.Align > unit || (request.Queue != nil && p.waiting.Load() != 0) {
+		return p.slowBuffer(request)
+	}
+	k := classOf(max((request.Size+unit-1)/unit, p.minUnits))
+	s := p.claim(pin.Pin())
+	if s == nil {
+		pin.Unpin()
+		return p.slowBuffer(request)
+	}
+	c := s.take(k)
+	if c == nil {
+		s.leave()
+		return p.slowBuffer(request)
+	}
+	if !p.uncounted {
+		s.countTake(k, uint64(request.Size))
+	}
+	due := s.delta > peakStep<<deltaShift
+	s.leave()
+	c.SetRequested(uint64(request.Size))
+	ref := c.RenewOwned()
+	if due || request.Tag != "" || request.Queue != nil || p.trace != nil || stackDepth.Load() != 0 {
+		p.dress(c, request.Tag, request.Queue)
+	}
+	return Buffer{ref: ref}, nil
+}
+
+// Release ends one reference. With the last one the memory goes back to its
+// resource, now, or when the work pending on it is done.
+//
+// The second half is [Pool.shelve] for the cells of pools, in one piece for the
+// reason that New is.
+func (b Buffer) Release() {
+	last, ok := b.ref.TryUnref()
+	if !ok {
+		panic(b.stale("Release"))
+	}
+	if !last {
+		return
+	}
+	c := b.ref.Cell()
+	p := poolOf(c)
+	k := uint(c.Own())
+	if p == nil || !c.Plain(p.flags) || k >= numClasses || p.trace != nil {
+		finish(p, c)
+		return
+	}
+	s := p.claim(pin.Pin())
+	if s == nil {
+		pin.Unpin()
+		p.shelve(c, int(k))
+		return
+	}
+	s.put(int(k), c)
+	if !p.uncounted {
+		s.countPut(int(k), c)
+	}
+	over := s.overtaken(int(k))
+	s.leave()
+	if over {
+		p.afterPut(int(k))
+	}
+}
+
+// poolOf returns the pool of a cell, nil when it is not a pool's or has a number
+// beyond the table.
+func poolOf(c *owner.Cell) *Pool {
+	if i := c.Resource(); i < uint32(len(poolTable)) {
+		return poolTable[i].Load()
+	}
+	return nil
+}
+
+// finish takes a dead cell back that is not an ordinary one of a pool.
+func finish(p *Pool, c *owner.Cell) {
+	if p != nil {
+		p.slowFree(c)
+		return
+	}
+	c.Finish()
+}

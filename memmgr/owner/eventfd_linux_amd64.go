@@ -1,0 +1,3 @@
+package owner
+
+const sysEventfd2 = 290

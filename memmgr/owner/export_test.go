@@ -1,0 +1,10 @@
+package owner
+
+// For the tests that compare the mirror with the header.
+var GoLayout = goLayout
+
+// LayoutVersion is layoutVersion.
+const LayoutVersion = layoutVersion
+
+// PendingHeld is pendingHeld.
+const PendingHeld = pendingHeld

@@ -1,0 +1,150 @@
+package owner
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestGoReleaseDrainsInTheCaller(t *testing.T) {
+	n := 0
+	l := NewList(func(c *Cell) { n++; Recycle(c) })
+	for i := range 10 {
+		c, err := New(l)
+		require.NoError(t, err)
+		c.Ref().Release()
+		require.Equal(t, i+1, n)
+	}
+}
+
+func TestPushedCellsComeOutOldestFirst(t *testing.T) {
+	l := NewList(nil)
+	l.Close() // keeps the reaper's hands off
+	var want []*Cell
+	for range 5 {
+		c, err := New(l)
+		require.NoError(t, err)
+		require.True(t, c.Unref())
+		Push(c)
+		want = append(want, c)
+	}
+	l.Drain()
+	require.False(t, l.Empty(), "a closed list keeps its cells")
+	var got []*Cell
+	for c := l.Take(); c != nil; c = c.Next() {
+		got = append(got, c)
+	}
+	require.Equal(t, want, got)
+	for _, c := range got {
+		Recycle(c)
+	}
+}
+
+func TestReaperDrainsWhatNobodyElseDoes(t *testing.T) {
+	var n atomic.Int32
+	for _, options := range [][]Option{nil, {OwnGoroutine()}} {
+		l := NewList(func(c *Cell) { n.Add(1); Recycle(c) }, options...)
+		n.Store(0)
+		for i := range 100 {
+			c, err := New(l)
+			require.NoError(t, err)
+			require.True(t, c.Unref())
+			Push(c)
+			if i%10 == 0 {
+				time.Sleep(time.Millisecond) // lets the reaper fall asleep
+			}
+		}
+		require.Eventually(t, func() bool { return n.Load() == 100 }, 10*time.Second, time.Millisecond)
+	}
+}
+
+func TestOwnGoroutineKeepsOthersGoing(t *testing.T) {
+	gate := make(chan struct{})
+	var slow, quick atomic.Int32
+	ls := NewList(func(c *Cell) { <-gate; slow.Add(1); Recycle(c) }, OwnGoroutine())
+	lq := NewList(func(c *Cell) { quick.Add(1); Recycle(c) })
+	for range 10 {
+		c, err := New(ls)
+		require.NoError(t, err)
+		c.Ref().Release() // pushed: the caller must not block
+		c, err = New(lq)
+		require.NoError(t, err)
+		require.True(t, c.Unref())
+		Push(c)
+	}
+	require.Eventually(t, func() bool { return quick.Load() == 10 }, 10*time.Second, time.Millisecond)
+	require.Zero(t, slow.Load())
+	close(gate)
+	ls.Sync()
+	require.EqualValues(t, 10, slow.Load())
+}
+
+func TestBatchTakesTheChainItself(t *testing.T) {
+	var n atomic.Int32
+	l := NewList(nil, Batch(func(l *List) {
+		for c := l.Take(); c != nil; {
+			next := c.Next()
+			Recycle(c)
+			n.Add(1)
+			c = next
+		}
+	}))
+	for range 50 {
+		c, err := New(l)
+		require.NoError(t, err)
+		c.Ref().Release()
+	}
+	l.Sync()
+	require.EqualValues(t, 50, n.Load())
+}
+
+// Many goroutines make, share and drop cells; every one must come home once.
+func TestConcurrentChurn(t *testing.T) {
+	const goroutines, rounds = 8, 20000
+	var drained atomic.Int64
+	l := NewList(func(c *Cell) {
+		if c.Count() != 0 {
+			panic("drained alive")
+		}
+		drained.Add(1)
+		Recycle(c)
+	})
+	var wg sync.WaitGroup
+	shared := make(chan Ref, 64)
+	for range goroutines {
+		wg.Go(func() {
+			for i := range rounds {
+				c, err := New(l)
+				if err != nil {
+					panic(err)
+				}
+				r := c.Ref()
+				if i%3 == 0 {
+					r.Retain()
+					select {
+					case shared <- r:
+					default:
+						r.Release()
+					}
+				}
+				if i%5 == 0 {
+					select {
+					case o := <-shared:
+						o.Release()
+					default:
+					}
+				}
+				r.Release()
+			}
+		})
+	}
+	wg.Wait()
+	close(shared)
+	for r := range shared {
+		r.Release()
+	}
+	require.EqualValues(t, goroutines*rounds, drained.Load())
+}

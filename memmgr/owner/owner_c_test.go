@@ -1,0 +1,122 @@
+//go:build cgo && linux
+
+package owner_test
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr/owner"
+	"github.com/usmbridge/usmbridge/memmgr/owner/ownertest"
+)
+
+func TestHeaderAndMirrorAgree(t *testing.T) {
+	h := ownertest.HeaderLayout()
+	cell, list, head := owner.GoLayout()
+	require.Equal(t, cell, h.Cell)
+	require.Equal(t, list, h.List)
+	require.Equal(t, head, h.Control)
+	require.Equal(t, []uint32{owner.ReadOnly, owner.Exported, owner.HostReadable, owner.Foreign, owner.Queued, owner.PendingHeld}, h.Flags)
+	require.EqualValues(t, owner.LayoutVersion, h.Version)
+	require.NotZero(t, owner.DropFunc())
+}
+
+// Frees from anywhere: nobody allocates or drains, and the memory returns.
+func TestDropOnCThreadsReturnsByTheReaper(t *testing.T) {
+	const n = 50000
+	var drained atomic.Int64
+	l := owner.NewList(func(c *owner.Cell) { drained.Add(1); owner.Recycle(c) })
+	cells := make([]*owner.Cell, n)
+	for i := range cells {
+		c, err := owner.New(l)
+		require.NoError(t, err)
+		cells[i] = c
+	}
+	require.NoError(t, ownertest.DropOnThreads(cells, 4))
+	require.Eventually(t, func() bool { return drained.Load() == n }, 20*time.Second, time.Millisecond)
+	for _, c := range cells {
+		require.Zero(t, c.Count())
+	}
+}
+
+func TestAtZeroRunsInC(t *testing.T) {
+	before := ownertest.ZeroSum()
+	l := owner.NewList(func(*owner.Cell) { panic("a cell with a C function at zero is C's") })
+	for i := range 100 {
+		c := ownertest.NewCell(l)
+		require.NotNil(t, c)
+		c.SetAtZero(ownertest.CountZero())
+		c.SetContext(uintptr(i))
+		if i%2 == 0 {
+			c.Ref().Release()
+		} else {
+			ownertest.Drop(c)
+		}
+	}
+	l.Sync()
+	require.EqualValues(t, 99*100/2, ownertest.ZeroSum()-before)
+}
+
+// C threads and goroutines fight for the same free cells and lists.
+func TestChurnFromBothLanguages(t *testing.T) {
+	const perThread = 30000
+	var drained atomic.Int64
+	l := owner.NewList(func(c *owner.Cell) { drained.Add(1); owner.Recycle(c) })
+	before := ownertest.ZeroSum()
+	var made atomic.Int64
+	var wg sync.WaitGroup
+	wg.Go(func() { made.Add(int64(ownertest.Churn(l, perThread, 3))) })
+	for range 2 {
+		wg.Go(func() {
+			for range perThread {
+				c, err := owner.New(l)
+				if err != nil {
+					panic(err)
+				}
+				made.Add(1)
+				c.Ref().Release()
+			}
+		})
+	}
+	wg.Wait()
+	l.Sync()
+	require.EqualValues(t, 5*perThread, made.Load())
+	require.Equal(t, made.Load(), drained.Load()+ownertest.ZeroSum()-before)
+}
+
+func TestForkedChildDropsWithoutGo(t *testing.T) {
+	var drained atomic.Int64
+	l := owner.NewList(func(c *owner.Cell) { drained.Add(1); owner.Recycle(c) })
+	c, err := owner.New(l)
+	require.NoError(t, err)
+	require.Zero(t, ownertest.DropInFork(c))
+	l.Sync()
+	require.Zero(t, drained.Load(), "the child's drop is the child's own")
+	require.EqualValues(t, 1, c.Count())
+	c.Ref().Release()
+	require.EqualValues(t, 1, drained.Load())
+}
+
+func BenchmarkNewAndRelease(b *testing.B) {
+	l := owner.NewList(nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		c, err := owner.New(l)
+		if err != nil {
+			b.Fatal(err)
+		}
+		c.Ref().Release()
+	}
+}
+
+func BenchmarkDropInC(b *testing.B) {
+	l := owner.NewList(nil)
+	for b.Loop() {
+		ownertest.Drop(ownertest.NewCell(l))
+		l.Drain()
+	}
+}

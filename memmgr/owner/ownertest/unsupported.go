@@ -1,0 +1,6 @@
+//go:build !cgo || !linux
+
+package ownertest
+
+// Supported tells whether the helpers are there.
+const Supported = false

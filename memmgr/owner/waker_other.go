@@ -1,0 +1,30 @@
+//go:build !linux
+
+package owner
+
+import "sync"
+
+var (
+	wakersMu sync.Mutex
+	wakers   = map[*waker]chan struct{}{}
+)
+
+// openWaker returns the function that sleeps until signal; without eventfd (and
+// so without C that pushes) a channel does.
+func openWaker(w *waker) (sleep func()) {
+	ch := make(chan struct{}, 1)
+	wakersMu.Lock()
+	defer wakersMu.Unlock()
+	wakers[w] = ch
+	return func() { <-ch }
+}
+
+func (w *waker) signal() {
+	wakersMu.Lock()
+	ch := wakers[w]
+	wakersMu.Unlock()
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}

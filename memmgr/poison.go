@@ -1,0 +1,194 @@
+package memmgr
+
+import (
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+// What Poison writes: before use, after use, and around.
+const (
+	poisonFresh  = 0xAA
+	poisonFreed  = 0xDD
+	poisonMargin = 0xFD
+)
+
+// PoisonMargin is the guard in bytes on each side of a block, so long that the
+// block keeps the default alignment.
+const PoisonMargin = 256
+
+// Poison fills memory with a pattern when it is given out and another when it
+// comes back, and puts a guarded margin around it: reads of what was not
+// written and of what was freed show, and writes beyond either end panic at the
+// free with a [*CorruptionError]. Device memory is filled through the place's
+// queue; memory that nobody can write is passed through untouched.
+type Poison struct {
+	upstream Resource
+	mu       sync.Mutex
+	outer    map[uintptr]Block // what the upstream gave, by the inner address
+	fill     func(address, size uintptr, value byte) error
+	read     func(address uintptr, to []byte) error
+}
+
+// CorruptionError is the value of the panic when a margin was written to.
+type CorruptionError struct {
+	Address uintptr // of the block
+	Size    uintptr // asked for
+	Offset  int     // of the first wrong byte, relative to the block
+	Found   byte
+}
+
+// Error tells where the write went.
+func (e *CorruptionError) Error() string {
+	side := "beyond its end"
+	if e.Offset < 0 {
+		side = "before its start"
+	}
+	return fmt.Sprintf("memmgr: the block of %d bytes at %#x was written %s: byte %d is %#02x",
+		e.Size, e.Address, side, e.Offset, e.Found)
+}
+
+// NewPoison guards an upstream.
+func NewPoison(upstream Resource) *Poison {
+	p := &Poison{upstream: upstream, outer: map[uintptr]Block{}}
+	place := upstream.Place()
+	if only, ok := As[addressOnly](upstream); (ok && only.AddressOnly()) || place == nil {
+		return p
+	}
+	if place.HostReadable() {
+		p.fill = func(address, size uintptr, value byte) error {
+			b := unsafe.Slice((*byte)(foreignPointer(address)), size)
+			for i := range b {
+				b[i] = value
+			}
+			return nil
+		}
+		p.read = func(address uintptr, to []byte) error {
+			copy(to, unsafe.Slice((*byte)(foreignPointer(address)), len(to)))
+			return nil
+		}
+		return p
+	}
+	p.fill = func(address, size uintptr, value byte) error { return fillOnDevice(place, address, size, value) }
+	p.read = func(address uintptr, to []byte) error {
+		q, err := place.Queue()
+		if err != nil {
+			return err
+		}
+		return q.Read(to, foreignPointer(address))
+	}
+	return p
+}
+
+func fillOnDevice(place *syclobj.Place, address, size uintptr, value byte) error {
+	q, err := place.Queue()
+	if err != nil {
+		return err
+	}
+	ev, err := q.Memset(foreignPointer(address), value, size)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = ev.Close() }()
+	return ev.Wait(background)
+}
+
+// Place implements [Resource].
+func (p *Poison) Place() *syclobj.Place { return p.upstream.Place() }
+
+// Upstream returns the guarded resource.
+func (p *Poison) Upstream() Resource { return p.upstream }
+
+// poisonLead keeps an alignment beyond the default one.
+func poisonLead(align uintptr) uintptr { return max(PoisonMargin, align) }
+
+// Allocate implements [Resource].
+func (p *Poison) Allocate(r Request) (Block, error) {
+	if err := r.check(); err != nil {
+		return Block{}, err
+	}
+	if p.fill == nil {
+		return p.upstream.Allocate(r)
+	}
+	lead := poisonLead(r.align())
+	if r.Size > maxSize-2*lead-r.align() {
+		return Block{}, &RequestError{Request: r, Reason: fmt.Sprintf("with %d bytes of guard it cannot be addressed", 2*lead)}
+	}
+	inner := r
+	inner.Size = lead + r.Size + PoisonMargin
+	b, err := p.upstream.Allocate(inner)
+	if err != nil {
+		return b, err
+	}
+	err = p.fill(b.Address+lead-PoisonMargin, PoisonMargin, poisonMargin)
+	if err == nil && r.Size > 0 {
+		err = p.fill(b.Address+lead, r.Size, poisonFresh)
+	}
+	if err == nil {
+		err = p.fill(b.Address+lead+r.Size, PoisonMargin, poisonMargin)
+	}
+	if err != nil {
+		p.upstream.Free(b)
+		return Block{}, err
+	}
+	guarded := b
+	guarded.Address += lead
+	guarded.Size, guarded.Requested = r.Size, r.Size
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.outer[guarded.Address] = b
+	return guarded, nil
+}
+
+// Free implements [Resource].
+func (p *Poison) Free(b Block) {
+	if p.fill == nil {
+		p.upstream.Free(b)
+		return
+	}
+	if b.Event != 0 {
+		// Margins can be looked at only when the work is done.
+		s, event := p.synchronizer(), b.Event
+		b.Event = 0
+		if !s.EventDone(event) {
+			later.after(s, event, func() { p.Free(b) })
+			return
+		}
+		s.ReleaseEvent(event)
+	}
+	p.inspect(&b)
+	if b.Requested > 0 {
+		_ = p.fill(b.Address, b.Requested, poisonFreed)
+	}
+	p.mu.Lock()
+	outer, ok := p.outer[b.Address]
+	delete(p.outer, b.Address)
+	p.mu.Unlock()
+	if !ok {
+		panic(fmt.Sprintf("memmgr: free of %#x, which the poisoning resource did not give or has back already", b.Address))
+	}
+	p.upstream.Free(outer)
+}
+
+func (p *Poison) synchronizer() Synchronizer {
+	if s, ok := As[Synchronizer](p.upstream); ok {
+		return s
+	}
+	return systemEvents
+}
+
+func (p *Poison) inspect(b *Block) {
+	guard := make([]byte, PoisonMargin)
+	for _, side := range []int{-PoisonMargin, int(b.Requested)} {
+		if err := p.read(uintptr(int(b.Address)+side), guard); err != nil {
+			continue // the device is gone; there is nothing to compare
+		}
+		for i, v := range guard {
+			if v != poisonMargin {
+				panic(&CorruptionError{Address: b.Address, Size: b.Requested, Offset: side + i, Found: v})
+			}
+		}
+	}
+}

@@ -1,0 +1,20 @@
+package memmgr_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/memtest"
+)
+
+func newHostPool(t testing.TB, options ...memmgr.PoolOption) *memmgr.Pool {
+	p := memmgr.NewPool(memmgr.Host(), options...)
+	t.Cleanup(func() { require.NoError(t, p.Close()) })
+	return p
+}
+
+func TestPoolOnHost(t *testing.T) {
+	memtest.Run(t, func(t testing.TB) memmgr.Resource { return newHostPool(t) }, memtest.Options{Largest: 40 << 20, MaxAlign: 4 << 20})
+}

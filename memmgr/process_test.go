@@ -1,0 +1,85 @@
+//go:build cgo && linux
+
+package memmgr_test
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/owner"
+	"github.com/usmbridge/usmbridge/memmgr/owner/ownertest"
+)
+
+// A forked child drops what it inherited, in C; the parent's pool does not
+// notice.
+func TestForkedChildLeavesThePoolAlone(t *testing.T) {
+	p := newHostPool(t)
+	b, err := memmgr.New(p, memmgr.Request{Size: 1000})
+	require.NoError(t, err)
+	require.Zero(t, ownertest.DropInFork(b.Cell()))
+	memmgr.Flush()
+	require.Equal(t, 1, b.Count())
+	require.EqualValues(t, 1, p.Stats().Allocation.Current)
+	b.Release()
+	require.Zero(t, p.Stats().Allocation.Current)
+}
+
+// C threads drop buffers of a pool while goroutines allocate from it.
+func TestCThreadsFreeWhileGoroutinesAllocate(t *testing.T) {
+	p := newHostPool(t)
+	done := make(chan error, 1)
+	go func() {
+		for range 20 {
+			var cells []*owner.Cell
+			for i := range 1000 {
+				b, err := memmgr.New(p, memmgr.Request{Size: uintptr(i)})
+				if err != nil {
+					done <- err
+					return
+				}
+				cells = append(cells, b.Cell())
+			}
+			if err := ownertest.DropOnThreads(cells, 4); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	}()
+	for range 20000 {
+		b, err := memmgr.New(p, memmgr.Request{Size: 500})
+		require.NoError(t, err)
+		b.Release()
+	}
+	require.NoError(t, <-done)
+	memmgr.Flush()
+	require.Zero(t, p.Stats().Allocation.Current)
+	require.EqualValues(t, 40000, p.Stats().Allocation.Freed)
+}
+
+// A process may end with pools open, buffers in use and memory on its way back:
+// nothing runs at exit that could hang or crash.
+func TestExitWithEverythingOpen(t *testing.T) {
+	const env = "USMBRIDGE_TEST_EXIT"
+	if os.Getenv(env) != "" {
+		p := memmgr.NewPool(memmgr.Host())
+		var cells []*owner.Cell
+		for range 1000 {
+			b, err := memmgr.New(p, memmgr.Request{Size: 5000})
+			require.NoError(t, err)
+			cells = append(cells, b.Cell())
+		}
+		require.NoError(t, ownertest.DropOnThreads(cells[:500], 2))
+		os.Exit(7)
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestExitWithEverythingOpen$")
+	cmd.Env = append(os.Environ(), env+"=1")
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	require.ErrorAs(t, err, &exit, string(out))
+	require.Equal(t, 7, exit.ExitCode(), string(out))
+}

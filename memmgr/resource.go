@@ -1,0 +1,200 @@
+package memmgr
+
+import (
+	"context"
+	"fmt"
+	"math/bits"
+
+	"github.com/usmbridge/usmbridge/memmgr/owner"
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+// DefaultAlign is the alignment in bytes of an allocation that asks for none.
+const DefaultAlign = 256
+
+// Request says what memory is wanted.
+type Request struct {
+	// Size in bytes; 0 is allowed and gives a valid address of its own.
+	Size uintptr
+	// Align is a power of two in bytes; 0 means [DefaultAlign].
+	Align uintptr
+	// Queue the memory will first be used on; nil when not known. A resource
+	// that orders reuse by queues uses it, others ignore it.
+	Queue *syclobj.Queue
+	// Tag names the user of the memory in statistics and reports.
+	Tag string
+	// Context bounds the waiting of resources that wait for memory; nil means
+	// that they may wait for ever.
+	Context context.Context
+}
+
+// Alignment returns the alignment in bytes that holds for the request.
+func (r *Request) Alignment() uintptr { return r.align() }
+
+// Check returns a [*RequestError] when no resource can fulfil the request.
+func (r *Request) Check() error { return r.check() }
+
+// align returns the alignment that holds for the request.
+func (r *Request) align() uintptr {
+	if r.Align == 0 {
+		return DefaultAlign
+	}
+	return r.Align
+}
+
+// check refuses what no resource can give.
+func (r *Request) check() error {
+	if r.Align&(r.Align-1) != 0 {
+		return &RequestError{Request: *r, Reason: "the alignment must be a power of two"}
+	}
+	if r.Size > maxSize-r.align() {
+		return &RequestError{Request: *r, Reason: fmt.Sprintf("the size is larger than %d bytes, the most that can be addressed", maxSize)}
+	}
+	return nil
+}
+
+// maxSize leaves room for rounding below the largest int.
+const maxSize = uintptr(1)<<(bits.UintSize-2) - 1
+
+// Block is memory on its way between a resource and its user: what Allocate
+// returns and Free takes back. It is a plain value; whoever frees passes on the
+// same address and cookie.
+type Block struct {
+	// Address of the first byte, aligned as asked.
+	Address uintptr
+	// Size in bytes that may be used; at least the size asked for.
+	Size uintptr
+	// Requested is the size asked for.
+	Requested uintptr
+	// Align is the alignment asked for.
+	Align uintptr
+	// Cookie belongs to the resource that gave the block.
+	Cookie uint64
+	// Tag is the number of the user's tag.
+	Tag uint32
+	// Queue is a reference of the queue of last use (sycl::queue*), borrowed;
+	// 0 for none. Set by the user for Free.
+	Queue uintptr
+	// Event is an owned reference of the event (sycl::event*) that the memory's
+	// last work ends with, 0 for none. Set by the user for Free, which takes it.
+	Event uintptr
+}
+
+// Resource is a source of memory of one place, in the manner of
+// http.RoundTripper: small, so that one resource can wrap another.
+//
+// Both methods may be called from any number of goroutines. A resource that
+// wraps another one also has an Upstream() Resource method, by which [As] finds
+// the abilities of the wrapped ones.
+type Resource interface {
+	// Allocate returns memory for the request, or a typed error: a
+	// [*RequestError] when the request makes no sense, a [*OutOfMemoryError]
+	// when memory ran out. It never returns a nil address without error.
+	Allocate(Request) (Block, error)
+
+	// Free takes a block back, with its pending event if there is one; the
+	// memory is not reused before that is done, and Free does not wait for it.
+	// Freeing what was not allocated, or twice, panics where it is detected.
+	Free(Block)
+
+	// Place tells the facts of the memory that this resource gives.
+	Place() *syclobj.Place
+}
+
+// Upstreamer is a resource that wraps another.
+type Upstreamer interface {
+	// Upstream returns the wrapped resource.
+	Upstream() Resource
+}
+
+// Trimmer is a resource that can give idle memory back.
+type Trimmer interface {
+	// Trim returns idle memory to where it came from until at most keep bytes
+	// are held in reserve, and says how many bytes went back.
+	Trim(keep uint64) (freed uint64)
+}
+
+// Synchronizer knows the order of work on the memory of a resource. Events and
+// queues are raw references (sycl::event*, sycl::queue*), never 0.
+type Synchronizer interface {
+	// EventDone reports whether the work of the event is complete.
+	EventDone(event uintptr) bool
+	// WaitEvent blocks until it is complete.
+	WaitEvent(event uintptr) error
+	// CopyEvent returns an owned second reference of an event.
+	CopyEvent(event uintptr) uintptr
+	// ReleaseEvent ends the ownership of an event.
+	ReleaseEvent(event uintptr)
+	// Barrier submits a barrier to the queue, or to the place's own queue for
+	// 0, and returns an owned event; 0 when nothing can be pending.
+	Barrier(queue uintptr) (uintptr, error)
+	// Join returns an owned event that is done when both events are, submitted
+	// to the queue, or to the place's own queue for 0. It takes neither.
+	Join(queue, a, b uintptr) (uintptr, error)
+	// SameOrder reports whether everything on queue b that comes after work on
+	// queue a in program order also runs after it: one in-order queue.
+	SameOrder(a, b uintptr) bool
+	// QueueRef returns the reference by which cells name a queue, 0 when none
+	// does.
+	QueueRef(q *syclobj.Queue) uintptr
+}
+
+// As finds an ability: the first resource of type T on the way from r to its
+// innermost upstream.
+func As[T any](r Resource) (T, bool) {
+	for r != nil {
+		if t, ok := r.(T); ok {
+			return t, true
+		}
+		u, ok := r.(Upstreamer)
+		if !ok {
+			break
+		}
+		r = u.Upstream()
+	}
+	var none T
+	return none, false
+}
+
+// FreeAfter calls free with the block once the event that it carries is done:
+// now, if there is none, else later on another goroutine. For resources that know
+// nothing of events.
+func FreeAfter(b Block, free func(Block)) {
+	event := b.Event
+	b.Event = 0
+	if event == 0 || systemEvents.EventDone(event) {
+		if event != 0 {
+			systemEvents.ReleaseEvent(event)
+		}
+		free(b)
+		return
+	}
+	later.after(systemEvents, event, func() { free(b) })
+}
+
+// newCellBuffer gives a block of r an owner cell of its own.
+func newCellBuffer(r Resource, request Request) (Buffer, error) {
+	h := registered(r)
+	block, err := r.Allocate(request)
+	if err != nil {
+		return Buffer{}, err
+	}
+	c, err := owner.New(h.list)
+	if err != nil {
+		r.Free(block)
+		return Buffer{}, &OutOfMemoryError{Request: request, Place: r.Place(), Err: err}
+	}
+	c.SetAddress(block.Address, uint64(block.Size))
+	c.SetRequested(uint64(request.Size))
+	c.SetPlace(h.place)
+	c.SetResource(h.index)
+	c.SetContext(uintptr(block.Cookie))
+	c.SetOwn(uint64(block.Align))
+	c.SetTag(tagNumber(request.Tag))
+	c.ResetFlags(h.flags)
+	noteAllocation(c)
+	if request.Queue != nil {
+		noteQueue(c, request.Queue)
+	}
+	return Buffer{ref: c.Ref()}, nil
+}

@@ -1,0 +1,358 @@
+package memmgr
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/usmbridge/usmbridge/memmgr/internal/tlsf"
+	"github.com/usmbridge/usmbridge/memmgr/owner"
+)
+
+// Stat is one quantity over time, in PyTorch's terms.
+type Stat struct {
+	Current   int64 `json:"current"`
+	Peak      int64 `json:"peak"`      // largest Current since the last reset
+	Allocated int64 `json:"allocated"` // sum of all increases
+	Freed     int64 `json:"freed"`     // sum of all decreases
+}
+
+// Stats are the counters of a resource, under PyTorch's names.
+type Stats struct {
+	Allocation         Stat // buffers in use
+	Segment            Stat // segments held from the upstream
+	Active             Stat // blocks in use or waiting for the device
+	InactiveSplit      Stat // free blocks in segments that are partly in use
+	AllocatedBytes     Stat // of buffers in use
+	ReservedBytes      Stat // of segments
+	ActiveBytes        Stat
+	InactiveSplitBytes Stat
+	RequestedBytes     Stat // what users asked for of AllocatedBytes
+
+	NumAllocRetries int64 // times that memory was looked for again after a refusal
+	NumOOMs         int64 // requests that failed
+	NumDeviceAlloc  int64 // segments taken from the upstream
+	NumDeviceFree   int64 // and given back
+
+	CachedBytes   int64 // free blocks at hand for their size class
+	MetadataBytes int64 // Go and C memory that keeping the books takes
+}
+
+// Map returns the counters under the names that PyTorch's memory_stats uses,
+// such as "allocated_bytes.all.current".
+func (s *Stats) Map() map[string]int64 {
+	m := map[string]int64{
+		"num_alloc_retries": s.NumAllocRetries,
+		"num_ooms":          s.NumOOMs,
+		"num_device_alloc":  s.NumDeviceAlloc,
+		"num_device_free":   s.NumDeviceFree,
+		"cached_bytes":      s.CachedBytes,
+		"metadata_bytes":    s.MetadataBytes,
+	}
+	for name, stat := range s.named() {
+		m[name+".all.current"] = stat.Current
+		m[name+".all.peak"] = stat.Peak
+		m[name+".all.allocated"] = stat.Allocated
+		m[name+".all.freed"] = stat.Freed
+	}
+	return m
+}
+
+func (s *Stats) named() map[string]*Stat {
+	return map[string]*Stat{
+		"allocation": &s.Allocation, "segment": &s.Segment, "active": &s.Active,
+		"inactive_split": &s.InactiveSplit, "allocated_bytes": &s.AllocatedBytes,
+		"reserved_bytes": &s.ReservedBytes, "active_bytes": &s.ActiveBytes,
+		"inactive_split_bytes": &s.InactiveSplitBytes, "requested_bytes": &s.RequestedBytes,
+	}
+}
+
+// Add adds the counters of another resource; peaks add up, which is an upper
+// bound of the common peak.
+func (s *Stats) Add(o *Stats) {
+	theirs := o.named()
+	for name, stat := range s.named() {
+		other := theirs[name]
+		stat.Current += other.Current
+		stat.Peak += other.Peak
+		stat.Allocated += other.Allocated
+		stat.Freed += other.Freed
+	}
+	s.NumAllocRetries += o.NumAllocRetries
+	s.NumOOMs += o.NumOOMs
+	s.NumDeviceAlloc += o.NumDeviceAlloc
+	s.NumDeviceFree += o.NumDeviceFree
+	s.CachedBytes += o.CachedBytes
+	s.MetadataBytes += o.MetadataBytes
+}
+
+// StatsReporter is a resource that counts.
+type StatsReporter interface {
+	Stats() Stats
+	// ResetPeaks makes every peak start over from the current value.
+	ResetPeaks()
+}
+
+// gauge is a quantity with its peak.
+type gauge struct {
+	now, peak atomic.Int64
+}
+
+func (g *gauge) add(d int64) {
+	now := g.now.Add(d)
+	for {
+		peak := g.peak.Load()
+		if now <= peak || g.peak.CompareAndSwap(peak, now) {
+			return
+		}
+	}
+}
+
+// raise lifts the peak to a value seen elsewhere.
+func (g *gauge) raise(seen int64) {
+	for {
+		peak := g.peak.Load()
+		if seen <= peak || g.peak.CompareAndSwap(peak, seen) {
+			return
+		}
+	}
+}
+
+func (g *gauge) reset() { g.peak.Store(g.now.Load()) }
+
+// gauges are what shards publish to.
+type gauges struct {
+	bytes, blocks, asked gauge
+	active               gauge // bytes, with those that wait for the device
+	activeBlocks         gauge
+}
+
+func (p *Pool) publish(c change) {
+	g := &p.published
+	g.bytes.add(c.bytes)
+	g.blocks.add(c.blocks)
+	g.asked.add(c.asked)
+	g.active.add(c.bytes)
+	g.activeBlocks.add(c.blocks)
+	p.scopes.note(g.bytes.now.Load())
+}
+
+// poolCounters are guarded by the pool's mutex.
+type poolCounters struct {
+	allocs, frees  [numClasses + 1]uint64 // by the slow path, by class
+	large, unlarge uint64                 // bytes of blocks without a class, ever
+	asked, unasked uint64                 // bytes requested, by the slow path
+
+	reserved, reservedPeak     uint64
+	segments, segmentsPeak     int64
+	reservedEver, reservedGone uint64
+	deviceAllocs, deviceFrees  int64
+	splitPeak, splitBytesPeak  int64
+	retries, ooms              int64
+	middleBytes                int64
+	idleBytes, returnedBytes   uint64
+}
+
+func (c *poolCounters) segmentAdded(bytes uint64) {
+	c.reserved += bytes
+	c.reservedEver += bytes
+	c.reservedPeak = max(c.reservedPeak, c.reserved)
+	c.segments++
+	c.segmentsPeak = max(c.segmentsPeak, c.segments)
+	c.deviceAllocs++
+}
+
+func (c *poolCounters) segmentDropped(bytes uint64) {
+	c.reserved -= bytes
+	c.reservedGone += bytes
+	c.segments--
+	c.deviceFrees++
+}
+
+// count notes that the slow path gives a block to a user. p.mu is held.
+func (p *Pool) count(c *owner.Cell, w *want) {
+	k := int(c.Own())
+	p.counters.allocs[k]++
+	p.counters.asked += uint64(w.r.Size)
+	if k == noClass {
+		p.counters.large += c.Size()
+	}
+	p.noteSplit()
+	p.publish(change{bytes: int64(c.Size()), blocks: 1, asked: int64(w.r.Size)})
+}
+
+// uncount notes that it takes one back. p.mu is held.
+func (p *Pool) uncount(c *owner.Cell, k int) {
+	p.counters.frees[k]++
+	p.counters.unasked += c.Requested()
+	if k == noClass {
+		p.counters.unlarge += c.Size()
+	}
+	p.publish(change{bytes: -int64(c.Size()), blocks: -1, asked: -int64(c.Requested())})
+}
+
+// noteSplit keeps the peaks of free memory in segments that are in use.
+func (p *Pool) noteSplit() {
+	blocks, bytes := p.split()
+	p.counters.splitPeak = max(p.counters.splitPeak, blocks)
+	p.counters.splitBytesPeak = max(p.counters.splitBytesPeak, bytes)
+}
+
+func (p *Pool) split() (blocks, bytes int64) {
+	c := p.heap.Counts()
+	return int64(c.FreeBlocks - c.EmptySegments), int64(c.FreeUnits-c.EmptyUnits) * tlsf.Unit
+}
+
+// Stats implements [StatsReporter]. Current values are exact at the time of the
+// call. The peak of reserved bytes is exact; the peaks of allocated and active
+// bytes are exact to 4 MiB for each processor, and to the calls of Stats.
+func (p *Pool) Stats() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var s Stats
+	c := &p.counters
+	allocs, frees := c.allocs, c.frees
+	asked, unasked := c.asked, c.unasked
+	p.stopShards()
+	for i := range p.shards {
+		sh := &p.shards[i]
+		s.CachedBytes += sh.cached()
+		p.publish(sh.takeChange(p.options.cacheLimit))
+		asked += sh.asked
+		unasked += sh.unasked
+		for k := range sh.shelves {
+			allocs[k] += sh.shelves[k].allocs()
+			frees[k] += sh.shelves[k].frees
+		}
+	}
+	p.resumeShards()
+	bytesIn, bytesOut := c.large, c.unlarge
+	for k := range allocs {
+		s.Allocation.Allocated += int64(allocs[k])
+		s.Allocation.Freed += int64(frees[k])
+		if k < numClasses {
+			bytesIn += allocs[k] * uint64(classUnits[k]) * unit
+			bytesOut += frees[k] * uint64(classUnits[k]) * unit
+		}
+	}
+	g := &p.published
+	s.Allocation.settle(g.blocks.peak.Load())
+	s.AllocatedBytes = Stat{Allocated: int64(bytesIn), Freed: int64(bytesOut)}
+	s.AllocatedBytes.settle(g.bytes.peak.Load())
+	s.RequestedBytes = Stat{Allocated: int64(asked), Freed: int64(unasked)}
+	s.RequestedBytes.settle(g.asked.peak.Load())
+	s.Active, s.ActiveBytes = s.Allocation, s.AllocatedBytes
+	waiting, waitingBytes := int64(p.pending.n+len(p.returned)), int64(p.pending.bytes+c.returnedBytes)
+	s.Active.Freed -= waiting
+	s.ActiveBytes.Freed -= waitingBytes
+	g.activeBlocks.raise(g.blocks.now.Load() + waiting)
+	g.active.raise(g.bytes.now.Load() + waitingBytes)
+	s.Active.settle(g.activeBlocks.peak.Load())
+	s.ActiveBytes.settle(g.active.peak.Load())
+	p.middleStats(&s)
+	return s
+}
+
+// settle fills in what follows from the sums.
+func (s *Stat) settle(peak int64) {
+	s.Current = s.Allocated - s.Freed
+	s.Peak = max(peak, s.Current)
+}
+
+// middleStats adds what the mutex guards.
+func (p *Pool) middleStats(s *Stats) {
+	c := &p.counters
+	p.noteSplit()
+	blocks, bytes := p.split()
+	s.Segment = Stat{Current: c.segments, Peak: c.segmentsPeak, Allocated: c.deviceAllocs, Freed: c.deviceFrees}
+	s.ReservedBytes = Stat{
+		Current: int64(c.reserved), Peak: int64(c.reservedPeak),
+		Allocated: int64(c.reservedEver), Freed: int64(c.reservedGone),
+	}
+	s.InactiveSplit = Stat{Current: blocks, Peak: c.splitPeak}
+	s.InactiveSplitBytes = Stat{Current: bytes, Peak: c.splitBytesPeak}
+	s.NumAllocRetries, s.NumOOMs = c.retries, c.ooms
+	s.NumDeviceAlloc, s.NumDeviceFree = c.deviceAllocs, c.deviceFrees
+	s.CachedBytes += c.middleBytes
+	s.MetadataBytes = int64(p.heap.Bytes() + p.frontBytes() + uint64(p.heap.Counts().UsedBlocks)*owner.CellBytes)
+}
+
+// ResetPeaks implements [StatsReporter].
+func (p *Pool) ResetPeaks() {
+	p.Stats()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g := &p.published
+	for _, each := range []*gauge{&g.bytes, &g.blocks, &g.asked, &g.active, &g.activeBlocks} {
+		each.reset()
+	}
+	c := &p.counters
+	c.reservedPeak, c.segmentsPeak = c.reserved, c.segments
+	c.splitPeak, c.splitBytesPeak = p.split()
+}
+
+// Scope measures a region of a program: the peak of allocated bytes between
+// [Pool.Scope] and End. Scopes nest and overlap freely.
+type Scope struct {
+	pool  *Pool
+	start int64
+	peak  atomic.Int64
+}
+
+type scopeList struct {
+	n   atomic.Int32
+	mu  sync.Mutex
+	all map[*Scope]struct{}
+}
+
+func (l *scopeList) note(now int64) {
+	if l.n.Load() == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for s := range l.all {
+		if now > s.peak.Load() {
+			s.peak.Store(now)
+		}
+	}
+}
+
+// Scope begins a region.
+func (p *Pool) Scope() *Scope {
+	now := p.Stats().AllocatedBytes.Current
+	s := &Scope{pool: p, start: now}
+	s.peak.Store(now)
+	p.scopes.mu.Lock()
+	defer p.scopes.mu.Unlock()
+	if p.scopes.all == nil {
+		p.scopes.all = map[*Scope]struct{}{}
+	}
+	p.scopes.all[s] = struct{}{}
+	p.scopes.n.Add(1)
+	return s
+}
+
+// End ends the region and returns the allocated bytes at its start, their peak
+// within it (exact as that of [Pool.Stats] is), and their number now.
+func (s *Scope) End() (start, peak, end int64) {
+	end = s.pool.Stats().AllocatedBytes.Current
+	l := &s.pool.scopes
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, ok := l.all[s]; ok {
+		delete(l.all, s)
+		l.n.Add(-1)
+	}
+	return s.start, max(s.peak.Load(), end), end
+}
+
+// TotalStats adds the counters of all open pools: what the process holds in
+// pooled memory.
+func TotalStats() Stats {
+	var total Stats
+	for _, p := range Pools() {
+		s := p.Stats()
+		total.Add(&s)
+	}
+	return total
+}

@@ -1,0 +1,126 @@
+//go:build cgo && linux
+
+package memmgr
+
+/*
+#cgo CFLAGS: -I${SRCDIR}/../syclobj
+#include "usmb_sycl.h"
+*/
+import "C"
+
+import (
+	"unsafe"
+
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+// events orders work through the SYCL runtime. queue is the place's own,
+// borrowed from the place that the resource holds; 0 when there is none.
+type events struct {
+	queue uintptr
+}
+
+// systemEvents is for cells whose resource is not at hand; events know their
+// own context.
+var systemEvents events
+
+func (e events) on(queue uintptr) unsafe.Pointer {
+	if queue == 0 {
+		queue = e.queue
+	}
+	return foreignPointer(queue)
+}
+
+// EventDone implements Synchronizer.
+func (events) EventDone(event uintptr) bool {
+	return C.usmb_sycl_event_done(foreignPointer(event)) != 0
+}
+
+// WaitEvent implements Synchronizer.
+func (events) WaitEvent(event uintptr) error {
+	return syclError("wait for work on a buffer", C.usmb_sycl_wait_event(foreignPointer(event)))
+}
+
+// ReleaseEvent implements Synchronizer.
+func (events) ReleaseEvent(event uintptr) { C.usmb_sycl_event_delete(foreignPointer(event)) }
+
+// Barrier implements Synchronizer.
+func (e events) Barrier(queue uintptr) (uintptr, error) {
+	q := e.on(queue)
+	if q == nil {
+		return 0, nil
+	}
+	var event unsafe.Pointer
+	code := C.usmb_sycl_barrier(q, nil, 0, &event)
+	return uintptr(event), syclError("barrier", code)
+}
+
+// Join implements Synchronizer.
+func (e events) Join(queue, a, b uintptr) (uintptr, error) {
+	q := e.on(queue)
+	if q == nil {
+		return 0, &syclobj.OpError{Op: "join events", Err: syclobj.ErrNil}
+	}
+	// C memory's addresses in a Go array: nothing here for the collector.
+	deps := [2]unsafe.Pointer{foreignPointer(a), foreignPointer(b)}
+	var event unsafe.Pointer
+	code := C.usmb_sycl_barrier(q, &deps[0], 2, &event)
+	return uintptr(event), syclError("join events", code)
+}
+
+func syclError(op string, code C.int) error {
+	if code == C.USMB_SYCL_OK {
+		return nil
+	}
+	return &syclobj.OpError{Op: op, Err: syclobj.Code(code)}
+}
+
+// CopyEvent implements Synchronizer.
+func (events) CopyEvent(event uintptr) uintptr { return copyEvent(event) }
+
+// copyEvent returns an owned second reference of an event.
+func copyEvent(event uintptr) uintptr {
+	if event == 0 {
+		return 0
+	}
+	return uintptr(C.usmb_sycl_event_copy(foreignPointer(event)))
+}
+
+func copyQueueRef(queue uintptr) uintptr {
+	return uintptr(C.usmb_sycl_queue_copy(foreignPointer(queue)))
+}
+
+func deleteQueueRef(queue uintptr) { C.usmb_sycl_queue_delete(foreignPointer(queue)) }
+
+func equalQueueRefs(a, b uintptr) bool {
+	return C.usmb_sycl_queue_equal(foreignPointer(a), foreignPointer(b)) != 0
+}
+
+// placeQueue returns the queue that belongs to a place, borrowed.
+func placeQueue(p *syclobj.Place) uintptr {
+	if p.Ref() == nil {
+		return 0
+	}
+	return uintptr((*C.usmb_place)(p.Ref()).queue)
+}
+
+// usmAlloc allocates in a place, which needs no queue of the user's.
+func usmAlloc(p *syclobj.Place, size, align uintptr) (uintptr, error) {
+	c := (*C.usmb_place)(p.Ref())
+	var out unsafe.Pointer
+	code := C.usmb_sycl_alloc(c.queue, C.uint32_t(c.kinds), c.kind, C.size_t(size), C.size_t(align), &out)
+	return uintptr(out), syclError("allocate", code)
+}
+
+func usmFree(p *syclobj.Place, address uintptr) error {
+	c := (*C.usmb_place)(p.Ref())
+	return syclError("free", C.usmb_sycl_free(c.context, foreignPointer(address)))
+}
+
+// eventRef returns an owned reference of an event, 0 when it is complete.
+func eventRef(ev *syclobj.Event) uintptr {
+	// The copy keeps the event alive while C copies its reference.
+	own := ev.Copy()
+	defer func() { _ = own.Close() }()
+	return copyEvent(uintptr(own.Ref()))
+}

@@ -1,0 +1,48 @@
+//go:build !cgo || !linux
+
+package memmgr
+
+import (
+	"errors"
+
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+// events orders nothing: without cgo there is no SYCL, and host work is done
+// when it is submitted.
+type events struct {
+	queue uintptr
+}
+
+var systemEvents events
+
+// EventDone implements Synchronizer.
+func (events) EventDone(uintptr) bool { return true }
+
+// WaitEvent implements Synchronizer.
+func (events) WaitEvent(uintptr) error { return nil }
+
+// ReleaseEvent implements Synchronizer.
+func (events) ReleaseEvent(uintptr) {}
+
+// Barrier implements Synchronizer.
+func (events) Barrier(uintptr) (uintptr, error) { return 0, nil }
+
+// Join implements Synchronizer.
+func (events) Join(uintptr, uintptr, uintptr) (uintptr, error) { return 0, errors.ErrUnsupported }
+
+// CopyEvent implements Synchronizer.
+func (events) CopyEvent(uintptr) uintptr { return 0 }
+
+func copyEvent(uintptr) uintptr            { return 0 }
+func copyQueueRef(uintptr) uintptr         { return 0 }
+func deleteQueueRef(uintptr)               {}
+func equalQueueRefs(uintptr, uintptr) bool { return false }
+
+func placeQueue(*syclobj.Place) uintptr { return 0 }
+
+func usmAlloc(*syclobj.Place, uintptr, uintptr) (uintptr, error) { return 0, errors.ErrUnsupported }
+
+func usmFree(*syclobj.Place, uintptr) error { return errors.ErrUnsupported }
+
+func eventRef(*syclobj.Event) uintptr { return 0 }

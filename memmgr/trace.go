@@ -1,0 +1,88 @@
+package memmgr
+
+import (
+	"sync"
+	"time"
+
+	"github.com/usmbridge/usmbridge/memmgr/owner"
+)
+
+// TraceAction is what happened, in the words of PyTorch's memory viewer.
+type TraceAction string
+
+// The actions.
+const (
+	traceAlloc         TraceAction = "alloc"
+	traceFreeRequested TraceAction = "free_requested"
+	traceFreeCompleted TraceAction = "free_completed"
+	traceSegmentAlloc  TraceAction = "segment_alloc"
+	traceSegmentFree   TraceAction = "segment_free"
+	traceSnapshot      TraceAction = "snapshot"
+	traceOOM           TraceAction = "oom"
+)
+
+// TraceEntry is one action of a pool.
+type TraceEntry struct {
+	Action  TraceAction
+	Address uintptr
+	Size    uint64
+	Tag     string
+	Time    time.Time
+	stack   uint32
+}
+
+// traceRing keeps the last actions.
+type traceRing struct {
+	mu      sync.Mutex
+	entries []TraceEntry
+	next    uint64 // actions ever
+}
+
+func newTraceRing(n int) *traceRing { return &traceRing{entries: make([]TraceEntry, n)} }
+
+func (t *traceRing) put(e TraceEntry) {
+	e.Time = time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.entries[t.next%uint64(len(t.entries))] = e
+	t.next++
+}
+
+func (t *traceRing) add(a TraceAction, c *owner.Cell) {
+	t.put(TraceEntry{Action: a, Address: c.Address(), Size: c.Size(), Tag: tagName(c.Tag()), stack: c.Stack()})
+}
+
+func (t *traceRing) addSegment(a TraceAction, b Block) {
+	e := TraceEntry{Action: a, Address: b.Address, Size: uint64(b.Size)}
+	if depth := stackDepth.Load(); depth != 0 {
+		e.stack = captureStack(int(depth), 4)
+	}
+	t.put(e)
+}
+
+func (t *traceRing) addOOM(bytes uint64) { t.put(TraceEntry{Action: traceOOM, Size: bytes}) }
+
+// list returns the actions that are still kept, oldest first, and how many were
+// lost.
+func (t *traceRing) list() (entries []TraceEntry, lost uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := uint64(len(t.entries))
+	first := uint64(0)
+	if t.next > n {
+		first = t.next - n
+	}
+	for i := first; i < t.next; i++ {
+		entries = append(entries, t.entries[i%n])
+	}
+	return entries, first
+}
+
+// Trace returns the last actions of a pool made with [WithTrace], oldest first.
+func (p *Pool) Trace() []TraceEntry {
+	if p.trace == nil {
+		return nil
+	}
+	entries, _ := p.trace.list()
+	return entries
+}

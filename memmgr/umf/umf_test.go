@@ -1,0 +1,70 @@
+//go:build cgo && linux
+
+package umf_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/memtest"
+	"github.com/usmbridge/usmbridge/memmgr/umf"
+)
+
+func TestMain(m *testing.M) { memtest.Main(m) }
+
+func open(t testing.TB) *umf.Library {
+	l, err := umf.Open()
+	if err != nil {
+		t.Skipf("%v", err)
+	}
+	return l
+}
+
+func TestDisjointPool(t *testing.T) {
+	l := open(t)
+	t.Logf("UMF %s from %s", l.Version(), l.Path())
+	memtest.Run(t, func(t testing.TB) memmgr.Resource {
+		p, err := l.NewDisjoint(umf.DeviceParams())
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, p.Close()) })
+		return p
+	}, memtest.Options{MaxAlign: 4096})
+}
+
+func TestOurPoolOverTheirs(t *testing.T) {
+	l := open(t)
+	memtest.Run(t, func(t testing.TB) memmgr.Resource {
+		upstream, err := l.NewDisjoint(umf.DeviceParams())
+		require.NoError(t, err)
+		p := memmgr.NewPool(upstream)
+		t.Cleanup(func() {
+			require.NoError(t, p.Close())
+			require.NoError(t, upstream.Close())
+		})
+		return p
+	}, memtest.Options{})
+}
+
+func TestAddressOnlyPoolCounts(t *testing.T) {
+	params := umf.DeviceParams()
+	params.AddressOnly = true
+	p, err := open(t).NewDisjoint(params)
+	require.NoError(t, err)
+	b, err := p.Allocate(memmgr.Request{Size: 16 << 20})
+	require.NoError(t, err)
+	now, peak, calls := p.Provided()
+	require.GreaterOrEqual(t, now, int64(16<<20))
+	require.GreaterOrEqual(t, peak, now)
+	require.NotZero(t, calls)
+	require.Error(t, p.Close())
+	p.Free(b)
+	require.NoError(t, p.Close())
+}
+
+func TestMissingLibraryIsNamed(t *testing.T) {
+	_, err := umf.Open("/nowhere/libumf.so")
+	require.ErrorContains(t, err, "/nowhere/libumf.so")
+	require.ErrorContains(t, err, "pip install umf")
+}
