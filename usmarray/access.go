@@ -1,0 +1,255 @@
+package usmarray
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+// hostAccess makes sure that the host may touch the elements now: readable
+// memory, nothing pending.
+func (a *Array) hostAccess(op string) error {
+	if !a.buf.HostReadable() {
+		return opErr(op, ErrNotHostReadable, "%v cannot be read by the host; copy it to shared, host or plain memory first (Copy, ToDevice)", a.buf.Place())
+	}
+	if err := a.buf.Wait(); err != nil {
+		return wrapErr(op, nil, err)
+	}
+	return nil
+}
+
+func (a *Array) writable(op string) error {
+	if a.flags&flagReadOnly != 0 || a.buf.ReadOnly() {
+		return opErr(op, ErrReadOnly, "the array is read-only; write to a Copy")
+	}
+	return nil
+}
+
+// Slice is the Go slice of the elements of a C-contiguous, host-readable array,
+// without a copy, after waiting for pending work. It is valid while an owner of
+// the memory is. Writing to the slice of a read-only array is the caller's
+// mistake; see View. Errors: ErrType for another element type, ErrLayout,
+// ErrNotHostReadable.
+func Slice[T Element](a *Array) ([]T, error) {
+	return sliceOf[T](a, "Slice")
+}
+
+func sliceOf[T Element](a *Array, op string) ([]T, error) {
+	a.check(op)
+	if want := DataTypeOf[T](); a.dtype != want {
+		return nil, opErr(op, ErrType, "the array holds %s, the slice asked for is of %s", a.dtype, want)
+	}
+	var zero T
+	if a.elemBits() != 8*int(unsafe.Sizeof(zero)) {
+		return nil, opErr(op, ErrLayout, "the %s elements are packed; make the array with Padded, or use At", a.dtype)
+	}
+	if !a.layout.IsC() {
+		return nil, opErr(op, ErrLayout, "the elements of shape %s with strides %s do not lie in a row; Copy first", tuple(a.layout.shape), tuple(a.layout.strides))
+	}
+	if err := a.hostAccess(op); err != nil {
+		return nil, err
+	}
+	p := a.Pointer()
+	if uintptr(p)%unsafe.Alignof(zero) != 0 {
+		return nil, opErr(op, ErrLayout, "the first element at %p is not aligned to %d bytes; Copy first", p, unsafe.Alignof(zero))
+	}
+	return unsafe.Slice((*T)(p), a.Size()), nil
+}
+
+// View gives fn the Go slice of the elements, as Slice does, and keeps the
+// memory alive meanwhile. The slice must not be used after fn returns. A
+// read-only array is refused unless fn promises only to read: then use
+// ReadView.
+func View[T Element](a *Array, fn func([]T) error) error {
+	a.check("View")
+	if err := a.writable("View"); err != nil {
+		return err
+	}
+	return viewOf(a, "View", fn)
+}
+
+// ReadView is View for a function that only reads; read-only arrays are
+// allowed.
+func ReadView[T Element](a *Array, fn func([]T) error) error {
+	a.check("ReadView")
+	return viewOf(a, "ReadView", fn)
+}
+
+func viewOf[T Element](a *Array, op string, fn func([]T) error) error {
+	s, err := sliceOf[T](a, op)
+	if err != nil {
+		return err
+	}
+	a.buf.Retain()
+	defer a.buf.Release()
+	return fn(s)
+}
+
+// elementBytes are the bytes that hold the element at a position, and the
+// lowest bit of a packed sub-byte element in the first of them.
+func (a *Array) elementBytes(position int) (offset, n, shift int) {
+	bits := a.elemBits()
+	first := position * bits
+	return first / 8, (first%8 + bits + 7) / 8, first % 8
+}
+
+// At reads one element, from any memory, after waiting for pending work. The
+// result has the Go type of the element: bool, int8 to uint64, float32, float64,
+// complex64, complex128; narrower floating-point types come as float32, sub-byte
+// integers as int8 or uint8. Errors: ErrIndex, ErrLayout.
+func (a *Array) At(index ...int) (any, error) {
+	a.check("At")
+	p, err := a.layout.Position(index...)
+	if err != nil {
+		return nil, err
+	}
+	c := newCodec(a.dtype)
+	off, n, shift := a.elementBytes(p)
+	var raw [16]byte
+	if err := a.readBytes("At", raw[:n], off); err != nil {
+		return nil, err
+	}
+	return c.value(c.decode(raw[:n], shift)), nil
+}
+
+// SetAt writes one element, to any memory, after waiting for pending work. The
+// value is a Go number or bool that the element type can hold; floating-point
+// values are rounded. Errors: ErrIndex, ErrLayout, ErrReadOnly, ErrType.
+func (a *Array) SetAt(v any, index ...int) error {
+	const op = "SetAt"
+	a.check(op)
+	p, err := a.layout.Position(index...)
+	if err != nil {
+		return err
+	}
+	if err := a.writable(op); err != nil {
+		return err
+	}
+	c := newCodec(a.dtype)
+	e, err := c.assign(v)
+	if err != nil {
+		return opErr(op, ErrType, "%w", err)
+	}
+	off, n, shift := a.elementBytes(p)
+	var raw [16]byte
+	if shift != 0 || n*8 != a.elemBits() {
+		if err := a.readBytes(op, raw[:n], off); err != nil {
+			return err
+		}
+	}
+	c.encode(raw[:n], shift, e)
+	return a.writeBytes(op, raw[:n], off)
+}
+
+// readBytes copies bytes of the buffer to Go memory, through a queue when the
+// host cannot read them.
+func (a *Array) readBytes(op string, dst []byte, offset int) error {
+	if err := a.buf.Wait(); err != nil {
+		return wrapErr(op, nil, err)
+	}
+	p := unsafe.Add(a.base(), offset)
+	if a.buf.HostReadable() {
+		copy(dst, unsafe.Slice((*byte)(p), len(dst)))
+		return nil
+	}
+	q, err := a.copyQueue(op)
+	if err != nil {
+		return err
+	}
+	if err := q.Read(dst, p); err != nil {
+		return wrapErr(op, nil, err)
+	}
+	return nil
+}
+
+// writeBytes is the inverse of readBytes.
+func (a *Array) writeBytes(op string, src []byte, offset int) error {
+	if err := a.buf.Wait(); err != nil {
+		return wrapErr(op, nil, err)
+	}
+	p := unsafe.Add(a.base(), offset)
+	if a.buf.HostReadable() {
+		copy(unsafe.Slice((*byte)(p), len(src)), src)
+		return nil
+	}
+	q, err := a.copyQueue(op)
+	if err != nil {
+		return err
+	}
+	if err := q.Write(p, src); err != nil {
+		return wrapErr(op, nil, err)
+	}
+	return nil
+}
+
+// copyQueue is a queue that can copy the memory.
+func (a *Array) copyQueue(op string) (*syclobj.Queue, error) {
+	q, err := a.buf.Place().Queue()
+	if err != nil {
+		return nil, wrapErr(op, nil, err)
+	}
+	return q, nil
+}
+
+// Format prints the elements as NumPy's array2string does, with options. Device
+// memory is copied to the host first, as far as it is shown.
+func (a *Array) Format(opts PrintOptions) (string, error) {
+	a.check("Format")
+	if err := a.buf.Wait(); err != nil {
+		return "", wrapErr("Format", nil, err)
+	}
+	c := newCodec(a.dtype)
+	var failed error
+	get := a.reader(&failed)
+	s := printElements(&a.layout, &c, opts, func(p int) element {
+		raw, shift := get(p)
+		return c.decode(raw, shift)
+	})
+	return s, failed
+}
+
+// reader gives the bytes of elements by position. Small device memory is read
+// as a whole, of large only what is asked for.
+func (a *Array) reader(failed *error) func(position int) (raw []byte, shift int) {
+	lo, hi := a.layout.Span()
+	bits := a.elemBits()
+	first := lo * bits / 8
+	n := (hi*bits+7)/8 - first
+	var whole []byte
+	switch {
+	case a.buf.HostReadable():
+		whole = unsafe.Slice((*byte)(unsafe.Add(a.base(), first)), n)
+	case n <= 1<<16:
+		whole = make([]byte, n)
+		*failed = a.readBytes("Format", whole, first)
+	}
+	return func(p int) ([]byte, int) {
+		off, n, shift := a.elementBytes(p)
+		if whole != nil {
+			return whole[off-first : off-first+n], shift
+		}
+		raw := make([]byte, n)
+		if err := a.readBytes("Format", raw, off); err != nil && *failed == nil {
+			*failed = err
+		}
+		return raw, shift
+	}
+}
+
+// Item is the single element of an array of size 1. Errors: ErrLayout.
+func (a *Array) Item() (any, error) {
+	a.check("Item")
+	if a.Size() != 1 {
+		return nil, opErr("Item", ErrLayout, "the array has %d elements; Item needs exactly one", a.Size())
+	}
+	return a.At(make([]int, a.NDim())...)
+}
+
+// GoString names type, shape and place, for %#v.
+func (a *Array) GoString() string {
+	if !a.Valid() {
+		return "usmarray.Array{released}"
+	}
+	return fmt.Sprintf("usmarray.Array{%s%v strides %v on %v}", a.dtype, a.layout.shape, a.layout.strides, a.buf.Place())
+}

@@ -1,0 +1,276 @@
+package usmarray
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+// Array is a typed, strided view of a buffer. What makes one of a resource, of
+// foreign memory or by Retain gives an array that owns a reference of the
+// buffer, ended by Release; views (Index, Transpose, Reshape, …) borrow and are
+// valid while some owner is.
+//
+// The methods that read the description may be called from several goroutines;
+// the elements are guarded by nobody.
+type Array struct {
+	buf    memmgr.Buffer
+	layout Layout
+	dtype  DataType
+	flags  arrayFlags
+	state  atomic.Uint32 // 1 once released
+	dims   [2 * inlineDims]int
+}
+
+// inlineDims is the number of dimensions whose shape and strides lie in the
+// Array itself, so that making one is one allocation.
+const inlineDims = 4
+
+type arrayFlags uint8
+
+const (
+	flagOwner    arrayFlags = 1 << iota // Release gives back a reference
+	flagReadOnly                        // writing is refused
+	flagPadded                          // elements of less than a byte take a byte each
+	flagCopied                          // made by copying for an exchange
+)
+
+// newArray makes the object with room for n dimensions; shape and strides have
+// length n and are to be filled in.
+func newArray(buf memmgr.Buffer, dt DataType, n int, flags arrayFlags) *Array {
+	a := &Array{buf: buf, dtype: dt, flags: flags}
+	if n <= inlineDims {
+		a.layout.shape = a.dims[:n:n]
+		a.layout.strides = a.dims[inlineDims : inlineDims+n : inlineDims+n]
+		return a
+	}
+	d := make([]int, 2*n)
+	a.layout.shape, a.layout.strides = d[:n:n], d[n:]
+	return a
+}
+
+// view makes a borrowing array with another layout of the same memory.
+func (a *Array) view(l Layout) *Array {
+	v := newArray(a.buf, a.dtype, len(l.shape), a.flags&^flagOwner)
+	copy(v.layout.shape, l.shape)
+	copy(v.layout.strides, l.strides)
+	v.layout.offset = l.offset
+	return v
+}
+
+// UseError is the value of the panic on use after release.
+type UseError struct {
+	Op     string // the method that was called
+	Reason string
+}
+
+// Error says what was used too late.
+func (e *UseError) Error() string { return "usmarray: Array." + e.Op + ": " + e.Reason }
+
+// check panics unless the array may be used.
+func (a *Array) check(op string) {
+	if a.state.Load() != 0 {
+		panic(&UseError{op, "the array was released"})
+	}
+	if !a.buf.Valid() {
+		panic(&UseError{op, "the memory's last owner was released; Retain a view to keep its memory"})
+	}
+}
+
+// Release gives the array's reference up, if it owns one; either way the array
+// must not be used afterwards. Releasing again does nothing, so that it can be
+// deferred. It may be called from any goroutine and does not wait for work on
+// the memory.
+func (a *Array) Release() {
+	if a.state.CompareAndSwap(0, 1) && a.flags&flagOwner != 0 {
+		a.buf.Release()
+	}
+}
+
+// Retain makes an array of the same elements that owns a reference of its own,
+// to be ended by its own Release. It panics when the memory is gone.
+func (a *Array) Retain() *Array {
+	a.check("Retain")
+	a.buf.Retain()
+	v := a.view(a.layout)
+	v.flags |= flagOwner
+	return v
+}
+
+// Valid reports whether the array may be used: it was not released, and its
+// memory has an owner.
+func (a *Array) Valid() bool { return a.state.Load() == 0 && a.buf.Valid() }
+
+// Owns reports whether the array holds a reference of its own.
+func (a *Array) Owns() bool { return a.flags&flagOwner != 0 }
+
+// Buffer is the memory; borrowed.
+func (a *Array) Buffer() memmgr.Buffer {
+	a.check("Buffer")
+	return a.buf
+}
+
+// DataType is the element type.
+func (a *Array) DataType() DataType { return a.dtype }
+
+// Layout is shape, strides and offset, in elements from the start of the
+// buffer.
+func (a *Array) Layout() Layout {
+	return Layout{slices.Clone(a.layout.shape), slices.Clone(a.layout.strides), a.layout.offset}
+}
+
+// NDim is the number of dimensions.
+func (a *Array) NDim() int { return len(a.layout.shape) }
+
+// Dim is the length of one axis.
+func (a *Array) Dim(axis int) int { return a.layout.shape[axis] }
+
+// Shape is a copy of the lengths of the axes.
+func (a *Array) Shape() []int { return a.layout.Shape() }
+
+// Strides is a copy of the strides, in elements.
+func (a *Array) Strides() []int { return a.layout.Strides() }
+
+// Size is the number of elements.
+func (a *Array) Size() int { return a.layout.Size() }
+
+// ItemSize is the size of one element in bytes (1 for sub-byte types).
+func (a *Array) ItemSize() int { return a.dtype.Size() }
+
+// NBytes is the size of the elements in bytes, without gaps.
+func (a *Array) NBytes() int {
+	n, _ := ceilBytes(a.layout.Size(), a.elemBits()) // fits: checked at creation
+	return n
+}
+
+// elemBits is the distance between neighbouring elements in bits.
+func (a *Array) elemBits() int { return a.dtype.StorageBits(a.flags&flagPadded != 0) }
+
+// Padded reports whether elements of a sub-byte type take a byte each; else
+// they are packed.
+func (a *Array) Padded() bool { return a.flags&flagPadded != 0 }
+
+// IsC reports whether the elements lie densely in C order.
+func (a *Array) IsC() bool { return a.layout.IsC() }
+
+// IsF reports whether the elements lie densely in Fortran order.
+func (a *Array) IsF() bool { return a.layout.IsF() }
+
+// ReadOnly reports whether writing is refused: for this array, or for its
+// memory as a whole.
+func (a *Array) ReadOnly() bool {
+	a.check("ReadOnly")
+	return a.flags&flagReadOnly != 0 || a.buf.ReadOnly()
+}
+
+// Place is the facts of the memory: context, device, kind, DLPack device;
+// borrowed.
+func (a *Array) Place() *syclobj.Place {
+	a.check("Place")
+	return a.buf.Place()
+}
+
+// Kind is the kind of USM, syclobj.USMUnknown on the host backend.
+func (a *Array) Kind() syclobj.USMKind {
+	a.check("Kind")
+	return a.buf.Kind()
+}
+
+// HostReadable reports whether the host may read the memory.
+func (a *Array) HostReadable() bool {
+	a.check("HostReadable")
+	return a.buf.HostReadable()
+}
+
+// Address is where element (0, …, 0) lies, as an integer: not to be followed
+// when the memory is not host readable. For packed sub-byte types that do not
+// begin at a byte it is the byte that holds the element.
+func (a *Array) Address() uintptr {
+	a.check("Address")
+	return a.buf.Address() + uintptr(a.layout.offset*a.elemBits()/8)
+}
+
+// Pointer is Address as a pointer to memory outside the Go heap.
+func (a *Array) Pointer() unsafe.Pointer { return pointerAt(a.Address()) }
+
+// base is the start of the buffer.
+func (a *Array) base() unsafe.Pointer { return a.buf.Data() }
+
+// Wait blocks until the work that this library submitted on the memory is
+// complete.
+func (a *Array) Wait() error {
+	a.check("Wait")
+	if err := a.buf.Wait(); err != nil {
+		return wrapErr("Wait", nil, err)
+	}
+	return nil
+}
+
+// AsReadOnly is a view through which nothing can be written.
+func (a *Array) AsReadOnly() *Array {
+	a.check("AsReadOnly")
+	v := a.view(a.layout)
+	v.flags |= flagReadOnly
+	return v
+}
+
+// Index is the view that a basic index selects; see Layout.Index.
+func (a *Array) Index(items ...Index) (*Array, error) {
+	a.check("Index")
+	l, err := a.layout.Index(items...)
+	if err != nil {
+		return nil, err
+	}
+	return a.view(l), nil
+}
+
+// Transpose is the view with permuted axes, reversed without arguments.
+func (a *Array) Transpose(axes ...int) (*Array, error) {
+	a.check("Transpose")
+	l, err := a.layout.Transpose(axes...)
+	if err != nil {
+		return nil, err
+	}
+	return a.view(l), nil
+}
+
+// Reshape is the view with another shape; see Layout.Reshape. Errors: ErrLayout
+// when the elements would have to move, then Copy first.
+func (a *Array) Reshape(shape ...int) (*Array, error) {
+	a.check("Reshape")
+	l, err := a.layout.Reshape(shape...)
+	if err != nil {
+		return nil, err
+	}
+	return a.view(l), nil
+}
+
+// Broadcast is the read-only view that repeats axes of length 1 to the shape;
+// see Layout.Broadcast.
+func (a *Array) Broadcast(shape ...int) (*Array, error) {
+	a.check("Broadcast")
+	l, err := a.layout.Broadcast(shape...)
+	if err != nil {
+		return nil, err
+	}
+	v := a.view(l)
+	v.flags |= flagReadOnly
+	return v, nil
+}
+
+// String prints the elements as NumPy's str does, device memory included. After
+// a release it says so instead of panicking, because printing is for debugging.
+func (a *Array) String() string {
+	if !a.Valid() {
+		return "<released array>"
+	}
+	s, err := a.Format(PrintOptions{})
+	if err != nil {
+		return fmt.Sprintf("<%s array of shape %s: %v>", a.dtype, tuple(a.layout.shape), err)
+	}
+	return s
+}

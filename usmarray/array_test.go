@@ -1,0 +1,198 @@
+package usmarray
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/memmgr"
+)
+
+func TestCreate(t *testing.T) {
+	for _, b := range backends(t) {
+		t.Run(b.name, func(t *testing.T) {
+			z := own(t)(Zeros(b.r, Float32, []int{3, 4}))
+			require.Equal(t, "[[0. 0. 0. 0.]\n [0. 0. 0. 0.]\n [0. 0. 0. 0.]]", z.String())
+			require.Equal(t, 48, z.NBytes())
+			require.Zero(t, z.Address()%256)
+			f := own(t)(Full(b.r, Int16, []int{2, 2}, -7, FortranOrder()))
+			require.Equal(t, "[[-7 -7]\n [-7 -7]]", f.String())
+			require.True(t, f.IsF())
+			r := own(t)(Arange[complex64](b.r, 1+1i, 2-1i, 3))
+			require.Equal(t, []complex64{1 + 1i, 3, 5 - 1i}, must[[]complex64](t)(ToSlice[complex64](r)))
+			s := own(t)(FromSlice(b.r, []float64{1, 2.5, 3, 4, 5, 6}, []int{2, 3}))
+			require.Equal(t, "[[1.  2.5 3. ]\n [4.  5.  6. ]]", s.String())
+			e := own(t)(Zeros(b.r, Uint8, []int{0, 5}))
+			require.Equal(t, "[]", e.String())
+			require.NoError(t, e.Fill(3))
+			c := own(t)(Full(b.r, Bool, nil, true))
+			require.Equal(t, "True", c.String())
+			require.Equal(t, true, must[any](t)(c.Item()))
+		})
+	}
+}
+
+func TestCreateErrors(t *testing.T) {
+	r := memmgr.Host()
+	_, err := New(r, Float32, []int{-1})
+	require.ErrorIs(t, err, ErrLayout)
+	_, err = New(r, Float64, []int{maxInt / 4})
+	require.ErrorIs(t, err, ErrLayout)
+	require.ErrorContains(t, err, "more bytes")
+	_, err = New(r, DataType{Code: dlpack.CodeFloat, Bits: 32, Lanes: 4}, []int{2})
+	require.ErrorIs(t, err, ErrType)
+	_, err = New(r, Float32, []int{1 << 50})
+	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	_, err = FromSlice(r, []int32{1, 2}, []int{3})
+	require.ErrorIs(t, err, ErrLayout)
+	_, err = Arange[int32](r, 0, 1, -1)
+	require.ErrorIs(t, err, ErrLayout)
+	_, err = Arange[bool](r, false, true, 2)
+	require.ErrorIs(t, err, ErrType)
+	_, err = Full(r, Uint8, []int{1}, 256)
+	require.ErrorIs(t, err, ErrType)
+	var oe *OpError
+	require.ErrorAs(t, err, &oe)
+	require.Equal(t, "Fill", oe.Op)
+}
+
+func TestOwnership(t *testing.T) {
+	a, err := FromSlice(memmgr.Host(), []int32{1, 2, 3, 4}, nil)
+	require.NoError(t, err)
+	v, err := a.Index(From(2))
+	require.NoError(t, err)
+	require.False(t, v.Owns())
+	k := v.Retain()
+	require.True(t, k.Owns())
+	a.Release()
+	a.Release() // idempotent
+	require.False(t, a.Valid())
+	require.True(t, v.Valid())
+	require.Equal(t, "[3 4]", v.String())
+	require.PanicsWithError(t, "usmarray: Array.Place: the array was released", func() { a.Place() })
+	v.Release() // borrowed: gives nothing back
+	require.True(t, k.Valid())
+	require.Equal(t, "[3 4]", k.String())
+	w, err := k.Transpose()
+	require.NoError(t, err)
+	k.Release()
+	require.False(t, w.Valid())
+	require.Equal(t, "<released array>", w.String())
+	require.PanicsWithError(t, "usmarray: Array.Retain: the memory's last owner was released; Retain a view to keep its memory", func() { w.Retain() })
+}
+
+func TestViewsShareMemory(t *testing.T) {
+	for _, b := range backends(t) {
+		t.Run(b.name, func(t *testing.T) {
+			a := own(t)(Arange[int32](b.r, 0, 1, 24))
+			m := must[*Array](t)(a.Reshape(2, 3, 4))
+			v := must[*Array](t)(m.Index(At(1), All.By(-1), Range(1, 3)))
+			require.Equal(t, "[[21 22]\n [17 18]\n [13 14]]", v.String())
+			require.NoError(t, v.SetAt(-5, 0, -1))
+			require.Equal(t, int32(-5), must[any](t)(a.At(22)))
+			require.Equal(t, a.Address()+21*4, v.Address())
+			require.NoError(t, v.Fill(9))
+			require.Equal(t, "[12  9  9 15 16  9  9 19 20  9  9 23]", must[*Array](t)(a.Index(From(12))).String())
+			tr := must[*Array](t)(m.Transpose(2, 0, 1))
+			require.Equal(t, []int{4, 2, 3}, tr.Shape())
+			require.Equal(t, []int{1, 12, 4}, tr.Strides())
+			bc := must[*Array](t)(must[*Array](t)(a.Index(To(3))).Broadcast(2, 3))
+			require.Equal(t, "[[0 1 2]\n [0 1 2]]", bc.String())
+			require.ErrorIs(t, bc.Fill(1), ErrReadOnly)
+		})
+	}
+}
+
+func TestReadOnly(t *testing.T) {
+	a := own(t)(Zeros(memmgr.Host(), Float32, []int{4}))
+	ro := a.AsReadOnly()
+	v := must[*Array](t)(ro.Index(From(1)))
+	for _, x := range []*Array{ro, v, v.Retain()} {
+		require.True(t, x.ReadOnly())
+		require.ErrorIs(t, x.Fill(1), ErrReadOnly)
+		require.ErrorIs(t, x.SetAt(1, 0), ErrReadOnly)
+		require.ErrorIs(t, x.CopyFrom(a), ErrReadOnly)
+		require.ErrorIs(t, CopyFromSlice(x, []float32{1}), ErrReadOnly)
+		require.ErrorIs(t, View(x, func([]float32) error { return nil }), ErrReadOnly)
+		require.NoError(t, ReadView(x, func([]float32) error { return nil }))
+		if x.Owns() {
+			x.Release()
+		}
+	}
+	require.False(t, a.ReadOnly())
+	a.Buffer().SetReadOnly()
+	require.ErrorIs(t, a.Fill(1), ErrReadOnly)
+}
+
+func TestSliceAndView(t *testing.T) {
+	for _, b := range backends(t) {
+		t.Run(b.name, func(t *testing.T) {
+			a := own(t)(FromSlice(b.r, []float32{1, 2, 3, 4}, []int{2, 2}))
+			if b.name == "device" {
+				_, err := Slice[float32](a)
+				require.ErrorIs(t, err, ErrNotHostReadable)
+				return
+			}
+			s := must[[]float32](t)(Slice[float32](a))
+			require.Equal(t, []float32{1, 2, 3, 4}, s)
+			s[3] = 8
+			require.Equal(t, float32(8), must[any](t)(a.At(1, 1)))
+			_, err := Slice[int32](a)
+			require.ErrorIs(t, err, ErrType)
+			_, err = Slice[float32](must[*Array](t)(a.Transpose()))
+			require.ErrorIs(t, err, ErrLayout)
+			boom := errors.New("boom")
+			require.Equal(t, boom, View(a, func(v []float32) error {
+				v[0] = 5
+				return boom
+			}))
+			require.Equal(t, float32(5), must[any](t)(a.At(0, 0)))
+		})
+	}
+}
+
+func TestAtSetAt(t *testing.T) {
+	r := memmgr.Host()
+	for _, dt := range dlpack.DataTypes() {
+		for _, padded := range []bool{false, true} {
+			var opts []Option
+			if padded {
+				opts = append(opts, Padded())
+			}
+			a := own(t)(Zeros(r, dt, []int{5}, opts...))
+			one := 1
+			if dt == dlpack.Int1 {
+				one = -1 // its only number but 0
+			}
+			require.NoError(t, a.SetAt(one, 3), dt)
+			require.NoError(t, a.SetAt(one, -5), dt)
+			for i, want := range []float64{1, 0, 0, 1, 0} {
+				if dt == dlpack.Float8E8M0FNU && want == 0 {
+					want = math.Ldexp(1, -127) // the type has no zero
+				}
+				e, _, err := elementOf(must[any](t)(a.At(i)))
+				require.NoError(t, err)
+				got := e.re + float64(int64(e.bits)) // one of the two is 0
+				want *= float64(one)
+				require.Equal(t, want, got, "%v %d", dt, i)
+			}
+		}
+	}
+	a := own(t)(Zeros(r, Uint8, []int{2}))
+	for _, v := range []any{-1, 256, 1.5, math.NaN(), "x", 1i, nil, int64(1) << 40} {
+		require.ErrorIs(t, a.SetAt(v, 0), ErrType, "%v", v)
+	}
+	require.NoError(t, a.SetAt(complex(255, 0), 0))
+	require.ErrorIs(t, a.SetAt(1, 2), ErrIndex)
+	_, err := a.At(0, 0)
+	require.ErrorIs(t, err, ErrLayout)
+	bo := own(t)(Zeros(r, Bool, []int{2}))
+	require.NoError(t, bo.SetAt(1.0, 0))
+	require.ErrorIs(t, bo.SetAt(2, 0), ErrType)
+	u := own(t)(Zeros(r, Uint64, []int{1}))
+	require.NoError(t, u.SetAt(uint64(math.MaxUint64), 0))
+	require.ErrorIs(t, u.SetAt(math.Ldexp(1, 64), 0), ErrType)
+}

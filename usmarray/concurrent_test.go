@@ -1,0 +1,103 @@
+package usmarray
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+// Many goroutines retain, view, export, import and release one memory; the last
+// one to let go releases the owner, once.
+func TestConcurrentHolders(t *testing.T) {
+	rt := openRT(t)
+	var released atomic.Int32
+	base := own(t)(Arange[int32](memmgr.Host(), 0, 1, 64))
+	buf, err := memmgr.Wrap(base.Pointer(), 256, nil, func() { released.Add(1) })
+	require.NoError(t, err)
+	a, err := FromBuffer(buf, Int32, mustLayout(t, []int{8, 8}, nil, 0))
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	for g := range 8 {
+		mine := a.Retain()
+		wg.Go(func() {
+			defer mine.Release()
+			for i := range 200 {
+				v, err := mine.Index(At((g + i) % 8))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				k := v.Retain()
+				if x, err := k.At(i % 8); err != nil || x != int32((g+i)%8*8+i%8) {
+					t.Errorf("%v, %v", x, err)
+				}
+				if dlpack.Supported() {
+					exchange(t, k, rt)
+				}
+				k.Release()
+				k.Release()
+			}
+		})
+	}
+	for range 4 {
+		wg.Go(a.Release) // idempotent, also at the same time
+	}
+	wg.Wait()
+	memmgr.Flush()
+	eventually(t, func() bool { return released.Load() == 1 })
+}
+
+func exchange(t *testing.T, a *Array, rt *syclobj.Runtime) {
+	x, err := a.DLPack()
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	b, err := FromDLPack(rt, x)
+	if err != nil {
+		t.Error(err)
+		x.Release()
+		return
+	}
+	b.Release()
+}
+
+func TestFromBuffer(t *testing.T) {
+	buf, err := memmgr.New(memmgr.Host(), memmgr.Request{Size: 4096})
+	require.NoError(t, err)
+	defer buf.Release()
+	for _, c := range []struct {
+		l    Layout
+		dt   DataType
+		kind error
+	}{
+		{mustLayout(t, []int{1024}, nil, 0), Float32, nil},
+		{mustLayout(t, []int{1024}, nil, 1), Float32, ErrLayout},
+		{mustLayout(t, []int{4}, []int{-1}, 2), Float32, ErrLayout},
+		{mustLayout(t, []int{0}, nil, 1024), Float32, nil},
+		{mustLayout(t, []int{0}, nil, 1025), Float32, ErrLayout},
+		{mustLayout(t, []int{8192}, nil, 0), dlpack.Float4E2M1FN, nil},
+		{mustLayout(t, []int{8193}, nil, 0), dlpack.Float4E2M1FN, ErrLayout},
+		{Layout{shape: []int{-1}, strides: []int{1}}, Float32, ErrLayout},
+		{mustLayout(t, []int{4}, nil, 0), DataType{Code: 99, Bits: 8, Lanes: 1}, ErrType},
+	} {
+		a, err := WrapBuffer(buf, c.dt, c.l)
+		if c.kind != nil {
+			require.ErrorIs(t, err, c.kind, c.l)
+			continue
+		}
+		require.NoError(t, err, c.l)
+		require.False(t, a.Owns())
+	}
+	_, err = WrapBuffer(buf, dlpack.Float4E2M1FN, mustLayout(t, []int{4097}, nil, 0), BufferPadded())
+	require.ErrorIs(t, err, ErrLayout)
+	ro, err := WrapBuffer(buf, Float32, mustLayout(t, []int{4}, nil, 0), BufferReadOnly())
+	require.NoError(t, err)
+	require.ErrorIs(t, ro.Fill(1), ErrReadOnly)
+}

@@ -1,0 +1,211 @@
+package usmarray
+
+import (
+	"unsafe"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+)
+
+// CopyFrom copies the elements of src, broadcast to the shape of a, between
+// any two memories: plain host memory and all kinds of USM, of any device and
+// context, with any strides on both sides. Overlapping memory is copied as if
+// through a temporary. It waits for work pending on either; a copy between
+// dense device memories of one context is left pending on both (see Wait), all
+// others are complete on return.
+//
+// Writing a strided view of device memory in many small pieces reads the span
+// it lies in and writes it back whole: nothing else may write to the elements
+// between meanwhile.
+//
+// Errors: ErrType when the element types differ (AsType converts), ErrLayout
+// when src does not broadcast, ErrReadOnly.
+func (a *Array) CopyFrom(src *Array) error {
+	const op = "CopyFrom"
+	a.check(op)
+	src.check(op)
+	if a.dtype != src.dtype {
+		return opErr(op, ErrType, "cannot copy %s into %s; convert with AsType", src.dtype, a.dtype)
+	}
+	if err := a.writable(op); err != nil {
+		return err
+	}
+	from := src.layout
+	if !sameShape(from.shape, a.layout.shape) {
+		l, err := from.Broadcast(a.layout.shape...)
+		if err != nil {
+			return err
+		}
+		from = l
+	}
+	if a.Size() == 0 {
+		return nil
+	}
+	for _, b := range []memmgr.Buffer{a.buf, src.buf} {
+		if err := b.Wait(); err != nil {
+			return wrapErr(op, nil, err)
+		}
+	}
+	if a.elemBits()%8 != 0 || src.elemBits()%8 != 0 {
+		return convertElements(op, a, src, &from)
+	}
+	return copyEnds(op, a.end(), src.endWith(from))
+}
+
+// Copy allocates an array from a resource and copies the elements into it, in
+// Fortran order if that is theirs, else in C order. The caller owns the copy.
+func (a *Array) Copy(r memmgr.Resource, opts ...Option) (*Array, error) {
+	a.check("Copy")
+	b, err := NewLike(r, a, opts...)
+	if err != nil {
+		return nil, err
+	}
+	b, err = filled(b, b.CopyFrom(a))
+	if err == nil {
+		b.flags |= flagCopied
+	}
+	return b, err
+}
+
+// ToDevice gives the elements in memory of a resource's place (context, device
+// and kind): a itself, retained, when it lies there already, else a Copy. The
+// caller owns the result.
+func (a *Array) ToDevice(r memmgr.Resource) (*Array, error) {
+	a.check("ToDevice")
+	if a.buf.Place() == r.Place() {
+		return a.Retain(), nil
+	}
+	return a.Copy(r)
+}
+
+// AsType allocates an array of another element type and converts the elements
+// as NumPy's astype does: fractions are cut, integers wrap, imaginary parts are
+// dropped, anything but zero is true. The caller owns the result.
+func (a *Array) AsType(r memmgr.Resource, dt DataType, opts ...Option) (*Array, error) {
+	const op = "AsType"
+	a.check(op)
+	if dt == a.dtype {
+		return a.Copy(r, opts...)
+	}
+	b, err := New(r, dt, a.layout.shape, opts...)
+	if err != nil {
+		return nil, err
+	}
+	if b.Size() == 0 {
+		return b, nil
+	}
+	if err := a.buf.Wait(); err != nil {
+		b.Release()
+		return nil, wrapErr(op, nil, err)
+	}
+	return filled(b, convertElements(op, b, a, &a.layout))
+}
+
+// CopyFromSlice copies a slice of Go memory, in C order, into an array in any
+// memory. It is complete on return. Errors: ErrType, ErrReadOnly, ErrLayout when
+// the lengths differ.
+func CopyFromSlice[T Element](a *Array, data []T) error {
+	const op = "CopyFromSlice"
+	a.check(op)
+	if err := a.writable(op); err != nil {
+		return err
+	}
+	e, err := sliceEnd(op, a, data)
+	if err != nil || len(data) == 0 {
+		return err
+	}
+	if err := a.buf.Wait(); err != nil {
+		return wrapErr(op, nil, err)
+	}
+	return copyEnds(op, a.end(), e)
+}
+
+// CopyToSlice copies the elements, in C order, to a slice of Go memory from an
+// array in any memory. Errors: ErrType, ErrLayout when the lengths differ.
+func CopyToSlice[T Element](data []T, a *Array) error {
+	const op = "CopyToSlice"
+	a.check(op)
+	e, err := sliceEnd(op, a, data)
+	if err != nil || len(data) == 0 {
+		return err
+	}
+	if err := a.buf.Wait(); err != nil {
+		return wrapErr(op, nil, err)
+	}
+	return copyEnds(op, e, a.end())
+}
+
+// ToSlice copies the elements, in C order, into a new Go slice.
+func ToSlice[T Element](a *Array) ([]T, error) {
+	a.check("ToSlice")
+	data := make([]T, a.Size())
+	return data, CopyToSlice(data, a)
+}
+
+// sliceEnd describes Go memory with the shape of an array.
+func sliceEnd[T Element](op string, a *Array, data []T) (end, error) {
+	if want := DataTypeOf[T](); a.dtype != want {
+		return end{}, opErr(op, ErrType, "the array holds %s, the slice is of %s", a.dtype, want)
+	}
+	if len(data) != a.Size() {
+		return end{}, opErr(op, ErrLayout, "the array has %d elements, the slice %d", a.Size(), len(data))
+	}
+	if a.elemBits() != 8*a.dtype.Size() {
+		return end{}, opErr(op, ErrLayout, "the %s elements are packed; make the array with Padded, or use CopyFrom, At and SetAt", a.dtype)
+	}
+	l := newDims(a.NDim())
+	l.shape = append(l.shape, a.layout.shape...)
+	l.strides = l.strides[:a.NDim()]
+	fillCStrides(l.strides, l.shape)
+	return end{base: unsafe.Pointer(unsafe.SliceData(data)), layout: l, size: a.dtype.Size(), kind: endGo}, nil
+}
+
+// Fill sets every element to a Go number or bool that the type can hold;
+// floating-point values are rounded. On device memory the work is left pending
+// (see Wait). Errors: ErrType, ErrReadOnly.
+func (a *Array) Fill(v any) error {
+	const op = "Fill"
+	a.check(op)
+	if err := a.writable(op); err != nil {
+		return err
+	}
+	c := newCodec(a.dtype)
+	e, err := c.assign(v)
+	if err != nil {
+		return opErr(op, ErrType, "%w", err)
+	}
+	if a.Size() == 0 {
+		return nil
+	}
+	if err := a.buf.Wait(); err != nil {
+		return wrapErr(op, nil, err)
+	}
+	if a.elemBits()%8 != 0 {
+		return a.fillPacked(op, &c, e)
+	}
+	var raw [16]byte
+	n := a.dtype.Size()
+	c.encode(raw[:n], 0, e)
+	if a.buf.HostReadable() {
+		fillStrided(a.base(), &a.layout, unsafe.Pointer(&raw[0]), n)
+		return nil
+	}
+	return a.fillDevice(op, raw[:n])
+}
+
+// fillZero clears a newly made array, which is dense.
+func (a *Array) fillZero() error {
+	n := a.NBytes()
+	if n == 0 {
+		return nil
+	}
+	if a.buf.HostReadable() {
+		clear(unsafe.Slice((*byte)(a.base()), n))
+		return nil
+	}
+	q, err := a.copyQueue("Zeros")
+	if err != nil {
+		return err
+	}
+	ev, err := q.Memset(a.base(), 0, uintptr(n))
+	return a.left("Zeros", q, ev, err)
+}

@@ -1,0 +1,203 @@
+package usmarray
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/memmgr"
+)
+
+// elements lists an array's elements in C order through At, one by one: the
+// model that bulk operations are compared with.
+func elements(t testing.TB, a *Array) []any {
+	t.Helper()
+	out := make([]any, 0, a.Size())
+	index := make([]int, a.NDim())
+	for range a.Size() {
+		v, err := a.At(index...)
+		require.NoError(t, err)
+		out = append(out, v)
+		for k := len(index) - 1; k >= 0; k-- {
+			if index[k]++; index[k] < a.Dim(k) {
+				break
+			}
+			index[k] = 0
+		}
+	}
+	return out
+}
+
+// shuffled is a random view of an array with the shape (4,3,5) in the end.
+func shuffled(t testing.TB, r *rand.Rand, mem memmgr.Resource) *Array {
+	t.Helper()
+	base := own(t)(Arange[int32](mem, int32(r.IntN(1000)), 1, 16*6*20))
+	m := must[*Array](t)(base.Reshape(16, 6, 20))
+	switch r.IntN(5) {
+	case 0:
+		return must[*Array](t)(m.Index(Range(0, 4), Range(0, 3), Range(0, 5)))
+	case 1:
+		return must[*Array](t)(m.Index(All.By(-4), All.By(2), Range(18, 8).By(-2)))
+	case 2:
+		f := must[*Array](t)(must[*Array](t)(base.Index(To(60))).Reshape(5, 3, 4))
+		return must[*Array](t)(f.Transpose())
+	case 3:
+		return must[*Array](t)(must[*Array](t)(base.Index(Range(7, 67))).Reshape(4, 3, 5))
+	}
+	return must[*Array](t)(must[*Array](t)(m.Index(Range(3, 7), At(0), Range(5, 20).By(3))).Index(All, NewAxis, All.By(-1))).repeat(t, 3)
+}
+
+// repeat broadcasts the middle axis and makes the result writable storage.
+func (a *Array) repeat(t testing.TB, n int) *Array {
+	t.Helper()
+	b := must[*Array](t)(a.Broadcast(4, n, 5))
+	return own(t)(b.Copy(memmgr.Host()))
+}
+
+func TestCopyBetweenAllMemories(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	all := backends(t)
+	for _, from := range all {
+		for _, to := range all {
+			t.Run(from.name+" to "+to.name, func(t *testing.T) {
+				for range 12 {
+					src, dst := shuffled(t, r, from.r), shuffled(t, r, to.r)
+					require.Equal(t, []int{4, 3, 5}, dst.Shape())
+					want := elements(t, src)
+					require.NoError(t, dst.CopyFrom(src))
+					require.NoError(t, dst.Wait())
+					require.Equal(t, want, elements(t, dst))
+					c := own(t)(src.Copy(to.r))
+					require.Equal(t, want, elements(t, c))
+					require.Equal(t, want, anys(must[[]int32](t)(ToSlice[int32](c))))
+				}
+			})
+		}
+	}
+}
+
+func anys[T any](v []T) []any {
+	out := make([]any, len(v))
+	for i, x := range v {
+		out[i] = x
+	}
+	return out
+}
+
+// Elements between those of a strided destination keep their values, whichever
+// way the copy goes.
+func TestCopyLeavesGapsAlone(t *testing.T) {
+	for _, b := range backends(t) {
+		for _, n := range []int{10, 4000} {
+			t.Run(fmt.Sprint(b.name, n), func(t *testing.T) {
+				a := own(t)(Arange[int64](b.r, 0, 1, 2*n))
+				even := must[*Array](t)(a.Index(All.By(2)))
+				require.NoError(t, even.CopyFrom(own(t)(Full(memmgr.Host(), Int64, []int{n}, -1))))
+				got := must[[]int64](t)(ToSlice[int64](a))
+				for i, v := range got {
+					want := int64(-1)
+					if i%2 == 1 {
+						want = int64(i)
+					}
+					require.Equal(t, want, v)
+				}
+				require.NoError(t, must[*Array](t)(a.Index(From(1).By(2))).Fill(7))
+				got = must[[]int64](t)(ToSlice[int64](a))
+				require.Equal(t, []int64{-1, 7, -1, 7}, got[:4])
+				require.Equal(t, int64(7), got[2*n-1])
+			})
+		}
+	}
+}
+
+func TestCopyOverlap(t *testing.T) {
+	for _, b := range backends(t) {
+		t.Run(b.name, func(t *testing.T) {
+			a := own(t)(Arange[int32](b.r, 0, 1, 10))
+			require.NoError(t, must[*Array](t)(a.Index(From(1))).CopyFrom(must[*Array](t)(a.Index(To(-1)))))
+			require.Equal(t, "[0 0 1 2 3 4 5 6 7 8]", a.String())
+			require.NoError(t, a.CopyFrom(must[*Array](t)(a.Index(All.By(-1)))))
+			require.Equal(t, "[8 7 6 5 4 3 2 1 0 0]", a.String())
+			m := must[*Array](t)(must[*Array](t)(a.Index(To(9))).Reshape(3, 3))
+			require.NoError(t, m.CopyFrom(must[*Array](t)(m.Transpose())))
+			require.Equal(t, "[[8 5 2]\n [7 4 1]\n [6 3 0]]", m.String())
+		})
+	}
+}
+
+func TestCopyBroadcastsAndErrors(t *testing.T) {
+	a := own(t)(Zeros(memmgr.Host(), Float32, []int{2, 3}))
+	require.NoError(t, a.CopyFrom(own(t)(FromSlice(memmgr.Host(), []float32{1, 2, 3}, nil))))
+	require.Equal(t, "[[1. 2. 3.]\n [1. 2. 3.]]", a.String())
+	require.ErrorIs(t, a.CopyFrom(own(t)(Zeros(memmgr.Host(), Float32, []int{2}))), ErrLayout)
+	require.ErrorIs(t, a.CopyFrom(own(t)(Zeros(memmgr.Host(), Float64, []int{3}))), ErrType)
+	require.ErrorIs(t, CopyToSlice(make([]float32, 5), a), ErrLayout)
+	require.ErrorIs(t, CopyToSlice(make([]int32, 6), a), ErrType)
+}
+
+func TestToDevice(t *testing.T) {
+	_, q := needSYCL(t)
+	dev, shared := usm(t, q, 1), usm(t, q, 2)
+	a := own(t)(Arange[float32](memmgr.Host(), 0, 1, 100))
+	d := own(t)(a.ToDevice(dev))
+	require.NotEqual(t, a.Address(), d.Address())
+	same := own(t)(d.ToDevice(dev))
+	require.Equal(t, d.Address(), same.Address())
+	s := own(t)(d.ToDevice(shared))
+	back := own(t)(s.ToDevice(memmgr.Host()))
+	require.Equal(t, elements(t, a), elements(t, back))
+	require.True(t, back.Place().IsHost())
+}
+
+func TestPackedCopies(t *testing.T) {
+	for _, b := range backends(t) {
+		t.Run(b.name, func(t *testing.T) {
+			for _, dt := range []DataType{dlpack.Int1, dlpack.Int2, dlpack.Uint4, dlpack.Float4E2M1FN, dlpack.Float6E2M3FN} {
+				p := own(t)(Zeros(b.r, dt, []int{3, 7}))
+				q := own(t)(Zeros(b.r, dt, []int{7, 3}, Padded()))
+				c := newCodec(dt)
+				for i := range 21 {
+					e := element{re: []float64{0, 0.5, 1, 1.5, -1}[i%5], bits: uint64(i)}
+					if c.class != classFloat {
+						e = c.decode([]byte{byte(i)}, 0)
+					}
+					require.NoError(t, p.SetAt(c.value(e), i/7, i%7))
+				}
+				want := elements(t, p)
+				qt := must[*Array](t)(q.Transpose())
+				require.NoError(t, qt.CopyFrom(p))
+				require.Equal(t, want, elements(t, qt), dt)
+				v := must[*Array](t)(p.Index(All.By(-1), From(1).By(2)))
+				cp := own(t)(v.Copy(memmgr.Host()))
+				require.Equal(t, elements(t, v), elements(t, cp))
+				require.NoError(t, v.Fill(0))
+				require.Equal(t, want[0], must[any](t)(p.At(0, 0)))
+				require.Equal(t, c.value(element{}), must[any](t)(p.At(2, 5)))
+			}
+		})
+	}
+}
+
+func TestAsType(t *testing.T) {
+	h := memmgr.Host()
+	f := own(t)(FromSlice(h, []float64{-1.9, 0, 2.5, 300, 65504, math.NaN()}, nil))
+	require.Equal(t, "[ -1   0   2  44 -32   0]", own(t)(f.AsType(h, Int8)).String())
+	require.Equal(t, "[ True False  True  True  True  True]", own(t)(f.AsType(h, Bool)).String())
+	require.Equal(t, "[-1.90e+00  0.00e+00  2.50e+00  3.00e+02  6.55e+04       nan]",
+		must[string](t)(own(t)(f.AsType(h, Float16)).Format(PrintOptions{Precision: 4})))
+	c := own(t)(FromSlice(h, []complex128{1 + 2i, -3}, nil))
+	require.Equal(t, "[ 1. -3.]", own(t)(c.AsType(h, Float32)).String())
+	require.Equal(t, "[1.+0.j 0.+0.j]", own(t)(own(t)(FromSlice(h, []bool{true, false}, nil)).AsType(h, Complex64)).String())
+	u := own(t)(FromSlice(h, []uint64{math.MaxUint64, 1}, nil))
+	require.Equal(t, "[-1  1]", own(t)(u.AsType(h, Int32)).String())
+	for _, b := range backends(t) {
+		d := own(t)(f.AsType(b.r, Bfloat16))
+		require.Equal(t, "[-1.90e+00  0.00e+00  2.50e+00  3.00e+02  6.55e+04       nan]", d.String(), b.name)
+		g := own(t)(d.AsType(b.r, Float32))
+		require.Equal(t, float32(2.5), must[any](t)(g.At(2)))
+	}
+}

@@ -1,0 +1,161 @@
+package usmarray
+
+import (
+	"unsafe"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+// Option changes what New and its sisters make.
+type Option func(*createOptions)
+
+type createOptions struct {
+	fortran bool
+	align   uintptr
+	queue   *syclobj.Queue
+	tag     string
+	padded  bool
+}
+
+// FortranOrder lays the elements out with the first axis fastest.
+func FortranOrder() Option { return func(o *createOptions) { o.fortran = true } }
+
+// WithAlignment asks for an alignment in bytes, a power of two; the default is
+// the resource's.
+func WithAlignment(bytes int) Option { return func(o *createOptions) { o.align = uintptr(bytes) } }
+
+// WithQueue names the queue that will use the memory first.
+func WithQueue(q *syclobj.Queue) Option { return func(o *createOptions) { o.queue = q } }
+
+// WithTag names the user of the memory in statistics.
+func WithTag(tag string) Option { return func(o *createOptions) { o.tag = tag } }
+
+// Padded stores elements of sub-byte types in a byte each.
+func Padded() Option { return func(o *createOptions) { o.padded = true } }
+
+// New allocates an array from a resource; its elements are not set. The caller
+// owns it and calls Release. Errors: ErrLayout for a shape that cannot be,
+// ErrType for a type with lanes, and the resource's own (memmgr.ErrOutOfMemory).
+func New(r memmgr.Resource, dt DataType, shape []int, opts ...Option) (*Array, error) {
+	var o createOptions
+	for _, f := range opts {
+		f(&o)
+	}
+	return create("New", r, dt, shape, &o)
+}
+
+func create(op string, r memmgr.Resource, dt DataType, shape []int, o *createOptions) (*Array, error) {
+	if classOf(dt) == classOther {
+		return nil, opErr(op, ErrType, "an array cannot hold %s; see dlpack.DataTypes", dt)
+	}
+	if err := checkShape(shape); err != nil {
+		return nil, opErr(op, ErrLayout, "%w", err)
+	}
+	n := Layout{shape: shape}
+	size, ok := ceilBytes(n.Size(), dt.StorageBits(o.padded))
+	if !ok {
+		return nil, opErr(op, ErrLayout, "shape %s of %s takes more bytes than can be addressed", tuple(shape), dt)
+	}
+	buf, err := memmgr.New(r, memmgr.Request{Size: uintptr(size), Align: o.align, Queue: o.queue, Tag: o.tag})
+	if err != nil {
+		return nil, wrapErr(op, nil, err)
+	}
+	flags := flagOwner
+	if o.padded && dt.IsSubByte() {
+		flags |= flagPadded
+	}
+	a := newArray(buf, dt, len(shape), flags)
+	copy(a.layout.shape, shape)
+	if o.fortran {
+		fillFStrides(a.layout.strides, shape)
+	} else {
+		fillCStrides(a.layout.strides, shape)
+	}
+	return a, nil
+}
+
+// NewLike allocates an array with the shape and type of another, in the order
+// of its elements where that is Fortran order, else in C order.
+func NewLike(r memmgr.Resource, a *Array, opts ...Option) (*Array, error) {
+	a.check("NewLike")
+	var o createOptions
+	if !a.IsC() && a.IsF() {
+		o.fortran = true
+	}
+	o.padded = a.Padded()
+	for _, f := range opts {
+		f(&o)
+	}
+	return create("NewLike", r, a.dtype, a.layout.shape, &o)
+}
+
+// Zeros is New with every element 0.
+func Zeros(r memmgr.Resource, dt DataType, shape []int, opts ...Option) (*Array, error) {
+	a, err := New(r, dt, shape, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return filled(a, a.fillZero())
+}
+
+// Full is New with every element set to v; see Fill.
+func Full(r memmgr.Resource, dt DataType, shape []int, v any, opts ...Option) (*Array, error) {
+	a, err := New(r, dt, shape, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return filled(a, a.Fill(v))
+}
+
+// filled gives a up when filling it failed.
+func filled(a *Array, err error) (*Array, error) {
+	if err != nil {
+		a.Release()
+		return nil, err
+	}
+	return a, nil
+}
+
+// FromSlice allocates an array of the slice's type and copies the slice into
+// it. A nil shape means one axis. Errors: ErrLayout when the sizes differ.
+func FromSlice[T Element](r memmgr.Resource, data []T, shape []int, opts ...Option) (*Array, error) {
+	if shape == nil {
+		shape = []int{len(data)}
+	}
+	a, err := New(r, DataTypeOf[T](), shape, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return filled(a, CopyFromSlice(a, data))
+}
+
+// Arange allocates a one-dimensional array of n elements start, start+step, …
+func Arange[T Element](r memmgr.Resource, start, step T, n int, opts ...Option) (*Array, error) {
+	if n < 0 {
+		return nil, opErr("Arange", ErrLayout, "%d elements; the number cannot be negative", n)
+	}
+	data := make([]T, n)
+	if err := arange(data, start, step); err != nil {
+		return nil, err
+	}
+	return FromSlice(r, data, nil, opts...)
+}
+
+// arange is written over the bytes of a value, because Go has no arithmetic on
+// a constraint that includes bool.
+func arange[T Element](data []T, start, step T) error {
+	c := newCodec(DataTypeOf[T]())
+	if c.class == classBool {
+		return opErr("Arange", ErrType, "bool has no arithmetic; use a number type")
+	}
+	size := int(unsafe.Sizeof(start))
+	at := func(p *T) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(p)), size) }
+	x, dx := c.decode(at(&start), 0), c.decode(at(&step), 0)
+	for i := range data {
+		k := float64(i)
+		e := element{re: x.re + k*dx.re, im: x.im + k*dx.im, bits: x.bits + uint64(i)*dx.bits}
+		c.encode(at(&data[i]), 0, e)
+	}
+	return nil
+}

@@ -1,0 +1,317 @@
+package usmarray
+
+import (
+	"unsafe"
+
+	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/owner"
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+// CopyMode says whether an export may or must copy.
+type CopyMode uint8
+
+const (
+	// CopyMaybe copies when the request cannot be met without (None in Python).
+	CopyMaybe CopyMode = iota
+	// CopyAlways copies, and marks the tensor IS_COPIED.
+	CopyAlways
+	// CopyNever fails where a copy would be needed.
+	CopyNever
+)
+
+// ExportOption changes what DLPack hands out.
+type ExportOption func(*exportOptions)
+
+type exportOptions struct {
+	stream  *syclobj.Queue
+	noSync  bool
+	legacy  bool
+	version dlpack.Version
+	device  *dlpack.Device
+	copy    CopyMode
+	to      memmgr.Resource
+	xpu     bool
+}
+
+// OnQueue orders the consumer's queue after the work that this library
+// submitted on the memory, by a barrier, instead of waiting for it on the host.
+func OnQueue(q *syclobj.Queue) ExportOption { return func(o *exportOptions) { o.stream = q } }
+
+// NoSync neither waits nor orders anything (stream -1 in Python): the consumer
+// knows what it does.
+func NoSync() ExportOption { return func(o *exportOptions) { o.noSync = true } }
+
+// MaxVersion negotiates for a consumer that understands DLPack up to v: a lower
+// major version than ours gets the legacy struct. Without it, and without
+// Legacy, the tensor has this library's version.
+func MaxVersion(v dlpack.Version) ExportOption { return func(o *exportOptions) { o.version = v } }
+
+// Legacy asks for the struct without a version (no max_version in Python).
+// Read-only memory is refused then, because that struct cannot say so.
+func Legacy() ExportOption { return func(o *exportOptions) { o.legacy = true } }
+
+// ToDLDevice asks for a device. kDLCPU of shared and host USM is the same memory
+// without a copy, after waiting for pending work, whatever its context; of
+// device memory it is a copy. Another device is a copy in the memory of the
+// CopyTo resource.
+func ToDLDevice(d dlpack.Device) ExportOption { return func(o *exportOptions) { o.device = &d } }
+
+// WithCopy forces or forbids a copy. A copy of USM lies in the same kind of
+// memory of the default context of its device, from memmgr.Default, unless
+// CopyTo says otherwise.
+func WithCopy(m CopyMode) ExportOption { return func(o *exportOptions) { o.copy = m } }
+
+// CopyTo is where a copy is allocated, if there is one.
+func CopyTo(r memmgr.Resource) ExportOption { return func(o *exportOptions) { o.to = r } }
+
+// ForXPU exports by the rules that Intel Extension for PyTorch imports with: USM
+// device memory in the default context of its platform. Anything else is an
+// ErrExchange that says what does not fit.
+func ForXPU() ExportOption { return func(o *exportOptions) { o.xpu = true } }
+
+// DLPack exports the array as an owned DLPack tensor that shares the memory: a
+// kDLOneAPI tensor for USM in the default context of its platform, kDLCPU on the
+// host backend. The tensor holds a reference of the memory of its own; the
+// caller releases it, detaches it, or gives it to a consumer. Without options
+// pending work is waited for.
+//
+// Nothing is known about the consumer's work on the memory: a consumer on a
+// queue of its own finishes before it releases the tensor.
+//
+// Errors: ErrExchange for what DLPack cannot say or the options forbid.
+func (a *Array) DLPack(opts ...ExportOption) (dlpack.Tensor, error) {
+	a.check("DLPack")
+	if len(opts) == 0 {
+		return a.export(&defaultExport) // options would cost an allocation
+	}
+	o := exportOptions{version: dlpack.CurrentVersion}
+	for _, f := range opts {
+		f(&o)
+	}
+	return a.exportWith(&o)
+}
+
+var defaultExport = exportOptions{version: dlpack.CurrentVersion}
+
+const opDLPack = "DLPack"
+
+// exportWith copies first where the options ask for it.
+func (a *Array) exportWith(o *exportOptions) (dlpack.Tensor, error) {
+	to, asCPU, err := a.copyTarget(o)
+	if err != nil {
+		return dlpack.Tensor{}, err
+	}
+	if to == nil {
+		if o.device != nil && asCPU {
+			o.noSync, o.stream = false, nil // a CPU consumer reads at once
+		}
+		return a.export(o)
+	}
+	if o.copy == CopyNever {
+		return dlpack.Tensor{}, opErr(opDLPack, ErrExchange, "%v would have to be copied to become what was asked for, and copying is forbidden; allow it or use ToDevice", a.buf.Place())
+	}
+	b, err := a.Copy(to)
+	if err != nil {
+		return dlpack.Tensor{}, &OpError{Op: opDLPack, Err: err}
+	}
+	defer b.Release()
+	return b.export(o)
+}
+
+// copyTarget decides whether the request needs a copy, and where: nil for none.
+// asCPU says that the memory is to be shown as kDLCPU.
+func (a *Array) copyTarget(o *exportOptions) (to memmgr.Resource, asCPU bool, err error) {
+	place := a.buf.Place()
+	if o.device == nil {
+		if o.copy != CopyAlways {
+			return nil, false, nil
+		}
+		to, err = a.sameMemory(o)
+		return to, false, err
+	}
+	switch o.device.Type {
+	case dlpack.DeviceCPU:
+		if a.buf.HostReadable() && o.copy != CopyAlways {
+			return nil, true, nil
+		}
+		if o.to != nil {
+			return o.to, true, nil
+		}
+		return memmgr.Host(), true, nil
+	case dlpack.DeviceOneAPI:
+		_, id, derr := place.DLPackDevice()
+		if derr == nil && !place.IsHost() && id == o.device.ID && o.copy != CopyAlways {
+			return nil, false, nil
+		}
+		if o.to == nil && (place.IsHost() || derr == nil && id != o.device.ID) {
+			return nil, false, opErr(opDLPack, ErrExchange, "%v is asked for and the memory is %v; say with CopyTo where the copy is to be allocated", *o.device, place)
+		}
+		to, err = a.sameMemory(o)
+		return to, false, err
+	}
+	return nil, false, opErr(opDLPack, ErrExchange, "%v is asked for; this library exports kDLCPU and kDLOneAPI", *o.device)
+}
+
+// sameMemory is the resource for a copy in memory of the same kind and device,
+// in the default context.
+func (a *Array) sameMemory(o *exportOptions) (memmgr.Resource, error) {
+	place := a.buf.Place()
+	if o.to != nil {
+		return o.to, nil
+	}
+	if place.IsHost() {
+		return memmgr.Host(), nil
+	}
+	d, err := place.Device()
+	if err != nil {
+		return nil, wrapErr(opDLPack, ErrExchange, err)
+	}
+	q, err := d.Root().DefaultQueue()
+	if err != nil {
+		return nil, wrapErr(opDLPack, ErrExchange, err)
+	}
+	r, err := memmgr.Default(q, place.Kind())
+	if err != nil {
+		return nil, wrapErr(opDLPack, ErrExchange, err)
+	}
+	return r, nil
+}
+
+// export builds the tensor of this very memory.
+func (a *Array) export(o *exportOptions) (dlpack.Tensor, error) {
+	device, err := a.exportDevice(o)
+	if err != nil {
+		return dlpack.Tensor{}, err
+	}
+	cell := a.buf.Cell()
+	flags := a.exportFlags(cell.Flags())
+	max := &o.version
+	if o.legacy {
+		max = nil
+	}
+	versioned, err := dlpack.Negotiate(max, flags)
+	if err != nil {
+		return dlpack.Tensor{}, wrapErr(opDLPack, ErrExchange, err)
+	}
+	if cell.Pending() != 0 || o.stream != nil {
+		if err := a.exportSync(o); err != nil {
+			return dlpack.Tensor{}, err
+		}
+	}
+	bits := a.elemBits()
+	if a.layout.offset*bits%8 != 0 {
+		return dlpack.Tensor{}, opErr(opDLPack, ErrExchange, "the first %s element begins within a byte, which DLPack cannot say; Copy first", a.dtype)
+	}
+	a.buf.Retain()
+	if cell.Flags()&owner.Exported == 0 { // setting it is the dearer part
+		cell.SetFlags(owner.Exported)
+	}
+	t, err := dlpack.Export(dlpack.View{
+		Data:     pointerAt(cell.Address() + uintptr(a.layout.offset*bits/8)),
+		Device:   device,
+		DataType: a.dtype,
+		Shape:    int64s(a.layout.shape),
+		Strides:  int64s(a.layout.strides),
+	}, flags, versioned, dlpack.Owner{Drop: owner.DropFunc(), Ctx: cell.Pointer()})
+	if err != nil {
+		a.buf.Release()
+		return dlpack.Tensor{}, wrapErr(opDLPack, ErrExchange, err)
+	}
+	return t, nil
+}
+
+// exportDevice is the DLPack device that the memory is shown as.
+func (a *Array) exportDevice(o *exportOptions) (dlpack.Device, error) {
+	place := a.buf.Place()
+	if o.xpu {
+		if err := checkXPU(opDLPack, place); err != nil {
+			return dlpack.Device{}, err
+		}
+	}
+	if o.device != nil && o.device.Type == dlpack.DeviceCPU {
+		return dlpack.CPU, nil
+	}
+	typ, id, err := place.DLPackDevice()
+	if err != nil {
+		return dlpack.Device{}, opErr(opDLPack, ErrExchange, "%w; ask for a copy (WithCopy(CopyAlways)), which is made in the default context", err)
+	}
+	return dlpack.Device{Type: dlpack.DeviceType(typ), ID: id}, nil
+}
+
+// exportFlags puts the array's flags and those of its memory into DLPack's.
+func (a *Array) exportFlags(memory uint32) dlpack.Flags {
+	var f dlpack.Flags
+	if a.flags&flagReadOnly != 0 || memory&owner.ReadOnly != 0 {
+		f |= dlpack.ReadOnly
+	}
+	if a.flags&flagCopied != 0 {
+		f |= dlpack.IsCopied
+	}
+	if a.flags&flagPadded != 0 {
+		f |= dlpack.SubBytePadded
+	}
+	return f
+}
+
+// exportSync makes pending work come before the consumer's.
+func (a *Array) exportSync(o *exportOptions) error {
+	if o.noSync {
+		return nil
+	}
+	if o.stream == nil || o.stream.IsHost() {
+		if err := a.buf.Wait(); err != nil {
+			return wrapErr(opDLPack, nil, err)
+		}
+		return nil
+	}
+	if ref := a.buf.PendingEvent(); ref != nil {
+		ev := syclobj.EventFromRef(ref)
+		defer ev.Close()
+		barrier, err := o.stream.Barrier(ev)
+		if err != nil {
+			return wrapErr(opDLPack, ErrExchange, err)
+		}
+		_ = barrier.Close() // the order is the queue's; nobody waits for it
+	}
+	a.buf.UsedOn(o.stream)
+	return nil
+}
+
+// PendingEvent is an event that is complete when the work that this library
+// submitted on the memory is: for consumers that can wait on one (Arrow's
+// sync_event, a SYCL queue). The caller closes it. It is complete from the start
+// when nothing is pending.
+func (a *Array) PendingEvent() *syclobj.Event {
+	a.check("PendingEvent")
+	ref := a.buf.PendingEvent()
+	if ref == nil {
+		return nil // a nil Event is complete
+	}
+	return syclobj.EventFromRef(ref)
+}
+
+// DLDevice is the DLPack device of the memory (__dlpack_device__): (kDLOneAPI,
+// index of the root device), or (kDLCPU, 0) on the host backend. Errors:
+// ErrExchange when DLPack has no name for it.
+func (a *Array) DLDevice() (dlpack.Device, error) {
+	a.check("DLDevice")
+	return a.exportDevice(&defaultExport)
+}
+
+// int64s shows ints as DLPack's integers, without a copy where they are the
+// same.
+func int64s(v []int) []int64 {
+	if intBits == 64 {
+		return unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(v))), len(v))
+	}
+	out := make([]int64, len(v))
+	for i, x := range v {
+		out[i] = int64(x)
+	}
+	return out
+}
+
+// intBits is the width of Go's int here.
+const intBits = 32 << (^uint(0) >> 63)

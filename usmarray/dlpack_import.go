@@ -1,0 +1,120 @@
+package usmarray
+
+import (
+	"unsafe"
+
+	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+// ImportOption changes what FromDLPack accepts.
+type ImportOption func(*importOptions)
+
+type importOptions struct {
+	xpu bool
+}
+
+// FromXPU verifies that the tensor keeps the rules of Intel Extension for
+// PyTorch: USM device memory in the default context of its platform. That
+// protocol defines no order of work: call Synchronize, and have the producer
+// finish (torch.xpu.synchronize), before the elements are used.
+func FromXPU() ImportOption { return func(o *importOptions) { o.xpu = true } }
+
+// FromDLPack makes an array of a tensor's memory, without a copy. On success
+// the array owns the tensor, whose deleter runs once the last reference is gone
+// and pending work is done; on error the tensor is untouched and still the
+// caller's.
+//
+// kDLCPU becomes an array of the host backend. kDLOneAPI follows dpctl's rules:
+// the device id is the index of a root device, the first and the last byte are
+// USM of one kind of the default context of its platform, and the array lies on
+// the device that the runtime names for the pointer. READ_ONLY is kept.
+//
+// Errors: ErrExchange.
+func FromDLPack(rt *syclobj.Runtime, t dlpack.Tensor, opts ...ImportOption) (*Array, error) {
+	const op = "FromDLPack"
+	if !t.Valid() {
+		return nil, opErr(op, ErrExchange, "the tensor was released, detached or taken over before")
+	}
+	xpu := false
+	if len(opts) != 0 {
+		var o importOptions
+		for _, f := range opts {
+			f(&o)
+		}
+		xpu = o.xpu
+	}
+	span := t.Span()
+	place, err := importPlace(op, rt, t.Device(), &span)
+	if err != nil {
+		return nil, err
+	}
+	if xpu {
+		err = checkXPU(op, place)
+	}
+	var a *Array
+	if err == nil {
+		a, err = wrapTensor(op, t, place, &span)
+	}
+	if err != nil {
+		place.Release()
+		return nil, err
+	}
+	return a, nil
+}
+
+// importPlace finds the place of a tensor's memory; it is retained.
+func importPlace(op string, rt *syclobj.Runtime, d dlpack.Device, span *dlpack.Span) (*syclobj.Place, error) {
+	switch d.Type {
+	case dlpack.DeviceCPU:
+		return syclobj.HostPlace(), nil
+	case dlpack.DeviceOneAPI:
+	default:
+		return nil, opErr(op, ErrExchange, "the tensor lies on %v; this library takes kDLCPU and kDLOneAPI, so copy it there first", d)
+	}
+	if span.First == nil {
+		return nil, opErr(op, ErrExchange, "a kDLOneAPI tensor with a null pointer; even one without elements needs USM memory")
+	}
+	first := uintptr(span.First)
+	place, err := rt.DLPackPlaceOfAddress(d.ID, first+uintptr(span.Lo), first+uintptr(span.Hi))
+	if err != nil {
+		return nil, wrapErr(op, ErrExchange, err)
+	}
+	return place, nil
+}
+
+// wrapTensor makes the array and takes over tensor and place on success; the
+// buffer is exactly the span of the elements.
+func wrapTensor(op string, t dlpack.Tensor, place *syclobj.Place, span *dlpack.Span) (*Array, error) {
+	dt := t.DataType()
+	bits := int(span.ItemBits)
+	if classOf(dt) == classOther {
+		return nil, opErr(op, ErrExchange, "an array cannot hold %s", dt)
+	}
+	if int(-span.Lo)*8%bits != 0 {
+		return nil, opErr(op, ErrExchange, "the %s elements of %v do not begin where its memory does; copy the tensor", dt, t)
+	}
+	shape := t.Shape()
+	flags := flagOwner
+	if t.Flags()&dlpack.ReadOnly != 0 {
+		flags |= flagReadOnly
+	}
+	if t.Flags()&dlpack.SubBytePadded != 0 && dt.IsSubByte() {
+		flags |= flagPadded
+	}
+	var base unsafe.Pointer
+	if span.First != nil {
+		base = pointerAt(uintptr(span.First) + uintptr(span.Lo))
+	}
+	buf, err := memmgr.WrapPlaced(base, uint64(span.Hi-span.Lo), place, t.Release)
+	if err != nil {
+		return nil, wrapErr(op, nil, err)
+	}
+	a := newArray(buf, dt, len(shape), flags)
+	for i, s := range t.Strides() {
+		a.layout.shape[i], a.layout.strides[i] = int(shape[i]), int(s)
+	}
+	a.layout.offset = int(-span.Lo) * 8 / bits
+	return a, nil
+}

@@ -1,0 +1,382 @@
+package usmarray
+
+import (
+	"context"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+func needDLPack(t testing.TB) {
+	t.Helper()
+	if !dlpack.Supported() {
+		t.Skip("DLPack needs linux and cgo")
+	}
+}
+
+func TestDLPackRoundTrip(t *testing.T) {
+	needDLPack(t)
+	rt := openRT(t)
+	for _, b := range backends(t) {
+		a := own(t)(Arange[float32](b.r, 0, 1, 24))
+		for name, v := range views(t, a) {
+			for _, legacy := range []bool{false, true} {
+				t.Run(b.name+" "+name+map[bool]string{true: " legacy"}[legacy], func(t *testing.T) {
+					var opts []ExportOption
+					if legacy {
+						opts = append(opts, Legacy())
+					}
+					before := v.Buffer().Count()
+					x, err := v.DLPack(opts...)
+					if legacy && v.ReadOnly() {
+						require.ErrorIs(t, err, ErrExchange)
+						require.Equal(t, before, v.Buffer().Count())
+						return
+					}
+					require.NoError(t, err)
+					require.Equal(t, before+1, v.Buffer().Count())
+					require.Equal(t, !legacy, x.Versioned())
+					requireTensor(t, x, v)
+					w, err := FromDLPack(rt, x)
+					require.NoError(t, err)
+					require.Equal(t, v.Shape(), w.Shape())
+					require.Equal(t, v.Strides(), w.Strides())
+					require.Equal(t, v.ReadOnly(), w.ReadOnly())
+					require.Same(t, v.Place(), w.Place())
+					if v.Size() != 0 {
+						require.Equal(t, v.Address(), w.Address())
+					}
+					require.Equal(t, elements(t, v), elements(t, w))
+					k := w.Retain()
+					w.Release()
+					require.Equal(t, before+1, v.Buffer().Count(), "the tensor lives while a holder does")
+					k.Release()
+					eventually(t, func() bool { return v.Buffer().Count() == before })
+				})
+			}
+		}
+	}
+}
+
+// eventually waits for what the reaper does after C dropped a reference.
+func eventually(t testing.TB, ok func() bool) {
+	t.Helper()
+	require.Eventually(t, ok, 5*time.Second, time.Millisecond)
+}
+
+// requireTensor compares a tensor's raw fields with the rules for producers.
+func requireTensor(t *testing.T, x dlpack.Tensor, v *Array) {
+	t.Helper()
+	data, off := x.RawData()
+	first := uintptr(data) + uintptr(off)
+	switch {
+	case v.Size() == 0 && v.Place().IsHost():
+		require.Zero(t, first)
+	default:
+		require.Equal(t, v.Address(), first)
+	}
+	lo, _ := v.layout.Span()
+	if v.Place().IsHost() || lo == v.layout.offset || v.Size() == 0 {
+		require.Zero(t, off)
+	} else {
+		require.Equal(t, uint64((v.layout.offset-lo)*4), off, "kDLOneAPI with negative strides has the lowest address")
+	}
+	require.Equal(t, v.NDim() > 0, x.HasStrides())
+	require.Equal(t, v.ReadOnly() && x.Versioned(), x.Flags()&dlpack.ReadOnly != 0)
+	want := dlpack.CPU
+	if !v.Place().IsHost() {
+		want = dlpack.OneAPI(0)
+	}
+	require.Equal(t, want, x.Device())
+	require.Equal(t, want, must[dlpack.Device](t)(v.DLDevice()))
+}
+
+func TestDLPackVersions(t *testing.T) {
+	needDLPack(t)
+	a := own(t)(Zeros(memmgr.Host(), Float32, []int{2}))
+	for v, versioned := range map[dlpack.Version]bool{{Major: 1}: true, {Major: 1, Minor: 9}: true, {Major: 2}: true, {Major: 0, Minor: 8}: false} {
+		x := must[dlpack.Tensor](t)(a.DLPack(MaxVersion(v)))
+		require.Equal(t, versioned, x.Versioned(), v)
+		x.Release()
+	}
+	_, err := a.AsReadOnly().DLPack(MaxVersion(dlpack.Version{Major: 0, Minor: 8}))
+	require.ErrorIs(t, err, ErrExchange)
+	require.ErrorIs(t, err, dlpack.ErrReadOnly)
+}
+
+func TestDLPackDevicesAndCopies(t *testing.T) {
+	rt, q := needSYCL(t)
+	for _, k := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost} {
+		t.Run(k.String(), func(t *testing.T) {
+			r := usm(t, q, k)
+			a := own(t)(Zeros(r, Int32, []int{2, 3}))
+			require.NoError(t, a.Fill(7)) // left pending on device memory
+			cpu, err := a.DLPack(ToDLDevice(dlpack.CPU))
+			require.NoError(t, err)
+			require.Equal(t, dlpack.CPU, cpu.Device())
+			same := uintptr(cpu.Data()) == a.Address()
+			require.Equal(t, k.HostReadable(), same)
+			require.Equal(t, !same, cpu.Flags()&dlpack.IsCopied != 0)
+			require.Equal(t, int32(7), *(*int32)(cpu.Data()))
+			h := own(t)(FromDLPack(rt, cpu))
+			require.True(t, h.Place().IsHost())
+
+			never, err := a.DLPack(ToDLDevice(dlpack.CPU), WithCopy(CopyNever))
+			if k == syclobj.USMDevice {
+				require.ErrorIs(t, err, ErrExchange)
+			} else {
+				require.NoError(t, err)
+				never.Release()
+			}
+			c := must[dlpack.Tensor](t)(a.DLPack(ToDLDevice(dlpack.CPU), WithCopy(CopyAlways)))
+			require.NotEqual(t, a.Address(), uintptr(c.Data()))
+			require.NotZero(t, c.Flags()&dlpack.IsCopied)
+			c.Release()
+
+			own1 := must[dlpack.Tensor](t)(a.DLPack(ToDLDevice(dlpack.OneAPI(0))))
+			require.Equal(t, a.Address(), uintptr(own1.Data()))
+			require.Zero(t, own1.Flags())
+			own1.Release()
+			cp := must[dlpack.Tensor](t)(a.DLPack(WithCopy(CopyAlways)))
+			require.Equal(t, dlpack.OneAPI(0), cp.Device())
+			require.Equal(t, dlpack.IsCopied, cp.Flags())
+			b := own(t)(FromDLPack(rt, cp))
+			require.Equal(t, k, b.Kind())
+			require.Equal(t, elements(t, a), elements(t, b))
+
+			_, err = a.DLPack(ToDLDevice(dlpack.OneAPI(99)))
+			require.ErrorIs(t, err, ErrExchange)
+			require.ErrorContains(t, err, "CopyTo")
+			_, err = a.DLPack(ToDLDevice(dlpack.Device{Type: dlpack.DeviceCUDA}))
+			require.ErrorContains(t, err, "kDLCUDA")
+		})
+	}
+	h := own(t)(Arange[int32](memmgr.Host(), 0, 1, 5))
+	_, err := h.DLPack(ToDLDevice(dlpack.OneAPI(0)))
+	require.ErrorIs(t, err, ErrExchange)
+	x := must[dlpack.Tensor](t)(h.DLPack(ToDLDevice(dlpack.OneAPI(0)), CopyTo(usm(t, q, syclobj.USMShared))))
+	require.Equal(t, dlpack.OneAPI(0), x.Device())
+	require.Equal(t, "[0 1 2 3 4]", own(t)(FromDLPack(rt, x)).String())
+}
+
+func TestDLPackOtherContext(t *testing.T) {
+	rt, q := needSYCL(t)
+	ctx, err := rt.NewContext(q.Device())
+	require.NoError(t, err)
+	defer ctx.Close()
+	oq, err := rt.NewQueue(ctx, q.Device(), syclobj.InOrder)
+	require.NoError(t, err)
+	defer oq.Close()
+	a := own(t)(Arange[int32](usm(t, oq, syclobj.USMShared), 0, 1, 4))
+	_, err = a.DLPack()
+	require.ErrorIs(t, err, ErrExchange)
+	require.ErrorIs(t, err, syclobj.ErrNotDefault)
+	require.ErrorContains(t, err, "CopyAlways")
+	_, err = a.DLDevice()
+	require.ErrorIs(t, err, ErrExchange)
+	x := must[dlpack.Tensor](t)(a.DLPack(WithCopy(CopyAlways)))
+	b := own(t)(FromDLPack(rt, x))
+	require.True(t, b.Place().IsDefaultContext())
+	require.Equal(t, "[0 1 2 3]", b.String())
+	cpu := must[dlpack.Tensor](t)(a.DLPack(ToDLDevice(dlpack.CPU)))
+	require.Equal(t, a.Address(), uintptr(cpu.Data()), "shown as kDLCPU whatever its context")
+	cpu.Release()
+	d := own(t)(a.Copy(usm(t, q, syclobj.USMDevice)))
+	require.Equal(t, "[0 1 2 3]", d.String())
+	e := own(t)(d.Copy(usm(t, oq, syclobj.USMDevice)))
+	require.Equal(t, "[0 1 2 3]", e.String())
+}
+
+func TestDLPackPending(t *testing.T) {
+	rt, q := needSYCL(t)
+	oq, err := rt.NewQueue(nil, q.Device(), 0)
+	require.NoError(t, err)
+	defer oq.Close()
+	a := own(t)(Zeros(usm(t, q, syclobj.USMDevice), Int32, []int{1 << 20}))
+	require.NoError(t, a.Fill(3))
+	ev := a.PendingEvent()
+	x := must[dlpack.Tensor](t)(a.DLPack(OnQueue(oq)))
+	x.Release()
+	x = must[dlpack.Tensor](t)(a.DLPack(NoSync()))
+	x.Release()
+	require.NoError(t, ev.Wait(context.Background()))
+	require.NoError(t, a.Synchronize(context.Background()))
+	require.Nil(t, a.PendingEvent())
+	require.Equal(t, int32(3), must[any](t)(a.At(1<<20-1)))
+	done, cancel := context.WithCancel(context.Background())
+	cancel()
+	require.ErrorIs(t, a.Synchronize(done), context.Canceled)
+}
+
+// foreign exports Go-owned host memory as a producer elsewhere would.
+func foreign(t *testing.T, v dlpack.View, flags dlpack.Flags, versioned bool) (dlpack.Tensor, *atomic.Int32) {
+	t.Helper()
+	released := new(atomic.Int32)
+	o, err := dlpack.OwnerFunc(func() { released.Add(1) })
+	require.NoError(t, err)
+	x, err := dlpack.Export(v, flags, versioned, o)
+	require.NoError(t, err)
+	return x, released
+}
+
+func TestFromDLPackErrors(t *testing.T) {
+	rt, q := needSYCL(t)
+	data := make([]float32, 8)
+	var pin runtime.Pinner
+	pin.Pin(&data[0])
+	defer pin.Unpin()
+	p := unsafe.Pointer(&data[0])
+	a := own(t)(Arange[float32](usm(t, q, syclobj.USMShared), 0, 1, 8))
+	ctx, err := rt.NewContext(q.Device())
+	require.NoError(t, err)
+	defer ctx.Close()
+	oq, err := rt.NewQueue(ctx, q.Device(), 0)
+	require.NoError(t, err)
+	defer oq.Close()
+	other := own(t)(Arange[float32](usm(t, oq, syclobj.USMShared), 0, 1, 8))
+	view := func(p unsafe.Pointer, d dlpack.Device) dlpack.View {
+		return dlpack.View{Data: p, Device: d, DataType: Float32, Shape: []int64{8}}
+	}
+	for _, c := range []struct {
+		name string
+		view dlpack.View
+		opts []ImportOption
+		want string
+	}{
+		{"device type", view(p, dlpack.Device{Type: dlpack.DeviceCUDA}), nil, "kDLCUDA"},
+		{"index out of range", view(a.Pointer(), dlpack.OneAPI(99)), nil, "DLPack device index"},
+		{"negative index", view(a.Pointer(), dlpack.OneAPI(-1)), nil, "DLPack device index"},
+		{"no USM", view(p, dlpack.OneAPI(0)), nil, "not unified shared memory"},
+		{"other context", view(other.Pointer(), dlpack.OneAPI(0)), nil, "not unified shared memory"},
+		{"overrun", view(unsafe.Add(a.Pointer(), 4), dlpack.OneAPI(0)), nil, "beyond"},
+		{"xpu", view(a.Pointer(), dlpack.OneAPI(0)), []ImportOption{FromXPU()}, "device memory"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.view.Device.ID < 0 {
+				_, err := dlpack.Export(c.view, 0, true, dlpack.Owner{})
+				require.ErrorIs(t, err, dlpack.ErrDevice) // no such tensor comes this far
+				return
+			}
+			x, released := foreign(t, c.view, 0, true)
+			_, err := FromDLPack(rt, x, c.opts...)
+			require.ErrorIs(t, err, ErrExchange)
+			require.ErrorContains(t, err, c.want)
+			require.True(t, x.Valid(), "a failed import leaves the tensor")
+			require.Zero(t, released.Load())
+			x.Release()
+			dlpack.RunDropped()
+			eventually(t, func() bool { dlpack.RunDropped(); return released.Load() == 1 })
+		})
+	}
+	x, _ := foreign(t, view(p, dlpack.CPU), 0, true)
+	b, err := FromDLPack(rt, x)
+	require.NoError(t, err)
+	require.Equal(t, uintptr(p), b.Address())
+	b.Release()
+	_, err = FromDLPack(rt, x)
+	require.ErrorIs(t, err, ErrExchange)
+	require.ErrorContains(t, err, "taken over")
+}
+
+func TestConversions(t *testing.T) {
+	rt, q := needSYCL(t)
+	for _, k := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost} {
+		a := own(t)(Arange[float32](usm(t, q, k), 0, 1, 24))
+		for name, v := range views(t, a) {
+			for _, ro := range []bool{false, true} {
+				t.Run(k.String()+" "+name, func(t *testing.T) {
+					v := v
+					if ro {
+						v = v.AsReadOnly()
+					}
+					var released atomic.Int32
+					d := must[USMInterface](t)(v.USMInterface())
+					x, err := USMInterfaceToDLPack(rt, &d, func() { released.Add(1) })
+					require.NoError(t, err)
+					requireTensor(t, x, v)
+					e, owner, err := DLPackToUSMInterface(rt, x)
+					require.NoError(t, err)
+					require.Equal(t, d.Data, e.Data)
+					require.Equal(t, d.Shape, e.Shape)
+					require.Equal(t, d.Strides, e.Strides)
+					require.Equal(t, d.ReadOnly, e.ReadOnly)
+					require.Zero(t, released.Load())
+					owner.Release()
+					eventually(t, func() bool { return released.Load() == 1 })
+				})
+			}
+		}
+	}
+	// What one protocol cannot say leaves the other's object alone.
+	b := own(t)(Zeros(usm(t, q, syclobj.USMShared), Bfloat16, []int{2}))
+	x := must[dlpack.Tensor](t)(b.DLPack())
+	_, _, err := DLPackToUSMInterface(rt, x)
+	require.ErrorIs(t, err, ErrType)
+	require.True(t, x.Valid())
+	x.Release()
+	h := own(t)(Zeros(memmgr.Host(), Float32, []int{2}))
+	x = must[dlpack.Tensor](t)(h.DLPack())
+	_, _, err = DLPackToUSMInterface(rt, x)
+	require.ErrorIs(t, err, ErrNotUSM)
+	x.Release()
+	var released atomic.Int32
+	f := own(t)(Zeros(usm(t, q, syclobj.USMShared), Float32, []int{2}))
+	d := must[USMInterface](t)(f.USMInterface())
+	_, err = USMInterfaceToDLPack(rt, &d, func() { released.Add(1) }, ForXPU())
+	require.ErrorIs(t, err, ErrExchange)
+	require.Zero(t, released.Load())
+}
+
+func TestXPUProfile(t *testing.T) {
+	rt, q := needSYCL(t)
+	dev := own(t)(Arange[float32](usm(t, q, syclobj.USMDevice), 0, 1, 4))
+	x := must[dlpack.Tensor](t)(dev.DLPack(ForXPU()))
+	b := own(t)(FromDLPack(rt, x, FromXPU()))
+	require.NoError(t, b.Synchronize(context.Background()))
+	require.Equal(t, "[0. 1. 2. 3.]", b.String())
+	for _, a := range []*Array{
+		own(t)(Zeros(usm(t, q, syclobj.USMShared), Float32, []int{1})),
+		own(t)(Zeros(usm(t, q, syclobj.USMHost), Float32, []int{1})),
+		own(t)(Zeros(memmgr.Host(), Float32, []int{1})),
+	} {
+		_, err := a.DLPack(ForXPU())
+		require.ErrorIs(t, err, ErrExchange)
+	}
+}
+
+func TestDLPackTypes(t *testing.T) {
+	needDLPack(t)
+	rt := openRT(t)
+	for _, dt := range dlpack.DataTypes() {
+		for _, padded := range []bool{false, true} {
+			var opts []Option
+			if padded {
+				opts = append(opts, Padded())
+			}
+			a := own(t)(Zeros(memmgr.Host(), dt, []int{3, 8}, opts...))
+			for i := range 3 {
+				require.NoError(t, a.SetAt(0, i, 1))
+			}
+			x, err := a.DLPack()
+			require.NoError(t, err, dt)
+			require.Equal(t, padded && dt.IsSubByte(), x.Flags()&dlpack.SubBytePadded != 0)
+			b := own(t)(FromDLPack(rt, x))
+			require.Equal(t, dt, b.DataType())
+			require.Equal(t, elements(t, a), elements(t, b))
+			require.Equal(t, a.Padded(), b.Padded())
+		}
+	}
+	p := own(t)(Zeros(memmgr.Host(), dlpack.Float4E2M1FN, []int{8}))
+	v := must[*Array](t)(p.Index(From(1)))
+	_, err := v.DLPack()
+	require.ErrorIs(t, err, ErrExchange)
+	require.ErrorContains(t, err, "within a byte")
+}

@@ -1,0 +1,83 @@
+// Package usmarray holds typed, strided arrays over counted memory and hands
+// them on, without copying, as a __sycl_usm_array_interface__ dictionary (SUAI,
+// [USMInterface]) and as a DLPack tensor; it takes either in, and converts
+// between the two on the same memory.
+//
+// # Arrays
+//
+// An [Array] is a buffer of package memmgr, an element type ([DataType]) and a
+// [Layout]: shape, strides and offset, all in elements. Indexing, transposing,
+// reshaping and broadcasting make views of the same memory by NumPy's rules and
+// fail with [ErrLayout] where NumPy would have to copy. Copies work between
+// plain host memory and every kind of unified shared memory, of any device and
+// context, with any strides on both sides.
+//
+// # Ownership
+//
+// What New…, From…, Copy and Retain return owns a reference of the memory, and
+// Release ends it. Views borrow: they are valid while some owner is, and Retain
+// makes an owner of one. Release may be called again; every other use of a
+// released array, and of a view whose memory has lost its last owner, panics
+// with a [*UseError]. The garbage collector frees nothing; memmgr's report of
+// live memory names what was forgotten.
+//
+// A DLPack tensor made by [Array.DLPack] holds a reference of its own, dropped
+// by its deleter on any thread. A dictionary holds none: keep the array until
+// its consumer is done. [FromDLPack] takes the tensor over on success and leaves
+// it to the caller on error; [FromUSMInterface] does the same with the function
+// that releases the owner.
+//
+// # Threads and pending work
+//
+// Arrays may be used from several goroutines; the elements are guarded by
+// nobody. Filling device memory, and copying between dense device memories of
+// one context, is submitted and not waited for. All access through this package
+// waits for such work first, and so does every export, unless its options say
+// otherwise ([NoSync], [OnQueue]). Work that others submit is theirs to finish
+// before they let go of the memory.
+//
+// # What a dictionary may not be
+//
+// [FromUSMInterface] refuses, before anything that could end the process is
+// asked of the SYCL runtime, and in this order (Key is that of [OpError]):
+//
+//	version missing, or not 1                        ErrInterface  version
+//	negative or too many dimensions                  ErrInterface  shape
+//	product of the dimensions too large              ErrInterface  shape
+//	typestr missing, big-endian, without byte order  ErrInterface  typestr
+//	typestr of objects, text, dates, void            ErrInterface  typestr
+//	typestr of a size that array libraries lack      ErrInterface  typestr
+//	typedescr with fields, or of another type        ErrInterface  typedescr
+//	strides not one per dimension                    ErrInterface  strides
+//	null pointer, even for size 0                    ErrInterface  data
+//	span too large, or outside the address space     ErrInterface  shape, data
+//	span outside the owner's allocation              ErrInterface  data
+//	syclobj missing, nil, or a used capsule          ErrInterface  syclobj
+//	filter string malformed, or of no device         ErrInterface  syclobj
+//	_get_capsule failing                             ErrInterface  syclobj
+//	closed context or queue                          syclobj.ErrClosed
+//	first byte no USM of that context                ErrNotUSM     data
+//	last byte of another kind than the first         ErrNotUSM     data
+//
+// Wrong Python types (a shape that is no tuple of integers, a str for version)
+// cannot arise here and are the Python module's to refuse. What cannot be told:
+// a span that begins in one allocation and ends in a neighbouring one of the
+// same kind, when the dictionary's owner is unknown; set
+// [USMInterface.Allocation] where it is known.
+//
+// # What DLPack cannot carry
+//
+// [Array.DLPack] refuses, with [ErrExchange]: memory outside the default context
+// of its platform (the error offers a copy), read-only memory as a legacy
+// tensor, packed elements that begin within a byte, devices other than kDLCPU
+// and kDLOneAPI. [FromDLPack] refuses a device index out of range, pointers
+// that are not USM of the default context of that device's platform, spans that
+// leave their allocation, and other device types.
+//
+// # Without SYCL
+//
+// Everything but the dictionary works on the host backend, whose arrays are
+// kDLCPU to DLPack. Without cgo, and on systems other than Linux, exchange
+// answers an error that is [errors.ErrUnsupported]; arrays, views, copies and
+// printing stay.
+package usmarray

@@ -1,0 +1,176 @@
+package usmarray
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/usmbridge/usmbridge/dlpack"
+)
+
+// element is one value of any element type, wide enough to hold each exactly:
+// re and im for floating-point and complex numbers, bits for integers (two's
+// complement) and booleans.
+type element struct {
+	re, im float64
+	bits   uint64
+}
+
+// codec reads and writes elements of one type from their bytes.
+type codec struct {
+	dt    DataType
+	class class
+	mini  *miniFloat // of a floating-point type that Go lacks, or of half a complex32
+}
+
+func newCodec(dt DataType) codec {
+	c := codec{dt: dt, class: classOf(dt), mini: miniFloats[dt]}
+	if dt == dlpack.Complex32 {
+		c.mini = miniFloats[Float16]
+	}
+	return c
+}
+
+// loadBits reads the bits of an element: raw holds its bytes, shift is the
+// position of its lowest bit in the first byte (packed sub-byte types only).
+// The array types all stand in the machine's order; this package runs on
+// little-endian machines.
+func (c *codec) loadBits(raw []byte, shift int) uint64 {
+	var b [9]byte
+	copy(b[:], raw)
+	v := binary.LittleEndian.Uint64(b[:8]) >> shift
+	if n := int(c.dt.Bits); n < 64 {
+		v &= 1<<n - 1
+	}
+	return v
+}
+
+// decode turns an element's bytes into its value. raw is long enough.
+func (c *codec) decode(raw []byte, shift int) element {
+	if c.class == classComplex {
+		return c.decodeComplex(raw)
+	}
+	v := c.loadBits(raw, shift)
+	switch c.class {
+	case classBool:
+		if v != 0 {
+			v = 1
+		}
+	case classInt:
+		s := 64 - int(c.dt.Bits)
+		return element{bits: uint64(int64(v<<s) >> s)}
+	case classFloat:
+		switch {
+		case c.mini != nil:
+			return element{re: c.mini.decode(uint16(v))}
+		case c.dt == Float32:
+			return element{re: float64(math.Float32frombits(uint32(v)))}
+		}
+		return element{re: math.Float64frombits(v)}
+	}
+	return element{bits: v}
+}
+
+func (c *codec) decodeComplex(raw []byte) element {
+	le := binary.LittleEndian
+	switch c.dt {
+	case Complex64:
+		return element{
+			re: float64(math.Float32frombits(le.Uint32(raw))),
+			im: float64(math.Float32frombits(le.Uint32(raw[4:]))),
+		}
+	case Complex128:
+		return element{re: math.Float64frombits(le.Uint64(raw)), im: math.Float64frombits(le.Uint64(raw[8:]))}
+	}
+	return element{re: c.mini.decode(le.Uint16(raw)), im: c.mini.decode(le.Uint16(raw[2:]))}
+}
+
+// encode writes a value as the element's bytes into raw, leaving the bits
+// around a packed sub-byte element alone.
+func (c *codec) encode(raw []byte, shift int, e element) {
+	le := binary.LittleEndian
+	switch {
+	case c.class == classComplex && c.dt == Complex64:
+		le.PutUint32(raw, math.Float32bits(float32(e.re)))
+		le.PutUint32(raw[4:], math.Float32bits(float32(e.im)))
+		return
+	case c.class == classComplex && c.dt == Complex128:
+		le.PutUint64(raw, math.Float64bits(e.re))
+		le.PutUint64(raw[8:], math.Float64bits(e.im))
+		return
+	case c.class == classComplex:
+		le.PutUint16(raw, c.mini.encode(e.re))
+		le.PutUint16(raw[2:], c.mini.encode(e.im))
+		return
+	}
+	v := e.bits
+	if c.class == classFloat {
+		switch {
+		case c.mini != nil:
+			v = uint64(c.mini.encode(e.re))
+		case c.dt == Float32:
+			v = uint64(math.Float32bits(float32(e.re)))
+		default:
+			v = math.Float64bits(e.re)
+		}
+	}
+	c.storeBits(raw, shift, v)
+}
+
+func (c *codec) storeBits(raw []byte, shift int, v uint64) {
+	n := int(c.dt.Bits)
+	if n%8 == 0 {
+		var b [8]byte
+		binary.LittleEndian.PutUint64(b[:], v)
+		copy(raw[:n/8], b[:])
+		return
+	}
+	var b [2]byte
+	k := copy(b[:], raw)
+	w := binary.LittleEndian.Uint16(b[:])
+	mask := uint16(1<<n-1) << shift
+	w = w&^mask | uint16(v)<<shift&mask
+	binary.LittleEndian.PutUint16(b[:], w)
+	copy(raw[:k], b[:k])
+}
+
+// value is the element as the Go type that fits it: bool, the integer and
+// floating-point types of the same width, complex64, complex128; the narrow
+// floating-point types come as float32, sub-byte integers as int8 and uint8,
+// complex32 as complex64.
+func (c *codec) value(e element) any {
+	switch c.class {
+	case classBool:
+		return e.bits != 0
+	case classInt:
+		switch c.dt.Bits {
+		case 64:
+			return int64(e.bits)
+		case 32:
+			return int32(e.bits)
+		case 16:
+			return int16(e.bits)
+		}
+		return int8(e.bits)
+	case classUint:
+		switch c.dt.Bits {
+		case 64:
+			return e.bits
+		case 32:
+			return uint32(e.bits)
+		case 16:
+			return uint16(e.bits)
+		}
+		return uint8(e.bits)
+	case classFloat:
+		if c.dt == Float64 {
+			return e.re
+		}
+		return float32(e.re)
+	case classComplex:
+		if c.dt == Complex128 {
+			return complex(e.re, e.im)
+		}
+		return complex64(complex(e.re, e.im))
+	}
+	return e.bits
+}

@@ -1,0 +1,40 @@
+//go:build linux && cgo
+
+package usmarray_test
+
+import (
+	"fmt"
+	"log"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// One buffer, three faces: Go, the dictionary, DLPack.
+func ExampleArray_DLPack() {
+	rt, err := syclobj.Open(syclobj.HostOnly())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer rt.Close()
+	a, err := usmarray.Zeros(memmgr.Host(), usmarray.Float32, []int{480, 640})
+	if err != nil {
+		log.Fatal(err)
+	}
+	t, err := a.DLPack()
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(t)
+	b, err := usmarray.FromDLPack(rt, t) // takes the tensor
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer b.Release()
+	fmt.Println(a.Address() == b.Address(), a.Buffer().Count() == 2)
+	a.Release() // b keeps the memory
+	// Output:
+	// float32[480,640] on kDLCPU:0
+	// true true
+}

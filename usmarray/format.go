@@ -1,0 +1,128 @@
+package usmarray
+
+import (
+	"strings"
+)
+
+// PrintOptions says how Format writes an array. The zero value of a field
+// means NumPy's default, named beside it.
+type PrintOptions struct {
+	Precision int    // most digits after the point: 8; negative for 0
+	Threshold int    // elements from which on only the edges are shown: 1000
+	EdgeItems int    // elements shown at each end of an axis then: 3
+	LineWidth int    // characters in a line: 75
+	Separator string // between elements: " "
+	Prefix    string // as wide as this is every line after the first indented: ""
+	Suffix    string // room left for this at the end of the lines: ""
+}
+
+func (o PrintOptions) withDefaults() PrintOptions {
+	set := func(p *int, v int) {
+		if *p == 0 {
+			*p = v
+		}
+	}
+	set(&o.Precision, 8)
+	o.Precision = max(o.Precision, 0)
+	set(&o.Threshold, 1000)
+	set(&o.EdgeItems, 3)
+	set(&o.LineWidth, 75)
+	if o.Separator == "" {
+		o.Separator = " "
+	}
+	return o
+}
+
+// printer writes nested brackets with the line breaks of NumPy.
+type printer struct {
+	layout    *Layout
+	opts      PrintOptions
+	summarize bool
+	word      func(position int) string
+}
+
+// shown lists the positions of the elements that will be printed, in order.
+func (p *printer) shown() []int {
+	var out []int
+	var walk func(axis, pos int)
+	walk = func(axis, pos int) {
+		if axis == p.layout.NDim() {
+			out = append(out, pos)
+			return
+		}
+		d, s := p.layout.shape[axis], p.layout.strides[axis]
+		for i := 0; i < d; i++ {
+			if p.cut(d) && i == p.opts.EdgeItems {
+				i = d - p.opts.EdgeItems
+			}
+			walk(axis+1, pos+i*s)
+		}
+	}
+	walk(0, p.layout.offset)
+	return out
+}
+
+// cut reports whether the middle of an axis of length d is left out.
+func (p *printer) cut(d int) bool { return p.summarize && d > 2*p.opts.EdgeItems }
+
+// write prints axis and all after it; pos is the position of its first
+// element, indent what a continued line starts with, width what is left of it.
+func (p *printer) write(axis, pos int, indent string, width int) string {
+	if axis == p.layout.NDim() {
+		return p.word(pos)
+	}
+	var body string
+	if axis == p.layout.NDim()-1 {
+		body = p.writeRow(axis, pos, indent, width)
+	} else {
+		body = p.writeBlocks(axis, pos, indent, width)
+	}
+	return "[" + body[len(indent):] + "]"
+}
+
+// writeBlocks prints an axis whose elements are themselves arrays.
+func (p *printer) writeBlocks(axis, pos int, indent string, width int) string {
+	var b strings.Builder
+	d, s := p.layout.shape[axis], p.layout.strides[axis]
+	sep := strings.TrimRight(p.opts.Separator, " ") + strings.Repeat("\n", p.layout.NDim()-axis-1)
+	for i := 0; i < d; i++ {
+		if p.cut(d) && i == p.opts.EdgeItems {
+			b.WriteString(indent + "..." + sep)
+			i = d - p.opts.EdgeItems
+		}
+		b.WriteString(indent + p.write(axis+1, pos+i*s, indent+" ", width-1))
+		if i < d-1 {
+			b.WriteString(sep)
+		}
+	}
+	return b.String()
+}
+
+// writeRow prints the last axis, breaking lines that would get too long.
+func (p *printer) writeRow(axis, pos int, indent string, width int) string {
+	room := width - max(len(strings.TrimRight(p.opts.Separator, " ")), 1)
+	d, s := p.layout.shape[axis], p.layout.strides[axis]
+	var done strings.Builder
+	line := []byte(indent)
+	add := func(word string) {
+		// A word that is too long for any line starts no new one.
+		if len(line)+len(word) > room && len(line) > len(indent) {
+			done.WriteString(strings.TrimRight(string(line), " ") + "\n")
+			line = append(line[:0], indent...)
+		}
+		line = append(line, word...)
+	}
+	for i := 0; i < d; i++ {
+		if p.cut(d) && i == p.opts.EdgeItems {
+			add("...")
+			line = append(line, p.opts.Separator...)
+			i = d - p.opts.EdgeItems
+		}
+		add(p.word(pos + i*s))
+		if i < d-1 {
+			line = append(line, p.opts.Separator...)
+		}
+	}
+	done.Write(line)
+	return done.String()
+}

@@ -1,0 +1,313 @@
+package usmarray
+
+import (
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// model is an array as a list of the positions of its elements, in C order: the
+// naive counterpart of a Layout.
+type model struct {
+	shape []int
+	pos   []int
+}
+
+func modelOf(l *Layout) model {
+	p := printer{layout: l}
+	return model{l.Shape(), p.shown()}
+}
+
+func (m model) at(index []int) int {
+	k := 0
+	for i, x := range index {
+		k = k*m.shape[i] + x
+	}
+	return m.pos[k]
+}
+
+// build makes a model of a shape from a function of the index.
+func build(shape []int, f func(index []int) int) model {
+	m := model{shape: shape}
+	n := 1
+	for _, d := range shape {
+		n *= d
+	}
+	index := make([]int, len(shape))
+	for range n {
+		m.pos = append(m.pos, f(index))
+		for k := len(shape) - 1; k >= 0; k-- {
+			if index[k]++; index[k] < shape[k] {
+				break
+			}
+			index[k] = 0
+		}
+	}
+	return m
+}
+
+// pick lists the indices that a slice takes, walking as Python defines it.
+func (x Index) pick(d int) []int {
+	start, stop := 0, d
+	if x.step < 0 {
+		start, stop = d-1, -1
+	}
+	bound := func(v, lo, hi int) int {
+		if v < 0 {
+			v += d
+		}
+		return max(lo, min(v, hi))
+	}
+	if x.hasStart {
+		start = bound(x.start, map[bool]int{false: 0, true: -1}[x.step < 0], map[bool]int{false: d, true: d - 1}[x.step < 0])
+	}
+	if x.hasStop {
+		stop = bound(x.stop, map[bool]int{false: 0, true: -1}[x.step < 0], map[bool]int{false: d, true: d - 1}[x.step < 0])
+	}
+	var out []int
+	for i := start; (x.step > 0 && i < stop) || (x.step < 0 && i > stop); i += x.step {
+		out = append(out, i)
+	}
+	return out
+}
+
+// index applies slices, one for each axis, and indices.
+func (m model) index(items []Index) model {
+	var picks [][]int
+	var shape []int
+	for i, x := range items {
+		if x.kind == indexAt {
+			picks = append(picks, []int{(x.start + m.shape[i]) % m.shape[i]})
+			continue
+		}
+		p := x.pick(m.shape[i])
+		picks = append(picks, p)
+		shape = append(shape, len(p))
+	}
+	return build(shape, func(index []int) int {
+		full, k := make([]int, len(items)), 0
+		for i, x := range items {
+			if x.kind == indexAt {
+				full[i] = picks[i][0]
+				continue
+			}
+			full[i] = picks[i][index[k]]
+			k++
+		}
+		return m.at(full)
+	})
+}
+
+// FuzzLayout applies random operations to a layout and to the model.
+func FuzzLayout(f *testing.F) {
+	for seed := range uint64(20) {
+		f.Add(seed, uint8(seed*7))
+	}
+	f.Fuzz(func(t *testing.T, seed uint64, steps uint8) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		shape := make([]int, r.IntN(4))
+		for i := range shape {
+			shape[i] = r.IntN(5)
+		}
+		l, err := NewLayout(shape, nil, r.IntN(3))
+		require.NoError(t, err)
+		m := modelOf(&l)
+		lo, hi := l.Span()
+		for range steps%6 + 1 {
+			l, m = step(t, r, l, m)
+			got := modelOf(&l)
+			require.True(t, slices.Equal(m.shape, got.shape), "%v, want %v", l, m.shape)
+			require.True(t, slices.Equal(m.pos, got.pos), "%v", l)
+			require.Equal(t, l.IsC(), len(m.pos) == 0 || consecutive(m.pos), "%v", l)
+			a, b := l.Span()
+			if len(m.pos) > 0 {
+				require.Equal(t, []int{slices.Min(m.pos), slices.Max(m.pos) + 1}, []int{a, b})
+				require.True(t, lo <= a && b <= hi)
+			}
+		}
+	})
+}
+
+func consecutive(v []int) bool {
+	for i := range v {
+		if v[i] != v[0]+i {
+			return false
+		}
+	}
+	return true
+}
+
+func step(t *testing.T, r *rand.Rand, l Layout, m model) (Layout, model) {
+	switch r.IntN(4) {
+	case 0:
+		axes := r.Perm(l.NDim())
+		if len(axes) == 0 {
+			return l, m
+		}
+		out, err := l.Transpose(axes...)
+		require.NoError(t, err)
+		shape := make([]int, len(axes))
+		for i, a := range axes {
+			shape[i] = m.shape[a]
+		}
+		return out, build(shape, func(index []int) int {
+			full := make([]int, len(axes))
+			for i, a := range axes {
+				full[a] = index[i]
+			}
+			return m.at(full)
+		})
+	case 1:
+		return reshapeStep(t, r, l, m)
+	case 2:
+		out, err := l.Broadcast(append([]int{1 + r.IntN(2)}, l.shape...)...)
+		require.NoError(t, err)
+		return out, build(out.Shape(), func(index []int) int { return m.at(index[1:]) })
+	}
+	items := make([]Index, l.NDim())
+	for i, d := range l.shape {
+		items[i] = randomItem(r, d)
+	}
+	out, err := l.Index(items...)
+	require.NoError(t, err)
+	return out, m.index(items)
+}
+
+func randomItem(r *rand.Rand, d int) Index {
+	if d > 0 && r.IntN(4) == 0 {
+		return At(r.IntN(2*d) - d)
+	}
+	x := All
+	if r.IntN(2) == 0 {
+		x.hasStart, x.start = true, r.IntN(14)-7
+	}
+	if r.IntN(2) == 0 {
+		x.hasStop, x.stop = true, r.IntN(14)-7
+	}
+	for x.step = 0; x.step == 0; {
+		x.step = r.IntN(9) - 4
+	}
+	return x
+}
+
+// reshapeStep reshapes to a random factorisation. A view must keep the elements'
+// order; where there is none, the model proves it.
+func reshapeStep(t *testing.T, r *rand.Rand, l Layout, m model) (Layout, model) {
+	n := l.Size()
+	shape := []int{n}
+	if n > 0 {
+		f := factor(r, n)
+		g := factor(r, n/f)
+		shape = []int{f, g, n / f / g}
+		shape = append(shape, slices.Repeat([]int{1}, r.IntN(2))...)
+		r.Shuffle(len(shape), func(i, j int) { shape[i], shape[j] = shape[j], shape[i] })
+	}
+	out, err := l.Reshape(shape...)
+	want := build(shape, func([]int) int { return 0 })
+	copy(want.pos, m.pos)
+	if err != nil {
+		require.ErrorIs(t, err, ErrLayout)
+		require.False(t, strided(shape, m.pos), "%v can be reshaped to %v", l, shape)
+		return l, m
+	}
+	return out, want
+}
+
+// strided reports whether positions in C order fit any strides at all.
+func strided(shape, pos []int) bool {
+	strides := make([]int, len(shape))
+	step := 1
+	for i := len(shape) - 1; i >= 0; i-- {
+		if shape[i] > 1 {
+			strides[i] = pos[step] - pos[0]
+		}
+		step *= shape[i]
+	}
+	fit := build(shape, func(index []int) int {
+		p := pos[0]
+		for i, x := range index {
+			p += x * strides[i]
+		}
+		return p
+	})
+	return slices.Equal(fit.pos, pos)
+}
+
+// FuzzValidate feeds dictionaries of every sort to the validator; what it
+// accepts must hold in exact arithmetic.
+func FuzzValidate(f *testing.F) {
+	f.Add("<f4", uint64(0x1000), int64(0), 1, []byte{2, 0, 3, 0}, []byte{3, 0, 1, 0}, uint64(0), uint64(0))
+	f.Add("<f8", uint64(1)<<63, int64(math.MinInt64), 1, []byte{2, 0}, []byte{0xff, 0xff}, uint64(1), uint64(9))
+	f.Add("|b1", ^uint64(0), int64(math.MaxInt64), 1, []byte{}, []byte{}, ^uint64(0), ^uint64(0))
+	f.Add("<i4", uint64(0x100000), int64(7), 1, []byte{4, 0, 5, 0, 1, 0}, []byte{0xf6, 0xff, 2, 0, 9, 0}, uint64(0), uint64(0))
+	f.Add("<f4", uint64(64), int64(-3), 1, []byte{2, 0, 2, 0}, []byte{}, uint64(52), uint64(16))
+	f.Add(">i4", uint64(0), int64(1), 2, []byte{0, 0}, []byte{1}, uint64(0), uint64(0))
+	f.Fuzz(func(t *testing.T, typestr string, data uint64, offset int64, version int, shape, strides []byte, base, size uint64) {
+		d := USMInterface{
+			TypeStr: typestr, Data: uintptr(data), Offset: int(offset), Version: version,
+			Shape: wide(shape), Allocation: Extent{uintptr(base), uintptr(size)},
+		}
+		if len(strides) > 0 {
+			d.Strides = wide(strides)
+		}
+		s, err := d.resolveAny()
+		var small USMSpan
+		if d.resolveSmall(&small) {
+			require.NoError(t, err)
+			require.Equal(t, s, small)
+		}
+		if err != nil {
+			require.ErrorIs(t, err, ErrInterface)
+			return
+		}
+		requireExact(t, &d, &s)
+	})
+}
+
+// wide reads two-byte numbers, blowing every fourth up to the limits of an int.
+func wide(b []byte) []int {
+	out := make([]int, 0, len(b)/2)
+	for ; len(b) >= 2; b = b[2:] {
+		v := int(int16(binary.LittleEndian.Uint16(b)))
+		if v&3 == 3 {
+			v <<= 48
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+// requireExact recomputes the span with big enough numbers.
+func requireExact(t *testing.T, d *USMInterface, s *USMSpan) {
+	t.Helper()
+	item := float64(s.DataType.Size())
+	lo, hi := float64(d.Offset), float64(d.Offset)
+	n, step := 1.0, 1.0
+	for i := len(d.Shape) - 1; i >= 0; i-- {
+		st := step
+		if d.Strides != nil {
+			st = float64(d.Strides[i])
+		}
+		ext := float64(d.Shape[i]-1) * st
+		lo, hi = lo+min(ext, 0), hi+max(ext, 0)
+		n *= float64(d.Shape[i])
+		step *= max(float64(d.Shape[i]), 1)
+	}
+	require.InEpsilon(t, n+1, float64(s.Elements)+1, 1e-9)
+	if n == 0 {
+		require.Equal(t, s.Lo, s.Hi)
+		return
+	}
+	require.LessOrEqual(t, s.Lo, s.First)
+	require.Less(t, s.First, s.Hi)
+	require.InDelta(t, float64(d.Data)+lo*item, float64(s.Lo), math.Abs(float64(s.Lo))*1e-9+1)
+	require.InDelta(t, float64(d.Data)+(hi+1)*item, float64(s.Hi), float64(s.Hi)*1e-9+1)
+	if d.Allocation.Base != 0 {
+		require.GreaterOrEqual(t, s.Lo, d.Allocation.Base)
+		require.LessOrEqual(t, s.Hi-d.Allocation.Base, d.Allocation.Size)
+	}
+}

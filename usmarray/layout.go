@@ -1,0 +1,265 @@
+package usmarray
+
+import (
+	"fmt"
+	"slices"
+)
+
+// MaxDims is the most dimensions an array can have, NumPy's limit and the one
+// DLPack's checks use.
+const MaxDims = 64
+
+// Layout says where the elements of a strided array lie: shape, strides and
+// the offset of element (0, …, 0), all counted in elements. Strides may be
+// negative, zero, or anything at all on axes of length 1, and are kept exactly
+// as given. A Layout is immutable; its methods return new ones. The zero value
+// is the layout of a scalar at offset 0.
+//
+// Every Layout made by this package satisfies: 0 to MaxDims dimensions, no
+// negative dimension, the product of the non-zero dimensions and every
+// element's index fit an int.
+type Layout struct {
+	shape   []int
+	strides []int
+	offset  int
+}
+
+// NewLayout checks and builds a layout; shape and strides are copied. Nil
+// strides mean C order. Errors: ErrLayout for a negative dimension, too many
+// dimensions, strides of another length, or numbers whose product or span does
+// not fit an int.
+func NewLayout(shape, strides []int, offset int) (Layout, error) {
+	n := len(shape)
+	dims := make([]int, 2*n)
+	copy(dims, shape)
+	l := Layout{shape: dims[:n:n], strides: dims[n:], offset: offset}
+	if strides == nil {
+		if err := checkShape(shape); err != nil {
+			return Layout{}, opErr("NewLayout", ErrLayout, "%w", err)
+		}
+		fillCStrides(l.strides, shape)
+	} else {
+		if len(strides) != n {
+			return Layout{}, opErr("NewLayout", ErrLayout, "%d strides for %d dimensions; give one per dimension or none", len(strides), n)
+		}
+		copy(l.strides, strides)
+	}
+	if err := l.check(); err != nil {
+		return Layout{}, opErr("NewLayout", ErrLayout, "%w", err)
+	}
+	return l, nil
+}
+
+// NewLayoutF builds the Fortran-ordered (first axis fastest) layout of a shape
+// at offset 0.
+func NewLayoutF(shape []int) (Layout, error) {
+	if err := checkShape(shape); err != nil {
+		return Layout{}, opErr("NewLayoutF", ErrLayout, "%w", err)
+	}
+	strides := make([]int, len(shape))
+	fillFStrides(strides, shape)
+	return Layout{shape: slices.Clone(shape), strides: strides}, nil
+}
+
+func fillCStrides(strides, shape []int) {
+	s := 1
+	for i := len(shape) - 1; i >= 0; i-- {
+		strides[i] = s
+		s *= max(shape[i], 1)
+	}
+}
+
+func fillFStrides(strides, shape []int) {
+	s := 1
+	for i, d := range shape {
+		strides[i] = s
+		s *= max(d, 1)
+	}
+}
+
+// checkShape verifies the number of dimensions, their signs and their product.
+func checkShape(shape []int) error {
+	if len(shape) > MaxDims {
+		return fmt.Errorf("%d dimensions, at most %d are possible", len(shape), MaxDims)
+	}
+	n := 1
+	for i, d := range shape {
+		if d < 0 {
+			return fmt.Errorf("dimension %d is %d; a dimension cannot be negative", i, d)
+		}
+		if d == 0 {
+			continue // as in NumPy, the other dimensions must still be possible
+		}
+		var ok bool
+		if n, ok = mulInt(n, d); !ok {
+			return fmt.Errorf("shape %s has more elements than an int can count", tuple(shape))
+		}
+	}
+	return nil
+}
+
+func (l *Layout) check() error {
+	if err := checkShape(l.shape); err != nil {
+		return err
+	}
+	if _, _, ok := l.span(); !ok {
+		return fmt.Errorf("shape %s with strides %s at offset %d spans more elements than an int can count",
+			tuple(l.shape), tuple(l.strides), l.offset)
+	}
+	return nil
+}
+
+// NDim is the number of dimensions.
+func (l *Layout) NDim() int { return len(l.shape) }
+
+// Dim is the length of one axis.
+func (l *Layout) Dim(axis int) int { return l.shape[axis] }
+
+// Stride is the distance in elements between neighbours on one axis.
+func (l *Layout) Stride(axis int) int { return l.strides[axis] }
+
+// Shape is a copy of the lengths of the axes.
+func (l *Layout) Shape() []int { return slices.Clone(l.shape) }
+
+// Strides is a copy of the strides, in elements.
+func (l *Layout) Strides() []int { return slices.Clone(l.strides) }
+
+// Offset is the index of element (0, …, 0) relative to the start of the
+// memory, in elements.
+func (l *Layout) Offset() int { return l.offset }
+
+// Size is the number of elements; 1 for a scalar.
+func (l *Layout) Size() int {
+	n := 1
+	for _, d := range l.shape {
+		n *= d
+	}
+	return n
+}
+
+// Span is the half-open range of element indices, relative to the start of the
+// memory, that the layout touches: [lo, hi). Both are Offset for an empty one.
+func (l *Layout) Span() (lo, hi int) {
+	lo, hi, _ = l.span()
+	return lo, hi
+}
+
+func (l *Layout) span() (lo, hi int, ok bool) {
+	lo, hi = l.offset, l.offset
+	for i, d := range l.shape {
+		if d == 0 {
+			return l.offset, l.offset, true
+		}
+		ext, good := mulInt(d-1, l.strides[i])
+		if good && ext < 0 {
+			lo, good = addInt(lo, ext)
+		} else if good {
+			hi, good = addInt(hi, ext)
+		}
+		if !good {
+			return 0, 0, false
+		}
+	}
+	hi, ok = addInt(hi, 1)
+	return lo, hi, ok
+}
+
+// CheckBounds verifies that every element lies in a memory of capacity
+// elements. Errors: ErrLayout.
+func (l *Layout) CheckBounds(capacity int) error {
+	lo, hi := l.Span()
+	if lo == hi {
+		return nil
+	}
+	if lo < 0 || hi > capacity {
+		return opErr("CheckBounds", ErrLayout, "elements %d to %d are used, the memory has elements 0 to %d", lo, hi-1, capacity-1)
+	}
+	return nil
+}
+
+// IsC reports whether the elements lie densely in C order (last axis fastest).
+// As in NumPy, axes of length 1 do not count and an empty layout is
+// contiguous.
+func (l *Layout) IsC() bool {
+	want, contiguous := 1, true
+	for i := len(l.shape) - 1; i >= 0; i-- {
+		d := l.shape[i]
+		if d == 0 {
+			return true
+		}
+		if d != 1 {
+			contiguous = contiguous && l.strides[i] == want
+			want *= d
+		}
+	}
+	return contiguous
+}
+
+// IsF reports whether the elements lie densely in Fortran order (first axis
+// fastest), with the same rules as IsC.
+func (l *Layout) IsF() bool {
+	want, contiguous := 1, true
+	for i, d := range l.shape {
+		if d == 0 {
+			return true
+		}
+		if d != 1 {
+			contiguous = contiguous && l.strides[i] == want
+			want *= d
+		}
+	}
+	return contiguous
+}
+
+// Equal reports whether shape, strides and offset agree exactly.
+func (l *Layout) Equal(m *Layout) bool {
+	return l.offset == m.offset && slices.Equal(l.shape, m.shape) && slices.Equal(l.strides, m.strides)
+}
+
+// Position is the index of one element relative to the start of the memory. An
+// index counts from the end when negative. Errors: ErrLayout for the wrong
+// number of indices, ErrIndex for one out of range.
+func (l *Layout) Position(index ...int) (int, error) {
+	if len(index) != len(l.shape) {
+		return 0, opErr("Position", ErrLayout, "%d indices for %d dimensions", len(index), len(l.shape))
+	}
+	p := l.offset
+	for i, x := range index {
+		d := l.shape[i]
+		if x < -d || x >= d {
+			return 0, opErr("Position", ErrIndex, "index %d on axis %d of length %d", x, i, d)
+		}
+		if x < 0 {
+			x += d
+		}
+		p += x * l.strides[i]
+	}
+	return p, nil
+}
+
+// String formats as "(30,20):(20,1)+5": shape, strides, offset when not zero.
+func (l Layout) String() string {
+	s := tuple(l.shape) + ":" + tuple(l.strides)
+	if l.offset != 0 {
+		s += fmt.Sprintf("%+d", l.offset)
+	}
+	return s
+}
+
+// tuple writes numbers as Python writes a tuple, without spaces.
+func tuple(v []int) string {
+	b := []byte{'('}
+	for i, x := range v {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = fmt.Appendf(b, "%d", x)
+	}
+	if len(v) == 1 {
+		b = append(b, ',')
+	}
+	return string(append(b, ')'))
+}
+
+// sameShape reports whether two shapes agree.
+func sameShape(a, b []int) bool { return slices.Equal(a, b) }

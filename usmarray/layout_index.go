@@ -1,0 +1,221 @@
+package usmarray
+
+import "fmt"
+
+// Index is one item of a basic index, what stands between the commas of
+// x[i, a:b:c, ..., None] in NumPy: made by At, Range, From, To, and the values
+// All, NewAxis and Ellipsis.
+type Index struct {
+	kind              indexKind
+	start, stop, step int
+	hasStart, hasStop bool
+}
+
+type indexKind uint8
+
+const (
+	indexSlice indexKind = iota
+	indexAt
+	indexNewAxis
+	indexEllipsis
+)
+
+var (
+	// All takes a whole axis, like ":".
+	All = Index{step: 1}
+	// NewAxis inserts an axis of length 1 (with stride 0), like None.
+	NewAxis = Index{kind: indexNewAxis}
+	// Ellipsis stands for as many All as fill up the dimensions, like "...".
+	Ellipsis = Index{kind: indexEllipsis}
+)
+
+// At takes one element of an axis and drops the axis. Negative counts from the
+// end.
+func At(i int) Index { return Index{kind: indexAt, start: i} }
+
+// Range takes start, start+1, … below stop; negative numbers count from the
+// end, and both are clipped to the axis, as in Python.
+func Range(start, stop int) Index {
+	return Index{start: start, stop: stop, step: 1, hasStart: true, hasStop: true}
+}
+
+// From takes everything from start on, like "start:".
+func From(start int) Index { return Index{start: start, step: 1, hasStart: true} }
+
+// To takes everything below stop, like ":stop".
+func To(stop int) Index { return Index{stop: stop, step: 1, hasStop: true} }
+
+// By gives the same slice with a step; a negative one walks backwards, like
+// "start:stop:step". A step of 0 is an error when the index is used.
+func (x Index) By(step int) Index {
+	x.step = step
+	return x
+}
+
+// String writes the item as Python does.
+func (x Index) String() string {
+	switch x.kind {
+	case indexAt:
+		return fmt.Sprint(x.start)
+	case indexNewAxis:
+		return "None"
+	case indexEllipsis:
+		return "..."
+	}
+	s := ":"
+	if x.hasStart {
+		s = fmt.Sprint(x.start) + s
+	}
+	if x.hasStop {
+		s += fmt.Sprint(x.stop)
+	}
+	if x.step != 1 {
+		s += fmt.Sprintf(":%d", x.step)
+	}
+	return s
+}
+
+// resolve gives the first index and the number of elements of a slice of an
+// axis of length d, by Python's rules.
+func (x Index) resolve(d int) (first, count int) {
+	lower, upper := 0, d
+	if x.step < 0 {
+		lower, upper = -1, d-1
+	}
+	clip := func(v int) int {
+		if v < 0 {
+			return max(v+d, lower)
+		}
+		return min(v, upper)
+	}
+	start, stop := lower, upper
+	if x.step < 0 {
+		start, stop = upper, lower
+	}
+	if x.hasStart {
+		start = clip(x.start)
+	}
+	if x.hasStop {
+		stop = clip(x.stop)
+	}
+	switch {
+	case x.step > 0 && stop > start:
+		return start, (stop-start-1)/x.step + 1
+	case x.step < 0 && stop < start:
+		// -(step+1)+1 would be step's magnitude; dividing by the negative
+		// step keeps the most negative int possible.
+		return start, (stop-start+1)/x.step + 1
+	}
+	return start, 0
+}
+
+// Index applies a basic index. Axes not mentioned are kept whole. The offset
+// of an empty result stays that of the source, so that it never points outside
+// the memory. Errors: ErrLayout for too many items, two ellipses, a step of 0;
+// ErrIndex for an At out of range.
+func (l *Layout) Index(items ...Index) (Layout, error) {
+	used, ellipses, added := 0, 0, 0
+	for _, x := range items {
+		switch x.kind {
+		case indexEllipsis:
+			ellipses++
+		case indexNewAxis:
+			added++
+		default:
+			used++
+		}
+	}
+	if ellipses > 1 {
+		return Layout{}, opErr("Index", ErrLayout, "an index can hold one Ellipsis, found %d", ellipses)
+	}
+	if used > len(l.shape) {
+		return Layout{}, opErr("Index", ErrLayout, "%d items index an array of %d dimensions", used, len(l.shape))
+	}
+	if len(l.shape)+added > MaxDims {
+		return Layout{}, opErr("Index", ErrLayout, "the result would have more than %d dimensions", MaxDims)
+	}
+	b := indexer{src: l, out: newDims(len(l.shape) + added), rest: len(l.shape) - used}
+	for _, x := range items {
+		if err := b.apply(x); err != nil {
+			return Layout{}, err
+		}
+	}
+	for b.axis < len(l.shape) {
+		b.keep()
+	}
+	b.finish()
+	return b.out, nil
+}
+
+// newDims gives an empty layout with room for n dimensions in one block.
+func newDims(n int) Layout {
+	d := make([]int, 2*n)
+	return Layout{shape: d[0:0:n], strides: d[n:n]}
+}
+
+// indexer walks the axes of src as the items name them.
+type indexer struct {
+	src  *Layout
+	out  Layout
+	axis int // next axis of src
+	rest int // axes that Ellipsis stands for
+	off  int // offset gained so far; dropped again when the result is empty
+}
+
+func (b *indexer) push(dim, stride int) {
+	b.out.shape = append(b.out.shape, dim)
+	b.out.strides = append(b.out.strides, stride)
+}
+
+func (b *indexer) keep() {
+	b.push(b.src.shape[b.axis], b.src.strides[b.axis])
+	b.axis++
+}
+
+func (b *indexer) apply(x Index) error {
+	switch x.kind {
+	case indexNewAxis:
+		b.push(1, 0)
+		return nil
+	case indexEllipsis:
+		for range b.rest {
+			b.keep()
+		}
+		return nil
+	}
+	d, s := b.src.shape[b.axis], b.src.strides[b.axis]
+	if x.kind == indexAt {
+		i := x.start
+		if i < -d || i >= d {
+			return opErr("Index", ErrIndex, "index %d on axis %d of length %d", i, b.axis, d)
+		}
+		if i < 0 {
+			i += d
+		}
+		b.off += i * s
+		b.axis++
+		return nil
+	}
+	if x.step == 0 {
+		return opErr("Index", ErrLayout, "the slice on axis %d has step 0", b.axis)
+	}
+	first, n := x.resolve(d)
+	if n > 0 {
+		b.off += first * s
+	}
+	// The stride of a result with fewer than two elements is never walked; with
+	// a huge step it could overflow and then stays the source's.
+	if t, ok := mulInt(s, x.step); ok {
+		s = t
+	}
+	b.push(n, s)
+	b.axis++
+	return nil
+}
+
+func (b *indexer) finish() {
+	b.out.offset = b.src.offset + b.off
+	if b.out.Size() == 0 {
+		b.out.offset = b.src.offset
+	}
+}

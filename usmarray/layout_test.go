@@ -1,0 +1,221 @@
+package usmarray
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func mustLayout(t testing.TB, shape, strides []int, offset int) Layout {
+	t.Helper()
+	l, err := NewLayout(shape, strides, offset)
+	require.NoError(t, err)
+	return l
+}
+
+func TestNewLayout(t *testing.T) {
+	big := maxInt/2 + 1
+	for _, c := range []struct {
+		name           string
+		shape, strides []int
+		offset         int
+		want           string // part of the error, empty for none
+		lo, hi         int
+	}{
+		{"scalar", nil, nil, 3, "", 3, 4},
+		{"C order", []int{2, 3}, nil, 0, "", 0, 6},
+		{"negative stride", []int{4}, []int{-1}, 3, "", 0, 4},
+		{"zero stride", []int{4, 2}, []int{0, 1}, 0, "", 0, 2},
+		{"empty", []int{0, 5}, []int{7, -9}, 11, "", 11, 11},
+		{"wild stride on length one", []int{1, 2}, []int{maxInt, 1}, 0, "", 0, 2},
+		{"product wraps", []int{big, 8}, []int{0, 0}, 0, "more elements", 0, 0},
+		{"product wraps beside zero", []int{0, big, 8}, nil, 0, "more elements", 0, 0},
+		{"negative dimension", []int{2, -1}, nil, 0, "dimension 1 is -1", 0, 0},
+		{"span wraps", []int{3}, []int{big}, 0, "spans more", 0, 0},
+		{"span wraps downwards", []int{3}, []int{minInt}, 0, "spans more", 0, 0},
+		{"end wraps", []int{1}, []int{1}, maxInt, "spans more", 0, 0},
+		{"strides of another length", []int{2}, []int{1, 1}, 0, "2 strides for 1", 0, 0},
+		{"too many", make([]int, 65), nil, 0, "at most 64", 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l, err := NewLayout(c.shape, c.strides, c.offset)
+			if c.want != "" {
+				require.ErrorIs(t, err, ErrLayout)
+				require.ErrorContains(t, err, c.want)
+				return
+			}
+			require.NoError(t, err)
+			lo, hi := l.Span()
+			require.Equal(t, []int{c.lo, c.hi}, []int{lo, hi})
+		})
+	}
+}
+
+func TestContiguity(t *testing.T) {
+	for _, c := range []struct {
+		shape, strides []int
+		c, f           bool
+	}{
+		{nil, nil, true, true},
+		{[]int{3}, []int{1}, true, true},
+		{[]int{3}, []int{2}, false, false},
+		{[]int{3}, []int{-1}, false, false},
+		{[]int{2, 3}, []int{3, 1}, true, false},
+		{[]int{2, 3}, []int{1, 2}, false, true},
+		{[]int{1, 3}, []int{99, 1}, true, true},
+		{[]int{3, 1}, []int{1, -7}, true, true},
+		{[]int{2, 0, 3}, []int{5, 6, 7}, true, true},
+		{[]int{2, 2}, []int{0, 1}, false, false},
+	} {
+		l := mustLayout(t, c.shape, c.strides, 0)
+		require.Equal(t, c.c, l.IsC(), "C %s", l)
+		require.Equal(t, c.f, l.IsF(), "F %s", l)
+	}
+	f, err := NewLayoutF([]int{2, 3, 4})
+	require.NoError(t, err)
+	require.Equal(t, []int{1, 2, 6}, f.Strides())
+	require.True(t, f.IsF())
+}
+
+func TestCheckBounds(t *testing.T) {
+	l := mustLayout(t, []int{3}, []int{-2}, 4)
+	require.NoError(t, l.CheckBounds(5))
+	require.ErrorIs(t, l.CheckBounds(4), ErrLayout)
+	l = mustLayout(t, []int{3}, []int{-2}, 3)
+	require.ErrorContains(t, l.CheckBounds(100), "-1 to 3")
+	l = mustLayout(t, []int{0}, nil, 1000)
+	require.NoError(t, l.CheckBounds(0))
+}
+
+func TestIndexErrors(t *testing.T) {
+	l := mustLayout(t, []int{2, 3}, nil, 0)
+	for _, c := range []struct {
+		items []Index
+		kind  error
+		want  string
+	}{
+		{[]Index{At(2)}, ErrIndex, "index 2 on axis 0 of length 2"},
+		{[]Index{All, At(-4)}, ErrIndex, "index -4 on axis 1"},
+		{[]Index{All, All, All}, ErrLayout, "3 items"},
+		{[]Index{Ellipsis, Ellipsis}, ErrLayout, "one Ellipsis"},
+		{[]Index{All.By(0)}, ErrLayout, "step 0"},
+		{slicesRepeat(NewAxis, 63), ErrLayout, "more than 64"},
+	} {
+		_, err := l.Index(c.items...)
+		require.ErrorIs(t, err, c.kind)
+		require.ErrorIs(t, err, ErrLayout)
+		require.ErrorContains(t, err, c.want)
+	}
+}
+
+func slicesRepeat(x Index, n int) []Index {
+	out := make([]Index, n)
+	for i := range out {
+		out[i] = x
+	}
+	return out
+}
+
+func TestIndexViews(t *testing.T) {
+	l := mustLayout(t, []int{4, 5, 6}, nil, 7)
+	for _, c := range []struct {
+		items []Index
+		want  string
+	}{
+		{nil, "(4,5,6):(30,6,1)+7"},
+		{[]Index{At(1)}, "(5,6):(6,1)+37"},
+		{[]Index{At(-1), Ellipsis, At(2)}, "(5,):(6,)+99"},
+		{[]Index{All.By(-1)}, "(4,5,6):(-30,6,1)+97"},
+		{[]Index{Range(1, 3), NewAxis, From(-2).By(1)}, "(2,1,2,6):(30,0,6,1)+55"},
+		{[]Index{Ellipsis, To(-1).By(2)}, "(4,5,3):(30,6,2)+7"},
+		{[]Index{Range(3, 1)}, "(0,5,6):(30,6,1)+7"},
+		{[]Index{Range(10, -10).By(-2)}, "(2,5,6):(-60,6,1)+97"},
+		{[]Index{At(0), At(0), At(5)}, "():()+12"},
+		{[]Index{All.By(maxInt)}, "(1,5,6):(30,6,1)+7"},
+		{[]Index{All.By(minInt)}, "(1,5,6):(30,6,1)+97"},
+	} {
+		got, err := l.Index(c.items...)
+		require.NoError(t, err)
+		require.Equal(t, c.want, got.String(), "%v", c.items)
+	}
+	require.Equal(t, "[1:3 None ... : :-1:2 4]", fmt.Sprint([]Index{Range(1, 3), NewAxis, Ellipsis, All, To(-1).By(2), At(4)}))
+}
+
+func TestTranspose(t *testing.T) {
+	l := mustLayout(t, []int{2, 3, 4}, nil, 1)
+	r, err := l.Transpose()
+	require.NoError(t, err)
+	require.Equal(t, "(4,3,2):(1,4,12)+1", r.String())
+	r, err = l.Transpose(1, -1, 0)
+	require.NoError(t, err)
+	require.Equal(t, "(3,4,2):(4,1,12)+1", r.String())
+	for _, axes := range [][]int{{0, 1}, {0, 0, 1}, {0, 1, 3}, {0, 1, -4}} {
+		_, err = l.Transpose(axes...)
+		require.ErrorIs(t, err, ErrLayout)
+	}
+}
+
+func TestReshape(t *testing.T) {
+	for _, c := range []struct {
+		shape, strides []int
+		to             []int
+		want           string // layout, or part of the error
+	}{
+		{[]int{2, 6}, nil, []int{3, 4}, "(3,4):(4,1)"},
+		{[]int{2, 6}, nil, []int{-1}, "(12,):(1,)"},
+		{[]int{2, 6}, []int{12, 1}, []int{2, 2, 3}, "(2,2,3):(12,3,1)"},
+		{[]int{2, 6}, []int{12, 2}, []int{2, 3, 2, 1}, "(2,3,2,1):(12,4,2,2)"},
+		{[]int{3, 4}, []int{1, 3}, []int{12}, "copy it first"},
+		{[]int{6}, []int{-1}, []int{2, 3}, "(2,3):(-3,-1)"},
+		{[]int{4}, []int{0}, []int{2, 2}, "(2,2):(0,0)"},
+		{[]int{1, 1}, []int{5, 9}, nil, "():()"},
+		{nil, nil, []int{1, 1}, "(1,1):(1,1)"},
+		{[]int{0, 3}, nil, []int{5, 0}, "(5,0):(1,1)"},
+		{[]int{0, 3}, nil, []int{0, -1}, "do not fill"},
+		{[]int{5}, nil, []int{2, -1}, "do not fill"},
+		{[]int{5}, nil, []int{6}, "cannot take"},
+		{[]int{4}, nil, []int{-1, -1}, "only one may be -1"},
+		{[]int{4}, nil, []int{-2}, "negative"},
+		{[]int{4}, nil, []int{maxInt, 4}, "more elements"},
+	} {
+		l := mustLayout(t, c.shape, c.strides, 0)
+		got, err := l.Reshape(c.to...)
+		if err != nil {
+			require.ErrorIs(t, err, ErrLayout)
+			require.ErrorContains(t, err, c.want)
+			continue
+		}
+		require.Equal(t, c.want, got.String())
+	}
+}
+
+func TestBroadcast(t *testing.T) {
+	l := mustLayout(t, []int{3, 1}, nil, 2)
+	got, err := l.Broadcast(2, 3, 4)
+	require.NoError(t, err)
+	require.Equal(t, "(2,3,4):(0,1,0)+2", got.String())
+	for _, to := range [][]int{{3}, {2, 4}, {-1, 3, 1}, {maxInt, 3, 4}} {
+		_, err = l.Broadcast(to...)
+		require.ErrorIs(t, err, ErrLayout)
+	}
+	s, err := BroadcastShapes([]int{3, 1}, []int{4}, nil, []int{2, 1, 1})
+	require.NoError(t, err)
+	require.Equal(t, []int{2, 3, 4}, s)
+	_, err = BroadcastShapes([]int{3}, []int{4})
+	require.ErrorContains(t, err, "length 4")
+	s, err = BroadcastShapes([]int{1}, []int{0})
+	require.NoError(t, err)
+	require.Equal(t, []int{0}, s)
+}
+
+func TestPosition(t *testing.T) {
+	l := mustLayout(t, []int{2, 3}, []int{-3, 1}, 10)
+	p, err := l.Position(1, -1)
+	require.NoError(t, err)
+	require.Equal(t, 9, p)
+	_, err = l.Position(1)
+	require.ErrorIs(t, err, ErrLayout)
+	_, err = l.Position(2, 0)
+	require.ErrorIs(t, err, ErrIndex)
+}

@@ -1,0 +1,416 @@
+package usmarray
+
+import (
+	"context"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/syclobj/sycltest"
+)
+
+// machine opens a runtime on the fake machine of a child process.
+func machine(t *testing.T) *syclobj.Runtime {
+	t.Helper()
+	rt, err := syclobj.Open(syclobj.RequireSYCL())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, rt.Close()) })
+	return rt
+}
+
+func queueOn(t *testing.T, rt *syclobj.Runtime, ctx *syclobj.Context, d *syclobj.Device) *syclobj.Queue {
+	t.Helper()
+	q, err := rt.NewQueue(ctx, d, syclobj.InOrder)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, q.Close()) })
+	return q
+}
+
+func device(t *testing.T, rt *syclobj.Runtime, filter string) *syclobj.Device {
+	t.Helper()
+	d, err := rt.Device(filter)
+	require.NoError(t, err)
+	return d
+}
+
+var usmKinds = []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost}
+
+// TestMachineSecondGPU: memory of every device goes through both protocols and
+// comes back on its own device.
+func TestMachineSecondGPU(t *testing.T) {
+	if sycltest.Child(t, sycltest.CPUFirst) == nil {
+		return
+	}
+	rt := machine(t)
+	var first *syclobj.Place
+	for id, filter := range []string{"opencl:cpu:0", "level_zero:gpu:0", "level_zero:gpu:1"} {
+		d := device(t, rt, filter)
+		q := queueOn(t, rt, nil, d)
+		for _, k := range usmKinds {
+			a := own(t)(Arange[int32](usm(t, q, k), 0, 1, 24))
+			for _, v := range views(t, a) {
+				x := must[dlpack.Tensor](t)(v.DLPack())
+				require.Equal(t, dlpack.OneAPI(int32(id)), x.Device())
+				b := own(t)(FromDLPack(rt, x))
+				same := v.Place()
+				if k == syclobj.USMHost && id == 2 {
+					// Host memory belongs to the context, not to one of its
+					// GPUs: the runtime names the first for the pointer.
+					same = first
+				} else if k == syclobj.USMHost {
+					first = same
+				}
+				require.Same(t, same, b.Place())
+				require.Equal(t, elements(t, v), elements(t, b))
+				for _, form := range []SyclForm{SyclFilter, SyclContext, SyclQueue, SyclProvider} {
+					dict := must[USMInterface](t)(v.USMInterface(WithSyclForm(form, rt)))
+					if form == SyclFilter {
+						require.Equal(t, filter, dict.SyclObj.Filter())
+					}
+					c := own(t)(FromUSMInterface(rt, &dict, nil))
+					require.Same(t, same, c.Place())
+					require.Equal(t, v.Address(), c.Address())
+				}
+			}
+		}
+	}
+}
+
+// TestMachineWrongDevice: what a dictionary or a tensor says about its device
+// must agree with what the runtime says about the pointer.
+func TestMachineWrongDevice(t *testing.T) {
+	if sycltest.Child(t, sycltest.TwoGPUs) == nil {
+		return
+	}
+	rt := machine(t)
+	gpu, cpu := device(t, rt, "gpu:1"), device(t, rt, "cpu")
+	a := own(t)(Arange[int32](usm(t, queueOn(t, rt, nil, gpu), syclobj.USMDevice), 0, 1, 4))
+	d := must[USMInterface](t)(a.USMInterface())
+	d.SyclObj = ByFilter("opencl:cpu:0")
+	_, err := FromUSMInterface(rt, &d, nil)
+	require.ErrorIs(t, err, ErrNotUSM)
+	d.SyclObj = ByContext(cpu.DefaultContext())
+	_, err = FromUSMInterface(rt, &d, nil)
+	require.ErrorIs(t, err, ErrNotUSM)
+	// The other GPU shares the context: the pointer decides the device.
+	d.SyclObj = ByFilter("level_zero:gpu:0")
+	b := own(t)(FromUSMInterface(rt, &d, nil))
+	require.Same(t, a.Place(), b.Place())
+	for _, c := range []struct {
+		id   int32
+		ok   bool
+		want error
+	}{{0, true, nil}, {1, true, nil}, {2, false, syclobj.ErrNotUSM}, {3, false, syclobj.ErrDeviceID}} {
+		x, err := dlpack.Export(dlpack.View{Data: a.Pointer(), Device: dlpack.OneAPI(c.id), DataType: Int32, Shape: []int64{4}}, 0, true, dlpack.Owner{})
+		require.NoError(t, err)
+		b, err := FromDLPack(rt, x)
+		if !c.ok {
+			require.ErrorIs(t, err, ErrExchange)
+			require.ErrorIs(t, err, c.want)
+			x.Release()
+			continue
+		}
+		require.NoError(t, err)
+		require.Same(t, a.Place(), b.Place())
+		require.Equal(t, dlpack.OneAPI(1), must[dlpack.Device](t)(b.DLDevice()))
+		b.Release()
+	}
+}
+
+// TestMachineTile: memory of a tile in the platform's default context is
+// exported under its root device, and imported on whatever device the runtime
+// names.
+func TestMachineTile(t *testing.T) {
+	if sycltest.Child(t, sycltest.TwoGPUs) == nil {
+		return
+	}
+	rt := machine(t)
+	gpu := device(t, rt, "gpu:1")
+	tiles, err := gpu.SubDevicesByAffinity(syclobj.AffinityNextPartitionable)
+	require.NoError(t, err)
+	for _, tile := range tiles {
+		t.Cleanup(func() { require.NoError(t, tile.Close()) })
+	}
+	q := queueOn(t, rt, gpu.DefaultContext(), tiles[1])
+	for _, k := range usmKinds {
+		a := own(t)(Arange[float32](usm(t, q, k), 0, 1, 6))
+		require.True(t, a.Place().IsSubDevice())
+		x := must[dlpack.Tensor](t)(a.DLPack())
+		require.Equal(t, dlpack.OneAPI(1), x.Device())
+		b := own(t)(FromDLPack(rt, x))
+		require.Equal(t, "[0. 1. 2. 3. 4. 5.]", b.String())
+		for _, form := range []SyclForm{SyclNone, SyclFilter, SyclContext, SyclQueue, SyclQueueCapsule} {
+			d := must[USMInterface](t)(a.USMInterface(WithSyclForm(form, rt)))
+			c := own(t)(FromUSMInterface(rt, &d, nil))
+			require.Equal(t, a.Address(), c.Address())
+			if s := d.SyclObj.Capsule(); s != nil {
+				require.NoError(t, s.Close())
+			}
+		}
+	}
+}
+
+// TestMachineContextOfTwo: a context over two GPUs serves SUAI from both; DLPack
+// refuses it, because it is not the default context, and offers a copy.
+func TestMachineContextOfTwo(t *testing.T) {
+	if sycltest.Child(t, sycltest.TwoGPUs) == nil {
+		return
+	}
+	rt := machine(t)
+	t.Cleanup(func() { // of the copies' memory, after everything made from it
+		memmgr.Flush()
+		require.NoError(t, memmgr.CloseDefaults())
+	})
+	a, b := device(t, rt, "gpu:0"), device(t, rt, "gpu:1")
+	both, err := rt.NewContext(a, b)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, both.Close()) })
+	for _, d := range []*syclobj.Device{a, b} {
+		q := queueOn(t, rt, both, d)
+		arr := own(t)(Arange[int64](usm(t, q, syclobj.USMDevice), 0, 1, 5))
+		for _, obj := range []SyclObj{ByContext(both), ByQueue(q), ByQueue(queueOn(t, rt, both, a))} {
+			dict := must[USMInterface](t)(arr.USMInterface())
+			dict.SyclObj = obj
+			c := own(t)(FromUSMInterface(rt, &dict, nil))
+			require.Same(t, arr.Place(), c.Place())
+			dev, err := c.Place().Device()
+			require.NoError(t, err)
+			require.True(t, dev.Equal(d))
+		}
+		_, err := arr.DLPack()
+		require.ErrorIs(t, err, ErrExchange)
+		require.ErrorIs(t, err, syclobj.ErrNotDefault)
+		_, err = arr.USMInterface(WithSyclForm(SyclFilter, nil))
+		require.ErrorIs(t, err, ErrInterface)
+		x := must[dlpack.Tensor](t)(arr.DLPack(WithCopy(CopyAlways)))
+		id, err := d.DLPackID()
+		require.NoError(t, err)
+		require.Equal(t, dlpack.OneAPI(id), x.Device())
+		require.Equal(t, "[0 1 2 3 4]", own(t)(FromDLPack(rt, x)).String())
+	}
+}
+
+// TestMachineCopies: strided and dense copies between every two of: host
+// memory, and each kind on two GPUs of one platform, a CPU of another, and a
+// context of its own.
+func TestMachineCopies(t *testing.T) {
+	if sycltest.Child(t, sycltest.TwoGPUs) == nil {
+		return
+	}
+	rt := machine(t)
+	gpu := device(t, rt, "gpu:0")
+	ctx, err := rt.NewContext(gpu)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, ctx.Close()) })
+	all := []backend{{"host", memmgr.Host()}}
+	for _, q := range []*syclobj.Queue{
+		queueOn(t, rt, nil, gpu), queueOn(t, rt, nil, device(t, rt, "gpu:1")),
+		queueOn(t, rt, nil, device(t, rt, "cpu")), queueOn(t, rt, ctx, gpu),
+	} {
+		for _, k := range usmKinds {
+			all = append(all, backend{k.String() + " on " + q.Device().FilterString(), usm(t, q, k)})
+		}
+	}
+	for _, from := range all {
+		src := own(t)(Arange[int16](from.r, 0, 1, 60))
+		m := must[*Array](t)(src.Reshape(6, 10))
+		strided := must[*Array](t)(m.Index(All.By(-2), Range(1, 9).By(3)))
+		for _, to := range all {
+			dst := own(t)(Zeros(to.r, Int16, []int{6, 10}))
+			require.NoError(t, dst.CopyFrom(m), "%s to %s", from.name, to.name)
+			require.Equal(t, elements(t, m), elements(t, dst))
+			v := must[*Array](t)(dst.Index(Range(0, 3), To(6).By(2)))
+			require.NoError(t, v.CopyFrom(strided))
+			require.Equal(t, elements(t, strided), elements(t, v), "%s to %s", from.name, to.name)
+			require.Equal(t, int16(1), must[any](t)(dst.At(0, 1)), "gaps stay")
+		}
+	}
+}
+
+// TestMachinePending: an export waits for pending work, or puts a barrier on the
+// consumer's queue, or does neither, as asked.
+func TestMachinePending(t *testing.T) {
+	fake := sycltest.Child(t, sycltest.TwoGPUs)
+	if fake == nil {
+		return
+	}
+	rt := machine(t)
+	gpu := device(t, rt, "gpu:0")
+	q, consumer := queueOn(t, rt, nil, gpu), queueOn(t, rt, nil, gpu)
+	a := own(t)(New(usm(t, q, syclobj.USMDevice), Int32, []int{16}))
+	fake.Hold(true)
+	require.NoError(t, a.Fill(5))
+	t.Cleanup(func() { fake.Hold(false); fake.ReleaseAll() })
+	require.True(t, a.Buffer().Pending())
+	x := must[dlpack.Tensor](t)(a.DLPack(NoSync()))
+	require.True(t, a.Buffer().Pending())
+	x.Release()
+	barriers := fake.Calls("DPCTLQueue_SubmitBarrierForEvents")
+	x = must[dlpack.Tensor](t)(a.DLPack(OnQueue(consumer)))
+	require.Equal(t, barriers+1, fake.Calls("DPCTLQueue_SubmitBarrierForEvents"))
+	require.True(t, a.Buffer().Pending(), "the host did not wait")
+	x.Release()
+	ev := a.PendingEvent()
+	require.False(t, ev.Done())
+	cancelled, cancel := context.WithCancel(context.Background())
+	cancel()
+	require.ErrorIs(t, ev.Wait(cancelled), context.Canceled)
+	fake.Hold(false)
+	fake.ReleaseAll()
+	require.NoError(t, ev.Wait(context.Background()))
+	d := must[USMInterface](t)(a.USMInterface())
+	require.False(t, a.Buffer().Pending())
+	require.Equal(t, "[5 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5]", own(t)(FromUSMInterface(rt, &d, nil)).String())
+}
+
+// TestMachineXPU: PyTorch's numbers are those of the GPUs of one platform.
+func TestMachineXPU(t *testing.T) {
+	if sycltest.Child(t, sycltest.CPUFirst) == nil {
+		return
+	}
+	rt := machine(t)
+	all := XPUDevices(rt)
+	require.Len(t, all, 2)
+	for n := range 2 {
+		d, err := XPUDevice(rt, n)
+		require.NoError(t, err)
+		id, err := d.DLPackID()
+		require.NoError(t, err)
+		require.Equal(t, int32(n+1), id, "the CPU comes first in the runtime's list")
+		back, err := XPUNumber(rt, id)
+		require.NoError(t, err)
+		require.Equal(t, n, back)
+	}
+	_, err := XPUDevice(rt, 2)
+	require.ErrorIs(t, err, ErrExchange)
+	_, err = XPUNumber(rt, 0)
+	require.ErrorContains(t, err, "no xpu device")
+	_, err = XPUNumber(rt, 9)
+	require.ErrorIs(t, err, syclobj.ErrDeviceID)
+
+	gpu := device(t, rt, "gpu:1")
+	q := queueOn(t, rt, nil, gpu)
+	a := own(t)(Arange[float32](usm(t, q, syclobj.USMDevice), 0, 1, 4))
+	x := must[dlpack.Tensor](t)(a.DLPack(ForXPU()))
+	require.Equal(t, dlpack.OneAPI(2), x.Device())
+	b := own(t)(FromDLPack(rt, x, FromXPU()))
+	require.NoError(t, b.Synchronize(context.Background()))
+	ctx, err := rt.NewContext(gpu)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, ctx.Close()) })
+	for name, c := range map[string]*Array{
+		"shared": own(t)(Zeros(usm(t, q, syclobj.USMShared), Float32, []int{1})),
+		"host":   own(t)(Zeros(usm(t, q, syclobj.USMHost), Float32, []int{1})),
+		"plain":  own(t)(Zeros(memmgr.Host(), Float32, []int{1})),
+		"own":    own(t)(Zeros(usm(t, queueOn(t, rt, ctx, gpu), syclobj.USMDevice), Float32, []int{1})),
+	} {
+		_, err := c.DLPack(ForXPU())
+		require.ErrorIs(t, err, ErrExchange, name)
+	}
+}
+
+// TestMachineFailures: when a call of the library fails, the import fails with
+// it and nothing is held.
+func TestMachineFailures(t *testing.T) {
+	fake := sycltest.Child(t, sycltest.TwoGPUs)
+	if fake == nil {
+		return
+	}
+	rt := machine(t)
+	q := queueOn(t, rt, nil, device(t, rt, "gpu:1"))
+	a := own(t)(Arange[int32](usm(t, q, syclobj.USMShared), 0, 1, 4))
+	for f, form := range map[string]SyclForm{
+		"DPCTLUSM_GetPointerDevice": SyclContext,
+		"DPCTLQueue_Copy":           SyclQueueCapsule,
+		"DPCTLContext_Copy":         SyclContextCapsule,
+	} {
+		d := must[USMInterface](t)(a.USMInterface(WithSyclForm(form, rt)))
+		released := false
+		fake.Fail(f, 1)
+		_, err := FromUSMInterface(rt, &d, func() { released = true })
+		require.Error(t, err, f)
+		require.False(t, released)
+		if c := d.SyclObj.Capsule(); c != nil {
+			require.NoError(t, c.Close())
+		}
+	}
+	x := must[dlpack.Tensor](t)(a.DLPack())
+	fake.Fail("DPCTLUSM_GetPointerDevice", 1)
+	_, err := FromDLPack(rt, x)
+	require.ErrorIs(t, err, ErrExchange)
+	require.True(t, x.Valid())
+	x.Release()
+	require.Equal(t, int32(3), *(*int32)(unsafe.Add(a.Pointer(), 12)))
+}
+
+// TestMachineNewOn allocates by all six forms of syclobj: on GPUs, a tile, a
+// context over two devices, in-order and profiling queues.
+func TestMachineNewOn(t *testing.T) {
+	if sycltest.Child(t, sycltest.CPUFirst) == nil {
+		return
+	}
+	rt := machine(t)
+	t.Cleanup(func() {
+		memmgr.Flush()
+		require.NoError(t, memmgr.CloseDefaults())
+	})
+	a, b := device(t, rt, "gpu:0"), device(t, rt, "gpu:1")
+	tiles, err := b.SubDevicesByAffinity(syclobj.AffinityNextPartitionable)
+	require.NoError(t, err)
+	for _, tile := range tiles {
+		t.Cleanup(func() { require.NoError(t, tile.Close()) })
+	}
+	both, err := rt.NewContext(a, b)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, both.Close()) })
+	profiling, err := rt.NewQueue(both, b, syclobj.Profiling)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, profiling.Close()) })
+	capsule := func(c *Capsule, err error) *Capsule {
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, c.Close()) })
+		return c
+	}
+	onTile := queueOn(t, rt, b.DefaultContext(), tiles[0])
+	for name, c := range map[string]struct {
+		obj SyclObj
+		dev *syclobj.Device
+	}{
+		"filter":             {ByFilter("level_zero:gpu:1"), b},
+		"default context":    {ByContext(a.DefaultContext()), a},
+		"context of two":     {ByContext(both), a},
+		"queue":              {ByQueue(queueOn(t, rt, nil, b)), b},
+		"profiling queue":    {ByQueue(profiling), b},
+		"tile":               {ByQueue(onTile), tiles[0]},
+		"context capsule":    {ByCapsule(capsule(NewContextCapsule(rt, both))), a},
+		"queue capsule":      {ByCapsule(capsule(NewQueueCapsule(rt, profiling))), b},
+		"provider":           {ByProvider(queueProvider{rt, onTile}), tiles[0]},
+		"the host's backend": {ByFilter("host"), rt.HostDevice()},
+	} {
+		obj := c.obj
+		for _, k := range usmKinds {
+			if obj.Capsule() != nil && k != syclobj.USMDevice {
+				continue // single-use
+			}
+			x, err := NewOn(rt, obj, k, Int32, []int{4})
+			require.NoError(t, err, name)
+			dev, err := x.Place().Device()
+			require.NoError(t, err)
+			require.True(t, dev.Equal(c.dev), "%s: %v, want %v", name, dev, c.dev)
+			require.NoError(t, x.Fill(3))
+			require.Equal(t, "[3 3 3 3]", x.String())
+			if !c.dev.IsHost() {
+				require.Equal(t, k, x.Kind())
+			}
+			x.Release()
+		}
+	}
+	_, err = NewOn(rt, SyclObj{}, syclobj.USMShared, Int32, nil)
+	require.ErrorIs(t, err, ErrInterface)
+	_, err = NewOn(rt, ByFilter("cuda"), syclobj.USMShared, Int32, nil)
+	require.ErrorIs(t, err, syclobj.ErrNoDevice)
+}

@@ -1,0 +1,118 @@
+package usmarray
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+// TestMain fails the run when a test left memory referenced or SYCL objects
+// alive.
+func TestMain(m *testing.M) {
+	memmgr.RecordStacks(16)
+	code := m.Run()
+	memmgr.Flush() // finish what C dropped
+	if err := memmgr.CloseDefaults(); err != nil {
+		fmt.Fprintln(os.Stderr, "FAIL:", err)
+		code = 1
+	}
+	if sharedRT != nil {
+		_ = sharedRT.Close()
+	}
+	if n, _ := memmgr.WriteLeaks(os.Stderr); n != 0 {
+		fmt.Fprintf(os.Stderr, "FAIL: %d pieces of memory leaked\n", n)
+		code = 1
+	}
+	if live := syclobj.LiveObjects(); live != (syclobj.Live{}) {
+		fmt.Fprintf(os.Stderr, "FAIL: SYCL objects are still held: %+v\n", live)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// sharedRT is the runtime that the tests share, opened once because that takes
+// seconds with a real driver.
+var sharedRT *syclobj.Runtime
+
+func openRT(t testing.TB) *syclobj.Runtime {
+	t.Helper()
+	if sharedRT == nil {
+		rt, err := syclobj.Open()
+		require.NoError(t, err)
+		sharedRT = rt
+	}
+	return sharedRT
+}
+
+// needSYCL is the default queue of a real device, or skips; with
+// USMBRIDGE_REQUIRE_SYCL=1 it fails instead.
+func needSYCL(t testing.TB) (*syclobj.Runtime, *syclobj.Queue) {
+	t.Helper()
+	rt := openRT(t)
+	q := rt.DefaultQueue()
+	if q.IsHost() {
+		if os.Getenv("USMBRIDGE_REQUIRE_SYCL") == "1" {
+			t.Fatalf("USMBRIDGE_REQUIRE_SYCL=1 and there is no SYCL device: %v", rt.SYCLError())
+		}
+		t.Skipf("no SYCL device: %v", rt.SYCLError())
+	}
+	return rt, q
+}
+
+// backend is one sort of memory that tests run over.
+type backend struct {
+	name string
+	r    memmgr.Resource
+}
+
+// backends lists plain host memory and, where there is a device, each kind of
+// USM. The resources are closed after the test.
+func backends(t testing.TB) []backend {
+	t.Helper()
+	all := []backend{{"host backend", memmgr.Host()}}
+	rt := openRT(t)
+	q := rt.DefaultQueue()
+	if q.IsHost() {
+		if os.Getenv("USMBRIDGE_REQUIRE_SYCL") == "1" {
+			t.Fatalf("USMBRIDGE_REQUIRE_SYCL=1 and there is no SYCL device: %v", rt.SYCLError())
+		}
+		t.Logf("only the host backend is tested, there is no SYCL device: %v", rt.SYCLError())
+		return all
+	}
+	for _, k := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost} {
+		all = append(all, backend{k.String(), usm(t, q, k)})
+	}
+	return all
+}
+
+func usm(t testing.TB, q *syclobj.Queue, k syclobj.USMKind) memmgr.Resource {
+	t.Helper()
+	r := memmgr.USM(q, k)
+	if c, ok := r.(interface{ Close() error }); ok {
+		t.Cleanup(func() { require.NoError(t, c.Close()) })
+	}
+	return r
+}
+
+// own releases an array at the end of the test.
+func own(t testing.TB) func(a *Array, err error) *Array {
+	return func(a *Array, err error) *Array {
+		t.Helper()
+		require.NoError(t, err)
+		t.Cleanup(a.Release)
+		return a
+	}
+}
+
+func must[T any](t testing.TB) func(v T, err error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		require.NoError(t, err)
+		return v
+	}
+}

@@ -1,0 +1,154 @@
+package usmarray
+
+import (
+	"cmp"
+	"slices"
+	"unsafe"
+)
+
+// walkAxis is one axis of a walk over two layouts of the same shape, strides in
+// elements.
+type walkAxis struct{ n, a, b int }
+
+// walk is a plan for visiting the elements of two layouts of the same shape in
+// an order that suits the memory: axes of length 1 are gone, axes that follow
+// each other densely in both are merged, and the axis with the smallest stride
+// of a comes last.
+type walk struct {
+	axes       []walkAxis
+	posA, posB int
+	empty      bool
+}
+
+// planWalk plans a walk. The visiting order is free: a is walked upwards.
+func planWalk(a, b *Layout) walk {
+	w := walk{posA: a.offset, posB: b.offset, axes: make([]walkAxis, 0, len(a.shape))}
+	for i, d := range a.shape {
+		if d == 0 {
+			w.empty = true
+			return w
+		}
+		if d == 1 {
+			continue
+		}
+		x := walkAxis{d, a.strides[i], b.strides[i]}
+		if x.a < 0 { // start from the other end
+			w.posA += (d - 1) * x.a
+			w.posB += (d - 1) * x.b
+			x.a, x.b = -x.a, -x.b
+		}
+		w.axes = append(w.axes, x)
+	}
+	slices.SortStableFunc(w.axes, func(x, y walkAxis) int { return cmp.Compare(y.a, x.a) })
+	w.merge()
+	return w
+}
+
+func (w *walk) merge() {
+	out := w.axes[:0]
+	for _, x := range w.axes {
+		if k := len(out) - 1; k >= 0 && out[k].a == x.a*x.n && out[k].b == x.b*x.n {
+			out[k] = walkAxis{out[k].n * x.n, x.a, x.b}
+			continue
+		}
+		out = append(out, x)
+	}
+	w.axes = out
+}
+
+// row takes the innermost axis off the plan: n elements with steps a and b.
+func (w *walk) row() (n, a, b int) {
+	if len(w.axes) == 0 {
+		return 1, 1, 1
+	}
+	x := w.axes[len(w.axes)-1]
+	w.axes = w.axes[:len(w.axes)-1]
+	return x.n, x.a, x.b
+}
+
+// each visits the first positions of all rows left in the plan; it stops at
+// the first error.
+func (w *walk) each(visit func(posA, posB int) error) error {
+	if w.empty {
+		return nil
+	}
+	index := make([]int, len(w.axes))
+	pa, pb := w.posA, w.posB
+	for {
+		if err := visit(pa, pb); err != nil {
+			return err
+		}
+		k := len(index) - 1
+		for ; k >= 0; k-- {
+			x := &w.axes[k]
+			if index[k]++; index[k] < x.n {
+				pa += x.a
+				pb += x.b
+				break
+			}
+			pa -= x.a * (x.n - 1)
+			pb -= x.b * (x.n - 1)
+			index[k] = 0
+		}
+		if k < 0 {
+			return nil
+		}
+	}
+}
+
+// copyStrided copies elements of size bytes between host memories; dst and src
+// are the addresses of position 0 of either side.
+func copyStrided(dst, src unsafe.Pointer, dl, sl *Layout, size int) {
+	w := planWalk(dl, sl)
+	if w.empty {
+		return
+	}
+	n, ds, ss := w.row()
+	row := rowCopier(size, ds, ss)
+	// The walk of host memory cannot fail.
+	_ = w.each(func(pd, ps int) error {
+		row(unsafe.Add(dst, pd*size), unsafe.Add(src, ps*size), n, ds, ss)
+		return nil
+	})
+}
+
+// rowCopier picks the loop for one row of elements.
+func rowCopier(size, ds, ss int) func(dst, src unsafe.Pointer, n, ds, ss int) {
+	if ds == 1 && ss == 1 {
+		return func(dst, src unsafe.Pointer, n, _, _ int) {
+			copy(unsafe.Slice((*byte)(dst), n*size), unsafe.Slice((*byte)(src), n*size))
+		}
+	}
+	switch size {
+	case 1:
+		return copyRow[uint8]
+	case 2:
+		return copyRow[uint16]
+	case 4:
+		return copyRow[uint32]
+	case 8:
+		return copyRow[uint64]
+	case 16:
+		return copyRow[[2]uint64]
+	}
+	return func(dst, src unsafe.Pointer, n, ds, ss int) {
+		for i := range n {
+			copy(unsafe.Slice((*byte)(unsafe.Add(dst, i*ds*size)), size), unsafe.Slice((*byte)(unsafe.Add(src, i*ss*size)), size))
+		}
+	}
+}
+
+func copyRow[T any](dst, src unsafe.Pointer, n, ds, ss int) {
+	var t T
+	size := int(unsafe.Sizeof(t))
+	// Addresses are made from the index: stepping would end beyond the memory.
+	for i := range n {
+		*(*T)(unsafe.Add(dst, i*ds*size)) = *(*T)(unsafe.Add(src, i*ss*size))
+	}
+}
+
+// fillStrided writes one element, of size bytes at value, everywhere.
+func fillStrided(dst unsafe.Pointer, dl *Layout, value unsafe.Pointer, size int) {
+	zero := Layout{shape: dl.shape, strides: make([]int, len(dl.shape))}
+	copyStrided(dst, value, dl, &zero, size)
+}

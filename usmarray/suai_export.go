@@ -1,0 +1,200 @@
+package usmarray
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+// InterfaceOption changes what USMInterface builds.
+type InterfaceOption func(*interfaceOptions)
+
+type interfaceOptions struct {
+	form SyclForm
+	rt   *syclobj.Runtime
+}
+
+// WithSyclForm selects the form of syclobj. The default is a queue where the
+// memory has one, else its context. A filter string stands for the default
+// context of its device and is refused for memory of another context. Capsules
+// are made fresh, and belong to whoever asked; rt may be nil for the other
+// forms.
+func WithSyclForm(form SyclForm, rt *syclobj.Runtime) InterfaceOption {
+	return func(o *interfaceOptions) { o.form, o.rt = form, rt }
+}
+
+// USMInterface describes the array as a __sycl_usm_array_interface__. It waits
+// for pending work first. Data is the address of element (0, …, 0) and Offset
+// 0; Strides are nil when the elements lie in C order. The dictionary borrows:
+// keep the array until the consumer is done.
+//
+// Errors: ErrNotUSM on the host backend, ErrType for element types that have no
+// type string (bfloat16 and the narrower ones: use DLPack), ErrInterface for a
+// form of syclobj that the memory cannot have.
+func (a *Array) USMInterface(opts ...InterfaceOption) (USMInterface, error) {
+	const op = "USMInterface"
+	a.check(op)
+	var o interfaceOptions
+	for _, f := range opts {
+		f(&o)
+	}
+	place := a.buf.Place()
+	if place.IsHost() {
+		return USMInterface{}, opErr(op, ErrNotUSM, "plain host memory belongs to no SYCL context; copy the array to USM first (ToDevice)")
+	}
+	if _, err := a.dtype.TypeString(); err != nil {
+		return USMInterface{}, wrapErr(op, ErrType, err)
+	}
+	obj, err := syclObjOf(op, place, &o)
+	if err != nil {
+		return USMInterface{}, err
+	}
+	d, err := a.describe(op, obj)
+	if err != nil {
+		obj.closeCapsule()
+	}
+	return d, err
+}
+
+// describe fills in everything but syclobj, after waiting for pending work.
+func (a *Array) describe(op string, obj SyclObj) (USMInterface, error) {
+	ts, err := a.dtype.TypeString()
+	if err != nil {
+		return USMInterface{}, wrapErr(op, ErrType, err)
+	}
+	if err := a.buf.Wait(); err != nil {
+		return USMInterface{}, wrapErr(op, nil, err)
+	}
+	d := USMInterface{
+		Shape:     a.layout.Shape(),
+		TypeStr:   ts,
+		TypeDescr: []TypeField{{Type: ts}},
+		Data:      a.Address(),
+		ReadOnly:  a.ReadOnly(),
+		Version:   InterfaceVersion,
+		SyclObj:   obj,
+		Allocation: Extent{
+			Base: a.buf.Address(),
+			Size: uintptr(a.buf.Size()),
+		},
+	}
+	if !a.layout.IsC() {
+		d.Strides = a.layout.Strides()
+	}
+	return d, nil
+}
+
+// syclObjOf makes the syclobj of memory in the form asked for.
+func syclObjOf(op string, place *syclobj.Place, o *interfaceOptions) (SyclObj, error) {
+	ctx, err := place.Context()
+	if err != nil {
+		return SyclObj{}, wrapErr(op, nil, err)
+	}
+	queue, qerr := place.Queue()
+	switch o.form {
+	case SyclNone:
+		if qerr != nil {
+			return ByContext(ctx), nil
+		}
+		return ByQueue(queue), nil
+	case SyclContext:
+		return ByContext(ctx), nil
+	case SyclFilter:
+		if !ctx.IsDefault() || place.FilterString() == "" {
+			return SyclObj{}, keyErr(op, "syclobj", "a filter string stands for the default context of its device, and %v is in another one; use the context or the queue", place)
+		}
+		return ByFilter(place.FilterString()), nil
+	case SyclContextCapsule, SyclQueueCapsule, SyclProvider:
+		if o.rt == nil {
+			return SyclObj{}, keyErr(op, "syclobj", "a %v is made by a Runtime; give one to WithSyclForm", o.form)
+		}
+	case SyclQueue:
+	default:
+		return SyclObj{}, keyErr(op, "syclobj", "%v is no form", o.form)
+	}
+	if o.form == SyclContextCapsule {
+		c, err := NewContextCapsule(o.rt, ctx)
+		return ByCapsule(c), err
+	}
+	if qerr != nil {
+		return SyclObj{}, wrapErr(op, nil, qerr)
+	}
+	switch o.form {
+	case SyclQueueCapsule:
+		c, err := NewQueueCapsule(o.rt, queue)
+		return ByCapsule(c), err
+	case SyclProvider:
+		return ByProvider(queueProvider{o.rt, queue}), nil
+	}
+	return ByQueue(queue), nil
+}
+
+// queueProvider hands out capsules of one queue.
+type queueProvider struct {
+	rt    *syclobj.Runtime
+	queue *syclobj.Queue
+}
+
+// GetCapsule implements CapsuleProvider.
+func (p queueProvider) GetCapsule() (*Capsule, error) { return NewQueueCapsule(p.rt, p.queue) }
+
+// MarshalJSON writes the dictionary for logs, with the keys and the meaning of
+// the Python one; syclobj is written as its form and what it names. Nothing
+// reads it back: an address means nothing in another process.
+func (d USMInterface) MarshalJSON() ([]byte, error) {
+	descr := [][]any(nil)
+	for _, f := range d.TypeDescr {
+		item := []any{f.Name, f.Type}
+		if f.Shape != nil {
+			item = append(item, f.Shape)
+		}
+		descr = append(descr, item)
+	}
+	return json.Marshal(struct {
+		Shape     []int   `json:"shape"`
+		TypeStr   string  `json:"typestr"`
+		TypeDescr [][]any `json:"typedescr"`
+		Data      [2]any  `json:"data"`
+		Strides   []int   `json:"strides"`
+		Offset    int     `json:"offset"`
+		Version   int     `json:"version"`
+		SyclObj   any     `json:"syclobj"`
+	}{
+		Shape: append([]int{}, d.Shape...), TypeStr: d.TypeStr, TypeDescr: descr,
+		Data: [2]any{fmt.Sprintf("%#x", d.Data), d.IsReadOnly()}, Strides: d.Strides,
+		Offset: d.Offset, Version: d.Version, SyclObj: d.SyclObj.describe(),
+	})
+}
+
+// describe is what logs show of a syclobj.
+func (o SyclObj) describe() any {
+	if o.form == SyclNone {
+		return nil
+	}
+	m := map[string]string{"form": o.form.String()}
+	switch o.form {
+	case SyclFilter:
+		m["filter"] = o.filter
+	case SyclContext:
+		m["ref"] = fmt.Sprintf("%p", o.context.Ref())
+	case SyclQueue:
+		m["ref"] = fmt.Sprintf("%p", o.queue.Ref())
+		m["device"] = o.queue.Device().FilterString()
+	case SyclContextCapsule, SyclQueueCapsule:
+		m["ref"] = fmt.Sprintf("%p", o.capsule.ref)
+		m["name"] = o.capsule.Name()
+	}
+	return m
+}
+
+// String writes the dictionary on one line, as MarshalJSON does, but with "<"
+// as it is.
+func (d USMInterface) String() string {
+	b, err := json.Marshal(d)
+	if err != nil {
+		return fmt.Sprintf("<bad dictionary: %v>", err)
+	}
+	return strings.ReplaceAll(string(b), `\u003c`, "<")
+}

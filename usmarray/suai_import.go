@@ -1,0 +1,93 @@
+package usmarray
+
+import (
+	"errors"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+// FromUSMInterface makes an array of the memory that a dictionary describes,
+// without a copy. release, which may be nil, is what keeps the memory alive: on
+// success the array owns it and it is called once, on any goroutine, when the
+// last reference is gone; on error it is not called and stays the caller's.
+//
+// What is checked, in this order: everything of Validate; that syclobj names a
+// context (a capsule is consumed); that the first byte used is USM of that
+// context; the last byte's kind, which must be the same; that the memory has a
+// device. The pointer is never followed. The runtime can tell one allocation
+// from the next only by kind: a span that runs from one allocation into a
+// neighbour of the same kind is caught only when Allocation is given.
+//
+// Errors: ErrInterface for the dictionary, ErrNotUSM for the pointer, those of
+// syclobj for a context that cannot be used.
+func FromUSMInterface(rt *syclobj.Runtime, d *USMInterface, release func()) (*Array, error) {
+	const op = "FromUSMInterface"
+	s, err := d.Resolve()
+	if err != nil {
+		return nil, err
+	}
+	place, err := d.place(op, rt, &s)
+	if err != nil {
+		return nil, err
+	}
+	a, err := d.wrap(op, place, &s, release)
+	if err != nil {
+		place.Release()
+	}
+	return a, err
+}
+
+// place asks the runtime about the memory; the result is retained.
+func (d *USMInterface) place(op string, rt *syclobj.Runtime, s *USMSpan) (*syclobj.Place, error) {
+	at, err := d.SyclObj.resolve(op, rt)
+	if err != nil {
+		return nil, err
+	}
+	ctx, q := at.context, at.queue
+	if q != nil && q.Ref() != nil && q.Context().IsDefault() {
+		// The queue would add nothing: memory in a default context is copied
+		// by its device's default queue. The context is one call less in C.
+		ctx, q = q.Context(), nil
+	}
+	place, err := rt.PlaceOfAddress(ctx, q, s.Lo, s.Hi)
+	at.close()
+	if err != nil {
+		return nil, pointerErr(op, err)
+	}
+	return place, nil
+}
+
+// pointerErr says what kind of failure a pointer check was.
+func pointerErr(op string, err error) error {
+	kind := error(nil)
+	for _, c := range []syclobj.Code{syclobj.ErrNotUSM, syclobj.ErrOverrun, syclobj.ErrNil, syclobj.ErrArgument} {
+		if errors.Is(err, c) {
+			kind = ErrNotUSM
+		}
+	}
+	return &OpError{Op: op, Key: "data", Kind: kind, Err: err}
+}
+
+// wrap makes the array and takes over the place on success. The buffer is
+// exactly the span of the elements: Data itself, with an offset, may lie
+// anywhere and was not checked.
+func (d *USMInterface) wrap(op string, place *syclobj.Place, s *USMSpan, release func()) (*Array, error) {
+	buf, err := memmgr.WrapPlaced(pointerAt(s.Lo), uint64(s.Hi-s.Lo), place, release)
+	if err != nil {
+		return nil, wrapErr(op, nil, err)
+	}
+	flags := flagOwner
+	if d.IsReadOnly() {
+		flags |= flagReadOnly
+	}
+	a := newArray(buf, s.DataType, len(d.Shape), flags)
+	copy(a.layout.shape, d.Shape)
+	if d.Strides == nil {
+		fillCStrides(a.layout.strides, d.Shape)
+	} else {
+		copy(a.layout.strides, d.Strides)
+	}
+	a.layout.offset = int(s.First-s.Lo) / s.DataType.Size()
+	return a, nil
+}

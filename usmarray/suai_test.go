@@ -1,0 +1,368 @@
+package usmarray
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"runtime"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+// goodInterface is a dictionary that Validate accepts; its address is made up.
+func goodInterface() USMInterface {
+	return USMInterface{Shape: []int{2, 3}, TypeStr: "<f4", Data: 0x100000, Version: 1, SyclObj: ByFilter("opencl:cpu:0")}
+}
+
+// TestValidate is the table of the package documentation, the rows that need
+// no device.
+func TestValidate(t *testing.T) {
+	huge := maxInt/2 + 1
+	for _, c := range []struct {
+		name string
+		edit func(*USMInterface)
+		key  string // at fault; empty when the dictionary is good
+		want string
+	}{
+		{"good", func(*USMInterface) {}, "", ""},
+		{"scalar", func(d *USMInterface) { d.Shape = nil }, "", ""},
+		{"empty", func(d *USMInterface) { d.Shape = []int{0, huge} }, "", ""},
+		{"negative strides", func(d *USMInterface) { d.Strides, d.Offset = []int{-3, -1}, 5 }, "", ""},
+		{"zero strides", func(d *USMInterface) { d.Strides = []int{0, 0} }, "", ""},
+		{"one field", func(d *USMInterface) { d.TypeDescr = []TypeField{{"", "<f4", nil}} }, "", ""},
+		{"within the allocation", func(d *USMInterface) { d.Allocation = Extent{0x100000, 24} }, "", ""},
+
+		{"version missing", func(d *USMInterface) { d.Version = 0 }, "version", "understands 1"},
+		{"version 2", func(d *USMInterface) { d.Version = 2 }, "version", "understands 1"},
+		{"negative dimension", func(d *USMInterface) { d.Shape = []int{2, -3} }, "shape", "cannot be negative"},
+		{"65 dimensions", func(d *USMInterface) { d.Shape = make([]int, 65) }, "shape", "at most 64"},
+		{"product overflows", func(d *USMInterface) { d.Shape = []int{huge, 8} }, "shape", "more elements"},
+		{"bytes overflow", func(d *USMInterface) { d.Shape = []int{maxInt / 2} }, "shape", "more memory than can be addressed"},
+		{"span overflows", func(d *USMInterface) { d.Strides = []int{huge, huge} }, "shape", "more memory than can be addressed"},
+		{"span overflows downwards", func(d *USMInterface) { d.Shape, d.Strides = []int{3}, []int{minInt} }, "shape", "more memory than can be addressed"},
+		{"offset overflows", func(d *USMInterface) { d.Offset = maxInt }, "shape", "more memory than can be addressed"},
+		{"typestr missing", func(d *USMInterface) { d.TypeStr = "" }, "typestr", "missing"},
+		{"big-endian", func(d *USMInterface) { d.TypeStr = ">f4" }, "typestr", "byte order"},
+		{"big-endian byte", func(d *USMInterface) { d.TypeStr = ">u1" }, "typestr", "byte order"},
+		{"no order", func(d *USMInterface) { d.TypeStr = "f4" }, "typestr", "byte order"},
+		{"objects", func(d *USMInterface) { d.TypeStr = "|O" }, "typestr", "objects"},
+		{"void", func(d *USMInterface) { d.TypeStr = "|V8" }, "typestr", "structured"},
+		{"text", func(d *USMInterface) { d.TypeStr = "<U4" }, "typestr", "text"},
+		{"date", func(d *USMInterface) { d.TypeStr = "<M8" }, "typestr", "date"},
+		{"long double", func(d *USMInterface) { d.TypeStr = "<f16" }, "typestr", "size"},
+		{"unknown kind", func(d *USMInterface) { d.TypeStr = "<q8" }, "typestr", "not understood"},
+		{"fields", func(d *USMInterface) { d.TypeDescr = []TypeField{{"x", "<f4", nil}, {"y", "<f4", nil}} }, "typedescr", "structured"},
+		{"array field", func(d *USMInterface) { d.TypeDescr = []TypeField{{"", "<f4", []int{2}}} }, "typedescr", "structured"},
+		{"field of another type", func(d *USMInterface) { d.TypeDescr = []TypeField{{"", "<i4", nil}} }, "typedescr", "not that of typestr"},
+		{"strides of another length", func(d *USMInterface) { d.Strides = []int{1} }, "strides", "1 strides for 2"},
+		{"null", func(d *USMInterface) { d.Data = 0 }, "data", "null"},
+		{"null and empty", func(d *USMInterface) { d.Data, d.Shape = 0, []int{0} }, "data", "null"},
+		{"below address 0", func(d *USMInterface) { d.Strides = []int{-0x40000, 1} }, "data", "address space"},
+		{"end of the address space", func(d *USMInterface) { d.Data = ^uintptr(0) - 7 }, "data", "address space"},
+		{"overrun", func(d *USMInterface) { d.Allocation = Extent{0x100000, 23} }, "data", "allocation"},
+		{"overrun by offset", func(d *USMInterface) { d.Allocation, d.Offset = Extent{0x100000, 24}, 1 }, "data", "allocation"},
+		{"overrun below", func(d *USMInterface) { d.Allocation, d.Strides = Extent{0x100000, 24}, []int{-3, 1} }, "data", "allocation"},
+		{"impossible allocation", func(d *USMInterface) { d.Allocation = Extent{0x100000, ^uintptr(0)} }, "data", "wraps"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := goodInterface()
+			c.edit(&d)
+			err := d.Validate()
+			if c.key == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorIs(t, err, ErrInterface)
+			var oe *OpError
+			require.ErrorAs(t, err, &oe)
+			require.Equal(t, c.key, oe.Key, err)
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+}
+
+func TestResolveAllocatesNothing(t *testing.T) {
+	d := goodInterface()
+	d.Strides = []int{3, 1}
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		if _, err := d.Resolve(); err != nil {
+			t.Fatal(err)
+		}
+	}))
+}
+
+// TestImportErrors is the rest of the table: what the device says.
+func TestImportErrors(t *testing.T) {
+	rt, q := needSYCL(t)
+	a := own(t)(Arange[float32](usm(t, q, syclobj.USMShared), 0, 1, 6))
+	good := must[USMInterface](t)(a.USMInterface())
+	other, err := rt.NewContext(q.Device())
+	require.NoError(t, err)
+	defer other.Close()
+	goMemory := make([]float32, 6)
+	var released int
+	closedQ, err := rt.NewQueue(nil, q.Device(), 0)
+	require.NoError(t, err)
+	require.NoError(t, closedQ.Close())
+	used, err := NewContextCapsule(rt, q.Context())
+	require.NoError(t, err)
+	defer used.Close()
+	_, err = used.Take()
+	require.NoError(t, err)
+	boom := errors.New("boom")
+	for _, c := range []struct {
+		name string
+		edit func(*USMInterface)
+		kind error
+		key  string
+		want string
+	}{
+		{"syclobj missing", func(d *USMInterface) { d.SyclObj = SyclObj{} }, ErrInterface, "syclobj", "missing"},
+		{"no such device", func(d *USMInterface) { d.SyclObj = ByFilter("level_zero:gpu:7") }, syclobj.ErrNoDevice, "syclobj", "level_zero:gpu:7"},
+		{"bad filter", func(d *USMInterface) { d.SyclObj = ByFilter("opencl:toaster") }, ErrInterface, "syclobj", "toaster"},
+		{"nil context", func(d *USMInterface) { d.SyclObj = ByContext(nil) }, ErrInterface, "syclobj", "nil"},
+		{"nil queue", func(d *USMInterface) { d.SyclObj = ByQueue(nil) }, ErrInterface, "syclobj", "nil"},
+		{"nil capsule", func(d *USMInterface) { d.SyclObj = ByCapsule(nil) }, ErrInterface, "syclobj", "nil"},
+		{"nil provider", func(d *USMInterface) { d.SyclObj = ByProvider(nil) }, ErrInterface, "syclobj", "nil"},
+		{"used capsule", func(d *USMInterface) { d.SyclObj = ByCapsule(used) }, ErrInterface, "syclobj", "consumed"},
+		{"provider fails", func(d *USMInterface) {
+			d.SyclObj = ByProvider(providerFunc(func() (*Capsule, error) { return nil, boom }))
+		}, boom, "syclobj", "boom"},
+		{"closed queue", func(d *USMInterface) { d.SyclObj = ByQueue(closedQ) }, syclobj.ErrClosed, "data", "closed"},
+		{"other context", func(d *USMInterface) { d.SyclObj = ByContext(other) }, ErrNotUSM, "data", "not unified shared memory"},
+		{"Go memory", func(d *USMInterface) { d.Data = uintptr(unsafe.Pointer(&goMemory[0])); d.Allocation = Extent{} }, ErrNotUSM, "data", "not unified shared memory"},
+		{"wild", func(d *USMInterface) { d.Data = 0x1234567890; d.Allocation = Extent{} }, ErrNotUSM, "data", "not unified shared memory"},
+		{"low", func(d *USMInterface) { d.Data = 8; d.Allocation = Extent{} }, ErrNotUSM, "data", "not unified shared memory"},
+		{"non-canonical", func(d *USMInterface) { d.Data = 0x8000000000000000; d.Allocation = Extent{} }, ErrNotUSM, "data", "not unified shared memory"},
+		{"overrun, owner unknown", func(d *USMInterface) { d.Shape = []int{7}; d.Allocation = Extent{} }, ErrNotUSM, "data", "beyond"},
+		{"overrun below, owner unknown", func(d *USMInterface) { d.Offset = -1; d.Allocation = Extent{} }, ErrNotUSM, "data", "not unified shared memory"},
+		{"empty outside", func(d *USMInterface) { d.Shape = []int{0}; d.Data = 0x1000; d.Allocation = Extent{} }, ErrNotUSM, "data", "not unified shared memory"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := good
+			c.edit(&d)
+			_, err := FromUSMInterface(rt, &d, func() { released++ })
+			require.ErrorIs(t, err, c.kind)
+			require.ErrorContains(t, err, c.want)
+			var oe *OpError
+			require.ErrorAs(t, err, &oe)
+			require.Equal(t, c.key, oe.Key)
+		})
+	}
+	require.Zero(t, released, "a failed import leaves the owner alone")
+	runtime.KeepAlive(goMemory)
+	_, err = FromUSMInterface(openHostOnly(t), &good, nil)
+	require.ErrorIs(t, err, syclobj.ErrNoSYCL)
+}
+
+func openHostOnly(t testing.TB) *syclobj.Runtime {
+	rt, err := syclobj.Open(syclobj.HostOnly())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, rt.Close()) })
+	return rt
+}
+
+type providerFunc func() (*Capsule, error)
+
+func (f providerFunc) GetCapsule() (*Capsule, error) { return f() }
+
+// views are the layouts that every hand-over is tried with.
+func views(t testing.TB, a *Array) map[string]*Array {
+	m := must[*Array](t)(a.Reshape(4, 6))
+	get := func(items ...Index) *Array { return must[*Array](t)(m.Index(items...)) }
+	return map[string]*Array{
+		"whole":           m,
+		"offset":          get(From(1)),
+		"columns":         get(All, Range(1, 5).By(2)),
+		"reversed":        get(All.By(-1), All.By(-1)),
+		"reversed middle": get(Range(2, 0).By(-1), Range(4, 1).By(-2)),
+		"transposed":      must[*Array](t)(m.Transpose()),
+		"broadcast":       must[*Array](t)(get(At(1), NewAxis).Broadcast(3, 6)),
+		"size-1 axes":     get(Range(1, 2), NewAxis, Range(2, 3).By(5)),
+		"scalar":          get(At(2), At(3)),
+		"empty":           get(Range(2, 2)),
+		"read-only":       m.AsReadOnly(),
+	}
+}
+
+func TestInterfaceRoundTrip(t *testing.T) {
+	rt, q := needSYCL(t)
+	forms := []SyclForm{SyclNone, SyclFilter, SyclContext, SyclQueue, SyclContextCapsule, SyclQueueCapsule, SyclProvider}
+	for _, k := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost} {
+		a := own(t)(Arange[float64](usm(t, q, k), 0, 1, 24))
+		for name, v := range views(t, a) {
+			t.Run(k.String()+" "+name, func(t *testing.T) {
+				for _, form := range forms {
+					d, err := v.USMInterface(WithSyclForm(form, rt))
+					require.NoError(t, err)
+					if form != SyclNone {
+						require.Equal(t, form, d.SyclObj.Form())
+					}
+					require.Equal(t, v.IsC(), d.Strides == nil)
+					require.Equal(t, v.ReadOnly(), d.ReadOnly)
+					require.Zero(t, d.Offset)
+					require.Equal(t, v.Address(), d.Data)
+					released := 0
+					owner := v.Retain()
+					b, err := FromUSMInterface(rt, &d, func() { released++; owner.Release() })
+					require.NoError(t, err)
+					require.Equal(t, v.Address(), b.Address())
+					require.Equal(t, v.Shape(), b.Shape())
+					if d.Strides != nil {
+						require.Equal(t, v.Strides(), b.Strides())
+					}
+					require.Equal(t, v.ReadOnly(), b.ReadOnly())
+					require.Equal(t, k, b.Kind())
+					require.Same(t, v.Place(), b.Place())
+					require.Equal(t, elements(t, v), elements(t, b))
+					if c := d.SyclObj.Capsule(); c != nil {
+						require.Equal(t, "used_", c.Name()[:5])
+						require.NoError(t, c.Close())
+					}
+					w := b.Retain()
+					b.Release()
+					require.Zero(t, released)
+					w.Release()
+					require.Equal(t, 1, released)
+				}
+			})
+		}
+	}
+}
+
+func TestInterfaceOfOddAddresses(t *testing.T) {
+	rt, q := needSYCL(t)
+	a := own(t)(Arange[int32](usm(t, q, syclobj.USMShared), 0, 1, 24))
+	d := must[USMInterface](t)(a.USMInterface())
+	// The start of the memory with an offset, and negative strides from it.
+	d.Shape, d.Strides, d.Offset = []int{3, 4}, []int{-8, -2}, 23
+	b := own(t)(FromUSMInterface(rt, &d, nil))
+	require.Equal(t, "[[23 21 19 17]\n [15 13 11  9]\n [ 7  5  3  1]]", b.String())
+	// The first element, with negative strides below it.
+	d.Data += 23 * 4
+	d.Offset = 0
+	c := own(t)(FromUSMInterface(rt, &d, nil))
+	require.Equal(t, b.String(), c.String())
+	require.Equal(t, b.Address(), c.Address())
+	// An address that is none, with an offset that leads to the memory.
+	d.Data, d.Offset = 8+d.Data%8, int(d.Data-8-d.Data%8)/4
+	f := own(t)(FromUSMInterface(rt, &d, nil))
+	require.Equal(t, b.String(), f.String())
+	require.Equal(t, b.Address(), f.Address())
+	d.Data, d.Offset = b.Address(), 0
+	// A negative offset.
+	d.Offset, d.Data = -1, d.Data+4
+	e := own(t)(FromUSMInterface(rt, &d, nil))
+	require.Equal(t, b.String(), e.String())
+}
+
+func TestInterfaceErrorsOut(t *testing.T) {
+	h := own(t)(Zeros(memmgr.Host(), Float32, []int{2}))
+	_, err := h.USMInterface()
+	require.ErrorIs(t, err, ErrNotUSM)
+	rt, q := needSYCL(t)
+	b := own(t)(Zeros(usm(t, q, syclobj.USMShared), Bfloat16, []int{2}))
+	_, err = b.USMInterface()
+	require.ErrorIs(t, err, ErrType)
+	require.ErrorContains(t, err, "DLPack")
+	ctx, err := rt.NewContext(q.Device())
+	require.NoError(t, err)
+	defer ctx.Close()
+	oq, err := rt.NewQueue(ctx, q.Device(), 0)
+	require.NoError(t, err)
+	defer oq.Close()
+	a := own(t)(Arange[float32](usm(t, oq, syclobj.USMShared), 0, 1, 4))
+	_, err = a.USMInterface(WithSyclForm(SyclFilter, nil))
+	require.ErrorIs(t, err, ErrInterface)
+	require.ErrorContains(t, err, "default context")
+	_, err = a.USMInterface(WithSyclForm(SyclQueueCapsule, nil))
+	require.ErrorContains(t, err, "Runtime")
+	for _, form := range []SyclForm{SyclNone, SyclContext, SyclQueue} {
+		d := must[USMInterface](t)(a.USMInterface(WithSyclForm(form, rt)))
+		c := own(t)(FromUSMInterface(rt, &d, nil))
+		require.Equal(t, "[0. 1. 2. 3.]", c.String())
+		require.False(t, c.Place().IsDefaultContext())
+	}
+}
+
+func TestProducers(t *testing.T) {
+	d := goodInterface()
+	for _, p := range []Producer{ProducerSpec, ProducerDpctlMemory, ProducerOneDAL} {
+		d.Producer = p
+		for _, flag := range []bool{false, true} {
+			d.ReadOnly = flag
+			require.Equal(t, flag == (p == ProducerSpec), d.IsReadOnly(), "%v %v", p, flag)
+		}
+	}
+	rt, q := needSYCL(t)
+	a := own(t)(Zeros(usm(t, q, syclobj.USMShared), Float32, []int{2}))
+	d = must[USMInterface](t)(a.USMInterface())
+	d.ReadOnly, d.Producer = true, ProducerDpctlMemory
+	require.False(t, own(t)(FromUSMInterface(rt, &d, nil)).ReadOnly())
+}
+
+func TestInterfaceJSON(t *testing.T) {
+	d := goodInterface()
+	d.Strides, d.TypeDescr = []int{3, 1}, []TypeField{{"", "<f4", nil}}
+	b, err := json.Marshal(d)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"shape":[2,3],"typestr":"<f4","typedescr":[["","<f4"]],"data":["0x100000",false],
+		"strides":[3,1],"offset":0,"version":1,"syclobj":{"form":"filter string","filter":"opencl:cpu:0"}}`, string(b))
+	require.JSONEq(t, `{"shape":[],"typestr":"","typedescr":null,"data":["0x0",false],"strides":null,"offset":0,"version":0,"syclobj":null}`, USMInterface{}.String())
+}
+
+func TestCapsuleNames(t *testing.T) {
+	x := 0
+	p := unsafe.Pointer(&x)
+	for name, want := range map[string]string{
+		"SyclDeviceRef": "needed", CapsuleQueueUsed: "consumed", CapsuleContextUsed: "consumed", "": "needed",
+	} {
+		_, err := CapsuleFromRef(name, p, nil)
+		require.ErrorIs(t, err, ErrInterface)
+		require.ErrorContains(t, err, want)
+	}
+	_, err := CapsuleFromRef(CapsuleQueue, nil, nil)
+	require.ErrorContains(t, err, "null")
+	closed := 0
+	c, err := CapsuleFromRef(CapsuleQueue, p, func() { closed++ })
+	require.NoError(t, err)
+	require.Equal(t, CapsuleQueue, c.Name())
+	require.Equal(t, SyclQueueCapsule, ByCapsule(c).Form())
+	got, err := c.Take()
+	require.NoError(t, err)
+	require.Equal(t, p, got)
+	require.Equal(t, CapsuleQueueUsed, c.Name())
+	_, err = c.Take()
+	require.ErrorIs(t, err, ErrInterface)
+	require.NoError(t, c.Close())
+	require.NoError(t, c.Close())
+	require.Equal(t, 1, closed)
+}
+
+func TestAddress(t *testing.T) {
+	for _, c := range []struct {
+		base        uintptr
+		index, item int
+		want        uintptr
+		ok          bool
+	}{
+		{16, -3, 4, 4, true},
+		{16, -4, 4, 0, false},
+		{16, minInt, 1, 0, false},
+		{^uintptr(0), 1, 1, 0, false},
+		{^uintptr(0) - 4, 1, 4, ^uintptr(0), true},
+		{1, maxInt, 2, 0, false},
+		{1 << 63, math.MinInt64 + 1, 1, 1, true},
+	} {
+		got, ok := address(c.base, c.index, c.item)
+		require.Equal(t, c.ok, ok, "%+v", c)
+		if ok {
+			require.Equal(t, c.want, got)
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package usmarray
+
+import (
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+// checkXPU verifies the rules of the xpu consumer profile.
+func checkXPU(op string, place *syclobj.Place) error {
+	if place.IsHost() {
+		return opErr(op, ErrExchange, "plain host memory is none of SYCL's; xpu tensors are USM device memory")
+	}
+	if place.Kind() != syclobj.USMDevice {
+		return opErr(op, ErrExchange, "%v; xpu tensors are USM device memory, so copy it there (ToDevice)", place)
+	}
+	if !place.IsDefaultContext() {
+		return opErr(op, ErrExchange, "%v is not in the default context of its platform, which xpu tensors need; copy it there (ToDevice)", place)
+	}
+	if _, _, err := place.DLPackDevice(); err != nil {
+		return wrapErr(op, ErrExchange, err)
+	}
+	return nil
+}
+
+// XPUDevices lists the devices that PyTorch numbers as xpu:0, xpu:1, …: the GPUs
+// among the root devices of one platform, in the runtime's order. The platform
+// is the first Level Zero one with a GPU, else the first of any backend with
+// one; a machine without a GPU has no xpu devices. The devices belong to the
+// Runtime.
+func XPUDevices(rt *syclobj.Runtime) []*syclobj.Device {
+	var found []*syclobj.Device
+	for _, p := range rt.Platforms() {
+		gpus := platformGPUs(rt, p)
+		if len(gpus) == 0 {
+			continue
+		}
+		if p.Backend() == syclobj.BackendLevelZero {
+			return gpus
+		}
+		if found == nil {
+			found = gpus
+		}
+	}
+	return found
+}
+
+func platformGPUs(rt *syclobj.Runtime, p *syclobj.Platform) []*syclobj.Device {
+	var gpus []*syclobj.Device
+	for _, d := range rt.RootDevices() {
+		if d.Type() == syclobj.TypeGPU && d.Platform() == p {
+			gpus = append(gpus, d)
+		}
+	}
+	return gpus
+}
+
+// XPUDevice is the device that PyTorch calls xpu:n. Its DLPackID is the
+// device_id of its tensors, which can differ from n.
+func XPUDevice(rt *syclobj.Runtime, n int) (*syclobj.Device, error) {
+	all := XPUDevices(rt)
+	if n < 0 || n >= len(all) {
+		return nil, opErr("XPUDevice", ErrExchange, "xpu:%d of %d; xpu devices are the GPUs of one platform", n, len(all))
+	}
+	return all[n], nil
+}
+
+// XPUNumber is the n of xpu:n for a DLPack device_id (an index among all root
+// devices). Errors: ErrExchange for a device that is no xpu, such as a CPU.
+func XPUNumber(rt *syclobj.Runtime, id int32) (int, error) {
+	for n, d := range XPUDevices(rt) {
+		if own, err := d.DLPackID(); err == nil && own == id {
+			return n, nil
+		}
+	}
+	d, err := rt.RootDevice(id)
+	if err != nil {
+		return 0, wrapErr("XPUNumber", ErrExchange, err)
+	}
+	return 0, opErr("XPUNumber", ErrExchange, "root device %d, %v, is no xpu device; those are the GPUs of one platform", id, d)
+}
