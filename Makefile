@@ -1,0 +1,120 @@
+# usmbridge. `make help` lists the targets. They need Go, a C compiler and make;
+# Python and its packages are set up on demand in .venv.
+
+GO    ?= go
+VENV  := $(CURDIR)/.venv
+# The picture of `make run`; without IN a photograph of the Go installation.
+IN    ?=
+OUT   ?= edges.png
+# How long each fuzz target runs in `make check`, and what `make bench` selects.
+FUZZTIME ?= 5s
+BENCH    ?= .
+# The linter of `make check`, built once into bin/.
+LINT_VERSION := v2.15.0
+
+SETUP     = test -f "$(VENV)/usmbridge.json" || echo "setup: building the set-up program"; \
+	$(GO) run ./interop/setup -dir "$(VENV)"
+# What runs with the environment active. Dollar signs reach the shell.
+ACTIVE    := env -u PYTHONHOME -u PYTHONPATH -u USMBRIDGE_PYTHON VIRTUAL_ENV="$(VENV)" PATH="$(VENV)/bin:$$PATH"
+# With the pinned packages installed, a missing device, peer or interpreter is
+# a failure, not a reason to skip.
+REQUIRE   := USMBRIDGE_REQUIRE_SYCL=1 USMBRIDGE_REQUIRE_PEERS=1 USMBRIDGE_REQUIRE_PYTHON=1
+# Tests that listen to the environment get it from here alone.
+QUIET_ENV := env -u USMBRIDGE_SYCL
+
+.DEFAULT_GOAL := help
+.PHONY: help run test bench check build python python-run wheel clean \
+	vet portable format lint race asan cgocheck fuzz
+
+help: ## list the targets
+	@echo "usmbridge: SYCL unified shared memory for Go, seen from Python without a copy"
+	@echo
+	@sed -n 's/^\([a-z][a-z-]*\):.*## /\1 /p' $(firstword $(MAKEFILE_LIST)) | \
+	  awk '{name = $$1; sub(/^[^ ]* /, ""); printf "  make %-10s %s\n", name, $$0}'
+	@echo
+	@echo "  make run IN=picture.png OUT=edges.png    names the pictures of the main job"
+
+run: export PICTURE_IN = $(IN)
+run: export PICTURE_OUT = $(OUT)
+run: python-run ## the main job: one picture through Go, dpctl and Numba [IN=picture.png|.jpg] [OUT=edges.png]
+	@mkdir -p bin
+	@test -x bin/picture || echo "building (about a minute the first time)"
+	@$(GO) build -o bin/picture ./examples/picture
+	@$(ACTIVE) ./bin/picture -in "$$PICTURE_IN" -out "$$PICTURE_OUT"
+
+test: python vet portable ## everything that CI asserts
+	@$(QUIET_ENV) $(ACTIVE) $(REQUIRE) $(GO) run ./interop/setup/gotest -count=1 -timeout 20m ./...
+
+vet: ## go vet, all packages
+	$(GO) vet ./...
+
+# What must compile, and what must work, without cgo and on other systems.
+portable: ## builds without cgo, for other systems, and the nested module
+	CGO_ENABLED=0 $(GO) build ./...
+	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) build ./...
+	CGO_ENABLED=0 GOOS=windows GOARCH=amd64 $(GO) build ./...
+	cd interop/embedpython && $(GO) vet . && $(GO) build -o /dev/null .
+
+bench: python build ## ours against the peers in one run, as tables; also JSON in bin/ [BENCH=regexp of Go benchmarks]
+	@echo "== memory: the pool, UMF and raw allocation"
+	@$(GO) build -o bin/membench ./memmgr/membench
+	@$(QUIET_ENV) $(ACTIVE) ./bin/membench -json bin/bench-memory.json
+	@echo; echo "== hand-overs: ours, dpnp, dpctl, NumPy, tvm-ffi"
+	@$(QUIET_ENV) $(ACTIVE) ./bin/usmpython interop/pymodule/bench/exchange.py --json bin/bench-exchange.json
+	@echo; echo "== CuTe layouts"
+	@$(QUIET_ENV) $(ACTIVE) ./bin/usmpython interop/pymodule/bench/cute_bench.py
+	@echo; echo "== Go benchmarks"
+	@$(QUIET_ENV) $(ACTIVE) $(REQUIRE) $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 60m \
+	  $$(grep -rl '^func Benchmark' --include='*_test.go' dlpack examples interop memmgr syclobj usmarray | xargs -n1 dirname | sort -u | sed 's|^|./|')
+
+check: format vet lint race asan cgocheck fuzz ## format, vet, lint, race, asan, cgocheck2, fuzz smoke
+
+format:
+	@bad="$$(gofmt -l $$($(GO) list -f '{{.Dir}}' ./...) interop/embedpython)"; \
+	if [ -n "$$bad" ]; then echo "not formatted (run gofmt -w):"; echo "$$bad"; exit 1; fi
+
+lint: bin/golangci-lint-$(LINT_VERSION)
+	./bin/golangci-lint-$(LINT_VERSION) run ./...
+
+bin/golangci-lint-$(LINT_VERSION):
+	@mkdir -p bin
+	@echo "building golangci-lint $(LINT_VERSION) (some minutes, once)"
+	GOFLAGS= GOBIN="$(CURDIR)/bin" $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
+	mv bin/golangci-lint $@
+
+race: python
+	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) $(GO) test -race -timeout 40m ./...
+
+# Python, SYCL and OpenCL keep memory until the process ends; ours is counted
+# by the tests themselves, so the sanitizer looks for bad accesses alone.
+# The sanitizer looks for C++'s throw when the program starts; SYCL, which throws,
+# comes later, so its C++ library has to be there from the start.
+ASAN_LINK := CGO_LDFLAGS="-g -O2 -Wl,--no-as-needed -l:libstdc++.so.6 -Wl,--as-needed"
+asan: python
+	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) $(ASAN_LINK) ASAN_OPTIONS=detect_leaks=0 $(GO) test -asan -timeout 40m ./...
+
+cgocheck: python
+	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) GOEXPERIMENT=cgocheck2 $(GO) test -timeout 40m ./...
+
+fuzz: ## each fuzz target for FUZZTIME
+	@for pkg in $$($(GO) list ./...); do \
+	  for name in $$($(GO) test -list '^Fuzz' "$$pkg" | grep '^Fuzz'); do \
+	    echo "$$pkg $$name"; $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$pkg" || exit 1; \
+	  done; \
+	done
+
+build: ## binaries into bin/
+	@mkdir -p bin
+	$(GO) build -o bin/ ./interop/cmd/usminfo ./interop/cmd/usmpython
+
+wheel: ## the Python module as a wheel in dist/
+	$(GO) run ./interop/wheel -out dist
+
+python: ## sets up .venv with the pinned packages, those of the tests included
+	@$(SETUP) test
+
+python-run:
+	@$(SETUP) run
+
+clean: ## removes what was built, .venv included
+	rm -rf bin dist .venv edges.png

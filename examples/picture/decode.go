@@ -1,0 +1,89 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"image"
+	"image/color"
+	"image/draw"
+	_ "image/jpeg" // formats that decode understands
+	_ "image/png"
+	"io"
+	"os"
+)
+
+// maxPixels bounds a picture: 12 bytes a pixel go into the first buffer alone.
+const maxPixels = 1 << 28
+
+// decode reads a PNG or JPEG file. Errors name the file and what is wrong.
+func decode(path string) (image.Image, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("the picture cannot be read: %w", err)
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err == nil && st.IsDir() {
+		return nil, fmt.Errorf("the picture cannot be read: %s is a directory", path)
+	}
+	fail := func(err error) (image.Image, error) {
+		if errors.Is(err, image.ErrFormat) {
+			err = errors.New("it is no PNG or JPEG")
+		}
+		return nil, fmt.Errorf("the picture %s cannot be read: %w", path, err)
+	}
+	config, _, err := image.DecodeConfig(f)
+	if err != nil {
+		return fail(err)
+	}
+	if config.Width <= 0 || config.Height <= 0 || config.Width > maxPixels/config.Height {
+		return fail(fmt.Errorf("it is %d x %d pixels, and this program takes 1 to %d", config.Width, config.Height, maxPixels))
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return fail(err)
+	}
+	picture, _, err := image.Decode(f)
+	if err != nil {
+		return fail(err)
+	}
+	return picture, nil
+}
+
+// fill writes the picture as red, green and blue from 0 to 255 into pixels, row
+// by row, three values a pixel. Transparency is left out, as by a program that
+// converts to RGB. pixels holds exactly the picture.
+func fill(pixels []float32, picture image.Image) {
+	b := picture.Bounds()
+	row := image.NewNRGBA(image.Rect(0, 0, b.Dx(), 1))
+	for y := range b.Dy() {
+		at := image.Pt(b.Min.X, b.Min.Y+y)
+		if !straight(row, picture, at) {
+			draw.Draw(row, row.Rect, picture, at, draw.Src)
+		}
+		out := pixels[y*b.Dx()*3:][:b.Dx()*3]
+		for x := range b.Dx() {
+			p := row.Pix[x*4 : x*4+3 : x*4+3]
+			out[x*3], out[x*3+1], out[x*3+2] = float32(p[0]), float32(p[1]), float32(p[2])
+		}
+	}
+}
+
+// straight copies a row whose colours draw.Draw would lose where the picture
+// is transparent, because it multiplies them with it on the way.
+func straight(row *image.NRGBA, picture image.Image, at image.Point) bool {
+	switch p := picture.(type) {
+	case *image.NRGBA:
+		copy(row.Pix, p.Pix[p.PixOffset(at.X, at.Y):])
+	case *image.NRGBA64:
+		for x := range row.Rect.Dx() {
+			c := p.NRGBA64At(at.X+x, at.Y)
+			row.SetNRGBA(x, 0, color.NRGBA{uint8(c.R >> 8), uint8(c.G >> 8), uint8(c.B >> 8), 255})
+		}
+	case *image.Paletted:
+		for x := range row.Rect.Dx() {
+			row.SetNRGBA(x, 0, color.NRGBAModel.Convert(p.At(at.X+x, at.Y)).(color.NRGBA))
+		}
+	default:
+		return false
+	}
+	return true
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"bytes"
+	"image"
+	"image/color"
+	"image/jpeg"
+	"image/png"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// pattern draws a picture with a different colour in each pixel.
+func pattern(w, h int) *image.NRGBA {
+	p := image.NewNRGBA(image.Rect(0, 0, w, h))
+	for y := range h {
+		for x := range w {
+			p.SetNRGBA(x, y, color.NRGBA{uint8(x*7 + y), uint8(x ^ y*3), uint8(255 - x - 2*y), 255})
+		}
+	}
+	return p
+}
+
+func writeFile(t *testing.T, name string, data []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	require.NoError(t, os.WriteFile(path, data, 0o644))
+	return path
+}
+
+func encodePNG(t *testing.T, p image.Image) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	require.NoError(t, png.Encode(&b, p))
+	return b.Bytes()
+}
+
+func TestFillTakesColoursAsTheyAre(t *testing.T) {
+	want := pattern(13, 5)
+	faint := pattern(13, 5)
+	for i := 3; i < len(faint.Pix); i += 4 {
+		faint.Pix[i] = 3
+	}
+	deep := image.NewNRGBA64(want.Rect)
+	opaque := image.NewRGBA(want.Rect)
+	for y := range 5 {
+		for x := range 13 {
+			deep.Set(x, y, want.At(x, y))
+			opaque.Set(x, y, want.At(x, y))
+		}
+	}
+	shifted := image.NewNRGBA(image.Rect(4, 9, 17, 14))
+	copy(shifted.Pix, want.Pix)
+	for name, p := range map[string]image.Image{
+		"NRGBA": want, "almost transparent": faint, "16 bit": deep, "RGBA": opaque, "elsewhere": shifted,
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := make([]float32, 13*5*3)
+			fill(got, p)
+			for i := range 13 * 5 {
+				for c := range 3 {
+					require.Equal(t, float32(want.Pix[i*4+c]), got[i*3+c], "pixel %d, channel %d", i, c)
+				}
+			}
+		})
+	}
+}
+
+func TestFillOtherColourModels(t *testing.T) {
+	grey := image.NewGray(image.Rect(0, 0, 2, 1))
+	grey.Pix = []byte{7, 200}
+	got := make([]float32, 6)
+	fill(got, grey)
+	require.Equal(t, []float32{7, 7, 7, 200, 200, 200}, got)
+
+	pal := image.NewPaletted(image.Rect(0, 0, 2, 1), color.Palette{
+		color.NRGBA{10, 20, 30, 255}, color.NRGBA{200, 100, 50, 255},
+	})
+	pal.Pix = []byte{1, 0}
+	fill(got, pal)
+	require.Equal(t, []float32{200, 100, 50, 10, 20, 30}, got)
+}
+
+func TestDecode(t *testing.T) {
+	p := pattern(16, 8)
+	var jpg bytes.Buffer
+	require.NoError(t, jpeg.Encode(&jpg, p, nil))
+	whole := encodePNG(t, p)
+	for _, path := range []string{writeFile(t, "a.png", whole), writeFile(t, "a.jpg", jpg.Bytes())} {
+		got, err := decode(path)
+		require.NoError(t, err)
+		require.Equal(t, image.Pt(16, 8), got.Bounds().Size())
+	}
+	tests := []struct{ name, path, want string }{
+		{"absent", filepath.Join(t.TempDir(), "none.png"), "no such file"},
+		{"a directory", t.TempDir(), "is a directory"},
+		{"empty", writeFile(t, "e.png", nil), "no PNG or JPEG"},
+		{"text", writeFile(t, "t.png", []byte("hello")), "no PNG or JPEG"},
+		{"cut short", writeFile(t, "c.png", whole[:len(whole)/2]), "png: "},
+		{"too large", writeFile(t, "l.png", largePNG(t)), "pixels, and this program takes"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := decode(test.path)
+			require.ErrorContains(t, err, "the picture")
+			require.ErrorContains(t, err, test.want)
+		})
+	}
+}
+
+// largePNG is a header that promises 2^31-1 x 1000000 pixels.
+func largePNG(t *testing.T) []byte {
+	t.Helper()
+	data := bytes.Clone(encodePNG(t, image.NewGray(image.Rect(0, 0, 1, 1))))
+	copy(data[16:], []byte{0x00, 0x0f, 0x42, 0x40, 0x00, 0x0f, 0x42, 0x40})
+	return withCRC(data)
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"image"
+	"image/png"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// checkWritable fails when a file of that name could not be written, so that
+// nobody waits for a result that has nowhere to go. It leaves nothing behind.
+func checkWritable(path string) error {
+	if st, err := os.Stat(path); err == nil && st.IsDir() {
+		return fmt.Errorf("OUT %s is a directory: name a file in it", path)
+	} else if err == nil && !st.Mode().IsRegular() {
+		return fmt.Errorf("OUT %s is no ordinary file", path)
+	}
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, ".edges-*")
+	if err != nil {
+		var reason *fs.PathError
+		if errors.As(err, &reason) {
+			err = reason.Err
+		}
+		return fmt.Errorf("OUT %s cannot be written: in %s: %w", path, dir, err)
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// writePNG writes grey values, one byte a pixel, as a PNG. The file appears
+// whole or not at all: it is written beside its place and then renamed.
+func writePNG(path string, pixels []uint8, width, height int) (err error) {
+	var encoded bytes.Buffer
+	grey := &image.Gray{Pix: pixels, Stride: width, Rect: image.Rect(0, 0, width, height)}
+	if err := png.Encode(&encoded, grey); err != nil {
+		return fmt.Errorf("encoding the result: %w", err)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".edges-*")
+	if err != nil {
+		return fmt.Errorf("OUT %s cannot be written: %w", path, err)
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("OUT %s cannot be written: %w", path, err)
+			_ = os.Remove(f.Name())
+		}
+	}()
+	if _, err := f.Write(encoded.Bytes()); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if err := f.Chmod(0o644); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

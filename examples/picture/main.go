@@ -1,0 +1,93 @@
+// Command picture is the main job: one picture passes through Go, dpctl and
+// Numba in three buffers that Go allocated, and no byte is copied on the way.
+//
+//	picture [-in picture.png|.jpg] [-out edges.png]
+//
+// Go decodes the picture into shared USM (float32, height x width x 3). dpctl,
+// on a CPython inside this process, takes that through
+// __sycl_usm_array_interface__ and runs an OpenCL C kernel on a SYCL queue,
+// which writes the luminance Y = 0.299 R + 0.587 G + 0.114 B into a second
+// buffer. Numba reads that through DLPack and writes the Sobel magnitude (3 x 3,
+// edges replicated, rounded, at most 255) into a third, which comes back through
+// DLPack and which Go writes as a grey PNG. A table shows every hand-over.
+//
+// Without SYCL the buffers are memory of the host backend, NumPy computes the
+// luminance, and the program says so. It needs a Python with NumPy: `make run`
+// sets one up.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+func main() {
+	in := flag.String("in", "", "the `picture`, PNG or JPEG; without it a photograph of the Go installation")
+	out := flag.String("out", "edges.png", "the `file` for the result, a grey PNG")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	if err := run(os.Stdout, *in, *out); err != nil {
+		fmt.Fprintln(os.Stderr, "picture:", err)
+		os.Exit(1)
+	}
+}
+
+// run does the whole job. What can be found out early is: an unreadable picture
+// or an unwritable result fail before Python starts.
+func run(w io.Writer, in, out string) (err error) {
+	if in == "" {
+		if in, err = photograph(); err != nil {
+			return err
+		}
+	}
+	picture, err := decode(in)
+	if err != nil {
+		return err
+	}
+	if err := checkWritable(out); err != nil {
+		return err
+	}
+	b, err := openBridge(w)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	fmt.Fprintf(w, "picture: %s, %d x %d pixels\n", in, picture.Bounds().Dx(), picture.Bounds().Dy())
+	done, err := b.process(picture)
+	if err != nil {
+		return err
+	}
+	defer done.release()
+	pixels, err := done.pixels()
+	if err != nil {
+		return err
+	}
+	if err := writePNG(out, pixels, done.width, done.height); err != nil {
+		return err
+	}
+	done.print(w)
+	fmt.Fprintf(w, "result:  %s\n", out)
+	return nil
+}
+
+// photograph is a picture that comes with Go's sources.
+func photograph() (string, error) {
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		return "", fmt.Errorf("no picture named, and asking go for one of its own failed (%w): name one, IN=picture.png", err)
+	}
+	path := filepath.Join(strings.TrimSpace(string(root)), "src", "image", "testdata", "video-001.jpeg")
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("no picture named, and this Go installation comes without its own (%w): name one, IN=picture.png", err)
+	}
+	return path, nil
+}

@@ -1,0 +1,270 @@
+package main
+
+import (
+	_ "embed"
+	"image"
+	"image/jpeg"
+	"image/png"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+//go:embed testdata/reference.py
+var reference string
+
+// open gives the one bridge of this process: Python starts only once.
+var open = sync.OnceValues(func() (*bridge, error) { return openBridge(io.Discard) })
+
+// needBridge is open for a test, which is skipped where there is no Python
+// with NumPy, unless one was promised.
+func needBridge(t *testing.T) *bridge {
+	t.Helper()
+	b, err := open()
+	if err != nil && os.Getenv("USMBRIDGE_REQUIRE_PYTHON") == "" {
+		t.Skip("no Python with NumPy to embed: ", err)
+	}
+	require.NoError(t, err)
+	if os.Getenv("USMBRIDGE_REQUIRE_SYCL") != "" {
+		require.True(t, b.dpctl, "a SYCL device was promised")
+	}
+	return b
+}
+
+// expected computes the edges of a picture in Python, with NumPy alone.
+func expected(t *testing.T, py *python.Interpreter, p image.Image) []byte {
+	t.Helper()
+	size := p.Bounds().Size()
+	values := make([]float32, size.X*size.Y*3)
+	fill(values, p)
+	pixels := make([]byte, len(values))
+	for i, v := range values {
+		pixels[i] = byte(v)
+	}
+	out, err := py.Run(reference, python.Vars{"pixels": pixels, "height": size.Y, "width": size.X}, "edges")
+	require.NoError(t, err)
+	return out["edges"].([]byte)
+}
+
+// requireClose wants two grey pictures to differ by at most 1 of 255.
+func requireClose(t *testing.T, want, got []uint8) {
+	t.Helper()
+	require.Len(t, got, len(want))
+	for i := range want {
+		if d := int(want[i]) - int(got[i]); d < -1 || d > 1 {
+			require.Failf(t, "the result differs", "pixel %d is %d, NumPy says %d", i, got[i], want[i])
+		}
+	}
+}
+
+// noise is a picture without any smoothness.
+func noise(w, h int) *image.NRGBA {
+	p := image.NewNRGBA(image.Rect(0, 0, w, h))
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range p.Pix {
+		p.Pix[i] = byte(r.UintN(256)) | byte(i/3&1)*255 // alpha varies too, and is left out
+	}
+	return p
+}
+
+func TestResultEqualsNumPy(t *testing.T) {
+	b := needBridge(t)
+	pictures := map[string]image.Image{
+		"pattern": pattern(150, 103), "noise": noise(97, 61), "one pixel": pattern(1, 1),
+		"a row": pattern(64, 1), "a column": pattern(1, 64), "two by two": noise(2, 2),
+	}
+	if path, err := photograph(); err == nil {
+		f, err := os.Open(path)
+		require.NoError(t, err)
+		defer f.Close()
+		pictures["photograph"], err = jpeg.Decode(f)
+		require.NoError(t, err)
+	}
+	for name, p := range pictures {
+		t.Run(name, func(t *testing.T) {
+			j, err := b.process(p)
+			require.NoError(t, err)
+			defer j.release()
+			pixels, err := j.pixels()
+			require.NoError(t, err)
+			requireClose(t, expected(t, b.py, p), pixels)
+		})
+	}
+}
+
+func TestNothingIsCopied(t *testing.T) {
+	b := needBridge(t)
+	j, err := b.process(pattern(150, 103))
+	require.NoError(t, err)
+	defer j.release()
+	require.Len(t, j.handovers, 6)
+	sizes := map[string]int{"picture": 150 * 103 * 12, "luminance": 150 * 103 * 4, "edges": 150 * 103}
+	protocols := map[string]bool{}
+	back := 0
+	for _, h := range j.handovers {
+		require.NotZero(t, h.here)
+		require.Equal(t, h.here, h.there, "%s, %s -> %s", h.what, h.from, h.to)
+		require.Zero(t, h.copied())
+		require.Equal(t, sizes[h.what], h.bytes)
+		require.Positive(t, h.took)
+		protocols[h.protocol] = true
+		if h.to == "Go" {
+			back++
+		}
+	}
+	require.Equal(t, 2, back)
+	require.True(t, protocols["DLPack"])
+	require.Equal(t, b.dpctl, protocols["__sycl_usm_array_interface__"])
+	require.Equal(t, j.edges.Address(), j.returned.Address(), "Go writes the file from the memory that it allocated")
+	if b.dpctl {
+		require.Equal(t, b.queue.Device().FilterString(), j.device)
+		require.Equal(t, syclobj.USMShared, j.picture.Kind())
+	} else {
+		require.Equal(t, "host", j.device)
+	}
+}
+
+func TestEverythingIsGivenBack(t *testing.T) {
+	b := needBridge(t)
+	live := func() int { n, _ := memmgr.LiveCount(); return n }
+	warm, err := b.process(pattern(8, 8))
+	require.NoError(t, err)
+	warm.release()
+	settled := func(n int) func() bool {
+		return func() bool {
+			_, err := b.py.Run("import gc; gc.collect()", nil)
+			memmgr.Flush()
+			return err == nil && live() == n
+		}
+	}
+	require.Eventually(t, settled(0), 5*time.Second, 10*time.Millisecond, "%d buffers live", live())
+	for range 3 {
+		j, err := b.process(pattern(64, 32))
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, live(), 3)
+		j.release()
+	}
+	require.Eventually(t, settled(0), 5*time.Second, 10*time.Millisecond, "%d buffers live", live())
+}
+
+// programDir is where program has put the command, if it was called.
+var programDir string
+
+// program builds the command once.
+var program = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "picture-test-")
+	if err != nil {
+		return "", err
+	}
+	programDir = dir
+	path := filepath.Join(dir, "picture")
+	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
+	if err != nil {
+		return "", &exec.Error{Name: "go build: " + string(out), Err: err}
+	}
+	return path, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if programDir != "" {
+		_ = os.RemoveAll(programDir)
+	}
+	os.Exit(code)
+}
+
+// start runs the command with more environment and returns what it said.
+func start(t *testing.T, env []string, args ...string) (string, error) {
+	t.Helper()
+	path, err := program()
+	require.NoError(t, err)
+	cmd := exec.Command(path, args...)
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func readGrey(t *testing.T, path string) []uint8 {
+	t.Helper()
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	p, err := png.Decode(f)
+	require.NoError(t, err)
+	return p.(*image.Gray).Pix
+}
+
+func TestProgram(t *testing.T) {
+	b := needBridge(t)
+	p := noise(120, 80)
+	in := writeFile(t, "in.png", encodePNG(t, p))
+	want := expected(t, b.py, p)
+	device := "host"
+	if b.dpctl {
+		device = b.queue.Device().FilterString()
+	}
+	tests := []struct {
+		name string
+		env  []string
+		want []string
+	}{
+		{"as it is", nil, []string{"device:  " + device, "result:  "}},
+		{"without SYCL", []string{"USMBRIDGE_SYCL=off"}, []string{"no SYCL: ", "device:  host", "luminance by NumPy"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			out := filepath.Join(t.TempDir(), "edges.png")
+			text, err := start(t, test.env, "-in", in, "-out", out)
+			require.NoError(t, err, text)
+			for _, want := range test.want {
+				require.Contains(t, text, want)
+			}
+			require.Equal(t, 6, strings.Count(text, " 0 of "), text)
+			requireClose(t, want, readGrey(t, out))
+			require.Equal(t, []string{"edges.png"}, names(t, filepath.Dir(out)))
+		})
+	}
+}
+
+func TestProgramFailsClearlyAndLeavesNoFile(t *testing.T) {
+	in := writeFile(t, "in.png", encodePNG(t, pattern(8, 8)))
+	cut := writeFile(t, "cut.png", encodePNG(t, pattern(80, 80))[:200])
+	dir := t.TempDir()
+	out := filepath.Join(dir, "edges.png")
+	tests := []struct {
+		name string
+		env  []string
+		args []string
+		want string
+	}{
+		{"no such picture", nil, []string{"-in", filepath.Join(dir, "none.png"), "-out", out}, "no such file"},
+		{"a damaged picture", nil, []string{"-in", cut, "-out", out}, "cannot be read"},
+		{"nowhere to write", nil, []string{"-in", in, "-out", filepath.Join(dir, "none", "x.png")}, "cannot be written"},
+		{"no Python", []string{"USMBRIDGE_PYTHON=off"}, []string{"-in", in, "-out", out}, "make python"},
+		{"a Python that is none", []string{"USMBRIDGE_PYTHON=" + in}, []string{"-in", in, "-out", out}, in},
+		{"a SYCL that is none", []string{"USMBRIDGE_SYCL=" + in}, []string{"-in", in, "-out", out}, "SYCL: "},
+		{"too many arguments", nil, []string{"a", "b"}, "-in picture"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			text, err := start(t, test.env, test.args...)
+			var status *exec.ExitError
+			require.ErrorAs(t, err, &status, text)
+			require.Positive(t, status.ExitCode(), "an ordinary exit, no signal: %s", text)
+			require.Contains(t, text, test.want)
+			require.Empty(t, names(t, dir))
+		})
+	}
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+func TestOnWhateverBackendThereIs(t *testing.T) {
+	before, _ := memmgr.LiveCount()
+	var out strings.Builder
+	require.NoError(t, run(&out))
+	require.Contains(t, out.String(), "[[   0.  640. 1280. 1920.]", "the view is printed")
+	requireExchanged(t, out.String())
+	memmgr.Flush()
+	after, _ := memmgr.LiveCount()
+	require.Equal(t, before, after, "every buffer was released")
+
+	rt, err := syclobj.Open()
+	require.NoError(t, err)
+	defer rt.Close()
+	if rt.DefaultDevice().IsHost() {
+		require.Empty(t, os.Getenv("USMBRIDGE_REQUIRE_SYCL"), "a SYCL device was promised: %v", rt.SYCLError())
+		require.NotContains(t, out.String(), "kDLOneAPI:")
+	} else {
+		require.Contains(t, out.String(), `"syclobj"`)
+		require.Contains(t, out.String(), "kDLOneAPI:")
+	}
+}
+
+// TestAsAProgramWithNothingInstalled runs it as a user would who has only Go:
+// no Python on PATH, SYCL off.
+func TestAsAProgramWithNothingInstalled(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "quickstart")
+	build, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput()
+	require.NoError(t, err, "%s", build)
+	cmd := exec.Command(program)
+	cmd.Env = []string{"PATH=" + t.TempDir(), "HOME=" + t.TempDir(), syclobj.EnvLibrary + "=off"}
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "device: host")
+	require.Contains(t, string(out), "SYCL is switched off")
+	requireExchanged(t, string(out))
+}
+
+// requireExchanged wants the array to have gone out and come back; a build
+// without cgo has no DLPack and says so.
+func requireExchanged(t *testing.T, out string) {
+	t.Helper()
+	if strings.Contains(out, errors.ErrUnsupported.Error()) {
+		require.Contains(t, out, "CGO_ENABLED")
+		return
+	}
+	require.Contains(t, out, "the same memory, no byte copied")
+}

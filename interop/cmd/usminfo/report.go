@@ -1,0 +1,199 @@
+package main
+
+import (
+	"errors"
+	"runtime"
+
+	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// report is everything that was found; its JSON form is what --json prints.
+type report struct {
+	Version   string     `json:"version"`
+	Go        string     `json:"go"`
+	System    string     `json:"system"` // GOOS/GOARCH
+	SYCL      syclInfo   `json:"sycl"`
+	Python    pythonInfo `json:"python"`
+	Platforms []platform `json:"platforms"`
+	Default   string     `json:"default_device"` // filter string
+	Missing   []missing  `json:"missing"`
+}
+
+// syclInfo describes the library, or where it was looked for.
+type syclInfo struct {
+	Found           bool      `json:"found"`
+	Path            string    `json:"path,omitempty"`
+	Source          string    `json:"source,omitempty"`
+	DPCTLVersion    string    `json:"dpctl_version,omitempty"`
+	CompilerVersion string    `json:"compiler_version,omitempty"`
+	OpenCLDrivers   string    `json:"opencl_drivers,omitempty"`
+	Attempts        []attempt `json:"attempts"`
+}
+
+// pythonInfo describes the Python that python.Start would embed.
+type pythonInfo struct {
+	Found      bool      `json:"found"`
+	Version    string    `json:"version,omitempty"`
+	Executable string    `json:"executable,omitempty"`
+	Library    string    `json:"library,omitempty"`
+	Prefix     string    `json:"prefix,omitempty"`
+	Source     string    `json:"source,omitempty"`
+	Attempts   []attempt `json:"attempts"`
+}
+
+// attempt is one place that was looked at.
+type attempt struct {
+	Source string `json:"source"`
+	Path   string `json:"path,omitempty"`
+	Error  string `json:"error,omitempty"`
+}
+
+type platform struct {
+	Name    string   `json:"name"`
+	Vendor  string   `json:"vendor"`
+	Version string   `json:"version"`
+	Backend string   `json:"backend"`
+	Devices []device `json:"devices"`
+}
+
+type device struct {
+	FilterString  string   `json:"filter_string"`
+	Name          string   `json:"name"`
+	Vendor        string   `json:"vendor"`
+	Driver        string   `json:"driver_version"`
+	Type          string   `json:"device_type"`
+	ComputeUnits  uint32   `json:"compute_units"`
+	GlobalMemSize uint64   `json:"global_mem_size"`
+	MaxAllocSize  uint64   `json:"max_alloc_size"`
+	DLPack        *[2]int  `json:"dlpack_device"` // device type and id; null when DLPack cannot name it
+	USMKinds      []string `json:"usm_kinds"`     // empty on the host backend: its memory is no USM
+	IsDefault     bool     `json:"is_default"`
+}
+
+// missing is something that would add to what works here.
+type missing struct {
+	What string `json:"what"`
+	Why  string `json:"why"`
+	Get  string `json:"get"`
+}
+
+// gather asks the libraries. A broken explicit choice (USMBRIDGE_SYCL naming
+// a file that is none) is reported like an absent library, with its error.
+func gather() (*report, error) {
+	r := &report{
+		Version: usmarray.Version, Go: runtime.Version(),
+		System: runtime.GOOS + "/" + runtime.GOARCH, Missing: []missing{},
+	}
+	rt, err := syclobj.Open()
+	var explicit error
+	if err != nil {
+		explicit = err
+		if rt, err = syclobj.Open(syclobj.HostOnly()); err != nil {
+			return nil, err
+		}
+	}
+	defer rt.Close()
+	r.sycl(rt, explicit)
+	r.devices(rt)
+	r.python()
+	return r, nil
+}
+
+func (r *report) sycl(rt *syclobj.Runtime, explicit error) {
+	attempts := rt.Attempts()
+	why := rt.SYCLError()
+	if explicit != nil {
+		attempts, why = []syclobj.Attempt{{Source: syclobj.EnvLibrary, Err: explicit}}, explicit
+	}
+	r.SYCL.Attempts = []attempt{}
+	for _, a := range attempts {
+		r.SYCL.Attempts = append(r.SYCL.Attempts, attempt{a.Source, a.Path, text(a.Err)})
+	}
+	if lib := rt.Library(); lib != nil {
+		r.SYCL.Found, r.SYCL.Path, r.SYCL.Source = true, lib.Path, lib.Source
+		r.SYCL.DPCTLVersion, r.SYCL.CompilerVersion = lib.DPCTLVersion, lib.CompilerVersion
+		r.SYCL.OpenCLDrivers = lib.OpenCLDrivers
+		if len(rt.RootDevices()) == 0 {
+			r.Missing = append(r.Missing, missing{
+				"a SYCL device", "the SYCL library lists none; OpenCL drivers: " + lib.OpenCLDrivers,
+				"pip install intel-opencl-rt (a CPU device), or the driver of your GPU",
+			})
+		}
+		return
+	}
+	get := "pip install dpctl intel-opencl-rt, in the environment that VIRTUAL_ENV or python3 on PATH names; or set " + syclobj.EnvLibrary
+	if errors.Is(why, errors.ErrUnsupported) {
+		get = "SYCL works on Linux, in programs built with cgo"
+	}
+	r.Missing = append(r.Missing, missing{"SYCL", text(why), get})
+}
+
+func (r *report) devices(rt *syclobj.Runtime) {
+	fallback := rt.DefaultDevice()
+	r.Default = fallback.FilterString()
+	r.Platforms = []platform{}
+	for _, p := range rt.Platforms() {
+		shown := platform{p.Name(), p.Vendor(), p.Version(), p.Backend().String(), []device{}}
+		for _, d := range p.Devices() {
+			shown.Devices = append(shown.Devices, describe(d, d == fallback))
+		}
+		r.Platforms = append(r.Platforms, shown)
+	}
+}
+
+// kDLCPU and kDLOneAPI are DLPack's device types of what a Runtime lists.
+const (
+	kDLCPU    = 1
+	kDLOneAPI = 14
+)
+
+func describe(d *syclobj.Device, isDefault bool) device {
+	shown := device{
+		FilterString: d.FilterString(), Name: d.Name(), Vendor: d.Vendor(), Driver: d.DriverVersion(),
+		Type: d.Type().String(), ComputeUnits: d.ComputeUnits(), GlobalMemSize: d.GlobalMemSize(),
+		MaxAllocSize: d.MaxAllocSize(), USMKinds: []string{}, IsDefault: isDefault,
+	}
+	if d.IsHost() {
+		shown.DLPack = &[2]int{kDLCPU, 0}
+		return shown
+	}
+	if id, err := d.DLPackID(); err == nil {
+		shown.DLPack = &[2]int{kDLOneAPI, int(id)}
+	}
+	for _, kind := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost} {
+		if d.Supports(kind) {
+			shown.USMKinds = append(shown.USMKinds, kind.String())
+		}
+	}
+	return shown
+}
+
+func (r *report) python() {
+	env, attempts := python.Attempts()
+	r.Python.Attempts = []attempt{}
+	for _, a := range attempts {
+		r.Python.Attempts = append(r.Python.Attempts, attempt{a.Source, a.Executable, text(a.Err)})
+	}
+	if env == nil {
+		why := "no python3 was found"
+		if n := len(attempts); n > 0 {
+			why = text(attempts[n-1].Err)
+		}
+		r.Missing = append(r.Missing, missing{
+			"Python", why,
+			"install Python 3.11 or newer with its shared library (Debian, Ubuntu: apt install python3-venv libpython3-dev), or name one in " + python.EnvVar,
+		})
+		return
+	}
+	r.Python.Found, r.Python.Version, r.Python.Executable = true, env.Version.String(), env.Executable
+	r.Python.Library, r.Python.Prefix, r.Python.Source = env.Library, env.Prefix, env.Source
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+func show(t *testing.T, r *report) string {
+	t.Helper()
+	var b strings.Builder
+	require.NoError(t, r.print(&b))
+	return b.String()
+}
+
+func TestWithWhatIsHere(t *testing.T) {
+	r, err := gather()
+	require.NoError(t, err)
+	text := show(t, r)
+	host := r.Platforms[len(r.Platforms)-1].Devices[0]
+	require.Equal(t, "host", host.FilterString)
+	require.Equal(t, &[2]int{1, 0}, host.DLPack)
+	require.Empty(t, host.USMKinds)
+	require.Contains(t, text, "none: plain host memory")
+	require.Contains(t, text, "(default)")
+	if os.Getenv("USMBRIDGE_REQUIRE_SYCL") != "" {
+		require.True(t, r.SYCL.Found, text)
+		require.FileExists(t, r.SYCL.Path)
+		require.NotEqual(t, "host", r.Default)
+		first := r.Platforms[0].Devices[0]
+		require.Regexp(t, `^[a-z_]+:[a-z]+:[0-9]+$`, first.FilterString)
+		require.Equal(t, kDLOneAPI, first.DLPack[0])
+		require.NotEmpty(t, first.USMKinds)
+	}
+	if os.Getenv("USMBRIDGE_REQUIRE_PYTHON") != "" {
+		require.True(t, r.Python.Found, text)
+		require.FileExists(t, r.Python.Library)
+		require.Contains(t, text, r.Python.Library)
+	}
+}
+
+func TestJSONHasAllFieldsWhateverIsFound(t *testing.T) {
+	t.Setenv(syclobj.EnvLibrary, "off")
+	t.Setenv("USMBRIDGE_PYTHON", "off")
+	r, err := gather()
+	require.NoError(t, err)
+	text, err := json.Marshal(r)
+	require.NoError(t, err)
+	var back map[string]any
+	require.NoError(t, json.Unmarshal(text, &back))
+	for _, key := range []string{"version", "go", "system", "sycl", "python", "platforms", "default_device", "missing"} {
+		require.Contains(t, back, key)
+	}
+	require.Equal(t, "host", back["default_device"])
+	require.Len(t, back["missing"], 2)
+	require.NotContains(t, string(text), "null", "lists are empty, not absent")
+}
+
+func TestMissingThingsAreNamedWithTheRemedy(t *testing.T) {
+	t.Setenv(syclobj.EnvLibrary, "")
+	t.Setenv("USMBRIDGE_PYTHON", "")
+	t.Setenv("VIRTUAL_ENV", "")
+	t.Setenv("PATH", t.TempDir())
+	r, err := gather()
+	require.NoError(t, err)
+	text := show(t, r)
+	if !r.SYCL.Found { // a library on the loader's path is found without any of these
+		require.Contains(t, text, "not found; the host backend serves")
+		require.Contains(t, text, "pip install dpctl intel-opencl-rt")
+	}
+	require.Contains(t, text, "none that could be embedded")
+	require.Contains(t, text, "install Python 3.11")
+}
+
+func TestNamedLibraryThatIsNone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "libDPCTLSyclInterface.so")
+	require.NoError(t, os.WriteFile(path, []byte("text"), 0o644))
+	t.Setenv(syclobj.EnvLibrary, path)
+	r, err := gather()
+	require.NoError(t, err)
+	if r.SYCL.Found {
+		t.Skip("this process has a SYCL library already, and keeps it")
+	}
+	require.Contains(t, show(t, r), path)
+	require.Equal(t, "host", r.Default)
+}
+
+func TestSize(t *testing.T) {
+	tests := []struct {
+		bytes uint64
+		want  string
+	}{{0, "0 bytes"}, {1023, "1023 bytes"}, {1024, "1.0 KiB"}, {25276514304, "23.5 GiB"}, {1<<64 - 1, "16.0 EiB"}}
+	for _, test := range tests {
+		require.Equal(t, test.want, size(test.bytes))
+	}
+}
+
+func TestPrintOfADeviceWithoutId(t *testing.T) {
+	r := &report{Platforms: []platform{{Name: "P", Backend: "cuda", Devices: []device{{FilterString: "cuda:gpu:0"}}}, {Name: "Q"}}}
+	text := show(t, r)
+	require.Contains(t, text, "has no id for it")
+	require.Contains(t, text, "no devices")
+}

@@ -1,0 +1,45 @@
+// Command usmpython is a Python interpreter hosted by Go, with the module
+// usmbridge built in. It takes the arguments of python3 and uses the environment
+// in VIRTUAL_ENV (or USMBRIDGE_PYTHON, or the python3 on PATH).
+//
+// sys.executable is the environment's own python, so that pip, venv and other tools
+// write programs that work without this one. Children that multiprocessing spawns
+// run usmpython as soon as usmbridge was imported; forked ones share the
+// interpreter, but cannot enter Go (RuntimeError).
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+// Python's main thread is the process's first, where the kernel delivers Ctrl-C.
+func init() { runtime.LockOSThread() }
+
+func main() {
+	// Main returns only when Python could not be started.
+	fmt.Fprintln(os.Stderr, "usmpython:", run())
+	os.Exit(1)
+}
+
+func run() error {
+	env, err := python.Find()
+	if err != nil {
+		return err
+	}
+	// A program that imports dpctl before usmbridge shall see the CPU device too.
+	syclobj.ConfigureOpenCL(filepath.Join(env.Prefix, "lib"))
+	if err := registerModules(); err != nil {
+		return err
+	}
+	host, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("finding this program for the children of multiprocessing: %w", err)
+	}
+	return python.Main(env, os.Args[1:], host)
+}

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/python"
+)
+
+// mainEnv makes this test binary be usmpython.
+const mainEnv = "USMBRIDGE_TEST_USMPYTHON"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(mainEnv) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// environment returns the Python to host: the one of Find, else the repository's.
+func environment(t *testing.T) *python.Environment {
+	t.Helper()
+	if os.Getenv("VIRTUAL_ENV") == "" && os.Getenv(python.EnvVar) == "" {
+		if env, err := python.Inspect("../../../.venv"); err == nil {
+			return env
+		}
+	}
+	env, err := python.Find()
+	if err != nil {
+		if os.Getenv("USMBRIDGE_REQUIRE_PYTHON") == "1" {
+			t.Fatalf("USMBRIDGE_REQUIRE_PYTHON=1, but %v", err)
+		}
+		t.Skipf("no Python to host: %v", err)
+	}
+	return env
+}
+
+// command is usmpython with these arguments.
+func command(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	env := environment(t)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, os.Args[0], args...)
+	cmd.Env = append(os.Environ(), mainEnv+"=1", "VIRTUAL_ENV="+env.Prefix, python.EnvVar+"=")
+	if env.Prefix == env.BasePrefix {
+		cmd.Env = append(cmd.Env, python.EnvVar+"="+env.Executable)
+	}
+	return cmd
+}
+
+// run returns standard output; the exit status must be zero.
+func runPython(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := command(t, args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	require.NoError(t, err, "%s%s", out, stderr.String())
+	return string(out)
+}
+
+func script(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "script.py")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+	return path
+}
+
+func status(t *testing.T, err error) int {
+	t.Helper()
+	var exit *exec.ExitError
+	require.ErrorAs(t, err, &exit)
+	return exit.ExitCode()
+}
+
+func TestCommandLine(t *testing.T) {
+	env := environment(t)
+	require.Equal(t, "['-c', 'a', '-b']\n", runPython(t, "-c", "import sys; print(sys.argv)", "a", "-b"))
+	require.Equal(t, env.Prefix+"\n"+env.Executable+"\n",
+		runPython(t, "-c", "import sys; print(sys.prefix); print(sys.executable)"))
+	require.Equal(t, "Python "+env.Version.String()+"\n", runPython(t, "-V"))
+	require.Contains(t, runPython(t, "-m", "site"), env.SitePackages)
+	require.Equal(t, "1 x\n", runPython(t, "-I", script(t, "import sys; print(sys.flags.isolated, sys.argv[1])"), "x"))
+	require.Equal(t, "True\n", runPython(t, "-c", "import threading; print(threading.current_thread() is threading.main_thread())"))
+	require.Equal(t, "utf-8 grüße\n", runPython(t, "-c", "import sys; print(sys.getfilesystemencoding(), sys.argv[1])", "grüße"))
+
+	cmd := command(t)
+	cmd.Stdin = strings.NewReader("print(6 * 7)\n")
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	require.Equal(t, "42\n", string(out))
+
+	cmd = command(t, "-c", "print(1)")
+	cmd.Env = append(cmd.Env, "LC_ALL=C")
+	require.NoError(t, cmd.Run())
+}
+
+func TestExitStatus(t *testing.T) {
+	for code, want := range map[string]int{
+		"import sys; sys.exit(7)":      7,
+		"import sys; sys.exit('text')": 1,
+		"1/0":                          1,
+		"import os; os._exit(3)":       3,
+	} {
+		require.Equal(t, want, status(t, command(t, "-c", code).Run()), code)
+	}
+	require.Equal(t, 2, status(t, command(t, "--no-such-option").Run()))
+	require.Equal(t, "bye\nat exit\n", runPython(t, "-c", "import atexit; atexit.register(print, 'at exit'); print('bye')"))
+}
+
+func TestInterrupt(t *testing.T) {
+	cmd := command(t, "-c", `
+import time
+try:
+    print("ready", flush=True)
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+print("ready", flush=True)
+time.sleep(60)
+`)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	lines := bufio.NewReader(out)
+	for _, want := range []string{"ready\n", "interrupted\n", "ready\n"} {
+		line, err := lines.ReadString('\n')
+		require.NoError(t, err)
+		require.Equal(t, want, line)
+		if want == "ready\n" {
+			require.NoError(t, cmd.Process.Signal(os.Interrupt))
+		}
+	}
+	err = cmd.Wait()
+	var exit *exec.ExitError
+	require.ErrorAs(t, err, &exit)
+	ws := exit.Sys().(syscall.WaitStatus)
+	require.True(t, ws.Signaled() && ws.Signal() == syscall.SIGINT, "an interrupt that is not caught ends python by the signal: %v", err)
+}
+
+func TestSignals(t *testing.T) {
+	require.Equal(t, "True True True True\n", runPython(t, "-c", `
+import signal as s
+print(s.getsignal(s.SIGINT) is s.default_int_handler, s.getsignal(s.SIGCHLD) == s.SIG_DFL,
+      s.getsignal(s.SIGTERM) == s.SIG_DFL, s.getsignal(s.SIGPIPE) == s.SIG_IGN)
+`))
+	require.Equal(t, "got 10\n", runPython(t, "-c", `
+import os, signal
+signal.signal(signal.SIGUSR1, lambda n, f: print("got", n))
+os.kill(os.getpid(), signal.SIGUSR1)
+`))
+}
+
+func TestBuiltinModule(t *testing.T) {
+	require.Equal(t, "built-in\n", runPython(t, "-c", "import usmbridge; print(usmbridge.__spec__.origin)"))
+}
+
+func TestChildren(t *testing.T) {
+	text := `
+import multiprocessing, os, subprocess, sys, warnings
+warnings.simplefilter("ignore", DeprecationWarning)
+import usmbridge
+
+def work(x):
+    import usmbridge
+    return x * 2, usmbridge.__name__
+
+if __name__ == "__main__":
+    method = sys.argv[1]
+    with multiprocessing.get_context(method).Pool(2) as pool:
+        print(pool.map(work, [1, 2, 3]))
+    out = subprocess.run([sys.executable, "-c", "import sys; print(sys.prefix)"], capture_output=True, text=True, check=True)
+    print(out.stdout.strip() == sys.prefix)
+`
+	want := "[(2, 'usmbridge'), (4, 'usmbridge'), (6, 'usmbridge')]\nTrue\n"
+	for _, method := range []string{"spawn", "fork", "forkserver"} {
+		t.Run(method, func(t *testing.T) {
+			require.Equal(t, want, runPython(t, script(t, text), method))
+		})
+	}
+	t.Run("os.fork", func(t *testing.T) {
+		require.Equal(t, "5\n", runPython(t, "-W", "ignore", "-c", `
+import os, sys, usmbridge
+pid = os.fork()
+if pid == 0:
+    sys.exit(5)  # the whole way out, through the interpreter's end
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+`))
+	})
+}
+
+func TestThreadsAtExit(t *testing.T) {
+	// Threads and objects that are alive when Python ends do not disturb the end.
+	require.Equal(t, "done\n", runPython(t, "-c", `
+import threading, usmbridge, time
+keep = [usmbridge.zeros(4, device="host") for _ in range(10)]
+class Cycle: pass
+c = Cycle(); c.me = c; c.a = usmbridge.zeros(3, device="host")
+threading.Thread(target=lambda: [usmbridge.zeros(2, device="host") for _ in range(10**9)], daemon=True).start()
+time.sleep(0.05)
+print("done")
+`))
+}
+
+func TestDpctl(t *testing.T) {
+	env := environment(t)
+	if _, err := os.Stat(filepath.Join(env.SitePackages, "dpctl")); err != nil {
+		t.Skip("this environment has no dpctl: its own tests were not run under usmpython")
+	}
+	if _, err := os.Stat(filepath.Join(env.SitePackages, "pytest")); err != nil {
+		t.Skip("this environment has no pytest: dpctl's tests were not run under usmpython")
+	}
+	icd := filepath.Join(env.Prefix, "lib", "libintelocl.so")
+	if _, err := os.Stat(icd); err == nil && os.Getenv("OCL_ICD_FILENAMES") == "" {
+		t.Setenv("OCL_ICD_FILENAMES", icd)
+	}
+	out := runPython(t, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--pyargs", "dpctl.tests.test_sycl_usm")
+	require.Regexp(t, `[1-9][0-9]* passed`, out)
+	require.NotContains(t, out, "failed")
+}
+
+func TestNoPython(t *testing.T) {
+	cmd := exec.Command(os.Args[0], "-c", "pass")
+	cmd.Env = []string{mainEnv + "=1", "PATH="}
+	out, err := cmd.CombinedOutput()
+	require.Equal(t, 1, status(t, err))
+	require.Contains(t, string(out), "usmpython: python: no usable Python found")
+	require.False(t, errors.Is(err, exec.ErrNotFound))
+}

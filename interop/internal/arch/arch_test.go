@@ -1,0 +1,180 @@
+package arch
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/usmbridge/usmbridge"
+
+// layer is a directory of the module with the directories that its packages,
+// and those below them, may use. The longest matching path rules.
+type layer struct {
+	path string
+	uses []string
+}
+
+var layers = []layer{
+	{"memmgr/owner", nil},
+	{"syclobj", nil},
+	{"dlpack", nil},
+	{"memmgr", []string{"memmgr/owner", "syclobj"}},
+	{"usmarray", []string{"memmgr", "memmgr/owner", "syclobj", "dlpack"}},
+	{"interop", []string{"usmarray", "memmgr", "memmgr/owner", "syclobj", "dlpack"}},
+	{"examples", []string{"interop", "usmarray", "memmgr", "memmgr/owner", "syclobj", "dlpack"}},
+}
+
+// modules lists what packages other than tests may take from outside.
+var modules = []string{"go.uber.org/multierr", "golang.org/x/sync", "github.com/x448/float16"}
+
+type goPackage struct {
+	ImportPath string
+	Dir        string
+	Standard   bool
+	Deps       []string
+	CFiles     []string
+	HFiles     []string
+	CgoFiles   []string
+	Module     *struct{ Path string }
+}
+
+// list runs `go list -deps` over the module and returns every package, ours
+// and others'.
+func list(t *testing.T) map[string]goPackage {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,Standard,Deps,CFiles,HFiles,CgoFiles,Module", module+"/...")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	require.NoError(t, err, stderr.String())
+	found := map[string]goPackage{}
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p goPackage
+		err := d.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return found
+		}
+		require.NoError(t, err)
+		found[p.ImportPath] = p
+	}
+}
+
+// layerOf finds the layer of a package of ours.
+func layerOf(path string) (layer, bool) {
+	rel := strings.TrimPrefix(path, module+"/")
+	best, ok := layer{}, false
+	for _, l := range layers {
+		if (rel == l.path || strings.HasPrefix(rel, l.path+"/")) && len(l.path) > len(best.path) {
+			best, ok = l, true
+		}
+	}
+	return best, ok
+}
+
+func ours(path string) bool { return strings.HasPrefix(path, module+"/") }
+
+func TestImportsPointDown(t *testing.T) {
+	seen := map[string]bool{}
+	for path, p := range list(t) {
+		if !ours(path) {
+			continue
+		}
+		l, ok := layerOf(path)
+		require.True(t, ok, "%s lies in no layer; add it to the table or move it", path)
+		seen[l.path] = true
+		for _, dep := range p.Deps {
+			if !ours(dep) {
+				continue
+			}
+			d, _ := layerOf(dep)
+			require.True(t, d.path == l.path || slices.Contains(l.uses, d.path),
+				"%s (layer %s) depends on %s (layer %s)", path, l.path, dep, d.path)
+		}
+	}
+	for _, l := range layers {
+		require.True(t, seen[l.path], "no package in layer %s: the table is out of date", l.path)
+	}
+}
+
+func TestLibraryPullsInFewModules(t *testing.T) {
+	packages := list(t)
+	for path, p := range packages {
+		// Packages that help tests, named …test, may use what tests use; that no
+		// other depends on them follows from its own dependencies.
+		if !ours(path) || strings.HasSuffix(path, "test") && path != module+"/interop/setup/gotest" {
+			continue
+		}
+		for _, dep := range p.Deps {
+			if d := packages[dep]; !ours(dep) && d.Module != nil {
+				require.Contains(t, modules, d.Module.Path, "%s needs %s; heavy dependencies live in nested modules", path, dep)
+			}
+		}
+	}
+}
+
+var includes = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*include[ \t]+(["<])([^">]+)[">]`)
+
+// foreign are headers of other projects: the build must not need any.
+var foreign = regexp.MustCompile(`(?i)python\.h|dpctl|sycl/|CL/|dlpack/dlpack\.h|level_zero|umf`)
+
+func TestCIncludesPointDown(t *testing.T) {
+	packages := list(t)
+	home := map[string]string{} // header -> layer
+	for path, p := range packages {
+		if ours(path) {
+			l, _ := layerOf(path)
+			for _, h := range p.HFiles {
+				require.NotContains(t, home, h, "two headers of one name: the include path would decide between them")
+				home[h] = l.path
+			}
+		}
+	}
+	for path, p := range packages {
+		if !ours(path) {
+			continue
+		}
+		l, _ := layerOf(path)
+		for _, name := range slices.Concat(p.CFiles, p.HFiles, p.CgoFiles) {
+			text, err := os.ReadFile(filepath.Join(p.Dir, name))
+			require.NoError(t, err)
+			for _, m := range includes.FindAllSubmatch(text, -1) {
+				header := filepath.Base(string(m[2]))
+				to, isOurs := home[header]
+				if quoted := string(m[1]) == `"`; !quoted || !isOurs {
+					require.False(t, foreign.Match(m[2]), "%s/%s includes a foreign header: %s", path, name, m[2])
+					continue
+				}
+				require.True(t, to == l.path || slices.Contains(l.uses, to),
+					"%s/%s includes %s of layer %s", path, name, header, to)
+			}
+		}
+	}
+}
+
+// TestPythonStaysInInterop looks for the interpreter's names in the layers
+// below interop: in their C, in which nothing else could hide them.
+func TestPythonStaysInInterop(t *testing.T) {
+	names := regexp.MustCompile(`\bPy(Object|GILState|Capsule|Err|Long|Dict|Tuple)[A-Za-z_]*\b`)
+	comment := regexp.MustCompile(`(?s)/\*.*?\*/|//[^\n]*`)
+	for path, p := range list(t) {
+		if l, ok := layerOf(path); !ours(path) || !ok || l.path == "interop" || l.path == "examples" {
+			continue
+		}
+		for _, name := range slices.Concat(p.CFiles, p.HFiles) {
+			text, err := os.ReadFile(filepath.Join(p.Dir, name))
+			require.NoError(t, err)
+			require.Empty(t, string(names.Find(comment.ReplaceAll(text, nil))), "%s/%s", path, name)
+		}
+	}
+}

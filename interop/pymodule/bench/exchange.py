@@ -1,0 +1,128 @@
+"""Hand-overs against the peers, as ratios in one process.
+
+    bin/usmpython interop/pymodule/bench/exchange.py [--json FILE] [--rounds N] [--strict]
+
+Each row times an operation of ours and the peer's in turns and compares the best of
+all rounds, so that a busy machine disturbs both alike. --strict: exit status 1 when a
+bound is missed.
+"""
+
+import argparse
+import gc
+import importlib
+import json
+import os
+import platform
+import sys
+import timeit
+
+import usmbridge as ub
+
+
+def module(name):
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+np = module("numpy")
+tvm = module("tvm_ffi")
+dpctl = module("dpctl")
+dm = module("dpctl.memory")
+dpt = module("dpnp.tensor")
+sycl = [d for d in ub.devices() if d.filter_string != "host"]
+
+
+class Holder:
+    """An object with a dictionary."""
+
+    def __init__(self, keep, **changes):
+        self.keep = keep
+        self.__sycl_usm_array_interface__ = dict(keep.__sycl_usm_array_interface__, **changes)
+
+
+def rows():
+    """(name, ours, (peer's name, peer's), bound); the callables take no argument."""
+    host = ub.empty((4, 5), device="host")
+    if np:
+        x = np.zeros((4, 5), "float32")
+        f = np.from_dlpack
+        yield "numpy.from_dlpack(ours)", (f, host), "numpy.from_dlpack(numpy)", (f, x), 0.9
+        yield "__dlpack__()", (host.__dlpack__,), "numpy's", (x.__dlpack__,), 0.8
+        yield "__dlpack__(max_version=(1, 3))", ("o.__dlpack__(max_version=(1, 3))", host), "numpy's", ("o.__dlpack__(max_version=(1, 3))", x), 0.8
+        yield "ours.__dlpack__() by attribute", ("o.__dlpack__()", host), "numpy's", ("o.__dlpack__()", x), 0.8
+    if np and tvm:
+        t = tvm.from_dlpack(x)
+        yield "from_dlpack(numpy)", (ub.from_dlpack, x), "tvm_ffi.from_dlpack(numpy)", (tvm.from_dlpack, x), 0.6
+        yield "from_dlpack(tvm_ffi)", (ub.from_dlpack, t), "tvm_ffi.from_dlpack(tvm_ffi)", (tvm.from_dlpack, t), 0.6
+        yield "tvm_ffi.from_dlpack(ours)", (tvm.from_dlpack, host), "tvm_ffi.from_dlpack(tvm_ffi)", (tvm.from_dlpack, t), 1.0
+    if not sycl or not dpt:
+        return
+    u, d = ub.empty((4, 5)), dpt.empty((4, 5), dtype="float32")
+    yield "from_dlpack(ours, USM)", (ub.from_dlpack, u), "dpnp.tensor.from_dlpack(dpnp)", (dpt.from_dlpack, d), 1 / 50
+    c = u.__dlpack__
+    yield "from_dlpack(capsule of ours, USM)", (lambda: ub.from_dlpack(c()),), "dpnp.tensor.from_dlpack(dpnp)", (dpt.from_dlpack, d), 1 / 50
+    yield "from_dlpack(dpnp)", (ub.from_dlpack, d), "dpnp.tensor.from_dlpack(dpnp)", (dpt.from_dlpack, d), 1 / 5
+    yield "__dlpack__() of USM", (u.__dlpack__,), "dpnp's", (d.__dlpack__,), 1 / 20
+    m = dm.MemoryUSMDevice(80)
+    attr = "o.__sycl_usm_array_interface__"
+    yield "dictionary out", (attr, u), "dpctl.memory's", (attr, m), 1.0
+    g = ub.from_usm_array_interface
+    shape = dict(shape=(4, 5), typestr="<f4")
+    plain = u.__sycl_usm_array_interface__
+    q = dpctl.SyclQueue()
+    for name, syclobj in (("a filter string", sycl[0].filter_string), ("a context", q.sycl_context), ("our queue", plain["syclobj"]), ("a SyclQueue", q)):
+        h = Holder(m, syclobj=syclobj, **shape)
+        yield f"array from a dictionary, {name}", (g, h), "dpnp.tensor.asarray", (dpt.asarray, h), 1 / 20
+    yield "array from dpctl.memory", (g, m), "dpnp.tensor.asarray", (dpt.asarray, m), 1 / 20
+
+
+def timer(spec):
+    """A timer of a call f(*args), or of a statement about o."""
+    f, *args = spec
+    if isinstance(f, str):
+        return timeit.Timer(f, globals={"o": args[0]})
+    if args:
+        return timeit.Timer("f(o)", globals={"f": f, "o": args[0]})
+    return timeit.Timer("f()", globals={"f": f})
+
+
+def measure(ours, theirs, rounds):
+    a, b = timer(ours), timer(theirs)
+    na, nb = (max(1, int(0.02 / (t.timeit(200) / 200))) for t in (a, b))
+    best = [float("inf"), float("inf")]
+    gc.disable()
+    for _ in range(rounds):
+        best[0] = min(best[0], a.timeit(na) / na)
+        best[1] = min(best[1], b.timeit(nb) / nb)
+    gc.enable()
+    return best
+
+
+def main():
+    args = argparse.ArgumentParser()
+    args.add_argument("--json")
+    args.add_argument("--rounds", type=int, default=12)
+    args.add_argument("--strict", action="store_true")
+    args = args.parse_args()
+    versions = {n: getattr(module(n), "__version__", "?") for n in ("numpy", "tvm_ffi", "dpctl", "dpnp") if module(n)}
+    print(f"Python {platform.python_version()}, usmbridge {ub.__version__},", ", ".join(f"{k} {v}" for k, v in versions.items()))
+    print(f"{'operation':42} {'ours':>9} {'peer':>9} {'ratio':>7} {'bound':>7}")
+    results, missed = [], 0
+    for name, ours, peer, theirs, bound in rows():
+        a, b = measure(ours, theirs, args.rounds)
+        ok = a / b <= bound
+        missed += not ok
+        print(f"{name:42} {a * 1e9:7.0f}ns {b * 1e9:7.0f}ns {a / b:7.3f} {bound:7.3f} {'' if ok else 'MISSED '}({peer})", flush=True)
+        results.append(dict(operation=name, peer=peer, ours_ns=a * 1e9, peer_ns=b * 1e9, ratio=a / b, bound=bound, ok=ok))
+    if args.json:
+        temporary = args.json + ".part"
+        with open(temporary, "w") as f:
+            json.dump(dict(python=platform.python_version(), peers=versions, results=results), f, indent=1)
+        os.replace(temporary, args.json)
+    return 1 if missed and args.strict else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

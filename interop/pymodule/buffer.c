@@ -1,0 +1,231 @@
+/* buffer.c: Python's buffer protocol and NumPy's array interface, for memory
+   that the host may read; and arrays from the buffers of others. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "usmb_pymod.h"
+
+/* Element types and their format letters of module struct, native sizes. */
+static const struct {
+	uint8_t code, bits;
+	const char *format;
+} formats[] = {
+	{USMB_DL_BOOL, 8, "?"},    {USMB_DL_INT, 8, "b"},    {USMB_DL_INT, 16, "h"},     {USMB_DL_INT, 32, "i"},
+	{USMB_DL_INT, 64, "l"},    {USMB_DL_UINT, 8, "B"},   {USMB_DL_UINT, 16, "H"},    {USMB_DL_UINT, 32, "I"},
+	{USMB_DL_UINT, 64, "L"},   {USMB_DL_FLOAT, 16, "e"}, {USMB_DL_FLOAT, 32, "f"},   {USMB_DL_FLOAT, 64, "d"},
+	{USMB_DL_COMPLEX, 64, "Zf"}, {USMB_DL_COMPLEX, 128, "Zd"},
+};
+
+static const char *format_of(usmb_dl_dtype t)
+{
+	for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+		if (formats[i].code == t.code && formats[i].bits == t.bits) return formats[i].format;
+	return NULL;
+}
+
+/* ---- out ---------------------------------------------------------------------------- */
+
+static int buffer_error(const char *why, const char *what)
+{
+	usmb_raise(usmb_py.PyExc_BufferError, "the array's buffer: %s%s", why, what);
+	return -1;
+}
+
+static int check_request(usmb_array *a, int flags)
+{
+	if (!(a->flags & USMB_ARR_READ))
+		return buffer_error("the host cannot read USM device memory; copy it with asnumpy() or to_device(\"host\")", "");
+	if (flags & PyBUF_WRITABLE && a->flags & USMB_ARR_READONLY) return buffer_error("the array is read-only", "");
+	if (a->itembits < 8) return buffer_error("packed sub-byte elements have no address each", "");
+	if ((flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS && !(a->flags & USMB_ARR_C))
+		return buffer_error("the array is not C-contiguous", "");
+	if ((flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS && !(a->flags & USMB_ARR_F))
+		return buffer_error("the array is not Fortran-contiguous", "");
+	if ((flags & PyBUF_ANY_CONTIGUOUS) == PyBUF_ANY_CONTIGUOUS && !(a->flags & (USMB_ARR_C | USMB_ARR_F)))
+		return buffer_error("the array is not contiguous", "");
+	if ((flags & PyBUF_STRIDES) != PyBUF_STRIDES && !(a->flags & USMB_ARR_C))
+		return buffer_error("a consumer without strides needs a C-contiguous array", "");
+	return 0;
+}
+
+int usmb_array_getbuffer(PyObject *self, Py_buffer *view, int flags)
+{
+	usmb_array *a = (usmb_array *)self;
+	view->obj = NULL;
+	usmb_owner_drain();
+	const char *format = format_of(a->dtype);
+	if (check_request(a, flags) < 0) return -1;
+	if (!format && flags & PyBUF_FORMAT) {
+		const char *name = usmb_dl_dtype_name(a->dtype);
+		return buffer_error("the buffer protocol has no format for ", name ? name : "this element type");
+	}
+	if (usmb_array_wait(a) < 0) return -1;
+	Py_ssize_t *strides = NULL;
+	if ((flags & PyBUF_STRIDES) == PyBUF_STRIDES && a->ndim > 0) {
+		strides = usmb_py.PyMem_Malloc((size_t)a->ndim * sizeof *strides);
+		if (!strides) {
+			usmb_py.PyErr_NoMemory();
+			return -1;
+		}
+		for (int32_t i = 0; i < a->ndim; i++) strides[i] = (Py_ssize_t)(usmb_strides(a)[i] * usmb_itemsize(a));
+	}
+	view->buf = a->first;
+	view->len = (Py_ssize_t)usmb_nbytes(a);
+	view->itemsize = (Py_ssize_t)usmb_itemsize(a);
+	view->readonly = (a->flags & USMB_ARR_READONLY) != 0;
+	view->ndim = a->ndim;
+	view->format = flags & PyBUF_FORMAT ? (char *)format : NULL;
+	view->shape = flags & PyBUF_ND && a->ndim > 0 ? (Py_ssize_t *)usmb_shape(a) : NULL;
+	view->strides = strides;
+	view->suboffsets = NULL;
+	view->internal = strides;
+	view->obj = Py_NewRef(self);
+	return 0;
+}
+
+void usmb_array_releasebuffer(PyObject *self, Py_buffer *view)
+{
+	(void)self;
+	usmb_py.PyMem_Free(view->internal);
+	view->internal = NULL;
+}
+
+static int put(PyObject *dict, PyObject *key, PyObject *value)
+{
+	if (!value) return -1;
+	int r = usmb_py.PyDict_SetItem(dict, key, value);
+	Py_DECREF(value);
+	return r;
+}
+
+static PyObject *byte_strides(usmb_array *a)
+{
+	int64_t v[USMB_DL_MAX_NDIM];
+	if (a->flags & USMB_ARR_C) USMB_PY_RETURN_NONE;
+	for (int32_t i = 0; i < a->ndim; i++) v[i] = usmb_strides(a)[i] * usmb_itemsize(a);
+	return usmb_tuple_i64(v, a->ndim);
+}
+
+PyObject *usmb_array_interface(PyObject *self, void *closure)
+{
+	usmb_array *a = (usmb_array *)self;
+	const char *typestr = usmb_dl_dtype_typestr(a->dtype);
+	(void)closure;
+	usmb_owner_drain();
+	if (!(a->flags & USMB_ARR_READ))
+		return usmb_raise(usmb_py.PyExc_AttributeError, "this Array has no __array_interface__: the host cannot read USM device memory");
+	if (!typestr) {
+		const char *name = usmb_dl_dtype_name(a->dtype);
+		return usmb_raise(usmb_py.PyExc_AttributeError, "this Array has no __array_interface__: there is no type string for %s",
+		                  name ? name : "its element type");
+	}
+	if (usmb_array_wait(a) < 0) return NULL;
+	PyObject *dict = usmb_py.PyDict_New();
+	PyObject *pair = usmb_py.Py_BuildValue("(KO)", (unsigned long long)(uintptr_t)a->first,
+	                                       a->flags & USMB_ARR_READONLY ? usmb_py.Py_True : usmb_py.Py_False);
+	if (dict && put(dict, usmb_name.data, pair) == 0 && put(dict, usmb_name.strides, byte_strides(a)) == 0 &&
+	    put(dict, usmb_name.shape, usmb_tuple_i64(usmb_shape(a), a->ndim)) == 0 &&
+	    put(dict, usmb_name.typestr, usmb_py.PyUnicode_FromString(typestr)) == 0 &&
+	    put(dict, usmb_name.descr, usmb_py.Py_BuildValue("[(ss)]", "", typestr)) == 0 &&
+	    put(dict, usmb_name.version, usmb_py.PyLong_FromLong(3)) == 0)
+		return dict;
+	Py_XDECREF(dict);
+	return NULL;
+}
+
+/* ---- in ------------------------------------------------------------------------------ */
+
+/* The element type of a format; native byte order only. */
+static int parse_format(const char *format, Py_ssize_t itemsize, usmb_dl_dtype *out)
+{
+	const char *f = format ? format : "B";
+	if (*f == '>' || *f == '!') {
+		if (itemsize != 1) return -1;
+		f++;
+	} else if (*f == '@' || *f == '=' || *f == '<' || *f == '|') {
+		f++;
+	}
+	int complex = *f == 'Z';
+	if (complex) f++;
+	char c = *f;
+	if (!c || f[1]) return -1;
+	out->lanes = 1;
+	out->bits = (uint8_t)(itemsize * 8);
+	if (complex || c == 'F' || c == 'D')
+		out->code = USMB_DL_COMPLEX;
+	else if (c == '?')
+		out->code = USMB_DL_BOOL;
+	else if (strchr("bhilqn", c))
+		out->code = USMB_DL_INT;
+	else if (strchr("BHILQNc", c))
+		out->code = USMB_DL_UINT;
+	else if (strchr("efd", c))
+		out->code = USMB_DL_FLOAT;
+	else
+		return -1;
+	return itemsize >= 1 && itemsize <= 16 && format_of(*out) ? 0 : -1;
+}
+
+/* Strides in elements of the view; -1 when they are no whole elements. */
+static int element_strides(const Py_buffer *view, int64_t *strides)
+{
+	int64_t step = 1;
+	for (int i = view->ndim - 1; i >= 0; i--) {
+		if (view->strides && view->strides[i] % view->itemsize != 0) return -1;
+		strides[i] = view->strides ? view->strides[i] / view->itemsize : step;
+		step *= view->shape ? view->shape[i] : view->len / view->itemsize;
+	}
+	return 0;
+}
+
+static PyObject *array_of_view(Py_buffer *view)
+{
+	usmb_dl_dtype dtype;
+	if (parse_format(view->format, view->itemsize, &dtype) < 0)
+		return usmb_raise(usmb_py.PyExc_TypeError, "a buffer with format \"%s\" of %lld bytes has no element type here; native booleans, integers, floats and complex numbers have",
+		                  view->format ? view->format : "", (long long)view->itemsize);
+	if (view->suboffsets || view->ndim > USMB_DL_MAX_NDIM)
+		return usmb_raise(usmb_py.PyExc_BufferError, "a buffer of pointers, or of more than %d dimensions, cannot be taken", USMB_DL_MAX_NDIM);
+	usmb_array *a = usmb_array_raw(view->ndim);
+	if (!a) return NULL;
+	for (int i = 0; i < view->ndim; i++) usmb_shape(a)[i] = view->shape ? view->shape[i] : view->len / view->itemsize;
+	if (element_strides(view, usmb_strides(a)) < 0) {
+		Py_DECREF(a);
+		return usmb_raise(usmb_py.PyExc_BufferError, "the buffer's strides are no multiples of its item size; make a contiguous copy first");
+	}
+	usmb_dl_tensor t = {view->buf, {USMB_DL_CPU, 0}, view->ndim, dtype, usmb_shape(a), usmb_strides(a), 0};
+	usmb_dl_span span;
+	char text[512];
+	int code = usmb_dl_check(&t, 0, NULL, &span);
+	usmb_cell *cell = NULL;
+	if (code != USMB_DL_OK)
+		usmb_raise(usmb_py.PyExc_BufferError, "%s", usmb_dl_explain(code, &t, text, sizeof text));
+	else
+		cell = usmb_cell_of_buffer(view, (char *)view->buf + span.lo, (uint64_t)(span.hi - span.lo));
+	if (!cell) {
+		Py_DECREF(a);
+		return NULL;
+	}
+	if (view->readonly) atomic_fetch_or_explicit(&cell->flags, USMB_CELL_READONLY, memory_order_relaxed);
+	usmb_array_settle(a, cell, view->buf, dtype, view->readonly ? USMB_ARR_READONLY : 0);
+	return (PyObject *)a;
+}
+
+PyObject *usmb_import_buffer(PyObject *obj)
+{
+	Py_buffer *view = calloc(1, sizeof *view);
+	if (!view) return usmb_py.PyErr_NoMemory();
+	if (usmb_py.PyObject_GetBuffer(obj, view, PyBUF_FULL_RO) < 0) {
+		free(view);
+		return NULL;
+	}
+	PyObject *a = array_of_view(view);
+	if (!a) {
+		PyObject *type, *value, *trace;
+		usmb_py.PyErr_Fetch(&type, &value, &trace);
+		usmb_py.PyBuffer_Release(view);
+		free(view);
+		usmb_py.PyErr_Restore(type, value, trace);
+	}
+	return a;
+}

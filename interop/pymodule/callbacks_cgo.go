@@ -1,0 +1,379 @@
+//go:build cgo && linux
+
+package pymodule
+
+/*
+#cgo CFLAGS: -O2 -Wall -Wextra -I${SRCDIR}/../python -I${SRCDIR}/../../dlpack -I${SRCDIR}/../../memmgr/owner -I${SRCDIR}/../../syclobj
+#cgo LDFLAGS: -lm
+#include <stdlib.h>
+#include <string.h>
+#include "usmb_pymod.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"unsafe"
+
+	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/owner"
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// report writes an error for C and returns -1.
+func report(e *C.usmb_goerr, err error) C.int {
+	if err == nil {
+		return 0
+	}
+	return reportKind(e, kindOf(err), err.Error())
+}
+
+func reportKind(e *C.usmb_goerr, k kind, text string) C.int {
+	e.kind = C.int32_t(k)
+	room := unsafe.Slice((*byte)(unsafe.Pointer(&e.message[0])), len(e.message))
+	n := copy(room[:len(room)-1], text)
+	room[n] = 0
+	return -1
+}
+
+// guard turns a panic into an error: it must not unwind through C.
+func guard(e *C.usmb_goerr, r *C.int) {
+	if p := recover(); p != nil {
+		*r = reportKind(e, kindRuntime, fmt.Sprintf("usmbridge: internal panic: %v\n%s", p, debug.Stack()))
+	}
+}
+
+//export usmb_go_open
+func usmb_go_open(e *C.usmb_goerr) (r C.int) {
+	defer guard(e, &r)
+	rt, err := openRuntime(true)
+	if err != nil {
+		return report(e, err)
+	}
+	if rt.HasSYCL() {
+		return 1
+	}
+	return 0
+}
+
+//export usmb_go_paths
+func usmb_go_paths(lines *C.char, n C.uint64_t) {
+	setPaths(strings.Split(text(lines, n), "\n"))
+}
+
+//export usmb_go_alloc
+func usmb_go_alloc(req *C.usmb_alloc_req, out **C.usmb_cell, e *C.usmb_goerr) (r C.int) {
+	defer guard(e, &r)
+	rt, err := openRuntime(false)
+	if err != nil {
+		return report(e, err)
+	}
+	q, release, err := requestedQueue(rt, req)
+	if err != nil {
+		return report(e, err)
+	}
+	defer release()
+	usm := syclobj.USMKind(req.kind)
+	if usm == syclobj.USMUnknown {
+		usm = syclobj.USMDevice
+	}
+	return give(q, usm, int64(req.bytes), out, e)
+}
+
+func give(q *syclobj.Queue, usm syclobj.USMKind, bytes int64, out **C.usmb_cell, e *C.usmb_goerr) C.int {
+	buf, err := allocateOn(q, usm, uintptr(bytes))
+	if err != nil {
+		return report(e, err)
+	}
+	*out = (*C.usmb_cell)(buf.Cell().Pointer())
+	return 0
+}
+
+func nothing() {}
+
+// requestedQueue finds the queue that a request names; release gives back what
+// was made for it.
+func requestedQueue(rt *syclobj.Runtime, req *C.usmb_alloc_req) (q *syclobj.Queue, release func(), err error) {
+	switch {
+	case req.form == C.USMB_FORM_QUEUE:
+		q, err = rt.QueueFromRef(req.ref)
+		if err != nil {
+			return nil, nil, err
+		}
+		return q, func() { _ = q.Close() }, nil
+	case req.form == C.USMB_FORM_CONTEXT:
+		return queueOfContext(rt, req.ref)
+	case req.host != 0:
+		return rt.HostQueue(), nothing, nil
+	case req.filter != nil:
+		d, err := rt.Device(text(req.filter, req.nfilter))
+		if err != nil {
+			return nil, nil, err
+		}
+		q, err = d.DefaultQueue()
+		return q, nothing, err
+	}
+	return rt.DefaultQueue(), nothing, nil
+}
+
+// queueOfContext makes a queue on the first device of a context.
+func queueOfContext(rt *syclobj.Runtime, ref unsafe.Pointer) (*syclobj.Queue, func(), error) {
+	ctx, err := rt.ContextFromRef(ref)
+	if err != nil {
+		return nil, nil, err
+	}
+	devices, err := ctx.Devices()
+	if err == nil && len(devices) == 0 {
+		err = syclobj.ErrNoDevice
+	}
+	if err != nil {
+		_ = ctx.Close()
+		return nil, nil, err
+	}
+	q, err := rt.NewQueue(ctx, devices[0], syclobj.InOrder)
+	release := func() {
+		if q != nil {
+			_ = q.Close()
+		}
+		for _, d := range devices {
+			_ = d.Close()
+		}
+		_ = ctx.Close()
+	}
+	if err != nil {
+		release()
+		return nil, nil, err
+	}
+	return q, release, nil
+}
+
+// text copies a string of C that may lack a terminator.
+func text(p *C.char, n C.uint64_t) string {
+	return string(unsafe.Slice((*byte)(unsafe.Pointer(p)), n))
+}
+
+// view is text without the copy, for the time of the call.
+func view(p *C.char, n C.uint64_t) string {
+	return unsafe.String((*byte)(unsafe.Pointer(p)), n)
+}
+
+//export usmb_go_alloc_for
+func usmb_go_alloc_for(deviceType, deviceID C.int32_t, bytes C.int64_t, out **C.usmb_cell, e *C.usmb_goerr) (r C.int) {
+	defer guard(e, &r)
+	rt, err := openRuntime(deviceType == C.USMB_DL_ONEAPI)
+	if err != nil {
+		return report(e, err)
+	}
+	switch deviceType {
+	case C.USMB_DL_CPU:
+		return give(rt.HostQueue(), syclobj.USMUnknown, int64(bytes), out, e)
+	case C.USMB_DL_ONEAPI:
+		d, err := rt.RootDevice(int32(deviceID))
+		if err != nil {
+			return report(e, err)
+		}
+		q, err := d.DefaultQueue()
+		if err != nil {
+			return report(e, err)
+		}
+		return give(q, syclobj.USMDevice, int64(bytes), out, e)
+	}
+	return reportKind(e, kindBuffer, fmt.Sprintf("usmbridge allocates on kDLCPU (1) and kDLOneAPI (14), not on device (%d, %d)", deviceType, deviceID))
+}
+
+//export usmb_go_suai
+func usmb_go_suai(in *C.usmb_suai_in, out *C.usmb_suai_out, e *C.usmb_goerr) (r C.int) {
+	defer guard(e, &r)
+	d := usmarray.USMInterface{
+		Shape:    ints(in.shape, in.ndim),
+		TypeStr:  view(in.typestr, in.ntypestr),
+		Data:     uintptr(in.data),
+		ReadOnly: in.readonly != 0,
+		Strides:  ints(in.strides, in.ndim),
+		Offset:   int(in.offset),
+		Version:  usmarray.InterfaceVersion,
+	}
+	if in.nfields != 0 {
+		d.TypeDescr = fields(in)
+	}
+	if in.owner_size != ^C.uint64_t(0) {
+		d.Allocation = usmarray.Extent{Base: uintptr(in.owner), Size: uintptr(in.owner_size)}
+	}
+	span, err := d.Resolve()
+	if err != nil {
+		return report(e, err)
+	}
+	out.first = C.uint64_t(span.First)
+	out.lo = C.int64_t(span.Lo - span.First)
+	out.hi = C.int64_t(span.Hi - span.First)
+	dt := span.DataType
+	out.dtype = C.usmb_dl_dtype{code: C.uint8_t(dt.Code), bits: C.uint8_t(dt.Bits), lanes: C.uint16_t(dt.Lanes)}
+	out.queue = nil
+	rt, err := openRuntime(true)
+	if err != nil {
+		return report(e, err)
+	}
+	if in.form != C.USMB_FORM_FILTER {
+		return 0
+	}
+	dev, err := rt.Device(text(in.filter, in.nfilter))
+	if err != nil {
+		return report(e, err)
+	}
+	q, err := dev.DefaultQueue()
+	if err != nil {
+		return report(e, err)
+	}
+	if q.IsHost() {
+		return reportKind(e, kindValue, "__sycl_usm_array_interface__: 'syclobj' names the host backend, which has no unified shared memory")
+	}
+	out.queue = q.Ref()
+	return 0
+}
+
+// ints shows numbers of C as Go's, without a copy; nil for none.
+func ints(p *C.int64_t, n C.int32_t) []int {
+	if p == nil {
+		return nil
+	}
+	return unsafe.Slice((*int)(unsafe.Pointer(p)), n)
+}
+
+// fields is what the rules need to know of typedescr.
+func fields(in *C.usmb_suai_in) []usmarray.TypeField {
+	list := make([]usmarray.TypeField, min(int(in.nfields), 2))
+	list[0].Type = text(in.fieldtype, in.nfieldtype)
+	if in.named != 0 {
+		list[0].Name = "a named field"
+	}
+	if in.shaped != 0 {
+		list[0].Shape = []int{1}
+	}
+	return list
+}
+
+//export usmb_go_text
+func usmb_go_text(t *C.usmb_dl_tensor, padded, prefix C.int32_t, out **C.char, e *C.usmb_goerr) (r C.int) {
+	defer guard(e, &r)
+	rt, err := openRuntime(false)
+	if err != nil {
+		return report(e, err)
+	}
+	var flags dlpack.Flags
+	if padded != 0 {
+		flags = dlpack.SubBytePadded
+	}
+	v := dlpack.View{
+		Data:     t.data,
+		Device:   dlpack.CPU,
+		DataType: dlpack.DataType{Code: dlpack.Code(t.dtype.code), Bits: uint8(t.dtype.bits), Lanes: uint16(t.dtype.lanes)},
+		Shape:    int64s(t.shape, t.ndim),
+		Strides:  int64s(t.strides, t.ndim),
+	}
+	tensor, err := dlpack.Export(v, flags, true, dlpack.Owner{})
+	if err != nil {
+		return report(e, err)
+	}
+	a, err := usmarray.FromDLPack(rt, tensor)
+	if err != nil {
+		tensor.Release()
+		return report(e, err)
+	}
+	defer a.Release()
+	s, err := a.Format(usmarray.PrintOptions{Separator: ", ", Prefix: "Array("[:prefix]})
+	if err != nil {
+		return report(e, err)
+	}
+	*out = C.CString(s)
+	return 0
+}
+
+func int64s(p *C.int64_t, n C.int32_t) []int64 {
+	return unsafe.Slice((*int64)(unsafe.Pointer(p)), n)
+}
+
+//export usmb_go_stats
+func usmb_go_stats(out **C.usmb_stat, n *C.int64_t, e *C.usmb_goerr) (r C.int) {
+	defer guard(e, &r)
+	list := counters()
+	if len(list) == 0 {
+		*out, *n = nil, 0
+		return 0
+	}
+	p := (*C.usmb_stat)(C.calloc(C.size_t(len(list)), C.sizeof_usmb_stat))
+	if p == nil {
+		return reportKind(e, kindMemory, "no memory for the counters")
+	}
+	entries := unsafe.Slice(p, len(list))
+	for i := range list {
+		dst := &entries[i]
+		fill(dst.name[:], list[i].name)
+		dst.value = C.int64_t(list[i].value)
+	}
+	*out, *n = p, C.int64_t(len(list))
+	return 0
+}
+
+// fill writes a terminated string into a field that is zero.
+func fill(dst []C.char, s string) {
+	for i := 0; i < len(s) && i < len(dst)-1; i++ {
+		dst[i] = C.char(s[i])
+	}
+}
+
+//export usmb_go_devices
+func usmb_go_devices(out **C.usmb_device_info, n *C.int64_t, e *C.usmb_goerr) (r C.int) {
+	defer guard(e, &r)
+	rt, err := openRuntime(false)
+	if err != nil {
+		return report(e, err)
+	}
+	list := rt.Devices()
+	p := (*C.usmb_device_info)(C.calloc(C.size_t(len(list)), C.sizeof_usmb_device_info))
+	if p == nil {
+		return reportKind(e, kindMemory, "no memory for the list of devices")
+	}
+	infos := unsafe.Slice(p, len(list))
+	for i, d := range list {
+		info := &infos[i]
+		fill(info.filter[:], d.FilterString())
+		fill(info.name[:], d.Name())
+		fill(info.backend[:], d.Backend().String())
+		fill(info._type[:], d.Type().String())
+		info.memory = C.uint64_t(d.GlobalMemSize())
+		id, err := d.DLPackID()
+		if err == nil {
+			info.has_dl, info.dl_id, info.dl_type = 1, C.int32_t(id), C.USMB_DL_ONEAPI
+		}
+		if d.IsHost() {
+			info.has_dl, info.dl_id, info.dl_type = 1, 0, C.USMB_DL_CPU
+		}
+	}
+	*out, *n = p, C.int64_t(len(list))
+	return 0
+}
+
+//export usmb_go_used_on
+func usmb_go_used_on(cell *C.usmb_cell, queue unsafe.Pointer) {
+	defer func() { _ = recover() }() // a note only: the export goes on without it
+	rt, err := openRuntime(false)
+	if err != nil {
+		return
+	}
+	q, err := rt.QueueFromRef(queue)
+	if err != nil {
+		return
+	}
+	defer q.Close()
+	memmgr.FromCell(owner.CellOf(unsafe.Pointer(cell))).UsedOn(q)
+}
+
+//export usmb_go_stop
+func usmb_go_stop() {
+	pythonList.Close()
+	pythonList.Sync()
+}

@@ -1,0 +1,238 @@
+//go:build cgo && linux
+
+package pymodule_test
+
+import (
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/pymodule"
+	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// embedded is the Python of this process; there can be one only.
+var embedded struct {
+	once sync.Once
+	py   *python.Interpreter
+	rt   *syclobj.Runtime
+	err  error
+	used []string // tags and kinds that the resource function was asked for
+	mu   sync.Mutex
+}
+
+func resource(q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error) {
+	embedded.mu.Lock()
+	embedded.used = append(embedded.used, q.Device().FilterString()+" "+kind.String())
+	embedded.mu.Unlock()
+	return memmgr.Default(q, kind)
+}
+
+// start embeds Python with the module, on a Runtime of the test's.
+func start(t *testing.T) (*python.Interpreter, *syclobj.Runtime) {
+	t.Helper()
+	env := environment(t, "numpy")
+	embedded.once.Do(func() {
+		if embedded.rt, embedded.err = syclobj.Open(); embedded.err != nil {
+			return
+		}
+		if embedded.err = pymodule.Register(pymodule.SetRuntime(embedded.rt), pymodule.SetResource(resource)); embedded.err != nil {
+			return
+		}
+		embedded.py, embedded.err = python.Start(python.WithEnvironment(env))
+	})
+	require.NoError(t, embedded.err)
+	balanced(t)
+	return embedded.py, embedded.rt
+}
+
+// balanced checks that a test gives back all memory that it had referenced.
+func balanced(t *testing.T) {
+	before, _ := memmgr.LiveCount()
+	t.Cleanup(func() {
+		require.Eventually(t, func() bool {
+			now, _ := memmgr.LiveCount()
+			return now <= before
+		}, 10*time.Second, time.Millisecond, "memory was not given back")
+	})
+}
+
+func eval(t *testing.T, py *python.Interpreter, expr string, vars python.Vars) *python.Object {
+	t.Helper()
+	o, err := py.Eval(expr, vars)
+	require.NoError(t, err)
+	t.Cleanup(o.Release)
+	return o
+}
+
+func text(t *testing.T, o *python.Object) string {
+	t.Helper()
+	s, err := o.Str()
+	require.NoError(t, err)
+	return s
+}
+
+func TestToPython(t *testing.T) {
+	py, rt := start(t)
+	host, err := memmgr.Default(rt.HostQueue(), syclobj.USMUnknown)
+	require.NoError(t, err)
+	a, err := usmarray.FromSlice(host, []float32{0, 1, 2, 3, 4, 5}, []int{2, 3})
+	require.NoError(t, err)
+	o, err := pymodule.ToPython(a)
+	require.NoError(t, err)
+	v, err := a.Transpose()
+	require.NoError(t, err)
+	w, err := pymodule.ToPython(v.AsReadOnly())
+	require.NoError(t, err)
+	address := a.Address()
+	a.Release()
+	vars := python.Vars{"o": o, "w": w, "np": eval(t, py, "__import__('numpy')", nil)}
+	require.Equal(t, "[[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]", text(t, eval(t, py, "np.from_dlpack(o).tolist()", vars)))
+	require.Equal(t, "True", text(t, eval(t, py, "w.readonly and w.shape == (3, 2) and w.strides == (1, 3) and not o.readonly", vars)))
+	p, err := eval(t, py, "np.asarray(o).ctypes.data", vars).Int()
+	require.NoError(t, err)
+	require.Equal(t, int64(address), p)
+	o.Release()
+	w.Release()
+}
+
+func TestFromPython(t *testing.T) {
+	py, _ := start(t)
+	np := eval(t, py, "__import__('numpy')", nil)
+	x := eval(t, py, "np.arange(6, dtype='int32').reshape(2, 3)[:, ::-1]", python.Vars{"np": np})
+	a, err := pymodule.FromPython(x)
+	require.NoError(t, err)
+	require.Equal(t, []int{2, 3}, a.Shape())
+	require.Equal(t, []int{3, -1}, a.Strides())
+	require.Equal(t, "[[2 1 0]\n [5 4 3]]", a.String())
+	p, err := eval(t, py, "x.__array_interface__['data'][0]", python.Vars{"x": x}).Int()
+	require.NoError(t, err)
+	require.Equal(t, uintptr(p), a.Address())
+
+	back, err := pymodule.ToPython(a)
+	require.NoError(t, err)
+	require.Equal(t, "True", text(t, eval(t, py, "b._pointer == x.__array_interface__['data'][0]", python.Vars{"b": back, "x": x})))
+	back.Release()
+
+	ro := eval(t, py, "b'abc'", nil)
+	r, err := pymodule.FromPython(ro)
+	require.NoError(t, err)
+	require.True(t, r.ReadOnly())
+	r.Release()
+
+	_, err = pymodule.FromPython(eval(t, py, "5", nil))
+	require.ErrorIs(t, err, python.TypeError)
+	// Any goroutine, without the GIL.
+	done := make(chan struct{})
+	go func() { a.Release(); close(done) }()
+	<-done
+}
+
+// TestOwnersEndWithoutPython checks that the last release in Go gives the Python
+// owner up although no Python code runs.
+func TestOwnersEndWithoutPython(t *testing.T) {
+	py, _ := start(t)
+	x := eval(t, py, "bytearray(64)", nil)
+	var all []*usmarray.Array
+	for range 100 {
+		a, err := pymodule.FromPython(x)
+		require.NoError(t, err)
+		all = append(all, a)
+	}
+	for _, a := range all {
+		a.Release()
+	}
+	// Once nothing holds the buffer any more it can be resized.
+	require.Eventually(t, func() bool {
+		o, err := py.Eval("x.append(1)", python.Vars{"x": x})
+		if err != nil {
+			return false
+		}
+		o.Release()
+		return true
+	}, 10*time.Second, time.Millisecond)
+}
+
+func TestUSM(t *testing.T) {
+	py, rt := start(t)
+	if !rt.HasSYCL() || rt.DefaultDevice().IsHost() {
+		if required("SYCL") {
+			t.Fatal("USMBRIDGE_REQUIRE_SYCL=1 and there is no SYCL device")
+		}
+		t.Skip("no SYCL device")
+	}
+	for _, kind := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost} {
+		r, err := memmgr.Default(rt.DefaultQueue(), kind)
+		require.NoError(t, err)
+		a, err := usmarray.FromSlice(r, []int64{1, 2, 3, 4}, []int{2, 2})
+		require.NoError(t, err)
+		o, err := pymodule.ToPython(a)
+		require.NoError(t, err)
+		b, err := pymodule.FromPython(o)
+		require.NoError(t, err)
+		require.Equal(t, a.Address(), b.Address())
+		require.Equal(t, kind, b.Kind())
+		require.Equal(t, "[[1 2]\n [3 4]]", b.String())
+		require.Equal(t, kind.String(), text(t, eval(t, py, "o.usm_type", python.Vars{"o": o})))
+		a.Release()
+		b.Release()
+		o.Release()
+	}
+	_, err := py.Run("import usmbridge as ub\na = ub.empty(3, usm_type='shared')\ndel a", nil)
+	require.NoError(t, err)
+	embedded.mu.Lock()
+	defer embedded.mu.Unlock()
+	require.Contains(t, embedded.used, rt.DefaultDevice().FilterString()+" shared")
+}
+
+func TestConcurrent(t *testing.T) {
+	py, rt := start(t)
+	host, err := memmgr.Default(rt.HostQueue(), syclobj.USMUnknown)
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for i := range 100 {
+				a, err := usmarray.FromSlice(host, []int32{int32(i)}, nil)
+				if err != nil {
+					panic(err)
+				}
+				o, err := pymodule.ToPython(a)
+				if err != nil {
+					panic(err)
+				}
+				b, err := pymodule.FromPython(o)
+				if err != nil {
+					panic(err)
+				}
+				a.Release()
+				o.Release()
+				if got := *(*int32)(b.Pointer()); got != int32(i) {
+					panic(got)
+				}
+				b.Release()
+			}
+		}()
+	}
+	wg.Wait()
+	runtime.KeepAlive(py)
+}
+
+func TestRegisterTwice(t *testing.T) {
+	start(t)
+	require.NoError(t, pymodule.Register())
+	other, err := syclobj.Open(syclobj.HostOnly())
+	require.NoError(t, err)
+	defer other.Close()
+	require.ErrorIs(t, pymodule.Register(pymodule.SetRuntime(other)), pymodule.ErrRegistered)
+	require.NotEqual(t, unsafe.Pointer(nil), pymodule.InitFunc())
+}

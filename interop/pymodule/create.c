@@ -1,0 +1,396 @@
+/* create.c: empty, zeros, asarray: new memory, and where it lies. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "usmb_pymod.h"
+
+/* ---- arguments ------------------------------------------------------------------------ */
+
+static int given(PyObject *o) { return o && o != usmb_py.Py_None; }
+
+/* A name ("float32"), a type string ("<f4", "f4"), or an object with such a name
+   (NumPy's types and dtypes, Python's bool, int, float, complex). */
+static int dtype_of_text(const char *s, usmb_dl_dtype *out)
+{
+	static const struct {
+		const char *alias, *name;
+	} aliases[] = {{"float", "float64"}, {"int", "int64"}, {"complex", "complex128"}, {"bool_", "bool"}};
+	char text[64];
+	if (usmb_dl_dtype_by_name(s, out) == USMB_DL_OK) return 0;
+	for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
+		if (!strcmp(s, aliases[i].alias)) return usmb_dl_dtype_by_name(aliases[i].name, out);
+	const char *p = strchr("<=|", *s) && *s ? s + 1 : s;
+	long size = p[0] ? strtol(p + 1, NULL, 10) : 0;
+	const char *kind = *p == 'f' ? "float" : *p == 'i' ? "int" : *p == 'u' ? "uint" : *p == 'c' ? "complex" : NULL;
+	if (!p[0] || !p[1] || strspn(p + 1, "0123456789") != strlen(p + 1) || size < 1 || size > 16) return -1;
+	if (*p == 'b' && size == 1) return usmb_dl_dtype_by_name("bool", out);
+	if (!kind) return -1;
+	snprintf(text, sizeof text, "%s%ld", kind, size * 8);
+	return usmb_dl_dtype_by_name(text, out);
+}
+
+int usmb_parse_dtype(PyObject *o, const char *dflt, usmb_dl_dtype *out)
+{
+	char type[64];
+	if (!given(o)) return usmb_dl_dtype_by_name(dflt, out);
+	PyObject *text = PyUnicode_Check(o) ? Py_NewRef(o) : usmb_py.PyObject_GetAttr(o, usmb_name.name);
+	if (!text) {
+		usmb_py.PyErr_Clear();
+		text = usmb_py.PyObject_GetAttr(o, usmb_name.__name__);
+	}
+	if (!text) usmb_py.PyErr_Clear();
+	const char *s = text && PyUnicode_Check(text) ? usmb_py.PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+	int ok = s && dtype_of_text(s, out) == 0;
+	if (!ok) {
+		usmb_py.PyErr_Clear();
+		if (s)
+			usmb_raise(usmb_py.PyExc_TypeError, "dtype \"%s\" is not known; names are those of the array API (float32, int64, bool, bfloat16, ...)", s);
+		else
+			usmb_raise(usmb_py.PyExc_TypeError, "dtype must be a name such as \"float32\", a type string or a NumPy dtype, not %s",
+			           usmb_type_name(o, type, sizeof type));
+	}
+	Py_XDECREF(text);
+	return ok ? 0 : -1;
+}
+
+int usmb_parse_device(PyObject *o, usmb_where *w)
+{
+	char type[64];
+	PyObject *filter = usmb_device_filter(o);
+	if (!filter && PyUnicode_Check(o)) filter = o;
+	if (!filter) {
+		usmb_raise(usmb_py.PyExc_TypeError, "device must be a filter string such as \"opencl:cpu:0\" or \"host\", or a Device, not %s",
+		           usmb_type_name(o, type, sizeof type));
+		return -1;
+	}
+	w->device = Py_NewRef(filter);
+	w->host = usmb_py.PyUnicode_CompareWithASCIIString(filter, "host") == 0;
+	return 0;
+}
+
+static int parse_kind(PyObject *o, int *kind)
+{
+	static const char *const names[] = {"", "device", "shared", "host"};
+	char type[64];
+	if (!PyUnicode_Check(o)) {
+		usmb_raise(usmb_py.PyExc_TypeError, "usm_type must be \"device\", \"shared\" or \"host\", not %s", usmb_type_name(o, type, sizeof type));
+		return -1;
+	}
+	for (int i = 1; i < 4; i++)
+		if (usmb_py.PyUnicode_CompareWithASCIIString(o, names[i]) == 0) {
+			*kind = i;
+			return 0;
+		}
+	const char *s = usmb_py.PyUnicode_AsUTF8AndSize(o, NULL);
+	if (s) usmb_raise(usmb_py.PyExc_ValueError, "usm_type \"%s\": there are \"device\", \"shared\" and \"host\"", s);
+	return -1;
+}
+
+static int parse_where(PyObject *kind, PyObject *queue, PyObject *dev, usmb_where *w)
+{
+	memset(w, 0, sizeof *w);
+	if (given(queue) && given(dev)) {
+		usmb_raise(usmb_py.PyExc_ValueError, "give sycl_queue or device, not both: a queue has its device");
+		return -1;
+	}
+	if (given(kind) && parse_kind(kind, &w->kind) < 0) return -1;
+	if (given(dev) && usmb_parse_device(dev, w) < 0) return -1;
+	return given(queue) ? usmb_syclref_get(queue, &w->queue, "sycl_queue") : 0;
+}
+
+void usmb_where_clear(usmb_where *w)
+{
+	usmb_syclref_release(&w->queue, 0);
+	Py_CLEAR(w->device);
+}
+
+int usmb_is_at(usmb_array *a, const usmb_where *w)
+{
+	usmb_place *place = usmb_array_place(a);
+	if (w->kind && place && place->kind != w->kind) return 0;
+	if (w->queue.form == USMB_FORM_QUEUE && place) {
+		void *context = usmb_sycl_queue_context(w->queue.ref), *dev = usmb_sycl_queue_device(w->queue.ref);
+		int same = context && dev && usmb_sycl_context_equal(context, place->context) && usmb_sycl_device_equal(dev, place->device);
+		usmb_sycl_context_delete(context);
+		usmb_sycl_device_delete(dev);
+		return same;
+	}
+	if (w->queue.form != USMB_FORM_NONE) return 0;
+	if (w->host) return place == NULL;
+	if (!w->device) return w->kind == 0 || place != NULL;
+	if (!place || place->is_subdevice || !place->default_context) return 0;
+	/* "cpu" and "opencl:cpu:0" may name one device. */
+	usmb_place *other = NULL;
+	usmb_cell *probe = NULL;
+	usmb_where at = *w;
+	if (usmb_py.PyUnicode_CompareWithASCIIString(w->device, place->filter) == 0) return 1;
+	at.kind = place->kind;
+	PyObject *tiny = usmb_new_array(&at, 0, NULL, (usmb_dl_dtype){USMB_DL_UINT, 8, 1}, 0, 0);
+	if (!tiny) {
+		usmb_py.PyErr_Clear();
+		return 0;
+	}
+	probe = ((usmb_array *)tiny)->cell;
+	other = probe->place;
+	int same = other && usmb_sycl_context_equal(other->context, place->context) && usmb_sycl_device_equal(other->device, place->device);
+	Py_DECREF(tiny);
+	return same;
+}
+
+/* ---- memory ------------------------------------------------------------------------------- */
+
+static usmb_cell *allocate(const usmb_where *w, int64_t bytes)
+{
+	usmb_alloc_req req;
+	usmb_goerr err;
+	usmb_cell *cell = NULL;
+	Py_ssize_t n = 0;
+	err.kind = USMB_ERR_NONE;
+	memset(&req, 0, sizeof req);
+	req.bytes = bytes;
+	req.form = w->queue.form;
+	req.kind = w->kind;
+	req.host = w->host;
+	req.ref = w->queue.ref;
+	if (w->queue.form == USMB_FORM_FILTER) {
+		req.filter = (char *)w->queue.filter;
+		n = w->queue.nfilter;
+	} else if (w->device) {
+		req.filter = (char *)usmb_py.PyUnicode_AsUTF8AndSize(w->device, &n);
+		if (!req.filter) return NULL;
+	}
+	req.nfilter = (uint64_t)n;
+	if (usmb_go_allowed() < 0) return NULL;
+	PyThreadState *saved = usmb_py.PyEval_SaveThread();
+	int r = usmb_go_alloc(&req, &cell, &err);
+	usmb_py.PyEval_RestoreThread(saved);
+	if (r == 0) return cell;
+	usmb_raise_go(&err);
+	return NULL;
+}
+
+static int clear_memory(usmb_array *a, int64_t bytes)
+{
+	if (a->flags & USMB_ARR_READ) {
+		memset(a->first, 0, (size_t)bytes);
+		return 0;
+	}
+	void *event = NULL;
+	PyThreadState *saved = usmb_py.PyEval_SaveThread();
+	int code = usmb_sycl_memset(usmb_array_place(a)->queue, a->first, 0, (size_t)bytes, NULL, 0, &event);
+	if (code == USMB_SYCL_OK) code = usmb_sycl_wait_event(event);
+	usmb_sycl_event_delete(event);
+	usmb_py.PyEval_RestoreThread(saved);
+	if (code == USMB_SYCL_OK) return 0;
+	usmb_raise(usmb_py.PyExc_RuntimeError, "zeroing the array's memory: %s", usmb_sycl_strerror(code));
+	return -1;
+}
+
+/* Bytes of a dense array; -1 with ValueError when they cannot be addressed. */
+static int64_t dense_bytes(int32_t ndim, const int64_t *shape, usmb_dl_dtype dtype)
+{
+	int64_t n = 1, bits;
+	int empty = 0, over = 0;
+	for (int32_t i = 0; i < ndim; i++) {
+		if (shape[i] < 0) {
+			usmb_raise(usmb_py.PyExc_ValueError, "shape: %lld is no extent; extents are 0 or more", (long long)shape[i]);
+			return -1;
+		}
+		if (shape[i] == 0) empty = 1;
+		else over |= __builtin_mul_overflow(n, shape[i], &n);
+	}
+	over |= __builtin_mul_overflow(n, (int64_t)dtype.bits, &bits);
+	if (!over) return empty ? 0 : (bits + 7) / 8;
+	usmb_raise(usmb_py.PyExc_ValueError, "shape: the array would have more bytes than can be addressed");
+	return -1;
+}
+
+PyObject *usmb_new_array(const usmb_where *w, int32_t ndim, const int64_t *shape, usmb_dl_dtype dtype, int fortran, int zero)
+{
+	int64_t bytes = dense_bytes(ndim, shape, dtype);
+	usmb_cell *cell = bytes < 0 ? NULL : allocate(w, bytes);
+	if (!cell) return NULL;
+	usmb_array *a = usmb_array_raw(ndim);
+	if (!a) {
+		usmb_cell_drop_gil(cell);
+		return NULL;
+	}
+	if (ndim > 0) memcpy(usmb_shape(a), shape, (size_t)ndim * sizeof *shape);
+	usmb_fill_strides(ndim, shape, usmb_strides(a), fortran);
+	usmb_array_settle(a, cell, cell->data, dtype, 0);
+	if (!zero || bytes == 0 || clear_memory(a, bytes) == 0) return (PyObject *)a;
+	Py_DECREF(a);
+	return NULL;
+}
+
+static PyObject *create(const char *func, PyObject *const *args, Py_ssize_t n, PyObject *kw, int zero)
+{
+	PyObject *const names[6] = {usmb_name.shape, usmb_name.dtype, usmb_name.usm_type, usmb_name.sycl_queue, usmb_name.device, usmb_name.order};
+	PyObject *v[6] = {NULL, NULL, NULL, NULL, NULL, NULL};
+	int64_t shape[USMB_DL_MAX_NDIM];
+	usmb_dl_dtype dtype;
+	usmb_where w;
+	int fortran = 0;
+	usmb_owner_drain();
+	if (usmb_args(func, args, n, kw, names, 6, 1, 2, v) < 0) return NULL;
+	int ndim = usmb_parse_dims(v[0], shape, "shape");
+	if (ndim < 0 || usmb_parse_dtype(v[1], "float32", &dtype) < 0) return NULL;
+	if (v[5]) {
+		const char *order = PyUnicode_Check(v[5]) ? usmb_py.PyUnicode_AsUTF8AndSize(v[5], NULL) : NULL;
+		if (!order || (strcmp(order, "C") && strcmp(order, "F")))
+			return usmb_raise(usmb_py.PyExc_ValueError, "order must be \"C\" or \"F\"");
+		fortran = *order == 'F';
+	}
+	if (parse_where(v[2], v[3], v[4], &w) < 0) {
+		usmb_where_clear(&w);
+		return NULL;
+	}
+	PyObject *r = usmb_new_array(&w, ndim, shape, dtype, fortran, zero);
+	usmb_syclref_release(&w.queue, r != NULL);
+	usmb_where_clear(&w);
+	return r;
+}
+
+PyObject *usmb_py_empty(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw)
+{
+	(void)m;
+	return create("empty", args, n, kw, 0);
+}
+
+PyObject *usmb_py_zeros(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw)
+{
+	(void)m;
+	return create("zeros", args, n, kw, 1);
+}
+
+/* ---- asarray --------------------------------------------------------------------------------- */
+
+/* Attribute of o, NULL without an exception when it has none. */
+static PyObject *optional(PyObject *o, PyObject *name)
+{
+	PyObject *v = usmb_py.PyObject_GetAttr(o, name);
+	if (!v && usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_AttributeError)) usmb_py.PyErr_Clear();
+	return v;
+}
+
+/* SUAI, then DLPack, then the buffer protocol. NULL without an exception when o
+   has none of them. */
+static PyObject *take_memory(PyObject *o)
+{
+	if (usmb_is_array(o)) return Py_NewRef(o);
+	PyObject *v = optional(o, usmb_name.__sycl_usm_array_interface__);
+	if (v) {
+		PyObject *r = usmb_import_suai(o, v);
+		Py_DECREF(v);
+		return r;
+	}
+	if (usmb_py.PyErr_Occurred()) return NULL;
+	v = optional(o, usmb_name.__dlpack__);
+	if (v) {
+		Py_DECREF(v);
+		return usmb_import_object(o);
+	}
+	if (usmb_py.PyErr_Occurred()) return NULL;
+	if (PyCapsule_CheckExact(o)) return usmb_import_object(o);
+	return usmb_py.PyObject_CheckBuffer(o) ? usmb_import_buffer(o) : NULL;
+}
+
+PyObject *usmb_take_object(PyObject *o)
+{
+	char type[64];
+	PyObject *r = take_memory(o);
+	if (!r && !usmb_py.PyErr_Occurred())
+		usmb_raise(usmb_py.PyExc_TypeError, "%s has neither __sycl_usm_array_interface__ nor __dlpack__ nor a buffer",
+		           usmb_type_name(o, type, sizeof type));
+	return r;
+}
+
+/* Memory where there is some, else a sequence; *made: the memory is new. */
+static PyObject *take(PyObject *o, const usmb_dl_dtype *dtype, int *made)
+{
+	PyObject *r = take_memory(o);
+	*made = !r && !usmb_py.PyErr_Occurred();
+	return *made ? usmb_from_sequence(o, dtype) : r;
+}
+
+static int no_copy(const char *why)
+{
+	usmb_raise(usmb_py.PyExc_ValueError, "asarray: copy=False, but %s takes a copy; leave copy out to allow it", why);
+	return -1;
+}
+
+/* Replaces *a by r; -1 when r is NULL. */
+static int replace(PyObject **a, PyObject *r)
+{
+	Py_DECREF(*a);
+	*a = r;
+	return r ? 0 : -1;
+}
+
+/* Converts *a to dtype, through the host where it lies elsewhere. */
+static int to_dtype(PyObject **a, usmb_dl_dtype dtype)
+{
+	usmb_array *src = (usmb_array *)*a;
+	usmb_where host;
+	memset(&host, 0, sizeof host);
+	host.host = 1;
+	if (!(src->flags & USMB_ARR_READ) && replace(a, usmb_copy_to(src, &host)) < 0) return -1;
+	return replace(a, usmb_convert((usmb_array *)*a, dtype));
+}
+
+static int adapt(PyObject **a, const usmb_dl_dtype *dtype, const usmb_where *w, int copy, int made)
+{
+	usmb_array *src = (usmb_array *)*a;
+	usmb_place *home = usmb_array_place(src);
+	usmb_where back;
+	int wanted = w->kind || w->device || w->queue.form != USMB_FORM_NONE;
+	if (dtype && (dtype->code != src->dtype.code || dtype->bits != src->dtype.bits)) {
+		if (copy == 0) return no_copy("another element type");
+		usmb_place_retain(home);
+		PyObject *queue = home ? usmb_syclqueue_of(home) : NULL;
+		int r = home && !queue ? -1 : to_dtype(a, *dtype);
+		if (r == 0 && home && !wanted) {
+			memset(&back, 0, sizeof back);
+			back.kind = home->kind;
+			r = usmb_syclref_get(queue, &back.queue, "sycl_queue");
+			if (r == 0) r = replace(a, usmb_copy_to((usmb_array *)*a, &back));
+			usmb_where_clear(&back);
+		}
+		Py_XDECREF(queue);
+		usmb_place_release(home);
+		made = 1;
+		if (r < 0) return -1;
+	}
+	src = (usmb_array *)*a;
+	if (wanted && !usmb_is_at(src, w)) {
+		if (w->host && src->flags & USMB_ARR_READ && copy != 1) return replace(a, usmb_as_host(src));
+		if (copy == 0 && !made) return no_copy("another place");
+		return replace(a, usmb_copy_to(src, w));
+	}
+	if (copy == 1 && !made) return replace(a, usmb_copy_to(src, NULL));
+	if (copy == 0 && made) return no_copy("making an array of Python numbers");
+	return 0;
+}
+
+PyObject *usmb_py_asarray(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw)
+{
+	PyObject *const names[5] = {NULL, usmb_name.dtype, usmb_name.usm_type, usmb_name.device, usmb_name.copy};
+	PyObject *v[5] = {NULL, NULL, NULL, NULL, NULL};
+	usmb_dl_dtype dtype;
+	usmb_where w;
+	int made, copy = 2;
+	(void)m;
+	usmb_owner_drain();
+	if (usmb_args("asarray", args, n, kw, names, 5, 1, 1, v) < 0) return NULL;
+	if (given(v[4]) && (copy = usmb_py.PyObject_IsTrue(v[4])) < 0) return NULL;
+	if (given(v[1]) && usmb_parse_dtype(v[1], NULL, &dtype) < 0) return NULL;
+	PyObject *a = NULL;
+	if (parse_where(v[2], NULL, v[3], &w) == 0) {
+		const usmb_dl_dtype *want = given(v[1]) ? &dtype : NULL;
+		a = take(v[0], want, &made);
+		if (a && adapt(&a, want, &w, copy, made) < 0) Py_CLEAR(a);
+	}
+	usmb_where_clear(&w);
+	return a;
+}

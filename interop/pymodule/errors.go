@@ -1,0 +1,53 @@
+package pymodule
+
+import (
+	"errors"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// kind is the Python exception that an error becomes; USMB_ERR_* in C.
+type kind int32
+
+const (
+	kindNone kind = iota
+	kindValue
+	kindType
+	kindBuffer
+	kindMemory
+	kindRuntime
+	kindOverflow
+)
+
+var kinds = []struct {
+	target error
+	kind   kind
+}{
+	{memmgr.ErrOutOfMemory, kindMemory},
+	{usmarray.ErrType, kindType},
+	{usmarray.ErrExchange, kindBuffer},
+	{usmarray.ErrNotHostReadable, kindBuffer},
+	{memmgr.ErrNotHostReadable, kindBuffer},
+	{usmarray.ErrLayout, kindValue},
+	{usmarray.ErrInterface, kindValue},
+	{usmarray.ErrNotUSM, kindValue},
+	{usmarray.ErrReadOnly, kindValue},
+	{memmgr.ErrRequest, kindValue},
+	{syclobj.ErrArgument, kindValue},
+	{syclobj.ErrNoDevice, kindValue},
+	{syclobj.ErrDeviceID, kindValue},
+	{syclobj.ErrUnsupportedUSM, kindValue},
+	{syclobj.ErrNoSYCL, kindValue},
+}
+
+// kindOf finds the Python exception for an error.
+func kindOf(err error) kind {
+	for _, k := range kinds {
+		if errors.Is(err, k.target) {
+			return k.kind
+		}
+	}
+	return kindRuntime
+}

@@ -1,0 +1,342 @@
+/* export.c: __dlpack__ and __dlpack_device__. */
+#include <string.h>
+
+#include "usmb_pymod.h"
+
+int usmb_array_device(usmb_array *a, usmb_dl_device *out)
+{
+	usmb_place *place = usmb_array_place(a);
+	if (!place) {
+		out->type = USMB_DL_CPU;
+		out->id = 0;
+		return 0;
+	}
+	if (place->dl_error == 0) {
+		out->type = place->dl_type;
+		out->id = place->dl_id;
+		return 0;
+	}
+	usmb_raise(usmb_py.PyExc_BufferError,
+	           "DLPack cannot describe this USM memory (device %s, context %p): %s; "
+	           "__dlpack__(copy=True) exports a copy in the platform's default context",
+	           place->filter ? place->filter : "?", place->context, usmb_sycl_strerror(place->dl_error));
+	return -1;
+}
+
+static int raise_export(int code, usmb_dl_tensor *view)
+{
+	char text[512];
+	usmb_dl_explain(code, view, text, sizeof text);
+	usmb_raise(code == USMB_DL_ENOMEM ? usmb_py.PyExc_MemoryError : usmb_py.PyExc_BufferError, "%s", text);
+	return -1;
+}
+
+static void tensor_of(usmb_array *a, usmb_dl_device dev, usmb_dl_tensor *t)
+{
+	t->data = a->first;
+	t->device = dev;
+	t->ndim = a->ndim;
+	t->dtype = a->dtype;
+	t->shape = usmb_shape(a);
+	t->strides = usmb_strides(a);
+	t->byte_offset = 0;
+}
+
+int usmb_array_export(usmb_array *a, usmb_dl_device dev, uint64_t flags, int versioned, void **out)
+{
+	usmb_dl_tensor view;
+	tensor_of(a, dev, &view);
+	usmb_cell_retain(a->cell);
+	int code = usmb_dl_export(&view, flags | USMB_DL_EXPORT_CHECKED, versioned, usmb_cell_drop, a->cell, out);
+	if (__builtin_expect(code != USMB_DL_OK, 0)) {
+		usmb_cell_drop_gil(a->cell);
+		return raise_export(code, &view);
+	}
+	/* USM that others may have in use is given out again only behind a barrier. */
+	if (a->cell->place &&
+	    !(atomic_load_explicit(&a->cell->flags, memory_order_relaxed) & USMB_CELL_EXPORTED))
+		atomic_fetch_or_explicit(&a->cell->flags, USMB_CELL_EXPORTED, memory_order_relaxed);
+	return 0;
+}
+
+/* ---- capsules ------------------------------------------------------------------ */
+
+/* A capsule that was never taken still owns its tensor; a taken one has another
+   name. */
+static void end_versioned(PyObject *capsule)
+{
+	const char *name = usmb_py.PyCapsule_GetName(capsule);
+	if (name == usmb_dl_name_versioned || (name && *name == 'd' && !strcmp(name, usmb_dl_name_versioned)))
+		usmb_dl_delete(usmb_py.PyCapsule_GetPointer(capsule, name), 1);
+}
+
+static void end_legacy(PyObject *capsule)
+{
+	const char *name = usmb_py.PyCapsule_GetName(capsule);
+	if (name == usmb_dl_name_legacy || (name && *name == 'd' && !strcmp(name, usmb_dl_name_legacy)))
+		usmb_dl_delete(usmb_py.PyCapsule_GetPointer(capsule, name), 0);
+}
+
+static PyObject *capsule_of(usmb_array *a, usmb_dl_device dev, uint64_t flags, int versioned)
+{
+	void *managed;
+	if (usmb_array_export(a, dev, flags, versioned, &managed) < 0) return NULL;
+	PyObject *capsule = versioned ? usmb_py.PyCapsule_New(managed, usmb_dl_name_versioned, end_versioned)
+	                              : usmb_py.PyCapsule_New(managed, usmb_dl_name_legacy, end_legacy);
+	if (!capsule) usmb_dl_delete(managed, versioned);
+	return capsule;
+}
+
+/* ---- negotiation ----------------------------------------------------------------- */
+
+/* What a call of __dlpack__ asks for. */
+typedef struct {
+	PyObject *stream;       /* NULL or None: nothing asked */
+	int has_max;            /* max_version given */
+	uint32_t major, minor;  /* of max_version */
+	int has_device;         /* dl_device given */
+	usmb_dl_device device;  /* dl_device */
+	int copy;               /* 1 always, 0 never, 2 where needed */
+} request;
+
+static int parse_pair(PyObject *o, const char *what, int64_t out[2])
+{
+	char type[64];
+	int exact = PyTuple_CheckExact(o);
+	if (!exact && (PyUnicode_Check(o) || !usmb_py.PySequence_Check(o))) {
+		usmb_raise(usmb_py.PyExc_TypeError, "__dlpack__: %s must be a tuple of two integers, not %s", what,
+		           usmb_type_name(o, type, sizeof type));
+		return -1;
+	}
+	PyObject *t = exact ? Py_NewRef(o) : usmb_py.PySequence_Tuple(o);
+	if (!t) return -1;
+	int bad = usmb_py.PyTuple_Size(t) != 2;
+	if (bad) usmb_raise(usmb_py.PyExc_TypeError, "__dlpack__: %s must be a tuple of two integers", what);
+	for (int i = 0; i < 2 && !bad; i++) {
+		out[i] = usmb_py.PyLong_AsLongLong(usmb_py.PyTuple_GetItem(t, i));
+		bad = out[i] == -1 && usmb_py.PyErr_Occurred() != NULL;
+	}
+	Py_DECREF(t);
+	return bad ? -1 : 0;
+}
+
+/* Call sites pass the same tuple of keywords each time, and consumers the same
+   max_version: what they mean is remembered. The entries own their objects. */
+enum { SITES = 8, VERSIONS = 4 };
+static struct {
+	PyObject *kwnames;
+	int at[4]; /* which argument each keyword is, or -1 */
+} sites[SITES];
+static struct {
+	PyObject *tuple;
+	uint32_t major, minor;
+} versions[VERSIONS];
+static unsigned next_site, next_version;
+
+static void remember_site(PyObject *kwnames, PyObject *const *args, PyObject *const *v)
+{
+	Py_ssize_t n = usmb_py.PyTuple_Size(kwnames);
+	PyObject *const names[4] = {usmb_name.stream, usmb_name.max_version, usmb_name.dl_device, usmb_name.copy};
+	int at[4] = {-1, -1, -1, -1};
+	for (Py_ssize_t i = 0; i < n; i++) {
+		PyObject *key = usmb_py.PyTuple_GetItem(kwnames, i);
+		int k = 0;
+		while (k < 4 && !(v[k] == args[i] && (names[k] == key || usmb_py.PyUnicode_Compare(names[k], key) == 0))) k++;
+		if (k == 4) return;
+		at[k] = (int)i;
+	}
+	unsigned place = next_site++ % SITES;
+	PyObject *old = sites[place].kwnames;
+	memcpy(sites[place].at, at, sizeof at);
+	sites[place].kwnames = Py_NewRef(kwnames);
+	Py_XDECREF(old);
+}
+
+/* Sorts the keyword arguments into v: stream, max_version, dl_device, copy. */
+static int sort_arguments(PyObject *const *args, Py_ssize_t n, PyObject *kwnames, PyObject **v)
+{
+	PyObject *const names[4] = {usmb_name.stream, usmb_name.max_version, usmb_name.dl_device, usmb_name.copy};
+	for (int i = 0; i < SITES && n == 0 && kwnames; i++) {
+		const int *at = sites[i].at;
+		if (sites[i].kwnames != kwnames) continue;
+		v[0] = at[0] >= 0 ? args[at[0]] : NULL;
+		v[1] = at[1] >= 0 ? args[at[1]] : NULL;
+		v[2] = at[2] >= 0 ? args[at[2]] : NULL;
+		v[3] = at[3] >= 0 ? args[at[3]] : NULL;
+		return 0;
+	}
+	if (usmb_args("__dlpack__", args, n, kwnames, names, 4, 0, 0, v) < 0) return -1;
+	if (kwnames) remember_site(kwnames, args, v);
+	return 0;
+}
+
+static int parse_version(PyObject *o, request *r)
+{
+	int64_t pair[2];
+	r->has_max = 1;
+	for (int i = 0; i < VERSIONS; i++)
+		if (versions[i].tuple == o) {
+			r->major = versions[i].major;
+			r->minor = versions[i].minor;
+			return 0;
+		}
+	if (parse_pair(o, "max_version", pair) < 0) return -1;
+	if (pair[0] < 0 || pair[0] > UINT32_MAX || pair[1] < 0 || pair[1] > UINT32_MAX) {
+		usmb_raise(usmb_py.PyExc_ValueError, "__dlpack__: max_version holds a number that is no version");
+		return -1;
+	}
+	r->major = (uint32_t)pair[0];
+	r->minor = (uint32_t)pair[1];
+	if (!PyTuple_CheckExact(o)) return 0; /* only tuples of integers stay what they are */
+	unsigned at = next_version++ % VERSIONS;
+	PyObject *old = versions[at].tuple;
+	versions[at].tuple = Py_NewRef(o);
+	versions[at].major = r->major;
+	versions[at].minor = r->minor;
+	Py_XDECREF(old);
+	return 0;
+}
+
+void usmb_export_clear(void)
+{
+	for (int i = 0; i < SITES; i++) Py_CLEAR(sites[i].kwnames);
+	for (int i = 0; i < VERSIONS; i++) Py_CLEAR(versions[i].tuple);
+}
+
+static int parse_request(PyObject *const *args, Py_ssize_t n, PyObject *kwnames, request *r)
+{
+	PyObject *v[4] = {NULL, NULL, NULL, NULL};
+	int64_t pair[2];
+	r->stream = NULL;
+	r->has_max = r->has_device = 0;
+	r->major = r->minor = 0;
+	r->copy = 2;
+	if (n == 0 && !kwnames) return 0;
+	if (sort_arguments(args, n, kwnames, v) < 0) return -1;
+	if (v[0] && v[0] != usmb_py.Py_None) r->stream = v[0];
+	if (v[1] && v[1] != usmb_py.Py_None && parse_version(v[1], r) < 0) return -1;
+	if (v[2] && v[2] != usmb_py.Py_None) {
+		if (parse_pair(v[2], "dl_device", pair) < 0) return -1;
+		r->has_device = 1;
+		r->device.type = pair[0] == (int32_t)pair[0] ? (int32_t)pair[0] : -1;
+		r->device.id = pair[1] == (int32_t)pair[1] ? (int32_t)pair[1] : -1;
+	}
+	if (v[3] && v[3] != usmb_py.Py_None) {
+		r->copy = usmb_py.PyObject_IsTrue(v[3]);
+		if (r->copy < 0) return -1;
+	}
+	return 0;
+}
+
+static int is_minus_one(PyObject *o)
+{
+	if (!PyLong_Check(o)) return 0;
+	int overflow;
+	return usmb_py.PyLong_AsLongLongAndOverflow(o, &overflow) == -1 && !overflow;
+}
+
+/* Orders the consumer behind our pending work: on its queue where it names one,
+   else by waiting; -1 means that the consumer wants no ordering. */
+static int order_stream(usmb_array *a, PyObject *stream)
+{
+	if (!stream) return usmb_array_wait(a);
+	if (is_minus_one(stream)) return 0;
+	usmb_syclref ref;
+	if (usmb_syclref_get(stream, &ref, "__dlpack__: stream") < 0) return -1;
+	int code = USMB_SYCL_OK, waited = 0;
+	void *event = usmb_pending_copy(a->cell);
+	if (event && ref.form == USMB_FORM_QUEUE) code = usmb_sycl_barrier(ref.ref, &event, 1, NULL);
+	/* Without a queue to order, or when it cannot be, the host waits. */
+	if (event && (ref.form != USMB_FORM_QUEUE || code != USMB_SYCL_OK)) waited = usmb_array_wait(a);
+	usmb_sycl_event_delete(event);
+	if (waited == 0 && a->cell->place && ref.form == USMB_FORM_QUEUE && !usmb_py_in_child())
+		usmb_go_used_on(a->cell, ref.ref);
+	usmb_syclref_release(&ref, 1);
+	return waited;
+}
+
+static int raise_device(usmb_array *a, usmb_dl_device want, const char *why)
+{
+	const char *name = usmb_dl_device_name(want.type);
+	const char *here = a->cell->place ? usmb_array_place(a)->filter : "host";
+	usmb_raise(usmb_py.PyExc_BufferError, "__dlpack__: dl_device (%d, %d) %s%s%s: the array is on %s; %s", want.type, want.id,
+	           name ? "(" : "", name ? name : "", name ? ")" : "", here ? here : "?", why);
+	return -1;
+}
+
+/* The array to export for a request, and the device to call it by. *src is a
+   new reference; *copied tells whether it is a copy. */
+static int choose(usmb_array *a, request *r, usmb_dl_device *dev, PyObject **src, int *copied)
+{
+	*copied = 0;
+	if (!r->has_device) {
+		if (r->copy == 1) {
+			*copied = 1;
+			*src = usmb_copy_for(a, NULL);
+			return *src ? usmb_array_device((usmb_array *)*src, dev) : -1;
+		}
+		*src = Py_NewRef(a);
+		return usmb_array_device(a, dev);
+	}
+	usmb_place *place = usmb_array_place(a);
+	int here = place ? place->dl_error == 0 && r->device.type == place->dl_type && r->device.id == place->dl_id
+	                 : r->device.type == USMB_DL_CPU && r->device.id == 0;
+	int cpu = r->device.type == USMB_DL_CPU && r->device.id == 0;
+	*dev = r->device;
+	if (!cpu && r->device.type != USMB_DL_ONEAPI)
+		return raise_device(a, r->device, "only (1, 0) and (14, root device index) can be asked for");
+	if (r->copy != 1 && (here || (cpu && a->flags & USMB_ARR_READ))) {
+		*src = Py_NewRef(a);
+		return 0;
+	}
+	if (r->copy == 0) return raise_device(a, r->device, "that takes a copy, which copy=False forbids");
+	*copied = 1;
+	*src = usmb_copy_for(a, &r->device);
+	return *src ? 0 : -1;
+}
+
+static PyObject *export_request(usmb_array *a, request *r)
+{
+	usmb_dl_device dev;
+	PyObject *src = NULL, *capsule = NULL;
+	int copied, versioned;
+	if (choose(a, r, &dev, &src, &copied) < 0) goto done;
+	uint64_t flags = usmb_array_dlflags((usmb_array *)src) | (copied ? USMB_DL_FLAG_IS_COPIED : 0);
+	int code = usmb_dl_negotiate(r->has_max, r->major, r->minor, flags, &versioned);
+	if (code != USMB_DL_OK) {
+		usmb_dl_tensor view;
+		tensor_of(a, dev, &view);
+		raise_export(code, &view);
+		goto done;
+	}
+	if (!copied) {
+		/* A host consumer of USM has no stream: it reads at once. */
+		int reads = dev.type == USMB_DL_CPU && a->cell->place;
+		if ((reads ? usmb_array_wait(a) : order_stream(a, r->stream)) < 0) goto done;
+	}
+	capsule = capsule_of((usmb_array *)src, dev, flags, versioned);
+done:
+	Py_XDECREF(src);
+	return capsule;
+}
+
+PyObject *usmb_array_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+{
+	usmb_array *a = (usmb_array *)self;
+	request r;
+	usmb_owner_drain();
+	if (parse_request(args, n, kwnames, &r) < 0) return NULL;
+	/* Host memory with nothing special asked: the way of nearly all calls. */
+	if (!a->cell->place && !r.has_device && r.copy != 1 && !r.stream && !(a->flags & (USMB_ARR_READONLY | USMB_ARR_PADDED)))
+		return capsule_of(a, (usmb_dl_device){USMB_DL_CPU, 0}, 0, r.has_max && r.major >= USMB_DL_MAJOR);
+	return export_request(a, &r);
+}
+
+PyObject *usmb_array_dlpack_device(PyObject *self, PyObject *unused)
+{
+	usmb_dl_device dev;
+	(void)unused;
+	if (usmb_array_device((usmb_array *)self, &dev) < 0) return NULL;
+	int64_t pair[2] = {dev.type, dev.id};
+	return usmb_tuple_i64(pair, 2);
+}

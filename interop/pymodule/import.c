@@ -1,0 +1,333 @@
+/* import.c: from_dlpack: arrays of others by DLPack, without copying. */
+#include <string.h>
+
+#include "usmb_pymod.h"
+
+static PyObject *our_version; /* (1, 3) */
+static PyObject *kw_version;  /* ("max_version",) */
+static PyObject *kw_full;     /* ("max_version", "dl_device", "copy") */
+
+int usmb_import_register(void)
+{
+	int64_t v[2] = {USMB_DL_MAJOR, USMB_DL_MINOR};
+	our_version = usmb_tuple_i64(v, 2);
+	kw_version = usmb_py.PyTuple_Pack(1, usmb_name.max_version);
+	kw_full = usmb_py.PyTuple_Pack(3, usmb_name.max_version, usmb_name.dl_device, usmb_name.copy);
+	return our_version && kw_version && kw_full ? 0 : -1;
+}
+
+static PyObject *refuse(int code, const usmb_dl_tensor *t)
+{
+	char text[512];
+	return usmb_raise(usmb_py.PyExc_BufferError, "from_dlpack: %s", usmb_dl_explain(code, t, text, sizeof text));
+}
+
+/* The place of kDLOneAPI memory, by all the rules; loads SYCL when this is the
+   first that is heard of it. */
+static int oneapi_place(const usmb_dl_tensor *t, const usmb_dl_span *span, usmb_place **out)
+{
+	const char *first = span->first;
+	int code = usmb_sycl_dlpack_import(t->device.id, first + span->lo, first + span->hi, out);
+	if (code == USMB_SYCL_ENOLIB && usmb_open_sycl() == 0)
+		code = usmb_sycl_dlpack_import(t->device.id, first + span->lo, first + span->hi, out);
+	if (code == USMB_SYCL_OK) return 0;
+	if (usmb_py.PyErr_Occurred()) return -1;
+	usmb_raise(usmb_py.PyExc_BufferError, "from_dlpack: memory at %p said to be on DLPack device (14, %d): %s", span->first,
+	           t->device.id, usmb_sycl_strerror(code));
+	return -1;
+}
+
+static PyObject *refuse_device(const usmb_dl_tensor *t)
+{
+	const char *name = usmb_dl_device_name(t->device.type);
+	return usmb_raise(usmb_py.PyExc_BufferError,
+	                  "from_dlpack: the tensor is on device (%d, %d)%s%s; only kDLCPU (1) and kDLOneAPI (14) can be taken "
+	                  "without a copy: ask its owner for a copy on the host",
+	                  t->device.type, t->device.id, name ? " " : "", name ? name : "");
+}
+
+/* A tensor without elements and without an address on a SYCL device: the array
+   gets memory of its own there, since USM consumers need an address. */
+static usmb_cell *stand_in(const usmb_dl_tensor *t)
+{
+	usmb_cell *cell = NULL;
+	usmb_goerr err;
+	err.kind = USMB_ERR_NONE;
+	if (usmb_go_allowed() < 0) return NULL;
+	PyThreadState *saved = usmb_py.PyEval_SaveThread();
+	int r = usmb_go_alloc_for(t->device.type, t->device.id, 1, &cell, &err);
+	usmb_py.PyEval_RestoreThread(saved);
+	if (r < 0) usmb_raise_go(&err);
+	return r < 0 ? NULL : cell;
+}
+
+PyObject *usmb_import_managed(void *managed, int versioned)
+{
+	const usmb_dl_tensor *t;
+	uint64_t flags;
+	usmb_dl_span span;
+	usmb_place *place = NULL;
+	char text[512];
+	if (__builtin_expect(usmb_dl_open(managed, versioned, &t, &flags) != USMB_DL_OK, 0))
+		return usmb_raise(usmb_py.PyExc_BufferError, "from_dlpack: %s",
+		                  usmb_dl_explain_version(*(usmb_dl_version *)managed, text, sizeof text));
+	if (t->ndim < 0 || t->ndim > USMB_DL_MAX_NDIM) return refuse(USMB_DL_ENDIM, t);
+	if (t->device.type != USMB_DL_CPU && t->device.type != USMB_DL_ONEAPI) return refuse_device(t);
+	usmb_array *a = usmb_array_raw(t->ndim);
+	if (!a) return NULL;
+	int code = usmb_dl_check(t, flags, usmb_strides(a), &span);
+	if (__builtin_expect(code != USMB_DL_OK, 0)) {
+		refuse(code, t);
+		goto failed;
+	}
+	uint32_t extra = (flags & USMB_DL_FLAG_READ_ONLY ? USMB_ARR_READONLY : 0) |
+	                 (flags & USMB_DL_FLAG_SUBBYTE_PADDED ? USMB_ARR_PADDED : 0);
+	int nowhere = t->device.type == USMB_DL_ONEAPI && span.nelem == 0 && !span.first;
+	if (t->device.type == USMB_DL_ONEAPI && !nowhere && oneapi_place(t, &span, &place) < 0) goto failed;
+	usmb_cell *cell = nowhere ? stand_in(t)
+	                          : usmb_cell_of_managed(managed, versioned, (char *)span.first + span.lo,
+	                                                 (uint64_t)(span.hi - span.lo), place);
+	if (!cell) {
+		usmb_place_release(place);
+		goto failed;
+	}
+	for (int32_t i = 0; i < t->ndim; i++) usmb_shape(a)[i] = t->shape[i];
+	usmb_dl_dtype dtype = t->dtype;
+	if (nowhere) {
+		span.first = cell->data;
+		usmb_dl_delete(managed, versioned); /* taken, like any other */
+	} else if (extra & USMB_ARR_READONLY) {
+		atomic_fetch_or_explicit(&cell->flags, USMB_CELL_READONLY, memory_order_relaxed);
+	}
+	usmb_array_settle_as(a, cell, dtype, extra, &span);
+	return (PyObject *)a;
+failed:
+	Py_DECREF(a);
+	return NULL;
+}
+
+/* ---- capsules -------------------------------------------------------------------- */
+
+/* On failure the capsule keeps its name, and with it the duty to delete. */
+static PyObject *take_capsule(PyObject *capsule, usmb_take_fn take, void *ctx)
+{
+	/* PyCapsule_GetName knows other objects by itself, but says so by an error. */
+	const char *name = PyCapsule_CheckExact(capsule) ? usmb_py.PyCapsule_GetName(capsule) : NULL;
+	char type[64];
+	int versioned;
+	const char *used;
+	if (name && !strcmp(name, usmb_dl_name_versioned)) {
+		versioned = 1;
+		used = usmb_dl_name_versioned_used;
+	} else if (name && !strcmp(name, usmb_dl_name_legacy)) {
+		versioned = 0;
+		used = usmb_dl_name_legacy_used;
+	} else if (name && !strncmp(name, "used_dltensor", 13)) {
+		return usmb_raise(usmb_py.PyExc_BufferError, "from_dlpack: the capsule \"%s\" was consumed before; a DLPack capsule can be taken once", name);
+	} else if (PyCapsule_CheckExact(capsule)) {
+		return usmb_raise(usmb_py.PyExc_BufferError, "from_dlpack: a capsule named \"%s\" holds no DLPack tensor", name ? name : "");
+	} else {
+		return usmb_raise(usmb_py.PyExc_TypeError, "from_dlpack: __dlpack__ returned a %s, not a capsule", usmb_type_name(capsule, type, sizeof type));
+	}
+	void *managed = usmb_py.PyCapsule_GetPointer(capsule, name);
+	if (!managed) return NULL;
+	PyObject *a = take(managed, versioned, ctx);
+	if (a) usmb_py.PyCapsule_SetName(capsule, used);
+	return a;
+}
+
+static PyObject *take_array(void *managed, int versioned, void *ctx)
+{
+	(void)ctx;
+	return usmb_import_managed(managed, versioned);
+}
+
+static PyObject *import_capsule(PyObject *capsule) { return take_capsule(capsule, take_array, NULL); }
+
+/* Ours, by view: its facts are settled. What DLPack cannot describe stays out,
+   as it would between strangers. */
+static PyObject *import_own(usmb_array *a)
+{
+	usmb_dl_device dev;
+	if (usmb_array_device(a, &dev) < 0) return NULL;
+	return usmb_array_view(a, a->first, a->ndim, usmb_shape(a), usmb_strides(a));
+}
+
+static PyObject *take_exchange(PyObject *x, const usmb_dl_exchange_api *api, usmb_take_fn take, void *ctx)
+{
+	usmb_dl_versioned *managed = NULL;
+	if (api->managed_tensor_from_py_object_no_sync(x, &managed) != 0) {
+		if (!usmb_py.PyErr_Occurred())
+			usmb_raise(usmb_py.PyExc_BufferError, "from_dlpack: the producer's exchange API failed without an error");
+		return NULL;
+	}
+	PyObject *o = take(managed, 1, ctx);
+	if (!o) {
+		PyObject *type, *value, *trace;
+		usmb_py.PyErr_Fetch(&type, &value, &trace);
+		usmb_dl_delete(managed, 1);
+		usmb_py.PyErr_Restore(type, value, trace);
+	}
+	return o;
+}
+
+/* The C exchange API synchronises nothing: work on the producer's current queue
+   becomes pending work of the array. */
+static PyObject *import_exchange(PyObject *x, const usmb_dl_exchange_api *api)
+{
+	void *queue = NULL, *event = NULL;
+	PyObject *o = take_exchange(x, api, take_array, NULL);
+	if (!o) return NULL;
+	usmb_array *a = (usmb_array *)o;
+	if (!a->cell->place || !api->current_work_stream) return o;
+	usmb_dl_device dev;
+	if (usmb_array_device(a, &dev) == 0 && api->current_work_stream(dev.type, dev.id, &queue) == 0 && queue &&
+	    usmb_sycl_barrier(queue, NULL, 0, &event) == USMB_SYCL_OK)
+		usmb_pending_set(a->cell, event);
+	if (!usmb_py.PyErr_Occurred()) return o;
+	Py_DECREF(o);
+	return NULL;
+}
+
+/* ---- objects ---------------------------------------------------------------------- */
+
+static PyObject *no_dlpack(PyObject *x)
+{
+	char type[64];
+	return usmb_raise(usmb_py.PyExc_TypeError,
+	                  "from_dlpack: %s has no __dlpack__ and is no DLPack capsule; use asarray for sequences and buffers",
+	                  usmb_type_name(x, type, sizeof type));
+}
+
+/* Producers from before 2022 take no keywords: they answer TypeError, and are
+   asked again without. What they raise then is theirs and passes unchanged. */
+static PyObject *call_dlpack(PyObject *x, int kind)
+{
+	PyObject *args[3] = {NULL, x, our_version};
+	if (kind == USMB_KIND_LEGACY)
+		return usmb_py.PyObject_VectorcallMethod(usmb_name.__dlpack__, args + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+	PyObject *c = usmb_py.PyObject_VectorcallMethod(usmb_name.__dlpack__, args + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, kw_version);
+	if (__builtin_expect(c != NULL, 1)) return c;
+	if (usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_TypeError)) {
+		usmb_py.PyErr_Clear();
+		return usmb_py.PyObject_VectorcallMethod(usmb_name.__dlpack__, args + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+	}
+	if (usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_AttributeError)) {
+		PyObject *type, *value, *trace;
+		usmb_py.PyErr_Fetch(&type, &value, &trace);
+		PyObject *method = usmb_py.PyObject_GetAttr(x, usmb_name.__dlpack__);
+		if (!method) {
+			usmb_py.PyErr_Clear();
+			Py_XDECREF(type);
+			Py_XDECREF(value);
+			Py_XDECREF(trace);
+			return no_dlpack(x);
+		}
+		Py_DECREF(method);
+		usmb_py.PyErr_Restore(type, value, trace);
+	}
+	return NULL;
+}
+
+static PyObject *take_object(PyObject *x, int kind, usmb_take_fn take, void *ctx)
+{
+	PyObject *capsule = call_dlpack(x, kind);
+	if (!capsule) return NULL;
+	PyObject *a = take_capsule(capsule, take, ctx);
+	Py_DECREF(capsule);
+	return a;
+}
+
+PyObject *usmb_import_object(PyObject *x)
+{
+	if (usmb_is_array(x)) return import_own((usmb_array *)x);
+	if (PyCapsule_CheckExact(x)) return import_capsule(x);
+	const usmb_typeinfo *info = usmb_typeinfo_of(x);
+	if (!info) return NULL;
+	if (info->api) return import_exchange(x, info->api);
+	return take_object(x, info->kind, take_array, NULL);
+}
+
+PyObject *usmb_import_by(PyObject *x, usmb_take_fn take, void *ctx)
+{
+	if (PyCapsule_CheckExact(x)) return take_capsule(x, take, ctx);
+	const usmb_typeinfo *info = usmb_typeinfo_of(x);
+	if (!info) return NULL;
+	return info->api ? take_exchange(x, info->api, take, ctx) : take_object(x, info->kind, take, ctx);
+}
+
+/* ---- device= and copy= ---------------------------------------------------------------- */
+
+/* Device type of x as it says itself: 0 when it does not say, -1 on error. */
+static int64_t device_type_of(PyObject *x)
+{
+	if (PyCapsule_CheckExact(x)) return 0;
+	PyObject *pair = usmb_py.PyObject_CallMethodObjArgs(x, usmb_name.__dlpack_device__, NULL);
+	if (!pair) {
+		if (!usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_AttributeError)) return -1;
+		usmb_py.PyErr_Clear();
+		return 0;
+	}
+	PyObject *first = usmb_py.PySequence_GetItem(pair, 0);
+	Py_DECREF(pair);
+	int64_t type = first ? usmb_py.PyLong_AsLongLong(first) : -1;
+	Py_XDECREF(first);
+	return type == -1 && usmb_py.PyErr_Occurred() ? -1 : type;
+}
+
+/* Memory of a device that only its owner can reach: it copies to the host. */
+static PyObject *import_via_host(PyObject *x, PyObject *copy)
+{
+	int64_t cpu[2] = {USMB_DL_CPU, 0};
+	PyObject *device = usmb_tuple_i64(cpu, 2);
+	if (!device) return NULL;
+	PyObject *args[5] = {NULL, x, our_version, device, copy ? copy : usmb_py.Py_None};
+	PyObject *capsule = usmb_py.PyObject_VectorcallMethod(usmb_name.__dlpack__, args + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, kw_full);
+	Py_DECREF(device);
+	if (!capsule) return NULL;
+	PyObject *a = import_capsule(capsule);
+	Py_DECREF(capsule);
+	return a;
+}
+
+/* Brings a to where w says, if anything is said there; takes a. */
+static PyObject *settle_request(PyObject *a, const usmb_where *w, int has_device, int copy)
+{
+	usmb_array *src = (usmb_array *)a;
+	PyObject *r = NULL;
+	int there = !has_device || usmb_is_at(src, w);
+	if (there && copy != 1) return a;
+	if (!there && copy != 1 && w->host && src->flags & USMB_ARR_READ) {
+		r = usmb_as_host(src);
+	} else if (copy == 0) {
+		usmb_raise(usmb_py.PyExc_BufferError, "from_dlpack: the memory is on another device than the one asked for, and copy=False forbids a copy");
+	} else {
+		r = usmb_copy_to(src, there ? NULL : w);
+	}
+	Py_DECREF(a);
+	return r;
+}
+
+PyObject *usmb_from_dlpack(PyObject *module, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+{
+	PyObject *const names[3] = {NULL, usmb_name.device, usmb_name.copy};
+	PyObject *v[3] = {NULL, NULL, NULL};
+	(void)module;
+	usmb_owner_drain();
+	if (n == 1 && !kwnames) return usmb_import_object(args[0]);
+	if (usmb_args("from_dlpack", args, n, kwnames, names, 3, 1, 1, v) < 0) return NULL;
+	usmb_where w;
+	memset(&w, 0, sizeof w);
+	int copy = 2, has_device = v[1] && v[1] != usmb_py.Py_None;
+	if (v[2] && v[2] != usmb_py.Py_None && (copy = usmb_py.PyObject_IsTrue(v[2])) < 0) return NULL;
+	if (has_device && usmb_parse_device(v[1], &w) < 0) return NULL;
+	PyObject *r = NULL;
+	int64_t type = has_device && w.host ? device_type_of(v[0]) : 0;
+	if (type >= 0) {
+		int far = type > 0 && type != USMB_DL_CPU && type != USMB_DL_ONEAPI;
+		PyObject *a = far ? import_via_host(v[0], v[2]) : usmb_import_object(v[0]);
+		r = a && !far ? settle_request(a, &w, has_device, copy) : a;
+	}
+	usmb_where_clear(&w);
+	return r;
+}

@@ -1,0 +1,306 @@
+/* index.c: basic indexing, reshape, transpose: views by arithmetic alone. */
+#include <string.h>
+
+#include "usmb_pymod.h"
+
+/* A view under construction. */
+typedef struct {
+	int64_t shape[USMB_DL_MAX_NDIM], strides[USMB_DL_MAX_NDIM];
+	int32_t ndim;   /* modes of the result so far */
+	int32_t axis;   /* next mode of the source */
+	int64_t offset; /* elements from the source's first */
+} builder;
+
+static int add_mode(builder *b, int64_t extent, int64_t stride)
+{
+	if (b->ndim == USMB_DL_MAX_NDIM) {
+		usmb_raise(usmb_py.PyExc_IndexError, "the view would have more than %d dimensions", USMB_DL_MAX_NDIM);
+		return -1;
+	}
+	b->shape[b->ndim] = extent;
+	b->strides[b->ndim++] = stride;
+	return 0;
+}
+
+static int apply_int(builder *b, usmb_array *a, PyObject *key)
+{
+	Py_ssize_t i = usmb_py.PyNumber_AsSsize_t(key, usmb_py.PyExc_IndexError);
+	if (i == -1 && usmb_py.PyErr_Occurred()) return -1;
+	int64_t n = usmb_shape(a)[b->axis];
+	if (i < -n || i >= n) {
+		usmb_raise(usmb_py.PyExc_IndexError, "index %lld is out of bounds for axis %d with size %lld",
+		           (long long)i, b->axis, (long long)n);
+		return -1;
+	}
+	if (i < 0) i += n;
+	b->offset += i * usmb_strides(a)[b->axis++];
+	return 0;
+}
+
+static int apply_slice(builder *b, usmb_array *a, PyObject *key)
+{
+	Py_ssize_t start, stop, step;
+	if (usmb_py.PySlice_Unpack(key, &start, &stop, &step) < 0) return -1;
+	int64_t stride = usmb_strides(a)[b->axis];
+	Py_ssize_t n = usmb_py.PySlice_AdjustIndices((Py_ssize_t)usmb_shape(a)[b->axis], &start, &stop, step);
+	/* A slice without elements must not move the address out of the memory. */
+	if (n > 0) b->offset += start * stride;
+	int64_t wide;
+	if (__builtin_mul_overflow(stride, (int64_t)step, &wide)) wide = stride;
+	b->axis++;
+	return add_mode(b, n, n > 1 ? wide : stride);
+}
+
+static int apply_rest(builder *b, usmb_array *a, int32_t count)
+{
+	while (count-- > 0) {
+		if (add_mode(b, usmb_shape(a)[b->axis], usmb_strides(a)[b->axis]) < 0) return -1;
+		b->axis++;
+	}
+	return 0;
+}
+
+/* How many modes of the source the keys use up; -1 when they cannot be. */
+static int32_t consumed(PyObject *const *keys, Py_ssize_t n, int32_t ndim)
+{
+	int32_t used = 0, ellipses = 0;
+	for (Py_ssize_t i = 0; i < n; i++) {
+		if (keys[i] == usmb_py.Py_Ellipsis)
+			ellipses++;
+		else if (keys[i] != usmb_py.Py_None)
+			used++;
+	}
+	if (ellipses > 1) {
+		usmb_raise(usmb_py.PyExc_IndexError, "an index can have only one ellipsis");
+		return -1;
+	}
+	if (used > ndim) {
+		usmb_raise(usmb_py.PyExc_IndexError, "too many indices: the array has %d dimensions, %d were indexed", ndim, used);
+		return -1;
+	}
+	return used;
+}
+
+static int apply_key(builder *b, usmb_array *a, PyObject *key, int32_t rest)
+{
+	char type[64];
+	if (key == usmb_py.Py_Ellipsis) return apply_rest(b, a, rest);
+	if (key == usmb_py.Py_None) return add_mode(b, 1, 0);
+	if (PySlice_Check(key)) return apply_slice(b, a, key);
+	if (!PyBool_Check(key) && usmb_py.PyIndex_Check(key)) return apply_int(b, a, key);
+	usmb_raise(usmb_py.PyExc_IndexError,
+	           "only integers, slices, Ellipsis and None index an Array (views only), not %s",
+	           usmb_type_name(key, type, sizeof type));
+	return -1;
+}
+
+static PyObject *finish_view(usmb_array *a, builder *b)
+{
+	int64_t bits = b->offset * a->itembits;
+	if (bits % 8 != 0)
+		return usmb_raise(usmb_py.PyExc_IndexError,
+		                  "a view of packed %d-bit elements must begin at a whole byte", a->dtype.bits);
+	return usmb_array_view(a, a->first + bits / 8, b->ndim, b->shape, b->strides);
+}
+
+PyObject *usmb_array_subscript(PyObject *self, PyObject *key)
+{
+	usmb_array *a = (usmb_array *)self;
+	PyObject *keys[2 * USMB_DL_MAX_NDIM + 1];
+	Py_ssize_t n = 1;
+	keys[0] = key;
+	if (PyTuple_Check(key)) {
+		n = usmb_py.PyTuple_Size(key);
+		if (n > 2 * USMB_DL_MAX_NDIM + 1)
+			return usmb_raise(usmb_py.PyExc_IndexError, "too many indices: %lld", (long long)n);
+		for (Py_ssize_t i = 0; i < n; i++) keys[i] = usmb_py.PyTuple_GetItem(key, i);
+	}
+	int32_t used = consumed(keys, n, a->ndim);
+	if (used < 0) return NULL;
+	builder b;
+	b.ndim = b.axis = 0;
+	b.offset = 0;
+	for (Py_ssize_t i = 0; i < n; i++)
+		if (apply_key(&b, a, keys[i], a->ndim - used) < 0) return NULL;
+	if (apply_rest(&b, a, a->ndim - b.axis) < 0) return NULL;
+	return finish_view(a, &b);
+}
+
+/* ---- shapes -------------------------------------------------------------------- */
+
+static int dim_of(PyObject *o, int64_t *out, const char *what)
+{
+	char type[64];
+	if (!usmb_py.PyIndex_Check(o)) {
+		usmb_raise(usmb_py.PyExc_TypeError, "%s takes integers, not %s", what, usmb_type_name(o, type, sizeof type));
+		return -1;
+	}
+	PyObject *n = usmb_py.PyNumber_Index(o);
+	if (!n) return -1;
+	*out = usmb_py.PyLong_AsLongLong(n);
+	Py_DECREF(n);
+	return *out == -1 && usmb_py.PyErr_Occurred() ? -1 : 0;
+}
+
+int usmb_parse_dims(PyObject *o, int64_t *out, const char *what)
+{
+	char type[64];
+	if (usmb_py.PyIndex_Check(o)) return dim_of(o, out, what) < 0 ? -1 : 1;
+	if (!usmb_py.PySequence_Check(o) || PyUnicode_Check(o) || PyBytes_Check(o)) {
+		usmb_raise(usmb_py.PyExc_TypeError, "%s takes an integer or a sequence of integers, not %s", what,
+		           usmb_type_name(o, type, sizeof type));
+		return -1;
+	}
+	PyObject *t = usmb_py.PySequence_Tuple(o);
+	if (!t) return -1;
+	Py_ssize_t n = usmb_py.PyTuple_Size(t);
+	int bad = n > USMB_DL_MAX_NDIM;
+	if (bad)
+		usmb_raise(usmb_py.PyExc_ValueError, "%s: %lld dimensions, at most %d are possible", what, (long long)n,
+		           USMB_DL_MAX_NDIM);
+	for (Py_ssize_t i = 0; i < n && !bad; i++) bad = dim_of(usmb_py.PyTuple_GetItem(t, i), &out[i], what) < 0;
+	Py_DECREF(t);
+	return bad ? -1 : (int)n;
+}
+
+/* Replaces one -1 by what the others leave; checks the number of elements. */
+static int complete_shape(usmb_array *a, int32_t ndim, int64_t *shape)
+{
+	int64_t known = 1;
+	int32_t open = -1;
+	for (int32_t i = 0; i < ndim; i++) {
+		if (shape[i] == -1 && open < 0) {
+			open = i;
+		} else if (shape[i] < 0 || __builtin_mul_overflow(known, shape[i], &known)) {
+			usmb_raise(usmb_py.PyExc_ValueError, "reshape: %lld is no extent; one -1 at most stands for the rest",
+			           (long long)shape[i]);
+			return -1;
+		}
+	}
+	if (open >= 0 && known > 0 && a->nelem % known == 0) {
+		shape[open] = a->nelem / known;
+		known = a->nelem;
+		open = -1;
+	}
+	if (open < 0 && known == a->nelem) return 0;
+	usmb_raise(usmb_py.PyExc_ValueError, "reshape: the array has %lld elements, the new shape holds %lld",
+	           (long long)a->nelem, (long long)known);
+	return -1;
+}
+
+/* Strides of a view with the new shape: each run of old modes that step evenly
+   is cut anew. 0 when the layout needs a copy. */
+static int view_strides(usmb_array *a, int32_t ndim, const int64_t *shape, int64_t *strides)
+{
+	int64_t os[USMB_DL_MAX_NDIM], ot[USMB_DL_MAX_NDIM];
+	int32_t on = 0, oi = 0, ni = 0;
+	if (a->nelem == 0 || (a->flags & USMB_ARR_C)) {
+		usmb_fill_strides(ndim, shape, strides, 0);
+		return 1;
+	}
+	for (int32_t i = 0; i < a->ndim; i++)
+		if (usmb_shape(a)[i] != 1) {
+			os[on] = usmb_shape(a)[i];
+			ot[on++] = usmb_strides(a)[i];
+		}
+	while (oi < on && ni < ndim) {
+		int32_t oj = oi + 1, nj = ni + 1;
+		int64_t op = os[oi], np = shape[ni];
+		while (op != np) {
+			if (np < op)
+				np *= shape[nj++];
+			else
+				op *= os[oj++];
+		}
+		for (int32_t k = oi; k < oj - 1; k++)
+			if (ot[k] != os[k + 1] * ot[k + 1]) return 0;
+		strides[nj - 1] = ot[oj - 1];
+		for (int32_t k = nj - 1; k > ni; k--) strides[k - 1] = strides[k] * shape[k];
+		oi = oj;
+		ni = nj;
+	}
+	int64_t last = ni > 0 ? strides[ni - 1] : 1;
+	for (; ni < ndim; ni++) strides[ni] = last; /* modes of size 1 at the end */
+	return 1;
+}
+
+static int parse_copy(PyObject *o)
+{
+	if (!o || o == usmb_py.Py_None) return 2;
+	return usmb_py.PyObject_IsTrue(o);
+}
+
+PyObject *usmb_array_reshape(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+{
+	usmb_array *a = (usmb_array *)self;
+	int64_t shape[USMB_DL_MAX_NDIM], strides[USMB_DL_MAX_NDIM];
+	PyObject *slots[2] = {NULL, NULL};
+	PyObject *const names[2] = {usmb_name.shape, usmb_name.copy};
+	PyObject *tuple = NULL;
+	/* reshape(2, 3) is the same as reshape((2, 3)). */
+	if (n > 1) {
+		tuple = usmb_py.PyTuple_New(n);
+		if (!tuple) return NULL;
+		for (Py_ssize_t i = 0; i < n; i++) usmb_py.PyTuple_SetItem(tuple, i, Py_NewRef(args[i]));
+	}
+	int bad = tuple ? usmb_args("reshape", args + n, 0, kwnames, names, 2, 0, 0, slots)
+	                : usmb_args("reshape", args, n, kwnames, names, 2, 1, 1, slots);
+	int ndim = bad ? -1 : usmb_parse_dims(tuple ? tuple : slots[0], shape, "reshape");
+	Py_XDECREF(tuple);
+	int copy = ndim < 0 ? -1 : parse_copy(slots[1]);
+	if (copy < 0 || complete_shape(a, ndim, shape) < 0) return NULL;
+	if (copy != 1 && view_strides(a, ndim, shape, strides)) return usmb_array_view(a, a->first, ndim, shape, strides);
+	if (copy == 0)
+		return usmb_raise(usmb_py.PyExc_ValueError,
+		                  "reshape: no view has this shape and copy=False was asked for; leave copy out to get a copy");
+	PyObject *dense = usmb_copy_to(a, NULL);
+	if (!dense) return NULL;
+	usmb_fill_strides(ndim, shape, strides, 0);
+	PyObject *r = usmb_array_view((usmb_array *)dense, ((usmb_array *)dense)->first, ndim, shape, strides);
+	Py_DECREF(dense);
+	return r;
+}
+
+static PyObject *permuted(usmb_array *a, const int64_t *axes)
+{
+	int64_t shape[USMB_DL_MAX_NDIM], strides[USMB_DL_MAX_NDIM];
+	for (int32_t i = 0; i < a->ndim; i++) {
+		shape[i] = usmb_shape(a)[axes[i]];
+		strides[i] = usmb_strides(a)[axes[i]];
+	}
+	return usmb_array_view(a, a->first, a->ndim, shape, strides);
+}
+
+PyObject *usmb_array_T(PyObject *self, void *closure)
+{
+	usmb_array *a = (usmb_array *)self;
+	int64_t axes[USMB_DL_MAX_NDIM];
+	(void)closure;
+	for (int32_t i = 0; i < a->ndim; i++) axes[i] = a->ndim - 1 - i;
+	return permuted(a, axes);
+}
+
+PyObject *usmb_array_transpose(PyObject *self, PyObject *const *args, Py_ssize_t n)
+{
+	usmb_array *a = (usmb_array *)self;
+	int64_t axes[USMB_DL_MAX_NDIM];
+	uint64_t seen = 0;
+	if (n == 0 || (n == 1 && args[0] == usmb_py.Py_None)) return usmb_array_T(self, NULL);
+	int count = 0;
+	if (n == 1) {
+		count = usmb_parse_dims(args[0], axes, "transpose");
+		if (count < 0) return NULL;
+	} else {
+		for (; count < n && count < USMB_DL_MAX_NDIM; count++)
+			if (dim_of(args[count], &axes[count], "transpose") < 0) return NULL;
+	}
+	if (count != a->ndim || n > USMB_DL_MAX_NDIM)
+		return usmb_raise(usmb_py.PyExc_ValueError, "transpose: %d axes given, the array has %d", count, a->ndim);
+	for (int i = 0; i < count; i++) {
+		if (axes[i] < 0) axes[i] += a->ndim;
+		if (axes[i] < 0 || axes[i] >= a->ndim || (seen >> axes[i] & 1))
+			return usmb_raise(usmb_py.PyExc_ValueError, "transpose: the axes must name each of 0..%d once", a->ndim - 1);
+		seen |= UINT64_C(1) << axes[i];
+	}
+	return permuted(a, axes);
+}

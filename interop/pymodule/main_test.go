@@ -1,0 +1,120 @@
+//go:build cgo && linux
+
+package pymodule_test
+
+import (
+	"encoding/xml"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/python"
+)
+
+// required reports whether what a test needs was installed on purpose, so that
+// its absence is a failure.
+func required(names ...string) bool {
+	for _, n := range names {
+		if os.Getenv("USMBRIDGE_REQUIRE_"+n) == "1" {
+			return true
+		}
+	}
+	return false
+}
+
+// environment finds a Python with the given modules: the active one, or the
+// repository's own environment.
+func environment(t *testing.T, modules ...string) *python.Environment {
+	t.Helper()
+	var tried []string
+	candidates := []string{}
+	if env, err := python.Find(); err == nil {
+		candidates = append(candidates, env.Executable)
+	}
+	if venv, err := filepath.Abs("../../.venv"); err == nil {
+		candidates = append(candidates, filepath.Join(venv, "bin", "python"))
+	}
+	for _, exe := range candidates {
+		env, err := python.Inspect(exe)
+		if err != nil {
+			tried = append(tried, err.Error())
+			continue
+		}
+		out, err := exec.Command(env.Executable, "-c", "import "+strings.Join(append(modules, "sys"), ",")).CombinedOutput()
+		if err == nil {
+			return env
+		}
+		tried = append(tried, env.Executable+": "+strings.TrimSpace(string(out)))
+	}
+	reason := "no Python with " + strings.Join(modules, ", ") + ": " + strings.Join(tried, "; ")
+	if required("PYTHON", "PEERS") {
+		t.Fatal(reason)
+	}
+	t.Skip(reason)
+	return nil
+}
+
+// buildHost builds usmpython, the interpreter with the module built in.
+func buildHost(t *testing.T) string {
+	t.Helper()
+	host := filepath.Join(t.TempDir(), "usmpython")
+	args := []string{"build", "-o", host}
+	if raceEnabled {
+		args = append(args, "-race")
+	}
+	out, err := exec.Command("go", append(args, "../cmd/usmpython")...).CombinedOutput()
+	require.NoErrorf(t, err, "%s", out)
+	return host
+}
+
+type testCase struct {
+	Class   string  `xml:"classname,attr"`
+	Name    string  `xml:"name,attr"`
+	Failure *report `xml:"failure"`
+	Error   *report `xml:"error"`
+	Skipped *report `xml:"skipped"`
+}
+
+type report struct {
+	Message string `xml:"message,attr"`
+	Text    string `xml:",chardata"`
+}
+
+// TestPython runs the Python tests, one subtest each.
+func TestPython(t *testing.T) {
+	env := environment(t, "pytest")
+	host := buildHost(t)
+	results := filepath.Join(t.TempDir(), "results.xml")
+	cmd := exec.Command(host, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--junitxml="+results, "tests")
+	cmd.Env = append(os.Environ(), "USMBRIDGE_PYTHON="+env.Executable, "USMBRIDGE_TEST_HOST="+host, "PYTHONDONTWRITEBYTECODE=1")
+	out, runErr := cmd.CombinedOutput()
+	raw, err := os.ReadFile(results)
+	require.NoErrorf(t, err, "pytest left no results:\n%s", out)
+	var suites struct {
+		Cases []testCase `xml:"testsuite>testcase"`
+	}
+	require.NoError(t, xml.Unmarshal(raw, &suites))
+	require.NotEmptyf(t, suites.Cases, "pytest ran no test:\n%s", out)
+	failed := false
+	for _, c := range suites.Cases {
+		t.Run(strings.TrimPrefix(c.Class, "tests.")+"/"+c.Name, func(t *testing.T) {
+			switch {
+			case c.Failure != nil:
+				failed = true
+				t.Fatal(c.Failure.Text)
+			case c.Error != nil:
+				failed = true
+				t.Fatal(c.Error.Text)
+			case c.Skipped != nil:
+				t.Skip(c.Skipped.Message)
+			}
+		})
+	}
+	if runErr != nil && !failed {
+		t.Fatalf("pytest: %v\n%s", runErr, out)
+	}
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package pymodule_test
+
+const raceEnabled = false

@@ -1,0 +1,188 @@
+/* owner.c: cells whose end needs Python, and how they end. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "usmb_pymod.h"
+
+usmb_list *usmb_pylist;
+
+/* ---- pending work -------------------------------------------------------------- */
+
+void *usmb_pending_copy(usmb_cell *cell)
+{
+	if (atomic_load_explicit(&cell->pending, memory_order_acquire) == NULL) return NULL;
+	usmb_cell_hold_pending(cell);
+	void *event = atomic_load_explicit(&cell->pending, memory_order_acquire);
+	void *copy = event ? usmb_sycl_event_copy(event) : NULL;
+	usmb_cell_let_pending(cell);
+	return copy;
+}
+
+void usmb_pending_done(usmb_cell *cell)
+{
+	usmb_cell_hold_pending(cell);
+	void *event = atomic_load_explicit(&cell->pending, memory_order_acquire);
+	if (event && usmb_sycl_event_done(event))
+		atomic_store_explicit(&cell->pending, NULL, memory_order_release);
+	else
+		event = NULL;
+	usmb_cell_let_pending(cell);
+	usmb_sycl_event_delete(event);
+}
+
+void usmb_pending_set(usmb_cell *cell, void *event)
+{
+	usmb_cell_hold_pending(cell);
+	void *old = atomic_exchange_explicit(&cell->pending, event, memory_order_acq_rel);
+	usmb_cell_let_pending(cell);
+	usmb_sycl_event_delete(old);
+}
+
+/* ---- ends ------------------------------------------------------------------------ */
+
+/* The memory's facts and any event still noted go with the cell. */
+static void release_facts(usmb_cell *cell)
+{
+	void *event = atomic_load_explicit(&cell->pending, memory_order_acquire);
+	if (event) {
+		atomic_store_explicit(&cell->pending, NULL, memory_order_relaxed);
+		usmb_sycl_event_delete(event);
+	}
+	if (cell->place) usmb_place_release(cell->place);
+	cell->place = NULL;
+}
+
+/* These run with the GIL held. Once Python is gone its references can only be
+   leaked. */
+static void end_object(usmb_cell *cell)
+{
+	PyObject *o = cell->ctx;
+	cell->ctx = NULL;
+	release_facts(cell);
+	if (usmb_py_alive()) Py_DECREF(o);
+}
+
+static void end_buffer(usmb_cell *cell)
+{
+	Py_buffer *view = cell->ctx;
+	cell->ctx = NULL;
+	release_facts(cell);
+	if (!usmb_py_alive()) return;
+	usmb_py.PyBuffer_Release(view);
+	free(view);
+}
+
+static void end_versioned(usmb_cell *cell)
+{
+	void *managed = cell->ctx;
+	cell->ctx = NULL;
+	release_facts(cell);
+	if (usmb_py_alive()) usmb_dl_delete(managed, 1);
+}
+
+static void end_legacy(usmb_cell *cell)
+{
+	void *managed = cell->ctx;
+	cell->ctx = NULL;
+	release_facts(cell);
+	if (usmb_py_alive()) usmb_dl_delete(managed, 0);
+}
+
+/* A few dead cells stay here for the next imports, out of reach of other threads
+   (GIL), with a generation of their own and count 0. */
+enum { STASH = 32 };
+static usmb_cell *stash[STASH];
+static int stashed;
+
+static void finish_gil(usmb_cell *cell)
+{
+	if (stashed == STASH) {
+		usmb_cell_finish(cell);
+		return;
+	}
+	cell->at_zero(cell);
+	uint64_t word = atomic_load_explicit(&cell->word, memory_order_relaxed);
+	atomic_store_explicit(&cell->word, ((word >> 32) + 1) << 32, memory_order_release);
+	/* Readable flags of the next life must not be this one's. */
+	atomic_store_explicit(&cell->flags, 0, memory_order_relaxed);
+	stash[stashed++] = cell;
+}
+
+void usmb_owner_clear(void)
+{
+	while (stashed > 0) usmb_cell_recycle(stash[--stashed]);
+}
+
+static usmb_cell *take_cell(void)
+{
+	if (stashed == 0) return usmb_cell_new(usmb_pylist);
+	usmb_cell *cell = stash[--stashed];
+	uint64_t word = atomic_load_explicit(&cell->word, memory_order_relaxed);
+	cell->next = NULL;
+	atomic_store_explicit(&cell->queue, NULL, memory_order_relaxed);
+	cell->block = cell->resource = cell->stack = cell->tag = 0;
+	atomic_store_explicit(&cell->word, word | 1, memory_order_release);
+	return cell;
+}
+
+static usmb_cell *new_cell(void *ctx, void (*end)(usmb_cell *), void *data, uint64_t size, usmb_place *place)
+{
+	usmb_cell *cell = take_cell();
+	if (!cell) {
+		usmb_raise(usmb_py.PyExc_MemoryError, "no memory for another owner cell: too many arrays are alive");
+		return NULL;
+	}
+	cell->at_zero = end;
+	cell->ctx = ctx;
+	cell->data = data;
+	cell->size = size;
+	cell->requested = size == UINT64_MAX ? 0 : size;
+	cell->place = place;
+	uint32_t flags = USMB_CELL_FOREIGN;
+	if (!place || place->host_readable) flags |= USMB_CELL_HOST_READABLE;
+	atomic_store_explicit(&cell->flags, flags, memory_order_relaxed);
+	return cell;
+}
+
+usmb_cell *usmb_cell_of_object(PyObject *o, void *data, uint64_t size, usmb_place *place)
+{
+	return new_cell(o, end_object, data, size, place);
+}
+
+usmb_cell *usmb_cell_of_managed(void *managed, int versioned, void *data, uint64_t size, usmb_place *place)
+{
+	return new_cell(managed, versioned ? end_versioned : end_legacy, data, size, place);
+}
+
+usmb_cell *usmb_cell_of_buffer(Py_buffer *owned, void *data, uint64_t size)
+{
+	return new_cell(owned, end_buffer, data, size, NULL);
+}
+
+void usmb_cell_drop_gil(usmb_cell *cell)
+{
+	if (!usmb_cell_unref(cell)) return;
+	if (cell->home == usmb_pylist && cell->at_zero)
+		finish_gil(cell);
+	else
+		usmb_cell_push(cell);
+}
+
+/* Ends what others dropped; the error indicator survives. GIL. */
+void usmb_owner_drain_slow(void)
+{
+	PyObject *type, *value, *trace;
+	usmb_py.PyErr_Fetch(&type, &value, &trace);
+	usmb_list_run(usmb_pylist, NULL);
+	usmb_py.PyErr_Restore(type, value, trace);
+}
+
+/* For the list's own goroutine: takes the GIL. 0 when Python is gone. */
+int usmb_owner_drain_locked(void)
+{
+	if (!usmb_py_alive()) return 0;
+	PyGILState_STATE state = usmb_py.PyGILState_Ensure();
+	usmb_list_run(usmb_pylist, NULL);
+	usmb_py.PyGILState_Release(state);
+	return 1;
+}

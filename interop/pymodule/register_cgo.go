@@ -1,0 +1,61 @@
+//go:build cgo && linux
+
+package pymodule
+
+/*
+#include <string.h>
+#include "usmb_pymod.h"
+
+static void usmb_pymod_settle(usmb_list *list, const char *version, size_t n)
+{
+	usmb_pylist = list;
+	if (n >= sizeof usmb_pymod_version) n = sizeof usmb_pymod_version - 1;
+	memcpy(usmb_pymod_version, version, n);
+	usmb_pymod_version[n] = 0;
+}
+static void *usmb_pymod_init_address(void) { return (void *)usmb_pymod_init; }
+*/
+import "C"
+
+import (
+	"unsafe"
+
+	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/memmgr/owner"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// pythonList is the drop list of cells whose end needs Python. Its goroutine
+// takes the GIL, so it is one of its own.
+var pythonList = newPythonList()
+
+func newPythonList() *owner.List {
+	l := owner.NewList(nil, owner.OwnGoroutine(), owner.Batch(drainPython))
+	version := usmarray.Version
+	C.usmb_pymod_settle((*C.usmb_list)(l.Pointer()),
+		(*C.char)(unsafe.Pointer(unsafe.StringData(version))), C.size_t(len(version)))
+	return l
+}
+
+// drainPython gives Python owners up. Once Python is gone they are leaked on
+// purpose.
+func drainPython(l *owner.List) {
+	if C.usmb_owner_drain_locked() == 0 {
+		l.Close()
+	}
+}
+
+// InitFunc returns the address of the module's init function
+// (PyObject *(*)(void)), for those who fill an inittab themselves.
+func InitFunc() unsafe.Pointer { return C.usmb_pymod_init_address() }
+
+// Register makes "import usmbridge" work in the interpreter that interop/python
+// starts next. Calling it again adds options. It fails when Python runs already
+// without the module, and with [ErrRegistered] for another Runtime than the one
+// in use.
+func Register(options ...Option) error {
+	if err := configure(options); err != nil {
+		return err
+	}
+	return python.RegisterModule("usmbridge", InitFunc())
+}

@@ -1,0 +1,128 @@
+package pymodule
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+// ErrRegistered is returned by Register when options come after the module has
+// been used.
+var ErrRegistered = errors.New("pymodule: the module is in use already; register it, with its options, before Python starts")
+
+// Option changes what Register sets up.
+type Option func(*settings)
+
+type settings struct {
+	runtime  *syclobj.Runtime
+	resource ResourceFunc
+}
+
+// ResourceFunc chooses the resource that arrays made in Python get their memory
+// from, for a queue and a kind of USM (syclobj.USMUnknown on the host backend's
+// queue). It is called for each allocation, from any goroutine.
+type ResourceFunc func(*syclobj.Queue, syclobj.USMKind) (memmgr.Resource, error)
+
+// SetRuntime lets the module use a Runtime of the program's, which stays open
+// until Python has ended. Without it the module opens one when it needs one.
+func SetRuntime(rt *syclobj.Runtime) Option { return func(s *settings) { s.runtime = rt } }
+
+// SetResource lets the module take memory from resources of the program's;
+// without it they are those of memmgr.Default.
+func SetResource(f ResourceFunc) Option { return func(s *settings) { s.resource = f } }
+
+// world is the Runtime of the module.
+var world struct {
+	mu       sync.Mutex
+	rt       *syclobj.Runtime
+	own      bool // opened here
+	resource ResourceFunc
+	paths    []string // where Python looks for packages
+}
+
+func setPaths(paths []string) {
+	world.mu.Lock()
+	defer world.mu.Unlock()
+	world.paths = paths
+}
+
+// openSYCL opens a Runtime on the library that Python itself would load with
+// dpctl: two libraries in one process would be two worlds. Where Python has none,
+// or USMBRIDGE_SYCL decides, it is found as for any program.
+func openSYCL(paths []string) (*syclobj.Runtime, error) {
+	if os.Getenv(syclobj.EnvLibrary) == "" {
+		for _, p := range paths {
+			library := filepath.Join(p, "dpctl", "libDPCTLSyclInterface.so")
+			if _, err := os.Stat(library); p == "" || err != nil {
+				continue
+			}
+			if rt, err := syclobj.Open(syclobj.WithLibrary(library)); err == nil {
+				return rt, nil
+			}
+			break
+		}
+	}
+	return syclobj.Open()
+}
+
+func configure(options []Option) error {
+	var s settings
+	for _, o := range options {
+		o(&s)
+	}
+	world.mu.Lock()
+	defer world.mu.Unlock()
+	if world.rt != nil && s.runtime != nil && world.rt != s.runtime {
+		return ErrRegistered
+	}
+	if s.runtime != nil {
+		world.rt = s.runtime
+	}
+	if s.resource != nil {
+		world.resource = s.resource
+	}
+	return nil
+}
+
+// openRuntime returns the module's Runtime, opening it at first use. again asks
+// for another look for SYCL where there was none: a library that was not in the
+// process then may be there now.
+func openRuntime(again bool) (*syclobj.Runtime, error) {
+	world.mu.Lock()
+	defer world.mu.Unlock()
+	if world.rt != nil && (!again || world.rt.HasSYCL() || !world.own) {
+		return world.rt, nil
+	}
+	rt, err := openSYCL(world.paths)
+	if err != nil {
+		return world.rt, err
+	}
+	if world.rt != nil {
+		// Without SYCL: nothing hangs on it.
+		_ = world.rt.Close()
+	}
+	world.rt, world.own = rt, true
+	return rt, nil
+}
+
+// allocateOn allocates from the resource for a queue and kind.
+func allocateOn(q *syclobj.Queue, usm syclobj.USMKind, bytes uintptr) (memmgr.Buffer, error) {
+	world.mu.Lock()
+	choose := world.resource
+	world.mu.Unlock()
+	if choose == nil {
+		choose = memmgr.Default
+	}
+	if q.IsHost() {
+		usm = syclobj.USMUnknown
+	}
+	r, err := choose(q, usm)
+	if err != nil {
+		return memmgr.Buffer{}, err
+	}
+	return memmgr.New(r, memmgr.Request{Size: bytes, Queue: q, Tag: "python"})
+}

@@ -1,0 +1,165 @@
+/* suai.c: __sycl_usm_array_interface__ of our arrays, for others. */
+#include <string.h>
+
+#include "usmb_pymod.h"
+
+/* What does not change between arrays of one type and place: the dictionary to
+   begin with, copied for each access. A few are kept; guarded by the GIL. */
+typedef struct {
+	usmb_dl_dtype dtype;
+	usmb_place *place; /* borrowed: syclobj in the dictionary retains it */
+	uint64_t serial;   /* of place */
+	PyObject *dict;    /* all keys; those of one array are None */
+	PyObject *field;   /* ("", typestr) */
+	PyObject *descr;   /* [field], in dict as typedescr */
+} pattern;
+
+enum { PATTERNS = 16 };
+static pattern patterns[PATTERNS];
+static unsigned oldest;
+static PyObject *zero;
+PyObject *usmb_suai_one;
+
+int usmb_suai_register(void)
+{
+	zero = usmb_py.PyLong_FromLong(0);
+	usmb_suai_one = usmb_py.PyLong_FromLong(1);
+	return zero && usmb_suai_one ? 0 : -1;
+}
+
+static void clear_pattern(pattern *p)
+{
+	pattern old = *p;
+	memset(p, 0, sizeof *p);
+	Py_XDECREF(old.dict);
+	Py_XDECREF(old.field);
+	Py_XDECREF(old.descr);
+}
+
+void usmb_suai_clear(void)
+{
+	for (int i = 0; i < PATTERNS; i++) clear_pattern(&patterns[i]);
+}
+
+static PyObject *no_attribute(const char *why, const char *what)
+{
+	return usmb_raise(usmb_py.PyExc_AttributeError, "this Array has no __sycl_usm_array_interface__: %s%s", why, what);
+}
+
+static PyObject *list_of(PyObject *field)
+{
+	PyObject *list = usmb_py.PyList_New(1);
+	if (list) usmb_py.PyList_SetItem(list, 0, Py_NewRef(field));
+	return list;
+}
+
+/* The list in typedescr is shared by the dictionaries; one that somebody changed
+   is not given out again. */
+static int renew_descr(pattern *p)
+{
+	if (usmb_py.PyList_Size(p->descr) == 1 && usmb_py.PyList_GetItem(p->descr, 0) == p->field) return 0;
+	PyObject *list = list_of(p->field);
+	if (!list || usmb_py.PyDict_SetItem(p->dict, usmb_name.typedescr, list) < 0) {
+		Py_XDECREF(list);
+		return -1;
+	}
+	Py_DECREF(p->descr);
+	p->descr = list;
+	return 0;
+}
+
+static int fill_pattern(pattern *p, usmb_array *a)
+{
+	const char *typestr = usmb_dl_dtype_typestr(a->dtype);
+	PyObject *text = usmb_py.PyUnicode_InternFromString(typestr);
+	PyObject *empty = usmb_py.PyUnicode_InternFromString("");
+	PyObject *queue = usmb_syclqueue_of(usmb_array_place(a));
+	PyObject *dict = usmb_py.PyDict_New();
+	PyObject *field = text && empty ? usmb_py.PyTuple_Pack(2, empty, text) : NULL;
+	PyObject *descr = field ? list_of(field) : NULL;
+	PyObject *none = usmb_py.Py_None;
+	int ok = queue && dict && descr && usmb_py.PyDict_SetItem(dict, usmb_name.shape, none) == 0 &&
+	         usmb_py.PyDict_SetItem(dict, usmb_name.typestr, text) == 0 &&
+	         usmb_py.PyDict_SetItem(dict, usmb_name.typedescr, descr) == 0 &&
+	         usmb_py.PyDict_SetItem(dict, usmb_name.data, none) == 0 &&
+	         usmb_py.PyDict_SetItem(dict, usmb_name.strides, none) == 0 &&
+	         usmb_py.PyDict_SetItem(dict, usmb_name.offset, zero) == 0 &&
+	         usmb_py.PyDict_SetItem(dict, usmb_name.version, usmb_suai_one) == 0 &&
+	         usmb_py.PyDict_SetItem(dict, usmb_name.syclobj, queue) == 0;
+	Py_XDECREF(text);
+	Py_XDECREF(empty);
+	Py_XDECREF(queue);
+	if (!ok) {
+		Py_XDECREF(dict);
+		Py_XDECREF(field);
+		Py_XDECREF(descr);
+		return -1;
+	}
+	p->dtype = a->dtype;
+	p->place = usmb_array_place(a);
+	p->serial = p->place->serial;
+	p->dict = dict;
+	p->field = field;
+	p->descr = descr;
+	return 0;
+}
+
+static pattern *pattern_for(usmb_array *a)
+{
+	usmb_place *place = usmb_array_place(a);
+	for (int i = 0; i < PATTERNS; i++) {
+		pattern *p = &patterns[i];
+		if (p->place == place && p->dict && p->serial == place->serial && p->dtype.code == a->dtype.code &&
+		    p->dtype.bits == a->dtype.bits)
+			return p;
+	}
+	pattern *p = &patterns[oldest++ % PATTERNS];
+	clear_pattern(p);
+	return fill_pattern(p, a) < 0 ? NULL : p;
+}
+
+/* Sets and gives up value; -1 when it is NULL or cannot be set. */
+static int put(PyObject *dict, PyObject *key, PyObject *value)
+{
+	if (!value) return -1;
+	int r = usmb_py.PyDict_SetItem(dict, key, value);
+	Py_DECREF(value);
+	return r;
+}
+
+static PyObject *data_pair(usmb_array *a)
+{
+	PyObject *pair = usmb_py.PyTuple_New(2);
+	PyObject *address = usmb_py.PyLong_FromVoidPtr(a->first);
+	if (!pair || !address) {
+		Py_XDECREF(pair);
+		Py_XDECREF(address);
+		return NULL;
+	}
+	usmb_py.PyTuple_SetItem(pair, 0, address);
+	/* True means read-only: the specification's meaning. */
+	usmb_py.PyTuple_SetItem(pair, 1, Py_NewRef(a->flags & USMB_ARR_READONLY ? usmb_py.Py_True : usmb_py.Py_False));
+	return pair;
+}
+
+PyObject *usmb_array_suai(PyObject *self, void *closure)
+{
+	usmb_array *a = (usmb_array *)self;
+	(void)closure;
+	usmb_owner_drain();
+	if (!a->cell->place) return no_attribute("its memory is plain host memory, not USM", "");
+	if (!usmb_dl_dtype_typestr(a->dtype)) {
+		const char *name = usmb_dl_dtype_name(a->dtype);
+		return no_attribute("the interface has no type string for ", name ? name : "its element type");
+	}
+	if (usmb_array_wait(a) < 0) return NULL;
+	pattern *p = pattern_for(a);
+	PyObject *dict = p && renew_descr(p) == 0 ? usmb_py.PyDict_Copy(p->dict) : NULL;
+	if (!dict) return NULL;
+	int bad = put(dict, usmb_name.data, data_pair(a)) < 0 ||
+	          put(dict, usmb_name.shape, usmb_tuple_i64(usmb_shape(a), a->ndim)) < 0;
+	if (!bad && !(a->flags & USMB_ARR_C)) bad = put(dict, usmb_name.strides, usmb_tuple_i64(usmb_strides(a), a->ndim)) < 0;
+	if (!bad) return dict;
+	Py_DECREF(dict);
+	return NULL;
+}

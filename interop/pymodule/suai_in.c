@@ -1,0 +1,401 @@
+/* suai_in.c: arrays from the __sycl_usm_array_interface__ of others. This file
+   takes the dictionary apart; the rules of its values are the Go side's, one
+   set for both languages. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "usmb_pymod.h"
+
+/* A dictionary being taken apart, with what must be given back. */
+typedef struct {
+	usmb_suai_in in;
+	int64_t shape[USMB_DL_MAX_NDIM], strides[USMB_DL_MAX_NDIM];
+	usmb_syclref ref;
+	Py_buffer *view; /* owned: the object's buffer where data is absent */
+} parsed;
+
+#define WHERE "__sycl_usm_array_interface__: "
+
+static PyObject *item(PyObject *dict, PyObject *key, int *bad)
+{
+	PyObject *v = usmb_py.PyDict_GetItemWithError(dict, key);
+	if (!v && usmb_py.PyErr_Occurred()) *bad = 1;
+	return v;
+}
+
+static int malformed(PyObject *kind, const char *key, const char *rule, PyObject *found)
+{
+	char type[64];
+	if (found)
+		usmb_raise(kind, WHERE "'%s' %s, found a %s", key, rule, usmb_type_name(found, type, sizeof type));
+	else
+		usmb_raise(kind, WHERE "'%s' %s, found nothing", key, rule);
+	return -1;
+}
+
+static int parse_version(PyObject *dict)
+{
+	int bad = 0;
+	PyObject *v = item(dict, usmb_name.version, &bad);
+	if (bad) return -1;
+	if (!v) return malformed(usmb_py.PyExc_ValueError, "version", "is required and must be 1", NULL);
+	if (v == usmb_suai_one) return 0;
+	if (!PyLong_Check(v)) return malformed(usmb_py.PyExc_TypeError, "version", "must be the integer 1", v);
+	int overflow;
+	long long n = usmb_py.PyLong_AsLongLongAndOverflow(v, &overflow);
+	if (n == 1 && !overflow) return 0;
+	usmb_raise(usmb_py.PyExc_ValueError, WHERE "'version' must be 1, the only one there is, found %lld", n);
+	return -1;
+}
+
+/* An integer, or anything with __index__ that is no text. */
+static int parse_int(PyObject *o, const char *key, int64_t *out)
+{
+	if (PyLong_CheckExact(o)) {
+		*out = usmb_py.PyLong_AsLongLong(o);
+		return *out == -1 && usmb_py.PyErr_Occurred() ? -1 : 0;
+	}
+	if (!usmb_py.PyIndex_Check(o)) return malformed(usmb_py.PyExc_TypeError, key, "must hold integers", o);
+	PyObject *n = usmb_py.PyNumber_Index(o);
+	if (!n) return -1;
+	*out = usmb_py.PyLong_AsLongLong(n);
+	Py_DECREF(n);
+	return *out == -1 && usmb_py.PyErr_Occurred() ? -1 : 0;
+}
+
+/* A tuple or list of integers; returns how many, or -1. */
+static int parse_ints(PyObject *o, const char *key, int64_t *out)
+{
+	int is_tuple = PyTuple_Check(o), n;
+	if (!is_tuple && !PyList_Check(o))
+		return malformed(usmb_py.PyExc_TypeError, key, "must be a tuple or list of integers", o);
+	Py_ssize_t size = is_tuple ? usmb_py.PyTuple_Size(o) : usmb_py.PyList_Size(o);
+	if (size > USMB_DL_MAX_NDIM) {
+		usmb_raise(usmb_py.PyExc_ValueError, WHERE "'%s' has %lld entries, at most %d dimensions are possible", key,
+		           (long long)size, USMB_DL_MAX_NDIM);
+		return -1;
+	}
+	for (n = 0; n < (int)size; n++)
+		if (parse_int(is_tuple ? usmb_py.PyTuple_GetItem(o, n) : usmb_py.PyList_GetItem(o, n), key, &out[n]) < 0) return -1;
+	return n;
+}
+
+static int parse_layout(PyObject *dict, parsed *p)
+{
+	int bad = 0;
+	PyObject *shape = item(dict, usmb_name.shape, &bad);
+	PyObject *strides = item(dict, usmb_name.strides, &bad);
+	PyObject *offset = item(dict, usmb_name.offset, &bad);
+	if (bad) return -1;
+	if (!shape || shape == usmb_py.Py_None) return malformed(usmb_py.PyExc_ValueError, "shape", "is required", shape);
+	p->in.ndim = parse_ints(shape, "shape", p->shape);
+	if (p->in.ndim < 0) return -1;
+	p->in.shape = p->shape;
+	if (strides && strides != usmb_py.Py_None) {
+		int n = parse_ints(strides, "strides", p->strides);
+		if (n < 0) return -1;
+		if (n != p->in.ndim) {
+			usmb_raise(usmb_py.PyExc_ValueError, WHERE "'strides' has %d entries and 'shape' has %d; both describe the same dimensions", n, p->in.ndim);
+			return -1;
+		}
+		p->in.strides = p->strides;
+	}
+	return offset && offset != usmb_py.Py_None ? parse_int(offset, "offset", &p->in.offset) : 0;
+}
+
+static int parse_typestr(PyObject *dict, parsed *p)
+{
+	int bad = 0;
+	Py_ssize_t n;
+	PyObject *v = item(dict, usmb_name.typestr, &bad);
+	if (bad) return -1;
+	if (!v || v == usmb_py.Py_None) return malformed(usmb_py.PyExc_ValueError, "typestr", "is required", v);
+	if (!PyUnicode_Check(v)) return malformed(usmb_py.PyExc_TypeError, "typestr", "must be a string such as \"<f4\"", v);
+	p->in.typestr = (char *)usmb_py.PyUnicode_AsUTF8AndSize(v, &n);
+	p->in.ntypestr = (uint64_t)n;
+	return p->in.typestr ? 0 : -1;
+}
+
+/* typedescr says more than typestr only for structured types; its first field
+   goes to the common rules. */
+static int parse_typedescr(PyObject *dict, parsed *p)
+{
+	int bad = 0;
+	Py_ssize_t n;
+	PyObject *v = item(dict, usmb_name.typedescr, &bad);
+	if (bad) return -1;
+	if (!v || v == usmb_py.Py_None) return 0;
+	if (!PyList_Check(v)) return malformed(usmb_py.PyExc_TypeError, "typedescr", "must be a list of tuples", v);
+	n = usmb_py.PyList_Size(v);
+	if (n == 0) return 0;
+	PyObject *field = usmb_py.PyList_GetItem(v, 0);
+	Py_ssize_t width = PyTuple_Check(field) ? usmb_py.PyTuple_Size(field) : 0;
+	if (width < 2) return malformed(usmb_py.PyExc_TypeError, "typedescr", "must hold tuples (name, type)", field);
+	PyObject *name = usmb_py.PyTuple_GetItem(field, 0), *type = usmb_py.PyTuple_GetItem(field, 1);
+	if (!PyUnicode_Check(type)) {
+		usmb_raise(usmb_py.PyExc_ValueError, WHERE "'typedescr' describes a structured type, which cannot be exchanged; export each field as an array of its own");
+		return -1;
+	}
+	int named = !PyUnicode_Check(name) || usmb_py.PyUnicode_GetLength(name) > 0;
+	Py_ssize_t length;
+	p->in.fieldtype = (char *)usmb_py.PyUnicode_AsUTF8AndSize(type, &length);
+	if (!p->in.fieldtype) return -1;
+	p->in.nfieldtype = (uint64_t)length;
+	/* One nameless field of the same type says nothing new. */
+	if (n == 1 && width == 2 && !named && p->in.nfieldtype == p->in.ntypestr &&
+	    !memcmp(p->in.fieldtype, p->in.typestr, p->in.ntypestr))
+		return 0;
+	p->in.nfields = (int32_t)(n > INT32_MAX ? INT32_MAX : n);
+	p->in.named = named;
+	p->in.shaped = width > 2;
+	return 0;
+}
+
+/* data absent: the buffer protocol, which the specification gives for memory
+   that the host can access. */
+static int parse_buffer(PyObject *obj, parsed *p)
+{
+	Py_buffer *view = calloc(1, sizeof *view);
+	if (!view) {
+		usmb_py.PyErr_NoMemory();
+		return -1;
+	}
+	int r = usmb_py.PyObject_GetBuffer(obj, view, PyBUF_STRIDED);
+	if (r < 0 && usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_BufferError)) {
+		usmb_py.PyErr_Clear();
+		r = usmb_py.PyObject_GetBuffer(obj, view, PyBUF_STRIDED_RO);
+	}
+	if (r < 0) {
+		free(view);
+		usmb_py.PyErr_Clear();
+		return malformed(usmb_py.PyExc_ValueError, "data", "is required where the object has no buffer protocol", NULL);
+	}
+	p->view = view;
+	p->in.data = (uint64_t)(uintptr_t)view->buf;
+	p->in.readonly = view->readonly;
+	if (usmb_py.PyBuffer_IsContiguous(view, 'C')) {
+		p->in.owner = p->in.data;
+		p->in.owner_size = (uint64_t)view->len;
+	}
+	return 0;
+}
+
+static int parse_data(PyObject *obj, PyObject *dict, const usmb_typeinfo *info, parsed *p)
+{
+	int bad = 0;
+	PyObject *v = item(dict, usmb_name.data, &bad);
+	if (bad) return -1;
+	if (!v || v == usmb_py.Py_None) return parse_buffer(obj, p);
+	int is_tuple = PyTuple_Check(v);
+	if (!is_tuple && !PyList_Check(v))
+		return malformed(usmb_py.PyExc_TypeError, "data", "must be a tuple (pointer, read-only)", v);
+	if ((is_tuple ? usmb_py.PyTuple_Size(v) : usmb_py.PyList_Size(v)) != 2)
+		return malformed(usmb_py.PyExc_ValueError, "data", "must have two items (pointer, read-only)", v);
+	PyObject *address = is_tuple ? usmb_py.PyTuple_GetItem(v, 0) : usmb_py.PyList_GetItem(v, 0);
+	PyObject *flag = is_tuple ? usmb_py.PyTuple_GetItem(v, 1) : usmb_py.PyList_GetItem(v, 1);
+	if (!PyLong_Check(address)) return malformed(usmb_py.PyExc_TypeError, "data", "must begin with an integer address", address);
+	p->in.data = usmb_py.PyLong_AsUnsignedLongLong(address);
+	if (p->in.data == UINT64_MAX && usmb_py.PyErr_Occurred()) {
+		usmb_py.PyErr_Clear();
+		usmb_raise(usmb_py.PyExc_OverflowError, WHERE "'data' holds a pointer outside 0..2^64-1");
+		return -1;
+	}
+	int truth = flag == usmb_py.Py_True ? 1 : flag == usmb_py.Py_False ? 0 : usmb_py.PyObject_IsTrue(flag);
+	if (truth < 0) return -1;
+	/* dpctl's memory objects and oneDAL's tables mean writable by True. */
+	int inverted = info->kind == USMB_KIND_DPCTL_MEMORY || info->kind == USMB_KIND_ONEDAL;
+	p->in.readonly = inverted ? !truth : truth;
+	return 0;
+}
+
+/* The extent of the owner's allocation, where the owner is one that tells. What
+   does not answer as expected leaves the extent unknown. */
+static void owner_extent(PyObject *obj, int kind, parsed *p)
+{
+	PyObject *memory = NULL, *tensor = NULL, *address = NULL, *size = NULL;
+	if (kind == USMB_KIND_DPCTL_MEMORY) {
+		memory = Py_NewRef(obj);
+	} else if (kind == USMB_KIND_TENSOR) {
+		memory = usmb_py.PyObject_GetAttr(obj, usmb_name.usm_data);
+	} else if (kind == USMB_KIND_DPNP_ARRAY) {
+		tensor = usmb_py.PyObject_CallMethodObjArgs(obj, usmb_name.get_array, NULL);
+		memory = tensor ? usmb_py.PyObject_GetAttr(tensor, usmb_name.usm_data) : NULL;
+	}
+	if (memory) address = usmb_py.PyObject_GetAttr(memory, usmb_name._pointer);
+	if (address) size = usmb_py.PyObject_GetAttr(memory, usmb_name.nbytes);
+	if (size && PyLong_Check(address) && PyLong_Check(size)) {
+		p->in.owner = usmb_py.PyLong_AsUnsignedLongLong(address);
+		p->in.owner_size = usmb_py.PyLong_AsUnsignedLongLong(size);
+		if (usmb_py.PyErr_Occurred()) p->in.owner_size = UINT64_MAX;
+	}
+	if (usmb_py.PyErr_Occurred()) usmb_py.PyErr_Clear();
+	Py_XDECREF(tensor);
+	Py_XDECREF(memory);
+	Py_XDECREF(address);
+	Py_XDECREF(size);
+}
+
+static int parse_syclobj(PyObject *dict, parsed *p)
+{
+	int bad = 0;
+	PyObject *v = item(dict, usmb_name.syclobj, &bad);
+	if (bad) return -1;
+	if (!v || v == usmb_py.Py_None) return malformed(usmb_py.PyExc_ValueError, "syclobj", "is required", v);
+	if (usmb_syclref_get(v, &p->ref, WHERE "'syclobj'") < 0) return -1;
+	p->in.form = p->ref.form;
+	p->in.ref = p->ref.ref;
+	p->in.filter = (char *)p->ref.filter;
+	p->in.nfilter = (uint64_t)p->ref.nfilter;
+	return 0;
+}
+
+static void give_up(parsed *p)
+{
+	if (p->view) {
+		usmb_py.PyBuffer_Release(p->view);
+		free(p->view);
+	}
+	usmb_syclref_release(&p->ref, 0);
+}
+
+/* The element type of the common type strings; 0 when it is not one of these. */
+static int plain_type(const char *s, uint64_t n, usmb_dl_dtype *out)
+{
+	if (n != 3 || !strchr("<=|", s[0]) || s[2] < '1' || s[2] > '8') return 0;
+	int code = s[1] == 'f' ? USMB_DL_FLOAT : s[1] == 'i' ? USMB_DL_INT : s[1] == 'u' ? USMB_DL_UINT
+	           : s[1] == 'c' ? USMB_DL_COMPLEX : s[1] == 'b' && s[2] == '1' ? USMB_DL_BOOL : -1;
+	if (code < 0) return 0;
+	*out = (usmb_dl_dtype){(uint8_t)code, (uint8_t)((s[2] - '0') * 8), 1};
+	return usmb_dl_dtype_typestr(*out) != NULL;
+}
+
+/* Says yes to ordinary dictionaries by dlpack's rules of layouts, which are no
+   laxer than those of dictionaries. Whatever it does not say yes to (no offsets
+   below 0, no odd alignment) goes to the rules themselves. */
+static int plainly_right(const parsed *p, usmb_suai_out *out)
+{
+	const usmb_suai_in *in = &p->in;
+	usmb_dl_span span;
+	if (in->form == USMB_FORM_FILTER || in->nfields != 0 || in->data == 0 || in->offset < 0) return 0;
+	if (!plain_type(in->typestr, in->ntypestr, &out->dtype)) return 0;
+	int64_t bytes;
+	if (__builtin_mul_overflow(in->offset, (int64_t)(out->dtype.bits / 8), &bytes)) return 0;
+	usmb_dl_tensor t = {(void *)(uintptr_t)in->data, {USMB_DL_CPU, 0}, in->ndim, out->dtype, in->shape, in->strides, (uint64_t)bytes};
+	if (usmb_dl_check(&t, 0, NULL, &span) != USMB_DL_OK || span.nelem == 0) return 0;
+	out->first = (uint64_t)(uintptr_t)span.first;
+	out->lo = span.lo;
+	out->hi = span.hi;
+	out->queue = NULL;
+	if (in->owner_size == UINT64_MAX) return 1;
+	uint64_t lo = out->first + (uint64_t)span.lo, hi = out->first + (uint64_t)span.hi, end;
+	return !__builtin_add_overflow(in->owner, in->owner_size, &end) && lo >= in->owner && hi <= end;
+}
+
+/* What the runtime says about the span: before anything of it is touched, its
+   first byte is looked up in the context named, then its device, then its last
+   byte. */
+static int find_place(parsed *p, usmb_suai_out *out, usmb_place **place)
+{
+	char *first = (char *)(uintptr_t)out->first;
+	void *context = p->ref.context;
+	void *queue = context ? NULL : p->ref.form == USMB_FORM_QUEUE ? p->ref.ref : out->queue;
+	int code = usmb_sycl_place_for(context, queue, first + out->lo, first + out->hi, place);
+	if (code == USMB_SYCL_ENOLIB && usmb_open_sycl() == 0)
+		code = usmb_sycl_place_for(context, queue, first + out->lo, first + out->hi, place);
+	if (code == USMB_SYCL_OK) return 0;
+	if (usmb_py.PyErr_Occurred()) return -1;
+	usmb_raise(usmb_py.PyExc_ValueError, WHERE "'data' %p to %p does not agree with 'syclobj': %s", (void *)(first + out->lo),
+	           (void *)(first + out->hi), usmb_sycl_strerror(code));
+	return -1;
+}
+
+/* The array of a dictionary that passed; takes over place. */
+static PyObject *build(PyObject *obj, parsed *p, usmb_suai_out *out, usmb_place *place)
+{
+	usmb_array *a = usmb_array_raw(p->in.ndim);
+	usmb_cell *cell = NULL;
+	char *base = (char *)(uintptr_t)out->first + out->lo;
+	uint64_t bytes = (uint64_t)(out->hi - out->lo);
+	if (a && p->view) {
+		cell = usmb_cell_of_buffer(p->view, base, bytes);
+		if (cell) {
+			cell->place = place;
+			p->view = NULL;
+			if (!place->host_readable)
+				atomic_fetch_and_explicit(&cell->flags, ~(uint32_t)USMB_CELL_HOST_READABLE, memory_order_relaxed);
+		}
+	} else if (a) {
+		cell = usmb_cell_of_object(obj, base, bytes, place);
+		if (cell) Py_INCREF(obj);
+	}
+	if (!cell) {
+		usmb_place_release(place);
+		Py_XDECREF(a);
+		return NULL;
+	}
+	if (p->in.readonly) atomic_fetch_or_explicit(&cell->flags, USMB_CELL_READONLY, memory_order_relaxed);
+	for (int32_t i = 0; i < p->in.ndim; i++) usmb_shape(a)[i] = p->shape[i];
+	if (p->in.strides)
+		for (int32_t i = 0; i < p->in.ndim; i++) usmb_strides(a)[i] = p->strides[i];
+	else
+		usmb_fill_strides(p->in.ndim, p->shape, usmb_strides(a), 0);
+	usmb_array_settle(a, cell, (char *)(uintptr_t)out->first, out->dtype, p->in.readonly ? USMB_ARR_READONLY : 0);
+	return (PyObject *)a;
+}
+
+PyObject *usmb_import_suai(PyObject *obj, PyObject *iface)
+{
+	parsed p;
+	usmb_suai_out out;
+	usmb_goerr err;
+	char type[64];
+	PyObject *r = NULL;
+	memset(&p.in, 0, sizeof p.in);
+	memset(&p.ref, 0, sizeof p.ref);
+	p.view = NULL;
+	p.in.owner_size = UINT64_MAX;
+	if (!PyDict_CheckExact(iface))
+		return usmb_raise(usmb_py.PyExc_TypeError, WHERE "must be a dict (exactly), found a %s", usmb_type_name(iface, type, sizeof type));
+	const usmb_typeinfo *info = usmb_typeinfo_of(obj);
+	if (!info) return NULL;
+	int kind = info->kind;
+	if (parse_version(iface) < 0 || parse_data(obj, iface, info, &p) < 0 || parse_layout(iface, &p) < 0 ||
+	    parse_typestr(iface, &p) < 0 || parse_typedescr(iface, &p) < 0 || parse_syclobj(iface, &p) < 0)
+		goto done;
+	owner_extent(obj, kind, &p);
+	err.kind = USMB_ERR_NONE;
+	if (!plainly_right(&p, &out) && (usmb_go_allowed() < 0 || usmb_go_suai(&p.in, &out, &err) < 0)) {
+		if (usmb_py.PyErr_Occurred()) goto done;
+		usmb_raise_go(&err);
+		goto done;
+	}
+	usmb_place *place;
+	if (find_place(&p, &out, &place) < 0) goto done;
+	r = build(obj, &p, &out, place);
+	if (r) usmb_syclref_release(&p.ref, 1);
+done:
+	give_up(&p);
+	return r;
+}
+
+PyObject *usmb_from_suai(PyObject *module, PyObject *obj)
+{
+	char type[64];
+	(void)module;
+	usmb_owner_drain();
+	PyObject *iface = usmb_py.PyObject_GetAttr(obj, usmb_name.__sycl_usm_array_interface__);
+	if (!iface) {
+		if (usmb_is_array(obj) || !usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_AttributeError)) return NULL;
+		usmb_py.PyErr_Clear();
+		return usmb_raise(usmb_py.PyExc_TypeError, "from_usm_array_interface: %s has no __sycl_usm_array_interface__",
+		                  usmb_type_name(obj, type, sizeof type));
+	}
+	if (usmb_is_array(obj)) {
+		usmb_array *a = (usmb_array *)obj;
+		Py_DECREF(iface);
+		return usmb_array_view(a, a->first, a->ndim, usmb_shape(a), usmb_strides(a));
+	}
+	PyObject *r = usmb_import_suai(obj, iface);
+	Py_DECREF(iface);
+	return r;
+}

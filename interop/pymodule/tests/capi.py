@@ -1,0 +1,125 @@
+"""DLPack tensors made and read by hand, with ctypes: the peer that does anything."""
+
+import ctypes as ct
+
+VERSIONED, LEGACY = b"dltensor_versioned", b"dltensor"
+NAMES = [VERSIONED, LEGACY, b"used_dltensor_versioned", b"used_dltensor", b"dlpack_exchange_api"]
+
+py = ct.pythonapi
+py.PyCapsule_New.restype = ct.py_object
+py.PyCapsule_New.argtypes = [ct.c_void_p, ct.c_char_p, ct.c_void_p]
+py.PyCapsule_GetPointer.restype = ct.c_void_p
+py.PyCapsule_GetPointer.argtypes = [ct.py_object, ct.c_char_p]
+py.PyCapsule_GetName.restype = ct.c_char_p
+py.PyCapsule_GetName.argtypes = [ct.py_object]
+py.PyCapsule_SetName.argtypes = [ct.py_object, ct.c_char_p]
+
+
+class DLTensor(ct.Structure):
+    _fields_ = [
+        ("data", ct.c_void_p), ("device_type", ct.c_int32), ("device_id", ct.c_int32),
+        ("ndim", ct.c_int32), ("code", ct.c_uint8), ("bits", ct.c_uint8), ("lanes", ct.c_uint16),
+        ("shape", ct.POINTER(ct.c_int64)), ("strides", ct.POINTER(ct.c_int64)), ("byte_offset", ct.c_uint64),
+    ]
+
+
+DELETER = ct.CFUNCTYPE(None, ct.c_void_p)
+
+
+class Legacy(ct.Structure):
+    _fields_ = [("t", DLTensor), ("ctx", ct.c_void_p), ("deleter", ct.c_void_p)]
+
+
+class Versioned(ct.Structure):
+    _fields_ = [("major", ct.c_uint32), ("minor", ct.c_uint32), ("ctx", ct.c_void_p),
+                ("deleter", ct.c_void_p), ("flags", ct.c_uint64), ("t", DLTensor)]
+
+
+assert (ct.sizeof(DLTensor), ct.sizeof(Legacy), ct.sizeof(Versioned)) == (48, 64, 80)
+
+
+def name(capsule):
+    return py.PyCapsule_GetName(capsule)
+
+
+def tensor(capsule):
+    """The struct inside a capsule, not taken."""
+    n = name(capsule)
+    return (Versioned if n == VERSIONED else Legacy).from_address(py.PyCapsule_GetPointer(capsule, n))
+
+
+class Producer:
+    """An object with __dlpack__ that exports exactly what it is told to."""
+
+    def __init__(self, data=0, shape=(4,), strides="C", dtype=(2, 32, 1), device=(1, 0), byte_offset=0,
+                 versioned=True, version=(1, 3), flags=0, deleter=True, ndim=None, keywords=True, shape_null=False):
+        self.deleted = 0
+        self.asked = []
+        self.keywords = keywords
+        self.device = device
+        cls = Versioned if versioned else Legacy
+        self.name = VERSIONED if versioned else LEGACY
+        self.m = m = cls()
+        if versioned:
+            m.major, m.minor = version
+            m.flags = flags
+        t = m.t
+        t.data, t.device_type, t.device_id = data, *device
+        t.ndim = len(shape) if ndim is None else ndim
+        t.code, t.bits, t.lanes = dtype
+        self.shape = (ct.c_int64 * max(1, len(shape)))(*shape)
+        t.shape = ct.cast(None if shape_null else self.shape, ct.POINTER(ct.c_int64))
+        if strides == "C":
+            n, rev = 1, []
+            for s in reversed(shape):
+                rev.append(n)
+                n *= s
+            strides = rev[::-1]
+        if strides is not None:
+            self.strides = (ct.c_int64 * max(1, len(strides)))(*strides)
+            t.strides = self.strides
+        t.byte_offset = byte_offset
+
+        def delete(_):
+            self.deleted += 1
+
+        self.callback = DELETER(delete)
+        if deleter:
+            m.deleter = ct.cast(self.callback, ct.c_void_p)
+
+    def capsule(self):
+        return py.PyCapsule_New(ct.addressof(self.m), self.name, None)
+
+    def __dlpack__(self, **kwargs):
+        self.asked.append(kwargs)
+        if kwargs and not self.keywords:
+            raise TypeError("__dlpack__() takes no keyword arguments")
+        return self.capsule()
+
+    def __dlpack_device__(self):
+        return self.device
+
+
+class ExchangeAPI(ct.Structure):
+    _fields_ = [("major", ct.c_uint32), ("minor", ct.c_uint32), ("prev", ct.c_void_p), ("allocate", ct.c_void_p),
+                ("from_py", ct.c_void_p), ("to_py", ct.c_void_p), ("borrow", ct.c_void_p), ("stream", ct.c_void_p)]
+
+
+SET_ERROR = ct.CFUNCTYPE(None, ct.c_void_p, ct.c_char_p, ct.c_char_p)
+# PyDLL-style prototypes: called with the GIL held, and exceptions pass.
+ALLOCATE = ct.PYFUNCTYPE(ct.c_int, ct.POINTER(DLTensor), ct.POINTER(ct.c_void_p), ct.c_void_p, SET_ERROR)
+FROM_PY = ct.PYFUNCTYPE(ct.c_int, ct.py_object, ct.POINTER(ct.c_void_p))
+TO_PY = ct.PYFUNCTYPE(ct.c_int, ct.c_void_p, ct.POINTER(ct.py_object))
+BORROW = ct.PYFUNCTYPE(ct.c_int, ct.py_object, ct.POINTER(DLTensor))
+STREAM = ct.PYFUNCTYPE(ct.c_int, ct.c_int32, ct.c_int32, ct.POINTER(ct.c_void_p))
+
+
+def exchange(cls):
+    """The exchange API that a type publishes."""
+    p = py.PyCapsule_GetPointer(cls.__dlpack_c_exchange_api__, b"dlpack_exchange_api")
+    return ExchangeAPI.from_address(p)
+
+
+def delete(address):
+    """Runs the deleter of a versioned tensor."""
+    DELETER(Versioned.from_address(address).deleter)(address)

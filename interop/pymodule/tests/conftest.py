@@ -1,0 +1,87 @@
+"""Fixtures: peers and devices that are there, and memory that must be given back."""
+
+import gc
+import importlib
+import os
+import time
+
+import pytest
+
+import usmbridge as ub
+
+
+def peer(name):
+    """The module, or a skip; a failure where the peers were installed on purpose."""
+    if os.environ.get("USMBRIDGE_REQUIRE_PEERS"):
+        return importlib.import_module(name)
+    return pytest.importorskip(name)
+
+
+def sycl_device():
+    found = [d for d in ub.devices() if d.filter_string != "host"]
+    if found:
+        return found[0]
+    assert not os.environ.get("USMBRIDGE_REQUIRE_SYCL"), "a SYCL device is required and there is none"
+    pytest.skip("no SYCL device")
+
+
+@pytest.fixture
+def np():
+    return peer("numpy")
+
+
+@pytest.fixture
+def device():
+    return sycl_device()
+
+
+@pytest.fixture
+def dpctl(device):
+    m = peer("dpctl")
+    importlib.import_module("dpctl.memory")
+    return m
+
+
+@pytest.fixture
+def dpt(device):
+    return peer("dpnp.tensor")
+
+
+@pytest.fixture
+def dpnp(device):
+    return peer("dpnp")
+
+
+@pytest.fixture
+def tvm_ffi():
+    return peer("tvm_ffi")
+
+
+@pytest.fixture
+def pyarrow():
+    return peer("pyarrow")
+
+
+def live():
+    """What is referenced now, after everything that can go has gone. An owner behind an Array is
+    found by the collector only once the Array has gone, so it takes several rounds."""
+    for i in range(100):
+        n = ub.stats()["live_buffers.all.current"]
+        if n <= live.base:
+            break
+        if i < 5:
+            gc.collect()
+        else:
+            time.sleep(0.01)
+    return n
+
+
+live.base = 0
+
+
+@pytest.fixture(autouse=True)
+def balanced():
+    """Every test gives back all memory it took or imported."""
+    live.base = ub.stats()["live_buffers.all.current"]
+    yield
+    assert live() <= live.base, "memory was not given back"

@@ -1,0 +1,55 @@
+"""Sources for tests of usmbridge.cute: tensors of any layout that are checked to be given up."""
+
+import gc
+
+import pytest
+
+import capi
+from usmbridge.cute import from_dlpack
+
+ADDRESS = 1 << 40  # nothing here reads memory, so that any address does
+HUGE = (10**9, 10**9), (10**9, 1)
+
+
+class Source(capi.Producer):
+    """A producer that outlives its tensors and remembers its capsules."""
+
+    made = []
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.capsules = []
+        self.made.append(self)
+
+    def capsule(self):
+        self.capsules.append(super().capsule())
+        return self.capsules[-1]
+
+    def taken(self):
+        return sum(capi.name(c).startswith(b"used_") for c in self.capsules)
+
+
+@pytest.fixture(autouse=True)
+def sources():
+    """Every tensor that was taken is given up, once; what was refused is left alone."""
+    Source.made.clear()
+    yield
+    gc.collect()
+    for p in Source.made:
+        assert p.deleted == (p.taken() if p.m.deleter else 0)
+    Source.made.clear()
+
+
+def c_order(shape):
+    strides, n = [], 1
+    for s in reversed(shape):
+        strides.append(n)
+        n *= s
+    return tuple(reversed(strides))
+
+
+def tensor(shape, strides=None, width=None, **options):
+    """A tensor of the layout given, of bytes where floats would not fit any memory."""
+    dtype = (0, 8, 1) if shape == HUGE[0] else (2, 32, 1)
+    p = Source(ADDRESS, shape, c_order(shape) if strides is None else strides, dtype)
+    return from_dlpack(p, None, width, **options)

@@ -1,0 +1,257 @@
+"""__dlpack__ and __dlpack_device__ of Array: negotiation, flags, devices, copies."""
+
+import ctypes as ct
+
+import pytest
+
+import capi
+import usmbridge as ub
+
+
+def struct(a, **kw):
+    kw.setdefault("max_version", (1, 3))
+    c = a.__dlpack__(**kw)
+    return capi.tensor(c), c
+
+
+def test_device(device):
+    assert ub.empty(3, device="host").__dlpack_device__() == (1, 0)
+    for kind in ("device", "shared", "host"):
+        a = ub.empty(3, usm_type=kind, device=device)
+        assert a.__dlpack_device__() == device.dlpack_device == (14, device.dlpack_device[1])
+
+
+@pytest.mark.parametrize("max_version, name", [
+    (None, capi.LEGACY), ((0, 8), capi.LEGACY), ((1, 0), capi.VERSIONED), ((1, 1), capi.VERSIONED),
+    ((1, 3), capi.VERSIONED), ((1, 9), capi.VERSIONED), ((2, 0), capi.VERSIONED), ([1, 0], capi.VERSIONED),
+])
+def test_max_version(max_version, name):
+    a = ub.empty((2, 3), device="host")
+    for _ in range(2):  # the second call takes the remembered way
+        c = a.__dlpack__(max_version=max_version)
+        assert capi.name(c) == name
+        m = capi.tensor(c)
+        if name == capi.VERSIONED:
+            assert (m.major, m.minor, m.flags) == (1, 3, 0)
+        t = m.t
+        assert (t.data, t.device_type, t.device_id, t.ndim, t.byte_offset) == (a._pointer, 1, 0, 2, 0)
+        assert (t.code, t.bits, t.lanes) == (2, 32, 1)
+        assert t.shape[:2] == [2, 3] and t.strides[:2] == [3, 1]
+
+
+@pytest.mark.parametrize("kw, error", [
+    (dict(max_version="1.0"), TypeError), (dict(max_version=(1,)), TypeError), (dict(max_version=(1, 0, 0)), TypeError),
+    (dict(max_version=1), TypeError), (dict(max_version=("1", "0")), TypeError), (dict(max_version=(-1, 0)), ValueError),
+    (dict(dl_device=(1,)), TypeError), (dict(dl_device="cpu"), TypeError), (dict(nonsense=1), TypeError),
+    (dict(dl_device=(2, 0)), BufferError), (dict(dl_device=(1, 1)), BufferError), (dict(dl_device=(1 << 40, 0)), BufferError),
+])
+def test_bad_arguments(kw, error):
+    with pytest.raises(error):
+        ub.empty(3, device="host").__dlpack__(**kw)
+    with pytest.raises(TypeError):
+        ub.empty(3, device="host").__dlpack__(None)
+
+
+def test_every_mix_of_keywords(device, dpctl):
+    q = dpctl.SyclQueue()
+    for a in (ub.zeros(3, device="host"), ub.zeros(3, usm_type="shared")):
+        for stream in ({}, dict(stream=None), dict(stream=-1), dict(stream=q), dict(stream=q._get_capsule())):
+            for version in ({}, dict(max_version=None), dict(max_version=(1, 0))):
+                for dev in ({}, dict(dl_device=None), dict(dl_device=a.__dlpack_device__()), dict(dl_device=(1, 0))):
+                    for copy in ({}, dict(copy=None), dict(copy=False), dict(copy=True)):
+                        if "stream" in stream and not isinstance(stream["stream"], (type(None), int, type(q))):
+                            stream = dict(stream=q._get_capsule())  # one use each
+                        c = a.__dlpack__(**stream, **version, **dev, **copy)
+                        assert capi.name(c) in (capi.VERSIONED, capi.LEGACY)
+
+
+@pytest.mark.parametrize("stream", [0, 7, "nonsense:device", object(), 1.5, (1, 2)])
+def test_bad_stream(device, stream):
+    a = ub.empty(3)
+    if isinstance(stream, str):
+        a.__dlpack__(stream=stream)  # a filter string orders nothing by itself: the host waits
+        return
+    with pytest.raises(TypeError, match="stream"):
+        a.__dlpack__(stream=stream)
+
+
+def test_stream_forms(device, dpctl):
+    a = ub.empty(3)
+    q = dpctl.SyclQueue()
+    cap = q._get_capsule()
+    for stream in (q, cap, a.sycl_queue, q.sycl_context, device.filter_string):
+        a.__dlpack__(stream=stream)
+    assert capi.name(cap) == b"used_SyclQueueRef"
+    with pytest.raises(ValueError, match="consumed"):
+        a.__dlpack__(stream=cap)
+
+
+def test_read_only(np):
+    x = np.arange(4.0)
+    x.flags.writeable = False
+    a = ub.asarray(x)
+    assert a.readonly
+    m, c = struct(a)
+    assert m.flags == 1
+    m, c = struct(a[1:])
+    assert m.flags == 1
+    with pytest.raises(BufferError, match="read-only"):
+        a.__dlpack__()
+    with pytest.raises(BufferError, match="read-only"):
+        a.__dlpack__(max_version=(0, 9))
+    assert not np.from_dlpack(a).flags.writeable
+    m, c = struct(a, copy=True)
+    assert m.flags == 2 and m.t.data != a._pointer
+    assert not a.copy().readonly
+
+
+def test_copy_flag(device):
+    for a in (ub.zeros(3, device="host"), ub.zeros(3), ub.zeros(3, usm_type="host")):
+        m, c = struct(a, copy=True)
+        assert m.flags == 2 and m.t.data != a._pointer and (m.t.device_type, m.t.device_id) == a.__dlpack_device__()
+        m, c = struct(a, copy=False)
+        assert m.flags == 0 and m.t.data == a._pointer
+
+
+def test_usm_as_cpu(np, device):
+    for kind in ("shared", "host"):
+        a = ub.zeros((2, 3), usm_type=kind)
+        for copy in (None, False):
+            m, c = struct(a, dl_device=(1, 0), copy=copy)
+            assert (m.t.data, m.t.device_type, m.t.device_id, m.flags) == (a._pointer, 1, 0, 0)
+        m, c = struct(a, dl_device=(1, 0), copy=True)
+        assert m.t.data != a._pointer and m.flags == 2 and m.t.device_type == 1
+        assert a.__dlpack_device__()[0] == 14
+        n = np.from_dlpack(a, device="cpu")
+        assert n.ctypes.data == a._pointer
+        b = ub.from_dlpack(n)
+        assert b.__dlpack_device__() == (1, 0) and b.usm_type is None and b._pointer == a._pointer
+
+
+def test_device_memory_as_cpu(np, device):
+    a = ub.asarray([1.0, 2.0, 3.0], usm_type="device")
+    with pytest.raises(BufferError, match="copy=False"):
+        a.__dlpack__(dl_device=(1, 0), copy=False)
+    m, c = struct(a, dl_device=(1, 0))
+    assert m.flags == 2 and m.t.device_type == 1
+    assert np.from_dlpack(a, device="cpu").tolist() == [1, 2, 3]
+    with pytest.raises(BufferError):
+        np.from_dlpack(a, device="cpu", copy=False)
+    with pytest.raises((BufferError, RuntimeError)):
+        np.from_dlpack(a)  # kDLOneAPI is nothing for NumPy
+
+
+def test_host_to_device(device):
+    a = ub.asarray([1.0, 2.0], device="host")
+    with pytest.raises(BufferError):
+        a.__dlpack__(dl_device=device.dlpack_device, copy=False)
+    m, c = struct(a, dl_device=device.dlpack_device)
+    assert m.flags == 2 and (m.t.device_type, m.t.device_id) == device.dlpack_device
+    assert ub.from_dlpack(c).asnumpy().tolist() == [1, 2]
+    with pytest.raises(BufferError, match="99"):
+        a.__dlpack__(dl_device=(14, 99))
+
+
+def test_size_0(device):
+    m, c = struct(ub.empty((3, 0), device="host"))
+    assert m.t.data is None and m.t.shape[:2] == [3, 0]
+    m, c = struct(ub.empty((3, 0)))
+    assert m.t.data is not None
+
+
+def test_0d(device):
+    for a in (ub.empty((), device="host"), ub.empty(())):
+        m, c = struct(a)
+        assert m.t.ndim == 0 and not m.t.shape and not m.t.strides and m.flags == 0
+
+
+def test_strides_and_offsets(device):
+    h, u = ub.zeros((6, 8), device="host"), ub.zeros((6, 8))
+    for a, one in ((h, False), (u, True)):
+        v = a[1:5:2, 2:]
+        m, c = struct(v)
+        assert m.t.data == a._pointer + 4 * 10 and m.t.byte_offset == 0 and m.t.strides[:2] == [16, 1]
+        v = a[::-1, ::-2]
+        m, c = struct(v)
+        assert m.t.strides[:2] == [-8, -2]
+        first = a._pointer + 4 * (5 * 8 + 7)
+        assert m.t.data + m.t.byte_offset == v._pointer == first
+        if one:  # consumers of kDLOneAPI look the lowest address up
+            assert m.t.data == a._pointer + 4
+        else:
+            assert m.t.byte_offset == 0
+        m, c = struct(a.T)
+        assert m.t.strides[:2] == [1, 8]
+
+
+def test_not_in_default_context(np, dpctl, device):
+    own = dpctl.SyclContext([dpctl.SyclDevice(device.filter_string)])
+    q = dpctl.SyclQueue(own, dpctl.SyclDevice(device.filter_string))
+    a = ub.zeros(3, usm_type="shared", sycl_queue=q)
+    for ask in (a.__dlpack_device__, a.__dlpack__, lambda: a.__dlpack__(max_version=(1, 0))):
+        with pytest.raises(BufferError, match=r"default context.*copy=True"):
+            ask()
+    m, c = struct(a, copy=True)
+    assert (m.t.device_type, m.t.device_id) == device.dlpack_device and m.flags == 2
+    assert a.__sycl_usm_array_interface__["data"][0] == a._pointer
+    # the host can read it whatever its context
+    m, c = struct(a, dl_device=(1, 0))
+    assert m.t.data == a._pointer and m.flags == 0
+    with pytest.raises(BufferError):
+        ub.from_dlpack(a)
+    same = ub.zeros(3, sycl_queue=dpctl.SyclQueue(dpctl.SyclContext(dpctl.SyclDevice(device.filter_string)), dpctl.SyclDevice(device.filter_string)))
+    assert same.__dlpack_device__() == device.dlpack_device
+
+
+def test_capsule_owns_until_taken(np):
+    a = ub.zeros(4, device="host")
+    c = a.__dlpack__()
+    p = a._pointer
+    del a
+    m = capi.tensor(c)
+    assert m.t.data == p
+    del c  # never taken: its destructor gives the memory back (checked by the fixture)
+
+
+def test_renamed_capsule_is_not_deleted(np):
+    a = ub.zeros(4, device="host")
+    c = a.__dlpack__(max_version=(1, 0))
+    n = ub.from_dlpack(c)
+    assert capi.name(c) == b"used_dltensor_versioned"
+    with pytest.raises(BufferError, match="consumed"):
+        ub.from_dlpack(c)
+    del c
+    assert n.asnumpy().tolist() == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("dtype", [
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32",
+    "float64", "complex64", "complex128",
+])
+def test_types_with_numpy(np, dtype):
+    a = ub.zeros((2, 3), dtype, device="host")
+    n = np.from_dlpack(a)
+    assert n.dtype == dtype and n.ctypes.data == a._pointer and n.shape == (2, 3)
+    b = ub.from_dlpack(n)
+    assert b.dtype == dtype and b._pointer == a._pointer
+    assert np.asarray(a).dtype == dtype
+
+
+@pytest.mark.parametrize("dtype, code, bits", [
+    ("bfloat16", 4, 16), ("float8_e4m3fn", 10, 8), ("float8_e5m2", 12, 8), ("float8_e8m0fnu", 14, 8),
+    ("float6_e2m3fn", 15, 6), ("float4_e2m1fn", 17, 4),
+])
+def test_types_that_only_dlpack_has(device, dtype, code, bits):
+    for dev in ("host", device):
+        a = ub.zeros((4, 4), dtype, device=dev)
+        m, c = struct(a)
+        assert (m.t.code, m.t.bits, m.t.lanes) == (code, bits, 1)
+        b = ub.from_dlpack(c)
+        assert b.dtype == dtype and b._pointer == a._pointer and b.typestr is None
+        assert a.nbytes == 16 * bits // 8
+        with pytest.raises(AttributeError):
+            a.__sycl_usm_array_interface__
+        with pytest.raises(AttributeError):
+            a.__array_interface__
+    with pytest.raises(BufferError):
+        memoryview(ub.zeros(4, dtype, device="host"))

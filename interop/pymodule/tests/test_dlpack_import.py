@@ -1,0 +1,282 @@
+"""from_dlpack: what producers do, each row of the table of disagreements."""
+
+import ctypes as ct
+import sys
+
+import pytest
+
+import capi
+import usmbridge as ub
+
+
+@pytest.fixture
+def memory():
+    buf = (ct.c_float * 64)(*range(64))
+    yield ct.addressof(buf)
+    del buf
+
+
+def values(a):
+    return a.asnumpy().tolist()
+
+
+@pytest.mark.parametrize("versioned", [True, False])
+def test_object_and_capsule(np, memory, versioned):
+    p = capi.Producer(memory, (2, 3), versioned=versioned)
+    a = ub.from_dlpack(p)
+    assert p.asked == [{"max_version": (1, 3)}]
+    assert a._pointer == memory and a.shape == (2, 3) and a.strides == (3, 1) and values(a) == [[0, 1, 2], [3, 4, 5]]
+    assert not a.readonly and p.deleted == 0
+    del a
+    assert p.deleted == 1
+    q = capi.Producer(memory, (2,), versioned=versioned)
+    c = q.capsule()
+    b = ub.from_dlpack(c)
+    assert capi.name(c) == (b"used_dltensor_versioned" if versioned else b"used_dltensor")
+    with pytest.raises(BufferError, match="consumed"):
+        ub.from_dlpack(c)
+    v = b[1:]
+    del b, c
+    assert q.deleted == 0
+    del v
+    assert q.deleted == 1
+
+
+def test_older_producer_without_keywords(memory):
+    p = capi.Producer(memory, versioned=False, keywords=False)
+    a = ub.from_dlpack(p)
+    assert p.asked == [{"max_version": (1, 3)}, {}] and a.size == 4
+
+
+def test_errors_of_the_producer_pass():
+    class Mine(Exception):
+        pass
+
+    for error in (Mine("x"), BufferError("no"), RuntimeError("no"), KeyboardInterrupt()):
+        class P:
+            def __dlpack__(self, **kw):
+                raise error
+
+        with pytest.raises(type(error)) as e:
+            ub.from_dlpack(P())
+        assert e.value is error
+
+    class T:
+        def __dlpack__(self, **kw):
+            raise TypeError("mine" if kw else "mine without keywords")
+
+    with pytest.raises(TypeError, match="mine without"):
+        ub.from_dlpack(T())
+
+    class A:
+        def __dlpack__(self, **kw):
+            return self.missing
+
+    with pytest.raises(AttributeError, match="missing"):
+        ub.from_dlpack(A())
+
+
+@pytest.mark.parametrize("x", [1, None, [1, 2], b"abc", "text", object()])
+def test_no_dlpack(x):
+    with pytest.raises(TypeError, match="__dlpack__"):
+        ub.from_dlpack(x)
+
+
+@pytest.mark.parametrize("result", [None, 5, "capsule", object()])
+def test_no_capsule(result):
+    class P:
+        def __dlpack__(self, **kw):
+            return result
+
+    with pytest.raises(TypeError, match="capsule"):
+        ub.from_dlpack(P())
+
+
+def test_capsule_of_another_name():
+    c = capi.py.PyCapsule_New(0x1000, b"something", None)
+    with pytest.raises(BufferError, match="something"):
+        ub.from_dlpack(c)
+
+
+def refused(match=None, **kw):
+    """A tensor that must be refused: the capsule stays its owner's, nothing is deleted twice."""
+    p = capi.Producer(**kw)
+    c = p.capsule()
+    before = capi.name(c)
+    with pytest.raises(BufferError, match=match):
+        ub.from_dlpack(c)
+    assert capi.name(c) == before and p.deleted == 0
+    with pytest.raises(BufferError, match=match):
+        ub.from_dlpack(p)
+
+
+def test_refused(memory):
+    refused("version", data=memory, version=(2, 0))
+    refused("version", data=memory, version=(0, 8))
+    refused("lanes", data=memory, dtype=(2, 32, 4))
+    refused("lanes", data=memory, dtype=(2, 32, 0))
+    refused(data=memory, dtype=(6, 1, 1))       # bool of one bit
+    refused(data=memory, dtype=(3, 64, 1))      # opaque handle
+    refused(data=memory, dtype=(99, 32, 1))
+    refused(data=memory, dtype=(2, 33, 1))
+    refused(data=memory, shape=(-1,))
+    refused(data=memory, shape=(1 << 62, 8))
+    refused(data=memory, shape=(1 << 40, 1 << 40), strides=(1, 1))
+    refused(data=memory, shape=(2, 2), strides=(1 << 62, 1))
+    refused("dimension|ndim", data=memory, ndim=-1)
+    refused("dimension|ndim", data=memory, ndim=65)
+    refused(data=memory, shape=(2,), shape_null=True)
+    refused(data=0)                              # NULL with elements
+    refused("align|multiple", data=memory + 2)
+    refused("align|multiple", data=memory, byte_offset=6)
+    for device in ((2, 0), (3, 0), (4, 0), (7, 0), (8, 0), (10, 0), (12, 0), (13, 0), (15, 0), (17, 0), (18, 0), (0, 0), (99, 0)):
+        refused("device", data=memory, device=device)
+
+
+def test_oneapi_refused(device, memory):
+    n = len(ub.devices()) - 1
+    for bad in (-1, n, 1 << 30):
+        refused(r"14, %d" % bad, data=memory, device=(14, bad))
+    refused("unified shared memory", data=memory, device=device.dlpack_device)  # ordinary memory
+    a = ub.empty(16)
+    refused("span|last byte|beyond", data=a._pointer, device=device.dlpack_device, shape=(1 << 20,))
+    refused(data=a._pointer, device=device.dlpack_device, shape=(4,), strides=(-1 << 20,))
+    p = capi.Producer(a._pointer, (16,), device=device.dlpack_device)
+    b = ub.from_dlpack(p)
+    assert b.usm_type == "device" and b._pointer == a._pointer and b.device == device
+    del b
+    assert p.deleted == 1
+
+
+def test_another_context(device, dpctl):
+    d = dpctl.SyclDevice(device.filter_string)
+    q = dpctl.SyclQueue(dpctl.SyclContext([d]), d)
+    a = ub.empty(16, sycl_queue=q)
+    refused(data=a._pointer, device=device.dlpack_device)
+
+
+def test_null_strides_and_deleter(np, memory):
+    p = capi.Producer(memory, (2, 3), strides=None)
+    assert ub.from_dlpack(p).strides == (3, 1)
+    a = ub.from_dlpack(capi.Producer(memory, (2, 3), deleter=False))
+    assert values(a) == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_byte_offset(np, memory):
+    a = ub.from_dlpack(capi.Producer(memory, (2,), byte_offset=12))
+    assert a._pointer == memory + 12 and values(a) == [3, 4]
+    a = ub.from_dlpack(capi.Producer(memory, (3,), strides=(-2,), byte_offset=16))
+    assert values(a) == [4, 2, 0]
+
+
+def test_layouts(np, memory):
+    a = ub.from_dlpack(capi.Producer(memory, (2, 3), strides=(1, 2)))
+    assert values(a) == [[0, 2, 4], [1, 3, 5]] and a.strides == (1, 2)
+    a = ub.from_dlpack(capi.Producer(memory, (3, 2), strides=(0, 1)))
+    assert values(a) == [[0, 1]] * 3 and a.strides == (0, 1)
+    a = ub.from_dlpack(capi.Producer(memory, (1, 4), strides=(77, 1)))
+    assert a.strides == (77, 1)
+    a = ub.from_dlpack(capi.Producer(memory, ()))
+    assert a.shape == () and values(a) == 0.0
+    a = ub.from_dlpack(capi.Producer(memory, (1,) * 64))
+    assert a.ndim == 64
+    a = ub.from_dlpack(capi.Producer(0, (3, 0)))
+    assert a.size == 0 and a.shape == (3, 0)
+
+
+def test_oneapi_size_0(device):
+    for data in (0, ub.empty(4)._pointer * 0):
+        p = capi.Producer(data, (0, 3), device=device.dlpack_device)
+        a = ub.from_dlpack(p)
+        assert p.deleted == 1 and a._pointer and a.device == device and a.shape == (0, 3)
+        assert a.__sycl_usm_array_interface__["data"][0]
+
+
+def test_flags(np, memory):
+    a = ub.from_dlpack(capi.Producer(memory, flags=1))
+    assert a.readonly and a[1:].readonly and a.T.readonly and not a.copy().readonly
+    b = ub.from_dlpack(capi.Producer(memory, flags=2))
+    assert not b.readonly
+    c = ub.from_dlpack(capi.Producer(memory, (8,), dtype=(17, 4, 1)))
+    assert c.nbytes == 4 and c.itemsize == 1
+    d = ub.from_dlpack(capi.Producer(memory, (8,), dtype=(17, 4, 1), flags=4))
+    assert d.nbytes == 8
+    m = capi.tensor(d.__dlpack__(max_version=(1, 3)))
+    assert m.flags == 4
+    with pytest.raises(BufferError):
+        d.__dlpack__()
+
+
+def test_own(device):
+    for a in (ub.zeros((2, 3), device="host"), ub.zeros((2, 3)), ub.zeros((2, 3), usm_type="shared")[::-1]):
+        b = ub.from_dlpack(a)
+        assert b is not a and (b._pointer, b.shape, b.strides, b.usm_type) == (a._pointer, a.shape, a.strides, a.usm_type)
+
+
+def test_numpy(np):
+    x = np.arange(24, dtype="int16").reshape(2, 3, 4)
+    for y in (x, x[:, ::-1], x.T, x[1:1], x[0, 0, 0:1]):
+        a = ub.from_dlpack(y)
+        assert values(a) == y.tolist() and a.dtype == "int16"
+        assert y.size == 0 or a._pointer == y.ctypes.data
+    n = sys.getrefcount(x)
+    a = ub.from_dlpack(x)
+    assert sys.getrefcount(x) == n + 1
+    v = a[1]
+    del a
+    assert sys.getrefcount(x) == n + 1
+    del v
+    assert sys.getrefcount(x) == n
+    with pytest.raises((BufferError, TypeError)):
+        ub.from_dlpack(np.array(["a"]))
+    with pytest.raises((BufferError, TypeError)):
+        ub.from_dlpack(np.arange(3).astype(">i4"))
+    r = np.arange(3)
+    r.flags.writeable = False
+    assert ub.from_dlpack(r).readonly
+
+
+def test_device_and_copy(np, device):
+    x = np.arange(3.0)
+    a = ub.from_dlpack(x, device="host")
+    assert a._pointer == x.ctypes.data
+    a = ub.from_dlpack(x, copy=True)
+    assert a._pointer != x.ctypes.data and values(a) == [0, 1, 2]
+    a = ub.from_dlpack(x, copy=False)
+    assert a._pointer == x.ctypes.data
+    for dev in (device, device.filter_string):
+        a = ub.from_dlpack(x, device=dev)
+        assert a.device == device and values(a) == [0, 1, 2]
+        with pytest.raises(BufferError):
+            ub.from_dlpack(x, device=dev, copy=False)
+        b = ub.from_dlpack(a, device=dev)
+        assert b._pointer == a._pointer
+    s = ub.asarray([1, 2], usm_type="shared")
+    h = ub.from_dlpack(s, device="host", copy=False)
+    assert h._pointer == s._pointer and h.device == "host" and h.usm_type is None
+    d = ub.asarray([1, 2], usm_type="device")
+    assert values(ub.from_dlpack(d, device="host")) == [1, 2]
+    with pytest.raises(BufferError):
+        ub.from_dlpack(d, device="host", copy=False)
+    for bad in (dict(device="no:such:device"), dict(device="gpu:99")):
+        with pytest.raises(ValueError):
+            ub.from_dlpack(x, **bad)
+    with pytest.raises(TypeError):
+        ub.from_dlpack(x, device=(1, 0))
+    with pytest.raises(TypeError):
+        ub.from_dlpack()
+    with pytest.raises(TypeError):
+        ub.from_dlpack(x, x)
+
+
+def test_far_device_asks_its_owner(memory):
+    class Far(capi.Producer):
+        def __dlpack__(self, **kw):
+            self.asked.append(kw)
+            assert kw["dl_device"] == (1, 0)
+            self.m.t.device_type = 1
+            return self.capsule()
+
+    p = Far(memory, device=(2, 0))
+    a = ub.from_dlpack(p, device="host")
+    assert a.device == "host" and p.asked == [{"max_version": (1, 3), "dl_device": (1, 0), "copy": None}]

@@ -1,0 +1,213 @@
+"""The C exchange API: all five functions of ours, and the use of others'."""
+
+import ctypes as ct
+import threading
+
+import pytest
+
+import capi
+import usmbridge as ub
+
+
+@pytest.fixture
+def api():
+    api = capi.exchange(ub.Array)
+    assert (api.major, api.minor, api.prev) == (1, 3, None)
+    return api
+
+
+def test_published():
+    a, b = ub.Array.__dlpack_c_exchange_api__, ub.empty(1, device="host").__dlpack_c_exchange_api__
+    assert a is b and capi.name(a) == b"dlpack_exchange_api"
+
+
+def test_from_and_to_object(api, device):
+    from_py, to_py = capi.FROM_PY(api.from_py), capi.TO_PY(api.to_py)
+    for a in (ub.zeros((2, 3), device="host"), ub.zeros((2, 3)), ub.zeros((2, 3), usm_type="shared")[::-1]):
+        out = ct.c_void_p()
+        assert from_py(a, ct.byref(out)) == 0
+        m = capi.Versioned.from_address(out.value)
+        assert (m.major, m.minor, m.t.ndim, (m.t.device_type, m.t.device_id)) == (1, 3, 2, a.__dlpack_device__())
+        assert m.t.data + m.t.byte_offset == a._pointer
+        obj = ct.py_object()
+        assert to_py(out, ct.byref(obj)) == 0
+        b = obj.value
+        ct.pythonapi.Py_DecRef(ct.py_object(b))
+        assert type(b) is ub.Array and b._pointer == a._pointer and b.strides == a.strides and b.usm_type == a.usm_type
+        assert from_py(a, ct.byref(out)) == 0
+        capi.delete(out.value)
+    with pytest.raises(TypeError):
+        from_py(object(), ct.byref(out))
+
+
+def test_failed_to_object_leaves_the_tensor(api):
+    p = capi.Producer(0x1001, shape=(4,))
+    obj = ct.py_object()
+    with pytest.raises(BufferError):
+        capi.TO_PY(api.to_py)(ct.addressof(p.m), ct.byref(obj))
+    assert p.deleted == 0
+
+
+def test_not_describable(api, dpctl, device):
+    d = dpctl.SyclDevice(device.filter_string)
+    a = ub.empty(3, sycl_queue=dpctl.SyclQueue(dpctl.SyclContext([d]), d))
+    out, t = ct.c_void_p(), capi.DLTensor()
+    with pytest.raises(BufferError, match="default context"):
+        capi.FROM_PY(api.from_py)(a, ct.byref(out))
+    with pytest.raises(BufferError, match="default context"):
+        capi.BORROW(api.borrow)(a, ct.byref(t))
+
+
+def test_borrow(api, device):
+    borrow = capi.BORROW(api.borrow)
+    for a in (ub.zeros((2, 3), "int16", device="host"), ub.zeros((2, 3), "int16")[::-1], ub.zeros((), device="host"), ub.zeros((0, 2), device="host")):
+        t = capi.DLTensor()
+        assert borrow(a, ct.byref(t)) == 0
+        assert (t.ndim, t.bits, t.lanes, (t.device_type, t.device_id)) == (a.ndim, a.itemsize * 8, 1, a.__dlpack_device__())
+        assert tuple(t.shape[: a.ndim]) == a.shape and tuple(t.strides[: a.ndim]) == a.strides
+        assert (t.data or 0) + t.byte_offset == (a._pointer if a.size else 0)
+    with pytest.raises(TypeError):
+        borrow(1, ct.byref(t))
+
+
+def test_allocator(api, device):
+    allocate = capi.ALLOCATE(api.allocate)
+    errors = []
+    set_error = capi.SET_ERROR(lambda ctx, kind, message: errors.append((kind.decode(), message.decode())))
+    to_py = capi.TO_PY(api.to_py)
+
+    def call(device, shape, dtype=(2, 32, 1)):
+        p = capi.Producer(0, shape, dtype=dtype, device=device)
+        out = ct.c_void_p()
+        return allocate(ct.byref(p.m.t), ct.byref(out), None, set_error), out
+
+    for dev in ((1, 0), device.dlpack_device):
+        rc, out = call(dev, (3, 5))
+        assert rc == 0 and not errors
+        obj = ct.py_object()
+        assert to_py(out, ct.byref(obj)) == 0
+        a = obj.value
+        ct.pythonapi.Py_DecRef(ct.py_object(a))
+        assert a.shape == (3, 5) and a.__dlpack_device__() == dev and a.dtype == "float32" and a._pointer % 256 == 0
+        del obj, a
+    for args, kind in (((14, 99), (3,)), "BufferError"), (((2, 0), (3,)), "BufferError"), (((1, 0), (-3,)), "BufferError"), (((1, 0), (1 << 52,)), "MemoryError"), (((1, 0), (3,), (3, 64, 1)), "BufferError"), (((1, 0), (1 << 62, 8)), "BufferError"):
+        errors.clear()
+        rc, out = call(*args)
+        assert rc == -1 and len(errors) == 1 and errors[0][0] == kind and errors[0][1], (args, errors)
+
+
+def test_allocator_without_the_gil(api):
+    """The allocator is called from threads that hold no GIL."""
+    lib = ct.CFUNCTYPE(ct.c_int, ct.POINTER(capi.DLTensor), ct.POINTER(ct.c_void_p), ct.c_void_p, ct.c_void_p)  # drops the GIL
+    allocate = lib(api.allocate)
+    p = capi.Producer(0, (1000,))
+    outs = [ct.c_void_p() for _ in range(8)]
+    threads = [threading.Thread(target=lambda o=o: allocate(ct.byref(p.m.t), ct.byref(o), None, None)) for o in outs]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert len({o.value for o in outs}) == 8
+    for o in outs:
+        capi.delete(o.value)
+
+
+def test_work_stream(api, device):
+    stream = capi.STREAM(api.stream)
+    out = ct.c_void_p(1)
+    assert stream(1, 0, ct.byref(out)) == 0 and out.value is None
+    assert stream(*device.dlpack_device, ct.byref(out)) == 0 and out.value
+    with pytest.raises(BufferError):
+        stream(14, 99, ct.byref(out))
+
+
+def test_tvm_ffi_takes_ours(tvm_ffi, np):
+    a = ub.asarray(np.arange(6, dtype="float32").reshape(2, 3))
+    t = tvm_ffi.from_dlpack(a)
+    assert np.from_dlpack(t).ctypes.data == a._pointer and tuple(t.shape) == (2, 3)
+    b = ub.from_dlpack(t)
+    assert b._pointer == a._pointer and b.asnumpy().tolist() == [[0, 1, 2], [3, 4, 5]]
+    del t, a
+    assert b.asnumpy().tolist() == [[0, 1, 2], [3, 4, 5]]
+    r = np.arange(3.0)
+    r.flags.writeable = False
+    assert ub.asarray(r).readonly
+    tvm_ffi.from_dlpack(ub.zeros((3, 0), device="host"))
+
+
+def test_theirs(tvm_ffi, np):
+    """A light producer: allocator and borrow are NULL."""
+    x = np.arange(6, dtype="float32")
+    t = tvm_ffi.core.DLTensorTestWrapper(tvm_ffi.from_dlpack(x))
+    for _ in range(2):
+        a = ub.from_dlpack(t)
+        assert a._pointer == x.ctypes.data and a.asnumpy().tolist() == x.tolist()
+
+
+@pytest.fixture
+def producer():
+    """Types with an exchange API of any shape, made by hand."""
+    kept = []
+
+    def make(major=1, minor=3, prev=None, from_py=None, stream=None):
+        def default(obj, out):
+            p = kept_producer["p"]
+            out[0] = ct.addressof(p.m)
+            return 0
+
+        f = capi.FROM_PY(from_py or default)
+        s = capi.STREAM(stream or (lambda t, i, out: 0))
+        api = capi.ExchangeAPI(major, minor, ct.addressof(prev) if prev else None, None, ct.cast(f, ct.c_void_p), None, None, ct.cast(s, ct.c_void_p))
+        kept.extend([f, s, api])
+        cls = type("P", (), {"__dlpack_c_exchange_api__": capi.py.PyCapsule_New(ct.addressof(api), capi.NAMES[4], None)})
+        return cls, api
+
+    kept_producer = {}
+    make.tensor = kept_producer
+    yield make
+    kept.clear()
+
+
+def test_version_walk(producer):
+    buf = (ct.c_float * 4)(1, 2, 3, 4)
+    producer.tensor["p"] = p = capi.Producer(ct.addressof(buf))
+    _, one = producer(1, 2)
+    two, _ = producer(2, 0, prev=one, from_py=lambda o, out: -1)
+    a = ub.from_dlpack(two())
+    assert memoryview(a).tolist() == [1, 2, 3, 4]
+    del a
+    assert p.deleted == 1
+    only_two, _ = producer(2, 0, from_py=lambda o, out: -1)
+    with pytest.raises(TypeError, match="__dlpack__"):
+        ub.from_dlpack(only_two())
+
+
+def test_failures_delete_once(producer):
+    producer.tensor["p"] = p = capi.Producer(0x1001)
+    cls, _ = producer()
+    with pytest.raises(BufferError):
+        ub.from_dlpack(cls())
+    assert p.deleted == 1
+    producer.tensor["p"] = p = capi.Producer(0x1000, version=(2, 0))
+    with pytest.raises(BufferError, match="version"):
+        ub.from_dlpack(cls())
+    assert p.deleted == 1
+
+
+def test_work_of_the_producer_becomes_pending(producer, device, dpctl):
+    a = ub.zeros(16, usm_type="shared")
+    q = dpctl.SyclQueue(device.filter_string)
+    asked = []
+
+    def stream(t, i, out):
+        asked.append((t, i))
+        out[0] = q.addressof_ref()
+        return 0
+
+    producer.tensor["p"] = p = capi.Producer(a._pointer, (16,), device=device.dlpack_device)
+    cls, _ = producer(stream=stream)
+    b = ub.from_dlpack(cls())
+    assert asked == [device.dlpack_device] and memoryview(b).tolist() == [0] * 16
+    c = b.__dlpack__(stream=q, max_version=(1, 0))
+    memoryview(b)
+    del b, c
+    ub.stats()  # any entry ends what a deleter had to leave
+    assert p.deleted == 1

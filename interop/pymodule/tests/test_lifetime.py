@@ -1,0 +1,155 @@
+"""Ends: process exit, fork, finalisation, in interpreters of their own."""
+
+import os
+import subprocess
+
+import pytest
+
+HOST = os.environ.get("USMBRIDGE_TEST_HOST") or os.readlink("/proc/self/exe")
+
+
+def run(code, expect=0):
+    p = subprocess.run([HOST, "-c", "import usmbridge as ub, sys, os, gc\n" + code], capture_output=True, text=True, timeout=120)
+    assert p.returncode == expect, p.stdout + p.stderr
+    return p.stdout
+
+
+def test_plain_exit():
+    assert run("a = ub.zeros(3); print(a.asnumpy is not None)") == "True\n"
+    assert run("print(ub)").startswith("<module 'usmbridge'")
+    run("sys.exit(7)", 7)
+
+
+def test_exit_with_everything_alive(np):
+    """Arrays, tensors and owners of each sort outlive the module."""
+    run("""
+import atexit, numpy as np
+x = np.arange(10.)
+keep = [ub.from_dlpack(x), ub.asarray(bytearray(10)), ub.zeros(5), np.from_dlpack(ub.zeros(4, device="host")), memoryview(ub.zeros(4, device="host"))]
+caps = [a.__dlpack__(max_version=(1, 0)) for a in keep[:3]]
+class Late:
+    def __init__(self, a): self.a = a
+    def __del__(self):
+        self.a.__dlpack__(max_version=(1, 0)); self.a[1:]; self.a.shape
+sys.late = Late(keep[0]); sys.late2 = Late(keep[2])
+atexit.register(lambda: keep[0].shape)
+import builtins
+builtins.keep = keep; builtins.caps = caps; builtins.views = [a[1:] for a in keep[:3]]
+""")
+
+
+def test_deleters_after_python_has_gone(np):
+    """A tensor that a C library still holds when the interpreter ends."""
+    run("""
+import ctypes as ct, atexit, numpy as np
+a = ub.from_dlpack(np.arange(4.))
+cap = a.__dlpack__(max_version=(1, 0))
+ct.pythonapi.PyCapsule_GetPointer.restype = ct.c_void_p
+ct.pythonapi.PyCapsule_GetPointer.argtypes = [ct.py_object, ct.c_char_p]
+p = ct.pythonapi.PyCapsule_GetPointer(cap, b"dltensor_versioned")
+ct.pythonapi.PyCapsule_SetName.argtypes = [ct.py_object, ct.c_char_p]
+name = b"used_dltensor_versioned"
+ct.pythonapi.PyCapsule_SetName(cap, name)
+libc = ct.CDLL(None)
+deleter = ct.c_void_p.from_address(p + 16).value
+# void (*)(int, void *) of on_exit fits a deleter only by a shim: atexit order is enough here,
+# the C library's exit handlers run after Py_FinalizeEx
+libc.on_exit.argtypes = [ct.c_void_p, ct.c_void_p]
+import mmap
+m = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+m.write(bytes([0x48, 0x89, 0xf7, 0x48, 0xb8]) + deleter.to_bytes(8, "little") + bytes([0xff, 0xe0]))  # mov rdi,rsi; mov rax,deleter; jmp rax
+buf = (ct.c_char * 4096).from_buffer(m)
+import builtins
+builtins.kept = (m, buf, name)
+ct.pythonapi.Py_IncRef(ct.py_object(m)); ct.pythonapi.Py_IncRef(ct.py_object(buf))
+assert libc.on_exit(ct.addressof(buf), p) == 0
+del a, cap
+print("ok")
+""")
+
+
+def test_fork(np):
+    out = run("""
+import numpy as np, warnings
+warnings.simplefilter("ignore")
+x = np.arange(6.)
+a, h = ub.from_dlpack(x), ub.zeros((2, 3), device="host")
+u = None
+if any(d.filter_string != "host" for d in ub.devices()):
+    u = ub.zeros(4, usm_type="shared")
+v = a[1:]
+pid = os.fork()
+if pid == 0:
+    # what is C alone goes on
+    assert np.from_dlpack(h).shape == (2, 3) and np.from_dlpack(a).tolist() == list(range(6))
+    b = ub.from_dlpack(np.arange(3.)); b = b[::-1]; c = b.__dlpack__(max_version=(1, 0)); del b, c
+    memoryview(h); h.__array_interface__;
+    if u is not None:
+        u.__dlpack_device__(); u.__dlpack__(max_version=(1, 0)); u.__sycl_usm_array_interface__["shape"]
+    del v, a
+    gc.collect()
+    assert sys.getrefcount(x) == 2
+    n = 0
+    for f in (lambda: ub.empty(3), lambda: ub.devices(), lambda: ub.stats(), lambda: h.copy(), lambda: ub.asarray([1, 2])):
+        try:
+            f()
+        except RuntimeError as e:
+            assert "fork" in str(e)
+            n += 1
+    assert n == 5 or (n == 4 and u is None), n
+    assert "Array" in repr(h)
+    print("child", flush=True)
+    os._exit(0)
+_, status = os.waitpid(pid, 0)
+assert status == 0, status
+ub.empty(3)
+print("parent")
+""")
+    assert out == "child\nparent\n"
+
+
+def test_fork_exits_normally():
+    run("""
+import warnings
+warnings.simplefilter("ignore")
+a = ub.zeros(3)
+pid = os.fork()
+if pid == 0:
+    sys.exit(0)
+_, status = os.waitpid(pid, 0)
+assert status == 0, status
+""")
+
+
+def test_without_sycl():
+    env = dict(os.environ, USMBRIDGE_SYCL="off")
+    code = """
+import usmbridge as ub
+assert [d.filter_string for d in ub.devices()] == ["host"]
+a = ub.zeros((2, 3), usm_type="shared")
+assert a.usm_type is None and a.device == "host" and not hasattr(a, "__sycl_usm_array_interface__")
+assert a.__dlpack_device__() == (1, 0)
+for kw in (dict(device="opencl:cpu:0"), dict(device="gpu")):
+    try:
+        ub.empty(2, **kw)
+    except ValueError as e:
+        assert "SYCL" in str(e)
+    else:
+        raise AssertionError
+print(repr(a))
+"""
+    p = subprocess.run([HOST, "-c", code], capture_output=True, text=True, env=env, timeout=120)
+    assert p.returncode == 0 and "Array([[0., 0., 0.]" in p.stdout, p.stdout + p.stderr
+
+
+def test_sycl_that_comes_later():
+    """A library that Python loads after the first use is found by a tensor that needs it."""
+    run("""
+assert ub.devices()
+try:
+    import dpnp.tensor as dpt
+except ImportError:
+    sys.exit(0)
+a = ub.from_dlpack(dpt.arange(3))
+assert a.asnumpy().tolist() == [0, 1, 2]
+""")

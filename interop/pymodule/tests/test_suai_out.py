@@ -1,0 +1,119 @@
+"""__sycl_usm_array_interface__ of Array, as the peers read it."""
+
+import pytest
+
+import usmbridge as ub
+
+KEYS = {"shape", "typestr", "typedescr", "data", "strides", "offset", "version", "syclobj"}
+
+
+def test_dictionary(device):
+    for kind in ("device", "shared", "host"):
+        a = ub.empty((2, 3), usm_type=kind, device=device)
+        d = a.__sycl_usm_array_interface__
+        assert type(d) is dict and set(d) == KEYS
+        assert d["shape"] == (2, 3) and d["typestr"] == "<f4" and d["typedescr"] == [("", "<f4")]
+        assert d["data"] == (a._pointer, False) and d["strides"] is None and d["offset"] == 0
+        assert d["version"] == 1 and type(d["version"]) is int
+        assert type(d["data"]) is tuple and type(d["data"][1]) is bool
+
+
+def test_fresh_each_time(device):
+    a = ub.empty((2, 3))
+    d = a.__sycl_usm_array_interface__
+    d.clear()
+    a.__sycl_usm_array_interface__["typedescr"].append("nonsense")
+    assert a.__sycl_usm_array_interface__["typedescr"] == [("", "<f4")]
+    a.__sycl_usm_array_interface__["typedescr"][0] = ("x", "<f8")
+    assert a.__sycl_usm_array_interface__["typedescr"] == [("", "<f4")]
+    assert set(a.__sycl_usm_array_interface__) == KEYS
+
+
+def test_layouts(device):
+    a = ub.empty((4, 6, 2), "int16")
+    p = a._pointer
+    everything = slice(None)
+    cases = [
+        ((), p, (4, 6, 2), None),
+        (slice(1, 3), p + 2 * 12, (2, 6, 2), None),
+        (slice(None, None, -1), p + 2 * 36, (4, 6, 2), (-12, 2, 1)),
+        ((everything, slice(1, None, 2)), p + 2 * 2, (4, 3, 2), (12, 4, 1)),
+        ((0, 0, 0), p, (), None),
+        (slice(0, 0), p, (0, 6, 2), None),
+        ((slice(0, 1), slice(None, None, 6)), p, (1, 1, 2), None),
+    ]
+    for key, data, shape, strides in cases:
+        v = a[key]
+        d = v.__sycl_usm_array_interface__
+        assert d["data"][0] == data and d["shape"] == shape and d["strides"] == strides and d["offset"] == 0
+    assert a.T.__sycl_usm_array_interface__["strides"] == (1, 2, 12)
+
+
+def test_zero_strides(device, dpctl):
+    m = dpctl.memory.MemoryUSMShared(64)
+    holder = type("H", (), {})()
+    holder.m = m
+    holder.__sycl_usm_array_interface__ = dict(m.__sycl_usm_array_interface__, shape=(5, 4), strides=(0, 1), typestr="<f4")
+    a = ub.from_usm_array_interface(holder)
+    assert a.strides == (0, 1)
+    assert a.__sycl_usm_array_interface__["strides"] == (0, 1)
+
+
+def test_none_on_the_host():
+    a = ub.empty(3, device="host")
+    assert not hasattr(a, "__sycl_usm_array_interface__")
+    with pytest.raises(AttributeError, match="host"):
+        a.__sycl_usm_array_interface__
+    with pytest.raises(AttributeError):
+        ub.from_usm_array_interface(a)
+    assert a.usm_type is None and a.sycl_queue is None and a.sycl_context is None and a.sycl_device is None
+
+
+def test_read_only(device, dpt):
+    x = dpt.ones(4)
+    x.flags.writable = False
+    a = ub.asarray(x)
+    assert a.readonly and a[1:].readonly
+    assert a.__sycl_usm_array_interface__["data"][1] is True
+    assert not dpt.asarray(a).flags.writable
+    assert not ub.from_dlpack(a).__dlpack_device__() == (1, 0) and ub.from_dlpack(a).readonly
+
+
+def test_syclobj_again_and_again(device, dpctl, dpt):
+    a = ub.empty(16, usm_type="shared")
+    d = a.__sycl_usm_array_interface__
+    holder = type("H", (), {"__sycl_usm_array_interface__": d})()
+    for _ in range(3):
+        assert dpctl.memory.as_usm_memory(holder)._pointer == a._pointer
+        assert dpt.asarray(holder).usm_data._pointer == a._pointer
+        assert ub.from_usm_array_interface(holder)._pointer == a._pointer
+    q = d["syclobj"]
+    mine = dpctl.SyclQueue(q._get_capsule())
+    assert mine.sycl_context == dpctl.SyclQueue(device.filter_string).sycl_context
+    assert dpctl.SyclContext(q.sycl_context._get_capsule()) == mine.sycl_context
+    assert q.sycl_device == device
+    b = ub.empty(1)
+    assert q == b.__sycl_usm_array_interface__["syclobj"] and hash(q) == hash(b.__sycl_usm_array_interface__["syclobj"])
+    assert q != 1 and "opencl" in repr(q) or device.filter_string in repr(q)
+
+
+def test_public_objects_are_dpctls(device, dpctl, dpnp):
+    a = ub.empty(4)
+    assert type(a.sycl_queue) is dpctl.SyclQueue and type(a.sycl_context) is dpctl.SyclContext
+    assert type(a.sycl_device) is dpctl.SyclDevice
+    assert a.sycl_queue.sycl_context == a.sycl_context
+    assert dpnp.asarray(ub.zeros(3)).tolist() == [0, 0, 0] if hasattr(dpnp.ndarray, "tolist") else True
+
+
+def test_peers_read(device, np, dpctl, dpt, dpnp):
+    a = ub.asarray(np.arange(24, dtype="float32").reshape(4, 6), usm_type="shared")
+    m = dpctl.memory.as_usm_memory(a)
+    assert m._pointer == a._pointer and m.nbytes == a.nbytes and m.get_usm_type() == "shared"
+    t = dpt.asarray(a)
+    assert t.usm_data._pointer == a._pointer and t.shape == (4, 6) and dpt.asnumpy(t).tolist() == a.asnumpy().tolist()
+    t = dpt.asarray(a[1:3, ::2])
+    assert dpt.asnumpy(t).tolist() == a.asnumpy()[1:3, ::2].tolist()
+    t[0, 0] = 99
+    dpt.asnumpy(t)
+    assert a.asnumpy()[1, 0] == 99
+    assert dpnp.asnumpy(dpnp.asarray(a)).tolist() == a.asnumpy().tolist()

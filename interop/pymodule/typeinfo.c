@@ -1,0 +1,99 @@
+/* typeinfo.c: what is remembered about the types of others, so that hot paths
+   look nothing up by name. */
+#include <string.h>
+
+#include "usmb_pymod.h"
+
+/* Direct-mapped. An entry goes with its type, by a weak reference's callback, so
+   that nothing is kept alive and no address is taken for another type's. */
+enum { ENTRIES = 64 };
+static usmb_typeinfo cache[ENTRIES];
+static PyObject *forget; /* the callback */
+
+static void clear_entry(usmb_typeinfo *e)
+{
+	PyObject *weak = e->weak;
+	memset(e, 0, sizeof *e);
+	Py_XDECREF(weak);
+}
+
+static PyObject *forget_type(PyObject *self, PyObject *weak)
+{
+	(void)self;
+	for (int i = 0; i < ENTRIES; i++)
+		if (cache[i].weak == weak) clear_entry(&cache[i]);
+	USMB_PY_RETURN_NONE;
+}
+
+static PyMethodDef forget_def = {"_forget_type", USMB_PY_CFUNC(forget_type), METH_O, NULL};
+
+static size_t slot_of(PyTypeObject *type) { return ((uintptr_t)type >> 5) * 0x9E3779B1u >> 7 & (ENTRIES - 1); }
+
+/* A string attribute of a type as UTF-8 in buf; empty when there is none. */
+static void attribute(PyTypeObject *type, PyObject *name, char *buf, size_t n)
+{
+	buf[0] = 0;
+	PyObject *o = usmb_py.PyObject_GetAttr((PyObject *)type, name);
+	if (o && PyUnicode_Check(o)) {
+		const char *s = usmb_py.PyUnicode_AsUTF8AndSize(o, NULL);
+		if (s) {
+			strncpy(buf, s, n - 1);
+			buf[n - 1] = 0;
+		}
+	}
+	Py_XDECREF(o);
+	usmb_py.PyErr_Clear();
+}
+
+static int begins(const char *s, const char *prefix) { return strncmp(s, prefix, strlen(prefix)) == 0; }
+
+static int kind_of(PyTypeObject *type)
+{
+	char module[96], name[96];
+	attribute(type, usmb_name.__module__, module, sizeof module);
+	attribute(type, usmb_name.__qualname__, name, sizeof name);
+	if (begins(module, "dpctl")) {
+		if (begins(name, "MemoryUSM") || !strcmp(name, "_Memory")) return USMB_KIND_DPCTL_MEMORY;
+		if (!strcmp(name, "SyclQueue")) return USMB_KIND_QUEUE;
+		if (!strcmp(name, "SyclContext")) return USMB_KIND_CONTEXT;
+	}
+	if (begins(module, "dpctl") || begins(module, "dpnp")) {
+		if (!strcmp(name, "usm_ndarray")) return USMB_KIND_TENSOR;
+		if (begins(module, "dpnp") && (!strcmp(name, "dpnp_array") || !strcmp(name, "ndarray"))) return USMB_KIND_DPNP_ARRAY;
+	}
+	/* tvm-ffi's tensors are never read-only, and it prefers the legacy form itself. */
+	if (begins(module, "tvm_ffi") && !strcmp(name, "Tensor")) return USMB_KIND_LEGACY;
+	if (begins(module, "onedal") || begins(module, "daal4py") || begins(module, "sklearnex")) return USMB_KIND_ONEDAL;
+	return USMB_KIND_PLAIN;
+}
+
+static const usmb_dl_exchange_api *api_of(PyTypeObject *type)
+{
+	PyObject *capsule = usmb_py.PyObject_GetAttr((PyObject *)type, usmb_name.__dlpack_c_exchange_api__);
+	const void *api = NULL;
+	if (capsule && usmb_py.PyCapsule_IsValid(capsule, usmb_dl_name_exchange_api))
+		api = usmb_py.PyCapsule_GetPointer(capsule, usmb_dl_name_exchange_api);
+	Py_XDECREF(capsule);
+	usmb_py.PyErr_Clear();
+	const usmb_dl_exchange_api *found = api ? usmb_dl_exchange_find(api) : NULL;
+	return found && found->managed_tensor_from_py_object_no_sync ? found : NULL;
+}
+
+const usmb_typeinfo *usmb_typeinfo_of(PyObject *o)
+{
+	PyTypeObject *type = Py_TYPE(o);
+	usmb_typeinfo *e = &cache[slot_of(type)];
+	if (__builtin_expect(e->type == type, 1)) return e;
+	if (!forget && !(forget = usmb_py.PyCFunction_NewEx(&forget_def, NULL, NULL))) return NULL;
+	usmb_typeinfo found = {type, NULL, api_of(type), kind_of(type)};
+	found.weak = usmb_py.PyWeakref_NewRef((PyObject *)type, forget);
+	if (!found.weak) return NULL;
+	clear_entry(e);
+	*e = found;
+	return e;
+}
+
+void usmb_typeinfo_clear(void)
+{
+	for (int i = 0; i < ENTRIES; i++) clear_entry(&cache[i]);
+}

@@ -1,0 +1,240 @@
+//go:build linux && cgo
+
+package python_test
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/interop/python/internal/testmod"
+)
+
+func testCallbacks(t *testing.T, py *python.Interpreter) {
+	var kept *python.Object
+	f := ok[*python.Object](t)(py.Func("add", "adds two", func(a python.Args) (any, error) {
+		require.True(t, python.Held())
+		kept = a.Positional[0]
+		x, err := a.Positional[0].Int()
+		if err != nil {
+			return nil, err
+		}
+		y, err := a.Keyword["y"].Int()
+		return x + y, err
+	}))
+	defer f.Release()
+	out, err := py.Run("r = f(40, y=2); n = f.__name__; d = f.__doc__", python.Vars{"f": f}, "r", "n", "d")
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"r": int64(42), "n": "add", "d": "adds two"}, out)
+	require.Panics(t, func() { _, _ = kept.Int() }, "arguments end with the call")
+	_, err = f.Call("x", python.Kwargs{"y": 1})
+	require.ErrorIs(t, err, python.TypeError)
+
+	// Results: an owned Object is taken over; one that cannot be converted is an error.
+	id := ok[*python.Object](t)(py.New(func(a python.Args) (any, error) { return a.Positional[0].Retain() }))
+	defer id.Release()
+	list := ok[*python.Object](t)(py.New([]int{1}))
+	defer list.Release()
+	same := ok[*python.Object](t)(id.Call(list))
+	require.True(t, same.Is(list))
+	same.Release()
+	arg := ok[*python.Object](t)(py.New(python.Func(func(a python.Args) (any, error) { return a.Positional[0], nil })))
+	defer arg.Release()
+	same = ok[*python.Object](t)(arg.Call(list))
+	require.True(t, same.Is(list))
+	same.Release()
+	bad := ok[*python.Object](t)(py.Func("bad", "", func(python.Args) (any, error) { return make(chan int), nil }))
+	defer bad.Release()
+	_, err = bad.Call()
+	require.ErrorIs(t, err, python.TypeError)
+	require.ErrorContains(t, err, "result of bad")
+
+	// Threads of Python, and recursion through both languages.
+	out, err = py.Run(`
+import threading
+results = []
+threads = [threading.Thread(target=lambda i=i: results.append(f(i, y=i))) for i in range(8)]
+for th in threads: th.start()
+for th in threads: th.join()
+results.sort()
+`, python.Vars{"f": f}, "results")
+	require.NoError(t, err)
+	require.Len(t, out["results"], 8)
+	var fact *python.Object
+	fact = ok[*python.Object](t)(py.Func("fact", "", func(a python.Args) (any, error) {
+		n, err := a.Positional[0].Int()
+		if err != nil || n <= 1 {
+			return 1, err
+		}
+		r, err := fact.Call(n - 1)
+		if err != nil {
+			return nil, err
+		}
+		defer r.Release()
+		m, err := r.Int()
+		return n * m, err
+	}))
+	defer fact.Release()
+	r := ok[*python.Object](t)(fact.Call(12))
+	require.Equal(t, int64(479001600), ok[int64](t)(r.Int()))
+	r.Release()
+}
+
+func testCapsules(t *testing.T, py *python.Interpreter) {
+	word := new(int64)
+	c := ok[*python.Object](t)(py.Capsule(unsafe.Pointer(word), "usmbridge.test"))
+	require.Equal(t, unsafe.Pointer(word), ok[unsafe.Pointer](t)(c.CapsulePointer("usmbridge.test")))
+	_, err := c.CapsulePointer("other")
+	require.ErrorIs(t, err, python.ValueError)
+	require.Equal(t, "PyCapsule", ok[string](t)(c.Type()))
+	c.Release()
+	_, err = py.Capsule(nil, "usmbridge.test")
+	require.ErrorIs(t, err, python.ValueError)
+	n := ok[*python.Object](t)(py.New(1))
+	_, err = n.CapsulePointer("x")
+	require.ErrorIs(t, err, python.ValueError)
+	n.Release()
+}
+
+func testBuiltinModule(t *testing.T, py *python.Interpreter) {
+	out, err := py.Run(`
+import usmb_testmod, gc, weakref
+v = usmb_testmod.Vector(5)
+total, size, raw = v.sum(), v.size, memoryview(v).nbytes
+try: v.sum(1)
+except TypeError as e: text = str(e)
+try: usmb_testmod.Vector.x = 1
+except TypeError: fixed = True
+for i in range(10000): usmb_testmod.Vector(100)
+import sys
+leak = sys.getrefcount(usmb_testmod.Vector)
+for i in range(1000): usmb_testmod.Vector(1)
+leak = sys.getrefcount(usmb_testmod.Vector) - leak
+`, nil, "total", "size", "raw", "text", "fixed", "leak")
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"total": 10.0, "size": int64(5), "raw": int64(40),
+		"text": "sum takes no arguments (1 given)", "fixed": true, "leak": int64(0)}, out)
+	before := testmod.Drains()
+	_, err = py.Run("import usmb_testmod\nusmb_testmod.kick()\nx = [i for i in range(1000)]", nil)
+	require.NoError(t, err)
+	require.NoError(t, py.With(func() error { return nil }))
+	require.Greater(t, testmod.Drains(), before)
+	n := testmod.Drains()
+	for range 10 {
+		require.NoError(t, py.With(func() error { return nil }))
+	}
+	require.Equal(t, n, testmod.Drains(), "nothing wanted, nothing drained")
+}
+
+func testForeignThread(t *testing.T, py *python.Interpreter) {
+	o, alive := watched(t, py)
+	p := ok[unsafe.Pointer](t)(o.Take())
+	o.Release()
+	require.True(t, alive())
+	testmod.DropOnThread(p)
+	require.False(t, alive(), "given up by the next entry")
+}
+
+func testGIL(t *testing.T, py *python.Interpreter) {
+	counter := ok[*python.Object](t)(py.New([]int{}))
+	defer counter.Release()
+	back := ok[*python.Object](t)(py.New(func(a python.Args) (any, error) {
+		n, err := a.Positional[0].Int()
+		return n + 1, err
+	}))
+	defer back.Release()
+	step := ok[*python.Object](t)(py.Eval("lambda c, f: c.append(f(1))", nil))
+	defer step.Release()
+	const goroutines, rounds = 32, 50
+	var inside atomic.Int32
+	var group errgroup.Group
+	for range goroutines {
+		group.Go(func() error {
+			for i := range rounds {
+				err := py.With(func() error {
+					if inside.Add(1) != 1 {
+						return errors.New("two holders of the GIL")
+					}
+					n, err := counter.Len()
+					inside.Add(-1) // before Python code may hand the lock on
+					if err != nil || n > goroutines*rounds {
+						return fmt.Errorf("length %d: %w", n, err)
+					}
+					return py.With(func() error {
+						r, err := step.Call(counter, back)
+						r.Release()
+						return err
+					})
+				})
+				if err != nil {
+					return err
+				}
+				if i%10 == 0 {
+					if _, err := py.Run("x = sum(range(1000))", nil); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		})
+	}
+	require.NoError(t, group.Wait())
+	require.Equal(t, goroutines*rounds, ok[int](t)(counter.Len()))
+}
+
+func testWithoutGIL(t *testing.T, py *python.Interpreter) {
+	// A goroutine that needs Python is waited for inside With.
+	require.NoError(t, py.With(func() error {
+		done := make(chan error)
+		go func() {
+			_, err := py.Run("x = 1", nil)
+			done <- err
+		}()
+		var err error
+		py.WithoutGIL(func() {
+			require.False(t, python.Held())
+			err = <-done
+			_, again := py.Run("y = 2", nil) // With inside WithoutGIL inside With
+			err = errors.Join(err, again)
+		})
+		require.True(t, python.Held())
+		return err
+	}))
+	py.WithoutGIL(func() {}) // not held: just runs
+	f := ok[*python.Object](t)(py.New(func(python.Args) (any, error) {
+		var err error
+		py.WithoutGIL(func() { _, err = py.Run("z = 3", nil) })
+		return nil, err
+	}))
+	defer f.Release()
+	ok[*python.Object](t)(f.Call()).Release()
+}
+
+func testFork(t *testing.T, py *python.Interpreter) {
+	f := ok[*python.Object](t)(py.New(func(python.Args) (any, error) { return 1, nil }))
+	defer f.Release()
+	out, err := py.Run(`
+import os, warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # 3.12: fork in a process of many threads
+pid = os.fork()
+if pid == 0:
+    try:
+        f()
+    except RuntimeError as e:
+        del f, e  # frees the function: nothing of it may enter Go
+        os._exit(42)
+    except BaseException:
+        os._exit(2)
+    os._exit(1)
+status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+parent = f()
+`, python.Vars{"f": f}, "status", "parent")
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"status": int64(42), "parent": int64(1)}, out)
+}

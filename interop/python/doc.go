@@ -1,0 +1,59 @@
+// Package python embeds CPython 3.11 or newer in a Go program, through its stable
+// ABI: libpython is opened at run time, so that a build needs neither Python's
+// headers nor a link flag, and one binary serves all versions.
+//
+// # Finding and starting
+//
+// Find looks for a Python in USMBRIDGE_PYTHON, in the active virtual environment
+// and on PATH, and asks it for its library; a static interpreter without libpython,
+// one too old and a free-threaded build are told apart and named, with what to
+// install. Start loads and initialises it once for the process; where the process
+// is Python already, that interpreter is adopted. Main is the python3 command line
+// hosted by Go. Built-in modules are registered before either (RegisterModule).
+//
+// # Threads and the GIL
+//
+// Everything may be called from any goroutine. Each operation on an Object takes
+// the GIL, does its work on one thread and gives the GIL up, in one cgo call;
+// Interpreter.With holds it over several. Python calling a Go Func holds it
+// already. Never wait for another goroutine with the GIL held: WithoutGIL is for
+// that.
+//
+// The thread that initialises is Python's main thread; a Go program's goroutines
+// rarely run on it again. Signal handlers and pending calls of Python
+// (Py_AddPendingCall) run only there, so in an embedding program references that
+// were dropped on threads without the GIL are given up by the next operation of any
+// goroutine instead.
+//
+// # Ownership
+//
+// An Object owns one reference until Release, borrowed ones are named as such; use
+// after Release panics. A forgotten Object is counted (LostObjects), and its
+// reference is given up by the next operation after Go collected it: never by a
+// garbage collector's goroutine itself.
+//
+// # Errors
+//
+// A Python exception is an *Error with class, message and traceback; errors.Is with
+// an Exception tells the class. A Go function that Python calls raises the class
+// that its error wraps (ExceptionFor); the Go error comes back out of Python by
+// errors.Is and errors.As, and a Python exception that passes through Go is raised
+// again as the same object.
+//
+// # The end
+//
+// Go never finalizes the interpreter. Interpreter.Close runs the atexit functions,
+// flushes, and refuses later calls with ErrGone, as Python's own exit does under
+// Main or in an adopted process; references dropped after that are leaked, since
+// there is nobody left to take them. In a child made by fork without exec, calls
+// into Go raise RuntimeError and calls from Go return ErrForked.
+//
+// # Python behind C code
+//
+// usmb_pyapi.h declares the stable ABI in this project's own words, as one table of
+// function pointers, for C files of packages that import this one: object layouts,
+// slots, reference counts, buffers, drains of dropped references.
+//
+// Without cgo and on systems other than Linux the package compiles, and everything
+// answers errors.ErrUnsupported.
+package python

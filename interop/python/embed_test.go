@@ -1,0 +1,253 @@
+//go:build linux && cgo
+
+package python_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/interop/python/internal/testmod"
+)
+
+// TestEmbedded runs the embedding tests in a process of their own per Python.
+func TestEmbedded(t *testing.T) {
+	if os.Getenv(embedEnv) != "" {
+		t.Skip("this process is one of the children; TestInChild has the tests")
+	}
+	list := pythons(t)
+	if len(list) == 0 {
+		skipWithoutPython(t, "no Python can be embedded: the embedding tests were not run")
+	}
+	for _, env := range list {
+		t.Run(env.Version.String()+" "+filepath.Base(env.Prefix), func(t *testing.T) {
+			runChild(t, env.Executable, "^TestInChild$")
+		})
+	}
+}
+
+// runChild runs a test of this binary in a process that may embed that Python.
+func runChild(t *testing.T, executable, test string, env ...string) {
+	t.Helper()
+	args := []string{"-test.run=" + test, "-test.v", "-test.timeout=5m"}
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), embedEnv+"="+executable)
+	cmd.Env = append(cmd.Env, env...)
+	out, err := cmd.CombinedOutput()
+	require.NoErrorf(t, err, "child of %s:\n%s", executable, out)
+	require.Containsf(t, string(out), "--- PASS: "+strings.Trim(test, "^$"), "the child ran no test:\n%s", out)
+	if testing.Verbose() {
+		t.Logf("%s", out)
+	}
+}
+
+// TestInChild holds the tests that embed Python; TestEmbedded runs it once per
+// version, in a process of its own.
+func TestInChild(t *testing.T) {
+	exe := os.Getenv(embedEnv)
+	if exe == "" {
+		t.Skip("run by TestEmbedded in a process per Python")
+	}
+	_, err := python.New(1)
+	require.ErrorIs(t, err, python.ErrNotStarted)
+	require.False(t, python.Alive())
+	require.NoError(t, python.RegisterModule(testmod.Name, testmod.Init()))
+	require.NoError(t, python.RegisterModule(testmod.Name, testmod.Init()), "the same again is no conflict")
+
+	py, err := python.Start(python.WithExecutable(exe), python.WithArgs("prog", "x"))
+	require.NoError(t, err)
+	for _, c := range []struct {
+		name string
+		f    func(*testing.T, *python.Interpreter)
+	}{
+		{"Start", testStart}, {"Environment", testEnvironment}, {"Convert", testConvert},
+		{"ConvertErrors", testConvertErrors}, {"As", testAs}, {"Objects", testObjects},
+		{"Calls", testCalls}, {"Iteration", testIteration}, {"Run", testRun}, {"Module", testModule},
+		{"Exceptions", testExceptions}, {"GoErrors", testGoErrors}, {"Panics", testPanics},
+		{"Callbacks", testCallbacks}, {"References", testReferences}, {"Forgotten", testForgotten},
+		{"FuncFreed", testFuncFreed}, {"ThreadState", testThreadState}, {"Capsules", testCapsules}, {"BuiltinModule", testBuiltinModule},
+		{"ForeignThread", testForeignThread}, {"GIL", testGIL}, {"WithoutGIL", testWithoutGIL},
+		{"Fork", testFork}, {"Numpy", testNumpy},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			before := python.LiveObjects()
+			c.f(t, py)
+			require.Equal(t, before, python.LiveObjects(), "Objects left unreleased")
+		})
+	}
+	t.Run("Close", func(t *testing.T) { testClose(t, py) })
+}
+
+// ok fails the test on an error and returns the value.
+func ok[T any](t *testing.T) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		require.NoError(t, err)
+		return v
+	}
+}
+
+func testStart(t *testing.T, py *python.Interpreter) {
+	require.Same(t, py, python.Current())
+	again, err := python.Start()
+	require.NoError(t, err)
+	require.Same(t, py, again)
+	env := py.Environment()
+	again, err = python.Start(python.WithEnvironment(&env), python.WithArgs("prog", "y"))
+	require.NoError(t, err)
+	require.Same(t, py, again)
+	env.Prefix = "/elsewhere"
+	_, err = python.Start(python.WithEnvironment(&env))
+	require.ErrorIs(t, err, python.ErrConflict)
+	require.ErrorContains(t, err, "/elsewhere")
+	require.ErrorIs(t, python.RegisterModule("late", testmod.Init()), python.ErrConflict)
+	require.Error(t, python.RegisterModule("", nil))
+	require.True(t, python.Alive())
+	require.False(t, py.Adopted())
+	require.False(t, python.Held())
+	require.NoError(t, py.With(func() error { require.True(t, python.Held()); return nil }))
+}
+
+func testEnvironment(t *testing.T, py *python.Interpreter) {
+	out, err := py.Run(`
+import sys, signal
+r = dict(prefix=sys.prefix, base=sys.base_prefix, exe=sys.executable, argv=sys.argv,
+         version=sys.version_info[:3], fs=sys.getfilesystemencoding(), path=sys.path,
+         sigint=signal.getsignal(signal.SIGINT), name=__name__)
+import sysconfig
+r["purelib"] = sysconfig.get_path("purelib")
+`, nil, "r")
+	require.NoError(t, err)
+	r, env := out["r"].(map[string]any), py.Environment()
+	require.Equal(t, env.Prefix, r["prefix"])
+	require.Equal(t, env.BasePrefix, r["base"])
+	require.Equal(t, env.Executable, r["exe"])
+	require.Equal(t, env.SitePackages, r["purelib"])
+	require.Contains(t, r["path"], env.SitePackages)
+	require.NotContains(t, r["path"], "", "the working directory is not searched")
+	require.Equal(t, []any{"prog", "y"}, r["argv"])
+	require.Equal(t, python.Tuple{int64(env.Version.Major), int64(env.Version.Minor), int64(env.Version.Micro)}, r["version"])
+	require.Equal(t, "utf-8", r["fs"])
+	require.Nil(t, r["sigint"], "Go keeps the signal handlers")
+}
+
+func testRun(t *testing.T, py *python.Interpreter) {
+	out, err := py.Run("y = x + 1\nz = [y]", python.Vars{"x": 1}, "y", "z")
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"y": int64(2), "z": []any{int64(2)}}, out)
+	_, err = py.Run("x = object()", nil, "x", "missing")
+	require.ErrorIs(t, err, python.KeyError)
+	require.ErrorContains(t, err, "missing")
+	_, err = py.Run("if", nil)
+	require.ErrorIs(t, err, python.SyntaxError)
+	_, err = py.Run("", python.Vars{"c": make(chan int)})
+	require.ErrorContains(t, err, "chan int")
+	v := ok[*python.Object](t)(py.Eval("a * 2", python.Vars{"a": "ab"}))
+	require.Equal(t, "abab", ok[string](t)(v.Text()))
+	v.Release()
+	_, err = py.Eval("x = 1", nil)
+	require.ErrorIs(t, err, python.SyntaxError)
+	_, err = py.Import("no_such_module")
+	require.ErrorIs(t, err, python.ModuleNotFoundError)
+	none := ok[*python.Object](t)(py.None())
+	require.True(t, none.IsNone())
+	none.Release()
+}
+
+func testModule(t *testing.T, py *python.Interpreter) {
+	m := ok[*python.Object](t)(py.Module("gomod", "def f(x):\n    return 10 / x\n"))
+	defer m.Release()
+	r := ok[*python.Object](t)(m.Method("f", 4))
+	require.InDelta(t, 2.5, ok[float64](t)(r.Float()), 0)
+	r.Release()
+	_, err := py.Run("import gomod\ngomod.f(0)", nil)
+	var e *python.Error
+	require.ErrorAs(t, err, &e)
+	require.Contains(t, e.Traceback, `File "<go module gomod>", line 2, in f`)
+	require.Contains(t, e.Traceback, "return 10 / x", "the source line is shown")
+
+	_, err = py.Module("gobad", "1/0")
+	require.ErrorIs(t, err, python.Exception("ZeroDivisionError"))
+	_, err = py.Import("gobad")
+	require.ErrorIs(t, err, python.ModuleNotFoundError)
+	_, err = py.Module("gomod", "1/0")
+	require.Error(t, err)
+	kept := ok[*python.Object](t)(py.Import("gomod"))
+	require.True(t, kept.Is(m), "a failed replacement leaves the old module")
+	kept.Release()
+}
+
+func testNumpy(t *testing.T, py *python.Interpreter) {
+	np, err := py.Import("numpy")
+	if errors.Is(err, python.ModuleNotFoundError) {
+		t.Skip("this environment has no numpy")
+	}
+	require.NoError(t, err)
+	defer np.Release()
+	a := ok[*python.Object](t)(np.Method("arange", 6, python.Kwargs{"dtype": "float32"}))
+	defer a.Release()
+	m := ok[*python.Object](t)(a.Method("reshape", 2, 3))
+	defer m.Release()
+	sum := ok[*python.Object](t)(m.Method("sum", python.Kwargs{"axis": 0}))
+	defer sum.Release()
+	list := ok[*python.Object](t)(sum.Method("tolist"))
+	defer list.Release()
+	v, err := python.As[[]float64](list)
+	require.NoError(t, err)
+	require.Equal(t, []float64{3, 5, 7}, v)
+	_, err = m.Method("sum", python.Kwargs{"axis": 5})
+	require.ErrorIs(t, err, python.Exception("numpy.exceptions.AxisError"))
+	require.ErrorIs(t, err, python.ValueError)
+	for _, name := range []string{"dpctl", "numba"} {
+		mod, err := py.Import(name)
+		if errors.Is(err, python.ModuleNotFoundError) {
+			t.Logf("this environment has no %s", name)
+			continue
+		}
+		require.NoError(t, err)
+		mod.Release()
+	}
+}
+
+// TestStartErrors: what cannot be loaded is named.
+func TestStartErrors(t *testing.T) {
+	if os.Getenv(embedEnv) != "" {
+		t.Skip("this process is a child for embedding")
+	}
+	_, err := python.Start(python.WithExecutable("/nonexistent/python3"))
+	var unusable *python.UnusableError
+	require.ErrorAs(t, err, &unusable)
+	notLib := filepath.Join(t.TempDir(), "libpython3.11.so")
+	require.NoError(t, os.WriteFile(notLib, []byte("no ELF"), 0o644))
+	_, err = python.Start(python.WithEnvironment(&python.Environment{Library: notLib}))
+	var start *python.StartError
+	require.ErrorAs(t, err, &start)
+	require.Equal(t, "load", start.Op)
+	require.ErrorContains(t, err, notLib)
+	_, err = python.Start(python.WithEnvironment(&python.Environment{Executable: "/x"}))
+	require.ErrorIs(t, err, python.ErrNoLibrary)
+	require.Nil(t, python.Current())
+
+	// A library without the symbols of a Python, and a Python other than said.
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		t.Skip("there is no C compiler named cc for a false libpython")
+	}
+	for _, c := range []struct{ source, says string }{
+		{"int Py_IsNothing;", "it has no symbol"},
+	} {
+		src := filepath.Join(t.TempDir(), "fake.c")
+		lib := filepath.Join(t.TempDir(), "libpython3.11.so.1.0")
+		require.NoError(t, os.WriteFile(src, []byte(c.source), 0o644))
+		out, err := exec.Command(cc, "-shared", "-fPIC", "-o", lib, src).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		_, err = python.Start(python.WithEnvironment(&python.Environment{Library: lib}))
+		require.ErrorContains(t, err, c.says)
+	}
+}

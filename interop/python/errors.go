@@ -1,0 +1,116 @@
+package python
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Reasons, to be tested with errors.Is, why no Python can be used or a call was
+// refused.
+var (
+	// ErrNotFound: no usable Python was found. The error is a *NotFoundError.
+	ErrNotFound = errors.New("no usable Python found")
+	// ErrNoLibrary: the interpreter is linked statically and no libpython of its
+	// version lies where it says its libraries are.
+	ErrNoLibrary = errors.New("this Python has no shared libpython")
+	// ErrTooOld: older than MinVersion.
+	ErrTooOld = errors.New("this Python is too old")
+	// ErrFreeThreaded: a free-threaded build ("python3.13t"): it has no stable ABI.
+	ErrFreeThreaded = errors.New("this Python is a free-threaded build, which has no stable ABI")
+	// ErrNotCPython: another implementation of the language.
+	ErrNotCPython = errors.New("this Python is not CPython")
+	// ErrConflict: the process holds another Python than the one asked for, or it
+	// is initialised already and cannot take the option any more.
+	ErrConflict = errors.New("this process already runs Python")
+	// ErrNotStarted: there is no running interpreter.
+	ErrNotStarted = errors.New("Python is not started; call python.Start")
+	// ErrGone: the interpreter has ended (Interpreter.Close, or Python's own exit).
+	ErrGone = errors.New("Python has ended in this process")
+	// ErrForked: the process is a child made by fork without exec, in which the Go
+	// runtime has no threads. Start children with "spawn" instead.
+	ErrForked = errors.New("Go cannot be entered in a forked child; use the spawn start method")
+)
+
+// UnusableError says why one interpreter cannot be used, and what would help.
+// errors.Is finds the reason: ErrNoLibrary, ErrTooOld, ErrFreeThreaded,
+// ErrNotCPython or the error of running it.
+type UnusableError struct {
+	Executable string  // the interpreter that was asked
+	Version    Version // its version, zero when it could not be asked
+	Err        error   // the reason
+	Hint       string  // what to install or set
+}
+
+// Error names the interpreter, the reason and the remedy.
+func (e *UnusableError) Error() string {
+	var b strings.Builder
+	b.WriteString("python: " + e.Executable)
+	if e.Version != (Version{}) {
+		fmt.Fprintf(&b, " (%s)", e.Version)
+	}
+	fmt.Fprintf(&b, ": %v", e.Err)
+	if e.Hint != "" {
+		b.WriteString("; " + e.Hint)
+	}
+	return b.String()
+}
+
+// Unwrap returns the reason.
+func (e *UnusableError) Unwrap() error { return e.Err }
+
+// Attempt is one interpreter that Find looked at.
+type Attempt struct {
+	Source     string // "USMBRIDGE_PYTHON", "VIRTUAL_ENV" or "PATH"
+	Executable string // what was run
+	Err        error  // why it was passed over; nil for the one chosen
+}
+
+// NotFoundError lists what Find tried. errors.Is sees ErrNotFound and the reason
+// of each attempt.
+type NotFoundError struct {
+	Tried []Attempt
+	Off   bool // USMBRIDGE_PYTHON says "off"
+}
+
+// Error lists the attempts with their reasons.
+func (e *NotFoundError) Error() string {
+	if e.Off {
+		return "python: no usable Python found: " + EnvVar + " is \"off\"; unset it, or name an interpreter there"
+	}
+	if len(e.Tried) == 0 {
+		return "python: no usable Python found: there is no python3 on PATH, and neither " +
+			"USMBRIDGE_PYTHON nor VIRTUAL_ENV is set; install Python 3.11 or newer with its shared " +
+			"library (Debian, Ubuntu: apt install python3-venv libpython3-dev), or name one in USMBRIDGE_PYTHON"
+	}
+	var b strings.Builder
+	b.WriteString("python: no usable Python found:")
+	for _, t := range e.Tried {
+		fmt.Fprintf(&b, "\n  from %s: %s", t.Source, strings.TrimPrefix(t.Err.Error(), "python: "))
+	}
+	return b.String()
+}
+
+// Unwrap returns ErrNotFound and the reasons of all attempts.
+func (e *NotFoundError) Unwrap() []error {
+	errs := []error{ErrNotFound}
+	for _, t := range e.Tried {
+		errs = append(errs, t.Err)
+	}
+	return errs
+}
+
+// StartError says which library could not be loaded or initialised, and why.
+type StartError struct {
+	Library string // path of libpython, or "this process"
+	Op      string // "load", "symbols", "initialize"
+	Err     error
+}
+
+// Error names the library, the step and the reason.
+func (e *StartError) Error() string {
+	return fmt.Sprintf("python: %s: %s: %v", e.Op, e.Library, e.Err)
+}
+
+// Unwrap returns the reason.
+func (e *StartError) Unwrap() error { return e.Err }

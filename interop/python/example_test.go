@@ -1,0 +1,74 @@
+//go:build linux && cgo
+
+package python_test
+
+import (
+	"errors"
+	"fmt"
+	"log"
+
+	"github.com/usmbridge/usmbridge/interop/python"
+)
+
+// The examples need a Python with a shared library and are compiled, not run.
+
+func ExampleStart() {
+	py, err := python.Start() // the Python of the active environment
+	if err != nil {
+		log.Fatal(err) // says what was tried and what to install
+	}
+	defer py.Close()
+
+	out, err := py.Run("y = [x * k for x in xs]", python.Vars{"xs": []int{1, 2, 3}, "k": 0.5}, "y")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(out["y"])
+}
+
+func ExampleObject_Call() {
+	py, err := python.Start()
+	if err != nil {
+		log.Fatal(err)
+	}
+	np, err := py.Import("numpy")
+	if errors.Is(err, python.ModuleNotFoundError) {
+		log.Fatal("pip install numpy")
+	} else if err != nil {
+		log.Fatal(err)
+	}
+	defer np.Release()
+	a, err := np.Method("zeros", python.Tuple{2, 3}, python.Kwargs{"dtype": "float32"})
+	if err != nil {
+		var e *python.Error
+		if errors.As(err, &e) {
+			log.Print(e.Traceback)
+		}
+		log.Fatal(err)
+	}
+	defer a.Release()
+	fmt.Println(a)
+}
+
+func ExampleInterpreter_Func() {
+	py, err := python.Start()
+	if err != nil {
+		log.Fatal(err)
+	}
+	half, err := py.Func("half", "half of an even int", func(a python.Args) (any, error) {
+		n, err := a.Positional[0].Int()
+		if err != nil {
+			return nil, err // raised again as the exception it was
+		}
+		if n%2 != 0 {
+			return nil, fmt.Errorf("%w: %d is odd", python.ValueError, n)
+		}
+		return n / 2, nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer half.Release()
+	_, err = py.Run("half(3)", python.Vars{"half": half})
+	fmt.Println(errors.Is(err, python.ValueError), err)
+}

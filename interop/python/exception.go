@@ -1,0 +1,188 @@
+package python
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Exception names a Python exception class, "ValueError" or "package.Class". It is
+// an error for two uses: errors.Is(err, python.KeyError) tells whether a Python
+// error is of that class or one derived from it, and a Go function that Python
+// calls raises that class by returning an error that wraps it.
+type Exception string
+
+// Error returns the name of the class.
+func (e Exception) Error() string { return string(e) }
+
+// The built-in exception classes that exchange protocols speak of.
+const (
+	AttributeError      = Exception("AttributeError")
+	BufferError         = Exception("BufferError")
+	ImportError         = Exception("ImportError")
+	IndexError          = Exception("IndexError")
+	KeyError            = Exception("KeyError")
+	KeyboardInterrupt   = Exception("KeyboardInterrupt")
+	LookupError         = Exception("LookupError")
+	MemoryError         = Exception("MemoryError")
+	ModuleNotFoundError = Exception("ModuleNotFoundError")
+	NotImplementedError = Exception("NotImplementedError")
+	OSError             = Exception("OSError")
+	OverflowError       = Exception("OverflowError")
+	RuntimeError        = Exception("RuntimeError")
+	SyntaxError         = Exception("SyntaxError")
+	SystemExit          = Exception("SystemExit")
+	TypeError           = Exception("TypeError")
+	ValueError          = Exception("ValueError")
+)
+
+// Error is a Python exception as a Go error (errors.As). It keeps the exception
+// object, but not the local variables of the frames it passed through: those are
+// cleared when the traceback has been written down, so that no array stays alive
+// because an error does.
+type Error struct {
+	Type      string // class: "ValueError", "numpy.exceptions.AxisError"
+	Message   string // str() of the exception
+	Traceback string // as Python prints it, with causes and contexts
+
+	lineage []string // Type and its bases
+	exc     *Object
+	goErr   error // the Go error that was raised as this exception
+}
+
+// Error returns "python: ValueError: message".
+func (e *Error) Error() string {
+	if e.Message == "" {
+		return "python: " + e.Type
+	}
+	return "python: " + e.Type + ": " + e.Message
+}
+
+// Is reports whether target is an Exception that names the class or a base of it.
+func (e *Error) Is(target error) bool {
+	x, ok := target.(Exception)
+	return ok && slices.Contains(e.lineage, string(x))
+}
+
+// Unwrap returns the Go error that a Go function raised, when the exception came
+// from one, so that errors.Is and errors.As see through Python.
+func (e *Error) Unwrap() error { return e.goErr }
+
+// Exception returns the exception object, borrowed from e.
+func (e *Error) Exception() *Object { return e.exc }
+
+// isException is errors.Is without looking beyond Python.
+func isException(err error, x Exception) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Is(x)
+}
+
+// newError takes over the exception object.
+func newError(exc ptr) error {
+	e := &Error{
+		Type:      opErrorPart(exc, partType),
+		Message:   opErrorPart(exc, partMessage),
+		Traceback: opErrorPart(exc, partTraceback),
+		lineage:   strings.Split(opErrorPart(exc, partLineage), "\n"),
+	}
+	opClearFrames(exc)
+	if r := opErrorHandle(exc); r.code == codeOK && r.num != 0 {
+		e.goErr, _ = handleValue(uintptr(r.num)).(error)
+	}
+	e.exc = ownUncounted(exc)
+	return e
+}
+
+var errorMaps struct {
+	sync.RWMutex
+	list []func(error) Exception
+}
+
+// MapError registers a rule for the exception class of a Go error: it returns the
+// class, or "" to leave the decision to the rules before it (the last registered
+// is asked first). Packages with sentinel errors of their own register one.
+func MapError(rule func(error) Exception) {
+	errorMaps.Lock()
+	defer errorMaps.Unlock()
+	errorMaps.list = append(errorMaps.list, rule)
+}
+
+// ExceptionFor returns the class that a Go error is raised as: what MapError's rules
+// say; the Exception it wraps; the class of the *Error it wraps; the natural one of
+// some errors of Go's library (os.ErrNotExist is FileNotFoundError,
+// os.ErrPermission PermissionError, a deadline TimeoutError, errors.ErrUnsupported
+// NotImplementedError, a *ConversionError TypeError); else RuntimeError.
+func ExceptionFor(err error) Exception {
+	errorMaps.RLock()
+	rules := errorMaps.list
+	errorMaps.RUnlock()
+	for _, rule := range slices.Backward(rules) {
+		if x := rule(err); x != "" {
+			return x
+		}
+	}
+	var (
+		x  Exception
+		pe *Error
+		ce *ConversionError
+	)
+	switch {
+	case errors.As(err, &x):
+		return x
+	case errors.As(err, &pe):
+		return Exception(pe.Type)
+	case errors.As(err, &ce):
+		return TypeError
+	case errors.Is(err, fs.ErrNotExist):
+		return "FileNotFoundError"
+	case errors.Is(err, fs.ErrExist):
+		return "FileExistsError"
+	case errors.Is(err, fs.ErrPermission):
+		return "PermissionError"
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		return "TimeoutError"
+	case errors.Is(err, errors.ErrUnsupported):
+		return NotImplementedError
+	}
+	return RuntimeError
+}
+
+// exceptionOf makes the exception object of a Go error: the original one when err
+// is an *Error itself, else a new one of ExceptionFor's class with err's message,
+// caused by the *Error that err wraps, if any.
+func exceptionOf(err error) (ptr, error) {
+	if e, ok := err.(*Error); ok && e.exc != nil { //nolint:errorlint // err itself, not one that it wraps
+		return constant(e.exc.ptr())
+	}
+	var cause ptr
+	var e *Error
+	if errors.As(err, &e) && e.exc != nil {
+		cause = e.exc.ptr()
+	}
+	h := newHandle(err)
+	r := opNewError(string(ExceptionFor(err)), err.Error(), h, cause)
+	if r.code != codeOK && r.code != codeException {
+		freeHandle(h) // never reached C's owner of the handle
+	}
+	return r.take()
+}
+
+// Raise sets Python's error indicator from a Go error, for a callback written in C
+// and Go that is about to return NULL. The GIL is held by the caller. An *Error is
+// raised again as the same exception object; others as ExceptionFor says.
+func Raise(err error) {
+	exc, e := exceptionOf(err)
+	if e != nil {
+		exc, e = exceptionOf(fmt.Errorf("%w: %s", RuntimeError, err.Error()))
+	}
+	if e != nil {
+		return // no interpreter to raise it in
+	}
+	opRaise(exc)
+	opDecref(exc)
+}

@@ -1,0 +1,257 @@
+package python
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+)
+
+// Vars are the variables of a piece of code by name, values as New converts them.
+type Vars map[string]any
+
+// Import imports a module by its full name.
+func (py *Interpreter) Import(name string) (*Object, error) {
+	return opImport(name).object()
+}
+
+// New converts a Go value, as the function New does.
+func (py *Interpreter) New(v any) (*Object, error) { return New(v) }
+
+// None returns an owned reference to None.
+func (py *Interpreter) None() (*Object, error) { return New(nil) }
+
+// Func makes a Python function of a Go one. The name is what tracebacks and repr
+// show, doc its __doc__.
+func (py *Interpreter) Func(name, doc string, f Func) (*Object, error) {
+	p, err := newFunction(name, doc, f)
+	if err != nil {
+		return nil, err
+	}
+	return own(p), nil
+}
+
+// Run executes statements in a namespace of their own with the variables in, and
+// returns the variables named in out, as Value converts them (an Object in the
+// result is the caller's to release). A missing one is a KeyError.
+func (py *Interpreter) Run(code string, in Vars, out ...string) (map[string]any, error) {
+	return py.exec("<go>", code, in, out)
+}
+
+func (py *Interpreter) exec(filename, code string, in Vars, out []string) (result map[string]any, err error) {
+	err = with(func() error {
+		globals, err := py.namespace("__go__", in)
+		if err != nil {
+			return err
+		}
+		// Functions defined by the code and these globals refer to each other; the
+		// collector of Python takes them.
+		defer globals.Release()
+		if err := execute(filename, code, globals); err != nil {
+			return err
+		}
+		result = make(map[string]any, len(out))
+		for _, name := range out {
+			if result[name], err = variable(globals, name); err != nil {
+				releaseAll(slices.Collect(maps.Values(result)))
+				result = nil
+				return fmt.Errorf("variable %s: %w", name, err)
+			}
+		}
+		return nil
+	})
+	return result, err
+}
+
+func variable(globals *Object, name string) (any, error) {
+	o, err := globals.Item(name)
+	if err != nil {
+		return nil, err
+	}
+	defer o.Release()
+	return o.Value()
+}
+
+// Eval evaluates one expression with the variables in and returns its value.
+func (py *Interpreter) Eval(expr string, in Vars) (result *Object, err error) {
+	err = with(func() error {
+		globals, err := py.namespace("__go__", in)
+		if err != nil {
+			return err
+		}
+		defer globals.Release()
+		result, err = opRun(expr, "<go>", startEval, globals.ptr()).object()
+		return err
+	})
+	return result, err
+}
+
+// Module makes a module of Python source text, registers it under its name in
+// sys.modules, executes it and returns it. Its functions can then be called from Go
+// by Method, and imported by Python code. On an error nothing stays registered.
+func (py *Interpreter) Module(name, source string) (mod *Object, err error) {
+	err = with(func() error {
+		if mod, err = py.newModule(name); err != nil {
+			return err
+		}
+		modules, err := py.sysModules()
+		if err != nil {
+			mod.Release()
+			return err
+		}
+		defer modules.Release()
+		if err = py.loadModule(mod, modules, name, source); err != nil {
+			mod.Release()
+			mod = nil
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return mod, nil
+}
+
+func (py *Interpreter) newModule(name string) (*Object, error) {
+	types, err := py.Import("types")
+	if err != nil {
+		return nil, err
+	}
+	defer types.Release()
+	return types.Method("ModuleType", name)
+}
+
+func (py *Interpreter) sysModules() (*Object, error) {
+	sys, err := py.Import("sys")
+	if err != nil {
+		return nil, err
+	}
+	defer sys.Release()
+	return sys.Attr("modules")
+}
+
+func (py *Interpreter) loadModule(mod, modules *Object, name, source string) error {
+	filename := "<go module " + name + ">"
+	if err := py.rememberSource(filename, source); err != nil {
+		return err
+	}
+	globals, err := mod.Attr("__dict__")
+	if err != nil {
+		return err
+	}
+	defer globals.Release()
+	if err := py.addBuiltins(globals); err != nil {
+		return err
+	}
+	before, err := modules.Method("get", name)
+	if err != nil {
+		return err
+	}
+	defer before.Release()
+	if err := modules.SetItem(name, mod); err != nil {
+		return err
+	}
+	if err := execute(filename, source, globals); err != nil {
+		if before.IsNone() {
+			return errors.Join(err, modules.DelItem(name))
+		}
+		return errors.Join(err, modules.SetItem(name, before))
+	}
+	return nil
+}
+
+// rememberSource lets tracebacks show the lines of a module that is no file.
+func (py *Interpreter) rememberSource(filename, source string) error {
+	linecache, err := py.Import("linecache")
+	if err != nil {
+		return err
+	}
+	defer linecache.Release()
+	cache, err := linecache.Attr("cache")
+	if err != nil {
+		return err
+	}
+	defer cache.Release()
+	text, err := New(source)
+	if err != nil {
+		return err
+	}
+	defer text.Release()
+	lines, err := text.Method("splitlines", true)
+	if err != nil {
+		return err
+	}
+	defer lines.Release()
+	return cache.SetItem(filename, Tuple{len(source), nil, lines, filename})
+}
+
+// namespace makes the globals of a piece of code.
+func (py *Interpreter) namespace(name string, in Vars) (*Object, error) {
+	globals, err := New(map[string]any(in))
+	if err != nil {
+		return nil, err
+	}
+	err = globals.SetItem("__name__", name)
+	if err == nil {
+		err = py.addBuiltins(globals)
+	}
+	if err != nil {
+		globals.Release()
+		return nil, err
+	}
+	return globals, nil
+}
+
+func (py *Interpreter) addBuiltins(globals *Object) error {
+	b, err := opBuiltins().object()
+	if err != nil {
+		return err
+	}
+	defer b.Release()
+	return globals.SetItem("__builtins__", b)
+}
+
+// execute runs statements in the namespace.
+func execute(filename, code string, globals *Object) error {
+	r, err := opRun(code, filename, startFile, globals.ptr()).object()
+	if err != nil {
+		return err
+	}
+	r.Release()
+	return nil
+}
+
+var capsuleNames struct {
+	sync.Mutex
+	known map[string]ptr
+}
+
+// staticName returns a C string for name that lives for ever, one per name.
+func staticName(name string) ptr {
+	capsuleNames.Lock()
+	defer capsuleNames.Unlock()
+	if p, ok := capsuleNames.known[name]; ok {
+		return p
+	}
+	if capsuleNames.known == nil {
+		capsuleNames.known = map[string]ptr{}
+	}
+	p := cstring(name)
+	capsuleNames.known[name] = p
+	return p
+}
+
+// Capsule makes a PyCapsule with a C pointer, not nil, and a name. It has no
+// destructor: whoever takes it must not need one. Names are kept for the life of
+// the process, so take them from a fixed set.
+func (py *Interpreter) Capsule(p ptr, name string) (*Object, error) {
+	return opCapsule(p, staticName(name)).object()
+}
+
+// CapsulePointer returns the pointer of a capsule of that name; another name or
+// another kind of object is a ValueError.
+func (o *Object) CapsulePointer(name string) (ptr, error) {
+	r := opCapsulePointer(o.ptr(), name)
+	return r.val, r.err()
+}

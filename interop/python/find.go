@@ -1,0 +1,233 @@
+package python
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// EnvVar names the environment variable that chooses the interpreter: a path of a
+// python3, of an environment's directory, or "off".
+const EnvVar = "USMBRIDGE_PYTHON"
+
+// queryTimeout bounds one run of a candidate interpreter.
+const queryTimeout = 30 * time.Second
+
+//go:embed query.py
+var queryProgram string
+
+// Environment describes one Python installation or virtual environment.
+type Environment struct {
+	Executable   string  // sys.executable: the environment's own python
+	Version      Version // of the interpreter
+	Library      string  // libpython to load; empty when the process is Python already
+	Prefix       string  // sys.prefix, the environment
+	BasePrefix   string  // sys.base_prefix, the installation behind it
+	SitePackages string  // where its packages are (sysconfig's purelib)
+	Source       string  // who named it: "USMBRIDGE_PYTHON", "VIRTUAL_ENV", "PATH", "process" or "" (Inspect)
+	Soname       string  // INSTSONAME, the file name the build gives its library
+}
+
+// answer is what query.py prints.
+type answer struct {
+	Executable     string   `json:"executable"`
+	Version        [3]int   `json:"version"`
+	Implementation string   `json:"implementation"`
+	Prefix         string   `json:"prefix"`
+	BasePrefix     string   `json:"base_prefix"`
+	SitePackages   string   `json:"purelib"`
+	Soname         string   `json:"instsoname"`
+	FreeThreaded   bool     `json:"free_threaded"`
+	Mapped         []string `json:"mapped"`
+	Libraries      []string `json:"libraries"`
+}
+
+// Find chooses a Python that can be embedded, in this order: USMBRIDGE_PYTHON, the
+// active virtual environment (VIRTUAL_ENV), each python3 on PATH. The first two
+// are the user's explicit choice: when set and unusable, that is the error, and
+// nothing else is tried. Each candidate is run once to ask for its version and its
+// library. Errors are *NotFoundError; on systems other than Linux
+// errors.ErrUnsupported.
+func Find() (*Environment, error) {
+	env, tried, err := find()
+	if err != nil {
+		return nil, err
+	}
+	if env == nil {
+		return nil, &NotFoundError{Tried: tried, Off: os.Getenv(EnvVar) == "off"}
+	}
+	return env, nil
+}
+
+// Attempts is Find with an account of every interpreter that was looked at, the
+// chosen one last with a nil Err. The Environment is nil when none is usable.
+func Attempts() (*Environment, []Attempt) {
+	env, tried, err := find()
+	if err != nil {
+		return nil, []Attempt{{Source: runtime.GOOS, Err: err}}
+	}
+	return env, tried
+}
+
+func find() (*Environment, []Attempt, error) {
+	if runtime.GOOS != "linux" {
+		return nil, nil, fmt.Errorf("python: embedding on %s: %w", runtime.GOOS, errors.ErrUnsupported)
+	}
+	var tried []Attempt
+	for _, c := range candidates() {
+		env, err := inspect(c.Executable)
+		if err == nil {
+			env.Source = c.Source
+		}
+		tried = append(tried, Attempt{Source: c.Source, Executable: c.Executable, Err: err})
+		if err == nil {
+			return env, tried, nil
+		}
+	}
+	return nil, tried, nil
+}
+
+// candidates lists the interpreters in the order of Find.
+func candidates() []Attempt {
+	switch v := os.Getenv(EnvVar); v {
+	case "":
+	case "off":
+		return nil
+	default:
+		return []Attempt{{Source: EnvVar, Executable: executableOf(v)}}
+	}
+	if v := os.Getenv("VIRTUAL_ENV"); v != "" {
+		return []Attempt{{Source: "VIRTUAL_ENV", Executable: executableOf(v)}}
+	}
+	var list []Attempt
+	seen := map[string]bool{}
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		p := filepath.Join(dir, "python3")
+		real, err := filepath.EvalSymlinks(p)
+		if !filepath.IsAbs(p) || err != nil || seen[real] || !isExecutable(p) {
+			continue
+		}
+		seen[real] = true
+		list = append(list, Attempt{Source: "PATH", Executable: p})
+	}
+	return list
+}
+
+// executableOf turns an environment's directory into its python; other paths are
+// made absolute, and plain names stay for the search on PATH.
+func executableOf(path string) string {
+	if strings.ContainsRune(path, filepath.Separator) {
+		if abs, err := filepath.Abs(path); err == nil {
+			path = abs
+		}
+	}
+	if st, err := os.Stat(path); err == nil && st.IsDir() {
+		for _, name := range []string{"python3", "python"} {
+			if p := filepath.Join(path, "bin", name); isExecutable(p) {
+				return p
+			}
+		}
+		return filepath.Join(path, "bin", "python3")
+	}
+	return path
+}
+
+func isExecutable(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0
+}
+
+// Inspect asks one interpreter (a path, a name on PATH, or an environment's
+// directory) what Find would, and resolves its library. Errors are
+// *UnusableError, or errors.ErrUnsupported on systems other than Linux.
+func Inspect(executable string) (*Environment, error) {
+	if runtime.GOOS != "linux" {
+		return nil, fmt.Errorf("python: embedding on %s: %w", runtime.GOOS, errors.ErrUnsupported)
+	}
+	return inspect(executableOf(executable))
+}
+
+func inspect(executable string) (*Environment, error) {
+	a, err := query(executable)
+	if err != nil {
+		return nil, &UnusableError{Executable: executable, Err: err,
+			Hint: "name a working Python 3.11 or newer in " + EnvVar}
+	}
+	v := Version{a.Version[0], a.Version[1], a.Version[2]}
+	fail := func(reason error, hint string) (*Environment, error) {
+		return nil, &UnusableError{Executable: a.Executable, Version: v, Err: reason, Hint: hint}
+	}
+	switch {
+	case v.Less(MinVersion):
+		return fail(fmt.Errorf("%w: need %d.%d or newer", ErrTooOld, MinVersion.Major, MinVersion.Minor),
+			"install a newer Python, or name one in "+EnvVar)
+	case a.Implementation != "cpython":
+		return fail(fmt.Errorf("%w: it is %s", ErrNotCPython, a.Implementation), "install CPython 3.11 or newer")
+	case a.FreeThreaded:
+		return fail(ErrFreeThreaded, fmt.Sprintf("use the ordinary build of Python %d.%d", v.Major, v.Minor))
+	}
+	lib := findLibrary(a)
+	if lib == "" {
+		return fail(ErrNoLibrary, fmt.Sprintf("install it (Debian, Ubuntu: apt install libpython%d.%d; "+
+			"Fedora: dnf install python3-libs; pyenv: PYTHON_CONFIGURE_OPTS=--enable-shared), or name another Python in %s",
+			v.Major, v.Minor, EnvVar))
+	}
+	return &Environment{
+		Executable: a.Executable, Version: v, Library: lib, Prefix: a.Prefix,
+		BasePrefix: a.BasePrefix, SitePackages: a.SitePackages, Soname: a.Soname,
+	}, nil
+}
+
+// query runs the interpreter on query.py.
+func query(executable string) (*answer, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), queryTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, executable, "-c", queryProgram)
+	cmd.WaitDelay = time.Second
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("no answer in %v: %w", queryTimeout, ctx.Err())
+		}
+		if line := lastLine(stderr.String()); line != "" {
+			return nil, fmt.Errorf("cannot be run: %w: %s", err, line)
+		}
+		return nil, fmt.Errorf("cannot be run: %w", err)
+	}
+	// Whatever start-up files print comes before the one line that counts.
+	var a answer
+	line := lastLine(stdout.String())
+	if err := json.Unmarshal([]byte(line), &a); err != nil {
+		return nil, fmt.Errorf("answered %q instead of its configuration: %w", line, err)
+	}
+	if a.Executable == "" {
+		a.Executable = executable
+	}
+	return &a, nil
+}
+
+func lastLine(s string) string {
+	s = strings.TrimRight(s, "\n")
+	return s[strings.LastIndexByte(s, '\n')+1:]
+}
+
+// findLibrary returns the first library of the interpreter's own list that exists:
+// what the running interpreter had mapped, then what its build says.
+func findLibrary(a *answer) string {
+	for _, p := range append(a.Mapped, a.Libraries...) {
+		if st, err := os.Stat(p); err == nil && st.Mode().IsRegular() {
+			return p
+		}
+	}
+	return ""
+}

@@ -1,0 +1,165 @@
+package python_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/python"
+)
+
+// fakePython writes a program that answers like an interpreter would.
+func fakePython(t *testing.T, name, answer string) string {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("embedding is for Linux")
+	}
+	path := filepath.Join(t.TempDir(), name)
+	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+answer+"\n"), 0o755))
+	return path
+}
+
+func TestFindRefusals(t *testing.T) {
+	noLibrary := `echo '{"executable":"/x/python3","version":[3,11,2],"implementation":"cpython","base_prefix":"/usr",` +
+		`"prefix":"/usr","libraries":["/nonexistent/libpython3.11.so.1.0"]}'`
+	for _, c := range []struct {
+		name, answer string
+		reason       error
+		says         string
+	}{
+		{"static", noLibrary, python.ErrNoLibrary, "apt install libpython3.11"},
+		{"old", `echo '{"executable":"/x/python3","version":[3,10,13],"implementation":"cpython"}'`, python.ErrTooOld, "need 3.11"},
+		{"ancient", `echo '{"executable":"/x/python3","version":[2,7,18],"implementation":"unknown"}'`, python.ErrTooOld, "2.7.18"},
+		{"free threads", `echo '{"executable":"/x/python3","version":[3,13,1],"implementation":"cpython","free_threaded":true}'`,
+			python.ErrFreeThreaded, "ordinary build of Python 3.13"},
+		{"pypy", `echo '{"executable":"/x/pypy3","version":[3,11,9],"implementation":"pypy"}'`, python.ErrNotCPython, "pypy"},
+		{"broken", `echo "bad interpreter" >&2; exit 3`, nil, "bad interpreter"},
+		{"chatty", `echo hello`, nil, `answered "hello"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := fakePython(t, "python3", c.answer)
+			_, err := python.Inspect(path)
+			var unusable *python.UnusableError
+			require.ErrorAs(t, err, &unusable)
+			require.ErrorContains(t, err, c.says)
+			require.NotEmpty(t, unusable.Hint)
+			if c.reason != nil {
+				require.ErrorIs(t, err, c.reason)
+			}
+
+			t.Setenv(python.EnvVar, path)
+			_, err = python.Find()
+			var none *python.NotFoundError
+			require.ErrorAs(t, err, &none)
+			require.ErrorIs(t, err, python.ErrNotFound)
+			require.ErrorContains(t, err, c.says)
+			require.Len(t, none.Tried, 1, "an explicit choice is not replaced by another Python")
+			require.Equal(t, python.EnvVar, none.Tried[0].Source)
+		})
+	}
+}
+
+func TestFindOrder(t *testing.T) {
+	lib := filepath.Join(t.TempDir(), "libpython3.12.so.1.0")
+	require.NoError(t, os.WriteFile(lib, nil, 0o644))
+	good := func(prefix string) string {
+		return `echo "sitecustomize says hello"; echo '{"executable":"` + prefix + `/bin/python3","version":[3,12,4],"implementation":"cpython",` +
+			`"prefix":"` + prefix + `","base_prefix":"/base","libraries":["/nonexistent","` + lib + `"]}'`
+	}
+	fromVar := fakePython(t, "python3", good("/var"))
+	venv := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(venv, "bin"), 0o755))
+	require.NoError(t, os.Rename(fakePython(t, "python3", good("/venv")), filepath.Join(venv, "bin", "python3")))
+	tooOld := fakePython(t, "python3", `echo '{"version":[3,8,1],"implementation":"cpython"}'`)
+	onPath := fakePython(t, "python3", good("/path"))
+	path := os.Getenv("PATH")
+
+	find := func() *python.Environment {
+		env, err := python.Find()
+		require.NoError(t, err)
+		require.Equal(t, lib, env.Library)
+		require.Equal(t, python.Version{Major: 3, Minor: 12, Micro: 4}, env.Version)
+		return env
+	}
+	// The scripts' shell finds echo built in, so PATH may hold these alone.
+	t.Setenv("PATH", filepath.Dir(tooOld)+":"+filepath.Dir(onPath))
+	t.Setenv("VIRTUAL_ENV", venv)
+	t.Setenv(python.EnvVar, fromVar)
+	require.Equal(t, "/var", find().Prefix)
+	t.Setenv(python.EnvVar, "")
+	require.Equal(t, "/venv", find().Prefix)
+	t.Setenv("VIRTUAL_ENV", "")
+	env := find()
+	require.Equal(t, "/path", env.Prefix)
+	require.Equal(t, "PATH", env.Source)
+	_, tried := python.Attempts()
+	require.Len(t, tried, 2)
+	require.ErrorIs(t, tried[0].Err, python.ErrTooOld)
+	require.NoError(t, tried[1].Err)
+
+	t.Setenv("PATH", t.TempDir())
+	_, err := python.Find()
+	require.ErrorIs(t, err, python.ErrNotFound)
+	require.ErrorContains(t, err, "no python3 on PATH")
+	t.Setenv(python.EnvVar, "off")
+	_, err = python.Find()
+	require.ErrorContains(t, err, `"off"`)
+	t.Setenv("PATH", path)
+}
+
+func TestVersion(t *testing.T) {
+	a, b := python.Version{Major: 3, Minor: 11, Micro: 7}, python.Version{Major: 3, Minor: 12}
+	require.Equal(t, "3.11.7", a.String())
+	require.True(t, a.Less(b))
+	require.False(t, b.Less(a))
+	require.False(t, a.Less(a))
+	require.True(t, a.Less(python.Version{Major: 3, Minor: 11, Micro: 8}))
+}
+
+// TestCAPI compares the project's declarations with Python.h.
+func TestCAPI(t *testing.T) {
+	if os.Getenv(embedEnv) != "" {
+		t.Skip("this process is a child for embedding")
+	}
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		skipWithoutPython(t, "there is no C compiler named cc: the C declarations were not compared")
+	}
+	compared := 0
+	ours := layout(t, cc)
+	for _, env := range pythons(t) {
+		out, err := exec.Command(env.Executable, "-c", "import sysconfig; print(sysconfig.get_path('include'), end='')").Output()
+		require.NoError(t, err)
+		include := string(out)
+		if _, err := os.Stat(filepath.Join(include, "Python.h")); err != nil {
+			t.Logf("%s %s has no headers", env.Executable, env.Version)
+			continue
+		}
+		t.Run(env.Version.String(), func(t *testing.T) {
+			require.Equal(t, layout(t, cc, "-DREAL", "-w", "-I"+include), ours)
+			out, err := exec.Command(cc, "-Wall", "-Werror", "-Wno-deprecated-declarations", "-fsyntax-only",
+				"-I.", "-I"+include, "testdata/prototypes.c").CombinedOutput()
+			require.NoError(t, err, "%s", out)
+		})
+		compared++
+	}
+	if compared == 0 {
+		skipWithoutPython(t, "no Python.h is installed: the C declarations were not compared")
+	}
+}
+
+// layout compiles and runs testdata/layout.c.
+func layout(t *testing.T, cc string, flags ...string) string {
+	t.Helper()
+	bin := filepath.Join(t.TempDir(), "layout")
+	args := append(flags, "-I.", "-o", bin, "testdata/layout.c")
+	out, err := exec.Command(cc, args...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	out, err = exec.Command(bin).Output()
+	require.NoError(t, err)
+	return string(out)
+}

@@ -1,0 +1,91 @@
+package python_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/python"
+)
+
+// embedEnv names the interpreter that a child of this test binary embeds: a process
+// holds one Python, so each version is a process.
+const embedEnv = "USMBRIDGE_TEST_EMBED"
+
+// morePythonsEnv lists further interpreters to test with, separated as PATH is.
+const morePythonsEnv = "USMBRIDGE_TEST_PYTHONS"
+
+// requireEnv fails instead of skipping when no Python is there.
+const requireEnv = "USMBRIDGE_REQUIRE_PYTHON"
+
+func skipWithoutPython(t *testing.T, reason string) {
+	t.Helper()
+	if os.Getenv(requireEnv) == "1" {
+		t.Fatalf("%s=1, but %s", requireEnv, reason)
+	}
+	t.Skip(reason)
+}
+
+// pythons lists the usable interpreters: the one Find chooses, the repository's
+// environment, and one of each minor version that lies on PATH or under pyenv.
+func pythons(t *testing.T) []*python.Environment {
+	t.Helper()
+	var list []*python.Environment
+	minors := map[int]bool{}
+	add := func(env *python.Environment, always bool) {
+		for _, e := range list {
+			if e.Prefix == env.Prefix {
+				return
+			}
+		}
+		if always || !minors[env.Version.Minor] {
+			minors[env.Version.Minor] = true
+			list = append(list, env)
+		}
+	}
+	env, tried := python.Attempts()
+	if env != nil {
+		add(env, true)
+	}
+	for _, a := range tried {
+		t.Logf("found from %s: %s: %v", a.Source, a.Executable, a.Err)
+	}
+	try := func(path string, always bool) {
+		if env, err := python.Inspect(path); err == nil {
+			add(env, always)
+		} else {
+			t.Logf("passed over: %v", err)
+		}
+	}
+	if _, err := os.Stat("../../.venv/bin/python"); err == nil {
+		venv, err := filepath.Abs("../../.venv")
+		require.NoError(t, err)
+		try(venv, true)
+	}
+	for _, path := range otherPythons() {
+		try(path, false)
+	}
+	return list
+}
+
+func otherPythons() []string {
+	paths := filepath.SplitList(os.Getenv(morePythonsEnv))
+	for minor := 11; minor <= 16; minor++ {
+		if p, err := exec.LookPath(fmt.Sprintf("python3.%d", minor)); err == nil {
+			paths = append(paths, p)
+		}
+	}
+	home, _ := os.UserHomeDir()
+	root := os.Getenv("PYENV_ROOT")
+	if root == "" {
+		root = filepath.Join(home, ".pyenv")
+	}
+	more, _ := filepath.Glob(filepath.Join(root, "versions", "3.1*", "bin", "python3"))
+	slices.Sort(more)
+	return append(paths, more...)
+}

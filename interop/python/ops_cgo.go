@@ -1,0 +1,193 @@
+//go:build linux && cgo
+
+package python
+
+/*
+#cgo CFLAGS: -std=gnu11 -O2 -Wall -Wextra
+#cgo LDFLAGS: -ldl -lpthread
+#include <stdlib.h>
+#include "usmb_pyops.h"
+*/
+import "C"
+
+import "unsafe"
+
+// The operations of usmb_pyops.h, one cgo call each, callable from any goroutine.
+// Strings pass as pointer and length, without a copy; C strings are copied.
+
+func toRet(r C.usmb_pyret) ret {
+	return ret{val: r.val, num: int64(r.num), re: float64(r.re), im: float64(r.im),
+		exc: r.exc, code: int(r.code), kind: int(r.kind)}
+}
+
+func chars(s string) (*C.char, C.size_t) {
+	return (*C.char)(unsafe.Pointer(unsafe.StringData(s))), C.size_t(len(s))
+}
+
+// withCString passes s as a C string that is freed after f.
+func withCString(s string, f func(*C.char) C.usmb_pyret) ret {
+	c := C.CString(s)
+	defer C.free(unsafe.Pointer(c))
+	return toRet(f(c))
+}
+
+// takeText copies and frees a malloc'ed text.
+func takeText(r ret) (string, ret) {
+	if r.code != 0 {
+		return "", r
+	}
+	s := C.GoStringN((*C.char)(r.val), C.int(r.num))
+	C.free(r.val)
+	return s, r
+}
+
+func first(items []ptr) *ptr { return unsafe.SliceData(items) }
+
+func opEnter() ret          { return toRet(C.usmb_pyop_enter()) }
+func opLeave(state int64)   { C.usmb_pyop_leave(C.int64_t(state)) }
+func opSuspend() ptr        { return C.usmb_pyop_suspend().val }
+func opResume(ts ptr)       { C.usmb_pyop_resume(ts) }
+func opHeld() bool          { return C.usmb_pyop_held() != 0 }
+func opIncref(o ptr) ret    { return toRet(C.usmb_pyop_incref(o)) }
+func opDecref(o ptr)        { C.usmb_pyop_decref(o) }
+func opDecrefLater(o ptr)   { C.usmb_py_decref_later((*C.PyObject)(o)) }
+func opAlive() bool         { return C.usmb_py_alive() != 0 }
+func opInChild() bool       { return C.usmb_py_in_child() != 0 }
+func opGone() bool          { return C.usmb_py_state == C.USMB_PY_GONE }
+func opNone() ptr           { return ptr(C.usmb_py.Py_None) }
+func opTrue() ptr           { return ptr(C.usmb_py.Py_True) }
+func opFalse() ptr          { return ptr(C.usmb_py.Py_False) }
+func opLen(o ptr) ret       { return toRet(C.usmb_pyop_len(o)) }
+func opTruth(o ptr) ret     { return toRet(C.usmb_pyop_truth(o)) }
+func opIter(o ptr) ret      { return toRet(C.usmb_pyop_iter(o)) }
+func opNext(it ptr) ret     { return toRet(C.usmb_pyop_next(it)) }
+func opView(o ptr) ret      { return toRet(C.usmb_pyop_view(o)) }
+func opIndex(o ptr) ret     { return toRet(C.usmb_pyop_index(o)) }
+func opFloat(o ptr) ret     { return toRet(C.usmb_pyop_float(o)) }
+func opBuiltins() ret       { return toRet(C.usmb_pyop_builtins()) }
+func opClearFrames(exc ptr) { C.usmb_pyop_clear_frames(exc) }
+func opRaise(exc ptr)       { C.usmb_pyop_raise(exc) }
+
+func opGetAttr(o ptr, name string) ret {
+	p, n := chars(name)
+	return toRet(C.usmb_pyop_getattr(o, p, n))
+}
+
+func opSetAttr(o ptr, name string, v ptr) ret {
+	p, n := chars(name)
+	return toRet(C.usmb_pyop_setattr(o, p, n, v))
+}
+
+func opGetItem(o, key ptr) ret    { return toRet(C.usmb_pyop_getitem(o, key)) }
+func opSetItem(o, key, v ptr) ret { return toRet(C.usmb_pyop_setitem(o, key, v)) }
+func opIsInstance(o, cls ptr) ret { return toRet(C.usmb_pyop_isinstance(o, cls)) }
+func opEqual(a, b ptr) ret        { return toRet(C.usmb_pyop_compare(a, b, C.Py_EQ)) }
+func opItems(o ptr, out []ptr) ret {
+	return toRet(C.usmb_pyop_items(o, first(out), C.size_t(len(out))))
+}
+func opFromInt(v int64) ret     { return toRet(C.usmb_pyop_from_int(C.int64_t(v))) }
+func opFromUint(v uint64) ret   { return toRet(C.usmb_pyop_from_uint(C.uint64_t(v))) }
+func opFromFloat(v float64) ret { return toRet(C.usmb_pyop_from_float(C.double(v))) }
+func opErrorHandle(exc ptr) ret { return toRet(C.usmb_pyop_error_handle(exc)) }
+func opArgv(items []ptr) ret    { return toRet(C.usmb_pyop_argv(first(items), C.size_t(len(items)))) }
+
+func opFromComplex(v complex128) ret {
+	return toRet(C.usmb_pyop_from_complex(C.double(real(v)), C.double(imag(v))))
+}
+
+func opDictItems(o ptr, out []ptr) ret {
+	return toRet(C.usmb_pyop_dict_items(o, first(out), C.size_t(len(out)/2)))
+}
+
+func opCall(f ptr, args []ptr, npos int, kwnames ptr) ret {
+	return toRet(C.usmb_pyop_call(f, first(args), C.size_t(npos), kwnames))
+}
+
+// opMethod calls a method of args[0].
+func opMethod(name string, args []ptr, npos int, kwnames ptr) ret {
+	p, n := chars(name)
+	return toRet(C.usmb_pyop_method(p, n, first(args), C.size_t(npos), kwnames))
+}
+
+func opText(o ptr, what int) (string, ret) {
+	return takeText(toRet(C.usmb_pyop_text(o, C.int(what))))
+}
+
+func opErrorPart(exc ptr, what int) string {
+	s, _ := takeText(toRet(C.usmb_pyop_error_part(exc, C.int(what))))
+	return s
+}
+
+func opFromText(s string) ret {
+	p, n := chars(s)
+	return toRet(C.usmb_pyop_from_text(p, n))
+}
+
+func opFromBytes(b []byte) ret {
+	return toRet(C.usmb_pyop_from_bytes(unsafe.Pointer(unsafe.SliceData(b)), C.size_t(len(b))))
+}
+
+func opFromDigits(s string) ret {
+	return withCString(s, func(c *C.char) C.usmb_pyret { return C.usmb_pyop_from_digits(c) })
+}
+
+// opFromList takes the references over.
+func opFromList(items []ptr, tuple bool) ret {
+	t := C.int(0)
+	if tuple {
+		t = 1
+	}
+	return toRet(C.usmb_pyop_from_list(first(items), C.size_t(len(items)), t))
+}
+
+// opFromDict takes the references over.
+func opFromDict(keysValues []ptr) ret {
+	return toRet(C.usmb_pyop_from_dict(first(keysValues), C.size_t(len(keysValues)/2)))
+}
+
+func opImport(name string) ret {
+	return withCString(name, func(c *C.char) C.usmb_pyret { return C.usmb_pyop_import(c) })
+}
+
+func opRun(code, filename string, start int, globals ptr) ret {
+	f := C.CString(filename)
+	defer C.free(unsafe.Pointer(f))
+	return withCString(code, func(c *C.char) C.usmb_pyret {
+		return C.usmb_pyop_run(c, f, C.int(start), globals)
+	})
+}
+
+// opCapsule needs a name that is never freed.
+func opCapsule(p ptr, name ptr) ret {
+	return toRet(C.usmb_pyop_capsule(p, (*C.char)(name)))
+}
+
+func opCapsulePointer(o ptr, name string) ret {
+	return withCString(name, func(c *C.char) C.usmb_pyret { return C.usmb_pyop_capsule_pointer(o, c) })
+}
+
+// cstring returns a C string that is never freed.
+func cstring(s string) ptr { return ptr(C.CString(s)) }
+
+func opNewError(class, msg string, handle uintptr, cause ptr) ret {
+	p, n := chars(msg)
+	return withCString(class, func(c *C.char) C.usmb_pyret {
+		return C.usmb_pyop_new_error(c, p, n, C.uintptr_t(handle), cause)
+	})
+}
+
+func opFunction(handle uintptr, name, doc string) ret {
+	d := C.CString(doc)
+	defer C.free(unsafe.Pointer(d))
+	return withCString(name, func(c *C.char) C.usmb_pyret {
+		return C.usmb_pyop_function(C.uintptr_t(handle), c, d)
+	})
+}
+
+//export usmb_py_go_call
+func usmb_py_go_call(handle C.uintptr_t, args, kwargs *C.PyObject) *C.PyObject {
+	return (*C.PyObject)(goCall(uintptr(handle), ptr(args), ptr(kwargs)))
+}
+
+//export usmb_py_go_free
+func usmb_py_go_free(handle C.uintptr_t) { freeHandle(uintptr(handle)) }

@@ -1,0 +1,227 @@
+//go:build linux && cgo
+
+package python_test
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/interop/python/internal/testmod"
+)
+
+// watched makes an object and a function that tells whether it is alive. The weak
+// reference behind that stays for the rest of the process.
+func watched(t *testing.T, py *python.Interpreter) (*python.Object, func() bool) {
+	t.Helper()
+	o := ok[*python.Object](t)(py.Eval("type('Watched', (), {})()", nil))
+	weakref := ok[*python.Object](t)(py.Import("weakref"))
+	defer weakref.Release()
+	ref := ok[*python.Object](t)(weakref.Method("ref", o))
+	// Borrowed from a list that lives as long as the interpreter, so that the
+	// counting of Objects is left to what is tested.
+	refs := ok[*python.Object](t)(py.Eval("__import__('sys').modules.setdefault('watched_refs', [])", nil))
+	defer refs.Release()
+	ok[*python.Object](t)(refs.Method("append", ref)).Release()
+	weak := python.Borrow(ref.Pointer())
+	ref.Release()
+	return o, func() bool {
+		v := ok[*python.Object](t)(weak.Call())
+		defer v.Release()
+		return !v.IsNone()
+	}
+}
+
+func testReferences(t *testing.T, py *python.Interpreter) {
+	for _, c := range []struct {
+		name string
+		use  func(o *python.Object)
+	}{
+		{"nothing", func(*python.Object) {}},
+		{"attr", func(o *python.Object) {
+			require.NoError(t, o.SetAttr("x", 1))
+			ok[*python.Object](t)(o.Attr("x")).Release()
+			_, err := o.Attr("y")
+			require.Error(t, err)
+		}},
+		{"call", func(o *python.Object) {
+			f := ok[*python.Object](t)(py.Eval("lambda *a, **k: (a, k)", nil))
+			defer f.Release()
+			ok[*python.Object](t)(f.Call(o, o, python.Kwargs{"k": o})).Release()
+			_, err := o.Call(o)
+			require.Error(t, err)
+			_, err = o.Method("no", o)
+			require.Error(t, err)
+		}},
+		{"value", func(o *python.Object) {
+			l := ok[*python.Object](t)(py.New(map[string]any{"a": []any{o, python.Tuple{o}}}))
+			v := ok[any](t)(l.Value())
+			l.Release()
+			in := v.(map[string]any)["a"].([]any)
+			in[0].(*python.Object).Release()
+			in[1].(python.Tuple)[0].(*python.Object).Release()
+		}},
+		{"as fails", func(o *python.Object) {
+			l := ok[*python.Object](t)(py.New([]any{o, o}))
+			defer l.Release()
+			_, err := python.As[[]int](l)
+			require.Error(t, err)
+		}},
+		{"run", func(o *python.Object) {
+			_, err := py.Run("y = x", python.Vars{"x": o}, "missing")
+			require.Error(t, err)
+			_, err = py.Run("raise ValueError(1)", python.Vars{"x": o})
+			require.Error(t, err)
+		}},
+		{"bad list", func(o *python.Object) {
+			_, err := py.New([]any{o, make(chan int)})
+			require.Error(t, err)
+			_, err = py.New(map[string]any{"a": o, "b": make(chan int)})
+			require.Error(t, err)
+		}},
+		{"callback", func(o *python.Object) {
+			f := ok[*python.Object](t)(py.New(func(a python.Args) (any, error) {
+				return a.Keyword["k"], nil
+			}))
+			defer f.Release()
+			ok[*python.Object](t)(f.Call(o, python.Kwargs{"k": o})).Release()
+		}},
+		{"error frames", func(o *python.Object) {
+			_, err := py.Run("def f(o):\n  local = o\n  raise ValueError\nf(x)", python.Vars{"x": o})
+			var e *python.Error
+			require.ErrorAs(t, err, &e)
+			require.NoError(t, o.SetAttr("error", nil))
+			runtime.KeepAlive(e)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			before := python.LiveObjects()
+			o, alive := watched(t, py)
+			c.use(o)
+			require.True(t, alive())
+			o.Release()
+			// Exceptions stay with their *Error until Go has collected it.
+			require.Eventually(t, func() bool {
+				runtime.GC()
+				collect(t, py)
+				return !alive()
+			}, 10*time.Second, time.Millisecond)
+			require.Equal(t, before, python.LiveObjects())
+		})
+	}
+}
+
+// collect runs Python's collector of cycles.
+func collect(t *testing.T, py *python.Interpreter) {
+	gc := ok[*python.Object](t)(py.Import("gc"))
+	defer gc.Release()
+	ok[*python.Object](t)(gc.Method("collect")).Release()
+}
+
+func testForgotten(t *testing.T, py *python.Interpreter) {
+	before, lost := python.LiveObjects(), python.LostObjects()
+	_, alive := watched(t, py)
+	require.Eventually(t, func() bool {
+		runtime.GC()
+		return !alive()
+	}, 10*time.Second, time.Millisecond, "a forgotten Object gives its reference up")
+	require.Equal(t, before, python.LiveObjects())
+	require.Greater(t, python.LostObjects(), lost)
+}
+
+func testFuncFreed(t *testing.T, py *python.Interpreter) {
+	var freed atomic.Bool
+	func() {
+		big := new([64]byte)
+		runtime.AddCleanup(big, func(struct{}) { freed.Store(true) }, struct{}{})
+		f := ok[*python.Object](t)(py.New(func(python.Args) (any, error) { return int(big[0]), nil }))
+		ok[*python.Object](t)(f.Call()).Release()
+		f.Release()
+	}()
+	require.Eventually(t, func() bool { runtime.GC(); return freed.Load() }, 10*time.Second, time.Millisecond,
+		"Python's last reference to a Func lets Go forget it")
+}
+
+func testClose(t *testing.T, py *python.Interpreter) {
+	file := filepath.Join(t.TempDir(), "atexit")
+	_, err := py.Run("import atexit, sys\natexit.register(lambda: open(name, 'w').write('ran'))\nsys.stdout.write('flushed by Close\\n')",
+		python.Vars{"name": file})
+	require.NoError(t, err)
+	o := ok[*python.Object](t)(py.New("x"))
+	spare := ok[unsafe.Pointer](t)(o.Take())
+	require.NoError(t, py.Close())
+	require.NoError(t, py.Close())
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, "ran", string(text))
+	require.Equal(t, 1, testmod.Exits())
+	require.False(t, python.Alive())
+	_, err = py.Import("sys")
+	require.ErrorIs(t, err, python.ErrGone)
+	_, err = o.Str()
+	require.ErrorIs(t, err, python.ErrGone)
+	_, err = python.New(1)
+	require.ErrorIs(t, err, python.ErrGone)
+	require.ErrorIs(t, py.With(func() error { return nil }), python.ErrGone)
+	_, err = python.Start()
+	require.ErrorIs(t, err, python.ErrGone)
+	o.Release() // leaks on purpose, and does not crash
+	python.Raise(io.EOF)
+	testmod.DropOnThread(spare)
+}
+
+// testThreadState: what Python keeps per thread stays from one entry to the next,
+// and goes when the OS thread ends.
+func testThreadState(t *testing.T, py *python.Interpreter) {
+	local := ok[*python.Object](t)(py.Eval("__import__('threading').local()", nil))
+	defer local.Release()
+	const threads = 6
+	var left []func() bool
+	var group sync.WaitGroup
+	errs := make(chan error, threads)
+	hold := make(chan struct{})
+	for range threads {
+		o, alive := watched(t, py)
+		left = append(left, alive)
+		group.Add(1)
+		go func() {
+			runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+			defer group.Done()
+			errs <- keepLocal(local, o)
+			<-hold // so that each goroutine has a thread of its own
+		}()
+	}
+	for range threads {
+		require.NoError(t, <-errs)
+	}
+	require.False(t, ok[bool](t)(local.HasAttr("x")), "other threads'")
+	close(hold)
+	group.Wait()
+	// The process's first thread is parked by Go and never ends, and Python's main
+	// thread keeps its state: two that may have been among them.
+	require.Eventually(t, func() bool {
+		left = slices.DeleteFunc(left, func(alive func() bool) bool { return !alive() })
+		return len(left) <= 2
+	}, 10*time.Second, time.Millisecond)
+}
+
+// keepLocal stores o for this thread, gives it up, and finds it in a later entry.
+func keepLocal(local, o *python.Object) error {
+	if err := local.SetAttr("x", o); err != nil {
+		return err
+	}
+	o.Release()
+	x, err := local.Attr("x")
+	x.Release()
+	return err
+}

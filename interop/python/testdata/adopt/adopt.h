@@ -1,0 +1,4 @@
+#ifndef USMB_ADOPT_H
+#define USMB_ADOPT_H
+#include "usmb_pyapi.h"
+#endif

@@ -1,0 +1,348 @@
+package python
+
+import (
+	"fmt"
+	"math/big"
+	"reflect"
+	"runtime"
+	"unsafe"
+)
+
+// Value converts a Python object to the Go value nearest to it:
+//
+//	None                  nil
+//	bool                  bool
+//	int                   int64, or *big.Int when it does not fit
+//	float                 float64
+//	complex               complex128
+//	str                   string
+//	bytes, bytearray      []byte (copied)
+//	list                  []any
+//	tuple                 Tuple
+//	dict                  map[string]any, or map[any]any when a key is no str
+//
+// and subclasses of these. Any other object comes as an owned *Object, also inside
+// containers; a dict with a key that is no Go map key (a tuple) is an error.
+func (o *Object) Value() (v any, err error) {
+	err = with(func() error {
+		v, err = value(o.ptr())
+		return err
+	})
+	runtime.KeepAlive(o)
+	return v, err
+}
+
+func value(p ptr) (any, error) {
+	r := opView(p)
+	if r.code != codeOK {
+		return nil, r.err()
+	}
+	switch r.kind {
+	case kindNone:
+		return nil, nil
+	case kindBool:
+		return r.num != 0, nil
+	case kindInt:
+		return r.num, nil
+	case kindBigInt:
+		return bigInt(p)
+	case kindFloat:
+		return r.re, nil
+	case kindComplex:
+		return complex(r.re, r.im), nil
+	case kindStr:
+		s, t := opText(p, textValue)
+		return s, t.err()
+	case kindBytes, kindByteArray:
+		return copyBytes(r), nil
+	case kindList, kindTuple:
+		list, err := values(p, int(r.num))
+		if r.kind == kindTuple {
+			return Tuple(list), err
+		}
+		return list, err
+	case kindDict:
+		return dictValue(p, int(r.num))
+	default:
+		if _, err := constant(p); err != nil {
+			return nil, err
+		}
+		return own(p), nil
+	}
+}
+
+func copyBytes(r ret) []byte {
+	b := make([]byte, r.num)
+	copy(b, unsafe.Slice((*byte)(r.val), r.num))
+	return b
+}
+
+func bigInt(p ptr) (*big.Int, error) {
+	s, r := opText(p, textRepr)
+	if r.code != codeOK {
+		return nil, r.err()
+	}
+	n, ok := new(big.Int).SetString(s, 10)
+	if !ok {
+		return nil, &ConversionError{From: "int", To: "*big.Int", Reason: fmt.Sprintf("its repr is %q", s)}
+	}
+	return n, nil
+}
+
+func values(p ptr, n int) ([]any, error) {
+	refs := make([]ptr, n)
+	if r := opItems(p, refs); r.code != codeOK {
+		return nil, r.err()
+	}
+	defer dropAll(refs)
+	list := make([]any, n)
+	for i, e := range refs {
+		v, err := value(e)
+		if err != nil {
+			releaseAll(list)
+			return nil, fmt.Errorf("element %d: %w", i, err)
+		}
+		list[i] = v
+	}
+	return list, nil
+}
+
+// releaseAll releases the Objects among converted values.
+func releaseAll(list []any) {
+	for _, v := range list {
+		switch v := v.(type) {
+		case *Object:
+			v.Release()
+		case []any:
+			releaseAll(v)
+		case Tuple:
+			releaseAll(v)
+		case map[string]any:
+			for _, e := range v {
+				releaseAll([]any{e})
+			}
+		case map[any]any:
+			for k, e := range v {
+				releaseAll([]any{k, e})
+			}
+		}
+	}
+}
+
+func dictValue(p ptr, n int) (any, error) {
+	refs := make([]ptr, 2*n)
+	if r := opDictItems(p, refs); r.code != codeOK {
+		return nil, r.err()
+	}
+	defer dropAll(refs)
+	keys, vals := make([]any, 0, n), make([]any, 0, n)
+	fail := func(err error) (any, error) {
+		releaseAll(keys)
+		releaseAll(vals)
+		return nil, err
+	}
+	named := true
+	for i := range n {
+		k, err := value(refs[2*i])
+		if err != nil {
+			return fail(fmt.Errorf("key %d: %w", i, err))
+		}
+		keys = append(keys, k)
+		if _, ok := k.(string); !ok {
+			named = false
+			if k != nil && !reflect.TypeOf(k).Comparable() {
+				return fail(&ConversionError{From: "dict", To: "map", Reason: fmt.Sprintf("a key is a %T", k)})
+			}
+		}
+		v, err := value(refs[2*i+1])
+		if err != nil {
+			return fail(fmt.Errorf("value of %v: %w", k, err))
+		}
+		vals = append(vals, v)
+	}
+	if named {
+		m := make(map[string]any, n)
+		for i, k := range keys {
+			m[k.(string)] = vals[i]
+		}
+		return m, nil
+	}
+	m := make(map[any]any, n)
+	for i, k := range keys {
+		m[k] = vals[i]
+	}
+	return m, nil
+}
+
+// Int returns the object as an integer, by its __index__ (so no float passes).
+// OverflowError when it does not fit int64.
+func (o *Object) Int() (int64, error) {
+	defer runtime.KeepAlive(o)
+	r := opIndex(o.ptr())
+	return r.num, r.err()
+}
+
+// Float returns the object as a float64, by its __float__ or __index__.
+func (o *Object) Float() (float64, error) {
+	defer runtime.KeepAlive(o)
+	r := opFloat(o.ptr())
+	return r.re, r.err()
+}
+
+// Text returns the characters of a str; other objects are a TypeError.
+func (o *Object) Text() (string, error) { return o.text(textValue) }
+
+// Bytes returns a copy of the contents of a bytes or bytearray object.
+func (o *Object) Bytes() ([]byte, error) {
+	var b []byte
+	err := with(func() error {
+		r := opView(o.ptr())
+		if r.code != codeOK {
+			return r.err()
+		}
+		if r.kind != kindBytes && r.kind != kindByteArray {
+			return o.mismatch("[]byte")
+		}
+		b = copyBytes(r)
+		return nil
+	})
+	runtime.KeepAlive(o)
+	return b, err
+}
+
+func (o *Object) mismatch(to string) error {
+	t, err := o.Type()
+	if err != nil {
+		return err
+	}
+	return &ConversionError{From: "Python " + t, To: to}
+}
+
+// As converts a Python object to the Go type T: what Value gives, fitted to T.
+// Integers are checked for range, an int serves where a float is asked, lists and
+// tuples fill slices and arrays of that length, dicts fill maps. T may be *Object,
+// then the result is owned. A value that does not fit is a *ConversionError.
+func As[T any](o *Object) (T, error) {
+	var t T
+	if p, ok := any(&t).(**Object); ok {
+		var err error
+		*p, err = o.Retain()
+		return t, err
+	}
+	v, err := o.Value()
+	if err != nil {
+		return t, err
+	}
+	if err := fit(reflect.ValueOf(&t).Elem(), v); err != nil {
+		releaseAll([]any{v})
+		return t, err
+	}
+	return t, nil
+}
+
+// fit stores a result of Value in dst.
+func fit(dst reflect.Value, v any) error {
+	if v == nil {
+		switch dst.Kind() {
+		case reflect.Interface, reflect.Pointer, reflect.Slice, reflect.Map:
+			dst.SetZero()
+			return nil
+		}
+		return &ConversionError{From: "None", To: dst.Type().String()}
+	}
+	src := reflect.ValueOf(v)
+	if src.Type().AssignableTo(dst.Type()) {
+		dst.Set(src)
+		return nil
+	}
+	bad := func(reason string) error {
+		return &ConversionError{From: fmt.Sprintf("%T", v), To: dst.Type().String(), Reason: reason}
+	}
+	switch v := v.(type) {
+	case int64:
+		return fitInt(dst, v, bad)
+	case *big.Int:
+		if dst.CanUint() && v.IsUint64() && !dst.OverflowUint(v.Uint64()) {
+			dst.SetUint(v.Uint64())
+			return nil
+		}
+		return bad(v.String() + " does not fit")
+	case float64:
+		if dst.CanFloat() {
+			dst.SetFloat(v)
+			return nil
+		}
+	case complex128:
+		if dst.CanComplex() {
+			dst.SetComplex(v)
+			return nil
+		}
+	case []any:
+		return fitSlice(dst, v, bad)
+	case Tuple:
+		return fitSlice(dst, v, bad)
+	case map[string]any, map[any]any:
+		return fitMap(dst, src, bad)
+	}
+	// Named types of the same kind: type Name string, type Flag bool.
+	if src.Kind() == dst.Kind() && src.Type().ConvertibleTo(dst.Type()) {
+		dst.Set(src.Convert(dst.Type()))
+		return nil
+	}
+	return bad("")
+}
+
+func fitInt(dst reflect.Value, v int64, bad func(string) error) error {
+	switch {
+	case dst.CanInt() && !dst.OverflowInt(v):
+		dst.SetInt(v)
+	case dst.CanUint() && v >= 0 && !dst.OverflowUint(uint64(v)):
+		dst.SetUint(uint64(v))
+	case dst.CanFloat():
+		dst.SetFloat(float64(v))
+	case dst.CanInt() || dst.CanUint():
+		return bad(fmt.Sprintf("%d does not fit", v))
+	default:
+		return bad("")
+	}
+	return nil
+}
+
+func fitSlice(dst reflect.Value, list []any, bad func(string) error) error {
+	switch dst.Kind() {
+	case reflect.Slice:
+		dst.Set(reflect.MakeSlice(dst.Type(), len(list), len(list)))
+	case reflect.Array:
+		if dst.Len() != len(list) {
+			return bad(fmt.Sprintf("it has %d elements", len(list)))
+		}
+	default:
+		return bad("")
+	}
+	for i, v := range list {
+		if err := fit(dst.Index(i), v); err != nil {
+			return fmt.Errorf("element %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func fitMap(dst, src reflect.Value, bad func(string) error) error {
+	if dst.Kind() != reflect.Map {
+		return bad("")
+	}
+	t := dst.Type()
+	m := reflect.MakeMapWithSize(t, src.Len())
+	for it := src.MapRange(); it.Next(); {
+		k, v := reflect.New(t.Key()).Elem(), reflect.New(t.Elem()).Elem()
+		if err := fit(k, it.Key().Interface()); err != nil {
+			return fmt.Errorf("key %v: %w", it.Key(), err)
+		}
+		if err := fit(v, it.Value().Interface()); err != nil {
+			return fmt.Errorf("value of %v: %w", it.Key(), err)
+		}
+		m.SetMapIndex(k, v)
+	}
+	dst.Set(m)
+	return nil
+}

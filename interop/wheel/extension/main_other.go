@@ -1,0 +1,12 @@
+//go:build !cgo || !linux
+
+// Command extension is the Python extension module usmbridge; it needs Linux and
+// cgo.
+package main
+
+import "os"
+
+func main() {
+	_, _ = os.Stderr.WriteString("the extension module needs Linux and cgo\n")
+	os.Exit(1)
+}
