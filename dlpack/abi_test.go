@@ -123,12 +123,12 @@ func standardHeader(t *testing.T) string {
 // evaluate compiles a C program that prints expressions under a header.
 func evaluate(t *testing.T, header string, expressions []string) []int64 {
 	t.Helper()
-	cc := os.Getenv("CC")
-	if cc == "" {
-		cc = "cc"
+	cc := strings.Fields(os.Getenv("CC")) // as the go command takes it, with arguments
+	if len(cc) == 0 {
+		cc = []string{"cc"}
 	}
-	if _, err := exec.LookPath(cc); err != nil {
-		t.Skipf("no C compiler (%s) to read the header with", cc)
+	if _, err := exec.LookPath(cc[0]); err != nil {
+		t.Skipf("no C compiler (%s) to read the header with", cc[0])
 	}
 	var source bytes.Buffer
 	fmt.Fprintf(&source, "#include <stddef.h>\n#include <stdio.h>\n#include %q\nint main(void)\n{\n", header)
@@ -139,7 +139,7 @@ func evaluate(t *testing.T, header string, expressions []string) []int64 {
 	dir := t.TempDir()
 	file, program := filepath.Join(dir, "facts.c"), filepath.Join(dir, "facts")
 	require.NoError(t, os.WriteFile(file, source.Bytes(), 0o600))
-	out, err := exec.Command(cc, "-o", program, file).CombinedOutput()
+	out, err := exec.Command(cc[0], append(cc[1:], "-o", program, file)...).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	out, err = exec.Command(program).Output()
 	require.NoError(t, err)

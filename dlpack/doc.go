@@ -65,8 +65,10 @@
 //
 // All functions may be called from any goroutine. A deleter of ours runs on
 // whatever thread the consumer likes: it calls the owner's C function, takes no
-// lock, and never enters Go. Functions given to [OwnerFunc] run in a goroutine
-// of this package.
+// lock, and never enters Go; in a forked child it deletes the child's copy, and
+// the parent hears nothing of it. Functions given to [OwnerFunc] run in a
+// goroutine of this package: never in a forked child, and not at the end of the
+// process for tensors that are still held then.
 //
 // # What goes out and what comes in
 //

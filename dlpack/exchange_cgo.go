@@ -27,17 +27,16 @@ func newZeroed(size uintptr) unsafe.Pointer {
 	return C.calloc(1, C.size_t(size))
 }
 
-// cParts is a view as C takes it; addresses are numbers there, since what they
-// point at is the owner's to keep.
-func cParts(v *View, flags uint64) C.usmb_dl_parts {
-	return C.usmb_dl_parts{
-		data:        C.uintptr_t(uintptr(v.Data)),
-		device:      C.usmb_dl_device{_type: C.int32_t(v.Device.Type), id: C.int32_t(v.Device.ID)},
-		ndim:        C.int32_t(len(v.Shape)),
-		dtype:       C.usmb_dl_dtype{code: C.uint8_t(v.DataType.Code), bits: C.uint8_t(v.DataType.Bits), lanes: C.uint16_t(v.DataType.Lanes)},
-		byte_offset: C.uint64_t(v.ByteOffset),
-		flags:       C.uint64_t(flags),
-	}
+// cParts writes a view as C takes it; addresses are numbers there, since what
+// they point at is the owner's to keep. Field by field: a literal is built and
+// then copied whole, which waits for the stores it was built with.
+func cParts(p *C.usmb_dl_parts, v *View, flags uint64) {
+	p.data = C.uintptr_t(uintptr(v.Data))
+	p.device._type, p.device.id = C.int32_t(v.Device.Type), C.int32_t(v.Device.ID)
+	p.ndim = C.int32_t(len(v.Shape))
+	p.dtype.code, p.dtype.bits, p.dtype.lanes = C.uint8_t(v.DataType.Code), C.uint8_t(v.DataType.Bits), C.uint16_t(v.DataType.Lanes)
+	p.byte_offset = C.uint64_t(v.ByteOffset)
+	p.flags = C.uint64_t(flags)
 }
 
 func cInts(s []int64) *C.int64_t { return (*C.int64_t)(unsafe.SliceData(s)) }
@@ -65,22 +64,30 @@ func Supported() bool { return true }
 //
 // On error nothing was taken and the owner's reference is still the caller's.
 func Export(v View, flags Flags, versioned bool, owner Owner, options ...Option) (Tensor, error) {
-	if err := v.checkForm("export"); err != nil {
-		return Tensor{}, err
+	return v.Export(flags, versioned, owner, options...)
+}
+
+// Export is the function [Export] for a view that is at hand: a view is large,
+// and copying it costs as much as the rest of the way to C.
+func (v *View) Export(flags Flags, versioned bool, owner Owner, options ...Option) (Tensor, error) {
+	if v.badForm() {
+		return Tensor{}, v.checkForm("export")
 	}
 	bits, ok := exportBits(flags, options)
 	if !ok {
-		return Tensor{}, codeError("export", C.USMB_DL_EFLAGS, &v)
+		return Tensor{}, codeError("export", C.USMB_DL_EFLAGS, v)
 	}
 	s := takeSlot()
 	if s == nil {
-		return Tensor{}, codeError("export", C.USMB_DL_ENOMEM, &v)
+		return Tensor{}, codeError("export", C.USMB_DL_ENOMEM, v)
 	}
-	code := C.usmb_dl_slot_export(s.address(), cParts(&v, bits), cInts(v.Shape), cInts(v.Strides),
+	var parts C.usmb_dl_parts
+	cParts(&parts, v, bits)
+	code := C.usmb_dl_slot_export(s.address(), &parts, cInts(v.Shape), cInts(v.Strides),
 		cBool(versioned), C.uintptr_t(owner.Drop), C.uintptr_t(uintptr(owner.Ctx)))
 	if code != C.USMB_DL_OK {
 		s.pushFree()
-		return Tensor{}, codeError("export", int(code), &v)
+		return Tensor{}, codeError("export", int(code), v)
 	}
 	return s.tensor(), nil
 }
@@ -134,7 +141,9 @@ func Check(v View, flags Flags) (Span, error) {
 		return Span{}, err
 	}
 	var span Span
-	code := C.usmb_dl_parts_check((*C.uint64_t)(unsafe.Pointer(&span)), cParts(&v, uint64(flags)),
+	var parts C.usmb_dl_parts
+	cParts(&parts, &v, uint64(flags))
+	code := C.usmb_dl_parts_check((*C.uint64_t)(unsafe.Pointer(&span)), &parts,
 		cInts(v.Shape), cInts(v.Strides))
 	if code != C.USMB_DL_OK {
 		return Span{}, codeError("check", int(code), &v)
@@ -168,7 +177,9 @@ func codeError(op string, code int, v *View) error {
 	if v == nil {
 		C.usmb_dl_explain(C.int(code), nil, buf, messageSize)
 	} else {
-		C.usmb_dl_parts_explain(C.int(code), cParts(v, 0), cInts(v.Shape), cInts(v.Strides), buf, messageSize)
+		var parts C.usmb_dl_parts
+		cParts(&parts, v, 0)
+		C.usmb_dl_parts_explain(C.int(code), &parts, cInts(v.Shape), cInts(v.Strides), buf, messageSize)
 	}
 	return &Error{Op: op, Err: sentinels[code], Detail: C.GoString(buf)}
 }

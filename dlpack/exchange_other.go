@@ -21,6 +21,11 @@ func Export(View, Flags, bool, Owner, ...Option) (Tensor, error) {
 	return Tensor{}, unsupported("export")
 }
 
+// Export returns errors.ErrUnsupported in this build.
+func (v *View) Export(Flags, bool, Owner, ...Option) (Tensor, error) {
+	return Tensor{}, unsupported("export")
+}
+
 // Import returns errors.ErrUnsupported in this build; nothing was taken.
 func Import(unsafe.Pointer, bool) (Tensor, error) { return Tensor{}, unsupported("import") }
 

@@ -2,6 +2,11 @@ package dlpack
 
 import "fmt"
 
+// badForm reports whether checkForm finds anything; small enough to be inlined.
+func (v *View) badForm() bool {
+	return v.Strides != nil && len(v.Strides) != len(v.Shape) || len(v.Shape) > MaxNDim
+}
+
 // checkForm tests what only a Go view can get wrong, before C looks at it.
 func (v *View) checkForm(op string) error {
 	if v.Strides != nil && len(v.Strides) != len(v.Shape) {

@@ -136,6 +136,19 @@ func (t Tensor) Detach() (managed unsafe.Pointer, versioned bool) {
 	return managed, versioned
 }
 
+// takenBit tells the handle that Take returns from the one it was called on. No
+// slot is used so often that counting its tensors reaches this bit.
+const takenBit = 1 << 62
+
+// Take claims the tensor: every handle becomes stale but the one returned, also
+// when several goroutines try at once; ok is false for those that come late, and
+// for a tensor that ended. Taking the result once more gives the former handles
+// their validity back and returns theirs: so does a taker who cannot use it.
+func (t Tensor) Take() (taken Tensor, ok bool) {
+	taken = Tensor{t.slot, t.gen ^ takenBit}
+	return taken, t.slot != nil && t.slot.word.CompareAndSwap(t.gen<<1|1, taken.gen<<1|1)
+}
+
 // Managed is the managed struct, borrowed: valid until the tensor ends.
 func (t Tensor) Managed() (managed unsafe.Pointer, versioned bool) {
 	s := t.get()

@@ -35,8 +35,12 @@ static void delete_legacy(usmb_dl_managed *m)
 	legacy_block *b = (legacy_block *)m;
 	usmb_drop_fn drop = b->drop;
 	void *ctx = m->ctx;
+	int32_t ndim = (int32_t)b->ndim;
 
-	usmb_dl_block_free(b, (int32_t)b->ndim);
+	if (ndim < 0)
+		return; /* deleted before: the owner must not lose a second reference */
+	b->ndim = -1;
+	usmb_dl_block_free(b, ndim);
 	if (drop != NULL)
 		drop(ctx);
 }
@@ -46,8 +50,12 @@ static void delete_versioned(usmb_dl_versioned *m)
 	versioned_block *b = (versioned_block *)m;
 	usmb_drop_fn drop = b->drop;
 	void *ctx = m->ctx;
+	int32_t ndim = (int32_t)b->ndim;
 
-	usmb_dl_block_free(b, (int32_t)b->ndim);
+	if (ndim < 0)
+		return; /* deleted before: the owner must not lose a second reference */
+	b->ndim = -1;
+	usmb_dl_block_free(b, ndim);
 	if (drop != NULL)
 		drop(ctx);
 }
@@ -154,7 +162,18 @@ static void seal(void *block, int versioned, uint64_t flags, int32_t ndim, usmb_
 	}
 }
 
-/* The short way of most exports: a settled layout in host memory, no flags. */
+/* Whether the elements of a settled layout that has strides all lie at and above
+ * the first one, whatever the shape; and there are some. */
+static int goes_up(const usmb_dl_tensor *view)
+{
+	for (int32_t i = 0; i < view->ndim; i++)
+		if (view->strides[i] < 0 || view->shape[i] == 0)
+			return 0;
+	return 1;
+}
+
+/* The short way of most exports: a settled layout, no flags, and data the first
+ * element's address. */
 static int export_plain(const usmb_dl_tensor *view, int versioned, usmb_drop_fn drop, void *ctx, void **out)
 {
 	int32_t ndim = view->ndim;
@@ -193,7 +212,8 @@ int usmb_dl_export(const usmb_dl_tensor *view, uint64_t flags, int versioned, us
 	int64_t lo;
 	char *block;
 
-	if (flags == USMB_DL_EXPORT_CHECKED && view->device.type == USMB_DL_CPU && view->strides != NULL)
+	if (flags == USMB_DL_EXPORT_CHECKED && (view->strides != NULL || view->ndim == 0) &&
+	    (view->device.type == USMB_DL_CPU || (view->device.type == USMB_DL_ONEAPI && goes_up(view))))
 		return export_plain(view, versioned, drop, ctx, out);
 	rc = check_export(view, flags, versioned);
 	if (rc != USMB_DL_OK)

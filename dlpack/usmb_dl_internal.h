@@ -47,7 +47,9 @@ typedef struct usmb_dl_slot {
 /*
  * A view by its parts, since Go may not pass C a struct that holds pointers
  * into its own heap. Addresses come as numbers: the runtime looks up every
- * pointer that might hold pointers, which costs more than the check here.
+ * pointer that might hold pointers, which costs more than the check here. The
+ * struct itself goes by pointer: copying what was written piece by piece just
+ * now stalls the processor.
  */
 typedef struct {
 	uintptr_t data;
@@ -59,13 +61,13 @@ typedef struct {
 } usmb_dl_parts;
 
 /* Fills the slot and makes it live; on failure the slot stays as it was. */
-int usmb_dl_slot_export(uintptr_t slot, usmb_dl_parts parts, const int64_t *shape, const int64_t *strides,
+int usmb_dl_slot_export(uintptr_t slot, const usmb_dl_parts *parts, const int64_t *shape, const int64_t *strides,
                         int versioned, uintptr_t drop, uintptr_t ctx);
 int usmb_dl_slot_import(uintptr_t slot, uintptr_t managed, int versioned);
 void usmb_dl_slot_delete(uintptr_t managed, int versioned);
 /* out_span is a usmb_dl_span, as a pointer to numbers: see above. */
-int usmb_dl_parts_check(uint64_t *out_span, usmb_dl_parts parts, const int64_t *shape, const int64_t *strides);
-void usmb_dl_parts_explain(int code, usmb_dl_parts parts, const int64_t *shape, const int64_t *strides, char *buf,
+int usmb_dl_parts_check(uint64_t *out_span, const usmb_dl_parts *parts, const int64_t *shape, const int64_t *strides);
+void usmb_dl_parts_explain(int code, const usmb_dl_parts *parts, const int64_t *shape, const int64_t *strides, char *buf,
                            size_t n);
 
 /* The owner whose function is Go's; see usmb_dl_gofunc.c. */

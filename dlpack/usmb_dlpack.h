@@ -8,8 +8,9 @@
  * (function, context): the function gives back one reference of the owner, on
  * whichever thread the last consumer happens to run.
  *
- * Threads: every function may be called on any thread at any time; none locks
- * and none keeps global state.
+ * Threads: every function may be called on any thread at any time; none locks,
+ * and the only state is a few deleted blocks that each thread keeps for its next
+ * tensors. A deleter that runs in a forked child deletes the child's copy alone.
  */
 #ifndef USMB_DLPACK_H
 #define USMB_DLPACK_H

@@ -34,7 +34,7 @@ func ReadOnlySlice[T Element](t Tensor) ([]T, error) {
 		return nil, &Error{Op: "slice", Err: ErrLayout,
 			Detail: fmt.Sprintf("shape %v with strides %v is not C-contiguous: use Elements, or copy", t.Shape(), t.Strides())}
 	}
-	return unsafe.Slice((*T)(span.First), span.Count), nil
+	return unsafe.Slice((*T)(firstElement(span)), span.Count), nil
 }
 
 // Bytes is the memory of a contiguous tensor (C or Fortran order) as the host
@@ -49,7 +49,16 @@ func Bytes(t Tensor) ([]byte, error) {
 		return nil, &Error{Op: "bytes", Err: ErrLayout,
 			Detail: fmt.Sprintf("shape %v with strides %v has gaps or overlaps: copy it first", t.Shape(), t.Strides())}
 	}
-	return unsafe.Slice((*byte)(span.First), span.Hi-span.Lo), nil
+	return unsafe.Slice((*byte)(firstElement(span)), span.Hi-span.Lo), nil
+}
+
+// firstElement is nil when there is none: what an empty tensor has for an address
+// is nothing that the garbage collector should come upon.
+func firstElement(s Span) unsafe.Pointer {
+	if s.Count == 0 {
+		return nil
+	}
+	return s.First
 }
 
 func hostReadable(t Tensor) error {
@@ -97,7 +106,7 @@ func Elements[T Element](t Tensor) (Strided[T], error) {
 		return Strided[T]{}, err
 	}
 	span := t.Span()
-	return Strided[T]{span.First, t.Shape(), t.Strides(), span.Count, t.Flags()&ReadOnly != 0}, nil
+	return Strided[T]{firstElement(span), t.Shape(), t.Strides(), span.Count, t.Flags()&ReadOnly != 0}, nil
 }
 
 // Shape is the number of elements in each dimension.

@@ -119,6 +119,26 @@ func TestElements(t *testing.T) {
 	require.ErrorIs(t, err, dlpack.ErrDataType)
 }
 
+// The address of no elements may be anything; it must not get into Go's hands.
+func TestSliceOfNothing(t *testing.T) {
+	p := memory(t, 16)
+	tensor, err := dlpack.Import(cpeer.Produce(fields(f32(unsafe.Add(p, 1), dlpack.CPU, []int64{0, 2}, nil))), true)
+	require.NoError(t, err)
+	defer tensor.Release()
+	s, err := dlpack.Slice[float32](tensor)
+	require.NoError(t, err)
+	require.Empty(t, s)
+	require.Nil(t, unsafe.SliceData(s))
+	raw, err := dlpack.Bytes(tensor)
+	require.NoError(t, err)
+	require.Empty(t, raw)
+	require.Nil(t, unsafe.SliceData(raw))
+	e, err := dlpack.Elements[float32](tensor)
+	require.NoError(t, err)
+	require.Zero(t, e.Len())
+	require.Empty(t, slices.Collect(e.All()))
+}
+
 func TestExportSlice(t *testing.T) {
 	s := []float64{1, 2, 3, 4, 5, 6}
 	x, err := dlpack.ExportSlice(s, 2, 3)

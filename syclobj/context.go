@@ -73,6 +73,9 @@ func (w *world) wrapContext(ref ref) *Context {
 // IsDefault reports whether this is the default context of a platform.
 func (c *Context) IsDefault() bool { return c.host || c.root >= 0 }
 
+// IsHost reports whether the context is that of the host backend.
+func (c *Context) IsHost() bool { return c.host }
+
 // Devices lists the devices of the context. The caller closes them, which does
 // nothing for root devices.
 func (c *Context) Devices() ([]*Device, error) {

@@ -99,11 +99,7 @@ func openIn(t *testing.T, env ...string) opening {
 
 func fakeLibrary(t *testing.T) string {
 	t.Helper()
-	path, err := sycltest.Build()
-	if err != nil {
-		t.Skipf("no fake SYCL library: %v", err)
-	}
-	return path
+	return sycltest.Library(t)
 }
 
 // install lays the fake library out as pip would, with a version.

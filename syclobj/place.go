@@ -124,45 +124,57 @@ func (p *Place) String() string {
 // Context is the context of the memory. It belongs to the place or the
 // Runtime; do not close it.
 func (p *Place) Context() (*Context, error) {
+	const op = "Place.Context"
 	if p.ref == nil {
 		return hostDevice.ctx, nil
 	}
-	w := currentWorld()
-	if w == nil {
-		return nil, &OpError{Op: "Place.Context", Detail: "no Runtime is open", Err: ErrClosed}
+	w, err := openWorld(op)
+	if err != nil {
+		return nil, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ctxO == nil || p.ctxO.world != w {
-		p.ctxO = w.contextOf(p.context)
-		if p.ctxO == nil {
-			p.ctxO = w.wrapContext(p.context)
-			p.ctxO.shared, p.ctxO.h.borrowed = true, true
-		}
+	if p.ctxO != nil && p.ctxO.world == w {
+		return p.ctxO, nil
 	}
-	return p.ctxO, nil
+	c := w.contextOf(p.context)
+	if c == nil {
+		c = w.wrapContext(p.context)
+		c.shared, c.h.borrowed = true, true
+	}
+	if err := w.need(op); err != nil {
+		return nil, err
+	}
+	p.ctxO = c
+	return c, nil
 }
 
 // Device is the device of the memory. It belongs to the place or the Runtime;
 // do not close it.
 func (p *Place) Device() (*Device, error) {
+	const op = "Place.Device"
 	if p.ref == nil {
 		return hostDevice, nil
 	}
-	w := currentWorld()
-	if w == nil {
-		return nil, &OpError{Op: "Place.Device", Detail: "no Runtime is open", Err: ErrClosed}
+	w, err := openWorld(op)
+	if err != nil {
+		return nil, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.devO == nil || p.devO.world != w {
-		p.devO = w.rootOf(p.device)
-		if p.devO == nil {
-			p.devO = w.wrapDevice(p.device, nil)
-			p.devO.h.borrowed = true
-		}
+	if p.devO != nil && p.devO.world == w {
+		return p.devO, nil
 	}
-	return p.devO, nil
+	d := w.rootOf(p.device)
+	if d == nil {
+		d = w.wrapDevice(p.device, nil)
+		d.h.borrowed = true
+	}
+	if err := w.need(op); err != nil {
+		return nil, err
+	}
+	p.devO = d
+	return d, nil
 }
 
 // Queue is a queue for copies of the memory: the default queue of the device,

@@ -103,6 +103,10 @@ func (w *world) wrapQueue(op string, ref ref) (*Queue, error) {
 		q.ctx = w.wrapContext(facts.context)
 	}
 	q.h.final = q.dropParts
+	if err := w.need(op); err != nil {
+		q.h.close()
+		return nil, err // closed beside us: what was not found may be a root device
+	}
 	return q, nil
 }
 

@@ -260,6 +260,9 @@ func (w *world) selectDevice(filter Filter) (*Device, error) {
 	if d := w.rootOf(ref); d != nil {
 		return d, nil
 	}
+	if err := w.need("Runtime.Device"); err != nil {
+		return nil, err // closed beside us
+	}
 	return nil, opErr("Runtime.Device", ErrNoIndex, "%q", filter)
 }
 

@@ -6,7 +6,8 @@
  *
  * Failure is NULL (or zero) plus a line on stderr when DPCTL_VERBOSITY=error.
  * Functions marked NOTHROW! have no try/catch around C++ that may throw, so a
- * failure inside them ends the process: shims check before they call them.
+ * failure inside them ends the process: shims check before they call them, where
+ * there is something to check.
  *
  * Private to this package.
  */
@@ -36,10 +37,13 @@ enum {
 	/* service: version text of the DPC++ compiler; give, deleted with CString */ \
 	X(const char *, DPCTLService_GetDPCPPVersion, (void)) \
 	X(void, DPCTLCString_Delete, (const char *take)) \
-	/* list of root devices in the runtime's order; give */ \
-	X(void *, DPCTLDeviceMgr_GetDevices, (int identifier)) \
+	/* list of root devices in the runtime's order, without those that the default \
+	 * selector rejects, which have no number in any DLPack peer either; give. It \
+	 * and the next ask each device for its type, where nothing catches: nobody can \
+	 * check before the list is there. */ \
+	X(void *, DPCTLDeviceMgr_GetDevices, (int identifier)) /* NOTHROW! */ \
 	/* position of a root device among those of identifier, -1 when absent */ \
-	X(int, DPCTLDeviceMgr_GetPositionInDevices, (void *device, int identifier)) \
+	X(int, DPCTLDeviceMgr_GetPositionInDevices, (void *device, int identifier)) /* NOTHROW! */ \
 	/* default context of a root device; give, NULL for other devices */ \
 	X(void *, DPCTLDeviceMgr_GetCachedContext, (void *device)) \
 	X(size_t, DPCTLDeviceVector_Size, (void *vector)) \

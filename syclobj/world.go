@@ -53,8 +53,14 @@ func leaveWorld() {
 	worldClose()
 }
 
-// currentWorld is nil while no Runtime with SYCL is open.
-func currentWorld() *world { return process.world.Load() }
+// openWorld is the table of devices, ErrClosed while no Runtime with SYCL is open.
+func openWorld(op string) (*world, error) {
+	w := process.world.Load()
+	if w == nil {
+		return nil, opErr(op, ErrClosed, "no Runtime is open")
+	}
+	return w, nil
+}
 
 // need is an error once the last Runtime was closed: what is found through the
 // table of devices cannot be told any more.

@@ -2,6 +2,7 @@ package sycltest
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"os"
 	"os/exec"
@@ -21,24 +22,21 @@ const (
 // parent it waits for that process, fails the test if the child failed, and
 // returns nil; the caller returns. In the child it returns the machine's
 // controls, and at the end of the test it checks that the fake library holds no
-// object any more. It skips, with the reason, where the fake library cannot be
-// built.
+// object any more. It skips, with the reason, where there is no C compiler to build
+// the fake library with.
 func Child(t *testing.T, m Machine) *Fake {
 	t.Helper()
 	if os.Getenv(envTest) == t.Name() {
 		return inChild(t)
 	}
-	path, err := Build()
-	if err != nil {
-		t.Skipf("no fake SYCL library: %v", err)
-	}
+	path := Library(t)
 	cmd := exec.Command(os.Args[0], childArguments(t.Name())...)
 	// The race detector holds every exit up for a second otherwise.
 	race := strings.TrimSpace(os.Getenv("GORACE") + " atexit_sleep_ms=0")
 	cmd.Env = append(os.Environ(), "GORACE="+race, envTest+"="+t.Name(), envMachine+"="+m.text(), syclobj.EnvLibrary+"="+path)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	err = cmd.Run()
+	err := cmd.Run()
 	if skip := skipReason(out.String()); err == nil && skip != "" {
 		t.Skip(skip)
 	}
@@ -53,6 +51,27 @@ func Child(t *testing.T, m Machine) *Fake {
 		t.Log(out.String())
 	}
 	return nil
+}
+
+// Library is Build for tests: it skips, with the reason, where there can be no
+// fake library, and fails the test where there should be one.
+func Library(t testing.TB) string {
+	t.Helper()
+	path, err := Build()
+	switch {
+	case err == nil:
+	case noCompiler(err):
+		t.Skipf("no fake SYCL library: %v", err)
+	default:
+		t.Fatalf("building the fake SYCL library: %v", err)
+	}
+	return path
+}
+
+// noCompiler tells a system on which the library cannot be built from a library
+// that is broken, which must not pass for a reason to skip everything.
+func noCompiler(err error) bool {
+	return errors.Is(err, exec.ErrNotFound) || errors.Is(err, errors.ErrUnsupported)
 }
 
 // childArguments selects exactly one test, and passes the limits on.

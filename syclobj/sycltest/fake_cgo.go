@@ -57,6 +57,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"unsafe"
 )
@@ -114,9 +115,9 @@ func compile(dir, path string, files map[string][]byte) error {
 		return err
 	}
 	defer os.RemoveAll(work)
-	compiler := os.Getenv("CC")
-	if compiler == "" {
-		compiler = "cc"
+	compiler := strings.Fields(os.Getenv("CC")) // as the go command takes it, with arguments
+	if len(compiler) == 0 {
+		compiler = []string{"cc"}
 	}
 	out := filepath.Join(work, "fake.so")
 	args := []string{"-std=gnu11", "-O1", "-g", "-Wall", "-Werror", "-shared", "-fPIC", "-o", out}
@@ -129,8 +130,9 @@ func compile(dir, path string, files map[string][]byte) error {
 			args = append(args, file)
 		}
 	}
-	if text, err := exec.Command(compiler, append(args, "-lpthread")...).CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w\n%s", compiler, err, text)
+	args = append(append(compiler[1:], args...), "-lpthread")
+	if text, err := exec.Command(compiler[0], args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", compiler[0], err, text)
 	}
 	return os.Rename(out, path)
 }

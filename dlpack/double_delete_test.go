@@ -1,0 +1,46 @@
+//go:build linux && cgo && !asan
+
+package dlpack_test
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/dlpack/internal/cpeer"
+)
+
+// A consumer that deletes twice is at fault, but the owner keeps its other
+// references and the block is not handed out to two tensors at once. It is the
+// thread's own store of blocks that makes this observable, so the sanitizer's
+// builds, which keep none, leave it out.
+func TestDeletedTwice(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	owner := cpeer.NewOwner()
+	defer owner.Free()
+	view := dlpack.View{Data: cpeer.Alloc(16), Device: dlpack.CPU, DataType: dlpack.Float32, Shape: []int64{4}}
+	defer cpeer.Free(view.Data)
+
+	for _, versioned := range []bool{true, false} {
+		before := owner.Drops()
+		tensor, err := dlpack.Export(view, 0, versioned, owner.DLPack())
+		require.NoError(t, err)
+		block, _ := tensor.Detach()
+		dlpack.Delete(block, versioned)
+		dlpack.Delete(block, versioned)
+		require.Equal(t, before+1, owner.Drops(), "the owner lost one reference")
+
+		first, err := dlpack.Export(view, 0, versioned, owner.DLPack())
+		require.NoError(t, err)
+		second, err := dlpack.Export(view, 0, versioned, owner.DLPack())
+		require.NoError(t, err)
+		one, _ := first.Managed()
+		other, _ := second.Managed()
+		require.NotEqual(t, one, other)
+		first.Release()
+		second.Release()
+	}
+}

@@ -1,0 +1,51 @@
+//go:build linux && cgo
+
+package dlpack_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/dlpack/internal/cpeer"
+)
+
+// A claimed tensor answers to the claim alone, and comes back by the same way.
+func TestTake(t *testing.T) {
+	counter := cpeer.NewOwner()
+	defer counter.Free()
+	view := dlpack.View{Data: memory(t, 64), Device: dlpack.CPU, DataType: dlpack.Float32, Shape: []int64{16}}
+	x, err := view.Export(0, true, counter.DLPack())
+	require.NoError(t, err)
+	mine, ok := x.Take()
+	require.True(t, ok)
+	require.False(t, x.Valid())
+	require.Equal(t, []int64{16}, mine.Shape())
+	_, ok = x.Take()
+	require.False(t, ok, "somebody has it")
+	x.Release()
+	require.True(t, mine.Valid(), "the former handle ends nothing")
+
+	back, ok := mine.Take()
+	require.True(t, ok)
+	require.Equal(t, x, back)
+	require.True(t, x.Valid())
+	require.False(t, mine.Valid())
+
+	mine, ok = x.Take()
+	require.True(t, ok)
+	mine.Release()
+	require.False(t, x.Valid())
+	_, ok = mine.Take()
+	require.False(t, ok, "it ended")
+	_, ok = dlpack.Tensor{}.Take()
+	require.False(t, ok)
+
+	// The slot's next tensor is another one to every handle.
+	y, err := view.Export(0, true, dlpack.Owner{})
+	require.NoError(t, err)
+	require.False(t, x.Valid() || mine.Valid() || back.Valid())
+	y.Release()
+	require.Equal(t, int64(1), counter.Drops())
+}
