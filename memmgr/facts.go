@@ -15,12 +15,21 @@ import (
 func (b Buffer) Queue() unsafe.Pointer { return foreignPointer(b.live("Queue").Queue()) }
 
 // UsedOn records the queue of last use: the memory is reused at once by work on
-// that queue if it is in-order, and behind a barrier on it after an export.
-func (b Buffer) UsedOn(q *syclobj.Queue) { noteQueue(b.live("UsedOn"), q) }
+// that queue if it is in-order, and behind a barrier on it after an export. Work
+// that is still pending from another queue is put before what comes on this one,
+// by a barrier.
+func (b Buffer) UsedOn(q *syclobj.Queue) {
+	c := b.live("UsedOn")
+	if noteQueue(c, q) && c.Pending() != 0 {
+		followPending(c)
+	}
+}
 
 // SetPending records that work on the memory was submitted to q and ends with
 // ev. The buffer keeps a reference of its own to the event. An event that is
-// still pending from before is waited for too.
+// still pending from before is waited for too. The error tells of work recorded
+// before that has failed meanwhile, which nobody could learn later; ev is
+// recorded all the same.
 func (b Buffer) SetPending(q *syclobj.Queue, ev *syclobj.Event) error {
 	c := b.live("SetPending")
 	if q != nil {
@@ -34,8 +43,34 @@ func (b Buffer) SetPending(q *syclobj.Queue, ev *syclobj.Event) error {
 		// No event of the runtime stands behind it: host work, or done.
 		return ev.Wait(background)
 	}
-	addPending(c, ref)
-	return nil
+	err := addPending(c, ref)
+	if q == nil && c.Queue() != 0 {
+		followPending(c) // on whatever queue the event is
+	}
+	return err
+}
+
+// followPending makes the queue of last use wait for what is pending: who reuses
+// the memory on that queue relies on its order alone.
+func followPending(c *owner.Cell) {
+	addingPending.Lock()
+	defer addingPending.Unlock()
+	event := copyPending(c)
+	if event == 0 {
+		return
+	}
+	defer systemEvents.ReleaseEvent(event)
+	if systemEvents.EventDone(event) {
+		return
+	}
+	joined, err := systemEvents.Join(c.Queue(), event, event)
+	if err != nil {
+		_ = systemEvents.WaitEvent(event) // the last resort, and still right
+		return
+	}
+	if old := swapPending(c, joined); old != 0 {
+		systemEvents.ReleaseEvent(old)
+	}
 }
 
 // addingPending keeps additions apart: meanwhile others can only take away an
@@ -43,7 +78,8 @@ func (b Buffer) SetPending(q *syclobj.Queue, ev *syclobj.Event) error {
 var addingPending sync.Mutex
 
 // addPending puts an owned event into the cell, joined with what is there.
-func addPending(c *owner.Cell, event uintptr) {
+// It returns the failure of work that nobody can wait for any more.
+func addPending(c *owner.Cell, event uintptr) error {
 	addingPending.Lock()
 	defer addingPending.Unlock()
 	// Once it is in the cell, another goroutine may see it done and release it.
@@ -51,20 +87,20 @@ func addPending(c *owner.Cell, event uintptr) {
 	defer systemEvents.ReleaseEvent(mine)
 	old := swapPending(c, event)
 	if old == 0 {
-		return
+		return nil
 	}
 	defer systemEvents.ReleaseEvent(old)
 	if systemEvents.EventDone(old) {
-		return
+		return systemEvents.WaitEvent(old) // at once: for its failure
 	}
 	joined, err := systemEvents.Join(c.Queue(), old, mine)
 	if err != nil {
-		_ = systemEvents.WaitEvent(old)
-		return
+		return systemEvents.WaitEvent(old)
 	}
 	if between := swapPending(c, joined); between != 0 {
 		systemEvents.ReleaseEvent(between)
 	}
+	return nil
 }
 
 func swapPending(c *owner.Cell, event uintptr) uintptr {

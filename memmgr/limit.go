@@ -30,7 +30,8 @@ type LimitOption func(*Limit)
 
 // Blocking makes requests wait, in order of arrival, until others release
 // enough; [Request.Context] bounds the wait. A request larger than the limit is
-// refused still.
+// refused still. Put a blocking limit above a [Pool], not below it: a pool that
+// waits for its upstream cannot see that it could give its own idle memory back.
 func Blocking() LimitOption { return func(l *Limit) { l.blocking = true } }
 
 // NewLimit bounds an upstream.

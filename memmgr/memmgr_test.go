@@ -94,3 +94,34 @@ func TestWrapReleasesOnce(t *testing.T) {
 	_, err = memmgr.Wrap(nil, 4, nil, nil)
 	require.ErrorIs(t, err, memmgr.ErrRequest)
 }
+
+// WrapClosed hands the closer's words back once; a record that is used again
+// carries nothing over from the one before it.
+func TestWrapClosed(t *testing.T) {
+	memory := make([]int32, 4)
+	p := unsafe.Pointer(&memory[0])
+	var calls []uintptr
+	wrapClosedCalls = func(q unsafe.Pointer, n uintptr) {
+		require.Equal(t, p, q)
+		calls = append(calls, n)
+	}
+	for n := range uintptr(3) {
+		b, err := memmgr.WrapClosed(p, 16, syclobj.HostPlace(), memmgr.Closer{Func: closeWrapped, P: p, N: n})
+		require.NoError(t, err)
+		b.Retain().Release()
+		require.Len(t, calls, int(n))
+		b.Release()
+		plain, err := memmgr.Wrap(p, 16, nil, nil)
+		require.NoError(t, err)
+		plain.Release()
+		require.Len(t, calls, int(n)+1)
+	}
+	require.Equal(t, []uintptr{0, 1, 2}, calls)
+	_, err := memmgr.WrapClosed(nil, 4, syclobj.HostPlace(), memmgr.Closer{Func: closeWrapped})
+	require.ErrorIs(t, err, memmgr.ErrRequest)
+	require.Len(t, calls, 3, "on error nothing was taken")
+}
+
+var wrapClosedCalls func(unsafe.Pointer, uintptr)
+
+func closeWrapped(p unsafe.Pointer, n uintptr) { wrapClosedCalls(p, n) }

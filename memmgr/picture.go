@@ -101,7 +101,7 @@ const (
 	svgWidth  = 1200
 	svgBar    = 22
 	svgGap    = 10
-	svgLeft   = 190
+	svgLeft   = 230
 	svgTop    = 96
 	svgMargin = 20
 )

@@ -158,18 +158,29 @@ func (p *Poison) Free(b Block) {
 		}
 		s.ReleaseEvent(event)
 	}
+	// Known first and looked at second: what is back may not be readable.
+	outer := p.known(b.Address, false)
 	p.inspect(&b)
 	if b.Requested > 0 {
 		_ = p.fill(b.Address, b.Requested, poisonFreed)
 	}
+	p.known(b.Address, true)
+	p.upstream.Free(outer)
+}
+
+// known returns what the upstream gave for a block, and forgets it if asked to.
+// It panics when there is no such block.
+func (p *Poison) known(address uintptr, forget bool) Block {
 	p.mu.Lock()
-	outer, ok := p.outer[b.Address]
-	delete(p.outer, b.Address)
+	outer, ok := p.outer[address]
+	if forget {
+		delete(p.outer, address)
+	}
 	p.mu.Unlock()
 	if !ok {
-		panic(fmt.Sprintf("memmgr: free of %#x, which the poisoning resource did not give or has back already", b.Address))
+		panic(fmt.Sprintf("memmgr: free of %#x, which the poisoning resource did not give or has back already", address))
 	}
-	p.upstream.Free(outer)
+	return outer
 }
 
 func (p *Poison) synchronizer() Synchronizer {

@@ -34,10 +34,11 @@ type Pool struct {
 	flags     uint32 // of every cell
 	uncounted bool
 
-	upstream Resource
-	sync     Synchronizer
-	h        *holder
-	options  poolOptions
+	upstream   Resource
+	sync       Synchronizer
+	h          *holder
+	options    poolOptions
+	placeQueue *syclobj.Queue // for telling it by its address only
 
 	published gauges       // see peakStep
 	waiting   atomic.Int32 // blocks in pending or returned
@@ -51,6 +52,7 @@ type Pool struct {
 	returned []*owner.Cell // exported blocks that came home, no barrier yet
 	idle     []idleSegment // dedicated segments out of use, oldest first
 	closed   bool
+	leaked   bool // closed, and blocks are still out
 	counters poolCounters
 	ticks    uint32 // of the maintenance goroutine
 	quiet    uint32 // ticks without a change in front
@@ -63,18 +65,30 @@ type Pool struct {
 // Release; pools beyond it are found through the holders.
 var poolTable [1024]atomic.Pointer[Pool]
 
-// poolSegment is what the pool keeps about a segment of the heap.
+// poolSegment is what the pool keeps about a segment beside what the heap knows,
+// in half a cache line: what the upstream wants to have back.
 type poolSegment struct {
-	block     Block
-	dedicated bool
+	cookie    uint64
+	requested uintptr
+	tag       uint32
 	emptyTick uint32 // the pool's tick at which it became empty
+	align     uint8  // its logarithm
+	dedicated bool
+}
+
+// block is what the upstream gave.
+func (s *poolSegment) block(base, size uintptr) Block {
+	return Block{
+		Address: base, Size: size, Requested: s.requested, Align: 1 << s.align, Cookie: s.cookie, Tag: s.tag,
+	}
 }
 
 // idleSegment is a dedicated segment out of use, with what a search needs.
 type idleSegment struct {
-	block   int32
+	cell    *owner.Cell // dead; keeps the segment's block
 	address uintptr
 	size    uintptr
+	tick    uint32 // the pool's tick at which it went out of use
 }
 
 // PoolOption changes how a pool behaves.
@@ -176,6 +190,9 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	}
 	holders.known.Store(Resource(p), p.h)
 	holders.mu.Unlock()
+	if place := p.h.goPlace; place != nil {
+		p.placeQueue, _ = place.Queue() // nil without a runtime: then none is skipped
+	}
 	livePools.add(p)
 	return p
 }
@@ -207,7 +224,7 @@ func (p *Pool) Upstream() Resource { return p.upstream }
 func (p *Pool) dress(c *owner.Cell, tag string, q *syclobj.Queue) {
 	c.SetTag(tagNumber(tag))
 	noteAllocation(c)
-	if q != nil {
+	if q != nil && q != p.placeQueue { // none noted means that one
 		noteQueue(c, q)
 	}
 	if p.trace != nil {
@@ -288,8 +305,11 @@ func (p *Pool) publishShard() {
 	}
 }
 
-// Allocate implements [Resource] for callers that keep no buffers.
+// Allocate implements [Resource] for callers that keep no buffers. The memory is
+// ready for any queue and for the host: a Block has no way to tell of work that
+// is pending on it, so Queue does not matter here.
 func (p *Pool) Allocate(r Request) (Block, error) {
+	r.Queue = nil
 	b, err := New(p, r)
 	if err != nil {
 		return Block{}, err
@@ -314,8 +334,11 @@ func (p *Pool) Free(b Block) {
 		panic(fmt.Sprintf("memmgr: the block at %#x is not of this pool, or was freed before", b.Address))
 	}
 	if b.Event != 0 {
-		c.SwapPending(b.Event)
-		c.SetQueue(b.Queue)
+		if c.Queue() == 0 && (holdQueueRef(b.Queue) || p.h.place == nil) {
+			c.SetQueue(b.Queue)
+		}
+		p.awaitToo(c, b.Event)
+		p.sync.ReleaseEvent(b.Event)
 	}
 	r.Release()
 }

@@ -146,7 +146,7 @@ func TestOneBarrierServesManyReturns(t *testing.T) {
 	for _, b := range all {
 		b.Release()
 	}
-	require.LessOrEqual(t, sim.Events()-before, 2, "one barrier for each 32 returns")
+	require.LessOrEqual(t, sim.Events()-before, 3, "one barrier for each 32 returns, and one if a tick comes between")
 	sim.Complete(work)
 	sim.ReleaseEvent(work)
 }

@@ -18,6 +18,7 @@ const (
 	coarseClasses = denseUnits + 4*8    // below 32 KiB
 	numClasses    = coarseClasses + 384 // 6 octaves of 64
 	noClass       = numClasses          // larger, or aligned: not cached
+	ownSegment    = numClasses + 1      // has a segment of its own
 )
 
 // classOf returns the class of the smallest blocks that hold so many units.

@@ -252,10 +252,11 @@ func (s *shard) overtaken(k int) bool {
 	return s.delta < s.low || s.shelves[k].n >= magazineSize[k]
 }
 
-// isDue tells whether a change is large enough to publish.
+// isDue tells whether a change is large enough to publish: in bytes, or in
+// blocks, of which delta holds fewer than 2^19 either way.
 func (s *shard) isDue() bool {
-	const limit = peakStep << deltaShift
-	return uint64(s.delta+limit) > 2*limit
+	const limit, most = peakStep << deltaShift, 1 << (deltaShift - 2)
+	return uint64(s.delta+limit) > 2*limit || uint64(s.change().blocks+most) > 2*most
 }
 
 // change is what is not published.

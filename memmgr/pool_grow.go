@@ -88,20 +88,21 @@ func (p *Pool) ask(w *want, size uintptr) (*owner.Cell, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.Size &^= unit - 1
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.closed { // meanwhile
+		p.upstream.Free(b)
+		return nil, p.closedError()
+	}
+	b.Size &^= unit - 1
 	block := p.addSegment(b, p.dedicated(w))
 	var c *owner.Cell
-	if block >= 0 {
-		if c, err = owner.New(p.h.list); err == nil {
-			owner.Recycle(c)
-			c = p.newCell(block, noClass)
-		} else {
-			p.addIdle(block)
-		}
-	} else {
+	if block < 0 {
 		c = p.find(w)
+	} else if c = p.newCell(block, ownSegment); c == nil {
+		n := p.heap.Segment(block)
+		base, units := p.heap.RemoveUsed(block)
+		p.freeSegment(n, base, units)
 	}
 	if c == nil {
 		return nil, p.outOfMemory(w, errNoCells)

@@ -17,28 +17,60 @@ const tickTime = 250 * time.Millisecond
 var livePools poolSet
 
 type poolSet struct {
-	mu   sync.Mutex
-	all  []*Pool
-	stop chan struct{}
+	mu      sync.Mutex
+	all     []*Pool
+	closing []*Pool // closed, and not all of their memory is back
+	stop    chan struct{}
+	stopped bool           // for good, by StopBackground
+	running sync.WaitGroup // the goroutine
+}
+
+// StopBackground ends the work that this package does by itself, for good, and
+// waits for what is under way: the look after idle pools, and the reaper that
+// takes back what C dropped (owner.StopReaper). It is for a process that is about
+// to end through C's exit, as Python's own does, because the destructors that run
+// then take SYCL down under such work. Memory can still be allocated and released;
+// what C drops afterwards is leaked. A Go program that ends by itself need not
+// call it.
+func StopBackground() {
+	livePools.mu.Lock()
+	livePools.stopped = true
+	if livePools.stop != nil {
+		close(livePools.stop)
+		livePools.stop = nil
+	}
+	livePools.mu.Unlock()
+	livePools.running.Wait()
+	owner.StopReaper()
 }
 
 func (s *poolSet) add(p *Pool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all = append(s.all, p)
-	if s.stop == nil {
-		s.stop = make(chan struct{})
-		go s.maintain(s.stop)
+	if s.stop == nil && !s.stopped {
+		stop := make(chan struct{})
+		s.stop = stop
+		s.running.Go(func() { s.maintain(stop) })
 	}
 }
 
-func (s *poolSet) remove(p *Pool) {
+// remove takes a closed pool out. One that lingers, because memory of it is in
+// use or on its way back, is still looked after: nobody else would see the end
+// of work that is pending on that memory.
+func (s *poolSet) remove(p *Pool, lingers bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if i := slices.Index(s.all, p); i >= 0 {
 		s.all = slices.Delete(s.all, i, i+1)
 	}
-	if len(s.all) == 0 && s.stop != nil {
+	if i := slices.Index(s.closing, p); i >= 0 {
+		s.closing = slices.Delete(s.closing, i, i+1)
+	}
+	if lingers {
+		s.closing = append(s.closing, p)
+	}
+	if len(s.all)+len(s.closing) == 0 && s.stop != nil {
 		close(s.stop)
 		s.stop = nil
 	}
@@ -50,6 +82,13 @@ func (s *poolSet) list() []*Pool {
 	return slices.Clone(s.all)
 }
 
+// tended lists what maintain looks after.
+func (s *poolSet) tended() []*Pool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append(slices.Clone(s.all), s.closing...)
+}
+
 func (s *poolSet) maintain(stop chan struct{}) {
 	ticker := time.NewTicker(tickTime)
 	defer ticker.Stop()
@@ -59,8 +98,15 @@ func (s *poolSet) maintain(stop chan struct{}) {
 			return
 		case <-ticker.C:
 		}
-		for _, p := range s.list() {
-			p.tick()
+		for _, p := range s.tended() {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if p.tick() {
+				s.remove(p, false)
+			}
 		}
 	}
 }
@@ -69,8 +115,9 @@ func (s *poolSet) maintain(stop chan struct{}) {
 func Pools() []*Pool { return livePools.list() }
 
 // tick completes what waits for the device, and lets memory go that has been
-// idle for the time of [WithDecay].
-func (p *Pool) tick() {
+// idle for the time of [WithDecay]. It tells whether the pool was closed and the
+// last of its memory is back.
+func (p *Pool) tick() (ended bool) {
 	p.h.list.Drain()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,12 +125,16 @@ func (p *Pool) tick() {
 	if p.waiting.Load() != 0 {
 		p.collect(-1)
 	}
+	if p.closed {
+		return !p.leaked
+	}
 	if p.options.decay <= 0 || p.counters.reserved == 0 {
-		return
+		return false
 	}
 	age := uint32(max(1, p.options.decay/tickTime))
 	p.watchFront(age)
 	p.decay(age)
+	return false
 }
 
 // watchFront dissolves the caches when nobody has used them for a while.
@@ -110,8 +161,7 @@ func (p *Pool) watchFront(age uint32) {
 // decay gives back the segments that have been empty for so many ticks.
 func (p *Pool) decay(age uint32) {
 	for at := 0; at < len(p.idle); {
-		seg := p.heap.Segment(p.idle[at].block)
-		if p.ticks-p.segs[seg].emptyTick < age {
+		if p.ticks-p.idle[at].tick < age {
 			at++
 			continue
 		}
@@ -164,12 +214,18 @@ func (p *Pool) Close() error {
 	p.release(0)
 	var live []LiveBuffer
 	p.eachUsed(func(c *owner.Cell) { live = append(live, describe(c, int(c.Count()))) })
+	// Beside the buffers in use there may be some that others release right now:
+	// as long as a block is out, its cell comes home to this pool.
+	lingers := p.heap.Counts().Segments > 0
+	p.leaked = lingers
+	if !lingers {
+		p.h.leave()
+	}
 	p.mu.Unlock()
-	livePools.remove(p)
+	livePools.remove(p, lingers)
 	holders.known.Delete(Resource(p))
 	if len(live) > 0 {
 		return &LeakError{Pool: p.options.name, Buffers: live}
 	}
-	p.h.leave()
 	return nil
 }

@@ -1,6 +1,8 @@
 package memmgr
 
 import (
+	"math/bits"
+
 	"github.com/usmbridge/usmbridge/memmgr/internal/tlsf"
 	"github.com/usmbridge/usmbridge/memmgr/owner"
 )
@@ -33,7 +35,7 @@ func (p *Pool) slowBuffer(request Request) (Buffer, error) {
 		return Buffer{}, err
 	}
 	units := max((request.Size+unit-1)/unit, p.minUnits)
-	if units > 1<<31 {
+	if units > 1<<31 || request.align() > 1<<31*unit {
 		return Buffer{}, &OutOfMemoryError{Request: request, Place: p.Place(), Rounded: uint64(units) * unit, Err: errTooLarge}
 	}
 	w := p.wanted(&request, units)
@@ -46,7 +48,7 @@ func (p *Pool) slowBuffer(request Request) (Buffer, error) {
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
-		return Buffer{}, &AccessError{Op: "Pool.Allocate", Place: p.Place(), Err: ErrClosed}
+		return Buffer{}, p.closedError()
 	}
 	c := p.find(&w)
 	if c == nil {
@@ -69,8 +71,15 @@ func (p *Pool) slowBuffer(request Request) (Buffer, error) {
 	return b, nil
 }
 
+func (p *Pool) closedError() error {
+	return &AccessError{Op: "Pool.Allocate", Place: p.Place(), Err: ErrClosed}
+}
+
 // find takes a block from what the pool has. p.mu is held.
 func (p *Pool) find(w *want) *owner.Cell {
+	if p.closed {
+		return nil
+	}
 	if p.waiting.Load() != 0 {
 		if c := p.sameQueue(w); c != nil {
 			return c
@@ -96,15 +105,18 @@ func (p *Pool) carve(w *want) *owner.Cell {
 	if i < 0 {
 		return nil
 	}
-	return p.newCell(i, w.class)
+	c := p.newCell(i, w.class)
+	if c == nil {
+		p.heap.Free(i)
+	}
+	return c
 }
 
-// newCell gives a block in use its owner cell; nil when there are no more
-// cells, and the block is free again. p.mu is held.
+// newCell gives a block in use its owner cell; nil when there are no more cells.
+// p.mu is held.
 func (p *Pool) newCell(block int32, class int) *owner.Cell {
 	c, err := owner.New(p.h.list)
 	if err != nil {
-		p.heap.Free(block)
 		return nil
 	}
 	c.Unref() // nobody has it yet
@@ -186,7 +198,17 @@ func (p *Pool) toHeap(c *owner.Cell) {
 		p.segs[seg].emptyTick = p.ticks
 		if p.closed {
 			p.dropSegment(seg)
+			p.last()
 		}
+	}
+}
+
+// last ends a closed pool's part in the tables with its last block. p.mu is
+// held.
+func (p *Pool) last() {
+	if p.leaked && p.heap.Counts().Segments == 0 {
+		p.leaked = false
+		p.h.leave()
 	}
 }
 
@@ -225,7 +247,10 @@ func (p *Pool) addSegment(b Block, dedicated bool) int32 {
 	for int(n) >= len(p.segs) {
 		p.segs = append(p.segs, poolSegment{})
 	}
-	p.segs[n] = poolSegment{block: b, dedicated: dedicated, emptyTick: p.ticks}
+	p.segs[n] = poolSegment{
+		cookie: b.Cookie, requested: b.Requested, tag: b.Tag, emptyTick: p.ticks,
+		align: uint8(bits.TrailingZeros64(uint64(b.Align))), dedicated: dedicated,
+	}
 	p.counters.segmentAdded(uint64(b.Size))
 	if p.trace != nil {
 		p.trace.addSegment(traceSegmentAlloc, b)
@@ -235,12 +260,12 @@ func (p *Pool) addSegment(b Block, dedicated bool) int32 {
 
 // dropSegment gives an empty segment back. p.mu is held.
 func (p *Pool) dropSegment(n int32) {
-	p.heap.RemoveSegment(n)
-	p.freeSegment(n)
+	base, units := p.heap.RemoveSegment(n)
+	p.freeSegment(n, base, units)
 }
 
-func (p *Pool) freeSegment(n int32) {
-	b := p.segs[n].block
+func (p *Pool) freeSegment(n int32, base uintptr, units uint32) {
+	b := p.segs[n].block(base, uintptr(units)*unit)
 	p.segs[n] = poolSegment{}
 	p.counters.segmentDropped(uint64(b.Size))
 	if p.trace != nil {
@@ -266,23 +291,15 @@ func (p *Pool) reuseIdle(w *want) *owner.Cell {
 	if best < 0 {
 		return nil
 	}
-	return p.newCell(p.takeIdle(best), noClass)
+	return p.takeIdle(best)
 }
 
 // takeIdle takes one off the list. p.mu is held.
-func (p *Pool) takeIdle(at int) (block int32) {
+func (p *Pool) takeIdle(at int) *owner.Cell {
 	s := p.idle[at]
 	p.idle = append(p.idle[:at], p.idle[at+1:]...)
 	p.counters.idleBytes -= uint64(s.size)
-	return s.block
-}
-
-// addIdle puts one on. p.mu is held.
-func (p *Pool) addIdle(block int32) {
-	p.heap.SetUser(block, 0)
-	s := idleSegment{block, p.heap.Address(block), p.heap.Size(block)}
-	p.idle = append(p.idle, s)
-	p.counters.idleBytes += uint64(s.size)
+	return s.cell
 }
 
 // maxIdle bounds the search for an idle segment.
@@ -291,32 +308,28 @@ const maxIdle = 32
 // retire keeps a dedicated segment for reuse, and lets the oldest go while more
 // than a sixteenth of what is reserved is idle in this way. p.mu is held.
 func (p *Pool) retire(c *owner.Cell) {
-	block := int32(c.Block())
-	owner.Recycle(c)
-	p.addIdle(block)
-	p.segs[p.heap.Segment(block)].emptyTick = p.ticks
+	p.idle = append(p.idle, idleSegment{c, c.Address(), uintptr(c.Size()), p.ticks})
+	p.counters.idleBytes += c.Size()
 	for len(p.idle) > 0 && (p.closed || len(p.idle) > maxIdle || p.counters.idleBytes > p.counters.reserved/16) {
 		p.dropIdle(0)
 	}
+	p.last()
 }
 
 func (p *Pool) dropIdle(at int) (freed uint64) {
 	freed = uint64(p.idle[at].size)
-	block := p.takeIdle(at)
+	c := p.takeIdle(at)
+	block := int32(c.Block())
+	owner.Recycle(c)
 	n := p.heap.Segment(block)
-	p.heap.RemoveUsed(block)
-	p.freeSegment(n)
+	base, units := p.heap.RemoveUsed(block)
+	p.freeSegment(n, base, units)
 	return freed
-}
-
-// isDedicated tells whether a block is a segment of its own. p.mu is held.
-func (p *Pool) isDedicated(c *owner.Cell) bool {
-	return p.segs[p.heap.Segment(int32(c.Block()))].dedicated
 }
 
 // dissolve ends a block that has no class. p.mu is held.
 func (p *Pool) dissolve(c *owner.Cell) {
-	if p.isDedicated(c) {
+	if c.Own() == ownSegment {
 		p.retire(c)
 		return
 	}

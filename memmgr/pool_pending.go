@@ -75,7 +75,7 @@ func (p *Pool) settle(c *owner.Cell) {
 		p.trace.add(traceFreeCompleted, c)
 	}
 	k := int(c.Own())
-	if k != noClass {
+	if k < noClass {
 		p.shelve(c, k)
 		return
 	}
@@ -104,7 +104,7 @@ func (p *Pool) complete(c *owner.Cell) {
 	if p.trace != nil {
 		p.trace.add(traceFreeCompleted, c)
 	}
-	if k := int(c.Own()); k != noClass {
+	if k := int(c.Own()); k < noClass {
 		p.toMiddle(c, k)
 		return
 	}
@@ -132,18 +132,29 @@ func (p *Pool) returnExported(c *owner.Cell) {
 }
 
 // fence submits one barrier for each queue that returned memory was used on. A
-// block that had an event of its own pending, too, waits for both. p.mu is held.
+// block that had an event of its own pending, too, waits for both. Where the
+// runtime refuses the barrier, nothing tells when the consumer's work ends: those
+// blocks stay until a later fence gets one. p.mu is held.
 func (p *Pool) fence() {
 	if len(p.returned) == 0 {
 		return
 	}
-	barriers := map[uintptr]uintptr{}
+	barriers, refused := map[uintptr]uintptr{}, map[uintptr]bool{}
+	kept, keptBytes := p.returned[:0], uint64(0)
 	for _, c := range p.returned {
-		barrier, ok := barriers[c.Queue()]
-		if !ok {
-			// A queue that takes no barrier has no more work either.
-			barrier, _ = p.sync.Barrier(c.Queue())
-			barriers[c.Queue()] = barrier
+		q := c.Queue()
+		barrier, ok := barriers[q]
+		if !ok && !refused[q] {
+			var err error
+			if barrier, err = p.sync.Barrier(q); err != nil {
+				refused[q] = true
+			} else {
+				barriers[q] = barrier
+			}
+		}
+		if refused[q] {
+			kept, keptBytes = append(kept, c), keptBytes+c.Size()
+			continue
 		}
 		if barrier != 0 {
 			p.awaitToo(c, barrier)
@@ -160,9 +171,8 @@ func (p *Pool) fence() {
 			p.sync.ReleaseEvent(barrier)
 		}
 	}
-	clear(p.returned)
-	p.returned = p.returned[:0]
-	p.counters.returnedBytes = 0
+	clear(p.returned[len(kept):])
+	p.returned, p.counters.returnedBytes = kept, keptBytes
 }
 
 // awaitToo makes a dead cell wait for an event beside what it waits for.
@@ -221,6 +231,9 @@ func (p *Pool) sameQueue(w *want) *owner.Cell {
 		return nil
 	}
 	k := pendingKey{queue, w.class}
+	if p.dedicated(w) {
+		k.class = ownSegment
+	}
 	cells := p.pending.waiting[k]
 	for at := len(cells) - 1; at >= 0; at-- {
 		c := cells[at]

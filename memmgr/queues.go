@@ -23,25 +23,27 @@ var queues = struct {
 	byHash map[uint64][]*queueRecord
 }{byRef: map[uintptr]*queueRecord{}, byHash: map[uint64][]*queueRecord{}}
 
-// noteQueue records the queue of last use of a cell.
-func noteQueue(c *owner.Cell, q *syclobj.Queue) {
+// noteQueue records the queue of last use of a cell and reports whether it is
+// another one than before.
+func noteQueue(c *owner.Cell, q *syclobj.Queue) bool {
 	ref := uintptr(0)
 	if q != nil {
 		ref = uintptr(q.Ref())
 	}
 	if ref == 0 {
-		return // the host's queue: its work is done when it is submitted
+		return false // the host's queue: its work is done when it is submitted
 	}
 	queues.mu.Lock()
 	defer queues.mu.Unlock()
 	old := c.Queue()
 	rec := findQueue(q, ref)
 	if rec == nil || rec.ref == old {
-		return
+		return false
 	}
 	rec.users++
 	c.SetQueue(rec.ref)
 	dropQueue(old)
+	return true
 }
 
 // findQueue returns the record of a queue, making it on first use; queues.mu is
@@ -61,6 +63,22 @@ func findQueue(q *syclobj.Queue, ref uintptr) *queueRecord {
 	queues.byRef[own] = r
 	queues.byHash[hash] = append(queues.byHash[hash], r)
 	return r
+}
+
+// holdQueueRef counts another cell that names a queue of the table, and reports
+// whether it is there: others may be gone before the cell is.
+func holdQueueRef(ref uintptr) bool {
+	if ref == 0 {
+		return false
+	}
+	queues.mu.Lock()
+	defer queues.mu.Unlock()
+	r := queues.byRef[ref]
+	if r == nil {
+		return false
+	}
+	r.users++
+	return true
 }
 
 // forgetQueue ends a cell's use of its queue.

@@ -138,7 +138,7 @@ func (p *Pool) publish(c change) {
 
 // poolCounters are guarded by the pool's mutex.
 type poolCounters struct {
-	allocs, frees  [numClasses + 1]uint64 // by the slow path, by class
+	allocs, frees  [numClasses + 2]uint64 // by the slow path, by class
 	large, unlarge uint64                 // bytes of blocks without a class, ever
 	asked, unasked uint64                 // bytes requested, by the slow path
 
@@ -173,7 +173,7 @@ func (p *Pool) count(c *owner.Cell, w *want) {
 	k := int(c.Own())
 	p.counters.allocs[k]++
 	p.counters.asked += uint64(w.r.Size)
-	if k == noClass {
+	if k >= noClass {
 		p.counters.large += c.Size()
 	}
 	p.noteSplit()
@@ -184,7 +184,7 @@ func (p *Pool) count(c *owner.Cell, w *want) {
 func (p *Pool) uncount(c *owner.Cell, k int) {
 	p.counters.frees[k]++
 	p.counters.unasked += c.Requested()
-	if k == noClass {
+	if k >= noClass {
 		p.counters.unlarge += c.Size()
 	}
 	p.publish(change{bytes: -int64(c.Size()), blocks: -1, asked: -int64(c.Requested())})

@@ -16,7 +16,16 @@ type wrappedRecord struct {
 	memory  unsafe.Pointer // keeps Go memory reachable and off the stack
 	place   *syclobj.Place
 	release func()
+	closer  Closer
 	next    uint32 // free record, while this one is free
+}
+
+// Closer gives foreign memory back as [Wrap]'s release function does, without a
+// closure to allocate: Func is called with P and N. The zero Closer does nothing.
+type Closer struct {
+	Func func(p unsafe.Pointer, n uintptr)
+	P    unsafe.Pointer
+	N    uintptr
 }
 
 type wrappedTable struct {
@@ -37,24 +46,31 @@ func (t *wrappedTable) list() *owner.List {
 	return t.drains
 }
 
-func (t *wrappedTable) add(r wrappedRecord) uint32 {
+// add writes a record field by field: one that is built and then copied whole
+// makes the copy wait for the stores.
+func (t *wrappedTable) add(memory unsafe.Pointer, place *syclobj.Place, release func(), c *Closer) uint32 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if n := t.free; n != 0 {
-		t.free = t.records[n].next
-		t.records[n] = r
-		return n
+	n := t.free
+	if n == 0 {
+		n = uint32(len(t.records))
+		t.records = append(t.records, wrappedRecord{})
 	}
-	t.records = append(t.records, r)
-	return uint32(len(t.records) - 1)
+	r := &t.records[n]
+	t.free = r.next
+	r.memory, r.place, r.release = memory, place, release
+	if c != nil {
+		r.closer.Func, r.closer.P, r.closer.N = c.Func, c.P, c.N
+	}
+	return n
 }
 
 func (t *wrappedTable) take(n uint32) wrappedRecord {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	r := t.records[n]
 	t.records[n] = wrappedRecord{next: t.free}
 	t.free = n
+	t.mu.Unlock()
 	return r
 }
 
@@ -87,6 +103,15 @@ func Wrap(p unsafe.Pointer, size uint64, place *syclobj.Place, release func()) (
 // success the buffer takes it over, on error it stays the caller's. It saves two
 // atomic operations where the place was looked up for this memory alone.
 func WrapPlaced(p unsafe.Pointer, size uint64, place *syclobj.Place, release func()) (Buffer, error) {
+	return wrap(p, size, place, release, nil)
+}
+
+// WrapClosed is [WrapPlaced] with a [Closer], for callers that wrap often.
+func WrapClosed(p unsafe.Pointer, size uint64, place *syclobj.Place, c Closer) (Buffer, error) {
+	return wrap(p, size, place, nil, &c)
+}
+
+func wrap(p unsafe.Pointer, size uint64, place *syclobj.Place, release func(), closer *Closer) (Buffer, error) {
 	if p == nil && size != 0 {
 		return Buffer{}, &RequestError{Request: Request{Size: uintptr(size)}, Reason: "memmgr.Wrap was given a nil address with a size"}
 	}
@@ -97,7 +122,7 @@ func WrapPlaced(p unsafe.Pointer, size uint64, place *syclobj.Place, release fun
 	c.SetData(p, size)
 	c.SetRequested(size)
 	c.SetPlace(place.Ref())
-	c.SetContext(uintptr(wrapped.add(wrappedRecord{memory: p, place: place, release: release})))
+	c.SetContext(uintptr(wrapped.add(p, place, release, closer)))
 	flags := owner.Foreign
 	if place.HostReadable() {
 		flags |= owner.HostReadable
@@ -117,7 +142,8 @@ func wrappedPlace(c *owner.Cell) *syclobj.Place {
 
 func (t *wrappedTable) drain(c *owner.Cell) {
 	noteRelease(c)
-	forgetQueue(c.Queue())
+	queue := c.Queue()
+	defer forgetQueue(queue) // a barrier may have to go on it first
 	r := t.take(uint32(c.Context()))
 	if c.Pending() != 0 || c.Flags()&owner.Exported != 0 {
 		s := events{}
@@ -137,6 +163,9 @@ func (t *wrappedTable) drain(c *owner.Cell) {
 func (r wrappedRecord) end() {
 	if r.release != nil {
 		r.release()
+	}
+	if r.closer.Func != nil {
+		r.closer.Func(r.closer.P, r.closer.N)
 	}
 	r.place.Release()
 }

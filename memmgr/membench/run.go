@@ -95,8 +95,8 @@ func (b *bench) oneSize() {
 }
 
 func (b *bench) twoGoroutines() {
-	const n = 100000
-	for _, size := range []uintptr{64, 4 << 10, 1 << 20} {
+	const n = 50000
+	for _, size := range []uintptr{64, 4 << 10, 64 << 10, 1 << 20} {
 		p := hostPool()
 		one, two := b.best(n, func() int64 { return oneSize(p, size, n) },
 			func() int64 { return oneSizeParallel(p, size, n, 2) })
@@ -332,7 +332,7 @@ func (b *bench) randomAllocations() {
 		first := 0.0
 		for _, n := range []int{1000, 10000, 100000} {
 			which, sizes, nslots, peak := script(n, maxMiB, uint64(n)+maxMiB)
-			turns := max(3, min(20, 200000/n))
+			turns := max(9, min(20, 200000/n))
 			step, reserved := math.Inf(1), 0.0
 			for range turns {
 				p := memmgr.NewPool(memmgr.NewSimulated(memmgr.SimulatedUnchecked()), memmgr.WithDecay(0))

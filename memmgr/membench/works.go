@@ -4,6 +4,7 @@ package main
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,23 +26,29 @@ func oneSize(p *memmgr.Pool, size uintptr, rounds int) int64 {
 	return time.Since(start).Nanoseconds()
 }
 
-// together runs the work on so many goroutines and returns the time of all.
+// together runs the work on so many goroutines at once and returns the time of
+// the slowest. As with the peer's threads, nobody starts before all are there.
 func together(n int, work func(g int)) int64 {
-	var ready, done sync.WaitGroup
-	gate := make(chan struct{})
-	ready.Add(n)
+	var there atomic.Int32
+	var longest atomic.Int64
+	var done sync.WaitGroup
 	for g := range n {
 		done.Go(func() {
-			ready.Done()
-			<-gate
+			there.Add(1)
+			for there.Load() < int32(n) {
+				if n > runtime.GOMAXPROCS(0) {
+					runtime.Gosched()
+				}
+			}
+			start := time.Now()
 			work(g)
+			ns := time.Since(start).Nanoseconds()
+			for old := longest.Load(); ns > old && !longest.CompareAndSwap(old, ns); old = longest.Load() {
+			}
 		})
 	}
-	ready.Wait()
-	start := time.Now()
-	close(gate)
 	done.Wait()
-	return time.Since(start).Nanoseconds()
+	return longest.Load()
 }
 
 func oneSizeParallel(p *memmgr.Pool, size uintptr, rounds, goroutines int) int64 {

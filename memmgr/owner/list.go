@@ -28,7 +28,9 @@ type List struct {
 	own    bool
 	closed atomic.Bool
 	busy   atomic.Int32
-	reap   *reaper
+	// retired: the place can go as soon as nobody drains.
+	retired atomic.Bool
+	reap    *reaper
 }
 
 // Option changes what NewList makes.
@@ -151,13 +153,30 @@ func (l *List) Drain() {
 	if l.Empty() || l.closed.Load() {
 		return
 	}
+	// Counted first and asked again: from here on Retire leaves the place to us.
 	l.busy.Add(1)
-	defer l.busy.Add(-1)
-	if l.batch != nil {
+	defer l.leave()
+	switch {
+	case l.closed.Load():
+	case l.batch != nil:
 		l.batch(l)
-		return
+	default:
+		l.dispose(l.Take())
 	}
-	l.dispose(l.Take())
+}
+
+// leave ends a drain; the last one gives the place of a retired list back.
+func (l *List) leave() {
+	if l.busy.Add(-1) == 0 {
+		l.vacate()
+	}
+}
+
+// vacate gives the place of a retired list back, once.
+func (l *List) vacate() {
+	if l.retired.CompareAndSwap(true, false) {
+		Recycle((*Cell)(unsafe.Pointer(l.c)))
+	}
 }
 
 // dispose finishes a chain: what C must do in one call, the rest by drain.
@@ -211,16 +230,22 @@ func (l *List) Retire() {
 	table := append([]*List(nil), *lists.Load()...)
 	table[l.c.id] = nil
 	lists.Store(&table)
-	if !l.own {
+	if l.own {
 		// A list with a reaper of its own keeps its place: the reaper sleeps on
 		// the waker that lies in it.
-		Recycle((*Cell)(unsafe.Pointer(l.c)))
+		return
+	}
+	l.retired.Store(true)
+	if l.busy.Load() == 0 {
+		l.vacate()
 	}
 }
 
 // push puts a dead cell on its home list and wakes the reaper when it sleeps.
 func push(c *Cell) {
 	l := (*clist)(pointer(c.home))
+	// Once the cell is on it, the list may be drained and retired.
+	w := (*waker)(pointer(l.waker))
 	for {
 		head := l.head.Load()
 		c.next = head
@@ -228,8 +253,8 @@ func push(c *Cell) {
 			break
 		}
 	}
-	if l.waker != 0 {
-		(*waker)(pointer(l.waker)).wake()
+	if w != nil {
+		w.wake()
 	}
 }
 

@@ -158,12 +158,14 @@ void usmb_cell_push(usmb_cell *cell)
 		usmb_cell_finish(cell);
 		return;
 	}
+	/* Once the cell is on it, the list may be drained and retired. */
+	usmb_waker *waker = list->waker;
 	usmb_cell *head = atomic_load_explicit(&list->head, memory_order_relaxed);
 	do {
 		cell->next = head;
 	} while (!atomic_compare_exchange_weak(&list->head, &head, cell));
-	if (list->waker != NULL)
-		usmb_wake(list->waker);
+	if (waker != NULL)
+		usmb_wake(waker);
 }
 
 void usmb_cell_drop(void *cell)

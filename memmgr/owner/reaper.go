@@ -23,6 +23,9 @@ type reaper struct {
 	waker *waker
 	lists func() []*List
 	sleep func()
+	// stopped is set for good by StopReaper; working is held while it drains.
+	stopped atomic.Bool
+	working sync.Mutex
 }
 
 // newReaper makes a reaper; its goroutine, run, is started once the lists it
@@ -57,7 +60,24 @@ func (r *reaper) run() {
 
 func (r *reaper) serves(l *List) bool { return l != nil && l.reap == r && !l.closed.Load() }
 
+// StopReaper ends the work of the reaper that lists share, for good, and waits for
+// what it has under way. It is for a process that is about to end through C's
+// exit, whose destructors take down what the drain functions would call: cells
+// that C drops afterwards are leaked. Releases and drains by Go go on as before,
+// and lists with a goroutine of their own are not touched (see [List.Close]).
+func StopReaper() {
+	r := commonReaper()
+	r.stopped.Store(true)
+	r.working.Lock()
+	defer r.working.Unlock()
+}
+
 func (r *reaper) drain() {
+	r.working.Lock()
+	defer r.working.Unlock()
+	if r.stopped.Load() {
+		return
+	}
 	for _, l := range r.lists() {
 		if r.serves(l) {
 			l.Drain()
@@ -66,6 +86,9 @@ func (r *reaper) drain() {
 }
 
 func (r *reaper) idle() bool {
+	if r.stopped.Load() {
+		return true
+	}
 	for _, l := range r.lists() {
 		if r.serves(l) && !l.Empty() {
 			return false

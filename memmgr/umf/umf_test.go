@@ -68,3 +68,18 @@ func TestMissingLibraryIsNamed(t *testing.T) {
 	require.ErrorContains(t, err, "/nowhere/libumf.so")
 	require.ErrorContains(t, err, "pip install umf")
 }
+
+func TestScalablePool(t *testing.T) {
+	l := open(t)
+	first, err := l.NewScalable()
+	if err != nil {
+		t.Skipf("%v", err)
+	}
+	require.NoError(t, first.Close())
+	memtest.Run(t, func(t testing.TB) memmgr.Resource {
+		p, err := l.NewScalable()
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, p.Close()) })
+		return p
+	}, memtest.Options{MaxAlign: 4096})
+}

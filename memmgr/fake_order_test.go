@@ -1,0 +1,169 @@
+//go:build cgo && linux
+
+package memmgr_test
+
+import (
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/syclobj/sycltest"
+)
+
+const barriers = "DPCTLQueue_SubmitBarrierForEvents"
+
+// The barrier for foreign memory that was exported goes on the queue that the
+// buffer names, although its user closed that long ago. The fake library ends
+// the process when a deleted queue is used.
+func TestFakeWrappedMemoryKeepsItsQueueForTheBarrier(t *testing.T) {
+	fake, rt := onFake(t, sycltest.OneCPU)
+	if fake == nil {
+		return
+	}
+	q, err := rt.NewQueue(nil, rt.DefaultDevice(), syclobj.InOrder)
+	require.NoError(t, err)
+	place, err := q.Place(syclobj.USMShared)
+	require.NoError(t, err)
+	upstream := memmgr.USM(q, syclobj.USMShared).(*memmgr.USMResource)
+	memory, err := memmgr.New(upstream, memmgr.Request{Size: 4096})
+	require.NoError(t, err)
+	ended := false
+	b, err := memmgr.Wrap(memory.Data(), 4096, place, func() { ended = true })
+	require.NoError(t, err)
+	b.UsedOn(q)
+	b.SetExported()
+	require.NoError(t, q.Close())
+	before := fake.Calls(barriers)
+	b.Release()
+	memmgr.Flush()
+	require.True(t, ended)
+	require.Equal(t, before+1, fake.Calls(barriers))
+	memory.Release()
+	place.Release()
+	require.NoError(t, upstream.Close())
+	require.Zero(t, fake.Used(0))
+}
+
+// Memory whose work is pending on one queue and that is then used on another,
+// in-order one: reuse on the latter at once is right only behind that work.
+func TestFakeUseOnAnotherQueueComesAfterPendingWork(t *testing.T) {
+	fake, rt := onFake(t, sycltest.OneCPU)
+	if fake == nil {
+		return
+	}
+	var queues []*syclobj.Queue
+	for range 2 {
+		q, err := rt.NewQueue(nil, rt.DefaultDevice(), syclobj.InOrder)
+		require.NoError(t, err)
+		queues = append(queues, q)
+	}
+	upstream := memmgr.USM(queues[0], syclobj.USMDevice).(*memmgr.USMResource)
+	p := memmgr.NewPool(upstream)
+	for name, note := range map[string]func(memmgr.Buffer, *syclobj.Event){
+		"UsedOn": func(b memmgr.Buffer, ev *syclobj.Event) {
+			require.NoError(t, b.SetPending(queues[0], ev))
+			b.UsedOn(queues[1])
+		},
+		"SetPending": func(b memmgr.Buffer, ev *syclobj.Event) {
+			b.UsedOn(queues[1])
+			require.NoError(t, b.SetPending(nil, ev))
+		},
+	} {
+		fake.Hold(true)
+		b, err := memmgr.New(p, memmgr.Request{Size: 5000})
+		require.NoError(t, err)
+		ev, err := queues[0].Memset(b.Data(), 1, 5000)
+		require.NoError(t, err)
+		note(b, ev)
+		address := b.Address()
+		b.Release()
+		again, err := memmgr.New(p, memmgr.Request{Size: 5000, Queue: queues[1]})
+		require.NoError(t, err)
+		if again.Address() == address {
+			next, err := queues[1].Memset(again.Data(), 2, 5000)
+			require.NoError(t, err)
+			fake.Release(fake.Pending() - 1) // the new work first, if it may
+			require.False(t, next.Done(), "%s: two queues at work on one block", name)
+			require.NoError(t, next.Close())
+		}
+		fake.ReleaseAll()
+		fake.Hold(false)
+		again.Release()
+		require.NoError(t, ev.Close())
+		p.Trim(0)
+	}
+	require.NoError(t, p.Close())
+	require.NoError(t, upstream.Close())
+	for _, q := range queues {
+		require.NoError(t, q.Close())
+	}
+	require.Zero(t, fake.Used(0))
+}
+
+// A block of a pool behind another resource comes without work pending on it,
+// for nobody could tell of it, and counts no queue beyond its use.
+func TestFakeWrappedPoolHandsOutNothingInFlight(t *testing.T) {
+	fake, rt := onFake(t, sycltest.OneCPU)
+	if fake == nil {
+		return
+	}
+	var queues []int64
+	for range 3 {
+		q, err := rt.NewQueue(nil, rt.DefaultDevice(), syclobj.InOrder)
+		require.NoError(t, err)
+		upstream := memmgr.USM(q, syclobj.USMShared).(*memmgr.USMResource)
+		p := memmgr.NewPool(upstream)
+		r := memmgr.NewLimit(p, 1<<30)
+		fake.Hold(true)
+		inFlight := map[unsafe.Pointer]bool{}
+		for range 2 {
+			b, err := memmgr.New(r, memmgr.Request{Size: 5000, Queue: q})
+			require.NoError(t, err)
+			require.False(t, inFlight[b.Data()], "the host would not wait for the work on it")
+			ev, err := q.Memset(b.Data(), 1, 5000)
+			require.NoError(t, err)
+			require.NoError(t, b.SetPending(q, ev))
+			inFlight[b.Data()] = true
+			b.Release()
+			require.NoError(t, ev.Close())
+		}
+		fake.ReleaseAll()
+		fake.Hold(false)
+		require.NoError(t, p.Close())
+		require.NoError(t, upstream.Close())
+		require.NoError(t, q.Close())
+		require.Zero(t, fake.Used(0))
+		queues = append(queues, fake.Live().Queues)
+	}
+	require.Equal(t, queues[0], queues[2], "queues that nobody let go of")
+}
+
+// Work that failed is told to whoever records the next work, because the event
+// that knew is gone afterwards.
+func TestFakeFailureOfFormerWorkIsTold(t *testing.T) {
+	fake, rt := onFake(t, sycltest.OneCPU)
+	if fake == nil {
+		return
+	}
+	q := rt.DefaultQueue()
+	upstream := memmgr.USM(q, syclobj.USMShared).(*memmgr.USMResource)
+	b, err := memmgr.New(upstream, memmgr.Request{Size: 5000})
+	require.NoError(t, err)
+	fake.AsyncError(1, -5)
+	bad, err := q.Memset(b.Data(), 1, 5000)
+	require.NoError(t, err)
+	require.NoError(t, b.SetPending(q, bad))
+	require.Eventually(t, func() bool { return !b.Pending() }, 5*time.Second, time.Millisecond)
+	good, err := q.Memset(b.Data(), 2, 5000)
+	require.NoError(t, err)
+	require.Error(t, b.SetPending(q, good))
+	require.NoError(t, b.Wait())
+	require.NoError(t, bad.Close())
+	require.NoError(t, good.Close())
+	b.Release()
+	require.NoError(t, upstream.Close())
+}

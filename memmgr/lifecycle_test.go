@@ -1,0 +1,181 @@
+package memmgr_test
+
+import (
+	"errors"
+	"runtime"
+	"runtime/debug"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+)
+
+// returned waits until the simulated device has everything back.
+func returned(t *testing.T, sim *memmgr.Simulated) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		blocks, _ := sim.InUse()
+		return blocks == 0 && sim.Events() == 0
+	}, 5*time.Second, 5*time.Millisecond, "the memory never went back")
+}
+
+// A buffer that outlives its pool goes back although its work ends later, when
+// nobody calls the pool any more.
+func TestPendingMemoryOfAClosedPoolGoesBack(t *testing.T) {
+	sim := memmgr.NewSimulated()
+	p := memmgr.NewPool(sim)
+	b := mustAllocate(t, p, 5000)
+	var leak *memmgr.LeakError
+	require.ErrorAs(t, p.Close(), &leak)
+	work := sim.Submit(1)
+	b.Event = sim.CopyEvent(work)
+	p.Free(b)
+	blocks, _ := sim.InUse()
+	require.EqualValues(t, 1, blocks, "the device still works on it")
+	sim.Complete(work)
+	sim.ReleaseEvent(work)
+	returned(t, sim)
+}
+
+func TestExportedMemoryOfAClosedPoolGoesBack(t *testing.T) {
+	sim := memmgr.NewSimulated()
+	p := memmgr.NewPool(sim)
+	b, err := memmgr.New(p, memmgr.Request{Size: 20 << 20})
+	require.NoError(t, err)
+	var leak *memmgr.LeakError
+	require.ErrorAs(t, p.Close(), &leak)
+	work := sim.Submit(0)
+	b.SetExported()
+	b.Release()
+	sim.Complete(work)
+	sim.ReleaseEvent(work)
+	returned(t, sim)
+	require.NotContains(t, memmgr.Pools(), p)
+}
+
+// slowUpstream lets a test act while the pool asks for a segment.
+type slowUpstream struct {
+	*memmgr.Simulated
+	during func()
+}
+
+func (u *slowUpstream) Allocate(r memmgr.Request) (memmgr.Block, error) {
+	u.during()
+	return u.Simulated.Allocate(r)
+}
+
+// Close while another goroutine is in the middle of growing the pool: that one
+// is told so, and the segment goes back.
+func TestCloseWhileThePoolGrows(t *testing.T) {
+	u := &slowUpstream{Simulated: memmgr.NewSimulated()}
+	p := memmgr.NewPool(u)
+	u.during = func() { require.NoError(t, p.Close()) }
+	for _, size := range []uintptr{100, 20 << 20} {
+		_, err := memmgr.New(p, memmgr.Request{Size: size})
+		require.ErrorIs(t, err, memmgr.ErrClosed)
+	}
+	returned(t, u.Simulated)
+}
+
+// The peak of the number of buffers stays right when many small ones go while
+// few large ones come, on one processor, in equal amounts of bytes.
+func TestPeakCountSurvivesUnevenTraffic(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	defer memmgr.RecordStacks(memmgr.StacksRecorded())
+	memmgr.RecordStacks(0)
+	_, p := simulatedPool(t, memmgr.WithDecay(0), memmgr.WithCache(1<<30))
+	var large []memmgr.Block
+	const classes, each, small = 10, 8, 620_000
+	size := func(i int) uintptr { return 2<<20 - uintptr(i/each)*(32<<10) }
+	blocks := make([]memmgr.Block, small)
+	for i := range blocks {
+		blocks[i] = mustAllocate(t, p, 256)
+	}
+	for i := range classes * each {
+		large = append(large, mustAllocate(t, p, size(i)))
+	}
+	for _, b := range large {
+		p.Free(b)
+	}
+	require.EqualValues(t, small, p.Stats().Allocation.Current)
+	for i := range large {
+		large[i] = mustAllocate(t, p, size(i))
+		n := size(i) / 256
+		for _, b := range blocks[:n] {
+			p.Free(b)
+		}
+		blocks = blocks[n:]
+	}
+	s := p.Stats()
+	require.LessOrEqual(t, s.Allocation.Peak, int64(small+len(large)))
+	require.EqualValues(t, len(large)+len(blocks), s.Allocation.Current)
+	for _, b := range append(large, blocks...) {
+		p.Free(b)
+	}
+}
+
+// refusing is a device whose queues take no barrier for a while.
+type refusing struct {
+	*memmgr.Simulated
+	refuse atomic.Bool
+}
+
+func (r *refusing) Barrier(queue uintptr) (uintptr, error) {
+	if r.refuse.Load() {
+		return 0, errors.New("no barrier now")
+	}
+	return r.Simulated.Barrier(queue)
+}
+
+// Without a barrier nobody knows when the consumer of exported memory is done:
+// the memory waits for one.
+func TestExportedMemoryWaitsForABarrierThatIsRefused(t *testing.T) {
+	r := &refusing{Simulated: memmgr.NewSimulated()}
+	p := memmgr.NewPool(r)
+	b, err := memmgr.New(p, memmgr.Request{Size: 5000})
+	require.NoError(t, err)
+	address := b.Address()
+	work := r.Submit(0)
+	r.refuse.Store(true)
+	b.SetExported()
+	b.Release()
+	for range 100 {
+		p.Trim(0)
+		probe := mustAllocate(t, p, 5000)
+		require.NotEqual(t, address, probe.Address, "given out in flight")
+		p.Free(probe)
+	}
+	require.EqualValues(t, 1, p.Stats().Active.Current)
+	r.refuse.Store(false)
+	r.Complete(work)
+	r.ReleaseEvent(work)
+	p.Trim(0)
+	require.Zero(t, p.Stats().Active.Current)
+	require.NoError(t, p.Close())
+	returned(t, r.Simulated)
+}
+
+// No alignment is passed over in silence, however large.
+func TestHugeAlignmentIsKeptOrRefused(t *testing.T) {
+	_, p := simulatedPool(t)
+	for shift := 8; shift < 62; shift++ {
+		b, err := p.Allocate(memmgr.Request{Size: 20 << 20, Align: 1 << shift})
+		if err != nil {
+			require.True(t, shift > 32, "alignment 1<<%d: %v", shift, err)
+			continue
+		}
+		require.Zero(t, b.Address&(1<<shift-1), "alignment 1<<%d", shift)
+		p.Free(b)
+	}
+}
+
+func TestPoisonSecondFreeIsAPanicNotACrash(t *testing.T) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	p := memmgr.NewPoison(memmgr.Host())
+	b := mustAllocate(t, p, 100)
+	p.Free(b)
+	require.Contains(t, panicText(func() { p.Free(b) }), "back already")
+}

@@ -1,0 +1,51 @@
+package owner_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr/owner"
+)
+
+// A list that is retired while somebody drains it keeps its place until that
+// ends: the drainer still looks at it.
+func TestRetiredListKeepsItsPlaceWhileItIsDrained(t *testing.T) {
+	inside, proceed, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	l := owner.NewList(func(c *owner.Cell) {
+		close(inside)
+		<-proceed
+		owner.Recycle(c)
+	})
+	place := l.Pointer()
+	c, err := owner.New(l)
+	require.NoError(t, err)
+	require.True(t, c.Unref())
+	owner.Push(c)
+	go func() {
+		defer close(done)
+		l.Sync()
+	}()
+	<-inside
+	l.Retire()
+	var made []*owner.Cell
+	fill := func() (reused bool) {
+		for range 64 {
+			c, err := owner.New(nil)
+			require.NoError(t, err)
+			made = append(made, c)
+			reused = reused || c.Pointer() == place
+		}
+		return reused
+	}
+	require.False(t, fill(), "the place serves another cell while the list is drained")
+	close(proceed)
+	<-done
+	require.Eventually(t, fill, 5*time.Second, time.Millisecond, "the place was lost")
+	for _, c := range made {
+		require.True(t, c.Unref())
+		owner.Recycle(c)
+	}
+	l.Drain() // of no effect on whoever has the place now
+}
