@@ -11,7 +11,7 @@ import (
 // memory, nothing pending.
 func (a *Array) hostAccess(op string) error {
 	if !a.buf.HostReadable() {
-		return opErr(op, ErrNotHostReadable, "%v cannot be read by the host; copy it to shared, host or plain memory first (Copy, ToDevice)", a.buf.Place())
+		return opErr(op, ErrNotHostReadable, "%v cannot be read by the host; copy it to shared, host or plain memory first (Copy, ToDevice)", a.place)
 	}
 	if err := a.buf.Wait(); err != nil {
 		return wrapErr(op, nil, err)
@@ -113,6 +113,19 @@ func (a *Array) At(index ...int) (any, error) {
 	return c.value(c.decode(raw[:n], shift)), nil
 }
 
+// toWrite is a Go value as an element of the array, which must be writable.
+func (a *Array) toWrite(op string, v any) (codec, element, error) {
+	c := newCodec(a.dtype)
+	if err := a.writable(op); err != nil {
+		return c, element{}, err
+	}
+	e, err := c.assign(v)
+	if err != nil {
+		return c, e, opErr(op, ErrType, "%w", err)
+	}
+	return c, e, nil
+}
+
 // SetAt writes one element, to any memory, after waiting for pending work. The
 // value is a Go number or bool that the element type can hold; floating-point
 // values are rounded. Errors: ErrIndex, ErrLayout, ErrReadOnly, ErrType.
@@ -123,13 +136,9 @@ func (a *Array) SetAt(v any, index ...int) error {
 	if err != nil {
 		return err
 	}
-	if err := a.writable(op); err != nil {
-		return err
-	}
-	c := newCodec(a.dtype)
-	e, err := c.assign(v)
+	c, e, err := a.toWrite(op, v)
 	if err != nil {
-		return opErr(op, ErrType, "%w", err)
+		return err
 	}
 	off, n, shift := a.elementBytes(p)
 	var raw [16]byte
@@ -142,20 +151,28 @@ func (a *Array) SetAt(v any, index ...int) error {
 	return a.writeBytes(op, raw[:n], off)
 }
 
+// reach is the address of a byte of the buffer after pending work, and a queue to
+// copy with where the host cannot touch it, else nil.
+func (a *Array) reach(op string, offset int) (p unsafe.Pointer, q *syclobj.Queue, err error) {
+	if err := a.buf.Wait(); err != nil {
+		return nil, nil, wrapErr(op, nil, err)
+	}
+	if !a.buf.HostReadable() {
+		q, err = a.copyQueue(op)
+	}
+	return unsafe.Add(a.base(), offset), q, err
+}
+
 // readBytes copies bytes of the buffer to Go memory, through a queue when the
 // host cannot read them.
 func (a *Array) readBytes(op string, dst []byte, offset int) error {
-	if err := a.buf.Wait(); err != nil {
-		return wrapErr(op, nil, err)
-	}
-	p := unsafe.Add(a.base(), offset)
-	if a.buf.HostReadable() {
+	p, q, err := a.reach(op, offset)
+	switch {
+	case err != nil:
+		return err
+	case q == nil:
 		copy(dst, unsafe.Slice((*byte)(p), len(dst)))
 		return nil
-	}
-	q, err := a.copyQueue(op)
-	if err != nil {
-		return err
 	}
 	if err := q.Read(dst, p); err != nil {
 		return wrapErr(op, nil, err)
@@ -165,17 +182,13 @@ func (a *Array) readBytes(op string, dst []byte, offset int) error {
 
 // writeBytes is the inverse of readBytes.
 func (a *Array) writeBytes(op string, src []byte, offset int) error {
-	if err := a.buf.Wait(); err != nil {
-		return wrapErr(op, nil, err)
-	}
-	p := unsafe.Add(a.base(), offset)
-	if a.buf.HostReadable() {
+	p, q, err := a.reach(op, offset)
+	switch {
+	case err != nil:
+		return err
+	case q == nil:
 		copy(unsafe.Slice((*byte)(p), len(src)), src)
 		return nil
-	}
-	q, err := a.copyQueue(op)
-	if err != nil {
-		return err
 	}
 	if err := q.Write(p, src); err != nil {
 		return wrapErr(op, nil, err)
@@ -185,7 +198,7 @@ func (a *Array) writeBytes(op string, src []byte, offset int) error {
 
 // copyQueue is a queue that can copy the memory.
 func (a *Array) copyQueue(op string) (*syclobj.Queue, error) {
-	q, err := a.buf.Place().Queue()
+	q, err := a.place.Queue()
 	if err != nil {
 		return nil, wrapErr(op, nil, err)
 	}
@@ -251,5 +264,5 @@ func (a *Array) GoString() string {
 	if !a.Valid() {
 		return "usmarray.Array{released}"
 	}
-	return fmt.Sprintf("usmarray.Array{%s%v strides %v on %v}", a.dtype, a.layout.shape, a.layout.strides, a.buf.Place())
+	return fmt.Sprintf("usmarray.Array{%s%v strides %v on %v}", a.dtype, a.layout.shape, a.layout.strides, a.place)
 }

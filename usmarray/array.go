@@ -19,6 +19,7 @@ import (
 // the elements are guarded by nobody.
 type Array struct {
 	buf    memmgr.Buffer
+	place  *syclobj.Place // of the memory; valid while it is
 	layout Layout
 	dtype  DataType
 	flags  arrayFlags
@@ -36,13 +37,13 @@ const (
 	flagOwner    arrayFlags = 1 << iota // Release gives back a reference
 	flagReadOnly                        // writing is refused
 	flagPadded                          // elements of less than a byte take a byte each
-	flagCopied                          // made by copying for an exchange
+	flagCopied                          // a copy that one exported tensor alone holds
 )
 
 // newArray makes the object with room for n dimensions; shape and strides have
 // length n and are to be filled in.
-func newArray(buf memmgr.Buffer, dt DataType, n int, flags arrayFlags) *Array {
-	a := &Array{buf: buf, dtype: dt, flags: flags}
+func newArray(buf memmgr.Buffer, place *syclobj.Place, dt DataType, n int, flags arrayFlags) *Array {
+	a := &Array{buf: buf, place: place, dtype: dt, flags: flags}
 	if n <= inlineDims {
 		a.layout.shape = a.dims[:n:n]
 		a.layout.strides = a.dims[inlineDims : inlineDims+n : inlineDims+n]
@@ -55,11 +56,19 @@ func newArray(buf memmgr.Buffer, dt DataType, n int, flags arrayFlags) *Array {
 
 // view makes a borrowing array with another layout of the same memory.
 func (a *Array) view(l Layout) *Array {
-	v := newArray(a.buf, a.dtype, len(l.shape), a.flags&^flagOwner)
+	v := newArray(a.buf, a.place, a.dtype, len(l.shape), a.flags&^flagOwner)
 	copy(v.layout.shape, l.shape)
 	copy(v.layout.strides, l.strides)
 	v.layout.offset = l.offset
 	return v
+}
+
+// viewUnless is view of a layout whose making may have failed.
+func (a *Array) viewUnless(l Layout, err error) (*Array, error) {
+	if err != nil {
+		return nil, err
+	}
+	return a.view(l), nil
 }
 
 // UseError is the value of the panic on use after release.
@@ -171,13 +180,13 @@ func (a *Array) ReadOnly() bool {
 // borrowed.
 func (a *Array) Place() *syclobj.Place {
 	a.check("Place")
-	return a.buf.Place()
+	return a.place
 }
 
 // Kind is the kind of USM, syclobj.USMUnknown on the host backend.
 func (a *Array) Kind() syclobj.USMKind {
 	a.check("Kind")
-	return a.buf.Kind()
+	return a.place.Kind()
 }
 
 // HostReadable reports whether the host may read the memory.
@@ -221,45 +230,31 @@ func (a *Array) AsReadOnly() *Array {
 // Index is the view that a basic index selects; see Layout.Index.
 func (a *Array) Index(items ...Index) (*Array, error) {
 	a.check("Index")
-	l, err := a.layout.Index(items...)
-	if err != nil {
-		return nil, err
-	}
-	return a.view(l), nil
+	return a.viewUnless(a.layout.Index(items...))
 }
 
 // Transpose is the view with permuted axes, reversed without arguments.
 func (a *Array) Transpose(axes ...int) (*Array, error) {
 	a.check("Transpose")
-	l, err := a.layout.Transpose(axes...)
-	if err != nil {
-		return nil, err
-	}
-	return a.view(l), nil
+	return a.viewUnless(a.layout.Transpose(axes...))
 }
 
 // Reshape is the view with another shape; see Layout.Reshape. Errors: ErrLayout
 // when the elements would have to move, then Copy first.
 func (a *Array) Reshape(shape ...int) (*Array, error) {
 	a.check("Reshape")
-	l, err := a.layout.Reshape(shape...)
-	if err != nil {
-		return nil, err
-	}
-	return a.view(l), nil
+	return a.viewUnless(a.layout.Reshape(shape...))
 }
 
 // Broadcast is the read-only view that repeats axes of length 1 to the shape;
 // see Layout.Broadcast.
 func (a *Array) Broadcast(shape ...int) (*Array, error) {
 	a.check("Broadcast")
-	l, err := a.layout.Broadcast(shape...)
-	if err != nil {
-		return nil, err
+	v, err := a.viewUnless(a.layout.Broadcast(shape...))
+	if err == nil {
+		v.flags |= flagReadOnly
 	}
-	v := a.view(l)
-	v.flags |= flagReadOnly
-	return v, nil
+	return v, err
 }
 
 // String prints the elements as NumPy's str does, device memory included. After

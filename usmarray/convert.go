@@ -29,21 +29,32 @@ func USMInterfaceToDLPack(rt *syclobj.Runtime, d *USMInterface, release func(), 
 }
 
 // DLPackToUSMInterface turns a tensor into a dictionary of the same memory. On
-// success owner holds the tensor: release it when the consumer of the dictionary
+// success owner holds the tensor, whose handles are stale: release the owner when the consumer of the dictionary
 // is done. On error the tensor is untouched and still the caller's.
 func DLPackToUSMInterface(rt *syclobj.Runtime, t dlpack.Tensor, opts ...InterfaceOption) (d USMInterface, owner *Array, err error) {
 	const op = "DLPackToUSMInterface"
-	if !t.Valid() {
+	mine, ok := t.Take()
+	if !ok {
 		return USMInterface{}, nil, opErr(op, ErrExchange, "the tensor was released, detached or taken over before")
 	}
+	d, owner, err = tensorInterface(op, rt, mine, opts)
+	if err != nil {
+		mine.Take() // it is the caller's again
+	}
+	return d, owner, err
+}
+
+// tensorInterface is DLPackToUSMInterface of a tensor that nobody else can use
+// meanwhile. A tensor cannot be had back from an array, so all that can fail
+// comes before the array is made.
+func tensorInterface(op string, rt *syclobj.Runtime, t dlpack.Tensor, opts []InterfaceOption) (USMInterface, *Array, error) {
 	if t.Device().Type != dlpack.DeviceOneAPI {
 		return USMInterface{}, nil, opErr(op, ErrNotUSM, "the tensor lies on %v; the dictionary describes kDLOneAPI memory", t.Device())
 	}
-	if _, err := t.DataType().TypeString(); err != nil {
+	ts, err := t.DataType().TypeString()
+	if err != nil {
 		return USMInterface{}, nil, wrapErr(op, ErrType, err)
 	}
-	// A tensor cannot be had back from an array, so a borrowing array finds out
-	// first whether there is a dictionary for it.
 	span := t.Span()
 	place, err := importPlace(op, rt, t.Device(), &span)
 	if err != nil {
@@ -54,25 +65,15 @@ func DLPackToUSMInterface(rt *syclobj.Runtime, t dlpack.Tensor, opts ...Interfac
 		f(&o)
 	}
 	obj, err := syclObjOf(op, place, &o)
-	if err != nil {
-		place.Release()
-		return USMInterface{}, nil, err
-	}
-	a, err := wrapTensor(op, t, place, &span)
-	if err != nil {
+	if err == nil {
+		var a *Array
+		if a, err = wrapTensor(op, t, place, &span); err == nil {
+			return a.describe(ts, obj), a, nil
+		}
 		obj.closeCapsule()
-		place.Release()
-		return USMInterface{}, nil, err
 	}
-	d, err = a.describe(op, obj)
-	if err != nil {
-		// Only the wait for pending work can fail, and nothing is pending on
-		// memory that was wrapped just now.
-		obj.closeCapsule()
-		a.Release()
-		return USMInterface{}, nil, err
-	}
-	return d, a, nil
+	place.Release()
+	return USMInterface{}, nil, err
 }
 
 // closeCapsule ends a capsule that was made for a dictionary that came to

@@ -59,11 +59,7 @@ func (a *Array) Copy(r memmgr.Resource, opts ...Option) (*Array, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err = filled(b, b.CopyFrom(a))
-	if err == nil {
-		b.flags |= flagCopied
-	}
-	return b, err
+	return filled(b, b.CopyFrom(a))
 }
 
 // ToDevice gives the elements in memory of a resource's place (context, device
@@ -71,7 +67,7 @@ func (a *Array) Copy(r memmgr.Resource, opts ...Option) (*Array, error) {
 // caller owns the result.
 func (a *Array) ToDevice(r memmgr.Resource) (*Array, error) {
 	a.check("ToDevice")
-	if a.buf.Place() == r.Place() {
+	if a.place == r.Place() {
 		return a.Retain(), nil
 	}
 	return a.Copy(r)
@@ -165,13 +161,9 @@ func sliceEnd[T Element](op string, a *Array, data []T) (end, error) {
 func (a *Array) Fill(v any) error {
 	const op = "Fill"
 	a.check(op)
-	if err := a.writable(op); err != nil {
-		return err
-	}
-	c := newCodec(a.dtype)
-	e, err := c.assign(v)
+	c, e, err := a.toWrite(op, v)
 	if err != nil {
-		return opErr(op, ErrType, "%w", err)
+		return err
 	}
 	if a.Size() == 0 {
 		return nil

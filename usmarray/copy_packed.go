@@ -94,6 +94,13 @@ func (b *bitEnd) at(position int) (raw []byte, shift int) {
 	return b.bytes[i : i+(first%8+b.bits+7)/8], first % 8
 }
 
+// shares reports whether two spans of bytes are partly the same memory. Two
+// buffers can be, since memory comes back in through an exchange.
+func (b *bitEnd) shares(c *bitEnd) bool {
+	p, q := uintptr(unsafe.Pointer(unsafe.SliceData(b.bytes))), uintptr(unsafe.Pointer(unsafe.SliceData(c.bytes)))
+	return p < q+uintptr(len(c.bytes)) && q < p+uintptr(len(b.bytes))
+}
+
 // convertElements writes every element of src, whose layout is from, into dst,
 // converting between types and between packed and padded storage.
 func convertElements(op string, dst, src *Array, from *Layout) error {
@@ -105,7 +112,7 @@ func convertElements(op string, dst, src *Array, from *Layout) error {
 	if err != nil {
 		return err
 	}
-	if dst.buf == src.buf { // the host sees one memory through both: read first
+	if to.shares(in) { // the host sees one memory through both: read first
 		in.bytes = append([]byte(nil), in.bytes...)
 	}
 	cd, cs := newCodec(dst.dtype), newCodec(src.dtype)
@@ -154,7 +161,7 @@ func (a *Array) Synchronize(ctx context.Context) error {
 	if err := a.buf.WaitContext(ctx); err != nil {
 		return wrapErr(op, nil, err)
 	}
-	if a.buf.Place().IsHost() {
+	if a.place.IsHost() {
 		return ctx.Err()
 	}
 	q, err := a.copyQueue(op)

@@ -65,7 +65,7 @@ func create(op string, r memmgr.Resource, dt DataType, shape []int, o *createOpt
 	if o.padded && dt.IsSubByte() {
 		flags |= flagPadded
 	}
-	a := newArray(buf, dt, len(shape), flags)
+	a := newArray(buf, buf.Place(), dt, len(shape), flags)
 	copy(a.layout.shape, shape)
 	if o.fortran {
 		fillFStrides(a.layout.strides, shape)

@@ -58,9 +58,9 @@ func Legacy() ExportOption { return func(o *exportOptions) { o.legacy = true } }
 // CopyTo resource.
 func ToDLDevice(d dlpack.Device) ExportOption { return func(o *exportOptions) { o.device = &d } }
 
-// WithCopy forces or forbids a copy. A copy of USM lies in the same kind of
-// memory of the default context of its device, from memmgr.Default, unless
-// CopyTo says otherwise.
+// WithCopy forces or forbids a copy. A copy belongs to the tensor alone, which
+// IS_COPIED says. One of USM lies in the same kind of memory of the default
+// context of its device, from memmgr.Default, unless CopyTo says otherwise.
 func WithCopy(m CopyMode) ExportOption { return func(o *exportOptions) { o.copy = m } }
 
 // CopyTo is where a copy is allocated, if there is one.
@@ -110,20 +110,21 @@ func (a *Array) exportWith(o *exportOptions) (dlpack.Tensor, error) {
 		return a.export(o)
 	}
 	if o.copy == CopyNever {
-		return dlpack.Tensor{}, opErr(opDLPack, ErrExchange, "%v would have to be copied to become what was asked for, and copying is forbidden; allow it or use ToDevice", a.buf.Place())
+		return dlpack.Tensor{}, opErr(opDLPack, ErrExchange, "%v would have to be copied to become what was asked for, and copying is forbidden; allow it or use ToDevice", a.place)
 	}
 	b, err := a.Copy(to)
 	if err != nil {
 		return dlpack.Tensor{}, &OpError{Op: opDLPack, Err: err}
 	}
-	defer b.Release()
+	defer b.Release() // the tensor's reference is the only one left
+	b.flags |= flagCopied
 	return b.export(o)
 }
 
 // copyTarget decides whether the request needs a copy, and where: nil for none.
 // asCPU says that the memory is to be shown as kDLCPU.
 func (a *Array) copyTarget(o *exportOptions) (to memmgr.Resource, asCPU bool, err error) {
-	place := a.buf.Place()
+	place := a.place
 	if o.device == nil {
 		if o.copy != CopyAlways {
 			return nil, false, nil
@@ -157,7 +158,7 @@ func (a *Array) copyTarget(o *exportOptions) (to memmgr.Resource, asCPU bool, er
 // sameMemory is the resource for a copy in memory of the same kind and device,
 // in the default context.
 func (a *Array) sameMemory(o *exportOptions) (memmgr.Resource, error) {
-	place := a.buf.Place()
+	place := a.place
 	if o.to != nil {
 		return o.to, nil
 	}
@@ -185,15 +186,18 @@ func (a *Array) export(o *exportOptions) (dlpack.Tensor, error) {
 	if err != nil {
 		return dlpack.Tensor{}, err
 	}
-	cell := a.buf.Cell()
-	flags := a.exportFlags(cell.Flags())
-	max := &o.version
-	if o.legacy {
-		max = nil
-	}
-	versioned, err := dlpack.Negotiate(max, flags)
-	if err != nil {
-		return dlpack.Tensor{}, wrapErr(opDLPack, ErrExchange, err)
+	cell := a.buf.Ref().Cell()
+	memory := cell.Flags()
+	flags := a.exportFlags(memory)
+	versioned := true
+	if o != &defaultExport {
+		max := &o.version
+		if o.legacy {
+			max = nil
+		}
+		if versioned, err = dlpack.Negotiate(max, flags); err != nil {
+			return dlpack.Tensor{}, wrapErr(opDLPack, ErrExchange, err)
+		}
 	}
 	if cell.Pending() != 0 || o.stream != nil {
 		if err := a.exportSync(o); err != nil {
@@ -205,16 +209,15 @@ func (a *Array) export(o *exportOptions) (dlpack.Tensor, error) {
 		return dlpack.Tensor{}, opErr(opDLPack, ErrExchange, "the first %s element begins within a byte, which DLPack cannot say; Copy first", a.dtype)
 	}
 	a.buf.Retain()
-	if cell.Flags()&owner.Exported == 0 { // setting it is the dearer part
+	if memory&owner.Exported == 0 { // setting it is the dearer part
 		cell.SetFlags(owner.Exported)
 	}
-	t, err := dlpack.Export(dlpack.View{
-		Data:     pointerAt(cell.Address() + uintptr(a.layout.offset*bits/8)),
-		Device:   device,
-		DataType: a.dtype,
-		Shape:    int64s(a.layout.shape),
-		Strides:  int64s(a.layout.strides),
-	}, flags, versioned, dlpack.Owner{Drop: owner.DropFunc(), Ctx: cell.Pointer()})
+	var view dlpack.View // set field by field, which is quicker than a literal
+	view.Data = pointerAt(cell.Address() + uintptr(a.layout.offset*bits/8))
+	view.Device = device
+	view.DataType = a.dtype
+	view.Shape, view.Strides = int64s(a.layout.shape), int64s(a.layout.strides)
+	t, err := view.Export(flags, versioned, dlpack.Owner{Drop: owner.DropFunc(), Ctx: cell.Pointer()})
 	if err != nil {
 		a.buf.Release()
 		return dlpack.Tensor{}, wrapErr(opDLPack, ErrExchange, err)
@@ -224,7 +227,7 @@ func (a *Array) export(o *exportOptions) (dlpack.Tensor, error) {
 
 // exportDevice is the DLPack device that the memory is shown as.
 func (a *Array) exportDevice(o *exportOptions) (dlpack.Device, error) {
-	place := a.buf.Place()
+	place := a.place
 	if o.xpu {
 		if err := checkXPU(opDLPack, place); err != nil {
 			return dlpack.Device{}, err
@@ -281,8 +284,8 @@ func (a *Array) exportSync(o *exportOptions) error {
 
 // PendingEvent is an event that is complete when the work that this library
 // submitted on the memory is: for consumers that can wait on one (Arrow's
-// sync_event, a SYCL queue). The caller closes it. It is complete from the start
-// when nothing is pending.
+// sync_event, a SYCL queue). The caller closes it. It is nil when nothing is
+// pending, and a nil Event is complete.
 func (a *Array) PendingEvent() *syclobj.Event {
 	a.check("PendingEvent")
 	ref := a.buf.PendingEvent()

@@ -23,8 +23,9 @@ func FromXPU() ImportOption { return func(o *importOptions) { o.xpu = true } }
 
 // FromDLPack makes an array of a tensor's memory, without a copy. On success
 // the array owns the tensor, whose deleter runs once the last reference is gone
-// and pending work is done; on error the tensor is untouched and still the
-// caller's.
+// and pending work is done, and every handle of it is stale; on error the tensor
+// is untouched and still the caller's. Of several goroutines that try to take
+// over one tensor, one succeeds.
 //
 // kDLCPU becomes an array of the host backend. kDLOneAPI follows dpctl's rules:
 // the device id is the index of a root device, the first and the last byte are
@@ -34,23 +35,37 @@ func FromXPU() ImportOption { return func(o *importOptions) { o.xpu = true } }
 // Errors: ErrExchange.
 func FromDLPack(rt *syclobj.Runtime, t dlpack.Tensor, opts ...ImportOption) (*Array, error) {
 	const op = "FromDLPack"
-	if !t.Valid() {
+	var o importOptions
+	if len(opts) != 0 {
+		o = importOptionsOf(opts) // apart, because options move it to the heap
+	}
+	mine, ok := t.Take()
+	if !ok {
 		return nil, opErr(op, ErrExchange, "the tensor was released, detached or taken over before")
 	}
-	xpu := false
-	if len(opts) != 0 {
-		var o importOptions
-		for _, f := range opts {
-			f(&o)
-		}
-		xpu = o.xpu
+	a, err := fromTaken(op, rt, mine, o)
+	if err != nil {
+		mine.Take() // it is the caller's again
+		return nil, err
 	}
+	return a, nil
+}
+
+func importOptionsOf(opts []ImportOption) (o importOptions) {
+	for _, f := range opts {
+		f(&o)
+	}
+	return o
+}
+
+// fromTaken is FromDLPack of a tensor that nobody else can use meanwhile.
+func fromTaken(op string, rt *syclobj.Runtime, t dlpack.Tensor, o importOptions) (*Array, error) {
 	span := t.Span()
 	place, err := importPlace(op, rt, t.Device(), &span)
 	if err != nil {
 		return nil, err
 	}
-	if xpu {
+	if o.xpu {
 		err = checkXPU(op, place)
 	}
 	var a *Array
@@ -59,9 +74,8 @@ func FromDLPack(rt *syclobj.Runtime, t dlpack.Tensor, opts ...ImportOption) (*Ar
 	}
 	if err != nil {
 		place.Release()
-		return nil, err
 	}
-	return a, nil
+	return a, err
 }
 
 // importPlace finds the place of a tensor's memory; it is retained.
@@ -92,7 +106,7 @@ func wrapTensor(op string, t dlpack.Tensor, place *syclobj.Place, span *dlpack.S
 	if classOf(dt) == classOther {
 		return nil, opErr(op, ErrExchange, "an array cannot hold %s", dt)
 	}
-	if int(-span.Lo)*8%bits != 0 {
+	if span.Lo != 0 && int(-span.Lo)*8%bits != 0 {
 		return nil, opErr(op, ErrExchange, "the %s elements of %v do not begin where its memory does; copy the tensor", dt, t)
 	}
 	shape := t.Shape()
@@ -107,14 +121,28 @@ func wrapTensor(op string, t dlpack.Tensor, place *syclobj.Place, span *dlpack.S
 	if span.First != nil {
 		base = pointerAt(uintptr(span.First) + uintptr(span.Lo))
 	}
-	buf, err := memmgr.WrapPlaced(base, uint64(span.Hi-span.Lo), place, t.Release)
+	managed, versioned := t.Managed()
+	buf, err := memmgr.WrapClosed(base, uint64(span.Hi-span.Lo), place, tensorCloser(managed, versioned))
 	if err != nil {
 		return nil, wrapErr(op, nil, err)
 	}
-	a := newArray(buf, dt, len(shape), flags)
+	a := newArray(buf, place, dt, len(shape), flags)
 	for i, s := range t.Strides() {
 		a.layout.shape[i], a.layout.strides[i] = int(shape[i]), int(s)
 	}
-	a.layout.offset = int(-span.Lo) * 8 / bits
+	if span.Lo != 0 {
+		a.layout.offset = int(-span.Lo) * 8 / bits
+	}
+	t.Detach() // the buffer ends the managed struct now
 	return a, nil
 }
+
+// tensorCloser ends a tensor's managed struct by its deleter.
+func tensorCloser(managed unsafe.Pointer, versioned bool) memmgr.Closer {
+	if versioned {
+		return memmgr.Closer{Func: deleteTensor, P: managed, N: 1}
+	}
+	return memmgr.Closer{Func: deleteTensor, P: managed}
+}
+
+func deleteTensor(managed unsafe.Pointer, versioned uintptr) { dlpack.Delete(managed, versioned != 0) }

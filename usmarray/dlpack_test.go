@@ -169,14 +169,9 @@ func TestDLPackDevicesAndCopies(t *testing.T) {
 
 func TestDLPackOtherContext(t *testing.T) {
 	rt, q := needSYCL(t)
-	ctx, err := rt.NewContext(q.Device())
-	require.NoError(t, err)
-	defer ctx.Close()
-	oq, err := rt.NewQueue(ctx, q.Device(), syclobj.InOrder)
-	require.NoError(t, err)
-	defer oq.Close()
+	oq := otherQueue(t, rt, q)
 	a := own(t)(Arange[int32](usm(t, oq, syclobj.USMShared), 0, 1, 4))
-	_, err = a.DLPack()
+	_, err := a.DLPack()
 	require.ErrorIs(t, err, ErrExchange)
 	require.ErrorIs(t, err, syclobj.ErrNotDefault)
 	require.ErrorContains(t, err, "CopyAlways")
@@ -235,12 +230,7 @@ func TestFromDLPackErrors(t *testing.T) {
 	defer pin.Unpin()
 	p := unsafe.Pointer(&data[0])
 	a := own(t)(Arange[float32](usm(t, q, syclobj.USMShared), 0, 1, 8))
-	ctx, err := rt.NewContext(q.Device())
-	require.NoError(t, err)
-	defer ctx.Close()
-	oq, err := rt.NewQueue(ctx, q.Device(), 0)
-	require.NoError(t, err)
-	defer oq.Close()
+	oq := otherQueue(t, rt, q)
 	other := own(t)(Arange[float32](usm(t, oq, syclobj.USMShared), 0, 1, 8))
 	view := func(p unsafe.Pointer, d dlpack.Device) dlpack.View {
 		return dlpack.View{Data: p, Device: d, DataType: Float32, Shape: []int64{8}}

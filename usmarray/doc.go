@@ -18,13 +18,14 @@
 // Release ends it. Views borrow: they are valid while some owner is, and Retain
 // makes an owner of one. Release may be called again; every other use of a
 // released array, and of a view whose memory has lost its last owner, panics
-// with a [*UseError]. The garbage collector frees nothing; memmgr's report of
+// with a [*UseError], but for what only reads the description (Shape, DataType,
+// Size and the like), Valid, Owns and printing. The garbage collector frees nothing; memmgr's report of
 // live memory names what was forgotten.
 //
 // A DLPack tensor made by [Array.DLPack] holds a reference of its own, dropped
 // by its deleter on any thread. A dictionary holds none: keep the array until
-// its consumer is done. [FromDLPack] takes the tensor over on success and leaves
-// it to the caller on error; [FromUSMInterface] does the same with the function
+// its consumer is done. [FromDLPack] takes the tensor over on success, once, and
+// leaves it to the caller on error; [FromUSMInterface] does the same with the function
 // that releases the owner.
 //
 // # Threads and pending work
@@ -54,8 +55,8 @@
 //	span outside the owner's allocation              ErrInterface  data
 //	syclobj missing, nil, or a used capsule          ErrInterface  syclobj
 //	filter string malformed, or of no device         ErrInterface  syclobj
-//	_get_capsule failing                             ErrInterface  syclobj
-//	closed context or queue                          syclobj.ErrClosed
+//	_get_capsule failing, or giving nothing          ErrInterface  syclobj
+//	context or queue of the host backend, or closed  ErrInterface  syclobj
 //	first byte no USM of that context                ErrNotUSM     data
 //	last byte of another kind than the first         ErrNotUSM     data
 //

@@ -33,23 +33,6 @@ type Element = dlpack.Element
 // machine has them.
 func DataTypeOf[T Element]() DataType { return dlpack.DataTypeOf[T]() }
 
-// miniFloats describes the floating-point types that Go has no type for.
-var miniFloats = map[DataType]*miniFloat{
-	Float16:                  {5, 10, 15, miniIEEE},
-	Bfloat16:                 {8, 7, 127, miniIEEE},
-	dlpack.Float8E3M4:        {3, 4, 3, miniIEEE},
-	dlpack.Float8E4M3:        {4, 3, 7, miniIEEE},
-	dlpack.Float8E4M3B11FNUZ: {4, 3, 11, miniFNUZ},
-	dlpack.Float8E4M3FN:      {4, 3, 7, miniFN},
-	dlpack.Float8E4M3FNUZ:    {4, 3, 8, miniFNUZ},
-	dlpack.Float8E5M2:        {5, 2, 15, miniIEEE},
-	dlpack.Float8E5M2FNUZ:    {5, 2, 16, miniFNUZ},
-	dlpack.Float8E8M0FNU:     {8, 0, 127, miniScale},
-	dlpack.Float6E2M3FN:      {2, 3, 1, miniFinite},
-	dlpack.Float6E3M2FN:      {3, 2, 3, miniFinite},
-	dlpack.Float4E2M1FN:      {2, 1, 1, miniFinite},
-}
-
 // class groups element types by how their values are read and printed.
 type class uint8
 
@@ -72,7 +55,7 @@ func classOf(dt DataType) class {
 		return classInt
 	case dt.Code == dlpack.CodeUInt && dt.Bits <= 64:
 		return classUint
-	case dt == Float32, dt == Float64, miniFloats[dt] != nil:
+	case dt == Float32, dt == Float64, dt.FloatFormat() != nil:
 		return classFloat
 	case dt == Complex64, dt == Complex128, dt == dlpack.Complex32:
 		return classComplex

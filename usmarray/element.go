@@ -19,13 +19,13 @@ type element struct {
 type codec struct {
 	dt    DataType
 	class class
-	mini  *miniFloat // of a floating-point type that Go lacks, or of half a complex32
+	mini  *dlpack.FloatFormat // of a floating-point type that Go lacks, or of half a complex32
 }
 
 func newCodec(dt DataType) codec {
-	c := codec{dt: dt, class: classOf(dt), mini: miniFloats[dt]}
+	c := codec{dt: dt, class: classOf(dt), mini: dt.FloatFormat()}
 	if dt == dlpack.Complex32 {
-		c.mini = miniFloats[Float16]
+		c.mini = Float16.FloatFormat()
 	}
 	return c
 }
@@ -61,7 +61,7 @@ func (c *codec) decode(raw []byte, shift int) element {
 	case classFloat:
 		switch {
 		case c.mini != nil:
-			return element{re: c.mini.decode(uint16(v))}
+			return element{re: c.mini.Decode(v)}
 		case c.dt == Float32:
 			return element{re: float64(math.Float32frombits(uint32(v)))}
 		}
@@ -81,7 +81,7 @@ func (c *codec) decodeComplex(raw []byte) element {
 	case Complex128:
 		return element{re: math.Float64frombits(le.Uint64(raw)), im: math.Float64frombits(le.Uint64(raw[8:]))}
 	}
-	return element{re: c.mini.decode(le.Uint16(raw)), im: c.mini.decode(le.Uint16(raw[2:]))}
+	return element{re: c.mini.Decode(uint64(le.Uint16(raw))), im: c.mini.Decode(uint64(le.Uint16(raw[2:])))}
 }
 
 // encode writes a value as the element's bytes into raw, leaving the bits
@@ -98,15 +98,15 @@ func (c *codec) encode(raw []byte, shift int, e element) {
 		le.PutUint64(raw[8:], math.Float64bits(e.im))
 		return
 	case c.class == classComplex:
-		le.PutUint16(raw, c.mini.encode(e.re))
-		le.PutUint16(raw[2:], c.mini.encode(e.im))
+		le.PutUint16(raw, uint16(c.mini.Encode(e.re)))
+		le.PutUint16(raw[2:], uint16(c.mini.Encode(e.im)))
 		return
 	}
 	v := e.bits
 	if c.class == classFloat {
 		switch {
 		case c.mini != nil:
-			v = uint64(c.mini.encode(e.re))
+			v = c.mini.Encode(e.re)
 		case c.dt == Float32:
 			v = uint64(math.Float32bits(float32(e.re)))
 		default:

@@ -5,9 +5,10 @@ import (
 	"fmt"
 )
 
-// The kinds of failure. Every error of this package that a caller can cause
-// answers to exactly one of them through errors.Is; Python's exceptions follow
-// from them (named in parentheses).
+// The kinds of failure. An error that this package finds answers to one of them
+// through errors.Is (ErrIndex to ErrLayout too); Python's exceptions follow from
+// them (named in parentheses). What a lower layer finds (memmgr.ErrOutOfMemory,
+// syclobj.ErrNoSYCL, a failed call) keeps that layer's kind alone.
 var (
 	// ErrLayout: a shape, stride, offset, index or axis that cannot be, or a
 	// view that would need a copy (ValueError; IndexError is ErrIndex).

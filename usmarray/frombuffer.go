@@ -39,7 +39,7 @@ func WrapBuffer(buf memmgr.Buffer, dt DataType, l Layout, opts ...BufferOption) 
 	if size := buf.Size(); lo < 0 || !ok || size != owner.UnknownSize && uint64(bytes) > size {
 		return nil, opErr(op, ErrLayout, "the layout needs %s elements from %d up to %d, and the buffer has %d bytes", dt, lo, hi, size)
 	}
-	a := newArray(buf, dt, len(l.shape), flags)
+	a := newArray(buf, buf.Place(), dt, len(l.shape), flags)
 	copy(a.layout.shape, l.shape)
 	copy(a.layout.strides, l.strides)
 	a.layout.offset = l.offset

@@ -98,7 +98,7 @@ func checkShape(shape []int) error {
 	return nil
 }
 
-func (l *Layout) check() error {
+func (l Layout) check() error {
 	if err := checkShape(l.shape); err != nil {
 		return err
 	}
@@ -110,26 +110,26 @@ func (l *Layout) check() error {
 }
 
 // NDim is the number of dimensions.
-func (l *Layout) NDim() int { return len(l.shape) }
+func (l Layout) NDim() int { return len(l.shape) }
 
 // Dim is the length of one axis.
-func (l *Layout) Dim(axis int) int { return l.shape[axis] }
+func (l Layout) Dim(axis int) int { return l.shape[axis] }
 
 // Stride is the distance in elements between neighbours on one axis.
-func (l *Layout) Stride(axis int) int { return l.strides[axis] }
+func (l Layout) Stride(axis int) int { return l.strides[axis] }
 
 // Shape is a copy of the lengths of the axes.
-func (l *Layout) Shape() []int { return slices.Clone(l.shape) }
+func (l Layout) Shape() []int { return slices.Clone(l.shape) }
 
 // Strides is a copy of the strides, in elements.
-func (l *Layout) Strides() []int { return slices.Clone(l.strides) }
+func (l Layout) Strides() []int { return slices.Clone(l.strides) }
 
 // Offset is the index of element (0, …, 0) relative to the start of the
 // memory, in elements.
-func (l *Layout) Offset() int { return l.offset }
+func (l Layout) Offset() int { return l.offset }
 
 // Size is the number of elements; 1 for a scalar.
-func (l *Layout) Size() int {
+func (l Layout) Size() int {
 	n := 1
 	for _, d := range l.shape {
 		n *= d
@@ -139,12 +139,12 @@ func (l *Layout) Size() int {
 
 // Span is the half-open range of element indices, relative to the start of the
 // memory, that the layout touches: [lo, hi). Both are Offset for an empty one.
-func (l *Layout) Span() (lo, hi int) {
+func (l Layout) Span() (lo, hi int) {
 	lo, hi, _ = l.span()
 	return lo, hi
 }
 
-func (l *Layout) span() (lo, hi int, ok bool) {
+func (l Layout) span() (lo, hi int, ok bool) {
 	lo, hi = l.offset, l.offset
 	for i, d := range l.shape {
 		if d == 0 {
@@ -166,7 +166,7 @@ func (l *Layout) span() (lo, hi int, ok bool) {
 
 // CheckBounds verifies that every element lies in a memory of capacity
 // elements. Errors: ErrLayout.
-func (l *Layout) CheckBounds(capacity int) error {
+func (l Layout) CheckBounds(capacity int) error {
 	lo, hi := l.Span()
 	if lo == hi {
 		return nil
@@ -180,46 +180,39 @@ func (l *Layout) CheckBounds(capacity int) error {
 // IsC reports whether the elements lie densely in C order (last axis fastest).
 // As in NumPy, axes of length 1 do not count and an empty layout is
 // contiguous.
-func (l *Layout) IsC() bool {
-	want, contiguous := 1, true
-	for i := len(l.shape) - 1; i >= 0; i-- {
-		d := l.shape[i]
-		if d == 0 {
-			return true
-		}
-		if d != 1 {
-			contiguous = contiguous && l.strides[i] == want
-			want *= d
-		}
-	}
-	return contiguous
-}
+func (l Layout) IsC() bool { return l.dense(len(l.shape)-1, -1) }
 
 // IsF reports whether the elements lie densely in Fortran order (first axis
 // fastest), with the same rules as IsC.
-func (l *Layout) IsF() bool {
+func (l Layout) IsF() bool { return l.dense(0, 1) }
+
+// dense reports whether the elements lie densely when the axes grow slower from
+// one axis on, in steps of 1 or -1.
+func (l *Layout) dense(axis, step int) bool {
 	want, contiguous := 1, true
-	for i, d := range l.shape {
+	for range l.shape {
+		d := l.shape[axis]
 		if d == 0 {
 			return true
 		}
 		if d != 1 {
-			contiguous = contiguous && l.strides[i] == want
+			contiguous = contiguous && l.strides[axis] == want
 			want *= d
 		}
+		axis += step
 	}
 	return contiguous
 }
 
 // Equal reports whether shape, strides and offset agree exactly.
-func (l *Layout) Equal(m *Layout) bool {
+func (l Layout) Equal(m Layout) bool {
 	return l.offset == m.offset && slices.Equal(l.shape, m.shape) && slices.Equal(l.strides, m.strides)
 }
 
 // Position is the index of one element relative to the start of the memory. An
 // index counts from the end when negative. Errors: ErrLayout for the wrong
 // number of indices, ErrIndex for one out of range.
-func (l *Layout) Position(index ...int) (int, error) {
+func (l Layout) Position(index ...int) (int, error) {
 	if len(index) != len(l.shape) {
 		return 0, opErr("Position", ErrLayout, "%d indices for %d dimensions", len(index), len(l.shape))
 	}

@@ -113,7 +113,7 @@ func (x Index) resolve(d int) (first, count int) {
 // of an empty result stays that of the source, so that it never points outside
 // the memory. Errors: ErrLayout for too many items, two ellipses, a step of 0;
 // ErrIndex for an At out of range.
-func (l *Layout) Index(items ...Index) (Layout, error) {
+func (l Layout) Index(items ...Index) (Layout, error) {
 	used, ellipses, added := 0, 0, 0
 	for _, x := range items {
 		switch x.kind {
@@ -134,7 +134,7 @@ func (l *Layout) Index(items ...Index) (Layout, error) {
 	if len(l.shape)+added > MaxDims {
 		return Layout{}, opErr("Index", ErrLayout, "the result would have more than %d dimensions", MaxDims)
 	}
-	b := indexer{src: l, out: newDims(len(l.shape) + added), rest: len(l.shape) - used}
+	b := indexer{src: &l, out: newDims(len(l.shape) + added), rest: len(l.shape) - used}
 	for _, x := range items {
 		if err := b.apply(x); err != nil {
 			return Layout{}, err

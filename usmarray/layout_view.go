@@ -4,7 +4,7 @@ import "slices"
 
 // Transpose permutes the axes; without arguments it reverses them. Negative
 // axes count from the end. Errors: ErrLayout when axes is not a permutation.
-func (l *Layout) Transpose(axes ...int) (Layout, error) {
+func (l Layout) Transpose(axes ...int) (Layout, error) {
 	n := len(l.shape)
 	if len(axes) == 0 {
 		out := Layout{shape: l.Shape(), strides: l.Strides(), offset: l.offset}
@@ -34,7 +34,7 @@ func (l *Layout) Transpose(axes ...int) (Layout, error) {
 }
 
 // axis resolves a possibly negative axis.
-func (l *Layout) axis(op string, a int) (int, error) {
+func (l Layout) axis(op string, a int) (int, error) {
 	n := len(l.shape)
 	if a < -n || a >= n {
 		return 0, opErr(op, ErrIndex, "axis %d of an array with %d dimensions", a, n)
@@ -49,7 +49,7 @@ func (l *Layout) axis(op string, a int) (int, error) {
 // them. One dimension may be -1 and is worked out. Errors: ErrLayout when the
 // sizes differ, and when the strides cannot express the new shape (then copy
 // first).
-func (l *Layout) Reshape(shape ...int) (Layout, error) {
+func (l Layout) Reshape(shape ...int) (Layout, error) {
 	want, err := l.inferShape(shape)
 	if err != nil {
 		return Layout{}, err
@@ -70,7 +70,7 @@ func (l *Layout) Reshape(shape ...int) (Layout, error) {
 }
 
 // inferShape replaces a -1 and verifies that the sizes agree.
-func (l *Layout) inferShape(shape []int) ([]int, error) {
+func (l Layout) inferShape(shape []int) ([]int, error) {
 	want := slices.Clone(shape)
 	unknown, known := -1, 1
 	for i, d := range want {
@@ -108,7 +108,7 @@ func (l *Layout) inferShape(shape []int) ([]int, error) {
 // there is none. Axes of both sides are consumed in groups of equal size; the
 // source axes of a group must lie densely with respect to each other. Neither
 // side holds a zero here.
-func (l *Layout) reshapeStrides(want, strides []int) bool {
+func (l Layout) reshapeStrides(want, strides []int) bool {
 	var dims, steps []int // the source without axes of length 1
 	for i, d := range l.shape {
 		if d != 1 {
@@ -154,7 +154,7 @@ func (l *Layout) reshapeStrides(want, strides []int) bool {
 
 // Broadcast repeats axes of length 1, with stride 0, and adds leading axes, so
 // that the layout takes the shape, by NumPy's rules. Errors: ErrLayout.
-func (l *Layout) Broadcast(shape ...int) (Layout, error) {
+func (l Layout) Broadcast(shape ...int) (Layout, error) {
 	if err := checkShape(shape); err != nil {
 		return Layout{}, opErr("Broadcast", ErrLayout, "%w", err)
 	}

@@ -49,19 +49,41 @@ func openRT(t testing.TB) *syclobj.Runtime {
 	return sharedRT
 }
 
-// needSYCL is the default queue of a real device, or skips; with
-// USMBRIDGE_REQUIRE_SYCL=1 it fails instead.
-func needSYCL(t testing.TB) (*syclobj.Runtime, *syclobj.Queue) {
+// realQueue is the default queue of a real device, or nil and the reason; with
+// USMBRIDGE_REQUIRE_SYCL=1 there must be one.
+func realQueue(t testing.TB) (*syclobj.Queue, error) {
 	t.Helper()
 	rt := openRT(t)
-	q := rt.DefaultQueue()
-	if q.IsHost() {
-		if os.Getenv("USMBRIDGE_REQUIRE_SYCL") == "1" {
-			t.Fatalf("USMBRIDGE_REQUIRE_SYCL=1 and there is no SYCL device: %v", rt.SYCLError())
-		}
-		t.Skipf("no SYCL device: %v", rt.SYCLError())
+	if q := rt.DefaultQueue(); !q.IsHost() {
+		return q, nil
 	}
-	return rt, q
+	if os.Getenv("USMBRIDGE_REQUIRE_SYCL") == "1" {
+		t.Fatalf("USMBRIDGE_REQUIRE_SYCL=1 and there is no SYCL device: %v", rt.SYCLError())
+	}
+	return nil, rt.SYCLError()
+}
+
+// needSYCL skips where there is no real device.
+func needSYCL(t testing.TB) (*syclobj.Runtime, *syclobj.Queue) {
+	t.Helper()
+	q, err := realQueue(t)
+	if q == nil {
+		t.Skipf("no SYCL device: %v", err)
+	}
+	return openRT(t), q
+}
+
+// otherQueue is a queue on the same device in a context of its own, which is
+// not the default one.
+func otherQueue(t testing.TB, rt *syclobj.Runtime, q *syclobj.Queue) *syclobj.Queue {
+	t.Helper()
+	ctx, err := rt.NewContext(q.Device())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, ctx.Close()) })
+	other, err := rt.NewQueue(ctx, q.Device(), syclobj.InOrder)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, other.Close()) })
+	return other
 }
 
 // backend is one sort of memory that tests run over.
@@ -75,13 +97,9 @@ type backend struct {
 func backends(t testing.TB) []backend {
 	t.Helper()
 	all := []backend{{"host backend", memmgr.Host()}}
-	rt := openRT(t)
-	q := rt.DefaultQueue()
-	if q.IsHost() {
-		if os.Getenv("USMBRIDGE_REQUIRE_SYCL") == "1" {
-			t.Fatalf("USMBRIDGE_REQUIRE_SYCL=1 and there is no SYCL device: %v", rt.SYCLError())
-		}
-		t.Logf("only the host backend is tested, there is no SYCL device: %v", rt.SYCLError())
+	q, err := realQueue(t)
+	if q == nil {
+		t.Logf("only the host backend is tested, there is no SYCL device: %v", err)
 		return all
 	}
 	for _, k := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost} {

@@ -152,7 +152,7 @@ func printCases() []numpyCase {
 		for i, v := range f64 {
 			f32[i] = float32(v)
 			if i < n {
-				f16[i] = miniFloats[Float16].encode(v)
+				f16[i] = uint16(Float16.FloatFormat().Encode(v))
 			}
 		}
 		add("<f8", rawOf(f64[:n]), 8)

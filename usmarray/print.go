@@ -61,7 +61,7 @@ func (c *codec) integer(e element) string {
 func (c *codec) printKind() floatKind {
 	switch {
 	case c.mini != nil:
-		return c.mini.printKind()
+		return narrowKind(c.mini)
 	case c.dt == Float32, c.dt == Complex64:
 		return printFloat32
 	}

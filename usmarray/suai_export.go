@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/usmbridge/usmbridge/memmgr/owner"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -40,26 +41,10 @@ func (a *Array) USMInterface(opts ...InterfaceOption) (USMInterface, error) {
 	for _, f := range opts {
 		f(&o)
 	}
-	place := a.buf.Place()
+	place := a.place
 	if place.IsHost() {
 		return USMInterface{}, opErr(op, ErrNotUSM, "plain host memory belongs to no SYCL context; copy the array to USM first (ToDevice)")
 	}
-	if _, err := a.dtype.TypeString(); err != nil {
-		return USMInterface{}, wrapErr(op, ErrType, err)
-	}
-	obj, err := syclObjOf(op, place, &o)
-	if err != nil {
-		return USMInterface{}, err
-	}
-	d, err := a.describe(op, obj)
-	if err != nil {
-		obj.closeCapsule()
-	}
-	return d, err
-}
-
-// describe fills in everything but syclobj, after waiting for pending work.
-func (a *Array) describe(op string, obj SyclObj) (USMInterface, error) {
 	ts, err := a.dtype.TypeString()
 	if err != nil {
 		return USMInterface{}, wrapErr(op, ErrType, err)
@@ -67,6 +52,16 @@ func (a *Array) describe(op string, obj SyclObj) (USMInterface, error) {
 	if err := a.buf.Wait(); err != nil {
 		return USMInterface{}, wrapErr(op, nil, err)
 	}
+	obj, err := syclObjOf(op, place, &o)
+	if err != nil {
+		return USMInterface{}, err
+	}
+	return a.describe(ts, obj), nil
+}
+
+// describe fills in everything but the type string and syclobj; pending work
+// was waited for.
+func (a *Array) describe(ts string, obj SyclObj) USMInterface {
 	d := USMInterface{
 		Shape:     a.layout.Shape(),
 		TypeStr:   ts,
@@ -75,15 +70,14 @@ func (a *Array) describe(op string, obj SyclObj) (USMInterface, error) {
 		ReadOnly:  a.ReadOnly(),
 		Version:   InterfaceVersion,
 		SyclObj:   obj,
-		Allocation: Extent{
-			Base: a.buf.Address(),
-			Size: uintptr(a.buf.Size()),
-		},
+	}
+	if size := a.buf.Size(); size != owner.UnknownSize {
+		d.Allocation = Extent{Base: a.buf.Address(), Size: uintptr(size)}
 	}
 	if !a.layout.IsC() {
 		d.Strides = a.layout.Strides()
 	}
-	return d, nil
+	return d
 }
 
 // syclObjOf makes the syclobj of memory in the form asked for.
@@ -174,15 +168,15 @@ func (o SyclObj) describe() any {
 		return nil
 	}
 	m := map[string]string{"form": o.form.String()}
-	switch o.form {
-	case SyclFilter:
+	switch {
+	case o.form == SyclFilter:
 		m["filter"] = o.filter
-	case SyclContext:
+	case o.context != nil:
 		m["ref"] = fmt.Sprintf("%p", o.context.Ref())
-	case SyclQueue:
+	case o.queue != nil:
 		m["ref"] = fmt.Sprintf("%p", o.queue.Ref())
 		m["device"] = o.queue.Device().FilterString()
-	case SyclContextCapsule, SyclQueueCapsule:
+	case o.capsule != nil:
 		m["ref"] = fmt.Sprintf("%p", o.capsule.ref)
 		m["name"] = o.capsule.Name()
 	}

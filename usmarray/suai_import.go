@@ -19,13 +19,16 @@ import (
 // from the next only by kind: a span that runs from one allocation into a
 // neighbour of the same kind is caught only when Allocation is given.
 //
-// Errors: ErrInterface for the dictionary, ErrNotUSM for the pointer, those of
-// syclobj for a context that cannot be used.
+// Errors: ErrInterface for the dictionary (a closed context too), ErrNotUSM for
+// the pointer, those of syclobj where there is no SYCL or a call of it failed.
 func FromUSMInterface(rt *syclobj.Runtime, d *USMInterface, release func()) (*Array, error) {
 	const op = "FromUSMInterface"
-	s, err := d.Resolve()
-	if err != nil {
-		return nil, err
+	var s USMSpan
+	if !d.resolveSmall(&s) {
+		var err error
+		if s, err = d.resolveAny(); err != nil {
+			return nil, err
+		}
 	}
 	place, err := d.place(op, rt, &s)
 	if err != nil {
@@ -45,6 +48,9 @@ func (d *USMInterface) place(op string, rt *syclobj.Runtime, s *USMSpan) (*syclo
 		return nil, err
 	}
 	ctx, q := at.context, at.queue
+	if (ctx != nil && ctx.IsHost()) || (q != nil && q.IsHost()) {
+		return nil, keyErr(op, "syclobj", "the host backend is no context of SYCL, and its memory no USM; exchange it by DLPack")
+	}
 	if q != nil && q.Ref() != nil && q.Context().IsDefault() {
 		// The queue would add nothing: memory in a default context is copied
 		// by its device's default queue. The context is one call less in C.
@@ -60,6 +66,9 @@ func (d *USMInterface) place(op string, rt *syclobj.Runtime, s *USMSpan) (*syclo
 
 // pointerErr says what kind of failure a pointer check was.
 func pointerErr(op string, err error) error {
+	if errors.Is(err, syclobj.ErrClosed) {
+		return &OpError{Op: op, Key: "syclobj", Kind: ErrInterface, Err: err}
+	}
 	kind := error(nil)
 	for _, c := range []syclobj.Code{syclobj.ErrNotUSM, syclobj.ErrOverrun, syclobj.ErrNil, syclobj.ErrArgument} {
 		if errors.Is(err, c) {
@@ -81,13 +90,15 @@ func (d *USMInterface) wrap(op string, place *syclobj.Place, s *USMSpan, release
 	if d.IsReadOnly() {
 		flags |= flagReadOnly
 	}
-	a := newArray(buf, s.DataType, len(d.Shape), flags)
+	a := newArray(buf, place, s.DataType, len(d.Shape), flags)
 	copy(a.layout.shape, d.Shape)
 	if d.Strides == nil {
 		fillCStrides(a.layout.strides, d.Shape)
 	} else {
 		copy(a.layout.strides, d.Strides)
 	}
-	a.layout.offset = int(s.First-s.Lo) / s.DataType.Size()
+	if s.First != s.Lo { // nearly never; dividing takes as long as a call into C
+		a.layout.offset = int(s.First-s.Lo) / s.DataType.Size()
+	}
 	return a, nil
 }

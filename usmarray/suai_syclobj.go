@@ -236,6 +236,9 @@ func (o *SyclObj) resolve(op string, rt *syclobj.Runtime) (resolved, error) {
 		if err != nil {
 			return resolved{}, &OpError{Op: op, Key: "syclobj", Kind: ErrInterface, Err: err}
 		}
+		if c == nil {
+			return resolved{}, keyErr(op, "syclobj", "the provider gave no capsule")
+		}
 		defer c.Close()
 		return c.resolve(op, rt)
 	}

@@ -109,6 +109,9 @@ func TestImportErrors(t *testing.T) {
 	closedQ, err := rt.NewQueue(nil, q.Device(), 0)
 	require.NoError(t, err)
 	require.NoError(t, closedQ.Close())
+	closedContext, err := rt.NewContext(q.Device())
+	require.NoError(t, err)
+	require.NoError(t, closedContext.Close())
 	used, err := NewContextCapsule(rt, q.Context())
 	require.NoError(t, err)
 	defer used.Close()
@@ -133,7 +136,8 @@ func TestImportErrors(t *testing.T) {
 		{"provider fails", func(d *USMInterface) {
 			d.SyclObj = ByProvider(providerFunc(func() (*Capsule, error) { return nil, boom }))
 		}, boom, "syclobj", "boom"},
-		{"closed queue", func(d *USMInterface) { d.SyclObj = ByQueue(closedQ) }, syclobj.ErrClosed, "data", "closed"},
+		{"closed queue", func(d *USMInterface) { d.SyclObj = ByQueue(closedQ) }, syclobj.ErrClosed, "syclobj", "closed"},
+		{"closed context", func(d *USMInterface) { d.SyclObj = ByContext(closedContext) }, ErrInterface, "syclobj", "closed"},
 		{"other context", func(d *USMInterface) { d.SyclObj = ByContext(other) }, ErrNotUSM, "data", "not unified shared memory"},
 		{"Go memory", func(d *USMInterface) { d.Data = uintptr(unsafe.Pointer(&goMemory[0])); d.Allocation = Extent{} }, ErrNotUSM, "data", "not unified shared memory"},
 		{"wild", func(d *USMInterface) { d.Data = 0x1234567890; d.Allocation = Extent{} }, ErrNotUSM, "data", "not unified shared memory"},
@@ -270,12 +274,7 @@ func TestInterfaceErrorsOut(t *testing.T) {
 	_, err = b.USMInterface()
 	require.ErrorIs(t, err, ErrType)
 	require.ErrorContains(t, err, "DLPack")
-	ctx, err := rt.NewContext(q.Device())
-	require.NoError(t, err)
-	defer ctx.Close()
-	oq, err := rt.NewQueue(ctx, q.Device(), 0)
-	require.NoError(t, err)
-	defer oq.Close()
+	oq := otherQueue(t, rt, q)
 	a := own(t)(Arange[float32](usm(t, oq, syclobj.USMShared), 0, 1, 4))
 	_, err = a.USMInterface(WithSyclForm(SyclFilter, nil))
 	require.ErrorIs(t, err, ErrInterface)

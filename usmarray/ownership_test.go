@@ -1,0 +1,239 @@
+package usmarray
+
+import (
+	"encoding/binary"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/owner"
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+// A tensor can be taken over once, also while the array that took it lives.
+func TestFromDLPackTakesOnce(t *testing.T) {
+	needDLPack(t)
+	rt := openRT(t)
+	a := own(t)(Zeros(memmgr.Host(), Float32, []int{4}))
+	x := must[dlpack.Tensor](t)(a.DLPack())
+	b := own(t)(FromDLPack(rt, x))
+	require.False(t, x.Valid(), "the array owns the tensor")
+	_, err := FromDLPack(rt, x)
+	require.ErrorIs(t, err, ErrExchange)
+	require.ErrorContains(t, err, "taken over")
+	x.Release() // somebody else's now: nothing happens
+	require.Equal(t, 2, a.Buffer().Count())
+	require.Equal(t, float32(0), must[any](t)(b.At(3)))
+}
+
+// Of several goroutines that take over one tensor, one succeeds, and the owner
+// is released once.
+func TestFromDLPackRace(t *testing.T) {
+	needDLPack(t)
+	rt := openRT(t)
+	a := own(t)(Zeros(memmgr.Host(), Float32, []int{4}))
+	for range 200 {
+		x := must[dlpack.Tensor](t)(a.DLPack())
+		var wg sync.WaitGroup
+		var won atomic.Int32
+		for range 3 {
+			wg.Go(func() {
+				b, err := FromDLPack(rt, x)
+				if err != nil {
+					return
+				}
+				won.Add(1)
+				b.Release()
+			})
+		}
+		wg.Wait()
+		require.Equal(t, int32(1), won.Load())
+		eventually(t, func() bool { return a.Buffer().Count() == 1 })
+	}
+}
+
+// IS_COPIED says that the consumer alone holds the memory: a copy that the user
+// made and keeps is none.
+func TestCopiedIsForTheConsumerAlone(t *testing.T) {
+	needDLPack(t)
+	a := own(t)(Zeros(memmgr.Host(), Float32, []int{4}))
+	c := own(t)(a.Copy(memmgr.Host()))
+	x := must[dlpack.Tensor](t)(c.DLPack())
+	require.Zero(t, x.Flags()&dlpack.IsCopied)
+	x.Release()
+	x = must[dlpack.Tensor](t)(c.DLPack(WithCopy(CopyAlways)))
+	require.Equal(t, dlpack.IsCopied, x.Flags())
+	require.NotEqual(t, c.Address(), uintptr(x.Data()))
+	x.Release()
+}
+
+// Memory whose extent nobody knows says nothing about it in the dictionary.
+func TestInterfaceOfUnknownSize(t *testing.T) {
+	rt, q := needSYCL(t)
+	a := own(t)(Arange[float32](usm(t, q, syclobj.USMShared), 0, 1, 4))
+	buf, err := memmgr.Wrap(a.Pointer(), owner.UnknownSize, a.Place(), nil)
+	require.NoError(t, err)
+	b := own(t)(FromBuffer(buf, Float32, mustLayout(t, []int{4}, nil, 0)))
+	d := must[USMInterface](t)(b.USMInterface())
+	require.Zero(t, d.Allocation)
+	c := own(t)(FromUSMInterface(rt, &d, nil))
+	require.Equal(t, "[0. 1. 2. 3.]", c.String())
+	require.Equal(t, "[0. 1. 2. 3.]", own(t)(FromDLPack(rt, must[dlpack.Tensor](t)(b.DLPack()))).String())
+}
+
+// Arrays without elements have an address all the same.
+func TestExchangeOfNewEmpty(t *testing.T) {
+	rt, q := needSYCL(t)
+	for _, k := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost} {
+		for _, shape := range [][]int{{0}, {3, 0, 2}} {
+			a := own(t)(Zeros(usm(t, q, k), Float32, shape))
+			d := must[USMInterface](t)(a.USMInterface())
+			require.NotZero(t, d.Data)
+			require.Equal(t, shape, own(t)(FromUSMInterface(rt, &d, nil)).Shape())
+			x := must[dlpack.Tensor](t)(a.DLPack())
+			require.NotNil(t, x.Data())
+			require.Equal(t, shape, own(t)(FromDLPack(rt, x)).Shape())
+		}
+	}
+}
+
+// Two buffers of one memory overlap for packed elements too.
+func TestCopyPackedThroughTwoBuffers(t *testing.T) {
+	base := own(t)(New(memmgr.Host(), dlpack.Uint4, []int{16}))
+	for i := range 16 {
+		require.NoError(t, base.SetAt(i, i))
+	}
+	buf, err := memmgr.Wrap(base.Pointer(), 8, nil, nil)
+	require.NoError(t, err)
+	other := own(t)(FromBuffer(buf, dlpack.Uint4, mustLayout(t, []int{16}, nil, 0)))
+	dst := must[*Array](t)(base.Index(From(1)))
+	src := must[*Array](t)(other.Index(To(15)))
+	require.NoError(t, dst.CopyFrom(src))
+	require.Equal(t, "[ 0  0  1  2  3  4  5  6  7  8  9 10 11 12 13 14]", base.String())
+}
+
+type nilProvider struct{}
+
+func (nilProvider) GetCapsule() (*Capsule, error) { return nil, nil }
+
+// What is wrong with syclobj is an error, in the dictionary's text too.
+func TestBadSyclObjNeverPanics(t *testing.T) {
+	rt := openRT(t)
+	q, err := syclobj.HostPlace().Queue()
+	require.NoError(t, err)
+	for name, obj := range map[string]SyclObj{
+		"missing":            {},
+		"nil context":        ByContext(nil),
+		"nil queue":          ByQueue(nil),
+		"nil capsule":        ByCapsule(nil),
+		"nil provider":       ByProvider(nil),
+		"provider of nil":    ByProvider(nilProvider{}),
+		"the host's filter":  ByFilter("host"),
+		"the host's context": ByContext(q.Context()),
+		"the host's queue":   ByQueue(q),
+	} {
+		d := goodInterface()
+		d.SyclObj = obj
+		require.NotPanics(t, func() { require.NotEmpty(t, d.String()) }, name)
+		_, err := FromUSMInterface(rt, &d, nil)
+		require.Error(t, err, name)
+		if rt.HasSYCL() {
+			require.ErrorIs(t, err, ErrInterface, name)
+			var oe *OpError
+			require.ErrorAs(t, err, &oe)
+			require.Equal(t, "syclobj", oe.Key, name)
+		}
+	}
+}
+
+// However the holders of one memory let go of it, its owner is released once,
+// after the last.
+func TestReleaseInAnyOrder(t *testing.T) {
+	rt, q := needSYCL(t)
+	a := own(t)(Arange[int32](usm(t, q, syclobj.USMShared), 0, 1, 8))
+	for _, order := range permutations(5) {
+		var released atomic.Int32
+		d := must[USMInterface](t)(a.USMInterface())
+		b, err := FromUSMInterface(rt, &d, func() { released.Add(1) })
+		require.NoError(t, err)
+		view := must[*Array](t)(b.Index(From(3)))
+		tensor := must[dlpack.Tensor](t)(view.DLPack())
+		c, err := FromDLPack(rt, must[dlpack.Tensor](t)(view.DLPack(Legacy())))
+		require.NoError(t, err)
+		e, keeper, err := DLPackToUSMInterface(rt, must[dlpack.Tensor](t)(c.DLPack()))
+		require.NoError(t, err)
+		require.Equal(t, view.Address(), e.Data)
+		holders := []func(){b.Release, view.Retain().Release, tensor.Release, c.Release, keeper.Release}
+		for _, i := range order {
+			memmgr.Flush()
+			require.Zero(t, released.Load(), order)
+			holders[i]()
+		}
+		eventually(t, func() bool { memmgr.Flush(); return released.Load() == 1 })
+	}
+}
+
+func permutations(n int) [][]int {
+	if n == 0 {
+		return [][]int{{}}
+	}
+	var out [][]int
+	for _, p := range permutations(n - 1) {
+		for i := range n {
+			out = append(out, slices.Insert(slices.Clone(p), i, n-1))
+		}
+	}
+	return out
+}
+
+// What older and careless producers leave out: strides, deleter; and a byte
+// offset.
+func TestFromDLPackOfOldProducers(t *testing.T) {
+	needDLPack(t)
+	rt := openRT(t)
+	buf, err := memmgr.New(memmgr.Host(), memmgr.Request{Size: 256})
+	require.NoError(t, err)
+	t.Cleanup(buf.Release) // after the array below
+	raw := must[[]byte](t)(buf.Bytes())
+	clear(raw)
+	le := binary.LittleEndian
+	le.PutUint64(raw[0:], uint64(buf.Address()+128)) // data
+	le.PutUint32(raw[8:], uint32(dlpack.DeviceCPU))
+	le.PutUint32(raw[16:], 2) // ndim
+	raw[20], raw[21], raw[22] = uint8(dlpack.CodeInt), 16, 1
+	le.PutUint64(raw[24:], uint64(buf.Address()+64)) // shape
+	le.PutUint64(raw[40:], 4)                        // byte_offset
+	le.PutUint64(raw[64:], 2)
+	le.PutUint64(raw[72:], 3)
+	for i := range 8 {
+		le.PutUint16(raw[128+2*i:], uint16(10+i))
+	}
+	x := must[dlpack.Tensor](t)(dlpack.Import(buf.Data(), false))
+	require.False(t, x.HasStrides())
+	b := own(t)(FromDLPack(rt, x))
+	require.Equal(t, []int{3, 1}, b.Strides())
+	require.Equal(t, buf.Address()+132, b.Address())
+	require.Equal(t, "[[12 13 14]\n [15 16 17]]", b.String())
+}
+
+// The most dimensions there are, and none.
+func TestExchangeOfManyDimensions(t *testing.T) {
+	needDLPack(t)
+	rt := openRT(t)
+	for _, n := range []int{0, 1, 4, 5, MaxDims} {
+		shape := slices.Repeat([]int{1}, n)
+		if n > 0 {
+			shape[n/2] = 3
+		}
+		a := own(t)(Full(memmgr.Host(), Int16, shape, 7))
+		b := own(t)(FromDLPack(rt, must[dlpack.Tensor](t)(a.DLPack())))
+		require.Equal(t, a.Shape(), b.Shape())
+		require.Equal(t, a.Strides(), b.Strides())
+		require.Equal(t, elements(t, a), elements(t, b))
+	}
+}
