@@ -142,18 +142,22 @@ void usmb_array_range(usmb_array *a, int64_t *lo, int64_t *hi)
 			up += reach;
 	}
 	int64_t bits = a->itembits;
-	*lo = down * bits / 8;
+	*lo = (down * bits) >> 3; /* packed elements: down to the whole byte */
 	*hi = ((up + 1) * bits + 7) / 8;
 }
 
 int usmb_array_wait(usmb_array *a)
 {
 	void *event = usmb_pending_copy(a->cell);
-	if (!event) return 0;
+	void *producer = usmb_owned_by_python(a->cell) ? usmb_cell_producer(a->cell) : NULL;
+	if (!event && !producer) return 0;
 	PyThreadState *saved = usmb_py.PyEval_SaveThread();
-	int code = usmb_sycl_wait_event(event);
-	usmb_sycl_event_delete(event);
-	usmb_pending_done(a->cell);
+	int code = event ? usmb_sycl_wait_event(event) : USMB_SYCL_OK;
+	if (event) {
+		usmb_sycl_event_delete(event);
+		usmb_pending_done(a->cell);
+	}
+	if (code == USMB_SYCL_OK && producer) code = usmb_sycl_wait_queue(producer);
 	usmb_py.PyEval_RestoreThread(saved);
 	if (code == USMB_SYCL_OK) return 0;
 	usmb_raise(usmb_py.PyExc_RuntimeError, "waiting for pending work on the array's memory: %s", usmb_sycl_strerror(code));
@@ -293,6 +297,7 @@ static Py_ssize_t array_length(PyObject *self)
 
 static PyObject *array_item(PyObject *self, Py_ssize_t i)
 {
+	if (((usmb_array *)self)->ndim == 0) return usmb_raise(usmb_py.PyExc_TypeError, "iteration over a 0-d array");
 	PyObject *index = usmb_py.PyLong_FromSsize_t(i);
 	if (!index) return NULL;
 	PyObject *r = usmb_array_subscript(self, index);

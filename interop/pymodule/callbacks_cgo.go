@@ -18,6 +18,7 @@ import (
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/owner"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -376,4 +377,9 @@ func usmb_go_used_on(cell *C.usmb_cell, queue unsafe.Pointer) {
 func usmb_go_stop() {
 	pythonList.Close()
 	pythonList.Sync()
+	// Where Python ends the process, C's exit runs the destructors of SYCL: nothing
+	// may call it any more. A Go program that closes its interpreter goes on.
+	if py := python.Current(); py == nil || py.Adopted() {
+		memmgr.StopBackground()
+	}
 }

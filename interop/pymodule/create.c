@@ -172,14 +172,18 @@ static usmb_cell *allocate(const usmb_where *w, int64_t bytes)
 
 static int clear_memory(usmb_array *a, int64_t bytes)
 {
-	if (a->flags & USMB_ARR_READ) {
+	if (a->flags & USMB_ARR_READ && bytes < 1 << 16) {
 		memset(a->first, 0, (size_t)bytes);
 		return 0;
 	}
 	void *event = NULL;
 	PyThreadState *saved = usmb_py.PyEval_SaveThread();
-	int code = usmb_sycl_memset(usmb_array_place(a)->queue, a->first, 0, (size_t)bytes, NULL, 0, &event);
-	if (code == USMB_SYCL_OK) code = usmb_sycl_wait_event(event);
+	int code = USMB_SYCL_OK;
+	if (a->flags & USMB_ARR_READ)
+		memset(a->first, 0, (size_t)bytes);
+	else
+		code = usmb_sycl_memset(usmb_array_place(a)->queue, a->first, 0, (size_t)bytes, NULL, 0, &event);
+	if (code == USMB_SYCL_OK && event) code = usmb_sycl_wait_event(event);
 	usmb_sycl_event_delete(event);
 	usmb_py.PyEval_RestoreThread(saved);
 	if (code == USMB_SYCL_OK) return 0;

@@ -29,16 +29,22 @@
 // the cell waits on a list that every entry holding the GIL empties, and that a
 // goroutine of its own empties when nobody else does. A DLPack deleter of ours
 // therefore never waits for the GIL. After Python's atexit hooks have run, what
-// would need Python is leaked on purpose.
+// would need Python is leaked on purpose. Arrays are not seen by Python's cycle
+// collector, since C may hold their cells too: an owner that keeps the array made
+// of itself lives until it lets the array go.
+//
+// The module belongs to the main interpreter; a subinterpreter's import is an
+// ImportError.
 //
 // # Order of work
 //
 // Work that this library submitted on the memory is waited for (the GIL dropped)
 // before the dictionary, the buffer protocol or a kDLCPU tensor is given out;
 // __dlpack__(stream=q) puts a barrier into q instead, and stream=-1 does nothing.
-// Nothing is known about work of others: a producer finishes its work, or hands
-// the exchange API its queue, and a consumer finishes before it gives the tensor
-// up. Memory that was exported is used again only behind a barrier.
+// Of work of others is known what they tell: the queue of the exchange API, whose
+// work so far becomes pending work, and the sycl_queue of dpnp's arrays, which is
+// waited for before the host reads what from_dlpack took of them. Other producers
+// finish their work first, and a consumer finishes before it gives the tensor up. Memory that was exported is used again only behind a barrier.
 //
 // # Submodule cute
 //

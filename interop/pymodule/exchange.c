@@ -82,7 +82,7 @@ static int borrow(void *o, usmb_dl_tensor *out)
 	usmb_array *a = o;
 	usmb_dl_device dev;
 	if (!usmb_is_array(o)) return wrong_type(o);
-	if (usmb_array_device(a, &dev) < 0) return -1;
+	if (usmb_array_check_aligned(a) < 0 || usmb_array_device(a, &dev) < 0) return -1;
 	int64_t lo = 0, hi;
 	if (dev.type == USMB_DL_ONEAPI) usmb_array_range(a, &lo, &hi);
 	out->data = a->nelem == 0 && dev.type == USMB_DL_CPU ? NULL : a->first + lo;

@@ -16,10 +16,11 @@ int usmb_array_device(usmb_array *a, usmb_dl_device *out)
 		out->id = place->dl_id;
 		return 0;
 	}
+	char found[256];
 	usmb_raise(usmb_py.PyExc_BufferError,
-	           "DLPack cannot describe this USM memory (device %s, context %p): %s; "
+	           "DLPack cannot describe this USM %s: %s; "
 	           "__dlpack__(copy=True) exports a copy in the platform's default context",
-	           place->filter ? place->filter : "?", place->context, usmb_sycl_strerror(place->dl_error));
+	           usmb_place_explain(place, found, sizeof found), usmb_sycl_strerror(place->dl_error));
 	return -1;
 }
 
@@ -42,9 +43,18 @@ static void tensor_of(usmb_array *a, usmb_dl_device dev, usmb_dl_tensor *t)
 	t->byte_offset = 0;
 }
 
+int usmb_array_check_aligned(usmb_array *a)
+{
+	usmb_dl_tensor view;
+	if (__builtin_expect(usmb_array_aligned(a), 1)) return 0;
+	tensor_of(a, (usmb_dl_device){USMB_DL_CPU, 0}, &view);
+	return raise_export(USMB_DL_EALIGN, &view);
+}
+
 int usmb_array_export(usmb_array *a, usmb_dl_device dev, uint64_t flags, int versioned, void **out)
 {
 	usmb_dl_tensor view;
+	if (usmb_array_check_aligned(a) < 0) return -1;
 	tensor_of(a, dev, &view);
 	usmb_cell_retain(a->cell);
 	int code = usmb_dl_export(&view, flags | USMB_DL_EXPORT_CHECKED, versioned, usmb_cell_drop, a->cell, out);

@@ -68,6 +68,7 @@ PyObject *usmb_import_managed(void *managed, int versioned)
 	usmb_dl_span span;
 	usmb_place *place = NULL;
 	char text[512];
+	if (!managed) return usmb_raise(usmb_py.PyExc_BufferError, "from_dlpack: NULL is no tensor");
 	if (__builtin_expect(usmb_dl_open(managed, versioned, &t, &flags) != USMB_DL_OK, 0))
 		return usmb_raise(usmb_py.PyExc_BufferError, "from_dlpack: %s",
 		                  usmb_dl_explain_version(*(usmb_dl_version *)managed, text, sizeof text));
@@ -108,31 +109,38 @@ failed:
 
 /* ---- capsules -------------------------------------------------------------------- */
 
-/* On failure the capsule keeps its name, and with it the duty to delete. */
-static PyObject *take_capsule(PyObject *capsule, usmb_take_fn take, void *ctx)
+static const char *const names[2] = {usmb_dl_name_legacy, usmb_dl_name_versioned};
+static const char *const used_names[2] = {usmb_dl_name_legacy_used, usmb_dl_name_versioned_used};
+
+/* The tensor of a capsule and its form; NULL with the reason. */
+static void *open_capsule(PyObject *capsule, int *versioned)
 {
-	/* PyCapsule_GetName knows other objects by itself, but says so by an error. */
-	const char *name = PyCapsule_CheckExact(capsule) ? usmb_py.PyCapsule_GetName(capsule) : NULL;
 	char type[64];
-	int versioned;
-	const char *used;
-	if (name && !strcmp(name, usmb_dl_name_versioned)) {
-		versioned = 1;
-		used = usmb_dl_name_versioned_used;
-	} else if (name && !strcmp(name, usmb_dl_name_legacy)) {
-		versioned = 0;
-		used = usmb_dl_name_legacy_used;
-	} else if (name && !strncmp(name, "used_dltensor", 13)) {
-		return usmb_raise(usmb_py.PyExc_BufferError, "from_dlpack: the capsule \"%s\" was consumed before; a DLPack capsule can be taken once", name);
-	} else if (PyCapsule_CheckExact(capsule)) {
-		return usmb_raise(usmb_py.PyExc_BufferError, "from_dlpack: a capsule named \"%s\" holds no DLPack tensor", name ? name : "");
-	} else {
+	if (!PyCapsule_CheckExact(capsule))
 		return usmb_raise(usmb_py.PyExc_TypeError, "from_dlpack: __dlpack__ returned a %s, not a capsule", usmb_type_name(capsule, type, sizeof type));
+	const char *name = usmb_py.PyCapsule_GetName(capsule);
+	for (*versioned = 0; *versioned < 2; ++*versioned)
+		if (name && !strcmp(name, names[*versioned])) return usmb_py.PyCapsule_GetPointer(capsule, name);
+	usmb_py.PyErr_Clear();
+	if (name && !strncmp(name, "used_dltensor", 13))
+		return usmb_raise(usmb_py.PyExc_BufferError, "from_dlpack: the capsule \"%s\" was consumed before; a DLPack capsule can be taken once", name);
+	return usmb_raise(usmb_py.PyExc_BufferError, "from_dlpack: a capsule named \"%s\" holds no DLPack tensor", name ? name : "");
+}
+
+/* versioned is the form that was asked for, which saves looking at the name where
+   it is what came. On failure the capsule has its name again, and with it the duty
+   to delete. */
+static PyObject *take_capsule(PyObject *capsule, int versioned, usmb_take_fn take, void *ctx)
+{
+	void *managed = PyCapsule_CheckExact(capsule) ? usmb_py.PyCapsule_GetPointer(capsule, names[versioned]) : NULL;
+	if (__builtin_expect(!managed, 0)) {
+		usmb_py.PyErr_Clear();
+		managed = open_capsule(capsule, &versioned);
 	}
-	void *managed = usmb_py.PyCapsule_GetPointer(capsule, name);
-	if (!managed) return NULL;
+	/* Renamed first: taking may drop the GIL, and nobody else must take it then. */
+	if (!managed || usmb_py.PyCapsule_SetName(capsule, used_names[versioned]) != 0) return NULL;
 	PyObject *a = take(managed, versioned, ctx);
-	if (a) usmb_py.PyCapsule_SetName(capsule, used);
+	if (!a) usmb_py.PyCapsule_SetName(capsule, names[versioned]);
 	return a;
 }
 
@@ -142,21 +150,21 @@ static PyObject *take_array(void *managed, int versioned, void *ctx)
 	return usmb_import_managed(managed, versioned);
 }
 
-static PyObject *import_capsule(PyObject *capsule) { return take_capsule(capsule, take_array, NULL); }
+static PyObject *import_capsule(PyObject *capsule) { return take_capsule(capsule, 1, take_array, NULL); }
 
 /* Ours, by view: its facts are settled. What DLPack cannot describe stays out,
    as it would between strangers. */
 static PyObject *import_own(usmb_array *a)
 {
 	usmb_dl_device dev;
-	if (usmb_array_device(a, &dev) < 0) return NULL;
+	if (usmb_array_check_aligned(a) < 0 || usmb_array_device(a, &dev) < 0) return NULL;
 	return usmb_array_view(a, a->first, a->ndim, usmb_shape(a), usmb_strides(a));
 }
 
 static PyObject *take_exchange(PyObject *x, const usmb_dl_exchange_api *api, usmb_take_fn take, void *ctx)
 {
 	usmb_dl_versioned *managed = NULL;
-	if (api->managed_tensor_from_py_object_no_sync(x, &managed) != 0) {
+	if (api->managed_tensor_from_py_object_no_sync(x, &managed) != 0 || !managed) {
 		if (!usmb_py.PyErr_Occurred())
 			usmb_raise(usmb_py.PyExc_BufferError, "from_dlpack: the producer's exchange API failed without an error");
 		return NULL;
@@ -199,18 +207,25 @@ static PyObject *no_dlpack(PyObject *x)
 	                  usmb_type_name(x, type, sizeof type));
 }
 
-/* Producers from before 2022 take no keywords: they answer TypeError, and are
-   asked again without. What they raise then is theirs and passes unchanged. */
-static PyObject *call_dlpack(PyObject *x, int kind)
+/* x.__dlpack__ with or without max_version; method is the type's own, or NULL. */
+static inline PyObject *ask(PyObject *x, PyObject *method, PyObject *kwnames)
 {
 	PyObject *args[3] = {NULL, x, our_version};
-	if (kind == USMB_KIND_LEGACY)
-		return usmb_py.PyObject_VectorcallMethod(usmb_name.__dlpack__, args + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
-	PyObject *c = usmb_py.PyObject_VectorcallMethod(usmb_name.__dlpack__, args + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, kw_version);
+	size_t n = 1 | PY_VECTORCALL_ARGUMENTS_OFFSET;
+	return method ? usmb_py.PyObject_Vectorcall(method, args + 1, n, kwnames)
+	              : usmb_py.PyObject_VectorcallMethod(usmb_name.__dlpack__, args + 1, n, kwnames);
+}
+
+/* Producers from before 2022 take no keywords: they answer TypeError, and are
+   asked again without. What they raise then is theirs and passes unchanged. */
+static PyObject *call_dlpack(PyObject *x, int kind, PyObject *method)
+{
+	if (kind == USMB_KIND_LEGACY) return ask(x, method, NULL);
+	PyObject *c = ask(x, method, kw_version);
 	if (__builtin_expect(c != NULL, 1)) return c;
 	if (usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_TypeError)) {
 		usmb_py.PyErr_Clear();
-		return usmb_py.PyObject_VectorcallMethod(usmb_name.__dlpack__, args + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+		return ask(x, method, NULL);
 	}
 	if (usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_AttributeError)) {
 		PyObject *type, *value, *trace;
@@ -229,13 +244,32 @@ static PyObject *call_dlpack(PyObject *x, int kind)
 	return NULL;
 }
 
-static PyObject *take_object(PyObject *x, int kind, usmb_take_fn take, void *ctx)
+/* The entry may go during the call; the method is its static type's and stays. */
+static PyObject *take_object(PyObject *x, const usmb_typeinfo *info, usmb_take_fn take, void *ctx)
 {
-	PyObject *capsule = call_dlpack(x, kind);
+	int kind = info->kind;
+	PyObject *capsule = call_dlpack(x, kind, info->method);
 	if (!capsule) return NULL;
-	PyObject *a = take_capsule(capsule, take, ctx);
+	PyObject *a = take_capsule(capsule, kind != USMB_KIND_LEGACY, take, ctx);
 	Py_DECREF(capsule);
 	return a;
+}
+
+/* dpnp's arrays name the queue that works on them, and __dlpack__ waits for
+   nothing: whoever reads here waits for that queue first. */
+static PyObject *note_producer(PyObject *x, PyObject *o)
+{
+	usmb_array *a = (usmb_array *)o;
+	usmb_syclref ref;
+	if (!o || !a->cell->place || !usmb_owned_by_python(a->cell)) return o;
+	PyObject *queue = usmb_py.PyObject_GetAttr(x, usmb_name.sycl_queue);
+	if (queue && usmb_syclref_get(queue, &ref, "sycl_queue") == 0) {
+		if (ref.form == USMB_FORM_QUEUE) usmb_cell_set_producer(a->cell, usmb_sycl_queue_copy(ref.ref));
+		usmb_syclref_release(&ref, 0);
+	}
+	Py_XDECREF(queue);
+	usmb_py.PyErr_Clear();
+	return o;
 }
 
 PyObject *usmb_import_object(PyObject *x)
@@ -245,15 +279,17 @@ PyObject *usmb_import_object(PyObject *x)
 	const usmb_typeinfo *info = usmb_typeinfo_of(x);
 	if (!info) return NULL;
 	if (info->api) return import_exchange(x, info->api);
-	return take_object(x, info->kind, take_array, NULL);
+	if (info->kind == USMB_KIND_TENSOR || info->kind == USMB_KIND_DPNP_ARRAY)
+		return note_producer(x, take_object(x, info, take_array, NULL));
+	return take_object(x, info, take_array, NULL);
 }
 
 PyObject *usmb_import_by(PyObject *x, usmb_take_fn take, void *ctx)
 {
-	if (PyCapsule_CheckExact(x)) return take_capsule(x, take, ctx);
+	if (PyCapsule_CheckExact(x)) return take_capsule(x, 1, take, ctx);
 	const usmb_typeinfo *info = usmb_typeinfo_of(x);
 	if (!info) return NULL;
-	return info->api ? take_exchange(x, info->api, take, ctx) : take_object(x, info->kind, take, ctx);
+	return info->api ? take_exchange(x, info->api, take, ctx) : take_object(x, info, take, ctx);
 }
 
 /* ---- device= and copy= ---------------------------------------------------------------- */

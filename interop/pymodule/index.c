@@ -33,7 +33,9 @@ static int apply_int(builder *b, usmb_array *a, PyObject *key)
 		return -1;
 	}
 	if (i < 0) i += n;
-	b->offset += i * usmb_strides(a)[b->axis++];
+	/* Without elements strides may be anything, and lead nowhere. */
+	if (a->nelem > 0) b->offset += i * usmb_strides(a)[b->axis];
+	b->axis++;
 	return 0;
 }
 
@@ -44,7 +46,7 @@ static int apply_slice(builder *b, usmb_array *a, PyObject *key)
 	int64_t stride = usmb_strides(a)[b->axis];
 	Py_ssize_t n = usmb_py.PySlice_AdjustIndices((Py_ssize_t)usmb_shape(a)[b->axis], &start, &stop, step);
 	/* A slice without elements must not move the address out of the memory. */
-	if (n > 0) b->offset += start * stride;
+	if (n > 0 && a->nelem > 0) b->offset += start * stride;
 	int64_t wide;
 	if (__builtin_mul_overflow(stride, (int64_t)step, &wide)) wide = stride;
 	b->axis++;
@@ -182,6 +184,13 @@ static int complete_shape(usmb_array *a, int32_t ndim, int64_t *shape)
 		known = a->nelem;
 		open = -1;
 	}
+	/* Empty, but its strides must be numbers as well. */
+	int64_t span = a->itembits;
+	for (int32_t i = 0; i < ndim && open < 0; i++)
+		if (shape[i] > 0 && __builtin_mul_overflow(span, shape[i], &span)) {
+			usmb_raise(usmb_py.PyExc_ValueError, "reshape: the new shape has strides that cannot be addressed");
+			return -1;
+		}
 	if (open < 0 && known == a->nelem) return 0;
 	usmb_raise(usmb_py.PyExc_ValueError, "reshape: the array has %lld elements, the new shape holds %lld",
 	           (long long)a->nelem, (long long)known);

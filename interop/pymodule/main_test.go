@@ -58,14 +58,14 @@ func environment(t *testing.T, modules ...string) *python.Environment {
 	return nil
 }
 
+// hostFlags build the host as this test was built.
+var hostFlags []string
+
 // buildHost builds usmpython, the interpreter with the module built in.
 func buildHost(t *testing.T) string {
 	t.Helper()
 	host := filepath.Join(t.TempDir(), "usmpython")
-	args := []string{"build", "-o", host}
-	if raceEnabled {
-		args = append(args, "-race")
-	}
+	args := append([]string{"build", "-o", host}, hostFlags...)
 	out, err := exec.Command("go", append(args, "../cmd/usmpython")...).CombinedOutput()
 	require.NoErrorf(t, err, "%s", out)
 	return host

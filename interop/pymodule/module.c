@@ -169,7 +169,7 @@ PyObject *usmb_array_repr(PyObject *self)
 	} else {
 		memset(&w, 0, sizeof w);
 		w.host = 1;
-		if (!(a->flags & USMB_ARR_READ)) {
+		if (!(a->flags & USMB_ARR_READ) || !usmb_array_aligned(a)) {
 			host = usmb_copy_to(a, &w);
 			if (!host) return NULL;
 			read = (usmb_array *)host;
@@ -223,8 +223,10 @@ static PyMethodDef functions[] = {
 static const char module_doc[] =
 	"SYCL unified shared memory shared without copies, by __sycl_usm_array_interface__ and DLPack.";
 
+/* Size 0: whoever imports it again, another interpreter too, comes through the
+   init function. */
 static PyModuleDef definition = {
-	PyModuleDef_HEAD_INIT, "usmbridge", module_doc, -1, functions, NULL, NULL, NULL, NULL,
+	PyModuleDef_HEAD_INIT, "usmbridge", module_doc, 0, functions, NULL, NULL, NULL, NULL,
 };
 
 static int intern_names(void)

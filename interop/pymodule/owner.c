@@ -50,6 +50,11 @@ static void release_facts(usmb_cell *cell)
 	}
 	if (cell->place) usmb_place_release(cell->place);
 	cell->place = NULL;
+	void *queue = usmb_cell_producer(cell);
+	if (queue) {
+		usmb_cell_set_producer(cell, NULL);
+		usmb_sycl_queue_delete(queue);
+	}
 }
 
 /* These run with the GIL held. Once Python is gone its references can only be
@@ -94,13 +99,32 @@ enum { STASH = 32 };
 static usmb_cell *stash[STASH];
 static int stashed;
 
+/* Ends of owners within ends of owners, under the GIL. Beyond DEEP a cell goes on
+   the list instead, for an end further out: chains of owners may be of any length,
+   the stack is not. */
+enum { DEEP = 24 };
+static int nested;
+
 static void finish_gil(usmb_cell *cell)
 {
-	if (stashed == STASH) {
-		usmb_cell_finish(cell);
+	if (nested >= DEEP) {
+		usmb_cell_push(cell);
 		return;
 	}
+	/* An array may go while an exception passes (a list half built): what the owner's
+	   end runs must neither see nor lose it. */
+	PyObject *type = NULL, *value, *trace;
+	int passing = usmb_py.PyErr_Occurred() != NULL;
+	if (__builtin_expect(passing, 0)) usmb_py.PyErr_Fetch(&type, &value, &trace);
+	nested++;
 	cell->at_zero(cell);
+	nested--;
+	if (__builtin_expect(passing, 0)) usmb_py.PyErr_Restore(type, value, trace);
+	/* Only now: the owner's end may have filled the stash. */
+	if (stashed == STASH) {
+		usmb_cell_recycle(cell);
+		return;
+	}
 	uint64_t word = atomic_load_explicit(&cell->word, memory_order_relaxed);
 	atomic_store_explicit(&cell->word, ((word >> 32) + 1) << 32, memory_order_release);
 	/* Readable flags of the next life must not be this one's. */
@@ -121,6 +145,7 @@ static usmb_cell *take_cell(void)
 	cell->next = NULL;
 	atomic_store_explicit(&cell->queue, NULL, memory_order_relaxed);
 	cell->block = cell->resource = cell->stack = cell->tag = 0;
+	cell->own = cell->own2 = 0;
 	atomic_store_explicit(&cell->word, word | 1, memory_order_release);
 	return cell;
 }
@@ -172,8 +197,11 @@ void usmb_cell_drop_gil(usmb_cell *cell)
 void usmb_owner_drain_slow(void)
 {
 	PyObject *type, *value, *trace;
+	if (nested >= DEEP) return;
 	usmb_py.PyErr_Fetch(&type, &value, &trace);
+	nested++;
 	usmb_list_run(usmb_pylist, NULL);
+	nested--;
 	usmb_py.PyErr_Restore(type, value, trace);
 }
 

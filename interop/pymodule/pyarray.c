@@ -35,6 +35,11 @@ PyObject *usmb_py_take(PyObject *m, PyObject *const *args, Py_ssize_t n)
 	PyObject *x = usmb_take_object(args[0]);
 	if (!x) return NULL;
 	usmb_array *a = (usmb_array *)x;
+	/* Go knows pending events, but not the queue of a producer. */
+	if (usmb_owned_by_python(a->cell) && usmb_cell_producer(a->cell) && usmb_array_wait(a) < 0) {
+		Py_DECREF(x);
+		return NULL;
+	}
 	usmb_cell_retain(a->cell);
 	g->cell = a->cell;
 	g->first = (uint64_t)(uintptr_t)a->first;

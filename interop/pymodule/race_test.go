@@ -2,4 +2,4 @@
 
 package pymodule_test
 
-const raceEnabled = true
+func init() { hostFlags = append(hostFlags, "-race") }

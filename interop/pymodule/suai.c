@@ -54,18 +54,23 @@ static PyObject *list_of(PyObject *field)
 }
 
 /* The list in typedescr is shared by the dictionaries; one that somebody changed
-   is not given out again. */
-static int renew_descr(pattern *p)
+   is not given out again. Returns the pattern's dictionary, a new reference. */
+static PyObject *clean_dict(pattern *p)
 {
-	if (usmb_py.PyList_Size(p->descr) == 1 && usmb_py.PyList_GetItem(p->descr, 0) == p->field) return 0;
-	PyObject *list = list_of(p->field);
-	if (!list || usmb_py.PyDict_SetItem(p->dict, usmb_name.typedescr, list) < 0) {
-		Py_XDECREF(list);
-		return -1;
+	if (usmb_py.PyList_Size(p->descr) == 1 && usmb_py.PyList_GetItem(p->descr, 0) == p->field) return Py_NewRef(p->dict);
+	/* A new list may set off the collector, and that code which asks for other
+	   dictionaries, until this pattern is another one. */
+	PyObject *dict = Py_NewRef(p->dict), *field = Py_NewRef(p->field), *list = list_of(field), *old = NULL;
+	int r = list ? usmb_py.PyDict_SetItem(dict, usmb_name.typedescr, list) : -1;
+	if (r == 0 && p->dict == dict) {
+		old = p->descr;
+		p->descr = Py_NewRef(list);
 	}
-	Py_DECREF(p->descr);
-	p->descr = list;
-	return 0;
+	Py_XDECREF(old);
+	Py_XDECREF(list);
+	Py_DECREF(field);
+	if (r < 0) Py_CLEAR(dict);
+	return dict;
 }
 
 static int fill_pattern(pattern *p, usmb_array *a)
@@ -154,7 +159,9 @@ PyObject *usmb_array_suai(PyObject *self, void *closure)
 	}
 	if (usmb_array_wait(a) < 0) return NULL;
 	pattern *p = pattern_for(a);
-	PyObject *dict = p && renew_descr(p) == 0 ? usmb_py.PyDict_Copy(p->dict) : NULL;
+	PyObject *clean = p ? clean_dict(p) : NULL;
+	PyObject *dict = clean ? usmb_py.PyDict_Copy(clean) : NULL;
+	Py_XDECREF(clean);
 	if (!dict) return NULL;
 	int bad = put(dict, usmb_name.data, data_pair(a)) < 0 ||
 	          put(dict, usmb_name.shape, usmb_tuple_i64(usmb_shape(a), a->ndim)) < 0;

@@ -12,13 +12,21 @@ typedef struct {
 	int64_t shape[USMB_DL_MAX_NDIM], strides[USMB_DL_MAX_NDIM];
 	usmb_syclref ref;
 	Py_buffer *view; /* owned: the object's buffer where data is absent */
+	PyObject *held[8]; /* owned: the values of the dictionary, which code of theirs may empty */
+	int nheld;
 } parsed;
 
 #define WHERE "__sycl_usm_array_interface__: "
 
-static PyObject *item(PyObject *dict, PyObject *key, int *bad)
+/* A value of the dictionary, held by p; each key is asked for once. A list is
+   held as a tuple: it could change while it is read. */
+static PyObject *item(PyObject *dict, PyObject *key, parsed *p, int *bad)
 {
 	PyObject *v = usmb_py.PyDict_GetItemWithError(dict, key);
+	if (v) {
+		v = PyList_Check(v) ? usmb_py.PyList_AsTuple(v) : Py_NewRef(v);
+		if (v) p->held[p->nheld++] = v;
+	}
 	if (!v && usmb_py.PyErr_Occurred()) *bad = 1;
 	return v;
 }
@@ -33,10 +41,10 @@ static int malformed(PyObject *kind, const char *key, const char *rule, PyObject
 	return -1;
 }
 
-static int parse_version(PyObject *dict)
+static int parse_version(PyObject *dict, parsed *p)
 {
 	int bad = 0;
-	PyObject *v = item(dict, usmb_name.version, &bad);
+	PyObject *v = item(dict, usmb_name.version, p, &bad);
 	if (bad) return -1;
 	if (!v) return malformed(usmb_py.PyExc_ValueError, "version", "is required and must be 1", NULL);
 	if (v == usmb_suai_one) return 0;
@@ -66,26 +74,26 @@ static int parse_int(PyObject *o, const char *key, int64_t *out)
 /* A tuple or list of integers; returns how many, or -1. */
 static int parse_ints(PyObject *o, const char *key, int64_t *out)
 {
-	int is_tuple = PyTuple_Check(o), n;
-	if (!is_tuple && !PyList_Check(o))
+	int n;
+	if (!PyTuple_Check(o)) /* lists came as tuples */
 		return malformed(usmb_py.PyExc_TypeError, key, "must be a tuple or list of integers", o);
-	Py_ssize_t size = is_tuple ? usmb_py.PyTuple_Size(o) : usmb_py.PyList_Size(o);
+	Py_ssize_t size = usmb_py.PyTuple_Size(o);
 	if (size > USMB_DL_MAX_NDIM) {
 		usmb_raise(usmb_py.PyExc_ValueError, WHERE "'%s' has %lld entries, at most %d dimensions are possible", key,
 		           (long long)size, USMB_DL_MAX_NDIM);
 		return -1;
 	}
 	for (n = 0; n < (int)size; n++)
-		if (parse_int(is_tuple ? usmb_py.PyTuple_GetItem(o, n) : usmb_py.PyList_GetItem(o, n), key, &out[n]) < 0) return -1;
+		if (parse_int(usmb_py.PyTuple_GetItem(o, n), key, &out[n]) < 0) return -1;
 	return n;
 }
 
 static int parse_layout(PyObject *dict, parsed *p)
 {
 	int bad = 0;
-	PyObject *shape = item(dict, usmb_name.shape, &bad);
-	PyObject *strides = item(dict, usmb_name.strides, &bad);
-	PyObject *offset = item(dict, usmb_name.offset, &bad);
+	PyObject *shape = item(dict, usmb_name.shape, p, &bad);
+	PyObject *strides = item(dict, usmb_name.strides, p, &bad);
+	PyObject *offset = item(dict, usmb_name.offset, p, &bad);
 	if (bad) return -1;
 	if (!shape || shape == usmb_py.Py_None) return malformed(usmb_py.PyExc_ValueError, "shape", "is required", shape);
 	p->in.ndim = parse_ints(shape, "shape", p->shape);
@@ -107,7 +115,7 @@ static int parse_typestr(PyObject *dict, parsed *p)
 {
 	int bad = 0;
 	Py_ssize_t n;
-	PyObject *v = item(dict, usmb_name.typestr, &bad);
+	PyObject *v = item(dict, usmb_name.typestr, p, &bad);
 	if (bad) return -1;
 	if (!v || v == usmb_py.Py_None) return malformed(usmb_py.PyExc_ValueError, "typestr", "is required", v);
 	if (!PyUnicode_Check(v)) return malformed(usmb_py.PyExc_TypeError, "typestr", "must be a string such as \"<f4\"", v);
@@ -122,13 +130,13 @@ static int parse_typedescr(PyObject *dict, parsed *p)
 {
 	int bad = 0;
 	Py_ssize_t n;
-	PyObject *v = item(dict, usmb_name.typedescr, &bad);
+	PyObject *v = item(dict, usmb_name.typedescr, p, &bad);
 	if (bad) return -1;
 	if (!v || v == usmb_py.Py_None) return 0;
-	if (!PyList_Check(v)) return malformed(usmb_py.PyExc_TypeError, "typedescr", "must be a list of tuples", v);
-	n = usmb_py.PyList_Size(v);
+	if (!PyTuple_Check(v)) return malformed(usmb_py.PyExc_TypeError, "typedescr", "must be a list of tuples", v);
+	n = usmb_py.PyTuple_Size(v);
 	if (n == 0) return 0;
-	PyObject *field = usmb_py.PyList_GetItem(v, 0);
+	PyObject *field = usmb_py.PyTuple_GetItem(v, 0);
 	Py_ssize_t width = PyTuple_Check(field) ? usmb_py.PyTuple_Size(field) : 0;
 	if (width < 2) return malformed(usmb_py.PyExc_TypeError, "typedescr", "must hold tuples (name, type)", field);
 	PyObject *name = usmb_py.PyTuple_GetItem(field, 0), *type = usmb_py.PyTuple_GetItem(field, 1);
@@ -180,19 +188,17 @@ static int parse_buffer(PyObject *obj, parsed *p)
 	return 0;
 }
 
-static int parse_data(PyObject *obj, PyObject *dict, const usmb_typeinfo *info, parsed *p)
+static int parse_data(PyObject *obj, PyObject *dict, int kind, parsed *p)
 {
 	int bad = 0;
-	PyObject *v = item(dict, usmb_name.data, &bad);
+	PyObject *v = item(dict, usmb_name.data, p, &bad);
 	if (bad) return -1;
 	if (!v || v == usmb_py.Py_None) return parse_buffer(obj, p);
-	int is_tuple = PyTuple_Check(v);
-	if (!is_tuple && !PyList_Check(v))
+	if (!PyTuple_Check(v))
 		return malformed(usmb_py.PyExc_TypeError, "data", "must be a tuple (pointer, read-only)", v);
-	if ((is_tuple ? usmb_py.PyTuple_Size(v) : usmb_py.PyList_Size(v)) != 2)
+	if (usmb_py.PyTuple_Size(v) != 2)
 		return malformed(usmb_py.PyExc_ValueError, "data", "must have two items (pointer, read-only)", v);
-	PyObject *address = is_tuple ? usmb_py.PyTuple_GetItem(v, 0) : usmb_py.PyList_GetItem(v, 0);
-	PyObject *flag = is_tuple ? usmb_py.PyTuple_GetItem(v, 1) : usmb_py.PyList_GetItem(v, 1);
+	PyObject *address = usmb_py.PyTuple_GetItem(v, 0), *flag = usmb_py.PyTuple_GetItem(v, 1);
 	if (!PyLong_Check(address)) return malformed(usmb_py.PyExc_TypeError, "data", "must begin with an integer address", address);
 	p->in.data = usmb_py.PyLong_AsUnsignedLongLong(address);
 	if (p->in.data == UINT64_MAX && usmb_py.PyErr_Occurred()) {
@@ -203,7 +209,7 @@ static int parse_data(PyObject *obj, PyObject *dict, const usmb_typeinfo *info, 
 	int truth = flag == usmb_py.Py_True ? 1 : flag == usmb_py.Py_False ? 0 : usmb_py.PyObject_IsTrue(flag);
 	if (truth < 0) return -1;
 	/* dpctl's memory objects and oneDAL's tables mean writable by True. */
-	int inverted = info->kind == USMB_KIND_DPCTL_MEMORY || info->kind == USMB_KIND_ONEDAL;
+	int inverted = kind == USMB_KIND_DPCTL_MEMORY || kind == USMB_KIND_ONEDAL;
 	p->in.readonly = inverted ? !truth : truth;
 	return 0;
 }
@@ -238,7 +244,7 @@ static void owner_extent(PyObject *obj, int kind, parsed *p)
 static int parse_syclobj(PyObject *dict, parsed *p)
 {
 	int bad = 0;
-	PyObject *v = item(dict, usmb_name.syclobj, &bad);
+	PyObject *v = item(dict, usmb_name.syclobj, p, &bad);
 	if (bad) return -1;
 	if (!v || v == usmb_py.Py_None) return malformed(usmb_py.PyExc_ValueError, "syclobj", "is required", v);
 	if (usmb_syclref_get(v, &p->ref, WHERE "'syclobj'") < 0) return -1;
@@ -256,6 +262,7 @@ static void give_up(parsed *p)
 		free(p->view);
 	}
 	usmb_syclref_release(&p->ref, 0);
+	while (p->nheld > 0) Py_DECREF(p->held[--p->nheld]);
 }
 
 /* The element type of the common type strings; 0 when it is not one of these. */
@@ -289,6 +296,19 @@ static int plainly_right(const parsed *p, usmb_suai_out *out)
 	if (in->owner_size == UINT64_MAX) return 1;
 	uint64_t lo = out->first + (uint64_t)span.lo, hi = out->first + (uint64_t)span.hi, end;
 	return !__builtin_add_overflow(in->owner, in->owner_size, &end) && lo >= in->owner && hi <= end;
+}
+
+/* Arrays without elements reach nothing, whatever their other extents; DLPack, the
+   buffer protocol and our own strides still count in bits and bytes. */
+static int countable(const parsed *p, const usmb_suai_out *out)
+{
+	int64_t n = out->dtype.bits;
+	for (int32_t i = 0; i < p->in.ndim; i++)
+		if (p->shape[i] > 0 && __builtin_mul_overflow(n, p->shape[i], &n)) {
+			usmb_raise(usmb_py.PyExc_ValueError, WHERE "'shape' has extents whose product cannot be counted");
+			return 0;
+		}
+	return 1;
 }
 
 /* What the runtime says about the span: before anything of it is touched, its
@@ -353,13 +373,14 @@ PyObject *usmb_import_suai(PyObject *obj, PyObject *iface)
 	memset(&p.in, 0, sizeof p.in);
 	memset(&p.ref, 0, sizeof p.ref);
 	p.view = NULL;
+	p.nheld = 0;
 	p.in.owner_size = UINT64_MAX;
 	if (!PyDict_CheckExact(iface))
 		return usmb_raise(usmb_py.PyExc_TypeError, WHERE "must be a dict (exactly), found a %s", usmb_type_name(iface, type, sizeof type));
 	const usmb_typeinfo *info = usmb_typeinfo_of(obj);
 	if (!info) return NULL;
 	int kind = info->kind;
-	if (parse_version(iface) < 0 || parse_data(obj, iface, info, &p) < 0 || parse_layout(iface, &p) < 0 ||
+	if (parse_version(iface, &p) < 0 || parse_data(obj, iface, kind, &p) < 0 || parse_layout(iface, &p) < 0 ||
 	    parse_typestr(iface, &p) < 0 || parse_typedescr(iface, &p) < 0 || parse_syclobj(iface, &p) < 0)
 		goto done;
 	owner_extent(obj, kind, &p);
@@ -370,7 +391,7 @@ PyObject *usmb_import_suai(PyObject *obj, PyObject *iface)
 		goto done;
 	}
 	usmb_place *place;
-	if (find_place(&p, &out, &place) < 0) goto done;
+	if (!countable(&p, &out) || find_place(&p, &out, &place) < 0) goto done;
 	r = build(obj, &p, &out, place);
 	if (r) usmb_syclref_release(&p.ref, 1);
 done:

@@ -12,9 +12,10 @@ static PyObject *forget; /* the callback */
 
 static void clear_entry(usmb_typeinfo *e)
 {
-	PyObject *weak = e->weak;
+	PyObject *weak = e->weak, *method = e->method;
 	memset(e, 0, sizeof *e);
 	Py_XDECREF(weak);
+	Py_XDECREF(method);
 }
 
 static PyObject *forget_type(PyObject *self, PyObject *weak)
@@ -79,13 +80,29 @@ static const usmb_dl_exchange_api *api_of(PyTypeObject *type)
 	return found && found->managed_tensor_from_py_object_no_sync ? found : NULL;
 }
 
+/* The type's own __dlpack__, which then is that of all its instances: the type is a
+   static one (which nobody can change), looks attributes up in the ordinary way, and
+   its instances have no dictionary. */
+static PyObject *method_of(PyTypeObject *type)
+{
+	if (usmb_py.PyType_GetFlags(type) & Py_TPFLAGS_HEAPTYPE) return NULL;
+	if (usmb_py.PyType_GetSlot(type, Py_tp_getattro) != (void *)usmb_py.PyObject_GenericGetAttr) return NULL;
+	PyObject *offset = usmb_py.PyObject_GetAttrString((PyObject *)type, "__dictoffset__");
+	int none = offset && PyLong_Check(offset) && usmb_py.PyLong_AsLongLong(offset) == 0;
+	Py_XDECREF(offset);
+	PyObject *method = none ? usmb_py.PyObject_GetAttr((PyObject *)type, usmb_name.__dlpack__) : NULL;
+	usmb_py.PyErr_Clear();
+	if (method && !(usmb_py.PyType_GetFlags(Py_TYPE(method)) & Py_TPFLAGS_METHOD_DESCRIPTOR)) Py_CLEAR(method);
+	return method;
+}
+
 const usmb_typeinfo *usmb_typeinfo_of(PyObject *o)
 {
 	PyTypeObject *type = Py_TYPE(o);
 	usmb_typeinfo *e = &cache[slot_of(type)];
 	if (__builtin_expect(e->type == type, 1)) return e;
 	if (!forget && !(forget = usmb_py.PyCFunction_NewEx(&forget_def, NULL, NULL))) return NULL;
-	usmb_typeinfo found = {type, NULL, api_of(type), kind_of(type)};
+	usmb_typeinfo found = {type, NULL, api_of(type), method_of(type), kind_of(type)};
 	found.weak = usmb_py.PyWeakref_NewRef((PyObject *)type, forget);
 	if (!found.weak) return NULL;
 	clear_entry(e);

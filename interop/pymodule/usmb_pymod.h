@@ -7,13 +7,16 @@
  *   export.c     __dlpack__ and __dlpack_device__
  *   exchange.c   the C exchange API of the type
  *   import.c     from_dlpack
- *   suai.c       __sycl_usm_array_interface__ out, and in
+ *   suai.c       __sycl_usm_array_interface__ out
+ *   suai_in.c    __sycl_usm_array_interface__ in
  *   syclref.c    the light SyclQueue, SyclContext; the six forms of a syclobj
  *   buffer.c     the buffer protocol out, __array_interface__, and in
  *   sequence.c   arrays from nested sequences
  *   convert.c    conversion of elements in host memory
  *   device.c     the type Device
- *   create.c     empty, zeros, asarray, copies
+ *   create.c     empty, zeros, asarray
+ *   copy.c       copies, within a device and between devices and the host
+ *   pyarray.c    arrays between Go and Python
  *   owner.c      cells whose owner is Python's
  *   typeinfo.c   what is remembered about the types of others
  *   module.c     the module
@@ -73,6 +76,12 @@ static inline int64_t usmb_nbytes(const usmb_array *a)
 	return a->itembits >= 8 ? a->nelem * (a->itembits / 8) : (a->nelem * a->itembits + 7) / 8;
 }
 
+/* Whether the elements lie at multiples of their size; SUAI asks for no alignment. */
+static inline int usmb_array_aligned(const usmb_array *a)
+{
+	return a->itembits < 8 || a->nelem == 0 || ((uintptr_t)a->first & (a->itembits / 8 - 1)) == 0;
+}
+
 extern PyTypeObject *usmb_array_type;
 static inline int usmb_is_array(PyObject *o) { return Py_TYPE(o) == usmb_array_type; }
 
@@ -92,7 +101,8 @@ PyObject *usmb_array_view(usmb_array *src, char *first, int32_t ndim, const int6
 void usmb_fill_strides(int32_t ndim, const int64_t *shape, int64_t *strides, int fortran);
 /* Tuple of integers. */
 PyObject *usmb_tuple_i64(const int64_t *v, Py_ssize_t n);
-/* Waits, with the GIL dropped, for work of ours pending on the memory. */
+/* Waits, with the GIL dropped, for work of ours pending on the memory, and for the
+   queue of a producer that names one. */
 int usmb_array_wait(usmb_array *a);
 /* Byte range [lo, hi) of the elements relative to first. */
 void usmb_array_range(usmb_array *a, int64_t *lo, int64_t *hi);
@@ -113,6 +123,8 @@ PyObject *usmb_array_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n,
 PyObject *usmb_array_dlpack_device(PyObject *self, PyObject *unused);
 /* DLPack device of the array: 0, or -1 with BufferError when there is none. */
 int usmb_array_device(usmb_array *a, usmb_dl_device *out);
+/* 0 when the elements are aligned as DLPack has it, else -1 with BufferError. */
+int usmb_array_check_aligned(usmb_array *a);
 /* One managed tensor of the array as dev; -1 with BufferError or MemoryError. */
 int usmb_array_export(usmb_array *a, usmb_dl_device dev, uint64_t flags, int versioned, void **out);
 /* The standard's flags of the array. */
@@ -248,6 +260,21 @@ extern usmb_list *usmb_pylist; /* drop list of cells whose end needs Python */
 usmb_cell *usmb_cell_of_object(PyObject *o, void *data, uint64_t size, usmb_place *place);
 usmb_cell *usmb_cell_of_managed(void *managed, int versioned, void *data, uint64_t size, usmb_place *place);
 usmb_cell *usmb_cell_of_buffer(Py_buffer *owned, void *data, uint64_t size);
+/* Whether the cell is one of this file's, and not of Go's memory manager. */
+static inline int usmb_owned_by_python(const usmb_cell *cell) { return cell->home == usmb_pylist; }
+
+/* The queue on which a producer that says so may still be working on the memory,
+   owned by the cell of its tensor; NULL: none is known. Written once, before others
+   see the cell. */
+static inline void *usmb_cell_producer(const usmb_cell *cell)
+{
+	return (void *)(uintptr_t)cell->own;
+}
+static inline void usmb_cell_set_producer(usmb_cell *cell, void *queue)
+{
+	cell->own = (uint64_t)(uintptr_t)queue;
+}
+
 /* Pending work of a cell. copy: an owned reference of its event, NULL for none;
    done: forgets the event once it is complete; set: puts an owned event in the
    place of what was there. No GIL needed. */
@@ -285,6 +312,7 @@ typedef struct {
 	PyTypeObject *type;              /* borrowed while weak lives */
 	PyObject *weak;                  /* weak reference to it */
 	const usmb_dl_exchange_api *api; /* exchange API of our major version, or NULL */
+	PyObject *method;                /* owned: its __dlpack__ where no instance can have another, or NULL */
 	int kind;                        /* USMB_KIND_* */
 } usmb_typeinfo;
 

@@ -262,6 +262,7 @@
   X(PyThreadState *, PyThreadState_Get, (void))                                           \
   X(PyObject *, PyThreadState_GetDict, (void)) /* borrowed */                             \
   X(PyInterpreterState *, PyInterpreterState_Get, (void))                                 \
+  X(int64_t, PyInterpreterState_GetID, (PyInterpreterState *))                            \
   X(PyObject *, PyInterpreterState_GetDict, (PyInterpreterState *)) /* borrowed */        \
   /* without the GIL */                                                                   \
   X(PyGILState_STATE, PyGILState_Ensure, (void))                                          \

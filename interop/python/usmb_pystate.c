@@ -291,6 +291,13 @@ static int install_exit_hook(void) {
 
 int usmb_py_install(void) {
   static int forked_handler; /* under the GIL */
+  /* Types, caches and the exit hook are the main interpreter's. */
+  if (usmb_py.PyInterpreterState_GetID(usmb_py.PyInterpreterState_Get()) != 0) {
+    usmb_py.PyErr_SetString(usmb_py.PyExc_ImportError,
+                            "usmbridge works in the main interpreter alone, and this is a subinterpreter: "
+                            "import it in the main one, or use a process of its own");
+    return -1;
+  }
   if (usmb_py_alive()) return 0;
   if (atomic_load(&usmb_py_state) == USMB_PY_GONE) return -1;
   if (install_exit_hook()) return -1;

@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 )
 
@@ -53,6 +54,10 @@ func setUp(ctx context.Context, root, dir, set string) error {
 	want, err := requirements(set)
 	if err != nil {
 		return err
+	}
+	if runtime.GOOS != "linux" {
+		return fmt.Errorf("SYCL and an embedded Python work on Linux only, and this is %s; "+
+			"`go run ./examples/quickstart` shows what works everywhere", runtime.GOOS)
 	}
 	v, err := openVenv(dir)
 	if err != nil {

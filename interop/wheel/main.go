@@ -73,7 +73,7 @@ func platformTag(library string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	machine, ok := map[elf.Machine]string{elf.EM_X86_64: "x86_64", elf.EM_AARCH64: "aarch64"}[f.Machine]
 	if !ok {
 		return "", fmt.Errorf("no wheel platform is known for %v", f.Machine)

@@ -90,7 +90,7 @@ def timer(spec):
 
 def measure(ours, theirs, rounds):
     a, b = timer(ours), timer(theirs)
-    na, nb = (max(1, int(0.02 / (t.timeit(200) / 200))) for t in (a, b))
+    na, nb = (max(1, int(0.005 / (t.timeit(200) / 200))) for t in (a, b))
     best = [float("inf"), float("inf")]
     gc.disable()
     for _ in range(rounds):
@@ -103,7 +103,7 @@ def measure(ours, theirs, rounds):
 def main():
     args = argparse.ArgumentParser()
     args.add_argument("--json")
-    args.add_argument("--rounds", type=int, default=12)
+    args.add_argument("--rounds", type=int, default=60)
     args.add_argument("--strict", action="store_true")
     args = args.parse_args()
     versions = {n: getattr(module(n), "__version__", "?") for n in ("numpy", "tvm_ffi", "dpctl", "dpnp") if module(n)}

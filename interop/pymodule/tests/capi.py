@@ -49,10 +49,14 @@ def tensor(capsule):
 
 
 class Producer:
-    """An object with __dlpack__ that exports exactly what it is told to."""
+    """An object with __dlpack__ that exports exactly what it is told to. As C producers do, it lives until its
+    deleter was called, whoever else has forgotten it."""
+
+    alive = []
 
     def __init__(self, data=0, shape=(4,), strides="C", dtype=(2, 32, 1), device=(1, 0), byte_offset=0,
                  versioned=True, version=(1, 3), flags=0, deleter=True, ndim=None, keywords=True, shape_null=False):
+        Producer.alive[:] = [p for p in Producer.alive if not p.deleted] + [self]
         self.deleted = 0
         self.asked = []
         self.keywords = keywords

@@ -147,9 +147,14 @@ def test_sycl_that_comes_later():
     run("""
 assert ub.devices()
 try:
+    import dpctl
     import dpnp.tensor as dpt
 except ImportError:
     sys.exit(0)
-a = ub.from_dlpack(dpt.arange(3))
+if not dpctl.get_devices():
+    sys.exit(0)
+x = dpt.arange(3)
+x.sycl_queue.wait()
+a = ub.from_dlpack(x)
 assert a.asnumpy().tolist() == [0, 1, 2]
 """)

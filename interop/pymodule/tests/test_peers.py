@@ -12,6 +12,7 @@ from conftest import peer
 def test_dpnp_both_ways(dpt, device, np):
     for kind in ("device", "shared", "host"):
         x = dpt.reshape(dpt.arange(24, dtype="int32", usm_type=kind), (2, 3, 4))
+        x.sycl_queue.wait()  # DLPack orders nothing here: a producer finishes first
         for y in (x, x[:, 1], x[::-1], dpt.permute_dims(x, (2, 0, 1)), x[..., ::2], x[0, 0, 0], x[:0]):
             a = ub.from_dlpack(y)
             assert a.shape == y.shape and a.usm_type == kind and a.device == device
@@ -30,12 +31,14 @@ def test_dpnp_asks_with_everything(dpt, device):
     h = ub.asarray([[1.0, 2.0]])
     assert dpt.asnumpy(dpt.from_dlpack(h, device=device.filter_string)).tolist() == [[1, 2]]
     r = dpt.ones(3)
+    r.sycl_queue.wait()
     r.flags.writable = False
     assert ub.from_dlpack(r).readonly and not dpt.from_dlpack(ub.from_dlpack(r)).flags.writable
 
 
 def test_dpnp_array(dpnp, device, np):
     x = dpnp.arange(6, dtype="float32")
+    x.sycl_queue.wait()
     for a in (ub.asarray(x), ub.from_dlpack(x), ub.from_usm_array_interface(x)):
         assert np.array_equal(a.asnumpy(), dpnp.asnumpy(x)) and a._pointer == x.get_array().usm_data._pointer
     holder = type(x)(shape=(6,), dtype="float32")
@@ -161,3 +164,13 @@ def test_threads_import_and_export(np, device):
     [t.start() for t in threads]
     [t.join() for t in threads]
     assert not failures
+
+
+def test_reads_wait_for_dpnp(dpt, np):
+    """dpnp computes in the background, and __dlpack__ waits for nothing."""
+    n = 1 << 20
+    want = (np.arange(n, dtype="float64") * 3).sum()
+    for _ in range(5):
+        for read in (lambda a: a.asnumpy(), lambda a: np.asarray(a), lambda a: np.from_dlpack(a, device="cpu"), lambda a: np.asarray(a[:].copy())):
+            x = dpt.arange(n, dtype="float64", usm_type="shared") * 3
+            assert read(ub.from_dlpack(x)).sum() == want

@@ -117,3 +117,39 @@ def test_peers_read(device, np, dpctl, dpt, dpnp):
     dpt.asnumpy(t)
     assert a.asnumpy()[1, 0] == 99
     assert dpnp.asnumpy(dpnp.asarray(a)).tolist() == a.asnumpy().tolist()
+
+
+def test_any_queue_and_context(device, dpctl):
+    """In-order and profiling queues, sub-devices, contexts over several devices."""
+    d = dpctl.SyclDevice(device.filter_string)
+    for prop in ("in_order", "enable_profiling", ["in_order", "enable_profiling"]):
+        q = dpctl.SyclQueue(d, property=prop)
+        a = ub.zeros((2, 3), sycl_queue=q)
+        assert a.sycl_context == q.sycl_context and a.__dlpack_device__() == device.dlpack_device
+        assert a.asnumpy().tolist() == [[0] * 3] * 2
+    try:
+        parts = d.create_sub_devices(partition=1)[:2]
+    except dpctl.SyclSubDeviceCreationError:
+        pytest.skip("the device cannot be split")
+    both = dpctl.SyclContext(parts)
+    queues = [dpctl.SyclQueue(p) for p in parts] + [dpctl.SyclQueue(both, p) for p in parts]
+    for q in queues + [both, both._get_capsule(), queues[2]._get_capsule()]:
+        for kind in ("device", "shared", "host"):
+            if hasattr(q, "sycl_device"):
+                context, device_of = q.sycl_context, q.sycl_device
+            else:
+                context, device_of = both, None
+                q = both if not isinstance(q, dpctl.SyclContext) else q
+            a = ub.zeros((2, 3), "int32", usm_type=kind, sycl_queue=q)
+            assert a.sycl_context == context and a.device == device and a.asnumpy().tolist() == [[0] * 3] * 2
+            if device_of is not None and kind != "host":
+                assert a.sycl_device == device_of
+            h = type("H", (), {"__sycl_usm_array_interface__": a.__sycl_usm_array_interface__, "a": a})()
+            b = ub.from_usm_array_interface(h)
+            assert b._pointer == a._pointer and b.sycl_context == context and b.usm_type == kind
+            assert dpctl.memory.as_usm_memory(a)._pointer == a._pointer
+            with pytest.raises(BufferError, match="default context"):
+                a.__dlpack_device__()
+            c = ub.from_dlpack(a.__dlpack__(copy=True, max_version=(1, 0)))
+            assert c.__dlpack_device__() == device.dlpack_device and c.usm_type == kind
+            assert a.to_device(device).__dlpack_device__() == device.dlpack_device

@@ -1,0 +1,5 @@
+//go:build asan
+
+package pymodule_test
+
+func init() { hostFlags = append(hostFlags, "-asan") }

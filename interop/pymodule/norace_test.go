@@ -1,5 +1,0 @@
-//go:build !race
-
-package pymodule_test
-
-const raceEnabled = false

@@ -1,0 +1,382 @@
+"""Peers that misbehave: code of theirs that runs in the middle of a call, and what they leave behind."""
+
+import ctypes as ct
+import gc
+import sys
+import threading
+
+import pytest
+
+import capi
+import usmbridge as ub
+from test_lifetime import run
+from test_suai_in import Holder
+
+
+@pytest.fixture
+def memory(dpctl):
+    return dpctl.memory.MemoryUSMShared(1024)
+
+
+@pytest.fixture
+def floats():
+    buf = (ct.c_float * 64)(*range(64))
+    yield ct.addressof(buf)
+    del buf
+
+
+class Index:
+    """An integer whose conversion runs code."""
+
+    def __init__(self, value, action):
+        self.value, self.action = value, action
+
+    def __index__(self):
+        self.action()
+        return self.value
+
+
+def holder(memory, **keys):
+    return Holder(memory, data=(memory._pointer, False), **dict({"shape": (2, 3), "typestr": "<f4"}, **keys))
+
+
+@pytest.mark.parametrize("key", ["shape", "strides"])
+def test_a_list_emptied_while_it_is_read(memory, key):
+    values = []
+    values += [Index(3, values.clear), 1]
+    a = ub.from_usm_array_interface(holder(memory, **{"shape": (3, 1), key: values}))
+    assert getattr(a, key) == (3, 1) and values == []
+
+
+def test_data_emptied_while_it_is_read(memory):
+    class Flag:
+        def __bool__(self):
+            data.clear()
+            return True
+
+    data = [memory._pointer, Flag()]
+    h = holder(memory)
+    h.__sycl_usm_array_interface__["data"] = data
+    a = ub.from_usm_array_interface(h)
+    assert a._pointer == memory._pointer and a.readonly and data == []
+
+
+def test_the_dictionary_emptied_while_it_is_read(memory, dpctl):
+    q = dpctl.SyclQueue()
+
+    class Provider:
+        def _get_capsule(self):
+            h.__sycl_usm_array_interface__.clear()
+            self.junk = ["".join(["|", "x", chr(65 + i % 26)]) for i in range(1000)]  # takes freed strings' places
+            return q._get_capsule()
+
+    h = holder(memory, typestr="".join(["<", "i", "4"]), shape=tuple([2, 3]), typedescr=[("", "".join(["<", "i", "4"]))])
+    h.__sycl_usm_array_interface__["syclobj"] = Provider()
+    a = ub.from_usm_array_interface(h)
+    assert a.dtype == "int32" and a.shape == (2, 3)
+    h = holder(memory)
+    h.__sycl_usm_array_interface__["shape"] = (Index(2, h.__sycl_usm_array_interface__.clear), 3)
+    with pytest.raises(ValueError, match="typestr"):
+        ub.from_usm_array_interface(h)
+
+
+def test_an_owner_whose_end_ends_many():
+    """The cells kept for the next imports are counted after the owner's end, which may fill their room."""
+    run("""
+class Owner(bytearray):
+    def __init__(self, inner):
+        super().__init__(8)
+        self.inner = inner
+    def __del__(self):
+        self.inner.clear()
+for _ in range(5):
+    a = ub.asarray(Owner([ub.asarray(bytearray(8)) for _ in range(40)]))
+    assert a.shape == (8,)
+    del a
+    keep = [ub.asarray(bytearray([i])) for i in range(200)]
+    assert [memoryview(a)[0] for a in keep] == list(range(200))
+    assert len({a._pointer for a in keep}) == 200
+    del keep
+for dtype in ("int8", "float32", "uint16"):  # what lay behind that room
+    if len(ub.devices()) > 1:
+        d = ub.zeros(3, dtype, usm_type="shared").__sycl_usm_array_interface__
+        assert d["version"] == 1 and d["offset"] == 0 and type(d["version"]) is int
+""")
+
+
+def test_an_exception_on_its_way_survives_the_deleter(memory, floats):
+    p = capi.Producer(floats, (4,))
+
+    def delete(_):
+        p.deleted += 1
+        hasattr(p, "missing")
+        try:
+            {}["inner"]
+        except KeyError:
+            pass
+
+    p.callback = capi.DELETER(delete)
+    p.m.deleter = ct.cast(p.callback, ct.c_void_p)
+    with pytest.raises(KeyError, match="outer"):
+        [ub.from_dlpack(p), {}["outer"]]
+    assert p.deleted == 1
+
+
+def test_chains_of_owners_need_no_stack(np):
+    """Each array owns a view of the one before: their ends must not nest as deep."""
+    run("""
+a = ub.asarray(bytearray(16))
+for _ in range(100000):
+    a = ub.asarray(memoryview(a))
+del a
+for _ in range(100): ub.asarray(bytearray(1))
+import numpy as np
+x = np.arange(4.)
+for _ in range(100000):
+    x = np.from_dlpack(ub.from_dlpack(x))
+assert x.tolist() == [0, 1, 2, 3]
+del x
+""")
+
+
+def test_one_capsule_and_many_threads(np):
+    x = np.arange(8.0)
+    for _ in range(50):
+        capsule, taken = x.__dlpack__(max_version=(1, 0)), []
+
+        def take():
+            try:
+                taken.append(ub.from_dlpack(capsule))
+            except BufferError:
+                pass
+
+        threads = [threading.Thread(target=take) for _ in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        assert len(taken) == 1
+
+
+def test_a_capsule_is_renamed_before_it_is_taken(device):
+    """An import that drops the GIL must not let another take the same capsule; a failed one gives the name back."""
+    seen = []
+    p = capi.Producer(0, (0,), device=device.dlpack_device)  # memory of its own is allocated meanwhile
+    c = p.capsule()
+    stop = threading.Event()
+
+    def look():
+        while not stop.is_set():
+            seen.append(capi.name(c))
+
+    t = threading.Thread(target=look)
+    t.start()
+    a = ub.from_dlpack(c)
+    stop.set()
+    t.join()
+    assert a.size == 0 and p.deleted == 1 and capi.name(c) == b"used_dltensor_versioned"
+    bad = capi.Producer(0, (3,), device=device.dlpack_device).capsule()
+    with pytest.raises(BufferError):
+        ub.from_dlpack(bad)
+    assert capi.name(bad) == b"dltensor_versioned"
+
+
+def test_changed_typedescr_is_not_given_out_again(device):
+    a = ub.zeros(3, usm_type="shared")
+    for change in (list.clear, lambda d: d.append(5), lambda d: d.insert(0, ("x", "<f8")), lambda d: d.__setitem__(0, 5)):
+        change(a.__sycl_usm_array_interface__["typedescr"])
+        assert a.__sycl_usm_array_interface__["typedescr"] == [("", "<f4")]
+
+
+def test_empty_arrays_with_wild_strides(floats, memory):
+    a = ub.from_dlpack(capi.Producer(floats, (0, 5), strides=(1, 1 << 62)))
+    for view in (a[:, 4], a[:, 2:4], a[:, ::-1], a.T[3]):
+        assert view._pointer == a._pointer and view.size == 0
+    with pytest.raises(ValueError, match="strides"):
+        ub.zeros(0, device="host").reshape((0, 1 << 62, 4))
+    with pytest.raises(ValueError, match="counted"):
+        ub.from_usm_array_interface(holder(memory, shape=(0, 1 << 62), typestr="<f4"))
+
+
+def test_misaligned_interface(np, memory):
+    """SUAI asks for no alignment, DLPack does."""
+    np.asarray(memory)[:13] = list(range(13))
+    a = ub.from_usm_array_interface(Holder(memory, data=(memory._pointer + 1, False), shape=(3,), typestr="<i4"))
+    want = np.asarray(memory)[1:13].copy().view("<i4").tolist()
+    assert a.asnumpy().tolist() == want and a.copy().asnumpy().tolist() == want and str(want[0]) in repr(a)
+    for f in (a.__dlpack__, lambda: a.__dlpack__(max_version=(1, 0)), lambda: ub.from_dlpack(a), lambda: a.__dlpack__(dl_device=(1, 0))):
+        with pytest.raises(BufferError, match="aligned"):
+            f()
+    assert ub.from_dlpack(ub.from_dlpack(a.copy())).asnumpy().tolist() == want
+
+
+def test_packed_elements_before_the_first(device):
+    """Negative strides of elements of less than a byte reach into the byte before."""
+    a = ub.asarray([0x21, 0x43, 0x65], dtype="uint8", usm_type="device")
+    b = ub.from_dlpack(capi.Producer(a._pointer + 1, (2,), dtype=(17, 4, 1), strides=(-1,), device=device.dlpack_device))
+    api = capi.exchange(ub.Array)
+    t = capi.DLTensor()
+    assert capi.BORROW(api.borrow)(b, ct.byref(t)) == 0
+    assert t.data == a._pointer and t.byte_offset == 1
+    packed = b.copy().__dlpack__(dl_device=(1, 0), copy=True)
+    assert (ct.c_uint8).from_address(capi.tensor(packed).t.data).value == 0x23  # element 0 is 3, the one before it is 2
+
+
+def test_iteration(device):
+    with pytest.raises(TypeError, match="0-d"):
+        list(ub.zeros((), device="host"))
+    assert [x.shape for x in ub.zeros((2, 3), device="host")] == [(3,), (3,)]
+
+
+def test_null_and_broken_exchange_apis():
+    api = capi.exchange(ub.Array)
+    with pytest.raises(BufferError, match="NULL"):
+        capi.TO_PY(api.to_py)(None, ct.byref(ct.py_object()))
+    for from_py in (lambda o, out: 0, lambda o, out: -1):
+        e = capi.ExchangeAPI(1, 3)
+        f = capi.FROM_PY(from_py)
+        e.from_py = ct.cast(f, ct.c_void_p)
+        T = type("T", (), {"__dlpack_c_exchange_api__": capi.py.PyCapsule_New(ct.addressof(e), b"dlpack_exchange_api", None), "keep": (e, f)})
+        for take in (ub.from_dlpack, ub.cute.from_dlpack):
+            with pytest.raises(BufferError, match="exchange API"):
+                take(T())
+
+
+def test_subinterpreters_are_refused():
+    out = run("""
+try:
+    import _xxsubinterpreters as si
+except ImportError:
+    import _interpreters as si
+i = si.create()
+code = "try:\\n import usmbridge\\nexcept ImportError as e:\\n assert 'subinterpreter' in str(e), e\\nelse:\\n raise SystemError"
+r = si.run_string(i, code) if hasattr(si, "run_string") else si.exec(i, code)
+assert r is None, r
+si.destroy(i)
+sys.modules.pop("usmbridge")
+import usmbridge
+assert usmbridge.Array is ub.Array and usmbridge.zeros(3, device="host").shape == (3,)
+print("ok")
+""")
+    assert out == "ok\n"
+
+
+def test_instances_cannot_be_forged():
+    a = ub.zeros(3, device="host")
+    import copy
+    import pickle
+
+    for f in (ub.Array, ub.Device, ub.SyclQueue, ub.SyclContext, ub.cute.Tensor, lambda: object.__new__(ub.Array),
+              lambda: type("X", (ub.Array,), {}), lambda: copy.copy(a), lambda: pickle.dumps(a),
+              lambda: setattr(a, "__class__", ub.Device), lambda: setattr(a, "__class__", ub.cute.Tensor),
+              lambda: ub.Array.__dlpack__(3), lambda: ub.Array.shape.__get__(3), lambda: ub._take(a, 5)):
+        with pytest.raises((TypeError, ValueError)):
+            f()
+
+
+def test_references_balance(np, device, memory):
+    """A thousand calls of each sort, failing ones included, change no count."""
+    x, h, s = np.arange(64.0), ub.zeros(64, device="host"), ub.zeros(64, usm_type="shared")
+    q = s.sycl_queue
+    broken = holder(memory, shape=(-1,))
+    beyond = holder(memory, shape=(1 << 20,), syclobj=q)
+
+    def fails(f, *args, **kw):
+        with pytest.raises((ValueError, TypeError, BufferError, MemoryError)):
+            f(*args, **kw)
+
+    calls = [
+        lambda: ub.from_dlpack(x), lambda: ub.from_dlpack(h), lambda: np.from_dlpack(h), lambda: np.asarray(s),
+        lambda: ub.from_usm_array_interface(memory), lambda: s.__sycl_usm_array_interface__, lambda: s.__dlpack__(stream=q),
+        lambda: s.__dlpack__(dl_device=(1, 0)), lambda: s.__dlpack__(copy=True), lambda: memoryview(s)[1:], lambda: h.__array_interface__,
+        lambda: s.reshape(8, 8)[1:, ::2].T, lambda: ub.empty(3, sycl_queue=q), lambda: ub.asarray([[1, 2], [3, 4]]),
+        lambda: ub.cute.from_dlpack(x).mark_layout_dynamic(), lambda: s.device, lambda: s.sycl_context,
+        lambda: fails(ub.from_usm_array_interface, broken), lambda: fails(ub.from_usm_array_interface, beyond),
+        lambda: fails(ub.from_dlpack, 5), lambda: fails(s.__dlpack__, stream=object()), lambda: fails(ub.empty, 1 << 50),
+        lambda: fails(s.__dlpack__, dl_device=(2, 0)), lambda: fails(h.__dlpack__, dl_device=(14, 99)),
+    ]
+    watched = [x, h, s, q, memory, broken, beyond, device, None, True, ub.Array, ub.SyclQueue, ub.cute.Tensor]
+    for call in calls:
+        for _ in range(20):
+            call()
+        gc.collect()
+        before = [sys.getrefcount(o) for o in watched]
+        for _ in range(1000):
+            call()
+        gc.collect()
+        ub.zeros(0, device="host")
+        after = [sys.getrefcount(o) for o in watched]
+        assert all(abs(a - b) < 40 for a, b in zip(before, after)), (call.__code__.co_firstlineno, before, after)
+
+
+@pytest.mark.parametrize("code", [
+    # daemon threads in the middle of everything when the interpreter ends
+    """
+import threading, time, numpy as np
+x = np.arange(8.)
+def work():
+    while True:
+        np.from_dlpack(ub.from_dlpack(x)); c = ub.empty(100, device="host"); np.asarray(c); repr(c)
+for _ in range(4): threading.Thread(target=work, daemon=True).start()
+time.sleep(.2)
+""",
+    # forks while other threads import, export and allocate
+    """
+import threading, warnings, numpy as np
+warnings.simplefilter("ignore")
+x, stop = np.arange(8.), []
+def work():
+    while not stop: np.from_dlpack(ub.from_dlpack(x)); ub.from_dlpack(x); ub.empty(100, device="host")
+threads = [threading.Thread(target=work) for _ in range(3)]
+for t in threads: t.start()
+for i in range(10):
+    pid = os.fork()
+    if pid == 0:
+        for _ in range(50): np.from_dlpack(ub.from_dlpack(x))
+        try: ub.empty(3)
+        except RuntimeError: os._exit(0)
+        os._exit(1)
+    assert os.waitpid(pid, 0)[1] == 0
+stop.append(1)
+for t in threads: t.join()
+""",
+    # no memory left
+    """
+import resource
+ub.zeros(3, device="host")
+size = int(open("/proc/self/statm").read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+resource.setrlimit(resource.RLIMIT_AS, (size + (64 << 20),) * 2)
+keep, n = [], 0
+for make in (lambda: ub.zeros(1 << 20, "uint8", device="host"), lambda: ub.asarray([1, 2, 3])):
+    try:
+        while True: keep.append(make())
+    except MemoryError:
+        n += 1
+    if n == 2: keep.clear()
+keep.clear()
+assert n == 2 and memoryview(ub.zeros(3, device="host")).tolist() == [0, 0, 0]
+""",
+    # producers that ask us in turn, and sequences that hold themselves
+    """
+class R:
+    def __dlpack__(self, **kw): return ub.from_dlpack(self)
+    __sycl_usm_array_interface__ = property(lambda self: ub.from_usm_array_interface(self))
+loop = []
+loop.append(loop)
+for f, error in ((lambda: ub.from_dlpack(R()), RecursionError), (lambda: ub.asarray(R()), RecursionError), (lambda: ub.asarray(loop), ValueError)):
+    try: f()
+    except error: pass
+    else: raise AssertionError
+""",
+    # the collector runs at every allocation
+    """
+gc.set_threshold(1)
+import numpy as np
+for _ in range(100):
+    a = ub.asarray([[1, 2], [3, 4]]); np.from_dlpack(a); repr(a); a.__array_interface__; ub.from_dlpack(a.__dlpack__(max_version=(1, 0)))
+""",
+], ids=["daemons", "forks", "memory", "recursion", "collector"])
+def test_survives(np, code):
+    if "RLIMIT_AS" in code and hasattr(ct.CDLL(None), "__asan_init"):
+        pytest.skip("the address sanitizer ends the process itself where memory is short")
+    run(code)
