@@ -51,7 +51,7 @@ int usmb_array_check_aligned(usmb_array *a)
 	return raise_export(USMB_DL_EALIGN, &view);
 }
 
-int usmb_array_export(usmb_array *a, usmb_dl_device dev, uint64_t flags, int versioned, void **out)
+static inline int export_array(usmb_array *a, usmb_dl_device dev, uint64_t flags, int versioned, void **out)
 {
 	usmb_dl_tensor view;
 	if (usmb_array_check_aligned(a) < 0) return -1;
@@ -67,6 +67,11 @@ int usmb_array_export(usmb_array *a, usmb_dl_device dev, uint64_t flags, int ver
 	    !(atomic_load_explicit(&a->cell->flags, memory_order_relaxed) & USMB_CELL_EXPORTED))
 		atomic_fetch_or_explicit(&a->cell->flags, USMB_CELL_EXPORTED, memory_order_relaxed);
 	return 0;
+}
+
+int usmb_array_export(usmb_array *a, usmb_dl_device dev, uint64_t flags, int versioned, void **out)
+{
+	return export_array(a, dev, flags, versioned, out);
 }
 
 /* ---- capsules ------------------------------------------------------------------ */
@@ -87,10 +92,10 @@ static void end_legacy(PyObject *capsule)
 		usmb_dl_delete(usmb_py.PyCapsule_GetPointer(capsule, name), 0);
 }
 
-static PyObject *capsule_of(usmb_array *a, usmb_dl_device dev, uint64_t flags, int versioned)
+static inline PyObject *capsule_of(usmb_array *a, usmb_dl_device dev, uint64_t flags, int versioned)
 {
 	void *managed;
-	if (usmb_array_export(a, dev, flags, versioned, &managed) < 0) return NULL;
+	if (export_array(a, dev, flags, versioned, &managed) < 0) return NULL;
 	PyObject *capsule = versioned ? usmb_py.PyCapsule_New(managed, usmb_dl_name_versioned, end_versioned)
 	                              : usmb_py.PyCapsule_New(managed, usmb_dl_name_legacy, end_legacy);
 	if (!capsule) usmb_dl_delete(managed, versioned);
@@ -333,12 +338,15 @@ done:
 PyObject *usmb_array_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
 	usmb_array *a = (usmb_array *)self;
+	const usmb_dl_device cpu = {USMB_DL_CPU, 0};
 	request r;
 	usmb_owner_drain();
-	if (parse_request(args, n, kwnames, &r) < 0) return NULL;
 	/* Host memory with nothing special asked: the way of nearly all calls. */
-	if (!a->cell->place && !r.has_device && r.copy != 1 && !r.stream && !(a->flags & (USMB_ARR_READONLY | USMB_ARR_PADDED)))
-		return capsule_of(a, (usmb_dl_device){USMB_DL_CPU, 0}, 0, r.has_max && r.major >= USMB_DL_MAJOR);
+	int plain = !a->cell->place && !(a->flags & (USMB_ARR_READONLY | USMB_ARR_PADDED));
+	if (plain && n == 0 && !kwnames) return capsule_of(a, cpu, 0, 0);
+	if (parse_request(args, n, kwnames, &r) < 0) return NULL;
+	if (plain && !r.has_device && r.copy != 1 && !r.stream)
+		return capsule_of(a, cpu, 0, r.has_max && r.major >= USMB_DL_MAJOR);
 	return export_request(a, &r);
 }
 

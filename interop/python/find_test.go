@@ -148,7 +148,8 @@ func TestCAPI(t *testing.T) {
 		compared++
 	}
 	if compared == 0 {
-		skipWithoutPython(t, "no Python.h is installed: the C declarations were not compared")
+		// Headers come with some Pythons only, and with none that set-up fetches.
+		t.Skip("the Python in use comes without Python.h: the C declarations were not compared")
 	}
 }
 

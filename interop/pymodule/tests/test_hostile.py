@@ -340,21 +340,21 @@ for i in range(10):
 stop.append(1)
 for t in threads: t.join()
 """,
-    # no memory left
+    # no memory left for arrays; what Go's own heap needs stays, since its
+    # runtime ends the process where it gets none
     """
 import resource
 ub.zeros(3, device="host")
 size = int(open("/proc/self/statm").read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-resource.setrlimit(resource.RLIMIT_AS, (size + (64 << 20),) * 2)
-keep, n = [], 0
-for make in (lambda: ub.zeros(1 << 20, "uint8", device="host"), lambda: ub.asarray([1, 2, 3])):
-    try:
-        while True: keep.append(make())
-    except MemoryError:
-        n += 1
-    if n == 2: keep.clear()
+resource.setrlimit(resource.RLIMIT_AS, (size + (680 << 20),) * 2)
+keep = []
+try:
+    while True: keep.append(ub.zeros(64 << 20, "uint8", device="host"))
+except MemoryError:
+    pass
+assert 1 <= len(keep) <= 10, len(keep)
 keep.clear()
-assert n == 2 and memoryview(ub.zeros(3, device="host")).tolist() == [0, 0, 0]
+assert memoryview(ub.zeros(64 << 20, "uint8", device="host"))[-1] == 0
 """,
     # producers that ask us in turn, and sequences that hold themselves
     """
