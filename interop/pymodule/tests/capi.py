@@ -43,9 +43,11 @@ def name(capsule):
 
 
 def tensor(capsule):
-    """The struct inside a capsule, not taken."""
+    """The struct inside a capsule, not taken. It keeps the capsule, which owns what it reads."""
     n = name(capsule)
-    return (Versioned if n == VERSIONED else Legacy).from_address(py.PyCapsule_GetPointer(capsule, n))
+    struct = (Versioned if n == VERSIONED else Legacy).from_address(py.PyCapsule_GetPointer(capsule, n))
+    struct.capsule = capsule
+    return struct
 
 
 class Producer:

@@ -124,12 +124,10 @@ def test_capsules_of_every_dpnp_layout(device, dpt):
     x = dpt.zeros((3, 4, 5), dtype="float32", usm_type="shared")
     x.sycl_queue.wait()
     for y in (x, dpt.permute_dims(x, (2, 0, 1)), x[1], x[:, ::2], x[..., -1], x[:0], x[1:2, :, 3:4]):
-        capsule = y.__dlpack__(max_version=(1, 0))  # owns what m reads
-        m = capi.tensor(capsule)
+        m = capi.tensor(y.__dlpack__(max_version=(1, 0)))
         a = ub.from_dlpack(y)
         assert a._pointer == (m.t.data or 0) + m.t.byte_offset or a.size == 0
         assert list(a.shape) == m.t.shape[:a.ndim]
-        del capsule
 
 
 def test_default_context_by_either_spelling(device, dpctl):
