@@ -30,34 +30,31 @@ typedef struct {
 	int64_t dims[];
 } versioned_block;
 
+/* What both deleters do. ndim is the block's own, inside it. */
+static inline void end_block(void *block, int64_t *ndim, usmb_drop_fn drop, void *ctx)
+{
+	int32_t n = (int32_t)*ndim;
+
+	if (n < 0)
+		return; /* deleted before: the owner must not lose a second reference */
+	*ndim = -1;
+	usmb_dl_block_free(block, n);
+	if (drop != NULL)
+		drop(ctx);
+}
+
 static void delete_legacy(usmb_dl_managed *m)
 {
 	legacy_block *b = (legacy_block *)m;
-	usmb_drop_fn drop = b->drop;
-	void *ctx = m->ctx;
-	int32_t ndim = (int32_t)b->ndim;
 
-	if (ndim < 0)
-		return; /* deleted before: the owner must not lose a second reference */
-	b->ndim = -1;
-	usmb_dl_block_free(b, ndim);
-	if (drop != NULL)
-		drop(ctx);
+	end_block(b, &b->ndim, b->drop, m->ctx);
 }
 
 static void delete_versioned(usmb_dl_versioned *m)
 {
 	versioned_block *b = (versioned_block *)m;
-	usmb_drop_fn drop = b->drop;
-	void *ctx = m->ctx;
-	int32_t ndim = (int32_t)b->ndim;
 
-	if (ndim < 0)
-		return; /* deleted before: the owner must not lose a second reference */
-	b->ndim = -1;
-	usmb_dl_block_free(b, ndim);
-	if (drop != NULL)
-		drop(ctx);
+	end_block(b, &b->ndim, b->drop, m->ctx);
 }
 
 /* Writes shape and strides behind the block and points t at them. Sets *empty
