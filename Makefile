@@ -28,7 +28,7 @@ QUIET_ENV := env -u USMBRIDGE_SYCL
 
 .DEFAULT_GOAL := help
 .PHONY: help run test bench check build python python-run wheel clean \
-	vet portable format lint race asan cgocheck fuzz
+	vet portable format fmt lint race asan cgocheck fuzz
 
 help: ## list the targets
 	@echo "usmbridge: SYCL unified shared memory for Go, seen from Python without a copy"
@@ -74,9 +74,17 @@ bench: python build ## ours against the peers in one run, as tables; also JSON i
 
 check: format vet lint race asan cgocheck fuzz ## format, vet, lint, race, asan, cgocheck2, fuzz smoke
 
-format:
+# C files that git knows or would know: what is built or installed is not ours.
+C_FILES = $$(git ls-files --cached --others --exclude-standard '*.c' '*.h')
+
+format: python
 	@bad="$$(gofmt -l $$($(GO) list -f '{{.Dir}}' ./...) interop/embedpython)"; \
-	if [ -n "$$bad" ]; then echo "not formatted (run gofmt -w):"; echo "$$bad"; exit 1; fi
+	if [ -n "$$bad" ]; then echo "not formatted (run make fmt):"; echo "$$bad"; exit 1; fi
+	@$(VENV)/bin/clang-format --dry-run -Werror $(C_FILES)
+
+fmt: python ## formats Go with gofmt and C with clang-format
+	@gofmt -w $$($(GO) list -f '{{.Dir}}' ./...) interop/embedpython
+	@$(VENV)/bin/clang-format -i $(C_FILES)
 
 lint: bin/golangci-lint-$(LINT_VERSION)
 	./bin/golangci-lint-$(LINT_VERSION) run ./...

@@ -6,7 +6,7 @@
 #include "usmb_dl_internal.h"
 
 _Static_assert(sizeof(usmb_dl_tensor) == 48 && sizeof(usmb_dl_managed) == 64 && sizeof(usmb_dl_versioned) == 80 &&
-                   sizeof(usmb_dl_exchange_api) == 56,
+                       sizeof(usmb_dl_exchange_api) == 56,
                "the layouts of DLPack are those of 64-bit machines here");
 
 const char usmb_dl_name_legacy[] = "dltensor";
@@ -35,12 +35,10 @@ static inline void end_block(void *block, int64_t *ndim, usmb_drop_fn drop, void
 {
 	int32_t n = (int32_t)*ndim;
 
-	if (n < 0)
-		return; /* deleted before: the owner must not lose a second reference */
+	if (n < 0) return; /* deleted before: the owner must not lose a second reference */
 	*ndim = -1;
 	usmb_dl_block_free(block, n);
-	if (drop != NULL)
-		drop(ctx);
+	if (drop != NULL) drop(ctx);
 }
 
 static void delete_legacy(usmb_dl_managed *m)
@@ -95,8 +93,7 @@ static int place_data(usmb_dl_tensor *t, const usmb_dl_tensor *view, uint64_t fl
 	t->data = (void *)((uintptr_t)view->data + (uintptr_t)view->byte_offset); /* may be NULL when empty */
 	t->byte_offset = 0;
 	if (empty) {
-		if (view->device.type != USMB_DL_ONEAPI)
-			t->data = NULL;
+		if (view->device.type != USMB_DL_ONEAPI) t->data = NULL;
 		return t->data == NULL && view->device.type == USMB_DL_ONEAPI ? USMB_DL_ENULL : USMB_DL_OK;
 	}
 	if (lo < 0 && (view->device.type == USMB_DL_ONEAPI || (flags & USMB_DL_EXPORT_LOWEST))) {
@@ -112,8 +109,7 @@ static int place_data(usmb_dl_tensor *t, const usmb_dl_tensor *view, uint64_t fl
 /* What legacy tensors have no field for. */
 static int legacy_carries(uint64_t flags)
 {
-	if (flags & USMB_DL_FLAG_READ_ONLY)
-		return USMB_DL_EREADONLY;
+	if (flags & USMB_DL_FLAG_READ_ONLY) return USMB_DL_EREADONLY;
 	return flags & USMB_DL_FLAG_SUBBYTE_PADDED ? USMB_DL_EPADDED : USMB_DL_OK;
 }
 
@@ -121,18 +117,14 @@ static int check_export(const usmb_dl_tensor *view, uint64_t flags, int versione
 {
 	int rc;
 
-	if (flags & ~(USMB_DL_FLAGS_KNOWN | USMB_DL_EXPORT_LOWEST | USMB_DL_EXPORT_CHECKED))
-		return USMB_DL_EFLAGS;
+	if (flags & ~(USMB_DL_FLAGS_KNOWN | USMB_DL_EXPORT_LOWEST | USMB_DL_EXPORT_CHECKED)) return USMB_DL_EFLAGS;
 	if (!versioned) {
 		rc = legacy_carries(flags);
 		/* Only whether elements of less than a byte are padded is lost. */
-		if (rc == USMB_DL_EPADDED && view != NULL && view->dtype.bits >= 8)
-			rc = USMB_DL_OK;
-		if (rc != USMB_DL_OK)
-			return rc;
+		if (rc == USMB_DL_EPADDED && view != NULL && view->dtype.bits >= 8) rc = USMB_DL_OK;
+		if (rc != USMB_DL_OK) return rc;
 	}
-	if (flags & USMB_DL_EXPORT_CHECKED)
-		return USMB_DL_OK;
+	if (flags & USMB_DL_EXPORT_CHECKED) return USMB_DL_OK;
 	rc = usmb_dl_check(view, flags, NULL, NULL);
 	return rc == USMB_DL_OK && usmb_dl_device_name(view->device.type) == NULL ? USMB_DL_EDEVICE : rc;
 }
@@ -164,8 +156,7 @@ static void seal(void *block, int versioned, uint64_t flags, int32_t ndim, usmb_
 static int goes_up(const usmb_dl_tensor *view)
 {
 	for (int32_t i = 0; i < view->ndim; i++)
-		if (view->strides[i] < 0 || view->shape[i] == 0)
-			return 0;
+		if (view->strides[i] < 0 || view->shape[i] == 0) return 0;
 	return 1;
 }
 
@@ -179,8 +170,7 @@ static int export_plain(const usmb_dl_tensor *view, int versioned, usmb_drop_fn 
 	usmb_dl_tensor *t;
 	int empty = 0;
 
-	if (block == NULL)
-		return USMB_DL_ENOMEM;
+	if (block == NULL) return USMB_DL_ENOMEM;
 	t = versioned ? &((versioned_block *)block)->m.t : &((legacy_block *)block)->m.t;
 	dims = versioned ? ((versioned_block *)block)->dims : ((legacy_block *)block)->dims;
 	for (int32_t i = 0; i < ndim; i++) {
@@ -200,8 +190,7 @@ static int export_plain(const usmb_dl_tensor *view, int versioned, usmb_drop_fn 
 	return USMB_DL_OK;
 }
 
-int usmb_dl_export(const usmb_dl_tensor *view, uint64_t flags, int versioned, usmb_drop_fn drop,
-                   void *ctx, void **out)
+int usmb_dl_export(const usmb_dl_tensor *view, uint64_t flags, int versioned, usmb_drop_fn drop, void *ctx, void **out)
 {
 	size_t head = versioned ? sizeof(versioned_block) : sizeof(legacy_block);
 	usmb_dl_tensor *t;
@@ -213,11 +202,9 @@ int usmb_dl_export(const usmb_dl_tensor *view, uint64_t flags, int versioned, us
 	    (view->device.type == USMB_DL_CPU || (view->device.type == USMB_DL_ONEAPI && goes_up(view))))
 		return export_plain(view, versioned, drop, ctx, out);
 	rc = check_export(view, flags, versioned);
-	if (rc != USMB_DL_OK)
-		return rc;
+	if (rc != USMB_DL_OK) return rc;
 	block = usmb_dl_block_new(view->ndim);
-	if (block == NULL)
-		return USMB_DL_ENOMEM;
+	if (block == NULL) return USMB_DL_ENOMEM;
 	t = versioned ? &((versioned_block *)block)->m.t : &((legacy_block *)block)->m.t;
 	t->device = view->device;
 	t->ndim = view->ndim;
@@ -237,15 +224,13 @@ int usmb_dl_open(const void *managed, int versioned, const usmb_dl_tensor **t, u
 {
 	const usmb_dl_versioned *v = managed;
 
-	if (managed == NULL)
-		return USMB_DL_ENULL;
+	if (managed == NULL) return USMB_DL_ENULL;
 	if (!versioned) {
 		*t = &((const usmb_dl_managed *)managed)->t;
 		*flags = 0;
 		return USMB_DL_OK;
 	}
-	if (v->version.major != USMB_DL_MAJOR)
-		return USMB_DL_EVERSION;
+	if (v->version.major != USMB_DL_MAJOR) return USMB_DL_EVERSION;
 	*t = &v->t;
 	*flags = v->flags;
 	return USMB_DL_OK;
@@ -253,18 +238,15 @@ int usmb_dl_open(const void *managed, int versioned, const usmb_dl_tensor **t, u
 
 void usmb_dl_delete(void *managed, int versioned)
 {
-	if (managed == NULL)
-		return;
+	if (managed == NULL) return;
 	if (versioned) {
 		usmb_dl_versioned *m = managed;
 
-		if (m->deleter != NULL)
-			m->deleter(m);
+		if (m->deleter != NULL) m->deleter(m);
 	} else {
 		usmb_dl_managed *m = managed;
 
-		if (m->deleter != NULL)
-			m->deleter(m);
+		if (m->deleter != NULL) m->deleter(m);
 	}
 }
 
@@ -281,7 +263,6 @@ const usmb_dl_exchange_api *usmb_dl_exchange_find(const void *api)
 
 	/* A chain has one link per major version: a longer one is a loop. */
 	for (int i = 0; h != NULL && i < 64; i++, h = h->prev_api)
-		if (h->version.major == USMB_DL_MAJOR)
-			return (const usmb_dl_exchange_api *)h;
+		if (h->version.major == USMB_DL_MAJOR) return (const usmb_dl_exchange_api *)h;
 	return NULL;
 }

@@ -35,8 +35,7 @@ static int have_key;
 static void give_back(void *unused)
 {
 	(void)unused;
-	while (cache.n > 0)
-		free(cache.kept[--cache.n]);
+	while (cache.n > 0) free(cache.kept[--cache.n]);
 	cache.state = -1;
 }
 
@@ -55,8 +54,7 @@ static int know_thread(void)
 
 void *usmb_dl_block_new(int32_t ndim)
 {
-	if (ndim > SMALL)
-		return malloc(USMB_DL_BLOCK_HEAD + 2 * sizeof(int64_t) * (size_t)ndim);
+	if (ndim > SMALL) return malloc(USMB_DL_BLOCK_HEAD + 2 * sizeof(int64_t) * (size_t)ndim);
 	return cache.n > 0 ? cache.kept[--cache.n] : malloc(small_size);
 }
 

@@ -9,10 +9,8 @@ int usmb_dl_is_handle_device(int32_t type)
 	case USMB_DL_OPENCL:
 	case USMB_DL_VULKAN:
 	case USMB_DL_METAL:
-	case USMB_DL_WEBGPU:
-		return 1;
-	default:
-		return 0;
+	case USMB_DL_WEBGPU: return 1;
+	default: return 0;
 	}
 }
 
@@ -20,23 +18,16 @@ int usmb_dl_dtype_check(usmb_dl_dtype d)
 {
 	unsigned b = d.bits;
 
-	if (d.lanes != 1)
-		return USMB_DL_ELANES;
+	if (d.lanes != 1) return USMB_DL_ELANES;
 	switch (d.code) {
 	case USMB_DL_INT:
-	case USMB_DL_UINT:
-		return b >= 1 && b <= 64 && (b & (b - 1)) == 0 ? USMB_DL_OK : USMB_DL_EDTYPE;
-	case USMB_DL_FLOAT:
-		return b == 16 || b == 32 || b == 64 ? USMB_DL_OK : USMB_DL_EDTYPE;
-	case USMB_DL_BFLOAT:
-		return b == 16 ? USMB_DL_OK : USMB_DL_EDTYPE;
-	case USMB_DL_COMPLEX:
-		return b == 32 || b == 64 || b == 128 ? USMB_DL_OK : USMB_DL_EDTYPE;
+	case USMB_DL_UINT: return b >= 1 && b <= 64 && (b & (b - 1)) == 0 ? USMB_DL_OK : USMB_DL_EDTYPE;
+	case USMB_DL_FLOAT: return b == 16 || b == 32 || b == 64 ? USMB_DL_OK : USMB_DL_EDTYPE;
+	case USMB_DL_BFLOAT: return b == 16 ? USMB_DL_OK : USMB_DL_EDTYPE;
+	case USMB_DL_COMPLEX: return b == 32 || b == 64 || b == 128 ? USMB_DL_OK : USMB_DL_EDTYPE;
 	case USMB_DL_FLOAT6_E2M3FN:
-	case USMB_DL_FLOAT6_E3M2FN:
-		return b == 6 ? USMB_DL_OK : USMB_DL_EDTYPE;
-	case USMB_DL_FLOAT4_E2M1FN:
-		return b == 4 ? USMB_DL_OK : USMB_DL_EDTYPE;
+	case USMB_DL_FLOAT6_E3M2FN: return b == 6 ? USMB_DL_OK : USMB_DL_EDTYPE;
+	case USMB_DL_FLOAT4_E2M1FN: return b == 4 ? USMB_DL_OK : USMB_DL_EDTYPE;
 	default: /* bool and the eight fp8 */
 		return d.code >= USMB_DL_BOOL && d.code <= USMB_DL_FLOAT8_E8M0FNU && b == 8 ? USMB_DL_OK
 		                                                                            : USMB_DL_EDTYPE;
@@ -57,8 +48,7 @@ static int check_shape(int32_t ndim, const int64_t *shape, uint32_t bits, int64_
 
 	*empty = 0;
 	for (int32_t i = 0; i < ndim; i++) {
-		if (shape[i] < 0)
-			return USMB_DL_ESHAPE;
+		if (shape[i] < 0) return USMB_DL_ESHAPE;
 		if (shape[i] == 0)
 			*empty = 1;
 		else if (__builtin_mul_overflow(n, shape[i], &n))
@@ -74,10 +64,8 @@ static uint32_t f_contiguous(int32_t ndim, const int64_t *shape, const int64_t *
 	int64_t expected = 1;
 
 	for (int32_t i = 0; i < ndim; i++) {
-		if (shape[i] == 1)
-			continue;
-		if (strides[i] != expected)
-			return 0;
+		if (shape[i] == 1) continue;
+		if (strides[i] != expected) return 0;
 		expected *= shape[i]; /* cannot overflow: the product did not */
 	}
 	return USMB_DL_F_CONTIGUOUS;
@@ -90,14 +78,11 @@ static int walk_strides(int32_t ndim, const int64_t *shape, const int64_t *strid
 	int c = 1, wide = 0; /* dimensions of more than one element */
 
 	for (int32_t i = ndim - 1; i >= 0; i--) {
-		if (shape[i] == 1)
-			continue;
-		if (strides[i] != expected)
-			c = 0;
+		if (shape[i] == 1) continue;
+		if (strides[i] != expected) c = 0;
 		wide++;
 		expected *= shape[i];
-		if (__builtin_mul_overflow(strides[i], shape[i] - 1, &step))
-			return USMB_DL_ESTRIDES;
+		if (__builtin_mul_overflow(strides[i], shape[i] - 1, &step)) return USMB_DL_ESTRIDES;
 		if (step < 0 ? __builtin_add_overflow(lo, step, &lo) : __builtin_add_overflow(hi, step, &hi))
 			return USMB_DL_ESTRIDES;
 	}
@@ -116,8 +101,7 @@ static void fill_c_order(int32_t ndim, const int64_t *shape, int64_t *strides)
 
 	for (int32_t i = ndim - 1; i >= 0; i--) {
 		strides[i] = n;
-		if (shape[i] > 0)
-			n *= shape[i];
+		if (shape[i] > 0) n *= shape[i];
 	}
 }
 
@@ -140,21 +124,16 @@ static int check_address(const usmb_dl_tensor *t, uint32_t bits, usmb_dl_span *s
 	uintptr_t mask = bits >= 8 ? bits / 8 - 1 : 0; /* every whole-byte width is a power of two */
 	uintptr_t data = (uintptr_t)t->data, first, end;
 
-	if (data == 0)
-		return USMB_DL_ENULL;
-	if ((t->byte_offset & mask) != 0)
-		return USMB_DL_EALIGN;
+	if (data == 0) return USMB_DL_ENULL;
+	if ((t->byte_offset & mask) != 0) return USMB_DL_EALIGN;
 	if (usmb_dl_is_handle_device(t->device.type)) {
 		/* Only the offset is a number here. */
 		s->offset = t->byte_offset;
-		if (t->byte_offset > INT64_MAX)
-			return USMB_DL_EOVERFLOW;
+		if (t->byte_offset > INT64_MAX) return USMB_DL_EOVERFLOW;
 		first = (uintptr_t)t->byte_offset;
 	} else {
-		if (__builtin_add_overflow(data, (uintptr_t)t->byte_offset, &first))
-			return USMB_DL_EOVERFLOW;
-		if ((first & mask) != 0)
-			return USMB_DL_EALIGN;
+		if (__builtin_add_overflow(data, (uintptr_t)t->byte_offset, &first)) return USMB_DL_EOVERFLOW;
+		if ((first & mask) != 0) return USMB_DL_EALIGN;
 		s->first = (void *)first;
 	}
 	if (first < (uintptr_t)0 - (uintptr_t)s->lo || __builtin_add_overflow(first, (uintptr_t)s->hi, &end))
@@ -172,16 +151,12 @@ static int check_dense(const usmb_dl_tensor *t, uint32_t bits, int64_t *strides_
 	for (int32_t i = t->ndim - 1; i >= 0; i--) {
 		int64_t extent = t->shape[i], stride = t->strides != NULL ? t->strides[i] : n;
 
-		if (extent <= 0 || (extent != 1 && stride != n))
-			return 0;
-		if (strides_out != NULL)
-			strides_out[i] = stride;
+		if (extent <= 0 || (extent != 1 && stride != n)) return 0;
+		if (strides_out != NULL) strides_out[i] = stride;
 		wide += extent != 1;
-		if (__builtin_mul_overflow(n, extent, &n))
-			return 0;
+		if (__builtin_mul_overflow(n, extent, &n)) return 0;
 	}
-	if (__builtin_mul_overflow(n, (int64_t)bits, &total) || total > INT64_MAX - 7)
-		return 0;
+	if (__builtin_mul_overflow(n, (int64_t)bits, &total) || total > INT64_MAX - 7) return 0;
 	s->first = t->data;
 	s->nelem = n;
 	s->lo = 0;
@@ -200,17 +175,14 @@ static int check_layout(const usmb_dl_tensor *t, uint32_t bits, int64_t *strides
 	int64_t c_order[USMB_DL_MAX_NDIM];
 	int empty, rc;
 
-	if (check_dense(t, bits, strides_out, s))
-		return check_address(t, bits, s);
+	if (check_dense(t, bits, strides_out, s)) return check_address(t, bits, s);
 	rc = check_shape(t->ndim, t->shape, bits, &e.nelem, &empty);
-	if (rc != USMB_DL_OK)
-		return rc;
+	if (rc != USMB_DL_OK) return rc;
 	if (strides == NULL) {
 		fill_c_order(t->ndim, t->shape, strides_out ? strides_out : c_order);
 		strides = strides_out ? strides_out : c_order;
 	} else if (strides_out != NULL) {
-		for (int32_t i = 0; i < t->ndim; i++)
-			strides_out[i] = strides[i];
+		for (int32_t i = 0; i < t->ndim; i++) strides_out[i] = strides[i];
 	}
 	s->first = t->data;
 	s->offset = 0;
@@ -221,10 +193,8 @@ static int check_layout(const usmb_dl_tensor *t, uint32_t bits, int64_t *strides
 		return USMB_DL_OK;
 	}
 	rc = walk_strides(t->ndim, t->shape, strides, &e);
-	if (rc == USMB_DL_OK)
-		rc = to_bytes(&e, bits, s);
-	if (rc != USMB_DL_OK)
-		return rc;
+	if (rc == USMB_DL_OK) rc = to_bytes(&e, bits, s);
+	if (rc != USMB_DL_OK) return rc;
 	s->nelem = e.nelem;
 	s->contig = e.contig;
 	return check_address(t, bits, s);
@@ -235,16 +205,11 @@ int usmb_dl_check(const usmb_dl_tensor *t, uint64_t flags, int64_t *strides_out,
 	usmb_dl_span scratch;
 	int rc;
 
-	if (t == NULL)
-		return USMB_DL_ENULL;
-	if (t->ndim < 0 || t->ndim > USMB_DL_MAX_NDIM)
-		return USMB_DL_ENDIM;
-	if (t->ndim > 0 && t->shape == NULL)
-		return USMB_DL_ESHAPE;
-	if (t->device.type < 1 || t->device.id < 0)
-		return USMB_DL_EDEVICE;
+	if (t == NULL) return USMB_DL_ENULL;
+	if (t->ndim < 0 || t->ndim > USMB_DL_MAX_NDIM) return USMB_DL_ENDIM;
+	if (t->ndim > 0 && t->shape == NULL) return USMB_DL_ESHAPE;
+	if (t->device.type < 1 || t->device.id < 0) return USMB_DL_EDEVICE;
 	rc = usmb_dl_dtype_check(t->dtype);
-	if (rc != USMB_DL_OK)
-		return rc;
+	if (rc != USMB_DL_OK) return rc;
 	return check_layout(t, usmb_dl_item_bits(t->dtype, flags), strides_out, out ? out : &scratch);
 }

@@ -7,33 +7,41 @@
 #include "usmb_dl_internal.h"
 
 static const char *const general[USMB_DL_ECODES] = {
-	[USMB_DL_OK] = "no error",
-	[USMB_DL_ENOMEM] = "out of memory for the DLPack block (a few hundred bytes): free host memory and try again",
-	[USMB_DL_EVERSION] = "the tensor's DLPack major version is not 1: it can only be deleted; ask its producer for max_version=(1, 3)",
-	[USMB_DL_ENDIM] = "a tensor has 0 to 64 dimensions: reshape it",
-	[USMB_DL_ESHAPE] = "a tensor has a shape of non-negative extents: fix the producer",
-	[USMB_DL_ESTRIDES] = "the strides reach outside of what can be addressed: make the array contiguous or fix the producer",
-	[USMB_DL_EOVERFLOW] = "its size in bits, or where it ends, does not fit 63 bits: fix the shape or the offset",
-	[USMB_DL_EDTYPE] = "the element type cannot be exchanged: convert to one of the array API's types",
-	[USMB_DL_ELANES] = "vector types (lanes other than 1) cannot be exchanged: give the lanes a dimension of their own",
-	[USMB_DL_EALIGN] = "the first element does not lie at a multiple of the item size: copy the array first",
-	[USMB_DL_ENULL] = "there is no memory behind the tensor (NULL): fix the producer",
-	[USMB_DL_EREADONLY] = "read-only memory cannot be exported as a legacy tensor, which has no read-only flag: ask with max_version=(1, 0) or newer, or copy",
-	[USMB_DL_EDEVICE] = "not a DLPack device: the type is 1 to 18 and the id is not negative",
-	[USMB_DL_EPADDED] = "padded sub-byte elements cannot be exported as a legacy tensor, which cannot say so: ask with max_version=(1, 0) or newer, or pack them",
-	[USMB_DL_EFLAGS] = "unknown export flags: use READ_ONLY 1, IS_COPIED 2 and SUBBYTE_PADDED 4",
+        [USMB_DL_OK] = "no error",
+        [USMB_DL_ENOMEM] = "out of memory for the DLPack block (a few hundred bytes): free host memory and try again",
+        [USMB_DL_EVERSION] = "the tensor's DLPack major version is not 1: it can only be deleted; ask its producer for "
+                             "max_version=(1, 3)",
+        [USMB_DL_ENDIM] = "a tensor has 0 to 64 dimensions: reshape it",
+        [USMB_DL_ESHAPE] = "a tensor has a shape of non-negative extents: fix the producer",
+        [USMB_DL_ESTRIDES] =
+                "the strides reach outside of what can be addressed: make the array contiguous or fix the producer",
+        [USMB_DL_EOVERFLOW] = "its size in bits, or where it ends, does not fit 63 bits: fix the shape or the offset",
+        [USMB_DL_EDTYPE] = "the element type cannot be exchanged: convert to one of the array API's types",
+        [USMB_DL_ELANES] =
+                "vector types (lanes other than 1) cannot be exchanged: give the lanes a dimension of their own",
+        [USMB_DL_EALIGN] = "the first element does not lie at a multiple of the item size: copy the array first",
+        [USMB_DL_ENULL] = "there is no memory behind the tensor (NULL): fix the producer",
+        [USMB_DL_EREADONLY] = "read-only memory cannot be exported as a legacy tensor, which has no read-only flag: "
+                              "ask with max_version=(1, 0) or newer, or copy",
+        [USMB_DL_EDEVICE] = "not a DLPack device: the type is 1 to 18 and the id is not negative",
+        [USMB_DL_EPADDED] = "padded sub-byte elements cannot be exported as a legacy tensor, which cannot say so: ask "
+                            "with max_version=(1, 0) or newer, or pack them",
+        [USMB_DL_EFLAGS] = "unknown export flags: use READ_ONLY 1, IS_COPIED 2 and SUBBYTE_PADDED 4",
 };
 
 static void explain_shape(const usmb_dl_tensor *t, char *buf, size_t n)
 {
 	if (t->shape == NULL) {
-		snprintf(buf, n, "shape is NULL but ndim is %" PRId32 ": a tensor with dimensions has a shape; fix the producer",
+		snprintf(buf, n,
+		         "shape is NULL but ndim is %" PRId32
+		         ": a tensor with dimensions has a shape; fix the producer",
 		         t->ndim);
 		return;
 	}
 	for (int32_t i = 0; i < t->ndim; i++) {
 		if (t->shape[i] < 0) {
-			snprintf(buf, n, "shape[%" PRId32 "] is %" PRId64 ": extents are not negative; fix the producer", i,
+			snprintf(buf, n,
+			         "shape[%" PRId32 "] is %" PRId64 ": extents are not negative; fix the producer", i,
 			         t->shape[i]);
 			return;
 		}
@@ -57,15 +65,18 @@ static void explain_dtype(const usmb_dl_tensor *t, char *buf, size_t n)
 	usmb_dl_dtype d = t->dtype;
 
 	if (d.code == USMB_DL_OPAQUE_HANDLE)
-		snprintf(buf, n, "elements are opaque handles (type code 3), which mean nothing to another library: export numbers");
+		snprintf(buf, n,
+		         "elements are opaque handles (type code 3), which mean nothing to another library: export "
+		         "numbers");
 	else if (d.code == USMB_DL_BOOL)
-		snprintf(buf, n, "bool of %u bits: bools are 8 bits each in DLPack; convert to bool of one byte", d.bits);
+		snprintf(buf, n, "bool of %u bits: bools are 8 bits each in DLPack; convert to bool of one byte",
+		         d.bits);
 	else if (d.code > USMB_DL_FLOAT4_E2M1FN)
 		snprintf(buf, n, "type code %u is newer than DLPack %d.%d knows: convert to another type", d.code,
 		         USMB_DL_MAJOR, USMB_DL_MINOR);
 	else
-		snprintf(buf, n, "type code %u of %u bits has no such width: convert to one of the array API's types", d.code,
-		         d.bits);
+		snprintf(buf, n, "type code %u of %u bits has no such width: convert to one of the array API's types",
+		         d.code, d.bits);
 }
 
 static void explain_align(const usmb_dl_tensor *t, char *buf, size_t n)
@@ -75,7 +86,8 @@ static void explain_align(const usmb_dl_tensor *t, char *buf, size_t n)
 
 	print_type(t->dtype, type, sizeof type);
 	snprintf(buf, n,
-	         "data %p with byte_offset %" PRIu64 " is not aligned to %s, whose items take %u bytes: copy the array first",
+	         "data %p with byte_offset %" PRIu64
+	         " is not aligned to %s, whose items take %u bytes: copy the array first",
 	         t->data, t->byte_offset, type, item);
 }
 
@@ -105,15 +117,16 @@ static void explain_extent(int code, const usmb_dl_tensor *t, char *buf, size_t 
 	}
 	print_type(t->dtype, type, sizeof type);
 	print_ints(t->shape, t->ndim, shape, sizeof shape);
-	if (t->strides != NULL)
-		print_ints(t->strides, t->ndim, strides, sizeof strides);
-	snprintf(buf, n, "%s of shape %s, strides %s, at %p + %" PRIu64 ": %s", type, shape, strides, t->data, t->byte_offset,
-	         general[code]);
+	if (t->strides != NULL) print_ints(t->strides, t->ndim, strides, sizeof strides);
+	snprintf(buf, n, "%s of shape %s, strides %s, at %p + %" PRIu64 ": %s", type, shape, strides, t->data,
+	         t->byte_offset, general[code]);
 }
 
 static void explain_device(const usmb_dl_tensor *t, char *buf, size_t n)
 {
-	snprintf(buf, n, "device (%" PRId32 ", %" PRId32 ") is none: the type is 1 (kDLCPU) to 18 (kDLTrn), the id not negative",
+	snprintf(buf, n,
+	         "device (%" PRId32 ", %" PRId32
+	         ") is none: the type is 1 (kDLCPU) to 18 (kDLTrn), the id not negative",
 	         t->device.type, t->device.id);
 }
 
@@ -121,45 +134,36 @@ char *usmb_dl_explain(int code, const usmb_dl_tensor *t, char *buf, size_t n)
 {
 	char type[64];
 
-	if (n == 0)
-		return buf;
+	if (n == 0) return buf;
 	if (code < 0 || code >= USMB_DL_ECODES) {
 		snprintf(buf, n, "unknown DLPack error %d", code);
 		return buf;
 	}
-	if (t == NULL)
-		code += USMB_DL_ECODES; /* no details: the general text */
+	if (t == NULL) code += USMB_DL_ECODES; /* no details: the general text */
 	switch (code) {
 	case USMB_DL_ENDIM:
-		snprintf(buf, n, "ndim is %" PRId32 ": a tensor has 0 to %d dimensions; reshape it", t->ndim, USMB_DL_MAX_NDIM);
+		snprintf(buf, n, "ndim is %" PRId32 ": a tensor has 0 to %d dimensions; reshape it", t->ndim,
+		         USMB_DL_MAX_NDIM);
 		break;
-	case USMB_DL_ESHAPE:
-		explain_shape(t, buf, n);
-		break;
+	case USMB_DL_ESHAPE: explain_shape(t, buf, n); break;
 	case USMB_DL_EOVERFLOW:
-	case USMB_DL_ESTRIDES:
-		explain_extent(code, t, buf, n);
-		break;
-	case USMB_DL_EDTYPE:
-		explain_dtype(t, buf, n);
-		break;
+	case USMB_DL_ESTRIDES: explain_extent(code, t, buf, n); break;
+	case USMB_DL_EDTYPE: explain_dtype(t, buf, n); break;
 	case USMB_DL_ELANES:
 		print_type(t->dtype, type, sizeof type);
-		snprintf(buf, n, "%s with %u lanes: only 1 lane can be exchanged; give the lanes a dimension of their own", type,
-		         t->dtype.lanes);
+		snprintf(buf, n,
+		         "%s with %u lanes: only 1 lane can be exchanged; give the lanes a dimension of their own",
+		         type, t->dtype.lanes);
 		break;
-	case USMB_DL_EALIGN:
-		explain_align(t, buf, n);
-		break;
+	case USMB_DL_EALIGN: explain_align(t, buf, n); break;
 	case USMB_DL_ENULL:
-		snprintf(buf, n, "data is NULL on device (%" PRId32 ", %" PRId32 "): only an empty tensor outside of kDLOneAPI has no memory; fix the producer",
+		snprintf(buf, n,
+		         "data is NULL on device (%" PRId32 ", %" PRId32
+		         "): only an empty tensor outside of kDLOneAPI has no memory; fix the producer",
 		         t->device.type, t->device.id);
 		break;
-	case USMB_DL_EDEVICE:
-		explain_device(t, buf, n);
-		break;
-	default:
-		snprintf(buf, n, "%s", general[code % USMB_DL_ECODES]);
+	case USMB_DL_EDEVICE: explain_device(t, buf, n); break;
+	default: snprintf(buf, n, "%s", general[code % USMB_DL_ECODES]);
 	}
 	return buf;
 }
@@ -168,7 +172,9 @@ char *usmb_dl_explain_version(usmb_dl_version found, char *buf, size_t n)
 {
 	if (n > 0)
 		snprintf(buf, n,
-		         "the tensor is of DLPack %" PRIu32 ".%" PRIu32 ", another major version than %d: it can only be deleted; ask its producer for max_version=(%d, %d)",
+		         "the tensor is of DLPack %" PRIu32 ".%" PRIu32
+		         ", another major version than %d: it can only be deleted; ask its producer for "
+		         "max_version=(%d, %d)",
 		         found.major, found.minor, USMB_DL_MAJOR, USMB_DL_MAJOR, USMB_DL_MINOR);
 	return buf;
 }

@@ -43,11 +43,9 @@ void usmb_dl_gofunc_drop(void *gofunc)
 {
 	usmb_dl_gofunc *f = gofunc, *head = atomic_load_explicit(&dropped, memory_order_relaxed);
 
-	do
-		f->next = head;
+	do f->next = head;
 	while (!atomic_compare_exchange_weak_explicit(&dropped, &head, f, memory_order_seq_cst, memory_order_relaxed));
-	if (atomic_load(&armed) && atomic_exchange(&armed, 0))
-		wake();
+	if (atomic_load(&armed) && atomic_exchange(&armed, 0)) wake();
 }
 
 usmb_dl_gofunc *usmb_dl_gofunc_take(void)
@@ -59,16 +57,14 @@ int usmb_dl_gofunc_wakefd(void)
 {
 	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 
-	if (fd >= 0)
-		atomic_store(&wakefd, fd);
+	if (fd >= 0) atomic_store(&wakefd, fd);
 	return fd;
 }
 
 int usmb_dl_gofunc_arm(void)
 {
 	atomic_store(&armed, 1);
-	if (atomic_load(&dropped) == NULL)
-		return 1;
+	if (atomic_load(&dropped) == NULL) return 1;
 	/* A drop came between: take it, unless its pusher wakes us anyway. */
 	return !atomic_exchange(&armed, 0);
 }

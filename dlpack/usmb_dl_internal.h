@@ -42,7 +42,7 @@ typedef struct usmb_dl_slot {
 	uint32_t major, minor;   /* 44, 48; 0, 0 for legacy */
 	uint32_t reserved;       /* 52 */
 	usmb_dl_span span;       /* 56 */
-} usmb_dl_slot;              /* 104 bytes */
+} usmb_dl_slot;                  /* 104 bytes */
 
 /*
  * A view by its parts, since Go may not pass C a struct that holds pointers
@@ -67,8 +67,8 @@ int usmb_dl_slot_import(uintptr_t slot, uintptr_t managed, int versioned);
 void usmb_dl_slot_delete(uintptr_t managed, int versioned);
 /* out_span is a usmb_dl_span, as a pointer to numbers: see above. */
 int usmb_dl_parts_check(uint64_t *out_span, const usmb_dl_parts *parts, const int64_t *shape, const int64_t *strides);
-void usmb_dl_parts_explain(int code, const usmb_dl_parts *parts, const int64_t *shape, const int64_t *strides, char *buf,
-                           size_t n);
+void usmb_dl_parts_explain(int code, const usmb_dl_parts *parts, const int64_t *shape, const int64_t *strides,
+                           char *buf, size_t n);
 
 /* The owner whose function is Go's; see usmb_dl_gofunc.c. */
 typedef struct usmb_dl_gofunc {
@@ -76,10 +76,10 @@ typedef struct usmb_dl_gofunc {
 	uint64_t id;
 } usmb_dl_gofunc;
 
-usmb_dl_gofunc *usmb_dl_gofunc_new(uint64_t id);  /* NULL: out of memory */
-void usmb_dl_gofunc_drop(void *gofunc);           /* the owner's drop */
-usmb_dl_gofunc *usmb_dl_gofunc_take(void);        /* all that were dropped, oldest last */
-int usmb_dl_gofunc_wakefd(void);                  /* made on first use; -1: errno */
-int usmb_dl_gofunc_arm(void);                     /* 1: armed and nothing waits; 0: take again */
+usmb_dl_gofunc *usmb_dl_gofunc_new(uint64_t id); /* NULL: out of memory */
+void usmb_dl_gofunc_drop(void *gofunc);          /* the owner's drop */
+usmb_dl_gofunc *usmb_dl_gofunc_take(void);       /* all that were dropped, oldest last */
+int usmb_dl_gofunc_wakefd(void);                 /* made on first use; -1: errno */
+int usmb_dl_gofunc_arm(void);                    /* 1: armed and nothing waits; 0: take again */
 
 #endif

@@ -99,21 +99,21 @@ typedef struct {
 } usmb_dl_dtype; /* 4 bytes */
 
 typedef struct {
-	void *data;              /*  0 */
-	usmb_dl_device device;   /*  8 */
-	int32_t ndim;            /* 16 */
-	usmb_dl_dtype dtype;     /* 20 */
-	int64_t *shape;          /* 24 */
-	int64_t *strides;        /* 32 in elements; NULL = C order (before 1.2) */
-	uint64_t byte_offset;    /* 40 from data to the first element */
-} usmb_dl_tensor;            /* 48 bytes */
+	void *data;            /*  0 */
+	usmb_dl_device device; /*  8 */
+	int32_t ndim;          /* 16 */
+	usmb_dl_dtype dtype;   /* 20 */
+	int64_t *shape;        /* 24 */
+	int64_t *strides;      /* 32 in elements; NULL = C order (before 1.2) */
+	uint64_t byte_offset;  /* 40 from data to the first element */
+} usmb_dl_tensor;              /* 48 bytes */
 
 /* The legacy managed tensor (DLManagedTensor). */
 typedef struct usmb_dl_managed {
 	usmb_dl_tensor t;                          /*  0 */
 	void *ctx;                                 /* 48 */
 	void (*deleter)(struct usmb_dl_managed *); /* 56 may be NULL */
-} usmb_dl_managed;                             /* 64 bytes */
+} usmb_dl_managed;                                 /* 64 bytes */
 
 /* The versioned managed tensor (DLManagedTensorVersioned). */
 typedef struct usmb_dl_versioned {
@@ -122,18 +122,18 @@ typedef struct usmb_dl_versioned {
 	void (*deleter)(struct usmb_dl_versioned *); /* 16 may be NULL */
 	uint64_t flags;                              /* 24 */
 	usmb_dl_tensor t;                            /* 32 */
-} usmb_dl_versioned;                             /* 80 bytes */
+} usmb_dl_versioned;                                 /* 80 bytes */
 
 /* The C exchange API of DLPack 1.2 and 1.3 (DLPackExchangeAPI). Functions
  * return 0, or -1 with the Python error set. */
 typedef struct usmb_dl_exchange_header {
 	usmb_dl_version version;                  /* 0 */
 	struct usmb_dl_exchange_header *prev_api; /* 8 an older table, or NULL */
-} usmb_dl_exchange_header;                    /* 16 bytes */
+} usmb_dl_exchange_header;                        /* 16 bytes */
 
 typedef void (*usmb_dl_set_error)(void *error_ctx, const char *kind, const char *message);
-typedef int (*usmb_dl_allocator)(usmb_dl_tensor *prototype, usmb_dl_versioned **out,
-                                 void *error_ctx, usmb_dl_set_error set_error);
+typedef int (*usmb_dl_allocator)(usmb_dl_tensor *prototype, usmb_dl_versioned **out, void *error_ctx,
+                                 usmb_dl_set_error set_error);
 typedef int (*usmb_dl_from_py)(void *py_object, usmb_dl_versioned **out);      /* out: owned */
 typedef int (*usmb_dl_to_py)(usmb_dl_versioned *tensor, void **out_py_object); /* steals tensor */
 typedef int (*usmb_dl_borrow_from_py)(void *py_object, usmb_dl_tensor *out);   /* borrowed */
@@ -146,7 +146,7 @@ typedef struct usmb_dl_exchange_api {
 	usmb_dl_to_py managed_tensor_to_py_object_no_sync;      /* 32 */
 	usmb_dl_borrow_from_py dltensor_from_py_object_no_sync; /* 40 may be NULL */
 	usmb_dl_work_stream current_work_stream;                /* 48 */
-} usmb_dl_exchange_api;                                     /* 56 bytes */
+} usmb_dl_exchange_api;                                         /* 56 bytes */
 
 /* Names of the Python capsules; static for the life of the process. */
 extern const char usmb_dl_name_legacy[];         /* "dltensor" */
@@ -187,7 +187,7 @@ typedef struct {
 	uint32_t itembits; /* 32 bits from one element to the next: 8*size, or 6, 4, 2, 1 when packed */
 	uint32_t contig;   /* 36 USMB_DL_C_CONTIGUOUS | USMB_DL_F_CONTIGUOUS */
 	uint64_t offset;   /* 40 byte_offset that could not be folded in: handle devices only, else 0 */
-} usmb_dl_span;        /* 48 bytes */
+} usmb_dl_span;            /* 48 bytes */
 
 /* Whether data of this device type is a handle and no address (OpenCL cl_mem,
  * Vulkan, Metal, WebGPU), so that nothing can be added to it. */
@@ -220,8 +220,7 @@ int usmb_dl_open(const void *managed, int versioned, const usmb_dl_tensor **t, u
  * owned by the caller (hand it on, or usmb_dl_delete). On failure nothing was
  * taken and *out is untouched. drop NULL: memory that nobody owns.
  */
-int usmb_dl_export(const usmb_dl_tensor *view, uint64_t flags, int versioned, usmb_drop_fn drop,
-                   void *ctx, void **out);
+int usmb_dl_export(const usmb_dl_tensor *view, uint64_t flags, int versioned, usmb_drop_fn drop, void *ctx, void **out);
 
 /* Runs the deleter, once, if there is one; NULL is ignored. Also right for a
  * tensor of another major version: the deleter's place never changes. */

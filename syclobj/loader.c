@@ -19,7 +19,7 @@ static const struct {
 	size_t offset;
 } functions[] = {
 #define X(ret, name, args) {#name, offsetof(struct usmb_dpctl, name)},
-	USMB_DPCTL_FUNCTIONS(X)
+        USMB_DPCTL_FUNCTIONS(X)
 #undef X
 };
 
@@ -29,21 +29,21 @@ struct search {
 	size_t n;
 };
 
-static int match(struct dl_phdr_info *info, size_t size, void *arg) {
+static int match(struct dl_phdr_info *info, size_t size, void *arg)
+{
 	struct search *s = arg;
 	const char *base;
 
 	(void)size;
-	if (info->dlpi_name == NULL || info->dlpi_name[0] == 0)
-		return 0;
+	if (info->dlpi_name == NULL || info->dlpi_name[0] == 0) return 0;
 	base = strrchr(info->dlpi_name, '/');
 	base = base != NULL ? base + 1 : info->dlpi_name;
-	if (strncmp(base, s->prefix, strlen(s->prefix)) != 0)
-		return 0;
+	if (strncmp(base, s->prefix, strlen(s->prefix)) != 0) return 0;
 	return snprintf(s->path, s->n, "%s", info->dlpi_name) < (int)s->n;
 }
 
-int usmb_load_find(const char *prefix, char *path, size_t n) {
+int usmb_load_find(const char *prefix, char *path, size_t n)
+{
 	struct search s = {prefix, path, n};
 
 	return dl_iterate_phdr(match, &s);
@@ -53,11 +53,13 @@ int usmb_load_find(const char *prefix, char *path, size_t n) {
  * The name in "NAME: cannot open shared object file: ...", which is how dlopen
  * says that a needed library was not found.
  */
-static int missing(const char *error, char *name, size_t n) {
+static int missing(const char *error, char *name, size_t n)
+{
 	static const char tail[] = ": cannot open shared object file";
 	const char *end = strstr(error, tail);
 
-	if (end == NULL || end == error || (size_t)(end - error) >= n || memchr(error, '/', (size_t)(end - error)) != NULL)
+	if (end == NULL || end == error || (size_t)(end - error) >= n ||
+	    memchr(error, '/', (size_t)(end - error)) != NULL)
 		return 0;
 	memcpy(name, error, (size_t)(end - error));
 	name[end - error] = 0;
@@ -69,7 +71,8 @@ static int missing(const char *error, char *name, size_t n) {
  * dpctl 0.17 name a wrong directory for libsycl and others, which lie in lib of
  * the environment. dlerror is per thread, so it is read where it happens.
  */
-static void *open_near(const char *path, const char *dir, int depth, char *err, size_t nerr) {
+static void *open_near(const char *path, const char *dir, int depth, char *err, size_t nerr)
+{
 	char name[128], last[128] = "", near[4224];
 	const char *text;
 	void *lib;
@@ -81,21 +84,20 @@ static void *open_near(const char *path, const char *dir, int depth, char *err, 
 			return NULL;
 		memcpy(last, name, sizeof last);
 		snprintf(near, sizeof near, "%s/%s", dir, name);
-		if (access(near, R_OK) != 0 || open_near(near, dir, depth - 1, err, nerr) == NULL)
-			return NULL;
+		if (access(near, R_OK) != 0 || open_near(near, dir, depth - 1, err, nerr) == NULL) return NULL;
 	}
 	return lib;
 }
 
-int usmb_load_open(const char *path, const char *dir, char *real, size_t nreal, char *err, size_t nerr) {
+int usmb_load_open(const char *path, const char *dir, char *real, size_t nreal, char *err, size_t nerr)
+{
 	struct usmb_dpctl table;
 	usmb_signals signals;
 	struct link_map *map = NULL;
 	void *lib, *fn;
 	size_t i;
 
-	if (usmb_ready())
-		return USMB_LOAD_OK;
+	if (usmb_ready()) return USMB_LOAD_OK;
 	/* An instance that is already here must be the one used: two copies of
 	 * the library would be two SYCL runtimes with foreign pointers between. */
 	usmb_signals_save(&signals);
@@ -104,11 +106,9 @@ int usmb_load_open(const char *path, const char *dir, char *real, size_t nreal, 
 	 * does not bring it. */
 	(void)dlopen("libm.so.6", RTLD_NOW | RTLD_GLOBAL);
 	lib = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
-	if (lib == NULL)
-		lib = open_near(path, dir, 8, err, nerr);
+	if (lib == NULL) lib = open_near(path, dir, 8, err, nerr);
 	usmb_signals_restore(&signals);
-	if (lib == NULL)
-		return USMB_LOAD_OPEN;
+	if (lib == NULL) return USMB_LOAD_OPEN;
 	for (i = 0; i < sizeof functions / sizeof functions[0]; i++) {
 		fn = dlsym(lib, functions[i].name);
 		if (fn == NULL) {
@@ -129,7 +129,8 @@ int usmb_load_open(const char *path, const char *dir, char *real, size_t nreal, 
 	return USMB_LOAD_OK;
 }
 
-void usmb_load_extra(const char *path, const char *dir) {
+void usmb_load_extra(const char *path, const char *dir)
+{
 	usmb_signals signals;
 	char err[4096];
 

@@ -6,8 +6,8 @@
 
 enum {
 	USMB_LOAD_OK = 0,
-	USMB_LOAD_OPEN,   /* dlopen failed; text in err */
-	USMB_LOAD_SYMBOL  /* the library lacks a symbol; its name in err */
+	USMB_LOAD_OPEN,  /* dlopen failed; text in err */
+	USMB_LOAD_SYMBOL /* the library lacks a symbol; its name in err */
 };
 
 /*

@@ -14,8 +14,8 @@ typedef struct usmb_device_facts {
 	const char *name, *vendor, *driver;
 	uint64_t hash, global_mem, max_alloc;
 	uint32_t units, max_subdevices, kinds;
-	int32_t backend, type;   /* the library's bits */
-	int32_t root;            /* index of the device or its root ancestor, -1 none */
+	int32_t backend, type; /* the library's bits */
+	int32_t root;          /* index of the device or its root ancestor, -1 none */
 	int32_t is_subdevice;
 } usmb_device_facts;
 
@@ -26,7 +26,7 @@ typedef struct usmb_platform_facts {
 } usmb_platform_facts;
 
 typedef struct usmb_queue_facts {
-	void *context, *device;  /* owned */
+	void *context, *device; /* owned */
 	uint64_t hash;
 	uint32_t kinds;
 	int32_t in_order, profiling;

@@ -11,17 +11,17 @@
  * would then end the process instead of being a panic, and an embedded
  * interpreter would lose its handlers.
  */
-void usmb_signals_save(usmb_signals *s) {
+void usmb_signals_save(usmb_signals *s)
+{
 	int sig;
 
 	memset(s, 0, sizeof *s);
-	for (sig = 1; sig < NSIG; sig++)
-		s->valid[sig] = sigaction(sig, NULL, &s->actions[sig]) == 0;
-	if (sigaltstack(NULL, &s->stack) != 0)
-		s->stack.ss_flags = SS_ONSTACK;
+	for (sig = 1; sig < NSIG; sig++) s->valid[sig] = sigaction(sig, NULL, &s->actions[sig]) == 0;
+	if (sigaltstack(NULL, &s->stack) != 0) s->stack.ss_flags = SS_ONSTACK;
 }
 
-void usmb_signals_restore(const usmb_signals *s) {
+void usmb_signals_restore(const usmb_signals *s)
+{
 	struct sigaction now;
 	stack_t stack;
 	int sig;

@@ -7,74 +7,66 @@
 #define PTR(p) ((void *)(uintptr_t)(p))
 
 /* The checks of usmb_sycl_check_span, arguments known to be good. */
-static int check(void *ctx, const void *lo, const void *hi, int32_t *kind, void **out_dev) {
+static int check(void *ctx, const void *lo, const void *hi, int32_t *kind, void **out_dev)
+{
 	const char *last = (const char *)hi - 1;
 	int first = usmb_dp.DPCTLUSM_GetPointerType(PTR(lo), ctx);
 
-	if (first < USMB_USM_DEVICE || first > USMB_USM_HOST)
-		return USMB_SYCL_ENOTUSM;
+	if (first < USMB_USM_DEVICE || first > USMB_USM_HOST) return USMB_SYCL_ENOTUSM;
 	if (last > (const char *)lo && usmb_dp.DPCTLUSM_GetPointerType(PTR(last), ctx) != first)
 		return USMB_SYCL_EOVERRUN;
 	if (out_dev != NULL) {
 		*out_dev = usmb_gave(USMB_LIVE_DEVICE, usmb_dp.DPCTLUSM_GetPointerDevice(PTR(lo), ctx));
-		if (*out_dev == NULL)
-			return USMB_SYCL_ENODEVICE;
+		if (*out_dev == NULL) return USMB_SYCL_ENODEVICE;
 	}
 	*kind = first;
 	return USMB_SYCL_OK;
 }
 
-int usmb_sycl_check_span(void *ctx, const void *lo, const void *hi, int32_t *kind, void **out_dev) {
-	if (!usmb_ready())
-		return USMB_SYCL_ENOLIB;
-	if (ctx == NULL || lo == NULL || kind == NULL)
-		return USMB_SYCL_ENULL;
-	if (hi < lo)
-		return USMB_SYCL_EARG;
+int usmb_sycl_check_span(void *ctx, const void *lo, const void *hi, int32_t *kind, void **out_dev)
+{
+	if (!usmb_ready()) return USMB_SYCL_ENOLIB;
+	if (ctx == NULL || lo == NULL || kind == NULL) return USMB_SYCL_ENULL;
+	if (hi < lo) return USMB_SYCL_EARG;
 	return check(ctx, lo, hi, kind, out_dev);
 }
 
-static int place_of(usmb_world *w, void *ctx, void *queue, const void *lo, const void *hi, usmb_place **out) {
+static int place_of(usmb_world *w, void *ctx, void *queue, const void *lo, const void *hi, usmb_place **out)
+{
 	void *device = NULL;
 	int32_t kind = USMB_USM_UNKNOWN;
 	int err = check(ctx, lo, hi, &kind, &device);
 
-	if (err != USMB_SYCL_OK)
-		return err;
+	if (err != USMB_SYCL_OK) return err;
 	err = usmb_place_intern(w, ctx, device, kind, queue, out);
 	usmb_sycl_device_delete(device);
 	return err;
 }
 
-int usmb_sycl_dlpack_import(int32_t device_id, const void *lo, const void *hi, usmb_place **out) {
+int usmb_sycl_dlpack_import(int32_t device_id, const void *lo, const void *hi, usmb_place **out)
+{
 	usmb_world *w;
 	int err = USMB_SYCL_EDEVICEID;
 
-	if (lo == NULL || out == NULL)
-		return USMB_SYCL_ENULL;
-	if (hi < lo)
-		return USMB_SYCL_EARG;
+	if (lo == NULL || out == NULL) return USMB_SYCL_ENULL;
+	if (hi < lo) return USMB_SYCL_EARG;
 	w = usmb_world_enter();
-	if (w == NULL)
-		return USMB_SYCL_ENOLIB;
-	if (device_id >= 0 && device_id < w->n)
-		err = place_of(w, w->roots[device_id].context, NULL, lo, hi, out);
+	if (w == NULL) return USMB_SYCL_ENOLIB;
+	if (device_id >= 0 && device_id < w->n) err = place_of(w, w->roots[device_id].context, NULL, lo, hi, out);
 	usmb_world_leave();
 	return err;
 }
 
-int usmb_sycl_place_for(void *ctx, void *queue, const void *lo, const void *hi, usmb_place **out) {
+int usmb_sycl_place_for(void *ctx, void *queue, const void *lo, const void *hi, usmb_place **out)
+{
 	usmb_world *w;
 	void *of_queue = NULL;
 	int err = USMB_SYCL_OK;
 
-	if ((ctx == NULL && queue == NULL) || lo == NULL || out == NULL)
-		return USMB_SYCL_ENULL;
-	if (hi < lo)
-		return USMB_SYCL_EARG;
+	if ((ctx == NULL && queue == NULL) || lo == NULL || out == NULL) return USMB_SYCL_ENULL;
+	if (hi < lo) return USMB_SYCL_EARG;
 	w = usmb_world_enter();
-	if (w == NULL)
-		return USMB_SYCL_ENOLIB;
+	if (w == NULL) return USMB_SYCL_ENOLIB;
 	if (queue != NULL) {
 		of_queue = usmb_dp.DPCTLQueue_GetContext(queue);
 		if (of_queue == NULL)
@@ -82,26 +74,22 @@ int usmb_sycl_place_for(void *ctx, void *queue, const void *lo, const void *hi, 
 		else if (ctx != NULL && !usmb_dp.DPCTLContext_AreEq(ctx, of_queue))
 			err = USMB_SYCL_EARG;
 	}
-	if (err == USMB_SYCL_OK)
-		err = place_of(w, ctx != NULL ? ctx : of_queue, queue, lo, hi, out);
-	if (of_queue != NULL)
-		usmb_dp.DPCTLContext_Delete(of_queue);
+	if (err == USMB_SYCL_OK) err = place_of(w, ctx != NULL ? ctx : of_queue, queue, lo, hi, out);
+	if (of_queue != NULL) usmb_dp.DPCTLContext_Delete(of_queue);
 	usmb_world_leave();
 	return err;
 }
 
-int usmb_sycl_place_new(void *queue, int32_t kind, usmb_place **out) {
+int usmb_sycl_place_new(void *queue, int32_t kind, usmb_place **out)
+{
 	usmb_world *w;
 	void *ctx, *device;
 	int err = USMB_SYCL_EFAILED;
 
-	if (queue == NULL || out == NULL)
-		return USMB_SYCL_ENULL;
-	if (kind < USMB_USM_DEVICE || kind > USMB_USM_HOST)
-		return USMB_SYCL_EARG;
+	if (queue == NULL || out == NULL) return USMB_SYCL_ENULL;
+	if (kind < USMB_USM_DEVICE || kind > USMB_USM_HOST) return USMB_SYCL_EARG;
 	w = usmb_world_enter();
-	if (w == NULL)
-		return USMB_SYCL_ENOLIB;
+	if (w == NULL) return USMB_SYCL_ENOLIB;
 	ctx = usmb_dp.DPCTLQueue_GetContext(queue);
 	device = usmb_dp.DPCTLQueue_GetDevice(queue);
 	if (ctx != NULL && device != NULL) {
@@ -110,10 +98,8 @@ int usmb_sycl_place_new(void *queue, int32_t kind, usmb_place **out) {
 		else
 			err = usmb_place_intern(w, ctx, device, kind, queue, out);
 	}
-	if (ctx != NULL)
-		usmb_dp.DPCTLContext_Delete(ctx);
-	if (device != NULL)
-		usmb_dp.DPCTLDevice_Delete(device);
+	if (ctx != NULL) usmb_dp.DPCTLContext_Delete(ctx);
+	if (device != NULL) usmb_dp.DPCTLDevice_Delete(device);
 	usmb_world_leave();
 	return err;
 }

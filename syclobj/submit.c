@@ -11,11 +11,14 @@
  */
 static _Thread_local int async_code;
 
-void usmb_async_error(int code) { async_code = code != 0 ? code : -1; }
+void usmb_async_error(int code)
+{
+	async_code = code != 0 ? code : -1;
+}
 
-static int submitted(void *event, void **out_event) {
-	if (event == NULL)
-		return USMB_SYCL_EFAILED;
+static int submitted(void *event, void **out_event)
+{
+	if (event == NULL) return USMB_SYCL_EFAILED;
 	if (out_event != NULL)
 		*out_event = usmb_gave(USMB_LIVE_EVENT, event);
 	else
@@ -27,49 +30,47 @@ static int submitted(void *event, void **out_event) {
  * Most submissions of the library take no dependencies. A barrier in front has
  * the same meaning: it waits for them, and later work of the queue for it.
  */
-static int precede(void *queue, void **deps, size_t n) {
-	if (n == 0)
-		return USMB_SYCL_OK;
+static int precede(void *queue, void **deps, size_t n)
+{
+	if (n == 0) return USMB_SYCL_OK;
 	return submitted(usmb_dp.DPCTLQueue_SubmitBarrierForEvents(queue, deps, n), NULL);
 }
 
-static int arguments(void *queue, const void *a, const void *b, void **deps, size_t n) {
-	if (!usmb_ready())
-		return USMB_SYCL_ENOLIB;
-	if (queue == NULL || a == NULL || b == NULL || (deps == NULL && n > 0))
-		return USMB_SYCL_ENULL;
+static int arguments(void *queue, const void *a, const void *b, void **deps, size_t n)
+{
+	if (!usmb_ready()) return USMB_SYCL_ENOLIB;
+	if (queue == NULL || a == NULL || b == NULL || (deps == NULL && n > 0)) return USMB_SYCL_ENULL;
 	return USMB_SYCL_OK;
 }
 
-int usmb_sycl_barrier(void *queue, void **deps, size_t n, void **out_event) {
+int usmb_sycl_barrier(void *queue, void **deps, size_t n, void **out_event)
+{
 	int err = arguments(queue, queue, queue, deps, n);
 
-	if (err != USMB_SYCL_OK)
-		return err;
+	if (err != USMB_SYCL_OK) return err;
 	return submitted(usmb_dp.DPCTLQueue_SubmitBarrierForEvents(queue, deps, n), out_event);
 }
 
-int usmb_sycl_memcpy(void *queue, void *dst, const void *src, size_t size, void **deps, size_t n, void **out_event) {
+int usmb_sycl_memcpy(void *queue, void *dst, const void *src, size_t size, void **deps, size_t n, void **out_event)
+{
 	int err = arguments(queue, dst, src, deps, n);
 
-	if (err != USMB_SYCL_OK)
-		return err;
-	if (n == 0)
-		return submitted(usmb_dp.DPCTLQueue_Memcpy(queue, dst, src, size), out_event);
+	if (err != USMB_SYCL_OK) return err;
+	if (n == 0) return submitted(usmb_dp.DPCTLQueue_Memcpy(queue, dst, src, size), out_event);
 	return submitted(usmb_dp.DPCTLQueue_MemcpyWithEvents(queue, dst, src, size, deps, n), out_event);
 }
 
-int usmb_sycl_memset(void *queue, void *dst, uint8_t value, size_t size, void **deps, size_t n, void **out_event) {
+int usmb_sycl_memset(void *queue, void *dst, uint8_t value, size_t size, void **deps, size_t n, void **out_event)
+{
 	int err = arguments(queue, dst, dst, deps, n);
 
-	if (err == USMB_SYCL_OK)
-		err = precede(queue, deps, n);
-	if (err != USMB_SYCL_OK)
-		return err;
+	if (err == USMB_SYCL_OK) err = precede(queue, deps, n);
+	if (err != USMB_SYCL_OK) return err;
 	return submitted(usmb_dp.DPCTLQueue_Memset(queue, dst, value, size), out_event);
 }
 
-static void *fill(void *queue, void *dst, const void *pattern, size_t width, size_t count) {
+static void *fill(void *queue, void *dst, const void *pattern, size_t width, size_t count)
+{
 	uint64_t wide[2] = {0, 0};
 	uint16_t two;
 	uint32_t four;
@@ -86,81 +87,75 @@ static void *fill(void *queue, void *dst, const void *pattern, size_t width, siz
 	return usmb_dp.DPCTLQueue_Fill128(queue, dst, wide, count);
 }
 
-int usmb_sycl_fill(void *queue, void *dst, const void *pattern, size_t width, size_t count, void **deps, size_t n, void **out_event) {
+int usmb_sycl_fill(void *queue, void *dst, const void *pattern, size_t width, size_t count, void **deps, size_t n,
+                   void **out_event)
+{
 	int err = arguments(queue, dst, pattern, deps, n);
 
-	if (err != USMB_SYCL_OK)
-		return err;
-	if (width != 1 && width != 2 && width != 4 && width != 8 && width != 16)
-		return USMB_SYCL_EARG;
+	if (err != USMB_SYCL_OK) return err;
+	if (width != 1 && width != 2 && width != 4 && width != 8 && width != 16) return USMB_SYCL_EARG;
 	err = precede(queue, deps, n);
-	if (err != USMB_SYCL_OK)
-		return err;
+	if (err != USMB_SYCL_OK) return err;
 	return submitted(fill(queue, dst, pattern, width, count), out_event);
 }
 
-int usmb_sycl_prefetch(void *queue, const void *ptr, size_t size, void **deps, size_t n, void **out_event) {
+int usmb_sycl_prefetch(void *queue, const void *ptr, size_t size, void **deps, size_t n, void **out_event)
+{
 	int err = arguments(queue, ptr, ptr, deps, n);
 
-	if (err == USMB_SYCL_OK)
-		err = precede(queue, deps, n);
-	if (err != USMB_SYCL_OK)
-		return err;
+	if (err == USMB_SYCL_OK) err = precede(queue, deps, n);
+	if (err != USMB_SYCL_OK) return err;
 	return submitted(usmb_dp.DPCTLQueue_Prefetch(queue, ptr, size), out_event);
 }
 
-int usmb_sycl_advise(void *queue, const void *ptr, size_t size, int advice, void **deps, size_t n, void **out_event) {
+int usmb_sycl_advise(void *queue, const void *ptr, size_t size, int advice, void **deps, size_t n, void **out_event)
+{
 	int err = arguments(queue, ptr, ptr, deps, n);
 
-	if (err == USMB_SYCL_OK)
-		err = precede(queue, deps, n);
-	if (err != USMB_SYCL_OK)
-		return err;
+	if (err == USMB_SYCL_OK) err = precede(queue, deps, n);
+	if (err != USMB_SYCL_OK) return err;
 	return submitted(usmb_dp.DPCTLQueue_MemAdvise(queue, ptr, size, advice), out_event);
 }
 
-int usmb_sycl_wait_event(void *event) {
-	if (event == NULL)
-		return USMB_SYCL_OK;
-	if (!usmb_ready())
-		return USMB_SYCL_ENOLIB;
+int usmb_sycl_wait_event(void *event)
+{
+	if (event == NULL) return USMB_SYCL_OK;
+	if (!usmb_ready()) return USMB_SYCL_ENOLIB;
 	async_code = 0;
 	usmb_dp.DPCTLEvent_WaitAndThrow(event);
-	if (async_code != 0)
-		return USMB_SYCL_EASYNC;
+	if (async_code != 0) return USMB_SYCL_EASYNC;
 	/* The library swallows what the wait throws; the status tells. */
-	if (!usmb_sycl_event_done(event))
-		return USMB_SYCL_EFAILED;
+	if (!usmb_sycl_event_done(event)) return USMB_SYCL_EFAILED;
 	return USMB_SYCL_OK;
 }
 
-int usmb_sycl_event_done(void *event) {
-	if (event == NULL)
-		return 1;
+int usmb_sycl_event_done(void *event)
+{
+	if (event == NULL) return 1;
 	return usmb_ready() && usmb_dp.DPCTLEvent_GetCommandExecutionStatus(event) == DP_EVENT_COMPLETE;
 }
 
-void *usmb_sycl_event_copy(void *event) {
-	if (event == NULL || !usmb_ready())
-		return NULL;
+void *usmb_sycl_event_copy(void *event)
+{
+	if (event == NULL || !usmb_ready()) return NULL;
 	return usmb_gave(USMB_LIVE_EVENT, usmb_dp.DPCTLEvent_Copy(event));
 }
 
-void usmb_sycl_event_delete(void *event) {
-	if (event == NULL)
-		return;
+void usmb_sycl_event_delete(void *event)
+{
+	if (event == NULL) return;
 	usmb_dp.DPCTLEvent_Delete(event);
 	usmb_took(USMB_LIVE_EVENT);
 }
 
-int usmb_sycl_wait_queue(void *queue) {
+int usmb_sycl_wait_queue(void *queue)
+{
 	void *event = NULL;
 	/* A barrier and its event, because the library's wait for a queue lets
 	 * C++ exceptions through. */
 	int err = usmb_sycl_barrier(queue, NULL, 0, &event);
 
-	if (err != USMB_SYCL_OK)
-		return err;
+	if (err != USMB_SYCL_OK) return err;
 	err = usmb_sycl_wait_event(event);
 	usmb_sycl_event_delete(event);
 	return err;

@@ -61,8 +61,8 @@ enum {
 	X(void, DPCTLDevice_Delete, (void *take)) \
 	X(int, DPCTLDevice_GetBackend, (void *device)) \
 	X(int, DPCTLDevice_GetDeviceType, (void *device)) \
-	X(const char *, DPCTLDevice_GetName, (void *device)) /* give */ \
-	X(const char *, DPCTLDevice_GetVendor, (void *device)) /* give */ \
+	X(const char *, DPCTLDevice_GetName, (void *device))          /* give */ \
+	X(const char *, DPCTLDevice_GetVendor, (void *device))        /* give */ \
 	X(const char *, DPCTLDevice_GetDriverVersion, (void *device)) /* give */ \
 	X(size_t, DPCTLDevice_GetGlobalMemSize, (void *device)) \
 	X(size_t, DPCTLDevice_GetMaxMemAllocSize, (void *device)) /* NOTHROW! */ \
@@ -78,8 +78,8 @@ enum {
 	X(void *, DPCTLDevice_CreateSubDevicesEqually, (void *device, size_t units)) \
 	X(void *, DPCTLDevice_CreateSubDevicesByCounts, (void *device, size_t *counts, size_t n)) \
 	X(void *, DPCTLDevice_CreateSubDevicesByAffinity, (void *device, int domain)) \
-	X(const char *, DPCTLPlatform_GetName, (void *platform)) /* give */ \
-	X(const char *, DPCTLPlatform_GetVendor, (void *platform)) /* give */ \
+	X(const char *, DPCTLPlatform_GetName, (void *platform))    /* give */ \
+	X(const char *, DPCTLPlatform_GetVendor, (void *platform))  /* give */ \
 	X(const char *, DPCTLPlatform_GetVersion, (void *platform)) /* give */ \
 	X(int, DPCTLPlatform_GetBackend, (void *platform)) \
 	X(void, DPCTLPlatform_Delete, (void *take)) \
@@ -90,10 +90,10 @@ enum {
 	/* give; NULL for text that is no filter */ \
 	X(void *, DPCTLFilterSelector_Create, (const char *filter)) \
 	X(void, DPCTLDeviceSelector_Delete, (void *take)) \
-	X(void *, DPCTLContext_Create, (void *device, usmb_async_handler *, int properties)) /* give */ \
+	X(void *, DPCTLContext_Create, (void *device, usmb_async_handler *, int properties))            /* give */ \
 	X(void *, DPCTLContext_CreateFromDevices, (void *vector, usmb_async_handler *, int properties)) /* give */ \
 	X(bool, DPCTLContext_AreEq, (void *a, void *b)) \
-	X(void *, DPCTLContext_Copy, (void *ctx)) /* give */ \
+	X(void *, DPCTLContext_Copy, (void *ctx))       /* give */ \
 	X(void *, DPCTLContext_GetDevices, (void *ctx)) /* give: a vector */ \
 	X(void, DPCTLContext_Delete, (void *take)) \
 	X(size_t, DPCTLContext_Hash, (void *ctx)) \
@@ -102,13 +102,14 @@ enum {
 	X(void *, DPCTLQueue_Copy, (void *queue)) /* give */ \
 	X(bool, DPCTLQueue_AreEq, (void *a, void *b)) \
 	X(void *, DPCTLQueue_GetContext, (void *queue)) /* give */ \
-	X(void *, DPCTLQueue_GetDevice, (void *queue)) /* give */ \
+	X(void *, DPCTLQueue_GetDevice, (void *queue))  /* give */ \
 	X(bool, DPCTLQueue_IsInOrder, (void *queue)) \
 	X(bool, DPCTLQueue_HasEnableProfiling, (void *queue)) \
 	X(size_t, DPCTLQueue_Hash, (void *queue)) \
 	/* submissions give an event, NULL on failure */ \
 	X(void *, DPCTLQueue_Memcpy, (void *queue, void *dst, const void *src, size_t size)) \
-	X(void *, DPCTLQueue_MemcpyWithEvents, (void *queue, void *dst, const void *src, size_t size, void **events, size_t n)) \
+	X(void *, DPCTLQueue_MemcpyWithEvents, \
+	  (void *queue, void *dst, const void *src, size_t size, void **events, size_t n)) \
 	X(void *, DPCTLQueue_Prefetch, (void *queue, const void *ptr, size_t size)) \
 	X(void *, DPCTLQueue_MemAdvise, (void *queue, const void *ptr, size_t size, int advice)) \
 	X(void *, DPCTLQueue_SubmitBarrierForEvents, (void *queue, void **events, size_t n)) \
@@ -130,8 +131,8 @@ enum {
 	X(void *, DPCTLaligned_alloc_device, (size_t align, size_t size, void *queue)) \
 	X(void *, DPCTLaligned_alloc_shared, (size_t align, size_t size, void *queue)) \
 	X(void *, DPCTLaligned_alloc_host, (size_t align, size_t size, void *queue)) /* NOTHROW! */ \
-	X(void, DPCTLfree_with_context, (void *take, void *ctx)) /* NOTHROW! */ \
-	X(int, DPCTLUSM_GetPointerType, (void *ptr, void *ctx)) /* NOTHROW! */ \
+	X(void, DPCTLfree_with_context, (void *take, void *ctx))                     /* NOTHROW! */ \
+	X(int, DPCTLUSM_GetPointerType, (void *ptr, void *ctx))                      /* NOTHROW! */ \
 	/* give */ \
 	X(void *, DPCTLUSM_GetPointerDevice, (void *ptr, void *ctx)) /* NOTHROW! */
 
@@ -145,17 +146,23 @@ struct usmb_dpctl {
 extern struct usmb_dpctl usmb_dp;
 extern _Atomic int usmb_table_ready;
 
-static inline int usmb_ready(void) { return atomic_load_explicit(&usmb_table_ready, memory_order_acquire); }
+static inline int usmb_ready(void)
+{
+	return atomic_load_explicit(&usmb_table_ready, memory_order_acquire);
+}
 
 /* Counts of live references; index USMB_LIVE_*. */
 extern _Atomic int64_t usmb_live_counts[];
 
-static inline void *usmb_gave(int sort, void *ref) {
-	if (ref != NULL)
-		atomic_fetch_add_explicit(&usmb_live_counts[sort], 1, memory_order_relaxed);
+static inline void *usmb_gave(int sort, void *ref)
+{
+	if (ref != NULL) atomic_fetch_add_explicit(&usmb_live_counts[sort], 1, memory_order_relaxed);
 	return ref;
 }
-static inline void usmb_took(int sort) { atomic_fetch_sub_explicit(&usmb_live_counts[sort], 1, memory_order_relaxed); }
+static inline void usmb_took(int sort)
+{
+	atomic_fetch_sub_explicit(&usmb_live_counts[sort], 1, memory_order_relaxed);
+}
 
 /* Handler for asynchronous errors of queues and contexts made here. */
 void usmb_async_error(int code);

@@ -64,23 +64,23 @@ enum { USMB_DLPACK_CPU = 1, USMB_DLPACK_ONEAPI = 14 };
  * address while anybody holds it. Immutable but for the count.
  */
 typedef struct usmb_place {
-	int64_t refs;           /* atomic; use usmb_place_retain and _release */
-	void *context;          /* owned by the place, as are device and queue */
-	void *device;           /* the device of the memory: a root or a sub-device */
-	void *queue;            /* a queue on context and device, for copies and as a stream */
-	const char *filter;     /* "opencl:cpu:0": of the root device, or of a sub-device's root */
-	uint64_t serial;        /* never used twice in a process */
-	int32_t kind;           /* USMB_USM_DEVICE, _SHARED or _HOST */
-	int32_t dl_type;        /* DLPack device type (14) and */
-	int32_t dl_id;          /* root index; both valid iff dl_error is 0 */
-	int32_t dl_error;       /* USMB_SYCL_OK, or why DLPack cannot describe it */
-	int32_t host_readable;  /* 1: shared or host USM */
-	int32_t default_context;/* 1: context is the platform's default */
-	int32_t is_subdevice;   /* 1: device is not a root device */
-	int32_t root;           /* index of the (parent) root device, -1 when it has none */
-	uint32_t id;            /* small dense index, reused after the place is gone */
-	uint32_t kinds;         /* bit 1<<kind for each kind the device supports */
-	struct usmb_place *next;/* private: chain of the intern table */
+	int64_t refs;            /* atomic; use usmb_place_retain and _release */
+	void *context;           /* owned by the place, as are device and queue */
+	void *device;            /* the device of the memory: a root or a sub-device */
+	void *queue;             /* a queue on context and device, for copies and as a stream */
+	const char *filter;      /* "opencl:cpu:0": of the root device, or of a sub-device's root */
+	uint64_t serial;         /* never used twice in a process */
+	int32_t kind;            /* USMB_USM_DEVICE, _SHARED or _HOST */
+	int32_t dl_type;         /* DLPack device type (14) and */
+	int32_t dl_id;           /* root index; both valid iff dl_error is 0 */
+	int32_t dl_error;        /* USMB_SYCL_OK, or why DLPack cannot describe it */
+	int32_t host_readable;   /* 1: shared or host USM */
+	int32_t default_context; /* 1: context is the platform's default */
+	int32_t is_subdevice;    /* 1: device is not a root device */
+	int32_t root;            /* index of the (parent) root device, -1 when it has none */
+	uint32_t id;             /* small dense index, reused after the place is gone */
+	uint32_t kinds;          /* bit 1<<kind for each kind the device supports */
+	struct usmb_place *next; /* private: chain of the intern table */
 } usmb_place;
 
 /*
@@ -175,7 +175,8 @@ int usmb_sycl_barrier(void *queue, void **deps, size_t n, void **out_event);
 int usmb_sycl_memcpy(void *queue, void *dst, const void *src, size_t size, void **deps, size_t n, void **out_event);
 int usmb_sycl_memset(void *queue, void *dst, uint8_t value, size_t size, void **deps, size_t n, void **out_event);
 /* pattern is width bytes (1, 2, 4, 8 or 16), repeated count times from dst. */
-int usmb_sycl_fill(void *queue, void *dst, const void *pattern, size_t width, size_t count, void **deps, size_t n, void **out_event);
+int usmb_sycl_fill(void *queue, void *dst, const void *pattern, size_t width, size_t count, void **deps, size_t n,
+                   void **out_event);
 int usmb_sycl_prefetch(void *queue, const void *ptr, size_t size, void **deps, size_t n, void **out_event);
 int usmb_sycl_advise(void *queue, const void *ptr, size_t size, int advice, void **deps, size_t n, void **out_event);
 

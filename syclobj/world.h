@@ -10,11 +10,11 @@
 #include <stdatomic.h>
 
 typedef struct usmb_root {
-	void *device;   /* owned */
-	void *context;  /* owned: default context of the platform */
-	void *queue;    /* owned: in-order queue; NULL when none could be made */
-	char *filter;   /* owned: "opencl:cpu:0" */
-	uint32_t kinds; /* bit 1<<kind */
+	void *device;                    /* owned */
+	void *context;                   /* owned: default context of the platform */
+	void *queue;                     /* owned: in-order queue; NULL when none could be made */
+	char *filter;                    /* owned: "opencl:cpu:0" */
+	uint32_t kinds;                  /* bit 1<<kind */
 	_Atomic(usmb_place *) places[4]; /* by kind, each with one reference; filled on first use */
 } usmb_root;
 

@@ -160,7 +160,8 @@ int usmb_array_wait(usmb_array *a)
 	if (code == USMB_SYCL_OK && producer) code = usmb_sycl_wait_queue(producer);
 	usmb_py.PyEval_RestoreThread(saved);
 	if (code == USMB_SYCL_OK) return 0;
-	usmb_raise(usmb_py.PyExc_RuntimeError, "waiting for pending work on the array's memory: %s", usmb_sycl_strerror(code));
+	usmb_raise(usmb_py.PyExc_RuntimeError, "waiting for pending work on the array's memory: %s",
+	           usmb_sycl_strerror(code));
 	return -1;
 }
 
@@ -308,72 +309,82 @@ static PyObject *array_item(PyObject *self, Py_ssize_t i)
 /* ---- the type ------------------------------------------------------------------ */
 
 static PyMethodDef methods[] = {
-	{"__dlpack__", USMB_PY_CFUNC(usmb_array_dlpack), METH_FASTCALL | METH_KEYWORDS,
+        {"__dlpack__", USMB_PY_CFUNC(usmb_array_dlpack), METH_FASTCALL | METH_KEYWORDS,
 	 "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
 	 "A capsule with the array as a DLPack tensor, versioned when max_version[0] >= 1."},
-	{"__dlpack_device__", USMB_PY_CFUNC(usmb_array_dlpack_device), METH_NOARGS,
+        {"__dlpack_device__", USMB_PY_CFUNC(usmb_array_dlpack_device), METH_NOARGS,
 	 "__dlpack_device__()\n--\n\nThe DLPack device: (14, root device index) for USM, (1, 0) for host memory."},
-	{"reshape", USMB_PY_CFUNC(usmb_array_reshape), METH_FASTCALL | METH_KEYWORDS,
+        {"reshape", USMB_PY_CFUNC(usmb_array_reshape), METH_FASTCALL | METH_KEYWORDS,
 	 "reshape(shape, *, copy=None)\n--\n\nA view with another shape where the layout allows one, else a copy;\n"
 	 "copy=False: ValueError instead of a copy, copy=True: always a copy."},
-	{"transpose", USMB_PY_CFUNC(usmb_array_transpose), METH_FASTCALL,
+        {"transpose", USMB_PY_CFUNC(usmb_array_transpose), METH_FASTCALL,
 	 "transpose(axes=None)\n--\n\nA view with the axes permuted, reversed by default."},
-	{"copy", USMB_PY_CFUNC(usmb_array_copy), METH_NOARGS,
+        {"copy", USMB_PY_CFUNC(usmb_array_copy), METH_NOARGS,
 	 "copy()\n--\n\nA C-contiguous, writable copy beside the array (same device and kind of memory)."},
-	{"to_device", USMB_PY_CFUNC(usmb_array_to_device), METH_FASTCALL | METH_KEYWORDS,
-	 "to_device(device, /, *, stream=None)\n--\n\nThe array on a device; the array itself when it is there already."},
-	{"asnumpy", USMB_PY_CFUNC(usmb_array_asnumpy), METH_NOARGS,
+        {"to_device", USMB_PY_CFUNC(usmb_array_to_device), METH_FASTCALL | METH_KEYWORDS,
+	 "to_device(device, /, *, stream=None)\n--\n\nThe array on a device; the array itself when it is there "
+	 "already."},
+        {"asnumpy", USMB_PY_CFUNC(usmb_array_asnumpy), METH_NOARGS,
 	 "asnumpy()\n--\n\nA NumPy array with a copy of the elements."},
-	{NULL, NULL, 0, NULL},
+        {NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef getset[] = {
-	{"shape", get_shape, NULL, "Extents, a tuple.", NULL},
-	{"strides", get_strides, NULL, "Steps between neighbours in elements, a tuple.", NULL},
-	{"dtype", get_dtype, NULL, "Name of the element type as the array API has it.", NULL},
-	{"typestr", get_typestr, NULL, "Type string of the array interfaces; None where there is none.", NULL},
-	{"ndim", get_ndim, NULL, "Number of dimensions.", NULL},
-	{"size", get_size, NULL, "Number of elements.", NULL},
-	{"itemsize", get_itemsize, NULL, "Bytes of one element (1 for packed sub-byte types).", NULL},
-	{"nbytes", get_nbytes, NULL, "Bytes of all elements laid side by side.", NULL},
-	{"usm_type", get_usm_type, NULL, "\"device\", \"shared\" or \"host\"; None on the host backend.", NULL},
-	{"device", get_device, NULL, "The Device that the memory belongs to.", NULL},
-	{"sycl_queue", get_sycl_queue, NULL, "A queue on the memory's context and device: a dpctl.SyclQueue where dpctl is loaded, else\na light object with _get_capsule(); None on the host backend.", NULL},
-	{"sycl_context", get_sycl_context, NULL, "The memory's context, likewise a dpctl.SyclContext; None on the host backend.", NULL},
-	{"sycl_device", get_sycl_device, NULL, "The device of the USM: a dpctl.SyclDevice where dpctl is loaded, else a Device; None on\nthe host backend.", NULL},
-	{"readonly", get_readonly, NULL, "Whether writing is refused.", NULL},
-	{"T", usmb_array_T, NULL, "The array with its axes reversed.", NULL},
-	{"_pointer", get_pointer, NULL, "Address of the first element.", NULL},
-	{"__sycl_usm_array_interface__", usmb_array_suai, NULL,
+        {"shape", get_shape, NULL, "Extents, a tuple.", NULL},
+        {"strides", get_strides, NULL, "Steps between neighbours in elements, a tuple.", NULL},
+        {"dtype", get_dtype, NULL, "Name of the element type as the array API has it.", NULL},
+        {"typestr", get_typestr, NULL, "Type string of the array interfaces; None where there is none.", NULL},
+        {"ndim", get_ndim, NULL, "Number of dimensions.", NULL},
+        {"size", get_size, NULL, "Number of elements.", NULL},
+        {"itemsize", get_itemsize, NULL, "Bytes of one element (1 for packed sub-byte types).", NULL},
+        {"nbytes", get_nbytes, NULL, "Bytes of all elements laid side by side.", NULL},
+        {"usm_type", get_usm_type, NULL, "\"device\", \"shared\" or \"host\"; None on the host backend.", NULL},
+        {"device", get_device, NULL, "The Device that the memory belongs to.", NULL},
+        {"sycl_queue", get_sycl_queue, NULL,
+	 "A queue on the memory's context and device: a dpctl.SyclQueue where dpctl is loaded, else\na light object "
+	 "with _get_capsule(); None on the host backend.",
+	 NULL},
+        {"sycl_context", get_sycl_context, NULL,
+	 "The memory's context, likewise a dpctl.SyclContext; None on the host backend.", NULL},
+        {"sycl_device", get_sycl_device, NULL,
+	 "The device of the USM: a dpctl.SyclDevice where dpctl is loaded, else a Device; None on\nthe host backend.",
+	 NULL},
+        {"readonly", get_readonly, NULL, "Whether writing is refused.", NULL},
+        {"T", usmb_array_T, NULL, "The array with its axes reversed.", NULL},
+        {"_pointer", get_pointer, NULL, "Address of the first element.", NULL},
+        {"__sycl_usm_array_interface__", usmb_array_suai, NULL,
 	 "The dictionary of the SYCL USM array interface; no such attribute on the host backend.", NULL},
-	{"__array_interface__", usmb_array_interface, NULL,
+        {"__array_interface__", usmb_array_interface, NULL,
 	 "NumPy's array interface, where the host may read the memory.", NULL},
-	{NULL, NULL, NULL, NULL, NULL},
+        {NULL, NULL, NULL, NULL, NULL},
 };
 
 static const char doc[] =
-	"A typed, strided view of reference-counted memory: USM of a SYCL device or plain host memory.\n\n"
-	"Made by empty, zeros, asarray, from_dlpack and from_usm_array_interface. Views share the\n"
-	"memory and keep it alive.";
+        "A typed, strided view of reference-counted memory: USM of a SYCL device or plain host memory.\n\n"
+        "Made by empty, zeros, asarray, from_dlpack and from_usm_array_interface. Views share the\n"
+        "memory and keep it alive.";
 
 static PyType_Slot slots[] = {
-	{Py_tp_dealloc, array_dealloc},
-	{Py_tp_repr, usmb_array_repr},
-	{Py_tp_doc, (void *)doc},
-	{Py_tp_methods, methods},
-	{Py_tp_getset, getset},
-	{Py_mp_length, array_length},
-	{Py_mp_subscript, usmb_array_subscript},
-	{Py_sq_length, array_length},
-	{Py_sq_item, array_item},
-	{Py_bf_getbuffer, usmb_array_getbuffer},
-	{Py_bf_releasebuffer, usmb_array_releasebuffer},
-	{0, NULL},
+        {Py_tp_dealloc, array_dealloc},
+        {Py_tp_repr, usmb_array_repr},
+        {Py_tp_doc, (void *)doc},
+        {Py_tp_methods, methods},
+        {Py_tp_getset, getset},
+        {Py_mp_length, array_length},
+        {Py_mp_subscript, usmb_array_subscript},
+        {Py_sq_length, array_length},
+        {Py_sq_item, array_item},
+        {Py_bf_getbuffer, usmb_array_getbuffer},
+        {Py_bf_releasebuffer, usmb_array_releasebuffer},
+        {0, NULL},
 };
 
 static PyType_Spec spec = {
-	"usmbridge.Array", sizeof(usmb_array), sizeof(int64_t),
-	Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots,
+        "usmbridge.Array",
+        sizeof(usmb_array),
+        sizeof(int64_t),
+        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+        slots,
 };
 
 int usmb_array_register(PyObject *module)

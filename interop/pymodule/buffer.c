@@ -10,10 +10,10 @@ static const struct {
 	uint8_t code, bits;
 	const char *format;
 } formats[] = {
-	{USMB_DL_BOOL, 8, "?"},    {USMB_DL_INT, 8, "b"},    {USMB_DL_INT, 16, "h"},     {USMB_DL_INT, 32, "i"},
-	{USMB_DL_INT, 64, "l"},    {USMB_DL_UINT, 8, "B"},   {USMB_DL_UINT, 16, "H"},    {USMB_DL_UINT, 32, "I"},
-	{USMB_DL_UINT, 64, "L"},   {USMB_DL_FLOAT, 16, "e"}, {USMB_DL_FLOAT, 32, "f"},   {USMB_DL_FLOAT, 64, "d"},
-	{USMB_DL_COMPLEX, 64, "Zf"}, {USMB_DL_COMPLEX, 128, "Zd"},
+        {USMB_DL_BOOL, 8, "?"},      {USMB_DL_INT, 8, "b"},        {USMB_DL_INT, 16, "h"},   {USMB_DL_INT, 32, "i"},
+        {USMB_DL_INT, 64, "l"},      {USMB_DL_UINT, 8, "B"},       {USMB_DL_UINT, 16, "H"},  {USMB_DL_UINT, 32, "I"},
+        {USMB_DL_UINT, 64, "L"},     {USMB_DL_FLOAT, 16, "e"},     {USMB_DL_FLOAT, 32, "f"}, {USMB_DL_FLOAT, 64, "d"},
+        {USMB_DL_COMPLEX, 64, "Zf"}, {USMB_DL_COMPLEX, 128, "Zd"},
 };
 
 static const char *format_of(usmb_dl_dtype t)
@@ -34,7 +34,8 @@ static int buffer_error(const char *why, const char *what)
 static int check_request(usmb_array *a, int flags)
 {
 	if (!(a->flags & USMB_ARR_READ))
-		return buffer_error("the host cannot read USM device memory; copy it with asnumpy() or to_device(\"host\")", "");
+		return buffer_error(
+		        "the host cannot read USM device memory; copy it with asnumpy() or to_device(\"host\")", "");
 	if (flags & PyBUF_WRITABLE && a->flags & USMB_ARR_READONLY) return buffer_error("the array is read-only", "");
 	if (a->itembits < 8) return buffer_error("packed sub-byte elements have no address each", "");
 	if ((flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS && !(a->flags & USMB_ARR_C))
@@ -113,10 +114,12 @@ PyObject *usmb_array_interface(PyObject *self, void *closure)
 	(void)closure;
 	usmb_owner_drain();
 	if (!(a->flags & USMB_ARR_READ))
-		return usmb_raise(usmb_py.PyExc_AttributeError, "this Array has no __array_interface__: the host cannot read USM device memory");
+		return usmb_raise(usmb_py.PyExc_AttributeError,
+		                  "this Array has no __array_interface__: the host cannot read USM device memory");
 	if (!typestr) {
 		const char *name = usmb_dl_dtype_name(a->dtype);
-		return usmb_raise(usmb_py.PyExc_AttributeError, "this Array has no __array_interface__: there is no type string for %s",
+		return usmb_raise(usmb_py.PyExc_AttributeError,
+		                  "this Array has no __array_interface__: there is no type string for %s",
 		                  name ? name : "its element type");
 	}
 	if (usmb_array_wait(a) < 0) return NULL;
@@ -182,16 +185,23 @@ static PyObject *array_of_view(Py_buffer *view)
 {
 	usmb_dl_dtype dtype;
 	if (parse_format(view->format, view->itemsize, &dtype) < 0)
-		return usmb_raise(usmb_py.PyExc_TypeError, "a buffer with format \"%s\" of %lld bytes has no element type here; native booleans, integers, floats and complex numbers have",
+		return usmb_raise(usmb_py.PyExc_TypeError,
+		                  "a buffer with format \"%s\" of %lld bytes has no element type here; native "
+		                  "booleans, integers, floats and complex numbers have",
 		                  view->format ? view->format : "", (long long)view->itemsize);
 	if (view->suboffsets || view->ndim > USMB_DL_MAX_NDIM)
-		return usmb_raise(usmb_py.PyExc_BufferError, "a buffer of pointers, or of more than %d dimensions, cannot be taken", USMB_DL_MAX_NDIM);
+		return usmb_raise(usmb_py.PyExc_BufferError,
+		                  "a buffer of pointers, or of more than %d dimensions, cannot be taken",
+		                  USMB_DL_MAX_NDIM);
 	usmb_array *a = usmb_array_raw(view->ndim);
 	if (!a) return NULL;
-	for (int i = 0; i < view->ndim; i++) usmb_shape(a)[i] = view->shape ? view->shape[i] : view->len / view->itemsize;
+	for (int i = 0; i < view->ndim; i++)
+		usmb_shape(a)[i] = view->shape ? view->shape[i] : view->len / view->itemsize;
 	if (element_strides(view, usmb_strides(a)) < 0) {
 		Py_DECREF(a);
-		return usmb_raise(usmb_py.PyExc_BufferError, "the buffer's strides are no multiples of its item size; make a contiguous copy first");
+		return usmb_raise(
+		        usmb_py.PyExc_BufferError,
+		        "the buffer's strides are no multiples of its item size; make a contiguous copy first");
 	}
 	usmb_dl_tensor t = {view->buf, {USMB_DL_CPU, 0}, view->ndim, dtype, usmb_shape(a), usmb_strides(a), 0};
 	usmb_dl_span span;

@@ -30,7 +30,10 @@ static int class_of(usmb_dl_dtype t)
 	}
 }
 
-int usmb_convertible(usmb_dl_dtype t) { return class_of(t) != CLASS_NONE; }
+int usmb_convertible(usmb_dl_dtype t)
+{
+	return class_of(t) != CLASS_NONE;
+}
 
 /* ---- 16-bit floats -------------------------------------------------------------------- */
 
@@ -56,7 +59,7 @@ static uint16_t float_to_half(double d)
 	if (a >= 65520.0) return sign | 0x7c00;
 	if (a < 0x1p-14) return sign | (uint16_t)nearbyint(a * 0x1p24);
 	int e;
-	frexp(a, &e); /* a = m * 2^e, m in [0.5, 1) */
+	frexp(a, &e);                               /* a = m * 2^e, m in [0.5, 1) */
 	long m = (long)nearbyint(ldexp(a, 11 - e)); /* 1024..2048 */
 	return sign | (uint16_t)(((e + 14) << 10) + (m - 1024));
 }
@@ -192,7 +195,8 @@ static int number_of_int(PyObject *o, usmb_dl_dtype t, number *n)
 	}
 	if (fits) return 0;
 	const char *name = usmb_dl_dtype_name(t);
-	usmb_raise(usmb_py.PyExc_OverflowError, "a Python integer is out of bounds for %s", name ? name : "the element type");
+	usmb_raise(usmb_py.PyExc_OverflowError, "a Python integer is out of bounds for %s",
+	           name ? name : "the element type");
 	return -1;
 }
 
@@ -233,10 +237,13 @@ PyObject *usmb_convert(usmb_array *src, usmb_dl_dtype dtype)
 {
 	const char *from = usmb_dl_dtype_name(src->dtype), *to = usmb_dl_dtype_name(dtype);
 	if (!usmb_convertible(src->dtype) || !usmb_convertible(dtype))
-		return usmb_raise(usmb_py.PyExc_TypeError, "conversion from %s to %s is not offered; booleans, integers, 16- to 64-bit floats, bfloat16 and complex numbers convert",
+		return usmb_raise(usmb_py.PyExc_TypeError,
+		                  "conversion from %s to %s is not offered; booleans, integers, 16- to 64-bit floats, "
+		                  "bfloat16 and complex numbers convert",
 		                  from ? from : "?", to ? to : "?");
 	if (class_of(src->dtype) == CLASS_COMPLEX && class_of(dtype) != CLASS_COMPLEX && class_of(dtype) != CLASS_BOOL)
-		return usmb_raise(usmb_py.PyExc_TypeError, "conversion from %s to %s would drop the imaginary part", from, to);
+		return usmb_raise(usmb_py.PyExc_TypeError, "conversion from %s to %s would drop the imaginary part",
+		                  from, to);
 	usmb_where host;
 	memset(&host, 0, sizeof host);
 	host.host = 1;

@@ -145,8 +145,8 @@ int usmb_copy_elements(usmb_array *dst, usmb_array *src)
 	int code = copy_dense(dst, src);
 	usmb_py.PyEval_RestoreThread(saved);
 	if (code == USMB_SYCL_OK) return 0;
-	usmb_raise(code == USMB_SYCL_ENOMEM ? usmb_py.PyExc_MemoryError : usmb_py.PyExc_RuntimeError, "copying %lld bytes: %s",
-	           (long long)usmb_nbytes(src), usmb_sycl_strerror(code));
+	usmb_raise(code == USMB_SYCL_ENOMEM ? usmb_py.PyExc_MemoryError : usmb_py.PyExc_RuntimeError,
+	           "copying %lld bytes: %s", (long long)usmb_nbytes(src), usmb_sycl_strerror(code));
 	return -1;
 }
 
@@ -200,7 +200,8 @@ PyObject *usmb_copy_for(usmb_array *src, const usmb_dl_device *dev)
 	if (code == USMB_SYCL_ENOLIB && usmb_open_sycl() == 0) code = usmb_sycl_current_queue(id, &queue);
 	if (usmb_py.PyErr_Occurred()) return NULL;
 	if (code != USMB_SYCL_OK || !queue)
-		return usmb_raise(usmb_py.PyExc_BufferError, "no copy on DLPack device (14, %d): %s", id, usmb_sycl_strerror(code));
+		return usmb_raise(usmb_py.PyExc_BufferError, "no copy on DLPack device (14, %d): %s", id,
+		                  usmb_sycl_strerror(code));
 	w.queue.form = USMB_FORM_QUEUE;
 	w.queue.ref = queue;
 	w.kind = place ? place->kind : USMB_USM_DEVICE;
@@ -212,7 +213,8 @@ PyObject *usmb_as_host(usmb_array *src)
 	usmb_dl_device cpu = {USMB_DL_CPU, 0};
 	void *managed;
 	if (!src->cell->place) return Py_NewRef(src);
-	if (usmb_array_wait(src) < 0 || usmb_array_export(src, cpu, usmb_array_dlflags(src), 1, &managed) < 0) return NULL;
+	if (usmb_array_wait(src) < 0 || usmb_array_export(src, cpu, usmb_array_dlflags(src), 1, &managed) < 0)
+		return NULL;
 	PyObject *a = usmb_import_managed(managed, 1);
 	if (!a) usmb_dl_delete(managed, 1);
 	return a;
@@ -257,7 +259,9 @@ PyObject *usmb_array_asnumpy(PyObject *self, PyObject *unused)
 	usmb_owner_drain();
 	if (!usmb_dl_dtype_typestr(a->dtype)) {
 		const char *name = usmb_dl_dtype_name(a->dtype);
-		return usmb_raise(usmb_py.PyExc_TypeError, "NumPy has no element type %s; convert with asarray(x, dtype=\"float32\") first", name ? name : "like this");
+		return usmb_raise(usmb_py.PyExc_TypeError,
+		                  "NumPy has no element type %s; convert with asarray(x, dtype=\"float32\") first",
+		                  name ? name : "like this");
 	}
 	memset(&host, 0, sizeof host);
 	host.host = 1;

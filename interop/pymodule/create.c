@@ -7,7 +7,10 @@
 
 /* ---- arguments ------------------------------------------------------------------------ */
 
-static int given(PyObject *o) { return o && o != usmb_py.Py_None; }
+static int given(PyObject *o)
+{
+	return o && o != usmb_py.Py_None;
+}
 
 /* A name ("float32"), a type string ("<f4", "f4"), or an object with such a name
    (NumPy's types and dtypes, Python's bool, int, float, complex). */
@@ -45,9 +48,13 @@ int usmb_parse_dtype(PyObject *o, const char *dflt, usmb_dl_dtype *out)
 	if (!ok) {
 		usmb_py.PyErr_Clear();
 		if (s)
-			usmb_raise(usmb_py.PyExc_TypeError, "dtype \"%s\" is not known; names are those of the array API (float32, int64, bool, bfloat16, ...)", s);
+			usmb_raise(usmb_py.PyExc_TypeError,
+			           "dtype \"%s\" is not known; names are those of the array API (float32, int64, bool, "
+			           "bfloat16, ...)",
+			           s);
 		else
-			usmb_raise(usmb_py.PyExc_TypeError, "dtype must be a name such as \"float32\", a type string or a NumPy dtype, not %s",
+			usmb_raise(usmb_py.PyExc_TypeError,
+			           "dtype must be a name such as \"float32\", a type string or a NumPy dtype, not %s",
 			           usmb_type_name(o, type, sizeof type));
 	}
 	Py_XDECREF(text);
@@ -60,7 +67,8 @@ int usmb_parse_device(PyObject *o, usmb_where *w)
 	PyObject *filter = usmb_device_filter(o);
 	if (!filter && PyUnicode_Check(o)) filter = o;
 	if (!filter) {
-		usmb_raise(usmb_py.PyExc_TypeError, "device must be a filter string such as \"opencl:cpu:0\" or \"host\", or a Device, not %s",
+		usmb_raise(usmb_py.PyExc_TypeError,
+		           "device must be a filter string such as \"opencl:cpu:0\" or \"host\", or a Device, not %s",
 		           usmb_type_name(o, type, sizeof type));
 		return -1;
 	}
@@ -74,7 +82,8 @@ static int parse_kind(PyObject *o, int *kind)
 	static const char *const names[] = {"", "device", "shared", "host"};
 	char type[64];
 	if (!PyUnicode_Check(o)) {
-		usmb_raise(usmb_py.PyExc_TypeError, "usm_type must be \"device\", \"shared\" or \"host\", not %s", usmb_type_name(o, type, sizeof type));
+		usmb_raise(usmb_py.PyExc_TypeError, "usm_type must be \"device\", \"shared\" or \"host\", not %s",
+		           usmb_type_name(o, type, sizeof type));
 		return -1;
 	}
 	for (int i = 1; i < 4; i++)
@@ -83,7 +92,9 @@ static int parse_kind(PyObject *o, int *kind)
 			return 0;
 		}
 	const char *s = usmb_py.PyUnicode_AsUTF8AndSize(o, NULL);
-	if (s) usmb_raise(usmb_py.PyExc_ValueError, "usm_type \"%s\": there are \"device\", \"shared\" and \"host\"", s);
+	if (s)
+		usmb_raise(usmb_py.PyExc_ValueError, "usm_type \"%s\": there are \"device\", \"shared\" and \"host\"",
+		           s);
 	return -1;
 }
 
@@ -111,7 +122,8 @@ int usmb_is_at(usmb_array *a, const usmb_where *w)
 	if (w->kind && place && place->kind != w->kind) return 0;
 	if (w->queue.form == USMB_FORM_QUEUE && place) {
 		void *context = usmb_sycl_queue_context(w->queue.ref), *dev = usmb_sycl_queue_device(w->queue.ref);
-		int same = context && dev && usmb_sycl_context_equal(context, place->context) && usmb_sycl_device_equal(dev, place->device);
+		int same = context && dev && usmb_sycl_context_equal(context, place->context) &&
+		           usmb_sycl_device_equal(dev, place->device);
 		usmb_sycl_context_delete(context);
 		usmb_sycl_device_delete(dev);
 		return same;
@@ -133,7 +145,8 @@ int usmb_is_at(usmb_array *a, const usmb_where *w)
 	}
 	probe = ((usmb_array *)tiny)->cell;
 	other = probe->place;
-	int same = other && usmb_sycl_context_equal(other->context, place->context) && usmb_sycl_device_equal(other->device, place->device);
+	int same = other && usmb_sycl_context_equal(other->context, place->context) &&
+	           usmb_sycl_device_equal(other->device, place->device);
 	Py_DECREF(tiny);
 	return same;
 }
@@ -198,11 +211,14 @@ static int64_t dense_bytes(int32_t ndim, const int64_t *shape, usmb_dl_dtype dty
 	int empty = 0, over = 0;
 	for (int32_t i = 0; i < ndim; i++) {
 		if (shape[i] < 0) {
-			usmb_raise(usmb_py.PyExc_ValueError, "shape: %lld is no extent; extents are 0 or more", (long long)shape[i]);
+			usmb_raise(usmb_py.PyExc_ValueError, "shape: %lld is no extent; extents are 0 or more",
+			           (long long)shape[i]);
 			return -1;
 		}
-		if (shape[i] == 0) empty = 1;
-		else over |= __builtin_mul_overflow(n, shape[i], &n);
+		if (shape[i] == 0)
+			empty = 1;
+		else
+			over |= __builtin_mul_overflow(n, shape[i], &n);
 	}
 	over |= __builtin_mul_overflow(n, (int64_t)dtype.bits, &bits);
 	if (!over) return empty ? 0 : (bits + 7) / 8;
@@ -210,7 +226,8 @@ static int64_t dense_bytes(int32_t ndim, const int64_t *shape, usmb_dl_dtype dty
 	return -1;
 }
 
-PyObject *usmb_new_array(const usmb_where *w, int32_t ndim, const int64_t *shape, usmb_dl_dtype dtype, int fortran, int zero)
+PyObject *usmb_new_array(const usmb_where *w, int32_t ndim, const int64_t *shape, usmb_dl_dtype dtype, int fortran,
+                         int zero)
 {
 	int64_t bytes = dense_bytes(ndim, shape, dtype);
 	usmb_cell *cell = bytes < 0 ? NULL : allocate(w, bytes);
@@ -230,7 +247,8 @@ PyObject *usmb_new_array(const usmb_where *w, int32_t ndim, const int64_t *shape
 
 static PyObject *create(const char *func, PyObject *const *args, Py_ssize_t n, PyObject *kw, int zero)
 {
-	PyObject *const names[6] = {usmb_name.shape, usmb_name.dtype, usmb_name.usm_type, usmb_name.sycl_queue, usmb_name.device, usmb_name.order};
+	PyObject *const names[6] = {usmb_name.shape,      usmb_name.dtype,  usmb_name.usm_type,
+	                            usmb_name.sycl_queue, usmb_name.device, usmb_name.order};
 	PyObject *v[6] = {NULL, NULL, NULL, NULL, NULL, NULL};
 	int64_t shape[USMB_DL_MAX_NDIM];
 	usmb_dl_dtype dtype;
@@ -305,7 +323,8 @@ PyObject *usmb_take_object(PyObject *o)
 	char type[64];
 	PyObject *r = take_memory(o);
 	if (!r && !usmb_py.PyErr_Occurred())
-		usmb_raise(usmb_py.PyExc_TypeError, "%s has neither __sycl_usm_array_interface__ nor __dlpack__ nor a buffer",
+		usmb_raise(usmb_py.PyExc_TypeError,
+		           "%s has neither __sycl_usm_array_interface__ nor __dlpack__ nor a buffer",
 		           usmb_type_name(o, type, sizeof type));
 	return r;
 }
@@ -320,7 +339,8 @@ static PyObject *take(PyObject *o, const usmb_dl_dtype *dtype, int *made)
 
 static int no_copy(const char *why)
 {
-	usmb_raise(usmb_py.PyExc_ValueError, "asarray: copy=False, but %s takes a copy; leave copy out to allow it", why);
+	usmb_raise(usmb_py.PyExc_ValueError, "asarray: copy=False, but %s takes a copy; leave copy out to allow it",
+	           why);
 	return -1;
 }
 

@@ -14,7 +14,8 @@ static int describe(usmb_dl_tensor *view, uint64_t flags, usmb_cute_options *o, 
 {
 	usmb_goerr err;
 	err.kind = USMB_ERR_NONE;
-	if (__builtin_expect(usmb_go_cute_convert(view, flags, o, t->words, t->ob_base.ob_size, &err) == 0, 1)) return 0;
+	if (__builtin_expect(usmb_go_cute_convert(view, flags, o, t->words, t->ob_base.ob_size, &err) == 0, 1))
+		return 0;
 	return usmb_raise_go(&err);
 }
 
@@ -59,7 +60,8 @@ static PyObject *take_own(usmb_array *a, usmb_cute_options *o)
 /* Gives t the managed tensor of kDLOneAPI memory that view shows, after all the
    checks of an import. Takes the tensor on success only, so nothing after the
    import may fail: describing it again, as the host's, cannot. */
-static int own_usm(usmb_cute_tensor *t, void *managed, int versioned, usmb_dl_tensor *view, uint64_t flags, usmb_cute_options *o)
+static int own_usm(usmb_cute_tensor *t, void *managed, int versioned, usmb_dl_tensor *view, uint64_t flags,
+                   usmb_cute_options *o)
 {
 	PyObject *a = usmb_import_managed(managed, versioned);
 	if (!a) return -1;
@@ -76,7 +78,8 @@ static int own_usm(usmb_cute_tensor *t, void *managed, int versioned, usmb_dl_te
    and more is not needed: nothing here touches the memory. */
 static int own_managed(usmb_cute_tensor *t, void *managed, int versioned, int32_t device_type, const usmb_dl_span *span)
 {
-	usmb_cell *cell = usmb_cell_of_managed(managed, versioned, (char *)span->first + span->lo, (uint64_t)(span->hi - span->lo), NULL);
+	usmb_cell *cell = usmb_cell_of_managed(managed, versioned, (char *)span->first + span->lo,
+	                                       (uint64_t)(span->hi - span->lo), NULL);
 	if (!cell) return -1;
 	if (__builtin_expect(device_type != USMB_DL_CPU, 0))
 		atomic_fetch_and_explicit(&cell->flags, ~(uint32_t)USMB_CELL_HOST_READABLE, memory_order_relaxed);
@@ -96,7 +99,8 @@ static PyObject *take_managed(void *managed, int versioned, void *ctx)
 		                  usmb_dl_explain_version(*(usmb_dl_version *)managed, text, sizeof text));
 	int code = usmb_dl_check(t, flags, strides, &span);
 	if (__builtin_expect(code != USMB_DL_OK, 0))
-		return usmb_raise(usmb_py.PyExc_BufferError, "cute.from_dlpack: %s", usmb_dl_explain(code, t, text, sizeof text));
+		return usmb_raise(usmb_py.PyExc_BufferError, "cute.from_dlpack: %s",
+		                  usmb_dl_explain(code, t, text, sizeof text));
 	usmb_dl_tensor view = *t;
 	view.data = span.first;
 	view.strides = strides;
@@ -118,7 +122,8 @@ static int want_bool(PyObject *o, const char *what, int *out)
 		*out = o == usmb_py.Py_True;
 		return 0;
 	}
-	usmb_raise(usmb_py.PyExc_TypeError, "cute.from_dlpack: %s must be True or False, not %s", what, usmb_type_name(o, type, sizeof type));
+	usmb_raise(usmb_py.PyExc_TypeError, "cute.from_dlpack: %s must be True or False, not %s", what,
+	           usmb_type_name(o, type, sizeof type));
 	return -1;
 }
 
@@ -126,7 +131,9 @@ static int parse_leading(PyObject *o, int32_t *out)
 {
 	char type[64];
 	if (!PyUnicode_Check(o)) {
-		usmb_raise(usmb_py.PyExc_TypeError, "cute.from_dlpack: leading must be \"unique\" or \"skip_size_one\", not %s", usmb_type_name(o, type, sizeof type));
+		usmb_raise(usmb_py.PyExc_TypeError,
+		           "cute.from_dlpack: leading must be \"unique\" or \"skip_size_one\", not %s",
+		           usmb_type_name(o, type, sizeof type));
 		return -1;
 	}
 	if (usmb_py.PyUnicode_CompareWithASCIIString(o, "unique") == 0) {
@@ -138,7 +145,9 @@ static int parse_leading(PyObject *o, int32_t *out)
 		return 0;
 	}
 	const char *s = usmb_py.PyUnicode_AsUTF8AndSize(o, NULL);
-	if (s) usmb_raise(usmb_py.PyExc_ValueError, "cute.from_dlpack: leading must be \"unique\" or \"skip_size_one\", not \"%s\"", s);
+	if (s)
+		usmb_raise(usmb_py.PyExc_ValueError,
+		           "cute.from_dlpack: leading must be \"unique\" or \"skip_size_one\", not \"%s\"", s);
 	return -1;
 }
 
@@ -171,9 +180,11 @@ static PyObject *from_dlpack(const char *func, int dynamic, PyObject *const *arg
 	if (usmb_go_allowed() < 0) return NULL;
 	PyObject *x = args[0];
 	if (n != 1 || kwnames) {
-		PyObject *const names[5] = {name.tensor, name.assumed_align, name.use_32bit_stride, name.leading, name.unit_strides};
+		PyObject *const names[5] = {name.tensor, name.assumed_align, name.use_32bit_stride, name.leading,
+		                            name.unit_strides};
 		PyObject *v[5] = {NULL, NULL, NULL, NULL, NULL};
-		if (usmb_args(func, args, n, kwnames, names, 5, 1, 3, v) < 0 || parse_options(v + 1, &o) < 0) return NULL;
+		if (usmb_args(func, args, n, kwnames, names, 5, 1, 3, v) < 0 || parse_options(v + 1, &o) < 0)
+			return NULL;
 		x = v[0];
 	}
 	return usmb_is_array(x) ? take_own((usmb_array *)x, &o) : usmb_import_by(x, take_managed, &o);
@@ -194,8 +205,9 @@ static PyObject *py_from_dlpack_dynamic(PyObject *m, PyObject *const *args, Py_s
 /* ---- the submodule ---------------------------------------------------------------- */
 
 static PyMethodDef functions[] = {
-	{"from_dlpack", USMB_PY_CFUNC(py_from_dlpack), METH_FASTCALL | METH_KEYWORDS,
-	 "from_dlpack(tensor, assumed_align=None, use_32bit_stride=None, *, leading=\"unique\", unit_strides=False)\n--\n\n"
+        {"from_dlpack", USMB_PY_CFUNC(py_from_dlpack), METH_FASTCALL | METH_KEYWORDS,
+	 "from_dlpack(tensor, assumed_align=None, use_32bit_stride=None, *, leading=\"unique\", "
+	 "unit_strides=False)\n--\n\n"
 	 "The tensor's layout as CuTe DSL describes it, fully static, on the same memory.\n\n"
 	 "tensor: an object with __dlpack__, or a DLPack capsule, on any device whose memory has\n"
 	 "addresses. assumed_align: bytes, a power of two that divides the address; None: the\n"
@@ -204,19 +216,20 @@ static PyMethodDef functions[] = {
 	 "mark_layout_dynamic() does with several strides of 1: \"unique\" refuses, \"skip_size_one\"\n"
 	 "passes over modes of size 1. unit_strides: strides of modes of size 1 become 1.\n\n"
 	 "Nothing is waited for: finish the work on the memory, or launch on its queue."},
-	{"from_dlpack_dynamic", USMB_PY_CFUNC(py_from_dlpack_dynamic), METH_FASTCALL | METH_KEYWORDS,
-	 "from_dlpack_dynamic(tensor, assumed_align=None, use_32bit_stride=None, *, leading=\"unique\", unit_strides=False)\n--\n\n"
+        {"from_dlpack_dynamic", USMB_PY_CFUNC(py_from_dlpack_dynamic), METH_FASTCALL | METH_KEYWORDS,
+	 "from_dlpack_dynamic(tensor, assumed_align=None, use_32bit_stride=None, *, leading=\"unique\", "
+	 "unit_strides=False)\n--\n\n"
 	 "What CuTe DSL does to a kernel's arguments that are no tensors of its own:\n"
 	 "from_dlpack(...).mark_layout_dynamic() in one call."},
-	{NULL, NULL, 0, NULL},
+        {NULL, NULL, 0, NULL},
 };
 
 static const char module_doc[] =
-	"Tensors as NVIDIA's CuTe DSL describes them: which extents and strides a compiled kernel takes\n"
-	"as constants and which as arguments. The conversion of CuTe DSL's from_dlpack.";
+        "Tensors as NVIDIA's CuTe DSL describes them: which extents and strides a compiled kernel takes\n"
+        "as constants and which as arguments. The conversion of CuTe DSL's from_dlpack.";
 
 static PyModuleDef definition = {
-	PyModuleDef_HEAD_INIT, "usmbridge.cute", module_doc, -1, functions, NULL, NULL, NULL, NULL,
+        PyModuleDef_HEAD_INIT, "usmbridge.cute", module_doc, -1, functions, NULL, NULL, NULL, NULL,
 };
 
 int usmb_cute_register(PyObject *module)

@@ -45,7 +45,8 @@ static usmb_cute_tensor *live(PyObject *self, const char *what)
 {
 	usmb_cute_tensor *t = (usmb_cute_tensor *)self;
 	if (__builtin_expect(t->cell != NULL, 1)) return t;
-	usmb_raise(usmb_py.PyExc_ValueError, "%s was used on a tensor after its release(): keep it until the last use, or clone() it", what);
+	usmb_raise(usmb_py.PyExc_ValueError,
+	           "%s was used on a tensor after its release(): keep it until the last use, or clone() it", what);
 	return NULL;
 }
 
@@ -96,7 +97,8 @@ int usmb_cute_int(PyObject *o, const char *what, int64_t *out)
 	char type[64];
 	int overflow = 0;
 	if (!usmb_py.PyIndex_Check(o)) {
-		usmb_raise(usmb_py.PyExc_TypeError, "%s must be an integer, not %s", what, usmb_type_name(o, type, sizeof type));
+		usmb_raise(usmb_py.PyExc_TypeError, "%s must be an integer, not %s", what,
+		           usmb_type_name(o, type, sizeof type));
 		return -1;
 	}
 	PyObject *i = usmb_py.PyNumber_Index(o);
@@ -117,7 +119,8 @@ static PyObject *mark_layout(PyObject *self, PyObject *const *args, Py_ssize_t n
 	usmb_goerr err;
 	usmb_cute_tensor *t = live_go(self, "mark_layout_dynamic");
 	if (!t) return NULL;
-	if ((n != 0 || kwnames) && usmb_args("mark_layout_dynamic", args, n, kwnames, names, 1, 0, 1, v) < 0) return NULL;
+	if ((n != 0 || kwnames) && usmb_args("mark_layout_dynamic", args, n, kwnames, names, 1, 0, 1, v) < 0)
+		return NULL;
 	int deduce = !v[0] || v[0] == usmb_py.Py_None;
 	if (!deduce && usmb_cute_int(v[0], "leading_dim", &leading) < 0) return NULL;
 	err.kind = USMB_ERR_NONE;
@@ -132,14 +135,16 @@ static Py_ssize_t parse_order(PyObject *o, int32_t rank, int64_t out[USMB_CUTE_M
 {
 	char type[64];
 	if (PyUnicode_Check(o) || !usmb_py.PySequence_Check(o)) {
-		usmb_raise(usmb_py.PyExc_TypeError, "stride_order must be a sequence of integers, not %s", usmb_type_name(o, type, sizeof type));
+		usmb_raise(usmb_py.PyExc_TypeError, "stride_order must be a sequence of integers, not %s",
+		           usmb_type_name(o, type, sizeof type));
 		return -1;
 	}
 	PyObject *tuple = usmb_py.PySequence_Tuple(o);
 	if (!tuple) return -1;
 	Py_ssize_t n = usmb_py.PyTuple_Size(tuple);
 	if (n > USMB_CUTE_MAX_RANK) {
-		usmb_raise(usmb_py.PyExc_ValueError, "Expected stride_order to have %d elements, but got %lld.", rank, (long long)n);
+		usmb_raise(usmb_py.PyExc_ValueError, "Expected stride_order to have %d elements, but got %lld.", rank,
+		           (long long)n);
 		n = -1;
 	}
 	for (Py_ssize_t i = 0; i < n; i++)
@@ -163,7 +168,8 @@ static PyObject *mark_compact(PyObject *self, PyObject *const *args, Py_ssize_t 
 	if (v[2] && usmb_cute_int(v[2], "divisibility", &divisibility) < 0) return NULL;
 	err.kind = USMB_ERR_NONE;
 	if (!(t = live(self, "mark_compact_shape_dynamic"))) return NULL;
-	if (usmb_go_cute_mark_compact(t->words, t->ob_base.ob_size, mode, given ? order : NULL, norder, divisibility, &err) == 0)
+	if (usmb_go_cute_mark_compact(t->words, t->ob_base.ob_size, mode, given ? order : NULL, norder, divisibility,
+	                              &err) == 0)
 		return Py_NewRef(self);
 	usmb_raise_go(&err);
 	return NULL;
@@ -190,24 +196,24 @@ static PyObject *tensor_str(PyObject *self)
 	return t ? text_of(t, USMB_CUTE_TEXT_TENSOR) : NULL;
 }
 
-#define TEXT(attribute, what)                                                       \
-	static PyObject *get_##attribute(PyObject *self, void *closure)              \
-	{                                                                            \
-		(void)closure;                                                       \
-		usmb_cute_tensor *t = live_go(self, #attribute);                     \
-		return t ? text_of(t, what) : NULL;                                  \
+#define TEXT(attribute, what) \
+	static PyObject *get_##attribute(PyObject *self, void *closure) \
+	{ \
+		(void)closure; \
+		usmb_cute_tensor *t = live_go(self, #attribute); \
+		return t ? text_of(t, what) : NULL; \
 	}
 TEXT(memspace, USMB_CUTE_TEXT_SPACE)
 TEXT(element_type, USMB_CUTE_TEXT_ELEMENT)
 TEXT(layout, USMB_CUTE_TEXT_LAYOUT)
 TEXT(key, USMB_CUTE_TEXT_KEY)
 
-#define GETTER(attribute, expression)                                               \
-	static PyObject *get_##attribute(PyObject *self, void *closure)              \
-	{                                                                            \
-		(void)closure;                                                       \
-		usmb_cute_tensor *t = live(self, #attribute);                        \
-		return t ? (expression) : NULL;                                      \
+#define GETTER(attribute, expression) \
+	static PyObject *get_##attribute(PyObject *self, void *closure) \
+	{ \
+		(void)closure; \
+		usmb_cute_tensor *t = live(self, #attribute); \
+		return t ? (expression) : NULL; \
 	}
 GETTER(shape, usmb_tuple_i64(usmb_cute_shape(t), usmb_cute_rank(t)))
 GETTER(stride, usmb_tuple_i64(usmb_cute_stride(t), usmb_cute_rank(t)))
@@ -233,59 +239,61 @@ static PyObject *get_released(PyObject *self, void *closure)
 /* ---- the type --------------------------------------------------------------------------------- */
 
 static PyMethodDef methods[] = {
-	{"mark_layout_dynamic", USMB_PY_CFUNC(mark_layout), METH_FASTCALL | METH_KEYWORDS,
+        {"mark_layout_dynamic", USMB_PY_CFUNC(mark_layout), METH_FASTCALL | METH_KEYWORDS,
 	 "mark_layout_dynamic(leading_dim=None)\n--\n\n"
 	 "Makes all extents dynamic, and all strides but that of the leading dimension, which must be\n"
 	 "1, and strides of 0. None: the mode of stride 1 leads. In place; returns the tensor."},
-	{"mark_compact_shape_dynamic", USMB_PY_CFUNC(mark_compact), METH_FASTCALL | METH_KEYWORDS,
+        {"mark_compact_shape_dynamic", USMB_PY_CFUNC(mark_compact), METH_FASTCALL | METH_KEYWORDS,
 	 "mark_compact_shape_dynamic(mode, stride_order=None, divisibility=1)\n--\n\n"
 	 "Makes the extent of one mode dynamic, a multiple of divisibility, and with it the strides\n"
 	 "that span it, in a compact layout. stride_order: the modes from the outermost to the\n"
 	 "innermost; None: by descending strides. In place; returns the tensor."},
-	{"clone", USMB_PY_CFUNC(tensor_clone), METH_NOARGS,
+        {"clone", USMB_PY_CFUNC(tensor_clone), METH_NOARGS,
 	 "clone()\n--\n\nA tensor of the same memory with marks of its own."},
-	{"release", USMB_PY_CFUNC(tensor_release), METH_NOARGS,
+        {"release", USMB_PY_CFUNC(tensor_release), METH_NOARGS,
 	 "release()\n--\n\nGives the memory back before the tensor is deleted; any use after it but release() and\n"
 	 "str() is a ValueError. with does it at the end of its block."},
-	{"__enter__", USMB_PY_CFUNC(tensor_enter), METH_NOARGS, NULL},
-	{"__exit__", USMB_PY_CFUNC(tensor_exit), METH_FASTCALL, NULL},
-	{NULL, NULL, 0, NULL},
+        {"__enter__", USMB_PY_CFUNC(tensor_enter), METH_NOARGS, NULL},
+        {"__exit__", USMB_PY_CFUNC(tensor_exit), METH_FASTCALL, NULL},
+        {NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef getset[] = {
-	{"shape", get_shape, NULL, "Extents in elements, a tuple, those of dynamic modes too.", NULL},
-	{"stride", get_stride, NULL, "Strides in elements, a tuple, dynamic ones too, as the marks left them.", NULL},
-	{"memspace", get_memspace, NULL, "\"generic\" for memory of the host, \"gmem\" for a device's.", NULL},
-	{"element_type", get_element_type, NULL, "CuTe's name of the element type, \"Float32\".", NULL},
-	{"layout", get_layout, NULL, "The layout as CuTe DSL prints it, \"(30,20):(20,1)\".", NULL},
-	{"key", get_key, NULL,
+        {"shape", get_shape, NULL, "Extents in elements, a tuple, those of dynamic modes too.", NULL},
+        {"stride", get_stride, NULL, "Strides in elements, a tuple, dynamic ones too, as the marks left them.", NULL},
+        {"memspace", get_memspace, NULL, "\"generic\" for memory of the host, \"gmem\" for a device's.", NULL},
+        {"element_type", get_element_type, NULL, "CuTe's name of the element type, \"Float32\".", NULL},
+        {"layout", get_layout, NULL, "The layout as CuTe DSL prints it, \"(30,20):(20,1)\".", NULL},
+        {"key", get_key, NULL,
 	 "A string that is the same for tensors that one compiled kernel serves: element type, memory\n"
 	 "space, alignment, and the layout with its dynamic marks but without dynamic values. Stable\n"
-	 "across processes and releases of this major version.", NULL},
-	{"assumed_align", get_assumed_align, NULL, "Bytes that the address is assumed to be a multiple of.", NULL},
-	{"data_ptr", get_data_ptr, NULL, "Address of the first element.", NULL},
-	{"dynamic_shapes_mask", get_dynamic_shapes_mask, NULL, "1 for each mode whose extent is dynamic, else 0.", NULL},
-	{"dynamic_strides_mask", get_dynamic_strides_mask, NULL, "1 for each mode whose stride is dynamic, else 0.", NULL},
-	{"released", get_released, NULL, "Whether release() was called.", NULL},
-	{NULL, NULL, NULL, NULL, NULL},
+	 "across processes and releases of this major version.",
+	 NULL},
+        {"assumed_align", get_assumed_align, NULL, "Bytes that the address is assumed to be a multiple of.", NULL},
+        {"data_ptr", get_data_ptr, NULL, "Address of the first element.", NULL},
+        {"dynamic_shapes_mask", get_dynamic_shapes_mask, NULL, "1 for each mode whose extent is dynamic, else 0.",
+	 NULL},
+        {"dynamic_strides_mask", get_dynamic_strides_mask, NULL, "1 for each mode whose stride is dynamic, else 0.",
+	 NULL},
+        {"released", get_released, NULL, "Whether release() was called.", NULL},
+        {NULL, NULL, NULL, NULL, NULL},
 };
 
 static const char doc[] =
-	"A tensor's memory and its layout as a compiled kernel sees it. Made by from_dlpack; keeps its\n"
-	"source alive. Tensors compare by identity; compare and hash their key.";
+        "A tensor's memory and its layout as a compiled kernel sees it. Made by from_dlpack; keeps its\n"
+        "source alive. Tensors compare by identity; compare and hash their key.";
 
 static PyType_Slot slots[] = {
-	{Py_tp_dealloc, tensor_dealloc},
-	{Py_tp_repr, tensor_str},
-	{Py_tp_doc, (void *)doc},
-	{Py_tp_methods, methods},
-	{Py_tp_getset, getset},
-	{0, NULL},
+        {Py_tp_dealloc, tensor_dealloc}, {Py_tp_repr, tensor_str}, {Py_tp_doc, (void *)doc},
+        {Py_tp_methods, methods},        {Py_tp_getset, getset},   {0, NULL},
 };
 
 static PyType_Spec spec = {
-	"usmbridge.cute.Tensor", sizeof(usmb_cute_tensor), sizeof(int64_t),
-	Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots,
+        "usmbridge.cute.Tensor",
+        sizeof(usmb_cute_tensor),
+        sizeof(int64_t),
+        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+        slots,
 };
 
 int usmb_cute_tensor_register(PyObject *module)

@@ -5,8 +5,7 @@
 #include "usmb_pymod.h"
 
 typedef struct {
-	PyObject_HEAD
-	PyObject *filter; /* str */
+	PyObject_HEAD PyObject *filter; /* str */
 	usmb_device_info info;
 } device;
 
@@ -28,7 +27,10 @@ static PyObject *device_repr(PyObject *self)
 	return usmb_py.PyUnicode_FromFormat("Device(\"%s\", \"%s\")", d->info.filter, d->info.name);
 }
 
-static PyObject *device_str(PyObject *self) { return Py_NewRef(((device *)self)->filter); }
+static PyObject *device_str(PyObject *self)
+{
+	return Py_NewRef(((device *)self)->filter);
+}
 
 /* Equal to another Device of the same filter string, and to that string. */
 static PyObject *device_compare(PyObject *a, PyObject *b, int op)
@@ -38,12 +40,18 @@ static PyObject *device_compare(PyObject *a, PyObject *b, int op)
 	return usmb_py.PyObject_RichCompare(((device *)a)->filter, other, op);
 }
 
-static Py_hash_t device_hash(PyObject *self) { return usmb_py.PyObject_Hash(((device *)self)->filter); }
+static Py_hash_t device_hash(PyObject *self)
+{
+	return usmb_py.PyObject_Hash(((device *)self)->filter);
+}
 
 #define GETTER(name) static PyObject *get_##name(PyObject *self, void *closure __attribute__((unused)))
 #define INFO(self) (&((device *)(self))->info)
 
-GETTER(filter_string) { return Py_NewRef(((device *)self)->filter); }
+GETTER(filter_string)
+{
+	return Py_NewRef(((device *)self)->filter);
+}
 GETTER(name)
 {
 	usmb_device_info *i = INFO(self);
@@ -73,21 +81,23 @@ GETTER(global_mem_size)
 }
 
 static PyGetSetDef getset[] = {
-	{"filter_string", get_filter_string, NULL, "What device= takes: \"opencl:cpu:0\", \"host\".", NULL},
-	{"name", get_name, NULL, "The device's name.", NULL},
-	{"backend", get_backend, NULL, "What the device's platform runs on.", NULL},
-	{"device_type", get_device_type, NULL, "The sort of the device: cpu, gpu, accelerator, host.", NULL},
-	{"dlpack_device", get_dlpack_device, NULL, "DLPack's (device type, id); None when DLPack has none.", NULL},
-	{"global_mem_size", get_global_mem_size, NULL, "Bytes of the device's memory; 0 when not known.", NULL},
-	{NULL, NULL, NULL, NULL, NULL},
+        {"filter_string", get_filter_string, NULL, "What device= takes: \"opencl:cpu:0\", \"host\".", NULL},
+        {"name", get_name, NULL, "The device's name.", NULL},
+        {"backend", get_backend, NULL, "What the device's platform runs on.", NULL},
+        {"device_type", get_device_type, NULL, "The sort of the device: cpu, gpu, accelerator, host.", NULL},
+        {"dlpack_device", get_dlpack_device, NULL, "DLPack's (device type, id); None when DLPack has none.", NULL},
+        {"global_mem_size", get_global_mem_size, NULL, "Bytes of the device's memory; 0 when not known.", NULL},
+        {NULL, NULL, NULL, NULL, NULL},
 };
 static const char doc[] = "A device that arrays can live on; see devices().";
 static PyType_Slot slots[] = {
-	{Py_tp_dealloc, device_dealloc}, {Py_tp_repr, device_repr},   {Py_tp_str, device_str},
-	{Py_tp_richcompare, device_compare}, {Py_tp_hash, device_hash}, {Py_tp_getset, getset},
-	{Py_tp_doc, (void *)doc},        {0, NULL},
+        {Py_tp_dealloc, device_dealloc}, {Py_tp_repr, device_repr},
+        {Py_tp_str, device_str},         {Py_tp_richcompare, device_compare},
+        {Py_tp_hash, device_hash},       {Py_tp_getset, getset},
+        {Py_tp_doc, (void *)doc},        {0, NULL},
 };
-static PyType_Spec spec = {"usmbridge.Device", sizeof(device), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+static PyType_Spec spec = {"usmbridge.Device", sizeof(device), 0,
+                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
 
 int usmb_device_register(PyObject *module)
 {
@@ -97,7 +107,10 @@ int usmb_device_register(PyObject *module)
 	return usmb_py.PyModule_AddObjectRef(module, "Device", (PyObject *)device_type);
 }
 
-PyObject *usmb_device_filter(PyObject *o) { return Py_TYPE(o) == device_type ? ((device *)o)->filter : NULL; }
+PyObject *usmb_device_filter(PyObject *o)
+{
+	return Py_TYPE(o) == device_type ? ((device *)o)->filter : NULL;
+}
 
 /* The Device of an entry, the same object each time. */
 static PyObject *device_for(const usmb_device_info *info)
@@ -160,8 +173,15 @@ static PyObject *device_named(const char *filter)
 	Py_DECREF(all);
 	d = usmb_py.PyDict_GetItemString(by_filter, filter);
 	if (d) return Py_NewRef(d);
-	return usmb_raise(usmb_py.PyExc_RuntimeError, "the device \"%s\" is not in the list of devices any more", filter);
+	return usmb_raise(usmb_py.PyExc_RuntimeError, "the device \"%s\" is not in the list of devices any more",
+	                  filter);
 }
 
-PyObject *usmb_device_of_place(usmb_place *place) { return device_named(place && place->filter ? place->filter : "host"); }
-PyObject *usmb_device_of(usmb_array *a) { return usmb_device_of_place(usmb_array_place(a)); }
+PyObject *usmb_device_of_place(usmb_place *place)
+{
+	return device_named(place && place->filter ? place->filter : "host");
+}
+PyObject *usmb_device_of(usmb_array *a)
+{
+	return usmb_device_of_place(usmb_array_place(a));
+}

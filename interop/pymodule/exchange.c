@@ -31,7 +31,8 @@ static int allocate(usmb_dl_tensor *proto, usmb_dl_versioned **out, void *error_
 		return -1;
 	}
 	if (usmb_py_in_child()) {
-		set_error(error_ctx, "RuntimeError", "usmbridge: cannot allocate in a forked child process; start it afresh (spawn)");
+		set_error(error_ctx, "RuntimeError",
+		          "usmbridge: cannot allocate in a forked child process; start it afresh (spawn)");
 		return -1;
 	}
 	if (usmb_go_alloc_for(t.device.type, t.device.id, bytes, &cell, &err) < 0) {
@@ -64,7 +65,8 @@ static int from_object(void *o, usmb_dl_versioned **out)
 	usmb_array *a = o;
 	void *managed;
 	if (!usmb_is_array(o)) return wrong_type(o);
-	if (usmb_array_device(a, &dev) < 0 || usmb_array_export(a, dev, usmb_array_dlflags(a), 1, &managed) < 0) return -1;
+	if (usmb_array_device(a, &dev) < 0 || usmb_array_export(a, dev, usmb_array_dlflags(a), 1, &managed) < 0)
+		return -1;
 	*out = managed;
 	return 0;
 }
@@ -102,12 +104,13 @@ static int work_stream(int32_t device_type, int32_t device_id, void **out)
 	if (device_type != USMB_DL_ONEAPI) return 0;
 	int code = usmb_sycl_current_queue(device_id, out);
 	if (code == USMB_SYCL_OK) return 0;
-	usmb_raise(usmb_py.PyExc_BufferError, "no queue for DLPack device (14, %d): %s", device_id, usmb_sycl_strerror(code));
+	usmb_raise(usmb_py.PyExc_BufferError, "no queue for DLPack device (14, %d): %s", device_id,
+	           usmb_sycl_strerror(code));
 	return -1;
 }
 
 static usmb_dl_exchange_api api = {
-	{{USMB_DL_MAJOR, USMB_DL_MINOR}, NULL}, allocate, from_object, to_object, borrow, work_stream,
+        {{USMB_DL_MAJOR, USMB_DL_MINOR}, NULL}, allocate, from_object, to_object, borrow, work_stream,
 };
 
 int usmb_exchange_register(void)

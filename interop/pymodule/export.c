@@ -63,8 +63,7 @@ static inline int export_array(usmb_array *a, usmb_dl_device dev, uint64_t flags
 		return raise_export(code, &view);
 	}
 	/* USM that others may have in use is given out again only behind a barrier. */
-	if (a->cell->place &&
-	    !(atomic_load_explicit(&a->cell->flags, memory_order_relaxed) & USMB_CELL_EXPORTED))
+	if (a->cell->place && !(atomic_load_explicit(&a->cell->flags, memory_order_relaxed) & USMB_CELL_EXPORTED))
 		atomic_fetch_or_explicit(&a->cell->flags, USMB_CELL_EXPORTED, memory_order_relaxed);
 	return 0;
 }
@@ -106,12 +105,12 @@ static inline PyObject *capsule_of(usmb_array *a, usmb_dl_device dev, uint64_t f
 
 /* What a call of __dlpack__ asks for. */
 typedef struct {
-	PyObject *stream;       /* NULL or None: nothing asked */
-	int has_max;            /* max_version given */
-	uint32_t major, minor;  /* of max_version */
-	int has_device;         /* dl_device given */
-	usmb_dl_device device;  /* dl_device */
-	int copy;               /* 1 always, 0 never, 2 where needed */
+	PyObject *stream;      /* NULL or None: nothing asked */
+	int has_max;           /* max_version given */
+	uint32_t major, minor; /* of max_version */
+	int has_device;        /* dl_device given */
+	usmb_dl_device device; /* dl_device */
+	int copy;              /* 1 always, 0 never, 2 where needed */
 } request;
 
 static int parse_pair(PyObject *o, const char *what, int64_t out[2])
@@ -156,7 +155,9 @@ static void remember_site(PyObject *kwnames, PyObject *const *args, PyObject *co
 	for (Py_ssize_t i = 0; i < n; i++) {
 		PyObject *key = usmb_py.PyTuple_GetItem(kwnames, i);
 		int k = 0;
-		while (k < 4 && !(v[k] == args[i] && (names[k] == key || usmb_py.PyUnicode_Compare(names[k], key) == 0))) k++;
+		while (k < 4 &&
+		       !(v[k] == args[i] && (names[k] == key || usmb_py.PyUnicode_Compare(names[k], key) == 0)))
+			k++;
 		if (k == 4) return;
 		at[k] = (int)i;
 	}
@@ -274,8 +275,8 @@ static int raise_device(usmb_array *a, usmb_dl_device want, const char *why)
 {
 	const char *name = usmb_dl_device_name(want.type);
 	const char *here = a->cell->place ? usmb_array_place(a)->filter : "host";
-	usmb_raise(usmb_py.PyExc_BufferError, "__dlpack__: dl_device (%d, %d) %s%s%s: the array is on %s; %s", want.type, want.id,
-	           name ? "(" : "", name ? name : "", name ? ")" : "", here ? here : "?", why);
+	usmb_raise(usmb_py.PyExc_BufferError, "__dlpack__: dl_device (%d, %d) %s%s%s: the array is on %s; %s",
+	           want.type, want.id, name ? "(" : "", name ? name : "", name ? ")" : "", here ? here : "?", why);
 	return -1;
 }
 

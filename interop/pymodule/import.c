@@ -32,18 +32,19 @@ static int oneapi_place(const usmb_dl_tensor *t, const usmb_dl_span *span, usmb_
 		code = usmb_sycl_dlpack_import(t->device.id, first + span->lo, first + span->hi, out);
 	if (code == USMB_SYCL_OK) return 0;
 	if (usmb_py.PyErr_Occurred()) return -1;
-	usmb_raise(usmb_py.PyExc_BufferError, "from_dlpack: memory at %p said to be on DLPack device (14, %d): %s", span->first,
-	           t->device.id, usmb_sycl_strerror(code));
+	usmb_raise(usmb_py.PyExc_BufferError, "from_dlpack: memory at %p said to be on DLPack device (14, %d): %s",
+	           span->first, t->device.id, usmb_sycl_strerror(code));
 	return -1;
 }
 
 static PyObject *refuse_device(const usmb_dl_tensor *t)
 {
 	const char *name = usmb_dl_device_name(t->device.type);
-	return usmb_raise(usmb_py.PyExc_BufferError,
-	                  "from_dlpack: the tensor is on device (%d, %d)%s%s; only kDLCPU (1) and kDLOneAPI (14) can be taken "
-	                  "without a copy: ask its owner for a copy on the host",
-	                  t->device.type, t->device.id, name ? " " : "", name ? name : "");
+	return usmb_raise(
+	        usmb_py.PyExc_BufferError,
+	        "from_dlpack: the tensor is on device (%d, %d)%s%s; only kDLCPU (1) and kDLOneAPI (14) can be taken "
+	        "without a copy: ask its owner for a copy on the host",
+	        t->device.type, t->device.id, name ? " " : "", name ? name : "");
 }
 
 /* A tensor without elements and without an address on a SYCL device: the array
@@ -117,14 +118,19 @@ static void *open_capsule(PyObject *capsule, int *versioned)
 {
 	char type[64];
 	if (!PyCapsule_CheckExact(capsule))
-		return usmb_raise(usmb_py.PyExc_TypeError, "from_dlpack: __dlpack__ returned a %s, not a capsule", usmb_type_name(capsule, type, sizeof type));
+		return usmb_raise(usmb_py.PyExc_TypeError, "from_dlpack: __dlpack__ returned a %s, not a capsule",
+		                  usmb_type_name(capsule, type, sizeof type));
 	const char *name = usmb_py.PyCapsule_GetName(capsule);
 	for (*versioned = 0; *versioned < 2; ++*versioned)
 		if (name && !strcmp(name, names[*versioned])) return usmb_py.PyCapsule_GetPointer(capsule, name);
 	usmb_py.PyErr_Clear();
 	if (name && !strncmp(name, "used_dltensor", 13))
-		return usmb_raise(usmb_py.PyExc_BufferError, "from_dlpack: the capsule \"%s\" was consumed before; a DLPack capsule can be taken once", name);
-	return usmb_raise(usmb_py.PyExc_BufferError, "from_dlpack: a capsule named \"%s\" holds no DLPack tensor", name ? name : "");
+		return usmb_raise(
+		        usmb_py.PyExc_BufferError,
+		        "from_dlpack: the capsule \"%s\" was consumed before; a DLPack capsule can be taken once",
+		        name);
+	return usmb_raise(usmb_py.PyExc_BufferError, "from_dlpack: a capsule named \"%s\" holds no DLPack tensor",
+	                  name ? name : "");
 }
 
 /* versioned is the form that was asked for, which saves looking at the name where
@@ -150,7 +156,10 @@ static PyObject *take_array(void *managed, int versioned, void *ctx)
 	return usmb_import_managed(managed, versioned);
 }
 
-static PyObject *import_capsule(PyObject *capsule) { return take_capsule(capsule, 1, take_array, NULL); }
+static PyObject *import_capsule(PyObject *capsule)
+{
+	return take_capsule(capsule, 1, take_array, NULL);
+}
 
 /* Ours, by view: its facts are settled. What DLPack cannot describe stays out,
    as it would between strangers. */
@@ -166,7 +175,8 @@ static PyObject *take_exchange(PyObject *x, const usmb_dl_exchange_api *api, usm
 	usmb_dl_versioned *managed = NULL;
 	if (api->managed_tensor_from_py_object_no_sync(x, &managed) != 0 || !managed) {
 		if (!usmb_py.PyErr_Occurred())
-			usmb_raise(usmb_py.PyExc_BufferError, "from_dlpack: the producer's exchange API failed without an error");
+			usmb_raise(usmb_py.PyExc_BufferError,
+			           "from_dlpack: the producer's exchange API failed without an error");
 		return NULL;
 	}
 	PyObject *o = take(managed, 1, ctx);
@@ -202,9 +212,10 @@ static PyObject *import_exchange(PyObject *x, const usmb_dl_exchange_api *api)
 static PyObject *no_dlpack(PyObject *x)
 {
 	char type[64];
-	return usmb_raise(usmb_py.PyExc_TypeError,
-	                  "from_dlpack: %s has no __dlpack__ and is no DLPack capsule; use asarray for sequences and buffers",
-	                  usmb_type_name(x, type, sizeof type));
+	return usmb_raise(
+	        usmb_py.PyExc_TypeError,
+	        "from_dlpack: %s has no __dlpack__ and is no DLPack capsule; use asarray for sequences and buffers",
+	        usmb_type_name(x, type, sizeof type));
 }
 
 /* x.__dlpack__ with or without max_version; method is the type's own, or NULL. */
@@ -318,7 +329,8 @@ static PyObject *import_via_host(PyObject *x, PyObject *copy)
 	PyObject *device = usmb_tuple_i64(cpu, 2);
 	if (!device) return NULL;
 	PyObject *args[5] = {NULL, x, our_version, device, copy ? copy : usmb_py.Py_None};
-	PyObject *capsule = usmb_py.PyObject_VectorcallMethod(usmb_name.__dlpack__, args + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, kw_full);
+	PyObject *capsule = usmb_py.PyObject_VectorcallMethod(usmb_name.__dlpack__, args + 1,
+	                                                      1 | PY_VECTORCALL_ARGUMENTS_OFFSET, kw_full);
 	Py_DECREF(device);
 	if (!capsule) return NULL;
 	PyObject *a = import_capsule(capsule);
@@ -336,7 +348,8 @@ static PyObject *settle_request(PyObject *a, const usmb_where *w, int has_device
 	if (!there && copy != 1 && w->host && src->flags & USMB_ARR_READ) {
 		r = usmb_as_host(src);
 	} else if (copy == 0) {
-		usmb_raise(usmb_py.PyExc_BufferError, "from_dlpack: the memory is on another device than the one asked for, and copy=False forbids a copy");
+		usmb_raise(usmb_py.PyExc_BufferError, "from_dlpack: the memory is on another device than the one asked "
+		                                      "for, and copy=False forbids a copy");
 	} else {
 		r = usmb_copy_to(src, there ? NULL : w);
 	}

@@ -77,7 +77,8 @@ static int32_t consumed(PyObject *const *keys, Py_ssize_t n, int32_t ndim)
 		return -1;
 	}
 	if (used > ndim) {
-		usmb_raise(usmb_py.PyExc_IndexError, "too many indices: the array has %d dimensions, %d were indexed", ndim, used);
+		usmb_raise(usmb_py.PyExc_IndexError, "too many indices: the array has %d dimensions, %d were indexed",
+		           ndim, used);
 		return -1;
 	}
 	return used;
@@ -134,7 +135,8 @@ static int dim_of(PyObject *o, int64_t *out, const char *what)
 {
 	char type[64];
 	if (!usmb_py.PyIndex_Check(o)) {
-		usmb_raise(usmb_py.PyExc_TypeError, "%s takes integers, not %s", what, usmb_type_name(o, type, sizeof type));
+		usmb_raise(usmb_py.PyExc_TypeError, "%s takes integers, not %s", what,
+		           usmb_type_name(o, type, sizeof type));
 		return -1;
 	}
 	PyObject *n = usmb_py.PyNumber_Index(o);
@@ -174,7 +176,8 @@ static int complete_shape(usmb_array *a, int32_t ndim, int64_t *shape)
 		if (shape[i] == -1 && open < 0) {
 			open = i;
 		} else if (shape[i] < 0 || __builtin_mul_overflow(known, shape[i], &known)) {
-			usmb_raise(usmb_py.PyExc_ValueError, "reshape: %lld is no extent; one -1 at most stands for the rest",
+			usmb_raise(usmb_py.PyExc_ValueError,
+			           "reshape: %lld is no extent; one -1 at most stands for the rest",
 			           (long long)shape[i]);
 			return -1;
 		}
@@ -188,7 +191,8 @@ static int complete_shape(usmb_array *a, int32_t ndim, int64_t *shape)
 	int64_t span = a->itembits;
 	for (int32_t i = 0; i < ndim && open < 0; i++)
 		if (shape[i] > 0 && __builtin_mul_overflow(span, shape[i], &span)) {
-			usmb_raise(usmb_py.PyExc_ValueError, "reshape: the new shape has strides that cannot be addressed");
+			usmb_raise(usmb_py.PyExc_ValueError,
+			           "reshape: the new shape has strides that cannot be addressed");
 			return -1;
 		}
 	if (open < 0 && known == a->nelem) return 0;
@@ -258,10 +262,12 @@ PyObject *usmb_array_reshape(PyObject *self, PyObject *const *args, Py_ssize_t n
 	Py_XDECREF(tuple);
 	int copy = ndim < 0 ? -1 : parse_copy(slots[1]);
 	if (copy < 0 || complete_shape(a, ndim, shape) < 0) return NULL;
-	if (copy != 1 && view_strides(a, ndim, shape, strides)) return usmb_array_view(a, a->first, ndim, shape, strides);
+	if (copy != 1 && view_strides(a, ndim, shape, strides))
+		return usmb_array_view(a, a->first, ndim, shape, strides);
 	if (copy == 0)
-		return usmb_raise(usmb_py.PyExc_ValueError,
-		                  "reshape: no view has this shape and copy=False was asked for; leave copy out to get a copy");
+		return usmb_raise(
+		        usmb_py.PyExc_ValueError,
+		        "reshape: no view has this shape and copy=False was asked for; leave copy out to get a copy");
 	PyObject *dense = usmb_copy_to(a, NULL);
 	if (!dense) return NULL;
 	usmb_fill_strides(ndim, shape, strides, 0);
@@ -304,11 +310,13 @@ PyObject *usmb_array_transpose(PyObject *self, PyObject *const *args, Py_ssize_t
 			if (dim_of(args[count], &axes[count], "transpose") < 0) return NULL;
 	}
 	if (count != a->ndim || n > USMB_DL_MAX_NDIM)
-		return usmb_raise(usmb_py.PyExc_ValueError, "transpose: %d axes given, the array has %d", count, a->ndim);
+		return usmb_raise(usmb_py.PyExc_ValueError, "transpose: %d axes given, the array has %d", count,
+		                  a->ndim);
 	for (int i = 0; i < count; i++) {
 		if (axes[i] < 0) axes[i] += a->ndim;
 		if (axes[i] < 0 || axes[i] >= a->ndim || (seen >> axes[i] & 1))
-			return usmb_raise(usmb_py.PyExc_ValueError, "transpose: the axes must name each of 0..%d once", a->ndim - 1);
+			return usmb_raise(usmb_py.PyExc_ValueError, "transpose: the axes must name each of 0..%d once",
+			                  a->ndim - 1);
 		seen |= UINT64_C(1) << axes[i];
 	}
 	return permuted(a, axes);

@@ -43,7 +43,9 @@ int usmb_raise_go(const usmb_goerr *e)
 int usmb_go_allowed(void)
 {
 	if (!usmb_py_in_child()) return 0;
-	usmb_raise(usmb_py.PyExc_RuntimeError, "usmbridge: this process is a fork of one that used usmbridge; exports and releases still work here, the rest needs a fresh process (multiprocessing's \"spawn\")");
+	usmb_raise(usmb_py.PyExc_RuntimeError,
+	           "usmbridge: this process is a fork of one that used usmbridge; exports and releases still work "
+	           "here, the rest needs a fresh process (multiprocessing's \"spawn\")");
 	return -1;
 }
 
@@ -68,11 +70,12 @@ static int find_name(PyObject *key, PyObject *const *names, int count)
 	return -1;
 }
 
-int usmb_args(const char *func, PyObject *const *args, Py_ssize_t n, PyObject *kwnames,
-              PyObject *const *names, int count, int min, int maxpos, PyObject **slots)
+int usmb_args(const char *func, PyObject *const *args, Py_ssize_t n, PyObject *kwnames, PyObject *const *names,
+              int count, int min, int maxpos, PyObject **slots)
 {
 	if (n > maxpos) {
-		usmb_raise(usmb_py.PyExc_TypeError, "%s() takes %d positional arguments at most, %lld were given", func, maxpos, (long long)n);
+		usmb_raise(usmb_py.PyExc_TypeError, "%s() takes %d positional arguments at most, %lld were given", func,
+		           maxpos, (long long)n);
 		return -1;
 	}
 	for (Py_ssize_t i = 0; i < n; i++) slots[i] = args[i];
@@ -82,7 +85,9 @@ int usmb_args(const char *func, PyObject *const *args, Py_ssize_t n, PyObject *k
 		int i = find_name(key, names, count);
 		if (i < 0 || slots[i]) {
 			const char *s = usmb_py.PyUnicode_AsUTF8AndSize(key, NULL);
-			usmb_raise(usmb_py.PyExc_TypeError, i < 0 ? "%s() has no keyword argument \"%s\"" : "%s() was given \"%s\" twice", func, s ? s : "?");
+			usmb_raise(usmb_py.PyExc_TypeError,
+			           i < 0 ? "%s() has no keyword argument \"%s\"" : "%s() was given \"%s\" twice", func,
+			           s ? s : "?");
 			return -1;
 		}
 		slots[i] = args[n + k];
@@ -145,8 +150,10 @@ static PyObject *plain_repr(usmb_array *a, PyObject *body)
 	static const char *const kinds[] = {"", "device", "shared", "host"};
 	PyObject *r = NULL;
 	if (shape && dtype && place)
-		r = usmb_py.PyUnicode_FromFormat(body ? "Array(%V, dtype=%U, device=%s, usm_type=%s)" : "<Array%V at memory of a fork, dtype=%U, device=%s, usm_type=%s>",
-		                                 body, "", dtype, place->filter, kinds[place->kind & 3]);
+		r = usmb_py.PyUnicode_FromFormat(
+		        body ? "Array(%V, dtype=%U, device=%s, usm_type=%s)"
+			     : "<Array%V at memory of a fork, dtype=%U, device=%s, usm_type=%s>",
+		        body, "", dtype, place->filter, kinds[place->kind & 3]);
 	else if (shape && dtype)
 		r = usmb_py.PyUnicode_FromFormat("Array(%V, dtype=%U, device=host)", body, "", dtype);
 	Py_XDECREF(shape);
@@ -175,7 +182,8 @@ PyObject *usmb_array_repr(PyObject *self)
 			read = (usmb_array *)host;
 		}
 		if (usmb_array_wait(read) < 0) goto done;
-		usmb_dl_tensor t = {read->first, {USMB_DL_CPU, 0}, read->ndim, read->dtype, usmb_shape(read), usmb_strides(read), 0};
+		usmb_dl_tensor t = {read->first,      {USMB_DL_CPU, 0},   read->ndim, read->dtype,
+		                    usmb_shape(read), usmb_strides(read), 0};
 		PyThreadState *saved = usmb_py.PyEval_SaveThread();
 		int r = usmb_go_text(&t, (read->flags & USMB_ARR_PADDED) != 0, 6, &text, &err);
 		usmb_py.PyEval_RestoreThread(saved);
@@ -196,37 +204,37 @@ done:
 /* ---- the module ------------------------------------------------------------------------------------ */
 
 static PyMethodDef functions[] = {
-	{"devices", USMB_PY_CFUNC(usmb_py_devices), METH_NOARGS,
+        {"devices", USMB_PY_CFUNC(usmb_py_devices), METH_NOARGS,
 	 "devices()\n--\n\nThe SYCL root devices in the order of their DLPack ids, then the host backend."},
-	{"empty", USMB_PY_CFUNC(usmb_py_empty), METH_FASTCALL | METH_KEYWORDS,
+        {"empty", USMB_PY_CFUNC(usmb_py_empty), METH_FASTCALL | METH_KEYWORDS,
 	 "empty(shape, dtype=\"float32\", *, usm_type=\"device\", sycl_queue=None, device=None, order=\"C\")\n--\n\n"
 	 "A new array without values. device=\"host\" is the host backend, where usm_type means nothing."},
-	{"zeros", USMB_PY_CFUNC(usmb_py_zeros), METH_FASTCALL | METH_KEYWORDS,
+        {"zeros", USMB_PY_CFUNC(usmb_py_zeros), METH_FASTCALL | METH_KEYWORDS,
 	 "zeros(shape, dtype=\"float32\", *, usm_type=\"device\", sycl_queue=None, device=None, order=\"C\")\n--\n\n"
 	 "A new array of zeros; see empty."},
-	{"asarray", USMB_PY_CFUNC(usmb_py_asarray), METH_FASTCALL | METH_KEYWORDS,
+        {"asarray", USMB_PY_CFUNC(usmb_py_asarray), METH_FASTCALL | METH_KEYWORDS,
 	 "asarray(obj, /, *, dtype=None, usm_type=None, device=None, copy=None)\n--\n\n"
 	 "The array of obj: by its __sycl_usm_array_interface__, else DLPack, else its buffer,\n"
 	 "else as a nested sequence of numbers. Copies only where it must, or with copy=True."},
-	{"from_dlpack", USMB_PY_CFUNC(usmb_from_dlpack), METH_FASTCALL | METH_KEYWORDS,
+        {"from_dlpack", USMB_PY_CFUNC(usmb_from_dlpack), METH_FASTCALL | METH_KEYWORDS,
 	 "from_dlpack(x, /, *, device=None, copy=None)\n--\n\n"
 	 "The array of an object with __dlpack__ (or of a DLPack capsule), on the same memory\n"
 	 "unless device or copy ask for something else."},
-	{"from_usm_array_interface", USMB_PY_CFUNC(usmb_from_suai), METH_O,
+        {"from_usm_array_interface", USMB_PY_CFUNC(usmb_from_suai), METH_O,
 	 "from_usm_array_interface(obj, /)\n--\n\nThe array of obj's __sycl_usm_array_interface__, never a copy."},
-	{"stats", USMB_PY_CFUNC(py_stats), METH_NOARGS, "stats()\n--\n\nThe memory manager's counters, a dict."},
-	{"_wrap", USMB_PY_CFUNC(usmb_py_wrap), METH_O, "For Go: an Array of what the capsule describes."},
-	{"_take", USMB_PY_CFUNC(usmb_py_take), METH_FASTCALL, "For Go: describes the object's memory in the capsule."},
-	{NULL, NULL, 0, NULL},
+        {"stats", USMB_PY_CFUNC(py_stats), METH_NOARGS, "stats()\n--\n\nThe memory manager's counters, a dict."},
+        {"_wrap", USMB_PY_CFUNC(usmb_py_wrap), METH_O, "For Go: an Array of what the capsule describes."},
+        {"_take", USMB_PY_CFUNC(usmb_py_take), METH_FASTCALL, "For Go: describes the object's memory in the capsule."},
+        {NULL, NULL, 0, NULL},
 };
 
 static const char module_doc[] =
-	"SYCL unified shared memory shared without copies, by __sycl_usm_array_interface__ and DLPack.";
+        "SYCL unified shared memory shared without copies, by __sycl_usm_array_interface__ and DLPack.";
 
 /* Size 0: whoever imports it again, another interpreter too, comes through the
    init function. */
 static PyModuleDef definition = {
-	PyModuleDef_HEAD_INIT, "usmbridge", module_doc, 0, functions, NULL, NULL, NULL, NULL,
+        PyModuleDef_HEAD_INIT, "usmbridge", module_doc, 0, functions, NULL, NULL, NULL, NULL,
 };
 
 static int intern_names(void)
@@ -283,8 +291,8 @@ PyObject *usmb_pymod_init(void)
 	PyObject *m = usmb_py.PyModule_Create2(&definition, USMB_PYTHON_ABI_VERSION);
 	if (!m) return NULL;
 	if (usmb_array_register(m) < 0 || usmb_exchange_register() < 0 || usmb_device_register(m) < 0 ||
-	    usmb_syclref_register(m) < 0 || usmb_suai_register() < 0 || usmb_import_register() < 0 || usmb_cute_register(m) < 0 ||
-	    usmb_py.PyModule_AddStringConstant(m, "__version__", usmb_pymod_version) < 0) {
+	    usmb_syclref_register(m) < 0 || usmb_suai_register() < 0 || usmb_import_register() < 0 ||
+	    usmb_cute_register(m) < 0 || usmb_py.PyModule_AddStringConstant(m, "__version__", usmb_pymod_version) < 0) {
 		Py_DECREF(m);
 		return NULL;
 	}

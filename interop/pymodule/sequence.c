@@ -27,7 +27,9 @@ static int leaf_of(PyObject *o)
 	if (PyComplex_Check(o)) return LEAF_COMPLEX;
 	if (usmb_py.PyIndex_Check(o)) return LEAF_INT;
 	if (usmb_py.PyNumber_Check(o)) return LEAF_FLOAT;
-	usmb_raise(usmb_py.PyExc_TypeError, "asarray takes objects with __sycl_usm_array_interface__, __dlpack__ or a buffer, numbers, and nested sequences of numbers, not %s",
+	usmb_raise(usmb_py.PyExc_TypeError,
+	           "asarray takes objects with __sycl_usm_array_interface__, __dlpack__ or a buffer, numbers, and "
+	           "nested sequences of numbers, not %s",
 	           usmb_type_name(o, type, sizeof type));
 	return -1;
 }
@@ -86,8 +88,9 @@ static int fill(PyObject *o, int32_t depth, const survey *s, usmb_dl_dtype dtype
 static usmb_dl_dtype default_dtype(int leaf)
 {
 	static const usmb_dl_dtype types[] = {
-		[LEAF_NONE] = {USMB_DL_FLOAT, 64, 1}, [LEAF_BOOL] = {USMB_DL_BOOL, 8, 1}, [LEAF_INT] = {USMB_DL_INT, 64, 1},
-		[LEAF_FLOAT] = {USMB_DL_FLOAT, 64, 1}, [LEAF_COMPLEX] = {USMB_DL_COMPLEX, 128, 1},
+	        [LEAF_NONE] = {USMB_DL_FLOAT, 64, 1},       [LEAF_BOOL] = {USMB_DL_BOOL, 8, 1},
+	        [LEAF_INT] = {USMB_DL_INT, 64, 1},          [LEAF_FLOAT] = {USMB_DL_FLOAT, 64, 1},
+	        [LEAF_COMPLEX] = {USMB_DL_COMPLEX, 128, 1},
 	};
 	return types[leaf];
 }
@@ -102,9 +105,12 @@ PyObject *usmb_from_sequence(PyObject *o, const usmb_dl_dtype *dtype)
 	usmb_dl_dtype t = dtype ? *dtype : default_dtype(s.leaf);
 	const char *name = usmb_dl_dtype_name(t);
 	if (!usmb_convertible(t))
-		return usmb_raise(usmb_py.PyExc_TypeError, "asarray cannot make %s elements of Python numbers", name ? name : "these");
+		return usmb_raise(usmb_py.PyExc_TypeError, "asarray cannot make %s elements of Python numbers",
+		                  name ? name : "these");
 	if (s.leaf == LEAF_FLOAT && (t.code == USMB_DL_INT || t.code == USMB_DL_UINT))
-		return usmb_raise(usmb_py.PyExc_TypeError, "asarray: floating-point numbers do not become %s without a conversion of your own", name);
+		return usmb_raise(usmb_py.PyExc_TypeError,
+		                  "asarray: floating-point numbers do not become %s without a conversion of your own",
+		                  name);
 	usmb_where host;
 	memset(&host, 0, sizeof host);
 	host.host = 1;

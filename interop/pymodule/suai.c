@@ -43,7 +43,8 @@ void usmb_suai_clear(void)
 
 static PyObject *no_attribute(const char *why, const char *what)
 {
-	return usmb_raise(usmb_py.PyExc_AttributeError, "this Array has no __sycl_usm_array_interface__: %s%s", why, what);
+	return usmb_raise(usmb_py.PyExc_AttributeError, "this Array has no __sycl_usm_array_interface__: %s%s", why,
+	                  what);
 }
 
 static PyObject *list_of(PyObject *field)
@@ -57,7 +58,8 @@ static PyObject *list_of(PyObject *field)
    is not given out again. Returns the pattern's dictionary, a new reference. */
 static PyObject *clean_dict(pattern *p)
 {
-	if (usmb_py.PyList_Size(p->descr) == 1 && usmb_py.PyList_GetItem(p->descr, 0) == p->field) return Py_NewRef(p->dict);
+	if (usmb_py.PyList_Size(p->descr) == 1 && usmb_py.PyList_GetItem(p->descr, 0) == p->field)
+		return Py_NewRef(p->dict);
 	/* A new list may set off the collector, and that code which asks for other
 	   dictionaries, until this pattern is another one. */
 	PyObject *dict = Py_NewRef(p->dict), *field = Py_NewRef(p->field), *list = list_of(field), *old = NULL;
@@ -165,7 +167,8 @@ PyObject *usmb_array_suai(PyObject *self, void *closure)
 	if (!dict) return NULL;
 	int bad = put(dict, usmb_name.data, data_pair(a)) < 0 ||
 	          put(dict, usmb_name.shape, usmb_tuple_i64(usmb_shape(a), a->ndim)) < 0;
-	if (!bad && !(a->flags & USMB_ARR_C)) bad = put(dict, usmb_name.strides, usmb_tuple_i64(usmb_strides(a), a->ndim)) < 0;
+	if (!bad && !(a->flags & USMB_ARR_C))
+		bad = put(dict, usmb_name.strides, usmb_tuple_i64(usmb_strides(a), a->ndim)) < 0;
 	if (!bad) return dict;
 	Py_DECREF(dict);
 	return NULL;

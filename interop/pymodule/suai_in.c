@@ -11,7 +11,7 @@ typedef struct {
 	usmb_suai_in in;
 	int64_t shape[USMB_DL_MAX_NDIM], strides[USMB_DL_MAX_NDIM];
 	usmb_syclref ref;
-	Py_buffer *view; /* owned: the object's buffer where data is absent */
+	Py_buffer *view;   /* owned: the object's buffer where data is absent */
 	PyObject *held[8]; /* owned: the values of the dictionary, which code of theirs may empty */
 	int nheld;
 } parsed;
@@ -79,8 +79,8 @@ static int parse_ints(PyObject *o, const char *key, int64_t *out)
 		return malformed(usmb_py.PyExc_TypeError, key, "must be a tuple or list of integers", o);
 	Py_ssize_t size = usmb_py.PyTuple_Size(o);
 	if (size > USMB_DL_MAX_NDIM) {
-		usmb_raise(usmb_py.PyExc_ValueError, WHERE "'%s' has %lld entries, at most %d dimensions are possible", key,
-		           (long long)size, USMB_DL_MAX_NDIM);
+		usmb_raise(usmb_py.PyExc_ValueError, WHERE "'%s' has %lld entries, at most %d dimensions are possible",
+		           key, (long long)size, USMB_DL_MAX_NDIM);
 		return -1;
 	}
 	for (n = 0; n < (int)size; n++)
@@ -95,7 +95,8 @@ static int parse_layout(PyObject *dict, parsed *p)
 	PyObject *strides = item(dict, usmb_name.strides, p, &bad);
 	PyObject *offset = item(dict, usmb_name.offset, p, &bad);
 	if (bad) return -1;
-	if (!shape || shape == usmb_py.Py_None) return malformed(usmb_py.PyExc_ValueError, "shape", "is required", shape);
+	if (!shape || shape == usmb_py.Py_None)
+		return malformed(usmb_py.PyExc_ValueError, "shape", "is required", shape);
 	p->in.ndim = parse_ints(shape, "shape", p->shape);
 	if (p->in.ndim < 0) return -1;
 	p->in.shape = p->shape;
@@ -103,7 +104,10 @@ static int parse_layout(PyObject *dict, parsed *p)
 		int n = parse_ints(strides, "strides", p->strides);
 		if (n < 0) return -1;
 		if (n != p->in.ndim) {
-			usmb_raise(usmb_py.PyExc_ValueError, WHERE "'strides' has %d entries and 'shape' has %d; both describe the same dimensions", n, p->in.ndim);
+			usmb_raise(usmb_py.PyExc_ValueError,
+			           WHERE
+			           "'strides' has %d entries and 'shape' has %d; both describe the same dimensions",
+			           n, p->in.ndim);
 			return -1;
 		}
 		p->in.strides = p->strides;
@@ -118,7 +122,8 @@ static int parse_typestr(PyObject *dict, parsed *p)
 	PyObject *v = item(dict, usmb_name.typestr, p, &bad);
 	if (bad) return -1;
 	if (!v || v == usmb_py.Py_None) return malformed(usmb_py.PyExc_ValueError, "typestr", "is required", v);
-	if (!PyUnicode_Check(v)) return malformed(usmb_py.PyExc_TypeError, "typestr", "must be a string such as \"<f4\"", v);
+	if (!PyUnicode_Check(v))
+		return malformed(usmb_py.PyExc_TypeError, "typestr", "must be a string such as \"<f4\"", v);
 	p->in.typestr = (char *)usmb_py.PyUnicode_AsUTF8AndSize(v, &n);
 	p->in.ntypestr = (uint64_t)n;
 	return p->in.typestr ? 0 : -1;
@@ -141,7 +146,8 @@ static int parse_typedescr(PyObject *dict, parsed *p)
 	if (width < 2) return malformed(usmb_py.PyExc_TypeError, "typedescr", "must hold tuples (name, type)", field);
 	PyObject *name = usmb_py.PyTuple_GetItem(field, 0), *type = usmb_py.PyTuple_GetItem(field, 1);
 	if (!PyUnicode_Check(type)) {
-		usmb_raise(usmb_py.PyExc_ValueError, WHERE "'typedescr' describes a structured type, which cannot be exchanged; export each field as an array of its own");
+		usmb_raise(usmb_py.PyExc_ValueError, WHERE "'typedescr' describes a structured type, which cannot be "
+		                                           "exchanged; export each field as an array of its own");
 		return -1;
 	}
 	int named = !PyUnicode_Check(name) || usmb_py.PyUnicode_GetLength(name) > 0;
@@ -176,7 +182,8 @@ static int parse_buffer(PyObject *obj, parsed *p)
 	if (r < 0) {
 		free(view);
 		usmb_py.PyErr_Clear();
-		return malformed(usmb_py.PyExc_ValueError, "data", "is required where the object has no buffer protocol", NULL);
+		return malformed(usmb_py.PyExc_ValueError, "data",
+		                 "is required where the object has no buffer protocol", NULL);
 	}
 	p->view = view;
 	p->in.data = (uint64_t)(uintptr_t)view->buf;
@@ -199,7 +206,8 @@ static int parse_data(PyObject *obj, PyObject *dict, int kind, parsed *p)
 	if (usmb_py.PyTuple_Size(v) != 2)
 		return malformed(usmb_py.PyExc_ValueError, "data", "must have two items (pointer, read-only)", v);
 	PyObject *address = usmb_py.PyTuple_GetItem(v, 0), *flag = usmb_py.PyTuple_GetItem(v, 1);
-	if (!PyLong_Check(address)) return malformed(usmb_py.PyExc_TypeError, "data", "must begin with an integer address", address);
+	if (!PyLong_Check(address))
+		return malformed(usmb_py.PyExc_TypeError, "data", "must begin with an integer address", address);
 	p->in.data = usmb_py.PyLong_AsUnsignedLongLong(address);
 	if (p->in.data == UINT64_MAX && usmb_py.PyErr_Occurred()) {
 		usmb_py.PyErr_Clear();
@@ -269,8 +277,12 @@ static void give_up(parsed *p)
 static int plain_type(const char *s, uint64_t n, usmb_dl_dtype *out)
 {
 	if (n != 3 || !strchr("<=|", s[0]) || s[2] < '1' || s[2] > '8') return 0;
-	int code = s[1] == 'f' ? USMB_DL_FLOAT : s[1] == 'i' ? USMB_DL_INT : s[1] == 'u' ? USMB_DL_UINT
-	           : s[1] == 'c' ? USMB_DL_COMPLEX : s[1] == 'b' && s[2] == '1' ? USMB_DL_BOOL : -1;
+	int code = s[1] == 'f'                  ? USMB_DL_FLOAT
+	           : s[1] == 'i'                ? USMB_DL_INT
+	           : s[1] == 'u'                ? USMB_DL_UINT
+	           : s[1] == 'c'                ? USMB_DL_COMPLEX
+	           : s[1] == 'b' && s[2] == '1' ? USMB_DL_BOOL
+	                                        : -1;
 	if (code < 0) return 0;
 	*out = (usmb_dl_dtype){(uint8_t)code, (uint8_t)((s[2] - '0') * 8), 1};
 	return usmb_dl_dtype_typestr(*out) != NULL;
@@ -287,7 +299,13 @@ static int plainly_right(const parsed *p, usmb_suai_out *out)
 	if (!plain_type(in->typestr, in->ntypestr, &out->dtype)) return 0;
 	int64_t bytes;
 	if (__builtin_mul_overflow(in->offset, (int64_t)(out->dtype.bits / 8), &bytes)) return 0;
-	usmb_dl_tensor t = {(void *)(uintptr_t)in->data, {USMB_DL_CPU, 0}, in->ndim, out->dtype, in->shape, in->strides, (uint64_t)bytes};
+	usmb_dl_tensor t = {(void *)(uintptr_t)in->data,
+	                    {USMB_DL_CPU, 0},
+	                    in->ndim,
+	                    out->dtype,
+	                    in->shape,
+	                    in->strides,
+	                    (uint64_t)bytes};
 	if (usmb_dl_check(&t, 0, NULL, &span) != USMB_DL_OK || span.nelem == 0) return 0;
 	out->first = (uint64_t)(uintptr_t)span.first;
 	out->lo = span.lo;
@@ -305,7 +323,8 @@ static int countable(const parsed *p, const usmb_suai_out *out)
 	int64_t n = out->dtype.bits;
 	for (int32_t i = 0; i < p->in.ndim; i++)
 		if (p->shape[i] > 0 && __builtin_mul_overflow(n, p->shape[i], &n)) {
-			usmb_raise(usmb_py.PyExc_ValueError, WHERE "'shape' has extents whose product cannot be counted");
+			usmb_raise(usmb_py.PyExc_ValueError,
+			           WHERE "'shape' has extents whose product cannot be counted");
 			return 0;
 		}
 	return 1;
@@ -324,8 +343,8 @@ static int find_place(parsed *p, usmb_suai_out *out, usmb_place **place)
 		code = usmb_sycl_place_for(context, queue, first + out->lo, first + out->hi, place);
 	if (code == USMB_SYCL_OK) return 0;
 	if (usmb_py.PyErr_Occurred()) return -1;
-	usmb_raise(usmb_py.PyExc_ValueError, WHERE "'data' %p to %p does not agree with 'syclobj': %s", (void *)(first + out->lo),
-	           (void *)(first + out->hi), usmb_sycl_strerror(code));
+	usmb_raise(usmb_py.PyExc_ValueError, WHERE "'data' %p to %p does not agree with 'syclobj': %s",
+	           (void *)(first + out->lo), (void *)(first + out->hi), usmb_sycl_strerror(code));
 	return -1;
 }
 
@@ -342,7 +361,8 @@ static PyObject *build(PyObject *obj, parsed *p, usmb_suai_out *out, usmb_place 
 			cell->place = place;
 			p->view = NULL;
 			if (!place->host_readable)
-				atomic_fetch_and_explicit(&cell->flags, ~(uint32_t)USMB_CELL_HOST_READABLE, memory_order_relaxed);
+				atomic_fetch_and_explicit(&cell->flags, ~(uint32_t)USMB_CELL_HOST_READABLE,
+				                          memory_order_relaxed);
 		}
 	} else if (a) {
 		cell = usmb_cell_of_object(obj, base, bytes, place);
@@ -376,7 +396,8 @@ PyObject *usmb_import_suai(PyObject *obj, PyObject *iface)
 	p.nheld = 0;
 	p.in.owner_size = UINT64_MAX;
 	if (!PyDict_CheckExact(iface))
-		return usmb_raise(usmb_py.PyExc_TypeError, WHERE "must be a dict (exactly), found a %s", usmb_type_name(iface, type, sizeof type));
+		return usmb_raise(usmb_py.PyExc_TypeError, WHERE "must be a dict (exactly), found a %s",
+		                  usmb_type_name(iface, type, sizeof type));
 	const usmb_typeinfo *info = usmb_typeinfo_of(obj);
 	if (!info) return NULL;
 	int kind = info->kind;
@@ -408,7 +429,8 @@ PyObject *usmb_from_suai(PyObject *module, PyObject *obj)
 	if (!iface) {
 		if (usmb_is_array(obj) || !usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_AttributeError)) return NULL;
 		usmb_py.PyErr_Clear();
-		return usmb_raise(usmb_py.PyExc_TypeError, "from_usm_array_interface: %s has no __sycl_usm_array_interface__",
+		return usmb_raise(usmb_py.PyExc_TypeError,
+		                  "from_usm_array_interface: %s has no __sycl_usm_array_interface__",
 		                  usmb_type_name(obj, type, sizeof type));
 	}
 	if (usmb_is_array(obj)) {

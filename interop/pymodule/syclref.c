@@ -12,8 +12,7 @@ static const char context_used[] = "used_SyclContextRef";
 /* ---- the light objects ------------------------------------------------------------ */
 
 typedef struct {
-	PyObject_HEAD
-	usmb_place *place; /* retained: holds the queue and the context */
+	PyObject_HEAD usmb_place *place; /* retained: holds the queue and the context */
 } light;
 
 static PyTypeObject *queue_type, *context_type;
@@ -45,7 +44,9 @@ static PyObject *light_capsule(PyObject *self, PyObject *unused)
 	int is_queue = Py_TYPE(self) == queue_type;
 	void *ref = is_queue ? usmb_sycl_queue_copy(light_ref(self)) : usmb_sycl_context_copy(light_ref(self));
 	(void)unused;
-	if (!ref) return usmb_raise(usmb_py.PyExc_RuntimeError, "the SYCL runtime could not copy the %s", is_queue ? "queue" : "context");
+	if (!ref)
+		return usmb_raise(usmb_py.PyExc_RuntimeError, "the SYCL runtime could not copy the %s",
+		                  is_queue ? "queue" : "context");
 	PyObject *capsule = is_queue ? usmb_py.PyCapsule_New(ref, queue_name, end_queue)
 	                             : usmb_py.PyCapsule_New(ref, context_name, end_context);
 	if (!capsule) is_queue ? usmb_sycl_queue_delete(ref) : usmb_sycl_context_delete(ref);
@@ -63,7 +64,8 @@ static void light_dealloc(PyObject *self)
 static PyObject *light_repr(PyObject *self)
 {
 	usmb_place *p = ((light *)self)->place;
-	return usmb_py.PyUnicode_FromFormat("<usmbridge.%s on %s at %p>", Py_TYPE(self) == queue_type ? "SyclQueue" : "SyclContext",
+	return usmb_py.PyUnicode_FromFormat("<usmbridge.%s on %s at %p>",
+	                                    Py_TYPE(self) == queue_type ? "SyclQueue" : "SyclContext",
 	                                    p->filter ? p->filter : "?", light_ref(self));
 }
 
@@ -76,7 +78,10 @@ static PyObject *light_compare(PyObject *a, PyObject *b, int op)
 }
 
 /* Equal ones lie on the same root device. */
-static Py_hash_t light_hash(PyObject *self) { return ((light *)self)->place->root + 1024; }
+static Py_hash_t light_hash(PyObject *self)
+{
+	return ((light *)self)->place->root + 1024;
+}
 
 static PyObject *light_context(PyObject *self, void *closure)
 {
@@ -91,23 +96,28 @@ static PyObject *light_device(PyObject *self, void *closure)
 }
 
 static PyMethodDef light_methods[] = {
-	{"_get_capsule", USMB_PY_CFUNC(light_capsule), METH_NOARGS,
+        {"_get_capsule", USMB_PY_CFUNC(light_capsule), METH_NOARGS,
 	 "_get_capsule()\n--\n\nA fresh capsule (\"SyclQueueRef\" or \"SyclContextRef\"), as dpctl's objects give."},
-	{NULL, NULL, 0, NULL},
+        {NULL, NULL, 0, NULL},
 };
 static PyGetSetDef light_getset[] = {
-	{"sycl_context", light_context, NULL, "The context.", NULL},
-	{"sycl_device", light_device, NULL, "The Device.", NULL},
-	{NULL, NULL, NULL, NULL, NULL},
+        {"sycl_context", light_context, NULL, "The context.", NULL},
+        {"sycl_device", light_device, NULL, "The Device.", NULL},
+        {NULL, NULL, NULL, NULL, NULL},
 };
 
 static const char queue_doc[] = "A queue; dpctl.SyclQueue(q._get_capsule()) makes dpctl's object of it.";
 static const char context_doc[] = "A context; dpctl.SyclContext(c._get_capsule()) makes dpctl's object of it.";
 
-#define LIGHT_SLOTS(d)                                                                               \
-	{{Py_tp_dealloc, light_dealloc}, {Py_tp_repr, light_repr}, {Py_tp_richcompare, light_compare}, \
-	 {Py_tp_hash, light_hash}, {Py_tp_methods, light_methods}, {Py_tp_getset, light_getset},        \
-	 {Py_tp_doc, (void *)(d)}, {0, NULL}}
+#define LIGHT_SLOTS(d) \
+	{ \
+		{Py_tp_dealloc, light_dealloc}, {Py_tp_repr, light_repr}, {Py_tp_richcompare, light_compare}, \
+		        {Py_tp_hash, light_hash}, {Py_tp_methods, light_methods}, {Py_tp_getset, light_getset}, \
+		        {Py_tp_doc, (void *)(d)}, \
+		{ \
+			0, NULL \
+		} \
+	}
 static PyType_Slot queue_slots[] = LIGHT_SLOTS(queue_doc);
 static PyType_Slot context_slots[] = LIGHT_SLOTS(context_doc);
 static PyType_Spec queue_spec = {"usmbridge.SyclQueue", sizeof(light), 0,
@@ -125,8 +135,14 @@ static PyObject *light_of(PyTypeObject *type, usmb_place *place)
 	return (PyObject *)l;
 }
 
-PyObject *usmb_syclqueue_of(usmb_place *place) { return light_of(queue_type, place); }
-PyObject *usmb_syclcontext_of(usmb_place *place) { return light_of(context_type, place); }
+PyObject *usmb_syclqueue_of(usmb_place *place)
+{
+	return light_of(queue_type, place);
+}
+PyObject *usmb_syclcontext_of(usmb_place *place)
+{
+	return light_of(context_type, place);
+}
 
 /* dpctl's own object for a light one (taken over), where the process has dpctl
    loaded: consumers such as dpnp check for that very type. */
@@ -150,8 +166,14 @@ static PyObject *as_dpctl(PyObject *l, const char *class)
 	return r;
 }
 
-PyObject *usmb_public_queue(usmb_place *place) { return as_dpctl(usmb_syclqueue_of(place), "SyclQueue"); }
-PyObject *usmb_public_context(usmb_place *place) { return as_dpctl(usmb_syclcontext_of(place), "SyclContext"); }
+PyObject *usmb_public_queue(usmb_place *place)
+{
+	return as_dpctl(usmb_syclqueue_of(place), "SyclQueue");
+}
+PyObject *usmb_public_context(usmb_place *place)
+{
+	return as_dpctl(usmb_syclcontext_of(place), "SyclContext");
+}
 
 int usmb_syclref_register(PyObject *module)
 {
@@ -175,9 +197,13 @@ static int from_capsule(PyObject *keep, usmb_syclref *out, const char *what)
 		out->form = USMB_FORM_CONTEXT;
 	else {
 		if (name && (!strcmp(name, queue_used) || !strcmp(name, context_used)))
-			usmb_raise(usmb_py.PyExc_ValueError, "%s: the capsule \"%s\" was consumed before; such a capsule can be taken once", what, name);
+			usmb_raise(usmb_py.PyExc_ValueError,
+			           "%s: the capsule \"%s\" was consumed before; such a capsule can be taken once", what,
+			           name);
 		else
-			usmb_raise(usmb_py.PyExc_ValueError, "%s: a capsule named \"%s\" is neither \"SyclQueueRef\" nor \"SyclContextRef\"", what, name ? name : "");
+			usmb_raise(usmb_py.PyExc_ValueError,
+			           "%s: a capsule named \"%s\" is neither \"SyclQueueRef\" nor \"SyclContextRef\"",
+			           what, name ? name : "");
 		Py_DECREF(keep);
 		return -1;
 	}
@@ -192,7 +218,8 @@ static int refuse(PyObject *o, const char *what)
 {
 	char type[64];
 	usmb_raise(usmb_py.PyExc_TypeError,
-	           "%s must be a filter string, a SyclQueue, a SyclContext, a capsule \"SyclQueueRef\" or \"SyclContextRef\", "
+	           "%s must be a filter string, a SyclQueue, a SyclContext, a capsule \"SyclQueueRef\" or "
+	           "\"SyclContextRef\", "
 	           "or an object with _get_capsule(), not %s",
 	           what, usmb_type_name(o, type, sizeof type));
 	return -1;
@@ -212,7 +239,9 @@ static ref_of capi_function(PyObject *module, const char *name)
 {
 	PyObject *capi = usmb_py.PyObject_GetAttrString(module, "__pyx_capi__");
 	PyObject *capsule = capi ? usmb_py.PyMapping_GetItemString(capi, name) : NULL;
-	void *p = capsule && PyCapsule_CheckExact(capsule) ? usmb_py.PyCapsule_GetPointer(capsule, usmb_py.PyCapsule_GetName(capsule)) : NULL;
+	void *p = capsule && PyCapsule_CheckExact(capsule)
+	                  ? usmb_py.PyCapsule_GetPointer(capsule, usmb_py.PyCapsule_GetName(capsule))
+	                  : NULL;
 	Py_XDECREF(capi);
 	Py_XDECREF(capsule);
 	usmb_py.PyErr_Clear();
@@ -220,7 +249,8 @@ static ref_of capi_function(PyObject *module, const char *name)
 }
 
 /* Learns a type if o is of the class in that module of dpctl; else nothing. */
-static void learn(PyObject *o, const char *module, const char *class, const char *function, PyTypeObject **type, ref_of *get)
+static void learn(PyObject *o, const char *module, const char *class, const char *function, PyTypeObject **type,
+                  ref_of *get)
 {
 	PyObject *key = usmb_py.PyUnicode_FromString(module);
 	PyObject *m = key ? usmb_py.PyImport_GetModule(key) : NULL;
@@ -245,9 +275,11 @@ static int from_dpctl(PyObject *o, usmb_syclref *out)
 		int kind = info ? info->kind : USMB_KIND_PLAIN;
 		usmb_py.PyErr_Clear();
 		if (kind == USMB_KIND_QUEUE && !dpctl_queue.type)
-			learn(o, "dpctl._sycl_queue", "SyclQueue", "SyclQueue_GetQueueRef", &dpctl_queue.type, &dpctl_queue.get);
+			learn(o, "dpctl._sycl_queue", "SyclQueue", "SyclQueue_GetQueueRef", &dpctl_queue.type,
+			      &dpctl_queue.get);
 		if (kind == USMB_KIND_CONTEXT && !dpctl_context.type)
-			learn(o, "dpctl._sycl_context", "SyclContext", "SyclContext_GetContextRef", &dpctl_context.type, &dpctl_context.get);
+			learn(o, "dpctl._sycl_context", "SyclContext", "SyclContext_GetContextRef", &dpctl_context.type,
+			      &dpctl_context.get);
 	}
 	int is_queue = type == dpctl_queue.type;
 	if (!is_queue && type != dpctl_context.type) return 0;

@@ -28,7 +28,10 @@ static PyObject *forget_type(PyObject *self, PyObject *weak)
 
 static PyMethodDef forget_def = {"_forget_type", USMB_PY_CFUNC(forget_type), METH_O, NULL};
 
-static size_t slot_of(PyTypeObject *type) { return ((uintptr_t)type >> 5) * 0x9E3779B1u >> 7 & (ENTRIES - 1); }
+static size_t slot_of(PyTypeObject *type)
+{
+	return ((uintptr_t)type >> 5) * 0x9E3779B1u >> 7 & (ENTRIES - 1);
+}
 
 /* A string attribute of a type as UTF-8 in buf; empty when there is none. */
 static void attribute(PyTypeObject *type, PyObject *name, char *buf, size_t n)
@@ -46,7 +49,10 @@ static void attribute(PyTypeObject *type, PyObject *name, char *buf, size_t n)
 	usmb_py.PyErr_Clear();
 }
 
-static int begins(const char *s, const char *prefix) { return strncmp(s, prefix, strlen(prefix)) == 0; }
+static int begins(const char *s, const char *prefix)
+{
+	return strncmp(s, prefix, strlen(prefix)) == 0;
+}
 
 static int kind_of(PyTypeObject *type)
 {
@@ -60,11 +66,13 @@ static int kind_of(PyTypeObject *type)
 	}
 	if (begins(module, "dpctl") || begins(module, "dpnp")) {
 		if (!strcmp(name, "usm_ndarray")) return USMB_KIND_TENSOR;
-		if (begins(module, "dpnp") && (!strcmp(name, "dpnp_array") || !strcmp(name, "ndarray"))) return USMB_KIND_DPNP_ARRAY;
+		if (begins(module, "dpnp") && (!strcmp(name, "dpnp_array") || !strcmp(name, "ndarray")))
+			return USMB_KIND_DPNP_ARRAY;
 	}
 	/* tvm-ffi's tensors are never read-only, and it prefers the legacy form itself. */
 	if (begins(module, "tvm_ffi") && !strcmp(name, "Tensor")) return USMB_KIND_LEGACY;
-	if (begins(module, "onedal") || begins(module, "daal4py") || begins(module, "sklearnex")) return USMB_KIND_ONEDAL;
+	if (begins(module, "onedal") || begins(module, "daal4py") || begins(module, "sklearnex"))
+		return USMB_KIND_ONEDAL;
 	return USMB_KIND_PLAIN;
 }
 

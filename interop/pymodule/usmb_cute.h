@@ -33,10 +33,9 @@ static inline Py_ssize_t usmb_cute_word_count(int32_t rank)
 /* A tensor. It owns one reference of its cell until it is released. The marks
    change words, nothing else changes. */
 typedef struct usmb_cute_tensor {
-	PyObject_VAR_HEAD
-	usmb_cell *cell; /* owner of the memory; NULL once released */
-	char *first;     /* address of the first element */
-	int64_t words[]; /* ob_size of them */
+	PyObject_VAR_HEAD usmb_cell *cell; /* owner of the memory; NULL once released */
+	char *first;                       /* address of the first element */
+	int64_t words[];                   /* ob_size of them */
 } usmb_cute_tensor;
 
 static inline int32_t usmb_cute_rank(const usmb_cute_tensor *t)
@@ -44,10 +43,22 @@ static inline int32_t usmb_cute_rank(const usmb_cute_tensor *t)
 	return (int32_t)(t->words[0] >> (8 * USMB_CUTE_RANK_BYTE) & 0xff);
 }
 /* The four tables of one word a mode. */
-static inline int64_t *usmb_cute_shape(usmb_cute_tensor *t) { return t->words + USMB_CUTE_HEADER; }
-static inline int64_t *usmb_cute_stride(usmb_cute_tensor *t) { return usmb_cute_shape(t) + usmb_cute_rank(t); }
-static inline int64_t *usmb_cute_shape_div(usmb_cute_tensor *t) { return usmb_cute_shape(t) + 2 * usmb_cute_rank(t); }
-static inline int64_t *usmb_cute_stride_div(usmb_cute_tensor *t) { return usmb_cute_shape(t) + 3 * usmb_cute_rank(t); }
+static inline int64_t *usmb_cute_shape(usmb_cute_tensor *t)
+{
+	return t->words + USMB_CUTE_HEADER;
+}
+static inline int64_t *usmb_cute_stride(usmb_cute_tensor *t)
+{
+	return usmb_cute_shape(t) + usmb_cute_rank(t);
+}
+static inline int64_t *usmb_cute_shape_div(usmb_cute_tensor *t)
+{
+	return usmb_cute_shape(t) + 2 * usmb_cute_rank(t);
+}
+static inline int64_t *usmb_cute_stride_div(usmb_cute_tensor *t)
+{
+	return usmb_cute_shape(t) + 3 * usmb_cute_rank(t);
+}
 
 /* Values of the options below; those of the Go package. */
 enum { USMB_CUTE_STRIDES_PLAIN = 0, USMB_CUTE_STRIDES_64, USMB_CUTE_STRIDES_32 };
@@ -80,13 +91,21 @@ int usmb_cute_register(PyObject *module);
 
 /* Describes t (data: the address of the first element, strides there) in words.
    flags: DLPack's. */
-int usmb_go_cute_convert(usmb_dl_tensor *t, uint64_t flags, usmb_cute_options *o, int64_t *words, int64_t nwords, usmb_goerr *err);
+int usmb_go_cute_convert(usmb_dl_tensor *t, uint64_t flags, usmb_cute_options *o, int64_t *words, int64_t nwords,
+                         usmb_goerr *err);
 /* The marks; they leave words alone on failure. deduce: leading is not given.
    order NULL: not given; no more than USMB_CUTE_MAX_RANK numbers. */
 int usmb_go_cute_mark_layout(int64_t *words, int64_t nwords, int32_t deduce, int64_t leading, usmb_goerr *err);
-int usmb_go_cute_mark_compact(int64_t *words, int64_t nwords, int64_t mode, int64_t *order, int64_t norder, int64_t divisibility, usmb_goerr *err);
+int usmb_go_cute_mark_compact(int64_t *words, int64_t nwords, int64_t mode, int64_t *order, int64_t norder,
+                              int64_t divisibility, usmb_goerr *err);
 
-enum { USMB_CUTE_TEXT_TENSOR = 0, USMB_CUTE_TEXT_LAYOUT, USMB_CUTE_TEXT_KEY, USMB_CUTE_TEXT_ELEMENT, USMB_CUTE_TEXT_SPACE };
+enum {
+	USMB_CUTE_TEXT_TENSOR = 0,
+	USMB_CUTE_TEXT_LAYOUT,
+	USMB_CUTE_TEXT_KEY,
+	USMB_CUTE_TEXT_ELEMENT,
+	USMB_CUTE_TEXT_SPACE
+};
 /* Room for the longest text: 64 dynamic modes with the longest divisibilities. */
 enum { USMB_CUTE_TEXT_MAX = 8192 };
 /* Writes a text about words into buf, USMB_CUTE_TEXT_MAX bytes, and its length. */

@@ -51,20 +51,28 @@ enum {
 /* An Array. It owns one reference of its cell; shape and strides follow the
    object, so that a view is one block of memory. Immutable after creation. */
 typedef struct usmb_array {
-	PyObject_VAR_HEAD
-	usmb_cell *cell;     /* owner of the memory; never NULL */
-	char *first;         /* address of element [0, ..., 0] */
-	int64_t nelem;       /* number of elements */
-	usmb_dl_dtype dtype; /* lanes 1 */
-	int32_t ndim;        /* 0..64 */
-	uint32_t flags;      /* USMB_ARR_* */
-	uint32_t itembits;   /* bits from one element to the next */
-	int64_t dims[];      /* shape[ndim], then strides[ndim] in elements */
+	PyObject_VAR_HEAD usmb_cell *cell; /* owner of the memory; never NULL */
+	char *first;                       /* address of element [0, ..., 0] */
+	int64_t nelem;                     /* number of elements */
+	usmb_dl_dtype dtype;               /* lanes 1 */
+	int32_t ndim;                      /* 0..64 */
+	uint32_t flags;                    /* USMB_ARR_* */
+	uint32_t itembits;                 /* bits from one element to the next */
+	int64_t dims[];                    /* shape[ndim], then strides[ndim] in elements */
 } usmb_array;
 
-static inline int64_t *usmb_shape(usmb_array *a) { return a->dims; }
-static inline int64_t *usmb_strides(usmb_array *a) { return a->dims + a->ndim; }
-static inline usmb_place *usmb_array_place(usmb_array *a) { return (usmb_place *)a->cell->place; }
+static inline int64_t *usmb_shape(usmb_array *a)
+{
+	return a->dims;
+}
+static inline int64_t *usmb_strides(usmb_array *a)
+{
+	return a->dims + a->ndim;
+}
+static inline usmb_place *usmb_array_place(usmb_array *a)
+{
+	return (usmb_place *)a->cell->place;
+}
 /* Bytes of one element as Python reports them: a packed sub-byte type has 1. */
 static inline int64_t usmb_itemsize(const usmb_array *a)
 {
@@ -83,7 +91,10 @@ static inline int usmb_array_aligned(const usmb_array *a)
 }
 
 extern PyTypeObject *usmb_array_type;
-static inline int usmb_is_array(PyObject *o) { return Py_TYPE(o) == usmb_array_type; }
+static inline int usmb_is_array(PyObject *o)
+{
+	return Py_TYPE(o) == usmb_array_type;
+}
 
 /* A new array without cell, first, flags; the caller fills it at once, shape
    and strides included, then calls usmb_array_settle. */
@@ -92,7 +103,8 @@ usmb_array *usmb_array_raw(int32_t ndim);
    over one reference of cell. extra: USMB_ARR_READONLY | USMB_ARR_PADDED. */
 void usmb_array_settle(usmb_array *a, usmb_cell *cell, char *first, usmb_dl_dtype dtype, uint32_t extra);
 /* The same where a check has found nelem, itembits and the contiguity already. */
-void usmb_array_settle_as(usmb_array *a, usmb_cell *cell, usmb_dl_dtype dtype, uint32_t extra, const usmb_dl_span *span);
+void usmb_array_settle_as(usmb_array *a, usmb_cell *cell, usmb_dl_dtype dtype, uint32_t extra,
+                          const usmb_dl_span *span);
 /* Bits from one element to the next. */
 uint32_t usmb_item_bits(usmb_dl_dtype dtype, uint32_t flags);
 /* A view on src's cell with the layout given (copied); first is an address. */
@@ -208,7 +220,8 @@ PyObject *usmb_py_empty(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObje
 PyObject *usmb_py_zeros(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw);
 PyObject *usmb_py_asarray(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw);
 /* New memory at w, laid out in C (or Fortran) order. */
-PyObject *usmb_new_array(const usmb_where *w, int32_t ndim, const int64_t *shape, usmb_dl_dtype dtype, int fortran, int zero);
+PyObject *usmb_new_array(const usmb_where *w, int32_t ndim, const int64_t *shape, usmb_dl_dtype dtype, int fortran,
+                         int zero);
 void usmb_where_clear(usmb_where *w);
 /* Copies all elements between arrays of one shape and type; GIL dropped. */
 int usmb_copy_elements(usmb_array *dst, usmb_array *src);
@@ -261,7 +274,10 @@ usmb_cell *usmb_cell_of_object(PyObject *o, void *data, uint64_t size, usmb_plac
 usmb_cell *usmb_cell_of_managed(void *managed, int versioned, void *data, uint64_t size, usmb_place *place);
 usmb_cell *usmb_cell_of_buffer(Py_buffer *owned, void *data, uint64_t size);
 /* Whether the cell is one of this file's, and not of Go's memory manager. */
-static inline int usmb_owned_by_python(const usmb_cell *cell) { return cell->home == usmb_pylist; }
+static inline int usmb_owned_by_python(const usmb_cell *cell)
+{
+	return cell->home == usmb_pylist;
+}
 
 /* The queue on which a producer that says so may still be working on the memory,
    owned by the cell of its tensor; NULL: none is known. Written once, before others
@@ -323,12 +339,39 @@ void usmb_typeinfo_clear(void);
 /* ---- names, errors, entries into Go ------------------------------------------------------ */
 
 /* Interned strings, made once. */
-#define USMB_NAMES(X)                                                                      \
-	X(version) X(data) X(shape) X(strides) X(typestr) X(typedescr) X(offset) X(syclobj)     \
-	X(stream) X(max_version) X(dl_device) X(copy) X(device) X(dtype) X(usm_type)            \
-	X(sycl_queue) X(order) X(descr) X(name) X(usm_data) X(_pointer) X(nbytes) X(get_array)  \
-	X(_get_capsule) X(__dlpack__) X(__dlpack_device__) X(__dlpack_c_exchange_api__)         \
-	X(__sycl_usm_array_interface__) X(__module__) X(__name__) X(__qualname__) X(axes)       \
+#define USMB_NAMES(X) \
+	X(version) \
+	X(data) \
+	X(shape) \
+	X(strides) \
+	X(typestr) \
+	X(typedescr) \
+	X(offset) \
+	X(syclobj) \
+	X(stream) \
+	X(max_version) \
+	X(dl_device) \
+	X(copy) \
+	X(device) \
+	X(dtype) \
+	X(usm_type) \
+	X(sycl_queue) \
+	X(order) \
+	X(descr) \
+	X(name) \
+	X(usm_data) \
+	X(_pointer) \
+	X(nbytes) \
+	X(get_array) \
+	X(_get_capsule) \
+	X(__dlpack__) \
+	X(__dlpack_device__) \
+	X(__dlpack_c_exchange_api__) \
+	X(__sycl_usm_array_interface__) \
+	X(__module__) \
+	X(__name__) \
+	X(__qualname__) \
+	X(axes) \
 	X(__array_interface__)
 struct usmb_names {
 #define X(n) PyObject *n;
@@ -348,7 +391,7 @@ enum {
 	USMB_ERR_OVERFLOW
 };
 typedef struct {
-	int32_t kind;      /* USMB_ERR_* */
+	int32_t kind;       /* USMB_ERR_* */
 	char message[1020]; /* terminated */
 } usmb_goerr;
 
@@ -376,12 +419,12 @@ void usmb_go_paths(char *lines, uint64_t n);
 /* Memory that is wanted. Text is borrowed and may lack a terminator. */
 typedef struct {
 	int64_t bytes;
-	int32_t form;     /* USMB_FORM_*, NONE: device decides */
-	int32_t kind;     /* USMB_USM_*, 0: device memory */
-	int32_t host;     /* 1: the host backend */
+	int32_t form; /* USMB_FORM_*, NONE: device decides */
+	int32_t kind; /* USMB_USM_*, 0: device memory */
+	int32_t host; /* 1: the host backend */
 	int32_t reserved;
-	void *ref;        /* queue or context, borrowed */
-	char *filter;     /* filter string of form FILTER or of the device, NULL: the default device */
+	void *ref;    /* queue or context, borrowed */
+	char *filter; /* filter string of form FILTER or of the device, NULL: the default device */
 	uint64_t nfilter;
 } usmb_alloc_req;
 int usmb_go_alloc(usmb_alloc_req *req, usmb_cell **out, usmb_goerr *err);
@@ -392,11 +435,11 @@ int usmb_go_alloc_for(int32_t device_type, int32_t device_id, int64_t bytes, usm
 typedef struct {
 	uint64_t data;
 	int64_t offset;
-	int64_t *shape;      /* ndim extents */
-	int64_t *strides;    /* NULL: C order */
+	int64_t *shape;   /* ndim extents */
+	int64_t *strides; /* NULL: C order */
 	char *typestr;
 	uint64_t ntypestr;
-	char *fieldtype;     /* of the first field of typedescr */
+	char *fieldtype; /* of the first field of typedescr */
 	uint64_t nfieldtype;
 	uint64_t owner;      /* the owner's allocation, where its size is known */
 	uint64_t owner_size; /* UINT64_MAX: unknown */
@@ -404,9 +447,9 @@ typedef struct {
 	char *filter;
 	uint64_t nfilter;
 	int32_t ndim;
-	int32_t nfields;     /* fields of typedescr, 0 for none */
-	int32_t named;       /* the first one has a name */
-	int32_t shaped;      /* the first one has a shape */
+	int32_t nfields; /* fields of typedescr, 0 for none */
+	int32_t named;   /* the first one has a name */
+	int32_t shaped;  /* the first one has a shape */
 	int32_t readonly;
 	int32_t form;
 } usmb_suai_in;
@@ -465,7 +508,7 @@ extern char usmb_pymod_version[64];
 /* Matches the keywords of a fast call to names (interned) and fills slots with
    borrowed values; npos positional arguments fill the first slots. min, maxpos:
    how many positional ones there must and may be. */
-int usmb_args(const char *func, PyObject *const *args, Py_ssize_t n, PyObject *kwnames,
-              PyObject *const *names, int count, int min, int maxpos, PyObject **slots);
+int usmb_args(const char *func, PyObject *const *args, Py_ssize_t n, PyObject *kwnames, PyObject *const *names,
+              int count, int min, int maxpos, PyObject **slots);
 
 #endif

@@ -35,18 +35,18 @@ enum { USMB_PYGILSTATE_LOCKED = 0, USMB_PYGILSTATE_UNLOCKED = 1 };
 
 /* ---- objects ------------------------------------------------------------ */
 
-typedef struct _typeobject PyTypeObject;   /* opaque */
-typedef struct PyThreadState PyThreadState; /* opaque */
+typedef struct _typeobject PyTypeObject;              /* opaque */
+typedef struct PyThreadState PyThreadState;           /* opaque */
 typedef struct PyInterpreterState PyInterpreterState; /* opaque */
 
 typedef struct PyObject {
-  Py_ssize_t ob_refcnt; /* count in the low 32 bits; a set bit 31 means immortal (3.12+) */
-  PyTypeObject *ob_type;
+	Py_ssize_t ob_refcnt; /* count in the low 32 bits; a set bit 31 means immortal (3.12+) */
+	PyTypeObject *ob_type;
 } PyObject;
 
 typedef struct {
-  PyObject ob_base;
-  Py_ssize_t ob_size;
+	PyObject ob_base;
+	Py_ssize_t ob_size;
 } PyVarObject;
 
 #define PyObject_HEAD PyObject ob_base;
@@ -58,10 +58,10 @@ typedef struct {
 
 /* What the functions of initialisation return (PEP 587). */
 typedef struct PyStatus {
-  int kind; /* 0 done, 1 error, 2 exit wanted */
-  const char *func;
-  const char *err_msg;
-  int exitcode;
+	int kind; /* 0 done, 1 error, 2 exit wanted */
+	const char *func;
+	const char *err_msg;
+	int exitcode;
 } PyStatus;
 
 /* ---- function types ------------------------------------------------------ */
@@ -103,10 +103,10 @@ typedef void (*PyCapsule_Destructor)(PyObject *);
 /* ---- definitions of methods, members, types, modules ---------------------- */
 
 typedef struct PyMethodDef {
-  const char *ml_name;
-  PyCFunction ml_meth;
-  int ml_flags; /* METH_* */
-  const char *ml_doc;
+	const char *ml_name;
+	PyCFunction ml_meth;
+	int ml_flags; /* METH_* */
+	const char *ml_doc;
 } PyMethodDef;
 
 #define METH_VARARGS 0x0001
@@ -124,11 +124,11 @@ typedef struct PyMethodDef {
 #define USMB_PY_CFUNC(f) ((PyCFunction)(void (*)(void))(f))
 
 typedef struct PyMemberDef {
-  const char *name;
-  int type; /* T_* */
-  Py_ssize_t offset;
-  int flags; /* READONLY, RELATIVE_OFFSET (3.12+) */
-  const char *doc;
+	const char *name;
+	int type; /* T_* */
+	Py_ssize_t offset;
+	int flags; /* READONLY, RELATIVE_OFFSET (3.12+) */
+	const char *doc;
 } PyMemberDef;
 
 #define T_SHORT 0
@@ -151,24 +151,24 @@ typedef struct PyMemberDef {
 #define READONLY 1
 
 typedef struct PyGetSetDef {
-  const char *name;
-  getter get;
-  setter set;
-  const char *doc;
-  void *closure;
+	const char *name;
+	getter get;
+	setter set;
+	const char *doc;
+	void *closure;
 } PyGetSetDef;
 
 typedef struct PyType_Slot {
-  int slot; /* Py_tp_*, Py_nb_*, ...; 0 ends the list */
-  void *pfunc;
+	int slot; /* Py_tp_*, Py_nb_*, ...; 0 ends the list */
+	void *pfunc;
 } PyType_Slot;
 
 typedef struct PyType_Spec {
-  const char *name; /* "module.Type"; must live as long as the type on 3.11 */
-  int basicsize;
-  int itemsize;
-  unsigned int flags; /* Py_TPFLAGS_* */
-  PyType_Slot *slots;
+	const char *name; /* "module.Type"; must live as long as the type on 3.11 */
+	int basicsize;
+	int itemsize;
+	unsigned int flags; /* Py_TPFLAGS_* */
+	PyType_Slot *slots;
 } PyType_Spec;
 
 #define Py_TPFLAGS_SEQUENCE (1UL << 5)
@@ -193,116 +193,116 @@ typedef struct PyType_Spec {
 
 /* Slot numbers: fixed by the stable ABI, never renumbered. */
 enum {
-  Py_bf_getbuffer = 1,
-  Py_bf_releasebuffer = 2,
-  Py_mp_ass_subscript = 3,
-  Py_mp_length = 4,
-  Py_mp_subscript = 5,
-  Py_nb_absolute = 6,
-  Py_nb_add = 7,
-  Py_nb_and = 8,
-  Py_nb_bool = 9,
-  Py_nb_divmod = 10,
-  Py_nb_float = 11,
-  Py_nb_floor_divide = 12,
-  Py_nb_index = 13,
-  Py_nb_inplace_add = 14,
-  Py_nb_inplace_and = 15,
-  Py_nb_inplace_floor_divide = 16,
-  Py_nb_inplace_lshift = 17,
-  Py_nb_inplace_multiply = 18,
-  Py_nb_inplace_or = 19,
-  Py_nb_inplace_power = 20,
-  Py_nb_inplace_remainder = 21,
-  Py_nb_inplace_rshift = 22,
-  Py_nb_inplace_subtract = 23,
-  Py_nb_inplace_true_divide = 24,
-  Py_nb_inplace_xor = 25,
-  Py_nb_int = 26,
-  Py_nb_invert = 27,
-  Py_nb_lshift = 28,
-  Py_nb_multiply = 29,
-  Py_nb_negative = 30,
-  Py_nb_or = 31,
-  Py_nb_positive = 32,
-  Py_nb_power = 33,
-  Py_nb_remainder = 34,
-  Py_nb_rshift = 35,
-  Py_nb_subtract = 36,
-  Py_nb_true_divide = 37,
-  Py_nb_xor = 38,
-  Py_sq_ass_item = 39,
-  Py_sq_concat = 40,
-  Py_sq_contains = 41,
-  Py_sq_inplace_concat = 42,
-  Py_sq_inplace_repeat = 43,
-  Py_sq_item = 44,
-  Py_sq_length = 45,
-  Py_sq_repeat = 46,
-  Py_tp_alloc = 47,
-  Py_tp_base = 48,
-  Py_tp_bases = 49,
-  Py_tp_call = 50,
-  Py_tp_clear = 51,
-  Py_tp_dealloc = 52,
-  Py_tp_del = 53,
-  Py_tp_descr_get = 54,
-  Py_tp_descr_set = 55,
-  Py_tp_doc = 56,
-  Py_tp_getattr = 57,
-  Py_tp_getattro = 58,
-  Py_tp_hash = 59,
-  Py_tp_init = 60,
-  Py_tp_is_gc = 61,
-  Py_tp_iter = 62,
-  Py_tp_iternext = 63,
-  Py_tp_methods = 64,
-  Py_tp_new = 65,
-  Py_tp_repr = 66,
-  Py_tp_richcompare = 67,
-  Py_tp_setattr = 68,
-  Py_tp_setattro = 69,
-  Py_tp_str = 70,
-  Py_tp_traverse = 71,
-  Py_tp_members = 72,
-  Py_tp_getset = 73,
-  Py_tp_free = 74,
-  Py_nb_matrix_multiply = 75,
-  Py_nb_inplace_matrix_multiply = 76,
-  Py_am_await = 77,
-  Py_am_aiter = 78,
-  Py_am_anext = 79,
-  Py_tp_finalize = 80,
-  Py_am_send = 81
+	Py_bf_getbuffer = 1,
+	Py_bf_releasebuffer = 2,
+	Py_mp_ass_subscript = 3,
+	Py_mp_length = 4,
+	Py_mp_subscript = 5,
+	Py_nb_absolute = 6,
+	Py_nb_add = 7,
+	Py_nb_and = 8,
+	Py_nb_bool = 9,
+	Py_nb_divmod = 10,
+	Py_nb_float = 11,
+	Py_nb_floor_divide = 12,
+	Py_nb_index = 13,
+	Py_nb_inplace_add = 14,
+	Py_nb_inplace_and = 15,
+	Py_nb_inplace_floor_divide = 16,
+	Py_nb_inplace_lshift = 17,
+	Py_nb_inplace_multiply = 18,
+	Py_nb_inplace_or = 19,
+	Py_nb_inplace_power = 20,
+	Py_nb_inplace_remainder = 21,
+	Py_nb_inplace_rshift = 22,
+	Py_nb_inplace_subtract = 23,
+	Py_nb_inplace_true_divide = 24,
+	Py_nb_inplace_xor = 25,
+	Py_nb_int = 26,
+	Py_nb_invert = 27,
+	Py_nb_lshift = 28,
+	Py_nb_multiply = 29,
+	Py_nb_negative = 30,
+	Py_nb_or = 31,
+	Py_nb_positive = 32,
+	Py_nb_power = 33,
+	Py_nb_remainder = 34,
+	Py_nb_rshift = 35,
+	Py_nb_subtract = 36,
+	Py_nb_true_divide = 37,
+	Py_nb_xor = 38,
+	Py_sq_ass_item = 39,
+	Py_sq_concat = 40,
+	Py_sq_contains = 41,
+	Py_sq_inplace_concat = 42,
+	Py_sq_inplace_repeat = 43,
+	Py_sq_item = 44,
+	Py_sq_length = 45,
+	Py_sq_repeat = 46,
+	Py_tp_alloc = 47,
+	Py_tp_base = 48,
+	Py_tp_bases = 49,
+	Py_tp_call = 50,
+	Py_tp_clear = 51,
+	Py_tp_dealloc = 52,
+	Py_tp_del = 53,
+	Py_tp_descr_get = 54,
+	Py_tp_descr_set = 55,
+	Py_tp_doc = 56,
+	Py_tp_getattr = 57,
+	Py_tp_getattro = 58,
+	Py_tp_hash = 59,
+	Py_tp_init = 60,
+	Py_tp_is_gc = 61,
+	Py_tp_iter = 62,
+	Py_tp_iternext = 63,
+	Py_tp_methods = 64,
+	Py_tp_new = 65,
+	Py_tp_repr = 66,
+	Py_tp_richcompare = 67,
+	Py_tp_setattr = 68,
+	Py_tp_setattro = 69,
+	Py_tp_str = 70,
+	Py_tp_traverse = 71,
+	Py_tp_members = 72,
+	Py_tp_getset = 73,
+	Py_tp_free = 74,
+	Py_nb_matrix_multiply = 75,
+	Py_nb_inplace_matrix_multiply = 76,
+	Py_am_await = 77,
+	Py_am_aiter = 78,
+	Py_am_anext = 79,
+	Py_tp_finalize = 80,
+	Py_am_send = 81
 };
 
 /* Comparison operators of Py_tp_richcompare. */
 enum { Py_LT = 0, Py_LE = 1, Py_EQ = 2, Py_NE = 3, Py_GT = 4, Py_GE = 5 };
 
 typedef struct PyModuleDef_Base {
-  PyObject ob_base;
-  PyObject *(*m_init)(void);
-  Py_ssize_t m_index;
-  PyObject *m_copy;
+	PyObject ob_base;
+	PyObject *(*m_init)(void);
+	Py_ssize_t m_index;
+	PyObject *m_copy;
 } PyModuleDef_Base;
 
 typedef struct PyModuleDef_Slot {
-  int slot; /* Py_mod_* */
-  void *value;
+	int slot; /* Py_mod_* */
+	void *value;
 } PyModuleDef_Slot;
 
 enum { Py_mod_create = 1, Py_mod_exec = 2 };
 
 typedef struct PyModuleDef {
-  PyModuleDef_Base m_base;
-  const char *m_name;
-  const char *m_doc;
-  Py_ssize_t m_size;
-  PyMethodDef *m_methods;
-  PyModuleDef_Slot *m_slots;
-  traverseproc m_traverse;
-  inquiry m_clear;
-  freefunc m_free;
+	PyModuleDef_Base m_base;
+	const char *m_name;
+	const char *m_doc;
+	Py_ssize_t m_size;
+	PyMethodDef *m_methods;
+	PyModuleDef_Slot *m_slots;
+	traverseproc m_traverse;
+	inquiry m_clear;
+	freefunc m_free;
 } PyModuleDef;
 
 #define PyModuleDef_HEAD_INIT {{1, NULL}, NULL, 0, NULL}
@@ -314,17 +314,17 @@ typedef struct PyModuleDef {
 /* ---- the buffer protocol (stable ABI from 3.11) ---------------------------- */
 
 typedef struct Py_buffer {
-  void *buf;
-  PyObject *obj; /* owned while the view is held */
-  Py_ssize_t len; /* bytes */
-  Py_ssize_t itemsize;
-  int readonly;
-  int ndim;
-  char *format;
-  Py_ssize_t *shape;
-  Py_ssize_t *strides; /* bytes */
-  Py_ssize_t *suboffsets;
-  void *internal;
+	void *buf;
+	PyObject *obj;  /* owned while the view is held */
+	Py_ssize_t len; /* bytes */
+	Py_ssize_t itemsize;
+	int readonly;
+	int ndim;
+	char *format;
+	Py_ssize_t *shape;
+	Py_ssize_t *strides; /* bytes */
+	Py_ssize_t *suboffsets;
+	void *internal;
 } Py_buffer;
 
 typedef int (*getbufferproc)(PyObject *, Py_buffer *, int);
@@ -356,8 +356,9 @@ typedef void (*releasebufferproc)(PyObject *, Py_buffer *);
 /* Set in nargsf when the callee may overwrite args[-1] during the call. */
 #define PY_VECTORCALL_ARGUMENTS_OFFSET ((size_t)1 << (8 * sizeof(size_t) - 1))
 
-static inline Py_ssize_t PyVectorcall_NARGS(size_t nargsf) {
-  return (Py_ssize_t)(nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET);
+static inline Py_ssize_t PyVectorcall_NARGS(size_t nargsf)
+{
+	return (Py_ssize_t)(nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET);
 }
 
 #define Py_file_input 257
@@ -370,18 +371,18 @@ static inline Py_ssize_t PyVectorcall_NARGS(size_t nargsf) {
 
 struct usmb_py {
 #define X(ret, name, args) ret(*name) args;
-  USMB_PY_REQUIRED(X)
-  USMB_PY_OPTIONAL(X)
+	USMB_PY_REQUIRED(X)
+	USMB_PY_OPTIONAL(X)
 #undef X
-  /* Singletons and exceptions are values; types are pointers to type objects. */
+	/* Singletons and exceptions are values; types are pointers to type objects. */
 #define X(name) PyObject *name;
-  USMB_PY_SINGLETONS(X)
-  USMB_PY_EXCEPTIONS(X)
+	USMB_PY_SINGLETONS(X)
+	USMB_PY_EXCEPTIONS(X)
 #undef X
 #define X(name) PyTypeObject *name;
-  USMB_PY_TYPES(X)
+	USMB_PY_TYPES(X)
 #undef X
-  uint32_t version; /* as Py_Version: 0x030b07f0 for 3.11.7 */
+	uint32_t version; /* as Py_Version: 0x030b07f0 for 3.11.7 */
 };
 
 extern struct usmb_py usmb_py;
@@ -394,33 +395,38 @@ extern struct usmb_py usmb_py;
  * set and are left alone. The upper half belongs to the interpreter (flags from
  * 3.14 on) and is never touched. GIL.
  */
-static inline void Py_INCREF_(PyObject *o) {
-  uint32_t *low = (uint32_t *)(void *)&o->ob_refcnt;
-  if ((int32_t)*low >= 0) ++*low;
+static inline void Py_INCREF_(PyObject *o)
+{
+	uint32_t *low = (uint32_t *)(void *)&o->ob_refcnt;
+	if ((int32_t)*low >= 0) ++*low;
 }
-static inline void Py_DECREF_(PyObject *o) {
-  uint32_t *low = (uint32_t *)(void *)&o->ob_refcnt;
-  if ((int32_t)*low >= 0 && --*low == 0) usmb_py._Py_Dealloc(o);
+static inline void Py_DECREF_(PyObject *o)
+{
+	uint32_t *low = (uint32_t *)(void *)&o->ob_refcnt;
+	if ((int32_t)*low >= 0 && --*low == 0) usmb_py._Py_Dealloc(o);
 }
 #define Py_INCREF(o) Py_INCREF_((PyObject *)(o))
 #define Py_DECREF(o) Py_DECREF_((PyObject *)(o))
-static inline void Py_XINCREF_(PyObject *o) {
-  if (o) Py_INCREF_(o);
+static inline void Py_XINCREF_(PyObject *o)
+{
+	if (o) Py_INCREF_(o);
 }
-static inline void Py_XDECREF_(PyObject *o) {
-  if (o) Py_DECREF_(o);
+static inline void Py_XDECREF_(PyObject *o)
+{
+	if (o) Py_DECREF_(o);
 }
 #define Py_XINCREF(o) Py_XINCREF_((PyObject *)(o))
 #define Py_XDECREF(o) Py_XDECREF_((PyObject *)(o))
-#define Py_CLEAR(v)                        \
-  do {                                     \
-    PyObject *usmb_old_ = (PyObject *)(v); \
-    (v) = NULL;                            \
-    Py_XDECREF_(usmb_old_);                \
-  } while (0)
-static inline PyObject *Py_NewRef_(PyObject *o) {
-  Py_INCREF_(o);
-  return o;
+#define Py_CLEAR(v) \
+	do { \
+		PyObject *usmb_old_ = (PyObject *)(v); \
+		(v) = NULL; \
+		Py_XDECREF_(usmb_old_); \
+	} while (0)
+static inline PyObject *Py_NewRef_(PyObject *o)
+{
+	Py_INCREF_(o);
+	return o;
 }
 #define Py_NewRef(o) Py_NewRef_((PyObject *)(o))
 /* new reference to None, the usual "return None" */
@@ -429,8 +435,9 @@ static inline PyObject *Py_NewRef_(PyObject *o) {
 
 /* ---- type checks --------------------------------------------------------------- */
 
-static inline int usmb_py_has_flag(PyObject *o, unsigned long flag) {
-  return (usmb_py.PyType_GetFlags(Py_TYPE(o)) & flag) != 0;
+static inline int usmb_py_has_flag(PyObject *o, unsigned long flag)
+{
+	return (usmb_py.PyType_GetFlags(Py_TYPE(o)) & flag) != 0;
 }
 #define PyLong_Check(o) usmb_py_has_flag((PyObject *)(o), Py_TPFLAGS_LONG_SUBCLASS)
 #define PyList_Check(o) usmb_py_has_flag((PyObject *)(o), Py_TPFLAGS_LIST_SUBCLASS)
@@ -448,8 +455,9 @@ static inline int usmb_py_has_flag(PyObject *o, unsigned long flag) {
 #define PyCapsule_CheckExact(o) Py_IS_TYPE(o, usmb_py.PyCapsule_Type)
 #define PyBool_Check(o) Py_IS_TYPE(o, usmb_py.PyBool_Type)
 #define PySlice_Check(o) Py_IS_TYPE(o, usmb_py.PySlice_Type)
-static inline int usmb_py_type_check(PyObject *o, PyTypeObject *t) {
-  return Py_TYPE(o) == t || usmb_py.PyType_IsSubtype(Py_TYPE(o), t);
+static inline int usmb_py_type_check(PyObject *o, PyTypeObject *t)
+{
+	return Py_TYPE(o) == t || usmb_py.PyType_IsSubtype(Py_TYPE(o), t);
 }
 #define PyObject_TypeCheck(o, t) usmb_py_type_check((PyObject *)(o), (t))
 #define PyFloat_Check(o) usmb_py_type_check((PyObject *)(o), usmb_py.PyFloat_Type)
@@ -466,16 +474,18 @@ static inline int usmb_py_type_check(PyObject *o, PyTypeObject *t) {
  */
 enum { USMB_PY_NONE = 0, USMB_PY_ALIVE = 1, USMB_PY_GONE = 2 };
 extern _Atomic int usmb_py_state;
-static inline int usmb_py_alive(void) {
-  return atomic_load_explicit(&usmb_py_state, memory_order_acquire) == USMB_PY_ALIVE;
+static inline int usmb_py_alive(void)
+{
+	return atomic_load_explicit(&usmb_py_state, memory_order_acquire) == USMB_PY_ALIVE;
 }
 
 /* 1 in a child made by fork() without exec since Python started here. Code that
    would enter Go checks this first and raises RuntimeError: the Go runtime of a
    forked child has no threads. C-only work stays allowed. One memory read. */
 extern _Atomic int usmb_py_forked;
-static inline int usmb_py_in_child(void) {
-  return atomic_load_explicit(&usmb_py_forked, memory_order_relaxed);
+static inline int usmb_py_in_child(void)
+{
+	return atomic_load_explicit(&usmb_py_forked, memory_order_relaxed);
 }
 
 /*
@@ -493,8 +503,9 @@ void usmb_py_drain_now(void);               /* GIL: runs all drains */
 void usmb_py_kick(void);
 extern _Atomic int usmb_py_drain_wanted;
 /* GIL: what every entry calls, dealloc included; one memory read when idle. */
-static inline void usmb_py_drain(void) {
-  if (atomic_load_explicit(&usmb_py_drain_wanted, memory_order_relaxed)) usmb_py_drain_now();
+static inline void usmb_py_drain(void)
+{
+	if (atomic_load_explicit(&usmb_py_drain_wanted, memory_order_relaxed)) usmb_py_drain_now();
 }
 
 /* Any thread, no GIL: takes over one reference and gives it up at the next drain.

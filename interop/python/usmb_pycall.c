@@ -11,74 +11,81 @@ static const char f_name[] = "usmbridge.go_function";
 
 /* What a function object needs for as long as it lives. */
 struct go_function {
-  PyMethodDef def;
-  uintptr_t handle;
-  char text[]; /* name, NUL, doc, NUL */
+	PyMethodDef def;
+	uintptr_t handle;
+	char text[]; /* name, NUL, doc, NUL */
 };
 
 /* In a forked child the Go runtime is not there to be told: the handle leaks. */
-static void free_handle(uintptr_t h) {
-  if (!usmb_py_in_child()) usmb_py_go_free(h);
+static void free_handle(uintptr_t h)
+{
+	if (!usmb_py_in_child()) usmb_py_go_free(h);
 }
 
-static void handle_destructor(PyObject *capsule) {
-  free_handle((uintptr_t)usmb_py.PyCapsule_GetPointer(capsule, HANDLE_NAME));
+static void handle_destructor(PyObject *capsule)
+{
+	free_handle((uintptr_t)usmb_py.PyCapsule_GetPointer(capsule, HANDLE_NAME));
 }
 
-PyObject *usmb_py_handle_new(uintptr_t handle) {
-  PyObject *c = usmb_py.PyCapsule_New((void *)handle, HANDLE_NAME, handle_destructor);
-  if (!c) free_handle(handle);
-  return c;
+PyObject *usmb_py_handle_new(uintptr_t handle)
+{
+	PyObject *c = usmb_py.PyCapsule_New((void *)handle, HANDLE_NAME, handle_destructor);
+	if (!c) free_handle(handle);
+	return c;
 }
 
-uintptr_t usmb_py_handle_of(PyObject *capsule) {
-  return (uintptr_t)usmb_py.PyCapsule_GetPointer(capsule, HANDLE_NAME);
+uintptr_t usmb_py_handle_of(PyObject *capsule)
+{
+	return (uintptr_t)usmb_py.PyCapsule_GetPointer(capsule, HANDLE_NAME);
 }
 
-static PyObject *call_go(PyObject *self, PyObject *args, PyObject *kwargs) {
-  struct go_function *f = usmb_py.PyCapsule_GetPointer(self, f_name);
-  if (!f) return NULL;
-  usmb_py_drain();
-  if (usmb_py_in_child()) {
-    usmb_py.PyErr_SetString(usmb_py.PyExc_RuntimeError,
-                            "a function of the Go host was called in a forked child, where Go cannot run; "
-                            "use the 'spawn' start method (multiprocessing.set_start_method)");
-    return NULL;
-  }
-  return usmb_py_go_call(f->handle, args, kwargs);
+static PyObject *call_go(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+	struct go_function *f = usmb_py.PyCapsule_GetPointer(self, f_name);
+	if (!f) return NULL;
+	usmb_py_drain();
+	if (usmb_py_in_child()) {
+		usmb_py.PyErr_SetString(usmb_py.PyExc_RuntimeError,
+		                        "a function of the Go host was called in a forked child, where Go cannot run; "
+		                        "use the 'spawn' start method (multiprocessing.set_start_method)");
+		return NULL;
+	}
+	return usmb_py_go_call(f->handle, args, kwargs);
 }
 
-static void function_destructor(PyObject *capsule) {
-  struct go_function *f = usmb_py.PyCapsule_GetPointer(capsule, f_name);
-  if (!f) return;
-  free_handle(f->handle);
-  free(f);
+static void function_destructor(PyObject *capsule)
+{
+	struct go_function *f = usmb_py.PyCapsule_GetPointer(capsule, f_name);
+	if (!f) return;
+	free_handle(f->handle);
+	free(f);
 }
 
-usmb_pyret usmb_pyop_function(uintptr_t handle, const char *name, const char *doc) {
-  BEGIN(r);
-  size_t n = strlen(name) + 1, d = strlen(doc) + 1;
-  struct go_function *f = calloc(1, sizeof *f + n + d);
-  if (!f) {
-    free_handle(handle);
-    usmb_py.PyErr_NoMemory();
-    return end(r, st, 0);
-  }
-  memcpy(f->text, name, n);
-  memcpy(f->text + n, doc, d);
-  f->handle = handle;
-  f->def.ml_name = f->text;
-  f->def.ml_doc = f->text + n;
-  f->def.ml_meth = USMB_PY_CFUNC(call_go);
-  f->def.ml_flags = METH_VARARGS | METH_KEYWORDS;
-  PyObject *c = usmb_py.PyCapsule_New(f, f_name, function_destructor);
-  if (!c) {
-    free_handle(handle);
-    free(f);
-    return end(r, st, 0);
-  }
-  /* The function holds the capsule as its self, and with it its own definition. */
-  r.val = usmb_py.PyCFunction_NewEx(&f->def, c, NULL);
-  Py_DECREF(c);
-  return end(r, st, r.val != NULL);
+usmb_pyret usmb_pyop_function(uintptr_t handle, const char *name, const char *doc)
+{
+	BEGIN(r);
+	size_t n = strlen(name) + 1, d = strlen(doc) + 1;
+	struct go_function *f = calloc(1, sizeof *f + n + d);
+	if (!f) {
+		free_handle(handle);
+		usmb_py.PyErr_NoMemory();
+		return end(r, st, 0);
+	}
+	memcpy(f->text, name, n);
+	memcpy(f->text + n, doc, d);
+	f->handle = handle;
+	f->def.ml_name = f->text;
+	f->def.ml_doc = f->text + n;
+	f->def.ml_meth = USMB_PY_CFUNC(call_go);
+	f->def.ml_flags = METH_VARARGS | METH_KEYWORDS;
+	PyObject *c = usmb_py.PyCapsule_New(f, f_name, function_destructor);
+	if (!c) {
+		free_handle(handle);
+		free(f);
+		return end(r, st, 0);
+	}
+	/* The function holds the capsule as its self, and with it its own definition. */
+	r.val = usmb_py.PyCFunction_NewEx(&f->def, c, NULL);
+	Py_DECREF(c);
+	return end(r, st, r.val != NULL);
 }

@@ -9,29 +9,29 @@
 #include "usmb_pystate.h"
 
 typedef struct usmb_pyret {
-  void *val;   /* a new reference, or memory to free, as the operation says */
-  int64_t num; /* an integer result */
-  double re, im;
-  void *exc;    /* code USMB_PYE_EXCEPTION: the exception, owned by the caller */
-  int32_t code; /* USMB_PYE_* */
-  int32_t kind; /* usmb_pyop_view: USMB_PYK_* */
+	void *val;   /* a new reference, or memory to free, as the operation says */
+	int64_t num; /* an integer result */
+	double re, im;
+	void *exc;    /* code USMB_PYE_EXCEPTION: the exception, owned by the caller */
+	int32_t code; /* USMB_PYE_* */
+	int32_t kind; /* usmb_pyop_view: USMB_PYK_* */
 } usmb_pyret;
 
 /* What a value is, to Go. */
 enum {
-  USMB_PYK_OTHER = 0,
-  USMB_PYK_NONE,
-  USMB_PYK_BOOL,   /* num */
-  USMB_PYK_INT,    /* num */
-  USMB_PYK_BIGINT, /* does not fit int64 */
-  USMB_PYK_FLOAT,  /* re */
-  USMB_PYK_COMPLEX, /* re, im */
-  USMB_PYK_STR,
-  USMB_PYK_BYTES,     /* val: the bytes inside the object, num: how many */
-  USMB_PYK_BYTEARRAY, /* the same */
-  USMB_PYK_LIST,      /* num: length, as for the next two */
-  USMB_PYK_TUPLE,
-  USMB_PYK_DICT
+	USMB_PYK_OTHER = 0,
+	USMB_PYK_NONE,
+	USMB_PYK_BOOL,    /* num */
+	USMB_PYK_INT,     /* num */
+	USMB_PYK_BIGINT,  /* does not fit int64 */
+	USMB_PYK_FLOAT,   /* re */
+	USMB_PYK_COMPLEX, /* re, im */
+	USMB_PYK_STR,
+	USMB_PYK_BYTES,     /* val: the bytes inside the object, num: how many */
+	USMB_PYK_BYTEARRAY, /* the same */
+	USMB_PYK_LIST,      /* num: length, as for the next two */
+	USMB_PYK_TUPLE,
+	USMB_PYK_DICT
 };
 
 /* What usmb_pyop_text makes a text of. */
@@ -66,7 +66,7 @@ usmb_pyret usmb_pyop_method(const char *name, size_t n, void **args, size_t npos
 
 usmb_pyret usmb_pyop_text(void *o, int what); /* val: malloc'ed UTF-8, num: length */
 usmb_pyret usmb_pyop_view(void *o);
-usmb_pyret usmb_pyop_items(void *o, void **out, size_t n);       /* of a list or tuple: n new references */
+usmb_pyret usmb_pyop_items(void *o, void **out, size_t n);      /* of a list or tuple: n new references */
 usmb_pyret usmb_pyop_dict_items(void *o, void **out, size_t n); /* key, value, ...: 2n new references */
 usmb_pyret usmb_pyop_index(void *o);                            /* num by __index__ */
 usmb_pyret usmb_pyop_float(void *o);                            /* re by __float__ */

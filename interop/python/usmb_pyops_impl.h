@@ -5,10 +5,10 @@
 #include "usmb_pyops.h"
 
 /* Declares r and st and takes the GIL; returns r at once when that is refused. */
-#define BEGIN(r)                   \
-  usmb_pyret r = {0};              \
-  PyGILState_STATE st;             \
-  if ((r.code = usmb_py_enter(&st))) return r
+#define BEGIN(r) \
+	usmb_pyret r = {0}; \
+	PyGILState_STATE st; \
+	if ((r.code = usmb_py_enter(&st))) return r
 
 /* The current exception as one normalized object with its traceback; cleared. */
 PyObject *usmb_py_take_exception(void);
@@ -25,14 +25,15 @@ uintptr_t usmb_py_handle_of(PyObject *capsule);
 extern PyObject *usmb_py_go_call(uintptr_t handle, PyObject *args, PyObject *kwargs);
 extern void usmb_py_go_free(uintptr_t handle);
 
-static inline usmb_pyret end(usmb_pyret r, PyGILState_STATE st, int ok) {
-  if (!ok) {
-    r.val = NULL;
-    r.exc = usmb_py_take_exception();
-    r.code = USMB_PYE_EXCEPTION;
-  }
-  usmb_py_leave(st);
-  return r;
+static inline usmb_pyret end(usmb_pyret r, PyGILState_STATE st, int ok)
+{
+	if (!ok) {
+		r.val = NULL;
+		r.exc = usmb_py_take_exception();
+		r.code = USMB_PYE_EXCEPTION;
+	}
+	usmb_py_leave(st);
+	return r;
 }
 
 #endif /* USMB_PYOPS_IMPL_H */

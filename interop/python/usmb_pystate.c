@@ -32,70 +32,72 @@ static __thread int depth;
 
 /* ---- the table ----------------------------------------------------------------- */
 
-static int fill(void *h, struct usmb_py *t, const char **missing) {
-  void *sym;
-#define X(ret, name, args)                         \
-  *(void **)(void *)&t->name = dlsym(h, #name);    \
-  if (!t->name) {                                  \
-    *missing = #name;                              \
-    return -1;                                     \
-  }
-  USMB_PY_REQUIRED(X)
+static int fill(void *h, struct usmb_py *t, const char **missing)
+{
+	void *sym;
+#define X(ret, name, args) \
+	*(void **)(void *)&t->name = dlsym(h, #name); \
+	if (!t->name) { \
+		*missing = #name; \
+		return -1; \
+	}
+	USMB_PY_REQUIRED(X)
 #undef X
 #define X(ret, name, args) *(void **)(void *)&t->name = dlsym(h, #name);
-  USMB_PY_OPTIONAL(X)
+	USMB_PY_OPTIONAL(X)
 #undef X
-#define X(name)                              \
-  t->name = (PyTypeObject *)dlsym(h, #name); \
-  if (!t->name) {                            \
-    *missing = #name;                        \
-    return -1;                               \
-  }
-  USMB_PY_TYPES(X)
+#define X(name) \
+	t->name = (PyTypeObject *)dlsym(h, #name); \
+	if (!t->name) { \
+		*missing = #name; \
+		return -1; \
+	}
+	USMB_PY_TYPES(X)
 #undef X
-#define X(name)                      \
-  sym = dlsym(h, #name);             \
-  if (!sym) {                        \
-    *missing = #name;                \
-    return -1;                       \
-  }                                  \
-  t->name = *(PyObject **)sym;
-  USMB_PY_EXCEPTIONS(X)
+#define X(name) \
+	sym = dlsym(h, #name); \
+	if (!sym) { \
+		*missing = #name; \
+		return -1; \
+	} \
+	t->name = *(PyObject **)sym;
+	USMB_PY_EXCEPTIONS(X)
 #undef X
-#define X(member, symbol)                       \
-  t->member = (PyObject *)dlsym(h, #symbol);    \
-  if (!t->member) {                             \
-    *missing = #symbol;                         \
-    return -1;                                  \
-  }
-  X(Py_None, _Py_NoneStruct)
-  X(Py_True, _Py_TrueStruct)
-  X(Py_False, _Py_FalseStruct)
-  X(Py_NotImplemented, _Py_NotImplementedStruct)
-  X(Py_Ellipsis, _Py_EllipsisObject)
+#define X(member, symbol) \
+	t->member = (PyObject *)dlsym(h, #symbol); \
+	if (!t->member) { \
+		*missing = #symbol; \
+		return -1; \
+	}
+	X(Py_None, _Py_NoneStruct)
+	X(Py_True, _Py_TrueStruct)
+	X(Py_False, _Py_FalseStruct)
+	X(Py_NotImplemented, _Py_NotImplementedStruct)
+	X(Py_Ellipsis, _Py_EllipsisObject)
 #undef X
-  sym = dlsym(h, "Py_Version");
-  if (!sym) {
-    *missing = "Py_Version";
-    return -1;
-  }
-  t->version = (uint32_t) * (const unsigned long *)sym;
-  return 0;
+	sym = dlsym(h, "Py_Version");
+	if (!sym) {
+		*missing = "Py_Version";
+		return -1;
+	}
+	t->version = (uint32_t)*(const unsigned long *)sym;
+	return 0;
 }
 
-int usmb_py_load(void *handle, const char **missing) {
-  static struct usmb_py fresh; /* calls are serialised: Go's mutex, or the GIL */
-  void *h = handle ? handle : RTLD_DEFAULT;
-  if (usmb_py.version) return 0;
-  memset(&fresh, 0, sizeof fresh);
-  if (fill(h, &fresh, missing)) return -1;
-  /* Only free-threaded builds export this; their objects are laid out otherwise. */
-  if (dlsym(h, "_Py_MergeZeroLocalRefcount")) {
-    *missing = USMB_PY_FREE_THREADED;
-    return -1;
-  }
-  usmb_py = fresh;
-  return 0;
+int usmb_py_load(void *handle, const char **missing)
+{
+	static struct usmb_py fresh; /* calls are serialised: Go's mutex, or the GIL */
+	void *h = handle ? handle : RTLD_DEFAULT;
+	if (usmb_py.version) return 0;
+	memset(&fresh, 0, sizeof fresh);
+	if (fill(h, &fresh, missing)) return -1;
+	/* Only free-threaded builds export this; their objects are laid out otherwise. */
+	if (dlsym(h, "_Py_MergeZeroLocalRefcount")) {
+		*missing = USMB_PY_FREE_THREADED;
+		return -1;
+	}
+	usmb_py = fresh;
+	return 0;
 }
 
 /* ---- entering and leaving -------------------------------------------------------- */
@@ -111,131 +113,147 @@ static __thread int kept;
 extern int __cxa_thread_atexit_impl(void (*)(void *), void *, void *) __attribute__((weak));
 extern void *__dso_handle;
 
-static void forget_thread(void *unused) {
-  (void)unused;
-  atomic_fetch_add(&inside, 1);
-  if (usmb_py_alive() && !usmb_py_in_child()) {
-    usmb_py.PyGILState_Ensure();
-    usmb_py.PyGILState_Release(USMB_PYGILSTATE_LOCKED);   /* that one, the lock stays */
-    usmb_py.PyGILState_Release(USMB_PYGILSTATE_UNLOCKED); /* the kept one: deletes the state */
-  }
-  atomic_fetch_sub(&inside, 1);
+static void forget_thread(void *unused)
+{
+	(void)unused;
+	atomic_fetch_add(&inside, 1);
+	if (usmb_py_alive() && !usmb_py_in_child()) {
+		usmb_py.PyGILState_Ensure();
+		usmb_py.PyGILState_Release(USMB_PYGILSTATE_LOCKED);   /* that one, the lock stays */
+		usmb_py.PyGILState_Release(USMB_PYGILSTATE_UNLOCKED); /* the kept one: deletes the state */
+	}
+	atomic_fetch_sub(&inside, 1);
 }
 
 /* GIL held by an Ensure that found no state (had is 0): one more, never released. */
-static void keep_thread(int had) {
-  kept = 1;
-  if (had) return; /* Python's own thread, which ends it itself */
-  usmb_py.PyGILState_Ensure();
-  if (__cxa_thread_atexit_impl) __cxa_thread_atexit_impl(forget_thread, NULL, &__dso_handle);
+static void keep_thread(int had)
+{
+	kept = 1;
+	if (had) return; /* Python's own thread, which ends it itself */
+	usmb_py.PyGILState_Ensure();
+	if (__cxa_thread_atexit_impl) __cxa_thread_atexit_impl(forget_thread, NULL, &__dso_handle);
 }
 
-int usmb_py_enter(PyGILState_STATE *st) {
-  if (depth == 0) atomic_fetch_add(&inside, 1);
-  int code = USMB_PYE_OK;
-  if (usmb_py_in_child())
-    code = USMB_PYE_CHILD;
-  else if (atomic_load(&usmb_py_state) != USMB_PY_ALIVE)
-    code = atomic_load(&usmb_py_state) == USMB_PY_GONE ? USMB_PYE_GONE : USMB_PYE_NONE;
-  if (code) {
-    if (depth == 0) atomic_fetch_sub(&inside, 1);
-    return code;
-  }
-  depth++;
-  int had = kept || usmb_py.PyGILState_GetThisThreadState() != NULL;
-  *st = usmb_py.PyGILState_Ensure();
-  if (!kept) keep_thread(had);
-  usmb_py_drain();
-  return USMB_PYE_OK;
+int usmb_py_enter(PyGILState_STATE *st)
+{
+	if (depth == 0) atomic_fetch_add(&inside, 1);
+	int code = USMB_PYE_OK;
+	if (usmb_py_in_child())
+		code = USMB_PYE_CHILD;
+	else if (atomic_load(&usmb_py_state) != USMB_PY_ALIVE)
+		code = atomic_load(&usmb_py_state) == USMB_PY_GONE ? USMB_PYE_GONE : USMB_PYE_NONE;
+	if (code) {
+		if (depth == 0) atomic_fetch_sub(&inside, 1);
+		return code;
+	}
+	depth++;
+	int had = kept || usmb_py.PyGILState_GetThisThreadState() != NULL;
+	*st = usmb_py.PyGILState_Ensure();
+	if (!kept) keep_thread(had);
+	usmb_py_drain();
+	return USMB_PYE_OK;
 }
 
-void usmb_py_leave(PyGILState_STATE st) {
-  usmb_py_drain();
-  usmb_py.PyGILState_Release(st);
-  if (--depth == 0) atomic_fetch_sub(&inside, 1);
+void usmb_py_leave(PyGILState_STATE st)
+{
+	usmb_py_drain();
+	usmb_py.PyGILState_Release(st);
+	if (--depth == 0) atomic_fetch_sub(&inside, 1);
 }
 
 /* ---- drains ------------------------------------------------------------------------ */
 
-static int add_hook(usmb_py_drain_fn *list, _Atomic int *n, usmb_py_drain_fn fn) {
-  int rc = -1;
-  pthread_mutex_lock(&hooks_lock);
-  int have = atomic_load(n), i;
-  for (i = 0; i < have && list[i] != fn; i++) {
-  }
-  if (i < have) {
-    rc = 0; /* registered already */
-  } else if (have < MAX_HOOKS) {
-    list[have] = fn;
-    atomic_store_explicit(n, have + 1, memory_order_release);
-    rc = 0;
-  }
-  pthread_mutex_unlock(&hooks_lock);
-  return rc;
+static int add_hook(usmb_py_drain_fn *list, _Atomic int *n, usmb_py_drain_fn fn)
+{
+	int rc = -1;
+	pthread_mutex_lock(&hooks_lock);
+	int have = atomic_load(n), i;
+	for (i = 0; i < have && list[i] != fn; i++) {
+	}
+	if (i < have) {
+		rc = 0; /* registered already */
+	} else if (have < MAX_HOOKS) {
+		list[have] = fn;
+		atomic_store_explicit(n, have + 1, memory_order_release);
+		rc = 0;
+	}
+	pthread_mutex_unlock(&hooks_lock);
+	return rc;
 }
 
-int usmb_py_add_drain(usmb_py_drain_fn fn) { return add_hook(drains, &n_drains, fn); }
-int usmb_py_at_exit(usmb_py_drain_fn fn) { return add_hook(exits, &n_exits, fn); }
+int usmb_py_add_drain(usmb_py_drain_fn fn)
+{
+	return add_hook(drains, &n_drains, fn);
+}
+int usmb_py_at_exit(usmb_py_drain_fn fn)
+{
+	return add_hook(exits, &n_exits, fn);
+}
 
 /* References to give up, a stack pushed by anyone and taken whole. */
 struct later {
-  struct later *next;
-  PyObject *object;
+	struct later *next;
+	PyObject *object;
 };
 static _Atomic(struct later *) laters;
 
-static void drain_laters(void) {
-  struct later *l = atomic_exchange_explicit(&laters, NULL, memory_order_acquire);
-  while (l) {
-    struct later *next = l->next;
-    Py_DECREF(l->object);
-    free(l);
-    l = next;
-  }
+static void drain_laters(void)
+{
+	struct later *l = atomic_exchange_explicit(&laters, NULL, memory_order_acquire);
+	while (l) {
+		struct later *next = l->next;
+		Py_DECREF(l->object);
+		free(l);
+		l = next;
+	}
 }
 
-void usmb_py_decref_later(PyObject *o) {
-  struct later *l = usmb_py_alive() ? malloc(sizeof *l) : NULL;
-  if (!l) return;
-  l->object = o;
-  l->next = atomic_load_explicit(&laters, memory_order_relaxed);
-  while (!atomic_compare_exchange_weak_explicit(&laters, &l->next, l, memory_order_release,
-                                                memory_order_relaxed)) {
-  }
-  usmb_py_kick();
+void usmb_py_decref_later(PyObject *o)
+{
+	struct later *l = usmb_py_alive() ? malloc(sizeof *l) : NULL;
+	if (!l) return;
+	l->object = o;
+	l->next = atomic_load_explicit(&laters, memory_order_relaxed);
+	while (!atomic_compare_exchange_weak_explicit(&laters, &l->next, l, memory_order_release,
+	                                              memory_order_relaxed)) {
+	}
+	usmb_py_kick();
 }
 
 static int draining; /* under the GIL */
 
-void usmb_py_drain_now(void) {
-  PyObject *type, *value, *tb;
-  if (draining || !usmb_py_alive()) return;
-  draining = 1;
-  usmb_py.PyErr_Fetch(&type, &value, &tb);
-  while (atomic_exchange(&usmb_py_drain_wanted, 0)) {
-    drain_laters();
-    int n = atomic_load_explicit(&n_drains, memory_order_acquire);
-    for (int i = 0; i < n; i++) {
-      drains[i]();
-      if (usmb_py.PyErr_Occurred()) usmb_py.PyErr_WriteUnraisable(NULL);
-    }
-  }
-  usmb_py.PyErr_Restore(type, value, tb);
-  draining = 0;
+void usmb_py_drain_now(void)
+{
+	PyObject *type, *value, *tb;
+	if (draining || !usmb_py_alive()) return;
+	draining = 1;
+	usmb_py.PyErr_Fetch(&type, &value, &tb);
+	while (atomic_exchange(&usmb_py_drain_wanted, 0)) {
+		drain_laters();
+		int n = atomic_load_explicit(&n_drains, memory_order_acquire);
+		for (int i = 0; i < n; i++) {
+			drains[i]();
+			if (usmb_py.PyErr_Occurred()) usmb_py.PyErr_WriteUnraisable(NULL);
+		}
+	}
+	usmb_py.PyErr_Restore(type, value, tb);
+	draining = 0;
 }
 
-static int pending(void *unused) {
-  (void)unused;
-  usmb_py_drain_now();
-  return 0;
+static int pending(void *unused)
+{
+	(void)unused;
+	usmb_py_drain_now();
+	return 0;
 }
 
-void usmb_py_kick(void) {
-  if (atomic_exchange(&usmb_py_drain_wanted, 1) || usmb_py_in_child()) return;
-  /* Counted as inside, so that the exit hook waits for a call that is under way. */
-  if (depth == 0) atomic_fetch_add(&inside, 1);
-  if (usmb_py_alive()) usmb_py.Py_AddPendingCall(pending, NULL);
-  if (depth == 0) atomic_fetch_sub(&inside, 1);
+void usmb_py_kick(void)
+{
+	if (atomic_exchange(&usmb_py_drain_wanted, 1) || usmb_py_in_child()) return;
+	/* Counted as inside, so that the exit hook waits for a call that is under way. */
+	if (depth == 0) atomic_fetch_add(&inside, 1);
+	if (usmb_py_alive()) usmb_py.Py_AddPendingCall(pending, NULL);
+	if (depth == 0) atomic_fetch_sub(&inside, 1);
 }
 
 /* ---- the end of Python --------------------------------------------------------------- */
@@ -244,76 +262,81 @@ void usmb_py_kick(void) {
    that have not left by then are ended by the interpreter as daemon threads are. */
 #define EXIT_WAIT_MS 2000
 
-static PyObject *exit_hook(PyObject *self, PyObject *args) {
-  (void)self;
-  (void)args;
-  if (!usmb_py_alive()) USMB_PY_RETURN_NONE;
-  int n = atomic_load(&n_exits);
-  while (n-- > 0) {
-    exits[n]();
-    if (usmb_py.PyErr_Occurred()) usmb_py.PyErr_WriteUnraisable(NULL);
-  }
-  atomic_store(&usmb_py_drain_wanted, 1);
-  usmb_py_drain_now();
-  atomic_store(&usmb_py_state, USMB_PY_GONE);
-  if (usmb_py_in_child()) USMB_PY_RETURN_NONE;
-  /* A thread that asks for the GIL of a finalized interpreter is killed or hangs:
+static PyObject *exit_hook(PyObject *self, PyObject *args)
+{
+	(void)self;
+	(void)args;
+	if (!usmb_py_alive()) USMB_PY_RETURN_NONE;
+	int n = atomic_load(&n_exits);
+	while (n-- > 0) {
+		exits[n]();
+		if (usmb_py.PyErr_Occurred()) usmb_py.PyErr_WriteUnraisable(NULL);
+	}
+	atomic_store(&usmb_py_drain_wanted, 1);
+	usmb_py_drain_now();
+	atomic_store(&usmb_py_state, USMB_PY_GONE);
+	if (usmb_py_in_child()) USMB_PY_RETURN_NONE;
+	/* A thread that asks for the GIL of a finalized interpreter is killed or hangs:
      let those that were admitted come and go first. */
-  PyThreadState *ts = usmb_py.PyEval_SaveThread();
-  long self_inside = depth > 0;
-  for (int ms = 0; ms < EXIT_WAIT_MS && atomic_load(&inside) > self_inside; ms++) {
-    struct timespec t = {0, 1000000};
-    nanosleep(&t, NULL);
-  }
-  usmb_py.PyEval_RestoreThread(ts);
-  USMB_PY_RETURN_NONE;
+	PyThreadState *ts = usmb_py.PyEval_SaveThread();
+	long self_inside = depth > 0;
+	for (int ms = 0; ms < EXIT_WAIT_MS && atomic_load(&inside) > self_inside; ms++) {
+		struct timespec t = {0, 1000000};
+		nanosleep(&t, NULL);
+	}
+	usmb_py.PyEval_RestoreThread(ts);
+	USMB_PY_RETURN_NONE;
 }
 
-static void in_child(void) {
-  draining = 0; /* by a thread that this process does not have */
-  atomic_store(&usmb_py_forked, 1);
-  atomic_store(&inside, depth > 0);
+static void in_child(void)
+{
+	draining = 0; /* by a thread that this process does not have */
+	atomic_store(&usmb_py_forked, 1);
+	atomic_store(&inside, depth > 0);
 }
 
-static int install_exit_hook(void) {
-  static PyMethodDef def = {"usmbridge_exit", exit_hook, METH_NOARGS, NULL};
-  int rc = -1;
-  PyObject *mod = usmb_py.PyImport_ImportModule("atexit");
-  PyObject *fn = usmb_py.PyCFunction_NewEx(&def, NULL, NULL);
-  PyObject *res = NULL;
-  if (mod && fn) res = usmb_py.PyObject_CallMethod(mod, "register", "O", fn);
-  if (res) rc = 0;
-  Py_XDECREF(res);
-  Py_XDECREF(fn);
-  Py_XDECREF(mod);
-  return rc;
+static int install_exit_hook(void)
+{
+	static PyMethodDef def = {"usmbridge_exit", exit_hook, METH_NOARGS, NULL};
+	int rc = -1;
+	PyObject *mod = usmb_py.PyImport_ImportModule("atexit");
+	PyObject *fn = usmb_py.PyCFunction_NewEx(&def, NULL, NULL);
+	PyObject *res = NULL;
+	if (mod && fn) res = usmb_py.PyObject_CallMethod(mod, "register", "O", fn);
+	if (res) rc = 0;
+	Py_XDECREF(res);
+	Py_XDECREF(fn);
+	Py_XDECREF(mod);
+	return rc;
 }
 
-int usmb_py_install(void) {
-  static int forked_handler; /* under the GIL */
-  /* Types, caches and the exit hook are the main interpreter's. */
-  if (usmb_py.PyInterpreterState_GetID(usmb_py.PyInterpreterState_Get()) != 0) {
-    usmb_py.PyErr_SetString(usmb_py.PyExc_ImportError,
-                            "usmbridge works in the main interpreter alone, and this is a subinterpreter: "
-                            "import it in the main one, or use a process of its own");
-    return -1;
-  }
-  if (usmb_py_alive()) return 0;
-  if (atomic_load(&usmb_py_state) == USMB_PY_GONE) return -1;
-  if (install_exit_hook()) return -1;
-  if (!forked_handler) {
-    pthread_atfork(NULL, NULL, in_child);
-    forked_handler = 1;
-  }
-  atomic_store(&usmb_py_state, USMB_PY_ALIVE);
-  return 0;
+int usmb_py_install(void)
+{
+	static int forked_handler; /* under the GIL */
+	/* Types, caches and the exit hook are the main interpreter's. */
+	if (usmb_py.PyInterpreterState_GetID(usmb_py.PyInterpreterState_Get()) != 0) {
+		usmb_py.PyErr_SetString(usmb_py.PyExc_ImportError,
+		                        "usmbridge works in the main interpreter alone, and this is a subinterpreter: "
+		                        "import it in the main one, or use a process of its own");
+		return -1;
+	}
+	if (usmb_py_alive()) return 0;
+	if (atomic_load(&usmb_py_state) == USMB_PY_GONE) return -1;
+	if (install_exit_hook()) return -1;
+	if (!forked_handler) {
+		pthread_atfork(NULL, NULL, in_child);
+		forked_handler = 1;
+	}
+	atomic_store(&usmb_py_state, USMB_PY_ALIVE);
+	return 0;
 }
 
-int usmb_py_adopt(void) {
-  const char *missing = NULL;
-  if (usmb_py_load(NULL, &missing)) return -1;
-  if (!usmb_py.Py_IsInitialized()) return -1;
-  return usmb_py_install();
+int usmb_py_adopt(void)
+{
+	const char *missing = NULL;
+	if (usmb_py_load(NULL, &missing)) return -1;
+	if (!usmb_py.Py_IsInitialized()) return -1;
+	return usmb_py_install();
 }
 
 /* ---- built-in modules ------------------------------------------------------------------ */
@@ -321,8 +344,8 @@ int usmb_py_adopt(void) {
 #define MAX_MODULES 8
 
 static struct {
-  const char *name;
-  PyObject *(*init)(void);
+	const char *name;
+	PyObject *(*init)(void);
 } modules[MAX_MODULES];
 static int n_modules;
 static int modules_closed;
@@ -331,18 +354,23 @@ static void (*first_import)(void);
 /* The interpreter that usmb_py_main starts gets no chance to call back before a
    module of ours is imported; each init function therefore goes through one of
    these, which installs the hooks first. */
-static PyObject *init_module(int i) {
-  if (usmb_py_install()) {
-    if (!usmb_py.PyErr_Occurred())
-      usmb_py.PyErr_SetString(usmb_py.PyExc_ImportError,
-                              "this interpreter is shutting down, or was shut down before in this process");
-    return NULL;
-  }
-  if (first_import) first_import();
-  return modules[i].init();
+static PyObject *init_module(int i)
+{
+	if (usmb_py_install()) {
+		if (!usmb_py.PyErr_Occurred())
+			usmb_py.PyErr_SetString(
+			        usmb_py.PyExc_ImportError,
+			        "this interpreter is shutting down, or was shut down before in this process");
+		return NULL;
+	}
+	if (first_import) first_import();
+	return modules[i].init();
 }
 #define TRAMPOLINE(i) \
-  static PyObject *init_##i(void) { return init_module(i); }
+	static PyObject *init_##i(void) \
+	{ \
+		return init_module(i); \
+	}
 TRAMPOLINE(0)
 TRAMPOLINE(1)
 TRAMPOLINE(2)
@@ -352,33 +380,35 @@ TRAMPOLINE(5)
 TRAMPOLINE(6)
 TRAMPOLINE(7)
 static PyObject *(*const trampolines[MAX_MODULES])(void) = {init_0, init_1, init_2, init_3,
-                                                           init_4, init_5, init_6, init_7};
+                                                            init_4, init_5, init_6, init_7};
 
-int usmb_py_add_module(const char *name, PyObject *(*init)(void)) {
-  int rc = -1;
-  pthread_mutex_lock(&hooks_lock);
-  int i;
-  for (i = 0; i < n_modules && strcmp(modules[i].name, name) != 0; i++) {
-  }
-  if (i < n_modules) {
-    rc = modules[i].init == init ? 0 : -1;
-  } else if (!modules_closed && n_modules < MAX_MODULES) {
-    modules[n_modules].name = name;
-    modules[n_modules].init = init;
-    n_modules++;
-    rc = 0;
-  }
-  pthread_mutex_unlock(&hooks_lock);
-  return rc;
+int usmb_py_add_module(const char *name, PyObject *(*init)(void))
+{
+	int rc = -1;
+	pthread_mutex_lock(&hooks_lock);
+	int i;
+	for (i = 0; i < n_modules && strcmp(modules[i].name, name) != 0; i++) {
+	}
+	if (i < n_modules) {
+		rc = modules[i].init == init ? 0 : -1;
+	} else if (!modules_closed && n_modules < MAX_MODULES) {
+		modules[n_modules].name = name;
+		modules[n_modules].init = init;
+		n_modules++;
+		rc = 0;
+	}
+	pthread_mutex_unlock(&hooks_lock);
+	return rc;
 }
 
-int usmb_py_append_modules(void (*on_import)(void)) {
-  pthread_mutex_lock(&hooks_lock);
-  modules_closed = 1;
-  first_import = on_import;
-  int n = n_modules;
-  pthread_mutex_unlock(&hooks_lock);
-  for (int i = 0; i < n; i++)
-    if (usmb_py.PyImport_AppendInittab(modules[i].name, trampolines[i])) return -1;
-  return 0;
+int usmb_py_append_modules(void (*on_import)(void))
+{
+	pthread_mutex_lock(&hooks_lock);
+	modules_closed = 1;
+	first_import = on_import;
+	int n = n_modules;
+	pthread_mutex_unlock(&hooks_lock);
+	for (int i = 0; i < n; i++)
+		if (usmb_py.PyImport_AppendInittab(modules[i].name, trampolines[i])) return -1;
+	return 0;
 }

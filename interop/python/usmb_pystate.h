@@ -8,11 +8,11 @@
 
 /* Why an entry was refused. */
 enum {
-  USMB_PYE_OK = 0,
-  USMB_PYE_EXCEPTION = 1, /* a Python exception; it is in the result */
-  USMB_PYE_NONE = 2,      /* Python was not started */
-  USMB_PYE_GONE = 3,      /* Python has ended */
-  USMB_PYE_CHILD = 4      /* a forked child */
+	USMB_PYE_OK = 0,
+	USMB_PYE_EXCEPTION = 1, /* a Python exception; it is in the result */
+	USMB_PYE_NONE = 2,      /* Python was not started */
+	USMB_PYE_GONE = 3,      /* Python has ended */
+	USMB_PYE_CHILD = 4      /* a forked child */
 };
 
 /* The answer of usmb_py_load in *missing for a free-threaded build. */

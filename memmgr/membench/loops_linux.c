@@ -33,8 +33,7 @@ int64_t usmb_bench_one_size(usmb_umf_pool *p, size_t size, size_t rounds)
 	int64_t start = now();
 	for (size_t i = 0; i < rounds; i++) {
 		void *volatile m = get(p, size);
-		if (m == NULL)
-			return -1;
+		if (m == NULL) return -1;
 		put(p, m);
 	}
 	return now() - start;
@@ -73,14 +72,12 @@ static int64_t together(job *jobs, int threads, void *(*work)(void *))
 	pthread_barrier_init(&start, NULL, (unsigned)threads);
 	for (int i = 0; i < threads; i++) {
 		jobs[i].start = &start;
-		if (pthread_create(&t[i], NULL, work, &jobs[i]) != 0)
-			abort();
+		if (pthread_create(&t[i], NULL, work, &jobs[i]) != 0) abort();
 	}
 	int64_t longest = 0;
 	for (int i = 0; i < threads; i++) {
 		pthread_join(t[i], NULL);
-		if (jobs[i].ns > longest)
-			longest = jobs[i].ns;
+		if (jobs[i].ns > longest) longest = jobs[i].ns;
 	}
 	pthread_barrier_destroy(&start);
 	return longest;
@@ -89,8 +86,7 @@ static int64_t together(job *jobs, int threads, void *(*work)(void *))
 int64_t usmb_bench_one_size_threads(usmb_umf_pool *p, size_t size, size_t rounds, int threads)
 {
 	job jobs[16] = {0};
-	for (int i = 0; i < threads; i++)
-		jobs[i] = (job){.p = p, .size = size, .rounds = rounds};
+	for (int i = 0; i < threads; i++) jobs[i] = (job){.p = p, .size = size, .rounds = rounds};
 	return together(jobs, threads, one_size);
 }
 
@@ -99,17 +95,15 @@ int64_t usmb_bench_replace(usmb_umf_pool *p, void **slots, const uint32_t *where
 	int64_t start = now();
 	for (size_t i = 0; i < n; i++) {
 		void **slot = &slots[where[i]];
-		if (*slot != NULL)
-			put(p, *slot);
+		if (*slot != NULL) put(p, *slot);
 		*slot = get(p, sizes[i]);
-		if (*slot == NULL)
-			return -1;
+		if (*slot == NULL) return -1;
 	}
 	return now() - start;
 }
 
 int64_t usmb_bench_replace_threads(usmb_umf_pool *p, void **slots, size_t nslots, const uint32_t *where,
-	const uint32_t *sizes, size_t n, int threads)
+                                   const uint32_t *sizes, size_t n, int threads)
 {
 	job jobs[16] = {0};
 	for (int i = 0; i < threads; i++)
@@ -120,8 +114,7 @@ int64_t usmb_bench_replace_threads(usmb_umf_pool *p, void **slots, size_t nslots
 void usmb_bench_clear(usmb_umf_pool *p, void **slots, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		if (slots[i] != NULL)
-			put(p, slots[i]);
+		if (slots[i] != NULL) put(p, slots[i]);
 		slots[i] = NULL;
 	}
 }
@@ -129,15 +122,12 @@ void usmb_bench_clear(usmb_umf_pool *p, void **slots, size_t n)
 int64_t usmb_bench_batch(usmb_umf_pool *p, size_t size, size_t count, size_t rounds)
 {
 	void **all = calloc(count, sizeof *all);
-	if (all == NULL)
-		return -1;
+	if (all == NULL) return -1;
 	int64_t start = now();
 	for (size_t r = 0; r < rounds; r++) {
 		for (size_t i = 0; i < count; i++)
-			if ((all[i] = get(p, size)) == NULL)
-				return -1;
-		for (size_t i = 0; i < count; i++)
-			put(p, all[i]);
+			if ((all[i] = get(p, size)) == NULL) return -1;
+		for (size_t i = 0; i < count; i++) put(p, all[i]);
 	}
 	int64_t ns = now() - start;
 	free(all);
@@ -145,14 +135,13 @@ int64_t usmb_bench_batch(usmb_umf_pool *p, size_t size, size_t count, size_t rou
 }
 
 int64_t usmb_bench_script(usmb_umf_pool *p, void **slots, const uint32_t *which, const uint64_t *sizes, size_t n,
-	uint64_t *peak)
+                          uint64_t *peak)
 {
 	uint64_t most = 0;
 	int64_t start = now();
 	for (size_t i = 0; i < n; i++) {
 		if (sizes[i] > 0) {
-			if ((slots[which[i]] = get(p, sizes[i])) == NULL)
-				return -1;
+			if ((slots[which[i]] = get(p, sizes[i])) == NULL) return -1;
 		} else {
 			put(p, slots[which[i]]);
 			slots[which[i]] = NULL;
@@ -160,13 +149,11 @@ int64_t usmb_bench_script(usmb_umf_pool *p, void **slots, const uint32_t *which,
 		if (peak != NULL) {
 			struct mallinfo2 m = mallinfo2();
 			uint64_t held = m.arena + m.hblkhd;
-			if (held > most)
-				most = held;
+			if (held > most) most = held;
 		}
 	}
 	int64_t ns = now() - start;
-	if (peak != NULL)
-		*peak = most;
+	if (peak != NULL) *peak = most;
 	return ns;
 }
 
@@ -183,10 +170,8 @@ static void *produce(void *arg)
 {
 	handover *h = arg;
 	for (size_t b = 0; b < h->batches; b++) {
-		while (b - atomic_load(&h->taken) >= RING)
-			sched_yield();
-		for (int i = 0; i < BATCH; i++)
-			h->blocks[b % RING][i] = get(h->p, h->size);
+		while (b - atomic_load(&h->taken) >= RING) sched_yield();
+		for (int i = 0; i < BATCH; i++) h->blocks[b % RING][i] = get(h->p, h->size);
 		atomic_store(&h->made, b + 1);
 	}
 	return NULL;
@@ -195,18 +180,14 @@ static void *produce(void *arg)
 int64_t usmb_bench_handover(usmb_umf_pool *p, size_t size, size_t batches)
 {
 	handover *h = calloc(1, sizeof *h);
-	if (h == NULL)
-		return -1;
+	if (h == NULL) return -1;
 	h->p = p, h->size = size, h->batches = batches;
 	int64_t start = now();
 	pthread_t t;
-	if (pthread_create(&t, NULL, produce, h) != 0)
-		return -1;
+	if (pthread_create(&t, NULL, produce, h) != 0) return -1;
 	for (size_t b = 0; b < batches; b++) {
-		while (atomic_load(&h->made) <= b)
-			sched_yield();
-		for (int i = 0; i < BATCH; i++)
-			put(p, h->blocks[b % RING][i]);
+		while (atomic_load(&h->made) <= b) sched_yield();
+		for (int i = 0; i < BATCH; i++) put(p, h->blocks[b % RING][i]);
 		atomic_store(&h->taken, b + 1);
 	}
 	pthread_join(t, NULL);
@@ -220,8 +201,7 @@ int64_t usmb_bench_sycl(void *queue, void *context, uint32_t kinds, int kind, si
 	int64_t start = now();
 	for (size_t i = 0; i < rounds; i++) {
 		void *m = NULL;
-		if (usmb_sycl_alloc(queue, kinds, kind, size, 256, &m) != 0)
-			return -1;
+		if (usmb_sycl_alloc(queue, kinds, kind, size, 256, &m) != 0) return -1;
 		usmb_sycl_free(context, m);
 	}
 	return now() - start;

@@ -36,10 +36,9 @@ static usmb_cell *usmb_pop_free(usmb_control *ctl)
 	while ((uint32_t)head != 0) {
 		usmb_cell *cell = usmb_cell_at((uint32_t)head);
 		/* The cell may be taken under our eyes; then the tag has moved on. */
-		uint64_t next = ((head >> 32) + 1) << 32 |
-		                atomic_load_explicit(&cell->link, memory_order_relaxed);
-		if (atomic_compare_exchange_weak_explicit(&ctl->free_head, &head, next,
-		        memory_order_acq_rel, memory_order_acquire))
+		uint64_t next = ((head >> 32) + 1) << 32 | atomic_load_explicit(&cell->link, memory_order_relaxed);
+		if (atomic_compare_exchange_weak_explicit(&ctl->free_head, &head, next, memory_order_acq_rel,
+		                                          memory_order_acquire))
 			return cell;
 	}
 	return NULL;
@@ -50,10 +49,8 @@ static usmb_cell *usmb_pop_free(usmb_control *ctl)
 static int usmb_commit(usmb_control *ctl, uint32_t have)
 {
 	uint32_t want = ctl->limit - have < ctl->slab ? ctl->limit - have : ctl->slab;
-	if (want == 0)
-		return 0;
-	if (mprotect(usmb_cell_at(have), (size_t)want * sizeof(usmb_cell), PROT_READ | PROT_WRITE) != 0)
-		return 0;
+	if (want == 0) return 0;
+	if (mprotect(usmb_cell_at(have), (size_t)want * sizeof(usmb_cell), PROT_READ | PROT_WRITE) != 0) return 0;
 	atomic_compare_exchange_strong(&ctl->committed, &have, have + want);
 	return 1;
 }
@@ -64,20 +61,17 @@ static usmb_cell *usmb_bump(usmb_control *ctl)
 		uint32_t n = atomic_load(&ctl->bump);
 		uint32_t have = atomic_load(&ctl->committed);
 		if (n >= have) {
-			if (!usmb_commit(ctl, have))
-				return NULL;
+			if (!usmb_commit(ctl, have)) return NULL;
 			continue;
 		}
-		if (atomic_compare_exchange_weak(&ctl->bump, &n, n + 1))
-			return usmb_cell_at(n);
+		if (atomic_compare_exchange_weak(&ctl->bump, &n, n + 1)) return usmb_cell_at(n);
 	}
 }
 
 static usmb_cell *usmb_raw_cell(void)
 {
 	usmb_control *ctl = usmb_owner_control;
-	if (ctl == NULL)
-		return NULL;
+	if (ctl == NULL) return NULL;
 	usmb_cell *cell = usmb_pop_free(ctl);
 	return cell != NULL ? cell : usmb_bump(ctl);
 }
@@ -85,8 +79,7 @@ static usmb_cell *usmb_raw_cell(void)
 usmb_cell *usmb_cell_new(usmb_list *home)
 {
 	usmb_cell *cell = usmb_raw_cell();
-	if (cell == NULL)
-		return NULL;
+	if (cell == NULL) return NULL;
 	cell->next = NULL;
 	cell->home = home;
 	cell->at_zero = NULL;
@@ -118,14 +111,13 @@ void usmb_cell_recycle(usmb_cell *cell)
 	do {
 		atomic_store_explicit(&cell->link, (uint32_t)head, memory_order_relaxed);
 		next = ((head >> 32) + 1) << 32 | usmb_cell_index(cell);
-	} while (!atomic_compare_exchange_weak_explicit(&ctl->free_head, &head, next,
-	             memory_order_acq_rel, memory_order_relaxed));
+	} while (!atomic_compare_exchange_weak_explicit(&ctl->free_head, &head, next, memory_order_acq_rel,
+	                                                memory_order_relaxed));
 }
 
 void usmb_cell_finish(usmb_cell *cell)
 {
-	if (cell->at_zero != NULL)
-		cell->at_zero(cell);
+	if (cell->at_zero != NULL) cell->at_zero(cell);
 	usmb_cell_recycle(cell);
 }
 
@@ -141,10 +133,8 @@ void usmb_chain_finish(usmb_cell *cell)
 
 static void usmb_wake(usmb_waker *waker)
 {
-	if (atomic_load(&waker->armed) == 0 || atomic_exchange(&waker->armed, 0) == 0)
-		return;
-	if (atomic_load_explicit(&usmb_forked, memory_order_relaxed))
-		return;
+	if (atomic_load(&waker->armed) == 0 || atomic_exchange(&waker->armed, 0) == 0) return;
+	if (atomic_load_explicit(&usmb_forked, memory_order_relaxed)) return;
 	uint64_t one = 1;
 	/* EAGAIN means that the counter is full: the reaper has its wake-up. */
 	ssize_t n = write(waker->fd, &one, sizeof one);
@@ -164,21 +154,18 @@ void usmb_cell_push(usmb_cell *cell)
 	do {
 		cell->next = head;
 	} while (!atomic_compare_exchange_weak(&list->head, &head, cell));
-	if (waker != NULL)
-		usmb_wake(waker);
+	if (waker != NULL) usmb_wake(waker);
 }
 
 void usmb_cell_drop(void *cell)
 {
-	if (cell != NULL && usmb_cell_unref(cell))
-		usmb_cell_push(cell);
+	if (cell != NULL && usmb_cell_unref(cell)) usmb_cell_push(cell);
 }
 
 usmb_list *usmb_list_new(void)
 {
 	usmb_cell *cell = usmb_raw_cell();
-	if (cell == NULL)
-		return NULL;
+	if (cell == NULL) return NULL;
 	memset((char *)cell + sizeof cell->word, 0, sizeof *cell - sizeof cell->word);
 	usmb_list *list = (usmb_list *)cell;
 	list->own.fd = -1;
@@ -214,7 +201,6 @@ size_t usmb_list_run(usmb_list *list, usmb_cell **rest)
 		}
 		cell = next;
 	}
-	if (rest != NULL)
-		*tail = NULL;
+	if (rest != NULL) *tail = NULL;
 	return finished;
 }

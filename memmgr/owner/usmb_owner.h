@@ -53,7 +53,7 @@ typedef struct usmb_list {
 	uint32_t reserved32;       /* 28 */
 	usmb_waker own;            /* 32 used when the list has a reaper of its own */
 	uint64_t reserved[11];     /* 40 */
-} usmb_list;                   /* 128 bytes: it lives in a cell's place */
+} usmb_list;                       /* 128 bytes: it lives in a cell's place */
 
 /* The first cache line is what giving out and taking back touches. */
 struct usmb_cell {
@@ -90,7 +90,7 @@ typedef struct usmb_control {
 	uint32_t layout;            /* 88 USMB_OWNER_LAYOUT */
 	uint32_t cell_bytes;        /* 92 sizeof(usmb_cell) */
 	uint64_t reserved[4];       /* 96 */
-} usmb_control;                 /* 128 bytes */
+} usmb_control;                     /* 128 bytes */
 
 #define USMB_OWNER_LAYOUT 1u
 
@@ -154,8 +154,8 @@ static inline int usmb_cell_try_retain(usmb_cell *cell, uint32_t generation)
 {
 	uint64_t w = atomic_load_explicit(&cell->word, memory_order_relaxed);
 	while ((uint32_t)(w >> 32) == generation && (uint32_t)w != 0) {
-		if (atomic_compare_exchange_weak_explicit(&cell->word, &w, w + 1,
-		        memory_order_acquire, memory_order_relaxed))
+		if (atomic_compare_exchange_weak_explicit(&cell->word, &w, w + 1, memory_order_acquire,
+		                                          memory_order_relaxed))
 			return 1;
 	}
 	return 0;
@@ -174,15 +174,14 @@ static inline int usmb_cell_unref(usmb_cell *cell)
  * reference never needs it. */
 static inline void usmb_cell_hold_pending(usmb_cell *cell)
 {
-	while (atomic_fetch_or_explicit(&cell->flags, USMB_CELL_PENDING_HELD,
-	           memory_order_acquire) & USMB_CELL_PENDING_HELD)
+	while (atomic_fetch_or_explicit(&cell->flags, USMB_CELL_PENDING_HELD, memory_order_acquire) &
+	       USMB_CELL_PENDING_HELD)
 		sched_yield();
 }
 
 static inline void usmb_cell_let_pending(usmb_cell *cell)
 {
-	atomic_fetch_and_explicit(&cell->flags, ~(uint32_t)USMB_CELL_PENDING_HELD,
-	    memory_order_release);
+	atomic_fetch_and_explicit(&cell->flags, ~(uint32_t)USMB_CELL_PENDING_HELD, memory_order_release);
 }
 
 static inline uint32_t usmb_cell_index(const usmb_cell *cell)

@@ -44,7 +44,7 @@ typedef struct usmb_umf_pool {
 
 /* kind 0: disjoint, 1: scalable. NULL on failure, with the code in *rc. */
 usmb_umf_pool *usmb_umf_pool_new(usmb_umf *lib, int kind, int provider, size_t slab_min, size_t max_poolable,
-	size_t capacity, size_t min_bucket, int *rc);
+                                 size_t capacity, size_t min_bucket, int *rc);
 int usmb_umf_pool_delete(usmb_umf_pool *p);
 
 #endif

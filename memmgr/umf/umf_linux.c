@@ -10,8 +10,7 @@
 static int usmb_umf_symbol(void *lib, const char *name, void **to, char *err, size_t n)
 {
 	*to = dlsym(lib, name);
-	if (*to == NULL)
-		snprintf(err, n, "it has no function %s", name);
+	if (*to == NULL) snprintf(err, n, "it has no function %s", name);
 	return *to != NULL;
 }
 
@@ -30,26 +29,29 @@ usmb_umf *usmb_umf_open(const char *path, char *err, size_t n)
 		snprintf(err, n, "out of memory");
 		return NULL;
 	}
-	const struct { const char *name; void **to; } wanted[] = {
-		{"umfGetCurrentVersion", (void **)&u->version},
-		{"umfMemoryProviderCreate", (void **)&u->provider_create},
-		{"umfMemoryProviderDestroy", (void **)&u->provider_destroy},
-		{"umfPoolCreate", (void **)&u->pool_create},
-		{"umfPoolDestroy", (void **)&u->pool_destroy},
-		{"umfPoolMalloc", (void **)&u->pool_malloc},
-		{"umfPoolAlignedMalloc", (void **)&u->pool_aligned_malloc},
-		{"umfPoolFree", (void **)&u->pool_free},
-		{"umfOsMemoryProviderParamsCreate", (void **)&u->os_params_create},
-		{"umfOsMemoryProviderParamsDestroy", (void **)&u->os_params_destroy},
-		{"umfOsMemoryProviderOps", (void **)&u->os_ops},
-		{"umfDisjointPoolParamsCreate", (void **)&u->disjoint_params_create},
-		{"umfDisjointPoolParamsDestroy", (void **)&u->disjoint_params_destroy},
-		{"umfDisjointPoolParamsSetSlabMinSize", (void **)&u->disjoint_set_slab_min_size},
-		{"umfDisjointPoolParamsSetMaxPoolableSize", (void **)&u->disjoint_set_max_poolable_size},
-		{"umfDisjointPoolParamsSetCapacity", (void **)&u->disjoint_set_capacity},
-		{"umfDisjointPoolParamsSetMinBucketSize", (void **)&u->disjoint_set_min_bucket_size},
-		{"umfDisjointPoolOps", (void **)&u->disjoint_ops},
-		{"umfScalablePoolOps", (void **)&u->scalable_ops},
+	const struct {
+		const char *name;
+		void **to;
+	} wanted[] = {
+	        {"umfGetCurrentVersion", (void **)&u->version},
+	        {"umfMemoryProviderCreate", (void **)&u->provider_create},
+	        {"umfMemoryProviderDestroy", (void **)&u->provider_destroy},
+	        {"umfPoolCreate", (void **)&u->pool_create},
+	        {"umfPoolDestroy", (void **)&u->pool_destroy},
+	        {"umfPoolMalloc", (void **)&u->pool_malloc},
+	        {"umfPoolAlignedMalloc", (void **)&u->pool_aligned_malloc},
+	        {"umfPoolFree", (void **)&u->pool_free},
+	        {"umfOsMemoryProviderParamsCreate", (void **)&u->os_params_create},
+	        {"umfOsMemoryProviderParamsDestroy", (void **)&u->os_params_destroy},
+	        {"umfOsMemoryProviderOps", (void **)&u->os_ops},
+	        {"umfDisjointPoolParamsCreate", (void **)&u->disjoint_params_create},
+	        {"umfDisjointPoolParamsDestroy", (void **)&u->disjoint_params_destroy},
+	        {"umfDisjointPoolParamsSetSlabMinSize", (void **)&u->disjoint_set_slab_min_size},
+	        {"umfDisjointPoolParamsSetMaxPoolableSize", (void **)&u->disjoint_set_max_poolable_size},
+	        {"umfDisjointPoolParamsSetCapacity", (void **)&u->disjoint_set_capacity},
+	        {"umfDisjointPoolParamsSetMinBucketSize", (void **)&u->disjoint_set_min_bucket_size},
+	        {"umfDisjointPoolOps", (void **)&u->disjoint_ops},
+	        {"umfScalablePoolOps", (void **)&u->scalable_ops},
 	};
 	for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
 		if (!usmb_umf_symbol(lib, wanted[i].name, wanted[i].to, err, n)) {
@@ -58,8 +60,7 @@ usmb_umf *usmb_umf_open(const char *path, char *err, size_t n)
 		}
 	}
 	u->next = atomic_load(&usmb_umf_loaded);
-	while (!atomic_compare_exchange_weak(&usmb_umf_loaded, &u->next, u))
-		;
+	while (!atomic_compare_exchange_weak(&usmb_umf_loaded, &u->next, u));
 	return u;
 }
 
@@ -92,15 +93,13 @@ static int counting_finalize(void *provider)
 static int counting_alloc(void *provider, size_t size, size_t align, void **out)
 {
 	usmb_umf_pool *p = provider;
-	if (align < 4096)
-		align = 4096;
+	if (align < 4096) align = 4096;
 	uint64_t span = (size + 2 * align + 4095) & ~(uint64_t)4095;
 	uint64_t at = atomic_fetch_add(&p->next, span);
 	*out = (void *)((at + align - 1) & ~(uint64_t)(align - 1));
 	int64_t now = atomic_fetch_add(&p->bytes, (int64_t)size) + (int64_t)size;
 	int64_t peak = atomic_load(&p->peak);
-	while (now > peak && !atomic_compare_exchange_weak(&p->peak, &peak, now))
-		;
+	while (now > peak && !atomic_compare_exchange_weak(&p->peak, &peak, now));
 	atomic_fetch_add(&p->calls, 1);
 	return 0;
 }
@@ -115,10 +114,8 @@ static int counting_free(void *provider, void *p, size_t size)
 static int counting_error(void *provider, const char **message, int32_t *error)
 {
 	(void)provider;
-	if (message != NULL)
-		*message = "";
-	if (error != NULL)
-		*error = 0;
+	if (message != NULL) *message = "";
+	if (error != NULL) *error = 0;
 	return 0;
 }
 
@@ -144,26 +141,24 @@ static int counting_name(void *provider, const char **name)
 }
 
 static const provider_ops counting_ops = {
-	.version = 1u << 16,
-	.initialize = counting_initialize,
-	.finalize = counting_finalize,
-	.alloc = counting_alloc,
-	.free = counting_free,
-	.get_last_native_error = counting_error,
-	.get_recommended_page_size = counting_page,
-	.get_min_page_size = counting_min_page,
-	.get_name = counting_name,
+        .version = 1u << 16,
+        .initialize = counting_initialize,
+        .finalize = counting_finalize,
+        .alloc = counting_alloc,
+        .free = counting_free,
+        .get_last_native_error = counting_error,
+        .get_recommended_page_size = counting_page,
+        .get_min_page_size = counting_min_page,
+        .get_name = counting_name,
 };
 
 static int make_provider(usmb_umf_pool *p, int provider)
 {
 	usmb_umf *u = p->lib;
-	if (provider == USMB_UMF_COUNTING)
-		return u->provider_create(&counting_ops, p, &p->provider);
+	if (provider == USMB_UMF_COUNTING) return u->provider_create(&counting_ops, p, &p->provider);
 	void *params = NULL;
 	int rc = u->os_params_create(&params);
-	if (rc != 0)
-		return rc;
+	if (rc != 0) return rc;
 	rc = u->provider_create(u->os_ops(), params, &p->provider);
 	u->os_params_destroy(params);
 	return rc;
@@ -174,8 +169,7 @@ static int make_disjoint(usmb_umf_pool *p, size_t slab_min, size_t max_poolable,
 	usmb_umf *u = p->lib;
 	void *params = NULL;
 	int rc = u->disjoint_params_create(&params);
-	if (rc != 0)
-		return rc;
+	if (rc != 0) return rc;
 	if ((rc = u->disjoint_set_slab_min_size(params, slab_min)) == 0 &&
 	    (rc = u->disjoint_set_max_poolable_size(params, max_poolable)) == 0 &&
 	    (rc = u->disjoint_set_capacity(params, capacity)) == 0 &&
@@ -186,7 +180,7 @@ static int make_disjoint(usmb_umf_pool *p, size_t slab_min, size_t max_poolable,
 }
 
 usmb_umf_pool *usmb_umf_pool_new(usmb_umf *lib, int kind, int provider, size_t slab_min, size_t max_poolable,
-	size_t capacity, size_t min_bucket, int *rc)
+                                 size_t capacity, size_t min_bucket, int *rc)
 {
 	usmb_umf_pool *p = calloc(1, sizeof *p);
 	if (p == NULL) {
@@ -201,8 +195,7 @@ usmb_umf_pool *usmb_umf_pool_new(usmb_umf *lib, int kind, int provider, size_t s
 			*rc = make_disjoint(p, slab_min, max_poolable, capacity, min_bucket);
 		else
 			*rc = lib->pool_create(lib->scalable_ops(), p->provider, NULL, 0, &p->pool);
-		if (*rc == 0)
-			return p;
+		if (*rc == 0) return p;
 		lib->provider_destroy(p->provider);
 	}
 	free(p);
@@ -212,8 +205,7 @@ usmb_umf_pool *usmb_umf_pool_new(usmb_umf *lib, int kind, int provider, size_t s
 int usmb_umf_pool_delete(usmb_umf_pool *p)
 {
 	int rc = p->lib->pool_destroy(p->pool);
-	if (rc == 0)
-		rc = p->lib->provider_destroy(p->provider);
+	if (rc == 0) rc = p->lib->provider_destroy(p->provider);
 	free(p);
 	return rc;
 }

@@ -50,8 +50,7 @@ usmb_peer_versioned *usmb_peer_produce(uint32_t major, uint32_t minor, uint64_t 
 {
 	usmb_peer_versioned *m = calloc(1, sizeof *m);
 
-	if (m == NULL)
-		return NULL;
+	if (m == NULL) return NULL;
 	m->major = major;
 	m->minor = minor;
 	m->flags = flags;
@@ -66,8 +65,7 @@ usmb_peer_managed *usmb_peer_produce_legacy(usmb_peer_tensor fields, const int64
 {
 	usmb_peer_managed *m = calloc(1, sizeof *m);
 
-	if (m == NULL)
-		return NULL;
+	if (m == NULL) return NULL;
 	m->deleter = delete_legacy;
 	m->tensor = fields;
 	m->tensor.shape = copy_ints(shape, fields.ndim);
@@ -105,13 +103,11 @@ static void delete_managed(void *managed, int versioned)
 	if (versioned) {
 		usmb_peer_versioned *m = managed;
 
-		if (m->deleter != NULL)
-			m->deleter(m);
+		if (m->deleter != NULL) m->deleter(m);
 	} else {
 		usmb_peer_managed *m = managed;
 
-		if (m->deleter != NULL)
-			m->deleter(m);
+		if (m->deleter != NULL) m->deleter(m);
 	}
 }
 
@@ -120,10 +116,8 @@ static double sum_dim(const usmb_peer_tensor *t, const char *at, int32_t dim)
 	int64_t item = t->bits / 8;
 	double sum = 0;
 
-	if (dim == t->ndim)
-		return t->bits == 32 ? *(const float *)at : *(const double *)at;
-	for (int64_t i = 0; i < t->shape[dim]; i++)
-		sum += sum_dim(t, at + i * t->strides[dim] * item, dim + 1);
+	if (dim == t->ndim) return t->bits == 32 ? *(const float *)at : *(const double *)at;
+	for (int64_t i = 0; i < t->shape[dim]; i++) sum += sum_dim(t, at + i * t->strides[dim] * item, dim + 1);
 	return sum;
 }
 
@@ -171,8 +165,7 @@ int usmb_peer_delete_in_child(void *managed, int versioned, void *owner)
 		delete_managed(managed, versioned);
 		_exit(owner == NULL || ((usmb_peer_owner *)owner)->drops == before + 1 ? 0 : 1);
 	}
-	if (child < 0 || waitpid(child, &status, 0) != child)
-		return -1;
+	if (child < 0 || waitpid(child, &status, 0) != child) return -1;
 	return status;
 }
 
@@ -181,6 +174,4 @@ void usmb_peer_drop(void *owner)
 	__atomic_add_fetch(&((usmb_peer_owner *)owner)->drops, 1, __ATOMIC_SEQ_CST);
 }
 
-void usmb_peer_empty(void)
-{
-}
+void usmb_peer_empty(void) {}

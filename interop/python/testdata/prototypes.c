@@ -7,7 +7,7 @@
 /* From 3.13 on the names are const; the same to a caller. */
 #undef PyArg_ParseTupleAndKeywords
 #define PyArg_ParseTupleAndKeywords \
-  (int (*)(PyObject *, PyObject *, const char *, char **, ...))(PyArg_ParseTupleAndKeywords)
+	(int (*)(PyObject *, PyObject *, const char *, char **, ...))(PyArg_ParseTupleAndKeywords)
 #endif
 
 #define X(ret, name, args) ret(*check_##name) args = name;

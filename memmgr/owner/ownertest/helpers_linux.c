@@ -18,8 +18,7 @@ typedef struct job {
 static void *drop_all(void *arg)
 {
 	job *j = arg;
-	for (size_t i = 0; i < j->n; i++)
-		usmb_cell_drop(j->cells[i]);
+	for (size_t i = 0; i < j->n; i++) usmb_cell_drop(j->cells[i]);
 	return NULL;
 }
 
@@ -34,11 +33,9 @@ int usmb_test_drop_on_threads(usmb_cell **cells, size_t n, int threads)
 		size_t hi = n * (size_t)(started + 1) / (size_t)threads;
 		jobs[started] = (job){.cells = cells + lo, .n = hi - lo};
 		rc = pthread_create(&t[started], NULL, drop_all, &jobs[started]);
-		if (rc != 0)
-			break;
+		if (rc != 0) break;
 	}
-	for (int i = 0; i < started; i++)
-		pthread_join(t[i], NULL);
+	for (int i = 0; i < started; i++) pthread_join(t[i], NULL);
 	free(t);
 	free(jobs);
 	return rc;
@@ -76,15 +73,12 @@ static void *churn(void *arg)
 			usmb_cell_drop(held[k]);
 		}
 		held[k] = usmb_cell_new(j->list);
-		if (held[k] == NULL)
-			return NULL;
+		if (held[k] == NULL) return NULL;
 		held[k]->ctx = (void *)(intptr_t)1;
-		if (x & 0x10000)
-			held[k]->at_zero = count_zero;
+		if (x & 0x10000) held[k]->at_zero = count_zero;
 		j->done++;
 	}
-	for (size_t k = 0; k < 64; k++)
-		usmb_cell_drop(held[k]);
+	for (size_t k = 0; k < 64; k++) usmb_cell_drop(held[k]);
 	return NULL;
 }
 
@@ -94,12 +88,10 @@ size_t usmb_test_churn(usmb_list *list, size_t n, int threads)
 	job jobs[16];
 	size_t done = 0;
 	int started = 0;
-	if (threads > 16)
-		threads = 16;
+	if (threads > 16) threads = 16;
 	for (; started < threads; started++) {
 		jobs[started] = (job){.list = list, .n = n, .seed = 2463534242u + (uint32_t)started * 7919u};
-		if (pthread_create(&t[started], NULL, churn, &jobs[started]) != 0)
-			break;
+		if (pthread_create(&t[started], NULL, churn, &jobs[started]) != 0) break;
 	}
 	for (int i = 0; i < started; i++) {
 		pthread_join(t[i], NULL);
@@ -111,8 +103,7 @@ size_t usmb_test_churn(usmb_list *list, size_t n, int threads)
 int usmb_test_drop_in_fork(usmb_cell *cell)
 {
 	pid_t pid = fork();
-	if (pid < 0)
-		return -1;
+	if (pid < 0) return -1;
 	if (pid == 0) {
 		/* Only what a forked child of a threaded process may do. */
 		uint32_t before = usmb_cell_count(cell);
@@ -128,44 +119,32 @@ int usmb_test_drop_in_fork(usmb_cell *cell)
 	}
 	int status = 0;
 	while (waitpid(pid, &status, 0) < 0)
-		if (errno != EINTR)
-			return -1;
+		if (errno != EINTR) return -1;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 usmb_test_layout usmb_test_offsets(void)
 {
 	usmb_test_layout l = {
-		.cell = {offsetof(usmb_cell, word),
-		         offsetof(usmb_cell, next),
-		         offsetof(usmb_cell, pending),
-		         offsetof(usmb_cell, queue),
-		         offsetof(usmb_cell, requested),
-		         offsetof(usmb_cell, own),
-		         offsetof(usmb_cell, resource),
-		         offsetof(usmb_cell, flags),
-		         offsetof(usmb_cell, stack),
-		         offsetof(usmb_cell, tag),
-		         offsetof(usmb_cell, home),
-		         offsetof(usmb_cell, at_zero),
-		         offsetof(usmb_cell, data),
-		         offsetof(usmb_cell, size),
-		         offsetof(usmb_cell, place),
-		         offsetof(usmb_cell, ctx),
-		         offsetof(usmb_cell, block),
-		         offsetof(usmb_cell, link),
-		         offsetof(usmb_cell, own2),
-		         sizeof(usmb_cell)},
-		.list = {offsetof(usmb_list, word), offsetof(usmb_list, head), offsetof(usmb_list, waker),
+	        .cell = {offsetof(usmb_cell, word),      offsetof(usmb_cell, next),
+		         offsetof(usmb_cell, pending),   offsetof(usmb_cell, queue),
+		         offsetof(usmb_cell, requested), offsetof(usmb_cell, own),
+		         offsetof(usmb_cell, resource),  offsetof(usmb_cell, flags),
+		         offsetof(usmb_cell, stack),     offsetof(usmb_cell, tag),
+		         offsetof(usmb_cell, home),      offsetof(usmb_cell, at_zero),
+		         offsetof(usmb_cell, data),      offsetof(usmb_cell, size),
+		         offsetof(usmb_cell, place),     offsetof(usmb_cell, ctx),
+		         offsetof(usmb_cell, block),     offsetof(usmb_cell, link),
+		         offsetof(usmb_cell, own2),      sizeof(usmb_cell)},
+	        .list = {offsetof(usmb_list, word), offsetof(usmb_list, head), offsetof(usmb_list, waker),
 		         offsetof(usmb_list, id), offsetof(usmb_list, own), sizeof(usmb_list)},
-		.control = {offsetof(usmb_control, free_head), offsetof(usmb_control, bump),
+	        .control = {offsetof(usmb_control, free_head), offsetof(usmb_control, bump),
 		            offsetof(usmb_control, committed), offsetof(usmb_control, limit),
-		            offsetof(usmb_control, slab), offsetof(usmb_control, waker),
-		            offsetof(usmb_control, layout), offsetof(usmb_control, cell_bytes),
-		            sizeof(usmb_control)},
-		.flags = {USMB_CELL_READONLY, USMB_CELL_EXPORTED, USMB_CELL_HOST_READABLE,
-		          USMB_CELL_FOREIGN, USMB_CELL_QUEUED, USMB_CELL_PENDING_HELD},
-		.layout = USMB_OWNER_LAYOUT,
+		            offsetof(usmb_control, slab), offsetof(usmb_control, waker), offsetof(usmb_control, layout),
+		            offsetof(usmb_control, cell_bytes), sizeof(usmb_control)},
+	        .flags = {USMB_CELL_READONLY, USMB_CELL_EXPORTED, USMB_CELL_HOST_READABLE, USMB_CELL_FOREIGN,
+		          USMB_CELL_QUEUED, USMB_CELL_PENDING_HELD},
+	        .layout = USMB_OWNER_LAYOUT,
 	};
 	return l;
 }

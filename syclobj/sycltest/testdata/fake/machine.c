@@ -28,25 +28,32 @@ static struct counter {
 	long calls, fail_in;
 } counters[MAX_FUNCTIONS];
 
-void fake_die(const char *what) {
+void fake_die(const char *what)
+{
 	fprintf(stderr, "fake SYCL library: %s\n", what);
 	abort();
 }
 
-void live_add(enum sort sort, int n) { __atomic_fetch_add(&live[sort], n, __ATOMIC_SEQ_CST); }
-long fake_live(int sort) { return __atomic_load_n(&live[sort], __ATOMIC_SEQ_CST); }
+void live_add(enum sort sort, int n)
+{
+	__atomic_fetch_add(&live[sort], n, __ATOMIC_SEQ_CST);
+}
+long fake_live(int sort)
+{
+	return __atomic_load_n(&live[sort], __ATOMIC_SEQ_CST);
+}
 
-static struct counter *counter_of(const char *function) {
+static struct counter *counter_of(const char *function)
+{
 	for (int i = 0; i < MAX_FUNCTIONS; i++) {
-		if (counters[i].name[0] == 0)
-			snprintf(counters[i].name, sizeof counters[i].name, "%s", function);
-		if (strcmp(counters[i].name, function) == 0)
-			return &counters[i];
+		if (counters[i].name[0] == 0) snprintf(counters[i].name, sizeof counters[i].name, "%s", function);
+		if (strcmp(counters[i].name, function) == 0) return &counters[i];
 	}
 	fake_die("too many functions");
 }
 
-bool fake_entry(const char *function) {
+bool fake_entry(const char *function)
+{
 	pthread_mutex_lock(&fake_lock);
 	struct counter *c = counter_of(function);
 	c->calls++;
@@ -55,7 +62,8 @@ bool fake_entry(const char *function) {
 	return fail;
 }
 
-long fake_calls(const char *function) {
+long fake_calls(const char *function)
+{
 	pthread_mutex_lock(&fake_lock);
 	long n = counter_of(function)->calls;
 	pthread_mutex_unlock(&fake_lock);
@@ -63,7 +71,8 @@ long fake_calls(const char *function) {
 }
 
 /* The n-th call from now on fails; 0 takes that back. */
-void fake_fail(const char *function, long n) {
+void fake_fail(const char *function, long n)
+{
 	pthread_mutex_lock(&fake_lock);
 	counter_of(function)->fail_in = n;
 	pthread_mutex_unlock(&fake_lock);
@@ -71,19 +80,19 @@ void fake_fail(const char *function, long n) {
 
 /* Objects and dead handles stay for the process, on a list so that leak
  * checkers see them as held: a use after deletion is told for what it is. */
-void *keep(size_t size) {
+void *keep(size_t size)
+{
 	static void **kept;
 	void **p = calloc(1, sizeof *p + size);
 
-	if (p == NULL)
-		fake_die("out of memory");
-	do
-		p[0] = __atomic_load_n(&kept, __ATOMIC_SEQ_CST);
+	if (p == NULL) fake_die("out of memory");
+	do p[0] = __atomic_load_n(&kept, __ATOMIC_SEQ_CST);
 	while (!__atomic_compare_exchange_n(&kept, (void ***)&p[0], p, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
 	return p + 1;
 }
 
-void *handle_new(enum sort sort, void *object) {
+void *handle_new(enum sort sort, void *object)
+{
 	handle *h = keep(sizeof *h);
 
 	*h = (handle){MAGIC, sort, object};
@@ -91,15 +100,16 @@ void *handle_new(enum sort sort, void *object) {
 	return h;
 }
 
-void *handle_object(enum sort sort, void *p) {
+void *handle_object(enum sort sort, void *p)
+{
 	handle *h = p;
 
-	if (h == NULL || h->magic != MAGIC || h->sort != sort)
-		fake_die("a NULL, deleted or foreign handle was passed");
+	if (h == NULL || h->magic != MAGIC || h->sort != sort) fake_die("a NULL, deleted or foreign handle was passed");
 	return h->object;
 }
 
-void handle_delete(enum sort sort, void *p) {
+void handle_delete(enum sort sort, void *p)
+{
 	handle *h = p;
 
 	(void)handle_object(sort, p);
@@ -107,7 +117,9 @@ void handle_delete(enum sort sort, void *p) {
 	live_add(sort, -1);
 }
 
-static device *device_new(platform *p, device *parent, int type, uint64_t mem, uint32_t units, uint32_t kinds, const char *name) {
+static device *device_new(platform *p, device *parent, int type, uint64_t mem, uint32_t units, uint32_t kinds,
+                          const char *name)
+{
 	device *d = keep(sizeof *d);
 
 	*d = (device){.platform = p, .parent = parent, .type = type, .mem = mem, .units = units, .kinds = kinds};
@@ -116,7 +128,8 @@ static device *device_new(platform *p, device *parent, int type, uint64_t mem, u
 }
 
 /* "platform BACKEND NAME" */
-static void add_platform(const char *line) {
+static void add_platform(const char *line)
+{
 	platform *p = keep(sizeof *p);
 
 	if (fake_nplatforms == MAX_PLATFORMS || sscanf(line, "platform %d %63[^\n]", &p->backend, p->name) != 2)
@@ -127,14 +140,16 @@ static void add_platform(const char *line) {
 }
 
 /* "device TYPE MEMORY UNITS TILES KINDS NAME", of the platform above */
-static void add_device(const char *line) {
+static void add_device(const char *line)
+{
 	int type;
 	unsigned long long mem;
 	unsigned units, tiles, kinds;
 	char name[64], part[96];
 
 	if (fake_nplatforms == 0 || fake_nroots == MAX_ROOTS ||
-	    sscanf(line, "device %d %llu %u %u %u %63[^\n]", &type, &mem, &units, &tiles, &kinds, name) != 6 || tiles > MAX_TILES)
+	    sscanf(line, "device %d %llu %u %u %u %63[^\n]", &type, &mem, &units, &tiles, &kinds, name) != 6 ||
+	    tiles > MAX_TILES)
 		fake_die("bad device line");
 	platform *p = fake_platforms[fake_nplatforms - 1];
 	device *d = device_new(p, NULL, type, mem, units, kinds, name);
@@ -146,9 +161,11 @@ static void add_device(const char *line) {
 	}
 }
 
-static void machine_read(void) {
+static void machine_read(void)
+{
 	const char *text = getenv("USMBRIDGE_FAKE_MACHINE");
-	char *copy = strdup(text != NULL ? text : "platform 262144 Fake OpenCL\ndevice 4 1073741824 8 0 14 Fake CPU\n"), *rest = copy, *line;
+	char *copy = strdup(text != NULL ? text : "platform 262144 Fake OpenCL\ndevice 4 1073741824 8 0 14 Fake CPU\n"),
+	     *rest = copy, *line;
 
 	while ((line = strsep(&rest, "\n")) != NULL) {
 		if (strncmp(line, "platform ", 9) == 0)
@@ -161,7 +178,8 @@ static void machine_read(void) {
 	free(copy);
 }
 
-void machine_init(void) {
+void machine_init(void)
+{
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 	pthread_once(&once, machine_read);
