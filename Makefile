@@ -27,7 +27,7 @@ endif
 QUIET_ENV := env -u USMBRIDGE_SYCL
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bench check build python python-run wheel clean \
+.PHONY: help run test test-nested bench check check-long build python python-run wheel clean \
 	vet portable format fmt lint race asan cgocheck fuzz
 
 help: ## list the targets
@@ -53,12 +53,19 @@ vet: ## go vet, all packages
 	$(GO) vet ./...
 
 # What must compile, and what must work, without cgo and on other systems.
-portable: ## builds and tests without cgo, builds for other systems and the nested module
+portable: ## builds and tests without cgo, builds for other systems
 	CGO_ENABLED=0 $(GO) build ./...
 	CGO_ENABLED=0 $(GO) test ./dlpack/... ./memmgr/... ./syclobj/... ./usmarray/... ./examples/quickstart ./interop/cmd/usminfo
 	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) build ./...
 	CGO_ENABLED=0 GOOS=windows GOARCH=amd64 $(GO) build ./...
-	cd interop/embedpython && $(GO) vet . && $(GO) build -o /dev/null .
+
+# Modules with a go.mod of their own, for what would burden a library's user.
+NESTED := interop/embedpython
+
+test-nested: ## the nested modules: vet, build, tests
+	@for m in $(NESTED); do \
+	  echo "== $$m"; (cd $$m && $(GO) vet ./... && $(GO) build -o /dev/null ./... && $(GO) test -count=1 ./...) || exit 1; \
+	done
 
 bench: python build ## ours against the peers in one run, as tables; also JSON in bin/ [BENCH=regexp of Go benchmarks]
 	@echo "== memory: the pool, UMF and raw allocation"
@@ -73,6 +80,12 @@ bench: python build ## ours against the peers in one run, as tables; also JSON i
 	  $$(grep -rl '^func Benchmark' --include='*_test.go' dlpack examples interop memmgr syclobj usmarray | xargs -n1 dirname | sort -u | sed 's|^|./|')
 
 check: format vet lint race asan cgocheck fuzz ## format, vet, lint, race, asan, cgocheck2, fuzz smoke
+
+# The same means for as long as they need: a night, not a change.
+check-long: python ## hours: each fuzz target for 20 minutes, the tests under a collector that never rests
+	$(MAKE) fuzz FUZZTIME=20m
+	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) GOGC=1 GODEBUG=clobberfree=1 $(GO) test -count=1 -timeout 120m ./...
+	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) $(GO) test -race -count=5 -timeout 240m ./...
 
 # C files that git knows or would know: what is built or installed is not ours.
 C_FILES = $$(git ls-files --cached --others --exclude-standard '*.c' '*.h')
