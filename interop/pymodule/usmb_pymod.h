@@ -35,6 +35,7 @@
 #include "usmb_dlpack.h"
 #include "usmb_owner.h"
 #include "usmb_pyapi.h"
+#include "usmb_pystate.h"
 #include "usmb_sycl.h"
 
 /* ---- the array ------------------------------------------------------------ */

@@ -112,18 +112,12 @@ func (py *Interpreter) agrees(o *options) error {
 }
 
 func (py *Interpreter) setArgs(args []string) error {
-	return with(func() error {
-		refs := make([]ptr, 0, len(args))
-		for _, a := range args {
-			r := opFromText(a)
-			if r.code != codeOK {
-				dropAll(refs)
-				return r.err()
-			}
-			refs = append(refs, r.val)
-		}
-		return opArgv(refs).err()
-	})
+	argv, err := convert(args)
+	if err != nil {
+		return err
+	}
+	defer opDecref(argv)
+	return opSysSet("argv", argv).err()
 }
 
 // Current returns the interpreter that Start started or adopted, or nil.

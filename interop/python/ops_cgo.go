@@ -6,13 +6,17 @@ package python
 #cgo CFLAGS: -std=gnu11 -O2 -Wall -Wextra
 #cgo LDFLAGS: -ldl -lpthread
 #include <stdlib.h>
-#include "usmb_pyops.h"
+#include "usmb_pyerror.h"
+#include "usmb_pygo.h"
+#include "usmb_pyobject.h"
+#include "usmb_pytext.h"
+#include "usmb_pyvalues.h"
 */
 import "C"
 
 import "unsafe"
 
-// The operations of usmb_pyops.h, one cgo call each, callable from any goroutine.
+// The operations of the C files (usmb_pyop_*), one cgo call each, callable from any goroutine.
 // Strings pass as pointer and length, without a copy; C strings are copied.
 
 func toRet(r C.usmb_pyret) ret {
@@ -89,7 +93,6 @@ func opFromInt(v int64) ret     { return toRet(C.usmb_pyop_from_int(C.int64_t(v)
 func opFromUint(v uint64) ret   { return toRet(C.usmb_pyop_from_uint(C.uint64_t(v))) }
 func opFromFloat(v float64) ret { return toRet(C.usmb_pyop_from_float(C.double(v))) }
 func opErrorHandle(exc ptr) ret { return toRet(C.usmb_pyop_error_handle(exc)) }
-func opArgv(items []ptr) ret    { return toRet(C.usmb_pyop_argv(first(items), C.size_t(len(items)))) }
 
 func opFromComplex(v complex128) ret {
 	return toRet(C.usmb_pyop_from_complex(C.double(real(v)), C.double(imag(v))))
@@ -147,6 +150,10 @@ func opFromDict(keysValues []ptr) ret {
 
 func opImport(name string) ret {
 	return withCString(name, func(c *C.char) C.usmb_pyret { return C.usmb_pyop_import(c) })
+}
+
+func opSysSet(name string, v ptr) ret {
+	return withCString(name, func(c *C.char) C.usmb_pyret { return C.usmb_pyop_sys_set(c, v) })
 }
 
 func opRun(code, filename string, start int, globals ptr) ret {

@@ -49,7 +49,7 @@ func opFromDigits(string) ret                      { return none }
 func opFromList([]ptr, bool) ret                   { return none }
 func opFromDict([]ptr) ret                         { return none }
 func opErrorHandle(ptr) ret                        { return none }
-func opArgv([]ptr) ret                             { return none }
+func opSysSet(string, ptr) ret                     { return none }
 func opCall(ptr, []ptr, int, ptr) ret              { return none }
 func opMethod(string, []ptr, int, ptr) ret         { return none }
 func opText(ptr, int) (string, ret)                { return "", none }

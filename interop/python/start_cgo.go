@@ -5,7 +5,7 @@ package python
 /*
 #include <stdlib.h>
 #include "usmb_pyinit.h"
-#include "usmb_pyops.h"
+#include "usmb_pystate.h"
 */
 import "C"
 

@@ -21,7 +21,6 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include <stdatomic.h>
 #include <wchar.h>
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -387,6 +386,14 @@ struct usmb_py {
 
 extern struct usmb_py usmb_py;
 
+/* Fills usmb_py from the process's global symbols (handle NULL) or from a dlopen
+   handle. 0, or -1 and the first missing symbol in *missing (a literal). Repeated
+   calls after success do nothing. */
+int usmb_py_load(void *handle, const char **missing);
+
+/* The answer of usmb_py_load in *missing for a free-threaded build. */
+#define USMB_PY_FREE_THREADED "free-threaded"
+
 /* ---- reference counts -------------------------------------------------------- */
 
 /*
@@ -462,77 +469,5 @@ static inline int usmb_py_type_check(PyObject *o, PyTypeObject *t)
 #define PyObject_TypeCheck(o, t) usmb_py_type_check((PyObject *)(o), (t))
 #define PyFloat_Check(o) usmb_py_type_check((PyObject *)(o), usmb_py.PyFloat_Type)
 #define PyComplex_Check(o) usmb_py_type_check((PyObject *)(o), usmb_py.PyComplex_Type)
-
-/* ---- the project's own side: state, drains, fork --------------------------------- */
-
-/*
- * The interpreter as this process sees it.
- *   USMB_PY_NONE     no Python in the process, or not initialised yet
- *   USMB_PY_ALIVE    calls are possible
- *   USMB_PY_GONE     the atexit hook has run: nothing may call Python any more;
- *                    what would need it is leaked on purpose
- */
-enum { USMB_PY_NONE = 0, USMB_PY_ALIVE = 1, USMB_PY_GONE = 2 };
-extern _Atomic int usmb_py_state;
-static inline int usmb_py_alive(void)
-{
-	return atomic_load_explicit(&usmb_py_state, memory_order_acquire) == USMB_PY_ALIVE;
-}
-
-/* 1 in a child made by fork() without exec since Python started here. Code that
-   would enter Go checks this first and raises RuntimeError: the Go runtime of a
-   forked child has no threads. C-only work stays allowed. One memory read. */
-extern _Atomic int usmb_py_forked;
-static inline int usmb_py_in_child(void)
-{
-	return atomic_load_explicit(&usmb_py_forked, memory_order_relaxed);
-}
-
-/*
- * Drains: functions that give up Python references which were dropped where the
- * GIL could not be taken. Each is called with the GIL held and must return soon;
- * it may run Python code (finalizers) and may be called again from inside that.
- * A drain must save nothing of the error indicator: usmb_py_drain does that.
- */
-typedef void (*usmb_py_drain_fn)(void);
-int usmb_py_add_drain(usmb_py_drain_fn fn); /* any thread; 0, or -1 when 16 are registered already */
-void usmb_py_drain_now(void);               /* GIL: runs all drains */
-/* Any thread, no GIL, no lock, async-safe for deleters: notes that there is
-   something to drain, and asks the interpreter (Py_AddPendingCall) to do it at its
-   next opportunity. Costs one atomic when a request is already pending. */
-void usmb_py_kick(void);
-extern _Atomic int usmb_py_drain_wanted;
-/* GIL: what every entry calls, dealloc included; one memory read when idle. */
-static inline void usmb_py_drain(void)
-{
-	if (atomic_load_explicit(&usmb_py_drain_wanted, memory_order_relaxed)) usmb_py_drain_now();
-}
-
-/* Any thread, no GIL: takes over one reference and gives it up at the next drain.
-   Allocates a list node; where there is none to be had, or Python is not alive, the
-   reference is leaked. */
-void usmb_py_decref_later(PyObject *o);
-
-/* Functions called once, with the GIL held, by the atexit hook, before the state
-   becomes USMB_PY_GONE (stop reapers and the like); they must not wait for a thread
-   that needs the GIL. 0, or -1 when 16 are there. */
-int usmb_py_at_exit(usmb_py_drain_fn fn);
-
-/* Puts a built-in module in front of initialisation; name and init must live for
-   ever. 0, or -1: too many, or Python is initialised already. */
-int usmb_py_add_module(const char *name, PyObject *(*init)(void));
-
-/* Fills usmb_py from the process's global symbols (handle NULL) or from a dlopen
-   handle. 0, or -1 and the first missing symbol in *missing (a literal). Repeated
-   calls after success do nothing. */
-int usmb_py_load(void *handle, const char **missing);
-
-/*
- * For a shared library imported as an extension module (a c-shared build): called
- * first thing in PyInit_*, GIL held. Loads the table from the process, marks Python
- * as alive, installs the atexit hook and the fork handlers. 0, or -1 when the
- * process has no usable Python (no exception can be set then).
- */
-int usmb_py_adopt(void);
 
 #endif /* USMB_PYAPI_H */

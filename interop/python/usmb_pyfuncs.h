@@ -356,7 +356,7 @@
 	X(PyExc_Warning) \
 	X(PyExc_ZeroDivisionError)
 
-/* name in the table, and the exported struct behind it is in usmb_pyapi.c */
+/* The exported structs behind these names are in usmb_pytable.c. */
 #define USMB_PY_SINGLETONS(X) \
 	X(Py_None) \
 	X(Py_True) \

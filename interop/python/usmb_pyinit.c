@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "usmb_pyinit.h"
+#include "usmb_pymodules.h"
 
 void *usmb_py_open(const char *path, char *err, size_t n)
 {

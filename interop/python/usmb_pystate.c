@@ -1,19 +1,13 @@
 //go:build linux && cgo
 
-/*
- * The interpreter as this process has it: the table of functions, the state word,
- * drains, exit functions, built-in modules, fork.
- */
+/* The interpreter as this process has it: entering, drains, its end, fork. */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "usmb_pystate.h"
 
-struct usmb_py usmb_py;
 _Atomic int usmb_py_state;
 _Atomic int usmb_py_forked;
 _Atomic int usmb_py_drain_wanted;
@@ -29,76 +23,6 @@ static pthread_mutex_t hooks_lock = PTHREAD_MUTEX_INITIALIZER;
 /* Threads between usmb_py_enter and usmb_py_leave, and kicks in progress. */
 static _Atomic long inside;
 static __thread int depth;
-
-/* ---- the table ----------------------------------------------------------------- */
-
-static int fill(void *h, struct usmb_py *t, const char **missing)
-{
-	void *sym;
-#define X(ret, name, args) \
-	*(void **)(void *)&t->name = dlsym(h, #name); \
-	if (!t->name) { \
-		*missing = #name; \
-		return -1; \
-	}
-	USMB_PY_REQUIRED(X)
-#undef X
-#define X(ret, name, args) *(void **)(void *)&t->name = dlsym(h, #name);
-	USMB_PY_OPTIONAL(X)
-#undef X
-#define X(name) \
-	t->name = (PyTypeObject *)dlsym(h, #name); \
-	if (!t->name) { \
-		*missing = #name; \
-		return -1; \
-	}
-	USMB_PY_TYPES(X)
-#undef X
-#define X(name) \
-	sym = dlsym(h, #name); \
-	if (!sym) { \
-		*missing = #name; \
-		return -1; \
-	} \
-	t->name = *(PyObject **)sym;
-	USMB_PY_EXCEPTIONS(X)
-#undef X
-#define X(member, symbol) \
-	t->member = (PyObject *)dlsym(h, #symbol); \
-	if (!t->member) { \
-		*missing = #symbol; \
-		return -1; \
-	}
-	X(Py_None, _Py_NoneStruct)
-	X(Py_True, _Py_TrueStruct)
-	X(Py_False, _Py_FalseStruct)
-	X(Py_NotImplemented, _Py_NotImplementedStruct)
-	X(Py_Ellipsis, _Py_EllipsisObject)
-#undef X
-	sym = dlsym(h, "Py_Version");
-	if (!sym) {
-		*missing = "Py_Version";
-		return -1;
-	}
-	t->version = (uint32_t)*(const unsigned long *)sym;
-	return 0;
-}
-
-int usmb_py_load(void *handle, const char **missing)
-{
-	static struct usmb_py fresh; /* calls are serialised: Go's mutex, or the GIL */
-	void *h = handle ? handle : RTLD_DEFAULT;
-	if (usmb_py.version) return 0;
-	memset(&fresh, 0, sizeof fresh);
-	if (fill(h, &fresh, missing)) return -1;
-	/* Only free-threaded builds export this; their objects are laid out otherwise. */
-	if (dlsym(h, "_Py_MergeZeroLocalRefcount")) {
-		*missing = USMB_PY_FREE_THREADED;
-		return -1;
-	}
-	usmb_py = fresh;
-	return 0;
-}
 
 /* ---- entering and leaving -------------------------------------------------------- */
 
@@ -337,78 +261,4 @@ int usmb_py_adopt(void)
 	if (usmb_py_load(NULL, &missing)) return -1;
 	if (!usmb_py.Py_IsInitialized()) return -1;
 	return usmb_py_install();
-}
-
-/* ---- built-in modules ------------------------------------------------------------------ */
-
-#define MAX_MODULES 8
-
-static struct {
-	const char *name;
-	PyObject *(*init)(void);
-} modules[MAX_MODULES];
-static int n_modules;
-static int modules_closed;
-static void (*first_import)(void);
-
-/* The interpreter that usmb_py_main starts gets no chance to call back before a
-   module of ours is imported; each init function therefore goes through one of
-   these, which installs the hooks first. */
-static PyObject *init_module(int i)
-{
-	if (usmb_py_install()) {
-		if (!usmb_py.PyErr_Occurred())
-			usmb_py.PyErr_SetString(
-			        usmb_py.PyExc_ImportError,
-			        "this interpreter is shutting down, or was shut down before in this process");
-		return NULL;
-	}
-	if (first_import) first_import();
-	return modules[i].init();
-}
-#define TRAMPOLINE(i) \
-	static PyObject *init_##i(void) \
-	{ \
-		return init_module(i); \
-	}
-TRAMPOLINE(0)
-TRAMPOLINE(1)
-TRAMPOLINE(2)
-TRAMPOLINE(3)
-TRAMPOLINE(4)
-TRAMPOLINE(5)
-TRAMPOLINE(6)
-TRAMPOLINE(7)
-static PyObject *(*const trampolines[MAX_MODULES])(void) = {init_0, init_1, init_2, init_3,
-                                                            init_4, init_5, init_6, init_7};
-
-int usmb_py_add_module(const char *name, PyObject *(*init)(void))
-{
-	int rc = -1;
-	pthread_mutex_lock(&hooks_lock);
-	int i;
-	for (i = 0; i < n_modules && strcmp(modules[i].name, name) != 0; i++) {
-	}
-	if (i < n_modules) {
-		rc = modules[i].init == init ? 0 : -1;
-	} else if (!modules_closed && n_modules < MAX_MODULES) {
-		modules[n_modules].name = name;
-		modules[n_modules].init = init;
-		n_modules++;
-		rc = 0;
-	}
-	pthread_mutex_unlock(&hooks_lock);
-	return rc;
-}
-
-int usmb_py_append_modules(void (*on_import)(void))
-{
-	pthread_mutex_lock(&hooks_lock);
-	modules_closed = 1;
-	first_import = on_import;
-	int n = n_modules;
-	pthread_mutex_unlock(&hooks_lock);
-	for (int i = 0; i < n; i++)
-		if (usmb_py.PyImport_AppendInittab(modules[i].name, trampolines[i])) return -1;
-	return 0;
 }

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "usmb_pyapi.h"
+#include "usmb_pystate.h"
 #include "usmb_testmod.h"
 
 static _Atomic int drains, exits;

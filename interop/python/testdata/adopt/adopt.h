@@ -1,4 +1,4 @@
 #ifndef USMB_ADOPT_H
 #define USMB_ADOPT_H
-#include "usmb_pyapi.h"
+#include "usmb_pystate.h"
 #endif

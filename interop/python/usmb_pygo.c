@@ -1,10 +1,10 @@
 //go:build linux && cgo
 
-/* Go functions and Go values held by Python objects. */
+/* Go values and Go functions held by Python objects. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "usmb_pyops_impl.h"
+#include "usmb_pygo.h"
 
 #define HANDLE_NAME "usmbridge.go_handle"
 static const char f_name[] = "usmbridge.go_function";
@@ -16,21 +16,20 @@ struct go_function {
 	char text[]; /* name, NUL, doc, NUL */
 };
 
-/* In a forked child the Go runtime is not there to be told: the handle leaks. */
-static void free_handle(uintptr_t h)
+void usmb_py_handle_free(uintptr_t h)
 {
 	if (!usmb_py_in_child()) usmb_py_go_free(h);
 }
 
 static void handle_destructor(PyObject *capsule)
 {
-	free_handle((uintptr_t)usmb_py.PyCapsule_GetPointer(capsule, HANDLE_NAME));
+	usmb_py_handle_free((uintptr_t)usmb_py.PyCapsule_GetPointer(capsule, HANDLE_NAME));
 }
 
 PyObject *usmb_py_handle_new(uintptr_t handle)
 {
 	PyObject *c = usmb_py.PyCapsule_New((void *)handle, HANDLE_NAME, handle_destructor);
-	if (!c) free_handle(handle);
+	if (!c) usmb_py_handle_free(handle);
 	return c;
 }
 
@@ -57,19 +56,19 @@ static void function_destructor(PyObject *capsule)
 {
 	struct go_function *f = usmb_py.PyCapsule_GetPointer(capsule, f_name);
 	if (!f) return;
-	free_handle(f->handle);
+	usmb_py_handle_free(f->handle);
 	free(f);
 }
 
 usmb_pyret usmb_pyop_function(uintptr_t handle, const char *name, const char *doc)
 {
-	BEGIN(r);
+	USMB_PY_BEGIN(r);
 	size_t n = strlen(name) + 1, d = strlen(doc) + 1;
 	struct go_function *f = calloc(1, sizeof *f + n + d);
 	if (!f) {
-		free_handle(handle);
+		usmb_py_handle_free(handle);
 		usmb_py.PyErr_NoMemory();
-		return end(r, st, 0);
+		return usmb_py_end(r, st, 0);
 	}
 	memcpy(f->text, name, n);
 	memcpy(f->text + n, doc, d);
@@ -80,12 +79,12 @@ usmb_pyret usmb_pyop_function(uintptr_t handle, const char *name, const char *do
 	f->def.ml_flags = METH_VARARGS | METH_KEYWORDS;
 	PyObject *c = usmb_py.PyCapsule_New(f, f_name, function_destructor);
 	if (!c) {
-		free_handle(handle);
+		usmb_py_handle_free(handle);
 		free(f);
-		return end(r, st, 0);
+		return usmb_py_end(r, st, 0);
 	}
 	/* The function holds the capsule as its self, and with it its own definition. */
 	r.val = usmb_py.PyCFunction_NewEx(&f->def, c, NULL);
 	Py_DECREF(c);
-	return end(r, st, r.val != NULL);
+	return usmb_py_end(r, st, r.val != NULL);
 }

@@ -1,0 +1,50 @@
+package python_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// floors are the C files of this package from the ground up: a file includes, and so
+// calls, only what stands before it.
+var floors = []string{
+	"usmb_pyfuncs", // the list of CPython's functions
+	"usmb_pyapi",   // CPython's C API, the table
+	"usmb_pytable", // fills the table
+	"usmb_pystate", // entering, drains, the end, fork
+	"usmb_pymodules",
+	"usmb_pyinit",
+	"usmb_pyresult", // how an operation begins and ends
+	"usmb_pytext",
+	"usmb_pyvalues",
+	"usmb_pygo", // Go values held by Python
+	"usmb_pyerror",
+	"usmb_pyobject",
+}
+
+func TestCFilesIncludeOnlyLowerOnes(t *testing.T) {
+	files, err := filepath.Glob("*.[ch]")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	include := regexp.MustCompile(`(?m)^#include "(.+)\.h"`)
+	for _, file := range files {
+		name := strings.TrimSuffix(file, filepath.Ext(file))
+		floor := slices.Index(floors, name)
+		require.NotEqual(t, -1, floor, "%s has no floor", file)
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, m := range include.FindAllStringSubmatch(string(text), -1) {
+			below := slices.Index(floors, m[1])
+			require.NotEqual(t, -1, below, "%s includes %s.h", file, m[1])
+			if m[1] != name {
+				require.Less(t, below, floor, "%s includes %s.h, which stands above it", file, m[1])
+			}
+		}
+	}
+}

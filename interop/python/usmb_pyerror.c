@@ -1,0 +1,151 @@
+//go:build linux && cgo
+
+/* Exceptions: what Go asks of one, and those that Go raises. */
+#include <string.h>
+
+#include "usmb_pyerror.h"
+#include "usmb_pygo.h"
+#include "usmb_pytext.h"
+
+/* The attribute of an exception that holds the Go error behind it. */
+#define GO_ERROR "__go_error__"
+
+/* str(exc), or a note that it failed. New reference. */
+static PyObject *message_of(PyObject *exc)
+{
+	PyObject *s = usmb_py.PyObject_Str(exc);
+	if (s) return s;
+	usmb_py.PyErr_Clear();
+	return usmb_py.PyUnicode_FromString("<str() of the exception failed>");
+}
+
+static PyObject *traceback_of(PyObject *exc)
+{
+	PyObject *mod = usmb_py.PyImport_ImportModule("traceback");
+	PyObject *lines = mod ? usmb_py.PyObject_CallMethod(mod, "format_exception", "O", exc) : NULL;
+	PyObject *empty = usmb_py.PyUnicode_FromString("");
+	PyObject *s = lines && empty ? usmb_py.PyUnicode_Join(empty, lines) : NULL;
+	Py_XDECREF(lines);
+	Py_XDECREF(mod);
+	if (s) {
+		Py_DECREF(empty);
+		return s;
+	}
+	usmb_py.PyErr_Clear();
+	return empty;
+}
+
+/* The names of the class and its bases, one a line. */
+static PyObject *lineage_of(PyObject *exc)
+{
+	PyObject *mro = usmb_py.PyObject_GetAttrString((PyObject *)Py_TYPE(exc), "__mro__");
+	if (!mro) return NULL;
+	Py_ssize_t n = usmb_py.PyTuple_Size(mro);
+	PyObject *names = usmb_py.PyList_New(0), *sep = usmb_py.PyUnicode_FromString("\n"), *s = NULL;
+	int ok = names && sep;
+	for (Py_ssize_t i = 0; ok && i < n; i++) {
+		PyObject *name = usmb_py_class_name((PyTypeObject *)usmb_py.PyTuple_GetItem(mro, i));
+		ok = name && usmb_py.PyList_Append(names, name) == 0;
+		Py_XDECREF(name);
+	}
+	if (ok) s = usmb_py.PyUnicode_Join(sep, names);
+	Py_XDECREF(sep);
+	Py_XDECREF(names);
+	Py_DECREF(mro);
+	return s;
+}
+
+usmb_pyret usmb_pyop_error_part(void *exc, int what)
+{
+	USMB_PY_BEGIN(r);
+	PyObject *s;
+	switch (what) {
+	case USMB_PYX_TYPE: s = usmb_py_class_name(Py_TYPE(exc)); break;
+	case USMB_PYX_MESSAGE: s = message_of(exc); break;
+	case USMB_PYX_TRACEBACK: s = traceback_of(exc); break;
+	default: s = lineage_of(exc);
+	}
+	int ok = s && usmb_py_copy_text(s, 0, &r);
+	Py_XDECREF(s);
+	return usmb_py_end(r, st, ok);
+}
+
+void usmb_pyop_clear_frames(void *exc)
+{
+	PyGILState_STATE st;
+	if (usmb_py_enter(&st)) return;
+	PyObject *tb = usmb_py.PyException_GetTraceback(exc);
+	PyObject *mod = tb ? usmb_py.PyImport_ImportModule("traceback") : NULL;
+	PyObject *res = mod ? usmb_py.PyObject_CallMethod(mod, "clear_frames", "O", tb) : NULL;
+	if (!res) usmb_py.PyErr_Clear();
+	Py_XDECREF(res);
+	Py_XDECREF(mod);
+	Py_XDECREF(tb);
+	usmb_py_leave(st);
+}
+
+void usmb_pyop_raise(void *exc)
+{
+	if (usmb_py.PyErr_SetRaisedException) {
+		usmb_py.PyErr_SetRaisedException(Py_NewRef(exc));
+		return;
+	}
+	usmb_py.PyErr_Restore(Py_NewRef(Py_TYPE(exc)), Py_NewRef(exc), usmb_py.PyException_GetTraceback(exc));
+}
+
+/* "ValueError" or "package.module.Class": new reference to an exception class. */
+static PyObject *find_class(const char *name)
+{
+	const char *dot = strrchr(name, '.');
+	PyObject *mod, *cls = NULL;
+	if (dot) {
+		PyObject *mod_name = usmb_py.PyUnicode_FromStringAndSize(name, dot - name);
+		mod = mod_name ? usmb_py.PyImport_Import(mod_name) : NULL;
+		Py_XDECREF(mod_name);
+	} else {
+		mod = usmb_py.PyImport_ImportModule("builtins");
+	}
+	if (mod) cls = usmb_py.PyObject_GetAttrString(mod, dot ? dot + 1 : name);
+	Py_XDECREF(mod);
+	if (cls && (!PyType_Check(cls) ||
+	            !usmb_py.PyType_IsSubtype((PyTypeObject *)cls, (PyTypeObject *)usmb_py.PyExc_BaseException)))
+		Py_CLEAR(cls);
+	if (cls) return cls;
+	usmb_py.PyErr_Clear();
+	return Py_NewRef(usmb_py.PyExc_RuntimeError);
+}
+
+usmb_pyret usmb_pyop_new_error(const char *cls, const char *msg, size_t n, uintptr_t handle, void *cause)
+{
+	USMB_PY_BEGIN(r);
+	PyObject *c = find_class(cls);
+	PyObject *m = usmb_py.PyUnicode_DecodeUTF8(msg, (Py_ssize_t)n, "replace");
+	PyObject *exc = c && m ? usmb_py.PyObject_CallFunctionObjArgs(c, m, NULL) : NULL;
+	if (!exc && m) {
+		/* A class that takes other arguments than one message. */
+		usmb_py.PyErr_Clear();
+		exc = usmb_py.PyObject_CallFunctionObjArgs(usmb_py.PyExc_RuntimeError, m, NULL);
+	}
+	Py_XDECREF(c);
+	Py_XDECREF(m);
+	if (exc && handle) {
+		PyObject *h = usmb_py_handle_new(handle);
+		if (!h || usmb_py.PyObject_SetAttrString(exc, GO_ERROR, h)) usmb_py.PyErr_Clear();
+		Py_XDECREF(h);
+	} else if (handle) {
+		usmb_py_handle_free(handle);
+	}
+	if (exc && cause) usmb_py.PyException_SetCause(exc, Py_NewRef(cause));
+	r.val = exc;
+	return usmb_py_end(r, st, exc != NULL);
+}
+
+usmb_pyret usmb_pyop_error_handle(void *exc)
+{
+	USMB_PY_BEGIN(r);
+	PyObject *h = usmb_py.PyObject_GetAttrString(exc, GO_ERROR);
+	if (h) r.num = (int64_t)usmb_py_handle_of(h);
+	if (!h || !r.num) usmb_py.PyErr_Clear();
+	Py_XDECREF(h);
+	return usmb_py_end(r, st, 1);
+}

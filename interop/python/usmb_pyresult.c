@@ -1,0 +1,62 @@
+//go:build linux && cgo
+
+/* The GIL for a stretch of operations, and results of those that raised. */
+#include "usmb_pyresult.h"
+
+/* The current exception as one normalized object with its traceback; cleared. */
+static PyObject *take_exception(void)
+{
+	if (usmb_py.PyErr_GetRaisedException) {
+		PyObject *exc = usmb_py.PyErr_GetRaisedException();
+		if (exc) return exc;
+	} else {
+		PyObject *type, *value, *tb;
+		usmb_py.PyErr_Fetch(&type, &value, &tb);
+		if (type) {
+			usmb_py.PyErr_NormalizeException(&type, &value, &tb);
+			if (tb && value) usmb_py.PyException_SetTraceback(value, tb);
+			Py_XDECREF(type);
+			Py_XDECREF(tb);
+			if (value) return value;
+		}
+	}
+	return usmb_py.PyObject_CallFunction(usmb_py.PyExc_SystemError, "s", "a call failed without an exception");
+}
+
+void usmb_py_take_exception(usmb_pyret *r)
+{
+	r->val = NULL;
+	r->exc = take_exception();
+	r->code = USMB_PYE_EXCEPTION;
+}
+
+usmb_pyret usmb_pyop_enter(void)
+{
+	usmb_pyret r = {0};
+	PyGILState_STATE st;
+	r.code = usmb_py_enter(&st);
+	r.num = r.code ? 0 : st;
+	return r;
+}
+
+void usmb_pyop_leave(int64_t state)
+{
+	usmb_py_leave((PyGILState_STATE)state);
+}
+
+int usmb_pyop_held(void)
+{
+	return usmb_py_alive() && usmb_py.PyGILState_Check();
+}
+
+usmb_pyret usmb_pyop_suspend(void)
+{
+	usmb_pyret r = {0};
+	if (usmb_pyop_held()) r.val = usmb_py.PyEval_SaveThread();
+	return r;
+}
+
+void usmb_pyop_resume(void *ts)
+{
+	if (ts) usmb_py.PyEval_RestoreThread(ts);
+}
