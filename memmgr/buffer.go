@@ -18,15 +18,9 @@ type Buffer struct {
 // another package. It takes over no reference: call Retain to own one.
 func FromCell(c *owner.Cell) Buffer { return Buffer{ref: c.Ref()} }
 
-// FromRef is FromCell for a handle that was kept.
-func FromRef(r owner.Ref) Buffer { return Buffer{ref: r} }
-
 // Cell returns the owner cell, for exchange with C. A reference that C will
 // drop must be added with Retain first.
 func (b Buffer) Cell() *owner.Cell { return b.live("Cell") }
-
-// Ref returns the handle as package owner knows it.
-func (b Buffer) Ref() owner.Ref { return b.ref }
 
 // Valid reports whether the memory is alive.
 func (b Buffer) Valid() bool { return b.ref.Valid() }
@@ -55,13 +49,13 @@ func (b Buffer) Retain() Buffer {
 func (b Buffer) Data() unsafe.Pointer { return b.live("Data").Data() }
 
 // Address is Data as an integer.
-func (b Buffer) Address() uintptr { return b.live("Address").Address() }
+func (b Buffer) Address() uintptr { return b.live("Address").Address }
 
 // Size returns the bytes that may be used, at least those asked for.
-func (b Buffer) Size() uint64 { return b.live("Size").Size() }
+func (b Buffer) Size() uint64 { return b.live("Size").Size }
 
 // Requested returns the bytes asked for.
-func (b Buffer) Requested() uint64 { return b.live("Requested").Requested() }
+func (b Buffer) Requested() uint64 { return b.live("Requested").Requested }
 
 // Place returns the facts of the memory: context, device, kind. It is valid
 // while the buffer is; the caller retains it to keep it longer.
@@ -90,7 +84,7 @@ func (b Buffer) Exported() bool { return b.live("Exported").Flags()&owner.Export
 func (b Buffer) SetExported() { b.live("SetExported").SetFlags(owner.Exported) }
 
 // Tag returns the tag of the request.
-func (b Buffer) Tag() string { return tagName(b.live("Tag").Tag()) }
+func (b Buffer) Tag() string { return tagName(b.live("Tag").Tag) }
 
 // Resource returns the resource that the memory belongs to, nil for foreign
 // memory.
@@ -104,13 +98,13 @@ func (b Buffer) Bytes() ([]byte, error) {
 	if c.Flags()&owner.HostReadable == 0 {
 		return nil, accessError("Buffer.Bytes", c, ErrNotHostReadable)
 	}
-	if c.Size() == owner.UnknownSize {
+	if c.Size == owner.UnknownSize {
 		return nil, accessError("Buffer.Bytes", c, errUnknownSize)
 	}
 	if err := b.Wait(); err != nil {
 		return nil, err
 	}
-	return unsafe.Slice((*byte)(c.Data()), c.Size()), nil
+	return unsafe.Slice((*byte)(c.Data()), c.Size), nil
 }
 
 // stale makes the panic's value: what is known of the memory that was.

@@ -39,11 +39,11 @@ func accessError(op string, c *owner.Cell, err error) error {
 // returns the address.
 func span(op string, c *owner.Cell, offset, n int, width uintptr) (unsafe.Pointer, error) {
 	if offset < 0 {
-		return nil, &RangeError{Op: op, Offset: uint64(offset), Length: uint64(n) * uint64(width), Size: c.Size()}
+		return nil, &RangeError{Op: op, Offset: uint64(offset), Length: uint64(n) * uint64(width), Size: c.Size}
 	}
 	first, length := uint64(offset)*uint64(width), uint64(n)*uint64(width)
-	if c.Size() != owner.UnknownSize && (uint64(offset) > c.Size()/uint64(width) || length > c.Size()-first) {
-		return nil, &RangeError{Op: op, Offset: first, Length: length, Size: c.Size()}
+	if c.Size != owner.UnknownSize && (uint64(offset) > c.Size/uint64(width) || length > c.Size-first) {
+		return nil, &RangeError{Op: op, Offset: first, Length: length, Size: c.Size}
 	}
 	return unsafe.Add(c.Data(), first), nil
 }
@@ -107,7 +107,7 @@ func CopyBuffer(dst Buffer, dstOffset uint64, src Buffer, srcOffset, n uint64) e
 		return accessError(op, d, ErrReadOnly)
 	}
 	if n > uint64(maxSize) {
-		return &RangeError{Op: op, Offset: dstOffset, Length: n, Size: d.Size()}
+		return &RangeError{Op: op, Offset: dstOffset, Length: n, Size: d.Size}
 	}
 	to, err := span(op, d, int(dstOffset), int(n), 1)
 	if err != nil {

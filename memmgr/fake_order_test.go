@@ -32,7 +32,7 @@ func TestFakeWrappedMemoryKeepsItsQueueForTheBarrier(t *testing.T) {
 	memory, err := memmgr.New(upstream, memmgr.Request{Size: 4096})
 	require.NoError(t, err)
 	ended := false
-	b, err := memmgr.Wrap(memory.Data(), 4096, place, func() { ended = true })
+	b, err := memmgr.Wrap(memory.Data(), 4096, memmgr.WrapOptions{Place: place, Release: func() { ended = true }})
 	require.NoError(t, err)
 	b.UsedOn(q)
 	b.SetExported()

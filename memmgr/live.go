@@ -39,8 +39,8 @@ func Live() []LiveBuffer {
 // describe tells about the memory of a live cell.
 func describe(c *owner.Cell, count int) LiveBuffer {
 	b := LiveBuffer{
-		Address: c.Address(), Size: c.Size(), Requested: c.Requested(), Count: count,
-		Tag: tagName(c.Tag()), Stack: stackText(c.Stack()), stack: c.Stack(),
+		Address: c.Address, Size: c.Size, Requested: c.Requested, Count: count,
+		Tag: tagName(c.Tag), Stack: stackText(c.Stack), stack: c.Stack,
 		Foreign: c.Flags()&owner.Foreign != 0,
 	}
 	if h := holderOf(c); h != nil {
@@ -58,7 +58,7 @@ func eachLive(f func(c *owner.Cell, count int)) {
 		c := owner.At(uint32(i))
 		r := c.Ref()
 		n := r.Count()
-		if n == 0 || (c.Resource() == 0 && c.Flags()&owner.Foreign == 0) {
+		if n == 0 || (c.Resource == 0 && c.Flags()&owner.Foreign == 0) {
 			continue
 		}
 		f(c, int(n))
@@ -70,8 +70,8 @@ func eachLive(f func(c *owner.Cell, count int)) {
 func LiveCount() (buffers int, bytes uint64) {
 	eachLive(func(c *owner.Cell, _ int) {
 		buffers++
-		if c.Size() != owner.UnknownSize {
-			bytes += c.Size()
+		if c.Size != owner.UnknownSize {
+			bytes += c.Size
 		}
 	})
 	return buffers, bytes

@@ -80,7 +80,7 @@ func TestTypedCopies(t *testing.T) {
 func TestWrapReleasesOnce(t *testing.T) {
 	memory := make([]int32, 4)
 	n := 0
-	b, err := memmgr.Wrap(unsafe.Pointer(&memory[0]), 16, nil, func() { n++ })
+	b, err := memmgr.Wrap(unsafe.Pointer(&memory[0]), 16, memmgr.WrapOptions{Release: func() { n++ }})
 	require.NoError(t, err)
 	require.Same(t, syclobj.HostPlace(), b.Place())
 	require.Nil(t, b.Resource())
@@ -91,13 +91,13 @@ func TestWrapReleasesOnce(t *testing.T) {
 	require.Zero(t, n)
 	b.Release()
 	require.Equal(t, 1, n)
-	_, err = memmgr.Wrap(nil, 4, nil, nil)
+	_, err = memmgr.Wrap(nil, 4, memmgr.WrapOptions{})
 	require.ErrorIs(t, err, memmgr.ErrRequest)
 }
 
-// WrapClosed hands the closer's words back once; a record that is used again
+// A closer gets its words back once; a record that is used again
 // carries nothing over from the one before it.
-func TestWrapClosed(t *testing.T) {
+func TestWrapWithCloser(t *testing.T) {
 	memory := make([]int32, 4)
 	p := unsafe.Pointer(&memory[0])
 	var calls []uintptr
@@ -106,18 +106,18 @@ func TestWrapClosed(t *testing.T) {
 		calls = append(calls, n)
 	}
 	for n := range uintptr(3) {
-		b, err := memmgr.WrapClosed(p, 16, syclobj.HostPlace(), memmgr.Closer{Func: closeWrapped, P: p, N: n})
+		b, err := memmgr.Wrap(p, 16, memmgr.WrapOptions{Closer: closeWrapped, P: p, N: n})
 		require.NoError(t, err)
 		b.Retain().Release()
 		require.Len(t, calls, int(n))
 		b.Release()
-		plain, err := memmgr.Wrap(p, 16, nil, nil)
+		plain, err := memmgr.Wrap(p, 16, memmgr.WrapOptions{})
 		require.NoError(t, err)
 		plain.Release()
 		require.Len(t, calls, int(n)+1)
 	}
 	require.Equal(t, []uintptr{0, 1, 2}, calls)
-	_, err := memmgr.WrapClosed(nil, 4, syclobj.HostPlace(), memmgr.Closer{Func: closeWrapped})
+	_, err := memmgr.Wrap(nil, 4, memmgr.WrapOptions{Closer: closeWrapped})
 	require.ErrorIs(t, err, memmgr.ErrRequest)
 	require.Len(t, calls, 3, "on error nothing was taken")
 }

@@ -18,7 +18,7 @@ func New(r Resource, request Request) (Buffer, error) {
 	if !ok {
 		return newCellBuffer(r, request)
 	}
-	if !p.home.Empty() {
+	if p.home.Load() != 0 {
 		p.h.list.Drain()
 	}
 	if request.Size > maxClassUnits*unit || request.Align > unit || (request.Queue != nil && p.waiting.Load() != 0) {
@@ -40,8 +40,8 @@ func New(r Resource, request Request) (Buffer, error) {
 	}
 	due := s.delta > peakStep<<deltaShift
 	s.leave()
-	c.SetRequested(uint64(request.Size))
-	ref := c.RenewOwned()
+	c.Requested = uint64(request.Size)
+	ref := c.Renew()
 	if due || request.Tag != "" || request.Queue != nil || p.trace != nil || stackDepth.Load() != 0 {
 		p.dress(c, request.Tag, request.Queue)
 	}
@@ -63,7 +63,7 @@ func (b Buffer) Release() {
 	}
 	c := b.ref.Cell()
 	p := poolOf(c)
-	k := uint(c.Own())
+	k := uint(c.Private)
 	if p == nil || !c.Plain(p.flags) || k >= numClasses || p.trace != nil {
 		finish(p, c)
 		return
@@ -88,7 +88,7 @@ func (b Buffer) Release() {
 // poolOf returns the pool of a cell, nil when it is not a pool's or has a number
 // beyond the table.
 func poolOf(c *owner.Cell) *Pool {
-	if i := c.Resource(); i < uint32(len(poolTable)) {
+	if i := c.Resource; i < uint32(len(poolTable)) {
 		return poolTable[i].Load()
 	}
 	return nil

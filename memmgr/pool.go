@@ -27,7 +27,7 @@ import (
 // safe for concurrent use.
 type Pool struct {
 	// What the fast path reads.
-	home      *owner.Head // of the home list
+	home      *atomic.Uintptr // head of the home list
 	shards    []shard
 	minUnits  uintptr
 	trace     *traceRing
@@ -222,7 +222,7 @@ func (p *Pool) Upstream() Resource { return p.upstream }
 
 // dress adds what most requests do not ask for, and what is done now and then.
 func (p *Pool) dress(c *owner.Cell, tag string, q *syclobj.Queue) {
-	c.SetTag(tagNumber(tag))
+	c.Tag = tagNumber(tag)
 	noteAllocation(c)
 	if q != nil && q != p.placeQueue { // none noted means that one
 		noteQueue(c, q)
@@ -235,7 +235,7 @@ func (p *Pool) dress(c *owner.Cell, tag string, q *syclobj.Queue) {
 
 // freeCell takes a dead cell back: the drain function of the home list.
 func (p *Pool) freeCell(c *owner.Cell) {
-	if k := uint(c.Own()); c.Plain(p.flags) && k < numClasses && p.trace == nil {
+	if k := uint(c.Private); c.Plain(p.flags) && k < numClasses && p.trace == nil {
 		p.shelve(c, int(k))
 		return
 	}
@@ -316,7 +316,7 @@ func (p *Pool) Allocate(r Request) (Block, error) {
 	}
 	c := b.ref.Cell()
 	return Block{
-		Address: c.Address(), Size: uintptr(c.Size()), Requested: r.Size, Align: r.align(),
+		Address: c.Address, Size: uintptr(c.Size), Requested: r.Size, Align: r.align(),
 		Cookie: uint64(c.Index())<<32 | uint64(b.ref.Generation()), Tag: tagNumber(r.Tag),
 	}, nil
 }
@@ -330,7 +330,7 @@ func (p *Pool) Free(b Block) {
 	}
 	c := owner.At(index)
 	r := owner.MakeRef(c, uint32(b.Cookie))
-	if !r.Valid() || c.Resource() != p.h.index || c.Address() != b.Address {
+	if !r.Valid() || c.Resource != p.h.index || c.Address != b.Address {
 		panic(fmt.Sprintf("memmgr: the block at %#x is not of this pool, or was freed before", b.Address))
 	}
 	if b.Event != 0 {
@@ -340,5 +340,5 @@ func (p *Pool) Free(b Block) {
 		p.awaitToo(c, b.Event)
 		p.sync.ReleaseEvent(b.Event)
 	}
-	r.Release()
+	Buffer{ref: r}.Release()
 }

@@ -167,7 +167,7 @@ func (s *shard) take(k int) *owner.Cell {
 	if c == nil {
 		return nil
 	}
-	f.head = c.Link()
+	f.head = c.Next
 	f.n--
 	return c
 }
@@ -179,14 +179,14 @@ func (s *shard) countTake(k int, requested uint64) {
 
 func (s *shard) countPut(k int, c *owner.Cell) {
 	s.shelves[k].frees++
-	s.unasked += c.Requested()
+	s.unasked += c.Requested
 	s.delta -= classDelta[k]
 }
 
 // put pushes a block.
 func (s *shard) put(k int, c *owner.Cell) {
 	f := &s.shelves[k]
-	c.SetLink(f.head)
+	c.Next = f.head
 	f.head = owner.LinkTo(c)
 	f.n++
 }

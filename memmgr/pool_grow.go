@@ -251,7 +251,7 @@ func (p *Pool) eachUsed(f func(*owner.Cell)) {
 }
 
 func (p *Pool) liveBytes() (n uint64) {
-	p.eachUsed(func(c *owner.Cell) { n += c.Size() })
+	p.eachUsed(func(c *owner.Cell) { n += c.Size })
 	return n
 }
 
@@ -259,9 +259,9 @@ func (p *Pool) liveBytes() (n uint64) {
 func (p *Pool) holders(most int) []Holder {
 	sums := make([]Holder, tagCount())
 	p.eachUsed(func(c *owner.Cell) {
-		if int(c.Tag()) < len(sums) {
-			sums[c.Tag()].Bytes += c.Size()
-			sums[c.Tag()].Count++
+		if int(c.Tag) < len(sums) {
+			sums[c.Tag].Bytes += c.Size
+			sums[c.Tag].Count++
 		}
 	})
 	var all []Holder

@@ -40,8 +40,8 @@ func (p *Pool) slowBuffer(request Request) (Buffer, error) {
 	}
 	w := p.wanted(&request, units)
 	if c := p.fromSpare(&w); c != nil {
-		c.SetRequested(uint64(request.Size))
-		b := Buffer{ref: c.RenewOwned()}
+		c.Requested = uint64(request.Size)
+		b := Buffer{ref: c.Renew()}
 		p.dress(c, request.Tag, request.Queue)
 		return b, nil
 	}
@@ -65,8 +65,8 @@ func (p *Pool) slowBuffer(request Request) (Buffer, error) {
 	if stock.n != 0 {
 		p.toFront(stock, w.class)
 	}
-	c.SetRequested(uint64(request.Size))
-	b := Buffer{ref: c.RenewOwned()}
+	c.Requested = uint64(request.Size)
+	b := Buffer{ref: c.Renew()}
 	p.dress(c, request.Tag, request.Queue)
 	return b, nil
 }
@@ -120,11 +120,11 @@ func (p *Pool) newCell(block int32, class int) *owner.Cell {
 		return nil
 	}
 	c.Unref() // nobody has it yet
-	c.SetAddress(p.heap.Address(block), uint64(p.heap.Size(block)))
-	c.SetPlace(p.h.place)
-	c.SetResource(p.h.index)
-	c.SetBlock(uint32(block))
-	c.SetOwn(uint64(class))
+	c.Address, c.Size = p.heap.Address(block), uint64(p.heap.Size(block))
+	c.Place = uintptr(p.h.place)
+	c.Resource = p.h.index
+	c.Block = uint32(block)
+	c.Private = uint64(class)
 	c.ResetFlags(p.h.flags)
 	p.heap.SetUser(block, c.Index())
 	return c
@@ -170,7 +170,7 @@ func (p *Pool) restock(w *want) (m magazine) {
 }
 
 func (m *magazine) push(c *owner.Cell) {
-	c.SetLink(m.head)
+	c.Next = m.head
 	m.head = owner.LinkTo(c)
 	m.n++
 }
@@ -191,7 +191,7 @@ func (p *Pool) toFront(m magazine, k int) {
 
 // toHeap dissolves a block: it merges with its neighbours. p.mu is held.
 func (p *Pool) toHeap(c *owner.Cell) {
-	block := int32(c.Block())
+	block := int32(c.Block)
 	owner.Recycle(c)
 	seg := p.heap.Segment(block)
 	if p.heap.Free(block) {
@@ -308,8 +308,8 @@ const maxIdle = 32
 // retire keeps a dedicated segment for reuse, and lets the oldest go while more
 // than a sixteenth of what is reserved is idle in this way. p.mu is held.
 func (p *Pool) retire(c *owner.Cell) {
-	p.idle = append(p.idle, idleSegment{c, c.Address(), uintptr(c.Size()), p.ticks})
-	p.counters.idleBytes += c.Size()
+	p.idle = append(p.idle, idleSegment{c, c.Address, uintptr(c.Size), p.ticks})
+	p.counters.idleBytes += c.Size
 	for len(p.idle) > 0 && (p.closed || len(p.idle) > maxIdle || p.counters.idleBytes > p.counters.reserved/16) {
 		p.dropIdle(0)
 	}
@@ -319,7 +319,7 @@ func (p *Pool) retire(c *owner.Cell) {
 func (p *Pool) dropIdle(at int) (freed uint64) {
 	freed = uint64(p.idle[at].size)
 	c := p.takeIdle(at)
-	block := int32(c.Block())
+	block := int32(c.Block)
 	owner.Recycle(c)
 	n := p.heap.Segment(block)
 	base, units := p.heap.RemoveUsed(block)
@@ -329,7 +329,7 @@ func (p *Pool) dropIdle(at int) (freed uint64) {
 
 // dissolve ends a block that has no class. p.mu is held.
 func (p *Pool) dissolve(c *owner.Cell) {
-	if c.Own() == ownSegment {
+	if c.Private == ownSegment {
 		p.retire(c)
 		return
 	}

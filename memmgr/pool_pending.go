@@ -21,10 +21,10 @@ type pendingSet struct {
 func (s *pendingSet) init() { s.waiting = map[pendingKey][]*owner.Cell{} }
 
 func (s *pendingSet) add(c *owner.Cell) {
-	k := pendingKey{c.Queue(), int(c.Own())}
+	k := pendingKey{c.Queue(), int(c.Private)}
 	s.waiting[k] = append(s.waiting[k], c)
 	s.n++
-	s.bytes += c.Size()
+	s.bytes += c.Size
 }
 
 // removeAt takes one out; keys stay, because the same ones come again.
@@ -38,7 +38,7 @@ func (s *pendingSet) removeAt(k pendingKey, at int) *owner.Cell {
 		delete(s.waiting, k)
 	}
 	s.n--
-	s.bytes -= c.Size()
+	s.bytes -= c.Size
 	return c
 }
 
@@ -49,7 +49,7 @@ func (p *Pool) slowFree(c *owner.Cell) {
 	if p.trace != nil {
 		p.trace.add(traceFreeRequested, c)
 	}
-	c.SetTag(0)
+	c.Tag = 0
 	exported := c.Flags()&owner.Exported != 0
 	c.ResetFlags(p.h.flags)
 	if exported && p.h.sync != nil {
@@ -58,7 +58,7 @@ func (p *Pool) slowFree(c *owner.Cell) {
 	}
 	if event := c.Pending(); event != 0 && !p.sync.EventDone(event) {
 		p.mu.Lock()
-		p.uncount(c, int(c.Own()))
+		p.uncount(c, int(c.Private))
 		c.SetFlags(owner.Queued)
 		p.pending.add(c)
 		p.waiting.Add(1)
@@ -74,7 +74,7 @@ func (p *Pool) settle(c *owner.Cell) {
 	if p.trace != nil {
 		p.trace.add(traceFreeCompleted, c)
 	}
-	k := int(c.Own())
+	k := int(c.Private)
 	if k < noClass {
 		p.shelve(c, k)
 		return
@@ -104,7 +104,7 @@ func (p *Pool) complete(c *owner.Cell) {
 	if p.trace != nil {
 		p.trace.add(traceFreeCompleted, c)
 	}
-	if k := int(c.Own()); k < noClass {
+	if k := int(c.Private); k < noClass {
 		p.toMiddle(c, k)
 		return
 	}
@@ -121,10 +121,10 @@ const (
 func (p *Pool) returnExported(c *owner.Cell) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.uncount(c, int(c.Own()))
+	p.uncount(c, int(c.Private))
 	c.SetFlags(owner.Queued)
 	p.returned = append(p.returned, c)
-	p.counters.returnedBytes += c.Size()
+	p.counters.returnedBytes += c.Size
 	p.waiting.Add(1)
 	if len(p.returned) >= returnedBlocks || p.counters.returnedBytes >= returnedBytes {
 		p.fence()
@@ -153,7 +153,7 @@ func (p *Pool) fence() {
 			}
 		}
 		if refused[q] {
-			kept, keptBytes = append(kept, c), keptBytes+c.Size()
+			kept, keptBytes = append(kept, c), keptBytes+c.Size
 			continue
 		}
 		if barrier != 0 {
@@ -238,8 +238,8 @@ func (p *Pool) sameQueue(w *want) *owner.Cell {
 	for at := len(cells) - 1; at >= 0; at-- {
 		c := cells[at]
 		need := uint64(w.units) * unit
-		if w.class == noClass && (c.Size() < need || c.Size()-need > need/8 ||
-			c.Address()%(uintptr(w.align)*unit) != 0) {
+		if w.class == noClass && (c.Size < need || c.Size-need > need/8 ||
+			c.Address%(uintptr(w.align)*unit) != 0) {
 			continue
 		}
 		p.pending.removeAt(k, at)

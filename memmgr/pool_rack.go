@@ -15,7 +15,7 @@ const rackShift = 48
 func rackWord(next owner.Link, n uint32) uint64 { return uint64(n)<<rackShift | uint64(next) }
 
 func rackParts(c *owner.Cell) (next owner.Link, n uint32) {
-	w := c.Own2()
+	w := c.Magazine
 	return owner.Link(w & (1<<rackShift - 1)), uint32(w >> rackShift)
 }
 
@@ -43,8 +43,8 @@ func (p *Pool) popMiddle(k int) *owner.Cell {
 	next, n := rackParts(c)
 	r.top = next
 	if n > 1 {
-		r.top = c.Link()
-		r.top.Cell().SetOwn2(rackWord(next, n-1))
+		r.top = c.Next
+		r.top.Cell().Magazine = rackWord(next, n-1)
 	}
 	p.counters.middleBytes -= classBytes[k]
 	return c
@@ -62,7 +62,7 @@ func (p *Pool) spill(m magazine, k int) {
 		return
 	}
 	r := &p.middle[k]
-	m.head.Cell().SetOwn2(rackWord(r.top, m.n))
+	m.head.Cell().Magazine = rackWord(r.top, m.n)
 	r.top = m.head
 	p.counters.middleBytes += size
 }
@@ -81,11 +81,11 @@ func (p *Pool) toMiddle(c *owner.Cell, k int) {
 			next, n = below, has
 		}
 	}
-	c.SetLink(0)
+	c.Next = 0
 	if n > 0 {
-		c.SetLink(r.top)
+		c.Next = r.top
 	}
-	c.SetOwn2(rackWord(next, n+1))
+	c.Magazine = rackWord(next, n+1)
 	r.top = owner.LinkTo(c)
 	p.counters.middleBytes += classBytes[k]
 }
@@ -93,7 +93,7 @@ func (p *Pool) toMiddle(c *owner.Cell, k int) {
 // dissolveAll gives the blocks of a magazine back to the heap. p.mu is held.
 func (p *Pool) dissolveAll(m magazine) {
 	for c := m.head.Cell(); c != nil; {
-		next := c.Next()
+		next := c.Next.Cell()
 		p.toHeap(c)
 		c = next
 	}

@@ -16,7 +16,7 @@ import (
 func WriteProfile(w io.Writer) error {
 	b := newProfileBuilder()
 	eachLive(func(c *owner.Cell, _ int) {
-		size := c.Size()
+		size := c.Size
 		if size == owner.UnknownSize {
 			size = 0
 		}
@@ -24,7 +24,7 @@ func WriteProfile(w io.Writer) error {
 		if p := placeOfCell(c); p != nil {
 			place = p.String()
 		}
-		b.add(c.Stack(), tagName(c.Tag()), place, size)
+		b.add(c.Stack, tagName(c.Tag), place, size)
 	})
 	z := gzip.NewWriter(w)
 	if _, err := z.Write(b.encode()); err != nil {

@@ -98,10 +98,10 @@ func (h *holder) leave() {
 // holderOf returns the holder of a cell, nil for foreign memory.
 func holderOf(c *owner.Cell) *holder {
 	table := holders.table.Load()
-	if table == nil || int(c.Resource()) >= len(*table) {
+	if table == nil || int(c.Resource) >= len(*table) {
 		return nil
 	}
-	return (*table)[c.Resource()]
+	return (*table)[c.Resource]
 }
 
 func resourceOfCell(c *owner.Cell) Resource {
@@ -120,22 +120,22 @@ func placeOfCell(c *owner.Cell) *syclobj.Place {
 	if p := wrappedPlace(c); p != nil {
 		return p
 	}
-	if c.Place() == nil {
+	if c.Place == 0 {
 		return syclobj.HostPlace()
 	}
-	return syclobj.PlaceFromRef(c.Place())
+	return syclobj.PlaceFromRef(foreignPointer(c.Place))
 }
 
 // drain gives the memory of a dead cell back to its resource.
 func (h *holder) drain(c *owner.Cell) {
 	noteRelease(c)
 	block := Block{
-		Address:   c.Address(),
-		Size:      uintptr(c.Size()),
-		Requested: uintptr(c.Requested()),
-		Align:     uintptr(c.Own()),
-		Cookie:    uint64(c.Context()),
-		Tag:       c.Tag(),
+		Address:   c.Address,
+		Size:      uintptr(c.Size),
+		Requested: uintptr(c.Requested),
+		Align:     uintptr(c.Private),
+		Cookie:    uint64(c.Context),
+		Tag:       c.Tag,
 		Queue:     c.Queue(),
 		Event:     lastEvent(c, h.sync),
 	}

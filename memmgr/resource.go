@@ -184,13 +184,13 @@ func newCellBuffer(r Resource, request Request) (Buffer, error) {
 		r.Free(block)
 		return Buffer{}, &OutOfMemoryError{Request: request, Place: r.Place(), Err: err}
 	}
-	c.SetAddress(block.Address, uint64(block.Size))
-	c.SetRequested(uint64(request.Size))
-	c.SetPlace(h.place)
-	c.SetResource(h.index)
-	c.SetContext(uintptr(block.Cookie))
-	c.SetOwn(uint64(block.Align))
-	c.SetTag(tagNumber(request.Tag))
+	c.Address, c.Size = block.Address, uint64(block.Size)
+	c.Requested = uint64(request.Size)
+	c.Place = uintptr(h.place)
+	c.Resource = h.index
+	c.Context = uintptr(block.Cookie)
+	c.Private = uint64(block.Align)
+	c.Tag = tagNumber(request.Tag)
 	c.ResetFlags(h.flags)
 	noteAllocation(c)
 	if request.Queue != nil {

@@ -97,10 +97,10 @@ func snapshotBlock(base uintptr, piece tlsf.Piece) SnapshotBlock {
 	c := owner.At(piece.User)
 	switch {
 	case c.Count() > 0:
-		b.State, b.Requested = BlockActive, c.Requested()
-		b.Tag, b.stack = tagName(c.Tag()), c.Stack()
+		b.State, b.Requested = BlockActive, c.Requested
+		b.Tag, b.stack = tagName(c.Tag), c.Stack
 	case c.Flags()&owner.Queued != 0:
-		b.State, b.Requested = BlockPending, c.Requested()
+		b.State, b.Requested = BlockPending, c.Requested
 	default:
 		b.Cached = true
 	}

@@ -42,20 +42,20 @@ type formerRecord struct {
 // noteAllocation records where the memory of a new cell was asked for.
 func noteAllocation(c *owner.Cell) {
 	if depth := stackDepth.Load(); depth != 0 {
-		c.SetStack(captureStack(int(depth), 3))
+		c.Stack = captureStack(int(depth), 3)
 	}
 }
 
 // noteRelease remembers the place of memory that is about to go.
 func noteRelease(c *owner.Cell) {
-	if c.Stack() == 0 {
+	if c.Stack == 0 {
 		return
 	}
 	r := c.Ref()
 	depot.mu.Lock()
-	depot.former[c.Index()%uint32(len(depot.former))] = formerRecord{r, c.Stack()}
+	depot.former[c.Index()%uint32(len(depot.former))] = formerRecord{r, c.Stack}
 	depot.mu.Unlock()
-	c.SetStack(0)
+	c.Stack = 0
 }
 
 // captureStack returns the number of the caller's stack.

@@ -170,24 +170,24 @@ func (c *poolCounters) segmentDropped(bytes uint64) {
 
 // count notes that the slow path gives a block to a user. p.mu is held.
 func (p *Pool) count(c *owner.Cell, w *want) {
-	k := int(c.Own())
+	k := int(c.Private)
 	p.counters.allocs[k]++
 	p.counters.asked += uint64(w.r.Size)
 	if k >= noClass {
-		p.counters.large += c.Size()
+		p.counters.large += c.Size
 	}
 	p.noteSplit()
-	p.publish(change{bytes: int64(c.Size()), blocks: 1, asked: int64(w.r.Size)})
+	p.publish(change{bytes: int64(c.Size), blocks: 1, asked: int64(w.r.Size)})
 }
 
 // uncount notes that it takes one back. p.mu is held.
 func (p *Pool) uncount(c *owner.Cell, k int) {
 	p.counters.frees[k]++
-	p.counters.unasked += c.Requested()
+	p.counters.unasked += c.Requested
 	if k >= noClass {
-		p.counters.unlarge += c.Size()
+		p.counters.unlarge += c.Size
 	}
-	p.publish(change{bytes: -int64(c.Size()), blocks: -1, asked: -int64(c.Requested())})
+	p.publish(change{bytes: -int64(c.Size), blocks: -1, asked: -int64(c.Requested)})
 }
 
 // noteSplit keeps the peaks of free memory in segments that are in use.

@@ -49,7 +49,7 @@ func (t *traceRing) put(e TraceEntry) {
 }
 
 func (t *traceRing) add(a TraceAction, c *owner.Cell) {
-	t.put(TraceEntry{Action: a, Address: c.Address(), Size: c.Size(), Tag: tagName(c.Tag()), stack: c.Stack()})
+	t.put(TraceEntry{Action: a, Address: c.Address, Size: c.Size, Tag: tagName(c.Tag), stack: c.Stack})
 }
 
 func (t *traceRing) addSegment(a TraceAction, b Block) {

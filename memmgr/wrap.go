@@ -8,6 +8,9 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
+// UnknownSize is the size in bytes of foreign memory whose extent nobody told.
+const UnknownSize = owner.UnknownSize
+
 // wrapped is the table of foreign memory that Go wraps: what to call when the
 // last reference goes. A cell's context is the number of its record.
 var wrapped wrappedTable
@@ -16,16 +19,10 @@ type wrappedRecord struct {
 	memory  unsafe.Pointer // keeps Go memory reachable and off the stack
 	place   *syclobj.Place
 	release func()
-	closer  Closer
+	closer  func(p unsafe.Pointer, n uintptr)
+	p       unsafe.Pointer
+	n       uintptr
 	next    uint32 // free record, while this one is free
-}
-
-// Closer gives foreign memory back as [Wrap]'s release function does, without a
-// closure to allocate: Func is called with P and N. The zero Closer does nothing.
-type Closer struct {
-	Func func(p unsafe.Pointer, n uintptr)
-	P    unsafe.Pointer
-	N    uintptr
 }
 
 type wrappedTable struct {
@@ -48,7 +45,7 @@ func (t *wrappedTable) list() *owner.List {
 
 // add writes a record field by field: one that is built and then copied whole
 // makes the copy wait for the stores.
-func (t *wrappedTable) add(memory unsafe.Pointer, place *syclobj.Place, release func(), c *Closer) uint32 {
+func (t *wrappedTable) add(memory unsafe.Pointer, place *syclobj.Place, o *WrapOptions) uint32 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := t.free
@@ -58,9 +55,9 @@ func (t *wrappedTable) add(memory unsafe.Pointer, place *syclobj.Place, release 
 	}
 	r := &t.records[n]
 	t.free = r.next
-	r.memory, r.place, r.release = memory, place, release
-	if c != nil {
-		r.closer.Func, r.closer.P, r.closer.N = c.Func, c.P, c.N
+	r.memory, r.place, r.release = memory, place, o.Release
+	if o.Closer != nil {
+		r.closer, r.p, r.n = o.Closer, o.P, o.N
 	}
 	return n
 }
@@ -80,49 +77,51 @@ func (t *wrappedTable) place(n uint32) *syclobj.Place {
 	return t.records[n].place
 }
 
-// Wrap makes a buffer of memory that somebody else allocated. place tells what
-// memory it is; nil means plain host memory. release, which may be nil, is
-// called once, on any goroutine, after the last reference is gone and pending
-// work is done; it may take a while, but must not wait for another buffer's
-// release. The buffer holds a reference to the place, and keeps Go memory
-// reachable.
+// WrapOptions say what foreign memory is and how it ends.
+type WrapOptions struct {
+	// Place tells what memory it is; nil means plain host memory. The buffer holds
+	// a reference of its own.
+	Place *syclobj.Place
+	// GivePlace hands the caller's reference of Place over instead, unless Wrap
+	// fails: two atomic operations less where the place was looked up for this
+	// memory alone.
+	GivePlace bool
+
+	// Release, which may be nil, is called once, on any goroutine, after the last
+	// reference is gone and pending work is done. It may take a while, but must not
+	// wait for another buffer's release.
+	Release func()
+	// Closer is called with P and N after Release: the same for callers that wrap
+	// often, without a closure to allocate.
+	Closer func(p unsafe.Pointer, n uintptr)
+	P      unsafe.Pointer
+	N      uintptr
+}
+
+// Wrap makes a buffer of size bytes at p that somebody else allocated; size is
+// [UnknownSize] when nobody told. The buffer keeps Go memory reachable.
 //
-// It fails with a [*RequestError] for a nil address with a size.
-func Wrap(p unsafe.Pointer, size uint64, place *syclobj.Place, release func()) (Buffer, error) {
-	if place == nil {
-		place = syclobj.HostPlace()
-	}
-	b, err := WrapPlaced(p, size, place, release)
-	if err == nil {
-		place.Retain()
-	}
-	return b, err
-}
-
-// WrapPlaced is [Wrap] for a place that the caller holds a reference of: on
-// success the buffer takes it over, on error it stays the caller's. It saves two
-// atomic operations where the place was looked up for this memory alone.
-func WrapPlaced(p unsafe.Pointer, size uint64, place *syclobj.Place, release func()) (Buffer, error) {
-	return wrap(p, size, place, release, nil)
-}
-
-// WrapClosed is [WrapPlaced] with a [Closer], for callers that wrap often.
-func WrapClosed(p unsafe.Pointer, size uint64, place *syclobj.Place, c Closer) (Buffer, error) {
-	return wrap(p, size, place, nil, &c)
-}
-
-func wrap(p unsafe.Pointer, size uint64, place *syclobj.Place, release func(), closer *Closer) (Buffer, error) {
+// It fails with a [*RequestError] for a nil address with a size; then nothing was
+// taken over and nothing will be called.
+func Wrap(p unsafe.Pointer, size uint64, o WrapOptions) (Buffer, error) {
 	if p == nil && size != 0 {
 		return Buffer{}, &RequestError{Request: Request{Size: uintptr(size)}, Reason: "memmgr.Wrap was given a nil address with a size"}
+	}
+	place := o.Place
+	if place == nil {
+		place, o.GivePlace = syclobj.HostPlace(), false
 	}
 	c, err := owner.New(wrapped.list())
 	if err != nil {
 		return Buffer{}, &OutOfMemoryError{Request: Request{Size: uintptr(size)}, Place: place, Err: err}
 	}
-	c.SetData(p, size)
-	c.SetRequested(size)
-	c.SetPlace(place.Ref())
-	c.SetContext(uintptr(wrapped.add(p, place, release, closer)))
+	c.Address, c.Size = uintptr(p), size
+	c.Requested = size
+	c.Place = uintptr(place.Ref())
+	c.Context = uintptr(wrapped.add(p, place, &o))
+	if !o.GivePlace {
+		place.Retain()
+	}
 	flags := owner.Foreign
 	if place.HostReadable() {
 		flags |= owner.HostReadable
@@ -137,14 +136,14 @@ func wrappedPlace(c *owner.Cell) *syclobj.Place {
 	if c.Home() == nil || c.Home() != wrapped.list() {
 		return nil
 	}
-	return wrapped.place(uint32(c.Context()))
+	return wrapped.place(uint32(c.Context))
 }
 
 func (t *wrappedTable) drain(c *owner.Cell) {
 	noteRelease(c)
 	queue := c.Queue()
 	defer forgetQueue(queue) // a barrier may have to go on it first
-	r := t.take(uint32(c.Context()))
+	r := t.take(uint32(c.Context))
 	if c.Pending() != 0 || c.Flags()&owner.Exported != 0 {
 		s := events{}
 		if r.place.Ref() != nil {
@@ -164,8 +163,8 @@ func (r wrappedRecord) end() {
 	if r.release != nil {
 		r.release()
 	}
-	if r.closer.Func != nil {
-		r.closer.Func(r.closer.P, r.closer.N)
+	if r.closer != nil {
+		r.closer(r.p, r.n)
 	}
 	r.place.Release()
 }

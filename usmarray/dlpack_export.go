@@ -186,7 +186,7 @@ func (a *Array) export(o *exportOptions) (dlpack.Tensor, error) {
 	if err != nil {
 		return dlpack.Tensor{}, err
 	}
-	cell := a.buf.Ref().Cell()
+	cell := a.buf.Cell()
 	memory := cell.Flags()
 	flags := a.exportFlags(memory)
 	versioned := true
@@ -213,7 +213,7 @@ func (a *Array) export(o *exportOptions) (dlpack.Tensor, error) {
 		cell.SetFlags(owner.Exported)
 	}
 	var view dlpack.View // set field by field, which is quicker than a literal
-	view.Data = pointerAt(cell.Address() + uintptr(a.layout.offset*bits/8))
+	view.Data = pointerAt(cell.Address + uintptr(a.layout.offset*bits/8))
 	view.Device = device
 	view.DataType = a.dtype
 	view.Shape, view.Strides = int64s(a.layout.shape), int64s(a.layout.strides)

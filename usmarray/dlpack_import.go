@@ -122,7 +122,11 @@ func wrapTensor(op string, t dlpack.Tensor, place *syclobj.Place, span *dlpack.S
 		base = pointerAt(uintptr(span.First) + uintptr(span.Lo))
 	}
 	managed, versioned := t.Managed()
-	buf, err := memmgr.WrapClosed(base, uint64(span.Hi-span.Lo), place, tensorCloser(managed, versioned))
+	closing := memmgr.WrapOptions{Place: place, GivePlace: true, Closer: deleteTensor, P: managed}
+	if versioned {
+		closing.N = 1
+	}
+	buf, err := memmgr.Wrap(base, uint64(span.Hi-span.Lo), closing)
 	if err != nil {
 		return nil, wrapErr(op, nil, err)
 	}
@@ -137,12 +141,5 @@ func wrapTensor(op string, t dlpack.Tensor, place *syclobj.Place, span *dlpack.S
 	return a, nil
 }
 
-// tensorCloser ends a tensor's managed struct by its deleter.
-func tensorCloser(managed unsafe.Pointer, versioned bool) memmgr.Closer {
-	if versioned {
-		return memmgr.Closer{Func: deleteTensor, P: managed, N: 1}
-	}
-	return memmgr.Closer{Func: deleteTensor, P: managed}
-}
-
+// deleteTensor ends a tensor's managed struct by its deleter.
 func deleteTensor(managed unsafe.Pointer, versioned uintptr) { dlpack.Delete(managed, versioned != 0) }

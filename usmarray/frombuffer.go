@@ -2,7 +2,6 @@ package usmarray
 
 import (
 	"github.com/usmbridge/usmbridge/memmgr"
-	"github.com/usmbridge/usmbridge/memmgr/owner"
 )
 
 // FromBuffer makes an array of a part of a buffer and takes over one reference
@@ -36,7 +35,7 @@ func WrapBuffer(buf memmgr.Buffer, dt DataType, l Layout, opts ...BufferOption) 
 	}
 	lo, hi := l.Span()
 	bytes, ok := ceilBytes(max(hi, 0), dt.StorageBits(flags&flagPadded != 0))
-	if size := buf.Size(); lo < 0 || !ok || size != owner.UnknownSize && uint64(bytes) > size {
+	if size := buf.Size(); lo < 0 || !ok || size != memmgr.UnknownSize && uint64(bytes) > size {
 		return nil, opErr(op, ErrLayout, "the layout needs %s elements from %d up to %d, and the buffer has %d bytes", dt, lo, hi, size)
 	}
 	a := newArray(buf, buf.Place(), dt, len(l.shape), flags)

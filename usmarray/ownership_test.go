@@ -11,7 +11,6 @@ import (
 
 	"github.com/usmbridge/usmbridge/dlpack"
 	"github.com/usmbridge/usmbridge/memmgr"
-	"github.com/usmbridge/usmbridge/memmgr/owner"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -76,7 +75,7 @@ func TestCopiedIsForTheConsumerAlone(t *testing.T) {
 func TestInterfaceOfUnknownSize(t *testing.T) {
 	rt, q := needSYCL(t)
 	a := own(t)(Arange[float32](usm(t, q, syclobj.USMShared), 0, 1, 4))
-	buf, err := memmgr.Wrap(a.Pointer(), owner.UnknownSize, a.Place(), nil)
+	buf, err := memmgr.Wrap(a.Pointer(), memmgr.UnknownSize, memmgr.WrapOptions{Place: a.Place()})
 	require.NoError(t, err)
 	b := own(t)(FromBuffer(buf, Float32, mustLayout(t, []int{4}, nil, 0)))
 	d := must[USMInterface](t)(b.USMInterface())
@@ -108,7 +107,7 @@ func TestCopyPackedThroughTwoBuffers(t *testing.T) {
 	for i := range 16 {
 		require.NoError(t, base.SetAt(i, i))
 	}
-	buf, err := memmgr.Wrap(base.Pointer(), 8, nil, nil)
+	buf, err := memmgr.Wrap(base.Pointer(), 8, memmgr.WrapOptions{})
 	require.NoError(t, err)
 	other := own(t)(FromBuffer(buf, dlpack.Uint4, mustLayout(t, []int{16}, nil, 0)))
 	dst := must[*Array](t)(base.Index(From(1)))

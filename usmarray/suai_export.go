@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/usmbridge/usmbridge/memmgr/owner"
+	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -71,7 +71,7 @@ func (a *Array) describe(ts string, obj SyclObj) USMInterface {
 		Version:   InterfaceVersion,
 		SyclObj:   obj,
 	}
-	if size := a.buf.Size(); size != owner.UnknownSize {
+	if size := a.buf.Size(); size != memmgr.UnknownSize {
 		d.Allocation = Extent{Base: a.buf.Address(), Size: uintptr(size)}
 	}
 	if !a.layout.IsC() {

@@ -82,7 +82,7 @@ func pointerErr(op string, err error) error {
 // exactly the span of the elements: Data itself, with an offset, may lie
 // anywhere and was not checked.
 func (d *USMInterface) wrap(op string, place *syclobj.Place, s *USMSpan, release func()) (*Array, error) {
-	buf, err := memmgr.WrapPlaced(pointerAt(s.Lo), uint64(s.Hi-s.Lo), place, release)
+	buf, err := memmgr.Wrap(pointerAt(s.Lo), uint64(s.Hi-s.Lo), memmgr.WrapOptions{Place: place, GivePlace: true, Release: release})
 	if err != nil {
 		return nil, wrapErr(op, nil, err)
 	}

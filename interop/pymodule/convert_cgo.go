@@ -123,7 +123,7 @@ func arrayOf(g *C.usmb_go_array, cell *owner.Cell) (*usmarray.Array, error) {
 	for i := range n {
 		shape[i], strides[i] = int(g.shape[i]), int(g.strides[i])
 	}
-	bits := int(uintptr(g.first)-cell.Address()) * 8
+	bits := int(uintptr(g.first)-cell.Address) * 8
 	if bits%int(g.itembits) != 0 {
 		return nil, fmt.Errorf("pymodule: FromPython: the first element is not a whole number of elements from the start of its memory: %w", usmarray.ErrLayout)
 	}

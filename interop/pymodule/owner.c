@@ -145,7 +145,7 @@ static usmb_cell *take_cell(void)
 	cell->next = NULL;
 	atomic_store_explicit(&cell->queue, NULL, memory_order_relaxed);
 	cell->block = cell->resource = cell->stack = cell->tag = 0;
-	cell->own = cell->own2 = 0;
+	cell->private = cell->magazine = 0;
 	atomic_store_explicit(&cell->word, word | 1, memory_order_release);
 	return cell;
 }

@@ -285,11 +285,11 @@ static inline int usmb_owned_by_python(const usmb_cell *cell)
    see the cell. */
 static inline void *usmb_cell_producer(const usmb_cell *cell)
 {
-	return (void *)(uintptr_t)cell->own;
+	return (void *)(uintptr_t)cell->private;
 }
 static inline void usmb_cell_set_producer(usmb_cell *cell, void *queue)
 {
-	cell->own = (uint64_t)(uintptr_t)queue;
+	cell->private = (uint64_t)(uintptr_t)queue;
 }
 
 /* Pending work of a cell. copy: an owned reference of its event, NULL for none;

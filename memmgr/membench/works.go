@@ -59,7 +59,7 @@ func replace(p *memmgr.Pool, live []memmgr.Buffer, where, sizes []uint32) int64 
 	start := time.Now()
 	for i, at := range where {
 		slot := &live[at]
-		if slot.Ref().Cell() != nil {
+		if *slot != (memmgr.Buffer{}) {
 			slot.Release()
 		}
 		b, err := memmgr.New(p, memmgr.Request{Size: uintptr(sizes[i])})

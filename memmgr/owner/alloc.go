@@ -130,15 +130,15 @@ func New(home *List) (*Cell, error) {
 }
 
 func (c *Cell) clear() {
-	c.next, c.home, c.atZero, c.data, c.place, c.ctx = 0, 0, 0, 0, 0, 0
-	c.size, c.requested = UnknownSize, 0
+	c.Next, c.home, c.AtZero, c.Address, c.Place, c.Context = 0, 0, 0, 0, 0, 0
+	c.Size, c.Requested = UnknownSize, 0
 	// Nobody else sees the cell yet, so plain stores do for its atomic fields:
 	// each atomic one costs as much as the rest of this function.
 	*(*uintptr)(unsafe.Pointer(&c.pending)) = 0
 	*(*uintptr)(unsafe.Pointer(&c.queue)) = 0
-	c.block, c.resource, c.stack, c.tag = 0, 0, 0, 0
+	c.Block, c.Resource, c.Stack, c.Tag = 0, 0, 0, 0
 	*(*uint32)(unsafe.Pointer(&c.flags)) = 0
-	c.own, c.own2 = 0, 0
+	c.Private, c.Magazine = 0, 0
 }
 
 // Recycle gives a dead cell's place back. The generation moves on, so every

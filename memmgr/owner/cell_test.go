@@ -1,7 +1,6 @@
 package owner
 
 import (
-	"errors"
 	"testing"
 	"unsafe"
 
@@ -14,43 +13,37 @@ func TestCellStartsWithOneReference(t *testing.T) {
 	r := c.Ref()
 	require.True(t, r.Valid())
 	require.EqualValues(t, 1, r.Count())
-	require.Equal(t, UnknownSize, c.Size())
+	require.Equal(t, UnknownSize, c.Size)
 	require.Same(t, c, At(c.Index()))
-	r.Retain()
+	require.True(t, r.TryRetain())
 	require.EqualValues(t, 2, r.Count())
-	r.Release()
-	r.Release()
+	c.Release()
+	last, ok := r.TryUnref()
+	require.True(t, last && ok)
+	c.Finish()
 	require.False(t, r.Valid())
 	require.Zero(t, r.Count())
 }
 
-func TestStaleHandlePanicsWithTheReason(t *testing.T) {
+func TestStaleHandleIsRefused(t *testing.T) {
 	c, err := New(nil)
 	require.NoError(t, err)
-	r := c.Ref()
-	r.Release()
-	for op, f := range map[string]func(){"Retain": r.Retain, "Release": r.Release} {
-		func() {
-			defer func() {
-				err, ok := recover().(error)
-				require.True(t, ok)
-				var stale *StaleError
-				require.True(t, errors.As(err, &stale))
-				require.Equal(t, op, stale.Op)
-				require.Contains(t, err.Error(), "released")
-			}()
-			f()
-		}()
+	stale := c.Ref()
+	c.Release()
+	for _, r := range []Ref{stale, {}} {
+		require.False(t, r.Valid())
+		require.False(t, r.TryRetain())
+		last, ok := r.TryUnref()
+		require.False(t, last || ok)
+		require.Zero(t, r.Count())
 	}
-	require.Panics(t, func() { Ref{}.Release() })
-	require.False(t, Ref{}.TryRetain())
 }
 
 func TestPlaceIsReusedWithANewGeneration(t *testing.T) {
 	a, err := New(nil)
 	require.NoError(t, err)
 	old := a.Ref()
-	old.Release()
+	a.Release()
 	b, err := New(nil)
 	require.NoError(t, err)
 	require.Same(t, a, b, "the free cells are a stack")
@@ -59,7 +52,7 @@ func TestPlaceIsReusedWithANewGeneration(t *testing.T) {
 	_, ok := old.TryUnref()
 	require.False(t, ok)
 	require.True(t, b.Ref().Valid())
-	b.Ref().Release()
+	b.Release()
 }
 
 func TestRenewKeepsTheCellAndInvalidatesHandles(t *testing.T) {
@@ -68,7 +61,7 @@ func TestRenewKeepsTheCellAndInvalidatesHandles(t *testing.T) {
 	c, err := New(l)
 	require.NoError(t, err)
 	old := c.Ref()
-	old.Release()
+	c.Release()
 	require.Same(t, c, kept)
 	fresh := kept.Renew()
 	require.False(t, old.Valid())
@@ -86,25 +79,25 @@ func TestFactsOfACell(t *testing.T) {
 	require.NoError(t, err)
 	defer c.Release()
 	memory := make([]byte, 16)
-	c.SetAddress(uintptr(unsafe.Pointer(&memory[0])), 16)
-	c.SetRequested(13)
-	c.SetTag(7)
-	c.SetStack(8)
-	c.SetBlock(9)
-	c.SetResource(10)
+	c.Address, c.Size = uintptr(unsafe.Pointer(&memory[0])), 16
+	c.Requested = 13
+	c.Tag = 7
+	c.Stack = 8
+	c.Block = 9
+	c.Resource = 10
 	c.SetQueue(11)
-	c.SetContext(12)
+	c.Context = 12
 	require.Equal(t, unsafe.Pointer(&memory[0]), c.Data())
-	require.EqualValues(t, 16, c.Size())
-	require.EqualValues(t, 13, c.Requested())
-	require.EqualValues(t, []uint32{7, 8, 9, 10}, []uint32{c.Tag(), c.Stack(), c.Block(), c.Resource()})
+	require.EqualValues(t, 16, c.Size)
+	require.EqualValues(t, 13, c.Requested)
+	require.EqualValues(t, []uint32{7, 8, 9, 10}, []uint32{c.Tag, c.Stack, c.Block, c.Resource})
 	require.EqualValues(t, 11, c.Queue())
-	require.EqualValues(t, 12, c.Context())
+	require.EqualValues(t, 12, c.Context)
 	require.Zero(t, c.SwapPending(5))
 	require.EqualValues(t, 5, c.SwapPending(0))
-	c.SetFlags(ReadOnly | Exported)
-	c.ClearFlags(ReadOnly)
-	require.Equal(t, Exported, c.Flags())
+	c.ResetFlags(ReadOnly)
+	c.SetFlags(Exported)
+	require.Equal(t, ReadOnly|Exported, c.Flags())
 }
 
 // goLayout lists the mirror's offsets in the header's order.
@@ -116,24 +109,24 @@ func goLayout() (cell, list, head []uintptr) {
 	)
 	cell = []uintptr{
 		unsafe.Offsetof(c.word),
-		unsafe.Offsetof(c.next),
+		unsafe.Offsetof(c.Next),
 		unsafe.Offsetof(c.pending),
 		unsafe.Offsetof(c.queue),
-		unsafe.Offsetof(c.requested),
-		unsafe.Offsetof(c.own),
-		unsafe.Offsetof(c.resource),
+		unsafe.Offsetof(c.Requested),
+		unsafe.Offsetof(c.Private),
+		unsafe.Offsetof(c.Resource),
 		unsafe.Offsetof(c.flags),
-		unsafe.Offsetof(c.stack),
-		unsafe.Offsetof(c.tag),
+		unsafe.Offsetof(c.Stack),
+		unsafe.Offsetof(c.Tag),
 		unsafe.Offsetof(c.home),
-		unsafe.Offsetof(c.atZero),
-		unsafe.Offsetof(c.data),
-		unsafe.Offsetof(c.size),
-		unsafe.Offsetof(c.place),
-		unsafe.Offsetof(c.ctx),
-		unsafe.Offsetof(c.block),
+		unsafe.Offsetof(c.AtZero),
+		unsafe.Offsetof(c.Address),
+		unsafe.Offsetof(c.Size),
+		unsafe.Offsetof(c.Place),
+		unsafe.Offsetof(c.Context),
+		unsafe.Offsetof(c.Block),
 		unsafe.Offsetof(c.link),
-		unsafe.Offsetof(c.own2),
+		unsafe.Offsetof(c.Magazine),
 		unsafe.Sizeof(c),
 	}
 	list = []uintptr{

@@ -125,23 +125,18 @@ func listOf(address uintptr) *List {
 // Empty reports whether no cell waits; cheap enough for an allocation path.
 func (l *List) Empty() bool { return l.c.head.Load() == 0 }
 
-// Head is the head of a list, for watching it without following pointers.
-type Head struct{ at atomic.Uintptr }
-
-// Empty is [List.Empty].
-func (h *Head) Empty() bool { return h.at.Load() == 0 }
-
-// Head returns the list's head.
-func (l *List) Head() *Head { return (*Head)(unsafe.Pointer(&l.c.head)) }
+// Head returns the head of the list, 0 while it is empty, for watching it without
+// following pointers.
+func (l *List) Head() *atomic.Uintptr { return &l.c.head }
 
 // Take returns the chain of waiting cells, oldest first, linked by
-// [Cell.Next]; nil when there is none. The caller owns them.
+// Cell.Next; nil when there is none. The caller owns them.
 func (l *List) Take() *Cell {
 	c := (*Cell)(pointer(l.c.head.Swap(0)))
 	var oldest *Cell
 	for c != nil {
-		next := c.Next()
-		c.SetNext(oldest)
+		next := c.Next.Cell()
+		c.Next = LinkTo(oldest)
 		oldest, c = c, next
 	}
 	return oldest
@@ -184,9 +179,9 @@ func (l *List) dispose(chain *Cell) {
 	var inC *Cell
 	for chain != nil {
 		c := chain
-		chain = c.Next()
-		if c.atZero != 0 {
-			c.SetNext(inC)
+		chain = c.Next.Cell()
+		if c.AtZero != 0 {
+			c.Next = LinkTo(inC)
 			inC = c
 			continue
 		}
@@ -248,7 +243,7 @@ func push(c *Cell) {
 	w := (*waker)(pointer(l.waker))
 	for {
 		head := l.head.Load()
-		c.next = head
+		c.Next = Link(head)
 		if l.head.CompareAndSwap(head, uintptr(unsafe.Pointer(c))) {
 			break
 		}

@@ -15,7 +15,7 @@ func TestGoReleaseDrainsInTheCaller(t *testing.T) {
 	for i := range 10 {
 		c, err := New(l)
 		require.NoError(t, err)
-		c.Ref().Release()
+		c.Release()
 		require.Equal(t, i+1, n)
 	}
 }
@@ -34,7 +34,7 @@ func TestPushedCellsComeOutOldestFirst(t *testing.T) {
 	l.Drain()
 	require.False(t, l.Empty(), "a closed list keeps its cells")
 	var got []*Cell
-	for c := l.Take(); c != nil; c = c.Next() {
+	for c := l.Take(); c != nil; c = c.Next.Cell() {
 		got = append(got, c)
 	}
 	require.Equal(t, want, got)
@@ -69,7 +69,7 @@ func TestOwnGoroutineKeepsOthersGoing(t *testing.T) {
 	for range 10 {
 		c, err := New(ls)
 		require.NoError(t, err)
-		c.Ref().Release() // pushed: the caller must not block
+		c.Release() // pushed: the caller must not block
 		c, err = New(lq)
 		require.NoError(t, err)
 		require.True(t, c.Unref())
@@ -86,7 +86,7 @@ func TestBatchTakesTheChainItself(t *testing.T) {
 	var n atomic.Int32
 	l := NewList(nil, Batch(func(l *List) {
 		for c := l.Take(); c != nil; {
-			next := c.Next()
+			next := c.Next.Cell()
 			Recycle(c)
 			n.Add(1)
 			c = next
@@ -95,7 +95,7 @@ func TestBatchTakesTheChainItself(t *testing.T) {
 	for range 50 {
 		c, err := New(l)
 		require.NoError(t, err)
-		c.Ref().Release()
+		c.Release()
 	}
 	l.Sync()
 	require.EqualValues(t, 50, n.Load())
@@ -113,7 +113,7 @@ func TestConcurrentChurn(t *testing.T) {
 		Recycle(c)
 	})
 	var wg sync.WaitGroup
-	shared := make(chan Ref, 64)
+	shared := make(chan *Cell, 64)
 	for range goroutines {
 		wg.Go(func() {
 			for i := range rounds {
@@ -121,13 +121,12 @@ func TestConcurrentChurn(t *testing.T) {
 				if err != nil {
 					panic(err)
 				}
-				r := c.Ref()
 				if i%3 == 0 {
-					r.Retain()
+					c.Retain()
 					select {
-					case shared <- r:
+					case shared <- c:
 					default:
-						r.Release()
+						c.Release()
 					}
 				}
 				if i%5 == 0 {
@@ -137,14 +136,14 @@ func TestConcurrentChurn(t *testing.T) {
 					default:
 					}
 				}
-				r.Release()
+				c.Release()
 			}
 		})
 	}
 	wg.Wait()
 	close(shared)
-	for r := range shared {
-		r.Release()
+	for c := range shared {
+		c.Release()
 	}
 	require.EqualValues(t, goroutines*rounds, drained.Load())
 }

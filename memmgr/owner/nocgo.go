@@ -13,7 +13,7 @@ func DropFunc() uintptr { return 0 }
 // anybody could call.
 func finishInC(chain *Cell) {
 	for chain != nil {
-		next := chain.Next()
+		next := chain.Next.Cell()
 		Recycle(chain)
 		chain = next
 	}

@@ -49,10 +49,10 @@ func TestAtZeroRunsInC(t *testing.T) {
 	for i := range 100 {
 		c := ownertest.NewCell(l)
 		require.NotNil(t, c)
-		c.SetAtZero(ownertest.CountZero())
-		c.SetContext(uintptr(i))
+		c.AtZero = ownertest.CountZero()
+		c.Context = uintptr(i)
 		if i%2 == 0 {
-			c.Ref().Release()
+			c.Release()
 		} else {
 			ownertest.Drop(c)
 		}
@@ -78,7 +78,7 @@ func TestChurnFromBothLanguages(t *testing.T) {
 					panic(err)
 				}
 				made.Add(1)
-				c.Ref().Release()
+				c.Release()
 			}
 		})
 	}
@@ -97,7 +97,7 @@ func TestForkedChildDropsWithoutGo(t *testing.T) {
 	l.Sync()
 	require.Zero(t, drained.Load(), "the child's drop is the child's own")
 	require.EqualValues(t, 1, c.Count())
-	c.Ref().Release()
+	c.Release()
 	require.EqualValues(t, 1, drained.Load())
 }
 
@@ -109,7 +109,7 @@ func BenchmarkNewAndRelease(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		c.Ref().Release()
+		c.Release()
 	}
 }
 

@@ -95,7 +95,7 @@ usmb_cell *usmb_cell_new(usmb_list *home)
 	atomic_store_explicit(&cell->flags, 0, memory_order_relaxed);
 	cell->stack = 0;
 	cell->tag = 0;
-	cell->own = cell->own2 = 0;
+	cell->private = cell->magazine = 0;
 	uint64_t w = atomic_load_explicit(&cell->word, memory_order_relaxed);
 	atomic_store_explicit(&cell->word, (w >> 32) << 32 | 1, memory_order_release);
 	return cell;

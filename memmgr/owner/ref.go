@@ -1,7 +1,5 @@
 package owner
 
-import "fmt"
-
 // Ref is a handle on a cell: the cell and the generation it had when the handle
 // was made. The zero Ref refers to nothing. A Ref is a plain value: copying it
 // does not retain.
@@ -56,14 +54,6 @@ func (r Ref) TryRetain() bool {
 	}
 }
 
-// Retain adds a reference. It panics with a [StaleError] when the memory has
-// been released.
-func (r Ref) Retain() {
-	if !r.TryRetain() {
-		panic(r.stale("Retain"))
-	}
-}
-
 // TryUnref drops a reference: ok is false when the handle is stale, last true
 // when the reference was the last and the caller must finish the cell.
 func (r Ref) TryUnref() (last, ok bool) {
@@ -79,37 +69,4 @@ func (r Ref) TryUnref() (last, ok bool) {
 			return uint32(w) == 1, true
 		}
 	}
-}
-
-// Release drops a reference; the last one finishes the cell ([Cell.Finish]). It
-// panics with a [StaleError] when the memory has been released already.
-func (r Ref) Release() {
-	last, ok := r.TryUnref()
-	if !ok {
-		panic(r.stale("Release"))
-	}
-	if last {
-		r.cell.Finish()
-	}
-}
-
-// StaleError is the value of the panic on use after release.
-type StaleError struct {
-	Op         string // what was tried
-	Generation uint32 // of the handle
-	Now        uint32 // of the cell; equal when the memory is dead and not yet reused
-}
-
-// Error says what happened.
-func (e *StaleError) Error() string {
-	return fmt.Sprintf("owner: %s of memory that was released (handle's generation %d, cell's %d): "+
-		"keep a reference with Retain for as long as the memory is used", e.Op, e.Generation, e.Now)
-}
-
-func (r Ref) stale(op string) *StaleError {
-	e := &StaleError{Op: op, Generation: r.generation}
-	if r.cell != nil {
-		e.Now = r.cell.Generation()
-	}
-	return e
 }

@@ -62,7 +62,7 @@ struct usmb_cell {
 	_Atomic(void *) pending;          /* 16 owned event of the last work submitted on it, NULL: none */
 	_Atomic(void *) queue;            /* 24 queue of last use, borrowed, NULL: none */
 	uint64_t requested;               /* 32 bytes the user asked for */
-	uint64_t own;                     /* 40 the resource's own */
+	uint64_t private;                 /* 40 whoever made the cell: a pool, the block's size class */
 	uint32_t resource;                /* 48 index of the Go resource that owns the memory */
 	_Atomic uint32_t flags;           /* 52 USMB_CELL_* */
 	uint32_t stack;                   /* 56 record of the place of allocation, 0: none */
@@ -75,7 +75,7 @@ struct usmb_cell {
 	void *ctx;                        /* 104 context of at_zero */
 	uint32_t block;                   /* 112 index of a pool's block */
 	_Atomic uint32_t link;            /* 116 next free cell, while the cell is free */
-	uint64_t own2;                    /* 120 the resource's own */
+	uint64_t magazine;                /* 120 a pool's magazine that this cell heads */
 };
 
 /* Head of the reservation, in the place of cell 0. */
