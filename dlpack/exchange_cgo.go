@@ -119,8 +119,7 @@ func Import(managed unsafe.Pointer, versioned bool) (Tensor, error) {
 	}
 	code := C.usmb_dl_slot_import(s.address(), C.uintptr_t(uintptr(managed)), cBool(versioned))
 	if code != C.USMB_DL_OK {
-		s.pushFree()
-		return Tensor{}, importError(int(code), managed, versioned)
+		return Tensor{}, s.importError(int(code))
 	}
 	return s.tensor(), nil
 }
@@ -128,11 +127,14 @@ func Import(managed unsafe.Pointer, versioned bool) (Tensor, error) {
 // Delete runs the deleter of a managed tensor that the caller owns, if there is
 // a tensor and it has one. It touches nothing else, so that tensors of any
 // major version can be deleted.
-func Delete(managed unsafe.Pointer, versioned bool) { deleteManaged(managed, versioned) }
+func Delete(managed unsafe.Pointer, versioned bool) { deleteManaged(managed, versioned, nil) }
 
-func deleteManaged(managed unsafe.Pointer, versioned bool) {
-	C.usmb_dl_slot_delete(C.uintptr_t(uintptr(managed)), cBool(versioned))
+// deleteManaged runs the deleter and frees what a slot had to allocate.
+func deleteManaged(managed unsafe.Pointer, versioned bool, more unsafe.Pointer) {
+	C.usmb_dl_slot_delete(C.uintptr_t(uintptr(managed)), cBool(versioned), C.uintptr_t(uintptr(more)))
 }
+
+func freeMore(more unsafe.Pointer) { C.usmb_dl_slot_free(C.uintptr_t(uintptr(more))) }
 
 // Check tests a view as [Import] tests a tensor, and says which memory it
 // touches. Only SubBytePadded matters among the flags.
@@ -184,20 +186,14 @@ func codeError(op string, code int, v *View) error {
 	return &Error{Op: op, Err: sentinels[code], Detail: C.GoString(buf)}
 }
 
-// importError is the same about a foreign tensor, which may be looked at only
-// when its version is ours.
-func importError(code int, managed unsafe.Pointer, versioned bool) error {
-	buf := (*C.char)(C.malloc(messageSize))
-	defer C.free(unsafe.Pointer(buf))
-	var t *C.usmb_dl_tensor
-	var flags C.uint64_t
-	switch {
-	case code == C.USMB_DL_EVERSION:
-		C.usmb_dl_explain_version((*C.usmb_dl_versioned)(managed).version, buf, messageSize)
-	case C.usmb_dl_open(managed, cBool(versioned), &t, &flags) == C.USMB_DL_OK:
-		C.usmb_dl_explain(C.int(code), t, buf, messageSize)
-	default:
-		C.usmb_dl_explain(C.int(code), nil, buf, messageSize)
+// importError is the error of a failed import, whose message C left in the slot,
+// and gives the slot back.
+func (s *slot) importError(code int) error {
+	text := s.more
+	s.pushFree()
+	if text == nil {
+		return codeError("import", code, nil)
 	}
-	return &Error{Op: "import", Err: sentinels[code], Detail: C.GoString(buf)}
+	defer freeMore(text)
+	return &Error{Op: "import", Err: sentinels[code], Detail: C.GoString((*C.char)(text))}
 }

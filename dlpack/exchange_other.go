@@ -44,6 +44,8 @@ func (o Owner) Release() {}
 // RunDropped does nothing in this build.
 func RunDropped() int { return 0 }
 
-func deleteManaged(unsafe.Pointer, bool) {}
+func deleteManaged(unsafe.Pointer, bool, unsafe.Pointer) {}
+
+func freeMore(unsafe.Pointer) {}
 
 func newZeroed(uintptr) unsafe.Pointer { return nil }

@@ -81,19 +81,25 @@ type ctensor struct {
 	byteOffset uint64
 }
 
-// slot is usmb_dl_slot: one tensor's place, in C memory that is never freed.
+// slot is usmb_dl_slot: one tensor's place, in C memory that is never freed. What
+// it says of an imported tensor was read from the producer's struct once.
 type slot struct {
-	word      atomic.Uint64 // generation<<1 | live
-	next      atomic.Uint32 // index+1 of the next free slot
-	index     uint32        // own index+1
-	managed   unsafe.Pointer
-	t         *ctensor
-	flags     Flags
-	versioned uint32
-	version   Version
-	_         uint32
-	span      Span
+	word       atomic.Uint64 // generation<<1 | live
+	next       atomic.Uint32 // index+1 of the next free slot
+	index      uint32        // own index+1
+	managed    unsafe.Pointer
+	more       unsafe.Pointer // C memory of the tensor's dimensions when dims is too small, or nil
+	flags      Flags
+	versioned  uint32
+	version    Version
+	hasStrides uint32
+	t          ctensor
+	span       Span
+	dims       [2 * slotNDim]int64
 }
+
+// slotNDim is USMB_DL_SLOT_NDIM.
+const slotNDim = 6
 
 // Valid reports whether the tensor is held and was not released or detached.
 func (t Tensor) Valid() bool {
@@ -118,9 +124,9 @@ func (t Tensor) Release() {
 	if !t.end() {
 		return
 	}
-	managed, versioned := t.slot.managed, t.slot.versioned
+	managed, versioned, more := t.slot.managed, t.slot.versioned, t.slot.more
 	t.slot.pushFree()
-	deleteManaged(managed, versioned != 0)
+	deleteManaged(managed, versioned != 0, more)
 }
 
 // Detach gives up the tensor: the caller now owns the managed struct
@@ -129,10 +135,14 @@ func (t Tensor) Release() {
 func (t Tensor) Detach() (managed unsafe.Pointer, versioned bool) {
 	s := t.get()
 	managed, versioned = s.managed, s.versioned != 0
+	more := s.more
 	if !t.end() {
 		panic("dlpack: Tensor detached and released at the same time")
 	}
 	s.pushFree()
+	if more != nil {
+		freeMore(more)
+	}
 	return managed, versioned
 }
 
@@ -174,33 +184,25 @@ func (t Tensor) DataType() DataType { return t.get().t.dtype }
 // NDim is the number of dimensions, 0 to 64.
 func (t Tensor) NDim() int { return int(t.get().t.ndim) }
 
-// Shape is the number of elements in each dimension. The slice is the
-// producer's memory: valid until the tensor ends, and not to be written.
+// Shape is the number of elements in each dimension. The slice is the tensor's:
+// valid until the tensor ends, and not to be written. That of an imported tensor
+// is what the producer's struct said when it was taken over.
 func (t Tensor) Shape() []int64 {
-	ct := t.get().t
-	if ct.ndim == 0 {
-		return nil
-	}
-	return unsafe.Slice(ct.shape, int(ct.ndim))
+	ct := &t.get().t
+	return unsafe.Slice(ct.shape, ct.ndim)
 }
 
-// Strides are the steps in elements from one index to the next, by dimension.
-// The slice is the producer's memory as for Shape, or newly made C-order
-// strides when an older producer left them out.
+// Strides are the steps in elements from one index to the next, by dimension. The
+// slice is as for Shape, and has C-order strides when an older producer left them
+// out.
 func (t Tensor) Strides() []int64 {
-	ct := t.get().t
-	switch {
-	case ct.ndim == 0:
-		return nil
-	case ct.strides == nil:
-		return cOrder(unsafe.Slice(ct.shape, int(ct.ndim)))
-	}
-	return unsafe.Slice(ct.strides, int(ct.ndim))
+	ct := &t.get().t
+	return unsafe.Slice(ct.strides, ct.ndim)
 }
 
 // HasStrides reports whether the producer wrote strides; before DLPack 1.2 it
 // could leave them out for C order.
-func (t Tensor) HasStrides() bool { return t.get().t.strides != nil }
+func (t Tensor) HasStrides() bool { return t.get().hasStrides != 0 }
 
 // Span says which memory the tensor touches, its first element and contiguity.
 func (t Tensor) Span() Span { return t.get().span }
@@ -214,7 +216,7 @@ func (t Tensor) Count() int64 { return t.get().span.Count }
 
 // RawData is the data field and byte offset as the producer wrote them.
 func (t Tensor) RawData() (data unsafe.Pointer, byteOffset uint64) {
-	ct := t.get().t
+	ct := &t.get().t
 	return ct.data, ct.byteOffset
 }
 
@@ -231,17 +233,4 @@ func (t Tensor) String() string {
 		text += fmt.Sprint(n)
 	}
 	return t.DataType().String() + text + "] on " + t.Device().String()
-}
-
-// cOrder makes row-major strides; extents of 0 count as 1, as NumPy has it.
-func cOrder(shape []int64) []int64 {
-	strides := make([]int64, len(shape))
-	step := int64(1)
-	for i := len(shape) - 1; i >= 0; i-- {
-		strides[i] = step
-		if shape[i] > 0 {
-			step *= shape[i]
-		}
-	}
-	return strides
 }

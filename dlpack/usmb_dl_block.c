@@ -236,6 +236,70 @@ int usmb_dl_open(const void *managed, int versioned, const usmb_dl_tensor **t, u
 	return USMB_DL_OK;
 }
 
+/* One load for each use of it, whatever another thread does: the compiler does not
+ * come back for a second value. */
+#define READ(field) (*(const volatile __typeof__(field) *)&(field))
+
+/* The tensor's fields, without shape and strides. */
+static void copy_fields(usmb_dl_tensor *to, const usmb_dl_tensor *from)
+{
+	to->data = READ(from->data);
+	to->device.type = READ(from->device.type);
+	to->device.id = READ(from->device.id);
+	to->ndim = READ(from->ndim);
+	to->dtype = READ(from->dtype);
+	to->shape = READ(from->shape);
+	to->strides = READ(from->strides);
+	to->byte_offset = READ(from->byte_offset);
+}
+
+/* Checks a snapshot of which all but shape and strides was taken. */
+static int complete(usmb_dl_snapshot *s)
+{
+	const int64_t *shape = s->t.shape, *strides = s->t.strides;
+	int32_t ndim = s->t.ndim;
+
+	if (ndim < 0 || ndim > USMB_DL_MAX_NDIM) return USMB_DL_ENDIM;
+	if (ndim > 0 && shape == NULL) return USMB_DL_ESHAPE;
+	s->t.shape = s->shape;
+	for (int32_t i = 0; i < ndim; i++) s->shape[i] = READ(shape[i]);
+	if (strides != NULL) {
+		s->t.strides = s->strides;
+		for (int32_t i = 0; i < ndim; i++) s->strides[i] = READ(strides[i]);
+	}
+	return usmb_dl_check(&s->t, s->flags, s->strides, &s->span);
+}
+
+/* For explain_snapshot: there is no tensor. No device has the type 0. */
+static int no_tensor(usmb_dl_snapshot *out)
+{
+	out->t = (usmb_dl_tensor){0};
+	return USMB_DL_ENULL;
+}
+
+int usmb_dl_read(const usmb_dl_tensor *t, uint64_t flags, usmb_dl_snapshot *out)
+{
+	if (t == NULL) return no_tensor(out);
+	out->flags = flags;
+	out->version = (usmb_dl_version){0, 0};
+	copy_fields(&out->t, t);
+	return complete(out);
+}
+
+int usmb_dl_read_managed(const void *managed, int versioned, usmb_dl_snapshot *out)
+{
+	const usmb_dl_versioned *v = managed;
+
+	if (managed == NULL) return no_tensor(out);
+	if (!versioned) return usmb_dl_read(&((const usmb_dl_managed *)managed)->t, 0, out);
+	out->version.major = READ(v->version.major);
+	out->version.minor = READ(v->version.minor);
+	if (out->version.major != USMB_DL_MAJOR) return USMB_DL_EVERSION;
+	out->flags = READ(v->flags);
+	copy_fields(&out->t, &v->t);
+	return complete(out);
+}
+
 void usmb_dl_delete(void *managed, int versioned)
 {
 	if (managed == NULL) return;

@@ -178,3 +178,10 @@ char *usmb_dl_explain_version(usmb_dl_version found, char *buf, size_t n)
 		         found.major, found.minor, USMB_DL_MAJOR, USMB_DL_MAJOR, USMB_DL_MINOR);
 	return buf;
 }
+
+char *usmb_dl_explain_snapshot(int code, const usmb_dl_snapshot *s, char *buf, size_t n)
+{
+	if (code == USMB_DL_EVERSION) return usmb_dl_explain_version(s->version, buf, n);
+	/* Without a device there was no tensor. */
+	return usmb_dl_explain(code, code == USMB_DL_ENULL && s->t.device.type == 0 ? NULL : &s->t, buf, n);
+}

@@ -29,20 +29,25 @@ void usmb_dl_block_free(void *block, int32_t ndim);
 
 /*
  * A place for one tensor held by Go, in C memory that is never freed, so that
- * a handle may look at it at any time. Go mirrors this layout.
+ * a handle may look at it at any time. Go mirrors this layout. What it says of an
+ * imported tensor is a snapshot: its shape and strides lie in dims, or in more when
+ * there are too many; those of an exported one lie in its block.
  */
+enum { USMB_DL_SLOT_NDIM = 6 };
 typedef struct usmb_dl_slot {
-	_Atomic uint64_t word;   /*  0 generation<<1 | live */
-	uint32_t next;           /*  8 Go's free list, atomic */
-	uint32_t index;          /* 12 own number + 1 */
-	void *managed;           /* 16 owned */
-	const usmb_dl_tensor *t; /* 24 inside managed */
-	uint64_t flags;          /* 32 */
-	uint32_t versioned;      /* 40 */
-	uint32_t major, minor;   /* 44, 48; 0, 0 for legacy */
-	uint32_t reserved;       /* 52 */
-	usmb_dl_span span;       /* 56 */
-} usmb_dl_slot;                  /* 104 bytes */
+	_Atomic uint64_t word;               /*  0 generation<<1 | live */
+	uint32_t next;                       /*  8 Go's free list, atomic */
+	uint32_t index;                      /* 12 own number + 1 */
+	void *managed;                       /* 16 owned */
+	int64_t *more;                       /* 24 NULL, or of malloc */
+	uint64_t flags;                      /* 32 */
+	uint32_t versioned;                  /* 40 */
+	uint32_t major, minor;               /* 44, 48; 0, 0 for legacy */
+	uint32_t has_strides;                /* 52 whether the producer wrote them */
+	usmb_dl_tensor t;                    /* 56 strides are always there */
+	usmb_dl_span span;                   /* 104 */
+	int64_t dims[2 * USMB_DL_SLOT_NDIM]; /* 152 */
+} usmb_dl_slot;                              /* 248 bytes */
 
 /*
  * A view by its parts, since Go may not pass C a struct that holds pointers
@@ -60,11 +65,13 @@ typedef struct {
 	uint64_t flags;
 } usmb_dl_parts;
 
-/* Fills the slot and makes it live; on failure the slot stays as it was. */
+/* Fills the slot and makes it live. On failure the slot stays free, and more of a
+ * failed import is a message of malloc about what was found, or NULL. */
 int usmb_dl_slot_export(uintptr_t slot, const usmb_dl_parts *parts, const int64_t *shape, const int64_t *strides,
                         int versioned, uintptr_t drop, uintptr_t ctx);
 int usmb_dl_slot_import(uintptr_t slot, uintptr_t managed, int versioned);
-void usmb_dl_slot_delete(uintptr_t managed, int versioned);
+void usmb_dl_slot_delete(uintptr_t managed, int versioned, uintptr_t more);
+void usmb_dl_slot_free(uintptr_t more);
 /* out_span is a usmb_dl_span, as a pointer to numbers: see above. */
 int usmb_dl_parts_check(uint64_t *out_span, const usmb_dl_parts *parts, const int64_t *shape, const int64_t *strides);
 void usmb_dl_parts_explain(int code, const usmb_dl_parts *parts, const int64_t *shape, const int64_t *strides,

@@ -2,6 +2,7 @@
 
 /* What Go calls: one call per whole operation. */
 #include <stdatomic.h>
+#include <stdlib.h>
 
 #include "usmb_dl_internal.h"
 
@@ -11,29 +12,55 @@ static usmb_dl_tensor from_parts(const usmb_dl_parts *p, const int64_t *shape, c
 	                        (int64_t *)shape, (int64_t *)strides, p->byte_offset};
 }
 
-static void fill_slot(usmb_dl_slot *slot, void *managed, int versioned, const usmb_dl_tensor *t, uint64_t flags)
+/* Only the caller holds the slot now: a plain release store will do. */
+static void make_live(usmb_dl_slot *slot)
 {
-	slot->managed = managed;
-	slot->versioned = versioned != 0;
-	slot->t = t;
-	slot->flags = flags;
-	slot->major = versioned ? ((usmb_dl_versioned *)managed)->version.major : 0;
-	slot->minor = versioned ? ((usmb_dl_versioned *)managed)->version.minor : 0;
-	/* Only the caller holds the slot now: a plain release store will do. */
 	atomic_store_explicit(&slot->word, atomic_load_explicit(&slot->word, memory_order_relaxed) | 1,
 	                      memory_order_release);
 }
 
+/* Where the shape and strides of an imported tensor lie: OK or ENOMEM. */
+static int keep_dims(usmb_dl_slot *slot, const usmb_dl_snapshot *s)
+{
+	int32_t ndim = s->t.ndim;
+	int64_t *dims = slot->dims;
+
+	slot->more = NULL;
+	if (ndim > USMB_DL_SLOT_NDIM) dims = slot->more = malloc(2 * sizeof *dims * (size_t)ndim);
+	if (dims == NULL) return USMB_DL_ENOMEM;
+	for (int32_t i = 0; i < ndim; i++) {
+		dims[i] = s->shape[i];
+		dims[ndim + i] = s->strides[i];
+	}
+	slot->t = s->t;
+	slot->t.shape = ndim > 0 ? dims : NULL;
+	slot->t.strides = ndim > 0 ? dims + ndim : NULL;
+	return USMB_DL_OK;
+}
+
 int usmb_dl_slot_import(uintptr_t slot, uintptr_t managed, int versioned)
 {
-	usmb_dl_slot *s = (usmb_dl_slot *)slot;
-	const usmb_dl_tensor *t;
-	uint64_t flags;
-	int rc = usmb_dl_open((void *)managed, versioned, &t, &flags);
+	enum { TEXT = 512 };
+	usmb_dl_slot *to = (usmb_dl_slot *)slot;
+	usmb_dl_snapshot s;
+	int rc = usmb_dl_read_managed((const void *)managed, versioned, &s);
 
-	if (rc == USMB_DL_OK) rc = usmb_dl_check(t, flags, NULL, &s->span);
-	if (rc == USMB_DL_OK) fill_slot(s, (void *)managed, versioned, t, flags);
-	return rc;
+	if (rc != USMB_DL_OK) {
+		to->more = malloc(TEXT);
+		if (to->more != NULL) usmb_dl_explain_snapshot(rc, &s, (char *)to->more, TEXT);
+		return rc;
+	}
+	rc = keep_dims(to, &s);
+	if (rc != USMB_DL_OK) return rc;
+	to->managed = (void *)managed;
+	to->versioned = versioned != 0;
+	to->flags = s.flags;
+	to->major = s.version.major;
+	to->minor = s.version.minor;
+	to->has_strides = s.t.strides != NULL;
+	to->span = s.span;
+	make_live(to);
+	return USMB_DL_OK;
 }
 
 int usmb_dl_slot_export(uintptr_t slot, const usmb_dl_parts *parts, const int64_t *shape, const int64_t *strides,
@@ -41,7 +68,6 @@ int usmb_dl_slot_export(uintptr_t slot, const usmb_dl_parts *parts, const int64_
 {
 	usmb_dl_slot *s = (usmb_dl_slot *)slot;
 	usmb_dl_tensor view = from_parts(parts, shape, strides);
-	const usmb_dl_tensor *t;
 	void *managed;
 	int rc;
 
@@ -53,15 +79,28 @@ int usmb_dl_slot_export(uintptr_t slot, const usmb_dl_parts *parts, const int64_
 		rc = usmb_dl_export(&view, parts->flags | USMB_DL_EXPORT_CHECKED, versioned, (usmb_drop_fn)drop,
 		                    (void *)ctx, &managed);
 	if (rc != USMB_DL_OK) return rc;
-	t = versioned ? &((usmb_dl_versioned *)managed)->t : &((usmb_dl_managed *)managed)->t;
-	if (s->span.nelem == 0) s->span.first = t->data;
-	fill_slot(s, managed, versioned, t, versioned ? parts->flags & USMB_DL_FLAGS_KNOWN : 0);
+	s->managed = managed;
+	s->more = NULL;
+	s->versioned = versioned != 0;
+	s->flags = versioned ? parts->flags & USMB_DL_FLAGS_KNOWN : 0;
+	s->major = versioned ? USMB_DL_MAJOR : 0;
+	s->minor = versioned ? USMB_DL_MINOR : 0;
+	s->t = versioned ? ((usmb_dl_versioned *)managed)->t : ((usmb_dl_managed *)managed)->t;
+	s->has_strides = 1;
+	if (s->span.nelem == 0) s->span.first = s->t.data;
+	make_live(s);
 	return USMB_DL_OK;
 }
 
-void usmb_dl_slot_delete(uintptr_t managed, int versioned)
+void usmb_dl_slot_delete(uintptr_t managed, int versioned, uintptr_t more)
 {
+	free((void *)more);
 	usmb_dl_delete((void *)managed, versioned);
+}
+
+void usmb_dl_slot_free(uintptr_t more)
+{
+	free((void *)more);
 }
 
 int usmb_dl_parts_check(uint64_t *out_span, const usmb_dl_parts *parts, const int64_t *shape, const int64_t *strides)

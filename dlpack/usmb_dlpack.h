@@ -194,10 +194,34 @@ typedef struct {
 int usmb_dl_is_handle_device(int32_t device_type);
 
 /*
+ * What a producer's tensor says, read once, so that nothing which another thread
+ * writes there later is believed: neither after the check nor between two reads of
+ * it. t's shape and strides lie in the snapshot, so it is used where it was made.
+ */
+typedef struct {
+	usmb_dl_tensor t;        /* strides NULL where the producer wrote none */
+	uint64_t flags;          /* 0 for legacy */
+	usmb_dl_version version; /* 0, 0 for legacy and bare tensors */
+	usmb_dl_span span;       /* only of a tensor that was found sound */
+	int64_t shape[USMB_DL_MAX_NDIM];
+	int64_t strides[USMB_DL_MAX_NDIM]; /* C order where the producer wrote none */
+} usmb_dl_snapshot;
+
+/*
+ * Takes a snapshot of the tensor inside a managed struct, or of a bare one, and
+ * checks that as usmb_dl_check does. This is how foreign memory is looked at; the
+ * struct is not read again but by usmb_dl_delete, which reads its deleter. On
+ * failure out serves usmb_dl_explain_snapshot and nothing else.
+ */
+int usmb_dl_read_managed(const void *managed, int versioned, usmb_dl_snapshot *out);
+int usmb_dl_read(const usmb_dl_tensor *t, uint64_t flags, usmb_dl_snapshot *out);
+
+/*
  * Checks all that can be known without knowing the device: ndim, shape, the
  * overflow of element count and span, dtype, alignment, NULL data only when
- * there are no elements. flags: those of the versioned struct, 0 for legacy
- * (only SUBBYTE_PADDED matters here).
+ * there are no elements. The tensor, its shape and strides are the caller's and
+ * stand still meanwhile; usmb_dl_read looks at those of others. flags: those of
+ * the versioned struct, 0 for legacy (only SUBBYTE_PADDED matters here).
  * strides_out (room for 64, may be NULL) receives the strides, C order when
  * the tensor has none; out (may be NULL) the span. Nothing is kept.
  */
@@ -256,6 +280,9 @@ const char *usmb_dl_device_name(int32_t device_type);
  * Always terminated; returns buf.
  */
 char *usmb_dl_explain(int code, const usmb_dl_tensor *t, char *buf, size_t n);
+
+/* The same about what usmb_dl_read and usmb_dl_read_managed found. */
+char *usmb_dl_explain_snapshot(int code, const usmb_dl_snapshot *s, char *buf, size_t n);
 
 /* Message for EVERSION, which may look at the version alone. */
 char *usmb_dl_explain_version(usmb_dl_version found, char *buf, size_t n);

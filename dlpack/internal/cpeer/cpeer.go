@@ -137,6 +137,26 @@ func copyInts(p *C.int64_t, n C.int32_t) []int64 {
 	return append([]int64{}, unsafe.Slice((*int64)(p), int(n))...)
 }
 
+// WriteOn lets a thread write a tensor of 64 extents until stop is called; stop is
+// nil when there is no thread.
+func WriteOn(managed unsafe.Pointer, versioned bool) (stop func()) {
+	w := C.usmb_peer_write_start(look(managed, versioned))
+	if w == nil {
+		return nil
+	}
+	return func() { C.usmb_peer_write_stop(w) }
+}
+
+// Overwrite writes other fields into a tensor, whose shape and strides keep their
+// place.
+func Overwrite(managed unsafe.Pointer, versioned bool, f Fields) {
+	t := look(managed, versioned)
+	t.ndim, t.byte_offset, t.data = C.int32_t(f.NDim), C.uint64_t(f.ByteOffset), f.Data
+	t.code, t.bits, t.lanes = C.uint8_t(f.DataType.Code), C.uint8_t(f.DataType.Bits), C.uint16_t(f.DataType.Lanes)
+	copy(unsafe.Slice((*int64)(t.shape), len(f.Shape)), f.Shape)
+	copy(unsafe.Slice((*int64)(t.strides), len(f.Strides)), f.Strides)
+}
+
 // Owner counts its drops.
 type Owner struct{ c *C.usmb_peer_owner }
 

@@ -169,6 +169,51 @@ int usmb_peer_delete_in_child(void *managed, int versioned, void *owner)
 	return status;
 }
 
+struct usmb_peer_writer {
+	volatile usmb_peer_tensor *tensor;
+	usmb_peer_tensor before;
+	atomic_int stop;
+	pthread_t thread;
+};
+
+static void *write_on(void *arg)
+{
+	usmb_peer_writer *w = arg;
+	volatile usmb_peer_tensor *t = w->tensor;
+	const usmb_peer_tensor *b = &w->before;
+
+	while (!atomic_load_explicit(&w->stop, memory_order_relaxed)) {
+		t->ndim = 64;
+		t->bits = 64;
+		for (int i = 0; i < 64; i++) t->shape[i] = 2;
+		t->strides = NULL;
+		t->ndim = b->ndim;
+		t->bits = b->bits;
+		for (int i = 0; i < 64; i++) t->shape[i] = 1;
+		t->strides = b->strides;
+	}
+	return NULL;
+}
+
+usmb_peer_writer *usmb_peer_write_start(usmb_peer_tensor *t)
+{
+	usmb_peer_writer *w = calloc(1, sizeof *w);
+
+	if (w == NULL) return NULL;
+	w->tensor = t;
+	w->before = *t;
+	if (pthread_create(&w->thread, NULL, write_on, w) == 0) return w;
+	free(w);
+	return NULL;
+}
+
+void usmb_peer_write_stop(usmb_peer_writer *w)
+{
+	atomic_store(&w->stop, 1);
+	pthread_join(w->thread, NULL);
+	free(w);
+}
+
 void usmb_peer_drop(void *owner)
 {
 	__atomic_add_fetch(&((usmb_peer_owner *)owner)->drops, 1, __ATOMIC_SEQ_CST);

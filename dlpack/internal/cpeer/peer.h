@@ -53,6 +53,15 @@ int usmb_peer_delete_in_child(void *managed, int versioned, void *owner);
 /* What the other side reads. */
 usmb_peer_tensor *usmb_peer_look(void *managed, int versioned);
 
+/*
+ * A producer that goes on writing: a thread that switches a tensor of 64 extents
+ * between its own number of dimensions, type and strides and others, until told to
+ * stop. NULL when there is no thread; stop leaves the tensor as it was.
+ */
+typedef struct usmb_peer_writer usmb_peer_writer;
+usmb_peer_writer *usmb_peer_write_start(usmb_peer_tensor *t);
+void usmb_peer_write_stop(usmb_peer_writer *w);
+
 /* An owner that counts. */
 typedef struct {
 	int64_t drops;
