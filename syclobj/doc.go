@@ -27,6 +27,9 @@
 //  4. the environment of the python3 on PATH;
 //  5. the dynamic loader's own search path.
 //
+// Only a whole library for this machine is loaded; what a truncated one, or a
+// named pipe, would do to the process is an error that says so instead.
+//
 // A pip-installed OpenCL CPU runtime (intel-opencl-rt) is invisible until
 // OCL_ICD_FILENAMES names its libintelocl.so. When no OpenCL driver is
 // configured by OCL_ICD_FILENAMES, OCL_ICD_VENDORS or /etc/OpenCL/vendors, and

@@ -13,7 +13,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"unsafe"
+
+	"github.com/usmbridge/usmbridge/syclobj/elfcheck"
 )
 
 // loadLibrary loads the SYCL library, once per process, by the search order of
@@ -48,6 +51,8 @@ func loadLibrary(asked string) (*Library, []Attempt, error) {
 	return nil, s.attempts, s.failure()
 }
 
+const sourceLoaded = "already loaded"
+
 type librarySearch struct {
 	asked, source string
 	attempts      []Attempt
@@ -55,7 +60,6 @@ type librarySearch struct {
 
 // adopt uses the instance that the process holds already.
 func (s *librarySearch) adopt(loaded string) (*Library, []Attempt, error) {
-	const source = "already loaded"
 	if s.asked != "" && !sameFile(s.asked, loaded) {
 		err := &LibraryError{Path: s.asked, Reason: s.source + " asks for this file, but the process holds " + loaded + " already, and can hold one only",
 			Advice: "ask for that one, or open the library before anything else loads it"}
@@ -63,10 +67,10 @@ func (s *librarySearch) adopt(loaded string) (*Library, []Attempt, error) {
 		return nil, s.attempts, err
 	}
 	if process.lib != nil {
-		s.attempts = append(s.attempts, Attempt{Source: source, Path: process.lib.Path})
+		s.attempts = append(s.attempts, Attempt{Source: sourceLoaded, Path: process.lib.Path})
 		return process.lib, s.attempts, nil
 	}
-	lib, err := s.try(source, loaded)
+	lib, err := s.try(sourceLoaded, loaded)
 	if lib != nil {
 		lib.Adopted = true
 	}
@@ -95,22 +99,28 @@ func (s *librarySearch) failure() error {
 	return &LibraryError{Path: libraryName, Reason: "not found (already loaded, " + EnvLibrary + ", VIRTUAL_ENV, python3 on PATH, loader path)", Advice: adviceInstall}
 }
 
+// openLibrary loads the file at path, or, when path has no slash, the one that the
+// dynamic loader finds.
 func openLibrary(source, path string) (*Library, error) {
+	if !strings.Contains(path, "/") {
+		path = onLoaderPath(path)
+	}
 	version := dpctlVersion(path)
 	if tooOld(version) {
 		return nil, &LibraryError{Path: path, Version: version, Reason: "too old: dpctl 0.17 or newer is needed", Advice: adviceUpgrade}
 	}
-	if filepath.IsAbs(path) {
-		if _, err := os.Stat(path); err != nil {
-			return nil, &LibraryError{Path: path, Reason: "no such file", Err: err, Advice: adviceInstall}
+	dir := environmentLib(path)
+	if source != sourceLoaded { // the file of a loaded one may be gone
+		if err := checkFile(path, dir); err != nil {
+			return nil, err
 		}
 	}
 	var real, text [4096]C.char
 	c := C.CString(path)
 	defer C.free(unsafe.Pointer(c))
-	dir := C.CString(environmentLib(path))
-	defer C.free(unsafe.Pointer(dir))
-	switch C.usmb_load_open(c, dir, &real[0], C.size_t(len(real)), &text[0], C.size_t(len(text))) {
+	d := C.CString(dir)
+	defer C.free(unsafe.Pointer(d))
+	switch C.usmb_load_open(c, d, &real[0], C.size_t(len(real)), &text[0], C.size_t(len(text))) {
 	case C.USMB_LOAD_OPEN:
 		return nil, &LibraryError{Path: path, Reason: "cannot be loaded: " + C.GoString(&text[0]), Advice: adviceInstall}
 	case C.USMB_LOAD_SYMBOL:
@@ -125,6 +135,51 @@ func openLibrary(source, path string) (*Library, error) {
 	lib.OpenCLDrivers = setUpOpenCL(filepath.Dir(sycl), sycl != "")
 	preloadOpenCL(sycl)
 	return lib, nil
+}
+
+// checkFile keeps from dlopen what it would not survive: the file itself, and those
+// in dir that it needs. A name that nothing was found for is the loader's to
+// refuse, or to find in its cache, which lists libraries alone.
+func checkFile(path, dir string) error {
+	if !strings.Contains(path, "/") {
+		return nil
+	}
+	err := elfcheck.File(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return &LibraryError{Path: path, Reason: "no such file", Err: err, Advice: adviceInstall}
+	}
+	if err != nil {
+		return &LibraryError{Path: path, Reason: "not a library that can be loaded", Err: err, Advice: adviceReplace}
+	}
+	if dir == "" {
+		return nil
+	}
+	if file, err := elfcheck.Needed(path, dir); err != nil {
+		return &LibraryError{Path: path, Reason: "it needs " + file + ", which is not a library that can be loaded", Err: err, Advice: adviceReplace}
+	}
+	return nil
+}
+
+// onLoaderPath is the file that the dynamic loader would take for a name: the first
+// in its directories that can be loaded, else the first that is there, else the
+// name itself.
+func onLoaderPath(name string) string {
+	var text [1 << 14]C.char
+	C.usmb_load_path(&text[0], C.size_t(len(text)))
+	first := name
+	for _, dir := range filepath.SplitList(C.GoString(&text[0])) {
+		path := filepath.Join(dir, name)
+		if _, err := os.Stat(path); err != nil {
+			continue
+		}
+		if elfcheck.File(path) == nil {
+			return path
+		}
+		if first == name {
+			first = path
+		}
+	}
+	return first
 }
 
 // loadExtra loads one more library, with what it needs from its own directory,

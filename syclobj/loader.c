@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -47,6 +48,28 @@ int usmb_load_find(const char *prefix, char *path, size_t n)
 	struct search s = {prefix, path, n};
 
 	return dl_iterate_phdr(match, &s);
+}
+
+void usmb_load_path(char *dirs, size_t n)
+{
+	dirs[0] = 0;
+#ifdef __GLIBC__
+	Dl_serinfo size, *info;
+	void *program = dlopen(NULL, RTLD_NOW);
+	size_t used = 0;
+	unsigned i;
+
+	if (program == NULL || dlinfo(program, RTLD_DI_SERINFOSIZE, &size) != 0) return;
+	info = malloc(size.dls_size);
+	if (info == NULL) return;
+	*info = size;
+	if (dlinfo(program, RTLD_DI_SERINFO, info) == 0)
+		for (i = 0; i < info->dls_cnt && used < n; i++)
+			used += (size_t)snprintf(dirs + used, n - used, "%s%s", i > 0 ? ":" : "",
+			                         info->dls_serpath[i].dls_name);
+	if (used >= n) dirs[0] = 0;
+	free(info);
+#endif
 }
 
 /*

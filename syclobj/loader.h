@@ -17,6 +17,12 @@ enum {
 int usmb_load_find(const char *prefix, char *path, size_t n);
 
 /*
+ * The directories in which the loader looks for a library without a path, joined
+ * by ':'; empty where it does not tell. Those of its cache are not among them.
+ */
+void usmb_load_path(char *dirs, size_t n);
+
+/*
  * Loads the library at path (or, without a slash, by the loader's search),
  * fills the table and marks it ready. Libraries that it needs and the loader
  * does not find are taken from dir, unless that is empty. The real path is

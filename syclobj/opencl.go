@@ -59,7 +59,7 @@ func preloadOpenCL(sycl string) {
 		return
 	}
 	for _, file := range []string{openCLLoader, cpuDriver} {
-		if path := filepath.Join(dir, file); fileExists(path) {
+		if path := filepath.Join(dir, file); checkFile(path, dir) == nil {
 			loadExtra(path)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 const (
 	adviceInstall = "run `pip install dpctl intel-opencl-rt`, or name the library in " + EnvLibrary
+	adviceReplace = "run `pip install --force-reinstall dpctl intel-opencl-rt`, or name another file in " + EnvLibrary
 	adviceUpgrade = "run `pip install --upgrade dpctl intel-opencl-rt`"
 	pythonTimeout = 10 * time.Second
 )

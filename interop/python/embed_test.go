@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -230,6 +231,10 @@ func TestStartErrors(t *testing.T) {
 	require.ErrorAs(t, err, &start)
 	require.Equal(t, "load", start.Op)
 	require.ErrorContains(t, err, notLib)
+	pipe := filepath.Join(t.TempDir(), "libpython3.11.so")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	_, err = python.Start(python.WithEnvironment(&python.Environment{Library: pipe}))
+	require.ErrorContains(t, err, pipe+": it is a named pipe")
 	_, err = python.Start(python.WithEnvironment(&python.Environment{Executable: "/x"}))
 	require.ErrorIs(t, err, python.ErrNoLibrary)
 	require.Nil(t, python.Current())

@@ -15,6 +15,8 @@ import (
 	"os"
 	"runtime"
 	"unsafe"
+
+	"github.com/usmbridge/usmbridge/syclobj/elfcheck"
 )
 
 const errBuf = 1024
@@ -74,6 +76,10 @@ func load(handle ptr, library string) error {
 func open(env *Environment) (ptr, error) {
 	if env.Library == "" {
 		return nil, &StartError{Library: env.Executable, Op: "load", Err: ErrNoLibrary}
+	}
+	// A library that was cut short would end the process in dlopen.
+	if err := elfcheck.File(env.Library); err != nil {
+		return nil, &StartError{Library: env.Library, Op: "load", Err: err}
 	}
 	path := C.CString(env.Library)
 	defer C.free(unsafe.Pointer(path))

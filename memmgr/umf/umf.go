@@ -35,6 +35,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/syclobj/elfcheck"
 )
 
 // Library is a loaded libumf.so.
@@ -55,6 +56,12 @@ func Open(paths ...string) (*Library, error) {
 	}
 	var tried []string
 	for _, path := range paths {
+		if strings.Contains(path, "/") {
+			if err := elfcheck.File(path); err != nil {
+				tried = append(tried, fmt.Sprintf("%s: %v", path, err))
+				continue
+			}
+		}
 		var reason [512]C.char
 		name := C.CString(path)
 		lib := C.usmb_umf_open(name, &reason[0], C.size_t(len(reason)))

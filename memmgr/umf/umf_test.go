@@ -3,6 +3,8 @@
 package umf_test
 
 import (
+	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -67,6 +69,15 @@ func TestMissingLibraryIsNamed(t *testing.T) {
 	_, err := umf.Open("/nowhere/libumf.so")
 	require.ErrorContains(t, err, "/nowhere/libumf.so")
 	require.ErrorContains(t, err, "pip install umf")
+}
+
+// Files that dlopen would not survive, or would wait at for ever, are errors.
+func TestNoLibraryIsNamed(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "libumf.so")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	_, err := umf.Open(pipe, "/dev/zero")
+	require.ErrorContains(t, err, pipe+": it is a named pipe")
+	require.ErrorContains(t, err, "/dev/zero: it is a device")
 }
 
 func TestScalablePool(t *testing.T) {

@@ -1,0 +1,83 @@
+package elfcheck_test
+
+import (
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/syclobj/elfcheck"
+	"github.com/usmbridge/usmbridge/syclobj/sycltest"
+)
+
+func whole(t testing.TB) []byte {
+	t.Helper()
+	text, err := os.ReadFile(sycltest.Library(t))
+	require.NoError(t, err)
+	return text
+}
+
+// A whole library has no fault, and every shorter one has.
+func TestTruncated(t *testing.T) {
+	text := whole(t)
+	path := filepath.Join(t.TempDir(), "cut.so")
+	require.NoError(t, os.WriteFile(path, text, 0o600))
+	require.NoError(t, elfcheck.File(path))
+	bad, err := elfcheck.Needed(path, filepath.Dir(path))
+	require.NoError(t, err)
+	require.Empty(t, bad)
+	for n := len(text) - 1; n >= 0; n -= 61 {
+		require.NoError(t, os.Truncate(path, int64(n)))
+		require.ErrorContains(t, elfcheck.File(path), "truncated", "%d bytes", n)
+	}
+}
+
+// A segment beyond the end is found where the section headers are whole or absent.
+func TestSegmentBeyondTheEnd(t *testing.T) {
+	text := whole(t)
+	// Without section headers, as a stripped library may be: their offset at byte
+	// 40, their number at 60 and the index of their names at 62 of the header.
+	clear(text[40:48])
+	clear(text[60:64])
+	path := filepath.Join(t.TempDir(), "stripped.so")
+	require.NoError(t, os.WriteFile(path, text, 0o600))
+	require.NoError(t, elfcheck.File(path))
+	require.NoError(t, os.Truncate(path, 8192))
+	require.ErrorContains(t, elfcheck.File(path), "program header")
+	// The size in the file of the first segment, at byte 32 of its header.
+	copy(text[64+32+3:], []byte{0xff, 0xff, 0xff, 0xff, 0x7f})
+	require.NoError(t, os.WriteFile(path, text, 0o600))
+	require.Error(t, elfcheck.File(path))
+}
+
+func TestNotRegular(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skipf("%s has other special files", runtime.GOOS)
+	}
+	dir := t.TempDir()
+	require.ErrorContains(t, elfcheck.File(dir), "it is a directory, not a regular file")
+	require.ErrorContains(t, elfcheck.File("/dev/null"), "it is a device, not a regular file")
+	require.ErrorIs(t, elfcheck.File(filepath.Join(dir, "none")), fs.ErrNotExist)
+	socket, err := net.Listen("unix", filepath.Join(dir, "socket"))
+	require.NoError(t, err)
+	defer socket.Close()
+	require.ErrorContains(t, elfcheck.File(filepath.Join(dir, "socket")), "no such device") // what open says of one
+}
+
+// Whatever the bytes, the answer is an error or nil.
+func FuzzFile(f *testing.F) {
+	text := whole(f)
+	f.Add(text[:512])
+	f.Add(append(text[:4096:4096], text[len(text)-4096:]...))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		path := filepath.Join(t.TempDir(), "any.so")
+		require.NoError(t, os.WriteFile(path, text, 0o600))
+		if elfcheck.File(path) == nil {
+			_, _ = elfcheck.Needed(path, filepath.Dir(path))
+		}
+	})
+}
