@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/big"
 	"reflect"
-	"runtime"
 )
 
 // Tuple converts to a Python tuple, where other slices become lists; Value returns
@@ -13,18 +12,21 @@ type Tuple []any
 
 // ConversionError is a value that does not fit the other language's type.
 type ConversionError struct {
-	From, To string // types, "chan int" and "Python object"
-	Reason   string // may be empty
+	From, To string // types, "chan int" and "a Python object"
+	Err      error  // the reason: ErrCycle, ErrTooDeep, one in words, or nil
 }
 
 // Error names both types and the reason.
 func (e *ConversionError) Error() string {
 	s := fmt.Sprintf("python: cannot convert %s to %s", e.From, e.To)
-	if e.Reason != "" {
-		s += ": " + e.Reason
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
 	}
 	return s
 }
+
+// Unwrap returns the reason.
+func (e *ConversionError) Unwrap() error { return e.Err }
 
 // New converts a Go value to a new Python object:
 //
@@ -42,8 +44,9 @@ func (e *ConversionError) Error() string {
 //	Func                          a function
 //	error                         an exception instance
 //
-// and named types and pointers to these by what they are. Other types are a
-// *ConversionError.
+// and named types and pointers to these by what they are. Other types, a value that
+// contains itself (ErrCycle) and one nested too deep (ErrTooDeep) are a
+// *ConversionError, whose text says where in the value: value[2]["a"].
 func New(v any) (*Object, error) {
 	p, err := convert(v)
 	if err != nil {
@@ -70,48 +73,68 @@ func constant(p ptr) (ptr, error) {
 
 // convert returns a new reference.
 func convert(v any) (ptr, error) {
-	switch v := v.(type) {
-	case nil:
-		return constant(opNone())
-	case *Object:
-		if v == nil {
-			return constant(opNone())
-		}
-		defer runtime.KeepAlive(v)
-		return constant(v.ptr())
-	case bool:
-		if v {
-			return constant(opTrue())
-		}
-		return constant(opFalse())
-	case int:
-		return opFromInt(int64(v)).take()
-	case int64:
-		return opFromInt(v).take()
-	case float64:
-		return opFromFloat(v).take()
-	case string:
-		return opFromText(v).take()
-	case []byte:
-		return opFromBytes(v).take()
-	case Tuple:
-		return convertSlice(reflect.ValueOf(v), true)
-	case *big.Int:
-		if v == nil {
-			return constant(opNone())
-		}
-		return opFromDigits(v.String()).take()
-	case Func:
-		return newFunction("", "", v)
-	case func(Args) (any, error):
-		return newFunction("", "", v)
-	case error:
-		return exceptionOf(v)
+	if p, ok, err := convertPlain(v); ok {
+		return p, err
 	}
-	return convertReflect(reflect.ValueOf(v))
+	var n nesting
+	p, err := n.convert(v)
+	return p, n.locate(err)
 }
 
-func convertReflect(v reflect.Value) (ptr, error) {
+// convertPlain converts what holds nothing else; other values are not ok.
+func convertPlain(v any) (p ptr, ok bool, err error) {
+	switch v := v.(type) {
+	case nil:
+		p, err = constant(opNone())
+	case *Object:
+		if v == nil {
+			p, err = constant(opNone())
+			break
+		}
+		p, err = v.Take()
+	case bool:
+		if v {
+			p, err = constant(opTrue())
+		} else {
+			p, err = constant(opFalse())
+		}
+	case int:
+		p, err = opFromInt(int64(v)).take()
+	case int64:
+		p, err = opFromInt(v).take()
+	case float64:
+		p, err = opFromFloat(v).take()
+	case string:
+		p, err = opFromText(v).take()
+	case []byte:
+		p, err = opFromBytes(v).take()
+	case *big.Int:
+		if v == nil {
+			p, err = constant(opNone())
+			break
+		}
+		p, err = opFromHex(v.Text(16)).take()
+	case Func:
+		p, err = newFunction("", "", v)
+	case func(Args) (any, error):
+		p, err = newFunction("", "", v)
+	case error:
+		p, err = exceptionOf(v)
+	default:
+		return nil, false, nil
+	}
+	return p, true, err
+}
+
+// convert returns a new reference; after an error n is where it arose.
+func (n *nesting) convert(v any) (ptr, error) {
+	if p, ok, err := convertPlain(v); ok {
+		return p, err
+	}
+	return n.convertReflect(reflect.ValueOf(v))
+}
+
+func (n *nesting) convertReflect(v reflect.Value) (ptr, error) {
 	switch v.Kind() {
 	case reflect.Bool:
 		return convert(v.Bool())
@@ -126,25 +149,25 @@ func convertReflect(v reflect.Value) (ptr, error) {
 	case reflect.String:
 		return opFromText(v.String()).take()
 	case reflect.Slice:
-		if v.IsNil() {
-			return opFromList(nil, false).take()
-		}
 		if v.Type().Elem().Kind() == reflect.Uint8 {
 			return opFromBytes(v.Bytes()).take()
 		}
-		return convertSlice(v, false)
+		return n.convertSlice(v, identity{v.UnsafePointer(), v.Len(), v.Type()})
 	case reflect.Array:
-		return convertSlice(v, false)
+		return n.convertSlice(v, identity{})
 	case reflect.Map:
-		return convertMap(v)
-	case reflect.Pointer, reflect.Interface:
+		return n.convertMap(v)
+	case reflect.Pointer:
 		if v.IsNil() {
 			return constant(opNone())
 		}
-		return convert(v.Elem().Interface())
+		return n.convertTarget(v)
 	}
-	return nil, &ConversionError{From: v.Type().String(), To: "a Python object"}
+	return nil, &ConversionError{From: v.Type().String(), To: pythonObject}
 }
+
+// pythonObject is what a ConversionError calls the aim of New.
+const pythonObject = "a Python object"
 
 // atOnce runs f with the GIL held throughout, so that a container is converted
 // without handing the lock around between its elements.
@@ -156,34 +179,60 @@ func atOnce(f func() (ptr, error)) (p ptr, err error) {
 	return p, err
 }
 
-func convertSlice(v reflect.Value, tuple bool) (ptr, error) {
+func (n *nesting) convertTarget(v reflect.Value) (ptr, error) {
+	if err := n.enter(identity{v.UnsafePointer(), 1, v.Type()}, v.Type().String(), pythonObject); err != nil {
+		return nil, err
+	}
+	n.at(inTarget, nil)
+	p, err := n.convert(v.Elem().Interface())
+	if err == nil {
+		n.leave()
+	}
+	return p, err
+}
+
+func (n *nesting) convertSlice(v reflect.Value, id identity) (ptr, error) {
+	if err := n.enter(id, v.Type().String(), pythonObject); err != nil {
+		return nil, err
+	}
 	return atOnce(func() (ptr, error) {
 		refs := make([]ptr, 0, v.Len())
 		for i := range v.Len() {
-			p, err := convert(v.Index(i).Interface())
+			n.at(inElement, i)
+			p, err := n.convert(v.Index(i).Interface())
 			if err != nil {
 				dropAll(refs)
-				return nil, fmt.Errorf("element %d: %w", i, err)
+				return nil, err
 			}
 			refs = append(refs, p)
 		}
-		return opFromList(refs, tuple).take()
+		n.leave()
+		return opFromList(refs, v.Type() == reflect.TypeFor[Tuple]()).take()
 	})
 }
 
-func convertMap(v reflect.Value) (ptr, error) {
+func (n *nesting) convertMap(v reflect.Value) (ptr, error) {
+	if err := n.enter(identity{v.UnsafePointer(), 1, v.Type()}, v.Type().String(), pythonObject); err != nil {
+		return nil, err
+	}
 	return atOnce(func() (ptr, error) {
 		refs := make([]ptr, 0, 2*v.Len())
 		for it := v.MapRange(); it.Next(); {
-			for _, part := range []reflect.Value{it.Key(), it.Value()} {
-				p, err := convert(part.Interface())
+			key := it.Key().Interface()
+			for _, part := range [...]struct {
+				where place
+				value any
+			}{{inKey, key}, {inElement, it.Value().Interface()}} {
+				n.at(part.where, key)
+				p, err := n.convert(part.value)
 				if err != nil {
 					dropAll(refs)
-					return nil, fmt.Errorf("key %v: %w", it.Key(), err)
+					return nil, err
 				}
 				refs = append(refs, p)
 			}
 		}
+		n.leave()
 		return opFromDict(refs).take()
 	})
 }

@@ -89,7 +89,7 @@ func testConvertErrors(t *testing.T, py *python.Interpreter) {
 	o := ok[*python.Object](t)(py.Eval(`{(1, 2): object()}`, nil))
 	defer o.Release()
 	_, err = o.Value()
-	require.ErrorContains(t, err, "dict to map")
+	require.ErrorContains(t, err, "a dict to a Go map")
 	s := ok[*python.Object](t)(py.Eval(`"\ud800"`, nil))
 	defer s.Release()
 	_, err = s.Text()

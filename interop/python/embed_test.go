@@ -68,7 +68,8 @@ func TestInChild(t *testing.T) {
 		f    func(*testing.T, *python.Interpreter)
 	}{
 		{"Start", testStart}, {"Environment", testEnvironment}, {"Convert", testConvert},
-		{"ConvertErrors", testConvertErrors}, {"As", testAs}, {"Objects", testObjects},
+		{"ConvertErrors", testConvertErrors}, {"CyclesToGo", testCyclesToGo}, {"CyclesToPython", testCyclesToPython},
+		{"Depth", testDepth}, {"LongInts", testLongInts}, {"As", testAs}, {"Objects", testObjects},
 		{"Calls", testCalls}, {"Iteration", testIteration}, {"Run", testRun}, {"Module", testModule},
 		{"Exceptions", testExceptions}, {"GoErrors", testGoErrors}, {"Panics", testPanics},
 		{"Callbacks", testCallbacks}, {"References", testReferences}, {"Forgotten", testForgotten},

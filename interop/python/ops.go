@@ -51,6 +51,7 @@ const (
 	textStr
 	textRepr
 	textType
+	textHex
 )
 
 const (

@@ -130,8 +130,8 @@ func opFromBytes(b []byte) ret {
 	return toRet(C.usmb_pyop_from_bytes(unsafe.Pointer(unsafe.SliceData(b)), C.size_t(len(b))))
 }
 
-func opFromDigits(s string) ret {
-	return withCString(s, func(c *C.char) C.usmb_pyret { return C.usmb_pyop_from_digits(c) })
+func opFromHex(s string) ret {
+	return withCString(s, func(c *C.char) C.usmb_pyret { return C.usmb_pyop_from_hex(c) })
 }
 
 // opFromList takes the references over.

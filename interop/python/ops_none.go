@@ -45,7 +45,7 @@ func opFromFloat(float64) ret                      { return none }
 func opFromComplex(complex128) ret                 { return none }
 func opFromText(string) ret                        { return none }
 func opFromBytes([]byte) ret                       { return none }
-func opFromDigits(string) ret                      { return none }
+func opFromHex(string) ret                         { return none }
 func opFromList([]ptr, bool) ret                   { return none }
 func opFromDict([]ptr) ret                         { return none }
 func opErrorHandle(ptr) ret                        { return none }

@@ -140,6 +140,7 @@
 	X(int, PyIndex_Check, (PyObject *)) \
 	X(int, PyNumber_Check, (PyObject *)) \
 	X(PyObject *, PyNumber_Index, (PyObject *)) \
+	X(PyObject *, PyNumber_ToBase, (PyObject *, int)) \
 	X(PyObject *, PyNumber_Long, (PyObject *)) \
 	X(PyObject *, PyNumber_Float, (PyObject *)) \
 	X(PyObject *, PyNumber_Add, (PyObject *, PyObject *)) \

@@ -51,6 +51,7 @@ usmb_pyret usmb_pyop_text(void *o, int what)
 	switch (what) {
 	case USMB_PYT_STR: s = usmb_py.PyObject_Str(o); break;
 	case USMB_PYT_REPR: s = usmb_py.PyObject_Repr(o); break;
+	case USMB_PYT_HEX: s = usmb_py.PyNumber_ToBase(o, 16); break;
 	case USMB_PYT_TYPE: s = usmb_py_class_name(Py_TYPE(o)); break;
 	default:
 		if (PyUnicode_Check(o))

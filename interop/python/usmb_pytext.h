@@ -7,7 +7,7 @@
 #include "usmb_pyresult.h"
 
 /* What usmb_pyop_text makes a text of. */
-enum { USMB_PYT_VALUE = 0, USMB_PYT_STR, USMB_PYT_REPR, USMB_PYT_TYPE };
+enum { USMB_PYT_VALUE = 0, USMB_PYT_STR, USMB_PYT_REPR, USMB_PYT_TYPE, USMB_PYT_HEX };
 
 usmb_pyret usmb_pyop_text(void *o, int what); /* val: malloc'ed UTF-8, num: length */
 

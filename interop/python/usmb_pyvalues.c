@@ -17,10 +17,10 @@ usmb_pyret usmb_pyop_from_uint(uint64_t v)
 	return usmb_py_end(r, st, r.val != NULL);
 }
 
-usmb_pyret usmb_pyop_from_digits(const char *text)
+usmb_pyret usmb_pyop_from_hex(const char *text)
 {
 	USMB_PY_BEGIN(r);
-	r.val = usmb_py.PyLong_FromString(text, NULL, 10);
+	r.val = usmb_py.PyLong_FromString(text, NULL, 16);
 	return usmb_py_end(r, st, r.val != NULL);
 }
 

@@ -31,7 +31,7 @@ usmb_pyret usmb_pyop_float(void *o);                            /* re by __float
 
 usmb_pyret usmb_pyop_from_int(int64_t v);
 usmb_pyret usmb_pyop_from_uint(uint64_t v);
-usmb_pyret usmb_pyop_from_digits(const char *text); /* NUL-ended, base 10 */
+usmb_pyret usmb_pyop_from_hex(const char *text); /* "-1f", NUL-ended */
 usmb_pyret usmb_pyop_from_float(double v);
 usmb_pyret usmb_pyop_from_complex(double re, double im);
 usmb_pyret usmb_pyop_from_text(const char *s, size_t n);

@@ -1,6 +1,7 @@
 package python
 
 import (
+	"errors"
 	"fmt"
 	"math/big"
 	"reflect"
@@ -22,17 +23,21 @@ import (
 //	dict                  map[string]any, or map[any]any when a key is no str
 //
 // and subclasses of these. Any other object comes as an owned *Object, also inside
-// containers; a dict with a key that is no Go map key (a tuple) is an error.
+// containers. A dict with a key that is no Go map key (a tuple), an object that
+// contains itself (ErrCycle) and one nested too deep (ErrTooDeep) are a
+// *ConversionError, whose text says where in the object: value[2]["a"].
 func (o *Object) Value() (v any, err error) {
+	defer runtime.KeepAlive(o)
 	err = with(func() error {
-		v, err = value(o.ptr())
-		return err
+		var n nesting
+		v, err = n.value(o.ptr())
+		return n.locate(err)
 	})
-	runtime.KeepAlive(o)
 	return v, err
 }
 
-func value(p ptr) (any, error) {
+// value converts one object; after an error n is where it arose.
+func (n *nesting) value(p ptr) (any, error) {
 	r := opView(p)
 	if r.code != codeOK {
 		return nil, r.err()
@@ -55,14 +60,13 @@ func value(p ptr) (any, error) {
 		return s, t.err()
 	case kindBytes, kindByteArray:
 		return copyBytes(r), nil
-	case kindList, kindTuple:
-		list, err := values(p, int(r.num))
-		if r.kind == kindTuple {
-			return Tuple(list), err
-		}
-		return list, err
+	case kindList:
+		return n.list(p, int(r.num))
+	case kindTuple:
+		list, err := n.list(p, int(r.num))
+		return Tuple(list), err
 	case kindDict:
-		return dictValue(p, int(r.num))
+		return n.dict(p, int(r.num))
 	default:
 		if _, err := constant(p); err != nil {
 			return nil, err
@@ -78,32 +82,37 @@ func copyBytes(r ret) []byte {
 }
 
 func bigInt(p ptr) (*big.Int, error) {
-	s, r := opText(p, textRepr)
+	s, r := opText(p, textHex)
 	if r.code != codeOK {
 		return nil, r.err()
 	}
-	n, ok := new(big.Int).SetString(s, 10)
+	n, ok := new(big.Int).SetString(s, 0)
 	if !ok {
-		return nil, &ConversionError{From: "int", To: "*big.Int", Reason: fmt.Sprintf("its repr is %q", s)}
+		return nil, &ConversionError{From: "int", To: "*big.Int", Err: fmt.Errorf("hex() of it is %q", s)}
 	}
 	return n, nil
 }
 
-func values(p ptr, n int) ([]any, error) {
-	refs := make([]ptr, n)
+func (n *nesting) list(p ptr, length int) ([]any, error) {
+	refs := make([]ptr, length)
 	if r := opItems(p, refs); r.code != codeOK {
 		return nil, r.err()
 	}
 	defer dropAll(refs)
-	list := make([]any, n)
+	if err := n.enter(identity{address: p}, "a list or tuple", "a Go slice"); err != nil {
+		return nil, err
+	}
+	list := make([]any, length)
 	for i, e := range refs {
-		v, err := value(e)
+		n.at(inElement, i)
+		v, err := n.value(e)
 		if err != nil {
 			releaseAll(list)
-			return nil, fmt.Errorf("element %d: %w", i, err)
+			return nil, err
 		}
 		list[i] = v
 	}
+	n.leave()
 	return list, nil
 }
 
@@ -129,49 +138,61 @@ func releaseAll(list []any) {
 	}
 }
 
-func dictValue(p ptr, n int) (any, error) {
-	refs := make([]ptr, 2*n)
+func (n *nesting) dict(p ptr, length int) (any, error) {
+	refs := make([]ptr, 2*length)
 	if r := opDictItems(p, refs); r.code != codeOK {
 		return nil, r.err()
 	}
 	defer dropAll(refs)
-	keys, vals := make([]any, 0, n), make([]any, 0, n)
-	fail := func(err error) (any, error) {
-		releaseAll(keys)
-		releaseAll(vals)
+	if err := n.enter(identity{address: p}, "a dict", "a Go map"); err != nil {
 		return nil, err
 	}
-	named := true
-	for i := range n {
-		k, err := value(refs[2*i])
+	keys, vals := make([]any, 0, length), make([]any, 0, length)
+	for i := range length {
+		k, v, err := n.pair(i, refs[2*i], refs[2*i+1])
 		if err != nil {
-			return fail(fmt.Errorf("key %d: %w", i, err))
+			releaseAll(keys)
+			releaseAll(vals)
+			return nil, err
 		}
-		keys = append(keys, k)
-		if _, ok := k.(string); !ok {
-			named = false
-			if k != nil && !reflect.TypeOf(k).Comparable() {
-				return fail(&ConversionError{From: "dict", To: "map", Reason: fmt.Sprintf("a key is a %T", k)})
-			}
-		}
-		v, err := value(refs[2*i+1])
-		if err != nil {
-			return fail(fmt.Errorf("value of %v: %w", k, err))
-		}
-		vals = append(vals, v)
+		keys, vals = append(keys, k), append(vals, v)
 	}
-	if named {
-		m := make(map[string]any, n)
-		for i, k := range keys {
-			m[k.(string)] = vals[i]
-		}
-		return m, nil
+	n.leave()
+	return mapOf(keys, vals), nil
+}
+
+// pair converts the key and the value of a dict's entry number i.
+func (n *nesting) pair(i int, key, val ptr) (k, v any, err error) {
+	n.at(inKey, i)
+	if k, err = n.value(key); err != nil {
+		return nil, nil, err
 	}
-	m := make(map[any]any, n)
+	if k != nil && !reflect.TypeOf(k).Comparable() {
+		releaseAll([]any{k})
+		return nil, nil, &ConversionError{From: "a dict", To: "a Go map", Err: fmt.Errorf("a key is a %T", k)}
+	}
+	n.at(inElement, k)
+	if v, err = n.value(val); err != nil {
+		releaseAll([]any{k})
+	}
+	return k, v, err
+}
+
+// mapOf makes the map of a dict: by string where all keys are.
+func mapOf(keys, vals []any) any {
+	named := make(map[string]any, len(keys))
 	for i, k := range keys {
-		m[k] = vals[i]
+		name, ok := k.(string)
+		if !ok {
+			m := make(map[any]any, len(keys))
+			for i, k := range keys {
+				m[k] = vals[i]
+			}
+			return m
+		}
+		named[name] = vals[i]
 	}
-	return m, nil
+	return named
 }
 
 // Int returns the object as an integer, by its __index__ (so no float passes).
@@ -256,7 +277,11 @@ func fit(dst reflect.Value, v any) error {
 		return nil
 	}
 	bad := func(reason string) error {
-		return &ConversionError{From: fmt.Sprintf("%T", v), To: dst.Type().String(), Reason: reason}
+		err := &ConversionError{From: fmt.Sprintf("%T", v), To: dst.Type().String()}
+		if reason != "" {
+			err.Err = errors.New(reason)
+		}
+		return err
 	}
 	switch v := v.(type) {
 	case int64:
