@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
 
 func BenchmarkPoolOneSize(b *testing.B) {
@@ -43,7 +44,7 @@ func BenchmarkPoolParallel(b *testing.B) {
 func BenchmarkPoolReplace(b *testing.B) {
 	for _, live := range []int{1000, 10000, 1000000} {
 		b.Run(fmt.Sprint(live), func(b *testing.B) {
-			p := memmgr.NewPool(memmgr.NewSimulated())
+			p := memmgr.NewPool(memtest.NewSimulated())
 			memmgr.RecordStacks(0)
 			rng := rand.New(rand.NewPCG(1, 1))
 			buffers := make([]memmgr.Buffer, live)

@@ -1,6 +1,7 @@
 package memmgr
 
 import (
+	"fmt"
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/memmgr/owner"
@@ -61,10 +62,6 @@ func (b Buffer) Requested() uint64 { return b.live("Requested").Requested }
 // while the buffer is; the caller retains it to keep it longer.
 func (b Buffer) Place() *syclobj.Place { return placeOfCell(b.live("Place")) }
 
-// Kind returns the kind of unified shared memory, USMUnknown for memory of the
-// host backend.
-func (b Buffer) Kind() syclobj.USMKind { return b.Place().Kind() }
-
 // HostReadable reports whether the processor may read the memory.
 func (b Buffer) HostReadable() bool {
 	return b.live("HostReadable").Flags()&owner.HostReadable != 0
@@ -96,10 +93,10 @@ func (b Buffer) Resource() Resource { return resourceOfCell(b.live("Resource")) 
 func (b Buffer) Bytes() ([]byte, error) {
 	c := b.live("Bytes")
 	if c.Flags()&owner.HostReadable == 0 {
-		return nil, accessError("Buffer.Bytes", c, ErrNotHostReadable)
+		return nil, accessError("Buffer.Bytes", c, ErrNotHostReadable, nil)
 	}
 	if c.Size == owner.UnknownSize {
-		return nil, accessError("Buffer.Bytes", c, errUnknownSize)
+		return nil, accessError("Buffer.Bytes", c, ErrRange, errUnknownSize)
 	}
 	if err := b.Wait(); err != nil {
 		return nil, err
@@ -109,13 +106,18 @@ func (b Buffer) Bytes() ([]byte, error) {
 
 // stale makes the panic's value: what is known of the memory that was.
 func (b Buffer) stale(op string) *UseError {
-	e := &UseError{Op: op}
+	op = "Buffer." + op
 	c := b.ref.Cell()
 	if c == nil {
-		e.Op += " on the zero Buffer, or"
-		return e
+		return misuse(op, "the zero Buffer has no memory")
 	}
-	e.Reused = c.Count() != 0
-	e.Allocated = formerStack(b.ref)
+	what := "the last reference was released; Retain one for as long as the memory is used"
+	if c.Count() != 0 {
+		what += " (its owner serves other memory by now)"
+	}
+	e := misuse(op, "%s", what)
+	if e.Allocated = formerStack(b.ref); e.Allocated == "" {
+		e.Err = fmt.Errorf("%w; memmgr.RecordStacks(16) tells where it was allocated", e.Err)
+	}
 	return e
 }

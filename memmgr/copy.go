@@ -16,34 +16,24 @@ type Scalar interface {
 
 var errUnknownSize = errors.New("the extent of this memory is not known; its owner told only an address")
 
-// AccessError is a copy or a view that the memory does not allow.
-type AccessError struct {
-	Op    string
-	Place *syclobj.Place
-	Err   error
+// accessError is about a copy or a view that the memory does not allow.
+func accessError(op string, c *owner.Cell, kind, err error) error {
+	return &OpError{Op: op, Place: placeOfCell(c), Kind: kind, Err: err}
 }
 
-// Error names operation, memory and reason.
-func (e *AccessError) Error() string {
-	return "memmgr: " + e.Op + " on " + placeText(e.Place) + ": " + e.Err.Error()
-}
-
-// Unwrap gives the reason.
-func (e *AccessError) Unwrap() error { return e.Err }
-
-func accessError(op string, c *owner.Cell, err error) error {
-	return &AccessError{Op: op, Place: placeOfCell(c), Err: err}
+func rangeError(op string, c *owner.Cell, offset, length uint64) error {
+	return opError(op, ErrRange, "%d bytes from byte %d do not fit in %d bytes", length, int64(offset), c.Size)
 }
 
 // span checks that n elements of some bytes from element offset lie inside, and
 // returns the address.
 func span(op string, c *owner.Cell, offset, n int, width uintptr) (unsafe.Pointer, error) {
 	if offset < 0 {
-		return nil, &RangeError{Op: op, Offset: uint64(offset), Length: uint64(n) * uint64(width), Size: c.Size}
+		return nil, rangeError(op, c, uint64(offset)*uint64(width), uint64(n)*uint64(width))
 	}
 	first, length := uint64(offset)*uint64(width), uint64(n)*uint64(width)
 	if c.Size != owner.UnknownSize && (uint64(offset) > c.Size/uint64(width) || length > c.Size-first) {
-		return nil, &RangeError{Op: op, Offset: first, Length: length, Size: c.Size}
+		return nil, rangeError(op, c, first, length)
 	}
 	return unsafe.Add(c.Data(), first), nil
 }
@@ -55,7 +45,7 @@ func CopyIn[T Scalar](b Buffer, offset int, src []T) error {
 	const op = "CopyIn"
 	c := b.live(op)
 	if c.Flags()&owner.ReadOnly != 0 {
-		return accessError(op, c, ErrReadOnly)
+		return accessError(op, c, ErrReadOnly, nil)
 	}
 	p, err := span(op, c, offset, len(src), unsafe.Sizeof(*new(T)))
 	if err != nil || len(src) == 0 {
@@ -70,7 +60,7 @@ func CopyIn[T Scalar](b Buffer, offset int, src []T) error {
 	}
 	q, err := placeOfCell(c).Queue()
 	if err != nil {
-		return accessError(op, c, err)
+		return accessError(op, c, nil, err)
 	}
 	return q.Write(p, rawBytes(src))
 }
@@ -93,7 +83,7 @@ func CopyOut[T Scalar](b Buffer, offset int, dst []T) error {
 	}
 	q, err := placeOfCell(c).Queue()
 	if err != nil {
-		return accessError(op, c, err)
+		return accessError(op, c, nil, err)
 	}
 	return q.Read(rawBytes(dst), p)
 }
@@ -104,10 +94,10 @@ func CopyBuffer(dst Buffer, dstOffset uint64, src Buffer, srcOffset, n uint64) e
 	const op = "CopyBuffer"
 	d, s := dst.live(op), src.live(op)
 	if d.Flags()&owner.ReadOnly != 0 {
-		return accessError(op, d, ErrReadOnly)
+		return accessError(op, d, ErrReadOnly, nil)
 	}
 	if n > uint64(maxSize) {
-		return &RangeError{Op: op, Offset: dstOffset, Length: n, Size: d.Size}
+		return rangeError(op, d, dstOffset, n)
 	}
 	to, err := span(op, d, int(dstOffset), int(n), 1)
 	if err != nil {
@@ -137,11 +127,11 @@ func CopyBuffer(dst Buffer, dstOffset uint64, src Buffer, srcOffset, n uint64) e
 func copyOnQueue(op string, c *owner.Cell, place *syclobj.Place, to, from unsafe.Pointer, n uintptr) error {
 	q, err := place.Queue()
 	if err != nil {
-		return accessError(op, c, err)
+		return accessError(op, c, nil, err)
 	}
 	ev, err := q.Memcpy(to, from, n)
 	if err != nil {
-		return accessError(op, c, err)
+		return accessError(op, c, nil, err)
 	}
 	defer func() { _ = ev.Close() }()
 	return ev.Wait(background)

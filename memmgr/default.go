@@ -73,7 +73,7 @@ func newDefault(q *syclobj.Queue, kind syclobj.USMKind) defaultResource {
 		p := NewPool(Host(), WithName("host"))
 		return defaultResource{p, p.Close}
 	}
-	upstream := USM(q, kind).(*USMResource)
-	p := NewPool(upstream, WithName(kind.String()+" "+upstream.Place().FilterString()))
+	upstream := USM(q, kind).(*usmResource)
+	p := NewPool(upstream, WithName(kind.String()+" "+upstream.place.FilterString()))
 	return defaultResource{p, func() error { return multierr.Append(p.Close(), upstream.Close()) }}
 }

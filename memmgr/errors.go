@@ -8,37 +8,66 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// Sentinels; the typed errors of this package match them with errors.Is.
+// The kinds of failure. The typed errors of this package answer to one of them
+// through errors.Is.
 var (
-	// ErrOutOfMemory: memory, a limit or address space is used up.
+	// ErrOutOfMemory: memory, a limit or address space is used up
+	// ([OutOfMemoryError]).
 	ErrOutOfMemory = errors.New("out of memory")
-	// ErrRequest: the request makes no sense, whoever is asked.
+	// ErrRequest: the request makes no sense, whoever is asked; so does one that
+	// names no resource.
 	ErrRequest = errors.New("invalid request")
 	// ErrNotHostReadable: the processor cannot read the memory.
 	ErrNotHostReadable = errors.New("memory is not readable by the host")
 	// ErrReadOnly: the memory must not be written.
 	ErrReadOnly = errors.New("memory is read-only")
-	// ErrRange: an access lies outside the buffer.
+	// ErrRange: an access lies outside the buffer, or the buffer's extent is not
+	// known.
 	ErrRange = errors.New("outside the buffer")
 	// ErrClosed: the resource was closed.
 	ErrClosed = errors.New("resource is closed")
-	// ErrReleased: use after release.
-	ErrReleased = errors.New("buffer was released")
+	// ErrReleased: use of memory that is not in use, because it was released or
+	// was never allocated here; the value of a panic ([UseError]).
+	ErrReleased = errors.New("memory is not in use")
 )
 
-// RequestError is a request that no resource can fulfil.
-type RequestError struct {
-	Request Request
-	Reason  string
+// OpError is the type of the errors of this package, but for those that have
+// numbers to tell ([OutOfMemoryError], [LeakError]) and those that only a mistake
+// in the program makes ([UseError], [CorruptionError]).
+type OpError struct {
+	Op    string         // what was tried, such as "Buffer.Bytes"
+	Place *syclobj.Place // on which memory, nil when that does not matter
+	Kind  error          // one of the Err… sentinels, nil when the cause comes from below
+	Err   error          // what was asked, what was found and what to do; may be nil
 }
 
-// Error says what was asked and what is wrong with it.
-func (e *RequestError) Error() string {
-	return fmt.Sprintf("memmgr: cannot allocate %d bytes aligned to %d: %s", e.Request.Size, e.Request.align(), e.Reason)
+// Error names operation, memory and reason.
+func (e *OpError) Error() string {
+	s := "memmgr: " + e.Op
+	if e.Place != nil {
+		s += " on " + e.Place.String()
+	}
+	for _, reason := range e.Unwrap() {
+		s += ": " + reason.Error()
+	}
+	return s
 }
 
-// Is makes every RequestError match ErrRequest.
-func (e *RequestError) Is(target error) bool { return target == ErrRequest }
+// Unwrap gives the kind and the cause to errors.Is and errors.As.
+func (e *OpError) Unwrap() []error { return kindAndCause(e.Kind, e.Err) }
+
+func kindAndCause(kind, cause error) (both []error) {
+	for _, err := range []error{kind, cause} {
+		if err != nil {
+			both = append(both, err)
+		}
+	}
+	return both
+}
+
+func opError(op string, kind error, format string, args ...any) error {
+	return &OpError{Op: op, Kind: kind, Err: fmt.Errorf(format, args...)}
+}
 
 // Holder is one user of memory in an OutOfMemoryError, by tag.
 type Holder struct {
@@ -71,7 +100,7 @@ func (e *OutOfMemoryError) Error() string {
 		fmt.Fprintf(&b, " for %q", e.Request.Tag)
 	}
 	if e.Place != nil {
-		fmt.Fprintf(&b, " of %s", placeText(e.Place))
+		fmt.Fprintf(&b, " of %s", e.Place)
 	}
 	for _, n := range []struct {
 		name  string
@@ -104,50 +133,33 @@ func (e *OutOfMemoryError) Error() string {
 	return b.String()
 }
 
-// Unwrap gives the upstream's reason.
-func (e *OutOfMemoryError) Unwrap() error { return e.Err }
+// Unwrap gives ErrOutOfMemory and the upstream's reason.
+func (e *OutOfMemoryError) Unwrap() []error { return kindAndCause(ErrOutOfMemory, e.Err) }
 
-// Is makes every OutOfMemoryError match ErrOutOfMemory.
-func (e *OutOfMemoryError) Is(target error) bool { return target == ErrOutOfMemory }
-
-// UseError is the value of the panic on use after release, and on a release too
-// many.
+// UseError is the value of the panic on use of a buffer after its release, and on
+// a free of what is not out. It matches ErrReleased.
 type UseError struct {
-	Op        string // the method that was called
+	Op        string // the method that was called, such as "Buffer.Data"
+	Err       error  // what was found, and what to do
 	Allocated string // where the memory was allocated, when stacks are recorded
-	Reused    bool   // the owner has since been given to other memory
 }
 
 // Error says what was done wrong and how to find it.
 func (e *UseError) Error() string {
-	what := "Buffer." + e.Op + " after the last reference was released"
-	if e.Reused {
-		what += " (its owner serves other memory by now)"
+	s := "memmgr: " + e.Op + ": " + e.Err.Error()
+	if e.Allocated != "" {
+		s += "; the memory was allocated at\n" + e.Allocated
 	}
-	if e.Allocated == "" {
-		return "memmgr: " + what + "; memmgr.RecordStacks(16) tells where the memory was allocated"
-	}
-	return "memmgr: " + what + "; the memory was allocated at\n" + e.Allocated
+	return s
 }
 
-// Is makes every UseError match ErrReleased.
-func (e *UseError) Is(target error) bool { return target == ErrReleased }
+// Unwrap gives ErrReleased and what was found.
+func (e *UseError) Unwrap() []error { return kindAndCause(ErrReleased, e.Err) }
 
-// RangeError is an access that does not fit in the buffer.
-type RangeError struct {
-	Op     string
-	Offset uint64 // first byte
-	Length uint64 // bytes
-	Size   uint64 // of the buffer
+// misuse is the value of a panic.
+func misuse(op, format string, args ...any) *UseError {
+	return &UseError{Op: op, Err: fmt.Errorf(format, args...)}
 }
-
-// Error names span and size.
-func (e *RangeError) Error() string {
-	return fmt.Sprintf("memmgr: %s: %d bytes from byte %d do not fit in a buffer of %d bytes", e.Op, e.Length, e.Offset, e.Size)
-}
-
-// Is makes every RangeError match ErrRange.
-func (e *RangeError) Is(target error) bool { return target == ErrRange }
 
 // bytesText writes a number of bytes for people.
 func bytesText(n uint64) string {

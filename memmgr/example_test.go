@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/memtest"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -40,7 +41,7 @@ func Example() {
 
 // Resources wrap one another; abilities are found by type.
 func ExampleAs() {
-	r := memmgr.NewLimit(memmgr.NewStatistics(memmgr.NewSimulated()), 1<<20)
+	r := memmgr.NewLimit(memmgr.NewStatistics(memtest.NewSimulated()), 1<<20)
 	b, err := memmgr.New(r, memmgr.Request{Size: 1000})
 	if err != nil {
 		fmt.Println(err)
@@ -55,7 +56,7 @@ func ExampleAs() {
 }
 
 func ExampleOutOfMemoryError() {
-	r := memmgr.NewLimit(memmgr.NewSimulated(), 1<<20)
+	r := memmgr.NewLimit(memtest.NewSimulated(), 1<<20)
 	_, err := memmgr.New(r, memmgr.Request{Size: 2 << 20, Tag: "weights"})
 	var oom *memmgr.OutOfMemoryError
 	if errors.As(err, &oom) {
@@ -65,7 +66,7 @@ func ExampleOutOfMemoryError() {
 }
 
 func ExamplePool_Snapshot() {
-	pool := memmgr.NewPool(memmgr.NewSimulated(), memmgr.WithName("example"))
+	pool := memmgr.NewPool(memtest.NewSimulated(), memmgr.WithName("example"))
 	b, err := memmgr.New(pool, memmgr.Request{Size: 1 << 20, Tag: "weights"})
 	if err != nil {
 		fmt.Println(err)

@@ -1,31 +1,23 @@
 package memmgr
 
-import "github.com/usmbridge/usmbridge/syclobj"
-
-// OnFailure asks a function what to do when its upstream fails: when it returns
-// true, the request is tried again.
-type OnFailure struct {
-	upstream Resource
-	ask      func(request Request, err error) (retry bool)
+// onFailure asks a function what to do when its upstream fails.
+type onFailure struct {
+	upstream
+	ask func(request Request, err error) (retry bool)
 }
 
-// NewOnFailure calls f, on the goroutine that asked, for each failure of the
-// upstream. f may release buffers; it must not allocate from this resource, and
-// must return false at some time.
-func NewOnFailure(upstream Resource, f func(request Request, err error) (retry bool)) *OnFailure {
-	return &OnFailure{upstream: upstream, ask: f}
+// NewOnFailure returns a resource that calls f, on the goroutine that asked, for
+// each failure of the upstream: when f returns true, the request is tried again. f
+// may release buffers; it must not allocate from this resource, and must return
+// false at some time.
+func NewOnFailure(from Resource, f func(request Request, err error) (retry bool)) Resource {
+	return &onFailure{upstream: over(from), ask: f}
 }
-
-// Place implements [Resource].
-func (f *OnFailure) Place() *syclobj.Place { return f.upstream.Place() }
-
-// Upstream returns the wrapped resource.
-func (f *OnFailure) Upstream() Resource { return f.upstream }
 
 // Allocate implements [Resource].
-func (f *OnFailure) Allocate(r Request) (Block, error) {
+func (f *onFailure) Allocate(r Request) (Block, error) {
 	for {
-		b, err := f.upstream.Allocate(r)
+		b, err := f.from.Allocate(r)
 		if err == nil || !f.ask(r, err) {
 			return b, err
 		}
@@ -33,4 +25,4 @@ func (f *OnFailure) Allocate(r Request) (Block, error) {
 }
 
 // Free implements [Resource].
-func (f *OnFailure) Free(b Block) { f.upstream.Free(b) }
+func (f *onFailure) Free(b Block) { f.from.Free(b) }

@@ -28,7 +28,7 @@ func TestFakeWrappedMemoryKeepsItsQueueForTheBarrier(t *testing.T) {
 	require.NoError(t, err)
 	place, err := q.Place(syclobj.USMShared)
 	require.NoError(t, err)
-	upstream := memmgr.USM(q, syclobj.USMShared).(*memmgr.USMResource)
+	upstream := memmgr.USM(q, syclobj.USMShared).(usmResource)
 	memory, err := memmgr.New(upstream, memmgr.Request{Size: 4096})
 	require.NoError(t, err)
 	ended := false
@@ -61,7 +61,7 @@ func TestFakeUseOnAnotherQueueComesAfterPendingWork(t *testing.T) {
 		require.NoError(t, err)
 		queues = append(queues, q)
 	}
-	upstream := memmgr.USM(queues[0], syclobj.USMDevice).(*memmgr.USMResource)
+	upstream := memmgr.USM(queues[0], syclobj.USMDevice).(usmResource)
 	p := memmgr.NewPool(upstream)
 	for name, note := range map[string]func(memmgr.Buffer, *syclobj.Event){
 		"UsedOn": func(b memmgr.Buffer, ev *syclobj.Event) {
@@ -115,7 +115,7 @@ func TestFakeWrappedPoolHandsOutNothingInFlight(t *testing.T) {
 	for range 3 {
 		q, err := rt.NewQueue(nil, rt.DefaultDevice(), syclobj.InOrder)
 		require.NoError(t, err)
-		upstream := memmgr.USM(q, syclobj.USMShared).(*memmgr.USMResource)
+		upstream := memmgr.USM(q, syclobj.USMShared).(usmResource)
 		p := memmgr.NewPool(upstream)
 		r := memmgr.NewLimit(p, 1<<30)
 		fake.Hold(true)
@@ -150,7 +150,7 @@ func TestFakeFailureOfFormerWorkIsTold(t *testing.T) {
 		return
 	}
 	q := rt.DefaultQueue()
-	upstream := memmgr.USM(q, syclobj.USMShared).(*memmgr.USMResource)
+	upstream := memmgr.USM(q, syclobj.USMShared).(usmResource)
 	b, err := memmgr.New(upstream, memmgr.Request{Size: 5000})
 	require.NoError(t, err)
 	fake.AsyncError(1, -5)

@@ -67,7 +67,7 @@ func TestFakeEveryOrderOfCompletion(t *testing.T) {
 		require.NoError(t, err)
 		queues = append(queues, q)
 	}
-	upstream := memmgr.USM(queues[0], syclobj.USMDevice).(*memmgr.USMResource)
+	upstream := memmgr.USM(queues[0], syclobj.USMDevice).(usmResource)
 	permutations(4, func(order []int) {
 		p := memmgr.NewPool(upstream, memmgr.WithLarge(64<<20))
 		fake.Hold(true)
@@ -131,7 +131,7 @@ func TestFakeEveryAllocationFailure(t *testing.T) {
 	if fake == nil {
 		return
 	}
-	upstream := memmgr.USM(rt.DefaultQueue(), syclobj.USMDevice).(*memmgr.USMResource)
+	upstream := memmgr.USM(rt.DefaultQueue(), syclobj.USMDevice).(usmResource)
 	failures := 0
 	for n := 1; ; n++ {
 		p := memmgr.NewPool(upstream, memmgr.WithDecay(0), memmgr.WithCache(1<<20))
@@ -176,7 +176,7 @@ func TestFakeDeviceFractionAndExhaustion(t *testing.T) {
 	if fake == nil {
 		return
 	}
-	upstream := memmgr.USM(rt.DefaultQueue(), syclobj.USMShared).(*memmgr.USMResource)
+	upstream := memmgr.USM(rt.DefaultQueue(), syclobj.USMShared).(usmResource)
 	total := upstream.DeviceTotal()
 	half := memmgr.NewPool(upstream, memmgr.WithDeviceFraction(0.5))
 	_, err := memmgr.New(half, memmgr.Request{Size: uintptr(total * 6 / 10)})
@@ -222,7 +222,7 @@ func TestFakePendingMemoryReturnsByItself(t *testing.T) {
 	if fake == nil {
 		return
 	}
-	upstream := memmgr.USM(rt.DefaultQueue(), syclobj.USMDevice).(*memmgr.USMResource)
+	upstream := memmgr.USM(rt.DefaultQueue(), syclobj.USMDevice).(usmResource)
 	p := memmgr.NewPool(upstream, memmgr.WithDecay(time.Second))
 	fake.Hold(true)
 	b, err := memmgr.New(p, memmgr.Request{Size: 1 << 20})
@@ -259,7 +259,7 @@ func TestFakePoolsKeepToTheirPlaces(t *testing.T) {
 			require.NoError(t, err)
 			b, err := memmgr.New(r, memmgr.Request{Size: 100})
 			require.NoError(t, err)
-			require.Equal(t, kind, b.Kind())
+			require.Equal(t, kind, b.Place().Kind())
 			require.Equal(t, filter, b.Place().FilterString())
 			got, err := b.Place().Device()
 			require.NoError(t, err)

@@ -1,7 +1,6 @@
 package memmgr
 
 import (
-	"fmt"
 	"sync/atomic"
 
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -25,32 +24,27 @@ func (*hostResource) Place() *syclobj.Place { return syclobj.HostPlace() }
 
 // Allocate implements [Resource]. The memory is zeroed.
 func (r *hostResource) Allocate(request Request) (Block, error) {
-	if err := request.check(); err != nil {
+	if err := request.Check(); err != nil {
 		return Block{}, err
 	}
 	size := roundUp(max(request.Size, 1), pageSize)
-	address, err := mapPages(size, request.align())
+	address, err := mapPages(size, request.Alignment())
 	if err != nil {
 		return Block{}, &OutOfMemoryError{Request: request, Place: syclobj.HostPlace(), Rounded: uint64(size), Err: err}
 	}
 	r.blocks.Add(1)
 	r.bytes.Add(int64(size))
 	return Block{
-		Address: address, Size: size, Requested: request.Size, Align: request.align(),
-		Tag: tagNumber(request.Tag),
+		Address: address, Size: size, Requested: request.Size, Align: request.Alignment(),
 	}, nil
 }
 
 // Free implements [Resource].
-func (r *hostResource) Free(b Block) {
-	if b.Event != 0 {
-		event := b.Event
-		b.Event = 0
-		later.after(systemEvents, event, func() { r.Free(b) })
-		return
-	}
+func (r *hostResource) Free(b Block) { FreeAfter(b, nil, r.unmap) }
+
+func (r *hostResource) unmap(b Block) {
 	if err := unmapPages(b.Address, b.Size); err != nil {
-		panic(fmt.Sprintf("memmgr: freeing %d bytes at %#x of the host resource: %v", b.Size, b.Address, err))
+		panic(misuse("Free", "%d bytes at %#x of the host resource: %w", b.Size, b.Address, err))
 	}
 	r.blocks.Add(-1)
 	r.bytes.Add(-int64(b.Size))

@@ -11,10 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
 
 // returned waits until the simulated device has everything back.
-func returned(t *testing.T, sim *memmgr.Simulated) {
+func returned(t *testing.T, sim *memtest.Simulated) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		blocks, _ := sim.InUse()
@@ -25,7 +26,7 @@ func returned(t *testing.T, sim *memmgr.Simulated) {
 // A buffer that outlives its pool goes back although its work ends later, when
 // nobody calls the pool any more.
 func TestPendingMemoryOfAClosedPoolGoesBack(t *testing.T) {
-	sim := memmgr.NewSimulated()
+	sim := memtest.NewSimulated()
 	p := memmgr.NewPool(sim)
 	b := mustAllocate(t, p, 5000)
 	var leak *memmgr.LeakError
@@ -41,7 +42,7 @@ func TestPendingMemoryOfAClosedPoolGoesBack(t *testing.T) {
 }
 
 func TestExportedMemoryOfAClosedPoolGoesBack(t *testing.T) {
-	sim := memmgr.NewSimulated()
+	sim := memtest.NewSimulated()
 	p := memmgr.NewPool(sim)
 	b, err := memmgr.New(p, memmgr.Request{Size: 20 << 20})
 	require.NoError(t, err)
@@ -58,7 +59,7 @@ func TestExportedMemoryOfAClosedPoolGoesBack(t *testing.T) {
 
 // slowUpstream lets a test act while the pool asks for a segment.
 type slowUpstream struct {
-	*memmgr.Simulated
+	*memtest.Simulated
 	during func()
 }
 
@@ -70,7 +71,7 @@ func (u *slowUpstream) Allocate(r memmgr.Request) (memmgr.Block, error) {
 // Close while another goroutine is in the middle of growing the pool: that one
 // is told so, and the segment goes back.
 func TestCloseWhileThePoolGrows(t *testing.T) {
-	u := &slowUpstream{Simulated: memmgr.NewSimulated()}
+	u := &slowUpstream{Simulated: memtest.NewSimulated()}
 	p := memmgr.NewPool(u)
 	u.during = func() { require.NoError(t, p.Close()) }
 	for _, size := range []uintptr{100, 20 << 20} {
@@ -119,7 +120,7 @@ func TestPeakCountSurvivesUnevenTraffic(t *testing.T) {
 
 // refusing is a device whose queues take no barrier for a while.
 type refusing struct {
-	*memmgr.Simulated
+	*memtest.Simulated
 	refuse atomic.Bool
 }
 
@@ -133,7 +134,7 @@ func (r *refusing) Barrier(queue uintptr) (uintptr, error) {
 // Without a barrier nobody knows when the consumer of exported memory is done:
 // the memory waits for one.
 func TestExportedMemoryWaitsForABarrierThatIsRefused(t *testing.T) {
-	r := &refusing{Simulated: memmgr.NewSimulated()}
+	r := &refusing{Simulated: memtest.NewSimulated()}
 	p := memmgr.NewPool(r)
 	b, err := memmgr.New(p, memmgr.Request{Size: 5000})
 	require.NoError(t, err)

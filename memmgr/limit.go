@@ -3,15 +3,13 @@ package memmgr
 import (
 	"context"
 	"sync"
-
-	"github.com/usmbridge/usmbridge/syclobj"
 )
 
 // Limit bounds the bytes that its users may hold at a time, counted as they
 // were asked for. A request beyond the limit is refused with an
 // [*OutOfMemoryError], or waits when the limit was made with [Blocking].
 type Limit struct {
-	upstream Resource
+	upstream
 	limit    uint64
 	blocking bool
 
@@ -35,8 +33,8 @@ type LimitOption func(*Limit)
 func Blocking() LimitOption { return func(l *Limit) { l.blocking = true } }
 
 // NewLimit bounds an upstream.
-func NewLimit(upstream Resource, bytes uint64, options ...LimitOption) *Limit {
-	l := &Limit{upstream: upstream, limit: bytes}
+func NewLimit(from Resource, bytes uint64, options ...LimitOption) *Limit {
+	l := &Limit{upstream: over(from), limit: bytes}
 	for _, o := range options {
 		o(l)
 	}
@@ -53,21 +51,15 @@ func (l *Limit) Used() uint64 {
 	return l.used
 }
 
-// Place implements [Resource].
-func (l *Limit) Place() *syclobj.Place { return l.upstream.Place() }
-
-// Upstream returns the bounded resource.
-func (l *Limit) Upstream() Resource { return l.upstream }
-
 // Allocate implements [Resource].
 func (l *Limit) Allocate(r Request) (Block, error) {
-	if err := r.check(); err != nil {
+	if err := r.Check(); err != nil {
 		return Block{}, err
 	}
 	if err := l.reserve(&r); err != nil {
 		return Block{}, err
 	}
-	b, err := l.upstream.Allocate(r)
+	b, err := l.from.Allocate(r)
 	if err != nil {
 		l.giveBack(uint64(r.Size))
 	}
@@ -77,7 +69,7 @@ func (l *Limit) Allocate(r Request) (Block, error) {
 // Free implements [Resource].
 func (l *Limit) Free(b Block) {
 	n := uint64(b.Requested)
-	l.upstream.Free(b)
+	l.from.Free(b)
 	l.giveBack(n)
 }
 

@@ -2,6 +2,7 @@ package memmgr_test
 
 import (
 	"bytes"
+	"io"
 	"testing"
 	"unsafe"
 
@@ -11,6 +12,14 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
+
+// usmResource is what the tests ask of memmgr.USM's resource.
+type usmResource interface {
+	memmgr.Resource
+	io.Closer
+	InUse() (blocks, bytes int64)
+	DeviceTotal() uint64
+}
 
 func TestMain(m *testing.M) { memtest.Main(m) }
 

@@ -15,7 +15,7 @@ import (
 // whole.
 func New(r Resource, request Request) (Buffer, error) {
 	p, ok := r.(*Pool)
-	if !ok {
+	if !ok || p == nil {
 		return newCellBuffer(r, request)
 	}
 	if p.home.Load() != 0 {
@@ -49,16 +49,15 @@ func New(r Resource, request Request) (Buffer, error) {
 }
 
 // Release ends one reference. With the last one the memory goes back to its
-// resource, now, or when the work pending on it is done.
+// resource, now, or when the work pending on it is done. On a buffer whose memory
+// is gone, and on the zero Buffer, it does nothing, so that it can be deferred; but
+// while others hold references, a release too many ends one of theirs, and their
+// next use of the buffer panics.
 //
 // The second half is [Pool.shelve] for the cells of pools, in one piece for the
 // reason that New is.
 func (b Buffer) Release() {
-	last, ok := b.ref.TryUnref()
-	if !ok {
-		panic(b.stale("Release"))
-	}
-	if !last {
+	if last, _ := b.ref.TryUnref(); !last {
 		return
 	}
 	c := b.ref.Cell()

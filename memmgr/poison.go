@@ -19,17 +19,12 @@ const (
 // block keeps the default alignment.
 const PoisonMargin = 256
 
-// Poison fills memory with a pattern when it is given out and another when it
-// comes back, and puts a guarded margin around it: reads of what was not
-// written and of what was freed show, and writes beyond either end panic at the
-// free with a [*CorruptionError]. Device memory is filled through the place's
-// queue; memory that nobody can write is passed through untouched.
-type Poison struct {
-	upstream Resource
-	mu       sync.Mutex
-	outer    map[uintptr]Block // what the upstream gave, by the inner address
-	fill     func(address, size uintptr, value byte) error
-	read     func(address uintptr, to []byte) error
+type poison struct {
+	upstream
+	mu    sync.Mutex
+	outer map[uintptr]Block // what the upstream gave, by the inner address
+	fill  func(address, size uintptr, value byte) error
+	read  func(address uintptr, to []byte) error
 }
 
 // CorruptionError is the value of the panic when a margin was written to.
@@ -50,11 +45,15 @@ func (e *CorruptionError) Error() string {
 		e.Size, e.Address, side, e.Offset, e.Found)
 }
 
-// NewPoison guards an upstream.
-func NewPoison(upstream Resource) *Poison {
-	p := &Poison{upstream: upstream, outer: map[uintptr]Block{}}
-	place := upstream.Place()
-	if only, ok := As[addressOnly](upstream); (ok && only.AddressOnly()) || place == nil {
+// NewPoison returns a resource that fills memory with a pattern when it is given
+// out and another when it comes back, and puts a guarded margin around it: reads of
+// what was not written and of what was freed show, and writes beyond either end
+// panic at the free with a [*CorruptionError]. Device memory is filled through the
+// place's queue; memory that nobody can write is passed through untouched.
+func NewPoison(from Resource) Resource {
+	p := &poison{upstream: over(from), outer: map[uintptr]Block{}}
+	place := p.Place()
+	if only, ok := As[addressOnly](from); (ok && only.AddressOnly()) || place == nil {
 		return p
 	}
 	if place.HostReadable() {
@@ -95,30 +94,24 @@ func fillOnDevice(place *syclobj.Place, address, size uintptr, value byte) error
 	return ev.Wait(background)
 }
 
-// Place implements [Resource].
-func (p *Poison) Place() *syclobj.Place { return p.upstream.Place() }
-
-// Upstream returns the guarded resource.
-func (p *Poison) Upstream() Resource { return p.upstream }
-
 // poisonLead keeps an alignment beyond the default one.
 func poisonLead(align uintptr) uintptr { return max(PoisonMargin, align) }
 
 // Allocate implements [Resource].
-func (p *Poison) Allocate(r Request) (Block, error) {
-	if err := r.check(); err != nil {
+func (p *poison) Allocate(r Request) (Block, error) {
+	if err := r.Check(); err != nil {
 		return Block{}, err
 	}
 	if p.fill == nil {
-		return p.upstream.Allocate(r)
+		return p.from.Allocate(r)
 	}
-	lead := poisonLead(r.align())
-	if r.Size > maxSize-2*lead-r.align() {
-		return Block{}, &RequestError{Request: r, Reason: fmt.Sprintf("with %d bytes of guard it cannot be addressed", 2*lead)}
+	lead := poisonLead(r.Alignment())
+	if r.Size > maxSize-2*lead-r.Alignment() {
+		return Block{}, r.refuse("with %d bytes of guard it cannot be addressed", 2*lead)
 	}
 	inner := r
 	inner.Size = lead + r.Size + PoisonMargin
-	b, err := p.upstream.Allocate(inner)
+	b, err := p.from.Allocate(inner)
 	if err != nil {
 		return b, err
 	}
@@ -130,7 +123,7 @@ func (p *Poison) Allocate(r Request) (Block, error) {
 		err = p.fill(b.Address+lead+r.Size, PoisonMargin, poisonMargin)
 	}
 	if err != nil {
-		p.upstream.Free(b)
+		p.from.Free(b)
 		return Block{}, err
 	}
 	guarded := b
@@ -143,21 +136,18 @@ func (p *Poison) Allocate(r Request) (Block, error) {
 }
 
 // Free implements [Resource].
-func (p *Poison) Free(b Block) {
+func (p *poison) Free(b Block) {
 	if p.fill == nil {
-		p.upstream.Free(b)
+		p.from.Free(b)
 		return
 	}
-	if b.Event != 0 {
-		// Margins can be looked at only when the work is done.
-		s, event := p.synchronizer(), b.Event
-		b.Event = 0
-		if !s.EventDone(event) {
-			later.after(s, event, func() { p.Free(b) })
-			return
-		}
-		s.ReleaseEvent(event)
-	}
+	// Margins can be looked at only when the work is done.
+	s, _ := As[Synchronizer](p.from)
+	FreeAfter(b, s, p.check)
+}
+
+// check looks at the margins of a block and gives it back.
+func (p *poison) check(b Block) {
 	// Known first and looked at second: what is back may not be readable.
 	outer := p.known(b.Address, false)
 	p.inspect(&b)
@@ -165,12 +155,12 @@ func (p *Poison) Free(b Block) {
 		_ = p.fill(b.Address, b.Requested, poisonFreed)
 	}
 	p.known(b.Address, true)
-	p.upstream.Free(outer)
+	p.from.Free(outer)
 }
 
 // known returns what the upstream gave for a block, and forgets it if asked to.
 // It panics when there is no such block.
-func (p *Poison) known(address uintptr, forget bool) Block {
+func (p *poison) known(address uintptr, forget bool) Block {
 	p.mu.Lock()
 	outer, ok := p.outer[address]
 	if forget {
@@ -178,19 +168,12 @@ func (p *Poison) known(address uintptr, forget bool) Block {
 	}
 	p.mu.Unlock()
 	if !ok {
-		panic(fmt.Sprintf("memmgr: free of %#x, which the poisoning resource did not give or has back already", address))
+		panic(misuse("Free", "the poisoning resource did not give %#x, or has it back already", address))
 	}
 	return outer
 }
 
-func (p *Poison) synchronizer() Synchronizer {
-	if s, ok := As[Synchronizer](p.upstream); ok {
-		return s
-	}
-	return systemEvents
-}
-
-func (p *Poison) inspect(b *Block) {
+func (p *poison) inspect(b *Block) {
 	guard := make([]byte, PoisonMargin)
 	for _, side := range []int{-PoisonMargin, int(b.Requested)} {
 		if err := p.read(uintptr(int(b.Address)+side), guard); err != nil {

@@ -1,7 +1,6 @@
 package memmgr
 
 import (
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,7 +41,6 @@ type Pool struct {
 
 	published gauges       // see peakStep
 	waiting   atomic.Int32 // blocks in pending or returned
-	scopes    scopeList
 
 	mu       sync.Mutex
 	heap     tlsf.Heap
@@ -70,7 +68,6 @@ var poolTable [1024]atomic.Pointer[Pool]
 type poolSegment struct {
 	cookie    uint64
 	requested uintptr
-	tag       uint32
 	emptyTick uint32 // the pool's tick at which it became empty
 	align     uint8  // its logarithm
 	dedicated bool
@@ -79,7 +76,7 @@ type poolSegment struct {
 // block is what the upstream gave.
 func (s *poolSegment) block(base, size uintptr) Block {
 	return Block{
-		Address: base, Size: size, Requested: s.requested, Align: 1 << s.align, Cookie: s.cookie, Tag: s.tag,
+		Address: base, Size: size, Requested: s.requested, Align: 1 << s.align, Cookie: s.cookie,
 	}
 }
 
@@ -155,6 +152,7 @@ type deviceSized interface{ DeviceTotal() uint64 }
 // NewPool makes a pool over an upstream, which it does not own: close the pool
 // first, then the upstream.
 func NewPool(upstream Resource, options ...PoolOption) *Pool {
+	upstream = over(upstream).from
 	o := poolOptions{
 		minSegment: 2 << 20, growth: 16, large: 16 << 20, cacheLimit: 64 << 20,
 		middleLimit: 64 << 20, decay: 10 * time.Second,
@@ -316,8 +314,8 @@ func (p *Pool) Allocate(r Request) (Block, error) {
 	}
 	c := b.ref.Cell()
 	return Block{
-		Address: c.Address, Size: uintptr(c.Size), Requested: r.Size, Align: r.align(),
-		Cookie: uint64(c.Index())<<32 | uint64(b.ref.Generation()), Tag: tagNumber(r.Tag),
+		Address: c.Address, Size: uintptr(c.Size), Requested: r.Size, Align: r.Alignment(),
+		Cookie: uint64(c.Index())<<32 | uint64(b.ref.Generation()),
 	}, nil
 }
 
@@ -326,12 +324,12 @@ func (p *Pool) Allocate(r Request) (Block, error) {
 func (p *Pool) Free(b Block) {
 	index := uint32(b.Cookie >> 32)
 	if _, used := owner.Capacity(); index == 0 || int(index) > used {
-		panic(fmt.Sprintf("memmgr: the block at %#x is not of this pool", b.Address))
+		panic(misuse("Pool.Free", "the block at %#x is not of this pool", b.Address))
 	}
 	c := owner.At(index)
 	r := owner.MakeRef(c, uint32(b.Cookie))
 	if !r.Valid() || c.Resource != p.h.index || c.Address != b.Address {
-		panic(fmt.Sprintf("memmgr: the block at %#x is not of this pool, or was freed before", b.Address))
+		panic(misuse("Pool.Free", "the block at %#x is not of this pool, or was freed before", b.Address))
 	}
 	if b.Event != 0 {
 		if c.Queue() == 0 && (holdQueueRef(b.Queue) || p.h.place == nil) {

@@ -12,12 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
 
 // simulatedPool is a pool over a simulated device; at the end the device must
 // have everything back, events included.
-func simulatedPool(t testing.TB, options ...memmgr.PoolOption) (*memmgr.Simulated, *memmgr.Pool) {
-	sim := memmgr.NewSimulated()
+func simulatedPool(t testing.TB, options ...memmgr.PoolOption) (*memtest.Simulated, *memmgr.Pool) {
+	sim := memtest.NewSimulated()
 	p := memmgr.NewPool(sim, options...)
 	t.Cleanup(func() {
 		require.NoError(t, p.Close())
@@ -152,7 +153,7 @@ func TestOneBarrierServesManyReturns(t *testing.T) {
 }
 
 func TestOutOfMemoryTellsEverything(t *testing.T) {
-	sim := memmgr.NewSimulated(memmgr.SimulatedCapacity(64 << 20))
+	sim := memtest.NewSimulated(memtest.Capacity(64 << 20))
 	p := memmgr.NewPool(sim, memmgr.WithLimit(32<<20))
 	var held []memmgr.Buffer
 	for _, tag := range []string{"weights", "weights", "cache"} {
@@ -183,7 +184,7 @@ func TestOutOfMemoryTellsEverything(t *testing.T) {
 }
 
 func TestOutOfMemoryWaitsForPendingWorkAndAsksForHelp(t *testing.T) {
-	sim := memmgr.NewSimulated(memmgr.SimulatedCapacity(16 << 20))
+	sim := memtest.NewSimulated(memtest.Capacity(16 << 20))
 	calls := 0
 	var last memmgr.Buffer
 	p := memmgr.NewPool(sim, memmgr.OnOutOfMemory(func(e *memmgr.OutOfMemoryError) bool {
@@ -243,7 +244,7 @@ func TestEveryUpstreamFailureLosesNothing(t *testing.T) {
 		return failures
 	}
 	for n := 1; ; n++ {
-		sim := memmgr.NewSimulated()
+		sim := memtest.NewSimulated()
 		p := memmgr.NewPool(sim, memmgr.WithDecay(0))
 		sim.FailAt(n)
 		script(p)
@@ -294,7 +295,7 @@ func TestTrimKeepsWhatIsAskedFor(t *testing.T) {
 }
 
 func TestCloseWithBuffersInUse(t *testing.T) {
-	sim := memmgr.NewSimulated()
+	sim := memtest.NewSimulated()
 	p := memmgr.NewPool(sim, memmgr.WithName("careless"))
 	b, err := memmgr.New(p, memmgr.Request{Size: 100})
 	require.NoError(t, err)
@@ -325,13 +326,13 @@ func TestStatsFollowABufferThroughItsLife(t *testing.T) {
 	require.EqualValues(t, 1024+5<<20, s.AllocatedBytes.Current)
 	require.GreaterOrEqual(t, s.ReservedBytes.Current, s.AllocatedBytes.Current)
 	require.Equal(t, s.NumDeviceAlloc, s.Segment.Current)
-	scope := p.Scope()
+	p.ResetPeaks()
 	c, err := memmgr.New(p, memmgr.Request{Size: 6 << 20})
 	require.NoError(t, err)
 	c.Release()
-	start, peak, end := scope.End()
-	require.Equal(t, start, end)
-	require.EqualValues(t, start+6<<20, peak)
+	after := p.Stats().AllocatedBytes
+	require.Equal(t, s.AllocatedBytes.Current, after.Current)
+	require.EqualValues(t, after.Current+6<<20, after.Peak)
 	b.Release()
 	a.Release()
 	s = p.Stats()

@@ -16,7 +16,7 @@ type want struct {
 }
 
 func (p *Pool) wanted(r *Request, units uintptr) want {
-	w := want{r: r, class: noClass, units: uint32(units), align: uint32(max(r.align()/unit, 1))}
+	w := want{r: r, class: noClass, units: uint32(units), align: uint32(max(r.Alignment()/unit, 1))}
 	if units <= maxClassUnits && w.align == 1 {
 		w.class = classOf(units)
 		w.units = classUnits[w.class]
@@ -31,11 +31,11 @@ func (p *Pool) dedicated(w *want) bool {
 
 // slowBuffer serves what the front could not.
 func (p *Pool) slowBuffer(request Request) (Buffer, error) {
-	if err := request.check(); err != nil {
+	if err := request.Check(); err != nil {
 		return Buffer{}, err
 	}
 	units := max((request.Size+unit-1)/unit, p.minUnits)
-	if units > 1<<31 || request.align() > 1<<31*unit {
+	if units > 1<<31 || request.Alignment() > 1<<31*unit {
 		return Buffer{}, &OutOfMemoryError{Request: request, Place: p.Place(), Rounded: uint64(units) * unit, Err: errTooLarge}
 	}
 	w := p.wanted(&request, units)
@@ -72,7 +72,7 @@ func (p *Pool) slowBuffer(request Request) (Buffer, error) {
 }
 
 func (p *Pool) closedError() error {
-	return &AccessError{Op: "Pool.Allocate", Place: p.Place(), Err: ErrClosed}
+	return &OpError{Op: "Pool.Allocate", Place: p.Place(), Kind: ErrClosed}
 }
 
 // find takes a block from what the pool has. p.mu is held.
@@ -248,7 +248,7 @@ func (p *Pool) addSegment(b Block, dedicated bool) int32 {
 		p.segs = append(p.segs, poolSegment{})
 	}
 	p.segs[n] = poolSegment{
-		cookie: b.Cookie, requested: b.Requested, tag: b.Tag, emptyTick: p.ticks,
+		cookie: b.Cookie, requested: b.Requested, emptyTick: p.ticks,
 		align: uint8(bits.TrailingZeros64(uint64(b.Align))), dedicated: dedicated,
 	}
 	p.counters.segmentAdded(uint64(b.Size))

@@ -46,6 +46,11 @@ func registered(r Resource) *holder {
 	return h
 }
 
+func isRegistered(r Resource) bool {
+	_, ok := holders.known.Load(r)
+	return ok
+}
+
 // addressOnly is a resource whose addresses nobody may read or write.
 type addressOnly interface{ AddressOnly() bool }
 
@@ -135,7 +140,6 @@ func (h *holder) drain(c *owner.Cell) {
 		Requested: uintptr(c.Requested),
 		Align:     uintptr(c.Private),
 		Cookie:    uint64(c.Context),
-		Tag:       c.Tag,
 		Queue:     c.Queue(),
 		Event:     lastEvent(c, h.sync),
 	}

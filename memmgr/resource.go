@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/bits"
+	"reflect"
 
 	"github.com/usmbridge/usmbridge/memmgr/owner"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -29,28 +30,28 @@ type Request struct {
 }
 
 // Alignment returns the alignment in bytes that holds for the request.
-func (r *Request) Alignment() uintptr { return r.align() }
-
-// Check returns a [*RequestError] when no resource can fulfil the request.
-func (r *Request) Check() error { return r.check() }
-
-// align returns the alignment that holds for the request.
-func (r *Request) align() uintptr {
+func (r *Request) Alignment() uintptr {
 	if r.Align == 0 {
 		return DefaultAlign
 	}
 	return r.Align
 }
 
-// check refuses what no resource can give.
-func (r *Request) check() error {
+// Check returns an [*OpError] of kind ErrRequest when no resource can fulfil the
+// request.
+func (r *Request) Check() error {
 	if r.Align&(r.Align-1) != 0 {
-		return &RequestError{Request: *r, Reason: "the alignment must be a power of two"}
+		return r.refuse("the alignment must be a power of two")
 	}
-	if r.Size > maxSize-r.align() {
-		return &RequestError{Request: *r, Reason: fmt.Sprintf("the size is larger than %d bytes, the most that can be addressed", maxSize)}
+	if r.Size > maxSize-r.Alignment() {
+		return r.refuse("the size is larger than %d bytes, the most that can be addressed", maxSize)
 	}
 	return nil
+}
+
+// refuse is the error of a request that makes no sense.
+func (r *Request) refuse(format string, args ...any) error {
+	return opError("Allocate", ErrRequest, "%d bytes aligned to %d: %s", r.Size, r.Alignment(), fmt.Sprintf(format, args...))
 }
 
 // maxSize leaves room for rounding below the largest int.
@@ -70,8 +71,6 @@ type Block struct {
 	Align uintptr
 	// Cookie belongs to the resource that gave the block.
 	Cookie uint64
-	// Tag is the number of the user's tag.
-	Tag uint32
 	// Queue is a reference of the queue of last use (sycl::queue*), borrowed;
 	// 0 for none. Set by the user for Free.
 	Queue uintptr
@@ -88,13 +87,14 @@ type Block struct {
 // the abilities of the wrapped ones.
 type Resource interface {
 	// Allocate returns memory for the request, or a typed error: a
-	// [*RequestError] when the request makes no sense, a [*OutOfMemoryError]
-	// when memory ran out. It never returns a nil address without error.
+	// [*OpError] when the request makes no sense, a [*OutOfMemoryError] when memory
+	// ran out. It never returns a nil address without error.
 	Allocate(Request) (Block, error)
 
 	// Free takes a block back, with its pending event if there is one; the
 	// memory is not reused before that is done, and Free does not wait for it.
-	// Freeing what was not allocated, or twice, panics where it is detected.
+	// Freeing what was not allocated, or twice, panics with a [*UseError] where it
+	// is detected.
 	Free(Block)
 
 	// Place tells the facts of the memory that this resource gives.
@@ -142,7 +142,7 @@ type Synchronizer interface {
 // As finds an ability: the first resource of type T on the way from r to its
 // innermost upstream.
 func As[T any](r Resource) (T, bool) {
-	for r != nil {
+	for !missing(r) {
 		if t, ok := r.(T); ok {
 			return t, true
 		}
@@ -156,24 +156,67 @@ func As[T any](r Resource) (T, bool) {
 	return none, false
 }
 
-// FreeAfter calls free with the block once the event that it carries is done:
-// now, if there is none, else later on another goroutine. For resources that know
-// nothing of events.
-func FreeAfter(b Block, free func(Block)) {
+// FreeAfter calls free with the block once the event that it carries is done: now,
+// if there is none, else later on another goroutine. s knows the event; nil stands
+// for the SYCL runtime. It is the Free of a resource that reuses nothing.
+func FreeAfter(b Block, s Synchronizer, free func(Block)) {
+	if s == nil {
+		s = systemEvents
+	}
 	event := b.Event
 	b.Event = 0
-	if event == 0 || systemEvents.EventDone(event) {
-		if event != 0 {
-			systemEvents.ReleaseEvent(event)
-		}
+	if dropIfDone(s, event) == 0 {
 		free(b)
 		return
 	}
-	later.after(systemEvents, event, func() { free(b) })
+	later.after(s, event, func() { free(b) })
 }
+
+// upstream is the part that resources which wrap another one share.
+type upstream struct{ from Resource }
+
+// over returns it for a resource, which may be missing.
+func over(r Resource) upstream {
+	if missing(r) {
+		r = noResource{}
+	}
+	return upstream{r}
+}
+
+// Place implements [Resource].
+func (u *upstream) Place() *syclobj.Place { return u.from.Place() }
+
+// Upstream returns the wrapped resource.
+func (u *upstream) Upstream() Resource { return u.from }
+
+// missing tells whether there is no resource: nil, or a nil pointer in the
+// interface. It is not for the way of every allocation.
+func missing(r Resource) bool {
+	v := reflect.ValueOf(r)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
+}
+
+// noResource stands where a program gave nil.
+type noResource struct{}
+
+// Allocate implements [Resource].
+func (noResource) Allocate(r Request) (Block, error) {
+	return Block{}, r.refuse("nil was given for a resource; memmgr.Host() or memmgr.Default gives one")
+}
+
+// Free implements [Resource].
+func (noResource) Free(b Block) {
+	panic(misuse("Free", "the block at %#x cannot have come from a nil resource", b.Address))
+}
+
+// Place implements [Resource].
+func (noResource) Place() *syclobj.Place { return nil }
 
 // newCellBuffer gives a block of r an owner cell of its own.
 func newCellBuffer(r Resource, request Request) (Buffer, error) {
+	if !isRegistered(r) && missing(r) {
+		r = noResource{}
+	}
 	h := registered(r)
 	block, err := r.Allocate(request)
 	if err != nil {

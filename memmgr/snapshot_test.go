@@ -14,11 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
 
 // lively makes a pool with buffers in use, cached and waiting.
 func lively(t testing.TB) (*memmgr.Snapshot, func()) {
-	sim := memmgr.NewSimulated()
+	sim := memtest.NewSimulated()
 	p := memmgr.NewPool(sim, memmgr.WithName("picture"), memmgr.WithTrace(1000), memmgr.WithDecay(0))
 	var held []memmgr.Buffer
 	for i := range 30 {
@@ -73,7 +74,7 @@ func TestSnapshotAccountsForEveryByte(t *testing.T) {
 	require.Equal(t, 1, states[memmgr.BlockPending])
 	require.NotZero(t, states[memmgr.BlockFree])
 	require.EqualValues(t, s.Stats.AllocatedBytes.Current, used)
-	actions := map[memmgr.TraceAction]int{}
+	actions := map[string]int{}
 	for _, e := range s.Trace {
 		actions[e.Action]++
 	}

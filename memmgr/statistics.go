@@ -2,28 +2,20 @@ package memmgr
 
 import (
 	"sync"
-
-	"github.com/usmbridge/usmbridge/syclobj"
 )
 
 // Statistics counts what passes through it, whatever the upstream is. A [Pool]
 // counts by itself; this is for resources that do not, and for the part of a
 // program that goes through it. All values are exact.
 type Statistics struct {
-	upstream Resource
+	upstream
 
 	mu    sync.Mutex
 	stats Stats
 }
 
 // NewStatistics counts what is asked of an upstream.
-func NewStatistics(upstream Resource) *Statistics { return &Statistics{upstream: upstream} }
-
-// Place implements [Resource].
-func (s *Statistics) Place() *syclobj.Place { return s.upstream.Place() }
-
-// Upstream returns the counted resource.
-func (s *Statistics) Upstream() Resource { return s.upstream }
+func NewStatistics(from Resource) *Statistics { return &Statistics{upstream: over(from)} }
 
 // grow adds to a quantity.
 func (s *Stat) grow(n int64) {
@@ -39,7 +31,7 @@ func (s *Stat) shrink(n int64) {
 
 // Allocate implements [Resource].
 func (s *Statistics) Allocate(r Request) (Block, error) {
-	b, err := s.upstream.Allocate(r)
+	b, err := s.from.Allocate(r)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
@@ -60,7 +52,7 @@ func (s *Statistics) Allocate(r Request) (Block, error) {
 
 // Free implements [Resource].
 func (s *Statistics) Free(b Block) {
-	s.upstream.Free(b)
+	s.from.Free(b)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := &s.stats

@@ -1,7 +1,6 @@
 package memmgr
 
 import (
-	"sync"
 	"sync/atomic"
 
 	"github.com/usmbridge/usmbridge/memmgr/internal/tlsf"
@@ -133,7 +132,6 @@ func (p *Pool) publish(c change) {
 	g.asked.add(c.asked)
 	g.active.add(c.bytes)
 	g.activeBlocks.add(c.blocks)
-	p.scopes.note(g.bytes.now.Load())
 }
 
 // poolCounters are guarded by the pool's mutex.
@@ -276,7 +274,8 @@ func (p *Pool) middleStats(s *Stats) {
 	s.MetadataBytes = int64(p.heap.Bytes() + p.frontBytes() + uint64(p.heap.Counts().UsedBlocks)*owner.CellBytes)
 }
 
-// ResetPeaks implements [StatsReporter].
+// ResetPeaks implements [StatsReporter]: the peaks from here to a later Stats are
+// those of the region between.
 func (p *Pool) ResetPeaks() {
 	p.Stats()
 	p.mu.Lock()
@@ -288,62 +287,6 @@ func (p *Pool) ResetPeaks() {
 	c := &p.counters
 	c.reservedPeak, c.segmentsPeak = c.reserved, c.segments
 	c.splitPeak, c.splitBytesPeak = p.split()
-}
-
-// Scope measures a region of a program: the peak of allocated bytes between
-// [Pool.Scope] and End. Scopes nest and overlap freely.
-type Scope struct {
-	pool  *Pool
-	start int64
-	peak  atomic.Int64
-}
-
-type scopeList struct {
-	n   atomic.Int32
-	mu  sync.Mutex
-	all map[*Scope]struct{}
-}
-
-func (l *scopeList) note(now int64) {
-	if l.n.Load() == 0 {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for s := range l.all {
-		if now > s.peak.Load() {
-			s.peak.Store(now)
-		}
-	}
-}
-
-// Scope begins a region.
-func (p *Pool) Scope() *Scope {
-	now := p.Stats().AllocatedBytes.Current
-	s := &Scope{pool: p, start: now}
-	s.peak.Store(now)
-	p.scopes.mu.Lock()
-	defer p.scopes.mu.Unlock()
-	if p.scopes.all == nil {
-		p.scopes.all = map[*Scope]struct{}{}
-	}
-	p.scopes.all[s] = struct{}{}
-	p.scopes.n.Add(1)
-	return s
-}
-
-// End ends the region and returns the allocated bytes at its start, their peak
-// within it (exact as that of [Pool.Stats] is), and their number now.
-func (s *Scope) End() (start, peak, end int64) {
-	end = s.pool.Stats().AllocatedBytes.Current
-	l := &s.pool.scopes
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if _, ok := l.all[s]; ok {
-		delete(l.all, s)
-		l.n.Add(-1)
-	}
-	return s.start, max(s.peak.Load(), end), end
 }
 
 // TotalStats adds the counters of all open pools: what the process holds in

@@ -7,23 +7,20 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/owner"
 )
 
-// TraceAction is what happened, in the words of PyTorch's memory viewer.
-type TraceAction string
-
-// The actions.
+// Actions of a pool, in the words of PyTorch's memory viewer.
 const (
-	traceAlloc         TraceAction = "alloc"
-	traceFreeRequested TraceAction = "free_requested"
-	traceFreeCompleted TraceAction = "free_completed"
-	traceSegmentAlloc  TraceAction = "segment_alloc"
-	traceSegmentFree   TraceAction = "segment_free"
-	traceSnapshot      TraceAction = "snapshot"
-	traceOOM           TraceAction = "oom"
+	traceAlloc         = "alloc"
+	traceFreeRequested = "free_requested"
+	traceFreeCompleted = "free_completed"
+	traceSegmentAlloc  = "segment_alloc"
+	traceSegmentFree   = "segment_free"
+	traceSnapshot      = "snapshot"
+	traceOOM           = "oom"
 )
 
 // TraceEntry is one action of a pool.
 type TraceEntry struct {
-	Action  TraceAction
+	Action  string // "alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "snapshot" or "oom"
 	Address uintptr
 	Size    uint64
 	Tag     string
@@ -48,12 +45,12 @@ func (t *traceRing) put(e TraceEntry) {
 	t.next++
 }
 
-func (t *traceRing) add(a TraceAction, c *owner.Cell) {
-	t.put(TraceEntry{Action: a, Address: c.Address, Size: c.Size, Tag: tagName(c.Tag), stack: c.Stack})
+func (t *traceRing) add(action string, c *owner.Cell) {
+	t.put(TraceEntry{Action: action, Address: c.Address, Size: c.Size, Tag: tagName(c.Tag), stack: c.Stack})
 }
 
-func (t *traceRing) addSegment(a TraceAction, b Block) {
-	e := TraceEntry{Action: a, Address: b.Address, Size: uint64(b.Size)}
+func (t *traceRing) addSegment(action string, b Block) {
+	e := TraceEntry{Action: action, Address: b.Address, Size: uint64(b.Size)}
 	if depth := stackDepth.Load(); depth != 0 {
 		e.stack = captureStack(int(depth), 4)
 	}

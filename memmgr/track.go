@@ -6,16 +6,14 @@ import (
 	"sort"
 	"sync"
 	"time"
-
-	"github.com/usmbridge/usmbridge/syclobj"
 )
 
 // Track remembers every block that is out, with the place where it was asked
-// for and since when, and panics on a free of what is not out: for finding
+// for and since when, and panics on a free of what is not out ([*UseError]): for finding
 // leaks and wrong frees behind one resource.
 type Track struct {
-	upstream Resource
-	depth    int
+	upstream
+	depth int
 
 	mu   sync.Mutex
 	out  map[uintptr]trackRecord
@@ -24,24 +22,19 @@ type Track struct {
 
 type trackRecord struct {
 	block Block
+	tag   string
 	stack uint32
 	since time.Time
 }
 
 // NewTrack tracks an upstream, recording stacks of so many frames (at most 64;
 // 0 for none).
-func NewTrack(upstream Resource, depth int) *Track {
+func NewTrack(from Resource, depth int) *Track {
 	return &Track{
-		upstream: upstream, depth: max(0, min(depth, 64)),
+		upstream: over(from), depth: max(0, min(depth, 64)),
 		out: map[uintptr]trackRecord{}, gone: map[uintptr]uint32{},
 	}
 }
-
-// Place implements [Resource].
-func (t *Track) Place() *syclobj.Place { return t.upstream.Place() }
-
-// Upstream returns the tracked resource.
-func (t *Track) Upstream() Resource { return t.upstream }
 
 func (t *Track) stack() uint32 {
 	if t.depth == 0 {
@@ -52,11 +45,11 @@ func (t *Track) stack() uint32 {
 
 // Allocate implements [Resource].
 func (t *Track) Allocate(r Request) (Block, error) {
-	b, err := t.upstream.Allocate(r)
+	b, err := t.from.Allocate(r)
 	if err != nil {
 		return b, err
 	}
-	rec := trackRecord{block: b, stack: t.stack(), since: time.Now()}
+	rec := trackRecord{block: b, tag: r.Tag, stack: t.stack(), since: time.Now()}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.out[b.Address] = rec
@@ -78,16 +71,16 @@ func (t *Track) Free(b Block) {
 	t.gone[b.Address] = stack
 	t.mu.Unlock()
 	if rec.block.Size != b.Size {
-		panic(fmt.Sprintf("memmgr: free of %d bytes at %#x, which has %d", b.Size, b.Address, rec.block.Size))
+		panic(misuse("Track.Free", "%d bytes at %#x, which has %d", b.Size, b.Address, rec.block.Size))
 	}
-	t.upstream.Free(b)
+	t.from.Free(b)
 }
 
-func wrongFree(b Block, stack uint32, freed bool) string {
+func wrongFree(b Block, stack uint32, freed bool) *UseError {
 	if !freed {
-		return fmt.Sprintf("memmgr: free of %#x, which was never allocated here", b.Address)
+		return misuse("Track.Free", "%#x was never allocated here", b.Address)
 	}
-	return fmt.Sprintf("memmgr: second free of %#x; the first was at\n%s", b.Address, stackText(stack))
+	return misuse("Track.Free", "second free of %#x; the first was at\n%s", b.Address, stackText(stack))
 }
 
 // Outstanding is a block that is out.
@@ -103,7 +96,7 @@ func (t *Track) Outstanding() []Outstanding {
 	t.mu.Lock()
 	all := make([]Outstanding, 0, len(t.out))
 	for _, r := range t.out {
-		all = append(all, Outstanding{Block: r.block, Tag: tagName(r.block.Tag), Since: r.since, Stack: stackText(r.stack)})
+		all = append(all, Outstanding{Block: r.block, Tag: r.tag, Since: r.since, Stack: stackText(r.stack)})
 	}
 	t.mu.Unlock()
 	sort.Slice(all, func(i, j int) bool { return all[i].Since.Before(all[j].Since) })

@@ -34,7 +34,7 @@ func TestUSMResource(t *testing.T) {
 			rt := openSYCL(t)
 			memtest.Run(t, func(t testing.TB) memmgr.Resource {
 				r := memmgr.USM(rt.DefaultQueue(), kind)
-				t.Cleanup(func() { require.NoError(t, r.(*memmgr.USMResource).Close()) })
+				t.Cleanup(func() { require.NoError(t, r.(usmResource).Close()) })
 				return r
 			}, memtest.Options{MaxAlign: 4096})
 		})
@@ -45,7 +45,7 @@ func TestBufferOutlivesQueueAndRuntime(t *testing.T) {
 	rt := openSYCL(t)
 	q, err := rt.NewQueue(nil, rt.DefaultDevice(), syclobj.InOrder)
 	require.NoError(t, err)
-	r := memmgr.USM(q, syclobj.USMShared).(*memmgr.USMResource)
+	r := memmgr.USM(q, syclobj.USMShared).(usmResource)
 	b, err := memmgr.New(r, memmgr.Request{Size: 1000, Queue: q})
 	require.NoError(t, err)
 	require.NoError(t, q.Close())
@@ -62,7 +62,7 @@ func TestBufferOutlivesQueueAndRuntime(t *testing.T) {
 func TestReleaseWithWorkPending(t *testing.T) {
 	rt := openSYCL(t)
 	q := rt.DefaultQueue()
-	r := memmgr.USM(q, syclobj.USMDevice).(*memmgr.USMResource)
+	r := memmgr.USM(q, syclobj.USMDevice).(usmResource)
 	defer func() { require.NoError(t, r.Close()) }()
 	const size = 256 << 20
 	src, err := memmgr.New(r, memmgr.Request{Size: size})
@@ -86,7 +86,7 @@ func TestReleaseWithWorkPending(t *testing.T) {
 
 func TestPendingEventsJoin(t *testing.T) {
 	rt := openSYCL(t)
-	r := memmgr.USM(rt.DefaultQueue(), syclobj.USMShared).(*memmgr.USMResource)
+	r := memmgr.USM(rt.DefaultQueue(), syclobj.USMShared).(usmResource)
 	defer func() { require.NoError(t, r.Close()) }()
 	b, err := memmgr.New(r, memmgr.Request{Size: 64 << 20})
 	require.NoError(t, err)
@@ -135,7 +135,7 @@ func TestPoolOnUSM(t *testing.T) {
 		t.Run(kind.String(), func(t *testing.T) {
 			rt := openSYCL(t)
 			memtest.Run(t, func(t testing.TB) memmgr.Resource {
-				upstream := memmgr.USM(rt.DefaultQueue(), kind).(*memmgr.USMResource)
+				upstream := memmgr.USM(rt.DefaultQueue(), kind).(usmResource)
 				p := memmgr.NewPool(upstream)
 				t.Cleanup(func() {
 					require.NoError(t, p.Close())
@@ -150,7 +150,7 @@ func TestPoolOnUSM(t *testing.T) {
 func TestGuardedUSM(t *testing.T) {
 	rt := openSYCL(t)
 	memtest.Run(t, func(t testing.TB) memmgr.Resource {
-		upstream := memmgr.USM(rt.DefaultQueue(), syclobj.USMDevice).(*memmgr.USMResource)
+		upstream := memmgr.USM(rt.DefaultQueue(), syclobj.USMDevice).(usmResource)
 		t.Cleanup(func() { require.NoError(t, upstream.Close()) })
 		return memmgr.NewPoison(memmgr.NewStatistics(upstream))
 	}, memtest.Options{Largest: 1 << 20, MaxAlign: 1024})
@@ -166,7 +166,7 @@ func TestQueueOrderedReuseOnTheDevice(t *testing.T) {
 	other, err := rt.NewQueue(nil, rt.DefaultDevice(), syclobj.InOrder)
 	require.NoError(t, err)
 	defer other.Close()
-	upstream := memmgr.USM(q, syclobj.USMDevice).(*memmgr.USMResource)
+	upstream := memmgr.USM(q, syclobj.USMDevice).(usmResource)
 	p := memmgr.NewPool(upstream, memmgr.WithLarge(1<<30))
 	const size = 128 << 20
 	reusedAtOnce, keptApart := false, false
@@ -207,7 +207,7 @@ func TestQueueOrderedReuseOnTheDevice(t *testing.T) {
 
 func TestExportedUSMReturnsThroughThePool(t *testing.T) {
 	rt := openSYCL(t)
-	upstream := memmgr.USM(rt.DefaultQueue(), syclobj.USMShared).(*memmgr.USMResource)
+	upstream := memmgr.USM(rt.DefaultQueue(), syclobj.USMShared).(usmResource)
 	p := memmgr.NewPool(upstream)
 	for range 100 {
 		b, err := memmgr.New(p, memmgr.Request{Size: 10000})

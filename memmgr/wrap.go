@@ -101,11 +101,11 @@ type WrapOptions struct {
 // Wrap makes a buffer of size bytes at p that somebody else allocated; size is
 // [UnknownSize] when nobody told. The buffer keeps Go memory reachable.
 //
-// It fails with a [*RequestError] for a nil address with a size; then nothing was
+// It fails with an [*OpError] of kind ErrRequest for a nil address with a size; then nothing was
 // taken over and nothing will be called.
 func Wrap(p unsafe.Pointer, size uint64, o WrapOptions) (Buffer, error) {
 	if p == nil && size != 0 {
-		return Buffer{}, &RequestError{Request: Request{Size: uintptr(size)}, Reason: "memmgr.Wrap was given a nil address with a size"}
+		return Buffer{}, opError("Wrap", ErrRequest, "a nil address with a size of %d bytes", size)
 	}
 	place := o.Place
 	if place == nil {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/memtest"
 	"github.com/usmbridge/usmbridge/memmgr/umf"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -121,7 +123,10 @@ func (b *bench) rawSYCL() {
 	}
 	defer func() { _ = rt.Close() }()
 	for _, kind := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared} {
-		upstream := memmgr.USM(rt.DefaultQueue(), kind).(*memmgr.USMResource)
+		upstream := memmgr.USM(rt.DefaultQueue(), kind).(interface {
+			memmgr.Resource
+			io.Closer
+		})
 		for _, size := range []uintptr{64, 4 << 10, 64 << 10, 1 << 20} {
 			p := memmgr.NewPool(upstream, memmgr.WithDecay(0))
 			const n, raw = 50000, 500
@@ -244,7 +249,7 @@ func (b *bench) millionLive() {
 	cost := func(nslots int) (beside, ns, bytes float64) {
 		const n = 50000
 		where, sizes := draws(n, nslots, func(rng *rand.Rand) uint32 { return 256 << rng.IntN(4) })
-		p := memmgr.NewPool(memmgr.NewSimulated(memmgr.SimulatedUnchecked()), memmgr.WithDecay(0))
+		p := memmgr.NewPool(memtest.NewSimulated(memtest.Unchecked()), memmgr.WithDecay(0))
 		live := make([]memmgr.Buffer, nslots)
 		runtime.GC()
 		var before, after runtime.MemStats
@@ -335,7 +340,7 @@ func (b *bench) randomAllocations() {
 			turns := max(9, min(20, 200000/n))
 			step, reserved := math.Inf(1), 0.0
 			for range turns {
-				p := memmgr.NewPool(memmgr.NewSimulated(memmgr.SimulatedUnchecked()), memmgr.WithDecay(0))
+				p := memmgr.NewPool(memtest.NewSimulated(memtest.Unchecked()), memmgr.WithDecay(0))
 				live := make([]memmgr.Buffer, nslots)
 				step = min(step, float64(runScript(p, live, which, sizes))/float64(len(which)))
 				reserved = float64(p.Stats().ReservedBytes.Peak)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
 
 // writeSnapshot plays a while with a pool and writes what it looks like then:
@@ -23,8 +24,8 @@ func writeSnapshot(dir string) error {
 	if err != nil {
 		return err
 	}
-	p := memmgr.NewPool(memmgr.NewSimulated(), memmgr.WithName("demonstration"), memmgr.WithTrace(4000), memmgr.WithLarge(8<<20))
-	record := memmgr.NewRecord(p, 16, log)
+	p := memmgr.NewPool(memtest.NewSimulated(), memmgr.WithName("demonstration"), memmgr.WithTrace(4000), memmgr.WithLarge(8<<20))
+	record := memmgr.NewRecord(p, log)
 	live := demonstrate(p, record)
 	s := p.Snapshot()
 	for name, write := range map[string]func(io.Writer) error{

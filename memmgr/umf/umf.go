@@ -169,7 +169,7 @@ func (p *Pool) Allocate(r memmgr.Request) (memmgr.Block, error) {
 // Free implements [memmgr.Resource]. UMF knows no events: pending work is
 // waited for.
 func (p *Pool) Free(b memmgr.Block) {
-	memmgr.FreeAfter(b, func(b memmgr.Block) {
+	memmgr.FreeAfter(b, nil, func(b memmgr.Block) {
 		if rc := C.usmb_umf_do_free(p.pool, *(*unsafe.Pointer)(unsafe.Pointer(&b.Address))); rc != 0 {
 			panic(fmt.Sprintf("umf: freeing %#x: UMF's result %d", b.Address, int(rc)))
 		}

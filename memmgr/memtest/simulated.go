@@ -1,15 +1,16 @@
-package memmgr
+package memtest
 
 import (
 	"fmt"
 	"sync"
 
+	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// Simulated is an upstream with addresses and no memory behind them, and with a
-// device whose work ends when the test says so: for tests of resources and for
-// measurements of their bookkeeping alone. It detects frees of what it did not
+// Simulated is a resource with addresses and no memory behind them, and with a
+// device whose work ends when the test says so: for tests of what stands above it,
+// and for measurements of bookkeeping alone. It panics on frees of what it did not
 // give.
 type Simulated struct {
 	mu        sync.Mutex
@@ -38,14 +39,14 @@ type simEvent struct {
 // SimulatedOption changes what NewSimulated makes.
 type SimulatedOption func(*Simulated)
 
-// SimulatedCapacity bounds the memory of the simulated device.
-func SimulatedCapacity(bytes uint64) SimulatedOption {
+// Capacity bounds the memory of the simulated device.
+func Capacity(bytes uint64) SimulatedOption {
 	return func(s *Simulated) { s.capacity = bytes }
 }
 
-// SimulatedUnchecked leaves out the record of blocks, and with it the detection
+// Unchecked leaves out the record of blocks, and with it the detection
 // of wrong frees: for measuring what stands above.
-func SimulatedUnchecked() SimulatedOption {
+func Unchecked() SimulatedOption {
 	return func(s *Simulated) { s.unchecked = true }
 }
 
@@ -70,7 +71,7 @@ func (s *Simulated) FailAt(n int) {
 	s.calls, s.failAt = 0, n
 }
 
-// Place implements [Resource]. The memory counts as the host's for want of
+// Place implements [memmgr.Resource]. The memory counts as the host's for want of
 // another place; AddressOnly keeps the host from reading it.
 func (*Simulated) Place() *syclobj.Place { return syclobj.HostPlace() }
 
@@ -80,42 +81,36 @@ func (*Simulated) AddressOnly() bool { return true }
 // DeviceTotal returns the capacity.
 func (s *Simulated) DeviceTotal() uint64 { return s.capacity }
 
-// Allocate implements [Resource].
-func (s *Simulated) Allocate(r Request) (Block, error) {
-	if err := r.check(); err != nil {
-		return Block{}, err
+// Allocate implements [memmgr.Resource].
+func (s *Simulated) Allocate(r memmgr.Request) (memmgr.Block, error) {
+	if err := r.Check(); err != nil {
+		return memmgr.Block{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls++
 	size := max(r.Size, 1)
 	if s.calls == s.failAt || size > 1<<46 || (s.capacity != 0 && s.used+uint64(size) > s.capacity) {
-		return Block{}, &OutOfMemoryError{
+		return memmgr.Block{}, &memmgr.OutOfMemoryError{
 			Request: r, Place: s.Place(), Rounded: uint64(size), Allocated: s.used, DeviceTotal: s.capacity,
 			Err: fmt.Errorf("the simulated device refuses call %d", s.calls),
 		}
 	}
-	at := roundUp(s.next, r.align())
+	at := roundUp(s.next, r.Alignment())
 	s.next = at + roundUp(size, 4096)
 	if !s.unchecked {
 		s.blocks[at] = size
 	}
 	s.used += uint64(size)
 	s.peak = max(s.peak, s.used)
-	return Block{Address: at, Size: size, Requested: r.Size, Align: r.align(), Tag: tagNumber(r.Tag)}, nil
+	return memmgr.Block{Address: at, Size: size, Requested: r.Size, Align: r.Alignment()}, nil
 }
 
-// Free implements [Resource]. It panics when the block is not out. A block with
+// Free implements [memmgr.Resource]. It panics when the block is not out. A block with
 // work pending counts as out until the work is done.
-func (s *Simulated) Free(b Block) {
-	if event := b.Event; event != 0 {
-		b.Event = 0
-		if !s.EventDone(event) {
-			later.after(s, event, func() { s.Free(b) })
-			return
-		}
-		s.ReleaseEvent(event)
-	}
+func (s *Simulated) Free(b memmgr.Block) { memmgr.FreeAfter(b, s, s.free) }
+
+func (s *Simulated) free(b memmgr.Block) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.unchecked {
@@ -124,7 +119,7 @@ func (s *Simulated) Free(b Block) {
 	}
 	size, ok := s.blocks[b.Address]
 	if !ok || size < b.Size {
-		panic(fmt.Sprintf("memmgr: free of %d bytes at %#x, which the simulated device did not give", b.Size, b.Address))
+		panic(&memmgr.UseError{Op: "Free", Err: fmt.Errorf("the simulated device did not give %d bytes at %#x", b.Size, b.Address)})
 	}
 	delete(s.blocks, b.Address)
 	s.used -= uint64(size)
@@ -198,7 +193,7 @@ func (s *Simulated) newEvent(deps []uintptr) uintptr {
 func (s *Simulated) doneLocked(event uintptr) bool {
 	e := s.events[event]
 	if e == nil {
-		panic(fmt.Sprintf("memmgr: use of simulated event %d after its release", event))
+		panic(fmt.Errorf("memtest: use of simulated event %d after its release", event))
 	}
 	if e.done || e.deps == nil {
 		return e.done
@@ -214,7 +209,7 @@ func (s *Simulated) doneLocked(event uintptr) bool {
 func (s *Simulated) releaseLocked(event uintptr) {
 	e := s.events[event]
 	if e == nil {
-		panic(fmt.Sprintf("memmgr: release of simulated event %d, which nobody owns", event))
+		panic(fmt.Errorf("memtest: release of simulated event %d, which nobody owns", event))
 	}
 	if e.refs--; e.refs > 0 {
 		return
@@ -225,14 +220,14 @@ func (s *Simulated) releaseLocked(event uintptr) {
 	}
 }
 
-// EventDone implements [Synchronizer].
+// EventDone implements [memmgr.Synchronizer].
 func (s *Simulated) EventDone(event uintptr) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.doneLocked(event)
 }
 
-// WaitEvent implements [Synchronizer].
+// WaitEvent implements [memmgr.Synchronizer].
 func (s *Simulated) WaitEvent(event uintptr) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -242,7 +237,7 @@ func (s *Simulated) WaitEvent(event uintptr) error {
 	return nil
 }
 
-// CopyEvent implements [Synchronizer].
+// CopyEvent implements [memmgr.Synchronizer].
 func (s *Simulated) CopyEvent(event uintptr) uintptr {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,14 +245,14 @@ func (s *Simulated) CopyEvent(event uintptr) uintptr {
 	return event
 }
 
-// ReleaseEvent implements [Synchronizer].
+// ReleaseEvent implements [memmgr.Synchronizer].
 func (s *Simulated) ReleaseEvent(event uintptr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.releaseLocked(event)
 }
 
-// Barrier implements [Synchronizer].
+// Barrier implements [memmgr.Synchronizer].
 func (s *Simulated) Barrier(queue uintptr) (uintptr, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -267,20 +262,22 @@ func (s *Simulated) Barrier(queue uintptr) (uintptr, error) {
 	return s.newEvent(append([]uintptr(nil), s.work[queue]...)), nil
 }
 
-// Join implements [Synchronizer].
+// Join implements [memmgr.Synchronizer].
 func (s *Simulated) Join(_, a, b uintptr) (uintptr, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.newEvent([]uintptr{a, b}), nil
 }
 
-// SameOrder implements [Synchronizer].
+// SameOrder implements [memmgr.Synchronizer].
 func (s *Simulated) SameOrder(a, b uintptr) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return a == b && s.inOrder[a]
 }
 
-// QueueRef implements [Synchronizer]: the simulated queues are numbers, which no
+// QueueRef implements [memmgr.Synchronizer]: the simulated queues are numbers, which no
 // queue object stands for.
 func (*Simulated) QueueRef(*syclobj.Queue) uintptr { return 0 }
+
+func roundUp(n, unit uintptr) uintptr { return (n + unit - 1) &^ (unit - 1) }

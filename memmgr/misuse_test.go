@@ -1,0 +1,67 @@
+package memmgr_test
+
+import (
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/memtest"
+)
+
+// A nil resource is refused with an error, whoever is given it.
+func TestNilResourceIsRefused(t *testing.T) {
+	pool := memmgr.NewPool(nil, memmgr.WithName("over nothing"))
+	t.Cleanup(func() { require.NoError(t, pool.Close()) })
+	for name, r := range map[string]memmgr.Resource{
+		"nil":        nil,
+		"Pool":       (*memmgr.Pool)(nil),
+		"Limit":      (*memmgr.Limit)(nil),
+		"overNil":    pool,
+		"limited":    memmgr.NewLimit(nil, 1<<20),
+		"counted":    memmgr.NewStatistics((*memmgr.Pool)(nil)),
+		"tracked":    memmgr.NewTrack(nil, 4),
+		"recorded":   memmgr.NewRecord(nil, io.Discard),
+		"poisoned":   memmgr.NewPoison(nil),
+		"retried":    memmgr.NewOnFailure(nil, func(memmgr.Request, error) bool { return false }),
+		"USM of nil": memmgr.USM(nil, 0),
+	} {
+		_, err := memmgr.New(r, memmgr.Request{Size: 1})
+		require.ErrorIs(t, err, memmgr.ErrRequest, name)
+		var op *memmgr.OpError
+		require.ErrorAs(t, err, &op, name)
+		_, ok := memmgr.As[memmgr.Trimmer](r)
+		require.Equal(t, r == memmgr.Resource(pool), ok, name)
+	}
+}
+
+// A free of what is not out panics in the same way everywhere.
+func TestWrongFreesPanicWithAUseError(t *testing.T) {
+	_, pool := simulatedPool(t)
+	for name, r := range map[string]memmgr.Resource{
+		"Pool":      pool,
+		"Host":      memmgr.Host(),
+		"Track":     memmgr.NewTrack(memmgr.Host(), 0),
+		"Poison":    memmgr.NewPoison(memmgr.Host()),
+		"Simulated": memtest.NewSimulated(),
+		"nil":       memmgr.NewLimit(nil, 100),
+	} {
+		func() {
+			defer func() {
+				err, ok := recover().(*memmgr.UseError)
+				require.True(t, ok, "%s did not panic as it should", name)
+				require.ErrorIs(t, err, memmgr.ErrReleased)
+				require.Contains(t, err.Error(), "Free")
+			}()
+			r.Free(memmgr.Block{Address: 1, Size: 100})
+		}()
+	}
+}
+
+func TestReleaseOfNothingDoesNothing(t *testing.T) {
+	var zero memmgr.Buffer
+	zero.Release()
+	require.False(t, zero.Valid())
+	require.Panics(t, func() { zero.Data() })
+}
