@@ -45,6 +45,10 @@ func (b Buffer) Retain() Buffer {
 	return b
 }
 
+// TryRetain adds a reference unless the memory is gone already, and reports
+// whether it did: for whoever races with the last release.
+func (b Buffer) TryRetain() bool { return b.ref.TryRetain() }
+
 // Data returns the address of the first byte. Memory of kind "device" may not
 // be read through it.
 func (b Buffer) Data() unsafe.Pointer { return b.live("Data").Data() }

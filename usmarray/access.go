@@ -20,7 +20,7 @@ func (a *Array) hostAccess(op string) error {
 }
 
 func (a *Array) writable(op string) error {
-	if a.flags&flagReadOnly != 0 || a.buf.ReadOnly() {
+	if a.readOnly() {
 		return opErr(op, ErrReadOnly, "the array is read-only; write to a Copy")
 	}
 	return nil
@@ -36,7 +36,8 @@ func Slice[T Element](a *Array) ([]T, error) {
 }
 
 func sliceOf[T Element](a *Array, op string) ([]T, error) {
-	a.check(op)
+	a.hold(op)
+	defer a.buf.Release()
 	if want := DataTypeOf[T](); a.dtype != want {
 		return nil, opErr(op, ErrType, "the array holds %s, the slice asked for is of %s", a.dtype, want)
 	}
@@ -50,7 +51,7 @@ func sliceOf[T Element](a *Array, op string) ([]T, error) {
 	if err := a.hostAccess(op); err != nil {
 		return nil, err
 	}
-	p := a.Pointer()
+	p := a.first()
 	if uintptr(p)%unsafe.Alignof(zero) != 0 {
 		return nil, opErr(op, ErrLayout, "the first element at %p is not aligned to %d bytes; Copy first", p, unsafe.Alignof(zero))
 	}
@@ -62,27 +63,30 @@ func sliceOf[T Element](a *Array, op string) ([]T, error) {
 // read-only array is refused unless fn promises only to read: then use
 // ReadView.
 func View[T Element](a *Array, fn func([]T) error) error {
-	a.check("View")
-	if err := a.writable("View"); err != nil {
+	const op = "View"
+	a.hold(op)
+	defer a.buf.Release()
+	if err := a.writable(op); err != nil {
 		return err
 	}
-	return viewOf(a, "View", fn)
+	return viewOf(a, op, fn)
 }
 
 // ReadView is View for a function that only reads; read-only arrays are
 // allowed.
 func ReadView[T Element](a *Array, fn func([]T) error) error {
-	a.check("ReadView")
-	return viewOf(a, "ReadView", fn)
+	const op = "ReadView"
+	a.hold(op)
+	defer a.buf.Release()
+	return viewOf(a, op, fn)
 }
 
+// viewOf is View of an array whose memory is held.
 func viewOf[T Element](a *Array, op string, fn func([]T) error) error {
 	s, err := sliceOf[T](a, op)
 	if err != nil {
 		return err
 	}
-	a.buf.Retain()
-	defer a.buf.Release()
 	return fn(s)
 }
 
@@ -99,7 +103,8 @@ func (a *Array) elementBytes(position int) (offset, n, shift int) {
 // complex64, complex128; narrower floating-point types come as float32, sub-byte
 // integers as int8 or uint8. Errors: ErrIndex, ErrLayout.
 func (a *Array) At(index ...int) (any, error) {
-	a.check("At")
+	a.hold("At")
+	defer a.buf.Release()
 	p, err := a.layout.Position(index...)
 	if err != nil {
 		return nil, err
@@ -131,7 +136,8 @@ func (a *Array) toWrite(op string, v any) (codec, element, error) {
 // values are rounded. Errors: ErrIndex, ErrLayout, ErrReadOnly, ErrType.
 func (a *Array) SetAt(v any, index ...int) error {
 	const op = "SetAt"
-	a.check(op)
+	a.hold(op)
+	defer a.buf.Release()
 	p, err := a.layout.Position(index...)
 	if err != nil {
 		return err
@@ -208,7 +214,13 @@ func (a *Array) copyQueue(op string) (*syclobj.Queue, error) {
 // Format prints the elements as NumPy's array2string does, with options. Device
 // memory is copied to the host first, as far as it is shown.
 func (a *Array) Format(opts PrintOptions) (string, error) {
-	a.check("Format")
+	a.hold("Format")
+	defer a.buf.Release()
+	return a.format(opts)
+}
+
+// format is Format of an array whose memory is held.
+func (a *Array) format(opts PrintOptions) (string, error) {
 	if err := a.buf.Wait(); err != nil {
 		return "", wrapErr("Format", nil, err)
 	}
@@ -248,15 +260,6 @@ func (a *Array) reader(failed *error) func(position int) (raw []byte, shift int)
 		}
 		return raw, shift
 	}
-}
-
-// Item is the single element of an array of size 1. Errors: ErrLayout.
-func (a *Array) Item() (any, error) {
-	a.check("Item")
-	if a.Size() != 1 {
-		return nil, opErr("Item", ErrLayout, "the array has %d elements; Item needs exactly one", a.Size())
-	}
-	return a.At(make([]int, a.NDim())...)
 }
 
 // GoString names type, shape and place, for %#v.

@@ -71,31 +71,13 @@ func (a *Array) viewUnless(l Layout, err error) (*Array, error) {
 	return a.view(l), nil
 }
 
-// UseError is the value of the panic on use after release.
-type UseError struct {
-	Op     string // the method that was called
-	Reason string
-}
-
-// Error says what was used too late.
-func (e *UseError) Error() string { return "usmarray: Array." + e.Op + ": " + e.Reason }
-
-// check panics unless the array may be used.
-func (a *Array) check(op string) {
-	if a.state.Load() != 0 {
-		panic(&UseError{op, "the array was released"})
-	}
-	if !a.buf.Valid() {
-		panic(&UseError{op, "the memory's last owner was released; Retain a view to keep its memory"})
-	}
-}
-
 // Release gives the array's reference up, if it owns one; either way the array
 // must not be used afterwards. Releasing again does nothing, so that it can be
-// deferred. It may be called from any goroutine and does not wait for work on
-// the memory.
+// deferred, nor does it on a nil or zero Array. It may be called from any
+// goroutine and does not wait for work on the memory; an operation that runs at
+// the time keeps the memory to its end.
 func (a *Array) Release() {
-	if a.state.CompareAndSwap(0, 1) && a.flags&flagOwner != 0 {
+	if a != nil && a.state.CompareAndSwap(0, 1) && a.flags&flagOwner != 0 {
 		a.buf.Release()
 	}
 }
@@ -103,8 +85,7 @@ func (a *Array) Release() {
 // Retain makes an array of the same elements that owns a reference of its own,
 // to be ended by its own Release. It panics when the memory is gone.
 func (a *Array) Retain() *Array {
-	a.check("Retain")
-	a.buf.Retain()
+	a.hold("Retain") // the new array's reference
 	v := a.view(a.layout)
 	v.flags |= flagOwner
 	return v
@@ -112,10 +93,7 @@ func (a *Array) Retain() *Array {
 
 // Valid reports whether the array may be used: it was not released, and its
 // memory has an owner.
-func (a *Array) Valid() bool { return a.state.Load() == 0 && a.buf.Valid() }
-
-// Owns reports whether the array holds a reference of its own.
-func (a *Array) Owns() bool { return a.flags&flagOwner != 0 }
+func (a *Array) Valid() bool { return a != nil && a.state.Load() == 0 && a.buf.Valid() }
 
 // Buffer is the memory; borrowed.
 func (a *Array) Buffer() memmgr.Buffer {
@@ -124,34 +102,49 @@ func (a *Array) Buffer() memmgr.Buffer {
 }
 
 // DataType is the element type.
-func (a *Array) DataType() DataType { return a.dtype }
+func (a *Array) DataType() DataType {
+	a.notNil("DataType")
+	return a.dtype
+}
 
 // Layout is shape, strides and offset, in elements from the start of the
 // buffer.
 func (a *Array) Layout() Layout {
+	a.notNil("Layout")
 	return Layout{slices.Clone(a.layout.shape), slices.Clone(a.layout.strides), a.layout.offset}
 }
 
 // NDim is the number of dimensions.
-func (a *Array) NDim() int { return len(a.layout.shape) }
-
-// Dim is the length of one axis.
-func (a *Array) Dim(axis int) int { return a.layout.shape[axis] }
+func (a *Array) NDim() int {
+	a.notNil("NDim")
+	return len(a.layout.shape)
+}
 
 // Shape is a copy of the lengths of the axes.
-func (a *Array) Shape() []int { return a.layout.Shape() }
+func (a *Array) Shape() []int {
+	a.notNil("Shape")
+	return a.layout.Shape()
+}
 
 // Strides is a copy of the strides, in elements.
-func (a *Array) Strides() []int { return a.layout.Strides() }
+func (a *Array) Strides() []int {
+	a.notNil("Strides")
+	return a.layout.Strides()
+}
 
-// Size is the number of elements.
-func (a *Array) Size() int { return a.layout.Size() }
-
-// ItemSize is the size of one element in bytes (1 for sub-byte types).
-func (a *Array) ItemSize() int { return a.dtype.Size() }
+// Size is the number of elements: 1 for a scalar, 0 for the zero Array, which has
+// no element type.
+func (a *Array) Size() int {
+	a.notNil("Size")
+	if a.dtype.Bits == 0 {
+		return 0
+	}
+	return a.layout.Size()
+}
 
 // NBytes is the size of the elements in bytes, without gaps.
 func (a *Array) NBytes() int {
+	a.notNil("NBytes")
 	n, _ := ceilBytes(a.layout.Size(), a.elemBits()) // fits: checked at creation
 	return n
 }
@@ -161,20 +154,33 @@ func (a *Array) elemBits() int { return a.dtype.StorageBits(a.flags&flagPadded !
 
 // Padded reports whether elements of a sub-byte type take a byte each; else
 // they are packed.
-func (a *Array) Padded() bool { return a.flags&flagPadded != 0 }
+func (a *Array) Padded() bool {
+	a.notNil("Padded")
+	return a.flags&flagPadded != 0
+}
 
 // IsC reports whether the elements lie densely in C order.
-func (a *Array) IsC() bool { return a.layout.IsC() }
+func (a *Array) IsC() bool {
+	a.notNil("IsC")
+	return a.layout.IsC()
+}
 
 // IsF reports whether the elements lie densely in Fortran order.
-func (a *Array) IsF() bool { return a.layout.IsF() }
+func (a *Array) IsF() bool {
+	a.notNil("IsF")
+	return a.layout.IsF()
+}
 
 // ReadOnly reports whether writing is refused: for this array, or for its
 // memory as a whole.
 func (a *Array) ReadOnly() bool {
-	a.check("ReadOnly")
-	return a.flags&flagReadOnly != 0 || a.buf.ReadOnly()
+	a.hold("ReadOnly")
+	defer a.buf.Release()
+	return a.readOnly()
 }
+
+// readOnly is ReadOnly of an array whose memory is held.
+func (a *Array) readOnly() bool { return a.flags&flagReadOnly != 0 || a.buf.ReadOnly() }
 
 // Place is the facts of the memory: context, device, kind, DLPack device;
 // borrowed.
@@ -183,28 +189,20 @@ func (a *Array) Place() *syclobj.Place {
 	return a.place
 }
 
-// Kind is the kind of USM, syclobj.USMUnknown on the host backend.
-func (a *Array) Kind() syclobj.USMKind {
-	a.check("Kind")
-	return a.place.Kind()
+// Pointer is where element (0, …, 0) lies, in memory outside the Go heap: to be
+// handed to C, and not to be followed when the host cannot read the memory (see
+// syclobj.Place.HostReadable). For packed sub-byte types that do not begin at a
+// byte it is the byte that holds the element.
+func (a *Array) Pointer() unsafe.Pointer {
+	a.hold("Pointer")
+	defer a.buf.Release()
+	return a.first()
 }
 
-// HostReadable reports whether the host may read the memory.
-func (a *Array) HostReadable() bool {
-	a.check("HostReadable")
-	return a.buf.HostReadable()
+// first is Pointer of an array whose memory is held.
+func (a *Array) first() unsafe.Pointer {
+	return unsafe.Add(a.base(), a.layout.offset*a.elemBits()/8)
 }
-
-// Address is where element (0, …, 0) lies, as an integer: not to be followed
-// when the memory is not host readable. For packed sub-byte types that do not
-// begin at a byte it is the byte that holds the element.
-func (a *Array) Address() uintptr {
-	a.check("Address")
-	return a.buf.Address() + uintptr(a.layout.offset*a.elemBits()/8)
-}
-
-// Pointer is Address as a pointer to memory outside the Go heap.
-func (a *Array) Pointer() unsafe.Pointer { return pointerAt(a.Address()) }
 
 // base is the start of the buffer.
 func (a *Array) base() unsafe.Pointer { return a.buf.Data() }
@@ -212,7 +210,8 @@ func (a *Array) base() unsafe.Pointer { return a.buf.Data() }
 // Wait blocks until the work that this library submitted on the memory is
 // complete.
 func (a *Array) Wait() error {
-	a.check("Wait")
+	a.hold("Wait")
+	defer a.buf.Release()
 	if err := a.buf.Wait(); err != nil {
 		return wrapErr("Wait", nil, err)
 	}
@@ -260,10 +259,11 @@ func (a *Array) Broadcast(shape ...int) (*Array, error) {
 // String prints the elements as NumPy's str does, device memory included. After
 // a release it says so instead of panicking, because printing is for debugging.
 func (a *Array) String() string {
-	if !a.Valid() {
+	if !a.tryHold() {
 		return "<released array>"
 	}
-	s, err := a.Format(PrintOptions{})
+	defer a.buf.Release()
+	s, err := a.format(PrintOptions{})
 	if err != nil {
 		return fmt.Sprintf("<%s array of shape %s: %v>", a.dtype, tuple(a.layout.shape), err)
 	}

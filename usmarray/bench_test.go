@@ -86,7 +86,7 @@ func BenchmarkFromUSMInterface(b *testing.B) {
 				wrap()
 			}
 			b.StopTimer()
-			lo, hi := a.Pointer(), pointerAt(a.Address()+uintptr(a.NBytes()))
+			lo, hi := a.Pointer(), pointerAt(addressOf(a)+uintptr(a.NBytes()))
 			var made []*Array
 			ns := least(func() {
 				for _, w := range made {
@@ -148,7 +148,7 @@ func BenchmarkDLPack(b *testing.B) {
 			both()
 		}
 		b.StopTimer()
-		lo, hi := a.Pointer(), pointerAt(a.Address()+uintptr(a.NBytes()))
+		lo, hi := a.Pointer(), pointerAt(addressOf(a)+uintptr(a.NBytes()))
 		ns := least(nil, times(sycltest.EmptyCall), func() { sycltest.ImportInC(0, lo, hi, batch) },
 			times(func() { export().Release() }), times(both))
 		b.ReportMetric((ns[3]-ns[2]-ns[1])/ns[0], "import-calls-beside-checks")

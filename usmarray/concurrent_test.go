@@ -93,7 +93,7 @@ func TestFromBuffer(t *testing.T) {
 			continue
 		}
 		require.NoError(t, err, c.l)
-		require.False(t, a.Owns())
+		require.False(t, owns(a))
 	}
 	_, err = WrapBuffer(buf, dlpack.Float4E2M1FN, mustLayout(t, []int{4097}, nil, 0), BufferPadded())
 	require.ErrorIs(t, err, ErrLayout)

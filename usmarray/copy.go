@@ -21,8 +21,15 @@ import (
 // when src does not broadcast, ErrReadOnly.
 func (a *Array) CopyFrom(src *Array) error {
 	const op = "CopyFrom"
-	a.check(op)
-	src.check(op)
+	a.hold(op)
+	defer a.buf.Release()
+	src.hold(op)
+	defer src.buf.Release()
+	return a.copyFrom(op, src)
+}
+
+// copyFrom is CopyFrom of arrays whose memory is held.
+func (a *Array) copyFrom(op string, src *Array) error {
 	if a.dtype != src.dtype {
 		return opErr(op, ErrType, "cannot copy %s into %s; convert with AsType", src.dtype, a.dtype)
 	}
@@ -54,19 +61,24 @@ func (a *Array) CopyFrom(src *Array) error {
 // Copy allocates an array from a resource and copies the elements into it, in
 // Fortran order if that is theirs, else in C order. The caller owns the copy.
 func (a *Array) Copy(r memmgr.Resource, opts ...Option) (*Array, error) {
-	a.check("Copy")
-	b, err := NewLike(r, a, opts...)
+	a.hold("Copy")
+	defer a.buf.Release()
+	b, err := newLike("Copy", r, a, opts)
 	if err != nil {
 		return nil, err
 	}
-	return filled(b, b.CopyFrom(a))
+	return filled(b, b.copyFrom("Copy", a))
 }
 
 // ToDevice gives the elements in memory of a resource's place (context, device
 // and kind): a itself, retained, when it lies there already, else a Copy. The
 // caller owns the result.
 func (a *Array) ToDevice(r memmgr.Resource) (*Array, error) {
-	a.check("ToDevice")
+	a.hold("ToDevice")
+	defer a.buf.Release()
+	if r == nil {
+		return nil, nilResource("ToDevice")
+	}
 	if a.place == r.Place() {
 		return a.Retain(), nil
 	}
@@ -78,7 +90,8 @@ func (a *Array) ToDevice(r memmgr.Resource) (*Array, error) {
 // dropped, anything but zero is true. The caller owns the result.
 func (a *Array) AsType(r memmgr.Resource, dt DataType, opts ...Option) (*Array, error) {
 	const op = "AsType"
-	a.check(op)
+	a.hold(op)
+	defer a.buf.Release()
 	if dt == a.dtype {
 		return a.Copy(r, opts...)
 	}
@@ -101,7 +114,8 @@ func (a *Array) AsType(r memmgr.Resource, dt DataType, opts ...Option) (*Array, 
 // the lengths differ.
 func CopyFromSlice[T Element](a *Array, data []T) error {
 	const op = "CopyFromSlice"
-	a.check(op)
+	a.hold(op)
+	defer a.buf.Release()
 	if err := a.writable(op); err != nil {
 		return err
 	}
@@ -119,7 +133,8 @@ func CopyFromSlice[T Element](a *Array, data []T) error {
 // array in any memory. Errors: ErrType, ErrLayout when the lengths differ.
 func CopyToSlice[T Element](data []T, a *Array) error {
 	const op = "CopyToSlice"
-	a.check(op)
+	a.hold(op)
+	defer a.buf.Release()
 	e, err := sliceEnd(op, a, data)
 	if err != nil || len(data) == 0 {
 		return err
@@ -160,7 +175,8 @@ func sliceEnd[T Element](op string, a *Array, data []T) (end, error) {
 // (see Wait). Errors: ErrType, ErrReadOnly.
 func (a *Array) Fill(v any) error {
 	const op = "Fill"
-	a.check(op)
+	a.hold(op)
+	defer a.buf.Release()
 	c, e, err := a.toWrite(op, v)
 	if err != nil {
 		return err

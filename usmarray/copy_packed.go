@@ -157,7 +157,8 @@ func (a *Array) fillPacked(op string, c *codec, e element) error {
 // others submitted to queues of theirs is theirs to wait for.
 func (a *Array) Synchronize(ctx context.Context) error {
 	const op = "Synchronize"
-	a.check(op)
+	a.hold(op)
+	defer a.buf.Release()
 	if err := a.buf.WaitContext(ctx); err != nil {
 		return wrapErr(op, nil, err)
 	}

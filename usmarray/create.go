@@ -46,6 +46,9 @@ func New(r memmgr.Resource, dt DataType, shape []int, opts ...Option) (*Array, e
 }
 
 func create(op string, r memmgr.Resource, dt DataType, shape []int, o *createOptions) (*Array, error) {
+	if r == nil {
+		return nil, nilResource(op)
+	}
 	if classOf(dt) == classOther {
 		return nil, opErr(op, ErrType, "an array cannot hold %s; see dlpack.DataTypes", dt)
 	}
@@ -75,10 +78,14 @@ func create(op string, r memmgr.Resource, dt DataType, shape []int, o *createOpt
 	return a, nil
 }
 
-// NewLike allocates an array with the shape and type of another, in the order
+// nilResource is the error of an allocation from a nil resource.
+func nilResource(op string) error {
+	return opErr(op, memmgr.ErrRequest, "the resource is nil; memmgr.Host gives plain memory, memmgr.USM that of a queue")
+}
+
+// newLike allocates an array with the shape and type of another, in the order
 // of its elements where that is Fortran order, else in C order.
-func NewLike(r memmgr.Resource, a *Array, opts ...Option) (*Array, error) {
-	a.check("NewLike")
+func newLike(op string, r memmgr.Resource, a *Array, opts []Option) (*Array, error) {
 	var o createOptions
 	if !a.IsC() && a.IsF() {
 		o.fortran = true
@@ -87,7 +94,7 @@ func NewLike(r memmgr.Resource, a *Array, opts ...Option) (*Array, error) {
 	for _, f := range opts {
 		f(&o)
 	}
-	return create("NewLike", r, a.dtype, a.layout.shape, &o)
+	return create(op, r, a.dtype, a.layout.shape, &o)
 }
 
 // Zeros is New with every element 0.

@@ -14,6 +14,9 @@ import (
 // to live on.
 func ResourceOn(rt *syclobj.Runtime, obj SyclObj, kind syclobj.USMKind) (memmgr.Resource, error) {
 	const op = "ResourceOn"
+	if rt == nil {
+		return nil, nilRuntime(op)
+	}
 	at, err := obj.resolve(op, rt)
 	if err != nil {
 		return nil, err

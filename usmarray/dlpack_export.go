@@ -82,7 +82,17 @@ func ForXPU() ExportOption { return func(o *exportOptions) { o.xpu = true } }
 //
 // Errors: ErrExchange for what DLPack cannot say or the options forbid.
 func (a *Array) DLPack(opts ...ExportOption) (dlpack.Tensor, error) {
-	a.check("DLPack")
+	a.hold(opDLPack)
+	t, err := a.exportHeld(opts)
+	if err != nil {
+		a.buf.Release()
+	}
+	return t, err
+}
+
+// exportHeld is DLPack of an array whose memory is held, a reference that goes to
+// the tensor on success.
+func (a *Array) exportHeld(opts []ExportOption) (dlpack.Tensor, error) {
 	if len(opts) == 0 {
 		return a.export(&defaultExport) // options would cost an allocation
 	}
@@ -116,9 +126,14 @@ func (a *Array) exportWith(o *exportOptions) (dlpack.Tensor, error) {
 	if err != nil {
 		return dlpack.Tensor{}, &OpError{Op: opDLPack, Err: err}
 	}
-	defer b.Release() // the tensor's reference is the only one left
 	b.flags |= flagCopied
-	return b.export(o)
+	t, err := b.export(o) // takes over the copy's only reference
+	if err != nil {
+		b.Release()
+		return dlpack.Tensor{}, err
+	}
+	a.buf.Release()
+	return t, nil
 }
 
 // copyTarget decides whether the request needs a copy, and where: nil for none.
@@ -180,7 +195,8 @@ func (a *Array) sameMemory(o *exportOptions) (memmgr.Resource, error) {
 	return r, nil
 }
 
-// export builds the tensor of this very memory.
+// export builds the tensor of this very memory, which is held: the reference
+// goes to the tensor on success.
 func (a *Array) export(o *exportOptions) (dlpack.Tensor, error) {
 	device, err := a.exportDevice(o)
 	if err != nil {
@@ -208,7 +224,6 @@ func (a *Array) export(o *exportOptions) (dlpack.Tensor, error) {
 	if a.layout.offset*bits%8 != 0 {
 		return dlpack.Tensor{}, opErr(opDLPack, ErrExchange, "the first %s element begins within a byte, which DLPack cannot say; Copy first", a.dtype)
 	}
-	a.buf.Retain()
 	if memory&owner.Exported == 0 { // setting it is the dearer part
 		cell.SetFlags(owner.Exported)
 	}
@@ -219,7 +234,6 @@ func (a *Array) export(o *exportOptions) (dlpack.Tensor, error) {
 	view.Shape, view.Strides = int64s(a.layout.shape), int64s(a.layout.strides)
 	t, err := view.Export(flags, versioned, dlpack.Owner{Drop: owner.DropFunc(), Ctx: cell.Pointer()})
 	if err != nil {
-		a.buf.Release()
 		return dlpack.Tensor{}, wrapErr(opDLPack, ErrExchange, err)
 	}
 	return t, nil
@@ -287,7 +301,8 @@ func (a *Array) exportSync(o *exportOptions) error {
 // sync_event, a SYCL queue). The caller closes it. It is nil when nothing is
 // pending, and a nil Event is complete.
 func (a *Array) PendingEvent() *syclobj.Event {
-	a.check("PendingEvent")
+	a.hold("PendingEvent")
+	defer a.buf.Release()
 	ref := a.buf.PendingEvent()
 	if ref == nil {
 		return nil // a nil Event is complete

@@ -87,6 +87,9 @@ func importPlace(op string, rt *syclobj.Runtime, d dlpack.Device, span *dlpack.S
 	default:
 		return nil, opErr(op, ErrExchange, "the tensor lies on %v; this library takes kDLCPU and kDLOneAPI, so copy it there first", d)
 	}
+	if rt == nil {
+		return nil, opErr(op, ErrExchange, "the Runtime is nil; memory of kDLOneAPI is looked up in one from syclobj.Open")
+	}
 	if span.First == nil {
 		return nil, opErr(op, ErrExchange, "a kDLOneAPI tensor with a null pointer; even one without elements needs USM memory")
 	}

@@ -32,7 +32,7 @@ func ExampleArray_DLPack() {
 		log.Fatal(err)
 	}
 	defer b.Release()
-	fmt.Println(a.Address() == b.Address(), a.Buffer().Count() == 2)
+	fmt.Println(a.Pointer() == b.Pointer(), a.Buffer().Count() == 2)
 	a.Release() // b keeps the memory
 	// Output:
 	// float32[480,640] on kDLCPU:0

@@ -134,3 +134,9 @@ func must[T any](t testing.TB) func(v T, err error) T {
 		return v
 	}
 }
+
+// addressOf is the address of the first element as a number.
+func addressOf(a *Array) uintptr { return uintptr(a.Pointer()) }
+
+// owns reports whether an array holds a reference of its own.
+func owns(a *Array) bool { return a.flags&flagOwner != 0 }

@@ -36,7 +36,8 @@ func WithSyclForm(form SyclForm, rt *syclobj.Runtime) InterfaceOption {
 // form of syclobj that the memory cannot have.
 func (a *Array) USMInterface(opts ...InterfaceOption) (USMInterface, error) {
 	const op = "USMInterface"
-	a.check(op)
+	a.hold(op)
+	defer a.buf.Release()
 	var o interfaceOptions
 	for _, f := range opts {
 		f(&o)
@@ -66,8 +67,8 @@ func (a *Array) describe(ts string, obj SyclObj) USMInterface {
 		Shape:     a.layout.Shape(),
 		TypeStr:   ts,
 		TypeDescr: []TypeField{{Type: ts}},
-		Data:      a.Address(),
-		ReadOnly:  a.ReadOnly(),
+		Data:      uintptr(a.first()),
+		ReadOnly:  a.readOnly(),
 		Version:   InterfaceVersion,
 		SyclObj:   obj,
 	}

@@ -23,6 +23,9 @@ import (
 // the pointer, those of syclobj where there is no SYCL or a call of it failed.
 func FromUSMInterface(rt *syclobj.Runtime, d *USMInterface, release func()) (*Array, error) {
 	const op = "FromUSMInterface"
+	if d == nil {
+		return nil, keyErr(op, "", "the dictionary is nil")
+	}
 	var s USMSpan
 	if !d.resolveSmall(&s) {
 		var err error
@@ -55,6 +58,10 @@ func (d *USMInterface) place(op string, rt *syclobj.Runtime, s *USMSpan) (*syclo
 		// The queue would add nothing: memory in a default context is copied
 		// by its device's default queue. The context is one call less in C.
 		ctx, q = q.Context(), nil
+	}
+	if rt == nil {
+		at.close()
+		return nil, nilRuntime(op)
 	}
 	place, err := rt.PlaceOfAddress(ctx, q, s.Lo, s.Hi)
 	at.close()

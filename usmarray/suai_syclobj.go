@@ -130,6 +130,9 @@ type Capsule struct {
 
 // NewContextCapsule makes a capsule with a copy of a context.
 func NewContextCapsule(rt *syclobj.Runtime, c *syclobj.Context) (*Capsule, error) {
+	if rt == nil {
+		return nil, nilRuntime("NewContextCapsule")
+	}
 	own, err := rt.ContextFromRef(c.Ref())
 	if err != nil {
 		return nil, wrapErr("NewContextCapsule", nil, err)
@@ -139,6 +142,9 @@ func NewContextCapsule(rt *syclobj.Runtime, c *syclobj.Context) (*Capsule, error
 
 // NewQueueCapsule makes a capsule with a copy of a queue.
 func NewQueueCapsule(rt *syclobj.Runtime, q *syclobj.Queue) (*Capsule, error) {
+	if rt == nil {
+		return nil, nilRuntime("NewQueueCapsule")
+	}
 	own, err := rt.QueueFromRef(q.Ref())
 	if err != nil {
 		return nil, wrapErr("NewQueueCapsule", nil, err)
@@ -245,6 +251,11 @@ func (o *SyclObj) resolve(op string, rt *syclobj.Runtime) (resolved, error) {
 	return resolved{}, keyErr(op, "syclobj", "missing; give a filter string, a context, a queue, a capsule of one, or an object with _get_capsule")
 }
 
+// nilRuntime is the error of a syclobj that needs a Runtime to be resolved.
+func nilRuntime(op string) error {
+	return keyErr(op, "syclobj", "the Runtime is nil; give one from syclobj.Open")
+}
+
 // filterHit is the filter string that was resolved last: a program names few,
 // and comparing one is cheaper than any table.
 type filterHit struct {
@@ -261,6 +272,9 @@ func resolveFilter(op string, rt *syclobj.Runtime, filter string) (resolved, err
 	if h := lastFilter.Load(); h != nil && h.rt == rt && h.filter == filter {
 		return h.found, nil
 	}
+	if rt == nil {
+		return resolved{}, nilRuntime(op)
+	}
 	d, err := rt.Device(filter)
 	if err != nil {
 		return resolved{}, &OpError{Op: op, Key: "syclobj", Kind: ErrInterface, Err: err}
@@ -274,6 +288,9 @@ func resolveFilter(op string, rt *syclobj.Runtime, filter string) (resolved, err
 func (c *Capsule) resolve(op string, rt *syclobj.Runtime) (resolved, error) {
 	if c == nil {
 		return resolved{}, keyErr(op, "syclobj", "the capsule is nil")
+	}
+	if rt == nil {
+		return resolved{}, nilRuntime(op)
 	}
 	ref, err := c.Take()
 	if err != nil {

@@ -27,6 +27,9 @@ func checkXPU(op string, place *syclobj.Place) error {
 // one; a machine without a GPU has no xpu devices. The devices belong to the
 // Runtime.
 func XPUDevices(rt *syclobj.Runtime) []*syclobj.Device {
+	if rt == nil {
+		return nil
+	}
 	var found []*syclobj.Device
 	for _, p := range rt.Platforms() {
 		gpus := platformGPUs(rt, p)

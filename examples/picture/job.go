@@ -134,7 +134,7 @@ func (j *job) computeEdges() error {
 func (j *job) record(what, protocol, to string, a *usmarray.Array, seen [2]int64) {
 	j.handovers = append(j.handovers, handover{
 		what: what, protocol: protocol, from: "Go", to: to,
-		here: a.Address(), there: uintptr(seen[0]), bytes: a.NBytes(), took: ns(seen[1]),
+		here: uintptr(a.Pointer()), there: uintptr(seen[0]), bytes: a.NBytes(), took: ns(seen[1]),
 	})
 }
 
@@ -158,7 +158,7 @@ func (j *job) takeBack(what, protocol, from, function string, sent *usmarray.Arr
 	}
 	j.handovers = append(j.handovers, handover{
 		what: what, protocol: protocol, from: from, to: "Go",
-		here: sent.Address(), there: returned.Address(), bytes: sent.NBytes(), took: took,
+		here: uintptr(sent.Pointer()), there: uintptr(returned.Pointer()), bytes: sent.NBytes(), took: took,
 	})
 	return returned, nil
 }

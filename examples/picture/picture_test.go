@@ -127,10 +127,10 @@ func TestNothingIsCopied(t *testing.T) {
 	require.Equal(t, 2, back)
 	require.True(t, protocols["DLPack"])
 	require.Equal(t, b.dpctl, protocols["__sycl_usm_array_interface__"])
-	require.Equal(t, j.edges.Address(), j.returned.Address(), "Go writes the file from the memory that it allocated")
+	require.Equal(t, uintptr(j.edges.Pointer()), uintptr(j.returned.Pointer()), "Go writes the file from the memory that it allocated")
 	if b.dpctl {
 		require.Equal(t, b.queue.Device().FilterString(), j.device)
-		require.Equal(t, syclobj.USMShared, j.picture.Kind())
+		require.Equal(t, syclobj.USMShared, j.picture.Place().Kind())
 	} else {
 		require.Equal(t, "host", j.device)
 	}

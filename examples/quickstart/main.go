@@ -51,7 +51,7 @@ func run(w io.Writer) error {
 		return err
 	}
 	defer a.Release()
-	fmt.Fprintf(w, "array:  float32 %v at 0x%x, %d bytes\n", a.Shape(), a.Address(), a.NBytes())
+	fmt.Fprintf(w, "array:  float32 %v at %p, %d bytes\n", a.Shape(), a.Pointer(), a.NBytes())
 
 	if err := work(w, a); err != nil {
 		return err
@@ -117,9 +117,9 @@ func exchange(w io.Writer, rt *syclobj.Runtime, a *usmarray.Array) error {
 		return err
 	}
 	defer b.Release()
-	if b.Address() != a.Address() {
-		return fmt.Errorf("the tensor came back at 0x%x, it left at 0x%x: something copied", b.Address(), a.Address())
+	if b.Pointer() != a.Pointer() {
+		return fmt.Errorf("the tensor came back at %p, it left at %p: something copied", b.Pointer(), a.Pointer())
 	}
-	fmt.Fprintf(w, "back:   0x%x, the same memory, no byte copied\n", b.Address())
+	fmt.Fprintf(w, "back:   %p, the same memory, no byte copied\n", b.Pointer())
 	return nil
 }

@@ -37,7 +37,7 @@ func ToPython(a *usmarray.Array) (*python.Object, error) {
 	}
 	defer x.close()
 	x.g.cell = (*C.usmb_cell)(a.Buffer().Cell().Pointer())
-	x.g.first = C.uint64_t(a.Address())
+	x.g.first = C.uint64_t(uintptr(a.Pointer()))
 	x.g.ndim = C.int32_t(len(shape))
 	x.g.dtype = C.usmb_dl_dtype{code: C.uint8_t(dt.Code), bits: C.uint8_t(dt.Bits), lanes: C.uint16_t(dt.Lanes)}
 	for i, n := range shape {

@@ -91,7 +91,7 @@ func TestToPython(t *testing.T) {
 	require.NoError(t, err)
 	w, err := pymodule.ToPython(v.AsReadOnly())
 	require.NoError(t, err)
-	address := a.Address()
+	address := uintptr(a.Pointer())
 	a.Release()
 	vars := python.Vars{"o": o, "w": w, "np": eval(t, py, "__import__('numpy')", nil)}
 	require.Equal(t, "[[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]", text(t, eval(t, py, "np.from_dlpack(o).tolist()", vars)))
@@ -114,7 +114,7 @@ func TestFromPython(t *testing.T) {
 	require.Equal(t, "[[2 1 0]\n [5 4 3]]", a.String())
 	p, err := eval(t, py, "x.__array_interface__['data'][0]", python.Vars{"x": x}).Int()
 	require.NoError(t, err)
-	require.Equal(t, uintptr(p), a.Address())
+	require.Equal(t, uintptr(p), uintptr(a.Pointer()))
 
 	back, err := pymodule.ToPython(a)
 	require.NoError(t, err)
@@ -177,8 +177,8 @@ func TestUSM(t *testing.T) {
 		require.NoError(t, err)
 		b, err := pymodule.FromPython(o)
 		require.NoError(t, err)
-		require.Equal(t, a.Address(), b.Address())
-		require.Equal(t, kind, b.Kind())
+		require.Equal(t, uintptr(a.Pointer()), uintptr(b.Pointer()))
+		require.Equal(t, kind, b.Place().Kind())
 		require.Equal(t, "[[1 2]\n [3 4]]", b.String())
 		require.Equal(t, kind.String(), text(t, eval(t, py, "o.usm_type", python.Vars{"o": o})))
 		a.Release()

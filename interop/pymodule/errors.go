@@ -26,6 +26,7 @@ var kinds = []struct {
 	kind   kind
 }{
 	{memmgr.ErrOutOfMemory, kindMemory},
+	{usmarray.ErrOutOfMemory, kindMemory},
 	{usmarray.ErrType, kindType},
 	{usmarray.ErrExchange, kindBuffer},
 	{usmarray.ErrNotHostReadable, kindBuffer},

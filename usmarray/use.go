@@ -1,0 +1,57 @@
+package usmarray
+
+import "github.com/usmbridge/usmbridge/memmgr"
+
+// UseError is the value of the panic on use of an array that is no more: it was
+// released, its memory has lost its last owner, or it was never made. It answers
+// to memmgr.ErrReleased.
+type UseError struct {
+	Op     string // the method that was called
+	Reason string
+}
+
+// Error says what was used too late.
+func (e *UseError) Error() string { return "usmarray: Array." + e.Op + ": " + e.Reason }
+
+// Is makes every UseError match memmgr.ErrReleased.
+func (e *UseError) Is(target error) bool { return target == memmgr.ErrReleased }
+
+// notNil panics on a nil array, whose description nobody can give.
+func (a *Array) notNil(op string) {
+	if a == nil {
+		panic(&UseError{op, "the array is nil"})
+	}
+}
+
+// check panics unless the array may be used. It is enough for what does not
+// touch the memory.
+func (a *Array) check(op string) {
+	if !a.Valid() {
+		panic(a.useError(op))
+	}
+}
+
+// hold is check for an operation that touches the memory or its state: it takes
+// a reference, which the operation gives back with buf.Release, so that a Release
+// at the same time does not take the memory away from under it.
+func (a *Array) hold(op string) {
+	if !a.tryHold() {
+		panic(a.useError(op))
+	}
+}
+
+func (a *Array) tryHold() bool {
+	return a != nil && a.state.Load() == 0 && a.buf.TryRetain()
+}
+
+// useError says why the array cannot be used.
+func (a *Array) useError(op string) *UseError {
+	a.notNil(op)
+	switch {
+	case a.state.Load() != 0:
+		return &UseError{op, "the array was released"}
+	case a.dtype.Bits == 0:
+		return &UseError{op, "the zero Array has no memory; make one with New, Zeros or FromSlice"}
+	}
+	return &UseError{op, "the memory's last owner was released; Retain a view to keep its memory"}
+}
