@@ -31,8 +31,22 @@ func (a *Array) CopyFrom(src *Array) error {
 // copyFrom is CopyFrom of arrays whose memory is held.
 func (a *Array) copyFrom(op string, src *Array) error {
 	if a.dtype != src.dtype {
-		return opErr(op, ErrType, "cannot copy %s into %s; convert with AsType", src.dtype, a.dtype)
+		return opErr(op, ErrType, "cannot copy %s into %s; convert with ConvertFrom or AsType", src.dtype, a.dtype)
 	}
+	return a.assignFrom(op, src)
+}
+
+// ConvertFrom is CopyFrom that converts between element types as AsType does; it
+// is complete on return where the types differ. Errors: ErrLayout, ErrReadOnly,
+// and ErrType for complex to real.
+func (a *Array) ConvertFrom(src *Array) error {
+	const op = "ConvertFrom"
+	a.check(op)
+	src.check(op)
+	return a.assignFrom(op, src)
+}
+
+func (a *Array) assignFrom(op string, src *Array) error {
 	if err := a.writable(op); err != nil {
 		return err
 	}
@@ -44,15 +58,15 @@ func (a *Array) copyFrom(op string, src *Array) error {
 		}
 		from = l
 	}
-	if a.Size() == 0 {
-		return nil
+	if err := convertible(op, a.dtype, src.dtype); err != nil || a.Size() == 0 {
+		return err
 	}
 	for _, b := range []memmgr.Buffer{a.buf, src.buf} {
 		if err := b.Wait(); err != nil {
 			return wrapErr(op, nil, err)
 		}
 	}
-	if a.elemBits()%8 != 0 || src.elemBits()%8 != 0 {
+	if a.dtype != src.dtype || a.elemBits()%8 != 0 || src.elemBits()%8 != 0 {
 		return convertElements(op, a, src, &from)
 	}
 	return copyEnds(op, a.end(), src.endWith(from))
@@ -95,18 +109,14 @@ func (a *Array) AsType(r memmgr.Resource, dt DataType, opts ...Option) (*Array, 
 	if dt == a.dtype {
 		return a.Copy(r, opts...)
 	}
+	if err := convertible(op, dt, a.dtype); err != nil {
+		return nil, err
+	}
 	b, err := New(r, dt, a.layout.shape, opts...)
 	if err != nil {
 		return nil, err
 	}
-	if b.Size() == 0 {
-		return b, nil
-	}
-	if err := a.buf.Wait(); err != nil {
-		b.Release()
-		return nil, wrapErr(op, nil, err)
-	}
-	return filled(b, convertElements(op, b, a, &a.layout))
+	return filled(b, b.assignFrom(op, a))
 }
 
 // CopyFromSlice copies a slice of Go memory, in C order, into an array in any

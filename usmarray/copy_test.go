@@ -190,7 +190,10 @@ func TestAsType(t *testing.T) {
 	require.Equal(t, "[-1.90e+00  0.00e+00  2.50e+00  3.00e+02  6.55e+04       nan]",
 		must[string](t)(own(t)(f.AsType(h, Float16)).Format(PrintOptions{Precision: 4})))
 	c := own(t)(FromSlice(h, []complex128{1 + 2i, -3}, nil))
-	require.Equal(t, "[ 1. -3.]", own(t)(c.AsType(h, Float32)).String())
+	_, err := c.AsType(h, Float32)
+	require.ErrorIs(t, err, ErrType)
+	require.ErrorContains(t, err, ".real")
+	require.Equal(t, "[ 1.+2.j -3.+0.j]", own(t)(c.AsType(h, Complex64)).String())
 	require.Equal(t, "[1.+0.j 0.+0.j]", own(t)(own(t)(FromSlice(h, []bool{true, false}, nil)).AsType(h, Complex64)).String())
 	u := own(t)(FromSlice(h, []uint64{math.MaxUint64, 1}, nil))
 	require.Equal(t, "[-1  1]", own(t)(u.AsType(h, Int32)).String())

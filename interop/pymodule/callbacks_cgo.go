@@ -78,11 +78,38 @@ func usmb_go_alloc(req *C.usmb_alloc_req, out **C.usmb_cell, e *C.usmb_goerr) (r
 		return report(e, err)
 	}
 	defer release()
-	usm := syclobj.USMKind(req.kind)
-	if usm == syclobj.USMUnknown {
-		usm = syclobj.USMDevice
+	return give(q, requestedKind(req), int64(req.bytes), out, e)
+}
+
+func requestedKind(req *C.usmb_alloc_req) syclobj.USMKind {
+	if req.kind == 0 {
+		return syclobj.USMDevice
 	}
-	return give(q, usm, int64(req.bytes), out, e)
+	return syclobj.USMKind(req.kind)
+}
+
+//export usmb_go_copy
+func usmb_go_copy(req *C.usmb_alloc_req, src *C.usmb_array, dtype C.usmb_dl_dtype, out **C.usmb_cell, e *C.usmb_goerr) (r C.int) {
+	defer guard(e, &r)
+	rt, err := openRuntime(false)
+	if err != nil {
+		return report(e, err)
+	}
+	q, release, err := requestedQueue(rt, req)
+	if err != nil {
+		return report(e, err)
+	}
+	defer release()
+	from, err := borrowed(src)
+	if err != nil {
+		return report(e, err)
+	}
+	a, err := copyOn(q, requestedKind(req), typeOf(dtype), from)
+	if err != nil {
+		return report(e, err)
+	}
+	*out = (*C.usmb_cell)(a.Buffer().Cell().Pointer()) // with the reference that a owns
+	return 0
 }
 
 func give(q *syclobj.Queue, usm syclobj.USMKind, bytes int64, out **C.usmb_cell, e *C.usmb_goerr) C.int {
@@ -271,7 +298,7 @@ func usmb_go_text(t *C.usmb_dl_tensor, padded, prefix C.int32_t, out **C.char, e
 	v := dlpack.View{
 		Data:     t.data,
 		Device:   dlpack.CPU,
-		DataType: dlpack.DataType{Code: dlpack.Code(t.dtype.code), Bits: uint8(t.dtype.bits), Lanes: uint16(t.dtype.lanes)},
+		DataType: typeOf(t.dtype),
 		Shape:    int64s(t.shape, t.ndim),
 		Strides:  int64s(t.strides, t.ndim),
 	}

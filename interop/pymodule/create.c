@@ -153,28 +153,33 @@ int usmb_is_at(usmb_array *a, const usmb_where *w)
 
 /* ---- memory ------------------------------------------------------------------------------- */
 
+int usmb_request(const usmb_where *w, usmb_alloc_req *req)
+{
+	Py_ssize_t n = 0;
+	memset(req, 0, sizeof *req);
+	req->form = w->queue.form;
+	req->kind = w->kind;
+	req->host = w->host;
+	req->ref = w->queue.ref;
+	if (w->queue.form == USMB_FORM_FILTER) {
+		req->filter = (char *)w->queue.filter;
+		n = w->queue.nfilter;
+	} else if (w->device) {
+		req->filter = (char *)usmb_py.PyUnicode_AsUTF8AndSize(w->device, &n);
+		if (!req->filter) return -1;
+	}
+	req->nfilter = (uint64_t)n;
+	return 0;
+}
+
 static usmb_cell *allocate(const usmb_where *w, int64_t bytes)
 {
 	usmb_alloc_req req;
 	usmb_goerr err;
 	usmb_cell *cell = NULL;
-	Py_ssize_t n = 0;
 	err.kind = USMB_ERR_NONE;
-	memset(&req, 0, sizeof req);
+	if (usmb_go_allowed() < 0 || usmb_request(w, &req) < 0) return NULL;
 	req.bytes = bytes;
-	req.form = w->queue.form;
-	req.kind = w->kind;
-	req.host = w->host;
-	req.ref = w->queue.ref;
-	if (w->queue.form == USMB_FORM_FILTER) {
-		req.filter = (char *)w->queue.filter;
-		n = w->queue.nfilter;
-	} else if (w->device) {
-		req.filter = (char *)usmb_py.PyUnicode_AsUTF8AndSize(w->device, &n);
-		if (!req.filter) return NULL;
-	}
-	req.nfilter = (uint64_t)n;
-	if (usmb_go_allowed() < 0) return NULL;
 	PyThreadState *saved = usmb_py.PyEval_SaveThread();
 	int r = usmb_go_alloc(&req, &cell, &err);
 	usmb_py.PyEval_RestoreThread(saved);
@@ -204,8 +209,7 @@ static int clear_memory(usmb_array *a, int64_t bytes)
 	return -1;
 }
 
-/* Bytes of a dense array; -1 with ValueError when they cannot be addressed. */
-static int64_t dense_bytes(int32_t ndim, const int64_t *shape, usmb_dl_dtype dtype)
+int64_t usmb_dense_bytes(int32_t ndim, const int64_t *shape, usmb_dl_dtype dtype)
 {
 	int64_t n = 1, bits;
 	int empty = 0, over = 0;
@@ -226,12 +230,9 @@ static int64_t dense_bytes(int32_t ndim, const int64_t *shape, usmb_dl_dtype dty
 	return -1;
 }
 
-PyObject *usmb_new_array(const usmb_where *w, int32_t ndim, const int64_t *shape, usmb_dl_dtype dtype, int fortran,
-                         int zero)
+PyObject *usmb_array_dense(usmb_cell *cell, int32_t ndim, const int64_t *shape, usmb_dl_dtype dtype, int fortran,
+                           uint32_t extra)
 {
-	int64_t bytes = dense_bytes(ndim, shape, dtype);
-	usmb_cell *cell = bytes < 0 ? NULL : allocate(w, bytes);
-	if (!cell) return NULL;
 	usmb_array *a = usmb_array_raw(ndim);
 	if (!a) {
 		usmb_cell_drop_gil(cell);
@@ -239,8 +240,17 @@ PyObject *usmb_new_array(const usmb_where *w, int32_t ndim, const int64_t *shape
 	}
 	if (ndim > 0) memcpy(usmb_shape(a), shape, (size_t)ndim * sizeof *shape);
 	usmb_fill_strides(ndim, shape, usmb_strides(a), fortran);
-	usmb_array_settle(a, cell, cell->data, dtype, 0);
-	if (!zero || bytes == 0 || clear_memory(a, bytes) == 0) return (PyObject *)a;
+	usmb_array_settle(a, cell, cell->data, dtype, extra);
+	return (PyObject *)a;
+}
+
+PyObject *usmb_new_array(const usmb_where *w, int32_t ndim, const int64_t *shape, usmb_dl_dtype dtype, int fortran,
+                         int zero)
+{
+	int64_t bytes = usmb_dense_bytes(ndim, shape, dtype);
+	usmb_cell *cell = bytes < 0 ? NULL : allocate(w, bytes);
+	PyObject *a = cell ? usmb_array_dense(cell, ndim, shape, dtype, fortran, 0) : NULL;
+	if (!a || !zero || bytes == 0 || clear_memory((usmb_array *)a, bytes) == 0) return a;
 	Py_DECREF(a);
 	return NULL;
 }
@@ -329,14 +339,6 @@ PyObject *usmb_take_object(PyObject *o)
 	return r;
 }
 
-/* Memory where there is some, else a sequence; *made: the memory is new. */
-static PyObject *take(PyObject *o, const usmb_dl_dtype *dtype, int *made)
-{
-	PyObject *r = take_memory(o);
-	*made = !r && !usmb_py.PyErr_Occurred();
-	return *made ? usmb_from_sequence(o, dtype) : r;
-}
-
 static int no_copy(const char *why)
 {
 	usmb_raise(usmb_py.PyExc_ValueError, "asarray: copy=False, but %s takes a copy; leave copy out to allow it",
@@ -344,57 +346,34 @@ static int no_copy(const char *why)
 	return -1;
 }
 
-/* Replaces *a by r; -1 when r is NULL. */
-static int replace(PyObject **a, PyObject *r)
+/* The memory of src as it is asked for: itself where that will do. */
+static PyObject *adapt(usmb_array *src, const usmb_dl_dtype *dtype, const usmb_where *w, int copy)
 {
-	Py_DECREF(*a);
-	*a = r;
-	return r ? 0 : -1;
+	int retype = dtype && (dtype->code != src->dtype.code || dtype->bits != src->dtype.bits);
+	int there = !w || usmb_is_at(src, w);
+	if (!retype && copy != 1) {
+		if (there) return Py_NewRef(src);
+		if (w->host && src->flags & USMB_ARR_READ) return usmb_as_host(src);
+	}
+	if (copy == 0) {
+		no_copy(retype ? "another element type" : "another place");
+		return NULL;
+	}
+	return usmb_copy_as(src, retype ? *dtype : src->dtype, there ? NULL : w);
 }
 
-/* Converts *a to dtype, through the host where it lies elsewhere. */
-static int to_dtype(PyObject **a, usmb_dl_dtype dtype)
+/* Memory where o has some, else a sequence of numbers. */
+static PyObject *asarray(PyObject *o, const usmb_dl_dtype *dtype, const usmb_where *w, int copy)
 {
-	usmb_array *src = (usmb_array *)*a;
-	usmb_where host;
-	memset(&host, 0, sizeof host);
-	host.host = 1;
-	if (!(src->flags & USMB_ARR_READ) && replace(a, usmb_copy_to(src, &host)) < 0) return -1;
-	return replace(a, usmb_convert((usmb_array *)*a, dtype));
-}
-
-static int adapt(PyObject **a, const usmb_dl_dtype *dtype, const usmb_where *w, int copy, int made)
-{
-	usmb_array *src = (usmb_array *)*a;
-	usmb_place *home = usmb_array_place(src);
-	usmb_where back;
-	int wanted = w->kind || w->device || w->queue.form != USMB_FORM_NONE;
-	if (dtype && (dtype->code != src->dtype.code || dtype->bits != src->dtype.bits)) {
-		if (copy == 0) return no_copy("another element type");
-		usmb_place_retain(home);
-		PyObject *queue = home ? usmb_syclqueue_of(home) : NULL;
-		int r = home && !queue ? -1 : to_dtype(a, *dtype);
-		if (r == 0 && home && !wanted) {
-			memset(&back, 0, sizeof back);
-			back.kind = home->kind;
-			r = usmb_syclref_get(queue, &back.queue, "sycl_queue");
-			if (r == 0) r = replace(a, usmb_copy_to((usmb_array *)*a, &back));
-			usmb_where_clear(&back);
-		}
-		Py_XDECREF(queue);
-		usmb_place_release(home);
-		made = 1;
-		if (r < 0) return -1;
+	PyObject *a = take_memory(o), *r;
+	if (a) {
+		r = adapt((usmb_array *)a, dtype, w, copy);
+		Py_DECREF(a);
+		return r;
 	}
-	src = (usmb_array *)*a;
-	if (wanted && !usmb_is_at(src, w)) {
-		if (w->host && src->flags & USMB_ARR_READ && copy != 1) return replace(a, usmb_as_host(src));
-		if (copy == 0 && !made) return no_copy("another place");
-		return replace(a, usmb_copy_to(src, w));
-	}
-	if (copy == 1 && !made) return replace(a, usmb_copy_to(src, NULL));
-	if (copy == 0 && made) return no_copy("making an array of Python numbers");
-	return 0;
+	r = usmb_py.PyErr_Occurred() ? NULL : usmb_from_sequence(o, dtype, w);
+	if (r && copy == 0 && no_copy("making an array of Python numbers") < 0) Py_CLEAR(r);
+	return r;
 }
 
 PyObject *usmb_py_asarray(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw)
@@ -403,7 +382,7 @@ PyObject *usmb_py_asarray(PyObject *m, PyObject *const *args, Py_ssize_t n, PyOb
 	PyObject *v[5] = {NULL, NULL, NULL, NULL, NULL};
 	usmb_dl_dtype dtype;
 	usmb_where w;
-	int made, copy = 2;
+	int copy = 2;
 	(void)m;
 	usmb_owner_drain();
 	if (usmb_args("asarray", args, n, kw, names, 5, 1, 1, v) < 0) return NULL;
@@ -411,9 +390,8 @@ PyObject *usmb_py_asarray(PyObject *m, PyObject *const *args, Py_ssize_t n, PyOb
 	if (given(v[1]) && usmb_parse_dtype(v[1], NULL, &dtype) < 0) return NULL;
 	PyObject *a = NULL;
 	if (parse_where(v[2], NULL, v[3], &w) == 0) {
-		const usmb_dl_dtype *want = given(v[1]) ? &dtype : NULL;
-		a = take(v[0], want, &made);
-		if (a && adapt(&a, want, &w, copy, made) < 0) Py_CLEAR(a);
+		int placed = w.kind || w.device;
+		a = asarray(v[0], given(v[1]) ? &dtype : NULL, placed ? &w : NULL, copy);
 	}
 	usmb_where_clear(&w);
 	return a;

@@ -77,6 +77,13 @@ static void end_buffer(usmb_cell *cell)
 	free(view);
 }
 
+static void end_block(usmb_cell *cell)
+{
+	free(cell->ctx);
+	cell->ctx = NULL;
+	release_facts(cell);
+}
+
 static void end_versioned(usmb_cell *cell)
 {
 	void *managed = cell->ctx;
@@ -182,6 +189,11 @@ usmb_cell *usmb_cell_of_managed(void *managed, int versioned, void *data, uint64
 usmb_cell *usmb_cell_of_buffer(Py_buffer *owned, void *data, uint64_t size)
 {
 	return new_cell(owned, end_buffer, data, size, NULL);
+}
+
+usmb_cell *usmb_cell_of_block(void *block, uint64_t size)
+{
+	return new_cell(block, end_block, block, size, NULL);
 }
 
 void usmb_cell_drop_gil(usmb_cell *cell)

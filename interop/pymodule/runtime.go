@@ -6,8 +6,11 @@ import (
 	"path/filepath"
 	"sync"
 
+	"go.uber.org/multierr"
+
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/usmarray"
 )
 
 // ErrRegistered is returned by Register when options come after the module has
@@ -109,8 +112,8 @@ func openRuntime(again bool) (*syclobj.Runtime, error) {
 	return rt, nil
 }
 
-// allocateOn allocates from the resource for a queue and kind.
-func allocateOn(q *syclobj.Queue, usm syclobj.USMKind, bytes uintptr) (memmgr.Buffer, error) {
+// resourceOn is the resource for a queue and kind.
+func resourceOn(q *syclobj.Queue, usm syclobj.USMKind) (memmgr.Resource, error) {
 	world.mu.Lock()
 	choose := world.resource
 	world.mu.Unlock()
@@ -120,9 +123,41 @@ func allocateOn(q *syclobj.Queue, usm syclobj.USMKind, bytes uintptr) (memmgr.Bu
 	if q.IsHost() {
 		usm = syclobj.USMUnknown
 	}
-	r, err := choose(q, usm)
+	return choose(q, usm)
+}
+
+// tag names Python's arrays in statistics.
+const tag = "python"
+
+func allocateOn(q *syclobj.Queue, usm syclobj.USMKind, bytes uintptr) (memmgr.Buffer, error) {
+	r, err := resourceOn(q, usm)
 	if err != nil {
 		return memmgr.Buffer{}, err
 	}
-	return memmgr.New(r, memmgr.Request{Size: bytes, Queue: q, Tag: "python"})
+	return memmgr.New(r, memmgr.Request{Size: bytes, Queue: q, Tag: tag})
+}
+
+// copyOn makes an array of a type with the elements of another, in C order. It is
+// complete on return, since the memory of others may go then.
+func copyOn(q *syclobj.Queue, usm syclobj.USMKind, dt usmarray.DataType, src *usmarray.Array) (*usmarray.Array, error) {
+	r, err := resourceOn(q, usm)
+	if err != nil {
+		return nil, err
+	}
+	opts := []usmarray.Option{usmarray.WithQueue(q), usmarray.WithTag(tag)}
+	if src.Padded() && dt == src.DataType() {
+		opts = append(opts, usmarray.Padded())
+	}
+	a, err := usmarray.New(r, dt, src.Shape(), opts...)
+	if err != nil {
+		return nil, err
+	}
+	if err = a.ConvertFrom(src); err == nil {
+		err = multierr.Append(a.Wait(), src.Wait())
+	}
+	if err != nil {
+		a.Release()
+		return nil, err
+	}
+	return a, nil
 }

@@ -12,10 +12,9 @@
  *   syclref.c    the light SyclQueue, SyclContext; the six forms of a syclobj
  *   buffer.c     the buffer protocol out, __array_interface__, and in
  *   sequence.c   arrays from nested sequences
- *   convert.c    conversion of elements in host memory
  *   device.c     the type Device
  *   create.c     empty, zeros, asarray
- *   copy.c       copies, within a device and between devices and the host
+ *   copy.c       copies and conversions, which Go makes
  *   pyarray.c    arrays between Go and Python
  *   owner.c      cells whose owner is Python's
  *   typeinfo.c   what is remembered about the types of others
@@ -224,10 +223,16 @@ PyObject *usmb_py_asarray(PyObject *m, PyObject *const *args, Py_ssize_t n, PyOb
 PyObject *usmb_new_array(const usmb_where *w, int32_t ndim, const int64_t *shape, usmb_dl_dtype dtype, int fortran,
                          int zero);
 void usmb_where_clear(usmb_where *w);
-/* Copies all elements between arrays of one shape and type; GIL dropped. */
-int usmb_copy_elements(usmb_array *dst, usmb_array *src);
+/* An array of the whole of new memory; takes over the cell. extra as for
+   usmb_array_settle. */
+PyObject *usmb_array_dense(usmb_cell *cell, int32_t ndim, const int64_t *shape, usmb_dl_dtype dtype, int fortran,
+                           uint32_t extra);
+/* Bytes of a dense array; -1 with ValueError when they cannot be addressed. */
+int64_t usmb_dense_bytes(int32_t ndim, const int64_t *shape, usmb_dl_dtype dtype);
 /* A copy of src at w (NULL: beside src), C order. */
 PyObject *usmb_copy_to(usmb_array *src, const usmb_where *w);
+/* The same with the elements converted to dtype. */
+PyObject *usmb_copy_as(usmb_array *src, usmb_dl_dtype dtype, const usmb_where *w);
 /* A copy that DLPack consumers can take: on dev, or in the default context of
    the array's own device when dev is NULL. */
 PyObject *usmb_copy_for(usmb_array *src, const usmb_dl_device *dev);
@@ -247,16 +252,9 @@ int usmb_is_at(usmb_array *a, const usmb_where *w);
    for what has none of them. */
 PyObject *usmb_take_object(PyObject *o);
 
-/* sequence.c: a host array of a nested sequence of numbers; dtype may be NULL. */
-PyObject *usmb_from_sequence(PyObject *o, const usmb_dl_dtype *dtype);
-/* convert.c: a host array with the elements of src (host-readable) as dtype. */
-PyObject *usmb_convert(usmb_array *src, usmb_dl_dtype dtype);
-/* Writes one Python number as dtype; -1 with TypeError or OverflowError. */
-int usmb_store_number(PyObject *num, usmb_dl_dtype dtype, void *dst);
-/* The Python number of one element. */
-PyObject *usmb_load_number(const void *src, usmb_dl_dtype dtype);
-/* Whether conversion knows the type. */
-int usmb_convertible(usmb_dl_dtype dtype);
+/* sequence.c: the array of a number or nested sequence of numbers, at w (NULL: in
+   host memory); dtype may be NULL. */
+PyObject *usmb_from_sequence(PyObject *o, const usmb_dl_dtype *dtype, const usmb_where *w);
 
 /* ---- devices --------------------------------------------------------------------- */
 
@@ -274,6 +272,8 @@ extern usmb_list *usmb_pylist; /* drop list of cells whose end needs Python */
 usmb_cell *usmb_cell_of_object(PyObject *o, void *data, uint64_t size, usmb_place *place);
 usmb_cell *usmb_cell_of_managed(void *managed, int versioned, void *data, uint64_t size, usmb_place *place);
 usmb_cell *usmb_cell_of_buffer(Py_buffer *owned, void *data, uint64_t size);
+/* A cell that owns a block of malloc. */
+usmb_cell *usmb_cell_of_block(void *block, uint64_t size);
 /* Whether the cell is one of this file's, and not of Go's memory manager. */
 static inline int usmb_owned_by_python(const usmb_cell *cell)
 {
@@ -429,6 +429,12 @@ typedef struct {
 	uint64_t nfilter;
 } usmb_alloc_req;
 int usmb_go_alloc(usmb_alloc_req *req, usmb_cell **out, usmb_goerr *err);
+/* The request of w, whose texts it borrows; bytes are left 0. -1 with an exception. */
+int usmb_request(const usmb_where *w, usmb_alloc_req *req);
+/* New memory with the elements of src as dtype, in C order; bytes of the request do
+   not count. Sub-byte elements are stored as src stores them where the type stays,
+   else packed. */
+int usmb_go_copy(usmb_alloc_req *req, usmb_array *src, usmb_dl_dtype dtype, usmb_cell **out, usmb_goerr *err);
 /* Memory for a DLPack device; device memory for kDLOneAPI. */
 int usmb_go_alloc_for(int32_t device_type, int32_t device_id, int64_t bytes, usmb_cell **out, usmb_goerr *err);
 

@@ -115,29 +115,46 @@ func (x *exchange) close() {
 	C.free(unsafe.Pointer(x.g))
 }
 
-// arrayOf describes the memory to usmarray, in elements from its start. On
-// success the array has taken the reference over.
+// arrayOf describes the memory to usmarray. On success the array has taken the
+// reference over.
 func arrayOf(g *C.usmb_go_array, cell *owner.Cell) (*usmarray.Array, error) {
-	n := int(g.ndim)
-	shape, strides := make([]int, n), make([]int, n)
-	for i := range n {
-		shape[i], strides[i] = int(g.shape[i]), int(g.strides[i])
-	}
-	bits := int(uintptr(g.first)-cell.Address) * 8
-	if bits%int(g.itembits) != 0 {
-		return nil, fmt.Errorf("pymodule: FromPython: the first element is not a whole number of elements from the start of its memory: %w", usmarray.ErrLayout)
-	}
-	layout, err := usmarray.NewLayout(shape, strides, bits/int(g.itembits))
+	layout, err := layoutOf(cell, g.first, g.itembits, ints(&g.shape[0], g.ndim), ints(&g.strides[0], g.ndim))
 	if err != nil {
 		return nil, err
 	}
-	dt := dlpack.DataType{Code: dlpack.Code(g.dtype.code), Bits: uint8(g.dtype.bits), Lanes: uint16(g.dtype.lanes)}
-	var opts []usmarray.BufferOption
-	if g.flags&C.USMB_ARR_READONLY != 0 {
+	return usmarray.FromBuffer(memmgr.FromCell(cell), typeOf(g.dtype), layout, optionsOf(g.flags)...)
+}
+
+// borrowed is an Array of Python's, for the time of a call.
+func borrowed(a *C.usmb_array) (*usmarray.Array, error) {
+	dims := ints((*C.int64_t)(unsafe.Add(unsafe.Pointer(a), C.sizeof_usmb_array)), 2*a.ndim) // its last member
+	cell := owner.CellOf(unsafe.Pointer(a.cell))
+	layout, err := layoutOf(cell, C.uint64_t(uintptr(unsafe.Pointer(a.first))), a.itembits, dims[:a.ndim], dims[a.ndim:])
+	if err != nil {
+		return nil, err
+	}
+	return usmarray.WrapBuffer(memmgr.FromCell(cell), typeOf(a.dtype), layout, optionsOf(a.flags)...)
+}
+
+// layoutOf counts in elements from the start of the memory.
+func layoutOf(cell *owner.Cell, first C.uint64_t, itembits C.uint32_t, shape, strides []int) (usmarray.Layout, error) {
+	bits := int(uintptr(first)-cell.Address) * 8
+	if bits%int(itembits) != 0 {
+		return usmarray.Layout{}, fmt.Errorf("pymodule: the first element is not a whole number of elements from the start of its memory: %w", usmarray.ErrLayout)
+	}
+	return usmarray.NewLayout(shape, strides, bits/int(itembits))
+}
+
+func typeOf(t C.usmb_dl_dtype) dlpack.DataType {
+	return dlpack.DataType{Code: dlpack.Code(t.code), Bits: uint8(t.bits), Lanes: uint16(t.lanes)}
+}
+
+func optionsOf(flags C.uint32_t) (opts []usmarray.BufferOption) {
+	if flags&C.USMB_ARR_READONLY != 0 {
 		opts = append(opts, usmarray.BufferReadOnly())
 	}
-	if g.flags&C.USMB_ARR_PADDED != 0 {
+	if flags&C.USMB_ARR_PADDED != 0 {
 		opts = append(opts, usmarray.BufferPadded())
 	}
-	return usmarray.FromBuffer(memmgr.FromCell(cell), dt, layout, opts...)
+	return opts
 }

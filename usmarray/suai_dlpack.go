@@ -1,0 +1,85 @@
+package usmarray
+
+import (
+	"sync/atomic"
+
+	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+// USMInterfaceToDLPack turns a dictionary into a DLPack tensor of the same
+// memory. release is what keeps the memory alive: on success the tensor owns it
+// and it is called once, after the tensor's deleter ran and everything else
+// made from it is gone; on error it is not called.
+func USMInterfaceToDLPack(rt *syclobj.Runtime, d *USMInterface, release func(), opts ...ExportOption) (dlpack.Tensor, error) {
+	// Until the export stands, the owner's function must not run.
+	var done atomic.Bool
+	a, err := FromUSMInterface(rt, d, func() {
+		if done.Load() && release != nil {
+			release()
+		}
+	})
+	if err != nil {
+		return dlpack.Tensor{}, err
+	}
+	t, err := a.DLPack(opts...)
+	done.Store(err == nil)
+	a.Release()
+	return t, err
+}
+
+// DLPackToUSMInterface turns a tensor into a dictionary of the same memory. On
+// success owner holds the tensor, whose handles are stale: release the owner when the consumer of the dictionary
+// is done. On error the tensor is untouched and still the caller's.
+func DLPackToUSMInterface(rt *syclobj.Runtime, t dlpack.Tensor, opts ...InterfaceOption) (d USMInterface, owner *Array, err error) {
+	const op = "DLPackToUSMInterface"
+	mine, ok := t.Take()
+	if !ok {
+		return USMInterface{}, nil, opErr(op, ErrExchange, "the tensor was released, detached or taken over before")
+	}
+	d, owner, err = tensorInterface(op, rt, mine, opts)
+	if err != nil {
+		mine.Take() // it is the caller's again
+	}
+	return d, owner, err
+}
+
+// tensorInterface is DLPackToUSMInterface of a tensor that nobody else can use
+// meanwhile. A tensor cannot be had back from an array, so all that can fail
+// comes before the array is made.
+func tensorInterface(op string, rt *syclobj.Runtime, t dlpack.Tensor, opts []InterfaceOption) (USMInterface, *Array, error) {
+	if t.Device().Type != dlpack.DeviceOneAPI {
+		return USMInterface{}, nil, opErr(op, ErrNotUSM, "the tensor lies on %v; the dictionary describes kDLOneAPI memory", t.Device())
+	}
+	ts, err := t.DataType().TypeString()
+	if err != nil {
+		return USMInterface{}, nil, wrapErr(op, ErrType, err)
+	}
+	span := t.Span()
+	place, err := importPlace(op, rt, t.Device(), &span)
+	if err != nil {
+		return USMInterface{}, nil, err
+	}
+	var o interfaceOptions
+	for _, f := range opts {
+		f(&o)
+	}
+	obj, err := syclObjOf(op, place, &o)
+	if err == nil {
+		var a *Array
+		if a, err = wrapTensor(op, t, place, &span); err == nil {
+			return a.describe(ts, obj), a, nil
+		}
+		obj.closeCapsule()
+	}
+	place.Release()
+	return USMInterface{}, nil, err
+}
+
+// closeCapsule ends a capsule that was made for a dictionary that came to
+// nothing. Closing never fails.
+func (o SyclObj) closeCapsule() {
+	if o.capsule != nil {
+		_ = o.capsule.Close()
+	}
+}
