@@ -1,0 +1,492 @@
+package usmarray
+
+import (
+	"context"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/syclobj/sycltest"
+)
+
+// The script below uses everything that this package and those under it do with
+// the SYCL library. The tests run it again and again: each function of the library
+// fails in each call that the script makes of it, one at a time, and each submitted
+// piece of work fails after it was accepted. Every time an error, if one comes out,
+// is of a type that a program can ask; nothing is left in the library, in the memory
+// manager or among our objects; and the script runs whole right afterwards.
+
+// scenes are the parts of the script. Each ends what it began; an error of one
+// does not keep the others from running.
+var scenes = []struct {
+	name string
+	play func(s *script) error
+}{
+	{"fill and copy", playCopies},
+	{"DLPack", playDLPack},
+	{"dictionaries", playDictionaries},
+	{"new memory by syclobj", playNewOn},
+	{"a pool with work in flight", playPool},
+	{"tiles and contexts", playTiles},
+}
+
+// script is what the scenes play on.
+type script struct {
+	fake *sycltest.Fake
+	rt   *syclobj.Runtime
+	end  []func() error // run backwards
+}
+
+// later has f run when the scene is over.
+func (s *script) later(f func() error) { s.end = append(s.end, f) }
+
+// close ends what a scene began.
+func (s *script) close() error {
+	var all []error
+	for i := len(s.end) - 1; i >= 0; i-- {
+		all = append(all, s.end[i]())
+	}
+	s.end = nil
+	return errors.Join(all...)
+}
+
+// array has an array released at the end.
+func (s *script) array(a *Array, err error) (*Array, error) {
+	if err == nil {
+		s.later(func() error { a.Release(); return nil })
+	}
+	return a, err
+}
+
+// queue makes a queue that is closed at the end.
+func (s *script) queue(ctx *syclobj.Context, d *syclobj.Device, p syclobj.QueueProperty) (*syclobj.Queue, error) {
+	q, err := s.rt.NewQueue(ctx, d, p)
+	if err == nil {
+		s.later(q.Close)
+	}
+	return q, err
+}
+
+// usm is a resource that is closed at the end.
+func (s *script) usm(q *syclobj.Queue, k syclobj.USMKind) memmgr.Resource {
+	r := memmgr.USM(q, k)
+	if c, ok := r.(interface{ Close() error }); ok {
+		s.later(c.Close)
+	}
+	return r
+}
+
+// perform runs the whole script and gives what went wrong.
+func perform(fake *sycltest.Fake) error {
+	rt, err := syclobj.Open(syclobj.RequireSYCL())
+	if err != nil {
+		return err
+	}
+	var all []error
+	for _, scene := range scenes {
+		s := &script{fake: fake, rt: rt}
+		if err := scene.play(s); err != nil {
+			all = append(all, fmt.Errorf("%s: %w", scene.name, err))
+		}
+		fake.Hold(false)
+		fake.ReleaseAll()
+		if err := s.close(); err != nil {
+			all = append(all, fmt.Errorf("%s, closing: %w", scene.name, err))
+		}
+	}
+	memmgr.Flush()
+	all = append(all, memmgr.CloseDefaults(), rt.Close())
+	return errors.Join(all...)
+}
+
+func playCopies(s *script) error {
+	gpu, err := s.rt.Device("level_zero:gpu:1")
+	if err != nil {
+		return err
+	}
+	q, err := s.queue(nil, gpu, syclobj.InOrder)
+	if err != nil {
+		return err
+	}
+	for _, k := range usmKinds {
+		a, err := s.array(Zeros(s.usm(q, k), Int32, []int{4, 6}))
+		if err != nil {
+			return err
+		}
+		if err := a.Fill(7); err != nil {
+			return err
+		}
+		column, err := s.array(a.Index(All, Range(0, 6).By(2)))
+		if err != nil {
+			return err
+		}
+		if err := column.Fill(9); err != nil {
+			return err
+		}
+		for _, dt := range []DataType{Int8, Int16, Float64, Complex128} {
+			w, err := s.array(Zeros(s.usm(q, k), dt, []int{300}))
+			if err != nil {
+				return err
+			}
+			if err := w.Fill(1); err != nil {
+				return err
+			}
+		}
+		b, err := s.array(a.Copy(memmgr.Host()))
+		if err != nil {
+			return err
+		}
+		c, err := s.array(b.ToDevice(s.usm(q, syclobj.USMDevice)))
+		if err != nil {
+			return err
+		}
+		if err := c.CopyFrom(a); err != nil {
+			return err
+		}
+		wide, err := s.array(c.AsType(s.usm(q, k), Float64))
+		if err != nil {
+			return err
+		}
+		got, err := ToSlice[float64](wide)
+		if err != nil {
+			return err
+		}
+		if !slices.Equal(got[:6], []float64{9, 7, 9, 7, 9, 7}) {
+			return fmt.Errorf("wrong elements without an error: %v", got[:6])
+		}
+		if err := c.Synchronize(context.Background()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func playDLPack(s *script) error {
+	gpu, err := s.rt.Device("level_zero:gpu:0")
+	if err != nil {
+		return err
+	}
+	q, err := s.queue(nil, gpu, syclobj.InOrder)
+	if err != nil {
+		return err
+	}
+	consumer, err := s.queue(nil, gpu, 0)
+	if err != nil {
+		return err
+	}
+	a, err := s.array(Arange[int32](s.usm(q, syclobj.USMShared), 0, 1, 12))
+	if err != nil {
+		return err
+	}
+	for _, options := range [][]ExportOption{
+		nil, {OnQueue(consumer)}, {NoSync()}, {WithCopy(CopyAlways)}, {ToDLDevice(dlpack.CPU)},
+	} {
+		if err := a.Fill(3); err != nil {
+			return err
+		}
+		t, err := a.DLPack(options...)
+		if err != nil {
+			return err
+		}
+		b, err := FromDLPack(s.rt, t)
+		if err != nil {
+			t.Release()
+			return err
+		}
+		b.Release()
+	}
+	return nil
+}
+
+func playDictionaries(s *script) error {
+	gpu, err := s.rt.Device("level_zero:gpu:1")
+	if err != nil {
+		return err
+	}
+	q, err := s.queue(nil, gpu, syclobj.InOrder)
+	if err != nil {
+		return err
+	}
+	a, err := s.array(Arange[int32](s.usm(q, syclobj.USMDevice), 0, 1, 12))
+	if err != nil {
+		return err
+	}
+	for _, form := range []SyclForm{SyclNone, SyclFilter, SyclContext, SyclContextCapsule, SyclQueue, SyclQueueCapsule, SyclProvider} {
+		d, err := a.USMInterface(WithSyclForm(form, s.rt))
+		if err != nil {
+			return err
+		}
+		b, err := FromUSMInterface(s.rt, &d, nil)
+		if c := d.SyclObj.Capsule(); c != nil {
+			s.later(c.Close)
+		}
+		if err != nil {
+			return err
+		}
+		b.Release()
+	}
+	return nil
+}
+
+func playNewOn(s *script) error {
+	gpu, err := s.rt.Device("level_zero:gpu:0")
+	if err != nil {
+		return err
+	}
+	both, err := s.rt.NewContext(s.rt.RootDevices()[1], s.rt.RootDevices()[2])
+	if err != nil {
+		return err
+	}
+	s.later(both.Close)
+	q, err := s.queue(both, gpu, syclobj.Profiling)
+	if err != nil {
+		return err
+	}
+	capsule, err := NewQueueCapsule(s.rt, q)
+	if err != nil {
+		return err
+	}
+	s.later(capsule.Close)
+	for _, obj := range []SyclObj{
+		ByFilter("level_zero:gpu:1"), ByContext(both), ByQueue(q), ByCapsule(capsule), ByProvider(queueProvider{s.rt, q}),
+	} {
+		a, err := NewOn(s.rt, obj, syclobj.USMShared, Float32, []int{8})
+		if err != nil {
+			return err
+		}
+		err = a.Fill(1)
+		a.Release()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// playPool frees memory under work that the test holds back, so that the pool
+// has to wait, to look and to give back.
+func playPool(s *script) error {
+	gpu, err := s.rt.Device("level_zero:gpu:0")
+	if err != nil {
+		return err
+	}
+	q, err := s.queue(nil, gpu, syclobj.InOrder)
+	if err != nil {
+		return err
+	}
+	other, err := s.queue(nil, gpu, 0)
+	if err != nil {
+		return err
+	}
+	pool := memmgr.NewPool(s.usm(q, syclobj.USMDevice), memmgr.WithLimit(8<<20))
+	s.later(pool.Close)
+	s.fake.Hold(true)
+	// Where a barrier fails the host waits for the work, which the test holds back.
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		select {
+		case <-done:
+		case <-time.After(20 * time.Millisecond):
+			s.fake.Hold(false)
+			s.fake.ReleaseAll()
+		}
+	}()
+	var first error
+	for i := range 6 {
+		a, err := New(pool, Uint8, []int{100000 * (i + 1)})
+		if err != nil {
+			first = errors.Join(first, err)
+			continue
+		}
+		if err := a.Fill(i); err != nil {
+			first = errors.Join(first, err)
+		}
+		if i%2 == 1 {
+			a.Buffer().UsedOn(other)
+		}
+		a.Release()
+	}
+	s.fake.Hold(false)
+	s.fake.ReleaseAll()
+	a, err := New(pool, Uint8, []int{7 << 20}) // needs what was freed
+	if err != nil {
+		return errors.Join(first, err)
+	}
+	a.Release()
+	pool.Trim(0)
+	return first
+}
+
+func playTiles(s *script) error {
+	gpu, err := s.rt.Device("level_zero:gpu:1")
+	if err != nil {
+		return err
+	}
+	tiles, err := gpu.SubDevicesByAffinity(syclobj.AffinityNextPartitionable)
+	if err != nil {
+		return err
+	}
+	for _, tile := range tiles {
+		s.later(tile.Close)
+	}
+	q, err := s.queue(gpu.DefaultContext(), tiles[0], syclobj.InOrder)
+	if err != nil {
+		return err
+	}
+	own, err := s.rt.NewContext(gpu)
+	if err != nil {
+		return err
+	}
+	s.later(own.Close)
+	elsewhere, err := s.queue(own, gpu, syclobj.InOrder)
+	if err != nil {
+		return err
+	}
+	a, err := s.array(Arange[int16](s.usm(q, syclobj.USMDevice), 0, 1, 30))
+	if err != nil {
+		return err
+	}
+	b, err := s.array(a.Copy(s.usm(elsewhere, syclobj.USMDevice)))
+	if err != nil {
+		return err
+	}
+	t, err := b.DLPack(WithCopy(CopyAlways)) // through the default context
+	if err != nil {
+		return err
+	}
+	t.Release()
+	return nil
+}
+
+// functionsOf lists the library's functions.
+func functionsOf(t *testing.T, path string) (names []string) {
+	t.Helper()
+	f, err := elf.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	symbols, err := f.DynamicSymbols()
+	require.NoError(t, err)
+	for _, s := range symbols {
+		if strings.HasPrefix(s.Name, "DPCTL") && s.Section != elf.SHN_UNDEF {
+			names = append(names, s.Name)
+		}
+	}
+	require.Greater(t, len(names), 60)
+	return names
+}
+
+// requireTyped asserts that every error says by its type what went wrong.
+func requireTyped(t *testing.T, err error, where string) {
+	t.Helper()
+	var mine *OpError
+	var sycl *syclobj.OpError
+	var memory *memmgr.OutOfMemoryError
+	require.True(t, errors.As(err, &mine) || errors.As(err, &sycl) || errors.As(err, &memory), "%s: %T: %v", where, err, err)
+}
+
+// requireClean asserts that nothing is left behind. Memory whose last barrier was
+// refused may take until the pools look again.
+func requireClean(t *testing.T, fake *sycltest.Fake, where string) {
+	t.Helper()
+	left := func() string {
+		memmgr.Flush()
+		buffers, bytes := memmgr.LiveCount()
+		if library, ours := fake.Live(), syclobj.LiveObjects(); library != (sycltest.Objects{}) || ours != (syclobj.Live{}) || buffers != 0 {
+			return fmt.Sprintf("in the library %+v; SYCL objects %v; %d buffers of %d bytes", library, ours, buffers, bytes)
+		}
+		return ""
+	}
+	if left() != "" {
+		require.Eventually(t, func() bool { return left() == "" }, 10*time.Second, 10*time.Millisecond, "%s: %s", where, left())
+	}
+}
+
+// submissions counts the work that the library has been given.
+func submissions(fake *sycltest.Fake) (n int) {
+	for _, f := range []string{
+		"Memcpy", "MemcpyWithEvents", "Memset", "SubmitBarrierForEvents", "Prefetch", "MemAdvise",
+		"Fill8", "Fill16", "Fill32", "Fill64", "Fill128",
+	} {
+		n += fake.Calls("DPCTLQueue_" + f)
+	}
+	return n
+}
+
+func TestSweepEveryCallFails(t *testing.T) {
+	fake := sycltest.Child(t, sycltest.CPUFirst)
+	if fake == nil {
+		return
+	}
+	functions := functionsOf(t, os.Getenv(syclobj.EnvLibrary))
+	require.NoError(t, perform(fake)) // what is done once in a process is done
+	before := map[string]int{}
+	for _, f := range functions {
+		before[f] = fake.Calls(f)
+	}
+	require.NoError(t, perform(fake))
+	requireClean(t, fake, "without a fault")
+	calls := map[string]int{}
+	for _, f := range functions {
+		calls[f] = fake.Calls(f) - before[f]
+	}
+	runs, failed := 0, 0
+	var never []string
+	for _, function := range functions {
+		if calls[function] == 0 {
+			never = append(never, function)
+		}
+		for n := 1; n <= calls[function]; n++ {
+			where := fmt.Sprintf("%s, call %d of %d", function, n, calls[function])
+			fake.Fail(function, n)
+			err := perform(fake)
+			fake.Fail(function, 0)
+			runs++
+			if err != nil {
+				failed++
+				requireTyped(t, err, where)
+			}
+			requireClean(t, fake, where)
+		}
+		require.NoError(t, perform(fake), "after the faults of %s", function)
+	}
+	requireClean(t, fake, "at the end")
+	t.Logf("%d faults, %d of them seen by the caller; cannot fail or are not used: %s", runs, failed, strings.Join(never, " "))
+	require.Greater(t, runs, 400)
+	require.Greater(t, failed, runs/4)
+}
+
+func TestSweepEveryWorkFails(t *testing.T) {
+	fake := sycltest.Child(t, sycltest.CPUFirst)
+	if fake == nil {
+		return
+	}
+	before := submissions(fake)
+	require.NoError(t, perform(fake))
+	total, failed := submissions(fake)-before, 0
+	for n := 1; n <= total; n++ {
+		where := fmt.Sprintf("submission %d of %d", n, total)
+		fake.AsyncError(n, -5)
+		err := perform(fake)
+		fake.AsyncError(0, 0)
+		if err != nil {
+			failed++
+			requireTyped(t, err, where)
+		}
+		requireClean(t, fake, where)
+	}
+	require.NoError(t, perform(fake))
+	t.Logf("%d submissions, %d failures of theirs seen by the caller", total, failed)
+	require.Greater(t, total, 30)
+	require.Positive(t, failed)
+}
