@@ -52,10 +52,10 @@ func MaxVersion(v dlpack.Version) ExportOption { return func(o *exportOptions) {
 // Read-only memory is refused then, because that struct cannot say so.
 func Legacy() ExportOption { return func(o *exportOptions) { o.legacy = true } }
 
-// ToDLDevice asks for a device. kDLCPU of shared and host USM is the same memory
-// without a copy, after waiting for pending work, whatever its context; of
-// device memory it is a copy. Another device is a copy in the memory of the
-// CopyTo resource.
+// ToDLDevice asks for a device. (kDLCPU, 0), the only CPU there is, of shared and
+// host USM is the same memory without a copy, after waiting for pending work,
+// whatever its context; of device memory it is a copy. Another device is a copy in
+// the memory of the CopyTo resource.
 func ToDLDevice(d dlpack.Device) ExportOption { return func(o *exportOptions) { o.device = &d } }
 
 // WithCopy forces or forbids a copy. A copy belongs to the tensor alone, which
@@ -147,8 +147,8 @@ func (a *Array) copyTarget(o *exportOptions) (to memmgr.Resource, asCPU bool, er
 		to, err = a.sameMemory(o)
 		return to, false, err
 	}
-	switch o.device.Type {
-	case dlpack.DeviceCPU:
+	switch {
+	case *o.device == dlpack.CPU:
 		if a.buf.HostReadable() && o.copy != CopyAlways {
 			return nil, true, nil
 		}
@@ -156,7 +156,7 @@ func (a *Array) copyTarget(o *exportOptions) (to memmgr.Resource, asCPU bool, er
 			return o.to, true, nil
 		}
 		return memmgr.Host(), true, nil
-	case dlpack.DeviceOneAPI:
+	case o.device.Type == dlpack.DeviceOneAPI:
 		_, id, derr := place.DLPackDevice()
 		if derr == nil && !place.IsHost() && id == o.device.ID && o.copy != CopyAlways {
 			return nil, false, nil
@@ -167,7 +167,7 @@ func (a *Array) copyTarget(o *exportOptions) (to memmgr.Resource, asCPU bool, er
 		to, err = a.sameMemory(o)
 		return to, false, err
 	}
-	return nil, false, opErr(opDLPack, ErrExchange, "%v is asked for; this library exports kDLCPU and kDLOneAPI", *o.device)
+	return nil, false, opErr(opDLPack, ErrExchange, "%v is asked for; this library exports (kDLCPU, 0) and kDLOneAPI", *o.device)
 }
 
 // sameMemory is the resource for a copy in memory of the same kind and device,
@@ -311,10 +311,17 @@ func (a *Array) PendingEvent() *syclobj.Event {
 }
 
 // DLDevice is the DLPack device of the memory (__dlpack_device__): (kDLOneAPI,
-// index of the root device), or (kDLCPU, 0) on the host backend. Errors:
-// ErrExchange when DLPack has no name for it.
+// index of the root device), or (kDLCPU, 0) on the host backend. Memory outside
+// the default context of its platform has one too, as it has in dpnp: DLPack is
+// what refuses it, so that a consumer that asked here first may ask for a copy.
+// Errors: ErrExchange when the device is none of the runtime's list.
 func (a *Array) DLDevice() (dlpack.Device, error) {
 	a.check("DLDevice")
+	if d, err := a.place.Device(); err == nil && !a.place.IsDefaultContext() && !a.place.IsHost() {
+		if id, err := d.DLPackID(); err == nil {
+			return dlpack.OneAPI(id), nil
+		}
+	}
 	return a.exportDevice(&defaultExport)
 }
 

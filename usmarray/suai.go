@@ -174,6 +174,9 @@ func (d *USMInterface) resolveSpan(s *USMSpan) error {
 	if !okF || !okL || !okH {
 		return keyErr(op, "data", "from %#x, elements %d to %d of %d bytes lie outside the address space", d.Data, lo, hi, item)
 	}
+	if s.Hi-s.Lo > uintptr(maxInt) {
+		return keyErr(op, "shape", "elements %d to %d of %d bytes span more memory than can be addressed", lo, hi, item)
+	}
 	s.IsC = d.Strides == nil || l.IsC()
 	return nil
 }

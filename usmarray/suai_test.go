@@ -46,6 +46,10 @@ func TestValidate(t *testing.T) {
 		{"span overflows", func(d *USMInterface) { d.Strides = []int{huge, huge} }, "shape", "more memory than can be addressed"},
 		{"span overflows downwards", func(d *USMInterface) { d.Shape, d.Strides = []int{3}, []int{minInt} }, "shape", "more memory than can be addressed"},
 		{"offset overflows", func(d *USMInterface) { d.Offset = maxInt }, "shape", "more memory than can be addressed"},
+		{"span as wide as the address space", func(d *USMInterface) {
+			d.Data, d.Offset, d.TypeStr = 1<<(intBits-1), -(maxInt/2 + 1), "|i1"
+			d.Shape, d.Strides = []int{2}, []int{maxInt}
+		}, "shape", "more memory than can be addressed"},
 		{"typestr missing", func(d *USMInterface) { d.TypeStr = "" }, "typestr", "missing"},
 		{"big-endian", func(d *USMInterface) { d.TypeStr = ">f4" }, "typestr", "byte order"},
 		{"big-endian byte", func(d *USMInterface) { d.TypeStr = ">u1" }, "typestr", "byte order"},

@@ -61,19 +61,20 @@ void usmb_fill_strides(int32_t ndim, const int64_t *shape, int64_t *strides, int
 }
 
 /* Strides of modes that have one element do not matter; an array without
-   elements is contiguous in every order. */
+   elements is contiguous in every order. Products are unsigned: they wrap in arrays
+   without elements only, where they mean nothing. */
 static uint32_t contiguity(int32_t ndim, const int64_t *shape, const int64_t *strides)
 {
 	uint32_t flags = USMB_ARR_C | USMB_ARR_F;
-	int64_t c = 1, f = 1;
+	uint64_t c = 1, f = 1;
 	for (int32_t i = ndim - 1; i >= 0; i--) {
 		if (shape[i] == 0) return USMB_ARR_C | USMB_ARR_F;
-		if (shape[i] != 1 && strides[i] != c) flags &= ~(uint32_t)USMB_ARR_C;
-		c *= shape[i];
+		if (shape[i] != 1 && (uint64_t)strides[i] != c) flags &= ~(uint32_t)USMB_ARR_C;
+		c *= (uint64_t)shape[i];
 	}
 	for (int32_t i = 0; i < ndim; i++) {
-		if (shape[i] != 1 && strides[i] != f) flags &= ~(uint32_t)USMB_ARR_F;
-		f *= shape[i];
+		if (shape[i] != 1 && (uint64_t)strides[i] != f) flags &= ~(uint32_t)USMB_ARR_F;
+		f *= (uint64_t)shape[i];
 	}
 	return flags;
 }
@@ -106,13 +107,13 @@ void usmb_array_settle_as(usmb_array *a, usmb_cell *cell, usmb_dl_dtype dtype, u
 void usmb_array_settle(usmb_array *a, usmb_cell *cell, char *first, usmb_dl_dtype dtype, uint32_t extra)
 {
 	uint32_t flags = memory_flags(cell, extra) | contiguity(a->ndim, usmb_shape(a), usmb_strides(a));
-	int64_t n = 1;
-	for (int32_t i = 0; i < a->ndim; i++) n *= usmb_shape(a)[i];
+	uint64_t n = 1; /* see contiguity */
+	for (int32_t i = 0; i < a->ndim; i++) n *= (uint64_t)usmb_shape(a)[i];
 	a->cell = cell;
 	a->first = first;
 	a->dtype = dtype;
 	a->flags = flags;
-	a->nelem = n;
+	a->nelem = (int64_t)n;
 	a->itembits = usmb_item_bits(dtype, flags);
 }
 

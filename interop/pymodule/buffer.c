@@ -49,6 +49,15 @@ static int check_request(usmb_array *a, int flags)
 	return 0;
 }
 
+/* Bytes from one index to the next. A stride that cannot be said in bytes leads
+   nowhere: only a mode of one element, or an array of none, has such. */
+static int64_t byte_stride(usmb_array *a, int32_t i)
+{
+	int64_t bytes;
+	if (__builtin_mul_overflow(usmb_strides(a)[i], usmb_itemsize(a), &bytes)) return usmb_itemsize(a);
+	return bytes;
+}
+
 int usmb_array_getbuffer(PyObject *self, Py_buffer *view, int flags)
 {
 	usmb_array *a = (usmb_array *)self;
@@ -68,7 +77,7 @@ int usmb_array_getbuffer(PyObject *self, Py_buffer *view, int flags)
 			usmb_py.PyErr_NoMemory();
 			return -1;
 		}
-		for (int32_t i = 0; i < a->ndim; i++) strides[i] = (Py_ssize_t)(usmb_strides(a)[i] * usmb_itemsize(a));
+		for (int32_t i = 0; i < a->ndim; i++) strides[i] = (Py_ssize_t)byte_stride(a, i);
 	}
 	view->buf = a->first;
 	view->len = (Py_ssize_t)usmb_nbytes(a);
@@ -103,7 +112,7 @@ static PyObject *byte_strides(usmb_array *a)
 {
 	int64_t v[USMB_DL_MAX_NDIM];
 	if (a->flags & USMB_ARR_C) USMB_PY_RETURN_NONE;
-	for (int32_t i = 0; i < a->ndim; i++) v[i] = usmb_strides(a)[i] * usmb_itemsize(a);
+	for (int32_t i = 0; i < a->ndim; i++) v[i] = byte_stride(a, i);
 	return usmb_tuple_i64(v, a->ndim);
 }
 
@@ -169,14 +178,12 @@ static int parse_format(const char *format, Py_ssize_t itemsize, usmb_dl_dtype *
 	return itemsize >= 1 && itemsize <= 16 && format_of(*out) ? 0 : -1;
 }
 
-/* Strides in elements of the view; -1 when they are no whole elements. */
+/* Strides in elements of the view, which has some; -1 when they are no whole elements. */
 static int element_strides(const Py_buffer *view, int64_t *strides)
 {
-	int64_t step = 1;
-	for (int i = view->ndim - 1; i >= 0; i--) {
-		if (view->strides && view->strides[i] % view->itemsize != 0) return -1;
-		strides[i] = view->strides ? view->strides[i] / view->itemsize : step;
-		step *= view->shape ? view->shape[i] : view->len / view->itemsize;
+	for (int i = 0; i < view->ndim; i++) {
+		if (view->strides[i] % view->itemsize != 0) return -1;
+		strides[i] = view->strides[i] / view->itemsize;
 	}
 	return 0;
 }
@@ -189,24 +196,26 @@ static PyObject *array_of_view(Py_buffer *view)
 		                  "a buffer with format \"%s\" of %lld bytes has no element type here; native "
 		                  "booleans, integers, floats and complex numbers have",
 		                  view->format ? view->format : "", (long long)view->itemsize);
-	if (view->suboffsets || view->ndim > USMB_DL_MAX_NDIM)
+	if (view->suboffsets || view->ndim < 0 || view->ndim > USMB_DL_MAX_NDIM || (view->ndim > 1 && !view->shape))
 		return usmb_raise(usmb_py.PyExc_BufferError,
-		                  "a buffer of pointers, or of more than %d dimensions, cannot be taken",
+		                  "a buffer of pointers, of more than %d dimensions, or of dimensions without "
+		                  "extents cannot be taken",
 		                  USMB_DL_MAX_NDIM);
 	usmb_array *a = usmb_array_raw(view->ndim);
 	if (!a) return NULL;
 	for (int i = 0; i < view->ndim; i++)
 		usmb_shape(a)[i] = view->shape ? view->shape[i] : view->len / view->itemsize;
-	if (element_strides(view, usmb_strides(a)) < 0) {
+	if (view->strides && element_strides(view, usmb_strides(a)) < 0) {
 		Py_DECREF(a);
 		return usmb_raise(
 		        usmb_py.PyExc_BufferError,
 		        "the buffer's strides are no multiples of its item size; make a contiguous copy first");
 	}
-	usmb_dl_tensor t = {view->buf, {USMB_DL_CPU, 0}, view->ndim, dtype, usmb_shape(a), usmb_strides(a), 0};
+	int64_t *strides = view->strides ? usmb_strides(a) : NULL;
+	usmb_dl_tensor t = {view->buf, {USMB_DL_CPU, 0}, view->ndim, dtype, usmb_shape(a), strides, 0};
 	usmb_dl_span span;
 	char text[512];
-	int code = usmb_dl_check(&t, 0, NULL, &span);
+	int code = usmb_dl_check(&t, 0, usmb_strides(a), &span);
 	usmb_cell *cell = NULL;
 	if (code != USMB_DL_OK)
 		usmb_raise(usmb_py.PyExc_BufferError, "%s", usmb_dl_explain(code, &t, text, sizeof text));
@@ -217,7 +226,7 @@ static PyObject *array_of_view(Py_buffer *view)
 		return NULL;
 	}
 	if (view->readonly) atomic_fetch_or_explicit(&cell->flags, USMB_CELL_READONLY, memory_order_relaxed);
-	usmb_array_settle(a, cell, view->buf, dtype, view->readonly ? USMB_ARR_READONLY : 0);
+	usmb_array_settle_as(a, cell, dtype, view->readonly ? USMB_ARR_READONLY : 0, &span);
 	return (PyObject *)a;
 }
 

@@ -236,19 +236,20 @@ func usmb_go_suai(in *C.usmb_suai_in, out *C.usmb_suai_out, e *C.usmb_goerr) (r 
 		return report(e, err)
 	}
 	out.first = C.uint64_t(span.First)
-	out.lo = C.int64_t(span.Lo - span.First)
-	out.hi = C.int64_t(span.Hi - span.First)
+	out.lo, out.hi = C.uint64_t(span.Lo), C.uint64_t(span.Hi)
 	dt := span.DataType
 	out.dtype = C.usmb_dl_dtype{code: C.uint8_t(dt.Code), bits: C.uint8_t(dt.Bits), lanes: C.uint16_t(dt.Lanes)}
-	out.queue = nil
-	rt, err := openRuntime(true)
+	return 0
+}
+
+//export usmb_go_queue_of
+func usmb_go_queue_of(filter *C.char, n C.uint64_t, out *unsafe.Pointer, e *C.usmb_goerr) (r C.int) {
+	defer guard(e, &r)
+	rt, err := openRuntime(false)
 	if err != nil {
 		return report(e, err)
 	}
-	if in.form != C.USMB_FORM_FILTER {
-		return 0
-	}
-	dev, err := rt.Device(text(in.filter, in.nfilter))
+	dev, err := rt.Device(text(filter, n))
 	if err != nil {
 		return report(e, err)
 	}
@@ -256,10 +257,10 @@ func usmb_go_suai(in *C.usmb_suai_in, out *C.usmb_suai_out, e *C.usmb_goerr) (r 
 	if err != nil {
 		return report(e, err)
 	}
-	if q.IsHost() {
-		return reportKind(e, kindValue, "__sycl_usm_array_interface__: 'syclobj' names the host backend, which has no unified shared memory")
+	*out = nil
+	if !q.IsHost() {
+		*out = q.Ref()
 	}
-	out.queue = q.Ref()
 	return 0
 }
 

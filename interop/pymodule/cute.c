@@ -34,16 +34,10 @@ static usmb_cute_tensor *convert(usmb_dl_tensor *view, uint64_t flags, usmb_cute
 }
 
 /* Host USM belongs to the host; shared USM may move to the device. */
-static int is_host_usm(usmb_array *a)
+static int is_host_usm(const usmb_cell *cell)
 {
-	return a->cell->place && usmb_array_place(a)->kind == USMB_USM_HOST;
-}
-
-static void share_cell(usmb_cute_tensor *t, usmb_array *a)
-{
-	usmb_cell_retain(a->cell);
-	t->cell = a->cell;
-	t->first = a->first;
+	const usmb_place *place = cell->place;
+	return place && place->kind == USMB_USM_HOST;
 }
 
 /* An Array of ours, if DLPack can describe it. */
@@ -51,37 +45,38 @@ static PyObject *take_own(usmb_array *a, usmb_cute_options *o)
 {
 	usmb_dl_tensor view = {a->first, {USMB_DL_CPU, 0}, a->ndim, a->dtype, usmb_shape(a), usmb_strides(a), 0};
 	if (usmb_array_device(a, &view.device) < 0) return NULL;
-	if (is_host_usm(a)) o->space = USMB_CUTE_SPACE_GENERIC;
+	if (is_host_usm(a->cell)) o->space = USMB_CUTE_SPACE_GENERIC;
 	usmb_cute_tensor *t = convert(&view, usmb_array_dlflags(a), o);
-	if (t) share_cell(t, a);
+	if (!t) return NULL;
+	usmb_cell_retain(a->cell);
+	t->cell = a->cell;
 	return (PyObject *)t;
 }
 
-/* Gives t the managed tensor of kDLOneAPI memory that view shows, after all the
+/* Gives t the managed tensor of kDLOneAPI memory that s shows, after all the
    checks of an import. Takes the tensor on success only, so nothing after the
    import may fail: describing it again, as the host's, cannot. */
-static int own_usm(usmb_cute_tensor *t, void *managed, int versioned, usmb_dl_tensor *view, uint64_t flags,
-                   usmb_cute_options *o)
+static int own_usm(usmb_cute_tensor *t, void *managed, int versioned, usmb_dl_snapshot *s, usmb_cute_options *o)
 {
-	PyObject *a = usmb_import_managed(managed, versioned);
-	if (!a) return -1;
-	share_cell(t, (usmb_array *)a);
-	if (is_host_usm((usmb_array *)a)) {
+	usmb_cell *cell = usmb_import_cell(managed, versioned, s);
+	if (!cell) return -1;
+	t->cell = cell;
+	t->first = s->span.first;
+	if (is_host_usm(cell)) {
 		o->space = USMB_CUTE_SPACE_GENERIC;
-		if (describe(view, flags, o, t) < 0) usmb_py.PyErr_Clear();
+		if (describe(&s->t, s->flags, o, t) < 0) usmb_py.PyErr_Clear();
 	}
-	Py_DECREF(a);
 	return 0;
 }
 
 /* Gives t a managed tensor on any other device. Only its layout can be checked,
    and more is not needed: nothing here touches the memory. */
-static int own_managed(usmb_cute_tensor *t, void *managed, int versioned, int32_t device_type, const usmb_dl_span *span)
+static int own_managed(usmb_cute_tensor *t, void *managed, int versioned, const usmb_dl_snapshot *s)
 {
-	usmb_cell *cell = usmb_cell_of_managed(managed, versioned, (char *)span->first + span->lo,
-	                                       (uint64_t)(span->hi - span->lo), NULL);
+	usmb_cell *cell = usmb_cell_of_managed(managed, versioned, (char *)s->span.first + s->span.lo,
+	                                       (uint64_t)(s->span.hi - s->span.lo), NULL);
 	if (!cell) return -1;
-	if (__builtin_expect(device_type != USMB_DL_CPU, 0))
+	if (__builtin_expect(s->t.device.type != USMB_DL_CPU, 0))
 		atomic_fetch_and_explicit(&cell->flags, ~(uint32_t)USMB_CELL_HOST_READABLE, memory_order_relaxed);
 	t->cell = cell;
 	return 0;
@@ -89,26 +84,19 @@ static int own_managed(usmb_cute_tensor *t, void *managed, int versioned, int32_
 
 static PyObject *take_managed(void *managed, int versioned, void *ctx)
 {
-	const usmb_dl_tensor *t;
-	uint64_t flags;
-	usmb_dl_span span;
-	int64_t strides[USMB_DL_MAX_NDIM];
+	usmb_dl_snapshot s;
 	char text[512];
-	if (__builtin_expect(usmb_dl_open(managed, versioned, &t, &flags) != USMB_DL_OK, 0))
-		return usmb_raise(usmb_py.PyExc_BufferError, "cute.from_dlpack: %s",
-		                  usmb_dl_explain_version(*(usmb_dl_version *)managed, text, sizeof text));
-	int code = usmb_dl_check(t, flags, strides, &span);
+	int code = usmb_dl_read_managed(managed, versioned, &s);
 	if (__builtin_expect(code != USMB_DL_OK, 0))
 		return usmb_raise(usmb_py.PyExc_BufferError, "cute.from_dlpack: %s",
-		                  usmb_dl_explain(code, t, text, sizeof text));
-	usmb_dl_tensor view = *t;
-	view.data = span.first;
-	view.strides = strides;
-	view.byte_offset = 0;
-	usmb_cute_tensor *r = convert(&view, flags, ctx);
+		                  usmb_dl_explain_snapshot(code, &s, text, sizeof text));
+	s.t.data = s.span.first;
+	s.t.strides = s.strides;
+	s.t.byte_offset = 0;
+	usmb_cute_tensor *r = convert(&s.t, s.flags, ctx);
 	if (!r) return NULL;
-	int owned = view.device.type == USMB_DL_ONEAPI ? own_usm(r, managed, versioned, &view, flags, ctx)
-	                                               : own_managed(r, managed, versioned, view.device.type, &span);
+	int owned = s.t.device.type == USMB_DL_ONEAPI ? own_usm(r, managed, versioned, &s, ctx)
+	                                              : own_managed(r, managed, versioned, &s);
 	if (owned < 0) Py_CLEAR(r);
 	return (PyObject *)r;
 }

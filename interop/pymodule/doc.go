@@ -43,7 +43,9 @@
 // __dlpack__(stream=q) puts a barrier into q instead, and stream=-1 does nothing.
 // Of work of others is known what they tell: the queue of the exchange API, whose
 // work so far becomes pending work, and the sycl_queue of dpnp's arrays, which is
-// waited for before the host reads what from_dlpack took of them. Other producers
+// waited for before the host reads what from_dlpack took of them. A type is asked
+// once whether it has the exchange API, as DLPack allows: its table lives as long as
+// the process. Other producers
 // finish their work first, and a consumer finishes before it gives the tensor up. Memory that was exported is used again only behind a barrier.
 //
 // # Submodule cute

@@ -11,31 +11,25 @@ static int allocate(usmb_dl_tensor *proto, usmb_dl_versioned **out, void *error_
 	err.kind = USMB_ERR_NONE;
 	usmb_cell *cell = NULL;
 	void *managed = NULL;
-	usmb_dl_tensor t = *proto;
-	usmb_dl_span span;
+	usmb_dl_tensor asked = *proto;
+	usmb_dl_snapshot s;
 	char text[512];
-	t.strides = NULL;
-	t.data = NULL;
-	t.byte_offset = 0;
-	int64_t n = 1;
-	for (int32_t i = 0; i < t.ndim && t.ndim <= USMB_DL_MAX_NDIM; i++)
-		if (t.shape && t.shape[i] >= 0 && __builtin_mul_overflow(n, t.shape[i], &n)) n = INT64_MAX;
-	int64_t bits = t.dtype.bits, bytes;
-	if (__builtin_mul_overflow(n, bits, &bytes)) bytes = INT64_MAX - 8;
-	bytes = (bytes + 7) / 8;
+	asked.strides = NULL;
+	asked.byte_offset = 0;
 	/* The layout is checked on a stand-in address before memory is asked for. */
-	t.data = (void *)(uintptr_t)4096;
-	int code = usmb_dl_check(&t, 0, NULL, &span);
+	asked.data = (void *)(uintptr_t)4096;
+	int code = usmb_dl_read(&asked, 0, &s);
 	if (code != USMB_DL_OK) {
-		set_error(error_ctx, "BufferError", usmb_dl_explain(code, &t, text, sizeof text));
+		set_error(error_ctx, "BufferError", usmb_dl_explain_snapshot(code, &s, text, sizeof text));
 		return -1;
 	}
+	usmb_dl_tensor t = s.t;
 	if (usmb_py_in_child()) {
 		set_error(error_ctx, "RuntimeError",
 		          "usmbridge: cannot allocate in a forked child process; start it afresh (spawn)");
 		return -1;
 	}
-	if (usmb_go_alloc_for(t.device.type, t.device.id, bytes, &cell, &err) < 0) {
+	if (usmb_go_alloc_for(t.device.type, t.device.id, s.span.hi, &cell, &err) < 0) {
 		set_error(error_ctx, err.kind == USMB_ERR_MEMORY ? "MemoryError" : "BufferError", err.message);
 		return -1;
 	}

@@ -109,7 +109,7 @@ typedef struct {
 	int has_max;           /* max_version given */
 	uint32_t major, minor; /* of max_version */
 	int has_device;        /* dl_device given */
-	usmb_dl_device device; /* dl_device */
+	int64_t device[2];     /* dl_device: type and id as they were given */
 	int copy;              /* 1 always, 0 never, 2 where needed */
 } request;
 
@@ -135,7 +135,9 @@ static int parse_pair(PyObject *o, const char *what, int64_t out[2])
 }
 
 /* Call sites pass the same tuple of keywords each time, and consumers the same
-   max_version: what they mean is remembered. The entries own their objects. */
+   max_version: what they mean is remembered. The entries own their objects, which
+   therefore are only what nobody can change or wait for the end of: tuples of this
+   module's own strings, and of two exact integers. */
 enum { SITES = 8, VERSIONS = 4 };
 static struct {
 	PyObject *kwnames;
@@ -155,9 +157,7 @@ static void remember_site(PyObject *kwnames, PyObject *const *args, PyObject *co
 	for (Py_ssize_t i = 0; i < n; i++) {
 		PyObject *key = usmb_py.PyTuple_GetItem(kwnames, i);
 		int k = 0;
-		while (k < 4 &&
-		       !(v[k] == args[i] && (names[k] == key || usmb_py.PyUnicode_Compare(names[k], key) == 0)))
-			k++;
+		while (k < 4 && !(v[k] == args[i] && names[k] == key)) k++;
 		if (k == 4) return;
 		at[k] = (int)i;
 	}
@@ -186,6 +186,12 @@ static int sort_arguments(PyObject *const *args, Py_ssize_t n, PyObject *kwnames
 	return 0;
 }
 
+static int is_exact_pair(PyObject *o)
+{
+	return PyTuple_CheckExact(o) && PyLong_CheckExact(usmb_py.PyTuple_GetItem(o, 0)) &&
+	       PyLong_CheckExact(usmb_py.PyTuple_GetItem(o, 1));
+}
+
 static int parse_version(PyObject *o, request *r)
 {
 	int64_t pair[2];
@@ -203,7 +209,7 @@ static int parse_version(PyObject *o, request *r)
 	}
 	r->major = (uint32_t)pair[0];
 	r->minor = (uint32_t)pair[1];
-	if (!PyTuple_CheckExact(o)) return 0; /* only tuples of integers stay what they are */
+	if (!is_exact_pair(o)) return 0;
 	unsigned at = next_version++ % VERSIONS;
 	PyObject *old = versions[at].tuple;
 	versions[at].tuple = Py_NewRef(o);
@@ -222,7 +228,6 @@ void usmb_export_clear(void)
 static int parse_request(PyObject *const *args, Py_ssize_t n, PyObject *kwnames, request *r)
 {
 	PyObject *v[4] = {NULL, NULL, NULL, NULL};
-	int64_t pair[2];
 	r->stream = NULL;
 	r->has_max = r->has_device = 0;
 	r->major = r->minor = 0;
@@ -232,10 +237,8 @@ static int parse_request(PyObject *const *args, Py_ssize_t n, PyObject *kwnames,
 	if (v[0] && v[0] != usmb_py.Py_None) r->stream = v[0];
 	if (v[1] && v[1] != usmb_py.Py_None && parse_version(v[1], r) < 0) return -1;
 	if (v[2] && v[2] != usmb_py.Py_None) {
-		if (parse_pair(v[2], "dl_device", pair) < 0) return -1;
+		if (parse_pair(v[2], "dl_device", r->device) < 0) return -1;
 		r->has_device = 1;
-		r->device.type = pair[0] == (int32_t)pair[0] ? (int32_t)pair[0] : -1;
-		r->device.id = pair[1] == (int32_t)pair[1] ? (int32_t)pair[1] : -1;
 	}
 	if (v[3] && v[3] != usmb_py.Py_None) {
 		r->copy = usmb_py.PyObject_IsTrue(v[3]);
@@ -251,32 +254,48 @@ static int is_minus_one(PyObject *o)
 	return usmb_py.PyLong_AsLongLongAndOverflow(o, &overflow) == -1 && !overflow;
 }
 
-/* Orders the consumer behind our pending work: on its queue where it names one,
-   else by waiting; -1 means that the consumer wants no ordering. */
-static int order_stream(usmb_array *a, PyObject *stream)
-{
-	if (!stream) return usmb_array_wait(a);
-	if (is_minus_one(stream)) return 0;
+/* The consumer's stream, read before anything is done for it, so that a wrong one
+   is an error whether or not there is work to order. */
+typedef struct {
 	usmb_syclref ref;
-	if (usmb_syclref_get(stream, &ref, "__dlpack__: stream") < 0) return -1;
-	int code = USMB_SYCL_OK, waited = 0;
+	void *queue;   /* where to order the consumer's work; NULL: the host waits */
+	int unordered; /* stream=-1: the consumer wants no ordering */
+} consumer;
+
+static int parse_stream(PyObject *stream, consumer *c)
+{
+	static const char what[] = "__dlpack__: stream";
+	memset(c, 0, sizeof *c);
+	c->unordered = stream && is_minus_one(stream);
+	if (!stream || c->unordered) return 0;
+	if (usmb_syclref_get(stream, &c->ref, what) < 0) return -1;
+	if (usmb_syclref_queue(&c->ref, what, &c->queue) == 0) return 0;
+	usmb_syclref_release(&c->ref, 0);
+	return -1;
+}
+
+/* Orders the consumer behind our pending work: on its queue where it names one,
+   else by waiting. */
+static int order(usmb_array *a, const consumer *c)
+{
+	if (c->unordered) return 0;
+	if (!c->queue) return usmb_array_wait(a);
+	int waited = 0;
 	void *event = usmb_pending_copy(a->cell);
-	if (event && ref.form == USMB_FORM_QUEUE) code = usmb_sycl_barrier(ref.ref, &event, 1, NULL);
-	/* Without a queue to order, or when it cannot be, the host waits. */
-	if (event && (ref.form != USMB_FORM_QUEUE || code != USMB_SYCL_OK)) waited = usmb_array_wait(a);
+	/* Where it cannot be ordered the host waits. */
+	if (event && usmb_sycl_barrier(c->queue, &event, 1, NULL) != USMB_SYCL_OK) waited = usmb_array_wait(a);
 	usmb_sycl_event_delete(event);
-	if (waited == 0 && a->cell->place && ref.form == USMB_FORM_QUEUE && !usmb_py_in_child())
-		usmb_go_used_on(a->cell, ref.ref);
-	usmb_syclref_release(&ref, 1);
+	if (waited == 0 && a->cell->place && !usmb_py_in_child()) usmb_go_used_on(a->cell, c->queue);
 	return waited;
 }
 
-static int raise_device(usmb_array *a, usmb_dl_device want, const char *why)
+static int raise_device(usmb_array *a, const int64_t want[2], const char *why)
 {
-	const char *name = usmb_dl_device_name(want.type);
+	const char *name = want[0] == (int32_t)want[0] ? usmb_dl_device_name((int32_t)want[0]) : NULL;
 	const char *here = a->cell->place ? usmb_array_place(a)->filter : "host";
-	usmb_raise(usmb_py.PyExc_BufferError, "__dlpack__: dl_device (%d, %d) %s%s%s: the array is on %s; %s",
-	           want.type, want.id, name ? "(" : "", name ? name : "", name ? ")" : "", here ? here : "?", why);
+	usmb_raise(usmb_py.PyExc_BufferError, "__dlpack__: dl_device (%lld, %lld) %s%s%s: the array is on %s; %s",
+	           (long long)want[0], (long long)want[1], name ? "(" : "", name ? name : "", name ? ")" : "",
+	           here ? here : "?", why);
 	return -1;
 }
 
@@ -295,27 +314,30 @@ static int choose(usmb_array *a, request *r, usmb_dl_device *dev, PyObject **src
 		return usmb_array_device(a, dev);
 	}
 	usmb_place *place = usmb_array_place(a);
-	int here = place ? place->dl_error == 0 && r->device.type == place->dl_type && r->device.id == place->dl_id
-	                 : r->device.type == USMB_DL_CPU && r->device.id == 0;
-	int cpu = r->device.type == USMB_DL_CPU && r->device.id == 0;
-	*dev = r->device;
-	if (!cpu && r->device.type != USMB_DL_ONEAPI)
+	int64_t type = r->device[0], id = r->device[1];
+	int cpu = type == USMB_DL_CPU && id == 0; /* the only CPU there is, as NumPy has it */
+	int here = place ? place->dl_error == 0 && type == place->dl_type && id == place->dl_id : cpu;
+	if (!cpu && (type != USMB_DL_ONEAPI || id < 0 || id > INT32_MAX))
 		return raise_device(a, r->device, "only (1, 0) and (14, root device index) can be asked for");
+	dev->type = (int32_t)type;
+	dev->id = (int32_t)id;
 	if (r->copy != 1 && (here || (cpu && a->flags & USMB_ARR_READ))) {
 		*src = Py_NewRef(a);
 		return 0;
 	}
 	if (r->copy == 0) return raise_device(a, r->device, "that takes a copy, which copy=False forbids");
 	*copied = 1;
-	*src = usmb_copy_for(a, &r->device);
+	*src = usmb_copy_for(a, dev);
 	return *src ? 0 : -1;
 }
 
 static PyObject *export_request(usmb_array *a, request *r)
 {
 	usmb_dl_device dev;
+	consumer c;
 	PyObject *src = NULL, *capsule = NULL;
 	int copied, versioned;
+	if (parse_stream(r->stream, &c) < 0) return NULL;
 	if (choose(a, r, &dev, &src, &copied) < 0) goto done;
 	uint64_t flags = usmb_array_dlflags((usmb_array *)src) | (copied ? USMB_DL_FLAG_IS_COPIED : 0);
 	int code = usmb_dl_negotiate(r->has_max, r->major, r->minor, flags, &versioned);
@@ -328,10 +350,11 @@ static PyObject *export_request(usmb_array *a, request *r)
 	if (!copied) {
 		/* A host consumer of USM has no stream: it reads at once. */
 		int reads = dev.type == USMB_DL_CPU && a->cell->place;
-		if ((reads ? usmb_array_wait(a) : order_stream(a, r->stream)) < 0) goto done;
+		if ((reads ? usmb_array_wait(a) : order(a, &c)) < 0) goto done;
 	}
 	capsule = capsule_of((usmb_array *)src, dev, flags, versioned);
 done:
+	usmb_syclref_release(&c.ref, capsule != NULL);
 	Py_XDECREF(src);
 	return capsule;
 }
@@ -351,11 +374,19 @@ PyObject *usmb_array_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n,
 	return export_request(a, &r);
 }
 
+/* Memory outside its platform's default context is on its root device all the same:
+   __dlpack__ is what refuses it, so that a consumer that asked here first comes to
+   ask there, and may ask for a copy. */
 PyObject *usmb_array_dlpack_device(PyObject *self, PyObject *unused)
 {
+	usmb_array *a = (usmb_array *)self;
+	usmb_place *place = usmb_array_place(a);
 	usmb_dl_device dev;
 	(void)unused;
-	if (usmb_array_device((usmb_array *)self, &dev) < 0) return NULL;
+	if (place && place->dl_error == USMB_SYCL_ENOTDEFAULT && place->root >= 0)
+		dev = (usmb_dl_device){USMB_DL_ONEAPI, place->root};
+	else if (usmb_array_device(a, &dev) < 0)
+		return NULL;
 	int64_t pair[2] = {dev.type, dev.id};
 	return usmb_tuple_i64(pair, 2);
 }

@@ -16,24 +16,18 @@ int usmb_import_register(void)
 	return our_version && kw_version && kw_full ? 0 : -1;
 }
 
-static PyObject *refuse(int code, const usmb_dl_tensor *t)
-{
-	char text[512];
-	return usmb_raise(usmb_py.PyExc_BufferError, "from_dlpack: %s", usmb_dl_explain(code, t, text, sizeof text));
-}
-
 /* The place of kDLOneAPI memory, by all the rules; loads SYCL when this is the
    first that is heard of it. */
-static int oneapi_place(const usmb_dl_tensor *t, const usmb_dl_span *span, usmb_place **out)
+static int oneapi_place(const usmb_dl_snapshot *s, usmb_place **out)
 {
-	const char *first = span->first;
-	int code = usmb_sycl_dlpack_import(t->device.id, first + span->lo, first + span->hi, out);
+	const char *first = s->span.first, *lo = first + s->span.lo, *hi = first + s->span.hi;
+	int code = usmb_sycl_dlpack_import(s->t.device.id, lo, hi, out);
 	if (code == USMB_SYCL_ENOLIB && usmb_open_sycl() == 0)
-		code = usmb_sycl_dlpack_import(t->device.id, first + span->lo, first + span->hi, out);
+		code = usmb_sycl_dlpack_import(s->t.device.id, lo, hi, out);
 	if (code == USMB_SYCL_OK) return 0;
 	if (usmb_py.PyErr_Occurred()) return -1;
 	usmb_raise(usmb_py.PyExc_BufferError, "from_dlpack: memory at %p said to be on DLPack device (14, %d): %s",
-	           span->first, t->device.id, usmb_sycl_strerror(code));
+	           s->span.first, s->t.device.id, usmb_sycl_strerror(code));
 	return -1;
 }
 
@@ -47,65 +41,74 @@ static PyObject *refuse_device(const usmb_dl_tensor *t)
 	        t->device.type, t->device.id, name ? " " : "", name ? name : "");
 }
 
-/* A tensor without elements and without an address on a SYCL device: the array
-   gets memory of its own there, since USM consumers need an address. */
-static usmb_cell *stand_in(const usmb_dl_tensor *t)
+/* A tensor without elements and without an address on a SYCL device gets memory of
+   its own there, since USM consumers need an address. */
+static usmb_cell *stand_in(const usmb_dl_device *device)
 {
 	usmb_cell *cell = NULL;
 	usmb_goerr err;
 	err.kind = USMB_ERR_NONE;
 	if (usmb_go_allowed() < 0) return NULL;
 	PyThreadState *saved = usmb_py.PyEval_SaveThread();
-	int r = usmb_go_alloc_for(t->device.type, t->device.id, 1, &cell, &err);
+	int r = usmb_go_alloc_for(device->type, device->id, 1, &cell, &err);
 	usmb_py.PyEval_RestoreThread(saved);
 	if (r < 0) usmb_raise_go(&err);
 	return r < 0 ? NULL : cell;
 }
 
+usmb_cell *usmb_import_cell(void *managed, int versioned, usmb_dl_snapshot *s)
+{
+	usmb_place *place = NULL;
+	int usm = s->t.device.type == USMB_DL_ONEAPI;
+	if (usm && s->span.nelem == 0 && !s->span.first) {
+		usmb_cell *cell = stand_in(&s->t.device);
+		if (!cell) return NULL;
+		s->span.first = cell->data;
+		usmb_dl_delete(managed, versioned); /* taken, like any other */
+		return cell;
+	}
+	if (usm && oneapi_place(s, &place) < 0) return NULL;
+	usmb_cell *cell = usmb_cell_of_managed(managed, versioned, (char *)s->span.first + s->span.lo,
+	                                       (uint64_t)(s->span.hi - s->span.lo), place);
+	if (!cell)
+		usmb_place_release(place);
+	else if (s->flags & USMB_DL_FLAG_READ_ONLY)
+		atomic_fetch_or_explicit(&cell->flags, USMB_CELL_READONLY, memory_order_relaxed);
+	return cell;
+}
+
+/* The array of a snapshot that is sound and on a device of ours. */
+static PyObject *array_of(void *managed, int versioned, usmb_dl_snapshot *s)
+{
+	usmb_array *a = usmb_array_raw(s->t.ndim);
+	if (!a) return NULL;
+	usmb_cell *cell = usmb_import_cell(managed, versioned, s);
+	if (!cell) {
+		Py_DECREF(a);
+		return NULL;
+	}
+	for (int32_t i = 0; i < s->t.ndim; i++) {
+		usmb_shape(a)[i] = s->shape[i];
+		usmb_strides(a)[i] = s->strides[i];
+	}
+	uint32_t extra = (s->flags & USMB_DL_FLAG_READ_ONLY ? USMB_ARR_READONLY : 0) |
+	                 (s->flags & USMB_DL_FLAG_SUBBYTE_PADDED ? USMB_ARR_PADDED : 0);
+	usmb_array_settle_as(a, cell, s->t.dtype, extra, &s->span);
+	return (PyObject *)a;
+}
+
 PyObject *usmb_import_managed(void *managed, int versioned)
 {
-	const usmb_dl_tensor *t;
-	uint64_t flags;
-	usmb_dl_span span;
-	usmb_place *place = NULL;
+	usmb_dl_snapshot s;
 	char text[512];
 	if (!managed) return usmb_raise(usmb_py.PyExc_BufferError, "from_dlpack: NULL is no tensor");
-	if (__builtin_expect(usmb_dl_open(managed, versioned, &t, &flags) != USMB_DL_OK, 0))
-		return usmb_raise(usmb_py.PyExc_BufferError, "from_dlpack: %s",
-		                  usmb_dl_explain_version(*(usmb_dl_version *)managed, text, sizeof text));
-	if (t->ndim < 0 || t->ndim > USMB_DL_MAX_NDIM) return refuse(USMB_DL_ENDIM, t);
-	if (t->device.type != USMB_DL_CPU && t->device.type != USMB_DL_ONEAPI) return refuse_device(t);
-	usmb_array *a = usmb_array_raw(t->ndim);
-	if (!a) return NULL;
-	int code = usmb_dl_check(t, flags, usmb_strides(a), &span);
-	if (__builtin_expect(code != USMB_DL_OK, 0)) {
-		refuse(code, t);
-		goto failed;
+	int code = usmb_dl_read_managed(managed, versioned, &s);
+	if (__builtin_expect(code == USMB_DL_OK, 1)) {
+		int known = s.t.device.type == USMB_DL_CPU || s.t.device.type == USMB_DL_ONEAPI;
+		return known ? array_of(managed, versioned, &s) : refuse_device(&s.t);
 	}
-	uint32_t extra = (flags & USMB_DL_FLAG_READ_ONLY ? USMB_ARR_READONLY : 0) |
-	                 (flags & USMB_DL_FLAG_SUBBYTE_PADDED ? USMB_ARR_PADDED : 0);
-	int nowhere = t->device.type == USMB_DL_ONEAPI && span.nelem == 0 && !span.first;
-	if (t->device.type == USMB_DL_ONEAPI && !nowhere && oneapi_place(t, &span, &place) < 0) goto failed;
-	usmb_cell *cell = nowhere ? stand_in(t)
-	                          : usmb_cell_of_managed(managed, versioned, (char *)span.first + span.lo,
-	                                                 (uint64_t)(span.hi - span.lo), place);
-	if (!cell) {
-		usmb_place_release(place);
-		goto failed;
-	}
-	for (int32_t i = 0; i < t->ndim; i++) usmb_shape(a)[i] = t->shape[i];
-	usmb_dl_dtype dtype = t->dtype;
-	if (nowhere) {
-		span.first = cell->data;
-		usmb_dl_delete(managed, versioned); /* taken, like any other */
-	} else if (extra & USMB_ARR_READONLY) {
-		atomic_fetch_or_explicit(&cell->flags, USMB_CELL_READONLY, memory_order_relaxed);
-	}
-	usmb_array_settle_as(a, cell, dtype, extra, &span);
-	return (PyObject *)a;
-failed:
-	Py_DECREF(a);
-	return NULL;
+	return usmb_raise(usmb_py.PyExc_BufferError, "from_dlpack: %s",
+	                  usmb_dl_explain_snapshot(code, &s, text, sizeof text));
 }
 
 /* ---- capsules -------------------------------------------------------------------- */
@@ -305,8 +308,9 @@ PyObject *usmb_import_by(PyObject *x, usmb_take_fn take, void *ctx)
 
 /* ---- device= and copy= ---------------------------------------------------------------- */
 
-/* Device type of x as it says itself: 0 when it does not say, -1 on error. */
-static int64_t device_type_of(PyObject *x)
+/* Whether x says itself that it is on a device whose memory cannot be taken, be
+   that a device at all or not; -1 on error. */
+static int is_far(PyObject *x)
 {
 	if (PyCapsule_CheckExact(x)) return 0;
 	PyObject *pair = usmb_py.PyObject_CallMethodObjArgs(x, usmb_name.__dlpack_device__, NULL);
@@ -319,7 +323,8 @@ static int64_t device_type_of(PyObject *x)
 	Py_DECREF(pair);
 	int64_t type = first ? usmb_py.PyLong_AsLongLong(first) : -1;
 	Py_XDECREF(first);
-	return type == -1 && usmb_py.PyErr_Occurred() ? -1 : type;
+	if (type == -1 && usmb_py.PyErr_Occurred()) return -1;
+	return type != USMB_DL_CPU && type != USMB_DL_ONEAPI;
 }
 
 /* Memory of a device that only its owner can reach: it copies to the host. */
@@ -371,9 +376,8 @@ PyObject *usmb_from_dlpack(PyObject *module, PyObject *const *args, Py_ssize_t n
 	if (v[2] && v[2] != usmb_py.Py_None && (copy = usmb_py.PyObject_IsTrue(v[2])) < 0) return NULL;
 	if (has_device && usmb_parse_device(v[1], &w) < 0) return NULL;
 	PyObject *r = NULL;
-	int64_t type = has_device && w.host ? device_type_of(v[0]) : 0;
-	if (type >= 0) {
-		int far = type > 0 && type != USMB_DL_CPU && type != USMB_DL_ONEAPI;
+	int far = has_device && w.host ? is_far(v[0]) : 0;
+	if (far >= 0) {
 		PyObject *a = far ? import_via_host(v[0], v[2]) : usmb_import_object(v[0]);
 		r = a && !far ? settle_request(a, &w, has_device, copy) : a;
 	}

@@ -255,10 +255,11 @@ PyObject *usmb_array_reshape(PyObject *self, PyObject *const *args, Py_ssize_t n
 		tuple = usmb_py.PyTuple_New(n);
 		if (!tuple) return NULL;
 		for (Py_ssize_t i = 0; i < n; i++) usmb_py.PyTuple_SetItem(tuple, i, Py_NewRef(args[i]));
+		slots[0] = tuple;
 	}
-	int bad = tuple ? usmb_args("reshape", args + n, 0, kwnames, names, 2, 0, 0, slots)
+	int bad = tuple ? usmb_args("reshape", args + n, 0, kwnames, names, 2, 1, 0, slots)
 	                : usmb_args("reshape", args, n, kwnames, names, 2, 1, 1, slots);
-	int ndim = bad ? -1 : usmb_parse_dims(tuple ? tuple : slots[0], shape, "reshape");
+	int ndim = bad ? -1 : usmb_parse_dims(slots[0], shape, "reshape");
 	Py_XDECREF(tuple);
 	int copy = ndim < 0 ? -1 : parse_copy(slots[1]);
 	if (copy < 0 || complete_shape(a, ndim, shape) < 0) return NULL;

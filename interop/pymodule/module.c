@@ -28,15 +28,19 @@ PyObject *usmb_raise(PyObject *kind, const char *format, ...)
 	return NULL;
 }
 
+PyObject *usmb_goerr_exception(const usmb_goerr *e)
+{
+	return e->kind == USMB_ERR_VALUE      ? usmb_py.PyExc_ValueError
+	       : e->kind == USMB_ERR_TYPE     ? usmb_py.PyExc_TypeError
+	       : e->kind == USMB_ERR_BUFFER   ? usmb_py.PyExc_BufferError
+	       : e->kind == USMB_ERR_MEMORY   ? usmb_py.PyExc_MemoryError
+	       : e->kind == USMB_ERR_OVERFLOW ? usmb_py.PyExc_OverflowError
+	                                      : usmb_py.PyExc_RuntimeError;
+}
+
 int usmb_raise_go(const usmb_goerr *e)
 {
-	PyObject *kind = e->kind == USMB_ERR_VALUE      ? usmb_py.PyExc_ValueError
-	                 : e->kind == USMB_ERR_TYPE     ? usmb_py.PyExc_TypeError
-	                 : e->kind == USMB_ERR_BUFFER   ? usmb_py.PyExc_BufferError
-	                 : e->kind == USMB_ERR_MEMORY   ? usmb_py.PyExc_MemoryError
-	                 : e->kind == USMB_ERR_OVERFLOW ? usmb_py.PyExc_OverflowError
-	                                                : usmb_py.PyExc_RuntimeError;
-	usmb_raise(kind, "%s", e->message);
+	usmb_raise(usmb_goerr_exception(e), "%s", e->message);
 	return -1;
 }
 

@@ -52,7 +52,11 @@ static int parse_version(PyObject *dict, parsed *p)
 	int overflow;
 	long long n = usmb_py.PyLong_AsLongLongAndOverflow(v, &overflow);
 	if (n == 1 && !overflow) return 0;
-	usmb_raise(usmb_py.PyExc_ValueError, WHERE "'version' must be 1, the only one there is, found %lld", n);
+	if (overflow)
+		usmb_raise(usmb_py.PyExc_ValueError, WHERE "'version' must be 1, the only one there is, found an "
+		                                           "integer of more than 64 bits");
+	else
+		usmb_raise(usmb_py.PyExc_ValueError, WHERE "'version' must be 1, the only one there is, found %lld", n);
 	return -1;
 }
 
@@ -256,10 +260,6 @@ static int parse_syclobj(PyObject *dict, parsed *p)
 	if (bad) return -1;
 	if (!v || v == usmb_py.Py_None) return malformed(usmb_py.PyExc_ValueError, "syclobj", "is required", v);
 	if (usmb_syclref_get(v, &p->ref, WHERE "'syclobj'") < 0) return -1;
-	p->in.form = p->ref.form;
-	p->in.ref = p->ref.ref;
-	p->in.filter = (char *)p->ref.filter;
-	p->in.nfilter = (uint64_t)p->ref.nfilter;
 	return 0;
 }
 
@@ -276,7 +276,7 @@ static void give_up(parsed *p)
 /* The element type of the common type strings; 0 when it is not one of these. */
 static int plain_type(const char *s, uint64_t n, usmb_dl_dtype *out)
 {
-	if (n != 3 || !strchr("<=|", s[0]) || s[2] < '1' || s[2] > '8') return 0;
+	if (n != 3 || (s[0] != '<' && s[0] != '=' && s[0] != '|') || s[2] < '1' || s[2] > '8') return 0;
 	int code = s[1] == 'f'                  ? USMB_DL_FLOAT
 	           : s[1] == 'i'                ? USMB_DL_INT
 	           : s[1] == 'u'                ? USMB_DL_UINT
@@ -295,7 +295,7 @@ static int plainly_right(const parsed *p, usmb_suai_out *out)
 {
 	const usmb_suai_in *in = &p->in;
 	usmb_dl_span span;
-	if (in->form == USMB_FORM_FILTER || in->nfields != 0 || in->data == 0 || in->offset < 0) return 0;
+	if (in->nfields != 0 || in->data == 0 || in->offset < 0) return 0;
 	if (!plain_type(in->typestr, in->ntypestr, &out->dtype)) return 0;
 	int64_t bytes;
 	if (__builtin_mul_overflow(in->offset, (int64_t)(out->dtype.bits / 8), &bytes)) return 0;
@@ -308,12 +308,11 @@ static int plainly_right(const parsed *p, usmb_suai_out *out)
 	                    (uint64_t)bytes};
 	if (usmb_dl_check(&t, 0, NULL, &span) != USMB_DL_OK || span.nelem == 0) return 0;
 	out->first = (uint64_t)(uintptr_t)span.first;
-	out->lo = span.lo;
-	out->hi = span.hi;
-	out->queue = NULL;
+	out->lo = out->first + (uint64_t)span.lo;
+	out->hi = out->first + (uint64_t)span.hi;
+	uint64_t end;
 	if (in->owner_size == UINT64_MAX) return 1;
-	uint64_t lo = out->first + (uint64_t)span.lo, hi = out->first + (uint64_t)span.hi, end;
-	return !__builtin_add_overflow(in->owner, in->owner_size, &end) && lo >= in->owner && hi <= end;
+	return !__builtin_add_overflow(in->owner, in->owner_size, &end) && out->lo >= in->owner && out->hi <= end;
 }
 
 /* Arrays without elements reach nothing, whatever their other extents; DLPack, the
@@ -335,16 +334,21 @@ static int countable(const parsed *p, const usmb_suai_out *out)
    byte. */
 static int find_place(parsed *p, usmb_suai_out *out, usmb_place **place)
 {
-	char *first = (char *)(uintptr_t)out->first;
-	void *context = p->ref.context;
-	void *queue = context ? NULL : p->ref.form == USMB_FORM_QUEUE ? p->ref.ref : out->queue;
-	int code = usmb_sycl_place_for(context, queue, first + out->lo, first + out->hi, place);
+	void *lo = (void *)(uintptr_t)out->lo, *hi = (void *)(uintptr_t)out->hi;
+	void *context = p->ref.context, *queue = NULL;
+	if (!context && usmb_syclref_queue(&p->ref, WHERE "'syclobj'", &queue) < 0) return -1;
+	if (!context && !queue) {
+		usmb_raise(usmb_py.PyExc_ValueError,
+		           WHERE "'syclobj' names the host backend, which has no unified shared memory");
+		return -1;
+	}
+	int code = usmb_sycl_place_for(context, queue, lo, hi, place);
 	if (code == USMB_SYCL_ENOLIB && usmb_open_sycl() == 0)
-		code = usmb_sycl_place_for(context, queue, first + out->lo, first + out->hi, place);
+		code = usmb_sycl_place_for(context, queue, lo, hi, place);
 	if (code == USMB_SYCL_OK) return 0;
 	if (usmb_py.PyErr_Occurred()) return -1;
-	usmb_raise(usmb_py.PyExc_ValueError, WHERE "'data' %p to %p does not agree with 'syclobj': %s",
-	           (void *)(first + out->lo), (void *)(first + out->hi), usmb_sycl_strerror(code));
+	usmb_raise(usmb_py.PyExc_ValueError, WHERE "'data' %p to %p does not agree with 'syclobj': %s", lo, hi,
+	           usmb_sycl_strerror(code));
 	return -1;
 }
 
@@ -353,8 +357,8 @@ static PyObject *build(PyObject *obj, parsed *p, usmb_suai_out *out, usmb_place 
 {
 	usmb_array *a = usmb_array_raw(p->in.ndim);
 	usmb_cell *cell = NULL;
-	char *base = (char *)(uintptr_t)out->first + out->lo;
-	uint64_t bytes = (uint64_t)(out->hi - out->lo);
+	char *base = (char *)(uintptr_t)out->lo;
+	uint64_t bytes = out->hi - out->lo;
 	if (a && p->view) {
 		cell = usmb_cell_of_buffer(p->view, base, bytes);
 		if (cell) {

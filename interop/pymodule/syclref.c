@@ -148,20 +148,19 @@ PyObject *usmb_syclcontext_of(usmb_place *place)
    loaded: consumers such as dpnp check for that very type. */
 static PyObject *as_dpctl(PyObject *l, const char *class)
 {
-	PyObject *key = l ? usmb_py.PyUnicode_FromString("dpctl") : NULL;
+	if (!l) return NULL;
+	PyObject *key = usmb_py.PyUnicode_FromString("dpctl");
 	PyObject *dpctl = key ? usmb_py.PyImport_GetModule(key) : NULL;
+	PyObject *type = dpctl ? usmb_py.PyObject_GetAttrString(dpctl, class) : NULL;
 	Py_XDECREF(key);
-	if (!dpctl) return l;
-	PyObject *type = usmb_py.PyObject_GetAttrString(dpctl, class);
+	/* A dpctl that is being imported has no such attribute yet. */
+	if (dpctl && !type && usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_AttributeError)) usmb_py.PyErr_Clear();
+	Py_XDECREF(dpctl);
+	if (!type && !usmb_py.PyErr_Occurred()) return l;
 	PyObject *capsule = type ? light_capsule(l, NULL) : NULL;
 	PyObject *r = capsule ? usmb_py.PyObject_CallFunctionObjArgs(type, capsule, NULL) : NULL;
 	Py_XDECREF(capsule);
 	Py_XDECREF(type);
-	Py_DECREF(dpctl);
-	if (!type) {
-		usmb_py.PyErr_Clear(); /* dpctl is being imported */
-		return l;
-	}
 	Py_DECREF(l);
 	return r;
 }
@@ -321,6 +320,21 @@ int usmb_syclref_get(PyObject *o, usmb_syclref *out, const char *what)
 	usmb_raise(usmb_py.PyExc_TypeError, "%s: _get_capsule() returned a %s, not a capsule", what,
 	           usmb_type_name(capsule, type, sizeof type));
 	Py_DECREF(capsule);
+	return -1;
+}
+
+/* Finding the device takes a fraction of a microsecond and keeps the GIL; loading
+   SYCL, where that is still to be done, gives it up. */
+int usmb_syclref_queue(const usmb_syclref *r, const char *what, void **queue)
+{
+	usmb_goerr err;
+	*queue = r->form == USMB_FORM_QUEUE ? r->ref : NULL;
+	if (r->form != USMB_FORM_FILTER) return 0;
+	err.kind = USMB_ERR_NONE;
+	if (!usmb_sycl_loaded() && usmb_open_sycl() < 0 && usmb_py.PyErr_Occurred()) return -1;
+	if (usmb_go_allowed() < 0) return -1;
+	if (usmb_go_queue_of((char *)r->filter, (uint64_t)r->nfilter, queue, &err) == 0) return 0;
+	usmb_raise(usmb_goerr_exception(&err), "%s: %s", what, err.message);
 	return -1;
 }
 

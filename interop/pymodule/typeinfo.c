@@ -76,6 +76,10 @@ static int kind_of(PyTypeObject *type)
 	return USMB_KIND_PLAIN;
 }
 
+/* DLPack has a table live as long as the process, and lets a consumer keep what it
+   found for each type. So the type is asked once, and what is published later in
+   another's place, or deleted, changes nothing: the table that was found stays right
+   to call. */
 static const usmb_dl_exchange_api *api_of(PyTypeObject *type)
 {
 	PyObject *capsule = usmb_py.PyObject_GetAttr((PyObject *)type, usmb_name.__dlpack_c_exchange_api__);

@@ -154,6 +154,11 @@ PyObject *usmb_from_dlpack(PyObject *module, PyObject *const *args, Py_ssize_t n
 PyObject *usmb_import_object(PyObject *x);
 /* The array of a managed tensor; takes it on success, leaves it on failure. */
 PyObject *usmb_import_managed(void *managed, int versioned);
+/* The owner of a tensor on kDLCPU or kDLOneAPI, after all the checks of an import
+   beyond those of s, which was read of it: the struct is not looked at again. Takes
+   the tensor on success, leaves it on failure; NULL with an exception. An empty
+   tensor without an address gets one in s. May drop the GIL. */
+usmb_cell *usmb_import_cell(void *managed, int versioned, usmb_dl_snapshot *s);
 /* Makes an object of a managed tensor; takes it on success, leaves it on failure. */
 typedef PyObject *(*usmb_take_fn)(void *managed, int versioned, void *ctx);
 /* Has x give a tensor by any of DLPack's ways, and take make something of it.
@@ -177,6 +182,10 @@ typedef struct {
 
 /* Recognises a syclobj; TypeError that names what for anything else. */
 int usmb_syclref_get(PyObject *o, usmb_syclref *out, const char *what);
+/* The queue that it names, borrowed: its own, or the default queue of the device of a
+   filter string, loading SYCL if that was not done. NULL for a context and for the
+   host backend. ValueError that begins with what when no device answers. */
+int usmb_syclref_queue(const usmb_syclref *r, const char *what, void **queue);
 /* Gives back what it holds; used: rename the capsule to used_... first. */
 void usmb_syclref_release(usmb_syclref *r, int used);
 
@@ -398,6 +407,8 @@ typedef struct {
 
 /* Raises what a Go function reported; returns -1. */
 int usmb_raise_go(const usmb_goerr *e);
+/* The exception that it is raised as, borrowed. */
+PyObject *usmb_goerr_exception(const usmb_goerr *e);
 /* Raises kind (an exception of usmb_py) with a message as printf writes it. */
 PyObject *usmb_raise(PyObject *kind, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* -1 with RuntimeError in a forked child, where Go cannot run. */
@@ -450,23 +461,22 @@ typedef struct {
 	uint64_t nfieldtype;
 	uint64_t owner;      /* the owner's allocation, where its size is known */
 	uint64_t owner_size; /* UINT64_MAX: unknown */
-	void *ref;
-	char *filter;
-	uint64_t nfilter;
 	int32_t ndim;
 	int32_t nfields; /* fields of typedescr, 0 for none */
 	int32_t named;   /* the first one has a name */
 	int32_t shaped;  /* the first one has a shape */
 	int32_t readonly;
-	int32_t form;
 } usmb_suai_in;
 typedef struct {
-	uint64_t first; /* address of element [0, ..., 0] */
-	int64_t lo, hi; /* bytes used, relative to first */
-	void *queue;    /* form FILTER: the device's queue, borrowed */
+	uint64_t first;  /* address of element [0, ..., 0] */
+	uint64_t lo, hi; /* addresses used: [lo, hi) */
 	usmb_dl_dtype dtype;
 } usmb_suai_out;
 int usmb_go_suai(usmb_suai_in *in, usmb_suai_out *out, usmb_goerr *err);
+
+/* The default queue of the device that answers to a filter string, borrowed; NULL for
+   the host backend. */
+int usmb_go_queue_of(char *filter, uint64_t nfilter, void **queue, usmb_goerr *err);
 
 /* The elements of a host-readable array as NumPy prints them; *out is freed with
    free. prefix: characters before the first bracket. */

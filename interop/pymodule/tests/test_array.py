@@ -331,3 +331,11 @@ def test_docs():
     for f in (ub.devices, ub.empty, ub.zeros, ub.asarray, ub.from_dlpack, ub.from_usm_array_interface, ub.stats, ub.Array.__dlpack__,
               ub.Array.reshape, ub.Array.copy):
         assert f.__doc__ and f.__text_signature__
+
+
+def test_reshape_takes_one_shape():
+    a = ub.zeros((3, 4), device="host")
+    for args in ((2, 6), ((2, 6),), (12,)):
+        with pytest.raises(TypeError, match="shape"):
+            a.reshape(*args, shape=(4, 3))
+    assert a.reshape(2, 6, copy=True).shape == a.reshape(shape=(2, 6)).shape == (2, 6)

@@ -1,6 +1,7 @@
 """__dlpack__ and __dlpack_device__ of Array: negotiation, flags, devices, copies."""
 
 import ctypes as ct
+import weakref
 
 import pytest
 
@@ -52,6 +53,13 @@ def test_bad_arguments(kw, error):
         ub.empty(3, device="host").__dlpack__(None)
 
 
+def test_devices_are_reported_as_asked_for():
+    a = ub.empty(3, device="host")
+    for dl_device in ((1 << 40, 0), (1, 1 << 40), (14, 1 << 40), (14, -1), (1, -1), (-(1 << 40), 7)):
+        with pytest.raises(BufferError, match=rf"dl_device \({dl_device[0]}, {dl_device[1]}\)"):
+            a.__dlpack__(dl_device=dl_device)
+
+
 def test_every_mix_of_keywords(device, dpctl):
     q = dpctl.SyclQueue()
     for a in (ub.zeros(3, device="host"), ub.zeros(3, usm_type="shared")):
@@ -65,14 +73,16 @@ def test_every_mix_of_keywords(device, dpctl):
                         assert capi.name(c) in (capi.VERSIONED, capi.LEGACY)
 
 
-@pytest.mark.parametrize("stream", [0, 7, "nonsense:device", object(), 1.5, (1, 2)])
-def test_bad_stream(device, stream):
-    a = ub.empty(3)
-    if isinstance(stream, str):
-        a.__dlpack__(stream=stream)  # a filter string orders nothing by itself: the host waits
-        return
-    with pytest.raises(TypeError, match="stream"):
-        a.__dlpack__(stream=stream)
+@pytest.mark.parametrize("stream", [0, 7, object(), 1.5, (1, 2)])
+@pytest.mark.parametrize("kw", [{}, dict(copy=True), dict(dl_device=(1, 0))])
+def test_bad_stream(device, stream, kw):
+    """Whether there is something to order or not: nothing pending, host memory, a copy, a consumer on the host."""
+    for a in (ub.empty(3), ub.empty(3, usm_type="shared"), ub.empty(3, device="host")):
+        with pytest.raises(TypeError, match="stream"):
+            a.__dlpack__(stream=stream, **kw)
+        for filter in ("nonsense:device", "", "opencl:cpu:77"):
+            with pytest.raises(ValueError, match="stream"):
+                a.__dlpack__(stream=filter, **kw)
 
 
 def test_stream_forms(device, dpctl):
@@ -188,9 +198,14 @@ def test_not_in_default_context(np, dpctl, device):
     own = dpctl.SyclContext([dpctl.SyclDevice(device.filter_string)])
     q = dpctl.SyclQueue(own, dpctl.SyclDevice(device.filter_string))
     a = ub.zeros(3, usm_type="shared", sycl_queue=q)
-    for ask in (a.__dlpack_device__, a.__dlpack__, lambda: a.__dlpack__(max_version=(1, 0))):
+    assert a.__dlpack_device__() == device.dlpack_device  # so that a consumer can go on and ask for a copy
+    for ask in (a.__dlpack__, lambda: a.__dlpack__(max_version=(1, 0))):
         with pytest.raises(BufferError, match=r"default context.*copy=True"):
             ask()
+    x = np.from_dlpack(a, device="cpu")
+    assert x.tolist() == [0, 0, 0]
+    m, c = struct(a, dl_device=a.__dlpack_device__())
+    assert (m.t.device_type, m.t.device_id) == device.dlpack_device and m.flags == 2
     m, c = struct(a, copy=True)
     assert (m.t.device_type, m.t.device_id) == device.dlpack_device and m.flags == 2
     assert a.__sycl_usm_array_interface__["data"][0] == a._pointer
@@ -255,3 +270,37 @@ def test_types_that_only_dlpack_has(device, dtype, code, bits):
             a.__array_interface__
     with pytest.raises(BufferError):
         memoryview(ub.zeros(4, dtype, device="host"))
+
+
+class Number:
+    """An integer that may become another one."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __index__(self):
+        return self.value
+
+
+def test_only_plain_versions_are_remembered():
+    a = ub.empty(3, device="host")
+    number = Number(1)
+    version = (number, 0)
+    assert capi.name(a.__dlpack__(max_version=version)) == capi.VERSIONED
+    number.value = 0
+    assert capi.name(a.__dlpack__(max_version=version)) == capi.LEGACY
+    kept = weakref.ref(number)
+    del number, version
+    assert kept() is None, "the caller's objects live no longer than the call"
+
+
+def test_only_plain_keywords_are_remembered():
+    class Name(str):
+        pass
+
+    a = ub.empty(3, device="host")
+    key = Name("max_version")
+    assert capi.name(a.__dlpack__(**{key: (1, 0)})) == capi.VERSIONED
+    kept = weakref.ref(key)
+    del key
+    assert kept() is None

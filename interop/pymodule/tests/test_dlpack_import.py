@@ -280,3 +280,10 @@ def test_far_device_asks_its_owner(memory):
     p = Far(memory, device=(2, 0))
     a = ub.from_dlpack(p, device="host")
     assert a.device == "host" and p.asked == [{"max_version": (1, 3), "dl_device": (1, 0), "copy": None}]
+
+
+@pytest.mark.parametrize("device", [(-1, 0), (-(1 << 31), 0), (0, 0)])
+def test_a_device_type_that_is_none(memory, device):
+    for kw in (dict(device="host"), dict(device="host", copy=True), {}):
+        with pytest.raises(BufferError, match="device"):
+            ub.from_dlpack(capi.Producer(memory, device=device), **kw)

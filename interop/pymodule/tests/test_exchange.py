@@ -211,3 +211,30 @@ def test_work_of_the_producer_becomes_pending(producer, device, dpctl):
     del b, c
     ub.stats()  # any entry ends what a deleter had to leave
     assert p.deleted == 1
+
+
+def test_a_table_outlives_its_attribute(producer):
+    """DLPack has a table live as long as the process and lets consumers keep it for each type: what the type
+    publishes later, or no more, changes nothing for types that were met before."""
+    buf = (ct.c_float * 4)(1, 2, 3, 4)
+    producer.tensor["p"] = capi.Producer(ct.addressof(buf))
+    asked = []
+
+    def of_other(obj, out):
+        asked.append(obj)
+        return -1
+
+    cls, _ = producer()
+    other, _ = producer(from_py=of_other)
+    x = cls()
+    assert memoryview(ub.from_dlpack(x)).tolist() == [1, 2, 3, 4]
+    cls.__dlpack_c_exchange_api__ = other.__dlpack_c_exchange_api__
+    assert memoryview(ub.from_dlpack(x)).tolist() == [1, 2, 3, 4] and not asked
+    del cls.__dlpack_c_exchange_api__
+    assert memoryview(ub.from_dlpack(x)).tolist() == [1, 2, 3, 4]
+    late = type("Late", (), {})
+    with pytest.raises(TypeError, match="__dlpack__"):
+        ub.from_dlpack(late())
+    late.__dlpack_c_exchange_api__ = other.__dlpack_c_exchange_api__
+    with pytest.raises(TypeError, match="__dlpack__"):
+        ub.from_dlpack(late())

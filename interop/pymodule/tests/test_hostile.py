@@ -380,3 +380,78 @@ def test_survives(np, code):
     if "RLIMIT_AS" in code and hasattr(ct.CDLL(None), "__asan_init"):
         pytest.skip("the address sanitizer ends the process itself where memory is short")
     run(code)
+
+
+def test_a_lookup_that_fails_is_not_left_behind(device):
+    """sys.modules is asked for dpctl; what that raises is the caller's to see, and only there."""
+
+    class Key:
+        def __hash__(self):
+            return hash("dpctl")
+
+        def __eq__(self, other):
+            if other is self:
+                return True
+            raise MemoryError("in a comparison")
+
+    a, key, missing = ub.zeros(3), Key(), object()
+    dpctl = sys.modules.pop("dpctl", missing)
+    sys.modules[key] = None
+    try:
+        for name in ("sycl_queue", "sycl_context", "sycl_device"):
+            with pytest.raises(MemoryError, match="comparison"):
+                getattr(a, name)
+    finally:
+        del sys.modules[key]
+        if dpctl is not missing:
+            sys.modules["dpctl"] = dpctl
+    assert a.sycl_queue is not None
+
+
+def test_strides_too_wide_for_bytes(np):
+    """Of modes of one element, and of arrays of none: they lead nowhere, and mean nothing."""
+    buf = (ct.c_double * 4)(1, 2, 3, 4)
+    wide = (1 << 62) + 1
+    a = ub.from_dlpack(capi.Producer(ct.addressof(buf), (1, 4, 1), (wide, 1, -wide), (2, 64, 1)))
+    assert a.strides == (wide, 1, -wide)
+    assert memoryview(a).tolist() == [[[1], [2], [3], [4]]]
+    assert np.asarray(a[:, ::-1]).tolist() == [[[4], [3], [2], [1]]]
+    assert a[0, 1:, 0].strides == (1,) and a[0, :, ::-1].asnumpy().tolist() == [[1], [2], [3], [4]]
+    assert a.__array_interface__["strides"] is None or len(a.T.__array_interface__["strides"]) == 3
+    assert a.T.reshape(4).asnumpy().tolist() == [1, 2, 3, 4]
+    none = ub.from_dlpack(capi.Producer(ct.addressof(buf), (3, 0, 2), (wide, -wide, wide), (2, 64, 1)))
+    assert none.nbytes == 0 and memoryview(none).nbytes == 0 and np.asarray(none[1:, :, ::-1]).size == 0
+    assert none.T.shape == (2, 0, 3) and none.reshape(0).shape == (0,)
+
+
+@pytest.mark.parametrize("take", [ub.from_dlpack, ub.cute.from_dlpack], ids=["array", "cute"])
+def test_a_tensor_is_read_once(device, np, take):
+    """Other threads write into a producer's struct while it is taken: without the GIL, as NumPy copies here, and
+    with it, while an empty tensor without an address gets memory of its own. What was found sound is what is used."""
+    p = capi.Producer(0, (0,) + (1,) * 63, device=device.dlpack_device)
+    stop = threading.Event()
+
+    def often(address, dtype, values):
+        """Writes the values in turns, a long time without the GIL."""
+        one = np.ctypeslib.as_array((ct.c_byte * np.dtype(dtype).itemsize).from_address(address)).view(dtype)
+        where = np.lib.stride_tricks.as_strided(one, (1 << 20,), (0,))
+        values = np.resize(np.array(values, dtype), where.shape)
+        while not stop.is_set():
+            where[...] = values
+
+    at = ct.addressof(p.m) + capi.Versioned.t.offset + capi.DLTensor.ndim.offset
+    threads = [threading.Thread(target=often, args=(at, "int32", (64, 1))),
+               threading.Thread(target=often, args=(ct.addressof(p.shape), "int64", (0, 5)))]
+    [x.start() for x in threads]
+    try:
+        for _ in range(2000):
+            try:
+                a = take(capi.py.PyCapsule_New(ct.addressof(p.m), p.name, None))
+            except BufferError as e:
+                assert "NULL" in str(e)  # five elements, and nowhere
+                continue
+            assert a.shape in ((0,), (0,) + (1,) * 63)
+            assert take is not ub.from_dlpack or (a.size, a.ndim) == (0, len(a.shape))
+    finally:
+        stop.set()
+        [x.join() for x in threads]

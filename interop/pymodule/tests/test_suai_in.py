@@ -260,3 +260,24 @@ def test_failures_keep_no_reference(memory):
             ub.from_usm_array_interface(h)
     gc.collect()
     assert sys.getrefcount(h) == n
+
+
+def test_versions_of_any_size(memory):
+    for version in (10**30, -(10**30), 2**64 + 1, 0, -1):
+        with pytest.raises(ValueError, match="version") as e:
+            ub.from_usm_array_interface(Holder(memory, shape=(2,), typestr="<f4", version=version))
+        assert version == -1 or "found -1" not in str(e.value)
+
+
+@pytest.mark.parametrize("typestr", ["\0f4", "\0\0\0", "f4", "!f4", " f4"])
+def test_a_byte_order_is_one_of_three(memory, typestr):
+    with pytest.raises(ValueError, match="typestr"):
+        ub.from_usm_array_interface(Holder(memory, shape=(2,), typestr=typestr))
+
+
+def test_spans_as_wide_as_the_address_space(memory, device):
+    """From the first element to the last byte is more than a signed number holds."""
+    for syclobj in (memory.sycl_queue, device.filter_string):
+        with pytest.raises(ValueError, match="span|address"):
+            ub.from_usm_array_interface(Holder(memory, data=(1 << 63, False), shape=(2,), strides=((1 << 63) - 1,),
+                                               offset=-(1 << 62), typestr="|i1", syclobj=syclobj))

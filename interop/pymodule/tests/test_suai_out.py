@@ -148,8 +148,9 @@ def test_any_queue_and_context(device, dpctl):
             b = ub.from_usm_array_interface(h)
             assert b._pointer == a._pointer and b.sycl_context == context and b.usm_type == kind
             assert dpctl.memory.as_usm_memory(a)._pointer == a._pointer
+            assert a.__dlpack_device__() == device.dlpack_device
             with pytest.raises(BufferError, match="default context"):
-                a.__dlpack_device__()
+                a.__dlpack__()
             c = ub.from_dlpack(a.__dlpack__(copy=True, max_version=(1, 0)))
             assert c.__dlpack_device__() == device.dlpack_device and c.usm_type == kind
             assert a.to_device(device).__dlpack_device__() == device.dlpack_device
