@@ -15,8 +15,8 @@ type Args struct {
 
 // Func is a Go function that Python can call. It runs on the thread of the caller
 // with the GIL held; what takes long without Python belongs in WithoutGIL. The
-// result is converted as by New (an owned *Object that it returns is released
-// after that). An error becomes an exception as ExceptionFor says; so does a
+// result is converted as by Interpreter.New (an owned *Object that it returns is released
+// after that). An error becomes an exception as MapError says; so does a
 // panic, as a RuntimeError with the stack of the panic.
 type Func func(args Args) (any, error)
 

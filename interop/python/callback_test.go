@@ -42,12 +42,12 @@ func testCallbacks(t *testing.T, py *python.Interpreter) {
 	list := ok[*python.Object](t)(py.New([]int{1}))
 	defer list.Release()
 	same := ok[*python.Object](t)(id.Call(list))
-	require.True(t, same.Is(list))
+	require.Equal(t, list.Pointer(), same.Pointer())
 	same.Release()
 	arg := ok[*python.Object](t)(py.New(python.Func(func(a python.Args) (any, error) { return a.Positional[0], nil })))
 	defer arg.Release()
 	same = ok[*python.Object](t)(arg.Call(list))
-	require.True(t, same.Is(list))
+	require.Equal(t, list.Pointer(), same.Pointer())
 	same.Release()
 	bad := ok[*python.Object](t)(py.Func("bad", "", func(python.Args) (any, error) { return make(chan int), nil }))
 	defer bad.Release()
@@ -134,7 +134,7 @@ leak = sys.getrefcount(usmb_testmod.Vector) - leak
 
 func testForeignThread(t *testing.T, py *python.Interpreter) {
 	o, alive := watched(t, py)
-	p := ok[unsafe.Pointer](t)(o.Take())
+	p := ok[unsafe.Pointer](t)(python.NewReference(o))
 	o.Release()
 	require.True(t, alive())
 	testmod.DropOnThread(p)

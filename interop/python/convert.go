@@ -28,33 +28,6 @@ func (e *ConversionError) Error() string {
 // Unwrap returns the reason.
 func (e *ConversionError) Unwrap() error { return e.Err }
 
-// New converts a Go value to a new Python object:
-//
-//	nil                           None
-//	bool                          bool
-//	integers, *big.Int            int
-//	floats                        float
-//	complex                       complex
-//	string                        str
-//	[]byte                        bytes (copied)
-//	slices, arrays                list
-//	Tuple                         tuple
-//	maps                          dict
-//	*Object                       the same object
-//	Func                          a function
-//	error                         an exception instance
-//
-// and named types and pointers to these by what they are. Other types, a value that
-// contains itself (ErrCycle) and one nested too deep (ErrTooDeep) are a
-// *ConversionError, whose text says where in the value: value[2]["a"].
-func New(v any) (*Object, error) {
-	p, err := convert(v)
-	if err != nil {
-		return nil, err
-	}
-	return own(p), nil
-}
-
 // take returns the new reference of a result.
 func (r ret) take() (ptr, error) {
 	if r.code != codeOK {
@@ -63,7 +36,7 @@ func (r ret) take() (ptr, error) {
 	return r.val, nil
 }
 
-// constant returns a new reference to None, True or False.
+// constant returns a new reference to an object that somebody keeps alive: None, True.
 func constant(p ptr) (ptr, error) {
 	if r := opIncref(p); r.code != codeOK {
 		return nil, r.err()
@@ -91,7 +64,7 @@ func convertPlain(v any) (p ptr, ok bool, err error) {
 			p, err = constant(opNone())
 			break
 		}
-		p, err = v.Take()
+		p, err = v.newReference("Retain")
 	case bool:
 		if v {
 			p, err = constant(opTrue())
@@ -166,7 +139,7 @@ func (n *nesting) convertReflect(v reflect.Value) (ptr, error) {
 	return nil, &ConversionError{From: v.Type().String(), To: pythonObject}
 }
 
-// pythonObject is what a ConversionError calls the aim of New.
+// pythonObject is what a ConversionError calls the aim of Interpreter.New.
 const pythonObject = "a Python object"
 
 // atOnce runs f with the GIL held throughout, so that a container is converted

@@ -28,7 +28,7 @@
 // # Ownership
 //
 // An Object owns one reference until Release, borrowed ones are named as such; use
-// after Release panics. A forgotten Object is counted (LostObjects), and its
+// after Release panics. A forgotten Object is counted (ObjectCounts), and its
 // reference is given up by the next operation after Go collected it: never by a
 // garbage collector's goroutine itself.
 //
@@ -36,7 +36,7 @@
 //
 // A Python exception is an *Error with class, message and traceback; errors.Is with
 // an Exception tells the class. A Go function that Python calls raises the class
-// that its error wraps (ExceptionFor); the Go error comes back out of Python by
+// that its error wraps (MapError); the Go error comes back out of Python by
 // errors.Is and errors.As, and a Python exception that passes through Go is raised
 // again as the same object.
 //

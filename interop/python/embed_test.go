@@ -55,13 +55,14 @@ func TestInChild(t *testing.T) {
 	if exe == "" {
 		t.Skip("run by TestEmbedded in a process per Python")
 	}
-	_, err := python.New(1)
-	require.ErrorIs(t, err, python.ErrNotStarted)
+	testNilInterpreter(t)
 	require.False(t, python.Alive())
 	require.NoError(t, python.RegisterModule(testmod.Name, testmod.Init()))
 	require.NoError(t, python.RegisterModule(testmod.Name, testmod.Init()), "the same again is no conflict")
 
-	py, err := python.Start(python.WithExecutable(exe), python.WithArgs("prog", "x"))
+	env, err := python.Inspect(exe)
+	require.NoError(t, err)
+	py, err := python.Start(python.WithEnvironment(env), python.WithArgs("prog", "x"))
 	require.NoError(t, err)
 	for _, c := range []struct {
 		name string
@@ -78,9 +79,10 @@ func TestInChild(t *testing.T) {
 		{"Fork", testFork}, {"Numpy", testNumpy},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			before := python.LiveObjects()
+			before, _ := python.ObjectCounts()
 			c.f(t, py)
-			require.Equal(t, before, python.LiveObjects(), "Objects left unreleased")
+			live, _ := python.ObjectCounts()
+			require.Equal(t, before, live, "Objects left unreleased")
 		})
 	}
 	t.Run("Close", func(t *testing.T) { testClose(t, py) })
@@ -157,7 +159,7 @@ func testRun(t *testing.T, py *python.Interpreter) {
 	require.ErrorIs(t, err, python.SyntaxError)
 	_, err = py.Import("no_such_module")
 	require.ErrorIs(t, err, python.ModuleNotFoundError)
-	none := ok[*python.Object](t)(py.None())
+	none := ok[*python.Object](t)(py.New(nil))
 	require.True(t, none.IsNone())
 	none.Release()
 }
@@ -181,7 +183,7 @@ func testModule(t *testing.T, py *python.Interpreter) {
 	_, err = py.Module("gomod", "1/0")
 	require.Error(t, err)
 	kept := ok[*python.Object](t)(py.Import("gomod"))
-	require.True(t, kept.Is(m), "a failed replacement leaves the old module")
+	require.Equal(t, m.Pointer(), kept.Pointer(), "a failed replacement leaves the old module")
 	kept.Release()
 }
 
@@ -222,15 +224,16 @@ func TestStartErrors(t *testing.T) {
 	if os.Getenv(embedEnv) != "" {
 		t.Skip("this process is a child for embedding")
 	}
-	_, err := python.Start(python.WithExecutable("/nonexistent/python3"))
-	var unusable *python.UnusableError
-	require.ErrorAs(t, err, &unusable)
+	_, err := python.Inspect("/nonexistent/python3")
+	var failed *python.OpError
+	require.ErrorAs(t, err, &failed)
+	require.Equal(t, "Inspect", failed.Op)
+	require.ErrorContains(t, err, "/nonexistent/python3")
 	notLib := filepath.Join(t.TempDir(), "libpython3.11.so")
 	require.NoError(t, os.WriteFile(notLib, []byte("no ELF"), 0o644))
 	_, err = python.Start(python.WithEnvironment(&python.Environment{Library: notLib}))
-	var start *python.StartError
-	require.ErrorAs(t, err, &start)
-	require.Equal(t, "load", start.Op)
+	require.ErrorAs(t, err, &failed)
+	require.Equal(t, "Start", failed.Op)
 	require.ErrorContains(t, err, notLib)
 	pipe := filepath.Join(t.TempDir(), "libpython3.11.so")
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))

@@ -3,6 +3,7 @@ package python
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -32,32 +33,45 @@ var (
 	ErrForked = errors.New("Go cannot be entered in a forked child; use the spawn start method")
 )
 
-// UnusableError says why one interpreter cannot be used, and what would help.
-// errors.Is finds the reason: ErrNoLibrary, ErrTooOld, ErrFreeThreaded,
-// ErrNotCPython or the error of running it.
-type UnusableError struct {
-	Executable string  // the interpreter that was asked
-	Version    Version // its version, zero when it could not be asked
-	Err        error   // the reason
-	Hint       string  // what to install or set
+// OpError is a Python that cannot be used: what was done with which file, the reason
+// and, where there is one, the remedy.
+type OpError struct {
+	Op   string // "Inspect", "Start", "Main" or "RegisterModule"
+	Path string // the interpreter, libpython or module; "this process" for what is there
+	Kind error  // one of the Err… sentinels, or nil
+	Err  error  // what was found, or nil
+	Hint string // what to install or set, or empty
 }
 
-// Error names the interpreter, the reason and the remedy.
-func (e *UnusableError) Error() string {
+// Error names the operation, the file, the reason and the remedy.
+func (e *OpError) Error() string {
 	var b strings.Builder
-	b.WriteString("python: " + e.Executable)
-	if e.Version != (Version{}) {
-		fmt.Fprintf(&b, " (%s)", e.Version)
+	b.WriteString("python: " + e.Op + ": " + e.Path)
+	for _, err := range []error{e.Kind, e.Err} {
+		if err != nil {
+			b.WriteString(": " + err.Error())
+		}
 	}
-	fmt.Fprintf(&b, ": %v", e.Err)
 	if e.Hint != "" {
 		b.WriteString("; " + e.Hint)
 	}
 	return b.String()
 }
 
-// Unwrap returns the reason.
-func (e *UnusableError) Unwrap() error { return e.Err }
+// Unwrap returns Kind and Err.
+func (e *OpError) Unwrap() []error {
+	return slices.DeleteFunc([]error{e.Kind, e.Err}, func(err error) bool { return err == nil })
+}
+
+// UseError is what a misused Object panics with: nil, after Release, or an argument
+// of a callback after that returned.
+type UseError struct {
+	Op     string // the method
+	Reason string
+}
+
+// Error says what was used and why it cannot be.
+func (e *UseError) Error() string { return "python: Object." + e.Op + ": " + e.Reason }
 
 // Attempt is one interpreter that Find looked at.
 type Attempt struct {
@@ -99,18 +113,3 @@ func (e *NotFoundError) Unwrap() []error {
 	}
 	return errs
 }
-
-// StartError says which library could not be loaded or initialised, and why.
-type StartError struct {
-	Library string // path of libpython, or "this process"
-	Op      string // "load", "symbols", "initialize"
-	Err     error
-}
-
-// Error names the library, the step and the reason.
-func (e *StartError) Error() string {
-	return fmt.Sprintf("python: %s: %s: %v", e.Op, e.Library, e.Err)
-}
-
-// Unwrap returns the reason.
-func (e *StartError) Unwrap() error { return e.Err }

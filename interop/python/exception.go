@@ -76,12 +76,6 @@ func (e *Error) Unwrap() error { return e.goErr }
 // Exception returns the exception object, borrowed from e.
 func (e *Error) Exception() *Object { return e.exc }
 
-// isException is errors.Is without looking beyond Python.
-func isException(err error, x Exception) bool {
-	var e *Error
-	return errors.As(err, &e) && e.Is(x)
-}
-
 // newError takes over the exception object.
 func newError(exc ptr) error {
 	e := &Error{
@@ -103,21 +97,21 @@ var errorMaps struct {
 	list []func(error) Exception
 }
 
-// MapError registers a rule for the exception class of a Go error: it returns the
-// class, or "" to leave the decision to the rules before it (the last registered
-// is asked first). Packages with sentinel errors of their own register one.
+// MapError registers a rule for the exception class that a Go error is raised as: it
+// returns the class, or "" to leave the decision to the rules before it (the last
+// registered is asked first). Where no rule decides, it is the Exception that the
+// error wraps; the class of the *Error it wraps; the natural one of some errors of
+// Go's library (os.ErrNotExist is FileNotFoundError, os.ErrPermission
+// PermissionError, a deadline TimeoutError, errors.ErrUnsupported
+// NotImplementedError, a *ConversionError TypeError); else RuntimeError.
 func MapError(rule func(error) Exception) {
 	errorMaps.Lock()
 	defer errorMaps.Unlock()
 	errorMaps.list = append(errorMaps.list, rule)
 }
 
-// ExceptionFor returns the class that a Go error is raised as: what MapError's rules
-// say; the Exception it wraps; the class of the *Error it wraps; the natural one of
-// some errors of Go's library (os.ErrNotExist is FileNotFoundError,
-// os.ErrPermission PermissionError, a deadline TimeoutError, errors.ErrUnsupported
-// NotImplementedError, a *ConversionError TypeError); else RuntimeError.
-func ExceptionFor(err error) Exception {
+// exceptionFor returns the class that MapError describes.
+func exceptionFor(err error) Exception {
 	errorMaps.RLock()
 	rules := errorMaps.list
 	errorMaps.RUnlock()
@@ -153,19 +147,19 @@ func ExceptionFor(err error) Exception {
 }
 
 // exceptionOf makes the exception object of a Go error: the original one when err
-// is an *Error itself, else a new one of ExceptionFor's class with err's message,
+// is an *Error itself, else a new one of exceptionFor's class with err's message,
 // caused by the *Error that err wraps, if any.
 func exceptionOf(err error) (ptr, error) {
 	if e, ok := err.(*Error); ok && e.exc != nil { //nolint:errorlint // err itself, not one that it wraps
-		return constant(e.exc.ptr())
+		return e.exc.newReference("Retain")
 	}
 	var cause ptr
 	var e *Error
 	if errors.As(err, &e) && e.exc != nil {
-		cause = e.exc.ptr()
+		cause = e.exc.ptr("Retain")
 	}
 	h := newHandle(err)
-	r := opNewError(string(ExceptionFor(err)), err.Error(), h, cause)
+	r := opNewError(string(exceptionFor(err)), err.Error(), h, cause)
 	if r.code != codeOK && r.code != codeException {
 		freeHandle(h) // never reached C's owner of the handle
 	}
@@ -174,7 +168,7 @@ func exceptionOf(err error) (ptr, error) {
 
 // Raise sets Python's error indicator from a Go error, for a callback written in C
 // and Go that is about to return NULL. The GIL is held by the caller. An *Error is
-// raised again as the same exception object; others as ExceptionFor says.
+// raised again as the same exception object; others as MapError says.
 func Raise(err error) {
 	exc, e := exceptionOf(err)
 	if e != nil {

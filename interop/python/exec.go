@@ -4,27 +4,66 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
+	"unsafe"
 )
 
-// Vars are the variables of a piece of code by name, values as New converts them.
+// Vars are the variables of a piece of code by name, values as Interpreter.New converts them.
 type Vars map[string]any
 
 // Import imports a module by its full name.
 func (py *Interpreter) Import(name string) (*Object, error) {
+	if err := py.there(); err != nil {
+		return nil, err
+	}
 	return opImport(name).object()
 }
 
-// New converts a Go value, as the function New does.
-func (py *Interpreter) New(v any) (*Object, error) { return New(v) }
+// New converts a Go value to a new Python object:
+//
+//	nil                           None
+//	bool                          bool
+//	integers, *big.Int            int
+//	floats                        float
+//	complex                       complex
+//	string                        str
+//	[]byte                        bytes (copied)
+//	slices, arrays                list
+//	Tuple                         tuple
+//	maps                          dict
+//	*Object                       the same object
+//	Func                          a function
+//	error                         an exception instance
+//
+// and named types and pointers to these by what they are. Other types, a value that
+// contains itself (ErrCycle) and one nested too deep (ErrTooDeep) are a
+// *ConversionError, whose text says where in the value: value[2]["a"].
+func (py *Interpreter) New(v any) (*Object, error) {
+	if err := py.there(); err != nil {
+		return nil, err
+	}
+	return newObject(v)
+}
 
-// None returns an owned reference to None.
-func (py *Interpreter) None() (*Object, error) { return New(nil) }
+func newObject(v any) (*Object, error) {
+	p, err := convert(v)
+	if err != nil {
+		return nil, err
+	}
+	return own(p), nil
+}
 
 // Func makes a Python function of a Go one. The name is what tracebacks and repr
 // show, doc its __doc__.
 func (py *Interpreter) Func(name, doc string, f Func) (*Object, error) {
+	if err := py.there(); err != nil {
+		return nil, err
+	}
+	if f == nil {
+		return nil, fmt.Errorf("python: Func %s: the Go function is nil", name)
+	}
 	p, err := newFunction(name, doc, f)
 	if err != nil {
 		return nil, err
@@ -40,7 +79,7 @@ func (py *Interpreter) Run(code string, in Vars, out ...string) (map[string]any,
 }
 
 func (py *Interpreter) exec(filename, code string, in Vars, out []string) (result map[string]any, err error) {
-	err = with(func() error {
+	err = py.With(func() error {
 		globals, err := py.namespace("__go__", in)
 		if err != nil {
 			return err
@@ -75,13 +114,13 @@ func variable(globals *Object, name string) (any, error) {
 
 // Eval evaluates one expression with the variables in and returns its value.
 func (py *Interpreter) Eval(expr string, in Vars) (result *Object, err error) {
-	err = with(func() error {
+	err = py.With(func() error {
 		globals, err := py.namespace("__go__", in)
 		if err != nil {
 			return err
 		}
 		defer globals.Release()
-		result, err = opRun(expr, "<go>", startEval, globals.ptr()).object()
+		result, err = opRun(expr, "<go>", startEval, globals.ptr("Eval")).object()
 		return err
 	})
 	return result, err
@@ -91,7 +130,7 @@ func (py *Interpreter) Eval(expr string, in Vars) (result *Object, err error) {
 // sys.modules, executes it and returns it. Its functions can then be called from Go
 // by Method, and imported by Python code. On an error nothing stays registered.
 func (py *Interpreter) Module(name, source string) (mod *Object, err error) {
-	err = with(func() error {
+	err = py.With(func() error {
 		if mod, err = py.newModule(name); err != nil {
 			return err
 		}
@@ -173,7 +212,7 @@ func (py *Interpreter) rememberSource(filename, source string) error {
 		return err
 	}
 	defer cache.Release()
-	text, err := New(source)
+	text, err := newObject(source)
 	if err != nil {
 		return err
 	}
@@ -188,7 +227,7 @@ func (py *Interpreter) rememberSource(filename, source string) error {
 
 // namespace makes the globals of a piece of code.
 func (py *Interpreter) namespace(name string, in Vars) (*Object, error) {
-	globals, err := New(map[string]any(in))
+	globals, err := newObject(map[string]any(in))
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +253,7 @@ func (py *Interpreter) addBuiltins(globals *Object) error {
 
 // execute runs statements in the namespace.
 func execute(filename, code string, globals *Object) error {
-	r, err := opRun(code, filename, startFile, globals.ptr()).object()
+	r, err := opRun(code, filename, startFile, globals.ptr("Run")).object()
 	if err != nil {
 		return err
 	}
@@ -245,13 +284,17 @@ func staticName(name string) ptr {
 // Capsule makes a PyCapsule with a C pointer, not nil, and a name. It has no
 // destructor: whoever takes it must not need one. Names are kept for the life of
 // the process, so take them from a fixed set.
-func (py *Interpreter) Capsule(p ptr, name string) (*Object, error) {
+func (py *Interpreter) Capsule(p unsafe.Pointer, name string) (*Object, error) {
+	if err := py.there(); err != nil {
+		return nil, err
+	}
 	return opCapsule(p, staticName(name)).object()
 }
 
 // CapsulePointer returns the pointer of a capsule of that name; another name or
 // another kind of object is a ValueError.
-func (o *Object) CapsulePointer(name string) (ptr, error) {
-	r := opCapsulePointer(o.ptr(), name)
+func (o *Object) CapsulePointer(name string) (unsafe.Pointer, error) {
+	defer runtime.KeepAlive(o)
+	r := opCapsulePointer(o.ptr("CapsulePointer"), name)
 	return r.val, r.err()
 }

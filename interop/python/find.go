@@ -148,7 +148,7 @@ func isExecutable(path string) bool {
 
 // Inspect asks one interpreter (a path, a name on PATH, or an environment's
 // directory) what Find would, and resolves its library. Errors are
-// *UnusableError, or errors.ErrUnsupported on systems other than Linux.
+// *OpError, or errors.ErrUnsupported on systems other than Linux.
 func Inspect(executable string) (*Environment, error) {
 	if runtime.GOOS != "linux" {
 		return nil, fmt.Errorf("python: embedding on %s: %w", runtime.GOOS, errors.ErrUnsupported)
@@ -157,27 +157,26 @@ func Inspect(executable string) (*Environment, error) {
 }
 
 func inspect(executable string) (*Environment, error) {
+	fail := func(path string, kind, err error, hint string) (*Environment, error) {
+		return nil, &OpError{Op: "Inspect", Path: path, Kind: kind, Err: err, Hint: hint}
+	}
 	a, err := query(executable)
 	if err != nil {
-		return nil, &UnusableError{Executable: executable, Err: err,
-			Hint: "name a working Python 3.11 or newer in " + EnvVar}
+		return fail(executable, nil, err, "name a working Python 3.11 or newer in "+EnvVar)
 	}
 	v := Version{a.Version[0], a.Version[1], a.Version[2]}
-	fail := func(reason error, hint string) (*Environment, error) {
-		return nil, &UnusableError{Executable: a.Executable, Version: v, Err: reason, Hint: hint}
-	}
 	switch {
-	case v.Less(MinVersion):
-		return fail(fmt.Errorf("%w: need %d.%d or newer", ErrTooOld, MinVersion.Major, MinVersion.Minor),
+	case v.less(MinVersion):
+		return fail(a.Executable, ErrTooOld, fmt.Errorf("it is %s, need %d.%d or newer", v, MinVersion.Major, MinVersion.Minor),
 			"install a newer Python, or name one in "+EnvVar)
 	case a.Implementation != "cpython":
-		return fail(fmt.Errorf("%w: it is %s", ErrNotCPython, a.Implementation), "install CPython 3.11 or newer")
+		return fail(a.Executable, ErrNotCPython, fmt.Errorf("it is %s", a.Implementation), "install CPython 3.11 or newer")
 	case a.FreeThreaded:
-		return fail(ErrFreeThreaded, fmt.Sprintf("use the ordinary build of Python %d.%d", v.Major, v.Minor))
+		return fail(a.Executable, ErrFreeThreaded, nil, fmt.Sprintf("use the ordinary build of Python %d.%d", v.Major, v.Minor))
 	}
 	lib := findLibrary(a)
 	if lib == "" {
-		return fail(ErrNoLibrary, fmt.Sprintf("install it (Debian, Ubuntu: apt install libpython%d.%d; "+
+		return fail(a.Executable, ErrNoLibrary, nil, fmt.Sprintf("install it (Debian, Ubuntu: apt install libpython%d.%d; "+
 			"Fedora: dnf install python3-libs; pyenv: PYTHON_CONFIGURE_OPTS=--enable-shared), or name another Python in %s",
 			v.Major, v.Minor, EnvVar))
 	}

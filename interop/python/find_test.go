@@ -43,7 +43,7 @@ func TestFindRefusals(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			path := fakePython(t, "python3", c.answer)
 			_, err := python.Inspect(path)
-			var unusable *python.UnusableError
+			var unusable *python.OpError
 			require.ErrorAs(t, err, &unusable)
 			require.ErrorContains(t, err, c.says)
 			require.NotEmpty(t, unusable.Hint)
@@ -109,15 +109,6 @@ func TestFindOrder(t *testing.T) {
 	_, err = python.Find()
 	require.ErrorContains(t, err, `"off"`)
 	t.Setenv("PATH", path)
-}
-
-func TestVersion(t *testing.T) {
-	a, b := python.Version{Major: 3, Minor: 11, Micro: 7}, python.Version{Major: 3, Minor: 12}
-	require.Equal(t, "3.11.7", a.String())
-	require.True(t, a.Less(b))
-	require.False(t, b.Less(a))
-	require.False(t, a.Less(a))
-	require.True(t, a.Less(python.Version{Major: 3, Minor: 11, Micro: 8}))
 }
 
 // TestCAPI compares the project's declarations with Python.h.

@@ -4,26 +4,27 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strconv"
 	"sync"
+	"unsafe"
 )
 
 var errUnsupported = fmt.Errorf("python: embedding needs Linux and cgo (%s/%s, or CGO_ENABLED=0): %w",
 	runtime.GOOS, runtime.GOARCH, errors.ErrUnsupported)
 
 // Interpreter is the one CPython of the process. All methods may be called from any
-// goroutine.
+// goroutine. Those of a nil one return ErrNotStarted, or the zero value where they
+// return no error.
 type Interpreter struct {
 	env     Environment
 	adopted bool
-	library ptr // dlopen handle, nil when adopted
 }
 
 // options of Start.
 type options struct {
-	env        *Environment
-	executable string
-	args       []string
-	hasArgs    bool
+	env     *Environment
+	args    []string
+	hasArgs bool
 }
 
 // Option changes what Start does.
@@ -32,12 +33,6 @@ type Option func(*options)
 // WithEnvironment starts the Python that Find or Inspect described.
 func WithEnvironment(env *Environment) Option {
 	return func(o *options) { o.env = env }
-}
-
-// WithExecutable starts the Python of that interpreter or environment directory, as
-// Inspect resolves it.
-func WithExecutable(path string) Option {
-	return func(o *options) { o.executable = path }
 }
 
 // WithArgs sets sys.argv. Without it sys.argv is [""].
@@ -94,16 +89,9 @@ func (py *Interpreter) agrees(o *options) error {
 	if opGone() {
 		return fmt.Errorf("python: %w", ErrGone)
 	}
-	want := o.env
-	if want == nil && o.executable != "" {
-		var err error
-		if want, err = Inspect(o.executable); err != nil {
-			return err
-		}
-	}
-	if want != nil && want.Prefix != py.env.Prefix {
-		return fmt.Errorf("python: %w: asked for the environment %s, running is %s (one per process)",
-			ErrConflict, want.Prefix, py.env.Prefix)
+	if o.env != nil && o.env.Prefix != py.env.Prefix {
+		return &OpError{Op: "Start", Path: o.env.Prefix, Kind: ErrConflict,
+			Err: fmt.Errorf("running is the one of %s", py.env.Prefix), Hint: "use a process for each"}
 	}
 	if o.hasArgs {
 		return py.setArgs(o.args)
@@ -127,15 +115,16 @@ func Current() *Interpreter {
 	return current
 }
 
-// Alive reports whether Python can be called: it was started or adopted, has not
-// ended, and this process is not a forked child.
-func Alive() bool { return opAlive() && !opInChild() }
-
 // Environment describes the Python that runs.
-func (py *Interpreter) Environment() Environment { return py.env }
+func (py *Interpreter) Environment() Environment {
+	if py == nil {
+		return Environment{}
+	}
+	return py.env
+}
 
 // Adopted reports whether the process was Python before Go code was loaded into it.
-func (py *Interpreter) Adopted() bool { return py.adopted }
+func (py *Interpreter) Adopted() bool { return py != nil && py.adopted }
 
 // With runs f with the GIL held, on a locked OS thread. Operations on Objects take
 // the GIL by themselves; With is for doing many of them at a stretch, which spares
@@ -144,7 +133,20 @@ func (py *Interpreter) Adopted() bool { return py.adopted }
 // byte codes). It nests. Inside, do not wait for a goroutine that needs Python:
 // WithoutGIL is for that. The error is f's, or why Python cannot be entered:
 // ErrNotStarted, ErrGone, ErrForked. A panic of f passes through, the GIL released.
-func (py *Interpreter) With(f func() error) error { return with(f) }
+func (py *Interpreter) With(f func() error) error {
+	if err := py.there(); err != nil {
+		return err
+	}
+	return with(f)
+}
+
+// there is what every method asks that returns an error.
+func (py *Interpreter) there() error {
+	if py == nil {
+		return fmt.Errorf("python: nil *Interpreter: %w", ErrNotStarted)
+	}
+	return nil
+}
 
 func with(f func() error) error {
 	runtime.LockOSThread()
@@ -160,20 +162,13 @@ func with(f func() error) error {
 // WithoutGIL runs f with the GIL given up, inside a With or a Func: for waiting on a
 // device, a channel or another goroutine. f may call With again. Where the GIL is
 // not held it just runs f.
-func (py *Interpreter) WithoutGIL(f func()) { WithoutGIL(f) }
-
-// WithoutGIL is Interpreter.WithoutGIL for code that has no Interpreter at hand.
-func WithoutGIL(f func()) {
+func (py *Interpreter) WithoutGIL(f func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	ts := opSuspend()
 	defer opResume(ts)
 	f()
 }
-
-// Held reports whether this goroutine's thread holds the GIL, as it does inside
-// With and Func.
-func Held() bool { return opHeld() }
 
 // Flush writes out what Python's sys.stdout and sys.stderr hold back.
 func (py *Interpreter) Flush() error {
@@ -191,6 +186,9 @@ for stream in (sys.stdout, sys.stderr):
 // Closing twice does nothing. An adopted interpreter is left alone: its own exit
 // closes it.
 func (py *Interpreter) Close() error {
+	if err := py.there(); err != nil {
+		return err
+	}
 	if py.adopted || opGone() {
 		return nil
 	}
@@ -209,9 +207,9 @@ func (py *Interpreter) run(filename, code string) error {
 // start: init is the address of its C function PyInit_name, which must stay valid.
 // ErrConflict when the name is taken by another function or Python is initialised
 // already.
-func RegisterModule(name string, init ptr) error {
+func RegisterModule(name string, init unsafe.Pointer) error {
 	if name == "" || init == nil {
-		return errors.New("python: RegisterModule needs a name and a function")
+		return &OpError{Op: "RegisterModule", Path: strconv.Quote(name), Err: errors.New("needs a name and a function")}
 	}
 	return addModule(name, init)
 }
@@ -231,8 +229,11 @@ func Main(env *Environment, args []string, host string) error {
 	startMu.Lock()
 	started := current != nil
 	startMu.Unlock()
+	if env == nil {
+		return &OpError{Op: "Main", Path: "nil", Err: errors.New("needs the Environment of Find or Inspect")}
+	}
 	if started {
-		return fmt.Errorf("python: Main: %w", ErrConflict)
+		return &OpError{Op: "Main", Path: "this process", Kind: ErrConflict}
 	}
 	return runMain(env, args, host)
 }

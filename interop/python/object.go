@@ -5,6 +5,7 @@ import (
 	"iter"
 	"runtime"
 	"sync/atomic"
+	"unsafe"
 )
 
 // liveObjects counts owned references held by Objects.
@@ -13,22 +14,22 @@ var liveObjects atomic.Int64
 // lostObjects counts Objects that were collected by Go without a Release.
 var lostObjects atomic.Int64
 
-// LiveObjects returns how many Objects own a reference now: those not released and
-// not yet collected. A test that releases all it made sees it return to where it
-// was.
-func LiveObjects() int64 { return liveObjects.Load() }
-
-// LostObjects returns how many Objects Go's garbage collector has found without a
-// Release since the process began. Their references are given up at the next entry
-// into Python; the count tells that a Release is missing somewhere.
-func LostObjects() int64 { return lostObjects.Load() }
+// ObjectCounts returns how many Objects own a reference now, those neither released
+// nor collected yet, and how many Go's garbage collector has found without a Release
+// since the process began. A test that releases all it made sees live return to
+// where it was. References of lost ones are given up at the next entry into Python;
+// the count tells that a Release is missing somewhere.
+func ObjectCounts() (live, lost int64) { return liveObjects.Load(), lostObjects.Load() }
 
 // Object is a reference to a Python object. An owned one (everything that this
 // package returns, unless it says "borrowed") keeps the object alive until Release.
 // Methods may be called from any goroutine; each takes the GIL for its duration,
-// or uses the one that Interpreter.With holds. After Release every method but
-// Release panics. An Object that is forgotten is released some time after it was
-// collected, which LostObjects counts.
+// or uses the one that Interpreter.With holds. On nil and after Release every method
+// but Release and String panics with a *UseError. An Object that is forgotten is
+// released some time after it was collected, which ObjectCounts tells.
+//
+// What has no method here is a call of Python's: of the modules builtins and operator,
+// as the example of Method shows.
 type Object struct {
 	p       atomic.Pointer[byte]
 	owned   bool
@@ -67,54 +68,40 @@ func borrow(p ptr) *Object {
 	return o
 }
 
-// FromPointer wraps a PyObject*, taking over one reference. nil gives nil.
-func FromPointer(p ptr) *Object {
+// FromPointer wraps a PyObject* of C code, taking over one reference. nil gives nil.
+func FromPointer(p unsafe.Pointer) *Object {
 	if p == nil {
 		return nil
 	}
 	return own(p)
 }
 
-// Borrow wraps a PyObject* that someone else keeps alive for as long as the Object
-// is used: the argument of a callback, the member of a container. Retain makes an
-// owned one. nil gives nil.
-func Borrow(p ptr) *Object {
-	if p == nil {
-		return nil
-	}
-	return borrow(p)
-}
-
-// ptr returns the PyObject*, and panics after Release. Callers keep o alive.
-func (o *Object) ptr() ptr {
+// ptr returns the PyObject* for the method op, and panics after Release. Callers keep
+// o alive.
+func (o *Object) ptr(op string) ptr {
 	if o == nil {
-		panic("python: nil *Object used")
+		panic(&UseError{op, "the *Object is nil"})
 	}
 	p := o.p.Load()
 	if p == nil {
-		panic("python: Object used after Release, or an argument of a callback after it returned")
+		panic(&UseError{op, "after Release, or of an argument after the call it came with"})
 	}
 	return ptr(p)
 }
 
 // Pointer returns the PyObject*, borrowed: it is valid while o is. Keep o reachable
 // (runtime.KeepAlive) while C uses it.
-func (o *Object) Pointer() ptr { return o.ptr() }
+func (o *Object) Pointer() unsafe.Pointer { return o.ptr("Pointer") }
 
-// Take returns the PyObject* as a new reference, for C code that takes it over; o
-// itself stays as it is.
-func (o *Object) Take() (ptr, error) {
-	r := opIncref(o.ptr())
-	runtime.KeepAlive(o)
-	if r.code != codeOK {
-		return nil, r.err()
-	}
-	return o.ptr(), nil
+// newReference returns the PyObject* with one reference more.
+func (o *Object) newReference(op string) (ptr, error) {
+	defer runtime.KeepAlive(o)
+	return constant(o.ptr(op))
 }
 
 // Retain returns an owned Object of the same Python object.
 func (o *Object) Retain() (*Object, error) {
-	p, err := o.Take()
+	p, err := o.newReference("Retain")
 	if err != nil {
 		return nil, err
 	}
@@ -140,10 +127,10 @@ func (o *Object) Release() {
 // Attr returns the attribute of that name.
 func (o *Object) Attr(name string) (*Object, error) {
 	defer runtime.KeepAlive(o)
-	return opGetAttr(o.ptr(), name).object()
+	return opGetAttr(o.ptr("Attr"), name).object()
 }
 
-// SetAttr sets an attribute to a value that New can convert.
+// SetAttr sets an attribute to a value that Interpreter.New can convert.
 func (o *Object) SetAttr(name string, value any) error {
 	defer runtime.KeepAlive(o)
 	v, err := convert(value)
@@ -151,27 +138,7 @@ func (o *Object) SetAttr(name string, value any) error {
 		return err
 	}
 	defer opDecref(v)
-	return opSetAttr(o.ptr(), name, v).err()
-}
-
-// DelAttr deletes an attribute.
-func (o *Object) DelAttr(name string) error {
-	defer runtime.KeepAlive(o)
-	return opSetAttr(o.ptr(), name, nil).err()
-}
-
-// HasAttr reports whether the attribute exists; errors other than AttributeError
-// are returned.
-func (o *Object) HasAttr(name string) (bool, error) {
-	v, err := o.Attr(name)
-	if err == nil {
-		v.Release()
-		return true, nil
-	}
-	if isException(err, AttributeError) {
-		return false, nil
-	}
-	return false, err
+	return opSetAttr(o.ptr("SetAttr"), name, v).err()
 }
 
 // Item returns o[key].
@@ -182,7 +149,7 @@ func (o *Object) Item(key any) (*Object, error) {
 		return nil, err
 	}
 	defer opDecref(k)
-	return opGetItem(o.ptr(), k).object()
+	return opGetItem(o.ptr("Item"), k).object()
 }
 
 // SetItem does o[key] = value.
@@ -198,7 +165,7 @@ func (o *Object) SetItem(key, value any) error {
 		return err
 	}
 	defer opDecref(v)
-	return opSetItem(o.ptr(), k, v).err()
+	return opSetItem(o.ptr("SetItem"), k, v).err()
 }
 
 // DelItem does del o[key].
@@ -209,70 +176,40 @@ func (o *Object) DelItem(key any) error {
 		return err
 	}
 	defer opDecref(k)
-	return opSetItem(o.ptr(), k, nil).err()
+	return opSetItem(o.ptr("DelItem"), k, nil).err()
 }
 
 // Len returns len(o).
 func (o *Object) Len() (int, error) {
 	defer runtime.KeepAlive(o)
-	r := opLen(o.ptr())
+	r := opLen(o.ptr("Len"))
 	return int(r.num), r.err()
 }
 
-// Truth returns bool(o).
-func (o *Object) Truth() (bool, error) {
-	defer runtime.KeepAlive(o)
-	r := opTruth(o.ptr())
-	return r.num == 1, r.err()
-}
-
 // IsNone reports whether o is None.
-func (o *Object) IsNone() bool { return o.ptr() == opNone() }
-
-// Is reports whether both are the same Python object.
-func (o *Object) Is(other *Object) bool { return o.ptr() == other.ptr() }
-
-// Equal returns o == other, as Python decides.
-func (o *Object) Equal(other any) (bool, error) {
-	defer runtime.KeepAlive(o)
-	v, err := convert(other)
-	if err != nil {
-		return false, err
-	}
-	defer opDecref(v)
-	r := opEqual(o.ptr(), v)
-	return r.num == 1, r.err()
-}
-
-// IsInstance returns isinstance(o, class).
-func (o *Object) IsInstance(class *Object) (bool, error) {
-	defer runtime.KeepAlive(o)
-	defer runtime.KeepAlive(class)
-	r := opIsInstance(o.ptr(), class.ptr())
-	return r.num == 1, r.err()
-}
+func (o *Object) IsNone() bool { return o.ptr("IsNone") == opNone() }
 
 // Type returns the name of the object's class: "int", "numpy.ndarray".
-func (o *Object) Type() (string, error) { return o.text(textType) }
+func (o *Object) Type() (string, error) { return o.text("Type", textType) }
 
 // Str returns str(o).
-func (o *Object) Str() (string, error) { return o.text(textStr) }
+func (o *Object) Str() (string, error) { return o.text("Str", textStr) }
 
-// Repr returns repr(o).
-func (o *Object) Repr() (string, error) { return o.text(textRepr) }
-
-func (o *Object) text(what int) (string, error) {
+func (o *Object) text(op string, what int) (string, error) {
 	defer runtime.KeepAlive(o)
-	s, r := opText(o.ptr(), what)
+	s, r := opText(o.ptr(op), what)
 	return s, r.err()
 }
 
-// String returns repr(o) for printing, or says why there is none.
+// String returns repr(o), or says why there is none.
 func (o *Object) String() string {
-	if o == nil || o.p.Load() == nil {
+	if o == nil {
+		return "<nil Python object>"
+	}
+	if o.p.Load() == nil {
 		return "<released Python object>"
 	}
-	s, err := o.Repr()
+	s, err := o.text("String", textRepr)
 	if err != nil {
 		return fmt.Sprintf("<Python object without repr: %v>", err)
 	}
@@ -284,7 +221,7 @@ func (o *Object) String() string {
 // iteration and is its last element, with a nil Object.
 func (o *Object) All() iter.Seq2[*Object, error] {
 	return func(yield func(*Object, error) bool) {
-		it, err := opIter(o.ptr()).object()
+		it, err := opIter(o.ptr("All")).object()
 		runtime.KeepAlive(o)
 		if err != nil {
 			yield(nil, err)
@@ -292,7 +229,7 @@ func (o *Object) All() iter.Seq2[*Object, error] {
 		}
 		defer it.Release()
 		for {
-			r := opNext(it.ptr())
+			r := opNext(it.ptr("All"))
 			if r.code != codeOK {
 				yield(nil, r.err())
 				return
@@ -314,7 +251,7 @@ func (o *Object) All() iter.Seq2[*Object, error] {
 // functions that take them by name, and is not kept.
 type Kwargs map[string]any
 
-// Call calls o with positional arguments that New can convert; a last argument of
+// Call calls o with positional arguments that Interpreter.New can convert; a last argument of
 // type Kwargs gives keyword arguments.
 func (o *Object) Call(args ...any) (*Object, error) {
 	defer runtime.KeepAlive(o)
@@ -323,13 +260,13 @@ func (o *Object) Call(args ...any) (*Object, error) {
 		return nil, err
 	}
 	defer a.release()
-	return opCall(o.ptr(), a.refs, a.npos, a.kwnames).object()
+	return opCall(o.ptr("Call"), a.refs, a.npos, a.kwnames).object()
 }
 
 // Method calls the method of that name: o.name(args...). Arguments are as in Call.
 func (o *Object) Method(name string, args ...any) (*Object, error) {
 	defer runtime.KeepAlive(o)
-	a, err := arguments(o.ptr(), args)
+	a, err := arguments(o.ptr("Method"), args)
 	if err != nil {
 		return nil, err
 	}

@@ -62,7 +62,6 @@ func opNone() ptr           { return ptr(C.usmb_py.Py_None) }
 func opTrue() ptr           { return ptr(C.usmb_py.Py_True) }
 func opFalse() ptr          { return ptr(C.usmb_py.Py_False) }
 func opLen(o ptr) ret       { return toRet(C.usmb_pyop_len(o)) }
-func opTruth(o ptr) ret     { return toRet(C.usmb_pyop_truth(o)) }
 func opIter(o ptr) ret      { return toRet(C.usmb_pyop_iter(o)) }
 func opNext(it ptr) ret     { return toRet(C.usmb_pyop_next(it)) }
 func opView(o ptr) ret      { return toRet(C.usmb_pyop_view(o)) }
@@ -84,8 +83,6 @@ func opSetAttr(o ptr, name string, v ptr) ret {
 
 func opGetItem(o, key ptr) ret    { return toRet(C.usmb_pyop_getitem(o, key)) }
 func opSetItem(o, key, v ptr) ret { return toRet(C.usmb_pyop_setitem(o, key, v)) }
-func opIsInstance(o, cls ptr) ret { return toRet(C.usmb_pyop_isinstance(o, cls)) }
-func opEqual(a, b ptr) ret        { return toRet(C.usmb_pyop_compare(a, b, C.Py_EQ)) }
 func opItems(o ptr, out []ptr) ret {
 	return toRet(C.usmb_pyop_items(o, first(out), C.size_t(len(out))))
 }

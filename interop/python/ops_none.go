@@ -22,7 +22,6 @@ func opNone() ptr                                  { return nil }
 func opTrue() ptr                                  { return nil }
 func opFalse() ptr                                 { return nil }
 func opLen(ptr) ret                                { return none }
-func opTruth(ptr) ret                              { return none }
 func opIter(ptr) ret                               { return none }
 func opNext(ptr) ret                               { return none }
 func opView(ptr) ret                               { return none }
@@ -35,8 +34,6 @@ func opGetAttr(ptr, string) ret                    { return none }
 func opSetAttr(ptr, string, ptr) ret               { return none }
 func opGetItem(_, _ ptr) ret                       { return none }
 func opSetItem(_, _, _ ptr) ret                    { return none }
-func opIsInstance(_, _ ptr) ret                    { return none }
-func opEqual(_, _ ptr) ret                         { return none }
 func opItems(ptr, []ptr) ret                       { return none }
 func opDictItems(ptr, []ptr) ret                   { return none }
 func opFromInt(int64) ret                          { return none }

@@ -105,7 +105,7 @@ func testReferences(t *testing.T, py *python.Interpreter) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			before := python.LiveObjects()
+			before, _ := python.ObjectCounts()
 			o, alive := watched(t, py)
 			c.use(o)
 			require.True(t, alive())
@@ -116,7 +116,8 @@ func testReferences(t *testing.T, py *python.Interpreter) {
 				collect(t, py)
 				return !alive()
 			}, 10*time.Second, time.Millisecond)
-			require.Equal(t, before, python.LiveObjects())
+			live, _ := python.ObjectCounts()
+			require.Equal(t, before, live)
 		})
 	}
 }
@@ -129,14 +130,15 @@ func collect(t *testing.T, py *python.Interpreter) {
 }
 
 func testForgotten(t *testing.T, py *python.Interpreter) {
-	before, lost := python.LiveObjects(), python.LostObjects()
+	before, lost := python.ObjectCounts()
 	_, alive := watched(t, py)
 	require.Eventually(t, func() bool {
 		runtime.GC()
 		return !alive()
 	}, 10*time.Second, time.Millisecond, "a forgotten Object gives its reference up")
-	require.Equal(t, before, python.LiveObjects())
-	require.Greater(t, python.LostObjects(), lost)
+	live, lostNow := python.ObjectCounts()
+	require.Equal(t, before, live)
+	require.Greater(t, lostNow, lost)
 }
 
 func testFuncFreed(t *testing.T, py *python.Interpreter) {
@@ -158,7 +160,7 @@ func testClose(t *testing.T, py *python.Interpreter) {
 		python.Vars{"name": file})
 	require.NoError(t, err)
 	o := ok[*python.Object](t)(py.New("x"))
-	spare := ok[unsafe.Pointer](t)(o.Take())
+	spare := ok[unsafe.Pointer](t)(python.NewReference(o))
 	require.NoError(t, py.Close())
 	require.NoError(t, py.Close())
 	text, err := os.ReadFile(file)
@@ -170,7 +172,7 @@ func testClose(t *testing.T, py *python.Interpreter) {
 	require.ErrorIs(t, err, python.ErrGone)
 	_, err = o.Str()
 	require.ErrorIs(t, err, python.ErrGone)
-	_, err = python.New(1)
+	_, err = py.New(1)
 	require.ErrorIs(t, err, python.ErrGone)
 	require.ErrorIs(t, py.With(func() error { return nil }), python.ErrGone)
 	_, err = python.Start()
@@ -204,7 +206,8 @@ func testThreadState(t *testing.T, py *python.Interpreter) {
 	for range threads {
 		require.NoError(t, <-errs)
 	}
-	require.False(t, ok[bool](t)(local.HasAttr("x")), "other threads'")
+	_, err := local.Attr("x")
+	require.ErrorIs(t, err, python.AttributeError, "other threads'")
 	close(hold)
 	group.Wait()
 	// The process's first thread is parked by Go and never ends, and Python's main

@@ -21,6 +21,10 @@ import (
 
 const errBuf = 1024
 
+func startError(library string, kind, err error) error {
+	return &OpError{Op: "Start", Path: library, Kind: kind, Err: err}
+}
+
 // withErrText calls f with a buffer for a C error text and returns the text.
 func withErrText(f func(buf *C.char, n C.size_t) bool) (string, bool) {
 	buf := (*C.char)(C.calloc(1, errBuf))
@@ -48,14 +52,10 @@ func start(o *options) (*Interpreter, error) {
 
 // environment resolves the options to a description.
 func (o *options) environment() (*Environment, error) {
-	switch {
-	case o.env != nil:
+	if o.env != nil {
 		return o.env, nil
-	case o.executable != "":
-		return Inspect(o.executable)
-	default:
-		return Find()
 	}
+	return Find()
 }
 
 // load fills the table from a dlopen handle, or from the process when nil.
@@ -66,20 +66,20 @@ func load(handle ptr, library string) error {
 	}
 	what := C.GoString(missing)
 	if what == C.USMB_PY_FREE_THREADED {
-		return &StartError{Library: library, Op: "load", Err: ErrFreeThreaded}
+		return startError(library, ErrFreeThreaded, nil)
 	}
-	return &StartError{Library: library, Op: "symbols",
-		Err: fmt.Errorf("it has no symbol %s: need CPython %d.%d or newer", what, MinVersion.Major, MinVersion.Minor)}
+	return startError(library, ErrTooOld,
+		fmt.Errorf("it has no symbol %s: need CPython %d.%d or newer", what, MinVersion.Major, MinVersion.Minor))
 }
 
 // open loads the library of an environment and its functions.
-func open(env *Environment) (ptr, error) {
+func open(env *Environment) error {
 	if env.Library == "" {
-		return nil, &StartError{Library: env.Executable, Op: "load", Err: ErrNoLibrary}
+		return startError(env.Executable, ErrNoLibrary, nil)
 	}
 	// A library that was cut short would end the process in dlopen.
 	if err := elfcheck.File(env.Library); err != nil {
-		return nil, &StartError{Library: env.Library, Op: "load", Err: err}
+		return startError(env.Library, nil, err)
 	}
 	path := C.CString(env.Library)
 	defer C.free(unsafe.Pointer(path))
@@ -89,22 +89,21 @@ func open(env *Environment) (ptr, error) {
 		return handle != nil
 	})
 	if !ok {
-		return nil, &StartError{Library: env.Library, Op: "load", Err: errors.New(text)}
+		return startError(env.Library, nil, errors.New(text))
 	}
 	if err := load(handle, env.Library); err != nil {
-		return nil, err
+		return err
 	}
 	v := versionFromHex(uint32(C.usmb_py.version))
 	if v.Major != env.Version.Major || v.Minor != env.Version.Minor {
-		return nil, &StartError{Library: env.Library, Op: "load",
-			Err: fmt.Errorf("%w: it is Python %s, but %s is %s", ErrConflict, v, env.Executable, env.Version)}
+		return startError(env.Library, ErrConflict,
+			fmt.Errorf("it is Python %s, but %s is %s", v, env.Executable, env.Version))
 	}
-	return handle, nil
+	return nil
 }
 
 func initialize(env *Environment) (*Interpreter, error) {
-	handle, err := open(env)
-	if err != nil {
+	if err := open(env); err != nil {
 		return nil, err
 	}
 	program := C.CString(env.Executable)
@@ -117,9 +116,9 @@ func initialize(env *Environment) (*Interpreter, error) {
 		return C.usmb_py_initialize(program, wide, buf, n) == 0
 	})
 	if !ok {
-		return nil, &StartError{Library: env.Library, Op: "initialize", Err: errors.New(text)}
+		return nil, startError(env.Library, nil, errors.New(text))
 	}
-	return &Interpreter{env: *env, library: handle}, nil
+	return &Interpreter{env: *env}, nil
 }
 
 // adopt takes the interpreter that the process has already.
@@ -130,7 +129,7 @@ func adopt(o *options) (*Interpreter, error) {
 		return C.usmb_py_adopt_running(buf, n) == 0
 	})
 	if !ok {
-		return nil, &StartError{Library: "this process", Op: "initialize", Err: errors.New(text)}
+		return nil, startError("this process", nil, errors.New(text))
 	}
 	py := &Interpreter{adopted: true}
 	py.env.Source = "process"
@@ -144,7 +143,7 @@ func adopt(o *options) (*Interpreter, error) {
 		}
 		*dst = v
 	}
-	return py, py.agrees(&options{env: o.env, executable: o.executable})
+	return py, py.agrees(&options{env: o.env})
 }
 
 // sysText returns an attribute of sys that is a str, "" when it is None.
@@ -190,19 +189,17 @@ func addModule(name string, init ptr) error {
 		return nil
 	}
 	C.free(unsafe.Pointer(n))
-	return fmt.Errorf("python: module %s: %w: its name is taken, or modules cannot be added any more", name, ErrConflict)
+	return &OpError{Op: "RegisterModule", Path: name, Kind: ErrConflict,
+		Err: errors.New("its name is taken, or modules cannot be added any more")}
 }
 
 // runMain does the work of Main; it returns only on failure.
 func runMain(env *Environment, args []string, host string) error {
-	if env == nil {
-		return errors.New("python: Main needs an Environment")
-	}
 	if os.Getpid() != int(C.usmb_pyx_thread_id()) {
-		return errors.New("python: Main was called on another thread than the process's first: " +
-			"call runtime.LockOSThread in an init function")
+		return &OpError{Op: "Main", Path: env.Executable, Err: errors.New("called on another thread than the process's first"),
+			Hint: "call runtime.LockOSThread in an init function"}
 	}
-	if _, err := open(env); err != nil {
+	if err := open(env); err != nil {
 		return err
 	}
 	argv := make([]*C.char, 0, len(args)+2)

@@ -62,27 +62,6 @@ usmb_pyret usmb_pyop_len(void *o)
 	return usmb_py_end(r, st, r.num >= 0);
 }
 
-usmb_pyret usmb_pyop_truth(void *o)
-{
-	USMB_PY_BEGIN(r);
-	r.num = usmb_py.PyObject_IsTrue(o);
-	return usmb_py_end(r, st, r.num >= 0);
-}
-
-usmb_pyret usmb_pyop_isinstance(void *o, void *cls)
-{
-	USMB_PY_BEGIN(r);
-	r.num = usmb_py.PyObject_IsInstance(o, cls);
-	return usmb_py_end(r, st, r.num >= 0);
-}
-
-usmb_pyret usmb_pyop_compare(void *a, void *b, int op)
-{
-	USMB_PY_BEGIN(r);
-	r.num = usmb_py.PyObject_RichCompareBool(a, b, op);
-	return usmb_py_end(r, st, r.num >= 0);
-}
-
 usmb_pyret usmb_pyop_iter(void *o)
 {
 	USMB_PY_BEGIN(r);

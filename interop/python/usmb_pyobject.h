@@ -11,13 +11,10 @@ usmb_pyret usmb_pyop_incref(void *o);
 void usmb_pyop_decref(void *o); /* leaks when Python is gone */
 
 usmb_pyret usmb_pyop_getattr(void *o, const char *name, size_t n);
-usmb_pyret usmb_pyop_setattr(void *o, const char *name, size_t n, void *v); /* v NULL: delete */
+usmb_pyret usmb_pyop_setattr(void *o, const char *name, size_t n, void *v);
 usmb_pyret usmb_pyop_getitem(void *o, void *key);
 usmb_pyret usmb_pyop_setitem(void *o, void *key, void *v); /* v NULL: delete */
 usmb_pyret usmb_pyop_len(void *o);
-usmb_pyret usmb_pyop_truth(void *o);
-usmb_pyret usmb_pyop_isinstance(void *o, void *cls);
-usmb_pyret usmb_pyop_compare(void *a, void *b, int op);
 usmb_pyret usmb_pyop_iter(void *o);
 usmb_pyret usmb_pyop_next(void *it); /* val NULL without error: the end */
 /* args: positional ones, then the values of kwnames (a tuple, or NULL) */

@@ -30,7 +30,7 @@ func (o *Object) Value() (v any, err error) {
 	defer runtime.KeepAlive(o)
 	err = with(func() error {
 		var n nesting
-		v, err = n.value(o.ptr())
+		v, err = n.value(o.ptr("Value"))
 		return n.locate(err)
 	})
 	return v, err
@@ -199,25 +199,25 @@ func mapOf(keys, vals []any) any {
 // OverflowError when it does not fit int64.
 func (o *Object) Int() (int64, error) {
 	defer runtime.KeepAlive(o)
-	r := opIndex(o.ptr())
+	r := opIndex(o.ptr("Int"))
 	return r.num, r.err()
 }
 
 // Float returns the object as a float64, by its __float__ or __index__.
 func (o *Object) Float() (float64, error) {
 	defer runtime.KeepAlive(o)
-	r := opFloat(o.ptr())
+	r := opFloat(o.ptr("Float"))
 	return r.re, r.err()
 }
 
 // Text returns the characters of a str; other objects are a TypeError.
-func (o *Object) Text() (string, error) { return o.text(textValue) }
+func (o *Object) Text() (string, error) { return o.text("Text", textValue) }
 
 // Bytes returns a copy of the contents of a bytes or bytearray object.
 func (o *Object) Bytes() ([]byte, error) {
 	var b []byte
 	err := with(func() error {
-		r := opView(o.ptr())
+		r := opView(o.ptr("Bytes"))
 		if r.code != codeOK {
 			return r.err()
 		}

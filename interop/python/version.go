@@ -16,8 +16,8 @@ func (v Version) String() string {
 	return fmt.Sprintf("%d.%d.%d", v.Major, v.Minor, v.Micro)
 }
 
-// Less reports whether v is older than w.
-func (v Version) Less(w Version) bool {
+// less reports whether v is older than w.
+func (v Version) less(w Version) bool {
 	if v.Major != w.Major {
 		return v.Major < w.Major
 	}

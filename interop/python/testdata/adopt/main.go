@@ -33,7 +33,7 @@ func check() error {
 	if err != nil {
 		return err
 	}
-	if !py.Adopted() || !python.Held() {
+	if !py.Adopted() {
 		return errors.New("not adopted")
 	}
 	if _, err := python.Start(python.WithEnvironment(&python.Environment{Prefix: "/elsewhere"})); !errors.Is(err, python.ErrConflict) {
