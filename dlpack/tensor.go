@@ -93,8 +93,9 @@ type slot struct {
 	versioned  uint32
 	version    Version
 	hasStrides uint32
-	t          ctensor
+	t          *ctensor
 	span       Span
+	own        ctensor
 	dims       [2 * slotNDim]int64
 }
 
@@ -188,7 +189,7 @@ func (t Tensor) NDim() int { return int(t.get().t.ndim) }
 // valid until the tensor ends, and not to be written. That of an imported tensor
 // is what the producer's struct said when it was taken over.
 func (t Tensor) Shape() []int64 {
-	ct := &t.get().t
+	ct := t.get().t
 	return unsafe.Slice(ct.shape, ct.ndim)
 }
 
@@ -196,7 +197,7 @@ func (t Tensor) Shape() []int64 {
 // slice is as for Shape, and has C-order strides when an older producer left them
 // out.
 func (t Tensor) Strides() []int64 {
-	ct := &t.get().t
+	ct := t.get().t
 	return unsafe.Slice(ct.strides, ct.ndim)
 }
 
@@ -216,7 +217,7 @@ func (t Tensor) Count() int64 { return t.get().span.Count }
 
 // RawData is the data field and byte offset as the producer wrote them.
 func (t Tensor) RawData() (data unsafe.Pointer, byteOffset uint64) {
-	ct := &t.get().t
+	ct := t.get().t
 	return ct.data, ct.byteOffset
 }
 

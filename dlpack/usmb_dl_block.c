@@ -236,10 +236,6 @@ int usmb_dl_open(const void *managed, int versioned, const usmb_dl_tensor **t, u
 	return USMB_DL_OK;
 }
 
-/* One load for each use of it, whatever another thread does: the compiler does not
- * come back for a second value. */
-#define READ(field) (*(const volatile __typeof__(field) *)&(field))
-
 /* The tensor's fields, without shape and strides. */
 static void copy_fields(usmb_dl_tensor *to, const usmb_dl_tensor *from)
 {
@@ -253,51 +249,43 @@ static void copy_fields(usmb_dl_tensor *to, const usmb_dl_tensor *from)
 	to->byte_offset = READ(from->byte_offset);
 }
 
-/* Checks a snapshot of which all but shape and strides was taken. */
-static int complete(usmb_dl_snapshot *s)
+int usmb_dl_read_fields(const void *managed, int versioned, usmb_dl_tensor *t, uint64_t *flags,
+                        usmb_dl_version *version)
 {
-	const int64_t *shape = s->t.shape, *strides = s->t.strides;
-	int32_t ndim = s->t.ndim;
+	const usmb_dl_versioned *v = managed;
 
-	if (ndim < 0 || ndim > USMB_DL_MAX_NDIM) return USMB_DL_ENDIM;
-	if (ndim > 0 && shape == NULL) return USMB_DL_ESHAPE;
-	s->t.shape = s->shape;
-	for (int32_t i = 0; i < ndim; i++) s->shape[i] = READ(shape[i]);
-	if (strides != NULL) {
-		s->t.strides = s->strides;
-		for (int32_t i = 0; i < ndim; i++) s->strides[i] = READ(strides[i]);
+	if (managed == NULL) return USMB_DL_ENULL;
+	*flags = 0;
+	*version = (usmb_dl_version){0, 0};
+	if (!versioned) {
+		copy_fields(t, &((const usmb_dl_managed *)managed)->t);
+		return USMB_DL_OK;
 	}
-	return usmb_dl_check(&s->t, s->flags, s->strides, &s->span);
-}
-
-/* For explain_snapshot: there is no tensor. No device has the type 0. */
-static int no_tensor(usmb_dl_snapshot *out)
-{
-	out->t = (usmb_dl_tensor){0};
-	return USMB_DL_ENULL;
+	version->major = READ(v->version.major);
+	version->minor = READ(v->version.minor);
+	if (version->major != USMB_DL_MAJOR) return USMB_DL_EVERSION;
+	*flags = READ(v->flags);
+	copy_fields(t, &v->t);
+	return USMB_DL_OK;
 }
 
 int usmb_dl_read(const usmb_dl_tensor *t, uint64_t flags, usmb_dl_snapshot *out)
 {
-	if (t == NULL) return no_tensor(out);
+	out->t = (usmb_dl_tensor){0};
 	out->flags = flags;
 	out->version = (usmb_dl_version){0, 0};
+	if (t == NULL) return USMB_DL_ENULL;
 	copy_fields(&out->t, t);
-	return complete(out);
+	return usmb_dl_read_dims(&out->t, out->flags, out->shape, out->strides, &out->span);
 }
 
 int usmb_dl_read_managed(const void *managed, int versioned, usmb_dl_snapshot *out)
 {
-	const usmb_dl_versioned *v = managed;
+	int rc;
 
-	if (managed == NULL) return no_tensor(out);
-	if (!versioned) return usmb_dl_read(&((const usmb_dl_managed *)managed)->t, 0, out);
-	out->version.major = READ(v->version.major);
-	out->version.minor = READ(v->version.minor);
-	if (out->version.major != USMB_DL_MAJOR) return USMB_DL_EVERSION;
-	out->flags = READ(v->flags);
-	copy_fields(&out->t, &v->t);
-	return complete(out);
+	out->t = (usmb_dl_tensor){0};
+	rc = usmb_dl_read_fields(managed, versioned, &out->t, &out->flags, &out->version);
+	return rc == USMB_DL_OK ? usmb_dl_read_dims(&out->t, out->flags, out->shape, out->strides, &out->span) : rc;
 }
 
 void usmb_dl_delete(void *managed, int versioned)

@@ -142,16 +142,19 @@ static int check_address(const usmb_dl_tensor *t, uint32_t bits, usmb_dl_span *s
 }
 
 /* The short way for elements that lie densely in C order, which most tensors'
- * do: 1 when everything but the address is settled, 0 to look closer. */
-static int check_dense(const usmb_dl_tensor *t, uint32_t bits, int64_t *strides_out, usmb_dl_span *s)
+ * do: 1 when everything but the address is settled, 0 to look closer. Reads every
+ * extent and stride once and writes them to shape_out and strides_out (or NULL). */
+static inline __attribute__((always_inline)) int check_dense(const usmb_dl_tensor *t, uint32_t bits, int64_t *shape_out,
+                                                             int64_t *strides_out, usmb_dl_span *s)
 {
 	int64_t n = 1, total;
 	int wide = 0;
 
 	for (int32_t i = t->ndim - 1; i >= 0; i--) {
-		int64_t extent = t->shape[i], stride = t->strides != NULL ? t->strides[i] : n;
+		int64_t extent = READ(t->shape[i]), stride = t->strides != NULL ? READ(t->strides[i]) : n;
 
 		if (extent <= 0 || (extent != 1 && stride != n)) return 0;
+		if (shape_out != NULL) shape_out[i] = extent;
 		if (strides_out != NULL) strides_out[i] = stride;
 		wide += extent != 1;
 		if (__builtin_mul_overflow(n, extent, &n)) return 0;
@@ -167,7 +170,8 @@ static int check_dense(const usmb_dl_tensor *t, uint32_t bits, int64_t *strides_
 	return 1;
 }
 
-/* Everything after the fields themselves were found sound. */
+/* Everything after the fields themselves were found sound, of a layout that is not
+ * dense. */
 static int check_layout(const usmb_dl_tensor *t, uint32_t bits, int64_t *strides_out, usmb_dl_span *s)
 {
 	const int64_t *strides = t->strides;
@@ -175,7 +179,6 @@ static int check_layout(const usmb_dl_tensor *t, uint32_t bits, int64_t *strides
 	int64_t c_order[USMB_DL_MAX_NDIM];
 	int empty, rc;
 
-	if (check_dense(t, bits, strides_out, s)) return check_address(t, bits, s);
 	rc = check_shape(t->ndim, t->shape, bits, &e.nelem, &empty);
 	if (rc != USMB_DL_OK) return rc;
 	if (strides == NULL) {
@@ -200,16 +203,45 @@ static int check_layout(const usmb_dl_tensor *t, uint32_t bits, int64_t *strides
 	return check_address(t, bits, s);
 }
 
-int usmb_dl_check(const usmb_dl_tensor *t, uint64_t flags, int64_t *strides_out, usmb_dl_span *out)
+/* What can be said without shape and strides. */
+static inline int check_fields(const usmb_dl_tensor *t)
 {
-	usmb_dl_span scratch;
-	int rc;
-
-	if (t == NULL) return USMB_DL_ENULL;
 	if (t->ndim < 0 || t->ndim > USMB_DL_MAX_NDIM) return USMB_DL_ENDIM;
 	if (t->ndim > 0 && t->shape == NULL) return USMB_DL_ESHAPE;
 	if (t->device.type < 1 || t->device.id < 0) return USMB_DL_EDEVICE;
-	rc = usmb_dl_dtype_check(t->dtype);
+	return usmb_dl_dtype_check(t->dtype);
+}
+
+int usmb_dl_check(const usmb_dl_tensor *t, uint64_t flags, int64_t *strides_out, usmb_dl_span *out)
+{
+	usmb_dl_span scratch;
+	uint32_t bits;
+	int rc;
+
+	if (t == NULL) return USMB_DL_ENULL;
+	rc = check_fields(t);
 	if (rc != USMB_DL_OK) return rc;
-	return check_layout(t, usmb_dl_item_bits(t->dtype, flags), strides_out, out ? out : &scratch);
+	if (out == NULL) out = &scratch;
+	bits = usmb_dl_item_bits(t->dtype, flags);
+	if (check_dense(t, bits, NULL, strides_out, out)) return check_address(t, bits, out);
+	return check_layout(t, bits, strides_out, out);
+}
+
+int usmb_dl_read_dims(usmb_dl_tensor *t, uint64_t flags, int64_t *shape, int64_t *strides, usmb_dl_span *span)
+{
+	const int64_t *theirs = t->shape, *steps = t->strides;
+	uint32_t bits = usmb_dl_item_bits(t->dtype, flags);
+	int32_t ndim = t->ndim;
+	int rc = check_fields(t), dense;
+
+	if (rc == USMB_DL_ENDIM || theirs == NULL && ndim > 0) return rc;
+	dense = rc == USMB_DL_OK && check_dense(t, bits, shape, strides, span);
+	t->shape = shape;
+	if (steps != NULL) t->strides = strides;
+	if (dense) return check_address(t, bits, span);
+	/* What check_dense read is forgotten. */
+	for (int32_t i = 0; i < ndim; i++) shape[i] = READ(theirs[i]);
+	if (steps != NULL)
+		for (int32_t i = 0; i < ndim; i++) strides[i] = READ(steps[i]);
+	return rc == USMB_DL_OK ? check_layout(t, bits, strides, span) : rc;
 }

@@ -11,12 +11,27 @@
  */
 int usmb_dl_dtype_check(usmb_dl_dtype d);
 
+/* One load for each use of it, whatever another thread does: the compiler does not
+ * come back for a second value. */
+#define READ(field) (*(const volatile __typeof__(field) *)&(field))
+
 /* Bits from one element to the next: padded sub-byte elements take a byte. */
 static inline uint32_t usmb_dl_item_bits(usmb_dl_dtype d, uint64_t flags)
 {
 	uint32_t bits = (uint32_t)d.bits * d.lanes;
 	return bits < 8 && (flags & USMB_DL_FLAG_SUBBYTE_PADDED) ? 8 : bits;
 }
+
+/*
+ * The two halves of usmb_dl_read_managed, for whoever has another place for shape
+ * and strides. fields: OK, ENULL or EVERSION; t's shape and strides are still the
+ * producer's. dims: copies them into room for so many, or for 64, sets t
+ * to there (strides stay NULL where the producer wrote none, and the room has C
+ * order) and checks t.
+ */
+int usmb_dl_read_fields(const void *managed, int versioned, usmb_dl_tensor *t, uint64_t *flags,
+                        usmb_dl_version *version);
+int usmb_dl_read_dims(usmb_dl_tensor *t, uint64_t flags, int64_t *shape, int64_t *strides, usmb_dl_span *span);
 
 /*
  * Memory of a managed tensor's block for so many dimensions: the struct of either
@@ -30,8 +45,8 @@ void usmb_dl_block_free(void *block, int32_t ndim);
 /*
  * A place for one tensor held by Go, in C memory that is never freed, so that
  * a handle may look at it at any time. Go mirrors this layout. What it says of an
- * imported tensor is a snapshot: its shape and strides lie in dims, or in more when
- * there are too many; those of an exported one lie in its block.
+ * imported tensor was read once, into own: shape and strides lie in dims, or in more
+ * when there are too many. An exported one is read in its block.
  */
 enum { USMB_DL_SLOT_NDIM = 6 };
 typedef struct usmb_dl_slot {
@@ -42,12 +57,13 @@ typedef struct usmb_dl_slot {
 	int64_t *more;                       /* 24 NULL, or of malloc */
 	uint64_t flags;                      /* 32 */
 	uint32_t versioned;                  /* 40 */
-	uint32_t major, minor;               /* 44, 48; 0, 0 for legacy */
+	usmb_dl_version version;             /* 44, 48; 0, 0 for legacy */
 	uint32_t has_strides;                /* 52 whether the producer wrote them */
-	usmb_dl_tensor t;                    /* 56 strides are always there */
-	usmb_dl_span span;                   /* 104 */
-	int64_t dims[2 * USMB_DL_SLOT_NDIM]; /* 152 */
-} usmb_dl_slot;                              /* 248 bytes */
+	const usmb_dl_tensor *t;             /* 56 own, or in managed; its strides are always there */
+	usmb_dl_span span;                   /* 64 */
+	usmb_dl_tensor own;                  /* 112 */
+	int64_t dims[2 * USMB_DL_SLOT_NDIM]; /* 160 */
+} usmb_dl_slot;                              /* 256 bytes */
 
 /*
  * A view by its parts, since Go may not pass C a struct that holds pointers

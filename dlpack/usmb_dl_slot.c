@@ -19,47 +19,45 @@ static void make_live(usmb_dl_slot *slot)
 	                      memory_order_release);
 }
 
-/* Where the shape and strides of an imported tensor lie: OK or ENOMEM. */
-static int keep_dims(usmb_dl_slot *slot, const usmb_dl_snapshot *s)
+/* Puts a message of malloc about what was found in the place of what was allocated
+ * for it; gives the code back. */
+static int explain_in(usmb_dl_slot *s, int code)
 {
-	int32_t ndim = s->t.ndim;
-	int64_t *dims = slot->dims;
+	enum { TEXT = 512 };
+	char *text = malloc(TEXT);
 
-	slot->more = NULL;
-	if (ndim > USMB_DL_SLOT_NDIM) dims = slot->more = malloc(2 * sizeof *dims * (size_t)ndim);
-	if (dims == NULL) return USMB_DL_ENOMEM;
-	for (int32_t i = 0; i < ndim; i++) {
-		dims[i] = s->shape[i];
-		dims[ndim + i] = s->strides[i];
-	}
-	slot->t = s->t;
-	slot->t.shape = ndim > 0 ? dims : NULL;
-	slot->t.strides = ndim > 0 ? dims + ndim : NULL;
-	return USMB_DL_OK;
+	if (text != NULL && code == USMB_DL_EVERSION)
+		usmb_dl_explain_version(s->version, text, TEXT);
+	else if (text != NULL)
+		usmb_dl_explain(code, s->managed != NULL ? &s->own : NULL, text, TEXT);
+	free(s->more);
+	s->more = (int64_t *)text;
+	return code;
 }
 
 int usmb_dl_slot_import(uintptr_t slot, uintptr_t managed, int versioned)
 {
-	enum { TEXT = 512 };
-	usmb_dl_slot *to = (usmb_dl_slot *)slot;
-	usmb_dl_snapshot s;
-	int rc = usmb_dl_read_managed((const void *)managed, versioned, &s);
+	usmb_dl_slot *s = (usmb_dl_slot *)slot;
+	usmb_dl_tensor *t = &s->own;
+	int64_t *dims = s->dims;
+	int rc;
 
-	if (rc != USMB_DL_OK) {
-		to->more = malloc(TEXT);
-		if (to->more != NULL) usmb_dl_explain_snapshot(rc, &s, (char *)to->more, TEXT);
-		return rc;
+	s->managed = (void *)managed;
+	s->versioned = versioned != 0;
+	s->more = NULL;
+	rc = usmb_dl_read_fields(s->managed, versioned, t, &s->flags, &s->version);
+	if (rc != USMB_DL_OK) return explain_in(s, rc);
+	if (t->ndim > USMB_DL_SLOT_NDIM && t->ndim <= USMB_DL_MAX_NDIM) {
+		dims = s->more = malloc(2 * sizeof *dims * (size_t)t->ndim);
+		if (dims == NULL) return USMB_DL_ENOMEM;
 	}
-	rc = keep_dims(to, &s);
-	if (rc != USMB_DL_OK) return rc;
-	to->managed = (void *)managed;
-	to->versioned = versioned != 0;
-	to->flags = s.flags;
-	to->major = s.version.major;
-	to->minor = s.version.minor;
-	to->has_strides = s.t.strides != NULL;
-	to->span = s.span;
-	make_live(to);
+	rc = usmb_dl_read_dims(t, s->flags, dims, dims + t->ndim, &s->span);
+	if (rc != USMB_DL_OK) return explain_in(s, rc);
+	s->has_strides = t->strides != NULL;
+	t->strides = dims + t->ndim;
+	if (t->ndim == 0) t->shape = t->strides = NULL;
+	s->t = t;
+	make_live(s);
 	return USMB_DL_OK;
 }
 
@@ -83,18 +81,17 @@ int usmb_dl_slot_export(uintptr_t slot, const usmb_dl_parts *parts, const int64_
 	s->more = NULL;
 	s->versioned = versioned != 0;
 	s->flags = versioned ? parts->flags & USMB_DL_FLAGS_KNOWN : 0;
-	s->major = versioned ? USMB_DL_MAJOR : 0;
-	s->minor = versioned ? USMB_DL_MINOR : 0;
-	s->t = versioned ? ((usmb_dl_versioned *)managed)->t : ((usmb_dl_managed *)managed)->t;
+	s->version = versioned ? (usmb_dl_version){USMB_DL_MAJOR, USMB_DL_MINOR} : (usmb_dl_version){0, 0};
+	s->t = versioned ? &((usmb_dl_versioned *)managed)->t : &((usmb_dl_managed *)managed)->t;
 	s->has_strides = 1;
-	if (s->span.nelem == 0) s->span.first = s->t.data;
+	if (s->span.nelem == 0) s->span.first = s->t->data;
 	make_live(s);
 	return USMB_DL_OK;
 }
 
 void usmb_dl_slot_delete(uintptr_t managed, int versioned, uintptr_t more)
 {
-	free((void *)more);
+	if (more != 0) free((void *)more);
 	usmb_dl_delete((void *)managed, versioned);
 }
 
