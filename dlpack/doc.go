@@ -31,7 +31,8 @@
 //
 // and the Go side of it:
 //
-//	t, err := dlpack.ExportSlice([]float32{1, 2, 3})
+//	view := dlpack.View{Data: memory, Device: dlpack.CPU, DataType: dlpack.Float32, Shape: []int64{3}}
+//	t, err := dlpack.Export(view, 0, true, owner)
 //	...
 //	p, _ := t.Detach()
 //	total := C.sum((*C.DLManagedTensorVersioned)(p)) // C owns p now
@@ -58,6 +59,13 @@
 // [Tensor.Shape], [Slice] and the like return belongs to the tensor and must
 // not be used after its end.
 //
+// An owner is a C function and its context. Memory that Go owns goes out through
+// package usmarray, which has such owners: WrapSlice shows a Go slice, New and the
+// like make memory for any use.
+//
+// What a producer's struct says is read once, when it is taken over, and what it
+// writes there later is not believed. Its elements are its own to write.
+//
 // A tensor of another major version fails with [ErrVersion]; the only thing to
 // do with it is [Delete].
 //
@@ -66,9 +74,7 @@
 // All functions may be called from any goroutine. A deleter of ours runs on
 // whatever thread the consumer likes: it calls the owner's C function, takes no
 // lock, and never enters Go; in a forked child it deletes the child's copy, and
-// the parent hears nothing of it. Functions given to [OwnerFunc] run in a
-// goroutine of this package: never in a forked child, and not at the end of the
-// process for tensors that are still held then.
+// the parent hears nothing of it. This package has no goroutines.
 //
 // # What goes out and what comes in
 //
@@ -91,6 +97,6 @@
 // # Builds
 //
 // Types, names, sizes, versions and flags are plain Go and work everywhere.
-// Tensors need linux and cgo; elsewhere Export, Import, Check and OwnerFunc
+// Tensors need linux and cgo; elsewhere Export, Import and Check
 // return errors.ErrUnsupported ([Supported] tells).
 package dlpack

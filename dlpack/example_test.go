@@ -11,45 +11,28 @@ import (
 	"github.com/usmbridge/usmbridge/dlpack/internal/cpeer"
 )
 
-// A Go slice goes to a C function that takes it over, sums it up and deletes
-// it. The slice is pinned until then.
-func ExampleExportSlice() {
-	t, err := dlpack.ExportSlice([]float32{1, 2, 3, 4, 5, 6}, 2, 3)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(t)
-	managed, versioned := t.Detach() // C's from here on
-	fmt.Println(cpeer.Sum(managed, versioned))
-	// Output:
-	// float32[2,3] on kDLCPU:0
-	// 21
-}
-
-// Memory from anywhere goes out with an owner: a C function that gives back one
-// reference, or a Go function through OwnerFunc.
+// Memory goes out with an owner: a C function, here one that counts, and its
+// context. C takes the tensor over, sums it up and deletes it.
 func ExampleExport() {
 	memory := cpeer.Alloc(16 * 4)
-	freed := make(chan bool)
-	owner, err := dlpack.OwnerFunc(func() { cpeer.Free(memory); close(freed) })
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	defer cpeer.Free(memory)
+	copy(unsafe.Slice((*float32)(memory), 16), []float32{1, 2, 0, 0, 3, 4})
+	owner := cpeer.NewOwner()
+	defer owner.Free()
 	t, err := dlpack.Export(dlpack.View{
 		Data: memory, Device: dlpack.CPU, DataType: dlpack.Float32,
 		Shape: []int64{4, 2}, Strides: []int64{4, 1}, // the left half of 4 x 4
-	}, dlpack.ReadOnly, true, owner)
+	}, dlpack.ReadOnly, true, owner.DLPack())
 	if err != nil {
-		owner.Release() // a failed export takes nothing
-		fmt.Println(err)
+		fmt.Println(err) // a failed export takes nothing: the owner is still the caller's
 		return
 	}
 	fmt.Println(t, t.Flags(), t.Version(), t.Strides())
-	t.Release()
-	<-freed
-	// Output: float32[4,2] on kDLCPU:0 READ_ONLY 1.3 [4 1]
+	managed, versioned := t.Detach() // C's from here on
+	fmt.Println(cpeer.Sum(managed, versioned), owner.Drops())
+	// Output:
+	// float32[4,2] on kDLCPU:0 READ_ONLY 1.3 [4 1]
+	// 10 1
 }
 
 // What C hands out is taken over, checked and read in place.
@@ -77,7 +60,12 @@ func ExampleImport() {
 }
 
 func ExampleElements() {
-	t, err := dlpack.ExportSlice([]float32{0, 1, 2, 3, 4, 5}, 2, 3)
+	memory := cpeer.Alloc(6 * 4)
+	defer cpeer.Free(memory)
+	copy(unsafe.Slice((*float32)(memory), 6), []float32{0, 1, 2, 3, 4, 5})
+	t, err := dlpack.Export(dlpack.View{
+		Data: memory, Device: dlpack.CPU, DataType: dlpack.Float32, Shape: []int64{3, 2}, Strides: []int64{1, 3},
+	}, 0, true, dlpack.Owner{}) // nobody's: the memory outlives the tensor
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -92,5 +80,5 @@ func ExampleElements() {
 	for v := range e.All() {
 		fmt.Print(v, " ")
 	}
-	// Output: 0 1 2 3 40 5
+	// Output: 0 3 1 40 2 5
 }

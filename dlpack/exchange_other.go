@@ -35,15 +35,6 @@ func Check(View, Flags) (Span, error) { return Span{}, unsupported("check") }
 // Delete does nothing in this build, which cannot come by a tensor.
 func Delete(unsafe.Pointer, bool) {}
 
-// OwnerFunc returns errors.ErrUnsupported in this build.
-func OwnerFunc(func()) (Owner, error) { return Owner{}, unsupported("owner") }
-
-// Release does nothing in this build, which makes no owners.
-func (o Owner) Release() {}
-
-// RunDropped does nothing in this build.
-func RunDropped() int { return 0 }
-
 func deleteManaged(unsafe.Pointer, bool, unsafe.Pointer) {}
 
 func freeMore(unsafe.Pointer) {}

@@ -5,9 +5,7 @@ package dlpack_test
 import (
 	"errors"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
@@ -131,58 +129,6 @@ func TestConcurrent(t *testing.T) {
 	require.Equal(t, int64(workers*rounds), owner.Drops())
 }
 
-func TestOwnerFunc(t *testing.T) {
-	p := memory(t, 64)
-	var ran atomic.Int64
-	for i := range 50 {
-		owner, err := dlpack.OwnerFunc(func() { ran.Add(1) })
-		require.NoError(t, err)
-		x, err := dlpack.Export(f32(p, dlpack.CPU, []int64{2}, nil), 0, true, owner)
-		require.NoError(t, err)
-		if i%2 == 0 {
-			require.True(t, cpeer.DeleteOnThread(x.Detach()))
-		} else {
-			x.Release()
-		}
-		if i%10 == 0 {
-			dlpack.RunDropped()
-		}
-	}
-	// Nobody asks any more: the goroutine is woken by the drop itself.
-	require.Eventually(t, func() bool { return ran.Load() == 50 }, 5*time.Second, time.Millisecond)
-
-	never, err := dlpack.OwnerFunc(func() { ran.Add(1) })
-	require.NoError(t, err)
-	_, err = dlpack.Export(f32(nil, dlpack.CPU, []int64{2}, nil), 0, true, never)
-	require.ErrorIs(t, err, dlpack.ErrNull)
-	dlpack.RunDropped()
-	require.Equal(t, int64(50), ran.Load(), "a failed export takes nothing")
-	never.Release()
-	require.Eventually(t, func() bool { return ran.Load() == 51 }, 5*time.Second, time.Millisecond)
-
-	_, err = dlpack.OwnerFunc(nil)
-	require.ErrorIs(t, err, dlpack.ErrNull)
-	dlpack.Owner{}.Release()
-}
-
-// A release function that panics in RunDropped takes none of the others with it.
-func TestReleaseThatPanics(t *testing.T) {
-	held, busy := make(chan struct{}), make(chan struct{})
-	drop := func(release func()) {
-		owner, err := dlpack.OwnerFunc(release)
-		require.NoError(t, err)
-		owner.Release()
-	}
-	drop(func() { close(busy); <-held }) // keeps the goroutine from the next two
-	<-busy
-	var ran atomic.Int64
-	drop(func() { ran.Add(1) })
-	drop(func() { panic("in a release function") }) // the latest runs first
-	require.PanicsWithValue(t, "in a release function", func() { dlpack.RunDropped() })
-	close(held)
-	require.Eventually(t, func() bool { return ran.Load() == 1 }, 5*time.Second, time.Millisecond)
-}
-
 // A process that was forked off deletes its copy of a tensor without a word to
 // this one, whose owner is dropped by its own deletion alone.
 func TestDeleteInForkedChild(t *testing.T) {
@@ -198,45 +144,6 @@ func TestDeleteInForkedChild(t *testing.T) {
 		require.EqualValues(t, 1, owner.Drops())
 		owner.Free()
 	}
-	var ran atomic.Int64
-	owner, err := dlpack.OwnerFunc(func() { ran.Add(1) })
-	require.NoError(t, err)
-	x, err := dlpack.Export(f32(p, dlpack.CPU, []int64{2}, nil), 0, true, owner)
-	require.NoError(t, err)
-	managed, _ := x.Managed()
-	require.Zero(t, cpeer.DeleteInChild(managed, true, cpeer.Owner{}), "never enters Go, never blocks")
-	time.Sleep(10 * time.Millisecond)
-	dlpack.RunDropped()
-	require.Zero(t, ran.Load(), "the child's drop is the child's")
-	x.Release()
-	require.Eventually(t, func() bool { return ran.Load() == 1 }, 5*time.Second, time.Millisecond)
-}
-
-// Drops from many threads reach the goroutine, sleeping or not.
-func TestOwnerFuncStorm(t *testing.T) {
-	p := memory(t, 64)
-	const workers, rounds = 4, 300
-	var ran atomic.Int64
-	var all sync.WaitGroup
-	for range workers {
-		all.Go(func() {
-			for range rounds {
-				owner, err := dlpack.OwnerFunc(func() { ran.Add(1) })
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				x, err := dlpack.Export(f32(p, dlpack.CPU, []int64{2}, nil), 0, true, owner)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				x.Release()
-			}
-		})
-	}
-	all.Wait()
-	require.Eventually(t, func() bool { return ran.Load() == workers*rounds }, 5*time.Second, time.Millisecond)
 }
 
 // Steady state: nothing is allocated on the Go heap.

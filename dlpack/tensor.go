@@ -11,7 +11,6 @@ import (
 // call of Drop(Ctx), on whichever thread the last consumer runs. Drop is the
 // address of a C function void(*)(void*) that may be called on any thread,
 // with or without foreign locks held: it must not block and must not enter Go.
-// [OwnerFunc] makes one from a Go function.
 //
 // The zero Owner is memory that nobody owns and that outlives every consumer.
 type Owner struct {
@@ -22,8 +21,7 @@ type Owner struct {
 // View describes memory to export. Shape and strides are copied; nothing of the
 // view is kept. Strides count elements; nil means C order. ByteOffset leads from
 // Data to the first element and is a multiple of the item size. Data is C
-// memory, or Go memory that stays pinned until the owner is dropped
-// ([ExportSlice] does that).
+// memory, or Go memory that stays pinned until the owner is dropped.
 type View struct {
 	Data       unsafe.Pointer
 	Device     Device

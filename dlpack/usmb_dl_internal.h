@@ -93,16 +93,4 @@ int usmb_dl_parts_check(uint64_t *out_span, const usmb_dl_parts *parts, const in
 void usmb_dl_parts_explain(int code, const usmb_dl_parts *parts, const int64_t *shape, const int64_t *strides,
                            char *buf, size_t n);
 
-/* The owner whose function is Go's; see usmb_dl_gofunc.c. */
-typedef struct usmb_dl_gofunc {
-	struct usmb_dl_gofunc *next;
-	uint64_t id;
-} usmb_dl_gofunc;
-
-usmb_dl_gofunc *usmb_dl_gofunc_new(uint64_t id); /* NULL: out of memory */
-void usmb_dl_gofunc_drop(void *gofunc);          /* the owner's drop */
-usmb_dl_gofunc *usmb_dl_gofunc_take(void);       /* all that were dropped, oldest last */
-int usmb_dl_gofunc_wakefd(void);                 /* made on first use; -1: errno */
-int usmb_dl_gofunc_arm(void);                    /* 1: armed and nothing waits; 0: take again */
-
 #endif

@@ -83,7 +83,7 @@ int usmb_dl_slot_export(uintptr_t slot, const usmb_dl_parts *parts, const int64_
 	s->flags = versioned ? parts->flags & USMB_DL_FLAGS_KNOWN : 0;
 	s->version = versioned ? (usmb_dl_version){USMB_DL_MAJOR, USMB_DL_MINOR} : (usmb_dl_version){0, 0};
 	s->t = versioned ? &((usmb_dl_versioned *)managed)->t : &((usmb_dl_managed *)managed)->t;
-	s->has_strides = 1;
+	s->has_strides = parts->ndim > 0;
 	if (s->span.nelem == 0) s->span.first = s->t->data;
 	make_live(s);
 	return USMB_DL_OK;

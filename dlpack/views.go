@@ -3,7 +3,6 @@ package dlpack
 import (
 	"fmt"
 	"iter"
-	"runtime"
 	"unsafe"
 )
 
@@ -174,64 +173,4 @@ func (s Strided[T]) All() iter.Seq[T] {
 			}
 		}
 	}
-}
-
-// ExportSlice exports a Go slice as a kDLCPU tensor of a shape (none: one
-// dimension) in C order, without a copy. The slice's memory is pinned until the
-// last consumer's deleter ran; writes of either side are seen by the other.
-// The slice must hold as many elements as the shape says ([ErrShape]).
-func ExportSlice[T Element](s []T, shape ...int64) (Tensor, error) {
-	if shape == nil {
-		shape = []int64{int64(len(s))}
-	}
-	d := DataTypeOf[T]()
-	if err := sliceFits(int64(len(s)), shape); err != nil {
-		return Tensor{}, err
-	}
-	flags := Flags(0)
-	if d.IsSubByte() {
-		flags = SubBytePadded
-	}
-	view := View{Device: CPU, DataType: d, Shape: shape}
-	if len(s) == 0 {
-		return Export(view, flags, true, Owner{})
-	}
-	pinner := new(runtime.Pinner)
-	pinner.Pin(unsafe.SliceData(s))
-	view.Data = unsafe.Pointer(unsafe.SliceData(s))
-	owner, err := OwnerFunc(pinner.Unpin)
-	if err != nil {
-		pinner.Unpin()
-		return Tensor{}, err
-	}
-	t, err := Export(view, flags, true, owner)
-	if err != nil {
-		owner.Release()
-	}
-	return t, err
-}
-
-// sliceFits compares the product of the extents with a length; overflow cannot
-// equal it.
-func sliceFits(length int64, shape []int64) error {
-	left, empty := length, false
-	for _, n := range shape {
-		empty = empty || n == 0
-	}
-	if empty && length == 0 {
-		return nil // negative extents beside the 0 are found by Export
-	}
-	ok := length > 0 && !empty
-	for _, n := range shape {
-		if !ok || n < 0 || left%n != 0 {
-			ok = false
-			break
-		}
-		left /= n
-	}
-	if !ok || left != 1 {
-		return &Error{Op: "export", Err: ErrShape,
-			Detail: fmt.Sprintf("%d elements do not fill shape %v: give a shape whose product is their number", length, shape)}
-	}
-	return nil
 }

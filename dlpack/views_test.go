@@ -3,7 +3,6 @@
 package dlpack_test
 
 import (
-	"runtime"
 	"slices"
 	"testing"
 	"unsafe"
@@ -137,41 +136,4 @@ func TestSliceOfNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, e.Len())
 	require.Empty(t, slices.Collect(e.All()))
-}
-
-func TestExportSlice(t *testing.T) {
-	s := []float64{1, 2, 3, 4, 5, 6}
-	x, err := dlpack.ExportSlice(s, 2, 3)
-	require.NoError(t, err)
-	require.Equal(t, unsafe.Pointer(&s[0]), x.Data())
-	require.Equal(t, []int64{3, 1}, x.Strides())
-	runtime.GC() // pinned memory may be looked at by C
-	require.Equal(t, 21.0, cpeer.Sum(x.Detach()))
-
-	x, err = dlpack.ExportSlice(s)
-	require.NoError(t, err)
-	require.Equal(t, []int64{6}, x.Shape())
-	x.Release()
-	x, err = dlpack.ExportSlice([]dlpack.F4E2M1FN{1, 2})
-	require.NoError(t, err)
-	require.Equal(t, dlpack.SubBytePadded, x.Flags())
-	x.Release()
-	x, err = dlpack.ExportSlice([]int8{}, 0, 4)
-	require.NoError(t, err)
-	require.Nil(t, x.Data())
-	x.Release()
-
-	x, err = dlpack.ExportSlice(s[:1], []int64{}...)
-	require.NoError(t, err)
-	require.Zero(t, x.NDim(), "an empty shape is 0-d, none is one dimension")
-	x.Release()
-
-	for _, shape := range [][]int64{{5}, {2, 2}, {7}, {0}, {-6}, {-2, -3}, {1 << 62, 4}, {}} {
-		_, err = dlpack.ExportSlice(s, shape...)
-		require.ErrorIs(t, err, dlpack.ErrShape, shape)
-	}
-	_, err = dlpack.ExportSlice([]int8{}, 3)
-	require.ErrorIs(t, err, dlpack.ErrShape)
-	_, err = dlpack.ExportSlice([]int8{}, 0, -1)
-	require.ErrorIs(t, err, dlpack.ErrShape)
 }

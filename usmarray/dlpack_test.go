@@ -12,6 +12,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/dlpack"
 	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/owner"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -217,9 +218,9 @@ func TestDLPackPending(t *testing.T) {
 func foreign(t *testing.T, v dlpack.View, flags dlpack.Flags, versioned bool) (dlpack.Tensor, *atomic.Int32) {
 	t.Helper()
 	released := new(atomic.Int32)
-	o, err := dlpack.OwnerFunc(func() { released.Add(1) })
+	buf, err := memmgr.Wrap(nil, 0, memmgr.WrapOptions{Release: func() { released.Add(1) }})
 	require.NoError(t, err)
-	x, err := dlpack.Export(v, flags, versioned, o)
+	x, err := dlpack.Export(v, flags, versioned, dlpack.Owner{Drop: owner.DropFunc(), Ctx: buf.Cell().Pointer()})
 	require.NoError(t, err)
 	return x, released
 }
@@ -264,8 +265,7 @@ func TestFromDLPackErrors(t *testing.T) {
 			require.True(t, x.Valid(), "a failed import leaves the tensor")
 			require.Zero(t, released.Load())
 			x.Release()
-			dlpack.RunDropped()
-			eventually(t, func() bool { dlpack.RunDropped(); return released.Load() == 1 })
+			eventually(t, func() bool { return released.Load() == 1 })
 		})
 	}
 	x, _ := foreign(t, view(p, dlpack.CPU), 0, true)

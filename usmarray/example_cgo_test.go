@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 
+	"github.com/usmbridge/usmbridge/dlpack"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/usmarray"
@@ -37,4 +38,26 @@ func ExampleArray_DLPack() {
 	// Output:
 	// float32[480,640] on kDLCPU:0
 	// true true
+}
+
+// A Go slice goes to a consumer of DLPack without a copy, pinned until the
+// consumer has deleted the tensor.
+func ExampleWrapSlice() {
+	a, err := usmarray.WrapSlice([]float32{1, 2, 3, 4, 5, 6}, []int{2, 3})
+	if err != nil {
+		log.Fatal(err)
+	}
+	t, err := a.DLPack()
+	a.Release() // the tensor keeps the memory
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(t)
+	// What a C library would do with the pointer of t.Detach().
+	defer t.Release()
+	values, err := dlpack.Slice[float32](t)
+	fmt.Println(values, err)
+	// Output:
+	// float32[2,3] on kDLCPU:0
+	// [1 2 3 4 5 6] <nil>
 }

@@ -3,7 +3,6 @@
 package cute
 
 import (
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"unsafe"
@@ -11,30 +10,28 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/dlpack/internal/cpeer"
 )
 
-// exported returns a DLPack tensor of a page outside Go's heap and the count of
-// its deletions; collect runs those that are due.
-func exported(t testing.TB, flags dlpack.Flags, dt dlpack.DataType, shape, strides []int64) (dlpack.Tensor, *atomic.Int64) {
+// exported returns a DLPack tensor of memory in C and its owner, which counts.
+func exported(t testing.TB, flags dlpack.Flags, dt dlpack.DataType, shape, strides []int64) (dlpack.Tensor, cpeer.Owner) {
 	page, err := syscall.Mmap(-1, 0, 1<<16, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, syscall.Munmap(page)) })
-	deleted := new(atomic.Int64)
-	owner, err := dlpack.OwnerFunc(func() { deleted.Add(1) })
-	require.NoError(t, err)
+	owner := cpeer.NewOwner()
+	t.Cleanup(func() {
+		require.NoError(t, syscall.Munmap(page))
+		owner.Free()
+	})
 	x, err := dlpack.Export(dlpack.View{
 		Data: unsafe.Pointer(&page[0]), Shape: shape, Strides: strides, DataType: dt, Device: dlpack.CPU,
-	}, flags, true, owner)
+	}, flags, true, owner.DLPack())
 	require.NoError(t, err)
-	return x, deleted
+	return x, owner
 }
 
-func requireDeleted(t *testing.T, want int64, deleted *atomic.Int64) {
+func requireDeleted(t *testing.T, want int64, owner cpeer.Owner) {
 	t.Helper()
-	require.Eventually(t, func() bool {
-		dlpack.RunDropped()
-		return deleted.Load() == want
-	}, 5e9, 1e6)
+	require.Equal(t, want, owner.Drops())
 }
 
 // TestFromDLPack: the tensor is taken over, shown at the same address, and
