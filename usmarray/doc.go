@@ -16,10 +16,7 @@
 //
 // What New…, From…, Copy and Retain return owns a reference of the memory, and
 // Release ends it. Views borrow: they are valid while some owner is, and Retain
-// makes an owner of one. Release may be called again; every other use of a
-// released array, and of a view whose memory has lost its last owner, panics
-// with a [*UseError], but for what only reads the description (Shape, DataType,
-// Size and the like), Valid, Owns and printing. The garbage collector frees nothing; memmgr's report of
+// makes an owner of one. The garbage collector frees nothing; memmgr's report of
 // live memory names what was forgotten.
 //
 // A DLPack tensor made by [Array.DLPack] holds a reference of its own, dropped
@@ -28,14 +25,32 @@
 // leaves it to the caller on error; [FromUSMInterface] does the same with the function
 // that releases the owner.
 //
+// # Errors and misuse
+//
+// All packages of this module keep one convention. A typed error names the
+// operation (Op), answers to a sentinel or code of its kind through errors.Is, and
+// carries the cause (Err). What a correct program can meet is an error; what only
+// a mistake in it brings about, such as use after release, panics with a
+// *UseError, on nil values too. A handle that owns one reference and knows when it
+// gave it up ([Array], dlpack.Tensor, the objects of syclobj) can be released
+// again, so that it can be deferred; a memmgr.Buffer counts references that it
+// cannot tell apart, so that a release too many panics.
+//
+// Errors of this package are [*OpError] and answer to the sentinels of memmgr,
+// dlpack and syclobj that mean the same as its own. Of an array that was released,
+// whose memory has lost its last owner, or that was never made, only the
+// description (Shape, DataType, Size and the like), Valid and printing remain. The
+// zero Array has size 0.
+//
 // # Threads and pending work
 //
 // Arrays may be used from several goroutines; the elements are guarded by
-// nobody. Filling device memory, and copying between dense device memories of
-// one context, is submitted and not waited for. All access through this package
-// waits for such work first, and so does every export, unless its options say
-// otherwise ([NoSync], [OnQueue]). Work that others submit is theirs to finish
-// before they let go of the memory.
+// nobody. An operation holds the memory while it runs, so that a Release beside it
+// takes effect afterwards. Filling device memory, and copying between dense device
+// memories of one context, is submitted and not waited for. All access through
+// this package waits for such work first, and so does every export, unless its
+// options say otherwise ([NoSync], [OnQueue]). Work that others submit is theirs to
+// finish before they let go of the memory.
 //
 // # What a dictionary may not be
 //

@@ -2,7 +2,6 @@ package usmarray
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"runtime"
@@ -245,13 +244,4 @@ func TestUseRacingWithRelease(t *testing.T) {
 			}
 		})
 	}
-}
-
-// The kinds of an error that was wrapped twice are those of its cause.
-func TestErrorOfErrors(t *testing.T) {
-	inner := wrapErr("Fill", nil, memmgr.ErrReadOnly)
-	outer := fmt.Errorf("job: %w", wrapErr("Full", nil, inner))
-	require.ErrorIs(t, outer, ErrReadOnly)
-	require.ErrorIs(t, outer, dlpack.ErrReadOnly)
-	require.False(t, errors.Is(outer, ErrLayout))
 }

@@ -1,25 +1,36 @@
 package usmarray
 
-import "github.com/usmbridge/usmbridge/memmgr"
+import (
+	"errors"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+)
 
 // UseError is the value of the panic on use of an array that is no more: it was
-// released, its memory has lost its last owner, or it was never made. It answers
-// to memmgr.ErrReleased.
+// released, its memory has lost its last owner, or it was never made. It matches
+// memmgr.ErrReleased.
 type UseError struct {
-	Op     string // the method that was called
-	Reason string
+	Op  string // the method that was called
+	Err error  // what was found, and what to do
 }
 
 // Error says what was used too late.
-func (e *UseError) Error() string { return "usmarray: Array." + e.Op + ": " + e.Reason }
+func (e *UseError) Error() string { return "usmarray: Array." + e.Op + ": " + e.Err.Error() }
 
-// Is makes every UseError match memmgr.ErrReleased.
-func (e *UseError) Is(target error) bool { return target == memmgr.ErrReleased }
+// Unwrap gives memmgr.ErrReleased and what was found.
+func (e *UseError) Unwrap() []error { return []error{memmgr.ErrReleased, e.Err} }
+
+var (
+	errNil       = errors.New("the array is nil")
+	errZero      = errors.New("the zero Array has no memory; make one with New, Zeros or FromSlice")
+	errReleased  = errors.New("the array was released")
+	errOwnerless = errors.New("the memory's last owner was released; Retain a view to keep its memory")
+)
 
 // notNil panics on a nil array, whose description nobody can give.
 func (a *Array) notNil(op string) {
 	if a == nil {
-		panic(&UseError{op, "the array is nil"})
+		panic(&UseError{op, errNil})
 	}
 }
 
@@ -49,9 +60,9 @@ func (a *Array) useError(op string) *UseError {
 	a.notNil(op)
 	switch {
 	case a.state.Load() != 0:
-		return &UseError{op, "the array was released"}
+		return &UseError{op, errReleased}
 	case a.dtype.Bits == 0:
-		return &UseError{op, "the zero Array has no memory; make one with New, Zeros or FromSlice"}
+		return &UseError{op, errZero}
 	}
-	return &UseError{op, "the memory's last owner was released; Retain a view to keep its memory"}
+	return &UseError{op, errOwnerless}
 }
