@@ -1,6 +1,7 @@
 package memmgr
 
 import (
+	"context"
 	"errors"
 	"unsafe"
 
@@ -134,7 +135,7 @@ func copyOnQueue(op string, c *owner.Cell, place *syclobj.Place, to, from unsafe
 		return accessError(op, c, nil, err)
 	}
 	defer func() { _ = ev.Close() }()
-	return ev.Wait(background)
+	return ev.Wait(context.Background())
 }
 
 // rawBytes is the memory of a slice of scalars.

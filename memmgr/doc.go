@@ -9,9 +9,9 @@
 // A [Pool] keeps memory of a resource ready: it gives and takes a block in some
 // twenty nanoseconds, reuses memory in the order of queues, gives idle memory
 // back, and tells where the memory is ([Pool.Stats], [Pool.Snapshot]). Small
-// resources wrap any other: [Limit], [Statistics], [Track], [Record], [Poison],
-// [OnFailure]; [Simulated] has addresses and no memory, for tests; package umf
-// offers pools of the Unified Memory Framework. [As] finds the abilities of
+// resources wrap any other: [Limit], [Statistics], [Track], [Record], [NewPoison],
+// [NewOnFailure]; package umf offers pools of the Unified Memory Framework, package
+// memtest a simulated device for tests. [As] finds the abilities of
 // what is wrapped. [Default] is the pool that a process shares for a place.
 //
 // # Ownership
@@ -19,7 +19,8 @@
 // New, [Wrap] and [Buffer.Retain] give a reference that one Release must end.
 // Copying a Buffer value copies the handle and retains nothing. With the last
 // reference the memory goes back to its resource: at once when Go releases it,
-// by the reaper when C drops it. Use after release panics with a [*UseError].
+// by the reaper when C drops it. Use after release panics with a [*UseError];
+// another Release does nothing.
 //
 // A buffer holds what its memory lives in: the context outlives every buffer
 // allocated in it, whoever else let go of it.
@@ -35,7 +36,8 @@
 // A failure of work is told to whoever waits for it: Wait, the copies, Bytes, or
 // the next SetPending. Memory that is released without waiting goes back when the
 // work is over, failed or not, and the failure then reaches nobody: call Wait
-// before Release where it matters.
+// before Release where it matters. Where the runtime never calls an event done,
+// because its work failed, the memory waits for [Flush] or for the pool's Close.
 //
 // # Threads
 //
@@ -44,9 +46,31 @@
 // any thread, in a process forked from this one as well; a forked child must not
 // use the Go side.
 //
-// One goroutine looks after all pools four times a second while there are any,
-// and one reaper takes back what C dropped. Nothing runs at the end of the
+// Importing the package starts and asks for nothing. Nothing runs at the end of the
 // process: memory in use then goes with it.
+//
+// # Background work
+//
+// Three goroutines of this module work by themselves.
+//
+// The keeper, in this package, is there while there are pools, or memory that was
+// released with work pending and belongs to no pool. Its timer wakes it: four times
+// a second for the pools, whose idle memory it gives back, and after 0.1 to 10 ms
+// for the memory that waits, as does memory that joins it. It ends when there is
+// nothing of either, and for good with [StopBackground]; then [Flush] does what it
+// would have done.
+//
+// The reaper of package owner takes back what C dropped. The first resource or
+// wrapped memory starts it; C's drop wakes it, through an eventfd, and only when it
+// sleeps. It lives as long as the process, or until StopBackground. In the child of
+// a fork it does not exist and nothing tries to wake it.
+//
+// The reaper of a list with a goroutine of its own (owner.OwnGoroutine): there is one
+// such list, Python's, because taking objects back needs the interpreter's lock.
+// Starting the interpreter starts it; C's drop wakes it, and Go's as well; closing
+// the list ends its work.
+//
+// [Buffer.WaitContext] waits on a goroutine of its own, which ends with the work.
 //
 // # Finding leaks
 //

@@ -1,7 +1,6 @@
 package memmgr
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"sort"
@@ -9,8 +8,6 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/owner"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
-
-var background = context.Background()
 
 // LiveBuffer describes memory that somebody still references.
 type LiveBuffer struct {

@@ -41,7 +41,7 @@ func (b Buffer) SetPending(q *syclobj.Queue, ev *syclobj.Event) error {
 	ref := eventRef(ev)
 	if ref == 0 {
 		// No event of the runtime stands behind it: host work, or done.
-		return ev.Wait(background)
+		return ev.Wait(context.Background())
 	}
 	err := addPending(c, ref)
 	if q == nil && c.Queue() != 0 {

@@ -1,6 +1,7 @@
 package memmgr
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"unsafe"
@@ -91,7 +92,7 @@ func fillOnDevice(place *syclobj.Place, address, size uintptr, value byte) error
 		return err
 	}
 	defer func() { _ = ev.Close() }()
-	return ev.Wait(background)
+	return ev.Wait(context.Background())
 }
 
 // poisonLead keeps an alignment beyond the default one.

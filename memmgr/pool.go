@@ -191,7 +191,7 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	if place := p.h.goPlace; place != nil {
 		p.placeQueue, _ = place.Queue() // nil without a runtime: then none is skipped
 	}
-	livePools.add(p)
+	keeper.add(p)
 	return p
 }
 

@@ -279,6 +279,7 @@ func (s *shard) takeChange(limit int64) change {
 
 // newShards makes one for each processor that can run Go code.
 func newShards(limit int64) []shard {
+	pin.Register()
 	shards := make([]shard, max(runtime.GOMAXPROCS(0), runtime.NumCPU()))
 	for i := range shards {
 		shards[i].watch(limit)

@@ -169,7 +169,7 @@ func FreeAfter(b Block, s Synchronizer, free func(Block)) {
 		free(b)
 		return
 	}
-	later.after(s, event, func() { free(b) })
+	keeper.after(s, event, func() { free(b) })
 }
 
 // upstream is the part that resources which wrap another one share.

@@ -151,7 +151,7 @@ func (t *wrappedTable) drain(c *owner.Cell) {
 		}
 		if event := lastEvent(c, s); event != 0 {
 			owner.Recycle(c)
-			later.after(s, event, r.end)
+			keeper.after(s, event, r.end)
 			return
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/usmbridge/usmbridge/memmgr"
-	"github.com/usmbridge/usmbridge/memmgr/memtest"
 	"github.com/usmbridge/usmbridge/memmgr/umf"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -249,7 +248,7 @@ func (b *bench) millionLive() {
 	cost := func(nslots int) (beside, ns, bytes float64) {
 		const n = 50000
 		where, sizes := draws(n, nslots, func(rng *rand.Rand) uint32 { return 256 << rng.IntN(4) })
-		p := memmgr.NewPool(memtest.NewSimulated(memtest.Unchecked()), memmgr.WithDecay(0))
+		p := memmgr.NewPool(newAddresses(), memmgr.WithDecay(0))
 		live := make([]memmgr.Buffer, nslots)
 		runtime.GC()
 		var before, after runtime.MemStats
@@ -340,7 +339,7 @@ func (b *bench) randomAllocations() {
 			turns := max(9, min(20, 200000/n))
 			step, reserved := math.Inf(1), 0.0
 			for range turns {
-				p := memmgr.NewPool(memtest.NewSimulated(memtest.Unchecked()), memmgr.WithDecay(0))
+				p := memmgr.NewPool(newAddresses(), memmgr.WithDecay(0))
 				live := make([]memmgr.Buffer, nslots)
 				step = min(step, float64(runScript(p, live, which, sizes))/float64(len(which)))
 				reserved = float64(p.Stats().ReservedBytes.Peak)

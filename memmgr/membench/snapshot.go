@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 
 	"github.com/usmbridge/usmbridge/memmgr"
-	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
 
 // writeSnapshot plays a while with a pool and writes what it looks like then:
@@ -24,7 +23,7 @@ func writeSnapshot(dir string) error {
 	if err != nil {
 		return err
 	}
-	p := memmgr.NewPool(memtest.NewSimulated(), memmgr.WithName("demonstration"), memmgr.WithTrace(4000), memmgr.WithLarge(8<<20))
+	p := memmgr.NewPool(newAddresses(), memmgr.WithName("demonstration"), memmgr.WithTrace(4000), memmgr.WithLarge(8<<20))
 	record := memmgr.NewRecord(p, log)
 	live := demonstrate(p, record)
 	s := p.Snapshot()

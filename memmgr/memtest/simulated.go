@@ -13,15 +13,14 @@ import (
 // and for measurements of bookkeeping alone. It panics on frees of what it did not
 // give.
 type Simulated struct {
-	mu        sync.Mutex
-	capacity  uint64
-	unchecked bool
-	failAt    int // the call of Allocate to refuse, counted from 1; 0: none
-	calls     int
-	next      uintptr
-	blocks    map[uintptr]uintptr // address to size
-	used      uint64
-	peak      uint64
+	mu       sync.Mutex
+	capacity uint64
+	failAt   int // the call of Allocate to refuse, counted from 1; 0: none
+	calls    int
+	next     uintptr
+	blocks   map[uintptr]uintptr // address to size
+	used     uint64
+	peak     uint64
 
 	events  map[uintptr]*simEvent
 	last    uintptr
@@ -42,12 +41,6 @@ type SimulatedOption func(*Simulated)
 // Capacity bounds the memory of the simulated device.
 func Capacity(bytes uint64) SimulatedOption {
 	return func(s *Simulated) { s.capacity = bytes }
-}
-
-// Unchecked leaves out the record of blocks, and with it the detection
-// of wrong frees: for measuring what stands above.
-func Unchecked() SimulatedOption {
-	return func(s *Simulated) { s.unchecked = true }
 }
 
 // NewSimulated makes a simulated upstream.
@@ -98,9 +91,7 @@ func (s *Simulated) Allocate(r memmgr.Request) (memmgr.Block, error) {
 	}
 	at := roundUp(s.next, r.Alignment())
 	s.next = at + roundUp(size, 4096)
-	if !s.unchecked {
-		s.blocks[at] = size
-	}
+	s.blocks[at] = size
 	s.used += uint64(size)
 	s.peak = max(s.peak, s.used)
 	return memmgr.Block{Address: at, Size: size, Requested: r.Size, Align: r.Alignment()}, nil
@@ -113,10 +104,6 @@ func (s *Simulated) Free(b memmgr.Block) { memmgr.FreeAfter(b, s, s.free) }
 func (s *Simulated) free(b memmgr.Block) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.unchecked {
-		s.used -= uint64(b.Size)
-		return
-	}
 	size, ok := s.blocks[b.Address]
 	if !ok || size < b.Size {
 		panic(&memmgr.UseError{Op: "Free", Err: fmt.Errorf("the simulated device did not give %d bytes at %#x", b.Size, b.Address)})

@@ -3,6 +3,7 @@
 package pin
 
 import (
+	"sync"
 	"syscall"
 	_ "unsafe" // for go:linkname
 )
@@ -31,12 +32,17 @@ const (
 	cmdRegisterPrivateExpedite = 1 << 4
 )
 
-// Expedited reports whether Barrier works. Where it does not (an old kernel, a
-// sandbox), the shard's user must fence by itself.
-var Expedited = func() bool {
+// Expedited reports whether Barrier works, from Register on. Where it does not (an
+// old kernel, a sandbox), the shard's user must fence by itself.
+var Expedited bool
+
+// Register asks the kernel for Barrier, the first time that it is called; before
+// that nobody may Pin. The kernel takes some ten milliseconds for it in a process
+// with threads, which is why merely importing this package does not ask.
+var Register = sync.OnceFunc(func() {
 	_, _, errno := syscall.RawSyscall(sysMembarrier, cmdRegisterPrivateExpedite, 0, 0)
-	return errno == 0
-}()
+	Expedited = errno == 0
+})
 
 // Barrier makes every running thread of the process pass a full memory barrier.
 // It panics when the kernel breaks its promise, because nothing is safe then.

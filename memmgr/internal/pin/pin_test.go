@@ -11,6 +11,7 @@ import (
 // In the fast form nobody shares a pinned number; in the portable one the number
 // is a hint and only has to be one.
 func TestPinExcludesOthers(t *testing.T) {
+	Register()
 	var mu sync.Mutex
 	counts := make([]int, 1<<16)
 	var wg sync.WaitGroup

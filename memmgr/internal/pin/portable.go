@@ -8,7 +8,10 @@ import "unsafe"
 const Fast = false
 
 // Expedited is of no use in this form.
-var Expedited = false
+const Expedited = false
+
+// Register does nothing in this form.
+func Register() {}
 
 // Pin returns a number that tends to stay the same for a goroutine and to
 // differ between goroutines: its stack's place. The caller locks the shard.

@@ -1,0 +1,257 @@
+package memmgr
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/usmbridge/usmbridge/memmgr/owner"
+)
+
+const (
+	// tickTime is how often pools are looked after.
+	tickTime = 250 * time.Millisecond
+	// A free that waits for a device is looked at after shortPoll, and again after
+	// twice the time, up to longPoll: what has just been submitted ends soon.
+	shortPoll = 100 * time.Microsecond
+	longPoll  = 10 * time.Millisecond
+)
+
+// keeper is the one goroutine of this package, and what it looks after: pools, and
+// frees that wait for a device. It is there while there are any.
+var keeper = newKeeper()
+
+type keeping struct {
+	mu      sync.Mutex
+	pools   []*Pool // open
+	closing []*Pool // closed, and not all of their memory is back
+	waiting []deferredFree
+	inHand  int // frees that somebody is looking at outside the lock
+	handled sync.Cond
+	running bool
+	stopped bool           // for good, by StopBackground
+	ended   sync.WaitGroup // the goroutine
+	wake    chan struct{}
+}
+
+// deferredFree is memory that was released with work pending on it.
+type deferredFree struct {
+	sync  Synchronizer
+	event uintptr // owned
+	run   func()
+}
+
+func newKeeper() *keeping {
+	k := &keeping{wake: make(chan struct{}, 1)}
+	k.handled.L = &k.mu
+	return k
+}
+
+// after runs f once the event, which it takes, is done. Release never waits; the
+// keeper looks.
+func (k *keeping) after(s Synchronizer, event uintptr, f func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.waiting = append(k.waiting, deferredFree{s, event, f})
+	k.start()
+}
+
+// add looks after a new pool.
+func (k *keeping) add(p *Pool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.pools = append(k.pools, p)
+	k.start()
+}
+
+// start makes the goroutine, or tells it that there is more to look at. k.mu is
+// held.
+func (k *keeping) start() {
+	if k.running {
+		k.poke()
+		return
+	}
+	if !k.stopped {
+		k.running = true
+		k.ended.Go(k.loop)
+	}
+}
+
+func (k *keeping) poke() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// remove takes a closed pool out. One that lingers, because memory of it is in
+// use or on its way back, is still looked after: nobody else would see the end
+// of work that is pending on that memory.
+func (k *keeping) remove(p *Pool, lingers bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	is := func(q *Pool) bool { return q == p }
+	k.pools = slices.DeleteFunc(k.pools, is)
+	k.closing = slices.DeleteFunc(k.closing, is)
+	if lingers {
+		k.closing = append(k.closing, p)
+	}
+	k.poke()
+}
+
+// open lists the open pools, oldest first.
+func (k *keeping) open() []*Pool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.pools)
+}
+
+// idle ends the goroutine when there is nothing more to do, or tells whether frees
+// wait.
+func (k *keeping) idle() (idle, waiting bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.stopped || len(k.pools)+len(k.closing)+len(k.waiting) == 0 {
+		k.running = false
+		return true, false
+	}
+	return false, len(k.waiting) > 0
+}
+
+func (k *keeping) loop() {
+	poll, look, tick := shortPoll, time.Now().Add(shortPoll), time.Now().Add(tickTime)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		idle, waiting := k.idle()
+		if idle {
+			return
+		}
+		due := tick
+		if waiting && look.Before(tick) {
+			due = look
+		}
+		timer.Reset(max(0, time.Until(due)))
+		select {
+		case <-k.wake:
+			// However often this happens, it only brings the look forward.
+			poll = shortPoll
+			if soon := time.Now().Add(poll); soon.Before(look) {
+				look = soon
+			}
+			continue
+		case <-timer.C:
+		}
+		start := time.Now()
+		k.finish(false)
+		if !start.Before(tick) {
+			k.tickPools()
+			tick = time.Now().Add(tickTime)
+		}
+		// A look at very many takes its time; then it is done less often.
+		poll = min(max(min(2*poll, longPoll), 20*time.Since(start)), tickTime)
+		look = time.Now().Add(poll)
+	}
+}
+
+// finish runs what waits and is ready. With wait it waits for the rest too, and for
+// what others have in hand.
+func (k *keeping) finish(wait bool) {
+	frees := k.take(wait)
+	var later []deferredFree
+	for _, f := range frees {
+		switch {
+		case wait:
+			// A failure of the work is told to those who wait for the work; here
+			// only its end matters.
+			_ = f.sync.WaitEvent(f.event)
+		case !f.sync.EventDone(f.event):
+			later = append(later, f)
+			continue
+		}
+		f.sync.ReleaseEvent(f.event)
+		f.run()
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.inHand -= len(frees)
+	k.waiting = append(later, k.waiting...)
+	k.handled.Broadcast()
+}
+
+// take takes everything that waits into the caller's hand.
+func (k *keeping) take(wait bool) []deferredFree {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for wait && k.inHand > 0 {
+		k.handled.Wait()
+	}
+	frees := k.waiting
+	k.waiting = nil
+	k.inHand += len(frees)
+	return frees
+}
+
+// flush waits until everything handed in has run, what that hands in included.
+func (k *keeping) flush() {
+	for {
+		k.mu.Lock()
+		idle := len(k.waiting)+k.inHand == 0
+		k.mu.Unlock()
+		if idle {
+			return
+		}
+		k.finish(true)
+	}
+}
+
+// tickPools looks after each pool, unless it is to stop.
+func (k *keeping) tickPools() {
+	k.mu.Lock()
+	pools := append(slices.Clone(k.pools), k.closing...)
+	k.mu.Unlock()
+	for _, p := range pools {
+		k.mu.Lock()
+		stopped := k.stopped
+		k.mu.Unlock()
+		if stopped {
+			return
+		}
+		if p.tick() {
+			k.remove(p, false)
+		}
+	}
+}
+
+// StopBackground ends the work that this package does by itself, for good, and
+// waits for what is under way: the look after pools and after frees that wait for a
+// device, and the reaper that takes back what C dropped (owner.StopReaper). It is
+// for a process that is about to end through C's exit, as Python's own does, because
+// the destructors that run then take SYCL down under such work. Memory can still be
+// allocated and released; what C drops afterwards is leaked, and what waits for a
+// device waits for [Flush]. A Go program that ends by itself need not call it.
+func StopBackground() {
+	keeper.mu.Lock()
+	keeper.stopped = true
+	keeper.poke()
+	keeper.mu.Unlock()
+	keeper.ended.Wait()
+	owner.StopReaper()
+}
+
+// Pools lists the open pools, oldest first.
+func Pools() []*Pool { return keeper.open() }
+
+// Flush waits until memory that was released with work pending, and memory that
+// C dropped, is back in its resources. For tests, reports and orderly ends.
+func Flush() {
+	if table := holders.table.Load(); table != nil {
+		for _, h := range (*table)[1:] {
+			if h != nil {
+				h.list.Sync()
+			}
+		}
+	}
+	wrapped.list().Sync()
+	keeper.flush()
+}

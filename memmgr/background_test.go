@@ -1,0 +1,84 @@
+package memmgr_test
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/memtest"
+)
+
+// freeBehind frees a block of the device with work pending that nobody has ended.
+func freeBehind(t *testing.T, sim *memtest.Simulated) (work uintptr) {
+	b := mustAllocate(t, sim, 100)
+	work = sim.Submit(1)
+	b.Event = sim.CopyEvent(work)
+	sim.Free(b)
+	return work
+}
+
+func end(sim *memtest.Simulated, work uintptr) {
+	sim.Complete(work)
+	sim.ReleaseEvent(work)
+}
+
+// Memory goes back when its own work ends, whatever else is still under way.
+func TestFreesDoNotWaitForOneAnother(t *testing.T) {
+	sim := memtest.NewSimulated()
+	first, second := freeBehind(t, sim), freeBehind(t, sim)
+	end(sim, second)
+	require.Eventually(t, func() bool {
+		blocks, _ := sim.InUse()
+		return blocks == 1
+	}, 5*time.Second, time.Millisecond)
+	end(sim, first)
+	memmgr.Flush()
+	returned(t, sim)
+}
+
+func goroutines() string {
+	all := make([]byte, 1<<20)
+	return string(all[:runtime.Stack(all, true)])
+}
+
+// Without pools and frees that wait there is no goroutine; after StopBackground
+// there is none either, and what waits for a device waits for Flush.
+func TestBackgroundEnds(t *testing.T) {
+	const env, loop = "USMBRIDGE_TEST_BACKGROUND", "memmgr.(*keeping).loop"
+	if os.Getenv(env) == "" {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestBackgroundEnds$")
+		cmd.Env = append(os.Environ(), env+"=1")
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, string(out))
+		return
+	}
+	gone := func() bool { return !strings.Contains(goroutines(), loop) }
+	sim := memtest.NewSimulated()
+	require.True(t, gone(), "merely importing the package started something")
+	work := freeBehind(t, sim)
+	p := memmgr.NewPool(sim)
+	require.False(t, gone())
+	end(sim, work)
+	require.NoError(t, p.Close())
+	require.Eventually(t, gone, 5*time.Second, time.Millisecond)
+
+	work = freeBehind(t, sim)
+	p = memmgr.NewPool(sim)
+	memmgr.StopBackground()
+	require.True(t, gone())
+	end(sim, work)
+	end(sim, freeBehind(t, sim))
+	require.True(t, gone(), "started again")
+	blocks, _ := sim.InUse()
+	require.EqualValues(t, 2, blocks)
+	memmgr.StopBackground() // may be called again
+	require.NoError(t, p.Close())
+	memmgr.Flush()
+	returned(t, sim)
+}

@@ -1,0 +1,44 @@
+package memmgr_test
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/internal/pin"
+)
+
+// membarrier of Linux's membarrier.h: a command that only a registered process may
+// use.
+func membarrierAllowed() error {
+	const number, privateExpedited = 324, 1 << 3
+	if _, _, errno := syscall.RawSyscall(number, privateExpedited, 0, 0); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// A program that imports this package and makes no pool does not pay for the
+// registration with the kernel.
+func TestImportRegistersNothingWithTheKernel(t *testing.T) {
+	const env = "USMBRIDGE_TEST_MEMBARRIER"
+	if os.Getenv(env) == "" {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestImportRegistersNothingWithTheKernel$", "-test.v")
+		cmd.Env = append(os.Environ(), env+"=1")
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, string(out))
+		return
+	}
+	before := membarrierAllowed()
+	p := memmgr.NewPool(memmgr.Host())
+	require.NoError(t, p.Close())
+	require.Error(t, before, "the process was registered before it made a pool")
+	require.Equal(t, pin.Expedited, membarrierAllowed() == nil)
+	if pin.Fast && before == syscall.EPERM {
+		require.True(t, pin.Expedited, "a pool did not register although the kernel can")
+	}
+}
