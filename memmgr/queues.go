@@ -59,7 +59,7 @@ func findQueue(q *syclobj.Queue, ref uintptr) *queueRecord {
 	if own == 0 {
 		return nil
 	}
-	r := &queueRecord{ref: own, inOrder: q.InOrder(), hash: hash}
+	r := &queueRecord{ref: own, inOrder: q.Properties()&syclobj.InOrder != 0, hash: hash}
 	queues.byRef[own] = r
 	queues.byHash[hash] = append(queues.byHash[hash], r)
 	return r

@@ -41,7 +41,7 @@ func USM(q *syclobj.Queue, kind syclobj.USMKind) Resource {
 	}
 	return &usmResource{
 		events: events{queue: placeQueue(place)},
-		place:  place, kind: kind, total: q.Device().GlobalMemSize(),
+		place:  place, kind: kind, total: q.Device().Info().GlobalMemSize,
 	}
 }
 

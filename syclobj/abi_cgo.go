@@ -8,11 +8,10 @@ package syclobj
 #include <stdlib.h>
 #include "objects.h"
 #include "usmb_sycl.h"
-#include "world.h"
+#include "devicetable.h"
 
 // Results by value, so that no Go variable's address is passed.
 typedef struct { void *p; int err; } usmb_ptr;
-typedef struct { int32_t kind; int err; } usmb_kind;
 
 static usmb_ptr go_place_for(uintptr_t ctx, uintptr_t queue, uintptr_t lo, uintptr_t hi) {
 	usmb_place *p = NULL;
@@ -28,11 +27,6 @@ static usmb_ptr go_place_new(void *queue, int32_t kind) {
 	usmb_place *p = NULL;
 	int err = usmb_sycl_place_new(queue, kind, &p);
 	return (usmb_ptr){p, err};
-}
-static usmb_kind go_span_kind(void *ctx, uintptr_t lo, uintptr_t hi) {
-	usmb_kind k = {0, 0};
-	k.err = usmb_sycl_check_span(ctx, (void *)lo, (void *)hi, &k.kind, NULL);
-	return k;
 }
 static usmb_ptr go_alloc(void *queue, uint32_t kinds, int32_t kind, size_t size, size_t align) {
 	usmb_ptr r = {NULL, 0};
@@ -105,7 +99,6 @@ static usmb_ptr go_device_select(const char *filter) {
 #cgo nocallback go_place_for
 #cgo nocallback go_dlpack_import
 #cgo nocallback go_place_new
-#cgo nocallback go_span_kind
 #cgo nocallback go_alloc
 #cgo nocallback go_barrier
 #cgo nocallback go_memcpy
@@ -156,11 +149,11 @@ type rootRow struct {
 	filter                 string
 }
 
-func worldOpen() Code { return Code(C.usmb_world_open()) }
-func worldClose()     { C.usmb_world_close() }
+func tableOpen() Code { return Code(C.usmb_device_table_open()) }
+func tableClose()     { C.usmb_device_table_close() }
 
 func rootAt(i int) (rootRow, bool) {
-	r := C.usmb_world_root(C.int32_t(i))
+	r := C.usmb_device_table_row(C.int32_t(i))
 	if r == nil {
 		return rootRow{}, false
 	}
@@ -216,16 +209,18 @@ func equalRefs(sort refSort, a, b ref) bool {
 	return false
 }
 
-func describeDevice(r ref) deviceFacts {
-	var f C.usmb_device_facts
-	C.usmb_device_describe(r, &f)
-	defer C.usmb_device_facts_free(&f)
-	return deviceFacts{
-		name: C.GoString(f.name), vendor: C.GoString(f.vendor), driver: C.GoString(f.driver),
-		hash: uint64(f.hash), globalMem: uint64(f.global_mem), maxAlloc: uint64(f.max_alloc),
-		units: uint32(f.units), maxSubdevices: uint32(f.max_subdevices), kinds: uint32(f.kinds),
-		backend: Backend(f.backend), kind: DeviceType(f._type), root: int(f.root), sub: f.is_subdevice != 0,
+// describe asks the runtime for what a Device knows of itself.
+func (d *Device) describe() {
+	var f C.usmb_device_info
+	C.usmb_device_describe(d.h.ref, &f)
+	defer C.usmb_device_info_free(&f)
+	d.info = DeviceInfo{
+		Name: C.GoString(f.name), Vendor: C.GoString(f.vendor), DriverVersion: C.GoString(f.driver),
+		Backend: Backend(f.backend), Type: DeviceType(f._type),
+		GlobalMemSize: uint64(f.global_mem), MaxAllocSize: uint64(f.max_alloc),
+		ComputeUnits: uint32(f.units), MaxSubDevices: uint32(f.max_subdevices),
 	}
+	d.kinds, d.root = uint32(f.kinds), int(f.root)
 }
 
 func devicePlatform(r ref) ref { return C.usmb_device_platform(r) }
@@ -268,12 +263,11 @@ func takeDevices(vector unsafe.Pointer) ([]ref, Code) {
 	return nil, ErrFailed
 }
 
-func describePlatform(r ref) platformFacts {
-	var f C.usmb_platform_facts
+func describePlatform(r ref) PlatformInfo {
+	var f C.usmb_platform_info
 	C.usmb_platform_describe(r, &f)
-	defer C.usmb_platform_facts_free(&f)
-	return platformFacts{name: C.GoString(f.name), vendor: C.GoString(f.vendor), version: C.GoString(f.version),
-		hash: uint64(f.hash), backend: Backend(f.backend)}
+	defer C.usmb_platform_info_free(&f)
+	return PlatformInfo{Name: C.GoString(f.name), Vendor: C.GoString(f.vendor), Version: C.GoString(f.version), Backend: Backend(f.backend)}
 }
 
 func contextNew(devices []ref) (ref, Code) {
@@ -296,13 +290,21 @@ func queueNew(ctx, device ref, inOrder, profiling bool) (ref, Code) {
 	return r.p, Code(r.err)
 }
 
-func describeQueue(q ref) (queueFacts, Code) {
-	var f C.usmb_queue_facts
-	if err := C.usmb_queue_describe(q, &f); err != 0 {
-		return queueFacts{}, Code(err)
+// describe asks the runtime for what a Queue knows of itself, and for its context
+// and device, which the caller owns.
+func (q *Queue) describe() (ctx, device ref, code Code) {
+	var f C.usmb_queue_info
+	if err := C.usmb_queue_describe(q.h.ref, &f); err != 0 {
+		return nil, nil, Code(err)
 	}
-	return queueFacts{context: f.context, device: f.device, hash: uint64(f.hash), kinds: uint32(f.kinds),
-		inOrder: f.in_order != 0, profiling: f.profiling != 0}, codeOK
+	q.hash, q.kinds = uint64(f.hash), uint32(f.kinds)
+	if f.in_order != 0 {
+		q.properties |= InOrder
+	}
+	if f.profiling != 0 {
+		q.properties |= Profiling
+	}
+	return f.context, f.device, codeOK
 }
 
 func cBool(b bool) C.int {
@@ -364,11 +366,6 @@ func placeFor(ctx, q ref, lo, hi uintptr) (unsafe.Pointer, Code) {
 func placeForDLPack(id int32, lo, hi uintptr) (unsafe.Pointer, Code) {
 	r := C.go_dlpack_import(C.int32_t(id), C.uintptr_t(lo), C.uintptr_t(hi))
 	return r.p, Code(r.err)
-}
-
-func spanKind(ctx ref, lo, hi uintptr) (USMKind, Code) {
-	k := C.go_span_kind(ctx, C.uintptr_t(lo), C.uintptr_t(hi))
-	return USMKind(k.kind), Code(k.err)
 }
 
 func placeRelease(p unsafe.Pointer) { C.usmb_place_release((*C.usmb_place)(p)) }

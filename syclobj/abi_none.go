@@ -19,23 +19,23 @@ func loadLibrary(string) (*Library, []Attempt, error) {
 	return nil, []Attempt{{Source: "build", Err: err}}, err
 }
 
-func worldOpen() Code                                  { return ErrUnsupported }
-func worldClose()                                      {}
+func tableOpen() Code                                  { return ErrUnsupported }
+func tableClose()                                      {}
 func rootAt(int) (rootRow, bool)                       { return rootRow{}, false }
 func copyRef(refSort, ref) ref                         { return nil }
 func deleteRef(refSort, ref)                           {}
 func equalRefs(_ refSort, a, b ref) bool               { return a == b }
-func describeDevice(ref) deviceFacts                   { return deviceFacts{} }
+func (*Device) describe()                              {}
 func devicePlatform(ref) ref                           { return nil }
 func deviceDefault() ref                               { return nil }
 func deviceSelect(string) (ref, Code)                  { return nil, ErrUnsupported }
-func describePlatform(ref) platformFacts               { return platformFacts{} }
+func describePlatform(ref) PlatformInfo                { return PlatformInfo{} }
 func contextNew([]ref) (ref, Code)                     { return nil, ErrUnsupported }
 func contextDevices(ref) ([]ref, Code)                 { return nil, ErrUnsupported }
 func contextHash(ref) uint64                           { return 0 }
 func queueNew(_, _ ref, _, _ bool) (ref, Code)         { return nil, ErrUnsupported }
 func queueHash(ref) uint64                             { return 0 }
-func describeQueue(ref) (queueFacts, Code)             { return queueFacts{}, ErrUnsupported }
+func (*Queue) describe() (_, _ ref, _ Code)            { return nil, nil, ErrUnsupported }
 func eventWait(ref) Code                               { return ErrUnsupported }
 func eventDone(ref) bool                               { return true }
 func eventProfile(ref) ([3]uint64, Code)               { return [3]uint64{}, ErrUnsupported }
@@ -56,8 +56,4 @@ func placeFor(_, _ ref, _, _ uintptr) (unsafe.Pointer, Code) { return nil, ErrUn
 
 func placeForDLPack(int32, uintptr, uintptr) (unsafe.Pointer, Code) {
 	return nil, ErrUnsupported
-}
-
-func spanKind(ref, uintptr, uintptr) (USMKind, Code) {
-	return USMUnknown, ErrUnsupported
 }

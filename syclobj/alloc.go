@@ -1,6 +1,7 @@
 package syclobj
 
 import (
+	"fmt"
 	"math/bits"
 	"sync"
 	"sync/atomic"
@@ -12,7 +13,6 @@ const DefaultAlign = 256
 
 // allocation is one live allocation of this package.
 type allocation struct {
-	size  uintptr
 	place *Place // retained
 	base  []byte // the mapping, of host memory
 }
@@ -60,6 +60,9 @@ func forget(p unsafe.Pointer) (allocation, bool) {
 // the kind.
 func (q *Queue) Alloc(kind USMKind, size, align uintptr) (unsafe.Pointer, error) {
 	const op = "Queue.Alloc"
+	if err := q.usable(op); err != nil {
+		return nil, err
+	}
 	if align == 0 {
 		align = DefaultAlign
 	}
@@ -70,9 +73,6 @@ func (q *Queue) Alloc(kind USMKind, size, align uintptr) (unsafe.Pointer, error)
 		return nil, opErr(op, ErrAllocation, "%d bytes are more than there are addresses", size)
 	}
 	if q.host {
-		if err := q.h.open(op); err != nil {
-			return nil, err
-		}
 		return hostAlloc(op, size, align)
 	}
 	place, err := q.Place(kind)
@@ -90,26 +90,22 @@ func (q *Queue) Alloc(kind USMKind, size, align uintptr) (unsafe.Pointer, error)
 		place.Release()
 		return nil, opErr(op, code, "%d bytes of %v memory aligned to %d on %s", size, kind, align, q.device)
 	}
-	remember(p, allocation{size: size, place: place})
+	remember(p, allocation{place: place})
 	return p, nil
 }
 
 func hostAlloc(op string, size, align uintptr) (unsafe.Pointer, error) {
 	base, p, err := mapHost(max(size, 1), align)
 	if err != nil {
-		return nil, &OpError{Op: op, Detail: "host memory", Err: &allocError{size: size, err: err}}
+		return nil, &OpError{Op: op, Detail: fmt.Sprintf("%d bytes of host memory", size), Err: fmt.Errorf("%w: %w", ErrAllocation, err)}
 	}
 	liveHostAllocations.Add(1)
-	remember(p, allocation{size: size, place: hostPlace, base: base})
+	remember(p, allocation{place: hostPlace, base: base})
 	return p, nil
 }
 
-// Free is the function Free: any queue, open or not, frees what any queue
-// allocated.
-func (q *Queue) Free(p unsafe.Pointer) error { return Free(p) }
-
-// Free frees memory that Queue.Alloc gave, when the queue is no longer at hand.
-// Work on it must be complete. Anything but the exact address of a live
+// Free frees memory that Queue.Alloc gave; the queue may be closed. Work on it must
+// be complete. Anything but the exact address of a live
 // allocation is ErrNotAllocated.
 func Free(p unsafe.Pointer) error {
 	const op = "Free"
@@ -131,25 +127,3 @@ func Free(p unsafe.Pointer) error {
 	}
 	return nil
 }
-
-// SizeOf is the size in bytes that was asked for at a live allocation's exact
-// address; false for any other address.
-func SizeOf(p unsafe.Pointer) (uintptr, bool) {
-	s := &allocShard[shardOf(uintptr(p))]
-	s.Lock()
-	defer s.Unlock()
-	a, ok := s.live[uintptr(p)]
-	return a.size, ok
-}
-
-// allocError is the operating system's refusal; it matches ErrAllocation.
-type allocError struct {
-	size uintptr
-	err  error
-}
-
-func (e *allocError) Error() string {
-	return opErr("mmap", ErrAllocation, "%d bytes: %v", e.size, e.err).Error()
-}
-func (e *allocError) Unwrap() error        { return e.err }
-func (e *allocError) Is(target error) bool { return target == ErrAllocation }

@@ -21,7 +21,7 @@ func BenchmarkPointerCheck(b *testing.B) {
 	const n = 1 << 20
 	p, err := q.Alloc(syclobj.USMDevice, n, 0)
 	require.NoError(b, err)
-	defer func() { require.NoError(b, q.Free(p)) }()
+	defer func() { require.NoError(b, syclobj.Free(p)) }()
 	end := unsafe.Add(p, n)
 	ctx := q.Context()
 	measure := func(name string, check func() (*syclobj.Place, error)) {
@@ -37,17 +37,17 @@ func BenchmarkPointerCheck(b *testing.B) {
 		})
 	}
 	b.Run("context/C", func(b *testing.B) { require.Zero(b, sycltest.CheckInC(ctx, p, end, b.N)) })
-	measure("context/Go", func() (*syclobj.Place, error) { return rt.PlaceOf(ctx, nil, p, end) })
-	measure("queue/Go", func() (*syclobj.Place, error) { return rt.PlaceOf(nil, q, p, end) })
+	measure("context/Go", func() (*syclobj.Place, error) { return placeOf(rt, ctx, nil, p, end) })
+	measure("queue/Go", func() (*syclobj.Place, error) { return placeOf(rt, nil, q, p, end) })
 	measure("filter/Go", func() (*syclobj.Place, error) {
 		d, err := rt.Device("opencl:cpu:0")
 		if err != nil {
 			return nil, err
 		}
-		return rt.PlaceOf(d.DefaultContext(), nil, p, end)
+		return placeOf(rt, d.DefaultContext(), nil, p, end)
 	})
 	b.Run("dlpack/C", func(b *testing.B) { require.Zero(b, sycltest.ImportInC(0, p, end, b.N)) })
-	measure("dlpack/Go", func() (*syclobj.Place, error) { return rt.DLPackPlace(0, p, end) })
+	measure("dlpack/Go", func() (*syclobj.Place, error) { return dlpackPlace(rt, 0, p, end) })
 	b.Run("empty cgo call", func(b *testing.B) {
 		for b.Loop() {
 			sycltest.EmptyCall()
@@ -67,7 +67,7 @@ func BenchmarkAlloc(b *testing.B) {
 					if err != nil {
 						b.Fatal(err)
 					}
-					if err := q.Free(p); err != nil {
+					if err := syclobj.Free(p); err != nil {
 						b.Fatal(err)
 					}
 				}
@@ -82,7 +82,7 @@ func BenchmarkSubmit(b *testing.B) {
 	q := openReal(b).DefaultQueue()
 	p, err := q.Alloc(syclobj.USMDevice, 4096, 0)
 	require.NoError(b, err)
-	defer func() { require.NoError(b, q.Free(p)) }()
+	defer func() { require.NoError(b, syclobj.Free(p)) }()
 	ctx := context.Background()
 	for name, submit := range map[string]func() (*syclobj.Event, error){
 		"memcpy":  func() (*syclobj.Event, error) { return q.Memcpy(p, unsafe.Add(p, 2048), 2048) },

@@ -6,7 +6,7 @@ import "unsafe"
 // belong to the Runtime, others to whoever made them.
 type Context struct {
 	h      handle
-	world  *world
+	table  *deviceTable
 	hash   uint64
 	root   int // index of a root device whose default context this is, -1 when none
 	host   bool
@@ -40,7 +40,7 @@ func (rt *Runtime) NewContext(devices ...*Device) (*Context, error) {
 	if code != codeOK {
 		return nil, opErr(op, code, "%s", filterList(devices))
 	}
-	return rt.world.wrapContext(ref), nil
+	return rt.table.wrapContext(ref), nil
 }
 
 // ContextFromRef copies a sycl::context*, such as a SyclContextRef capsule
@@ -57,13 +57,13 @@ func (rt *Runtime) ContextFromRef(ref unsafe.Pointer) (*Context, error) {
 	if own == nil {
 		return nil, &OpError{Op: op, Err: ErrFailed}
 	}
-	return rt.world.wrapContext(own), nil
+	return rt.table.wrapContext(own), nil
 }
 
 // wrapContext makes an owning Context of a reference.
-func (w *world) wrapContext(ref ref) *Context {
-	c := &Context{world: w, hash: contextHash(ref), root: -1}
-	if same := w.contextOf(ref); same != nil {
+func (t *deviceTable) wrapContext(ref ref) *Context {
+	c := &Context{table: t, hash: contextHash(ref), root: -1}
+	if same := t.contextOf(ref); same != nil {
 		c.root = same.root
 	}
 	c.h.init(ref, sortContext)
@@ -79,16 +79,19 @@ func (c *Context) IsHost() bool { return c.host }
 // Devices lists the devices of the context. The caller closes them, which does
 // nothing for root devices.
 func (c *Context) Devices() ([]*Device, error) {
+	const op = "Context.Devices"
+	if err := notNil(op, c); err != nil {
+		return nil, err
+	}
 	if c.host {
 		return []*Device{hostDevice}, nil
 	}
-	const op = "Context.Devices"
 	ref, ok := c.h.use()
 	if !ok {
 		return nil, &OpError{Op: op, Err: ErrClosed}
 	}
 	defer c.h.done()
-	if err := c.world.need(op); err != nil {
+	if err := c.table.need(op); err != nil {
 		return nil, err
 	}
 	refs, code := contextDevices(ref)
@@ -97,19 +100,19 @@ func (c *Context) Devices() ([]*Device, error) {
 	}
 	devices := make([]*Device, len(refs))
 	for i, r := range refs {
-		if root := c.world.rootOf(r); root != nil {
+		if root := c.table.rootOf(r); root != nil {
 			deleteRef(sortDevice, r)
 			devices[i] = root
 			continue
 		}
-		devices[i] = c.world.wrapDevice(r, nil)
+		devices[i] = c.table.wrapDevice(r, nil)
 	}
 	return devices, nil
 }
 
 // Equal reports whether both are the same context of the runtime.
 func (c *Context) Equal(o *Context) bool {
-	return c == o || (o != nil && !c.host && !o.host && c.h.equal(&o.h))
+	return c == o || (c != nil && o != nil && !c.host && !o.host && c.h.equal(&o.h))
 }
 
 // Hash is the runtime's own hash; equal contexts have equal hashes.
@@ -121,7 +124,7 @@ func (c *Context) Ref() unsafe.Pointer { return c.h.get() }
 // Close gives the context up; on default contexts it does nothing. It may be
 // called again.
 func (c *Context) Close() error {
-	if !c.shared {
+	if c != nil && !c.shared {
 		c.h.close()
 	}
 	return nil

@@ -4,16 +4,17 @@ import (
 	"unsafe"
 )
 
-type deviceFacts struct {
-	name, vendor, driver string
-	hash                 uint64
-	globalMem, maxAlloc  uint64
-	units, maxSubdevices uint32
-	kinds                uint32 // bit 1<<kind
-	backend              Backend
-	kind                 DeviceType
-	root                 int
-	sub                  bool
+// DeviceInfo is what the runtime says about a device. It does not change.
+type DeviceInfo struct {
+	Name          string
+	Vendor        string // who makes it
+	DriverVersion string
+	Backend       Backend // what its platform runs on
+	Type          DeviceType
+	GlobalMemSize uint64 // bytes of its memory; 0 when unknown
+	MaxAllocSize  uint64 // bytes of the largest single allocation; 0 when unknown
+	ComputeUnits  uint32 // parallel compute units
+	MaxSubDevices uint32 // into how many parts it can be split, at most
 }
 
 // Device is a root device, a part of one, or the host device. Root devices and
@@ -21,8 +22,9 @@ type deviceFacts struct {
 // asked for them.
 type Device struct {
 	h        handle
-	world    *world
-	facts    deviceFacts
+	table    *deviceTable
+	info     DeviceInfo
+	kinds    uint32 // bit 1<<kind for each USM kind it supports
 	filter   string
 	root     int // DLPack id of the device or its root ancestor, -1 when none
 	parent   *Device
@@ -33,32 +35,8 @@ type Device struct {
 	host     bool
 }
 
-// Name is the device's name.
-func (d *Device) Name() string { return d.facts.name }
-
-// Vendor is who makes the device.
-func (d *Device) Vendor() string { return d.facts.vendor }
-
-// DriverVersion is the version of the driver.
-func (d *Device) DriverVersion() string { return d.facts.driver }
-
-// Backend says what the device's platform runs on.
-func (d *Device) Backend() Backend { return d.facts.backend }
-
-// Type is the sort of the device.
-func (d *Device) Type() DeviceType { return d.facts.kind }
-
-// GlobalMemSize is the size of the device's memory in bytes; 0 when unknown.
-func (d *Device) GlobalMemSize() uint64 { return d.facts.globalMem }
-
-// MaxAllocSize is the largest single allocation in bytes; 0 when unknown.
-func (d *Device) MaxAllocSize() uint64 { return d.facts.maxAlloc }
-
-// ComputeUnits is the number of parallel compute units.
-func (d *Device) ComputeUnits() uint32 { return d.facts.units }
-
-// MaxSubDevices is into how many parts the device can be split, at most.
-func (d *Device) MaxSubDevices() uint32 { return d.facts.maxSubdevices }
+// Info is what the runtime says about the device.
+func (d *Device) Info() DeviceInfo { return d.info }
 
 // FilterString is "backend:type:number", which Runtime.Device resolves to this
 // device again; "host" for the host device. For a sub-device it is that of the
@@ -74,13 +52,16 @@ func (d *Device) IsHost() bool { return d.host }
 // Supports reports whether memory of this kind can be allocated on the device.
 // The host device takes every kind for what it is: host memory.
 func (d *Device) Supports(kind USMKind) bool {
-	return d.host || (kind > USMUnknown && kind <= USMHost && d.facts.kinds>>uint(kind)&1 != 0)
+	return d.host || (kind > USMUnknown && kind <= USMHost && d.kinds>>uint(kind)&1 != 0)
 }
 
 // DLPackID is the index of the root device (of the parent root device, for a
 // sub-device) among the runtime's root devices, DLPack's device_id for
 // kDLOneAPI. The host device is (kDLCPU, 0) and gives 0.
 func (d *Device) DLPackID() (int32, error) {
+	if err := notNil("Device.DLPackID", d); err != nil {
+		return 0, err
+	}
 	if d.root < 0 {
 		return 0, opErr("Device.DLPackID", ErrNoIndex, "%s", d)
 	}
@@ -109,13 +90,16 @@ func (d *Device) DefaultContext() *Context {
 	if d.platform == nil {
 		return nil
 	}
-	return d.platform.DefaultContext()
+	return d.platform.devices[0].ctx
 }
 
 // DefaultQueue is an in-order queue on the device in the default context of its
 // platform, made when the Runtime was opened and belonging to it. Sub-devices
 // have none: make one with Runtime.NewQueue.
 func (d *Device) DefaultQueue() (*Queue, error) {
+	if err := notNil("Device.DefaultQueue", d); err != nil {
+		return nil, err
+	}
 	if d.queue == nil {
 		return nil, opErr("Device.DefaultQueue", ErrFailed, "%s has no default queue; make one with NewQueue", d)
 	}
@@ -124,11 +108,8 @@ func (d *Device) DefaultQueue() (*Queue, error) {
 
 // Equal reports whether both are the same device of the runtime.
 func (d *Device) Equal(o *Device) bool {
-	return d == o || (o != nil && d.host == o.host && !d.host && d.h.equal(&o.h))
+	return d == o || (d != nil && o != nil && d.host == o.host && !d.host && d.h.equal(&o.h))
 }
-
-// Hash is the runtime's own hash; equal devices have equal hashes.
-func (d *Device) Hash() uint64 { return d.facts.hash }
 
 // Ref is the sycl::device*, borrowed; nil for the host device and after Close.
 func (d *Device) Ref() unsafe.Pointer { return d.h.get() }
@@ -136,7 +117,7 @@ func (d *Device) Ref() unsafe.Pointer { return d.h.get() }
 // Close gives a sub-device up. On root devices and the host device it does
 // nothing. It may be called again.
 func (d *Device) Close() error {
-	if d.sub && !d.h.borrowed {
+	if d != nil && d.sub && !d.h.borrowed {
 		d.h.close()
 	}
 	return nil
@@ -145,17 +126,20 @@ func (d *Device) Close() error {
 // String gives the filter string and the name.
 func (d *Device) String() string {
 	if d.sub {
-		return "part of " + d.filter + " (" + d.facts.name + ")"
+		return "part of " + d.filter + " (" + d.info.Name + ")"
 	}
-	return d.filter + " (" + d.facts.name + ")"
+	return d.filter + " (" + d.info.Name + ")"
 }
 
 // SubDevicesEqually splits the device into parts of that many compute units.
 // The caller closes each part.
 func (d *Device) SubDevicesEqually(units int) ([]*Device, error) {
 	const op = "Device.SubDevicesEqually"
-	if units <= 0 || uint64(units) > uint64(d.facts.units) {
-		return nil, opErr(op, ErrArgument, "parts of %d compute units; %s has %d", units, d, d.facts.units)
+	if err := notNil(op, d); err != nil {
+		return nil, err
+	}
+	if units <= 0 || uint64(units) > uint64(d.info.ComputeUnits) {
+		return nil, opErr(op, ErrArgument, "parts of %d compute units; %s has %d", units, d, d.info.ComputeUnits)
 	}
 	return d.split(op, nil, uint(units), 0)
 }
@@ -164,17 +148,20 @@ func (d *Device) SubDevicesEqually(units int) ([]*Device, error) {
 // units. The caller closes each part.
 func (d *Device) SubDevicesByCounts(counts ...int) ([]*Device, error) {
 	const op = "Device.SubDevicesByCounts"
+	if err := notNil(op, d); err != nil {
+		return nil, err
+	}
 	sum := uint64(0)
 	list := make([]uint, len(counts))
 	for i, n := range counts {
-		if n <= 0 || uint64(n) > uint64(d.facts.units) {
-			return nil, opErr(op, ErrArgument, "a part of %d compute units; %s has %d", n, d, d.facts.units)
+		if n <= 0 || uint64(n) > uint64(d.info.ComputeUnits) {
+			return nil, opErr(op, ErrArgument, "a part of %d compute units; %s has %d", n, d, d.info.ComputeUnits)
 		}
 		list[i] = uint(n)
 		sum += uint64(n)
 	}
-	if len(counts) == 0 || sum > uint64(d.facts.units) {
-		return nil, opErr(op, ErrArgument, "%d parts of %d compute units together; %s has %d", len(counts), sum, d, d.facts.units)
+	if len(counts) == 0 || sum > uint64(d.info.ComputeUnits) {
+		return nil, opErr(op, ErrArgument, "%d parts of %d compute units together; %s has %d", len(counts), sum, d, d.info.ComputeUnits)
 	}
 	return d.split(op, list, uint(len(list)), 0)
 }
@@ -183,6 +170,9 @@ func (d *Device) SubDevicesByCounts(counts ...int) ([]*Device, error) {
 // GPU come with AffinityNextPartitionable. The caller closes each part.
 func (d *Device) SubDevicesByAffinity(domain AffinityDomain) ([]*Device, error) {
 	const op = "Device.SubDevicesByAffinity"
+	if err := notNil(op, d); err != nil {
+		return nil, err
+	}
 	if domain < AffinityNUMA || domain > AffinityNextPartitionable {
 		return nil, opErr(op, ErrArgument, "domain %d", domain)
 	}
@@ -198,7 +188,7 @@ func (d *Device) split(op string, counts []uint, n uint, domain int) ([]*Device,
 		return nil, &OpError{Op: op, Err: ErrClosed}
 	}
 	defer d.h.done()
-	if err := d.world.need(op); err != nil {
+	if err := d.table.need(op); err != nil {
 		return nil, err
 	}
 	refs, code := deviceSplit(ref, counts, n, domain)
@@ -207,19 +197,19 @@ func (d *Device) split(op string, counts []uint, n uint, domain int) ([]*Device,
 	}
 	parts := make([]*Device, len(refs))
 	for i, r := range refs {
-		parts[i] = d.world.wrapDevice(r, d)
+		parts[i] = d.table.wrapDevice(r, d)
 	}
 	return parts, nil
 }
 
 // wrapDevice makes an owning Device of a reference that is no root device. The
 // parent is found among the roots when it is not given.
-func (w *world) wrapDevice(ref ref, parent *Device) *Device {
-	d := &Device{world: w, sub: true, facts: describeDevice(ref)}
+func (t *deviceTable) wrapDevice(ref ref, parent *Device) *Device {
+	d := &Device{table: t, sub: true}
 	d.h.init(ref, sortDevice)
-	d.root = d.facts.root
-	if parent == nil && d.root >= 0 && d.root < len(w.roots) {
-		parent = w.roots[d.root]
+	d.describe()
+	if parent == nil && d.root >= 0 && d.root < len(t.roots) {
+		parent = t.roots[d.root]
 	}
 	d.parent = parent
 	if parent != nil {

@@ -52,8 +52,8 @@
 // An [Event] lets go of its SYCL event as soon as it is known to be complete,
 // so that an event that was waited for needs no Close.
 //
-// A [Place] is the set of facts that all memory of one context, device and
-// kind shares. It is interned and counted: the functions that look one up
+// A [Place] is what is known about all memory of one context, device and kind.
+// It is interned and counted: the functions that look one up
 // return it retained, and their caller calls Release.
 //
 // What belongs to the caller outlives the last Runtime: queues, events and

@@ -99,6 +99,14 @@ func opErr(op string, code Code, format string, args ...any) error {
 	return &OpError{Op: op, Detail: fmt.Sprintf(format, args...), Err: code}
 }
 
+// notNil is ErrNil for a method that was called on a nil pointer.
+func notNil[T any](op string, receiver *T) error {
+	if receiver == nil {
+		return opErr(op, ErrNil, "called on a nil %T", receiver)
+	}
+	return nil
+}
+
 // LibraryError says why a SYCL library could not be used. It matches
 // ErrNoSYCL.
 type LibraryError struct {
@@ -129,24 +137,10 @@ func (e *LibraryError) Error() string {
 	return b.String()
 }
 
-// Unwrap gives the underlying error.
-func (e *LibraryError) Unwrap() error { return e.Err }
-
-// Is makes every LibraryError match ErrNoSYCL.
-func (e *LibraryError) Is(target error) bool { return target == ErrNoSYCL }
-
-// FilterError is a filter string that cannot be understood. It matches
-// ErrArgument.
-type FilterError struct {
-	Filter string // the whole string
-	Part   string // the part that is wrong
-	Reason string
+// Unwrap gives ErrNoSYCL, and the underlying error if there is one.
+func (e *LibraryError) Unwrap() []error {
+	if e.Err == nil {
+		return []error{ErrNoSYCL}
+	}
+	return []error{ErrNoSYCL, e.Err}
 }
-
-// Error shows the string, the part and the grammar.
-func (e *FilterError) Error() string {
-	return fmt.Sprintf("syclobj: filter string %q: %q %s; a filter is host, or a comma list of backend:type:number with at least one of the three, such as opencl:cpu:0, gpu or level_zero:gpu:1", e.Filter, e.Part, e.Reason)
-}
-
-// Is makes every FilterError match ErrArgument.
-func (e *FilterError) Is(target error) bool { return target == ErrArgument }

@@ -2,6 +2,7 @@ package syclobj_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"unsafe"
@@ -36,20 +37,68 @@ func Example() {
 		log.Fatal(err)
 	}
 	fmt.Println(q.Device().FilterString(), got)
-	if err := q.Free(p); err != nil {
+	if err := syclobj.Free(p); err != nil {
 		log.Fatal(err)
 	}
 	// Output: host [3 4 1 2 3 4]
 }
 
-func ExampleParseFilter() {
-	filter, err := syclobj.ParseFilter("Level_Zero:GPU:1,cpu")
-	fmt.Println(filter, err)
-	_, err = syclobj.ParseFilter("cpu:opencl")
+// A filter string names devices in order of preference.
+func ExampleRuntime_Device() {
+	rt, err := syclobj.Open(syclobj.HostOnly())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer rt.Close()
+	_, err = rt.Device("gpu,cpu:0")
+	fmt.Println(errors.Is(err, syclobj.ErrNoSYCL))
+	_, err = rt.Device("cpu:opencl")
 	fmt.Println(err)
 	// Output:
-	// level_zero:gpu:1,cpu <nil>
-	// syclobj: filter string "cpu:opencl": "cpu:opencl" has its fields repeated or out of order; a filter is host, or a comma list of backend:type:number with at least one of the three, such as opencl:cpu:0, gpu or level_zero:gpu:1
+	// true
+	// syclobj: Runtime.Device: filter string "cpu:opencl": "cpu:opencl" has its fields repeated or out of order; a filter is host, or a comma list of backend:type:number with at least one of the three, such as opencl:cpu:0, gpu or level_zero:gpu:1: an argument has an impossible value
+}
+
+// A queue on each tile of a GPU, and how long work on it took by the device's own
+// clock.
+func ExampleDevice_SubDevicesByAffinity() {
+	rt, err := syclobj.Open(syclobj.RequireSYCL(syclobj.BackendLevelZero))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer rt.Close()
+	gpu, err := rt.Device("level_zero:gpu")
+	if err != nil {
+		log.Fatal(err)
+	}
+	tiles, err := gpu.SubDevicesByAffinity(syclobj.AffinityNextPartitionable)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, tile := range tiles {
+		defer tile.Close()
+		q, err := rt.NewQueue(nil, tile, syclobj.InOrder|syclobj.Profiling)
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer q.Close()
+		p, err := q.Alloc(syclobj.USMDevice, 1<<20, 0)
+		if err != nil {
+			log.Fatal(err)
+		}
+		e, err := q.Memset(p, 0, 1<<20)
+		if err != nil {
+			log.Fatal(err)
+		}
+		times, err := e.Times()
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(tile, times.Ended-times.Started)
+		if err := syclobj.Free(p); err != nil {
+			log.Fatal(err)
+		}
+	}
 }
 
 // What was found, and why not.

@@ -1,6 +1,7 @@
 package syclobj
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -8,15 +9,15 @@ import (
 // HostFilter is the filter string of the host backend's device.
 const HostFilter = "host"
 
-// FilterTerm is one alternative of a filter: what is absent matches anything.
-type FilterTerm struct {
-	Backend Backend    // BackendUnknown when absent
-	Type    DeviceType // TypeUnknown when absent
-	Index   int        // among the devices that match the rest; -1 when absent
+// filterTerm is one alternative of a filter: what is absent matches anything.
+type filterTerm struct {
+	backend Backend    // BackendUnknown when absent
+	kind    DeviceType // TypeUnknown when absent
+	index   int        // among the devices that match the rest; -1 when absent
 }
 
-// Filter is a parsed filter string: the alternatives in order of preference.
-type Filter []FilterTerm
+// filter is a parsed filter string: the alternatives in order of preference.
+type filter []filterTerm
 
 var filterBackends = map[string]Backend{
 	"opencl":     BackendOpenCL,
@@ -31,33 +32,30 @@ var filterTypes = map[string]DeviceType{
 	"accelerator": TypeAccelerator,
 }
 
-// ParseFilter reads a filter string as SYCL's filter selector defines it:
-// "backend:type:number", each part optional, alternatives separated by commas.
-// Upper and lower case are the same. "host" alone names the host backend. The
-// error is a *FilterError.
-func ParseFilter(s string) (Filter, error) {
+// parseFilter reads a filter string by the rules that Runtime.Device documents.
+func parseFilter(s string) (filter, error) {
 	text := strings.ToLower(strings.TrimSpace(s))
 	if text == HostFilter {
-		return Filter{{Backend: BackendHost, Type: TypeHost, Index: -1}}, nil
+		return filter{{backend: BackendHost, kind: TypeHost, index: -1}}, nil
 	}
 	if text == "" {
-		return nil, &FilterError{Filter: s, Part: s, Reason: "is empty"}
+		return nil, filterErr(s, s, "is empty")
 	}
-	var filter Filter
+	var terms filter
 	for part := range strings.SplitSeq(text, ",") {
 		term, err := parseTerm(s, strings.TrimSpace(part))
 		if err != nil {
 			return nil, err
 		}
-		filter = append(filter, term)
+		terms = append(terms, term)
 	}
-	return filter, nil
+	return terms, nil
 }
 
-func parseTerm(whole, part string) (FilterTerm, error) {
-	term := FilterTerm{Index: -1}
+func parseTerm(whole, part string) (filterTerm, error) {
+	term := filterTerm{index: -1}
 	if part == "" {
-		return term, &FilterError{Filter: whole, Part: part, Reason: "is an empty alternative"}
+		return term, filterErr(whole, part, "is an empty alternative")
 	}
 	// Each field must come after the ones before it in backend, type, number.
 	place := 0
@@ -67,7 +65,7 @@ func parseTerm(whole, part string) (FilterTerm, error) {
 			return term, err
 		}
 		if at <= place {
-			return term, &FilterError{Filter: whole, Part: part, Reason: "has its fields repeated or out of order"}
+			return term, filterErr(whole, part, "has its fields repeated or out of order")
 		}
 		place = at
 	}
@@ -75,31 +73,31 @@ func parseTerm(whole, part string) (FilterTerm, error) {
 }
 
 // set stores one field and says which of the three it is.
-func (t *FilterTerm) set(whole, part, field string) (int, error) {
+func (t *filterTerm) set(whole, part, field string) (int, error) {
 	if b, ok := filterBackends[field]; ok {
-		t.Backend = b
+		t.backend = b
 		return 1, nil
 	}
 	if d, ok := filterTypes[field]; ok {
-		t.Type = d
+		t.kind = d
 		return 2, nil
 	}
 	if field == HostFilter {
-		return 0, &FilterError{Filter: whole, Part: part, Reason: "mixes host, which stands alone, with SYCL devices"}
+		return 0, filterErr(whole, part, "mixes host, which stands alone, with SYCL devices")
 	}
 	n, err := strconv.ParseUint(field, 10, 31)
 	if err != nil {
 		if field == "" {
-			return 0, &FilterError{Filter: whole, Part: part, Reason: "has an empty field"}
+			return 0, filterErr(whole, part, "has an empty field")
 		}
-		return 0, &FilterError{Filter: whole, Part: field, Reason: "is no backend (opencl, level_zero, cuda, hip), no device type (cpu, gpu, accelerator) and no device number"}
+		return 0, filterErr(whole, field, "is no backend (opencl, level_zero, cuda, hip), no device type (cpu, gpu, accelerator) and no device number")
 	}
-	t.Index = int(n)
+	t.index = int(n)
 	return 3, nil
 }
 
 // String gives the canonical form, which ParseFilter reads back.
-func (f Filter) String() string {
+func (f filter) String() string {
 	terms := make([]string, len(f))
 	for i, t := range f {
 		terms[i] = t.String()
@@ -108,22 +106,28 @@ func (f Filter) String() string {
 }
 
 // String gives the canonical form of one alternative.
-func (t FilterTerm) String() string {
-	if t.Backend == BackendHost {
+func (t filterTerm) String() string {
+	if t.backend == BackendHost {
 		return HostFilter
 	}
 	var fields []string
-	if t.Backend != BackendUnknown {
-		fields = append(fields, t.Backend.String())
+	if t.backend != BackendUnknown {
+		fields = append(fields, t.backend.String())
 	}
-	if t.Type != TypeUnknown {
-		fields = append(fields, t.Type.String())
+	if t.kind != TypeUnknown {
+		fields = append(fields, t.kind.String())
 	}
-	if t.Index >= 0 {
-		fields = append(fields, strconv.Itoa(t.Index))
+	if t.index >= 0 {
+		fields = append(fields, strconv.Itoa(t.index))
 	}
 	return strings.Join(fields, ":")
 }
 
-// IsHost reports whether the filter names the host backend.
-func (f Filter) IsHost() bool { return len(f) == 1 && f[0].Backend == BackendHost }
+// isHost reports whether the filter names the host backend.
+func (f filter) isHost() bool { return len(f) == 1 && f[0].backend == BackendHost }
+
+// filterErr says which part of a filter string is wrong, why, and what a filter is.
+func filterErr(whole, part, reason string) error {
+	return &OpError{Op: "Runtime.Device", Err: ErrArgument, Detail: fmt.Sprintf("filter string %q: %q %s; a filter is host, or a comma list of "+
+		"backend:type:number with at least one of the three, such as opencl:cpu:0, gpu or level_zero:gpu:1", whole, part, reason)}
+}

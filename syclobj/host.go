@@ -13,18 +13,18 @@ var (
 const dlpackCPU = 1
 
 func newHostDevice() *Device {
-	d := &Device{host: true, filter: HostFilter, facts: deviceFacts{
-		name:    "Go host backend",
-		vendor:  runtime.GOOS + "/" + runtime.GOARCH,
-		driver:  runtime.Version(),
-		backend: BackendHost,
-		kind:    TypeHost,
-		units:   uint32(runtime.NumCPU()),
+	d := &Device{host: true, filter: HostFilter, info: DeviceInfo{
+		Name:          "Go host backend",
+		Vendor:        runtime.GOOS + "/" + runtime.GOARCH,
+		DriverVersion: runtime.Version(),
+		Backend:       BackendHost,
+		Type:          TypeHost,
+		GlobalMemSize: hostMemorySize(),
+		ComputeUnits:  uint32(runtime.NumCPU()),
 	}}
 	d.h.init(nil, sortDevice)
-	d.facts.globalMem = hostMemorySize()
-	d.platform = &Platform{devices: []*Device{d}, facts: platformFacts{
-		name: HostFilter, vendor: d.facts.vendor, version: d.facts.driver, backend: BackendHost}}
+	d.platform = &Platform{devices: []*Device{d}, info: PlatformInfo{
+		Name: HostFilter, Vendor: d.info.Vendor, Version: d.info.DriverVersion, Backend: BackendHost}}
 	d.platform.h.init(nil, sortPlatform)
 	d.ctx = &Context{host: true, shared: true, root: -1}
 	d.ctx.h.init(nil, sortContext)
@@ -35,7 +35,7 @@ func newHostDevice() *Device {
 
 // newHostQueue makes a queue whose work is done when it is submitted.
 func newHostQueue(ctx *Context, d *Device) *Queue {
-	q := &Queue{ctx: ctx, device: d, host: true, inOrder: true}
+	q := &Queue{ctx: ctx, device: d, host: true, properties: InOrder}
 	q.h.init(nil, sortQueue)
 	return q
 }

@@ -34,19 +34,6 @@ func (k USMKind) String() string {
 // its address.
 func (k USMKind) HostReadable() bool { return k == USMShared || k == USMHost }
 
-// ParseUSMKind is the inverse of String for "device", "shared" and "host".
-func ParseUSMKind(name string) (USMKind, error) {
-	switch name {
-	case "device":
-		return USMDevice, nil
-	case "shared":
-		return USMShared, nil
-	case "host":
-		return USMHost, nil
-	}
-	return USMUnknown, &OpError{Op: "ParseUSMKind", Detail: strconv.Quote(name) + ` is no kind of unified shared memory; use "device", "shared" or "host"`, Err: ErrArgument}
-}
-
 // Backend is what a SYCL platform runs on.
 type Backend int32
 

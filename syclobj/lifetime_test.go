@@ -126,7 +126,7 @@ func TestOpenWithBrokenDrivers(t *testing.T) {
 	require.ErrorIs(t, rt.SYCLError(), syclobj.ErrNoSYCL)
 	require.ErrorIs(t, rt.SYCLError(), syclobj.ErrFailed)
 	require.ErrorContains(t, rt.SYCLError(), "cannot list the devices")
-	require.Same(t, rt.HostDevice(), rt.DefaultDevice())
+	require.Same(t, rt.HostQueue().Device(), rt.DefaultDevice())
 	require.NoError(t, rt.Close())
 	fake.Fail("DPCTLDeviceMgr_GetDevices", 1)
 	require.ErrorIs(t, onlyError(syclobj.Open(syclobj.RequireSYCL())), syclobj.ErrFailed)
@@ -281,7 +281,7 @@ func TestFiltersRemembered(t *testing.T) {
 // A host queue that was closed refuses like any other.
 func TestClosedHostQueue(t *testing.T) {
 	rt := openHost(t)
-	q, err := rt.NewQueue(nil, rt.HostDevice(), 0)
+	q, err := rt.NewQueue(nil, rt.HostQueue().Device(), 0)
 	require.NoError(t, err)
 	p, err := q.Alloc(syclobj.USMShared, 8, 0)
 	require.NoError(t, err)
@@ -294,6 +294,6 @@ func TestClosedHostQueue(t *testing.T) {
 	} {
 		require.ErrorIs(t, err, syclobj.ErrClosed)
 	}
-	require.NoError(t, q.Free(p), "memory outlives its queue")
+	require.NoError(t, syclobj.Free(p), "memory outlives its queue")
 	require.NoError(t, rt.HostQueue().Wait(context.Background()), "the Runtime's own is never closed")
 }

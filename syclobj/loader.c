@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "loader.h"
 #include "signals.h"
-#include "table.h"
+#include "symbols.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 struct usmb_dpctl usmb_dp;
-_Atomic int usmb_table_ready;
+_Atomic int usmb_symbols_ready;
 
 static const struct {
 	const char *name;
@@ -148,7 +148,7 @@ int usmb_load_open(const char *path, const char *dir, char *real, size_t nreal, 
 	else
 		snprintf(real, nreal, "%s", path);
 	usmb_dp = table;
-	atomic_store_explicit(&usmb_table_ready, 1, memory_order_release);
+	atomic_store_explicit(&usmb_symbols_ready, 1, memory_order_release);
 	return USMB_LOAD_OK;
 }
 

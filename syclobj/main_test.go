@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -51,6 +52,15 @@ func openReal(t testing.TB) *syclobj.Runtime {
 	}
 	t.Cleanup(func() { require.NoError(t, rt.Close()) })
 	return rt
+}
+
+// placeOf is PlaceOf for memory that is known to be there.
+func placeOf(rt *syclobj.Runtime, ctx *syclobj.Context, q *syclobj.Queue, lo, hi unsafe.Pointer) (*syclobj.Place, error) {
+	return rt.PlaceOf(ctx, q, uintptr(lo), uintptr(hi))
+}
+
+func dlpackPlace(rt *syclobj.Runtime, id int32, lo, hi unsafe.Pointer) (*syclobj.Place, error) {
+	return rt.DLPackPlace(id, uintptr(lo), uintptr(hi))
 }
 
 // openHost opens the host backend alone.

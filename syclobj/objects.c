@@ -1,8 +1,8 @@
 //go:build linux && cgo
 
 #include "objects.h"
-#include "table.h"
-#include "world.h"
+#include "symbols.h"
+#include "devicetable.h"
 
 void usmb_text_free(const char *text)
 {
@@ -14,14 +14,14 @@ const char *usmb_compiler_version(void)
 	return usmb_ready() ? usmb_dp.DPCTLService_GetDPCPPVersion() : NULL;
 }
 
-void usmb_device_describe(void *device, usmb_device_facts *f)
+void usmb_device_describe(void *device, usmb_device_info *f)
 {
-	usmb_world *w = usmb_world_enter();
+	usmb_device_table *t = usmb_device_table_enter();
+	int32_t is_subdevice;
 
 	f->name = usmb_dp.DPCTLDevice_GetName(device);
 	f->vendor = usmb_dp.DPCTLDevice_GetVendor(device);
 	f->driver = usmb_dp.DPCTLDevice_GetDriverVersion(device);
-	f->hash = usmb_dp.DPCTLDevice_Hash(device);
 	f->global_mem = usmb_dp.DPCTLDevice_GetGlobalMemSize(device);
 	/* Asked of a device that has answered before, because it cannot catch. */
 	f->max_alloc = f->name != NULL ? usmb_dp.DPCTLDevice_GetMaxMemAllocSize(device) : 0;
@@ -31,14 +31,13 @@ void usmb_device_describe(void *device, usmb_device_facts *f)
 	f->backend = usmb_dp.DPCTLDevice_GetBackend(device);
 	f->type = usmb_dp.DPCTLDevice_GetDeviceType(device);
 	f->root = -1;
-	f->is_subdevice = 0;
-	if (w != NULL) {
-		f->root = usmb_root_of(w, device, &f->is_subdevice);
-		usmb_world_leave();
+	if (t != NULL) {
+		f->root = usmb_root_of(t, device, &is_subdevice);
+		usmb_device_table_leave();
 	}
 }
 
-void usmb_device_facts_free(usmb_device_facts *f)
+void usmb_device_info_free(usmb_device_info *f)
 {
 	usmb_text_free(f->name);
 	usmb_text_free(f->vendor);
@@ -48,11 +47,6 @@ void usmb_device_facts_free(usmb_device_facts *f)
 void *usmb_device_platform(void *device)
 {
 	return usmb_gave(USMB_LIVE_PLATFORM, usmb_dp.DPCTLDevice_GetPlatform(device));
-}
-
-void *usmb_device_parent(void *device)
-{
-	return usmb_gave(USMB_LIVE_DEVICE, usmb_dp.DPCTLDevice_GetParentDevice(device));
 }
 
 void *usmb_device_default(void)
@@ -94,16 +88,15 @@ void usmb_devices_take(void *vector, void **out)
 	usmb_dp.DPCTLDeviceVector_Delete(vector);
 }
 
-void usmb_platform_describe(void *platform, usmb_platform_facts *f)
+void usmb_platform_describe(void *platform, usmb_platform_info *f)
 {
 	f->name = usmb_dp.DPCTLPlatform_GetName(platform);
 	f->vendor = usmb_dp.DPCTLPlatform_GetVendor(platform);
 	f->version = usmb_dp.DPCTLPlatform_GetVersion(platform);
-	f->hash = usmb_dp.DPCTLPlatform_Hash(platform);
 	f->backend = usmb_dp.DPCTLPlatform_GetBackend(platform);
 }
 
-void usmb_platform_facts_free(usmb_platform_facts *f)
+void usmb_platform_info_free(usmb_platform_info *f)
 {
 	usmb_text_free(f->name);
 	usmb_text_free(f->vendor);
@@ -154,7 +147,7 @@ uint64_t usmb_queue_hash(void *queue)
 	return usmb_dp.DPCTLQueue_Hash(queue);
 }
 
-int usmb_queue_describe(void *queue, usmb_queue_facts *f)
+int usmb_queue_describe(void *queue, usmb_queue_info *f)
 {
 	f->context = usmb_sycl_queue_context(queue);
 	f->device = usmb_sycl_queue_device(queue);

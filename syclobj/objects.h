@@ -9,34 +9,31 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Texts belong to the library and are given back by usmb_device_facts_free. */
-typedef struct usmb_device_facts {
+/* Texts belong to the library and are given back by usmb_device_info_free. */
+typedef struct usmb_device_info {
 	const char *name, *vendor, *driver;
-	uint64_t hash, global_mem, max_alloc;
+	uint64_t global_mem, max_alloc;
 	uint32_t units, max_subdevices, kinds;
 	int32_t backend, type; /* the library's bits */
 	int32_t root;          /* index of the device or its root ancestor, -1 none */
-	int32_t is_subdevice;
-} usmb_device_facts;
+} usmb_device_info;
 
-typedef struct usmb_platform_facts {
+typedef struct usmb_platform_info {
 	const char *name, *vendor, *version;
-	uint64_t hash;
 	int32_t backend;
-} usmb_platform_facts;
+} usmb_platform_info;
 
-typedef struct usmb_queue_facts {
+typedef struct usmb_queue_info {
 	void *context, *device; /* owned */
 	uint64_t hash;
 	uint32_t kinds;
 	int32_t in_order, profiling;
-} usmb_queue_facts;
+} usmb_queue_info;
 
-void usmb_device_describe(void *device, usmb_device_facts *out);
-void usmb_device_facts_free(usmb_device_facts *facts);
+void usmb_device_describe(void *device, usmb_device_info *out);
+void usmb_device_info_free(usmb_device_info *info);
 /* Owned refs. */
 void *usmb_device_platform(void *device);
-void *usmb_device_parent(void *device);
 void *usmb_device_default(void);
 int usmb_device_select(const char *filter, void **out_device);
 /*
@@ -49,8 +46,8 @@ size_t usmb_devices_len(void *vector);
  * failed), deletes the vector. */
 void usmb_devices_take(void *vector, void **out);
 
-void usmb_platform_describe(void *platform, usmb_platform_facts *out);
-void usmb_platform_facts_free(usmb_platform_facts *facts);
+void usmb_platform_describe(void *platform, usmb_platform_info *out);
+void usmb_platform_info_free(usmb_platform_info *info);
 int usmb_platform_equal(void *a, void *b);
 void usmb_platform_delete(void *platform);
 
@@ -58,7 +55,7 @@ int usmb_context_new(void **devices, size_t n, void **out_ctx);
 int usmb_context_devices(void *ctx, void **out_vector);
 uint64_t usmb_context_hash(void *ctx);
 uint64_t usmb_queue_hash(void *queue);
-int usmb_queue_describe(void *queue, usmb_queue_facts *out);
+int usmb_queue_describe(void *queue, usmb_queue_info *out);
 int usmb_event_profile(void *event, uint64_t out[3]);
 
 /* Version text of the DPC++ compiler, given back by usmb_text_free. */

@@ -1,7 +1,7 @@
 //go:build linux && cgo
 
-#include "table.h"
-#include "world.h"
+#include "symbols.h"
+#include "devicetable.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -97,12 +97,12 @@ static void *default_context_of(void *device)
 }
 
 /* Is ctx the default context of the platform of device? */
-static int in_default_context(usmb_world *w, int32_t root, void *ctx, void *device)
+static int in_default_context(usmb_device_table *t, int32_t root, void *ctx, void *device)
 {
 	void *def;
 	int same;
 
-	if (root >= 0) return usmb_dp.DPCTLContext_AreEq(ctx, w->roots[root].context);
+	if (root >= 0) return usmb_dp.DPCTLContext_AreEq(ctx, t->roots[root].context);
 	def = default_context_of(device);
 	if (def == NULL) return 0;
 	same = usmb_dp.DPCTLContext_AreEq(ctx, def);
@@ -133,10 +133,10 @@ char *usmb_place_explain(const usmb_place *p, char *buf, size_t n)
 	return buf;
 }
 
-static void settle_facts(usmb_world *w, usmb_place *p)
+static void settle(usmb_device_table *t, usmb_place *p)
 {
-	p->root = usmb_root_of(w, p->device, &p->is_subdevice);
-	p->default_context = in_default_context(w, p->root, p->context, p->device);
+	p->root = usmb_root_of(t, p->device, &p->is_subdevice);
+	p->default_context = in_default_context(t, p->root, p->context, p->device);
 	p->host_readable = p->kind == USMB_USM_SHARED || p->kind == USMB_USM_HOST;
 	p->kinds = usmb_device_kinds(p->device);
 	if (!p->default_context)
@@ -158,20 +158,20 @@ static int queue_is_on(void *queue, void *device)
 	return same;
 }
 
-static void *queue_for(usmb_world *w, usmb_place *p, void *given)
+static void *queue_for(usmb_device_table *t, usmb_place *p, void *given)
 {
 	void *queue = NULL;
 
 	/* In a context over several devices the queue may be another device's. */
 	if (given != NULL && queue_is_on(given, p->device)) return usmb_sycl_queue_copy(given);
 	if (p->default_context && p->root >= 0 && !p->is_subdevice)
-		return usmb_sycl_queue_copy(w->roots[p->root].queue);
+		return usmb_sycl_queue_copy(t->roots[p->root].queue);
 	/* Without a queue the memory can still be shared, only not copied. */
 	(void)usmb_sycl_queue_new(p->context, p->device, 1, 0, &queue);
 	return queue;
 }
 
-static int place_make(usmb_world *w, void *ctx, void *device, int32_t kind, void *queue, usmb_place **out)
+static int place_make(usmb_device_table *t, void *ctx, void *device, int32_t kind, void *queue, usmb_place **out)
 {
 	usmb_place *p = calloc(1, sizeof *p);
 
@@ -185,13 +185,13 @@ static int place_make(usmb_world *w, void *ctx, void *device, int32_t kind, void
 		place_free(p);
 		return USMB_SYCL_EFAILED;
 	}
-	settle_facts(w, p);
-	p->filter = strdup(p->root >= 0 ? w->roots[p->root].filter : "");
+	settle(t, p);
+	p->filter = strdup(p->root >= 0 ? t->roots[p->root].filter : "");
 	if (p->filter == NULL) {
 		place_free(p);
 		return USMB_SYCL_ENOMEM;
 	}
-	p->queue = queue_for(w, p, queue);
+	p->queue = queue_for(t, p, queue);
 	*out = p;
 	return USMB_SYCL_OK;
 }
@@ -208,7 +208,7 @@ static usmb_place *find(size_t bucket, void *ctx, void *device, int32_t kind)
 	return NULL;
 }
 
-static int intern(usmb_world *w, void *ctx, void *device, int32_t kind, void *queue, usmb_place **out)
+static int intern(usmb_device_table *t, void *ctx, void *device, int32_t kind, void *queue, usmb_place **out)
 {
 	size_t bucket = bucket_of(ctx, device, kind);
 	usmb_place *p;
@@ -217,7 +217,7 @@ static int intern(usmb_world *w, void *ctx, void *device, int32_t kind, void *qu
 	pthread_mutex_lock(&lock);
 	p = find(bucket, ctx, device, kind);
 	if (p == NULL) {
-		err = place_make(w, ctx, device, kind, queue, &p);
+		err = place_make(t, ctx, device, kind, queue, &p);
 		if (err == USMB_SYCL_OK && !take_id(&p->id)) {
 			place_free(p);
 			err = USMB_SYCL_ENOMEM;
@@ -233,7 +233,7 @@ static int intern(usmb_world *w, void *ctx, void *device, int32_t kind, void *qu
 	return err;
 }
 
-int usmb_place_intern(usmb_world *w, void *ctx, void *device, int32_t kind, void *queue, usmb_place **out)
+int usmb_place_intern(usmb_device_table *t, void *ctx, void *device, int32_t kind, void *queue, usmb_place **out)
 {
 	_Atomic(usmb_place *) *slot = NULL;
 	usmb_place *p, *none = NULL;
@@ -241,18 +241,18 @@ int usmb_place_intern(usmb_world *w, void *ctx, void *device, int32_t kind, void
 	int err;
 
 	/* Root devices in their default context, nearly all memory there is, have
-	 * their places in the world itself: no hash, no lock. */
-	for (i = 0; i < w->n && slot == NULL; i++)
-		if (usmb_dp.DPCTLDevice_AreEq(device, w->roots[i].device) &&
-		    usmb_dp.DPCTLContext_AreEq(ctx, w->roots[i].context))
-			slot = &w->roots[i].places[kind];
+	 * their places in the table of devices itself: no hash, no lock. */
+	for (i = 0; i < t->n && slot == NULL; i++)
+		if (usmb_dp.DPCTLDevice_AreEq(device, t->roots[i].device) &&
+		    usmb_dp.DPCTLContext_AreEq(ctx, t->roots[i].context))
+			slot = &t->roots[i].places[kind];
 	if (slot != NULL && (p = atomic_load(slot)) != NULL) {
 		usmb_place_retain(p);
 		*out = p;
 		return USMB_SYCL_OK;
 	}
 	/* A root's place keeps the root's own queue, whoever asks first. */
-	err = intern(w, ctx, device, kind, slot != NULL ? NULL : queue, &p);
+	err = intern(t, ctx, device, kind, slot != NULL ? NULL : queue, &p);
 	if (err != USMB_SYCL_OK) return err;
 	if (slot != NULL) {
 		usmb_place_retain(p);

@@ -8,7 +8,7 @@ import (
 
 // Place is what is known about all memory of one context, device and kind:
 // settled once and shared. Places are interned: equal places are the same
-// pointer as long as one of them is held. The facts stay readable after
+// pointer as long as one of them is held. What it says of itself stays readable after
 // Release; Context, Device and Queue need the place to be held.
 type Place struct {
 	ref       unsafe.Pointer // the usmb_place; nil for the host's
@@ -86,9 +86,6 @@ func (p *Place) IsHost() bool { return p.ref == nil }
 // IsDefaultContext reports whether the context is the default of its platform.
 func (p *Place) IsDefaultContext() bool { return p.isDefault }
 
-// IsSubDevice reports whether the device was split from another.
-func (p *Place) IsSubDevice() bool { return p.sub }
-
 // FilterString is the filter string of the root device that the device is or
 // is part of; "host" for the host's place.
 func (p *Place) FilterString() string { return p.filter }
@@ -97,13 +94,17 @@ func (p *Place) FilterString() string { return p.filter }
 // device), or (1, 0) for the host. ErrNotDefault, which names both contexts by
 // their hashes, and ErrNoIndex say that DLPack cannot describe it.
 func (p *Place) DLPackDevice() (deviceType, id int32, err error) {
+	if err := notNil("Place.DLPackDevice", p); err != nil {
+		return 0, 0, err
+	}
 	if p.dlErr != codeOK {
 		return 0, 0, opErr("Place.DLPackDevice", p.dlErr, "%s", p.why)
 	}
 	return p.dlType, p.dlID, nil
 }
 
-func (p *Place) describe() string {
+// where names the device.
+func (p *Place) where() string {
 	if p.filter == "" {
 		return "a device outside the list of root devices"
 	}
@@ -118,31 +119,34 @@ func (p *Place) String() string {
 	if p.ref == nil {
 		return "host memory"
 	}
-	return p.kind.String() + " memory on " + p.describe()
+	return p.kind.String() + " memory on " + p.where()
 }
 
 // Context is the context of the memory. It belongs to the place or the
 // Runtime; do not close it.
 func (p *Place) Context() (*Context, error) {
 	const op = "Place.Context"
+	if err := notNil(op, p); err != nil {
+		return nil, err
+	}
 	if p.ref == nil {
 		return hostDevice.ctx, nil
 	}
-	w, err := openWorld(op)
+	t, err := openTable(op)
 	if err != nil {
 		return nil, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ctxO != nil && p.ctxO.world == w {
+	if p.ctxO != nil && p.ctxO.table == t {
 		return p.ctxO, nil
 	}
-	c := w.contextOf(p.context)
+	c := t.contextOf(p.context)
 	if c == nil {
-		c = w.wrapContext(p.context)
+		c = t.wrapContext(p.context)
 		c.shared, c.h.borrowed = true, true
 	}
-	if err := w.need(op); err != nil {
+	if err := t.need(op); err != nil {
 		return nil, err
 	}
 	p.ctxO = c
@@ -153,24 +157,27 @@ func (p *Place) Context() (*Context, error) {
 // do not close it.
 func (p *Place) Device() (*Device, error) {
 	const op = "Place.Device"
+	if err := notNil(op, p); err != nil {
+		return nil, err
+	}
 	if p.ref == nil {
 		return hostDevice, nil
 	}
-	w, err := openWorld(op)
+	t, err := openTable(op)
 	if err != nil {
 		return nil, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.devO != nil && p.devO.world == w {
+	if p.devO != nil && p.devO.table == t {
 		return p.devO, nil
 	}
-	d := w.rootOf(p.device)
+	d := t.rootOf(p.device)
 	if d == nil {
-		d = w.wrapDevice(p.device, nil)
+		d = t.wrapDevice(p.device, nil)
 		d.h.borrowed = true
 	}
-	if err := w.need(op); err != nil {
+	if err := t.need(op); err != nil {
 		return nil, err
 	}
 	p.devO = d
@@ -182,11 +189,14 @@ func (p *Place) Device() (*Device, error) {
 // Runtime; do not close it.
 func (p *Place) Queue() (*Queue, error) {
 	const op = "Place.Queue"
+	if err := notNil(op, p); err != nil {
+		return nil, err
+	}
 	if p.ref == nil {
 		return hostDevice.queue, nil
 	}
 	if p.queue == nil {
-		return nil, opErr(op, ErrFailed, "no queue can be made on %s in the context of the memory", p.describe())
+		return nil, opErr(op, ErrFailed, "no queue can be made on %s in the context of the memory", p.where())
 	}
 	ctx, err := p.Context()
 	if err != nil {
@@ -198,58 +208,35 @@ func (p *Place) Queue() (*Queue, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.qO != nil && p.qO.world == ctx.world {
+	if p.qO != nil && p.qO.table == ctx.table {
 		return p.qO, nil
 	}
 	if d.queue != nil && d.queue.h.is(p.queue) {
 		p.qO = d.queue
 		return p.qO, nil
 	}
-	facts, code := describeQueue(p.queue)
-	if code != codeOK {
-		return nil, opErr(op, code, "on %s", p.describe())
-	}
-	deleteRef(sortContext, facts.context)
-	deleteRef(sortDevice, facts.device)
-	q := &Queue{world: ctx.world, ctx: ctx, device: d, shared: true, hash: facts.hash,
-		kinds: facts.kinds, inOrder: facts.inOrder, profiling: facts.profiling}
+	q := &Queue{table: ctx.table, ctx: ctx, device: d, shared: true}
 	q.h.init(p.queue, sortQueue)
 	q.h.borrowed = true
+	ownCtx, ownDevice, code := q.describe()
+	if code != codeOK {
+		return nil, opErr(op, code, "on %s", p.where())
+	}
+	deleteRef(sortContext, ownCtx)
+	deleteRef(sortDevice, ownDevice)
 	p.qO = q
 	return q, nil
 }
 
-// CheckPointer asks the runtime for the kind of the memory at [lo, hi) in ctx:
-// the first byte's, which must be USM, and the last byte's, which must be the
-// same. hi == lo asks about one address.
-func (c *Context) CheckPointer(lo, hi unsafe.Pointer) (USMKind, error) {
-	const op = "Context.CheckPointer"
-	if c.host {
-		return USMUnknown, opErr(op, ErrNotUSM, "the host backend has no unified shared memory")
-	}
-	ref, ok := c.h.use()
-	if !ok {
-		return USMUnknown, &OpError{Op: op, Err: ErrClosed}
-	}
-	kind, code := spanKind(ref, uintptr(lo), uintptr(hi))
-	c.h.done()
-	if code != codeOK {
-		return USMUnknown, spanErr(op, code, uintptr(lo), uintptr(hi))
-	}
-	return kind, nil
-}
-
-// PlaceOf checks the foreign span [lo, hi) as CheckPointer does, asks for its
-// device, and gives its place, retained. ctx or q may be nil; with both, q must
-// be of that context. All in one C call.
-func (rt *Runtime) PlaceOf(ctx *Context, q *Queue, lo, hi unsafe.Pointer) (*Place, error) {
-	return rt.PlaceOfAddress(ctx, q, uintptr(lo), uintptr(hi))
-}
-
-// PlaceOfAddress is PlaceOf for addresses that nobody has checked yet: as a
-// pointer, a wild one could end the process when the garbage collector finds
-// it.
-func (rt *Runtime) PlaceOfAddress(ctx *Context, q *Queue, lo, hi uintptr) (*Place, error) {
+// PlaceOf is the place of the foreign memory [lo, hi), retained, known by a context
+// or a queue; one of them may be nil, and with both the queue must be of that
+// context. It asks the runtime for the kind of the first byte, which must be USM
+// of the context (ErrNotUSM), of the last byte, which must be the same (ErrOverrun),
+// and for the device. hi == lo asks about one address. All in one C call.
+//
+// The addresses are integers because nobody has checked them yet: as a pointer, a
+// wild one could end the process when the garbage collector finds it.
+func (rt *Runtime) PlaceOf(ctx *Context, q *Queue, lo, hi uintptr) (*Place, error) {
 	const op = "Runtime.PlaceOf"
 	if err := rt.needSYCL(op); err != nil {
 		return nil, err
@@ -278,24 +265,17 @@ func (rt *Runtime) PlaceOfAddress(ctx *Context, q *Queue, lo, hi uintptr) (*Plac
 	return placeFromC(p), nil
 }
 
-// DLPackPlace follows the rules for importing kDLOneAPI memory [lo, hi): id
-// must be the index of a root device, the memory must be USM of the default
-// context of its platform, and the place, returned retained, is that of the
-// device the runtime names for the pointer. All in one C call.
-func (rt *Runtime) DLPackPlace(id int32, lo, hi unsafe.Pointer) (*Place, error) {
-	return rt.DLPackPlaceOfAddress(id, uintptr(lo), uintptr(hi))
-}
-
-// DLPackPlaceOfAddress is DLPackPlace for addresses that nobody has checked
-// yet.
-func (rt *Runtime) DLPackPlaceOfAddress(id int32, lo, hi uintptr) (*Place, error) {
+// DLPackPlace is PlaceOf by the rules for importing kDLOneAPI memory: id must be
+// the index of a root device, the memory must be USM of the default context of its
+// platform, and the place is that of the device the runtime names for the address.
+func (rt *Runtime) DLPackPlace(id int32, lo, hi uintptr) (*Place, error) {
 	const op = "Runtime.DLPackPlace"
 	if err := rt.needSYCL(op); err != nil {
 		return nil, err
 	}
 	p, code := placeForDLPack(id, lo, hi)
 	if code == ErrDeviceID {
-		return nil, opErr(op, code, "%d of %d", id, len(rt.world.roots))
+		return nil, opErr(op, code, "%d of %d", id, len(rt.table.roots))
 	}
 	if code != codeOK {
 		return nil, spanErr(op, code, lo, hi)

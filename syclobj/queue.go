@@ -5,27 +5,19 @@ import (
 	"unsafe"
 )
 
-type queueFacts struct {
-	context, device    ref // owned by the receiver
-	hash               uint64
-	kinds              uint32
-	inOrder, profiling bool
-}
-
 // Queue takes work for one device in one context. Default queues belong to the
 // Runtime, others to whoever made them.
 type Queue struct {
-	h         handle
-	world     *world
-	ctx       *Context
-	device    *Device
-	hash      uint64
-	kinds     uint32
-	inOrder   bool
-	profiling bool
-	host      bool
-	shared    bool                     // belongs to the Runtime
-	places    [4]atomic.Pointer[Place] // by kind, each retained by the queue
+	h          handle
+	table      *deviceTable
+	ctx        *Context
+	device     *Device
+	hash       uint64
+	kinds      uint32 // bit 1<<kind for each USM kind its device supports
+	properties QueueProperty
+	host       bool
+	shared     bool                     // belongs to the Runtime
+	places     [4]atomic.Pointer[Place] // by kind, each retained by the queue
 }
 
 // NewQueue makes a queue on the device; ctx nil means the default context of
@@ -34,6 +26,9 @@ func (rt *Runtime) NewQueue(ctx *Context, device *Device, properties QueueProper
 	const op = "Runtime.NewQueue"
 	if device == nil {
 		return nil, opErr(op, ErrNil, "no device")
+	}
+	if err := notNil(op, rt); err != nil {
+		return nil, err
 	}
 	if device.host {
 		return newHostQueue(device.ctx, device), nil
@@ -63,7 +58,7 @@ func (rt *Runtime) NewQueue(ctx *Context, device *Device, properties QueueProper
 	if code != codeOK {
 		return nil, opErr(op, code, "on %s; is it a device of the context?", device)
 	}
-	return rt.world.wrapQueue(op, ref)
+	return rt.table.wrapQueue(op, ref)
 }
 
 // QueueFromRef copies a sycl::queue*, such as a SyclQueueRef capsule carries.
@@ -80,30 +75,30 @@ func (rt *Runtime) QueueFromRef(ref unsafe.Pointer) (*Queue, error) {
 	if own == nil {
 		return nil, &OpError{Op: op, Err: ErrFailed}
 	}
-	return rt.world.wrapQueue(op, own)
+	return rt.table.wrapQueue(op, own)
 }
 
 // wrapQueue makes an owning Queue of a reference, which it consumes.
-func (w *world) wrapQueue(op string, ref ref) (*Queue, error) {
-	facts, code := describeQueue(ref)
+func (t *deviceTable) wrapQueue(op string, ref ref) (*Queue, error) {
+	q := &Queue{table: t}
+	q.h.init(ref, sortQueue)
+	ctx, device, code := q.describe()
 	if code != codeOK {
-		deleteRef(sortQueue, ref)
+		q.h.close()
 		return nil, opErr(op, code, "")
 	}
-	q := &Queue{world: w, hash: facts.hash, kinds: facts.kinds, inOrder: facts.inOrder, profiling: facts.profiling}
-	q.h.init(ref, sortQueue)
-	if q.device = w.rootOf(facts.device); q.device != nil {
-		deleteRef(sortDevice, facts.device)
+	if q.device = t.rootOf(device); q.device != nil {
+		deleteRef(sortDevice, device)
 	} else {
-		q.device = w.wrapDevice(facts.device, nil)
+		q.device = t.wrapDevice(device, nil)
 	}
-	if q.ctx = w.contextOf(facts.context); q.ctx != nil {
-		deleteRef(sortContext, facts.context)
+	if q.ctx = t.contextOf(ctx); q.ctx != nil {
+		deleteRef(sortContext, ctx)
 	} else {
-		q.ctx = w.wrapContext(facts.context)
+		q.ctx = t.wrapContext(ctx)
 	}
 	q.h.final = q.dropParts
-	if err := w.need(op); err != nil {
+	if err := t.need(op); err != nil {
 		q.h.close()
 		return nil, err // closed beside us: what was not found may be a root device
 	}
@@ -116,18 +111,15 @@ func (q *Queue) Context() *Context { return q.ctx }
 // Device is the queue's device. It belongs to the queue, or to the Runtime.
 func (q *Queue) Device() *Device { return q.device }
 
-// InOrder reports whether each submission starts after the one before.
-func (q *Queue) InOrder() bool { return q.inOrder }
-
-// Profiling reports whether events of the queue record times.
-func (q *Queue) Profiling() bool { return q.profiling }
+// Properties are those that the queue was made with.
+func (q *Queue) Properties() QueueProperty { return q.properties }
 
 // IsHost reports whether this is a queue of the host backend.
 func (q *Queue) IsHost() bool { return q.host }
 
 // Equal reports whether both are the same queue of the runtime.
 func (q *Queue) Equal(o *Queue) bool {
-	return q == o || (o != nil && !q.host && !o.host && q.h.equal(&o.h))
+	return q == o || (q != nil && o != nil && !q.host && !o.host && q.h.equal(&o.h))
 }
 
 // Hash is the runtime's own hash; equal queues have equal hashes.
@@ -140,8 +132,11 @@ func (q *Queue) Ref() unsafe.Pointer { return q.h.get() }
 // retained: the caller calls Release. A host queue has one place for all kinds.
 func (q *Queue) Place(kind USMKind) (*Place, error) {
 	const op = "Queue.Place"
+	if err := q.usable(op); err != nil {
+		return nil, err
+	}
 	if q.host {
-		return hostPlace, q.h.open(op)
+		return hostPlace, nil
 	}
 	if kind <= USMUnknown || kind > USMHost {
 		return nil, opErr(op, ErrArgument, "kind %v", kind)
@@ -182,11 +177,19 @@ func (q *Queue) dropPlaces() {
 	}
 }
 
+// usable is ErrNil for a nil queue, ErrClosed for a closed one.
+func (q *Queue) usable(op string) error {
+	if err := notNil(op, q); err != nil {
+		return err
+	}
+	return q.h.open(op)
+}
+
 // Close gives the queue up; on default queues it does nothing. Work that was
 // submitted goes on, and memory that was allocated stays. It may be called
 // again.
 func (q *Queue) Close() error {
-	if !q.shared {
+	if q != nil && !q.shared {
 		q.h.close()
 	}
 	return nil

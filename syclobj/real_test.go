@@ -30,13 +30,13 @@ func TestRealMachine(t *testing.T) {
 		id, err := d.DLPackID()
 		require.NoError(t, err)
 		require.EqualValues(t, i, id)
-		require.NotEmpty(t, d.Name())
-		require.NotEmpty(t, d.Vendor())
-		require.NotEmpty(t, d.DriverVersion())
-		require.NotZero(t, d.GlobalMemSize())
-		require.NotZero(t, d.ComputeUnits())
-		require.NotEmpty(t, d.Platform().Name())
-		require.NotEmpty(t, d.Platform().Version())
+		require.NotEmpty(t, d.Info().Name)
+		require.NotEmpty(t, d.Info().Vendor)
+		require.NotEmpty(t, d.Info().DriverVersion)
+		require.NotZero(t, d.Info().GlobalMemSize)
+		require.NotZero(t, d.Info().ComputeUnits)
+		require.NotEmpty(t, d.Platform().Info().Name)
+		require.NotEmpty(t, d.Platform().Info().Version)
 		require.True(t, d.DefaultContext().IsDefault())
 		require.True(t, d.Equal(found))
 	}
@@ -55,11 +55,11 @@ func TestRealOwnContext(t *testing.T) {
 	require.NoError(t, err)
 	defer q.Close()
 	p := alloc(t, q, syclobj.USMShared, 256)
-	place, err := rt.PlaceOf(ctx, nil, p, unsafe.Add(p, 256))
+	place, err := placeOf(rt, ctx, nil, p, unsafe.Add(p, 256))
 	require.NoError(t, err)
 	defer place.Release()
 	require.ErrorIs(t, third(place.DLPackDevice()), syclobj.ErrNotDefault)
-	require.ErrorIs(t, onlyError(rt.DLPackPlace(0, p, unsafe.Add(p, 256))), syclobj.ErrNotUSM)
+	require.ErrorIs(t, onlyError(dlpackPlace(rt, 0, p, unsafe.Add(p, 256))), syclobj.ErrNotUSM)
 
 	e, err := q.Memset(p, 1, 256)
 	require.NoError(t, err)
@@ -77,18 +77,19 @@ func TestRealPointers(t *testing.T) {
 	for kind := syclobj.USMDevice; kind <= syclobj.USMHost; kind++ {
 		const n = 1000
 		p := alloc(t, q, kind, n)
-		got, err := q.Context().CheckPointer(p, unsafe.Add(p, n))
+		place, err := placeOf(rt, q.Context(), nil, p, unsafe.Add(p, n))
 		require.NoError(t, err)
-		require.Equal(t, kind, got)
-		_, err = q.Context().CheckPointer(p, unsafe.Add(p, n+1))
+		require.Equal(t, kind, place.Kind())
+		place.Release()
+		_, err = placeOf(rt, q.Context(), nil, p, unsafe.Add(p, n+1))
 		require.ErrorIs(t, err, syclobj.ErrOverrun)
 	}
 	goMemory := make([]byte, 64)
-	_, err := rt.DLPackPlace(0, unsafe.Pointer(&goMemory[0]), unsafe.Pointer(&goMemory[32]))
+	_, err := dlpackPlace(rt, 0, unsafe.Pointer(&goMemory[0]), unsafe.Pointer(&goMemory[32]))
 	require.ErrorIs(t, err, syclobj.ErrNotUSM)
 	host, err := rt.HostQueue().Alloc(syclobj.USMUnknown, 64, 0)
 	require.NoError(t, err)
-	_, err = rt.PlaceOf(nil, q, host, unsafe.Add(host, 64))
+	_, err = placeOf(rt, nil, q, host, unsafe.Add(host, 64))
 	require.ErrorIs(t, err, syclobj.ErrNotUSM)
 	require.NoError(t, syclobj.Free(host))
 }
@@ -106,7 +107,7 @@ func TestRealLargeAlignment(t *testing.T) {
 				continue
 			}
 			require.Zero(t, uintptr(p)%(1<<bit), "%v memory aligned to 1<<%d", kind, bit)
-			require.NoError(t, q.Free(p))
+			require.NoError(t, syclobj.Free(p))
 		}
 	}
 }
@@ -157,7 +158,7 @@ func TestEnumsMatchHeaders(t *testing.T) {
 #include <stdint.h>
 #include <stddef.h>
 #include "dpctl_sycl_enum_types.h"
-#include "table.h"
+#include "symbols.h"
 #include "usmb_sycl.h"
 #define SAME(a, b) _Static_assert((int)(a) == (int)(b), #a " is not " #b)
 SAME(USMB_USM_UNKNOWN, DPCTL_USM_UNKNOWN);

@@ -1,6 +1,6 @@
 //go:build linux && cgo
 
-#include "table.h"
+#include "symbols.h"
 #include "usmb_sycl.h"
 
 int usmb_sycl_loaded(void)

@@ -3,6 +3,7 @@ package syclobj
 import (
 	"fmt"
 	"os"
+	"slices"
 	"sync/atomic"
 )
 
@@ -44,7 +45,7 @@ type options struct {
 	path     string
 	off      bool
 	required bool
-	backend  Backend
+	backends []Backend
 }
 
 // Option adjusts Open.
@@ -57,22 +58,17 @@ func WithLibrary(path string) Option { return func(o *options) { o.path = path }
 // HostOnly leaves SYCL out.
 func HostOnly() Option { return func(o *options) { o.off = true } }
 
-// RequireSYCL makes Open fail unless there is a SYCL device.
-func RequireSYCL() Option { return func(o *options) { o.required = true } }
-
-// RequireBackend makes Open fail unless there is a device of this backend.
-func RequireBackend(b Backend) Option {
-	return func(o *options) {
-		o.backend = b
-		o.required = o.required || b != BackendHost
-	}
+// RequireSYCL makes Open fail unless there is a SYCL device, and, when backends are
+// named, unless there is one of one of them.
+func RequireSYCL(backends ...Backend) Option {
+	return func(o *options) { o.required, o.backends = true, backends }
 }
 
 // Runtime is an open view of the devices: the host backend, and SYCL when it
 // was found. Close it when done; objects that belong to it are closed with the
 // last Runtime of the process.
 type Runtime struct {
-	world    *world // nil without SYCL
+	table    *deviceTable // nil without SYCL
 	host     *Device
 	lib      *Library
 	attempts []Attempt
@@ -108,10 +104,10 @@ func Open(opts ...Option) (*Runtime, error) {
 		rt.lib, rt.attempts, rt.why = loadLibrary(o.path)
 	}
 	if rt.lib != nil {
-		w, err := enterWorld()
+		t, err := shareTable()
 		switch {
 		case err == nil:
-			rt.world = w
+			rt.table = t
 		case explicit || o.required:
 			return nil, err
 		default:
@@ -133,31 +129,31 @@ func (rt *Runtime) satisfies(o options) error {
 	if !o.required {
 		return nil
 	}
-	if rt.world == nil {
+	if rt.table == nil {
 		return &OpError{Op: "Open", Detail: "SYCL is required", Err: rt.why}
 	}
-	for _, d := range rt.world.roots {
-		if o.backend == BackendUnknown || d.facts.backend == o.backend {
+	for _, d := range rt.table.roots {
+		if len(o.backends) == 0 || slices.Contains(o.backends, d.info.Backend) {
 			return nil
 		}
 	}
-	if o.backend == BackendUnknown {
+	if len(rt.table.roots) == 0 {
 		return &OpError{Op: "Open", Detail: rt.lib.Path + " lists no device; for a CPU device run `pip install intel-opencl-rt` in the same environment (OpenCL drivers: " + rt.lib.OpenCLDrivers + ")", Err: ErrNoDevice}
 	}
-	return &OpError{Op: "Open", Detail: fmt.Sprintf("a device of backend %s is required; there are: %s", o.backend, filterList(rt.world.roots)), Err: ErrNoDevice}
+	return &OpError{Op: "Open", Detail: fmt.Sprintf("a device of backend %v is required; there are: %s", o.backends, filterList(rt.table.roots)), Err: ErrNoDevice}
 }
 
 // Close gives the Runtime up; the last one of the process closes all root
 // devices, default contexts and default queues. It may be called again.
 func (rt *Runtime) Close() error {
-	if !rt.closed.Swap(true) && rt.world != nil {
-		leaveWorld()
+	if rt != nil && !rt.closed.Swap(true) && rt.table != nil {
+		unshareTable()
 	}
 	return nil
 }
 
 // HasSYCL reports whether a SYCL library is in use (it may list no device).
-func (rt *Runtime) HasSYCL() bool { return rt.world != nil }
+func (rt *Runtime) HasSYCL() bool { return rt.table != nil }
 
 // Library describes the SYCL library; nil without SYCL.
 func (rt *Runtime) Library() *Library { return rt.lib }
@@ -172,8 +168,8 @@ func (rt *Runtime) SYCLError() error { return rt.why }
 // Platforms lists the SYCL platforms that have devices, then the host's.
 func (rt *Runtime) Platforms() []*Platform {
 	var all []*Platform
-	if rt.world != nil {
-		all = append(all, rt.world.platforms...)
+	if rt.table != nil {
+		all = append(all, rt.table.platforms...)
 	}
 	return append(all, rt.host.platform)
 }
@@ -181,26 +177,23 @@ func (rt *Runtime) Platforms() []*Platform {
 // RootDevices lists the SYCL root devices in the runtime's order, which is that
 // of their DLPack ids.
 func (rt *Runtime) RootDevices() []*Device {
-	if rt.world == nil {
+	if rt.table == nil {
 		return nil
 	}
-	return append([]*Device(nil), rt.world.roots...)
+	return append([]*Device(nil), rt.table.roots...)
 }
 
 // Devices lists the SYCL root devices, then the host device.
 func (rt *Runtime) Devices() []*Device { return append(rt.RootDevices(), rt.host) }
 
-// HostDevice is the device of the host backend.
-func (rt *Runtime) HostDevice() *Device { return rt.host }
-
-// HostQueue is the queue of the host backend.
+// HostQueue is the queue of the host backend, on its one device.
 func (rt *Runtime) HostQueue() *Queue { return rt.host.queue }
 
 // DefaultDevice is what SYCL's default selector picks (ONEAPI_DEVICE_SELECTOR
 // has a say), or the host device when there is no SYCL device.
 func (rt *Runtime) DefaultDevice() *Device {
-	if rt.world != nil && rt.world.fallback != nil {
-		return rt.world.fallback
+	if rt.table != nil && rt.table.fallback != nil {
+		return rt.table.fallback
 	}
 	return rt.host
 }
@@ -218,60 +211,69 @@ func (rt *Runtime) RootDevice(id int32) (*Device, error) {
 	if err := rt.needSYCL("Runtime.RootDevice"); err != nil {
 		return nil, err
 	}
-	if id < 0 || int(id) >= len(rt.world.roots) {
-		return nil, opErr("Runtime.RootDevice", ErrDeviceID, "%d of %d", id, len(rt.world.roots))
+	if id < 0 || int(id) >= len(rt.table.roots) {
+		return nil, opErr("Runtime.RootDevice", ErrDeviceID, "%d of %d", id, len(rt.table.roots))
 	}
-	return rt.world.roots[id], nil
+	return rt.table.roots[id], nil
 }
 
-// Device resolves a filter string (see ParseFilter): the first alternative that
-// the SYCL runtime can satisfy, or the host device for "host". The device
-// belongs to the Runtime.
+// Device resolves a filter string as SYCL's filter selector defines it:
+// "backend:type:number", each part optional, alternatives separated by commas, of
+// which the first that the SYCL runtime can satisfy counts. Upper and lower case
+// are the same. "host" alone names the host device. A string that is no filter is
+// ErrArgument, one that nothing matches ErrNoDevice. The device belongs to the
+// Runtime.
 func (rt *Runtime) Device(filter string) (*Device, error) {
-	if rt.world != nil {
-		if d, ok := rt.world.filters.Load(filter); ok && !rt.closed.Load() {
+	if err := notNil("Runtime.Device", rt); err != nil {
+		return nil, err
+	}
+	if rt.table != nil {
+		if d, ok := rt.table.filters.Load(filter); ok && !rt.closed.Load() {
 			return d.(*Device), nil
 		}
 	}
-	parsed, err := ParseFilter(filter)
+	parsed, err := parseFilter(filter)
 	if err != nil {
 		return nil, err
 	}
-	if parsed.IsHost() {
+	if parsed.isHost() {
 		return rt.host, nil
 	}
 	if err := rt.needSYCL("Runtime.Device"); err != nil {
 		return nil, err
 	}
-	d, err := rt.world.selectDevice(parsed)
+	d, err := rt.table.selectDevice(parsed)
 	if err != nil {
 		return nil, err
 	}
-	rt.world.remember(filter, d)
+	rt.table.remember(filter, d)
 	return d, nil
 }
 
-func (w *world) selectDevice(filter Filter) (*Device, error) {
-	ref, code := deviceSelect(filter.String())
+func (t *deviceTable) selectDevice(f filter) (*Device, error) {
+	ref, code := deviceSelect(f.String())
 	if code != codeOK {
-		return nil, opErr("Runtime.Device", ErrNoDevice, "nothing matches %q; there are: %s", filter, filterList(w.roots))
+		return nil, opErr("Runtime.Device", ErrNoDevice, "nothing matches %q; there are: %s", f, filterList(t.roots))
 	}
 	defer deleteRef(sortDevice, ref)
-	if d := w.rootOf(ref); d != nil {
+	if d := t.rootOf(ref); d != nil {
 		return d, nil
 	}
-	if err := w.need("Runtime.Device"); err != nil {
+	if err := t.need("Runtime.Device"); err != nil {
 		return nil, err // closed beside us
 	}
-	return nil, opErr("Runtime.Device", ErrNoIndex, "%q", filter)
+	return nil, opErr("Runtime.Device", ErrNoIndex, "%q", f)
 }
 
 // needSYCL is nil when the Runtime is open and has SYCL.
 func (rt *Runtime) needSYCL(op string) error {
+	if err := notNil(op, rt); err != nil {
+		return err
+	}
 	if rt.closed.Load() {
 		return &OpError{Op: op, Err: ErrClosed}
 	}
-	if rt.world == nil {
+	if rt.table == nil {
 		return &OpError{Op: op, Err: rt.why}
 	}
 	return nil

@@ -1,6 +1,6 @@
 //go:build linux && cgo
 
-#include "table.h"
+#include "symbols.h"
 #include "usmb_sycl.h"
 
 #include <string.h>

@@ -29,9 +29,6 @@ func (q *Queue) Memcpy(dst, src unsafe.Pointer, n uintptr, deps ...*Event) (*Eve
 	if err := checkSpan(op, src, n); err != nil {
 		return nil, err
 	}
-	if q.host {
-		return q.hostWork(op, deps, func() { copy(unsafe.Slice((*byte)(dst), n), unsafe.Slice((*byte)(src), n)) })
-	}
 	return q.submit(op, deps, work{kind: workMemcpy, dst: dst, src: src, n: n})
 }
 
@@ -43,14 +40,6 @@ func (q *Queue) Memset(dst unsafe.Pointer, value byte, n uintptr, deps ...*Event
 	}
 	if err := checkSpan(op, dst, n); err != nil {
 		return nil, err
-	}
-	if q.host {
-		return q.hostWork(op, deps, func() {
-			b := unsafe.Slice((*byte)(dst), n)
-			for i := range b {
-				b[i] = value
-			}
-		})
 	}
 	return q.submit(op, deps, work{kind: workMemset, dst: dst, value: value, n: n})
 }
@@ -75,14 +64,6 @@ func (q *Queue) Fill(dst unsafe.Pointer, pattern []byte, count uintptr, deps ...
 	if uintptr(dst)%width != 0 {
 		return nil, opErr(op, ErrArgument, "%#x is not aligned to the pattern's %d bytes", uintptr(dst), width)
 	}
-	if q.host {
-		return q.hostWork(op, deps, func() {
-			b := unsafe.Slice((*byte)(dst), count*width)
-			for n := copy(b, pattern); n < len(b); {
-				n += copy(b[n:], b[:n])
-			}
-		})
-	}
 	w := work{kind: workFill, dst: dst, width: width, n: count}
 	copy(w.pattern[:], pattern)
 	return q.submit(op, deps, w)
@@ -97,9 +78,6 @@ func (q *Queue) Prefetch(p unsafe.Pointer, n uintptr, deps ...*Event) (*Event, e
 	if err := checkSpan(op, p, n); err != nil {
 		return nil, err
 	}
-	if q.host {
-		return q.hostWork(op, deps, func() {})
-	}
 	return q.submit(op, deps, work{kind: workPrefetch, dst: p, n: n})
 }
 
@@ -113,61 +91,53 @@ func (q *Queue) Advise(p unsafe.Pointer, n uintptr, advice int, deps ...*Event) 
 	if err := checkSpan(op, p, n); err != nil {
 		return nil, err
 	}
-	if q.host {
-		return q.hostWork(op, deps, func() {})
-	}
 	return q.submit(op, deps, work{kind: workAdvise, dst: p, n: n, advice: advice})
 }
 
 // Barrier completes after deps, or, without deps, after all work submitted to
 // the queue so far; later work of the queue starts after it.
 func (q *Queue) Barrier(deps ...*Event) (*Event, error) {
-	const op = "Queue.Barrier"
-	if q.host {
-		return q.hostWork(op, deps, func() {})
-	}
-	return q.submit(op, deps, work{})
+	return q.submit("Queue.Barrier", deps, work{})
 }
 
 // Wait blocks until all work submitted so far is complete or ctx ends; the work
 // goes on then.
 func (q *Queue) Wait(ctx context.Context) error {
-	const op = "Queue.Wait"
-	if q.host {
-		if err := q.h.open(op); err != nil {
-			return err
-		}
-		return ctx.Err()
-	}
-	e, err := q.submit(op, nil, work{})
+	e, err := q.submit("Queue.Wait", nil, work{})
 	if err != nil {
 		return err
 	}
 	defer e.Close()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	return e.Wait(ctx)
 }
 
 // Write copies Go memory to dst, after deps, and returns when it is done.
 func (q *Queue) Write(dst unsafe.Pointer, src []byte, deps ...*Event) error {
-	if len(src) == 0 {
-		return waitAll(deps)
-	}
-	return q.copyPinned(dst, unsafe.Pointer(unsafe.SliceData(src)), unsafe.Pointer(unsafe.SliceData(src)), uintptr(len(src)), deps)
+	p := unsafe.Pointer(unsafe.SliceData(src))
+	return q.copyPinned("Queue.Write", dst, p, p, len(src), deps)
 }
 
 // Read copies from src to Go memory, after deps, and returns when it is done.
 func (q *Queue) Read(dst []byte, src unsafe.Pointer, deps ...*Event) error {
-	if len(dst) == 0 {
-		return waitAll(deps)
-	}
-	return q.copyPinned(unsafe.Pointer(unsafe.SliceData(dst)), src, unsafe.Pointer(unsafe.SliceData(dst)), uintptr(len(dst)), deps)
+	p := unsafe.Pointer(unsafe.SliceData(dst))
+	return q.copyPinned("Queue.Read", p, src, p, len(dst), deps)
 }
 
-func (q *Queue) copyPinned(dst, src, pin unsafe.Pointer, n uintptr, deps []*Event) error {
+// copyPinned copies n bytes and waits; pin is the one of the two that is Go memory.
+func (q *Queue) copyPinned(op string, dst, src, pin unsafe.Pointer, n int, deps []*Event) error {
+	if n == 0 {
+		if err := q.usable(op); err != nil {
+			return err
+		}
+		return waitAll(deps)
+	}
 	var pinner runtime.Pinner
 	pinner.Pin(pin)
 	defer pinner.Unpin()
-	e, err := q.Memcpy(dst, src, n, deps...)
+	e, err := q.Memcpy(dst, src, uintptr(n), deps...)
 	if err != nil {
 		return err
 	}
@@ -201,6 +171,12 @@ type work struct {
 // submit turns deps into references, kept alive for the call, and the result
 // into an Event.
 func (q *Queue) submit(op string, deps []*Event, w work) (*Event, error) {
+	if err := q.usable(op); err != nil {
+		return nil, err
+	}
+	if q.host {
+		return q.submitHost(deps, &w)
+	}
 	queue, ok := q.h.use()
 	if !ok {
 		return nil, &OpError{Op: op, Err: ErrClosed}
@@ -226,19 +202,35 @@ func (q *Queue) submit(op string, deps []*Event, w work) (*Event, error) {
 	if code != codeOK {
 		return nil, opErr(op, code, "on %s", q.device)
 	}
-	return newEvent(event, q.profiling), nil
+	return newEvent(event, q.properties&Profiling != 0), nil
 }
 
-// hostWork waits for deps, works and is done.
-func (q *Queue) hostWork(op string, deps []*Event, work func()) (*Event, error) {
-	if err := q.h.open(op); err != nil {
-		return nil, err
-	}
+// submitHost waits for deps, works and is done.
+func (q *Queue) submitHost(deps []*Event, w *work) (*Event, error) {
 	if err := waitAll(deps); err != nil {
 		return nil, err
 	}
-	work()
+	w.onHost()
 	return completeEvent, nil
+}
+
+// onHost does the work.
+func (w *work) onHost() {
+	switch w.kind {
+	case workBarrier, workPrefetch, workAdvise: // nothing to wait for, to move or to advise
+	case workMemcpy:
+		copy(unsafe.Slice((*byte)(w.dst), w.n), unsafe.Slice((*byte)(w.src), w.n))
+	case workMemset:
+		b := unsafe.Slice((*byte)(w.dst), w.n)
+		for i := range b {
+			b[i] = w.value
+		}
+	case workFill:
+		b := unsafe.Slice((*byte)(w.dst), w.n*w.width)
+		for n := copy(b, w.pattern[:w.width]); n < len(b); {
+			n += copy(b[n:], b[:n])
+		}
+	}
 }
 
 func waitAll(deps []*Event) error {

@@ -59,8 +59,8 @@ enum { USMB_SYCL_DEFAULT_ALIGN = 256 };
 enum { USMB_DLPACK_CPU = 1, USMB_DLPACK_ONEAPI = 14 };
 
 /*
- * The facts of memory of one (context, device, kind), settled once and shared
- * by every buffer of that kind. Interned: the same triple gives the same
+ * What is known about memory of one (context, device, kind), settled once and
+ * shared by every buffer of that kind. Interned: the same triple gives the same
  * address while anybody holds it. Immutable but for the count.
  */
 typedef struct usmb_place {
@@ -96,40 +96,30 @@ void usmb_place_retain(usmb_place *place);
 void usmb_place_release(usmb_place *place);
 
 /*
- * The whole check of a foreign span [lo, hi): the kind of lo in ctx, the kind
- * of hi-1 (when hi > lo + 1), the device of lo, in this order. hi == lo checks
- * the one address. On success *kind is set and, when out_dev is not NULL,
- * *out_dev to an owned device ref. ENOTUSM, EOVERRUN, ENODEVICE, ENULL, EARG
- * (hi < lo), ENOLIB.
- */
-int usmb_sycl_check_span(void *ctx, const void *lo, const void *hi, int32_t *kind, void **out_dev);
-
-/*
  * Import of kDLOneAPI memory: device_id must be the index of a root device,
  * the span must be USM of the default context of its platform, and the place
  * is that of the device which the runtime names for the pointer (which may be
  * another root device of the platform, or a sub-device). *out is retained.
- * EDEVICEID, then the errors of usmb_sycl_check_span.
+ * EDEVICEID, then the errors of usmb_sycl_place_for.
  */
 int usmb_sycl_dlpack_import(int32_t device_id, const void *lo, const void *hi, usmb_place **out);
 
 /*
- * The place of foreign memory known by a context or a queue, of which one may
- * be NULL (with both, the queue must be of that context, else EARG). A queue on
- * the memory's device becomes the place's queue if the place is new. *out is
- * retained.
+ * The place of foreign memory [lo, hi) known by a context or a queue, of which one
+ * may be NULL (with both, the queue must be of that context, else EARG). Asks for
+ * the kind of lo in the context (ENOTUSM), of hi-1 (EOVERRUN) and for the device
+ * of lo (ENODEVICE), in this order; hi == lo asks about the one address. A queue
+ * on the memory's device becomes the place's queue if the place is new. *out is
+ * retained. Also ENULL, EARG (hi < lo), ENOLIB.
  */
 int usmb_sycl_place_for(void *ctx, void *queue_or_null, const void *lo, const void *hi, usmb_place **out);
 
 /*
- * The place of memory that will be allocated on queue with this kind. The same
- * facts as for foreign memory, asked of the queue. *out is retained. EKIND
+ * The place of memory that will be allocated on queue with this kind. It says the
+ * same as for foreign memory, asked of the queue. *out is retained. EKIND
  * when the device of the queue lacks that kind.
  */
 int usmb_sycl_place_new(void *queue, int32_t kind, usmb_place **out);
-
-/* Number of root devices, or -1 while no Runtime is open. */
-int32_t usmb_sycl_root_count(void);
 
 /*
  * The queue this library itself uses for the root device at that index: the
@@ -137,8 +127,6 @@ int32_t usmb_sycl_root_count(void);
  * Runtime is closed.
  */
 int usmb_sycl_current_queue(int32_t device_id, void **out_queue);
-/* The default context of the platform of the root device at that index. Owned copy. */
-int usmb_sycl_root_context(int32_t device_id, void **out_ctx);
 
 /*
  * Allocation of size bytes (at least 1 is allocated) aligned to align (a power

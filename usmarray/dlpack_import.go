@@ -94,7 +94,7 @@ func importPlace(op string, rt *syclobj.Runtime, d dlpack.Device, span *dlpack.S
 		return nil, opErr(op, ErrExchange, "a kDLOneAPI tensor with a null pointer; even one without elements needs USM memory")
 	}
 	first := uintptr(span.First)
-	place, err := rt.DLPackPlaceOfAddress(d.ID, first+uintptr(span.Lo), first+uintptr(span.Hi))
+	place, err := rt.DLPackPlace(d.ID, first+uintptr(span.Lo), first+uintptr(span.Hi))
 	if err != nil {
 		return nil, wrapErr(op, ErrExchange, err)
 	}

@@ -138,7 +138,7 @@ func TestMachineTile(t *testing.T) {
 	q := queueOn(t, rt, gpu.DefaultContext(), tiles[1])
 	for _, k := range usmKinds {
 		a := own(t)(Arange[float32](usm(t, q, k), 0, 1, 6))
-		require.True(t, a.Place().IsSubDevice())
+		require.True(t, must[*syclobj.Device](t)(a.Place().Device()).IsSubDevice())
 		x := must[dlpack.Tensor](t)(a.DLPack())
 		require.Equal(t, dlpack.OneAPI(1), x.Device())
 		b := own(t)(FromDLPack(rt, x))
@@ -389,7 +389,7 @@ func TestMachineNewOn(t *testing.T) {
 		"context capsule":    {ByCapsule(capsule(NewContextCapsule(rt, both))), a},
 		"queue capsule":      {ByCapsule(capsule(NewQueueCapsule(rt, profiling))), b},
 		"provider":           {ByProvider(queueProvider{rt, onTile}), tiles[0]},
-		"the host's backend": {ByFilter("host"), rt.HostDevice()},
+		"the host's backend": {ByFilter("host"), rt.HostQueue().Device()},
 	} {
 		obj := c.obj
 		for _, k := range usmKinds {

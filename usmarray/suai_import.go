@@ -63,7 +63,7 @@ func (d *USMInterface) place(op string, rt *syclobj.Runtime, s *USMSpan) (*syclo
 		at.close()
 		return nil, nilRuntime(op)
 	}
-	place, err := rt.PlaceOfAddress(ctx, q, s.Lo, s.Hi)
+	place, err := rt.PlaceOf(ctx, q, s.Lo, s.Hi)
 	at.close()
 	if err != nil {
 		return nil, pointerErr(op, err)

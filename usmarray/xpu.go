@@ -36,7 +36,7 @@ func XPUDevices(rt *syclobj.Runtime) []*syclobj.Device {
 		if len(gpus) == 0 {
 			continue
 		}
-		if p.Backend() == syclobj.BackendLevelZero {
+		if p.Info().Backend == syclobj.BackendLevelZero {
 			return gpus
 		}
 		if found == nil {
@@ -49,7 +49,7 @@ func XPUDevices(rt *syclobj.Runtime) []*syclobj.Device {
 func platformGPUs(rt *syclobj.Runtime, p *syclobj.Platform) []*syclobj.Device {
 	var gpus []*syclobj.Device
 	for _, d := range rt.RootDevices() {
-		if d.Type() == syclobj.TypeGPU && d.Platform() == p {
+		if d.Info().Type == syclobj.TypeGPU && d.Platform() == p {
 			gpus = append(gpus, d)
 		}
 	}

@@ -368,12 +368,12 @@ func usmb_go_devices(out **C.usmb_device_info, n *C.int64_t, e *C.usmb_goerr) (r
 	}
 	infos := unsafe.Slice(p, len(list))
 	for i, d := range list {
-		info := &infos[i]
+		info, says := &infos[i], d.Info()
 		fill(info.filter[:], d.FilterString())
-		fill(info.name[:], d.Name())
-		fill(info.backend[:], d.Backend().String())
-		fill(info._type[:], d.Type().String())
-		info.memory = C.uint64_t(d.GlobalMemSize())
+		fill(info.name[:], says.Name)
+		fill(info.backend[:], says.Backend.String())
+		fill(info._type[:], says.Type.String())
+		info.memory = C.uint64_t(says.GlobalMemSize)
 		id, err := d.DLPackID()
 		if err == nil {
 			info.has_dl, info.dl_id, info.dl_type = 1, C.int32_t(id), C.USMB_DL_ONEAPI

@@ -16,7 +16,7 @@ func TestControls(t *testing.T) {
 		return
 	}
 	require.Equal(t, sycltest.Objects{}, fake.Live())
-	rt, err := syclobj.Open(syclobj.RequireBackend(syclobj.BackendLevelZero))
+	rt, err := syclobj.Open(syclobj.RequireSYCL(syclobj.BackendLevelZero))
 	require.NoError(t, err)
 	require.NotZero(t, fake.Live().Devices)
 	require.Equal(t, 1, fake.Calls("DPCTLDeviceMgr_GetDevices"))

@@ -135,7 +135,8 @@ func (r *report) devices(rt *syclobj.Runtime) {
 	r.Default = fallback.FilterString()
 	r.Platforms = []platform{}
 	for _, p := range rt.Platforms() {
-		shown := platform{p.Name(), p.Vendor(), p.Version(), p.Backend().String(), []device{}}
+		info := p.Info()
+		shown := platform{info.Name, info.Vendor, info.Version, info.Backend.String(), []device{}}
 		for _, d := range p.Devices() {
 			shown.Devices = append(shown.Devices, describe(d, d == fallback))
 		}
@@ -150,10 +151,11 @@ const (
 )
 
 func describe(d *syclobj.Device, isDefault bool) device {
+	info := d.Info()
 	shown := device{
-		FilterString: d.FilterString(), Name: d.Name(), Vendor: d.Vendor(), Driver: d.DriverVersion(),
-		Type: d.Type().String(), ComputeUnits: d.ComputeUnits(), GlobalMemSize: d.GlobalMemSize(),
-		MaxAllocSize: d.MaxAllocSize(), USMKinds: []string{}, IsDefault: isDefault,
+		FilterString: d.FilterString(), Name: info.Name, Vendor: info.Vendor, Driver: info.DriverVersion,
+		Type: info.Type.String(), ComputeUnits: info.ComputeUnits, GlobalMemSize: info.GlobalMemSize,
+		MaxAllocSize: info.MaxAllocSize, USMKinds: []string{}, IsDefault: isDefault,
 	}
 	if d.IsHost() {
 		shown.DLPack = &[2]int{kDLCPU, 0}

@@ -2,8 +2,8 @@
  * The table of root devices, built when the first Runtime opens and dropped
  * when the last one closes. Private to this package.
  */
-#ifndef USMB_SYCL_WORLD_H
-#define USMB_SYCL_WORLD_H
+#ifndef USMB_SYCL_DEVICETABLE_H
+#define USMB_SYCL_DEVICETABLE_H
 
 #include "usmb_sycl.h"
 
@@ -18,30 +18,31 @@ typedef struct usmb_root {
 	_Atomic(usmb_place *) places[4]; /* by kind, each with one reference; filled on first use */
 } usmb_root;
 
-typedef struct usmb_world {
+typedef struct usmb_device_table {
 	int32_t n;
 	usmb_root roots[];
-} usmb_world;
+} usmb_device_table;
 
 /*
- * The world for the length of a call, NULL while no Runtime is open. Every
- * non-NULL answer is paired with usmb_world_leave; closing waits for that.
+ * The table for the length of a call, NULL while no Runtime is open. Every
+ * non-NULL answer is paired with usmb_device_table_leave; closing waits for that.
  */
-usmb_world *usmb_world_enter(void);
-void usmb_world_leave(void);
+usmb_device_table *usmb_device_table_enter(void);
+void usmb_device_table_leave(void);
 
 /* For Go, under its lock. */
-int usmb_world_open(void);
-void usmb_world_close(void);
+int usmb_device_table_open(void);
+void usmb_device_table_close(void);
 /* Borrowed row of the table for the Go side; NULL past its end. */
-const usmb_root *usmb_world_root(int32_t index);
+const usmb_root *usmb_device_table_row(int32_t index);
 
 /* Bits 1<<kind of USM kinds that a device supports. */
 uint32_t usmb_device_kinds(void *device);
 /* Index of the device or of its closest ancestor among the roots, -1 when none. */
-int32_t usmb_root_of(usmb_world *w, void *device, int32_t *is_subdevice);
+int32_t usmb_root_of(usmb_device_table *t, void *device, int32_t *is_subdevice);
 
 /* Interned place; queue_or_null is copied if the place is new. *out is retained. */
-int usmb_place_intern(usmb_world *w, void *ctx, void *device, int32_t kind, void *queue_or_null, usmb_place **out);
+int usmb_place_intern(usmb_device_table *t, void *ctx, void *device, int32_t kind, void *queue_or_null,
+                      usmb_place **out);
 
 #endif

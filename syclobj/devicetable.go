@@ -5,8 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// world is the table of devices that the Runtimes of a process share.
-type world struct {
+// deviceTable is the Go side of the table of devices that the Runtimes of a process
+// share.
+type deviceTable struct {
 	platforms []*Platform
 	roots     []*Device // in the runtime's order: the index is the DLPack device id
 	fallback  *Device   // what the default selector picks
@@ -22,50 +23,50 @@ var process struct {
 	runtimes int      // open Runtimes with SYCL
 	// Set while runtimes > 0. Read without the lock, which an Open that asks an
 	// interpreter for its search path holds for long.
-	world atomic.Pointer[world]
+	table atomic.Pointer[deviceTable]
 }
 
-// enterWorld opens the table of devices, or shares the open one.
-func enterWorld() (*world, error) {
+// shareTable opens the table of devices, or shares the open one.
+func shareTable() (*deviceTable, error) {
 	process.Lock()
 	defer process.Unlock()
-	w := process.world.Load()
-	if w == nil {
+	t := process.table.Load()
+	if t == nil {
 		var err error
-		if w, err = newWorld(); err != nil {
+		if t, err = newTable(); err != nil {
 			return nil, err
 		}
-		process.world.Store(w)
+		process.table.Store(t)
 	}
 	process.runtimes++
-	return w, nil
+	return t, nil
 }
 
-// leaveWorld gives one share back; the last one closes the table.
-func leaveWorld() {
+// unshareTable gives one share back; the last one closes the table.
+func unshareTable() {
 	process.Lock()
 	defer process.Unlock()
 	process.runtimes--
 	if process.runtimes > 0 {
 		return
 	}
-	process.world.Swap(nil).close()
-	worldClose()
+	process.table.Swap(nil).close()
+	tableClose()
 }
 
-// openWorld is the table of devices, ErrClosed while no Runtime with SYCL is open.
-func openWorld(op string) (*world, error) {
-	w := process.world.Load()
-	if w == nil {
+// openTable is the table of devices, ErrClosed while no Runtime with SYCL is open.
+func openTable(op string) (*deviceTable, error) {
+	t := process.table.Load()
+	if t == nil {
 		return nil, opErr(op, ErrClosed, "no Runtime is open")
 	}
-	return w, nil
+	return t, nil
 }
 
 // need is an error once the last Runtime was closed: what is found through the
 // table of devices cannot be told any more.
-func (w *world) need(op string) error {
-	if w.closed.Load() {
+func (t *deviceTable) need(op string) error {
+	if t.closed.Load() {
 		return opErr(op, ErrClosed, "the last Runtime was closed")
 	}
 	return nil
@@ -73,54 +74,54 @@ func (w *world) need(op string) error {
 
 // remember keeps what a filter string names. Callers may pass any text, so only
 // short strings are kept, and not many.
-func (w *world) remember(filter string, d *Device) {
-	if len(filter) <= 64 && w.seen.Load() < maxFilters {
-		if _, known := w.filters.LoadOrStore(filter, d); !known {
-			w.seen.Add(1)
+func (t *deviceTable) remember(filter string, d *Device) {
+	if len(filter) <= 64 && t.seen.Load() < maxFilters {
+		if _, known := t.filters.LoadOrStore(filter, d); !known {
+			t.seen.Add(1)
 		}
 	}
 }
 
 const maxFilters = 256
 
-func newWorld() (*world, error) {
-	if code := worldOpen(); code != codeOK {
+func newTable() (*deviceTable, error) {
+	if code := tableOpen(); code != codeOK {
 		return nil, opErr("Open", code, "listing the devices")
 	}
-	w := &world{}
+	t := &deviceTable{}
 	for i := 0; ; i++ {
 		row, ok := rootAt(i)
 		if !ok {
 			break
 		}
-		if err := w.addRoot(i, row); err != nil {
-			w.close()
-			worldClose()
+		if err := t.addRoot(i, row); err != nil {
+			t.close()
+			tableClose()
 			return nil, err
 		}
 	}
-	w.chooseDefault()
-	return w, nil
+	t.chooseDefault()
+	return t, nil
 }
 
 // addRoot takes its own references, so that what the Go side holds does not
 // depend on the C table.
-func (w *world) addRoot(index int, row rootRow) error {
-	d := &Device{world: w, root: index, filter: row.filter}
+func (t *deviceTable) addRoot(index int, row rootRow) error {
+	d := &Device{table: t, root: index, filter: row.filter}
 	d.h.init(copyRef(sortDevice, row.device), sortDevice)
-	w.roots = append(w.roots, d)
+	t.roots = append(t.roots, d)
 	if d.h.ref == nil {
 		return opErr("Open", ErrFailed, "copying device %d", index)
 	}
-	d.facts = describeDevice(d.h.ref)
-	d.ctx = &Context{world: w, root: index, shared: true}
+	d.describe()
+	d.ctx = &Context{table: t, root: index, shared: true}
 	d.ctx.h.init(copyRef(sortContext, row.context), sortContext)
 	if d.ctx.h.ref == nil {
 		return opErr("Open", ErrFailed, "copying the default context of %s", d.filter)
 	}
 	d.ctx.hash = contextHash(d.ctx.h.ref)
 	if row.queue != nil {
-		d.queue = &Queue{world: w, device: d, ctx: d.ctx, shared: true, inOrder: true, kinds: d.facts.kinds}
+		d.queue = &Queue{table: t, device: d, ctx: d.ctx, shared: true, properties: InOrder, kinds: d.kinds}
 		d.queue.h.init(copyRef(sortQueue, row.queue), sortQueue)
 		if d.queue.h.ref == nil {
 			return opErr("Open", ErrFailed, "copying the default queue of %s", d.filter)
@@ -128,15 +129,15 @@ func (w *world) addRoot(index int, row rootRow) error {
 		d.queue.h.final = d.queue.dropPlaces
 		d.queue.hash = queueHash(d.queue.h.ref)
 	}
-	return w.addPlatform(d)
+	return t.addPlatform(d)
 }
 
-func (w *world) addPlatform(d *Device) error {
+func (t *deviceTable) addPlatform(d *Device) error {
 	ref := devicePlatform(d.h.ref)
 	if ref == nil {
 		return opErr("Open", ErrFailed, "asking %s for its platform", d.filter)
 	}
-	for _, p := range w.platforms {
+	for _, p := range t.platforms {
 		if equalRefs(sortPlatform, p.h.ref, ref) {
 			deleteRef(sortPlatform, ref)
 			p.devices = append(p.devices, d)
@@ -144,32 +145,32 @@ func (w *world) addPlatform(d *Device) error {
 			return nil
 		}
 	}
-	p := &Platform{facts: describePlatform(ref), devices: []*Device{d}}
+	p := &Platform{info: describePlatform(ref), devices: []*Device{d}}
 	p.h.init(ref, sortPlatform)
-	w.platforms = append(w.platforms, p)
+	t.platforms = append(t.platforms, p)
 	d.platform = p
 	return nil
 }
 
-func (w *world) chooseDefault() {
+func (t *deviceTable) chooseDefault() {
 	if ref := deviceDefault(); ref != nil {
-		w.fallback = w.rootOf(ref)
+		t.fallback = t.rootOf(ref)
 		deleteRef(sortDevice, ref)
 	}
-	if w.fallback != nil && w.fallback.queue != nil {
+	if t.fallback != nil && t.fallback.queue != nil {
 		return
 	}
-	for _, d := range w.roots {
+	for _, d := range t.roots {
 		if d.queue != nil {
-			w.fallback = d
+			t.fallback = d
 			return
 		}
 	}
 }
 
 // rootOf finds the root device that a reference is, nil if none.
-func (w *world) rootOf(ref ref) *Device {
-	for _, d := range w.roots {
+func (t *deviceTable) rootOf(ref ref) *Device {
+	for _, d := range t.roots {
 		if d.h.is(ref) {
 			return d
 		}
@@ -178,8 +179,8 @@ func (w *world) rootOf(ref ref) *Device {
 }
 
 // contextOf finds the default context that a reference is, nil if none.
-func (w *world) contextOf(ref ref) *Context {
-	for _, d := range w.roots {
+func (t *deviceTable) contextOf(ref ref) *Context {
+	for _, d := range t.roots {
 		if d.ctx.h.is(ref) {
 			return d.ctx
 		}
@@ -187,9 +188,9 @@ func (w *world) contextOf(ref ref) *Context {
 	return nil
 }
 
-func (w *world) close() {
-	w.closed.Store(true)
-	for _, d := range w.roots {
+func (t *deviceTable) close() {
+	t.closed.Store(true)
+	for _, d := range t.roots {
 		if d.queue != nil {
 			d.queue.h.close()
 		}
@@ -198,7 +199,7 @@ func (w *world) close() {
 		}
 		d.h.close()
 	}
-	for _, p := range w.platforms {
+	for _, p := range t.platforms {
 		p.h.close()
 	}
 }

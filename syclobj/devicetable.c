@@ -1,8 +1,8 @@
 //go:build linux && cgo
 
 #include "signals.h"
-#include "world.h"
-#include "table.h"
+#include "devicetable.h"
+#include "symbols.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -11,23 +11,23 @@
 
 _Atomic int64_t usmb_live_counts[USMB_LIVE_SORTS];
 
-static _Atomic(usmb_world *) world;
-/* Calls that are looking at the world now; closing waits until none is left. */
+static _Atomic(usmb_device_table *) table;
+/* Calls that are looking at the table now; closing waits until none is left. */
 static _Atomic int64_t visitors;
 
-usmb_world *usmb_world_enter(void)
+usmb_device_table *usmb_device_table_enter(void)
 {
-	usmb_world *w;
+	usmb_device_table *t;
 
 	/* Announce first, look second: the closer clears the pointer first and
 	 * counts second, so one of the two always sees the other. */
 	atomic_fetch_add(&visitors, 1);
-	w = atomic_load(&world);
-	if (w == NULL) atomic_fetch_sub(&visitors, 1);
-	return w;
+	t = atomic_load(&table);
+	if (t == NULL) atomic_fetch_sub(&visitors, 1);
+	return t;
 }
 
-void usmb_world_leave(void)
+void usmb_device_table_leave(void)
 {
 	atomic_fetch_sub_explicit(&visitors, 1, memory_order_release);
 }
@@ -104,12 +104,12 @@ static int root_init(usmb_root *r, void *device)
 	return USMB_SYCL_OK;
 }
 
-static void world_free(usmb_world *w)
+static void table_free(usmb_device_table *t)
 {
 	int32_t i, k;
 
-	for (i = 0; i < w->n; i++) {
-		usmb_root *r = &w->roots[i];
+	for (i = 0; i < t->n; i++) {
+		usmb_root *r = &t->roots[i];
 
 		for (k = 0; k < 4; k++) usmb_place_release(atomic_load(&r->places[k]));
 		usmb_sycl_queue_delete(r->queue);
@@ -117,13 +117,13 @@ static void world_free(usmb_world *w)
 		usmb_sycl_device_delete(r->device);
 		free(r->filter);
 	}
-	free(w);
+	free(t);
 }
 
-static int open_world(void)
+static int open_table(void)
 {
 	void *list;
-	usmb_world *w;
+	usmb_device_table *t;
 	size_t n;
 	int err = USMB_SYCL_OK;
 
@@ -131,61 +131,61 @@ static int open_world(void)
 	list = usmb_dp.DPCTLDeviceMgr_GetDevices(DP_ALL_BACKENDS | DP_ALL_DEVICES);
 	if (list == NULL) return USMB_SYCL_EFAILED;
 	n = usmb_dp.DPCTLDeviceVector_Size(list);
-	w = n > INT32_MAX ? NULL : calloc(1, sizeof *w + n * sizeof w->roots[0]);
-	if (w == NULL) err = USMB_SYCL_ENOMEM;
-	while (err == USMB_SYCL_OK && (size_t)w->n < n) {
-		void *device = usmb_dp.DPCTLDeviceVector_GetAt(list, (size_t)w->n);
+	t = n > INT32_MAX ? NULL : calloc(1, sizeof *t + n * sizeof t->roots[0]);
+	if (t == NULL) err = USMB_SYCL_ENOMEM;
+	while (err == USMB_SYCL_OK && (size_t)t->n < n) {
+		void *device = usmb_dp.DPCTLDeviceVector_GetAt(list, (size_t)t->n);
 
-		err = root_init(&w->roots[w->n++], device);
+		err = root_init(&t->roots[t->n++], device);
 	}
 	usmb_dp.DPCTLDeviceVector_Delete(list);
 	if (err != USMB_SYCL_OK) {
-		if (w != NULL) world_free(w);
+		if (t != NULL) table_free(t);
 		return err;
 	}
-	atomic_store(&world, w);
+	atomic_store(&table, t);
 	return USMB_SYCL_OK;
 }
 
-int usmb_world_open(void)
+int usmb_device_table_open(void)
 {
 	usmb_signals signals;
 	int err;
 
 	usmb_signals_save(&signals);
-	err = open_world();
+	err = open_table();
 	usmb_signals_restore(&signals);
 	return err;
 }
 
-void usmb_world_close(void)
+void usmb_device_table_close(void)
 {
-	usmb_world *w = atomic_exchange(&world, NULL);
+	usmb_device_table *t = atomic_exchange(&table, NULL);
 
-	if (w == NULL) return;
+	if (t == NULL) return;
 	while (atomic_load(&visitors) != 0) sched_yield();
-	world_free(w);
+	table_free(t);
 }
 
-const usmb_root *usmb_world_root(int32_t index)
+const usmb_root *usmb_device_table_row(int32_t index)
 {
-	usmb_world *w = atomic_load(&world);
+	usmb_device_table *t = atomic_load(&table);
 
-	return w != NULL && index >= 0 && index < w->n ? &w->roots[index] : NULL;
+	return t != NULL && index >= 0 && index < t->n ? &t->roots[index] : NULL;
 }
 
-static int32_t find_root(usmb_world *w, void *device)
+static int32_t find_root(usmb_device_table *t, void *device)
 {
 	int32_t i;
 
-	for (i = 0; i < w->n; i++)
-		if (usmb_dp.DPCTLDevice_AreEq(device, w->roots[i].device)) return i;
+	for (i = 0; i < t->n; i++)
+		if (usmb_dp.DPCTLDevice_AreEq(device, t->roots[i].device)) return i;
 	return -1;
 }
 
-int32_t usmb_root_of(usmb_world *w, void *device, int32_t *is_subdevice)
+int32_t usmb_root_of(usmb_device_table *t, void *device, int32_t *is_subdevice)
 {
-	int32_t root = find_root(w, device);
+	int32_t root = find_root(t, device);
 	void *at = device, *parent;
 
 	*is_subdevice = 0;
@@ -195,51 +195,24 @@ int32_t usmb_root_of(usmb_world *w, void *device, int32_t *is_subdevice)
 		if (parent == NULL) return -1;
 		*is_subdevice = 1;
 		at = parent;
-		root = find_root(w, at);
+		root = find_root(t, at);
 	}
 	if (at != device) usmb_dp.DPCTLDevice_Delete(at);
 	return root;
 }
 
-int32_t usmb_sycl_root_count(void)
-{
-	usmb_world *w = usmb_world_enter();
-	int32_t n;
-
-	if (w == NULL) return -1;
-	n = w->n;
-	usmb_world_leave();
-	return n;
-}
-
 int usmb_sycl_current_queue(int32_t device_id, void **out_queue)
 {
-	usmb_world *w;
+	usmb_device_table *t;
 	int err = USMB_SYCL_EDEVICEID;
 
 	if (out_queue == NULL) return USMB_SYCL_ENULL;
-	w = usmb_world_enter();
-	if (w == NULL) return USMB_SYCL_ENOLIB;
-	if (device_id >= 0 && device_id < w->n) {
-		*out_queue = w->roots[device_id].queue;
+	t = usmb_device_table_enter();
+	if (t == NULL) return USMB_SYCL_ENOLIB;
+	if (device_id >= 0 && device_id < t->n) {
+		*out_queue = t->roots[device_id].queue;
 		err = *out_queue != NULL ? USMB_SYCL_OK : USMB_SYCL_EFAILED;
 	}
-	usmb_world_leave();
-	return err;
-}
-
-int usmb_sycl_root_context(int32_t device_id, void **out_ctx)
-{
-	usmb_world *w;
-	int err = USMB_SYCL_EDEVICEID;
-
-	if (out_ctx == NULL) return USMB_SYCL_ENULL;
-	w = usmb_world_enter();
-	if (w == NULL) return USMB_SYCL_ENOLIB;
-	if (device_id >= 0 && device_id < w->n) {
-		*out_ctx = usmb_sycl_context_copy(w->roots[device_id].context);
-		err = *out_ctx != NULL ? USMB_SYCL_OK : USMB_SYCL_EFAILED;
-	}
-	usmb_world_leave();
+	usmb_device_table_leave();
 	return err;
 }

@@ -11,8 +11,8 @@
  *
  * Private to this package.
  */
-#ifndef USMB_SYCL_TABLE_H
-#define USMB_SYCL_TABLE_H
+#ifndef USMB_SYCL_SYMBOLS_H
+#define USMB_SYCL_SYMBOLS_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -84,7 +84,6 @@ enum {
 	X(int, DPCTLPlatform_GetBackend, (void *platform)) \
 	X(void, DPCTLPlatform_Delete, (void *take)) \
 	X(bool, DPCTLPlatform_AreEq, (void *a, void *b)) \
-	X(size_t, DPCTLPlatform_Hash, (void *platform)) \
 	/* give */ \
 	X(void *, DPCTLPlatform_GetDefaultContext, (void *platform)) \
 	/* give; NULL for text that is no filter */ \
@@ -142,13 +141,13 @@ struct usmb_dpctl {
 #undef X
 };
 
-/* Written once, before usmb_table_ready is set, and never again. */
+/* Written once, before usmb_symbols_ready is set, and never again. */
 extern struct usmb_dpctl usmb_dp;
-extern _Atomic int usmb_table_ready;
+extern _Atomic int usmb_symbols_ready;
 
 static inline int usmb_ready(void)
 {
-	return atomic_load_explicit(&usmb_table_ready, memory_order_acquire);
+	return atomic_load_explicit(&usmb_symbols_ready, memory_order_acquire);
 }
 
 /* Counts of live references; index USMB_LIVE_*. */
