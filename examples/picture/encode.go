@@ -14,10 +14,16 @@ import (
 // checkWritable fails when a file of that name could not be written, so that
 // nobody waits for a result that has nowhere to go. It leaves nothing behind.
 func checkWritable(path string) error {
-	if st, err := os.Stat(path); err == nil && st.IsDir() {
+	st, err := os.Stat(path)
+	switch {
+	case path == "":
+		return errors.New("OUT is empty: name a file for the result, OUT=edges.png")
+	case err == nil && st.IsDir():
 		return fmt.Errorf("OUT %s is a directory: name a file in it", path)
-	} else if err == nil && !st.Mode().IsRegular() {
+	case err == nil && !st.Mode().IsRegular():
 		return fmt.Errorf("OUT %s is no ordinary file", path)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("OUT cannot be written: %w", err)
 	}
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, ".edges-*")

@@ -252,6 +252,7 @@ func TestProgramFailsClearlyAndLeavesNoFile(t *testing.T) {
 		{"no such picture", nil, []string{"-in", filepath.Join(dir, "none.png"), "-out", out}, "no such file"},
 		{"a damaged picture", nil, []string{"-in", cut, "-out", out}, "cannot be read"},
 		{"nowhere to write", nil, []string{"-in", in, "-out", filepath.Join(dir, "none", "x.png")}, "cannot be written"},
+		{"no name for the result", []string{"USMBRIDGE_PYTHON=off"}, []string{"-in", in, "-out", ""}, "OUT is empty"},
 		{"no Python", []string{"USMBRIDGE_PYTHON=off"}, []string{"-in", in, "-out", out}, "make python"},
 		{"a Python that is none", []string{"USMBRIDGE_PYTHON=" + in}, []string{"-in", in, "-out", out}, in},
 		{"a SYCL that is none", []string{"USMBRIDGE_SYCL=" + in}, []string{"-in", in, "-out", out}, "SYCL: "},
