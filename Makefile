@@ -10,7 +10,8 @@ OUT   = edges.png
 # How long each fuzz target runs in `make check`, and what `make bench` selects.
 FUZZTIME ?= 5s
 BENCH    ?= .
-# The linter of `make check`, built once into bin/.
+# The runner of `make test` and the linter of `make check`, built once into bin/.
+GOTESTSUM_VERSION := v1.13.0
 LINT_VERSION := v2.15.0
 
 SETUP     = test -f "$(VENV)/usmbridge.json" || echo "setup: building the set-up program"; \
@@ -46,8 +47,18 @@ run: python-run ## the main job: one picture through Go, dpctl and Numba [IN=pic
 	@$(GO) build -o bin/picture ./examples/picture
 	@$(ACTIVE) ./bin/picture -in "$$PICTURE_IN" -out "$$PICTURE_OUT"
 
-test: python vet portable ## everything that CI asserts
-	@$(QUIET_ENV) $(ACTIVE) $(REQUIRE) $(GO) run ./interop/setup/gotest -count=1 -timeout 20m ./...
+# A line for each package, what failed and every skip with its reason at the end,
+# and DONE with the counts last; that no test ran is a failure too.
+GOTESTSUM = ./bin/gotestsum-$(GOTESTSUM_VERSION) --format=pkgname --format-icons=text --format-hide-empty-pkg \
+	--junitfile=bin/tests.xml --post-run-command='sh -c "test $$TESTS_TOTAL -gt $$TESTS_SKIPPED"'
+
+test: python vet portable bin/gotestsum-$(GOTESTSUM_VERSION) ## everything that CI asserts
+	@$(QUIET_ENV) $(ACTIVE) $(REQUIRE) $(GOTESTSUM) -- -count=1 -timeout 20m ./...
+
+bin/gotestsum-$(GOTESTSUM_VERSION):
+	@mkdir -p bin
+	GOFLAGS= GOBIN="$(CURDIR)/bin" $(GO) install gotest.tools/gotestsum@$(GOTESTSUM_VERSION)
+	mv bin/gotestsum $@
 
 vet: ## go vet, all packages
 	$(GO) vet ./...
