@@ -1,6 +1,7 @@
 package dlpack_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -274,34 +275,31 @@ func TestPackedBits(t *testing.T) {
 	require.ErrorIs(t, dlpack.PackBits(packed, values, 0, 0), dlpack.ErrDataType)
 }
 
-// What is packed comes out again, and nothing beside it changes.
+// What is packed comes out again, and nothing beside it changes. The fuzzer likes
+// long inputs, which say nothing that a short one does not; so the values are cut,
+// and one comparison looks at all bits.
 func FuzzPackBits(f *testing.F) {
 	f.Add([]byte{1, 2, 3}, uint8(4), uint8(1), byte(0xff))
 	f.Add([]byte{63, 0, 31}, uint8(6), uint8(3), byte(0))
 	f.Add([]byte{}, uint8(8), uint8(0), byte(1))
 	f.Add([]byte{1, 0, 1, 1, 0, 1, 1, 1, 1}, uint8(1), uint8(7), byte(0x55))
 	f.Fuzz(func(t *testing.T, values []byte, w, skip uint8, fill byte) {
-		width, first := int(w%8)+1, int64(skip%16)
-		size := (int(first)+len(values))*width/8 + 2
-		packed, before := make([]byte, size), make([]byte, size)
-		for i := range packed {
-			packed[i], before[i] = fill, fill
-		}
-		require.NoError(t, dlpack.PackBits(packed, values, first, width))
-		bit := func(b []byte, i int) int { return int(b[i/8]>>(i%8)) & 1 }
-		for i := 0; i < size*8; i++ {
-			element, at := int64(i/width)-first, i%width
-			want := bit(before, i)
-			if element >= 0 && element < int64(len(values)) {
-				want = int(values[element]>>at) & 1
-			}
-			require.Equal(t, want, bit(packed, i), "bit %d", i)
-		}
-		got := make([]byte, len(values))
-		require.NoError(t, dlpack.UnpackBits(got, packed, first, width))
+		values = values[:min(len(values), 64)]
+		width, first := int(w%8)+1, int(skip%16)
+		packed := bytes.Repeat([]byte{fill}, (first+len(values))*width/8+2)
+		want, low := bytes.Clone(packed), make([]byte, len(values))
 		for i, v := range values {
-			require.Equal(t, v&byte(1<<width-1), got[i])
+			low[i] = v & byte(1<<width-1)
+			for k := range width {
+				bit := (first+i)*width + k
+				want[bit/8] = want[bit/8]&^(1<<(bit%8)) | v>>k&1<<(bit%8)
+			}
 		}
+		require.NoError(t, dlpack.PackBits(packed, values, int64(first), width))
+		require.Equal(t, want, packed)
+		got := make([]byte, len(values))
+		require.NoError(t, dlpack.UnpackBits(got, packed, int64(first), width))
+		require.Equal(t, low, got)
 	})
 }
 

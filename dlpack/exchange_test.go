@@ -3,6 +3,7 @@
 package dlpack_test
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"testing"
@@ -419,6 +420,65 @@ func TestDataTypesAlike(t *testing.T) {
 	}
 	_, ok := cpeer.ByName("double")
 	require.False(t, ok)
+}
+
+// One rule for type strings and names: Go and C take the same bytes for the same
+// type, of all strings of up to three bytes that could be one and many others.
+func TestTypeStringsAlike(t *testing.T) {
+	alphabet := "\x00<=|>!biufcaOSUVmMt0123468? \xff"
+	strings := []string{""}
+	for first := 0; len(strings[len(strings)-1]) < 3; {
+		level := strings[first:]
+		first = len(strings)
+		for _, s := range level {
+			for i := range len(alphabet) {
+				strings = append(strings, s+alphabet[i:i+1])
+			}
+		}
+	}
+	for _, d := range dlpack.DataTypes() {
+		strings = append(strings, d.Name(), d.Name()+"x2", "<"+d.Name())
+		if s, err := d.TypeString(); err == nil {
+			for i := range len(alphabet) {
+				c := alphabet[i : i+1]
+				strings = append(strings, c+s[1:], c+s, s+c, s[:2]+c+s[2:], s[:1]+c+s[2:])
+			}
+		}
+	}
+	taken := 0
+	for _, s := range strings {
+		want, err := dlpack.ParseTypeString(s)
+		got, ok := cpeer.ByTypeString(s)
+		require.Equal(t, err == nil, ok, "%q", s)
+		if ok {
+			require.Equal(t, want, got, "%q", s)
+			taken++
+		}
+		if !bytes.ContainsRune([]byte(s), 0) { // C's names end there
+			want, err = dlpack.ParseName(s)
+			got, ok = cpeer.ByName(s)
+			require.Equal(t, err == nil, ok, "%q", s)
+			if ok {
+				require.Equal(t, want, got, "%q", s)
+			}
+		}
+	}
+	require.Greater(t, taken, 60)
+}
+
+// FuzzTypeStringsAlike is the same for any bytes.
+func FuzzTypeStringsAlike(f *testing.F) {
+	for _, s := range []string{"<f4", "\x00f4", "|b1", ">u1", ">u2", "c16", "f4\x00", ""} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		want, err := dlpack.ParseTypeString(s)
+		got, ok := cpeer.ByTypeString(s)
+		require.Equal(t, err == nil, ok, "%q", s)
+		if ok {
+			require.Equal(t, want, got, "%q", s)
+		}
+	})
 }
 
 func TestDevicesAlike(t *testing.T) {

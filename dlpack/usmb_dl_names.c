@@ -84,6 +84,24 @@ int usmb_dl_dtype_by_name(const char *name, usmb_dl_dtype *out)
 	return USMB_DL_EDTYPE;
 }
 
+int usmb_dl_dtype_by_typestr(const char *s, size_t n, usmb_dl_dtype *out)
+{
+	int sign = n > 0 && (*s == '<' || *s == '=' || *s == '|' || *s == '>' || *s == '!');
+	int foreign = sign && (*s == '>' || *s == '!'); /* matters to more than a byte */
+
+	s += sign;
+	n -= (size_t)sign;
+	for (int i = 0; i < TYPES; i++) {
+		const char *t = types[i].typestr;
+
+		if (t == NULL || strlen(t + 1) != n || memcmp(t + 1, s, n) != 0) continue;
+		if (foreign && types[i].dtype.bits > 8) return USMB_DL_EDTYPE;
+		*out = types[i].dtype;
+		return USMB_DL_OK;
+	}
+	return USMB_DL_EDTYPE;
+}
+
 const char *usmb_dl_device_name(int32_t device_type)
 {
 	static const char *const names[] = {

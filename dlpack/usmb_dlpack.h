@@ -271,6 +271,11 @@ const char *usmb_dl_dtype_typestr(usmb_dl_dtype dtype);
 /* The element type of a name; 0 and *out, or USMB_DL_EDTYPE. */
 int usmb_dl_dtype_by_name(const char *name, usmb_dl_dtype *out);
 
+/* The element type of an array-interface type string of n bytes: a byte-order sign,
+ * which may be left out and must be the machine's own ('<', '=', '|') but for single
+ * bytes, then kind and size. 0 and *out, or USMB_DL_EDTYPE. */
+int usmb_dl_dtype_by_typestr(const char *s, size_t n, usmb_dl_dtype *out);
+
 /* Name of a device type as the standard writes it ("kDLOneAPI"), or NULL. */
 const char *usmb_dl_device_name(int32_t device_type);
 

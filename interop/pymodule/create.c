@@ -1,6 +1,4 @@
 /* create.c: empty, zeros, asarray: new memory, and where it lies. */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "usmb_pymod.h"
@@ -14,23 +12,16 @@ static int given(PyObject *o)
 
 /* A name ("float32"), a type string ("<f4", "f4"), or an object with such a name
    (NumPy's types and dtypes, Python's bool, int, float, complex). */
-static int dtype_of_text(const char *s, usmb_dl_dtype *out)
+static int dtype_of_text(const char *s, size_t n, usmb_dl_dtype *out)
 {
 	static const struct {
 		const char *alias, *name;
 	} aliases[] = {{"float", "float64"}, {"int", "int64"}, {"complex", "complex128"}, {"bool_", "bool"}};
-	char text[64];
+	if (strlen(s) != n) return -1; /* no name has a NUL in it */
 	if (usmb_dl_dtype_by_name(s, out) == USMB_DL_OK) return 0;
 	for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
 		if (!strcmp(s, aliases[i].alias)) return usmb_dl_dtype_by_name(aliases[i].name, out);
-	const char *p = strchr("<=|", *s) && *s ? s + 1 : s;
-	long size = p[0] ? strtol(p + 1, NULL, 10) : 0;
-	const char *kind = *p == 'f' ? "float" : *p == 'i' ? "int" : *p == 'u' ? "uint" : *p == 'c' ? "complex" : NULL;
-	if (!p[0] || !p[1] || strspn(p + 1, "0123456789") != strlen(p + 1) || size < 1 || size > 16) return -1;
-	if (*p == 'b' && size == 1) return usmb_dl_dtype_by_name("bool", out);
-	if (!kind) return -1;
-	snprintf(text, sizeof text, "%s%ld", kind, size * 8);
-	return usmb_dl_dtype_by_name(text, out);
+	return usmb_dl_dtype_by_typestr(s, n, out) == USMB_DL_OK ? 0 : -1;
 }
 
 int usmb_parse_dtype(PyObject *o, const char *dflt, usmb_dl_dtype *out)
@@ -43,8 +34,9 @@ int usmb_parse_dtype(PyObject *o, const char *dflt, usmb_dl_dtype *out)
 		text = usmb_py.PyObject_GetAttr(o, usmb_name.__name__);
 	}
 	if (!text) usmb_py.PyErr_Clear();
-	const char *s = text && PyUnicode_Check(text) ? usmb_py.PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
-	int ok = s && dtype_of_text(s, out) == 0;
+	Py_ssize_t n = 0;
+	const char *s = text && PyUnicode_Check(text) ? usmb_py.PyUnicode_AsUTF8AndSize(text, &n) : NULL;
+	int ok = s && dtype_of_text(s, (size_t)n, out) == 0;
 	if (!ok) {
 		usmb_py.PyErr_Clear();
 		if (s)

@@ -273,19 +273,12 @@ static void give_up(parsed *p)
 	while (p->nheld > 0) Py_DECREF(p->held[--p->nheld]);
 }
 
-/* The element type of the common type strings; 0 when it is not one of these. */
+/* The element type of a type string, in which dictionaries need a sign of the
+   machine's own byte order; 0 when it is none. */
 static int plain_type(const char *s, uint64_t n, usmb_dl_dtype *out)
 {
-	if (n != 3 || (s[0] != '<' && s[0] != '=' && s[0] != '|') || s[2] < '1' || s[2] > '8') return 0;
-	int code = s[1] == 'f'                  ? USMB_DL_FLOAT
-	           : s[1] == 'i'                ? USMB_DL_INT
-	           : s[1] == 'u'                ? USMB_DL_UINT
-	           : s[1] == 'c'                ? USMB_DL_COMPLEX
-	           : s[1] == 'b' && s[2] == '1' ? USMB_DL_BOOL
-	                                        : -1;
-	if (code < 0) return 0;
-	*out = (usmb_dl_dtype){(uint8_t)code, (uint8_t)((s[2] - '0') * 8), 1};
-	return usmb_dl_dtype_typestr(*out) != NULL;
+	return n > 0 && (s[0] == '<' || s[0] == '=' || s[0] == '|') &&
+	       usmb_dl_dtype_by_typestr(s, (size_t)n, out) == USMB_DL_OK;
 }
 
 /* Says yes to ordinary dictionaries by dlpack's rules of layouts, which are no

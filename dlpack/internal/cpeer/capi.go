@@ -38,6 +38,15 @@ func ByName(name string) (dlpack.DataType, bool) {
 	return dlpack.DataType{Code: dlpack.Code(d.code), Bits: uint8(d.bits), Lanes: uint16(d.lanes)}, ok
 }
 
+// ByTypeString is usmb_dl_dtype_by_typestr.
+func ByTypeString(s string) (dlpack.DataType, bool) {
+	c := C.CBytes([]byte(s)) // no terminator: the sanitizer sees a byte too many
+	defer C.free(c)
+	var d C.usmb_dl_dtype
+	ok := C.usmb_dl_dtype_by_typestr((*C.char)(c), C.size_t(len(s)), &d) == C.USMB_DL_OK
+	return dlpack.DataType{Code: dlpack.Code(d.code), Bits: uint8(d.bits), Lanes: uint16(d.lanes)}, ok
+}
+
 // DeviceName is usmb_dl_device_name; "" for NULL.
 func DeviceName(t int32) string { return C.GoString(C.usmb_dl_device_name(C.int32_t(t))) }
 

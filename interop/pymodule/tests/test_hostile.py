@@ -455,3 +455,9 @@ def test_a_tensor_is_read_once(device, np, take):
     finally:
         stop.set()
         [x.join() for x in threads]
+
+
+@pytest.mark.parametrize("name", ["\0f4", "f4\0", "<f4\0", "float32\0", "\0float32", "float32\0x", "\0", ""])
+def test_names_of_types_end_where_they_end(name):
+    with pytest.raises(TypeError):
+        ub.zeros(1, dtype=name)
