@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"unsafe"
 
+	"github.com/usmbridge/usmbridge/dlpack"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -38,7 +39,7 @@ func Slice[T Element](a *Array) ([]T, error) {
 func sliceOf[T Element](a *Array, op string) ([]T, error) {
 	a.hold(op)
 	defer a.buf.Release()
-	if want := DataTypeOf[T](); a.dtype != want {
+	if want := dlpack.DataTypeOf[T](); a.dtype != want {
 		return nil, opErr(op, ErrType, "the array holds %s, the slice asked for is of %s", a.dtype, want)
 	}
 	var zero T
@@ -105,7 +106,7 @@ func (a *Array) elementBytes(position int) (offset, n, shift int) {
 func (a *Array) At(index ...int) (any, error) {
 	a.hold("At")
 	defer a.buf.Release()
-	p, err := a.layout.Position(index...)
+	p, err := a.layout.position(index...)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +139,7 @@ func (a *Array) SetAt(v any, index ...int) error {
 	const op = "SetAt"
 	a.hold(op)
 	defer a.buf.Release()
-	p, err := a.layout.Position(index...)
+	p, err := a.layout.position(index...)
 	if err != nil {
 		return err
 	}

@@ -229,27 +229,27 @@ func (a *Array) AsReadOnly() *Array {
 // Index is the view that a basic index selects; see Layout.Index.
 func (a *Array) Index(items ...Index) (*Array, error) {
 	a.check("Index")
-	return a.viewUnless(a.layout.Index(items...))
+	return a.viewUnless(a.layout.index(items...))
 }
 
 // Transpose is the view with permuted axes, reversed without arguments.
 func (a *Array) Transpose(axes ...int) (*Array, error) {
 	a.check("Transpose")
-	return a.viewUnless(a.layout.Transpose(axes...))
+	return a.viewUnless(a.layout.transpose(axes...))
 }
 
 // Reshape is the view with another shape; see Layout.Reshape. Errors: ErrLayout
 // when the elements would have to move, then Copy first.
 func (a *Array) Reshape(shape ...int) (*Array, error) {
 	a.check("Reshape")
-	return a.viewUnless(a.layout.Reshape(shape...))
+	return a.viewUnless(a.layout.reshape(shape...))
 }
 
 // Broadcast is the read-only view that repeats axes of length 1 to the shape;
 // see Layout.Broadcast.
 func (a *Array) Broadcast(shape ...int) (*Array, error) {
 	a.check("Broadcast")
-	v, err := a.viewUnless(a.layout.Broadcast(shape...))
+	v, err := a.viewUnless(a.layout.broadcast(shape...))
 	if err == nil {
 		v.flags |= flagReadOnly
 	}

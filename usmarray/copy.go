@@ -3,6 +3,7 @@ package usmarray
 import (
 	"unsafe"
 
+	"github.com/usmbridge/usmbridge/dlpack"
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
@@ -52,7 +53,7 @@ func (a *Array) assignFrom(op string, src *Array) error {
 	}
 	from := src.layout
 	if !sameShape(from.shape, a.layout.shape) {
-		l, err := from.Broadcast(a.layout.shape...)
+		l, err := from.broadcast(a.layout.shape...)
 		if err != nil {
 			return err
 		}
@@ -77,11 +78,16 @@ func (a *Array) assignFrom(op string, src *Array) error {
 func (a *Array) Copy(r memmgr.Resource, opts ...Option) (*Array, error) {
 	a.hold("Copy")
 	defer a.buf.Release()
-	b, err := newLike("Copy", r, a, opts)
+	return a.copyInto("Copy", r, opts)
+}
+
+// copyInto is Copy of an array whose memory is held.
+func (a *Array) copyInto(op string, r memmgr.Resource, opts []Option) (*Array, error) {
+	b, err := newLike(op, r, a, opts)
 	if err != nil {
 		return nil, err
 	}
-	return filled(b, b.copyFrom("Copy", a))
+	return filled(b, b.copyFrom(op, a))
 }
 
 // ToDevice gives the elements in memory of a resource's place (context, device
@@ -164,7 +170,7 @@ func ToSlice[T Element](a *Array) ([]T, error) {
 
 // sliceEnd describes Go memory with the shape of an array.
 func sliceEnd[T Element](op string, a *Array, data []T) (end, error) {
-	if want := DataTypeOf[T](); a.dtype != want {
+	if want := dlpack.DataTypeOf[T](); a.dtype != want {
 		return end{}, opErr(op, ErrType, "the array holds %s, the slice is of %s", a.dtype, want)
 	}
 	if len(data) != a.Size() {

@@ -3,36 +3,35 @@ package usmarray
 import (
 	"unsafe"
 
+	"github.com/usmbridge/usmbridge/dlpack"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// Option changes what New and its sisters make.
-type Option func(*createOptions)
+// Option changes what New and its sisters make. A larger alignment
+// than the resource's is asked of memmgr.New, whose buffer FromBuffer makes an array of.
+type Option struct{ set func(*createOptions) }
 
 type createOptions struct {
 	fortran bool
-	align   uintptr
 	queue   *syclobj.Queue
 	tag     string
 	padded  bool
 }
 
 // FortranOrder lays the elements out with the first axis fastest.
-func FortranOrder() Option { return func(o *createOptions) { o.fortran = true } }
-
-// WithAlignment asks for an alignment in bytes, a power of two; the default is
-// the resource's.
-func WithAlignment(bytes int) Option { return func(o *createOptions) { o.align = uintptr(bytes) } }
+func FortranOrder() Option { return Option{func(o *createOptions) { o.fortran = true }} }
 
 // WithQueue names the queue that will use the memory first.
-func WithQueue(q *syclobj.Queue) Option { return func(o *createOptions) { o.queue = q } }
+func WithQueue(q *syclobj.Queue) Option {
+	return Option{func(o *createOptions) { o.queue = q }}
+}
 
 // WithTag names the user of the memory in statistics.
-func WithTag(tag string) Option { return func(o *createOptions) { o.tag = tag } }
+func WithTag(tag string) Option { return Option{func(o *createOptions) { o.tag = tag }} }
 
 // Padded stores elements of sub-byte types in a byte each.
-func Padded() Option { return func(o *createOptions) { o.padded = true } }
+func Padded() Option { return Option{func(o *createOptions) { o.padded = true }} }
 
 // New allocates an array from a resource; its elements are not set. The caller
 // owns it and calls Release. Errors: ErrLayout for a shape that cannot be,
@@ -40,7 +39,7 @@ func Padded() Option { return func(o *createOptions) { o.padded = true } }
 func New(r memmgr.Resource, dt DataType, shape []int, opts ...Option) (*Array, error) {
 	var o createOptions
 	for _, f := range opts {
-		f(&o)
+		f.set(&o)
 	}
 	return create("New", r, dt, shape, &o)
 }
@@ -60,7 +59,7 @@ func create(op string, r memmgr.Resource, dt DataType, shape []int, o *createOpt
 	if !ok {
 		return nil, opErr(op, ErrLayout, "shape %s of %s takes more bytes than can be addressed", tuple(shape), dt)
 	}
-	buf, err := memmgr.New(r, memmgr.Request{Size: uintptr(size), Align: o.align, Queue: o.queue, Tag: o.tag})
+	buf, err := memmgr.New(r, memmgr.Request{Size: uintptr(size), Queue: o.queue, Tag: o.tag})
 	if err != nil {
 		return nil, wrapErr(op, nil, err)
 	}
@@ -92,7 +91,7 @@ func newLike(op string, r memmgr.Resource, a *Array, opts []Option) (*Array, err
 	}
 	o.padded = a.Padded()
 	for _, f := range opts {
-		f(&o)
+		f.set(&o)
 	}
 	return create(op, r, a.dtype, a.layout.shape, &o)
 }
@@ -130,7 +129,7 @@ func FromSlice[T Element](r memmgr.Resource, data []T, shape []int, opts ...Opti
 	if shape == nil {
 		shape = []int{len(data)}
 	}
-	a, err := New(r, DataTypeOf[T](), shape, opts...)
+	a, err := New(r, dlpack.DataTypeOf[T](), shape, opts...)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +151,7 @@ func Arange[T Element](r memmgr.Resource, start, step T, n int, opts ...Option) 
 // arange is written over the bytes of a value, because Go has no arithmetic on
 // a constraint that includes bool.
 func arange[T Element](data []T, start, step T) error {
-	c := newCodec(DataTypeOf[T]())
+	c := newCodec(dlpack.DataTypeOf[T]())
 	if c.class == classBool {
 		return opErr("Arange", ErrType, "bool has no arithmetic; use a number type")
 	}

@@ -56,12 +56,3 @@ func (r *resolved) queueFor(rt *syclobj.Runtime) (q *syclobj.Queue, own bool, er
 	q, err = rt.NewQueue(r.context, d, syclobj.InOrder)
 	return q, true, err
 }
-
-// NewOn is New with memory from ResourceOn.
-func NewOn(rt *syclobj.Runtime, obj SyclObj, kind syclobj.USMKind, dt DataType, shape []int, opts ...Option) (*Array, error) {
-	r, err := ResourceOn(rt, obj, kind)
-	if err != nil {
-		return nil, err
-	}
-	return New(r, dt, shape, opts...)
-}

@@ -21,110 +21,93 @@ const (
 	CopyNever
 )
 
-// ExportOption changes what DLPack hands out.
-type ExportOption func(*exportOptions)
-
-type exportOptions struct {
-	stream  *syclobj.Queue
-	noSync  bool
-	legacy  bool
-	version dlpack.Version
-	device  *dlpack.Device
-	copy    CopyMode
-	to      memmgr.Resource
-	xpu     bool
+// ExportOptions is what a consumer may ask of DLPackWith. The zero value asks for
+// nothing.
+type ExportOptions struct {
+	// OnQueue is the consumer's queue: a barrier orders it after the work that this
+	// library submitted on the memory, instead of a wait on the host.
+	OnQueue *syclobj.Queue
+	// NoSync neither waits nor orders anything (stream -1 in Python): the consumer
+	// knows what it does.
+	NoSync bool
+	// MaxVersion is the newest DLPack that the consumer understands: a lower major
+	// version than ours gets the legacy struct. Zero means this library's.
+	MaxVersion dlpack.Version
+	// Legacy asks for the struct without a version (no max_version in Python).
+	// Read-only memory is refused then, because that struct cannot say so.
+	Legacy bool
+	// Device asks for a device. (kDLCPU, 0), the only CPU there is, of shared and
+	// host USM is the same memory without a copy, after waiting for pending work,
+	// whatever its context; of device memory it is a copy. Another device is a copy
+	// in the memory of the CopyTo resource. Nil is the memory's own.
+	Device *dlpack.Device
+	// Copy forces or forbids a copy. A copy belongs to the tensor alone, which
+	// IS_COPIED says. One of USM lies in the same kind of memory of the default
+	// context of its device, from memmgr.Default, unless CopyTo says otherwise.
+	Copy CopyMode
+	// CopyTo is where a copy is allocated, if there is one.
+	CopyTo memmgr.Resource
+	// XPU exports by the rules that Intel Extension for PyTorch imports with: USM
+	// device memory in the default context of its platform. Anything else is an
+	// ErrExchange that says what does not fit.
+	XPU bool
 }
-
-// OnQueue orders the consumer's queue after the work that this library
-// submitted on the memory, by a barrier, instead of waiting for it on the host.
-func OnQueue(q *syclobj.Queue) ExportOption { return func(o *exportOptions) { o.stream = q } }
-
-// NoSync neither waits nor orders anything (stream -1 in Python): the consumer
-// knows what it does.
-func NoSync() ExportOption { return func(o *exportOptions) { o.noSync = true } }
-
-// MaxVersion negotiates for a consumer that understands DLPack up to v: a lower
-// major version than ours gets the legacy struct. Without it, and without
-// Legacy, the tensor has this library's version.
-func MaxVersion(v dlpack.Version) ExportOption { return func(o *exportOptions) { o.version = v } }
-
-// Legacy asks for the struct without a version (no max_version in Python).
-// Read-only memory is refused then, because that struct cannot say so.
-func Legacy() ExportOption { return func(o *exportOptions) { o.legacy = true } }
-
-// ToDLDevice asks for a device. (kDLCPU, 0), the only CPU there is, of shared and
-// host USM is the same memory without a copy, after waiting for pending work,
-// whatever its context; of device memory it is a copy. Another device is a copy in
-// the memory of the CopyTo resource.
-func ToDLDevice(d dlpack.Device) ExportOption { return func(o *exportOptions) { o.device = &d } }
-
-// WithCopy forces or forbids a copy. A copy belongs to the tensor alone, which
-// IS_COPIED says. One of USM lies in the same kind of memory of the default
-// context of its device, from memmgr.Default, unless CopyTo says otherwise.
-func WithCopy(m CopyMode) ExportOption { return func(o *exportOptions) { o.copy = m } }
-
-// CopyTo is where a copy is allocated, if there is one.
-func CopyTo(r memmgr.Resource) ExportOption { return func(o *exportOptions) { o.to = r } }
-
-// ForXPU exports by the rules that Intel Extension for PyTorch imports with: USM
-// device memory in the default context of its platform. Anything else is an
-// ErrExchange that says what does not fit.
-func ForXPU() ExportOption { return func(o *exportOptions) { o.xpu = true } }
 
 // DLPack exports the array as an owned DLPack tensor that shares the memory: a
 // kDLOneAPI tensor for USM in the default context of its platform, kDLCPU on the
 // host backend. The tensor holds a reference of the memory of its own; the
-// caller releases it, detaches it, or gives it to a consumer. Without options
-// pending work is waited for.
+// caller releases it, detaches it, or gives it to a consumer. Pending work is waited
+// for.
 //
 // Nothing is known about the consumer's work on the memory: a consumer on a
 // queue of its own finishes before it releases the tensor.
 //
-// Errors: ErrExchange for what DLPack cannot say or the options forbid.
-func (a *Array) DLPack(opts ...ExportOption) (dlpack.Tensor, error) {
+// Errors: ErrExchange for what DLPack cannot say.
+func (a *Array) DLPack() (dlpack.Tensor, error) {
 	a.hold(opDLPack)
-	t, err := a.exportHeld(opts)
+	t, err := a.export(&defaultExport)
 	if err != nil {
 		a.buf.Release()
 	}
 	return t, err
 }
 
-// exportHeld is DLPack of an array whose memory is held, a reference that goes to
-// the tensor on success.
-func (a *Array) exportHeld(opts []ExportOption) (dlpack.Tensor, error) {
-	if len(opts) == 0 {
-		return a.export(&defaultExport) // options would cost an allocation
-	}
-	o := exportOptions{version: dlpack.CurrentVersion}
-	for _, f := range opts {
-		f(&o)
-	}
-	return a.exportWith(&o)
-}
+var defaultExport = ExportOptions{MaxVersion: dlpack.CurrentVersion}
 
-var defaultExport = exportOptions{version: dlpack.CurrentVersion}
+// DLPackWith is DLPack for a consumer with wishes of its own. Errors: ErrExchange
+// also for what they forbid.
+func (a *Array) DLPackWith(o ExportOptions) (dlpack.Tensor, error) {
+	if o.MaxVersion == (dlpack.Version{}) {
+		o.MaxVersion = dlpack.CurrentVersion
+	}
+	a.hold("DLPackWith")
+	t, err := a.exportWith(&o)
+	if err != nil {
+		a.buf.Release()
+	}
+	return t, err
+}
 
 const opDLPack = "DLPack"
 
 // exportWith copies first where the options ask for it.
-func (a *Array) exportWith(o *exportOptions) (dlpack.Tensor, error) {
+func (a *Array) exportWith(o *ExportOptions) (dlpack.Tensor, error) {
 	to, asCPU, err := a.copyTarget(o)
 	if err != nil {
 		return dlpack.Tensor{}, err
 	}
 	if to == nil {
-		if o.device != nil && asCPU {
-			o.noSync, o.stream = false, nil // a CPU consumer reads at once
+		if o.Device != nil && asCPU {
+			o.NoSync, o.OnQueue = false, nil // a CPU consumer reads at once
 		}
 		return a.export(o)
 	}
-	if o.copy == CopyNever {
+	if o.Copy == CopyNever {
 		return dlpack.Tensor{}, opErr(opDLPack, ErrExchange, "%v would have to be copied to become what was asked for, and copying is forbidden; allow it or use ToDevice", a.place)
 	}
-	b, err := a.Copy(to)
+	b, err := a.copyInto(opDLPack, to, nil)
 	if err != nil {
-		return dlpack.Tensor{}, &OpError{Op: opDLPack, Err: err}
+		return dlpack.Tensor{}, err
 	}
 	b.flags |= flagCopied
 	t, err := b.export(o) // takes over the copy's only reference
@@ -138,44 +121,44 @@ func (a *Array) exportWith(o *exportOptions) (dlpack.Tensor, error) {
 
 // copyTarget decides whether the request needs a copy, and where: nil for none.
 // asCPU says that the memory is to be shown as kDLCPU.
-func (a *Array) copyTarget(o *exportOptions) (to memmgr.Resource, asCPU bool, err error) {
+func (a *Array) copyTarget(o *ExportOptions) (to memmgr.Resource, asCPU bool, err error) {
 	place := a.place
-	if o.device == nil {
-		if o.copy != CopyAlways {
+	if o.Device == nil {
+		if o.Copy != CopyAlways {
 			return nil, false, nil
 		}
 		to, err = a.sameMemory(o)
 		return to, false, err
 	}
 	switch {
-	case *o.device == dlpack.CPU:
-		if a.buf.HostReadable() && o.copy != CopyAlways {
+	case *o.Device == dlpack.CPU:
+		if a.buf.HostReadable() && o.Copy != CopyAlways {
 			return nil, true, nil
 		}
-		if o.to != nil {
-			return o.to, true, nil
+		if o.CopyTo != nil {
+			return o.CopyTo, true, nil
 		}
 		return memmgr.Host(), true, nil
-	case o.device.Type == dlpack.DeviceOneAPI:
+	case o.Device.Type == dlpack.DeviceOneAPI:
 		_, id, derr := place.DLPackDevice()
-		if derr == nil && !place.IsHost() && id == o.device.ID && o.copy != CopyAlways {
+		if derr == nil && !place.IsHost() && id == o.Device.ID && o.Copy != CopyAlways {
 			return nil, false, nil
 		}
-		if o.to == nil && (place.IsHost() || derr == nil && id != o.device.ID) {
-			return nil, false, opErr(opDLPack, ErrExchange, "%v is asked for and the memory is %v; say with CopyTo where the copy is to be allocated", *o.device, place)
+		if o.CopyTo == nil && (place.IsHost() || derr == nil && id != o.Device.ID) {
+			return nil, false, opErr(opDLPack, ErrExchange, "%v is asked for and the memory is %v; say with CopyTo where the copy is to be allocated", *o.Device, place)
 		}
 		to, err = a.sameMemory(o)
 		return to, false, err
 	}
-	return nil, false, opErr(opDLPack, ErrExchange, "%v is asked for; this library exports (kDLCPU, 0) and kDLOneAPI", *o.device)
+	return nil, false, opErr(opDLPack, ErrExchange, "%v is asked for; this library exports (kDLCPU, 0) and kDLOneAPI", *o.Device)
 }
 
 // sameMemory is the resource for a copy in memory of the same kind and device,
 // in the default context.
-func (a *Array) sameMemory(o *exportOptions) (memmgr.Resource, error) {
+func (a *Array) sameMemory(o *ExportOptions) (memmgr.Resource, error) {
 	place := a.place
-	if o.to != nil {
-		return o.to, nil
+	if o.CopyTo != nil {
+		return o.CopyTo, nil
 	}
 	if place.IsHost() {
 		return memmgr.Host(), nil
@@ -197,7 +180,7 @@ func (a *Array) sameMemory(o *exportOptions) (memmgr.Resource, error) {
 
 // export builds the tensor of this very memory, which is held: the reference
 // goes to the tensor on success.
-func (a *Array) export(o *exportOptions) (dlpack.Tensor, error) {
+func (a *Array) export(o *ExportOptions) (dlpack.Tensor, error) {
 	device, err := a.exportDevice(o)
 	if err != nil {
 		return dlpack.Tensor{}, err
@@ -207,15 +190,15 @@ func (a *Array) export(o *exportOptions) (dlpack.Tensor, error) {
 	flags := a.exportFlags(memory)
 	versioned := true
 	if o != &defaultExport {
-		max := &o.version
-		if o.legacy {
+		max := &o.MaxVersion
+		if o.Legacy {
 			max = nil
 		}
 		if versioned, err = dlpack.Negotiate(max, flags); err != nil {
 			return dlpack.Tensor{}, wrapErr(opDLPack, ErrExchange, err)
 		}
 	}
-	if cell.Pending() != 0 || o.stream != nil {
+	if cell.Pending() != 0 || o.OnQueue != nil {
 		if err := a.exportSync(o); err != nil {
 			return dlpack.Tensor{}, err
 		}
@@ -240,19 +223,19 @@ func (a *Array) export(o *exportOptions) (dlpack.Tensor, error) {
 }
 
 // exportDevice is the DLPack device that the memory is shown as.
-func (a *Array) exportDevice(o *exportOptions) (dlpack.Device, error) {
+func (a *Array) exportDevice(o *ExportOptions) (dlpack.Device, error) {
 	place := a.place
-	if o.xpu {
+	if o.XPU {
 		if err := checkXPU(opDLPack, place); err != nil {
 			return dlpack.Device{}, err
 		}
 	}
-	if o.device != nil && o.device.Type == dlpack.DeviceCPU {
+	if o.Device != nil && o.Device.Type == dlpack.DeviceCPU {
 		return dlpack.CPU, nil
 	}
 	typ, id, err := place.DLPackDevice()
 	if err != nil {
-		return dlpack.Device{}, opErr(opDLPack, ErrExchange, "%w; ask for a copy (WithCopy(CopyAlways)), which is made in the default context", err)
+		return dlpack.Device{}, opErr(opDLPack, ErrExchange, "%w; ask for a copy (CopyAlways), which is made in the default context", err)
 	}
 	return dlpack.Device{Type: dlpack.DeviceType(typ), ID: id}, nil
 }
@@ -273,11 +256,11 @@ func (a *Array) exportFlags(memory uint32) dlpack.Flags {
 }
 
 // exportSync makes pending work come before the consumer's.
-func (a *Array) exportSync(o *exportOptions) error {
-	if o.noSync {
+func (a *Array) exportSync(o *ExportOptions) error {
+	if o.NoSync {
 		return nil
 	}
-	if o.stream == nil || o.stream.IsHost() {
+	if o.OnQueue == nil || o.OnQueue.IsHost() {
 		if err := a.buf.Wait(); err != nil {
 			return wrapErr(opDLPack, nil, err)
 		}
@@ -286,13 +269,13 @@ func (a *Array) exportSync(o *exportOptions) error {
 	if ref := a.buf.PendingEvent(); ref != nil {
 		ev := syclobj.EventFromRef(ref)
 		defer ev.Close()
-		barrier, err := o.stream.Barrier(ev)
+		barrier, err := o.OnQueue.Barrier(ev)
 		if err != nil {
 			return wrapErr(opDLPack, ErrExchange, err)
 		}
 		_ = barrier.Close() // the order is the queue's; nobody waits for it
 	}
-	a.buf.UsedOn(o.stream)
+	a.buf.UsedOn(o.OnQueue)
 	return nil
 }
 

@@ -8,19 +8,6 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// ImportOption changes what FromDLPack accepts.
-type ImportOption func(*importOptions)
-
-type importOptions struct {
-	xpu bool
-}
-
-// FromXPU verifies that the tensor keeps the rules of Intel Extension for
-// PyTorch: USM device memory in the default context of its platform. That
-// protocol defines no order of work: call Synchronize, and have the producer
-// finish (torch.xpu.synchronize), before the elements are used.
-func FromXPU() ImportOption { return func(o *importOptions) { o.xpu = true } }
-
 // FromDLPack makes an array of a tensor's memory, without a copy. On success
 // the array owns the tensor, whose deleter runs once the last reference is gone
 // and pending work is done, and every handle of it is stale; on error the tensor
@@ -33,17 +20,24 @@ func FromXPU() ImportOption { return func(o *importOptions) { o.xpu = true } }
 // the device that the runtime names for the pointer. READ_ONLY is kept.
 //
 // Errors: ErrExchange.
-func FromDLPack(rt *syclobj.Runtime, t dlpack.Tensor, opts ...ImportOption) (*Array, error) {
-	const op = "FromDLPack"
-	var o importOptions
-	if len(opts) != 0 {
-		o = importOptionsOf(opts) // apart, because options move it to the heap
-	}
+func FromDLPack(rt *syclobj.Runtime, t dlpack.Tensor) (*Array, error) {
+	return fromDLPack("FromDLPack", rt, t, false)
+}
+
+// FromXPU is FromDLPack of a tensor that keeps the rules of Intel Extension for
+// PyTorch: USM device memory in the default context of its platform; others are
+// refused. That protocol defines no order of work: call Synchronize, and have the
+// producer finish (torch.xpu.synchronize), before the elements are used.
+func FromXPU(rt *syclobj.Runtime, t dlpack.Tensor) (*Array, error) {
+	return fromDLPack("FromXPU", rt, t, true)
+}
+
+func fromDLPack(op string, rt *syclobj.Runtime, t dlpack.Tensor, xpu bool) (*Array, error) {
 	mine, ok := t.Take()
 	if !ok {
 		return nil, opErr(op, ErrExchange, "the tensor was released, detached or taken over before")
 	}
-	a, err := fromTaken(op, rt, mine, o)
+	a, err := fromTaken(op, rt, mine, xpu)
 	if err != nil {
 		mine.Take() // it is the caller's again
 		return nil, err
@@ -51,21 +45,14 @@ func FromDLPack(rt *syclobj.Runtime, t dlpack.Tensor, opts ...ImportOption) (*Ar
 	return a, nil
 }
 
-func importOptionsOf(opts []ImportOption) (o importOptions) {
-	for _, f := range opts {
-		f(&o)
-	}
-	return o
-}
-
 // fromTaken is FromDLPack of a tensor that nobody else can use meanwhile.
-func fromTaken(op string, rt *syclobj.Runtime, t dlpack.Tensor, o importOptions) (*Array, error) {
+func fromTaken(op string, rt *syclobj.Runtime, t dlpack.Tensor, xpu bool) (*Array, error) {
 	span := t.Span()
 	place, err := importPlace(op, rt, t.Device(), &span)
 	if err != nil {
 		return nil, err
 	}
-	if o.xpu {
+	if xpu {
 		err = checkXPU(op, place)
 	}
 	var a *Array

@@ -31,12 +31,8 @@ func TestDLPackRoundTrip(t *testing.T) {
 		for name, v := range views(t, a) {
 			for _, legacy := range []bool{false, true} {
 				t.Run(b.name+" "+name+map[bool]string{true: " legacy"}[legacy], func(t *testing.T) {
-					var opts []ExportOption
-					if legacy {
-						opts = append(opts, Legacy())
-					}
 					before := v.Buffer().Count()
-					x, err := v.DLPack(opts...)
+					x, err := v.DLPackWith(ExportOptions{Legacy: legacy})
 					if legacy && v.ReadOnly() {
 						require.ErrorIs(t, err, ErrExchange)
 						require.Equal(t, before, v.Buffer().Count())
@@ -104,11 +100,11 @@ func TestDLPackVersions(t *testing.T) {
 	needDLPack(t)
 	a := own(t)(Zeros(memmgr.Host(), Float32, []int{2}))
 	for v, versioned := range map[dlpack.Version]bool{{Major: 1}: true, {Major: 1, Minor: 9}: true, {Major: 2}: true, {Major: 0, Minor: 8}: false} {
-		x := must[dlpack.Tensor](t)(a.DLPack(MaxVersion(v)))
+		x := must[dlpack.Tensor](t)(a.DLPackWith(ExportOptions{MaxVersion: v}))
 		require.Equal(t, versioned, x.Versioned(), v)
 		x.Release()
 	}
-	_, err := a.AsReadOnly().DLPack(MaxVersion(dlpack.Version{Major: 0, Minor: 8}))
+	_, err := a.AsReadOnly().DLPackWith(ExportOptions{MaxVersion: dlpack.Version{Major: 0, Minor: 8}})
 	require.ErrorIs(t, err, ErrExchange)
 	require.ErrorIs(t, err, dlpack.ErrReadOnly)
 }
@@ -120,7 +116,7 @@ func TestDLPackDevicesAndCopies(t *testing.T) {
 			r := usm(t, q, k)
 			a := own(t)(Zeros(r, Int32, []int{2, 3}))
 			require.NoError(t, a.Fill(7)) // left pending on device memory
-			cpu, err := a.DLPack(ToDLDevice(dlpack.CPU))
+			cpu, err := a.DLPackWith(ExportOptions{Device: on(dlpack.CPU)})
 			require.NoError(t, err)
 			require.Equal(t, dlpack.CPU, cpu.Device())
 			same := uintptr(cpu.Data()) == addressOf(a)
@@ -130,42 +126,42 @@ func TestDLPackDevicesAndCopies(t *testing.T) {
 			h := own(t)(FromDLPack(rt, cpu))
 			require.True(t, h.Place().IsHost())
 
-			never, err := a.DLPack(ToDLDevice(dlpack.CPU), WithCopy(CopyNever))
+			never, err := a.DLPackWith(ExportOptions{Device: on(dlpack.CPU), Copy: CopyNever})
 			if k == syclobj.USMDevice {
 				require.ErrorIs(t, err, ErrExchange)
 			} else {
 				require.NoError(t, err)
 				never.Release()
 			}
-			c := must[dlpack.Tensor](t)(a.DLPack(ToDLDevice(dlpack.CPU), WithCopy(CopyAlways)))
+			c := must[dlpack.Tensor](t)(a.DLPackWith(ExportOptions{Device: on(dlpack.CPU), Copy: CopyAlways}))
 			require.NotEqual(t, addressOf(a), uintptr(c.Data()))
 			require.NotZero(t, c.Flags()&dlpack.IsCopied)
 			c.Release()
 
-			own1 := must[dlpack.Tensor](t)(a.DLPack(ToDLDevice(dlpack.OneAPI(0))))
+			own1 := must[dlpack.Tensor](t)(a.DLPackWith(ExportOptions{Device: on(dlpack.OneAPI(0))}))
 			require.Equal(t, addressOf(a), uintptr(own1.Data()))
 			require.Zero(t, own1.Flags())
 			own1.Release()
-			cp := must[dlpack.Tensor](t)(a.DLPack(WithCopy(CopyAlways)))
+			cp := must[dlpack.Tensor](t)(a.DLPackWith(ExportOptions{Copy: CopyAlways}))
 			require.Equal(t, dlpack.OneAPI(0), cp.Device())
 			require.Equal(t, dlpack.IsCopied, cp.Flags())
 			b := own(t)(FromDLPack(rt, cp))
 			require.Equal(t, k, b.Place().Kind())
 			require.Equal(t, elements(t, a), elements(t, b))
 
-			_, err = a.DLPack(ToDLDevice(dlpack.OneAPI(99)))
+			_, err = a.DLPackWith(ExportOptions{Device: on(dlpack.OneAPI(99))})
 			require.ErrorIs(t, err, ErrExchange)
 			require.ErrorContains(t, err, "CopyTo")
-			_, err = a.DLPack(ToDLDevice(dlpack.Device{Type: dlpack.DeviceCUDA}))
+			_, err = a.DLPackWith(ExportOptions{Device: on(dlpack.Device{Type: dlpack.DeviceCUDA})})
 			require.ErrorContains(t, err, "kDLCUDA")
 		})
 	}
 	h := own(t)(Arange[int32](memmgr.Host(), 0, 1, 5))
-	_, err := h.DLPack(ToDLDevice(dlpack.OneAPI(0)))
+	_, err := h.DLPackWith(ExportOptions{Device: on(dlpack.OneAPI(0))})
 	require.ErrorIs(t, err, ErrExchange)
-	_, err = h.DLPack(ToDLDevice(dlpack.Device{Type: dlpack.DeviceCPU, ID: 1}))
+	_, err = h.DLPackWith(ExportOptions{Device: on(dlpack.Device{Type: dlpack.DeviceCPU, ID: 1})})
 	require.ErrorIs(t, err, ErrExchange, "there is one CPU, as for NumPy and for Python's __dlpack__")
-	x := must[dlpack.Tensor](t)(h.DLPack(ToDLDevice(dlpack.OneAPI(0)), CopyTo(usm(t, q, syclobj.USMShared))))
+	x := must[dlpack.Tensor](t)(h.DLPackWith(ExportOptions{Device: on(dlpack.OneAPI(0)), CopyTo: usm(t, q, syclobj.USMShared)}))
 	require.Equal(t, dlpack.OneAPI(0), x.Device())
 	require.Equal(t, "[0 1 2 3 4]", own(t)(FromDLPack(rt, x)).String())
 }
@@ -180,11 +176,11 @@ func TestDLPackOtherContext(t *testing.T) {
 	require.ErrorContains(t, err, "CopyAlways")
 	inside := own(t)(Zeros(usm(t, q, syclobj.USMShared), Int32, nil))
 	require.Equal(t, must[dlpack.Device](t)(inside.DLDevice()), must[dlpack.Device](t)(a.DLDevice()), "so that a consumer can ask for a copy")
-	x := must[dlpack.Tensor](t)(a.DLPack(WithCopy(CopyAlways)))
+	x := must[dlpack.Tensor](t)(a.DLPackWith(ExportOptions{Copy: CopyAlways}))
 	b := own(t)(FromDLPack(rt, x))
 	require.True(t, b.Place().IsDefaultContext())
 	require.Equal(t, "[0 1 2 3]", b.String())
-	cpu := must[dlpack.Tensor](t)(a.DLPack(ToDLDevice(dlpack.CPU)))
+	cpu := must[dlpack.Tensor](t)(a.DLPackWith(ExportOptions{Device: on(dlpack.CPU)}))
 	require.Equal(t, addressOf(a), uintptr(cpu.Data()), "shown as kDLCPU whatever its context")
 	cpu.Release()
 	d := own(t)(a.Copy(usm(t, q, syclobj.USMDevice)))
@@ -201,9 +197,9 @@ func TestDLPackPending(t *testing.T) {
 	a := own(t)(Zeros(usm(t, q, syclobj.USMDevice), Int32, []int{1 << 20}))
 	require.NoError(t, a.Fill(3))
 	ev := a.PendingEvent()
-	x := must[dlpack.Tensor](t)(a.DLPack(OnQueue(oq)))
+	x := must[dlpack.Tensor](t)(a.DLPackWith(ExportOptions{OnQueue: oq}))
 	x.Release()
-	x = must[dlpack.Tensor](t)(a.DLPack(NoSync()))
+	x = must[dlpack.Tensor](t)(a.DLPackWith(ExportOptions{NoSync: true}))
 	x.Release()
 	require.NoError(t, ev.Wait(context.Background()))
 	require.NoError(t, a.Synchronize(context.Background()))
@@ -241,16 +237,16 @@ func TestFromDLPackErrors(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		view dlpack.View
-		opts []ImportOption
+		take func(*syclobj.Runtime, dlpack.Tensor) (*Array, error)
 		want string
 	}{
-		{"device type", view(p, dlpack.Device{Type: dlpack.DeviceCUDA}), nil, "kDLCUDA"},
-		{"index out of range", view(a.Pointer(), dlpack.OneAPI(99)), nil, "DLPack device index"},
-		{"negative index", view(a.Pointer(), dlpack.OneAPI(-1)), nil, "DLPack device index"},
-		{"no USM", view(p, dlpack.OneAPI(0)), nil, "not unified shared memory"},
-		{"other context", view(other.Pointer(), dlpack.OneAPI(0)), nil, "not unified shared memory"},
-		{"overrun", view(unsafe.Add(a.Pointer(), 4), dlpack.OneAPI(0)), nil, "beyond"},
-		{"xpu", view(a.Pointer(), dlpack.OneAPI(0)), []ImportOption{FromXPU()}, "device memory"},
+		{"device type", view(p, dlpack.Device{Type: dlpack.DeviceCUDA}), FromDLPack, "kDLCUDA"},
+		{"index out of range", view(a.Pointer(), dlpack.OneAPI(99)), FromDLPack, "DLPack device index"},
+		{"negative index", view(a.Pointer(), dlpack.OneAPI(-1)), FromDLPack, "DLPack device index"},
+		{"no USM", view(p, dlpack.OneAPI(0)), FromDLPack, "not unified shared memory"},
+		{"other context", view(other.Pointer(), dlpack.OneAPI(0)), FromDLPack, "not unified shared memory"},
+		{"overrun", view(unsafe.Add(a.Pointer(), 4), dlpack.OneAPI(0)), FromDLPack, "beyond"},
+		{"xpu", view(a.Pointer(), dlpack.OneAPI(0)), FromXPU, "device memory"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.view.Device.ID < 0 {
@@ -259,7 +255,7 @@ func TestFromDLPackErrors(t *testing.T) {
 				return
 			}
 			x, released := foreign(t, c.view, 0, true)
-			_, err := FromDLPack(rt, x, c.opts...)
+			_, err := c.take(rt, x)
 			require.ErrorIs(t, err, ErrExchange)
 			require.ErrorContains(t, err, c.want)
 			require.True(t, x.Valid(), "a failed import leaves the tensor")
@@ -291,10 +287,10 @@ func TestConversions(t *testing.T) {
 					}
 					var released atomic.Int32
 					d := must[USMInterface](t)(v.USMInterface())
-					x, err := USMInterfaceToDLPack(rt, &d, func() { released.Add(1) })
+					x, err := USMInterfaceToDLPack(rt, &d, func() { released.Add(1) }, ExportOptions{})
 					require.NoError(t, err)
 					requireTensor(t, x, v)
-					e, owner, err := DLPackToUSMInterface(rt, x)
+					e, owner, err := DLPackToUSMInterface(rt, x, SyclNone)
 					require.NoError(t, err)
 					require.Equal(t, d.Data, e.Data)
 					require.Equal(t, d.Shape, e.Shape)
@@ -310,19 +306,19 @@ func TestConversions(t *testing.T) {
 	// What one protocol cannot say leaves the other's object alone.
 	b := own(t)(Zeros(usm(t, q, syclobj.USMShared), Bfloat16, []int{2}))
 	x := must[dlpack.Tensor](t)(b.DLPack())
-	_, _, err := DLPackToUSMInterface(rt, x)
+	_, _, err := DLPackToUSMInterface(rt, x, SyclNone)
 	require.ErrorIs(t, err, ErrType)
 	require.True(t, x.Valid())
 	x.Release()
 	h := own(t)(Zeros(memmgr.Host(), Float32, []int{2}))
 	x = must[dlpack.Tensor](t)(h.DLPack())
-	_, _, err = DLPackToUSMInterface(rt, x)
+	_, _, err = DLPackToUSMInterface(rt, x, SyclNone)
 	require.ErrorIs(t, err, ErrNotUSM)
 	x.Release()
 	var released atomic.Int32
 	f := own(t)(Zeros(usm(t, q, syclobj.USMShared), Float32, []int{2}))
 	d := must[USMInterface](t)(f.USMInterface())
-	_, err = USMInterfaceToDLPack(rt, &d, func() { released.Add(1) }, ForXPU())
+	_, err = USMInterfaceToDLPack(rt, &d, func() { released.Add(1) }, ExportOptions{XPU: true})
 	require.ErrorIs(t, err, ErrExchange)
 	require.Zero(t, released.Load())
 }
@@ -330,8 +326,8 @@ func TestConversions(t *testing.T) {
 func TestXPUProfile(t *testing.T) {
 	rt, q := needSYCL(t)
 	dev := own(t)(Arange[float32](usm(t, q, syclobj.USMDevice), 0, 1, 4))
-	x := must[dlpack.Tensor](t)(dev.DLPack(ForXPU()))
-	b := own(t)(FromDLPack(rt, x, FromXPU()))
+	x := must[dlpack.Tensor](t)(dev.DLPackWith(ExportOptions{XPU: true}))
+	b := own(t)(FromXPU(rt, x))
 	require.NoError(t, b.Synchronize(context.Background()))
 	require.Equal(t, "[0. 1. 2. 3.]", b.String())
 	for _, a := range []*Array{
@@ -339,7 +335,7 @@ func TestXPUProfile(t *testing.T) {
 		own(t)(Zeros(usm(t, q, syclobj.USMHost), Float32, []int{1})),
 		own(t)(Zeros(memmgr.Host(), Float32, []int{1})),
 	} {
-		_, err := a.DLPack(ForXPU())
+		_, err := a.DLPackWith(ExportOptions{XPU: true})
 		require.ErrorIs(t, err, ErrExchange)
 	}
 }

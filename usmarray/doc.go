@@ -49,7 +49,7 @@
 // takes effect afterwards. Filling device memory, and copying between dense device
 // memories of one context, is submitted and not waited for. All access through
 // this package waits for such work first, and so does every export, unless its
-// options say otherwise ([NoSync], [OnQueue]). Work that others submit is theirs to
+// options say otherwise ([ExportOptions]). Work that others submit is theirs to
 // finish before they let go of the memory.
 //
 // # What a dictionary may not be

@@ -29,10 +29,6 @@ var (
 // floating-point types of package dlpack among them.
 type Element = dlpack.Element
 
-// DataTypeOf is the element type of a Go type; int and uint are as wide as the
-// machine has them.
-func DataTypeOf[T Element]() DataType { return dlpack.DataTypeOf[T]() }
-
 // class groups element types by how their values are read and printed.
 type class uint8
 

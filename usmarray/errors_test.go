@@ -106,7 +106,7 @@ func TestRefusals(t *testing.T) {
 			return err
 		}},
 		{"NewLayout", list(ErrLayout), func() error { _, err := NewLayout([]int{2}, []int{1, 1}, 0); return err }},
-		{"Check", list(ErrInterface), func() error { return new(USMInterface).Validate() }},
+		{"Check", list(ErrInterface), func() error { return func() error { _, err := new(USMInterface).Check(); return err }() }},
 		{"FromUSMInterface", list(ErrInterface), func() error { _, err := FromUSMInterface(nil, nil, nil); return err }},
 		{"USMInterface", list(ErrNotUSM), func() error { _, err := a.USMInterface(); return err }},
 		{"ResourceOn", list(ErrInterface), func() error { _, err := ResourceOn(openRT(t), SyclObj{}, syclobj.USMShared); return err }},
@@ -117,12 +117,12 @@ func TestRefusals(t *testing.T) {
 		return
 	}
 	t.Run("DLPack", func(t *testing.T) {
-		tensor := func(a *Array, opts ...ExportOption) error { _, err := a.DLPack(opts...); return err }
-		requireKinds(t, tensor(odd), ErrExchange)
-		requireKinds(t, tensor(ro, Legacy()), ErrExchange, ErrReadOnly)
-		requireKinds(t, tensor(a, ForXPU()), ErrExchange)
-		requireKinds(t, tensor(a, ToDLDevice(dlpack.Device{Type: dlpack.DeviceCUDA})), ErrExchange)
-		requireKinds(t, tensor(a, WithCopy(CopyAlways), CopyTo(memmgr.NewLimit(r, 8))), ErrOutOfMemory)
+		tensor := func(a *Array, o ExportOptions) error { _, err := a.DLPackWith(o); return err }
+		requireKinds(t, tensor(odd, ExportOptions{}), ErrExchange)
+		requireKinds(t, tensor(ro, ExportOptions{Legacy: true}), ErrExchange, ErrReadOnly)
+		requireKinds(t, tensor(a, ExportOptions{XPU: true}), ErrExchange)
+		requireKinds(t, tensor(a, ExportOptions{Device: on(dlpack.Device{Type: dlpack.DeviceCUDA})}), ErrExchange)
+		requireKinds(t, tensor(a, ExportOptions{Copy: CopyAlways, CopyTo: memmgr.NewLimit(r, 8)}), ErrOutOfMemory)
 		_, err := FromDLPack(nil, dlpack.Tensor{})
 		requireKinds(t, err, ErrExchange)
 	})

@@ -66,17 +66,17 @@ func ExampleView() {
 }
 
 // A dictionary is checked before anything looks at its pointer.
-func ExampleUSMInterface_Validate() {
+func ExampleUSMInterface_Check() {
 	d := usmarray.USMInterface{
 		Shape: []int{1 << 62, 8}, TypeStr: "<f4", Data: 0x7f0000000000, Version: 1,
 		SyclObj: usmarray.ByFilter("opencl:cpu:0"),
 	}
-	err := d.Validate()
+	_, err := d.Check()
 	fmt.Println(errors.Is(err, usmarray.ErrInterface))
 	fmt.Println(err)
 	// Output:
 	// true
-	// usmarray: Validate: shape: shape (4611686018427387904,8) has more elements than an int can count
+	// usmarray: Check: shape: shape (4611686018427387904,8) has more elements than an int can count
 }
 
 // The errors of views say what to do.

@@ -25,7 +25,7 @@ func WrapBuffer(buf memmgr.Buffer, dt DataType, l Layout, opts ...BufferOption) 
 	}
 	var flags arrayFlags
 	for _, f := range opts {
-		f(&flags)
+		flags |= f.flag
 	}
 	if !dt.IsSubByte() {
 		flags &^= flagPadded
@@ -46,10 +46,10 @@ func WrapBuffer(buf memmgr.Buffer, dt DataType, l Layout, opts ...BufferOption) 
 }
 
 // BufferOption changes what FromBuffer and WrapBuffer make.
-type BufferOption func(*arrayFlags)
+type BufferOption struct{ flag arrayFlags }
 
 // BufferReadOnly refuses writes through the array.
-func BufferReadOnly() BufferOption { return func(f *arrayFlags) { *f |= flagReadOnly } }
+func BufferReadOnly() BufferOption { return BufferOption{flagReadOnly} }
 
 // BufferPadded says that elements of sub-byte types take a byte each.
-func BufferPadded() BufferOption { return func(f *arrayFlags) { *f |= flagPadded } }
+func BufferPadded() BufferOption { return BufferOption{flagPadded} }

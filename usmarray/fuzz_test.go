@@ -148,7 +148,7 @@ func step(t *testing.T, r *rand.Rand, l Layout, m model) (Layout, model) {
 		if len(axes) == 0 {
 			return l, m
 		}
-		out, err := l.Transpose(axes...)
+		out, err := l.transpose(axes...)
 		require.NoError(t, err)
 		shape := make([]int, len(axes))
 		for i, a := range axes {
@@ -164,7 +164,7 @@ func step(t *testing.T, r *rand.Rand, l Layout, m model) (Layout, model) {
 	case 1:
 		return reshapeStep(t, r, l, m)
 	case 2:
-		out, err := l.Broadcast(append([]int{1 + r.IntN(2)}, l.shape...)...)
+		out, err := l.broadcast(append([]int{1 + r.IntN(2)}, l.shape...)...)
 		require.NoError(t, err)
 		return out, build(out.Shape(), func(index []int) int { return m.at(index[1:]) })
 	}
@@ -172,7 +172,7 @@ func step(t *testing.T, r *rand.Rand, l Layout, m model) (Layout, model) {
 	for i, d := range l.shape {
 		items[i] = randomItem(r, d)
 	}
-	out, err := l.Index(items...)
+	out, err := l.index(items...)
 	require.NoError(t, err)
 	return out, m.index(items)
 }
@@ -206,7 +206,7 @@ func reshapeStep(t *testing.T, r *rand.Rand, l Layout, m model) (Layout, model) 
 		shape = append(shape, slices.Repeat([]int{1}, r.IntN(2))...)
 		r.Shuffle(len(shape), func(i, j int) { shape[i], shape[j] = shape[j], shape[i] })
 	}
-	out, err := l.Reshape(shape...)
+	out, err := l.reshape(shape...)
 	want := build(shape, func([]int) int { return 0 })
 	copy(want.pos, m.pos)
 	if err != nil {

@@ -50,17 +50,6 @@ func NewLayout(shape, strides []int, offset int) (Layout, error) {
 	return l, nil
 }
 
-// NewLayoutF builds the Fortran-ordered (first axis fastest) layout of a shape
-// at offset 0.
-func NewLayoutF(shape []int) (Layout, error) {
-	if err := checkShape(shape); err != nil {
-		return Layout{}, opErr("NewLayoutF", ErrLayout, "%w", err)
-	}
-	strides := make([]int, len(shape))
-	fillFStrides(strides, shape)
-	return Layout{shape: slices.Clone(shape), strides: strides}, nil
-}
-
 func fillCStrides(strides, shape []int) {
 	s := 1
 	for i := len(shape) - 1; i >= 0; i-- {
@@ -112,12 +101,6 @@ func (l Layout) check() error {
 // NDim is the number of dimensions.
 func (l Layout) NDim() int { return len(l.shape) }
 
-// Dim is the length of one axis.
-func (l Layout) Dim(axis int) int { return l.shape[axis] }
-
-// Stride is the distance in elements between neighbours on one axis.
-func (l Layout) Stride(axis int) int { return l.strides[axis] }
-
 // Shape is a copy of the lengths of the axes.
 func (l Layout) Shape() []int { return slices.Clone(l.shape) }
 
@@ -164,19 +147,6 @@ func (l Layout) span() (lo, hi int, ok bool) {
 	return lo, hi, ok
 }
 
-// CheckBounds verifies that every element lies in a memory of capacity
-// elements. Errors: ErrLayout.
-func (l Layout) CheckBounds(capacity int) error {
-	lo, hi := l.Span()
-	if lo == hi {
-		return nil
-	}
-	if lo < 0 || hi > capacity {
-		return opErr("CheckBounds", ErrLayout, "elements %d to %d are used, the memory has elements 0 to %d", lo, hi-1, capacity-1)
-	}
-	return nil
-}
-
 // IsC reports whether the elements lie densely in C order (last axis fastest).
 // As in NumPy, axes of length 1 do not count and an empty layout is
 // contiguous.
@@ -204,15 +174,10 @@ func (l *Layout) dense(axis, step int) bool {
 	return contiguous
 }
 
-// Equal reports whether shape, strides and offset agree exactly.
-func (l Layout) Equal(m Layout) bool {
-	return l.offset == m.offset && slices.Equal(l.shape, m.shape) && slices.Equal(l.strides, m.strides)
-}
-
-// Position is the index of one element relative to the start of the memory. An
+// position is the index of one element relative to the start of the memory. An
 // index counts from the end when negative. Errors: ErrLayout for the wrong
 // number of indices, ErrIndex for one out of range.
-func (l Layout) Position(index ...int) (int, error) {
+func (l Layout) position(index ...int) (int, error) {
 	if len(index) != len(l.shape) {
 		return 0, opErr("Position", ErrLayout, "%d indices for %d dimensions", len(index), len(l.shape))
 	}

@@ -109,11 +109,11 @@ func (x Index) resolve(d int) (first, count int) {
 	return start, 0
 }
 
-// Index applies a basic index. Axes not mentioned are kept whole. The offset
+// index applies a basic index. Axes not mentioned are kept whole. The offset
 // of an empty result stays that of the source, so that it never points outside
 // the memory. Errors: ErrLayout for too many items, two ellipses, a step of 0;
 // ErrIndex for an At out of range.
-func (l Layout) Index(items ...Index) (Layout, error) {
+func (l Layout) index(items ...Index) (Layout, error) {
 	used, ellipses, added := 0, 0, 0
 	for _, x := range items {
 		switch x.kind {

@@ -72,20 +72,6 @@ func TestContiguity(t *testing.T) {
 		require.Equal(t, c.c, l.IsC(), "C %s", l)
 		require.Equal(t, c.f, l.IsF(), "F %s", l)
 	}
-	f, err := NewLayoutF([]int{2, 3, 4})
-	require.NoError(t, err)
-	require.Equal(t, []int{1, 2, 6}, f.Strides())
-	require.True(t, f.IsF())
-}
-
-func TestCheckBounds(t *testing.T) {
-	l := mustLayout(t, []int{3}, []int{-2}, 4)
-	require.NoError(t, l.CheckBounds(5))
-	require.ErrorIs(t, l.CheckBounds(4), ErrLayout)
-	l = mustLayout(t, []int{3}, []int{-2}, 3)
-	require.ErrorContains(t, l.CheckBounds(100), "-1 to 3")
-	l = mustLayout(t, []int{0}, nil, 1000)
-	require.NoError(t, l.CheckBounds(0))
 }
 
 func TestIndexErrors(t *testing.T) {
@@ -102,7 +88,7 @@ func TestIndexErrors(t *testing.T) {
 		{[]Index{All.By(0)}, ErrLayout, "step 0"},
 		{slicesRepeat(NewAxis, 63), ErrLayout, "more than 64"},
 	} {
-		_, err := l.Index(c.items...)
+		_, err := l.index(c.items...)
 		require.ErrorIs(t, err, c.kind)
 		require.ErrorIs(t, err, ErrLayout)
 		require.ErrorContains(t, err, c.want)
@@ -135,7 +121,7 @@ func TestIndexViews(t *testing.T) {
 		{[]Index{All.By(maxInt)}, "(1,5,6):(30,6,1)+7"},
 		{[]Index{All.By(minInt)}, "(1,5,6):(30,6,1)+97"},
 	} {
-		got, err := l.Index(c.items...)
+		got, err := l.index(c.items...)
 		require.NoError(t, err)
 		require.Equal(t, c.want, got.String(), "%v", c.items)
 	}
@@ -144,14 +130,14 @@ func TestIndexViews(t *testing.T) {
 
 func TestTranspose(t *testing.T) {
 	l := mustLayout(t, []int{2, 3, 4}, nil, 1)
-	r, err := l.Transpose()
+	r, err := l.transpose()
 	require.NoError(t, err)
 	require.Equal(t, "(4,3,2):(1,4,12)+1", r.String())
-	r, err = l.Transpose(1, -1, 0)
+	r, err = l.transpose(1, -1, 0)
 	require.NoError(t, err)
 	require.Equal(t, "(3,4,2):(4,1,12)+1", r.String())
 	for _, axes := range [][]int{{0, 1}, {0, 0, 1}, {0, 1, 3}, {0, 1, -4}} {
-		_, err = l.Transpose(axes...)
+		_, err = l.transpose(axes...)
 		require.ErrorIs(t, err, ErrLayout)
 	}
 }
@@ -180,7 +166,7 @@ func TestReshape(t *testing.T) {
 		{[]int{4}, nil, []int{maxInt, 4}, "more elements"},
 	} {
 		l := mustLayout(t, c.shape, c.strides, 0)
-		got, err := l.Reshape(c.to...)
+		got, err := l.reshape(c.to...)
 		if err != nil {
 			require.ErrorIs(t, err, ErrLayout)
 			require.ErrorContains(t, err, c.want)
@@ -192,30 +178,22 @@ func TestReshape(t *testing.T) {
 
 func TestBroadcast(t *testing.T) {
 	l := mustLayout(t, []int{3, 1}, nil, 2)
-	got, err := l.Broadcast(2, 3, 4)
+	got, err := l.broadcast(2, 3, 4)
 	require.NoError(t, err)
 	require.Equal(t, "(2,3,4):(0,1,0)+2", got.String())
 	for _, to := range [][]int{{3}, {2, 4}, {-1, 3, 1}, {maxInt, 3, 4}} {
-		_, err = l.Broadcast(to...)
+		_, err = l.broadcast(to...)
 		require.ErrorIs(t, err, ErrLayout)
 	}
-	s, err := BroadcastShapes([]int{3, 1}, []int{4}, nil, []int{2, 1, 1})
-	require.NoError(t, err)
-	require.Equal(t, []int{2, 3, 4}, s)
-	_, err = BroadcastShapes([]int{3}, []int{4})
-	require.ErrorContains(t, err, "length 4")
-	s, err = BroadcastShapes([]int{1}, []int{0})
-	require.NoError(t, err)
-	require.Equal(t, []int{0}, s)
 }
 
 func TestPosition(t *testing.T) {
 	l := mustLayout(t, []int{2, 3}, []int{-3, 1}, 10)
-	p, err := l.Position(1, -1)
+	p, err := l.position(1, -1)
 	require.NoError(t, err)
 	require.Equal(t, 9, p)
-	_, err = l.Position(1)
+	_, err = l.position(1)
 	require.ErrorIs(t, err, ErrLayout)
-	_, err = l.Position(2, 0)
+	_, err = l.position(2, 0)
 	require.ErrorIs(t, err, ErrIndex)
 }

@@ -2,9 +2,9 @@ package usmarray
 
 import "slices"
 
-// Transpose permutes the axes; without arguments it reverses them. Negative
+// transpose permutes the axes; without arguments it reverses them. Negative
 // axes count from the end. Errors: ErrLayout when axes is not a permutation.
-func (l Layout) Transpose(axes ...int) (Layout, error) {
+func (l Layout) transpose(axes ...int) (Layout, error) {
 	n := len(l.shape)
 	if len(axes) == 0 {
 		out := Layout{shape: l.Shape(), strides: l.Strides(), offset: l.offset}
@@ -45,11 +45,11 @@ func (l Layout) axis(op string, a int) (int, error) {
 	return a, nil
 }
 
-// Reshape gives the same elements, in C order, another shape without moving
+// reshape gives the same elements, in C order, another shape without moving
 // them. One dimension may be -1 and is worked out. Errors: ErrLayout when the
 // sizes differ, and when the strides cannot express the new shape (then copy
 // first).
-func (l Layout) Reshape(shape ...int) (Layout, error) {
+func (l Layout) reshape(shape ...int) (Layout, error) {
 	want, err := l.inferShape(shape)
 	if err != nil {
 		return Layout{}, err
@@ -152,9 +152,9 @@ func (l Layout) reshapeStrides(want, strides []int) bool {
 	return true
 }
 
-// Broadcast repeats axes of length 1, with stride 0, and adds leading axes, so
+// broadcast repeats axes of length 1, with stride 0, and adds leading axes, so
 // that the layout takes the shape, by NumPy's rules. Errors: ErrLayout.
-func (l Layout) Broadcast(shape ...int) (Layout, error) {
+func (l Layout) broadcast(shape ...int) (Layout, error) {
 	if err := checkShape(shape); err != nil {
 		return Layout{}, opErr("Broadcast", ErrLayout, "%w", err)
 	}
@@ -179,34 +179,6 @@ func (l Layout) Broadcast(shape ...int) (Layout, error) {
 		}
 		out.shape = append(out.shape, d)
 		out.strides = append(out.strides, s)
-	}
-	return out, nil
-}
-
-// BroadcastShapes is the shape that arrays of the given shapes broadcast to
-// together. Errors: ErrLayout.
-func BroadcastShapes(shapes ...[]int) ([]int, error) {
-	n := 0
-	for _, s := range shapes {
-		n = max(n, len(s))
-	}
-	out := make([]int, n)
-	for i := range out {
-		out[i] = 1
-	}
-	for _, s := range shapes {
-		for i, d := range s {
-			k := n - len(s) + i
-			switch {
-			case out[k] == 1:
-				out[k] = d
-			case d != 1 && d != out[k]:
-				return nil, opErr("BroadcastShapes", ErrLayout, "length %d of %s meets %d on axis %d", d, tuple(s), out[k], k)
-			}
-		}
-	}
-	if err := checkShape(out); err != nil {
-		return nil, opErr("BroadcastShapes", ErrLayout, "%w", err)
 	}
 	return out, nil
 }

@@ -67,7 +67,7 @@ func TestMachineSecondGPU(t *testing.T) {
 				require.Same(t, same, b.Place())
 				require.Equal(t, elements(t, v), elements(t, b))
 				for _, form := range []SyclForm{SyclFilter, SyclContext, SyclQueue, SyclProvider} {
-					dict := must[USMInterface](t)(v.USMInterface(WithSyclForm(form, rt)))
+					dict := must[USMInterface](t)(v.USMInterfaceAs(form, rt))
 					if form == SyclFilter {
 						require.Equal(t, filter, dict.SyclObj.Filter())
 					}
@@ -144,7 +144,7 @@ func TestMachineTile(t *testing.T) {
 		b := own(t)(FromDLPack(rt, x))
 		require.Equal(t, "[0. 1. 2. 3. 4. 5.]", b.String())
 		for _, form := range []SyclForm{SyclNone, SyclFilter, SyclContext, SyclQueue, SyclQueueCapsule} {
-			d := must[USMInterface](t)(a.USMInterface(WithSyclForm(form, rt)))
+			d := must[USMInterface](t)(a.USMInterfaceAs(form, rt))
 			c := own(t)(FromUSMInterface(rt, &d, nil))
 			require.Equal(t, addressOf(a), addressOf(c))
 			if s := d.SyclObj.Capsule(); s != nil {
@@ -184,9 +184,9 @@ func TestMachineContextOfTwo(t *testing.T) {
 		_, err := arr.DLPack()
 		require.ErrorIs(t, err, ErrExchange)
 		require.ErrorIs(t, err, syclobj.ErrNotDefault)
-		_, err = arr.USMInterface(WithSyclForm(SyclFilter, nil))
+		_, err = arr.USMInterfaceAs(SyclFilter, nil)
 		require.ErrorIs(t, err, ErrInterface)
-		x := must[dlpack.Tensor](t)(arr.DLPack(WithCopy(CopyAlways)))
+		x := must[dlpack.Tensor](t)(arr.DLPackWith(ExportOptions{Copy: CopyAlways}))
 		id, err := d.DLPackID()
 		require.NoError(t, err)
 		require.Equal(t, dlpack.OneAPI(id), x.Device())
@@ -246,11 +246,11 @@ func TestMachinePending(t *testing.T) {
 	require.NoError(t, a.Fill(5))
 	t.Cleanup(func() { fake.Hold(false); fake.ReleaseAll() })
 	require.True(t, a.Buffer().Pending())
-	x := must[dlpack.Tensor](t)(a.DLPack(NoSync()))
+	x := must[dlpack.Tensor](t)(a.DLPackWith(ExportOptions{NoSync: true}))
 	require.True(t, a.Buffer().Pending())
 	x.Release()
 	barriers := fake.Calls("DPCTLQueue_SubmitBarrierForEvents")
-	x = must[dlpack.Tensor](t)(a.DLPack(OnQueue(consumer)))
+	x = must[dlpack.Tensor](t)(a.DLPackWith(ExportOptions{OnQueue: consumer}))
 	require.Greater(t, fake.Calls("DPCTLQueue_SubmitBarrierForEvents"), barriers, "one by the export; memmgr may add its own for the new queue")
 	require.True(t, a.Buffer().Pending(), "the host did not wait")
 	x.Release()
@@ -275,29 +275,18 @@ func TestMachineXPU(t *testing.T) {
 	rt := machine(t)
 	all := XPUDevices(rt)
 	require.Len(t, all, 2)
-	for n := range 2 {
-		d, err := XPUDevice(rt, n)
-		require.NoError(t, err)
+	for n, d := range all {
 		id, err := d.DLPackID()
 		require.NoError(t, err)
 		require.Equal(t, int32(n+1), id, "the CPU comes first in the runtime's list")
-		back, err := XPUNumber(rt, id)
-		require.NoError(t, err)
-		require.Equal(t, n, back)
 	}
-	_, err := XPUDevice(rt, 2)
-	require.ErrorIs(t, err, ErrExchange)
-	_, err = XPUNumber(rt, 0)
-	require.ErrorContains(t, err, "no xpu device")
-	_, err = XPUNumber(rt, 9)
-	require.ErrorIs(t, err, syclobj.ErrDeviceID)
 
 	gpu := device(t, rt, "gpu:1")
 	q := queueOn(t, rt, nil, gpu)
 	a := own(t)(Arange[float32](usm(t, q, syclobj.USMDevice), 0, 1, 4))
-	x := must[dlpack.Tensor](t)(a.DLPack(ForXPU()))
+	x := must[dlpack.Tensor](t)(a.DLPackWith(ExportOptions{XPU: true}))
 	require.Equal(t, dlpack.OneAPI(2), x.Device())
-	b := own(t)(FromDLPack(rt, x, FromXPU()))
+	b := own(t)(FromXPU(rt, x))
 	require.NoError(t, b.Synchronize(context.Background()))
 	ctx, err := rt.NewContext(gpu)
 	require.NoError(t, err)
@@ -308,7 +297,7 @@ func TestMachineXPU(t *testing.T) {
 		"plain":  own(t)(Zeros(memmgr.Host(), Float32, []int{1})),
 		"own":    own(t)(Zeros(usm(t, queueOn(t, rt, ctx, gpu), syclobj.USMDevice), Float32, []int{1})),
 	} {
-		_, err := c.DLPack(ForXPU())
+		_, err := c.DLPackWith(ExportOptions{XPU: true})
 		require.ErrorIs(t, err, ErrExchange, name)
 	}
 }
@@ -328,7 +317,7 @@ func TestMachineFailures(t *testing.T) {
 		"DPCTLQueue_Copy":           SyclQueueCapsule,
 		"DPCTLContext_Copy":         SyclContextCapsule,
 	} {
-		d := must[USMInterface](t)(a.USMInterface(WithSyclForm(form, rt)))
+		d := must[USMInterface](t)(a.USMInterfaceAs(form, rt))
 		released := false
 		fake.Fail(f, 1)
 		_, err := FromUSMInterface(rt, &d, func() { released = true })
@@ -396,7 +385,7 @@ func TestMachineNewOn(t *testing.T) {
 			if obj.Capsule() != nil && k != syclobj.USMDevice {
 				continue // single-use
 			}
-			x, err := NewOn(rt, obj, k, Int32, []int{4})
+			x, err := newOn(rt, obj, k, Int32, []int{4})
 			require.NoError(t, err, name)
 			dev, err := x.Place().Device()
 			require.NoError(t, err)
@@ -409,8 +398,8 @@ func TestMachineNewOn(t *testing.T) {
 			x.Release()
 		}
 	}
-	_, err = NewOn(rt, SyclObj{}, syclobj.USMShared, Int32, nil)
+	_, err = newOn(rt, SyclObj{}, syclobj.USMShared, Int32, nil)
 	require.ErrorIs(t, err, ErrInterface)
-	_, err = NewOn(rt, ByFilter("cuda"), syclobj.USMShared, Int32, nil)
+	_, err = newOn(rt, ByFilter("cuda"), syclobj.USMShared, Int32, nil)
 	require.ErrorIs(t, err, syclobj.ErrNoDevice)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/dlpack"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -140,3 +141,15 @@ func addressOf(a *Array) uintptr { return uintptr(a.Pointer()) }
 
 // owns reports whether an array holds a reference of its own.
 func owns(a *Array) bool { return a.flags&flagOwner != 0 }
+
+// on is where a device is asked for.
+func on(d dlpack.Device) *dlpack.Device { return &d }
+
+// newOn makes an array where a syclobj says.
+func newOn(rt *syclobj.Runtime, obj SyclObj, kind syclobj.USMKind, dt DataType, shape []int) (*Array, error) {
+	r, err := ResourceOn(rt, obj, kind)
+	if err != nil {
+		return nil, err
+	}
+	return New(r, dt, shape)
+}

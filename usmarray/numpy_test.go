@@ -209,13 +209,13 @@ func sampleFloat(r *rand.Rand, style int) float64 {
 func randomView(r *rand.Rand, dtype string, data []byte, n int) numpyCase {
 	l, _ := NewLayout([]int{n}, nil, 0)
 	if f := factor(r, n); f > 1 {
-		l, _ = l.Reshape(f, n/f)
+		l, _ = l.reshape(f, n/f)
 		if g := factor(r, n/f); g > 1 {
-			l, _ = l.Reshape(f, g, n/f/g)
+			l, _ = l.reshape(f, g, n/f/g)
 		}
 	}
 	if r.IntN(2) == 0 {
-		l, _ = l.Transpose()
+		l, _ = l.transpose()
 	}
 	items := make([]Index, 0, 4)
 	for range l.NDim() {
@@ -228,7 +228,7 @@ func randomView(r *rand.Rand, dtype string, data []byte, n int) numpyCase {
 			items = append(items, All)
 		}
 	}
-	l, _ = l.Index(items...)
+	l, _ = l.index(items...)
 	return numpyCase{DType: dtype, Data: data, Shape: append([]int{}, l.shape...), Strides: append([]int{}, l.strides...), Offset: l.offset}
 }
 

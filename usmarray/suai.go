@@ -90,7 +90,7 @@ func (d *USMInterface) IsReadOnly() bool {
 	return !d.ReadOnly
 }
 
-// USMSpan is what Resolve works out about a dictionary without asking SYCL.
+// USMSpan is what Check works out about a dictionary without asking SYCL.
 type USMSpan struct {
 	DataType DataType
 	Elements int
@@ -99,19 +99,13 @@ type USMSpan struct {
 	IsC      bool    // the elements lie densely in C order
 }
 
-// Validate checks everything that can be checked without asking the SYCL
-// runtime: version, number and signs of dimensions, type string, type
-// description, strides, overflow of product, span and addresses, a null
-// pointer, and the allocation where it is known. It makes no call into C. The
+// Check verifies everything that can be verified without asking the SYCL runtime,
+// and returns what it worked out: version, number and signs of dimensions, type
+// string, type description, strides, overflow of product, span and addresses, a
+// null pointer, and the allocation where it is known. It makes no call into C,
+// allocates nothing unless it fails, and may be called for every hand-over. The
 // table in the package documentation lists the errors.
-func (d *USMInterface) Validate() error {
-	_, err := d.Resolve()
-	return err
-}
-
-// Resolve is Validate and returns what it worked out. It allocates nothing
-// unless it fails, and may be called for every hand-over.
-func (d *USMInterface) Resolve() (USMSpan, error) {
+func (d *USMInterface) Check() (USMSpan, error) {
 	var s USMSpan
 	if d.resolveSmall(&s) {
 		return s, nil
@@ -119,9 +113,9 @@ func (d *USMInterface) Resolve() (USMSpan, error) {
 	return d.resolveAny()
 }
 
-// resolveAny is Resolve for every dictionary.
+// resolveAny is Check for every dictionary.
 func (d *USMInterface) resolveAny() (USMSpan, error) {
-	const op = "Validate"
+	const op = "Check"
 	if d.Version != InterfaceVersion {
 		return USMSpan{}, keyErr(op, "version", "%d; this library understands %d", d.Version, InterfaceVersion)
 	}
@@ -150,7 +144,7 @@ func (d *USMInterface) resolveAny() (USMSpan, error) {
 
 // resolveSpan fills in elements and addresses, with exact arithmetic.
 func (d *USMInterface) resolveSpan(s *USMSpan) error {
-	const op = "Validate"
+	const op = "Check"
 	l := Layout{shape: d.Shape, strides: d.Strides, offset: d.Offset}
 	s.Elements = l.Size()
 	item := s.DataType.Size()

@@ -11,7 +11,7 @@ import (
 // memory. release is what keeps the memory alive: on success the tensor owns it
 // and it is called once, after the tensor's deleter ran and everything else
 // made from it is gone; on error it is not called.
-func USMInterfaceToDLPack(rt *syclobj.Runtime, d *USMInterface, release func(), opts ...ExportOption) (dlpack.Tensor, error) {
+func USMInterfaceToDLPack(rt *syclobj.Runtime, d *USMInterface, release func(), o ExportOptions) (dlpack.Tensor, error) {
 	// Until the export stands, the owner's function must not run.
 	var done atomic.Bool
 	a, err := FromUSMInterface(rt, d, func() {
@@ -22,7 +22,7 @@ func USMInterfaceToDLPack(rt *syclobj.Runtime, d *USMInterface, release func(), 
 	if err != nil {
 		return dlpack.Tensor{}, err
 	}
-	t, err := a.DLPack(opts...)
+	t, err := a.DLPackWith(o)
 	done.Store(err == nil)
 	a.Release()
 	return t, err
@@ -31,13 +31,13 @@ func USMInterfaceToDLPack(rt *syclobj.Runtime, d *USMInterface, release func(), 
 // DLPackToUSMInterface turns a tensor into a dictionary of the same memory. On
 // success owner holds the tensor, whose handles are stale: release the owner when the consumer of the dictionary
 // is done. On error the tensor is untouched and still the caller's.
-func DLPackToUSMInterface(rt *syclobj.Runtime, t dlpack.Tensor, opts ...InterfaceOption) (d USMInterface, owner *Array, err error) {
+func DLPackToUSMInterface(rt *syclobj.Runtime, t dlpack.Tensor, form SyclForm) (d USMInterface, owner *Array, err error) {
 	const op = "DLPackToUSMInterface"
 	mine, ok := t.Take()
 	if !ok {
 		return USMInterface{}, nil, opErr(op, ErrExchange, "the tensor was released, detached or taken over before")
 	}
-	d, owner, err = tensorInterface(op, rt, mine, opts)
+	d, owner, err = tensorInterface(op, rt, mine, form)
 	if err != nil {
 		mine.Take() // it is the caller's again
 	}
@@ -47,7 +47,7 @@ func DLPackToUSMInterface(rt *syclobj.Runtime, t dlpack.Tensor, opts ...Interfac
 // tensorInterface is DLPackToUSMInterface of a tensor that nobody else can use
 // meanwhile. A tensor cannot be had back from an array, so all that can fail
 // comes before the array is made.
-func tensorInterface(op string, rt *syclobj.Runtime, t dlpack.Tensor, opts []InterfaceOption) (USMInterface, *Array, error) {
+func tensorInterface(op string, rt *syclobj.Runtime, t dlpack.Tensor, form SyclForm) (USMInterface, *Array, error) {
 	if t.Device().Type != dlpack.DeviceOneAPI {
 		return USMInterface{}, nil, opErr(op, ErrNotUSM, "the tensor lies on %v; the dictionary describes kDLOneAPI memory", t.Device())
 	}
@@ -60,11 +60,7 @@ func tensorInterface(op string, rt *syclobj.Runtime, t dlpack.Tensor, opts []Int
 	if err != nil {
 		return USMInterface{}, nil, err
 	}
-	var o interfaceOptions
-	for _, f := range opts {
-		f(&o)
-	}
-	obj, err := syclObjOf(op, place, &o)
+	obj, err := syclObjOf(op, place, form, rt)
 	if err == nil {
 		var a *Array
 		if a, err = wrapTensor(op, t, place, &span); err == nil {

@@ -9,23 +9,6 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// InterfaceOption changes what USMInterface builds.
-type InterfaceOption func(*interfaceOptions)
-
-type interfaceOptions struct {
-	form SyclForm
-	rt   *syclobj.Runtime
-}
-
-// WithSyclForm selects the form of syclobj. The default is a queue where the
-// memory has one, else its context. A filter string stands for the default
-// context of its device and is refused for memory of another context. Capsules
-// are made fresh, and belong to whoever asked; rt may be nil for the other
-// forms.
-func WithSyclForm(form SyclForm, rt *syclobj.Runtime) InterfaceOption {
-	return func(o *interfaceOptions) { o.form, o.rt = form, rt }
-}
-
 // USMInterface describes the array as a __sycl_usm_array_interface__. It waits
 // for pending work first. Data is the address of element (0, …, 0) and Offset
 // 0; Strides are nil when the elements lie in C order. The dictionary borrows:
@@ -34,14 +17,22 @@ func WithSyclForm(form SyclForm, rt *syclobj.Runtime) InterfaceOption {
 // Errors: ErrNotUSM on the host backend, ErrType for element types that have no
 // type string (bfloat16 and the narrower ones: use DLPack), ErrInterface for a
 // form of syclobj that the memory cannot have.
-func (a *Array) USMInterface(opts ...InterfaceOption) (USMInterface, error) {
-	const op = "USMInterface"
+func (a *Array) USMInterface() (USMInterface, error) {
+	return a.usmInterface("USMInterface", SyclNone, nil)
+}
+
+// USMInterfaceAs is USMInterface with another form of syclobj: SyclNone is the
+// default, a queue where the memory has one, else its context. A filter string
+// stands for the default context of its device and is refused for memory of
+// another context. Capsules are made fresh, and belong to whoever asked; rt may be
+// nil for the other forms.
+func (a *Array) USMInterfaceAs(form SyclForm, rt *syclobj.Runtime) (USMInterface, error) {
+	return a.usmInterface("USMInterfaceAs", form, rt)
+}
+
+func (a *Array) usmInterface(op string, form SyclForm, rt *syclobj.Runtime) (USMInterface, error) {
 	a.hold(op)
 	defer a.buf.Release()
-	var o interfaceOptions
-	for _, f := range opts {
-		f(&o)
-	}
 	place := a.place
 	if place.IsHost() {
 		return USMInterface{}, opErr(op, ErrNotUSM, "plain host memory belongs to no SYCL context; copy the array to USM first (ToDevice)")
@@ -53,7 +44,7 @@ func (a *Array) USMInterface(opts ...InterfaceOption) (USMInterface, error) {
 	if err := a.buf.Wait(); err != nil {
 		return USMInterface{}, wrapErr(op, nil, err)
 	}
-	obj, err := syclObjOf(op, place, &o)
+	obj, err := syclObjOf(op, place, form, rt)
 	if err != nil {
 		return USMInterface{}, err
 	}
@@ -82,13 +73,13 @@ func (a *Array) describe(ts string, obj SyclObj) USMInterface {
 }
 
 // syclObjOf makes the syclobj of memory in the form asked for.
-func syclObjOf(op string, place *syclobj.Place, o *interfaceOptions) (SyclObj, error) {
+func syclObjOf(op string, place *syclobj.Place, form SyclForm, rt *syclobj.Runtime) (SyclObj, error) {
 	ctx, err := place.Context()
 	if err != nil {
 		return SyclObj{}, wrapErr(op, nil, err)
 	}
 	queue, qerr := place.Queue()
-	switch o.form {
+	switch form {
 	case SyclNone:
 		if qerr != nil {
 			return ByContext(ctx), nil
@@ -102,26 +93,26 @@ func syclObjOf(op string, place *syclobj.Place, o *interfaceOptions) (SyclObj, e
 		}
 		return ByFilter(place.FilterString()), nil
 	case SyclContextCapsule, SyclQueueCapsule, SyclProvider:
-		if o.rt == nil {
-			return SyclObj{}, keyErr(op, "syclobj", "a %v is made by a Runtime; give one to WithSyclForm", o.form)
+		if rt == nil {
+			return SyclObj{}, keyErr(op, "syclobj", "a %v is made by a Runtime; give one", form)
 		}
 	case SyclQueue:
 	default:
-		return SyclObj{}, keyErr(op, "syclobj", "%v is no form", o.form)
+		return SyclObj{}, keyErr(op, "syclobj", "%v is no form", form)
 	}
-	if o.form == SyclContextCapsule {
-		c, err := NewContextCapsule(o.rt, ctx)
+	if form == SyclContextCapsule {
+		c, err := NewContextCapsule(rt, ctx)
 		return ByCapsule(c), err
 	}
 	if qerr != nil {
 		return SyclObj{}, wrapErr(op, nil, qerr)
 	}
-	switch o.form {
+	switch form {
 	case SyclQueueCapsule:
-		c, err := NewQueueCapsule(o.rt, queue)
+		c, err := NewQueueCapsule(rt, queue)
 		return ByCapsule(c), err
 	case SyclProvider:
-		return ByProvider(queueProvider{o.rt, queue}), nil
+		return ByProvider(queueProvider{rt, queue}), nil
 	}
 	return ByQueue(queue), nil
 }

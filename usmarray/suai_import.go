@@ -12,7 +12,7 @@ import (
 // success the array owns it and it is called once, on any goroutine, when the
 // last reference is gone; on error it is not called and stays the caller's.
 //
-// What is checked, in this order: everything of Validate; that syclobj names a
+// What is checked, in this order: everything of Check; that syclobj names a
 // context (a capsule is consumed); that the first byte used is USM of that
 // context; the last byte's kind, which must be the same; that the memory has a
 // device. The pointer is never followed. The runtime can tell one allocation

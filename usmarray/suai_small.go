@@ -10,7 +10,7 @@ const (
 	smallMemory = 1 << (intBits - 2)
 )
 
-// resolveSmall is Resolve for nearly every dictionary there is: few dimensions
+// resolveSmall is Check for nearly every dictionary there is: few dimensions
 // of moderate size and a frequent type, and nothing wrong. It gives up (false)
 // on everything else, errors included; a fuzz test holds it against resolveAny.
 func (d *USMInterface) resolveSmall(s *USMSpan) bool {

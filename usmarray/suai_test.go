@@ -76,7 +76,7 @@ func TestValidate(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			d := goodInterface()
 			c.edit(&d)
-			err := d.Validate()
+			_, err := d.Check()
 			if c.key == "" {
 				require.NoError(t, err)
 				return
@@ -94,7 +94,7 @@ func TestResolveAllocatesNothing(t *testing.T) {
 	d := goodInterface()
 	d.Strides = []int{3, 1}
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		if _, err := d.Resolve(); err != nil {
+		if _, err := d.Check(); err != nil {
 			t.Fatal(err)
 		}
 	}))
@@ -206,7 +206,7 @@ func TestInterfaceRoundTrip(t *testing.T) {
 		for name, v := range views(t, a) {
 			t.Run(k.String()+" "+name, func(t *testing.T) {
 				for _, form := range forms {
-					d, err := v.USMInterface(WithSyclForm(form, rt))
+					d, err := v.USMInterfaceAs(form, rt)
 					require.NoError(t, err)
 					if form != SyclNone {
 						require.Equal(t, form, d.SyclObj.Form())
@@ -280,13 +280,13 @@ func TestInterfaceErrorsOut(t *testing.T) {
 	require.ErrorContains(t, err, "DLPack")
 	oq := otherQueue(t, rt, q)
 	a := own(t)(Arange[float32](usm(t, oq, syclobj.USMShared), 0, 1, 4))
-	_, err = a.USMInterface(WithSyclForm(SyclFilter, nil))
+	_, err = a.USMInterfaceAs(SyclFilter, nil)
 	require.ErrorIs(t, err, ErrInterface)
 	require.ErrorContains(t, err, "default context")
-	_, err = a.USMInterface(WithSyclForm(SyclQueueCapsule, nil))
+	_, err = a.USMInterfaceAs(SyclQueueCapsule, nil)
 	require.ErrorContains(t, err, "Runtime")
 	for _, form := range []SyclForm{SyclNone, SyclContext, SyclQueue} {
-		d := must[USMInterface](t)(a.USMInterface(WithSyclForm(form, rt)))
+		d := must[USMInterface](t)(a.USMInterfaceAs(form, rt))
 		c := own(t)(FromUSMInterface(rt, &d, nil))
 		require.Equal(t, "[0. 1. 2. 3.]", c.String())
 		require.False(t, c.Place().IsDefaultContext())

@@ -188,13 +188,13 @@ func playDLPack(s *script) error {
 	if err != nil {
 		return err
 	}
-	for _, options := range [][]ExportOption{
-		nil, {OnQueue(consumer)}, {NoSync()}, {WithCopy(CopyAlways)}, {ToDLDevice(dlpack.CPU)},
+	for _, options := range []ExportOptions{
+		{}, {OnQueue: consumer}, {NoSync: true}, {Copy: CopyAlways}, {Device: on(dlpack.CPU)},
 	} {
 		if err := a.Fill(3); err != nil {
 			return err
 		}
-		t, err := a.DLPack(options...)
+		t, err := a.DLPackWith(options)
 		if err != nil {
 			return err
 		}
@@ -222,7 +222,7 @@ func playDictionaries(s *script) error {
 		return err
 	}
 	for _, form := range []SyclForm{SyclNone, SyclFilter, SyclContext, SyclContextCapsule, SyclQueue, SyclQueueCapsule, SyclProvider} {
-		d, err := a.USMInterface(WithSyclForm(form, s.rt))
+		d, err := a.USMInterfaceAs(form, s.rt)
 		if err != nil {
 			return err
 		}
@@ -260,7 +260,7 @@ func playNewOn(s *script) error {
 	for _, obj := range []SyclObj{
 		ByFilter("level_zero:gpu:1"), ByContext(both), ByQueue(q), ByCapsule(capsule), ByProvider(queueProvider{s.rt, q}),
 	} {
-		a, err := NewOn(s.rt, obj, syclobj.USMShared, Float32, []int{8})
+		a, err := newOn(s.rt, obj, syclobj.USMShared, Float32, []int{8})
 		if err != nil {
 			return err
 		}
@@ -361,7 +361,7 @@ func playTiles(s *script) error {
 	if err != nil {
 		return err
 	}
-	t, err := b.DLPack(WithCopy(CopyAlways)) // through the default context
+	t, err := b.DLPackWith(ExportOptions{Copy: CopyAlways}) // through the default context
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"unsafe"
 
+	"github.com/usmbridge/usmbridge/dlpack"
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
@@ -37,7 +38,7 @@ func WrapSlice[T Element](data []T, shape []int, opts ...BufferOption) (*Array, 
 			tuple(shape), l.Size(), len(data))
 	}
 	var zero T
-	dt := DataTypeOf[T]()
+	dt := dlpack.DataTypeOf[T]()
 	if dt.IsSubByte() {
 		opts = append([]BufferOption{BufferPadded()}, opts...)
 	}

@@ -24,7 +24,8 @@ func checkXPU(op string, place *syclobj.Place) error {
 // XPUDevices lists the devices that PyTorch numbers as xpu:0, xpu:1, …: the GPUs
 // among the root devices of one platform, in the runtime's order. The platform
 // is the first Level Zero one with a GPU, else the first of any backend with
-// one; a machine without a GPU has no xpu devices. The devices belong to the
+// one; a machine without a GPU has no xpu devices. The device_id of their tensors,
+// which can differ from the number, is their DLPackID. The devices belong to the
 // Runtime.
 func XPUDevices(rt *syclobj.Runtime) []*syclobj.Device {
 	if rt == nil {
@@ -54,29 +55,4 @@ func platformGPUs(rt *syclobj.Runtime, p *syclobj.Platform) []*syclobj.Device {
 		}
 	}
 	return gpus
-}
-
-// XPUDevice is the device that PyTorch calls xpu:n. Its DLPackID is the
-// device_id of its tensors, which can differ from n.
-func XPUDevice(rt *syclobj.Runtime, n int) (*syclobj.Device, error) {
-	all := XPUDevices(rt)
-	if n < 0 || n >= len(all) {
-		return nil, opErr("XPUDevice", ErrExchange, "xpu:%d of %d; xpu devices are the GPUs of one platform", n, len(all))
-	}
-	return all[n], nil
-}
-
-// XPUNumber is the n of xpu:n for a DLPack device_id (an index among all root
-// devices). Errors: ErrExchange for a device that is no xpu, such as a CPU.
-func XPUNumber(rt *syclobj.Runtime, id int32) (int, error) {
-	for n, d := range XPUDevices(rt) {
-		if own, err := d.DLPackID(); err == nil && own == id {
-			return n, nil
-		}
-	}
-	d, err := rt.RootDevice(id)
-	if err != nil {
-		return 0, wrapErr("XPUNumber", ErrExchange, err)
-	}
-	return 0, opErr("XPUNumber", ErrExchange, "root device %d, %v, is no xpu device; those are the GPUs of one platform", id, d)
 }

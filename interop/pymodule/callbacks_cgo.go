@@ -231,7 +231,7 @@ func usmb_go_suai(in *C.usmb_suai_in, out *C.usmb_suai_out, e *C.usmb_goerr) (r 
 	if in.owner_size != ^C.uint64_t(0) {
 		d.Allocation = usmarray.Extent{Base: uintptr(in.owner), Size: uintptr(in.owner_size)}
 	}
-	span, err := d.Resolve()
+	span, err := d.Check()
 	if err != nil {
 		return report(e, err)
 	}
