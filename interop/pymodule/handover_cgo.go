@@ -3,13 +3,14 @@
 package pymodule
 
 /*
-#include <stdlib.h>
 #include "usmb_pymod.h"
 */
 import "C"
 
 import (
 	"fmt"
+	"runtime"
+	"sync"
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/dlpack"
@@ -21,35 +22,35 @@ import (
 
 // ToPython returns a usmbridge.Array on the memory of a Go array, which it keeps
 // alive on its own: the Go array may be released. Any goroutine; takes the GIL.
+//
+// Errors: usmarray.ErrLayout for more than 64 dimensions or packed elements that
+// begin inside a byte, python.ErrNotStarted and its like without Python, and what
+// Python raised, as *python.Error.
 func ToPython(a *usmarray.Array) (*python.Object, error) {
-	shape, strides := a.Shape(), a.Strides()
-	dt := a.DataType()
+	shape, strides, dt := a.Shape(), a.Strides(), a.DataType()
 	if len(shape) > C.USMB_DL_MAX_NDIM {
 		return nil, fmt.Errorf("pymodule: ToPython: %d dimensions, DLPack and Python know %d at most: %w", len(shape), C.USMB_DL_MAX_NDIM, usmarray.ErrLayout)
 	}
-	layout := a.Layout()
-	if layout.Offset()*dt.StorageBits(a.Padded())%8 != 0 {
+	if bits := dt.StorageBits(a.Padded()); bits < 8 && a.Layout().Offset()*bits%8 != 0 {
 		return nil, fmt.Errorf("pymodule: ToPython: the packed %v elements begin inside a byte: %w", dt, usmarray.ErrLayout)
 	}
-	x, err := newExchange("ToPython")
-	if err != nil {
-		return nil, err
-	}
-	defer x.close()
-	x.g.cell = (*C.usmb_cell)(a.Buffer().Cell().Pointer())
-	x.g.first = C.uint64_t(uintptr(a.Pointer()))
-	x.g.ndim = C.int32_t(len(shape))
-	x.g.dtype = C.usmb_dl_dtype{code: C.uint8_t(dt.Code), bits: C.uint8_t(dt.Bits), lanes: C.uint16_t(dt.Lanes)}
-	for i, n := range shape {
-		x.g.shape[i], x.g.strides[i] = C.int64_t(n), C.int64_t(strides[i])
-	}
+	var flags C.uint32_t
 	if a.ReadOnly() {
-		x.g.flags |= C.USMB_ARR_READONLY
+		flags |= C.USMB_ARR_READONLY
 	}
 	if a.Padded() {
-		x.g.flags |= C.USMB_ARR_PADDED
+		flags |= C.USMB_ARR_PADDED
 	}
-	return x.module.Method("_wrap", x.capsule)
+	buf := a.Buffer()
+	buf.Retain() // Python's
+	r := C.usmb_handover_to_python((*C.usmb_cell)(buf.Cell().Pointer()), C.uintptr_t(uintptr(a.Pointer())),
+		C.usmb_dl_dtype{code: C.uint8_t(dt.Code), bits: C.uint8_t(dt.Bits), lanes: C.uint16_t(dt.Lanes)}, flags,
+		C.int32_t(len(shape)), cInts(shape), cInts(strides))
+	o, err := python.FromResult(unsafe.Pointer(&r))
+	if err != nil {
+		buf.Release()
+	}
+	return o, err
 }
 
 // FromPython returns a Go array on the memory of a Python object: one with
@@ -57,79 +58,40 @@ func ToPython(a *usmarray.Array) (*python.Object, error) {
 // keeps the object (or what it exported) alive until its Release, which may be
 // called in any goroutine and does not take the GIL. Any goroutine; takes the GIL.
 //
-// Errors: what Python raised, as *python.Error.
+// Errors: python.ErrNotStarted and its like without Python, and what Python raised,
+// as *python.Error.
 func FromPython(o *python.Object) (*usmarray.Array, error) {
-	x, err := newExchange("FromPython")
-	if err != nil {
+	h := handovers.Get().(*C.usmb_handover)
+	defer handovers.Put(h)
+	r := C.usmb_handover_from_python(o.Pointer(), h)
+	runtime.KeepAlive(o)
+	if _, err := python.FromResult(unsafe.Pointer(&r)); err != nil {
 		return nil, err
 	}
-	defer x.close()
-	none, err := x.module.Method("_take", o, x.capsule)
+	cell := owner.CellOf(unsafe.Pointer(h.cell))
+	layout, err := layoutOf(cell, h.first, h.itembits, ints(&h.shape[0], h.ndim), ints(&h.strides[0], h.ndim))
 	if err != nil {
+		cell.Release()
 		return nil, err
 	}
-	none.Release()
-	cell := owner.CellOf(unsafe.Pointer(x.g.cell))
-	a, err := arrayOf(x.g, cell)
+	a, err := usmarray.FromBuffer(memmgr.FromCell(cell), typeOf(h.dtype), layout, optionsOf(h.flags)...)
 	if err != nil {
 		cell.Release()
 	}
 	return a, err
 }
 
-// exchange is one call of the module with a description in C memory.
-type exchange struct {
-	g       *C.usmb_go_array
-	module  *python.Object
-	capsule *python.Object
-}
+// handovers are for C to write into: large, and used for a moment.
+var handovers = sync.Pool{New: func() any { return new(C.usmb_handover) }}
 
-func newExchange(op string) (x *exchange, err error) {
-	py := python.Current()
-	if py == nil {
-		return nil, fmt.Errorf("pymodule: %s: %w", op, python.ErrNotStarted)
-	}
-	g := (*C.usmb_go_array)(C.calloc(1, C.sizeof_usmb_go_array))
-	if g == nil {
-		return nil, fmt.Errorf("pymodule: %s: %w", op, memmgr.ErrOutOfMemory)
-	}
-	x = &exchange{g: g}
-	if x.module, err = py.Import("usmbridge"); err == nil {
-		x.capsule, err = py.Capsule(unsafe.Pointer(g), "usmbridge.go_array")
-	}
-	if err != nil {
-		x.close()
-		return nil, err
-	}
-	return x, nil
-}
-
-// close gives everything back. The capsule was never shown to anybody else.
-func (x *exchange) close() {
-	if x.capsule != nil {
-		x.capsule.Release()
-	}
-	if x.module != nil {
-		x.module.Release()
-	}
-	C.free(unsafe.Pointer(x.g))
-}
-
-// arrayOf describes the memory to usmarray. On success the array has taken the
-// reference over.
-func arrayOf(g *C.usmb_go_array, cell *owner.Cell) (*usmarray.Array, error) {
-	layout, err := layoutOf(cell, g.first, g.itembits, ints(&g.shape[0], g.ndim), ints(&g.strides[0], g.ndim))
-	if err != nil {
-		return nil, err
-	}
-	return usmarray.FromBuffer(memmgr.FromCell(cell), typeOf(g.dtype), layout, optionsOf(g.flags)...)
-}
+// cInts shows numbers of Go as C's, without a copy.
+func cInts(v []int) *C.int64_t { return (*C.int64_t)(unsafe.Pointer(unsafe.SliceData(v))) }
 
 // borrowed is an Array of Python's, for the time of a call.
 func borrowed(a *C.usmb_array) (*usmarray.Array, error) {
 	dims := ints((*C.int64_t)(unsafe.Add(unsafe.Pointer(a), C.sizeof_usmb_array)), 2*a.ndim) // its last member
 	cell := owner.CellOf(unsafe.Pointer(a.cell))
-	layout, err := layoutOf(cell, C.uint64_t(uintptr(unsafe.Pointer(a.first))), a.itembits, dims[:a.ndim], dims[a.ndim:])
+	layout, err := layoutOf(cell, C.uintptr_t(uintptr(unsafe.Pointer(a.first))), a.itembits, dims[:a.ndim], dims[a.ndim:])
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +99,7 @@ func borrowed(a *C.usmb_array) (*usmarray.Array, error) {
 }
 
 // layoutOf counts in elements from the start of the memory.
-func layoutOf(cell *owner.Cell, first C.uint64_t, itembits C.uint32_t, shape, strides []int) (usmarray.Layout, error) {
+func layoutOf(cell *owner.Cell, first C.uintptr_t, itembits C.uint32_t, shape, strides []int) (usmarray.Layout, error) {
 	bits := int(uintptr(first)-cell.Address) * 8
 	if bits%int(itembits) != 0 {
 		return usmarray.Layout{}, fmt.Errorf("pymodule: the first element is not a whole number of elements from the start of its memory: %w", usmarray.ErrLayout)

@@ -3,6 +3,8 @@
 package pymodule_test
 
 import (
+	"io"
+	"os"
 	"runtime"
 	"sync"
 	"testing"
@@ -36,7 +38,7 @@ func resource(q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error) {
 }
 
 // start embeds Python with the module, on a Runtime of the test's.
-func start(t *testing.T) (*python.Interpreter, *syclobj.Runtime) {
+func start(t testing.TB) (*python.Interpreter, *syclobj.Runtime) {
 	t.Helper()
 	env := environment(t, "numpy")
 	embedded.once.Do(func() {
@@ -54,7 +56,7 @@ func start(t *testing.T) (*python.Interpreter, *syclobj.Runtime) {
 }
 
 // balanced checks that a test gives back all memory that it had referenced.
-func balanced(t *testing.T) {
+func balanced(t testing.TB) {
 	before, _ := memmgr.LiveCount()
 	t.Cleanup(func() {
 		require.Eventually(t, func() bool {
@@ -79,6 +81,28 @@ func text(t *testing.T, o *python.Object) string {
 	return s
 }
 
+// printed is what f writes to standard output.
+func printed(t *testing.T, f func()) string {
+	t.Helper()
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	old := os.Stdout
+	os.Stdout = w
+	defer func() { os.Stdout = old }()
+	f()
+	require.NoError(t, w.Close())
+	out, err := io.ReadAll(r)
+	require.NoError(t, err)
+	return string(out)
+}
+
+// TestExamples runs the examples in this process's Python.
+func TestExamples(t *testing.T) {
+	start(t)
+	require.Equal(t, "75\n[[10. 20. 30.]\n [ 4.  5.  6.]]\n", printed(t, ExampleToPython))
+	require.Equal(t, "[2 3] [3 -1]\n[[2 1 0]\n [5 4 3]]\n", printed(t, ExampleFromPython))
+}
+
 func TestToPython(t *testing.T) {
 	py, rt := start(t)
 	host, err := memmgr.Default(rt.HostQueue(), syclobj.USMUnknown)
@@ -101,6 +125,72 @@ func TestToPython(t *testing.T) {
 	require.Equal(t, int64(address), p)
 	o.Release()
 	w.Release()
+}
+
+// TestHandOverGoesByNoName: the module's own types serve, whatever its name leads to.
+func TestHandOverGoesByNoName(t *testing.T) {
+	py, rt := start(t)
+	host, err := memmgr.Default(rt.HostQueue(), syclobj.USMUnknown)
+	require.NoError(t, err)
+	a, err := usmarray.FromSlice(host, []float32{0, 1}, []int{2})
+	require.NoError(t, err)
+	defer a.Release()
+	o, err := pymodule.ToPython(a) // imports it, if nobody has
+	require.NoError(t, err)
+	defer o.Release()
+	vars := python.Vars{"sys": eval(t, py, "__import__('sys')", nil)}
+	vars["mine"] = eval(t, py, "sys.modules['usmbridge']", vars)
+	eval(t, py, "sys.modules.update(usmbridge=None)", vars)
+	defer eval(t, py, "sys.modules.update(usmbridge=mine)", vars)
+	p, err := pymodule.ToPython(a)
+	require.NoError(t, err)
+	defer p.Release()
+	b, err := pymodule.FromPython(p)
+	require.NoError(t, err)
+	require.Equal(t, a.Pointer(), b.Pointer())
+	b.Release()
+}
+
+// BenchmarkHandOver is one array to Python or back, and its end; and one entry into
+// Python that does nothing.
+func BenchmarkHandOver(b *testing.B) {
+	py, rt := start(b)
+	host, err := memmgr.Default(rt.HostQueue(), syclobj.USMUnknown)
+	require.NoError(b, err)
+	a, err := usmarray.FromSlice(host, []float32{0, 1, 2, 3, 4, 5}, []int{2, 3})
+	require.NoError(b, err)
+	defer a.Release()
+	o, err := pymodule.ToPython(a)
+	require.NoError(b, err)
+	defer o.Release()
+	np, err := py.Eval("__import__('numpy').zeros((2, 3))", nil)
+	require.NoError(b, err)
+	defer np.Release()
+	b.Run("entry", func(b *testing.B) {
+		for b.Loop() {
+			_ = py.With(func() error { return nil })
+		}
+	})
+	b.Run("ToPython", func(b *testing.B) {
+		for b.Loop() {
+			o, err := pymodule.ToPython(a)
+			if err != nil {
+				b.Fatal(err)
+			}
+			o.Release()
+		}
+	})
+	for name, o := range map[string]*python.Object{"FromPython/ours": o, "FromPython/numpy": np} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				a, err := pymodule.FromPython(o)
+				if err != nil {
+					b.Fatal(err)
+				}
+				a.Release()
+			}
+		})
+	}
 }
 
 func TestFromPython(t *testing.T) {

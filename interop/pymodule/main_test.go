@@ -28,7 +28,7 @@ func required(names ...string) bool {
 
 // environment finds a Python with the given modules: the active one, or the
 // repository's own environment.
-func environment(t *testing.T, modules ...string) *python.Environment {
+func environment(t testing.TB, modules ...string) *python.Environment {
 	t.Helper()
 	var tried []string
 	candidates := []string{}

@@ -227,8 +227,6 @@ static PyMethodDef functions[] = {
         {"from_usm_array_interface", USMB_PY_CFUNC(usmb_from_suai), METH_O,
 	 "from_usm_array_interface(obj, /)\n--\n\nThe array of obj's __sycl_usm_array_interface__, never a copy."},
         {"stats", USMB_PY_CFUNC(py_stats), METH_NOARGS, "stats()\n--\n\nThe memory manager's counters, a dict."},
-        {"_wrap", USMB_PY_CFUNC(usmb_py_wrap), METH_O, "For Go: an Array of what the capsule describes."},
-        {"_take", USMB_PY_CFUNC(usmb_py_take), METH_FASTCALL, "For Go: describes the object's memory in the capsule."},
         {NULL, NULL, 0, NULL},
 };
 

@@ -15,7 +15,7 @@
  *   device.c     the type Device
  *   create.c     empty, zeros, asarray
  *   copy.c       copies and conversions, which Go makes
- *   pyarray.c    arrays between Go and Python
+ *   handover.c   arrays between Go and Python
  *   owner.c      cells whose owner is Python's
  *   typeinfo.c   what is remembered about the types of others
  *   module.c     the module
@@ -34,6 +34,7 @@
 #include "usmb_dlpack.h"
 #include "usmb_owner.h"
 #include "usmb_pyapi.h"
+#include "usmb_pyresult.h"
 #include "usmb_pystate.h"
 #include "usmb_sycl.h"
 
@@ -504,19 +505,22 @@ void usmb_go_used_on(usmb_cell *cell, void *queue);
 /* Waits, without the GIL, until nothing of ours is draining Python's list. */
 void usmb_go_stop(void);
 
-/* An array on its way between Go and Python; the cell is borrowed on the way to
-   Python, and owned (one reference) on the way to Go. */
+/* For Go, without the GIL. A new Array on memory of a cell, of which it takes one
+   reference over on success; first is an address, flags USMB_ARR_READONLY and
+   USMB_ARR_PADDED. */
+usmb_pyret usmb_handover_to_python(usmb_cell *cell, uintptr_t first, usmb_dl_dtype dtype, uint32_t flags, int32_t ndim,
+                                   const int64_t *shape, const int64_t *strides);
+/* The memory of an object by usmb_take_object, finished with by its producer: the
+   cell with one reference for the caller. */
 typedef struct {
 	usmb_cell *cell;
-	uint64_t first;
-	int64_t shape[USMB_DL_MAX_NDIM], strides[USMB_DL_MAX_NDIM];
+	uintptr_t first;
 	usmb_dl_dtype dtype;
 	uint32_t flags, itembits;
 	int32_t ndim;
-} usmb_go_array;
-extern const char usmb_pymod_capsule[];
-PyObject *usmb_py_wrap(PyObject *m, PyObject *capsule);
-PyObject *usmb_py_take(PyObject *m, PyObject *const *args, Py_ssize_t n);
+	int64_t shape[USMB_DL_MAX_NDIM], strides[USMB_DL_MAX_NDIM];
+} usmb_handover;
+usmb_pyret usmb_handover_from_python(void *o, usmb_handover *out);
 
 /* The module's init function, and its version text, set by Go first. */
 PyObject *usmb_pymod_init(void);

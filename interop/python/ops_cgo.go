@@ -24,6 +24,17 @@ func toRet(r C.usmb_pyret) ret {
 		exc: r.exc, code: int(r.code), kind: int(r.kind)}
 }
 
+// FromResult takes over what an operation of another package's C file returned, a
+// usmb_pyret (usmb_pyresult.h): its new reference as an owned Object (nil for NULL),
+// or its failure as the error that operations of this package give.
+func FromResult(result unsafe.Pointer) (*Object, error) {
+	r := toRet(*(*C.usmb_pyret)(result))
+	if r.code != codeOK {
+		return nil, r.err()
+	}
+	return FromPointer(r.val), nil
+}
+
 func chars(s string) (*C.char, C.size_t) {
 	return (*C.char)(unsafe.Pointer(unsafe.StringData(s))), C.size_t(len(s))
 }

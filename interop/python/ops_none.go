@@ -7,6 +7,9 @@ package python
 
 var none = ret{code: codeUnsupported}
 
+// FromResult has no results to take over here.
+func FromResult(ptr) (*Object, error) { return nil, errUnsupported }
+
 func opEnter() ret                                 { return none }
 func opLeave(int64)                                {}
 func opSuspend() ptr                               { return nil }

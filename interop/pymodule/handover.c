@@ -1,0 +1,55 @@
+/* handover.c: arrays between Go and Python, on the same memory. Go calls these as
+   it calls the operations of interop/python: they take the GIL themselves. */
+#include "usmb_pymod.h"
+
+/* The types are the module's, and are there once somebody has imported it. */
+static int imported(void)
+{
+	if (__builtin_expect(usmb_array_type != NULL, 1)) return 1;
+	PyObject *module = usmb_py.PyImport_ImportModule("usmbridge");
+	Py_XDECREF(module);
+	return module != NULL;
+}
+
+usmb_pyret usmb_handover_to_python(usmb_cell *cell, uintptr_t first, usmb_dl_dtype dtype, uint32_t flags, int32_t ndim,
+                                   const int64_t *shape, const int64_t *strides)
+{
+	USMB_PY_BEGIN(r);
+	usmb_owner_drain();
+	usmb_array *a = imported() ? usmb_array_raw(ndim) : NULL;
+	for (int32_t i = 0; a && i < ndim; i++) {
+		usmb_shape(a)[i] = shape[i];
+		usmb_strides(a)[i] = strides[i];
+	}
+	if (a) usmb_array_settle(a, cell, (char *)first, dtype, flags);
+	r.val = a;
+	return usmb_py_end(r, st, a != NULL);
+}
+
+static void describe(usmb_array *a, usmb_handover *out)
+{
+	usmb_cell_retain(a->cell);
+	out->cell = a->cell;
+	out->first = (uintptr_t)a->first;
+	out->dtype = a->dtype;
+	out->flags = a->flags;
+	out->itembits = a->itembits;
+	out->ndim = a->ndim;
+	for (int32_t i = 0; i < a->ndim; i++) {
+		out->shape[i] = usmb_shape(a)[i];
+		out->strides[i] = usmb_strides(a)[i];
+	}
+}
+
+usmb_pyret usmb_handover_from_python(void *o, usmb_handover *out)
+{
+	USMB_PY_BEGIN(r);
+	usmb_owner_drain();
+	usmb_array *a = imported() ? (usmb_array *)usmb_take_object(o) : NULL;
+	/* Go knows pending events, but not the queue of a producer. */
+	int producer = a && usmb_owned_by_python(a->cell) && usmb_cell_producer(a->cell);
+	int ok = a && (!producer || usmb_array_wait(a) == 0);
+	if (ok) describe(a, out);
+	Py_XDECREF(a);
+	return usmb_py_end(r, st, ok);
+}
