@@ -27,8 +27,9 @@
 //
 // # Ownership
 //
-// An Object owns one reference until Release, borrowed ones are named as such; use
-// after Release panics. A forgotten Object is counted (ObjectCounts), and its
+// An Object owns one reference until Release, which may be called again; the arguments
+// of a Func are borrowed. Use after Release, and of a nil Object, panics with a
+// *UseError. A forgotten Object is counted (ObjectCounts), and its
 // reference is given up by the next operation after Go collected it: never by a
 // garbage collector's goroutine itself.
 //
@@ -50,9 +51,12 @@
 //
 // # Python behind C code
 //
-// usmb_pyapi.h declares the stable ABI in this project's own words, as one table of
-// function pointers, for C files of packages that import this one: object layouts,
-// slots, reference counts, buffers, drains of dropped references.
+// C files of packages that import this one include usmb_pyapi.h, the part of CPython's
+// stable ABI that the project uses, in its own words and as one table of function
+// pointers, and usmb_pystate.h: drains of dropped references, fork, Python's end.
+// Object.Pointer takes an Object to C, FromPointer brings one back.
+// The files stand in floors, from usmb_pyfuncs.h up to usmb_pyobject.c; a test holds
+// the order.
 //
 // Without cgo and on systems other than Linux the package compiles, and everything
 // answers errors.ErrUnsupported.

@@ -33,8 +33,9 @@ func TestEmbedded(t *testing.T) {
 	}
 }
 
-// runChild runs a test of this binary in a process that may embed that Python.
-func runChild(t *testing.T, executable, test string, env ...string) {
+// runChild runs a test of this binary in a process that may embed that Python, and
+// returns what it wrote.
+func runChild(t *testing.T, executable, test string, env ...string) string {
 	t.Helper()
 	args := []string{"-test.run=" + test, "-test.v", "-test.timeout=5m"}
 	cmd := exec.Command(os.Args[0], args...)
@@ -46,6 +47,39 @@ func runChild(t *testing.T, executable, test string, env ...string) {
 	if testing.Verbose() {
 		t.Logf("%s", out)
 	}
+	return string(out)
+}
+
+// TestExamples runs the examples in a process of their own, since one of them closes
+// the interpreter.
+func TestExamples(t *testing.T) {
+	if os.Getenv(embedEnv) != "" {
+		t.Skip("this process is a child for embedding")
+	}
+	env, err := python.Find()
+	if err != nil {
+		skipWithoutPython(t, err.Error())
+	}
+	out := runChild(t, env.Executable, "^TestExamplesInChild$", python.EnvVar+"="+env.Executable)
+	for _, line := range []string{
+		"[0.5 1 1.5]",
+		"true python: ValueError: ValueError: 3 is odd",
+		"the pool is full <nil>",
+	} {
+		require.Contains(t, out, line+"\n")
+	}
+}
+
+// TestExamplesInChild is what TestExamples runs.
+func TestExamplesInChild(t *testing.T) {
+	if os.Getenv(embedEnv) == "" {
+		t.Skip("run by TestExamples in a process of its own")
+	}
+	ExampleInterpreter_Func()
+	ExampleObject_Method()
+	ExampleInterpreter_WithoutGIL()
+	ExampleMapError()
+	ExampleStart()
 }
 
 // TestInChild holds the tests that embed Python; TestEmbedded runs it once per

@@ -10,7 +10,8 @@ import (
 	"github.com/usmbridge/usmbridge/interop/python"
 )
 
-// The examples need a Python with a shared library and are compiled, not run.
+// The examples need a Python with a shared library, so they say no Output by which
+// every `go test` would run them; TestExamples runs those that need no package.
 
 func ExampleStart() {
 	py, err := python.Start() // the Python of the active environment
@@ -71,4 +72,70 @@ func ExampleInterpreter_Func() {
 	defer half.Release()
 	_, err = py.Run("half(3)", python.Vars{"half": half})
 	fmt.Println(errors.Is(err, python.ValueError), err)
+}
+
+// What Object has no method for are functions of the modules builtins and operator.
+func ExampleObject_Method() {
+	py, err := python.Start()
+	if err != nil {
+		log.Fatal(err)
+	}
+	builtins, err := py.Import("builtins")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer builtins.Release()
+	class, err := builtins.Attr("LookupError")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer class.Release()
+	yes, err := builtins.Method("issubclass", class, class)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer yes.Release()
+	answer, err := python.As[bool](yes)
+	fmt.Println(answer, err)
+}
+
+// Go code that waits for another goroutine which needs Python gives the GIL up.
+func ExampleInterpreter_WithoutGIL() {
+	py, err := python.Start()
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = py.With(func() error {
+		done := make(chan error)
+		go func() {
+			_, err := py.Run("import json", nil)
+			done <- err
+		}()
+		py.WithoutGIL(func() { err = <-done })
+		return err
+	})
+	fmt.Println(err)
+}
+
+var errFull = errors.New("the pool is full")
+
+// A package says once which exceptions its errors are.
+func ExampleMapError() {
+	py, err := python.Start()
+	if err != nil {
+		log.Fatal(err)
+	}
+	python.MapError(func(err error) python.Exception {
+		if errors.Is(err, errFull) {
+			return python.MemoryError
+		}
+		return ""
+	})
+	take, err := py.Func("take", "", func(python.Args) (any, error) { return nil, errFull })
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer take.Release()
+	out, err := py.Run("try: take()\nexcept MemoryError as e: said = str(e)", python.Vars{"take": take}, "said")
+	fmt.Println(out["said"], err)
 }

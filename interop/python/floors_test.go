@@ -48,3 +48,27 @@ func TestCFilesIncludeOnlyLowerOnes(t *testing.T) {
 		}
 	}
 }
+
+// TestTableHasNoUnusedRows: each row is looked up at every start, and one that is
+// missing refuses a Python.
+func TestTableHasNoUnusedRows(t *testing.T) {
+	used := map[string]bool{}
+	for _, pattern := range []string{"*.[ch]", "../pymodule/*.[ch]", "internal/testmod/*.c", "*.go"} {
+		files, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			for _, m := range regexp.MustCompile(`usmb_py\.(\w+)`).FindAllStringSubmatch(string(text), -1) {
+				used[m[1]] = true
+			}
+		}
+	}
+	table, err := os.ReadFile("usmb_pyfuncs.h")
+	require.NoError(t, err)
+	rows := regexp.MustCompile(`X\((?:[^,()\n]+, )?(_?Py\w+)`).FindAllStringSubmatch(string(table), -1)
+	require.Greater(t, len(rows), 100)
+	for _, row := range rows {
+		require.True(t, used[row[1]], "nobody calls %s: take it off the list", row[1])
+	}
+}

@@ -66,35 +66,12 @@ typedef struct PyStatus {
 /* ---- function types ------------------------------------------------------ */
 
 typedef PyObject *(*PyCFunction)(PyObject *, PyObject *);
-typedef PyObject *(*PyCFunctionWithKeywords)(PyObject *, PyObject *, PyObject *);
-typedef PyObject *(*PyCFunctionFast)(PyObject *, PyObject *const *, Py_ssize_t);
-typedef PyObject *(*PyCFunctionFastWithKeywords)(PyObject *, PyObject *const *, Py_ssize_t, PyObject *);
 typedef PyObject *(*PyCMethod)(PyObject *, PyTypeObject *, PyObject *const *, size_t, PyObject *);
-typedef PyObject *(*vectorcallfunc)(PyObject *, PyObject *const *, size_t, PyObject *);
-
-typedef PyObject *(*unaryfunc)(PyObject *);
-typedef PyObject *(*binaryfunc)(PyObject *, PyObject *);
-typedef PyObject *(*ternaryfunc)(PyObject *, PyObject *, PyObject *);
 typedef int (*inquiry)(PyObject *);
-typedef Py_ssize_t (*lenfunc)(PyObject *);
-typedef PyObject *(*ssizeargfunc)(PyObject *, Py_ssize_t);
-typedef int (*ssizeobjargproc)(PyObject *, Py_ssize_t, PyObject *);
-typedef int (*objobjproc)(PyObject *, PyObject *);
-typedef int (*objobjargproc)(PyObject *, PyObject *, PyObject *);
 typedef int (*visitproc)(PyObject *, void *);
 typedef int (*traverseproc)(PyObject *, visitproc, void *);
 typedef void (*freefunc)(void *);
 typedef void (*destructor)(PyObject *);
-typedef PyObject *(*getattrofunc)(PyObject *, PyObject *);
-typedef int (*setattrofunc)(PyObject *, PyObject *, PyObject *);
-typedef PyObject *(*reprfunc)(PyObject *);
-typedef Py_hash_t (*hashfunc)(PyObject *);
-typedef PyObject *(*richcmpfunc)(PyObject *, PyObject *, int);
-typedef PyObject *(*getiterfunc)(PyObject *);
-typedef PyObject *(*iternextfunc)(PyObject *);
-typedef int (*initproc)(PyObject *, PyObject *, PyObject *);
-typedef PyObject *(*newfunc)(PyTypeObject *, PyObject *, PyObject *);
-typedef PyObject *(*allocfunc)(PyTypeObject *, Py_ssize_t);
 typedef PyObject *(*getter)(PyObject *, void *);
 typedef int (*setter)(PyObject *, PyObject *, void *);
 typedef void (*PyCapsule_Destructor)(PyObject *);
@@ -326,9 +303,6 @@ typedef struct Py_buffer {
 	void *internal;
 } Py_buffer;
 
-typedef int (*getbufferproc)(PyObject *, Py_buffer *, int);
-typedef void (*releasebufferproc)(PyObject *, Py_buffer *);
-
 #define PyBUF_MAX_NDIM 64
 #define PyBUF_SIMPLE 0
 #define PyBUF_WRITABLE 0x0001
@@ -453,11 +427,8 @@ static inline int usmb_py_has_flag(PyObject *o, unsigned long flag)
 #define PyUnicode_Check(o) usmb_py_has_flag((PyObject *)(o), Py_TPFLAGS_UNICODE_SUBCLASS)
 #define PyDict_Check(o) usmb_py_has_flag((PyObject *)(o), Py_TPFLAGS_DICT_SUBCLASS)
 #define PyType_Check(o) usmb_py_has_flag((PyObject *)(o), Py_TPFLAGS_TYPE_SUBCLASS)
-#define PyExceptionInstance_Check(o) usmb_py_has_flag((PyObject *)(o), Py_TPFLAGS_BASE_EXC_SUBCLASS)
 #define PyLong_CheckExact(o) Py_IS_TYPE(o, usmb_py.PyLong_Type)
-#define PyList_CheckExact(o) Py_IS_TYPE(o, usmb_py.PyList_Type)
 #define PyTuple_CheckExact(o) Py_IS_TYPE(o, usmb_py.PyTuple_Type)
-#define PyUnicode_CheckExact(o) Py_IS_TYPE(o, usmb_py.PyUnicode_Type)
 #define PyDict_CheckExact(o) Py_IS_TYPE(o, usmb_py.PyDict_Type)
 #define PyCapsule_CheckExact(o) Py_IS_TYPE(o, usmb_py.PyCapsule_Type)
 #define PyBool_Check(o) Py_IS_TYPE(o, usmb_py.PyBool_Type)
@@ -466,7 +437,6 @@ static inline int usmb_py_type_check(PyObject *o, PyTypeObject *t)
 {
 	return Py_TYPE(o) == t || usmb_py.PyType_IsSubtype(Py_TYPE(o), t);
 }
-#define PyObject_TypeCheck(o, t) usmb_py_type_check((PyObject *)(o), (t))
 #define PyFloat_Check(o) usmb_py_type_check((PyObject *)(o), usmb_py.PyFloat_Type)
 #define PyComplex_Check(o) usmb_py_type_check((PyObject *)(o), usmb_py.PyComplex_Type)
 

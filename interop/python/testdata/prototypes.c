@@ -3,13 +3,6 @@
 #include <Python.h>
 #include "usmb_pyfuncs.h"
 
-#if PY_VERSION_HEX >= 0x030d0000
-/* From 3.13 on the names are const; the same to a caller. */
-#undef PyArg_ParseTupleAndKeywords
-#define PyArg_ParseTupleAndKeywords \
-	(int (*)(PyObject *, PyObject *, const char *, char **, ...))(PyArg_ParseTupleAndKeywords)
-#endif
-
 #define X(ret, name, args) ret(*check_##name) args = name;
 USMB_PY_REQUIRED(X)
 #undef X

@@ -1,0 +1,71 @@
+//go:build cgo && linux
+
+package pymodule_test
+
+import (
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/pymodule"
+	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// What was made last goes first: Python's views of the arrays, the interpreter, the
+// arrays, the pool, the Runtime. Close of the interpreter runs Python's atexit
+// functions and comes before the arrays, since it is the last time that Python's own
+// references are given up; Close of the pool names the buffers that are still out.
+func Example_shutdown() {
+	rt, err := syclobj.Open()
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := pymodule.Register(pymodule.SetRuntime(rt)); err != nil {
+		log.Fatal(err)
+	}
+	py, err := python.Start()
+	if err != nil {
+		log.Fatal(err)
+	}
+	pool := memmgr.NewPool(memmgr.Host())
+	array, err := usmarray.New(pool, usmarray.Float32, []int{4})
+	if err != nil {
+		log.Fatal(err)
+	}
+	shown, err := pymodule.ToPython(array)
+	if err != nil {
+		log.Fatal(err)
+	}
+	out, err := py.Run("shape = list(a.shape)", python.Vars{"a": shown}, "shape")
+	fmt.Println(out["shape"], err)
+
+	shown.Release()
+	err = py.Close()
+	array.Release()
+	err = errors.Join(err, pool.Close(), rt.Close())
+	fmt.Println("closed:", err)
+}
+
+const shutdownEnv = "USMBRIDGE_TEST_SHUTDOWN"
+
+// TestShutdownExample runs the example in a process of its own: it ends Python.
+func TestShutdownExample(t *testing.T) {
+	if os.Getenv(shutdownEnv) != "" {
+		Example_shutdown()
+		return
+	}
+	env := environment(t)
+	cmd := exec.Command(os.Args[0], "-test.run=^TestShutdownExample$")
+	cmd.Env = append(os.Environ(), shutdownEnv+"=1", python.EnvVar+"="+env.Executable)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "[4] <nil>\nclosed: <nil>\n")
+}
