@@ -245,10 +245,10 @@ func Pools() []*Pool { return keeper.open() }
 // Flush waits until memory that was released with work pending, and memory that
 // C dropped, is back in its resources. For tests, reports and orderly ends.
 func Flush() {
-	if table := holders.table.Load(); table != nil {
-		for _, h := range (*table)[1:] {
-			if h != nil {
-				h.list.Sync()
+	if table := origins.table.Load(); table != nil {
+		for _, o := range (*table)[1:] {
+			if o != nil {
+				o.list.Sync()
 			}
 		}
 	}

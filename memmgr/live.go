@@ -40,8 +40,8 @@ func describe(c *owner.Cell, count int) LiveBuffer {
 		Tag: tagName(c.Tag), Stack: stackText(c.Stack), stack: c.Stack,
 		Foreign: c.Flags()&owner.Foreign != 0,
 	}
-	if h := holderOf(c); h != nil {
-		b.Resource, b.Place = h.resource, h.goPlace
+	if o := originOf(c); o != nil {
+		b.Resource, b.Place = o.resource, o.goPlace
 	} else {
 		b.Place = wrappedPlace(c)
 	}

@@ -19,7 +19,7 @@ func New(r Resource, request Request) (Buffer, error) {
 		return newCellBuffer(r, request)
 	}
 	if p.home.Load() != 0 {
-		p.h.list.Drain()
+		p.origin.list.Drain()
 	}
 	if request.Size > maxClassUnits*unit || request.Align > unit || (request.Queue != nil && p.waiting.Load() != 0) {
 		return p.slowBuffer(request)
@@ -43,7 +43,7 @@ func New(r Resource, request Request) (Buffer, error) {
 	c.Requested = uint64(request.Size)
 	ref := c.Renew()
 	if due || request.Tag != "" || request.Queue != nil || p.trace != nil || stackDepth.Load() != 0 {
-		p.dress(c, request.Tag, request.Queue)
+		p.annotate(c, request.Tag, request.Queue)
 	}
 	return Buffer{ref: ref}, nil
 }
@@ -54,7 +54,7 @@ func New(r Resource, request Request) (Buffer, error) {
 // while others hold references, a release too many ends one of theirs, and their
 // next use of the buffer panics.
 //
-// The second half is [Pool.shelve] for the cells of pools, in one piece for the
+// The second half is [Pool.cache] for the cells of pools, in one piece for the
 // reason that New is.
 func (b Buffer) Release() {
 	if last, _ := b.ref.TryUnref(); !last {
@@ -70,7 +70,7 @@ func (b Buffer) Release() {
 	s := p.claim(pin.Pin())
 	if s == nil {
 		pin.Unpin()
-		p.shelve(c, int(k))
+		p.cache(c, int(k))
 		return
 	}
 	s.put(int(k), c)

@@ -35,7 +35,7 @@ type Pool struct {
 
 	upstream   Resource
 	sync       Synchronizer
-	h          *holder
+	origin     *origin
 	options    poolOptions
 	placeQueue *syclobj.Queue // for telling it by its address only
 
@@ -44,8 +44,8 @@ type Pool struct {
 
 	mu       sync.Mutex
 	heap     tlsf.Heap
-	segs     []poolSegment // by the heap's segment number
-	middle   [numClasses]rack
+	segs     []poolSegment             // by the heap's segment number
+	depot    [numClasses]magazineStack // what the processors do not have
 	pending  pendingSet
 	returned []*owner.Cell // exported blocks that came home, no barrier yet
 	idle     []idleSegment // dedicated segments out of use, oldest first
@@ -60,7 +60,7 @@ type Pool struct {
 }
 
 // poolTable finds the pool of a cell by its resource number in one step, for
-// Release; pools beyond it are found through the holders.
+// Release; pools beyond it are found through the origins.
 var poolTable [1024]atomic.Pointer[Pool]
 
 // poolSegment is what the pool keeps about a segment beside what the heap knows,
@@ -92,18 +92,18 @@ type idleSegment struct {
 type PoolOption func(*poolOptions)
 
 type poolOptions struct {
-	name        string
-	minSegment  uintptr
-	growth      uintptr
-	large       uintptr
-	cacheLimit  int64
-	middleLimit int64
-	decay       time.Duration
-	limit       uint64
-	fraction    float64
-	onOOM       func(*OutOfMemoryError) bool
-	traceSize   int
-	uncounted   bool
+	name       string
+	minSegment uintptr
+	growth     uintptr
+	large      uintptr
+	cacheLimit int64
+	depotLimit int64
+	decay      time.Duration
+	limit      uint64
+	fraction   float64
+	onOOM      func(*OutOfMemoryError) bool
+	traceSize  int
+	uncounted  bool
 }
 
 // WithName names the pool in reports.
@@ -155,7 +155,7 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	upstream = over(upstream).from
 	o := poolOptions{
 		minSegment: 2 << 20, growth: 16, large: 16 << 20, cacheLimit: 64 << 20,
-		middleLimit: 64 << 20, decay: 10 * time.Second,
+		depotLimit: 64 << 20, decay: 10 * time.Second,
 	}
 	for _, option := range options {
 		option(&o)
@@ -172,23 +172,23 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 		p.trace = newTraceRing(o.traceSize)
 	}
 	p.pending.init()
-	p.h = newHolder(upstream)
-	p.sync = p.h.sync
-	p.flags, p.uncounted = p.h.flags, o.uncounted
+	p.origin = newOrigin(upstream)
+	p.sync = p.origin.sync
+	p.flags, p.uncounted = p.origin.flags, o.uncounted
 	if p.sync == nil {
 		p.sync = systemEvents
 	}
-	p.h.resource = p
-	p.h.list = owner.NewList(p.freeCell)
-	p.home = p.h.list.Head()
-	holders.mu.Lock()
-	p.h.enter()
-	if p.h.index < uint32(len(poolTable)) {
-		poolTable[p.h.index].Store(p)
+	p.origin.resource = p
+	p.origin.list = owner.NewList(p.freeCell)
+	p.home = p.origin.list.Head()
+	origins.mu.Lock()
+	p.origin.enter()
+	if p.origin.index < uint32(len(poolTable)) {
+		poolTable[p.origin.index].Store(p)
 	}
-	holders.known.Store(Resource(p), p.h)
-	holders.mu.Unlock()
-	if place := p.h.goPlace; place != nil {
+	origins.known.Store(Resource(p), p.origin)
+	origins.mu.Unlock()
+	if place := p.origin.goPlace; place != nil {
 		p.placeQueue, _ = place.Queue() // nil without a runtime: then none is skipped
 	}
 	keeper.add(p)
@@ -213,13 +213,13 @@ func bounded(upstream Resource, o *poolOptions) Resource {
 func (p *Pool) Name() string { return p.options.name }
 
 // Place implements [Resource].
-func (p *Pool) Place() *syclobj.Place { return p.h.goPlace }
+func (p *Pool) Place() *syclobj.Place { return p.origin.goPlace }
 
 // Upstream returns the resource that segments come from.
 func (p *Pool) Upstream() Resource { return p.upstream }
 
-// dress adds what most requests do not ask for, and what is done now and then.
-func (p *Pool) dress(c *owner.Cell, tag string, q *syclobj.Queue) {
+// annotate adds what most requests do not ask for, and what is done now and then.
+func (p *Pool) annotate(c *owner.Cell, tag string, q *syclobj.Queue) {
 	c.Tag = tagNumber(tag)
 	noteAllocation(c)
 	if q != nil && q != p.placeQueue { // none noted means that one
@@ -234,7 +234,7 @@ func (p *Pool) dress(c *owner.Cell, tag string, q *syclobj.Queue) {
 // freeCell takes a dead cell back: the drain function of the home list.
 func (p *Pool) freeCell(c *owner.Cell) {
 	if k := uint(c.Private); c.Plain(p.flags) && k < numClasses && p.trace == nil {
-		p.shelve(c, int(k))
+		p.cache(c, int(k))
 		return
 	}
 	p.slowFree(c)
@@ -249,7 +249,7 @@ func (p *Pool) afterPut(k int) {
 		return // whoever holds the shards dissolves them
 	}
 	var full, more magazine
-	if s.shelves[k].n >= magazineSize[k] {
+	if s.bins[k].n >= magazineSize[k] {
 		full = s.unstock(k, p.options.cacheLimit)
 	}
 	if s.cached() > p.options.cacheLimit {
@@ -265,14 +265,14 @@ func (p *Pool) afterPut(k int) {
 	p.mu.Unlock()
 }
 
-// shelve puts a block that is ready for reuse into the front, or into the middle
+// cache puts a block that is ready for reuse into the front, or into the depot
 // while somebody holds the front.
-func (p *Pool) shelve(c *owner.Cell, k int) {
+func (p *Pool) cache(c *owner.Cell, k int) {
 	s := p.enter()
 	if s == nil {
 		p.mu.Lock()
 		p.uncount(c, k)
-		p.toMiddle(c, k)
+		p.toDepot(c, k)
 		p.mu.Unlock()
 		return
 	}
@@ -328,11 +328,11 @@ func (p *Pool) Free(b Block) {
 	}
 	c := owner.At(index)
 	r := owner.MakeRef(c, uint32(b.Cookie))
-	if !r.Valid() || c.Resource != p.h.index || c.Address != b.Address {
+	if !r.Valid() || c.Resource != p.origin.index || c.Address != b.Address {
 		panic(misuse("Pool.Free", "the block at %#x is not of this pool, or was freed before", b.Address))
 	}
 	if b.Event != 0 {
-		if c.Queue() == 0 && (holdQueueRef(b.Queue) || p.h.place == nil) {
+		if c.Queue() == 0 && (holdQueueRef(b.Queue) || p.origin.place == nil) {
 			c.SetQueue(b.Queue)
 		}
 		p.awaitToo(c, b.Event)

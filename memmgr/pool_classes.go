@@ -69,7 +69,7 @@ var classBytes, classDelta = func() (bytes, delta [numClasses]int64) {
 }()
 
 // magazineSize is how many blocks of a class make a magazine, the portion in
-// which blocks move between a processor and the middle: 16 MiB of them, at least
+// which blocks move between a processor and the depot: 16 MiB of them, at least
 // 4 and at most 128. A processor keeps up to two magazines of a class.
 var magazineSize = func() (table [numClasses]uint32) {
 	for k := range table {

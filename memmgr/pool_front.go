@@ -17,21 +17,21 @@ type magazine struct {
 	n    uint32
 }
 
-// shelf holds the free blocks of one class on one shard: a magazine in use, and a
+// bin holds the free blocks of one class on one shard: a magazine in use, and a
 // spare one that is full or empty.
-type shelf struct {
+type bin struct {
 	magazine
 	spareN  uint32
 	spare   owner.Link
 	frees   uint64 // blocks that users gave back, ever
-	stocked int64  // blocks that came from the middle, less those that went there
+	stocked int64  // blocks that came from the depot, less those that went there
 }
 
 // blocks returns how many are here.
-func (f *shelf) blocks() uint32 { return f.n + f.spareN }
+func (f *bin) blocks() uint32 { return f.n + f.spareN }
 
 // allocs returns how many blocks users took, ever: what came and is not here.
-func (f *shelf) allocs() uint64 { return uint64(f.stocked) + f.frees - uint64(f.blocks()) }
+func (f *bin) allocs() uint64 { return uint64(f.stocked) + f.frees - uint64(f.blocks()) }
 
 // shard is the front of a pool for one processor. What the fast path touches is
 // kept small: other numbers follow from these.
@@ -44,14 +44,14 @@ type shard struct {
 	low     int64  // delta below it: something is due
 	asked   uint64 // bytes requested, ever
 	unasked uint64 // and given back
-	stocked int64  // bytes that came from the middle, less those that went there
+	stocked int64  // bytes that came from the depot, less those that went there
 	sent    int64  // bytes of delta published so far
 	told    int64  // asked less unasked, as published
-	shelves [numClasses]shelf
+	bins    [numClasses]bin
 	_       [128]byte
 }
 
-// cached returns the bytes on the shelves: what came less what users have.
+// cached returns the bytes in the bins: what came less what users have.
 func (s *shard) cached() int64 { return s.stocked - s.sent - s.change().bytes }
 
 // enter gives the caller a shard of its own until leave, or nil when somebody
@@ -160,9 +160,9 @@ func (p *Pool) resumeShards() {
 	}
 }
 
-// take pops a block of a class; nil when the shelf is empty.
+// take pops a block of a class; nil when the bin is empty.
 func (s *shard) take(k int) *owner.Cell {
-	f := &s.shelves[k]
+	f := &s.bins[k]
 	c := f.head.Cell()
 	if c == nil {
 		return nil
@@ -178,14 +178,14 @@ func (s *shard) countTake(k int, requested uint64) {
 }
 
 func (s *shard) countPut(k int, c *owner.Cell) {
-	s.shelves[k].frees++
+	s.bins[k].frees++
 	s.unasked += c.Requested
 	s.delta -= classDelta[k]
 }
 
 // put pushes a block.
 func (s *shard) put(k int, c *owner.Cell) {
-	f := &s.shelves[k]
+	f := &s.bins[k]
 	c.Next = f.head
 	f.head = owner.LinkTo(c)
 	f.n++
@@ -193,7 +193,7 @@ func (s *shard) put(k int, c *owner.Cell) {
 
 // reload makes the spare magazine the one in use when that is empty.
 func (s *shard) reload(k int) bool {
-	f := &s.shelves[k]
+	f := &s.bins[k]
 	if f.n != 0 || f.spareN == 0 {
 		return f.n != 0
 	}
@@ -202,10 +202,10 @@ func (s *shard) reload(k int) bool {
 	return true
 }
 
-// stock puts a magazine from the middle into use. What was in use is returned,
+// stock puts a magazine from the depot into use. What was in use is returned,
 // in the rare case that somebody stocked meanwhile and both places are full.
 func (s *shard) stock(k int, m magazine, limit int64) (back magazine) {
-	f := &s.shelves[k]
+	f := &s.bins[k]
 	back = magazine{f.spare, f.spareN}
 	f.spare, f.spareN = f.head, f.n
 	f.magazine = m
@@ -215,10 +215,10 @@ func (s *shard) stock(k int, m magazine, limit int64) (back magazine) {
 	return back
 }
 
-// unstock takes a magazine off for the middle: the spare one, for which the one
+// unstock takes a magazine off for the depot: the spare one, for which the one
 // in use takes its place.
 func (s *shard) unstock(k int, limit int64) magazine {
-	f := &s.shelves[k]
+	f := &s.bins[k]
 	m := magazine{f.spare, f.spareN}
 	f.spare, f.spareN = f.head, f.n
 	f.magazine = magazine{}
@@ -241,7 +241,7 @@ type change struct {
 }
 
 // watch sets the mark below which delta means that something is due: a change
-// to publish, or more than limit bytes on the shelves.
+// to publish, or more than limit bytes in the bins.
 func (s *shard) watch(limit int64) {
 	room := max(s.stocked-s.sent-limit, -peakStep)
 	s.low = min(room, peakStep) << deltaShift
@@ -249,7 +249,7 @@ func (s *shard) watch(limit int64) {
 
 // overtaken tells, after a put, whether something is due.
 func (s *shard) overtaken(k int) bool {
-	return s.delta < s.low || s.shelves[k].n >= magazineSize[k]
+	return s.delta < s.low || s.bins[k].n >= magazineSize[k]
 }
 
 // isDue tells whether a change is large enough to publish: in bytes, or in

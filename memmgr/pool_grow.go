@@ -157,7 +157,7 @@ func (p *Pool) retry(w *want) *owner.Cell {
 }
 
 func (p *Pool) collectAll() {
-	p.h.list.Drain()
+	p.origin.list.Drain()
 	p.mu.Lock()
 	p.collect(-1)
 	p.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 // idle for the time of [WithDecay]. It tells whether the pool was closed and the
 // last of its memory is back.
 func (p *Pool) tick() (ended bool) {
-	p.h.list.Drain()
+	p.origin.list.Drain()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ticks++
@@ -32,7 +32,7 @@ func (p *Pool) tick() (ended bool) {
 // watchFront dissolves the caches when nobody has used them for a while.
 func (p *Pool) watchFront(age uint32) {
 	ops := uint64(0)
-	cached := p.counters.middleBytes
+	cached := p.counters.depotBytes
 	p.stopShards()
 	for i := range p.shards {
 		ops += p.shards[i].asked + p.shards[i].unasked
@@ -94,7 +94,7 @@ func (e *LeakError) Error() string {
 // released, and Close returns a [*LeakError] that lists them. Allocate fails
 // afterwards. Close may be called again.
 func (p *Pool) Close() error {
-	p.h.list.Sync()
+	p.origin.list.Sync()
 	p.awaitAll()
 	p.mu.Lock()
 	if p.closed {
@@ -111,11 +111,11 @@ func (p *Pool) Close() error {
 	lingers := p.heap.Counts().Segments > 0
 	p.leaked = lingers
 	if !lingers {
-		p.h.leave()
+		p.origin.leave()
 	}
 	p.mu.Unlock()
 	keeper.remove(p, lingers)
-	holders.known.Delete(Resource(p))
+	origins.known.Delete(Resource(p))
 	if len(live) > 0 {
 		return &LeakError{Pool: p.options.name, Buffers: live}
 	}

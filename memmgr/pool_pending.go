@@ -51,8 +51,8 @@ func (p *Pool) slowFree(c *owner.Cell) {
 	}
 	c.Tag = 0
 	exported := c.Flags()&owner.Exported != 0
-	c.ResetFlags(p.h.flags)
-	if exported && p.h.sync != nil {
+	c.ResetFlags(p.origin.flags)
+	if exported && p.origin.sync != nil {
 		p.returnExported(c)
 		return
 	}
@@ -76,7 +76,7 @@ func (p *Pool) settle(c *owner.Cell) {
 	}
 	k := int(c.Private)
 	if k < noClass {
-		p.shelve(c, k)
+		p.cache(c, k)
 		return
 	}
 	p.mu.Lock()
@@ -100,12 +100,12 @@ func (p *Pool) forgetWork(c *owner.Cell) {
 // is held.
 func (p *Pool) complete(c *owner.Cell) {
 	p.forgetWork(c)
-	c.ResetFlags(p.h.flags)
+	c.ResetFlags(p.origin.flags)
 	if p.trace != nil {
 		p.trace.add(traceFreeCompleted, c)
 	}
 	if k := int(c.Private); k < noClass {
-		p.toMiddle(c, k)
+		p.toDepot(c, k)
 		return
 	}
 	p.dissolve(c)
@@ -244,7 +244,7 @@ func (p *Pool) sameQueue(w *want) *owner.Cell {
 		}
 		p.pending.removeAt(k, at)
 		p.waiting.Add(-1)
-		c.ResetFlags(p.h.flags)
+		c.ResetFlags(p.origin.flags)
 		return c
 	}
 	return nil

@@ -9,9 +9,9 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// holder is what the cells of one resource share: the list that dead cells come
+// origin is what the cells of one resource share: the list that dead cells come
 // home to, and the facts of the memory.
-type holder struct {
+type origin struct {
 	resource Resource
 	sync     Synchronizer
 	list     *owner.List
@@ -21,88 +21,88 @@ type holder struct {
 	flags    uint32
 }
 
-// holders is the table behind the resource number of a cell; entry 0 stays nil.
+// origins is the table behind the resource number of a cell; entry 0 stays nil.
 // It is copied on write, because every release reads it.
-var holders struct {
+var origins struct {
 	mu    sync.Mutex
-	table atomic.Pointer[[]*holder]
-	known sync.Map // Resource to *holder
+	table atomic.Pointer[[]*origin]
+	known sync.Map // Resource to *origin
 }
 
-// registered returns the holder of a resource, making it on first use.
-func registered(r Resource) *holder {
-	if h, ok := holders.known.Load(r); ok {
-		return h.(*holder)
+// registered returns the origin of a resource, making it on first use.
+func registered(r Resource) *origin {
+	if o, ok := origins.known.Load(r); ok {
+		return o.(*origin)
 	}
-	holders.mu.Lock()
-	defer holders.mu.Unlock()
-	if h, ok := holders.known.Load(r); ok {
-		return h.(*holder)
+	origins.mu.Lock()
+	defer origins.mu.Unlock()
+	if o, ok := origins.known.Load(r); ok {
+		return o.(*origin)
 	}
-	h := newHolder(r)
-	h.list = owner.NewList(h.drain)
-	h.enter()
-	holders.known.Store(r, h)
-	return h
+	o := newOrigin(r)
+	o.list = owner.NewList(o.drain)
+	o.enter()
+	origins.known.Store(r, o)
+	return o
 }
 
 func isRegistered(r Resource) bool {
-	_, ok := holders.known.Load(r)
+	_, ok := origins.known.Load(r)
 	return ok
 }
 
 // addressOnly is a resource whose addresses nobody may read or write.
 type addressOnly interface{ AddressOnly() bool }
 
-// newHolder settles the facts; the list is the caller's to choose.
-func newHolder(r Resource) *holder {
-	h := &holder{resource: r, goPlace: r.Place()}
-	h.sync, _ = As[Synchronizer](r)
-	if h.goPlace != nil {
-		h.place = h.goPlace.Ref()
+// newOrigin settles the facts; the list is the caller's to choose.
+func newOrigin(r Resource) *origin {
+	o := &origin{resource: r, goPlace: r.Place()}
+	o.sync, _ = As[Synchronizer](r)
+	if o.goPlace != nil {
+		o.place = o.goPlace.Ref()
 		only, ok := As[addressOnly](r)
-		if h.goPlace.HostReadable() && !(ok && only.AddressOnly()) {
-			h.flags = owner.HostReadable
+		if o.goPlace.HostReadable() && !(ok && only.AddressOnly()) {
+			o.flags = owner.HostReadable
 		}
 	}
-	return h
+	return o
 }
 
-// enter gives the holder a number that is free; holders.mu is held.
-func (h *holder) enter() {
-	table := []*holder{nil}
-	if old := holders.table.Load(); old != nil {
+// enter gives the origin a number that is free; origins.mu is held.
+func (o *origin) enter() {
+	table := []*origin{nil}
+	if old := origins.table.Load(); old != nil {
 		table = append(table[:0:0], *old...)
 	}
-	h.index = uint32(len(table))
+	o.index = uint32(len(table))
 	for i := 1; i < len(table); i++ {
 		if table[i] == nil {
-			h.index = uint32(i)
+			o.index = uint32(i)
 		}
 	}
-	if int(h.index) == len(table) {
+	if int(o.index) == len(table) {
 		table = append(table, nil)
 	}
-	table[h.index] = h
-	holders.table.Store(&table)
+	table[o.index] = o
+	origins.table.Store(&table)
 }
 
-// leave gives the number of a holder back that no cell names any more.
-func (h *holder) leave() {
-	holders.mu.Lock()
-	defer holders.mu.Unlock()
-	table := append([]*holder(nil), *holders.table.Load()...)
-	table[h.index] = nil
-	holders.table.Store(&table)
-	if h.index < uint32(len(poolTable)) {
-		poolTable[h.index].Store(nil)
+// leave gives the number of an origin back that no cell names any more.
+func (o *origin) leave() {
+	origins.mu.Lock()
+	defer origins.mu.Unlock()
+	table := append([]*origin(nil), *origins.table.Load()...)
+	table[o.index] = nil
+	origins.table.Store(&table)
+	if o.index < uint32(len(poolTable)) {
+		poolTable[o.index].Store(nil)
 	}
-	h.list.Retire()
+	o.list.Retire()
 }
 
-// holderOf returns the holder of a cell, nil for foreign memory.
-func holderOf(c *owner.Cell) *holder {
-	table := holders.table.Load()
+// originOf returns the origin of a cell, nil for foreign memory.
+func originOf(c *owner.Cell) *origin {
+	table := origins.table.Load()
 	if table == nil || int(c.Resource) >= len(*table) {
 		return nil
 	}
@@ -110,8 +110,8 @@ func holderOf(c *owner.Cell) *holder {
 }
 
 func resourceOfCell(c *owner.Cell) Resource {
-	if h := holderOf(c); h != nil {
-		return h.resource
+	if o := originOf(c); o != nil {
+		return o.resource
 	}
 	return nil
 }
@@ -119,8 +119,8 @@ func resourceOfCell(c *owner.Cell) Resource {
 // placeOfCell finds the Go side of a cell's place: by resource, by the record of
 // wrapped memory, or by the pointer that C left in the cell.
 func placeOfCell(c *owner.Cell) *syclobj.Place {
-	if h := holderOf(c); h != nil {
-		return h.goPlace
+	if o := originOf(c); o != nil {
+		return o.goPlace
 	}
 	if p := wrappedPlace(c); p != nil {
 		return p
@@ -132,7 +132,7 @@ func placeOfCell(c *owner.Cell) *syclobj.Place {
 }
 
 // drain gives the memory of a dead cell back to its resource.
-func (h *holder) drain(c *owner.Cell) {
+func (o *origin) drain(c *owner.Cell) {
 	noteRelease(c)
 	block := Block{
 		Address:   c.Address,
@@ -141,12 +141,12 @@ func (h *holder) drain(c *owner.Cell) {
 		Align:     uintptr(c.Private),
 		Cookie:    uint64(c.Context),
 		Queue:     c.Queue(),
-		Event:     lastEvent(c, h.sync),
+		Event:     lastEvent(c, o.sync),
 	}
 	forgetQueue(block.Queue)
 	block.Queue = 0
 	owner.Recycle(c)
-	h.resource.Free(block)
+	o.resource.Free(block)
 }
 
 // lastEvent takes the event that the memory's work ends with: what was recorded,

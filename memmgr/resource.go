@@ -217,24 +217,24 @@ func newCellBuffer(r Resource, request Request) (Buffer, error) {
 	if !isRegistered(r) && missing(r) {
 		r = noResource{}
 	}
-	h := registered(r)
+	o := registered(r)
 	block, err := r.Allocate(request)
 	if err != nil {
 		return Buffer{}, err
 	}
-	c, err := owner.New(h.list)
+	c, err := owner.New(o.list)
 	if err != nil {
 		r.Free(block)
 		return Buffer{}, &OutOfMemoryError{Request: request, Place: r.Place(), Err: err}
 	}
 	c.Address, c.Size = block.Address, uint64(block.Size)
 	c.Requested = uint64(request.Size)
-	c.Place = uintptr(h.place)
-	c.Resource = h.index
+	c.Place = uintptr(o.place)
+	c.Resource = o.index
 	c.Context = uintptr(block.Cookie)
 	c.Private = uint64(block.Align)
 	c.Tag = tagNumber(request.Tag)
-	c.ResetFlags(h.flags)
+	c.ResetFlags(o.flags)
 	noteAllocation(c)
 	if request.Queue != nil {
 		noteQueue(c, request.Queue)

@@ -63,7 +63,7 @@ type Snapshot struct {
 
 // Snapshot takes the pool's state. The pool is locked meanwhile.
 func (p *Pool) Snapshot() *Snapshot {
-	p.h.list.Drain()
+	p.origin.list.Drain()
 	s := &Snapshot{Pool: p.options.name, Stats: p.Stats()}
 	if place := p.Place(); place != nil {
 		s.Place = place.String()

@@ -23,16 +23,16 @@ func RecordStacks(depth int) { stackDepth.Store(int32(max(0, min(depth, 64)))) }
 // StacksRecorded returns the depth in force.
 func StacksRecorded() int { return int(stackDepth.Load()) }
 
-// depot holds every distinct stack once, by number, so that a cell carries four
+// stacks holds every distinct stack once, by number, so that a cell carries four
 // bytes. Programs have few distinct places of allocation.
-var depot = struct {
+var stacks = struct {
 	mu     sync.Mutex
 	seed   maphash.Seed
 	byHash map[uint64][]uint32
-	stacks [][]uintptr
+	all    [][]uintptr
 	// The stacks of memory that is gone, for the panic on use after release.
 	former [4096]formerRecord
-}{seed: maphash.MakeSeed(), byHash: map[uint64][]uint32{}, stacks: make([][]uintptr, 1)}
+}{seed: maphash.MakeSeed(), byHash: map[uint64][]uint32{}, all: make([][]uintptr, 1)}
 
 type formerRecord struct {
 	ref   owner.Ref
@@ -52,9 +52,9 @@ func noteRelease(c *owner.Cell) {
 		return
 	}
 	r := c.Ref()
-	depot.mu.Lock()
-	depot.former[c.Index()%uint32(len(depot.former))] = formerRecord{r, c.Stack}
-	depot.mu.Unlock()
+	stacks.mu.Lock()
+	stacks.former[c.Index()%uint32(len(stacks.former))] = formerRecord{r, c.Stack}
+	stacks.mu.Unlock()
 	c.Stack = 0
 }
 
@@ -63,16 +63,16 @@ func captureStack(depth, skip int) uint32 {
 	var pcs [64]uintptr
 	n := runtime.Callers(skip+1, pcs[:depth])
 	var h maphash.Hash
-	h.SetSeed(depot.seed)
+	h.SetSeed(stacks.seed)
 	for _, pc := range pcs[:n] {
 		maphash.WriteComparable(&h, pc)
 	}
 	sum := h.Sum64()
-	depot.mu.Lock()
-	defer depot.mu.Unlock()
+	stacks.mu.Lock()
+	defer stacks.mu.Unlock()
 next:
-	for _, number := range depot.byHash[sum] {
-		s := depot.stacks[number]
+	for _, number := range stacks.byHash[sum] {
+		s := stacks.all[number]
 		if len(s) != n {
 			continue
 		}
@@ -83,20 +83,20 @@ next:
 		}
 		return number
 	}
-	number := uint32(len(depot.stacks))
-	depot.stacks = append(depot.stacks, append([]uintptr(nil), pcs[:n]...))
-	depot.byHash[sum] = append(depot.byHash[sum], number)
+	number := uint32(len(stacks.all))
+	stacks.all = append(stacks.all, append([]uintptr(nil), pcs[:n]...))
+	stacks.byHash[sum] = append(stacks.byHash[sum], number)
 	return number
 }
 
 // stackPCs returns the frames of a recorded stack, for profiles.
 func stackPCs(number uint32) []uintptr {
-	depot.mu.Lock()
-	defer depot.mu.Unlock()
-	if int(number) >= len(depot.stacks) {
+	stacks.mu.Lock()
+	defer stacks.mu.Unlock()
+	if int(number) >= len(stacks.all) {
 		return nil
 	}
-	return depot.stacks[number]
+	return stacks.all[number]
 }
 
 // stackText writes a recorded stack, a frame a line, from the first frame
@@ -129,9 +129,9 @@ func internalFrame(f runtime.Frame) bool {
 // formerStack returns where the memory of a stale handle was allocated, if that
 // is still known.
 func formerStack(r owner.Ref) string {
-	depot.mu.Lock()
-	f := depot.former[r.Cell().Index()%uint32(len(depot.former))]
-	depot.mu.Unlock()
+	stacks.mu.Lock()
+	f := stacks.former[r.Cell().Index()%uint32(len(stacks.former))]
+	stacks.mu.Unlock()
 	if f.ref != r {
 		return ""
 	}

@@ -146,7 +146,7 @@ type poolCounters struct {
 	deviceAllocs, deviceFrees  int64
 	splitPeak, splitBytesPeak  int64
 	retries, ooms              int64
-	middleBytes                int64
+	depotBytes                 int64
 	idleBytes, returnedBytes   uint64
 }
 
@@ -217,9 +217,9 @@ func (p *Pool) Stats() Stats {
 		p.publish(sh.takeChange(p.options.cacheLimit))
 		asked += sh.asked
 		unasked += sh.unasked
-		for k := range sh.shelves {
-			allocs[k] += sh.shelves[k].allocs()
-			frees[k] += sh.shelves[k].frees
+		for k := range sh.bins {
+			allocs[k] += sh.bins[k].allocs()
+			frees[k] += sh.bins[k].frees
 		}
 	}
 	p.resumeShards()
@@ -246,7 +246,7 @@ func (p *Pool) Stats() Stats {
 	g.active.raise(g.bytes.now.Load() + waitingBytes)
 	s.Active.settle(g.activeBlocks.peak.Load())
 	s.ActiveBytes.settle(g.active.peak.Load())
-	p.middleStats(&s)
+	p.heapStats(&s)
 	return s
 }
 
@@ -256,8 +256,8 @@ func (s *Stat) settle(peak int64) {
 	s.Peak = max(peak, s.Current)
 }
 
-// middleStats adds what the mutex guards.
-func (p *Pool) middleStats(s *Stats) {
+// heapStats adds what the mutex guards.
+func (p *Pool) heapStats(s *Stats) {
 	c := &p.counters
 	p.noteSplit()
 	blocks, bytes := p.split()
@@ -270,7 +270,7 @@ func (p *Pool) middleStats(s *Stats) {
 	s.InactiveSplitBytes = Stat{Current: bytes, Peak: c.splitBytesPeak}
 	s.NumAllocRetries, s.NumOOMs = c.retries, c.ooms
 	s.NumDeviceAlloc, s.NumDeviceFree = c.deviceAllocs, c.deviceFrees
-	s.CachedBytes += c.middleBytes
+	s.CachedBytes += c.depotBytes
 	s.MetadataBytes = int64(p.heap.Bytes() + p.frontBytes() + uint64(p.heap.Counts().UsedBlocks)*owner.CellBytes)
 }
 

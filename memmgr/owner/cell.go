@@ -129,9 +129,6 @@ func LinkTo(c *Cell) Link { return Link(unsafe.Pointer(c)) }
 // Cell returns the cell, nil at the end of a chain.
 func (l Link) Cell() *Cell { return (*Cell)(pointer(uintptr(l))) }
 
-// Retain adds a reference; the caller holds one already.
-func (c *Cell) Retain() { c.word.Add(1) }
-
 // Unref drops a reference and reports whether it was the last: then the caller
 // must finish the cell ([Cell.Finish], or its own drain).
 func (c *Cell) Unref() bool { return uint32(c.word.Add(^uint64(0))) == 0 }

@@ -11,8 +11,8 @@
 //
 // # Ownership
 //
-// A new cell has count 1. Go retains and releases through a Ref, which panics
-// when the handle is stale; C drops with usmb_cell_drop, whose address
+// A new cell has count 1. Go retains and releases through a Ref, which
+// refuses when the handle is stale; C drops with usmb_cell_drop, whose address
 // [DropFunc] gives. Whoever drops the last reference in Go runs the home list's
 // drain function at once, in its own goroutine; C pushes the cell on the home
 // list instead, and the list's owner or the reaper drains it.
@@ -27,4 +27,12 @@
 //
 // Without cgo the package works the same; there is just no C to drop from, and
 // DropFunc returns 0.
+//
+// # Compatibility
+//
+// This package is exported because the other packages of the module and their C
+// code share it. It is not part of the promise of compatibility: names and layout
+// change with any version. Programs use [memmgr.Buffer].
+//
+// [memmgr.Buffer]: https://pkg.go.dev/github.com/usmbridge/usmbridge/memmgr#Buffer
 package owner

@@ -8,3 +8,6 @@ const LayoutVersion = layoutVersion
 
 // PendingHeld is pendingHeld.
 const PendingHeld = pendingHeld
+
+// Push puts a dead cell on its home list, as C does.
+var Push = push

@@ -122,8 +122,8 @@ func listOf(address uintptr) *List {
 	return (*lists.Load())[(*clist)(pointer(address)).id]
 }
 
-// Empty reports whether no cell waits; cheap enough for an allocation path.
-func (l *List) Empty() bool { return l.c.head.Load() == 0 }
+// empty reports whether no cell waits; cheap enough for an allocation path.
+func (l *List) empty() bool { return l.c.head.Load() == 0 }
 
 // Head returns the head of the list, 0 while it is empty, for watching it without
 // following pointers.
@@ -145,7 +145,7 @@ func (l *List) Take() *Cell {
 // Drain disposes of every waiting cell in the caller's goroutine. Any number of
 // goroutines may drain one list at a time. After Close it does nothing.
 func (l *List) Drain() {
-	if l.Empty() || l.closed.Load() {
+	if l.empty() || l.closed.Load() {
 		return
 	}
 	// Counted first and asked again: from here on Retire leaves the place to us.
@@ -205,7 +205,7 @@ func (l *List) drainOne(c *Cell) {
 // when it returns. Not to be called from a drain function.
 func (l *List) Sync() {
 	l.Drain()
-	for l.busy.Load() != 0 || (!l.Empty() && !l.closed.Load()) {
+	for l.busy.Load() != 0 || (!l.empty() && !l.closed.Load()) {
 		runtime.Gosched()
 		l.Drain()
 	}
@@ -251,14 +251,4 @@ func push(c *Cell) {
 	if w != nil {
 		w.wake()
 	}
-}
-
-// Push puts a dead cell on its home list for a later drain. A cell without home
-// is recycled at once.
-func Push(c *Cell) {
-	if c.home == 0 {
-		Recycle(c)
-		return
-	}
-	push(c)
 }

@@ -32,7 +32,7 @@ func TestPushedCellsComeOutOldestFirst(t *testing.T) {
 		want = append(want, c)
 	}
 	l.Drain()
-	require.False(t, l.Empty(), "a closed list keeps its cells")
+	require.False(t, l.empty(), "a closed list keeps its cells")
 	var got []*Cell
 	for c := l.Take(); c != nil; c = c.Next.Cell() {
 		got = append(got, c)
@@ -122,7 +122,7 @@ func TestConcurrentChurn(t *testing.T) {
 					panic(err)
 				}
 				if i%3 == 0 {
-					c.Retain()
+					c.Ref().TryRetain()
 					select {
 					case shared <- c:
 					default:

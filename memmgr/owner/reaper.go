@@ -90,7 +90,7 @@ func (r *reaper) idle() bool {
 		return true
 	}
 	for _, l := range r.lists() {
-		if r.serves(l) && !l.Empty() {
+		if r.serves(l) && !l.empty() {
 			return false
 		}
 	}

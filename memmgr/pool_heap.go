@@ -42,7 +42,7 @@ func (p *Pool) slowBuffer(request Request) (Buffer, error) {
 	if c := p.fromSpare(&w); c != nil {
 		c.Requested = uint64(request.Size)
 		b := Buffer{ref: c.Renew()}
-		p.dress(c, request.Tag, request.Queue)
+		p.annotate(c, request.Tag, request.Queue)
 		return b, nil
 	}
 	p.mu.Lock()
@@ -67,7 +67,7 @@ func (p *Pool) slowBuffer(request Request) (Buffer, error) {
 	}
 	c.Requested = uint64(request.Size)
 	b := Buffer{ref: c.Renew()}
-	p.dress(c, request.Tag, request.Queue)
+	p.annotate(c, request.Tag, request.Queue)
 	return b, nil
 }
 
@@ -87,7 +87,7 @@ func (p *Pool) find(w *want) *owner.Cell {
 		p.collect(16)
 	}
 	if w.class != noClass {
-		if c := p.popMiddle(w.class); c != nil {
+		if c := p.popDepot(w.class); c != nil {
 			return c
 		}
 	} else if p.dedicated(w) {
@@ -115,17 +115,17 @@ func (p *Pool) carve(w *want) *owner.Cell {
 // newCell gives a block in use its owner cell; nil when there are no more cells.
 // p.mu is held.
 func (p *Pool) newCell(block int32, class int) *owner.Cell {
-	c, err := owner.New(p.h.list)
+	c, err := owner.New(p.origin.list)
 	if err != nil {
 		return nil
 	}
 	c.Unref() // nobody has it yet
 	c.Address, c.Size = p.heap.Address(block), uint64(p.heap.Size(block))
-	c.Place = uintptr(p.h.place)
-	c.Resource = p.h.index
+	c.Place = uintptr(p.origin.place)
+	c.Resource = p.origin.index
 	c.Block = uint32(block)
 	c.Private = uint64(class)
-	c.ResetFlags(p.h.flags)
+	c.ResetFlags(p.origin.flags)
 	p.heap.SetUser(block, c.Index())
 	return c
 }
@@ -175,7 +175,7 @@ func (m *magazine) push(c *owner.Cell) {
 	m.n++
 }
 
-// toFront puts blocks that nobody uses on the shelf of the caller's shard.
+// toFront puts blocks that nobody uses into the bin of the caller's shard.
 func (p *Pool) toFront(m magazine, k int) {
 	back := m
 	if s := p.enter(); s != nil {
@@ -208,26 +208,26 @@ func (p *Pool) toHeap(c *owner.Cell) {
 func (p *Pool) last() {
 	if p.leaked && p.heap.Counts().Segments == 0 {
 		p.leaked = false
-		p.h.leave()
+		p.origin.leave()
 	}
 }
 
-// flush dissolves every block that front and middle keep. p.mu is held.
+// flush dissolves every block that front and depot keep. p.mu is held.
 func (p *Pool) flush() {
 	p.stopShards()
 	for i := range p.shards {
 		s := &p.shards[i]
-		for k := range s.shelves {
-			for s.shelves[k].blocks() != 0 {
+		for k := range s.bins {
+			for s.bins[k].blocks() != 0 {
 				p.dissolveAll(s.unstock(k, p.options.cacheLimit))
 			}
 		}
 	}
 	p.resumeShards()
-	if p.counters.middleBytes == 0 {
+	if p.counters.depotBytes == 0 {
 		return
 	}
-	for k := range p.middle {
+	for k := range p.depot {
 		for m := p.popMagazine(k); m.n != 0; m = p.popMagazine(k) {
 			p.dissolveAll(m)
 		}
@@ -361,7 +361,7 @@ func (p *Pool) spare() uint64 {
 // Trim implements [Trimmer]: the caches dissolve, and empty segments go back to
 // the upstream until at most keep bytes of them are left.
 func (p *Pool) Trim(keep uint64) (freed uint64) {
-	p.h.list.Drain()
+	p.origin.list.Drain()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.collect(-1)
