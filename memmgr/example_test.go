@@ -1,9 +1,14 @@
 package memmgr_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"time"
+
+	"go.uber.org/multierr"
 
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
@@ -53,6 +58,66 @@ func ExampleAs() {
 	}
 	b.Release()
 	// Output: 1000 1
+}
+
+// With a limit that blocks, a request waits for others to release, until its context
+// ends.
+func ExampleBlocking() {
+	l := memmgr.NewLimit(memmgr.Host(), 1<<20, memmgr.Blocking())
+	held, err := memmgr.New(l, memmgr.Request{Size: 1 << 20})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	_, err = memmgr.New(l, memmgr.Request{Size: 1000, Context: ctx})
+	fmt.Println(errors.Is(err, memmgr.ErrOutOfMemory), errors.Is(err, context.DeadlineExceeded))
+
+	held.Release()
+	b, err := memmgr.New(l, memmgr.Request{Size: 1000, Context: context.Background()})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(l.Used(), "of", l.Bytes())
+	b.Release()
+	// Output:
+	// true true
+	// 1000 of 1048576
+}
+
+// The order of an end: buffers (and arrays), what is still on its way back, pools,
+// what they took from, and the runtime last. Each Close tells what is left.
+func Example_shutdown() {
+	rt, err := syclobj.Open(syclobj.HostOnly())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	upstream := memmgr.USM(rt.DefaultQueue(), syclobj.USMShared)
+	pool := memmgr.NewPool(upstream, memmgr.WithName("work"))
+	kept, err := memmgr.New(pool, memmgr.Request{Size: 4000, Tag: "kept too long"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	memmgr.Flush()     // what C dropped, and what work was pending on
+	err = pool.Close() // kept stays valid, and Close tells of it
+	var leak *memmgr.LeakError
+	if errors.As(err, &leak) {
+		fmt.Println(len(leak.Buffers), leak.Buffers[0].Tag)
+	}
+	kept.Release()
+	if c, ok := upstream.(io.Closer); ok { // the host's is not
+		err = multierr.Append(err, c.Close())
+	}
+	err = multierr.Combine(err, memmgr.CloseDefaults(), rt.Close())
+	fmt.Println(len(multierr.Errors(err)))
+	// Output:
+	// 1 kept too long
+	// 1
 }
 
 func ExampleOutOfMemoryError() {

@@ -1,6 +1,7 @@
 package memmgr_test
 
 import (
+	"context"
 	"errors"
 	"runtime"
 	"runtime/debug"
@@ -79,6 +80,25 @@ func TestCloseWhileThePoolGrows(t *testing.T) {
 		require.ErrorIs(t, err, memmgr.ErrClosed)
 	}
 	returned(t, u.Simulated)
+}
+
+// A request whose context ends while another one asks the upstream fails with the
+// typed error, which tells both.
+func TestContextEndsWhileAnotherRequestGrowsThePool(t *testing.T) {
+	u := &slowUpstream{Simulated: memtest.NewSimulated()}
+	p := memmgr.NewPool(u)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	u.during = func() {
+		_, err := memmgr.New(p, memmgr.Request{Size: 20 << 20, Context: ctx})
+		var oom *memmgr.OutOfMemoryError
+		require.ErrorAs(t, err, &oom)
+		require.ErrorIs(t, err, context.Canceled)
+	}
+	b, err := memmgr.New(p, memmgr.Request{Size: 100})
+	require.NoError(t, err)
+	b.Release()
+	require.NoError(t, p.Close())
 }
 
 // The peak of the number of buffers stays right when many small ones go while

@@ -49,7 +49,9 @@ func (p *Pool) beginGrowth(w *want) error {
 		case p.growing <- struct{}{}:
 			return nil
 		case <-ctx.Done():
-			return ctx.Err()
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return p.outOfMemory(w, ctx.Err())
 		}
 	}
 	p.growing <- struct{}{}

@@ -40,7 +40,7 @@ var ctl = reserveCells()
 func reserveCells() *control {
 	base, cells := reserve(1<<26, slabCells)
 	if base == nil {
-		panic("owner: the system refuses even one slab of owner cells")
+		panic(ErrNoMemory)
 	}
 	c := (*control)(base)
 	c.limit = uint32(cells)

@@ -171,7 +171,7 @@ func (p *Pool) Allocate(r memmgr.Request) (memmgr.Block, error) {
 func (p *Pool) Free(b memmgr.Block) {
 	memmgr.FreeAfter(b, nil, func(b memmgr.Block) {
 		if rc := C.usmb_umf_do_free(p.pool, *(*unsafe.Pointer)(unsafe.Pointer(&b.Address))); rc != 0 {
-			panic(fmt.Sprintf("umf: freeing %#x: UMF's result %d", b.Address, int(rc)))
+			panic(&memmgr.UseError{Op: "umf.Pool.Free", Err: fmt.Errorf("%#x: UMF's result %d", b.Address, int(rc))})
 		}
 		p.blocks.Add(-1)
 		p.bytes.Add(-int64(b.Size))

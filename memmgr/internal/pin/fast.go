@@ -3,6 +3,7 @@
 package pin
 
 import (
+	"fmt"
 	"sync"
 	"syscall"
 	_ "unsafe" // for go:linkname
@@ -51,6 +52,6 @@ func Barrier() {
 		return
 	}
 	if _, _, errno := syscall.RawSyscall(sysMembarrier, cmdPrivateExpedited, 0, 0); errno != 0 {
-		panic("pin: membarrier was registered and fails: " + errno.Error())
+		panic(fmt.Errorf("pin: membarrier was registered and fails: %w", errno))
 	}
 }
