@@ -83,7 +83,7 @@ int usmb_array_getbuffer(PyObject *self, Py_buffer *view, int flags)
 	view->len = (Py_ssize_t)usmb_nbytes(a);
 	view->itemsize = (Py_ssize_t)usmb_itemsize(a);
 	view->readonly = (a->flags & USMB_ARR_READONLY) != 0;
-	view->ndim = a->ndim;
+	view->ndim = flags & PyBUF_ND ? a->ndim : 1; /* without extents: one run of bytes */
 	view->format = flags & PyBUF_FORMAT ? (char *)format : NULL;
 	view->shape = flags & PyBUF_ND && a->ndim > 0 ? (Py_ssize_t *)usmb_shape(a) : NULL;
 	view->strides = strides;
@@ -160,7 +160,7 @@ static int parse_format(const char *format, Py_ssize_t itemsize, usmb_dl_dtype *
 	int complex = *f == 'Z';
 	if (complex) f++;
 	char c = *f;
-	if (!c || f[1]) return -1;
+	if (!c || f[1] || (complex && !strchr("efd", c))) return -1;
 	out->lanes = 1;
 	out->bits = (uint8_t)(itemsize * 8);
 	if (complex || c == 'F' || c == 'D')

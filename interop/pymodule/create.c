@@ -261,10 +261,10 @@ static PyObject *create(const char *func, PyObject *const *args, Py_ssize_t n, P
 	int ndim = usmb_parse_dims(v[0], shape, "shape");
 	if (ndim < 0 || usmb_parse_dtype(v[1], "float32", &dtype) < 0) return NULL;
 	if (v[5]) {
-		const char *order = PyUnicode_Check(v[5]) ? usmb_py.PyUnicode_AsUTF8AndSize(v[5], NULL) : NULL;
-		if (!order || (strcmp(order, "C") && strcmp(order, "F")))
+		int text = PyUnicode_Check(v[5]);
+		fortran = text && usmb_py.PyUnicode_CompareWithASCIIString(v[5], "F") == 0;
+		if (!fortran && !(text && usmb_py.PyUnicode_CompareWithASCIIString(v[5], "C") == 0))
 			return usmb_raise(usmb_py.PyExc_ValueError, "order must be \"C\" or \"F\"");
-		fortran = *order == 'F';
 	}
 	if (parse_where(v[2], v[3], v[4], &w) < 0) {
 		usmb_where_clear(&w);

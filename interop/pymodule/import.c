@@ -52,6 +52,7 @@ static usmb_cell *stand_in(const usmb_dl_device *device)
 	PyThreadState *saved = usmb_py.PyEval_SaveThread();
 	int r = usmb_go_alloc_for(device->type, device->id, 1, &cell, &err);
 	usmb_py.PyEval_RestoreThread(saved);
+	if (err.kind == USMB_ERR_VALUE) err.kind = USMB_ERR_BUFFER; /* there is no such device */
 	if (r < 0) usmb_raise_go(&err);
 	return r < 0 ? NULL : cell;
 }
@@ -258,15 +259,28 @@ static PyObject *call_dlpack(PyObject *x, int kind, PyObject *method)
 	return NULL;
 }
 
+/* Gives the capsule up. One that was refused ends its tensor now: the producer's code
+   must neither see nor lose the error that is on its way. */
+static PyObject *done_with(PyObject *capsule, PyObject *a)
+{
+	PyObject *type, *value, *trace;
+	if (a) {
+		Py_DECREF(capsule);
+		return a;
+	}
+	usmb_py.PyErr_Fetch(&type, &value, &trace);
+	Py_DECREF(capsule);
+	usmb_py.PyErr_Restore(type, value, trace);
+	return NULL;
+}
+
 /* The entry may go during the call; the method is its static type's and stays. */
 static PyObject *take_object(PyObject *x, const usmb_typeinfo *info, usmb_take_fn take, void *ctx)
 {
 	int kind = info->kind;
 	PyObject *capsule = call_dlpack(x, kind, info->method);
 	if (!capsule) return NULL;
-	PyObject *a = take_capsule(capsule, kind != USMB_KIND_LEGACY, take, ctx);
-	Py_DECREF(capsule);
-	return a;
+	return done_with(capsule, take_capsule(capsule, kind != USMB_KIND_LEGACY, take, ctx));
 }
 
 /* dpnp's arrays name the queue that works on them, and __dlpack__ waits for
@@ -338,9 +352,7 @@ static PyObject *import_via_host(PyObject *x, PyObject *copy)
 	                                                      1 | PY_VECTORCALL_ARGUMENTS_OFFSET, kw_full);
 	Py_DECREF(device);
 	if (!capsule) return NULL;
-	PyObject *a = import_capsule(capsule);
-	Py_DECREF(capsule);
-	return a;
+	return done_with(capsule, import_capsule(capsule));
 }
 
 /* Brings a to where w says, if anything is said there; takes a. */

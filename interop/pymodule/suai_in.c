@@ -22,6 +22,7 @@ typedef struct {
    held as a tuple: it could change while it is read. */
 static PyObject *item(PyObject *dict, PyObject *key, parsed *p, int *bad)
 {
+	if (*bad) return NULL; /* an error is on its way: a look-up may run code, which must not meet it */
 	PyObject *v = usmb_py.PyDict_GetItemWithError(dict, key);
 	if (v) {
 		v = PyList_Check(v) ? usmb_py.PyList_AsTuple(v) : Py_NewRef(v);
