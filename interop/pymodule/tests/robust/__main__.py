@@ -1,0 +1,120 @@
+"""Hunts: each target in a process of its own, for as long as asked, over several sittings if need be."""
+
+import argparse
+import ast
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from robust import engine, journal
+
+HOST = os.environ.get("USMBRIDGE_TEST_HOST") or os.readlink("/proc/self/exe")
+
+
+def child(name, seed, seconds, path):
+    """Runs one target and prints one line of JSON for each batch."""
+    for ran, failed in engine.load()[name].hunt(seed, seconds, journal.Journal(path)):
+        print(json.dumps({"ran": ran, "failed": failed}), flush=True)
+
+
+def replay(name, path):
+    engine.load()[name].run(ast.literal_eval(pathlib.Path(path).read_text().split("\n---\n")[0]))
+    print("no finding")
+
+
+class Hunt:
+    """One target's progress, kept in a file after each step."""
+
+    def __init__(self, name, results, seed):
+        self.name, self.results, self.path = name, results, results / f"{name}.json"
+        self.state = {"seed": seed, "batches": 0, "seconds": 0.0, "executions": 0, "findings": []}
+        if self.path.exists():
+            self.state = json.loads(self.path.read_text())
+
+    def save(self):
+        temporary = self.path.with_suffix(".new")
+        temporary.write_text(json.dumps(self.state, indent=1))
+        temporary.replace(self.path)
+
+    def finding(self, example, about):
+        sort = engine.sort_of(about)
+        if sort in self.state["findings"]:
+            return
+        self.state["findings"].append(sort)
+        path = self.results / f"{self.name}-{len(self.state['findings'])}.txt"
+        path.write_text(f"{example}\n---\n{about}", errors="surrogatepass")
+        print(f"{self.name}: finding in {path}: {about.strip().splitlines()[-1][:400]}", flush=True)
+
+    def step(self, seconds):
+        """One process; it ends when the time is up, or when it dies."""
+        s, start = self.state, time.monotonic()
+        book = self.results / f"{self.name}.journal"
+        book.unlink(missing_ok=True)
+        seed = s["seed"] + s["batches"]
+        command = [HOST, "-X", "faulthandler", "-m", "robust", "--child", self.name, str(seed), str(seconds), str(book)]
+        log = self.results / f"{self.name}.log"
+        before = s["seconds"]
+        with open(log, "wb") as err, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=err, text=True) as p:
+            try:
+                for line in p.stdout:
+                    batch = json.loads(line)
+                    s["batches"] += 1
+                    s["executions"] += batch["ran"]
+                    s["seconds"] = before + time.monotonic() - start
+                    if batch["failed"]:
+                        self.finding(*batch["failed"])
+                    self.save()
+            except BaseException:
+                p.kill()
+                raise
+        s["batches"] += 1
+        s["seconds"] = before + time.monotonic() - start
+        if p.returncode != 0:
+            example, _ = journal.read(book) if book.exists() else (None, 0)
+            died = signal.Signals(-p.returncode).name if p.returncode < 0 else f"exit status {p.returncode}"
+            text = log.read_text(errors="replace")
+            self.finding(example or "", f"{text[:8000]}\n...\n{text[-2000:]}\n{died}")
+        self.save()
+
+    def run(self, seconds):
+        while seconds - self.state["seconds"] > 0.5:
+            self.step(seconds - self.state["seconds"])
+        s = self.state
+        print(f"{self.name:24} {s['executions']:>10} executions {len(s['findings']):>3} findings {s['seconds']:>7.0f} s", flush=True)
+        return len(s["findings"])
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="robust", description=__doc__)
+    parser.add_argument("targets", nargs="*")
+    parser.add_argument("--seconds", type=float, default=float(os.environ.get("USMBRIDGE_FUZZ_SECONDS", "60")))
+    parser.add_argument("--results", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir(), "usmbridge-robust"))
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
+    parser.add_argument("--fresh", action="store_true", help="forget an earlier hunt in --results")
+    parser.add_argument("--replay", nargs=2, metavar=("TARGET", "FILE"))
+    parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child:
+        return child(args.child[0], int(args.child[1]), float(args.child[2]), args.child[3])
+    if args.replay:
+        return replay(*args.replay)
+    args.results.mkdir(parents=True, exist_ok=True)
+    names = args.targets or sorted(engine.load())
+    unknown = set(names) - set(engine.load())
+    if unknown:
+        parser.error(f"no target {', '.join(sorted(unknown))}; there are {', '.join(sorted(engine.load()))}")
+    if args.fresh:
+        for name in names:
+            (args.results / f"{name}.json").unlink(missing_ok=True)
+    print(f"seed {args.seed}, results in {args.results}", flush=True)
+    found = sum(Hunt(name, args.results, args.seed).run(args.seconds) for name in names)
+    sys.exit(1 if found else 0)
+
+
+main()

@@ -1,0 +1,140 @@
+"""Targets: a strategy for examples and a check of one. As tests they are short and always the same."""
+
+import ctypes
+import functools
+import gc
+import importlib
+import pathlib
+import random
+import resource
+import time
+import traceback
+
+import hypothesis
+from hypothesis import HealthCheck, Phase, settings
+
+import usmbridge as ub
+from robust import producers, strategies
+
+TARGETS = {}
+
+BATCH = 500  # examples to a seed
+
+
+class Target:
+    """generate makes an example of a random.Random; check raises where the module and the model disagree."""
+
+    def __init__(self, name, generate, check, examples):
+        self.name, self.generate, self.check, self.examples = name, generate, check, examples
+
+    def smoke(self):
+        """As a test: always the same examples."""
+        options = settings(max_examples=self.examples, derandomize=True, database=None, deadline=None, report_multiple_bugs=False,
+                           phases=(Phase.generate, Phase.shrink), print_blob=False, suppress_health_check=list(HealthCheck))
+
+        def check_one(example):
+            self.run(example)
+
+        options(hypothesis.given(strategies.strategy(self.generate))(check_one))()
+
+    def run(self, example):
+        """The check; what callbacks of the example raise where nobody can take it is theirs."""
+        with producers.unraisable():
+            self.check(example)
+
+    def fails(self, example):
+        """The traceback of a failing example, or None. What it left is collected, so that it troubles no other."""
+        try:
+            self.run(example)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            return traceback.format_exc()
+        return None
+
+    def hunt(self, seed, seconds, journal):
+        """Runs batches of examples, each with a seed of its own; yields (examples run, finding or None) after each."""
+        end = time.monotonic() + seconds
+        base = live()
+        bound_memory()
+        while time.monotonic() < end:
+            r, before, failed = random.Random(seed), journal.begun, None
+            for _ in range(BATCH):
+                example = self.generate(r)
+                journal.begin(example)
+                about = self.fails(example)
+                journal.end()
+                if about:
+                    failed = self.simplify(example, about, journal)
+                    break
+            gc.collect()
+            if not failed and live() > base:
+                failed = f"seed {seed}", f"{live()} owners are alive after a batch, {base} were before"
+            if failed:
+                base = live()  # what a failed check holds is not counted twice
+            yield journal.begun - before, failed
+            seed += 1
+
+    def simplify(self, example, about, journal):
+        """The simplest example that fails at the same place."""
+
+        def same(s):
+            journal.begin(s)
+            again = self.fails(s)
+            journal.end()
+            return again is not None and sort_of(again) == sort_of(about)
+
+        simple = strategies.simplest(example, same)
+        return repr(simple), self.fails(simple) or about
+
+
+def sort_of(about):
+    """What makes two findings the same: the place in the harness, the kind of error, and its first words."""
+    lines = about.strip().splitlines()
+    places = [line.strip() for line in lines if line.startswith('  File "') and "/robust/test_" in line]
+    return (places[-1] if places else "") + " " + lines[-1][:48]
+
+
+def bound_memory(room=2 << 30):
+    """An example that takes too much is a MemoryError, not the end of everybody on the machine."""
+    if hasattr(ctypes.CDLL(None), "__asan_init"):
+        return  # the sanitizer reserves what it may ever need
+    with open("/proc/self/statm") as f:
+        used = int(f.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + room, resource.RLIM_INFINITY))
+
+
+def live():
+    """Owner cells in use, after everything that can go has gone."""
+    for _ in range(20):
+        gc.collect()
+        ub.zeros(0, device="host")
+        n = ub.stats()["live_buffers.all.current"]
+        if n == 0:
+            break
+        time.sleep(0.005)
+    return n
+
+
+def target(generate, examples=200):
+    """Makes a test of a check: test_views(example) becomes the target "views"."""
+
+    def wrap(check):
+        name = check.__name__.removeprefix("test_")
+        t = TARGETS[name] = Target(name, generate, check, examples)
+
+        def test():
+            t.smoke()
+
+        test.__name__, test.__doc__, test.__module__ = check.__name__, check.__doc__, check.__module__
+        return test
+
+    return wrap
+
+
+@functools.cache
+def load():
+    """All targets, by name."""
+    for path in sorted(pathlib.Path(__file__).parent.glob("test_*.py")):
+        importlib.import_module(f"robust.{path.stem}")
+    return TARGETS

@@ -1,0 +1,112 @@
+"""DLPack producers made of examples: structs byte by byte, deleters and destructors of every sort."""
+
+import collections
+import contextlib
+import ctypes as ct
+import gc
+import sys
+
+import capi
+from robust import memory
+import usmbridge as ub
+
+DESTRUCTOR = ct.PYFUNCTYPE(None, ct.c_void_p)
+capsule_name = ct.PYFUNCTYPE(ct.c_char_p, ct.c_void_p)(("PyCapsule_GetName", ct.pythonapi))
+capsule_new = ct.PYFUNCTYPE(ct.py_object, ct.c_void_p, ct.c_char_p, ct.c_void_p)(("PyCapsule_New", ct.pythonapi))
+
+
+class Tensor:
+    """One managed tensor in memory of its own. It stays for a while after its check: what a bug left behind must not
+    find other things at its address."""
+
+    recent = collections.deque(maxlen=4096)
+
+    def __init__(self, e):
+        self.recent.append(self)
+        self.e = e
+        self.deleted = self.raised = 0
+        self.m = m = (capi.Versioned if e["versioned"] else capi.Legacy)()
+        self.name = capi.VERSIONED if e["versioned"] else capi.LEGACY
+        base, _ = memory.base(e["place"])
+        self.data = base + e["at"] if e["data"] is None else e["data"]
+        self.ndim = len(e["shape"]) if e["ndim"] is None else e["ndim"]
+        self.device = memory.dl_device(e["place"]) if e["device"] is None else e["device"]
+        if e["versioned"]:
+            m.major, m.minor = e["version"]
+            m.flags = e["flags"]
+        t = m.t
+        t.data, t.ndim, t.byte_offset = self.data, self.ndim, e["byte_offset"]
+        t.device_type, t.device_id = self.device
+        t.code, t.bits, t.lanes = e["dtype"]
+        # Room for 64 of each, so that an ndim that lies within the rules' bounds reads what it should.
+        self.shape, self.strides = (ct.c_int64 * 64)(*e["shape"]), (ct.c_int64 * 64)(*(e["strides"] or ()))
+        pointer = ct.POINTER(ct.c_int64)
+        t.shape = ct.cast(None, pointer) if e["shape_null"] else ct.cast(self.shape, pointer)
+        t.strides = ct.cast(None, pointer) if e["strides"] is None else ct.cast(self.strides, pointer)
+        self.callback = capi.DELETER(self.delete)
+        if e["deleter"] != "null":
+            m.deleter = ct.cast(self.callback, ct.c_void_p)
+        self.destructor = DESTRUCTOR(self.destroy)
+
+    def fields(self):
+        """The struct's contents as the model reads them."""
+        e = self.e
+        return dict(e, data=self.data, device=self.device, ndim=self.ndim, shape=None if e["shape_null"] else tuple(self.shape),
+                    strides=None if e["strides"] is None else tuple(self.strides))
+
+    def delete(self, address):
+        self.deleted += 1
+        if address != ct.addressof(self.m):
+            self.deleted += 100
+        what = self.e["deleter"]
+        if what == "reenter":
+            a = ub.from_dlpack(capi.Producer(memory.window().address, (4,)))
+            ub.zeros((2, 2), device="host")
+            del a
+        elif what == "collect":
+            gc.collect(0)
+        elif what == "raise":
+            raise LookupError("a deleter's own")
+
+    def destroy(self, capsule):
+        """As producers do: a capsule that nobody took still owns its tensor."""
+        if capsule_name(capsule) == self.name and self.m.deleter:
+            capi.DELETER(self.m.deleter)(ct.addressof(self.m))
+
+    def capsule(self):
+        return capsule_new(ct.addressof(self.m), self.name, ct.cast(self.destructor, ct.c_void_p) if self.e["destructor"] else None)
+
+    def check_ended(self, taken, capsules):
+        """Exactly one end, or none where the capsule was left to an owner that does nothing."""
+        if not self.m.deleter:
+            want = 0
+        elif taken:
+            want = 1
+        else:
+            want = capsules if self.e["destructor"] else 0
+        if self.deleted != want:
+            raise AssertionError(f"the deleter ran {self.deleted} times, want {want} for {self.e!r}")
+
+
+class Giver:
+    """An object with __dlpack__; a capsule of its that is refused ends at once, its destructor Python code."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+    def __dlpack__(self, **keywords):
+        return self.tensor.capsule()
+
+    def __dlpack_device__(self):
+        return self.tensor.device
+
+
+@contextlib.contextmanager
+def unraisable():
+    """Collects what callbacks raise where nobody can take it."""
+    seen = []
+    old, sys.unraisablehook = sys.unraisablehook, lambda u: seen.append(u.exc_type)
+    try:
+        yield seen
+    finally:
+        sys.unraisablehook = old

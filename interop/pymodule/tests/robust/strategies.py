@@ -1,0 +1,135 @@
+"""Examples: plain literals, so that they can be printed, read back and run again.
+
+Each generator is a function of a random.Random. Hypothesis gives it one whose choices it makes and simplifies; a hunt
+gives it Python's, which is some fifty times faster.
+"""
+
+from hypothesis import strategies as st
+
+from robust import oracles
+
+WILD = [1 << 31, 1 << 32, 1 << 61, 1 << 62, (1 << 63) - 1, -1, -2, -(1 << 31), -(1 << 62), -(1 << 63), (1 << 60) - 1, 1 << 60]
+
+
+def strategy(generate):
+    return st.randoms(use_true_random=False, note_method_calls=False).map(generate)
+
+
+def rarely(r, n):
+    """True once in n times."""
+    return r.randrange(n) == n - 1
+
+
+def int64(r):
+    return r.randrange(-(1 << 63), 1 << 63) >> r.choice([0, 0, 8, 30, 40, 56])
+
+
+def uint64(r):
+    return r.randrange(1 << 64) >> r.choice([0, 0, 8, 30, 50])
+
+
+def wild(r):
+    return r.choice(WILD) if r.randrange(2) else int64(r)
+
+
+def small_or_wild(r, lo, hi, n):
+    return wild(r) if rarely(r, n) else r.randint(lo, hi)
+
+
+def extent(r):
+    return small_or_wild(r, 0, 5, 40)
+
+
+def stride(r):
+    return small_or_wild(r, -6, 12, 40)
+
+
+def dtype(r):
+    if not rarely(r, 7):
+        return (*r.choice(list(oracles.NAMES)), 1)
+    bits = r.choice([1, 4, 8, 16, 32, 64, 128, r.randrange(256)])
+    return r.choice([r.randrange(20), r.randrange(256)]), bits, r.choice([1, 1, 0, 2, 65535])
+
+
+def times(r, n, one):
+    return tuple(one(r) for _ in range(n))
+
+
+def shape_and_strides(r):
+    """A shape, and strides or None; up to 64 dimensions, most of few."""
+    n = r.choice([5, 8, 63, 64]) if rarely(r, 14) else r.randint(0, 4)
+    if n > 8:  # ones, with few exceptions: larger products are wild anyhow
+        shape, strides = [1] * n, [1] * n
+        for _ in range(r.randint(0, 3)):
+            i = r.randrange(n)
+            shape[i], strides[i] = extent(r), stride(r)
+        return tuple(shape), r.choice([None, tuple(strides)])
+    shape = times(r, n, extent)
+    style = r.randint(0, 4)
+    if style == 0 or style < 3 and any(abs(e) >= 1 << 20 for e in shape):
+        return shape, None
+    if style == 1:
+        return shape, oracles.c_order(shape)
+    if style == 2:
+        return shape, tuple(reversed(oracles.c_order(tuple(reversed(shape)))))
+    return shape, times(r, n, stride)
+
+
+DELETERS = ["count", "count", "count", "null", "reenter", "raise", "collect"]
+DEVICES = [1, 14, 14, 0, -1, 2, 3, 4, 13, 1 << 30]
+
+
+def tensor_fields(r, places):
+    """The fields of a DLPack tensor and its deleter. at is relative to the place; data, where given, is not."""
+    shape, strides = shape_and_strides(r)
+    return {
+        "place": r.choice(places), "versioned": bool(r.randrange(2)),
+        "version": (r.choice([0, 1, 1, 2, 0xFFFFFFFF]), r.choice([0, 3, 0xFFFFFFFF])) if rarely(r, 10) else (1, 3),
+        "flags": uint64(r) if rarely(r, 8) else r.randrange(8),
+        "at": r.randint(-16, 4112) if rarely(r, 5) else r.randint(0, 64) * 16,
+        "data": r.choice([0, uint64(r), 1, 16, (1 << 64) - 16, 1 << 63]) if rarely(r, 14) else None,
+        "byte_offset": r.choice([r.randint(0, 64), uint64(r)]) if rarely(r, 5) else 0,
+        "device": (r.choice(DEVICES), r.choice([0, 0, 1, -1, 99, (1 << 31) - 1])) if rarely(r, 10) else None,
+        "ndim": r.choice([-1, 65, 1 << 30, -(1 << 31)]) if rarely(r, 25) else None,
+        "dtype": dtype(r), "shape": shape, "strides": strides, "shape_null": rarely(r, 25),
+        "deleter": r.choice(DELETERS), "destructor": bool(r.randrange(2)),
+    }
+
+
+# ---- simpler examples --------------------------------------------------------------------------------
+
+
+def simpler(x):
+    """Literals like x, with less in them."""
+    if isinstance(x, dict):
+        for k, v in x.items():
+            for s in simpler(v):
+                yield {**x, k: s}
+    elif isinstance(x, (tuple, list)):
+        for i in range(len(x)):
+            yield x[:i] + x[i + 1 :]
+        for i, v in enumerate(x):
+            for s in simpler(v):
+                yield x[:i] + type(x)([s]) + x[i + 1 :]
+    elif isinstance(x, bool):
+        if x:
+            yield False
+    elif isinstance(x, int):
+        for s in (0, 1, x // 2, x - 1):
+            if abs(s) < abs(x):
+                yield s
+
+
+def simplest(x, fails, rounds=2000):
+    """The last of a chain of simpler examples that all fail."""
+    progress = True
+    while progress:
+        progress = False
+        for s in simpler(x):
+            rounds -= 1
+            if rounds < 0:
+                return x
+            if fails(s):
+                x, progress = s, True
+                break
+    return x

@@ -1,0 +1,213 @@
+"""The C exchange API: tables of others that do anything, and the functions of ours with anything in them."""
+
+import ctypes as ct
+
+import capi
+import usmbridge as ub
+from robust import memory, oracles, producers, strategies
+from robust.engine import target
+from robust.test_dlpack import check_elements, in_usm, readable
+
+# C functions of Python itself: they return 0 and leave an error behind.
+FAILING = {"PyErr_NoMemory": MemoryError, "PyErr_BadArgument": TypeError}
+
+
+def table(r):
+    rarely = strategies.rarely
+    return {
+        "tensor": dict(strategies.tensor_fields(r, memory.places()), versioned=True),
+        "majors": strategies.times(r, r.randint(1, 3), lambda r: r.choice([1, 1, 1, 2, 0, 0xFFFFFFFF])),
+        "from_py": r.choice(["give", "give", "give", "give", "give", "give", "fail", "nothing", "raise", "NULL", *FAILING]),
+        "rc": r.choice([0, 0, 0, 0, 0, 0, -1, 1]),
+        "stream": r.choice(["NULL", "none", "queue", "fail", "raise", "collect", *FAILING]),
+        "name": "other" if rarely(r, 15) else "dlpack_exchange_api", "fallback": r.choice(["none", "raise", "numpy"]),
+        "end": r.choice(["del", "export"]),
+    }
+
+
+class Api:
+    """A type with a table made of an example."""
+
+    def __init__(self, e, tensor):
+        self.e, self.tensor, self.given = e, tensor, 0
+        self.tables = [capi.ExchangeAPI(major, 3) for major in e["majors"]]
+        for newer, older in zip(self.tables, self.tables[1:]):
+            newer.prev = ct.addressof(older)
+        self.from_py, self.stream = capi.FROM_PY(self.give), capi.STREAM(self.work)
+        for t in self.tables:
+            t.from_py = self.address(e["from_py"], self.from_py)
+            t.stream = self.address(e["stream"], self.stream)
+        self.name = e["name"].encode()
+        members = {"__dlpack_c_exchange_api__": capi.py.PyCapsule_New(ct.addressof(self.tables[0]), self.name, None), "keep": self}
+        if e["fallback"] == "raise":
+            members["__dlpack__"] = self.fall_back
+        elif e["fallback"] == "numpy":
+            members["__dlpack__"] = lambda x, **keywords: tensor.capsule()
+        self.object = type("Api", (), members)()
+
+    @staticmethod
+    def address(what, callback):
+        if what == "NULL":
+            return None
+        return ct.cast(getattr(ct.pythonapi, what) if what in FAILING else callback, ct.c_void_p).value
+
+    def fall_back(self, **keywords):
+        raise LookupError("mine")
+
+    def give(self, x, out):
+        what = self.e["from_py"]
+        if what == "raise":
+            raise KeyError("lost")
+        if what == "give":
+            self.given += 1
+            out[0] = ct.addressof(self.tensor.m)
+        return -1 if what == "fail" else self.e["rc"]
+
+    def work(self, kind, index, out):
+        what = self.e["stream"]
+        if what == "collect":
+            ub.from_dlpack(capi.Producer(memory.window().address))
+        if what == "raise":
+            raise KeyError("lost")
+        if what == "queue" and kind == 14:
+            out[0] = memory.queue().addressof_ref()
+        return -1 if what == "fail" else 0
+
+
+def model(api):
+    """What from_dlpack makes of it, by the rules for tables: Facts, Refused or None where both are right."""
+    e, tensor = api.e, api.tensor
+    usable = e["name"] == "dlpack_exchange_api" and 1 in e["majors"] and e["from_py"] != "NULL"
+    if not usable:
+        if e["fallback"] != "numpy":
+            return oracles.Refused(LookupError if e["fallback"] == "raise" else TypeError)
+    elif e["from_py"] in FAILING:
+        return oracles.Refused(FAILING[e["from_py"]])
+    elif e["from_py"] != "give" or e["rc"] != 0:
+        return oracles.Refused(BufferError)
+    want = oracles.attempt(oracles.tensor, tensor.fields(), 1 if memory.sycl() else 0)
+    if isinstance(want, oracles.Refused) or tensor.device[0] != 14:
+        return want
+    known = in_usm(want, tensor)
+    if known and usable and e["stream"] in FAILING:
+        return oracles.Refused(FAILING[e["stream"]])
+    return want if known else oracles.Refused(BufferError) if known is False else None
+
+
+@target(table, 200)
+def test_exchange(e):
+    tensor = producers.Tensor(e["tensor"])
+    api = Api(e, tensor)
+    want = model(api)
+    with producers.unraisable():
+        if want is None:
+            a = oracles.outcome(lambda: ub.from_dlpack(api.object), (BufferError, MemoryError, TypeError), e)
+        else:
+            a = oracles.expect(lambda: ub.from_dlpack(api.object), want, e)
+        if a is not None and want is not None and readable(want, tensor):
+            check_elements(a, want, e)
+        if a is not None and e["end"] == "export":
+            try:
+                c = a.__dlpack__(max_version=(1, 0))
+                a = ub.from_dlpack(c)
+                del c
+            except BufferError:
+                pass
+        taken = a is not None
+        del a
+        memory.settled()
+        # A table that gave a tensor and failed all the same still owns it; one that gave and succeeded does not.
+        asked = api.given and e["rc"] == 0
+        if asked:
+            oracles.equal(tensor.deleted, api.given if tensor.m.deleter else 0, "deletions", e)
+        elif not taken and e["fallback"] != "numpy":
+            oracles.equal(tensor.deleted, 0, "deletions", e)
+
+
+# ---- ours --------------------------------------------------------------------------------------------------
+
+
+def call(r):
+    fields = dict(strategies.tensor_fields(r, memory.places()), versioned=True)
+    if r.randrange(3):  # what can be allocated
+        fields.update(shape=strategies.times(r, r.randint(0, 4), lambda r: r.randint(0, 6)), ndim=None, shape_null=False, device=None)
+    return {"tensor": fields, "what": r.choice(["allocate", "to_py", "round"]), "where": r.choice(["window", "shared", "device"])}
+
+
+def allocation(t, roots):
+    """The Facts of what the allocator makes of a prototype, or Refused."""
+    shape = tuple(t["shape"] or ())[: max(0, t["ndim"])]
+    want = oracles.attempt(oracles.tensor, dict(t, data=4096, byte_offset=0, strides=None, flags=0, version=(1, 3)), roots)
+    if isinstance(want, oracles.Refused):
+        return want
+    n = 1
+    for extent in shape:
+        n *= extent
+    if n * want.bits > 1 << 55:
+        return oracles.Refused(MemoryError, BufferError)
+    if n * want.bits > 1 << 28:
+        return None  # there may be so much, but not for a test
+    want.address, want.readonly = None, False
+    return want
+
+
+@target(call, 150)
+def test_exchange_functions(e):
+    api = capi.exchange(ub.Array)
+    tensor = producers.Tensor(e["tensor"])
+    out, obj, errors = ct.c_void_p(), ct.py_object(), []
+    to_py = capi.TO_PY(api.to_py)
+    roots = 1 if memory.sycl() else 0
+
+    def take(address):
+        """The Array of a tensor, taken; the reference is ours."""
+        if to_py(address, ct.byref(obj)) != 0:
+            raise AssertionError("no error was set")
+        a = obj.value
+        ct.pythonapi.Py_DecRef(ct.py_object(a))
+        obj.value = None
+        return a
+
+    if e["what"] == "allocate":
+        set_error = capi.SET_ERROR(lambda context, kind, text: errors.append((kind.decode(), text.decode())))
+        want = allocation(tensor.fields(), roots)
+        if want is None:
+            return
+        rc = capi.ALLOCATE(api.allocate)(ct.byref(tensor.m.t), ct.byref(out), None, set_error)
+        if isinstance(want, oracles.Refused):
+            oracles.equal((rc, len(errors)), (-1, 1), "errors", e)
+            oracles.equal(errors[0][0] in [k.__name__ for k in want.kinds], True, f"kind {errors}", e)
+            return
+        oracles.equal((rc, errors), (0, []), "allocation", e)
+        a = take(out)
+        want.check(a, e)
+        oracles.equal((a.__dlpack_device__()[0], a._pointer % 256 if a.size else 0), (tensor.device[0], 0), "place", e)
+        return
+    if e["what"] == "to_py":
+        want = oracles.attempt(oracles.tensor, tensor.fields(), roots)
+        if not isinstance(want, oracles.Refused) and tensor.device[0] == 14:
+            known = in_usm(want, tensor)
+            want = want if known else oracles.Refused(BufferError) if known is False else None
+        with producers.unraisable():
+            take_it = lambda: take(ct.addressof(tensor.m))  # noqa: E731
+            a = oracles.outcome(take_it, (BufferError,), e) if want is None else oracles.expect(take_it, want, e)
+            taken = a is not None
+            del a
+            memory.settled()
+            oracles.equal(tensor.deleted, int(taken and bool(tensor.m.deleter)), "deletions", e)
+        return
+    place = e["where"] if memory.sycl() else "window"
+    shape = tuple(n % 5 for n in e["tensor"]["shape"][:4])
+    a = ub.zeros(shape, "int16", device="host") if place == "window" else ub.zeros(shape, "int16", usm_type=place)
+    a = a.T[(slice(None, None, -1),) * (len(shape) // 2)]
+    t = capi.DLTensor()
+    oracles.equal(capi.BORROW(api.borrow)(a, ct.byref(t)), 0, "borrow", e)
+    oracles.equal((t.ndim, (t.code, t.bits, t.lanes), tuple(t.shape[: a.ndim]), tuple(t.strides[: a.ndim])),
+                  (a.ndim, (0, 16, 1), a.shape, a.strides), "borrowed", e)
+    if a.size:
+        oracles.equal((t.data or 0) + t.byte_offset, a._pointer, "borrowed address", e)
+    oracles.equal(capi.FROM_PY(api.from_py)(a, ct.byref(out)), 0, "from_py", e)
+    b = take(out)
+    oracles.equal((b.shape, b.strides, str(b.dtype), b.readonly), (a.shape, a.strides, "int16", False), "round trip", e)
+    if a.size:
+        oracles.equal(b._pointer, a._pointer, "the same memory", e)

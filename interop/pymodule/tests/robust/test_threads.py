@@ -1,0 +1,241 @@
+"""Time of check, time of use, by threads: others write into the producer, with the GIL and without, while it is taken."""
+
+import ctypes as ct
+import sys
+import threading
+
+import capi
+import usmbridge as ub
+from robust import changing, memory, producers
+from robust.changing import ERRORS, FIELDS, Struct, check_array, check_cute
+from robust.engine import target
+
+# "data odd" is missing: a window's elements that are not aligned are refused, not read.
+CHANGES = [f for f in FIELDS if f not in ("deleter", "version")]
+PATHS = ["versioned", "legacy", "object", "cute", "exchange", "usm", "empty", "host", "dictionary", "known", "export", "sequence", "one capsule"]
+
+
+def example(r):
+    paths = [p for p in PATHS if memory.sycl() or p not in ("usm", "empty", "dictionary", "known")]
+    return {"path": r.choice(paths), "change": r.choice(CHANGES), "how": r.choice(["fields", "memmove"]), "rounds": r.choice([3, 10, 30])}
+
+
+def hammer(stop, step):
+    while not stop.is_set():
+        step()
+
+
+class Object:
+    def __init__(self, struct, gave):
+        self.struct, self.gave = struct, gave
+
+    def __dlpack__(self, **keywords):
+        c = self.struct.tensor.capsule()
+        self.gave.append(c)
+        return c
+
+    def __dlpack_device__(self):
+        return 1, 0
+
+
+def struct_path(e):
+    """(take, step, ended): one import, one change of the other thread, and what to ask in the end."""
+    path = e["path"]
+    fields = {"destructor": False}
+    if path == "legacy":
+        fields["versioned"] = False
+    if path == "usm":
+        fields.update(place="shared", at=1024)
+    if path == "empty":
+        fields.update(device=(14, 0), data=0, shape=(0, 3))
+    s = Struct(**fields)
+    address, size = ct.addressof(s.m), ct.sizeof(s.m)
+    extents = bytes(s.tensor.shape)
+    s.change(e["change"])
+    changed, changed_extents = bytes(s.m), bytes(s.tensor.shape)
+    s.back()
+    ct.memmove(s.tensor.shape, extents, 512)
+    gave = []
+    if path == "exchange":
+        table = capi.ExchangeAPI(1, 3)
+
+        def give(x, out):
+            out[0] = address
+            return 0
+
+        keep = capi.FROM_PY(give)
+        table.from_py = ct.cast(keep, ct.c_void_p)
+        table_type = type("Table", (), {"__dlpack_c_exchange_api__": capi.py.PyCapsule_New(ct.addressof(table), capi.NAMES[4], None), "keep": (table, keep)})
+    x = Object(s, gave)
+    take = {
+        "object": lambda: ub.from_dlpack(x), "cute": lambda: ub.cute.from_dlpack(x), "host": lambda: ub.from_dlpack(x, device="host"),
+        "exchange": lambda: ub.from_dlpack(table_type()),
+    }.get(path, lambda: ub.from_dlpack(x.__dlpack__()))
+    turn = [0]
+
+    def step():
+        turn[0] ^= 1
+        if e["how"] == "memmove":  # ctypes drops the GIL for it
+            ct.memmove(address, changed if turn[0] else s.before, size)
+            ct.memmove(s.tensor.shape, changed_extents if turn[0] else extents, 512)
+        elif turn[0]:
+            s.change(e["change"])
+        else:
+            s.back()
+            ct.memmove(s.tensor.shape, extents, 512)
+
+    base, room = memory.base("shared" if path == "usm" else "window")
+
+    def check(a):
+        if path == "cute":
+            check_cute(a, e)
+        elif path == "empty":
+            changing.oracles.equal(0 in a.shape or a.usm_type is None, True, "an empty tensor", e)
+        elif not (path == "usm" and e["change"] == "data"):
+            check_array(a, e, base, room)
+
+    def ended(taken):
+        s.back()
+        gave.clear()
+        memory.settled()
+        if path == "exchange":  # it gives each time and is ended each time
+            taken = s.deleted
+        changing.oracles.equal(s.deleted, taken, "deletions", e)
+
+    return take, step, check, ended
+
+
+class Holder:
+    pass
+
+
+class Known(Holder):
+    pass
+
+
+Known.__module__, Known.__qualname__ = "dpctl.memory._memory", "MemoryUSMShared"
+
+
+def dictionary_path(e):
+    h = Known() if e["path"] == "known" else Holder()
+    m = h.memory = memory.usm("shared", 1024)
+    h._pointer, h.nbytes = m._pointer, m.nbytes
+    shape, strides = [2, 3], [3, 1]
+    good = {"version": 1, "data": [m._pointer + 512, False], "shape": shape, "strides": strides, "offset": 0, "typestr": "<f4", "syclobj": memory.queue()}
+    h.__sycl_usm_array_interface__ = d = dict(good)
+    others = [
+        lambda: d.clear(), lambda: d.update(good), lambda: shape.clear(), lambda: shape.extend([2, 3]), lambda: d.update(shape=(4, 2), strides=(1, 4)),
+        lambda: d.update(typestr="|u1"), lambda: d.update(shape=tuple([1] * 64), strides=None), lambda: d.update(data=(m._pointer, True)),
+        lambda: d.update(shape=(1 << 40, 1 << 40)), lambda: d.pop("data", None), lambda: strides.__setitem__(slice(None), [1 << 62, 1]),
+        lambda: strides.__setitem__(slice(None), [3, 1]), lambda: d.update(offset="".join(["1", "2"])), lambda: setattr(h, "nbytes", 8), lambda: setattr(h, "nbytes", m.nbytes),
+    ]
+    turn = [0]
+
+    def step():
+        others[turn[0] % len(others)]()
+        turn[0] += 1
+
+    def check(a):
+        check_array(a, e, m._pointer, m.nbytes)
+
+    return (lambda: ub.from_usm_array_interface(h)), step, check, lambda taken: memory.settled()
+
+
+def export_path(e):
+    x = ub.asarray([[1, 2, 3], [4, 5, 6]], device="host")
+    version, device = [1, 0], [1, 0]
+    turn = [0]
+
+    def step():
+        turn[0] ^= 1
+        version[:] = [1, 3] if turn[0] else [0]
+        device[:] = [] if turn[0] else [1, 0]
+        version[:] = [1, 0]
+        device[:] = [1, 0]
+
+    def check(a):
+        changing.oracles.equal(a.asnumpy().tolist(), [[1, 2, 3], [4, 5, 6]], "elements", e)
+
+    return (lambda: ub.from_dlpack(x.__dlpack__(max_version=version, dl_device=device))), step, check, lambda taken: memory.settled()
+
+
+def sequence_path(e):
+    inner = [1, 2, 3]
+    x = [inner, [4, 5, 6]]
+    turn = [0]
+
+    def step():
+        turn[0] += 1
+        [lambda: inner.clear(), lambda: inner.extend([1, 2, 3]), lambda: x.append([7, 8, 9]), lambda: x.pop(), lambda: x.clear(), lambda: x.extend([inner, [4, 5, 6]])][turn[0] % 6]()
+        del x[3:], inner[6:]
+
+    def check(a):
+        changing.oracles.equal(a.copy().nbytes, a.nbytes, "a copy", e)
+
+    return (lambda: ub.asarray(x, device="host")), step, check, lambda taken: memory.settled()
+
+
+def capsule_path(e):
+    """Both threads take the same capsules: one of them gets each."""
+    s = Struct(destructor=False)
+    box = [s.tensor.capsule()]
+    got = []
+
+    def step():
+        try:
+            got.append(ub.from_dlpack(box[0]))
+        except ERRORS:
+            pass
+        got.clear()
+
+    made = [1]
+
+    def take():
+        box[0] = s.tensor.capsule()
+        made[0] += 1
+        return ub.from_dlpack(box[0])
+
+    def ended(taken):
+        got.clear()
+        memory.settled()
+        n = s.deleted
+        if not taken <= n <= made[0]:
+            raise AssertionError(f"{n} deletions of {made[0]} tensors, {taken} taken here: {e!r}")
+
+    return take, step, lambda a: check_array(a, e), ended
+
+
+@target(example, 60)
+def test_threads(e):
+    path = {"dictionary": dictionary_path, "known": dictionary_path, "export": export_path, "sequence": sequence_path, "one capsule": capsule_path}.get(e["path"], struct_path)
+    take, step, check, ended = path(e)
+    stop, taken, interval = threading.Event(), 0, sys.getswitchinterval()
+    broken = []
+
+    def other():
+        try:
+            hammer(stop, step)
+        except BaseException as error:
+            broken.append(error)
+
+    with producers.unraisable():
+        sys.setswitchinterval(1e-6)
+        t = threading.Thread(target=other)
+        t.start()
+        try:
+            for _ in range(e["rounds"]):
+                a = None
+                try:
+                    a = take()
+                except ERRORS:
+                    continue
+                taken += 1
+                check(a)
+        finally:
+            stop.set()
+            t.join()
+            sys.setswitchinterval(interval)
+            a = None
+        if broken and not isinstance(broken[0], ERRORS):
+            raise broken[0]
+        ended(taken)
