@@ -75,108 +75,116 @@ func (f *FloatFormat) Largest() uint64 {
 	return all
 }
 
+// The fields of a float64.
+const (
+	wideMantissa = 52
+	wideBias     = 1023
+)
+
+// power is 2 to the n, for n that float64 holds as a normal number.
+func power(n int) float64 { return math.Float64frombits(uint64(n+wideBias) << wideMantissa) }
+
 // Decode is the value of the low bits, exactly; those above the width of the
 // format do not count.
 func (f *FloatFormat) Decode(bits uint64) float64 {
-	mantissa := int(bits & (1<<f.mantissa - 1))
+	mantissa := bits & (1<<f.mantissa - 1)
 	top := 1<<f.exponent - 1
 	exponent := int(bits>>f.mantissa) & top
 	if f.specials == specialsScale {
 		if exponent == top {
 			return math.NaN()
 		}
-		return math.Ldexp(1, exponent-f.bias)
+		return power(exponent - f.bias)
 	}
-	negative := bits>>(f.mantissa+f.exponent)&1 != 0
+	sign := bits >> (f.mantissa + f.exponent) & 1
 	switch {
-	case f.specials == specialsFNUZ && negative && exponent == 0 && mantissa == 0,
+	case f.specials == specialsFNUZ && sign != 0 && exponent == 0 && mantissa == 0,
 		f.specials == specialsNaN && exponent == top && mantissa == 1<<f.mantissa-1,
 		f.specials == specialsIEEE && exponent == top && mantissa != 0:
-		return math.NaN()
-	case f.specials == specialsIEEE && exponent == top && negative:
-		return math.Inf(-1)
+		return math.Float64frombits(math.Float64bits(math.NaN()) | sign<<63)
 	case f.specials == specialsIEEE && exponent == top:
-		return math.Inf(1)
+		return math.Inf(1 - 2*int(sign))
+	case exponent == 0: // subnormal
+		return float64(mantissa) * power(1-f.bias-int(f.mantissa)) * (1 - 2*float64(sign))
 	}
-	if exponent == 0 {
-		exponent = 1 // subnormal
-	} else {
-		mantissa |= 1 << f.mantissa
-	}
-	value := math.Ldexp(float64(mantissa), exponent-f.bias-int(f.mantissa))
-	if negative {
-		value = math.Copysign(value, -1)
-	}
-	return value
+	return math.Float64frombits(sign<<63 | uint64(exponent-f.bias+wideBias)<<wideMantissa | mantissa<<(wideMantissa-f.mantissa))
 }
 
-// Encode is the bits of the value nearest to v, ties to even. Beyond the largest
+// Encode is the bits of the value nearest to v, ties to even: one rounding. What
+// has no bits of its own becomes what ml_dtypes makes of it. Beyond the largest
 // number: infinity where the format has it, else NaN where it has that, else the
-// largest number. NaN becomes the largest number where there is none.
+// largest number. NaN keeps its sign where the format has two; where the format
+// has no NaN it becomes a zero, of the other sign.
 func (f *FloatFormat) Encode(v float64) uint64 {
 	if f.specials == specialsScale {
 		return f.encodeScale(v)
 	}
-	if math.IsNaN(v) {
-		return f.nan()
+	wide := math.Float64bits(v)
+	sign := wide >> 63 << (f.exponent + f.mantissa)
+	if v != v {
+		return f.nan(sign)
 	}
-	var sign uint64
-	if math.Signbit(v) {
-		sign, v = 1<<(f.exponent+f.mantissa), -v
+	bits := f.encodePositive(wide &^ (1 << 63))
+	switch largest := f.Largest(); {
+	case bits > largest:
+		return f.overflow(sign)
+	case bits == 0 && f.specials == specialsFNUZ: // there is no -0
+		return 0
 	}
-	bits := f.encodePositive(v)
-	if f.specials == specialsFNUZ && (bits == 0 || bits > f.Largest()) {
-		sign = 0 // neither -0 nor a second NaN
-	}
-	if bits <= f.Largest() {
-		return sign | bits
-	}
+	return sign | bits
+}
+
+func (f *FloatFormat) overflow(sign uint64) uint64 {
 	switch f.specials {
 	case specialsIEEE:
 		return sign | (1<<f.exponent-1)<<f.mantissa
 	case specialsFinite:
 		return sign | f.Largest()
 	}
-	return sign | f.nan()
+	return f.nan(sign)
 }
 
-func (f *FloatFormat) nan() uint64 {
+func (f *FloatFormat) nan(sign uint64) uint64 {
 	switch f.specials {
 	case specialsIEEE:
-		return (1<<f.exponent-1)<<f.mantissa | 1<<(f.mantissa-1)
+		return sign | (1<<f.exponent-1)<<f.mantissa | 1<<(f.mantissa-1)
 	case specialsNaN:
-		return 1<<(f.exponent+f.mantissa) - 1
+		return sign | (1<<(f.exponent+f.mantissa) - 1)
 	case specialsFNUZ:
 		return 1 << (f.exponent + f.mantissa)
 	}
-	return f.Largest()
+	return sign ^ 1<<(f.exponent+f.mantissa)
 }
 
-// encodePositive rounds v >= 0; the result is above Largest on overflow.
-func (f *FloatFormat) encodePositive(v float64) uint64 {
-	if v == 0 {
-		return 0
+// encodePositive rounds the number whose bits as a float64 are wide, infinity
+// included; the result is above Largest on overflow.
+func (f *FloatFormat) encodePositive(wide uint64) uint64 {
+	e := int(wide>>wideMantissa) - wideBias
+	significand := wide&(1<<wideMantissa-1) | 1<<wideMantissa
+	drop := uint(wideMantissa - f.mantissa)
+	if least := 1 - f.bias; e < least { // subnormal: fewer bits are left
+		drop += uint(least - e)
+		if drop > wideMantissa+1 {
+			return 0 // less than half of the smallest number
+		}
+		e = least
 	}
-	if math.IsInf(v, 1) {
-		return f.Largest() + 1
+	units := significand >> drop
+	rest, half := significand&(1<<drop-1), uint64(1)<<(drop-1)
+	if rest > half || rest == half && units&1 != 0 {
+		units++
 	}
-	_, e := math.Frexp(v) // v is a fraction from 0.5 to 1, times 2^e
-	e = max(e-1, 1-f.bias)
-	units := math.RoundToEven(math.Ldexp(v, int(f.mantissa)-e))
 	// units has one bit more than the mantissa, or fewer for a subnormal; a carry
 	// out of rounding moves to the next exponent by itself.
-	return min(uint64(e+f.bias-1)<<f.mantissa+uint64(units), f.Largest()+1)
+	return uint64(e+f.bias-1)<<f.mantissa + units
 }
 
 // encodeScale takes the nearest power of two, the larger of two equally near;
-// what is no positive number has only NaN, but 0 is the smallest power.
+// what is no positive number has only NaN.
 func (f *FloatFormat) encodeScale(v float64) uint64 {
 	nan := f.Largest() + 1
-	if math.IsNaN(v) || v < 0 || math.IsInf(v, 0) {
+	if !(v > 0) || math.IsInf(v, 0) {
 		return nan
-	}
-	if v == 0 {
-		return 0
 	}
 	fraction, e := math.Frexp(v)
 	e--

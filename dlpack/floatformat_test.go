@@ -64,10 +64,10 @@ func TestFloatFormatsRound(t *testing.T) {
 		}
 	}
 	e8 := dlpack.Float8E8M0FNU.FloatFormat()
-	for v, want := range map[float64]float64{5: 4, 6.1: 8, 0: math.Ldexp(1, -127), 1e-300: math.Ldexp(1, -127)} {
+	for v, want := range map[float64]float64{5: 4, 6: 8, 6.1: 8, 1e-300: math.Ldexp(1, -127)} {
 		require.Equal(t, want, e8.Decode(e8.Encode(v)), v)
 	}
-	for _, v := range []float64{-1, math.Inf(1), 1e300, math.NaN()} {
+	for _, v := range []float64{-1, 0, math.Inf(1), 1e300, math.NaN()} {
 		require.True(t, math.IsNaN(e8.Decode(e8.Encode(v))), v)
 	}
 }
@@ -92,6 +92,9 @@ func TestFloatFormatsOverflow(t *testing.T) {
 		require.Equal(t, d == dlpack.Float6E2M3FN || d == dlpack.Float6E3M2FN || d == dlpack.Float4E2M1FN,
 			!math.IsNaN(f.Decode(f.Encode(nan))), d)
 	}
+	require.Equal(t, uint64(0x20), dlpack.Float6E2M3FN.FloatFormat().Encode(nan), "NaN is -0 where there is none")
+	require.Zero(t, dlpack.Float6E2M3FN.FloatFormat().Encode(math.Copysign(nan, -1)))
+	require.Equal(t, uint64(0xff), dlpack.Float8E4M3FN.FloatFormat().Encode(math.Copysign(nan, -1)))
 	require.Zero(t, dlpack.Float8E4M3FNUZ.FloatFormat().Encode(math.Copysign(0, -1)), "the type has no -0")
 	require.Nil(t, dlpack.Float32.FloatFormat())
 }

@@ -119,28 +119,3 @@ func toInteger(e element, from class) element {
 	}
 	return element{bits: uint64(int64(x))}
 }
-
-// cast converts an element between types as NumPy's astype does: complex to
-// real drops the imaginary part, real to integer cuts the fraction, integers
-// wrap, anything but 0 is true.
-func cast(e element, from, to *codec) element {
-	switch to.class {
-	case classBool:
-		if from.class == classFloat || from.class == classComplex {
-			if e.re != 0 || e.im != 0 {
-				return element{bits: 1}
-			}
-			return element{}
-		}
-		if e.bits != 0 {
-			return element{bits: 1}
-		}
-		return element{}
-	case classFloat:
-		e = toFloat(e, from.class)
-		return element{re: e.re}
-	case classComplex:
-		return toFloat(e, from.class)
-	}
-	return toInteger(e, from.class)
-}

@@ -42,11 +42,14 @@ func (a *Array) copyFrom(op string, src *Array) error {
 // and ErrType for complex to real.
 func (a *Array) ConvertFrom(src *Array) error {
 	const op = "ConvertFrom"
-	a.check(op)
-	src.check(op)
+	a.hold(op)
+	defer a.buf.Release()
+	src.hold(op)
+	defer src.buf.Release()
 	return a.assignFrom(op, src)
 }
 
+// assignFrom is ConvertFrom of arrays whose memory is held.
 func (a *Array) assignFrom(op string, src *Array) error {
 	if err := a.writable(op); err != nil {
 		return err
@@ -106,8 +109,9 @@ func (a *Array) ToDevice(r memmgr.Resource) (*Array, error) {
 }
 
 // AsType allocates an array of another element type and converts the elements
-// as NumPy's astype does: fractions are cut, integers wrap, imaginary parts are
-// dropped, anything but zero is true. The caller owns the result.
+// as NumPy's astype does where NumPy defines the result; the package's
+// documentation says what a conversion means. The caller owns the result.
+// Errors: ErrType for complex to real.
 func (a *Array) AsType(r memmgr.Resource, dt DataType, opts ...Option) (*Array, error) {
 	const op = "AsType"
 	a.hold(op)
@@ -184,52 +188,4 @@ func sliceEnd[T Element](op string, a *Array, data []T) (end, error) {
 	l.strides = l.strides[:a.NDim()]
 	fillCStrides(l.strides, l.shape)
 	return end{base: unsafe.Pointer(unsafe.SliceData(data)), layout: l, size: a.dtype.Size(), kind: endGo}, nil
-}
-
-// Fill sets every element to a Go number or bool that the type can hold;
-// floating-point values are rounded. On device memory the work is left pending
-// (see Wait). Errors: ErrType, ErrReadOnly.
-func (a *Array) Fill(v any) error {
-	const op = "Fill"
-	a.hold(op)
-	defer a.buf.Release()
-	c, e, err := a.toWrite(op, v)
-	if err != nil {
-		return err
-	}
-	if a.Size() == 0 {
-		return nil
-	}
-	if err := a.buf.Wait(); err != nil {
-		return wrapErr(op, nil, err)
-	}
-	if a.elemBits()%8 != 0 {
-		return a.fillPacked(op, &c, e)
-	}
-	var raw [16]byte
-	n := a.dtype.Size()
-	c.encode(raw[:n], 0, e)
-	if a.buf.HostReadable() {
-		fillStrided(a.base(), &a.layout, unsafe.Pointer(&raw[0]), n)
-		return nil
-	}
-	return a.fillDevice(op, raw[:n])
-}
-
-// fillZero clears a newly made array, which is dense.
-func (a *Array) fillZero() error {
-	n := a.NBytes()
-	if n == 0 {
-		return nil
-	}
-	if a.buf.HostReadable() {
-		clear(unsafe.Slice((*byte)(a.base()), n))
-		return nil
-	}
-	q, err := a.copyQueue("Zeros")
-	if err != nil {
-		return err
-	}
-	ev, err := q.Memset(a.base(), 0, uintptr(n))
-	return a.left("Zeros", q, ev, err)
 }

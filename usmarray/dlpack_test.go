@@ -2,6 +2,7 @@ package usmarray
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -358,7 +359,7 @@ func TestDLPackTypes(t *testing.T) {
 			require.Equal(t, padded && dt.IsSubByte(), x.Flags()&dlpack.SubBytePadded != 0)
 			b := own(t)(FromDLPack(rt, x))
 			require.Equal(t, dt, b.DataType())
-			require.Equal(t, elements(t, a), elements(t, b))
+			require.Equal(t, fmt.Sprint(elements(t, a)), fmt.Sprint(elements(t, b))) // float8_e8m0fnu has no 0 but NaN
 			require.Equal(t, a.Padded(), b.Padded())
 		}
 	}

@@ -52,6 +52,34 @@
 // options say otherwise ([ExportOptions]). Work that others submit is theirs to
 // finish before they let go of the memory.
 //
+// # What a conversion means
+//
+// One meaning for all ways to another element type ([Array.AsType],
+// [Array.ConvertFrom], and asarray and its sisters in Python): NumPy's, and that
+// of ml_dtypes for the types that NumPy lacks, wherever they define one.
+//
+//	integer to integer      wraps: the low bits are kept, of int4 and the like too
+//	anything to bool        true unless it is 0; NaN is true, a complex number
+//	                        is when one of its parts is
+//	bool to anything        0 and 1
+//	to floating point       rounded to nearest even, once
+//	beyond the largest      infinity where the format has it, else NaN where it
+//	                        has that (float8), else the largest (float6, float4)
+//	NaN                     NaN; in float6 and float4, which have none, 0
+//	to float8_e8m0fnu       the nearest power of two, the larger of two; what is
+//	                        not positive and finite is NaN
+//	floating to integer     the fraction is cut, what lies outside the range
+//	                        becomes the nearest end of it, and NaN 0
+//	real to complex         with imaginary part 0
+//	complex to complex      the parts, each as real numbers
+//	complex to real         refused: [ErrType]
+//
+// Where NumPy leaves the result to the processor (floating to integer out of
+// range) it is the same here on every machine. ml_dtypes goes through float32
+// where float64 and wide integers become its types, and so rounds twice, and
+// rounds all between the two smallest powers of float8_e8m0fnu up; here it is the
+// nearest. Sub-byte elements mean the same packed and padded.
+//
 // # What a dictionary may not be
 //
 // [FromUSMInterface] refuses, before anything that could end the process is

@@ -1,0 +1,113 @@
+"""Conversions between all pairs of element types, and from Python's numbers, against NumPy and ml_dtypes."""
+
+import ctypes
+import importlib.util
+import math
+import pathlib
+
+import pytest
+from conftest import peer, sycl_device
+
+import usmbridge as ub
+
+
+@pytest.fixture(scope="module")
+def say():
+    """What usmarray's test asks too."""
+    peer("ml_dtypes")
+    path = pathlib.Path(__file__).parents[3] / "usmarray" / "testdata" / "conversions.py"
+    spec = importlib.util.spec_from_file_location("conversions", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def array_of(say, x, name):
+    """A host Array with the elements of x, which NumPy may not be able to exchange."""
+    a = ub.empty(x.size, name, device="host")
+    raw = say.packed(x, name)
+    assert raw.nbytes == a.nbytes
+    ctypes.memmove(a._pointer, raw.ctypes.data, a.nbytes)
+    return a
+
+
+def agrees(say, a, want, name):
+    np = say.np
+    got = np.frombuffer(ctypes.string_at(a._pointer, a.nbytes), "uint8")
+    bits = say.packed(want, name)
+    used = want.size * say.bits_of(name)  # the last byte may not be full
+    if a.dtype == name and np.array_equal(*(np.unpackbits(x, count=used, bitorder="little") for x in (got, bits))):
+        return True
+    if a.dtype != name or say.bits_of(name) < 8:
+        return False
+    part = want.real.dtype if name in say.COMPLEX else want.dtype
+    got, want = got.view(part), want.view(part)
+    with np.errstate(all="ignore"):
+        nan = np.isnan(want.astype("float64"))
+        return np.array_equal(got[~nan], want[~nan]) and np.isnan(got[nan].astype("float64")).all()
+
+
+def test_all_pairs(say):
+    count = 0
+    for source in say.TYPES:
+        x = say.elements(source)
+        a = array_of(say, x, source)
+        for target in say.TYPES:
+            want = say.converted(x, source, target)
+            if want is None:
+                with pytest.raises(TypeError, match="real"):
+                    ub.asarray(a, dtype=target)
+                continue
+            got = ub.asarray(a, dtype=target)
+            assert agrees(say, got, want, target), (source, target)
+            count += 1
+    assert count == 32 * 32 - 2 * 29
+
+
+def test_on_a_device(say):
+    device = sycl_device()
+    for source, target in (("float32", "float8_e4m3fn"), ("float8_e4m3fn", "float32"), ("float64", "int4"), ("uint4", "bfloat16"), ("int64", "float16")):
+        x = say.elements(source)
+        want = say.converted(x, source, target)
+        a = array_of(say, x, source)
+        for kind in ("device", "shared"):
+            u = ub.asarray(a, device=device, usm_type=kind)
+            v = ub.asarray(u, dtype=target)
+            assert v.usm_type == kind and v.device == device
+            assert agrees(say, v.to_device("host"), want, target)
+            assert agrees(say, ub.asarray(a, dtype=target, usm_type=kind).to_device("host"), want, target)
+
+
+def test_numbers_become_every_type(say):
+    np = say.np
+    x = say.float_edges()
+    numbers = x.tolist()
+    for target in say.TYPES:
+        if target in say.FLOATS + say.COMPLEX + ["bool"]:
+            assert agrees(say, ub.asarray(numbers, dtype=target), say.converted(x, "float64", target), target), target
+            continue
+        with pytest.raises(TypeError):
+            ub.asarray([1.0], dtype=target)
+        bits = say.bits_of(target)
+        low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if target.startswith("int") else (0, (1 << bits) - 1)
+        fit = sorted({low, low // 3, 0, high // 5, high})
+        want = np.array(fit).astype(say.dtype_of(target)) if bits < 64 else np.array(fit, target)
+        assert agrees(say, ub.asarray(fit, dtype=target), want, target), target
+        assert agrees(say, ub.asarray([np.int64(0)], dtype=target), want[fit.index(0):][:1], target)
+        for beyond in (low - 1, high + 1, 1 << 70, -(1 << 70)):
+            with pytest.raises(OverflowError, match=target):
+                ub.asarray([beyond], dtype=target)
+
+
+def test_complex_numbers_need_a_complex_type(say):
+    for target in say.TYPES:
+        if target in say.COMPLEX + ["bool"]:
+            assert agrees(say, ub.asarray([1j, 0, 2.0], dtype=target), say.np.array([1j, 0, 2], target), target)
+        else:
+            with pytest.raises(TypeError, match="real"):
+                ub.asarray([1j], dtype=target)
+
+
+def test_truth_of_numbers():
+    for values in ([0, 1, -1, 1 << 80], [0.0, -0.0, math.nan, 1e-300], [0j, 1j, complex(0, math.nan)]):
+        assert ub.asarray(values, dtype="bool").asnumpy().tolist() == [bool(v) for v in values]

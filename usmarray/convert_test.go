@@ -1,0 +1,144 @@
+package usmarray
+
+import (
+	"bytes"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/memmgr"
+)
+
+// conversions has testdata/conversions.py write what NumPy and ml_dtypes say.
+func conversions(t *testing.T) (dir string) {
+	t.Helper()
+	py := numpyPython(t)
+	if text, err := exec.Command(py, "-c", "import ml_dtypes").CombinedOutput(); err != nil {
+		if os.Getenv("USMBRIDGE_REQUIRE_PEERS") == "1" {
+			t.Fatalf("USMBRIDGE_REQUIRE_PEERS=1, and %s: %s", py, text)
+		}
+		t.Skipf("%s has no ml_dtypes", py)
+	}
+	dir = t.TempDir()
+	text, err := exec.Command(py, filepath.Join("testdata", "conversions.py"), dir).CombinedOutput()
+	require.NoError(t, err, string(text))
+	return dir
+}
+
+// ofBytes is a host array of elements in whole bytes.
+func ofBytes(t *testing.T, dt DataType, raw []byte) *Array {
+	t.Helper()
+	a := own(t)(New(memmgr.Host(), dt, []int{len(raw) / dt.Size()}, Padded()))
+	copy(unsafe.Slice((*byte)(a.Pointer()), len(raw)), raw)
+	return a
+}
+
+func bytesOf(a *Array) []byte { return unsafe.Slice((*byte)(a.Pointer()), a.NBytes()) }
+
+// numpyTypes are the element types that NumPy and ml_dtypes have: all but
+// complex32.
+func numpyTypes() (all []DataType) {
+	for _, dt := range dlpack.DataTypes() {
+		if dt != dlpack.Complex32 {
+			all = append(all, dt)
+		}
+	}
+	return all
+}
+
+// equalElements compares bytes, but for NaN, which is like any NaN.
+func equalElements(t *testing.T, want, got []byte, dt DataType, what string) {
+	t.Helper()
+	if bytes.Equal(want, got) {
+		return
+	}
+	require.Len(t, got, len(want), what)
+	c, n := newCodec(dt), dt.Size()
+	if dt.IsComplex() {
+		c, n = newCodec(partOf(dt)), n/2
+	}
+	for i := 0; i < len(want); i += n {
+		w, g := want[i:i+n], got[i:i+n]
+		if !bytes.Equal(w, g) && !(math.IsNaN(c.decode(w, 0).re) && math.IsNaN(c.decode(g, 0).re)) {
+			t.Fatalf("%s: element %d is %v (% x), want %v (% x)", what, i/n, c.value(c.decode(g, 0)), g, c.value(c.decode(w, 0)), w)
+		}
+	}
+}
+
+// All pairs of element types against NumPy and ml_dtypes: dense, strided, from
+// and to packed storage, and on a device.
+func TestConversionsAgreeWithNumPy(t *testing.T) {
+	dir := conversions(t)
+	types := numpyTypes()
+	require.Len(t, types, 32)
+	memory := backends(t)
+	device := memory[len(memory)-1].r
+	for _, from := range types {
+		raw, err := os.ReadFile(filepath.Join(dir, from.String()))
+		require.NoError(t, err)
+		src := ofBytes(t, from, raw)
+		twice := own(t)(New(memmgr.Host(), from, []int{2 * src.Size()}, Padded()))
+		gaps := must[*Array](t)(twice.Index(All.By(-2)))
+		require.NoError(t, gaps.CopyFrom(src))
+		near := own(t)(New(device, from, src.Shape()))
+		require.NoError(t, near.CopyFrom(src))
+		for _, to := range types {
+			what := from.String() + " to " + to.String()
+			want, err := os.ReadFile(filepath.Join(dir, from.String()+"-"+to.String()))
+			if err != nil {
+				_, err := src.AsType(memmgr.Host(), to)
+				require.ErrorIs(t, err, ErrType, what)
+				require.True(t, from.IsComplex() && !to.IsComplex() && to != Bool, what)
+				continue
+			}
+			got := own(t)(src.AsType(memmgr.Host(), to, Padded()))
+			equalElements(t, want, bytesOf(got), to, what)
+
+			other := own(t)(New(memmgr.Host(), to, []int{2 * src.Size()}, Padded()))
+			apart := must[*Array](t)(other.Index(From(1).By(2)))
+			require.NoError(t, apart.ConvertFrom(gaps), what)
+			require.NoError(t, got.CopyFrom(apart), what)
+			equalElements(t, want, bytesOf(got), to, what+" with strides")
+
+			far := own(t)(near.AsType(device, to))
+			require.NoError(t, got.CopyFrom(far), what)
+			equalElements(t, want, bytesOf(got), to, what+" on a device, packed")
+		}
+	}
+}
+
+// complex32 has no NumPy: it is two float16.
+func TestConversionsOfComplex32(t *testing.T) {
+	h := memmgr.Host()
+	z := own(t)(FromSlice(h, []complex128{1 + 2i, complex(65520, -1e-9), complex(math.NaN(), math.Inf(-1)), 0, complex(0, 3)}, nil))
+	half := own(t)(z.AsType(h, dlpack.Complex32))
+	require.Equal(t, "[ 1. +2.j inf -0.j nan-infj  0. +0.j  0. +3.j]", half.String())
+	require.Equal(t, "[ True  True  True False  True]", own(t)(half.AsType(h, Bool)).String())
+	_, err := half.AsType(h, Float16)
+	require.ErrorIs(t, err, ErrType)
+	require.Equal(t, half.String(), own(t)(half.AsType(h, Complex64)).String())
+	require.Equal(t, "[3.+0.j]", own(t)(own(t)(FromSlice(h, []int8{3}, nil)).AsType(h, dlpack.Complex32)).String())
+}
+
+func TestConvertFrom(t *testing.T) {
+	h := memmgr.Host()
+	a := own(t)(Zeros(h, Float32, []int{2, 3}))
+	require.NoError(t, a.ConvertFrom(own(t)(FromSlice(h, []int64{1, 1<<24 + 1, -3}, nil))))
+	require.Equal(t, []float32{1, 1 << 24, -3, 1, 1 << 24, -3}, must[[]float32](t)(ToSlice[float32](a)))
+	require.ErrorIs(t, a.ConvertFrom(own(t)(Zeros(h, Bool, []int{2}))), ErrLayout)
+	require.ErrorIs(t, a.AsReadOnly().ConvertFrom(a), ErrReadOnly)
+	require.ErrorIs(t, own(t)(Zeros(h, Int8, []int{0})).ConvertFrom(own(t)(Zeros(h, Complex64, []int{0}))), ErrType)
+	// The same memory with another element size: read before it is written.
+	wide := own(t)(FromSlice(h, []int32{1, 2, 3, 4}, nil))
+	l, err := NewLayout([]int{4}, []int{1}, 0)
+	require.NoError(t, err)
+	short := must[*Array](t)(WrapBuffer(wide.Buffer(), Int16, l))
+	require.NoError(t, short.ConvertFrom(wide))
+	require.Equal(t, []int16{1, 2, 3, 4}, must[[]int16](t)(ToSlice[int16](short)))
+}

@@ -1,0 +1,122 @@
+package usmarray
+
+import (
+	"unsafe"
+
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+// Fill sets every element to a Go number or bool that the type can hold;
+// floating-point values are rounded. On device memory the work is left pending
+// (see Wait). Errors: ErrType, ErrReadOnly.
+func (a *Array) Fill(v any) error {
+	const op = "Fill"
+	a.hold(op)
+	defer a.buf.Release()
+	c, e, err := a.toWrite(op, v)
+	if err != nil {
+		return err
+	}
+	if a.Size() == 0 {
+		return nil
+	}
+	if err := a.buf.Wait(); err != nil {
+		return wrapErr(op, nil, err)
+	}
+	if a.elemBits()%8 != 0 {
+		return a.fillPacked(op, &c, e)
+	}
+	var raw [16]byte
+	n := a.dtype.Size()
+	c.encode(raw[:n], 0, e)
+	if a.buf.HostReadable() {
+		fillStrided(a.base(), &a.layout, unsafe.Pointer(&raw[0]), n)
+		return nil
+	}
+	return a.fillDevice(op, raw[:n])
+}
+
+// fillZero clears a newly made array, which is dense.
+func (a *Array) fillZero() error {
+	n := a.NBytes()
+	if n == 0 {
+		return nil
+	}
+	if a.buf.HostReadable() {
+		clear(unsafe.Slice((*byte)(a.base()), n))
+		return nil
+	}
+	q, err := a.copyQueue("Zeros")
+	if err != nil {
+		return err
+	}
+	ev, err := q.Memset(a.base(), 0, uintptr(n))
+	return a.left("Zeros", q, ev, err)
+}
+
+// left records the last submission on an array's memory as pending.
+func (a *Array) left(op string, q *syclobj.Queue, ev *syclobj.Event, err error) error {
+	if err != nil {
+		return wrapErr(op, nil, err)
+	}
+	defer ev.Close()
+	if err := a.buf.SetPending(q, ev); err != nil {
+		return wrapErr(op, nil, err)
+	}
+	return nil
+}
+
+// fillDevice fills device memory: one submission per run, or, when there would
+// be many, through staging memory.
+func (a *Array) fillDevice(op string, raw []byte) error {
+	q, err := a.copyQueue(op)
+	if err != nil {
+		return err
+	}
+	w := planWalk(&a.layout, &a.layout)
+	n, step, _ := w.row()
+	rows := 1
+	for _, x := range w.axes {
+		rows *= x.n
+	}
+	misaligned := uintptr(a.base())%uintptr(len(raw)) != 0
+	if step > 1 || rows > 256 || misaligned {
+		return a.fillStaged(op, raw)
+	}
+	if step == 0 {
+		n = 1
+	}
+	return w.each(func(p, _ int) error {
+		ev, err := q.Fill(unsafe.Add(a.base(), p*len(raw)), raw, uintptr(n))
+		return a.left(op, q, ev, err)
+	})
+}
+
+func (a *Array) fillStaged(op string, raw []byte) error {
+	e := a.end()
+	s, err := stage(op, &e, true)
+	if err != nil {
+		return err
+	}
+	defer s.free()
+	fillStrided(s.base, &s.layout, unsafe.Pointer(unsafe.SliceData(raw)), len(raw))
+	return s.writeBack(op, &e)
+}
+
+// fillPacked fills an array of packed elements of less than a byte.
+func (a *Array) fillPacked(op string, c *codec, e element) error {
+	to, err := spanOf(op, a, &a.layout, true)
+	if err != nil {
+		return err
+	}
+	w := planWalk(&a.layout, &a.layout)
+	err = w.each(func(p, _ int) error {
+		raw, shift := to.bitsAt(p)
+		c.encode(raw, shift, e)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return to.store(op)
+}
