@@ -64,12 +64,41 @@
 // Nothing is freed by the garbage collector. [LiveObjects] counts what is held
 // and is zero when everything was closed, freed and released.
 //
+// # Errors
+//
+// Functions and methods that fail return an [OpError]: the operation, what was
+// asked for and found, and the reason, which is one of the [Code] constants or an
+// error that matches one. errors.Is finds it. Open returns a [LibraryError], which
+// matches [ErrNoSYCL], for a library that cannot be used.
+//
+//	ErrNoSYCL          no library was found, or SYCL is switched off
+//	ErrUnsupported     this build or system cannot have SYCL (errors.ErrUnsupported)
+//	ErrNil             a required pointer or object is nil
+//	ErrArgument        an argument has an impossible value
+//	ErrClosed          the object, or the last Runtime, was closed
+//	ErrAllocation      out of the memory asked for
+//	ErrNoHostMemory    out of host memory for bookkeeping
+//	ErrUnsupportedUSM  the device lacks the kind of USM
+//	ErrNotUSM          the first byte is not USM of the context
+//	ErrOverrun         the last byte is not memory of the first byte's kind
+//	ErrNotAllocated    Free was given what Queue.Alloc did not give
+//	ErrNoDevice        nothing matches, or the runtime names no device for memory
+//	ErrDeviceID        no root device has the DLPack id
+//	ErrNoIndex         the device is no root device: DLPack has no id for it
+//	ErrNotDefault      memory outside the default context of its platform
+//	ErrFailed          the library reported a failure
+//	ErrAsync           work failed after its submission
+//
+// A method of a nil pointer that can return an error returns ErrNil; Close does
+// nothing, a nil [Event] is complete, and the other methods dereference nil, which
+// is Go's own run-time panic. None of them reaches the library.
+//
 // # Threads
 //
 // All functions and methods may be used from several goroutines at once.
 // Waiting with a context that can be cancelled uses one goroutine per event,
 // which lives until the event completes; cancelling ends the waiting, never
-// the work.
+// the work. There is no other goroutine in the package.
 //
 // # Fork and exit
 //

@@ -14,7 +14,7 @@ type Code int32
 // The codes, in the order of the header usmb_sycl.h.
 const (
 	codeOK            Code = iota
-	ErrNoSYCL              // no SYCL library was found, or SYCL is switched off
+	ErrNoSYCL              // no SYCL library was found or opened, or SYCL is switched off
 	ErrNil                 // a required pointer or handle is nil
 	ErrArgument            // an argument has an impossible value
 	ErrNoHostMemory        // out of host memory for bookkeeping
@@ -37,13 +37,13 @@ const (
 
 var codeTexts = map[Code]string{
 	codeOK:            "no error",
-	ErrNoSYCL:         "no SYCL library: run `pip install dpctl intel-opencl-rt`, or name libDPCTLSyclInterface.so in USMBRIDGE_SYCL",
+	ErrNoSYCL:         "no SYCL runtime is open: open one, for which `pip install dpctl intel-opencl-rt` brings libDPCTLSyclInterface.so, or name that in USMBRIDGE_SYCL",
 	ErrNil:            "a required pointer or object is nil",
 	ErrArgument:       "an argument has an impossible value",
 	ErrNoHostMemory:   "out of host memory for bookkeeping",
 	ErrAllocation:     "the SYCL runtime could not allocate the memory: ask for less, or free some",
 	ErrNotUSM:         "the pointer is not unified shared memory of the context: pass the context or queue that it was allocated with",
-	ErrOverrun:        "the last byte of the span is not memory of the kind of its first byte: the span reaches beyond the allocation",
+	ErrOverrun:        "the last byte of the span is not memory of the kind of its first byte: the shape, strides or offset reach beyond the allocation",
 	ErrNoDevice:       "the SYCL runtime knows no such device",
 	ErrDeviceID:       "no root device has that DLPack device index",
 	ErrNotDefault:     "the memory is not in the default context of its platform, which DLPack's kDLOneAPI requires: copy it, or use __sycl_usm_array_interface__",

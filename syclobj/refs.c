@@ -62,9 +62,9 @@ const char *usmb_sycl_strerror(int code)
 	switch (code) {
 	case USMB_SYCL_OK: return "no error";
 	case USMB_SYCL_ENOLIB:
-		return "no SYCL runtime is open: open one first (it needs libDPCTLSyclInterface.so, which pip install "
-		       "dpctl brings)";
-	case USMB_SYCL_ENULL: return "a required pointer or handle is NULL";
+		return "no SYCL runtime is open: open one, for which `pip install dpctl intel-opencl-rt` brings "
+		       "libDPCTLSyclInterface.so, or name that in USMBRIDGE_SYCL";
+	case USMB_SYCL_ENULL: return "a required pointer or object is nil";
 	case USMB_SYCL_EARG: return "an argument has an impossible value";
 	case USMB_SYCL_ENOMEM: return "out of host memory for bookkeeping";
 	case USMB_SYCL_EALLOC: return "the SYCL runtime could not allocate the memory: ask for less, or free some";

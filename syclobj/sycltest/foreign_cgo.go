@@ -68,5 +68,8 @@ func ForeignAlloc(q *syclobj.Queue, kind syclobj.USMKind, size uintptr) (p unsaf
 	}, nil
 }
 
+// CodeText is what C code says of a result.
+func CodeText(code syclobj.Code) string { return C.GoString(C.usmb_sycl_strerror(C.int(code))) }
+
 // EmptyCall is a cgo call that does nothing: the unit of such comparisons.
 func EmptyCall() { C.go_nothing() }

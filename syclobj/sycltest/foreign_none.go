@@ -23,5 +23,8 @@ func ForeignAlloc(*syclobj.Queue, syclobj.USMKind, uintptr) (unsafe.Pointer, fun
 	return nil, nil, syclobj.ErrUnsupported
 }
 
+// CodeText is what Go code says of a result.
+func CodeText(code syclobj.Code) string { return code.Error() }
+
 // EmptyCall does nothing, without a call into C.
 func EmptyCall() {}
