@@ -29,17 +29,19 @@
 //
 // An Object owns one reference until Release, which may be called again; the arguments
 // of a Func are borrowed. Use after Release, and of a nil Object, panics with a
-// *UseError. A forgotten Object is counted (ObjectCounts), and its
-// reference is given up by the next operation after Go collected it: never by a
-// garbage collector's goroutine itself.
+// *UseError. A forgotten Object is counted (ObjectCounts), and its reference is given
+// up by the next operation after Go collected it: never by a garbage collector's
+// goroutine itself.
 //
 // # Errors
 //
-// A Python exception is an *Error with class, message and traceback; errors.Is with
-// an Exception tells the class. A Go function that Python calls raises the class
-// that its error wraps (MapError); the Go error comes back out of Python by
-// errors.Is and errors.As, and a Python exception that passes through Go is raised
-// again as the same object.
+// A Python that cannot be found is a *NotFoundError, one that cannot be used an
+// *OpError, a value that does not fit the other language a *ConversionError. A Python
+// exception is an *Error with class, message and traceback; errors.Is with an
+// Exception tells the class. A Go function that Python calls raises the class that
+// its error wraps (MapError); the Go error comes back out of Python by errors.Is and
+// errors.As, and a Python exception that passes through Go is raised again as the
+// same object.
 //
 // # The end
 //
