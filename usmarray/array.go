@@ -71,30 +71,6 @@ func (a *Array) viewUnless(l Layout, err error) (*Array, error) {
 	return a.view(l), nil
 }
 
-// Release gives the array's reference up, if it owns one; either way the array
-// must not be used afterwards. Releasing again does nothing, so that it can be
-// deferred, nor does it on a nil or zero Array. It may be called from any
-// goroutine and does not wait for work on the memory; an operation that runs at
-// the time keeps the memory to its end.
-func (a *Array) Release() {
-	if a != nil && a.state.CompareAndSwap(0, 1) && a.flags&flagOwner != 0 {
-		a.buf.Release()
-	}
-}
-
-// Retain makes an array of the same elements that owns a reference of its own,
-// to be ended by its own Release. It panics when the memory is gone.
-func (a *Array) Retain() *Array {
-	a.hold("Retain") // the new array's reference
-	v := a.view(a.layout)
-	v.flags |= flagOwner
-	return v
-}
-
-// Valid reports whether the array may be used: it was not released, and its
-// memory has an owner.
-func (a *Array) Valid() bool { return a != nil && a.state.Load() == 0 && a.buf.Valid() }
-
 // Buffer is the memory; borrowed.
 func (a *Array) Buffer() memmgr.Buffer {
 	a.check("Buffer")

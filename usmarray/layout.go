@@ -127,13 +127,17 @@ func (l Layout) Span() (lo, hi int) {
 	return lo, hi
 }
 
+// span is Span, and whether both ends, and the way from one to the other along
+// each axis in either direction, fit an int. Strides of axes of length 1, and of
+// empty layouts, lead nowhere.
 func (l Layout) span() (lo, hi int, ok bool) {
+	if slices.Contains(l.shape, 0) {
+		return l.offset, l.offset, true
+	}
 	lo, hi = l.offset, l.offset
 	for i, d := range l.shape {
-		if d == 0 {
-			return l.offset, l.offset, true
-		}
 		ext, good := mulInt(d-1, l.strides[i])
+		good = good && ext != minInt
 		if good && ext < 0 {
 			lo, good = addInt(lo, ext)
 		} else if good {

@@ -129,7 +129,7 @@ func (l Layout) reshapeStrides(want, strides []int) bool {
 			}
 		}
 		for k := i0; k < i; k++ {
-			if steps[k] != steps[k+1]*dims[k+1] {
+			if next, ok := mulInt(steps[k+1], dims[k+1]); !ok || steps[k] != next {
 				return false
 			}
 		}
