@@ -3,7 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "usmb_pymod.h"
+#include "usmb_array.h"
+#include "usmb_buffer.h"
+#include "usmb_storage.h"
+#include "usmb_support.h"
 
 /* Element types and their format letters of module struct, native sizes. */
 static const struct {

@@ -2,7 +2,12 @@
    elements. */
 #include <string.h>
 
-#include "usmb_pymod.h"
+#include "usmb_array.h"
+#include "usmb_copy.h"
+#include "usmb_create.h"
+#include "usmb_storage.h"
+#include "usmb_support.h"
+#include "usmb_syclref.h"
 
 /* Beside src: the same context, device and kind of memory. */
 static void beside(usmb_array *src, usmb_where *w)
@@ -71,14 +76,21 @@ PyObject *usmb_copy_for(usmb_array *src, const usmb_dl_device *dev)
 
 PyObject *usmb_as_host(usmb_array *src)
 {
-	usmb_dl_device cpu = {USMB_DL_CPU, 0};
-	void *managed;
+	int64_t lo, hi;
 	if (!src->cell->place) return Py_NewRef(src);
-	if (usmb_array_wait(src) < 0 || usmb_array_export(src, cpu, usmb_array_dlflags(src), 1, &managed) < 0)
+	if (usmb_array_wait(src) < 0) return NULL;
+	usmb_array *a = usmb_array_raw(src->ndim);
+	if (!a) return NULL;
+	usmb_array_range(src, &lo, &hi);
+	usmb_cell *cell = usmb_cell_of_object((PyObject *)src, src->first + lo, (uint64_t)(hi - lo), NULL);
+	if (!cell) {
+		Py_DECREF(a);
 		return NULL;
-	PyObject *a = usmb_import_managed(managed, 1);
-	if (!a) usmb_dl_delete(managed, 1);
-	return a;
+	}
+	Py_INCREF(src);
+	for (int32_t i = 0; i < 2 * src->ndim; i++) a->dims[i] = src->dims[i];
+	usmb_array_settle(a, cell, src->first, src->dtype, src->flags);
+	return (PyObject *)a;
 }
 
 PyObject *usmb_array_copy(PyObject *self, PyObject *unused)

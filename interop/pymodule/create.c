@@ -1,14 +1,14 @@
-/* create.c: empty, zeros, asarray: new memory, and where it lies. */
+/* create.c: new memory: where it is wanted, empty, zeros. */
 #include <string.h>
 
-#include "usmb_pymod.h"
+#include "usmb_array.h"
+#include "usmb_create.h"
+#include "usmb_device.h"
+#include "usmb_storage.h"
+#include "usmb_support.h"
+#include "usmb_syclref.h"
 
 /* ---- arguments ------------------------------------------------------------------------ */
-
-static int given(PyObject *o)
-{
-	return o && o != usmb_py.Py_None;
-}
 
 /* A name ("float32"), a type string ("<f4", "f4"), or an object with such a name
    (NumPy's types and dtypes, Python's bool, int, float, complex). */
@@ -27,7 +27,7 @@ static int dtype_of_text(const char *s, size_t n, usmb_dl_dtype *out)
 int usmb_parse_dtype(PyObject *o, const char *dflt, usmb_dl_dtype *out)
 {
 	char type[64];
-	if (!given(o)) return usmb_dl_dtype_by_name(dflt, out);
+	if (!usmb_given(o)) return usmb_dl_dtype_by_name(dflt, out);
 	PyObject *text = PyUnicode_Check(o) ? Py_NewRef(o) : usmb_py.PyObject_GetAttr(o, usmb_name.name);
 	if (!text) {
 		usmb_py.PyErr_Clear();
@@ -90,16 +90,16 @@ static int parse_kind(PyObject *o, int *kind)
 	return -1;
 }
 
-static int parse_where(PyObject *kind, PyObject *queue, PyObject *dev, usmb_where *w)
+int usmb_parse_where(PyObject *kind, PyObject *queue, PyObject *dev, usmb_where *w)
 {
 	memset(w, 0, sizeof *w);
-	if (given(queue) && given(dev)) {
+	if (usmb_given(queue) && usmb_given(dev)) {
 		usmb_raise(usmb_py.PyExc_ValueError, "give sycl_queue or device, not both: a queue has its device");
 		return -1;
 	}
-	if (given(kind) && parse_kind(kind, &w->kind) < 0) return -1;
-	if (given(dev) && usmb_parse_device(dev, w) < 0) return -1;
-	return given(queue) ? usmb_syclref_get(queue, &w->queue, "sycl_queue") : 0;
+	if (usmb_given(kind) && parse_kind(kind, &w->kind) < 0) return -1;
+	if (usmb_given(dev) && usmb_parse_device(dev, w) < 0) return -1;
+	return usmb_given(queue) ? usmb_syclref_get(queue, &w->queue, "sycl_queue") : 0;
 }
 
 void usmb_where_clear(usmb_where *w)
@@ -266,7 +266,7 @@ static PyObject *create(const char *func, PyObject *const *args, Py_ssize_t n, P
 		if (!fortran && !(text && usmb_py.PyUnicode_CompareWithASCIIString(v[5], "C") == 0))
 			return usmb_raise(usmb_py.PyExc_ValueError, "order must be \"C\" or \"F\"");
 	}
-	if (parse_where(v[2], v[3], v[4], &w) < 0) {
+	if (usmb_parse_where(v[2], v[3], v[4], &w) < 0) {
 		usmb_where_clear(&w);
 		return NULL;
 	}
@@ -286,105 +286,4 @@ PyObject *usmb_py_zeros(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObje
 {
 	(void)m;
 	return create("zeros", args, n, kw, 1);
-}
-
-/* ---- asarray --------------------------------------------------------------------------------- */
-
-/* Attribute of o, NULL without an exception when it has none. */
-static PyObject *optional(PyObject *o, PyObject *name)
-{
-	PyObject *v = usmb_py.PyObject_GetAttr(o, name);
-	if (!v && usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_AttributeError)) usmb_py.PyErr_Clear();
-	return v;
-}
-
-/* SUAI, then DLPack, then the buffer protocol. NULL without an exception when o
-   has none of them. */
-static PyObject *take_memory(PyObject *o)
-{
-	if (usmb_is_array(o)) return Py_NewRef(o);
-	PyObject *v = optional(o, usmb_name.__sycl_usm_array_interface__);
-	if (v) {
-		PyObject *r = usmb_import_suai(o, v);
-		Py_DECREF(v);
-		return r;
-	}
-	if (usmb_py.PyErr_Occurred()) return NULL;
-	v = optional(o, usmb_name.__dlpack__);
-	if (v) {
-		Py_DECREF(v);
-		return usmb_import_object(o);
-	}
-	if (usmb_py.PyErr_Occurred()) return NULL;
-	if (PyCapsule_CheckExact(o)) return usmb_import_object(o);
-	return usmb_py.PyObject_CheckBuffer(o) ? usmb_import_buffer(o) : NULL;
-}
-
-PyObject *usmb_take_object(PyObject *o)
-{
-	char type[64];
-	PyObject *r = take_memory(o);
-	if (!r && !usmb_py.PyErr_Occurred())
-		usmb_raise(usmb_py.PyExc_TypeError,
-		           "%s has neither __sycl_usm_array_interface__ nor __dlpack__ nor a buffer",
-		           usmb_type_name(o, type, sizeof type));
-	return r;
-}
-
-static int no_copy(const char *why)
-{
-	usmb_raise(usmb_py.PyExc_ValueError, "asarray: copy=False, but %s takes a copy; leave copy out to allow it",
-	           why);
-	return -1;
-}
-
-/* The memory of src as it is asked for: itself where that will do. */
-static PyObject *adapt(usmb_array *src, const usmb_dl_dtype *dtype, const usmb_where *w, int copy)
-{
-	int retype = dtype && (dtype->code != src->dtype.code || dtype->bits != src->dtype.bits);
-	int there = !w || usmb_is_at(src, w);
-	if (!retype && copy != 1) {
-		if (there) return Py_NewRef(src);
-		if (w->host && src->flags & USMB_ARR_READ) return usmb_as_host(src);
-	}
-	if (copy == 0) {
-		no_copy(retype ? "another element type" : "another place");
-		return NULL;
-	}
-	return usmb_copy_as(src, retype ? *dtype : src->dtype, there ? NULL : w);
-}
-
-/* Memory where o has some, else a sequence of numbers. */
-static PyObject *asarray(PyObject *o, const usmb_dl_dtype *dtype, const usmb_where *w, int copy)
-{
-	PyObject *a = take_memory(o), *r;
-	if (a) {
-		r = adapt((usmb_array *)a, dtype, w, copy);
-		Py_DECREF(a);
-		return r;
-	}
-	r = usmb_py.PyErr_Occurred() ? NULL : usmb_from_sequence(o, dtype, w);
-	if (r && copy == 0 && no_copy("making an array of Python numbers") < 0) Py_CLEAR(r);
-	return r;
-}
-
-PyObject *usmb_py_asarray(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw)
-{
-	PyObject *const names[5] = {NULL, usmb_name.dtype, usmb_name.usm_type, usmb_name.device, usmb_name.copy};
-	PyObject *v[5] = {NULL, NULL, NULL, NULL, NULL};
-	usmb_dl_dtype dtype;
-	usmb_where w;
-	int copy = 2;
-	(void)m;
-	usmb_owner_drain();
-	if (usmb_args("asarray", args, n, kw, names, 5, 1, 1, v) < 0) return NULL;
-	if (given(v[4]) && (copy = usmb_py.PyObject_IsTrue(v[4])) < 0) return NULL;
-	if (given(v[1]) && usmb_parse_dtype(v[1], NULL, &dtype) < 0) return NULL;
-	PyObject *a = NULL;
-	if (parse_where(v[2], NULL, v[3], &w) == 0) {
-		int placed = w.kind || w.device;
-		a = asarray(v[0], given(v[1]) ? &dtype : NULL, placed ? &w : NULL, copy);
-	}
-	usmb_where_clear(&w);
-	return a;
 }

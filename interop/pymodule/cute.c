@@ -1,7 +1,12 @@
 /* cute.c: the submodule usmbridge.cute and its from_dlpack. */
 #include <string.h>
 
+#include "usmb_array.h"
 #include "usmb_cute.h"
+#include "usmb_export.h"
+#include "usmb_storage.h"
+#include "usmb_support.h"
+#include "usmb_tensor.h"
 
 /* Keyword names, interned. */
 static struct {
@@ -58,7 +63,7 @@ static PyObject *take_own(usmb_array *a, usmb_cute_options *o)
    import may fail: describing it again, as the host's, cannot. */
 static int own_usm(usmb_cute_tensor *t, void *managed, int versioned, usmb_dl_snapshot *s, usmb_cute_options *o)
 {
-	usmb_cell *cell = usmb_import_cell(managed, versioned, s);
+	usmb_cell *cell = usmb_tensor_cell(managed, versioned, s);
 	if (!cell) return -1;
 	t->cell = cell;
 	t->first = s->span.first;
@@ -175,7 +180,7 @@ static PyObject *from_dlpack(const char *func, int dynamic, PyObject *const *arg
 			return NULL;
 		x = v[0];
 	}
-	return usmb_is_array(x) ? take_own((usmb_array *)x, &o) : usmb_import_by(x, take_managed, &o);
+	return usmb_is_array(x) ? take_own((usmb_array *)x, &o) : usmb_tensor_take(x, take_managed, &o);
 }
 
 static PyObject *py_from_dlpack(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)

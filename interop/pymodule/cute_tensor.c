@@ -1,5 +1,7 @@
 /* cute_tensor.c: the type usmbridge.cute.Tensor. */
 #include "usmb_cute.h"
+#include "usmb_storage.h"
+#include "usmb_support.h"
 
 PyTypeObject *usmb_cute_type;
 

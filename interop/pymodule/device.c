@@ -2,7 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "usmb_pymod.h"
+#include "usmb_device.h"
+#include "usmb_support.h"
 
 typedef struct {
 	PyObject_HEAD PyObject *filter; /* str */
@@ -180,8 +181,4 @@ static PyObject *device_named(const char *filter)
 PyObject *usmb_device_of_place(usmb_place *place)
 {
 	return device_named(place && place->filter ? place->filter : "host");
-}
-PyObject *usmb_device_of(usmb_array *a)
-{
-	return usmb_device_of_place(usmb_array_place(a));
 }

@@ -20,6 +20,23 @@
 // meanwhile, except for the rules of a dictionary, which take a fraction of a
 // microsecond.
 //
+// The C files stand in floors, each on those before it; a test holds that (a file
+// includes the headers it uses, and none of a floor above its own):
+//
+//	support      support.c (names, errors, arguments), typeinfo.c (what is remembered
+//	             about the types of others), device.c, syclref.c (the forms of a syclobj)
+//	storage      storage.c (cells whose end needs Python), tensor.c (DLPack tensors of
+//	             others)
+//	arrays       array.c
+//	memory       create.c (empty, zeros, where memory is wanted), copy.c
+//	protocols    index.c, export.c, exchange.c, import.c, buffer.c, suai.c, suai_in.c,
+//	             sequence.c, asarray.c, cute_tensor.c, cute.c, handover.c (ToPython,
+//	             FromPython)
+//	the module   array_type.c (attributes and methods of Array), module.c
+//
+// exports_cgo.go and exports_cute_cgo.go hold what C calls; handover_cgo.go and
+// register_cgo.go call C.
+//
 // # Ownership
 //
 // An Array owns one reference of its memory's owner cell (memmgr/owner), as does

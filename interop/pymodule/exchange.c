@@ -1,7 +1,11 @@
 /* exchange.c: the C exchange API of DLPack 1.2 and 1.3 on the type Array. */
 #include <stdio.h>
 
-#include "usmb_pymod.h"
+#include "usmb_array.h"
+#include "usmb_export.h"
+#include "usmb_import.h"
+#include "usmb_support.h"
+#include "usmb_tensor.h"
 
 /* Allocates like the prototype. May run without the GIL; errors go through
    set_error, as the standard wants. */

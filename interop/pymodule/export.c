@@ -1,7 +1,12 @@
 /* export.c: __dlpack__ and __dlpack_device__. */
 #include <string.h>
 
-#include "usmb_pymod.h"
+#include "usmb_array.h"
+#include "usmb_copy.h"
+#include "usmb_export.h"
+#include "usmb_storage.h"
+#include "usmb_support.h"
+#include "usmb_syclref.h"
 
 int usmb_array_device(usmb_array *a, usmb_dl_device *out)
 {

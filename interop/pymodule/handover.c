@@ -1,6 +1,9 @@
 /* handover.c: arrays between Go and Python, on the same memory. Go calls these as
    it calls the operations of interop/python: they take the GIL themselves. */
-#include "usmb_pymod.h"
+#include "usmb_array.h"
+#include "usmb_asarray.h"
+#include "usmb_handover.h"
+#include "usmb_storage.h"
 
 /* The types are the module's, and are there once somebody has imported it. */
 static int imported(void)

@@ -3,7 +3,8 @@
 package pymodule
 
 /*
-#include "usmb_pymod.h"
+#include "usmb_array.h"
+#include "usmb_handover.h"
 */
 import "C"
 

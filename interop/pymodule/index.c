@@ -1,7 +1,10 @@
 /* index.c: basic indexing, reshape, transpose: views by arithmetic alone. */
 #include <string.h>
 
-#include "usmb_pymod.h"
+#include "usmb_array.h"
+#include "usmb_copy.h"
+#include "usmb_index.h"
+#include "usmb_support.h"
 
 /* A view under construction. */
 typedef struct {
@@ -130,42 +133,6 @@ PyObject *usmb_array_subscript(PyObject *self, PyObject *key)
 }
 
 /* ---- shapes -------------------------------------------------------------------- */
-
-static int dim_of(PyObject *o, int64_t *out, const char *what)
-{
-	char type[64];
-	if (!usmb_py.PyIndex_Check(o)) {
-		usmb_raise(usmb_py.PyExc_TypeError, "%s takes integers, not %s", what,
-		           usmb_type_name(o, type, sizeof type));
-		return -1;
-	}
-	PyObject *n = usmb_py.PyNumber_Index(o);
-	if (!n) return -1;
-	*out = usmb_py.PyLong_AsLongLong(n);
-	Py_DECREF(n);
-	return *out == -1 && usmb_py.PyErr_Occurred() ? -1 : 0;
-}
-
-int usmb_parse_dims(PyObject *o, int64_t *out, const char *what)
-{
-	char type[64];
-	if (usmb_py.PyIndex_Check(o)) return dim_of(o, out, what) < 0 ? -1 : 1;
-	if (!usmb_py.PySequence_Check(o) || PyUnicode_Check(o) || PyBytes_Check(o)) {
-		usmb_raise(usmb_py.PyExc_TypeError, "%s takes an integer or a sequence of integers, not %s", what,
-		           usmb_type_name(o, type, sizeof type));
-		return -1;
-	}
-	PyObject *t = usmb_py.PySequence_Tuple(o);
-	if (!t) return -1;
-	Py_ssize_t n = usmb_py.PyTuple_Size(t);
-	int bad = n > USMB_DL_MAX_NDIM;
-	if (bad)
-		usmb_raise(usmb_py.PyExc_ValueError, "%s: %lld dimensions, at most %d are possible", what, (long long)n,
-		           USMB_DL_MAX_NDIM);
-	for (Py_ssize_t i = 0; i < n && !bad; i++) bad = dim_of(usmb_py.PyTuple_GetItem(t, i), &out[i], what) < 0;
-	Py_DECREF(t);
-	return bad ? -1 : (int)n;
-}
 
 /* Replaces one -1 by what the others leave; checks the number of elements. */
 static int complete_shape(usmb_array *a, int32_t ndim, int64_t *shape)
@@ -308,7 +275,7 @@ PyObject *usmb_array_transpose(PyObject *self, PyObject *const *args, Py_ssize_t
 		if (count < 0) return NULL;
 	} else {
 		for (; count < n && count < USMB_DL_MAX_NDIM; count++)
-			if (dim_of(args[count], &axes[count], "transpose") < 0) return NULL;
+			if (usmb_parse_dim(args[count], &axes[count], "transpose") < 0) return NULL;
 	}
 	if (count != a->ndim || n > USMB_DL_MAX_NDIM)
 		return usmb_raise(usmb_py.PyExc_ValueError, "transpose: %d axes given, the array has %d", count,

@@ -4,7 +4,8 @@ package pymodule
 
 /*
 #include <string.h>
-#include "usmb_pymod.h"
+#include "usmb_module.h"
+#include "usmb_storage.h"
 
 static void usmb_pymod_settle(usmb_list *list, const char *version, size_t n)
 {

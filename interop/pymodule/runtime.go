@@ -38,8 +38,8 @@ func SetRuntime(rt *syclobj.Runtime) Option { return func(s *settings) { s.runti
 // without it they are those of memmgr.Default.
 func SetResource(f ResourceFunc) Option { return func(s *settings) { s.resource = f } }
 
-// world is the Runtime of the module.
-var world struct {
+// state is what the module works with: its Runtime, and where its memory comes from.
+var state struct {
 	mu       sync.Mutex
 	rt       *syclobj.Runtime
 	own      bool // opened here
@@ -48,13 +48,13 @@ var world struct {
 }
 
 func setPaths(paths []string) {
-	world.mu.Lock()
-	defer world.mu.Unlock()
-	world.paths = paths
+	state.mu.Lock()
+	defer state.mu.Unlock()
+	state.paths = paths
 }
 
 // openSYCL opens a Runtime on the library that Python itself would load with
-// dpctl: two libraries in one process would be two worlds. Where Python has none,
+// dpctl: two libraries in one process know nothing of each other's contexts. Where Python has none,
 // or USMBRIDGE_SYCL decides, it is found as for any program.
 func openSYCL(paths []string) (*syclobj.Runtime, error) {
 	if os.Getenv(syclobj.EnvLibrary) == "" {
@@ -77,16 +77,16 @@ func configure(options []Option) error {
 	for _, o := range options {
 		o(&s)
 	}
-	world.mu.Lock()
-	defer world.mu.Unlock()
-	if world.rt != nil && s.runtime != nil && world.rt != s.runtime {
+	state.mu.Lock()
+	defer state.mu.Unlock()
+	if state.rt != nil && s.runtime != nil && state.rt != s.runtime {
 		return ErrRegistered
 	}
 	if s.runtime != nil {
-		world.rt = s.runtime
+		state.rt = s.runtime
 	}
 	if s.resource != nil {
-		world.resource = s.resource
+		state.resource = s.resource
 	}
 	return nil
 }
@@ -95,28 +95,28 @@ func configure(options []Option) error {
 // for another look for SYCL where there was none: a library that was not in the
 // process then may be there now.
 func openRuntime(again bool) (*syclobj.Runtime, error) {
-	world.mu.Lock()
-	defer world.mu.Unlock()
-	if world.rt != nil && (!again || world.rt.HasSYCL() || !world.own) {
-		return world.rt, nil
+	state.mu.Lock()
+	defer state.mu.Unlock()
+	if state.rt != nil && (!again || state.rt.HasSYCL() || !state.own) {
+		return state.rt, nil
 	}
-	rt, err := openSYCL(world.paths)
+	rt, err := openSYCL(state.paths)
 	if err != nil {
-		return world.rt, err
+		return state.rt, err
 	}
-	if world.rt != nil {
+	if state.rt != nil {
 		// Without SYCL: nothing hangs on it.
-		_ = world.rt.Close()
+		_ = state.rt.Close()
 	}
-	world.rt, world.own = rt, true
+	state.rt, state.own = rt, true
 	return rt, nil
 }
 
 // resourceOn is the resource for a queue and kind.
 func resourceOn(q *syclobj.Queue, usm syclobj.USMKind) (memmgr.Resource, error) {
-	world.mu.Lock()
-	choose := world.resource
-	world.mu.Unlock()
+	state.mu.Lock()
+	choose := state.resource
+	state.mu.Unlock()
 	if choose == nil {
 		choose = memmgr.Default
 	}

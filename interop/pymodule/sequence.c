@@ -4,7 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "usmb_pymod.h"
+#include "usmb_array.h"
+#include "usmb_asarray.h"
+#include "usmb_copy.h"
+#include "usmb_create.h"
+#include "usmb_storage.h"
+#include "usmb_support.h"
 
 /* Kinds of Python numbers, the later ones holding the earlier. */
 enum { LEAF_NONE, LEAF_BOOL, LEAF_INT, LEAF_FLOAT, LEAF_COMPLEX };

@@ -1,7 +1,11 @@
 /* suai.c: __sycl_usm_array_interface__ of our arrays, for others. */
 #include <string.h>
 
-#include "usmb_pymod.h"
+#include "usmb_array.h"
+#include "usmb_storage.h"
+#include "usmb_suai.h"
+#include "usmb_support.h"
+#include "usmb_syclref.h"
 
 /* What does not change between arrays of one type and place: the dictionary to
    begin with, copied for each access. A few are kept; guarded by the GIL. */

@@ -4,7 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "usmb_pymod.h"
+#include "usmb_array.h"
+#include "usmb_storage.h"
+#include "usmb_suai.h"
+#include "usmb_support.h"
+#include "usmb_syclref.h"
+#include "usmb_typeinfo.h"
 
 /* A dictionary being taken apart, with what must be given back. */
 typedef struct {

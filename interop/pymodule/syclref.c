@@ -2,7 +2,10 @@
    queue or a context to others. */
 #include <string.h>
 
-#include "usmb_pymod.h"
+#include "usmb_device.h"
+#include "usmb_support.h"
+#include "usmb_syclref.h"
+#include "usmb_typeinfo.h"
 
 static const char queue_name[] = "SyclQueueRef";
 static const char queue_used[] = "used_SyclQueueRef";

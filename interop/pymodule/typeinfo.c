@@ -2,7 +2,8 @@
    look nothing up by name. */
 #include <string.h>
 
-#include "usmb_pymod.h"
+#include "usmb_support.h"
+#include "usmb_typeinfo.h"
 
 /* Direct-mapped. An entry goes with its type, by a weak reference's callback, so
    that nothing is kept alive and no address is taken for another type's. */

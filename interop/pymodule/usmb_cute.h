@@ -1,9 +1,9 @@
 /*
  * usmb_cute.h: the submodule usmbridge.cute: tensors as CuTe DSL describes them.
  *
- *   cute.c         from_dlpack, the submodule
- *   cute_tensor.c  the type Tensor
- *   cute_cgo.go    what Go does: conversion, marks, texts
+ *   cute.c              from_dlpack, the submodule
+ *   cute_tensor.c       the type Tensor
+ *   exports_cute_cgo.go what Go does: conversion, marks, texts
  *
  * The rules are those of the Go package dlpack/cute. A Tensor holds the flat form
  * of its cute.Spec, an array of 64-bit words, in itself, so that conversions and
@@ -13,7 +13,8 @@
 #ifndef USMB_CUTE_H
 #define USMB_CUTE_H
 
-#include "usmb_pymod.h"
+#include "usmb_owner.h"
+#include "usmb_support.h"
 
 /* Where the parts of the flat form lie. Python's tests compare what is read there
    with the texts that Go makes of the same words. */

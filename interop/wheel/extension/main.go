@@ -6,7 +6,7 @@ package main
 
 /*
 #cgo CFLAGS: -I${SRCDIR}/../../python -I${SRCDIR}/../../pymodule -I${SRCDIR}/../../../dlpack -I${SRCDIR}/../../../memmgr/owner -I${SRCDIR}/../../../syclobj
-#include "usmb_pymod.h"
+#include "usmb_module.h"
 
 static void *usmb_extension_init(void)
 {

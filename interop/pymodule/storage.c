@@ -1,8 +1,9 @@
-/* owner.c: cells whose end needs Python, and how they end. */
+/* storage.c: cells whose end needs Python, and how they end. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "usmb_pymod.h"
+#include "usmb_storage.h"
+#include "usmb_support.h"
 
 usmb_list *usmb_pylist;
 

@@ -1,0 +1,109 @@
+/* asarray.c: the array of any object. */
+#include "usmb_array.h"
+#include "usmb_asarray.h"
+#include "usmb_buffer.h"
+#include "usmb_copy.h"
+#include "usmb_create.h"
+#include "usmb_import.h"
+#include "usmb_storage.h"
+#include "usmb_suai.h"
+#include "usmb_support.h"
+
+/* Attribute of o, NULL without an exception when it has none. */
+static PyObject *optional(PyObject *o, PyObject *name)
+{
+	PyObject *v = usmb_py.PyObject_GetAttr(o, name);
+	if (!v && usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_AttributeError)) usmb_py.PyErr_Clear();
+	return v;
+}
+
+/* SUAI, then DLPack, then the buffer protocol. NULL without an exception when o
+   has none of them. */
+static PyObject *take_memory(PyObject *o)
+{
+	if (usmb_is_array(o)) return Py_NewRef(o);
+	PyObject *v = optional(o, usmb_name.__sycl_usm_array_interface__);
+	if (v) {
+		PyObject *r = usmb_import_suai(o, v);
+		Py_DECREF(v);
+		return r;
+	}
+	if (usmb_py.PyErr_Occurred()) return NULL;
+	v = optional(o, usmb_name.__dlpack__);
+	if (v) {
+		Py_DECREF(v);
+		return usmb_import_object(o);
+	}
+	if (usmb_py.PyErr_Occurred()) return NULL;
+	if (PyCapsule_CheckExact(o)) return usmb_import_object(o);
+	return usmb_py.PyObject_CheckBuffer(o) ? usmb_import_buffer(o) : NULL;
+}
+
+PyObject *usmb_take_object(PyObject *o)
+{
+	char type[64];
+	PyObject *r = take_memory(o);
+	if (!r && !usmb_py.PyErr_Occurred())
+		usmb_raise(usmb_py.PyExc_TypeError,
+		           "%s has neither __sycl_usm_array_interface__ nor __dlpack__ nor a buffer",
+		           usmb_type_name(o, type, sizeof type));
+	return r;
+}
+
+static int no_copy(const char *why)
+{
+	usmb_raise(usmb_py.PyExc_ValueError, "asarray: copy=False, but %s takes a copy; leave copy out to allow it",
+	           why);
+	return -1;
+}
+
+/* The memory of src as it is asked for: itself where that will do. */
+static PyObject *adapt(usmb_array *src, const usmb_dl_dtype *dtype, const usmb_where *w, int copy)
+{
+	int retype = dtype && (dtype->code != src->dtype.code || dtype->bits != src->dtype.bits);
+	int there = !w || usmb_is_at(src, w);
+	if (!retype && copy != 1) {
+		if (there) return Py_NewRef(src);
+		if (w->host && src->flags & USMB_ARR_READ) return usmb_as_host(src);
+	}
+	if (copy == 0) {
+		no_copy(retype ? "another element type" : "another place");
+		return NULL;
+	}
+	return usmb_copy_as(src, retype ? *dtype : src->dtype, there ? NULL : w);
+}
+
+/* Memory where o has some, else a sequence of numbers. */
+static PyObject *asarray(PyObject *o, const usmb_dl_dtype *dtype, const usmb_where *w, int copy)
+{
+	PyObject *a = take_memory(o), *r;
+	if (a) {
+		r = adapt((usmb_array *)a, dtype, w, copy);
+		Py_DECREF(a);
+		return r;
+	}
+	r = usmb_py.PyErr_Occurred() ? NULL : usmb_from_sequence(o, dtype, w);
+	if (r && copy == 0 && no_copy("making an array of Python numbers") < 0) Py_CLEAR(r);
+	return r;
+}
+
+PyObject *usmb_py_asarray(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw)
+{
+	PyObject *const names[5] = {NULL, usmb_name.dtype, usmb_name.usm_type, usmb_name.device, usmb_name.copy};
+	PyObject *v[5] = {NULL, NULL, NULL, NULL, NULL};
+	usmb_dl_dtype dtype;
+	usmb_where w;
+	int copy = 2;
+	(void)m;
+	usmb_owner_drain();
+	if (usmb_args("asarray", args, n, kw, names, 5, 1, 1, v) < 0) return NULL;
+	if (usmb_given(v[4]) && (copy = usmb_py.PyObject_IsTrue(v[4])) < 0) return NULL;
+	if (usmb_given(v[1]) && usmb_parse_dtype(v[1], NULL, &dtype) < 0) return NULL;
+	PyObject *a = NULL;
+	if (usmb_parse_where(v[2], NULL, v[3], &w) == 0) {
+		int placed = w.kind || w.device;
+		a = asarray(v[0], usmb_given(v[1]) ? &dtype : NULL, placed ? &w : NULL, copy);
+	}
+	usmb_where_clear(&w);
+	return a;
+}

@@ -1,0 +1,28 @@
+/*
+ * usmb_handover.h: arrays between Go and Python.
+ */
+#ifndef USMB_HANDOVER_H
+#define USMB_HANDOVER_H
+
+#include "usmb_dlpack.h"
+#include "usmb_owner.h"
+#include "usmb_pyresult.h"
+
+/* For Go, without the GIL. A new Array on memory of a cell, of which it takes one
+   reference over on success; first is an address, flags USMB_ARR_READONLY and
+   USMB_ARR_PADDED. */
+usmb_pyret usmb_handover_to_python(usmb_cell *cell, uintptr_t first, usmb_dl_dtype dtype, uint32_t flags, int32_t ndim,
+                                   const int64_t *shape, const int64_t *strides);
+/* The memory of an object by usmb_take_object, finished with by its producer: the
+   cell with one reference for the caller. */
+typedef struct {
+	usmb_cell *cell;
+	uintptr_t first;
+	usmb_dl_dtype dtype;
+	uint32_t flags, itembits;
+	int32_t ndim;
+	int64_t shape[USMB_DL_MAX_NDIM], strides[USMB_DL_MAX_NDIM];
+} usmb_handover;
+usmb_pyret usmb_handover_from_python(void *o, usmb_handover *out);
+
+#endif

@@ -1,0 +1,115 @@
+/*
+ * usmb_support.h: names, errors, arguments: what every file stands on.
+ *
+ * Functions returning PyObject * return a new reference, or NULL with an exception
+ * set; functions returning int return 0, or -1 with an exception set. The GIL is
+ * needed unless a comment says otherwise. So it is in all headers of this package.
+ */
+#ifndef USMB_SUPPORT_H
+#define USMB_SUPPORT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "usmb_dlpack.h"
+#include "usmb_pystate.h"
+
+/* Interned strings, made once. */
+#define USMB_NAMES(X) \
+	X(version) \
+	X(data) \
+	X(shape) \
+	X(strides) \
+	X(typestr) \
+	X(typedescr) \
+	X(offset) \
+	X(syclobj) \
+	X(stream) \
+	X(max_version) \
+	X(dl_device) \
+	X(copy) \
+	X(device) \
+	X(dtype) \
+	X(usm_type) \
+	X(sycl_queue) \
+	X(order) \
+	X(descr) \
+	X(name) \
+	X(usm_data) \
+	X(_pointer) \
+	X(nbytes) \
+	X(get_array) \
+	X(_get_capsule) \
+	X(__dlpack__) \
+	X(__dlpack_device__) \
+	X(__dlpack_c_exchange_api__) \
+	X(__sycl_usm_array_interface__) \
+	X(__module__) \
+	X(__name__) \
+	X(__qualname__) \
+	X(axes) \
+	X(__array_interface__)
+struct usmb_names {
+#define X(n) PyObject *n;
+	USMB_NAMES(X)
+#undef X
+};
+extern struct usmb_names usmb_name;
+
+int usmb_support_register(void); /* makes the names */
+
+/* ---- errors ------------------------------------------------------------------------------ */
+
+/* What a Go function reports. kind 0: fine. */
+enum {
+	USMB_ERR_NONE = 0,
+	USMB_ERR_VALUE,
+	USMB_ERR_TYPE,
+	USMB_ERR_BUFFER,
+	USMB_ERR_MEMORY,
+	USMB_ERR_RUNTIME,
+	USMB_ERR_OVERFLOW
+};
+typedef struct {
+	int32_t kind;       /* USMB_ERR_* */
+	char message[1020]; /* terminated */
+} usmb_goerr;
+
+/* Raises what a Go function reported; returns -1. */
+int usmb_raise_go(const usmb_goerr *e);
+/* The exception that it is raised as, borrowed. */
+PyObject *usmb_goerr_exception(const usmb_goerr *e);
+/* Raises kind (an exception of usmb_py) with a message as printf writes it. */
+PyObject *usmb_raise(PyObject *kind, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* -1 with RuntimeError in a forked child, where Go cannot run. */
+int usmb_go_allowed(void);
+/* Name of o's type for messages; static storage of the caller. */
+const char *usmb_type_name(PyObject *o, char *buf, size_t n);
+
+/* ---- entries into Go: each returns 0, or -1 and *err -------------------------------------- */
+
+/* Loads SYCL if that was not done: 1 when there is SYCL, 0 when there is none. */
+int usmb_go_open(usmb_goerr *err);
+/* The same from Python's side, the GIL dropped: 0 when SYCL is there, -1 when not
+   (with or without an exception set). */
+int usmb_open_sycl(void);
+
+/* ---- arguments --------------------------------------------------------------------------- */
+
+/* Whether an optional argument is there, and not None. */
+static inline int usmb_given(PyObject *o)
+{
+	return o && o != usmb_py.Py_None;
+}
+/* Matches the keywords of a fast call to names (interned) and fills slots with
+   borrowed values; npos positional arguments fill the first slots. min, maxpos:
+   how many positional ones there must and may be. */
+int usmb_args(const char *func, PyObject *const *args, Py_ssize_t n, PyObject *kwnames, PyObject *const *names,
+              int count, int min, int maxpos, PyObject **slots);
+/* Reads a shape: an integer or a sequence of integers; returns ndim or -1. And one
+   integer. */
+int usmb_parse_dims(PyObject *o, int64_t *out, const char *what);
+int usmb_parse_dim(PyObject *o, int64_t *out, const char *what);
+/* Tuple of integers. */
+PyObject *usmb_tuple_i64(const int64_t *v, Py_ssize_t n);
+
+#endif
