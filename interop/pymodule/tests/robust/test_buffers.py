@@ -111,7 +111,7 @@ def export_model(e, address):
         return None
     shape = tuple(e["shape"][: e["ndim"]]) + (0,) * (e["ndim"] - len(e["shape"]))
     if e["shape_null"] and e["ndim"] == 1:
-        shape = (int(e["len"] / e["itemsize"]),)
+        shape = (e["len"] // e["itemsize"] if e["len"] >= 0 else -(-e["len"] // e["itemsize"]),)
     if any(n < 0 for n in shape):
         return no
     strides = None

@@ -79,7 +79,7 @@ def consistent(t, e):
         for s, n in zip(said, numbers):
             if isinstance(s, int):
                 oracles.equal(s, n, "static mode", e)
-            elif "div=" in s:
+            elif "div=" in s and 0 not in t.shape:  # strides of an empty tensor lead nowhere
                 oracles.equal(n % int(re.search(r"div=(\d+)", s)[1]), 0, f"divisibility of {n} in {t.layout}", e)
     assert str(t) == f"Tensor<0x{t.data_ptr:016x}@{t.memspace} o {t.layout}>", (str(t), e)
     assert t.key.startswith(f"{t.element_type}@{t.memspace} align={t.assumed_align}"), (t.key, e)

@@ -49,6 +49,10 @@ def readable(facts, tensor):
 
 
 def check_elements(a, facts, about):
+    lo, _ = facts.span()
+    if (facts.address - lo) * 8 % facts.bits:  # six-bit elements before the first: Go counts from the lowest byte in whole elements
+        oracles.outcome(a.copy, (ValueError,), about)
+        return
     c = a.copy()
     got = int.from_bytes(ct.string_at(c._pointer, c.nbytes), "little") & ((1 << c.size * facts.bits) - 1)
     oracles.equal(got, facts.elements(ct.string_at), "elements", about)

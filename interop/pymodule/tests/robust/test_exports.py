@@ -84,6 +84,8 @@ def number(x, errors):
     if not isinstance(x, int):
         errors.add(TypeError)
         return None
+    if not oracles.fits(x):
+        errors.update((OverflowError, ValueError))
     return int(x)
 
 
@@ -109,8 +111,6 @@ def model(e):
             errors.update((ValueError, OverflowError))
     if device is not None:
         device = read_pair(device, errors)
-        if device and not all(oracles.fits(v) for v in device):
-            errors.add(OverflowError)
     if isinstance(copy, tuple):
         if copy[3] == "raise":
             errors.add(LookupError)
