@@ -111,36 +111,25 @@ void usmb_where_clear(usmb_where *w)
 int usmb_is_at(usmb_array *a, const usmb_where *w)
 {
 	usmb_place *place = usmb_array_place(a);
+	usmb_alloc_req req;
+	usmb_goerr err;
 	if (w->kind && place && place->kind != w->kind) return 0;
-	if (w->queue.form == USMB_FORM_QUEUE && place) {
-		void *context = usmb_sycl_queue_context(w->queue.ref), *dev = usmb_sycl_queue_device(w->queue.ref);
-		int same = context && dev && usmb_sycl_context_equal(context, place->context) &&
-		           usmb_sycl_device_equal(dev, place->device);
-		usmb_sycl_context_delete(context);
-		usmb_sycl_device_delete(dev);
-		return same;
-	}
-	if (w->queue.form != USMB_FORM_NONE) return 0;
 	if (w->host) return place == NULL;
-	if (!w->device) return w->kind == 0 || place != NULL;
-	if (!place || place->is_subdevice || !place->default_context) return 0;
-	/* "cpu" and "opencl:cpu:0" may name one device. */
-	usmb_place *other = NULL;
-	usmb_cell *probe = NULL;
-	usmb_where at = *w;
-	if (usmb_py.PyUnicode_CompareWithASCIIString(w->device, place->filter) == 0) return 1;
-	at.kind = place->kind;
-	PyObject *tiny = usmb_new_array(&at, 0, NULL, (usmb_dl_dtype){USMB_DL_UINT, 8, 1}, 0, 0);
-	if (!tiny) {
+	if (!place) return 0;
+	if (!w->device) return 1;
+	if (!place->is_subdevice && place->default_context &&
+	    usmb_py.PyUnicode_CompareWithASCIIString(w->device, place->filter) == 0)
+		return 1;
+	/* "cpu" and "opencl:cpu:0" may name one device: Go knows. */
+	if (usmb_py_in_child() || usmb_request(w, &req) < 0) {
 		usmb_py.PyErr_Clear();
 		return 0;
 	}
-	probe = ((usmb_array *)tiny)->cell;
-	other = probe->place;
-	int same = other && usmb_sycl_context_equal(other->context, place->context) &&
-	           usmb_sycl_device_equal(other->device, place->device);
-	Py_DECREF(tiny);
-	return same;
+	req.kind = place->kind;
+	PyThreadState *saved = usmb_py.PyEval_SaveThread();
+	int r = usmb_go_is_at(&req, a->cell, &err);
+	usmb_py.PyEval_RestoreThread(saved);
+	return r == 1; /* what is wrong with the request, the copy to there says */
 }
 
 /* ---- memory ------------------------------------------------------------------------------- */

@@ -88,6 +88,28 @@ func usmb_go_alloc(req *C.usmb_alloc_req, out **C.usmb_cell, e *C.usmb_goerr) (r
 	return give(q, requestedKind(req), int64(req.bytes), out, e)
 }
 
+//export usmb_go_is_at
+func usmb_go_is_at(req *C.usmb_alloc_req, cell *C.usmb_cell, e *C.usmb_goerr) (r C.int) {
+	defer guard(e, &r)
+	rt, err := openRuntime(false)
+	if err != nil {
+		return report(e, err)
+	}
+	q, release, err := requestedQueue(rt, req)
+	if err != nil {
+		return report(e, err)
+	}
+	defer release()
+	there, err := resourceOn(q, requestedKind(req))
+	if err != nil {
+		return report(e, err)
+	}
+	if there.Place() == memmgr.FromCell(owner.CellOf(unsafe.Pointer(cell))).Place() {
+		return 1
+	}
+	return 0
+}
+
 func requestedKind(req *C.usmb_alloc_req) syclobj.USMKind {
 	if req.kind == 0 {
 		return syclobj.USMDevice

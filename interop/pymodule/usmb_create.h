@@ -34,7 +34,7 @@ int usmb_parse_where(PyObject *kind, PyObject *queue, PyObject *dev, usmb_where 
 int usmb_parse_device(PyObject *o, usmb_where *w);
 /* Reads a dtype argument; NULL or None: dflt. */
 int usmb_parse_dtype(PyObject *o, const char *dflt, usmb_dl_dtype *out);
-/* Whether the array already lies where w says. */
+/* Whether the array already lies where w, which names no queue, says. */
 int usmb_is_at(usmb_array *a, const usmb_where *w);
 
 /* Memory that is wanted. Text is borrowed and may lack a terminator. */
@@ -49,6 +49,8 @@ typedef struct {
 	uint64_t nfilter;
 } usmb_alloc_req;
 int usmb_go_alloc(usmb_alloc_req *req, usmb_cell **out, usmb_goerr *err);
+/* 1 when the memory of a cell lies where a request would be met, 0 when elsewhere. */
+int usmb_go_is_at(usmb_alloc_req *req, usmb_cell *cell, usmb_goerr *err);
 /* The request of w, whose texts it borrows; bytes are left 0. -1 with an exception. */
 int usmb_request(const usmb_where *w, usmb_alloc_req *req);
 
