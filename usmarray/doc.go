@@ -96,9 +96,8 @@
 //	null pointer, even for size 0                    ErrInterface  data
 //	span too large, or outside the address space     ErrInterface  shape, data
 //	span outside the owner's allocation              ErrInterface  data
-//	syclobj missing, nil, or a used capsule          ErrInterface  syclobj
+//	syclobj missing or nil                           ErrInterface  syclobj
 //	filter string malformed, or of no device         ErrInterface  syclobj
-//	_get_capsule failing, or giving nothing          ErrInterface  syclobj
 //	context or queue of the host backend, or closed  ErrInterface  syclobj
 //	first byte no USM of that context                ErrNotUSM     data
 //	last byte of another kind than the first         ErrNotUSM     data

@@ -66,8 +66,8 @@ func TestMachineSecondGPU(t *testing.T) {
 				}
 				require.Same(t, same, b.Place())
 				require.Equal(t, elements(t, v), elements(t, b))
-				for _, form := range []SyclForm{SyclFilter, SyclContext, SyclQueue, SyclProvider} {
-					dict := must[USMInterface](t)(v.USMInterfaceAs(form, rt))
+				for _, form := range []SyclForm{SyclFilter, SyclContext, SyclQueue} {
+					dict := must[USMInterface](t)(v.USMInterfaceAs(form))
 					if form == SyclFilter {
 						require.Equal(t, filter, dict.SyclObj.Filter())
 					}
@@ -143,13 +143,10 @@ func TestMachineTile(t *testing.T) {
 		require.Equal(t, dlpack.OneAPI(1), x.Device())
 		b := own(t)(FromDLPack(rt, x))
 		require.Equal(t, "[0. 1. 2. 3. 4. 5.]", b.String())
-		for _, form := range []SyclForm{SyclNone, SyclFilter, SyclContext, SyclQueue, SyclQueueCapsule} {
-			d := must[USMInterface](t)(a.USMInterfaceAs(form, rt))
+		for _, form := range []SyclForm{SyclNone, SyclFilter, SyclContext, SyclQueue} {
+			d := must[USMInterface](t)(a.USMInterfaceAs(form))
 			c := own(t)(FromUSMInterface(rt, &d, nil))
 			require.Equal(t, addressOf(a), addressOf(c))
-			if s := d.SyclObj.Capsule(); s != nil {
-				require.NoError(t, s.Close())
-			}
 		}
 	}
 }
@@ -184,7 +181,7 @@ func TestMachineContextOfTwo(t *testing.T) {
 		_, err := arr.DLPack()
 		require.ErrorIs(t, err, ErrExchange)
 		require.ErrorIs(t, err, syclobj.ErrNotDefault)
-		_, err = arr.USMInterfaceAs(SyclFilter, nil)
+		_, err = arr.USMInterfaceAs(SyclFilter)
 		require.ErrorIs(t, err, ErrInterface)
 		x := must[dlpack.Tensor](t)(arr.DLPackWith(ExportOptions{Copy: CopyAlways}))
 		id, err := d.DLPackID()
@@ -312,31 +309,22 @@ func TestMachineFailures(t *testing.T) {
 	rt := machine(t)
 	q := queueOn(t, rt, nil, device(t, rt, "gpu:1"))
 	a := own(t)(Arange[int32](usm(t, q, syclobj.USMShared), 0, 1, 4))
-	for f, form := range map[string]SyclForm{
-		"DPCTLUSM_GetPointerDevice": SyclContext,
-		"DPCTLQueue_Copy":           SyclQueueCapsule,
-		"DPCTLContext_Copy":         SyclContextCapsule,
-	} {
-		d := must[USMInterface](t)(a.USMInterfaceAs(form, rt))
-		released := false
-		fake.Fail(f, 1)
-		_, err := FromUSMInterface(rt, &d, func() { released = true })
-		require.Error(t, err, f)
-		require.False(t, released)
-		if c := d.SyclObj.Capsule(); c != nil {
-			require.NoError(t, c.Close())
-		}
-	}
+	d := must[USMInterface](t)(a.USMInterfaceAs(SyclContext))
+	released := false
+	fake.Fail("DPCTLUSM_GetPointerDevice", 1)
+	_, err := FromUSMInterface(rt, &d, func() { released = true })
+	require.Error(t, err)
+	require.False(t, released)
 	x := must[dlpack.Tensor](t)(a.DLPack())
 	fake.Fail("DPCTLUSM_GetPointerDevice", 1)
-	_, err := FromDLPack(rt, x)
+	_, err = FromDLPack(rt, x)
 	require.ErrorIs(t, err, ErrExchange)
 	require.True(t, x.Valid())
 	x.Release()
 	require.Equal(t, int32(3), *(*int32)(unsafe.Add(a.Pointer(), 12)))
 }
 
-// TestMachineNewOn allocates by all six forms of syclobj: on GPUs, a tile, a
+// TestMachineNewOn allocates by all forms of syclobj: on GPUs, a tile, a
 // context over two devices, in-order and profiling queues.
 func TestMachineNewOn(t *testing.T) {
 	if sycltest.Child(t, sycltest.CPUFirst) == nil {
@@ -359,11 +347,6 @@ func TestMachineNewOn(t *testing.T) {
 	profiling, err := rt.NewQueue(both, b, syclobj.Profiling)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, profiling.Close()) })
-	capsule := func(c *Capsule, err error) *Capsule {
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, c.Close()) })
-		return c
-	}
 	onTile := queueOn(t, rt, b.DefaultContext(), tiles[0])
 	for name, c := range map[string]struct {
 		obj SyclObj
@@ -375,16 +358,10 @@ func TestMachineNewOn(t *testing.T) {
 		"queue":              {ByQueue(queueOn(t, rt, nil, b)), b},
 		"profiling queue":    {ByQueue(profiling), b},
 		"tile":               {ByQueue(onTile), tiles[0]},
-		"context capsule":    {ByCapsule(capsule(NewContextCapsule(rt, both))), a},
-		"queue capsule":      {ByCapsule(capsule(NewQueueCapsule(rt, profiling))), b},
-		"provider":           {ByProvider(queueProvider{rt, onTile}), tiles[0]},
 		"the host's backend": {ByFilter("host"), rt.HostQueue().Device()},
 	} {
 		obj := c.obj
 		for _, k := range usmKinds {
-			if obj.Capsule() != nil && k != syclobj.USMDevice {
-				continue // single-use
-			}
 			x, err := newOn(rt, obj, k, Int32, []int{4})
 			require.NoError(t, err, name)
 			dev, err := x.Place().Device()

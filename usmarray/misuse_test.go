@@ -131,7 +131,7 @@ func TestNilArguments(t *testing.T) {
 		require.ErrorContains(t, err, "resource is nil", name)
 	}
 	for _, form := range []SyclObj{
-		{}, ByFilter("opencl:cpu:0"), ByContext(nil), ByQueue(nil), ByCapsule(nil), ByProvider(nil),
+		{}, ByFilter("opencl:cpu:0"), ByContext(nil), ByQueue(nil),
 	} {
 		_, err := ResourceOn(nil, form, syclobj.USMShared)
 		require.ErrorIs(t, err, ErrInterface, "%v", form)

@@ -116,10 +116,6 @@ func TestCopyPackedThroughTwoBuffers(t *testing.T) {
 	require.Equal(t, "[ 0  0  1  2  3  4  5  6  7  8  9 10 11 12 13 14]", base.String())
 }
 
-type nilProvider struct{}
-
-func (nilProvider) GetCapsule() (*Capsule, error) { return nil, nil }
-
 // What is wrong with syclobj is an error, in the dictionary's text too.
 func TestBadSyclObjNeverPanics(t *testing.T) {
 	rt := openRT(t)
@@ -129,9 +125,6 @@ func TestBadSyclObjNeverPanics(t *testing.T) {
 		"missing":            {},
 		"nil context":        ByContext(nil),
 		"nil queue":          ByQueue(nil),
-		"nil capsule":        ByCapsule(nil),
-		"nil provider":       ByProvider(nil),
-		"provider of nil":    ByProvider(nilProvider{}),
 		"the host's filter":  ByFilter("host"),
 		"the host's context": ByContext(q.Context()),
 		"the host's queue":   ByQueue(q),

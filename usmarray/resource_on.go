@@ -6,12 +6,11 @@ import (
 )
 
 // ResourceOn is the process's shared resource (memmgr.Default) for memory of a
-// kind where a syclobj says, in any of its six forms: the context and device of
+// kind where a syclobj says, in any of its forms: the context and device of
 // a queue; a context and its first device; the default context of a filter
 // string's device. Sub-devices, contexts over several devices, in-order and
 // profiling queues all do. The filter string "host" is the host backend, which
-// takes every kind for host memory. A capsule is consumed; nothing of obj needs
-// to live on.
+// takes every kind for host memory. Nothing of obj needs to live on.
 func ResourceOn(rt *syclobj.Runtime, obj SyclObj, kind syclobj.USMKind) (memmgr.Resource, error) {
 	const op = "ResourceOn"
 	if rt == nil {
@@ -21,7 +20,6 @@ func ResourceOn(rt *syclobj.Runtime, obj SyclObj, kind syclobj.USMKind) (memmgr.
 	if err != nil {
 		return nil, err
 	}
-	defer at.close()
 	q, own, err := at.queueFor(rt)
 	if err != nil {
 		return nil, &OpError{Op: op, Key: "syclobj", Err: err}

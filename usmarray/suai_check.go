@@ -24,63 +24,97 @@ type USMSpan struct {
 // table in the package documentation lists the errors.
 func (d *USMInterface) Check() (USMSpan, error) {
 	var s USMSpan
-	if d.resolveSmall(&s) {
-		return s, nil
-	}
-	return d.resolveAny()
+	err := d.check(&s)
+	return s, err
 }
 
-// resolveAny is Check for every dictionary.
-func (d *USMInterface) resolveAny() (USMSpan, error) {
+// check is Check into a span that the caller has.
+func (d *USMInterface) check(s *USMSpan) (err error) {
 	const op = "Check"
 	if d.Version != InterfaceVersion {
-		return USMSpan{}, keyErr(op, "version", "%d; this library understands %d", d.Version, InterfaceVersion)
+		return keyErr(op, "version", "%d; this library understands %d", d.Version, InterfaceVersion)
 	}
-	if err := checkShape(d.Shape); err != nil {
-		return USMSpan{}, keyErr(op, "shape", "%w", err)
+	if len(d.Shape) > MaxDims {
+		return keyErr(op, "shape", "%w", checkShape(d.Shape))
 	}
-	dt, err := parseTypeStr(d.TypeStr)
-	if err != nil {
-		return USMSpan{}, keyErr(op, "typestr", "%w", err)
+	if s.DataType, err = parseTypeStr(d.TypeStr); err != nil {
+		return keyErr(op, "typestr", "%w", err)
 	}
-	if err := d.checkTypeDescr(dt); err != nil {
-		return USMSpan{}, keyErr(op, "typedescr", "%w", err)
+	if len(d.TypeDescr) != 0 {
+		if err := d.checkTypeDescr(s.DataType); err != nil {
+			return keyErr(op, "typedescr", "%w", err)
+		}
 	}
 	if d.Strides != nil && len(d.Strides) != len(d.Shape) {
-		return USMSpan{}, keyErr(op, "strides", "%d strides for %d dimensions; give one per dimension, or None for C order", len(d.Strides), len(d.Shape))
+		return keyErr(op, "strides", "%d strides for %d dimensions; give one per dimension, or None for C order", len(d.Strides), len(d.Shape))
 	}
 	if d.Data == 0 {
-		return USMSpan{}, keyErr(op, "data", "the pointer is null; USM memory is needed even for an array without elements")
+		return keyErr(op, "data", "the pointer is null; USM memory is needed even for an array without elements")
 	}
-	s := USMSpan{DataType: dt}
-	if err := d.resolveSpan(&s); err != nil {
-		return USMSpan{}, err
+	lo, hi, ok := d.elements(s)
+	if !ok {
+		return d.tooLarge(op, s.DataType.Size())
 	}
-	return s, d.checkAllocation(op, &s)
+	if err := d.addresses(op, s, lo, hi); err != nil {
+		return err
+	}
+	return d.checkAllocation(op, s)
 }
 
-// resolveSpan fills in elements and addresses, with exact arithmetic.
-func (d *USMInterface) resolveSpan(s *USMSpan) error {
-	const op = "Check"
-	l := Layout{shape: d.Shape, strides: d.Strides, offset: d.Offset}
-	s.Elements = l.Size()
+// elements walks the dimensions once, with exact arithmetic: how many elements there
+// are, how they lie, and [lo, hi), those used, counted from Data. ok is false for
+// what cannot be counted, be it the other extents of an array without elements.
+func (d *USMInterface) elements(s *USMSpan) (lo, hi int, ok bool) {
+	lo, hi = d.Offset, d.Offset
+	count, empty, dense, fits, reachable := 1, false, true, true, true
+	for i := len(d.Shape) - 1; i >= 0; i-- {
+		n, stride := d.Shape[i], count
+		if n <= 0 {
+			empty, fits = true, fits && n == 0
+			continue
+		}
+		if d.Strides != nil {
+			stride = d.Strides[i]
+			dense = dense && (stride == count || n == 1)
+		}
+		reach, good := mulInt(n-1, stride)
+		end := &hi
+		if reach < 0 {
+			end = &lo
+		}
+		var sum, product bool
+		*end, sum = addInt(*end, reach)
+		count, product = mulInt(count, n)
+		fits, reachable = fits && product, reachable && good && sum
+	}
+	if empty {
+		s.Elements, s.IsC = 0, true
+		return d.Offset, d.Offset, fits
+	}
+	_, ok = mulInt(count, s.DataType.Size())
+	hi, last := addInt(hi, 1)
+	s.Elements, s.IsC = count, dense
+	return lo, hi, fits && reachable && ok && last
+}
+
+// tooLarge says what elements found impossible.
+func (d *USMInterface) tooLarge(op string, item int) error {
+	if err := checkShape(d.Shape); err != nil {
+		return keyErr(op, "shape", "%w", err)
+	}
+	return keyErr(op, "shape", "%s of %d-byte elements with strides %s at offset %d spans more memory than can be addressed",
+		tuple(d.Shape), item, tuple(d.Strides), d.Offset)
+}
+
+// addresses turns elements into addresses.
+func (d *USMInterface) addresses(op string, s *USMSpan, lo, hi int) error {
 	item := s.DataType.Size()
-	_, ok := mulInt(s.Elements, item)
-	lo, hi := d.Offset, d.Offset
-	switch {
-	case !ok:
-	case d.Strides == nil:
-		hi, ok = addInt(lo, s.Elements)
-	default:
-		lo, hi, ok = l.span()
-	}
-	if !ok {
-		return keyErr(op, "shape", "%s of %d-byte elements with strides %s at offset %d spans more memory than can be addressed",
-			tuple(d.Shape), item, tuple(d.Strides), d.Offset)
-	}
 	var okF, okL, okH bool
 	s.First, okF = address(d.Data, d.Offset, item)
-	s.Lo, okL = address(d.Data, lo, item)
+	s.Lo, okL = s.First, okF
+	if lo != d.Offset {
+		s.Lo, okL = address(d.Data, lo, item)
+	}
 	s.Hi, okH = address(d.Data, hi, item)
 	if !okF || !okL || !okH {
 		return keyErr(op, "data", "from %#x, elements %d to %d of %d bytes lie outside the address space", d.Data, lo, hi, item)
@@ -88,7 +122,6 @@ func (d *USMInterface) resolveSpan(s *USMSpan) error {
 	if s.Hi-s.Lo > uintptr(maxInt) {
 		return keyErr(op, "shape", "elements %d to %d of %d bytes span more memory than can be addressed", lo, hi, item)
 	}
-	s.IsC = d.Strides == nil || l.IsC()
 	return nil
 }
 
@@ -145,12 +178,12 @@ func parseTypeStr(s string) (DataType, error) {
 
 // checkTypeDescr accepts what adds nothing to the type string.
 func (d *USMInterface) checkTypeDescr(dt DataType) error {
-	if len(d.TypeDescr) == 0 {
-		return nil
-	}
-	f := d.TypeDescr[0]
+	f := &d.TypeDescr[0]
 	if len(d.TypeDescr) > 1 || f.Name != "" || len(f.Shape) != 0 {
 		return fmt.Errorf("structured types cannot be exchanged (%d fields, the first named %q); export each field as an array of its own", len(d.TypeDescr), f.Name)
+	}
+	if f.Type == d.TypeStr {
+		return nil
 	}
 	if ft, err := parseTypeStr(f.Type); err != nil || ft != dt {
 		return fmt.Errorf("the field's type %q is not that of typestr, %q", f.Type, d.TypeStr)

@@ -60,22 +60,13 @@ func tensorInterface(op string, rt *syclobj.Runtime, t dlpack.Tensor, form SyclF
 	if err != nil {
 		return USMInterface{}, nil, err
 	}
-	obj, err := syclObjOf(op, place, form, rt)
+	obj, err := syclObjOf(op, place, form)
 	if err == nil {
 		var a *Array
 		if a, err = wrapTensor(op, t, place, &span); err == nil {
 			return a.describe(ts, obj), a, nil
 		}
-		obj.closeCapsule()
 	}
 	place.Release()
 	return USMInterface{}, nil, err
-}
-
-// closeCapsule ends a capsule that was made for a dictionary that came to
-// nothing. Closing never fails.
-func (o SyclObj) closeCapsule() {
-	if o.capsule != nil {
-		_ = o.capsule.Close()
-	}
 }

@@ -18,19 +18,18 @@ import (
 // type string (bfloat16 and the narrower ones: use DLPack), ErrInterface for a
 // form of syclobj that the memory cannot have.
 func (a *Array) USMInterface() (USMInterface, error) {
-	return a.usmInterface("USMInterface", SyclNone, nil)
+	return a.usmInterface("USMInterface", SyclNone)
 }
 
 // USMInterfaceAs is USMInterface with another form of syclobj: SyclNone is the
 // default, a queue where the memory has one, else its context. A filter string
 // stands for the default context of its device and is refused for memory of
-// another context. Capsules are made fresh, and belong to whoever asked; rt may be
-// nil for the other forms.
-func (a *Array) USMInterfaceAs(form SyclForm, rt *syclobj.Runtime) (USMInterface, error) {
-	return a.usmInterface("USMInterfaceAs", form, rt)
+// another context.
+func (a *Array) USMInterfaceAs(form SyclForm) (USMInterface, error) {
+	return a.usmInterface("USMInterfaceAs", form)
 }
 
-func (a *Array) usmInterface(op string, form SyclForm, rt *syclobj.Runtime) (USMInterface, error) {
+func (a *Array) usmInterface(op string, form SyclForm) (USMInterface, error) {
 	a.hold(op)
 	defer a.buf.Release()
 	place := a.place
@@ -44,7 +43,7 @@ func (a *Array) usmInterface(op string, form SyclForm, rt *syclobj.Runtime) (USM
 	if err := a.buf.Wait(); err != nil {
 		return USMInterface{}, wrapErr(op, nil, err)
 	}
-	obj, err := syclObjOf(op, place, form, rt)
+	obj, err := syclObjOf(op, place, form)
 	if err != nil {
 		return USMInterface{}, err
 	}
@@ -73,7 +72,7 @@ func (a *Array) describe(ts string, obj SyclObj) USMInterface {
 }
 
 // syclObjOf makes the syclobj of memory in the form asked for.
-func syclObjOf(op string, place *syclobj.Place, form SyclForm, rt *syclobj.Runtime) (SyclObj, error) {
+func syclObjOf(op string, place *syclobj.Place, form SyclForm) (SyclObj, error) {
 	ctx, err := place.Context()
 	if err != nil {
 		return SyclObj{}, wrapErr(op, nil, err)
@@ -92,39 +91,14 @@ func syclObjOf(op string, place *syclobj.Place, form SyclForm, rt *syclobj.Runti
 			return SyclObj{}, keyErr(op, "syclobj", "a filter string stands for the default context of its device, and %v is in another one; use the context or the queue", place)
 		}
 		return ByFilter(place.FilterString()), nil
-	case SyclContextCapsule, SyclQueueCapsule, SyclProvider:
-		if rt == nil {
-			return SyclObj{}, keyErr(op, "syclobj", "a %v is made by a Runtime; give one", form)
-		}
 	case SyclQueue:
-	default:
-		return SyclObj{}, keyErr(op, "syclobj", "%v is no form", form)
+		if qerr != nil {
+			return SyclObj{}, wrapErr(op, nil, qerr)
+		}
+		return ByQueue(queue), nil
 	}
-	if form == SyclContextCapsule {
-		c, err := NewContextCapsule(rt, ctx)
-		return ByCapsule(c), err
-	}
-	if qerr != nil {
-		return SyclObj{}, wrapErr(op, nil, qerr)
-	}
-	switch form {
-	case SyclQueueCapsule:
-		c, err := NewQueueCapsule(rt, queue)
-		return ByCapsule(c), err
-	case SyclProvider:
-		return ByProvider(queueProvider{rt, queue}), nil
-	}
-	return ByQueue(queue), nil
+	return SyclObj{}, keyErr(op, "syclobj", "%v is no form", form)
 }
-
-// queueProvider hands out capsules of one queue.
-type queueProvider struct {
-	rt    *syclobj.Runtime
-	queue *syclobj.Queue
-}
-
-// GetCapsule implements CapsuleProvider.
-func (p queueProvider) GetCapsule() (*Capsule, error) { return NewQueueCapsule(p.rt, p.queue) }
 
 // MarshalJSON writes the dictionary for logs, with the keys and the meaning of
 // the Python one; syclobj is written as its form and what it names. Nothing
@@ -168,9 +142,6 @@ func (o SyclObj) describe() any {
 	case o.queue != nil:
 		m["ref"] = fmt.Sprintf("%p", o.queue.Ref())
 		m["device"] = o.queue.Device().FilterString()
-	case o.capsule != nil:
-		m["ref"] = fmt.Sprintf("%p", o.capsule.ref)
-		m["name"] = o.capsule.Name()
 	}
 	return m
 }

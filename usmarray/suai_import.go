@@ -13,7 +13,7 @@ import (
 // last reference is gone; on error it is not called and stays the caller's.
 //
 // What is checked, in this order: everything of Check; that syclobj names a
-// context (a capsule is consumed); that the first byte used is USM of that
+// context; that the first byte used is USM of that
 // context; the last byte's kind, which must be the same; that the memory has a
 // device. The pointer is never followed. The runtime can tell one allocation
 // from the next only by kind: a span that runs from one allocation into a
@@ -27,11 +27,8 @@ func FromUSMInterface(rt *syclobj.Runtime, d *USMInterface, release func()) (*Ar
 		return nil, keyErr(op, "", "the dictionary is nil")
 	}
 	var s USMSpan
-	if !d.resolveSmall(&s) {
-		var err error
-		if s, err = d.resolveAny(); err != nil {
-			return nil, err
-		}
+	if err := d.check(&s); err != nil {
+		return nil, err
 	}
 	place, err := d.place(op, rt, &s)
 	if err != nil {
@@ -60,11 +57,9 @@ func (d *USMInterface) place(op string, rt *syclobj.Runtime, s *USMSpan) (*syclo
 		ctx, q = q.Context(), nil
 	}
 	if rt == nil {
-		at.close()
 		return nil, nilRuntime(op)
 	}
 	place, err := rt.PlaceOf(ctx, q, s.Lo, s.Hi)
-	at.close()
 	if err != nil {
 		return nil, pointerErr(op, err)
 	}

@@ -2,7 +2,6 @@ package usmarray
 
 import (
 	"encoding/json"
-	"errors"
 	"math"
 	"runtime"
 	"testing"
@@ -32,6 +31,7 @@ func TestValidate(t *testing.T) {
 		{"good", func(*USMInterface) {}, "", ""},
 		{"scalar", func(d *USMInterface) { d.Shape = nil }, "", ""},
 		{"empty", func(d *USMInterface) { d.Shape = []int{0, huge} }, "", ""},
+		{"empty and wild", func(d *USMInterface) { d.Shape, d.Strides = []int{3, 0, 2}, []int{maxInt, minInt, minInt} }, "", ""},
 		{"negative strides", func(d *USMInterface) { d.Strides, d.Offset = []int{-3, -1}, 5 }, "", ""},
 		{"zero strides", func(d *USMInterface) { d.Strides = []int{0, 0} }, "", ""},
 		{"one field", func(d *USMInterface) { d.TypeDescr = []TypeField{{"", "<f4", nil}} }, "", ""},
@@ -42,6 +42,7 @@ func TestValidate(t *testing.T) {
 		{"negative dimension", func(d *USMInterface) { d.Shape = []int{2, -3} }, "shape", "cannot be negative"},
 		{"65 dimensions", func(d *USMInterface) { d.Shape = make([]int, 65) }, "shape", "at most 64"},
 		{"product overflows", func(d *USMInterface) { d.Shape = []int{huge, 8} }, "shape", "more elements"},
+		{"empty and not countable", func(d *USMInterface) { d.Shape = []int{0, huge, 8} }, "shape", "more elements"},
 		{"bytes overflow", func(d *USMInterface) { d.Shape = []int{maxInt / 2} }, "shape", "more memory than can be addressed"},
 		{"span overflows", func(d *USMInterface) { d.Strides = []int{huge, huge} }, "shape", "more memory than can be addressed"},
 		{"span overflows downwards", func(d *USMInterface) { d.Shape, d.Strides = []int{3}, []int{minInt} }, "shape", "more memory than can be addressed"},
@@ -116,12 +117,6 @@ func TestImportErrors(t *testing.T) {
 	closedContext, err := rt.NewContext(q.Device())
 	require.NoError(t, err)
 	require.NoError(t, closedContext.Close())
-	used, err := NewContextCapsule(rt, q.Context())
-	require.NoError(t, err)
-	defer used.Close()
-	_, err = used.Take()
-	require.NoError(t, err)
-	boom := errors.New("boom")
 	for _, c := range []struct {
 		name string
 		edit func(*USMInterface)
@@ -134,12 +129,6 @@ func TestImportErrors(t *testing.T) {
 		{"bad filter", func(d *USMInterface) { d.SyclObj = ByFilter("opencl:toaster") }, ErrInterface, "syclobj", "toaster"},
 		{"nil context", func(d *USMInterface) { d.SyclObj = ByContext(nil) }, ErrInterface, "syclobj", "nil"},
 		{"nil queue", func(d *USMInterface) { d.SyclObj = ByQueue(nil) }, ErrInterface, "syclobj", "nil"},
-		{"nil capsule", func(d *USMInterface) { d.SyclObj = ByCapsule(nil) }, ErrInterface, "syclobj", "nil"},
-		{"nil provider", func(d *USMInterface) { d.SyclObj = ByProvider(nil) }, ErrInterface, "syclobj", "nil"},
-		{"used capsule", func(d *USMInterface) { d.SyclObj = ByCapsule(used) }, ErrInterface, "syclobj", "consumed"},
-		{"provider fails", func(d *USMInterface) {
-			d.SyclObj = ByProvider(providerFunc(func() (*Capsule, error) { return nil, boom }))
-		}, boom, "syclobj", "boom"},
 		{"closed queue", func(d *USMInterface) { d.SyclObj = ByQueue(closedQ) }, syclobj.ErrClosed, "syclobj", "closed"},
 		{"closed context", func(d *USMInterface) { d.SyclObj = ByContext(closedContext) }, ErrInterface, "syclobj", "closed"},
 		{"other context", func(d *USMInterface) { d.SyclObj = ByContext(other) }, ErrNotUSM, "data", "not unified shared memory"},
@@ -175,10 +164,6 @@ func openHostOnly(t testing.TB) *syclobj.Runtime {
 	return rt
 }
 
-type providerFunc func() (*Capsule, error)
-
-func (f providerFunc) GetCapsule() (*Capsule, error) { return f() }
-
 // views are the layouts that every hand-over is tried with.
 func views(t testing.TB, a *Array) map[string]*Array {
 	m := must[*Array](t)(a.Reshape(4, 6))
@@ -200,13 +185,13 @@ func views(t testing.TB, a *Array) map[string]*Array {
 
 func TestInterfaceRoundTrip(t *testing.T) {
 	rt, q := needSYCL(t)
-	forms := []SyclForm{SyclNone, SyclFilter, SyclContext, SyclQueue, SyclContextCapsule, SyclQueueCapsule, SyclProvider}
+	forms := []SyclForm{SyclNone, SyclFilter, SyclContext, SyclQueue}
 	for _, k := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost} {
 		a := own(t)(Arange[float64](usm(t, q, k), 0, 1, 24))
 		for name, v := range views(t, a) {
 			t.Run(k.String()+" "+name, func(t *testing.T) {
 				for _, form := range forms {
-					d, err := v.USMInterfaceAs(form, rt)
+					d, err := v.USMInterfaceAs(form)
 					require.NoError(t, err)
 					if form != SyclNone {
 						require.Equal(t, form, d.SyclObj.Form())
@@ -228,10 +213,6 @@ func TestInterfaceRoundTrip(t *testing.T) {
 					require.Equal(t, k, b.Place().Kind())
 					require.Same(t, v.Place(), b.Place())
 					require.Equal(t, elements(t, v), elements(t, b))
-					if c := d.SyclObj.Capsule(); c != nil {
-						require.Equal(t, "used_", c.Name()[:5])
-						require.NoError(t, c.Close())
-					}
 					w := b.Retain()
 					b.Release()
 					require.Zero(t, released)
@@ -280,13 +261,11 @@ func TestInterfaceErrorsOut(t *testing.T) {
 	require.ErrorContains(t, err, "DLPack")
 	oq := otherQueue(t, rt, q)
 	a := own(t)(Arange[float32](usm(t, oq, syclobj.USMShared), 0, 1, 4))
-	_, err = a.USMInterfaceAs(SyclFilter, nil)
+	_, err = a.USMInterfaceAs(SyclFilter)
 	require.ErrorIs(t, err, ErrInterface)
 	require.ErrorContains(t, err, "default context")
-	_, err = a.USMInterfaceAs(SyclQueueCapsule, nil)
-	require.ErrorContains(t, err, "Runtime")
 	for _, form := range []SyclForm{SyclNone, SyclContext, SyclQueue} {
-		d := must[USMInterface](t)(a.USMInterfaceAs(form, rt))
+		d := must[USMInterface](t)(a.USMInterfaceAs(form))
 		c := own(t)(FromUSMInterface(rt, &d, nil))
 		require.Equal(t, "[0. 1. 2. 3.]", c.String())
 		require.False(t, c.Place().IsDefaultContext())
@@ -317,34 +296,6 @@ func TestInterfaceJSON(t *testing.T) {
 	require.JSONEq(t, `{"shape":[2,3],"typestr":"<f4","typedescr":[["","<f4"]],"data":["0x100000",false],
 		"strides":[3,1],"offset":0,"version":1,"syclobj":{"form":"filter string","filter":"opencl:cpu:0"}}`, string(b))
 	require.JSONEq(t, `{"shape":[],"typestr":"","typedescr":null,"data":["0x0",false],"strides":null,"offset":0,"version":0,"syclobj":null}`, USMInterface{}.String())
-}
-
-func TestCapsuleNames(t *testing.T) {
-	x := 0
-	p := unsafe.Pointer(&x)
-	for name, want := range map[string]string{
-		"SyclDeviceRef": "needed", CapsuleQueueUsed: "consumed", CapsuleContextUsed: "consumed", "": "needed",
-	} {
-		_, err := CapsuleFromRef(name, p, nil)
-		require.ErrorIs(t, err, ErrInterface)
-		require.ErrorContains(t, err, want)
-	}
-	_, err := CapsuleFromRef(CapsuleQueue, nil, nil)
-	require.ErrorContains(t, err, "null")
-	closed := 0
-	c, err := CapsuleFromRef(CapsuleQueue, p, func() { closed++ })
-	require.NoError(t, err)
-	require.Equal(t, CapsuleQueue, c.Name())
-	require.Equal(t, SyclQueueCapsule, ByCapsule(c).Form())
-	got, err := c.Take()
-	require.NoError(t, err)
-	require.Equal(t, p, got)
-	require.Equal(t, CapsuleQueueUsed, c.Name())
-	_, err = c.Take()
-	require.ErrorIs(t, err, ErrInterface)
-	require.NoError(t, c.Close())
-	require.NoError(t, c.Close())
-	require.Equal(t, 1, closed)
 }
 
 func TestAddress(t *testing.T) {

@@ -221,15 +221,12 @@ func playDictionaries(s *script) error {
 	if err != nil {
 		return err
 	}
-	for _, form := range []SyclForm{SyclNone, SyclFilter, SyclContext, SyclContextCapsule, SyclQueue, SyclQueueCapsule, SyclProvider} {
-		d, err := a.USMInterfaceAs(form, s.rt)
+	for _, form := range []SyclForm{SyclNone, SyclFilter, SyclContext, SyclQueue} {
+		d, err := a.USMInterfaceAs(form)
 		if err != nil {
 			return err
 		}
 		b, err := FromUSMInterface(s.rt, &d, nil)
-		if c := d.SyclObj.Capsule(); c != nil {
-			s.later(c.Close)
-		}
 		if err != nil {
 			return err
 		}
@@ -252,13 +249,8 @@ func playNewOn(s *script) error {
 	if err != nil {
 		return err
 	}
-	capsule, err := NewQueueCapsule(s.rt, q)
-	if err != nil {
-		return err
-	}
-	s.later(capsule.Close)
 	for _, obj := range []SyclObj{
-		ByFilter("level_zero:gpu:1"), ByContext(both), ByQueue(q), ByCapsule(capsule), ByProvider(queueProvider{s.rt, q}),
+		ByFilter("level_zero:gpu:1"), ByContext(both), ByQueue(q),
 	} {
 		a, err := newOn(s.rt, obj, syclobj.USMShared, Float32, []int{8})
 		if err != nil {
