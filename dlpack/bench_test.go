@@ -52,7 +52,7 @@ func BenchmarkExportRelease(b *testing.B) {
 	view := dlpack.View{Data: memory, Device: dlpack.CPU, DataType: dlpack.Float32,
 		Shape: []int64{480, 640}, Strides: []int64{640, 1}}
 	compare(b, func() {
-		t, err := dlpack.Export(view, 0, true, owner)
+		t, err := dlpack.Export(&view, 0, true, owner)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -85,7 +85,7 @@ func BenchmarkCheck(b *testing.B) {
 	view := dlpack.View{Data: memory, Device: dlpack.CPU, DataType: dlpack.Float32,
 		Shape: []int64{480, 640}, Strides: []int64{640, 1}}
 	compare(b, func() {
-		if _, err := dlpack.Check(view, 0); err != nil {
+		if _, err := dlpack.Check(&view, 0); err != nil {
 			b.Fatal(err)
 		}
 	})

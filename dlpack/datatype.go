@@ -152,10 +152,6 @@ func (d DataType) IsComplex() bool { return d.Code == CodeComplex }
 // not.
 func (d DataType) IsInteger() bool { return d.Code == CodeInt || d.Code == CodeUInt }
 
-// Valid reports whether the type can be exchanged through DLPack by this
-// package: [DataType.Check] is nil.
-func (d DataType) Valid() bool { return d.checkReason() == "" }
-
 // Check returns an error that is [ErrDataType] when the type cannot be
 // exchanged: lanes other than 1, opaque handles, codes after 1.3, and widths
 // that a code does not have (bool is 8 bits, integers 1 to 64 by powers of

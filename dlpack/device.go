@@ -91,10 +91,6 @@ var CurrentVersion = Version{1, 3}
 // String is "1.3".
 func (v Version) String() string { return fmt.Sprintf("%d.%d", v.Major, v.Minor) }
 
-// Readable reports whether a tensor of this version may be looked at: its major
-// version is ours. Any other may only be deleted.
-func (v Version) Readable() bool { return v.Major == CurrentVersion.Major }
-
 // Flags are the properties of a versioned tensor (DLPACK_FLAG_BITMASK_*).
 type Flags uint64
 

@@ -32,7 +32,7 @@
 // and the Go side of it:
 //
 //	view := dlpack.View{Data: memory, Device: dlpack.CPU, DataType: dlpack.Float32, Shape: []int64{3}}
-//	t, err := dlpack.Export(view, 0, true, owner)
+//	t, err := dlpack.Export(&view, 0, true, owner)
 //	...
 //	p, _ := t.Detach()
 //	total := C.sum((*C.DLManagedTensorVersioned)(p)) // C owns p now

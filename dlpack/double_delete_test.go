@@ -26,16 +26,16 @@ func TestDeletedTwice(t *testing.T) {
 
 	for _, versioned := range []bool{true, false} {
 		before := owner.Drops()
-		tensor, err := dlpack.Export(view, 0, versioned, owner.DLPack())
+		tensor, err := exportView(view, 0, versioned, owner.DLPack())
 		require.NoError(t, err)
 		block, _ := tensor.Detach()
 		dlpack.Delete(block, versioned)
 		dlpack.Delete(block, versioned)
 		require.Equal(t, before+1, owner.Drops(), "the owner lost one reference")
 
-		first, err := dlpack.Export(view, 0, versioned, owner.DLPack())
+		first, err := exportView(view, 0, versioned, owner.DLPack())
 		require.NoError(t, err)
-		second, err := dlpack.Export(view, 0, versioned, owner.DLPack())
+		second, err := exportView(view, 0, versioned, owner.DLPack())
 		require.NoError(t, err)
 		one, _ := first.Managed()
 		other, _ := second.Managed()

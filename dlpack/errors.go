@@ -3,7 +3,9 @@ package dlpack
 import "errors"
 
 // What can be wrong with a tensor, a view or a type. Errors of this package are
-// *[Error] with one of these inside, so that errors.Is tells them apart.
+// *[Error] with one of these inside, so that errors.Is tells them apart; so are its
+// panics, which misuse gets where no error is returned: the use of a tensor that
+// ended, an index out of range, [Strided.Set] on read-only memory.
 var (
 	// ErrVersion: the major version is not ours; the tensor may only be deleted.
 	ErrVersion = errors.New("another DLPack major version")
@@ -29,6 +31,10 @@ var (
 	ErrLegacy = errors.New("not expressible as a legacy tensor")
 	// ErrFlags: flags that DLPack 1.3 does not define.
 	ErrFlags = errors.New("unknown flags")
+	// ErrIndex: an index outside of the shape.
+	ErrIndex = errors.New("index out of range")
+	// ErrReleased: a tensor that was released, detached or taken over, or none.
+	ErrReleased = errors.New("released tensor")
 	// ErrOutOfMemory: no C memory for the block.
 	ErrOutOfMemory = errors.New("out of memory")
 )

@@ -19,7 +19,7 @@ func ExampleExport() {
 	copy(unsafe.Slice((*float32)(memory), 16), []float32{1, 2, 0, 0, 3, 4})
 	owner := cpeer.NewOwner()
 	defer owner.Free()
-	t, err := dlpack.Export(dlpack.View{
+	t, err := dlpack.Export(&dlpack.View{
 		Data: memory, Device: dlpack.CPU, DataType: dlpack.Float32,
 		Shape: []int64{4, 2}, Strides: []int64{4, 1}, // the left half of 4 x 4
 	}, dlpack.ReadOnly, true, owner.DLPack())
@@ -63,7 +63,7 @@ func ExampleElements() {
 	memory := cpeer.Alloc(6 * 4)
 	defer cpeer.Free(memory)
 	copy(unsafe.Slice((*float32)(memory), 6), []float32{0, 1, 2, 3, 4, 5})
-	t, err := dlpack.Export(dlpack.View{
+	t, err := dlpack.Export(&dlpack.View{
 		Data: memory, Device: dlpack.CPU, DataType: dlpack.Float32, Shape: []int64{3, 2}, Strides: []int64{1, 3},
 	}, 0, true, dlpack.Owner{}) // nobody's: the memory outlives the tensor
 	if err != nil {

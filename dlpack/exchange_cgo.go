@@ -62,19 +62,14 @@ func Supported() bool { return true }
 // with negative strides the lowest address with the offset; size 0 has NULL
 // data, but for kDLOneAPI, which needs a USM pointer.
 //
-// On error nothing was taken and the owner's reference is still the caller's.
-func Export(v View, flags Flags, versioned bool, owner Owner, options ...Option) (Tensor, error) {
-	return v.Export(flags, versioned, owner, options...)
-}
-
-// Export is the function [Export] for a view that is at hand: a view is large,
-// and copying it costs as much as the rest of the way to C.
-func (v *View) Export(flags Flags, versioned bool, owner Owner, options ...Option) (Tensor, error) {
+// On error nothing was taken and the owner's reference is still the caller's. The
+// view is not kept; it goes by pointer since it is large, and copying it costs as
+// much as the rest of the way to C.
+func Export(v *View, flags Flags, versioned bool, owner Owner) (Tensor, error) {
 	if v.badForm() {
 		return Tensor{}, v.checkForm("export")
 	}
-	bits, ok := exportBits(flags, options)
-	if !ok {
+	if flags&^knownFlags != 0 {
 		return Tensor{}, codeError("export", C.USMB_DL_EFLAGS, v)
 	}
 	s := takeSlot()
@@ -82,7 +77,7 @@ func (v *View) Export(flags Flags, versioned bool, owner Owner, options ...Optio
 		return Tensor{}, codeError("export", C.USMB_DL_ENOMEM, v)
 	}
 	var parts C.usmb_dl_parts
-	cParts(&parts, v, bits)
+	cParts(&parts, v, uint64(flags))
 	code := C.usmb_dl_slot_export(s.address(), &parts, cInts(v.Shape), cInts(v.Strides),
 		cBool(versioned), C.uintptr_t(owner.Drop), C.uintptr_t(uintptr(owner.Ctx)))
 	if code != C.USMB_DL_OK {
@@ -90,16 +85,6 @@ func (v *View) Export(flags Flags, versioned bool, owner Owner, options ...Optio
 		return Tensor{}, codeError("export", int(code), v)
 	}
 	return s.tensor(), nil
-}
-
-// exportBits joins flags and options as C takes them; false when either has a bit
-// that is not its own.
-func exportBits(flags Flags, options []Option) (bits uint64, ok bool) {
-	wanted := Option(0)
-	for _, o := range options {
-		wanted |= o
-	}
-	return uint64(flags) | uint64(wanted), flags&^knownFlags == 0 && wanted&^LowestAddress == 0
 }
 
 // Import takes over a managed tensor that a producer handed out
@@ -138,17 +123,17 @@ func freeMore(more unsafe.Pointer) { C.usmb_dl_slot_free(C.uintptr_t(uintptr(mor
 
 // Check tests a view as [Import] tests a tensor, and says which memory it
 // touches. Only SubBytePadded matters among the flags.
-func Check(v View, flags Flags) (Span, error) {
+func Check(v *View, flags Flags) (Span, error) {
 	if err := v.checkForm("check"); err != nil {
 		return Span{}, err
 	}
 	var span Span
 	var parts C.usmb_dl_parts
-	cParts(&parts, &v, uint64(flags))
+	cParts(&parts, v, uint64(flags))
 	code := C.usmb_dl_parts_check((*C.uint64_t)(unsafe.Pointer(&span)), &parts,
 		cInts(v.Shape), cInts(v.Strides))
 	if code != C.USMB_DL_OK {
-		return Span{}, codeError("check", int(code), &v)
+		return Span{}, codeError("check", int(code), v)
 	}
 	return span, nil
 }

@@ -27,10 +27,19 @@ func f32(p unsafe.Pointer, device dlpack.Device, shape, strides []int64) dlpack.
 	return dlpack.View{Data: p, Device: device, DataType: dlpack.Float32, Shape: shape, Strides: strides}
 }
 
+// exportView and checkView are Export and Check of a view that has no address.
+func exportView(v dlpack.View, flags dlpack.Flags, versioned bool, owner dlpack.Owner) (dlpack.Tensor, error) {
+	return dlpack.Export(&v, flags, versioned, owner)
+}
+
+func checkView(v dlpack.View, flags dlpack.Flags) (dlpack.Span, error) {
+	return dlpack.Check(&v, flags)
+}
+
 // exported is what a consumer in C reads of an export.
-func exported(t *testing.T, v dlpack.View, flags dlpack.Flags, versioned bool, options ...dlpack.Option) cpeer.Fields {
+func exported(t *testing.T, v dlpack.View, flags dlpack.Flags, versioned bool) cpeer.Fields {
 	t.Helper()
-	tensor, err := dlpack.Export(v, flags, versioned, dlpack.Owner{}, options...)
+	tensor, err := exportView(v, flags, versioned, dlpack.Owner{})
 	require.NoError(t, err)
 	defer tensor.Release()
 	return cpeer.Look(tensor.Managed())
@@ -69,30 +78,27 @@ func TestExportByteOffset(t *testing.T) {
 	at := func(n int) unsafe.Pointer { return unsafe.Add(p, n) }
 	offset := func(v dlpack.View, n uint64) dlpack.View { v.ByteOffset = n; return v }
 	for _, c := range []struct {
-		name    string
-		view    dlpack.View
-		options []dlpack.Option
-		data    unsafe.Pointer
-		offset  uint64
+		name   string
+		view   dlpack.View
+		data   unsafe.Pointer
+		offset uint64
 	}{
-		{"folded", offset(f32(p, dlpack.CPU, []int64{4}, nil), 16), nil, at(16), 0},
-		{"folded on kDLOneAPI", offset(f32(p, oneAPI, []int64{4}, []int64{2}), 16), nil, at(16), 0},
-		{"negative on the CPU", f32(at(12), dlpack.CPU, []int64{4}, []int64{-1}), nil, at(12), 0},
-		{"negative on kDLOneAPI", f32(at(12), oneAPI, []int64{4}, []int64{-1}), nil, p, 12},
-		{"negative with its own offset", offset(f32(p, oneAPI, []int64{4}, []int64{-1}), 12), nil, p, 12},
-		{"one of two negative", f32(at(32), oneAPI, []int64{3, 2}, []int64{-4, 1}), nil, p, 32},
-		{"both negative", f32(at(36), oneAPI, []int64{3, 2}, []int64{-4, -1}), nil, p, 36},
-		{"negative where the extent is 1", f32(at(12), oneAPI, []int64{1}, []int64{-5}), nil, at(12), 0},
-		{"lowest on request", f32(at(12), dlpack.CPU, []int64{4}, []int64{-1}), []dlpack.Option{dlpack.LowestAddress}, p, 12},
-		{"lowest and nothing negative", f32(at(12), dlpack.CPU, []int64{4}, nil), []dlpack.Option{dlpack.LowestAddress}, at(12), 0},
-		{"a handle keeps its offset", offset(f32(p, dlpack.Device{Type: dlpack.DeviceOpenCL}, []int64{4}, nil), 16), nil, p, 16},
+		{"folded", offset(f32(p, dlpack.CPU, []int64{4}, nil), 16), at(16), 0},
+		{"folded on kDLOneAPI", offset(f32(p, oneAPI, []int64{4}, []int64{2}), 16), at(16), 0},
+		{"negative on the CPU", f32(at(12), dlpack.CPU, []int64{4}, []int64{-1}), at(12), 0},
+		{"negative on kDLOneAPI", f32(at(12), oneAPI, []int64{4}, []int64{-1}), p, 12},
+		{"negative with its own offset", offset(f32(p, oneAPI, []int64{4}, []int64{-1}), 12), p, 12},
+		{"one of two negative", f32(at(32), oneAPI, []int64{3, 2}, []int64{-4, 1}), p, 32},
+		{"both negative", f32(at(36), oneAPI, []int64{3, 2}, []int64{-4, -1}), p, 36},
+		{"negative where the extent is 1", f32(at(12), oneAPI, []int64{1}, []int64{-5}), at(12), 0},
+		{"a handle keeps its offset", offset(f32(p, dlpack.Device{Type: dlpack.DeviceOpenCL}, []int64{4}, nil), 16), p, 16},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f := exported(t, c.view, 0, true, c.options...)
+			f := exported(t, c.view, 0, true)
 			require.Equal(t, c.data, f.Data)
 			require.Equal(t, c.offset, f.ByteOffset)
 			// Whatever the form, it comes back as the same first element.
-			back, err := dlpack.Check(dlpack.View{Data: f.Data, Device: f.Device, DataType: f.DataType, Shape: f.Shape,
+			back, err := checkView(dlpack.View{Data: f.Data, Device: f.Device, DataType: f.DataType, Shape: f.Shape,
 				Strides: f.Strides, ByteOffset: f.ByteOffset}, 0)
 			require.NoError(t, err)
 			if !f.Device.Type.IsHandle() {
@@ -136,10 +142,10 @@ func TestExportOfNoElements(t *testing.T) {
 		f = exported(t, f32(p, dlpack.OneAPI(0), []int64{5, 0, 1 << 40, 3}, wild), 0, versioned)
 		require.Equal(t, p, f.Data)
 		require.Equal(t, wild, f.Strides)
-		_, err := dlpack.Export(f32(nil, dlpack.OneAPI(0), []int64{0}, nil), 0, versioned, dlpack.Owner{})
+		_, err := exportView(f32(nil, dlpack.OneAPI(0), []int64{0}, nil), 0, versioned, dlpack.Owner{})
 		require.ErrorIs(t, err, dlpack.ErrNull)
 	}
-	tensor, err := dlpack.Export(f32(p, dlpack.CPU, []int64{0}, nil), 0, true, dlpack.Owner{})
+	tensor, err := exportView(f32(p, dlpack.CPU, []int64{0}, nil), 0, true, dlpack.Owner{})
 	require.NoError(t, err)
 	require.Nil(t, tensor.Data(), "as a consumer sees it")
 	tensor.Release()
@@ -206,12 +212,12 @@ func TestExportErrors(t *testing.T) {
 	for name, c := range layoutErrors(p) {
 		t.Run(name, func(t *testing.T) {
 			for _, versioned := range []bool{true, false} {
-				tensor, err := dlpack.Export(c.view, 0, versioned, owner.DLPack())
+				tensor, err := exportView(c.view, 0, versioned, owner.DLPack())
 				require.ErrorIs(t, err, c.err)
 				require.ErrorContains(t, err, c.text)
 				require.False(t, tensor.Valid())
 			}
-			_, err := dlpack.Check(c.view, 0)
+			_, err := checkView(c.view, 0)
 			require.ErrorIs(t, err, c.err)
 		})
 	}
@@ -229,20 +235,19 @@ func TestExportErrors(t *testing.T) {
 		{f32(p, dlpack.Device{Type: 5}, []int64{2}, nil), 0, true, dlpack.ErrDevice},
 		{f32(p, dlpack.CPU, []int64{2}, []int64{}), 0, true, dlpack.ErrStrides},
 		{f32(p, dlpack.CPU, []int64{2}, []int64{1, 1}), 0, true, dlpack.ErrStrides},
-		// The bits of options and of C's own are no flags.
-		{f32(p, dlpack.CPU, []int64{2}, nil), 1 << 32, true, dlpack.ErrFlags},
+		// The bit of C's own option is no flag.
 		{f32(p, dlpack.CPU, []int64{2}, nil), 1 << 33, true, dlpack.ErrFlags},
 	} {
-		_, err := dlpack.Export(c.view, c.flags, c.versioned, owner.DLPack())
+		_, err := exportView(c.view, c.flags, c.versioned, owner.DLPack())
 		require.ErrorIs(t, err, c.err)
 	}
-	for _, option := range []dlpack.Option{1, 1 << 33, 1 << 34} {
-		_, err := dlpack.Export(f32(p, dlpack.CPU, []int64{2}, nil), 0, true, owner.DLPack(), option)
-		require.ErrorIs(t, err, dlpack.ErrFlags)
-	}
+	_, err := dlpack.Export(nil, 0, true, owner.DLPack())
+	require.ErrorIs(t, err, dlpack.ErrNull)
+	_, err = dlpack.Check(nil, 0)
+	require.ErrorIs(t, err, dlpack.ErrNull)
 	require.Zero(t, owner.Drops())
 	// Padding is no property of whole bytes: legacy need not say it.
-	tensor, err := dlpack.Export(f32(p, dlpack.CPU, []int64{2}, nil), dlpack.SubBytePadded, false, owner.DLPack())
+	tensor, err := exportView(f32(p, dlpack.CPU, []int64{2}, nil), dlpack.SubBytePadded, false, owner.DLPack())
 	require.NoError(t, err)
 	tensor.Release()
 	require.Equal(t, int64(1), owner.Drops())
@@ -293,6 +298,14 @@ func TestImportErrors(t *testing.T) {
 				require.ErrorIs(t, err, c.err)
 				require.ErrorContains(t, err, c.text)
 				require.False(t, tensor.Valid())
+				var typed *dlpack.Error
+				require.ErrorAs(t, err, &typed)
+				message, _, _, _, _, _ := cpeer.Snapshot(managed, !legacy, false)
+				require.Equal(t, typed.Detail, message, "C finds and says the same")
+				if c.err != dlpack.ErrVersion {
+					message, _, _, _, _, _ = cpeer.Snapshot(managed, !legacy, true)
+					require.Equal(t, typed.Detail, message)
+				}
 				require.Equal(t, before, cpeer.Deleted(), "not the importer's to delete")
 				dlpack.Delete(managed, !legacy)
 				require.Equal(t, before+1, cpeer.Deleted())
@@ -303,6 +316,10 @@ func TestImportErrors(t *testing.T) {
 	require.ErrorIs(t, err, dlpack.ErrNull)
 	_, err = dlpack.Import(nil, false)
 	require.ErrorIs(t, err, dlpack.ErrNull)
+	for _, bare := range []bool{false, true} {
+		message, _, _, _, _, _ := cpeer.Snapshot(nil, true, bare)
+		require.Contains(t, message, "no memory behind the tensor")
+	}
 	dlpack.Delete(nil, true)
 }
 
@@ -405,7 +422,7 @@ func TestDataTypesAlike(t *testing.T) {
 		for bits := range 256 {
 			for lanes := range 3 {
 				d := dlpack.DataType{Code: dlpack.Code(code), Bits: uint8(bits), Lanes: uint16(lanes)}
-				_, err := dlpack.Check(dlpack.View{Data: p, Device: dlpack.CPU, DataType: d, Shape: []int64{1}}, 0)
+				_, err := checkView(dlpack.View{Data: p, Device: dlpack.CPU, DataType: d, Shape: []int64{1}}, 0)
 				require.Equal(t, d.Check() == nil, err == nil, "%v: %v", d, err)
 				require.Equal(t, d.Name(), cpeer.Name(d))
 				want, _ := d.TypeString()

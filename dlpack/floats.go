@@ -7,7 +7,8 @@ import (
 )
 
 // F16 is a float16 value (IEEE 754 binary16) with its conversions: Float32,
-// Bits, and float16.Fromfloat32, which rounds to nearest even.
+// Bits, and float16.Fromfloat32, which rounds to nearest even. To the other formats
+// rounds [FloatFormat.Encode].
 type F16 = float16.Float16
 
 // F16From rounds to the nearest float16, ties to even.
@@ -87,18 +88,3 @@ func (f F6E3M2FN) Float32() float32 { return float32(formatE3M2FN.Decode(uint64(
 
 // Float32 is the value, exactly.
 func (f F4E2M1FN) Float32() float32 { return float32(formatE2M1FN.Decode(uint64(f))) }
-
-// DecodeFloat is the value of one element of a real floating-point type, given
-// its bits in the low end of a word; ok is false for other types. It is exact.
-func (d DataType) DecodeFloat(bits uint64) (value float64, ok bool) {
-	switch d {
-	case Float64:
-		return math.Float64frombits(bits), true
-	case Float32:
-		return float64(math.Float32frombits(uint32(bits))), true
-	}
-	if f := d.FloatFormat(); f != nil {
-		return f.Decode(bits), true
-	}
-	return 0, false
-}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/big"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -143,21 +144,26 @@ func address(v dlpack.View, m model) error {
 func requireModel(t *testing.T, v dlpack.View, flags dlpack.Flags) {
 	t.Helper()
 	want := check(v, flags)
-	got, err := dlpack.Check(v, flags)
+	got, err := checkView(v, flags)
 	require.ErrorIs(t, err, want.err, "%+v", v)
 	f := fields(v)
 	f.Flags = flags
 	managed := cpeer.Produce(f)
 	imported, importErr := dlpack.Import(managed, true)
 	require.ErrorIs(t, importErr, want.err)
+	message, shape, strides, count, lo, hi := cpeer.Snapshot(managed, true, false)
+	require.Equal(t, want.err == nil, message == "")
 	if want.err != nil {
 		dlpack.Delete(managed, true)
-		_, err = dlpack.Export(v, flags&7, true, dlpack.Owner{})
+		_, err = exportView(v, flags&7, true, dlpack.Owner{})
 		require.Error(t, err)
 		return
 	}
 	defer imported.Release()
 	require.Equal(t, got, imported.Span())
+	require.Equal(t, []int64{got.Count, got.Lo, got.Hi}, []int64{count, lo, hi})
+	require.True(t, slices.Equal(imported.Shape(), shape))
+	require.True(t, slices.Equal(imported.Strides(), strides))
 	require.Equal(t, want.count, got.Count)
 	require.Zero(t, want.lo.Cmp(big.NewInt(got.Lo)), "%v, not %v", got.Lo, want.lo)
 	require.Zero(t, want.hi.Cmp(big.NewInt(got.Hi)), "%v, not %v", got.Hi, want.hi)
@@ -170,25 +176,23 @@ func requireModel(t *testing.T, v dlpack.View, flags dlpack.Flags) {
 // span are the same.
 func requireSameOut(t *testing.T, v dlpack.View, flags dlpack.Flags, want dlpack.Span) {
 	t.Helper()
-	for _, option := range []dlpack.Option{0, dlpack.LowestAddress} {
-		out, err := dlpack.Export(v, flags, true, dlpack.Owner{}, option)
-		if err != nil {
-			ok := !v.Device.Type.Known() || v.Device.Type == dlpack.DeviceOneAPI && want.Count == 0 && want.First == nil && v.ByteOffset == 0
-			require.True(t, ok, "%v of %+v", err, v)
-			continue
-		}
-		back, err := dlpack.Import(out.Detach())
-		require.NoError(t, err)
-		got := back.Span()
-		if want.Count == 0 {
-			got.First = want.First // NULL or not: the rules of size 0
-		}
-		require.Equal(t, want, got)
-		require.Len(t, back.Shape(), len(v.Shape))
-		for i := range v.Shape {
-			require.Equal(t, v.Shape[i], back.Shape()[i])
-		}
-		back.Release()
+	out, err := dlpack.Export(&v, flags, true, dlpack.Owner{})
+	if err != nil {
+		ok := !v.Device.Type.Known() || v.Device.Type == dlpack.DeviceOneAPI && want.Count == 0 && want.First == nil && v.ByteOffset == 0
+		require.True(t, ok, "%v of %+v", err, v)
+		return
+	}
+	back, err := dlpack.Import(out.Detach())
+	require.NoError(t, err)
+	defer back.Release()
+	got := back.Span()
+	if want.Count == 0 {
+		got.First = want.First // NULL or not: the rules of size 0
+	}
+	require.Equal(t, want, got)
+	require.Len(t, back.Shape(), len(v.Shape))
+	for i := range v.Shape {
+		require.Equal(t, v.Shape[i], back.Shape()[i])
 	}
 }
 
@@ -251,7 +255,7 @@ func FuzzCheck(f *testing.F) {
 			}
 		}
 		if ndim > dlpack.MaxNDim {
-			_, err := dlpack.Check(v, 0)
+			_, err := checkView(v, 0)
 			require.ErrorIs(t, err, dlpack.ErrShape)
 			return
 		}
@@ -268,7 +272,7 @@ func TestSpanByWalking(t *testing.T) {
 			for _, b := range values {
 				for _, shape := range [][]int64{{1, 1}, {2, 3}, {3, 1}} {
 					v := dlpack.View{Data: p, Device: dlpack.CPU, DataType: bits, Shape: shape, Strides: []int64{a, b}}
-					got, err := dlpack.Check(v, 0)
+					got, err := checkView(v, 0)
 					require.NoError(t, err)
 					width := int64(bits.BitSize())
 					lo, hi := int64(0), int64(0)

@@ -15,11 +15,11 @@ func TestUnsupportedBuild(t *testing.T) {
 	if dlpack.Supported() {
 		t.Skip("this build exchanges tensors; run with CGO_ENABLED=0")
 	}
-	_, err := dlpack.Export(dlpack.View{}, 0, true, dlpack.Owner{})
+	_, err := dlpack.Export(&dlpack.View{}, 0, true, dlpack.Owner{})
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	_, err = dlpack.Import(nil, true)
 	require.ErrorIs(t, err, errors.ErrUnsupported)
-	_, err = dlpack.Check(dlpack.View{}, 0)
+	_, err = dlpack.Check(&dlpack.View{}, 0)
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	dlpack.Delete(nil, true)
 	require.False(t, dlpack.Tensor{}.Valid())

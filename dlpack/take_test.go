@@ -16,7 +16,7 @@ func TestTake(t *testing.T) {
 	counter := cpeer.NewOwner()
 	defer counter.Free()
 	view := dlpack.View{Data: memory(t, 64), Device: dlpack.CPU, DataType: dlpack.Float32, Shape: []int64{16}}
-	x, err := view.Export(0, true, counter.DLPack())
+	x, err := exportView(view, 0, true, counter.DLPack())
 	require.NoError(t, err)
 	mine, ok := x.Take()
 	require.True(t, ok)
@@ -43,7 +43,7 @@ func TestTake(t *testing.T) {
 	require.False(t, ok)
 
 	// The slot's next tensor is another one to every handle.
-	y, err := view.Export(0, true, dlpack.Owner{})
+	y, err := exportView(view, 0, true, dlpack.Owner{})
 	require.NoError(t, err)
 	require.False(t, x.Valid() || mine.Valid() || back.Valid())
 	y.Release()

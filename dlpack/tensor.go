@@ -31,14 +31,6 @@ type View struct {
 	ByteOffset uint64
 }
 
-// Option asks [Export] for more than the default.
-type Option uint64
-
-// LowestAddress lets the data field hold the lowest address when strides are
-// negative, with byte_offset leading to the first element, as kDLOneAPI tensors
-// always do. Otherwise data is the first element's address.
-const LowestAddress Option = 1 << 32
-
 // Span says which memory a tensor touches.
 type Span struct {
 	First      unsafe.Pointer // the first element (index 0, 0, ...), byte offset folded in; a handle as it is
@@ -60,7 +52,8 @@ func (s Span) FContiguous() bool { return s.contig&2 != 0 }
 // tensor is kept. Copies name the same tensor. The zero Tensor is none.
 //
 // Exactly one of Release, Detach or whoever takes the tensor over ends it;
-// after that every method but Valid and Release panics, on all copies. Methods
+// after that every method but Valid, Take, Release and String panics with an
+// [*Error] that is [ErrReleased], on all copies. Methods
 // may be called from several goroutines, but Release and Detach must not run
 // beside a method that reads.
 type Tensor struct {
@@ -107,9 +100,14 @@ func (t Tensor) Valid() bool {
 
 func (t Tensor) get() *slot {
 	if !t.Valid() {
-		panic("dlpack: use of a Tensor that was released, detached, taken over, or never made")
+		panic(stale("use"))
 	}
 	return t.slot
+}
+
+func stale(op string) *Error {
+	return &Error{Op: op, Err: ErrReleased,
+		Detail: "it was released, detached or taken over, or never made: keep it until its last use"}
 }
 
 // end makes all handles stale; true for the one caller that did it.
@@ -136,7 +134,7 @@ func (t Tensor) Detach() (managed unsafe.Pointer, versioned bool) {
 	managed, versioned = s.managed, s.versioned != 0
 	more := s.more
 	if !t.end() {
-		panic("dlpack: Tensor detached and released at the same time")
+		panic(stale("detach")) // somebody else was quicker
 	}
 	s.pushFree()
 	if more != nil {

@@ -22,6 +22,9 @@ static inline uint32_t usmb_dl_item_bits(usmb_dl_dtype d, uint64_t flags)
 	return bits < 8 && (flags & USMB_DL_FLAG_SUBBYTE_PADDED) ? 8 : bits;
 }
 
+/* Message for EVERSION, which may look at the version alone. */
+char *usmb_dl_explain_version(usmb_dl_version found, char *buf, size_t n);
+
 /*
  * The two halves of usmb_dl_read_managed, for whoever has another place for shape
  * and strides. fields: OK, ENULL or EVERSION; t's shape and strides are still the

@@ -73,16 +73,11 @@ enum {
 #define USMB_DL_FLAGS_KNOWN UINT64_C(7)
 
 /*
- * Options of usmb_dl_export, in the upper half of its flags; never emitted.
- * LOWEST: with negative strides, data is the lowest address and byte_offset
- *   leads to the first element. kDLOneAPI always gets this (consumers there
- *   look the pointer up in the allocation); everything else gets the address
- *   of the first element and byte_offset 0 unless LOWEST asks otherwise.
+ * An option of usmb_dl_export, in the upper half of its flags; never emitted.
  * CHECKED: the view passed usmb_dl_check before, or is our own array whose
  *   layout was settled at creation: only what cannot be known from that
  *   (read-only, padding, size 0) is looked at again.
  */
-#define USMB_DL_EXPORT_LOWEST (UINT64_C(1) << 32)
 #define USMB_DL_EXPORT_CHECKED (UINT64_C(1) << 33)
 
 typedef struct {
@@ -228,13 +223,6 @@ int usmb_dl_read(const usmb_dl_tensor *t, uint64_t flags, usmb_dl_snapshot *out)
 int usmb_dl_check(const usmb_dl_tensor *t, uint64_t flags, int64_t *strides_out, usmb_dl_span *out);
 
 /*
- * The tensor and flags inside a managed struct that a producer gave. EVERSION:
- * its major version is not ours and nothing but usmb_dl_delete may be done.
- * Legacy has no flags: 0. t borrows from managed.
- */
-int usmb_dl_open(const void *managed, int versioned, const usmb_dl_tensor **t, uint64_t *flags);
-
-/*
  * Builds a managed tensor: one malloc block with the struct, the owner pair,
  * shape and strides, so that the view may go after the call. strides NULL in
  * the view: C order, written out. Size 0 goes out as NULL data, except for
@@ -281,16 +269,14 @@ const char *usmb_dl_device_name(int32_t device_type);
 
 /*
  * A message for a code of the functions above: what was found and what to do.
- * t, the tensor it is about, may be NULL and must be NULL for EVERSION.
+ * t, the tensor it is about, may be NULL and must be NULL for EVERSION,
+ * about which usmb_dl_explain_snapshot says more.
  * Always terminated; returns buf.
  */
 char *usmb_dl_explain(int code, const usmb_dl_tensor *t, char *buf, size_t n);
 
 /* The same about what usmb_dl_read and usmb_dl_read_managed found. */
 char *usmb_dl_explain_snapshot(int code, const usmb_dl_snapshot *s, char *buf, size_t n);
-
-/* Message for EVERSION, which may look at the version alone. */
-char *usmb_dl_explain_version(usmb_dl_version found, char *buf, size_t n);
 
 #ifdef __cplusplus
 }

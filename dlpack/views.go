@@ -88,7 +88,7 @@ func hostElements(t Tensor, want DataType) error {
 }
 
 // Strided reads and writes the elements of a tensor of any strides in place. It
-// is valid until the tensor is released.
+// is valid until the tensor is released. The zero value has no elements.
 type Strided[T Element] struct {
 	first    unsafe.Pointer
 	shape    []int64
@@ -108,35 +108,34 @@ func Elements[T Element](t Tensor) (Strided[T], error) {
 	return Strided[T]{firstElement(span), t.Shape(), t.Strides(), span.Count, t.Flags()&ReadOnly != 0}, nil
 }
 
-// Shape is the number of elements in each dimension.
-func (s Strided[T]) Shape() []int64 { return s.shape }
-
-// Len is the number of elements.
-func (s Strided[T]) Len() int64 { return s.count }
-
-// At is the element at an index, one number a dimension; it panics outside of
-// the shape, as a slice does.
+// At is the element at an index, one number a dimension; it panics with an
+// [*Error] that is [ErrIndex] outside of the shape, as a slice does.
 func (s Strided[T]) At(index ...int64) T { return *s.at(index) }
 
-// Set writes the element at an index; it panics outside of the shape and on
-// read-only memory.
+// Set writes the element at an index; it panics outside of the shape, and on
+// read-only memory with [ErrReadOnly].
 func (s Strided[T]) Set(value T, index ...int64) {
 	if s.readOnly {
-		panic("dlpack: Set on a read-only tensor")
+		panic(&Error{Op: "set", Err: ErrReadOnly, Detail: "the producer's memory must not be written: copy it"})
 	}
 	*s.at(index) = value
 }
 
 func (s Strided[T]) at(index []int64) *T {
 	if len(index) != len(s.shape) {
-		panic(fmt.Sprintf("dlpack: %d indices for %d dimensions", len(index), len(s.shape)))
+		panic(&Error{Op: "element", Err: ErrIndex,
+			Detail: fmt.Sprintf("%d indices for %d dimensions: give one a dimension", len(index), len(s.shape))})
 	}
 	offset := int64(0)
 	for i, x := range index {
 		if x < 0 || x >= s.shape[i] {
-			panic(fmt.Sprintf("dlpack: index %d out of range [0, %d) in dimension %d", x, s.shape[i], i))
+			panic(&Error{Op: "element", Err: ErrIndex,
+				Detail: fmt.Sprintf("index %d in dimension %d of %d elements", x, i, s.shape[i])})
 		}
 		offset += x * s.strides[i]
+	}
+	if s.count == 0 { // the zero value, which has no dimensions either
+		panic(&Error{Op: "element", Err: ErrIndex, Detail: "there are no elements: take them from a tensor with Elements"})
 	}
 	return s.address(offset)
 }

@@ -215,7 +215,7 @@ func (a *Array) export(o *ExportOptions) (dlpack.Tensor, error) {
 	view.Device = device
 	view.DataType = a.dtype
 	view.Shape, view.Strides = int64s(a.layout.shape), int64s(a.layout.strides)
-	t, err := view.Export(flags, versioned, dlpack.Owner{Drop: owner.DropFunc(), Ctx: cell.Pointer()})
+	t, err := dlpack.Export(&view, flags, versioned, dlpack.Owner{Drop: owner.DropFunc(), Ctx: cell.Pointer()})
 	if err != nil {
 		return dlpack.Tensor{}, wrapErr(opDLPack, ErrExchange, err)
 	}

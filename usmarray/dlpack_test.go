@@ -217,7 +217,7 @@ func foreign(t *testing.T, v dlpack.View, flags dlpack.Flags, versioned bool) (d
 	released := new(atomic.Int32)
 	buf, err := memmgr.Wrap(nil, 0, memmgr.WrapOptions{Release: func() { released.Add(1) }})
 	require.NoError(t, err)
-	x, err := dlpack.Export(v, flags, versioned, dlpack.Owner{Drop: owner.DropFunc(), Ctx: buf.Cell().Pointer()})
+	x, err := dlpack.Export(&v, flags, versioned, dlpack.Owner{Drop: owner.DropFunc(), Ctx: buf.Cell().Pointer()})
 	require.NoError(t, err)
 	return x, released
 }
@@ -251,7 +251,7 @@ func TestFromDLPackErrors(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.view.Device.ID < 0 {
-				_, err := dlpack.Export(c.view, 0, true, dlpack.Owner{})
+				_, err := dlpack.Export(&c.view, 0, true, dlpack.Owner{})
 				require.ErrorIs(t, err, dlpack.ErrDevice) // no such tensor comes this far
 				return
 			}

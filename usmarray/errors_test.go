@@ -151,7 +151,7 @@ func TestRefusalsOfDevices(t *testing.T) {
 	_, err = other.DLPack()
 	requireKinds(t, err, ErrExchange, syclobj.ErrNotDefault)
 	oneAPI := dlpack.View{Data: host.Pointer(), Device: dlpack.Device{Type: dlpack.DeviceOneAPI}, DataType: Float32, Shape: []int64{2}}
-	tensor, err := oneAPI.Export(0, true, dlpack.Owner{})
+	tensor, err := dlpack.Export(&oneAPI, 0, true, dlpack.Owner{})
 	require.NoError(t, err)
 	defer tensor.Release()
 	_, err = FromDLPack(rt, tensor)

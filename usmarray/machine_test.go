@@ -105,7 +105,7 @@ func TestMachineWrongDevice(t *testing.T) {
 		ok   bool
 		want error
 	}{{0, true, nil}, {1, true, nil}, {2, false, syclobj.ErrNotUSM}, {3, false, syclobj.ErrDeviceID}} {
-		x, err := dlpack.Export(dlpack.View{Data: a.Pointer(), Device: dlpack.OneAPI(c.id), DataType: Int32, Shape: []int64{4}}, 0, true, dlpack.Owner{})
+		x, err := dlpack.Export(&dlpack.View{Data: a.Pointer(), Device: dlpack.OneAPI(c.id), DataType: Int32, Shape: []int64{4}}, 0, true, dlpack.Owner{})
 		require.NoError(t, err)
 		b, err := FromDLPack(rt, x)
 		if !c.ok {

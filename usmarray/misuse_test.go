@@ -151,7 +151,7 @@ func TestNilArguments(t *testing.T) {
 	b := own(t)(FromDLPack(nil, tensor))
 	require.Equal(t, a.Pointer(), b.Pointer())
 	oneAPI := dlpack.View{Data: a.Pointer(), Device: dlpack.Device{Type: dlpack.DeviceOneAPI}, DataType: Float32, Shape: []int64{2}}
-	tensor, err = oneAPI.Export(0, true, dlpack.Owner{})
+	tensor, err = dlpack.Export(&oneAPI, 0, true, dlpack.Owner{})
 	require.NoError(t, err)
 	defer tensor.Release()
 	_, err = FromDLPack(nil, tensor)

@@ -187,7 +187,7 @@ func requireTensorSpan(t *testing.T, shape, strides []int, want exactSpan, possi
 	if v.Strides == nil {
 		v.Strides = []int64{}
 	}
-	s, err := dlpack.Check(v, 0)
+	s, err := dlpack.Check(&v, 0)
 	low, high := scaled(want.lo, 0, 32), scaled(want.hi, 1, 32)
 	if !possible || !fits(scaled(want.count, 0, 32), low, high) || low.Int64()/8 < -spanData {
 		require.Error(t, err, "%v %v", shape, strides)

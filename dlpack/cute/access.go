@@ -1,23 +1,20 @@
 package cute
 
-import "unsafe"
+import (
+	"slices"
+	"unsafe"
+)
 
 // Rank returns the number of modes.
 func (s *Spec) Rank() int { return int(s.rank) }
 
 // Shape returns the extents in elements, those of dynamic modes too. The slice
 // is the caller's.
-func (s *Spec) Shape() []int64 { return s.AppendShape(nil) }
+func (s *Spec) Shape() []int64 { return slices.Clone(s.modes().extent) }
 
 // Stride returns the strides in elements, those of dynamic modes too, as the
 // marks left them. The slice is the caller's.
-func (s *Spec) Stride() []int64 { return s.AppendStride(nil) }
-
-// AppendShape appends the extents to dst and returns it.
-func (s *Spec) AppendShape(dst []int64) []int64 { return append(dst, s.modes().extent...) }
-
-// AppendStride appends the strides to dst and returns it.
-func (s *Spec) AppendStride(dst []int64) []int64 { return append(dst, s.modes().stride...) }
+func (s *Spec) Stride() []int64 { return slices.Clone(s.modes().stride) }
 
 // DynamicShape returns what is known of a mode's extent: 0 if it is static, else
 // the number it is a multiple of. It panics if there is no such mode.
@@ -66,6 +63,6 @@ func (s *Spec) TensorString(data unsafe.Pointer) string {
 	dst = append(dst, '@')
 	dst = append(dst, s.space.String()...)
 	dst = append(dst, " o "...)
-	dst = s.AppendLayout(dst)
+	dst = s.appendLayout(dst)
 	return string(append(dst, '>'))
 }

@@ -12,8 +12,7 @@
 //	MarkCompactShapeDynamic  (30,?{div=4}):(?{div=4},1)  one extent, and the strides that span it
 //
 // [Spec] is the description alone, a value without an address; [Tensor] adds the
-// memory. [Spec.Key] is the comparable cache key, [Cache] keeps kernels by key
-// and [TensorCache] converted tensors.
+// memory. [Spec.Key] is the comparable key of a map of kernels.
 //
 // # Ownership
 //
@@ -22,13 +21,13 @@
 // holds its source until Release, and a Clone shares it with marks of its own: the
 // source goes with the last of them. Use after Release is an error of kind
 // ErrReleased, by return value where there is an error to return and by panic
-// elsewhere. A TensorCache holds clones. A Spec and a Key own nothing.
+// elsewhere. A Spec and a Key own nothing.
 //
 // # Threads
 //
 // A Spec or Tensor may be read by many goroutines at a time; a mark needs it
 // alone. Clone and Release may run beside each other and beside reads of other
-// clones. Caches are safe for concurrent use, and their look-ups take no lock.
+// clones.
 //
 // # Where CuTe DSL and its documentation differ
 //

@@ -11,16 +11,16 @@ import (
 // The tensors of CuTe DSL's page on framework integration. b is what torch
 // exports for (1,4,1,32,1):(4,1,4,4,4), with the strides of size-1 modes at 1.
 var (
-	docA = View{Shape: []int64{8, 4, 16, 2}, Strides: []int64{2, 16, 64, 1}}
-	docB = View{Shape: []int64{1, 4, 1, 32, 1}, Strides: []int64{1, 1, 1, 4, 1}}
-	docC = View{Shape: []int64{2, 2}, Strides: []int64{8, 2}}
-	docD = View{Shape: []int64{3, 4, 2, 5}, Strides: []int64{5, 0, 0, 1}}
-	docE = View{Shape: []int64{2, 2, 3, 4}, Strides: []int64{2, 1, 4, 12}}
-	ones = View{Shape: []int64{1, 1, 1}, Strides: []int64{1, 1, 1}}
-	huge = View{Shape: []int64{1e9, 1e9}, Strides: []int64{1e9, 1}}
+	docA = dlpack.View{Shape: []int64{8, 4, 16, 2}, Strides: []int64{2, 16, 64, 1}}
+	docB = dlpack.View{Shape: []int64{1, 4, 1, 32, 1}, Strides: []int64{1, 1, 1, 4, 1}}
+	docC = dlpack.View{Shape: []int64{2, 2}, Strides: []int64{8, 2}}
+	docD = dlpack.View{Shape: []int64{3, 4, 2, 5}, Strides: []int64{5, 0, 0, 1}}
+	docE = dlpack.View{Shape: []int64{2, 2, 3, 4}, Strides: []int64{2, 1, 4, 12}}
+	ones = dlpack.View{Shape: []int64{1, 1, 1}, Strides: []int64{1, 1, 1}}
+	huge = dlpack.View{Shape: []int64{1e9, 1e9}, Strides: []int64{1e9, 1}}
 )
 
-func specOf(t testing.TB, v View, o Options) Spec {
+func specOf(t testing.TB, v dlpack.View, o Options) Spec {
 	v.DataType, v.Device = float32Type, dlpack.Device{Type: 1}
 	s, err := NewSpec(v, o)
 	require.NoError(t, err)
@@ -37,7 +37,7 @@ func TestDocumentedLayoutMarks(t *testing.T) {
 	skip := Options{Leading: LeadingSkipSizeOne}
 	for _, c := range []struct {
 		name    string
-		view    View
+		view    dlpack.View
 		options Options
 		lead    int
 		layout  string
@@ -62,9 +62,9 @@ func TestDocumentedLayoutMarks(t *testing.T) {
 		{"the last is not the leading one", docE, Options{}, -1, "", "Expected strides[leading_dim] == 1, but got 12"},
 		{"out of range", docE, Options{}, 4, "", "Expected leading_dim to be in range [0, 4) or [-4, -1], but got 4"},
 		{"out of range from the end", docE, Options{}, -5, "", "Expected leading_dim to be in range [0, 4) or [-4, -1], but got -5"},
-		{"implicit", View{Shape: []int64{30, 20, 32}}, Options{}, Deduce, "(?,?,?):(?,?,1)", ""},
-		{"a negative stride", View{Shape: []int64{4, 6}, Strides: []int64{-6, 1}}, Options{}, Deduce, "(?,?):(?,1)", ""},
-		{"no modes", View{Shape: []int64{}}, Options{}, Deduce, "():()", ""},
+		{"implicit", dlpack.View{Shape: []int64{30, 20, 32}}, Options{}, Deduce, "(?,?,?):(?,?,1)", ""},
+		{"a negative stride", dlpack.View{Shape: []int64{4, 6}, Strides: []int64{-6, 1}}, Options{}, Deduce, "(?,?):(?,1)", ""},
+		{"no modes", dlpack.View{Shape: []int64{}}, Options{}, Deduce, "():()", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := specOf(t, c.view, c.options)
@@ -103,7 +103,7 @@ func TestDocumentedCompactMarks(t *testing.T) {
 	t2 := []compactCall{{1, nil, 2}, {3, nil, 2}}
 	for _, c := range []struct {
 		name   string
-		view   View
+		view   dlpack.View
 		width  StrideWidth
 		calls  []compactCall
 		layout string
@@ -128,10 +128,10 @@ func TestDocumentedCompactMarks(t *testing.T) {
 		{"t13", huge, Strides32, []compactCall{{0, nil, 1}}, "", "Layout in DLTensorWrapper has int32 overflow risk. Please set use_32bit_stride to False", ErrStride32},
 		{"a value outside the rank", docC, StridesPlain, []compactCall{{0, []int{0, -1}, 1}}, "", "Expected stride_order value to be in range [0, 2), but got -1", ErrStrideOrder},
 		{"no divisibility", docA, StridesPlain, []compactCall{{0, nil, 0}}, "", "Expected divisibility to be at least 1, but got 0: 1 says nothing of the extent, n that it is a multiple of n", ErrDivisibility},
-		{"column order", View{Shape: []int64{4, 2}, Strides: []int64{1, 4}}, StridesPlain, []compactCall{{0, []int{1, 0}, 1}}, "(?,2):(1,?)", "", nil},
-		{"(3,2,0,1)", View{Shape: []int64{5, 3, 2, 4}, Strides: []int64{3, 1, 15, 30}}, StridesPlain, []compactCall{{3, []int{3, 2, 0, 1}, 1}}, "(5,3,2,?):(3,1,15,30)", "", nil},
+		{"column order", dlpack.View{Shape: []int64{4, 2}, Strides: []int64{1, 4}}, StridesPlain, []compactCall{{0, []int{1, 0}, 1}}, "(?,2):(1,?)", "", nil},
+		{"(3,2,0,1)", dlpack.View{Shape: []int64{5, 3, 2, 4}, Strides: []int64{3, 1, 15, 30}}, StridesPlain, []compactCall{{3, []int{3, 2, 0, 1}, 1}}, "(5,3,2,?):(3,1,15,30)", "", nil},
 		{"deduced", docE, StridesPlain, []compactCall{{1, []int{3, 2, 0, 1}, 1}}, "(2,?,3,4):(?,1,?{div=2},?{div=6})", "", nil},
-		{"large strides", View{Shape: []int64{2, 65536, 65536}}, Strides64, []compactCall{{0, []int{0, 1, 2}, 1}}, "(?,65536,65536):(4294967296,65536,1)", "", nil},
+		{"large strides", dlpack.View{Shape: []int64{2, 65536, 65536}}, Strides64, []compactCall{{0, []int{0, 1, 2}, 1}}, "(?,65536,65536):(4294967296,65536,1)", "", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := specOf(t, c.view, Options{Strides: c.width})
@@ -173,7 +173,7 @@ func TestNotCompact(t *testing.T) {
 		{"empty", []int64{0, 3}, []int64{3, 1}, nil, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := specOf(t, View{Shape: c.shape, Strides: c.strides}, Options{})
+			s := specOf(t, dlpack.View{Shape: c.shape, Strides: c.strides}, Options{})
 			before := s
 			err := s.MarkCompactShapeDynamic(0, c.order, 1)
 			if c.kind == nil {
@@ -184,7 +184,7 @@ func TestNotCompact(t *testing.T) {
 			require.Equal(t, before, s)
 		})
 	}
-	s := specOf(t, View{Shape: []int64{8}, Strides: []int64{3}}, Options{})
+	s := specOf(t, dlpack.View{Shape: []int64{8}, Strides: []int64{3}}, Options{})
 	require.EqualError(t, s.MarkCompactShapeDynamic(0, nil, 1),
 		"The layout (8):(3) is not compact: mode(0) has stride 3 where a compact layout has 1. Use mark_layout_dynamic, or a compact copy of the tensor.")
 }
@@ -192,14 +192,14 @@ func TestNotCompact(t *testing.T) {
 // TestEmptyDivisibility: any number divides an extent of 0; a product of them
 // that overflows is cut to a part that still divides.
 func TestEmptyDivisibility(t *testing.T) {
-	s := specOf(t, View{Shape: []int64{4, 0, 8}}, Options{})
+	s := specOf(t, dlpack.View{Shape: []int64{4, 0, 8}}, Options{})
 	require.NoError(t, s.MarkCompactShapeDynamic(1, nil, 1<<62))
 	require.Equal(t, "(4,?{div=4611686018427387904},8):(?{div=8},8,1)", s.Layout())
 }
 
 // TestMarkAfterMark: marks apply to the layout as earlier ones left it.
 func TestMarkAfterMark(t *testing.T) {
-	s := specOf(t, View{Shape: []int64{4, 6}}, Options{})
+	s := specOf(t, dlpack.View{Shape: []int64{4, 6}}, Options{})
 	require.NoError(t, s.MarkLayoutDynamic(Deduce))
 	require.NoError(t, s.MarkCompactShapeDynamic(1, nil, 3))
 	require.Equal(t, "(?,?{div=3}):(?{div=3},1)", s.Layout())

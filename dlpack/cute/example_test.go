@@ -47,7 +47,8 @@ func ExampleWrap() {
 		return
 	}
 	defer y.Release()
-	fmt.Println(y.Shape(), y.Stride(), y.MemSpace(), y.ElementType())
+	s := y.Spec()
+	fmt.Println(s.Shape(), s.Stride(), s.MemSpace(), s.ElementType())
 	data, err := y.Data()
 	fmt.Println(data == x.Data, err)
 	// Output:
@@ -134,8 +135,8 @@ func ExampleStrideWidth() {
 }
 
 // A kernel is compiled once for each key.
-func ExampleCache() {
-	kernels := cute.NewCache[string](64, nil)
+func ExampleSpec_Key() {
+	kernels := map[cute.Key]string{}
 	for _, rows := range []int64{30, 60, 90} {
 		s, err := cute.NewSpec(view([]int64{rows, 20}, nil), cute.Options{AssumedAlign: 16})
 		if err == nil {
@@ -145,15 +146,17 @@ func ExampleCache() {
 			fmt.Println(err)
 			return
 		}
-		kernel, err := kernels.GetOrAdd(s.Key(), func() (string, error) {
+		kernel, ok := kernels[s.Key()]
+		if !ok {
 			fmt.Println("compiling for", s.Key())
-			return "kernel", nil
-		})
-		fmt.Println(rows, kernel, err)
+			kernel = "kernel"
+			kernels[s.Key()] = kernel
+		}
+		fmt.Println(rows, kernel)
 	}
 	// Output:
 	// compiling for Float32@generic align=16 o (?,?):(?,1)
-	// 30 kernel <nil>
-	// 60 kernel <nil>
-	// 90 kernel <nil>
+	// 30 kernel
+	// 60 kernel
+	// 90 kernel
 }

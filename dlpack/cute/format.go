@@ -8,24 +8,7 @@ import (
 // elements, "?" for what is dynamic, as in "(?,4,?{div=2}):(?{i64 div=8},?{i64},1)".
 func (s *Spec) Layout() string {
 	var buffer [256]byte
-	return string(s.AppendLayout(buffer[:0]))
-}
-
-// ShapeString returns the shape's half of Layout, "(?,4,?{div=2})".
-func (s *Spec) ShapeString() string {
-	var buffer [128]byte
-	return string(s.appendShape(buffer[:0]))
-}
-
-// StrideString returns the strides' half of Layout, "(?{i64 div=8},?{i64},1)".
-func (s *Spec) StrideString() string {
-	var buffer [128]byte
-	return string(s.appendStride(buffer[:0], s.widthTag()))
-}
-
-// AppendLayout appends Layout to dst and returns it.
-func (s *Spec) AppendLayout(dst []byte) []byte {
-	return s.appendLayout(dst, s.widthTag())
+	return string(s.appendLayout(buffer[:0]))
 }
 
 // String returns the tensor type without an address: "Float32@generic o (30,20):(20,1)".
@@ -35,7 +18,7 @@ func (s *Spec) String() string {
 	dst = append(dst, '@')
 	dst = append(dst, s.space.String()...)
 	dst = append(dst, " o "...)
-	return string(s.AppendLayout(dst))
+	return string(s.appendLayout(dst))
 }
 
 // widthTag is what a dynamic stride prints of its width. CuTe DSL leaves 32 bits
@@ -47,20 +30,11 @@ func (s *Spec) widthTag() string {
 	return ""
 }
 
-func (s *Spec) appendLayout(dst []byte, width string) []byte {
-	dst = s.appendShape(dst)
+func (s *Spec) appendLayout(dst []byte) []byte {
+	m := s.modes()
+	dst = appendTuple(dst, m.extent, m.shapeDiv, "")
 	dst = append(dst, ':')
-	return s.appendStride(dst, width)
-}
-
-func (s *Spec) appendShape(dst []byte) []byte {
-	m := s.modes()
-	return appendTuple(dst, m.extent, m.shapeDiv, "")
-}
-
-func (s *Spec) appendStride(dst []byte, width string) []byte {
-	m := s.modes()
-	return appendTuple(dst, m.stride, m.strideDiv, width)
+	return appendTuple(dst, m.stride, m.strideDiv, s.widthTag())
 }
 
 // appendTuple prints one half of a layout; div is 0 for a static value.

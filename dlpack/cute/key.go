@@ -2,7 +2,6 @@ package cute
 
 import (
 	"encoding/binary"
-	"math/bits"
 	"strconv"
 )
 
@@ -12,11 +11,10 @@ import (
 // dynamic extents and strides and the address are not in it, nor is the width
 // asked for where no stride is dynamic.
 //
-// Keys are comparable with == and usable in maps. Equal keys have equal strings
-// and hashes, in every process and release of this major version; different
-// keys have different strings.
+// Keys are comparable with == and made for maps, which hold a kernel or a converted
+// tensor for each. Equal keys have equal strings, in every process and release of
+// this major version; different keys have different strings.
 type Key struct {
-	sum                   uint64
 	align                 int64
 	shapeMask, strideMask uint64 // which modes are dynamic
 	element               ElementType
@@ -39,7 +37,6 @@ func (s *Spec) Key() (k Key) {
 	if k.strideMask != 0 {
 		k.width = s.width
 	}
-	k.sum = k.hash()
 	return k
 }
 
@@ -83,32 +80,6 @@ func (k *Key) setLarge(m modes) {
 	k.more = string(dst)
 }
 
-// hash folds all words of the key into one. Multiplying and folding the halves
-// spreads every bit; the constants are odd numbers without a pattern.
-func (k *Key) hash() uint64 {
-	const a, b = 0x9e3779b97f4a7c15, 0xd6e8feb86659fd93
-	head := uint64(k.element) | uint64(k.space)<<8 | uint64(k.width)<<16 | uint64(k.rank)<<24
-	x := fold(head^uint64(k.align)<<32^a, b)
-	y := fold(k.shapeMask^b, k.strideMask^a)
-	if k.more != "" {
-		for at := 0; at < len(k.more); at += 16 {
-			x = fold(x^word(k.more[at:]), b)
-			y = fold(y^word(k.more[at+8:]), a)
-		}
-		return fold(x^a, y^b)
-	}
-	for i := range k.rank {
-		x = fold(x^uint64(k.shape[i&7]), b)
-		y = fold(y^uint64(k.stride[i&7]), a)
-	}
-	return fold(x^a, y^b)
-}
-
-func fold(a, b uint64) uint64 {
-	hi, lo := bits.Mul64(a, b)
-	return hi ^ lo
-}
-
 // word reads eight bytes of a string, little end first.
 func word(s string) (w uint64) {
 	for i := range 8 {
@@ -116,9 +87,6 @@ func word(s string) (w uint64) {
 	}
 	return w
 }
-
-// Hash returns a 64-bit hash of the key, the same in every process.
-func (k Key) Hash() uint64 { return k.sum }
 
 // String returns the key's stable text, such as
 // "Float32@gmem align=16 o (?,20):(?{i64},1)". Dynamic strides of unsaid width

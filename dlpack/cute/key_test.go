@@ -1,16 +1,16 @@
 package cute
 
 import (
-	"fmt"
 	"math/rand/v2"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
 )
+
+// markDeduced is the mark of the implicit conversion.
+func markDeduced(s *Spec) error { return s.MarkLayoutDynamic(Deduce) }
 
 func TestKeyStrings(t *testing.T) {
 	v := dlpack.View{Shape: []int64{32, 20}, DataType: dlpack.Float32, Device: dlpack.CPU}
@@ -105,146 +105,4 @@ func TestKeysAndStringsAgree(t *testing.T) {
 		byText[k.String()], byKey[k] = k, k.String()
 	}
 	require.Greater(t, len(byKey), 1000)
-}
-
-// TestHashIsStable: the hash is part of what other processes may rely on.
-func TestHashIsStable(t *testing.T) {
-	s := specOf(t, dlpack.View{Shape: []int64{32, 20}}, Options{})
-	require.Equal(t, s.Key().Hash(), s.Key().Hash())
-	require.Equal(t, uint64(0x1533e2864cee4957), s.Key().Hash())
-	s = specOf(t, wideView(12), Options{})
-	require.Equal(t, uint64(0xeabf975ce0259914), s.Key().Hash())
-}
-
-// keysOf returns n different keys.
-func keysOf(t testing.TB, n int) []Key {
-	keys := make([]Key, n)
-	for i := range keys {
-		s := specOf(t, dlpack.View{Shape: []int64{int64(i + 1), 4}}, Options{})
-		keys[i] = s.Key()
-	}
-	return keys
-}
-
-func TestCache(t *testing.T) {
-	var left []int
-	c := NewCache(3, func(_ Key, v int) { left = append(left, v) })
-	keys := keysOf(t, 5)
-	for i, k := range keys[:3] {
-		c.Put(k, i)
-	}
-	require.Equal(t, 3, c.Len())
-	require.Equal(t, 3, c.Cap())
-	for i, k := range keys[:3] {
-		v, ok := c.Get(k)
-		require.True(t, ok)
-		require.Equal(t, i, v)
-	}
-	_, ok := c.Get(keys[4])
-	require.False(t, ok)
-	require.Empty(t, left)
-
-	c.Put(keys[1], 11)
-	require.Equal(t, []int{1}, left, "a replaced value leaves")
-	v, ok := c.Get(keys[1])
-	require.True(t, ok)
-	require.Equal(t, 11, v)
-	require.Equal(t, 3, c.Len())
-
-	require.True(t, c.Remove(keys[0]))
-	require.False(t, c.Remove(keys[0]))
-	require.Equal(t, []int{1, 0}, left)
-	c.Clear()
-	require.ElementsMatch(t, []int{1, 0, 11, 2}, left)
-	require.Zero(t, c.Len())
-	c.Put(keys[0], 7)
-	v, ok = c.Get(keys[0])
-	require.True(t, ok)
-	require.Equal(t, 7, v)
-}
-
-// TestCacheEviction: what was looked up since the last round stays.
-func TestCacheEviction(t *testing.T) {
-	c := NewCache[int](8, nil)
-	keys := keysOf(t, 200)
-	c.Put(keys[0], 0)
-	for i, k := range keys[1:] {
-		_, ok := c.Get(keys[0])
-		require.True(t, ok, "the one in use was evicted by addition %d", i)
-		c.Put(k, i)
-		require.LessOrEqual(t, c.Len(), 8)
-	}
-	require.Equal(t, 8, c.Len())
-}
-
-func TestCacheGetOrAdd(t *testing.T) {
-	c := NewCache[int](0, nil)
-	require.Equal(t, 1, c.Cap())
-	key := keysOf(t, 1)[0]
-	failure := fmt.Errorf("no")
-	_, err := c.GetOrAdd(key, func() (int, error) { return 0, failure })
-	require.ErrorIs(t, err, failure)
-	require.Zero(t, c.Len())
-	v, err := c.GetOrAdd(key, func() (int, error) { return 5, nil })
-	require.NoError(t, err)
-	require.Equal(t, 5, v)
-	v, err = c.GetOrAdd(key, func() (int, error) { t.Error("made twice"); return 0, nil })
-	require.NoError(t, err)
-	require.Equal(t, 5, v)
-}
-
-// TestCacheGetOrAddLoses: of two that make a value at once, the first to add
-// wins and the other's leaves.
-func TestCacheGetOrAddLoses(t *testing.T) {
-	var left []int
-	c := NewCache(2, func(_ Key, v int) { left = append(left, v) })
-	key := keysOf(t, 1)[0]
-	v, err := c.GetOrAdd(key, func() (int, error) {
-		c.Put(key, 1)
-		return 2, nil
-	})
-	require.NoError(t, err)
-	require.Equal(t, 1, v)
-	require.Equal(t, []int{2}, left)
-	require.Equal(t, 1, c.Len())
-}
-
-// TestCacheConcurrently: every value that entered leaves once, no look-up gives
-// a value of another key, and the bound holds throughout.
-func TestCacheConcurrently(t *testing.T) {
-	var entered, left atomic.Int64
-	c := NewCache(16, func(Key, Key) { left.Add(1) })
-	keys := keysOf(t, 64)
-	var group sync.WaitGroup
-	for worker := range 8 {
-		group.Go(func() {
-			r := rand.New(rand.NewPCG(uint64(worker), 5))
-			for range 5000 {
-				k := keys[r.IntN(len(keys))]
-				switch r.IntN(8) {
-				case 0:
-					entered.Add(1)
-					c.Put(k, k)
-				case 1:
-					c.Remove(k)
-				case 2:
-					v, err := c.GetOrAdd(k, func() (Key, error) { entered.Add(1); return k, nil })
-					if err != nil || v != k {
-						t.Errorf("GetOrAdd gave %s for %s: %v", v, k, err)
-					}
-				default:
-					if v, ok := c.Get(k); ok && v != k {
-						t.Errorf("Get gave %s for %s", v, k)
-					}
-				}
-				if n := c.Len(); n > 16 {
-					t.Errorf("%d values in a cache of 16", n)
-				}
-			}
-		})
-	}
-	group.Wait()
-	c.Clear()
-	require.Equal(t, entered.Load(), left.Load())
-	require.Positive(t, left.Load())
 }

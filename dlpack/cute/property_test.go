@@ -12,12 +12,12 @@ import (
 
 // randomView draws a layout: mostly compact in a random order, often with
 // modes of size 1, broadcasts, odd strides or reversals.
-func randomView(r *rand.Rand) View {
+func randomView(r *rand.Rand) dlpack.View {
 	rank := r.IntN(6)
 	if r.IntN(8) == 0 {
 		rank = 8 + r.IntN(3)
 	}
-	v := View{
+	v := dlpack.View{
 		Shape: make([]int64, rank), Strides: make([]int64, rank),
 		DataType: float32Type, Device: dlpack.Device{Type: 1},
 	}
@@ -120,7 +120,7 @@ func requireDivisible(t *testing.T, s *Spec) {
 
 // TestUnitStrides: canonical strides of size-1 modes change no address.
 func TestUnitStrides(t *testing.T) {
-	v := View{Shape: []int64{1, 4, 1, 32, 1}, Strides: []int64{4, 1, 4, 4, 4}}
+	v := dlpack.View{Shape: []int64{1, 4, 1, 32, 1}, Strides: []int64{4, 1, 4, 4, 4}}
 	require.Equal(t, "(1,4,1,32,1):(4,1,4,4,4)", ptr(specOf(t, v, Options{})).Layout())
 	require.Equal(t, "(1,4,1,32,1):(1,1,1,4,1)", ptr(specOf(t, v, Options{UnitStrides: true})).Layout())
 }
@@ -153,7 +153,7 @@ func TestSpan(t *testing.T) {
 		{[]int64{1}, []int64{math.MinInt64}, 1},
 		{[]int64{math.MaxInt64}, []int64{1}, math.MaxInt64},
 	} {
-		s := specOf(t, View{Shape: c.shape, Strides: c.strides}, Options{})
+		s := specOf(t, dlpack.View{Shape: c.shape, Strides: c.strides}, Options{})
 		require.Equal(t, c.span, s.Span(), "%v:%v", c.shape, c.strides)
 	}
 }
@@ -173,14 +173,14 @@ func TestNarrowStrides(t *testing.T) {
 		{"a stride nothing is multiplied with", []int64{1, 2}, []int64{1 << 31, 1}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := specOf(t, View{Shape: c.shape, Strides: c.strides}, Options{Strides: Strides32})
+			s := specOf(t, dlpack.View{Shape: c.shape, Strides: c.strides}, Options{Strides: Strides32})
 			err := s.MarkLayoutDynamic(Deduce)
 			if c.fits {
 				require.NoError(t, err)
 			} else {
 				require.ErrorIs(t, err, ErrStride32)
 			}
-			s = specOf(t, View{Shape: c.shape, Strides: c.strides}, Options{Strides: Strides64})
+			s = specOf(t, dlpack.View{Shape: c.shape, Strides: c.strides}, Options{Strides: Strides64})
 			require.NoError(t, s.MarkLayoutDynamic(Deduce))
 		})
 	}

@@ -12,10 +12,6 @@ import (
 // inlineRank is how many modes a Spec holds in itself; more go to one slice.
 const inlineRank = 8
 
-// View is dlpack's description of memory, the input of a conversion. Nothing in
-// it is kept but the address: the first element lies at Data plus ByteOffset.
-type View = dlpack.View
-
 // Spec describes a tensor the way a compiled kernel sees it: element type,
 // memory space, alignment, and a layout of which parts are static and parts
 // dynamic. It has no address and owns nothing; marks change it in place.
@@ -61,13 +57,13 @@ type modes struct {
 // ErrLayout (rank above MaxRank, strides of another length, a negative extent, a
 // size or span that overflows int64) or ErrAlignment (assumed_align not a power
 // of two, or the address not a multiple of it).
-func NewSpec(v View, o Options) (Spec, error) {
+func NewSpec(v dlpack.View, o Options) (Spec, error) {
 	var s Spec
 	err := s.describe(&v, &o)
 	return s, err
 }
 
-func (s *Spec) describe(v *View, o *Options) error {
+func (s *Spec) describe(v *dlpack.View, o *Options) error {
 	if err := o.check(); err != nil {
 		return err
 	}

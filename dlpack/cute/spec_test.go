@@ -32,7 +32,7 @@ func TestElementTypes(t *testing.T) {
 		{dlpack.DataType{Code: 16, Bits: 6, Lanes: 1}, "Float6E3M2FN", 1},
 		{dlpack.DataType{Code: 17, Bits: 4, Lanes: 1}, "Float4E2M1FN", 1},
 	} {
-		s, err := NewSpec(View{DataType: c.dt}, Options{})
+		s, err := NewSpec(dlpack.View{DataType: c.dt}, Options{})
 		require.NoError(t, err, c.name)
 		require.Equal(t, c.name, s.ElementType().String())
 		require.Equal(t, int(c.dt.Bits), s.ElementType().Bits())
@@ -75,7 +75,7 @@ func TestRefusedElementTypes(t *testing.T) {
 		"e4m3fnuz":      {Code: 11, Bits: 8, Lanes: 1},
 		"code unknown":  {Code: 200, Bits: 8, Lanes: 1},
 	} {
-		_, err := NewSpec(View{DataType: dt}, Options{})
+		_, err := NewSpec(dlpack.View{DataType: dt}, Options{})
 		require.ErrorIs(t, err, ErrElementType, name)
 		require.ErrorContains(t, err, "Float32", "%s: the error says what to do", name)
 	}
@@ -83,7 +83,7 @@ func TestRefusedElementTypes(t *testing.T) {
 
 func TestMemSpace(t *testing.T) {
 	for device, want := range map[int32]string{1: "generic", 2: "gmem", 3: "generic", 10: "gmem", 11: "generic", 13: "gmem", 14: "gmem"} {
-		v := View{DataType: float32Type}
+		v := dlpack.View{DataType: float32Type}
 		v.Device.Type += dlpack.DeviceType(device)
 		s, err := NewSpec(v, Options{})
 		require.NoError(t, err)
@@ -114,7 +114,7 @@ func TestAlignment(t *testing.T) {
 		{0, -4, false},
 		{0, math.MinInt64, false},
 	} {
-		v := View{Data: unsafe.Add(base, c.offset), Shape: []int64{2}, DataType: float32Type}
+		v := dlpack.View{Data: unsafe.Add(base, c.offset), Shape: []int64{2}, DataType: float32Type}
 		s, err := NewSpec(v, Options{AssumedAlign: c.align})
 		if !c.ok {
 			require.ErrorIs(t, err, ErrAlignment, "%+v", c)
@@ -129,32 +129,32 @@ func TestAlignment(t *testing.T) {
 
 func TestRefusedViews(t *testing.T) {
 	for name, c := range map[string]struct {
-		v    View
+		v    dlpack.View
 		o    Options
 		kind error
 	}{
-		"rank":             {View{Shape: make([]int64, 65)}, Options{}, ErrLayout},
-		"strides' length":  {View{Shape: []int64{2, 3}, Strides: []int64{1}}, Options{}, ErrLayout},
-		"strides, no mode": {View{Strides: []int64{1}}, Options{}, ErrLayout},
-		"negative extent":  {View{Shape: []int64{2, -3}}, Options{}, ErrLayout},
-		"size overflows":   {View{Shape: []int64{1 << 62, 8}}, Options{}, ErrLayout},
+		"rank":             {dlpack.View{Shape: make([]int64, 65)}, Options{}, ErrLayout},
+		"strides' length":  {dlpack.View{Shape: []int64{2, 3}, Strides: []int64{1}}, Options{}, ErrLayout},
+		"strides, no mode": {dlpack.View{Strides: []int64{1}}, Options{}, ErrLayout},
+		"negative extent":  {dlpack.View{Shape: []int64{2, -3}}, Options{}, ErrLayout},
+		"size overflows":   {dlpack.View{Shape: []int64{1 << 62, 8}}, Options{}, ErrLayout},
 		"size overflows with strides": {
-			View{Shape: []int64{1 << 62, 8}, Strides: []int64{0, 0}}, Options{}, ErrLayout,
+			dlpack.View{Shape: []int64{1 << 62, 8}, Strides: []int64{0, 0}}, Options{}, ErrLayout,
 		},
-		"span overflows": {View{Shape: []int64{3, 3}, Strides: []int64{1 << 62, 1}}, Options{}, ErrLayout},
+		"span overflows": {dlpack.View{Shape: []int64{3, 3}, Strides: []int64{1 << 62, 1}}, Options{}, ErrLayout},
 		"span overflows in two steps": {
-			View{Shape: []int64{2, 2}, Strides: []int64{1 << 62, 1 << 62}}, Options{}, ErrLayout,
+			dlpack.View{Shape: []int64{2, 2}, Strides: []int64{1 << 62, 1 << 62}}, Options{}, ErrLayout,
 		},
 		"span overflows downwards": {
-			View{Shape: []int64{3}, Strides: []int64{math.MinInt64}}, Options{}, ErrLayout,
+			dlpack.View{Shape: []int64{3}, Strides: []int64{math.MinInt64}}, Options{}, ErrLayout,
 		},
 		"span overflows both ways": {
-			View{Shape: []int64{2, 2}, Strides: []int64{math.MinInt64, math.MaxInt64}}, Options{}, ErrLayout,
+			dlpack.View{Shape: []int64{2, 2}, Strides: []int64{math.MinInt64, math.MaxInt64}}, Options{}, ErrLayout,
 		},
-		"stride width": {View{}, Options{Strides: 3}, ErrOption},
-		"leading rule": {View{}, Options{Leading: 2}, ErrOption},
-		"memory space": {View{}, Options{MemSpace: 3}, ErrOption},
-		"handle":       {View{Device: dlpack.Device{Type: 4}}, Options{}, ErrOption},
+		"stride width": {dlpack.View{}, Options{Strides: 3}, ErrOption},
+		"leading rule": {dlpack.View{}, Options{Leading: 2}, ErrOption},
+		"memory space": {dlpack.View{}, Options{MemSpace: 3}, ErrOption},
+		"handle":       {dlpack.View{Device: dlpack.Device{Type: 4}}, Options{}, ErrOption},
 	} {
 		c.v.DataType = float32Type
 		_, err := NewSpec(c.v, c.o)
@@ -171,14 +171,11 @@ func TestOffsetRank(t *testing.T) {
 }
 
 func TestStrings(t *testing.T) {
-	s := specOf(t, View{Shape: []int64{30, 20}}, Options{Strides: Strides64})
+	s := specOf(t, dlpack.View{Shape: []int64{30, 20}}, Options{Strides: Strides64})
 	require.Equal(t, "Float32@generic o (30,20):(20,1)", s.String())
 	require.Equal(t, "Tensor<0x000000000875f580@generic o (30,20):(20,1)>", s.TensorString(addressOf(0x875f580)))
 	require.NoError(t, s.MarkCompactShapeDynamic(1, nil, 4))
-	require.Equal(t, "(30,?{div=4})", s.ShapeString())
-	require.Equal(t, "(?{i64 div=4},1)", s.StrideString())
 	require.Equal(t, Strides64, s.StrideWidth())
-	require.Equal(t, "()", ptr(specOf(t, View{}, Options{})).ShapeString())
 }
 
 // addressOf makes a pointer that is only printed.

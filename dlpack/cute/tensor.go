@@ -36,20 +36,10 @@ var specs = sync.Pool{New: func() any { return new(Spec) }}
 // t; on failure t stays the caller's. The errors are those of NewSpec,
 // ErrElementType for elements of less than a byte that are padded, which CuTe
 // packs, and ErrReleased for a t that was released.
+//
+// CuTe DSL's implicit conversion of a kernel's arguments marks what this returns
+// with MarkLayoutDynamic(Deduce).
 func FromDLPack(t dlpack.Tensor, o Options) (*Tensor, error) {
-	return convert(t, o, nil)
-}
-
-// FromDLPackDynamic is the implicit conversion CuTe DSL applies to arguments of
-// a kernel: FromDLPack followed by MarkLayoutDynamic(Deduce), so that everything
-// but the leading dimension's stride and broadcasts is dynamic.
-func FromDLPackDynamic(t dlpack.Tensor, o Options) (*Tensor, error) {
-	return convert(t, o, markDeduced)
-}
-
-func markDeduced(s *Spec) error { return s.markLayout(Deduce, true) }
-
-func convert(t dlpack.Tensor, o Options, mark func(*Spec) error) (*Tensor, error) {
 	if !t.Valid() {
 		return nil, errReleased("FromDLPack")
 	}
@@ -57,8 +47,8 @@ func convert(t dlpack.Tensor, o Options, mark func(*Spec) error) (*Tensor, error
 	if err := CheckFlags(dt, t.Flags()); err != nil {
 		return nil, err
 	}
-	view := View{Data: t.Data(), Shape: t.Shape(), Strides: t.Strides(), DataType: dt, Device: t.Device()}
-	c, err := newTensor(&view, &o, mark)
+	view := dlpack.View{Data: t.Data(), Shape: t.Shape(), Strides: t.Strides(), DataType: dt, Device: t.Device()}
+	c, err := newTensor(&view, &o)
 	if err != nil {
 		return nil, err
 	}
@@ -68,8 +58,8 @@ func convert(t dlpack.Tensor, o Options, mark func(*Spec) error) (*Tensor, error
 
 // Wrap describes memory that the caller keeps alive. release, if not nil, is
 // called once, when the tensor and its clones are released.
-func Wrap(v View, o Options, release func()) (*Tensor, error) {
-	c, err := newTensor(&v, &o, nil)
+func Wrap(v dlpack.View, o Options, release func()) (*Tensor, error) {
+	c, err := newTensor(&v, &o)
 	if err != nil {
 		return nil, err
 	}
@@ -87,14 +77,10 @@ func CheckFlags(dt dlpack.DataType, flags dlpack.Flags) error {
 	return nil
 }
 
-func newTensor(v *View, o *Options, mark func(*Spec) error) (*Tensor, error) {
+func newTensor(v *dlpack.View, o *Options) (*Tensor, error) {
 	spec := specs.Get().(*Spec)
 	*spec = Spec{large: spec.large}
-	err := spec.describe(v, o)
-	if err == nil && mark != nil {
-		err = mark(spec)
-	}
-	if err != nil {
+	if err := spec.describe(v, o); err != nil {
 		specs.Put(spec)
 		return nil, err
 	}
@@ -184,32 +170,15 @@ func (t *Tensor) Data() (unsafe.Pointer, error) {
 	return t.data, nil
 }
 
-// Spec returns a copy of the tensor's description, which outlives it.
+// Spec returns a copy of the tensor's description, which tells shape, strides,
+// element type and the like, and outlives it.
 func (t *Tensor) Spec() Spec { return t.live("Spec").copied() }
 
 // Key returns the cache key of the tensor as it is marked now.
 func (t *Tensor) Key() Key { return t.live("Key").Key() }
 
-// Rank returns the number of modes.
-func (t *Tensor) Rank() int { return t.live("Rank").Rank() }
-
-// Shape returns the extents in elements, dynamic ones too.
-func (t *Tensor) Shape() []int64 { return t.live("Shape").Shape() }
-
-// Stride returns the strides in elements, dynamic ones too.
-func (t *Tensor) Stride() []int64 { return t.live("Stride").Stride() }
-
 // Layout returns the layout as CuTe DSL prints it, "(?,20):(?,1)".
 func (t *Tensor) Layout() string { return t.live("Layout").Layout() }
-
-// ElementType returns the type of an element under CuTe's name.
-func (t *Tensor) ElementType() ElementType { return t.live("ElementType").ElementType() }
-
-// MemSpace returns the memory space.
-func (t *Tensor) MemSpace() MemSpace { return t.live("MemSpace").MemSpace() }
-
-// AssumedAlign returns the alignment a kernel may assume, in bytes.
-func (t *Tensor) AssumedAlign() int64 { return t.live("AssumedAlign").AssumedAlign() }
 
 // String returns CuTe DSL's form, "Tensor<0x000000000875f580@generic o (30,20):(20,1)>",
 // and "Tensor<released>" after Release.

@@ -24,12 +24,13 @@ func wrapped(t testing.TB, shape ...int64) (*Tensor, *atomic.Int64) {
 func TestTensorFacts(t *testing.T) {
 	c, released := wrapped(t, 30, 20)
 	defer c.Release()
-	require.Equal(t, []int64{30, 20}, c.Shape())
-	require.Equal(t, []int64{20, 1}, c.Stride())
-	require.Equal(t, 2, c.Rank())
-	require.Equal(t, "generic", c.MemSpace().String())
-	require.Equal(t, "Float32", c.ElementType().String())
-	require.EqualValues(t, 4, c.AssumedAlign())
+	s := c.Spec()
+	require.Equal(t, []int64{30, 20}, s.Shape())
+	require.Equal(t, []int64{20, 1}, s.Stride())
+	require.Equal(t, 2, s.Rank())
+	require.Equal(t, "generic", s.MemSpace().String())
+	require.Equal(t, "Float32", s.ElementType().String())
+	require.EqualValues(t, 4, s.AssumedAlign())
 	data, err := c.Data()
 	require.NoError(t, err)
 	require.Regexp(t, `^Tensor<0x[0-9a-f]{16}@generic o \(30,20\):\(20,1\)>$`, c.String())
@@ -38,7 +39,7 @@ func TestTensorFacts(t *testing.T) {
 	require.Equal(t, "(?{div=5},20):(20,1)", c.Layout())
 	require.NoError(t, c.MarkLayoutDynamic(-1))
 	require.Equal(t, "(?,?):(?,1)", c.Layout())
-	require.Equal(t, []int64{30, 20}, c.Shape(), "extents are kept")
+	require.Equal(t, []int64{30, 20}, ptr(c.Spec()).Shape(), "extents are kept")
 	require.Zero(t, released.Load())
 }
 
@@ -68,19 +69,11 @@ func TestUseAfterRelease(t *testing.T) {
 	require.ErrorIs(t, err, ErrReleased)
 	_, err = c.Clone()
 	require.ErrorIs(t, err, ErrReleased)
-	_, err = NewTensorCache(1).Put(c)
-	require.ErrorIs(t, err, ErrReleased)
 	require.Equal(t, "Tensor<released>", c.String())
 	for name, use := range map[string]func(){
-		"Spec":         func() { c.Spec() },
-		"Key":          func() { c.Key() },
-		"Rank":         func() { c.Rank() },
-		"Shape":        func() { c.Shape() },
-		"Stride":       func() { c.Stride() },
-		"Layout":       func() { c.Layout() },
-		"ElementType":  func() { _ = c.ElementType() },
-		"MemSpace":     func() { _ = c.MemSpace() },
-		"AssumedAlign": func() { c.AssumedAlign() },
+		"Spec":   func() { c.Spec() },
+		"Key":    func() { c.Key() },
+		"Layout": func() { c.Layout() },
 	} {
 		func() {
 			defer func() {
@@ -128,72 +121,6 @@ func TestCloneAndReleaseTogether(t *testing.T) {
 		group.Wait()
 		require.EqualValues(t, 1, released.Load())
 	}
-}
-
-func TestTensorCache(t *testing.T) {
-	cache := NewTensorCache(2)
-	a, released := wrapped(t, 4, 6)
-	require.NoError(t, a.MarkLayoutDynamic(Deduce))
-	data, err := a.Data()
-	require.NoError(t, err)
-	view := dlpack.View{Data: data, Shape: []int64{4, 6}, DataType: dlpack.Float32, Device: dlpack.CPU}
-
-	key, err := cache.Put(a)
-	require.NoError(t, err)
-	require.Equal(t, a.Key(), key)
-	a.Release()
-	require.Zero(t, released.Load(), "the cache holds the source")
-
-	hit, ok := cache.Get(key, view)
-	require.True(t, ok)
-	require.Equal(t, "(?,?):(?,1)", hit.Layout())
-	hit.Release()
-
-	withStrides := view
-	withStrides.Strides = []int64{6, 1}
-	hit, ok = cache.Get(key, withStrides)
-	require.True(t, ok)
-	hit.Release()
-
-	for name, change := range map[string]func(*dlpack.View){
-		"address":             func(v *dlpack.View) { v.ByteOffset = 4 },
-		"extents":             func(v *dlpack.View) { v.Shape = []int64{5, 6} },
-		"inner extent":        func(v *dlpack.View) { v.Shape = []int64{4, 5} },
-		"rank":                func(v *dlpack.View) { v.Shape = []int64{24} },
-		"strides":             func(v *dlpack.View) { v.Strides = []int64{8, 1} },
-		"number of strides":   func(v *dlpack.View) { v.Strides = []int64{6} },
-		"column-major memory": func(v *dlpack.View) { v.Strides = []int64{1, 4} },
-	} {
-		v := view
-		change(&v)
-		_, ok := cache.Get(key, v)
-		require.False(t, ok, "the same kernel, another tensor: %s", name)
-	}
-	_, ok = cache.Get(Key{}, view)
-	require.False(t, ok)
-
-	require.Equal(t, 1, cache.Len())
-	cache.Clear()
-	require.Zero(t, cache.Len())
-	require.EqualValues(t, 1, released.Load())
-	_, ok = cache.Get(key, view)
-	require.False(t, ok)
-}
-
-// TestTensorCacheStrides: without strides, a view of a cached transpose misses.
-func TestTensorCacheStrides(t *testing.T) {
-	cache := NewTensorCache(1)
-	defer cache.Clear()
-	memory := make([]float32, 24)
-	view := dlpack.View{Data: unsafe.Pointer(&memory[0]), Shape: []int64{4, 6}, Strides: []int64{1, 4}, DataType: dlpack.Float32, Device: dlpack.CPU}
-	c, err := Wrap(view, Options{}, nil)
-	require.NoError(t, err)
-	defer c.Release()
-	key, err := cache.Put(c)
-	require.NoError(t, err)
-	view.Strides = nil
-	_, ok := cache.Get(key, view)
-	require.False(t, ok)
 }
 
 func TestWrapRefuses(t *testing.T) {

@@ -60,7 +60,7 @@ var float32Type = dlpack.DataType{Code: 2, Bits: 32, Lanes: 1}
 
 // run converts and marks; the error is that of the first call that fails.
 func (v *vector) run(rule LeadingRule, width StrideWidth) (Spec, error) {
-	s, err := NewSpec(View{
+	s, err := NewSpec(dlpack.View{
 		Shape: v.Shape, Strides: v.Strides, DataType: float32Type, Device: dlpack.Device{Type: 1},
 	}, Options{Leading: rule, Strides: width})
 	for _, call := range v.calls {

@@ -332,7 +332,7 @@ func usmb_go_text(t *C.usmb_dl_tensor, padded, prefix C.int32_t, out **C.char, e
 		Shape:    int64s(t.shape, t.ndim),
 		Strides:  int64s(t.strides, t.ndim),
 	}
-	tensor, err := dlpack.Export(v, flags, true, dlpack.Owner{})
+	tensor, err := dlpack.Export(&v, flags, true, dlpack.Owner{})
 	if err != nil {
 		return report(e, err)
 	}

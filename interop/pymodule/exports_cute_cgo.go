@@ -45,7 +45,7 @@ func usmb_go_cute_convert(t *C.usmb_dl_tensor, flags C.uint64_t, o *C.usmb_cute_
 	if o.has_align != 0 && o.align == 0 {
 		return reportKind(e, kindValue, "assumed_align 0 is not a power of two: give the number of bytes the address is a multiple of, or None for the element's natural alignment")
 	}
-	v := cute.View{
+	v := dlpack.View{
 		Data:     t.data,
 		Device:   dlpack.Device{Type: dlpack.DeviceType(t.device._type), ID: int32(t.device.id)},
 		DataType: dlpack.DataType{Code: dlpack.Code(t.dtype.code), Bits: uint8(t.dtype.bits), Lanes: uint16(t.dtype.lanes)},

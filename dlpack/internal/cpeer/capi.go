@@ -92,29 +92,50 @@ func FindExchange(majors []uint32, loop bool) int {
 // FindNoExchange is usmb_dl_exchange_find of NULL.
 func FindNoExchange() bool { return C.usmb_dl_exchange_find(nil) == nil }
 
-// CheckStrides is usmb_dl_check with a place for the strides: its code, the
-// strides written, the span's count and bounds.
+// tensorIn is the tensor inside a managed struct of ours or the peer's.
+func tensorIn(managed unsafe.Pointer, versioned bool) *C.usmb_dl_tensor {
+	return (*C.usmb_dl_tensor)(unsafe.Pointer(look(managed, versioned)))
+}
+
+// CheckStrides is usmb_dl_check of a tensor without flags with a place for the
+// strides: its code, the strides written, the span's count and bounds.
 func CheckStrides(managed unsafe.Pointer, versioned bool) (code int, strides []int64, count, lo, hi int64) {
-	var t *C.usmb_dl_tensor
-	var flags C.uint64_t
-	if code = int(C.usmb_dl_open(managed, cBool(versioned), &t, &flags)); code != C.USMB_DL_OK {
-		return code, nil, 0, 0, 0
-	}
+	t := tensorIn(managed, versioned)
 	var span C.usmb_dl_span
 	out := make([]int64, C.USMB_DL_MAX_NDIM)
-	code = int(C.usmb_dl_check(t, flags, ints(out), &span))
+	code = int(C.usmb_dl_check(t, 0, ints(out), &span))
 	if code == C.USMB_DL_OK {
 		strides = out[:t.ndim]
 	}
 	return code, strides, int64(span.nelem), int64(span.lo), int64(span.hi)
 }
 
+// Snapshot is what usmb_dl_read_managed, or usmb_dl_read of the tensor alone, says:
+// the message of its code ("" for OK), shape and strides, count and bounds.
+func Snapshot(managed unsafe.Pointer, versioned, bare bool) (message string, shape, strides []int64, count, lo, hi int64) {
+	s := (*C.usmb_dl_snapshot)(C.malloc(C.size_t(unsafe.Sizeof(C.usmb_dl_snapshot{}))))
+	defer C.free(unsafe.Pointer(s))
+	var code C.int
+	switch {
+	case bare && managed == nil:
+		code = C.usmb_dl_read(nil, 0, s)
+	case bare:
+		code = C.usmb_dl_read(tensorIn(managed, versioned), C.uint64_t(Look(managed, versioned).Flags), s)
+	default:
+		code = C.usmb_dl_read_managed(managed, cBool(versioned), s)
+	}
+	if code != C.USMB_DL_OK {
+		var text [512]C.char
+		return C.GoString(C.usmb_dl_explain_snapshot(code, s, &text[0], C.size_t(len(text)))), nil, nil, 0, 0, 0
+	}
+	n := s.t.ndim
+	return "", copyInts(&s.shape[0], n), copyInts(&s.strides[0], n), int64(s.span.nelem), int64(s.span.lo), int64(s.span.hi)
+}
+
 // ExportRaw is usmb_dl_export of the tensor inside a managed struct, with raw
 // flags: the code and the new struct.
 func ExportRaw(managed unsafe.Pointer, isVersioned bool, flags uint64, versioned bool, owner dlpack.Owner) (unsafe.Pointer, int) {
-	var t *C.usmb_dl_tensor
-	var ignored C.uint64_t
-	C.usmb_dl_open(managed, cBool(isVersioned), &t, &ignored)
+	t := tensorIn(managed, isVersioned)
 	var out unsafe.Pointer
 	code := C.usmb_peer_export(t, C.uint64_t(flags), cBool(versioned), C.uintptr_t(owner.Drop), owner.Ctx, &out)
 	return out, int(code)
@@ -124,9 +145,8 @@ func ExportRaw(managed unsafe.Pointer, isVersioned bool, flags uint64, versioned
 // in a buffer of n bytes.
 func Explain(code int, managed unsafe.Pointer, versioned bool, n int) string {
 	var t *C.usmb_dl_tensor
-	var flags C.uint64_t
 	if managed != nil {
-		C.usmb_dl_open(managed, cBool(versioned), &t, &flags)
+		t = tensorIn(managed, versioned)
 	}
 	buf := (*C.char)(C.malloc(C.size_t(n) + 1))
 	defer C.free(unsafe.Pointer(buf))

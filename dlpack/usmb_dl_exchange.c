@@ -1,6 +1,7 @@
 //go:build linux
 
-/* Building, opening and deleting managed tensors. */
+/* Both directions of the exchange: building a managed tensor, and reading and
+ * deleting one. */
 #include <stdlib.h>
 
 #include "usmb_dl_internal.h"
@@ -96,7 +97,7 @@ static int place_data(usmb_dl_tensor *t, const usmb_dl_tensor *view, uint64_t fl
 		if (view->device.type != USMB_DL_ONEAPI) t->data = NULL;
 		return t->data == NULL && view->device.type == USMB_DL_ONEAPI ? USMB_DL_ENULL : USMB_DL_OK;
 	}
-	if (lo < 0 && (view->device.type == USMB_DL_ONEAPI || (flags & USMB_DL_EXPORT_LOWEST))) {
+	if (lo < 0 && view->device.type == USMB_DL_ONEAPI) {
 		int64_t bits = lo * (int64_t)usmb_dl_item_bits(view->dtype, flags);
 		int64_t bytes = bits / 8 - (bits % 8 < 0);
 
@@ -117,7 +118,7 @@ static int check_export(const usmb_dl_tensor *view, uint64_t flags, int versione
 {
 	int rc;
 
-	if (flags & ~(USMB_DL_FLAGS_KNOWN | USMB_DL_EXPORT_LOWEST | USMB_DL_EXPORT_CHECKED)) return USMB_DL_EFLAGS;
+	if (flags & ~(USMB_DL_FLAGS_KNOWN | USMB_DL_EXPORT_CHECKED)) return USMB_DL_EFLAGS;
 	if (!versioned) {
 		rc = legacy_carries(flags);
 		/* Only whether elements of less than a byte are padded is lost. */
@@ -217,22 +218,6 @@ int usmb_dl_export(const usmb_dl_tensor *view, uint64_t flags, int versioned, us
 	}
 	seal(block, versioned, flags, view->ndim, drop, ctx);
 	*out = block;
-	return USMB_DL_OK;
-}
-
-int usmb_dl_open(const void *managed, int versioned, const usmb_dl_tensor **t, uint64_t *flags)
-{
-	const usmb_dl_versioned *v = managed;
-
-	if (managed == NULL) return USMB_DL_ENULL;
-	if (!versioned) {
-		*t = &((const usmb_dl_managed *)managed)->t;
-		*flags = 0;
-		return USMB_DL_OK;
-	}
-	if (v->version.major != USMB_DL_MAJOR) return USMB_DL_EVERSION;
-	*t = &v->t;
-	*flags = v->flags;
 	return USMB_DL_OK;
 }
 
