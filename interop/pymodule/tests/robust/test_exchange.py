@@ -96,7 +96,7 @@ def model(api):
 
 @target(table, 200)
 def test_exchange(e):
-    tensor = producers.Tensor(e["tensor"])
+    tensor = producers.Tensor({**e["tensor"], "versioned": True})  # simplified examples too
     api = Api(e, tensor)
     want = model(api)
     with producers.unraisable():
@@ -154,7 +154,7 @@ def allocation(t, roots):
 @target(call, 150)
 def test_exchange_functions(e):
     api = capi.exchange(ub.Array)
-    tensor = producers.Tensor(e["tensor"])
+    tensor = producers.Tensor({**e["tensor"], "versioned": True})  # simplified examples too
     out, obj, errors = ct.c_void_p(), ct.py_object(), []
     to_py = capi.TO_PY(api.to_py)
     roots = 1 if memory.sycl() else 0
