@@ -31,10 +31,10 @@
 // operation (Op), answers to a sentinel or code of its kind through errors.Is, and
 // carries the cause (Err). What a correct program can meet is an error; what only
 // a mistake in it brings about, such as use after release, panics with a
-// *UseError, on nil values too. A handle that owns one reference and knows when it
-// gave it up ([Array], dlpack.Tensor, the objects of syclobj) can be released
-// again, so that it can be deferred; a memmgr.Buffer counts references that it
-// cannot tell apart, so that a release too many panics.
+// *UseError, on nil values too. Whoever owns a reference may release it again
+// without harm, so that Release can be deferred; but a memmgr.Buffer counts
+// references that it cannot tell apart, so while others hold some a release too
+// many ends one of theirs, and their next use panics.
 //
 // Errors of this package are [*OpError] and answer to the sentinels of memmgr,
 // dlpack and syclobj that mean the same as its own. Of an array that was released,

@@ -40,11 +40,13 @@ var modules = []string{"go.uber.org/multierr", "golang.org/x/sync", "github.com/
 
 type goPackage struct {
 	ImportPath string
+	Name       string
 	Dir        string
 	Standard   bool
 	Deps       []string
 	CFiles     []string
 	HFiles     []string
+	GoFiles    []string
 	CgoFiles   []string
 	Module     *struct{ Path string }
 }
@@ -53,7 +55,7 @@ type goPackage struct {
 // and others'.
 func list(t *testing.T) map[string]goPackage {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,Standard,Deps,CFiles,HFiles,CgoFiles,Module", module+"/...")
+	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Name,Dir,Standard,Deps,GoFiles,CFiles,HFiles,CgoFiles,Module", module+"/...")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

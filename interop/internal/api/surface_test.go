@@ -1,0 +1,54 @@
+package main
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// most is how many functions, methods and types may be exported: a newcomer has
+// to read them.
+const most = 800
+
+func TestSurfaceIsListed(t *testing.T) {
+	s, err := read(".")
+	require.NoError(t, err)
+	listed, err := os.ReadFile("surface.txt")
+	require.NoError(t, err)
+	require.Equal(t, string(listed), s.text(), "the public surface changed: where that is meant, write the list anew "+
+		"(go run ./interop/internal/api > interop/internal/api/surface.txt) and say it in the changelog")
+	total := 0
+	for _, names := range s {
+		total += len(names)
+	}
+	require.LessOrEqual(t, total, most, "unexport what users do not need")
+}
+
+func TestDeclarationsOfAFile(t *testing.T) {
+	file := t.TempDir() + "/a.go"
+	require.NoError(t, os.WriteFile(file, []byte(`package a
+type T[K any] struct{}
+func (t *T[K]) Method(p unsafe.Pointer) (int, error) { return 0, nil }
+func (t *T[K]) hidden() {}
+type hidden struct{}
+func (hidden) Method() {}
+type Face interface { Ask(n int) bool; other(); error }
+func Make() (x,
+	y int) { return }
+const C, V = 1, 2
+type Name = string
+`), 0o600))
+	lines, err := declarations(file)
+	require.NoError(t, err)
+	require.Equal(t, []string{
+		"type T struct",
+		"func (t *T[K]) Method(p unsafe.Pointer) (int, error)",
+		"type Face interface",
+		"func (Face) Ask(n int) bool",
+		"func Make() (x, y int)",
+		"type Name string",
+	}, lines)
+	s := surface{"a": lines}
+	require.Equal(t, 1, s.addresses("a"))
+}
