@@ -94,10 +94,13 @@ int usmb_dl_dtype_by_typestr(const char *s, size_t n, usmb_dl_dtype *out)
 
 	s += sign;
 	n -= (size_t)sign;
+	if (n < 2) return USMB_DL_EDTYPE;
 	for (int i = 0; i < TYPES; i++) {
 		const char *t = types[i].typestr;
 
-		if (t == NULL || strlen(t + 1) != n || memcmp(t + 1, s, n) != 0) continue;
+		/* Two letters tell nearly all apart, for less than a call each. */
+		if (t == NULL || t[1] != s[0] || t[2] != s[1] || strlen(t + 1) != n || memcmp(t + 1, s, n) != 0)
+			continue;
 		if (foreign && types[i].dtype.bits > 8) return USMB_DL_EDTYPE;
 		*out = types[i].dtype;
 		return USMB_DL_OK;
