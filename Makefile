@@ -92,9 +92,12 @@ bench: python build ## ours against the peers in one run, as tables; also JSON i
 
 check: format vet lint race asan cgocheck fuzz ## format, vet, lint, race, asan, cgocheck2, fuzz smoke
 
-# The same means for as long as they need: a night, not a change.
-check-long: python ## hours: each fuzz target for 20 minutes, the tests under a collector that never rests
-	$(MAKE) fuzz FUZZTIME=20m
+# The same means for as long as they need: a night, not a change. The hunts of the
+# Python tests go on where they were when they are started again.
+HUNT ?= 1200
+check-long: python build ## hours: each fuzz target and hunt for 20 minutes, the tests under a restless collector
+	$(MAKE) fuzz FUZZTIME=$(HUNT)s
+	cd interop/pymodule/tests && $(QUIET_ENV) $(ACTIVE) $(CURDIR)/bin/usmpython -m robust --seconds $(HUNT) --results $(CURDIR)/bin/robust
 	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) GOGC=1 GODEBUG=clobberfree=1 $(GO) test -count=1 -timeout 120m ./...
 	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) $(GO) test -race -count=5 -timeout 240m ./...
 

@@ -108,6 +108,11 @@ func stagedBytes(dst, src *end) int {
 // copyHost copies where the host may touch both ends.
 func copyHost(dst, src end) error {
 	if !overlap(&dst, &src) {
+		if dst.layout.IsC() && src.layout.IsC() { // small arrays would pay more for a plan than for the copy
+			n := dst.layout.Size() * dst.size
+			copyBytes(unsafe.Slice((*byte)(dst.at(dst.layout.offset)), n), unsafe.Slice((*byte)(src.at(src.layout.offset)), n))
+			return nil
+		}
 		copyStrided(dst.base, src.base, &dst.layout, &src.layout, dst.size)
 		return nil
 	}
