@@ -109,7 +109,7 @@ func TestRefusals(t *testing.T) {
 		{"Check", list(ErrInterface), func() error { return func() error { _, err := new(USMInterface).Check(); return err }() }},
 		{"FromUSMInterface", list(ErrInterface), func() error { _, err := FromUSMInterface(nil, nil, nil); return err }},
 		{"USMInterface", list(ErrNotUSM), func() error { _, err := a.USMInterface(); return err }},
-		{"ResourceOn", list(ErrInterface), func() error { _, err := ResourceOn(openRT(t), SyclObj{}, syclobj.USMShared); return err }},
+		{"QueueOn", list(ErrInterface), func() error { _, _, err := QueueOn(openRT(t), SyclObj{}); return err }},
 	} {
 		t.Run(c.name, func(t *testing.T) { requireKinds(t, c.fn(), c.kinds...) })
 	}

@@ -147,7 +147,12 @@ func on(d dlpack.Device) *dlpack.Device { return &d }
 
 // newOn makes an array where a syclobj says.
 func newOn(rt *syclobj.Runtime, obj SyclObj, kind syclobj.USMKind, dt DataType, shape []int) (*Array, error) {
-	r, err := ResourceOn(rt, obj, kind)
+	q, release, err := QueueOn(rt, obj)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	r, err := memmgr.Default(q, kind)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/usmbridge/usmbridge/dlpack"
 	"github.com/usmbridge/usmbridge/memmgr"
-	"github.com/usmbridge/usmbridge/syclobj"
 )
 
 // misuse runs fn and gives the value of its panic, nil when it returned.
@@ -133,7 +132,7 @@ func TestNilArguments(t *testing.T) {
 	for _, form := range []SyclObj{
 		{}, ByFilter("opencl:cpu:0"), ByContext(nil), ByQueue(nil),
 	} {
-		_, err := ResourceOn(nil, form, syclobj.USMShared)
+		_, _, err := QueueOn(nil, form)
 		require.ErrorIs(t, err, ErrInterface, "%v", form)
 		d := USMInterface{Shape: []int{1}, TypeStr: "<f4", Data: 4096, Version: 1, SyclObj: form}
 		_, err = FromUSMInterface(nil, &d, nil)

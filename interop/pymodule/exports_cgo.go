@@ -32,6 +32,10 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
+// The numbers of the exceptions are C's too: this does not compile where they differ.
+var _ = [1]struct{}{}[kindNone-C.USMB_ERR_NONE|kindValue-C.USMB_ERR_VALUE|kindType-C.USMB_ERR_TYPE|
+	kindBuffer-C.USMB_ERR_BUFFER|kindMemory-C.USMB_ERR_MEMORY|kindRuntime-C.USMB_ERR_RUNTIME|kindOverflow-C.USMB_ERR_OVERFLOW]
+
 // report writes an error for C and returns -1.
 func report(e *C.usmb_goerr, err error) C.int {
 	if err == nil {
@@ -183,29 +187,12 @@ func queueOfContext(rt *syclobj.Runtime, ref unsafe.Pointer) (*syclobj.Queue, fu
 	if err != nil {
 		return nil, nil, err
 	}
-	devices, err := ctx.Devices()
-	if err == nil && len(devices) == 0 {
-		err = syclobj.ErrNoDevice
-	}
+	q, release, err := usmarray.QueueOn(rt, usmarray.ByContext(ctx))
 	if err != nil {
 		_ = ctx.Close()
 		return nil, nil, err
 	}
-	q, err := rt.NewQueue(ctx, devices[0], syclobj.InOrder)
-	release := func() {
-		if q != nil {
-			_ = q.Close()
-		}
-		for _, d := range devices {
-			_ = d.Close()
-		}
-		_ = ctx.Close()
-	}
-	if err != nil {
-		release()
-		return nil, nil, err
-	}
-	return q, release, nil
+	return q, func() { release(); _ = ctx.Close() }, nil
 }
 
 // text copies a string of C that may lack a terminator.
