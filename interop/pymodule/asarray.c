@@ -9,27 +9,19 @@
 #include "usmb_suai.h"
 #include "usmb_support.h"
 
-/* Attribute of o, NULL without an exception when it has none. */
-static PyObject *optional(PyObject *o, PyObject *name)
-{
-	PyObject *v = usmb_py.PyObject_GetAttr(o, name);
-	if (!v && usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_AttributeError)) usmb_py.PyErr_Clear();
-	return v;
-}
-
 /* SUAI, then DLPack, then the buffer protocol. NULL without an exception when o
    has none of them. */
 static PyObject *take_memory(PyObject *o)
 {
 	if (usmb_is_array(o)) return Py_NewRef(o);
-	PyObject *v = optional(o, usmb_name.__sycl_usm_array_interface__);
+	PyObject *v = usmb_optional_attr(o, usmb_name.__sycl_usm_array_interface__);
 	if (v) {
 		PyObject *r = usmb_import_suai(o, v);
 		Py_DECREF(v);
 		return r;
 	}
 	if (usmb_py.PyErr_Occurred()) return NULL;
-	v = optional(o, usmb_name.__dlpack__);
+	v = usmb_optional_attr(o, usmb_name.__dlpack__);
 	if (v) {
 		Py_DECREF(v);
 		return usmb_import_object(o);

@@ -28,12 +28,9 @@ int usmb_parse_dtype(PyObject *o, const char *dflt, usmb_dl_dtype *out)
 {
 	char type[64];
 	if (!usmb_given(o)) return usmb_dl_dtype_by_name(dflt, out);
-	PyObject *text = PyUnicode_Check(o) ? Py_NewRef(o) : usmb_py.PyObject_GetAttr(o, usmb_name.name);
-	if (!text) {
-		usmb_py.PyErr_Clear();
-		text = usmb_py.PyObject_GetAttr(o, usmb_name.__name__);
-	}
-	if (!text) usmb_py.PyErr_Clear();
+	PyObject *text = PyUnicode_Check(o) ? Py_NewRef(o) : usmb_optional_attr(o, usmb_name.name);
+	if (!text && !usmb_py.PyErr_Occurred()) text = usmb_optional_attr(o, usmb_name.__name__);
+	if (!text && usmb_py.PyErr_Occurred()) return -1;
 	Py_ssize_t n = 0;
 	const char *s = text && PyUnicode_Check(text) ? usmb_py.PyUnicode_AsUTF8AndSize(text, &n) : NULL;
 	int ok = s && dtype_of_text(s, (size_t)n, out) == 0;

@@ -59,6 +59,13 @@ int usmb_go_allowed(void)
 	return -1;
 }
 
+PyObject *usmb_optional_attr(PyObject *o, PyObject *name)
+{
+	PyObject *v = usmb_py.PyObject_GetAttr(o, name);
+	if (!v && usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_AttributeError)) usmb_py.PyErr_Clear();
+	return v;
+}
+
 const char *usmb_type_name(PyObject *o, char *buf, size_t n)
 {
 	PyObject *name = usmb_py.PyType_GetName(Py_TYPE(o));

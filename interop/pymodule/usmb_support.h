@@ -82,6 +82,9 @@ PyObject *usmb_goerr_exception(const usmb_goerr *e);
 PyObject *usmb_raise(PyObject *kind, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* -1 with RuntimeError in a forked child, where Go cannot run. */
 int usmb_go_allowed(void);
+/* Attribute of o; NULL without an exception when it has none, with one when asking
+   for it raised anything else. */
+PyObject *usmb_optional_attr(PyObject *o, PyObject *name);
 /* Name of o's type for messages; static storage of the caller. */
 const char *usmb_type_name(PyObject *o, char *buf, size_t n);
 

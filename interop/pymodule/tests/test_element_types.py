@@ -111,3 +111,14 @@ def test_complex_numbers_need_a_complex_type(say):
 def test_truth_of_numbers():
     for values in ([0, 1, -1, 1 << 80], [0.0, -0.0, math.nan, 1e-300], [0j, 1j, complex(0, math.nan)]):
         assert ub.asarray(values, dtype="bool").asnumpy().tolist() == [bool(v) for v in values]
+
+
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt, ValueError])
+@pytest.mark.parametrize("attribute", ["name", "__name__"])
+def test_what_a_dtype_raises_passes(error, attribute):
+    class Type:
+        def __getattr__(self, name):
+            raise error("its own") if name == attribute else AttributeError(name)
+
+    with pytest.raises(error, match="its own"):
+        ub.zeros(3, Type())
