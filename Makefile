@@ -123,7 +123,7 @@ bin/golangci-lint-$(LINT_VERSION):
 	mv bin/golangci-lint $@
 
 race: python
-	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) $(GO) test -race -timeout 40m ./...
+	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) GO="$(GO)" interop/setup/patient-test.sh -race -timeout 10m ./...
 
 # Python, SYCL and OpenCL keep memory until the process ends; ours is counted
 # by the tests themselves, so the sanitizer looks for bad accesses alone. Its
@@ -133,10 +133,10 @@ ASAN_ENV = env ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0 LD_LIBRARY_P
 	LD_PRELOAD=$$(realpath $$($(shell $(GO) env CC) -print-file-name=libstdc++.so.6))
 
 asan: python
-	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) $(GO) test -asan -exec "$(ASAN_ENV)" -timeout 40m ./...
+	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) GO="$(GO)" interop/setup/patient-test.sh -asan -exec "$(ASAN_ENV)" -timeout 10m ./...
 
 cgocheck: python
-	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) GOEXPERIMENT=cgocheck2 $(GO) test -timeout 40m ./...
+	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) GOEXPERIMENT=cgocheck2 GO="$(GO)" interop/setup/patient-test.sh -timeout 10m ./...
 
 fuzz: ## each fuzz target for FUZZTIME
 	@for pkg in $$($(GO) list ./...); do \
