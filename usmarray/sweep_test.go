@@ -77,6 +77,16 @@ func (s *script) queue(ctx *syclobj.Context, d *syclobj.Device, p syclobj.QueueP
 	return q, err
 }
 
+// gpu is a device with an in-order queue that is closed at the end.
+func (s *script) gpu(filter string) (*syclobj.Device, *syclobj.Queue, error) {
+	d, err := s.rt.Device(filter)
+	if err != nil {
+		return nil, nil, err
+	}
+	q, err := s.queue(nil, d, syclobj.InOrder)
+	return d, q, err
+}
+
 // usm is a resource that is closed at the end.
 func (s *script) usm(q *syclobj.Queue, k syclobj.USMKind) memmgr.Resource {
 	r := memmgr.USM(q, k)
@@ -110,11 +120,7 @@ func perform(fake *sycltest.Fake) error {
 }
 
 func playCopies(s *script) error {
-	gpu, err := s.rt.Device("level_zero:gpu:1")
-	if err != nil {
-		return err
-	}
-	q, err := s.queue(nil, gpu, syclobj.InOrder)
+	_, q, err := s.gpu("level_zero:gpu:1")
 	if err != nil {
 		return err
 	}
@@ -172,11 +178,7 @@ func playCopies(s *script) error {
 }
 
 func playDLPack(s *script) error {
-	gpu, err := s.rt.Device("level_zero:gpu:0")
-	if err != nil {
-		return err
-	}
-	q, err := s.queue(nil, gpu, syclobj.InOrder)
+	gpu, q, err := s.gpu("level_zero:gpu:0")
 	if err != nil {
 		return err
 	}
@@ -209,11 +211,7 @@ func playDLPack(s *script) error {
 }
 
 func playDictionaries(s *script) error {
-	gpu, err := s.rt.Device("level_zero:gpu:1")
-	if err != nil {
-		return err
-	}
-	q, err := s.queue(nil, gpu, syclobj.InOrder)
+	_, q, err := s.gpu("level_zero:gpu:1")
 	if err != nil {
 		return err
 	}
@@ -268,11 +266,7 @@ func playNewOn(s *script) error {
 // playPool frees memory under work that the test holds back, so that the pool
 // has to wait, to look and to give back.
 func playPool(s *script) error {
-	gpu, err := s.rt.Device("level_zero:gpu:0")
-	if err != nil {
-		return err
-	}
-	q, err := s.queue(nil, gpu, syclobj.InOrder)
+	gpu, q, err := s.gpu("level_zero:gpu:0")
 	if err != nil {
 		return err
 	}

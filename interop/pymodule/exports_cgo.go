@@ -80,11 +80,7 @@ func usmb_go_paths(lines *C.char, n C.uint64_t) {
 //export usmb_go_alloc
 func usmb_go_alloc(req *C.usmb_alloc_req, out **C.usmb_cell, e *C.usmb_goerr) (r C.int) {
 	defer guard(e, &r)
-	rt, err := openRuntime(false)
-	if err != nil {
-		return report(e, err)
-	}
-	q, release, err := requestedQueue(rt, req)
+	q, release, err := requestedQueue(req)
 	if err != nil {
 		return report(e, err)
 	}
@@ -95,11 +91,7 @@ func usmb_go_alloc(req *C.usmb_alloc_req, out **C.usmb_cell, e *C.usmb_goerr) (r
 //export usmb_go_is_at
 func usmb_go_is_at(req *C.usmb_alloc_req, cell *C.usmb_cell, e *C.usmb_goerr) (r C.int) {
 	defer guard(e, &r)
-	rt, err := openRuntime(false)
-	if err != nil {
-		return report(e, err)
-	}
-	q, release, err := requestedQueue(rt, req)
+	q, release, err := requestedQueue(req)
 	if err != nil {
 		return report(e, err)
 	}
@@ -124,11 +116,7 @@ func requestedKind(req *C.usmb_alloc_req) syclobj.USMKind {
 //export usmb_go_copy
 func usmb_go_copy(req *C.usmb_alloc_req, src *C.usmb_array, dtype C.usmb_dl_dtype, out **C.usmb_cell, e *C.usmb_goerr) (r C.int) {
 	defer guard(e, &r)
-	rt, err := openRuntime(false)
-	if err != nil {
-		return report(e, err)
-	}
-	q, release, err := requestedQueue(rt, req)
+	q, release, err := requestedQueue(req)
 	if err != nil {
 		return report(e, err)
 	}
@@ -158,7 +146,11 @@ func nothing() {}
 
 // requestedQueue finds the queue that a request names; release gives back what
 // was made for it.
-func requestedQueue(rt *syclobj.Runtime, req *C.usmb_alloc_req) (q *syclobj.Queue, release func(), err error) {
+func requestedQueue(req *C.usmb_alloc_req) (q *syclobj.Queue, release func(), err error) {
+	rt, err := openRuntime(false)
+	if err != nil {
+		return nil, nil, err
+	}
 	switch {
 	case req.form == C.USMB_FORM_QUEUE:
 		q, err = rt.QueueFromRef(req.ref)
