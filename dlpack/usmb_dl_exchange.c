@@ -273,6 +273,12 @@ int usmb_dl_read_managed(const void *managed, int versioned, usmb_dl_snapshot *o
 	return rc == USMB_DL_OK ? usmb_dl_read_dims(&out->t, out->flags, out->shape, out->strides, &out->span) : rc;
 }
 
+int usmb_dl_is_own(const void *managed, int versioned)
+{
+	if (versioned) return ((const usmb_dl_versioned *)managed)->deleter == delete_versioned;
+	return ((const usmb_dl_managed *)managed)->deleter == delete_legacy;
+}
+
 void usmb_dl_delete(void *managed, int versioned)
 {
 	if (managed == NULL) return;

@@ -238,6 +238,18 @@ int usmb_dl_export(const usmb_dl_tensor *view, uint64_t flags, int versioned, us
  * tensor of another major version: the deleter's place never changes. */
 void usmb_dl_delete(void *managed, int versioned);
 
+/* A byte offset lo <= 0 from an element, rounded down to where an element begins:
+ * packed ones begin at whole bytes every few of them only. Who counts elements from
+ * there touches nothing below the lowest. */
+static inline int64_t usmb_dl_whole_elements(int64_t lo, uint32_t itembits)
+{
+	while (lo * 8 % (int64_t)itembits != 0) lo--;
+	return lo;
+}
+
+/* Whether a managed tensor was built by usmb_dl_export of this copy of the library. */
+int usmb_dl_is_own(const void *managed, int versioned);
+
 /*
  * What to hand out for a consumer's max_version. has_max 0 (None), or a lower
  * major than ours: legacy, *versioned = 0; the same or a higher major: ours,

@@ -108,6 +108,8 @@ static usmb_ptr go_device_select(const char *filter) {
 #cgo nocallback go_advise
 #cgo nocallback usmb_sycl_free
 #cgo nocallback usmb_sycl_event_done
+#cgo nocallback usmb_sycl_event_states
+#cgo noescape usmb_sycl_event_states
 */
 import "C"
 
@@ -316,6 +318,11 @@ func cBool(b bool) C.int {
 
 func eventWait(e ref) Code { return Code(C.usmb_sycl_wait_event(e)) }
 func eventDone(e ref) bool { return C.usmb_sycl_event_done(e) != 0 }
+
+// eventStates asks for the states of events in one call.
+func eventStates(events []ref, states []eventState) {
+	C.usmb_sycl_event_states((*unsafe.Pointer)(&events[0]), C.size_t(len(events)), (*C.uint8_t)(unsafe.Pointer(&states[0])))
+}
 
 func eventProfile(e ref) ([3]uint64, Code) {
 	var t [3]C.uint64_t

@@ -25,7 +25,8 @@
 //     "off";
 //  3. the virtual environment named by VIRTUAL_ENV;
 //  4. the environment of the python3 on PATH;
-//  5. the dynamic loader's own search path.
+//  5. the dynamic loader's own search path, but for directories that depend on
+//     the working directory (an empty or relative part of LD_LIBRARY_PATH).
 //
 // Only a whole library for this machine is loaded; what a truncated one, or a
 // named pipe, would do to the process is an error that says so instead.
@@ -96,9 +97,10 @@
 // # Threads
 //
 // All functions and methods may be used from several goroutines at once.
-// Waiting with a context that can be cancelled uses one goroutine per event,
-// which lives until the event completes; cancelling ends the waiting, never
-// the work. There is no other goroutine in the package.
+// Waiting with a context that can be cancelled uses one goroutine for all events that
+// are waited for, which ends with the last wait; cancelling ends the waiting, never
+// the work. Where the runtime does not tell an event's state, one more goroutine makes
+// the runtime's own wait.
 //
 // # Fork and exit
 //

@@ -21,15 +21,7 @@ type Event struct {
 	ended    atomic.Bool // known to be complete
 	failure  Code        // set before ended
 
-	mu     sync.Mutex
-	waiter *waiter
-}
-
-// waiter is the one goroutine that waits for an event on behalf of all who can
-// give up.
-type waiter struct {
-	done chan struct{}
-	err  error // set before done is closed
+	wait *awaited // guarded by awaiting.mu
 }
 
 var completeEvent = &Event{complete: true}
@@ -69,13 +61,7 @@ func (e *Event) Wait(ctx context.Context) error {
 		e.h.done()
 		return e.result()
 	}
-	w := e.startWaiter(ref)
-	select {
-	case <-w.done:
-		return w.err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return awaiting.wait(ctx, e, ref)
 }
 
 // settle waits for the work and keeps how it ended.
@@ -102,28 +88,6 @@ func (e *Event) result() error {
 		return opErr(op, ErrClosed, "closed before it was known to be complete")
 	}
 	return opErr(op, e.failure, "")
-}
-
-// startWaiter hands the use of ref to the waiting goroutine, or gives it back
-// if there is one already.
-func (e *Event) startWaiter(ref ref) *waiter {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.waiter != nil {
-		e.h.done()
-		return e.waiter
-	}
-	w := &waiter{done: make(chan struct{})}
-	e.waiter = w
-	liveWaiters.Add(1)
-	go func() {
-		e.settle(ref)
-		e.h.done()
-		w.err = e.result()
-		liveWaiters.Add(-1)
-		close(w.done)
-	}()
-	return w
 }
 
 // Done reports, without blocking, whether the work is complete, well or not. It

@@ -14,7 +14,7 @@ type Live struct {
 	Platforms, Devices, Contexts, Queues, Events, Places int64
 	Allocations                                          int64 // USM
 	HostAllocations                                      int64 // of the host backend
-	Waiters                                              int64 // goroutines waiting for an event
+	Waiters                                              int64 // events that somebody waits for who can give up
 }
 
 // LiveObjects counts what is held now. It is all zero once every Runtime is

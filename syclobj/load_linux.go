@@ -10,9 +10,11 @@ package syclobj
 import "C"
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"unsafe"
 
@@ -103,7 +105,12 @@ func (s *librarySearch) failure() error {
 // dynamic loader finds.
 func openLibrary(source, path string) (*Library, error) {
 	if !strings.Contains(path, "/") {
-		path = onLoaderPath(path)
+		found, relative := onLoaderPath(path)
+		if found == path && relative != "" {
+			return nil, &LibraryError{Path: path, Reason: "there is one in the directory " + strconv.Quote(relative) + " of the loader's path, which is relative to the working directory: nothing is loaded from there",
+				Advice: "name directories of LD_LIBRARY_PATH in full, and leave none empty"}
+		}
+		path = found
 	}
 	version := dpctlVersion(path)
 	if tooOld(version) {
@@ -162,24 +169,29 @@ func checkFile(path, dir string) error {
 
 // onLoaderPath is the file that the dynamic loader would take for a name: the first
 // in its directories that can be loaded, else the first that is there, else the
-// name itself.
-func onLoaderPath(name string) string {
+// name itself. Directories that depend on the working directory do not count: whoever
+// can write there would choose what runs. relative is the first of them with the file.
+func onLoaderPath(name string) (first, relative string) {
 	var text [1 << 14]C.char
 	C.usmb_load_path(&text[0], C.size_t(len(text)))
-	first := name
+	first = name
 	for _, dir := range filepath.SplitList(C.GoString(&text[0])) {
 		path := filepath.Join(dir, name)
 		if _, err := os.Stat(path); err != nil {
 			continue
 		}
+		if !filepath.IsAbs(dir) {
+			relative = cmp.Or(relative, dir, ".")
+			continue
+		}
 		if elfcheck.File(path) == nil {
-			return path
+			return path, relative
 		}
 		if first == name {
 			first = path
 		}
 	}
-	return first
+	return first, relative
 }
 
 // loadExtra loads one more library, with what it needs from its own directory,

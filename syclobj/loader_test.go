@@ -79,11 +79,20 @@ func report(file string) error {
 // openIn starts a process with this environment and nothing else of SYCL.
 func openIn(t *testing.T, env ...string) opening {
 	t.Helper()
+	return openFrom(t, "", env...)
+}
+
+// openFrom is openIn with a working directory, unless it is empty.
+func openFrom(t *testing.T, dir string, env ...string) opening {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "opening.json")
 	// A process that waits for ever is a failure to tell, not to wait for.
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, os.Args[0])
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.CommandContext(ctx, self)
+	cmd.Dir = dir
 	for _, kv := range os.Environ() {
 		switch name, _, _ := strings.Cut(kv, "="); name {
 		case "VIRTUAL_ENV", "PATH", syclobj.EnvLibrary, "LD_LIBRARY_PATH", "OCL_ICD_FILENAMES", "OCL_ICD_VENDORS":
@@ -193,6 +202,18 @@ func TestSearchOrder(t *testing.T) {
 		require.Equal(t, inOther, o.Path)
 		require.Equal(t, "loader", o.Source)
 		require.Equal(t, "0.17.0", o.Version)
+	})
+	t.Run("never the working directory", func(t *testing.T) {
+		dir := filepath.Dir(inOther)
+		for _, path := range []string{".", ":/nonexistent", "/nonexistent:", "./."} {
+			o := openFrom(t, dir, "LD_LIBRARY_PATH="+path)
+			require.True(t, o.NoSYCL, "LD_LIBRARY_PATH=%s: %s", path, o.Path)
+			require.Contains(t, o.Attempts[len(o.Attempts)-1], "working directory")
+		}
+		o := openFrom(t, dir, "LD_LIBRARY_PATH=:"+dir)
+		require.Equal(t, inOther, o.Path, "where it is named in full")
+		o = openFrom(t, filepath.Dir(dir), "PATH=.")
+		require.True(t, o.NoSYCL)
 	})
 	t.Run("nowhere", func(t *testing.T) {
 		o := openIn(t)

@@ -71,6 +71,27 @@ func preloadOpenCL(sycl string) {
 // libintelocl.so lies (lib of the environment). It changes nothing when a driver
 // is configured already, when the file is not there, or when USMBRIDGE_SYCL is
 // "off". The result says in words what decides which drivers are seen.
-func ConfigureOpenCL(dir string) string {
-	return setUpOpenCL(dir, os.Getenv(EnvLibrary) != "off")
+//
+// ErrNoDevice: SYCL has listed this process's devices before, without the driver, and
+// lists them once. Child processes see it.
+func ConfigureOpenCL(dir string) (string, error) {
+	before := os.Getenv(envICDFiles)
+	says := setUpOpenCL(dir, os.Getenv(EnvLibrary) != "off")
+	now := os.Getenv(envICDFiles)
+	if now == before {
+		return says, nil
+	}
+	if devicesListed() {
+		return says, opErr("ConfigureOpenCL", ErrNoDevice, "SYCL listed its devices before %s was made known, and lists them once in a process; do this first (some packages, such as ray, list devices when they are imported), or start the process with %s=%s", cpuDriver, envICDFiles, now)
+	}
+	return says, nil
+}
+
+// devicesListed reports whether SYCL has asked OpenCL for its devices: it loads OpenCL's
+// loader, and what it speaks to other systems by, when it does.
+func devicesListed() bool {
+	_, loader := findLoaded(openCLLoader)
+	_, adapters := findLoaded("libur_adapter")
+	_, plugins := findLoaded("libpi_opencl") // the libsycl.so.7 of 2024
+	return loader && (adapters || plugins)
 }

@@ -3,4 +3,4 @@
 package syclobj
 
 // ConfigureOpenCL does nothing where there is no SYCL.
-func ConfigureOpenCL(string) string { return "none: SYCL needs Linux and cgo" }
+func ConfigureOpenCL(string) (string, error) { return "none: SYCL needs Linux and cgo", nil }

@@ -61,8 +61,20 @@ static int take_id(uint32_t *id)
 	return 1;
 }
 
+void usmb_place_note_consumer(usmb_place *p, void *queue)
+{
+	void *none = NULL, *own;
+
+	if (usmb_place_consumer(p) != NULL) return;
+	own = usmb_sycl_queue_copy(queue);
+	if (own != NULL &&
+	    !__atomic_compare_exchange_n(&p->consumer, &none, own, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		usmb_sycl_queue_delete(own);
+}
+
 static void place_free(usmb_place *p)
 {
+	usmb_sycl_queue_delete(p->consumer);
 	usmb_sycl_queue_delete(p->queue);
 	usmb_sycl_context_delete(p->context);
 	usmb_sycl_device_delete(p->device);

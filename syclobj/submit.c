@@ -135,6 +135,22 @@ int usmb_sycl_event_done(void *event)
 	return usmb_ready() && usmb_dp.DPCTLEvent_GetCommandExecutionStatus(event) == DP_EVENT_COMPLETE;
 }
 
+void usmb_sycl_events_done(void *const *events, size_t n, uint8_t *done)
+{
+	for (size_t i = 0; i < n; i++) done[i] = (uint8_t)usmb_sycl_event_done(events[i]);
+}
+
+void usmb_sycl_event_states(void *const *events, size_t n, uint8_t *states)
+{
+	for (size_t i = 0; i < n; i++) {
+		int status = usmb_ready() ? usmb_dp.DPCTLEvent_GetCommandExecutionStatus(events[i]) : 0;
+
+		states[i] = USMB_SYCL_EVENT_PENDING;
+		if (status == DP_EVENT_COMPLETE) states[i] = USMB_SYCL_EVENT_COMPLETE;
+		if (status == DP_EVENT_UNKNOWN) states[i] = USMB_SYCL_EVENT_UNKNOWN;
+	}
+}
+
 void *usmb_sycl_event_copy(void *event)
 {
 	if (event == NULL || !usmb_ready()) return NULL;
@@ -146,6 +162,11 @@ void usmb_sycl_event_delete(void *event)
 	if (event == NULL) return;
 	usmb_dp.DPCTLEvent_Delete(event);
 	usmb_took(USMB_LIVE_EVENT);
+}
+
+void usmb_sycl_events_delete(void *const *events, size_t n)
+{
+	for (size_t i = 0; i < n; i++) usmb_sycl_event_delete(events[i]);
 }
 
 int usmb_sycl_wait_queue(void *queue)

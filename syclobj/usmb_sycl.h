@@ -81,6 +81,7 @@ typedef struct usmb_place {
 	uint32_t id;             /* small dense index, reused after the place is gone */
 	uint32_t kinds;          /* bit 1<<kind for each kind the device supports */
 	struct usmb_place *next; /* private: chain of the intern table */
+	void *consumer;          /* private: usmb_place_consumer */
 } usmb_place;
 
 /*
@@ -89,6 +90,18 @@ typedef struct usmb_place {
  * end of the text; returns buf.
  */
 char *usmb_place_explain(const usmb_place *place, char *buf, size_t n);
+
+/*
+ * The queue under which memory of this place was shown to others who were not told
+ * another one, and on which they may still be working; NULL before anything was shown.
+ * Borrowed from the place. note: keeps a copy of the first queue that it is told;
+ * any thread.
+ */
+static inline void *usmb_place_consumer(const usmb_place *place)
+{
+	return __atomic_load_n(&place->consumer, __ATOMIC_ACQUIRE);
+}
+void usmb_place_note_consumer(usmb_place *place, void *queue);
 
 /* One more reference. NULL is allowed and ignored. */
 void usmb_place_retain(usmb_place *place);
@@ -145,10 +158,17 @@ uint32_t usmb_sycl_queue_kinds(void *queue);
 int usmb_sycl_wait_event(void *event);
 /* 1 complete, 0 not yet (also when the library cannot tell). NULL is complete. */
 int usmb_sycl_event_done(void *event);
+/* The same for n events, none of them NULL, in done[n]. */
+void usmb_sycl_events_done(void *const *events, size_t n, uint8_t *done);
+/* What the runtime tells of n events, none of them NULL, in states[n]. */
+enum { USMB_SYCL_EVENT_PENDING, USMB_SYCL_EVENT_COMPLETE, USMB_SYCL_EVENT_UNKNOWN };
+void usmb_sycl_event_states(void *const *events, size_t n, uint8_t *states);
 /* An owned second ref of the same event. */
 void *usmb_sycl_event_copy(void *event);
 /* NULL is ignored. */
 void usmb_sycl_event_delete(void *event);
+/* The same for n events, none of them NULL. */
+void usmb_sycl_events_delete(void *const *events, size_t n);
 
 /* Blocks until all work submitted to the queue is complete. */
 int usmb_sycl_wait_queue(void *queue);

@@ -15,16 +15,25 @@ import (
 // maxPixels bounds a picture: 12 bytes a pixel go into the first buffer alone.
 const maxPixels = 1 << 28
 
+// pixelsPerByte bounds what a file may claim by what it holds: deflate makes at most
+// 1032 bytes of one, and a byte is at most 8 pixels. JPEG, but for empty pictures,
+// needs more. A file that claims more ends before its pixels do, or is a trap.
+const pixelsPerByte = 8 * 1032
+
 // decode reads a PNG or JPEG file. Errors name the file and what is wrong.
 func decode(path string) (image.Image, error) {
+	st, err := os.Stat(path) // before opening, which waits for a pipe's writer
+	if err != nil {
+		return nil, fmt.Errorf("the picture cannot be read: %w", err)
+	}
+	if !st.Mode().IsRegular() {
+		return nil, fmt.Errorf("the picture cannot be read: %s is a directory, a pipe or a device, not a file", path)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("the picture cannot be read: %w", err)
 	}
 	defer f.Close()
-	if st, err := f.Stat(); err == nil && st.IsDir() {
-		return nil, fmt.Errorf("the picture cannot be read: %s is a directory", path)
-	}
 	fail := func(err error) (image.Image, error) {
 		if errors.Is(err, image.ErrFormat) {
 			err = errors.New("it is no PNG or JPEG")
@@ -37,6 +46,9 @@ func decode(path string) (image.Image, error) {
 	}
 	if config.Width <= 0 || config.Height <= 0 || config.Width > maxPixels/config.Height {
 		return fail(fmt.Errorf("it is %d x %d pixels, and this program takes 1 to %d", config.Width, config.Height, maxPixels))
+	}
+	if held := st.Size() * pixelsPerByte; int64(config.Width)*int64(config.Height) > held {
+		return fail(fmt.Errorf("it claims %d x %d pixels, and its %d bytes cannot hold them", config.Width, config.Height, st.Size()))
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return fail(err)

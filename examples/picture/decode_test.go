@@ -2,12 +2,14 @@ package main
 
 import (
 	"bytes"
+	"encoding/binary"
 	"image"
 	"image/color"
 	"image/jpeg"
 	"image/png"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -94,13 +96,17 @@ func TestDecode(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, image.Pt(16, 8), got.Bounds().Size())
 	}
+	pipe := filepath.Join(t.TempDir(), "p.png")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
 	tests := []struct{ name, path, want string }{
 		{"absent", filepath.Join(t.TempDir(), "none.png"), "no such file"},
 		{"a directory", t.TempDir(), "is a directory"},
 		{"empty", writeFile(t, "e.png", nil), "no PNG or JPEG"},
 		{"text", writeFile(t, "t.png", []byte("hello")), "no PNG or JPEG"},
 		{"cut short", writeFile(t, "c.png", whole[:len(whole)/2]), "png: "},
-		{"too large", writeFile(t, "l.png", largePNG(t)), "pixels, and this program takes"},
+		{"too large", writeFile(t, "l.png", claiming(t, 1000000, 1000000)), "pixels, and this program takes"},
+		{"more than it holds", writeFile(t, "m.png", claiming(t, 16384, 16384)), "its 71 bytes cannot hold them"},
+		{"a pipe", pipe, "a pipe or a device, not a file"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -111,10 +117,11 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// largePNG is a header that promises 2^31-1 x 1000000 pixels.
-func largePNG(t *testing.T) []byte {
+// claiming is a PNG of one pixel whose header promises others.
+func claiming(t *testing.T, width, height uint32) []byte {
 	t.Helper()
 	data := bytes.Clone(encodePNG(t, image.NewGray(image.Rect(0, 0, 1, 1))))
-	copy(data[16:], []byte{0x00, 0x0f, 0x42, 0x40, 0x00, 0x0f, 0x42, 0x40})
+	binary.BigEndian.PutUint32(data[16:], width)
+	binary.BigEndian.PutUint32(data[20:], height)
 	return withCRC(data)
 }

@@ -1,0 +1,110 @@
+//go:build cgo && linux
+
+package syclobj_test
+
+import (
+	"context"
+	"runtime"
+	"runtime/pprof"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/syclobj/sycltest"
+)
+
+// Waits that are given up leave nothing behind while the work goes on: no goroutine,
+// no thread, no reference.
+func TestGivenUpWaitsLeaveNothing(t *testing.T) {
+	fake := sycltest.Child(t, sycltest.OneCPU)
+	if fake == nil {
+		return
+	}
+	rt, err := syclobj.Open()
+	require.NoError(t, err)
+	q := rt.DefaultQueue()
+	m, err := q.Alloc(syclobj.USMShared, 4096, 0)
+	require.NoError(t, err)
+	fake.Hold(true)
+	var events []*syclobj.Event
+	for i := range 10 {
+		e, err := q.Memset(m, byte(i), 1)
+		require.NoError(t, err)
+		events = append(events, e)
+	}
+	before := syclobj.LiveObjects()
+	threads := pprof.Lookup("threadcreate").Count()
+	for range 20 {
+		var all sync.WaitGroup
+		ctx, cancel := context.WithCancel(context.Background())
+		for i := range 200 {
+			all.Go(func() { require.ErrorIs(t, events[i%len(events)].Wait(ctx), context.Canceled) })
+		}
+		require.Eventually(t, func() bool { return syclobj.LiveObjects().Waiters == int64(len(events)) }, 10*time.Second, time.Millisecond)
+		cancel()
+		all.Wait()
+	}
+	require.Equal(t, before, syclobj.LiveObjects())
+	require.Less(t, pprof.Lookup("threadcreate").Count(), threads+20, "a thread for each wait")
+	gone := func() bool {
+		all := make([]byte, 1<<20)
+		return !strings.Contains(string(all[:runtime.Stack(all, true)]), "syclobj.(*eventWaits).run")
+	}
+	require.Eventually(t, gone, 10*time.Second, time.Millisecond)
+	for _, e := range events {
+		require.NoError(t, e.Close())
+	}
+	fake.ReleaseAll()
+	fake.Hold(false)
+	require.NoError(t, q.Wait(context.Background()))
+	require.NoError(t, syclobj.Free(m))
+	require.NoError(t, rt.Close())
+}
+
+// Many events at once end for those who wait for each, and for nobody before.
+func TestOneWaiterForManyEvents(t *testing.T) {
+	fake := sycltest.Child(t, sycltest.OneCPU)
+	if fake == nil {
+		return
+	}
+	rt, err := syclobj.Open()
+	require.NoError(t, err)
+	q, err := rt.NewQueue(nil, rt.DefaultDevice(), 0)
+	require.NoError(t, err)
+	m, err := q.Alloc(syclobj.USMShared, 4096, 0)
+	require.NoError(t, err)
+	fake.Hold(true)
+	const n = 300
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ended := make([]chan error, n)
+	for i := range ended {
+		e, err := q.Memset(m, byte(i), 1)
+		require.NoError(t, err)
+		ended[i] = make(chan error, 1)
+		go func() {
+			ended[i] <- e.Wait(ctx)
+			_ = e.Close()
+		}()
+	}
+	require.Eventually(t, func() bool { return syclobj.LiveObjects().Waiters == n }, 10*time.Second, time.Millisecond)
+	fake.Release(n - 1) // the last first: it is out-of-order
+	require.NoError(t, <-ended[n-1])
+	require.EqualValues(t, n-1, syclobj.LiveObjects().Waiters)
+	// The runtime does not tell the state of one of them: that holds up nobody else.
+	fake.Fail("DPCTLEvent_GetCommandExecutionStatus", 1)
+	require.Eventually(t, func() bool { return fake.Calls("DPCTLEvent_WaitAndThrow") > 0 }, 10*time.Second, time.Millisecond)
+	fake.ReleaseAll()
+	for i := range n - 1 {
+		require.NoError(t, <-ended[i])
+	}
+	require.Eventually(t, func() bool { return syclobj.LiveObjects().Waiters == 0 }, 10*time.Second, time.Millisecond)
+	fake.Hold(false)
+	require.NoError(t, syclobj.Free(m))
+	require.NoError(t, q.Close())
+	require.NoError(t, rt.Close())
+}
