@@ -25,35 +25,18 @@ type keeping struct {
 	mu      sync.Mutex
 	pools   []*Pool // open
 	closing []*Pool // closed, and not all of their memory is back
-	waiting []deferredFree
-	inHand  int // frees that somebody is looking at outside the lock
-	handled sync.Cond
+	deferral
+	handled sync.Cond // inHand fell
 	running bool
 	stopped bool           // for good, by StopBackground
 	ended   sync.WaitGroup // the goroutine
 	wake    chan struct{}
 }
 
-// deferredFree is memory that was released with work pending on it.
-type deferredFree struct {
-	sync  Synchronizer
-	event uintptr // owned
-	run   func()
-}
-
 func newKeeper() *keeping {
 	k := &keeping{wake: make(chan struct{}, 1)}
 	k.handled.L = &k.mu
 	return k
-}
-
-// after runs f once the event, which it takes, is done. Release never waits; the
-// keeper looks.
-func (k *keeping) after(s Synchronizer, event uintptr, f func()) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.waiting = append(k.waiting, deferredFree{s, event, f})
-	k.start()
 }
 
 // add looks after a new pool.
@@ -106,12 +89,19 @@ func (k *keeping) open() []*Pool {
 	return slices.Clone(k.pools)
 }
 
+// all lists the open pools and those that are closing.
+func (k *keeping) all() []*Pool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return append(slices.Clone(k.pools), k.closing...)
+}
+
 // idle ends the goroutine when there is nothing more to do, or tells whether frees
 // wait.
 func (k *keeping) idle() (idle, waiting bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.stopped || len(k.pools)+len(k.closing)+len(k.waiting) == 0 {
+	if k.stopped || len(k.pools)+len(k.closing)+k.count() == 0 {
 		k.running = false
 		return true, false
 	}
@@ -143,8 +133,9 @@ func (k *keeping) loop() {
 		case <-timer.C:
 		}
 		start := time.Now()
-		k.finish(false)
+		k.finishSome(tickLooks)
 		if !start.Before(tick) {
+			k.finishAside()
 			k.tickPools()
 			tick = time.Now().Add(tickTime)
 		}
@@ -154,63 +145,9 @@ func (k *keeping) loop() {
 	}
 }
 
-// finish runs what waits and is ready. With wait it waits for the rest too, and for
-// what others have in hand.
-func (k *keeping) finish(wait bool) {
-	frees := k.take(wait)
-	var later []deferredFree
-	for _, f := range frees {
-		switch {
-		case wait:
-			// A failure of the work is told to those who wait for the work; here
-			// only its end matters.
-			_ = f.sync.WaitEvent(f.event)
-		case !f.sync.EventDone(f.event):
-			later = append(later, f)
-			continue
-		}
-		f.sync.ReleaseEvent(f.event)
-		f.run()
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.inHand -= len(frees)
-	k.waiting = append(later, k.waiting...)
-	k.handled.Broadcast()
-}
-
-// take takes everything that waits into the caller's hand.
-func (k *keeping) take(wait bool) []deferredFree {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for wait && k.inHand > 0 {
-		k.handled.Wait()
-	}
-	frees := k.waiting
-	k.waiting = nil
-	k.inHand += len(frees)
-	return frees
-}
-
-// flush waits until everything handed in has run, what that hands in included.
-func (k *keeping) flush() {
-	for {
-		k.mu.Lock()
-		idle := len(k.waiting)+k.inHand == 0
-		k.mu.Unlock()
-		if idle {
-			return
-		}
-		k.finish(true)
-	}
-}
-
 // tickPools looks after each pool, unless it is to stop.
 func (k *keeping) tickPools() {
-	k.mu.Lock()
-	pools := append(slices.Clone(k.pools), k.closing...)
-	k.mu.Unlock()
-	for _, p := range pools {
+	for _, p := range k.all() {
 		k.mu.Lock()
 		stopped := k.stopped
 		k.mu.Unlock()
@@ -243,15 +180,18 @@ func StopBackground() {
 func Pools() []*Pool { return keeper.open() }
 
 // Flush waits until memory that was released with work pending, and memory that
-// C dropped, is back in its resources. For tests, reports and orderly ends.
+// C dropped, is back in its resources and pools. What has waited for ten seconds for
+// work that does not end is not waited for. For tests, reports and orderly ends.
 func Flush() {
-	if table := origins.table.Load(); table != nil {
-		for _, o := range (*table)[1:] {
-			if o != nil {
-				o.list.Sync()
-			}
-		}
+	pools := keeper.all()
+	emptyFronts()
+	for _, p := range pools {
+		p.origin.list.Sync()
 	}
+	plainCells().Sync()
 	wrapped.list().Sync()
+	for _, p := range pools {
+		p.awaitAll()
+	}
 	keeper.flush()
 }

@@ -44,7 +44,11 @@ func span(op string, c *owner.Cell, offset, n int, width uintptr) (unsafe.Pointe
 // write is reached through the place's queue.
 func CopyIn[T Scalar](b Buffer, offset int, src []T) error {
 	const op = "CopyIn"
-	c := b.live(op)
+	c, err := b.use(op)
+	if err != nil {
+		return err
+	}
+	defer b.Release()
 	if c.Flags()&owner.ReadOnly != 0 {
 		return accessError(op, c, ErrReadOnly, nil)
 	}
@@ -70,7 +74,11 @@ func CopyIn[T Scalar](b Buffer, offset int, src []T) error {
 // counterpart of [CopyIn].
 func CopyOut[T Scalar](b Buffer, offset int, dst []T) error {
 	const op = "CopyOut"
-	c := b.live(op)
+	c, err := b.use(op)
+	if err != nil {
+		return err
+	}
+	defer b.Release()
 	p, err := span(op, c, offset, len(dst), unsafe.Sizeof(*new(T)))
 	if err != nil || len(dst) == 0 {
 		return err
@@ -93,7 +101,16 @@ func CopyOut[T Scalar](b Buffer, offset int, dst []T) error {
 // must be of one context, or readable by the host.
 func CopyBuffer(dst Buffer, dstOffset uint64, src Buffer, srcOffset, n uint64) error {
 	const op = "CopyBuffer"
-	d, s := dst.live(op), src.live(op)
+	d, err := dst.use(op)
+	if err != nil {
+		return err
+	}
+	defer dst.Release()
+	s, err := src.use(op)
+	if err != nil {
+		return err
+	}
+	defer src.Release()
 	if d.Flags()&owner.ReadOnly != 0 {
 		return accessError(op, d, ErrReadOnly, nil)
 	}

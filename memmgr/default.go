@@ -67,13 +67,33 @@ func CloseDefaults() error {
 	return err
 }
 
+// defaultBudget is what the pools of Default count in together.
+var defaultBudget = newLimitBudget(unlimited)
+
+// SetDefaultLimit bounds the bytes that the pools of [Default] may have from the system at
+// a time, all of them together, those that they keep idle included; 0 is no bound, as at
+// the beginning. It can come at any time: where more is held already, what is idle is
+// given back, nothing is taken from its users, and requests that need more from the system
+// are refused with an [*OutOfMemoryError] until enough was freed.
+func SetDefaultLimit(bytes uint64) {
+	if bytes == 0 {
+		bytes = unlimited
+	}
+	defaultBudget.limit.Store(bytes)
+	for _, r := range Defaults() {
+		if p, ok := r.(*Pool); ok && defaultBudget.used.Load() > bytes {
+			p.Trim(0)
+		}
+	}
+}
+
 // newDefault makes a pool, named after its memory.
 func newDefault(q *syclobj.Queue, kind syclobj.USMKind) defaultResource {
 	if q == nil || q.IsHost() {
-		p := NewPool(Host(), WithName("host"))
+		p := NewPool(&Limit{over(Host()), defaultBudget}, WithName("host"))
 		return defaultResource{p, p.Close}
 	}
 	upstream := USM(q, kind).(*usmResource)
-	p := NewPool(upstream, WithName(kind.String()+" "+upstream.place.FilterString()))
+	p := NewPool(&Limit{over(upstream), defaultBudget}, WithName(kind.String()+" "+upstream.place.FilterString()))
 	return defaultResource{p, func() error { return multierr.Append(p.Close(), upstream.Close()) }}
 }

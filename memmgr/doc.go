@@ -39,6 +39,30 @@
 // before Release where it matters. Where the runtime never calls an event done,
 // because its work failed, the memory waits for [Flush] or for the pool's Close.
 //
+// Work that has not ended ten seconds after the release of its memory has stalled:
+// the driver lost its event, or the work is that long. The memory stays out, is
+// looked at four times a second, and goes back when the work ends after all; nobody
+// waits for it, Flush and Close neither, and it holds up no other memory.
+//
+// # Waiting for memory
+//
+// A request without a context is served now or refused now, whatever a device is
+// doing. With one ([Request.Context]) it waits in its [Pool]: for room under the
+// limits, for work on the device to end, for other pools to give way. What waits
+// longest of its size is served first; a large request does not stop small ones, and
+// small ones do not starve it, because now and then the pool keeps segments for it until
+// they are empty, while the others are served from the rest. An ended context gives an [*OutOfMemoryError] that wraps the context's error. What no
+// limit below would ever allow is refused at once.
+//
+// # Tenants
+//
+// [Pool.NewTenant] makes an account with a pool: a [Resource] with a hard limit that
+// it never exceeds, a soft one above which it comes last while anybody waits, and a
+// weight by which those who wait share what comes back. One at its limit costs the
+// others nothing: its requests wait, or are refused, before they reach the pool.
+// Memory that was released with work pending counts until the work is done; a request
+// that waits in the pool counts when it is served, and not before. Errors name the holders by tenant and tag.
+//
 // # Threads
 //
 // Resources and buffers are safe for concurrent use; the bytes of a buffer are
@@ -51,11 +75,11 @@
 //
 // # Background work
 //
-// Three goroutines of this module work by themselves.
+// These goroutines of this module work by themselves.
 //
 // The keeper, in this package, is there while there are pools, or memory that was
 // released with work pending and belongs to no pool. Its timer wakes it: four times
-// a second for the pools, whose idle memory it gives back, and after 0.1 to 10 ms
+// a second for the pools, whose idle memory and idle pages it gives back, and after 0.1 to 10 ms
 // for the memory that waits, as does memory that joins it. It ends when there is
 // nothing of either, and for good with [StopBackground]; then [Flush] does what it
 // would have done.
@@ -70,19 +94,49 @@
 // Starting the interpreter starts it; C's drop wakes it, and Go's as well; closing
 // the list ends its work.
 //
-// [Buffer.WaitContext] waits on a goroutine of its own, which ends with the work.
+// Flush and the Close of a pool wait for one event at a time on a goroutine, which
+// ends with the work; where the driver lost the event, it never does. At most sixteen
+// of those that have stalled already are waited for in this way, each once.
+//
+// Package syclobj asks for the events that somebody waits for who can give up
+// ([Buffer.WaitContext], syclobj's Event.Wait) on one goroutine, every 20 us to 5 ms. It
+// is there while anybody waits. For work that failed in such a way that only the
+// runtime's own wait tells, one more does that wait.
+//
+// Waiting for memory makes no goroutine: one of those who wait looks after the pool
+// every 0.1 to 5 ms, and asks others to give way every 10 ms.
+//
+// # Memory with pages
+//
+// Where the upstream is a [Discarder] (host memory; USM of an OpenCL CPU device, once
+// it was tried that its pages can go), a pool gives back the whole pages of free
+// ranges inside segments that are in use, by the age of [WithDecay] and on Trim, so
+// that what is resident follows what is used however it is scattered. Other memory
+// goes back by whole segments alone; the heap gives the best fit in the lowest place,
+// so that segments become empty.
+//
+// [Pool.Sleep] does so with memory that is in use, by tag: the buffers stay, at their
+// addresses, and [Pool.Wake] brings the memory back, with its contents where they were
+// saved. Sleep refuses while somebody else is known to hold the memory. It cannot know
+// of a slice from [Buffer.Bytes], of an address from [Buffer.Data], or of work that
+// nobody recorded with [Buffer.SetPending] or [Buffer.UsedOn]: such a slice reads
+// zeros meanwhile, and what is written through it is lost.
 //
 // # Finding leaks
 //
 // [WriteLeaks] and [Live] tell what is still referenced, [WriteProfile] writes
 // it as a profile for pprof; with [RecordStacks] each says where the memory was
 // allocated. Close of a pool returns a [*LeakError] when buffers are out, and
-// memtest.Main fails a test binary that leaves any.
+// memtest.Main fails a test binary that leaves any. [DebugEnv] turns these and other
+// checks on in a program as it stands; [SetLogger] is told of what reaches no caller.
 //
 // # What it costs
 //
 // The program membench compares the pool with its peers. Caches of free blocks
-// hold at most 64 MiB for each processor and 64 MiB between them; block sizes
-// waste at most 12.5 % below 32 KiB and 1.6 % above; a live block takes about
-// 160 bytes of Go and C memory.
+// hold what is out of use beyond a sixth of the reserve, at least 32 MiB, or what
+// [WithCache] says, on all processors together; what a class did not need for the time
+// of [WithDecay] leaves them while others work. Idle memory goes back to the upstream
+// by that age, above the marks of [WithRetention], by Trim and before a request fails,
+// in portions and outside of the pool's lock. Block sizes waste at most 12.5 % below
+// 32 KiB and 1.6 % above; a live block takes about 160 bytes of Go and C memory.
 package memmgr

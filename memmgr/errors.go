@@ -29,6 +29,10 @@ var (
 	// ErrReleased: use of memory that is not in use, because it was released or
 	// was never allocated here; the value of a panic ([UseError]).
 	ErrReleased = errors.New("memory is not in use")
+	// ErrAsleep: use of memory that [Pool.Sleep] put to sleep.
+	ErrAsleep = errors.New("memory is asleep")
+	// ErrInUse: memory that is to fall asleep is in use elsewhere ([HeldError]).
+	ErrInUse = errors.New("memory is in use")
 )
 
 // OpError is the type of the errors of this package, but for those that have
@@ -71,9 +75,10 @@ func opError(op string, kind error, format string, args ...any) error {
 
 // Holder is one user of memory in an OutOfMemoryError, by tag.
 type Holder struct {
-	Tag   string // "" for memory without a tag
-	Bytes uint64
-	Count uint64
+	Tenant string // "" for memory of the pool itself
+	Tag    string // "" for memory without a tag
+	Bytes  uint64
+	Count  uint64
 }
 
 // OutOfMemoryError tells why memory could not be had, and who holds it.
@@ -81,9 +86,10 @@ type Holder struct {
 type OutOfMemoryError struct {
 	Request     Request        // what was asked
 	Place       *syclobj.Place // of which memory
+	Tenant      string         // whose account, "" for the pool's own
 	Rounded     uint64         // bytes the resource looked for
 	LargestFree uint64         // largest block it holds free
-	Allocated   uint64         // bytes in use
+	Allocated   uint64         // bytes in use; exact while nobody allocates or releases
 	Reserved    uint64         // bytes taken from the upstream
 	Pending     uint64         // bytes freed that wait for work on the device
 	Limit       uint64         // limit in bytes that refused, 0 for none
@@ -101,6 +107,9 @@ func (e *OutOfMemoryError) Error() string {
 	}
 	if e.Place != nil {
 		fmt.Fprintf(&b, " of %s", e.Place)
+	}
+	if e.Tenant != "" {
+		fmt.Fprintf(&b, " by tenant %q", e.Tenant)
 	}
 	for _, n := range []struct {
 		name  string
@@ -124,6 +133,9 @@ func (e *OutOfMemoryError) Error() string {
 		if tag == "" {
 			tag = "(no tag)"
 		}
+		if h.Tenant != "" {
+			tag = h.Tenant + "/" + tag
+		}
 		fmt.Fprintf(&b, " %s %s in %d", tag, bytesText(h.Bytes), h.Count)
 	}
 	if e.Err != nil {
@@ -142,6 +154,7 @@ type UseError struct {
 	Op        string // the method that was called, such as "Buffer.Data"
 	Err       error  // what was found, and what to do
 	Allocated string // where the memory was allocated, when stacks are recorded
+	Released  string // where its last reference was released
 }
 
 // Error says what was done wrong and how to find it.
@@ -150,11 +163,19 @@ func (e *UseError) Error() string {
 	if e.Allocated != "" {
 		s += "; the memory was allocated at\n" + e.Allocated
 	}
+	if e.Released != "" {
+		s += "and its last reference was released at\n" + e.Released
+	}
 	return s
 }
 
-// Unwrap gives ErrReleased and what was found.
-func (e *UseError) Unwrap() []error { return kindAndCause(ErrReleased, e.Err) }
+// Unwrap gives ErrReleased, or ErrAsleep, and what was found.
+func (e *UseError) Unwrap() []error {
+	if errors.Is(e.Err, ErrAsleep) {
+		return []error{e.Err}
+	}
+	return kindAndCause(ErrReleased, e.Err)
+}
 
 // misuse is the value of a panic.
 func misuse(op, format string, args ...any) *UseError {

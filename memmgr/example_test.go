@@ -60,31 +60,58 @@ func ExampleAs() {
 	// Output: 1000 1
 }
 
-// With a limit that blocks, a request waits for others to release, until its context
-// ends.
-func ExampleBlocking() {
-	l := memmgr.NewLimit(memmgr.Host(), 1<<20, memmgr.Blocking())
-	held, err := memmgr.New(l, memmgr.Request{Size: 1 << 20})
+// A request with a context waits for room until the context ends.
+func ExampleRequest_context() {
+	pool := memmgr.NewPool(memmgr.Host(), memmgr.WithLimit(4<<20))
+	defer pool.Close()
+	held, err := memmgr.New(pool, memmgr.Request{Size: 4 << 20})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
-	_, err = memmgr.New(l, memmgr.Request{Size: 1000, Context: ctx})
+	_, err = memmgr.New(pool, memmgr.Request{Size: 1 << 20, Context: ctx})
 	fmt.Println(errors.Is(err, memmgr.ErrOutOfMemory), errors.Is(err, context.DeadlineExceeded))
 
-	held.Release()
-	b, err := memmgr.New(l, memmgr.Request{Size: 1000, Context: context.Background()})
+	time.AfterFunc(time.Millisecond, held.Release)
+	b, err := memmgr.New(pool, memmgr.Request{Size: 1 << 20, Context: context.Background()})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(l.Used(), "of", l.Bytes())
+	fmt.Println(b.Requested())
 	b.Release()
 	// Output:
 	// true true
-	// 1000 of 1048576
+	// 1048576
+}
+
+// Tenants share a pool, each with an account and a limit of its own.
+func ExamplePool_NewTenant() {
+	pool := memmgr.NewPool(memmgr.Host(), memmgr.WithLimit(64<<20))
+	defer pool.Close()
+	tenant, err := pool.NewTenant("batch jobs", memmgr.TenantOptions{Hard: 1 << 20})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer tenant.Close()
+	b, err := memmgr.New(tenant, memmgr.Request{Size: 1 << 20, Tag: "weights"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = memmgr.New(tenant, memmgr.Request{Size: 1})
+	var oom *memmgr.OutOfMemoryError
+	if errors.As(err, &oom) {
+		fmt.Println(oom.Tenant, oom.Limit, oom.Holders[0].Tag)
+	}
+	b.Release()
+	fmt.Println(tenant.Stats().ActiveBytes.Current)
+	// Output:
+	// batch jobs 1048576 weights
+	// 0
 }
 
 // The order of an end: buffers (and arrays), what is still on its way back, pools,

@@ -139,7 +139,7 @@ func TestFakeEveryAllocationFailure(t *testing.T) {
 		fake.Fail("DPCTLaligned_alloc_device", n)
 		rng := rand.New(rand.NewPCG(5, 5))
 		var held []memmgr.Buffer
-		for range 150 {
+		for range 300 {
 			if len(held) > 0 && rng.IntN(3) == 0 {
 				held[0].Release()
 				held = held[1:]
@@ -272,4 +272,63 @@ func TestFakePoolsKeepToTheirPlaces(t *testing.T) {
 	}
 	require.Len(t, memmgr.Defaults(), 6)
 	require.NoError(t, memmgr.CloseDefaults())
+}
+
+// The default pools' limit is one for all kinds and devices: a pool gets what the others
+// keep idle, what is beyond is refused with the account, and lowering takes nothing away.
+func TestFakeDefaultLimit(t *testing.T) {
+	fake, rt := onFake(t, sycltest.TwoGPUs)
+	if fake == nil {
+		return
+	}
+	defer memmgr.SetDefaultLimit(0)
+	defer func() { require.NoError(t, memmgr.CloseDefaults()) }()
+	pool := func(filter string, kind syclobj.USMKind) *memmgr.Pool {
+		d, err := rt.Device(filter)
+		require.NoError(t, err)
+		q, err := d.DefaultQueue()
+		require.NoError(t, err)
+		r, err := memmgr.Default(q, kind)
+		require.NoError(t, err)
+		return r.(*memmgr.Pool)
+	}
+	shared, device := pool("level_zero:gpu:0", syclobj.USMShared), pool("level_zero:gpu:1", syclobj.USMDevice)
+	h, err := memmgr.Default(nil, syclobj.USMUnknown)
+	require.NoError(t, err)
+	const big = 24 << 20
+	take := func(r memmgr.Resource) (memmgr.Buffer, error) { return memmgr.New(r, memmgr.Request{Size: big}) }
+	refused := func(r memmgr.Resource, limit uint64) {
+		_, err := take(r)
+		var oom *memmgr.OutOfMemoryError
+		require.ErrorAs(t, err, &oom)
+		require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+		require.EqualValues(t, limit, oom.Limit)
+	}
+
+	memmgr.SetDefaultLimit(64 << 20)
+	a, err := take(shared)
+	require.NoError(t, err)
+	b, err := take(device)
+	require.NoError(t, err)
+	refused(h, 64<<20)
+	a.Release() // idle in its pool now, where it counts
+	c, err := take(h)
+	require.NoError(t, err)
+	refused(shared, 64<<20)
+
+	memmgr.SetDefaultLimit(1 << 20) // below what is used
+	refused(device, 1<<20)
+	require.EqualValues(t, 2*big, memmgr.TotalStats().RequestedBytes.Current)
+	c.Release()
+	b.Release()
+	memmgr.SetDefaultLimit(big)
+	d, err := take(shared)
+	require.NoError(t, err)
+	refused(h, big)
+
+	memmgr.SetDefaultLimit(0)
+	e, err := take(h)
+	require.NoError(t, err)
+	d.Release()
+	e.Release()
 }

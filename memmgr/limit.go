@@ -1,55 +1,54 @@
 package memmgr
 
 import (
-	"context"
-	"sync"
+	"errors"
+	"math"
+	"sync/atomic"
 )
+
+var errLimit = errors.New("the limit is reached")
 
 // Limit bounds the bytes that its users may hold at a time, counted as they
 // were asked for. A request beyond the limit is refused with an
-// [*OutOfMemoryError], or waits when the limit was made with [Blocking].
+// [*OutOfMemoryError]. It never waits: a [Pool] above a limit does, for requests
+// with a context, and several pools may stand on one limit.
 type Limit struct {
 	upstream
-	limit    uint64
-	blocking bool
-
-	mu      sync.Mutex
-	used    uint64
-	waiters []*limitWaiter // in order of arrival
+	budget *limitBudget
 }
 
-type limitWaiter struct {
-	need  uint64
-	ready chan struct{} // closed when the bytes were reserved for it
+// limitBudget is what limits count in: one of its own for each, or the one that the
+// pools of [Default] share.
+type limitBudget struct{ limit, used atomic.Uint64 }
+
+// unlimited is the limit of a budget that has none.
+const unlimited = math.MaxUint64
+
+func newLimitBudget(bytes uint64) *limitBudget {
+	b := &limitBudget{}
+	b.limit.Store(bytes)
+	return b
 }
 
-// LimitOption changes what a limit does.
-type LimitOption func(*Limit)
+// room returns the bytes that are left; none when the limit came down below what is used.
+func (b *limitBudget) room() uint64 {
+	used, limit := b.used.Load(), b.limit.Load()
+	return limit - min(used, limit)
+}
 
-// Blocking makes requests wait, in order of arrival, until others release
-// enough; [Request.Context] bounds the wait. A request larger than the limit is
-// refused still. Put a blocking limit above a [Pool], not below it: a pool that
-// waits for its upstream cannot see that it could give its own idle memory back.
-func Blocking() LimitOption { return func(l *Limit) { l.blocking = true } }
-
-// NewLimit bounds an upstream.
-func NewLimit(from Resource, bytes uint64, options ...LimitOption) *Limit {
-	l := &Limit{upstream: over(from), limit: bytes}
-	for _, o := range options {
-		o(l)
-	}
-	return l
+// NewLimit bounds an upstream to so many bytes.
+func NewLimit(from Resource, bytes uint64) *Limit {
+	return &Limit{upstream: over(from), budget: newLimitBudget(bytes)}
 }
 
 // Bytes returns the limit.
-func (l *Limit) Bytes() uint64 { return l.limit }
+func (l *Limit) Bytes() uint64 { return l.budget.limit.Load() }
 
 // Used returns the bytes held now.
-func (l *Limit) Used() uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.used
-}
+func (l *Limit) Used() uint64 { return l.budget.used.Load() }
+
+// bounds reports whether there is a limit.
+func (l *Limit) bounds() bool { return l.Bytes() != unlimited }
 
 // Allocate implements [Resource].
 func (l *Limit) Allocate(r Request) (Block, error) {
@@ -75,63 +74,22 @@ func (l *Limit) Free(b Block) {
 
 func (l *Limit) reserve(r *Request) error {
 	need := uint64(r.Size)
-	l.mu.Lock()
-	if l.used+need <= l.limit && len(l.waiters) == 0 {
-		l.used += need
-		l.mu.Unlock()
-		return nil
-	}
-	if !l.blocking || need > l.limit {
-		err := &OutOfMemoryError{
-			Request: *r, Place: l.Place(), Rounded: need, Allocated: l.used, Limit: l.limit,
-			Err: errLimit,
+	for {
+		used := l.budget.used.Load()
+		if limit := l.budget.limit.Load(); used > limit || need > limit-used {
+			return l.refusal(r, used)
 		}
-		l.mu.Unlock()
-		return err
-	}
-	w := &limitWaiter{need: need, ready: make(chan struct{})}
-	l.waiters = append(l.waiters, w)
-	l.mu.Unlock()
-	ctx := r.Context
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	select {
-	case <-w.ready:
-		return nil
-	case <-ctx.Done():
-		return l.abandon(w, r, ctx.Err())
-	}
-}
-
-// abandon ends a wait; the bytes may have come at the last moment.
-func (l *Limit) abandon(w *limitWaiter, r *Request, cause error) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for i := range l.waiters {
-		if l.waiters[i] == w {
-			l.waiters = append(l.waiters[:i], l.waiters[i+1:]...)
-			l.admit()
-			return &OutOfMemoryError{
-				Request: *r, Place: l.Place(), Rounded: w.need, Allocated: l.used, Limit: l.limit, Err: cause,
-			}
+		if l.budget.used.CompareAndSwap(used, used+need) {
+			return nil
 		}
 	}
-	return nil
 }
 
-func (l *Limit) giveBack(n uint64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.used -= n
-	l.admit()
-}
-
-// admit lets those in who fit, in order. l.mu is held.
-func (l *Limit) admit() {
-	for len(l.waiters) > 0 && l.used+l.waiters[0].need <= l.limit {
-		l.used += l.waiters[0].need
-		close(l.waiters[0].ready)
-		l.waiters = l.waiters[1:]
+// refusal tells of a request beyond the limit, of which so much is used.
+func (l *Limit) refusal(r *Request, used uint64) error {
+	return &OutOfMemoryError{
+		Request: *r, Place: l.Place(), Rounded: uint64(r.Size), Allocated: used, Limit: l.Bytes(), Err: errLimit,
 	}
 }
+
+func (l *Limit) giveBack(n uint64) { l.budget.used.Add(-n) }

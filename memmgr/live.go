@@ -5,6 +5,7 @@ import (
 	"io"
 	"sort"
 
+	"github.com/usmbridge/usmbridge/memmgr/internal/tlsf"
 	"github.com/usmbridge/usmbridge/memmgr/owner"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -41,7 +42,7 @@ func describe(c *owner.Cell, count int) LiveBuffer {
 		Foreign: c.Flags()&owner.Foreign != 0,
 	}
 	if o := originOf(c); o != nil {
-		b.Resource, b.Place = o.resource, o.goPlace
+		b.Resource, b.Place = o.current(), o.goPlace
 	} else {
 		b.Place = wrappedPlace(c)
 	}
@@ -60,6 +61,19 @@ func eachLive(f func(c *owner.Cell, count int)) {
 		}
 		f(c, int(n))
 	}
+}
+
+// eachUsed calls f for the cells of this pool that users hold. It looks at every
+// block. p.mu is held.
+func (p *Pool) eachUsed(f func(*owner.Cell)) {
+	p.heap.Walk(func(int32, uintptr, uintptr) {}, func(b tlsf.Piece) {
+		if b.Free || b.User == 0 {
+			return
+		}
+		if c := owner.At(b.User); c.Count() > 0 {
+			f(c)
+		}
+	})
 }
 
 // LiveCount returns how many pieces of memory are referenced, and their bytes

@@ -16,16 +16,32 @@ import (
 func New(r Resource, request Request) (Buffer, error) {
 	p, ok := r.(*Pool)
 	if !ok || p == nil {
+		if t, ok := r.(*Tenant); ok && t != nil {
+			return t.newBuffer(request)
+		}
 		return newCellBuffer(r, request)
 	}
 	if p.home.Load() != 0 {
 		p.origin.list.Drain()
 	}
-	if request.Size > maxClassUnits*unit || request.Align > unit || (request.Queue != nil && p.waiting.Load() != 0) {
+	if request.Size > maxClassUnits*unit || request.Align > unit || request.Align&(request.Align-1) != 0 || (request.Queue != nil && p.waiting.Load() != 0) {
+		if request.Size >= p.options.large {
+			if c := p.newLarge(request.Size, request.Align); c != nil {
+				ref := c.Renew()
+				if request.Tag != "" || request.Queue != nil || stackDepth.Load() != 0 {
+					p.annotate(c, request.Tag, request.Queue)
+				}
+				return Buffer{ref: ref}, nil
+			}
+		}
 		return p.slowBuffer(request)
 	}
 	k := classOf(max((request.Size+unit-1)/unit, p.minUnits))
-	s := p.claim(pin.Pin())
+	id := pin.Pin()
+	s := p.claim(id)
+	if s == nil {
+		s = p.claimOther(id)
+	}
 	if s == nil {
 		pin.Unpin()
 		return p.slowBuffer(request)
@@ -42,7 +58,7 @@ func New(r Resource, request Request) (Buffer, error) {
 	s.leave()
 	c.Requested = uint64(request.Size)
 	ref := c.Renew()
-	if due || request.Tag != "" || request.Queue != nil || p.trace != nil || stackDepth.Load() != 0 {
+	if due || request.Tag != "" || request.Queue != nil || p.watched || stackDepth.Load() != 0 {
 		p.annotate(c, request.Tag, request.Queue)
 	}
 	return Buffer{ref: ref}, nil
@@ -57,17 +73,24 @@ func New(r Resource, request Request) (Buffer, error) {
 // The second half is [Pool.cache] for the cells of pools, in one piece for the
 // reason that New is.
 func (b Buffer) Release() {
-	if last, _ := b.ref.TryUnref(); !last {
+	if last, ok := b.ref.TryUnref(); !last {
+		if !ok && !b.endAsleep() && debug.stacks {
+			b.releasedAgain()
+		}
 		return
 	}
 	c := b.ref.Cell()
 	p := poolOf(c)
 	k := uint(c.Private)
-	if p == nil || !c.Plain(p.flags) || k >= numClasses || p.trace != nil {
+	if p == nil || !c.Plain(p.flags) || k >= numClasses || p.watched {
 		finish(p, c)
 		return
 	}
-	s := p.claim(pin.Pin())
+	id := pin.Pin()
+	s := p.claim(id)
+	if s == nil {
+		s = p.claimOther(id)
+	}
 	if s == nil {
 		pin.Unpin()
 		p.cache(c, int(k))
@@ -77,11 +100,11 @@ func (b Buffer) Release() {
 	if !p.uncounted {
 		s.countPut(int(k), c)
 	}
-	over := s.overtaken(int(k))
-	s.leave()
-	if over {
-		p.afterPut(int(k))
+	if s.overtaken(int(k)) {
+		p.afterPut(s, int(k))
+		return
 	}
+	s.leave()
 }
 
 // poolOf returns the pool of a cell, nil when it is not a pool's or has a number
@@ -96,6 +119,13 @@ func poolOf(c *owner.Cell) *Pool {
 // finish takes a dead cell back that is not an ordinary one of a pool.
 func finish(p *Pool, c *owner.Cell) {
 	if p != nil {
+		if c.Private == ownSegment && c.Plain(p.flags) && !p.watched {
+			p.freeLarge(c)
+			return
+		}
+		if p.freeCharged(c) {
+			return
+		}
 		p.slowFree(c)
 		return
 	}

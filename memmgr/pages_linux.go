@@ -3,6 +3,7 @@ package memmgr
 import (
 	"os"
 	"syscall"
+	"unsafe"
 )
 
 var pageSize = uintptr(os.Getpagesize())
@@ -42,4 +43,30 @@ func unmapPages(address, size uintptr) error {
 		return os.NewSyscallError("munmap", errno)
 	}
 	return nil
+}
+
+// discardPages gives the pages of private anonymous memory back; they are zero
+// when they are next touched.
+func discardPages(address, size uintptr) error {
+	if _, _, errno := syscall.Syscall(syscall.SYS_MADVISE, address, size, syscall.MADV_DONTNEED); errno != 0 {
+		return os.NewSyscallError("madvise", errno)
+	}
+	return nil
+}
+
+// residentBytes returns how much of whole pages is in memory; all of it when the
+// system does not tell.
+func residentBytes(address, size uintptr) (n uintptr) {
+	var states [4096]byte
+	for size > 0 {
+		part := min(size, uintptr(len(states))*pageSize)
+		if _, _, errno := syscall.Syscall(syscall.SYS_MINCORE, address, part, uintptr(unsafe.Pointer(&states))); errno != 0 {
+			return n + size
+		}
+		for _, state := range states[:part/pageSize] {
+			n += uintptr(state&1) * pageSize
+		}
+		address, size = address+part, size-part
+	}
+	return n
 }

@@ -37,3 +37,10 @@ func unmapPages(address, _ uintptr) error {
 	delete(pages.m, address)
 	return nil
 }
+
+// discardPages has no pages here: the memory is Go's.
+func discardPages(uintptr, uintptr) error {
+	return noPages("on this system it is memory of the Go heap")
+}
+
+func residentBytes(_, size uintptr) uintptr { return size }

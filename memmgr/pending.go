@@ -2,6 +2,7 @@ package memmgr
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"unsafe"
 
@@ -142,26 +143,24 @@ func (b Buffer) Wait() error {
 	return err
 }
 
-// WaitContext is Wait that gives up when the context ends. The work goes on.
+// WaitContext is Wait that gives up when the context ends. The work goes on, and the
+// wait leaves nothing behind.
 func (b Buffer) WaitContext(ctx context.Context) error {
-	if ctx.Done() == nil || b.live("WaitContext").Pending() == 0 {
+	c := b.live("WaitContext")
+	if ctx.Done() == nil {
 		return b.Wait()
 	}
-	if err := ctx.Err(); err != nil {
-		return err
+	event := copyPending(c)
+	if event == 0 {
+		return nil
 	}
-	done := make(chan error, 1)
-	b.Retain()
-	go func() {
-		defer b.Release()
-		done <- b.Wait()
-	}()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
+	ev := syclobj.EventFromRef(foreignPointer(event))
+	defer func() { _ = ev.Close() }()
+	err := ev.Wait(ctx)
+	if ended := ctx.Err(); ended == nil || !errors.Is(err, ended) {
+		clearPending(c)
 	}
+	return err
 }
 
 // ClearPending forgets the pending event: for callers that know the work to be

@@ -11,7 +11,7 @@ import (
 
 // What Poison writes: before use, after use, and around.
 const (
-	poisonFresh  = 0xAA
+	poisonNew    = 0xAA
 	poisonFreed  = 0xDD
 	poisonMargin = 0xFD
 )
@@ -28,16 +28,26 @@ type poison struct {
 	read  func(address uintptr, to []byte) error
 }
 
-// CorruptionError is the value of the panic when a margin was written to.
+// CorruptionError is the value of the panic when memory was written to that the
+// writer did not hold: a margin of [NewPoison], or a freed block ([DebugEnv]).
 type CorruptionError struct {
-	Address uintptr // of the block
-	Size    uintptr // asked for
-	Offset  int     // of the first wrong byte, relative to the block
-	Found   byte
+	Address  uintptr // of the block
+	Size     uintptr // asked for, of a freed block its size
+	Offset   int     // of the first wrong byte, relative to the block
+	Found    byte
+	Freed    bool   // the block was written after its last release
+	Released string // where that was, when stacks are recorded
 }
 
 // Error tells where the write went.
 func (e *CorruptionError) Error() string {
+	if e.Freed {
+		s := fmt.Sprintf("memmgr: the freed block of %d bytes at %#x was written: byte %d is %#02x", e.Size, e.Address, e.Offset, e.Found)
+		if e.Released != "" {
+			s += "; its last reference was released at\n" + e.Released
+		}
+		return s
+	}
 	side := "beyond its end"
 	if e.Offset < 0 {
 		side = "before its start"
@@ -59,14 +69,11 @@ func NewPoison(from Resource) Resource {
 	}
 	if place.HostReadable() {
 		p.fill = func(address, size uintptr, value byte) error {
-			b := unsafe.Slice((*byte)(foreignPointer(address)), size)
-			for i := range b {
-				b[i] = value
-			}
+			fillHost(address, size, value)
 			return nil
 		}
 		p.read = func(address uintptr, to []byte) error {
-			copy(to, unsafe.Slice((*byte)(foreignPointer(address)), len(to)))
+			copy(to, hostBytes(address, uintptr(len(to))))
 			return nil
 		}
 		return p
@@ -80,6 +87,18 @@ func NewPoison(from Resource) Resource {
 		return q.Read(to, foreignPointer(address))
 	}
 	return p
+}
+
+// hostBytes returns memory that the processor may read as a slice.
+func hostBytes(address, size uintptr) []byte {
+	return unsafe.Slice((*byte)(foreignPointer(address)), size)
+}
+
+func fillHost(address, size uintptr, value byte) {
+	b := hostBytes(address, size)
+	for i := range b {
+		b[i] = value
+	}
 }
 
 func fillOnDevice(place *syclobj.Place, address, size uintptr, value byte) error {
@@ -118,7 +137,7 @@ func (p *poison) Allocate(r Request) (Block, error) {
 	}
 	err = p.fill(b.Address+lead-PoisonMargin, PoisonMargin, poisonMargin)
 	if err == nil && r.Size > 0 {
-		err = p.fill(b.Address+lead, r.Size, poisonFresh)
+		err = p.fill(b.Address+lead, r.Size, poisonNew)
 	}
 	if err == nil {
 		err = p.fill(b.Address+lead+r.Size, PoisonMargin, poisonMargin)

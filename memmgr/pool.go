@@ -1,6 +1,7 @@
 package memmgr
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,8 +14,8 @@ import (
 // Pool keeps memory of one place ready for use.
 //
 // In front lie caches of free blocks by size class, one set for each processor;
-// behind them a two-level segregated fit over large segments of the upstream,
-// with splitting and merging; the largest requests get segments of their own.
+// behind them a segregated best fit over large segments of the upstream, with
+// splitting and merging; the largest requests get segments of their own.
 // Everything that the pool knows lies in Go memory: it never touches the memory
 // it manages.
 //
@@ -28,10 +29,13 @@ type Pool struct {
 	// What the fast path reads.
 	home      *atomic.Uintptr // head of the home list
 	shards    []shard
+	added     addedShards
 	minUnits  uintptr
 	trace     *traceRing
 	flags     uint32 // of every cell
 	uncounted bool
+	watched   bool // traced or poisoned: no block goes the short way
+	poisons   bool // see DebugEnv
 
 	upstream   Resource
 	sync       Synchronizer
@@ -40,23 +44,51 @@ type Pool struct {
 	placeQueue *syclobj.Queue // for telling it by its address only
 
 	published gauges       // see peakStep
-	waiting   atomic.Int32 // blocks in pending or returned
+	ordinary  atomic.Int64 // bytes reserved but for idle large segments
+	waiting   atomic.Int32 // blocks in pending or returned that have not stalled
 
-	mu       sync.Mutex
+	mu       poolMutex
 	heap     tlsf.Heap
-	segs     []poolSegment             // by the heap's segment number
-	depot    [numClasses]magazineStack // what the processors do not have
+	segs     []poolSegment          // by the heap's segment number
+	depot    [numClasses]depotClass // what the processors do not have
+	cold     magazineStack          // what is to be dissolved, of all classes
+	budget   budget                 // of front and depot
+	pressed  bool                   // somebody waits for memory
+	hand     int                    // the class that eviction from the depot looks at next
 	pending  pendingSet
 	returned []*owner.Cell // exported blocks that came home, no barrier yet
-	idle     []idleSegment // dedicated segments out of use, oldest first
+	refused  []*owner.Cell // and those whose queue took none
+	idle     idleSet       // dedicated segments out of use
+	batch    eventBatch
+	spent    []uintptr // events of completed blocks, to be let go
 	closed   bool
 	leaked   bool // closed, and blocks are still out
 	counters poolCounters
+	rate     rate   // of allocations
 	ticks    uint32 // of the maintenance goroutine
-	quiet    uint32 // ticks without a change in front
-	lastOps  uint64
+
+	sweeping sync.Mutex // held by completeAll, before p.mu
+
+	purging purging
+	elastic elastic
 
 	growing chan struct{} // held by the one who asks the upstream
+
+	slow, upstreamCalls latencies // of requests that the front did not serve, and for segments
+
+	futile futileFlush // guarded by mu
+	barren time.Time   // until when others let the caches alone; guarded by mu
+
+	waiters waitRoom  // guarded by mu
+	asked   time.Time // when the lookout last did what it does seldom; guarded by mu
+	waits   latencies // of those who waited
+
+	tenants     atomic.Pointer[[]*Tenant] // by number; 0 is nobody. Copied on write
+	roomsMu     sync.Mutex                // of the tenants' rooms on shards, for those who look without stopping them; after mu
+	tagged      tagUse
+	limits      []*Limit    // between the pool and its memory, outermost first
+	poolBelow   bool        // the memory comes from another pool
+	deviceSized deviceSized // nil where the upstream does not know its device
 }
 
 // poolTable finds the pool of a cell by its resource number in one step, for
@@ -80,14 +112,6 @@ func (s *poolSegment) block(base, size uintptr) Block {
 	}
 }
 
-// idleSegment is a dedicated segment out of use, with what a search needs.
-type idleSegment struct {
-	cell    *owner.Cell // dead; keeps the segment's block
-	address uintptr
-	size    uintptr
-	tick    uint32 // the pool's tick at which it went out of use
-}
-
 // PoolOption changes how a pool behaves.
 type PoolOption func(*poolOptions)
 
@@ -96,8 +120,8 @@ type poolOptions struct {
 	minSegment uintptr
 	growth     uintptr
 	large      uintptr
-	cacheLimit int64
-	depotLimit int64
+	cache      int64
+	high, low  uint64 // bytes out of use
 	decay      time.Duration
 	limit      uint64
 	fraction   float64
@@ -117,13 +141,27 @@ func WithSegment(bytes uintptr) PoolOption { return func(o *poolOptions) { o.min
 // default is 16 MiB.
 func WithLarge(bytes uintptr) PoolOption { return func(o *poolOptions) { o.large = bytes } }
 
-// WithCache sets how many bytes of free blocks each processor keeps at hand; the
-// default is 64 MiB.
-func WithCache(bytes int64) PoolOption { return func(o *poolOptions) { o.cacheLimit = bytes } }
+// WithCache bounds the bytes of free blocks that the pool keeps at hand by class, on
+// all processors together and between them. It holds at all times, to the one block
+// that each processor is about to put away; 0 keeps nothing.
+//
+// The default depends on the pool's state, and is set anew four times a second and
+// when more may be kept: what is out of use beyond a sixth of what the pool has
+// from its upstream, at least 32 MiB and a 64th of it. More makes a pool of which
+// most is in use larger, because blocks that are kept for their class do not merge.
+func WithCache(bytes int64) PoolOption { return func(o *poolOptions) { o.cache = max(bytes, 0) } }
 
 // WithDecay sets how long memory stays idle before it goes back to the upstream;
-// the default is 10 seconds, 0 keeps it for ever.
+// the default is 10 seconds, 0 keeps it for ever. So long, too, a free range stays in
+// memory whose segment is in use (see [Discarder]).
 func WithDecay(d time.Duration) PoolOption { return func(o *poolOptions) { o.decay = d } }
+
+// WithRetention bounds the bytes that the pool keeps out of use, in segments of which
+// no part is in use: above high the oldest go back to the upstream until low are
+// left. The default has no such bound, and memory goes back by age alone.
+func WithRetention(high, low uint64) PoolOption {
+	return func(o *poolOptions) { o.high, o.low = high, min(low, high) }
+}
 
 // WithLimit bounds the bytes that the pool takes from its upstream.
 func WithLimit(bytes uint64) PoolOption { return func(o *poolOptions) { o.limit = bytes } }
@@ -154,40 +192,46 @@ type deviceSized interface{ DeviceTotal() uint64 }
 func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	upstream = over(upstream).from
 	o := poolOptions{
-		minSegment: 2 << 20, growth: 16, large: 16 << 20, cacheLimit: 64 << 20,
-		depotLimit: 64 << 20, decay: 10 * time.Second,
+		minSegment: 2 << 20, growth: 16, large: 16 << 20, cache: defaultCache, decay: 10 * time.Second,
+		high: math.MaxUint64,
 	}
 	for _, option := range options {
 		option(&o)
 	}
-	o.minSegment = roundUp(max(o.minSegment, unit), unit)
+	o.minSegment = roundUp(min(max(o.minSegment, unit), maxSegment), unit)
 	p := &Pool{
 		upstream: bounded(upstream, &o), options: o,
-		shards: newShards(o.cacheLimit), growing: make(chan struct{}, 1), minUnits: 2,
+		shards: newShards(), growing: make(chan struct{}, 1), minUnits: 2,
 	}
+	p.setBound()
 	if place := upstream.Place(); place == nil || place.IsHost() {
 		p.minUnits = 1
 	}
 	if o.traceSize > 0 {
 		p.trace = newTraceRing(o.traceSize)
 	}
+	p.mu.init(p.upstream)
 	p.pending.init()
+	p.limits = limitsOf(p.upstream)
+	_, p.poolBelow = As[*Pool](p.upstream)
+	p.deviceSized, _ = As[deviceSized](p.upstream)
+	p.purging.to, _ = As[Discarder](p.upstream)
 	p.origin = newOrigin(upstream)
+	p.origin.sync, _ = As[Synchronizer](upstream)
 	p.sync = p.origin.sync
 	p.flags, p.uncounted = p.origin.flags, o.uncounted
+	p.poisons = debug.poison && p.flags&owner.HostReadable != 0
+	p.watched = p.trace != nil || p.poisons
 	if p.sync == nil {
 		p.sync = systemEvents
 	}
 	p.origin.resource = p
 	p.origin.list = owner.NewList(p.freeCell)
 	p.home = p.origin.list.Head()
-	origins.mu.Lock()
-	p.origin.enter()
+	origins.enter(p.origin, true)
 	if p.origin.index < uint32(len(poolTable)) {
 		poolTable[p.origin.index].Store(p)
 	}
-	origins.known.Store(Resource(p), p.origin)
-	origins.mu.Unlock()
 	if place := p.origin.goPlace; place != nil {
 		p.placeQueue, _ = place.Queue() // nil without a runtime: then none is skipped
 	}
@@ -220,7 +264,9 @@ func (p *Pool) Upstream() Resource { return p.upstream }
 
 // annotate adds what most requests do not ask for, and what is done now and then.
 func (p *Pool) annotate(c *owner.Cell, tag string, q *syclobj.Queue) {
-	c.Tag = tagNumber(tag)
+	if c.Tag = tagNumber(tag); c.Tag != 0 {
+		p.tagsOf(c).add(c.Tag, int64(c.Size), 1)
+	}
 	noteAllocation(c)
 	if q != nil && q != p.placeQueue { // none noted means that one
 		noteQueue(c, q)
@@ -228,41 +274,47 @@ func (p *Pool) annotate(c *owner.Cell, tag string, q *syclobj.Queue) {
 	if p.trace != nil {
 		p.trace.add(traceAlloc, c)
 	}
+	p.poisonFresh(c)
 	p.publishShard()
 }
 
 // freeCell takes a dead cell back: the drain function of the home list.
 func (p *Pool) freeCell(c *owner.Cell) {
-	if k := uint(c.Private); c.Plain(p.flags) && k < numClasses && p.trace == nil {
+	if k := uint(c.Private); c.Plain(p.flags) && k < numClasses && !p.watched {
 		p.cache(c, int(k))
 		return
 	}
-	p.slowFree(c)
+	if !p.freeCharged(c) {
+		p.slowFree(c)
+	}
 }
 
-// afterPut is what a free has to do now and then: publish, and turn a full
-// magazine over.
-func (p *Pool) afterPut(k int) {
-	p.publishShard()
-	s := p.enter()
-	if s == nil {
-		return // whoever holds the shards dissolves them
+// afterPut does what a free has to do now and then: publish, keep within the
+// limit, and turn a full magazine over. It leaves the shard.
+func (p *Pool) afterPut(s *shard, k int) {
+	var c change
+	if s.isDue() {
+		c = s.takeChange()
 	}
-	var full, more magazine
+	surplus := p.fit(s, k)
+	var full magazine
 	if s.bins[k].n >= magazineSize[k] {
-		full = s.unstock(k, p.options.cacheLimit)
-	}
-	if s.cached() > p.options.cacheLimit {
-		more = s.unstock(k, p.options.cacheLimit)
+		full = s.unstock(k)
 	}
 	s.leave()
-	if full.n+more.n == 0 {
+	if c != (change{}) {
+		p.publish(c)
+	}
+	if full.n == 0 && surplus.top == 0 {
 		return
 	}
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.spill(full, k)
-	p.spill(more, k)
-	p.mu.Unlock()
+	if p.dissolveStack(surplus) {
+		p.yieldDepot()
+	}
+	p.roomMade()
 }
 
 // cache puts a block that is ready for reuse into the front, or into the depot
@@ -271,8 +323,10 @@ func (p *Pool) cache(c *owner.Cell, k int) {
 	s := p.enter()
 	if s == nil {
 		p.mu.Lock()
+		p.addShards()
 		p.uncount(c, k)
 		p.toDepot(c, k)
+		p.roomMade()
 		p.mu.Unlock()
 		return
 	}
@@ -280,11 +334,11 @@ func (p *Pool) cache(c *owner.Cell, k int) {
 	if !p.uncounted {
 		s.countPut(k, c)
 	}
-	over := s.overtaken(k)
-	s.leave()
-	if over {
-		p.afterPut(k)
+	if s.overtaken(k) {
+		p.afterPut(s, k)
+		return
 	}
+	s.leave()
 }
 
 // publishShard publishes what the caller's shard has counted, if it is due.
@@ -295,7 +349,7 @@ func (p *Pool) publishShard() {
 	}
 	var c change
 	if s.isDue() {
-		c = s.takeChange(p.options.cacheLimit)
+		c = s.takeChange()
 	}
 	s.leave()
 	if c != (change{}) {
@@ -312,11 +366,19 @@ func (p *Pool) Allocate(r Request) (Block, error) {
 	if err != nil {
 		return Block{}, err
 	}
+	return b.block(&r), nil
+}
+
+// block is a buffer of a pool as a plain value.
+func (b Buffer) block(r *Request) Block {
 	c := b.ref.Cell()
+	if c.Tag != 0 {
+		c.SetFlags(owner.Lent)
+	}
 	return Block{
 		Address: c.Address, Size: uintptr(c.Size), Requested: r.Size, Align: r.Alignment(),
 		Cookie: uint64(c.Index())<<32 | uint64(b.ref.Generation()),
-	}, nil
+	}
 }
 
 // Free implements [Resource]. It panics when the block is not one of this
@@ -335,8 +397,7 @@ func (p *Pool) Free(b Block) {
 		if c.Queue() == 0 && (holdQueueRef(b.Queue) || p.origin.place == nil) {
 			c.SetQueue(b.Queue)
 		}
-		p.awaitToo(c, b.Event)
-		p.sync.ReleaseEvent(b.Event)
+		p.pendToo(c, b.Event)
 	}
 	Buffer{ref: r}.Release()
 }

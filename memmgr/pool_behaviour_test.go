@@ -183,12 +183,15 @@ func TestOutOfMemoryTellsEverything(t *testing.T) {
 	require.NoError(t, p.Close())
 }
 
-func TestOutOfMemoryWaitsForPendingWorkAndAsksForHelp(t *testing.T) {
+func TestOutOfMemoryFindsWorkThatIsDoneAndAsksForHelp(t *testing.T) {
 	sim := memtest.NewSimulated(memtest.Capacity(16 << 20))
 	calls := 0
 	var last memmgr.Buffer
 	p := memmgr.NewPool(sim, memmgr.OnOutOfMemory(func(e *memmgr.OutOfMemoryError) bool {
 		calls++
+		if !last.Valid() {
+			return false
+		}
 		last.Release()
 		return true
 	}))
@@ -196,20 +199,22 @@ func TestOutOfMemoryWaitsForPendingWorkAndAsksForHelp(t *testing.T) {
 	event := sim.Submit(5)
 	b.Queue, b.Event = 5, event
 	p.Free(b)
-	go func() {
-		time.Sleep(20 * time.Millisecond)
-		sim.Complete(event)
-	}()
-	var err error
+	_, err := memmgr.New(p, memmgr.Request{Size: 12 << 20})
+	require.ErrorIs(t, err, memmgr.ErrOutOfMemory, "without a context nobody waits for the device")
+	var oom *memmgr.OutOfMemoryError
+	require.ErrorAs(t, err, &oom)
+	require.EqualValues(t, 12<<20, oom.Pending)
+	require.Equal(t, 1, calls)
+	sim.Complete(event)
 	last, err = memmgr.New(p, memmgr.Request{Size: 12 << 20})
-	require.NoError(t, err, "the pending block comes free by waiting")
-	require.Zero(t, calls)
+	require.NoError(t, err, "the block's work is done")
+	require.Equal(t, 1, calls)
 	reclaimed := 0
 	remove := memmgr.AddReclaimer(func() { reclaimed++ })
 	defer remove()
 	next, err := memmgr.New(p, memmgr.Request{Size: 12 << 20})
 	require.NoError(t, err)
-	require.Equal(t, 1, calls)
+	require.Equal(t, 2, calls)
 	require.NotZero(t, reclaimed)
 	next.Release()
 	require.NoError(t, p.Close())
@@ -412,7 +417,7 @@ func TestAllocationPathLeavesTheGoHeapAlone(t *testing.T) {
 	memmgr.RecordStacks(0)
 	defer memmgr.RecordStacks(16)
 	_, p := simulatedPool(t)
-	for _, size := range []uintptr{1, 4096, 1 << 20} {
+	for _, size := range []uintptr{1, 4096, 1 << 20, 3 << 20, 20 << 20} {
 		allocs := testing.AllocsPerRun(1000, func() {
 			b, err := memmgr.New(p, memmgr.Request{Size: size})
 			if err != nil {

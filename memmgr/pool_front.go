@@ -4,7 +4,6 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"unsafe"
 
 	"github.com/usmbridge/usmbridge/memmgr/internal/pin"
 	"github.com/usmbridge/usmbridge/memmgr/owner"
@@ -38,16 +37,23 @@ func (f *bin) allocs() uint64 { return uint64(f.stocked) + f.frees - uint64(f.bl
 type shard struct {
 	busy uint32 // 1 while the processor works on it
 	stop uint32 // 1 while somebody else does, or wants to
+	turn uint32 // for the race detector: its users come one after the other
 	mu   sync.Mutex
 
-	delta   int64  // allocated less freed and not published: bytes<<20 + blocks
-	low     int64  // delta below it: something is due
-	asked   uint64 // bytes requested, ever
-	unasked uint64 // and given back
-	stocked int64  // bytes that came from the depot, less those that went there
-	sent    int64  // bytes of delta published so far
-	told    int64  // asked less unasked, as published
+	delta   int64        // allocated less freed and not published: bytes<<20 + blocks
+	low     int64        // delta below it: something is due
+	asked   uint64       // bytes requested, ever
+	unasked uint64       // and given back
+	stocked int64        // bytes that came from the depot, less those that went there
+	sent    int64        // bytes of delta published so far
+	told    int64        // asked less unasked, as published
+	limit   int64        // bytes that the bins may hold: what it took from the budget
+	pressed bool         // the bins hold nothing, because somebody waits for memory
+	hand    uint16       // the class that eviction looks at next
+	rooms   []tenantRoom // by the number of the tenant
 	bins    [numClasses]bin
+	passed  [numClasses]uint32 // uses of each bin when the hand passed
+	looked  [numClasses]binLook
 	_       [128]byte
 }
 
@@ -57,41 +63,58 @@ func (s *shard) cached() int64 { return s.stocked - s.sent - s.change().bytes }
 // enter gives the caller a shard of its own until leave, or nil when somebody
 // holds the shards. Between the two calls nothing may block.
 func (p *Pool) enter() *shard {
-	s := p.claim(pin.Pin())
+	id := pin.Pin()
+	s := p.claim(id)
+	if s == nil {
+		s = p.claimOther(id)
+	}
 	if s == nil {
 		pin.Unpin()
 	}
 	return s
 }
 
-// claim is the half of enter that is inlined where it counts: it takes the shard
-// of a pinned processor, or returns nil, and then the caller unpins.
+// claim is the part of enter that is inlined where it counts: it takes the shard of a
+// pinned processor, or returns nil. Then the caller tries claimOther, and if that
+// gives none either, unpins.
 func (p *Pool) claim(id int) *shard {
+	if !pin.Fast || id >= len(p.shards) || !pin.Expedited() {
+		return nil
+	}
+	s := &p.shards[id]
+	// A plain store: whoever stops the shards makes this processor pass a
+	// barrier before looking at busy.
+	pin.Store(&s.busy, 1)
+	if atomic.LoadUint32(&s.stop) != 0 {
+		pin.Store(&s.busy, 0)
+		return nil
+	}
+	pin.Acquire(&s.turn)
+	return s
+}
+
+// claimOther is claim for what is rare: where Pin is only a hint, on a processor that
+// was not there when the pool was made, and where the system has no barrier for others
+// to use.
+func (p *Pool) claimOther(id int) *shard {
 	if !pin.Fast {
 		return p.claimLocked(id)
 	}
 	if id >= len(p.shards) {
-		return nil // GOMAXPROCS grew since the pool was made
+		return p.claimAdded(id)
 	}
-	s := &p.shards[id]
-	if !pin.Expedited {
-		return s.claimFenced()
-	}
-	// A plain store: whoever stops the shards makes this processor pass a
-	// barrier before looking at busy.
-	s.busy = 1
-	if atomic.LoadUint32(&s.stop) != 0 {
-		s.busy = 0
+	if pin.Expedited() {
 		return nil
 	}
-	return s
+	return p.shards[id].claimFenced()
 }
 
-// claimFenced is claim where the system has no barrier for others to use.
+// claimFenced is claim with a fence of its own.
 func (s *shard) claimFenced() *shard {
+	pin.Acquire(&s.turn) // first: the race detector takes the store for all there is to know
 	atomic.StoreUint32(&s.busy, 1)
 	if atomic.LoadUint32(&s.stop) != 0 {
-		atomic.StoreUint32(&s.busy, 0)
+		pin.Store(&s.busy, 0)
 		return nil
 	}
 	return s
@@ -114,16 +137,17 @@ func (s *shard) leave() {
 		s.mu.Unlock()
 		return
 	}
+	pin.Release(&s.turn)
+	pin.Release(&s.busy)
 	// On amd64 a plain store is a release.
-	s.busy = 0
+	pin.Store(&s.busy, 0)
 	pin.Unpin()
 }
 
 // stopShards keeps every processor off its shard until resumeShards. p.mu is
 // held.
 func (p *Pool) stopShards() {
-	for i := range p.shards {
-		s := &p.shards[i]
+	for s := range p.allShards() {
 		if !pin.Fast {
 			s.mu.Lock()
 			s.stop = 1
@@ -136,8 +160,8 @@ func (p *Pool) stopShards() {
 		return
 	}
 	pin.Barrier()
-	for i := range p.shards {
-		for atomic.LoadUint32(&p.shards[i].busy) != 0 {
+	for s := range p.allShards() {
+		for atomic.LoadUint32(&s.busy) != 0 {
 			runtime.Gosched()
 		}
 	}
@@ -148,8 +172,7 @@ func (p *Pool) resumeShards() {
 	if p.closed {
 		return
 	}
-	for i := range p.shards {
-		s := &p.shards[i]
+	for s := range p.allShards() {
 		if !pin.Fast {
 			s.mu.Lock()
 			s.stop = 0
@@ -202,30 +225,40 @@ func (s *shard) reload(k int) bool {
 	return true
 }
 
-// stock puts a magazine from the depot into use. What was in use is returned,
-// in the rare case that somebody stocked meanwhile and both places are full.
-func (s *shard) stock(k int, m magazine, limit int64) (back magazine) {
+// stock puts a magazine into use, and what was taken from the budget for it into
+// the limit. What was in use is returned, in the rare case that somebody stocked
+// meanwhile and both places are full; all of it, while the bins must hold nothing.
+func (s *shard) stock(k int, m magazine) (back magazine) {
+	if s.pressed {
+		return m
+	}
 	f := &s.bins[k]
 	back = magazine{f.spare, f.spareN}
 	f.spare, f.spareN = f.head, f.n
 	f.magazine = m
-	f.stocked += int64(m.n) - int64(back.n)
-	s.stocked += classBytes[k] * (int64(m.n) - int64(back.n))
-	s.watch(limit)
+	s.moved(k, int64(m.n)-int64(back.n))
+	s.limit += classBytes[k] * (int64(m.n) - int64(back.n))
+	s.watch()
 	return back
 }
 
-// unstock takes a magazine off for the depot: the spare one, for which the one
-// in use takes its place.
-func (s *shard) unstock(k int, limit int64) magazine {
+// unstock takes a magazine off for the depot, with its bytes of the limit: the
+// spare one, for which the one in use takes its place.
+func (s *shard) unstock(k int) magazine {
 	f := &s.bins[k]
 	m := magazine{f.spare, f.spareN}
 	f.spare, f.spareN = f.head, f.n
 	f.magazine = magazine{}
-	f.stocked -= int64(m.n)
-	s.stocked -= classBytes[k] * int64(m.n)
-	s.watch(limit)
+	s.moved(k, -int64(m.n))
+	s.limit -= classBytes[k] * int64(m.n)
+	s.watch()
 	return m
+}
+
+// moved notes that so many blocks came from behind the front.
+func (s *shard) moved(k int, blocks int64) {
+	s.bins[k].stocked += blocks
+	s.stocked += classBytes[k] * blocks
 }
 
 // peakStep is how many bytes a processor may be ahead of what is published: the
@@ -241,8 +274,13 @@ type change struct {
 }
 
 // watch sets the mark below which delta means that something is due: a change
-// to publish, or more than limit bytes in the bins.
-func (s *shard) watch(limit int64) {
+// to publish, or more bytes in the bins than the limit, which is below 0 for a
+// shard that must keep nothing.
+func (s *shard) watch() {
+	limit := s.limit
+	if s.pressed {
+		limit = -1
+	}
 	room := max(s.stocked-s.sent-limit, -peakStep)
 	s.low = min(room, peakStep) << deltaShift
 }
@@ -267,25 +305,12 @@ func (s *shard) change() change {
 }
 
 // takeChange returns what is not published, for publishing.
-func (s *shard) takeChange(limit int64) change {
+func (s *shard) takeChange() change {
 	c := s.change()
 	asked := int64(s.asked - s.unasked)
 	c.asked = asked - s.told
 	s.told, s.delta = asked, 0
 	s.sent += c.bytes
-	s.watch(limit)
+	s.watch()
 	return c
 }
-
-// newShards makes one for each processor that can run Go code.
-func newShards(limit int64) []shard {
-	pin.Register()
-	shards := make([]shard, max(runtime.GOMAXPROCS(0), runtime.NumCPU()))
-	for i := range shards {
-		shards[i].watch(limit)
-	}
-	return shards
-}
-
-// frontBytes is the Go memory of the shards.
-func (p *Pool) frontBytes() uint64 { return uint64(len(p.shards)) * uint64(unsafe.Sizeof(shard{})) }

@@ -1,102 +1,217 @@
 package memmgr
 
 import (
+	"context"
 	"errors"
-	"sort"
-	"sync"
+	"time"
 
-	"github.com/usmbridge/usmbridge/memmgr/internal/tlsf"
 	"github.com/usmbridge/usmbridge/memmgr/owner"
 )
 
-var (
-	errTooLarge = errors.New("larger than any memory this pool could manage")
-	errLimit    = errors.New("the limit is reached")
-)
+var errTooLarge = errors.New("larger than any memory this pool could manage")
+
+// errNoRoom: a limit has less room than a request needs. The account follows.
+var errNoRoom error = &OutOfMemoryError{Err: errLimit}
 
 // errNoCells: memory was there, an owner for it was not.
 var errNoCells = owner.ErrNoMemory
 
-// growFor gets memory for a request that the pool could not serve: from its
-// caches, from the upstream, and when that refuses by everything else there is.
+// maxSegment is the largest segment in bytes: what 31 bits of units number.
+const maxSegment = uintptr(1) << 31 * unit
+
+// growFor gets memory for a request that the pool could not serve from what it
+// has: from its caches, from the upstream, and when that refuses by everything
+// else there is ([Pool.scrape]). Then a request with a context waits.
 func (p *Pool) growFor(w *want) (*owner.Cell, error) {
-	if err := p.beginGrowth(w); err != nil {
+	for again := false; ; again = true {
+		switch behind, yields := p.standsBehind(w); {
+		case behind:
+			return p.await(w)
+		case yields:
+			return nil, p.failed(w, errSoft)
+		}
+		c, err := p.extend(w)
+		if err != nil && ranOut(err) && !ended(w.r.Context) {
+			c, err = p.scrape(w, err)
+		}
+		if err == nil || !ranOut(err) {
+			return c, err
+		}
+		over := ended(w.r.Context)
+		if !over && !again && p.options.onOOM != nil && p.options.onOOM(p.refuse(w, err)) {
+			continue
+		}
+		if !over && p.mayWait(w) {
+			return p.await(w)
+		}
+		if over {
+			err = w.r.Context.Err() // what ended the request
+		}
+		return nil, p.failed(w, err)
+	}
+}
+
+var errSoft = errors.New("the tenant has more than its soft limit, and others wait")
+
+// standsBehind tells whether a request has to stand in line, and whether it is
+// refused because it cannot and others come first.
+func (p *Pool) standsBehind(w *want) (behind, yields bool) {
+	if w.r.Context == nil && w.tenant == nil {
+		return false, false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	// While room is kept for somebody, nobody else asks the upstream on its own.
+	behind = p.waitsBehind(w) || w.r.Context != nil && p.waiters.hold.of != nil
+	return behind, !behind && p.waiters.n > 0 && p.yieldsFirst(w)
+}
+
+// mayWait tells whether a request has a context to wait with, and memory could
+// ever suffice for it.
+func (p *Pool) mayWait(w *want) bool {
+	need := uint64(w.units) * unit
+	for _, l := range p.limits {
+		if need > l.Bytes() {
+			return false
+		}
+	}
+	if d := p.deviceSized; d != nil && d.DeviceTotal() != 0 && need > d.DeviceTotal() {
+		return false
+	}
+	return w.r.Context != nil
+}
+
+// beginGrowth lets one goroutine at a time ask the upstream: the others find
+// what it got. It is held across that question alone.
+func (p *Pool) beginGrowth(ctx context.Context) error {
+	if ctx == nil {
+		p.growing <- struct{}{}
+		return nil
+	}
+	select {
+	case p.growing <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case p.growing <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// ended tells whether a request's context is over; nil never is.
+func ended(ctx context.Context) bool { return ctx != nil && ctx.Err() != nil }
+
+func (p *Pool) endGrowth() { <-p.growing }
+
+// extend serves a request from the caches, where that is possible, or from a new
+// segment.
+func (p *Pool) extend(w *want) (*owner.Cell, error) {
+	if err := p.beginGrowth(w.r.Context); err != nil {
 		return nil, err
 	}
-	defer func() { <-p.growing }()
+	defer p.endGrowth()
 	p.mu.Lock()
-	if !p.dedicated(w) {
-		p.flush()
+	c := p.find(w) // others may have got it meanwhile
+	if c == nil && !p.dedicated(w) {
+		c = p.findInCaches(w, 0)
 	}
-	c := p.find(w)
 	size, need := p.segmentFor(w)
+	w.returns = p.mu.returns
 	p.mu.Unlock()
 	if c != nil {
 		return c, nil
 	}
-	c, err := p.grow(w, size, need)
-	if err == nil || !errors.Is(err, ErrOutOfMemory) {
-		return c, err
-	}
-	return p.scrape(w, need, err)
+	return p.grow(w, size, need)
 }
 
-// beginGrowth lets one goroutine at a time ask the upstream: the others find
-// what it got.
-func (p *Pool) beginGrowth(w *want) error {
-	if ctx := w.r.Context; ctx != nil {
-		select {
-		case p.growing <- struct{}{}:
-			return nil
-		case <-ctx.Done():
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			return p.outOfMemory(w, ctx.Err())
-		}
-	}
-	p.growing <- struct{}{}
-	return nil
-}
+// segmentNeed returns the size of the smallest segment that serves a request.
+func (p *Pool) segmentNeed(w *want) uint64 { return uint64(roundUp(uintptr(w.units)*unit, 4096)) }
 
 // segmentFor returns the size of the next segment, and the least that serves
 // the request. p.mu is held.
 func (p *Pool) segmentFor(w *want) (size, need uintptr) {
-	need = uintptr(w.units) * unit
+	need = uintptr(p.segmentNeed(w))
 	if p.dedicated(w) {
-		need = roundUp(need, 4096)
 		return need, need
 	}
-	// The alignment of a new segment is as asked, so none of it is lost.
-	size = max(need, p.options.minSegment, uintptr(p.counters.reserved)/p.options.growth)
-	return roundUp(size, 64<<10), roundUp(need, 4096)
+	// The alignment of a new segment is as asked, so none of it is lost. However
+	// much is reserved, segments stay so small that they become empty again.
+	growth := min(uintptr(p.counters.reserved)/p.options.growth, 2*p.options.large)
+	size = max(need, p.options.minSegment, growth)
+	// Whole multiples, so that requests like this one leave no rest.
+	size = (roundUp(size, 64<<10) + need - 1) / need * need
+	return min(size, maxSegment/need*need), need
 }
 
 // grow asks the upstream for a segment, for half of it when refused, down to
-// what the request needs.
+// what the request needs. A limit on the way is asked for its room first, so
+// that a refusal costs one question at most.
 func (p *Pool) grow(w *want, size, need uintptr) (*owner.Cell, error) {
+	if tight, room := p.limitRoom(); tight != nil && room < uint64(size) {
+		if room < uint64(need) {
+			return nil, errNoRoom
+		}
+		size = max(uintptr(room)&^(4096-1), need)
+	}
 	for {
 		c, err := p.ask(w, size)
-		if err == nil || size <= need || !errors.Is(err, ErrOutOfMemory) {
+		if err == nil || size <= need || !ranOut(err) || ended(w.r.Context) {
 			return c, err
 		}
-		size = max(roundUp(size/2, 4096), need)
+		size = max(size/2/need*need, need)
+	}
+}
+
+// limitRoom returns the tightest limit between the pool and its memory, and the
+// bytes that it has left; nil when there is none.
+func (p *Pool) limitRoom() (tight *Limit, room uint64) {
+	for _, l := range p.limits {
+		if r := l.budget.room(); l.bounds() && (tight == nil || r < room) {
+			tight, room = l, r
+		}
+	}
+	return tight, room
+}
+
+// limitsOf lists the limits whose room tells what a resource can still give: those
+// on the way down through resources that pass each request on as it is. Behind others,
+// such as a pool with memory of its own, nobody knows without asking.
+func limitsOf(r Resource) (all []*Limit) {
+	for {
+		if l, ok := r.(*Limit); ok {
+			all = append(all, l)
+		}
+		through, ok := r.(interface{ passesTo() Resource })
+		if _, asks := r.(*onFailure); !ok || asks {
+			return all
+		}
+		r = through.passesTo()
 	}
 }
 
 func (p *Pool) ask(w *want, size uintptr) (*owner.Cell, error) {
-	b, err := p.upstream.Allocate(Request{
-		Size: size, Align: max(unit, uintptr(w.align)*unit), Tag: "pool segment", Context: w.r.Context,
-	})
+	start := time.Now()
+	r := Request{Size: size, Align: max(unit, uintptr(w.align)*unit), Tag: "pool segment"}
+	if !p.poolBelow { // else that would wait, with this pool's right to grow
+		r.Context = w.r.Context
+	}
+	b, err := p.upstream.Allocate(r)
+	p.upstreamCalls.add(time.Since(start), 1)
 	if err != nil {
 		return nil, err
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	if p.closed { // meanwhile
+		p.mu.Unlock()
 		p.upstream.Free(b)
 		return nil, p.closedError()
 	}
-	b.Size &^= unit - 1
+	defer p.mu.Unlock()
+	p.futile = futileFlush{}
+	b.Size = min(b.Size, maxSegment) &^ (unit - 1)
 	block := p.addSegment(b, p.dedicated(w))
 	var c *owner.Cell
 	if block < 0 {
@@ -112,167 +227,8 @@ func (p *Pool) ask(w *want, size uintptr) (*owner.Cell, error) {
 	return c, nil
 }
 
-// scrape is the order of what is tried when the upstream is out of memory.
-func (p *Pool) scrape(w *want, need uintptr, cause error) (*owner.Cell, error) {
-	for round := 0; ; round++ {
-		for _, step := range []func(){
-			p.collectAll,
-			p.awaitAll,
-			p.dissolveCaches,
-			p.reclaim,
-		} {
-			step()
-			if c := p.retry(w); c != nil {
-				return c, nil
-			}
-		}
-		p.mu.Lock()
-		p.release(0)
-		p.mu.Unlock()
-		c, err := p.ask(w, need)
-		if err == nil || !errors.Is(err, ErrOutOfMemory) {
-			return c, err
-		}
-		p.mu.Lock()
-		failure := p.outOfMemory(w, cause)
-		if round > 0 || p.options.onOOM == nil {
-			p.counters.ooms++
-			if p.trace != nil {
-				p.trace.addOOM(uint64(need))
-			}
-			p.mu.Unlock()
-			return nil, failure
-		}
-		p.mu.Unlock()
-		if !p.options.onOOM(failure) {
-			round++ // tell the counters, and fail
-		}
-	}
-}
-
-// retry looks again after a step has made room.
-func (p *Pool) retry(w *want) *owner.Cell {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.counters.retries++
-	return p.find(w)
-}
-
-func (p *Pool) collectAll() {
-	p.origin.list.Drain()
-	p.mu.Lock()
-	p.collect(-1)
-	p.mu.Unlock()
-}
-
-func (p *Pool) dissolveCaches() {
-	p.mu.Lock()
-	p.flush()
-	p.mu.Unlock()
-}
-
-func (p *Pool) reclaim() {
-	runReclaimers()
-	p.collectAll()
-	p.dissolveCaches()
-}
-
-// reclaimers free memory that others hold without need.
-var reclaimers struct {
-	mu  sync.Mutex
-	all map[int]func()
-	n   int
-}
-
-// AddReclaimer registers a function that every pool calls when it is out of
-// memory, so that owners elsewhere can let go: a list of objects of another
-// runtime to be released, a cache. It may run on any goroutine, at any depth of
-// an allocation, and must not allocate from a pool. The result unregisters it.
-func AddReclaimer(f func()) (remove func()) {
-	reclaimers.mu.Lock()
-	defer reclaimers.mu.Unlock()
-	if reclaimers.all == nil {
-		reclaimers.all = map[int]func(){}
-	}
-	reclaimers.n++
-	id := reclaimers.n
-	reclaimers.all[id] = f
-	return func() {
-		reclaimers.mu.Lock()
-		defer reclaimers.mu.Unlock()
-		delete(reclaimers.all, id)
-	}
-}
-
-func runReclaimers() {
-	reclaimers.mu.Lock()
-	all := make([]func(), 0, len(reclaimers.all))
-	for _, f := range reclaimers.all {
-		all = append(all, f)
-	}
-	reclaimers.mu.Unlock()
-	for _, f := range all {
-		f()
-	}
-	wrapped.list().Drain()
-}
-
-// outOfMemory gives the whole account of a failure. p.mu is held.
-func (p *Pool) outOfMemory(w *want, cause error) *OutOfMemoryError {
-	e := &OutOfMemoryError{
-		Request: *w.r, Place: p.Place(), Rounded: uint64(w.units) * unit,
-		LargestFree: uint64(p.heap.Largest()),
-		Reserved:    p.counters.reserved,
-		Pending:     p.pending.bytes + p.counters.returnedBytes,
-		Holders:     p.holders(8),
-		Err:         cause,
-	}
-	for _, h := range e.Holders {
-		e.Allocated += h.Bytes
-	}
-	e.Allocated = p.liveBytes()
-	if l, ok := As[*Limit](p.upstream); ok {
-		e.Limit = l.Bytes()
-	}
-	if d, ok := As[deviceSized](p.upstream); ok {
-		e.DeviceTotal = d.DeviceTotal()
-	}
-	return e
-}
-
-// eachUsed calls f for the cells of this pool that users hold. p.mu is held.
-func (p *Pool) eachUsed(f func(*owner.Cell)) {
-	p.heap.Walk(func(int32, uintptr, uintptr) {}, func(b tlsf.Piece) {
-		if b.Free || b.User == 0 {
-			return
-		}
-		if c := owner.At(b.User); c.Count() > 0 {
-			f(c)
-		}
-	})
-}
-
-func (p *Pool) liveBytes() (n uint64) {
-	p.eachUsed(func(c *owner.Cell) { n += c.Size })
-	return n
-}
-
-// holders sums what users hold by tag, biggest first. p.mu is held.
-func (p *Pool) holders(most int) []Holder {
-	sums := make([]Holder, tagCount())
-	p.eachUsed(func(c *owner.Cell) {
-		if int(c.Tag) < len(sums) {
-			sums[c.Tag].Bytes += c.Size
-			sums[c.Tag].Count++
-		}
-	})
-	var all []Holder
-	for tag, s := range sums {
-		if s.Count > 0 {
-			s.Tag = tagName(uint32(tag))
-			all = append(all, s)
-		}
-	}
-	sort.Slice(all, func(i, j int) bool { return all[i].Bytes > all[j].Bytes })
-	return all[:min(most, len(all))]
+// ranOut tells whether memory, or the time to wait for it, ran out: an ended
+// context counts, whether the upstream gave it a type or not.
+func ranOut(err error) bool {
+	return errors.Is(err, ErrOutOfMemory) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

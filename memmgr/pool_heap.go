@@ -1,22 +1,27 @@
 package memmgr
 
 import (
+	"math"
 	"math/bits"
 
-	"github.com/usmbridge/usmbridge/memmgr/internal/tlsf"
 	"github.com/usmbridge/usmbridge/memmgr/owner"
 )
 
 // want is a request in the pool's own terms.
 type want struct {
-	r     *Request
+	r     Request // a copy: a pointer would keep requests on the Go heap
 	class int
 	units uint32
 	align uint32 // units
+
+	tenant  *Tenant // on whose account, nil for the pool's own
+	amount  int64   // that it is charged with
+	owes    bool    // it gave that back to stand in line
+	returns uint64  // of the lock, when the upstream was asked
 }
 
 func (p *Pool) wanted(r *Request, units uintptr) want {
-	w := want{r: r, class: noClass, units: uint32(units), align: uint32(max(r.Alignment()/unit, 1))}
+	w := want{r: *r, class: noClass, units: uint32(units), align: uint32(max(r.Alignment()/unit, 1))}
 	if units <= maxClassUnits && w.align == 1 {
 		w.class = classOf(units)
 		w.units = classUnits[w.class]
@@ -31,43 +36,78 @@ func (p *Pool) dedicated(w *want) bool {
 
 // slowBuffer serves what the front could not.
 func (p *Pool) slowBuffer(request Request) (Buffer, error) {
-	if err := request.Check(); err != nil {
+	w, err := p.wantFor(&request)
+	if err != nil {
 		return Buffer{}, err
 	}
-	units := max((request.Size+unit-1)/unit, p.minUnits)
-	if units > 1<<31 || request.Alignment() > 1<<31*unit {
-		return Buffer{}, &OutOfMemoryError{Request: request, Place: p.Place(), Rounded: uint64(units) * unit, Err: errTooLarge}
+	return p.serve(&w)
+}
+
+// kept returns a copy on the Go heap, for those who may wait: a request that the pool
+// serves at once takes nothing from it.
+func (w *want) kept() *want {
+	k := *w
+	return &k
+}
+
+// wantFor checks a request and puts it in the pool's terms.
+func (p *Pool) wantFor(r *Request) (want, error) {
+	if err := r.Check(); err != nil {
+		return want{}, err
 	}
-	w := p.wanted(&request, units)
-	if c := p.fromSpare(&w); c != nil {
-		c.Requested = uint64(request.Size)
-		b := Buffer{ref: c.Renew()}
-		p.annotate(c, request.Tag, request.Queue)
-		return b, nil
+	units := max((r.Size+unit-1)/unit, p.minUnits)
+	if units > 1<<31 || r.Alignment() > 1<<31*unit {
+		return want{}, &OutOfMemoryError{Request: *r, Place: p.Place(), Rounded: uint64(units) * unit, Err: errTooLarge}
 	}
-	p.mu.Lock()
+	return p.wanted(r, units), nil
+}
+
+// handOver makes a block that was found the buffer of a request.
+func (p *Pool) handOver(c *owner.Cell, w *want) Buffer {
+	c.Requested = uint64(w.r.Size)
+	if w.tenant != nil {
+		w.tenant.mark(c)
+	}
+	b := Buffer{ref: c.Renew()}
+	p.annotate(c, w.r.Tag, w.r.Queue)
+	return b
+}
+
+// serve gives a request a block: of the processor's spare ones, of the pool, of the
+// upstream.
+func (p *Pool) serve(w *want) (Buffer, error) {
+	if c := p.fromSpare(w); c != nil {
+		return p.handOver(c, w), nil
+	}
+	since, stands := p.lockTimed()
 	if p.closed {
 		p.mu.Unlock()
 		return Buffer{}, p.closedError()
 	}
-	c := p.find(&w)
+	p.addShards()
+	c := p.findNow(w)
 	if c == nil {
 		p.mu.Unlock()
 		var err error
-		if c, err = p.growFor(&w); err != nil {
+		since, stands = now(), 1
+		k := w.kept()
+		if c, err = p.growFor(k); err != nil {
+			w.owes = k.owes
+			p.slow.add(now()-since, stands)
 			return Buffer{}, err
 		}
 		p.mu.Lock()
 	}
-	p.count(c, &w)
-	stock := p.restock(&w)
+	p.count(c, w)
+	stock := p.restock(w)
 	p.mu.Unlock()
 	if stock.n != 0 {
 		p.toFront(stock, w.class)
 	}
-	c.Requested = uint64(request.Size)
-	b := Buffer{ref: c.Renew()}
-	p.annotate(c, request.Tag, request.Queue)
+	b := p.handOver(c, w)
+	if stands != 0 {
+		p.slow.add(now()-since, stands)
+	}
 	return b, nil
 }
 
@@ -84,14 +124,22 @@ func (p *Pool) find(w *want) *owner.Cell {
 		if c := p.sameQueue(w); c != nil {
 			return c
 		}
-		p.collect(16)
+		p.collectNow(16)
 	}
+	return p.findFree(w)
+}
+
+// findFree takes a block from what nobody uses. p.mu is held.
+func (p *Pool) findFree(w *want) *owner.Cell {
 	if w.class != noClass {
 		if c := p.popDepot(w.class); c != nil {
 			return c
 		}
 	} else if p.dedicated(w) {
 		return p.reuseIdle(w)
+	}
+	if w.units > coarseUnits {
+		p.gather(w.units)
 	}
 	return p.carve(w)
 }
@@ -111,6 +159,33 @@ func (p *Pool) carve(w *want) *owner.Cell {
 	}
 	return c
 }
+
+// carveAny is carve as the last resort, once the caches are dissolved: of any free
+// block that holds the request, however large or small it is, with neither the
+// rounding of the size classes nor the bound of the search for an aligned place.
+// p.mu is held.
+func (p *Pool) carveAny(w *want) *owner.Cell {
+	units := p.leastUnits(w)
+	i := p.heap.Alloc(units, w.align)
+	if i < 0 && w.align > 1 {
+		i = p.heap.AllocLying(units, w.align, -1)
+	}
+	if i < 0 {
+		return nil
+	}
+	class := noClass
+	if units == w.units {
+		class = w.class
+	}
+	c := p.newCell(i, class)
+	if c == nil {
+		p.heap.Free(i)
+	}
+	return c
+}
+
+// leastUnits is what serves a request without the rounding of the size classes.
+func (p *Pool) leastUnits(w *want) uint32 { return uint32(max((w.r.Size+unit-1)/unit, p.minUnits)) }
 
 // newCell gives a block in use its owner cell; nil when there are no more cells.
 // p.mu is held.
@@ -151,21 +226,25 @@ func (p *Pool) fromSpare(w *want) *owner.Cell {
 }
 
 // restock takes a magazine along for the front, so that the next requests need
-// no lock: one that is there, or a few blocks cut out now. p.mu is held.
+// no lock: one that is there, or a few blocks cut out now, with their bytes of the
+// budget. p.mu is held.
 func (p *Pool) restock(w *want) (m magazine) {
-	if w.class == noClass {
+	if w.class == noClass || p.pressed {
 		return m
 	}
 	if m = p.popMagazine(w.class); m.n != 0 {
 		return m
 	}
-	for n := classBatch(w.class) - 1; n > 0; n-- {
+	size, most := classBytes[w.class], int64(classBatch(w.class)-1)
+	granted := p.budget.take(min(size, size*most), size*(most-1))
+	for n := granted / size; n > 0; n-- {
 		c := p.carve(w)
 		if c == nil {
 			break
 		}
 		m.push(c)
 	}
+	p.budget.give(granted - m.bytes(w.class))
 	return m
 }
 
@@ -175,11 +254,16 @@ func (m *magazine) push(c *owner.Cell) {
 	m.n++
 }
 
+// bytes returns the size of all blocks together.
+func (m *magazine) bytes(k int) int64 { return classBytes[k] * int64(m.n) }
+
 // toFront puts blocks that nobody uses into the bin of the caller's shard.
 func (p *Pool) toFront(m magazine, k int) {
 	back := m
 	if s := p.enter(); s != nil {
-		back = s.stock(k, m, p.options.cacheLimit)
+		back = s.stock(k, m)
+		// Who takes more than it gives back would hoard the bytes of what it took.
+		p.lower(s, s.slack()-m.bytes(k)-peakStep)
 		s.leave()
 	}
 	if back.n != 0 {
@@ -194,13 +278,22 @@ func (p *Pool) toHeap(c *owner.Cell) {
 	block := int32(c.Block)
 	owner.Recycle(c)
 	seg := p.heap.Segment(block)
-	if p.heap.Free(block) {
-		p.segs[seg].emptyTick = p.ticks
-		if p.closed {
-			p.dropSegment(seg)
-			p.last()
-		}
+	p.freed(seg, p.heap.Free(block))
+}
+
+// freed notes that a block of a segment went back to the heap, and that the
+// segment is empty now. p.mu is held.
+func (p *Pool) freed(seg int32, empty bool) {
+	if !empty {
+		return
 	}
+	p.segs[seg].emptyTick = p.ticks
+	if p.closed {
+		p.dropSegment(seg)
+		p.last()
+		return
+	}
+	p.retain()
 }
 
 // last ends a closed pool's part in the tables with its last block. p.mu is
@@ -215,21 +308,18 @@ func (p *Pool) last() {
 // flush dissolves every block that front and depot keep. p.mu is held.
 func (p *Pool) flush() {
 	p.stopShards()
-	for i := range p.shards {
-		s := &p.shards[i]
-		for k := range s.bins {
-			for s.bins[k].blocks() != 0 {
-				p.dissolveAll(s.unstock(k, p.options.cacheLimit))
-			}
-		}
+	for s := range p.allShards() {
+		p.dissolveBins(s)
 	}
 	p.resumeShards()
+	p.dissolveCold(math.MaxInt)
 	if p.counters.depotBytes == 0 {
 		return
 	}
 	for k := range p.depot {
 		for m := p.popMagazine(k); m.n != 0; m = p.popMagazine(k) {
 			p.dissolveAll(m)
+			p.budget.give(m.bytes(k))
 		}
 	}
 }
@@ -242,7 +332,7 @@ func (p *Pool) addSegment(b Block, dedicated bool) int32 {
 		block = p.heap.AddUsed(b.Address, units)
 		n = p.heap.Segment(block)
 	} else {
-		n, block = p.heap.AddSegment(b.Address, units), -1
+		n, block = p.heap.AddSegment(b.Address, units, p.untouched(b.Address, b.Size)), -1
 	}
 	for int(n) >= len(p.segs) {
 		p.segs = append(p.segs, poolSegment{})
@@ -252,13 +342,15 @@ func (p *Pool) addSegment(b Block, dedicated bool) int32 {
 		align: uint8(bits.TrailingZeros64(uint64(b.Align))), dedicated: dedicated,
 	}
 	p.counters.segmentAdded(uint64(b.Size))
+	p.noteOrdinary()
+	p.raiseBound()
 	if p.trace != nil {
 		p.trace.addSegment(traceSegmentAlloc, b)
 	}
 	return block
 }
 
-// dropSegment gives an empty segment back. p.mu is held.
+// dropSegment gives an empty segment back, when the lock is let go. p.mu is held.
 func (p *Pool) dropSegment(n int32) {
 	base, units := p.heap.RemoveSegment(n)
 	p.freeSegment(n, base, units)
@@ -268,63 +360,11 @@ func (p *Pool) freeSegment(n int32, base uintptr, units uint32) {
 	b := p.segs[n].block(base, uintptr(units)*unit)
 	p.segs[n] = poolSegment{}
 	p.counters.segmentDropped(uint64(b.Size))
+	p.noteOrdinary()
 	if p.trace != nil {
 		p.trace.addSegment(traceSegmentFree, b)
 	}
-	p.upstream.Free(b)
-}
-
-// reuseIdle takes a dedicated segment out of use that wastes at most an eighth.
-// p.mu is held.
-func (p *Pool) reuseIdle(w *want) *owner.Cell {
-	best := -1
-	need, align := uintptr(w.units)*unit, uintptr(w.align)*unit
-	for at := range p.idle {
-		size := p.idle[at].size
-		if size < need || size-need > need/8 || p.idle[at].address%align != 0 {
-			continue
-		}
-		if best < 0 || size < p.idle[best].size {
-			best = at
-		}
-	}
-	if best < 0 {
-		return nil
-	}
-	return p.takeIdle(best)
-}
-
-// takeIdle takes one off the list. p.mu is held.
-func (p *Pool) takeIdle(at int) *owner.Cell {
-	s := p.idle[at]
-	p.idle = append(p.idle[:at], p.idle[at+1:]...)
-	p.counters.idleBytes -= uint64(s.size)
-	return s.cell
-}
-
-// maxIdle bounds the search for an idle segment.
-const maxIdle = 32
-
-// retire keeps a dedicated segment for reuse, and lets the oldest go while more
-// than a sixteenth of what is reserved is idle in this way. p.mu is held.
-func (p *Pool) retire(c *owner.Cell) {
-	p.idle = append(p.idle, idleSegment{c, c.Address, uintptr(c.Size), p.ticks})
-	p.counters.idleBytes += c.Size
-	for len(p.idle) > 0 && (p.closed || len(p.idle) > maxIdle || p.counters.idleBytes > p.counters.reserved/16) {
-		p.dropIdle(0)
-	}
-	p.last()
-}
-
-func (p *Pool) dropIdle(at int) (freed uint64) {
-	freed = uint64(p.idle[at].size)
-	c := p.takeIdle(at)
-	block := int32(c.Block)
-	owner.Recycle(c)
-	n := p.heap.Segment(block)
-	base, units := p.heap.RemoveUsed(block)
-	p.freeSegment(n, base, units)
-	return freed
+	p.mu.drop(b)
 }
 
 // dissolve ends a block that has no class. p.mu is held.
@@ -334,37 +374,4 @@ func (p *Pool) dissolve(c *owner.Cell) {
 		return
 	}
 	p.toHeap(c)
-}
-
-// release gives empty segments and idle ones back until at most keep bytes of
-// them are left. p.mu is held.
-func (p *Pool) release(keep uint64) (freed uint64) {
-	for len(p.idle) > 0 && p.spare() > keep {
-		freed += p.dropIdle(0)
-	}
-	for _, n := range p.heap.EmptySegmentNumbers(nil) {
-		if p.spare() <= keep {
-			break
-		}
-		_, size := p.heap.SegmentBase(n)
-		freed += uint64(size)
-		p.dropSegment(n)
-	}
-	return freed
-}
-
-// spare is what release could give back. p.mu is held.
-func (p *Pool) spare() uint64 {
-	return p.counters.idleBytes + p.heap.Counts().EmptyUnits*tlsf.Unit
-}
-
-// Trim implements [Trimmer]: the caches dissolve, and empty segments go back to
-// the upstream until at most keep bytes of them are left.
-func (p *Pool) Trim(keep uint64) (freed uint64) {
-	p.origin.list.Drain()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.collect(-1)
-	p.flush()
-	return p.release(keep)
 }

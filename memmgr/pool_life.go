@@ -11,62 +11,32 @@ import (
 // last of its memory is back.
 func (p *Pool) tick() (ended bool) {
 	p.origin.list.Drain()
+	p.tickPending()
+	age := uint32(max(1, p.options.decay/tickTime))
+	if p.options.decay > 0 {
+		p.purgeTick(age)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.ticks++
-	if p.waiting.Load() != 0 {
-		p.collect(-1)
-	}
 	if p.closed {
 		return !p.leaked
 	}
-	if p.options.decay <= 0 || p.counters.reserved == 0 {
+	if p.counters.reserved == 0 {
 		return false
 	}
-	age := uint32(max(1, p.options.decay/tickTime))
-	p.watchFront(age)
-	p.decay(age)
+	p.setBound()
+	if p.options.decay <= 0 {
+		return false
+	}
+	p.decayCaches(age)
+	for p.dissolveCold(coldPortion) {
+		p.breathe(1)
+	}
+	for !p.closed && p.decaySegments(age) {
+		p.breathe(1)
+	}
+	p.roomMade()
 	return false
-}
-
-// watchFront dissolves the caches when nobody has used them for a while.
-func (p *Pool) watchFront(age uint32) {
-	ops := uint64(0)
-	cached := p.counters.depotBytes
-	p.stopShards()
-	for i := range p.shards {
-		ops += p.shards[i].asked + p.shards[i].unasked
-		cached += p.shards[i].cached()
-	}
-	p.resumeShards()
-	ops += p.counters.asked + p.counters.unasked
-	if ops != p.lastOps {
-		p.lastOps, p.quiet = ops, 0
-		return
-	}
-	p.quiet++
-	if p.quiet >= age && cached > 0 {
-		p.flush()
-	}
-}
-
-// decay gives back the segments that have been empty for so many ticks.
-func (p *Pool) decay(age uint32) {
-	for at := 0; at < len(p.idle); {
-		if p.ticks-p.idle[at].tick < age {
-			at++
-			continue
-		}
-		p.dropIdle(at)
-	}
-	if p.heap.Counts().EmptySegments == 0 {
-		return
-	}
-	for _, n := range p.heap.EmptySegmentNumbers(nil) {
-		if p.ticks-p.segs[n].emptyTick >= age {
-			p.dropSegment(n)
-		}
-	}
 }
 
 // LeakError is what Close returns when buffers of the pool are still in use.
@@ -94,14 +64,18 @@ func (e *LeakError) Error() string {
 // released, and Close returns a [*LeakError] that lists them. Allocate fails
 // afterwards. Close may be called again.
 func (p *Pool) Close() error {
+	emptyFronts()
 	p.origin.list.Sync()
 	p.awaitAll()
+	p.purging.mu.Lock() // so that every free block is there
+	defer p.purging.mu.Unlock()
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
 		return nil
 	}
 	p.closed = true
+	p.endWaits()
 	p.flush()
 	p.release(0)
 	var live []LiveBuffer
@@ -113,9 +87,9 @@ func (p *Pool) Close() error {
 	if !lingers {
 		p.origin.leave()
 	}
+	p.mu.awaitReturned()
 	p.mu.Unlock()
 	keeper.remove(p, lingers)
-	origins.known.Delete(Resource(p))
 	if len(live) > 0 {
 		return &LeakError{Pool: p.options.name, Buffers: live}
 	}

@@ -120,16 +120,10 @@ func (b *profileBuilder) stack(number uint32) (locations []uint64) {
 	if len(pcs) == 0 {
 		return []uint64{b.location(runtime.Frame{Function: "(place of allocation not recorded)"})}
 	}
-	frames := runtime.CallersFrames(pcs)
-	for {
-		f, more := frames.Next()
-		if f.Function != "" && !internalFrame(f) {
-			locations = append(locations, b.location(f))
-		}
-		if !more {
-			return locations
-		}
+	for f := range userFrames(pcs) {
+		locations = append(locations, b.location(f))
 	}
+	return locations
 }
 
 func (b *profileBuilder) encode() []byte {

@@ -4,60 +4,40 @@ import (
 	"sync"
 	"sync/atomic"
 	"unsafe"
+	"weak"
 
 	"github.com/usmbridge/usmbridge/memmgr/owner"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
 // origin is what the cells of one resource share: the list that dead cells come
-// home to, and the facts of the memory.
+// home to, and the facts of the memory. It keeps the resource itself alive only while
+// cells name it, so that a resource that its user dropped can be collected.
 type origin struct {
+	list    *owner.List
+	goPlace *syclobj.Place
+	place   unsafe.Pointer
+	index   uint32
+	flags   uint32
+	orders  bool // the resource has a Synchronizer
+	id      identity
+	object  weak.Pointer[byte] // what id is the address of
+
+	// A pool's origin has these for good, others while cells name it: see hold.
 	resource Resource
 	sync     Synchronizer
-	list     *owner.List
-	goPlace  *syclobj.Place
-	place    unsafe.Pointer
-	index    uint32
-	flags    uint32
+
+	live   atomic.Int64 // cells, and requests under way
+	held   atomic.Bool  // resource and sync are set
+	mu     sync.Mutex
+	ending bool // no new cells: leave with the last
+	left   bool
 }
 
-// origins is the table behind the resource number of a cell; entry 0 stays nil.
-// It is copied on write, because every release reads it.
-var origins struct {
-	mu    sync.Mutex
-	table atomic.Pointer[[]*origin]
-	known sync.Map // Resource to *origin
-}
-
-// registered returns the origin of a resource, making it on first use.
-func registered(r Resource) *origin {
-	if o, ok := origins.known.Load(r); ok {
-		return o.(*origin)
-	}
-	origins.mu.Lock()
-	defer origins.mu.Unlock()
-	if o, ok := origins.known.Load(r); ok {
-		return o.(*origin)
-	}
-	o := newOrigin(r)
-	o.list = owner.NewList(o.drain)
-	o.enter()
-	origins.known.Store(r, o)
-	return o
-}
-
-func isRegistered(r Resource) bool {
-	_, ok := origins.known.Load(r)
-	return ok
-}
-
-// addressOnly is a resource whose addresses nobody may read or write.
-type addressOnly interface{ AddressOnly() bool }
-
-// newOrigin settles the facts; the list is the caller's to choose.
+// newOrigin settles the facts; list and number are the caller's to choose.
 func newOrigin(r Resource) *origin {
-	o := &origin{resource: r, goPlace: r.Place()}
-	o.sync, _ = As[Synchronizer](r)
+	o := &origin{goPlace: r.Place()}
+	_, o.orders = As[Synchronizer](r)
 	if o.goPlace != nil {
 		o.place = o.goPlace.Ref()
 		only, ok := As[addressOnly](r)
@@ -68,50 +48,154 @@ func newOrigin(r Resource) *origin {
 	return o
 }
 
-// enter gives the origin a number that is free; origins.mu is held.
-func (o *origin) enter() {
-	table := []*origin{nil}
-	if old := origins.table.Load(); old != nil {
-		table = append(table[:0:0], *old...)
+// addressOnly is a resource whose addresses nobody may read or write.
+type addressOnly interface{ AddressOnly() bool }
+
+// hold counts a cell that is about to be made of r, the origin's resource, and keeps
+// that alive until letGo. It reports false when the origin has left.
+func (o *origin) hold(r Resource) bool {
+	o.live.Add(1)
+	// letGo clears held before it looks at live: one of the two sees the other.
+	if o.held.Load() {
+		return true
 	}
-	o.index = uint32(len(table))
-	for i := 1; i < len(table); i++ {
-		if table[i] == nil {
-			o.index = uint32(i)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.left {
+		return false
+	}
+	if !o.held.Load() {
+		o.resource = r
+		if o.orders {
+			o.sync, _ = As[Synchronizer](r)
 		}
+		o.held.Store(true)
 	}
-	if int(o.index) == len(table) {
-		table = append(table, nil)
+	return true
+}
+
+// letGo ends hold. The last one lets go of the resource.
+func (o *origin) letGo() {
+	if o.live.Add(-1) != 0 {
+		return
 	}
-	table[o.index] = o
-	origins.table.Store(&table)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.release()
+}
+
+// release lets go of the resource if no cell names it. o.mu is held.
+func (o *origin) release() {
+	o.held.Store(false)
+	if o.live.Load() != 0 {
+		o.held.Store(o.resource != nil)
+		return
+	}
+	o.resource, o.sync = nil, nil
+	if o.ending && !o.left {
+		o.left = true
+		known.forget(o)
+		origins.leave(o)
+	}
+}
+
+// end has the origin leave when no cell names it: the resource was closed, or is
+// collected.
+func (o *origin) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ending = true
+	o.release()
+}
+
+// current returns the resource, nil while no cell names it.
+func (o *origin) current() Resource {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.resource
+}
+
+// Origins stand in a table by the resource number of their cells, in chunks that are
+// made as they are needed. Number 0 stays unused; those that [poolTable] knows are
+// for pools.
+const (
+	originChunk  = 1 << 10
+	originChunks = 1 << 14
+)
+
+type originTable struct {
+	chunks [originChunks]atomic.Pointer[[originChunk]atomic.Pointer[origin]]
+	mu     sync.Mutex
+	next   [2]uint32 // number never used yet; of pools, and of others
+	free   [2][]uint32
+	inUse  int
+}
+
+var origins = originTable{next: [2]uint32{1, uint32(len(poolTable))}}
+
+// enter gives the origin a number.
+func (t *originTable) enter(o *origin, pool bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	kind := 1
+	if pool && (len(t.free[0]) > 0 || t.next[0] < uint32(len(poolTable))) {
+		kind = 0
+	}
+	if last := len(t.free[kind]) - 1; last >= 0 {
+		o.index = t.free[kind][last]
+		t.free[kind] = t.free[kind][:last]
+	} else {
+		if t.next[kind] == originChunks*originChunk {
+			panic(owner.ErrNoMemory) // as for cells, of which each would have one
+		}
+		o.index = t.next[kind]
+		t.next[kind]++
+	}
+	chunk := &t.chunks[o.index/originChunk]
+	if chunk.Load() == nil {
+		chunk.Store(new([originChunk]atomic.Pointer[origin]))
+	}
+	chunk.Load()[o.index%originChunk].Store(o)
+	t.inUse++
 }
 
 // leave gives the number of an origin back that no cell names any more.
+func (t *originTable) leave(o *origin) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.chunks[o.index/originChunk].Load()[o.index%originChunk].Store(nil)
+	kind := 1
+	if o.index < uint32(len(poolTable)) {
+		kind = 0
+	}
+	t.free[kind] = append(t.free[kind], o.index)
+	t.inUse--
+}
+
+// leave ends a pool's origin.
 func (o *origin) leave() {
-	origins.mu.Lock()
-	defer origins.mu.Unlock()
-	table := append([]*origin(nil), *origins.table.Load()...)
-	table[o.index] = nil
-	origins.table.Store(&table)
 	if o.index < uint32(len(poolTable)) {
 		poolTable[o.index].Store(nil)
 	}
+	origins.leave(o)
 	o.list.Retire()
 }
 
 // originOf returns the origin of a cell, nil for foreign memory.
 func originOf(c *owner.Cell) *origin {
-	table := origins.table.Load()
-	if table == nil || int(c.Resource) >= len(*table) {
+	if c.Resource >= originChunks*originChunk {
 		return nil
 	}
-	return (*table)[c.Resource]
+	chunk := origins.chunks[c.Resource/originChunk].Load()
+	if chunk == nil {
+		return nil
+	}
+	return chunk[c.Resource%originChunk].Load()
 }
 
 func resourceOfCell(c *owner.Cell) Resource {
 	if o := originOf(c); o != nil {
-		return o.resource
+		return o.current()
 	}
 	return nil
 }
@@ -131,6 +215,11 @@ func placeOfCell(c *owner.Cell) *syclobj.Place {
 	return syclobj.PlaceFromRef(foreignPointer(c.Place))
 }
 
+// plainCells is the home of the cells of all resources that are no pools.
+var plainCells = sync.OnceValue(func() *owner.List {
+	return owner.NewList(func(c *owner.Cell) { originOf(c).drain(c) })
+})
+
 // drain gives the memory of a dead cell back to its resource.
 func (o *origin) drain(c *owner.Cell) {
 	noteRelease(c)
@@ -140,56 +229,20 @@ func (o *origin) drain(c *owner.Cell) {
 		Requested: uintptr(c.Requested),
 		Align:     uintptr(c.Private),
 		Cookie:    uint64(c.Context),
-		Queue:     c.Queue(),
-		Event:     lastEvent(c, o.sync),
 	}
-	forgetQueue(block.Queue)
-	block.Queue = 0
+	work := lastWorkOf(c, o.sync)
+	forgetQueue(c.Queue())
 	owner.Recycle(c)
-	o.resource.Free(block)
+	if !work.single() {
+		keeper.after(work, func() { o.free(block) })
+		return
+	}
+	block.Event = work.events[0]
+	o.free(block)
 }
 
-// lastEvent takes the event that the memory's work ends with: what was recorded,
-// and for memory that was exported a barrier, because its consumer may have
-// submitted work that nobody told us about. 0: nothing is pending.
-func lastEvent(c *owner.Cell, s Synchronizer) uintptr {
-	event := c.SwapPending(0)
-	if s == nil {
-		return event
-	}
-	if c.Flags()&owner.Exported != 0 {
-		event = joinBarrier(s, c.Queue(), event)
-	}
-	return dropIfDone(s, event)
-}
-
-func dropIfDone(s Synchronizer, event uintptr) uintptr {
-	if event != 0 && s.EventDone(event) {
-		s.ReleaseEvent(event)
-		return 0
-	}
-	return event
-}
-
-// joinBarrier returns an event for everything on the queue and for the event,
-// which it takes.
-func joinBarrier(s Synchronizer, queue, event uintptr) uintptr {
-	barrier, err := s.Barrier(queue)
-	if err != nil || barrier == 0 {
-		// A queue that takes no barrier has no more work of ours either.
-		return event
-	}
-	if event == 0 {
-		return barrier
-	}
-	joined, err := s.Join(queue, barrier, event)
-	if err != nil {
-		// Waiting is the last resort, and still right.
-		_ = s.WaitEvent(event)
-		s.ReleaseEvent(event)
-		return barrier
-	}
-	s.ReleaseEvent(event)
-	s.ReleaseEvent(barrier)
-	return joined
+// free gives a block back to the resource, and the cell's part in keeping that.
+func (o *origin) free(b Block) {
+	o.resource.Free(b)
+	o.letGo()
 }

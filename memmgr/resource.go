@@ -24,8 +24,8 @@ type Request struct {
 	Queue *syclobj.Queue
 	// Tag names the user of the memory in statistics and reports.
 	Tag string
-	// Context bounds the waiting of resources that wait for memory; nil means
-	// that they may wait for ever.
+	// Context makes a request wait for room where a resource can wait ([Pool]),
+	// until it ends. nil: a request that cannot be served now fails now.
 	Context context.Context
 }
 
@@ -43,8 +43,8 @@ func (r *Request) Check() error {
 	if r.Align&(r.Align-1) != 0 {
 		return r.refuse("the alignment must be a power of two")
 	}
-	if r.Size > maxSize-r.Alignment() {
-		return r.refuse("the size is larger than %d bytes, the most that can be addressed", maxSize)
+	if r.Alignment() > maxSize || r.Size > maxSize-r.Alignment() {
+		return r.refuse("size and alignment are together larger than %d bytes, the most that can be addressed", maxSize)
 	}
 	return nil
 }
@@ -163,13 +163,13 @@ func FreeAfter(b Block, s Synchronizer, free func(Block)) {
 	if s == nil {
 		s = systemEvents
 	}
-	event := b.Event
+	work := lastWork{sync: s, events: [2]uintptr{dropIfDone(s, b.Event)}}
 	b.Event = 0
-	if dropIfDone(s, event) == 0 {
+	if work.over() {
 		free(b)
 		return
 	}
-	keeper.after(s, event, func() { free(b) })
+	keeper.after(work, func() { free(b) })
 }
 
 // upstream is the part that resources which wrap another one share.
@@ -188,6 +188,9 @@ func (u *upstream) Place() *syclobj.Place { return u.from.Place() }
 
 // Upstream returns the wrapped resource.
 func (u *upstream) Upstream() Resource { return u.from }
+
+// passesTo marks the resources of this package that keep no memory of their own.
+func (u *upstream) passesTo() Resource { return u.from }
 
 // missing tells whether there is no resource: nil, or a nil pointer in the
 // interface. It is not for the way of every allocation.
@@ -214,17 +217,15 @@ func (noResource) Place() *syclobj.Place { return nil }
 
 // newCellBuffer gives a block of r an owner cell of its own.
 func newCellBuffer(r Resource, request Request) (Buffer, error) {
-	if !isRegistered(r) && missing(r) {
-		r = noResource{}
-	}
-	o := registered(r)
+	o := holdOrigin(&r)
 	block, err := r.Allocate(request)
 	if err != nil {
+		o.letGo()
 		return Buffer{}, err
 	}
 	c, err := owner.New(o.list)
 	if err != nil {
-		r.Free(block)
+		o.free(block)
 		return Buffer{}, &OutOfMemoryError{Request: request, Place: r.Place(), Err: err}
 	}
 	c.Address, c.Size = block.Address, uint64(block.Size)

@@ -2,11 +2,9 @@ package memmgr_test
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"strings"
 	"testing"
-	"time"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
@@ -71,42 +69,6 @@ func TestLimitRefusesWithTheWholeAccount(t *testing.T) {
 	}
 	a.Release()
 	require.Zero(t, l.Used())
-}
-
-func TestBlockingLimitServesInOrderAndHonoursContext(t *testing.T) {
-	l := memmgr.NewLimit(memmgr.Host(), 100, memmgr.Blocking())
-	a, err := memmgr.New(l, memmgr.Request{Size: 100})
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	gaveUp := make(chan error, 1)
-	go func() {
-		_, err := memmgr.New(l, memmgr.Request{Size: 60, Context: ctx})
-		gaveUp <- err
-	}()
-	got := make(chan memmgr.Buffer, 1)
-	time.Sleep(10 * time.Millisecond)
-	go func() {
-		b, err := memmgr.New(l, memmgr.Request{Size: 70})
-		if err == nil {
-			got <- b
-		}
-	}()
-	time.Sleep(10 * time.Millisecond)
-	cancel()
-	err = <-gaveUp
-	require.ErrorIs(t, err, context.Canceled)
-	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
-	select {
-	case <-got:
-		t.Fatal("admitted beyond the limit")
-	default:
-	}
-	a.Release()
-	b := <-got
-	require.EqualValues(t, 70, l.Used())
-	b.Release()
-	_, err = memmgr.New(l, memmgr.Request{Size: 101})
-	require.ErrorIs(t, err, memmgr.ErrOutOfMemory, "larger than the limit: no use waiting")
 }
 
 func TestStatisticsAreExact(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"encoding/json"
 	"io"
-	"runtime"
 	"time"
 
 	"github.com/usmbridge/usmbridge/memmgr/internal/tlsf"
@@ -63,8 +62,9 @@ type Snapshot struct {
 
 // Snapshot takes the pool's state. The pool is locked meanwhile.
 func (p *Pool) Snapshot() *Snapshot {
+	emptyFronts()
 	p.origin.list.Drain()
-	s := &Snapshot{Pool: p.options.name, Stats: p.Stats()}
+	s := &Snapshot{Pool: p.options.name}
 	if place := p.Place(); place != nil {
 		s.Place = place.String()
 		if _, id, err := place.DLPackDevice(); err == nil {
@@ -75,7 +75,7 @@ func (p *Pool) Snapshot() *Snapshot {
 	defer p.mu.Unlock()
 	p.stopShards()
 	defer p.resumeShards()
-	s.Taken = time.Now()
+	s.Taken, s.Stats = time.Now(), p.stats()
 	if p.trace != nil {
 		p.trace.put(TraceEntry{Action: traceSnapshot})
 		s.Trace, s.Lost = p.trace.list()
@@ -199,20 +199,10 @@ func framesTree(stack uint32, tag string) []any {
 	if tag != "" {
 		frames = append(frames, []field{{"filename", "tag"}, {"line", int64(0)}, {"name", tag}})
 	}
-	pcs := stackPCs(stack)
-	if len(pcs) == 0 {
-		return frames
+	for f := range userFrames(stackPCs(stack)) {
+		frames = append(frames, []field{{"filename", f.File}, {"line", int64(f.Line)}, {"name", f.Function}})
 	}
-	iterator := runtime.CallersFrames(pcs)
-	for {
-		f, more := iterator.Next()
-		if f.Function != "" && !internalFrame(f) {
-			frames = append(frames, []field{{"filename", f.File}, {"line", int64(f.Line)}, {"name", f.Function}})
-		}
-		if !more {
-			return frames
-		}
-	}
+	return frames
 }
 
 // WriteJSON writes the snapshot in the structure of PyTorch's memory snapshots.

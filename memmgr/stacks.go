@@ -3,6 +3,7 @@ package memmgr
 import (
 	"fmt"
 	"hash/maphash"
+	"iter"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -35,8 +36,9 @@ var stacks = struct {
 }{seed: maphash.MakeSeed(), byHash: map[uint64][]uint32{}, all: make([][]uintptr, 1)}
 
 type formerRecord struct {
-	ref   owner.Ref
-	stack uint32
+	ref      owner.Ref
+	stack    uint32 // of the allocation
+	released uint32 // of the last release, 0 when that was C's
 }
 
 // noteAllocation records where the memory of a new cell was asked for.
@@ -51,9 +53,12 @@ func noteRelease(c *owner.Cell) {
 	if c.Stack == 0 {
 		return
 	}
-	r := c.Ref()
+	r := formerRecord{ref: c.Ref(), stack: c.Stack}
+	if depth := stackDepth.Load(); depth != 0 {
+		r.released = captureStack(int(depth), 3)
+	}
 	stacks.mu.Lock()
-	stacks.former[c.Index()%uint32(len(stacks.former))] = formerRecord{r, c.Stack}
+	stacks.former[c.Index()%uint32(len(stacks.former))] = r
 	stacks.mu.Unlock()
 	c.Stack = 0
 }
@@ -99,25 +104,37 @@ func stackPCs(number uint32) []uintptr {
 	return stacks.all[number]
 }
 
-// stackText writes a recorded stack, a frame a line, from the first frame
-// outside this package.
-func stackText(number uint32) string {
-	pcs := stackPCs(number)
-	if len(pcs) == 0 {
-		return ""
-	}
-	var b strings.Builder
-	frames := runtime.CallersFrames(pcs)
-	for {
-		f, more := frames.Next()
-		if f.Function != "" && !internalFrame(f) {
-			fmt.Fprintf(&b, "\t%s\n\t\t%s:%d\n", f.Function, f.File, f.Line)
+// userFrames yields the frames of a stack, innermost first, without those of this
+// package's own code.
+func userFrames(pcs []uintptr) iter.Seq[runtime.Frame] {
+	return func(yield func(runtime.Frame) bool) {
+		if len(pcs) == 0 {
+			return
 		}
-		if !more {
-			return b.String()
+		frames := runtime.CallersFrames(pcs)
+		for more := true; more; {
+			var f runtime.Frame
+			f, more = frames.Next()
+			if f.Function != "" && !internalFrame(f) && !yield(f) {
+				return
+			}
 		}
 	}
 }
+
+// FormatStack writes a stack that runtime.Callers recorded as the reports of this
+// package do: function, file and line of each frame outside of it, innermost first.
+// It is "" for an empty one.
+func FormatStack(pcs []uintptr) string {
+	var b strings.Builder
+	for f := range userFrames(pcs) {
+		fmt.Fprintf(&b, "\t%s\n\t\t%s:%d\n", f.Function, f.File, f.Line)
+	}
+	return b.String()
+}
+
+// stackText is FormatStack of a recorded stack by its number.
+func stackText(number uint32) string { return FormatStack(stackPCs(number)) }
 
 // internalFrame tells frames of this package's own code from those of its
 // users and tests.
@@ -126,14 +143,18 @@ func internalFrame(f runtime.Frame) bool {
 		!strings.HasSuffix(filepath.Base(f.File), "_test.go")
 }
 
-// formerStack returns where the memory of a stale handle was allocated, if that
-// is still known.
-func formerStack(r owner.Ref) string {
-	stacks.mu.Lock()
-	f := stacks.former[r.Cell().Index()%uint32(len(stacks.former))]
-	stacks.mu.Unlock()
-	if f.ref != r {
-		return ""
+// formerOf returns what is known of the memory of a stale handle, nothing when
+// other memory has taken its place in the table.
+func formerOf(r owner.Ref) formerRecord {
+	if f := formerAt(r.Cell()); f.ref == r {
+		return f
 	}
-	return stackText(f.stack)
+	return formerRecord{}
+}
+
+// formerAt returns the record in a cell's place of the table.
+func formerAt(c *owner.Cell) formerRecord {
+	stacks.mu.Lock()
+	defer stacks.mu.Unlock()
+	return stacks.former[c.Index()%uint32(len(stacks.former))]
 }

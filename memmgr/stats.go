@@ -29,8 +29,21 @@ type Stats struct {
 
 	NumAllocRetries int64 // times that memory was looked for again after a refusal
 	NumOOMs         int64 // requests that failed
+	NumStalled      int64 // blocks whose pending work had not ended after ten seconds
 	NumDeviceAlloc  int64 // segments taken from the upstream
 	NumDeviceFree   int64 // and given back
+	NumWaiting      int64 // requests that wait for memory now
+
+	// AllocationRate is how many allocations there were a second between the calls of
+	// Stats, of which those within a second of another do not count.
+	AllocationRate float64
+
+	// AllocationLatency is of all requests, the refused ones included. Those that a
+	// processor's cache serves are not timed and count as the quickest; of others
+	// that find the pool's lock free and a block at hand one in 64 is timed.
+	AllocationLatency Latency
+	UpstreamLatency   Latency // of calls of the upstream for segments
+	WaitLatency       Latency // of requests that waited for memory, however it ended
 
 	CachedBytes   int64 // free blocks at hand for their size class
 	MetadataBytes int64 // Go and C memory that keeping the books takes
@@ -42,10 +55,21 @@ func (s *Stats) Map() map[string]int64 {
 	m := map[string]int64{
 		"num_alloc_retries": s.NumAllocRetries,
 		"num_ooms":          s.NumOOMs,
+		"num_stalled":       s.NumStalled,
 		"num_device_alloc":  s.NumDeviceAlloc,
 		"num_device_free":   s.NumDeviceFree,
+		"num_waiting":       s.NumWaiting,
+		"allocation_rate":   int64(s.AllocationRate),
 		"cached_bytes":      s.CachedBytes,
 		"metadata_bytes":    s.MetadataBytes,
+	}
+	for name, l := range map[string]*Latency{
+		"allocation_latency": &s.AllocationLatency, "upstream_latency": &s.UpstreamLatency, "wait_latency": &s.WaitLatency,
+	} {
+		m[name+".count"] = l.Count
+		m[name+".p50_ns"], m[name+".p90_ns"] = int64(l.P50), int64(l.P90)
+		m[name+".p99_ns"], m[name+".p999_ns"] = int64(l.P99), int64(l.P999)
+		m[name+".max_ns"] = int64(l.Max)
 	}
 	for name, stat := range s.named() {
 		m[name+".all.current"] = stat.Current
@@ -78,8 +102,14 @@ func (s *Stats) Add(o *Stats) {
 	}
 	s.NumAllocRetries += o.NumAllocRetries
 	s.NumOOMs += o.NumOOMs
+	s.NumStalled += o.NumStalled
 	s.NumDeviceAlloc += o.NumDeviceAlloc
 	s.NumDeviceFree += o.NumDeviceFree
+	s.NumWaiting += o.NumWaiting
+	s.AllocationRate += o.AllocationRate
+	s.AllocationLatency.add(&o.AllocationLatency)
+	s.UpstreamLatency.add(&o.UpstreamLatency)
+	s.WaitLatency.add(&o.WaitLatency)
 	s.CachedBytes += o.CachedBytes
 	s.MetadataBytes += o.MetadataBytes
 }
@@ -98,7 +128,7 @@ type gauge struct {
 
 func (g *gauge) add(d int64) {
 	now := g.now.Add(d)
-	for {
+	for d > 0 {
 		peak := g.peak.Load()
 		if now <= peak || g.peak.CompareAndSwap(peak, now) {
 			return
@@ -121,8 +151,9 @@ func (g *gauge) reset() { g.peak.Store(g.now.Load()) }
 // gauges are what shards publish to.
 type gauges struct {
 	bytes, blocks, asked gauge
-	active               gauge // bytes, with those that wait for the device
-	activeBlocks         gauge
+	// The peaks of what is in use or waits for the device, as far as they are above
+	// those of what is in use: told by Stats, which knows what waits.
+	active, activeBlocks gauge
 }
 
 func (p *Pool) publish(c change) {
@@ -130,8 +161,29 @@ func (p *Pool) publish(c change) {
 	g.bytes.add(c.bytes)
 	g.blocks.add(c.blocks)
 	g.asked.add(c.asked)
-	g.active.add(c.bytes)
-	g.activeBlocks.add(c.blocks)
+}
+
+// publishLarge is publish for one large block, of which the bytes are what matters at
+// once: the rest is told to the gauges later, and only the peaks are kept meanwhile.
+// p.mu is held.
+func (p *Pool) publishLarge(bytes, blocks, asked int64) {
+	g, o := &p.published, &p.counters.owed
+	g.bytes.add(bytes)
+	o.blocks += blocks
+	o.asked += asked
+	if blocks > 0 {
+		g.blocks.raise(g.blocks.now.Load() + o.blocks)
+		g.asked.raise(g.asked.now.Load() + o.asked)
+	}
+}
+
+// settleLarge tells the gauges what publishLarge did not. p.mu is held.
+func (p *Pool) settleLarge() {
+	if o := &p.counters.owed; *o != (change{}) {
+		p.published.blocks.add(o.blocks)
+		p.published.asked.add(o.asked)
+		*o = change{}
+	}
 }
 
 // poolCounters are guarded by the pool's mutex.
@@ -139,7 +191,10 @@ type poolCounters struct {
 	allocs, frees  [numClasses + 2]uint64 // by the slow path, by class
 	large, unlarge uint64                 // bytes of blocks without a class, ever
 	asked, unasked uint64                 // bytes requested, by the slow path
+	locked         uint64                 // requests that found the lock free
+	owed           change                 // blocks and asked that the gauges do not have yet
 
+	reservedNow                atomic.Int64 // reserved, for those without the mutex
 	reserved, reservedPeak     uint64
 	segments, segmentsPeak     int64
 	reservedEver, reservedGone uint64
@@ -152,6 +207,7 @@ type poolCounters struct {
 
 func (c *poolCounters) segmentAdded(bytes uint64) {
 	c.reserved += bytes
+	c.reservedNow.Add(int64(bytes))
 	c.reservedEver += bytes
 	c.reservedPeak = max(c.reservedPeak, c.reserved)
 	c.segments++
@@ -161,6 +217,7 @@ func (c *poolCounters) segmentAdded(bytes uint64) {
 
 func (c *poolCounters) segmentDropped(bytes uint64) {
 	c.reserved -= bytes
+	c.reservedNow.Add(-int64(bytes))
 	c.reservedGone += bytes
 	c.segments--
 	c.deviceFrees++
@@ -175,6 +232,7 @@ func (p *Pool) count(c *owner.Cell, w *want) {
 		p.counters.large += c.Size
 	}
 	p.noteSplit()
+	p.settleLarge()
 	p.publish(change{bytes: int64(c.Size), blocks: 1, asked: int64(w.r.Size)})
 }
 
@@ -204,17 +262,25 @@ func (p *Pool) split() (blocks, bytes int64) {
 // call. The peak of reserved bytes is exact; the peaks of allocated and active
 // bytes are exact to 4 MiB for each processor, and to the calls of Stats.
 func (p *Pool) Stats() Stats {
+	emptyFronts()
+	p.origin.list.Sync() // what C has dropped is free
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.stopShards()
+	defer p.resumeShards()
+	return p.stats()
+}
+
+// stats is Stats for whoever holds p.mu and has stopped the shards.
+func (p *Pool) stats() Stats {
+	p.settleLarge()
 	var s Stats
 	c := &p.counters
 	allocs, frees := c.allocs, c.frees
 	asked, unasked := c.asked, c.unasked
-	p.stopShards()
-	for i := range p.shards {
-		sh := &p.shards[i]
+	for sh := range p.allShards() {
 		s.CachedBytes += sh.cached()
-		p.publish(sh.takeChange(p.options.cacheLimit))
+		p.publish(sh.takeChange())
 		asked += sh.asked
 		unasked += sh.unasked
 		for k := range sh.bins {
@@ -222,7 +288,6 @@ func (p *Pool) Stats() Stats {
 			frees[k] += sh.bins[k].frees
 		}
 	}
-	p.resumeShards()
 	bytesIn, bytesOut := c.large, c.unlarge
 	for k := range allocs {
 		s.Allocation.Allocated += int64(allocs[k])
@@ -239,13 +304,18 @@ func (p *Pool) Stats() Stats {
 	s.RequestedBytes = Stat{Allocated: int64(asked), Freed: int64(unasked)}
 	s.RequestedBytes.settle(g.asked.peak.Load())
 	s.Active, s.ActiveBytes = s.Allocation, s.AllocatedBytes
-	waiting, waitingBytes := int64(p.pending.n+len(p.returned)), int64(p.pending.bytes+c.returnedBytes)
+	waiting, waitingBytes := int64(p.pending.n+len(p.returned)+len(p.refused)), int64(p.pending.bytes+c.returnedBytes)
 	s.Active.Freed -= waiting
 	s.ActiveBytes.Freed -= waitingBytes
 	g.activeBlocks.raise(g.blocks.now.Load() + waiting)
 	g.active.raise(g.bytes.now.Load() + waitingBytes)
-	s.Active.settle(g.activeBlocks.peak.Load())
-	s.ActiveBytes.settle(g.active.peak.Load())
+	s.AllocationRate = p.rate.see(s.Allocation.Allocated, now())
+	s.AllocationLatency = p.slow.summary(p.quick(s.Allocation.Allocated))
+	s.UpstreamLatency, s.WaitLatency = p.upstreamCalls.summary(0), p.waits.summary(0)
+	s.NumWaiting = int64(p.waiters.n)
+	p.eachTenant(func(t *Tenant) { s.NumWaiting += t.queued() })
+	s.Active.settle(max(g.activeBlocks.peak.Load(), g.blocks.peak.Load()))
+	s.ActiveBytes.settle(max(g.active.peak.Load(), g.bytes.peak.Load()))
 	p.heapStats(&s)
 	return s
 }
@@ -269,6 +339,7 @@ func (p *Pool) heapStats(s *Stats) {
 	s.InactiveSplit = Stat{Current: blocks, Peak: c.splitPeak}
 	s.InactiveSplitBytes = Stat{Current: bytes, Peak: c.splitBytesPeak}
 	s.NumAllocRetries, s.NumOOMs = c.retries, c.ooms
+	s.NumStalled = int64(p.pending.ever)
 	s.NumDeviceAlloc, s.NumDeviceFree = c.deviceAllocs, c.deviceFrees
 	s.CachedBytes += c.depotBytes
 	s.MetadataBytes = int64(p.heap.Bytes() + p.frontBytes() + uint64(p.heap.Counts().UsedBlocks)*owner.CellBytes)

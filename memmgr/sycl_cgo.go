@@ -5,6 +5,9 @@ package memmgr
 /*
 #cgo CFLAGS: -I${SRCDIR}/../syclobj
 #include "usmb_sycl.h"
+#cgo noescape usmb_sycl_events_done
+#cgo nocallback usmb_sycl_events_done
+#cgo noescape usmb_sycl_events_delete
 */
 import "C"
 
@@ -34,6 +37,21 @@ func (e events) on(queue uintptr) unsafe.Pointer {
 // EventDone implements Synchronizer.
 func (events) EventDone(event uintptr) bool {
 	return C.usmb_sycl_event_done(foreignPointer(event)) != 0
+}
+
+// EventsDone implements eventBatcher.
+func (events) EventsDone(all []uintptr, done []bool) {
+	if len(all) > 0 {
+		// C's addresses in Go's memory: nothing in it for the collector.
+		C.usmb_sycl_events_done((*unsafe.Pointer)(unsafe.Pointer(&all[0])), C.size_t(len(all)), (*C.uint8_t)(unsafe.Pointer(&done[0])))
+	}
+}
+
+// ReleaseEvents implements eventBatcher.
+func (events) ReleaseEvents(all []uintptr) {
+	if len(all) > 0 {
+		C.usmb_sycl_events_delete((*unsafe.Pointer)(unsafe.Pointer(&all[0])), C.size_t(len(all)))
+	}
 }
 
 // WaitEvent implements Synchronizer.

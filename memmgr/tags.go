@@ -45,11 +45,3 @@ func tagName(n uint32) string {
 	}
 	return (*names)[n]
 }
-
-// tagCount returns how many numbers are in use, with 0.
-func tagCount() int {
-	if names := tags.names.Load(); names != nil {
-		return len(*names)
-	}
-	return 1
-}

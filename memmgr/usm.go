@@ -2,6 +2,7 @@ package memmgr
 
 import (
 	"errors"
+	"sync"
 	"sync/atomic"
 
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -18,6 +19,11 @@ type usmResource struct {
 	closed atomic.Bool
 	blocks atomic.Int64
 	bytes  atomic.Int64
+
+	pages struct { // see Discard
+		once sync.Once
+		err  error
+	}
 }
 
 // USM returns the resource of a queue's context and device for one kind of

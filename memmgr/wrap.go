@@ -149,9 +149,9 @@ func (t *wrappedTable) drain(c *owner.Cell) {
 		if r.place.Ref() != nil {
 			s.queue = placeQueue(r.place)
 		}
-		if event := lastEvent(c, s); event != 0 {
+		if work := lastWorkOf(c, s); !work.over() {
 			owner.Recycle(c)
-			keeper.after(s, event, r.end)
+			keeper.after(work, r.end)
 			return
 		}
 	}

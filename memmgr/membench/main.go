@@ -17,6 +17,7 @@ import (
 	"runtime"
 	"runtime/pprof"
 	"text/tabwriter"
+	"time"
 
 	"github.com/usmbridge/usmbridge/memmgr/umf"
 )
@@ -57,9 +58,12 @@ func (r *result) verdict() string {
 
 // bench holds what the works share.
 type bench struct {
-	lib     *umf.Library
-	rounds  int
-	quick   bool
+	lib    *umf.Library
+	rounds int
+	quick  bool
+
+	serviceTime time.Duration
+
 	only    *regexp.Regexp
 	results []result
 }
@@ -69,10 +73,17 @@ func main() {
 	rounds := flag.Int("rounds", 41, "turns of each work; the best counts")
 	quick := flag.Bool("quick", false, "leave out the works that need minutes or gigabytes")
 	strict := flag.Bool("strict", false, "exit with 1 when a bound is missed")
-	only := flag.String("work", "", "regular expression of the works to run: one, two, sycl, random, batch, umf, larson, handover, million, heap, statistics, rmm")
+	only := flag.String("work", "", "regular expression of the works to run: one, two, sycl, random, batch, umf, larson, handover, million, heap, statistics, rmm, fragmentation, pending, refusal, tenant, service, rounds")
+	service := flag.Duration("service", 8*time.Second, "how long the work \"service\" takes; 60s for the figure that counts")
 	profile := flag.String("cpuprofile", "", "file to write a CPU profile to")
 	snapshot := flag.String("snapshot", "", "directory to write an example of a pool's snapshot, picture, profile and log to, and nothing else")
+	soaking := flag.Duration("soak", 0, "how long to fill and check memory on the SYCL device, and nothing else")
+	pace := flag.Duration("pace", 0, "how long each worker of -soak rests between two pieces of work")
 	flag.Parse()
+	if *soaking > 0 {
+		exitOn(runSoak(*soaking, *pace))
+		return
+	}
 	if *snapshot != "" {
 		exitOn(writeSnapshot(*snapshot))
 		return
@@ -81,7 +92,7 @@ func main() {
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "membench: without the peer: %v\n", err)
 	}
-	b := &bench{lib: lib, rounds: *rounds, quick: *quick}
+	b := &bench{lib: lib, rounds: *rounds, quick: *quick, serviceTime: *service}
 	if *only != "" {
 		b.only, err = regexp.Compile(*only)
 		exitOn(err)

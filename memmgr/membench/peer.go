@@ -5,6 +5,7 @@ package main
 /*
 #cgo CFLAGS: -O2 -Wall -Wextra -I${SRCDIR}/../umf -I${SRCDIR}/../../syclobj
 #include <stdlib.h>
+#include <malloc.h>
 #include <stdint.h>
 #include "loops.h"
 #include "usmb_sycl.h"
@@ -59,6 +60,9 @@ func (p peer) replace(s slots, where, sizes []uint32) int64 {
 func (p peer) replaceThreads(s slots, each int, where, sizes []uint32, threads int) int64 {
 	return int64(C.usmb_bench_replace_threads(p.handle(), s.at, C.size_t(each), u32(where), u32(sizes), C.size_t(len(where)), C.int(threads)))
 }
+
+// mallocTrim has malloc give back what it can.
+func mallocTrim() { C.malloc_trim(0) }
 
 func (p peer) clear(s slots) { C.usmb_bench_clear(p.handle(), s.at, C.size_t(s.n)) }
 

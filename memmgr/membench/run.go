@@ -24,6 +24,9 @@ func (b *bench) run() {
 		{"one", b.oneSize}, {"two", b.twoGoroutines}, {"sycl", b.rawSYCL}, {"random", b.randomSizes},
 		{"batch", b.batches}, {"umf", b.umfBenchmark}, {"larson", b.larson}, {"handover", b.handover},
 		{"million", b.millionLive}, {"heap", b.allocations}, {"statistics", b.statistics}, {"rmm", b.randomAllocations},
+		{"fragmentation", b.fragmentation},
+		{"pending", b.pending}, {"refusal", b.refusals}, {"tenant", b.tenants}, {"service", b.service},
+		{"rounds", b.largeRounds},
 	} {
 		if b.only == nil || b.only.MatchString(work.name) {
 			work.run()

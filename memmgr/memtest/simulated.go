@@ -159,7 +159,11 @@ func (s *Simulated) Complete(event uintptr) {
 			if e != event {
 				continue
 			}
-			s.work[queue] = append(events[:i:i], events[i+1:]...)
+			if i == 0 {
+				s.work[queue] = events[1:] // whatever is behind
+			} else {
+				s.work[queue] = append(events[:i:i], events[i+1:]...)
+			}
 			s.events[event].done = true
 			s.releaseLocked(event)
 			s.waiting.Broadcast()

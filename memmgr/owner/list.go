@@ -15,7 +15,8 @@ type clist struct {
 	id         uint32
 	reserved32 uint32
 	own        waker
-	_          [11]uint64
+	here       uintptr // C's alone: Go never ends a cell in the place of its list
+	_          [10]uint64
 }
 
 // List is a drop list: dead cells that anyone pushed, taken as a whole chain by

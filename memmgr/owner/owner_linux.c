@@ -148,6 +148,7 @@ void usmb_cell_push(usmb_cell *cell)
 		usmb_cell_finish(cell);
 		return;
 	}
+	if (list->here != NULL && list->here(cell)) return;
 	/* Once the cell is on it, the list may be drained and retired. */
 	usmb_waker *waker = list->waker;
 	usmb_cell *head = atomic_load_explicit(&list->head, memory_order_relaxed);

@@ -70,3 +70,44 @@ func (r Ref) TryUnref() (last, ok bool) {
 		}
 	}
 }
+
+// suspended is the bit of a generation that is turned over while a cell is
+// suspended: every handle is stale then, and each can tell why.
+const suspended = uint64(1) << 63
+
+// Suspend makes every handle stale until Resume, if the cell is alive through this
+// one and its count is 1; it reports whether it did. C must hold no reference.
+func (r Ref) Suspend() bool {
+	if r.cell == nil {
+		return false
+	}
+	w := uint64(r.generation)<<32 | 1
+	return r.cell.word.CompareAndSwap(w, w^suspended)
+}
+
+// Resume ends Suspend, by the handle that was suspended, and reports whether the
+// cell was still as Suspend had left it.
+func (r Ref) Resume() bool {
+	if r.cell == nil {
+		return false
+	}
+	w := uint64(r.generation)<<32 | 1
+	return r.cell.word.CompareAndSwap(w^suspended, w)
+}
+
+// Suspended reports whether the handle is stale because its cell is suspended.
+func (r Ref) Suspended() bool {
+	return r.cell != nil && r.cell.word.Load() == (uint64(r.generation)<<32|1)^suspended
+}
+
+// Gone reports whether the handle is stale for good: neither alive nor suspended, at
+// one moment. Asked one after the other, Valid and Suspended may both say no of a cell
+// that goes from one to the other.
+func (r Ref) Gone() bool {
+	if r.cell == nil {
+		return true
+	}
+	w := r.cell.word.Load()
+	alive := uint32(w>>32) == r.generation && uint32(w) != 0
+	return !alive && w != (uint64(r.generation)<<32|1)^suspended
+}

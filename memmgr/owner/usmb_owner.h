@@ -33,7 +33,11 @@ enum {
 	USMB_CELL_HOST_READABLE = 4, /* the processor may read the memory */
 	USMB_CELL_FOREIGN = 8,       /* memory of others, released by at_zero or a Go closer */
 	USMB_CELL_QUEUED = 16,       /* free has been asked for, work is still pending */
-	USMB_CELL_PENDING_HELD = 32  /* somebody looks at or changes pending right now */
+	USMB_CELL_PENDING_HELD = 32, /* somebody looks at or changes pending right now */
+	USMB_CELL_POISONED = 64,     /* nobody uses the block, and it is filled to show who does */
+	USMB_CELL_CHARGED = 128,     /* the account that the context numbers is charged with it */
+	USMB_CELL_LENT = 256,        /* given out by its address, without a handle */
+	USMB_CELL_SHOWN = 512        /* C was given the cell */
 };
 
 /* What wakes a reaper: an eventfd, written only while somebody sleeps on it. */
@@ -52,8 +56,11 @@ typedef struct usmb_list {
 	uint32_t id;               /* 24 Go's table index, 0 for a list that C made */
 	uint32_t reserved32;       /* 28 */
 	usmb_waker own;            /* 32 used when the list has a reaper of its own */
-	uint64_t reserved[11];     /* 40 */
-} usmb_list;                       /* 128 bytes: it lives in a cell's place */
+	/* 40 asked with a cell that C is about to push, on any thread: 1 when it has ended
+	   and recycled the cell there and then. NULL: nobody. Set before the list has cells. */
+	int (*here)(usmb_cell *dead);
+	uint64_t reserved[10]; /* 48 */
+} usmb_list;                   /* 128 bytes: it lives in a cell's place */
 
 /* The first cache line is what giving out and taking back touches. */
 struct usmb_cell {
@@ -102,8 +109,8 @@ extern usmb_control *usmb_owner_control;
  * NULL when the system gives no more memory. */
 usmb_cell *usmb_cell_new(usmb_list *home);
 
-/* Puts a dead cell on its home list and wakes the reaper when it sleeps.
- * A cell without home is finished here and now. */
+/* Puts a dead cell on its home list and wakes the reaper when it sleeps, unless the
+ * list's here ends it. A cell without home is finished here and now. */
 void usmb_cell_push(usmb_cell *dead);
 
 /* Gives a dead cell's place back; its generation moves on, so every handle to

@@ -1,10 +1,11 @@
-//go:build linux && amd64 && !race && !usmb_portable
+//go:build linux && amd64 && !usmb_portable
 
 package pin
 
 import (
-	"fmt"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	_ "unsafe" // for go:linkname
 )
@@ -33,25 +34,58 @@ const (
 	cmdRegisterPrivateExpedite = 1 << 4
 )
 
-// Expedited reports whether Barrier works, from Register on. Where it does not (an
-// old kernel, a sandbox), the shard's user must fence by itself.
-var Expedited bool
+// expedited is 1 while Barrier reaches all processors. It changes once, from 1 to 0.
+var expedited uint32
+
+// Expedited reports whether the shard's user may leave the fence to Barrier. Where it
+// does not (an old kernel, a sandbox, even one entered in mid-run), the user must fence
+// by itself. It is asked while pinned, each time.
+func Expedited() bool { return atomic.LoadUint32(&expedited) != 0 }
+
+// fenced: every P knows that Expedited is false.
+var fenced struct {
+	done atomic.Bool
+	mu   sync.Mutex
+}
 
 // Register asks the kernel for Barrier, the first time that it is called; before
 // that nobody may Pin. The kernel takes some ten milliseconds for it in a process
 // with threads, which is why merely importing this package does not ask.
 var Register = sync.OnceFunc(func() {
-	_, _, errno := syscall.RawSyscall(sysMembarrier, cmdRegisterPrivateExpedite, 0, 0)
-	Expedited = errno == 0
-})
-
-// Barrier makes every running thread of the process pass a full memory barrier.
-// It panics when the kernel breaks its promise, because nothing is safe then.
-func Barrier() {
-	if !Expedited {
+	if membarrier(cmdRegisterPrivateExpedite) {
+		atomic.StoreUint32(&expedited, 1)
 		return
 	}
-	if _, _, errno := syscall.RawSyscall(sysMembarrier, cmdPrivateExpedited, 0, 0); errno != 0 {
-		panic(fmt.Errorf("pin: membarrier was registered and fails: %w", errno))
+	fenced.done.Store(true)
+})
+
+func membarrier(command uintptr) bool {
+	_, _, errno := syscall.RawSyscall(sysMembarrier, command, 0, 0)
+	return errno == 0
+}
+
+// Barrier has every running thread of the process pass a full memory barrier, unless
+// the users of shards fence by themselves. When the kernel refuses it after all, as it
+// does once the process is in a sandbox, users are told to fence; Barrier returns when
+// each P has passed a safe point since, which is a barrier as well: nobody is in the
+// middle of what it began without a fence.
+func Barrier() {
+	if fenced.done.Load() || membarrier(cmdPrivateExpedited) {
+		return
 	}
+	fenced.mu.Lock()
+	defer fenced.mu.Unlock()
+	if fenced.done.Load() {
+		return
+	}
+	atomic.StoreUint32(&expedited, 0)
+	safePoint()
+	fenced.done.Store(true)
+}
+
+// safePoint returns after each P has been at a safe point, where nothing is pinned:
+// reading these statistics stops the world.
+func safePoint() {
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
 }

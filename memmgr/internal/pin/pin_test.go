@@ -14,6 +14,7 @@ func TestPinExcludesOthers(t *testing.T) {
 	Register()
 	var mu sync.Mutex
 	counts := make([]int, 1<<16)
+	turns := make([]uint32, 1<<16)
 	var wg sync.WaitGroup
 	const goroutines, rounds = 8, 20000
 	for range goroutines {
@@ -22,7 +23,10 @@ func TestPinExcludesOthers(t *testing.T) {
 				if !Fast {
 					mu.Lock()
 				}
-				counts[Pin()]++
+				id := Pin()
+				Acquire(&turns[id])
+				counts[id]++
+				Release(&turns[id])
 				Unpin()
 				if !Fast {
 					mu.Unlock()

@@ -2,7 +2,6 @@ package tlsf
 
 import (
 	"fmt"
-	"math/bits"
 )
 
 // Unit is the granule in bytes: every block starts at a multiple of it, relative
@@ -10,10 +9,7 @@ import (
 const Unit = 256
 
 const (
-	subBits  = 5
-	subCount = 1 << subBits
-	levels   = 32 - subBits + 1
-	none     = int32(-1)
+	none = int32(-1)
 
 	chunkBits = 12
 	chunkSize = 1 << chunkBits
@@ -25,10 +21,13 @@ type record struct {
 	size   uint32 // units
 	prev   int32  // neighbour at the lower address
 	next   int32  // neighbour at the higher address
-	// Free: links of the bin's list. In use: a is the user's word.
+	// Free: the bin's links, before and after in a list, left and right in a
+	// tree. In use: a is the user's word.
 	a, b    int32
 	segment int32
+	tick    uint16 // free: the low bits of Heap.Tick at which it became so
 	free    bool
+	purged  bool // free: its whole pages hold nothing
 }
 
 type segment struct {
@@ -37,6 +36,8 @@ type segment struct {
 	first int32 // none: the number is free
 	used  int32 // blocks in use
 	next  int32 // next free number
+
+	closed bool // its free blocks are in no bin
 }
 
 // Heap is a set of segments divided into blocks. The zero Heap is ready.
@@ -47,11 +48,14 @@ type Heap struct {
 	segments []segment
 	spareSeg int32 // free segment number + 1
 
-	top   uint32 // bit per level with a non-empty bin
-	sub   [levels]uint32
-	heads [levels][subCount]int32 // record + 1
-
+	bins   bins
 	counts Counts
+	wanted uint32 // of TakeClosed
+	found  int32  // a free block of a closed segment that has so many units, + 1
+	most   uint32 // at least as large as any free block of closed segments
+
+	// Tick is the user's clock: freed blocks carry the low bits of it, for Stale.
+	Tick uint32
 }
 
 // Counts is what a heap holds.
@@ -63,6 +67,7 @@ type Counts struct {
 	UsedUnits     uint64 // in use
 	FreeUnits     uint64
 	EmptyUnits    uint64 // in empty segments
+	DirtyUnits    uint64 // free and not purged
 }
 
 // Counts returns the counts.
@@ -92,103 +97,15 @@ func (h *Heap) dropRecord(i int32) {
 	h.spare = i + 1
 }
 
-// bin returns the list that a free block of so many units belongs to.
-func bin(units uint32) (level, index int) {
-	if units < subCount {
-		return 0, int(units)
-	}
-	l := bits.Len32(units) - 1
-	return l - subBits + 1, int(units>>(l-subBits)) - subCount
-}
-
-// binAbove returns the first list all of whose blocks are large enough; ok is
-// false when no list can be.
-func binAbove(units uint32) (level, index int, ok bool) {
-	if units >= subCount {
-		round := uint32(1)<<(bits.Len32(units)-1-subBits) - 1
-		if units > ^uint32(0)-round {
-			return 0, 0, false
-		}
-		units += round
-	}
-	level, index = bin(units)
-	return level, index, true
-}
-
-func (h *Heap) insert(i int32) {
-	r := h.at(i)
-	l, s := bin(r.size)
-	head := h.heads[l][s]
-	r.free, r.a, r.b = true, none, head-1
-	if head != 0 {
-		h.at(head - 1).a = i
-	}
-	h.heads[l][s] = i + 1
-	h.top |= 1 << l
-	h.sub[l] |= 1 << s
-	h.counts.FreeBlocks++
-	h.counts.FreeUnits += uint64(r.size)
-}
-
-func (h *Heap) remove(i int32) {
-	r := h.at(i)
-	l, s := bin(r.size)
-	if r.a == none {
-		h.heads[l][s] = r.b + 1
-		if r.b == none {
-			h.sub[l] &^= 1 << s
-			if h.sub[l] == 0 {
-				h.top &^= 1 << l
-			}
-		}
-	} else {
-		h.at(r.a).b = r.b
-	}
-	if r.b != none {
-		h.at(r.b).a = r.a
-	}
-	r.free = false
-	h.counts.FreeBlocks--
-	h.counts.FreeUnits -= uint64(r.size)
-}
-
-// find returns a free block of at least so many units, or none.
-func (h *Heap) find(units uint32) int32 {
-	l, s, ok := binAbove(units)
-	if !ok {
-		return none
-	}
-	if m := h.sub[l] & (^uint32(0) << s); m != 0 {
-		return h.heads[l][bits.TrailingZeros32(m)] - 1
-	}
-	if m := h.top & uint32(uint64(^uint32(0))<<(l+1)); m != 0 {
-		l = bits.TrailingZeros32(m)
-		return h.heads[l][bits.TrailingZeros32(h.sub[l])] - 1
-	}
-	return none
-}
-
-// searchSame looks through the list that a block of exactly this size would be
-// in, whose blocks may be a little too small. For when find found nothing.
-func (h *Heap) searchSame(units uint32, limit int) int32 {
-	l, s := bin(units)
-	for i := h.heads[l][s] - 1; i != none && limit > 0; limit-- {
-		r := h.at(i)
-		if r.size >= units {
-			return i
-		}
-		i = r.b
-	}
-	return none
-}
-
 // AddSegment takes over address space as one free block and returns its number.
-// base must be a multiple of Unit.
-func (h *Heap) AddSegment(base uintptr, units uint32) int32 {
+// base must be a multiple of Unit. purged tells that no page of it holds anything.
+func (h *Heap) AddSegment(base uintptr, units uint32, purged bool) int32 {
 	n := h.addSegment(base, units)
 	h.counts.EmptySegments++
 	h.counts.EmptyUnits += uint64(units)
-	h.insert(h.segments[n].first)
+	first := h.segments[n].first
+	h.at(first).purged = purged
+	h.insert(first)
 	return n
 }
 
@@ -232,9 +149,7 @@ func (h *Heap) Alloc(units, align uint32) int32 {
 	}
 	i := h.find(units)
 	if i == none {
-		if i = h.searchSame(units, 32); i == none {
-			return none
-		}
+		return none
 	}
 	h.take(i)
 	h.cut(i, units)
@@ -242,15 +157,31 @@ func (h *Heap) Alloc(units, align uint32) int32 {
 }
 
 func (h *Heap) allocAligned(units, align uint32) int32 {
-	if units > ^uint32(0)-align {
-		return none
+	i := none
+	if units <= ^uint32(0)-align {
+		i = h.find(units + align - 1)
 	}
-	i := h.find(units + align - 1)
 	if i == none {
-		if i = h.findLying(units, align); i == none {
-			return none
+		return h.AllocLying(units, align, 64)
+	}
+	return h.takeAligned(i, units, align)
+}
+
+// AllocLying takes an aligned block out of a free one that is too small for any
+// alignment and happens to lie well for this one, looking at so many blocks at
+// most, or at all that could serve when limit is negative.
+func (h *Heap) AllocLying(units, align uint32, limit int) int32 {
+	for i := h.find(units); i != none && limit != 0; i = h.after(i) {
+		limit--
+		if r := h.at(i); uint64(r.size) >= uint64(units)+uint64(h.skip(r, align)) {
+			return h.takeAligned(i, units, align)
 		}
 	}
+	return none
+}
+
+// takeAligned takes the first aligned place of a free block that has one.
+func (h *Heap) takeAligned(i int32, units, align uint32) int32 {
 	skip := h.skip(h.at(i), align)
 	h.take(i)
 	if skip > 0 {
@@ -260,26 +191,6 @@ func (h *Heap) allocAligned(units, align uint32) int32 {
 	}
 	h.cut(i, units)
 	return i
-}
-
-// findLying looks for a block that is too small for any alignment, and happens
-// to lie well for this one: at a few of each list.
-func (h *Heap) findLying(units, align uint32) int32 {
-	first, _ := bin(units)
-	last, _ := bin(units + align - 1)
-	for l := first; l <= last; l++ {
-		for m := h.sub[l]; m != 0; m &= m - 1 {
-			i := h.heads[l][bits.TrailingZeros32(m)] - 1
-			for tries := 8; i != none && tries > 0; tries-- {
-				r := h.at(i)
-				if uint64(r.size) >= uint64(units)+uint64(h.skip(r, align)) {
-					return i
-				}
-				i = r.b
-			}
-		}
-	}
-	return none
 }
 
 // skip returns how many units lie before the first aligned one.
@@ -308,7 +219,7 @@ func (h *Heap) split(i int32, units uint32) int32 {
 	r := h.at(i)
 	*h.at(j) = record{
 		offset: r.offset + units, size: r.size - units,
-		prev: i, next: r.next, segment: r.segment,
+		prev: i, next: r.next, segment: r.segment, tick: r.tick, purged: r.purged,
 	}
 	if r.next != none {
 		h.at(r.next).prev = j
@@ -352,10 +263,15 @@ func (h *Heap) release(i int32) int32 {
 	return i
 }
 
-// absorb joins a block with its upper neighbour, neither in a list.
+// absorb joins a block with its upper neighbour, neither in a bin. The younger
+// one's tick counts.
 func (h *Heap) absorb(i, upper int32) {
 	r, u := h.at(i), h.at(upper)
 	r.size += u.size
+	r.purged = r.purged && u.purged
+	if int16(u.tick-r.tick) > 0 {
+		r.tick = u.tick
+	}
 	r.next = u.next
 	if u.next != none {
 		h.at(u.next).prev = i
@@ -371,6 +287,7 @@ func (h *Heap) Free(i int32) (empty bool) {
 		panic("tlsf: block is free already")
 	}
 	seg := r.segment
+	r.purged, r.tick = false, uint16(h.Tick)
 	h.release(i)
 	return h.segments[seg].used == 0
 }
@@ -427,22 +344,6 @@ func (h *Heap) SetUser(i int32, word uint32) { h.at(i).a = int32(word) }
 // User returns it.
 func (h *Heap) User(i int32) uint32 { return uint32(h.at(i).a) }
 
-// Largest returns the bytes of the largest free block, to the size of its bin.
-func (h *Heap) Largest() uintptr {
-	if h.top == 0 {
-		return 0
-	}
-	l := 31 - bits.LeadingZeros32(h.top)
-	s := 31 - bits.LeadingZeros32(h.sub[l])
-	largest := uint32(0)
-	limit := 64
-	for i := h.heads[l][s] - 1; i != none && limit > 0; i = h.at(i).b {
-		largest = max(largest, h.at(i).size)
-		limit--
-	}
-	return uintptr(largest) * Unit
-}
-
 // EmptySegmentNumbers appends the numbers of the empty segments.
 func (h *Heap) EmptySegmentNumbers(to []int32) []int32 {
 	for n := range h.segments {
@@ -485,6 +386,23 @@ func (h *Heap) Walk(segment func(n int32, base, size uintptr), block func(Piece)
 			block(p)
 		}
 	}
+}
+
+// WalkUsed calls f with the user's word of each block in use of a segment, by
+// address; false when there are no segments of that number or above.
+func (h *Heap) WalkUsed(segment int32, f func(user uint32)) bool {
+	if int(segment) >= len(h.segments) {
+		return false
+	}
+	if h.segments[segment].units == 0 {
+		return true
+	}
+	for i := h.first(segment); i != none; i = h.at(i).next {
+		if r := h.at(i); !r.free {
+			f(uint32(r.a))
+		}
+	}
+	return true
 }
 
 // first returns the lowest block; it never moves, because merging keeps the

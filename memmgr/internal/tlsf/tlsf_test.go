@@ -12,21 +12,19 @@ import (
 func check(t require.TestingT, h *Heap) {
 	var c Counts
 	inLists := map[int32]bool{}
-	for l := range h.heads {
-		for s := range h.heads[l] {
-			require.Equal(t, h.heads[l][s] != 0, h.sub[l]&(1<<s) != 0)
-			before := none
-			for i := h.heads[l][s] - 1; i != none; i = h.at(i).b {
+	for l := range h.bins.heads {
+		for s := range h.bins.heads[l] {
+			head := h.bins.heads[l][s]
+			require.Equal(t, head != 0, h.bins.sub[l]&(1<<s) != 0)
+			for _, i := range checkBin(t, h, head-1) {
 				r := h.at(i)
 				require.True(t, r.free)
-				require.Equal(t, before, r.a)
 				bl, bs := bin(r.size)
 				require.Equal(t, [2]int{l, s}, [2]int{bl, bs})
 				inLists[i] = true
-				before = i
 			}
 		}
-		require.Equal(t, h.sub[l] != 0, h.top&(1<<l) != 0)
+		require.Equal(t, h.bins.sub[l] != 0, h.bins.top&(1<<l) != 0)
 	}
 	for n := range h.segments {
 		seg := &h.segments[n]
@@ -43,10 +41,13 @@ func check(t require.TestingT, h *Heap) {
 			require.EqualValues(t, n, r.segment)
 			require.NotZero(t, r.size)
 			require.False(t, r.free && lastFree, "two free neighbours were not merged")
-			require.Equal(t, r.free, inLists[i])
+			require.Equal(t, r.free && !seg.closed, inLists[i])
 			if r.free {
 				c.FreeBlocks++
 				c.FreeUnits += uint64(r.size)
+				if r.dirty() {
+					c.DirtyUnits += uint64(r.size)
+				}
 			} else {
 				used++
 				c.UsedBlocks++
@@ -64,25 +65,206 @@ func check(t require.TestingT, h *Heap) {
 	require.Equal(t, c, h.counts)
 }
 
+// checkBin compares the links of a bin and returns its records.
+func checkBin(t require.TestingT, h *Heap, root int32) (all []int32) {
+	if root == none {
+		return nil
+	}
+	if h.at(root).size < listUnits {
+		before := none
+		for i := root; i != none; i = h.at(i).b {
+			require.Equal(t, before, h.at(i).a)
+			all = append(all, i)
+			before = i
+		}
+		return all
+	}
+	var walk func(i int32)
+	walk = func(i int32) {
+		if i == none {
+			return
+		}
+		for _, child := range []int32{h.at(i).a, h.at(i).b} {
+			require.True(t, child == none || priority(child) < priority(i), "not a heap by priority")
+		}
+		walk(h.at(i).a)
+		if len(all) > 0 {
+			require.True(t, less(h.at(all[len(all)-1]), h.at(i)), "not in order")
+		}
+		all = append(all, i)
+		walk(h.at(i).b)
+	}
+	walk(root)
+	return all
+}
+
 func TestRecordIsThirtyTwoBytes(t *testing.T) { require.EqualValues(t, 32, unsafe.Sizeof(record{})) }
 
 func TestBinsAreOrderedAndTight(t *testing.T) {
 	last := -1
-	for u := uint32(1); u < 1<<20; u++ {
+	for u := uint32(1); u < 1<<17; u++ {
 		l, s := bin(u)
 		require.GreaterOrEqual(t, l*subCount+s, last)
 		last = l*subCount + s
-		al, as, ok := binAbove(u)
-		require.True(t, ok)
-		require.GreaterOrEqual(t, al*subCount+as, last)
 	}
-	_, _, ok := binAbove(^uint32(0))
-	require.False(t, ok)
+}
+
+func TestBestFitInTheLowestPlace(t *testing.T) {
+	for _, units := range []uint32{3, 40, 1000} {
+		var h Heap
+		h.AddSegment(1<<30, 1<<16, false)
+		h.AddSegment(1<<20, 1<<16, false)
+		// Holes of one size in both segments, kept apart by blocks in use.
+		var holes []int32
+		for range 20 {
+			holes = append(holes, h.Alloc(units, 1))
+			require.GreaterOrEqual(t, h.Alloc(1, 1), int32(0))
+			holes = append(holes, h.Alloc(units+1, 1))
+			require.GreaterOrEqual(t, h.Alloc(1, 1), int32(0))
+		}
+		lowest := holes[0]
+		for _, k := range rand.Perm(len(holes)) {
+			h.Free(holes[k])
+		}
+		check(t, &h)
+		i := h.Alloc(units, 1)
+		require.EqualValues(t, units*Unit, h.Size(i))
+		if units >= listUnits {
+			require.Equal(t, h.Address(lowest), h.Address(i))
+		}
+		for range 19 {
+			i = h.Alloc(units, 1)
+			require.EqualValues(t, units*Unit, h.Size(i), "a larger hole was cut while one fits exactly")
+			require.Less(t, h.Address(i)-1<<30, uintptr(1<<16*Unit))
+		}
+		check(t, &h)
+	}
+}
+
+func TestABlockThatFitsIsFound(t *testing.T) {
+	// Every size from 1024 to 1055 units lies in one bin, the one that fits last.
+	var h Heap
+	h.AddSegment(1<<30, 34000, false)
+	var holes []int32
+	for size := uint32(1024); size <= 1055; size++ {
+		holes = append(holes, h.Alloc(size, 1))
+		h.Alloc(1, 1)
+	}
+	for h.Alloc(1, 1) >= 0 {
+	}
+	for _, i := range holes {
+		h.Free(i)
+	}
+	require.GreaterOrEqual(t, h.Alloc(1055, 1), int32(0))
+	require.EqualValues(t, -1, h.Alloc(1055, 1))
+	require.EqualValues(t, 1054*Unit, h.Largest())
+	check(t, &h)
+}
+
+func TestAnAlignedPlaceIsFound(t *testing.T) {
+	// Of many holes that are too small for any alignment the last lies well.
+	var h Heap
+	h.AddSegment(0x1000*Unit, 40000, false)
+	var holes []int32
+	for range 300 {
+		for h.skip(h.at(h.find(1)), 64) != 1 {
+			h.Alloc(1, 1)
+		}
+		holes = append(holes, h.Alloc(64, 1))
+		h.Alloc(1, 1)
+	}
+	for h.skip(h.at(h.find(1)), 64) != 0 {
+		h.Alloc(1, 1)
+	}
+	last := h.Alloc(64, 1)
+	for h.Alloc(1, 1) >= 0 {
+	}
+	for _, i := range append(holes, last) {
+		h.Free(i)
+	}
+	at := h.Address(last)
+	require.EqualValues(t, -1, h.Alloc(64, 64), "looks at some only")
+	i := h.AllocLying(64, 64, -1)
+	require.GreaterOrEqual(t, i, int32(0))
+	require.Equal(t, at, h.Address(i))
+	check(t, &h)
+	require.EqualValues(t, -1, h.AllocLying(64, 64, -1))
+}
+
+func TestPurgedBlocksStaySoUntilTheyMergeWithOthers(t *testing.T) {
+	var h Heap
+	h.AddSegment(1<<30, 1000, false)
+	a, b, c := h.Alloc(100, 1), h.Alloc(100, 1), h.Alloc(100, 1)
+	h.Alloc(1, 1)
+	dirty := func(age uint32) (all []int32) {
+		var at Cursor
+		for {
+			i, ended := h.NextDirty(&at, age, 1)
+			if ended {
+				return all
+			}
+			if i >= 0 {
+				all = append(all, i)
+			}
+		}
+	}
+	rest := dirty(0)
+	require.Len(t, rest, 1)
+	h.Take(rest[0])
+	require.False(t, h.GiveBack(rest[0], true))
+	require.Empty(t, dirty(0))
+	require.Zero(t, h.Counts().DirtyUnits)
+
+	h.Tick = 70000
+	h.Free(a)
+	h.Free(c)
+	h.Tick += 5
+	require.ElementsMatch(t, []int32{a, c}, dirty(0))
+	require.Len(t, dirty(5), 2)
+	require.Empty(t, dirty(6))
+	h.Take(a)
+	h.GiveBack(a, true)
+	require.Equal(t, []int32{c}, dirty(0))
+	// A cut of a purged block leaves a purged rest.
+	d := h.Alloc(40, 1)
+	require.Equal(t, h.Address(a), h.Address(d))
+	require.Equal(t, []int32{c}, dirty(0))
+	check(t, &h)
+	h.Free(b)
+	require.Len(t, dirty(0), 1, "all three merged: the youngest counts")
+	require.Empty(t, dirty(1))
+	check(t, &h)
+	h.Free(d)
+	check(t, &h)
+}
+
+func TestTreesStayFlat(t *testing.T) {
+	// Blocks that come in the order of their addresses are the worst case of a
+	// tree without balance.
+	var h Heap
+	h.AddSegment(1<<30, 1<<24, false)
+	var all []int32
+	for range 100000 {
+		all = append(all, h.Alloc(40, 1))
+		h.Alloc(1, 1)
+	}
+	for _, i := range all {
+		h.Free(i)
+	}
+	var depth func(i int32) int
+	depth = func(i int32) int {
+		if i == none {
+			return 0
+		}
+		return 1 + max(depth(h.at(i).a), depth(h.at(i).b))
+	}
+	l, s := bin(40)
+	require.Less(t, depth(h.bins.heads[l][s]-1), 60, "of 2 log2(n) = 33 on average")
 }
 
 func TestFreeSpaceMergesToWholeSegments(t *testing.T) {
 	var h Heap
-	n := h.AddSegment(1<<20, 1000)
+	n := h.AddSegment(1<<20, 1000, false)
 	var all []int32
 	for {
 		i := h.Alloc(7, 1)
@@ -111,7 +293,7 @@ func TestFreeSpaceMergesToWholeSegments(t *testing.T) {
 
 func TestAlignmentLosesNothing(t *testing.T) {
 	var h Heap
-	h.AddSegment(3*Unit, 1<<16)
+	h.AddSegment(3*Unit, 1<<16, false)
 	for align := uint32(1); align <= 1<<14; align *= 2 {
 		i := h.Alloc(5, align)
 		require.GreaterOrEqual(t, i, int32(0))
@@ -135,6 +317,68 @@ func TestDedicatedSegments(t *testing.T) {
 	check(t, &h)
 }
 
+// A closed segment gives nothing out and becomes whole; what is wanted of it can be had
+// as soon as it lies together.
+func TestAClosedSegmentBecomesWhole(t *testing.T) {
+	for _, align := range []uint32{1, 64} {
+		var h Heap
+		n := h.AddSegment(1<<30, 1024, false)
+		var all []int32
+		for range 16 {
+			all = append(all, h.Alloc(64, 1))
+		}
+		for i := 0; i < len(all); i += 2 {
+			h.Free(all[i])
+		}
+		h.Want(128)
+		h.Close(n)
+		check(t, &h)
+		require.Negative(t, h.Alloc(1, 1))
+		require.Negative(t, h.TakeClosed(align))
+		require.Zero(t, h.Largest())
+		require.True(t, h.ClosedFits(64, []int32{n}))
+		require.False(t, h.ClosedFits(65, []int32{n}))
+		h.Free(all[5])
+		require.True(t, h.ClosedFits(65, []int32{n}))
+		i := h.TakeClosed(align)
+		require.GreaterOrEqual(t, i, int32(0))
+		require.EqualValues(t, 128*Unit, h.Size(i))
+		require.Negative(t, h.TakeClosed(align), "the rest is too small")
+		check(t, &h)
+		require.Negative(t, h.Alloc(1, 1))
+		h.Open(n)
+		require.False(t, h.ClosedFits(1, []int32{n}))
+		check(t, &h)
+		h.Free(i)
+		for i := 1; i < len(all); i += 2 {
+			if i != 5 {
+				h.Free(all[i])
+			}
+		}
+		require.EqualValues(t, 1, h.Counts().EmptySegments)
+		h.Close(n)
+		require.Negative(t, h.Alloc(1, 1))
+		h.RemoveSegment(n)
+		check(t, &h)
+		h.Open(n) // of a number that no segment has
+		require.Equal(t, n, h.AddSegment(1<<30, 1024, false))
+		require.GreaterOrEqual(t, h.Alloc(1, 1), int32(0), "a new segment is open")
+		check(t, &h)
+	}
+}
+
+// anyFits looks at every free block of open segments.
+func anyFits(h *Heap, units, align uint32) bool {
+	found := false
+	h.Walk(func(int32, uintptr, uintptr) {}, func(p Piece) {
+		base, _ := h.SegmentBase(p.Segment)
+		at := base + p.Offset
+		skip := -at & (uintptr(align)*Unit - 1)
+		found = found || p.Free && !h.segments[p.Segment].closed && p.Size >= uintptr(units)*Unit+skip
+	})
+	return found
+}
+
 // run plays a script: bytes choose allocations, frees and segments.
 func run(t require.TestingT, script []byte) {
 	var h Heap
@@ -145,12 +389,27 @@ func run(t require.TestingT, script []byte) {
 	}
 	var all []live
 	base := uintptr(1 << 20)
+	var cursor Cursor
 	for k := 0; k+2 < len(script); k += 3 {
 		op, x, y := script[k]%8, uint32(script[k+1]), uint32(script[k+2])
 		switch {
 		case op == 0 && h.counts.Segments < 8:
-			h.AddSegment(base, 16+x*64+y)
+			h.AddSegment(base, 16+x*64+y, x%2 == 0)
 			base += 1 << 24
+		case op == 1 && y%4 != 0:
+			n := int32(y/4) % max(h.SegmentNumbers(), 1)
+			if y%4 == 1 {
+				h.Want(1 + x)
+				h.Close(n)
+			} else {
+				h.Open(n)
+			}
+			if i := h.TakeClosed(1 << (x % 4)); i >= 0 {
+				require.True(t, h.segments[h.Segment(i)].closed)
+				require.EqualValues(t, h.wanted, h.at(i).size)
+				require.Zero(t, h.Address(i)%(Unit<<(x%4)))
+				h.Free(i)
+			}
 		case op == 1:
 			for _, n := range h.EmptySegmentNumbers(nil) {
 				h.RemoveSegment(n)
@@ -158,7 +417,12 @@ func run(t require.TestingT, script []byte) {
 			}
 		case op < 5:
 			units, align := 1+x*y%300, uint32(1)<<(y%6)
+			fits := anyFits(&h, units, align)
 			i := h.Alloc(units, align)
+			if i < 0 && align > 1 {
+				i = h.AllocLying(units, align, -1)
+			}
+			require.Equal(t, fits, i >= 0, "%d units aligned to %d", units, align)
 			if i < 0 {
 				break
 			}
@@ -171,6 +435,16 @@ func run(t require.TestingT, script []byte) {
 			h.SetUser(i, x<<8|y)
 			require.Equal(t, x<<8|y, h.User(i))
 			all = append(all, live{i, lo, lo + h.Size(i)})
+		case op == 5:
+			h.Tick += y
+			if i, _ := h.NextDirty(&cursor, x%4, 3); i >= 0 {
+				r := *h.at(i)
+				require.True(t, r.free && !r.purged)
+				h.Take(i)
+				h.GiveBack(i, y%2 == 0)
+			} else {
+				cursor = Cursor{}
+			}
 		case len(all) > 0:
 			j := int(x) % len(all)
 			h.Free(all[j].block)
@@ -205,7 +479,7 @@ func FuzzHeap(f *testing.F) {
 
 func BenchmarkAllocFree(b *testing.B) {
 	var h Heap
-	h.AddSegment(1<<30, 1<<22)
+	h.AddSegment(1<<30, 1<<22, false)
 	rng := rand.New(rand.NewPCG(1, 1))
 	var slots [1000]int32
 	for i := range slots {

@@ -1,0 +1,119 @@
+package memmgr
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// debugged runs the calling test's body in a process of its own that has the words
+// in its environment, and returns what it wrote.
+func debugged(t *testing.T, words string, body func()) string {
+	t.Helper()
+	if os.Getenv("USMBRIDGE_TEST_CHILD") != "" {
+		body()
+		fmt.Println("as wanted")
+		os.Exit(0)
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), DebugEnv+"="+words, "USMBRIDGE_TEST_CHILD=1")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "as wanted", "the child ran to its end")
+	return string(out)
+}
+
+//go:noinline
+func releaseHere(b Buffer) { b.Release() }
+
+// With "stacks" a panic on use after release names both places, and a second
+// release is told.
+func TestDebugStacks(t *testing.T) {
+	out := debugged(t, "stacks", func() {
+		p := NewPool(Host())
+		b, err := New(p, Request{Size: 100})
+		require.NoError(t, err)
+		releaseHere(b)
+		func() {
+			defer func() {
+				err, ok := recover().(*UseError)
+				require.True(t, ok)
+				require.ErrorIs(t, err, ErrReleased)
+				require.Contains(t, err.Allocated, "TestDebugStacks")
+				require.Contains(t, err.Released, "releaseHere")
+				require.Contains(t, err.Error(), "last reference was released at")
+			}()
+			b.Data()
+		}()
+		b.Release()
+		require.EqualValues(t, 1, debugFindings.Load())
+		Buffer{}.Release()
+		require.EqualValues(t, 1, debugFindings.Load(), "the zero Buffer may be released")
+	})
+	require.Contains(t, out, "released again")
+	require.Contains(t, out, "releaseHere")
+}
+
+// With "poison" memory is filled, and a write to freed memory is found when the
+// block is given out again, whatever its size.
+func TestDebugPoison(t *testing.T) {
+	debugged(t, "poison,stacks", func() {
+		p := NewPool(Host())
+		for _, size := range []uintptr{1, 1000, 1 << 20, 3 << 20} {
+			b, err := New(p, Request{Size: size})
+			require.NoError(t, err)
+			mem, err := b.Bytes()
+			require.NoError(t, err)
+			require.Equal(t, bytes.Repeat([]byte{poisonNew}, len(mem)), mem)
+			releaseHere(b)
+			b, err = New(p, Request{Size: size}) // untouched meanwhile
+			require.NoError(t, err)
+			mem, err = b.Bytes()
+			require.NoError(t, err)
+			require.Equal(t, bytes.Repeat([]byte{poisonNew}, len(mem)), mem)
+			at := b.Address()
+			releaseHere(b)
+			if size == 3<<20 {
+				continue // merges with its neighbours, and nothing is kept of it
+			}
+			require.EqualValues(t, poisonFreed, mem[len(mem)/2])
+			mem[len(mem)/2] = 1
+			func() {
+				defer func() {
+					err, ok := recover().(*CorruptionError)
+					require.True(t, ok, "size %d", size)
+					require.Equal(t, at, err.Address)
+					require.Equal(t, len(mem)/2, err.Offset)
+					require.EqualValues(t, 1, err.Found)
+					require.Contains(t, err.Error(), "releaseHere")
+				}()
+				_, err := New(p, Request{Size: size})
+				require.Failf(t, "the write was not found", "size %d: %v", size, err)
+			}()
+		}
+	})
+}
+
+func TestDebugUnknownWord(t *testing.T) {
+	out := debugged(t, "venom", func() { require.Equal(t, debugging{}, debug) })
+	require.Contains(t, out, `USMBRIDGE_DEBUG has the word "venom"; known are stacks, poison and leaks`)
+}
+
+// What fails in the background goes to the logger.
+func TestSetLogger(t *testing.T) {
+	var text bytes.Buffer
+	SetLogger(slog.New(slog.NewTextHandler(&text, nil)))
+	defer SetLogger(nil)
+	before := backgroundFailures.Load()
+	backgroundFailed("Pool.Release", errors.New("the device is gone"))
+	Found("something was forgotten", "main.go:1")
+	require.Contains(t, text.String(), `level=ERROR msg="usmbridge: work in the background failed" op=Pool.Release error="the device is gone"`)
+	require.Contains(t, text.String(), `level=WARN msg="usmbridge: something was forgotten" allocated=main.go:1`)
+	require.Equal(t, before+1, backgroundFailures.Load())
+}

@@ -1,0 +1,88 @@
+//go:build cgo && linux
+
+package memmgr_test
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/syclobj/sycltest"
+)
+
+// onOpenCLCPU opens a runtime whose default device's memory has pages, or skips
+// and says why.
+func onOpenCLCPU(t *testing.T) *syclobj.Runtime {
+	rt := openSYCL(t)
+	if info := rt.DefaultDevice().Info(); info.Backend != syclobj.BackendOpenCL || info.Type != syclobj.TypeCPU {
+		t.Skipf("the default device %s is not an OpenCL CPU device", info.Name)
+	}
+	return rt
+}
+
+func TestPagesOfUSMGoBack(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind.String(), func(t *testing.T) {
+			rt := onOpenCLCPU(t)
+			r := memmgr.USM(rt.DefaultQueue(), kind).(usmResource)
+			defer func() { require.NoError(t, r.Close()) }()
+			p := memmgr.NewPool(r, memmgr.WithDecay(0), memmgr.WithSegment(16<<20))
+			defer func() { require.NoError(t, p.Close()) }()
+			kept, err := memmgr.New(p, memmgr.Request{Size: 100 << 10})
+			require.NoError(t, err)
+			defer kept.Release()
+			b, err := memmgr.New(p, memmgr.Request{Size: 10 << 20, Align: 4096})
+			require.NoError(t, err)
+			data := bytes.Repeat([]byte("a page of memory"), int(b.Size())/16)
+			require.NoError(t, memmgr.CopyIn(kept, 0, data[:kept.Size()]))
+			require.NoError(t, memmgr.CopyIn(b, 0, data))
+			address := b.Address()
+			b.Release()
+			require.EqualValues(t, 10<<20, memmgr.ResidentBytes(address, 10<<20))
+			require.GreaterOrEqual(t, p.Trim(0), uint64(10<<20))
+			require.Zero(t, memmgr.ResidentBytes(address, 10<<20))
+
+			again, err := memmgr.New(p, memmgr.Request{Size: 10 << 20, Align: 4096})
+			require.NoError(t, err)
+			defer again.Release()
+			require.Equal(t, address, again.Address())
+			require.NoError(t, memmgr.CopyIn(again, 0, data))
+			back := make([]byte, len(data))
+			require.NoError(t, memmgr.CopyOut(again, 0, back))
+			require.True(t, bytes.Equal(data, back))
+			require.NoError(t, memmgr.CopyOut(kept, 0, back[:kept.Size()]))
+			require.True(t, bytes.Equal(data[:kept.Size()], back[:kept.Size()]))
+		})
+	}
+}
+
+// Memory of a graphics card keeps its pages, and the resource says why.
+func TestFakePagesOfAGPUStay(t *testing.T) {
+	fake, rt := onFake(t, sycltest.TwoGPUs)
+	if fake == nil {
+		return
+	}
+	gpu, err := rt.Device("level_zero:gpu:0")
+	require.NoError(t, err)
+	q, err := rt.NewQueue(nil, gpu, 0)
+	require.NoError(t, err)
+	r := memmgr.USM(q, syclobj.USMShared).(usmResource)
+	p := memmgr.NewPool(r, memmgr.WithDecay(0), memmgr.WithSegment(16<<20))
+	kept, err := memmgr.New(p, memmgr.Request{Size: 100 << 10})
+	require.NoError(t, err)
+	b, err := memmgr.New(p, memmgr.Request{Size: 10 << 20})
+	require.NoError(t, err)
+	b.Release()
+	require.Zero(t, p.Trim(0))
+	err = r.(memmgr.Discarder).Discard(kept.Address()&^4095, 4096)
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	require.ErrorContains(t, err, "only an OpenCL CPU device's is")
+	kept.Release()
+	require.NoError(t, p.Close())
+	require.NoError(t, r.Close())
+	require.NoError(t, q.Close())
+}

@@ -1,0 +1,28 @@
+package memmgr
+
+import "github.com/usmbridge/usmbridge/memmgr/owner"
+
+// Tick does what the keeper does to the pool four times a second.
+func (p *Pool) Tick() (ended bool) { return p.tick() }
+
+// Press begins or ends the time in which somebody waits for memory.
+func (p *Pool) Press(on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.press(on)
+}
+
+// BudgetLeft returns the bytes of the bound on free blocks that nobody has taken.
+func (p *Pool) BudgetLeft() int64 { return p.budget.left.Load() }
+
+// Inside is Cell for tests, which show it to nobody.
+func (b Buffer) Inside() *owner.Cell { return b.ref.Cell() }
+
+// ResidentBytes is residentBytes.
+func ResidentBytes(address, size uintptr) uintptr { return residentBytes(address, size) }
+
+// Untended keeps the keeper off the pool, so that only Tick moves its clock.
+func (p *Pool) Untended() { keeper.remove(p, false) }
+
+// TickTime is the time between two ticks.
+const TickTime = tickTime

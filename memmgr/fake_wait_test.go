@@ -1,0 +1,71 @@
+//go:build cgo && linux
+
+package memmgr_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/syclobj/sycltest"
+)
+
+// Requests wait for work on a device, in a pool and at a tenant's limit, and with an
+// end; what others release meanwhile serves them too.
+func TestFakeWaitingForTheDevice(t *testing.T) {
+	fake, rt := onFake(t, sycltest.TwoGPUs)
+	if fake == nil {
+		return
+	}
+	gpu, err := rt.Device("level_zero:gpu:0")
+	require.NoError(t, err)
+	q, err := rt.NewQueue(nil, gpu, 0)
+	require.NoError(t, err)
+	upstream := memmgr.USM(q, syclobj.USMDevice).(usmResource)
+	p := memmgr.NewPool(upstream, memmgr.WithLimit(12<<20))
+	tenant, err := p.NewTenant("device", memmgr.TenantOptions{Hard: 4 << 20})
+	require.NoError(t, err)
+	for _, r := range []memmgr.Resource{p, tenant} {
+		fake.Hold(true)
+		release := func(size uintptr) *syclobj.Event {
+			b, err := memmgr.New(r, memmgr.Request{Size: size})
+			require.NoError(t, err)
+			ev, err := q.Memset(b.Data(), 1, 1000)
+			require.NoError(t, err)
+			require.NoError(t, b.SetPending(q, ev))
+			b.Release()
+			return ev
+		}
+		total := uintptr(12 << 20)
+		if r == memmgr.Resource(tenant) {
+			total = 4 << 20
+		}
+		held := mustNew(t, r, total/2)
+		event := release(total / 2)
+		_, err = memmgr.New(r, memmgr.Request{Size: total / 2})
+		require.ErrorIs(t, err, memmgr.ErrOutOfMemory, "without a context nobody waits for the device")
+		ctx, cancel := context.WithCancel(context.Background())
+		gone := request(r, ctx, total)
+		waits(t, p, 1)
+		half := request(r, context.Background(), total/2)
+		waits(t, p, 2)
+		cancel()
+		require.ErrorIs(t, (<-gone).err, context.Canceled)
+		held.Release()
+		served(t, half).Release()
+		all := request(r, context.Background(), total)
+		waits(t, p, 1)
+		fake.ReleaseAll()
+		served(t, all).Release()
+		fake.Hold(false)
+		require.NoError(t, event.Close())
+	}
+	require.NoError(t, tenant.Close())
+	require.NoError(t, p.Close())
+	require.NoError(t, upstream.Close())
+	require.NoError(t, q.Close())
+	require.Zero(t, fake.Used(0))
+}

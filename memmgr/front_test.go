@@ -1,0 +1,124 @@
+package memmgr_test
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/internal/pin"
+)
+
+// hammer has goroutines allocate and free from the fronts of a pool of the host, while
+// others stop them all the time; meanwhile is called once, when they are at it. Each
+// block in use carries its user's number, so one that two have at a time is found.
+func hammer(p *memmgr.Pool, goroutines, rounds int, meanwhile func() error) error {
+	if instrumented {
+		rounds /= 8
+	}
+	before := p.Stats()
+	var steps atomic.Int64
+	var over atomic.Bool
+	failures := make(chan error, goroutines+2)
+	var users, others sync.WaitGroup
+	for g := range goroutines {
+		users.Go(func() { failures <- useBlocks(p, uint64(g+1), rounds, &steps) })
+	}
+	others.Go(func() {
+		for !over.Load() {
+			p.Stats()
+			p.Trim(0)
+			runtime.Gosched()
+		}
+	})
+	others.Go(func() {
+		for steps.Load() < int64(goroutines*rounds/4) && !over.Load() {
+			runtime.Gosched()
+		}
+		failures <- meanwhile()
+	})
+	users.Wait()
+	over.Store(true)
+	others.Wait()
+	close(failures)
+	for err := range failures {
+		if err != nil {
+			return err
+		}
+	}
+	s := p.Stats()
+	if got := s.Allocation.Allocated - before.Allocation.Allocated; got != int64(goroutines*rounds) ||
+		s.Allocation.Current != 0 || s.AllocatedBytes.Current != 0 || s.RequestedBytes.Current != 0 {
+		return fmt.Errorf("the counts are wrong: %d allocations of %d, %+v", got, goroutines*rounds, s.Allocation)
+	}
+	return nil
+}
+
+// useBlocks holds a few blocks at a time and marks each as its own.
+func useBlocks(p *memmgr.Pool, number uint64, rounds int, steps *atomic.Int64) error {
+	var held [8]memmgr.Buffer
+	mark := func(b memmgr.Buffer, from, to uint64) error {
+		if !atomic.CompareAndSwapUint64((*uint64)(unsafe.Pointer(b.Data())), from, to) {
+			return fmt.Errorf("the block at %#x has two users", b.Address())
+		}
+		return nil
+	}
+	for i := range rounds + len(held) {
+		b := &held[i%len(held)]
+		if b.Valid() {
+			if err := mark(*b, number, 0); err != nil {
+				return err
+			}
+			b.Release()
+		}
+		if i >= rounds {
+			continue
+		}
+		var err error
+		if *b, err = memmgr.New(p, memmgr.Request{Size: uintptr(64 << (i % 3))}); err != nil {
+			return err
+		}
+		if err := mark(*b, 0, number); err != nil {
+			return err
+		}
+		steps.Add(1)
+	}
+	return nil
+}
+
+// The fronts keep their blocks apart while they are stopped and read from elsewhere;
+// the race detector sees the same code.
+func TestFrontsUnderStops(t *testing.T) {
+	p := newHostPool(t)
+	require.NoError(t, hammer(p, 4, 20000, func() error { return nil }))
+}
+
+// Processors that come later get fronts of their own, and those that go leave theirs
+// to be emptied.
+func TestFrontsFollowGOMAXPROCS(t *testing.T) {
+	before := runtime.GOMAXPROCS(0)
+	defer runtime.GOMAXPROCS(before)
+	p := newHostPool(t)
+	most := memmgr.Shards(p) + 3
+	require.NoError(t, hammer(p, 6, 20000, func() error {
+		runtime.GOMAXPROCS(most)
+		return nil
+	}))
+	for tries := 0; pin.Fast && memmgr.Shards(p) < most && tries < 200; tries++ {
+		require.NoError(t, hammer(p, 2*most, 500, func() error { return nil }))
+	}
+	if pin.Fast { // else fronts are shared by their users' hashes
+		require.Equal(t, most, memmgr.Shards(p))
+	}
+	runtime.GOMAXPROCS(before)
+	p.Trim(0)
+	s := p.Stats()
+	require.Zero(t, s.CachedBytes)
+	require.Zero(t, s.Allocation.Current)
+	require.NoError(t, p.Close())
+}

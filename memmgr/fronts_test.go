@@ -1,0 +1,52 @@
+package memmgr_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+)
+
+// TestCachesInFrontGiveBack: what a cache in front of a pool keeps is given back before
+// the pool tells what is in use, is trimmed or closed, or refuses a request.
+func TestCachesInFrontGiveBack(t *testing.T) {
+	p := memmgr.NewPool(memmgr.NewLimit(memmgr.Host(), 8<<20))
+	var kept []memmgr.Buffer
+	keep := func(size uintptr) {
+		b, err := memmgr.New(p, memmgr.Request{Size: size})
+		require.NoError(t, err)
+		kept = append(kept, b)
+	}
+	remove := memmgr.AddCache(func() {
+		for _, b := range kept {
+			b.Release()
+		}
+		kept = nil
+	})
+	keep(1 << 20)
+	require.Zero(t, p.Stats().AllocatedBytes.Current)
+	keep(1 << 20)
+	for _, segment := range p.Snapshot().Segments {
+		for _, block := range segment.Blocks {
+			require.NotEqual(t, memmgr.BlockActive, block.State)
+		}
+	}
+	keep(1 << 20)
+	require.NotZero(t, p.Trim(0))
+	require.Zero(t, p.Stats().ReservedBytes.Current)
+	keep(6 << 20)
+	b, err := memmgr.New(p, memmgr.Request{Size: 7 << 20})
+	require.NoError(t, err, "the cache gives way")
+	b.Release()
+	remove()
+	remove()
+	keep(1 << 20)
+	require.NotZero(t, p.Stats().AllocatedBytes.Current)
+	for _, b := range kept {
+		b.Release()
+	}
+	kept = nil
+	memmgr.AddCache(func() {})()
+	require.NoError(t, p.Close())
+}

@@ -1,0 +1,292 @@
+package tlsf
+
+import "math/bits"
+
+const (
+	subBits  = 5
+	subCount = 1 << subBits
+	levels   = 32 - subBits + 1
+
+	// listUnits is where trees begin: smaller blocks lie in lists, one for each
+	// size, in which the one that was freed last comes first.
+	listUnits = 16
+)
+
+// bins holds the free blocks: up to 31 units a bin for each size, above them 32
+// an octave. From listUnits on a bin is a tree ordered by size, then segment, then
+// offset, so that the best fit, and of several the one in the lowest segment, is
+// found in steps that grow with the logarithm of one bin's blocks. The trees are
+// treaps whose priorities follow from the records' numbers: nothing is stored
+// beside the two links.
+type bins struct {
+	top   uint32 // bit per level with a non-empty bin
+	sub   [levels]uint32
+	heads [levels][subCount]int32 // record + 1
+}
+
+// bin returns the place of free blocks of so many units.
+func bin(units uint32) (level, index int) {
+	if units < subCount {
+		return 0, int(units)
+	}
+	l := bits.Len32(units) - 1
+	return l - subBits + 1, int(units>>(l-subBits)) - subCount
+}
+
+// above returns the first non-empty bin after one; ok is false when there is
+// none.
+func (b *bins) above(level, index int) (l, s int, ok bool) {
+	if m := b.sub[level] & uint32(uint64(^uint32(0))<<(index+1)); m != 0 {
+		return level, bits.TrailingZeros32(m), true
+	}
+	if m := b.top & uint32(uint64(^uint32(0))<<(level+1)); m != 0 {
+		l = bits.TrailingZeros32(m)
+		return l, bits.TrailingZeros32(b.sub[l]), true
+	}
+	return 0, 0, false
+}
+
+// insert puts a free block into its bin.
+func (h *Heap) insert(i int32) {
+	r := h.at(i)
+	r.free = true
+	h.counts.FreeBlocks++
+	h.counts.FreeUnits += uint64(r.size)
+	if r.dirty() {
+		h.counts.DirtyUnits += uint64(r.size)
+	}
+	if h.segments[r.segment].closed {
+		h.setAside(i)
+		return
+	}
+	l, s := bin(r.size)
+	head := &h.bins.heads[l][s]
+	if *head == 0 {
+		h.bins.top |= 1 << l
+		h.bins.sub[l] |= 1 << s
+	}
+	if r.size < listUnits {
+		r.a, r.b = none, *head-1
+		if *head != 0 {
+			h.at(*head - 1).a = i
+		}
+		*head = i + 1
+		return
+	}
+	*head = h.plant(*head-1, i) + 1
+}
+
+// remove takes a block out of its bin.
+func (h *Heap) remove(i int32) {
+	r := h.at(i)
+	r.free = false
+	h.counts.FreeBlocks--
+	h.counts.FreeUnits -= uint64(r.size)
+	if r.dirty() {
+		h.counts.DirtyUnits -= uint64(r.size)
+	}
+	if h.segments[r.segment].closed {
+		h.forgetFound(i)
+		return
+	}
+	l, s := bin(r.size)
+	head := &h.bins.heads[l][s]
+	if r.size < listUnits {
+		h.unlink(head, r)
+	} else {
+		*head = h.uproot(*head-1, i) + 1
+	}
+	if *head == 0 {
+		h.bins.sub[l] &^= 1 << s
+		if h.bins.sub[l] == 0 {
+			h.bins.top &^= 1 << l
+		}
+	}
+}
+
+func (h *Heap) unlink(head *int32, r *record) {
+	if r.a == none {
+		*head = r.b + 1
+	} else {
+		h.at(r.a).b = r.b
+	}
+	if r.b != none {
+		h.at(r.b).a = r.a
+	}
+}
+
+// less is the order of a tree.
+func less(x, y *record) bool {
+	if x.size != y.size {
+		return x.size < y.size
+	}
+	if x.segment != y.segment {
+		return x.segment < y.segment
+	}
+	return x.offset < y.offset
+}
+
+// priority spreads the numbers of records; it is different for each.
+func priority(i int32) uint32 {
+	x := uint32(i) * 0x9E3779B1
+	x ^= x >> 15
+	return x * 0x85EBCA6B
+}
+
+// plant adds a record to a tree and returns the root.
+func (h *Heap) plant(root, i int32) int32 {
+	r, p := h.at(i), priority(i)
+	if root == none {
+		r.a, r.b = none, none
+		return i
+	}
+	link := &root
+	for *link != none && priority(*link) > p {
+		t := h.at(*link)
+		if less(r, t) {
+			link = &t.a
+		} else {
+			link = &t.b
+		}
+	}
+	// What was here is divided by the new record, which takes its place.
+	rest := *link
+	*link = i
+	low, high := &r.a, &r.b
+	for rest != none {
+		t := h.at(rest)
+		if less(t, r) {
+			*low, low = rest, &t.b
+			rest = t.b
+		} else {
+			*high, high = rest, &t.a
+			rest = t.a
+		}
+	}
+	*low, *high = none, none
+	return root
+}
+
+// uproot takes a record out of a tree and returns the root.
+func (h *Heap) uproot(root, i int32) int32 {
+	r := h.at(i)
+	link := &root
+	for *link != i {
+		t := h.at(*link)
+		if less(r, t) {
+			link = &t.a
+		} else {
+			link = &t.b
+		}
+	}
+	low, high := r.a, r.b
+	if low == none && high == none {
+		*link = none
+		return root
+	}
+	for low != none && high != none {
+		if priority(low) > priority(high) {
+			t := h.at(low)
+			*link, link = low, &t.b
+			low = t.b
+		} else {
+			t := h.at(high)
+			*link, link = high, &t.a
+			high = t.a
+		}
+	}
+	if low == none {
+		low = high
+	}
+	*link = low
+	return root
+}
+
+// least returns the first record of a tree that is not before the key, or none.
+func (h *Heap) least(root int32, key *record) int32 {
+	found := none
+	for i := root; i != none; {
+		if t := h.at(i); less(t, key) {
+			i = t.b
+		} else {
+			found, i = i, t.a
+		}
+	}
+	return found
+}
+
+// first returns the first block of a bin.
+func (h *Heap) firstOf(l, s int) int32 {
+	i := h.bins.heads[l][s] - 1
+	if h.at(i).size < listUnits {
+		return i
+	}
+	for h.at(i).a != none {
+		i = h.at(i).a
+	}
+	return i
+}
+
+// from returns the first free block that is not before the key, in the order of
+// the bins, or none. In a list it is the first block of the key's size.
+func (h *Heap) from(key *record) int32 {
+	l, s := bin(key.size)
+	if head := h.bins.heads[l][s]; head != 0 {
+		if key.size < listUnits {
+			return head - 1
+		}
+		if i := h.least(head-1, key); i != none {
+			return i
+		}
+	}
+	if l, s, ok := h.bins.above(l, s); ok {
+		return h.firstOf(l, s)
+	}
+	return none
+}
+
+// find returns the best fit: the smallest free block of at least so many units,
+// and of several the one in the lowest place; or none.
+func (h *Heap) find(units uint32) int32 { return h.from(&record{size: units}) }
+
+// after returns the free block that follows another in the order of the bins, or
+// none.
+func (h *Heap) after(i int32) int32 {
+	r := h.at(i)
+	if r.size >= listUnits {
+		return h.from(&record{size: r.size, segment: r.segment, offset: r.offset + 1})
+	}
+	if r.b != none {
+		return r.b
+	}
+	l, s := bin(r.size)
+	if l, s, ok := h.bins.above(l, s); ok {
+		return h.firstOf(l, s)
+	}
+	return none
+}
+
+// Largest returns the bytes of the largest free block.
+func (h *Heap) Largest() uintptr {
+	if h.bins.top == 0 {
+		return 0
+	}
+	l := 31 - bits.LeadingZeros32(h.bins.top)
+	s := 31 - bits.LeadingZeros32(h.bins.sub[l])
+	i := h.bins.heads[l][s] - 1
+	if h.at(i).size >= listUnits {
+		for h.at(i).b != none {
+			i = h.at(i).b
+		}
+	}
+	return uintptr(h.at(i).size) * Unit
+}
+
+// BestFit returns the units of the smallest free block of at least so many, 0 when
+// there is none.
+func (h *Heap) BestFit(units uint32) uint32 {
+	if i := h.find(units); i != none {
+		return h.at(i).size
+	}
+	return 0
+}

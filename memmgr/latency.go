@@ -1,0 +1,186 @@
+package memmgr
+
+import (
+	"math/bits"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// Latency is how long calls took: the smallest durations that so many of them did
+// not exceed, each rounded up by at most an eighth.
+type Latency struct {
+	Count int64         `json:"count"` // calls
+	P50   time.Duration `json:"p50_ns"`
+	P90   time.Duration `json:"p90_ns"`
+	P99   time.Duration `json:"p99_ns"`
+	P999  time.Duration `json:"p999_ns"`
+	Max   time.Duration `json:"max_ns"` // exact
+
+	counts []int64 // by bucket; nil when there were no calls
+}
+
+// Buckets yields the calls by duration, from short to long: how many took at most
+// top and more than the top before, an octave each. Octaves without calls are left
+// out.
+func (l *Latency) Buckets(yield func(top time.Duration, calls int64) bool) {
+	for at := 0; at < len(l.counts); {
+		last := (at + 7) / 8 * 8 // 0, then the eighths of an octave
+		calls := int64(0)
+		for ; at <= last; at++ {
+			calls += l.counts[at]
+		}
+		if calls > 0 && !yield(latencyTop(last), calls) {
+			return
+		}
+	}
+}
+
+// add puts the calls of another one in.
+func (l *Latency) add(o *Latency) {
+	if o.Count == 0 {
+		return
+	}
+	counts := slices.Clone(o.counts)
+	for i, n := range l.counts {
+		counts[i] += n
+	}
+	*l = summary(counts, max(l.Max, o.Max))
+}
+
+// Durations are counted in buckets of eight an octave, from latencyFloor up to
+// hours; what is longer counts in the last one.
+const (
+	latencyFloor   = 512 // nanoseconds; the first bucket holds everything up to it
+	latencyOctaves = 34
+	latencyBuckets = 1 + 8*latencyOctaves
+)
+
+// latencies counts calls by duration. Safe for concurrent use.
+type latencies struct {
+	counts [latencyBuckets]atomic.Int64
+	max    atomic.Int64
+}
+
+// add counts n calls that took so long.
+func (l *latencies) add(d time.Duration, n int64) {
+	l.counts[latencyBucket(d)].Add(n)
+	for {
+		most := l.max.Load()
+		if int64(d) <= most || l.max.CompareAndSwap(most, int64(d)) {
+			return
+		}
+	}
+}
+
+// latencyBucket returns the bucket whose top is the first not below d.
+func latencyBucket(d time.Duration) int {
+	if d <= latencyFloor {
+		return 0
+	}
+	n := uint64(d - 1) // buckets are open below and closed above
+	octave := bits.Len64(n) - 1
+	eighth := n >> (octave - 3) & 7
+	return min(1+8*(octave-bits.Len64(latencyFloor)+1)+int(eighth), latencyBuckets-1)
+}
+
+// latencyTop returns the longest duration of a bucket.
+func latencyTop(bucket int) time.Duration {
+	if bucket == 0 {
+		return latencyFloor
+	}
+	octave, eighth := (bucket-1)/8, (bucket-1)%8
+	return latencyFloor << octave / 8 * time.Duration(9+eighth)
+}
+
+// summary tells the percentiles, with so many calls more that were too quick to be
+// worth timing.
+func (l *latencies) summary(quick int64) Latency {
+	counts := make([]int64, latencyBuckets)
+	for i := range l.counts {
+		counts[i] = l.counts[i].Load()
+	}
+	counts[0] += quick
+	longest := time.Duration(l.max.Load())
+	if quick > 0 {
+		longest = max(longest, latencyFloor)
+	}
+	return summary(counts, longest)
+}
+
+// summary makes a Latency of the calls by bucket, which it keeps.
+func summary(counts []int64, longest time.Duration) Latency {
+	s := Latency{Max: longest}
+	for _, n := range counts {
+		s.Count += n
+	}
+	if s.Count == 0 {
+		return Latency{}
+	}
+	s.counts = counts
+	sum, at := counts[0], 0
+	for _, each := range []struct {
+		to       *time.Duration
+		permille int64
+	}{{&s.P50, 500}, {&s.P90, 900}, {&s.P99, 990}, {&s.P999, 999}} {
+		for sum*1000 < s.Count*each.permille {
+			at++
+			sum += counts[at]
+		}
+		*each.to = min(latencyTop(at), s.Max)
+	}
+	return s
+}
+
+// latencySample is how many requests that found the pool's lock free and a block at
+// hand there are to one that is timed: reading the clock twice costs a tenth of one.
+const latencySample = 64
+
+// lockTimed locks the pool for a request and tells since when it is timed, 0 when it
+// is not, and for how many it stands. Those that must wait for the lock all are.
+func (p *Pool) lockTimed() (since time.Duration, stands int64) {
+	if p.mu.TryLock() {
+		p.counters.locked++
+		if p.counters.locked%latencySample != 0 {
+			return 0, 0
+		}
+		return now(), latencySample
+	}
+	since = now()
+	p.mu.Lock()
+	return since, 1
+}
+
+// now is the time since the process started.
+func now() time.Duration { return time.Since(processStart) }
+
+var processStart = time.Now()
+
+// quick estimates how many of so many allocations the front served: those that
+// nobody timed or stands for.
+func (p *Pool) quick(allocations int64) int64 {
+	for i := range p.slow.counts {
+		allocations -= p.slow.counts[i].Load()
+	}
+	return max(0, allocations)
+}
+
+// rate is how fast a counter grows. Its owner locks.
+type rate struct {
+	at        time.Duration // of the last value that counted, 0 for none
+	value     int64
+	perSecond float64
+}
+
+// see takes the counter's value at a time, and returns the rate.
+func (r *rate) see(value int64, at time.Duration) float64 {
+	since := at - r.at
+	if r.at != 0 && since < time.Second {
+		return r.perSecond
+	}
+	if r.at != 0 {
+		r.perSecond = float64(value-r.value) / since.Seconds()
+	}
+	r.at, r.value = max(at, 1), value
+	return r.perSecond
+}

@@ -1,0 +1,146 @@
+package memmgr
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Every duration lies in the bucket whose top is the first not below it, and tops
+// are at most an eighth apart.
+func TestLatencyBuckets(t *testing.T) {
+	for b := 1; b < latencyBuckets; b++ {
+		below, top := latencyTop(b-1), latencyTop(b)
+		require.Greater(t, top, below)
+		require.LessOrEqual(t, float64(top), float64(below)*1.125)
+		require.Equal(t, b, latencyBucket(top), "the top of bucket %d", b)
+		require.Equal(t, b, latencyBucket(below+1), "the least of bucket %d", b)
+	}
+	require.Equal(t, 0, latencyBucket(0))
+	require.Equal(t, 0, latencyBucket(-time.Second), "a clock that went back")
+	require.Equal(t, latencyBuckets-1, latencyBucket(1<<62))
+}
+
+// Percentiles are those of the sorted durations, to an eighth.
+func TestLatencyPercentiles(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	var l latencies
+	var all []time.Duration
+	for range 20000 {
+		d := time.Duration(1000 * (1 + rng.ExpFloat64()*100))
+		all = append(all, d)
+		l.add(d, 1)
+	}
+	slices.Sort(all)
+	s := l.summary(0)
+	require.EqualValues(t, len(all), s.Count)
+	require.Equal(t, all[len(all)-1], s.Max)
+	for _, c := range []struct {
+		of   float64
+		have time.Duration
+	}{{.5, s.P50}, {.9, s.P90}, {.99, s.P99}, {.999, s.P999}} {
+		want := all[int(c.of*float64(len(all)))-1]
+		require.GreaterOrEqual(t, c.have, want)
+		require.LessOrEqual(t, float64(c.have), float64(want)*1.126)
+	}
+}
+
+// What was too quick to be timed counts as well, at the floor.
+func TestLatencyOfQuickCalls(t *testing.T) {
+	var l latencies
+	require.Equal(t, Latency{}, l.summary(0))
+	l.add(time.Millisecond, 1)
+	s := l.summary(999)
+	require.EqualValues(t, 1000, s.Count)
+	require.EqualValues(t, latencyFloor, s.P99)
+	require.EqualValues(t, latencyFloor, s.P999)
+	require.Equal(t, time.Millisecond, s.Max)
+	only := new(latencies).summary(3)
+	require.EqualValues(t, 3, only.Count)
+	require.EqualValues(t, latencyFloor, only.Max)
+}
+
+// Octaves hold what their eighths hold, and the sum of two is that of all calls.
+func TestLatencyBucketsAndSum(t *testing.T) {
+	var a, b, both latencies
+	rng := rand.New(rand.NewPCG(3, 4))
+	for i := range 5000 {
+		d := time.Duration(1 << rng.IntN(30))
+		if i%2 == 0 {
+			a.add(d, 1)
+		} else {
+			b.add(d, 16)
+		}
+		both.add(d, int64(1+15*(i%2)))
+	}
+	sum, second := a.summary(7), b.summary(0)
+	sum.add(&second)
+	want := both.summary(7)
+	require.Equal(t, want, sum)
+	total, before := int64(0), time.Duration(0)
+	for top, calls := range want.Buckets {
+		require.Greater(t, top, before)
+		require.Positive(t, calls)
+		total, before = total+calls, top
+		require.Zero(t, int64(top)&(int64(top)-1), "octaves end at powers of two")
+	}
+	require.Equal(t, want.Count, total)
+	none := Latency{}
+	none.add(&second)
+	require.Equal(t, second, none)
+}
+
+// Every request of a pool is in the distribution, those in front at its floor, and
+// every call of the upstream.
+func TestLatencyOfPool(t *testing.T) {
+	p := NewPool(Host())
+	const n = 1000
+	for range n {
+		b, err := New(p, Request{Size: 4000})
+		require.NoError(t, err)
+		b.Release()
+	}
+	s := p.Stats()
+	require.InDelta(t, n, s.AllocationLatency.Count, latencySample)
+	require.EqualValues(t, latencyFloor, s.AllocationLatency.P50)
+	require.EqualValues(t, 1, s.UpstreamLatency.Count)
+	require.Positive(t, s.UpstreamLatency.Max)
+	require.GreaterOrEqual(t, s.AllocationLatency.Max, s.UpstreamLatency.Max, "a request waited for that call")
+	require.Equal(t, s.UpstreamLatency.Count, s.Map()["upstream_latency.count"])
+	require.NoError(t, p.Close())
+}
+
+// What expvar publishes has the pools by name, those of one name added up.
+func TestVars(t *testing.T) {
+	for range 2 {
+		p := NewPool(Host(), WithName("published"))
+		b, err := New(p, Request{Size: 100})
+		require.NoError(t, err)
+		defer func() {
+			b.Release()
+			require.NoError(t, p.Close())
+		}()
+	}
+	p := NewPool(Host())
+	defer func() { require.NoError(t, p.Close()) }()
+	all := Vars()
+	require.EqualValues(t, 2, all["published"]["allocation.all.current"])
+	require.Contains(t, all, "host memory")
+	_, err := json.Marshal(all)
+	require.NoError(t, err)
+}
+
+// A rate is that between the values that lie at least a second apart.
+func TestRate(t *testing.T) {
+	var r rate
+	require.Zero(t, r.see(1000, 0), "nothing to compare with")
+	require.Zero(t, r.see(1500, time.Second/2), "too soon")
+	require.InDelta(t, 500, r.see(2000, 2*time.Second+1), 1)
+	require.InDelta(t, 500, r.see(9000, 2*time.Second+2), 1, "too soon")
+	require.InDelta(t, 100, r.see(2300, 5*time.Second+1), 1)
+	require.Zero(t, r.see(2300, 7*time.Second))
+}

@@ -1,0 +1,142 @@
+package memmgr_test
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/memtest"
+)
+
+// decaying is a pool whose clock the test moves: memory decays after so many ticks.
+// One processor works, so that what is kept is in one place.
+func decaying(t *testing.T, ticks int, options ...memmgr.PoolOption) (*memtest.Simulated, *memmgr.Pool) {
+	before := runtime.GOMAXPROCS(1)
+	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
+	sim, p := simulatedPool(t, append(options, memmgr.WithDecay(memmgr.TickTime*time.Duration(ticks)))...)
+	p.Untended()
+	return sim, p
+}
+
+// fillClass has the pool keep so many bytes of one size.
+func fillClass(t *testing.T, p *memmgr.Pool, size uintptr, bytes uintptr) {
+	var all []memmgr.Buffer
+	for n := uintptr(0); n < bytes; n += size {
+		b, err := memmgr.New(p, memmgr.Request{Size: size})
+		require.NoError(t, err)
+		all = append(all, b)
+	}
+	for _, b := range all {
+		b.Release()
+	}
+}
+
+// A class that nobody uses decays, in front and depot, while another one is in use
+// all the time; so do the segments that held it.
+func TestClassesDecayWhileOthersWork(t *testing.T) {
+	const age, hot, cold = 8, 1000, 300 << 10
+	sim, p := decaying(t, age, memmgr.WithCache(256<<20))
+	keep, err := memmgr.New(p, memmgr.Request{Size: hot})
+	require.NoError(t, err)
+	fillClass(t, p, cold, 100<<20)
+	require.Greater(t, p.Stats().CachedBytes, int64(90<<20))
+	for range 3 * age {
+		p.Tick()
+		b, err := memmgr.New(p, memmgr.Request{Size: hot})
+		require.NoError(t, err)
+		b.Release()
+	}
+	require.Less(t, p.Stats().CachedBytes, int64(1<<20), "only the class in use is kept")
+	for range age {
+		p.Tick()
+		b, err := memmgr.New(p, memmgr.Request{Size: hot})
+		require.NoError(t, err)
+		b.Release()
+	}
+	_, bytes := sim.InUse()
+	require.Less(t, bytes, int64(16<<20), "the segments went back")
+	keep.Release()
+	left := p.BudgetLeft() + p.Stats().CachedBytes
+	require.LessOrEqual(t, left, int64(256<<20), "no byte of the budget is counted twice")
+}
+
+// Of a class in use, what was not needed decays.
+func TestSurplusOfAClassInUseDecays(t *testing.T) {
+	const age, size = 8, 100 << 10
+	_, p := decaying(t, age, memmgr.WithCache(256<<20))
+	fillClass(t, p, size, 200<<20)
+	before := p.Stats().CachedBytes
+	require.Greater(t, before, int64(190<<20))
+	// A goroutine that changes its processor uses what is kept there, so it may take
+	// longer than twice the age.
+	for ticks := 0; ticks < 40*age && (ticks < 4*age || p.Stats().CachedBytes >= 1<<20); ticks++ {
+		p.Tick()
+		b, err := memmgr.New(p, memmgr.Request{Size: size})
+		require.NoError(t, err)
+		b.Release()
+	}
+	require.Less(t, p.Stats().CachedBytes, int64(1<<20))
+}
+
+// What a class needs again within the time of decay stays.
+func TestWhatIsNeededDoesNotDecay(t *testing.T) {
+	const age, size = 8, 100 << 10
+	_, p := decaying(t, age, memmgr.WithCache(256<<20))
+	fillClass(t, p, size, 50<<20)
+	before := p.Stats()
+	for range 4 * age {
+		p.Tick()
+		fillClass(t, p, size, 50<<20)
+	}
+	after := p.Stats()
+	require.Equal(t, before.NumDeviceAlloc, after.NumDeviceAlloc)
+	require.Greater(t, after.CachedBytes, before.CachedBytes*9/10)
+}
+
+// A large segment decays by its own age, whatever others do.
+func TestLargeSegmentsDecayByAge(t *testing.T) {
+	const age = 8
+	sim, p := decaying(t, age)
+	old := mustAllocate(t, p, 20<<20)
+	p.Free(mustAllocate(t, p, 40<<20))
+	for range age - 1 {
+		p.Tick()
+	}
+	p.Free(old)
+	_, bytes := sim.InUse()
+	require.EqualValues(t, 60<<20, bytes)
+	p.Tick()
+	_, bytes = sim.InUse()
+	require.EqualValues(t, 20<<20, bytes)
+	for range age - 1 {
+		p.Tick()
+	}
+	_, bytes = sim.InUse()
+	require.Zero(t, bytes)
+}
+
+// The default bound leaves a sixth of what is reserved to all classes, and falls
+// when most of it is in use.
+func TestDefaultBoundFollowsTheState(t *testing.T) {
+	_, p := decaying(t, 8)
+	fillClass(t, p, 1<<20, 500<<20)
+	s := p.Stats()
+	require.Greater(t, s.CachedBytes, s.ReservedBytes.Current/2)
+	require.LessOrEqual(t, s.CachedBytes, s.ReservedBytes.Current*5/6)
+	large := mustAllocate(t, p, 4000<<20)
+	p.Tick()
+	s = p.Stats()
+	require.LessOrEqual(t, s.CachedBytes, int64(80<<20), "most is in use")
+	require.NotZero(t, s.CachedBytes)
+	fillClass(t, p, 1<<20, 500<<20)
+	require.LessOrEqual(t, p.Stats().CachedBytes, int64(80<<20))
+	p.Free(large)
+	p.Tick()
+	fillClass(t, p, 1<<20, 500<<20)
+	s = p.Stats()
+	require.Greater(t, s.CachedBytes, (s.ReservedBytes.Current-4000<<20)/2, "an idle large segment does not count")
+	require.LessOrEqual(t, s.CachedBytes, (s.ReservedBytes.Current-4000<<20)*5/6)
+}

@@ -1,0 +1,46 @@
+package memmgr_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+)
+
+// A request is served as long as a block that fits is free, though the rounding
+// to its size class does not fit.
+func TestTheLastBlockThatFitsIsFound(t *testing.T) {
+	p := memmgr.NewPool(memmgr.Host(), memmgr.WithLimit(2<<20), memmgr.WithDecay(0))
+	defer closePoolQuietly(t, p)
+	// All but 129 units; a class has 130.
+	rest, err := memmgr.New(p, memmgr.Request{Size: 2<<20 - 129*256, Align: 512})
+	require.NoError(t, err)
+	defer rest.Release()
+	b, err := memmgr.New(p, memmgr.Request{Size: 129 * 256})
+	require.NoError(t, err)
+	require.EqualValues(t, 129*256, b.Size())
+	_, err = memmgr.New(p, memmgr.Request{Size: 1})
+	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	b.Release()
+	again, err := memmgr.New(p, memmgr.Request{Size: 129*256 - 5})
+	require.NoError(t, err)
+	again.Release()
+}
+
+// Nor does it matter that the request would rather have a segment of its own.
+func TestALargeRequestIsServedFromTheMiddleOfASegment(t *testing.T) {
+	p := memmgr.NewPool(memmgr.Host(), memmgr.WithLimit(8<<20), memmgr.WithSegment(8<<20), memmgr.WithLarge(4<<20), memmgr.WithDecay(0))
+	defer closePoolQuietly(t, p)
+	small, err := memmgr.New(p, memmgr.Request{Size: 100})
+	require.NoError(t, err)
+	defer small.Release()
+	for range 3 {
+		b, err := memmgr.New(p, memmgr.Request{Size: 5 << 20, Align: 64 << 10})
+		require.NoError(t, err)
+		require.Zero(t, b.Address()%(64<<10))
+		b.Release()
+	}
+}
+
+func closePoolQuietly(t *testing.T, p *memmgr.Pool) { require.NoError(t, p.Close()) }

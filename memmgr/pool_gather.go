@@ -1,0 +1,45 @@
+package memmgr
+
+// Cached blocks cost room twice: they serve one size alone, and they keep the free
+// memory beside them from merging with it, so that larger blocks are cut up
+// instead. For small sizes that is nothing. Blocks above coarseUnits are gathered
+// back into the heap when a request finds none of its size at hand and nothing in
+// the heap that fits it to a gatherFit, while there are more of them than
+// gatherBytes and a gatherShare of what is reserved.
+const (
+	gatherFit   = 16
+	gatherBytes = 32 << 20
+	gatherShare = 64
+)
+
+// gather dissolves the larger blocks that the caller's processor and the depot
+// keep, if that is due before a block of so many units is cut. The other processors
+// do so themselves. p.mu is held.
+func (p *Pool) gather(units uint32) {
+	if fit := p.heap.BestFit(units); fit != 0 && fit-units <= units/gatherFit {
+		return
+	}
+	most := max(gatherBytes, int64(p.counters.reserved)/gatherShare)
+	if p.counters.depotBytes > most {
+		for k := coarseClasses; k < numClasses; k++ {
+			for m := p.popMagazine(k); m.n != 0; m = p.popMagazine(k) {
+				p.dissolveAll(m)
+				p.budget.give(m.bytes(k))
+			}
+		}
+	}
+	s := p.enter()
+	if s == nil {
+		return
+	}
+	var out magazineStack
+	if s.cached() > most/int64(len(p.shards)) {
+		for k := coarseClasses; k < numClasses; k++ {
+			for s.takeOff(k, &out) != 0 {
+			}
+		}
+		s.watch()
+	}
+	s.leave()
+	p.dissolveStack(out)
+}

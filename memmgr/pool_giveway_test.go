@@ -1,0 +1,99 @@
+package memmgr_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/memtest"
+)
+
+// Pools under one limit, or on one device, give each other what they keep idle: as
+// whole segments, in caches, or free in the heap.
+func TestPoolsGiveWayToEachOther(t *testing.T) {
+	const room = 100 << 20
+	for _, under := range []struct {
+		name string
+		make func() memmgr.Resource
+	}{
+		{"limit", func() memmgr.Resource { return memmgr.NewLimit(memtest.NewSimulated(), room) }},
+		{"device", func() memmgr.Resource { return memtest.NewSimulated(memtest.Capacity(room)) }},
+	} {
+		for _, size := range []uintptr{64 << 10, 1 << 20, 3 << 20, 50 << 20} {
+			t.Run(under.name, func(t *testing.T) {
+				up := under.make()
+				pools := []*memmgr.Pool{
+					memmgr.NewPool(up, memmgr.WithDecay(0)), memmgr.NewPool(up, memmgr.WithDecay(0)), memmgr.NewPool(up, memmgr.WithDecay(0)),
+				}
+				for round := range 6 { // each takes nearly everything in turn
+					p := pools[round%len(pools)]
+					var held []memmgr.Buffer
+					for taken := uintptr(0); taken+size <= room*9/10; taken += size {
+						held = append(held, mustNew(t, p, size))
+					}
+					for _, b := range held {
+						b.Release()
+					}
+				}
+				for _, p := range pools {
+					require.NoError(t, p.Close())
+				}
+			})
+		}
+	}
+}
+
+// Others give up what is needed and keep the rest, and what is in use stays.
+func TestGivingWayTakesNoMoreThanIsNeeded(t *testing.T) {
+	l := memmgr.NewLimit(memtest.NewSimulated(), 100<<20)
+	a, b := memmgr.NewPool(l, memmgr.WithDecay(0)), memmgr.NewPool(l, memmgr.WithDecay(0))
+	kept := mustNew(t, a, 20<<20)
+	var idle []memmgr.Buffer
+	for range 4 {
+		idle = append(idle, mustNew(t, a, 20<<20))
+	}
+	for _, x := range idle {
+		x.Release()
+	}
+	mine := mustNew(t, b, 30<<20)
+	require.EqualValues(t, 60<<20, a.Stats().ReservedBytes.Current)
+	require.True(t, kept.Valid())
+	_, err := memmgr.New(b, memmgr.Request{Size: 60 << 20})
+	require.ErrorIs(t, err, memmgr.ErrOutOfMemory, "20 and 30 MiB are in use")
+	require.EqualValues(t, 60<<20, a.Stats().ReservedBytes.Current, "nothing was given up in vain")
+	kept.Release()
+	mine.Release()
+	require.NoError(t, a.Close())
+	require.NoError(t, b.Close())
+}
+
+// A pool with a limit of its own asks nothing of the others when that refuses.
+func TestAnOwnLimitIsNobodyElsesBusiness(t *testing.T) {
+	sim := memtest.NewSimulated()
+	a, b := memmgr.NewPool(sim, memmgr.WithDecay(0)), memmgr.NewPool(sim, memmgr.WithLimit(1<<20))
+	mustNew(t, a, 20<<20).Release()
+	_, err := memmgr.New(b, memmgr.Request{Size: 2 << 20})
+	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	require.EqualValues(t, 20<<20, a.Stats().ReservedBytes.Current)
+	require.NoError(t, a.Close())
+	require.NoError(t, b.Close())
+}
+
+// What becomes idle in one pool serves those who wait in another.
+func TestWaitersGetWhatAnotherPoolKeepsIdle(t *testing.T) {
+	for _, up := range []memmgr.Resource{
+		memmgr.NewLimit(memtest.NewSimulated(), 32<<20), memtest.NewSimulated(memtest.Capacity(32 << 20)),
+	} {
+		a, b := memmgr.NewPool(up, memmgr.WithDecay(0)), memmgr.NewPool(up, memmgr.WithDecay(0))
+		held := mustNew(t, b, 30<<20)
+		large, small := request(a, context.Background(), 20<<20), request(a, context.Background(), 3<<20)
+		waits(t, a, 2)
+		held.Release() // stays in b until a's lookout asks for it
+		served(t, large).Release()
+		served(t, small).Release()
+		require.NoError(t, a.Close())
+		require.NoError(t, b.Close())
+	}
+}

@@ -1,0 +1,212 @@
+package memmgr
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/usmbridge/usmbridge/memmgr/owner"
+)
+
+// Keeping room for one who waits. What comes back to a pool comes in pieces, and
+// others who want little take each of them, so that a large request might wait for
+// ever. The pool then closes the segments of which least is in use, as many as the
+// request needs: nothing is given out of them, so that they empty, while others are
+// served from the rest. What the upstream has room for, and segments that become
+// empty, are kept as well. The memory may never come back, so this ends: when nothing
+// came back for a while, or when it took too long, and then everybody is served for a
+// time.
+
+const (
+	// Room is kept for one who waits as long as something comes back within holdTime,
+	// or within twice that at each further attempt up to longHold; mostHold in all.
+	holdTime = 10 * time.Millisecond
+	longHold = 16 * holdTime
+	mostHold = 2 * time.Second
+	// When that was in vain, everybody is served for openShare times as long.
+	openShare = 3
+	// A tenant's queue knows nothing of segments: it keeps room for holdTime and then
+	// serves everybody for openTime.
+	openTime = openShare * holdTime
+)
+
+// hold is what a pool keeps, for whom and how long; its lock guards it.
+type hold struct {
+	of     *waiter
+	closed []int32 // segments
+	blocks int     // in use in them, at the last look
+	free   uint64  // outside of them, at the last look
+	since  time.Time
+	until  time.Time // when it ends unless something has come back
+	open   time.Time // until when nothing is kept after it
+}
+
+// considerHold begins to keep room for one who has waited through enough, and ends
+// what has taken its time. p.mu is held.
+func (p *Pool) considerHold() {
+	h, at := &p.waiters.hold, time.Now()
+	if h.of != nil || at.Before(h.open) {
+		return
+	}
+	var oldest *waiter
+	p.waiters.eachFirst(func(x *waiter) {
+		if p.deservesHold(x, at) && (oldest == nil || x.first.Before(oldest.first)) {
+			oldest = x
+		}
+	})
+	if oldest != nil {
+		p.beginHold(oldest, at)
+		p.roomMade() // it may be there already
+	}
+}
+
+// deservesHold tells whether too much went past one who is first of its lane, or
+// enough is free in pieces. p.mu is held.
+func (p *Pool) deservesHold(x *waiter, at time.Time) bool {
+	r := &p.waiters
+	if r.served-x.served >= x.patience() {
+		return true
+	}
+	free := p.freeBytes()
+	if tight, room := p.limitRoom(); tight != nil {
+		free += room
+	}
+	return free >= uint64(p.leastUnits(x.w))*unit && at.Sub(x.first) >= fragmentedTime && r.served > x.served
+}
+
+// beginHold closes the segments that empty soonest, for one who waits. p.mu is held.
+func (p *Pool) beginHold(x *waiter, at time.Time) {
+	h := &p.waiters.hold
+	h.of, h.since = x, at
+	h.until = at.Add(x.holdTime())
+	x.holds++
+	kept := p.counters.idleBytes
+	if tight, room := p.limitRoom(); tight != nil {
+		kept += room
+	}
+	if t := x.w.tenant; t != nil {
+		t.keep(x.w.amount)
+	}
+	p.heap.Want(p.leastUnits(x.w))
+	for _, n := range p.emptiest() {
+		if kept >= p.segmentNeed(x.w) {
+			break
+		}
+		_, size := p.heap.SegmentBase(n)
+		kept += uint64(size)
+		p.heap.Close(n)
+		h.closed = append(h.closed, n)
+	}
+	h.blocks, h.free = p.keptNow()
+}
+
+// emptiest lists the ordinary segments, those with the fewest blocks in use for their
+// size first. p.mu is held.
+func (p *Pool) emptiest() []int32 {
+	type place struct {
+		n     int32
+		share float64
+	}
+	var places []place
+	for n := range p.heap.SegmentNumbers() {
+		if used, units := p.heap.Used(n); units != 0 && !p.segs[n].dedicated {
+			places = append(places, place{n, float64(used) / float64(units)})
+		}
+	}
+	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.share, b.share) })
+	all := make([]int32, len(places))
+	for i, at := range places {
+		all[i] = at.n
+	}
+	return all
+}
+
+// keptNow returns how many blocks are in use in closed segments, and what else could
+// serve who waits. p.mu is held.
+func (p *Pool) keptNow() (blocks int, free uint64) {
+	for _, n := range p.waiters.hold.closed {
+		used, _ := p.heap.Used(n)
+		blocks += int(used)
+	}
+	free = p.spare()
+	if tight, room := p.limitRoom(); tight != nil {
+		free += room
+	}
+	return blocks, free
+}
+
+// holdTime is how long nothing may come back before room is kept no longer.
+func (x *waiter) holdTime() time.Duration { return min(holdTime<<min(x.holds, 8), longHold) }
+
+// serveHeld serves the one for whom room is kept, and tells whether it could. When
+// the time is over and nothing has come back, that ends. p.mu is held.
+func (p *Pool) serveHeld() bool {
+	h := &p.waiters.hold
+	x := h.of
+	if x == nil {
+		return false
+	}
+	if at := time.Now(); at.After(h.until) {
+		blocks, free := p.keptNow()
+		if blocks >= h.blocks && free <= h.free || at.Sub(h.since) > mostHold {
+			p.endHold()
+			return false
+		}
+		h.blocks, h.free, h.until = blocks, free, at.Add(x.holdTime())
+	}
+	if p.serveOne(x) {
+		return true
+	}
+	p.considerGrowth(x)
+	return false
+}
+
+// takeKept takes a block out of a closed segment. p.mu is held.
+func (p *Pool) takeKept(w *want) *owner.Cell {
+	i := p.heap.TakeClosed(w.align)
+	if i < 0 {
+		return nil
+	}
+	class := noClass
+	if p.leastUnits(w) == w.units {
+		class = w.class
+	}
+	c := p.newCell(i, class)
+	if c == nil {
+		p.heap.Free(i)
+	}
+	return c
+}
+
+// opensHold ends a hold for a request that cannot wait, before that is refused, if one
+// of the closed segments has a block for it. p.mu is held.
+func (p *Pool) opensHold(w *want) bool {
+	h := &p.waiters.hold
+	if h.of == nil || w.r.Context != nil {
+		return false
+	}
+	if !p.heap.ClosedFits(p.leastUnits(w), h.closed) {
+		return false
+	}
+	p.endHold()
+	return true
+}
+
+// endHold opens what was closed. p.mu is held.
+func (p *Pool) endHold() {
+	h := &p.waiters.hold
+	at := time.Now()
+	if h.open = at; h.of.cell == nil {
+		h.open = at.Add(openShare * min(at.Sub(h.since), longHold))
+	}
+	h.of.first, h.of.served = at, p.waiters.served
+	if t := h.of.w.tenant; t != nil {
+		t.keep(0)
+	}
+	h.of = nil
+	p.heap.Want(0)
+	for _, n := range h.closed {
+		p.heap.Open(n)
+	}
+	h.closed = h.closed[:0]
+}

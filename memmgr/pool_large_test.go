@@ -1,0 +1,223 @@
+package memmgr_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/memtest"
+)
+
+// Large buffers are kept like small ones: rounds of the same need ask the upstream
+// once.
+func TestLargeBlocksAreKept(t *testing.T) {
+	_, p := simulatedPool(t)
+	var held [16]memmgr.Buffer
+	for range 200 {
+		for i := range held {
+			b, err := memmgr.New(p, memmgr.Request{Size: 20 << 20})
+			require.NoError(t, err)
+			held[i] = b
+		}
+		for _, b := range held {
+			b.Release()
+		}
+	}
+	s := p.Stats()
+	require.LessOrEqual(t, s.NumDeviceAlloc, int64(len(held)))
+	require.Zero(t, s.Allocation.Current)
+	require.EqualValues(t, 200*len(held), s.Allocation.Allocated)
+	require.EqualValues(t, len(held), s.Allocation.Peak)
+	for _, peak := range []int64{s.AllocatedBytes.Peak, s.RequestedBytes.Peak, s.ActiveBytes.Peak} {
+		require.EqualValues(t, len(held)*20<<20, peak)
+	}
+	require.EqualValues(t, len(held)*20<<20, s.ReservedBytes.Current)
+}
+
+// A large request gets an idle segment of the smallest size that holds it and wastes
+// at most an eighth, or a new one.
+func TestLargeBlocksFitBest(t *testing.T) {
+	_, p := simulatedPool(t, memmgr.WithDecay(0))
+	rng := rand.New(rand.NewPCG(8, 1))
+	idle := map[uintptr]uintptr{}
+	var out []memmgr.Block
+	for range 5000 {
+		if len(out) > 0 && rng.IntN(2) == 0 {
+			k := rng.IntN(len(out))
+			b := out[k]
+			out[k] = out[len(out)-1]
+			out = out[:len(out)-1]
+			idle[b.Address] = b.Size
+			p.Free(b)
+			continue
+		}
+		size := uintptr(16<<20 + rng.IntN(200)*(320<<10))
+		align := uintptr(256)
+		if rng.IntN(4) == 0 {
+			align = 1 << (20 + rng.IntN(3))
+		}
+		best := uintptr(0)
+		for address, has := range idle {
+			if has < size || has-size > size/8 || address%align != 0 {
+				continue
+			}
+			if best == 0 || has < best {
+				best = has
+			}
+		}
+		before := p.Stats().NumDeviceAlloc
+		b, err := p.Allocate(memmgr.Request{Size: size, Align: align})
+		require.NoError(t, err)
+		if best != 0 {
+			require.Equal(t, best, b.Size)
+			require.Contains(t, idle, b.Address)
+			require.Equal(t, before, p.Stats().NumDeviceAlloc)
+			delete(idle, b.Address)
+		} else {
+			require.Equal(t, before+1, p.Stats().NumDeviceAlloc)
+		}
+		out = append(out, b)
+	}
+	require.Greater(t, len(idle), 100, "the script was meant to keep many")
+	for _, b := range out {
+		p.Free(b)
+	}
+}
+
+// Above the high mark the oldest go back, down to the low mark, large segments and
+// small ones alike.
+func TestRetentionGivesTheOldestBack(t *testing.T) {
+	sim, p := simulatedPool(t, memmgr.WithDecay(0), memmgr.WithRetention(200<<20, 100<<20), memmgr.WithCache(0))
+	large := func(mib uintptr) memmgr.Block { return mustAllocate(t, p, mib<<20) }
+	small := mustAllocate(t, p, 3<<20)
+	a, b, c, d := large(20), large(60), large(80), large(100)
+	p.Free(small)
+	p.Tick()
+	p.Free(a)
+	p.Tick()
+	p.Free(b)
+	p.Tick()
+	p.Free(c)
+	_, before := sim.InUse()
+	require.EqualValues(t, p.Stats().ReservedBytes.Current, before)
+	require.GreaterOrEqual(t, before, int64(263<<20), "no bound is passed yet")
+	p.Free(d)
+	_, after := sim.InUse()
+	require.EqualValues(t, 100<<20, after, "the low mark")
+	again := large(100)
+	require.Equal(t, d.Address, again.Address, "the youngest stays")
+	p.Free(again)
+	p.Free(large(250))
+	_, after = sim.InUse()
+	require.LessOrEqual(t, after, int64(100<<20))
+}
+
+// On the way to a refusal a large request is served from an idle segment that is
+// much larger, and the rest of it serves others.
+func TestRefusalOpensAnIdleSegment(t *testing.T) {
+	_, p := simulatedPool(t, memmgr.WithLimit(100<<20), memmgr.WithDecay(0))
+	p.Free(mustAllocate(t, p, 100<<20))
+	a := mustAllocate(t, p, 40<<20)
+	b := mustAllocate(t, p, 16<<20)
+	c := mustAllocate(t, p, 44<<20)
+	_, err := p.Allocate(memmgr.Request{Size: 1})
+	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	require.EqualValues(t, 1, p.Stats().NumDeviceAlloc)
+	for _, block := range []memmgr.Block{a, b, c} {
+		p.Free(block)
+	}
+	p.Free(mustAllocate(t, p, 100<<20))
+}
+
+// gatedUpstream lets a test hold up calls of Free, and tells of refusals.
+type gatedUpstream struct {
+	*memtest.Simulated
+	gate    chan struct{} // a call of Free takes one
+	freeing atomic.Int32  // calls that wait
+	refused chan struct{}
+	late    func() // called between a refusal and its return
+}
+
+func (g *gatedUpstream) Allocate(r memmgr.Request) (memmgr.Block, error) {
+	b, err := g.Simulated.Allocate(r)
+	if errors.Is(err, memmgr.ErrOutOfMemory) {
+		select {
+		case g.refused <- struct{}{}:
+		default:
+		}
+		if g.late != nil {
+			g.late()
+		}
+	}
+	return b, err
+}
+
+func (g *gatedUpstream) Free(b memmgr.Block) {
+	g.freeing.Add(1)
+	<-g.gate
+	g.freeing.Add(-1)
+	g.Simulated.Free(b)
+}
+
+// A pool serves others while it gives memory back, and a request that the upstream
+// refuses meanwhile is served by what was on its way.
+func TestOthersAllocateWhileMemoryGoesBack(t *testing.T) {
+	up := &gatedUpstream{
+		Simulated: memtest.NewSimulated(memtest.Capacity(64 << 20)),
+		gate:      make(chan struct{}), refused: make(chan struct{}, 1),
+	}
+	p := memmgr.NewPool(up, memmgr.WithDecay(0))
+	p.Free(mustAllocate(t, p, 60<<20))
+	trimmed := make(chan uint64)
+	go func() { trimmed <- p.Trim(0) }()
+	require.Eventually(t, func() bool { return up.freeing.Load() == 1 }, 10*time.Second, time.Millisecond)
+	small := mustAllocate(t, p, 1000) // the lock is free
+	require.EqualValues(t, 1, up.freeing.Load())
+	large := make(chan error)
+	var block memmgr.Block
+	go func() {
+		b, err := p.Allocate(memmgr.Request{Size: 60 << 20})
+		block = b
+		large <- err
+	}()
+	<-up.refused
+	select {
+	case err := <-large:
+		require.NoError(t, err, "refused before the memory on its way was back")
+	default:
+	}
+	close(up.gate)
+	require.NoError(t, <-large)
+	require.EqualValues(t, 60<<20, <-trimmed)
+	p.Free(block)
+	p.Free(small)
+	require.NoError(t, p.Close())
+	blocks, _ := up.InUse()
+	require.Zero(t, blocks)
+}
+
+// What came back after the upstream refused, and before the pool heard of it, serves
+// the request.
+func TestMemoryThatCameBackDuringARefusal(t *testing.T) {
+	up := &gatedUpstream{
+		Simulated: memtest.NewSimulated(memtest.Capacity(64 << 20)),
+		gate:      make(chan struct{}), refused: make(chan struct{}, 1),
+	}
+	p := memmgr.NewPool(up, memmgr.WithDecay(0))
+	p.Free(mustAllocate(t, p, 60<<20))
+	trimmed := make(chan uint64)
+	go func() { trimmed <- p.Trim(0) }()
+	require.Eventually(t, func() bool { return up.freeing.Load() == 1 }, 10*time.Second, time.Millisecond)
+	up.late = sync.OnceFunc(func() {
+		close(up.gate)
+		<-trimmed
+	})
+	p.Free(mustAllocate(t, p, 60<<20))
+	require.NoError(t, p.Close())
+}

@@ -1,0 +1,159 @@
+package memmgr
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/usmbridge/usmbridge/memmgr/internal/tlsf"
+)
+
+// purging gives the whole pages of free blocks back that lie in segments which
+// are in use, where the upstream is a [Discarder]. A block is purged once: the
+// heap remembers it until the block merges with another or is used again.
+type purging struct {
+	// mu is held while free blocks are taken for their pages to go back, without
+	// the pool's lock: whoever has to see every free block waits for it, before it
+	// takes the pool's lock.
+	mu     sync.Mutex
+	to     Discarder     // nil: the memory has no pages
+	off    atomic.Bool   // the upstream refused: it has none after all
+	cursor tlsf.Cursor   // of the decay; guarded by mu
+	taken  []purgedBlock // the portion in hand; guarded by mu
+	bytes  atomic.Uint64 // given back so far
+}
+
+type purgedBlock struct {
+	block         int32
+	address, size uintptr // whole pages of it
+}
+
+// A portion of purging ends after so many bytes, or so many blocks looked at: the
+// pool's lock is held for the latter, and blocks are missing for the former.
+const (
+	purgeBytes = 8 << 20
+	purgeLooks = 256
+)
+
+// purge gives back the pages of blocks that have been free for so many ticks,
+// one portion from the cursor on, and returns the bytes that were in memory. ended
+// tells that the cursor went through all blocks.
+func (p *Pool) purge(cursor *tlsf.Cursor, age uint32) (freed uint64, ended bool) {
+	g := &p.purging
+	if g.to == nil || g.off.Load() {
+		return 0, true
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	ended = p.takeDirty(cursor, age)
+	for i := range g.taken {
+		t := &g.taken[i]
+		if t.size == 0 {
+			continue
+		}
+		resident := residentBytes(t.address, t.size)
+		if err := g.to.Discard(t.address, t.size); err != nil {
+			p.purgeFailed(err)
+			ended = true
+			break
+		}
+		freed += uint64(resident)
+	}
+	p.giveBackDirty()
+	g.bytes.Add(freed)
+	return freed, ended
+}
+
+// purgeFailed ends purging for good where the memory has no pages. Another
+// failure is told; the blocks are tried again.
+func (p *Pool) purgeFailed(err error) {
+	p.purging.off.Store(true)
+	if !errors.Is(err, errors.ErrUnsupported) {
+		backgroundFailed("give pages of free memory back", err)
+	}
+}
+
+// takeDirty takes a portion of free blocks out of the heap, and tells whether
+// there are no more. purging.mu is held.
+func (p *Pool) takeDirty(cursor *tlsf.Cursor, age uint32) (ended bool) {
+	g := &p.purging
+	g.taken = g.taken[:0]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.heap.Counts().DirtyUnits == 0 {
+		return true
+	}
+	bytes := uintptr(0)
+	for looks := 0; looks < purgeLooks && bytes < purgeBytes; looks++ {
+		block, end := p.heap.NextDirty(cursor, age, 1)
+		if end {
+			return true
+		}
+		if block < 0 {
+			continue
+		}
+		t := purgedBlock{block: block}
+		t.address, t.size = wholePages(p.heap.Address(block), p.heap.Size(block))
+		p.heap.Take(block)
+		p.heap.SetUser(block, 0)
+		g.taken = append(g.taken, t)
+		bytes += t.size
+	}
+	return false
+}
+
+// giveBackDirty puts what takeDirty took back into the heap. Blocks of a closed
+// pool's last segments end here. purging.mu is held.
+func (p *Pool) giveBackDirty() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	purged := !p.purging.off.Load()
+	for _, t := range p.purging.taken {
+		seg := p.heap.Segment(t.block)
+		p.freed(seg, p.heap.GiveBack(t.block, purged))
+	}
+}
+
+// purgeAll gives back the pages of all free blocks in segments that are in use,
+// except those of keep bytes.
+func (p *Pool) purgeAll(keep uint64) (freed uint64) {
+	var cursor tlsf.Cursor
+	for {
+		p.mu.Lock()
+		held := p.heap.Counts().DirtyUnits*unit + p.counters.idleBytes
+		p.mu.Unlock()
+		if held <= keep {
+			return freed
+		}
+		n, ended := p.purge(&cursor, 0)
+		freed += n
+		if ended {
+			return freed
+		}
+	}
+}
+
+// purgeTick is the decay of free blocks: a portion at a time, and from the
+// beginning again.
+func (p *Pool) purgeTick(age uint32) {
+	if _, ended := p.purge(&p.purging.cursor, age); ended {
+		p.purging.mu.Lock()
+		p.purging.cursor = tlsf.Cursor{}
+		p.purging.mu.Unlock()
+	}
+}
+
+// awaitPurge returns when no free block is in hand for purging.
+func (p *Pool) awaitPurge() {
+	p.purging.mu.Lock()
+	defer p.purging.mu.Unlock()
+}
+
+// untouched tells whether no page of new memory holds anything.
+func (p *Pool) untouched(address, size uintptr) bool {
+	if p.purging.to == nil || p.purging.off.Load() {
+		return false
+	}
+	from, bytes := wholePages(address, size)
+	return residentBytes(from, bytes) == 0
+}

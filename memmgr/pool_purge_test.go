@@ -1,0 +1,243 @@
+package memmgr_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+)
+
+// paged is the host resource with the calls of Discard counted; fail makes them
+// fail.
+type paged struct {
+	memmgr.Resource
+	calls  atomic.Int64
+	fail   atomic.Pointer[error]
+	during func()
+}
+
+func (r *paged) Discard(address, size uintptr) error {
+	r.calls.Add(1)
+	if r.during != nil {
+		r.during()
+	}
+	if err := r.fail.Load(); err != nil {
+		return *err
+	}
+	return r.Resource.(memmgr.Discarder).Discard(address, size)
+}
+
+// onPages is a pool over such a resource.
+func onPages(t *testing.T, options ...memmgr.PoolOption) (*paged, *memmgr.Pool) {
+	if runtime.GOOS != "linux" {
+		t.Skip("memory has no pages here that could be given back")
+	}
+	r := &paged{Resource: memmgr.Host()}
+	p := memmgr.NewPool(r, options...)
+	t.Cleanup(func() { require.NoError(t, p.Close()) })
+	return r, p
+}
+
+// touch writes all of a buffer, and requireAll reads it.
+func touch(t testing.TB, b memmgr.Buffer, value byte) {
+	t.Helper()
+	all, err := b.Bytes()
+	require.NoError(t, err)
+	for i := range all {
+		all[i] = value
+	}
+}
+
+func requireAll(t testing.TB, b memmgr.Buffer, value byte) {
+	t.Helper()
+	all, err := b.Bytes()
+	require.NoError(t, err)
+	for i, v := range all {
+		if v != value {
+			require.Equal(t, value, v, "byte %d of %d", i, len(all))
+		}
+	}
+}
+
+// resident is how much of a pool's segments is in memory.
+func resident(p *memmgr.Pool) (n uintptr) {
+	for _, s := range p.Snapshot().Segments {
+		n += memmgr.ResidentBytes(s.Address, uintptr(s.Size))
+	}
+	return n
+}
+
+func newTouched(t testing.TB, p *memmgr.Pool, size uintptr, value byte) memmgr.Buffer {
+	t.Helper()
+	b, err := memmgr.New(p, memmgr.Request{Size: size})
+	require.NoError(t, err)
+	touch(t, b, value)
+	return b
+}
+
+func TestTrimGivesPagesOfFreeBlocksBack(t *testing.T) {
+	r, p := onPages(t, memmgr.WithDecay(0), memmgr.WithSegment(16<<20))
+	kept := newTouched(t, p, 100<<10, 1)
+	defer kept.Release()
+	var all []memmgr.Buffer
+	for range 60 {
+		all = append(all, newTouched(t, p, 200<<10, 2))
+	}
+	for _, b := range all {
+		b.Release()
+	}
+	before := resident(p)
+	require.Greater(t, before, uintptr(11<<20))
+	require.Zero(t, r.calls.Load())
+	freed := p.Trim(0)
+	after := resident(p)
+	require.EqualValues(t, before-after, freed)
+	require.LessOrEqual(t, after, uintptr(104<<10))
+	requireAll(t, kept, 1)
+
+	// Once for each free block.
+	calls := r.calls.Load()
+	require.Zero(t, p.Trim(0))
+	require.Equal(t, calls, r.calls.Load())
+	// What is used and freed again merges with the rest, which is purged anew.
+	newTouched(t, p, 300<<10, 3).Release()
+	require.GreaterOrEqual(t, p.Trim(0), uint64(296<<10))
+	require.Zero(t, p.Trim(0))
+}
+
+func TestTrimKeepsSomeOfThePages(t *testing.T) {
+	_, p := onPages(t, memmgr.WithDecay(0), memmgr.WithSegment(64<<20))
+	var kept, all []memmgr.Buffer
+	for range 20 {
+		all = append(all, newTouched(t, p, 2<<20, 2))
+		kept = append(kept, newTouched(t, p, 200<<10, 1)) // so large that they are cut one by one
+	}
+	for _, b := range all {
+		b.Release()
+	}
+	require.NotZero(t, p.Trim(30<<20))
+	require.Greater(t, resident(p), uintptr(16<<20), "no more goes back than needed, but for the last portion")
+	require.NotZero(t, p.Trim(0))
+	require.LessOrEqual(t, resident(p), uintptr(20*208<<10))
+	for _, b := range kept {
+		requireAll(t, b, 1)
+		b.Release()
+	}
+}
+
+func TestIdlePagesDecay(t *testing.T) {
+	_, p := onPages(t, memmgr.WithDecay(250*time.Millisecond), memmgr.WithSegment(16<<20), memmgr.WithCache(0))
+	kept := newTouched(t, p, 4<<10, 1)
+	defer kept.Release()
+	newTouched(t, p, 8<<20, 2).Release()
+	require.Eventually(t, func() bool { return resident(p) <= 64<<10 }, 10*time.Second, 20*time.Millisecond)
+	requireAll(t, kept, 1)
+}
+
+func TestPurgingEndsWhereThereAreNoPages(t *testing.T) {
+	r, p := onPages(t, memmgr.WithDecay(0), memmgr.WithSegment(16<<20))
+	none := error(&memmgr.OpError{Op: "Discard", Err: errors.ErrUnsupported})
+	r.fail.Store(&none)
+	kept := newTouched(t, p, 4<<10, 1)
+	defer kept.Release()
+	newTouched(t, p, 8<<20, 2).Release()
+	require.Zero(t, p.Trim(0))
+	require.EqualValues(t, 1, r.calls.Load())
+	newTouched(t, p, 3<<20, 2).Release()
+	require.Zero(t, p.Trim(0))
+	require.EqualValues(t, 1, r.calls.Load(), "asked again after it said that there are none")
+}
+
+// Blocks that are in hand for purging are waited for before a request fails.
+func TestARequestWaitsForBlocksInHand(t *testing.T) {
+	r, p := onPages(t, memmgr.WithDecay(0), memmgr.WithLimit(2<<20))
+	kept := newTouched(t, p, 4<<10, 1)
+	newTouched(t, p, 1<<20, 2).Release()
+	inside, goOn := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	r.during = func() { once.Do(func() { close(inside); <-goOn }) }
+	trimmed := make(chan uint64)
+	go func() { trimmed <- p.Trim(0) }()
+	<-inside
+	got := make(chan error)
+	go func() {
+		b, err := memmgr.New(p, memmgr.Request{Size: 1900 << 10})
+		if err == nil {
+			b.Release()
+		}
+		got <- err
+	}()
+	for range 100 {
+		runtime.Gosched()
+	}
+	close(goOn)
+	require.NoError(t, <-got)
+	require.NotZero(t, <-trimmed)
+	kept.Release()
+}
+
+// Under allocation, release, trimming and decay from all sides no byte is lost.
+func TestPurgingBesideUse(t *testing.T) {
+	_, p := onPages(t, memmgr.WithDecay(50*time.Millisecond), memmgr.WithCache(1<<20))
+	// An edge is written at both ends and in the middle of each block.
+	edges := func(b memmgr.Buffer, f func(*byte)) {
+		all, err := b.Bytes()
+		if err != nil {
+			panic(err)
+		}
+		for _, at := range []int{0, len(all) / 2, len(all) - 1} {
+			f(&all[at])
+		}
+	}
+	var users, trimmer sync.WaitGroup
+	for g := range 4 {
+		users.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(g), 5))
+			live := make([]memmgr.Buffer, 30)
+			for i := range 3000 {
+				at := rng.IntN(len(live))
+				mark := byte(g*len(live) + at)
+				if b := live[at]; b.Valid() {
+					edges(b, func(v *byte) {
+						if *v != mark {
+							panic("a byte was lost")
+						}
+					})
+					b.Release()
+				}
+				b, err := memmgr.New(p, memmgr.Request{Size: 1 + uintptr(rng.IntN(300<<10))})
+				if err != nil {
+					panic(err)
+				}
+				edges(b, func(v *byte) { *v = mark })
+				live[at] = b
+				if g == 0 && i%50 == 0 {
+					p.Snapshot()
+				}
+			}
+			for _, b := range live {
+				if b.Valid() {
+					b.Release()
+				}
+			}
+		})
+	}
+	var stop atomic.Bool
+	trimmer.Go(func() {
+		for !stop.Load() {
+			p.Trim(0)
+		}
+	})
+	users.Wait()
+	stop.Store(true)
+	trimmer.Wait()
+	p.Trim(0)
+	require.Zero(t, p.Stats().ReservedBytes.Current)
+}

@@ -1,0 +1,290 @@
+package memmgr
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/usmbridge/usmbridge/memmgr/internal/pin"
+	"github.com/usmbridge/usmbridge/memmgr/owner"
+)
+
+// What a pool does before it refuses a request, in this order, and what it tells
+// then. Nothing here looks at live blocks, and nothing stops the processors
+// unless the caches hold enough to serve the request: a refusal that nothing can
+// help costs microseconds, whatever is live.
+
+// scrape tries everything beside the upstream, which has just refused for the
+// given cause: blocks whose work is done, the caches and empty segments, and what
+// others hold without need.
+func (p *Pool) scrape(w *want, cause error) (*owner.Cell, error) {
+	emptyFronts()
+	p.origin.list.Drain()
+	if c, err := p.scrapeOwn(w, cause); err == nil || !ranOut(err) {
+		return c, err
+	}
+	if p.othersGiveWay(p.segmentNeed(w)) {
+		if c, err := p.askLeast(w); err == nil || !ranOut(err) {
+			return c, err
+		}
+	}
+	if !runReclaimers() {
+		return nil, cause
+	}
+	p.origin.list.Drain()
+	return p.scrapeOwn(w, cause)
+}
+
+// askLeast asks the upstream for as little as serves the request.
+func (p *Pool) askLeast(w *want) (*owner.Cell, error) {
+	if err := p.beginGrowth(w.r.Context); err != nil {
+		return nil, err
+	}
+	defer p.endGrowth()
+	need := uintptr(p.segmentNeed(w))
+	return p.grow(w, need, need)
+}
+
+// scrapeOwn gives up what this pool keeps without need, as far as that can serve
+// the request, and asks the upstream again when segments went back. It returns
+// the cause when nothing helped.
+func (p *Pool) scrapeOwn(w *want, cause error) (*owner.Cell, error) {
+	p.completeSome(refusalLooks)
+	p.awaitPurge()
+	p.mu.Lock()
+	need := p.segmentNeed(w)
+	room := need - 1 // it was refused: that much at most
+	if tight, left := p.limitRoom(); tight != nil {
+		room = min(room, left)
+	}
+	p.counters.retries++
+	c := p.find(w)
+	if c == nil && p.opensHold(w) {
+		c = p.carveAny(w)
+	}
+	if c == nil {
+		c = p.findInCaches(w, room)
+	}
+	if c == nil {
+		c = p.carveAny(w)
+	}
+	if c == nil && p.openIdle(w) {
+		c = p.carveAny(w)
+	}
+	released := uint64(0)
+	if c == nil && p.spare()+room >= need {
+		released = p.release(0)
+	}
+	if c == nil && (p.mu.awaitReturned() || p.mu.returns != w.returns) {
+		released++ // by others, who had not told the upstream when it was asked
+	}
+	w.returns = p.mu.returns
+	p.mu.Unlock()
+	if c != nil {
+		return c, nil
+	}
+	if released == 0 {
+		return nil, cause
+	}
+	return p.askLeast(w)
+}
+
+// refusalLooks is how many pending blocks a refusal looks at in vain; the keeper
+// looks at the others.
+const refusalLooks = 64
+
+// futileFlush remembers a dissolution of the caches that served nobody: it is not
+// repeated for a request of that size or more while no more memory is free than
+// then, for some time, because it stops every processor.
+type futileFlush struct {
+	need, free uint64
+	until      time.Time
+}
+
+// A futile flush is repeated after futileTime, or later when it took long.
+const (
+	futileTime  = time.Millisecond
+	futileShare = 20 // of the time at most one part goes to futile flushes
+)
+
+// findInCaches dissolves the caches and looks again, if what is free in front,
+// depot and heap together with so much room could serve the request. p.mu is held.
+func (p *Pool) findInCaches(w *want, room uint64) *owner.Cell {
+	cached := p.cachedBytes()
+	if cached <= 0 {
+		return nil
+	}
+	need := uint64(p.leastUnits(w)) * unit
+	free := uint64(cached) + p.heap.Counts().FreeUnits*unit + p.counters.idleBytes
+	if free+room < need {
+		return nil
+	}
+	start := time.Now()
+	f := &p.futile
+	if need >= f.need && free <= f.free && start.Before(f.until) {
+		return nil
+	}
+	p.flush()
+	c := p.find(w)
+	if c == nil {
+		end := time.Now()
+		*f = futileFlush{need, free, end.Add(max(futileTime, futileShare*end.Sub(start)))}
+	}
+	return c
+}
+
+// cachedBytes is what front and depot hold, as well as can be told without
+// stopping anybody. p.mu is held.
+func (p *Pool) cachedBytes() int64 {
+	n := p.counters.depotBytes
+	for s := range p.allShards() {
+		cached, _, _ := s.glance()
+		n += cached
+	}
+	return n
+}
+
+// glance reads a shard that others may be working on: the bytes in its bins, and
+// what it has not published. It is an estimate while the shard is in use, exact
+// otherwise, and costs whoever works there nothing.
+//
+//go:norace
+func (s *shard) glance() (cached, bytes, blocks int64) {
+	if !pin.Fast {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		c := s.change()
+		return s.cached(), c.bytes, c.blocks
+	}
+	for range 4 {
+		stocked, sent, c := s.stocked, s.sent, s.change()
+		if stocked == s.stocked && sent == s.sent && c == s.change() {
+			return stocked - sent - c.bytes, c.bytes, c.blocks
+		}
+	}
+	c := s.change()
+	return s.stocked - s.sent - c.bytes, c.bytes, c.blocks
+}
+
+// inUse is what users hold, as well as can be told without stopping anybody: exact
+// while nobody allocates or releases.
+func (p *Pool) inUse() (bytes, blocks int64) {
+	bytes, blocks = p.published.bytes.now.Load(), p.published.blocks.now.Load()
+	for s := range p.allShards() {
+		_, b, n := s.glance()
+		bytes, blocks = bytes+b, blocks+n
+	}
+	return bytes, blocks
+}
+
+// reclaimers free memory that others hold without need.
+var reclaimers struct {
+	mu  sync.Mutex
+	all map[int]func()
+	n   int
+}
+
+// AddReclaimer registers a function that every pool calls when it is out of
+// memory, so that owners elsewhere can let go: a list of objects of another
+// runtime to be released, a cache. It may run on any goroutine, at any depth of
+// an allocation, and must not allocate from a pool. The result unregisters it.
+func AddReclaimer(f func()) (remove func()) {
+	reclaimers.mu.Lock()
+	defer reclaimers.mu.Unlock()
+	if reclaimers.all == nil {
+		reclaimers.all = map[int]func(){}
+	}
+	reclaimers.n++
+	id := reclaimers.n
+	reclaimers.all[id] = f
+	return func() {
+		reclaimers.mu.Lock()
+		defer reclaimers.mu.Unlock()
+		delete(reclaimers.all, id)
+	}
+}
+
+// runReclaimers reports whether there are any.
+func runReclaimers() bool {
+	reclaimers.mu.Lock()
+	all := make([]func(), 0, len(reclaimers.all))
+	for _, f := range reclaimers.all {
+		all = append(all, f)
+	}
+	reclaimers.mu.Unlock()
+	for _, f := range all {
+		f()
+	}
+	wrapped.list().Drain()
+	return len(all) > 0
+}
+
+// refuse is outOfMemory for callers without the lock.
+func (p *Pool) refuse(w *want, cause error) *OutOfMemoryError {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.outOfMemory(w, cause)
+}
+
+// failed counts a request that fails for good, and makes its error.
+func (p *Pool) failed(w *want, cause error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.fail(w, cause)
+}
+
+// fail is failed for callers with the lock.
+func (p *Pool) fail(w *want, cause error) *OutOfMemoryError {
+	p.counters.ooms++
+	if p.trace != nil {
+		p.trace.addOOM(uint64(w.units) * unit)
+	}
+	return p.outOfMemory(w, cause)
+}
+
+// outOfMemory gives the whole account of a failure. p.mu is held.
+func (p *Pool) outOfMemory(w *want, cause error) *OutOfMemoryError {
+	p.settleLarge()
+	bytes, blocks := p.inUse()
+	e := &OutOfMemoryError{
+		Request: w.r, Place: p.Place(), Rounded: uint64(w.units) * unit,
+		LargestFree: uint64(p.heap.Largest()),
+		Allocated:   uint64(max(bytes, 0)),
+		Reserved:    p.counters.reserved,
+		Pending:     p.pending.bytes + p.counters.returnedBytes,
+		Holders:     p.holders(bytes, blocks),
+		Err:         reasonOf(cause),
+	}
+	if w.tenant != nil {
+		e.Tenant = w.tenant.name
+	}
+	if tight, _ := p.limitRoom(); tight != nil {
+		e.Limit = tight.Bytes()
+	} else if l, ok := As[*Limit](p.upstream); ok && l.bounds() {
+		e.Limit = l.Bytes()
+	}
+	if p.deviceSized != nil {
+		e.DeviceTotal = p.deviceSized.DeviceTotal()
+	}
+	return e
+}
+
+// holders lists the biggest holders by tenant and tag, of so much in all.
+func (p *Pool) holders(bytes, blocks int64) (all []Holder) {
+	p.eachTenant(func(t *Tenant) {
+		b, n := t.inUse()
+		all = append(all, t.tagged.holders(t.name, b, n)...)
+		bytes, blocks = bytes-b, blocks-n
+	})
+	return biggest(append(all, p.tagged.holders("", bytes, blocks)...))
+}
+
+// reasonOf passes over an account of a limit or of this pool, so that one account
+// tells it all.
+func reasonOf(cause error) error {
+	var oom *OutOfMemoryError
+	if errors.As(cause, &oom) && (errors.Is(oom.Err, errLimit) || oom.Reserved != 0) {
+		return oom.Err
+	}
+	return cause
+}

@@ -1,0 +1,383 @@
+package memmgr_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/memtest"
+)
+
+// What makes no sense is refused whether or not the pool has a block at hand.
+func TestBadAlignmentIsRefusedColdAndWarm(t *testing.T) {
+	_, p := simulatedPool(t)
+	for _, r := range []memmgr.Resource{memmgr.Host(), memmgr.NewLimit(memmgr.Host(), 1<<40), p} {
+		for range 2 {
+			for _, align := range []uintptr{3, 24, 255, 768, 1<<62 + 1, 1 << 62, 1 << 63, math.MaxUint} {
+				for _, size := range []uintptr{0, 1, 100, 1 << 61} {
+					_, err := memmgr.New(r, memmgr.Request{Size: size, Align: align})
+					require.ErrorIs(t, err, memmgr.ErrRequest, "%d bytes aligned to %d", size, align)
+				}
+			}
+			b, err := memmgr.New(r, memmgr.Request{Size: 100}) // warm from here on
+			require.NoError(t, err)
+			b.Release()
+		}
+	}
+	_, err := memmgr.New(p, memmgr.Request{Size: 1, Align: 1 << 61})
+	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+}
+
+func TestSegmentSizesBeyondWhatUnitsNumber(t *testing.T) {
+	for _, size := range []uintptr{1 << 39, 1<<39 + 1, 1 << 40, math.MaxUint - 5} {
+		_, p := simulatedPool(t, memmgr.WithSegment(size))
+		b, err := memmgr.New(p, memmgr.Request{Size: 100})
+		require.NoError(t, err)
+		require.EqualValues(t, 1<<39, p.Stats().ReservedBytes.Current)
+		b.Release()
+		p.Trim(0)
+		require.Zero(t, p.Stats().ReservedBytes.Current)
+	}
+}
+
+// counted is an upstream that counts its calls and answers them as told.
+type counted struct {
+	memmgr.Resource
+	calls  atomic.Int64
+	refuse func(n int64) error
+}
+
+func (c *counted) Allocate(r memmgr.Request) (memmgr.Block, error) {
+	n := c.calls.Add(1)
+	if c.refuse != nil {
+		if err := c.refuse(n); err != nil {
+			return memmgr.Block{}, err
+		}
+	}
+	return c.Resource.Allocate(r)
+}
+
+// An upstream that tells of an ended context by the bare error: from the pool it
+// is a typed one.
+func TestContextErrorOfAnUpstreamIsTyped(t *testing.T) {
+	for _, cause := range []error{context.Canceled, context.DeadlineExceeded} {
+		up := &counted{Resource: memtest.NewSimulated(), refuse: func(int64) error { return cause }}
+		p := memmgr.NewPool(up)
+		_, err := memmgr.New(p, memmgr.Request{Size: 1000, Tag: "late"})
+		var oom *memmgr.OutOfMemoryError
+		require.ErrorAs(t, err, &oom)
+		require.ErrorIs(t, err, cause)
+		require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+		require.Equal(t, "late", oom.Request.Tag)
+		require.NoError(t, p.Close())
+	}
+}
+
+// A callback that says no ends the request: nothing is asked again.
+func TestOnOutOfMemoryDecidesAboutTheRetry(t *testing.T) {
+	sim := memtest.NewSimulated(memtest.Capacity(1 << 20))
+	up := &counted{Resource: sim}
+	answer, asked, before := false, 0, int64(0)
+	p := memmgr.NewPool(up, memmgr.OnOutOfMemory(func(e *memmgr.OutOfMemoryError) bool {
+		asked, before = asked+1, up.calls.Load()
+		require.EqualValues(t, 4<<20, e.Request.Size)
+		return answer
+	}))
+	_, err := memmgr.New(p, memmgr.Request{Size: 4 << 20})
+	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	require.Equal(t, 1, asked)
+	require.Equal(t, before, up.calls.Load(), "no means no")
+	answer = true
+	_, err = memmgr.New(p, memmgr.Request{Size: 4 << 20})
+	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	require.Equal(t, 2, asked, "yes means once more")
+	require.Greater(t, up.calls.Load(), before)
+	require.EqualValues(t, 2, p.Stats().NumOOMs)
+	require.NoError(t, p.Close())
+}
+
+// The statistics of a snapshot are those of its segments.
+func TestSnapshotIsOfOneMoment(t *testing.T) {
+	_, p := simulatedPool(t)
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	for g := range 3 {
+		wg.Go(func() {
+			var held [16]memmgr.Buffer
+			for i := 0; !stop.Load(); i++ {
+				slot := &held[i%len(held)]
+				if slot.Valid() {
+					slot.Release()
+				}
+				b, err := memmgr.New(p, memmgr.Request{Size: uintptr(1000 * (g + 1 + i%40))})
+				if err != nil {
+					panic(err)
+				}
+				*slot = b
+			}
+			for _, b := range held {
+				if b.Valid() {
+					b.Release()
+				}
+			}
+		})
+	}
+	// A buffer in the hands of a goroutine that has just taken or dropped it shows
+	// in one place alone: one for each goroutine.
+	for range 200 {
+		s := p.Snapshot()
+		active, reserved := int64(0), int64(0)
+		for _, seg := range s.Segments {
+			reserved += int64(seg.Size)
+			for _, b := range seg.Blocks {
+				if b.State == memmgr.BlockActive {
+					active++
+				}
+			}
+		}
+		require.Equal(t, s.Stats.ReservedBytes.Current, reserved)
+		require.InDelta(t, s.Stats.Allocation.Current, active, 3)
+	}
+	stop.Store(true)
+	wg.Wait()
+}
+
+// A refusal leaves the caches alone where they could not serve the request, and
+// dissolves them where they could.
+func TestRefusalTouchesTheCachesOnlyWhereTheyHelp(t *testing.T) {
+	_, p := simulatedPool(t, memmgr.WithLimit(8<<20), memmgr.WithDecay(0))
+	held, err := memmgr.New(p, memmgr.Request{Size: 5 << 20})
+	require.NoError(t, err)
+	var small []memmgr.Buffer
+	for range 16 {
+		b, err := memmgr.New(p, memmgr.Request{Size: 64 << 10})
+		require.NoError(t, err)
+		small = append(small, b)
+	}
+	for _, b := range small {
+		b.Release()
+	}
+	cached := p.Stats().CachedBytes
+	require.NotZero(t, cached)
+	for range 3 {
+		_, err = memmgr.New(p, memmgr.Request{Size: 6 << 20})
+		require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+		require.Equal(t, cached, p.Stats().CachedBytes)
+	}
+	b, err := memmgr.New(p, memmgr.Request{Size: 2500 << 10})
+	require.NoError(t, err, "what the caches held makes room")
+	b.Release()
+	held.Release()
+}
+
+// Holders are counted as memory comes and goes, whoever drops it and whatever it
+// waits for.
+func TestHoldersAreCountedByTag(t *testing.T) {
+	sim := memtest.NewSimulated(memtest.Capacity(32 << 20))
+	p := memmgr.NewPool(sim)
+	take := func(size uintptr, tag string) memmgr.Buffer {
+		b, err := memmgr.New(p, memmgr.Request{Size: size, Tag: tag})
+		require.NoError(t, err)
+		return b
+	}
+	a, b, c, d := take(1<<20, "a"), take(2<<20, "b"), take(4<<20, "b"), take(512, "")
+	e := take(3<<20, "a")
+	e.Release()
+	f := take(3<<20, "exported")
+	f.SetExported()
+	f.Release()
+	_, err := memmgr.New(p, memmgr.Request{Size: 100 << 20})
+	var oom *memmgr.OutOfMemoryError
+	require.ErrorAs(t, err, &oom)
+	require.Equal(t, []memmgr.Holder{
+		{Tag: "b", Bytes: 6 << 20, Count: 2}, {Tag: "a", Bytes: 1 << 20, Count: 1}, {Bytes: 512, Count: 1},
+	}, oom.Holders)
+	require.EqualValues(t, 7<<20+512, oom.Allocated)
+	for _, x := range []memmgr.Buffer{a, b, c, d} {
+		x.Release()
+	}
+	_, err = memmgr.New(p, memmgr.Request{Size: 100 << 20})
+	require.ErrorAs(t, err, &oom)
+	require.Empty(t, oom.Holders)
+	require.Zero(t, oom.Allocated)
+	require.NoError(t, p.Close())
+}
+
+// A limit gives out its last byte and not one more, alone, shared and at once.
+func TestLimitIsExactAtTheBoundary(t *testing.T) {
+	sim := memtest.NewSimulated()
+	l := memmgr.NewLimit(sim, 1000)
+	a, err := l.Allocate(memmgr.Request{Size: 999})
+	require.NoError(t, err)
+	_, err = l.Allocate(memmgr.Request{Size: 2})
+	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	b, err := l.Allocate(memmgr.Request{Size: 1})
+	require.NoError(t, err)
+	_, err = l.Allocate(memmgr.Request{Size: 1})
+	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	none, err := l.Allocate(memmgr.Request{})
+	require.NoError(t, err, "nothing still fits")
+	for _, x := range []memmgr.Block{a, b, none} {
+		l.Free(x)
+	}
+	require.Zero(t, l.Used())
+	_, err = l.Allocate(memmgr.Request{Size: 1 << 61})
+	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+
+	// A pool's limit bounds its segments, to the byte.
+	p := memmgr.NewPool(sim, memmgr.WithLimit(4<<20+4096))
+	one, err := memmgr.New(p, memmgr.Request{Size: 4<<20 + 4096})
+	require.NoError(t, err)
+	_, err = memmgr.New(p, memmgr.Request{Size: 1})
+	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	one.Release()
+	_, err = memmgr.New(p, memmgr.Request{Size: 4<<20 + 4097})
+	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	require.NoError(t, p.Close())
+}
+
+func TestPoolsUnderOneLimitNeverExceedIt(t *testing.T) {
+	const bytes = 8 << 20
+	sim := memtest.NewSimulated()
+	l := memmgr.NewLimit(sim, bytes)
+	pools := []*memmgr.Pool{memmgr.NewPool(l), memmgr.NewPool(l)}
+	var wg sync.WaitGroup
+	var served atomic.Int64
+	for g := range 4 {
+		wg.Go(func() {
+			var held [8]memmgr.Buffer
+			for i := range 2000 {
+				slot := &held[i%len(held)]
+				if slot.Valid() {
+					slot.Release()
+				}
+				b, err := memmgr.New(pools[(g+i)%2], memmgr.Request{Size: uintptr(1+(i*7919+g)%300) << 12})
+				if err == nil {
+					served.Add(1)
+					*slot = b
+				}
+			}
+			for _, b := range held {
+				if b.Valid() {
+					b.Release()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.NotZero(t, served.Load())
+	require.LessOrEqual(t, sim.Peak(), uint64(bytes))
+	for _, p := range pools {
+		require.NoError(t, p.Close())
+	}
+	require.Zero(t, l.Used())
+}
+
+// A pool above a pool asks it: what that one keeps idle counts, though the limit below
+// has no room. And the upper one does the waiting.
+func TestPoolAbovePool(t *testing.T) {
+	sim := memtest.NewSimulated()
+	lower := memmgr.NewPool(sim, memmgr.WithLimit(8<<20), memmgr.WithDecay(0))
+	upper := memmgr.NewPool(lower, memmgr.WithDecay(0))
+	mustNew(t, lower, 8<<20).Release()
+	b := mustNew(t, upper, 4<<20)
+	held := mustNew(t, lower, 4<<20)
+	waiting := request(upper, context.Background(), 3<<20)
+	waits(t, upper, 1)
+	_, err := memmgr.New(upper, memmgr.Request{Size: 2 << 20})
+	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	held.Release()
+	served(t, waiting).Release()
+	b.Release()
+	require.NoError(t, upper.Close())
+	require.NoError(t, lower.Close())
+	blocks, _ := sim.InUse()
+	require.Zero(t, blocks)
+}
+
+// An upstream whose n-th call fails, to allocate or to free, for every n that a script
+// of waits, trims, tenants and decay reaches: the failure comes out where it happened,
+// and everything else works on. A free that fails is a mistake below, and panics.
+func TestEveryUpstreamCallFails(t *testing.T) {
+	for n := int64(1); ; n++ {
+		up := &failsAt{Simulated: memtest.NewSimulated(), at: n}
+		p := memmgr.NewPool(up, memmgr.WithDecay(0), memmgr.WithLimit(48<<20))
+		tenant, err := p.NewTenant("a", memmgr.TenantOptions{Hard: 40 << 20})
+		require.NoError(t, err)
+		failed := 0
+		try := func(f func()) {
+			defer func() {
+				if v := recover(); v != nil {
+					require.ErrorIs(t, v.(error), errFails)
+					failed++
+				}
+			}()
+			f()
+		}
+		var held []memmgr.Buffer
+		for i := range 40 {
+			try(func() {
+				var r memmgr.Resource = p
+				if i%3 == 0 {
+					r = tenant
+				}
+				b, err := memmgr.New(r, memmgr.Request{Size: uintptr(1+i%7) * 3 << 20 >> (i % 3)})
+				if err == nil {
+					held = append(held, b)
+				} else {
+					require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+				}
+			})
+			if i%5 == 4 {
+				for _, b := range held {
+					try(b.Release)
+				}
+				held = held[:0]
+				try(func() { p.Trim(uint64(i%2) * 4 << 20) })
+			}
+		}
+		for _, b := range held {
+			try(b.Release)
+		}
+		require.Zero(t, p.Stats().AllocatedBytes.Current)
+		require.Zero(t, tenant.Stats().ActiveBytes.Current)
+		try(func() { require.NoError(t, p.Close()) })
+		require.NoError(t, p.Close())
+		require.NoError(t, tenant.Close())
+		blocks, _ := up.InUse()
+		require.LessOrEqual(t, blocks, int64(failed), "beside the block whose free failed everything went back")
+		if up.calls.Load() < n {
+			require.Greater(t, n, int64(20), "the script was meant to call often")
+			return
+		}
+	}
+}
+
+var errFails = errors.New("this call fails")
+
+// failsAt fails one call, of Allocate by an error, of Free by a panic.
+type failsAt struct {
+	*memtest.Simulated
+	calls atomic.Int64
+	at    int64
+}
+
+func (f *failsAt) Allocate(r memmgr.Request) (memmgr.Block, error) {
+	if f.calls.Add(1) == f.at {
+		return memmgr.Block{}, &memmgr.OutOfMemoryError{Request: r, Err: errFails}
+	}
+	return f.Simulated.Allocate(r)
+}
+
+func (f *failsAt) Free(b memmgr.Block) {
+	if f.calls.Add(1) == f.at {
+		panic(errFails)
+	}
+	f.Simulated.Free(b)
+}

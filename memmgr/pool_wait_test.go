@@ -1,0 +1,497 @@
+package memmgr_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/memtest"
+)
+
+// patience is how long a test waits for what must happen: far longer than it takes.
+const patience = 60 * time.Second
+
+// granted is what a request that may wait came to.
+type granted struct {
+	b   memmgr.Buffer
+	err error
+}
+
+// request allocates on a goroutine of its own.
+func request(r memmgr.Resource, ctx context.Context, size uintptr) chan granted {
+	c := make(chan granted, 1)
+	go func() {
+		b, err := memmgr.New(r, memmgr.Request{Size: size, Context: ctx})
+		c <- granted{b, err}
+	}()
+	return c
+}
+
+// waits polls until so many requests wait in the pool.
+func waits(t testing.TB, p *memmgr.Pool, n int64) {
+	t.Helper()
+	require.Eventually(t, func() bool { return p.Stats().NumWaiting == n }, patience, 100*time.Microsecond)
+}
+
+// served returns what a request got.
+func served(t testing.TB, c chan granted) memmgr.Buffer {
+	t.Helper()
+	select {
+	case g := <-c:
+		require.NoError(t, g.err)
+		return g.b
+	case <-time.After(patience):
+		require.Fail(t, "a request waits although there is room")
+		return memmgr.Buffer{}
+	}
+}
+
+func mustNew(t testing.TB, r memmgr.Resource, size uintptr) memmgr.Buffer {
+	t.Helper()
+	b, err := memmgr.New(r, memmgr.Request{Size: size})
+	require.NoError(t, err)
+	return b
+}
+
+// Those who wait for the same amount are served in the order in which they came, and
+// those behind one who gives up move on.
+func TestWaitingIsFirstComeFirstServed(t *testing.T) {
+	for _, size := range []uintptr{1 << 20, 4 << 20, 20 << 20} {
+		_, p := simulatedPool(t, memmgr.WithLimit(3*uint64(size)))
+		held := []memmgr.Buffer{mustNew(t, p, size), mustNew(t, p, size), mustNew(t, p, size)}
+		ctx, cancel := context.WithCancel(context.Background())
+		var queue []chan granted
+		for i := range 4 {
+			c := context.Background()
+			if i == 1 {
+				c = ctx
+			}
+			queue = append(queue, request(p, c, size))
+			waits(t, p, int64(i+1))
+		}
+		_, err := memmgr.New(p, memmgr.Request{Size: size})
+		require.ErrorIs(t, err, memmgr.ErrOutOfMemory, "without a context nobody waits")
+		cancel()
+		gone := <-queue[1]
+		require.ErrorIs(t, gone.err, context.Canceled)
+		require.ErrorIs(t, gone.err, memmgr.ErrOutOfMemory)
+		var oom *memmgr.OutOfMemoryError
+		require.ErrorAs(t, gone.err, &oom)
+		require.EqualValues(t, 3*size, oom.Limit)
+		waits(t, p, 3)
+		for _, i := range []int{0, 2, 3} {
+			held[0].Release()
+			held = append(held[1:], served(t, queue[i]))
+			for _, later := range queue[i+1:] {
+				require.Empty(t, later)
+			}
+		}
+		for _, b := range held {
+			b.Release()
+		}
+		s := p.Stats()
+		require.Zero(t, s.NumWaiting)
+		require.EqualValues(t, 4, s.WaitLatency.Count)
+	}
+}
+
+// What could never be served is refused at once, and so is what comes with an ended
+// context.
+func TestHopelessRequestsDoNotWait(t *testing.T) {
+	sim := memtest.NewSimulated(memtest.Capacity(8 << 20))
+	p := memmgr.NewPool(sim)
+	_, err := memmgr.New(p, memmgr.Request{Size: 9 << 20, Context: context.Background()})
+	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	l := memmgr.NewPool(memmgr.NewLimit(sim, 4<<20))
+	_, err = memmgr.New(l, memmgr.Request{Size: 5 << 20, Context: context.Background()})
+	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	held := mustNew(t, l, 4<<20)
+	_, err = memmgr.New(l, memmgr.Request{Size: 4 << 20, Context: over})
+	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	require.ErrorIs(t, err, context.Canceled)
+	held.Release()
+	require.NoError(t, l.Close())
+	require.NoError(t, p.Close())
+}
+
+func TestCloseEndsWaits(t *testing.T) {
+	sim := memtest.NewSimulated(memtest.Capacity(8 << 20))
+	p := memmgr.NewPool(sim)
+	held := mustNew(t, p, 8<<20)
+	a, b := request(p, context.Background(), 1000), request(p, context.Background(), 4<<20)
+	waits(t, p, 2)
+	var leak *memmgr.LeakError
+	require.ErrorAs(t, p.Close(), &leak)
+	for _, c := range []chan granted{a, b} {
+		require.ErrorIs(t, (<-c).err, memmgr.ErrClosed)
+	}
+	held.Release()
+	blocks, _ := sim.InUse()
+	require.Zero(t, blocks)
+}
+
+// Who waits for the device gets the first block whose work ends; others are served
+// meanwhile by what is released; a lost event costs its own block alone.
+func TestWaitingForTheDevice(t *testing.T) {
+	for _, size := range []uintptr{1 << 20, 4 << 20, 20 << 20} {
+		sim := memtest.NewSimulated(memtest.Capacity(uint64(3 * size)))
+		p := memmgr.NewPool(sim)
+		released := func(b memmgr.Block) (event uintptr) {
+			b.Queue, b.Event = 7, sim.Submit(7)
+			event = sim.CopyEvent(b.Event)
+			p.Free(b)
+			return event
+		}
+		held := mustAllocate(t, p, size)
+		lost := released(mustAllocate(t, p, size))
+		late := released(mustAllocate(t, p, size))
+		first, second := request(p, context.Background(), size), request(p, context.Background(), size)
+		waits(t, p, 2)
+		third := request(p, context.Background(), size)
+		waits(t, p, 3)
+		p.Free(held)
+		b := <-oneOf(t, first, second, third)
+		require.NoError(t, b.err)
+		require.EqualValues(t, 2*size, p.Stats().ActiveBytes.Current-p.Stats().AllocatedBytes.Current)
+		sim.Complete(late)
+		c := <-oneOf(t, first, second, third)
+		require.NoError(t, c.err)
+		b.b.Release()
+		c.b.Release()
+		d := <-oneOf(t, first, second, third)
+		require.NoError(t, d.err)
+		d.b.Release()
+		require.EqualValues(t, size, p.Stats().ActiveBytes.Current, "the lost one")
+		sim.Complete(lost)
+		sim.ReleaseEvent(lost)
+		sim.ReleaseEvent(late)
+		require.NoError(t, p.Close())
+		blocks, _ := sim.InUse()
+		require.Zero(t, blocks)
+		require.Zero(t, sim.Events())
+	}
+}
+
+// oneOf returns what the first of some requests that is served gets.
+func oneOf(t testing.TB, all ...chan granted) chan granted {
+	t.Helper()
+	got := make(chan granted, 1)
+	require.Eventually(t, func() bool {
+		for _, c := range all {
+			select {
+			case g := <-c:
+				got <- g
+				return true
+			default:
+			}
+		}
+		return false
+	}, patience, 100*time.Microsecond)
+	return got
+}
+
+// The device frees what others took from it: the pool asks it again.
+func TestWaitingForMemoryThatOthersTook(t *testing.T) {
+	sim := memtest.NewSimulated(memtest.Capacity(8 << 20))
+	p := memmgr.NewPool(sim)
+	foreign, err := sim.Allocate(memmgr.Request{Size: 6 << 20})
+	require.NoError(t, err)
+	small, large := request(p, context.Background(), 3000<<10), request(p, context.Background(), 7<<20)
+	waits(t, p, 2)
+	sim.Free(foreign)
+	var b memmgr.Buffer
+	select {
+	case g := <-small:
+		b = g.b
+		require.NoError(t, g.err)
+		b.Release()
+		served(t, large).Release()
+	case g := <-large:
+		require.NoError(t, g.err)
+		g.b.Release()
+		served(t, small).Release()
+	case <-time.After(patience):
+		require.Fail(t, "nobody asked the device again")
+	}
+	require.NoError(t, p.Close())
+}
+
+// Pools under one limit: what one gives back serves those who wait in the other.
+func TestWaitingForAnotherPoolUnderTheLimit(t *testing.T) {
+	l := memmgr.NewLimit(memtest.NewSimulated(), 32<<20)
+	a, b := memmgr.NewPool(l), memmgr.NewPool(l)
+	held := mustNew(t, b, 30<<20)
+	large, small := request(a, context.Background(), 20<<20), request(a, context.Background(), 3<<20)
+	waits(t, a, 2)
+	held.Release()
+	b.Trim(0)
+	served(t, large).Release()
+	served(t, small).Release()
+	require.NoError(t, a.Close())
+	require.NoError(t, b.Close())
+	require.Zero(t, l.Used())
+}
+
+// keepBusy keeps n goroutines at taking and releasing blocks of a size until stopped;
+// each one waits when it must.
+func keepBusy(t testing.TB, r memmgr.Resource, n int, size uintptr) (rounds *atomic.Int64, stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	rounds = &atomic.Int64{}
+	for range n {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				b, err := memmgr.New(r, memmgr.Request{Size: size, Context: ctx})
+				if err != nil {
+					if !errors.Is(err, context.Canceled) {
+						t.Error(err)
+					}
+					return
+				}
+				rounds.Add(1)
+				b.Release()
+			}
+		})
+	}
+	return rounds, func() { cancel(); wg.Wait() }
+}
+
+// A large request is served although small ones take whatever comes back.
+func TestSmallRequestsDoNotStarveLargeOnes(t *testing.T) {
+	for _, large := range []uintptr{6 << 20, 28 << 20} {
+		limit := large + 2<<20
+		_, p := simulatedPool(t, memmgr.WithLimit(uint64(limit)))
+		_, stop := keepBusy(t, p, 32*int(limit>>20), 1<<20)
+		for range 3 {
+			require.Eventually(t, func() bool { return p.Stats().NumWaiting > int64(limit>>20) }, patience, time.Millisecond)
+			served(t, request(p, context.Background(), large)).Release()
+		}
+		stop()
+	}
+}
+
+// A large request that cannot be served stops nobody.
+func TestLargeRequestsDoNotStarveSmallOnes(t *testing.T) {
+	_, p := simulatedPool(t, memmgr.WithLimit(32<<20))
+	held := mustNew(t, p, 20<<20)
+	ctx, cancel := context.WithCancel(context.Background())
+	large := []chan granted{request(p, ctx, 24<<20), request(p, ctx, 6<<20), request(p, ctx, 24<<20)}
+	rounds, stop := keepBusy(t, p, 16, 1<<20)
+	from := rounds.Load()
+	require.Eventually(t, func() bool { return rounds.Load()-from > 5000 }, patience, time.Millisecond)
+	stop()
+	cancel()
+	for _, c := range large {
+		if g := <-c; g.err == nil {
+			g.b.Release()
+		} else {
+			require.ErrorIs(t, g.err, context.Canceled)
+		}
+	}
+	held.Release()
+}
+
+// Requests of all sizes, with and without contexts that end, with work pending and
+// with upstream refusals: nothing is lost, nobody is forgotten.
+func TestWaitingUnderStress(t *testing.T) {
+	sim := memtest.NewSimulated()
+	l := memmgr.NewLimit(sim, 48<<20)
+	pools := []*memmgr.Pool{memmgr.NewPool(l), memmgr.NewPool(l)}
+	sim.InOrder(1)
+	var wg sync.WaitGroup
+	var got, refused atomic.Int64
+	for g := range 16 {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(g), 77))
+			for i := range 300 {
+				size := uintptr(1 + rng.IntN(1<<(8+rng.IntN(17))))
+				if i%50 == 0 {
+					size = 17 << 20
+				}
+				var ctx context.Context
+				cancel := func() {}
+				switch rng.IntN(3) {
+				case 1:
+					ctx = context.Background()
+				case 2:
+					ctx, cancel = context.WithTimeout(context.Background(), time.Duration(rng.IntN(2000))*time.Microsecond)
+				}
+				p := pools[rng.IntN(len(pools))]
+				b, err := p.Allocate(memmgr.Request{Size: size, Context: ctx})
+				cancel()
+				if err != nil {
+					if !errors.Is(err, memmgr.ErrOutOfMemory) || (ctx != nil && ctx == context.Background()) {
+						t.Error(err)
+					}
+					refused.Add(1)
+					continue
+				}
+				got.Add(1)
+				if rng.IntN(3) == 0 {
+					b.Queue = uintptr(1 + rng.IntN(2))
+					b.Event = sim.Submit(b.Queue)
+					done := sim.CopyEvent(b.Event)
+					wg.Go(func() {
+						time.Sleep(time.Duration(rand.IntN(300)) * time.Microsecond)
+						sim.Complete(done)
+						sim.ReleaseEvent(done)
+					})
+				}
+				p.Free(b)
+			}
+		})
+	}
+	wg.Wait()
+	require.NotZero(t, got.Load())
+	t.Logf("%d served, %d refused", got.Load(), refused.Load())
+	for _, p := range pools {
+		require.Zero(t, p.Stats().NumWaiting)
+		require.Zero(t, p.Stats().AllocatedBytes.Current)
+		require.NoError(t, p.Close())
+	}
+	require.Zero(t, l.Used())
+	require.LessOrEqual(t, sim.Peak(), uint64(48<<20))
+	require.Zero(t, sim.Events())
+}
+
+// A request for which the upstream has no room stops none of those behind it for
+// which it has: neither a few of them, nor one behind many.
+func TestThoseBehindAskTheUpstreamToo(t *testing.T) {
+	for name, make := range map[string]func(bound uint64) (*memtest.Simulated, *memmgr.Pool){
+		"limit": func(bound uint64) (*memtest.Simulated, *memmgr.Pool) {
+			sim := memtest.NewSimulated()
+			return sim, memmgr.NewPool(sim, memmgr.WithLimit(bound))
+		},
+		"device": func(bound uint64) (*memtest.Simulated, *memmgr.Pool) {
+			sim := memtest.NewSimulated(memtest.Capacity(bound))
+			return sim, memmgr.NewPool(sim)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, c := range []struct{ bound, held, first, behind uintptr }{
+				{32 << 20, 20 << 20, 14 << 20, 6 << 20},
+				{32 << 20, 20 << 20, 14 << 20, 9 << 20},
+				{4 << 20, 5 << 19, 2 << 20, 64 << 10},
+				{4 << 20, 5 << 19, 2 << 20, 5 << 18},
+			} {
+				for _, before := range []int{1, 40} {
+					sim, p := make(uint64(c.bound))
+					held := mustNew(t, p, c.held)
+					ctx, cancel := context.WithCancel(context.Background())
+					var stuck []chan granted
+					for i := range before {
+						stuck = append(stuck, request(p, ctx, c.first))
+						waits(t, p, int64(i+1))
+					}
+					if before == 1 || c.behind <= c.first/4 {
+						served(t, request(p, context.Background(), c.behind)).Release()
+					}
+					held.Release()
+					for _, x := range stuck {
+						served(t, x).Release()
+					}
+					cancel()
+					require.NoError(t, p.Close())
+					blocks, _ := sim.InUse()
+					require.Zero(t, blocks)
+				}
+			}
+		})
+	}
+}
+
+// Who waits in the pool's line is charged when it is served and not before: meanwhile
+// the tenant's others have all of its limit.
+func TestWhoWaitsInThePoolTakesNoRoomOfItsTenant(t *testing.T) {
+	_, p := simulatedPool(t, memmgr.WithLimit(48<<20))
+	tenant := newTenant(t, p, "t", memmgr.TenantOptions{Hard: 32 << 20})
+	held := mustNew(t, p, 30<<20)
+	large := request(tenant, context.Background(), 24<<20)
+	waits(t, p, 1)
+	require.Zero(t, tenant.Stats().ActiveBytes.Current, "it has nothing")
+	small := served(t, request(tenant, context.Background(), 12<<20))
+	require.EqualValues(t, 12<<20, tenant.Stats().ActiveBytes.Current)
+	held.Release()
+	require.Never(t, func() bool { return len(large) > 0 }, 20*time.Millisecond, time.Millisecond, "beyond the hard limit")
+	small.Release()
+	served(t, large).Release()
+
+	held = mustNew(t, p, 30<<20)
+	ctx, cancel := context.WithCancel(context.Background())
+	large = request(tenant, ctx, 24<<20)
+	waits(t, p, 1)
+	cancel()
+	require.ErrorIs(t, (<-large).err, context.Canceled)
+	require.NoError(t, tenant.Close())
+	_, err := memmgr.New(tenant, memmgr.Request{Size: 1 << 20, Context: context.Background()})
+	require.ErrorIs(t, err, memmgr.ErrClosed)
+	require.Zero(t, tenant.Stats().ActiveBytes.Current)
+	held.Release()
+}
+
+// A large request is served although memory comes back so slowly that it is in use
+// elsewhere before enough of it is there, and others are served all the time.
+func TestALargeRequestGathersWhatComesBackSlowly(t *testing.T) {
+	_, p := simulatedPool(t, memmgr.WithLimit(32<<20))
+	var held []memmgr.Buffer
+	for range 32 {
+		held = append(held, mustNew(t, p, 1<<20))
+	}
+	large := request(p, context.Background(), 16<<20)
+	waits(t, p, 1)
+	var small []chan granted
+	for deadline := time.Now().Add(patience); len(large) == 0; {
+		require.True(t, time.Now().Before(deadline), "the large request starves")
+		if len(held) > 0 {
+			held[0].Release()
+			held = held[1:]
+			small = append(small, request(p, context.Background(), 1<<20))
+		}
+		time.Sleep(2 * time.Millisecond) // how slowly it comes back
+		for len(small) > 0 && len(small[0]) > 0 {
+			held, small = append(held, served(t, small[0])), small[1:]
+		}
+	}
+	served(t, large).Release()
+	for _, b := range held {
+		b.Release()
+	}
+	for _, c := range small {
+		served(t, c).Release()
+	}
+}
+
+// While room is kept for one who waits, a request that cannot wait still gets what is
+// free.
+func TestKeptRoomServesWhoCannotWait(t *testing.T) {
+	_, p := simulatedPool(t, memmgr.WithLimit(32<<20))
+	var held []memmgr.Buffer
+	for range 32 {
+		held = append(held, mustNew(t, p, 1<<20))
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	large := request(p, ctx, 12<<20)
+	waits(t, p, 1)
+	for i := 0; i < 32; i += 2 {
+		held[i].Release()
+	}
+	held[0] = served(t, request(p, context.Background(), 1<<20))
+	require.Eventually(t, func() bool { return memmgr.KeepsRoom(p) }, patience, 100*time.Microsecond)
+	for i := 2; i < 32; i += 2 {
+		held[i] = mustNew(t, p, 1<<20)
+	}
+	cancel()
+	require.ErrorIs(t, (<-large).err, context.Canceled)
+	for _, b := range held {
+		b.Release()
+	}
+}

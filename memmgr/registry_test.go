@@ -1,0 +1,228 @@
+package memmgr_test
+
+import (
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/memtest"
+	"github.com/usmbridge/usmbridge/memmgr/owner"
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+// use allocates from a resource and releases.
+func use(t testing.TB, r memmgr.Resource) {
+	b, err := memmgr.New(r, memmgr.Request{Size: 100})
+	require.NoError(t, err)
+	b.Release()
+}
+
+// originsFall waits until no more resources are known than before.
+func originsFall(t testing.TB, before int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		runtime.GC()
+		return memmgr.Origins() <= before
+	}, 30*time.Second, time.Millisecond, "resources that their user dropped are known still")
+}
+
+// A wrapper for each request is collected with its user's last reference to it: no
+// entry, no cell and no memory of it stay.
+func TestDroppedResourcesAreForgotten(t *testing.T) {
+	p := newHostPool(t)
+	sim := memtest.NewSimulated()
+	use(t, p)
+	use(t, sim)
+	runtime.GC()
+	before, cells := memmgr.Origins(), memmgr.OwnerBytes()
+	for i := range 2000 {
+		var r memmgr.Resource = p
+		if i%2 == 0 {
+			r = sim // which has a Synchronizer of its own
+		}
+		use(t, memmgr.NewLimit(r, 1<<20))
+		use(t, memmgr.NewStatistics(r))
+	}
+	originsFall(t, before)
+	// 4000 were made; a processor takes cells by the dozen.
+	require.LessOrEqual(t, memmgr.OwnerBytes(), cells+256*owner.CellBytes)
+	use(t, sim)
+	returned(t, sim)
+}
+
+// What is in use keeps its resource, and the last of it lets go.
+func TestMemoryInUseKeepsItsResource(t *testing.T) {
+	sim := memtest.NewSimulated()
+	use(t, sim)
+	before := memmgr.Origins()
+	b := func() memmgr.Buffer {
+		b, err := memmgr.New(memmgr.NewLimit(sim, 1<<20), memmgr.Request{Size: 100})
+		require.NoError(t, err)
+		return b
+	}()
+	for range 5 {
+		runtime.GC()
+	}
+	limit, ok := b.Resource().(*memmgr.Limit)
+	require.True(t, ok)
+	require.EqualValues(t, 100, limit.Used())
+	b.Release()
+	require.Zero(t, limit.Used())
+	limit = nil
+	_ = limit
+	originsFall(t, before)
+	returned(t, sim)
+}
+
+// value is a resource that is no pointer: known until it is closed.
+type value struct {
+	*memtest.Simulated
+	name string
+}
+
+func TestClosedResourcesAreForgotten(t *testing.T) {
+	sim := memtest.NewSimulated()
+	limit := memmgr.NewLimit(sim, 1000)
+	for _, r := range []memmgr.Resource{limit, value{sim, "a"}} {
+		require.Zero(t, memmgr.OriginsOf(r))
+		b, err := memmgr.New(r, memmgr.Request{Size: 100})
+		require.NoError(t, err)
+		require.Equal(t, r, b.Resource())
+		require.NoError(t, memmgr.Close(r))
+		require.Equal(t, 1, memmgr.OriginsOf(r), "memory is in use")
+		require.Equal(t, r, b.Resource())
+		again, err := memmgr.New(r, memmgr.Request{Size: 100})
+		require.NoError(t, err)
+		require.Equal(t, 2, memmgr.OriginsOf(r), "used again, known again")
+		b.Release()
+		require.Equal(t, 1, memmgr.OriginsOf(r))
+		again.Release()
+		require.NoError(t, memmgr.Close(r))
+		require.Zero(t, memmgr.OriginsOf(r))
+	}
+	require.Zero(t, limit.Used())
+	require.NoError(t, memmgr.Close(limit), "closing again")
+	require.NoError(t, memmgr.Close(nil))
+	require.NoError(t, memmgr.Close((*memmgr.Limit)(nil)))
+	p := memmgr.NewPool(sim)
+	require.NoError(t, memmgr.Close(p), "a closer is closed")
+	_, err := memmgr.New(p, memmgr.Request{Size: 100})
+	require.ErrorIs(t, err, memmgr.ErrClosed)
+	returned(t, sim)
+}
+
+// Resources that lie at one address, and that take the place of one that is gone, are
+// told apart.
+func TestResourcesAtOneAddressAreToldApart(t *testing.T) {
+	type pair struct{ *memtest.Simulated } // its first field lies where it does
+	sim := memtest.NewSimulated()
+	outer := &pair{sim}
+	inner := &outer.Simulated
+	b, err := memmgr.New(outer, memmgr.Request{Size: 100})
+	require.NoError(t, err)
+	c, err := memmgr.New(*inner, memmgr.Request{Size: 100})
+	require.NoError(t, err)
+	require.Equal(t, memmgr.Resource(outer), b.Resource())
+	require.Equal(t, memmgr.Resource(sim), c.Resource())
+	b.Release()
+	c.Release()
+	for i := range 3000 { // the collector gives the same places again
+		r := memmgr.NewLimit(sim, uint64(1000+i))
+		b, err := memmgr.New(r, memmgr.Request{Size: 100})
+		require.NoError(t, err)
+		require.Same(t, r, b.Resource())
+		require.EqualValues(t, 100, r.Used())
+		b.Release()
+		require.Zero(t, r.Used())
+		if i%300 == 0 {
+			runtime.GC()
+		}
+	}
+	returned(t, sim)
+}
+
+// global is no object of the collector's.
+var global struct {
+	nothing
+	name string
+}
+
+// nothing is a resource without a size: all of them lie at one address.
+type nothing struct{}
+
+func (*nothing) Allocate(r memmgr.Request) (memmgr.Block, error) {
+	return memmgr.Block{Address: 1 << 40, Size: max(r.Size, 1), Requested: r.Size, Align: r.Alignment()}, nil
+}
+func (*nothing) Free(memmgr.Block)     {}
+func (*nothing) Place() *syclobj.Place { return syclobj.HostPlace() }
+
+func TestResourcesOutsideTheHeap(t *testing.T) {
+	for range 3 {
+		use(t, &nothing{})
+		use(t, &global)
+		use(t, &global.nothing)
+		runtime.GC()
+	}
+	require.NoError(t, memmgr.Close(&nothing{}))
+	require.NoError(t, memmgr.Close(&global))
+	require.NoError(t, memmgr.Close(&global.nothing))
+}
+
+// Use, close and collection at once: no block goes to a resource that is not its own,
+// and nothing is left.
+func TestRegistryUnderConcurrentUseAndClose(t *testing.T) {
+	sim := memtest.NewSimulated()
+	runtime.GC()
+	before := memmgr.Origins()
+	shared := make([]*memmgr.Limit, 4)
+	for i := range shared {
+		shared[i] = memmgr.NewLimit(sim, 1<<30)
+	}
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			for i := range 3000 {
+				r := shared[(g+i)%len(shared)]
+				b, err := memmgr.New(r, memmgr.Request{Size: 100})
+				if err != nil {
+					panic(err)
+				}
+				if i%3 == 0 {
+					if err := memmgr.Close(r); err != nil {
+						panic(err)
+					}
+				}
+				b.Release()
+			}
+		})
+	}
+	wg.Wait()
+	for _, r := range shared {
+		require.Zero(t, r.Used())
+		require.NoError(t, memmgr.Close(r))
+	}
+	require.LessOrEqual(t, memmgr.Origins(), before)
+	returned(t, sim)
+}
+
+// The registry does not become slower with what is in it: this is a benchmark.
+func BenchmarkWrapperAmongMany(b *testing.B) {
+	sim := memtest.NewSimulated()
+	for name, n := range map[string]int{"first": 0, "among20000": 20000} {
+		held := make([]memmgr.Resource, n)
+		for i := range held {
+			held[i] = memmgr.NewLimit(sim, 1<<30)
+			use(b, held[i])
+		}
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				use(b, memmgr.NewLimit(sim, 1<<30))
+			}
+		})
+		runtime.KeepAlive(held)
+	}
+}

@@ -1,0 +1,410 @@
+package memmgr_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/memtest"
+)
+
+func newTenant(t testing.TB, p *memmgr.Pool, name string, o memmgr.TenantOptions) *memmgr.Tenant {
+	t.Helper()
+	tenant, err := p.NewTenant(name, o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, tenant.Close()) })
+	return tenant
+}
+
+func TestTenantPassesTheSuite(t *testing.T) {
+	memtest.Run(t, func(t testing.TB) memmgr.Resource {
+		return newTenant(t, newHostPool(t), "suite", memmgr.TenantOptions{Hard: 1 << 30})
+	}, memtest.Options{Largest: 40 << 20, MaxAlign: 4 << 20})
+}
+
+func TestTenantOptionsAreChecked(t *testing.T) {
+	_, p := simulatedPool(t)
+	_, err := p.NewTenant("a", memmgr.TenantOptions{Weight: -1})
+	require.ErrorIs(t, err, memmgr.ErrRequest)
+	_, err = p.NewTenant("a", memmgr.TenantOptions{Soft: 2, Hard: 1})
+	require.ErrorIs(t, err, memmgr.ErrRequest)
+	tenant := newTenant(t, p, "named", memmgr.TenantOptions{})
+	require.Equal(t, "named", tenant.Name())
+	require.Same(t, p, tenant.Upstream())
+	over, ok := memmgr.As[*memmgr.Pool](tenant)
+	require.True(t, ok)
+	require.Same(t, p, over)
+}
+
+// The hard limit gives out its last byte and not one more, whatever lies where on
+// the processors, for every size of block.
+func TestTenantHardLimitIsExact(t *testing.T) {
+	for _, size := range []uintptr{256, 4096, 100 << 10, 1 << 20, 3 << 20, 20 << 20} {
+		_, p := simulatedPool(t)
+		n := max(3, min(3000, 64<<20/int(size)))
+		tenant := newTenant(t, p, "exact", memmgr.TenantOptions{Hard: uint64(size) * uint64(n)})
+		other := newTenant(t, p, "other", memmgr.TenantOptions{Hard: 1 << 20})
+		for range 3 {
+			var held []memmgr.Buffer
+			for range n {
+				held = append(held, mustNew(t, tenant, size))
+			}
+			for range 3 {
+				_, err := memmgr.New(tenant, memmgr.Request{Size: 1, Tag: "one more"})
+				var oom *memmgr.OutOfMemoryError
+				require.ErrorAs(t, err, &oom)
+				require.Equal(t, "exact", oom.Tenant)
+				require.EqualValues(t, size*uintptr(n), oom.Limit)
+				require.EqualValues(t, size*uintptr(n), oom.Allocated)
+				require.Equal(t, []memmgr.Holder{{Tenant: "exact", Bytes: uint64(size) * uint64(n), Count: uint64(n)}}, oom.Holders)
+				require.ErrorContains(t, err, "exact")
+			}
+			mustNew(t, other, 1000).Release()
+			mustNew(t, p, 1000).Release()
+			held[n/2].Release()
+			held[n/2] = mustNew(t, tenant, size)
+			_, err := memmgr.New(tenant, memmgr.Request{Size: 1})
+			require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+			s := tenant.Stats()
+			require.EqualValues(t, n, s.Allocation.Current)
+			require.EqualValues(t, uintptr(n)*size, s.AllocatedBytes.Current)
+			require.EqualValues(t, uintptr(n)*size, s.ActiveBytes.Current)
+			require.EqualValues(t, uintptr(n)*size, s.ActiveBytes.Peak)
+			for _, b := range held {
+				b.Release()
+			}
+			require.Zero(t, tenant.Stats().ActiveBytes.Current)
+			require.Zero(t, tenant.Stats().Allocation.Current)
+			require.Zero(t, tenant.Stats().RequestedBytes.Current)
+		}
+	}
+}
+
+// What was released with work pending counts until the work is done.
+func TestTenantIsChargedForPendingMemory(t *testing.T) {
+	sim, p := simulatedPool(t)
+	tenant := newTenant(t, p, "pending", memmgr.TenantOptions{Hard: 2 << 20})
+	b, err := tenant.Allocate(memmgr.Request{Size: 2 << 20})
+	require.NoError(t, err)
+	event := sim.Submit(3)
+	b.Queue, b.Event = 3, sim.CopyEvent(event)
+	tenant.Free(b)
+	s := tenant.Stats()
+	require.Zero(t, s.Allocation.Current)
+	require.EqualValues(t, 2<<20, s.ActiveBytes.Current)
+	_, err = memmgr.New(tenant, memmgr.Request{Size: 1})
+	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	waiting := request(tenant, context.Background(), 1<<20)
+	require.Eventually(t, func() bool { return tenant.Stats().NumWaiting == 1 }, patience, 100*time.Microsecond)
+	mustNew(t, p, 4<<20).Release()
+	sim.Complete(event)
+	sim.ReleaseEvent(event)
+	served(t, waiting).Release()
+	require.Zero(t, tenant.Stats().ActiveBytes.Current)
+}
+
+// Who waits below a hard limit is served in order and is nobody else's concern.
+func TestTenantWaits(t *testing.T) {
+	_, p := simulatedPool(t)
+	tenant := newTenant(t, p, "waits", memmgr.TenantOptions{Hard: 3 << 20})
+	held := []memmgr.Buffer{mustNew(t, tenant, 1<<20), mustNew(t, tenant, 1<<20), mustNew(t, tenant, 1<<20)}
+	ctx, cancel := context.WithCancel(context.Background())
+	var queue []chan granted
+	for i := range 4 {
+		c := context.Background()
+		if i == 1 {
+			c = ctx
+		}
+		queue = append(queue, request(tenant, c, 1<<20))
+		require.Eventually(t, func() bool { return tenant.Stats().NumWaiting == int64(i+1) }, patience, 100*time.Microsecond)
+	}
+	mustNew(t, p, 100<<20).Release()
+	cancel()
+	gone := <-queue[1]
+	require.ErrorIs(t, gone.err, context.Canceled)
+	require.ErrorIs(t, gone.err, memmgr.ErrOutOfMemory)
+	for _, i := range []int{0, 2, 3} {
+		held[0].Release()
+		held = append(held[1:], served(t, queue[i]))
+		for _, later := range queue[i+1:] {
+			require.Empty(t, later)
+		}
+	}
+	for _, b := range held {
+		b.Release()
+	}
+	_, err := memmgr.New(tenant, memmgr.Request{Size: 4 << 20, Context: context.Background()})
+	require.ErrorIs(t, err, memmgr.ErrOutOfMemory, "never possible")
+}
+
+// A large request that the hard limit refuses stops no small one, and small ones do
+// not starve it.
+func TestTenantStarvesNobody(t *testing.T) {
+	_, p := simulatedPool(t)
+	tenant := newTenant(t, p, "mixed", memmgr.TenantOptions{Hard: 16 << 20})
+	held := mustNew(t, tenant, 8<<20)
+	ctx, cancel := context.WithCancel(context.Background())
+	never := request(tenant, ctx, 12<<20)
+	rounds, stop := keepBusy(t, tenant, 200, 1<<20)
+	require.Eventually(t, func() bool { return rounds.Load() > 5000 }, patience, 100*time.Microsecond)
+	cancel()
+	require.ErrorIs(t, (<-never).err, context.Canceled)
+	held.Release()
+	for range 3 {
+		require.Eventually(t, func() bool { return tenant.Stats().NumWaiting > 16 }, patience, 100*time.Microsecond)
+		served(t, request(tenant, context.Background(), 15<<20)).Release()
+	}
+	stop()
+	require.Zero(t, tenant.Stats().ActiveBytes.Current)
+}
+
+func TestClosedTenant(t *testing.T) {
+	_, p := simulatedPool(t, memmgr.WithLimit(8<<20))
+	tenant, err := p.NewTenant("closed", memmgr.TenantOptions{Hard: 6 << 20})
+	require.NoError(t, err)
+	b := mustNew(t, tenant, 5<<20)
+	rest := mustNew(t, p, 2<<20)
+	atLimit := request(tenant, context.Background(), 2<<20)
+	require.Eventually(t, func() bool { return tenant.Stats().NumWaiting == 1 }, patience, 100*time.Microsecond)
+	inLine := request(tenant, context.Background(), 1<<20+1)
+	require.Eventually(t, func() bool { return tenant.Stats().NumWaiting == 2 }, patience, 100*time.Microsecond)
+	require.NoError(t, tenant.Close())
+	require.ErrorIs(t, (<-atLimit).err, memmgr.ErrClosed)
+	require.ErrorIs(t, (<-inLine).err, memmgr.ErrClosed)
+	_, err = memmgr.New(tenant, memmgr.Request{Size: 1})
+	require.ErrorIs(t, err, memmgr.ErrClosed)
+	require.True(t, b.Valid())
+	require.EqualValues(t, 5<<20, tenant.Stats().ActiveBytes.Current)
+	b.Release()
+	rest.Release()
+	require.Zero(t, tenant.Stats().ActiveBytes.Current)
+	require.NoError(t, tenant.Close())
+	// Its number serves another one, many times over.
+	for range 3000 {
+		next, err := p.NewTenant("next", memmgr.TenantOptions{Hard: 1 << 20})
+		require.NoError(t, err)
+		mustNew(t, next, 1000).Release()
+		require.NoError(t, next.Close())
+	}
+	require.NoError(t, p.Close())
+	_, err = p.NewTenant("late", memmgr.TenantOptions{})
+	require.ErrorIs(t, err, memmgr.ErrClosed)
+}
+
+// While somebody waits, a tenant above its soft limit comes last: it is refused
+// without a context, and served after the others with one.
+func TestSoftLimitYieldsUnderPressure(t *testing.T) {
+	_, p := simulatedPool(t, memmgr.WithLimit(8<<20))
+	greedy := newTenant(t, p, "greedy", memmgr.TenantOptions{Soft: 2 << 20})
+	modest := newTenant(t, p, "modest", memmgr.TenantOptions{Soft: 6 << 20})
+	held := []memmgr.Buffer{mustNew(t, greedy, 4<<20), mustNew(t, greedy, 2<<20), mustNew(t, modest, 2<<20)}
+	first := request(greedy, context.Background(), 2<<20)
+	waits(t, p, 1)
+	second := request(modest, context.Background(), 2<<20)
+	waits(t, p, 2)
+	held[1].Release()
+	held[1] = served(t, second)
+	require.Empty(t, first, "it came first, and is above its soft limit")
+	held[2].Release()
+	held[2] = served(t, first)
+	waitsFor := request(modest, context.Background(), 4<<20)
+	waits(t, p, 1)
+	_, err := memmgr.New(greedy, memmgr.Request{Size: 1})
+	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	held[0].Release()
+	served(t, waitsFor).Release()
+	held[1].Release()
+	held[2].Release()
+}
+
+// Among those who wait, memory goes by weight.
+func TestWeightsShareWhatComesBack(t *testing.T) {
+	_, p := simulatedPool(t, memmgr.WithLimit(16<<20))
+	var held []memmgr.Buffer
+	for range 16 {
+		held = append(held, mustNew(t, p, 1<<20))
+	}
+	counts := map[string]int{}
+	got := make(chan string, 100)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var theirs []memmgr.Buffer
+	for _, w := range []struct {
+		name   string
+		weight int
+	}{{"one", 1}, {"three", 3}} {
+		tenant := newTenant(t, p, w.name, memmgr.TenantOptions{Weight: w.weight})
+		for range 16 {
+			wg.Go(func() {
+				b, err := memmgr.New(tenant, memmgr.Request{Size: 1 << 20, Context: ctx})
+				if err != nil {
+					return
+				}
+				mu.Lock()
+				theirs = append(theirs, b)
+				mu.Unlock()
+				got <- w.name
+			})
+		}
+	}
+	waits(t, p, 32)
+	for _, b := range held {
+		b.Release()
+		counts[<-got]++
+	}
+	cancel()
+	wg.Wait()
+	require.InDelta(t, 12, counts["three"], 1)
+	require.InDelta(t, 4, counts["one"], 1)
+	for _, b := range theirs {
+		b.Release()
+	}
+}
+
+// Tenants and the pool itself on many goroutines, buffers freed by others than took
+// them, some pending, some tagged, limits hit all the time: never above a limit, and
+// in the end every account is at 0.
+func TestTenantAccountsUnderStress(t *testing.T) {
+	sim, p := simulatedPool(t)
+	const tenants, hard = 3, 4 << 20
+	var all []*memmgr.Tenant
+	for i := range tenants {
+		all = append(all, newTenant(t, p, string(rune('a'+i)), memmgr.TenantOptions{Hard: hard}))
+	}
+	var inUse [tenants]atomic.Int64
+	type taken struct {
+		b memmgr.Buffer
+		i int
+		n int64
+	}
+	handover := make(chan taken, 64)
+	free := func(x taken) {
+		inUse[x.i].Add(-x.n)
+		x.b.Release()
+	}
+	var wg sync.WaitGroup
+	var refused atomic.Int64
+	for g := range 8 {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(g), 3))
+			for range 3000 {
+				i := rng.IntN(tenants)
+				r := memmgr.Request{Size: uintptr(1 + rng.IntN(1<<(9+rng.IntN(12))))}
+				if rng.IntN(8) == 0 {
+					r.Tag = "tagged"
+				}
+				b, err := memmgr.New(all[i], r)
+				if err != nil {
+					if !errors.Is(err, memmgr.ErrOutOfMemory) {
+						t.Error(err)
+					}
+					refused.Add(1)
+				} else {
+					n := int64(b.Size())
+					if inUse[i].Add(n) > hard {
+						t.Errorf("%d bytes in use", inUse[i].Load())
+					}
+					select {
+					case handover <- taken{b, i, n}:
+					default:
+						free(taken{b, i, n})
+					}
+				}
+				if rng.IntN(3) == 0 {
+					select {
+					case x := <-handover:
+						free(x)
+					default:
+					}
+				}
+				if rng.IntN(500) == 0 {
+					p.Trim(0)
+					all[i].Stats()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	close(handover)
+	for x := range handover {
+		free(x)
+	}
+	require.NotZero(t, refused.Load())
+	for _, tenant := range all {
+		s := tenant.Stats()
+		require.Zero(t, s.ActiveBytes.Current)
+		require.Zero(t, s.AllocatedBytes.Current)
+		require.Zero(t, s.Allocation.Current)
+		require.Zero(t, s.RequestedBytes.Current)
+	}
+	require.Zero(t, p.Stats().AllocatedBytes.Current)
+	_ = sim
+}
+
+// The end of the pool ends its tenants' waits.
+func TestPoolCloseEndsTenants(t *testing.T) {
+	p := memmgr.NewPool(memtest.NewSimulated())
+	tenant, err := p.NewTenant("orphan", memmgr.TenantOptions{Hard: 1 << 20})
+	require.NoError(t, err)
+	b := mustNew(t, tenant, 1<<20)
+	waiting := request(tenant, context.Background(), 1)
+	waits(t, p, 1)
+	var leak *memmgr.LeakError
+	require.ErrorAs(t, p.Close(), &leak)
+	require.ErrorIs(t, (<-waiting).err, memmgr.ErrClosed)
+	_, err = memmgr.New(tenant, memmgr.Request{Size: 1, Context: context.Background()})
+	require.ErrorIs(t, err, memmgr.ErrClosed)
+	b.Release()
+	require.NoError(t, tenant.Close())
+}
+
+// Tenants come and go while others look at accounts and processors are added: an
+// account is never lost, and no processor lacks a room for long.
+func TestTenantsComeAndGoUnderLoad(t *testing.T) {
+	_, p := simulatedPool(t)
+	before := runtime.GOMAXPROCS(0)
+	defer runtime.GOMAXPROCS(before)
+	steady := newTenant(t, p, "steady", memmgr.TenantOptions{Hard: 8 << 20, Soft: 1 << 20})
+	_, stop := keepBusy(t, steady, 4, 100<<10)
+	var wg sync.WaitGroup
+	for g := range 3 {
+		wg.Go(func() {
+			for i := range 300 {
+				tenant, err := p.NewTenant("passing", memmgr.TenantOptions{Hard: 1 << 20})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				b, err := memmgr.New(tenant, memmgr.Request{Size: 1000})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_, err = memmgr.New(steady, memmgr.Request{Size: 1 << 30})
+				if !errors.Is(err, memmgr.ErrOutOfMemory) {
+					t.Error(err)
+				}
+				if g == 0 && i%50 == 0 {
+					runtime.GOMAXPROCS(before + i/50%3)
+				}
+				if err := tenant.Close(); err != nil {
+					t.Error(err)
+				}
+				b.Release()
+			}
+		})
+	}
+	wg.Wait()
+	stop()
+	require.Zero(t, steady.Stats().ActiveBytes.Current)
+	require.Zero(t, p.Stats().AllocatedBytes.Current)
+}
