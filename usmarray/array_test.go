@@ -1,9 +1,11 @@
 package usmarray
 
 import (
+	"context"
 	"errors"
 	"math"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -33,6 +35,34 @@ func TestCreate(t *testing.T) {
 			require.Equal(t, true, must[any](t)(c.At()))
 		})
 	}
+}
+
+// With a context an array waits for room, and for no longer than that allows.
+func TestCreateWaitsWithAContext(t *testing.T) {
+	p := memmgr.NewPool(memmgr.Host(), memmgr.WithLimit(4<<20))
+	held, err := New(p, Uint8, []int{3 << 20})
+	require.NoError(t, err)
+	_, err = New(p, Uint8, []int{2 << 20})
+	require.ErrorIs(t, err, memmgr.ErrOutOfMemory, "without one nobody waits")
+	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	_, err = Zeros(p, Uint8, []int{2 << 20}, WithContext(ctx))
+	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		a, err := New(p, Uint8, []int{2 << 20}, WithContext(context.Background()))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		a.Release()
+	}()
+	require.Eventually(t, func() bool { return p.Stats().NumWaiting == 1 }, time.Minute, time.Millisecond)
+	held.Release()
+	<-done
+	require.NoError(t, p.Close())
 }
 
 func TestCreateErrors(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 // any two memories: plain host memory and all kinds of USM, of any device and
 // context, with any strides on both sides. Overlapping memory is copied as if
 // through a temporary. It waits for work pending on either; a copy between
-// dense device memories of one context is left pending on both (see Wait), all
-// others are complete on return.
+// dense device memories of one context is left pending on both (see Wait), and so is
+// one element written to all of device memory; all others are complete on return.
 //
 // Writing a strided view of device memory in many small pieces reads the span
 // it lies in and writes it back whole: nothing else may write to the elements
@@ -69,6 +69,9 @@ func (a *Array) assignFrom(op string, src *Array) error {
 		if err := b.Wait(); err != nil {
 			return wrapErr(op, nil, err)
 		}
+	}
+	if src.Size() == 1 && a.Size() > 1 {
+		return a.fillFrom(op, src)
 	}
 	if a.dtype != src.dtype || a.elemBits()%8 != 0 || src.elemBits()%8 != 0 {
 		return convertElements(op, a, src, &from)

@@ -1,6 +1,7 @@
 package usmarray
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -202,5 +203,25 @@ func TestAsType(t *testing.T) {
 		require.Equal(t, "[-1.90e+00  0.00e+00  2.50e+00  3.00e+02  6.55e+04       nan]", d.String(), b.name)
 		g := own(t)(d.AsType(b.r, Float32))
 		require.Equal(t, float32(2.5), must[any](t)(g.At(2)))
+	}
+}
+
+// A row that repeats one element: elements of every size, rows around the length that
+// is copied at a time, and nothing beside them.
+func TestBroadcastRowsOfAllSizes(t *testing.T) {
+	for _, dt := range []DataType{Uint8, Float16, Int32, Complex64, Complex128} {
+		size := int(dt.Bits) / 8
+		for _, n := range []int{1, 2, 3, 5, 4096/size - 1, 4096 / size, 4096/size + 1, 3*4096/size + 7} {
+			a := own(t)(Zeros(memmgr.Host(), dt, []int{n + 2}))
+			one := own(t)(Zeros(memmgr.Host(), dt, []int{1}))
+			raw := must[[]byte](t)(one.Buffer().Bytes())
+			for i := range size {
+				raw[i] = byte(i + 1)
+			}
+			require.NoError(t, must[*Array](t)(a.Index(Range(1, n+1))).CopyFrom(one))
+			beside := make([]byte, size)
+			want := bytes.Join([][]byte{beside, bytes.Repeat(raw[:size], n), beside}, nil)
+			require.Equal(t, want, must[[]byte](t)(a.Buffer().Bytes())[:len(want)], "%v x %d", dt, n)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package usmarray
 
 import (
+	"context"
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/dlpack"
@@ -16,6 +17,7 @@ type createOptions struct {
 	fortran bool
 	queue   *syclobj.Queue
 	tag     string
+	ctx     context.Context
 	padded  bool
 }
 
@@ -29,6 +31,12 @@ func WithQueue(q *syclobj.Queue) Option {
 
 // WithTag names the user of the memory in statistics.
 func WithTag(tag string) Option { return Option{func(o *createOptions) { o.tag = tag }} }
+
+// WithContext makes an allocation wait for room until the context ends, where the
+// resource can wait (memmgr.Pool); without one it fails at once when there is none.
+func WithContext(ctx context.Context) Option {
+	return Option{func(o *createOptions) { o.ctx = ctx }}
+}
 
 // Padded stores elements of sub-byte types in a byte each.
 func Padded() Option { return Option{func(o *createOptions) { o.padded = true }} }
@@ -59,7 +67,7 @@ func create(op string, r memmgr.Resource, dt DataType, shape []int, o *createOpt
 	if !ok {
 		return nil, opErr(op, ErrLayout, "shape %s of %s takes more bytes than can be addressed", tuple(shape), dt)
 	}
-	buf, err := memmgr.New(r, memmgr.Request{Size: uintptr(size), Queue: o.queue, Tag: o.tag})
+	buf, err := memmgr.New(r, memmgr.Request{Size: uintptr(size), Queue: o.queue, Tag: o.tag, Context: o.ctx})
 	if err != nil {
 		return nil, wrapErr(op, nil, err)
 	}
@@ -74,6 +82,7 @@ func create(op string, r memmgr.Resource, dt DataType, shape []int, o *createOpt
 	} else {
 		fillCStrides(a.layout.strides, shape)
 	}
+	a.watch()
 	return a, nil
 }
 

@@ -115,6 +115,7 @@ func (a *Array) exportWith(o *ExportOptions) (dlpack.Tensor, error) {
 		b.Release()
 		return dlpack.Tensor{}, err
 	}
+	b.unwatch() // the tensor has its reference
 	a.buf.Release()
 	return t, nil
 }

@@ -88,17 +88,25 @@ func importPlace(op string, rt *syclobj.Runtime, d dlpack.Device, span *dlpack.S
 	return place, nil
 }
 
+// wholeElements rounds a negative byte offset from an element down to where an element
+// begins. Packed elements begin at whole bytes every few of them only (6-bit ones every
+// three bytes); what lies below the lowest element is counted from and never touched.
+func wholeElements(lo, bits int) int {
+	for lo*8%bits != 0 {
+		lo--
+	}
+	return lo
+}
+
 // wrapTensor makes the array and takes over tensor and place on success; the
-// buffer is exactly the span of the elements.
+// buffer is the span of the elements, from a whole element on.
 func wrapTensor(op string, t dlpack.Tensor, place *syclobj.Place, span *dlpack.Span) (*Array, error) {
 	dt := t.DataType()
 	bits := int(span.ItemBits)
 	if classOf(dt) == classOther {
 		return nil, opErr(op, ErrExchange, "an array cannot hold %s", dt)
 	}
-	if span.Lo != 0 && int(-span.Lo)*8%bits != 0 {
-		return nil, opErr(op, ErrExchange, "the %s elements of %v do not begin where its memory does; copy the tensor", dt, t)
-	}
+	lo := wholeElements(int(span.Lo), bits)
 	shape := t.Shape()
 	flags := flagOwner
 	if t.Flags()&dlpack.ReadOnly != 0 {
@@ -109,14 +117,14 @@ func wrapTensor(op string, t dlpack.Tensor, place *syclobj.Place, span *dlpack.S
 	}
 	var base unsafe.Pointer
 	if span.First != nil {
-		base = pointerAt(uintptr(span.First) + uintptr(span.Lo))
+		base = pointerAt(uintptr(span.First) + uintptr(lo))
 	}
 	managed, versioned := t.Managed()
 	closing := memmgr.WrapOptions{Place: place, GivePlace: true, Closer: deleteTensor, P: managed}
 	if versioned {
 		closing.N = 1
 	}
-	buf, err := memmgr.Wrap(base, uint64(span.Hi-span.Lo), closing)
+	buf, err := memmgr.Wrap(base, uint64(int(span.Hi)-lo), closing)
 	if err != nil {
 		return nil, wrapErr(op, nil, err)
 	}
@@ -124,10 +132,11 @@ func wrapTensor(op string, t dlpack.Tensor, place *syclobj.Place, span *dlpack.S
 	for i, s := range t.Strides() {
 		a.layout.shape[i], a.layout.strides[i] = int(shape[i]), int(s)
 	}
-	if span.Lo != 0 {
-		a.layout.offset = int(-span.Lo) * 8 / bits
+	if lo != 0 {
+		a.layout.offset = -lo * 8 / bits
 	}
 	t.Detach() // the buffer ends the managed struct now
+	a.watch()
 	return a, nil
 }
 

@@ -64,6 +64,38 @@ func TestDLPackRoundTrip(t *testing.T) {
 	}
 }
 
+// Packed elements that run backwards begin at a whole byte, and end inside one.
+func TestDLPackPackedBackwards(t *testing.T) {
+	needDLPack(t)
+	rt := openRT(t)
+	for _, dt := range []DataType{dlpack.Float6E2M3FN, dlpack.Int4, dlpack.Uint2} {
+		for _, b := range backends(t) {
+			a := own(t)(New(b.r, dt, []int{21}))
+			for i := range 21 {
+				require.NoError(t, a.SetAt(i%2, i))
+			}
+			for start := 4; start < 21; start += 4 {
+				for stop := range start {
+					v, err := a.Index(Range(start, stop).By(-1))
+					require.NoError(t, err)
+					x, err := v.DLPack()
+					require.NoError(t, err)
+					w, err := FromDLPack(rt, x)
+					require.NoErrorf(t, err, "%v from %d to %d", dt, start, stop)
+					for i := range v.Size() {
+						want, err := v.At(i)
+						require.NoError(t, err)
+						got, err := w.At(i)
+						require.NoError(t, err)
+						require.Equal(t, want, got)
+					}
+					w.Release()
+				}
+			}
+		}
+	}
+}
+
 // eventually waits for what the reaper does after C dropped a reference.
 func eventually(t testing.TB, ok func() bool) {
 	t.Helper()

@@ -23,17 +23,45 @@ func (a *Array) Fill(v any) error {
 	if err := a.buf.Wait(); err != nil {
 		return wrapErr(op, nil, err)
 	}
-	if a.elemBits()%8 != 0 {
-		return a.fillPacked(op, &c, e)
-	}
 	var raw [16]byte
-	n := a.dtype.Size()
-	c.encode(raw[:n], 0, e)
+	c.encode(raw[:elementBytes(a.dtype)], 0, e)
+	return a.fillRaw(op, &c, raw)
+}
+
+// elementBytes is how many bytes an element takes that shares none.
+func elementBytes(dt DataType) int { return (int(dt.Bits) + 7) / 8 }
+
+// fillRaw writes an element's bytes, one byte where it has less, into every element of
+// an array that has some, after pending work.
+func (a *Array) fillRaw(op string, c *codec, raw [16]byte) error {
+	if a.elemBits()%8 != 0 {
+		return a.fillPacked(op, c, uint64(raw[0]))
+	}
+	n := elementBytes(a.dtype)
 	if a.buf.HostReadable() {
 		fillStrided(a.base(), &a.layout, unsafe.Pointer(&raw[0]), n)
 		return nil
 	}
 	return a.fillDevice(op, raw[:n])
+}
+
+// fillFrom is fillRaw with the one element of src, converted as all others are.
+func (a *Array) fillFrom(op string, src *Array) error {
+	var raw, in [16]byte
+	c, from := newCodec(a.dtype), newCodec(src.dtype)
+	off, n, shift := src.elementBytes(src.layout.offset)
+	if err := src.readBytes(op, in[:n], off); err != nil {
+		return err
+	}
+	if src.dtype.Bits < 8 {
+		in[0] = byte(from.loadBits(in[:n], shift))
+	}
+	if a.dtype == src.dtype {
+		raw = in
+	} else {
+		converter(a.dtype, src.dtype, 1)(unsafe.Pointer(&raw[0]), unsafe.Pointer(&in[0]), 1, elementBytes(a.dtype), elementBytes(src.dtype))
+	}
+	return a.fillRaw(op, &c, raw)
 }
 
 // fillZero clears a newly made array, which is dense.
@@ -103,8 +131,8 @@ func (a *Array) fillStaged(op string, raw []byte) error {
 	return s.writeBack(op, &e)
 }
 
-// fillPacked fills an array of packed elements of less than a byte.
-func (a *Array) fillPacked(op string, c *codec, e element) error {
+// fillPacked fills an array of packed elements with the bits of one.
+func (a *Array) fillPacked(op string, c *codec, bits uint64) error {
 	to, err := spanOf(op, a, &a.layout, true)
 	if err != nil {
 		return err
@@ -112,7 +140,7 @@ func (a *Array) fillPacked(op string, c *codec, e element) error {
 	w := planWalk(&a.layout, &a.layout)
 	err = w.each(func(p, _ int) error {
 		raw, shift := to.bitsAt(p)
-		c.encode(raw, shift, e)
+		c.storeBits(raw, shift, bits)
 		return nil
 	})
 	if err != nil {

@@ -12,6 +12,7 @@ func FromBuffer(buf memmgr.Buffer, dt DataType, l Layout, opts ...BufferOption) 
 	a, err := WrapBuffer(buf, dt, l, opts...)
 	if err == nil {
 		a.flags |= flagOwner
+		a.watch()
 	}
 	return a, err
 }

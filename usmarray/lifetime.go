@@ -2,6 +2,7 @@ package usmarray
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/usmbridge/usmbridge/memmgr"
 )
@@ -13,6 +14,7 @@ import (
 // the time keeps the memory to its end.
 func (a *Array) Release() {
 	if a != nil && a.state.CompareAndSwap(0, 1) && a.flags&flagOwner != 0 {
+		a.unwatch()
 		a.buf.Release()
 	}
 }
@@ -23,6 +25,7 @@ func (a *Array) Retain() *Array {
 	a.hold("Retain") // the new array's reference
 	v := a.view(a.layout)
 	v.flags |= flagOwner
+	v.watch()
 	return v
 }
 
@@ -32,7 +35,8 @@ func (a *Array) Valid() bool { return a != nil && a.state.Load() == 0 && a.buf.V
 
 // UseError is the value of the panic on use of an array that is no more: it was
 // released, its memory has lost its last owner, or it was never made. It matches
-// memmgr.ErrReleased.
+// memmgr.ErrReleased; where the memory is asleep (memmgr.Pool.Sleep), it matches
+// memmgr.ErrAsleep instead.
 type UseError struct {
 	Op  string // the method that was called
 	Err error  // what was found, and what to do
@@ -41,13 +45,19 @@ type UseError struct {
 // Error says what was used too late.
 func (e *UseError) Error() string { return "usmarray: Array." + e.Op + ": " + e.Err.Error() }
 
-// Unwrap gives memmgr.ErrReleased and what was found.
-func (e *UseError) Unwrap() []error { return []error{memmgr.ErrReleased, e.Err} }
+// Unwrap gives memmgr.ErrReleased, or memmgr.ErrAsleep, and what was found.
+func (e *UseError) Unwrap() []error {
+	if errors.Is(e.Err, memmgr.ErrAsleep) {
+		return []error{e.Err}
+	}
+	return []error{memmgr.ErrReleased, e.Err}
+}
 
 var (
 	errNil       = errors.New("the array is nil")
 	errZero      = errors.New("the zero Array has no memory; make one with New, Zeros or FromSlice")
 	errReleased  = errors.New("the array was released")
+	errAsleep    = fmt.Errorf("%w; Pool.Wake brings it back", memmgr.ErrAsleep)
 	errOwnerless = errors.New("the memory's last owner was released; Retain a view to keep its memory")
 )
 
@@ -87,6 +97,8 @@ func (a *Array) useError(op string) *UseError {
 		return &UseError{op, errReleased}
 	case a.dtype.Bits == 0:
 		return &UseError{op, errZero}
+	case a.buf.Asleep() || a.buf.Valid(): // or it slept until now
+		return &UseError{op, errAsleep}
 	}
 	return &UseError{op, errOwnerless}
 }

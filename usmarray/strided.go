@@ -119,6 +119,11 @@ func rowCopier(size, ds, ss int) func(dst, src unsafe.Pointer, n, ds, ss int) {
 			copyBytes(unsafe.Slice((*byte)(dst), n*size), unsafe.Slice((*byte)(src), n*size))
 		}
 	}
+	if ds == 1 && ss == 0 {
+		return func(dst, src unsafe.Pointer, n, _, _ int) {
+			repeatElement(unsafe.Slice((*byte)(dst), n*size), unsafe.Slice((*byte)(src), size))
+		}
+	}
 	switch size {
 	case 1:
 		return copyRow[uint8]
@@ -148,6 +153,16 @@ func copyBytes(dst, src []byte) {
 		dst, src = dst[piece:], src[piece:]
 	}
 	copy(dst, src)
+}
+
+// repeatElement fills dst with whole copies of an element: what is there is doubled
+// until it is a page's worth, and copied on from there, while it is in the cache.
+func repeatElement(dst, element []byte) {
+	const piece = 1 << 12
+	done := copy(dst, element)
+	for done < len(dst) {
+		done += copy(dst[done:], dst[:min(done, max(piece/len(element), 1)*len(element))])
+	}
 }
 
 func copyRow[T any](dst, src unsafe.Pointer, n, ds, ss int) {

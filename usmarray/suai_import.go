@@ -102,5 +102,6 @@ func (d *USMInterface) wrap(op string, place *syclobj.Place, s *USMSpan, release
 	if s.First != s.Lo { // nearly never; dividing takes as long as a call into C
 		a.layout.offset = int(s.First-s.Lo) / s.DataType.Size()
 	}
+	a.watch()
 	return a, nil
 }
