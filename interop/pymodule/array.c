@@ -2,8 +2,10 @@
 #include <string.h>
 
 #include "usmb_array.h"
+#include "usmb_kept.h"
 #include "usmb_storage.h"
 #include "usmb_support.h"
+#include "usmb_syclref.h"
 
 PyTypeObject *usmb_array_type;
 
@@ -16,33 +18,148 @@ static int nkept;
 usmb_array *usmb_array_raw(int32_t ndim)
 {
 	usmb_array *a;
+	int fresh = 0;
 	if (ndim <= KEEP_NDIM && nkept > 0) {
 		a = kept[--nkept];
 	} else {
 		int32_t room = ndim < KEEP_NDIM ? KEEP_NDIM : ndim;
-		a = usmb_py.PyObject_Malloc(sizeof *a + 2 * (size_t)room * sizeof(int64_t));
-		if (!a) {
-			usmb_py.PyErr_NoMemory();
-			return NULL;
-		}
+		a = (usmb_array *)usmb_py._PyObject_GC_NewVar(usmb_array_type, 2 * (Py_ssize_t)room);
+		if (!a) return NULL;
+		fresh = 1;
 	}
-	usmb_py.PyObject_Init((PyObject *)a, usmb_array_type);
+	if (!fresh) usmb_py.PyObject_Init((PyObject *)a, usmb_array_type);
 	a->ob_base.ob_size = 2 * ndim;
 	a->cell = NULL;
+	a->queue = NULL;
 	a->ndim = ndim;
+	a->flags = a->sharers = a->holds = a->tracked = 0;
+	a->root = NULL;
+	a->weak = NULL;
 	return a;
+}
+
+/* ---- cycles ---------------------------------------------------------------------- */
+
+/* Lets the collector know an array whose memory belongs to a Python object. Others
+   cannot be in a cycle. */
+static void track(usmb_array *a)
+{
+	if (!usmb_owned_by_python(a->cell) || !usmb_cell_object(a->cell)) return;
+	usmb_array *root = usmb_cell_root(a->cell);
+	if (root) {
+		root->sharers++;
+		a->root = (usmb_array *)Py_NewRef(root);
+	} else {
+		usmb_cell_set_root(a->cell, a);
+		a->sharers = 1;
+	}
+	a->tracked = 1;
+	usmb_py.PyObject_GC_Track(a);
+}
+
+/* Makes the collector forget an array that is about to drop its cell. */
+static void untrack(usmb_array *a)
+{
+	if (!a->tracked) return;
+	a->tracked = 0;
+	usmb_py.PyObject_GC_UnTrack(a);
+	if (usmb_cell_root(a->cell) == a) usmb_cell_set_root(a->cell, NULL);
+}
+
+/* Takes an array out of the count of those that share its cell. */
+static void leave_root(usmb_array *a)
+{
+	usmb_array *root = a->root;
+	a->root = NULL;
+	if (!root) return;
+	root->sharers--;
+	Py_DECREF(root);
+}
+
+int usmb_array_traverse(PyObject *self, int (*visit)(PyObject *, void *), void *arg)
+{
+	usmb_array *a = (usmb_array *)self;
+	int r = visit((PyObject *)Py_TYPE(self), arg);
+	if (r == 0 && a->root) r = visit((PyObject *)a->root, arg);
+	if (r != 0 || !a->tracked || a->root || usmb_cell_count(a->cell) != a->sharers) return r;
+	PyObject *o = usmb_cell_object(a->cell);
+	return o ? visit(o, arg) : 0;
+}
+
+int usmb_array_clear(PyObject *self)
+{
+	usmb_array_release((usmb_array *)self);
+	return 0;
+}
+
+/* ---- release ---------------------------------------------------------------------- */
+
+/* What a released array has for memory: nothing, but nobody who looks all the same
+   reads wild. Its count never ends. */
+usmb_cell usmb_no_memory = {.word = 1u << 30};
+static char no_bytes[16];
+
+/* Drops an array's reference of its cell; flags are the array's. */
+static void drop_cell(usmb_cell *cell, uint32_t flags)
+{
+	if (flags & USMB_ARR_KEEP)
+		usmb_kept_drop(cell, flags >> USMB_ARR_WISH);
+	else
+		usmb_cell_drop_gil(cell);
+}
+
+void usmb_array_give_up(usmb_array *a)
+{
+	usmb_cell *cell = a->cell;
+	uint32_t flags = a->flags;
+	untrack(a);
+	a->cell = &usmb_no_memory;
+	a->first = no_bytes;
+	a->nelem = 0;
+	a->flags = USMB_ARR_RELEASED | USMB_ARR_READONLY;
+	memset(a->dims, 0, 2 * (size_t)a->ndim * sizeof *a->dims);
+	if (a->queue) usmb_array_name_queue(a, NULL);
+	drop_cell(cell, flags);
+	leave_root(a);
+}
+
+int usmb_array_released(void)
+{
+	usmb_raise(usmb_py.PyExc_ValueError, "the array was released; views and what was exported of it stay valid");
+	return 0;
+}
+
+void usmb_array_release(usmb_array *a)
+{
+	if (a->flags & USMB_ARR_RELEASED) return;
+	a->flags |= USMB_ARR_RELEASED;
+	if (a->holds == 0) usmb_array_give_up(a);
+}
+
+/* ---- life -------------------------------------------------------------------------- */
+
+void usmb_array_name_queue(usmb_array *a, PyObject *queue)
+{
+	PyObject *old = a->queue;
+	a->queue = queue;
+	/* The end of a queue is SYCL's, which a forked child cannot call. */
+	if (old && !usmb_py_in_child()) Py_DECREF(old);
 }
 
 void usmb_array_dealloc(PyObject *self)
 {
 	usmb_array *a = (usmb_array *)self;
 	PyTypeObject *type = Py_TYPE(self);
-	if (a->cell) usmb_cell_drop_gil(a->cell);
+	untrack(a);
+	if (a->weak) usmb_py.PyObject_ClearWeakRefs(self);
+	if (a->cell && a->cell != &usmb_no_memory) drop_cell(a->cell, a->flags);
+	leave_root(a);
+	if (a->queue) usmb_array_name_queue(a, NULL);
 	usmb_owner_drain();
 	if (a->ndim <= KEEP_NDIM && nkept < KEEP_MAX)
 		kept[nkept++] = a;
 	else
-		usmb_py.PyObject_Free(a);
+		usmb_py.PyObject_GC_Del(a);
 	Py_DECREF(type);
 }
 
@@ -104,6 +221,7 @@ void usmb_array_settle_as(usmb_array *a, usmb_cell *cell, usmb_dl_dtype dtype, u
 	a->flags = flags;
 	a->nelem = span->nelem;
 	a->itembits = span->itembits;
+	track(a);
 }
 
 void usmb_array_settle(usmb_array *a, usmb_cell *cell, char *first, usmb_dl_dtype dtype, uint32_t extra)
@@ -117,10 +235,13 @@ void usmb_array_settle(usmb_array *a, usmb_cell *cell, char *first, usmb_dl_dtyp
 	a->flags = flags;
 	a->nelem = (int64_t)n;
 	a->itembits = usmb_item_bits(dtype, flags);
+	track(a);
 }
 
-PyObject *usmb_array_view(usmb_array *src, char *first, int32_t ndim, const int64_t *shape, const int64_t *strides)
+PyObject *usmb_array_view_as(usmb_array *src, usmb_dl_dtype dtype, uint32_t extra, char *first, int32_t ndim,
+                             const int64_t *shape, const int64_t *strides)
 {
+	if (src->cell == &usmb_no_memory && !usmb_array_alive(src)) return NULL;
 	usmb_array *a = usmb_array_raw(ndim);
 	if (!a) return NULL;
 	if (ndim > 0) {
@@ -128,8 +249,14 @@ PyObject *usmb_array_view(usmb_array *src, char *first, int32_t ndim, const int6
 		memcpy(usmb_strides(a), strides, (size_t)ndim * sizeof *strides);
 	}
 	usmb_cell_retain(src->cell);
-	usmb_array_settle(a, src->cell, first, src->dtype, src->flags);
+	usmb_array_settle(a, src->cell, first, dtype, extra | (src->flags & USMB_ARR_READONLY));
+	if (src->queue) a->queue = Py_NewRef(src->queue);
 	return (PyObject *)a;
+}
+
+PyObject *usmb_array_view(usmb_array *src, char *first, int32_t ndim, const int64_t *shape, const int64_t *strides)
+{
+	return usmb_array_view_as(src, src->dtype, src->flags, first, ndim, shape, strides);
 }
 
 void usmb_array_range(usmb_array *a, int64_t *lo, int64_t *hi)
@@ -149,21 +276,36 @@ void usmb_array_range(usmb_array *a, int64_t *lo, int64_t *hi)
 	*hi = ((up + 1) * bits + 7) / 8;
 }
 
-int usmb_array_wait(usmb_array *a)
+/* Ours, then others': a queue of theirs may be the one that our work went to. */
+static int wait_for(usmb_array *a, void *queue)
 {
 	void *event = usmb_pending_copy(a->cell);
-	void *producer = usmb_owned_by_python(a->cell) ? usmb_cell_producer(a->cell) : NULL;
-	if (!event && !producer) return 0;
+	if (usmb_py_in_child()) queue = NULL;
+	if (!event && !queue) return 0;
+	usmb_array_hold(a);
 	PyThreadState *saved = usmb_py.PyEval_SaveThread();
 	int code = event ? usmb_sycl_wait_event(event) : USMB_SYCL_OK;
 	if (event) {
 		usmb_sycl_event_delete(event);
 		usmb_pending_done(a->cell);
 	}
-	if (code == USMB_SYCL_OK && producer) code = usmb_sycl_wait_queue(producer);
+	if (code == USMB_SYCL_OK && queue) code = usmb_sycl_wait_queue(queue);
 	usmb_py.PyEval_RestoreThread(saved);
+	usmb_array_let(a);
 	if (code == USMB_SYCL_OK) return 0;
 	usmb_raise(usmb_py.PyExc_RuntimeError, "waiting for pending work on the array's memory: %s",
 	           usmb_sycl_strerror(code));
 	return -1;
+}
+
+int usmb_array_wait_known(usmb_array *a)
+{
+	return wait_for(a, a->queue ? usmb_queue_ref(a->queue) : NULL);
+}
+
+int usmb_array_wait(usmb_array *a)
+{
+	usmb_place *place = usmb_array_place(a);
+	if (a->queue) return usmb_array_wait_known(a);
+	return wait_for(a, place ? usmb_place_consumer(place) : NULL);
 }

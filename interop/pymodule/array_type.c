@@ -1,15 +1,24 @@
 /* array_type.c: the type Array of Python: its attributes, methods and texts. */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "usmb_array.h"
+#include "usmb_arrow.h"
+#include "usmb_assign.h"
 #include "usmb_buffer.h"
 #include "usmb_copy.h"
 #include "usmb_create.h"
 #include "usmb_device.h"
+#include "usmb_dtype.h"
+#include "usmb_element.h"
 #include "usmb_export.h"
 #include "usmb_index.h"
 #include "usmb_module.h"
+#include "usmb_numpy.h"
+#include "usmb_operators.h"
+#include "usmb_pickle.h"
+#include "usmb_retype.h"
 #include "usmb_storage.h"
 #include "usmb_suai.h"
 #include "usmb_support.h"
@@ -17,8 +26,21 @@
 
 /* ---- attributes -------------------------------------------------------------- */
 
-#define GETTER(name) static PyObject *get_##name(PyObject *self, void *closure __attribute__((unused)))
 #define ARRAY(self) ((usmb_array *)(self))
+/* What a released array has no more, and what holds one meanwhile. */
+#define HELD(type, failed, call) \
+	if (!usmb_array_alive(ARRAY(self))) return failed; \
+	usmb_array_hold(ARRAY(self)); \
+	type result = call; \
+	usmb_array_let(ARRAY(self)); \
+	return result
+#define GETTER(name) \
+	static PyObject *read_##name(PyObject *self); \
+	static PyObject *get_##name(PyObject *self, void *closure __attribute__((unused))) \
+	{ \
+		HELD(PyObject *, NULL, read_##name(self)); \
+	} \
+	static PyObject *read_##name(PyObject *self)
 
 GETTER(shape)
 {
@@ -35,9 +57,7 @@ GETTER(strides)
 GETTER(dtype)
 {
 	usmb_array *a = ARRAY(self);
-	const char *name = usmb_dl_dtype_name(a->dtype);
-	if (name) return usmb_py.PyUnicode_InternFromString(name);
-	return usmb_py.PyUnicode_FromFormat("code%dbits%d", a->dtype.code, a->dtype.bits);
+	return usmb_dtype_object(a->dtype);
 }
 
 GETTER(typestr)
@@ -93,21 +113,21 @@ GETTER(device)
 	return usmb_device_of_place(usmb_array_place(a));
 }
 
-GETTER(sycl_device)
-{
-	usmb_array *a = ARRAY(self);
-	if (!a->cell->place) USMB_PY_RETURN_NONE;
-	PyObject *queue = usmb_public_queue(a->cell->place);
-	PyObject *device = queue ? usmb_py.PyObject_GetAttrString(queue, "sycl_device") : NULL;
-	Py_XDECREF(queue);
-	return device;
-}
-
 GETTER(sycl_queue)
 {
 	usmb_array *a = ARRAY(self);
 	if (!a->cell->place) USMB_PY_RETURN_NONE;
-	return usmb_public_queue(a->cell->place);
+	return a->queue ? Py_NewRef(a->queue) : usmb_public_queue(a->cell->place);
+}
+
+GETTER(sycl_device)
+{
+	usmb_array *a = ARRAY(self);
+	if (!a->cell->place) USMB_PY_RETURN_NONE;
+	PyObject *queue = get_sycl_queue(self, NULL);
+	PyObject *device = queue ? usmb_py.PyObject_GetAttrString(queue, "sycl_device") : NULL;
+	Py_XDECREF(queue);
+	return device;
 }
 
 GETTER(sycl_context)
@@ -115,6 +135,13 @@ GETTER(sycl_context)
 	usmb_array *a = ARRAY(self);
 	if (!a->cell->place) USMB_PY_RETURN_NONE;
 	return usmb_public_context(a->cell->place);
+}
+
+/* NumPy's operators leave those with an Array to it, whose refusal has words. */
+GETTER(priority)
+{
+	(void)self;
+	return usmb_py.PyFloat_FromDouble(1000.0);
 }
 
 GETTER(pointer)
@@ -126,12 +153,13 @@ GETTER(pointer)
 static Py_ssize_t array_length(PyObject *self)
 {
 	usmb_array *a = (usmb_array *)self;
+	if (!usmb_array_alive(a)) return -1;
 	if (a->ndim > 0) return (Py_ssize_t)usmb_shape(a)[0];
 	usmb_raise(usmb_py.PyExc_TypeError, "len() of a 0-d array");
 	return -1;
 }
 
-static PyObject *array_item(PyObject *self, Py_ssize_t i)
+static PyObject *item_at(PyObject *self, Py_ssize_t i)
 {
 	if (((usmb_array *)self)->ndim == 0) return usmb_raise(usmb_py.PyExc_TypeError, "iteration over a 0-d array");
 	PyObject *index = usmb_py.PyLong_FromSsize_t(i);
@@ -141,16 +169,115 @@ static PyObject *array_item(PyObject *self, Py_ssize_t i)
 	return r;
 }
 
+static PyObject *array_item(PyObject *self, Py_ssize_t i)
+{
+	HELD(PyObject *, NULL, item_at(self, i));
+}
+
+/* ---- release ------------------------------------------------------------------- */
+
+/* The same for what other files do with an array: NAME becomes alive_NAME. */
+#define ALIVE_FAST_KW(f) \
+	static PyObject *alive_##f(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kw) \
+	{ \
+		HELD(PyObject *, NULL, f(self, args, n, kw)); \
+	}
+#define ALIVE_FAST(f) \
+	static PyObject *alive_##f(PyObject *self, PyObject *const *args, Py_ssize_t n) \
+	{ \
+		HELD(PyObject *, NULL, f(self, args, n)); \
+	}
+#define ALIVE_TWO(f, type) \
+	static PyObject *alive_##f(PyObject *self, type arg) \
+	{ \
+		HELD(PyObject *, NULL, f(self, arg)); \
+	}
+#define ALIVE_ONE(f) \
+	static PyObject *alive_##f(PyObject *self) \
+	{ \
+		HELD(PyObject *, NULL, f(self)); \
+	}
+ALIVE_FAST_KW(usmb_array_dlpack)
+ALIVE_FAST_KW(usmb_array_arrow)
+ALIVE_FAST_KW(usmb_array_arrow_device)
+ALIVE_FAST_KW(usmb_array_reshape)
+ALIVE_FAST_KW(usmb_array_to_device)
+ALIVE_FAST_KW(usmb_array_astype)
+ALIVE_FAST_KW(usmb_array_retype)
+ALIVE_FAST_KW(usmb_array_numpy)
+ALIVE_FAST(usmb_array_transpose)
+ALIVE_FAST(usmb_array_item)
+ALIVE_FAST(usmb_array_function)
+ALIVE_TWO(usmb_array_dlpack_device, PyObject *)
+ALIVE_TWO(usmb_array_copy, PyObject *)
+ALIVE_TWO(usmb_array_asnumpy, PyObject *)
+ALIVE_TWO(usmb_array_as_readonly, PyObject *)
+ALIVE_TWO(usmb_array_fill, PyObject *)
+ALIVE_TWO(usmb_array_tolist, PyObject *)
+ALIVE_TWO(usmb_array_complex, PyObject *)
+ALIVE_TWO(usmb_array_T, void *)
+ALIVE_TWO(usmb_array_mT, void *)
+ALIVE_TWO(usmb_array_suai, void *)
+ALIVE_TWO(usmb_array_interface, void *)
+ALIVE_TWO(usmb_array_subscript, PyObject *)
+ALIVE_TWO(usmb_array_reduce, PyObject *)
+ALIVE_ONE(usmb_array_int)
+ALIVE_ONE(usmb_array_float)
+ALIVE_ONE(usmb_array_index)
+
+static int alive_usmb_array_bool(PyObject *self)
+{
+	HELD(int, -1, usmb_array_bool(self));
+}
+
+static int alive_usmb_array_assign(PyObject *self, PyObject *key, PyObject *value)
+{
+	HELD(int, -1, usmb_array_assign(self, key, value));
+}
+
+static int alive_usmb_array_assign_item(PyObject *self, Py_ssize_t i, PyObject *value)
+{
+	HELD(int, -1, usmb_array_assign_item(self, i, value));
+}
+
+static PyObject *array_release(PyObject *self, PyObject *unused)
+{
+	(void)unused;
+	usmb_owner_drain();
+	usmb_array_release(ARRAY(self));
+	USMB_PY_RETURN_NONE;
+}
+
+static PyObject *array_enter(PyObject *self, PyObject *unused)
+{
+	(void)unused;
+	return usmb_array_alive(ARRAY(self)) ? Py_NewRef(self) : NULL;
+}
+
+static PyObject *array_exit(PyObject *self, PyObject *const *args, Py_ssize_t n)
+{
+	(void)args;
+	(void)n;
+	return array_release(self, NULL);
+}
+
 /* ---- text ---------------------------------------------------------------------- */
 
 static PyObject *plain_repr(usmb_array *a, PyObject *body)
 {
 	PyObject *shape = usmb_tuple_i64(usmb_shape(a), a->ndim);
-	PyObject *dtype = usmb_py.PyObject_GetAttr((PyObject *)a, usmb_name.dtype);
+	PyObject *dtype = usmb_dtype_object(a->dtype);
 	usmb_place *place = usmb_array_place(a);
 	static const char *const kinds[] = {"", "device", "shared", "host"};
 	PyObject *r = NULL;
-	if (shape && dtype && place)
+	/* An extent of 0 shows in the brackets only where it is the one there is. */
+	int empty = a->nelem == 0 && a->ndim > 1;
+	if (shape && dtype && body && empty && place)
+		r = usmb_py.PyUnicode_FromFormat("Array([], shape=%S, dtype=%U, device=%s, usm_type=%s)", shape, dtype,
+		                                 place->filter, kinds[place->kind & 3]);
+	else if (shape && dtype && body && empty)
+		r = usmb_py.PyUnicode_FromFormat("Array([], shape=%S, dtype=%U, device=host)", shape, dtype);
+	else if (shape && dtype && place)
 		r = usmb_py.PyUnicode_FromFormat(
 		        body ? "Array(%V, dtype=%U, device=%s, usm_type=%s)"
 			     : "<Array%V at memory of a fork, dtype=%U, device=%s, usm_type=%s>",
@@ -162,7 +289,7 @@ static PyObject *plain_repr(usmb_array *a, PyObject *body)
 	return r;
 }
 
-static PyObject *array_repr(PyObject *self)
+static PyObject *held_repr(PyObject *self)
 {
 	usmb_array *a = (usmb_array *)self;
 	usmb_array *read = a;
@@ -202,33 +329,92 @@ done:
 	return out;
 }
 
+static PyObject *array_repr(PyObject *self)
+{
+	if (ARRAY(self)->flags & USMB_ARR_RELEASED) return usmb_py.PyUnicode_FromString("<Array, released>");
+	HELD(PyObject *, NULL, held_repr(self));
+}
+
 /* ---- the type ------------------------------------------------------------------ */
 
 static PyMethodDef methods[] = {
-        {"__dlpack__", USMB_PY_CFUNC(usmb_array_dlpack), METH_FASTCALL | METH_KEYWORDS,
-	 "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
+        {"__dlpack__", USMB_PY_CFUNC(alive_usmb_array_dlpack), METH_FASTCALL | METH_KEYWORDS,
+	 "__dlpack__($self, /, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
 	 "A capsule with the array as a DLPack tensor, versioned when max_version[0] >= 1."},
-        {"__dlpack_device__", USMB_PY_CFUNC(usmb_array_dlpack_device), METH_NOARGS,
-	 "__dlpack_device__()\n--\n\nThe DLPack device: (14, root device index) for USM, (1, 0) for host memory."},
-        {"reshape", USMB_PY_CFUNC(usmb_array_reshape), METH_FASTCALL | METH_KEYWORDS,
-	 "reshape(shape, *, copy=None)\n--\n\nA view with another shape where the layout allows one, else a copy;\n"
+        {"__dlpack_device__", USMB_PY_CFUNC(alive_usmb_array_dlpack_device), METH_NOARGS,
+	 "__dlpack_device__($self, /)\n--\n\nThe DLPack device: (14, root device index) for USM, (1, 0) for host "
+	 "memory."},
+        {"__arrow_c_array__", USMB_PY_CFUNC(alive_usmb_array_arrow), METH_FASTCALL | METH_KEYWORDS,
+	 "__arrow_c_array__($self, /, requested_schema=None)\n--\n\nCapsules of the Arrow C data interface on the same "
+	 "memory: values of an array of one axis,\nelse arrow.fixed_shape_tensor; BufferError where the host cannot "
+	 "read."},
+        {"__arrow_c_device_array__", USMB_PY_CFUNC(alive_usmb_array_arrow_device), METH_FASTCALL | METH_KEYWORDS,
+	 "__arrow_c_device_array__($self, /, requested_schema=None, **kwargs)\n--\n\nThe same of the C device data "
+	 "interface: the CPU's where the host can read, else ONEAPI\nwith the event of pending work."},
+        {"reshape", USMB_PY_CFUNC(alive_usmb_array_reshape), METH_FASTCALL | METH_KEYWORDS,
+	 "reshape($self, /, shape, *, copy=None)\n--\n\nA view with another shape where the layout allows one, else a "
+	 "copy;\n"
 	 "copy=False: ValueError instead of a copy, copy=True: always a copy."},
-        {"transpose", USMB_PY_CFUNC(usmb_array_transpose), METH_FASTCALL,
-	 "transpose(axes=None)\n--\n\nA view with the axes permuted, reversed by default."},
-        {"copy", USMB_PY_CFUNC(usmb_array_copy), METH_NOARGS,
-	 "copy()\n--\n\nA C-contiguous, writable copy beside the array (same device and kind of memory)."},
-        {"to_device", USMB_PY_CFUNC(usmb_array_to_device), METH_FASTCALL | METH_KEYWORDS,
-	 "to_device(device, /, *, stream=None)\n--\n\nThe array on a device; the array itself when it is there "
+        {"transpose", USMB_PY_CFUNC(alive_usmb_array_transpose), METH_FASTCALL,
+	 "transpose($self, axes=None, /)\n--\n\nA view with the axes permuted, reversed by default."},
+        {"copy", USMB_PY_CFUNC(alive_usmb_array_copy), METH_NOARGS,
+	 "copy($self, /)\n--\n\nA C-contiguous, writable copy beside the array (same device and kind of memory)."},
+        {"to_device", USMB_PY_CFUNC(alive_usmb_array_to_device), METH_FASTCALL | METH_KEYWORDS,
+	 "to_device($self, device, /, *, stream=None)\n--\n\nThe array on a device; the array itself when it is there "
 	 "already."},
-        {"asnumpy", USMB_PY_CFUNC(usmb_array_asnumpy), METH_NOARGS,
-	 "asnumpy()\n--\n\nA NumPy array with a copy of the elements."},
+        {"asnumpy", USMB_PY_CFUNC(alive_usmb_array_asnumpy), METH_NOARGS,
+	 "asnumpy($self, /)\n--\n\nA NumPy array with a copy of the elements; types that NumPy lacks are those of "
+	 "ml_dtypes."},
+        {"astype", USMB_PY_CFUNC(alive_usmb_array_astype), METH_FASTCALL | METH_KEYWORDS,
+	 "astype($self, dtype, /, *, copy=True)\n--\n\nA copy with the elements converted; the array itself where "
+	 "the type stays and copy is False."},
+        {"view", USMB_PY_CFUNC(alive_usmb_array_retype), METH_FASTCALL | METH_KEYWORDS,
+	 "view($self, dtype, /)\n--\n\nThe same bytes as elements of another type; where their size differs, the last "
+	 "axis is\ncut anew."},
+        {"as_readonly", USMB_PY_CFUNC(alive_usmb_array_as_readonly), METH_NOARGS,
+	 "as_readonly($self, /)\n--\n\nA view that refuses to be written to."},
+        {"fill", USMB_PY_CFUNC(alive_usmb_array_fill), METH_O,
+	 "fill($self, value, /)\n--\n\nWrites one number to every element."},
+        {"item", USMB_PY_CFUNC(alive_usmb_array_item), METH_FASTCALL,
+	 "item($self, /, *args)\n--\n\nOne element as a Python number: the only one, that of an index in C order, or "
+	 "that of "
+	 "one index\nfor each dimension."},
+        {"tolist", USMB_PY_CFUNC(alive_usmb_array_tolist), METH_NOARGS,
+	 "tolist($self, /)\n--\n\nThe elements as Python numbers in nested lists; of a 0-d array, its number."},
+        {"__complex__", USMB_PY_CFUNC(alive_usmb_array_complex), METH_NOARGS,
+	 "__complex__($self, /)\n--\n\nThe only element as a complex number."},
+        {"__array__", USMB_PY_CFUNC(alive_usmb_array_numpy), METH_FASTCALL | METH_KEYWORDS,
+	 "__array__($self, /, dtype=None, copy=None)\n--\n\nA NumPy array on the same memory where the host may read "
+	 "it; "
+	 "TypeError on device memory.\ncopy=False: ValueError instead of a copy, copy=True: always a copy."},
+        {"__array_function__", USMB_PY_CFUNC(alive_usmb_array_function), METH_FASTCALL,
+	 "__array_function__($self, func, types, args, kwargs, /)\n--\n\nNumPy's answer for NumPy arrays on the same "
+	 "memory; "
+	 "TypeError on device memory."},
+        {"__copy__", USMB_PY_CFUNC(alive_usmb_array_copy), METH_NOARGS, "__copy__($self, /)\n--\n\ncopy()."},
+        {"__deepcopy__", USMB_PY_CFUNC(alive_usmb_array_copy), METH_O, "__deepcopy__($self, memo, /)\n--\n\ncopy()."},
+        {"__reduce_ex__", USMB_PY_CFUNC(alive_usmb_array_reduce), METH_O,
+	 "__reduce_ex__($self, protocol, /)\n--\n\nFor pickle: the bytes, from protocol 5 on as a buffer that may "
+	 "travel beside the pickle."},
+        {"release", USMB_PY_CFUNC(array_release), METH_NOARGS,
+	 "release($self, /)\n--\n\nGives the array's share of the memory up now, or when the last buffer of it and "
+	 "the last\noperation on it end; every use after it is a ValueError. Views and exported tensors stay valid, "
+	 "addresses do not."},
+        {"__enter__", USMB_PY_CFUNC(array_enter), METH_NOARGS, "__enter__($self, /)\n--\n\nThe array itself."},
+        {"__exit__", USMB_PY_CFUNC(array_exit), METH_FASTCALL, "__exit__($self, /, *args)\n--\n\nrelease()."},
         {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef members[] = {
+        {"__weaklistoffset__", T_PYSSIZET, offsetof(usmb_array, weak), READONLY, NULL},
+        {NULL, 0, 0, 0, NULL},
 };
 
 static PyGetSetDef getset[] = {
         {"shape", get_shape, NULL, "Extents, a tuple.", NULL},
         {"strides", get_strides, NULL, "Steps between neighbours in elements, a tuple.", NULL},
-        {"dtype", get_dtype, NULL, "Name of the element type as the array API has it.", NULL},
+        {"dtype", get_dtype, NULL,
+	 "The element type: a str with its array API name that also equals NumPy's dtype of it.", NULL},
         {"typestr", get_typestr, NULL, "Type string of the array interfaces; None where there is none.", NULL},
         {"ndim", get_ndim, NULL, "Number of dimensions.", NULL},
         {"size", get_size, NULL, "Number of elements.", NULL},
@@ -237,8 +423,9 @@ static PyGetSetDef getset[] = {
         {"usm_type", get_usm_type, NULL, "\"device\", \"shared\" or \"host\"; None on the host backend.", NULL},
         {"device", get_device, NULL, "The Device that the memory belongs to.", NULL},
         {"sycl_queue", get_sycl_queue, NULL,
-	 "A queue on the memory's context and device: a dpctl.SyclQueue where dpctl is loaded, else\na light object "
-	 "with _get_capsule(); None on the host backend.",
+	 "The queue that the array was made with; where none was named, the one that dpctl keeps for\nthe memory's "
+	 "context and device, or a light object with _get_capsule() where dpctl is not\nloaded. None on the host "
+	 "backend.",
 	 NULL},
         {"sycl_context", get_sycl_context, NULL,
 	 "The memory's context, likewise a dpctl.SyclContext; None on the host backend.", NULL},
@@ -246,11 +433,14 @@ static PyGetSetDef getset[] = {
 	 "The device of the USM: a dpctl.SyclDevice where dpctl is loaded, else a Device; None on\nthe host backend.",
 	 NULL},
         {"readonly", get_readonly, NULL, "Whether writing is refused.", NULL},
-        {"T", usmb_array_T, NULL, "The array with its axes reversed.", NULL},
+        {"T", alive_usmb_array_T, NULL, "The array with its axes reversed.", NULL},
+        {"__array_priority__", get_priority, NULL, "Above that of NumPy's arrays: their operators leave ours to us.",
+	 NULL},
+        {"mT", alive_usmb_array_mT, NULL, "The array with its last two axes swapped.", NULL},
         {"_pointer", get_pointer, NULL, "Address of the first element.", NULL},
-        {"__sycl_usm_array_interface__", usmb_array_suai, NULL,
+        {"__sycl_usm_array_interface__", alive_usmb_array_suai, NULL,
 	 "The dictionary of the SYCL USM array interface; no such attribute on the host backend.", NULL},
-        {"__array_interface__", usmb_array_interface, NULL,
+        {"__array_interface__", alive_usmb_array_interface, NULL,
 	 "NumPy's array interface, where the host may read the memory.", NULL},
         {NULL, NULL, NULL, NULL, NULL},
 };
@@ -262,15 +452,31 @@ static const char doc[] =
 
 static PyType_Slot slots[] = {
         {Py_tp_dealloc, usmb_array_dealloc},
+        {Py_tp_traverse, usmb_array_traverse},
+        {Py_tp_clear, usmb_array_clear},
+        {Py_tp_members, members},
         {Py_tp_repr, array_repr},
+        {Py_tp_richcompare, usmb_array_richcompare},
+        {Py_tp_hash, usmb_array_hash},
         {Py_tp_doc, (void *)doc},
         {Py_tp_methods, methods},
         {Py_tp_getset, getset},
         {Py_mp_length, array_length},
-        {Py_mp_subscript, usmb_array_subscript},
+        {Py_mp_subscript, alive_usmb_array_subscript},
+        {Py_mp_ass_subscript, alive_usmb_array_assign},
         {Py_sq_length, array_length},
         {Py_sq_item, array_item},
-        {Py_bf_getbuffer, usmb_array_getbuffer},
+        {Py_sq_ass_item, alive_usmb_array_assign_item},
+        {Py_sq_contains, usmb_array_contains},
+        {Py_nb_int, alive_usmb_array_int},
+        {Py_nb_float, alive_usmb_array_float},
+        {Py_nb_index, alive_usmb_array_index},
+        {Py_nb_bool, alive_usmb_array_bool},
+        {Py_nb_power, usmb_array_power},
+#define X(slot, text) {Py_nb_##slot, usmb_array_##slot},
+        USMB_BINARY_OPERATORS(X) USMB_UNARY_OPERATORS(X)
+#undef X
+                {Py_bf_getbuffer, usmb_array_getbuffer},
         {Py_bf_releasebuffer, usmb_array_releasebuffer},
         {0, NULL},
 };
@@ -279,7 +485,7 @@ static PyType_Spec spec = {
         "usmbridge.Array",
         sizeof(usmb_array),
         sizeof(int64_t),
-        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
         slots,
 };
 

@@ -4,17 +4,41 @@
 #include "usmb_buffer.h"
 #include "usmb_copy.h"
 #include "usmb_create.h"
+#include "usmb_dtype.h"
 #include "usmb_import.h"
+#include "usmb_numpy.h"
 #include "usmb_storage.h"
 #include "usmb_suai.h"
 #include "usmb_support.h"
 
-/* SUAI, then DLPack, then the buffer protocol. NULL without an exception when o
-   has none of them. */
-static PyObject *take_memory(PyObject *o)
+/* The answer of a protocol; where it failed and o is an ndarray of one of ml_dtypes'
+   types, which no protocol of NumPy's can say, by that. */
+static PyObject *or_ml(PyObject *o, PyObject *answer)
 {
-	if (usmb_is_array(o)) return Py_NewRef(o);
-	PyObject *v = usmb_optional_attr(o, usmb_name.__sycl_usm_array_interface__);
+	PyObject *type, *value, *trace;
+	if (answer || !(usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_BufferError) ||
+	                usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_ValueError)))
+		return answer;
+	usmb_py.PyErr_Fetch(&type, &value, &trace);
+	PyObject *r = usmb_import_ml(o);
+	if (r || usmb_py.PyErr_Occurred()) {
+		Py_XDECREF(type);
+		Py_XDECREF(value);
+		Py_XDECREF(trace);
+		return r;
+	}
+	usmb_py.PyErr_Restore(type, value, trace);
+	return NULL;
+}
+
+/* SUAI, then DLPack, then the buffer protocol, then those of NumPy. NULL without an exception when o
+   has none of them. */
+PyObject *usmb_take_memory(PyObject *o)
+{
+	if (usmb_is_array(o)) return usmb_array_alive((usmb_array *)o) ? Py_NewRef(o) : NULL;
+	PyObject *v = usmb_import_memory(o);
+	if (v || usmb_py.PyErr_Occurred()) return v;
+	v = usmb_optional_attr(o, usmb_name.__sycl_usm_array_interface__);
 	if (v) {
 		PyObject *r = usmb_import_suai(o, v);
 		Py_DECREF(v);
@@ -24,20 +48,38 @@ static PyObject *take_memory(PyObject *o)
 	v = usmb_optional_attr(o, usmb_name.__dlpack__);
 	if (v) {
 		Py_DECREF(v);
-		return usmb_import_object(o);
+		return or_ml(o, usmb_import_object(o));
 	}
 	if (usmb_py.PyErr_Occurred()) return NULL;
 	if (PyCapsule_CheckExact(o)) return usmb_import_object(o);
-	return usmb_py.PyObject_CheckBuffer(o) ? usmb_import_buffer(o) : NULL;
+	/* A number is one without its buffer too: the scalars of ml_dtypes give none. */
+	int number = usmb_py.PyNumber_Check(o) && !usmb_py.PySequence_Check(o);
+	if (!usmb_py.PyObject_CheckBuffer(o)) return number ? NULL : usmb_import_numpy_view(o);
+	PyObject *a = or_ml(o, usmb_import_buffer(o));
+	if (!a && number && usmb_py.PyErr_Occurred()) usmb_py.PyErr_Clear();
+	return a;
+}
+
+int usmb_is_exporter(PyObject *o)
+{
+	PyObject *const names[] = {usmb_name.__sycl_usm_array_interface__, usmb_name.__dlpack__,
+	                           usmb_name.__array_interface__, usmb_name.__array__};
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		PyObject *v = usmb_py.PyObject_GetAttr((PyObject *)Py_TYPE(o), names[i]);
+		if (!v) usmb_py.PyErr_Clear();
+		Py_XDECREF(v);
+		if (v) return 1;
+	}
+	return 0;
 }
 
 PyObject *usmb_take_object(PyObject *o)
 {
 	char type[64];
-	PyObject *r = take_memory(o);
+	PyObject *r = usmb_take_memory(o);
 	if (!r && !usmb_py.PyErr_Occurred())
 		usmb_raise(usmb_py.PyExc_TypeError,
-		           "%s has neither __sycl_usm_array_interface__ nor __dlpack__ nor a buffer",
+		           "%s has neither __sycl_usm_array_interface__ nor __dlpack__ nor a buffer nor __array__",
 		           usmb_type_name(o, type, sizeof type));
 	return r;
 }
@@ -50,25 +92,34 @@ static int no_copy(const char *why)
 }
 
 /* The memory of src as it is asked for: itself where that will do. */
-static PyObject *adapt(usmb_array *src, const usmb_dl_dtype *dtype, const usmb_where *w, int copy)
+static PyObject *adapt_held(usmb_array *src, const usmb_dl_dtype *dtype, const usmb_where *w, int copy)
 {
 	int retype = dtype && (dtype->code != src->dtype.code || dtype->bits != src->dtype.bits);
 	int there = !w || usmb_is_at(src, w);
+	usmb_where room;
 	if (!retype && copy != 1) {
-		if (there) return Py_NewRef(src);
+		if (there) return usmb_stay(src, w);
 		if (w->host && src->flags & USMB_ARR_READ) return usmb_as_host(src);
 	}
 	if (copy == 0) {
 		no_copy(retype ? "another element type" : "another place");
 		return NULL;
 	}
-	return usmb_copy_as(src, retype ? *dtype : src->dtype, there ? NULL : w);
+	return usmb_copy_as(src, retype ? *dtype : src->dtype, there ? usmb_near(src, w, &room) : w);
+}
+
+static PyObject *adapt(usmb_array *src, const usmb_dl_dtype *dtype, const usmb_where *w, int copy)
+{
+	if (usmb_array_begin(src) < 0) return NULL;
+	PyObject *a = adapt_held(src, dtype, w, copy);
+	usmb_array_let(src);
+	return a;
 }
 
 /* Memory where o has some, else a sequence of numbers. */
 static PyObject *asarray(PyObject *o, const usmb_dl_dtype *dtype, const usmb_where *w, int copy)
 {
-	PyObject *a = take_memory(o), *r;
+	PyObject *a = usmb_take_memory(o), *r;
 	if (a) {
 		r = adapt((usmb_array *)a, dtype, w, copy);
 		Py_DECREF(a);
@@ -77,6 +128,17 @@ static PyObject *asarray(PyObject *o, const usmb_dl_dtype *dtype, const usmb_whe
 	r = usmb_py.PyErr_Occurred() ? NULL : usmb_from_sequence(o, dtype, w);
 	if (r && copy == 0 && no_copy("making an array of Python numbers") < 0) Py_CLEAR(r);
 	return r;
+}
+
+PyObject *usmb_array_of(PyObject *o)
+{
+	return asarray(o, NULL, NULL, 2);
+}
+
+PyObject *usmb_array_of_value(PyObject *o, usmb_dl_dtype t)
+{
+	PyObject *a = usmb_take_memory(o);
+	return a || usmb_py.PyErr_Occurred() ? a : usmb_from_numbers(o, t);
 }
 
 PyObject *usmb_py_asarray(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw)
@@ -93,7 +155,7 @@ PyObject *usmb_py_asarray(PyObject *m, PyObject *const *args, Py_ssize_t n, PyOb
 	if (usmb_given(v[1]) && usmb_parse_dtype(v[1], NULL, &dtype) < 0) return NULL;
 	PyObject *a = NULL;
 	if (usmb_parse_where(v[2], NULL, v[3], &w) == 0) {
-		int placed = w.kind || w.device;
+		int placed = w.kind || usmb_has_device(&w);
 		a = asarray(v[0], usmb_given(v[1]) ? &dtype : NULL, placed ? &w : NULL, copy);
 	}
 	usmb_where_clear(&w);

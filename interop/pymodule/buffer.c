@@ -67,12 +67,12 @@ int usmb_array_getbuffer(PyObject *self, Py_buffer *view, int flags)
 	view->obj = NULL;
 	usmb_owner_drain();
 	const char *format = format_of(a->dtype);
-	if (check_request(a, flags) < 0) return -1;
+	if (!usmb_array_alive(a) || check_request(a, flags) < 0) return -1;
 	if (!format && flags & PyBUF_FORMAT) {
 		const char *name = usmb_dl_dtype_name(a->dtype);
 		return buffer_error("the buffer protocol has no format for ", name ? name : "this element type");
 	}
-	if (usmb_array_wait(a) < 0) return -1;
+	if (usmb_array_wait(a) < 0 || !usmb_array_alive(a)) return -1;
 	Py_ssize_t *strides = NULL;
 	if ((flags & PyBUF_STRIDES) == PyBUF_STRIDES && a->ndim > 0) {
 		strides = usmb_py.PyMem_Malloc((size_t)a->ndim * sizeof *strides);
@@ -93,14 +93,15 @@ int usmb_array_getbuffer(PyObject *self, Py_buffer *view, int flags)
 	view->suboffsets = NULL;
 	view->internal = strides;
 	view->obj = Py_NewRef(self);
+	usmb_array_hold(a); /* its extents and its memory */
 	return 0;
 }
 
 void usmb_array_releasebuffer(PyObject *self, Py_buffer *view)
 {
-	(void)self;
 	usmb_py.PyMem_Free(view->internal);
 	view->internal = NULL;
+	usmb_array_let((usmb_array *)self);
 }
 
 static int put(PyObject *dict, PyObject *key, PyObject *value)

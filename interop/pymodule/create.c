@@ -4,65 +4,24 @@
 #include "usmb_array.h"
 #include "usmb_create.h"
 #include "usmb_device.h"
+#include "usmb_dtype.h"
+#include "usmb_kept.h"
 #include "usmb_storage.h"
 #include "usmb_support.h"
 #include "usmb_syclref.h"
 
 /* ---- arguments ------------------------------------------------------------------------ */
 
-/* A name ("float32"), a type string ("<f4", "f4"), or an object with such a name
-   (NumPy's types and dtypes, Python's bool, int, float, complex). */
-static int dtype_of_text(const char *s, size_t n, usmb_dl_dtype *out)
-{
-	static const struct {
-		const char *alias, *name;
-	} aliases[] = {{"float", "float64"}, {"int", "int64"}, {"complex", "complex128"}, {"bool_", "bool"}};
-	if (strlen(s) != n) return -1; /* no name has a NUL in it */
-	if (usmb_dl_dtype_by_name(s, out) == USMB_DL_OK) return 0;
-	for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
-		if (!strcmp(s, aliases[i].alias)) return usmb_dl_dtype_by_name(aliases[i].name, out);
-	return usmb_dl_dtype_by_typestr(s, n, out) == USMB_DL_OK ? 0 : -1;
-}
-
-int usmb_parse_dtype(PyObject *o, const char *dflt, usmb_dl_dtype *out)
-{
-	char type[64];
-	if (!usmb_given(o)) return usmb_dl_dtype_by_name(dflt, out);
-	PyObject *text = PyUnicode_Check(o) ? Py_NewRef(o) : usmb_optional_attr(o, usmb_name.name);
-	if (!text && !usmb_py.PyErr_Occurred()) text = usmb_optional_attr(o, usmb_name.__name__);
-	if (!text && usmb_py.PyErr_Occurred()) return -1;
-	Py_ssize_t n = 0;
-	const char *s = text && PyUnicode_Check(text) ? usmb_py.PyUnicode_AsUTF8AndSize(text, &n) : NULL;
-	int ok = s && dtype_of_text(s, (size_t)n, out) == 0;
-	if (!ok) {
-		usmb_py.PyErr_Clear();
-		if (s)
-			usmb_raise(usmb_py.PyExc_TypeError,
-			           "dtype \"%s\" is not known; names are those of the array API (float32, int64, bool, "
-			           "bfloat16, ...)",
-			           s);
-		else
-			usmb_raise(usmb_py.PyExc_TypeError,
-			           "dtype must be a name such as \"float32\", a type string or a NumPy dtype, not %s",
-			           usmb_type_name(o, type, sizeof type));
-	}
-	Py_XDECREF(text);
-	return ok ? 0 : -1;
-}
-
 int usmb_parse_device(PyObject *o, usmb_where *w)
 {
-	char type[64];
-	PyObject *filter = usmb_device_filter(o);
-	if (!filter && PyUnicode_Check(o)) filter = o;
-	if (!filter) {
-		usmb_raise(usmb_py.PyExc_TypeError,
-		           "device must be a filter string such as \"opencl:cpu:0\" or \"host\", or a Device, not %s",
-		           usmb_type_name(o, type, sizeof type));
-		return -1;
+	usmb_syclref named;
+	if (usmb_syclref_device(o, &named, "device") < 0) return -1;
+	if (named.form == USMB_FORM_QUEUE) {
+		w->queue = named;
+		return 0;
 	}
-	w->device = Py_NewRef(filter);
-	w->host = usmb_py.PyUnicode_CompareWithASCIIString(filter, "host") == 0;
+	w->device = named.keep;
+	w->host = usmb_py.PyUnicode_CompareWithASCIIString(w->device, "host") == 0;
 	return 0;
 }
 
@@ -96,6 +55,12 @@ int usmb_parse_where(PyObject *kind, PyObject *queue, PyObject *dev, usmb_where 
 	}
 	if (usmb_given(kind) && parse_kind(kind, &w->kind) < 0) return -1;
 	if (usmb_given(dev) && usmb_parse_device(dev, w) < 0) return -1;
+	if (w->kind && w->host) {
+		usmb_raise(usmb_py.PyExc_ValueError,
+		           "usm_type is memory of a SYCL device, and device=\"host\" is the host backend, which has "
+		           "none; leave one of them out");
+		return -1;
+	}
 	return usmb_given(queue) ? usmb_syclref_get(queue, &w->queue, "sycl_queue") : 0;
 }
 
@@ -103,6 +68,44 @@ void usmb_where_clear(usmb_where *w)
 {
 	usmb_syclref_release(&w->queue, 0);
 	Py_CLEAR(w->device);
+}
+
+/* Whether memory at place is in the context and on the device of a queue. */
+static int is_of_queue(usmb_place *place, void *queue)
+{
+	void *context = usmb_sycl_queue_context(queue), *device = usmb_sycl_queue_device(queue);
+	int same = context && device && usmb_sycl_context_equal(context, place->context) &&
+	           usmb_sycl_device_equal(device, place->device);
+	usmb_sycl_context_delete(context);
+	usmb_sycl_device_delete(device);
+	return same;
+}
+
+PyObject *usmb_stay(usmb_array *a, const usmb_where *w)
+{
+	usmb_place *place = usmb_array_place(a);
+	PyObject *queue = NULL, *kept = NULL, *view = NULL;
+	if (w && usmb_queue_of(&w->queue, place, &queue) < 0) return NULL;
+	if (queue && !a->queue && !(kept = usmb_public_queue(place))) {
+		Py_DECREF(queue);
+		return NULL;
+	}
+	if (!queue || queue == a->queue || queue == kept)
+		view = Py_NewRef(a);
+	else if (usmb_array_wait(a) == 0) /* what is on the queue it named, nobody would wait for any more */
+		view = usmb_array_view(a, a->first, a->ndim, usmb_shape(a), usmb_strides(a));
+	if (view && view != (PyObject *)a) usmb_array_name_queue((usmb_array *)view, Py_NewRef(queue));
+	Py_XDECREF(queue);
+	Py_XDECREF(kept);
+	return view;
+}
+
+const usmb_where *usmb_near(usmb_array *a, const usmb_where *w, usmb_where *room)
+{
+	if (!w || w->queue.form != USMB_FORM_QUEUE) return NULL;
+	*room = *w;
+	if (!room->kind && a->cell->place) room->kind = usmb_array_place(a)->kind;
+	return room;
 }
 
 int usmb_is_at(usmb_array *a, const usmb_where *w)
@@ -113,6 +116,7 @@ int usmb_is_at(usmb_array *a, const usmb_where *w)
 	if (w->kind && place && place->kind != w->kind) return 0;
 	if (w->host) return place == NULL;
 	if (!place) return 0;
+	if (w->queue.form == USMB_FORM_QUEUE) return is_of_queue(place, w->queue.ref);
 	if (!w->device) return 1;
 	if (!place->is_subdevice && place->default_context &&
 	    usmb_py.PyUnicode_CompareWithASCIIString(w->device, place->filter) == 0)
@@ -123,9 +127,11 @@ int usmb_is_at(usmb_array *a, const usmb_where *w)
 		return 0;
 	}
 	req.kind = place->kind;
+	usmb_array_hold(a);
 	PyThreadState *saved = usmb_py.PyEval_SaveThread();
 	int r = usmb_go_is_at(&req, a->cell, &err);
 	usmb_py.PyEval_RestoreThread(saved);
+	usmb_array_let(a);
 	return r == 1; /* what is wrong with the request, the copy to there says */
 }
 
@@ -150,20 +156,35 @@ int usmb_request(const usmb_where *w, usmb_alloc_req *req)
 	return 0;
 }
 
-static usmb_cell *allocate(const usmb_where *w, int64_t bytes)
+static int go_alloc(usmb_alloc_req *req, usmb_cell **cell, usmb_goerr *err)
+{
+	PyThreadState *saved = usmb_py.PyEval_SaveThread();
+	int r = usmb_go_alloc(req, cell, err);
+	usmb_py.PyEval_RestoreThread(saved);
+	return r;
+}
+
+/* *wish: what usmb_kept_drop wants to know of the cell, -1 for one that is not kept. */
+static usmb_cell *allocate(const usmb_where *w, int64_t bytes, int *wish)
 {
 	usmb_alloc_req req;
 	usmb_goerr err;
 	usmb_cell *cell = NULL;
 	err.kind = USMB_ERR_NONE;
-	if (usmb_go_allowed() < 0 || usmb_request(w, &req) < 0) return NULL;
+	*wish = w->queue.form == USMB_FORM_NONE && (w->host || !w->device) ? (int)usmb_wish_of(w->kind, w->host) : -1;
+	if (usmb_go_allowed() < 0) return NULL;
+	if (*wish >= 0 && (cell = usmb_kept_take((uint64_t)bytes, (usmb_wish)*wish))) return cell;
+	if (usmb_request(w, &req) < 0) return NULL;
 	req.bytes = bytes;
-	PyThreadState *saved = usmb_py.PyEval_SaveThread();
-	int r = usmb_go_alloc(&req, &cell, &err);
-	usmb_py.PyEval_RestoreThread(saved);
-	if (r == 0) return cell;
-	usmb_raise_go(&err);
-	return NULL;
+	if (go_alloc(&req, &cell, &err) < 0) {
+		usmb_raise_go(&err);
+		return NULL;
+	}
+	if (!req.shared)
+		*wish = -1;
+	else if (*wish >= 0)
+		usmb_kept_note(cell, (usmb_wish)*wish);
+	return cell;
 }
 
 static int clear_memory(usmb_array *a, int64_t bytes)
@@ -225,40 +246,63 @@ PyObject *usmb_array_dense(usmb_cell *cell, int32_t ndim, const int64_t *shape, 
 PyObject *usmb_new_array(const usmb_where *w, int32_t ndim, const int64_t *shape, usmb_dl_dtype dtype, int fortran,
                          int zero)
 {
+	int wish;
 	int64_t bytes = usmb_dense_bytes(ndim, shape, dtype);
-	usmb_cell *cell = bytes < 0 ? NULL : allocate(w, bytes);
+	usmb_cell *cell = bytes < 0 ? NULL : allocate(w, bytes, &wish);
 	PyObject *a = cell ? usmb_array_dense(cell, ndim, shape, dtype, fortran, 0) : NULL;
+	if (a && wish >= 0) ((usmb_array *)a)->flags |= USMB_ARR_KEEP | (uint32_t)wish << USMB_ARR_WISH;
+	if (a && usmb_queue_of(&w->queue, cell->place, &((usmb_array *)a)->queue) < 0) Py_CLEAR(a);
 	if (!a || !zero || bytes == 0 || clear_memory((usmb_array *)a, bytes) == 0) return a;
 	Py_DECREF(a);
 	return NULL;
 }
 
+int usmb_parse_new(const char *func, PyObject *const *args, Py_ssize_t n, PyObject *kw, PyObject **value,
+                   usmb_new_args *out)
+{
+	/* A name of NULL matches no keyword: only full has a fill_value, in the second place. */
+	PyObject *const names[7] = {usmb_name.shape,
+	                            value ? usmb_name.fill_value : usmb_name.dtype,
+	                            value ? usmb_name.dtype : NULL,
+	                            usmb_name.usm_type,
+	                            usmb_name.sycl_queue,
+	                            usmb_name.device,
+	                            usmb_name.order};
+	PyObject *v[7] = {NULL};
+	if (usmb_args(func, args, n, kw, names, 7, value ? 2 : 1, value ? 3 : 2, v) < 0) return -1;
+	out->dtype = v[value ? 2 : 1];
+	if (value) *value = v[1];
+	out->ndim = usmb_parse_dims(v[0], out->shape, "shape");
+	if (out->ndim < 0) return -1;
+	out->fortran = 0;
+	if (v[6]) {
+		int text = PyUnicode_Check(v[6]);
+		out->fortran = text && usmb_py.PyUnicode_CompareWithASCIIString(v[6], "F") == 0;
+		if (!out->fortran && !(text && usmb_py.PyUnicode_CompareWithASCIIString(v[6], "C") == 0)) {
+			usmb_raise(usmb_py.PyExc_ValueError, "order must be \"C\" or \"F\"");
+			return -1;
+		}
+	}
+	if (usmb_parse_where(v[3], v[4], v[5], &out->w) == 0) return 0;
+	usmb_where_clear(&out->w);
+	return -1;
+}
+
+void usmb_new_args_clear(usmb_new_args *in, PyObject *made)
+{
+	usmb_syclref_release(&in->w.queue, made != NULL);
+	usmb_where_clear(&in->w);
+}
+
 static PyObject *create(const char *func, PyObject *const *args, Py_ssize_t n, PyObject *kw, int zero)
 {
-	PyObject *const names[6] = {usmb_name.shape,      usmb_name.dtype,  usmb_name.usm_type,
-	                            usmb_name.sycl_queue, usmb_name.device, usmb_name.order};
-	PyObject *v[6] = {NULL, NULL, NULL, NULL, NULL, NULL};
-	int64_t shape[USMB_DL_MAX_NDIM];
-	usmb_dl_dtype dtype;
-	usmb_where w;
-	int fortran = 0;
+	usmb_new_args in;
+	PyObject *r = NULL;
 	usmb_owner_drain();
-	if (usmb_args(func, args, n, kw, names, 6, 1, 2, v) < 0) return NULL;
-	int ndim = usmb_parse_dims(v[0], shape, "shape");
-	if (ndim < 0 || usmb_parse_dtype(v[1], "float32", &dtype) < 0) return NULL;
-	if (v[5]) {
-		int text = PyUnicode_Check(v[5]);
-		fortran = text && usmb_py.PyUnicode_CompareWithASCIIString(v[5], "F") == 0;
-		if (!fortran && !(text && usmb_py.PyUnicode_CompareWithASCIIString(v[5], "C") == 0))
-			return usmb_raise(usmb_py.PyExc_ValueError, "order must be \"C\" or \"F\"");
-	}
-	if (usmb_parse_where(v[2], v[3], v[4], &w) < 0) {
-		usmb_where_clear(&w);
-		return NULL;
-	}
-	PyObject *r = usmb_new_array(&w, ndim, shape, dtype, fortran, zero);
-	usmb_syclref_release(&w.queue, r != NULL);
-	usmb_where_clear(&w);
+	if (usmb_parse_new(func, args, n, kw, NULL, &in) < 0) return NULL;
+	if (usmb_parse_dtype(in.dtype, "float32", &in.t) == 0)
+		r = usmb_new_array(&in.w, in.ndim, in.shape, in.t, in.fortran, zero);
+	usmb_new_args_clear(&in, r);
 	return r;
 }
 

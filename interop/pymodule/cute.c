@@ -180,7 +180,13 @@ static PyObject *from_dlpack(const char *func, int dynamic, PyObject *const *arg
 			return NULL;
 		x = v[0];
 	}
-	return usmb_is_array(x) ? take_own((usmb_array *)x, &o) : usmb_tensor_take(x, take_managed, &o);
+	if (!usmb_is_array(x)) return usmb_tensor_take(x, take_managed, &o);
+	usmb_array *own = (usmb_array *)x;
+	if (!usmb_array_alive(own)) return NULL;
+	usmb_array_hold(own);
+	PyObject *t = take_own(own, &o);
+	usmb_array_let(own);
+	return t;
 }
 
 static PyObject *py_from_dlpack(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)

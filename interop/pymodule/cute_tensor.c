@@ -242,18 +242,19 @@ static PyObject *get_released(PyObject *self, void *closure)
 
 static PyMethodDef methods[] = {
         {"mark_layout_dynamic", USMB_PY_CFUNC(mark_layout), METH_FASTCALL | METH_KEYWORDS,
-	 "mark_layout_dynamic(leading_dim=None)\n--\n\n"
+	 "mark_layout_dynamic($self, /, leading_dim=None)\n--\n\n"
 	 "Makes all extents dynamic, and all strides but that of the leading dimension, which must be\n"
 	 "1, and strides of 0. None: the mode of stride 1 leads. In place; returns the tensor."},
         {"mark_compact_shape_dynamic", USMB_PY_CFUNC(mark_compact), METH_FASTCALL | METH_KEYWORDS,
-	 "mark_compact_shape_dynamic(mode, stride_order=None, divisibility=1)\n--\n\n"
+	 "mark_compact_shape_dynamic($self, /, mode, stride_order=None, divisibility=1)\n--\n\n"
 	 "Makes the extent of one mode dynamic, a multiple of divisibility, and with it the strides\n"
 	 "that span it, in a compact layout. stride_order: the modes from the outermost to the\n"
 	 "innermost; None: by descending strides. In place; returns the tensor."},
         {"clone", USMB_PY_CFUNC(tensor_clone), METH_NOARGS,
-	 "clone()\n--\n\nA tensor of the same memory with marks of its own."},
+	 "clone($self, /)\n--\n\nA tensor of the same memory with marks of its own."},
         {"release", USMB_PY_CFUNC(tensor_release), METH_NOARGS,
-	 "release()\n--\n\nGives the memory back before the tensor is deleted; any use after it but release() and\n"
+	 "release($self, /)\n--\n\nGives the memory back before the tensor is deleted; any use after it but release() "
+	 "and\n"
 	 "str() is a ValueError. with does it at the end of its block."},
         {"__enter__", USMB_PY_CFUNC(tensor_enter), METH_NOARGS, NULL},
         {"__exit__", USMB_PY_CFUNC(tensor_exit), METH_FASTCALL, NULL},

@@ -23,35 +23,82 @@
 // The C files stand in floors, each on those before it; a test holds that (a file
 // includes the headers it uses, and none of a floor above its own):
 //
-//	support      support.c (names, errors, arguments), typeinfo.c (what is remembered
-//	             about the types of others), device.c, syclref.c (the forms of a syclobj)
-//	storage      storage.c (cells whose end needs Python), tensor.c (DLPack tensors of
+//	support      support.c (names, errors, arguments), dtype.c, typeinfo.c (what is remembered
+//	             about the types of others), dpctl.c (dpctl where it is loaded), device.c,
+//	             syclref.c (the forms of a syclobj, which queue an array names)
+//	storage      storage.c (cells whose end needs Python), kept.c (memory
+//	             given back, for the next arrays), tensor.c (DLPack tensors of
 //	             others)
 //	arrays       array.c
 //	memory       create.c (empty, zeros, where memory is wanted), copy.c
-//	protocols    index.c, export.c, exchange.c, import.c, buffer.c, suai.c, suai_in.c,
-//	             sequence.c, asarray.c, cute_tensor.c, cute.c, handover.c (ToPython,
+//	protocols    promote.c (the type that holds two), element.c (elements as Python's
+//	             numbers), operators.c, numpy.c (what NumPy asks), assign.c, retype.c
+//	             (view, astype), full.c (ones, full, …_like), pickle.c, index.c, export.c, arrow.c (Arrow's C structs),
+//	             exchange.c, import.c, buffer.c, suai.c, suai_in.c, sequence.c, asarray.c,
+//	             cute_tensor.c, cute.c, numba.c, handover.c (ToPython,
 //	             FromPython)
-//	the module   array_type.c (attributes and methods of Array), module.c
+//	the module   array_type.c (attributes and methods of Array), module.c, package.c (the
+//	             built-in package around it)
 //
-// exports_cgo.go and exports_cute_cgo.go hold what C calls; handover_cgo.go and
-// register_cgo.go call C.
+// exports_cgo.go, exports_assign_cgo.go and exports_cute_cgo.go hold what C calls;
+// handover_cgo.go and register_cgo.go call C.
+//
+// # The package
+//
+// Python sees a package: sources in interop/internal/pypackage around this C module,
+// which is usmbridge._native in it. A wheel has them as files. A program that hosts
+// Python carries them, and an importer of its own serves them (submodules, source
+// text, resources, the distribution's metadata), so that both are the same code:
+// names, pickles and entry points do not differ.
 //
 // # Ownership
 //
 // An Array owns one reference of its memory's owner cell (memmgr/owner), as does
 // each DLPack tensor made of it; views share the cell. Memory of others has a
 // cell whose end gives the other owner up: a Python object, a buffer, a DLPack
-// tensor. Its last reference may go on any thread, with or without the GIL: then
+// tensor. Its last reference may go on any thread. Where that thread holds the GIL, a
+// consumer's deleter included, the owner is given up there and then, so that del of the
+// consumer's object releases the source at once. Elsewhere
 // the cell waits on a list that every entry holding the GIL empties, and that a
-// goroutine of its own empties when nobody else does. A DLPack deleter of ours
+// goroutine of its own empties when nobody else does; ends within ends beyond a depth
+// wait there too, for the outermost one. A DLPack deleter of ours
 // therefore never waits for the GIL. After Python's atexit hooks have run, what
-// would need Python is leaked on purpose. Arrays are not seen by Python's cycle
-// collector, since C may hold their cells too: an owner that keeps the array made
-// of itself lives until it lets the array go.
+// would need Python is leaked on purpose.
+//
+// Arrays whose memory belongs to a Python object take part in cycle collection: an
+// owner that keeps arrays made of itself goes with them, as long as nobody but arrays
+// (an exported tensor, Go) holds the memory. release() gives an array's share of the
+// memory up at once, or when the last operation on it, the last buffer of it and the last
+// of what compiled functions made of it ends; after it every use is a ValueError, while
+// what had begun goes on, and views and exported tensors have shares of their own. What only knows
+// an address (a dictionary, _pointer) must not be used after it.
 //
 // The module belongs to the main interpreter; a subinterpreter's import is an
 // ImportError.
+//
+// # Memory that is kept
+//
+// The last Array of memory from a shared pool keeps it, up to 4 MiB in 64 blocks, for the
+// next array of that size and kind, which then needs no entry into Go. stats(), trim() and
+// the end of Python give it back first, and so do a request that finds no memory and a Go
+// program that reads, trims or closes its pools (memmgr.AddCache). Nothing is kept that
+// was exported, is worked on, or is recorded with its stack, nor with USMBRIDGE_DEBUG or
+// [SetResource].
+//
+// # Queues
+//
+// sycl_queue, and syclobj in the dictionary, are the SyclQueue that was given at
+// creation or at import, the same object, which views and copies beside the array
+// keep. Of a capsule, or of an object that only gives one, a SyclQueue is made once.
+// Where no queue was named (a context, a filter string, plain DLPack) it is the one
+// that dpctl keeps for the memory's context and device, which dpnp uses too, as soon
+// as dpctl is loaded; without dpctl, a light object on a queue of this library's.
+//
+// An Array owns the object that was named. Only dpctl's own SyclQueue and the light
+// object are ever kept, neither of which can refer to an Array: no cycle forms, and
+// the collector need not know. Go never holds the object: a buffer that was allocated
+// or used on a queue has a reference of its own to the sycl::queue, in memmgr's table
+// of queues. In a forked child the object is leaked, since SYCL cannot be called there.
 //
 // # Order of work
 //
@@ -59,11 +106,16 @@
 // before the dictionary, the buffer protocol or a kDLCPU tensor is given out;
 // __dlpack__(stream=q) puts a barrier into q instead, and stream=-1 does nothing.
 // Of work of others is known what they tell: the queue of the exchange API, whose
-// work so far becomes pending work, and the sycl_queue of dpnp's arrays, which is
-// waited for before the host reads what from_dlpack took of them. A type is asked
-// once whether it has the exchange API, as DLPack allows: its table lives as long as
-// the process. Other producers
-// finish their work first, and a consumer finishes before it gives the tensor up. Memory that was exported is used again only behind a barrier.
+// work so far becomes pending work; the queue that an array names (given, or that of
+// a dictionary or of dpnp's array), which the host waits for before it reads, writes
+// or shows the memory, and behind which stream=q is put; and the queue that dpctl
+// keeps, which the host waits for once any memory of that place was shown under it.
+// So what dpnp computes into an array of ours is seen by asnumpy, memoryview and Go
+// without a wait of the user's. A consumer on yet another queue finishes first.
+// A type is asked once whether it has the exchange API, as DLPack allows: its table
+// lives as long as the process. Other producers finish their work first, and a
+// consumer finishes before it gives the tensor up. Memory that was exported by DLPack
+// is used again only behind a barrier.
 //
 // # Submodule cute
 //
@@ -81,6 +133,16 @@
 // nothing, as in CuTe DSL. Wrong values are a ValueError (CuTe DSL's RuntimeError),
 // element types that CuTe lacks and arguments of a wrong type a TypeError, numbers
 // beyond 64 bits an OverflowError, what DLPack cannot take a BufferError.
+//
+// # Arrow
+//
+// __arrow_c_array__ gives an array of one axis as values (bool as arrow.bool8), one of
+// more as arrow.fixed_shape_tensor with a row for each index of the first axis, in the
+// same memory; elements in another order than C's are copied. What it gives holds a
+// reference of the cell, which goes with the consumer's last release, on any thread, and
+// each child has its own. __arrow_c_device_array__ says CPU for memory that the host can
+// read, after a wait, and ONEAPI for device memory, with the event of work that this
+// library has pending as sync_event; no consumer that we know takes the latter.
 //
 // # Errors in Python
 //
@@ -121,6 +183,11 @@
 //	a capsule of another name, or taken before         ValueError
 //	a filter string that no device answers to          ValueError
 //	a device or context that does not exist any more   ValueError
+//
+// While an Array made of an owner lives, the owner is held, and a span of it that the
+// Array's memory covers is not looked up again when the same object is imported once
+// more: only that syclobj still names that context is asked. Nothing is remembered by an
+// address, and nothing longer than the Array.
 //
 // The allocation that a pointer belongs to is known for arrays of dpctl and
 // dpnp and for our own. For others the first and the last byte are looked up in

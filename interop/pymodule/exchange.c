@@ -63,6 +63,7 @@ static int from_object(void *o, usmb_dl_versioned **out)
 	usmb_array *a = o;
 	void *managed;
 	if (!usmb_is_array(o)) return wrong_type(o);
+	if (!usmb_array_alive(a)) return -1;
 	if (usmb_array_device(a, &dev) < 0 || usmb_array_export(a, dev, usmb_array_dlflags(a), 1, &managed) < 0)
 		return -1;
 	*out = managed;
@@ -82,6 +83,7 @@ static int borrow(void *o, usmb_dl_tensor *out)
 	usmb_array *a = o;
 	usmb_dl_device dev;
 	if (!usmb_is_array(o)) return wrong_type(o);
+	if (!usmb_array_alive(a)) return -1;
 	if (usmb_array_check_aligned(a) < 0 || usmb_array_device(a, &dev) < 0) return -1;
 	int64_t lo = 0, hi;
 	if (dev.type == USMB_DL_ONEAPI) usmb_array_range(a, &lo, &hi);

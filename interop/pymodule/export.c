@@ -263,7 +263,8 @@ static int is_minus_one(PyObject *o)
    is an error whether or not there is work to order. */
 typedef struct {
 	usmb_syclref ref;
-	void *queue;   /* where to order the consumer's work; NULL: the host waits */
+	void *queue;   /* the consumer's; NULL: none is known */
+	int chained;   /* the consumer's work is ordered on queue; else the host waits */
 	int unordered; /* stream=-1: the consumer wants no ordering */
 } consumer;
 
@@ -273,22 +274,44 @@ static int parse_stream(PyObject *stream, consumer *c)
 	memset(c, 0, sizeof *c);
 	c->unordered = stream && is_minus_one(stream);
 	if (!stream || c->unordered) return 0;
-	if (usmb_syclref_get(stream, &c->ref, what) < 0) return -1;
+	/* A device names no queue: its consumer may work on any. */
+	int device = usmb_is_device(stream);
+	int r = device ? usmb_syclref_device(stream, &c->ref, what) : usmb_syclref_get(stream, &c->ref, what);
+	if (r < 0) return -1;
+	c->chained = c->ref.form == USMB_FORM_QUEUE;
 	if (usmb_syclref_queue(&c->ref, what, &c->queue) == 0) return 0;
 	usmb_syclref_release(&c->ref, 0);
 	return -1;
 }
 
-/* Orders the consumer behind our pending work: on its queue where it names one,
-   else by waiting. */
+/* Puts events and the work so far of another queue before what comes on queue. */
+static int chain(void *queue, void *event, void *other)
+{
+	void *deps[2];
+	size_t n = 0;
+	int code = USMB_SYCL_OK;
+	if (event) deps[n++] = event;
+	if (other && !usmb_sycl_queue_equal(other, queue)) {
+		code = usmb_sycl_barrier(other, NULL, 0, &deps[n]);
+		if (code == USMB_SYCL_OK) n++;
+	}
+	if (code == USMB_SYCL_OK && n > 0) code = usmb_sycl_barrier(queue, deps, n, NULL);
+	if (n > 0 && deps[n - 1] != event) usmb_sycl_event_delete(deps[n - 1]);
+	return code;
+}
+
+/* Orders the consumer behind our pending work, and behind the queue that the array
+   names: on its queue where it gives one, else by waiting. */
 static int order(usmb_array *a, const consumer *c)
 {
 	if (c->unordered) return 0;
-	if (!c->queue) return usmb_array_wait(a);
 	int waited = 0;
+	if (!c->chained) waited = usmb_array_wait_known(a);
+	if (!c->queue || waited < 0) return waited;
 	void *event = usmb_pending_copy(a->cell);
+	void *named = a->queue && !usmb_py_in_child() ? usmb_queue_ref(a->queue) : NULL;
 	/* Where it cannot be ordered the host waits. */
-	if (event && usmb_sycl_barrier(c->queue, &event, 1, NULL) != USMB_SYCL_OK) waited = usmb_array_wait(a);
+	if (c->chained && chain(c->queue, event, named) != USMB_SYCL_OK) waited = usmb_array_wait_known(a);
 	usmb_sycl_event_delete(event);
 	if (waited == 0 && a->cell->place && !usmb_py_in_child()) usmb_go_used_on(a->cell, c->queue);
 	return waited;

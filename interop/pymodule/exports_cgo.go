@@ -20,11 +20,13 @@ import "C"
 
 import (
 	"fmt"
+	"os"
 	"runtime/debug"
 	"strings"
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/interop/internal/usminfo"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/owner"
@@ -73,8 +75,32 @@ func usmb_go_open(e *C.usmb_goerr) (r C.int) {
 }
 
 //export usmb_go_paths
-func usmb_go_paths(lines *C.char, n C.uint64_t) {
-	setPaths(strings.Split(text(lines, n), "\n"))
+func usmb_go_paths(lines *C.char, n C.uint64_t, e *C.usmb_goerr) (r C.int) {
+	defer guard(e, &r)
+	readEnvironment()
+	paths := strings.Split(text(lines, n), "\n")
+	setPaths(paths)
+	if err := configureDrivers(paths); err != nil {
+		return report(e, fmt.Errorf("usmbridge is imported too late to make the OpenCL CPU driver known; import it first: %w", err))
+	}
+	return 0
+}
+
+// readEnvironment brings what SYCL is found by up to date: Go's copy of the environment
+// is from the start of the process, and programs set os.environ before they import.
+func readEnvironment() {
+	for _, name := range []string{syclobj.EnvLibrary, "VIRTUAL_ENV", "OCL_ICD_FILENAMES", "OCL_ICD_VENDORS"} {
+		c := C.CString(name)
+		now := C.getenv(c)
+		C.free(unsafe.Pointer(c))
+		was, set := os.LookupEnv(name)
+		switch {
+		case now == nil && set:
+			_ = os.Unsetenv(name) // it cannot fail for these names, nor can Setenv
+		case now != nil && (!set || was != C.GoString(now)):
+			_ = os.Setenv(name, C.GoString(now))
+		}
+	}
 }
 
 //export usmb_go_alloc
@@ -85,6 +111,9 @@ func usmb_go_alloc(req *C.usmb_alloc_req, out **C.usmb_cell, e *C.usmb_goerr) (r
 		return report(e, err)
 	}
 	defer release()
+	if ownPool(q, requestedKind(req)) {
+		req.shared = 1
+	}
 	return give(q, requestedKind(req), int64(req.bytes), out, e)
 }
 
@@ -125,7 +154,7 @@ func usmb_go_copy(req *C.usmb_alloc_req, src *C.usmb_array, dtype C.usmb_dl_dtyp
 	if err != nil {
 		return report(e, err)
 	}
-	a, err := copyOn(q, requestedKind(req), typeOf(dtype), from)
+	a, err := copyOn(q, requestedKind(req), typeOf(dtype), req.padded != 0, from)
 	if err != nil {
 		return report(e, err)
 	}
@@ -145,12 +174,31 @@ func give(q *syclobj.Queue, usm syclobj.USMKind, bytes int64, out **C.usmb_cell,
 func nothing() {}
 
 // requestedQueue finds the queue that a request names; release gives back what
-// was made for it.
+// was made for it. A request for a kind of USM is met by a SYCL device or not at all.
 func requestedQueue(req *C.usmb_alloc_req) (q *syclobj.Queue, release func(), err error) {
 	rt, err := openRuntime(false)
 	if err != nil {
 		return nil, nil, err
 	}
+	q, release, err = queueOf(rt, req)
+	if err == nil && req.kind != 0 && q.IsHost() {
+		release()
+		return nil, nil, noUSM(rt, syclobj.USMKind(req.kind))
+	}
+	return q, release, err
+}
+
+// noUSM says that a kind of USM was asked for where there is no SYCL device, and why
+// there is none.
+func noUSM(rt *syclobj.Runtime, usm syclobj.USMKind) error {
+	why := rt.SYCLError()
+	if why == nil {
+		why = syclobj.ErrNoDevice
+	}
+	return fmt.Errorf("usm_type=%q is memory of a SYCL device, and there is none (leave usm_type out for plain memory of the host): %w", usm, why)
+}
+
+func queueOf(rt *syclobj.Runtime, req *C.usmb_alloc_req) (q *syclobj.Queue, release func(), err error) {
 	switch {
 	case req.form == C.USMB_FORM_QUEUE:
 		q, err = rt.QueueFromRef(req.ref)
@@ -333,6 +381,20 @@ func int64s(p *C.int64_t, n C.int32_t) []int64 {
 	return unsafe.Slice((*int64)(unsafe.Pointer(p)), n)
 }
 
+//export usmb_go_trim
+func usmb_go_trim(bytes *C.uint64_t) {
+	defer func() { _ = recover() }() // a wish: what was given back counts
+	for _, p := range memmgr.Pools() {
+		*bytes += C.uint64_t(p.Trim(0))
+	}
+}
+
+//export usmb_go_set_limit
+func usmb_go_set_limit(bytes C.uint64_t, e *C.usmb_goerr) (r C.int) {
+	defer guard(e, &r)
+	return report(e, setLimit(uint64(bytes)))
+}
+
 //export usmb_go_stats
 func usmb_go_stats(out **C.usmb_stat, n *C.int64_t, e *C.usmb_goerr) (r C.int) {
 	defer guard(e, &r)
@@ -352,6 +414,19 @@ func usmb_go_stats(out **C.usmb_stat, n *C.int64_t, e *C.usmb_goerr) (r C.int) {
 		dst.value = C.int64_t(list[i].value)
 	}
 	*out, *n = p, C.int64_t(len(list))
+	return 0
+}
+
+//export usmb_go_info
+func usmb_go_info(asJSON C.int32_t, version, executable, prefix *C.char, out **C.char, e *C.usmb_goerr) (r C.int) {
+	defer guard(e, &r)
+	var text strings.Builder
+	inside := usminfo.Interpreter{Version: C.GoString(version), Executable: C.GoString(executable), Prefix: C.GoString(prefix)}
+	open := func() (*syclobj.Runtime, error) { return openRuntime(true) }
+	if err := usminfo.Write(&text, asJSON != 0, open, &inside); err != nil {
+		return report(e, err)
+	}
+	*out = C.CString(text.String())
 	return 0
 }
 

@@ -14,12 +14,12 @@ import (
 // floors are the C files from the ground up, as the package documentation has them. A
 // header that several files share is named with the lowest of them.
 var floors = [][]string{
-	{"support", "typeinfo", "device", "syclref"},
-	{"storage", "tensor"},
+	{"support", "dtype", "typeinfo", "dpctl", "device", "syclref"},
+	{"storage", "kept", "tensor"},
 	{"array"},
 	{"create", "copy"},
-	{"index", "export", "exchange", "import", "buffer", "suai", "suai_in", "sequence", "asarray", "cute_tensor", "cute", "handover"},
-	{"array_type", "module"},
+	{"promote", "element", "operators", "numpy", "assign", "retype", "full", "pickle", "index", "export", "arrow", "exchange", "import", "buffer", "suai", "suai_in", "sequence", "asarray", "cute_tensor", "cute", "numba", "handover"},
+	{"array_type", "module", "package"},
 }
 
 func floorOf(name string) int {

@@ -49,10 +49,12 @@ usmb_pyret usmb_handover_from_python(void *o, usmb_handover *out)
 	USMB_PY_BEGIN(r);
 	usmb_owner_drain();
 	usmb_array *a = imported() ? (usmb_array *)usmb_take_object(o) : NULL;
-	/* Go knows pending events, but not the queue of a producer. */
-	int producer = a && usmb_owned_by_python(a->cell) && usmb_cell_producer(a->cell);
-	int ok = a && (!producer || usmb_array_wait(a) == 0);
+	if (a && usmb_array_begin(a) < 0) Py_CLEAR(a);
+	/* Go knows pending events, but no queues of others. */
+	int others = a && (a->queue || (a->cell->place && usmb_place_consumer(a->cell->place)));
+	int ok = a && (!others || usmb_array_wait(a) == 0);
 	if (ok) describe(a, out);
+	if (a) usmb_array_let(a);
 	Py_XDECREF(a);
 	return usmb_py_end(r, st, ok);
 }

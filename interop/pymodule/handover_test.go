@@ -180,6 +180,22 @@ func BenchmarkHandOver(b *testing.B) {
 			o.Release()
 		}
 	})
+	// Go to Python to Go is to take 3 us at most: more than 1 of the last figure misses it.
+	b.Run("ThereAndBack", func(b *testing.B) {
+		for b.Loop() {
+			o, err := pymodule.ToPython(a)
+			if err != nil {
+				b.Fatal(err)
+			}
+			back, err := pymodule.FromPython(o)
+			if err != nil {
+				b.Fatal(err)
+			}
+			back.Release()
+			o.Release()
+		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/3000, "of-bound")
+	})
 	for name, o := range map[string]*python.Object{"FromPython/ours": o, "FromPython/numpy": np} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {

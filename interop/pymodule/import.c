@@ -42,13 +42,26 @@ static PyObject *array_of(void *managed, int versioned, usmb_dl_snapshot *s)
 	return (PyObject *)a;
 }
 
-PyObject *usmb_import_managed(void *managed, int versioned)
+/* Whether the tensors of o (NULL: unknown) without flags may be written to. They cannot
+   say so: jax gives immutable arrays in them. Ours, and those of types that refuse to
+   give read-only memory in this form, may. */
+static int writable_legacy(const void *managed, PyObject *o)
+{
+	if (usmb_dl_is_own(managed, 0)) return 1;
+	const usmb_typeinfo *info = o && !PyCapsule_CheckExact(o) ? usmb_typeinfo_of(o) : NULL;
+	if (!info) usmb_py.PyErr_Clear();
+	return info && (info->kind == USMB_KIND_LEGACY || info->kind == USMB_KIND_WRITABLE);
+}
+
+/* usmb_import_managed of a tensor that o gave. */
+static PyObject *import_from(void *managed, int versioned, PyObject *o)
 {
 	usmb_dl_snapshot s;
 	char text[512];
 	if (!managed) return usmb_raise(usmb_py.PyExc_BufferError, "from_dlpack: NULL is no tensor");
 	int code = usmb_dl_read_managed(managed, versioned, &s);
 	if (__builtin_expect(code == USMB_DL_OK, 1)) {
+		if (!versioned && !writable_legacy(managed, o)) s.flags |= USMB_DL_FLAG_READ_ONLY;
 		int known = s.t.device.type == USMB_DL_CPU || s.t.device.type == USMB_DL_ONEAPI;
 		return known ? array_of(managed, versioned, &s) : refuse_device(&s.t);
 	}
@@ -56,10 +69,15 @@ PyObject *usmb_import_managed(void *managed, int versioned)
 	                  usmb_dl_explain_snapshot(code, &s, text, sizeof text));
 }
 
+PyObject *usmb_import_managed(void *managed, int versioned)
+{
+	return import_from(managed, versioned, NULL);
+}
+
+/* ctx: the object that is asked. */
 static PyObject *take_array(void *managed, int versioned, void *ctx)
 {
-	(void)ctx;
-	return usmb_import_managed(managed, versioned);
+	return import_from(managed, versioned, ctx);
 }
 
 /* Ours, by view: its facts are settled. What DLPack cannot describe stays out,
@@ -67,7 +85,7 @@ static PyObject *take_array(void *managed, int versioned, void *ctx)
 static PyObject *import_own(usmb_array *a)
 {
 	usmb_dl_device dev;
-	if (usmb_array_check_aligned(a) < 0 || usmb_array_device(a, &dev) < 0) return NULL;
+	if (!usmb_array_alive(a) || usmb_array_check_aligned(a) < 0 || usmb_array_device(a, &dev) < 0) return NULL;
 	return usmb_array_view(a, a->first, a->ndim, usmb_shape(a), usmb_strides(a));
 }
 
@@ -88,26 +106,30 @@ static PyObject *note_stream(const usmb_dl_exchange_api *api, PyObject *o)
 }
 
 /* dpnp's arrays name the queue that works on them, and __dlpack__ waits for
-   nothing: whoever reads here waits for that queue first. */
+   nothing: the array names it too, and whoever reads here waits for it first. One of
+   another context is no queue for this memory. */
 static PyObject *note_producer(PyObject *x, PyObject *o)
 {
 	usmb_array *a = (usmb_array *)o;
 	usmb_syclref ref;
 	if (!usmb_owned_by_python(a->cell)) return o;
-	PyObject *queue = usmb_py.PyObject_GetAttr(x, usmb_name.sycl_queue);
+	PyObject *queue = usmb_py.PyObject_GetAttr(x, usmb_name.sycl_queue), *named = NULL;
 	if (queue && usmb_syclref_get(queue, &ref, "sycl_queue") == 0) {
-		if (ref.form == USMB_FORM_QUEUE) usmb_cell_set_producer(a->cell, usmb_sycl_queue_copy(ref.ref));
+		usmb_place *place = usmb_array_place(a);
+		if (ref.form == USMB_FORM_QUEUE && usmb_syclref_in_context(&ref, place))
+			usmb_queue_of(&ref, place, &named);
 		usmb_syclref_release(&ref, 0);
 	}
 	Py_XDECREF(queue);
 	usmb_py.PyErr_Clear();
+	usmb_array_name_queue(a, named);
 	return o;
 }
 
 PyObject *usmb_import_object(PyObject *x)
 {
 	if (usmb_is_array(x)) return import_own((usmb_array *)x);
-	PyObject *o = usmb_tensor_take(x, take_array, NULL);
+	PyObject *o = usmb_tensor_take(x, take_array, x);
 	if (!o || !((usmb_array *)o)->cell->place || PyCapsule_CheckExact(x)) return o;
 	const usmb_typeinfo *info = usmb_typeinfo_of(x);
 	if (!info) {
@@ -125,15 +147,20 @@ static PyObject *settle_request(PyObject *a, const usmb_where *w, int has_device
 {
 	usmb_array *src = (usmb_array *)a;
 	PyObject *r = NULL;
+	usmb_where room;
 	int there = !has_device || usmb_is_at(src, w);
-	if (there && copy != 1) return a;
+	if (there && copy != 1) {
+		r = usmb_stay(src, has_device ? w : NULL);
+		Py_DECREF(a);
+		return r;
+	}
 	if (!there && copy != 1 && w->host && src->flags & USMB_ARR_READ) {
 		r = usmb_as_host(src);
 	} else if (copy == 0) {
 		usmb_raise(usmb_py.PyExc_BufferError, "from_dlpack: the memory is on another device than the one asked "
 		                                      "for, and copy=False forbids a copy");
 	} else {
-		r = usmb_copy_to(src, there ? NULL : w);
+		r = usmb_copy_to(src, there ? usmb_near(src, w, &room) : w);
 	}
 	Py_DECREF(a);
 	return r;
@@ -155,7 +182,7 @@ PyObject *usmb_from_dlpack(PyObject *module, PyObject *const *args, Py_ssize_t n
 	PyObject *r = NULL;
 	int far = has_device && w.host ? usmb_tensor_is_far(v[0]) : 0;
 	if (far >= 0) {
-		PyObject *a = far ? usmb_tensor_take_on_host(v[0], v[2], take_array, NULL) : usmb_import_object(v[0]);
+		PyObject *a = far ? usmb_tensor_take_on_host(v[0], v[2], take_array, v[0]) : usmb_import_object(v[0]);
 		r = a && !far ? settle_request(a, &w, has_device, copy) : a;
 	}
 	usmb_where_clear(&w);

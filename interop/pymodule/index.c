@@ -6,13 +6,7 @@
 #include "usmb_index.h"
 #include "usmb_support.h"
 
-/* A view under construction. */
-typedef struct {
-	int64_t shape[USMB_DL_MAX_NDIM], strides[USMB_DL_MAX_NDIM];
-	int32_t ndim;   /* modes of the result so far */
-	int32_t axis;   /* next mode of the source */
-	int64_t offset; /* elements from the source's first */
-} builder;
+typedef usmb_region builder; /* a region under construction */
 
 static int add_mode(builder *b, int64_t extent, int64_t stride)
 {
@@ -100,36 +94,39 @@ static int apply_key(builder *b, usmb_array *a, PyObject *key, int32_t rest)
 	return -1;
 }
 
-static PyObject *finish_view(usmb_array *a, builder *b)
+int usmb_array_region(usmb_array *a, PyObject *key, usmb_region *b)
 {
-	int64_t bits = b->offset * a->itembits;
-	if (bits % 8 != 0)
-		return usmb_raise(usmb_py.PyExc_IndexError,
-		                  "a view of packed %d-bit elements must begin at a whole byte", a->dtype.bits);
-	return usmb_array_view(a, a->first + bits / 8, b->ndim, b->shape, b->strides);
-}
-
-PyObject *usmb_array_subscript(PyObject *self, PyObject *key)
-{
-	usmb_array *a = (usmb_array *)self;
 	PyObject *keys[2 * USMB_DL_MAX_NDIM + 1];
 	Py_ssize_t n = 1;
 	keys[0] = key;
 	if (PyTuple_Check(key)) {
 		n = usmb_py.PyTuple_Size(key);
-		if (n > 2 * USMB_DL_MAX_NDIM + 1)
-			return usmb_raise(usmb_py.PyExc_IndexError, "too many indices: %lld", (long long)n);
+		if (n > 2 * USMB_DL_MAX_NDIM + 1) {
+			usmb_raise(usmb_py.PyExc_IndexError, "too many indices: %lld", (long long)n);
+			return -1;
+		}
 		for (Py_ssize_t i = 0; i < n; i++) keys[i] = usmb_py.PyTuple_GetItem(key, i);
 	}
 	int32_t used = consumed(keys, n, a->ndim);
-	if (used < 0) return NULL;
-	builder b;
-	b.ndim = b.axis = 0;
-	b.offset = 0;
+	if (used < 0) return -1;
+	b->ndim = b->axis = 0;
+	b->offset = 0;
 	for (Py_ssize_t i = 0; i < n; i++)
-		if (apply_key(&b, a, keys[i], a->ndim - used) < 0) return NULL;
-	if (apply_rest(&b, a, a->ndim - b.axis) < 0) return NULL;
-	return finish_view(a, &b);
+		if (apply_key(b, a, keys[i], a->ndim - used) < 0) return -1;
+	return apply_rest(b, a, a->ndim - b->axis);
+}
+
+PyObject *usmb_array_subscript(PyObject *self, PyObject *key)
+{
+	usmb_array *a = (usmb_array *)self;
+	usmb_region b;
+	if (usmb_array_region(a, key, &b) < 0) return NULL;
+	int64_t bits = b.offset * a->itembits;
+	if (bits % 8 != 0)
+		return usmb_raise(usmb_py.PyExc_IndexError,
+		                  "a view of packed %d-bit elements must begin at a whole byte; item() reads one",
+		                  a->dtype.bits);
+	return usmb_array_view(a, a->first + bits / 8, b.ndim, b.shape, b.strides);
 }
 
 /* ---- shapes -------------------------------------------------------------------- */
@@ -260,6 +257,20 @@ PyObject *usmb_array_T(PyObject *self, void *closure)
 	int64_t axes[USMB_DL_MAX_NDIM];
 	(void)closure;
 	for (int32_t i = 0; i < a->ndim; i++) axes[i] = a->ndim - 1 - i;
+	return permuted(a, axes);
+}
+
+PyObject *usmb_array_mT(PyObject *self, void *closure)
+{
+	usmb_array *a = (usmb_array *)self;
+	int64_t axes[USMB_DL_MAX_NDIM];
+	(void)closure;
+	if (a->ndim < 2)
+		return usmb_raise(usmb_py.PyExc_ValueError, "mT: a matrix has two dimensions, the array has %d",
+		                  a->ndim);
+	for (int32_t i = 0; i < a->ndim; i++) axes[i] = i;
+	axes[a->ndim - 1] = a->ndim - 2;
+	axes[a->ndim - 2] = a->ndim - 1;
 	return permuted(a, axes);
 }
 

@@ -9,9 +9,15 @@
 #include "usmb_create.h"
 #include "usmb_cute.h"
 #include "usmb_device.h"
+#include "usmb_dtype.h"
+#include "usmb_dpctl.h"
 #include "usmb_export.h"
+#include "usmb_full.h"
 #include "usmb_import.h"
+#include "usmb_kept.h"
 #include "usmb_module.h"
+#include "usmb_numba.h"
+#include "usmb_pickle.h"
 #include "usmb_storage.h"
 #include "usmb_suai.h"
 #include "usmb_support.h"
@@ -50,35 +56,118 @@ static PyObject *py_stats(PyObject *m, PyObject *unused)
 	return dict;
 }
 
+/* What `python -m usmbridge` prints: (as JSON, version, executable and prefix of Python). */
+static PyObject *py_info(PyObject *m, PyObject *args)
+{
+	int as_json = 0;
+	const char *version, *executable, *prefix;
+	char *text = NULL;
+	usmb_goerr err;
+	(void)m;
+	if (!usmb_py.PyArg_ParseTuple(args, "psss:_info", &as_json, &version, &executable, &prefix)) return NULL;
+	err.kind = USMB_ERR_NONE;
+	if (usmb_go_allowed() < 0) return NULL;
+	PyThreadState *saved = usmb_py.PyEval_SaveThread();
+	int r = usmb_go_info(as_json, (char *)version, (char *)executable, (char *)prefix, &text, &err);
+	usmb_py.PyEval_RestoreThread(saved);
+	if (r < 0) {
+		usmb_raise_go(&err);
+		return NULL;
+	}
+	PyObject *out = usmb_py.PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+	free(text);
+	return out;
+}
+
+static PyObject *py_trim(PyObject *m, PyObject *unused)
+{
+	uint64_t bytes = 0;
+	(void)m;
+	(void)unused;
+	usmb_owner_drain();
+	if (usmb_go_allowed() < 0) return NULL;
+	PyThreadState *saved = usmb_py.PyEval_SaveThread();
+	usmb_go_trim(&bytes);
+	usmb_py.PyEval_RestoreThread(saved);
+	return usmb_py.PyLong_FromUnsignedLongLong(bytes);
+}
+
+/* What usmbridge.dask bounds the process's pools with. */
+static PyObject *py_set_limit(PyObject *m, PyObject *bytes)
+{
+	usmb_goerr err;
+	(void)m;
+	usmb_owner_drain();
+	unsigned long long n = usmb_py.PyLong_AsUnsignedLongLong(bytes);
+	if (n == (unsigned long long)-1 && usmb_py.PyErr_Occurred()) return NULL;
+	err.kind = USMB_ERR_NONE;
+	if (usmb_go_allowed() < 0) return NULL;
+	PyThreadState *saved = usmb_py.PyEval_SaveThread();
+	int r = usmb_go_set_limit(n, &err);
+	usmb_py.PyEval_RestoreThread(saved);
+	if (r < 0) {
+		usmb_raise_go(&err);
+		return NULL;
+	}
+	USMB_PY_RETURN_NONE;
+}
+
 /* ---- the module ------------------------------------------------------------------------------------ */
 
 static PyMethodDef functions[] = {
         {"devices", USMB_PY_CFUNC(usmb_py_devices), METH_NOARGS,
 	 "devices()\n--\n\nThe SYCL root devices in the order of their DLPack ids, then the host backend."},
         {"empty", USMB_PY_CFUNC(usmb_py_empty), METH_FASTCALL | METH_KEYWORDS,
-	 "empty(shape, dtype=\"float32\", *, usm_type=\"device\", sycl_queue=None, device=None, order=\"C\")\n--\n\n"
-	 "A new array without values. device=\"host\" is the host backend, where usm_type means nothing."},
+	 "empty(shape, dtype=\"float32\", *, usm_type=None, sycl_queue=None, device=None, order=\"C\")\n--\n\n"
+	 "A new array without values. usm_type is \"device\", \"shared\" or \"host\", by default \"device\" where\n"
+	 "there is SYCL, else plain memory; device=\"host\" is the host backend, which has no usm_type."},
         {"zeros", USMB_PY_CFUNC(usmb_py_zeros), METH_FASTCALL | METH_KEYWORDS,
-	 "zeros(shape, dtype=\"float32\", *, usm_type=\"device\", sycl_queue=None, device=None, order=\"C\")\n--\n\n"
+	 "zeros(shape, dtype=\"float32\", *, usm_type=None, sycl_queue=None, device=None, order=\"C\")\n--\n\n"
 	 "A new array of zeros; see empty."},
+        {"ones", USMB_PY_CFUNC(usmb_py_ones), METH_FASTCALL | METH_KEYWORDS,
+	 "ones(shape, dtype=\"float32\", *, usm_type=None, sycl_queue=None, device=None, order=\"C\")\n--\n\n"
+	 "A new array of ones; see empty."},
+        {"full", USMB_PY_CFUNC(usmb_py_full), METH_FASTCALL | METH_KEYWORDS,
+	 "full(shape, fill_value, dtype=None, *, usm_type=None, sycl_queue=None, device=None, order=\"C\")\n--\n\n"
+	 "A new array with a value everywhere, of its own type by default; see empty."},
+        {"empty_like", USMB_PY_CFUNC(usmb_py_empty_like), METH_FASTCALL | METH_KEYWORDS,
+	 "empty_like(x, /, *, dtype=None, usm_type=None, sycl_queue=None, device=None, order=\"K\")\n--\n\n"
+	 "A new array of the shape of x, beside it and of its type unless said otherwise."},
+        {"zeros_like", USMB_PY_CFUNC(usmb_py_zeros_like), METH_FASTCALL | METH_KEYWORDS,
+	 "zeros_like(x, /, *, dtype=None, usm_type=None, sycl_queue=None, device=None, order=\"K\")\n--\n\n"
+	 "The same with zeros."},
+        {"ones_like", USMB_PY_CFUNC(usmb_py_ones_like), METH_FASTCALL | METH_KEYWORDS,
+	 "ones_like(x, /, *, dtype=None, usm_type=None, sycl_queue=None, device=None, order=\"K\")\n--\n\n"
+	 "The same with ones."},
+        {"full_like", USMB_PY_CFUNC(usmb_py_full_like), METH_FASTCALL | METH_KEYWORDS,
+	 "full_like(x, /, fill_value, *, dtype=None, usm_type=None, sycl_queue=None, device=None, order=\"K\")\n--\n\n"
+	 "The same with a value."},
         {"asarray", USMB_PY_CFUNC(usmb_py_asarray), METH_FASTCALL | METH_KEYWORDS,
 	 "asarray(obj, /, *, dtype=None, usm_type=None, device=None, copy=None)\n--\n\n"
 	 "The array of obj: by its __sycl_usm_array_interface__, else DLPack, else its buffer,\n"
-	 "else as a nested sequence of numbers. Copies only where it must, or with copy=True."},
+	 "else as a nested sequence of numbers and arrays. Copies only where it must, or with copy=True."},
         {"from_dlpack", USMB_PY_CFUNC(usmb_from_dlpack), METH_FASTCALL | METH_KEYWORDS,
 	 "from_dlpack(x, /, *, device=None, copy=None)\n--\n\n"
 	 "The array of an object with __dlpack__ (or of a DLPack capsule), on the same memory\n"
 	 "unless device or copy ask for something else."},
         {"from_usm_array_interface", USMB_PY_CFUNC(usmb_from_suai), METH_O,
 	 "from_usm_array_interface(obj, /)\n--\n\nThe array of obj's __sycl_usm_array_interface__, never a copy."},
+        {"_unpickle", USMB_PY_CFUNC(usmb_py_unpickle), METH_FASTCALL,
+	 "_unpickle(buffer, dtype, shape, order, padded, usm_type, device, readonly, /)\n--\n\nThe array of a pickle."},
         {"stats", USMB_PY_CFUNC(py_stats), METH_NOARGS, "stats()\n--\n\nThe memory manager's counters, a dict."},
+        {"trim", USMB_PY_CFUNC(py_trim), METH_NOARGS,
+	 "trim()\n--\n\nGives idle memory of all pools back to the system; returns the bytes."},
+        {"_set_limit", USMB_PY_CFUNC(py_set_limit), METH_O,
+	 "_set_limit(bytes, /)\n--\n\nBounds what all pools hold together, idle memory included; 0 is no bound."},
+        {"_info", USMB_PY_CFUNC(py_info), METH_VARARGS, NULL},
         {NULL, NULL, 0, NULL},
 };
 
 static const char module_doc[] =
         "SYCL unified shared memory shared without copies, by __sycl_usm_array_interface__ and DLPack.";
 
-/* Size 0: whoever imports it again, another interpreter too, comes through the
+/* Its functions say that they are usmbridge's, where people find them; the module itself
+   is usmbridge._native. Size 0: whoever imports it again, another interpreter too, comes through the
    init function. */
 static PyModuleDef definition = {
         PyModuleDef_HEAD_INIT, "usmbridge", module_doc, 0, functions, NULL, NULL, NULL, NULL,
@@ -90,9 +179,11 @@ static void at_exit(void)
 {
 	usmb_owner_drain();
 	usmb_suai_clear();
+	usmb_syclref_clear();
 	usmb_typeinfo_clear();
 	usmb_export_clear();
 	if (usmb_py_in_child()) return;
+	usmb_kept_clear();
 	PyThreadState *saved = usmb_py.PyEval_SaveThread();
 	usmb_go_stop();
 	usmb_py.PyEval_RestoreThread(saved);
@@ -100,8 +191,38 @@ static void at_exit(void)
 	usmb_owner_clear();
 }
 
+#define DRIVERS "OCL_ICD_FILENAMES"
+
+/* os.environ was read when Python started. */
+static int show_drivers(void)
+{
+	const char *set = getenv(DRIVERS);
+	PyObject *os = set ? usmb_py.PyImport_ImportModule("os") : NULL;
+	PyObject *environ = os ? usmb_py.PyObject_GetAttrString(os, "environ") : NULL;
+	PyObject *key = environ ? usmb_py.PyUnicode_FromString(DRIVERS) : NULL;
+	PyObject *value = key ? usmb_py.PyUnicode_DecodeFSDefault(set) : NULL;
+	int r = value ? usmb_py.PyObject_SetItem(environ, key, value) : set ? -1 : 0;
+	Py_XDECREF(value);
+	Py_XDECREF(key);
+	Py_XDECREF(environ);
+	Py_XDECREF(os);
+	return r;
+}
+
+/* Go makes drivers known there. That it is too late for that is worth a warning: SYCL
+   will find no device, and nothing else would say why. */
+static int tell_go(const char *lines, Py_ssize_t n)
+{
+	usmb_goerr err;
+	int before = getenv(DRIVERS) != NULL;
+	err.kind = USMB_ERR_NONE;
+	int r = usmb_go_paths((char *)lines, (uint64_t)n, &err);
+	if (!before && show_drivers() < 0) return -1;
+	return r < 0 ? usmb_py.PyErr_WarnEx(usmb_py.PyExc_RuntimeWarning, err.message, 1) : 0;
+}
+
 /* Tells Go sys.path. What is odd in it is passed over. */
-static void tell_paths(void)
+static int tell_paths(void)
 {
 	PyObject *path = usmb_py.PySys_GetObject("path"); /* borrowed */
 	PyObject *newline = usmb_py.PyUnicode_FromString("\n"), *text = NULL;
@@ -113,11 +234,12 @@ static void tell_paths(void)
 	}
 	if (clean && newline) text = usmb_py.PyUnicode_Join(newline, clean);
 	const char *s = text ? usmb_py.PyUnicode_AsUTF8AndSize(text, &length) : NULL;
-	if (s && !usmb_py_in_child()) usmb_go_paths((char *)s, (uint64_t)length);
+	usmb_py.PyErr_Clear();
+	int r = s && !usmb_py_in_child() ? tell_go(s, length) : 0;
 	Py_XDECREF(text);
 	Py_XDECREF(clean);
 	Py_XDECREF(newline);
-	usmb_py.PyErr_Clear();
+	return r;
 }
 
 static PyObject *module; /* one per process: its types are */
@@ -125,17 +247,29 @@ static PyObject *module; /* one per process: its types are */
 PyObject *usmb_pymod_init(void)
 {
 	if (module) return Py_NewRef(module);
-	if (usmb_support_register() < 0) return NULL;
+	usmb_storage_register();
+	if (usmb_support_register() < 0 || usmb_dpctl_register() < 0) return NULL;
 	PyObject *m = usmb_py.PyModule_Create2(&definition, USMB_PYTHON_ABI_VERSION);
 	if (!m) return NULL;
-	if (usmb_array_register(m) < 0 || usmb_exchange_register() < 0 || usmb_device_register(m) < 0 ||
-	    usmb_syclref_register(m) < 0 || usmb_suai_register() < 0 || usmb_tensor_register() < 0 ||
-	    usmb_cute_register(m) < 0 || usmb_py.PyModule_AddStringConstant(m, "__version__", usmb_pymod_version) < 0) {
+	if (usmb_dtype_register(m) < 0 || usmb_array_register(m) < 0 || usmb_exchange_register() < 0 ||
+	    usmb_device_register(m) < 0 || usmb_syclref_register(m) < 0 || usmb_suai_register() < 0 ||
+	    usmb_tensor_register() < 0 || usmb_cute_register(m) < 0 || usmb_numba_register(m) < 0 ||
+	    usmb_py.PyModule_AddStringConstant(m, "__version__", usmb_pymod_version) < 0) {
+		Py_DECREF(m);
+		return NULL;
+	}
+	PyObject *name = usmb_py.PyUnicode_FromString("usmbridge._native");
+	int named = name && usmb_py.PyObject_SetAttrString(m, "__name__", name) == 0;
+	Py_XDECREF(name);
+	if (!named) {
 		Py_DECREF(m);
 		return NULL;
 	}
 	usmb_py_at_exit(at_exit);
-	tell_paths();
+	if (tell_paths() < 0) {
+		Py_DECREF(m);
+		return NULL;
+	}
 	module = Py_NewRef(m);
 	return m;
 }

@@ -4,7 +4,9 @@ package pymodule
 
 /*
 #include <string.h>
+#include "usmb_kept.h"
 #include "usmb_module.h"
+#include "usmb_package.h"
 #include "usmb_storage.h"
 
 static void usmb_pymod_settle(usmb_list *list, const char *version, size_t n)
@@ -14,14 +16,18 @@ static void usmb_pymod_settle(usmb_list *list, const char *version, size_t n)
 	memcpy(usmb_pymod_version, version, n);
 	usmb_pymod_version[n] = 0;
 }
-static void *usmb_pymod_init_address(void) { return (void *)usmb_pymod_init; }
+static void *usmb_package_init_address(void) { return (void *)usmb_package_init; }
 */
 import "C"
 
 import (
+	"fmt"
+	"sync"
 	"unsafe"
 
+	"github.com/usmbridge/usmbridge/interop/internal/pypackage"
 	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/owner"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
@@ -35,6 +41,7 @@ func newPythonList() *owner.List {
 	version := usmarray.Version
 	C.usmb_pymod_settle((*C.usmb_list)(l.Pointer()),
 		(*C.char)(unsafe.Pointer(unsafe.StringData(version))), C.size_t(len(version)))
+	memmgr.AddCache(func() { C.usmb_kept_clear() })
 	return l
 }
 
@@ -46,9 +53,23 @@ func drainPython(l *owner.List) {
 	}
 }
 
-// InitFunc returns the address of the module's init function
-// (PyObject *(*)(void)), for those who fill an inittab themselves.
-func InitFunc() unsafe.Pointer { return C.usmb_pymod_init_address() }
+// carry gives C the Python sources of the package, once and for ever: they are
+// served in forked children too, where Go cannot run.
+var carry = sync.OnceFunc(func() {
+	for _, f := range pypackage.Carried(usmarray.Version) {
+		if C.usmb_package_add(C.CString(f.Name), C.CString(f.Data), C.size_t(len(f.Data))) != 0 {
+			panic(fmt.Errorf("pymodule: no room for %s: raise MAX_FILES in package.c", f.Name))
+		}
+	}
+})
+
+// InitFunc returns the address of the init function (PyObject *(*)(void)) of the
+// built-in module usmbridge, which becomes the package of that name; for those who
+// fill an inittab themselves.
+func InitFunc() unsafe.Pointer {
+	carry()
+	return C.usmb_package_init_address()
+}
 
 // Register makes "import usmbridge" work in the interpreter that interop/python
 // starts next. Calling it again adds options. It fails when Python runs already

@@ -53,20 +53,42 @@ func setPaths(paths []string) {
 	state.paths = paths
 }
 
+// configureDrivers makes the OpenCL CPU driver that lies in the environment of Python's
+// dpctl known, before anyone lists devices: a program that imports dpctl after this
+// module, or before it, finds them. The error tells that somebody has listed them.
+func configureDrivers(paths []string) error {
+	library := os.Getenv(syclobj.EnvLibrary)
+	if library == "" {
+		library = libraryIn(paths)
+	}
+	if !filepath.IsAbs(library) || filepath.Base(library) != "libDPCTLSyclInterface.so" {
+		return nil
+	}
+	packages := filepath.Dir(filepath.Dir(library)) // ENV/lib/python3.N/site-packages
+	_, err := syclobj.ConfigureOpenCL(filepath.Dir(filepath.Dir(packages)))
+	return err
+}
+
+// libraryIn is the library of the dpctl that Python would import, "" for none.
+func libraryIn(paths []string) string {
+	for _, p := range paths {
+		library := filepath.Join(p, "dpctl", "libDPCTLSyclInterface.so")
+		if _, err := os.Stat(library); p != "" && err == nil {
+			return library
+		}
+	}
+	return ""
+}
+
 // openSYCL opens a Runtime on the library that Python itself would load with
 // dpctl: two libraries in one process know nothing of each other's contexts. Where Python has none,
 // or USMBRIDGE_SYCL decides, it is found as for any program.
 func openSYCL(paths []string) (*syclobj.Runtime, error) {
 	if os.Getenv(syclobj.EnvLibrary) == "" {
-		for _, p := range paths {
-			library := filepath.Join(p, "dpctl", "libDPCTLSyclInterface.so")
-			if _, err := os.Stat(library); p == "" || err != nil {
-				continue
-			}
+		if library := libraryIn(paths); library != "" {
 			if rt, err := syclobj.Open(syclobj.WithLibrary(library)); err == nil {
 				return rt, nil
 			}
-			break
 		}
 	}
 	return syclobj.Open()
@@ -126,6 +148,32 @@ func resourceOn(q *syclobj.Queue, usm syclobj.USMKind) (memmgr.Resource, error) 
 	return choose(q, usm)
 }
 
+// ownPool reports whether memory there comes from a pool that the process shares, as it
+// is: not from a resource of the program's, nor from a pool whose uses are checked.
+func ownPool(q *syclobj.Queue, usm syclobj.USMKind) bool {
+	state.mu.Lock()
+	chosen := state.resource != nil
+	state.mu.Unlock()
+	if chosen || os.Getenv(memmgr.DebugEnv) != "" {
+		return false
+	}
+	r, err := resourceOn(q, usm)
+	_, pool := r.(*memmgr.Pool)
+	return err == nil && pool
+}
+
+// setLimit bounds what the shared pools have from the system; 0 is no bound.
+func setLimit(bytes uint64) error {
+	state.mu.Lock()
+	chosen := state.resource != nil
+	state.mu.Unlock()
+	if chosen {
+		return errors.New("this program gives Python's arrays memory of its own choice; its limits are the program's")
+	}
+	memmgr.SetDefaultLimit(bytes)
+	return nil
+}
+
 // tag names Python's arrays in statistics.
 const tag = "python"
 
@@ -137,15 +185,16 @@ func allocateOn(q *syclobj.Queue, usm syclobj.USMKind, bytes uintptr) (memmgr.Bu
 	return memmgr.New(r, memmgr.Request{Size: bytes, Queue: q, Tag: tag})
 }
 
-// copyOn makes an array of a type with the elements of another, in C order. It is
-// complete on return, since the memory of others may go then.
-func copyOn(q *syclobj.Queue, usm syclobj.USMKind, dt usmarray.DataType, src *usmarray.Array) (*usmarray.Array, error) {
+// copyOn makes an array of a type with the elements of another, in C order; padded has
+// sub-byte elements take a byte each. It is complete on return, since the memory of
+// others may go then.
+func copyOn(q *syclobj.Queue, usm syclobj.USMKind, dt usmarray.DataType, padded bool, src *usmarray.Array) (*usmarray.Array, error) {
 	r, err := resourceOn(q, usm)
 	if err != nil {
 		return nil, err
 	}
 	opts := []usmarray.Option{usmarray.WithQueue(q), usmarray.WithTag(tag)}
-	if src.Padded() && dt == src.DataType() {
+	if padded {
 		opts = append(opts, usmarray.Padded())
 	}
 	a, err := usmarray.New(r, dt, src.Shape(), opts...)

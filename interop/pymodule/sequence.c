@@ -1,44 +1,112 @@
-/* sequence.c: arrays from numbers and nested sequences of numbers. Python's numbers
-   are read as bool, int64, uint64, float64 or complex128; what else they become is
-   Go's conversion. */
+/* sequence.c: arrays from numbers, arrays, and nested sequences of them. Python's
+   numbers are read as bool, int64, uint64, float64 or complex128; what else they
+   become is Go's conversion. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "usmb_array.h"
 #include "usmb_asarray.h"
+#include "usmb_assign.h"
 #include "usmb_copy.h"
 #include "usmb_create.h"
+#include "usmb_dtype.h"
+#include "usmb_index.h"
+#include "usmb_promote.h"
 #include "usmb_storage.h"
 #include "usmb_support.h"
 
-/* Kinds of Python numbers, the later ones holding the earlier. */
+/* Kinds of numbers, the later ones holding the earlier. */
 enum { LEAF_NONE, LEAF_BOOL, LEAF_INT, LEAF_FLOAT, LEAF_COMPLEX };
 
+/* What is known of a nested sequence. Its leaves are kept, so that it is looked at
+   once: what they run when they are read may change it. */
 typedef struct {
-	int64_t shape[USMB_DL_MAX_NDIM];
-	int32_t ndim; /* -1 until a leaf or an empty sequence was seen */
-	int leaf;     /* LEAF_* of all leaves so far */
+	int64_t shape[2 * USMB_DL_MAX_NDIM]; /* of the sequences, then of each leaf */
+	int32_t ndim;                        /* of the sequences; -1 until a leaf or an empty one was seen */
+	int32_t tail;                        /* of each leaf; -1 until one was seen */
+	int leaf;                            /* LEAF_* of all leaves so far */
+	int arrays;                          /* whether there are arrays among them */
+	int typed;                           /* whether type holds all leaves */
+	int mixed;                           /* whether no type does */
+	usmb_dl_dtype type;
+	PyTypeObject *last; /* the type of number that was seen last, and its element type */
+	usmb_dl_dtype last_type;
+	PyObject *leaves; /* list of numbers and Arrays */
 } survey;
 
-static int is_sequence(PyObject *o)
+/* ---- leaves --------------------------------------------------------------------- */
+
+static const usmb_dl_dtype defaults[] = {
+        [LEAF_NONE] = {USMB_DL_FLOAT, 64, 1},       [LEAF_BOOL] = {USMB_DL_BOOL, 8, 1},
+        [LEAF_INT] = {USMB_DL_INT, 64, 1},          [LEAF_FLOAT] = {USMB_DL_FLOAT, 64, 1},
+        [LEAF_COMPLEX] = {USMB_DL_COMPLEX, 128, 1},
+};
+
+static int kind_of(usmb_dl_dtype t)
 {
-	return PyList_Check(o) || PyTuple_Check(o) ||
-	       (usmb_py.PySequence_Check(o) && !PyUnicode_Check(o) && !PyBytes_Check(o) && !usmb_is_array(o));
+	switch (t.code) {
+	case USMB_DL_BOOL: return LEAF_BOOL;
+	case USMB_DL_INT:
+	case USMB_DL_UINT: return LEAF_INT;
+	case USMB_DL_COMPLEX: return LEAF_COMPLEX;
+	}
+	return LEAF_FLOAT;
 }
 
-static int leaf_of(PyObject *o)
+/* The element type that a number says it has (NumPy's scalars do); 0 when it says
+   nothing, -1 with an exception. */
+static int own_type(PyObject *o, usmb_dl_dtype *t)
 {
-	char type[64];
-	if (PyBool_Check(o)) return LEAF_BOOL;
-	if (PyLong_Check(o)) return LEAF_INT;
-	if (PyFloat_Check(o)) return LEAF_FLOAT;
-	if (PyComplex_Check(o)) return LEAF_COMPLEX;
-	if (usmb_py.PyIndex_Check(o)) return LEAF_INT;
-	if (usmb_py.PyNumber_Check(o)) return LEAF_FLOAT;
+	PyObject *dtype = usmb_optional_attr(o, usmb_name.dtype);
+	if (!dtype) return usmb_py.PyErr_Occurred() ? -1 : 0;
+	int said = usmb_given(dtype), found = said && usmb_parse_dtype(dtype, NULL, t) == 0;
+	Py_DECREF(dtype);
+	if (said && !found && !usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_TypeError)) return -1;
+	usmb_py.PyErr_Clear();
+	return found;
+}
+
+/* The element type of a number. */
+static int type_of(PyObject *o, survey *s, usmb_dl_dtype *t)
+{
+	char name[64];
+	PyTypeObject *type = Py_TYPE(o);
+	int kind = LEAF_NONE;
+	if (PyBool_Check(o))
+		kind = LEAF_BOOL;
+	else if (type == usmb_py.PyLong_Type)
+		kind = LEAF_INT;
+	else if (type == usmb_py.PyFloat_Type)
+		kind = LEAF_FLOAT;
+	else if (type == usmb_py.PyComplex_Type)
+		kind = LEAF_COMPLEX;
+	if (kind != LEAF_NONE) {
+		*t = defaults[kind];
+		return 0;
+	}
+	if (type == s->last) {
+		*t = s->last_type;
+		return 0;
+	}
+	int own = own_type(o, t);
+	if (own < 0) return -1;
+	if (own) {
+		s->last = type;
+		s->last_type = *t;
+		return 0;
+	}
+	if (PyLong_Check(o) || usmb_py.PyIndex_Check(o))
+		kind = LEAF_INT;
+	else if (PyComplex_Check(o))
+		kind = LEAF_COMPLEX;
+	else if (usmb_py.PyNumber_Check(o))
+		kind = LEAF_FLOAT;
+	*t = defaults[kind];
+	if (kind != LEAF_NONE) return 0;
 	usmb_raise(usmb_py.PyExc_TypeError,
 	           "asarray takes objects with __sycl_usm_array_interface__, __dlpack__ or a buffer, numbers, and "
-	           "nested sequences of numbers, not %s",
-	           usmb_type_name(o, type, sizeof type));
+	           "nested sequences of numbers and arrays, not %s",
+	           usmb_type_name(o, name, sizeof name));
 	return -1;
 }
 
@@ -48,15 +116,45 @@ static int uneven(int32_t depth)
 	return -1;
 }
 
-static int look(PyObject *o, int32_t depth, survey *s)
+/* Notes a leaf of a type and shape. */
+static int add_leaf(PyObject *o, int32_t depth, survey *s, usmb_dl_dtype t, int32_t ndim, const int64_t *shape)
 {
-	if (!is_sequence(o)) {
-		int leaf = leaf_of(o);
-		if (leaf < 0) return -1;
-		if (leaf > s->leaf) s->leaf = leaf;
-		if (s->ndim < 0) s->ndim = depth;
-		return s->ndim == depth ? 0 : uneven(depth);
+	if (s->ndim < 0) s->ndim = depth;
+	if (s->ndim != depth) return uneven(depth);
+	if (s->tail < 0) {
+		s->tail = ndim;
+		for (int32_t i = 0; i < ndim; i++) s->shape[depth + i] = shape[i];
 	}
+	int same = s->tail == ndim;
+	for (int32_t i = 0; same && i < ndim; i++) same = s->shape[depth + i] == shape[i];
+	if (!same) return uneven(depth);
+	if (kind_of(t) > s->leaf) s->leaf = kind_of(t);
+	if (!s->typed)
+		s->type = t;
+	else if (!s->mixed && usmb_promote(s->type, t, &s->type) < 0)
+		s->mixed = 1;
+	s->typed = 1;
+	return usmb_py.PyList_Append(s->leaves, o);
+}
+
+static int add_array(PyObject *a, int32_t depth, survey *s)
+{
+	usmb_array *x = (usmb_array *)a;
+	if (!usmb_array_alive(x)) return -1;
+	/* A view of our own: what is looked at next may release the array. */
+	PyObject *view = usmb_array_view(x, x->first, x->ndim, usmb_shape(x), usmb_strides(x));
+	s->arrays = 1;
+	int r = view ? add_leaf(view, depth, s, x->dtype, x->ndim, usmb_shape((usmb_array *)view)) : -1;
+	Py_XDECREF(view);
+	return r;
+}
+
+/* ---- looking --------------------------------------------------------------------- */
+
+static int look(PyObject *o, int32_t depth, survey *s);
+
+static int look_into(PyObject *o, int32_t depth, survey *s)
+{
 	if (depth == USMB_DL_MAX_NDIM || (s->ndim >= 0 && depth >= s->ndim)) {
 		if (depth < USMB_DL_MAX_NDIM) return uneven(depth);
 		usmb_raise(usmb_py.PyExc_ValueError, "asarray: sequences nested deeper than %d", USMB_DL_MAX_NDIM);
@@ -75,6 +173,41 @@ static int look(PyObject *o, int32_t depth, survey *s)
 	Py_DECREF(fast);
 	return bad ? -1 : 0;
 }
+
+/* Looks at an object of another's type: an array where it has memory, else its items,
+   else a number. */
+static int look_at_other(PyObject *o, int32_t depth, survey *s)
+{
+	usmb_dl_dtype t;
+	int sequence = usmb_py.PySequence_Check(o);
+	if (depth > 0 && (sequence || !usmb_py.PyNumber_Check(o))) {
+		PyObject *a = usmb_take_memory(o);
+		if (a) {
+			int r = add_array(a, depth, s);
+			Py_DECREF(a);
+			return r;
+		}
+		int refused = usmb_py.PyErr_Occurred() && (usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_BufferError) ||
+		                                           usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_TypeError) ||
+		                                           usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_ValueError));
+		if (refused) usmb_py.PyErr_Clear();
+		if (usmb_py.PyErr_Occurred()) return -1;
+	}
+	if (sequence) return look_into(o, depth, s);
+	return type_of(o, s, &t) < 0 ? -1 : add_leaf(o, depth, s, t, 0, NULL);
+}
+
+static int look(PyObject *o, int32_t depth, survey *s)
+{
+	usmb_dl_dtype t;
+	if (PyList_Check(o) || PyTuple_Check(o)) return look_into(o, depth, s);
+	if (usmb_is_array(o)) return add_array(o, depth, s);
+	if (PyUnicode_Check(o) || PyBytes_Check(o) || PyFloat_Check(o) || PyLong_Check(o))
+		return type_of(o, s, &t) < 0 ? -1 : add_leaf(o, depth, s, t, 0, NULL);
+	return look_at_other(o, depth, s);
+}
+
+/* ---- reading --------------------------------------------------------------------- */
 
 /* What the numbers are read as on their way to an element type. */
 typedef struct {
@@ -104,16 +237,14 @@ static reading reading_for(usmb_dl_dtype t)
 }
 
 /* The word that holds a Python integer as int64 or uint64. */
-static int read_int(PyObject *o, const reading *r, int64_t *out)
+static int read_long(PyObject *o, const reading *r, int64_t *out)
 {
 	int above = 0;
 	int64_t v = usmb_py.PyLong_AsLongLongAndOverflow(o, &above);
 	if (v == -1 && !above && usmb_py.PyErr_Occurred()) return -1;
 	int fits = !above && (v < 0 ? v >= r->lo : (uint64_t)v <= r->hi);
 	if (above > 0 && r->hi > INT64_MAX) {
-		PyObject *i = usmb_py.PyNumber_Index(o);
-		v = i ? (int64_t)usmb_py.PyLong_AsUnsignedLongLong(i) : 0;
-		Py_XDECREF(i);
+		v = (int64_t)usmb_py.PyLong_AsUnsignedLongLong(o);
 		fits = !usmb_py.PyErr_Occurred();
 		usmb_py.PyErr_Clear();
 	}
@@ -123,53 +254,51 @@ static int read_int(PyObject *o, const reading *r, int64_t *out)
 	return -1;
 }
 
-static int read_number(PyObject *o, const reading *r, char *dst)
+/* The same of any number, whose fraction, where that is allowed, is cut. */
+static int read_int(PyObject *number, const reading *r, int64_t *out)
+{
+	PyObject *o = PyLong_Check(number)            ? Py_NewRef(number)
+	              : usmb_py.PyIndex_Check(number) ? usmb_py.PyNumber_Index(number)
+	                                              : usmb_py.PyNumber_Long(number);
+	int got = o ? read_long(o, r, out) : -1;
+	Py_XDECREF(o);
+	return got;
+}
+
+static int read_complex(PyObject *number, char *dst)
 {
 	double d[2];
+	/* What is complex by its __complex__ alone, as NumPy's scalars, has parts only then. */
+	PyObject *o = PyComplex_Check(number)
+	                      ? Py_NewRef(number)
+	                      : usmb_py.PyObject_CallFunctionObjArgs((PyObject *)usmb_py.PyComplex_Type, number, NULL);
+	if (!o) return -1;
+	d[0] = usmb_py.PyComplex_RealAsDouble(o);
+	d[1] = usmb_py.PyComplex_ImagAsDouble(o);
+	Py_DECREF(o);
+	memcpy(dst, d, sizeof d);
+	return 0;
+}
+
+static int read_number(PyObject *o, const reading *r, char *dst)
+{
+	double d;
 	int64_t i;
 	switch (r->as.code) {
-	case USMB_DL_BOOL: *dst = (char)usmb_py.PyObject_IsTrue(o); return *dst < 0 ? -1 : 0;
+	case USMB_DL_BOOL:
+		i = usmb_py.PyObject_IsTrue(o);
+		*dst = i > 0;
+		return i < 0 ? -1 : 0;
 	case USMB_DL_FLOAT:
-		d[0] = usmb_py.PyFloat_AsDouble(o);
-		memcpy(dst, d, sizeof *d);
-		return d[0] == -1.0 && usmb_py.PyErr_Occurred() ? -1 : 0;
-	case USMB_DL_COMPLEX:
-		d[0] = usmb_py.PyComplex_RealAsDouble(o);
-		d[1] = usmb_py.PyComplex_ImagAsDouble(o);
-		memcpy(dst, d, sizeof d);
-		return d[0] == -1.0 && usmb_py.PyErr_Occurred() ? -1 : 0;
+		d = usmb_py.PyFloat_AsDouble(o);
+		memcpy(dst, &d, sizeof d);
+		return d == -1.0 && usmb_py.PyErr_Occurred() ? -1 : 0;
+	case USMB_DL_COMPLEX: return read_complex(o, dst);
 	default:
 		if (read_int(o, r, &i) < 0) return -1;
 		memcpy(dst, &i, sizeof i);
 		return 0;
 	}
-}
-
-static int fill(PyObject *o, int32_t depth, const survey *s, const reading *r, char **dst)
-{
-	if (depth == s->ndim) {
-		if (read_number(o, r, *dst) < 0) return -1;
-		*dst += r->as.bits / 8;
-		return 0;
-	}
-	PyObject *fast = usmb_py.PySequence_Tuple(o);
-	if (!fast) return -1;
-	int bad = usmb_py.PyTuple_Size(fast) != s->shape[depth] ? uneven(depth) : 0;
-	for (Py_ssize_t i = 0; i < s->shape[depth] && !bad; i++)
-		bad = fill(usmb_py.PyTuple_GetItem(fast, i), depth + 1, s, r, dst);
-	Py_DECREF(fast);
-	return bad ? -1 : 0;
-}
-
-/* The array API's default types. */
-static usmb_dl_dtype default_dtype(int leaf)
-{
-	static const usmb_dl_dtype types[] = {
-	        [LEAF_NONE] = {USMB_DL_FLOAT, 64, 1},       [LEAF_BOOL] = {USMB_DL_BOOL, 8, 1},
-	        [LEAF_INT] = {USMB_DL_INT, 64, 1},          [LEAF_FLOAT] = {USMB_DL_FLOAT, 64, 1},
-	        [LEAF_COMPLEX] = {USMB_DL_COMPLEX, 128, 1},
-	};
-	return types[leaf];
 }
 
 /* Whether numbers of a kind become elements of a type without losing a fraction
@@ -188,40 +317,168 @@ static int suits(int leaf, usmb_dl_dtype t, const char *name)
 	return 0;
 }
 
-/* An array on memory of C, for the numbers on their way. */
-static PyObject *scratch(const survey *s, usmb_dl_dtype t)
+/* An array on memory of C, for numbers on their way. */
+static PyObject *scratch(int32_t ndim, const int64_t *shape, usmb_dl_dtype t)
 {
-	int64_t bytes = usmb_dense_bytes(s->ndim, s->shape, t);
+	int64_t bytes = usmb_dense_bytes(ndim, shape, t);
 	if (bytes < 0) return NULL;
 	void *block = malloc(bytes > 0 ? (size_t)bytes : 1);
 	if (!block) return usmb_py.PyErr_NoMemory();
 	usmb_cell *cell = usmb_cell_of_block(block, (uint64_t)bytes);
-	if (cell) return usmb_array_dense(cell, s->ndim, s->shape, t, 0, 0);
+	if (cell) return usmb_array_dense(cell, ndim, shape, t, 0, 0);
 	free(block);
 	return NULL;
+}
+
+/* Reads numbers to dst, which lie there as r says. */
+static int read_all(PyObject *leaves, const reading *r, char *dst)
+{
+	Py_ssize_t n = usmb_py.PyTuple_Size(leaves);
+	for (Py_ssize_t i = 0; i < n; i++) {
+		if (read_number(usmb_py.PyTuple_GetItem(leaves, i), r, dst) < 0) return -1;
+		dst += r->as.bits / 8;
+	}
+	return 0;
+}
+
+/* The array of a sequence of numbers alone, as t at w; as they were read where w is
+   NULL. */
+static PyObject *of_numbers(const survey *s, PyObject *leaves, usmb_dl_dtype t, const usmb_where *w)
+{
+	reading r = reading_for(t);
+	/* What needs no conversion is read to where it stays, if C can write there. */
+	int there = w && w->host && r.as.code == t.code && r.as.bits == t.bits;
+	PyObject *a = there ? usmb_new_array(w, s->ndim, s->shape, t, 0, 0) : scratch(s->ndim, s->shape, r.as);
+	PyObject *out = NULL;
+	if (a && read_all(leaves, &r, ((usmb_array *)a)->first) == 0)
+		out = there || !w ? Py_NewRef(a) : usmb_copy_as((usmb_array *)a, t, w);
+	Py_XDECREF(a);
+	return out;
+}
+
+/* A leaf as an array: itself, or a number as one without dimensions. */
+static PyObject *leaf_array(PyObject *leaf, const reading *r)
+{
+	if (usmb_is_array(leaf)) return Py_NewRef(leaf);
+	PyObject *a = scratch(0, NULL, r->as);
+	if (a && read_number(leaf, r, ((usmb_array *)a)->first) < 0) Py_CLEAR(a);
+	return a;
+}
+
+/* Beside the first array in USM; else in host memory. */
+static void choose_place(PyObject *leaves, usmb_where *w)
+{
+	memset(w, 0, sizeof *w);
+	w->host = 1;
+	for (Py_ssize_t i = 0; i < usmb_py.PyTuple_Size(leaves); i++) {
+		PyObject *o = usmb_py.PyTuple_GetItem(leaves, i);
+		if (!usmb_is_array(o) || !usmb_array_place((usmb_array *)o)) continue;
+		usmb_copy_beside((usmb_array *)o, w);
+		return;
+	}
+}
+
+/* The array of a sequence with arrays in it: they are stacked. */
+static PyObject *of_arrays(const survey *s, PyObject *leaves, usmb_dl_dtype t, const usmb_where *w)
+{
+	usmb_where here;
+	usmb_region part;
+	reading r = reading_for(t);
+	if (!w) {
+		choose_place(leaves, &here);
+		w = &here;
+	}
+	usmb_array *a = (usmb_array *)usmb_new_array(w, s->ndim + s->tail, s->shape, t, 0, 0);
+	if (!a) return NULL;
+	part.ndim = part.axis = s->tail;
+	int64_t step = 1;
+	for (int32_t i = 0; i < s->tail; i++) {
+		part.shape[i] = s->shape[s->ndim + i];
+		part.strides[i] = usmb_strides(a)[s->ndim + i];
+		step *= part.shape[i];
+	}
+	Py_ssize_t n = usmb_py.PyTuple_Size(leaves);
+	int bad = 0;
+	for (Py_ssize_t i = 0; i < n && step > 0 && !bad; i++) {
+		PyObject *leaf = leaf_array(usmb_py.PyTuple_GetItem(leaves, i), &r);
+		part.offset = i * step;
+		bad = !leaf || usmb_assign_array(a, &part, (usmb_array *)leaf) < 0;
+		Py_XDECREF(leaf);
+	}
+	if (!bad) return (PyObject *)a;
+	Py_DECREF(a);
+	return NULL;
+}
+
+/* The leaves of o, which nobody else can change any more. */
+static PyObject *leaves_of(PyObject *o, survey *s)
+{
+	memset(s, 0, sizeof *s);
+	s->ndim = s->tail = -1;
+	for (int i = 0; i < USMB_DL_MAX_NDIM; i++) s->shape[i] = -1;
+	s->leaves = usmb_py.PyList_New(0);
+	PyObject *leaves = s->leaves && look(o, 0, s) == 0 ? usmb_py.PyList_AsTuple(s->leaves) : NULL;
+	Py_CLEAR(s->leaves);
+	if (s->tail < 0) s->tail = 0;
+	if (!leaves || s->ndim + s->tail <= USMB_DL_MAX_NDIM) return leaves;
+	Py_DECREF(leaves);
+	return usmb_raise(usmb_py.PyExc_ValueError, "asarray: %d dimensions, at most %d are possible",
+	                  s->ndim + s->tail, USMB_DL_MAX_NDIM);
+}
+
+/* The type for the leaves where none was asked for. */
+static int common_type(const survey *s, usmb_dl_dtype *t)
+{
+	*t = s->typed ? s->type : defaults[LEAF_NONE];
+	if (!s->mixed) return 0;
+	usmb_raise(usmb_py.PyExc_TypeError,
+	           "asarray: no element type is known to hold all of the sequence's; say which with dtype=");
+	return -1;
+}
+
+/* Whether all leaves are Python's own integers, which can be read twice. */
+static int only_ints(PyObject *leaves)
+{
+	for (Py_ssize_t i = usmb_py.PyTuple_Size(leaves); i-- > 0;)
+		if (!PyLong_CheckExact(usmb_py.PyTuple_GetItem(leaves, i))) return 0;
+	return 1;
 }
 
 PyObject *usmb_from_sequence(PyObject *o, const usmb_dl_dtype *dtype, const usmb_where *w)
 {
 	survey s;
 	usmb_where host;
-	s.ndim = -1;
-	s.leaf = LEAF_NONE;
-	for (int i = 0; i < USMB_DL_MAX_NDIM; i++) s.shape[i] = -1;
-	if (look(o, 0, &s) < 0) return NULL;
-	usmb_dl_dtype t = dtype ? *dtype : default_dtype(s.leaf);
-	reading r = reading_for(t);
-	if (!suits(s.leaf, t, r.name)) return NULL;
+	usmb_dl_dtype t;
+	PyObject *r = NULL, *leaves = leaves_of(o, &s);
+	if (!leaves) return NULL;
 	memset(&host, 0, sizeof host);
 	host.host = 1;
-	if (!w) w = &host;
-	/* What needs no conversion is read to where it stays, if C can write there. */
-	int there = w->host && r.as.code == t.code && r.as.bits == t.bits;
-	PyObject *a = there ? usmb_new_array(w, s.ndim, s.shape, t, 0, 0) : scratch(&s, r.as);
-	if (!a) return NULL;
-	char *dst = ((usmb_array *)a)->first;
-	PyObject *out = NULL;
-	if (fill(o, 0, &s, &r, &dst) == 0) out = there ? Py_NewRef(a) : usmb_copy_as((usmb_array *)a, t, w);
-	Py_DECREF(a);
-	return out;
+	int ok = dtype ? (t = *dtype, 0) == 0 : common_type(&s, &t) == 0;
+	const char *name = ok ? usmb_dl_dtype_name(t) : NULL;
+	if (ok && s.arrays)
+		r = of_arrays(&s, leaves, t, w);
+	else if (ok && suits(s.leaf, t, name ? name : "the element type"))
+		r = of_numbers(&s, leaves, t, w ? w : &host);
+	/* Beyond int64 there is uint64, as in NumPy. */
+	if (!r && ok && !dtype && !s.arrays && s.leaf == LEAF_INT && t.code == USMB_DL_INT &&
+	    usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_OverflowError) && only_ints(leaves)) {
+		usmb_py.PyErr_Clear();
+		r = of_numbers(&s, leaves, (usmb_dl_dtype){USMB_DL_UINT, 64, 1}, w ? w : &host);
+	}
+	Py_DECREF(leaves);
+	return r;
+}
+
+PyObject *usmb_from_numbers(PyObject *o, usmb_dl_dtype t)
+{
+	survey s;
+	PyObject *r = NULL, *leaves = leaves_of(o, &s);
+	if (!leaves) return NULL;
+	const char *name = usmb_dl_dtype_name(t);
+	if (s.arrays)
+		r = of_arrays(&s, leaves, t, NULL);
+	else if (s.leaf != LEAF_COMPLEX || suits(s.leaf, t, name ? name : "the element type"))
+		r = of_numbers(&s, leaves, t, NULL);
+	Py_DECREF(leaves);
+	return r;
 }

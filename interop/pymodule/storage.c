@@ -51,11 +51,6 @@ static void release_facts(usmb_cell *cell)
 	}
 	if (cell->place) usmb_place_release(cell->place);
 	cell->place = NULL;
-	void *queue = usmb_cell_producer(cell);
-	if (queue) {
-		usmb_cell_set_producer(cell, NULL);
-		usmb_sycl_queue_delete(queue);
-	}
 }
 
 /* These run with the GIL held. Once Python is gone its references can only be
@@ -153,7 +148,7 @@ static usmb_cell *take_cell(void)
 	cell->next = NULL;
 	atomic_store_explicit(&cell->queue, NULL, memory_order_relaxed);
 	cell->block = cell->resource = cell->stack = cell->tag = 0;
-	cell->private = cell->magazine = 0;
+	cell->magazine = 0;
 	atomic_store_explicit(&cell->word, word | 1, memory_order_release);
 	return cell;
 }
@@ -165,6 +160,7 @@ static usmb_cell *new_cell(void *ctx, void (*end)(usmb_cell *), void *data, uint
 		usmb_raise(usmb_py.PyExc_MemoryError, "no memory for another owner cell: too many arrays are alive");
 		return NULL;
 	}
+	usmb_cell_set_root(cell, NULL);
 	cell->at_zero = end;
 	cell->ctx = ctx;
 	cell->data = data;
@@ -177,9 +173,47 @@ static usmb_cell *new_cell(void *ctx, void (*end)(usmb_cell *), void *data, uint
 	return cell;
 }
 
+PyObject *usmb_cell_object(const usmb_cell *cell)
+{
+	if (cell->at_zero == end_object) return cell->ctx;
+	return cell->at_zero == end_buffer && cell->ctx ? ((Py_buffer *)cell->ctx)->obj : NULL;
+}
+
 usmb_cell *usmb_cell_of_object(PyObject *o, void *data, uint64_t size, usmb_place *place)
 {
 	return new_cell(o, end_object, data, size, place);
+}
+
+/* By the owner's address, under the GIL. Nothing is held: a dead cell's generation has
+   moved on, and a live one says itself whose it is. */
+enum { KNOWN = 64 };
+static struct {
+	usmb_cell *cell;
+	uint32_t generation;
+} known[KNOWN];
+
+static unsigned known_at(const void *owner)
+{
+	return (unsigned)(((uintptr_t)owner >> 4) * 0x9E3779B97F4A7C15u >> 58) % KNOWN;
+}
+
+void usmb_cell_remember(usmb_cell *cell)
+{
+	unsigned at = known_at(cell->ctx);
+	known[at].cell = cell;
+	known[at].generation = usmb_cell_generation(cell);
+}
+
+usmb_cell *usmb_cell_known(PyObject *owner, const char *lo, const char *hi)
+{
+	unsigned at = known_at(owner);
+	usmb_cell *cell = known[at].cell;
+	if (!cell || !usmb_cell_try_retain(cell, known[at].generation)) return NULL;
+	const char *data = cell->data;
+	int same = cell->at_zero == end_object && cell->ctx == owner && cell->place;
+	if (same && lo >= data && lo <= hi && (uint64_t)(hi - data) <= cell->size) return cell;
+	usmb_cell_drop_gil(cell);
+	return NULL;
 }
 
 usmb_cell *usmb_cell_of_managed(void *managed, int versioned, void *data, uint64_t size, usmb_place *place)
@@ -195,6 +229,22 @@ usmb_cell *usmb_cell_of_buffer(Py_buffer *owned, void *data, uint64_t size)
 usmb_cell *usmb_cell_of_block(void *block, uint64_t size)
 {
 	return new_cell(block, end_block, block, size, NULL);
+}
+
+/* For consumers' deleters, which run on any thread: where that thread holds the GIL the
+   owner is given up at once, as other producers do. Cells beyond DEEP are on the list
+   then, and are the outermost end's. */
+static int end_here(usmb_cell *cell)
+{
+	if (!cell->at_zero || !usmb_py_holds_gil() || nested >= DEEP) return 0;
+	finish_gil(cell);
+	if (nested == 0) usmb_owner_drain();
+	return 1;
+}
+
+void usmb_storage_register(void)
+{
+	usmb_pylist->here = end_here;
 }
 
 void usmb_cell_drop_gil(usmb_cell *cell)
@@ -213,7 +263,9 @@ void usmb_owner_drain_slow(void)
 	if (nested >= DEEP) return;
 	usmb_py.PyErr_Fetch(&type, &value, &trace);
 	nested++;
-	usmb_list_run(usmb_pylist, NULL);
+	/* What lies deeper comes on the list meanwhile; the outermost drain takes it all. */
+	do usmb_list_run(usmb_pylist, NULL);
+	while (nested == 1 && !usmb_list_empty(usmb_pylist));
 	nested--;
 	usmb_py.PyErr_Restore(type, value, trace);
 }
@@ -223,7 +275,7 @@ int usmb_owner_drain_locked(void)
 {
 	if (!usmb_py_alive()) return 0;
 	PyGILState_STATE state = usmb_py.PyGILState_Ensure();
-	usmb_list_run(usmb_pylist, NULL);
+	usmb_owner_drain();
 	usmb_py.PyGILState_Release(state);
 	return 1;
 }

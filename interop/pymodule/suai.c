@@ -7,15 +7,13 @@
 #include "usmb_support.h"
 #include "usmb_syclref.h"
 
-/* What does not change between arrays of one type and place: the dictionary to
-   begin with, copied for each access. A few are kept; guarded by the GIL. */
+/* What does not change between arrays of one type: the dictionary to begin with,
+   copied for each access. A few are kept; guarded by the GIL. */
 typedef struct {
 	usmb_dl_dtype dtype;
-	usmb_place *place; /* borrowed: syclobj in the dictionary retains it */
-	uint64_t serial;   /* of place */
-	PyObject *dict;    /* all keys; those of one array are None */
-	PyObject *field;   /* ("", typestr) */
-	PyObject *descr;   /* [field], in dict as typedescr */
+	PyObject *dict;  /* all keys; those of one array are None */
+	PyObject *field; /* ("", typestr) */
+	PyObject *descr; /* [field], in dict as typedescr */
 } pattern;
 
 enum { PATTERNS = 16 };
@@ -84,22 +82,20 @@ static int fill_pattern(pattern *p, usmb_array *a)
 	const char *typestr = usmb_dl_dtype_typestr(a->dtype);
 	PyObject *text = usmb_py.PyUnicode_InternFromString(typestr);
 	PyObject *empty = usmb_py.PyUnicode_InternFromString("");
-	PyObject *queue = usmb_syclqueue_of(usmb_array_place(a));
 	PyObject *dict = usmb_py.PyDict_New();
 	PyObject *field = text && empty ? usmb_py.PyTuple_Pack(2, empty, text) : NULL;
 	PyObject *descr = field ? list_of(field) : NULL;
 	PyObject *none = usmb_py.Py_None;
-	int ok = queue && dict && descr && usmb_py.PyDict_SetItem(dict, usmb_name.shape, none) == 0 &&
+	int ok = dict && descr && usmb_py.PyDict_SetItem(dict, usmb_name.shape, none) == 0 &&
 	         usmb_py.PyDict_SetItem(dict, usmb_name.typestr, text) == 0 &&
 	         usmb_py.PyDict_SetItem(dict, usmb_name.typedescr, descr) == 0 &&
 	         usmb_py.PyDict_SetItem(dict, usmb_name.data, none) == 0 &&
 	         usmb_py.PyDict_SetItem(dict, usmb_name.strides, none) == 0 &&
 	         usmb_py.PyDict_SetItem(dict, usmb_name.offset, zero) == 0 &&
 	         usmb_py.PyDict_SetItem(dict, usmb_name.version, usmb_suai_one) == 0 &&
-	         usmb_py.PyDict_SetItem(dict, usmb_name.syclobj, queue) == 0;
+	         usmb_py.PyDict_SetItem(dict, usmb_name.syclobj, none) == 0;
 	Py_XDECREF(text);
 	Py_XDECREF(empty);
-	Py_XDECREF(queue);
 	if (!ok) {
 		Py_XDECREF(dict);
 		Py_XDECREF(field);
@@ -107,8 +103,6 @@ static int fill_pattern(pattern *p, usmb_array *a)
 		return -1;
 	}
 	p->dtype = a->dtype;
-	p->place = usmb_array_place(a);
-	p->serial = p->place->serial;
 	p->dict = dict;
 	p->field = field;
 	p->descr = descr;
@@ -117,12 +111,9 @@ static int fill_pattern(pattern *p, usmb_array *a)
 
 static pattern *pattern_for(usmb_array *a)
 {
-	usmb_place *place = usmb_array_place(a);
 	for (int i = 0; i < PATTERNS; i++) {
 		pattern *p = &patterns[i];
-		if (p->place == place && p->dict && p->serial == place->serial && p->dtype.code == a->dtype.code &&
-		    p->dtype.bits == a->dtype.bits)
-			return p;
+		if (p->dict && p->dtype.code == a->dtype.code && p->dtype.bits == a->dtype.bits) return p;
 	}
 	pattern *p = &patterns[oldest++ % PATTERNS];
 	clear_pattern(p);
@@ -163,13 +154,14 @@ PyObject *usmb_array_suai(PyObject *self, void *closure)
 		const char *name = usmb_dl_dtype_name(a->dtype);
 		return no_attribute("the interface has no type string for ", name ? name : "its element type");
 	}
-	if (usmb_array_wait(a) < 0) return NULL;
+	if (usmb_array_wait_known(a) < 0) return NULL;
 	pattern *p = pattern_for(a);
 	PyObject *clean = p ? clean_dict(p) : NULL;
 	PyObject *dict = clean ? usmb_py.PyDict_Copy(clean) : NULL;
 	Py_XDECREF(clean);
 	if (!dict) return NULL;
-	int bad = put(dict, usmb_name.data, data_pair(a)) < 0 ||
+	PyObject *queue = a->queue ? Py_NewRef(a->queue) : usmb_public_queue(usmb_array_place(a));
+	int bad = put(dict, usmb_name.syclobj, queue) < 0 || put(dict, usmb_name.data, data_pair(a)) < 0 ||
 	          put(dict, usmb_name.shape, usmb_tuple_i64(usmb_shape(a), a->ndim)) < 0;
 	if (!bad && !(a->flags & USMB_ARR_C))
 		bad = put(dict, usmb_name.strides, usmb_tuple_i64(usmb_strides(a), a->ndim)) < 0;

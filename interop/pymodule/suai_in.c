@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "usmb_array.h"
+#include "usmb_dpctl.h"
 #include "usmb_storage.h"
 #include "usmb_suai.h"
 #include "usmb_support.h"
@@ -334,7 +335,7 @@ static int countable(const parsed *p, const usmb_suai_out *out)
 static int find_place(parsed *p, usmb_suai_out *out, usmb_place **place)
 {
 	void *lo = (void *)(uintptr_t)out->lo, *hi = (void *)(uintptr_t)out->hi;
-	void *context = p->ref.context, *queue = NULL;
+	void *context = usmb_syclref_context(&p->ref), *queue = NULL;
 	if (!context && usmb_syclref_queue(&p->ref, WHERE "'syclobj'", &queue) < 0) return -1;
 	if (!context && !queue) {
 		usmb_raise(usmb_py.PyExc_ValueError,
@@ -351,14 +352,27 @@ static int find_place(parsed *p, usmb_suai_out *out, usmb_place **place)
 	return -1;
 }
 
-/* The array of a dictionary that passed; takes over place. */
-static PyObject *build(PyObject *obj, parsed *p, usmb_suai_out *out, usmb_place *place)
+/* A live cell of the same owner that covers the span, retained: what the runtime was
+   asked then, nobody may have changed while an Array of ours holds the owner. That the
+   dictionary still means that context is asked again. */
+static usmb_cell *known_cell(PyObject *obj, parsed *p, usmb_suai_out *out)
 {
-	usmb_array *a = usmb_array_raw(p->in.ndim);
+	if (p->view || out->lo == out->hi) return NULL;
+	usmb_cell *cell = usmb_cell_known(obj, (const char *)(uintptr_t)out->lo, (const char *)(uintptr_t)out->hi);
+	if (!cell) return NULL;
+	int narrower = !p->in.readonly && atomic_load_explicit(&cell->flags, memory_order_relaxed) & USMB_CELL_READONLY;
+	if (!narrower && usmb_syclref_in_context(&p->ref, cell->place)) return cell;
+	usmb_cell_drop_gil(cell);
+	return NULL;
+}
+
+/* A new cell of a dictionary that passed; takes over place. */
+static usmb_cell *new_cell(PyObject *obj, parsed *p, usmb_suai_out *out, usmb_place *place)
+{
 	usmb_cell *cell = NULL;
 	char *base = (char *)(uintptr_t)out->lo;
 	uint64_t bytes = out->hi - out->lo;
-	if (a && p->view) {
+	if (p->view) {
 		cell = usmb_cell_of_buffer(p->view, base, bytes);
 		if (cell) {
 			cell->place = place;
@@ -367,37 +381,79 @@ static PyObject *build(PyObject *obj, parsed *p, usmb_suai_out *out, usmb_place 
 				atomic_fetch_and_explicit(&cell->flags, ~(uint32_t)USMB_CELL_HOST_READABLE,
 				                          memory_order_relaxed);
 		}
-	} else if (a) {
+	} else {
 		cell = usmb_cell_of_object(obj, base, bytes, place);
-		if (cell) Py_INCREF(obj);
+		if (cell) {
+			Py_INCREF(obj);
+			usmb_cell_remember(cell);
+		}
 	}
-	if (!cell) {
+	if (!cell)
 		usmb_place_release(place);
-		Py_XDECREF(a);
+	else if (p->in.readonly)
+		atomic_fetch_or_explicit(&cell->flags, USMB_CELL_READONLY, memory_order_relaxed);
+	return cell;
+}
+
+/* The array of a dictionary that passed; takes over the cell. */
+static PyObject *build(parsed *p, usmb_suai_out *out, usmb_cell *cell)
+{
+	usmb_array *a = usmb_array_raw(p->in.ndim);
+	if (!a) {
+		usmb_cell_drop_gil(cell);
 		return NULL;
 	}
-	if (p->in.readonly) atomic_fetch_or_explicit(&cell->flags, USMB_CELL_READONLY, memory_order_relaxed);
 	for (int32_t i = 0; i < p->in.ndim; i++) usmb_shape(a)[i] = p->shape[i];
 	if (p->in.strides)
 		for (int32_t i = 0; i < p->in.ndim; i++) usmb_strides(a)[i] = p->strides[i];
 	else
 		usmb_fill_strides(p->in.ndim, p->shape, usmb_strides(a), 0);
 	usmb_array_settle(a, cell, (char *)(uintptr_t)out->first, out->dtype, p->in.readonly ? USMB_ARR_READONLY : 0);
-	return (PyObject *)a;
+	if (usmb_queue_of(&p->ref, cell->place, &a->queue) == 0) return (PyObject *)a;
+	Py_DECREF(a);
+	return NULL;
+}
+
+/* The array of a dictionary that passed the rules, if the runtime agrees. */
+static PyObject *import_checked(PyObject *obj, parsed *p, usmb_suai_out *out)
+{
+	usmb_place *place;
+	usmb_cell *cell = known_cell(obj, p, out);
+	if (!cell) cell = find_place(p, out, &place) == 0 ? new_cell(obj, p, out, place) : NULL;
+	PyObject *r = cell ? build(p, out, cell) : NULL;
+	if (r) usmb_syclref_release(&p->ref, 1);
+	return r;
+}
+
+/* Checks what was taken apart, by the rules and by the runtime. */
+static PyObject *import_parsed(PyObject *obj, parsed *p)
+{
+	usmb_suai_out out;
+	usmb_goerr err;
+	err.kind = USMB_ERR_NONE;
+	if (!plainly_right(p, &out) && (usmb_go_allowed() < 0 || usmb_go_suai(&p->in, &out, &err) < 0)) {
+		if (!usmb_py.PyErr_Occurred()) usmb_raise_go(&err);
+		return NULL;
+	}
+	return countable(p, &out) ? import_checked(obj, p, &out) : NULL;
+}
+
+/* Nothing yet; the extents are written as they are found. */
+static void begin(parsed *p)
+{
+	memset(&p->in, 0, sizeof p->in);
+	memset(&p->ref, 0, sizeof p->ref);
+	p->view = NULL;
+	p->nheld = 0;
+	p->in.owner_size = UINT64_MAX;
 }
 
 PyObject *usmb_import_suai(PyObject *obj, PyObject *iface)
 {
 	parsed p;
-	usmb_suai_out out;
-	usmb_goerr err;
 	char type[64];
 	PyObject *r = NULL;
-	memset(&p.in, 0, sizeof p.in);
-	memset(&p.ref, 0, sizeof p.ref);
-	p.view = NULL;
-	p.nheld = 0;
-	p.in.owner_size = UINT64_MAX;
+	begin(&p);
 	if (!PyDict_CheckExact(iface))
 		return usmb_raise(usmb_py.PyExc_TypeError, WHERE "must be a dict (exactly), found a %s",
 		                  usmb_type_name(iface, type, sizeof type));
@@ -408,17 +464,37 @@ PyObject *usmb_import_suai(PyObject *obj, PyObject *iface)
 	    parse_typestr(iface, &p) < 0 || parse_typedescr(iface, &p) < 0 || parse_syclobj(iface, &p) < 0)
 		goto done;
 	owner_extent(obj, kind, &p);
-	err.kind = USMB_ERR_NONE;
-	if (!plainly_right(&p, &out) && (usmb_go_allowed() < 0 || usmb_go_suai(&p.in, &out, &err) < 0)) {
-		if (usmb_py.PyErr_Occurred()) goto done;
-		usmb_raise_go(&err);
-		goto done;
-	}
-	usmb_place *place;
-	if (!countable(&p, &out) || find_place(&p, &out, &place) < 0) goto done;
-	r = build(obj, &p, &out, place);
-	if (r) usmb_syclref_release(&p.ref, 1);
+	r = import_parsed(obj, &p);
 done:
+	give_up(&p);
+	return r;
+}
+
+PyObject *usmb_import_memory(PyObject *obj)
+{
+	parsed p;
+	uint64_t address, bytes, end;
+	PyObject *r = NULL;
+	if (!usmb_dpctl_memory(obj, &address, &bytes) || bytes > INT64_MAX / 8) return NULL;
+	begin(&p);
+	p.in.data = p.in.owner = address;
+	p.in.owner_size = bytes;
+	p.in.ndim = 1;
+	p.in.shape = p.shape;
+	p.shape[0] = (int64_t)bytes;
+	p.in.typestr = "|u1";
+	p.in.ntypestr = 3;
+	PyObject *queue = usmb_py.PyObject_GetAttr(obj, usmb_name.sycl_queue);
+	if (queue && usmb_syclref_get(queue, &p.ref, WHERE "'syclobj'") == 0) {
+		/* Bytes in a row meet the rules; what is no memory is for these to refuse. */
+		if (address && bytes && !__builtin_add_overflow(address, bytes, &end)) {
+			usmb_suai_out out = {.first = address, .lo = address, .hi = end, .dtype = {USMB_DL_UINT, 8, 1}};
+			r = import_checked(obj, &p, &out);
+		} else {
+			r = import_parsed(obj, &p);
+		}
+	}
+	Py_XDECREF(queue);
 	give_up(&p);
 	return r;
 }
@@ -428,6 +504,8 @@ PyObject *usmb_from_suai(PyObject *module, PyObject *obj)
 	char type[64];
 	(void)module;
 	usmb_owner_drain();
+	PyObject *known = usmb_import_memory(obj);
+	if (known || usmb_py.PyErr_Occurred()) return known;
 	PyObject *iface = usmb_py.PyObject_GetAttr(obj, usmb_name.__sycl_usm_array_interface__);
 	if (!iface) {
 		if (usmb_is_array(obj) || !usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_AttributeError)) return NULL;

@@ -1,8 +1,9 @@
-/* syclref.c: the six forms of a syclobj, and the light objects that carry a
-   queue or a context to others. */
+/* syclref.c: the six forms of a syclobj, the light objects that carry a queue or a
+   context to others, and which queue object an array names. */
 #include <string.h>
 
 #include "usmb_device.h"
+#include "usmb_dpctl.h"
 #include "usmb_support.h"
 #include "usmb_syclref.h"
 #include "usmb_typeinfo.h"
@@ -15,7 +16,8 @@ static const char context_used[] = "used_SyclContextRef";
 /* ---- the light objects ------------------------------------------------------------ */
 
 typedef struct {
-	PyObject_HEAD usmb_place *place; /* retained: holds the queue and the context */
+	PyObject_HEAD usmb_place *place; /* retained: holds the context, and a queue */
+	void *queue;                     /* owned: another queue than the place's, or NULL */
 } light;
 
 static PyTypeObject *queue_type, *context_type;
@@ -23,7 +25,8 @@ static PyTypeObject *queue_type, *context_type;
 static void *light_ref(PyObject *self)
 {
 	light *l = (light *)self;
-	return Py_TYPE(self) == queue_type ? l->place->queue : l->place->context;
+	if (Py_TYPE(self) == context_type) return l->place->context;
+	return l->queue ? l->queue : l->place->queue;
 }
 
 /* The producer's destructor frees under both names: a consumer renames the
@@ -45,7 +48,8 @@ static void end_context(PyObject *capsule)
 static PyObject *light_capsule(PyObject *self, PyObject *unused)
 {
 	int is_queue = Py_TYPE(self) == queue_type;
-	void *ref = is_queue ? usmb_sycl_queue_copy(light_ref(self)) : usmb_sycl_context_copy(light_ref(self));
+	void *own = light_ref(self);
+	void *ref = !own ? NULL : is_queue ? usmb_sycl_queue_copy(own) : usmb_sycl_context_copy(own);
 	(void)unused;
 	if (!ref)
 		return usmb_raise(usmb_py.PyExc_RuntimeError, "the SYCL runtime could not copy the %s",
@@ -59,6 +63,7 @@ static PyObject *light_capsule(PyObject *self, PyObject *unused)
 static void light_dealloc(PyObject *self)
 {
 	PyTypeObject *type = Py_TYPE(self);
+	usmb_sycl_queue_delete(((light *)self)->queue);
 	usmb_place_release(((light *)self)->place);
 	usmb_py.PyObject_Free(self);
 	Py_DECREF(type);
@@ -86,10 +91,12 @@ static Py_hash_t light_hash(PyObject *self)
 	return ((light *)self)->place->root + 1024;
 }
 
+static PyObject *light_of(PyTypeObject *type, usmb_place *place);
+
 static PyObject *light_context(PyObject *self, void *closure)
 {
 	(void)closure;
-	return usmb_syclcontext_of(((light *)self)->place);
+	return light_of(context_type, ((light *)self)->place);
 }
 
 static PyObject *light_device(PyObject *self, void *closure)
@@ -100,7 +107,8 @@ static PyObject *light_device(PyObject *self, void *closure)
 
 static PyMethodDef light_methods[] = {
         {"_get_capsule", USMB_PY_CFUNC(light_capsule), METH_NOARGS,
-	 "_get_capsule()\n--\n\nA fresh capsule (\"SyclQueueRef\" or \"SyclContextRef\"), as dpctl's objects give."},
+	 "_get_capsule($self, /)\n--\n\nA fresh capsule (\"SyclQueueRef\" or \"SyclContextRef\"), as dpctl's objects "
+	 "give."},
         {NULL, NULL, 0, NULL},
 };
 static PyGetSetDef light_getset[] = {
@@ -135,30 +143,16 @@ static PyObject *light_of(PyTypeObject *type, usmb_place *place)
 	usmb_py.PyObject_Init((PyObject *)l, type);
 	usmb_place_retain(place);
 	l->place = place;
+	l->queue = NULL;
 	return (PyObject *)l;
-}
-
-PyObject *usmb_syclqueue_of(usmb_place *place)
-{
-	return light_of(queue_type, place);
-}
-PyObject *usmb_syclcontext_of(usmb_place *place)
-{
-	return light_of(context_type, place);
 }
 
 /* dpctl's own object for a light one (taken over), where the process has dpctl
    loaded: consumers such as dpnp check for that very type. */
-static PyObject *as_dpctl(PyObject *l, const char *class)
+static PyObject *as_dpctl(PyObject *l)
 {
 	if (!l) return NULL;
-	PyObject *key = usmb_py.PyUnicode_FromString("dpctl");
-	PyObject *dpctl = key ? usmb_py.PyImport_GetModule(key) : NULL;
-	PyObject *type = dpctl ? usmb_py.PyObject_GetAttrString(dpctl, class) : NULL;
-	Py_XDECREF(key);
-	/* A dpctl that is being imported has no such attribute yet. */
-	if (dpctl && !type && usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_AttributeError)) usmb_py.PyErr_Clear();
-	Py_XDECREF(dpctl);
+	PyObject *type = usmb_dpctl_class(Py_TYPE(l) == queue_type ? "SyclQueue" : "SyclContext");
 	if (!type && !usmb_py.PyErr_Occurred()) return l;
 	PyObject *capsule = type ? light_capsule(l, NULL) : NULL;
 	PyObject *r = capsule ? usmb_py.PyObject_CallFunctionObjArgs(type, capsule, NULL) : NULL;
@@ -168,13 +162,90 @@ static PyObject *as_dpctl(PyObject *l, const char *class)
 	return r;
 }
 
-PyObject *usmb_public_queue(usmb_place *place)
-{
-	return as_dpctl(usmb_syclqueue_of(place), "SyclQueue");
-}
 PyObject *usmb_public_context(usmb_place *place)
 {
-	return as_dpctl(usmb_syclcontext_of(place), "SyclContext");
+	return as_dpctl(light_of(context_type, place));
+}
+
+/* ---- the queue where nobody named one --------------------------------------------- */
+
+/* The objects that dpctl keeps for places, by their small ids: a cache, under the GIL.
+   dpctl keeps them as long as the process. */
+enum { KEPT = 16 };
+static struct {
+	uint64_t serial; /* of the place */
+	PyObject *queue;
+	void *context; /* owned: the queue's */
+} kept[KEPT];
+
+static void keep_at(unsigned at, uint64_t serial, PyObject *queue, void *context)
+{
+	PyObject *old = kept[at].queue;
+	if (!usmb_py_in_child()) usmb_sycl_context_delete(kept[at].context);
+	kept[at].serial = serial;
+	kept[at].queue = queue;
+	kept[at].context = context;
+	Py_XDECREF(old);
+}
+
+static PyObject *find_queue(usmb_place *place, int *keep)
+{
+	PyObject *own = as_dpctl(light_of(queue_type, place));
+	*keep = 0;
+	if (!own || Py_TYPE(own) == queue_type) return own;
+	PyObject *theirs = usmb_dpctl_kept_queue(own);
+	*keep = theirs != NULL;
+	if (!theirs && !usmb_py.PyErr_Occurred()) return own;
+	Py_DECREF(own);
+	return theirs;
+}
+
+PyObject *usmb_public_queue(usmb_place *place)
+{
+	unsigned at = place->id % KEPT;
+	int keep;
+	if (__builtin_expect(kept[at].serial == place->serial && kept[at].queue != NULL, 1))
+		return Py_NewRef(kept[at].queue);
+	PyObject *queue = find_queue(place, &keep);
+	void *ref = queue ? usmb_queue_ref(queue) : NULL;
+	if (ref) usmb_place_note_consumer(place, ref);
+	if (keep) keep_at(at, place->serial, Py_NewRef(queue), usmb_sycl_context_copy(place->context));
+	return queue;
+}
+
+void *usmb_syclref_context(const usmb_syclref *r)
+{
+	if (r->context || r->form != USMB_FORM_QUEUE) return r->context;
+	for (int i = 0; i < KEPT; i++)
+		if (kept[i].queue == r->keep) return kept[i].context;
+	return NULL;
+}
+
+int usmb_syclref_in_context(const usmb_syclref *r, usmb_place *place)
+{
+	if (r->form == USMB_FORM_CONTEXT) return usmb_sycl_context_equal(r->ref, place->context);
+	if (r->form == USMB_FORM_FILTER)
+		return place->default_context && !place->is_subdevice && (size_t)r->nfilter == strlen(place->filter) &&
+		       !memcmp(r->filter, place->filter, (size_t)r->nfilter);
+	unsigned at = place->id % KEPT;
+	if (kept[at].queue == r->keep && kept[at].serial == place->serial) return 1;
+	void *context = usmb_sycl_queue_context(r->ref);
+	int same = context && usmb_sycl_context_equal(context, place->context);
+	usmb_sycl_context_delete(context);
+	return same;
+}
+
+void usmb_syclref_clear(void)
+{
+	for (unsigned i = 0; i < KEPT; i++) keep_at(i, 0, NULL, NULL);
+}
+
+void *usmb_queue_ref(PyObject *queue)
+{
+	void *ref = NULL;
+	int is_queue;
+	if (Py_TYPE(queue) == queue_type) return light_ref(queue);
+	return usmb_dpctl_ref(queue, &is_queue, &ref) ? ref : NULL;
 }
 
 int usmb_syclref_register(PyObject *module)
@@ -227,77 +298,30 @@ static int refuse(PyObject *o, const char *what)
 	return -1;
 }
 
-/* ---- dpctl's exact types ------------------------------------------------------------------ */
-
-/* dpctl publishes functions that give the reference inside its objects; they are
-   used for these very types alone. Filled in when first such an object comes. */
-typedef void *(*ref_of)(PyObject *);
-static struct {
-	PyTypeObject *type; /* owned */
-	ref_of get;
-} dpctl_queue, dpctl_context;
-
-static ref_of capi_function(PyObject *module, const char *name)
+/* The filter string keep, which is taken over. */
+static int from_filter(PyObject *keep, usmb_syclref *out)
 {
-	PyObject *capi = usmb_py.PyObject_GetAttrString(module, "__pyx_capi__");
-	PyObject *capsule = capi ? usmb_py.PyMapping_GetItemString(capi, name) : NULL;
-	void *p = capsule && PyCapsule_CheckExact(capsule)
-	                  ? usmb_py.PyCapsule_GetPointer(capsule, usmb_py.PyCapsule_GetName(capsule))
-	                  : NULL;
-	Py_XDECREF(capi);
-	Py_XDECREF(capsule);
-	usmb_py.PyErr_Clear();
-	return (ref_of)p;
-}
-
-/* Learns a type if o is of the class in that module of dpctl; else nothing. */
-static void learn(PyObject *o, const char *module, const char *class, const char *function, PyTypeObject **type,
-                  ref_of *get)
-{
-	PyObject *key = usmb_py.PyUnicode_FromString(module);
-	PyObject *m = key ? usmb_py.PyImport_GetModule(key) : NULL;
-	PyObject *t = m ? usmb_py.PyObject_GetAttrString(m, class) : NULL;
-	ref_of f = t == (PyObject *)Py_TYPE(o) ? capi_function(m, function) : NULL;
-	usmb_py.PyErr_Clear();
-	if (f) {
-		*type = (PyTypeObject *)Py_NewRef(t);
-		*get = f;
+	out->keep = keep;
+	out->filter = usmb_py.PyUnicode_AsUTF8AndSize(keep, &out->nfilter);
+	if (out->filter) {
+		out->form = USMB_FORM_FILTER;
+		return 0;
 	}
-	Py_XDECREF(t);
-	Py_XDECREF(m);
-	Py_XDECREF(key);
-}
-
-/* 1 when o is one of dpctl's own objects, whose reference is in out then. */
-static int from_dpctl(PyObject *o, usmb_syclref *out)
-{
-	PyTypeObject *type = Py_TYPE(o);
-	if (!dpctl_queue.type || !dpctl_context.type) {
-		const usmb_typeinfo *info = usmb_typeinfo_of(o);
-		int kind = info ? info->kind : USMB_KIND_PLAIN;
-		usmb_py.PyErr_Clear();
-		if (kind == USMB_KIND_QUEUE && !dpctl_queue.type)
-			learn(o, "dpctl._sycl_queue", "SyclQueue", "SyclQueue_GetQueueRef", &dpctl_queue.type,
-			      &dpctl_queue.get);
-		if (kind == USMB_KIND_CONTEXT && !dpctl_context.type)
-			learn(o, "dpctl._sycl_context", "SyclContext", "SyclContext_GetContextRef", &dpctl_context.type,
-			      &dpctl_context.get);
-	}
-	int is_queue = type == dpctl_queue.type;
-	if (!is_queue && type != dpctl_context.type) return 0;
-	out->ref = is_queue ? dpctl_queue.get(o) : dpctl_context.get(o);
-	if (!out->ref) return 0;
-	out->form = is_queue ? USMB_FORM_QUEUE : USMB_FORM_CONTEXT;
-	out->context = is_queue ? NULL : out->ref;
-	out->keep = Py_NewRef(o);
-	return 1;
+	Py_CLEAR(out->keep);
+	return -1;
 }
 
 int usmb_syclref_get(PyObject *o, usmb_syclref *out, const char *what)
 {
 	char type[64];
 	memset(out, 0, sizeof *out);
-	if (from_dpctl(o, out)) return 0;
+	int is_queue;
+	if (usmb_dpctl_ref(o, &is_queue, &out->ref)) {
+		out->form = is_queue ? USMB_FORM_QUEUE : USMB_FORM_CONTEXT;
+		out->context = is_queue ? NULL : out->ref;
+		out->keep = Py_NewRef(o);
+		return 0;
+	}
 	if (Py_TYPE(o) == queue_type || Py_TYPE(o) == context_type) {
 		out->form = Py_TYPE(o) == queue_type ? USMB_FORM_QUEUE : USMB_FORM_CONTEXT;
 		out->ref = light_ref(o);
@@ -306,13 +330,7 @@ int usmb_syclref_get(PyObject *o, usmb_syclref *out, const char *what)
 		return 0;
 	}
 	if (PyCapsule_CheckExact(o)) return from_capsule(Py_NewRef(o), out, what);
-	if (PyUnicode_Check(o)) {
-		out->filter = usmb_py.PyUnicode_AsUTF8AndSize(o, &out->nfilter);
-		if (!out->filter) return -1;
-		out->form = USMB_FORM_FILTER;
-		out->keep = Py_NewRef(o);
-		return 0;
-	}
+	if (PyUnicode_Check(o)) return from_filter(Py_NewRef(o), out);
 	PyObject *capsule = usmb_py.PyObject_CallMethodObjArgs(o, usmb_name._get_capsule, NULL);
 	if (!capsule) {
 		if (!usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_AttributeError)) return -1;
@@ -324,6 +342,67 @@ int usmb_syclref_get(PyObject *o, usmb_syclref *out, const char *what)
 	           usmb_type_name(capsule, type, sizeof type));
 	Py_DECREF(capsule);
 	return -1;
+}
+
+/* dpctl's devices; those that are a part of another have no filter string. */
+static int from_sycl_device(PyObject *o, usmb_syclref *out, const char *what)
+{
+	PyObject *filter = usmb_py.PyObject_GetAttr(o, usmb_name.filter_string);
+	if (filter && PyUnicode_Check(filter)) return from_filter(filter, out);
+	Py_XDECREF(filter);
+	if (!filter && !usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_TypeError) &&
+	    !usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_ValueError))
+		return -1;
+	usmb_py.PyErr_Clear();
+	usmb_raise(usmb_py.PyExc_ValueError,
+	           "%s: the SyclDevice has no filter string, as parts of a device have none; give a SyclQueue on it",
+	           what);
+	return -1;
+}
+
+static int no_device(PyObject *o, const char *what)
+{
+	char type[64];
+	usmb_raise(usmb_py.PyExc_TypeError,
+	           "%s must be a filter string such as \"opencl:cpu:0\" or \"host\", a Device, a dpctl.SyclDevice, a "
+	           "SyclQueue or a Device of dpnp, not %s",
+	           what, usmb_type_name(o, type, sizeof type));
+	return -1;
+}
+
+int usmb_is_device(PyObject *o)
+{
+	if (usmb_device_filter(o)) return 1;
+	const usmb_typeinfo *info = usmb_typeinfo_of(o);
+	if (!info) usmb_py.PyErr_Clear();
+	return info && (info->kind == USMB_KIND_DEVICE || info->kind == USMB_KIND_ARRAY_DEVICE);
+}
+
+int usmb_syclref_device(PyObject *o, usmb_syclref *out, const char *what)
+{
+	PyObject *filter = usmb_device_filter(o), *queue = NULL;
+	memset(out, 0, sizeof *out);
+	if (!filter && PyUnicode_Check(o)) filter = o;
+	if (filter) return from_filter(Py_NewRef(filter), out);
+	const usmb_typeinfo *info = usmb_typeinfo_of(o);
+	if (!info) return -1;
+	if (info->kind == USMB_KIND_DEVICE) return from_sycl_device(o, out, what);
+	if (info->kind == USMB_KIND_ARRAY_DEVICE) {
+		queue = usmb_py.PyObject_GetAttr(o, usmb_name.sycl_queue);
+		if (!queue) return -1;
+	} else {
+		PyObject *capsule = usmb_optional_attr(o, usmb_name._get_capsule);
+		if (!capsule) return usmb_py.PyErr_Occurred() ? -1 : no_device(o, what);
+		Py_DECREF(capsule);
+		queue = Py_NewRef(o);
+	}
+	int r = usmb_syclref_get(queue, out, what);
+	Py_DECREF(queue);
+	if (r == 0 && out->form != USMB_FORM_QUEUE) {
+		usmb_syclref_release(out, 0);
+		r = no_device(o, what);
+	}
+	return r;
 }
 
 /* Finding the device takes a fraction of a microsecond and keeps the GIL; loading
@@ -339,6 +418,29 @@ int usmb_syclref_queue(const usmb_syclref *r, const char *what, void **queue)
 	if (usmb_go_queue_of((char *)r->filter, (uint64_t)r->nfilter, queue, &err) == 0) return 0;
 	usmb_raise(usmb_goerr_exception(&err), "%s: %s", what, err.message);
 	return -1;
+}
+
+/* Our own light objects name the place's queue, which is to say none. */
+int usmb_queue_of(const usmb_syclref *r, usmb_place *place, PyObject **out)
+{
+	*out = NULL;
+	if (r->form != USMB_FORM_QUEUE || !place || !r->keep) return 0;
+	if (Py_TYPE(r->keep) == queue_type) {
+		if (((light *)r->keep)->queue) *out = Py_NewRef(r->keep);
+		return 0;
+	}
+	if (!r->capsule) {
+		*out = Py_NewRef(r->keep);
+		return 0;
+	}
+	light *l = (light *)light_of(queue_type, place);
+	if (!l) return -1;
+	l->queue = usmb_sycl_queue_copy(r->ref);
+	if (l->queue)
+		*out = as_dpctl((PyObject *)l);
+	else
+		Py_DECREF(l);
+	return usmb_py.PyErr_Occurred() ? -1 : 0;
 }
 
 void usmb_syclref_release(usmb_syclref *r, int used)

@@ -65,8 +65,9 @@ usmb_cell *usmb_tensor_cell(void *managed, int versioned, usmb_dl_snapshot *s)
 		return cell;
 	}
 	if (usm && oneapi_place(s, &place) < 0) return NULL;
-	usmb_cell *cell = usmb_cell_of_managed(managed, versioned, (char *)s->span.first + s->span.lo,
-	                                       (uint64_t)(s->span.hi - s->span.lo), place);
+	int64_t lo = usmb_dl_whole_elements(s->span.lo, s->span.itembits);
+	usmb_cell *cell = usmb_cell_of_managed(managed, versioned, (char *)s->span.first + lo,
+	                                       (uint64_t)(s->span.hi - lo), place);
 	if (!cell)
 		usmb_place_release(place);
 	else if (s->flags & USMB_DL_FLAG_READ_ONLY)

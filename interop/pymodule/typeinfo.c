@@ -64,14 +64,21 @@ static int kind_of(PyTypeObject *type)
 		if (begins(name, "MemoryUSM") || !strcmp(name, "_Memory")) return USMB_KIND_DPCTL_MEMORY;
 		if (!strcmp(name, "SyclQueue")) return USMB_KIND_QUEUE;
 		if (!strcmp(name, "SyclContext")) return USMB_KIND_CONTEXT;
+		if (!strcmp(name, "SyclDevice")) return USMB_KIND_DEVICE;
 	}
 	if (begins(module, "dpctl") || begins(module, "dpnp")) {
 		if (!strcmp(name, "usm_ndarray")) return USMB_KIND_TENSOR;
+		if (!strcmp(name, "Device")) return USMB_KIND_ARRAY_DEVICE;
 		if (begins(module, "dpnp") && (!strcmp(name, "dpnp_array") || !strcmp(name, "ndarray")))
 			return USMB_KIND_DPNP_ARRAY;
 	}
 	/* tvm-ffi's tensors are never read-only, and it prefers the legacy form itself. */
 	if (begins(module, "tvm_ffi") && !strcmp(name, "Tensor")) return USMB_KIND_LEGACY;
+	/* PyTorch has no read-only tensors; NumPy before 2.1, which has no other form, refuses
+	   read-only arrays. */
+	if (begins(module, "torch") && (!strcmp(name, "Tensor") || !strcmp(name, "Parameter")))
+		return USMB_KIND_WRITABLE;
+	if (!strcmp(module, "numpy") && !strcmp(name, "ndarray")) return USMB_KIND_WRITABLE;
 	if (begins(module, "onedal") || begins(module, "daal4py") || begins(module, "sklearnex"))
 		return USMB_KIND_ONEDAL;
 	return USMB_KIND_PLAIN;

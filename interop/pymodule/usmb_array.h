@@ -11,23 +11,44 @@
 
 enum {
 	USMB_ARR_READONLY = 1,
-	USMB_ARR_C = 2,      /* C-contiguous */
-	USMB_ARR_F = 4,      /* Fortran-contiguous */
-	USMB_ARR_HOST = 8,   /* plain host memory: the host backend or a kDLCPU import */
-	USMB_ARR_READ = 16,  /* the processor may read the memory */
-	USMB_ARR_PADDED = 32 /* sub-byte elements, one to a byte */
+	USMB_ARR_C = 2,          /* C-contiguous */
+	USMB_ARR_F = 4,          /* Fortran-contiguous */
+	USMB_ARR_HOST = 8,       /* plain host memory: the host backend or a kDLCPU import */
+	USMB_ARR_READ = 16,      /* the processor may read the memory */
+	USMB_ARR_PADDED = 32,    /* sub-byte elements, one to a byte */
+	USMB_ARR_KEEP = 64,      /* the memory may be kept (usmb_kept.h); not a view's */
+	USMB_ARR_RELEASED = 128, /* release() was called: nothing may be asked of it */
+	USMB_ARR_WISH = 8        /* with KEEP, the first bit of its usmb_wish */
 };
 
 /* An Array. It owns one reference of its cell; shape and strides follow the
-   object, so that a view is one block of memory. Immutable after creation. */
+   object, so that a view is one block of memory. Immutable after creation,
+   but for release().
+
+   queue is what usmb_queue_of made of a queue that somebody named: the SyclQueue of
+   dpctl that was given, a SyclQueue made of the capsule that was. Neither can refer
+   to an Array, so that no cycle forms through it. What Go holds of it, if anything,
+   is a reference of its own to the sycl::queue (memmgr's table of queues), never the
+   object.
+
+   Memory that belongs to a Python object can be in a cycle with its arrays. The first
+   array on a cell is the root of the others: they own a reference of it, and it knows
+   how many share the cell. So the collector sees the object through the root alone, and
+   only while nobody but arrays holds the cell. */
 typedef struct usmb_array {
 	PyObject_VAR_HEAD usmb_cell *cell; /* owner of the memory; never NULL */
+	PyObject *queue;                   /* owned: the queue that was named, NULL: none was */
 	char *first;                       /* address of element [0, ..., 0] */
 	int64_t nelem;                     /* number of elements */
 	usmb_dl_dtype dtype;               /* lanes 1 */
 	int32_t ndim;                      /* 0..64 */
 	uint32_t flags;                    /* USMB_ARR_* */
 	uint32_t itembits;                 /* bits from one element to the next */
+	uint32_t sharers;                  /* of a root: arrays that hold its cell, itself too */
+	uint32_t holds;                    /* operations and buffers that release() waits for */
+	uint32_t tracked;                  /* known to the cycle collector */
+	struct usmb_array *root;           /* owned, the root of the cell's arrays, NULL: this, or none */
+	PyObject *weak;                    /* weak references, CPython's */
 	int64_t dims[];                    /* shape[ndim], then strides[ndim] in elements */
 } usmb_array;
 
@@ -66,6 +87,42 @@ static inline int usmb_is_array(PyObject *o)
 	return Py_TYPE(o) == usmb_array_type;
 }
 
+/* ValueError and 0 when the array was released. */
+int usmb_array_released(void);
+static inline int usmb_array_alive(const usmb_array *a)
+{
+	return __builtin_expect(!(a->flags & USMB_ARR_RELEASED), 1) ? 1 : usmb_array_released();
+}
+/* Whoever drops the GIL or runs code of others while it uses an array, and a buffer of
+   it, holds it: release() gives the memory up when the last of them lets go. Every method
+   holds its own array (array_type.c); an operation that has begun goes on. */
+static inline void usmb_array_hold(usmb_array *a)
+{
+	a->holds++;
+}
+void usmb_array_give_up(usmb_array *a); /* what the last one does after release() */
+static inline void usmb_array_let(usmb_array *a)
+{
+	if (--a->holds == 0 && __builtin_expect(a->flags & USMB_ARR_RELEASED, 0)) usmb_array_give_up(a);
+}
+/* What an array has for memory whose memory was given up. */
+extern usmb_cell usmb_no_memory;
+/* Holds the array of a caller, which others can release meanwhile: -1 with ValueError
+   when its memory has gone. */
+static inline int usmb_array_begin(usmb_array *a)
+{
+	if (__builtin_expect(a->cell == &usmb_no_memory, 0)) {
+		usmb_array_released();
+		return -1;
+	}
+	usmb_array_hold(a);
+	return 0;
+}
+/* Gives the array's share of the memory up, at once or when nothing holds it. */
+void usmb_array_release(usmb_array *a);
+int usmb_array_traverse(PyObject *self, int (*visit)(PyObject *, void *), void *arg);
+int usmb_array_clear(PyObject *self);
+
 /* A new array without cell, first, flags; the caller fills it at once, shape
    and strides included, then calls usmb_array_settle. */
 usmb_array *usmb_array_raw(int32_t ndim);
@@ -79,11 +136,21 @@ void usmb_array_settle_as(usmb_array *a, usmb_cell *cell, usmb_dl_dtype dtype, u
 uint32_t usmb_item_bits(usmb_dl_dtype dtype, uint32_t flags);
 /* A view on src's cell with the layout given (copied); first is an address. */
 PyObject *usmb_array_view(usmb_array *src, char *first, int32_t ndim, const int64_t *shape, const int64_t *strides);
+/* The same with the elements seen as another type; extra: USMB_ARR_PADDED, and
+   USMB_ARR_READONLY where src is not already. */
+PyObject *usmb_array_view_as(usmb_array *src, usmb_dl_dtype dtype, uint32_t extra, char *first, int32_t ndim,
+                             const int64_t *shape, const int64_t *strides);
 /* Fills C or Fortran order strides. */
 void usmb_fill_strides(int32_t ndim, const int64_t *shape, int64_t *strides, int fortran);
-/* Waits, with the GIL dropped, for work of ours pending on the memory, and for the
-   queue of a producer that names one. */
+/* Waits, with the GIL dropped, for work of ours pending on the memory, for the queue
+   that the array names, and where it names none for the one that others were told:
+   what whoever reads or writes here does first. */
 int usmb_array_wait(usmb_array *a);
+/* The same without the last: before the memory is shown to others, who are told that
+   queue. */
+int usmb_array_wait_known(usmb_array *a);
+/* Takes over a queue object, or NULL, in the place of what was there. */
+void usmb_array_name_queue(usmb_array *a, PyObject *queue);
 /* Byte range [lo, hi) of the elements relative to first. */
 void usmb_array_range(usmb_array *a, int64_t *lo, int64_t *hi);
 void usmb_array_dealloc(PyObject *self); /* tp_dealloc */

@@ -16,6 +16,21 @@ typedef struct {
 	int host;           /* 1: the host backend */
 } usmb_where;
 
+/* The arguments of empty and its sisters. */
+typedef struct {
+	int64_t shape[USMB_DL_MAX_NDIM];
+	int ndim;
+	int fortran;
+	PyObject *dtype; /* borrowed, NULL: none was given */
+	usmb_dl_dtype t; /* for the caller, who knows the default */
+	usmb_where w;
+} usmb_new_args;
+/* Reads them; value, where there is one, gets full's fill_value, borrowed. clear gives
+   back what they hold; made: the array, if one came of it. */
+int usmb_parse_new(const char *func, PyObject *const *args, Py_ssize_t n, PyObject *kw, PyObject **value,
+                   usmb_new_args *out);
+void usmb_new_args_clear(usmb_new_args *in, PyObject *made);
+
 PyObject *usmb_py_empty(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw);
 PyObject *usmb_py_zeros(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw);
 /* New memory at w, laid out in C (or Fortran) order. */
@@ -30,22 +45,32 @@ PyObject *usmb_array_dense(usmb_cell *cell, int32_t ndim, const int64_t *shape, 
 int64_t usmb_dense_bytes(int32_t ndim, const int64_t *shape, usmb_dl_dtype dtype);
 /* Reads the usm_type, sycl_queue and device arguments, each NULL where there is none. */
 int usmb_parse_where(PyObject *kind, PyObject *queue, PyObject *dev, usmb_where *w);
-/* Reads the device= argument: a Device, a filter string. */
+/* Reads the device= argument: whatever usmb_syclref_device takes. */
 int usmb_parse_device(PyObject *o, usmb_where *w);
-/* Reads a dtype argument; NULL or None: dflt. */
-int usmb_parse_dtype(PyObject *o, const char *dflt, usmb_dl_dtype *out);
-/* Whether the array already lies where w, which names no queue, says. */
+/* Whether a device= argument says anything. */
+static inline int usmb_has_device(const usmb_where *w)
+{
+	return w->device || w->queue.form != USMB_FORM_NONE;
+}
+/* Whether the array already lies where w says: in its device and kind of memory, and
+   where w names a queue, in the queue's context. */
 int usmb_is_at(usmb_array *a, const usmb_where *w);
+/* An array that is there: itself, or a view that names the queue in w. w may be NULL. */
+PyObject *usmb_stay(usmb_array *a, const usmb_where *w);
+/* Where a copy of an array that is there goes: beside it (NULL), or in the same kind of
+   memory on the queue in w, borrowed by room. */
+const usmb_where *usmb_near(usmb_array *a, const usmb_where *w, usmb_where *room);
 
 /* Memory that is wanted. Text is borrowed and may lack a terminator. */
 typedef struct {
 	int64_t bytes;
-	int32_t form; /* USMB_FORM_*, NONE: device decides */
-	int32_t kind; /* USMB_USM_*, 0: device memory */
-	int32_t host; /* 1: the host backend */
-	int32_t reserved;
-	void *ref;    /* queue or context, borrowed */
-	char *filter; /* filter string of form FILTER or of the device, NULL: the default device */
+	int32_t form;   /* USMB_FORM_*, NONE: device decides */
+	int32_t kind;   /* USMB_USM_*, 0: device memory */
+	int32_t host;   /* 1: the host backend */
+	int32_t padded; /* 1: elements of less than a byte take one each */
+	int32_t shared; /* written by usmb_go_alloc: 1 for memory of one of the shared pools */
+	void *ref;      /* queue or context, borrowed */
+	char *filter;   /* filter string of form FILTER or of the device, NULL: the default device */
 	uint64_t nfilter;
 } usmb_alloc_req;
 int usmb_go_alloc(usmb_alloc_req *req, usmb_cell **out, usmb_goerr *err);

@@ -15,6 +15,11 @@ extern usmb_list *usmb_pylist; /* drop list of cells whose end needs Python */
 usmb_cell *usmb_cell_of_object(PyObject *o, void *data, uint64_t size, usmb_place *place);
 usmb_cell *usmb_cell_of_managed(void *managed, int versioned, void *data, uint64_t size, usmb_place *place);
 usmb_cell *usmb_cell_of_buffer(Py_buffer *owned, void *data, uint64_t size);
+/* Makes a cell of an object known, so that the next import of the same object finds it
+   while it lives: usmb_cell_known gives it, retained, when it covers [lo, hi). The cell
+   holds the object, so neither can be another one at the same address. */
+void usmb_cell_remember(usmb_cell *cell);
+usmb_cell *usmb_cell_known(PyObject *owner, const char *lo, const char *hi);
 /* A cell that owns a block of malloc. */
 usmb_cell *usmb_cell_of_block(void *block, uint64_t size);
 /* Whether the cell is one of this file's, and not of Go's memory manager. */
@@ -23,16 +28,18 @@ static inline int usmb_owned_by_python(const usmb_cell *cell)
 	return cell->home == usmb_pylist;
 }
 
-/* The queue on which a producer that says so may still be working on the memory,
-   owned by the cell of its tensor; NULL: none is known. Written once, before others
-   see the cell. */
-static inline void *usmb_cell_producer(const usmb_cell *cell)
+/* The Python object that one of this file's cells keeps alive, borrowed; NULL where it
+   keeps none that can be seen. */
+PyObject *usmb_cell_object(const usmb_cell *cell);
+/* The array through which the collector sees that object, borrowed, NULL: none yet. One
+   object's cell may get several arrays by imports of its own. GIL. */
+static inline void *usmb_cell_root(const usmb_cell *cell)
 {
 	return (void *)(uintptr_t)cell->private;
 }
-static inline void usmb_cell_set_producer(usmb_cell *cell, void *queue)
+static inline void usmb_cell_set_root(usmb_cell *cell, void *root)
 {
-	cell->private = (uint64_t)(uintptr_t)queue;
+	cell->private = (uint64_t)(uintptr_t)root;
 }
 
 /* Pending work of a cell. copy: an owned reference of its event, NULL for none;
@@ -41,6 +48,7 @@ static inline void usmb_cell_set_producer(usmb_cell *cell, void *queue)
 void *usmb_pending_copy(usmb_cell *cell);
 void usmb_pending_done(usmb_cell *cell);
 void usmb_pending_set(usmb_cell *cell, void *event);
+void usmb_storage_register(void);
 /* Gives the cells back that are kept for the next imports. */
 void usmb_owner_clear(void);
 /* Drops a reference with the GIL held: ends Python's cells on the spot. */

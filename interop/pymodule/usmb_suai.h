@@ -12,6 +12,9 @@ PyObject *usmb_array_suai(PyObject *self, void *closure);
 PyObject *usmb_from_suai(PyObject *module, PyObject *obj);
 /* The array of obj's dictionary. iface: the dictionary (borrowed). */
 PyObject *usmb_import_suai(PyObject *obj, PyObject *iface);
+/* The array of one of dpctl.memory's objects, whose dictionary need not be asked for:
+   the same facts, and the same checks. NULL without an exception for anything else. */
+PyObject *usmb_import_memory(PyObject *obj);
 int usmb_suai_register(void);
 void usmb_suai_clear(void);
 extern PyObject *usmb_suai_one; /* the integer 1 */

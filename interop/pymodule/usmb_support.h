@@ -31,6 +31,7 @@
 	X(dtype) \
 	X(usm_type) \
 	X(sycl_queue) \
+	X(filter_string) \
 	X(order) \
 	X(descr) \
 	X(name) \
@@ -47,7 +48,11 @@
 	X(__name__) \
 	X(__qualname__) \
 	X(axes) \
-	X(__array_interface__)
+	X(__array_interface__) \
+	X(__array__) \
+	X(__array_struct__) \
+	X(requested_schema) \
+	X(fill_value)
 struct usmb_names {
 #define X(n) PyObject *n;
 	USMB_NAMES(X)

@@ -22,19 +22,36 @@ typedef struct {
 
 /* Recognises a syclobj; TypeError that names what for anything else. */
 int usmb_syclref_get(PyObject *o, usmb_syclref *out, const char *what);
+/* Recognises what names a device: a filter string, a Device of ours, a dpctl.SyclDevice
+   (all of form FILTER then), a queue, dpnp's Device (form QUEUE). TypeError that names
+   what for anything else, ValueError for a part of a device. */
+int usmb_syclref_device(PyObject *o, usmb_syclref *out, const char *what);
+/* Whether o is a Device of ours, of dpctl or of dpnp; never an exception. */
+int usmb_is_device(PyObject *o);
 /* The queue that it names, borrowed: its own, or the default queue of the device of a
    filter string, loading SYCL if that was not done. NULL for a context and for the
    host backend. ValueError that begins with what when no device answers. */
 int usmb_syclref_queue(const usmb_syclref *r, const char *what, void **queue);
+/* The context that it names, borrowed until other code of Python's runs, where that is
+   known without asking the runtime; else NULL. */
+void *usmb_syclref_context(const usmb_syclref *r);
 /* Gives back what it holds; used: rename the capsule to used_... first. */
 void usmb_syclref_release(usmb_syclref *r, int used);
 
-/* The light objects that carry a queue or a context to others; cached by place. */
-PyObject *usmb_syclqueue_of(usmb_place *place);
-PyObject *usmb_syclcontext_of(usmb_place *place);
-/* What users see: dpctl's own objects where dpctl is loaded, else the light ones. */
+/* What users see of memory for which nobody named a queue: the queue that dpctl itself
+   keeps for the context and device, and a context of dpctl's, where dpctl is loaded,
+   else light objects of this file. The queue is noted as the place's consumer. */
 PyObject *usmb_public_queue(usmb_place *place);
 PyObject *usmb_public_context(usmb_place *place);
+/* The object by which memory at place names the queue in r: the SyclQueue that was
+   given; for a capsule, and for what only gives one, a SyclQueue made of it. *out: a
+   new reference, NULL where r names no queue. */
+int usmb_queue_of(const usmb_syclref *r, usmb_place *place, PyObject **out);
+/* Whether r, a queue, a context or a filter string, names the context of place. */
+int usmb_syclref_in_context(const usmb_syclref *r, usmb_place *place);
+/* The sycl::queue of such an object, borrowed from it. */
+void *usmb_queue_ref(PyObject *queue);
+void usmb_syclref_clear(void);
 int usmb_syclref_register(PyObject *module);
 
 /* The default queue of the device that answers to a filter string, borrowed; NULL for

@@ -14,7 +14,10 @@ enum {
 	USMB_KIND_DPNP_ARRAY,   /* dpnp.ndarray: get_array() */
 	USMB_KIND_QUEUE,        /* dpctl.SyclQueue */
 	USMB_KIND_CONTEXT,      /* dpctl.SyclContext */
+	USMB_KIND_DEVICE,       /* dpctl.SyclDevice: filter_string */
+	USMB_KIND_ARRAY_DEVICE, /* the Device of dpnp's arrays: sycl_queue */
 	USMB_KIND_LEGACY,       /* producers whose tensors have no flags, quicker without keywords */
+	USMB_KIND_WRITABLE,     /* producers that give no read-only memory in a tensor without flags */
 	USMB_KIND_ONEDAL        /* oneDAL's tables: data's second item means mutable */
 };
 

@@ -282,8 +282,15 @@ func TestStartErrors(t *testing.T) {
 	if err != nil {
 		t.Skip("there is no C compiler named cc for a false libpython")
 	}
-	for _, c := range []struct{ source, says string }{
-		{"int Py_IsNothing;", "it has no symbol"},
+	for _, c := range []struct {
+		source string
+		reason error
+		says   string
+	}{
+		{"int Py_IsNothing;", python.ErrTooOld, "it has no symbol"},
+		// What marks a free-threaded build, which no other check would find: such a
+		// library has the functions, and objects of another shape.
+		{"void _Py_MergeZeroLocalRefcount(void *o) { (void)o; }", python.ErrFreeThreaded, "free-threaded build, which has no stable ABI"},
 	} {
 		src := filepath.Join(t.TempDir(), "fake.c")
 		lib := filepath.Join(t.TempDir(), "libpython3.11.so.1.0")
@@ -291,6 +298,7 @@ func TestStartErrors(t *testing.T) {
 		out, err := exec.Command(cc, "-shared", "-fPIC", "-o", lib, src).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 		_, err = python.Start(python.WithEnvironment(&python.Environment{Library: lib}))
+		require.ErrorIs(t, err, c.reason)
 		require.ErrorContains(t, err, c.says)
 	}
 }

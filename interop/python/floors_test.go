@@ -17,6 +17,7 @@ var floors = []string{
 	"usmb_pyfuncs", // the list of CPython's functions
 	"usmb_pyapi",   // CPython's C API, the table
 	"usmb_pytable", // fills the table
+	"usmb_pysignals",
 	"usmb_pystate", // entering, drains, the end, fork
 	"usmb_pymodules",
 	"usmb_pyinit",

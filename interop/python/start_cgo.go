@@ -10,6 +10,7 @@ package python
 import "C"
 
 import (
+	_ "embed" // children.py
 	"errors"
 	"fmt"
 	"os"
@@ -193,6 +194,11 @@ func addModule(name string, init ptr) error {
 		Err: errors.New("its name is taken, or modules cannot be added any more")}
 }
 
+// childrenScript tells multiprocessing what its children run.
+//
+//go:embed children.py
+var childrenScript string
+
 // runMain does the work of Main; it returns only on failure.
 func runMain(env *Environment, args []string, host string) error {
 	if os.Getpid() != int(C.usmb_pyx_thread_id()) {
@@ -212,6 +218,6 @@ func runMain(env *Environment, args []string, host string) error {
 	if host != "" {
 		h = C.CString(host)
 	}
-	C.usmb_py_main(C.int(len(argv)), block, h)
+	C.usmb_py_main(C.int(len(argv)), block, h, C.CString(childrenScript))
 	return nil
 }

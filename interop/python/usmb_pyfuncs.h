@@ -30,6 +30,7 @@
 	X(Py_ssize_t, PyObject_Size, (PyObject *)) \
 	X(PyObject *, PyObject_GetIter, (PyObject *)) \
 	X(PyObject *, PyIter_Next, (PyObject *)) \
+	X(PyObject *, PyObject_Call, (PyObject *, PyObject *, PyObject *)) \
 	X(PyObject *, PyObject_CallFunctionObjArgs, (PyObject *, ...)) \
 	X(PyObject *, PyObject_CallMethodObjArgs, (PyObject *, PyObject *, ...)) \
 	X(PyObject *, PyObject_CallFunction, (PyObject *, const char *, ...)) \
@@ -38,6 +39,11 @@
 	X(PyObject *, PyObject_Vectorcall, (PyObject *, PyObject *const *, size_t, PyObject *)) \
 	X(PyObject *, PyObject_VectorcallMethod, (PyObject *, PyObject *const *, size_t, PyObject *)) \
 	X(PyObject *, PyObject_Init, (PyObject *, PyTypeObject *)) \
+	X(PyVarObject *, _PyObject_GC_NewVar, (PyTypeObject *, Py_ssize_t)) \
+	X(void, PyObject_GC_Track, (void *)) \
+	X(void, PyObject_GC_UnTrack, (void *)) \
+	X(void, PyObject_GC_Del, (void *)) \
+	X(void, PyObject_ClearWeakRefs, (PyObject *)) \
 	X(void *, PyObject_Malloc, (size_t)) \
 	X(void, PyObject_Free, (void *)) \
 	X(void *, PyMem_Malloc, (size_t)) \
@@ -52,6 +58,7 @@
 	X(unsigned long, PyType_GetFlags, (PyTypeObject *)) \
 	X(int, PyType_IsSubtype, (PyTypeObject *, PyTypeObject *)) \
 	X(PyObject *, PyType_FromSpec, (PyType_Spec *)) \
+	X(PyObject *, PyType_FromSpecWithBases, (PyType_Spec *, PyObject *)) \
 	X(PyObject *, PyType_FromModuleAndSpec, (PyObject *, PyType_Spec *, PyObject *)) \
 	X(PyObject *, PyType_GenericAlloc, (PyTypeObject *, Py_ssize_t)) \
 	X(void *, PyType_GetSlot, (PyTypeObject *, int)) \
@@ -90,6 +97,8 @@
 	X(int, PyIndex_Check, (PyObject *)) \
 	X(int, PyNumber_Check, (PyObject *)) \
 	X(PyObject *, PyNumber_Index, (PyObject *)) \
+	X(PyObject *, PyNumber_Long, (PyObject *)) \
+	X(PyObject *, PyNumber_Float, (PyObject *)) \
 	X(PyObject *, PyNumber_ToBase, (PyObject *, int)) \
 	X(Py_ssize_t, PyNumber_AsSsize_t, (PyObject *, PyObject *)) \
 	/* text and bytes */ \
@@ -155,6 +164,7 @@
 	X(void, PyErr_NormalizeException, (PyObject **, PyObject **, PyObject **)) \
 	X(int, PyErr_ExceptionMatches, (PyObject *)) \
 	X(void, PyErr_WriteUnraisable, (PyObject *)) \
+	X(int, PyErr_WarnEx, (PyObject *, const char *, Py_ssize_t)) \
 	X(int, PyException_SetTraceback, (PyObject *, PyObject *)) \
 	X(PyObject *, PyException_GetTraceback, (PyObject *)) \
 	X(void, PyException_SetCause, (PyObject *, PyObject *)) /* steals the cause */ \
@@ -165,6 +175,7 @@
 	X(PyThreadState *, PyEval_SaveThread, (void)) \
 	X(void, PyEval_RestoreThread, (PyThreadState *)) \
 	X(PyInterpreterState *, PyInterpreterState_Get, (void)) \
+	X(PyInterpreterState *, PyThreadState_GetInterpreter, (PyThreadState *)) \
 	X(int64_t, PyInterpreterState_GetID, (PyInterpreterState *)) \
 	/* without the GIL */ \
 	X(PyGILState_STATE, PyGILState_Ensure, (void)) \
@@ -184,6 +195,9 @@
 	X(PyObject *, PyErr_GetRaisedException, (void)) /* 3.12 */ \
 	X(void, PyErr_SetRaisedException, (PyObject *)) /* 3.12 */ \
 	X(void, Py_SetProgramName, (const wchar_t *))   /* to 3.14 */ \
+	/* the same under two names */ \
+	X(PyThreadState *, PyThreadState_GetUnchecked, (void))  /* 3.13 */ \
+	X(PyThreadState *, _PyThreadState_UncheckedGet, (void)) /* not stable, to 3.12 at least */ \
 	/* not stable, 3.8: what decides on UTF-8 before the rest begins */ \
 	X(void, PyPreConfig_InitPythonConfig, (void *)) \
 	X(PyStatus, Py_PreInitialize, (const void *)) \
@@ -202,8 +216,10 @@
 	X(PyExc_ImportError) \
 	X(PyExc_IndexError) \
 	X(PyExc_MemoryError) \
+	X(PyExc_NotImplementedError) \
 	X(PyExc_OverflowError) \
 	X(PyExc_RuntimeError) \
+	X(PyExc_RuntimeWarning) \
 	X(PyExc_SystemError) \
 	X(PyExc_TypeError) \
 	X(PyExc_ValueError)
@@ -225,6 +241,7 @@
 	X(PyFloat_Type) \
 	X(PyLong_Type) \
 	X(PySlice_Type) \
-	X(PyTuple_Type)
+	X(PyTuple_Type) \
+	X(PyUnicode_Type)
 
 #endif /* USMB_PYFUNCS_H */

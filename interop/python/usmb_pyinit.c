@@ -134,26 +134,32 @@ int usmb_py_adopt_running(char *err, size_t n)
 	return rc;
 }
 
-static const char *host_program;
+static const char *host_program, *host_children;
 
 /* multiprocessing's spawn and forkserver start sys.executable, the environment's
    plain python, in which our built-in modules do not exist. A program that has
    imported one needs them in its children too. */
 static void children_need_host(void)
 {
+	enum { FILE_INPUT = 257 };
 	static int done;
 	if (done || !host_program) return;
 	done = 1;
 	PyObject *type, *value, *tb;
 	usmb_py.PyErr_Fetch(&type, &value, &tb);
-	PyObject *mp = usmb_py.PyImport_ImportModule("multiprocessing.spawn");
-	PyObject *exe = usmb_py.PyUnicode_DecodeFSDefault(host_program);
-	PyObject *res = mp && exe ? usmb_py.PyObject_CallMethod(mp, "set_executable", "O", exe) : NULL;
-	/* A Python without multiprocessing has no such children. */
+	PyObject *code = usmb_py.Py_CompileString(host_children, "<children.py>", FILE_INPUT);
+	PyObject *names = code ? usmb_py.PyDict_New() : NULL;
+	PyObject *exe = names ? usmb_py.PyUnicode_DecodeFSDefault(host_program) : NULL;
+	PyObject *res = NULL;
+	if (exe && usmb_py.PyDict_SetItemString(names, "program", exe) == 0 &&
+	    usmb_py.PyDict_SetItemString(names, "__builtins__", usmb_py.PyEval_GetBuiltins()) == 0)
+		res = usmb_py.PyEval_EvalCode(code, names, names);
+	/* What is odd here is told by children that find no such module. */
 	if (!res) usmb_py.PyErr_Clear();
 	Py_XDECREF(res);
 	Py_XDECREF(exe);
-	Py_XDECREF(mp);
+	Py_XDECREF(names);
+	Py_XDECREF(code);
 	usmb_py.PyErr_Restore(type, value, tb);
 }
 
@@ -190,9 +196,10 @@ static void default_signals(void)
 	}
 }
 
-void usmb_py_main(int argc, char **argv, const char *host)
+void usmb_py_main(int argc, char **argv, const char *host, const char *children)
 {
 	host_program = host;
+	host_children = children;
 	if (usmb_py_append_modules(children_need_host)) {
 		fprintf(stderr, "usmpython: out of memory for the built-in modules\n");
 		exit(1);

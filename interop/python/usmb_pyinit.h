@@ -24,9 +24,10 @@ int usmb_py_adopt_running(char *err, size_t n);
  * Runs the python3 command line on this thread, which must be the process's first,
  * and then the C library's exit: it does not return. argv[0] is the environment's
  * python, host the program that multiprocessing starts for its children once a
- * built-in module of ours has been imported (NULL: argv[0] too).
+ * built-in module of ours has been imported (NULL: argv[0] too), and children the
+ * source text of children.py, which sees to that. Both are kept.
  */
-void usmb_py_main(int argc, char **argv, const char *host);
+void usmb_py_main(int argc, char **argv, const char *host, const char *children);
 
 /* For Go, which cannot call function pointers. */
 int usmb_pyx_initialized(void); /* Py_IsInitialized of a loaded table */

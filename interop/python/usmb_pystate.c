@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "usmb_pysignals.h"
 #include "usmb_pystate.h"
 
 _Atomic int usmb_py_state;
@@ -83,6 +84,21 @@ void usmb_py_leave(PyGILState_STATE st)
 	usmb_py_drain();
 	usmb_py.PyGILState_Release(st);
 	if (--depth == 0) atomic_fetch_sub(&inside, 1);
+}
+
+/*
+ * PyGILState_Check will not do: it says yes on every thread once there has been a
+ * subinterpreter. The thread's own state is a thread-local; the current one is that of
+ * whoever holds the GIL up to 3.11, and later this thread's while it does.
+ */
+int usmb_py_holds_gil(void)
+{
+	PyThreadState *(*current)(void) = usmb_py.PyThreadState_GetUnchecked;
+	if (!current) current = usmb_py._PyThreadState_UncheckedGet;
+	if (!current || !usmb_py_alive()) return 0;
+	PyThreadState *mine = usmb_py.PyGILState_GetThisThreadState();
+	if (!mine || current() != mine) return 0;
+	return usmb_py.PyInterpreterState_GetID(usmb_py.PyThreadState_GetInterpreter(mine)) == 0;
 }
 
 /* ---- drains ------------------------------------------------------------------------ */
@@ -260,5 +276,6 @@ int usmb_py_adopt(void)
 	const char *missing = NULL;
 	if (usmb_py_load(NULL, &missing)) return -1;
 	if (!usmb_py.Py_IsInitialized()) return -1;
+	if (!usmb_py_alive()) usmb_py_ignore_again(); /* once: what is changed later is the program's wish */
 	return usmb_py_install();
 }

@@ -78,6 +78,10 @@ enum {
 int usmb_py_enter(PyGILState_STATE *st);
 void usmb_py_leave(PyGILState_STATE st);
 
+/* Whether this thread holds the GIL, as a thread of the main interpreter. Any thread;
+   0 where it cannot be told. */
+int usmb_py_holds_gil(void);
+
 /* GIL: atexit hook, fork handler, state ALIVE. 0, or -1 with an exception, or -1
    without one when Python has ended in this process before. */
 int usmb_py_install(void);

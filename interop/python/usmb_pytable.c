@@ -67,12 +67,13 @@ int usmb_py_load(void *handle, const char **missing)
 	void *h = handle ? handle : RTLD_DEFAULT;
 	if (usmb_py.version) return 0;
 	memset(&fresh, 0, sizeof fresh);
-	if (fill(h, &fresh, missing)) return -1;
-	/* Only free-threaded builds export this; their objects are laid out otherwise. */
+	/* Only free-threaded builds export this; their objects are laid out otherwise. Asked
+	   first, so that it is the reason that is given, whatever else such a build lacks. */
 	if (dlsym(h, "_Py_MergeZeroLocalRefcount")) {
 		*missing = USMB_PY_FREE_THREADED;
 		return -1;
 	}
+	if (fill(h, &fresh, missing)) return -1;
 	usmb_py = fresh;
 	return 0;
 }

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/usmbridge/usmbridge/interop/internal/pypackage"
 )
 
 // wheel is what a binary distribution says of itself (PEP 427).
@@ -17,22 +19,8 @@ type wheel struct {
 	version string
 	tag     string
 	license []byte
+	readme  []byte
 }
-
-// metadata follows the core metadata specification, version 2.1.
-const metadata = `Metadata-Version: 2.1
-Name: usmbridge
-Version: %s
-Summary: SYCL unified shared memory shared without copies, by __sycl_usm_array_interface__ and DLPack
-License: Apache-2.0
-Classifier: License :: OSI Approved :: Apache Software License
-Classifier: Operating System :: POSIX :: Linux
-Classifier: Programming Language :: Python :: 3
-Requires-Python: >=3.11
-Provides-Extra: sycl
-Requires-Dist: dpctl>=0.17; extra == "sycl"
-Requires-Dist: intel-opencl-rt; extra == "sycl"
-`
 
 const about = `Wheel-Version: 1.0
 Generator: usmbridge
@@ -66,16 +54,21 @@ func (w *wheel) write(dir, library string) (string, error) {
 		_, err = f.Write(data)
 		return err
 	}
-	members := []struct {
+	type member struct {
 		name string
 		mode os.FileMode
 		data []byte
-	}{
-		{libraryName, 0o755, code},
-		{info + "METADATA", 0o644, fmt.Appendf(nil, metadata, w.version)},
-		{info + "WHEEL", 0o644, fmt.Appendf(nil, about, w.tag)},
-		{info + "licenses/LICENSE", 0o644, w.license},
 	}
+	members := []member{{libraryName, 0o755, code}}
+	for _, f := range pypackage.Sources() {
+		members = append(members, member{f.Name, 0o644, []byte(f.Data)})
+	}
+	for _, f := range pypackage.Metadata(w.version, string(w.readme)) {
+		members = append(members, member{info + f.Name, 0o644, []byte(f.Data)})
+	}
+	members = append(members,
+		member{info + "WHEEL", 0o644, fmt.Appendf(nil, about, w.tag)},
+		member{info + "licenses/LICENSE", 0o644, w.license})
 	for _, m := range members {
 		if err := add(m.name, m.mode, m.data); err != nil {
 			return "", err

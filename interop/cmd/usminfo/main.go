@@ -10,10 +10,14 @@
 package main
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
+
+	"go.uber.org/multierr"
+
+	"github.com/usmbridge/usmbridge/interop/internal/usminfo"
+	"github.com/usmbridge/usmbridge/syclobj"
 )
 
 func main() {
@@ -27,19 +31,20 @@ func main() {
 		flag.Usage()
 		os.Exit(2)
 	}
-	found, err := gather()
-	if err == nil {
-		if *asJSON {
-			e := json.NewEncoder(os.Stdout)
-			e.SetEscapeHTML(false)
-			e.SetIndent("", "  ")
-			err = e.Encode(found)
-		} else {
-			err = found.print(os.Stdout)
-		}
-	}
-	if err != nil {
+	if err := run(*asJSON); err != nil {
 		fmt.Fprintln(os.Stderr, "usminfo:", err)
 		os.Exit(1)
 	}
+}
+
+func run(asJSON bool) error {
+	var rt *syclobj.Runtime
+	err := usminfo.Write(os.Stdout, asJSON, func() (_ *syclobj.Runtime, err error) {
+		rt, err = syclobj.Open()
+		return rt, err
+	}, nil)
+	if rt != nil {
+		err = multierr.Append(err, rt.Close())
+	}
+	return err
 }

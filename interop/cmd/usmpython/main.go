@@ -33,7 +33,7 @@ func run() error {
 		return err
 	}
 	// A program that imports dpctl before usmbridge shall see the CPU device too.
-	syclobj.ConfigureOpenCL(filepath.Join(env.Prefix, "lib"))
+	_, _ = syclobj.ConfigureOpenCL(filepath.Join(env.Prefix, "lib")) // nothing is loaded yet
 	if err := registerModules(); err != nil {
 		return err
 	}
@@ -41,5 +41,5 @@ func run() error {
 	if err != nil {
 		return fmt.Errorf("finding this program for the children of multiprocessing: %w", err)
 	}
-	return python.Main(env, os.Args[1:], host)
+	return python.Main(env, namePackage(os.Args[1:]), host)
 }

@@ -168,6 +168,33 @@ func TestBuiltinModule(t *testing.T) {
 	require.Equal(t, "built-in\n", runPython(t, "-c", "import usmbridge; print(usmbridge.__spec__.origin)"))
 }
 
+func TestPackageAsProgram(t *testing.T) {
+	for _, args := range [][]string{{"-m", "usmbridge"}, {"-musmbridge"}, {"-W", "ignore", "-Im", "usmbridge"}} {
+		require.Regexp(t, `^usmbridge [0-9.]+, go`, runPython(t, args...))
+	}
+	require.Contains(t, runPython(t, "-m", "usmbridge", "--json"), `"default_device": `)
+	require.Equal(t, 2, status(t, command(t, "-m", "usmbridge", "--no-such").Run()))
+}
+
+func TestNamePackage(t *testing.T) {
+	for text, want := range map[string]string{
+		"-m usmbridge --json":                         "-m usmbridge.__main__ --json",
+		"-musmbridge":                                 "-musmbridge.__main__",
+		"-Bm usmbridge":                               "-Bm usmbridge.__main__",
+		"-X dev -W ignore -m usmbridge":               "-X dev -W ignore -m usmbridge.__main__",
+		"-Xdev -mpytest -m usmbridge":                 "-Xdev -mpytest -m usmbridge",
+		"-c pass -m usmbridge":                        "-c pass -m usmbridge",
+		"script.py -m usmbridge":                      "script.py -m usmbridge",
+		"- -m usmbridge":                              "- -m usmbridge",
+		"-W -m -m usmbridge":                          "-W -m -m usmbridge.__main__",
+		"--check-hash-based-pycs always -m usmbridge": "--check-hash-based-pycs always -m usmbridge.__main__",
+		"-m": "-m",
+		"":   "",
+	} {
+		require.Equal(t, strings.Fields(want), namePackage(strings.Fields(text)), text)
+	}
+}
+
 func TestChildren(t *testing.T) {
 	text := `
 import multiprocessing, os, subprocess, sys, warnings
@@ -200,6 +227,22 @@ if pid == 0:
 print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 `))
 	})
+}
+
+// TestChildrensProgram: multiprocessing starts this program, whichever comes first, and
+// its module is as it would be without.
+func TestChildrensProgram(t *testing.T) {
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	for _, order := range []string{"import usmbridge, multiprocessing.spawn as s", "import multiprocessing.spawn as s, usmbridge"} {
+		out := runPython(t, "-c", order+`
+import sys
+print(s.get_executable().decode() if isinstance(s.get_executable(), bytes) else s.get_executable())
+print(type(s.__loader__).__name__, s.__spec__.loader is s.__loader__, [f for f in sys.meta_path if type(f).__name__ == "Children"])
+`)
+		require.Equal(t, exe+"\nSourceFileLoader True []\n", out, order)
+	}
+	require.Equal(t, "False\n", runPython(t, "-c", "import sys, usmbridge; print('multiprocessing' in sys.modules)"))
 }
 
 func TestThreadsAtExit(t *testing.T) {

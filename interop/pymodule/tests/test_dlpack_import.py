@@ -26,7 +26,7 @@ def test_object_and_capsule(np, memory, versioned):
     a = ub.from_dlpack(p)
     assert p.asked == [{"max_version": (1, 3)}]
     assert a._pointer == memory and a.shape == (2, 3) and a.strides == (3, 1) and values(a) == [[0, 1, 2], [3, 4, 5]]
-    assert not a.readonly and p.deleted == 0
+    assert a.readonly == (not versioned) and p.deleted == 0  # without flags nobody says that it may be written to
     del a
     assert p.deleted == 1
     q = capi.Producer(memory, (2,), versioned=versioned)
@@ -40,6 +40,26 @@ def test_object_and_capsule(np, memory, versioned):
     assert q.deleted == 0
     del v
     assert q.deleted == 1
+
+
+def test_legacy_tensors_are_read_only(memory, np, tvm_ffi):
+    p = capi.Producer(memory, versioned=False)
+    a = ub.asarray(p)
+    assert a.readonly and memoryview(a).readonly and not np.asarray(a).flags.writeable and a[1:].readonly
+    assert ub.from_dlpack(capi.Producer(memory, versioned=False).capsule()).readonly
+    with pytest.raises(TypeError):
+        memoryview(a)[0] = 1
+    assert not a.copy().readonly
+    # Those that are known to say so, or to have nothing read-only.
+    h = ub.zeros(3, device="host")
+    assert not ub.from_dlpack(h.__dlpack__()).readonly
+    assert not ub.from_dlpack(tvm_ffi.from_dlpack(np.zeros(3, "float32"))).readonly
+    x = np.zeros(3)
+    assert not ub.from_dlpack(x).readonly
+    x.flags.writeable = False
+    assert ub.from_dlpack(x).readonly
+    older = type("Tensor", (), {"__module__": "torch", "__dlpack__": lambda self, **kw: h.__dlpack__(**kw)})
+    assert not ub.from_dlpack(older()).readonly
 
 
 def test_older_producer_without_keywords(memory):

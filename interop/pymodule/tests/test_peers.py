@@ -84,10 +84,16 @@ def test_pyarrow(pyarrow, np):
     assert b.asnumpy().tolist() == [1, 2, 3] and b.dtype == "int32" and b._pointer == arr.buffers()[1].address
     del arr
     assert b.asnumpy().tolist() == [1, 2, 3]
-    if hasattr(pyarrow.Tensor, "from_dlpack"):
-        t = pyarrow.Tensor.from_dlpack(ub.zeros((2, 3), device="host"))
-        assert t.shape == (2, 3)
-    with pytest.raises(Exception):
+    # Its own from_dlpack takes strided arrays of the host, of USM none.
+    m = ub.asarray(np.arange(6, dtype="int32").reshape(2, 3), device="host", copy=True)
+    for view in (m, m.T, m[:, 1:], m[1]):
+        t = pyarrow.Tensor.from_dlpack(view)
+        assert t.shape == view.shape and t.to_numpy().ctypes.data == view._pointer and t.to_numpy().tolist() == view.tolist()
+    row = pyarrow.Array.from_dlpack(m[1])
+    assert row.to_pylist() == [3, 4, 5] and row.buffers()[1].address == m[1]._pointer
+    del m, view
+    assert row.to_pylist() == [3, 4, 5]
+    with pytest.raises(pyarrow.ArrowException):
         ub.from_dlpack(pyarrow.array([1, None]))
 
 

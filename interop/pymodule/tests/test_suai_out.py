@@ -3,6 +3,8 @@
 import pytest
 
 import usmbridge as ub
+from test_lifetime import run
+
 
 KEYS = {"shape", "typestr", "typedescr", "data", "strides", "offset", "version", "syclobj"}
 
@@ -91,10 +93,25 @@ def test_syclobj_again_and_again(device, dpctl, dpt):
     mine = dpctl.SyclQueue(q._get_capsule())
     assert mine.sycl_context == dpctl.SyclQueue(device.filter_string).sycl_context
     assert dpctl.SyclContext(q.sycl_context._get_capsule()) == mine.sycl_context
-    assert q.sycl_device == device
-    b = ub.empty(1)
-    assert q == b.__sycl_usm_array_interface__["syclobj"] and hash(q) == hash(b.__sycl_usm_array_interface__["syclobj"])
-    assert q != 1 and "opencl" in repr(q) or device.filter_string in repr(q)
+    assert q.sycl_device.filter_string == device.filter_string
+    assert q is ub.empty(1).__sycl_usm_array_interface__["syclobj"]
+
+
+def test_light_queues():
+    """What stands for queues where dpctl is not loaded."""
+    run(
+        """
+a, b = ub.empty(3), ub.empty(1)
+if a.usm_type is None: sys.exit(0)
+q, r = a.sycl_queue, b.__sycl_usm_array_interface__["syclobj"]
+assert q == r and hash(q) == hash(r) and q != 1 and a.device.filter_string in repr(q)
+assert q.sycl_device == a.device and q.sycl_context == a.sycl_context != q
+c = ub.empty(3, sycl_queue=q._get_capsule())
+assert c.sycl_queue == q and c.sycl_queue is c[1:].sycl_queue is c.__sycl_usm_array_interface__["syclobj"]
+assert ub.empty(3, sycl_queue=c.sycl_queue).sycl_queue is c.sycl_queue
+assert "dpctl" not in sys.modules
+"""
+    )
 
 
 def test_public_objects_are_dpctls(device, dpctl, dpnp):

@@ -1,21 +1,38 @@
 //go:build cgo && linux
 
-// Command extension is the Python extension module usmbridge as a shared library
+// Command extension is the Python extension module usmbridge._native as a shared library
 // (go build -buildmode=c-shared); the program interop/wheel packs it.
 package main
 
 /*
 #cgo CFLAGS: -I${SRCDIR}/../../python -I${SRCDIR}/../../pymodule -I${SRCDIR}/../../../dlpack -I${SRCDIR}/../../../memmgr/owner -I${SRCDIR}/../../../syclobj
+#define _GNU_SOURCE
+#include <dlfcn.h>
+
+#include "resident.h"
 #include "usmb_module.h"
+
+// What can be said without the table, which is empty after a refusal: these two
+// are what they are in every CPython.
+static void usmb_extension_refuse(void)
+{
+	void (*set)(PyObject *, const char *);
+	PyObject **import_error = (PyObject **)dlsym(RTLD_DEFAULT, "PyExc_ImportError");
+	*(void **)(void *)&set = dlsym(RTLD_DEFAULT, "PyErr_SetString");
+	if (set && import_error)
+		set(*import_error, "usmbridge needs the stable ABI of CPython 3.11 or newer, which this Python has not; a free-threaded build has none");
+}
 
 static void *usmb_extension_init(void)
 {
 	if (usmb_py_adopt() < 0) {
-		if (usmb_py.PyErr_Occurred && !usmb_py.PyErr_Occurred())
-			usmb_py.PyErr_SetString(usmb_py.PyExc_ImportError, "usmbridge: this Python has no stable ABI that can be used: CPython 3.11 or newer, not free-threaded, is needed");
+		if (!usmb_py.version || !usmb_py.PyErr_Occurred())
+			usmb_extension_refuse();
 		return NULL;
 	}
-	return usmb_pymod_init();
+	PyObject *module = usmb_pymod_init();
+	usmb_let_tables_go();
+	return module;
 }
 */
 import "C"
@@ -26,10 +43,10 @@ import (
 	_ "github.com/usmbridge/usmbridge/interop/pymodule" // the module itself
 )
 
-// PyInit_usmbridge is what Python's import calls, with the GIL held. Being Go, it
+// PyInit__native is what Python's import calls, with the GIL held. Being Go, it
 // waits until the Go runtime of the library has started.
 //
-//export PyInit_usmbridge
-func PyInit_usmbridge() unsafe.Pointer { return C.usmb_extension_init() }
+//export PyInit__native
+func PyInit__native() unsafe.Pointer { return C.usmb_extension_init() }
 
 func main() {}

@@ -15,7 +15,7 @@ and becomes a finding. An interrupted hunt goes on where it was when it is start
 With the address sanitizer:
 
     go build -asan -o bin/usmpython-asan ./interop/cmd/usmpython
-    cd interop/pymodule/tests && env PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0 \\
+    cd interop/pymodule/tests && env PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0:allocator_may_return_null=1 \\
         LD_LIBRARY_PATH=$VIRTUAL_ENV/lib LD_PRELOAD=$(realpath $(cc -print-file-name=libstdc++.so.6)) \\
         ../../../bin/usmpython-asan -m robust
 

@@ -80,3 +80,83 @@ def test_the_paths_run_foreign_code():
             p.moment.busy = True
             p.capsules.clear()
             memory.settled()
+
+
+def test_a_number_whose_type_is_none():
+    """An attribute dtype of None says nothing of the element type: no error without an exception."""
+
+    class Number:
+        dtype = None
+
+        def __float__(self):
+            return 1.5
+
+    assert ub.asarray([Number(), 2]).tolist() == [1.5, 2.0]
+    assert ub.full(2, Number()).tolist() == [1.5, 1.5]
+    with pytest.raises(TypeError, match="dtype must be"):
+        ub._unpickle(b"", None, (0,), "C", False, None, None, False)
+
+
+def test_an_error_ends_the_reading_of_a_pickle():
+    """The first of two truth values raises; the second is not asked under its exception."""
+    asked = []
+
+    class Flag:
+        def __bool__(self):
+            asked.append(self)
+            raise LookupError("mine")
+
+    with pytest.raises(LookupError, match="mine"):
+        ub._unpickle(b"", "int8", (0,), "C", Flag(), None, None, Flag())
+    assert len(asked) == 1
+
+
+def test_keywords_that_change_while_they_are_read():
+    """__array_function__ looks into lists, whose own iteration adds keywords and takes them away again."""
+    a = ub.zeros(2, device="host")
+    kwargs = {}
+
+    class Clears(list):
+        def __iter__(self):
+            kwargs.clear()
+            return iter([bytearray(56) for _ in range(50)] + [a])
+
+    class Adds(list):
+        def __iter__(self):
+            for i in range(4):
+                kwargs["".join(["more", str(i)])] = Clears()
+            return iter([a])
+
+    def answer(*args, **kw):
+        return sorted(kw)
+
+    for _ in range(50):
+        kwargs.clear()
+        kwargs["".join(["fir", "st"])] = Adds()
+        for i in range(3):
+            kwargs["".join(["k", str(i)])] = i
+        assert a.__array_function__(answer, (ub.Array,), (a,), kwargs) == ["first", "k0", "k1", "k2"]
+
+
+def test_integers_beyond_int64():
+    """NumPy makes uint64 of them, as long as none is negative."""
+    assert ub.asarray([2**63, 1]).tolist() == [2**63, 1] and ub.asarray(2**64 - 1).dtype == "uint64" and ub.full((), 2**63).item() == 2**63
+    for no in ([2**63, -1], [2**64], -(2**63) - 1):
+        with pytest.raises(OverflowError):
+            ub.asarray(no)
+    with pytest.raises(OverflowError):
+        ub.asarray([2**63], dtype="int64")
+
+
+def test_strides_that_lead_nowhere():
+    """Of an array without elements they may be any numbers; nobody multiplies them (UBSan)."""
+    for shape in ((0, 3), (3, 0), (3, 0, 2)):
+        a = ub.from_dlpack(producers.Tensor({**TENSOR, "versioned": True, "shape": shape, "strides": (1 << 62,) * len(shape)}).capsule())
+        want = [] if shape[0] == 0 else [[]] * 3
+        assert a.tolist() == a.T.T.tolist() == a[..., ::-1].tolist() == a.copy().tolist() == want and a.view("int16").size == 0
+        assert repr(a) and a.astype("float64").shape == shape and ub.asarray([a]).shape == (1, *shape)
+        with pytest.raises(IndexError):
+            a.item(*[2] * len(shape))
+        a[...] = 1
+        a.fill(2)
+        assert a.asnumpy().shape == shape and a[shape[0] // 3 :].nbytes == 0

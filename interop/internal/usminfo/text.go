@@ -1,4 +1,4 @@
-package main
+package usminfo
 
 import (
 	"bytes"
@@ -49,7 +49,9 @@ func (p *pythonInfo) print(b *bytes.Buffer) {
 	if p.Found {
 		fmt.Fprintf(b, "\nPython    %s\n", p.Version)
 		fmt.Fprintf(b, "  program   %s (from %s)\n", p.Executable, p.Source)
-		fmt.Fprintf(b, "  library   %s\n", p.Library)
+		if p.Library != "" {
+			fmt.Fprintf(b, "  library   %s\n", p.Library)
+		}
 		return
 	}
 	fmt.Fprintf(b, "\nPython    none that could be embedded\n")

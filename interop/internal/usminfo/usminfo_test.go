@@ -1,4 +1,4 @@
-package main
+package usminfo
 
 import (
 	"encoding/json"
@@ -20,8 +20,26 @@ func show(t *testing.T, r *report) string {
 	return b.String()
 }
 
+// gatherHere reports on a Runtime of the test's.
+func gatherHere(t *testing.T) (*report, error) {
+	return gather(func() (*syclobj.Runtime, error) {
+		rt, err := syclobj.Open()
+		if err == nil {
+			t.Cleanup(func() { _ = rt.Close() })
+		}
+		return rt, err
+	}, nil)
+}
+
+func TestInsideAPython(t *testing.T) {
+	r, err := gather(func() (*syclobj.Runtime, error) { return syclobj.Open(syclobj.HostOnly()) },
+		&Interpreter{Version: "3.12.1", Executable: "/env/bin/python", Prefix: "/env"})
+	require.NoError(t, err)
+	require.Contains(t, show(t, r), "Python    3.12.1\n  program   /env/bin/python (from this process)\n\n")
+}
+
 func TestWithWhatIsHere(t *testing.T) {
-	r, err := gather()
+	r, err := gatherHere(t)
 	require.NoError(t, err)
 	text := show(t, r)
 	host := r.Platforms[len(r.Platforms)-1].Devices[0]
@@ -49,7 +67,7 @@ func TestWithWhatIsHere(t *testing.T) {
 func TestJSONHasAllFieldsWhateverIsFound(t *testing.T) {
 	t.Setenv(syclobj.EnvLibrary, "off")
 	t.Setenv("USMBRIDGE_PYTHON", "off")
-	r, err := gather()
+	r, err := gatherHere(t)
 	require.NoError(t, err)
 	text, err := json.Marshal(r)
 	require.NoError(t, err)
@@ -68,7 +86,7 @@ func TestMissingThingsAreNamedWithTheRemedy(t *testing.T) {
 	t.Setenv("USMBRIDGE_PYTHON", "")
 	t.Setenv("VIRTUAL_ENV", "")
 	t.Setenv("PATH", t.TempDir())
-	r, err := gather()
+	r, err := gatherHere(t)
 	require.NoError(t, err)
 	text := show(t, r)
 	if !r.SYCL.Found { // a library on the loader's path is found without any of these
@@ -83,7 +101,7 @@ func TestNamedLibraryThatIsNone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "libDPCTLSyclInterface.so")
 	require.NoError(t, os.WriteFile(path, []byte("text"), 0o644))
 	t.Setenv(syclobj.EnvLibrary, path)
-	r, err := gather()
+	r, err := gatherHere(t)
 	require.NoError(t, err)
 	if r.SYCL.Found {
 		t.Skip("this process has a SYCL library already, and keeps it")

@@ -1,7 +1,11 @@
-package main
+// Package usminfo finds out what usmbridge has on this machine and says it: the
+// program usminfo and `python -m usmbridge` print what it writes.
+package usminfo
 
 import (
+	"encoding/json"
 	"errors"
+	"io"
 	"runtime"
 
 	"github.com/usmbridge/usmbridge/interop/python"
@@ -32,7 +36,8 @@ type syclInfo struct {
 	Attempts        []attempt `json:"attempts"`
 }
 
-// pythonInfo describes the Python that python.Start would embed.
+// pythonInfo describes the Python that python.Start would embed, or the one that
+// asks.
 type pythonInfo struct {
 	Found      bool      `json:"found"`
 	Version    string    `json:"version,omitempty"`
@@ -79,25 +84,53 @@ type missing struct {
 	Get  string `json:"get"`
 }
 
+// Interpreter is the Python that a process runs in, for a report from inside it.
+type Interpreter struct {
+	Version    string // "3.12.1"
+	Executable string
+	Prefix     string
+}
+
+// Write finds out and writes the report, as JSON or for people. With inside, the
+// Python of the report is that one and not the one that would be embedded; open
+// gives the Runtime to describe, which stays the caller's.
+func Write(w io.Writer, asJSON bool, open func() (*syclobj.Runtime, error), inside *Interpreter) error {
+	r, err := gather(open, inside)
+	if err != nil {
+		return err
+	}
+	if !asJSON {
+		return r.print(w)
+	}
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(r)
+}
+
 // gather asks the libraries. A broken explicit choice (USMBRIDGE_SYCL naming
 // a file that is none) is reported like an absent library, with its error.
-func gather() (*report, error) {
+func gather(open func() (*syclobj.Runtime, error), inside *Interpreter) (*report, error) {
 	r := &report{
 		Version: usmarray.Version, Go: runtime.Version(),
 		System: runtime.GOOS + "/" + runtime.GOARCH, Missing: []missing{},
 	}
-	rt, err := syclobj.Open()
-	var explicit error
-	if err != nil {
-		explicit = err
+	rt, explicit := open()
+	if explicit != nil {
+		var err error
 		if rt, err = syclobj.Open(syclobj.HostOnly()); err != nil {
 			return nil, err
 		}
+		defer rt.Close()
 	}
-	defer rt.Close()
 	r.sycl(rt, explicit)
 	r.devices(rt)
-	r.python()
+	if inside != nil {
+		r.Python = pythonInfo{Found: true, Version: inside.Version, Executable: inside.Executable, Prefix: inside.Prefix,
+			Source: "this process", Attempts: []attempt{}}
+	} else {
+		r.python()
+	}
 	return r, nil
 }
 

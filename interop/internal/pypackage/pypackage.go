@@ -1,0 +1,139 @@
+// Package pypackage holds the Python sources of the package usmbridge and the metadata
+// of its distribution. The wheel is packed from them; a program that embeds Python
+// carries them, and importer.py serves them there.
+package pypackage
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"strings"
+)
+
+// importer is the file that serves the others in an embedded Python, resources what it
+// runs when files or metadata are asked for. They are no part of the package.
+const (
+	importer  = "importer.py"
+	resources = "resources.py"
+)
+
+// daskEntry stands beside the package: what Dask loads of it before it needs it.
+const daskEntry = "_usmbridge_dask.py"
+
+//go:embed importer.py resources.py _usmbridge_dask.py usmbridge/*.py usmbridge/*.pyi usmbridge/py.typed
+var sources embed.FS
+
+// File is one file of the package, its name as below site-packages, with slashes.
+type File struct {
+	Name string
+	Data string
+}
+
+// Sources lists the package's own files, and the module beside it, sorted by name.
+func Sources() []File {
+	files := []File{{daskEntry, text(daskEntry)}}
+	// Reading what the program embeds cannot fail.
+	_ = fs.WalkDir(sources, "usmbridge", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			files = append(files, File{name, text(name)})
+		}
+		return nil
+	})
+	return files
+}
+
+// Carried lists what a program carries that embeds Python: the importer first, then
+// what it runs, the sources and the metadata of the version.
+func Carried(version string) []File {
+	files := append([]File{{importer, text(importer)}, {resources, text(resources)}}, Sources()...)
+	for _, f := range Metadata(version, "") {
+		files = append(files, File{path.Join("usmbridge.dist-info", f.Name), f.Data})
+	}
+	return files
+}
+
+func text(name string) string {
+	data, err := sources.ReadFile(name)
+	if err != nil {
+		panic(fmt.Errorf("pypackage: %s is not embedded: %w", name, err))
+	}
+	return string(data)
+}
+
+// metadata follows the core metadata specification, version 2.4.
+const metadata = `Metadata-Version: 2.4
+Name: usmbridge
+Version: %s
+Summary: SYCL unified shared memory shared without copies, by __sycl_usm_array_interface__ and DLPack
+License-Expression: Apache-2.0
+License-File: LICENSE
+Keywords: SYCL,USM,DLPack,zero-copy,dpctl,Numba
+Classifier: Development Status :: 4 - Beta
+Classifier: Intended Audience :: Developers
+Classifier: Intended Audience :: Science/Research
+Classifier: Operating System :: POSIX :: Linux
+Classifier: Programming Language :: C
+Classifier: Programming Language :: Python :: 3
+Classifier: Programming Language :: Python :: 3 :: Only
+Classifier: Programming Language :: Python :: 3.11
+Classifier: Programming Language :: Python :: 3.12
+Classifier: Programming Language :: Python :: 3.13
+Classifier: Programming Language :: Python :: 3.14
+Classifier: Programming Language :: Python :: Implementation :: CPython
+Classifier: Topic :: Scientific/Engineering
+Classifier: Typing :: Typed
+Requires-Python: >=3.11
+Project-URL: Homepage, https://github.com/usmbridge/usmbridge
+Project-URL: Source, https://github.com/usmbridge/usmbridge
+Project-URL: Documentation, https://github.com/usmbridge/usmbridge#readme
+Project-URL: Changelog, https://github.com/usmbridge/usmbridge/blob/main/CHANGELOG.md
+Project-URL: Issues, https://github.com/usmbridge/usmbridge/issues
+Provides-Extra: sycl
+Requires-Dist: dpctl>=0.17; extra == "sycl"
+Requires-Dist: intel-opencl-rt; extra == "sycl"
+Provides-Extra: numba
+Requires-Dist: numba>=0.60; extra == "numba"
+Provides-Extra: dask
+Requires-Dist: distributed>=2025.1; extra == "dask"
+Description-Content-Type: text/markdown
+`
+
+// entryPoints: Numba calls init of the numba_extensions when it compiles for the
+// first time; Dask calls register when dask.sizeof is imported.
+const entryPoints = `[dask.sizeof]
+usmbridge = _usmbridge_dask:register
+
+[numba_extensions]
+init = usmbridge.numba:init
+`
+
+// Metadata gives METADATA, with the readme as its description, entry_points.txt and
+// top_level.txt of the distribution.
+func Metadata(version, readme string) []File {
+	head := fmt.Sprintf(metadata, version)
+	if readme != "" {
+		head += "\n" + linksAbroad(strings.TrimLeft(readme, "\n"))
+	}
+	return []File{
+		{"METADATA", head},
+		{"entry_points.txt", entryPoints},
+		{"top_level.txt", "_usmbridge_dask\nusmbridge\n"},
+	}
+}
+
+// inRepository is a link or a picture of Markdown whose place is a file of the repository.
+var inRepository = regexp.MustCompile(`(!?\[[^\]]*\]\()([A-Za-z][A-Za-z0-9_./-]*\))`)
+
+// linksAbroad names those files where they can be found from anywhere, since a package's
+// page has the text without the repository around it.
+func linksAbroad(readme string) string {
+	return inRepository.ReplaceAllStringFunc(readme, func(link string) string {
+		kind := "blob"
+		if strings.HasPrefix(link, "!") {
+			kind = "raw"
+		}
+		return inRepository.ReplaceAllString(link, "${1}https://github.com/usmbridge/usmbridge/"+kind+"/main/${2}")
+	})
+}

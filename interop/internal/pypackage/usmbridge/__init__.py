@@ -1,0 +1,24 @@
+"""SYCL unified shared memory shared without copies, by __sycl_usm_array_interface__ and DLPack."""
+
+import sys as _sys
+
+# A free-threaded build ("python3.14t") has no stable ABI and does not look at files that
+# have it: without this, the C module would just not be there.
+if "t" in getattr(_sys, "abiflags", ""):
+    raise ImportError(
+        "usmbridge needs the stable ABI, which this Python, a free-threaded build "
+        f"({_sys.version.split()[0]}, ABI flags {_sys.abiflags!r}), has not: use the ordinary build of Python {_sys.version_info[0]}.{_sys.version_info[1]}",
+        name=__name__, path=__file__)
+
+from usmbridge import _native, _watch  # noqa: E402
+from usmbridge._native import *  # noqa: E402, F403
+from usmbridge._native import __version__, _info, _set_limit, _unpickle  # noqa: E402, F401
+
+__all__ = sorted(name for name in vars(_native) if not name.startswith("_"))
+
+# Numba looks for its extensions when it first compiles, which is after it has typed the
+# arguments of that call, and may be before this package could be found.
+_watch.when_imported("numba", "usmbridge.numba")
+
+# Dask's workers learn what Arrays are from the first that comes.
+_watch.when_imported("distributed", "usmbridge._dask_frames")

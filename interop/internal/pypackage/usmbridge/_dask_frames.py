@@ -1,0 +1,196 @@
+"""How Arrays travel between the processes of a Dask cluster; usmbridge.dask says the rules.
+
+The header of an Array is a dict of what msgpack has:
+
+    usmbridge    1, the version of these rules
+    dtype        the element type's array API name
+    shape        extents
+    order        "C" or "F": how the elements follow each other in the bytes
+    padded       whether elements of less than a byte take one each
+    usm_type     "device", "shared", "host", or None for plain memory
+    device       the filter string where it lay, None for plain memory
+    readonly     whether the receiver's Array is read-only too
+    nbytes       of all pieces
+
+and its frames are the bytes, in pieces. Before pieces that are large stands a frame of one
+byte that says nothing: distributed receives the first frame of a message that is not made
+of bytes together with the headers, at whatever offset, and each one after it into memory
+of its own, where it can stay.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+import re
+from pickle import PickleBuffer
+from typing import Any
+
+import dask
+from dask.sizeof import sizeof
+from distributed.protocol.serialize import dask_deserialize, dask_serialize
+
+import usmbridge
+from usmbridge import _dask_sizes
+
+logger = logging.getLogger("distributed.usmbridge")
+
+VERSION = 1
+# From here on a piece gets memory of its own. Below, a copy costs less than a frame.
+LARGE = 1 << 16
+# distributed splits longer frames itself, and puts them together again by copying them.
+MOST = max(LARGE, dask.utils.parse_bytes(dask.config.get("distributed.comm.shard")))
+
+_FIELDS = ("dtype", "shape", "order", "padded", "usm_type", "device", "readonly", "nbytes")
+_MAX_NDIM = 64
+
+
+def dumps(a: usmbridge.Array, context: Any = None) -> tuple[dict[str, Any], list[memoryview]]:
+    """The header and frames of an Array: its own memory where the host may read that."""
+    _, (buffer, dtype, shape, order, padded, usm_type, device, readonly) = a.__reduce_ex__(5)
+    data = buffer.raw()
+    header = dict(
+        usmbridge=VERSION, dtype=dtype, shape=shape, order=order, padded=bool(padded),
+        usm_type=usm_type, device=device, readonly=bool(readonly), nbytes=data.nbytes,
+    )
+    if data.nbytes < LARGE:
+        return header, [data]
+    ends = [*range(0, data.nbytes, MOST), data.nbytes]
+    return header, [memoryview(bytearray(1)), *(data[i:j] for i, j in itertools.pairwise(ends))]
+
+
+def _refuse(what: str, found: object) -> ValueError:
+    text = repr(found)
+    return ValueError(
+        f"this is not the header of an Array: {what}, not {text[:80]}{'…' if len(text) > 80 else ''}. "
+        "Sender and receiver need the same major version of usmbridge"
+    )
+
+
+def _bits(dtype: str, padded: bool) -> int:
+    """How many bits an element takes."""
+    known = usmbridge.DType(dtype)  # or TypeError
+    below = re.search(r"(?:int|float)([1-6])(?:_|$)", known.name)
+    return int(below[1]) if below and not padded else 8 * known.itemsize
+
+
+def _check(header: Any) -> None:
+    """Refuses what dumps never writes."""
+    if type(header) is not dict:
+        raise _refuse("it is a dict", header)
+    if header.get("usmbridge") != VERSION:
+        raise _refuse(f"'usmbridge' is {VERSION}", header.get("usmbridge"))
+    missing = [name for name in _FIELDS if name not in header]
+    if missing:
+        raise _refuse(f"it has {', '.join(missing)}", sorted(header, key=str))
+    shape, nbytes = header["shape"], header["nbytes"]
+    if type(shape) not in (tuple, list) or len(shape) > _MAX_NDIM or not all(type(n) is int and 0 <= n < 1 << 63 for n in shape):
+        raise _refuse(f"'shape' has at most {_MAX_NDIM} extents from 0 to 2**63", shape)
+    if type(header["dtype"]) is not str:
+        raise _refuse("'dtype' is the name of an element type", header["dtype"])
+    if header["order"] not in ("C", "F"):
+        raise _refuse("'order' is C or F", header["order"])
+    if header["usm_type"] not in (None, "device", "shared", "host"):
+        raise _refuse("'usm_type' is device, shared, host or None", header["usm_type"])
+    if type(header["device"]) is not (str if header["usm_type"] else type(None)):
+        raise _refuse("'device' is a filter string, and None without usm_type", header["device"])
+    for name in ("padded", "readonly"):
+        if type(header[name]) is not bool:
+            raise _refuse(f"{name!r} is True or False", header[name])
+    bits = _bits(header["dtype"], header["padded"])
+    if type(nbytes) is not int or nbytes != (math.prod(shape) * bits + 7) // 8:
+        raise _refuse(f"'nbytes' is what {header['dtype']} elements of shape {tuple(shape)} take", nbytes)
+
+
+def _pieces(header: dict[str, Any], frames: Any) -> list[memoryview]:
+    """The frames that are the Array's bytes, which are as many as the header says."""
+    views = [memoryview(f).cast("B") for f in frames]
+    if header["nbytes"] >= LARGE:
+        if not views or views[0].nbytes != 1:
+            raise ValueError(f"the frames of an Array of {header['nbytes']} bytes begin with one of a single byte, "
+                             f"these with {views[0].nbytes if views else 'none'}")
+        views = views[1:]
+    found = sum(v.nbytes for v in views)
+    if found != header["nbytes"]:
+        raise ValueError(f"the Array has {header['nbytes']} bytes, its {len(views)} frames have {found}")
+    return views
+
+
+def _place(usm_type: str | None, device: str | None) -> tuple[str | None, str | None]:
+    """Where an Array goes here: to the device of that name, else to the default device,
+    else to plain memory."""
+    if usm_type is None:
+        return None, None
+    here = [d.filter_string for d in usmbridge.devices()]
+    if device in here:
+        return usm_type, device
+    return (usm_type, None) if here != ["host"] else (None, None)
+
+
+def _may_stay(piece: memoryview, readonly: bool) -> bool:
+    """Whether an Array may be made in a frame's own memory: what may be written to, and
+    most of its buffer. A small part would keep all of it."""
+    return (readonly or not piece.readonly) and 2 * piece.nbytes >= memoryview(piece.obj).nbytes
+
+
+def _part(piece: memoryview) -> usmbridge.Array | None:
+    """A frame as a part of the Array of ours that it lies in; None where it lies in none."""
+    base = piece.obj
+    if type(base) is not usmbridge.Array or base.ndim != 1 or base.itemsize != 1 or base.strides != (1,) or not piece.nbytes:
+        return None
+    at = usmbridge.asarray(piece)._pointer - base._pointer
+    return base[at : at + piece.nbytes] if 0 <= at <= base.nbytes - piece.nbytes else None
+
+
+def _joined(pieces: list[memoryview], nbytes: int, usm_type: str | None, device: str | None) -> usmbridge.Array:
+    """All bytes in memory that the host may write, of the kind that is wanted if it can be."""
+    kind: Any = "host" if usm_type == "device" else usm_type
+    whole = usmbridge.empty(nbytes, "uint8", usm_type=kind, device=device if kind else "host")
+    at = 0
+    for piece in pieces:
+        whole[at : at + piece.nbytes] = piece
+        at += piece.nbytes
+    return whole
+
+
+def _buffer(header: dict[str, Any], pieces: list[memoryview], usm_type: str | None, device: str | None) -> Any:
+    """The bytes of an Array for what makes it of them, which copies them where it must."""
+    if len(pieces) > 1:
+        return PickleBuffer(_joined(pieces, header["nbytes"], usm_type, device))
+    (piece,) = pieces
+    if not _may_stay(piece, header["readonly"]):
+        return piece if usm_type else PickleBuffer(_joined(pieces, header["nbytes"], None, None))
+    own = _part(piece) if usm_type else None
+    return piece if own is None else PickleBuffer(own)
+
+
+def loads(header: Any, frames: Any) -> usmbridge.Array:
+    """The Array of a header and frames. It stays in the frames' memory where that is
+    memory of the right kind, whole, aligned and, unless the Array is read-only, writable."""
+    _check(header)
+    pieces = _pieces(header, frames)
+    usm_type, device = _place(header["usm_type"], header["device"])
+
+    def array(buffer: Any, usm_type: str | None, device: str | None) -> usmbridge.Array:
+        return usmbridge._unpickle(
+            buffer, header["dtype"], tuple(header["shape"]), header["order"], header["padded"], usm_type, device, header["readonly"]
+        )
+
+    try:
+        return array(_buffer(header, pieces, usm_type, device), usm_type, device)
+    except MemoryError as e:
+        # An error here would leave Dask waiting for the value, which has been received. A
+        # worker keeps its log: of the error, which holds the frames, it gets the text.
+        logger.warning("an Array of %d bytes is in plain memory, not in %s USM as where it came from: %s", header["nbytes"], usm_type, str(e))
+    return array(bytearray().join(pieces), None, None)
+
+
+def register() -> None:
+    """Makes distributed and dask.sizeof know Arrays. Doing it again changes nothing."""
+    dask_serialize.register(usmbridge.Array)(dumps)
+    dask_deserialize.register(usmbridge.Array)(loads)
+    _dask_sizes.register(sizeof)
+
+
+register()

@@ -1,0 +1,73 @@
+"""Calls of compiled functions: an Array, the NumPy array of the same memory, and the way through
+numpy.asarray, in one process.
+
+    bin/usmpython interop/pymodule/bench/numba_bench.py [--json FILE] [--rounds N] [--strict]
+"""
+
+import argparse
+import json
+import os
+import sys
+import timeit
+
+import numba
+import numpy as np
+
+import usmbridge as ub
+
+
+@numba.njit
+def empty(a):
+    pass
+
+
+@numba.njit
+def total(a):
+    t = 0.0
+    for x in a:
+        t += x
+    return t
+
+
+def measure(calls, rounds):
+    """The best time of each call, in turns."""
+    timers = [timeit.Timer("f(o)" if not through else "f(asarray(o))", globals=dict(f=f, o=o, asarray=np.asarray)) for f, o, through in calls]
+    counts = []
+    for t in timers:
+        t.timeit(1)  # compiles
+        counts.append(max(1, int(0.005 / (t.timeit(20) / 20))))
+    best = [float("inf")] * len(timers)
+    for _ in range(rounds):
+        for i, t in enumerate(timers):
+            best[i] = min(best[i], t.timeit(counts[i]) / counts[i])
+    return best
+
+
+def main():
+    args = argparse.ArgumentParser()
+    args.add_argument("--json")
+    args.add_argument("--rounds", type=int, default=60)
+    args.add_argument("--strict", action="store_true")
+    args = args.parse_args()
+    kinds = ["host"] + (["shared"] if any(d.filter_string != "host" for d in ub.devices()) else [])
+    print(f"numba {numba.__version__}, numpy {np.__version__}")
+    print(f"{'call':32} {'ours':>10} {'ndarray':>10} {'asarray':>10} {'ratio':>7} {'bound':>7}")
+    results, missed = [], 0
+    for kind in kinds:
+        for name, f, size, bound, ns in (("empty body", empty, 4, 3.5, 1000), ("sum of 10^6 float64", total, 10**6, 1.02, None)):
+            a = ub.zeros(size, "float64", **(dict(device="host") if kind == "host" else dict(usm_type=kind)))
+            n = np.asarray(a)
+            ours, theirs, through = measure([(f, a, False), (f, n, False), (f, a, True)], args.rounds)
+            ok = ours / theirs <= bound and (ns is None or ours * 1e9 <= ns)
+            missed += not ok
+            print(f"{name + ', ' + kind:32} {ours * 1e9:8.0f}ns {theirs * 1e9:8.0f}ns {through * 1e9:8.0f}ns {ours / theirs:7.3f} {bound:7.2f} {'' if ok else 'MISSED'}", flush=True)
+            results.append(dict(call=name, memory=kind, ours_ns=ours * 1e9, ndarray_ns=theirs * 1e9, through_asarray_ns=through * 1e9, bound=bound, ok=ok))
+    if args.json:
+        with open(args.json + ".part", "w") as f:
+            json.dump(dict(numba=numba.__version__, results=results), f, indent=1)
+        os.replace(args.json + ".part", args.json)
+    return 1 if missed and args.strict else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

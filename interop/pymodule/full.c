@@ -1,0 +1,143 @@
+/* full.c: new arrays with a value, and like others: ones, full, and the four …_like. */
+#include <string.h>
+
+#include "usmb_array.h"
+#include "usmb_asarray.h"
+#include "usmb_assign.h"
+#include "usmb_copy.h"
+#include "usmb_create.h"
+#include "usmb_dtype.h"
+#include "usmb_full.h"
+#include "usmb_storage.h"
+#include "usmb_support.h"
+
+/* New memory, filled with value (NULL: zeros where zero is set, else nothing). */
+static PyObject *make(const usmb_where *w, int32_t ndim, const int64_t *shape, usmb_dl_dtype t, int fortran, int zero,
+                      PyObject *value)
+{
+	PyObject *a = usmb_new_array(w, ndim, shape, t, fortran, zero);
+	if (a && value && usmb_assign_all((usmb_array *)a, value) < 0) Py_CLEAR(a);
+	return a;
+}
+
+/* The type that value has by itself. */
+static int type_of_value(PyObject *value, usmb_dl_dtype *t)
+{
+	PyObject *a = usmb_array_of(value);
+	if (!a) return -1;
+	*t = ((usmb_array *)a)->dtype;
+	Py_DECREF(a);
+	return 0;
+}
+
+/* ---- ones, full ------------------------------------------------------------------- */
+
+PyObject *usmb_py_ones(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw)
+{
+	usmb_new_args in;
+	(void)m;
+	usmb_owner_drain();
+	if (usmb_parse_new("ones", args, n, kw, NULL, &in) < 0) return NULL;
+	PyObject *one = usmb_py.PyLong_FromLong(1), *r = NULL;
+	if (one && usmb_parse_dtype(in.dtype, "float32", &in.t) == 0)
+		r = make(&in.w, in.ndim, in.shape, in.t, in.fortran, 0, one);
+	Py_XDECREF(one);
+	usmb_new_args_clear(&in, r);
+	return r;
+}
+
+PyObject *usmb_py_full(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw)
+{
+	usmb_new_args in;
+	PyObject *value = NULL, *r = NULL;
+	(void)m;
+	usmb_owner_drain();
+	if (usmb_parse_new("full", args, n, kw, &value, &in) < 0) return NULL;
+	int typed = usmb_given(in.dtype) ? usmb_parse_dtype(in.dtype, NULL, &in.t) : type_of_value(value, &in.t);
+	if (typed == 0) r = make(&in.w, in.ndim, in.shape, in.t, in.fortran, 0, value);
+	usmb_new_args_clear(&in, r);
+	return r;
+}
+
+/* ---- …_like ----------------------------------------------------------------------- */
+
+/* Whether the elements of a lie as in Fortran, for order="K" and "A". */
+static int like_fortran(usmb_array *a, PyObject *order)
+{
+	if (!order || usmb_py.PyUnicode_CompareWithASCIIString(order, "K") == 0 ||
+	    usmb_py.PyUnicode_CompareWithASCIIString(order, "A") == 0)
+		return a->flags & USMB_ARR_F && !(a->flags & USMB_ARR_C);
+	return usmb_py.PyUnicode_CompareWithASCIIString(order, "F") == 0;
+}
+
+static int check_order(PyObject *order)
+{
+	static const char *const known[] = {"C", "F", "A", "K"};
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (!order ||
+		    (PyUnicode_Check(order) && usmb_py.PyUnicode_CompareWithASCIIString(order, known[i]) == 0))
+			return 0;
+	usmb_raise(usmb_py.PyExc_ValueError, "order must be \"C\", \"F\", \"A\" or \"K\"");
+	return -1;
+}
+
+enum { LIKE_EMPTY, LIKE_ZEROS, LIKE_ONES, LIKE_FULL };
+
+static PyObject *like(const char *func, int what, PyObject *const *args, Py_ssize_t n, PyObject *kw)
+{
+	/* fill_value is in the second place for full_like only; a name of NULL matches no keyword. */
+	PyObject *const names[7] = {NULL,
+	                            what == LIKE_FULL ? usmb_name.fill_value : NULL,
+	                            usmb_name.dtype,
+	                            usmb_name.usm_type,
+	                            usmb_name.sycl_queue,
+	                            usmb_name.device,
+	                            usmb_name.order};
+	PyObject *v[7] = {NULL}, *one = NULL, *r = NULL;
+	usmb_where w, near;
+	usmb_dl_dtype t;
+	int shift = what == LIKE_FULL ? 0 : 1;
+	usmb_owner_drain();
+	if (shift && n > 1)
+		return usmb_raise(usmb_py.PyExc_TypeError, "%s() takes 1 positional argument, %lld were given", func,
+		                  (long long)n);
+	if (usmb_args(func, args, n, kw, names, 7, shift ? 1 : 2, shift ? 1 : 2, v) < 0 || check_order(v[6]) < 0)
+		return NULL;
+	usmb_array *a = (usmb_array *)usmb_array_of(v[0]);
+	if (!a) return NULL;
+	if (usmb_array_begin(a) < 0) {
+		Py_DECREF(a);
+		return NULL;
+	}
+	t = a->dtype;
+	if (usmb_given(v[2]) && usmb_parse_dtype(v[2], NULL, &t) < 0) goto done;
+	if (usmb_parse_where(v[3], v[4], v[5], &w) == 0) {
+		usmb_copy_beside(a, &near);
+		int placed = usmb_has_device(&w);
+		if (!placed && w.kind && !near.host) near.kind = w.kind;
+		int own = !placed && !(w.kind && near.host);
+		one = what == LIKE_ONES ? usmb_py.PyLong_FromLong(1) : NULL;
+		if (what != LIKE_ONES || one)
+			r = make(own ? &near : &w, a->ndim, usmb_shape(a), t, like_fortran(a, v[6]), what == LIKE_ZEROS,
+			         what == LIKE_FULL ? v[1] : one);
+		if (r && own && a->queue && !((usmb_array *)r)->queue) ((usmb_array *)r)->queue = Py_NewRef(a->queue);
+		usmb_syclref_release(&w.queue, r != NULL && placed);
+	}
+	usmb_where_clear(&w);
+	Py_XDECREF(one);
+done:
+	usmb_array_let(a);
+	Py_DECREF(a);
+	return r;
+}
+
+#define LIKE(name, what) \
+	PyObject *usmb_py_##name(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw) \
+	{ \
+		(void)m; \
+		return like(#name, what, args, n, kw); \
+	}
+LIKE(empty_like, LIKE_EMPTY)
+LIKE(zeros_like, LIKE_ZEROS)
+LIKE(ones_like, LIKE_ONES)
+LIKE(full_like, LIKE_FULL)

@@ -1,0 +1,100 @@
+//go:build cgo && linux
+
+package pymodule_test
+
+import (
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/pymodule"
+	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+const keptEnv = "USMBRIDGE_TEST_KEPT"
+
+// TestKeptMemoryIsFreeToGo: memory that dead arrays of Python's keep for the next ones is
+// no memory in use to a Go program that reads the pools' counters, and goes back when it
+// trims them. In a process of its own, whose arrays come from the shared pools.
+func TestKeptMemoryIsFreeToGo(t *testing.T) {
+	if os.Getenv(keptEnv) != "" {
+		keptMemory(t)
+		return
+	}
+	env := environment(t)
+	cmd := exec.Command(os.Args[0], "-test.run=^TestKeptMemoryIsFreeToGo$", "-test.v")
+	cmd.Env = append(os.Environ(), keptEnv+"=1", python.EnvVar+"="+env.Executable)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
+func keptMemory(t *testing.T) {
+	rt, err := syclobj.Open()
+	require.NoError(t, err)
+	require.NoError(t, pymodule.Register(pymodule.SetRuntime(rt)))
+	py, err := python.Start()
+	require.NoError(t, err)
+	hold := func(names ...string) {
+		_, err := py.Run(`
+import usmbridge
+a = usmbridge.empty(1 << 20, "uint8", device="host")
+b = usmbridge.empty(5000, "uint8", device="host")
+address = a._pointer
+del a, b`, nil, names...)
+		require.NoError(t, err)
+	}
+	hold()
+	shared, err := memmgr.Default(rt.HostQueue(), syclobj.USMUnknown)
+	require.NoError(t, err)
+	pool := shared.(*memmgr.Pool)
+	for range 3 {
+		s := pool.Stats()
+		require.Zero(t, s.AllocatedBytes.Current)
+		require.Zero(t, s.RequestedBytes.Current)
+		require.Zero(t, s.Allocation.Current)
+		hold()
+		for _, segment := range pool.Snapshot().Segments {
+			for _, block := range segment.Blocks {
+				require.NotEqual(t, memmgr.BlockActive, block.State)
+			}
+		}
+		hold()
+		require.NotZero(t, pool.Trim(0))
+		require.Zero(t, pool.Stats().ReservedBytes.Current)
+		hold()
+	}
+
+	// While another thread makes and drops arrays none is lost and none is given twice.
+	var done sync.WaitGroup
+	stop := make(chan struct{})
+	done.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				pool.Stats()
+			}
+		}
+	})
+	_, err = py.Run(`
+import usmbridge
+for n in list(range(1, 70)) * 40:
+    many = [usmbridge.empty(64 * n, "uint8", device="host") for _ in range(3)]
+    assert len({a._pointer for a in many}) == 3
+    for i, a in enumerate(many):
+        a.fill(i)
+    assert [int(a[-1]) for a in many] == [0, 1, 2]
+del many, a`, nil)
+	close(stop)
+	done.Wait()
+	require.NoError(t, err)
+	s := pool.Stats()
+	require.Zero(t, s.AllocatedBytes.Current)
+	require.Zero(t, s.Allocation.Current)
+}

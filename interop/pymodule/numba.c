@@ -1,0 +1,149 @@
+/* numba.c: Arrays in and out of functions that Numba compiles. They are called from
+   compiled code, with the GIL held, and know only the structure that Numba has of an
+   array. */
+#include <stdint.h>
+
+#include "usmb_array.h"
+#include "usmb_buffer.h"
+#include "usmb_numba.h"
+#include "usmb_support.h"
+
+/* Numba's array, as its own extension modules declare it; extents and then strides in
+   bytes follow. */
+typedef struct {
+	void *meminfo;
+	PyObject *parent;
+	intptr_t nitems;
+	intptr_t itemsize;
+	void *data;
+	intptr_t dims[];
+} native_array;
+
+/* ---- holds ------------------------------------------------------------------------ */
+
+/* What compiled code has of an Array lives as long as its meminfo, which may be longer
+   than the call: a view that comes back, an array in a list. */
+typedef struct {
+	PyObject_HEAD usmb_array *array; /* owned, and held */
+} hold;
+
+static PyTypeObject *hold_type;
+/* Dead holds for the next calls; guarded by the GIL. */
+enum { HOLDS = 16 };
+static hold *dead[HOLDS];
+static int ndead;
+
+static PyObject *hold_of(usmb_array *a)
+{
+	hold *h = ndead > 0 ? dead[--ndead] : usmb_py.PyObject_Malloc(sizeof *h);
+	if (!h) return usmb_py.PyErr_NoMemory();
+	usmb_py.PyObject_Init((PyObject *)h, hold_type);
+	h->array = (usmb_array *)Py_NewRef(a);
+	usmb_array_hold(a);
+	return (PyObject *)h;
+}
+
+static void hold_dealloc(PyObject *self)
+{
+	hold *h = (hold *)self;
+	PyTypeObject *type = Py_TYPE(self);
+	usmb_array_let(h->array);
+	Py_DECREF(h->array);
+	if (ndead < HOLDS)
+		dead[ndead++] = h;
+	else
+		usmb_py.PyObject_Free(h);
+	Py_DECREF(type);
+}
+
+static PyType_Slot hold_slots[] = {{Py_tp_dealloc, hold_dealloc}, {0, NULL}};
+static PyType_Spec hold_spec = {"usmbridge._native.Hold", sizeof(hold), 0,
+                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, hold_slots};
+
+/* ---- in and out ------------------------------------------------------------------- */
+
+/* Whether the elements are NumPy's of that kind letter and number of bits. */
+static int same_elements(usmb_dl_dtype t, int32_t kind, int32_t bits)
+{
+	static const struct {
+		uint8_t code;
+		char kind;
+	} kinds[] = {{USMB_DL_BOOL, 'b'},
+	             {USMB_DL_INT, 'i'},
+	             {USMB_DL_UINT, 'u'},
+	             {USMB_DL_FLOAT, 'f'},
+	             {USMB_DL_COMPLEX, 'c'}};
+	if (t.bits != bits) return 0;
+	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+		if (kinds[i].kind == kind) return kinds[i].code == t.code;
+	return 0;
+}
+
+PyObject *usmb_numba_take(PyObject *obj, void *out, int32_t kind, int32_t bits, int32_t ndim, int32_t layout,
+                          int32_t writable)
+{
+	native_array *native = out;
+	usmb_array *a = (usmb_array *)obj;
+	Py_buffer view;
+	if (!usmb_is_array(obj) || a->ndim != ndim || !same_elements(a->dtype, kind, bits)) {
+		char name[200];
+		return usmb_raise(
+		        usmb_py.PyExc_TypeError,
+		        "this compiled function takes a usmbridge.Array of other elements or dimensions, not %s",
+		        usmb_type_name(obj, name, sizeof name));
+	}
+	if (!usmb_array_aligned(a))
+		return usmb_raise(
+		        usmb_py.PyExc_ValueError,
+		        "a compiled function takes aligned elements, and those of this Array are not; pass a.copy()");
+	int flags = PyBUF_ND | PyBUF_STRIDES;
+	if (writable) flags |= PyBUF_WRITABLE;
+	if (layout == 'C') flags |= PyBUF_C_CONTIGUOUS;
+	if (layout == 'F') flags |= PyBUF_F_CONTIGUOUS;
+	if (usmb_array_getbuffer(obj, &view, flags) < 0) return NULL;
+	native->meminfo = NULL;
+	native->parent = obj;
+	native->nitems = (intptr_t)a->nelem;
+	native->itemsize = view.itemsize;
+	native->data = view.buf;
+	for (int32_t i = 0; i < ndim; i++) {
+		native->dims[i] = view.shape[i];
+		native->dims[ndim + i] = view.strides[i];
+	}
+	PyObject *h = hold_of(a);
+	usmb_py.PyBuffer_Release(&view);
+	return h;
+}
+
+PyObject *usmb_numba_box(void *in, int32_t ndim)
+{
+	native_array *native = in;
+	if (!native->parent || !usmb_is_array(native->parent)) return NULL;
+	usmb_array *a = (usmb_array *)native->parent;
+	if (a->ndim != ndim || a->first != native->data) return NULL;
+	for (int32_t i = 0; i < ndim; i++) {
+		int64_t bytes;
+		if (usmb_shape(a)[i] != native->dims[i]) return NULL;
+		if (a->nelem > 1 && native->dims[i] > 1 &&
+		    (__builtin_mul_overflow(usmb_strides(a)[i], usmb_itemsize(a), &bytes) ||
+		     bytes != native->dims[ndim + i]))
+			return NULL;
+	}
+	return Py_NewRef(native->parent);
+}
+
+static int add_address(PyObject *module, const char *name, void *address)
+{
+	PyObject *v = usmb_py.PyLong_FromVoidPtr(address);
+	int r = v ? usmb_py.PyModule_AddObjectRef(module, name, v) : -1;
+	Py_XDECREF(v);
+	return r;
+}
+
+int usmb_numba_register(PyObject *module)
+{
+	hold_type = (PyTypeObject *)usmb_py.PyType_FromSpec(&hold_spec);
+	if (!hold_type) return -1;
+	if (add_address(module, "_numba_take", (void *)(uintptr_t)usmb_numba_take) < 0) return -1;
+	return add_address(module, "_numba_box", (void *)(uintptr_t)usmb_numba_box);
+}

@@ -1,0 +1,329 @@
+/* numpy.c: Array among NumPy's arrays: __array__, __array_function__, asnumpy, and
+   the element types that NumPy has from ml_dtypes. */
+#include <string.h>
+
+#include "usmb_array.h"
+#include "usmb_copy.h"
+#include "usmb_create.h"
+#include "usmb_import.h"
+#include "usmb_numpy.h"
+#include "usmb_storage.h"
+#include "usmb_support.h"
+
+/* ---- out ------------------------------------------------------------------------ */
+
+static const char *name_of(usmb_dl_dtype t)
+{
+	const char *name = usmb_dl_dtype_name(t);
+	return name ? name : "this element type";
+}
+
+/* The scalar type of ml_dtypes for t, which NumPy itself lacks. */
+static PyObject *ml_type(usmb_dl_dtype t)
+{
+	const char *name = usmb_dl_dtype_name(t);
+	PyObject *ml = name ? usmb_py.PyImport_ImportModule("ml_dtypes") : NULL;
+	PyObject *type = ml ? usmb_py.PyObject_GetAttrString(ml, name) : NULL;
+	int missing = usmb_py.PyErr_Occurred() && (usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_ImportError) ||
+	                                           usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_AttributeError));
+	if (!type && (missing || !name)) {
+		usmb_py.PyErr_Clear();
+		usmb_raise(usmb_py.PyExc_TypeError,
+		           "NumPy has no element type %s, and %s; install a newer one, or convert: "
+		           "asarray(a, dtype=\"%s\").asnumpy()",
+		           name_of(t),
+		           ml ? "the ml_dtypes here has none either" : "ml_dtypes, which has, is not installed",
+		           t.code == USMB_DL_COMPLEX ? "complex64" : "float32");
+	}
+	Py_XDECREF(ml);
+	return type;
+}
+
+/* The unsigned integers that the elements of a lie in. */
+static PyObject *as_integers(usmb_array *a)
+{
+	usmb_dl_dtype t = {USMB_DL_UINT, (uint8_t)a->itembits, 1};
+	return usmb_array_view_as(a, t, 0, a->first, a->ndim, usmb_shape(a), usmb_strides(a));
+}
+
+/* The ndarray on the memory of a, which the host may read; elements that share bytes
+   are unpacked into new memory, and *fresh says so. */
+static PyObject *ndarray_of(usmb_array *a, int *fresh)
+{
+	usmb_where host;
+	/* NumPy asks, and one that was released since this began answers nobody. */
+	if (a->flags & USMB_ARR_RELEASED) {
+		PyObject *view = usmb_array_view(a, a->first, a->ndim, usmb_shape(a), usmb_strides(a));
+		PyObject *n = view ? ndarray_of((usmb_array *)view, fresh) : NULL;
+		Py_XDECREF(view);
+		return n;
+	}
+	*fresh = 0;
+	PyObject *numpy = usmb_py.PyImport_ImportModule("numpy"), *r = NULL;
+	if (!numpy) return NULL;
+	if (usmb_dl_dtype_typestr(a->dtype)) {
+		r = usmb_py.PyObject_CallMethod(numpy, "asarray", "O", a);
+		Py_DECREF(numpy);
+		return r;
+	}
+	PyObject *type = ml_type(a->dtype), *whole = NULL;
+	if (type && a->itembits < 8) {
+		memset(&host, 0, sizeof host);
+		host.host = *fresh = 1;
+		whole = usmb_copy_padded(a, &host);
+	} else if (type) {
+		whole = Py_NewRef(a);
+	}
+	PyObject *integers = whole ? as_integers((usmb_array *)whole) : NULL;
+	PyObject *raw = integers ? usmb_py.PyObject_CallMethod(numpy, "asarray", "O", integers) : NULL;
+	if (raw) r = usmb_py.PyObject_CallMethod(raw, "view", "O", type);
+	Py_XDECREF(raw);
+	Py_XDECREF(integers);
+	Py_XDECREF(whole);
+	Py_XDECREF(type);
+	Py_DECREF(numpy);
+	return r;
+}
+
+PyObject *usmb_array_asnumpy(PyObject *self, PyObject *unused)
+{
+	usmb_where host;
+	usmb_array *a = (usmb_array *)self;
+	PyObject *there = NULL;
+	int fresh;
+	(void)unused;
+	usmb_owner_drain();
+	if (!(a->flags & USMB_ARR_READ)) {
+		memset(&host, 0, sizeof host);
+		host.host = 1;
+		there = usmb_copy_to(a, &host);
+		if (!there) return NULL;
+	}
+	PyObject *r = ndarray_of(there ? (usmb_array *)there : a, &fresh);
+	if (r && !there && !fresh) {
+		PyObject *copy = usmb_py.PyObject_CallMethodObjArgs(r, usmb_name.copy, NULL);
+		Py_DECREF(r);
+		r = copy;
+	}
+	Py_XDECREF(there);
+	return r;
+}
+
+/* ---- __array__ -------------------------------------------------------------------- */
+
+static PyObject *not_readable(void)
+{
+	return usmb_raise(usmb_py.PyExc_TypeError, "the host cannot read USM device memory, so NumPy can have no view "
+	                                           "of this Array; a.asnumpy() is a copy on the host");
+}
+
+static int no_copy(const char *why)
+{
+	usmb_raise(usmb_py.PyExc_ValueError, "copy=False, but %s takes a copy; leave copy out to allow it", why);
+	return -1;
+}
+
+/* r, an ndarray, with the element type and freshness asked for; takes r. copy: 0, 1,
+   or 2 for where needed. */
+static PyObject *as_asked(PyObject *r, PyObject *dtype, int copy, int fresh)
+{
+	PyObject *had = usmb_given(dtype) ? usmb_py.PyObject_GetAttr(r, usmb_name.dtype) : NULL;
+	PyObject *equal = had ? usmb_py.PyObject_RichCompare(had, dtype, Py_EQ) : NULL;
+	int same = !usmb_given(dtype) ? 1 : equal ? usmb_py.PyObject_IsTrue(equal) : -1;
+	Py_XDECREF(equal);
+	Py_XDECREF(had);
+	PyObject *out = NULL;
+	if (same == 0 && (copy != 0 || no_copy("another element type") == 0))
+		out = usmb_py.PyObject_CallMethod(r, "astype", "O", dtype);
+	else if (same == 1 && copy == 1 && !fresh)
+		out = usmb_py.PyObject_CallMethodObjArgs(r, usmb_name.copy, NULL);
+	else if (same == 1)
+		out = Py_NewRef(r);
+	Py_DECREF(r);
+	return out;
+}
+
+PyObject *usmb_array_numpy(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kw)
+{
+	PyObject *const names[2] = {usmb_name.dtype, usmb_name.copy};
+	PyObject *v[2] = {NULL, NULL};
+	usmb_array *a = (usmb_array *)self;
+	int copy = 2, fresh;
+	usmb_owner_drain();
+	if (usmb_args("__array__", args, n, kw, names, 2, 0, 2, v) < 0) return NULL;
+	if (usmb_given(v[1]) && (copy = usmb_py.PyObject_IsTrue(v[1])) < 0) return NULL;
+	if (!(a->flags & USMB_ARR_READ)) return not_readable();
+	if (copy == 0 && a->itembits < 8) {
+		no_copy("a view of packed elements");
+		return NULL;
+	}
+	PyObject *r = ndarray_of(a, &fresh);
+	return r ? as_asked(r, v[0], copy, fresh) : NULL;
+}
+
+/* ---- __array_function__ ------------------------------------------------------------- */
+
+enum { NESTED_MAX = 32 };
+
+static PyObject *with_ndarrays(PyObject *o, int depth, int *found);
+
+/* The items of a list or tuple with ndarrays for Arrays: a list. */
+static PyObject *items_with_ndarrays(PyObject *o, int depth, int *found)
+{
+	PyObject *items = usmb_py.PySequence_Tuple(o);
+	Py_ssize_t n = items ? usmb_py.PyTuple_Size(items) : 0;
+	PyObject *list = items ? usmb_py.PyList_New(n) : NULL;
+	for (Py_ssize_t i = 0; list && i < n; i++) {
+		PyObject *v = with_ndarrays(usmb_py.PyTuple_GetItem(items, i), depth, found);
+		if (v)
+			usmb_py.PyList_SetItem(list, i, v);
+		else
+			Py_CLEAR(list);
+	}
+	Py_XDECREF(items);
+	return list;
+}
+
+/* o with an ndarray on the same memory for each Array in it, in lists and tuples too;
+   *found is set where there was one. */
+static PyObject *with_ndarrays(PyObject *o, int depth, int *found)
+{
+	int fresh, before = *found;
+	if (usmb_is_array(o)) {
+		*found = 1;
+		if (!usmb_array_alive((usmb_array *)o)) return NULL;
+		return ((usmb_array *)o)->flags & USMB_ARR_READ ? ndarray_of((usmb_array *)o, &fresh) : not_readable();
+	}
+	if (depth == NESTED_MAX || !(PyList_Check(o) || PyTuple_Check(o))) return Py_NewRef(o);
+	PyObject *list = items_with_ndarrays(o, depth + 1, found);
+	if (!list) return NULL;
+	PyObject *r = *found == before   ? Py_NewRef(o) /* nothing of ours: also subclasses stay */
+	              : PyTuple_Check(o) ? usmb_py.PyList_AsTuple(list)
+	                                 : Py_NewRef(list);
+	Py_DECREF(list);
+	return r;
+}
+
+static PyObject *keywords_with_ndarrays(PyObject *kwargs, int *found)
+{
+	/* Of what nobody else has: the code that values run may change kwargs. */
+	PyObject *in = usmb_py.PyDict_Copy(kwargs), *key, *value;
+	PyObject *out = in ? usmb_py.PyDict_Copy(in) : NULL;
+	Py_ssize_t at = 0;
+	while (out && usmb_py.PyDict_Next(in, &at, &key, &value)) {
+		PyObject *v = with_ndarrays(value, 0, found);
+		if (!v || usmb_py.PyDict_SetItem(out, key, v) < 0) Py_CLEAR(out);
+		Py_XDECREF(v);
+	}
+	Py_XDECREF(in);
+	return out;
+}
+
+/* Whether all the types that take part are NumPy's and ours: others go first. */
+static int only_ours(PyObject *types)
+{
+	PyObject *numpy = usmb_py.PyImport_ImportModule("numpy");
+	PyObject *base = numpy ? usmb_py.PyObject_GetAttrString(numpy, "ndarray") : NULL;
+	PyObject *list = base ? usmb_py.PySequence_Tuple(types) : NULL;
+	int ours = list ? 1 : -1;
+	for (Py_ssize_t i = 0; ours == 1 && i < usmb_py.PyTuple_Size(list); i++) {
+		PyObject *t = usmb_py.PyTuple_GetItem(list, i);
+		ours = t == (PyObject *)usmb_array_type ||
+		       (PyType_Check(t) && usmb_py.PyType_IsSubtype((PyTypeObject *)t, (PyTypeObject *)base));
+	}
+	Py_XDECREF(list);
+	Py_XDECREF(base);
+	Py_XDECREF(numpy);
+	return ours;
+}
+
+/* __array_function__(func, types, args, kwargs): NumPy's own answer for the ndarrays
+   on the same memory. Without it NumPy would take what it cannot view for a sequence,
+   or, where it swallows errors (array_equal), for another value. */
+PyObject *usmb_array_function(PyObject *self, PyObject *const *args, Py_ssize_t n)
+{
+	(void)self;
+	usmb_owner_drain();
+	if (n != 4 || !PyTuple_Check(args[2]) || !PyDict_Check(args[3]))
+		return usmb_raise(usmb_py.PyExc_TypeError, "__array_function__ takes func, types, args and kwargs");
+	int found = 0, ours = only_ours(args[1]);
+	if (ours < 0) return NULL;
+	if (!ours) return Py_NewRef(usmb_py.Py_NotImplemented);
+	PyObject *positional = with_ndarrays(args[2], 0, &found);
+	PyObject *keywords = positional ? keywords_with_ndarrays(args[3], &found) : NULL;
+	PyObject *r = NULL;
+	if (keywords)
+		r = found ? usmb_py.PyObject_Call(args[0], positional, keywords) : Py_NewRef(usmb_py.Py_NotImplemented);
+	Py_XDECREF(keywords);
+	Py_XDECREF(positional);
+	return r;
+}
+
+/* ---- in --------------------------------------------------------------------------- */
+
+/* The element type that an object's dtype names, where NumPy has it from ml_dtypes
+   only. 0 without an exception when there is none of the sort. */
+static int ml_dtype_of(PyObject *o, usmb_dl_dtype *t)
+{
+	PyObject *dtype = usmb_optional_attr(o, usmb_name.dtype);
+	PyObject *name = dtype ? usmb_optional_attr(dtype, usmb_name.name) : NULL;
+	const char *s = name && PyUnicode_Check(name) ? usmb_py.PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
+	int is = s && usmb_dl_dtype_by_name(s, t) == USMB_DL_OK && !usmb_dl_dtype_typestr(*t);
+	Py_XDECREF(name);
+	Py_XDECREF(dtype);
+	return is;
+}
+
+PyObject *usmb_import_ml(PyObject *o)
+{
+	static const char *const words[] = {"uint8", "uint16", "uint32"};
+	usmb_dl_dtype t;
+	if (!ml_dtype_of(o, &t)) return NULL;
+	int bits = t.bits <= 8 ? 8 : t.bits;
+	PyObject *raw = usmb_py.PyObject_CallMethod(o, "view", "s", words[bits / 16]);
+	usmb_array *a = raw ? (usmb_array *)usmb_import_object(raw) : NULL;
+	PyObject *r = NULL;
+	if (a && a->itembits == (uint32_t)bits)
+		r = usmb_array_view_as(a, t, t.bits < 8 ? USMB_ARR_PADDED : 0, a->first, a->ndim, usmb_shape(a),
+		                       usmb_strides(a));
+	else if (a)
+		usmb_raise(usmb_py.PyExc_TypeError, "asarray: a view of %s elements as %s is of another size",
+		           usmb_dl_dtype_name(t), words[bits / 16]);
+	Py_XDECREF(a);
+	Py_XDECREF(raw);
+	return r;
+}
+
+PyObject *usmb_import_numpy_view(PyObject *o)
+{
+	PyObject *const names[] = {usmb_name.__array_interface__, usmb_name.__array_struct__, usmb_name.__array__};
+	int has = 0;
+	for (size_t i = 0; i < sizeof names / sizeof *names && !has; i++) {
+		PyObject *v = usmb_optional_attr(o, names[i]);
+		if (!v && usmb_py.PyErr_Occurred()) return NULL;
+		has = v != NULL;
+		Py_XDECREF(v);
+	}
+	PyObject *numpy = has ? usmb_py.PyImport_ImportModule("numpy") : NULL;
+	if (has && !numpy && usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_ImportError)) usmb_py.PyErr_Clear();
+	if (!numpy) return NULL;
+	/* NumPy knows the rules of all three, and keeps o for as long as its array lives. */
+	PyObject *array = usmb_py.PyObject_CallMethod(numpy, "asarray", "O", o), *r = NULL;
+	Py_DECREF(numpy);
+	if (!array) return NULL;
+	r = usmb_import_object(array);
+	if (!r && usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_BufferError)) {
+		PyObject *type, *value, *trace;
+		usmb_py.PyErr_Fetch(&type, &value, &trace);
+		r = usmb_import_ml(array);
+		if (r || usmb_py.PyErr_Occurred()) {
+			Py_XDECREF(type);
+			Py_XDECREF(value);
+			Py_XDECREF(trace);
+		} else {
+			usmb_py.PyErr_Restore(type, value, trace);
+		}
+	}
+	Py_DECREF(array);
+	return r;
+}

@@ -1,0 +1,220 @@
+/* pickle.c: arrays in pickles. A pickle has the bytes and says what they mean and where
+   they lay. With protocol 5 they are a buffer, which may travel beside the pickle: then
+   it is the memory itself where the host may read that. */
+#include <string.h>
+
+#include "usmb_array.h"
+#include "usmb_buffer.h"
+#include "usmb_copy.h"
+#include "usmb_create.h"
+#include "usmb_dtype.h"
+#include "usmb_pickle.h"
+#include "usmb_storage.h"
+#include "usmb_support.h"
+
+static const usmb_dl_dtype bytes_type = {USMB_DL_UINT, 8, 1};
+
+/* n bytes from the first element on. */
+static PyObject *as_bytes(usmb_array *a, int64_t n)
+{
+	int64_t one = 1;
+	return usmb_array_view_as(a, bytes_type, a->flags & USMB_ARR_READONLY, a->first, 1, &n, &one);
+}
+
+/* ---- out ------------------------------------------------------------------------- */
+
+/* A copy that the host may read: in host USM beside a, which its device copies to by
+   itself; on the host backend where there is none of either. */
+static PyObject *staged(usmb_array *a)
+{
+	usmb_where w;
+	if (a->cell->place) {
+		usmb_copy_beside(a, &w);
+		w.kind = USMB_USM_HOST;
+		PyObject *copy = usmb_copy_to(a, &w);
+		if (copy || !usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_ValueError)) return copy;
+		usmb_py.PyErr_Clear(); /* a device without host USM */
+	}
+	memset(&w, 0, sizeof w);
+	w.host = 1;
+	return usmb_copy_to(a, &w);
+}
+
+/* a with its elements in a row, of either order: itself, or a copy. */
+static usmb_array *in_a_row(usmb_array *a)
+{
+	if (a->flags & (USMB_ARR_C | USMB_ARR_F)) return (usmb_array *)Py_NewRef(a);
+	return (usmb_array *)staged(a);
+}
+
+/* Its bytes where the host may read them, after work on them. */
+static PyObject *readable_bytes(usmb_array *row)
+{
+	PyObject *bytes = as_bytes(row, usmb_nbytes(row));
+	if (!bytes || usmb_array_wait(row) < 0) {
+		Py_XDECREF(bytes);
+		return NULL;
+	}
+	if (row->flags & USMB_ARR_READ) return bytes;
+	PyObject *copy = staged((usmb_array *)bytes);
+	Py_DECREF(bytes);
+	return copy;
+}
+
+static PyObject *pickle_buffer(PyObject *bytes)
+{
+	PyObject *pickle = usmb_py.PyImport_ImportModule("pickle");
+	PyObject *r = pickle ? usmb_py.PyObject_CallMethod(pickle, "PickleBuffer", "O", bytes) : NULL;
+	Py_XDECREF(pickle);
+	return r;
+}
+
+/* The arguments of _unpickle. */
+static PyObject *arguments(usmb_array *a, usmb_array *row, PyObject *payload, const char *name)
+{
+	static const char *const kinds[] = {NULL, "device", "shared", "host"};
+	usmb_place *place = usmb_array_place(a);
+	PyObject *shape = usmb_tuple_i64(usmb_shape(a), a->ndim);
+	PyObject *r = NULL;
+	if (shape)
+		r = usmb_py.Py_BuildValue("(OsOsizzi)", payload, name, shape, row->flags & USMB_ARR_C ? "C" : "F",
+		                          (row->flags & USMB_ARR_PADDED) != 0, place ? kinds[place->kind & 3] : NULL,
+		                          place ? place->filter : NULL, (a->flags & USMB_ARR_READONLY) != 0);
+	Py_XDECREF(shape);
+	return r;
+}
+
+static PyObject *module_function(const char *name)
+{
+	PyObject *module = usmb_py.PyImport_ImportModule("usmbridge");
+	PyObject *f = module ? usmb_py.PyObject_GetAttrString(module, name) : NULL;
+	Py_XDECREF(module);
+	return f;
+}
+
+PyObject *usmb_array_reduce(PyObject *self, PyObject *protocol)
+{
+	usmb_array *a = (usmb_array *)self;
+	const char *name = usmb_dl_dtype_name(a->dtype);
+	int64_t version;
+	usmb_owner_drain();
+	if (usmb_parse_dim(protocol, &version, "__reduce_ex__") < 0) return NULL;
+	if (!name) return usmb_raise(usmb_py.PyExc_TypeError, "an element type without a name cannot be pickled");
+	usmb_array *row = in_a_row(a);
+	PyObject *bytes = row ? readable_bytes(row) : NULL, *payload = NULL, *r = NULL;
+	if (bytes && version >= 5)
+		payload = pickle_buffer(bytes);
+	else if (bytes)
+		payload = usmb_py.PyBytes_FromStringAndSize(((usmb_array *)bytes)->first, (Py_ssize_t)usmb_nbytes(row));
+	PyObject *args = payload ? arguments(a, row, payload, name) : NULL;
+	PyObject *function = args ? module_function("_unpickle") : NULL;
+	if (function) r = usmb_py.PyTuple_Pack(2, function, args);
+	Py_XDECREF(function);
+	Py_XDECREF(args);
+	Py_XDECREF(payload);
+	Py_XDECREF(bytes);
+	Py_XDECREF(row);
+	return r;
+}
+
+/* ---- in -------------------------------------------------------------------------- */
+
+/* What a pickle says of its bytes. */
+typedef struct {
+	usmb_dl_dtype dtype;
+	int64_t shape[USMB_DL_MAX_NDIM];
+	int64_t nbytes;
+	int32_t ndim;
+	int fortran, padded, readonly;
+	usmb_where w;
+} recipe;
+
+/* The array whose buffer a buffer passes on, with a reference; NULL where it is
+   another's. */
+static PyObject *own_of(PyObject *buffer)
+{
+	Py_buffer view;
+	if (usmb_py.PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE) < 0) return NULL;
+	PyObject *own = view.obj && usmb_is_array(view.obj) ? Py_NewRef(view.obj) : NULL;
+	usmb_py.PyBuffer_Release(&view);
+	return own;
+}
+
+/* Whether elements could begin where a does: aligned, or packed a whole number of them
+   from the start of its memory. */
+static int may_begin(usmb_array *a, usmb_dl_dtype dtype)
+{
+	if (dtype.bits >= 8) return (uintptr_t)a->first % (dtype.bits / 8) == 0;
+	return (uint64_t)(a->first - (char *)a->cell->data) * 8 % dtype.bits == 0;
+}
+
+/* The bytes where the recipe wants them: theirs where that will do. */
+static PyObject *placed_bytes(PyObject *buffer, const recipe *r)
+{
+	PyObject *own = own_of(buffer);
+	if (!own && usmb_py.PyErr_Occurred()) return NULL;
+	usmb_array *a = (usmb_array *)(own ? own : usmb_import_buffer(buffer));
+	if (!a) return NULL;
+	PyObject *out = NULL;
+	if (a->ndim != 1 || a->itembits != 8 || a->nelem != r->nbytes || !(a->flags & USMB_ARR_C)) {
+		usmb_raise(usmb_py.PyExc_ValueError, "the pickled array has %lld bytes, its buffer has not",
+		           (long long)r->nbytes);
+	} else if (!usmb_is_at(a, &r->w)) {
+		out = usmb_copy_to(a, &r->w);
+	} else {
+		/* Bytes stay what they are, so what may be written to needs others. */
+		int apart = PyBytes_Check(buffer) && !r->readonly;
+		out = apart || !may_begin(a, r->dtype) ? usmb_copy_to(a, NULL) : Py_NewRef(a);
+	}
+	Py_DECREF(a);
+	return out;
+}
+
+static PyObject *rebuild(PyObject *buffer, const recipe *r)
+{
+	int64_t strides[USMB_DL_MAX_NDIM];
+	usmb_array *bytes = (usmb_array *)placed_bytes(buffer, r);
+	if (!bytes) return NULL;
+	usmb_fill_strides(r->ndim, r->shape, strides, r->fortran);
+	uint32_t extra = (r->padded ? USMB_ARR_PADDED : 0) | (r->readonly ? USMB_ARR_READONLY : 0);
+	PyObject *a = usmb_array_view_as(bytes, r->dtype, extra, bytes->first, r->ndim, r->shape, strides);
+	Py_DECREF(bytes);
+	return a;
+}
+
+static int parse_recipe(PyObject *const *args, recipe *r)
+{
+	if (usmb_parse_dtype(args[1], NULL, &r->dtype) < 0) return -1;
+	r->ndim = usmb_parse_dims(args[2], r->shape, "_unpickle");
+	if (r->ndim < 0) return -1;
+	r->fortran = PyUnicode_Check(args[3]) && usmb_py.PyUnicode_CompareWithASCIIString(args[3], "F") == 0;
+	if ((r->padded = usmb_py.PyObject_IsTrue(args[4])) < 0) return -1;
+	if ((r->readonly = usmb_py.PyObject_IsTrue(args[7])) < 0) return -1;
+	usmb_dl_dtype stored = r->dtype;
+	if (r->padded && stored.bits < 8) stored = bytes_type;
+	r->nbytes = usmb_dense_bytes(r->ndim, r->shape, stored);
+	if (r->nbytes < 0) return -1;
+	if (usmb_parse_where(args[5], NULL, args[6], &r->w) < 0) return -1;
+	if (!r->w.kind && usmb_given(args[6])) {
+		usmb_raise(usmb_py.PyExc_ValueError, "_unpickle: a device without usm_type");
+		return -1;
+	}
+	r->w.host = !r->w.kind;
+	return 0;
+}
+
+PyObject *usmb_py_unpickle(PyObject *m, PyObject *const *args, Py_ssize_t n)
+{
+	recipe r;
+	(void)m;
+	usmb_owner_drain();
+	if (n != 8)
+		return usmb_raise(
+		        usmb_py.PyExc_TypeError,
+		        "_unpickle takes the buffer, element type, shape, order, padding, usm_type, device and "
+		        "leave to write of a pickled array");
+	memset(&r, 0, sizeof r);
+	PyObject *a = parse_recipe(args, &r) == 0 ? rebuild(args[0], &r) : NULL;
+	usmb_where_clear(&r.w);
+	return a;
+}

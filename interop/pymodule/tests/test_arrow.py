@@ -1,0 +1,240 @@
+"""The Arrow C data interface out, with pyarrow as the consumer and, for what it does
+not do (moved children, devices it lacks), ctypes on the structs."""
+
+import ctypes
+import gc
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+import usmbridge as ub
+from conftest import peer
+
+np, pa = peer("numpy"), peer("pyarrow")
+
+TYPES = "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split()
+
+
+class Schema(ctypes.Structure):
+    pass
+
+
+class Memory(ctypes.Structure):
+    pass
+
+
+Schema._fields_ = [
+    ("format", ctypes.c_char_p), ("name", ctypes.c_char_p), ("metadata", ctypes.c_void_p), ("flags", ctypes.c_int64),
+    ("n_children", ctypes.c_int64), ("children", ctypes.POINTER(ctypes.POINTER(Schema))), ("dictionary", ctypes.c_void_p),
+    ("release", ctypes.CFUNCTYPE(None, ctypes.POINTER(Schema))), ("private", ctypes.c_void_p),
+]
+Memory._fields_ = [
+    ("length", ctypes.c_int64), ("null_count", ctypes.c_int64), ("offset", ctypes.c_int64), ("n_buffers", ctypes.c_int64),
+    ("n_children", ctypes.c_int64), ("buffers", ctypes.POINTER(ctypes.c_void_p)),
+    ("children", ctypes.POINTER(ctypes.POINTER(Memory))), ("dictionary", ctypes.c_void_p),
+    ("release", ctypes.CFUNCTYPE(None, ctypes.POINTER(Memory))), ("private", ctypes.c_void_p),
+]
+
+
+class DeviceMemory(ctypes.Structure):
+    _fields_ = [("array", Memory), ("device_id", ctypes.c_int64), ("device_type", ctypes.c_int32),
+                ("sync_event", ctypes.c_void_p), ("reserved", ctypes.c_int64 * 3)]
+
+
+def struct(capsule, name, kind):
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return kind.from_address(get(capsule, name))
+
+
+def live():
+    gc.collect()
+    return ub.stats()["allocation.all.current"]
+
+
+def test_structs_are_those_of_the_header(tmp_path):
+    """The structs by which these tests read what the module wrote, against arrow/c/abi.h."""
+    lines = []
+    for kind, name in ((Schema, "ArrowSchema"), (Memory, "ArrowArray"), (DeviceMemory, "ArrowDeviceArray")):
+        lines.append((f"sizeof(struct {name})", ctypes.sizeof(kind)))
+        for field, _ in kind._fields_:
+            of = {"private": "private_data"}.get(field, field)
+            lines.append((f"offsetof(struct {name}, {of})", getattr(kind, field).offset))
+    lines += [("ARROW_DEVICE_CPU", 1), ("ARROW_DEVICE_ONEAPI", 14)]
+    source = tmp_path / "abi.c"
+    asserts = "".join(f'_Static_assert({what} == {n}, "{what}");\n' for what, n in lines)
+    source.write_text(f"#include <stddef.h>\n#include <arrow/c/abi.h>\n{asserts}")
+    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
+    if not compiler:
+        pytest.skip("no C compiler")
+    done = subprocess.run([*compiler.split(), "-std=c11", "-fsyntax-only", "-I", pa.get_include(), source],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_values(dtype):
+    a = ub.asarray(np.arange(5).astype(dtype), device="host")
+    v = pa.array(a)
+    assert v.type == pa.from_numpy_dtype(np.dtype(dtype)) and v.null_count == 0
+    assert v.buffers()[1].address == a._pointer
+    np.testing.assert_array_equal(v.to_numpy(zero_copy_only=True), np.arange(5).astype(dtype))
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (2, 3, 4), (1, 1), (3, 2, 1, 2), (0, 3)])
+def test_tensors(shape):
+    x = np.arange(int(np.prod(shape)), dtype="f4").reshape(shape)
+    a = ub.asarray(x, device="host", copy=True)
+    t = pa.array(a)
+    assert t.type == pa.fixed_shape_tensor(pa.float32(), list(shape[1:]))
+    np.testing.assert_array_equal(t.to_numpy_ndarray(), x)
+    if a.size:
+        assert t.storage.values.buffers()[1].address == a._pointer
+    t.validate(full=True)
+
+
+def test_views_and_offsets():
+    a = ub.asarray(np.arange(24, dtype="i4").reshape(6, 4), device="host")
+    assert pa.array(a[2:5]).to_numpy_ndarray().tolist() == [[8, 9, 10, 11], [12, 13, 14, 15], [16, 17, 18, 19]]
+    assert pa.array(a[3]).to_pylist() == [12, 13, 14, 15]
+    assert pa.array(a.as_readonly()[0]).to_pylist() == [0, 1, 2, 3]
+
+
+def test_another_order_is_copied():
+    before = live()
+    x = np.arange(24, dtype="i4").reshape(2, 3, 4)
+    a = ub.asarray(x, device="host", copy=True)
+    for b, y in ((a.T, x.T), (a[:, ::2], x[:, ::2]), (a[0, 0, ::-1], x[0, 0, ::-1])):
+        v = pa.array(b)
+        np.testing.assert_array_equal(v.to_numpy_ndarray() if y.ndim > 1 else v.to_numpy(), y)
+        struct(b.__arrow_c_device_array__()[1], b"arrow_device_array", DeviceMemory)
+    del a, b, v
+    assert live() == before
+
+
+def test_booleans_are_bytes():
+    a = ub.asarray(np.array([True, False, True]), device="host")
+    v = pa.array(a)
+    assert v.type == pa.bool8() and v.to_pylist() == [True, False, True]
+    assert v.storage.buffers()[1].address == a._pointer
+
+
+def test_what_arrow_cannot_say():
+    zeros = ub.zeros
+    for a, why in (
+        (zeros((), device="host"), "0-d"), (zeros((3, 1), dtype="bool", device="host"), "no bool"),
+        (zeros(3, dtype="complex64", device="host"), "no complex64"), (zeros(3, dtype="bfloat16", device="host"), "no bfloat16"),
+    ):
+        with pytest.raises(BufferError, match=why):
+            a.__arrow_c_array__()
+        with pytest.raises(BufferError, match=why):
+            a.__arrow_c_device_array__()
+    gone = zeros(3, device="host")
+    gone.release()
+    with pytest.raises(ValueError):
+        gone.__arrow_c_array__()
+
+
+def test_arguments():
+    a = ub.zeros(3, device="host")
+    wish = pa.int64().__arrow_c_schema__()
+    for args, kw in (((), {}), ((None,), {}), ((wish,), {}), ((), {"requested_schema": wish})):
+        assert len(a.__arrow_c_array__(*args, **kw)) == len(a.__arrow_c_device_array__(*args, **kw)) == 2
+    a.__arrow_c_device_array__(future=None)
+    with pytest.raises(NotImplementedError):
+        a.__arrow_c_device_array__(future=1)
+    for f in (a.__arrow_c_array__, a.__arrow_c_device_array__):
+        with pytest.raises(TypeError):
+            f(None, None)
+    with pytest.raises(TypeError):
+        a.__arrow_c_array__(future=None)
+
+
+def test_memory_lives_as_long_as_any():
+    before = live()
+    for shape in ((1000,), (10, 100)):
+        a = ub.full(shape, 7, dtype="float32", device="host")
+        v = pa.array(a)
+        part = v.slice(2, 3)
+        del a, v
+        assert live() == before + 1
+        assert set(np.asarray(part.to_numpy(zero_copy_only=False)[0]).ravel()) == {7.0}
+        del part
+        assert live() == before
+
+
+def test_capsules_that_nobody_takes():
+    before = live()
+    a = ub.zeros((10, 100), device="host")
+    count = sys.getrefcount(a)
+    for _ in range(100):
+        a.__arrow_c_array__()
+        a.__arrow_c_device_array__()
+    assert sys.getrefcount(a) == count
+    del a
+    assert live() == before
+
+
+@pytest.mark.parametrize("shape", [(12,), (3, 4)])
+def test_a_moved_child_outlives_its_parent(shape):
+    before = live()
+    a = ub.asarray(np.arange(12, dtype="i8").reshape(shape), device="host", copy=True)
+    schema, memory = a.__arrow_c_array__()
+    s, m = struct(schema, b"arrow_schema", Schema), struct(memory, b"arrow_array", Memory)
+    if len(shape) == 2:
+        assert (s.format, m.n_buffers, m.n_children, m.length) == (b"+w:4", 1, 1, 3)
+        s2, m2 = Schema(), Memory()
+        ctypes.memmove(ctypes.byref(s2), s.children[0], 72)
+        ctypes.memmove(ctypes.byref(m2), m.children[0], 80)
+        none = ctypes.c_void_p(0)
+        ctypes.memmove(ctypes.byref(s.children[0].contents, Schema.release.offset), ctypes.byref(none), 8)
+        ctypes.memmove(ctypes.byref(m.children[0].contents, Memory.release.offset), ctypes.byref(none), 8)
+        del s, m, schema, memory, a  # the capsules release the parents
+        s, m = s2, m2
+        assert s.name == b"item"
+    assert (s.format, m.n_buffers, m.length, m.offset, m.null_count) == (b"l", 2, 12, 0, 0)
+    assert m.buffers[0] is None
+    assert (ctypes.c_int64 * 12).from_address(m.buffers[1])[:] == list(range(12))
+    if len(shape) == 2:
+        assert live() == before + 1
+        s.release(s)
+        m.release(m)
+    else:
+        del s, m, schema, memory, a
+    assert live() == before
+
+
+def test_device_interface_on_the_host():
+    a = ub.asarray(np.arange(6, dtype="f8").reshape(2, 3), device="host")
+    capsules = a.__arrow_c_device_array__()
+    d = struct(capsules[1], b"arrow_device_array", DeviceMemory)
+    assert (d.device_type, d.device_id, d.sync_event, list(d.reserved)) == (1, -1, None, [0, 0, 0])
+    assert d.array.children[0].contents.buffers[1] == a._pointer
+
+
+@pytest.mark.parametrize("kind", ["shared", "host"])
+def test_usm_that_the_host_reads(device, kind):
+    a = ub.asarray(np.arange(6, dtype="f4").reshape(2, 3), usm_type=kind)
+    t = pa.array(a)
+    assert t.storage.values.buffers()[1].address == a._pointer
+    np.testing.assert_array_equal(t.to_numpy_ndarray(), np.arange(6).reshape(2, 3))
+
+
+def test_device_memory_is_oneapi(device):
+    before = live()
+    a = ub.ones((1 << 20,), dtype="float32", usm_type="device")
+    with pytest.raises(BufferError, match="cannot read USM device memory"):
+        a.__arrow_c_array__()
+    a.fill(3)
+    capsules = a.__arrow_c_device_array__()
+    d = struct(capsules[1], b"arrow_device_array", DeviceMemory)
+    assert (d.device_type, d.device_id) == a.__dlpack_device__()
+    assert d.array.buffers[1] == a._pointer
+    address = a._pointer
+    del a
+    assert live() == before + 1 and d.array.buffers[1] == address
+    del d, capsules
+    assert live() == before

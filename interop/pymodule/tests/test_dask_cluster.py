@@ -1,0 +1,398 @@
+"""Arrays in a real Dask cluster: worker processes, the network between them, the disk."""
+
+import asyncio
+import contextlib
+import gc
+import os
+import pickle
+import signal
+import sys
+import time
+
+import pytest
+from conftest import peer, sycl_device
+
+import usmbridge as ub
+
+cloudpickle = pytest.importorskip("cloudpickle") if not os.environ.get("USMBRIDGE_REQUIRE_PEERS") else peer("cloudpickle")
+distributed = peer("distributed")
+# Workers get the functions of this file by value: they have no pytest to import.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+DTYPES = ["bool", "int8", "uint64", "float16", "float32", "complex128", "bfloat16", "float8_e5m2", "float6_e2m3fn", "int4"]
+KINDS = [None, "device", "shared", "host"]
+
+
+def places():
+    sycl_device()
+    return KINDS
+
+
+def start(**options):
+    settings = {"distributed.admin.tick.limit": "1h", "distributed.worker.memory.terminate": False, "logging": {"distributed": "error"}}
+    options = dict(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") | options
+    import dask.config
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(dask.config.set(settings))
+        cluster = stack.enter_context(distributed.LocalCluster(**options))
+        client = stack.enter_context(distributed.Client(cluster))
+        keep = stack.pop_all()
+    return keep, client
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    keep, client = start()
+    with keep:
+        yield client
+
+
+@pytest.fixture
+def client(cluster):
+    """Two workers that hold nothing when it begins, and nothing when it has ended."""
+    cluster.wait_for_workers(2, timeout=60)
+    yield cluster
+    gc.collect()
+    until = time.monotonic() + 20
+    while any((held := cluster.run(held_by_worker)).values()) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not any(held.values()), f"workers hold memory that nobody wants any more: {cluster.run(whose)}"
+
+
+def held_by_worker():
+    import gc
+
+    import usmbridge as ub
+
+    gc.collect()
+    return ub.stats()["live_buffers.all.current"]
+
+
+def whose(dask_worker):
+    """What a worker still has: the values of tasks, and what else refers to Arrays."""
+    import gc
+
+    arrays = [o for o in gc.get_objects() if type(o) is ub.Array]
+    referrers = [f"{type(r).__name__} {str(r)[:200]}" for a in arrays for r in gc.get_referrers(a) if r is not arrays]
+    return list(dask_worker.data), referrers
+
+
+def where(kind):
+    return dict(device="host") if kind is None else dict(usm_type=kind)
+
+
+def samples(kind, dtypes):
+    """Arrays of every type, layout and size, deterministic."""
+    import usmbridge as ub
+
+    out = []
+    for dtype in dtypes:
+        values = ub.asarray([i * 7 % 11 % 2 for i in range(48)], dtype=dtype, **where(kind)).reshape(6, 8)
+        out += [values, values.T, values[::2], values[1], values[:0], values.as_readonly(), ub.asarray(1, dtype=dtype, **where(kind))]
+    large = ub.asarray([i * 31 % 997 for i in range(300_000)], dtype="int32", **where(kind)).reshape(500, 600)
+    return [*out, large, large.T, large[::2, 1:], large.as_readonly()]
+
+
+def facts(arrays):
+    import pickle
+
+    def data(a):
+        return a.tolist() if a.dtype in ("float6_e2m3fn", "int4") else pickle.dumps(a.copy().to_device("host"), 4)
+
+    return [(a.shape, a.dtype.name, a.usm_type, a.device.filter_string, a.readonly, data(a)) for a in arrays]
+
+
+def there(arrays):
+    return distributed.get_worker().address, facts(arrays)
+
+
+def workers(client):
+    return sorted(client.scheduler_info(n_workers=-1)["workers"])
+
+
+@pytest.mark.parametrize("receive", [None, "shared", "host"])
+def test_worker_to_worker(client, receive):
+    from usmbridge import dask
+
+    told = dask.setup(client, limit=0, receive=receive)
+    assert set(told) == set(workers(client)) and all(v == {"limit": None, "receive": receive} for v in told.values())
+    one, two = workers(client)
+    for kind in places():
+        made = client.submit(samples, kind, DTYPES, workers=[one], pure=False)
+        assert client.submit(there, made, workers=[two], pure=False).result() == (two, facts(samples(kind, DTYPES)))
+        got = made.result()  # and to the client
+        assert facts(got) == facts(samples(kind, DTYPES))
+        back = client.scatter(got, workers=[two])
+        assert client.submit(facts, back, workers=[one], pure=False).result() == facts(samples(kind, DTYPES))
+        del made, got, back
+
+
+def test_received_without_a_copy(client):
+    """With the hook an Array of the kind that is received into takes one allocation, not two."""
+    from usmbridge import dask
+
+    one, two = workers(client)
+
+    def one_array(kind):
+        return ub.ones(8 << 20, "uint8", **where(kind))
+
+    def allocated():
+        return ub.stats()["requested_bytes.all.allocated"]
+
+    for receive, kind, times in ((None, "shared", 1), ("shared", "shared", 1), ("shared", "host", 2), ("host", "host", 1), ("host", None, 1), ("host", "device", 2)):
+        dask.setup(client, limit=0, receive=receive)
+        made = client.submit(one_array, kind, workers=[one], pure=False)
+        distributed.wait(made)
+        before = client.run(allocated, workers=[two])[two]
+        assert client.submit(lambda a: a[-1].item(), made, workers=[two], pure=False).result() == 1
+        assert (client.run(allocated, workers=[two])[two] - before) >> 23 == times, (receive, kind)
+        del made
+    dask.setup(client)
+
+
+def test_numpy_and_bytes_through_the_hook(client, np):
+    from usmbridge import dask
+
+    dask.setup(client, limit=0, receive="shared")
+    one, two = workers(client)
+
+    def mixed():
+        import numpy as np
+
+        rng = np.random.default_rng(5)
+        return [rng.standard_normal(300_000), bytes(range(256)) * 4000, bytearray(b"abc" * 100_000), rng.integers(0, 9, (500, 300)).T, {"text": "x" * 200_000}, None]
+
+    made = client.submit(mixed, workers=[one], pure=False)
+    got = client.submit(lambda x: x, made, workers=[two], pure=False).result()
+    for a, b in zip(got, mixed()):
+        assert np.array_equal(a, b) if isinstance(b, np.ndarray) else a == b
+        assert not isinstance(b, np.ndarray) or (a.flags.writeable and a.strides == b.strides)
+    del made, got, a, b
+    dask.setup(client)
+
+
+def test_what_a_worker_says(client):
+    from usmbridge import dask
+
+    told = dask.setup(client, limit="64 MiB")
+    assert [v["limit"] for v in told.values()] == [64 << 20] * 2
+    whole = client.run(lambda dask_worker: dask_worker.memory_manager.memory_limit)
+    assert {a: v["limit"] for a, v in dask.setup(client).items()} == whole
+    told = dask.setup(client, limit=0.25)
+    assert {a: v["limit"] for a, v in told.items()} == {a: int(0.25 * n) for a, n in whole.items()}
+
+    def metrics(dask_worker):
+        a = ub.empty(8 << 20, "uint8", device="host")
+        said = dask_worker.metrics["usmbridge"](dask_worker)
+        return said["allocated"] >= a.nbytes and said["reserved"] >= said["allocated"] and said["limit"]
+
+    assert client.run(metrics) == {a: v["limit"] for a, v in told.items()}
+    keys = {"allocated", "reserved", "limit", "received elsewhere"}
+    for _ in range(500):  # with the next heartbeats
+        if all(keys == set(w["metrics"].get("usmbridge", ())) for w in client.scheduler_info(n_workers=-1)["workers"].values()):
+            break
+        time.sleep(0.02)
+    else:
+        pytest.fail("the scheduler has not heard of the pools")
+
+
+def test_a_task_beyond_the_limit_fails_alone(client):
+    from usmbridge import dask
+
+    dask.setup(client, limit="64 MiB")
+    one, two = workers(client)
+    with pytest.raises(MemoryError, match="limit 64 MiB"):
+        client.submit(ub.empty, 100 << 20, "uint8", workers=[one], pure=False).result()
+    # What is received stays where it was received, in plain memory.
+    dask.setup(client, limit=0)
+    made = [client.submit(ub.ones, n << 20, "uint8", usm_type="shared", workers=[one], pure=False) for n in (60, 100)]
+    distributed.wait(made)
+    dask.setup(client, limit="32 MiB")
+    for a in made:
+        got = client.submit(lambda a: (a.usm_type, a.readonly, a.nbytes, a[-1].item()), a, workers=[two], pure=False).result(timeout=60)
+        assert got[:2] == (None, False) and got[3] == 1
+    assert client.submit(lambda: ub.ones(3).tolist(), workers=[two], pure=False).result() == [1, 1, 1]
+    del made, a  # the error above knows this frame
+    dask.setup(client, limit=0)
+
+
+def test_setting_up_again_and_off(client):
+    from usmbridge import dask
+
+    def state(dask_worker):
+        from distributed.comm import tcp
+        from distributed.protocol import utils
+
+        return tcp.host_array is utils.host_array, "usmbridge" in dask_worker.metrics, "get_process_memory" in vars(dask_worker.monitor)
+
+    for _ in range(3):
+        dask.setup(client, receive="host")
+    assert set(client.run(state).values()) == {(False, True, True)}
+    dask.setup(client)
+    assert set(client.run(state).values()) == {(True, True, True)}
+    client.unregister_worker_plugin("usmbridge")
+    assert set(client.run(state).values()) == {(True, False, False)}
+
+
+def test_another_distributed_is_left_alone(client):
+    from usmbridge import dask
+
+    def break_it(mend=False):
+        from distributed.comm import tcp
+        from distributed.protocol import utils
+
+        tcp.host_array = utils.host_array if mend else lambda n: utils.host_array(n)
+
+    client.run(break_it)
+    try:
+        with pytest.warns(RuntimeWarning, match="host_array"):
+            told = dask.setup(client, receive="shared")
+        assert [v["receive"] for v in told.values()] == [None, None]
+        one, two = workers(client)
+        made = client.submit(ub.ones, 1 << 20, usm_type="shared", workers=[one], pure=False)
+        assert client.submit(lambda a: float(memoryview(a)[-1]), made, workers=[two], pure=False).result() == 1
+        del made
+    finally:
+        client.run(break_it, mend=True)
+        dask.setup(client)
+
+
+def test_asynchronous_client():
+    from usmbridge import dask
+
+    async def run():
+        async with distributed.LocalCluster(n_workers=2, processes=False, asynchronous=True, dashboard_address=":0", memory_limit="1 GiB") as cluster:
+            async with distributed.Client(cluster, asynchronous=True) as client:
+                told = await dask.setup(client)
+                # One process: the pools may have what both workers may.
+                refused = 0
+                try:
+                    await client.submit(ub.empty, 3 << 30, "uint8", device="host")
+                except MemoryError as e:
+                    refused = "limit 2 GiB" in str(e)
+                return sorted(v["limit"] for v in told.values()), refused
+
+    assert asyncio.run(run()) == ([1 << 30] * 2, True)
+    ub.trim()
+    assert ub.zeros(1).tolist() == [0.0]
+
+
+def test_spilling_and_back():
+    """Four times what a worker may have in memory: all values come back equal, and what was
+    spilled has left the pools."""
+    from usmbridge import dask
+
+    import dask.config as config
+
+    each, n = 32 << 20, 24
+    with config.set({"distributed.worker.memory.target": 0.5, "distributed.worker.memory.spill": False, "distributed.worker.memory.pause": False}):
+        keep, client = start(n_workers=1, memory_limit="256 MiB")
+    with keep:
+        dask.setup(client, limit=0)
+
+        def make(i, kind):
+            return ub.full(each, i, "uint8", **where(kind))
+
+        made = [client.submit(make, i, KINDS[i % 4], pure=False) for i in range(n)]
+        distributed.wait(made)
+
+        def state(dask_worker):
+            data = dask_worker.data
+            return len(data.memory), len(data.disk), ub.stats()["live_bytes.all.current"]
+
+        ((memory, disk, live),) = client.run(state).values()
+        assert memory + disk == n and memory <= 4 and live <= 5 * each
+        right = [client.submit(lambda a, i=i: a.usm_type == KINDS[i % 4] and bytes(a.asnumpy()[:: 1 << 20]) == bytes([i]) * 32, a, pure=False) for i, a in enumerate(made)]
+        assert client.gather(right) == [True] * n
+        del made, right
+
+
+def test_memory_of_spilled_arrays_goes_back():
+    """Dask spills by resident memory too: what Arrays leave in a pool must not make it
+    spill everything."""
+    from usmbridge import dask
+
+    keep, client = start(n_workers=1, memory_limit="2 GiB")
+    with keep:
+        dask.setup(client)
+
+        def look(dask_worker):
+            plain = type(dask_worker.monitor).get_process_memory
+            manager, monitor = dask_worker.memory_manager, dask_worker.monitor
+            arrays = [ub.full(64 << 20, 1, "uint8", device="host") for _ in range(8)]
+            held = plain(monitor)
+            # As if Dask's target were there already.
+            del arrays
+            kept = ub.stats()["reserved_bytes.all.current"]
+            limit, manager.memory_limit = manager.memory_limit, 1
+            dask_worker.plugins["usmbridge"].teardown(dask_worker)
+            dask_worker.plugins["usmbridge"].setup(dask_worker)
+            try:
+                after = monitor.get_process_memory()
+            finally:
+                manager.memory_limit = limit
+            return held, kept, after, ub.stats()["reserved_bytes.all.current"]
+
+        ((held, kept, after, reserved),) = client.run(look).values()
+        assert kept > 0, "the pool kept nothing, and this test shows nothing"
+        assert reserved < kept and held - after >= (kept - reserved) // 2
+
+
+def test_a_killed_worker_costs_its_part_again(client):
+    """Results are right, and only what was lost is computed again."""
+    one, two = workers(client)
+    pids = client.run(os.getpid)
+    runs = distributed.Queue("runs", client=client)
+
+    def part(i):
+        import distributed
+
+        distributed.Queue("runs").put(i)
+        return ub.full(1 << 20, i + 1, "int32", usm_type="shared")
+
+    def total(*parts):
+        import numpy as np
+
+        return sum(int(np.asarray(p).sum()) for p in parts)
+
+    made = [client.submit(part, i, workers=[one, two][i % 2], allow_other_workers=True, pure=False) for i in range(8)]
+    distributed.wait(made)
+    assert runs.qsize() == 8
+    lost = [i for i, f in enumerate(made) if set(client.who_has(f)[f.key]) == {two}]
+    os.kill(pids[two], signal.SIGKILL)
+    result = client.submit(total, *made, pure=False).result(timeout=120)
+    assert result == sum(range(1, 9)) << 20
+    again = [runs.get() for _ in range(runs.qsize())][8:]
+    assert lost and set(again) <= set(lost), "only what the dead worker had is computed again"
+    runs.close()
+    del made
+    client.wait_for_workers(2, timeout=60)
+
+
+def test_pickles_are_not_used(client):
+    """An Array inside of other objects goes by protocol 5, alone by its own frames."""
+    header, frames = distributed.protocol.serialize(ub.zeros(1 << 18, usm_type="shared"))
+    assert header["serializer"] == "dask" and len(frames) == 2
+
+    class Box:
+        def __init__(self, a):
+            self.a = a
+
+    box = Box(ub.ones(1 << 18, usm_type="shared"))
+    one, two = workers(client)
+    made = client.scatter(box, workers=[one])
+    assert client.submit(lambda b: (b.a.usm_type, memoryview(b.a)[-1]), made, workers=[two], pure=False).result() == ("shared", 1.0)
+    assert len(pickle.dumps(box.a, 5, buffer_callback=lambda b: None)) < 500
+    del made, box
+
+
+def test_executors(client):
+    """concurrent.futures takes and gives Arrays by pickles."""
+    import concurrent.futures
+    import multiprocessing
+
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        a = ub.asarray(range(5), dtype="int16", usm_type="shared")
+        b = pool.submit(pickle.loads, pickle.dumps(a)).result(timeout=60)
+        assert b.tolist() == a.tolist() and b.usm_type == "shared"

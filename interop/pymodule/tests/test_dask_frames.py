@@ -1,0 +1,409 @@
+"""How Arrays travel in Dask, without a cluster: headers, frames, sizes, spilling."""
+
+import gc
+import os
+import pickle
+import subprocess
+import weakref
+
+import pytest
+from conftest import peer, sycl_device
+
+import usmbridge as ub
+from test_lifetime import HOST
+
+DTYPES = ["bool", "int8", "uint64", "float16", "float32", "complex128", "bfloat16", "float8_e5m2", "float6_e2m3fn", "int4", "uint1", "complex32"]
+PACKED = ("float6_e2m3fn", "int4", "uint1")
+
+
+@pytest.fixture
+def frames():
+    peer("distributed")
+    from usmbridge import _dask_frames
+
+    return _dask_frames
+
+
+@pytest.fixture
+def protocol(frames):
+    return peer("distributed.protocol")
+
+
+def places():
+    yield dict(device="host")
+    for kind in ("device", "shared", "host"):
+        yield dict(device=sycl_device(), usm_type=kind)
+
+
+def layouts(whole):
+    yield from (whole, whole.T, whole[::-1], whole[:, ::2], whole[1], whole[:0], whole[:, None], whole.as_readonly(), whole.T.as_readonly())
+
+
+def bits(a):
+    """The elements of an Array in C order, bit for bit. Packed ones leave bits over."""
+    return a.tolist() if a.dtype in PACKED else pickle.dumps(a.copy().to_device("host"), 4)
+
+
+def same(a, b):
+    assert (a.shape, a.dtype, a.usm_type, a.device, a.readonly) == (b.shape, b.dtype, b.usm_type, b.device, b.readonly)
+    assert bits(a) == bits(b)
+
+
+def arrived(sent, start, own=False):
+    """What a receiver has of frames: slices of one buffer, from some offset on."""
+    size = start + sum(memoryview(f).nbytes for f in sent)
+    buffer = memoryview(ub.empty(size, "uint8", **(own or dict(device="host"))) if own is not False else bytearray(size))
+    out = []
+    for f in sent:
+        n = memoryview(f).nbytes
+        buffer[start : start + n] = memoryview(f).cast("B")
+        out.append(buffer[start : start + n])
+        start += n
+    return out
+
+
+@pytest.mark.parametrize("start", [0, 1, 8, 61])
+def test_all_there_is_at_any_offset(frames, start):
+    for where in places():
+        for dtype in DTYPES:
+            whole = ub.asarray([[1, 0, 1, 1, 0, 0, 1, 0], [0, 0, 1, 0, 1, 1, 0, 1]], dtype=dtype, **where)
+            for a in (*layouts(whole), ub.asarray(1, dtype=dtype, **where)):
+                header, sent = frames.dumps(a)
+                b = frames.loads(header, arrived(sent, start))
+                same(a, b)
+                assert b._pointer % max(b.itemsize, 1) == 0
+                for own in (dict(device="host"), dict(usm_type="shared"), dict(usm_type="host")):
+                    same(a, frames.loads(header, arrived(sent, start, own)))
+
+
+@pytest.mark.parametrize("compression", [None, "zlib"])
+def test_through_distributed(protocol, compression):
+    for where in places():
+        for n in (10, 10_000, 100_000):
+            a = ub.asarray(list(range(n)), dtype="int32", **where)
+            for x in (a, a[::3], a.reshape(2, n // 2).T, a.as_readonly()):
+                sent = protocol.dumps({"x": protocol.to_serialize([x, {"y": x}])}, context={"compression": compression}, frame_split_size=30_000)
+                got = protocol.loads(arrived(sent, 3))["x"]
+                same(x, got[0])
+                same(x, got[1]["y"])
+
+
+def test_pieces(frames, monkeypatch):
+    """An Array that is longer than a frame may be."""
+    monkeypatch.setattr(frames, "LARGE", 64)
+    monkeypatch.setattr(frames, "MOST", 100)
+    for where in places():
+        for dtype in ("float64", "int4", "uint8"):
+            a = ub.asarray([i % 7 for i in range(999)], dtype=dtype, **where).reshape(37, 27)
+            for x in (a, a.T, a.as_readonly()):
+                header, sent = frames.dumps(x)
+                assert [memoryview(f).nbytes for f in sent[:3]] == [1, 100, 100]
+                for own in (False, dict(usm_type="shared")):
+                    same(x, frames.loads(header, arrived(sent, 5, own)))
+
+
+def test_frames_are_the_memory(frames):
+    for where in places():
+        a = ub.asarray(list(range(40_000)), dtype="float32", **where)
+        for x in (a, a.reshape(200, 200).T, a[100:]):
+            _, sent = frames.dumps(x)
+            mark, data = sent
+            assert mark.nbytes == 1 and data.nbytes == x.nbytes and data.c_contiguous and data.format == "B"
+            assert (ub.asarray(data)._pointer == x._pointer) == (a.usm_type != "device")
+
+
+def test_a_frame_holds_the_memory(frames):
+    a = ub.asarray([1.0] * 20_000, dtype="float64", usm_type="shared", device=sycl_device())
+    header, sent = frames.dumps(a)
+    gone = weakref.ref(a)
+    a.release()
+    del a
+    gc.collect()
+    assert gone() is None
+    assert frames.loads(header, sent).tolist() == [1.0] * 20_000
+
+
+def test_staging_is_host_usm_of_the_pool(frames):
+    before = ub.stats()["allocation.all.allocated"]
+    a = ub.zeros(1 << 20, "uint8", usm_type="device", device=sycl_device())
+    _, sent = frames.dumps(a)
+    staged = sent[1].obj
+    assert staged.usm_type == "host" and staged.device == a.device and staged.nbytes == a.nbytes
+    assert ub.stats()["allocation.all.allocated"] == before + 2
+
+
+def test_received_into_our_memory_stays_there(frames):
+    for own, stays in ((dict(usm_type="shared"), (None, "shared")), (dict(usm_type="host"), (None, "host")), (dict(device="host"), (None,))):
+        for where in places():
+            a = ub.asarray(list(range(40_000)), dtype="float32", **where)
+            header, sent = frames.dumps(a)
+            for start in (0, 2):
+                got = arrived(sent[1:], start, own)
+                b = frames.loads(header, [sent[0], *got])
+                address = ub.asarray(got[0])._pointer
+                assert (b._pointer == address) == (start == 0 and a.usm_type in stays)
+                same(a, b)
+                # Received as a small part of much, it goes elsewhere and lets the rest go.
+                wide = memoryview(ub.empty(10 * a.nbytes, "uint8", **own))
+                part = wide[256 : 256 + a.nbytes]
+                part[:] = got[0]
+                c = frames.loads(header, [sent[0], part])
+                same(a, c)
+                if a.usm_type:
+                    wide[:] = bytes(len(wide))
+                    same(a, c)
+
+
+def test_read_only_frames_of_what_may_be_written(frames):
+    for n in (3, 30_000):
+        a = ub.asarray([1.5] * n, dtype="float64", device="host")
+        for x in (a, a.as_readonly()):
+            header, sent = frames.dumps(x)
+            b = frames.loads(header, [bytes(f) for f in sent])
+            same(x, b)
+            b = frames.loads(header, [memoryview(bytes(f)) for f in sent])
+            same(x, b)
+            if not b.readonly:
+                b[0] = 3
+
+
+def test_hostile_headers_and_frames(frames):
+    a = ub.asarray(list(range(12)), dtype="int32", device=sycl_device(), usm_type="shared").reshape(3, 4)
+    good, sent = frames.dumps(a)
+    data = bytes(sent[0])
+    same(a, frames.loads(dict(good), [data]))
+    live, allocated = ub.stats()["live_buffers.all.current"], ub.stats()["allocation.all.allocated"]
+    lies = {
+        "usmbridge": [None, 0, 2, "1", [1]], "dtype": [None, "nonsense", 5, "int64", "int8", "int4", b"int32", "O"],
+        "shape": [None, 12, "34", (3, 5), (-3, -4), (3.0, 4), (True, 12), (1 << 63, 0), (1 << 62, 4), (1,) * 65, ((3, 4),), (3,), ()],
+        "order": [None, "A", "CF", 0], "padded": [None, 2, "no"], "usm_type": [None, "", "managed", 1], "device": [None, 5, b"x"],
+        "readonly": [None, 1, "yes"], "nbytes": [None, -48, 0, 47, 48.0, 1 << 70, "48"],
+    }
+    for name, values in lies.items():
+        for value in values:
+            with pytest.raises((ValueError, TypeError)):
+                frames.loads({**good, name: value}, [data])
+        with pytest.raises(ValueError, match=name):
+            frames.loads({k: v for k, v in good.items() if k != name}, [data])
+    for header in (None, [], "x", {}, ((),)):
+        with pytest.raises(ValueError, match="not the header of an Array"):
+            frames.loads(header, [data])
+    for bad in ([], [data, b"x"], [data[:-1]], [data + b"x"], [b""], [data[:20], data[20:-1]], [None], ["text"], [5], [memoryview(data)[::2]], 7):
+        with pytest.raises((ValueError, TypeError)):
+            frames.loads(good, bad)
+    big = {**good, "shape": (1 << 20,), "nbytes": 4 << 20}
+    for bad in ([], [b"1"], [bytes(4 << 20)], [b"12", bytes(4 << 20)], [b"1", bytes((4 << 20) - 1)], [b"1", bytes(1 << 20), bytes(1 << 20)]):
+        with pytest.raises(ValueError, match="bytes"):
+            frames.loads(big, bad)
+    now = ub.stats()
+    assert (now["live_buffers.all.current"], now["allocation.all.allocated"]) == (live, allocated)
+
+
+def test_where_there_is_no_such_device(frames):
+    a = ub.asarray([1, 2, 3], device=sycl_device(), usm_type="shared")
+    header, sent = frames.dumps(a)
+    b = frames.loads({**header, "device": "level_zero:gpu:77"}, sent)
+    same(a, b)
+    code = """
+import pickle, sys
+import usmbridge as ub
+from usmbridge import _dask_frames
+a = _dask_frames.loads(*pickle.loads(sys.stdin.buffer.read()))
+print(a.tolist(), a.usm_type, a.device.filter_string)
+"""
+    p = subprocess.run([HOST, "-c", code], input=pickle.dumps((header, [bytes(f) for f in sent])), capture_output=True, env={**os.environ, "USMBRIDGE_SYCL": "off"})
+    assert p.returncode == 0, p.stderr.decode()
+    assert p.stdout.decode().split("\n")[0] == "[1, 2, 3] None host"
+
+
+def test_sizes(frames, np):
+    sizeof = peer("dask.sizeof").sizeof
+    for where in places():
+        a = ub.zeros((256, 1024), "float32", **where)
+        assert 1 << 20 <= sizeof(a) <= (1 << 20) + 200
+        assert 512 << 10 <= sizeof(a[:128]) <= (512 << 10) + 200
+        assert sizeof({"x": [a, a]}) >= 2 << 20
+    assert sizeof(ub.asarray(np.broadcast_to(np.zeros(1000), (1000, 1000)))) <= 8000 + 200
+    assert sizeof(ub.zeros((0, 5))) <= 200
+
+
+def test_spilled_and_back(frames, tmp_path):
+    SpillBuffer = peer("distributed.spill").SpillBuffer
+    buffer = SpillBuffer(str(tmp_path), target=1 << 20)
+    values = {}
+    for where in places():
+        for dtype in ("float64", "bfloat16", "int4"):
+            whole = ub.asarray([i % 5 for i in range(70_000)], dtype=dtype, **where).reshape(200, 350)
+            for i, a in enumerate((whole, whole.T, whole[::2], whole.as_readonly())):
+                key = f"{where.get('usm_type')}-{dtype}-{i}"
+                values[key] = bits(a), (a.shape, a.dtype, a.usm_type, a.readonly)
+                buffer[key] = a
+    del whole, a
+    gc.collect()
+    assert len(buffer.disk) > len(values) // 2
+    assert ub.stats()["live_bytes.all.current"] < 3 << 20
+    for key, (data, facts) in values.items():
+        a = buffer[key]
+        assert bits(a) == data and (a.shape, a.dtype, a.usm_type, a.readonly) == facts
+        del a
+
+
+def test_found_by_itself():
+    """Whatever is imported first, in a process that says nothing of usmbridge.dask."""
+    peer("distributed")
+    code = """
+import {first}
+import {second}
+from distributed.protocol import serialize, deserialize
+import usmbridge, dask.sizeof
+header, frames = serialize(usmbridge.zeros(3, device="host"))
+assert header["serializer"] == "dask" and header["sub-header"]["usmbridge"] == 1, header
+print(deserialize(header, frames).tolist(), dask.sizeof.sizeof(usmbridge.zeros(1000, device="host")) > 4000)
+"""
+    for first, second in (("usmbridge", "distributed"), ("distributed", "usmbridge"), ("dask.sizeof", "usmbridge"), ("usmbridge.dask", "dask")):
+        p = subprocess.run([HOST, "-c", code.format(first=first, second=second)], capture_output=True, text=True)
+        assert p.returncode == 0, p.stderr
+        assert p.stdout == "[0.0, 0.0, 0.0] True\n"
+
+
+def test_the_entry_point_loads_nothing():
+    """Dask alone does not pay for us, and knows the sizes once there is an Array."""
+    peer("dask")
+    code = """
+import sys, dask.sizeof
+import _usmbridge_dask
+_usmbridge_dask.register(dask.sizeof.sizeof)
+assert "usmbridge._native" not in sys.modules or {built_in}
+import usmbridge
+assert dask.sizeof.sizeof(usmbridge.zeros(1000, device="host")) > 4000
+assert "distributed" not in sys.modules
+"""
+    built_in = ub.__spec__.origin == "built-in"
+    p = subprocess.run([HOST, "-c", ("import usmbridge\n" if built_in else "") + code.format(built_in=built_in)], capture_output=True, text=True)
+    assert p.returncode == 0, p.stderr
+    from importlib.metadata import entry_points
+
+    assert [e.value for e in entry_points(group="dask.sizeof") if e.name == "usmbridge"] == ["_usmbridge_dask:register"]
+
+
+def test_receiving_is_left_alone_where_distributed_is_another(frames, monkeypatch):
+    tcp = peer("distributed.comm.tcp")
+    from usmbridge import _dask_receive as receive
+
+    plain = tcp.host_array
+
+    def others(n):
+        return plain(n)
+
+    for other in (others, None, bytearray):
+        monkeypatch.setattr(tcp, "host_array", other)
+        with pytest.raises(receive.Unknown, match="host_array"):
+            receive.install("test", "shared")
+        assert tcp.host_array is other and receive.installed() is None
+    monkeypatch.undo()
+    utils = peer("distributed.protocol.utils")
+    for other in (lambda n, m: None, lambda *, n: None, lambda n: bytearray(n), lambda n: memoryview(bytes(n)), lambda n: memoryview(bytearray(n + 1))):
+        monkeypatch.setattr(tcp, "host_array", other)
+        monkeypatch.setattr(utils, "host_array", other)
+        with pytest.raises(receive.Unknown):
+            receive.install("test", "shared")
+        assert tcp.host_array is other
+    monkeypatch.undo()
+
+    async def reader(stream, n):
+        return None
+
+    monkeypatch.setattr(tcp, "read_bytes_rw", reader)
+    with pytest.raises(receive.Unknown, match="read_bytes_rw"):
+        receive.install("test", "shared")
+    monkeypatch.undo()
+    try:
+        for kind in ("shared", "host"):
+            receive.install("one", kind)
+            receive.install("two", kind)
+            view = tcp.host_array(1 << 20)
+            assert view.obj.usm_type == kind and view.nbytes == 1 << 20 and not view.readonly
+            assert tcp.host_array(100).nbytes == 100 and type(tcp.host_array(100).obj) is not ub.Array
+            receive.remove("one")
+            assert receive.installed() is tcp.host_array
+        ub._set_limit(8 << 20)
+        ub.trim()
+        assert tcp.host_array(64 << 20).nbytes == 64 << 20 and receive.installed().refused == 1
+    finally:
+        ub._set_limit(0)
+        receive.remove("two")
+    assert tcp.host_array is plain
+
+
+def test_arguments_of_setup():
+    peer("distributed")
+    from usmbridge import dask
+
+    for bad, kind in ((-1, ValueError), (1.5, ValueError), (float("nan"), ValueError), ("much", ValueError), (True, TypeError), ([], TypeError), (1 << 63, ValueError)):
+        with pytest.raises(kind):
+            dask.setup(limit=bad)
+    with pytest.raises(ValueError, match="receive"):
+        dask.setup(receive="device")
+    with pytest.raises(ValueError, match="[Cc]lient"):
+        dask.setup()
+
+
+def test_what_the_pools_have_no_room_for(frames, caplog):
+    """It is in memory already: an error would keep Dask waiting."""
+    for n, start in ((1000, 0), (5_000_000, 0), (5_000_000, 1)):
+        a = ub.asarray(list(range(100)), dtype="int64", device=sycl_device(), usm_type="shared").view("uint8")
+        whole = ub.zeros(n * 8, "uint8", usm_type="shared")
+        whole[: a.size] = a
+        x = whole.view("int64")
+        header, sent = frames.dumps(x)
+        got = arrived(sent, start)
+        try:
+            ub.trim()
+            ub._set_limit(1)
+            b = frames.loads(header, got)
+        finally:
+            ub._set_limit(0)
+        assert b.usm_type in (None, "shared") and (n == 1000 or b.usm_type is None) and not b.readonly
+        assert b.asnumpy().tobytes() == x.asnumpy().tobytes()
+    assert "limit" in caplog.text
+
+
+LIMIT = """
+import usmbridge as ub
+M = 1 << 20
+
+def refused(**where):
+    try:
+        ub.empty(40 * M, "uint8", **where)
+    except MemoryError as e:
+        return "limit" in str(e)
+
+ub._set_limit(96 * M)
+a = ub.empty(40 * M, "uint8", usm_type="shared")
+b = ub.empty(40 * M, "uint8", device="host")
+assert refused(usm_type="device") and refused(device="host")
+a.release()
+ub.stats()  # it has come back: idle in its pool, until another needs the room
+c = ub.empty(40 * M, "uint8", usm_type="device")
+ub._set_limit(M)
+assert refused(usm_type="shared") and b.nbytes == c.nbytes
+b.release(), c.release()
+ub.stats()
+assert refused(usm_type="shared")
+ub._set_limit(0)
+assert not refused(usm_type="shared")
+for bad, kind in ((-1, OverflowError), (1 << 64, OverflowError), ("x", TypeError), (None, TypeError)):
+    try:
+        ub._set_limit(bad)
+    except kind:
+        continue
+    raise AssertionError(bad)
+print("done")
+"""
+
+
+def test_limit_of_the_pools():
+    """All pools together, whatever they hold; what is idle makes room."""
+    sycl_device()
+    p = subprocess.run([HOST, "-c", LIMIT], capture_output=True, text=True)
+    assert p.stdout == "done\n", p.stderr

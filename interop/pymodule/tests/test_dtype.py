@@ -1,0 +1,67 @@
+"""Element types as objects: names that also equal NumPy's objects."""
+
+import copy
+import json
+import pickle
+
+import pytest
+from conftest import peer
+
+import usmbridge as ub
+
+NATIVE = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "complex64", "complex128"]
+
+
+def test_native_types(np):
+    for name in NATIVE:
+        d = ub.zeros(1, name, device="host").dtype
+        assert type(d) is ub.DType and d == name and name == d and str(d) == f"{d}" == name and repr(d) == repr(name) and hash(d) == hash(name)
+        assert d == np.dtype(name) and np.dtype(name) == d and d == np.dtype(name).type and np.dtype(name).type == d and not d != np.dtype(name)
+        assert np.dtype(d) == np.dtype(name) and np.zeros(2, d).dtype == d and d.itemsize == np.dtype(name).itemsize and d.name == name and type(d.name) is str
+        assert {name: 1}[d] == 1 and d in {name} and json.dumps(d) == json.dumps(name)
+        for other in NATIVE:
+            if other != name:
+                assert d != np.dtype(other) and d != np.dtype(other).type and not d == np.dtype(other) and d != other
+        if np.dtype(name).itemsize > 1:
+            assert d != np.dtype(name).newbyteorder(">")
+        assert ub.zeros(1, name).dtype is d and ub.DType(name) is d and ub.DType(np.dtype(name)) is d and ub.zeros(1, d).dtype is d and ub.DType(d) is d
+        for protocol in range(6):
+            assert pickle.loads(pickle.dumps(d, protocol)) == d and type(pickle.loads(pickle.dumps(d, 2))) is ub.DType
+        assert copy.copy(d) == copy.deepcopy(d) == d
+
+
+def test_ml_types(np):
+    ml = peer("ml_dtypes")
+    for name in ("bfloat16", "float8_e4m3fn", "float6_e2m3fn", "float4_e2m1fn", "int4", "uint2"):
+        d = ub.zeros(1, name, device="host").dtype
+        t = getattr(ml, name)
+        assert d == t and d == np.dtype(t) and np.dtype(t) == d and t == d and d != np.float16 and d != ml.float8_e5m2 and np.dtype(d) == t
+
+
+def test_unrelated_objects():
+    d = ub.DType("float64")
+    for other in (None, 5, float, object(), [], type("float64", (), {}), type("X", (), {"name": "float64"})(), b"float64"):
+        assert d != other and not d == other
+    named = type("float64", (), {"__module__": "numpy"})
+    assert d == named and d != named()
+    for op in ("__lt__", "__add__", "__ge__"):
+        assert getattr(d, op)("x") == getattr("float64", op)("x")
+    for bad in ((), ("nonsense",), (None,), (5,), ("int8", "int8")):
+        with pytest.raises(TypeError):
+            ub.DType(*bad)
+    with pytest.raises(TypeError):
+        ub.DType(type="int8")
+    with pytest.raises(TypeError):
+        type("X", (ub.DType,), {})
+    assert ub.DType("f4") == "float32" and ub.DType(float) == "float64" and ub.DType(bool) == "bool"
+
+
+def test_what_comparing_raises_is_no():
+    class Loud:
+        __module__ = "numpy"
+
+        @property
+        def name(self):
+            raise MemoryError
+
+    assert ub.DType("int8") != Loud()

@@ -1,0 +1,262 @@
+"""release(), with, weak references, and the cycle collector."""
+
+import copy
+import ctypes
+import gc
+import operator
+import threading
+import time
+import weakref
+
+import pytest
+from conftest import peer, sycl_device
+
+import usmbridge as ub
+from usmbridge import cute
+
+
+def count():
+    return ub.stats()["live_buffers.all.current"]
+
+
+def becomes(n):
+    """Memory that is given up on a list of Go's is counted a moment later."""
+    end = time.monotonic() + 30
+    while count() != n and time.monotonic() < end:
+        time.sleep(0.001)
+    return count() == n
+
+
+def kinds(np):
+    yield lambda: ub.zeros((2, 3), device="host")
+    yield lambda: ub.asarray(np.zeros((2, 3)))
+    yield lambda: ub.asarray(memoryview(np.zeros((2, 3))))
+    for kind in ("device", "shared"):
+        yield lambda: ub.zeros((2, 3), device=sycl_device(), usm_type=kind)
+
+
+def test_memory_goes_at_release(np):
+    for make in kinds(np):
+        a = make()
+        held = count()
+        assert a.release() is None and becomes(held - 1)
+        a.release()
+        assert count() == held - 1
+        del a
+        with make() as b:
+            assert b.shape == (2, 3)
+        with pytest.raises(ValueError, match="released"):
+            b.shape
+        with pytest.raises(LookupError):
+            with make() as b:
+                raise LookupError
+        with pytest.raises(ValueError, match="released"):
+            with b:
+                pass
+
+
+def test_every_use_after_release_is_refused(np, dpctl):
+    for make in kinds(np):
+        a = make()
+        public = [n for n in dir(a) if n not in dir(object) and n not in ("release", "__exit__", "__dlpack_c_exchange_api__", "__array_priority__", "__module__")]
+        a.release()
+        assert repr(a) == "<Array, released>" and a == a and hash(a) == hash(a) and a != None and isinstance(a, ub.Array)  # noqa: E711
+        operators = {"__contains__", "__neg__", "__pos__", "__abs__", "__invert__"}
+        refused = 0
+        for name in public:
+            if name in operators or name.strip("_").lstrip("r") in "add sub mul truediv floordiv mod divmod matmul lshift rshift shift and or xor pow lt le gt ge eq ne".split():
+                continue
+            calls = {
+                "reshape": (6,), "to_device": ("host",), "astype": ("int8",), "view": ("int8",), "fill": (0,), "__getitem__": (0,), "__setitem__": (0, 1), "__delitem__": (0,),
+                "__array_function__": (np.sum, (), (), {}), "__buffer__": (0,), "__deepcopy__": ({},), "__reduce_ex__": (5,),
+            }
+            if name in ("__release_buffer__", "__rmod__", "__ror__"):
+                continue
+            with pytest.raises(ValueError, match="released"):
+                f = getattr(a, name)
+                f(*calls.get(name, ()))
+            refused += 1
+        assert refused > 40
+        takers = [
+            lambda: ub.asarray(a), lambda: ub.from_dlpack(a), lambda: ub.from_usm_array_interface(a), lambda: memoryview(a), lambda: np.from_dlpack(a), lambda: np.asarray(a),
+            lambda: ub.asarray([a]), lambda: cute.from_dlpack(a), lambda: len(a), lambda: list(a), lambda: operator.index(a), lambda: bool(a), lambda: np.sum(a), lambda: ub.zeros(2).__setitem__(0, a),
+            lambda: ub.zeros_like(a), lambda: copy.copy(a), lambda: copy.deepcopy(a), lambda: ub.asarray(a, device="host"), lambda: ub.full(2, a),
+            lambda: peer("tvm_ffi").from_dlpack(a), lambda: dpctl.memory.as_usm_memory(a),
+        ]
+        for f in takers:
+            with pytest.raises((ValueError, BufferError)):
+                f()
+
+
+def test_what_was_made_of_it_stays(np):
+    for make in kinds(np):
+        a = make()
+        v, t = a[1:], a.T.as_readonly()
+        d = a.__dlpack__(max_version=(1, 0))
+        h = ub.asarray(a, device="host") if a.usm_type == "shared" else a[:]
+        r = ub.asarray(np.arange(9, dtype="uint8"))[1:].view("int64")
+        a.release()
+        assert v.tolist() == [[0, 0, 0]] and t.tolist() == [[0, 0]] * 3 and ub.from_dlpack(d).tolist() == [[0, 0, 0]] * 2 and h.tolist() == [[0, 0, 0]] * 2 and r.size == 1
+        v.release()
+        assert t.shape == (3, 2)
+
+
+def test_buffers_keep_the_memory(np):
+    for make in (lambda: ub.zeros((2, 3), device="host"), lambda: ub.zeros((2, 3), usm_type="shared"), lambda: ub.asarray(np.zeros((2, 3), "float32"))):
+        a = make()
+        m, x = memoryview(a), np.asarray(a)
+        held = count()
+        a.release()
+        with pytest.raises(ValueError, match="released"):
+            a.shape
+        with pytest.raises(ValueError, match="released"):
+            memoryview(a)
+        assert count() == held and m.shape == (2, 3) and m.tolist() == [[0.0] * 3] * 2
+        x[0] = 5
+        assert m[0, 0] == 5
+        m.release()
+        assert count() == held and x.tolist()[0] == [5] * 3
+        del x
+        assert becomes(held - 1)
+
+
+def test_release_while_others_work():
+    for _ in range(20):
+        a = ub.zeros(1 << 18, "float64", device="host")
+        start = threading.Barrier(3)
+        seen = []
+
+        def work(f):
+            start.wait()
+            try:
+                for _ in range(5):
+                    f()
+            except ValueError as e:
+                seen.append("released" in str(e))
+
+        threads = [threading.Thread(target=work, args=(f,)) for f in (a.copy, lambda: a.astype("float32"))]
+        for t in threads:
+            t.start()
+        start.wait()
+        a.release()
+        for t in threads:
+            t.join()
+        assert all(seen)
+        with pytest.raises(ValueError):
+            a.copy()
+
+
+def test_weak_references():
+    a = ub.zeros(3, device="host")
+    gone = []
+    r = weakref.ref(a, lambda _: gone.append(1))
+    assert r() is a and weakref.getweakrefcount(a) == 1
+    cache = weakref.WeakValueDictionary(x=a)
+    members, keys = weakref.WeakSet([a, a[:1]]), weakref.WeakKeyDictionary({a: 5})
+    assert a in members and len(members) == 1 and keys[a] == 5 and cache["x"] is a
+    for _ in range(200):  # arrays are reused
+        weakref.ref(ub.zeros(3, device="host"))
+    del a
+    assert r() is None and gone == [1] and not cache and not members and not keys
+    b = ub.zeros(3, device="host")
+    s = weakref.ref(b)
+    b.release()
+    assert s() is b
+
+
+class Owner:
+    """Memory by the dictionary, from an object that can hold what is made of it."""
+
+    alive = 0
+
+    def __init__(self, memory):
+        Owner.alive += 1
+        self.__sycl_usm_array_interface__ = {"data": (memory._pointer, False), "shape": (4,), "strides": None, "typestr": "<f4", "version": 1, "syclobj": memory.sycl_queue}
+        self.memory = memory
+
+    def __del__(self):
+        Owner.alive -= 1
+
+
+def collected():
+    gc.collect()
+    return Owner.alive
+
+
+def test_cycles_through_the_owner(dpctl):
+    memory = dpctl.memory.MemoryUSMShared(1024)
+    shapes = [
+        lambda o: [ub.asarray(o)], lambda o: [ub.asarray(o)[1:]], lambda o: [ub.asarray(o)] * 2, lambda o: (lambda a: [a, a[1:], a[::-1]])(ub.asarray(o)),
+        lambda o: [ub.asarray(o), ub.asarray(o)], lambda o: (lambda a: [a[1:], a[:2][1:]])(ub.asarray(o)), lambda o: [ub.asarray(o, device="host")],
+        lambda o: [ub.asarray(o, device="host")[1:].view("int32")],
+    ]
+    for make in shapes:
+        gc.collect()
+        o = Owner(memory)
+        o.arrays = make(o)
+        assert Owner.alive == 1
+        del o
+        assert collected() == 0, make
+
+
+def test_what_is_used_from_outside_stays(dpctl):
+    memory = dpctl.memory.MemoryUSMShared(1024)
+    for keep in (lambda a: a, lambda a: a[1:], lambda a: a.__dlpack__(max_version=(1, 0)), lambda a: memoryview(a), lambda a: a[1:][1:].view("int32")):
+        o = Owner(memory)
+        a = ub.asarray(o)
+        o.arrays = [a, a[1:], a[:2]]
+        kept = keep(a)
+        del o, a
+        assert collected() == 1, keep
+        if isinstance(kept, ub.Array):
+            assert kept.tolist() is not None
+        del kept
+        assert collected() == 0, keep
+
+
+def test_cycles_through_a_buffer(np):
+    class Array(np.ndarray):
+        def __dlpack__(self, **kw):
+            raise AttributeError
+
+    r = None
+    x = np.zeros(5).view(Array)
+    x.mine = ub.asarray(memoryview(x))
+    r = weakref.ref(x)
+    del x
+    gc.collect()
+    # NumPy's own part of such a cycle is not collected; ours must not break it.
+    if r() is not None:
+        assert r().mine.tolist() == [0] * 5
+        del r().mine
+
+
+def test_collected_arrays_are_released(dpctl):
+    memory = dpctl.memory.MemoryUSMShared(1024)
+    seen = []
+
+    class Late:
+        """Its end comes while the cycle is taken apart."""
+
+        def __del__(self):
+            try:
+                seen.append(self.array.tolist())
+            except ValueError as e:
+                seen.append(str(e))
+
+    o = Owner(memory)
+    o.late = Late()
+    o.late.array = o.array = ub.asarray(o)
+    del o
+    assert collected() == 0 and len(seen) == 1
+
+
+def test_arrays_without_python_owners_are_not_tracked(np):
+    assert not gc.is_tracked(ub.zeros(3, device="host")) and not gc.is_tracked(ub.asarray(np.zeros(3))) and not gc.is_tracked(ub.zeros(3))
+    a = ub.asarray(memoryview(b"abc"))
+    assert gc.is_tracked(a) and gc.is_tracked(a[1:])
+    a.release()
+    assert not gc.is_tracked(a)
+    for _ in range(300):
+        ub.asarray(memoryview(b"abc"))[1:]
+        gc.collect(0)

@@ -1,0 +1,124 @@
+"""Memory that arrays give back serves the next ones at once, and is counted as what it is."""
+
+import pytest
+
+import usmbridge as ub
+from conftest import live
+from test_lifetime import run
+
+
+def counts():
+    s = ub.stats()
+    return s["live_buffers.all.current"], s["allocated_bytes.all.current"], s["allocation.all.current"], s["requested_bytes.all.current"]
+
+
+@pytest.fixture(params=["host", None, "device", "shared"])
+def make(request):
+    if request.param not in ("host", None):
+        request.getfixturevalue("device")
+        return lambda *a, **kw: ub.empty(*a, usm_type=request.param, **kw)
+    return lambda *a, **kw: ub.empty(*a, device=request.param, **kw)
+
+
+def test_the_next_array_of_a_size(make):
+    a = make(1000, "uint8")
+    address = a._pointer
+    del a
+    b, c = make(1000, "uint8"), make(1000, "uint8")
+    assert b._pointer == address != c._pointer
+    assert make((10, 25), "float32", order="F")._pointer not in (address, c._pointer)
+
+
+def test_statistics_stay_exact(make):
+    live()
+    base = counts()
+    for _ in range(20):
+        many = [make(n, "uint8") for n in (1, 64, 64, 64, 64, 64, 64, 100, 4096, 1 << 16, 1 << 20, 1 << 20, 1 << 20, 1 << 20, 1 << 22)]
+        n = ub.stats()
+        assert n["live_buffers.all.current"] == base[0] + len(many)
+        assert n["requested_bytes.all.current"] == base[3] + sum(a.nbytes for a in many)
+        del many
+        make(64, "uint8"), make(1 << 20, "uint8")
+        assert counts() == base
+
+
+def test_zeros_of_memory_that_was_used(make, np):
+    a = ub.asarray(np.full(999, 7, "uint8"), device="host")
+    a.fill(7)
+    del a
+    for kind in ({"device": "host"}, {}):
+        for _ in range(3):
+            z = ub.zeros(999, "uint8", **kind)
+            assert not z.asnumpy().any()
+            z.fill(9)
+
+
+def test_what_others_may_use_goes_to_the_pool(device):
+    """Exported USM waits behind a barrier; a view or a tensor that lives keeps the memory."""
+    a = ub.empty(5000, "uint8")
+    address, c = a._pointer, a.__dlpack__()
+    del a
+    b = ub.empty(5000, "uint8")
+    assert b._pointer != address
+    del c, b
+    a = ub.empty(5000, "uint8")
+    v = a[10:]
+    address = a._pointer
+    del a
+    assert ub.empty(5000, "uint8")._pointer != address
+    del v
+
+
+def test_bounds(make):
+    """More than is kept, in number and in bytes; nothing is lost."""
+    live()
+    base = counts()
+    for sizes in (range(1, 500), [3 << 20] * 5, [1 << 20] * 9, [7] * 100):
+        many = [make(n, "uint8") for n in sizes]
+        assert len({a._pointer for a in many}) == len(many)
+        del many
+    assert counts() == base
+
+
+def test_trim(make):
+    many = [make(1 << 20, "uint8") for _ in range(3)]
+    del many
+    before = ub.stats()["reserved_bytes.all.current"]
+    given = ub.trim()
+    assert isinstance(given, int) and 0 <= ub.stats()["reserved_bytes.all.current"] <= before - given
+
+
+def test_at_the_end_and_in_a_child():
+    run(
+        """
+a = ub.empty(100, device="host"); p = a._pointer; del a
+pid = os.fork()
+if pid == 0:
+    try: ub.empty(100, device="host")
+    except RuntimeError: os._exit(0)
+    os._exit(3)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+assert ub.empty(100, device="host")._pointer == p
+"""
+    )
+
+
+def test_copies_take_what_is_kept(make):
+    """A small copy lies beside its source, in memory that a dead array kept; values and statistics are right."""
+    live()
+    base = counts()
+    a = make(300, "uint8")
+    a.fill(3)
+    make(300, "uint8")
+    for n in range(1, 5):
+        many = [a.copy() for _ in range(n)]
+        assert len({c._pointer for c in many} | {a._pointer}) == n + 1
+        for c in many:
+            assert (c.usm_type, c.device) == (a.usm_type, a.device) and set(c.asnumpy().tolist()) == {3}
+            assert type(c.sycl_queue) is type(a.sycl_queue)
+            c.fill(n)
+        assert a.asnumpy().max() == 3
+        assert counts()[0] == base[0] + n + 1
+        del many, c
+    del a
+    assert counts() == base

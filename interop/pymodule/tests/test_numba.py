@@ -1,0 +1,318 @@
+"""Functions that Numba compiles take Arrays on memory that the host may read."""
+
+import gc
+import os
+import subprocess
+import sys
+
+import pytest
+from conftest import peer
+
+import usmbridge as ub
+
+HOST = os.environ.get("USMBRIDGE_TEST_HOST") or os.readlink("/proc/self/exe")
+
+
+@pytest.fixture
+def numba():
+    return peer("numba")
+
+
+@pytest.fixture(params=["host", "shared", "host USM"])
+def new(request):
+    """empty() on each sort of memory that the host may read."""
+    if request.param == "host":
+        return lambda shape, dtype="float64", **kw: ub.zeros(shape, dtype, device="host", **kw)
+    request.getfixturevalue("device")
+    usm = request.param.split()[0]
+    return lambda shape, dtype="float64", **kw: ub.zeros(shape, dtype, usm_type=usm, **kw)
+
+
+def test_reads_and_writes(np, numba, new):
+    @numba.njit
+    def f(a):
+        total = a.dtype.type(0)
+        for i in range(a.shape[0]):
+            for j in range(a.shape[1]):
+                total += a[i, j]
+                a[i, j] = i * 10 + j
+        return total, a.shape, a.strides, a.size, a.ndim, a.itemsize
+
+    a = new((3, 4))
+    n = np.asarray(a)
+    n[...] = np.arange(12).reshape(3, 4)
+    assert f(a) == (66.0, (3, 4), (32, 8), 12, 2, 8)
+    assert n.tolist() == [[i * 10 + j for j in range(4)] for i in range(3)]
+    # A view of it, with other strides, is another type and the same memory.
+    assert f(a[::-1, 1::2])[1:3] == ((3, 2), (-32, 16)) and n[2].tolist() == [20, 0, 22, 1]
+    assert f(a.T)[2] == (8, 32) and n[0].tolist() == [0, 10, 20, 30]
+
+
+DTYPES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64",
+          "complex64", "complex128"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_element_types(np, numba, dtype):
+    @numba.njit
+    def double(a):
+        for i in range(a.size):
+            a.flat[i] = a.flat[i] + a.flat[i]
+        return a.sum()
+
+    values = np.array([0, 1, 1, 0] if dtype == "bool" else [1, 2, 3, 4], dtype)
+    a, n = ub.asarray(values, device="host", copy=True), values.copy()
+    t = numba.typeof(a)
+    assert isinstance(t, numba.types.Array) and t.dtype == numba.typeof(n).dtype and t.layout == "C" and t.mutable
+    assert double(a) == double(n) and np.asarray(a).tolist() == n.tolist()
+
+
+def test_what_comes_back(np, numba, new):
+    a = new((4, 3))
+    assert numba.njit(lambda a: a)(a) is a
+    assert numba.njit(lambda a, b: b if a.size > 100 else a)(a, a.copy()) is a
+    view = numba.njit(lambda a: a[1:, ::2])(a)
+    assert type(view) is np.ndarray and view.shape == (3, 2)
+    view[:] = 5
+    assert np.asarray(a)[1:, ::2].tolist() == [[5, 5]] * 3 and np.asarray(a)[0].tolist() == [0, 0, 0]
+    fresh = numba.njit(lambda a: a + 1)(a)
+    assert type(fresh) is np.ndarray and fresh[1, 0] == 6
+    both = numba.njit(lambda a: (a, a.T))(a)
+    assert both[0] is a and type(both[1]) is np.ndarray
+
+
+def test_a_view_keeps_the_memory(np, numba, new):
+    """With nothing but a compiled function's result left, the memory is still there."""
+    a = new(1000)
+    view = numba.njit(lambda a: a[500:])(a)
+    before = ub.stats()["live_buffers.all.current"]
+    del a
+    gc.collect()
+    assert ub.stats()["live_buffers.all.current"] == before
+    view[:] = 3
+    assert view.sum() == 1500
+
+
+def test_references_balance(np, numba, new):
+    a = new(16)
+    functions = [numba.njit(f) for f in (lambda a: None, lambda a: a, lambda a: a[1:], lambda a: a.sum(), lambda a: (a, a))]
+    for f in functions:
+        f(a)
+    gc.collect()
+    before = sys.getrefcount(a)
+    for f in functions:
+        for _ in range(50):
+            f(a)
+    gc.collect()
+    assert sys.getrefcount(a) == before
+
+
+def test_read_only(np, numba):
+    x = np.arange(4.0)
+    x.flags.writeable = False
+    a = ub.from_dlpack(x)
+    assert a.readonly and not numba.typeof(a).mutable
+    assert numba.njit(lambda a: a.sum())(a) == 6
+
+    @numba.njit
+    def write(a):
+        a[0] = 1
+
+    with pytest.raises(numba.TypingError, match="[Rr]eadonly"):
+        write(a)
+
+
+def test_typed_first_in_a_process(numba):
+    """Whatever is imported and used first, an Array is typed as one."""
+    for first, call in (("usmbridge, numba", "numba.njit(lambda a: a.sum())(a)"), ("numba, usmbridge", "numba.njit(lambda a: a.sum())(a)"),
+                        ("usmbridge, numba", "numba.vectorize(lambda x: x + 1)(a).sum() - 4"), ("usmbridge, numba", "str(numba.typeof(a))"),
+                        ("numba", "numba.njit(lambda: 0)(); import usmbridge; a = usmbridge.zeros(4, device='host'); str(numba.typeof(a))")):
+        setup = f"import {first}\n" + ("a = usmbridge.zeros(4, device='host')\n" if "usmbridge" in first else "import sys; assert 'usmbridge' not in sys.modules\n")
+        *before, last = call.split("; ")
+        code = setup + "\n".join(before) + f"\nprint({last})"
+        if "import usmbridge" in call:
+            code = setup + "numba.njit(lambda: 0)()\nimport usmbridge\na = usmbridge.zeros(4, device='host')\nprint(numba.typeof(a))"
+        out = subprocess.run([HOST, "-W", "error", "-c", code], capture_output=True, text=True)
+        assert out.returncode == 0 and out.stdout.strip() in ("0.0", "usmbridge.Array(float32, 1d, C)"), code + out.stdout + out.stderr
+
+
+def test_entry_point(numba):
+    import importlib.metadata
+
+    points = list(importlib.metadata.entry_points(group="numba_extensions", name="init"))
+    ours = [p for p in points if p.value == "usmbridge.numba:init"]
+    assert ours and ours[0].load()() is None
+
+
+def test_device_memory_is_refused(numba, device):
+    a = ub.zeros(3)
+    for _ in range(2):
+        with pytest.raises(numba.TypingError, match=r"the host cannot read USM device memory.*asnumpy\(\).*to_device"):
+            numba.njit(lambda a: a.sum())(a)
+    assert numba.njit(lambda a: a.sum())(a.to_device("host")) == 0
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "int4"])
+def test_types_that_numba_lacks(numba, dtype):
+    with pytest.raises(numba.TypingError, match="asarray|asnumpy"):
+        numba.njit(lambda a: a.size)(ub.zeros(4, dtype, device="host"))
+
+
+def test_globals_and_other_misuse(np, numba):
+    a = ub.zeros(4, "float64", device="host")
+
+    @numba.njit
+    def frozen():
+        return a.sum()
+
+    with pytest.raises(numba.TypingError, match="pass it as an argument"):
+        frozen()
+
+    from usmbridge.numba import ArrayType
+
+    explicit = numba.njit(numba.float64(ArrayType(numba.float64, 1, "C")))(lambda a: a.sum())
+    assert explicit(a) == 0
+    for wrong in (np.zeros(4), ub.zeros(4, "float32", device="host"), ub.zeros((2, 2), "float64", device="host"), ub.zeros(8, "float64", device="host")[::2], None):
+        with pytest.raises(TypeError):
+            explicit(wrong)
+    with pytest.raises(TypeError):
+        numba.njit("f8(f8[::1])")(lambda a: a.sum())(a)
+
+
+def test_misaligned_memory_is_refused(numba, device):
+    """A dictionary may say that elements lie anywhere; compiled code may not believe that."""
+    keep = ub.zeros(64, "uint8", usm_type="shared")
+
+    class Holder:
+        def __init__(self, dictionary):
+            self.__sycl_usm_array_interface__ = dictionary
+
+    a = ub.from_usm_array_interface(Holder(dict(
+        keep.__sycl_usm_array_interface__, data=(keep._pointer + 1, False), shape=(4,), typestr="<f8", typedescr=[("", "<f8")])))
+    total = numba.njit(lambda a: a.sum())
+    with pytest.raises(ValueError, match=r"not; pass a\.copy\(\)"):
+        total(a)
+    assert total(a.copy()) == 0
+
+
+def test_inner_functions_and_unification(np, numba, new):
+    inner = numba.njit(numba.float64(numba.types.Array(numba.float64, 1, "C")))(lambda x: x.sum())
+
+    @numba.njit
+    def f(a, n):
+        x = a
+        for _ in range(n):
+            x = x[1:]
+        return inner(a), x.sum(), (a * a).sum(), np.asarray(a)[0]
+
+    a = new(5)
+    np.asarray(a)[:] = range(5)
+    assert f(a, 2) == (10, 9, 30, 0)
+    # Beside NumPy arrays, in one call.
+    assert numba.njit(lambda a, n: (a + n).sum())(a, np.ones(5)) == 15
+
+
+def test_parallel_vectorize_and_gufunc(np, numba, new):
+    @numba.njit(parallel=True)
+    def scaled(a, out):
+        for i in numba.prange(a.size):
+            out[i] = a[i] * 2
+        return out.sum()
+
+    a, out = new(1000), new(1000)
+    np.asarray(a)[:] = 1
+    assert scaled(a, out) == 2000 and np.asarray(out).tolist() == [2] * 1000
+    fixed = numba.vectorize(["f8(f8)"])(lambda x: x + 1)
+    free = numba.vectorize(lambda x: x + 1)
+    assert fixed(a).tolist() == free(a).tolist() == [2] * 1000
+    fixed(a, out=np.asarray(out))
+    assert np.asarray(out)[0] == 2
+
+    @numba.guvectorize(["(f8[:], f8[:])"], "(n)->(n)")
+    def triple(x, y):
+        for i in range(x.size):
+            y[i] = 3 * x[i]
+
+    assert triple(a).tolist() == [3] * 1000
+
+
+def test_work_of_ours_is_waited_for(np, numba, device):
+    """What this library still does on the memory is done before compiled code reads it."""
+    source = ub.asarray(np.arange(1 << 20, dtype="float64"), usm_type="device")
+    total = numba.njit(lambda a: a.sum())
+    want = float(np.arange(1 << 20).sum())
+    for _ in range(20):
+        assert total(ub.asarray(source, usm_type="shared", copy=True)) == want
+
+
+HITS = "print(*results, sum(total.stats.cache_hits.values()), sum(total.stats.cache_misses.values()))\n"
+
+CACHED = """
+import sys, usmbridge as ub, numpy as np
+from cached_functions import total
+a = ub.zeros(8, "float64", device="host")
+np.asarray(a)[:] = range(8)
+results = total(a), total(np.asarray(a))
+""" + HITS
+
+# As where usmbridge is not installed.
+CACHED_WITHOUT = """
+import sys
+sys.modules["usmbridge"] = None
+import numpy as np
+from cached_functions import total
+results = [total(np.arange(8, dtype=t)) for t in sys.argv[1:]]
+""" + HITS
+
+# As a version of usmbridge whose compiled code calls other helpers.
+CACHED_OTHERWISE = "import usmbridge.numba\nusmbridge.numba._AGREEMENT += 1\n" + CACHED
+
+
+@pytest.fixture
+def cached(numba, tmp_path):
+    """Runs a program in a process of its own, with a function whose compilations are kept."""
+    (tmp_path / "cached_functions.py").write_text("import numba\n\n@numba.njit(cache=True)\ndef total(a):\n    return a.sum()\n")
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
+           "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+
+    def run(*args):
+        out = subprocess.run([HOST, "-c", *args], capture_output=True, text=True, env=env)
+        assert out.returncode == 0, out.stdout + out.stderr
+        return out.stdout.strip()
+
+    return run
+
+
+def test_cache(cached):
+    """cache=True: another process loads what one has compiled, for Arrays and for NumPy's."""
+    assert cached(CACHED_WITHOUT, "float64") == "28.0 0 1"
+    assert cached(CACHED) == "28.0 28.0 1 1"
+    assert cached(CACHED) == "28.0 28.0 2 0"
+    # Programs that cannot import usmbridge use the same cache, and write it, with
+    # entries of ours that they do not understand: those are compiled anew later.
+    assert cached(CACHED_WITHOUT, "float64", "float32") == "28.0 28.0 1 1"
+    assert cached(CACHED) == "28.0 28.0 1 1"
+    # Code that calls helpers which are no longer there would end the process.
+    assert cached(CACHED_OTHERWISE) == "28.0 28.0 1 1"
+
+
+def test_types_are_pickled_and_copied(numba):
+    """By pickle as by Numba's own pickler."""
+    import copy
+    import pickle
+
+    from numba.core import serialize
+
+    for a in (ub.zeros(4, device="host"), ub.zeros((2, 3), "int8", device="host").T.as_readonly()):
+        t = numba.typeof(a)
+        for same in (pickle.loads(pickle.dumps(t)), serialize.loads(serialize.dumps(t)), copy.copy(t), copy.deepcopy(t)):
+            assert same == t and type(same) is type(t) and same.mutable == t.mutable and hash(same) == hash(t)
+
+
+def test_without_numba():
+    """Without Numba nothing is missing, and nothing of ours imports it."""
+    out = subprocess.run([HOST, "-c", "import usmbridge, sys; assert 'numba' not in sys.modules; print('ok')"], capture_output=True, text=True)
+    assert out.stdout == "ok\n", out.stderr
+    code = "import sys; sys.modules['numba'] = None\nimport usmbridge; print(usmbridge.zeros(2, device='host').shape)"
+    out = subprocess.run([HOST, "-W", "error", "-c", code], capture_output=True, text=True)
+    assert out.stdout == "(2,)\n", out.stderr

@@ -1,0 +1,100 @@
+"""Array among NumPy's arrays: what NumPy takes of it is its memory or an error, never another value."""
+
+import pytest
+from conftest import sycl_device
+
+import usmbridge as ub
+
+
+def on_the_host(np, x):
+    yield ub.asarray(x)
+    yield ub.asarray(x, device="host", copy=True)
+    device = sycl_device()
+    for kind in ("shared", "host"):
+        yield ub.asarray(x, device=device, usm_type=kind)
+
+
+def test_asarray_is_the_memory(np):
+    x = np.arange(6.0).reshape(2, 3)
+    for a in on_the_host(np, x):
+        for y in (np.asarray(a), a.__array__(), a.__array__(copy=False), a.__array__(None, None), a.__array__("float64", copy=False)):
+            assert y.dtype == "float64" and y.ctypes.data == a._pointer and y.flags.writeable and np.array_equal(y, x)
+        for y in (a.__array__(copy=True), a.__array__("float32"), np.array(a, copy=True)):
+            assert y.ctypes.data != a._pointer and np.array_equal(y, x)
+        assert a.__array__("float32").dtype == np.float32
+        with pytest.raises(ValueError, match="copy=False"):
+            a.__array__("float32", copy=False)
+        assert a.T.__array__().strides == x.T.strides
+
+
+def test_read_only_memory(np):
+    x = np.arange(3.0)
+    x.flags.writeable = False
+    a = ub.asarray(x)
+    assert not np.asarray(a).flags.writeable and not a.__array__().flags.writeable and a.__array__(copy=True).flags.writeable
+    assert a.asnumpy().flags.writeable and a.asnumpy().ctypes.data != a._pointer
+
+
+def test_device_memory_is_refused(np, device):
+    a, x = ub.asarray([1.0, 2.0, 3.0], device=device), np.arange(3.0)
+    assert a.usm_type == "device"
+    refused = [
+        lambda: np.asarray(a), lambda: np.array(a), lambda: np.array([a, a]), lambda: a.__array__(), lambda: a.__array__(copy=True),
+        lambda: np.array_equal(a, x), lambda: np.array_equal(x, a), lambda: np.array_equal(a, a), lambda: np.array_equiv(x, a),
+        lambda: np.allclose(x, a), lambda: np.concatenate([a, a]), lambda: np.concatenate([x, a]), lambda: np.stack((a, x)),
+        lambda: np.block([[a, a], [a, x]]), lambda: np.where(x > 0, a, x), lambda: np.sum(a), lambda: np.add(x, a), lambda: np.sqrt(a),
+        lambda: np.copyto(x, a), lambda: np.in1d(x, a) if hasattr(np, "in1d") else np.isin(x, a), lambda: np.pad(a, mode="edge", pad_width=1),
+        lambda: np.einsum("i,i", a, x), lambda: np.ones_like(a), lambda: np.full(3, a), lambda: x.__setitem__(slice(None), a),
+    ]
+    for f in refused:
+        with pytest.raises(TypeError, match="asnumpy"):
+            f()
+    assert np.array_equal(a.asnumpy(), [1, 2, 3]) and a.asnumpy().flags.writeable
+
+
+def test_functions_of_numpy_see_the_memory(np):
+    x = np.arange(6.0).reshape(2, 3)
+    for a in on_the_host(np, x):
+        assert np.array_equal(a, x) and np.array_equal(x, a) and not np.array_equal(x + 1, a) and np.allclose(a, x)
+        assert np.array_equal(np.concatenate([a, x]), np.concatenate([x, x])) and np.concatenate((a, a)).dtype == x.dtype
+        assert np.array_equal(np.block([[a, x], [x, a]]), np.block([[x, x], [x, x]])) and np.shape(a) == (2, 3)
+        assert np.array_equal(np.stack([a, a]), np.stack([x, x])) and np.array_equal(np.where(a, a, 7), np.where(x, x, 7))
+        assert np.array_equal(np.sqrt(a), np.sqrt(x)) and np.array_equal(np.add(x, a), x + x) and np.sum(a, axis=0).tolist() == x.sum(0).tolist()
+        out = ub.zeros((2, 3), "float64", device="host")
+        np.copyto(out, a)
+        assert np.array_equal(out, x)
+        np.clip(x, 1, 3, out=np.asarray(out))
+        assert np.sum(a=a, axis=0, out=np.asarray(out)[0]).tolist() == x.sum(0).tolist() == out[0].tolist()
+        assert type(np.zeros_like(a)) is np.ndarray and np.zeros_like(a).shape == a.shape
+        np.testing.assert_array_equal(a, x)
+
+
+def test_array_function_leaves_others_their_turn(np):
+    class Other:
+        def __array_function__(self, func, types, args, kwargs):
+            return "other"
+
+    a = ub.zeros(3, device="host")
+    assert np.concatenate([a, Other()]) == "other" and np.concatenate([Other(), a]) == "other"
+    with pytest.raises(TypeError, match="Array"):
+        np.zeros(3, like=a)
+    for bad in ((), (np.sum,), (np.sum, (), [], {}), (np.sum, (), (), None), (np.sum, 5, (), {})):
+        with pytest.raises(TypeError):
+            a.__array_function__(*bad)
+    assert a.__array_function__(np.sum, (), (1,), {}) is NotImplemented
+    with pytest.raises(np.exceptions.AxisError):
+        np.sum(a, axis=5)
+    deep = inner = []
+    for _ in range(100):
+        inner.append([])
+        inner = inner[0]
+    inner.append(a)
+    a.__array_function__(len, (ub.Array,), (deep,), {})
+
+
+def test_asnumpy_of_every_kind(np):
+    x = np.arange(24, dtype="int16").reshape(4, 6)
+    for a in (*on_the_host(np, x), ub.asarray(x, device=sycl_device())):
+        for key in (slice(None), (slice(None, None, -1), slice(1, 4)), (slice(None), 2), (1, 1)):
+            y = a[key].asnumpy()
+            assert np.array_equal(y, x[key]) and y.dtype == x.dtype and y.flags.c_contiguous and y.flags.writeable and y.ctypes.data != a._pointer

@@ -1,0 +1,155 @@
+"""The package around the C module: the same built in and as a wheel; its stubs."""
+
+import importlib
+import importlib.metadata
+import importlib.resources
+import inspect
+import json
+import os
+import pickle
+import pkgutil
+import subprocess
+import sys
+import traceback
+
+import pytest
+
+import usmbridge as ub
+
+BUILT_IN = ub.__spec__.origin == "built-in"
+HOST = os.environ.get("USMBRIDGE_TEST_HOST") or (os.readlink("/proc/self/exe") if BUILT_IN else sys.executable)
+
+
+def run(*args, **env):
+    out = subprocess.run([HOST, *args], capture_output=True, text=True, env={**os.environ, **env})
+    assert out.returncode == 0, out.stdout + out.stderr
+    return out.stdout
+
+
+def test_names_are_the_packages():
+    """What people see and pickles carry does not say how the package is loaded."""
+    assert ub.__name__ == ub.__package__ == "usmbridge" and ub._native.__name__ == "usmbridge._native"
+    for name in ub.__all__:
+        item = getattr(ub, name)
+        if inspect.ismodule(item):
+            assert item.__name__ == f"usmbridge.{name}"
+        else:
+            assert item.__module__ == "usmbridge" and pickle.loads(pickle.dumps(item)) is item
+            assert f"usmbridge {name}".replace(" ", "\n").encode() in pickle.dumps(item, 0)
+
+
+def test_reload_and_import_anew():
+    module = sys.modules.pop("usmbridge")
+    try:
+        again = importlib.import_module("usmbridge")
+        assert again.Array is ub.Array and again.__spec__.submodule_search_locations is not None
+        assert importlib.reload(again) is again and again.zeros is ub.zeros
+    finally:
+        sys.modules["usmbridge"] = module
+    assert importlib.reload(module) is module and module.Array is ub.Array
+    with pytest.raises(ImportError):
+        importlib.import_module("usmbridge.no_such_module")
+
+
+def test_sources_and_resources():
+    main = importlib.import_module("usmbridge.__main__")
+    assert inspect.getsource(main.main).startswith("def main(")
+    assert inspect.getsource(ub).startswith('"""') and pkgutil.get_data("usmbridge", "__init__.py").decode() == inspect.getsource(ub)
+    files = importlib.resources.files("usmbridge")
+    assert files.joinpath("py.typed").is_file() and "__init__.pyi" in [f.name for f in files.iterdir()]
+    assert (files / "__init__.pyi").read_text().startswith('"""') and not (files / "none").is_file()
+    with files.joinpath("cute.pyi").open("rb") as f:
+        assert f.read() == files.joinpath("cute.pyi").read_bytes()
+    with pytest.raises(FileNotFoundError):
+        (files / "none").read_bytes()
+
+
+def test_traceback_has_the_source_line():
+    main = importlib.import_module("usmbridge.__main__")
+    with pytest.raises(TypeError):
+        try:
+            main.main([1])
+        except TypeError:
+            assert "options = parser.parse_args(argv)" in traceback.format_exc()
+            raise
+
+
+def test_metadata():
+    d = importlib.metadata.distribution("usmbridge")
+    assert d.version == ub.__version__ and d.metadata["License-Expression"] == "Apache-2.0"
+    assert d.metadata["Requires-Python"] == ">=3.11" and len(d.metadata.get_all("Project-URL")) >= 4
+    if not BUILT_IN:
+        assert d.metadata.get_payload().startswith("# usmbridge")
+
+
+def test_as_program():
+    assert run("-m", "usmbridge").startswith(f"usmbridge {ub.__version__}, go")
+    report = json.loads(run("-m", "usmbridge", "--json"))
+    assert report["python"]["executable"] == sys.executable and report["python"]["source"] == "this process"
+    assert report["platforms"][-1]["devices"][0]["filter_string"] == "host"
+
+
+def test_a_free_threaded_python_is_refused():
+    """With words, before anything of C is looked for. What `make test-pythons` does with a python3.14t where
+    there is one is done here with its ABI flags."""
+    out = run("-c", """
+import sys
+sys.abiflags += "t"
+try:
+    import usmbridge
+except ImportError as e:
+    print(e, e.name, "usmbridge" in sys.modules, "usmbridge._native" in sys.modules)
+""")
+    short = "%d.%d" % sys.version_info[:2]
+    assert "a free-threaded build (" in out and f"use the ordinary build of Python {short}" in out
+    assert out.endswith(" usmbridge False False\n"), out
+
+
+@pytest.fixture
+def stubs(tmp_path):
+    """A directory with the package's files, for mypy, apart from where programs run."""
+    if not os.environ.get("USMBRIDGE_REQUIRE_PEERS"):
+        pytest.importorskip("mypy")
+    folder = tmp_path / "stubs" / "usmbridge"
+    folder.mkdir(parents=True)
+    for f in importlib.resources.files("usmbridge").iterdir():
+        if f.name.endswith((".py", ".pyi", "py.typed")):
+            folder.joinpath(f.name).write_bytes(f.read_bytes())
+    return folder.parent
+
+
+def mypy(stubs, module, *args):
+    out = subprocess.run([HOST, "-m", module, *args], capture_output=True, text=True, cwd=stubs.parent,
+                         env={**os.environ, "MYPYPATH": str(stubs), "MYPY_CACHE_DIR": str(stubs.parent / "cache")})
+    assert out.returncode == 0, out.stdout + out.stderr
+
+
+def test_stubs(stubs):
+    """The stubs say what the module has, no more and no less; by hand this is
+    `MYPYPATH=interop/internal/pypackage bin/usmpython -m mypy.stubtest usmbridge`."""
+    # The buffer protocol has Python names from 3.12 on; typing has them everywhere.
+    allowed = stubs.parent / "allowed"
+    allowed.write_text("usmbridge\\.Array\\.__(release_)?buffer__\n")
+    mypy(stubs, "mypy.stubtest", "usmbridge", "--concise", "--allowlist", str(allowed), "--ignore-unused-allowlist")
+
+
+USES = """
+import numpy as np
+import usmbridge as ub
+
+a: ub.Array = ub.zeros((2, 3), usm_type="shared")
+b: ub.Array = a[0, ..., None].T.reshape(3)
+shape: tuple[int, ...] = b.shape
+view: memoryview = memoryview(a)
+n = np.asarray(a)
+t = ub.cute.from_dlpack(a).mark_layout_dynamic()
+key: str = t.key
+ub.zeros(3, usm_type="fast")  # type: ignore[arg-type]
+"""
+
+
+def test_stubs_in_use(stubs):
+    """A program that uses the module is checked as its author means it."""
+    program = stubs.parent / "program.py"
+    program.write_text(USES)
+    mypy(stubs, "mypy", "--strict", str(program))

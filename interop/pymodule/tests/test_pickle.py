@@ -1,0 +1,161 @@
+"""copy, deepcopy and pickles, in band and out of band."""
+
+import copy
+import os
+import pickle
+import pickletools
+import subprocess
+import sys
+
+import pytest
+from conftest import sycl_device
+
+import usmbridge as ub
+from test_lifetime import HOST
+
+DTYPES = ["bool", "int8", "uint64", "float16", "float32", "complex128", "bfloat16", "float8_e5m2", "float6_e2m3fn", "int4", "uint1", "complex32"]
+
+
+def places():
+    yield dict(device="host")
+    for kind in ("device", "shared", "host"):
+        yield dict(device=sycl_device(), usm_type=kind)
+
+
+def same(a, b):
+    return a.tolist() == b.tolist() and (a.shape, a.dtype, a.usm_type, a.device, a.readonly) == (b.shape, b.dtype, b.usm_type, b.device, b.readonly)
+
+
+def test_copy_and_deepcopy():
+    for where in places():
+        a = ub.asarray([[1, 2], [3, 4]], dtype="int16", **where)
+        for b in (copy.copy(a), copy.deepcopy(a), copy.deepcopy({"x": [a, a]})["x"][1], copy.copy(a.T).T):
+            assert same(a, b) and b._pointer != a._pointer
+        pair = copy.deepcopy([a, a])
+        assert pair[0] is pair[1] and not copy.copy(a.as_readonly()).readonly
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_round_trips(protocol):
+    for where in places():
+        for dtype in DTYPES:
+            whole = ub.asarray([[1, 0, 1, 1, 0, 0, 1, 0], [0, 0, 1, 0, 1, 1, 0, 1]], dtype=dtype, **where)
+            for a in (whole, whole.T, whole[::-1], whole[:, ::2], whole[1], whole[:0], ub.asarray(1, dtype=dtype, **where), whole.as_readonly()):
+                data = pickle.dumps(a, protocol)
+                b = pickle.loads(data)
+                assert same(a, b), (where, dtype)
+                assert b._pointer != a._pointer or a.size == 0
+                assert (b.strides == a.strides) or a.strides not in ((8, 1), (1, 8), (1,), ())
+    assert pickle.loads(pickle.dumps(whole)).T.tolist() == whole.T.tolist() and not pickle.loads(pickle.dumps(whole, protocol)).readonly
+
+
+def test_out_of_band_buffers_are_the_memory():
+    for where in places():
+        a = ub.asarray(list(range(64)), dtype="float32", **where).reshape(8, 8)
+        for x in (a, a.T, a[2:4], a.as_readonly()):
+            buffers = []
+            data = pickle.dumps(x, protocol=5, buffer_callback=buffers.append)
+            assert len(buffers) == 1 and len(data) < 400
+            raw = buffers[0].raw()
+            readable = a.usm_type != "device"
+            if readable:
+                assert ub.asarray(raw)._pointer == x._pointer and raw.readonly == x.readonly and raw.nbytes == x.nbytes
+            b = pickle.loads(data, buffers=buffers)
+            assert same(x, b) and b.strides == x.strides
+            if readable:
+                assert b._pointer == x._pointer  # the very memory, as it lies where it should
+            # Memory of others takes its place.
+            other = bytearray(raw)
+            c = pickle.loads(data, buffers=[other])
+            assert same(x, c)
+            if x.usm_type is None:
+                assert c._pointer == ub.asarray(other)._pointer and c.readonly == x.readonly
+            if x.usm_type is None:
+                assert pickle.loads(data, buffers=[memoryview(bytes(raw))]).readonly
+            for short in (other[:-4], other + b"1234", b""):
+                with pytest.raises(ValueError, match="bytes"):
+                    pickle.loads(data, buffers=[short])
+            del b, c, raw
+        a.release()
+        assert buffers[0].raw().nbytes == x.nbytes if not readable else True
+
+
+def test_the_memory_lives_as_long_as_a_buffer_of_it():
+    a = ub.asarray([1.0, 2.0], dtype="float64", device="host")
+    buffers = []
+    data = pickle.dumps(a, protocol=5, buffer_callback=buffers.append)
+    b = pickle.loads(data, buffers=buffers)
+    a.release()
+    del a
+    b[0] = 5
+    assert pickle.loads(data, buffers=buffers).tolist() == [5.0, 2.0]
+
+
+def test_unaligned_buffers_are_copied():
+    data = pickle.dumps(ub.asarray([1.0, 2.0], dtype="float64", device="host"), protocol=5, buffer_callback=lambda b: None)
+    raw = bytearray(17)
+    raw[1:] = memoryview(ub.asarray([3.0, 4.0], dtype="float64")).cast("B")
+    assert pickle.loads(data, buffers=[memoryview(raw)[1:]]).tolist() == [3.0, 4.0]
+
+
+def test_packed_elements_begin_where_they_can():
+    """Six bits each: not at every byte of a buffer of ours."""
+    a = ub.asarray([1, 0, 2, 1], dtype="float6_e2m3fn", device="host")
+    data = pickle.dumps(a, protocol=5, buffer_callback=lambda b: None)
+    for at in range(4):
+        wide = ub.zeros(16, "uint8", device="host")
+        wide[at : at + 3] = a.__reduce_ex__(5)[1][0].raw()
+        b = pickle.loads(data, buffers=[pickle.PickleBuffer(wide[at : at + 3])])
+        assert same(a, b) and b.copy().tolist() == a.tolist() and (b._pointer == wide[at:]._pointer) == (at % 3 == 0)
+
+
+def test_elsewhere(tmp_path):
+    """In another process: on the same device where there is one, else a clear error."""
+    device = sycl_device()
+    for name, a in (("usm", ub.asarray([1, 2, 3], device=device, usm_type="device")), ("host", ub.asarray([1, 2, 3], device="host"))):
+        (tmp_path / name).write_bytes(pickle.dumps(a))
+    code = """
+import pickle, sys
+for name in sys.argv[1:]:
+    try:
+        a = pickle.load(open(name, "rb"))
+        print(a.tolist(), a.usm_type, a.device.filter_string, a.readonly)
+    except ValueError as e:
+        print(e)
+"""
+    for sycl in (None, "off"):
+        env = {k: v for k, v in os.environ.items() if k != "USMBRIDGE_SYCL"} | ({"USMBRIDGE_SYCL": sycl} if sycl else {})
+        p = subprocess.run([HOST, "-c", code, tmp_path / "usm", tmp_path / "host"], capture_output=True, text=True, env=env, timeout=120)
+        assert p.returncode == 0, p.stderr
+        usm, host = p.stdout.splitlines()
+        assert host == "[1, 2, 3] None host False"
+        assert usm == f"[1, 2, 3] device {device.filter_string} False" if not sycl else "SYCL is switched off" in usm
+
+
+def test_hostile_recipes():
+    good = [b"\0" * 8, "int32", (2,), "C", 0, None, None, 0]
+    assert ub._unpickle(*good).tolist() == [0, 0]
+    bad = {
+        0: [b"", b"\0" * 7, bytearray(9), None, 5, "text", memoryview(b"\0" * 16)[::2], memoryview(b"\0" * 8).cast("i"), [0] * 8], 1: ["nonsense", None, 5, "int64", "int8"],
+        2: [(3,), -2, (-2,), (1 << 62, 4), "x", None, (1,) * 65, (0,)], 5: ["nonsense", 5, "shared"], 6: ["nosuch:device:9", 5],
+    }
+    for i, values in bad.items():
+        for v in values:
+            if i == 5 and v == "shared":
+                continue
+            args = list(good)
+            args[i] = v
+            with pytest.raises((TypeError, ValueError, BufferError)):
+                ub._unpickle(*args)
+    for n in range(8):
+        with pytest.raises(TypeError):
+            ub._unpickle(*good[:n])
+    with pytest.raises(TypeError):
+        ub.zeros(2).__reduce_ex__("x")
+
+
+def test_in_band_has_the_bytes_once():
+    a = ub.zeros(1 << 16, "uint8", device="host")
+    assert len(pickle.dumps(a, 4)) < (1 << 16) + 400 and len(pickle.dumps(a, 5)) < (1 << 16) + 400
+    assert "BYTEARRAY8" in "".join(op.name for op, *_ in pickletools.genops(pickle.dumps(a, 5)))
+    assert sys.getsizeof(pickle.dumps(a[:0])) < 500

@@ -1,0 +1,230 @@
+"""Which queue an Array names, and what follows: computing together, sharing, order."""
+
+import gc
+import sys
+
+import pytest
+
+import usmbridge as ub
+from test_lifetime import run
+
+KINDS = ("device", "shared", "host")
+
+
+def kept_queue(dpctl, device):
+    """The queue that dpctl itself keeps for a root device."""
+    manager = pytest.importorskip("dpctl._sycl_queue_manager")
+    return manager.get_device_cached_queue(dpctl.SyclDevice(device.filter_string))
+
+
+def holder(keep, **changes):
+    h = type("H", (), {})()
+    h.keep = keep
+    h.__sycl_usm_array_interface__ = dict(keep.__sycl_usm_array_interface__, **changes)
+    return h
+
+
+def syclobj(a):
+    return a.__sycl_usm_array_interface__["syclobj"]
+
+
+def test_the_queue_that_dpctl_keeps(device, dpctl):
+    """Where no queue was named: one object for a context and device, dpctl's own."""
+    kept = kept_queue(dpctl, device)
+    for kind in KINDS:
+        a = ub.empty((2, 3), usm_type=kind, device=device)
+        assert a.sycl_queue is kept and syclobj(a) is kept and a[1:].sycl_queue is kept
+        assert a.copy().sycl_queue is kept and a.T.sycl_queue is kept
+    assert ub.empty(3, sycl_queue=device.filter_string).sycl_queue is kept
+    assert ub.empty(3, sycl_queue=kept.sycl_context).sycl_queue is kept
+    m = dpctl.memory.MemoryUSMShared(64)
+    assert m.sycl_queue is kept and ub.asarray(m).sycl_queue is kept
+    assert ub.asarray(holder(m, syclobj=device.filter_string)).sycl_queue is kept
+    assert ub.asarray(holder(m, syclobj=kept.sycl_context)).sycl_queue is kept
+
+
+def test_the_queue_of_another_context(device, dpctl):
+    d = dpctl.SyclDevice(device.filter_string)
+    context = dpctl.SyclContext([d])
+    manager = pytest.importorskip("dpctl._sycl_queue_manager")
+    kept = manager.get_device_cached_queue((context, d))
+    a = ub.empty(4, usm_type="shared", sycl_queue=context)
+    assert a.sycl_context == context and a.sycl_queue is kept and syclobj(a) is kept
+    assert dpctl.memory.as_usm_memory(a).sycl_queue == kept
+
+
+def test_the_very_object(device, dpctl):
+    """The queue that was given at creation and at import, also through views and copies."""
+    d = dpctl.SyclDevice(device.filter_string)
+    for prop in ([], "in_order", "enable_profiling"):
+        q = dpctl.SyclQueue(d, property=prop)
+        for kind in KINDS:
+            a = ub.zeros((4, 5), usm_type=kind, sycl_queue=q)
+            for b in (a, a[1:, ::2], a.T, a.reshape(20), a.copy(), ub.asarray(a), ub.asarray(a, copy=True), ub.from_dlpack(a)):
+                assert b.sycl_queue is q and syclobj(b) is q
+            assert ub.asarray(a, device="host").sycl_queue is None
+        m = dpctl.memory.MemoryUSMShared(64, queue=q)
+        assert m.sycl_queue is q
+        assert ub.asarray(m).sycl_queue is q and ub.from_usm_array_interface(m)[3:].sycl_queue is q
+
+
+def test_capsules_and_subclasses(device, dpctl):
+    class Mine(dpctl.SyclQueue):
+        pass
+
+    q = dpctl.SyclQueue(device.filter_string, property="in_order")
+    for given in (q._get_capsule(), Mine(device.filter_string), type("Q", (), {"_get_capsule": lambda self: q._get_capsule()})()):
+        same = given if isinstance(given, Mine) else q
+        a = ub.empty(3, sycl_queue=given)
+        assert type(a.sycl_queue) is dpctl.SyclQueue and a.sycl_queue == same
+        assert a.sycl_queue is a.sycl_queue is syclobj(a) is a[1:].sycl_queue
+    m = dpctl.memory.MemoryUSMShared(64, queue=q)
+    assert ub.asarray(holder(m, syclobj=q._get_capsule())).sycl_queue == q
+
+
+def test_arrays_of_peers_and_back(device, dpctl, dpt, dpnp):
+    """A dpnp array taken in and given back computes with its siblings."""
+    for q in (None, dpctl.SyclQueue(device.filter_string, property="in_order"), dpctl.SyclQueue(device.filter_string)):
+        x = dpt.arange(6, dtype="float32", sycl_queue=q)
+        for a in (ub.asarray(x), ub.from_dlpack(x), ub.from_usm_array_interface(x)):
+            assert a.sycl_queue is x.sycl_queue and syclobj(a) is x.sycl_queue
+            back = dpt.asarray(a)
+            assert back.sycl_queue == x.sycl_queue and back.usm_data._pointer == x.usm_data._pointer
+            assert dpt.asnumpy(dpt.add(x, back)).tolist() == [0, 2, 4, 6, 8, 10]
+        y = dpnp.arange(6, dtype="float32", sycl_queue=q)
+        assert (y + dpnp.asarray(ub.asarray(y))).asnumpy().tolist() == [0, 2, 4, 6, 8, 10]
+
+
+def test_computing_together(device, np, dpctl, dpt, dpnp):
+    a = ub.asarray(np.arange(4, dtype="float32"), usm_type="device")
+    own = dpt.ones(4, dtype="float32")
+    assert dpt.asnumpy(dpt.add(own, dpt.asarray(a))).tolist() == [1, 2, 3, 4]
+    x = dpnp.zeros(4, dtype="float32")
+    x[...] = a
+    assert x.asnumpy().tolist() == [0, 1, 2, 3]
+    own[...] = dpt.asarray(a)
+    assert dpt.asnumpy(own).tolist() == [0, 1, 2, 3]
+    out = ub.zeros(4)
+    dpt.multiply(own, own, out=dpt.asarray(out))
+    assert out.asnumpy().tolist() == [0, 1, 4, 9]
+
+
+def test_dpnp_shares(device, np, dpnp, dpt):
+    """Which of dpnp's functions give the memory itself, as the README's table says."""
+
+    def address(x):
+        x = x.get_array() if isinstance(x, dpnp.ndarray) else x
+        return x.usm_data._pointer
+
+    for kind in KINDS:
+        a = ub.asarray(np.arange(6, dtype="float32").reshape(2, 3), usm_type=kind)
+        shared = [dpt.asarray(a), dpt.asarray(a, copy=False), dpt.from_dlpack(a), dpnp.from_dlpack(a)]
+        shared += [dpnp.asarray(dpt.asarray(a), copy=False), dpnp.asarray(dpnp.from_dlpack(a), copy=False), dpt.reshape(dpt.asarray(a), 6)]
+        for i, x in enumerate(shared):
+            assert address(x) == a._pointer, i
+            x[...] = i
+            assert (a.asnumpy() == i).all(), i
+        # dpnp.asarray compares queue objects by identity, and dpctl makes a new one for what
+        # comes by a dictionary: its own memory behind a foreign object is copied too.
+        own = dpnp.zeros(3)
+        foreign = holder(own)
+        assert address(dpnp.asarray(foreign, sycl_queue=own.sycl_queue)) != address(own)
+        for copied in (dpnp.asarray(a), dpnp.array(a), dpt.asarray(a, sycl_queue=a.sycl_queue)):
+            assert address(copied) != a._pointer and copied.sycl_queue == a.sycl_queue
+
+
+def test_host_reads_wait_for_the_queue(device, np, dpctl, dpt):
+    """What was computed into ours by a consumer of the dictionary, or on the queue that was given, is seen."""
+    n = 1 << 20
+    for q in (None, dpctl.SyclQueue(device.filter_string, property="in_order"), dpctl.SyclQueue(device.filter_string)):
+        for kind in KINDS:
+            a = ub.zeros(n, "float64", usm_type=kind, sycl_queue=q)
+            t = dpt.asarray(a)
+            for i in range(1, 6):
+                dpt.add(t, 1, out=t)
+                whole = a.asnumpy()
+                assert whole[0] == i and whole[-1] == i and (whole == i).all()
+                if kind != "device":
+                    dpt.add(t, 1, out=t)
+                    assert (np.asarray(memoryview(a)) == i + 1).all()
+                    dpt.subtract(t, 1, out=t)
+                    assert (np.from_dlpack(a, device="cpu") == i).all()
+            del t
+
+
+def test_dpctl_memory_copies(device, np, dpctl):
+    """Between ours and dpctl's memory, on the kept queue and on others."""
+    data = np.arange(1 << 14, dtype="uint8")
+    for q in (None, dpctl.SyclQueue(device.filter_string, property="in_order"), dpctl.SyclQueue(device.filter_string)):
+        for kind in KINDS:
+            a = ub.empty(data.size, "uint8", usm_type=kind, sycl_queue=q)
+            m = dpctl.memory.as_usm_memory(a)
+            assert m._pointer == a._pointer and m.sycl_queue == a.sycl_queue
+            m.copy_from_host(data)
+            assert a.asnumpy().tobytes() == data.tobytes()
+            other = dpctl.memory.MemoryUSMDevice(data.size, queue=m.sycl_queue)
+            other.copy_from_device(a)
+            assert other.copy_to_host().tobytes() == data.tobytes()
+            e = m.sycl_queue.memcpy_async(other, m, 16)
+            e.wait()
+
+
+def test_stream_waits_for_the_named_queue(device, dpctl, dpt, np):
+    """__dlpack__(stream=q2) of an array that names q1: q2 comes behind q1's work."""
+    q1 = dpctl.SyclQueue(device.filter_string, property="in_order")
+    q2 = dpctl.SyclQueue(device.filter_string, property="in_order")
+    for _ in range(5):
+        a = ub.zeros(1 << 20, "float64", usm_type="device", sycl_queue=q1)
+        t = dpt.asarray(a)
+        dpt.add(t, 7, out=t)
+        c = a.__dlpack__(stream=q2, max_version=(1, 0))
+        out = dpctl.memory.MemoryUSMHost(a.nbytes, queue=q2)
+        q2.memcpy_async(out, dpctl.memory.as_usm_memory(a), a.nbytes).wait()
+        assert (np.frombuffer(out, "float64") == 7).all()
+        del c
+
+
+def test_a_queue_that_lies(device, dpctl, dpt):
+    """What calls itself dpnp's array and names a queue of another context is not believed."""
+    x = dpt.zeros(4)
+    other = dpctl.SyclQueue(dpctl.SyclContext([dpctl.SyclDevice(device.filter_string)]), dpctl.SyclDevice(device.filter_string))
+
+    class usm_ndarray:
+        sycl_queue = other
+
+        def __dlpack__(self, **kw):
+            return x.__dlpack__(**kw)
+
+        def __dlpack_device__(self):
+            return x.__dlpack_device__()
+
+    usm_ndarray.__module__, usm_ndarray.__qualname__ = "dpnp.tensor._usmarray", "usm_ndarray"
+    a = ub.from_dlpack(usm_ndarray())
+    assert a.sycl_queue is not other and a.sycl_queue.sycl_context == a.sycl_context
+
+
+def test_queues_are_given_back(device, dpctl):
+    q = dpctl.SyclQueue(device.filter_string)
+    before = sys.getrefcount(q)
+    many = [ub.empty(3, sycl_queue=q)[1:] for _ in range(10)]
+    assert sys.getrefcount(q) == before + 10
+    dictionaries = [a.__sycl_usm_array_interface__ for a in many]
+    del many, dictionaries
+    gc.collect()
+    assert sys.getrefcount(q) == before
+
+
+def test_dpctl_comes_later(device, dpctl):
+    """Arrays and queues from before dpctl was loaded name dpctl's queue once it is."""
+    said = run(
+        """
+a = ub.empty(3, usm_type="shared")
+light = a.sycl_queue
+b = ub.empty(3, sycl_queue=light)
+print(type(light).__module__, type(light).__name__)
+import dpctl, dpctl.memory
+kept = dpctl.memory.MemoryUSMShared(8).sycl_queue
+print(a.sycl_queue is kept, b.sycl_queue is kept, b.__sycl_usm_array_interface__["syclobj"] is kept)
+"""
+    ).split()
+    assert said == ["usmbridge", "SyclQueue", "True", "True", "True"]

@@ -1,0 +1,151 @@
+"""view, astype, mT, as_readonly, and new arrays with values, against NumPy."""
+
+import itertools
+import random
+
+import pytest
+from conftest import sycl_device
+
+import usmbridge as ub
+
+DTYPES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "complex64", "complex128"]
+
+
+def outcome(f):
+    try:
+        return f()
+    except Exception as e:
+        return type(e)
+
+
+def test_view_as_numpy(np):
+    base = np.random.default_rng(3).integers(0, 2, 4 * 6 * 8, dtype="uint8")
+    r = random.Random(7)
+    checked = 0
+    for source, target in itertools.product(DTYPES, DTYPES):
+        x = base.view(source) if source != "bool" else base.astype(bool)
+        for shape in ((-1,), (4, -1), (2, 2, -1)):
+            y = x.reshape(shape)
+            for _ in range(4):
+                key = tuple(slice(r.choice([None, 0, 1]), r.choice([None, -1, 2, 0]), r.choice([None, 1, 2, -1])) for _ in y.shape)
+                z = y[key]
+                a = ub.asarray(y)[key]
+                want, got = outcome(lambda: z.view(target)), outcome(lambda: a.view(target))
+                if isinstance(want, type):
+                    assert got is want is ValueError, (source, target, key)
+                elif got is ValueError:  # steps that are no whole elements: NumPy counts them in bytes
+                    assert any(s % want.itemsize for s, n in zip(want.strides, want.shape) if n > 1) and want.size, (source, target, key)
+                else:
+                    assert got.shape == want.shape and got.dtype == target and (got.size == 0 or got._pointer == want.ctypes.data)
+                    assert got.asnumpy().tobytes() == want.tobytes() and got.copy().asnumpy().tobytes() == want.tobytes()
+                    assert repr(got) and got.tolist() == want.tolist() or want.dtype.kind in "fc"
+                    checked += 1
+    assert checked > 500
+
+
+def test_view_of_narrow_types(np):
+    raw = np.arange(16, dtype="uint8").reshape(2, 8)
+    for where in (dict(device="host"), dict(device=sycl_device())):
+        a = ub.asarray(raw, copy=True, **where)
+        for dtype, n in (("int4", 16), ("float4_e2m1fn", 16), ("uint1", 64), ("int2", 32), ("bfloat16", 4), ("float8_e5m2", 8)):
+            v = a.view(dtype)
+            assert v.shape == (2, n) and v.dtype == dtype and v._pointer == a._pointer and v.nbytes == 16 and v.usm_type == a.usm_type
+            assert np.array_equal(v.view("uint8").asnumpy(), raw)
+        assert a.view("int4")[0, 2:6].tolist() == [1, 0, 2, 0]
+        with pytest.raises(ValueError):
+            a.view("float6_e2m3fn")
+        assert a[0, :6].view("float6_e2m3fn").shape == (8,) and a[0, 2:5].view("float6_e3m2fn").nbytes == 3
+    with pytest.raises(TypeError):
+        a.view(None)
+    with pytest.raises(ValueError, match="0-d"):
+        ub.asarray(1.0).view("int8")
+    assert ub.asarray(1.0).view("int64").item() == 0x3FF0000000000000
+
+
+def test_view_keeps_leave_and_life(np):
+    a = ub.zeros(4, "float64", device="host").as_readonly()
+    assert a.view("int32").readonly and a.view("float64").readonly
+    v = ub.asarray(np.arange(17, dtype="uint8"), copy=True)[1:].view("int64")  # begins inside an element
+    b = v.copy()
+    assert v.tolist() == b.tolist() == np.arange(1, 17, dtype="uint8").view("int64").tolist()
+    v[0] = 0
+    assert v.tolist()[0] == 0
+
+
+def test_astype(np):
+    x = np.arange(6).reshape(2, 3)
+    for where in (dict(device="host"), dict(device=sycl_device()), dict(device=sycl_device(), usm_type="shared")):
+        a = ub.asarray(x, **where)
+        for dtype in DTYPES:
+            for b in (a.astype(dtype), a.T.astype(np.dtype(dtype)), a.astype(getattr(np, dtype if dtype != "bool" else "bool_"), copy=True)):
+                assert b.dtype == dtype and b.usm_type == a.usm_type and b._pointer != a._pointer
+            assert np.array_equal(a.astype(dtype).asnumpy(), x.astype(dtype))
+        assert a.astype("int64", copy=False) is a and a.astype("int64") is not a and a.astype("int32", copy=False) is not a
+    with pytest.raises(TypeError, match="real"):
+        ub.asarray([1j]).astype("float32")
+    for bad in ((), ("nonsense",), ("int8", True), (5,)):
+        with pytest.raises(TypeError):
+            a.astype(*bad)
+
+
+def test_matrix_transpose(np):
+    x = np.arange(24).reshape(2, 3, 4)
+    a = ub.asarray(x)
+    assert np.array_equal(a.mT.asnumpy(), x.mT) and a.mT._pointer == a._pointer and np.array_equal(a[0].mT.asnumpy(), x[0].mT)
+    for bad in (a[0, 0], a[0, 0, 0]):
+        with pytest.raises(ValueError):
+            bad.mT
+
+
+def test_as_readonly(np):
+    a = ub.zeros(3, device="host")
+    v = a.as_readonly()
+    assert v.readonly and not a.readonly and v._pointer == a._pointer and v[1:].readonly and v.T.readonly and not v.copy().readonly
+    assert memoryview(v).readonly and not np.asarray(v).flags.writeable and v.__array_interface__["data"][1]
+    assert not np.from_dlpack(v).flags.writeable and ub.from_dlpack(v).readonly
+    with pytest.raises(BufferError):
+        v.__dlpack__()
+    s = ub.zeros(3, usm_type="shared").as_readonly()
+    assert s.__sycl_usm_array_interface__["data"][1] is True and ub.asarray(s, device="host").readonly
+
+
+def test_ones_and_full(np):
+    for where in ({}, dict(device="host"), dict(usm_type="shared", device=sycl_device())):
+        for dtype in DTYPES:
+            assert np.array_equal(ub.ones((2, 3), dtype, **where).asnumpy(), np.ones((2, 3), dtype))
+            assert np.array_equal(ub.full((2, 3), 1, dtype, order="F", **where).asnumpy(), np.full((2, 3), 1, dtype))
+        assert ub.ones(3, **where).dtype == "float32"
+        for value in (True, 5, 2.5, 1j, np.float32(3), np.int8(-1), np.arange(3), [1, 2, 3], ub.asarray([1.5, 2, 3])):
+            a, x = ub.full((2, 3), value, **where), np.full((2, 3), np.asarray(value))
+            assert a.dtype == x.dtype.name and np.array_equal(a.asnumpy(), x), (where, value)
+    assert ub.full((2, 2), fill_value=7, dtype="int8").tolist() == [[7, 7], [7, 7]] and ub.full(2, 1, order="F").strides == (1,)
+    assert ub.full((), 3).item() == 3 and ub.full((0, 2), 1).shape == (0, 2)
+    for bad in (((2,),), ((2,), "x"), ((2,), 1, "nonsense"), ((2,), [1, 2, 3]), (-1, 0), ((2,), 1, "int8", 5)):
+        with pytest.raises((TypeError, ValueError)):
+            ub.full(*bad)
+    with pytest.raises(OverflowError):
+        ub.full(3, 300, "int8")
+
+
+def test_like(np, dpt):
+    x = np.arange(6, dtype="int16").reshape(2, 3)
+    for where in (dict(device="host"), dict(device=sycl_device()), dict(usm_type="host", device=sycl_device())):
+        a = ub.asarray(x, **where)
+        for f, value in ((ub.zeros_like, 0), (ub.ones_like, 1), (lambda a, **k: ub.full_like(a, 7, **k), 7)):
+            b = f(a)
+            assert b.dtype == "int16" and b.usm_type == a.usm_type and b.device == a.device and b.shape == (2, 3) and (b.asnumpy() == value).all()
+            assert f(a, dtype="float64").dtype == "float64" and f(a.T).strides == (1, 3) and f(a.T, order="C").strides == (2, 1) and f(a, order="F").strides == (1, 2)
+            assert f(a, device="host").usm_type is None and f(a, usm_type="shared").usm_type == "shared"
+        assert ub.empty_like(a).shape == (2, 3) and ub.empty_like(a[0, 0]).shape == ()
+    assert ub.zeros_like(x).device == "host" and ub.ones_like([1.5, 2]).tolist() == [1, 1] and ub.zeros_like(dpt.asarray([1, 2])).usm_type == "device"
+    assert ub.full_like(x, fill_value=2).tolist() == [[2] * 3] * 2
+    for bad in (lambda: ub.zeros_like(), lambda: ub.zeros_like(a, "int8"), lambda: ub.full_like(a), lambda: ub.ones_like(a, order="X"), lambda: ub.ones_like(a, order=5),
+                lambda: ub.ones_like(a, fill_value=1), lambda: ub.empty_like(a, usm_type="shared", device="host"), lambda: ub.empty_like(object())):
+        with pytest.raises((TypeError, ValueError)):
+            bad()
+
+
+def test_like_keeps_the_queue(dpctl):
+    q = dpctl.SyclQueue()
+    a = ub.zeros(3, sycl_queue=q)
+    assert ub.ones_like(a).sycl_queue is q and ub.empty_like(a, sycl_queue=q).sycl_queue is q

@@ -1,0 +1,168 @@
+"""asarray of lists: numbers, numbers that know their type, arrays; against NumPy."""
+
+import itertools
+
+import pytest
+from conftest import sycl_device
+
+import usmbridge as ub
+
+DTYPES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "complex64", "complex128"]
+
+
+def same(np, got, want):
+    return got.dtype == want.dtype.name and got.shape == want.shape and np.array_equal(got.asnumpy(), want)
+
+
+def test_scalars_keep_their_type(np):
+    for x, y in itertools.product(DTYPES, DTYPES):
+        values = [np.dtype(x).type(1), np.dtype(y).type(0)]
+        assert same(np, ub.asarray(values), np.asarray(values)), (x, y)
+        assert same(np, ub.asarray([np.ones(2, x), np.zeros(2, y)]), np.asarray([np.ones(2, x), np.zeros(2, y)])), (x, y)
+    for values in ([np.float32(1), 2.0], [np.float32(1), 2], [np.float16(1), True], [np.int8(1), 2], [np.uint64(2**63), 1], [np.complex64(1), 1.0], [[np.float32(1)], [np.float32(2)]]):
+        assert same(np, ub.asarray(values), np.asarray(values)), values
+    z = [np.complex64(1 - 2j), 3j, np.float32(4)]
+    assert ub.asarray(z).tolist() == z and ub.asarray(z, dtype="complex64").tolist() == z
+    assert ub.asarray([np.uint64(2**64 - 1)]).tolist() == [2**64 - 1] and ub.asarray([np.float32(0.1)]).tolist() == [float(np.float32(0.1))]
+    assert ub.asarray([np.int64(3)], dtype="float32").tolist() == [3.0]
+    with pytest.raises(TypeError):
+        ub.asarray([np.float32(1)], dtype="int8")
+    with pytest.raises(OverflowError):
+        ub.asarray([np.int64(300)], dtype="int8")
+
+
+def test_ml_scalars(np):
+    ml = pytest.importorskip("ml_dtypes")
+    for name, values in (("bfloat16", [1.5, -2]), ("float8_e4m3fn", [0.5, 448]), ("int4", [-8, 7]), ("uint2", [3, 1]), ("float4_e2m1fn", [-6, 0.5])):
+        scalars = [getattr(ml, name)(v) for v in values]
+        a = ub.asarray(scalars)
+        assert a.dtype == name and a.tolist() == values
+        assert ub.asarray(scalars[0]).dtype == name and ub.asarray([np.array(values, name)]).dtype == name
+    assert ub.asarray([ml.bfloat16(1), np.float32(2)]).dtype == "float32" and ub.asarray([ml.bfloat16(1), 2.0]).dtype == "float64"
+    assert ub.asarray([ml.bfloat16(1), np.float16(1)]).dtype == "float32"
+    for mixed in ([ml.float8_e4m3fn(1), np.float16(1)], [ml.float8_e4m3fn(1), ml.int4(1)], [ml.float8_e4m3fn(1), ml.float8_e5m2(1)]):
+        with pytest.raises(TypeError, match="dtype="):
+            ub.asarray(mixed)
+        assert ub.asarray(mixed, dtype="float64").tolist() == [1.0, 1.0]
+
+
+def test_lists_of_own_arrays(np):
+    x = np.arange(6, dtype="int32").reshape(2, 3)
+    for where in (dict(device="host"), dict(device=sycl_device()), dict(device=sycl_device(), usm_type="shared")):
+        a = ub.asarray(x, **where)
+        for own, want in (([a, a], [x, x]), ([a[0], a[1, ::-1]], [x[0], x[1, ::-1]]), ((a.T,), (x.T,)), ([[a], [a]], [[x], [x]]), ([a[0, 0], a[1, 1]], [x[0, 0], x[1, 1]]),
+                          ([a[0, 0], 5], [x[0, 0], 5]), ([a[0], x[1]], [x[0], x[1]]), ([a[:0], a[:0]], [x[:0], x[:0]])):
+            b = ub.asarray(own)
+            assert same(np, b, np.asarray(want)) and b.usm_type == a.usm_type and b.device == a.device, (where, want)
+        b = ub.asarray([a, a], dtype="float64", device="host")
+        assert b.dtype == "float64" and b.usm_type is None and b.shape == (2, 2, 3)
+        assert ub.asarray([a, a.astype("float32")]).dtype == "float64" and ub.asarray([a], copy=True).shape == (1, 2, 3)
+        assert ub.asarray([a.astype("int4"), a.T.astype("int4").T]).tolist() == [x.tolist(), x.tolist()]
+        for bad in ([a, a[0]], [a, 1], [a, a.T], [[a], a], [a[0], [1, 2]], [a, "x"], [a, None]):
+            with pytest.raises((ValueError, TypeError)):
+                ub.asarray(bad)
+        with pytest.raises(ValueError, match="copy=False"):
+            ub.asarray([a, a], copy=False)
+        with pytest.raises(TypeError):
+            ub.asarray([a.astype("complex64")], dtype="float32")
+    deep = a
+    for _ in range(62):
+        deep = [deep]
+    assert ub.asarray(deep).ndim == 64
+    with pytest.raises(ValueError):
+        ub.asarray([deep])
+
+
+def test_sequences_of_others(np, dpt):
+    assert same(np, ub.asarray([memoryview(b"ab"), bytearray(b"cd")]), np.array([[97, 98], [99, 100]], "uint8"))
+    b = ub.asarray([dpt.asarray([1, 2]), dpt.asarray([3, 4])])
+    assert b.tolist() == [[1, 2], [3, 4]] and b.usm_type == "device"
+    big = np.arange(3, dtype=">i4")
+    assert ub.asarray([big, big]).tolist() == [[0, 1, 2], [0, 1, 2]]  # no protocol has it: read number by number
+    assert same(np, ub.asarray([range(3), (1, 2, 3)]), np.array([[0, 1, 2], [1, 2, 3]]))
+
+
+def test_a_leaf_is_looked_at_once(np):
+    asked = []
+
+    class Producer:
+        def __len__(self):
+            return 2
+
+        def __getitem__(self, i):
+            raise AssertionError("has memory")
+
+        def __dlpack__(self, **kw):
+            asked.append(kw)
+            return np.arange(2.0).__dlpack__(**kw)
+
+        def __dlpack_device__(self):
+            return 1, 0
+
+    assert ub.asarray([Producer(), Producer()]).tolist() == [[0, 1], [0, 1]] and len(asked) == 2
+
+    class Failing(Producer):
+        def __dlpack__(self, **kw):
+            raise LookupError("mine")
+
+    with pytest.raises(LookupError, match="mine"):
+        ub.asarray([Failing()])
+
+    class Number:
+        dtype = property(lambda self: (_ for _ in ()).throw(LookupError("dtype")))
+
+        def __float__(self):
+            return 1.0
+
+    with pytest.raises(LookupError, match="dtype"):
+        ub.asarray([Number()])
+
+
+def test_objects_with_numpys_own_protocols(np):
+    x = np.arange(6.0).reshape(2, 3)
+
+    class Interface:
+        __array_interface__ = property(lambda self: x.__array_interface__)
+
+    class Struct:
+        __array_struct__ = property(lambda self: x.__array_struct__)
+
+    class Array:
+        def __array__(self, dtype=None, copy=None):
+            return x
+
+    class Copying:
+        def __array__(self, dtype=None, copy=None):
+            return np.arange(3)
+
+    for cls in (Interface, Struct, Array):
+        o = cls()
+        a = ub.asarray(o)
+        assert a._pointer == x.ctypes.data and a.shape == (2, 3) and not a.readonly and ub.asarray(o, copy=False)._pointer == a._pointer
+        del o
+        assert a.tolist() == x.tolist() and ub.asarray(cls(), dtype="int8").tolist() == x.tolist()
+        b = ub.asarray([cls(), cls()])
+        assert b.shape == (2, 2, 3) and b.dtype == "float64"
+        z = ub.zeros((2, 3))
+        z[...] = cls()
+        assert z.tolist() == x.tolist()
+    assert ub.asarray(Copying()).tolist() == [0, 1, 2]
+    ml = pytest.importorskip("ml_dtypes")
+    n = np.array([1, 2], ml.bfloat16)
+    assert ub.asarray(type("N", (), {"__array__": lambda self, dtype=None, copy=None: n})()).dtype == "bfloat16"
+    for bad, error in (("text", TypeError), (None, TypeError), (LookupError("mine"), LookupError)):
+
+        class Bad:
+            def __array__(self, dtype=None, copy=None):
+                if isinstance(bad, Exception):
+                    raise bad
+                return bad
+
+        with pytest.raises((error, ValueError, BufferError)):
+            ub.asarray(Bad())
+
+    class Strange:
+        __array_interface__ = {"version": 3, "shape": (2,), "typestr": "|O", "data": (8, False)}
+
+    with pytest.raises((TypeError, ValueError, BufferError)):
+        ub.asarray(Strange())
