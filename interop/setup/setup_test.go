@@ -24,6 +24,18 @@ func TestEveryPackageIsPinned(t *testing.T) {
 	}
 }
 
+func TestWhatTargetsFetchIsPinned(t *testing.T) {
+	for _, name := range []string{"requirements-wheel.txt", "requirements-jax.txt"} {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		for _, line := range strings.Split(string(text), "\n") {
+			if line != "" && !strings.HasPrefix(line, "#") {
+				require.Regexp(t, `^[A-Za-z0-9_.-]+==[0-9][0-9A-Za-z.]*$`, line)
+			}
+		}
+	}
+}
+
 func TestSets(t *testing.T) {
 	run, err := requirements("run")
 	require.NoError(t, err)

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// runEnv makes this test binary be the program.
+const runEnv = "USMBRIDGE_TEST_EMBEDDED"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(runEnv) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// TestCarriesItsPython runs the program where there is no Python and no SYCL, twice: the
+// second finds the files of the first.
+func TestCarriesItsPython(t *testing.T) {
+	dir := t.TempDir()
+	for range 2 {
+		cmd := exec.Command(os.Args[0], "-dir", dir)
+		cmd.Env = []string{runEnv + "=1", "PATH=" + t.TempDir(), "HOME=" + t.TempDir(), "USMBRIDGE_SYCL=off"}
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		for _, want := range []string{"carried in this program", "[4.         2.66666667", "sum: 32\n"} {
+			if !strings.Contains(string(out), want) {
+				t.Errorf("%q is not in\n%s", want, out)
+			}
+		}
+	}
+	if found, _ := filepath.Glob(filepath.Join(dir, "python*", "bin", "python3.*")); len(found) == 0 {
+		t.Error("nothing was laid out below the directory that was named")
+	}
+}

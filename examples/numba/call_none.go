@@ -1,0 +1,13 @@
+//go:build !cgo
+
+package main
+
+import (
+	"errors"
+	"fmt"
+)
+
+// callEnergy needs cgo.
+func callEnergy(uintptr, []float64) (float64, error) {
+	return 0, fmt.Errorf("calling machine code needs cgo: %w", errors.ErrUnsupported)
+}
