@@ -1,0 +1,122 @@
+package flight
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// certificate is one for 127.0.0.1, and what trusts it.
+func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	require.NoError(t, err)
+	parsed, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	roots := x509.NewCertPool()
+	roots.AddCert(parsed)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, roots
+}
+
+// Every call of a server with tokens needs one of them.
+func TestTokens(t *testing.T) {
+	b := newTestbed(t, func(o *ServerOptions) { o.Tokens = []string{"alpha", "beta"} })
+	a := numbers(t, b.mine, 1000)
+	defer a.Release()
+	for _, token := range []string{"", "alph", "alphabeta", "Bearer"} {
+		c := dial(t, b.at.String(), ClientOptions{Token: token})
+		for what, err := range map[string]error{
+			"put": c.Put(t.Context(), "x", a), "free": c.Free(t.Context(), "x"),
+			"info":  second(c.Info(t.Context(), "x")),
+			"list":  second(c.List(t.Context(), "")),
+			"stats": second(c.Stats(t.Context())),
+			"get":   second(c.Get(t.Context(), "x", b.mine)),
+		} {
+			require.Equal(t, codes.Unauthenticated, status.Code(err), "%s with %q: %v", what, token, err)
+			require.NotContains(t, err.Error(), "alpha")
+		}
+	}
+	for _, token := range []string{"alpha", "beta"} {
+		c := dial(t, b.at.String(), ClientOptions{Token: token})
+		require.NoError(t, c.Put(t.Context(), "x", a))
+	}
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Basic alpha", "authorization", "bearer  beta ")
+	_, err := b.client.Info(ctx, "x")
+	require.NoError(t, err, "the scheme's case and spaces do not count, and one good token does")
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// A token does not travel in the clear.
+func TestTokensNeedTLS(t *testing.T) {
+	s, err := NewServer(ServerOptions{Memory: newPool(t), Tokens: []string{"x"}})
+	require.NoError(t, err)
+	defer s.Close()
+	for _, address := range []string{"0.0.0.0:0", ":0", "[::]:0"} {
+		_, _, err = s.Listen(Location{"grpc+tcp", address})
+		require.ErrorIs(t, err, ErrInsecure)
+	}
+	l, at, err := s.Listen(Location{"grpc+tcp", "127.0.0.1:0"})
+	require.NoError(t, err)
+	require.NotContains(t, at.String(), ":0")
+	l.Close()
+	_, _, err = s.Listen(Location{"grpc+tls", "127.0.0.1:0"})
+	require.ErrorContains(t, err, "certificate")
+	_, err = Dial("grpc+tcp://192.0.2.1:1", ClientOptions{Token: "x"})
+	require.ErrorIs(t, err, ErrInsecure)
+	c, err := Dial("grpc+tls://192.0.2.1:1", ClientOptions{Token: "x"})
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+
+	path := filepath.Join(t.TempDir(), "tokens")
+	require.NoError(t, os.WriteFile(path, []byte("# ours\n\n one \r\ntwo\n"), 0o600))
+	tokens, err := ReadTokens(path)
+	require.NoError(t, err)
+	require.Equal(t, []string{"one", "two"}, tokens)
+	require.NoError(t, os.WriteFile(path, []byte("# none\n"), 0o600))
+	_, err = ReadTokens(path)
+	require.ErrorContains(t, err, "holds no token")
+	_, err = ReadTokens(path + "x")
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// With a certificate a server speaks TLS only, and tensors pass.
+func TestTLS(t *testing.T) {
+	cert, roots := certificate(t)
+	mine := newPool(t)
+	_, at := serve(t, ServerOptions{Memory: newPool(t), Tokens: []string{"x"}, TLS: &tls.Config{Certificates: []tls.Certificate{cert}}}, Location{"grpc+tcp", "127.0.0.1:0"})
+	require.Equal(t, "grpc+tls", at.Scheme)
+	a := numbers(t, mine, 2000, 1000)
+	defer a.Release()
+	c := dial(t, at.String(), ClientOptions{Token: "x", TLS: &tls.Config{RootCAs: roots}})
+	require.NoError(t, c.Put(t.Context(), "x", a))
+	got, err := c.Get(t.Context(), "x", mine)
+	require.NoError(t, err)
+	same(t, a, got)
+	got.Release()
+	for _, c := range []*Client{
+		dial(t, at.String(), ClientOptions{Token: "x"}),
+		dial(t, Location{"grpc+tcp", at.Address}.String(), ClientOptions{Token: "x"}),
+	} {
+		require.Equal(t, codes.Unavailable, status.Code(c.Put(t.Context(), "y", a)))
+	}
+}

@@ -1,0 +1,297 @@
+package flight
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"strconv"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/apache/arrow-go/v18/arrow/flight"
+
+	"github.com/usmbridge/usmbridge/interop/flight/codec"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// ClientOptions say how a client reaches servers. The zero value will do without TLS.
+type ClientOptions struct {
+	// Token goes with each call; ErrInsecure where it would travel in the clear.
+	Token string
+	// TLS is for grpc+tls locations; nil trusts the system's certificates.
+	TLS *tls.Config
+	// Batch is how many bytes of a tensor go into one message, in both directions; 2 MiB.
+	Batch int
+	// MaxMessage bounds a message that is received; 1 GiB. A server that is asked for
+	// batches sends smaller ones; those that do not know the request may not.
+	MaxMessage int
+}
+
+// Client calls one server. Its methods may be called from any goroutine; each stops
+// when its context ends.
+type Client struct {
+	o        ClientOptions
+	location Location
+	conn     *grpc.ClientConn
+	rpc      flight.Client
+}
+
+// Dial makes a client of a location. It connects with the first call.
+func Dial(location string, o ClientOptions) (*Client, error) {
+	l, err := ParseLocation(location)
+	if err != nil {
+		return nil, err
+	}
+	if o.Token != "" && !l.private() {
+		return nil, &Error{Op: "Dial", Err: fmt.Errorf("%w: %v would carry it in the clear; use grpc+tls", ErrInsecure, l)}
+	}
+	if o.Batch <= 0 {
+		o.Batch = 2 << 20
+	}
+	if o.MaxMessage <= 0 {
+		o.MaxMessage = codec.DefaultMaxMessage
+	}
+	creds := insecure.NewCredentials()
+	if l.Scheme == "grpc+tls" {
+		creds = credentials.NewTLS(o.TLS)
+	}
+	conn, err := grpc.NewClient(l.target(), grpc.WithTransportCredentials(creds), grpc.WithDisableRetry(),
+		grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(connWindow),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec.New(0)), grpc.MaxCallRecvMsgSize(o.MaxMessage)))
+	if err != nil {
+		return nil, &Error{Op: "Dial", Err: err}
+	}
+	return &Client{o: o, location: l, conn: conn, rpc: flight.NewClientFromConn(conn, nil)}, nil
+}
+
+// Location is the server's.
+func (c *Client) Location() Location { return c.location }
+
+// Close breaks calls off and closes the connection.
+func (c *Client) Close() error { return c.conn.Close() }
+
+func (c *Client) context(ctx context.Context) context.Context {
+	if c.o.Token == "" {
+		return ctx
+	}
+	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+c.o.Token)
+}
+
+func (c *Client) failed(op, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &Error{Op: op + " at " + c.location.String(), Name: name, Err: err}
+}
+
+// Put sends an array, whose memory may be a device's, and returns when the server has
+// kept it. What had the name there stays when it fails. Errors: those of
+// usmarrow.TypeOf, and the server's.
+func (c *Client) Put(ctx context.Context, name string, a *usmarray.Array) error {
+	_, err := c.put(ctx, name, a, nil)
+	return c.failed("Put", name, err)
+}
+
+func (c *Client) put(ctx context.Context, name string, a *usmarray.Array, more map[string]string) (result PutResult, err error) {
+	if err := CheckName(name); err != nil {
+		return result, err
+	}
+	if err := a.Wait(); err != nil {
+		return result, err
+	}
+	t, err := fromArray(a)
+	if err != nil {
+		return result, err
+	}
+	defer t.release()
+	md := map[string]string{RowsKey: strconv.Itoa(t.rows)}
+	maps.Copy(md, more)
+	t.schema = schemaOf(t.typ, md)
+	st, err := stageFor(a.Place())
+	if err != nil {
+		return result, err
+	}
+	ctx, cancel := context.WithCancel(c.context(ctx))
+	defer cancel()
+	var leases codec.Leases
+	stream, err := c.rpc.DoPut(ctx)
+	if err != nil {
+		return result, err
+	}
+	out := &sender{ctx: ctx, leases: &leases, stage: st, send: stream.SendMsg}
+	err = out.tensor(t, &flight.FlightDescriptor{Type: flight.DescriptorPATH, Path: []string{name}}, c.o.Batch)
+	if err == nil {
+		err = stream.CloseSend()
+	}
+	if err == nil || errors.Is(err, io.EOF) { // io.EOF: the server says why
+		var answer *flight.PutResult
+		if answer, err = stream.Recv(); err == nil {
+			err = json.Unmarshal(answer.GetAppMetadata(), &result)
+		}
+		if err == nil {
+			if _, end := stream.Recv(); !errors.Is(end, io.EOF) {
+				err = end
+			}
+		}
+	}
+	if err != nil {
+		cancel()
+		leases.Abandon()
+		return result, err
+	}
+	return result, leases.Wait(ctx)
+}
+
+// Info describes a tensor.
+func (c *Client) Info(ctx context.Context, name string) (*flight.FlightInfo, error) {
+	f, err := c.rpc.GetFlightInfo(c.context(ctx), &flight.FlightDescriptor{Type: flight.DescriptorPATH, Path: []string{name}})
+	return f, c.failed("GetFlightInfo", name, err)
+}
+
+// List describes the tensors whose names begin with a prefix.
+func (c *Client) List(ctx context.Context, prefix string) ([]*flight.FlightInfo, error) {
+	stream, err := c.rpc.ListFlights(c.context(ctx), &flight.Criteria{Expression: []byte(prefix)})
+	if err != nil {
+		return nil, c.failed("ListFlights", "", err)
+	}
+	var all []*flight.FlightInfo
+	for {
+		f, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return nil, c.failed("ListFlights", "", err)
+		}
+		all = append(all, f)
+	}
+}
+
+func (c *Client) action(ctx context.Context, kind, body string) ([]byte, error) {
+	stream, err := c.rpc.DoAction(c.context(ctx), &flight.Action{Type: kind, Body: []byte(body)})
+	if err != nil {
+		return nil, err
+	}
+	var answer []byte
+	for {
+		r, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return answer, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		answer = r.GetBody()
+	}
+}
+
+// Free has the server let go of a tensor.
+func (c *Client) Free(ctx context.Context, name string) error {
+	_, err := c.action(ctx, ActionFree, name)
+	return c.failed("free", name, err)
+}
+
+// Stats are the server's counters.
+func (c *Client) Stats(ctx context.Context) (s Stats, err error) {
+	b, err := c.action(ctx, ActionStats, "")
+	if err == nil {
+		err = json.Unmarshal(b, &s)
+	}
+	return s, c.failed("stats", "", err)
+}
+
+// Get receives a tensor into memory of a resource, which it asks for all of it before
+// the first byte is received, waiting for room as long as the context allows. It follows
+// the endpoints that the server names for the tensor. The caller releases the array.
+func (c *Client) Get(ctx context.Context, name string, r memmgr.Resource) (*usmarray.Array, error) {
+	f, err := c.Info(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	a, err := fetch(ctx, f, r, &dialer{o: c.o, known: map[string]*Client{"": c, c.location.String(): c}})
+	return a, c.failed("Get", name, err)
+}
+
+// forever is how long a client waits for memory whose context has no end.
+const forever = 1000 * time.Hour
+
+// receive receives what a ticket stands for into a builder.
+func (c *Client) receive(ctx context.Context, ticket *flight.Ticket, b *builder) error {
+	ctx, cancel := context.WithCancel(c.context(metadata.AppendToOutgoingContext(ctx, BatchHeader, strconv.Itoa(c.o.Batch))))
+	defer cancel()
+	stream, err := c.rpc.DoGet(ctx, ticket)
+	if err != nil {
+		return err
+	}
+	for first := true; ; first = false {
+		m := &received{builder: b, first: first}
+		err := stream.RecvMsg(m)
+		switch {
+		case m.err != nil: // gRPC tells it as a status without its kind
+			return m.err
+		case errors.Is(err, io.EOF) && first:
+			return malformed("it ended before the schema")
+		case errors.Is(err, io.EOF):
+			return b.done()
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// received is a FlightData message of a DoGet.
+type received struct {
+	builder *builder
+	first   bool
+	err     error
+}
+
+// Receive implements codec.Receivable.
+func (m *received) Receive(in *codec.Incoming) error {
+	m.err = m.message(in)
+	return m.err
+}
+
+func (m *received) message(in *codec.Incoming) error {
+	var d data
+	err := d.read(in, func(in *codec.Incoming, n int) error {
+		if m.first {
+			return malformed("a body in the message of the schema")
+		}
+		return m.builder.message(&d, in, n)
+	})
+	if err != nil {
+		return err
+	}
+	if m.first {
+		_, t, err := parseSchema(d.header)
+		if err == nil && !t.ExtensionEquals(m.builder.tensor.typ) {
+			err = malformed("tensors of %v where %v were announced", t, m.builder.tensor.typ)
+		}
+		return err
+	}
+	if len(d.header) > 0 && !d.taken {
+		return m.builder.empty(&d)
+	}
+	return nil
+}
+
+// typeOf is the tensor type that a description tells, without memory.
+func typeOf(f *flight.FlightInfo) (*tensor, error) {
+	schema, t, err := streamedSchema(f.GetSchema())
+	if err != nil {
+		return nil, err
+	}
+	return newTensor(schema, t), nil
+}

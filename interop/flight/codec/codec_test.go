@@ -1,0 +1,352 @@
+package codec
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/memtest"
+)
+
+func TestMain(m *testing.M) { memtest.Main(m) }
+
+const bodyField = 7
+
+// blob is a message of one large field.
+type blob struct {
+	leases *Leases
+	buffer memmgr.Buffer
+	n      int
+}
+
+func (b *blob) Buffers() (mem.BufferSlice, error) {
+	head := protowire.AppendVarint(protowire.AppendTag(nil, bodyField, protowire.BytesType), uint64(b.n))
+	data, err := b.buffer.Bytes()
+	if err != nil {
+		return nil, err
+	}
+	return mem.BufferSlice{mem.SliceBuffer(head), b.leases.Memory(b.buffer, data[:b.n])}, nil
+}
+
+// taken is the same on its way in.
+type taken struct {
+	pool   memmgr.Resource
+	buffer memmgr.Buffer
+	n      int
+}
+
+func (m *taken) Receive(in *Incoming) error {
+	for {
+		num, typ, err := in.Field()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if num != bodyField || m.buffer.Valid() {
+			if err := in.Skip(typ); err != nil {
+				return err
+			}
+			continue
+		}
+		if m.n, err = in.Length(typ); err != nil {
+			return err
+		}
+		if m.buffer, err = in.Memory(m.pool, memmgr.Request{Tag: "body"}, m.n); err != nil {
+			var full *memmgr.OutOfMemoryError
+			if errors.As(err, &full) {
+				return status.Error(codes.ResourceExhausted, err.Error())
+			}
+			return err
+		}
+	}
+}
+
+// testbed is a server that sends back what it gets, and a client of it.
+type testbed struct {
+	pool   *memmgr.Pool
+	gate   *Gate
+	server *grpc.Server
+	conn   *grpc.ClientConn
+	read   atomic.Int64 // bytes that the server took from its connections
+	direct atomic.Bool
+	wg     sync.WaitGroup
+}
+
+// counted counts what is read.
+type counted struct {
+	net.Conn
+	n *atomic.Int64
+}
+
+func (c counted) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.n.Add(int64(n))
+	return n, err
+}
+
+type countedListener struct {
+	net.Listener
+	n *atomic.Int64
+}
+
+func (l countedListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	return counted{c, l.n}, err
+}
+
+func newTestbed(t *testing.T, limits Limits, options ...memmgr.PoolOption) *testbed {
+	t.Helper()
+	b := &testbed{pool: memmgr.NewPool(memmgr.Host(), options...), gate: NewGate(limits)}
+	b.server = grpc.NewServer(grpc.ForceServerCodecV2(New(0)), grpc.StaticStreamWindowSize(1<<20), grpc.StaticConnWindowSize(4<<20))
+	b.server.RegisterService(&grpc.ServiceDesc{ServiceName: "test", HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{
+		{StreamName: "echo", ClientStreams: true, ServerStreams: true, Handler: func(_ any, s grpc.ServerStream) error { return b.echo(s) }},
+	}}, b)
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	b.wg.Go(func() { _ = b.server.Serve(countedListener{l, &b.read}) })
+	b.conn = dial(t, "unix:"+path)
+	t.Cleanup(func() {
+		require.NoError(t, b.conn.Close())
+		b.server.Stop()
+		b.wg.Wait()
+		settled(t)
+		require.Zero(t, b.gate.Streams())
+		require.Zero(t, b.gate.InFlight())
+		require.NoError(t, b.pool.Close())
+	})
+	return b
+}
+
+func dial(t *testing.T, target string) *grpc.ClientConn {
+	t.Helper()
+	c, err := grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDisableRetry(),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(New(0)), grpc.MaxCallRecvMsgSize(1<<30)))
+	require.NoError(t, err)
+	return c
+}
+
+// settled waits until gRPC holds none of our memory: within the five seconds that a
+// broken connection may take.
+func settled(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool { n, _ := Outstanding(); return n == 0 }, 5*time.Second, 5*time.Millisecond)
+}
+
+func (b *testbed) echo(s grpc.ServerStream) (err error) {
+	leave, err := b.gate.Enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	var leases Leases
+	defer func() {
+		if wait := leases.Wait(s.Context()); err == nil {
+			err = wait
+		}
+	}()
+	r := NewReceiver(b.gate, s)
+	b.direct.Store(r.Direct())
+	for {
+		m := taken{pool: b.pool}
+		err := r.Next(m.Receive)
+		if err == nil {
+			err = s.SendMsg(&blob{leases: &leases, buffer: m.buffer, n: m.n})
+		}
+		m.buffer.Release()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (b *testbed) stream(t *testing.T, ctx context.Context) grpc.ClientStream {
+	t.Helper()
+	s, err := b.conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/test/echo", grpc.WaitForReady(true))
+	require.NoError(t, err)
+	return s
+}
+
+func (b *testbed) filled(t *testing.T, n int) memmgr.Buffer {
+	t.Helper()
+	buffer, err := memmgr.New(b.pool, memmgr.Request{Size: uintptr(n)})
+	require.NoError(t, err)
+	data, err := buffer.Bytes()
+	require.NoError(t, err)
+	for i := range data[:n] {
+		data[i] = byte(i * 7 >> 3)
+	}
+	return buffer
+}
+
+// What is sent arrives, in both directions, whatever its size; afterwards gRPC holds
+// nothing.
+func TestRoundTrip(t *testing.T) {
+	b := newTestbed(t, Limits{})
+	for _, n := range []int{0, 1, 1023, 1024, 1025, piece - 3, piece, 3*piece + 1, 16<<20 + 5} {
+		var leases Leases
+		out := b.filled(t, n)
+		ctx, cancel := context.WithCancel(t.Context())
+		s := b.stream(t, ctx)
+		for range 2 {
+			require.NoError(t, s.SendMsg(&blob{leases: &leases, buffer: out, n: n}))
+			in := taken{pool: b.pool}
+			require.NoError(t, s.RecvMsg(&in))
+			want, err := out.Bytes()
+			require.NoError(t, err)
+			got, err := in.buffer.Bytes()
+			require.NoError(t, err)
+			require.Equal(t, want[:n], got[:in.n])
+			in.buffer.Release()
+		}
+		require.NoError(t, s.CloseSend())
+		require.ErrorIs(t, s.RecvMsg(&taken{pool: b.pool}), io.EOF)
+		require.NoError(t, leases.Wait(t.Context()))
+		cancel()
+		out.Release()
+	}
+	require.True(t, b.direct.Load(), "grpc's stream has lost ReadMessageHeader or Read: Receiver would read messages whole")
+}
+
+// A message that its resource refuses stays with its sender: what the server read of 64
+// MiB is what was under way in the flow-control window.
+func TestRefusedBeforeItIsRead(t *testing.T) {
+	b := newTestbed(t, Limits{}, memmgr.WithLimit(80<<20))
+	out := b.filled(t, 64<<20)
+	defer out.Release()
+	var leases Leases
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s := b.stream(t, ctx)
+	require.NoError(t, s.SendMsg(&blob{leases: &leases, buffer: out, n: 64 << 20}))
+	err := s.RecvMsg(&taken{pool: b.pool})
+	require.Equal(t, codes.ResourceExhausted, status.Code(err), "%v", err)
+	cancel()
+	_ = leases.Wait(ctx)
+	require.Less(t, b.read.Load(), int64(8<<20))
+}
+
+// Each bound of a gate is told as gRPC tells it.
+func TestLimits(t *testing.T) {
+	send := func(t *testing.T, b *testbed, n int) error {
+		out := b.filled(t, n)
+		defer out.Release()
+		var leases Leases
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		s := b.stream(t, ctx)
+		defer func() { cancel(); _ = leases.Wait(ctx) }()
+		_ = s.SendMsg(&blob{leases: &leases, buffer: out, n: n})
+		in := taken{pool: b.pool}
+		defer func() { in.buffer.Release() }()
+		return s.RecvMsg(&in)
+	}
+	t.Run("message", func(t *testing.T) {
+		b := newTestbed(t, Limits{MaxMessage: 1 << 20})
+		require.NoError(t, send(t, b, 1<<20-10))
+		err := send(t, b, 1<<20)
+		require.Equal(t, codes.ResourceExhausted, status.Code(err), "%v", err)
+		require.ErrorContains(t, err, "bytes of a message")
+	})
+	t.Run("streams", func(t *testing.T) {
+		b := newTestbed(t, Limits{MaxStreams: 1})
+		ctx, cancel := context.WithCancel(t.Context())
+		first := b.stream(t, ctx)
+		var leases Leases
+		out := b.filled(t, 1)
+		defer out.Release()
+		require.NoError(t, first.SendMsg(&blob{leases: &leases, buffer: out, n: 1}))
+		in := taken{pool: b.pool}
+		require.NoError(t, first.RecvMsg(&in))
+		in.buffer.Release()
+		err := send(t, b, 1)
+		require.Equal(t, codes.ResourceExhausted, status.Code(err), "%v", err)
+		require.ErrorContains(t, err, "streams at a time")
+		cancel()
+		require.Eventually(t, func() bool { return b.gate.Streams() == 0 }, 5*time.Second, time.Millisecond)
+		require.NoError(t, send(t, b, 1))
+	})
+	t.Run("in flight", func(t *testing.T) {
+		g := NewGate(Limits{MaxMessage: 100, MaxInFlight: 150})
+		require.NoError(t, g.charge(t.Context(), 100))
+		ctx, cancel := context.WithCancel(t.Context())
+		waited := make(chan error)
+		go func() { waited <- g.charge(ctx, 60) }()
+		cancel()
+		require.ErrorIs(t, <-waited, context.Canceled)
+		go func() { waited <- g.charge(t.Context(), 60) }()
+		g.discharge(100)
+		require.NoError(t, <-waited)
+		require.EqualValues(t, 60, g.InFlight())
+		g.discharge(60)
+	})
+}
+
+// A piece that gRPC forgets is freed after a collection; Wait sees to one.
+func TestForgottenPieces(t *testing.T) {
+	pool := memmgr.NewPool(memmgr.Host())
+	defer func() { require.NoError(t, pool.Close()) }()
+	buffer, err := memmgr.New(pool, memmgr.Request{Size: 1 << 20})
+	require.NoError(t, err)
+	data, err := buffer.Bytes()
+	require.NoError(t, err)
+	leases := new(Leases)
+	for range 3 {
+		_ = leases.Memory(buffer, data) // never freed
+	}
+	returned := leases.Memory(buffer, data[:5000])
+	half := returned.Slice(0, 2000)
+	returned.Free()
+	half.Free()
+	pieces, bytes := leases.Outstanding()
+	require.Equal(t, 3, pieces)
+	require.EqualValues(t, 3<<20, bytes)
+	require.Equal(t, 4, buffer.Count())
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, leases.Wait(ended), context.Canceled)
+	settled(t)
+	require.Equal(t, 1, buffer.Count())
+	buffer.Release()
+}
+
+// A sender that stages its memory can wait for a few pieces only.
+func TestWaitBelow(t *testing.T) {
+	pool := memmgr.NewPool(memmgr.Host())
+	defer func() { require.NoError(t, pool.Close()) }()
+	buffer, err := memmgr.New(pool, memmgr.Request{Size: 4096})
+	require.NoError(t, err)
+	defer buffer.Release()
+	data, err := buffer.Bytes()
+	require.NoError(t, err)
+	var leases Leases
+	a, b := leases.Memory(buffer, data), leases.Memory(buffer, data)
+	require.NoError(t, leases.WaitBelow(t.Context(), 3))
+	waited := make(chan error)
+	go func() { waited <- leases.WaitBelow(t.Context(), 2) }()
+	a.Free()
+	require.NoError(t, <-waited)
+	go func() { waited <- leases.Wait(t.Context()) }()
+	b.Free()
+	require.NoError(t, <-waited)
+}

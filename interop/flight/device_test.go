@@ -1,0 +1,71 @@
+package flight
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// Device memory is sent and received through host USM, on both sides, whatever the size
+// of a row; shared memory as it lies.
+func TestUSM(t *testing.T) {
+	rt, err := syclobj.Open()
+	require.NoError(t, err)
+	defer rt.Close()
+	if !rt.HasSYCL() {
+		if os.Getenv("USMBRIDGE_REQUIRE_SYCL") != "" {
+			t.Fatal(rt.SYCLError())
+		}
+		t.Skip("no SYCL (make python, VIRTUAL_ENV=.venv): ", rt.SYCLError())
+	}
+	t.Cleanup(func() { require.NoError(t, memmgr.CloseDefaults()) })
+	for _, kind := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared} {
+		upstream := memmgr.USM(rt.DefaultQueue(), kind)
+		pool := memmgr.NewPool(upstream)
+		plain := newPool(t)
+		s, err := NewServer(ServerOptions{Memory: pool})
+		require.NoError(t, err)
+		l, at, err := s.Listen(Location{"grpc+unix", filepath.Join(t.TempDir(), "s")})
+		require.NoError(t, err)
+		served := make(chan error)
+		go func() { served <- s.Serve(l) }()
+		c := dial(t, at.String(), ClientOptions{})
+		for _, shape := range [][]int{{3}, {1000, 7}, {100_000, 33}, {3, 2 << 20}, {0, 4}} {
+			from := numbers(t, plain, shape...)
+			there, err := from.Copy(pool)
+			require.NoError(t, err)
+			require.NoError(t, c.Put(t.Context(), "x", there))
+			there.Release()
+			host, err := c.Get(t.Context(), "x", plain)
+			require.NoError(t, err)
+			same(t, from, host)
+			host.Release()
+			back, err := c.Get(t.Context(), "x", pool)
+			require.NoError(t, err)
+			require.Equal(t, kind == syclobj.USMShared, back.Place().HostReadable())
+			same(t, from, back)
+			back.Release()
+			local, err := s.Store().Get(t.Context(), "x")
+			require.NoError(t, err)
+			same(t, from, local)
+			local.Release()
+			from.Release()
+		}
+		a, err := usmarray.Zeros(pool, usmarray.Float32, []int{4, 4})
+		require.NoError(t, err)
+		require.NoError(t, s.Store().Put("own", a))
+		a.Release()
+		require.NoError(t, c.Free(t.Context(), "own"))
+		s.Close()
+		require.NoError(t, <-served)
+		settled(t)
+		require.NoError(t, pool.Close())
+		require.NoError(t, memmgr.Close(upstream))
+	}
+}

@@ -1,0 +1,270 @@
+package flight
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/usmbridge/usmbridge/interop/flight/codec"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/memtest"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+func TestMain(m *testing.M) { memtest.Main(m) }
+
+// testbed is a server over a pool of its own, and a client with another.
+type testbed struct {
+	server *Server
+	at     Location
+	pool   *memmgr.Pool // the server's
+	mine   *memmgr.Pool // the client's
+	client *Client
+}
+
+func newPool(t *testing.T, options ...memmgr.PoolOption) *memmgr.Pool {
+	t.Helper()
+	p := memmgr.NewPool(memmgr.Host(), options...)
+	t.Cleanup(func() { require.NoError(t, p.Close()) })
+	return p
+}
+
+// newTestbed serves on a unix socket. Afterwards neither side may hold anything.
+func newTestbed(t *testing.T, change func(*ServerOptions)) *testbed {
+	t.Helper()
+	b := &testbed{mine: newPool(t)}
+	o := ServerOptions{}
+	if change != nil {
+		change(&o)
+	}
+	if o.Memory == nil {
+		o.Memory = newPool(t)
+	}
+	b.pool, _ = o.Memory.(*memmgr.Pool)
+	b.server, b.at = serve(t, o, Location{"grpc+unix", filepath.Join(t.TempDir(), "s")})
+	b.client = dial(t, b.at.String(), ClientOptions{})
+	return b
+}
+
+func serve(t *testing.T, o ServerOptions, at Location) (*Server, Location) {
+	t.Helper()
+	s, err := NewServer(o)
+	require.NoError(t, err)
+	l, at, err := s.Listen(at)
+	require.NoError(t, err)
+	var wait sync.WaitGroup
+	wait.Go(func() { _ = s.Serve(l) })
+	t.Cleanup(func() {
+		s.Close()
+		wait.Wait()
+		settled(t)
+		require.Zero(t, s.gate.Streams())
+		require.Zero(t, s.gate.InFlight())
+	})
+	return s, at
+}
+
+func dial(t *testing.T, location string, o ClientOptions) *Client {
+	t.Helper()
+	c, err := Dial(location, o)
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// settled waits until gRPC holds none of our memory: within the five seconds that a
+// killed client may take.
+func settled(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool { n, _ := codec.Outstanding(); return n == 0 }, 5*time.Second, time.Millisecond)
+}
+
+func numbers(t *testing.T, r memmgr.Resource, shape ...int) *usmarray.Array {
+	t.Helper()
+	n := 1
+	for _, d := range shape {
+		n *= d
+	}
+	data := make([]float32, n)
+	for i := range data {
+		data[i] = float32(i%100_003) * 0.5
+	}
+	a, err := usmarray.FromSlice(r, data, shape)
+	require.NoError(t, err)
+	return a
+}
+
+func same(t *testing.T, want, got *usmarray.Array) {
+	t.Helper()
+	require.Equal(t, want.Shape(), got.Shape())
+	require.Equal(t, want.DataType(), got.DataType())
+	w, err := usmarray.ToSlice[float32](want)
+	require.NoError(t, err)
+	g, err := usmarray.ToSlice[float32](got)
+	require.NoError(t, err)
+	require.True(t, equal(w, g), "elements differ")
+}
+
+func equal(a, b []float32) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// What is put is what is got, and what the store's owner sees in its own process.
+func TestPutAndGet(t *testing.T) {
+	b := newTestbed(t, nil)
+	for i, shape := range [][]int{{1}, {5}, {0}, {0, 3}, {3, 1}, {480, 640, 3}, {2, 3, 4, 5}, {1 << 20, 5}, {1, 3 << 20}} {
+		name := fmt.Sprintf("t%d", i)
+		a := numbers(t, b.mine, shape...)
+		require.NoError(t, b.client.Put(t.Context(), name, a))
+		got, err := b.client.Get(t.Context(), name, b.mine)
+		require.NoError(t, err)
+		same(t, a, got)
+		require.Zero(t, got.Buffer().Address()%256)
+		got.Release()
+		local, err := b.server.Store().Get(t.Context(), name)
+		require.NoError(t, err)
+		same(t, a, local)
+		local.Release()
+		a.Release()
+	}
+	infos, err := b.client.List(t.Context(), "")
+	require.NoError(t, err)
+	require.Len(t, infos, 9)
+	some, err := b.client.List(t.Context(), "t5")
+	require.NoError(t, err)
+	require.Len(t, some, 1)
+	require.EqualValues(t, 480, some[0].GetTotalRecords())
+	require.EqualValues(t, 480*640*3*4, some[0].GetTotalBytes())
+	stats, err := b.client.Stats(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 9, stats.Tensors)
+	require.Positive(t, stats.Memory["requested_bytes.all.current"])
+	for i := range 9 {
+		require.NoError(t, b.client.Free(t.Context(), fmt.Sprintf("t%d", i)))
+	}
+	require.Equal(t, codes.NotFound, status.Code(b.client.Free(t.Context(), "t0")))
+	settled(t)
+	require.Eventually(t, func() bool { return b.pool.Stats().RequestedBytes.Current == 0 }, 5*time.Second, time.Millisecond)
+}
+
+// Views with dense rows travel as they lie: their permutation is what arrives.
+func TestViews(t *testing.T) {
+	b := newTestbed(t, nil)
+	a := numbers(t, b.mine, 6, 4, 5, 3)
+	defer a.Release()
+	turned, err := a.Transpose(0, 3, 1, 2)
+	require.NoError(t, err)
+	part, err := turned.Index(usmarray.Range(1, 4))
+	require.NoError(t, err)
+	require.NoError(t, b.client.Put(t.Context(), "part", part))
+	got, err := b.client.Get(t.Context(), "part", b.mine)
+	require.NoError(t, err)
+	defer got.Release()
+	same(t, part, got)
+	require.Equal(t, part.Strides(), got.Strides())
+
+	every, err := a.Index(usmarray.All.By(2))
+	require.NoError(t, err)
+	err = b.client.Put(t.Context(), "every", every)
+	require.ErrorContains(t, err, "Copy the array first")
+	settled(t)
+}
+
+// An array that the server's own process publishes is sent from where it lies.
+func TestPublish(t *testing.T) {
+	b := newTestbed(t, nil)
+	a := numbers(t, b.pool, 100, 1000)
+	require.NoError(t, b.server.Store().Put("own", a))
+	require.Equal(t, 2, a.Buffer().Count())
+	got, err := b.client.Get(t.Context(), "own", b.mine)
+	require.NoError(t, err)
+	same(t, a, got)
+	got.Release()
+	local, err := b.server.Store().Get(t.Context(), "own")
+	require.NoError(t, err)
+	require.Equal(t, a.Pointer(), local.Pointer())
+	local.Release()
+	require.NoError(t, b.server.Store().Free("own"))
+	require.Eventually(t, func() bool { return a.Buffer().Count() == 1 }, 5*time.Second, time.Millisecond)
+	a.Release()
+	for _, name := range []string{"", "a/b", " a", "a\x00", "\xff", string(make([]byte, 200))} {
+		require.ErrorIs(t, b.server.Store().Put(name, nil), ErrName)
+	}
+}
+
+// A get that is under way keeps the tensor that it began with.
+func TestReplacedWhileItIsRead(t *testing.T) {
+	b := newTestbed(t, nil)
+	old := numbers(t, b.mine, 4<<20)
+	defer old.Release()
+	require.NoError(t, b.client.Put(t.Context(), "x", old))
+	var wait sync.WaitGroup
+	for range 4 {
+		wait.Go(func() {
+			for range 5 {
+				got, err := b.client.Get(context.Background(), "x", b.mine)
+				if err == nil {
+					defer got.Release()
+				}
+			}
+		})
+		wait.Go(func() {
+			for range 3 {
+				_ = b.client.Put(context.Background(), "x", old)
+			}
+		})
+	}
+	wait.Wait()
+	got, err := b.client.Get(t.Context(), "x", b.mine)
+	require.NoError(t, err)
+	same(t, old, got)
+	got.Release()
+}
+
+func TestLocations(t *testing.T) {
+	for _, s := range []string{"grpc+tcp://127.0.0.1:0", "grpc+tls://host:1", "grpc+unix:///tmp/x"} {
+		l, err := ParseLocation(s)
+		require.NoError(t, err)
+		require.Equal(t, s, l.String())
+	}
+	l, err := ParseLocation("grpc://[::1]:9/")
+	require.NoError(t, err)
+	require.Equal(t, "grpc+tcp://[::1]:9", l.String())
+	for _, s := range []string{"", "host:1", "http://host:1", "grpc+tcp://host", "grpc+unix://relative", "grpc+unix:", "grpc+tcp:///x"} {
+		_, err := ParseLocation(s)
+		require.Error(t, err, s)
+	}
+	require.True(t, Location{"grpc+tcp", "127.0.0.2:1"}.private())
+	require.True(t, Location{"grpc+tcp", "[::1]:1"}.private())
+	require.True(t, Location{"grpc+tcp", "localhost:1"}.private())
+	require.False(t, Location{"grpc+tcp", ":1"}.private())
+	require.False(t, Location{"grpc+tcp", "0.0.0.0:1"}.private())
+	require.False(t, Location{"grpc+tcp", "10.0.0.1:1"}.private())
+
+	path := filepath.Join(t.TempDir(), "left")
+	left, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	_, err = Location{"grpc+unix", path}.Listen()
+	require.Error(t, err, "somebody listens there")
+	left.(*net.UnixListener).SetUnlinkOnClose(false)
+	left.Close()
+	again, err := Location{"grpc+unix", path}.Listen()
+	require.NoError(t, err)
+	again.Close()
+}

@@ -1,0 +1,168 @@
+// Command flightbench compares package flight with a plain copy through a socket, with
+// arrow-go as it comes, and, through pyarrow's client, with a Flight server in Python:
+// one array over a unix socket, the ways in turn, medians, and the ratios with their
+// bounds. Both ends of the first three lie in this process, so its processor time is
+// that of both.
+//
+//	flightbench [-size 67108864] [-rounds 7]
+//
+// With VIRTUAL_ENV, or a python3, that has pyarrow it runs the second half too.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/usmbridge/usmbridge/interop/flight"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// way is one of the things that are compared.
+type way struct {
+	name string
+	once func() error
+	wall []time.Duration
+	cpu  []time.Duration
+}
+
+func main() {
+	size := flag.Int("size", 64<<20, "bytes of the array")
+	rounds := flag.Int("rounds", 7, "measured rounds, after two that are not")
+	flag.Parse()
+	if err := run(*size, *rounds); err != nil {
+		fmt.Fprintln(os.Stderr, "flightbench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(size, rounds int) (err error) {
+	dir, err := os.MkdirTemp("", "flightbench")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	pool := memmgr.NewPool(memmgr.Host(), memmgr.WithDecay(0)) // pages stay, on all sides
+	defer func() { err = errors.Join(err, pool.Close()) }()
+	a, err := usmarray.New(pool, usmarray.Float32, []int{size / 4096, 1024})
+	if err != nil {
+		return err
+	}
+	defer a.Release()
+	if err := a.Fill(float32(1.5)); err != nil {
+		return err
+	}
+	at := flight.Location{Scheme: "grpc+unix", Address: filepath.Join(dir, "ours")}
+	server, err := flight.NewServer(flight.ServerOptions{Memory: pool})
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	l, at, err := server.Listen(at)
+	if err != nil {
+		return err
+	}
+	go func() { _ = server.Serve(l) }()
+	if err := golang(dir, at, a, pool, rounds); err != nil {
+		return err
+	}
+	fmt.Println()
+	return pyarrow(dir, at, size, rounds)
+}
+
+// golang compares what Go can do.
+func golang(dir string, at flight.Location, a *usmarray.Array, pool memmgr.Resource, rounds int) error {
+	c, err := flight.Dial(at.String(), flight.ClientOptions{})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	plain, err := newPlain(filepath.Join(dir, "plain"), a, pool)
+	if err != nil {
+		return err
+	}
+	defer plain.close()
+	stock, err := newStock(filepath.Join(dir, "stock"), a, pool)
+	if err != nil {
+		return err
+	}
+	defer stock.close()
+	ctx := context.Background()
+	ways := []*way{
+		{name: "plain socket", once: plain.put},
+		{name: "flight put", once: func() error { return c.Put(ctx, "x", a) }},
+		{name: "flight get", once: func() error {
+			got, err := c.Get(ctx, "x", pool)
+			if err == nil {
+				got.Release()
+			}
+			return err
+		}},
+		{name: "arrow-go put", once: stock.put},
+		{name: "arrow-go get", once: stock.get},
+	}
+	if err := measure(ways, rounds); err != nil {
+		return err
+	}
+	wall := func(i int) float64 { return median(ways[i].wall).Seconds() }
+	cpu := func(i int) float64 { return median(ways[i].cpu).Seconds() }
+	fmt.Printf("%d MiB over a unix socket, both ends in one process, medians of %d\n\n", a.NBytes()>>20, rounds)
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "way\ttime\tCPU\tplain/time\tCPU/plain")
+	for i, x := range ways {
+		fmt.Fprintf(w, "%s\t%.1f ms\t%.1f ms\t%.2f\t%.2f\n", x.name, 1e3*wall(i), 1e3*cpu(i), wall(0)/wall(i), cpu(i)/cpu(0))
+	}
+	fmt.Fprintln(w)
+	for i := 1; i <= 2; i++ {
+		bound(w, ways[i].name+", speed of the plain socket's", wall(0)/wall(i), ">=", 0.5)
+		bound(w, ways[i].name+", CPU of the plain socket's", cpu(i)/cpu(0), "<=", 2.2)
+		bound(w, ways[i].name+", CPU of arrow-go's", cpu(i)/cpu(i+2), "<=", 0.5)
+	}
+	return w.Flush()
+}
+
+func bound(w *tabwriter.Writer, what string, ratio float64, sign string, limit float64) {
+	verdict := "met"
+	if sign == ">=" && ratio < limit || sign == "<=" && ratio > limit {
+		verdict = "MISSED"
+	}
+	fmt.Fprintf(w, "%s\t%.2f\tbound %s %.2f\t%s\n", what, ratio, sign, limit, verdict)
+}
+
+// measure runs the ways in turn.
+func measure(ways []*way, rounds int) error {
+	for round := -2; round < rounds; round++ {
+		for _, x := range ways {
+			cpu, start := processorTime(), time.Now()
+			if err := x.once(); err != nil {
+				return errors.Join(errors.New(x.name), err)
+			}
+			if round >= 0 {
+				x.wall = append(x.wall, time.Since(start))
+				x.cpu = append(x.cpu, processorTime()-cpu)
+			}
+		}
+	}
+	return nil
+}
+
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func median(d []time.Duration) time.Duration {
+	d = slices.Sorted(slices.Values(d))
+	return d[len(d)/2]
+}

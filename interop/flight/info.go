@@ -1,0 +1,143 @@
+package flight
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/apache/arrow-go/v18/arrow/flight"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/usmbridge/usmbridge/interop/flight/codec"
+	"github.com/usmbridge/usmbridge/memmgr"
+)
+
+// info describes a tensor: one endpoint, which is the server that was asked.
+func info(name string, t *tensor) *flight.FlightInfo {
+	f := &flight.FlightInfo{
+		Schema:           flight.SerializeSchema(t.schema, memory.DefaultAllocator),
+		FlightDescriptor: &flight.FlightDescriptor{Type: flight.DescriptorPATH, Path: []string{name}},
+		Endpoint:         []*flight.FlightEndpoint{{Ticket: &flight.Ticket{Ticket: []byte(name)}}},
+		TotalRecords:     int64(t.rows),
+		TotalBytes:       t.bytes(),
+		Ordered:          true,
+	}
+	if v, ok := t.schema.Metadata().GetValue(ShardKey); ok {
+		f.AppMetadata = []byte(v)
+	}
+	return f
+}
+
+// described is the tensor that a descriptor names, with a reference.
+func (s *Server) described(op string, d *flight.FlightDescriptor) (string, *tensor, error) {
+	name, err := nameOf(d)
+	if err != nil {
+		return name, nil, &Error{Op: op, Err: err}
+	}
+	t, err := s.store.tensor(name)
+	if err != nil {
+		return name, nil, &Error{Op: op, Name: name, Err: err}
+	}
+	return name, t, nil
+}
+
+// GetFlightInfo describes a tensor.
+func (s *Server) GetFlightInfo(_ context.Context, d *flight.FlightDescriptor) (*flight.FlightInfo, error) {
+	name, t, err := s.described("GetFlightInfo", d)
+	if err != nil {
+		return nil, err
+	}
+	defer t.release()
+	return info(name, t), nil
+}
+
+// GetSchema is the schema of a tensor.
+func (s *Server) GetSchema(_ context.Context, d *flight.FlightDescriptor) (*flight.SchemaResult, error) {
+	_, t, err := s.described("GetSchema", d)
+	if err != nil {
+		return nil, err
+	}
+	defer t.release()
+	return &flight.SchemaResult{Schema: flight.SerializeSchema(t.schema, memory.DefaultAllocator)}, nil
+}
+
+// ListFlights describes all tensors, or those whose names begin with the expression of
+// the criteria, in the order of their names.
+func (s *Server) ListFlights(c *flight.Criteria, stream flight.FlightService_ListFlightsServer) error {
+	for _, name := range s.store.Names(string(c.GetExpression())) {
+		t, err := s.store.tensor(name)
+		if err != nil {
+			continue // freed meanwhile
+		}
+		err = stream.Send(info(name, t))
+		t.release()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// The actions of DoAction.
+const (
+	ActionFree  = "free"  // body: the name of a tensor
+	ActionStats = "stats" // no body; the answer is Stats as JSON
+)
+
+// Stats are the counters of a server.
+type Stats struct {
+	Tensors  int   `json:"tensors"`
+	Bytes    int64 `json:"bytes"`     // of the tensors' rows
+	Streams  int   `json:"streams"`   // calls under way, the one that asks included
+	InFlight int64 `json:"in_flight"` // bytes of the messages that are being read
+	Sending  int64 `json:"sending"`   // bytes that gRPC holds in this process
+	// Memory are the counters of the resource, by the names of memmgr.Stats.Map; nil
+	// when it does not count.
+	Memory map[string]int64 `json:"memory,omitempty"`
+}
+
+// Stats returns the counters.
+func (s *Server) Stats() Stats {
+	var v Stats
+	v.Tensors, v.Bytes = s.store.Size()
+	v.Streams, v.InFlight = s.gate.Streams(), s.gate.InFlight()
+	_, v.Sending = codec.Outstanding()
+	if r, ok := memmgr.As[memmgr.StatsReporter](s.o.Memory); ok {
+		m := r.Stats()
+		v.Memory = m.Map()
+	}
+	return v
+}
+
+// DoAction frees a tensor or tells the counters.
+func (s *Server) DoAction(a *flight.Action, stream flight.FlightService_DoActionServer) error {
+	switch a.GetType() {
+	case ActionFree:
+		if err := CheckName(string(a.GetBody())); err != nil {
+			return &Error{Op: "DoAction free", Err: err}
+		}
+		return s.store.Free(string(a.GetBody()))
+	case ActionStats:
+		b, err := json.Marshal(s.Stats())
+		if err != nil {
+			return err
+		}
+		return stream.Send(&flight.Result{Body: b})
+	default:
+		return status.Errorf(codes.Unimplemented, "flight: DoAction: %.40q; there are %s and %s", a.GetType(), ActionFree, ActionStats)
+	}
+}
+
+// ListActions lists them.
+func (s *Server) ListActions(_ *flight.Empty, stream flight.FlightService_ListActionsServer) error {
+	for _, a := range []*flight.ActionType{
+		{Type: ActionFree, Description: "let go of a tensor; body: its name"},
+		{Type: ActionStats, Description: "counters of the server and of its memory, as JSON"},
+	} {
+		if err := stream.Send(a); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,229 @@
+package flight
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/usmbridge/usmbridge/interop/flight/codec"
+	"github.com/usmbridge/usmbridge/interop/flight/usmarrow"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// tensor is a tensor that a store has, or that is on its way there. One that is in a
+// store does not change; its references keep its memory.
+type tensor struct {
+	schema *arrow.Schema
+	typ    *usmarrow.TensorType
+	width  int // bytes of a row
+	rows   int
+	chunks []chunk
+	refs   atomic.Int64
+}
+
+// chunk is memory with the next rows.
+type chunk struct {
+	buffer memmgr.Buffer
+	offset int // of its first row, in bytes
+	rows   int // that are there
+	room   int // for so many rows
+}
+
+func newTensor(schema *arrow.Schema, t *usmarrow.TensorType) *tensor {
+	list := t.StorageType().(*arrow.FixedSizeListType)
+	n := &tensor{schema: schema, typ: t, width: int(list.Len()) * list.Elem().(arrow.FixedWidthDataType).Bytes()}
+	n.refs.Store(1)
+	return n
+}
+
+// elements is the number of elements of a row, and the bytes of one.
+func (t *tensor) elements() (n, width int) {
+	n = int(t.typ.StorageType().(*arrow.FixedSizeListType).Len())
+	return n, t.width / n
+}
+
+func (t *tensor) bytes() int64 { return int64(t.rows) * int64(t.width) }
+
+// retain adds a reference unless the last one is gone.
+func (t *tensor) retain() bool {
+	for {
+		n := t.refs.Load()
+		if n == 0 {
+			return false
+		}
+		if t.refs.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+func (t *tensor) release() {
+	if t.refs.Add(-1) > 0 {
+		return
+	}
+	for _, c := range t.chunks {
+		c.buffer.Release()
+	}
+	t.chunks = nil
+}
+
+// fromArray makes a tensor of an array's own memory, with references of its own.
+func fromArray(a *usmarray.Array) (*tensor, error) {
+	typ, rows, err := usmarrow.TypeOf(a)
+	if err != nil {
+		return nil, err
+	}
+	t := newTensor(schemaOf(typ, nil), typ)
+	t.rows = rows
+	if rows > 0 {
+		b := a.Buffer().Retain()
+		t.chunks = []chunk{{buffer: b, offset: int(uintptr(a.Pointer()) - b.Address()), rows: rows, room: rows}}
+	}
+	return t, nil
+}
+
+// array shows a tensor in one piece: its own memory where it lies in one, else a copy
+// from the resource. The caller owns it.
+func (t *tensor) array(ctx context.Context, r memmgr.Resource) (*usmarray.Array, error) {
+	dtype, err := usmarrow.DataType(t.typ.Values())
+	if err != nil {
+		return nil, err
+	}
+	_, width := t.elements()
+	one := chunk{}
+	if len(t.chunks) == 1 && t.chunks[0].offset%width == 0 {
+		one = t.chunks[0]
+		one.buffer.Retain()
+	} else if one, err = t.gather(ctx, r); err != nil {
+		return nil, err
+	}
+	shape := append([]int{t.rows}, t.typ.Shape()...)
+	l, err := usmarray.NewLayout(shape, nil, one.offset/width)
+	if err == nil {
+		var a *usmarray.Array
+		if a, err = usmarray.FromBuffer(one.buffer, dtype, l); err == nil {
+			return t.typ.InOrder(a)
+		}
+	}
+	one.buffer.Release()
+	return nil, err
+}
+
+func (t *tensor) gather(ctx context.Context, r memmgr.Resource) (chunk, error) {
+	buffer, err := memmgr.New(r, memmgr.Request{Size: uintptr(t.bytes()), Tag: "flight", Context: ctx})
+	if err != nil {
+		return chunk{}, err
+	}
+	at := uint64(0)
+	for _, c := range t.chunks {
+		n := uint64(c.rows) * uint64(t.width)
+		if err := memmgr.CopyBuffer(buffer, at, c.buffer, uint64(c.offset), n); err != nil {
+			buffer.Release()
+			return chunk{}, err
+		}
+		at += n
+	}
+	return chunk{buffer: buffer, rows: t.rows, room: t.rows}, nil
+}
+
+// builder receives a tensor.
+type builder struct {
+	tensor *tensor
+	from   memmgr.Resource
+	ctx    context.Context
+	wait   time.Duration // for memory
+	want   int           // rows that were announced, -1 for none
+	stage  *stage        // where the host cannot write
+	limit  int64         // bytes of the tensor
+}
+
+// growth bounds what a chunk has room for beyond the batch that needs it, so that many
+// small batches make few chunks.
+const growth = 16 << 20
+
+// batch receives the values of one record batch, which are the next bytes of the
+// message. Memory for them is there before the first of them is read.
+func (b *builder) batch(in *codec.Incoming, rec batch) error {
+	t := b.tensor
+	total := int64(t.rows) + int64(rec.rows)
+	if b.want >= 0 && total > int64(b.want) {
+		return malformed("%d rows where %d were announced (%s)", total, b.want, RowsKey)
+	}
+	if total*int64(t.width) > b.limit {
+		return &Error{Op: "batch", Err: limitError("bytes of a tensor", total*int64(t.width), b.limit)}
+	}
+	if err := in.Discard(rec.offset); err != nil {
+		return err
+	}
+	if err := b.reserve(rec.rows); err != nil {
+		return err
+	}
+	for left := rec.rows; left > 0; {
+		c := &t.chunks[len(t.chunks)-1]
+		for i := range t.chunks { // the first with room
+			if t.chunks[i].rows < t.chunks[i].room {
+				c = &t.chunks[i]
+				break
+			}
+		}
+		k := min(left, c.room-c.rows)
+		if err := b.read(in, c.buffer, c.offset+c.rows*t.width, k*t.width); err != nil {
+			return err
+		}
+		c.rows += k
+		t.rows += k
+		left -= k
+	}
+	return nil
+}
+
+// reserve sees to room for so many more rows.
+func (b *builder) reserve(rows int) error {
+	t := b.tensor
+	if n := len(t.chunks); n > 0 {
+		rows -= t.chunks[n-1].room - t.chunks[n-1].rows
+	}
+	if rows <= 0 {
+		return nil
+	}
+	room := max(rows, int(min(t.bytes()/4, growth))/t.width)
+	if len(t.chunks) == 0 && b.want >= 0 {
+		room = b.want
+	}
+	room = int(max(int64(rows), min(int64(room), b.limit/int64(t.width)-int64(t.rows))))
+	ctx, cancel := context.WithTimeout(b.ctx, b.wait)
+	defer cancel()
+	request := memmgr.Request{Size: uintptr(room) * uintptr(t.width), Tag: "flight", Context: ctx}
+	if b.wait <= 0 {
+		request.Context = nil
+	}
+	buffer, err := memmgr.New(b.from, request)
+	if err != nil {
+		return err
+	}
+	t.chunks = append(t.chunks, chunk{buffer: buffer, room: room})
+	return nil
+}
+
+// read takes n bytes of the message to their final place.
+func (b *builder) read(in *codec.Incoming, to memmgr.Buffer, at, n int) error {
+	if b.stage != nil {
+		return b.stage.receive(b.ctx, in, to, at, n)
+	}
+	data, err := to.Bytes()
+	if err != nil {
+		return err
+	}
+	return in.ReadFull(data[at : at+n])
+}
+
+// done is the tensor when the sender has said that this is all.
+func (b *builder) done() error {
+	if b.want >= 0 && b.tensor.rows != b.want {
+		return malformed("%d rows where %d were announced (%s)", b.tensor.rows, b.want, RowsKey)
+	}
+	return nil
+}

@@ -1,0 +1,276 @@
+package usmarrow
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/memtest"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+func TestMain(m *testing.M) { memtest.Main(m) }
+
+func newPool(t *testing.T, options ...memmgr.PoolOption) *memmgr.Pool {
+	t.Helper()
+	p := memmgr.NewPool(memmgr.Host(), options...)
+	t.Cleanup(func() { require.NoError(t, p.Close()) })
+	return p
+}
+
+func arange(t *testing.T, p memmgr.Resource, shape ...int) *usmarray.Array {
+	t.Helper()
+	n := 1
+	for _, d := range shape {
+		n *= d
+	}
+	data := make([]float32, n)
+	for i := range data {
+		data[i] = float32(i)
+	}
+	a, err := usmarray.FromSlice(p, data, shape)
+	require.NoError(t, err)
+	return a
+}
+
+// An array, its column, and the array made of that column are one memory, which lives
+// as long as any of them.
+func TestThereAndBack(t *testing.T) {
+	p := newPool(t)
+	for _, shape := range [][]int{{5}, {4, 3}, {2, 3, 4}, {1, 1, 1}, {0}, {0, 2}, {7, 1}} {
+		a := arange(t, p, shape...)
+		want, err := usmarray.ToSlice[float32](a)
+		require.NoError(t, err)
+		column, err := ToArrow(a)
+		require.NoError(t, err)
+		require.Equal(t, shape[0], column.Len())
+		require.Equal(t, TensorName, column.DataType().(arrow.ExtensionType).ExtensionName())
+		require.Equal(t, shape[1:], append([]int{}, column.ExtensionType().(*TensorType).Shape()...))
+		address := a.Pointer()
+		a.Release()
+		b, err := FromArrow(column)
+		require.NoError(t, err)
+		column.Release()
+		require.Equal(t, shape, b.Shape())
+		require.True(t, b.ReadOnly())
+		got, err := usmarray.ToSlice[float32](b)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+		if b.Size() > 0 {
+			require.Equal(t, address, b.Pointer())
+		}
+		b.Release()
+	}
+}
+
+// Axes that lie in another order become a permutation, and come back as they were.
+func TestPermutation(t *testing.T) {
+	p := newPool(t)
+	a := arange(t, p, 2, 3, 4, 5)
+	defer a.Release()
+	view, err := a.Transpose(0, 3, 1, 2)
+	require.NoError(t, err)
+	column, err := ToArrow(view)
+	require.NoError(t, err)
+	defer column.Release()
+	typ := column.ExtensionType().(*TensorType)
+	require.Equal(t, []int{3, 4, 5}, typ.Shape())
+	require.Equal(t, []int{2, 0, 1}, typ.Permutation())
+	require.JSONEq(t, `{"shape":[3,4,5],"permutation":[2,0,1]}`, typ.Serialize())
+	b, err := FromArrow(column)
+	require.NoError(t, err)
+	defer b.Release()
+	require.Equal(t, view.Shape(), b.Shape())
+	require.Equal(t, view.Strides(), b.Strides())
+	require.Equal(t, view.Pointer(), b.Pointer())
+
+	rows, err := a.Transpose(1, 0, 2, 3)
+	require.NoError(t, err)
+	_, err = ToArrow(rows)
+	require.ErrorIs(t, err, ErrLayout)
+	every, err := a.Index(usmarray.All, usmarray.All, usmarray.All, usmarray.All.By(2))
+	require.NoError(t, err)
+	_, err = ToArrow(every)
+	require.ErrorIs(t, err, ErrLayout)
+	backwards, err := a.Index(usmarray.All.By(-1))
+	require.NoError(t, err)
+	_, err = ToArrow(backwards)
+	require.ErrorIs(t, err, ErrLayout)
+}
+
+func TestElementTypes(t *testing.T) {
+	p := newPool(t)
+	for _, pair := range types {
+		theirs, err := ArrowType(pair.ours)
+		require.NoError(t, err)
+		ours, err := DataType(theirs)
+		require.NoError(t, err)
+		require.Equal(t, pair.ours, ours)
+		require.Equal(t, pair.ours.Bits, uint8(theirs.BitWidth()))
+	}
+	for _, dt := range []usmarray.DataType{usmarray.Bool, usmarray.Complex64, usmarray.Bfloat16} {
+		a, err := usmarray.Zeros(p, dt, []int{2})
+		require.NoError(t, err)
+		_, err = ToArrow(a)
+		require.ErrorIs(t, err, ErrType)
+		a.Release()
+	}
+	empty, err := usmarray.Zeros(p, usmarray.Float32, []int{3, 0})
+	require.NoError(t, err)
+	defer empty.Release()
+	_, err = ToArrow(empty)
+	require.ErrorIs(t, err, ErrType)
+	scalar, err := usmarray.Zeros(p, usmarray.Float32, nil)
+	require.NoError(t, err)
+	defer scalar.Release()
+	_, err = ToArrow(scalar)
+	require.ErrorIs(t, err, ErrLayout)
+}
+
+// Columns that Arrow made: plain values, lists, tensors, and slices of all of them.
+func TestColumnsOfArrow(t *testing.T) {
+	for _, make := range []struct {
+		name  string
+		typ   arrow.DataType
+		width int
+	}{{"values", arrow.PrimitiveTypes.Int32, 1}, {"lists", arrow.FixedSizeListOf(3, arrow.PrimitiveTypes.Int32), 3}} {
+		t.Run(make.name, func(t *testing.T) {
+			checked := memory.NewCheckedAllocator(memory.NewGoAllocator())
+			defer checked.AssertSize(t, 0)
+			column := build(t, checked, make.typ, 10, make.width)
+			part := array.NewSlice(column, 2, 6)
+			column.Release()
+			a, err := FromArrow(part)
+			require.NoError(t, err)
+			part.Release()
+			got, err := usmarray.ToSlice[int32](a)
+			require.NoError(t, err)
+			require.Len(t, got, 4*make.width)
+			require.EqualValues(t, 2*make.width, got[0])
+			a.Release()
+		})
+	}
+	t.Run("nulls", func(t *testing.T) {
+		b := array.NewInt32Builder(memory.DefaultAllocator)
+		defer b.Release()
+		b.AppendValues([]int32{1, 2}, []bool{true, false})
+		column := b.NewArray()
+		defer column.Release()
+		_, err := FromArrow(column)
+		require.ErrorIs(t, err, ErrNulls)
+		list := array.NewFixedSizeListBuilder(memory.DefaultAllocator, 2, arrow.PrimitiveTypes.Int32)
+		defer list.Release()
+		list.Append(true)
+		list.ValueBuilder().(*array.Int32Builder).AppendValues([]int32{1, 2}, []bool{true, false})
+		lists := list.NewArray()
+		defer lists.Release()
+		_, err = FromArrow(lists)
+		require.ErrorIs(t, err, ErrNulls)
+	})
+	t.Run("text", func(t *testing.T) {
+		b := array.NewStringBuilder(memory.DefaultAllocator)
+		defer b.Release()
+		b.Append("no")
+		column := b.NewArray()
+		defer column.Release()
+		_, err := FromArrow(column)
+		require.ErrorIs(t, err, ErrType)
+	})
+}
+
+func build(t *testing.T, mem memory.Allocator, typ arrow.DataType, rows, width int) arrow.Array {
+	t.Helper()
+	b := array.NewBuilder(mem, typ)
+	defer b.Release()
+	for i := range rows * width {
+		if list, ok := b.(*array.FixedSizeListBuilder); ok {
+			if i%width == 0 {
+				list.Append(true)
+			}
+			list.ValueBuilder().(*array.Int32Builder).Append(int32(i))
+		} else {
+			b.(*array.Int32Builder).Append(int32(i))
+		}
+	}
+	return b.NewArray()
+}
+
+// The type survives Arrow's own serialization, and what is no tensor type is refused.
+func TestTensorType(t *testing.T) {
+	typ, err := NewTensorType(arrow.PrimitiveTypes.Float64, []int{2, 3}, TensorOptions{DimNames: []string{"h", "w"}, Permutation: []int{1, 0}})
+	require.NoError(t, err)
+	schema := arrow.NewSchema([]arrow.Field{{Name: "x", Type: typ}}, nil)
+	payload := ipc.GetSchemaPayload(schema, memory.DefaultAllocator)
+	payload.Release()
+	back, err := new(TensorType).Deserialize(typ.StorageType(), typ.Serialize())
+	require.NoError(t, err)
+	require.True(t, arrow.TypeEqual(typ, back))
+	plain, err := NewTensorType(arrow.PrimitiveTypes.Float64, []int{2, 3}, TensorOptions{DimNames: []string{"h", "w"}})
+	require.NoError(t, err)
+	require.False(t, arrow.TypeEqual(typ, plain))
+	require.NotNil(t, arrow.GetExtensionType(TensorName))
+
+	list := arrow.FixedSizeListOf(6, arrow.PrimitiveTypes.Float64)
+	for _, c := range []struct {
+		storage arrow.DataType
+		data    string
+	}{
+		{arrow.PrimitiveTypes.Float64, `{"shape":[6]}`},
+		{list, ``}, {list, `{}`}, {list, `[]`}, {list, `{"shape":[5]}`}, {list, `{"shape":[-2,-3]}`},
+		{list, `{"shape":[2,3],"permutation":[0,0]}`}, {list, `{"shape":[2,3],"permutation":[0]}`},
+		{list, `{"shape":[2,3],"permutation":[1,2]}`}, {list, `{"shape":[2,3],"dim_names":["a"]}`},
+		{list, `{"shape":[2147483648,2147483648,2]}`}, {list, `{"shape":["6"]}`},
+	} {
+		_, err := new(TensorType).Deserialize(c.storage, c.data)
+		require.ErrorIs(t, err, ErrType, c.data)
+	}
+}
+
+func FuzzTensorType(f *testing.F) {
+	for _, s := range []string{`{"shape":[2,3]}`, `{"shape":[]}`, `{"shape":[6],"permutation":[0],"dim_names":["a"]}`, `{`, `{"shape":[1e9]}`} {
+		f.Add(s, int32(6))
+	}
+	f.Fuzz(func(t *testing.T, data string, n int32) {
+		if n < 1 {
+			return
+		}
+		got, err := new(TensorType).Deserialize(arrow.FixedSizeListOf(n, arrow.PrimitiveTypes.Int8), data)
+		if err != nil {
+			require.ErrorIs(t, err, ErrType)
+			return
+		}
+		again, err := new(TensorType).Deserialize(got.StorageType(), got.Serialize())
+		require.NoError(t, err)
+		require.True(t, arrow.TypeEqual(got, again))
+	})
+}
+
+// Arrow's own buffers come from the pool, and the pool's limit is Arrow's.
+func TestAllocator(t *testing.T) {
+	p := newPool(t, memmgr.WithLimit(4<<20))
+	a := NewAllocator(p, "arrow")
+	column := build(t, a, arrow.PrimitiveTypes.Int32, 1000, 1)
+	require.Positive(t, a.Live())
+	require.GreaterOrEqual(t, p.Stats().RequestedBytes.Current, int64(4000))
+	require.Zero(t, uintptr(unsafe.Pointer(unsafe.SliceData(column.Data().Buffers()[1].Bytes())))%64)
+	column.Release()
+	require.Zero(t, a.Live())
+	b := a.Allocate(100)
+	copy(b, "hello")
+	b = a.Reallocate(50, b)
+	b = a.Reallocate(100_000, b)
+	require.Equal(t, "hello", string(b[:5]))
+	require.Equal(t, 1, a.Live())
+	a.Free(b)
+	a.Free([]byte("not ours"))
+	a.Free(a.Allocate(0))
+	require.Zero(t, a.Live())
+	defer func() { require.ErrorIs(t, recover().(error), memmgr.ErrOutOfMemory) }()
+	a.Allocate(64 << 20)
+}
