@@ -28,14 +28,14 @@ endif
 QUIET_ENV := env -u USMBRIDGE_SYCL
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-nested bench check check-long build python python-run wheel clean \
-	vet portable format fmt lint race asan cgocheck fuzz
+.PHONY: help run test test-nested test-pythons test-peers bench bench-wheel check check-long build python python-run wheel flight clean \
+	vet portable format fmt lint race asan ubsan cgocheck fuzz
 
 help: ## list the targets
 	@echo "usmbridge: SYCL unified shared memory for Go, seen from Python without a copy"
 	@echo
 	@sed -n 's/^\([a-z][a-z-]*\):.*## /\1 /p' $(firstword $(MAKEFILE_LIST)) | \
-	  awk '{name = $$1; sub(/^[^ ]* /, ""); printf "  make %-10s %s\n", name, $$0}'
+	  awk '{name = $$1; sub(/^[^ ]* /, ""); printf "  make %-12s %s\n", name, $$0}'
 	@echo
 	@echo "  make run IN=picture.png OUT=edges.png    names the pictures of the main job"
 
@@ -66,17 +66,22 @@ vet: ## go vet, all packages
 # What must compile, and what must work, without cgo and on other systems.
 portable: ## builds and tests without cgo, builds for other systems
 	CGO_ENABLED=0 $(GO) build ./...
-	CGO_ENABLED=0 $(GO) test ./dlpack/... ./memmgr/... ./syclobj/... ./usmarray/... ./examples/quickstart ./interop/cmd/usminfo
+	CGO_ENABLED=0 $(GO) test ./dlpack/... ./memmgr/... ./syclobj/... ./usmarray/... ./examples/quickstart ./interop/internal/usminfo
 	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) build ./...
 	CGO_ENABLED=0 GOOS=windows GOARCH=amd64 $(GO) build ./...
 
 # Modules with a go.mod of their own, for what would burden a library's user.
-NESTED := interop/embedpython
+NESTED := interop/embedpython interop/metrics interop/flight examples/embedded
 
-test-nested: ## the nested modules: vet, build, tests
+test-nested: python ## the nested modules with their real clients: vet, build, tests
 	@for m in $(NESTED); do \
-	  echo "== $$m"; (cd $$m && $(GO) vet ./... && $(GO) build -o /dev/null ./... && $(GO) test -count=1 ./...) || exit 1; \
+	  echo "== $$m"; (cd $$m && $(GO) vet ./... && $(GO) build -o /dev/null ./... && \
+	  $(QUIET_ENV) $(ACTIVE) $(REQUIRE) $(GO) test -count=1 ./...) || exit 1; \
 	done
+
+flight: ## builds bin/usmflight, the Arrow Flight server for tensors
+	@mkdir -p bin
+	cd interop/flight && $(GO) build -o "$(CURDIR)/bin/usmflight" ./cmd/usmflight
 
 bench: python build ## ours against the peers in one run, as tables; also JSON in bin/ [BENCH=regexp of Go benchmarks]
 	@echo "== memory: the pool, UMF and raw allocation"
@@ -84,20 +89,43 @@ bench: python build ## ours against the peers in one run, as tables; also JSON i
 	@$(QUIET_ENV) $(ACTIVE) ./bin/membench -json bin/bench-memory.json
 	@echo; echo "== hand-overs: ours, dpnp, dpctl, NumPy, tvm-ffi"
 	@$(QUIET_ENV) $(ACTIVE) ./bin/usmpython interop/pymodule/bench/exchange.py --json bin/bench-exchange.json
+	@echo; echo "== import: time, and memory at rest"
+	@$(QUIET_ENV) $(ACTIVE) ./bin/usmpython interop/pymodule/bench/import_bench.py --json bin/bench-import.json
+	@echo; echo "== compiled functions: Arrays and NumPy's in calls of Numba"
+	@$(QUIET_ENV) $(ACTIVE) ./bin/usmpython interop/pymodule/bench/numba_bench.py --json bin/bench-numba.json
+	@echo; echo "== Dask: Arrays and NumPy's from worker to worker"
+	@$(QUIET_ENV) $(ACTIVE) ./bin/usmpython interop/pymodule/bench/dask_bench.py --json bin/bench-dask.json
 	@echo; echo "== CuTe layouts"
 	@$(QUIET_ENV) $(ACTIVE) ./bin/usmpython interop/pymodule/bench/cute_bench.py
 	@echo; echo "== Go benchmarks"
 	@$(QUIET_ENV) $(ACTIVE) $(REQUIRE) $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 60m \
 	  $$(grep -rl '^func Benchmark' --include='*_test.go' dlpack examples interop memmgr syclobj usmarray | xargs -n1 dirname | sort -u | sed 's|^|./|')
 
+# The same through the wheel, in the environment's own python, apart from its packages.
+WHEELED := $(QUIET_ENV) $(ACTIVE) PYTHONPATH="$(CURDIR)/bin/bench-wheel" $(VENV)/bin/python
+
+bench-wheel: wheel ## the Python benchmarks with the wheel in a plain python
+	@rm -rf bin/bench-wheel
+	@$(VENV)/bin/python -m pip install --quiet --no-deps --no-index --no-input --disable-pip-version-check --target bin/bench-wheel dist/*.whl
+	@echo "== hand-overs"
+	@$(WHEELED) interop/pymodule/bench/exchange.py --json bin/bench-wheel-exchange.json
+	@echo; echo "== import: time, and memory at rest"
+	@$(WHEELED) interop/pymodule/bench/import_bench.py --json bin/bench-wheel-import.json
+	@echo; echo "== compiled functions"
+	@$(WHEELED) interop/pymodule/bench/numba_bench.py --json bin/bench-wheel-numba.json
+	@echo; echo "== CuTe layouts"
+	@$(WHEELED) interop/pymodule/bench/cute_bench.py
+
 check: format vet lint race asan cgocheck fuzz ## format, vet, lint, race, asan, cgocheck2, fuzz smoke
 
 # The same means for as long as they need: a night, not a change. The hunts of the
 # Python tests go on where they were when they are started again.
 HUNT ?= 1200
-check-long: python build ## hours: each fuzz target and hunt for 20 minutes, the tests under a restless collector
+check-long: python build ## hours: each fuzz target and hunt for 20 minutes, the tests under UBSan and a restless collector
 	$(MAKE) fuzz FUZZTIME=$(HUNT)s
 	cd interop/pymodule/tests && $(QUIET_ENV) $(ACTIVE) $(CURDIR)/bin/usmpython -m robust --seconds $(HUNT) --results $(CURDIR)/bin/robust
+	USMBRIDGE_HUNT=$(HUNT) $(GO) test -count=1 -timeout 120m -run NobodyWaitsForEver ./memmgr
+	$(MAKE) ubsan
 	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) GOGC=1 GODEBUG=clobberfree=1 $(GO) test -count=1 -timeout 120m ./...
 	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) $(GO) test -race -count=5 -timeout 240m ./...
 
@@ -105,16 +133,19 @@ check-long: python build ## hours: each fuzz target and hunt for 20 minutes, the
 C_FILES = $$(git ls-files --cached --others --exclude-standard '*.c' '*.h')
 
 format: python
-	@bad="$$(gofmt -l $$($(GO) list -f '{{.Dir}}' ./...) interop/embedpython)"; \
+	@bad="$$(gofmt -l $$($(GO) list -f '{{.Dir}}' ./...) $(NESTED))"; \
 	if [ -n "$$bad" ]; then echo "not formatted (run make fmt):"; echo "$$bad"; exit 1; fi
 	@$(VENV)/bin/clang-format --dry-run -Werror $(C_FILES)
 
 fmt: python ## formats Go with gofmt and C with clang-format
-	@gofmt -w $$($(GO) list -f '{{.Dir}}' ./...) interop/embedpython
+	@gofmt -w $$($(GO) list -f '{{.Dir}}' ./...) $(NESTED)
 	@$(VENV)/bin/clang-format -i $(C_FILES)
 
 lint: bin/golangci-lint-$(LINT_VERSION)
 	./bin/golangci-lint-$(LINT_VERSION) run ./...
+	@for m in $(NESTED); do \
+	  echo "== $$m"; (cd $$m && $(CURDIR)/bin/golangci-lint-$(LINT_VERSION) run --config $(CURDIR)/.golangci.yml ./...) || exit 1; \
+	done
 
 bin/golangci-lint-$(LINT_VERSION):
 	@mkdir -p bin
@@ -123,7 +154,7 @@ bin/golangci-lint-$(LINT_VERSION):
 	mv bin/golangci-lint $@
 
 race: python
-	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) GO="$(GO)" interop/setup/patient-test.sh -race -timeout 10m ./...
+	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) GO="$(GO)" interop/setup/patient-test.sh -race -timeout 20m ./...
 
 # Python, SYCL and OpenCL keep memory until the process ends; ours is counted
 # by the tests themselves, so the sanitizer looks for bad accesses alone. Its
@@ -133,15 +164,26 @@ ASAN_ENV = env ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0 LD_LIBRARY_P
 	LD_PRELOAD=$$(realpath $$($(shell $(GO) env CC) -print-file-name=libstdc++.so.6))
 
 asan: python
-	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) GO="$(GO)" interop/setup/patient-test.sh -asan -exec "$(ASAN_ENV)" -timeout 10m ./...
+	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) GO="$(GO)" interop/setup/patient-test.sh -asan -exec "$(ASAN_ENV)" -timeout 20m ./...
+
+# Undefined behaviour of C, overflow of signed numbers and pointer arithmetic included, ends
+# the program that does it.
+UBSAN := -fsanitize=undefined -fno-sanitize-recover=undefined
+
+ubsan: python ## the tests with all C under the undefined behaviour sanitizer; part of check-long
+	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) UBSAN_OPTIONS=print_stacktrace=1 CGO_CFLAGS="-g -O1 $(UBSAN)" CGO_LDFLAGS="$(UBSAN)" GO="$(GO)" \
+	  interop/setup/patient-test.sh -count=1 -timeout 30m ./dlpack/... ./memmgr/... ./syclobj/... ./usmarray/... ./interop/...
 
 cgocheck: python
-	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) GOEXPERIMENT=cgocheck2 GO="$(GO)" interop/setup/patient-test.sh -timeout 10m ./...
+	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) GOEXPERIMENT=cgocheck2 GO="$(GO)" interop/setup/patient-test.sh -timeout 20m ./...
 
 fuzz: ## each fuzz target for FUZZTIME
-	@for pkg in $$($(GO) list ./...); do \
-	  for name in $$($(GO) test -list '^Fuzz' "$$pkg" | grep '^Fuzz'); do \
-	    echo "$$pkg $$name"; $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$pkg" || exit 1; \
+	@for m in . $(NESTED); do \
+	  cd "$(CURDIR)/$$m" || exit 1; \
+	  for pkg in $$($(GO) list ./...); do \
+	    for name in $$($(GO) test -list '^Fuzz' "$$pkg" | grep '^Fuzz'); do \
+	      echo "$$pkg $$name"; $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$pkg" || exit 1; \
+	    done; \
 	  done; \
 	done
 
@@ -149,8 +191,50 @@ build: ## binaries into bin/
 	@mkdir -p bin
 	$(GO) build -o bin/ ./interop/cmd/usminfo ./interop/cmd/usmpython
 
-wheel: ## the Python module as a wheel in dist/
-	$(GO) run ./interop/wheel -out dist
+# What compiles and audits the wheel, in a directory of its own: 400 MB, once. On
+# another machine than x86-64 or arm64 zig is not known and Go's C compiler serves.
+WHEEL_TOOLS := $(CURDIR)/bin/wheel-tools
+
+wheel: bin/wheel-tools/requirements.txt ## the Python package as a wheel in dist/: built for old systems, twice, and audited
+	@rm -rf dist
+	PYTHONPATH=$(WHEEL_TOOLS) $(GO) run ./interop/wheel -out dist -zig "$(VENV)/bin/python" -reproduce
+	PYTHONPATH=$(WHEEL_TOOLS) $(VENV)/bin/python -m auditwheel show dist/*.whl
+	PYTHONPATH=$(WHEEL_TOOLS) $(VENV)/bin/python -m abi3audit --strict --summary dist/*.whl
+
+bin/wheel-tools/requirements.txt: interop/setup/requirements-wheel.txt | python
+	@echo "fetching the wheel's tools (100 MB, once)"
+	@rm -rf $(WHEEL_TOOLS)
+	$(VENV)/bin/python -m pip install --quiet --no-deps --only-binary=:all: --no-input --disable-pip-version-check \
+	  --target $(WHEEL_TOOLS) --requirement $<
+	cp $< $@
+
+test-pythons: wheel ## the whole Python suite, with the wheel, on each Python 3.11 to 3.14 that there is [PYTHONS="13 14" ARGS=pytest's]
+	@GO="$(GO)" PYTHONS="$(PYTHONS)" interop/setup/test-pythons.sh dist/*.whl bin/pythons $(ARGS)
+
+# The peers' own tests of exchanging arrays, as their wheels bring them: as they are, with
+# usmbridge in the process, and again with their from_dlpack going through ours.
+# JAX brings none: ours with it, and it lies in a directory of its own.
+PEER_TESTS := numpy._core.tests.test_dlpack pyarrow.tests.test_dlpack dpnp.tests.test_dlpack dpnp.tests.tensor.test_usm_ndarray_dlpack \
+	array_api_strict.tests.test_creation_functions array_api_strict.tests.test_array_object
+PEERS_DIR := $(CURDIR)/interop/pymodule/peers
+PEERS := $(QUIET_ENV) $(ACTIVE) PYTHONPATH="$(PEERS_DIR)" $(CURDIR)/bin/usmpython -m pytest -q -rsxX -W ignore \
+	-p no:cacheprovider -p usmbridge_peers
+JAX := $(CURDIR)/bin/jax
+
+test-peers: python build bin/jax/requirements.txt ## NumPy's, pyarrow's, dpctl's, dpnp's and array-api-strict's own tests with usmbridge loaded, and through it; and JAX
+	@echo "== the peers' tests with usmbridge loaded"
+	@cd bin && $(PEERS) --pyargs $(PEER_TESTS) dpctl.tests.test_sycl_usm dpnp.tests.tensor.test_usm_ndarray_ctor
+	@echo "== the same with from_dlpack through usmbridge"
+	@cd bin && $(PEERS) --route --pyargs $(PEER_TESTS)
+	@echo "== JAX"
+	@cd bin && $(QUIET_ENV) $(ACTIVE) PYTHONPATH="$(JAX)" $(CURDIR)/bin/usmpython -m pytest -q -rsxX -p no:cacheprovider "$(PEERS_DIR)/test_jax.py"
+
+bin/jax/requirements.txt: interop/setup/requirements-jax.txt | python
+	@echo "fetching JAX (120 MB, once)"
+	@rm -rf $(JAX)
+	$(VENV)/bin/python -m pip install --quiet --no-deps --only-binary=:all: --no-input --disable-pip-version-check \
+	  --target $(JAX) --requirement $<
+	cp $< $@
 
 python: ## sets up .venv with the pinned packages, those of the tests included
 	@$(SETUP) test
