@@ -179,12 +179,7 @@ cgocheck: python
 
 fuzz: ## each fuzz target for FUZZTIME
 	@for m in . $(NESTED); do \
-	  cd "$(CURDIR)/$$m" || exit 1; \
-	  for pkg in $$($(GO) list ./...); do \
-	    for name in $$($(GO) test -list '^Fuzz' "$$pkg" | grep '^Fuzz'); do \
-	      echo "$$pkg $$name"; $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$pkg" || exit 1; \
-	    done; \
-	  done; \
+	  (cd "$(CURDIR)/$$m" && GO="$(GO)" "$(CURDIR)/interop/setup/fuzz.sh" $(FUZZTIME)) || exit 1; \
 	done
 
 build: ## binaries into bin/

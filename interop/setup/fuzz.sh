@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Runs each fuzz target of the packages below the current directory for the time given.
+#
+# When that time is over, Go 1.26's coordinator may take the end of its own context for a
+# failure and print a bare "context deadline exceeded" (go.dev/issue/75804, mended in Go
+# 1.27). A target that failed with these words alone, without an input that is to blame, is
+# therefore run once more, and this says so; any other failure is one, and so is a second.
+set -uo pipefail
+go="${GO:-go}"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+fuzz() {
+	"$go" test -run '^$' -fuzz "^$2\$" -fuzztime "$3" "$1" 2>&1 | tee "$log"
+	return "${PIPESTATUS[0]}"
+}
+
+# deadline_alone says whether the log holds one failure, whose only words are the deadline's.
+deadline_alone() {
+	[ "$(grep -A1 '^--- FAIL: ' "$log" | grep -v '^--- FAIL: ' | sed 's/^ *//')" = 'context deadline exceeded' ] &&
+		! grep -qE '^panic:|Failing input written|fuzzing process (hung|terminated)' "$log"
+}
+
+packages=$("$go" list ./...) || exit 1
+for package in $packages; do
+	targets=$("$go" test -list '^Fuzz' "$package") || { echo "$targets"; exit 1; }
+	for target in $(grep '^Fuzz' <<<"$targets"); do
+		echo "$package $target"
+		fuzz "$package" "$target" "$1" && continue
+		deadline_alone || exit 1
+		echo "== the coordinator took its own deadline for a failure; once more: $package $target"
+		fuzz "$package" "$target" "$1" || exit 1
+	done
+done
