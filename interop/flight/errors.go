@@ -66,6 +66,7 @@ func code(err error) codes.Code {
 	}{
 		{ErrName, codes.InvalidArgument}, {ErrStream, codes.InvalidArgument},
 		{usmarrow.ErrType, codes.InvalidArgument}, {usmarrow.ErrNulls, codes.InvalidArgument}, {usmarrow.ErrLayout, codes.InvalidArgument},
+		{usmarrow.ErrMalformed, codes.InvalidArgument},
 		{ErrNotFound, codes.NotFound}, {ErrLimit, codes.ResourceExhausted},
 		// Before the context's: a wait for memory that ended is a want of memory.
 		{memmgr.ErrOutOfMemory, codes.ResourceExhausted}, {memmgr.ErrClosed, codes.Unavailable},

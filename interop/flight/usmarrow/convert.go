@@ -122,17 +122,16 @@ func (h *holder) Free([]byte)                       { h.array.Release() }
 // as [rows, a, b, …], with the axes in the order that their permutation says, lists of
 // fixed size as [rows, size], values as [rows]. The array is read-only, as Arrow's
 // memory is, and holds a reference of the column; the caller releases the array.
-// Errors: ErrType, ErrNulls.
+// Errors: ErrType, ErrNulls, and ErrMalformed for a column whose lengths, offsets,
+// children and buffers don't fit each other, as one of a broken or hostile producer.
 func FromArrow(column arrow.Array) (*usmarray.Array, error) {
 	c, err := describe(column)
 	if err != nil {
 		return nil, err
 	}
-	width := c.width
-	size := c.elements * width
-	var data []byte
-	if b := c.values.Buffers()[1]; b != nil && size > 0 {
-		data = b.Bytes()[c.first*width:][:size]
+	data, err := c.bytes()
+	if err != nil {
+		return nil, err
 	}
 	column.Retain()
 	var pinner runtime.Pinner
@@ -141,7 +140,7 @@ func FromArrow(column arrow.Array) (*usmarray.Array, error) {
 	if p != nil {
 		pinner.Pin(p)
 	}
-	buffer, err := memmgr.Wrap(p, uint64(size), o)
+	buffer, err := memmgr.Wrap(p, uint64(len(data)), o)
 	if err != nil {
 		o.Release()
 		return nil, err
@@ -177,54 +176,4 @@ func inOrder(a *usmarray.Array, permutation []int) (*usmarray.Array, error) {
 		return nil, err
 	}
 	return view.Retain(), nil
-}
-
-// columnLayout is what FromArrow needs to know.
-type columnLayout struct {
-	dtype           usmarray.DataType
-	shape           []int // as stored
-	permutation     []int
-	values          arrow.ArrayData
-	width           int // of a value, in bytes
-	first, elements int // of values
-}
-
-func describe(column arrow.Array) (c columnLayout, err error) {
-	data := column.Data()
-	if n := data.NullN(); n != 0 {
-		return c, fmt.Errorf("%w: %d of %d rows; fill them first", ErrNulls, n, data.Len())
-	}
-	t := data.DataType()
-	c.shape = []int{data.Len()}
-	c.first, c.elements = data.Offset(), data.Len()
-	if e, ok := t.(arrow.ExtensionType); ok {
-		if e.ExtensionName() != TensorName {
-			return c, fmt.Errorf("%w: a column of %v", ErrType, t)
-		}
-		known, err := new(TensorType).Deserialize(e.StorageType(), e.Serialize())
-		if err != nil {
-			return c, err
-		}
-		c.shape = append(c.shape, known.(*TensorType).shape...)
-		c.permutation = known.(*TensorType).permutation
-		t = e.StorageType()
-	}
-	c.values = data
-	if list, ok := t.(*arrow.FixedSizeListType); ok {
-		if len(c.shape) == 1 && data.DataType().ID() != arrow.EXTENSION {
-			c.shape = append(c.shape, int(list.Len()))
-		}
-		c.values = data.Children()[0]
-		n := int(list.Len())
-		c.first = c.first*n + c.values.Offset()
-		c.elements *= n
-		t = c.values.DataType()
-		if c.values.NullN() != 0 {
-			return c, fmt.Errorf("%w: among the elements; fill them first", ErrNulls)
-		}
-	}
-	if c.dtype, err = DataType(t); err == nil {
-		c.width = t.(arrow.FixedWidthDataType).Bytes()
-	}
-	return c, err
 }

@@ -10,4 +10,7 @@ var (
 	ErrLayout = errors.New("layout needs a copy")
 	// ErrNulls: a column with nulls, which arrays do not have.
 	ErrNulls = errors.New("nulls")
+	// ErrMalformed: a column whose lengths, offsets, children and buffers don't fit each
+	// other.
+	ErrMalformed = errors.New("malformed column")
 )
