@@ -1,0 +1,55 @@
+// Package segment offers memory that other processes of the machine can map: one
+// buffer in several processes, without a copy.
+//
+// A [Resource] gives segments. [NewHost] makes them in memory of the host, on memory
+// files (memfd_create), which have a descriptor and no name: nothing stays behind after
+// any end of the process. A [memmgr.Pool] above it serves small requests as ever.
+// [Find] tells which segment a buffer lies in, [Segment.File] gives a descriptor for
+// another process, which comes there by a Unix socket or by inheritance, and [Map] maps
+// it there.
+//
+//	one process                               another
+//	r, err := segment.NewHost(segment.PeersWrite)
+//	pool := memmgr.NewPool(r)
+//	b, err := memmgr.New(pool, …)
+//	s, offset, _ := segment.Find(b.Address(), b.Size())
+//	f, err := s.File()          --- f, s.Size(), s.Audience(), offset --->
+//	                                          m, err := segment.Map(segment.Attachment{File: f, …})
+//
+// Who may use which part of a segment, and for how long, is not settled here: a peer
+// sees all of it, and this package does not know which peers there are. Give memory
+// back (Release) when no peer needs it.
+//
+// # Ownership
+//
+// Memory of a Resource is owned as that of any other. A peer's mapping keeps the pages
+// of the segment, whether the process that made it frees it or ends; the system takes
+// them back with the last mapping and descriptor. A [Mapping] belongs to whoever called
+// Map.
+//
+// # What peers can do
+//
+// All memory of a Resource is for one [Audience], kept by the kernel: nobody can cut a
+// segment off or make it longer, and one for [PeersRead] is written by its maker alone.
+// Peers who may write can do so at any time, and may give the pages of a segment back
+// (which makes them zero); a reader who has to trust what it read copies it first. Map
+// refuses a descriptor that does not have the seals of its audience.
+//
+// # Fork
+//
+// A segment is shared memory (MAP_SHARED): a child that the process forks writes to the
+// same pages, where it would have a copy of other memory. Received mappings do not exist
+// in forked children (MADV_DONTFORK), and touching their addresses there is a fault.
+// Descriptors are closed on exec.
+//
+// # Costs and bounds
+//
+// A segment takes a descriptor, a mapping (two where it lies in USM), whole pages, and
+// some ten microseconds. The package counts mappings and descriptors over the whole
+// process ([InUse]) and refuses more than half of what the system allows
+// ([WithMaxMappings], [WithMaxDescriptors]). The pages themselves are the system's to
+// give at the first touch, and one that it cannot give then ends the process that touched
+// it, as with all memory that the system promised too much of. Where it promises no
+// more than it has (vm.overcommit_memory is 2), a segment's pages are taken when it is
+// allocated, and running out of them is an error of Allocate.
+package segment

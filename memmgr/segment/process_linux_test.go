@@ -1,0 +1,125 @@
+package segment_test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+)
+
+// A peer is this test binary as another process: it does what peers[name] says. It
+// gets lines from its standard input and answers with lines.
+const peerEnv = "USMBRIDGE_TEST_PEER"
+
+// talk is a peer's end of the conversation.
+type talk struct{ in *bufio.Scanner }
+
+func (t talk) hear() string {
+	if !t.in.Scan() {
+		os.Exit(0) // the other side is done
+	}
+	return t.in.Text()
+}
+
+func (t talk) say(format string, a ...any) { fmt.Printf(format+"\n", a...) }
+
+func runPeer(name string) {
+	peers[name](talk{bufio.NewScanner(os.Stdin)})
+	os.Exit(0)
+}
+
+// peer is the other end.
+type peer struct {
+	t   testing.TB
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Scanner
+}
+
+// startPeer starts a peer, which inherits the files from descriptor 3 on.
+func startPeer(t testing.TB, name string, files ...*os.File) *peer {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), peerEnv+"="+name)
+	cmd.Stderr = os.Stderr
+	cmd.ExtraFiles = files
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	p := &peer{t, cmd, in, bufio.NewScanner(out)}
+	return p
+}
+
+// ask says a line and returns the answer.
+func (p *peer) ask(format string, a ...any) string {
+	p.t.Helper()
+	_, err := fmt.Fprintf(p.in, format+"\n", a...)
+	require.NoError(p.t, err)
+	return p.hear()
+}
+
+func (p *peer) hear() string {
+	p.t.Helper()
+	require.True(p.t, p.out.Scan(), "the peer ended: %v", p.out.Err())
+	return p.out.Text()
+}
+
+// end lets the peer go, and returns how it ended.
+func (p *peer) end() error {
+	p.in.Close()
+	return p.cmd.Wait()
+}
+
+// held is what a process has of what this package makes.
+type held struct {
+	files, maps           int
+	mappings, descriptors int
+}
+
+func holding(t testing.TB) (h held) {
+	links, err := filepath.Glob("/proc/self/fd/*")
+	require.NoError(t, err)
+	for _, link := range links {
+		if to, err := os.Readlink(link); err == nil && strings.HasPrefix(to, "/memfd:usmbridge") {
+			h.files++
+		}
+	}
+	text, err := os.ReadFile("/proc/self/maps")
+	require.NoError(t, err)
+	h.maps = strings.Count(string(text), "/memfd:usmbridge")
+	h.mappings, h.descriptors = segment.InUse()
+	return h
+}
+
+// nothingStays checks that a test leaves no mapping and no descriptor.
+func nothingStays(t testing.TB) {
+	before := holding(t)
+	t.Cleanup(func() {
+		memmgr.Flush()
+		require.Equal(t, before, holding(t), "files, maps, and what the package counts of both")
+	})
+}
+
+// logged is what is told to the logger meanwhile.
+func logged(f func()) string {
+	var b bytes.Buffer
+	memmgr.SetLogger(slog.New(slog.NewTextHandler(&b, nil)))
+	defer memmgr.SetLogger(nil)
+	f()
+	return b.String()
+}
+
+func fdText(f *os.File) string { return strconv.Itoa(int(f.Fd())) }

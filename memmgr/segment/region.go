@@ -1,0 +1,60 @@
+package segment
+
+import (
+	"fmt"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+)
+
+// region is addresses of this process that a memory file is laid over: a range of its
+// own, or that of an allocation of USM.
+type region struct {
+	base, size uintptr
+	usm        memmgr.Resource // nil: a range of its own
+	block      memmgr.Block    // of usm
+}
+
+// mappingsOf is how many mappings a region adds to the process at most: one in a range
+// of its own; in USM the allocation that it splits comes to lie on both sides.
+func mappingsOf(usm memmgr.Resource) int {
+	if usm == nil {
+		return 1
+	}
+	return 2
+}
+
+// newRegion takes whole pages of addresses, aligned to at least a page.
+func newRegion(usm memmgr.Resource, size, align uintptr) (region, error) {
+	if usm == nil {
+		base, err := reserve(size, align)
+		return region{base: base, size: size}, err
+	}
+	b, err := usm.Allocate(memmgr.Request{Size: size, Align: align, Tag: "shared segment"})
+	if err != nil {
+		return region{}, err
+	}
+	return region{base: b.Address, size: size, usm: usm, block: b}, nil
+}
+
+// cover maps the file over the region, shared.
+func (r *region) cover(fd int, readOnly bool) error { return mapOver(r.base, r.size, fd, readOnly) }
+
+// end gives the addresses back, and reports whether it could. USM is freed only with
+// pages of its own under it again, as the runtime expects them: where those cannot be
+// had it is left allocated, with what lies in it.
+func (r *region) end() bool {
+	if r.usm == nil {
+		if err := unmap(r.base, r.size); err != nil {
+			memmgr.Found(fmt.Sprintf("%d bytes of shared memory at %#x stay mapped: %v", r.size, r.base, err), "")
+			return false
+		}
+		return true
+	}
+	if err := mapAnonymous(r.base, r.size); err != nil {
+		memmgr.Found(fmt.Sprintf("%d bytes of %v at %#x are lost: they were shared, and pages of their own could not be put back, "+
+			"without which they must not be freed: %v", r.size, r.usm.Place(), r.base, err), "")
+		return false
+	}
+	r.usm.Free(r.block)
+	return true
+}

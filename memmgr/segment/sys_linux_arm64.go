@@ -1,0 +1,3 @@
+package segment
+
+const sysMemfdCreate = 279

@@ -1,0 +1,30 @@
+//go:build !linux
+
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+)
+
+// Memory files are Linux's: making one fails, and nothing else is ever reached.
+var errNoFiles = fmt.Errorf("%w: shared memory needs Linux (memfd_create), and this is %s", errors.ErrUnsupported, runtime.GOOS)
+
+func createFile(uintptr) (int, error)           { return -1, errNoFiles }
+func sealFile(int, int) error                   { return errNoFiles }
+func fileSeals(int) (int, error)                { return 0, errNoFiles }
+func duplicate(int) (int, error)                { return -1, errNoFiles }
+func closeFile(int)                             {}
+func pagedFileSize(int) (uint64, error)         { return 0, errNoFiles }
+func takePages(int, uintptr) error              { return errNoFiles }
+func dropPages(int, uint64, uint64) error       { return errNoFiles }
+func reserve(uintptr, uintptr) (uintptr, error) { return 0, errNoFiles }
+func mapOver(uintptr, uintptr, int, bool) error { return errNoFiles }
+func mapAnonymous(uintptr, uintptr) error       { return errNoFiles }
+func unmap(uintptr, uintptr) error              { return errNoFiles }
+func notForChildren(uintptr, uintptr) error     { return errNoFiles }
+func ranOut(error) bool                         { return false }
+func systemMappings() int                       { return 0 }
+func systemDescriptors() int                    { return 0 }
+func promisesAreKept() bool                     { return false }
