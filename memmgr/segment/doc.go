@@ -3,7 +3,8 @@
 //
 // A [Resource] gives segments. [NewHost] makes them in memory of the host, on memory
 // files (memfd_create), which have a descriptor and no name: nothing stays behind after
-// any end of the process. A [memmgr.Pool] above it serves small requests as ever.
+// any end of the process; [NewUSM] makes them USM of an OpenCL CPU device as well. A
+// [memmgr.Pool] above it serves small requests as ever.
 // [Find] tells which segment a buffer lies in, [Segment.File] gives a descriptor for
 // another process, which comes there by a Unix socket or by inheritance, and [Map] maps
 // it there.
@@ -34,6 +35,22 @@
 // Peers who may write can do so at any time, and may give the pages of a segment back
 // (which makes them zero); a reader who has to trust what it read copies it first. Map
 // refuses a descriptor that does not have the seals of its audience.
+//
+// # Unified shared memory
+//
+// USM of an OpenCL CPU device lies in private pages of the process. A memory file that
+// is mapped over an allocation of whole pages takes their place: the runtime still
+// knows the memory as USM of its kind, and kernels and copies work in it, while other
+// processes map the file, as plain memory or over USM of their own (Attachment.Queue;
+// contexts and kinds need not be the same). Nothing promises this, so it is tried for
+// each device and kind before it is used, and [NewUSM] says why where it does not work.
+//
+// Before such USM is freed, private pages are put back under it. If the system has none
+// to give, the USM is never freed; that is told to the logger of [memmgr.SetLogger],
+// or to the standard error where there is none.
+//
+// Work on a device is ordered with other processes by nobody: wait for it before a peer
+// is told to look.
 //
 // # Fork
 //

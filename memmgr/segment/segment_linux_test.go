@@ -504,13 +504,18 @@ func TestFindWhileSegmentsComeAndGo(t *testing.T) {
 	looks.Wait()
 }
 
+// manyRounds is how often what must not grow is done.
+func manyRounds() int {
+	if testing.Short() || instrumented {
+		return 2000
+	}
+	return 100_000
+}
+
 func TestOpenAndCloseIsFlat(t *testing.T) {
 	nothingStays(t)
 	r := newHost(t, segment.PeersWrite)
-	rounds := 100_000
-	if testing.Short() {
-		rounds = 1000
-	}
+	rounds := manyRounds()
 	for range rounds {
 		b, err := r.Allocate(memmgr.Request{Size: 8192})
 		if err != nil {

@@ -159,8 +159,10 @@ func mapOver(base, size uintptr, fd int, readOnly bool) error {
 }
 
 // mapAnonymous puts fresh memory of the process over addresses that are the caller's.
+// The system is not asked for a promise of all of its pages, so as to refuse seldom.
 func mapAnonymous(base, size uintptr) error {
-	_, err := mmap(base, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_FIXED, -1)
+	_, err := mmap(base, size, syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_FIXED|syscall.MAP_NORESERVE, -1)
 	return err
 }
 

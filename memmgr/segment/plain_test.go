@@ -1,0 +1,5 @@
+//go:build !race && !asan
+
+package segment_test
+
+const instrumented = false

@@ -1,0 +1,367 @@
+//go:build cgo && linux
+
+package segment_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/memtest"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/syclobj/sycltest"
+)
+
+var kinds = []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost}
+
+// onOpenCLCPU opens a runtime whose default device's memory can be shared, or skips
+// and says why.
+func onOpenCLCPU(t testing.TB) *syclobj.Runtime {
+	t.Helper()
+	rt, err := syclobj.Open()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, rt.Close()) })
+	if !rt.HasSYCL() {
+		if os.Getenv("USMBRIDGE_REQUIRE_SYCL") != "" {
+			t.Fatalf("no SYCL device: %v", rt.SYCLError())
+		}
+		t.Skipf("no SYCL device: %v", rt.SYCLError())
+	}
+	if info := rt.DefaultDevice().Info(); info.Backend != syclobj.BackendOpenCL || info.Type != syclobj.TypeCPU {
+		t.Skipf("the default device %s is not an OpenCL CPU device", info.Name)
+	}
+	return rt
+}
+
+func newUSM(t testing.TB, q *syclobj.Queue, kind syclobj.USMKind, a segment.Audience, o ...segment.Option) *segment.Resource {
+	r, err := segment.NewUSM(q, kind, a, o...)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.Close()) })
+	return r
+}
+
+func TestUSMResource(t *testing.T) {
+	for _, kind := range kinds {
+		for _, a := range []segment.Audience{segment.PeersWrite, segment.PeersRead} {
+			t.Run(kind.String()+", "+a.String(), func(t *testing.T) {
+				nothingStays(t)
+				rt := onOpenCLCPU(t)
+				memtest.Run(t, func(t testing.TB) memmgr.Resource { return newUSM(t, rt.DefaultQueue(), kind, a) }, memtest.Options{MaxAlign: 4096})
+			})
+		}
+		t.Run("a pool over "+kind.String(), func(t *testing.T) {
+			nothingStays(t)
+			rt := onOpenCLCPU(t)
+			memtest.Run(t, func(t testing.TB) memmgr.Resource {
+				p := memmgr.NewPool(newUSM(t, rt.DefaultQueue(), kind, segment.PeersWrite))
+				t.Cleanup(func() { require.NoError(t, p.Close()) })
+				return p
+			}, memtest.Options{})
+		})
+	}
+}
+
+// Small segments and large ones stay USM of their kind to the last byte.
+func TestSegmentsAreUSM(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind.String(), func(t *testing.T) {
+			nothingStays(t)
+			rt := onOpenCLCPU(t)
+			q := rt.DefaultQueue()
+			r := newUSM(t, q, kind, segment.PeersRead)
+			for _, size := range []uintptr{1, 4097, 1 << 20, 64 << 20, 1 << 30} {
+				b, err := memmgr.New(r, memmgr.Request{Size: size, Align: 64 << 10})
+				require.NoError(t, err)
+				require.Zero(t, b.Address()%(64<<10))
+				s, offset, ok := segment.Find(b.Address(), b.Size())
+				require.True(t, ok)
+				require.Zero(t, offset)
+				require.Same(t, b.Place(), s.Place())
+				require.Equal(t, kind, s.Place().Kind())
+				for _, at := range []uintptr{0, uintptr(s.Size()) / 2, uintptr(s.Size()) - 1} {
+					found, err := rt.PlaceOf(q.Context(), q, b.Address()+at, b.Address()+at+1)
+					require.NoError(t, err)
+					require.Equal(t, kind, found.Kind())
+					found.Release()
+				}
+				b.Release()
+			}
+		})
+	}
+}
+
+// Every turn between two processes: a queue here, plain memory there.
+func TestAnotherProcessAndUSM(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind.String(), func(t *testing.T) {
+			nothingStays(t)
+			rt := onOpenCLCPU(t)
+			q := rt.DefaultQueue()
+			p := memmgr.NewPool(newUSM(t, q, kind, segment.PeersWrite))
+			defer func() { require.NoError(t, p.Close()) }()
+			b := newBuffer(t, p, 4096)
+			defer b.Release()
+			e, err := q.Memset(b.Data(), 'q', 4096)
+			require.NoError(t, err)
+			require.NoError(t, e.Wait(context.Background()))
+			s, offset, f := fileOf(t, b)
+			other := startPeer(t, "reader", f)
+			require.Equal(t, "mapped", other.ask("%d %d false", s.Size(), s.Audience()))
+			require.Equal(t, `"qqqq"`, other.ask("read %d 4", offset))
+			require.Equal(t, "written", other.ask("write %d 8", offset))
+			got := make([]byte, 9)
+			require.NoError(t, q.Read(got, b.Data()))
+			require.Equal(t, "peerpeerq", string(got))
+			require.NoError(t, q.Write(b.Data(), []byte("again")))
+			require.Equal(t, `"againeer"`, other.ask("read %d 8", offset))
+			require.NoError(t, other.end())
+		})
+	}
+}
+
+func init() {
+	peers["USM reader"] = func(t talk) {
+		var a segment.Attachment
+		var offset int
+		fmt.Sscan(t.hear(), &a.Size, &a.Audience, &a.ReadOnly, &a.Kind, &offset)
+		a.File = os.NewFile(3, "")
+		rt, err := syclobj.Open()
+		if err != nil {
+			t.say("%v", err)
+			return
+		}
+		a.Queue = rt.DefaultQueue()
+		m, err := segment.Map(a)
+		if err != nil {
+			t.say("%v", err)
+			return
+		}
+		at := unsafe.Add(m.Data(), offset)
+		found, err := rt.PlaceOf(nil, a.Queue, uintptr(at), uintptr(at)+4096)
+		if err != nil {
+			t.say("%v", err)
+			return
+		}
+		t.say("%v %v", found.Kind(), m.Place().Kind())
+		got := make([]byte, 4)
+		err = a.Queue.Read(got, at)
+		t.say("%q %v", got, err)
+		if !a.ReadOnly {
+			t.say("%v", a.Queue.Write(at, []byte("here")))
+		} else {
+			t.say("%v", attempt(func() { *(*byte)(at) = 1 }))
+		}
+		found.Release()
+		t.say("%v", m.Close())
+		left, _ := segment.InUse()
+		fresh, err := a.Queue.Alloc(a.Kind, 1<<20, 4096) // the runtime's memory is as it was
+		if err == nil {
+			err = a.Queue.Write(fresh, make([]byte, 1<<20))
+		}
+		t.say("%d left, %v", left, err)
+	}
+}
+
+// The receiver has USM of its own context over the same pages, to write or to read.
+func TestTheReceiverHasUSM(t *testing.T) {
+	for _, kind := range kinds {
+		for _, a := range []segment.Audience{segment.PeersWrite, segment.PeersRead} {
+			t.Run(kind.String()+", "+a.String(), func(t *testing.T) {
+				nothingStays(t)
+				rt := onOpenCLCPU(t)
+				q := rt.DefaultQueue()
+				b := newBuffer(t, newUSM(t, q, syclobj.USMShared, a), 3<<20)
+				defer b.Release()
+				require.NoError(t, q.Write(b.Data(), []byte("from")))
+				s, offset, f := fileOf(t, b)
+				other := startPeer(t, "USM reader", f)
+				require.Equal(t, fmt.Sprintf("%v %v", kind, kind),
+					other.ask("%d %d %t %d %d", s.Size(), s.Audience(), a == segment.PeersRead, kind, offset))
+				require.Equal(t, `"from" <nil>`, other.hear())
+				got := make([]byte, 4)
+				if a == segment.PeersRead {
+					require.Contains(t, other.hear(), "fault")
+					require.NoError(t, q.Read(got, b.Data()))
+					require.Equal(t, "from", string(got))
+				} else {
+					require.Equal(t, "<nil>", other.hear())
+					require.NoError(t, q.Read(got, b.Data()))
+					require.Equal(t, "here", string(got))
+				}
+				require.Equal(t, "<nil>", other.hear())
+				require.Equal(t, "0 left, <nil>", other.hear())
+				require.NoError(t, other.end())
+			})
+		}
+	}
+}
+
+func TestIdlePagesOfSharedUSMGoBack(t *testing.T) {
+	nothingStays(t)
+	rt := onOpenCLCPU(t)
+	p := memmgr.NewPool(newUSM(t, rt.DefaultQueue(), syclobj.USMDevice, segment.PeersWrite), memmgr.WithDecay(0), memmgr.WithSegment(16<<20))
+	defer func() { require.NoError(t, p.Close()) }()
+	kept, b := newBuffer(t, p, 100<<10), newBuffer(t, p, 10<<20)
+	defer kept.Release()
+	data := bytes.Repeat([]byte("a page of memory"), 10<<16)
+	require.NoError(t, memmgr.CopyIn(kept, 0, data[:100<<10]))
+	require.NoError(t, memmgr.CopyIn(b, 0, data))
+	b.Release()
+	require.GreaterOrEqual(t, p.Trim(0), uint64(9<<20))
+	got := make([]byte, 100<<10)
+	require.NoError(t, memmgr.CopyOut(kept, 0, got))
+	require.True(t, bytes.Equal(data[:100<<10], got))
+}
+
+// Thousands of small segments lie in USM at once, within the bound.
+func TestManySegmentsInUSM(t *testing.T) {
+	nothingStays(t)
+	rt := onOpenCLCPU(t)
+	const n = 3000
+	r := newUSM(t, rt.DefaultQueue(), syclobj.USMShared, segment.PeersWrite, segment.WithMaxMappings(2*n))
+	var held []memmgr.Block
+	for range n {
+		b, err := r.Allocate(memmgr.Request{Size: 1})
+		require.NoError(t, err)
+		held = append(held, b)
+	}
+	_, err := r.Allocate(memmgr.Request{Size: 1})
+	require.ErrorIs(t, err, segment.ErrLimit)
+	for i, b := range held {
+		_, offset, ok := segment.Find(b.Address+uintptr(i), 1)
+		require.True(t, ok)
+		require.EqualValues(t, i, offset)
+		r.Free(b)
+	}
+}
+
+func TestOpenAndCloseOfUSMIsFlat(t *testing.T) {
+	nothingStays(t)
+	rt := onOpenCLCPU(t)
+	r := newUSM(t, rt.DefaultQueue(), syclobj.USMShared, segment.PeersWrite)
+	rounds := manyRounds()
+	var before int
+	for i := range rounds {
+		b, err := r.Allocate(memmgr.Request{Size: 8192})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, _, _ := segment.Find(b.Address, 1)
+		f, err := s.File()
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := attachment(s, f)
+		a.Queue, a.Kind = rt.DefaultQueue(), syclobj.USMDevice
+		m, err := segment.Map(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+		m.Close()
+		r.Free(b)
+		if i == rounds/10 {
+			before = lines(t)
+		}
+	}
+	require.LessOrEqual(t, lines(t), before+50) // the runtime's own mappings come and go
+}
+
+// lines counts all mappings of the process.
+func lines(t testing.TB) int {
+	text, err := os.ReadFile("/proc/self/maps")
+	require.NoError(t, err)
+	return bytes.Count(text, []byte("\n"))
+}
+
+// Memory under which no pages can be put back is never freed, and told.
+func TestUSMThatCannotBeFreedIsLost(t *testing.T) {
+	onOpenCLCPU(t)
+	p := startPeer(t, "lost USM")
+	defer func() { _ = p.end() }()
+	line := p.hear()
+	if len(line) > 6 && line[:6] == "cannot" {
+		t.Skip(line)
+	}
+	require.Equal(t, "played", line)
+}
+
+// On a device whose USM is no pages of the process the trial says so, and leaves
+// nothing.
+func TestFakeMemoryCannotBeShared(t *testing.T) {
+	fake := sycltest.Child(t, sycltest.TwoGPUs)
+	if fake == nil {
+		return
+	}
+	nothingStays(t)
+	rt, err := syclobj.Open()
+	require.NoError(t, err)
+	defer rt.Close()
+	for filter, reason := range map[string]string{
+		"level_zero:gpu:0": "only that of an OpenCL CPU device is",
+		"opencl:cpu:0":     "shows other bytes than another mapping",
+	} {
+		d, err := rt.Device(filter)
+		require.NoError(t, err)
+		q, err := rt.NewQueue(nil, d, 0)
+		require.NoError(t, err)
+		for range 2 {
+			live := fake.Live().Allocations
+			_, err = segment.NewUSM(q, syclobj.USMShared, segment.PeersWrite)
+			require.ErrorIs(t, err, errors.ErrUnsupported)
+			require.ErrorContains(t, err, reason)
+			require.Equal(t, live, fake.Live().Allocations)
+		}
+		_, err = segment.Map(segment.Attachment{File: memoryFile(t, 4096, 7, 0), Size: 4096, Audience: segment.PeersWrite, Queue: q, Kind: syclobj.USMShared})
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+		require.NoError(t, q.Close())
+	}
+}
+
+// A trial that lacked the means is made again; one that had them is not.
+func TestFakeTrialIsMadeOnce(t *testing.T) {
+	fake := sycltest.Child(t, sycltest.OneCPU)
+	if fake == nil {
+		return
+	}
+	nothingStays(t)
+	rt, err := syclobj.Open()
+	require.NoError(t, err)
+	defer rt.Close()
+	q := rt.DefaultQueue()
+	fake.Fail("DPCTLaligned_alloc_shared", 1)
+	_, err = segment.NewUSM(q, syclobj.USMShared, segment.PeersWrite)
+	require.Error(t, err)
+	require.NotErrorIs(t, err, errors.ErrUnsupported)
+	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	for range 3 {
+		_, err = segment.NewUSM(q, syclobj.USMShared, segment.PeersWrite)
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+	}
+	require.Equal(t, 2, fake.Calls("DPCTLaligned_alloc_shared"))
+	_, err = segment.NewUSM(q, syclobj.USMDevice, segment.PeersWrite)
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	require.Equal(t, 1, fake.Calls("DPCTLaligned_alloc_device"))
+}
+
+func TestUSMOfNoQueue(t *testing.T) {
+	_, err := segment.NewUSM(nil, syclobj.USMShared, segment.PeersWrite)
+	require.ErrorIs(t, err, memmgr.ErrRequest)
+	rt, err := syclobj.Open(syclobj.HostOnly())
+	require.NoError(t, err)
+	r, err := segment.NewUSM(rt.HostQueue(), syclobj.USMShared, segment.PeersRead)
+	require.NoError(t, err)
+	require.True(t, r.Place().IsHost())
+	require.Equal(t, segment.PeersRead, r.Audience())
+	require.NoError(t, r.Close())
+	_, err = segment.NewUSM(rt.HostQueue(), syclobj.USMShared, 0)
+	require.ErrorIs(t, err, segment.ErrAudience)
+}
