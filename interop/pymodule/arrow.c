@@ -23,6 +23,16 @@ static const struct {
         {USMB_DL_FLOAT, 16, "e"}, {USMB_DL_FLOAT, 32, "f"}, {USMB_DL_FLOAT, 64, "g"},
 };
 
+int usmb_arrow_dtype(const char *format, usmb_dl_dtype *out)
+{
+	for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+		if (strcmp(formats[i].format, format) == 0) {
+			*out = (usmb_dl_dtype){formats[i].code, formats[i].bits, 1};
+			return 0;
+		}
+	return -1;
+}
+
 static const char schema_name[] = "arrow_schema", array_name[] = "arrow_array", device_name[] = "arrow_device_array";
 
 /* ---- what the structs refer to ----------------------------------------------------- */

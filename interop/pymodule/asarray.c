@@ -1,5 +1,6 @@
 /* asarray.c: the array of any object. */
 #include "usmb_array.h"
+#include "usmb_arrow.h"
 #include "usmb_asarray.h"
 #include "usmb_buffer.h"
 #include "usmb_copy.h"
@@ -31,9 +32,40 @@ static PyObject *or_ml(PyObject *o, PyObject *answer)
 	return NULL;
 }
 
-/* SUAI, then DLPack, then the buffer protocol, then those of NumPy. NULL without an exception when o
-   has none of them. */
-PyObject *usmb_take_memory(PyObject *o)
+/* The answer of DLPack; where it failed and o speaks Arrow too, by that: pyarrow has
+   __dlpack__ for each of its arrays, and knows no tensors, no slices with nulls before
+   them, and no booleans there. */
+static PyObject *or_arrow(PyObject *o, PyObject *answer, int may_copy)
+{
+	PyObject *type, *value, *trace;
+	if (answer || !(usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_BufferError) ||
+	                usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_TypeError) ||
+	                usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_ValueError) ||
+	                usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_NotImplementedError)))
+		return answer;
+	usmb_py.PyErr_Fetch(&type, &value, &trace);
+	PyObject *r = usmb_import_arrow(o, may_copy);
+	if (!r && !usmb_py.PyErr_Occurred()) {
+		usmb_py.PyErr_Restore(type, value, trace);
+		return NULL;
+	}
+	Py_XDECREF(type);
+	Py_XDECREF(value);
+	Py_XDECREF(trace);
+	return r;
+}
+
+/* What has no buffer: Arrow's interface, then those of NumPy. */
+static PyObject *take_column(PyObject *o, int may_copy)
+{
+	PyObject *a = PyList_Check(o) || PyTuple_Check(o) ? NULL : usmb_import_arrow(o, may_copy);
+	return a || usmb_py.PyErr_Occurred() ? a : usmb_import_numpy_view(o);
+}
+
+/* SUAI, then DLPack, then the buffer protocol, then Arrow's C data interface, then those of
+   NumPy. NULL without an exception when o has none of them. may_copy: where there is no
+   other way. */
+static PyObject *take(PyObject *o, int may_copy)
 {
 	if (usmb_is_array(o)) return usmb_array_alive((usmb_array *)o) ? Py_NewRef(o) : NULL;
 	PyObject *v = usmb_import_memory(o);
@@ -48,22 +80,27 @@ PyObject *usmb_take_memory(PyObject *o)
 	v = usmb_optional_attr(o, usmb_name.__dlpack__);
 	if (v) {
 		Py_DECREF(v);
-		return or_ml(o, usmb_import_object(o));
+		return or_arrow(o, or_ml(o, usmb_import_object(o)), may_copy);
 	}
 	if (usmb_py.PyErr_Occurred()) return NULL;
 	if (PyCapsule_CheckExact(o)) return usmb_import_object(o);
 	/* A number is one without its buffer too: the scalars of ml_dtypes give none. */
 	int number = usmb_py.PyNumber_Check(o) && !usmb_py.PySequence_Check(o);
-	if (!usmb_py.PyObject_CheckBuffer(o)) return number ? NULL : usmb_import_numpy_view(o);
+	if (!usmb_py.PyObject_CheckBuffer(o)) return number ? NULL : take_column(o, may_copy);
 	PyObject *a = or_ml(o, usmb_import_buffer(o));
 	if (!a && number && usmb_py.PyErr_Occurred()) usmb_py.PyErr_Clear();
 	return a;
 }
 
+PyObject *usmb_take_memory(PyObject *o)
+{
+	return take(o, 1);
+}
+
 int usmb_is_exporter(PyObject *o)
 {
 	PyObject *const names[] = {usmb_name.__sycl_usm_array_interface__, usmb_name.__dlpack__,
-	                           usmb_name.__array_interface__, usmb_name.__array__};
+	                           usmb_name.__array_interface__, usmb_name.__array__, usmb_name.__arrow_c_array__};
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		PyObject *v = usmb_py.PyObject_GetAttr((PyObject *)Py_TYPE(o), names[i]);
 		if (!v) usmb_py.PyErr_Clear();
@@ -76,11 +113,13 @@ int usmb_is_exporter(PyObject *o)
 PyObject *usmb_take_object(PyObject *o)
 {
 	char type[64];
-	PyObject *r = usmb_take_memory(o);
+	PyObject *r = take(o, 0);
 	if (!r && !usmb_py.PyErr_Occurred())
-		usmb_raise(usmb_py.PyExc_TypeError,
-		           "%s has neither __sycl_usm_array_interface__ nor __dlpack__ nor a buffer nor __array__",
-		           usmb_type_name(o, type, sizeof type));
+		usmb_raise(
+		        usmb_py.PyExc_TypeError,
+		        "%s has neither __sycl_usm_array_interface__ nor __dlpack__ nor a buffer nor __arrow_c_array__ "
+		        "nor __array__",
+		        usmb_type_name(o, type, sizeof type));
 	return r;
 }
 
@@ -119,7 +158,7 @@ static PyObject *adapt(usmb_array *src, const usmb_dl_dtype *dtype, const usmb_w
 /* Memory where o has some, else a sequence of numbers. */
 static PyObject *asarray(PyObject *o, const usmb_dl_dtype *dtype, const usmb_where *w, int copy)
 {
-	PyObject *a = usmb_take_memory(o), *r;
+	PyObject *a = take(o, copy != 0), *r;
 	if (a) {
 		r = adapt((usmb_array *)a, dtype, w, copy);
 		Py_DECREF(a);

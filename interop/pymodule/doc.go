@@ -34,7 +34,7 @@
 //	protocols    promote.c (the type that holds two), element.c (elements as Python's
 //	             numbers), operators.c, numpy.c (what NumPy asks), assign.c, retype.c
 //	             (view, astype), full.c (ones, full, …_like), pickle.c, index.c, export.c, arrow.c (Arrow's C structs),
-//	             exchange.c, import.c, buffer.c, suai.c, suai_in.c, sequence.c, asarray.c,
+//	             arrow_in.c, exchange.c, import.c, buffer.c, suai.c, suai_in.c, sequence.c, asarray.c,
 //	             cute_tensor.c, cute.c, numba.c, handover.c (ToPython,
 //	             FromPython)
 //	the module   array_type.c (attributes and methods of Array), module.c, package.c (the
@@ -143,6 +143,15 @@
 // each child has its own. __arrow_c_device_array__ says CPU for memory that the host can
 // read, after a wait, and ONEAPI for device memory, with the event of work that this
 // library has pending as sync_event; no consumer that we know takes the latter.
+//
+// asarray takes objects with either method, after the buffer protocol and before those of
+// NumPy, and where DLPack, which pyarrow's arrays all claim to speak, refuses: values,
+// lists of a fixed size and arrow.fixed_shape_tensor in the CPU's memory, at any
+// alignment, without nulls in what is shown. The Array is read-only, as Arrow's memory is,
+// and its memory's end releases the producer's struct, once, with the GIL. Booleans are
+// bits in Arrow: they are copied to bytes, unless copy=False (arrow.bool8 is taken as it
+// is). Strings, dictionaries, times, decimals, structs and lists of any length are a
+// TypeError; nulls, other devices and structs that don't fit a BufferError.
 //
 // # Errors in Python
 //

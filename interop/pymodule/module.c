@@ -145,7 +145,8 @@ static PyMethodDef functions[] = {
         {"asarray", USMB_PY_CFUNC(usmb_py_asarray), METH_FASTCALL | METH_KEYWORDS,
 	 "asarray(obj, /, *, dtype=None, usm_type=None, device=None, copy=None)\n--\n\n"
 	 "The array of obj: by its __sycl_usm_array_interface__, else DLPack, else its buffer,\n"
-	 "else as a nested sequence of numbers and arrays. Copies only where it must, or with copy=True."},
+	 "else Arrow's C data interface, else NumPy's __array__, else as a nested sequence of\n"
+	 "numbers and arrays. Copies only where it must, or with copy=True."},
         {"from_dlpack", USMB_PY_CFUNC(usmb_from_dlpack), METH_FASTCALL | METH_KEYWORDS,
 	 "from_dlpack(x, /, *, device=None, copy=None)\n--\n\n"
 	 "The array of an object with __dlpack__ (or of a DLPack capsule), on the same memory\n"

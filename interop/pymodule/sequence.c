@@ -104,7 +104,8 @@ static int type_of(PyObject *o, survey *s, usmb_dl_dtype *t)
 	*t = defaults[kind];
 	if (kind != LEAF_NONE) return 0;
 	usmb_raise(usmb_py.PyExc_TypeError,
-	           "asarray takes objects with __sycl_usm_array_interface__, __dlpack__ or a buffer, numbers, and "
+	           "asarray takes objects with __sycl_usm_array_interface__, __dlpack__, a buffer or "
+	           "__arrow_c_array__, numbers, and "
 	           "nested sequences of numbers and arrays, not %s",
 	           usmb_type_name(o, name, sizeof name));
 	return -1;

@@ -73,6 +73,14 @@ static void end_buffer(usmb_cell *cell)
 	free(view);
 }
 
+static void end_foreign(usmb_cell *cell)
+{
+	usmb_foreign *owned = cell->ctx;
+	cell->ctx = NULL;
+	release_facts(cell);
+	if (usmb_py_alive()) owned->end(owned);
+}
+
 static void end_block(usmb_cell *cell)
 {
 	free(cell->ctx);
@@ -224,6 +232,11 @@ usmb_cell *usmb_cell_of_managed(void *managed, int versioned, void *data, uint64
 usmb_cell *usmb_cell_of_buffer(Py_buffer *owned, void *data, uint64_t size)
 {
 	return new_cell(owned, end_buffer, data, size, NULL);
+}
+
+usmb_cell *usmb_cell_of_foreign(usmb_foreign *owned, void *data, uint64_t size)
+{
+	return new_cell(owned, end_foreign, data, size, NULL);
 }
 
 usmb_cell *usmb_cell_of_block(void *block, uint64_t size)

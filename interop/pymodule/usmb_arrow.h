@@ -1,6 +1,6 @@
 /*
- * usmb_arrow.h: __arrow_c_array__ and __arrow_c_device_array__; the structs of the Arrow
- * C data interface and of the C device data interface.
+ * usmb_arrow.h: __arrow_c_array__ and __arrow_c_device_array__, out and in; the structs of
+ * the Arrow C data interface and of the C device data interface.
  */
 #ifndef USMB_ARROW_H
 #define USMB_ARROW_H
@@ -41,5 +41,15 @@ enum { USMB_ARROW_CPU = 1, USMB_ARROW_ONEAPI = 14 };
 
 PyObject *usmb_array_arrow(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
 PyObject *usmb_array_arrow_device(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
+
+/* The element type of a format of the interface: 0, or -1 without an exception. */
+int usmb_arrow_dtype(const char *format, usmb_dl_dtype *out);
+
+/* arrow_in.c: the read-only array on o's memory by __arrow_c_device_array__, else by
+   __arrow_c_array__; NULL without an exception where o has neither. may_copy: whether
+   booleans, which are bits in Arrow, may be copied to bytes. Errors: BufferError for
+   structs that don't fit, nulls, memory of another device; TypeError for element types
+   that no array has; ValueError for booleans without may_copy. */
+PyObject *usmb_import_arrow(PyObject *o, int may_copy);
 
 #endif

@@ -7,14 +7,15 @@
 #include "usmb_create.h"
 
 PyObject *usmb_py_asarray(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw);
-/* The array of an object by SUAI, DLPack or its buffer, never a copy; TypeError
-   for what has none of them. */
+/* The array of an object by SUAI, DLPack, its buffer, Arrow or NumPy's protocols, never a
+   copy of ours; TypeError for what has none of them. */
 PyObject *usmb_take_object(PyObject *o);
 
 /* Whether o's type has one of the array protocols. */
 int usmb_is_exporter(PyObject *o);
 
-/* The same; NULL without an exception where o has none of them. */
+/* The same; NULL without an exception where o has none of them. For callers that copy the
+   elements anyway: booleans of Arrow, which are bits, are in memory of their own. */
 PyObject *usmb_take_memory(PyObject *o);
 /* The array of o, by all of asarray's ways. */
 PyObject *usmb_array_of(PyObject *o);

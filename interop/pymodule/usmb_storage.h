@@ -15,6 +15,13 @@ extern usmb_list *usmb_pylist; /* drop list of cells whose end needs Python */
 usmb_cell *usmb_cell_of_object(PyObject *o, void *data, uint64_t size, usmb_place *place);
 usmb_cell *usmb_cell_of_managed(void *managed, int versioned, void *data, uint64_t size, usmb_place *place);
 usmb_cell *usmb_cell_of_buffer(Py_buffer *owned, void *data, uint64_t size);
+/* Memory of others that a function of C gives back. */
+typedef struct usmb_foreign {
+	/* Called once, with the GIL held, when the last reference has gone; never once Python
+	   is gone. It frees the struct as well. */
+	void (*end)(struct usmb_foreign *);
+} usmb_foreign;
+usmb_cell *usmb_cell_of_foreign(usmb_foreign *owned, void *data, uint64_t size);
 /* Makes a cell of an object known, so that the next import of the same object finds it
    while it lives: usmb_cell_known gives it, retained, when it covers [lo, hi). The cell
    holds the object, so neither can be another one at the same address. */

@@ -52,6 +52,8 @@
 	X(__array__) \
 	X(__array_struct__) \
 	X(requested_schema) \
+	X(__arrow_c_array__) \
+	X(__arrow_c_device_array__) \
 	X(fill_value)
 struct usmb_names {
 #define X(n) PyObject *n;

@@ -1,0 +1,444 @@
+"""The Arrow C data interface in: pyarrow as the producer, and for what it does not make
+(structs that lie, memory of devices) ctypes."""
+
+import ctypes
+import gc
+import struct as packing
+
+import pytest
+
+import usmbridge as ub
+from arrow_abi import DeviceMemory, Memory, Schema, capsule
+from conftest import peer
+
+np, pa = peer("numpy"), peer("pyarrow")
+
+pytestmark = pytest.mark.filterwarnings("ignore:Exporting an unversioned DLPack capsule:DeprecationWarning")
+
+TYPES = "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split()
+
+
+class Only:
+    """An object with Arrow's interface and nothing else."""
+
+    def __init__(self, x, device=False):
+        name = "__arrow_c_device_array__" if device else "__arrow_c_array__"
+        self.get = getattr(x, name)
+
+    @property
+    def __arrow_c_array__(self):
+        return self.get
+
+
+class OnlyDevice(Only):
+    def __init__(self, x):
+        super().__init__(x, True)
+
+    @property
+    def __arrow_c_device_array__(self):
+        return self.get
+
+
+def held():
+    gc.collect()
+    return pa.total_allocated_bytes()
+
+
+# ---- what pyarrow makes ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrap", [Only, OnlyDevice])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_values(dtype, wrap):
+    x = np.arange(7).astype(dtype)
+    v = pa.array(x)
+    a = ub.asarray(wrap(v))
+    assert (a.shape, str(a.dtype), a.readonly) == ((7,), dtype, True)
+    assert a._pointer == v.buffers()[1].address
+    np.testing.assert_array_equal(a.asnumpy(), x)
+    part = ub.asarray(wrap(v[2:5]))
+    assert part._pointer == a._pointer + 2 * a.itemsize
+    np.testing.assert_array_equal(part.asnumpy(), x[2:5])
+
+
+def test_memory_lives_as_long_as_the_array():
+    before = held()
+    v = pa.array(np.arange(1 << 16, dtype="i8")).take(pa.array(np.arange(1 << 16)))
+    a = ub.asarray(Only(v))
+    view = a[10:20]
+    size = held() - before
+    assert size >= 1 << 19
+    del v, a
+    assert held() - before >= 1 << 19
+    assert view.tolist() == list(range(10, 20))
+    del view
+    assert held() == before
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (2, 3, 4), (1, 1), (3, 2, 1, 2), (0, 3), (5, 1)])
+def test_tensors(shape):
+    x = np.arange(int(np.prod(shape)), dtype="f4").reshape(shape)
+    t = pa.FixedShapeTensorArray.from_numpy_ndarray(x) if x.size else pa.ExtensionArray.from_storage(
+        pa.fixed_shape_tensor(pa.float32(), shape[1:]), pa.array([], pa.list_(pa.float32(), 3)))
+    for o in (t, Only(t), OnlyDevice(t)):  # pyarrow's own has a __dlpack__, which refuses
+        a = ub.asarray(o)
+        assert (a.shape, str(a.dtype), a.readonly) == (shape, "float32", True)
+        np.testing.assert_array_equal(a.asnumpy(), x)
+        if a.size:
+            assert a._pointer == t.storage.values.buffers()[1].address
+    if shape[0] > 1:
+        np.testing.assert_array_equal(ub.asarray(t[1:]).asnumpy(), x[1:])
+
+
+def test_permuted_tensors():
+    x = np.arange(24, dtype="i2").reshape(2, 3, 4).transpose(0, 2, 1)
+    t = pa.FixedShapeTensorArray.from_numpy_ndarray(x)
+    assert t.type.permutation == [1, 0]
+    a = ub.asarray(t)
+    assert (a.shape, a.strides) == ((2, 4, 3), (12, 1, 4))
+    np.testing.assert_array_equal(a.asnumpy(), t.to_numpy_ndarray())
+
+
+def test_lists_of_one_size():
+    v = pa.array([[1, 2], [3, 4], [5, 6]], pa.list_(pa.int16(), 2))
+    a = ub.asarray(v[1:])
+    assert (a.shape, a.tolist(), a.readonly) == ((2, 2), [[3, 4], [5, 6]], True)
+
+
+def test_there_and_back():
+    for shape in ((6,), (2, 3), (2, 3, 4)):
+        a = ub.asarray(np.arange(int(np.prod(shape)), dtype="f8").reshape(shape), device="host", copy=True)
+        b = ub.asarray(Only(a))
+        assert (b._pointer, b.shape, b.readonly) == (a._pointer, a.shape, True)
+        del a
+        assert b.tolist() == np.arange(b.size).reshape(shape).tolist()
+    bools = ub.asarray(np.array([True, False, True]), device="host")
+    back = ub.asarray(Only(bools))
+    assert (str(back.dtype), back._pointer, back.tolist()) == ("bool", bools._pointer, [True, False, True])
+
+
+def test_copy_dtype_and_place():
+    t = pa.FixedShapeTensorArray.from_numpy_ndarray(np.arange(6, dtype="f4").reshape(2, 3))
+    a = ub.asarray(t, copy=True)
+    assert not a.readonly and a._pointer != t.storage.values.buffers()[1].address
+    assert str(ub.asarray(t, dtype="float64").dtype) == "float64"
+    assert ub.asarray(t, copy=False)._pointer == t.storage.values.buffers()[1].address
+    with pytest.raises(ValueError, match="copy=False"):
+        ub.asarray(t, dtype="float64", copy=False)
+
+
+def test_usm(device):
+    t = pa.FixedShapeTensorArray.from_numpy_ndarray(np.arange(6, dtype="f4").reshape(2, 3))
+    a = ub.asarray(t, usm_type="device")
+    assert a.usm_type == "device" and a.asnumpy().tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_booleans_are_copied_where_that_is_allowed():
+    x = [bool(i % 3) for i in range(50)]
+    v = pa.array(x)
+    for o, want in ((v, x), (v[3:41], x[3:41]), (Only(v[9:]), x[9:]), (v[:0], [])):
+        a = ub.asarray(o)
+        assert (str(a.dtype), a.readonly, a.tolist()) == ("bool", False, want)
+        with pytest.raises(ValueError, match="booleans are bits"):
+            ub.asarray(o, copy=False)
+    lists = pa.array([[True, False, True], [False, False, True]], pa.list_(pa.bool_(), 3))
+    assert ub.asarray(lists[1:]).tolist() == [[False, False, True]]
+    b = ub.zeros((2, 3), dtype="bool", device="host")
+    b[0] = pa.array([True, True, False])
+    assert b.tolist() == [[True, True, False], [False] * 3]
+    assert ub.asarray([pa.array([True]), pa.array([False])]).tolist() == [[True], [False]]
+
+
+def test_bool8():
+    v = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, 0, 1], pa.int8()))
+    a = ub.asarray(v, copy=False)
+    assert (str(a.dtype), a.tolist(), a._pointer) == ("bool", [True, False, True], v.storage.buffers()[1].address)
+
+
+def test_nulls():
+    v = pa.array([1, None, 3, 4])
+    for o in (v, Only(v), v[1:], Only(v[1:])):
+        with pytest.raises(BufferError, match="1 of [34] elements are null"):
+            ub.asarray(o)
+    for o in (v[2:], Only(v[2:])):  # none in the slice: the bitmap says so
+        assert ub.asarray(o).tolist() == [3, 4]
+    lists = pa.array([[1, 2], None, [3, None]], pa.list_(pa.int32(), 2))
+    with pytest.raises(BufferError, match="rows are null"):
+        ub.asarray(lists)
+    with pytest.raises(BufferError, match="elements are null"):
+        ub.asarray(lists[2:])
+    assert ub.asarray(lists[:1]).tolist() == [[1, 2]]
+
+
+@pytest.mark.parametrize("make, why", [
+    (lambda: pa.array(["a", "b"]), 'format "u"'),
+    (lambda: pa.array([b"a"]), 'format "z"'),
+    (lambda: pa.array(["a"]).dictionary_encode(), "dictionary-encoded"),
+    (lambda: pa.array([1, 2]).dictionary_encode(), "dictionary-encoded"),
+    (lambda: pa.array([[1], [2, 3]]), r'format "\+l"'),
+    (lambda: pa.array([[["a"]]], pa.list_(pa.list_(pa.string(), 1), 1)), r'format "\+w:1"'),
+    (lambda: pa.array([1], pa.timestamp("s")), 'format "tss:"'),
+    (lambda: pa.array([1], pa.decimal128(5)), 'format "d:5,0"'),
+    (lambda: pa.nulls(2), 'format "n"'),
+    (lambda: pa.array([{"a": 1}]), r'format "\+s"'),
+    (lambda: pa.record_batch({"a": [1]}), r'format "\+s"'),
+    (lambda: pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0" * 16], pa.binary(16))), "arrow.uuid"),
+])
+def test_what_no_array_can_be(make, why):
+    for o in (make(), Only(make())):
+        with pytest.raises(TypeError, match=why):
+            ub.asarray(o)
+
+
+# ---- what nobody should make -------------------------------------------------------------
+
+
+class Producer:
+    """int32 [0, …, 11], as values, as lists of three or as tensors; what is set in say is
+    said instead. It counts how often each struct is released."""
+
+    def __init__(self, kind="values", **say):
+        self.released = {}
+        self.numbers = (ctypes.c_int32 * 12)(*range(12))
+        self.bits = (ctypes.c_uint8 * 2)(0xFF, 0xFF)
+        values = (ctypes.c_void_p * 2)(None, ctypes.addressof(self.numbers))
+        none = (ctypes.c_void_p * 1)(None)
+        self.keep = [values, none]
+        self.schema, self.memory = Schema(), DeviceMemory()
+        self.memory.device_type, self.memory.device_id = 1, -1
+        child_schema, child = Schema(), Memory()
+        leaf_schema, leaf = (self.schema, self.memory.array) if kind == "values" else (child_schema, child)
+        self.describe("leaf", leaf_schema, leaf, b"i", 12, values, 2)
+        if kind != "values":
+            self.describe("top", self.schema, self.memory.array, b"+w:3", 4, none, 1)
+            for top, below in ((self.schema, child_schema), (self.memory.array, child)):
+                pointers = (ctypes.POINTER(type(below)) * 1)(ctypes.pointer(below))
+                self.keep += [below, pointers]
+                top.n_children, top.children = 1, pointers
+        if kind == "tensors":
+            self.say_metadata(self.schema, say.pop("name", b"arrow.fixed_shape_tensor"), say.pop("text", b'{"shape":[3]}'))
+        self.device = say.pop("device", False)
+        self.names = say.pop("names", (b"arrow_schema", b"arrow_device_array" if self.device else b"arrow_array"))
+        for key, value in say.items():
+            where, field = key.split("_", 1)
+            thing = {"schema": self.schema, "array": self.memory.array, "device": self.memory,
+                     "leaf": leaf, "leafschema": leaf_schema}[where]
+            if field == "nothing":
+                ctypes.memmove(ctypes.byref(thing, getattr(type(thing), value).offset), bytes(8), 8)
+            elif field == "metadata":
+                self.keep.append(ctypes.create_string_buffer(value, len(value)))
+                thing.metadata = ctypes.addressof(self.keep[-1])
+            elif field == "buffers":
+                self.keep.append((ctypes.c_void_p * len(value))(*value))
+                thing.buffers = self.keep[-1]
+            else:
+                setattr(thing, field, value)
+
+    def describe(self, name, schema, array, form, length, buffers, n):
+        def releaser(kind, what):
+            def release(p):
+                self.released[what] = self.released.get(what, 0) + 1
+                ctypes.memmove(ctypes.byref(p.contents, kind.release.offset), bytes(8), 8)
+
+            call = dict(kind._fields_)["release"](release)
+            self.keep.append(call)
+            return call
+
+        schema.format, schema.name, schema.release = form, b"", releaser(Schema, name + " schema")
+        array.length, array.n_buffers, array.buffers = length, n, buffers
+        array.release = releaser(Memory, name + " array")
+
+    def say_metadata(self, schema, name, text):
+        parts = [b"ARROW:extension:name", name, b"ARROW:extension:metadata", text]
+        raw = packing.pack("i", 2) + b"".join(packing.pack("i", len(p)) + p for p in parts)
+        self.keep.append(ctypes.create_string_buffer(raw, len(raw)))
+        schema.metadata = ctypes.addressof(self.keep[-1])
+
+    def __getattr__(self, name):
+        if name != ("__arrow_c_device_array__" if self.__dict__.get("device") else "__arrow_c_array__"):
+            raise AttributeError(name)
+        thing = self.memory if self.device else self.memory.array
+        return lambda: (capsule(self.schema, self.names[0]), capsule(thing, self.names[1]))
+
+
+@pytest.mark.parametrize("device", [False, True])
+@pytest.mark.parametrize("kind", ["values", "lists", "tensors"])
+def test_each_struct_is_released_once(kind, device):
+    p = Producer(kind, device=device)
+    top = "leaf" if kind == "values" else "top"
+    a = ub.asarray(p)
+    assert p.released == {top + " schema": 1}
+    assert a.tolist() == (list(range(12)) if kind == "values" else [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]])
+    view = a[1:]
+    del a
+    assert p.released == {top + " schema": 1}
+    with pytest.raises(BufferError, match="released"):  # they were moved out
+        ub.asarray(p)
+    assert view._pointer > ctypes.addressof(p.numbers)
+    del view
+    gc.collect()
+    assert p.released == {top + " schema": 1, top + " array": 1}
+
+
+def text(n):
+    return packing.pack("i", n)
+
+
+BIG = 1 << 62
+REFUSED = [
+    ("no format", BufferError, "values", dict(schema_nothing="format")),
+    ("no format of the child", BufferError, "lists", dict(leafschema_nothing="format")),
+    ("empty format", TypeError, "values", dict(schema_format=b"")),
+    ("longer format", TypeError, "values", dict(schema_format=b"i" * 10000)),
+    ("format of bytes that are no text", TypeError, "values", dict(schema_format=b"\xff\xfe")),
+    ("list without a number", BufferError, "lists", dict(schema_format=b"+w:")),
+    ("list of a negative size", BufferError, "lists", dict(schema_format=b"+w:-3")),
+    ("list of too large a size", BufferError, "lists", dict(schema_format=b"+w:99999999999999999999")),
+    ("list of another size", BufferError, "lists", dict(schema_format=b"+w:4")),
+    ("values with children", BufferError, "values", dict(schema_n_children=1)),
+    ("list schema without children", BufferError, "lists", dict(schema_n_children=0)),
+    ("list schema with two", BufferError, "lists", dict(schema_n_children=2)),
+    ("children NULL", BufferError, "lists", dict(schema_nothing="children")),
+    ("array's children NULL", BufferError, "lists", dict(array_nothing="children")),
+    ("array without children", BufferError, "lists", dict(array_n_children=0)),
+    ("array with many children", BufferError, "lists", dict(array_n_children=BIG)),
+    ("negative length", BufferError, "values", dict(array_length=-1)),
+    ("negative offset", BufferError, "values", dict(array_offset=-1)),
+    ("length and offset overflow", BufferError, "values", dict(array_length=2**63 - 1, array_offset=1)),
+    ("bytes overflow", BufferError, "values", dict(array_length=BIG)),
+    ("offset in bytes overflows", BufferError, "values", dict(array_offset=BIG, array_length=1)),
+    ("null count below -1", BufferError, "values", dict(array_null_count=-2)),
+    ("null count above the length", BufferError, "values", dict(array_null_count=13)),
+    ("nulls without a bitmap", BufferError, "values", dict(array_null_count=1)),
+    ("one buffer", BufferError, "values", dict(array_n_buffers=1)),
+    ("three buffers", BufferError, "values", dict(array_n_buffers=3)),
+    ("no buffers", BufferError, "values", dict(array_n_buffers=0)),
+    ("buffers NULL", BufferError, "values", dict(array_nothing="buffers")),
+    ("values NULL", BufferError, "values", dict(array_buffers=(None, None))),
+    ("buffers of a list NULL", BufferError, "lists", dict(array_nothing="buffers")),
+    ("buffers of a child NULL", BufferError, "lists", dict(leaf_nothing="buffers")),
+    ("dictionary of an array", BufferError, "values", dict(array_dictionary=1)),
+    ("dictionary of a schema", TypeError, "values", dict(schema_dictionary=1)),
+    ("dictionary of a child", TypeError, "lists", dict(leafschema_dictionary=1)),
+    ("lists longer than the child", BufferError, "lists", dict(array_length=5)),
+    ("lists begin behind it", BufferError, "lists", dict(array_offset=1)),
+    ("lists overflow", BufferError, "lists", dict(array_length=BIG)),
+    ("child's length negative", BufferError, "lists", dict(leaf_length=-12)),
+    ("child's offset overflows", BufferError, "lists", dict(leaf_offset=2**63 - 1)),
+    ("child's array released", BufferError, "lists", dict(leaf_nothing="release")),
+    ("child's schema released", BufferError, "lists", dict(leafschema_nothing="release")),
+    ("tensor of another shape", BufferError, "tensors", dict(text=b'{"shape":[2]}')),
+    ("tensor of a negative shape", BufferError, "tensors", dict(text=b'{"shape":[-1,-3]}')),
+    ("tensor of numbers that are none", BufferError, "tensors", dict(text=b'{"shape":["3"]}')),
+    ("tensor of halves", BufferError, "tensors", dict(text=b'{"shape":[1.5,2]}')),
+    ("tensor whose shape overflows", BufferError, "tensors", dict(text=b'{"shape":[4294967296,4294967296,3]}')),
+    ("tensor of too large a number", BufferError, "tensors", dict(text=b'{"shape":[99999999999999999999]}')),
+    ("tensor of too many axes", BufferError, "tensors", dict(text=b'{"shape":[3%s]}' % (b",1" * 63))),
+    ("tensor without a shape", BufferError, "tensors", dict(text=b"{}")),
+    ("tensor whose shape is a number", BufferError, "tensors", dict(text=b'{"shape":3}')),
+    ("parameters that are a list", BufferError, "tensors", dict(text=b"[3]")),
+    ("parameters that are nothing", BufferError, "tensors", dict(text=b"")),
+    ("parameters that are no JSON", BufferError, "tensors", dict(text=b'{"shape":[3')),
+    ("parameters that are no text", BufferError, "tensors", dict(text=b'{"shape":[3],"\xff":1}')),
+    ("parameters of great length", BufferError, "tensors", dict(text=b" " * 100000 + b'{"shape":[3]}')),
+    ("permutation twice the same", BufferError, "tensors", dict(text=b'{"shape":[1,3],"permutation":[0,0]}')),
+    ("permutation of other axes", BufferError, "tensors", dict(text=b'{"shape":[1,3],"permutation":[1,2]}')),
+    ("permutation of axis 64", BufferError, "tensors", dict(text=b'{"shape":[1,3],"permutation":[64,1]}')),
+    ("permutation too short", BufferError, "tensors", dict(text=b'{"shape":[1,3],"permutation":[0]}')),
+    ("another extension", TypeError, "tensors", dict(name=b"somebody.else")),
+    ("an extension that is no text", TypeError, "tensors", dict(name=b"\xff\xfe\x00")),
+    ("an extension of great length", TypeError, "tensors", dict(name=b"x" * 100000)),
+    ("metadata of many pairs", BufferError, "values", dict(schema_metadata=text(2**31 - 1))),
+    ("metadata of negative pairs", BufferError, "values", dict(schema_metadata=text(-1))),
+    ("a key of negative length", BufferError, "values", dict(schema_metadata=text(1) + text(-5))),
+    ("a value of great length", BufferError, "values", dict(schema_metadata=text(1) + text(1) + b"k" + text(2**31 - 1))),
+    ("other capsules", TypeError, "values", dict(names=(b"arrow_schema", b"other"))),
+    ("the other way round", TypeError, "values", dict(names=(b"arrow_array", b"arrow_schema"))),
+    ("GPU memory", BufferError, "values", dict(device=True, device_device_type=2)),
+    ("ONEAPI memory", BufferError, "values", dict(device=True, device_device_type=14)),
+    ("no device", BufferError, "values", dict(device=True, device_device_type=-1)),
+    ("an event on the CPU", BufferError, "values", dict(device=True, device_sync_event=8)),
+    ("schema released already", BufferError, "values", dict(schema_nothing="release")),
+    ("array released already", BufferError, "values", dict(array_nothing="release")),
+]
+
+
+@pytest.mark.parametrize("error, kind, say", [r[1:] for r in REFUSED], ids=[r[0] for r in REFUSED])
+def test_structs_that_lie(error, kind, say):
+    p = Producer(kind, **say)
+    with pytest.raises(error) as e:
+        ub.asarray(p)
+    assert len(str(e.value)) > 20 and type(e.value) is error
+    top = "leaf" if kind == "values" else "top"
+    if error is TypeError and "names" in say:
+        assert p.released == {}  # still the capsules'
+    else:
+        for what, thing in (("schema", p.schema), ("array", p.memory.array)):
+            gone = say.get(what + "_nothing") == "release"
+            assert p.released.get(f"{top} {what}", 0) == (0 if gone else 1)
+            assert not thing.release
+
+
+def test_bitmaps():
+    p = Producer(array_null_count=-1)
+    p.memory.array.buffers = (ctypes.c_void_p * 2)(ctypes.addressof(p.bits), ctypes.addressof(p.numbers))
+    assert ub.asarray(p).tolist() == list(range(12))
+    p = Producer(array_null_count=-1, array_offset=8, array_length=4)
+    p.bits[1] = 0b11111011
+    p.memory.array.buffers = (ctypes.c_void_p * 2)(ctypes.addressof(p.bits), ctypes.addressof(p.numbers))
+    with pytest.raises(BufferError, match="1 of 4 elements are null"):
+        ub.asarray(p)
+
+
+def test_unaligned_values():
+    """Arrow recommends an alignment and demands none: a message of Flight lies anywhere."""
+    p = Producer(array_length=4)
+    raw = (ctypes.c_char * 64)()
+    at = ctypes.addressof(raw) + 1
+    ctypes.memmove(at, p.numbers, 48)
+    p.memory.array.buffers = (ctypes.c_void_p * 2)(None, at)
+    a = ub.asarray(p)
+    assert a._pointer == at and a.asnumpy().tolist() == [0, 1, 2, 3] and a[2:].tolist() == [2, 3]
+    with pytest.raises(BufferError, match="align"):
+        a.__dlpack__(max_version=(1, 0))
+    assert ub.asarray(a, copy=True).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("answer", [None, (), (1, 2), (1,), [1, 2], "ab"])
+def test_answers_that_are_no_pair_of_capsules(answer):
+    class Liar:
+        def __arrow_c_array__(self, requested_schema=None):
+            return answer
+
+    with pytest.raises(TypeError, match="__arrow_c_array__ gave"):
+        ub.asarray(Liar())
+
+
+def test_a_producer_that_raises():
+    class Raising:
+        def __arrow_c_array__(self):
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        ub.asarray(Raising())
+
+
+def test_order_of_protocols():
+    """A buffer goes before Arrow, and Arrow before NumPy's protocols."""
+    class WithBuffer(bytearray):
+        def __arrow_c_array__(self):
+            raise AssertionError("asked")
+
+    assert ub.asarray(WithBuffer(b"ab")).tolist() == [97, 98]
+
+    class WithArray(Only):
+        def __array__(self, *a, **k):
+            raise AssertionError("asked")
+
+    assert ub.asarray(WithArray(pa.array([1, 2]))).tolist() == [1, 2]
+
+
+def test_operators_know_arrow():
+    a = ub.zeros(2, device="host")
+    with pytest.raises(TypeError, match="computes nothing"):
+        a == Only(pa.array([1, 2]))
