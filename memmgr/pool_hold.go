@@ -43,21 +43,82 @@ type hold struct {
 
 // considerHold begins to keep room for one who has waited through enough, and ends
 // what has taken its time. p.mu is held.
+//
+// The pool keeps nothing for one whose tenant has no room for it: what would be kept
+// is of no use to it before others of that tenant are served, and they may wait as
+// well. For that one its tenant keeps room.
 func (p *Pool) considerHold() {
 	h, at := &p.waiters.hold, time.Now()
-	if h.of != nil || at.Before(h.open) {
-		return
+	changed := false
+	for _, line := range p.waiters.lines {
+		if p.considerTenant(line, at) {
+			changed = true
+		}
 	}
-	var oldest *waiter
-	p.waiters.eachFirst(func(x *waiter) {
-		if p.deservesHold(x, at) && (oldest == nil || x.first.Before(oldest.first)) {
+	if h.of == nil && !at.Before(h.open) {
+		if x := p.waiters.oldest(func(x *waiter) bool { return p.affords(x) && p.deservesHold(x, at) }); x != nil {
+			p.beginHold(x, at)
+			changed = true // it may be there already
+		}
+	}
+	if changed {
+		p.roomMade()
+	}
+}
+
+// oldest returns of those who are first of their lanes, and for whom f is true, the
+// one that is so longest.
+func (r *waitRoom) oldest(f func(*waiter) bool) (oldest *waiter) {
+	for _, line := range r.lines {
+		if x := line.oldest(f); x != nil && (oldest == nil || x.first.Before(oldest.first)) {
 			oldest = x
 		}
-	})
-	if oldest != nil {
-		p.beginHold(oldest, at)
-		p.roomMade() // it may be there already
 	}
+	return oldest
+}
+
+func (l *waitLine) oldest(f func(*waiter) bool) (oldest *waiter) {
+	for lane := range l.lanes {
+		if x := l.lanes[lane].first; x != nil && (oldest == nil || x.first.Before(oldest.first)) && f(x) {
+			oldest = x
+		}
+	}
+	return oldest
+}
+
+// considerTenant begins to keep room of a tenant for one of those who wait in its
+// line, when enough of it went to others, and ends that after holdTime. It tells
+// whether it ended. p.mu is held.
+func (p *Pool) considerTenant(line *waitLine, at time.Time) (ended bool) {
+	switch {
+	case line.tenant == nil:
+	case line.keeps != nil:
+		if line.keeps != p.waiters.hold.of && at.After(line.until) {
+			p.keepOfTenant(line, nil, at)
+			return true
+		}
+	case at.After(line.open):
+		granted := line.tenant.grantedBytes()
+		if x := line.oldest(func(x *waiter) bool { return !p.affords(x) && granted-x.granted >= x.patience() }); x != nil {
+			p.keepOfTenant(line, x, at)
+		}
+	}
+	return false
+}
+
+// keepOfTenant has a tenant keep room for one of its line, or for none any more: then
+// everybody of it is served for a time. p.mu is held.
+func (p *Pool) keepOfTenant(line *waitLine, x *waiter, at time.Time) {
+	was := line.keeps
+	if line.keeps = x; x != nil {
+		line.until = at.Add(holdTime)
+		line.tenant.keep(x.w.amount)
+		return
+	}
+	if line.open = at; was.cell == nil {
+		line.open, was.granted = at.Add(openTime), line.tenant.grantedBytes()
+	}
+	line.tenant.keep(0)
 }
 
 // deservesHold tells whether too much went past one who is first of its lane, or
@@ -84,8 +145,8 @@ func (p *Pool) beginHold(x *waiter, at time.Time) {
 	if tight, room := p.limitRoom(); tight != nil {
 		kept += room
 	}
-	if t := x.w.tenant; t != nil {
-		t.keep(x.w.amount)
+	if x.line.tenant != nil {
+		p.keepOfTenant(x.line, x, at)
 	}
 	p.heap.Want(p.leastUnits(x.w))
 	for _, n := range p.emptiest() {
@@ -200,8 +261,8 @@ func (p *Pool) endHold() {
 		h.open = at.Add(openShare * min(at.Sub(h.since), longHold))
 	}
 	h.of.first, h.of.served = at, p.waiters.served
-	if t := h.of.w.tenant; t != nil {
-		t.keep(0)
+	if line := h.of.line; line.keeps != nil {
+		p.keepOfTenant(line, nil, at)
 	}
 	h.of = nil
 	p.heap.Want(0)

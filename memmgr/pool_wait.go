@@ -62,8 +62,10 @@ type waiter struct {
 	wake       chan struct{} // it is the lookout from now on, or is to ask the upstream
 	grows      bool          // it is to ask the upstream
 
+	since   time.Time // when it began to wait
 	first   time.Time // when it became the first of its lane
 	served  uint64    // what others had been given by then
+	granted uint64    // and what its tenant had been charged with
 	holds   int       // how often room was kept for it
 	settled bool
 }
@@ -80,6 +82,10 @@ type waitLine struct {
 	weight  uint64
 	virtual uint64  // bytes served by weight: the line with the least is next
 	tenant  *Tenant // nil for the pool's own
+
+	keeps *waiter   // for whom its tenant's room is kept
+	until time.Time // when that ends, unless the pool keeps room for it as well
+	open  time.Time // until when none is kept after it
 }
 
 // waitRoom is what a pool knows of those who wait; p.mu guards it.
@@ -240,7 +246,10 @@ func (p *Pool) oweAgain(w *want) {
 // lineUp puts a request at the end of its lane. p.mu is held.
 func (p *Pool) lineUp(w *want) *waiter {
 	r, line := &p.waiters, p.lineOf(w)
-	x := &waiter{w: w, line: line, lane: laneOf(w), ready: make(chan struct{}), wake: make(chan struct{}, 1)}
+	x := &waiter{
+		w: w, line: line, lane: laneOf(w), since: time.Now(),
+		ready: make(chan struct{}), wake: make(chan struct{}, 1),
+	}
 	if r.n == 0 {
 		p.press(true)
 	}
@@ -266,7 +275,12 @@ func (p *Pool) lineUp(w *want) *waiter {
 }
 
 // comesFirst notes that a waiter became the first of its lane.
-func (r *waitRoom) comesFirst(x *waiter) { x.first, x.served = time.Now(), r.served }
+func (r *waitRoom) comesFirst(x *waiter) {
+	x.first, x.served = time.Now(), r.served
+	if t := x.line.tenant; t != nil {
+		x.granted = t.grantedBytes()
+	}
+}
 
 // leaveLine takes a waiter out; another one becomes the lookout. p.mu is held.
 func (p *Pool) leaveLine(x *waiter) {
@@ -294,6 +308,8 @@ func (p *Pool) leaveLine(x *waiter) {
 	}
 	if r.hold.of == x {
 		p.endHold()
+	} else if line.keeps == x {
+		p.keepOfTenant(line, nil, time.Now())
 	}
 	if r.lookout == x {
 		if r.lookout = r.anybody(); r.lookout != nil {
@@ -319,7 +335,7 @@ func (x *waiter) poke() {
 // is free again. p.mu is held.
 func (p *Pool) grant(x *waiter, c *owner.Cell) bool {
 	r := &p.waiters
-	if t := x.w.tenant; t != nil && !t.pay(x.w, r.hold.of == x) {
+	if t := x.w.tenant; t != nil && !t.pay(x.w, x.line.keeps == x) {
 		p.putBack(c)
 		return false
 	}
@@ -425,7 +441,7 @@ func (p *Pool) considerGrowth(x *waiter) {
 // affords tells whether the tenant of one who waits has room for it. p.mu is held.
 func (p *Pool) affords(x *waiter) bool {
 	t := x.w.tenant
-	return t == nil || t.affords(x.w, p.waiters.hold.of == x)
+	return t == nil || t.affords(x.w, x.line.keeps == x)
 }
 
 // serveOne serves one who waits from what is free, and tells whether it could. p.mu
@@ -447,8 +463,11 @@ func (p *Pool) findFor(x *waiter) *owner.Cell {
 		}
 	}
 	r := &p.waiters
-	if p.freeBytes() < uint64(p.leastUnits(w))*unit || r.keepsFromIt(x) && p.dedicated(w) {
-		return nil // segments of their own are kept as well
+	if p.freeBytes() < uint64(p.leastUnits(w))*unit {
+		return nil
+	}
+	if r.keepsFromIt(x) && p.dedicated(w) {
+		return p.carveAny(w) // segments of their own are kept as well
 	}
 	if c := p.findFree(w); c != nil {
 		return c
@@ -457,13 +476,11 @@ func (p *Pool) findFor(x *waiter) *owner.Cell {
 		if c := p.takeKept(w); c != nil {
 			return c
 		}
-	} else if !r.thorough {
-		return nil
 	}
 	if c := p.carveAny(w); c != nil {
 		return c
 	}
-	if p.openIdle(w) {
+	if (r.thorough || r.hold.of == x) && p.openIdle(w) {
 		return p.carveAny(w)
 	}
 	return nil

@@ -37,6 +37,7 @@ type SnapshotSegment struct {
 	Address   uintptr
 	Size      uint64
 	Dedicated bool // one block that fills it
+	Kept      bool // gives nothing out until it is empty, for one who waits: see SnapshotWait
 	Blocks    []SnapshotBlock
 }
 
@@ -48,6 +49,17 @@ func (s *SnapshotSegment) sum(f func(*SnapshotBlock) uint64) (n uint64) {
 	return n
 }
 
+// SnapshotWait is a request that waits for memory. KeptSince is since when the pool
+// keeps room for it, zero where it does not, and Kept how often it began to.
+type SnapshotWait struct {
+	Requested uint64
+	Tenant    string // "" for the pool's own
+	AtHard    bool   // for room under its tenant's hard limit, not for memory of the pool
+	Since     time.Time
+	KeptSince time.Time
+	Kept      int
+}
+
 // Snapshot is the state of a pool at one moment.
 type Snapshot struct {
 	Pool     string
@@ -56,6 +68,7 @@ type Snapshot struct {
 	Taken    time.Time
 	Stats    Stats
 	Segments []SnapshotSegment
+	Waiting  []SnapshotWait // those of one tenant and range of sizes in order of arrival
 	Trace    []TraceEntry
 	Lost     uint64 // actions that the ring no longer held
 }
@@ -81,12 +94,40 @@ func (p *Pool) Snapshot() *Snapshot {
 		s.Trace, s.Lost = p.trace.list()
 	}
 	p.heap.Walk(func(n int32, base, size uintptr) {
-		s.Segments = append(s.Segments, SnapshotSegment{Address: base, Size: uint64(size), Dedicated: p.segs[n].dedicated})
+		s.Segments = append(s.Segments, SnapshotSegment{Address: base, Size: uint64(size), Dedicated: p.segs[n].dedicated, Kept: p.heap.Closed(n)})
 	}, func(piece tlsf.Piece) {
 		seg := &s.Segments[len(s.Segments)-1]
 		seg.Blocks = append(seg.Blocks, snapshotBlock(seg.Address, piece))
 	})
+	s.Waiting = p.snapshotWaits()
 	return s
+}
+
+// snapshotWaits lists those who wait. p.mu is held.
+func (p *Pool) snapshotWaits() (all []SnapshotWait) {
+	r := &p.waiters
+	for _, line := range r.lines {
+		for lane := range line.lanes {
+			for x := line.lanes[lane].first; x != nil; x = x.next {
+				wait := SnapshotWait{Requested: uint64(x.w.r.Size), Since: x.since, Kept: x.holds}
+				if t := x.w.tenant; t != nil {
+					wait.Tenant = t.name
+				}
+				if r.hold.of == x {
+					wait.KeptSince = r.hold.since
+				}
+				all = append(all, wait)
+			}
+		}
+	}
+	p.eachTenant(func(t *Tenant) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		for _, x := range t.queue {
+			all = append(all, SnapshotWait{Requested: x.asked, Tenant: t.name, AtHard: true, Since: x.since})
+		}
+	})
+	return all
 }
 
 func snapshotBlock(base uintptr, piece tlsf.Piece) SnapshotBlock {

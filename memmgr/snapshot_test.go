@@ -2,6 +2,7 @@ package memmgr_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"encoding/xml"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -203,4 +205,52 @@ func TestProfileOpensInPprof(t *testing.T) {
 	out, err = exec.Command("go", "tool", "pprof", "-tags", "-sample_index=inuse_objects", path).CombinedOutput()
 	require.NoError(t, err, string(out))
 	require.Contains(t, string(out), "profiled")
+}
+
+// A snapshot names those who wait, for what, and what is kept for whom.
+func TestSnapshotNamesThoseWhoWait(t *testing.T) {
+	_, p := simulatedPool(t, memmgr.WithLimit(32<<20))
+	tenant := newTenant(t, p, "t", memmgr.TenantOptions{Hard: 4 << 20})
+	require.Empty(t, p.Snapshot().Waiting)
+	mine := mustNew(t, tenant, 4<<20)
+	var held []memmgr.Buffer
+	for range 28 {
+		held = append(held, mustNew(t, p, 1<<20))
+	}
+	before := time.Now()
+	large := request(p, context.Background(), 12<<20)
+	waits(t, p, 1)
+	small := request(tenant, context.Background(), 1<<20)
+	waits(t, p, 2)
+	for i := 0; i < 28; i += 2 {
+		held[i].Release()
+	}
+	served(t, request(p, context.Background(), 1<<20)).Release() // somebody went past it
+	var s *memmgr.Snapshot
+	require.Eventually(t, func() bool {
+		s = p.Snapshot()
+		return !s.Waiting[0].KeptSince.IsZero()
+	}, patience, 100*time.Microsecond)
+	w := s.Waiting[0]
+	require.EqualValues(t, 12<<20, w.Requested)
+	require.Empty(t, w.Tenant)
+	require.False(t, w.AtHard)
+	require.False(t, w.Since.Before(before))
+	require.False(t, w.KeptSince.Before(w.Since))
+	require.NotZero(t, w.Kept)
+	kept := 0
+	for _, seg := range s.Segments {
+		if seg.Kept {
+			kept++
+		}
+	}
+	require.NotZero(t, kept)
+	require.Equal(t, memmgr.SnapshotWait{Requested: 1 << 20, Tenant: "t", AtHard: true, Since: s.Waiting[1].Since}, s.Waiting[1])
+	for i := 1; i < 28; i += 2 {
+		held[i].Release()
+	}
+	mine.Release()
+	served(t, large).Release()
+	served(t, small).Release()
+	require.Empty(t, p.Snapshot().Waiting)
 }

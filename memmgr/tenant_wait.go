@@ -14,6 +14,8 @@ import (
 // tenantWaiter is a request that waits for room below the hard limit.
 type tenantWaiter struct {
 	need  uint64
+	asked uint64
+	since time.Time
 	err   error
 	ready chan struct{} // closed when it was charged, or err is set
 	done  bool
@@ -74,7 +76,7 @@ func (t *Tenant) charge(w *want, amount int64) error {
 func (t *Tenant) await(w *want, amount int64) error {
 	start := now()
 	defer func() { t.pool.waits.add(now()-start, 1) }()
-	x := &tenantWaiter{need: uint64(amount), ready: make(chan struct{})}
+	x := &tenantWaiter{need: uint64(amount), asked: uint64(w.r.Size), since: time.Now(), ready: make(chan struct{})}
 	t.mu.Lock()
 	if t.closed {
 		t.mu.Unlock()
@@ -204,6 +206,14 @@ func (t *Tenant) keep(amount int64) {
 	t.kept = uint64(amount)
 	t.mu.Unlock()
 	t.discharge(0)
+}
+
+// grantedBytes is what the account was charged with, ever, without what went through
+// the credit of processors: there is none while anybody waits.
+func (t *Tenant) grantedBytes() uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.granted
 }
 
 // tell tells those in the pool's line that an account has more room. The pool's lock

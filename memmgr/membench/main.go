@@ -33,6 +33,8 @@ type result struct {
 	Bound float64 `json:"bound,omitempty"`
 	Least bool    `json:"at_least,omitempty"` // the bound is from below
 	Note  string  `json:"note,omitempty"`
+
+	Account []string `json:"account,omitempty"` // printed below the table
 }
 
 // met tells whether the bound holds; results without one always do.
@@ -151,6 +153,11 @@ func (b *bench) print() (missed int) {
 		fmt.Fprintf(w, "%s\t%.4g\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Work, r.Ours, peer, r.Unit, ratio, bound, r.verdict(), r.Note)
 	}
 	_ = w.Flush()
+	for i := range b.results {
+		for _, line := range b.results[i].Account {
+			fmt.Println(line)
+		}
+	}
 	return missed
 }
 

@@ -163,6 +163,11 @@ func (b *bench) service() {
 		Note: fmt.Sprintf("longest bracket of a no-op %.3g ms, blocked without such brackets %.3g ms (for %d KiB), %.3g ms with nobody waiting in the pool; %d requests, %d waits, %d gave up",
 			float64(seen.noop)/1e6, float64(seen.awake)/1e6, seen.size>>10, float64(seen.ready)/1e6, pressed.served.Load(), pressed.waits, pressed.failed.Load()),
 	})
+	b.add(result{
+		Work: "  beyond the time until a place for it could have been free, without brackets of a no-op",
+		Ours: float64(seen.beyond) / 1e6, Unit: "ms", Ratio: float64(seen.beyond) / 1e6, Bound: 50,
+		Account: append(seen.told("blocked longest", seen.account), seen.told("blocked longest beyond that time", seen.worst)...),
+	})
 	// In turns, so that other load on the machine touches both alike.
 	var ratios []float64
 	var ours, bare float64

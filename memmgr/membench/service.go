@@ -33,6 +33,11 @@ type serviceLoad struct {
 	served  atomic.Int64
 	failed  atomic.Int64
 	waits   int64
+
+	// For the account of who is blocked; only where somebody watches.
+	watched  bool
+	holding  [serviceWorkers][4]holding
+	released releases
 }
 
 // blocking is an allocation under way, for the one who watches.
@@ -45,7 +50,7 @@ type blocking struct {
 var serviceOrder atomic.Int64
 
 func newServiceLoad(limit, hard uint64) *serviceLoad {
-	s := &serviceLoad{limit: int64(limit), hard: int64(hard)}
+	s := &serviceLoad{limit: int64(limit), hard: int64(hard), watched: limit != 0 && limit < 1<<34}
 	options := []memmgr.PoolOption{memmgr.WithDecay(0)}
 	if limit != 0 {
 		options = append(options, memmgr.WithLimit(limit))
@@ -80,6 +85,17 @@ type brackets struct {
 	noop    time.Duration // longest that it was
 	size    int64         // bytes of the request that was blocked longest without it
 	ready   time.Duration // longest that a request had not returned although nobody waited in the pool
+	beyond  time.Duration // longest without the time until any place for it could have been free
+	account []string      // of what was in the way of the one that was blocked longest
+	worst   []string      // of the one with the longest time beyond
+}
+
+// told heads an account.
+func (*brackets) told(which string, lines []string) []string {
+	if lines == nil {
+		return nil
+	}
+	return append([]string{"service, " + which + ":"}, lines...)
 }
 
 // run keeps the load up for a time.
@@ -89,7 +105,7 @@ func (s *serviceLoad) run(d time.Duration) (seen brackets) {
 	for g := range serviceWorkers {
 		workers.Go(func() { s.work(g, &stop) })
 	}
-	if s.limit != 0 && s.limit < 1<<34 {
+	if s.watched {
 		watch.Go(func() { seen = s.watch(&stop) })
 	}
 	time.Sleep(d)
@@ -114,10 +130,17 @@ func (s *serviceLoad) work(g int, stop *atomic.Bool) {
 				break
 			}
 			held[n] = b
+			if s.watched {
+				s.holding[g][n].take(b)
+			}
 			n++
 		}
 		runtime.Gosched() // others come while the buffers are in use
-		for _, b := range held[:n] {
+		for k, b := range held[:n] {
+			if s.watched {
+				s.released.note(b)
+				s.holding[g][k].address.Store(0)
+			}
 			s.inUse[i].Add(-int64(b.Size()))
 			b.Release()
 		}
@@ -166,29 +189,57 @@ const suspicious = 5 * time.Millisecond
 func (s *serviceLoad) watch(stop *atomic.Bool) (seen brackets) {
 	var blocked, awake [serviceWorkers]time.Duration
 	var was [serviceWorkers]int64
+	var inquiries [serviceWorkers]*inquiry
+	var longest time.Duration
+	end := func(g int) {
+		q := inquiries[g]
+		inquiries[g] = nil
+		if q == nil {
+			seen.beyond = max(seen.beyond, awake[g])
+			return
+		}
+		f := q.end(s)
+		if f.beyond > seen.beyond {
+			seen.beyond, seen.worst = f.beyond, f.lines
+		}
+		if awake[g] > longest {
+			longest, seen.account = awake[g], f.lines
+		}
+	}
 	last := time.Now()
 	for !stop.Load() {
 		if slices.Max(awake[:]) > suspicious && s.pool.Stats().NumWaiting == 0 {
 			seen.ready = max(seen.ready, slices.Max(awake[:]))
 			clear(blocked[:])
 			clear(awake[:])
+			clear(inquiries[:])
+		}
+		if open := slices.ContainsFunc(inquiries[:], func(q *inquiry) bool { return q != nil }); !open {
+			s.released.stop()
 		}
 		time.Sleep(watchPause)
 		at := time.Now()
 		step := at.Sub(last)
 		last = at
 		seen.noop = max(seen.noop, step-watchPause)
+		counts := min(step, 5*watchPause)
 		for g := range s.waiting {
 			size, order := s.waiting[g].size.Load(), s.waiting[g].order.Load()
 			if size == 0 || order != was[g] || !s.hasRoom(g, size, order) {
+				end(g)
 				was[g], blocked[g], awake[g] = order, 0, 0
 				continue
 			}
 			blocked[g] += step
-			awake[g] += min(step, 5*watchPause)
+			awake[g] += counts
 			seen.blocked = max(seen.blocked, blocked[g])
 			if awake[g] > seen.awake {
 				seen.awake, seen.size = awake[g], size
+			}
+			if q := inquiries[g]; q != nil {
+				q.step(s, at, counts)
+			} else if awake[g] > suspicious {
+				inquiries[g] = s.inquire(g, size, awake[g])
 			}
 		}
 	}

@@ -9,6 +9,9 @@ func (h *Heap) Close(n int32) { h.setClosed(n, true) }
 // Open ends Close. A segment that was removed meanwhile is open already.
 func (h *Heap) Open(n int32) { h.setClosed(n, false) }
 
+// Closed tells whether a segment is closed.
+func (h *Heap) Closed(n int32) bool { return h.segments[n].closed }
+
 func (h *Heap) setClosed(n int32, closed bool) {
 	if int(n) >= len(h.segments) {
 		return

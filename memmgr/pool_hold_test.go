@@ -1,0 +1,58 @@
+package memmgr_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+)
+
+// The pool keeps nothing back for one whose own tenant has no room for it: the others
+// of that tenant may be what it waits for. Its tenant keeps room, for a moment at a time.
+func TestNothingIsKeptForOneWhoseTenantIsFull(t *testing.T) {
+	_, p := simulatedPool(t, memmgr.WithLimit(64<<20))
+	tenant := newTenant(t, p, "t", memmgr.TenantOptions{Hard: 32 << 20})
+	held := mustNew(t, p, 40<<20)
+	large := request(tenant, context.Background(), 28<<20)
+	waits(t, p, 1)
+	small := mustNew(t, tenant, 12<<20)
+	for deadline := time.Now().Add(patience); !memmgr.TenantKeepsRoom(p); {
+		require.True(t, time.Now().Before(deadline), "the tenant's others go past it for ever")
+		for _, r := range []memmgr.Resource{p, tenant} {
+			if b, err := memmgr.New(r, memmgr.Request{Size: 1 << 20}); err == nil {
+				b.Release()
+			} else {
+				require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+			}
+		}
+		require.False(t, memmgr.KeepsRoom(p), "room that is of no use to anybody")
+	}
+	held.Release()
+	served(t, request(p, context.Background(), 40<<20)).Release()
+	// What its tenant kept goes to the others again when nothing comes of it.
+	served(t, request(tenant, context.Background(), 16<<20)).Release()
+	small.Release()
+	served(t, large).Release()
+}
+
+// A release that makes a large free range hands it over: the waiting request is served
+// before Release returns, wherever the range lies.
+func TestReleaseServesALargeRequestAtOnce(t *testing.T) {
+	_, p := simulatedPool(t, memmgr.WithLimit(32<<20), memmgr.WithSegment(32<<20))
+	var held []memmgr.Buffer
+	for range 32 {
+		held = append(held, mustNew(t, p, 1<<20))
+	}
+	large := request(p, context.Background(), 17<<20)
+	waits(t, p, 1)
+	for i, b := range held {
+		b.Release()
+		if i == 16 {
+			require.Zero(t, p.Stats().NumWaiting, "a free range of 17 MiB in a segment in use")
+		}
+	}
+	served(t, large).Release()
+}
