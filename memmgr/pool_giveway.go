@@ -17,12 +17,20 @@ func (p *Pool) idleBytes() uint64 {
 }
 
 // othersGiveWay has other pools give up idle memory for a request of so many bytes,
-// those with the most first, until there is enough. Where a limit refused, only the
-// pools below it can help. It reports whether anything went back. No lock is held.
+// those with the most first, until there is enough together with what the limit has
+// left and this pool could give back itself. Where a limit refused, only the pools
+// below it can help. It reports whether anything went back. No lock is held.
 func (p *Pool) othersGiveWay(need uint64) (gave bool) {
 	tight, room := p.limitRoom()
 	if tight == nil || room >= need {
 		tight, room = nil, 0 // the device refused
+	} else {
+		p.mu.Lock()
+		room += p.spare()
+		p.mu.Unlock()
+		if room >= need {
+			return false // nobody else has to
+		}
 	}
 	type keeps struct {
 		pool  *Pool

@@ -97,3 +97,23 @@ func TestWaitersGetWhatAnotherPoolKeepsIdle(t *testing.T) {
 		require.NoError(t, b.Close())
 	}
 }
+
+// Neither what a pool keeps idle itself nor what another one does is enough for a
+// request: together they are.
+func TestAPoolAndAnotherGiveWayTogether(t *testing.T) {
+	for _, ctx := range []context.Context{nil, context.Background()} {
+		l := memmgr.NewLimit(memtest.NewSimulated(), 16<<20)
+		a, b := memmgr.NewPool(l, memmgr.WithDecay(0)), memmgr.NewPool(l, memmgr.WithDecay(0))
+		mine, others := mustNew(t, a, 7<<20), mustNew(t, b, 7<<20)
+		others.Release()
+		mine.Release()
+		c, err := memmgr.New(a, memmgr.Request{Size: 14 << 20, Context: ctx})
+		require.NoError(t, err)
+		c.Release()
+		c, err = memmgr.New(b, memmgr.Request{Size: 16 << 20, Context: ctx})
+		require.NoError(t, err)
+		c.Release()
+		require.NoError(t, a.Close())
+		require.NoError(t, b.Close())
+	}
+}

@@ -24,6 +24,7 @@ func (p *Pool) scrape(w *want, cause error) (*owner.Cell, error) {
 		return c, err
 	}
 	if p.othersGiveWay(p.segmentNeed(w)) {
+		p.releaseFor(p.segmentNeed(w))
 		if c, err := p.askLeast(w); err == nil || !ranOut(err) {
 			return c, err
 		}
@@ -33,6 +34,16 @@ func (p *Pool) scrape(w *want, cause error) (*owner.Cell, error) {
 	}
 	p.origin.list.Drain()
 	return p.scrapeOwn(w, cause)
+}
+
+// releaseFor gives this pool's own part of the room back that a limit lacks for a
+// segment, if that is enough together with what others gave.
+func (p *Pool) releaseFor(need uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if tight, room := p.limitRoom(); tight != nil && room < need && room+p.spare() >= need {
+		p.release(0)
+	}
 }
 
 // askLeast asks the upstream for as little as serves the request.
