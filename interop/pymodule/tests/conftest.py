@@ -81,7 +81,10 @@ live.base = 0
 
 @pytest.fixture(autouse=True)
 def balanced():
-    """Every test gives back all memory it took or imported."""
+    """Every test gives back all memory it took or imported. What is there before it (dpnp's,
+    Numba's and Dask's modules above all) is none of its garbage: set aside, so that each of the
+    hundreds of collections of the suite walks what the test made and not a million objects."""
+    gc.freeze()
     live.base = ub.stats()["live_buffers.all.current"]
     yield
     assert live() <= live.base, "memory was not given back"
