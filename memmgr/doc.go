@@ -103,6 +103,13 @@
 // is there while anybody waits. For work that failed in such a way that only the
 // runtime's own wait tells, one more does that wait.
 //
+// Package interop/share has two goroutines for each connection, which wait for the other
+// process's messages and for its end, and one that takes connections for each server. A
+// timer of each server, and of each connection without one, looks up to four times a second
+// for what is over; it runs while somebody is connected or a handle waits to be opened.
+// One more goroutine sends to a process that does not read at once, and ends when it has
+// read; one waits for the work on an array that is to be opened.
+//
 // Waiting for memory makes no goroutine: one of those who wait looks after the pool
 // every 0.1 to 5 ms, and asks others to give way every 10 ms.
 //

@@ -14,6 +14,7 @@ import (
 	"github.com/usmbridge/usmbridge/dlpack"
 	"github.com/usmbridge/usmbridge/dlpack/cute"
 	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/interop/share"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -25,7 +26,7 @@ import (
 // package cute hold CuTe DSL's own texts, which name no operation.
 func TestErrorsShareAShape(t *testing.T) {
 	for _, e := range []error{
-		&dlpack.Error{}, &syclobj.OpError{}, &memmgr.OpError{}, &segment.OpError{}, &usmarray.OpError{}, &python.OpError{},
+		&dlpack.Error{}, &syclobj.OpError{}, &memmgr.OpError{}, &segment.OpError{}, &share.OpError{}, &usmarray.OpError{}, &python.OpError{},
 	} {
 		of := reflect.TypeOf(e).Elem()
 		op, ok := of.FieldByName("Op")

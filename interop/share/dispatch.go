@@ -1,0 +1,248 @@
+package share
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// read takes what the other process sends, until the connection is over. Nothing that it
+// does waits for that process: answers are queued.
+func (p *Peer) read() {
+	b := make([]byte, maxDatagram)
+	for {
+		n, file, err := p.link.receive(b)
+		if err != nil {
+			p.lost(err)
+			return
+		}
+		err = p.datagram(b[:n], file)
+		if err != nil && isOver(err) && p.Err() != nil {
+			return
+		}
+		if err != nil {
+			p.fail(&OpError{Op: "connection", Kind: ErrProtocol, Err: fmt.Errorf("%v: %w", p.credentials, err)})
+			return
+		}
+	}
+}
+
+// lost ends a connection whose socket is closed, or broken. A process that ends closes its
+// sockets a moment before its end is told: that moment is waited for, so that the error
+// says which it was.
+func (p *Peer) lost(err error) {
+	if errors.Is(err, ErrProtocol) {
+		p.fail(named("connection", err))
+		return
+	}
+	if !errors.Is(err, os.ErrClosed) {
+		select {
+		case <-p.done:
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		err = errors.New("the other side closed it")
+	}
+	p.fail(&OpError{Op: "connection", Kind: ErrClosed, Err: fmt.Errorf("%v: %w", p.credentials, err)})
+}
+
+// datagram does what one says. An error ends the connection.
+func (p *Peer) datagram(b []byte, file *os.File) (err error) {
+	defer func() {
+		if file != nil {
+			_ = file.Close()
+			if err == nil {
+				err = errors.New("a descriptor came without a segment")
+			}
+		}
+	}()
+	for range maxFrames {
+		var f frame
+		if f, b, err = nextFrame(b); err != nil {
+			return err
+		}
+		if f.kind == frameSegment {
+			facts, err := readSegment(f.payload)
+			if err != nil {
+				return err
+			}
+			if file == nil {
+				return errors.New("a segment came without a descriptor")
+			}
+			theirs := file
+			file = nil
+			if err := p.meet(facts, theirs); err != nil {
+				return err
+			}
+		} else if err := p.frame(f); err != nil {
+			return err
+		}
+		if len(b) == 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("more than %d frames in one datagram", maxFrames)
+}
+
+// frame does what one says.
+func (p *Peer) frame(f frame) error {
+	switch f.kind {
+	case frameGive:
+		return p.taken(f)
+	case frameOpen:
+		serial, err := openHandle(f.payload)
+		if err != nil {
+			return p.refuse(f.call, err)
+		}
+		l, pending, err := p.node.leases.open("Open", f.payload, serial, p, &p.node.options)
+		return p.lendAfter(f.call, l, pending, err)
+	case frameAttach:
+		name, err := readName(f.payload)
+		if err != nil {
+			return err
+		}
+		l, pending, err := p.node.attach(p, name)
+		return p.lendAfter(f.call, l, pending, err)
+	case frameNames:
+		after, err := readName(f.payload)
+		if err != nil {
+			return err
+		}
+		return p.answerNames(f.call, p.node.namesAfter(after))
+	case frameReleased:
+		var serials [releaseBatch]uint64
+		all, err := readSerials(f.payload, serials[:0])
+		if err != nil {
+			return err
+		}
+		p.node.leases.end(p, all)
+		p.endIfClosing()
+		return nil
+	case frameForget:
+		return p.forget(f)
+	case frameForgotten, frameGone:
+		return p.forgotten(f)
+	}
+	return p.answered(f)
+}
+
+// answered takes the answers to this side's calls.
+func (p *Peer) answered(f frame) error {
+	switch f.kind {
+	case frameTaken:
+		p.answerTo(f.call, answer{})
+		return nil
+	case frameRefused:
+		refusal, err := readRefusal(f.payload)
+		if err == nil {
+			p.answerTo(f.call, answer{err: refusal})
+		}
+		return err
+	case frameOpened:
+		d, err := readDescription(f.payload)
+		if err != nil {
+			return err
+		}
+		a, err := p.adopt(&d)
+		if err != nil && errors.Is(err, ErrProtocol) {
+			return err
+		}
+		p.answerTo(f.call, answer{array: a, err: err})
+		return nil
+	case frameListed:
+		names, err := readNames(f.payload)
+		if err == nil {
+			p.answerTo(f.call, answer{names: names})
+		}
+		return err
+	}
+	return fmt.Errorf("a frame of kind %d in the middle of a connection", f.kind)
+}
+
+func (p *Peer) endIfClosing() {
+	p.mu.Lock()
+	closing := p.closing
+	p.mu.Unlock()
+	if closing {
+		p.endIfIdle()
+	}
+}
+
+// refuse answers that a call failed.
+func (p *Peer) refuse(id uint64, err error) error {
+	p.mu.Lock()
+	d := p.newDatagram()
+	d.b = appendFrame(d.b, frameRefused, id, func(b []byte) []byte { return appendRefusal(b, err) })
+	return p.post(d)
+}
+
+// lendAfter answers with a lease that begins when the work on its array is done, or says
+// why none does. It takes pending over.
+func (p *Peer) lendAfter(id uint64, l *lease, pending *usmarray.Array, err error) error {
+	if err != nil {
+		return p.refuse(id, err)
+	}
+	if pending == nil {
+		return p.lend(id, l)
+	}
+	p.mu.Lock()
+	most := p.waits >= maxCalls
+	if !most {
+		p.waits++
+	}
+	p.mu.Unlock()
+	if most {
+		pending.Release()
+		p.node.leases.end(p, []uint64{l.d.serial})
+		return p.refuse(id, opError("Open", ErrLimit, "%d openings wait for work on their arrays", maxCalls))
+	}
+	go func() {
+		err := pending.Synchronize(p.life)
+		pending.Release()
+		p.mu.Lock()
+		p.waits--
+		p.mu.Unlock()
+		if err != nil {
+			p.node.leases.end(p, []uint64{l.d.serial})
+			_ = p.refuse(id, err) // the connection is over, if it fails
+			return
+		}
+		_ = p.lend(id, l) // the connection is over, if it fails
+	}()
+	return nil
+}
+
+// lend answers with a lease that begins.
+func (p *Peer) lend(id uint64, l *lease) error {
+	p.mu.Lock()
+	d := p.newDatagram()
+	if err := p.introduce(&d, l); err != nil {
+		p.mu.Unlock()
+		d.end()
+		p.node.leases.end(p, []uint64{l.d.serial})
+		return p.refuse(id, err)
+	}
+	d.b = appendFrame(d.b, frameOpened, id, func(b []byte) []byte { return appendDescription(b, &l.d) })
+	return p.post(d)
+}
+
+// answerNames answers with as many names as fit.
+func (p *Peer) answerNames(id uint64, names []string) error {
+	p.mu.Lock()
+	d := p.newDatagram()
+	d.b = appendFrame(d.b, frameListed, id, func(b []byte) []byte {
+		for _, name := range names {
+			if len(b)+1+len(name) > maxDatagram/2 {
+				break
+			}
+			b = appendText(b, name)
+		}
+		return b
+	})
+	return p.post(d)
+}

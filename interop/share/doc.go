@@ -1,0 +1,100 @@
+// Package share lets several processes of one machine use one buffer: arrays in memory of
+// package segment are handed over by handle, without a copy, and the reference count spans
+// the processes. Linux; elsewhere every way in answers errors.ErrUnsupported.
+//
+// A [Server] listens on a Unix socket. Others connect with [Dial] and open what it
+// publishes ([Server.Publish], [Peer.Attach]), what it made a handle of ([Server.Export],
+// [Peer.Open], [Server.Open]), or what either side hands over ([Peer.Give],
+// [Peer.Receive]). What they get is a usmarray.Array like any other: views are views,
+// read-only stays read-only, and strides and offsets are kept as they were.
+//
+// # What is shared
+//
+// The pages of whole segments. A descriptor of a segment goes to each process once, over
+// the socket; afterwards arrays in it travel as some hundred bytes: the segment's name, the
+// place of the buffer in it, element type, shape, strides, whether it is read-only. The
+// other process maps the segment once and keeps the mapping while arrays in it are open,
+// and for [Options].Idle after that.
+//
+// A process that has one array of a segment can read all of the segment, and write it
+// where its audience is segment.PeersWrite. So a pool is for one audience, and memory that
+// not every admitted process may see belongs in a pool of its own.
+//
+// # Who frees
+//
+// The process that allocated, when nobody uses the memory any more, in any process. Each
+// array that another process has is a lease, which holds one reference of the buffer. It
+// begins when the handle is made, or when the array is handed over or attached, and is over
+//
+//   - when the last reference of the opened array is released; that is told in the
+//     background, many at a time, within a millisecond,
+//   - when the process that holds it ends, however it ends: its socket tells that, and a
+//     pidfd, since a child that it forked may hold the socket open; within a second,
+//   - for a handle that nobody opened: after [Options].Unopened, by [Server.Revoke], when its
+//     maker closes, or when the process that alone may open it is gone,
+//   - when the connection ends otherwise. A process that closes it by [Peer.Close] keeps it
+//     until its arrays are released; one that breaks the protocol loses its leases.
+//
+// The block returns to its pool only then. The other way round, a maker that ends takes
+// nothing away: its segments stay with those who have them mapped, until their last array
+// is released. Nothing of this has a name in a file system, unless a socket file was asked
+// for, so nothing stays behind after any end of any process. Mappings do not pass to forked
+// children: addresses of opened arrays are unmapped there.
+//
+// # What is ordered
+//
+// What was written before an array is exported, handed over or attached is seen by the
+// process that opens it: those calls wait for work that is pending on the array
+// (usmarray's Synchronize). With [ExportOptions].NoWait making the handle does not wait,
+// and opening does. What a process wrote before it released its array is seen by the
+// maker when the lease is over, and work of its own queues is waited for before. Between
+// processes that have an array at the same time nothing is ordered but by messages of
+// theirs: the bytes are guarded by nobody, as between threads.
+//
+// # What an attacker on the same machine could do
+//
+// A process of another user: connect, and be turned away by the user that the kernel names
+// (SO_PEERCRED), before a byte of it is read; take an abstract name before a server does, so
+// that the server fails to start and those who dial notice the wrong user; no more.
+// [Options].Admit replaces that rule on either side.
+//
+// An admitted process: read, and unless the audience is PeersRead write, all of each
+// segment that it has an array of, at any time, even after its lease is over, since it may
+// have kept the descriptor. A read-only array in a PeersWrite segment protects from
+// accidents alone. Attach whatever is published, and open handles that it gets hold of: the
+// bytes of a handle are the right to open it, once, and they hold 128 random bits that
+// nobody guesses; an altered one is refused, and so are truncated and overlong ones. Hold
+// leases and keep memory from its pool, up to [Options].MaxLeases. It cannot keep others from
+// being served: each has bounds of its own on leases, segments, descriptors and queued bytes,
+// nothing waits for one that does not read, and what breaks the protocol is cut off.
+//
+// A process that lends: nothing but what is in its memory. Segments are sealed against
+// shrinking, and looked at before they are mapped, so reading them never faults; a
+// description that reaches beyond its segment is refused. What it writes while the other
+// reads is seen, so whatever must be checked must be copied first.
+//
+// A process of the same user that may trace others needs none of this.
+//
+// # Other interfaces of this kind
+//
+// Level Zero's zeMemGetIpcHandle and zeMemOpenIpcHandle, and SYCL's
+// sycl_ext_oneapi_inter_process_communication (get, open, close), hand over one allocation as
+// opaque bytes, and leave to the program what a lease does here: who frees first, who tells
+// whom, what happens when one dies. In their words:
+//
+//	here                          Level Zero                  SYCL
+//	Server.Export, Handle.Bytes   zeMemGetIpcHandle           ipc::memory::get
+//	Peer.Open                     zeMemOpenIpcHandle          ipc::memory::open
+//	the array's last Release      zeMemCloseIpcHandle         ipc::memory::close
+//	the lease's end               zeMemPutIpcHandle           ipc::memory::put
+//
+// A handle of theirs is opened as often as one likes and exposes the allocation's whole
+// pages; one of ours is opened once and exposes the segment. Their memory must not be freed
+// before the last close, which nobody checks; here it is not.
+//
+// # Threads and resources
+//
+// Everything may be used from any goroutine. A connection costs two goroutines that sleep,
+// two descriptors, one more for each segment of the other process, and a 16 KiB buffer. A
+// timer looks four times a second, while somebody is connected, for what is over.
+package share

@@ -1,0 +1,136 @@
+//go:build linux
+
+package share_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/share"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// kills is how many processes the tests kill: few, or what the environment says.
+func kills(t *testing.T) int {
+	const hunt = "USMBRIDGE_HUNT"
+	if s := os.Getenv(hunt); s != "" {
+		n, err := strconv.Atoi(s)
+		require.NoError(t, err, hunt)
+		return n
+	}
+	return 50
+}
+
+// withinStated is what the package's page says: memory of a process that ended is back
+// within a second. Tests of correctness allow for a busy machine.
+const withinStated = 5 * time.Second
+
+// Processes that use everything are killed at random moments: their leases end, what they
+// lent stays valid, and nothing is left behind.
+func TestKilledAtRandom(t *testing.T) {
+	n := kills(t)
+	pool := newPool(t, segment.PeersWrite)
+	peers := make(chan *share.Peer, 16)
+	s := listen(t, share.Options{Connected: func(p *share.Peer) { peers <- p }})
+	a := publish(t, s, pool, "a", 1000)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	before, slowest := 0, time.Duration(0)
+	for i := range n {
+		o := start(t, "random", s.Address())
+		p := <-peers
+		ended := make(chan error, 1)
+		go func() { ended <- exchange(ctx, p, a) }()
+		o.expect("ready")
+		time.Sleep(time.Duration(rand.IntN(int(20 * time.Millisecond))))
+		o.kill()
+		at := time.Now()
+		require.Eventually(t, func() bool { return s.Stats().Leases == 0 && s.Stats().Peers == 0 }, withinStated, 200*time.Microsecond)
+		slowest = max(slowest, time.Since(at))
+		require.ErrorIs(t, <-ended, share.ErrDied)
+		require.NoError(t, p.Close())
+		require.EqualValues(t, 1, pool.Stats().Allocation.Current, "the published array alone is in use")
+		others, err := mappings()
+		require.NoError(t, err)
+		own := int(pool.Stats().Segment.Current)
+		require.Equal(t, own, others, "mappings of the dead process stay")
+		if i == 0 {
+			before = descriptors(t)
+		}
+		require.LessOrEqual(t, descriptors(t), before, "descriptors stay")
+	}
+	t.Logf("%d processes killed; the last memory was back after %v at most", n, slowest)
+}
+
+// exchange hands over and receives until the connection is over, and reads what it got
+// afterwards still.
+func exchange(ctx context.Context, p *share.Peer, a *usmarray.Array) error {
+	var kept []*usmarray.Array
+	defer func() {
+		for _, k := range kept {
+			if _, err := usmarray.ToSlice[float32](k); err != nil {
+				panic(err)
+			}
+			k.Release()
+		}
+	}()
+	for {
+		err := p.Give(ctx, "yours", a)
+		if err != nil && !errors.Is(err, share.ErrLimit) {
+			return err
+		}
+		now, cancel := context.WithTimeout(ctx, time.Microsecond)
+		if _, b, err := p.Receive(now); err == nil {
+			if kept = append(kept, b); len(kept) > 16 {
+				kept[0].Release()
+				kept = kept[1:]
+			}
+		}
+		cancel()
+	}
+}
+
+// Those who lend are killed at random moments too: what is open stays valid, opening fails
+// with an error, and nothing stays behind.
+func TestMakersKilledAtRandom(t *testing.T) {
+	before := 0
+	for i := range kills(t) {
+		o := start(t, "serve", "")
+		p, err := share.Dial(background(t), o.line(), share.Options{})
+		require.NoError(t, err)
+		time.AfterFunc(time.Duration(rand.IntN(int(10*time.Millisecond))), func() { _ = o.cmd.Process.Kill() })
+		var kept []*usmarray.Array
+		for {
+			a, err := p.Attach(background(t), "a")
+			if err != nil {
+				require.ErrorIs(t, err, share.ErrClosed)
+				break
+			}
+			kept = append(kept, a)
+		}
+		<-p.Done()
+		for _, a := range kept {
+			v, err := usmarray.ToSlice[float32](a)
+			require.NoError(t, err)
+			require.Equal(t, []float32{0, 1, 2, 3, 4, 5}, v)
+			a.Release()
+		}
+		require.NoError(t, p.Close())
+		n, err := mappings()
+		require.NoError(t, err)
+		require.Zero(t, n)
+		o.kill()
+		if i == 0 {
+			before = descriptors(t)
+		}
+		eventually(t, func() bool { return descriptors(t) <= before }, "descriptors stay")
+	}
+}

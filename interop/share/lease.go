@@ -1,0 +1,278 @@
+package share
+
+import (
+	"crypto/subtle"
+	"sync"
+	"time"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// lease is a reference of this process's memory that a handle or another process has. It
+// holds one of the buffer's references for as long as it lives.
+type lease struct {
+	d       description
+	segment segment.Segment
+	base    uintptr         // of the segment
+	buffer  memmgr.Buffer   // used by whoever took the lease out of the table, alone
+	encoded string          // its handle; "" for one that needs none
+	pending *usmarray.Array // whose work the opening waits for; nil for none
+	holder  *Peer           // who opened it, or alone may; nil while anybody may
+	opened  bool
+	until   time.Time // of one that was not opened
+
+	among [2]struct{ next, former *lease } // in the lists
+}
+
+// letGo gives back what the lease holds. The caller took it out of the table, and holds no
+// lock.
+func (l *lease) letGo() {
+	if l.pending != nil {
+		l.pending.Release()
+	}
+	l.buffer.Release()
+}
+
+// leaseList is a row of leases; which says by which of their links.
+type leaseList struct {
+	first, last *lease
+	n           int
+}
+
+const (
+	inUnopened = iota // of a table, by age
+	inHolder          // of one peer
+)
+
+func (r *leaseList) add(l *lease, which int) {
+	l.among[which].former, l.among[which].next = r.last, nil
+	if r.last == nil {
+		r.first = l
+	} else {
+		r.last.among[which].next = l
+	}
+	r.last = l
+	r.n++
+}
+
+func (r *leaseList) remove(l *lease, which int) {
+	at := &l.among[which]
+	if at.former == nil {
+		r.first = at.next
+	} else {
+		at.former.among[which].next = at.next
+	}
+	if at.next == nil {
+		r.last = at.former
+	} else {
+		at.next.among[which].former = at.former
+	}
+	at.next, at.former = nil, nil
+	r.n--
+}
+
+// leaseTable is all leases of one maker. Every operation takes constant time, but for the
+// end of a peer, which takes as long as it holds leases.
+type leaseTable struct {
+	mu       sync.Mutex
+	last     uint64 // serial
+	all      map[uint64]*lease
+	unopened leaseList
+	closed   bool
+}
+
+// add gives a lease its serial. encode makes its handle, nil for one that its holder gets
+// without; that one counts as opened.
+func (t *leaseTable) add(op string, l *lease, o *Options, encode func(*description) string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed || l.holder != nil && l.holder.gone {
+		return opError(op, ErrClosed, "no lease begins any more")
+	}
+	if l.holder != nil && l.holder.leases.n >= o.MaxLeases {
+		return opError(op, ErrLimit, "%v holds %d arrays, Options.MaxLeases", l.holder.credentials, o.MaxLeases)
+	}
+	if encode != nil && t.unopened.n >= o.MaxUnopened {
+		return opError(op, ErrLimit, "%d handles wait for their opening, Options.MaxUnopened", t.unopened.n)
+	}
+	t.last++
+	l.d.serial = t.last
+	if encode != nil {
+		l.encoded = encode(&l.d)
+		l.until = time.Now().Add(o.Unopened)
+		t.unopened.add(l, inUnopened)
+	} else {
+		l.opened = true
+	}
+	if l.holder != nil {
+		l.holder.leases.add(l, inHolder)
+	}
+	if t.all == nil {
+		t.all = map[uint64]*lease{}
+	}
+	t.all[l.d.serial] = l
+	return nil
+}
+
+// open consumes a handle for a peer. It is the only way from unopened to opened, and passes
+// once. The lease is the table's still; pending, if there is one, is the caller's.
+func (t *leaseTable) open(op string, encoded []byte, serial uint64, by *Peer, o *Options) (l *lease, pending *usmarray.Array, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l = t.unopenedLease(encoded, serial, by); l == nil {
+		return nil, nil, opError(op, ErrStale, staleText, o.Unopened)
+	}
+	if by.gone {
+		return nil, nil, opError(op, ErrClosed, "the connection is over")
+	}
+	if l.holder == nil && by.leases.n >= o.MaxLeases {
+		return nil, nil, opError(op, ErrLimit, "this process holds %d arrays, the most that it may", by.leases.n)
+	}
+	t.unopened.remove(l, inUnopened)
+	l.opened = true
+	if l.holder == nil {
+		l.holder = by
+		by.leases.add(l, inHolder)
+	}
+	l.encoded = ""
+	pending, l.pending = l.pending, nil
+	return l, pending, nil
+}
+
+const staleText = "it was opened, revoked, not opened within %v, altered, or never made here"
+
+// unopenedLease finds the lease of a handle that may still be opened. Under mu.
+func (t *leaseTable) unopenedLease(encoded []byte, serial uint64, by *Peer) *lease {
+	l := t.all[serial]
+	if l == nil || l.opened || l.holder != nil && l.holder != by ||
+		subtle.ConstantTimeCompare([]byte(l.encoded), encoded) == 0 || time.Now().After(l.until) {
+		return nil
+	}
+	return l
+}
+
+// take consumes a handle for this process itself: the lease is the caller's.
+func (t *leaseTable) take(op string, encoded []byte, serial uint64, o *Options) (*lease, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.unopenedLease(encoded, serial, nil)
+	if l == nil {
+		return nil, opError(op, ErrStale, staleText, o.Unopened)
+	}
+	t.drop(l)
+	return l, nil
+}
+
+// drop takes a lease out of the table. Under mu.
+func (t *leaseTable) drop(l *lease) {
+	delete(t.all, l.d.serial)
+	if !l.opened {
+		t.unopened.remove(l, inUnopened)
+	}
+	if l.holder != nil {
+		l.holder.leases.remove(l, inHolder)
+	}
+}
+
+// end ends leases that a peer holds, by serial, and returns those that it does not.
+func (t *leaseTable) end(holder *Peer, serials []uint64) (unknown int) {
+	ended := make([]*lease, 0, 8)
+	t.mu.Lock()
+	for _, serial := range serials {
+		if l := t.all[serial]; l != nil && l.opened && l.holder == holder {
+			t.drop(l)
+			ended = append(ended, l)
+		} else {
+			unknown++
+		}
+	}
+	t.mu.Unlock()
+	letGo(ended)
+	return unknown
+}
+
+// revoke ends one that nobody opened.
+func (t *leaseTable) revoke(encoded []byte, serial uint64) bool {
+	t.mu.Lock()
+	l := t.all[serial]
+	ok := l != nil && !l.opened && subtle.ConstantTimeCompare([]byte(l.encoded), encoded) == 1
+	if ok {
+		t.drop(l)
+	}
+	t.mu.Unlock()
+	if ok {
+		l.letGo()
+	}
+	return ok
+}
+
+// endOf ends all that a peer holds or alone may open; nothing begins for it any more.
+func (t *leaseTable) endOf(holder *Peer) {
+	var ended []*lease
+	t.mu.Lock()
+	holder.gone = true
+	for l := holder.leases.first; l != nil; l = holder.leases.first {
+		t.drop(l)
+		ended = append(ended, l)
+	}
+	t.mu.Unlock()
+	letGo(ended)
+}
+
+// endUnopened ends the handles that a peer alone may open and has not.
+func (t *leaseTable) endUnopened(holder *Peer) {
+	var ended []*lease
+	t.mu.Lock()
+	for l := holder.leases.first; l != nil; {
+		next := l.among[inHolder].next
+		if !l.opened {
+			t.drop(l)
+			ended = append(ended, l)
+		}
+		l = next
+	}
+	t.mu.Unlock()
+	letGo(ended)
+}
+
+// expire ends those that nobody opened in time; all of them once the table is closed.
+func (t *leaseTable) expire(now time.Time) {
+	var ended []*lease
+	t.mu.Lock()
+	for l := t.unopened.first; l != nil && (t.closed || now.After(l.until)); l = t.unopened.first {
+		t.drop(l)
+		ended = append(ended, l)
+	}
+	t.mu.Unlock()
+	letGo(ended)
+}
+
+// close ends what nobody opened, and lets nothing begin.
+func (t *leaseTable) close() {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	t.expire(time.Time{})
+}
+
+// counts tells how many wait for their opening, and how many are open.
+func (t *leaseTable) counts() (unopened, opened int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.unopened.n, len(t.all) - t.unopened.n
+}
+
+// heldBy tells how many a peer holds.
+func (t *leaseTable) heldBy(p *Peer) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return p.leases.n
+}
+
+func letGo(ended []*lease) {
+	for _, l := range ended {
+		l.letGo()
+	}
+}

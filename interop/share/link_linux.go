@@ -1,0 +1,328 @@
+package share
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// link is a connected SOCK_SEQPACKET socket: datagrams with at most one descriptor. One
+// goroutine may receive and one send at a time.
+type link struct {
+	conn *net.UnixConn
+	raw  syscall.RawConn
+
+	// Of the one who receives and of the one who sends: what their attempts, which are
+	// made once so that a message costs no closure, work on.
+	in, out attempt
+}
+
+// attempt is one system call that may have to wait.
+type attempt struct {
+	try  func(fd uintptr) bool
+	wait bool // go on waiting when the socket is not ready
+	b    []byte
+	oob  []byte
+	n    int
+	noob int
+	flag int
+	err  error
+}
+
+func newLink(conn *net.UnixConn) (*link, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	l := &link{conn: conn, raw: raw}
+	l.in.oob = make([]byte, syscall.CmsgSpace(4))
+	l.in.try, l.out.try = l.tryReceive, l.trySend
+	return l, nil
+}
+
+func (l *link) close() { _ = l.conn.Close() }
+
+func (l *link) tryReceive(fd uintptr) bool {
+	a := &l.in
+	for {
+		a.n, a.noob, a.flag, _, a.err = syscall.Recvmsg(int(fd), a.b, a.oob, syscall.MSG_DONTWAIT|syscall.MSG_CMSG_CLOEXEC)
+		if a.err != syscall.EINTR { //nolint:errorlint // a number of the system's, never wrapped here
+			return a.err != syscall.EAGAIN //nolint:errorlint // as above
+		}
+	}
+}
+
+// receive waits for a datagram. The descriptor that came with it, if one did, is the
+// caller's. io.EOF means that the other side is closed.
+func (l *link) receive(b []byte) (n int, file *os.File, err error) {
+	a := &l.in
+	a.b = b
+	for try := 0; ; try++ {
+		if err := l.raw.Read(a.try); err != nil {
+			return 0, nil, err
+		}
+		// Who closes without having read all resets the connection, which is told once
+		// and before what it had sent.
+		if try > 0 || !errors.Is(a.err, syscall.ECONNRESET) {
+			break
+		}
+	}
+	if a.err != nil {
+		return 0, nil, os.NewSyscallError("recvmsg", a.err)
+	}
+	if a.noob > 0 {
+		if file, err = oneDescriptor(a.oob[:a.noob]); err != nil {
+			return 0, nil, err
+		}
+	}
+	if a.flag&(syscall.MSG_TRUNC|syscall.MSG_CTRUNC) != 0 {
+		if file != nil {
+			_ = file.Close()
+		}
+		return 0, nil, fmt.Errorf("%w: a datagram of more than %d bytes, or with too many descriptors", ErrProtocol, len(b))
+	}
+	if a.n == 0 {
+		if file != nil {
+			_ = file.Close()
+		}
+		return 0, nil, io.EOF
+	}
+	return a.n, file, nil
+}
+
+// oneDescriptor takes the descriptors out of a control message; more than one is refused,
+// and none of them stays.
+func oneDescriptor(oob []byte) (*os.File, error) {
+	messages, err := syscall.ParseSocketControlMessage(oob)
+	var all []int
+	for i := range messages {
+		if fds, bad := syscall.ParseUnixRights(&messages[i]); bad == nil {
+			all = append(all, fds...)
+		}
+	}
+	if err == nil && len(all) == 1 {
+		return os.NewFile(uintptr(all[0]), "segment"), nil
+	}
+	for _, fd := range all {
+		_ = syscall.Close(fd)
+	}
+	if len(all) == 0 && err == nil {
+		return nil, nil
+	}
+	return nil, fmt.Errorf("%w: %d descriptors in one datagram", ErrProtocol, len(all))
+}
+
+func (l *link) trySend(fd uintptr) bool {
+	a := &l.out
+	for {
+		_, a.err = syscall.SendmsgN(int(fd), a.b, a.oob, nil, syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL)
+		if a.err != syscall.EINTR { //nolint:errorlint // as above
+			return a.err != syscall.EAGAIN || !a.wait //nolint:errorlint // as above
+		}
+	}
+}
+
+// send sends one datagram, whole or not at all. Where the other side has no room it waits
+// if it may, and else reports false.
+func (l *link) send(b []byte, file *os.File, wait bool) (sent bool, err error) {
+	a := &l.out
+	a.b, a.oob, a.wait = b, nil, wait
+	if file != nil {
+		a.oob = syscall.UnixRights(int(file.Fd())) //nolint:gosec // descriptors are small
+	}
+	for {
+		if err := l.raw.Write(a.try); err != nil {
+			return false, err
+		}
+		switch {
+		case a.err == nil:
+			return true, nil
+		case errors.Is(a.err, syscall.EAGAIN):
+			return false, nil
+		case errors.Is(a.err, syscall.ETOOMANYREFS): // this user's descriptors on their way are too many
+			if !wait {
+				return false, nil
+			}
+			time.Sleep(time.Millisecond)
+		default:
+			return false, os.NewSyscallError("sendmsg", a.err)
+		}
+	}
+}
+
+// credentials asks the kernel who connected, or who listens.
+func (l *link) credentials() (c Credentials, err error) {
+	failed := l.raw.Control(func(fd uintptr) {
+		var u *syscall.Ucred
+		if u, err = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED); err == nil {
+			c = Credentials{PID: int(u.Pid), UID: u.Uid, GID: u.Gid}
+		}
+	})
+	return c, errors.Join(failed, os.NewSyscallError("getsockopt(SO_PEERCRED)", err))
+}
+
+// Numbers of Linux that package syscall lacks; the same on amd64 and arm64.
+const (
+	soPeerPidfd  = 77  // SO_PEERPIDFD, Linux 6.5
+	sysPidfdOpen = 434 // pidfd_open, Linux 5.3
+)
+
+// watch is a descriptor of the process on the other side, which becomes readable when
+// that process ends.
+type watch struct {
+	file *os.File
+	raw  syscall.RawConn
+}
+
+// watchPeer opens it: by the socket, which cannot mean another process, else by the
+// number, which could if the process ended since it connected.
+func (l *link) watchPeer(pid int) (*watch, error) {
+	fd := -1
+	err := l.raw.Control(func(s uintptr) {
+		var v int32
+		n := uint32(unsafe.Sizeof(v))
+		if _, _, errno := syscall.Syscall6(syscall.SYS_GETSOCKOPT, s, syscall.SOL_SOCKET, soPeerPidfd,
+			uintptr(unsafe.Pointer(&v)), uintptr(unsafe.Pointer(&n)), 0); errno == 0 {
+			fd = int(v)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if fd < 0 {
+		if pid <= 0 {
+			return nil, fmt.Errorf("the process on the other side is not visible here (another process namespace), so that nothing would tell its end")
+		}
+		r, _, errno := syscall.Syscall(sysPidfdOpen, uintptr(pid), 0, 0)
+		if errno != 0 {
+			return nil, fmt.Errorf("pidfd_open(%d): %w", pid, errno)
+		}
+		fd = int(r)
+		syscall.CloseOnExec(fd)
+	}
+	if err := syscall.SetNonblock(fd, true); err != nil { // so that the runtime's poller waits for it, and no thread
+		_ = syscall.Close(fd)
+		return nil, err
+	}
+	w := &watch{file: os.NewFile(uintptr(fd), "pidfd")}
+	if w.raw, err = w.file.SyscallConn(); err != nil {
+		w.close()
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *watch) close() { _ = w.file.Close() }
+
+// wait returns nil when the process has ended, and an error when the watch was closed.
+func (w *watch) wait() error { return w.raw.Read(ended) }
+
+// ended asks whether a process has ended.
+func ended(pidfd uintptr) bool {
+	p := struct {
+		fd              int32
+		events, revents int16
+	}{int32(pidfd), 1 /* POLLIN */, 0}
+	var now syscall.Timespec
+	n, _, _ := syscall.Syscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&p)), 1, uintptr(unsafe.Pointer(&now)), 0, 0, 0)
+	return n == 1
+}
+
+// listen opens the socket of an address.
+func listen(ctx context.Context, name, file string) (*listener, error) {
+	var lc net.ListenConfig
+	if file == "" {
+		l, err := lc.Listen(ctx, "unixpacket", name)
+		if err != nil {
+			return nil, err
+		}
+		return &listener{Listener: l}, nil
+	}
+	// All who make a socket file in this directory do it one after the other, so that
+	// nobody takes away the file of another who is just starting.
+	dir, err := lockDirectory(ctx, file)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = dir.Close() }()
+	l, err := lc.Listen(ctx, "unixpacket", file)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		if err = removeStale(file); err == nil {
+			l, err = lc.Listen(ctx, "unixpacket", file)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false) //nolint:forcetypeassert // of that network
+	made := &listener{Listener: l, file: file}
+	if made.info, err = os.Lstat(file); err != nil {
+		_ = l.Close()
+		return nil, err
+	}
+	return made, nil
+}
+
+func dial(ctx context.Context, name string) (*net.UnixConn, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unixpacket", name)
+	if err != nil {
+		return nil, err
+	}
+	return c.(*net.UnixConn), nil //nolint:forcetypeassert // of that network
+}
+
+// lockDirectory takes the lock of the directory that a socket file lies in.
+func lockDirectory(ctx context.Context, file string) (*os.File, error) {
+	dir, err := os.Open(directoryOf(file))
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return dir, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+			_ = dir.Close()
+			return nil, os.NewSyscallError("flock", err)
+		}
+		select {
+		case <-ctx.Done():
+			_ = dir.Close()
+			return nil, ctx.Err()
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// removeStale takes away the socket file of a process that is gone: a socket, of this
+// user, at which nobody listens. The caller has the directory's lock.
+func removeStale(file string) error {
+	info, err := os.Lstat(file)
+	if err != nil {
+		return err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || info.Mode().Type() != os.ModeSocket {
+		return fmt.Errorf("%s is there and is no socket; it stays", file)
+	}
+	if int(st.Uid) != os.Geteuid() {
+		return fmt.Errorf("%s is a socket of user %d; it stays", file, st.Uid)
+	}
+	c, err := net.Dial("unixpacket", file)
+	if err == nil {
+		_ = c.Close()
+		return fmt.Errorf("somebody listens at %s", file)
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return err
+	}
+	return os.Remove(file)
+}

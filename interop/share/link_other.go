@@ -1,0 +1,32 @@
+//go:build !linux
+
+package share
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+)
+
+// Elsewhere than on Linux there are no abstract names, no pidfds and no sealed memory:
+// every way in answers errors.ErrUnsupported.
+
+var errUnsupported = fmt.Errorf("sharing memory between processes is there on Linux: %w", errors.ErrUnsupported)
+
+type link struct{}
+
+func newLink(*net.UnixConn) (*link, error)                      { return nil, errUnsupported }
+func (*link) close()                                            {}
+func (*link) receive([]byte) (int, *os.File, error)             { return 0, nil, errUnsupported }
+func (*link) send([]byte, *os.File, bool) (bool, error)         { return false, errUnsupported }
+func (*link) credentials() (Credentials, error)                 { return Credentials{}, errUnsupported }
+func (*link) watchPeer(int) (*watch, error)                     { return nil, errUnsupported }
+func listen(context.Context, string, string) (*listener, error) { return nil, errUnsupported }
+func dial(context.Context, string) (*net.UnixConn, error)       { return nil, errUnsupported }
+
+type watch struct{}
+
+func (*watch) close()      {}
+func (*watch) wait() error { return errUnsupported }

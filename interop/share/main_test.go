@@ -1,0 +1,222 @@
+//go:build linux
+
+package share_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/share"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/memtest"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// The second process of a test is this binary again, with a role.
+const (
+	roleEnv    = "USMBRIDGE_TEST_SHARE_ROLE"
+	addressEnv = "USMBRIDGE_TEST_SHARE_ADDRESS"
+)
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv(roleEnv); name != "" {
+		role, ok := roles[name]
+		if !ok {
+			fmt.Println("error: no such role:", name)
+			os.Exit(2)
+		}
+		if err := role(os.Getenv(addressEnv)); err != nil {
+			fmt.Println("error:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	memtest.Main(m)
+}
+
+// other is a second process.
+type other struct {
+	t     testing.TB
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	lines chan string
+	over  bool
+}
+
+// start starts a second process; it is killed with the test, at the latest.
+func start(t testing.TB, role, address string) *other {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^$")
+	cmd.Env = append(os.Environ(), roleEnv+"="+role, addressEnv+"="+address)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	o := &other{t: t, cmd: cmd, in: in, lines: make(chan string, 1024)}
+	go func() {
+		defer close(o.lines)
+		for s := bufio.NewScanner(out); s.Scan(); {
+			o.lines <- s.Text()
+		}
+	}()
+	t.Cleanup(o.kill)
+	return o
+}
+
+// line waits for the next line that the process writes.
+func (o *other) line() string {
+	o.t.Helper()
+	select {
+	case s, ok := <-o.lines:
+		require.True(o.t, ok, "the second process ended without a word")
+		require.False(o.t, strings.HasPrefix(s, "error:"), s)
+		return s
+	case <-time.After(20 * time.Second):
+		o.t.Fatal("the second process says nothing")
+		return ""
+	}
+}
+
+func (o *other) expect(want string) {
+	o.t.Helper()
+	require.Equal(o.t, want, o.line())
+}
+
+// say writes a line to the process.
+func (o *other) say(s string) {
+	o.t.Helper()
+	_, err := io.WriteString(o.in, s+"\n")
+	require.NoError(o.t, err)
+}
+
+// kill ends the process with SIGKILL and waits for it.
+func (o *other) kill() {
+	if !o.over {
+		o.over = true
+		_ = o.cmd.Process.Kill()
+		_ = o.cmd.Wait()
+	}
+}
+
+// finish lets the process end by itself, and wants that to be in order.
+func (o *other) finish() {
+	o.t.Helper()
+	o.over = true
+	require.NoError(o.t, o.in.Close())
+	for s := range o.lines {
+		require.False(o.t, strings.HasPrefix(s, "error:"), s)
+	}
+	require.NoError(o.t, o.cmd.Wait())
+}
+
+// What a test waits for comes within a second of its cause; the rest is for a machine
+// that is busy with other tests.
+const soon = 10 * time.Second
+
+func eventually(t testing.TB, what func() bool, message string, args ...any) {
+	t.Helper()
+	require.Eventually(t, what, soon, time.Millisecond, append([]any{message}, args...)...)
+}
+
+func background(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// newPool makes a pool of memory that others can map; when the test ends, all of it must be
+// back.
+func newPool(t testing.TB, a segment.Audience) *memmgr.Pool {
+	t.Helper()
+	r, err := segment.NewHost(a)
+	require.NoError(t, err)
+	p := memmgr.NewPool(r)
+	t.Cleanup(func() {
+		eventually(t, func() bool { return p.Stats().Allocation.Current == 0 }, "memory did not come back")
+		require.NoError(t, p.Close())
+		require.NoError(t, r.Close())
+	})
+	return p
+}
+
+// listen starts a server that the test closes, and wants it to leave nothing.
+func listen(t testing.TB, o share.Options) *share.Server {
+	t.Helper()
+	s, err := share.Listen(background(t), "", o)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, s.Close())
+		eventually(t, func() bool { return s.Stats() == share.Stats{} }, "the server left something")
+	})
+	return s
+}
+
+func dial(t testing.TB, s *share.Server, o share.Options) *share.Peer {
+	t.Helper()
+	p, err := share.Dial(background(t), s.Address(), o)
+	require.NoError(t, err)
+	t.Cleanup(func() { hangUp(t, p) })
+	return p
+}
+
+func hangUp(t testing.TB, p *share.Peer) {
+	t.Helper()
+	require.NoError(t, p.Close())
+	select {
+	case <-p.Done():
+	case <-time.After(soon):
+		t.Fatalf("the connection stays: %+v", p.Stats())
+	}
+	eventually(t, func() bool { return p.Stats().Mapped == 0 }, "something stays mapped")
+}
+
+// publish makes an array of 0, 1, 2, … and publishes it; the server alone keeps it.
+func publish(t testing.TB, s *share.Server, p memmgr.Resource, name string, shape ...int) *usmarray.Array {
+	t.Helper()
+	a := counting(t, p, shape...)
+	require.NoError(t, s.Publish(background(t), name, a))
+	return a
+}
+
+func counting(t testing.TB, r memmgr.Resource, shape ...int) *usmarray.Array {
+	t.Helper()
+	n := 1
+	for _, d := range shape {
+		n *= d
+	}
+	data := make([]float32, n)
+	for i := range data {
+		data[i] = float32(i)
+	}
+	a, err := usmarray.FromSlice(r, data, shape)
+	require.NoError(t, err)
+	t.Cleanup(a.Release)
+	return a
+}
+
+// mappings counts what of others' and of own segments is mapped in this process.
+func mappings() (n int, err error) {
+	text, err := os.ReadFile("/proc/self/maps")
+	return strings.Count(string(text), "/memfd:usmbridge"), err
+}
+
+// descriptors counts the open files of this process.
+func descriptors(t testing.TB) int {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(all)
+}

@@ -1,0 +1,149 @@
+package share
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// node is what the connections of one server share, or what one dialled connection has
+// for itself: the leases that were made here, and the clock that ends what is over.
+type node struct {
+	options Options
+	leases  leaseTable
+
+	mu        sync.Mutex
+	peers     map[*Peer]struct{}
+	published map[string]*published
+	closed    bool
+	clock     *time.Timer // runs while there are peers or unopened handles
+	ticks     bool
+}
+
+func newNode(o Options) *node {
+	return &node{options: o.filled(), peers: map[*Peer]struct{}{}}
+}
+
+// tick is how often the clock looks: often enough for the options, and at most every 250 ms.
+func (n *node) tick() time.Duration {
+	return max(min(n.options.Unopened, n.options.Idle, time.Second)/4, 5*time.Millisecond)
+}
+
+// wind starts the clock if it stands.
+func (n *node) wind() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.ticks {
+		return
+	}
+	n.ticks = true
+	if n.clock == nil {
+		n.clock = time.AfterFunc(n.tick(), n.look)
+	} else {
+		n.clock.Reset(n.tick())
+	}
+}
+
+// look ends what is over.
+func (n *node) look() {
+	now := time.Now()
+	n.leases.expire(now)
+	for _, p := range n.everybody() {
+		p.sweep(now)
+	}
+	unopened, _ := n.leases.counts()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.ticks = len(n.peers) > 0 || unopened > 0; n.ticks {
+		n.clock.Reset(n.tick())
+	}
+}
+
+func (n *node) everybody() []*Peer {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	all := make([]*Peer, 0, len(n.peers))
+	for p := range n.peers {
+		all = append(all, p)
+	}
+	return all
+}
+
+// join adds a connection.
+func (n *node) join(p *Peer) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return opError("connect", ErrClosed, "the server was closed")
+	}
+	if len(n.peers) >= n.options.MaxPeers {
+		return opError("connect", ErrLimit, "%d processes are connected, Options.MaxPeers", len(n.peers))
+	}
+	n.peers[p] = struct{}{}
+	return nil
+}
+
+func (n *node) leave(p *Peer) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.peers, p)
+}
+
+func (n *node) stats() (s Stats) {
+	s.Unopened, s.Leases = n.leases.counts()
+	for _, p := range n.everybody() {
+		p.addStats(&s)
+	}
+	return s
+}
+
+// newLease makes a lease of an array's buffer, not yet in the table: it holds a reference,
+// and waits for what is pending unless that is left to the opening.
+func newLease(ctx context.Context, op string, a *usmarray.Array, o ExportOptions) (*lease, error) {
+	if a == nil || !a.Valid() {
+		return nil, opError(op, ErrNotShared, "the array was released, or never made")
+	}
+	l := &lease{holder: o.To, buffer: a.Buffer()}
+	if !l.buffer.TryRetain() {
+		return nil, opError(op, ErrNotShared, "the array's memory is gone, or asleep")
+	}
+	if err := l.describe(op, a); err != nil {
+		l.letGo()
+		return nil, err
+	}
+	if o.NoWait {
+		l.pending = a.Retain()
+	} else if err := a.Synchronize(ctx); err != nil {
+		l.letGo()
+		return nil, named(op, err)
+	}
+	return l, nil
+}
+
+// describe finds the segment of the array's buffer.
+func (l *lease) describe(op string, a *usmarray.Array) error {
+	size := l.buffer.Size()
+	s, offset, ok := segment.Find(l.buffer.Address(), size)
+	if !ok {
+		return opError(op, ErrNotShared, "the array's %d bytes at %#x lie in no segment of this process; copy it into memory of package segment",
+			size, l.buffer.Address())
+	}
+	l.segment, l.base = s, l.buffer.Address()-uintptr(offset)
+	l.d = description{
+		segment: factsOf(s), offset: offset, size: size, dtype: a.DataType(),
+		readOnly: a.ReadOnly() || l.buffer.ReadOnly() || s.Audience() == segment.PeersRead,
+		padded:   a.Padded(), layout: a.Layout(),
+	}
+	return nil
+}
+
+func factsOf(s segment.Segment) segmentFacts {
+	f := segmentFacts{id: s.ID(), size: s.Size(), audience: s.Audience()}
+	if place := s.Place(); !place.IsHost() {
+		f.kind = place.Kind()
+	}
+	return f
+}

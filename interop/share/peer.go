@@ -1,0 +1,347 @@
+package share
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// Peer is a connection with one other process. Either side can open the other's arrays and
+// hand over its own. All methods may be called from any goroutine; what waits has a
+// context, and ends when the connection does.
+type Peer struct {
+	node        *node
+	link        *link
+	watch       *watch
+	credentials Credentials
+
+	// Under the mutex of the node's leases.
+	leases leaseList // that the other process has of this one's memory
+	gone   bool
+
+	credits chan struct{} // one for each call under way
+	life    context.Context
+	end     context.CancelFunc // of life
+
+	mu       sync.Mutex
+	err      error // why it is over
+	done     chan struct{}
+	closing  bool // no call begins any more; it ends with the last lease, of either side
+	lastCall uint64
+	calls    map[uint64]*call
+	waits    int // answers that wait for work on an array
+	queue    sendQueue
+	sent     map[segment.ID]known    // segments of this process that the other has descriptors of
+	held     map[segment.ID]*held    // segments of the other process
+	declined map[segment.ID]struct{} // of which one more would have been too many
+	opened   int                     // arrays in them
+	inbox    []gift
+	waiting  chan struct{} // closed when a gift comes; nil while nobody waits
+	ended    []uint64      // leases of the other process that are over here and not yet told of
+	telling  bool          // and the timer that tells them runs
+	teller   *time.Timer
+}
+
+// maxCalls is how many calls one side has under way.
+const maxCalls = 128
+
+func newPeer(n *node, l *link, w *watch, c Credentials) *Peer {
+	p := &Peer{
+		node: n, link: l, watch: w, credentials: c, credits: make(chan struct{}, maxCalls),
+		done: make(chan struct{}), calls: map[uint64]*call{},
+		sent: map[segment.ID]known{}, held: map[segment.ID]*held{}, declined: map[segment.ID]struct{}{},
+	}
+	p.life, p.end = context.WithCancel(context.Background())
+	return p
+}
+
+// call is a question that was asked and not yet answered.
+type call struct {
+	answer    chan answer
+	given     uint64 // lease that a refusal ends
+	abandoned bool
+}
+
+type answer struct {
+	array *usmarray.Array
+	names []string
+	err   error
+}
+
+// dispose ends what nobody waits for.
+func (a *answer) dispose() {
+	if a.array != nil {
+		a.array.Release()
+	}
+}
+
+// Dial connects with a server, by the address that [Server.Address] tells or that [Listen]
+// was given. It fails with ErrAddress when nobody listens there, with ErrRefused when either
+// side does not admit the other.
+func Dial(ctx context.Context, address string, o Options) (*Peer, error) {
+	return connect(ctx, "Dial", address, newNode(o))
+}
+
+// Credentials are those of the other process.
+func (p *Peer) Credentials() Credentials { return p.credentials }
+
+// Done is closed when the connection is over. Arrays that were opened stay valid.
+func (p *Peer) Done() <-chan struct{} { return p.done }
+
+// Err tells why the connection is over: ErrDied when the other process ended, ErrClosed,
+// ErrProtocol; nil before.
+func (p *Peer) Err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err
+}
+
+// Attach opens the array that the other process publishes under a name, and returns it with
+// an owner of its own: the memory is the other process's until the last reference is
+// released. Errors: ErrName, ErrNotShared when this process cannot map it, ErrLimit,
+// ErrClosed.
+func (p *Peer) Attach(ctx context.Context, name string) (*usmarray.Array, error) {
+	const op = "Attach"
+	if len(name) > maxName {
+		return nil, opError(op, ErrName, "a name of %d bytes, and the longest has %d", len(name), maxName)
+	}
+	a, err := p.ask(ctx, op, frameAttach, func(b []byte) []byte { return appendText(b, name) })
+	return a.array, err
+}
+
+// Open opens a handle of the other process's, once; see [Server.Open].
+func (p *Peer) Open(ctx context.Context, h Handle) (*usmarray.Array, error) {
+	const op = "Open"
+	if h.encoded == "" {
+		return nil, opError(op, ErrHandle, "the zero Handle names no array")
+	}
+	a, err := p.ask(ctx, op, frameOpen, func(b []byte) []byte { return append(b, h.encoded...) })
+	return a.array, err
+}
+
+// Names lists what the other process publishes, in order.
+func (p *Peer) Names(ctx context.Context) (names []string, err error) {
+	for last := ""; ; last = names[len(names)-1] {
+		a, err := p.ask(ctx, "Names", frameNames, func(b []byte) []byte { return appendText(b, last) })
+		if err != nil || len(a.names) == 0 || a.names[0] <= last && last != "" {
+			return names, err
+		}
+		names = append(names, a.names...)
+	}
+}
+
+// ask sends a question and waits for the answer.
+func (p *Peer) ask(ctx context.Context, op string, kind frameKind, payload func([]byte) []byte) (answer, error) {
+	return p.await(ctx, op, func(c *call, id uint64) error {
+		d := p.newDatagram()
+		d.b = appendFrame(d.b, kind, id, payload)
+		return p.post(d)
+	})
+}
+
+// await makes a call: send, which runs under mu and unlocks it, sends the question.
+func (p *Peer) await(ctx context.Context, op string, send func(c *call, id uint64) error) (answer, error) {
+	select {
+	case p.credits <- struct{}{}:
+	default:
+		select {
+		case p.credits <- struct{}{}:
+		case <-ctx.Done():
+			return answer{}, named(op, ctx.Err())
+		case <-p.done:
+			return answer{}, named(op, p.Err())
+		}
+	}
+	c := calls.Get().(*call) //nolint:forcetypeassert // the pool makes nothing else
+	p.mu.Lock()
+	if err := p.over(); err != nil {
+		p.mu.Unlock()
+		<-p.credits
+		calls.Put(c)
+		return answer{}, named(op, err)
+	}
+	p.lastCall++
+	id := p.lastCall
+	p.calls[id] = c
+	if err := send(c, id); err != nil {
+		p.mu.Lock()
+		if p.calls[id] == c { // else fail has answered it
+			delete(p.calls, id)
+			<-p.credits
+		}
+		p.mu.Unlock()
+		return answer{}, named(op, err)
+	}
+	select {
+	case a := <-c.answer:
+		c.given = 0
+		calls.Put(c)
+		if a.err != nil {
+			a.err = named(op, a.err)
+		}
+		return a, a.err
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	if p.calls[id] == c {
+		c.abandoned = true // the answer ends it
+		p.mu.Unlock()
+		return answer{}, named(op, ctx.Err())
+	}
+	p.mu.Unlock()
+	a := <-c.answer
+	a.dispose()
+	return answer{}, named(op, ctx.Err())
+}
+
+// calls keeps the channels of calls, of which each is used for one answer at a time.
+var calls = sync.Pool{New: func() any { return &call{answer: make(chan answer, 1)} }}
+
+// over tells why no call begins any more. Under mu.
+func (p *Peer) over() error {
+	if p.err != nil {
+		return p.err
+	}
+	if p.closing {
+		return opError("call", ErrClosed, "the connection was closed here")
+	}
+	return nil
+}
+
+// Close ends the connection, as far as this side has a say: no call begins any more, what
+// was handed over and not received is released, and handles for this peer are over. Arrays
+// that are open stay valid, and the connection is there for them, to tell of their end,
+// until the last is released on either side. Close waits for nothing and may be called
+// again.
+func (p *Peer) Close() error {
+	p.mu.Lock()
+	p.closing = true
+	gifts := p.inbox
+	p.inbox = nil
+	p.wake()
+	p.mu.Unlock()
+	for _, g := range gifts {
+		g.array.Release()
+	}
+	p.node.leases.endUnopened(p)
+	p.endIfIdle()
+	return nil
+}
+
+// endIfIdle ends a connection that is closing once nothing needs it.
+func (p *Peer) endIfIdle() {
+	p.mu.Lock()
+	idle := p.closing && p.err == nil && p.opened == 0 && len(p.calls) == 0
+	p.mu.Unlock()
+	if idle && p.node.leases.heldBy(p) == 0 {
+		p.fail(opError("connection", ErrClosed, "it was closed here"))
+	}
+}
+
+// fail ends the connection: all leases of the other side are over, calls are answered, and
+// its memory is unmapped where no array is open.
+func (p *Peer) fail(err error) {
+	p.mu.Lock()
+	if p.err != nil {
+		p.mu.Unlock()
+		return
+	}
+	p.err = err
+	unanswered := p.calls
+	p.calls = map[uint64]*call{}
+	p.queue.clear()
+	p.sent = nil
+	p.ended = nil
+	if p.teller != nil {
+		p.teller.Stop()
+	}
+	unmap := p.takeIdle()
+	p.wake()
+	close(p.done)
+	p.mu.Unlock()
+	p.end()
+
+	p.link.close()
+	p.watch.close()
+	for _, c := range unanswered {
+		<-p.credits
+		if !c.abandoned {
+			c.answer <- answer{err: err}
+		}
+	}
+	p.node.leases.endOf(p)
+	p.node.leave(p)
+	for _, h := range unmap {
+		h.unmap()
+	}
+}
+
+// answerTo gives the answer to who waits for it.
+func (p *Peer) answerTo(id uint64, a answer) {
+	p.mu.Lock()
+	c := p.calls[id]
+	if c == nil {
+		p.mu.Unlock()
+		a.dispose()
+		return
+	}
+	delete(p.calls, id)
+	<-p.credits
+	abandoned, given, closing := c.abandoned, c.given, p.closing
+	p.mu.Unlock()
+	if given != 0 && a.err != nil {
+		p.node.leases.end(p, []uint64{given})
+	}
+	if abandoned {
+		a.dispose()
+	} else {
+		c.answer <- a
+	}
+	if closing {
+		p.endIfIdle()
+	}
+}
+
+// run serves the connection until it is over.
+func (p *Peer) run() {
+	go func() {
+		if p.watch.wait() == nil {
+			p.fail(opError("connection", ErrDied, "%v", p.credentials))
+		}
+	}()
+	p.read()
+}
+
+// addStats adds what a connection has.
+func (p *Peer) addStats(s *Stats) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.Peers++
+	s.Opened += p.opened
+	s.Known += len(p.sent)
+	for _, h := range p.held {
+		for _, m := range h.maps {
+			if m != nil {
+				s.Mapped++
+				s.MappedBytes += h.facts.size
+			}
+		}
+	}
+}
+
+// Stats counts what this connection has.
+func (p *Peer) Stats() (s Stats) {
+	p.addStats(&s)
+	s.Leases = p.node.leases.heldBy(p)
+	return s
+}
+
+// String names the other process.
+func (p *Peer) String() string { return p.credentials.String() }
+
+// isOver reports whether an error is that of a connection's end.
+func isOver(err error) bool { return errors.Is(err, ErrClosed) }

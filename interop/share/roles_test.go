@@ -1,0 +1,261 @@
+//go:build linux
+
+package share_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/usmbridge/usmbridge/interop/share"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// roles are what the second process of a test does.
+var roles = map[string]func(address string) error{
+	"attach":  roleAttach,
+	"receive": roleReceive,
+	"forker":  roleForker,
+	"random":  roleRandom,
+	"serve":   roleServe,
+	"write":   roleWrite,
+	"acked":   roleAcked,
+	"echo":    roleEcho,
+}
+
+// told waits for a line of the first process; false when there are no more.
+var stdin = bufio.NewScanner(os.Stdin)
+
+func told() bool { return stdin.Scan() }
+
+// roleAttach opens "a", says what it sees, adds 1 to every element where it may, says so
+// and releases it when told.
+func roleAttach(address string) error {
+	ctx := context.Background()
+	p, err := share.Dial(ctx, address, share.Options{})
+	if err != nil {
+		return err
+	}
+	a, err := p.Attach(ctx, "a")
+	if err != nil {
+		return err
+	}
+	v, err := usmarray.ToSlice[float32](a)
+	if err != nil {
+		return err
+	}
+	fmt.Println(a.Layout(), a.ReadOnly(), v)
+	if told() {
+		if !a.ReadOnly() {
+			for i := range v {
+				v[i]++
+			}
+			if err := usmarray.CopyFromSlice(a, v); err != nil {
+				return err
+			}
+		}
+		fmt.Println("done")
+		told()
+	}
+	a.Release()
+	fmt.Println("released")
+	told()
+	_ = p.Close()
+	<-p.Done()
+	if n, err := mappings(); n != 0 || err != nil {
+		return fmt.Errorf("%d mappings stay (%w)", n, err)
+	}
+	return nil
+}
+
+// roleReceive receives arrays, says what they are, and releases them; with the label
+// "keep" it keeps them.
+func roleReceive(address string) error {
+	ctx := context.Background()
+	p, err := share.Dial(ctx, address, share.Options{})
+	if err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	for {
+		label, a, err := p.Receive(ctx)
+		if errors.Is(err, share.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		v, err := usmarray.ToSlice[float32](a)
+		if err != nil {
+			return err
+		}
+		fmt.Println(label, a.Layout(), a.ReadOnly(), v)
+		if label != "keep" {
+			a.Release()
+		}
+	}
+}
+
+// roleAcked receives and releases arrays, and says nothing.
+func roleAcked(address string) error {
+	ctx := context.Background()
+	p, err := share.Dial(ctx, address, share.Options{})
+	if err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	for {
+		_, a, err := p.Receive(ctx)
+		if errors.Is(err, share.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		a.Release()
+	}
+}
+
+// roleForker opens "a", starts a child that keeps all its descriptors, its socket among
+// them, says the child's number, and waits to be killed.
+func roleForker(address string) error {
+	ctx := context.Background()
+	p, err := share.Dial(ctx, address, share.Options{})
+	if err != nil {
+		return err
+	}
+	if _, err := p.Attach(ctx, "a"); err != nil {
+		return err
+	}
+	child := exec.Command("sleep", "60")
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && strings.HasPrefix(to, "socket:") {
+			var fd int
+			if _, err := fmt.Sscan(e.Name(), &fd); err != nil {
+				return err
+			}
+			child.ExtraFiles = append(child.ExtraFiles, os.NewFile(uintptr(fd), to))
+		}
+	}
+	if len(child.ExtraFiles) == 0 {
+		return errors.New("no socket was found")
+	}
+	if err := child.Start(); err != nil {
+		return err
+	}
+	fmt.Println(child.Process.Pid)
+	select {}
+}
+
+// roleRandom uses everything at random until it is killed: it attaches, opens what is
+// handed over, hands over its own, keeps and releases.
+func roleRandom(address string) error {
+	ctx := context.Background()
+	p, err := share.Dial(ctx, address, share.Options{Idle: 5 * time.Millisecond})
+	if err != nil {
+		return err
+	}
+	r, err := segment.NewHost(segment.PeersWrite)
+	if err != nil {
+		return err
+	}
+	pool := memmgr.NewPool(r)
+	fmt.Println("ready")
+	var kept []*usmarray.Array
+	for {
+		var a *usmarray.Array
+		switch rand.IntN(4) {
+		case 0, 1:
+			a, err = p.Attach(ctx, "a")
+		case 2:
+			soonest, cancel := context.WithTimeout(ctx, time.Millisecond)
+			_, a, err = p.Receive(soonest)
+			cancel()
+			if errors.Is(err, context.DeadlineExceeded) {
+				continue
+			}
+		case 3:
+			if a, err = usmarray.New(pool, usmarray.Float32, []int{1 + rand.IntN(5000)}); err == nil {
+				err = p.Give(ctx, "mine", a)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if kept = append(kept, a); len(kept) > 8 {
+			for _, k := range rand.Perm(len(kept))[:1+rand.IntN(4)] {
+				kept[k].Release()
+			}
+			kept = slicesWithout(kept)
+		}
+	}
+}
+
+// slicesWithout drops what was released.
+func slicesWithout(all []*usmarray.Array) (rest []*usmarray.Array) {
+	for _, a := range all {
+		if a.Valid() {
+			rest = append(rest, a)
+		}
+	}
+	return rest
+}
+
+// roleServe publishes "a", 0 to 5, says its address, and a handle of another array.
+func roleServe(string) error {
+	ctx := context.Background()
+	r, err := segment.NewHost(segment.PeersWrite)
+	if err != nil {
+		return err
+	}
+	s, err := share.Listen(ctx, "", share.Options{})
+	if err != nil {
+		return err
+	}
+	a, err := usmarray.FromSlice(memmgr.NewPool(r), []float32{0, 1, 2, 3, 4, 5}, []int{2, 3})
+	if err != nil {
+		return err
+	}
+	if err := s.Publish(ctx, "a", a); err != nil {
+		return err
+	}
+	fmt.Println(s.Address())
+	for told() {
+		h, err := s.Export(ctx, a, share.ExportOptions{})
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%x\n", h.Bytes())
+	}
+	return nil
+}
+
+// roleWrite opens "a", writes to it past its read-only flag, and says how that went.
+func roleWrite(address string) error {
+	ctx := context.Background()
+	p, err := share.Dial(ctx, address, share.Options{})
+	if err != nil {
+		return err
+	}
+	a, err := p.Attach(ctx, "a")
+	if err != nil {
+		return err
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() { fmt.Println("fault:", recover() != nil) }()
+	*(*float32)(a.Pointer()) = 42
+	return nil
+}

@@ -1,0 +1,209 @@
+package share
+
+import (
+	"encoding/binary"
+	"os"
+	"sync"
+	"time"
+)
+
+// datagram is a message on its way, with the descriptor of its segment frame.
+type datagram struct {
+	b    []byte
+	file *os.File
+}
+
+func (d *datagram) end() {
+	if d.file != nil {
+		_ = d.file.Close()
+	}
+	buffers.Put(&d.b)
+}
+
+var buffers = sync.Pool{New: func() any {
+	b := make([]byte, 0, 512)
+	return &b
+}}
+
+// sendQueue is what waits to be sent, in order. Whoever adds to it sends, as far as the
+// socket takes it, unless somebody is sending already; what the socket does not take at
+// once is left to a goroutine, which ends with the queue. So nobody waits here for a peer
+// that does not read.
+type sendQueue struct {
+	waiting []datagram
+	bytes   int
+	files   int
+	sending bool
+}
+
+// maxQueuedFiles bounds the descriptors on their way to one peer.
+const maxQueuedFiles = 64
+
+func (q *sendQueue) clear() {
+	first := 0
+	if q.sending {
+		first = 1 // is its sender's
+	}
+	for i := first; i < len(q.waiting); i++ {
+		q.waiting[i].end()
+	}
+	q.waiting = q.waiting[:min(first, len(q.waiting))]
+}
+
+func (p *Peer) newDatagram() datagram {
+	b := *buffers.Get().(*[]byte) //nolint:forcetypeassert // the pool makes nothing else
+	return datagram{b: b[:0]}
+}
+
+// post sends a datagram, or has it sent: in the order of the calls. Under mu, which it
+// unlocks. It takes the datagram over.
+func (p *Peer) post(d datagram) error {
+	if p.err != nil {
+		err := p.err
+		p.mu.Unlock()
+		d.end()
+		return err
+	}
+	if len(p.ended) > 0 {
+		p.appendEnded(&d)
+	}
+	q := &p.queue
+	q.waiting = append(q.waiting, d)
+	q.bytes += len(d.b)
+	if d.file != nil {
+		q.files++
+	}
+	if q.bytes > p.node.options.MaxQueued || q.files > maxQueuedFiles {
+		bytes, files := q.bytes, q.files
+		p.mu.Unlock()
+		err := opError("connection", ErrProtocol, "%v does not read: %d bytes and %d descriptors wait for it", p.credentials, bytes, files)
+		p.fail(err)
+		return err
+	}
+	if q.sending {
+		p.mu.Unlock()
+		return nil
+	}
+	q.sending = true
+	err := p.drain(false)
+	return err
+}
+
+// drain sends what waits. Under mu, which it unlocks; the caller has set sending.
+func (p *Peer) drain(wait bool) error {
+	q := &p.queue
+	for len(q.waiting) > 0 {
+		d := q.waiting[0]
+		if p.err != nil {
+			break
+		}
+		p.mu.Unlock()
+		sent, err := p.link.send(d.b, d.file, wait)
+		if err != nil {
+			p.lost(err)
+		}
+		p.mu.Lock()
+		if !sent && err == nil {
+			p.mu.Unlock()
+			go func() {
+				p.mu.Lock()
+				_ = p.drain(true)
+			}()
+			return nil
+		}
+		q.bytes -= len(d.b)
+		if d.file != nil {
+			q.files--
+		}
+		d.end()
+		n := copy(q.waiting, q.waiting[1:])
+		q.waiting[n] = datagram{}
+		q.waiting = q.waiting[:n]
+	}
+	q.sending = false
+	if p.err != nil {
+		q.clear()
+	}
+	err := p.err
+	p.mu.Unlock()
+	return err
+}
+
+// known is a segment that the other process has the descriptor of.
+type known struct{ base uintptr }
+
+// introduce puts the segment of an array in front of what names it, if the other process
+// does not know it. Under mu.
+func (p *Peer) introduce(d *datagram, l *lease) error {
+	if p.err != nil {
+		return p.err
+	}
+	id := l.d.segment.id
+	if _, ok := p.sent[id]; ok {
+		return nil
+	}
+	if len(p.sent) >= p.node.options.MaxSegments {
+		return opError("share", ErrLimit, "%v knows %d segments, the most that it may", p.credentials, len(p.sent))
+	}
+	file, err := l.segment.File()
+	if err != nil {
+		return &OpError{Op: "share", Kind: ErrNotShared, Err: err}
+	}
+	p.sent[id] = known{l.base}
+	d.file = file
+	d.b = appendFrame(d.b, frameSegment, 0, func(b []byte) []byte { return appendSegment(b, &l.d.segment) })
+	return nil
+}
+
+// tellDelay is how long the end of a lease waits for others, to be told with them, unless
+// another message goes first.
+const tellDelay = 500 * time.Microsecond
+
+// tell notes that a lease of the other process is over here. Under mu.
+func (p *Peer) tell(serial uint64) {
+	if p.err != nil {
+		return
+	}
+	p.ended = append(p.ended, serial)
+	if p.telling {
+		return
+	}
+	p.telling = true
+	if p.teller == nil {
+		p.teller = time.AfterFunc(tellDelay, p.tellNow)
+	} else {
+		p.teller.Reset(tellDelay)
+	}
+}
+
+// tellNow sends the ends of leases that no message took along.
+func (p *Peer) tellNow() {
+	p.mu.Lock()
+	p.telling = false
+	for len(p.ended) > 0 && p.err == nil {
+		if p.queue.sending { // the peer is slow: what comes until it reads goes with this
+			p.telling = true
+			p.teller.Reset(tellDelay)
+			break
+		}
+		_ = p.post(p.newDatagram())
+		p.mu.Lock()
+	}
+	closing := p.closing
+	p.mu.Unlock()
+	if closing {
+		p.endIfIdle()
+	}
+}
+
+// appendEnded tells the ends of leases, as many as fit. Under mu.
+func (p *Peer) appendEnded(d *datagram) {
+	n := min(len(p.ended), releaseBatch, (maxDatagram-len(d.b)-frameHeader)/8)
+	d.b = appendFrame(d.b, frameReleased, 0, func(b []byte) []byte {
+		for _, serial := range p.ended[:n] {
+			b = binary.LittleEndian.AppendUint64(b, serial)
+		}
+		return b
+	})
+	p.ended = p.ended[:copy(p.ended, p.ended[n:])]
+}

@@ -1,0 +1,549 @@
+package share
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// Server listens on a Unix socket: it publishes arrays under names, makes handles of
+// arrays, and opens those of other processes. All methods may be called from any
+// goroutine.
+type Server struct {
+	node     *node
+	listener *listener
+	address  string // as Dial takes it
+	maker    string // as handles carry it
+	stop     context.CancelFunc
+	stopped  context.Context
+
+	mu    sync.Mutex
+	peers map[string]*dialled // by the maker's address
+}
+
+// Listen begins to serve. The address is one of
+//
+//	""            a random name in the abstract namespace ([Server.Address] tells it)
+//	"@name"       that name in the abstract namespace
+//	"unix:/path"  a socket file, for processes in another network namespace, such as a
+//	              container with that directory
+//	anything else a path, relative or absolute: it stands for a name in the abstract
+//	              namespace that is made from the absolute path and the effective user
+//
+// A name in the abstract namespace goes with the process, however that ends. A socket file
+// is taken away by Close; that of a server that was killed is taken away by the next
+// Listen, if it is a socket of this user at which nobody listens. Errors: ErrAddress;
+// errors.ErrUnsupported elsewhere than on Linux.
+func Listen(ctx context.Context, address string, o Options) (*Server, error) {
+	const op = "Listen"
+	name, file, err := socketOf(op, address)
+	if err != nil {
+		return nil, err
+	}
+	l, err := listen(ctx, name, file)
+	if err != nil {
+		if ctx.Err() != nil || errors.Is(err, errors.ErrUnsupported) {
+			return nil, named(op, err)
+		}
+		return nil, opError(op, ErrAddress, "%q: %w", address, err)
+	}
+	s := &Server{node: newNode(o), listener: l, address: name, maker: name, peers: map[string]*dialled{}}
+	if file != "" {
+		s.address = fileScheme + file
+	}
+	s.stopped, s.stop = context.WithCancel(context.Background())
+	s.node.published = map[string]*published{}
+	go s.accept()
+	return s, nil
+}
+
+// Address is where the server listens, as [Dial] takes it in any process.
+func (s *Server) Address() string { return s.address }
+
+// accept takes connections until the server is closed.
+func (s *Server) accept() {
+	for {
+		c, err := s.listener.Accept()
+		switch {
+		case err == nil:
+			conn, _ := c.(*net.UnixConn)
+			go s.welcome(conn)
+		case errors.Is(err, net.ErrClosed):
+			return
+		default: // no descriptor or memory is left for the moment
+			select {
+			case <-s.stopped.Done():
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}
+}
+
+// greeting is how long a process may take to say who it is.
+const greeting = 10 * time.Second
+
+// welcome admits a process and serves it.
+func (s *Server) welcome(conn *net.UnixConn) {
+	p, err := s.admit(conn)
+	if err != nil {
+		return
+	}
+	s.node.wind()
+	if f := s.node.options.Connected; f != nil {
+		go f(p)
+	}
+	p.run()
+}
+
+func (s *Server) admit(conn *net.UnixConn) (*Peer, error) {
+	l, err := newLink(conn)
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	c, err := l.credentials()
+	if err != nil {
+		l.close()
+		return nil, err
+	}
+	if err := s.node.options.admits(c); err != nil {
+		return nil, turnAway(l, opError("connect", ErrRefused, "%w", err))
+	}
+	w, err := l.watchPeer(c.PID)
+	if err != nil {
+		return nil, turnAway(l, opError("connect", ErrRefused, "%v: nothing would tell its end: %w", c, err))
+	}
+	p := newPeer(s.node, l, w, c)
+	if err = s.node.join(p); err == nil {
+		if err = conn.SetDeadline(time.Now().Add(greeting)); err == nil {
+			if err = hear(l); err == nil {
+				err = hello(l)
+			}
+		}
+		if err == nil {
+			err = conn.SetDeadline(time.Time{})
+		}
+		if err != nil {
+			s.node.leave(p)
+		}
+	}
+	if err != nil {
+		w.close()
+		return nil, turnAway(l, err)
+	}
+	return p, nil
+}
+
+// turnAway tells a process why it is not served, if it listens, and hangs up.
+func turnAway(l *link, err error) error {
+	b := appendFrame(nil, frameRefused, 0, func(b []byte) []byte { return appendRefusal(b, err) })
+	_, _ = l.send(b, nil, false)
+	l.close()
+	return err
+}
+
+func hello(l *link) error {
+	sent, err := l.send(appendFrame(nil, frameHello, 0, appendHello), nil, true)
+	if err == nil && !sent {
+		err = errors.New("the greeting was not sent")
+	}
+	return err
+}
+
+// hear waits for the other side's greeting.
+func hear(l *link) error {
+	b := make([]byte, maxDatagram)
+	n, file, err := l.receive(b)
+	if err != nil {
+		return opError("connect", ErrClosed, "the other side did not greet: %w", err)
+	}
+	if file != nil {
+		_ = file.Close()
+		return opError("connect", ErrProtocol, "a descriptor came with the greeting")
+	}
+	f, rest, err := nextFrame(b[:n])
+	switch {
+	case err == nil && len(rest) != 0:
+		err = errors.New("more than a greeting")
+	case err == nil && f.kind == frameRefused:
+		var refusal error
+		if refusal, err = readRefusal(f.payload); err == nil {
+			return refusal
+		}
+	case err == nil && f.kind != frameHello:
+		err = fmt.Errorf("a frame of kind %d for a greeting", f.kind)
+	case err == nil:
+		err = readHello(f.payload)
+	}
+	if err != nil {
+		return &OpError{Op: "connect", Kind: ErrProtocol, Err: err}
+	}
+	return nil
+}
+
+// connect dials for a node.
+func connect(ctx context.Context, op, address string, n *node) (*Peer, error) {
+	if address == "" {
+		return nil, opError(op, ErrAddress, "it is empty; Server.Address tells a server's")
+	}
+	name, _, err := socketOf(op, address)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := dial(ctx, name)
+	if err != nil {
+		if ctx.Err() != nil || errors.Is(err, errors.ErrUnsupported) {
+			return nil, named(op, err)
+		}
+		if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT) {
+			return nil, opError(op, ErrAddress, "nobody listens at %q: %w", address, err)
+		}
+		return nil, opError(op, ErrAddress, "%q: %w", address, err)
+	}
+	p, err := greet(ctx, conn, n)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return nil, named(op, err)
+	}
+	n.wind()
+	go p.run()
+	return p, nil
+}
+
+// greet finds out who listens and greets.
+func greet(ctx context.Context, conn *net.UnixConn, n *node) (*Peer, error) {
+	l, err := newLink(conn)
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })
+	defer stop()
+	c, err := l.credentials()
+	if err == nil {
+		if bad := n.options.admits(c); bad != nil {
+			err = opError("connect", ErrRefused, "who listens there: %w", bad)
+		}
+	}
+	if err == nil {
+		if err = hello(l); err == nil || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
+			err = hear(l) // a refusal may lie there already
+		}
+	}
+	var w *watch
+	if err == nil {
+		w, err = l.watchPeer(c.PID)
+	}
+	if err != nil {
+		l.close()
+		return nil, err
+	}
+	p := newPeer(n, l, w, c)
+	if !stop() {
+		err = ctx.Err()
+	}
+	if err == nil {
+		err = n.join(p)
+	}
+	if err != nil {
+		l.close()
+		w.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// published is an array that anybody admitted may attach.
+type published struct {
+	array *usmarray.Array // a reference of the server's own
+}
+
+// Publish lets admitted processes attach an array by a name (1 to 255 bytes) as often as
+// they like, from now on until Withdraw or Close. The server keeps a reference of its own.
+// It waits for work that is pending on the array; so does each attaching, for what is
+// submitted later. Errors: ErrNotShared, ErrName when the name is taken or cannot be,
+// ErrLimit, ErrClosed.
+func (s *Server) Publish(ctx context.Context, name string, a *usmarray.Array) error {
+	const op = "Publish"
+	if name == "" || len(name) > maxName {
+		return opError(op, ErrName, "a name of %d bytes; it has 1 to %d", len(name), maxName)
+	}
+	l, err := newLease(ctx, op, a, ExportOptions{}) // tells whether it can be shared
+	if err != nil {
+		return err
+	}
+	defer l.letGo()
+	own := a.Retain()
+	if err := s.node.publish(op, name, own); err != nil {
+		own.Release()
+		return err
+	}
+	return nil
+}
+
+// Withdraw ends the publishing under a name. Who has attached keeps the array. Errors:
+// ErrName.
+func (s *Server) Withdraw(name string) error {
+	a := s.node.withdraw(name)
+	if a == nil {
+		return opError("Withdraw", ErrName, "nothing is published as %q", name)
+	}
+	a.Release()
+	return nil
+}
+
+// Export makes a handle of an array: a lease, which begins now, holds the memory, and is
+// consumed by the one opening of the handle. It is over when nobody opened it within
+// Options.Unopened, when the server is closed, with the process that o.To names, and by
+// Revoke. Errors: ErrNotShared for memory that lies in no segment, ErrLimit, ErrClosed.
+func (s *Server) Export(ctx context.Context, a *usmarray.Array, o ExportOptions) (Handle, error) {
+	const op = "Export"
+	if o.To != nil && o.To.node != s.node {
+		return Handle{}, opError(op, ErrRefused, "ExportOptions.To is no process that this server is connected with")
+	}
+	l, err := newLease(ctx, op, a, o)
+	if err != nil {
+		return Handle{}, err
+	}
+	var h Handle
+	err = s.node.leases.add(op, l, &s.node.options, func(d *description) string {
+		h = makeHandle(s.maker, d)
+		return h.encoded
+	})
+	if err != nil {
+		l.letGo()
+		return Handle{}, err
+	}
+	s.node.wind()
+	return h, nil
+}
+
+// Revoke ends a handle that nobody opened, and reports whether it did.
+func (s *Server) Revoke(h Handle) bool {
+	return s.node.leases.revoke([]byte(h.encoded), h.d.serial)
+}
+
+// dialled is a connection to another maker, or the making of one.
+type dialled struct {
+	ready chan struct{}
+	peer  *Peer
+	err   error
+}
+
+// Open opens a handle, once: the array of another process, under its lease, or, if this
+// server made the handle, the same memory without one. The connection to its maker is made
+// at the first handle and kept for the next. Errors: ErrStale when the lease is over,
+// ErrHandle, ErrNotShared when this process cannot map the memory, ErrAddress when the maker
+// is gone, ErrRefused, ErrLimit, ErrClosed.
+func (s *Server) Open(ctx context.Context, h Handle) (*usmarray.Array, error) {
+	const op = "Open"
+	if h.encoded == "" {
+		return nil, opError(op, ErrHandle, "the zero Handle names no array")
+	}
+	if h.maker == s.maker {
+		return s.openOwn(ctx, h)
+	}
+	p, err := s.to(ctx, op, h.socketAddress())
+	if err != nil {
+		return nil, err
+	}
+	return p.Open(ctx, h)
+}
+
+// openOwn opens a handle of this process's own.
+func (s *Server) openOwn(ctx context.Context, h Handle) (*usmarray.Array, error) {
+	const op = "Open"
+	l, err := s.node.leases.take(op, []byte(h.encoded), h.d.serial, &s.node.options)
+	if err != nil {
+		return nil, err
+	}
+	var options []usmarray.BufferOption
+	if l.d.readOnly {
+		options = append(options, usmarray.BufferReadOnly())
+	}
+	if l.d.padded {
+		options = append(options, usmarray.BufferPadded())
+	}
+	if l.pending != nil {
+		if err = l.pending.Synchronize(ctx); err != nil {
+			l.letGo()
+			return nil, named(op, err)
+		}
+		l.pending.Release()
+		l.pending = nil
+	}
+	a, err := usmarray.FromBuffer(l.buffer, l.d.dtype, l.d.layout, options...) // takes the reference over
+	if err != nil {
+		l.letGo()
+		return nil, named(op, err)
+	}
+	return a, nil
+}
+
+// to gives the connection to another maker; one goroutine dials, and the others wait.
+func (s *Server) to(ctx context.Context, op, address string) (*Peer, error) {
+	for {
+		s.mu.Lock()
+		d := s.peers[address]
+		mine := d == nil
+		if mine {
+			if len(s.peers) >= s.node.options.MaxPeers {
+				s.mu.Unlock()
+				return nil, opError(op, ErrLimit, "%d makers are connected, Options.MaxPeers", s.node.options.MaxPeers)
+			}
+			d = &dialled{ready: make(chan struct{})}
+			s.peers[address] = d
+		}
+		s.mu.Unlock()
+		if mine {
+			d.peer, d.err = connect(ctx, op, address, s.node)
+			if d.err != nil {
+				s.hangUp(address, d)
+			} else {
+				go func() {
+					<-d.peer.done
+					s.hangUp(address, d)
+				}()
+			}
+			close(d.ready)
+			return d.peer, d.err
+		}
+		select {
+		case <-d.ready:
+		case <-ctx.Done():
+			return nil, named(op, ctx.Err())
+		}
+		if d.err == nil {
+			return d.peer, nil
+		}
+		if !errors.Is(d.err, context.Canceled) && !errors.Is(d.err, context.DeadlineExceeded) {
+			return nil, d.err
+		}
+	}
+}
+
+func (s *Server) hangUp(address string, d *dialled) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.peers[address] == d {
+		delete(s.peers, address)
+	}
+}
+
+// Peers lists the processes that are connected, those whose handles were opened included.
+func (s *Server) Peers() []*Peer { return s.node.everybody() }
+
+// Stats counts what there is now.
+func (s *Server) Stats() Stats { return s.node.stats() }
+
+// Close ends the service: nobody attaches any more, names are withdrawn, handles that
+// nobody opened are over. Memory that others hold stays theirs until they release it, or
+// end, and the connections with them are there until then ([Peer.Close]). Close waits for
+// nothing, and may be called again.
+func (s *Server) Close() error {
+	s.stop()
+	s.listener.close()
+	for _, a := range s.node.close() {
+		a.Release()
+	}
+	for _, p := range s.node.everybody() {
+		_ = p.Close() // never fails
+	}
+	return nil
+}
+
+// publish puts an array under a name.
+func (n *node) publish(op, name string, a *usmarray.Array) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case n.closed:
+		return opError(op, ErrClosed, "the server was closed")
+	case n.published[name] != nil:
+		return opError(op, ErrName, "%q is taken; withdraw it first", name)
+	case len(n.published) >= n.options.MaxNames:
+		return opError(op, ErrLimit, "%d names are published, Options.MaxNames", len(n.published))
+	}
+	n.published[name] = &published{a}
+	return nil
+}
+
+func (n *node) withdraw(name string) *usmarray.Array {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	p := n.published[name]
+	if p == nil {
+		return nil
+	}
+	delete(n.published, name)
+	return p.array
+}
+
+// attach begins a lease of a published array for a peer.
+func (n *node) attach(p *Peer, name string) (l *lease, pending *usmarray.Array, err error) {
+	const op = "Attach"
+	n.mu.Lock()
+	pub := n.published[name]
+	var a *usmarray.Array
+	if pub != nil {
+		a = pub.array.Retain()
+	}
+	n.mu.Unlock()
+	if a == nil {
+		return nil, nil, opError(op, ErrName, "nothing is published as %q", strings.ToValidUTF8(name, "?"))
+	}
+	defer a.Release()
+	if l, err = newLease(context.Background(), op, a, ExportOptions{To: p, NoWait: true}); err != nil {
+		return nil, nil, err
+	}
+	if pending, l.pending = l.pending, nil; !l.buffer.Pending() && a.Place().IsHost() {
+		pending.Release()
+		pending = nil
+	}
+	if err := n.leases.add(op, l, &n.options, nil); err != nil {
+		if pending != nil {
+			pending.Release()
+		}
+		l.letGo()
+		return nil, nil, err
+	}
+	return l, pending, nil
+}
+
+// namesAfter lists published names in order, those behind one.
+func (n *node) namesAfter(last string) []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	names := make([]string, 0, len(n.published))
+	for name := range n.published {
+		if name > last {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// close ends what begins, and gives the published arrays to the caller, who releases them.
+func (n *node) close() (all []*usmarray.Array) {
+	n.leases.close()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.closed = true
+	for name, p := range n.published {
+		all = append(all, p.array)
+		delete(n.published, name)
+	}
+	return all
+}

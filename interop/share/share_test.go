@@ -1,0 +1,671 @@
+//go:build linux
+
+package share_test
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/share"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// A second process opens a published array, both see each other's writes, and the memory
+// goes back when the second has released it and not before.
+func TestAttach(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	s := listen(t, share.Options{})
+	a := publish(t, s, pool, "a", 2, 3)
+	o := start(t, "attach", s.Address())
+	o.expect("(2,3):(3,1) false [0 1 2 3 4 5]")
+	require.Equal(t, 1, s.Stats().Leases)
+	o.say("write")
+	o.expect("done")
+	v, err := usmarray.ToSlice[float32](a)
+	require.NoError(t, err)
+	require.Equal(t, []float32{1, 2, 3, 4, 5, 6}, v)
+
+	require.NoError(t, s.Withdraw("a"))
+	a.Release()
+	require.EqualValues(t, 1, pool.Stats().Allocation.Current, "the block went back while another process holds it")
+	o.say("release")
+	o.expect("released")
+	eventually(t, func() bool { return pool.Stats().Allocation.Current == 0 }, "the lease did not end")
+	o.finish()
+}
+
+// Views arrive as views: any strides, any offset, on the same memory.
+func TestViews(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	s := listen(t, share.Options{})
+	p := dial(t, s, share.Options{})
+	a := counting(t, pool, 4, 6)
+	for name, view := range map[string]func() (*usmarray.Array, error){
+		"whole": func() (*usmarray.Array, error) { return a, nil },
+		"rows":  func() (*usmarray.Array, error) { return a.Index(usmarray.Range(1, 3)) },
+		"backwards": func() (*usmarray.Array, error) {
+			return a.Index(usmarray.Range(3, 0).By(-2), usmarray.Range(5, 0).By(-1))
+		},
+		"turned":    func() (*usmarray.Array, error) { return a.Transpose() },
+		"scalar":    func() (*usmarray.Array, error) { return a.Index(usmarray.At(2), usmarray.At(5)) },
+		"empty":     func() (*usmarray.Array, error) { return a.Index(usmarray.Range(2, 2)) },
+		"broadcast": func() (*usmarray.Array, error) { return a.Broadcast(2, 4, 6) },
+		"read-only": func() (*usmarray.Array, error) { return a.AsReadOnly(), nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			v, err := view()
+			require.NoError(t, err)
+			h, err := s.Export(background(t), v, share.ExportOptions{})
+			require.NoError(t, err)
+			h, err = share.ParseHandle(h.Bytes())
+			require.NoError(t, err)
+			require.Equal(t, v.ReadOnly(), h.ReadOnly())
+			got, err := p.Open(background(t), h)
+			require.NoError(t, err)
+			defer got.Release()
+			require.Equal(t, v.Layout(), got.Layout())
+			require.Equal(t, v.Layout(), h.Layout())
+			require.Equal(t, v.ReadOnly(), got.ReadOnly())
+			require.Equal(t, v.DataType(), got.DataType())
+			want, err := usmarray.ToSlice[float32](v)
+			require.NoError(t, err)
+			there, err := usmarray.ToSlice[float32](got)
+			require.NoError(t, err)
+			require.Equal(t, want, there)
+			require.NotEqual(t, v.Buffer().Address(), got.Buffer().Address(), "this is no second mapping")
+			if !v.ReadOnly() && v.NDim() == 2 && v.Size() > 0 {
+				require.NoError(t, got.SetAt(float32(-1), 0, 0))
+				x, err := v.At(0, 0)
+				require.NoError(t, err)
+				require.Equal(t, float32(-1), x)
+				require.NoError(t, got.SetAt(want[0], 0, 0))
+			}
+			if v.ReadOnly() {
+				require.ErrorIs(t, got.SetAt(float32(1), make([]int, v.NDim())...), usmarray.ErrReadOnly)
+			}
+		})
+	}
+}
+
+// What peers may only read arrives read-only, and a write past that hits the offender
+// alone.
+func TestPeersRead(t *testing.T) {
+	pool := newPool(t, segment.PeersRead)
+	s := listen(t, share.Options{})
+	a := publish(t, s, pool, "a", 3)
+	o := start(t, "attach", s.Address())
+	o.expect("(3,):(1,) true [0 1 2]")
+	require.NoError(t, a.SetAt(float32(7), 0), "its maker still writes")
+	w := start(t, "write", s.Address())
+	w.expect("fault: true")
+	w.kill()
+	eventually(t, func() bool { return s.Stats().Leases == 1 }, "the offender's lease stays")
+	x, err := a.At(0)
+	require.NoError(t, err)
+	require.Equal(t, float32(7), x)
+	o.say("go on")
+	o.expect("done")
+	o.say("release")
+	o.expect("released")
+	o.finish()
+}
+
+// An array is handed over and acknowledged: it is open there when Give returns.
+func TestGive(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	peers := make(chan *share.Peer, 1)
+	s := listen(t, share.Options{Connected: func(p *share.Peer) { peers <- p }})
+	o := start(t, "receive", s.Address())
+	o.expect("ready")
+	p := <-peers
+	require.Equal(t, o.cmd.Process.Pid, p.Credentials().PID)
+	a := counting(t, pool, 2, 2)
+	for i := range 3 {
+		require.NoError(t, p.Give(background(t), fmt.Sprint("n", i), a))
+		o.expect(fmt.Sprintf("n%d (2,2):(2,1) false [0 1 2 3]", i))
+	}
+	require.NoError(t, p.Give(background(t), "keep", a))
+	o.expect("keep (2,2):(2,1) false [0 1 2 3]")
+	eventually(t, func() bool { return s.Stats().Leases == 1 }, "three leases are over")
+	require.Equal(t, 1, s.Stats().Known, "one segment, shown once")
+	a.Release()
+	require.EqualValues(t, 1, pool.Stats().Allocation.Current)
+	o.kill()
+	eventually(t, func() bool { return pool.Stats().Allocation.Current == 0 }, "the dead process's lease stays")
+	<-p.Done()
+	require.ErrorIs(t, p.Err(), share.ErrDied)
+	require.ErrorIs(t, p.Give(background(t), "late", counting(t, pool, 1)), share.ErrClosed)
+	require.NoError(t, p.Close())
+}
+
+// Arrays go the other way too, and outlive the process that made them.
+func TestExportersDeath(t *testing.T) {
+	before := descriptors(t)
+	o := start(t, "serve", "")
+	address := o.line()
+	p, err := share.Dial(background(t), address, share.Options{})
+	require.NoError(t, err)
+	a, err := p.Attach(background(t), "a")
+	require.NoError(t, err)
+	o.say("handle")
+	b, err := hex.DecodeString(o.line())
+	require.NoError(t, err)
+	h, err := share.ParseHandle(b)
+	require.NoError(t, err)
+	require.Equal(t, address, h.Maker())
+	view, err := p.Open(background(t), h)
+	require.NoError(t, err)
+	o.say("handle")
+	b, err = hex.DecodeString(o.line())
+	require.NoError(t, err)
+	late, err := share.ParseHandle(b)
+	require.NoError(t, err)
+
+	o.kill()
+	<-p.Done()
+	require.ErrorIs(t, p.Err(), share.ErrDied)
+	for _, x := range []*usmarray.Array{a, view} {
+		v, err := usmarray.ToSlice[float32](x)
+		require.NoError(t, err)
+		require.Equal(t, []float32{0, 1, 2, 3, 4, 5}, v)
+		require.NoError(t, x.SetAt(float32(9), 0, 0))
+		require.NoError(t, x.SetAt(float32(0), 0, 0))
+	}
+	_, err = p.Open(background(t), late)
+	require.ErrorIs(t, err, share.ErrDied)
+	_, err = share.Dial(background(t), address, share.Options{})
+	require.ErrorIs(t, err, share.ErrAddress)
+	require.Equal(t, 1, p.Stats().Mapped)
+	a.Release()
+	view.Release()
+	require.Zero(t, p.Stats().Mapped)
+	n, err := mappings()
+	require.NoError(t, err)
+	require.Zero(t, n)
+	eventually(t, func() bool { return descriptors(t) <= before }, "descriptors stay")
+}
+
+// A killed process's child keeps the socket open: the end is told all the same.
+func TestForkedChildKeepsSocket(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	s := listen(t, share.Options{})
+	a := publish(t, s, pool, "a", 1000)
+	o := start(t, "forker", s.Address())
+	child, err := strconv.Atoi(o.line())
+	require.NoError(t, err)
+	defer func() { _ = syscall.Kill(child, syscall.SIGKILL) }()
+	require.NoError(t, s.Withdraw("a"))
+	a.Release()
+	require.EqualValues(t, 1, pool.Stats().Allocation.Current)
+	o.kill()
+	eventually(t, func() bool { return pool.Stats().Allocation.Current == 0 }, "the dead process's lease stays")
+	require.NoError(t, syscall.Kill(child, 0), "the child is to be there still")
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", child))
+	require.NoError(t, err)
+	require.NotContains(t, string(maps), "memfd:usmbridge")
+}
+
+// A handle is opened once, by whom it is for, as it was made, in time.
+func TestHandlesEnd(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	s := listen(t, share.Options{})
+	p, q := dial(t, s, share.Options{}), dial(t, s, share.Options{})
+	a := counting(t, pool, 3)
+	export := func(o share.ExportOptions) share.Handle {
+		h, err := s.Export(background(t), a, o)
+		require.NoError(t, err)
+		return h
+	}
+	stale := func(p *share.Peer, h share.Handle) {
+		t.Helper()
+		_, err := p.Open(background(t), h)
+		require.ErrorIs(t, err, share.ErrStale)
+	}
+	t.Run("Replayed", func(t *testing.T) {
+		h := export(share.ExportOptions{})
+		b, err := p.Open(background(t), h)
+		require.NoError(t, err)
+		stale(p, h)
+		stale(q, h)
+		b.Release()
+		eventually(t, func() bool { return s.Stats().Leases == 0 }, "the lease stays")
+		stale(p, h)
+	})
+	t.Run("Raced", func(t *testing.T) {
+		for range 50 {
+			h := export(share.ExportOptions{})
+			var group sync.WaitGroup
+			var mu sync.Mutex
+			opened := 0
+			for _, peer := range []*share.Peer{p, q, p, q} {
+				group.Go(func() {
+					b, err := peer.Open(context.Background(), h)
+					if err == nil {
+						b.Release()
+						mu.Lock()
+						opened++
+						mu.Unlock()
+					} else if !errors.Is(err, share.ErrStale) {
+						t.Error(err)
+					}
+				})
+			}
+			group.Wait()
+			require.Equal(t, 1, opened)
+		}
+	})
+	t.Run("Revoked", func(t *testing.T) {
+		h := export(share.ExportOptions{})
+		require.True(t, s.Revoke(h))
+		require.False(t, s.Revoke(h))
+		stale(p, h)
+	})
+	t.Run("Altered", func(t *testing.T) {
+		h := export(share.ExportOptions{})
+		b := h.Bytes()
+		for i := range b {
+			c := append([]byte(nil), b...)
+			c[i] ^= 1 << rand.IntN(8)
+			forged, err := share.ParseHandle(c)
+			if err != nil {
+				require.ErrorIs(t, err, share.ErrHandle)
+				continue
+			}
+			stale(p, forged)
+		}
+		require.True(t, s.Revoke(h), "no alteration opened it")
+	})
+	t.Run("Truncated", func(t *testing.T) {
+		h := export(share.ExportOptions{})
+		defer s.Revoke(h)
+		b := h.Bytes()
+		for i := range b {
+			_, err := share.ParseHandle(b[:i])
+			require.ErrorIs(t, err, share.ErrHandle)
+		}
+		_, err := share.ParseHandle(append(b, 0))
+		require.ErrorIs(t, err, share.ErrHandle)
+		_, err = share.ParseHandle(make([]byte, share.MaxHandle+1))
+		require.ErrorIs(t, err, share.ErrHandle)
+	})
+	t.Run("ForOne", func(t *testing.T) {
+		var to *share.Peer
+		for _, x := range s.Peers() {
+			if x.Credentials().PID == os.Getpid() {
+				to = x
+			}
+		}
+		h := export(share.ExportOptions{To: to})
+		opened := 0
+		for _, peer := range []*share.Peer{p, q} {
+			if b, err := peer.Open(background(t), h); err == nil {
+				b.Release()
+				opened++
+			} else {
+				require.ErrorIs(t, err, share.ErrStale)
+			}
+		}
+		require.Equal(t, 1, opened)
+		_, err := s.Open(background(t), h)
+		require.ErrorIs(t, err, share.ErrStale)
+		_, err = s.Export(background(t), a, share.ExportOptions{To: p})
+		require.ErrorIs(t, err, share.ErrRefused, "the wrong end of the connection")
+	})
+	t.Run("Own", func(t *testing.T) {
+		h := export(share.ExportOptions{})
+		b, err := s.Open(background(t), h)
+		require.NoError(t, err)
+		require.Equal(t, a.Pointer(), b.Pointer())
+		b.Release()
+		_, err = s.Open(background(t), h)
+		require.ErrorIs(t, err, share.ErrStale)
+	})
+	t.Run("Zero", func(t *testing.T) {
+		_, err := s.Open(background(t), share.Handle{})
+		require.ErrorIs(t, err, share.ErrHandle)
+		_, err = p.Open(background(t), share.Handle{})
+		require.ErrorIs(t, err, share.ErrHandle)
+	})
+	t.Run("Secret", func(t *testing.T) {
+		h := export(share.ExportOptions{})
+		defer s.Revoke(h)
+		secret := string(h.Bytes()[8:24])
+		for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
+			text := fmt.Sprintf(format, h)
+			require.NotContains(t, text, secret)
+			require.NotContains(t, text, hex.EncodeToString([]byte(secret)))
+		}
+	})
+}
+
+// What nobody opens in time is over, and the memory goes back.
+func TestUnopenedExpires(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	s := listen(t, share.Options{Unopened: 20 * time.Millisecond})
+	p := dial(t, s, share.Options{})
+	a := counting(t, pool, 3)
+	h, err := s.Export(background(t), a, share.ExportOptions{})
+	require.NoError(t, err)
+	a.Release()
+	require.EqualValues(t, 1, pool.Stats().Allocation.Current)
+	eventually(t, func() bool { return pool.Stats().Allocation.Current == 0 }, "the unopened lease stays")
+	_, err = p.Open(background(t), h)
+	require.ErrorIs(t, err, share.ErrStale)
+}
+
+// A server opens handles of other makers through connections of its own, which are kept.
+func TestServerOpens(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	maker, opener := listen(t, share.Options{}), listen(t, share.Options{})
+	a := counting(t, pool, 5)
+	for range 3 {
+		h, err := maker.Export(background(t), a, share.ExportOptions{})
+		require.NoError(t, err)
+		b, err := opener.Open(background(t), h)
+		require.NoError(t, err)
+		x, err := b.At(4)
+		require.NoError(t, err)
+		require.Equal(t, float32(4), x)
+		b.Release()
+	}
+	require.Len(t, maker.Peers(), 1)
+	require.NoError(t, maker.Close())
+	h, err := share.ParseHandle(exportElsewhere(t, a))
+	require.NoError(t, err)
+	_, err = opener.Open(background(t), h)
+	require.ErrorIs(t, err, share.ErrAddress)
+}
+
+// exportElsewhere makes a handle of a maker that is gone.
+func exportElsewhere(t *testing.T, a *usmarray.Array) []byte {
+	s, err := share.Listen(background(t), "", share.Options{})
+	require.NoError(t, err)
+	h, err := s.Export(background(t), a, share.ExportOptions{})
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	return h.Bytes()
+}
+
+// Memory that lies in no segment is refused with what to do.
+func TestNotShared(t *testing.T) {
+	s := listen(t, share.Options{})
+	a := counting(t, memmgr.Host(), 3)
+	_, err := s.Export(background(t), a, share.ExportOptions{})
+	require.ErrorIs(t, err, share.ErrNotShared)
+	require.ErrorIs(t, s.Publish(background(t), "a", a), share.ErrNotShared)
+	_, err = s.Export(background(t), nil, share.ExportOptions{})
+	require.ErrorIs(t, err, share.ErrNotShared)
+	pool := newPool(t, segment.PeersWrite)
+	b := counting(t, pool, 1)
+	b.Release()
+	_, err = s.Export(background(t), b, share.ExportOptions{})
+	require.ErrorIs(t, err, share.ErrNotShared)
+}
+
+func TestNames(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	s := listen(t, share.Options{MaxNames: 300})
+	p := dial(t, s, share.Options{})
+	names, err := p.Names(background(t))
+	require.NoError(t, err)
+	require.Empty(t, names)
+	a := counting(t, pool, 1)
+	var want []string
+	for i := range 300 {
+		name := fmt.Sprintf("%03d%s", i, strings.Repeat("x", i%250))
+		want = append(want, name)
+		require.NoError(t, s.Publish(background(t), name, a))
+	}
+	require.ErrorIs(t, s.Publish(background(t), "more", a), share.ErrLimit)
+	names, err = p.Names(background(t))
+	require.NoError(t, err)
+	require.Equal(t, want, names)
+	require.ErrorIs(t, s.Publish(background(t), "", a), share.ErrName)
+	require.ErrorIs(t, s.Publish(background(t), strings.Repeat("x", 256), a), share.ErrName)
+	require.ErrorIs(t, s.Publish(background(t), want[7], a), share.ErrName)
+	require.NoError(t, s.Withdraw(want[7]))
+	require.ErrorIs(t, s.Withdraw(want[7]), share.ErrName)
+	_, err = p.Attach(background(t), want[7])
+	require.ErrorIs(t, err, share.ErrName)
+	_, err = p.Attach(background(t), strings.Repeat("x", 256))
+	require.ErrorIs(t, err, share.ErrName)
+}
+
+// A process that is not admitted gets nothing, and is told so; a client looks who serves
+// it.
+func TestAdmission(t *testing.T) {
+	no := errors.New("not today")
+	s := listen(t, share.Options{Admit: func(c share.Credentials) error {
+		if c.PID != os.Getpid() || int(c.UID) != os.Geteuid() {
+			t.Errorf("%v is not this process", c)
+		}
+		return no
+	}})
+	_, err := share.Dial(background(t), s.Address(), share.Options{})
+	require.ErrorIs(t, err, share.ErrRefused)
+	require.ErrorContains(t, err, no.Error())
+	require.Zero(t, s.Stats())
+
+	open := listen(t, share.Options{})
+	_, err = share.Dial(background(t), open.Address(), share.Options{Admit: func(share.Credentials) error { return no }})
+	require.ErrorIs(t, err, share.ErrRefused)
+	require.ErrorIs(t, err, no)
+}
+
+// Limits refuse who reaches them, and nobody else.
+func TestLimits(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	ctx := background(t)
+	t.Run("Leases", func(t *testing.T) {
+		s := listen(t, share.Options{MaxLeases: 2})
+		publish(t, s, pool, "a", 1)
+		p, q := dial(t, s, share.Options{}), dial(t, s, share.Options{})
+		for range 2 {
+			a, err := p.Attach(ctx, "a")
+			require.NoError(t, err)
+			defer a.Release()
+		}
+		_, err := p.Attach(ctx, "a")
+		require.ErrorIs(t, err, share.ErrLimit)
+		a, err := q.Attach(ctx, "a")
+		require.NoError(t, err)
+		a.Release()
+	})
+	t.Run("LeasesHere", func(t *testing.T) {
+		s := listen(t, share.Options{})
+		publish(t, s, pool, "a", 1)
+		p := dial(t, s, share.Options{MaxLeases: 1})
+		a, err := p.Attach(ctx, "a")
+		require.NoError(t, err)
+		_, err = p.Attach(ctx, "a")
+		require.ErrorIs(t, err, share.ErrLimit)
+		a.Release()
+		a, err = p.Attach(ctx, "a")
+		require.NoError(t, err)
+		a.Release()
+	})
+	t.Run("Unopened", func(t *testing.T) {
+		s := listen(t, share.Options{MaxUnopened: 2})
+		a := counting(t, pool, 1)
+		for range 2 {
+			_, err := s.Export(ctx, a, share.ExportOptions{})
+			require.NoError(t, err)
+		}
+		_, err := s.Export(ctx, a, share.ExportOptions{})
+		require.ErrorIs(t, err, share.ErrLimit)
+	})
+	for name, o := range map[string][2]share.Options{
+		"Segments":     {{MaxSegments: 2}, {}},
+		"SegmentsHere": {{}, {MaxSegments: 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := listen(t, o[0])
+			p := dial(t, s, o[1])
+			r, err := segment.NewHost(segment.PeersWrite) // each array in a segment of its own
+			require.NoError(t, err)
+			defer func() { require.NoError(t, r.Close()) }()
+			var open []*usmarray.Array
+			for i := range 3 {
+				h, err := s.Export(ctx, publish(t, s, r, fmt.Sprint(i), 8), share.ExportOptions{})
+				require.NoError(t, err)
+				a, err := p.Open(ctx, h)
+				if i == 2 {
+					require.ErrorIs(t, err, share.ErrLimit)
+					break
+				}
+				require.NoError(t, err)
+				open = append(open, a)
+			}
+			for _, a := range open {
+				a.Release()
+			}
+			require.NotZero(t, p.Trim())
+			eventually(t, func() bool { return p.Stats().Mapped == 0 }, "trimmed, and still mapped")
+			for _, name := range []string{"2", "1"} {
+				a, err := p.Attach(ctx, name)
+				require.NoError(t, err, "there is room now")
+				a.Release()
+			}
+		})
+	}
+	t.Run("Given", func(t *testing.T) {
+		peers := make(chan *share.Peer, 1)
+		s := listen(t, share.Options{Connected: func(p *share.Peer) { peers <- p }, MaxGiven: 2})
+		p := dial(t, s, share.Options{MaxGiven: 1})
+		there := <-peers
+		defer func() { require.NoError(t, there.Close()) }()
+		a := counting(t, pool, 1)
+		for range 2 {
+			require.NoError(t, p.Give(ctx, "", a))
+		}
+		require.ErrorIs(t, p.Give(ctx, "", a), share.ErrLimit)
+		_, b, err := there.Receive(ctx)
+		require.NoError(t, err)
+		b.Release()
+		require.NoError(t, p.Give(ctx, "", a))
+		require.ErrorIs(t, p.Give(ctx, strings.Repeat("x", 256), a), share.ErrLimit)
+	})
+	t.Run("Peers", func(t *testing.T) {
+		s := listen(t, share.Options{MaxPeers: 1})
+		dial(t, s, share.Options{})
+		_, err := share.Dial(ctx, s.Address(), share.Options{})
+		require.ErrorIs(t, err, share.ErrLimit)
+	})
+	t.Run("NoReceiver", func(t *testing.T) {
+		s := listen(t, share.Options{})
+		p := dial(t, s, share.Options{})
+		require.ErrorIs(t, p.Give(ctx, "", counting(t, pool, 1)), share.ErrRefused)
+		require.Zero(t, p.Stats().Leases)
+	})
+}
+
+// Closing ends what begins, and nothing that is open.
+func TestClose(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	ctx := background(t)
+	s := listen(t, share.Options{})
+	publish(t, s, pool, "a", 4)
+	p := dial(t, s, share.Options{})
+	a, err := p.Attach(ctx, "a")
+	require.NoError(t, err)
+	h, err := s.Export(ctx, a, share.ExportOptions{})
+	require.ErrorIs(t, err, share.ErrNotShared, "what others lend is not passed on")
+	_ = h
+	require.NoError(t, s.Close())
+	require.NoError(t, s.Close())
+	_, err = p.Attach(ctx, "a")
+	require.ErrorIs(t, err, share.ErrName)
+	_, err = share.Dial(ctx, s.Address(), share.Options{})
+	require.ErrorIs(t, err, share.ErrAddress)
+	require.Equal(t, 1, s.Stats().Leases)
+	x, err := a.At(3)
+	require.NoError(t, err)
+	require.Equal(t, float32(3), x)
+	require.NoError(t, p.Close())
+	_, err = p.Attach(ctx, "a")
+	require.ErrorIs(t, err, share.ErrClosed)
+	_, _, err = p.Receive(ctx)
+	require.ErrorIs(t, err, share.ErrClosed)
+	select {
+	case <-p.Done():
+		t.Fatal("the connection is needed for the array that is open")
+	default:
+	}
+	a.Release()
+	<-p.Done()
+	require.ErrorIs(t, p.Err(), share.ErrClosed)
+	eventually(t, func() bool { return s.Stats() == share.Stats{} }, "something stays")
+}
+
+// Memory of others is unmapped when it was idle for long enough, and when its maker frees
+// it; and comes again when it is needed.
+func TestIdleMemory(t *testing.T) {
+	ctx := background(t)
+	pool := newPool(t, segment.PeersWrite)
+	s := listen(t, share.Options{Idle: 20 * time.Millisecond})
+	publish(t, s, pool, "a", 4)
+	p := dial(t, s, share.Options{Idle: 20 * time.Millisecond})
+	for range 3 {
+		a, err := p.Attach(ctx, "a")
+		require.NoError(t, err)
+		require.Equal(t, 1, p.Stats().Mapped)
+		require.NoError(t, a.SetAt(float32(1), 0))
+		a.Release()
+		eventually(t, func() bool { return p.Stats().Mapped == 0 }, "idle memory stays mapped")
+	}
+	patient := dial(t, s, share.Options{Idle: time.Hour})
+	r, err := segment.NewHost(segment.PeersWrite)
+	require.NoError(t, err)
+	b := publish(t, s, r, "b", 4)
+	a, err := patient.Attach(ctx, "b")
+	require.NoError(t, err)
+	a.Release()
+	eventually(t, func() bool { return s.Stats().Leases == 0 }, "the lease stays")
+	require.Equal(t, 1, patient.Stats().Mapped)
+	require.NoError(t, s.Withdraw("b"))
+	b.Release()
+	_, bytes := r.InUse()
+	require.Zero(t, bytes)
+	eventually(t, func() bool { return patient.Stats().Mapped == 0 }, "memory that its maker freed stays mapped")
+	require.NoError(t, r.Close())
+}
+
+// Contexts end what waits.
+func TestContexts(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	s := listen(t, share.Options{})
+	publish(t, s, pool, "a", 1)
+	p := dial(t, s, share.Options{})
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	for range 200 {
+		a, err := p.Attach(ended, "a")
+		if err == nil { // the answer came first
+			a.Release()
+		} else {
+			require.ErrorIs(t, err, context.Canceled)
+		}
+	}
+	_, _, err := p.Receive(ended)
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = share.Dial(ended, s.Address(), share.Options{})
+	require.ErrorIs(t, err, context.Canceled)
+	eventually(t, func() bool { return s.Stats().Leases == 0 }, "what nobody waited for stays open")
+	a, err := p.Attach(background(t), "a")
+	require.NoError(t, err)
+	a.Release()
+}

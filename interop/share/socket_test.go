@@ -1,0 +1,249 @@
+//go:build linux
+
+package share_test
+
+import (
+	"context"
+	"encoding/binary"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/share"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+)
+
+// A path makes no file, and is one server's.
+func TestPathIsNoFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "arrays")
+	for _, address := range []string{path, path + strings.Repeat("/deep", 40), "@usmbridge-test-" + filepath.Base(t.TempDir())} {
+		s, err := share.Listen(background(t), address, share.Options{})
+		require.NoError(t, err)
+		_, err = os.Lstat(path)
+		require.ErrorIs(t, err, os.ErrNotExist)
+		p, err := share.Dial(background(t), address, share.Options{})
+		require.NoError(t, err)
+		hangUp(t, p)
+		p, err = share.Dial(background(t), s.Address(), share.Options{})
+		require.NoError(t, err)
+		hangUp(t, p)
+		_, err = share.Listen(background(t), address, share.Options{})
+		require.ErrorIs(t, err, share.ErrAddress)
+		require.NoError(t, s.Close())
+		_, err = share.Dial(background(t), address, share.Options{})
+		require.ErrorIs(t, err, share.ErrAddress)
+	}
+	for _, address := range []string{"@", "@" + strings.Repeat("x", 200), "unix:/" + strings.Repeat("x", 200), "@a\x00b"} {
+		_, err := share.Listen(background(t), address, share.Options{})
+		require.ErrorIs(t, err, share.ErrAddress, "%q", address)
+	}
+	_, err := share.Dial(background(t), "", share.Options{})
+	require.ErrorIs(t, err, share.ErrAddress)
+}
+
+// A socket file is taken away by Close; one that a dead server left, by the next.
+func TestSocketFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	address := "unix:" + path
+	listenThere := func() (*share.Server, error) { return share.Listen(background(t), address, share.Options{}) }
+	s, err := listenThere()
+	require.NoError(t, err)
+	require.Equal(t, address, s.Address())
+	_, err = listenThere()
+	require.ErrorIs(t, err, share.ErrAddress, "somebody listens there")
+	p, err := share.Dial(background(t), address, share.Options{})
+	require.NoError(t, err)
+	hangUp(t, p)
+	require.NoError(t, s.Close())
+	_, err = os.Lstat(path)
+	require.ErrorIs(t, err, os.ErrNotExist)
+
+	dead, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	require.NoError(t, err)
+	dead.SetUnlinkOnClose(false)
+	require.NoError(t, dead.Close())
+	_, err = share.Dial(background(t), address, share.Options{})
+	require.ErrorIs(t, err, share.ErrAddress)
+	var group sync.WaitGroup
+	servers := make(chan *share.Server, 8)
+	for range 8 { // one of them takes the place, whatever the others do
+		group.Go(func() {
+			if s, err := listenThere(); err == nil {
+				servers <- s
+			}
+		})
+	}
+	group.Wait()
+	require.Len(t, servers, 1)
+	s = <-servers
+	p, err = share.Dial(background(t), address, share.Options{})
+	require.NoError(t, err)
+	hangUp(t, p)
+
+	require.NoError(t, os.Remove(path))
+	require.NoError(t, os.WriteFile(path, []byte("mine"), 0o600))
+	require.NoError(t, s.Close())
+	_, err = listenThere()
+	require.ErrorIs(t, err, share.ErrAddress)
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, "mine", string(text), "what is no socket of ours stays")
+}
+
+// rogue is a connection that follows its own rules.
+func rogue(t *testing.T, s *share.Server, greets bool) *net.UnixConn {
+	t.Helper()
+	c, err := net.Dial("unixpacket", s.Address())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	if greets {
+		_, err = c.Write(frameOf(1, 0, binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, 0x314d5355), 1)))
+		require.NoError(t, err)
+		b := make([]byte, 100)
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(soon)))
+		_, err = c.Read(b)
+		require.NoError(t, err)
+		eventually(t, func() bool { return s.Stats().Peers > 0 }, "not connected")
+	}
+	return c.(*net.UnixConn)
+}
+
+func frameOf(kind byte, call uint64, payload []byte) []byte {
+	b := []byte{kind, 0, 0, 0}
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(payload)))
+	b = binary.LittleEndian.AppendUint64(b, call)
+	return append(b, payload...)
+}
+
+// What the protocol does not allow ends the connection of who sends it, and no other;
+// descriptors that come along do not stay.
+func TestProtocolViolations(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	s := listen(t, share.Options{})
+	publish(t, s, pool, "a", 3)
+	good := dial(t, s, share.Options{})
+	f, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Close()) }()
+	attach := func(call uint64) []byte { return frameOf(7, call, []byte("\x01a")) }
+	many := []byte{}
+	for range 9 {
+		many = append(many, frameOf(11, 0, nil)...)
+	}
+	for name, c := range map[string]struct {
+		b     []byte
+		files int
+	}{
+		"unknown frame":         {frameOf(99, 0, nil), 0},
+		"frame zero":            {frameOf(0, 0, nil), 0},
+		"second greeting":       {frameOf(1, 0, nil), 0},
+		"cut off":               {attach(1)[:17], 0},
+		"too long":              {make([]byte, 17<<10), 0},
+		"length beyond the end": {[]byte{7, 0, 0, 0, 255, 255, 255, 255, 0, 0, 0, 0, 0, 0, 0, 0}, 0},
+		"reserved bits":         {[]byte{7, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, 0},
+		"too many frames":       {many, 0},
+		"stray descriptor":      {attach(1), 1},
+		"several descriptors":   {attach(1), 2},
+		"a hundred descriptors": {attach(1), 100},
+		"segment without one":   {frameOf(3, 0, append(make([]byte, 16), 0, 16, 0, 0, 0, 0, 0, 0, 0, 0)), 0},
+		"array of no segment":   {frameOf(8, 0, make([]byte, 80)), 0},
+		"half a lease":          {frameOf(11, 0, make([]byte, 7)), 0},
+		"short name of segment": {frameOf(12, 0, make([]byte, 15)), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := descriptors(t)
+			r := rogue(t, s, true)
+			var oob []byte
+			for range c.files {
+				oob = append(oob, make([]byte, 4)...)
+			}
+			if c.files > 0 {
+				fds := make([]int, c.files)
+				for i := range fds {
+					fds[i] = int(f.Fd())
+				}
+				oob = syscall.UnixRights(fds...)
+			}
+			_, _, err := r.WriteMsgUnix(c.b, oob, nil)
+			require.NoError(t, err)
+			require.NoError(t, r.SetReadDeadline(time.Now().Add(soon)))
+			for err == nil { // until it is cut off
+				var n int
+				if n, err = r.Read(make([]byte, 1<<14)); n == 0 {
+					break
+				}
+			}
+			require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
+			require.NoError(t, r.Close())
+			eventually(t, func() bool { return s.Stats().Peers == 1 && descriptors(t) <= before }, "something stays")
+		})
+	}
+	a, err := good.Attach(background(t), "a")
+	require.NoError(t, err)
+	a.Release()
+}
+
+// A peer that never reads, and one that says nothing, hold up nobody; the first is cut off
+// when too much waits for it.
+func TestStuckPeers(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	s := listen(t, share.Options{MaxQueued: 64 << 10, MaxLeases: 1 << 20})
+	publish(t, s, pool, "a", 3)
+	rogue(t, s, false)
+	r := rogue(t, s, true)
+	cut := false
+	for i := range uint64(1 << 20) {
+		require.NoError(t, r.SetWriteDeadline(time.Now().Add(soon)))
+		if _, err := r.Write(frameOf(7, i, []byte("\x01a"))); err != nil {
+			require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "its requests are to be read")
+			cut = true
+			break
+		}
+		if i%256 == 0 {
+			p, err := share.Dial(background(t), s.Address(), share.Options{})
+			require.NoError(t, err)
+			a, err := p.Attach(background(t), "a")
+			require.NoError(t, err)
+			a.Release()
+			require.NoError(t, p.Close())
+		}
+	}
+	require.True(t, cut)
+	eventually(t, func() bool { return s.Stats().Leases == 0 }, "leases of the one that was cut off stay")
+}
+
+// A handle of made-up numbers costs its maker nothing, and opens nothing.
+func TestForgedHandles(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	s := listen(t, share.Options{})
+	a := counting(t, pool, 3)
+	h, err := s.Export(background(t), a, share.ExportOptions{})
+	require.NoError(t, err)
+	r := rogue(t, s, true)
+	b := h.Bytes()
+	for i := range 200 {
+		forged := append([]byte(nil), b...)
+		binary.LittleEndian.PutUint64(forged[8:], uint64(i)) // the secret
+		_, err := r.Write(frameOf(6, uint64(i), forged))
+		require.NoError(t, err)
+		reply := make([]byte, 1<<14)
+		n, err := r.Read(reply)
+		require.NoError(t, err)
+		require.EqualValues(t, 2, reply[0], "refused")
+		require.EqualValues(t, 1, reply[16], "as stale")
+		require.Contains(t, string(reply[17:n]), "stale")
+	}
+	p := dial(t, s, share.Options{})
+	c, err := p.Open(background(t), h)
+	require.NoError(t, err, "guesses do not use it up")
+	c.Release()
+	_, err = s.Open(context.Background(), h)
+	require.ErrorIs(t, err, share.ErrStale)
+}

@@ -1,0 +1,362 @@
+package share
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// What travels between two processes: datagrams of a SOCK_SEQPACKET socket, each a row
+// of frames. Numbers are little-endian. A frame is
+//
+//	kind u8 · 0 u8 · 0 u16 · bytes of payload u32 · number of the call u64 · payload
+//
+// A datagram carries at most one descriptor, which belongs to its one segment frame.
+// Whatever does not fit the rules below ends the connection.
+const (
+	protocolMagic   = 0x314d5355 // "USM1"
+	protocolVersion = 1
+
+	maxDatagram  = 16 << 10 // bytes
+	maxFrames    = 8        // in a datagram
+	frameHeader  = 16       // bytes
+	maxText      = 1 << 10  // bytes of an error's text
+	maxName      = 255      // bytes of a name, and of a label
+	maxAddress   = 108      // bytes of sun_path
+	releaseBatch = 512      // leases that one frame tells the end of
+)
+
+type frameKind uint8
+
+const (
+	frameHello     frameKind = iota + 1 // both ways, first: magic u32, version u32
+	frameRefused                        // answer: kind u8, text
+	frameSegment                        // before what uses it, with the descriptor: segment
+	frameGive                           // maker to receiver: label, description; answered by frameTaken
+	frameTaken                          // answer: nothing
+	frameOpen                           // receiver to maker: a handle; answered by frameOpened
+	frameAttach                         // receiver to maker: a name; answered by frameOpened
+	frameOpened                         // answer: description
+	frameNames                          // the name to begin behind; answered by frameListed
+	frameListed                         // answer: names
+	frameReleased                       // receiver to maker: serials u64
+	frameForget                         // receiver to maker: segment it wants to unmap
+	frameForgotten                      // maker to receiver: the descriptor would be sent again
+	frameGone                           // maker to receiver: segment that exists no more
+	lastFrame      = frameGone
+)
+
+// segmentFacts are what a segment is.
+type segmentFacts struct {
+	id       segment.ID
+	size     uint64 // bytes
+	audience segment.Audience
+	kind     syclobj.USMKind
+}
+
+// description is an array in a segment, and its lease.
+type description struct {
+	segment  segmentFacts
+	offset   uint64 // of the buffer in the segment, in bytes
+	size     uint64 // of the buffer in bytes
+	serial   uint64 // of the lease: never 0, never used again by its maker
+	dtype    dlpack.DataType
+	readOnly bool
+	padded   bool
+	layout   usmarray.Layout // from the buffer's start
+}
+
+const (
+	flagReadOnly = 1 << iota
+	flagPadded
+	flagPeersRead
+	allFlags = flagReadOnly | flagPadded | flagPeersRead
+)
+
+func appendFrame(b []byte, kind frameKind, call uint64, payload func([]byte) []byte) []byte {
+	at := len(b)
+	b = append(b, byte(kind), 0, 0, 0, 0, 0, 0, 0)
+	b = binary.LittleEndian.AppendUint64(b, call)
+	if payload != nil {
+		b = payload(b)
+	}
+	binary.LittleEndian.PutUint32(b[at+4:], uint32(len(b)-at-frameHeader))
+	return b
+}
+
+type frame struct {
+	kind    frameKind
+	call    uint64
+	payload []byte
+}
+
+// nextFrame splits the first frame off a datagram.
+func nextFrame(b []byte) (f frame, rest []byte, err error) {
+	r := wireReader{b: b}
+	f.kind = frameKind(r.u8())
+	zero := uint32(r.u8()) | uint32(r.u16())
+	n := r.u32()
+	f.call = r.u64()
+	f.payload = r.bytes(uint64(n))
+	switch {
+	case r.short:
+		return f, nil, fmt.Errorf("a frame of %d bytes is cut off at %d", uint64(n)+frameHeader, len(b))
+	case f.kind == 0 || f.kind > lastFrame:
+		return f, nil, fmt.Errorf("a frame of kind %d, which version %d does not have", f.kind, protocolVersion)
+	case zero != 0:
+		return f, nil, fmt.Errorf("reserved bits are set in a frame of kind %d", f.kind)
+	}
+	return f, r.b, nil
+}
+
+// wireReader takes numbers off a message; short tells that it ended too early.
+type wireReader struct {
+	b     []byte
+	short bool
+}
+
+func (r *wireReader) bytes(n uint64) []byte {
+	if n > uint64(len(r.b)) {
+		r.short, r.b = true, nil
+		return nil
+	}
+	b := r.b[:n]
+	r.b = r.b[n:]
+	return b
+}
+
+func (r *wireReader) u8() byte {
+	if b := r.bytes(1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+func (r *wireReader) u16() uint16 {
+	if b := r.bytes(2); b != nil {
+		return binary.LittleEndian.Uint16(b)
+	}
+	return 0
+}
+
+func (r *wireReader) u32() uint32 {
+	if b := r.bytes(4); b != nil {
+		return binary.LittleEndian.Uint32(b)
+	}
+	return 0
+}
+
+func (r *wireReader) u64() uint64 {
+	if b := r.bytes(8); b != nil {
+		return binary.LittleEndian.Uint64(b)
+	}
+	return 0
+}
+
+// end is the error of a message that was too short, or has bytes left.
+func (r *wireReader) end(what string) error {
+	if r.short {
+		return fmt.Errorf("%s is truncated", what)
+	}
+	if len(r.b) != 0 {
+		return fmt.Errorf("%s has %d bytes too many", what, len(r.b))
+	}
+	return nil
+}
+
+func appendHello(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint32(b, protocolMagic)
+	return binary.LittleEndian.AppendUint32(b, protocolVersion)
+}
+
+func readHello(b []byte) error {
+	r := wireReader{b: b}
+	magic, version := r.u32(), r.u32()
+	if err := r.end("the greeting"); err != nil {
+		return err
+	}
+	if magic != protocolMagic || version != protocolVersion {
+		return fmt.Errorf("a greeting of magic %#x and version %d, not %#x and %d", magic, version, protocolMagic, protocolVersion)
+	}
+	return nil
+}
+
+func appendSegment(b []byte, s *segmentFacts) []byte {
+	b = append(b, s.id[:]...)
+	b = binary.LittleEndian.AppendUint64(b, s.size)
+	flags := byte(0)
+	if s.audience == segment.PeersRead {
+		flags = flagPeersRead
+	}
+	return append(b, flags, byte(s.kind))
+}
+
+func (r *wireReader) segment() (s segmentFacts) {
+	copy(s.id[:], r.bytes(16))
+	s.size = r.u64()
+	flags := r.u8()
+	s.audience = segment.PeersWrite
+	if flags&flagPeersRead != 0 {
+		s.audience = segment.PeersRead
+	}
+	s.kind = syclobj.USMKind(r.u8())
+	if flags&^byte(flagPeersRead) != 0 || s.kind > lastKind || s.size == 0 || s.size > maxSegment {
+		r.short = true
+	}
+	return s
+}
+
+const (
+	lastKind   = syclobj.USMHost
+	maxSegment = 1 << 62 // bytes
+)
+
+func readSegment(b []byte) (segmentFacts, error) {
+	r := wireReader{b: b}
+	s := r.segment()
+	return s, r.end("the facts of a segment")
+}
+
+func appendDescription(b []byte, d *description) []byte {
+	b = appendSegment(b, &d.segment)
+	for _, v := range [...]uint64{d.offset, d.size, d.serial} {
+		b = binary.LittleEndian.AppendUint64(b, v)
+	}
+	flags := byte(0)
+	if d.readOnly {
+		flags |= flagReadOnly
+	}
+	if d.padded {
+		flags |= flagPadded
+	}
+	b = append(b, flags, byte(d.dtype.Code), d.dtype.Bits)
+	b = binary.LittleEndian.AppendUint16(b, d.dtype.Lanes)
+	shape, strides := d.layout.Shape(), d.layout.Strides()
+	b = append(b, byte(len(shape)))
+	b = binary.LittleEndian.AppendUint64(b, uint64(int64(d.layout.Offset())))
+	for _, v := range shape {
+		b = binary.LittleEndian.AppendUint64(b, uint64(int64(v)))
+	}
+	for _, v := range strides {
+		b = binary.LittleEndian.AppendUint64(b, uint64(int64(v)))
+	}
+	return b
+}
+
+// description reads and checks one: after it, the buffer lies in the segment and the
+// layout is one that can be; that its elements lie in the buffer is usmarray's to check.
+func (r *wireReader) description() (d description, err error) {
+	d.segment = r.segment()
+	d.offset, d.size, d.serial = r.u64(), r.u64(), r.u64()
+	flags := r.u8()
+	d.readOnly, d.padded = flags&flagReadOnly != 0, flags&flagPadded != 0
+	d.dtype = dlpack.DataType{Code: dlpack.Code(r.u8()), Bits: r.u8(), Lanes: r.u16()}
+	n := int(r.u8())
+	offset, ok := r.int()
+	if n > usmarray.MaxDims {
+		return d, fmt.Errorf("%d dimensions, more than %d", n, usmarray.MaxDims)
+	}
+	var numbers [2 * usmarray.MaxDims]int
+	for i := range numbers[:2*n] {
+		var fits bool
+		numbers[i], fits = r.int()
+		ok = ok && fits
+	}
+	switch {
+	case r.short:
+		return d, fmt.Errorf("the description of an array is truncated, or its segment cannot be")
+	case flags&^byte(flagReadOnly|flagPadded) != 0:
+		return d, fmt.Errorf("flags %#x, which version %d does not have", flags, protocolVersion)
+	case !ok:
+		return d, fmt.Errorf("a layout with numbers that this machine's int cannot hold")
+	case d.serial == 0:
+		return d, fmt.Errorf("lease number 0")
+	case d.offset > d.segment.size || d.size > d.segment.size-d.offset:
+		return d, fmt.Errorf("bytes %d and %d on, outside a segment of %d", d.offset, d.size, d.segment.size)
+	}
+	d.layout, err = usmarray.NewLayout(numbers[:n], numbers[n:2*n], offset)
+	return d, err
+}
+
+func (r *wireReader) int() (int, bool) {
+	v := int64(r.u64())
+	return int(v), int64(int(v)) == v
+}
+
+func readDescription(b []byte) (description, error) {
+	r := wireReader{b: b}
+	d, err := r.description()
+	if err == nil {
+		err = r.end("the description of an array")
+	}
+	return d, err
+}
+
+func appendText(b []byte, s string) []byte {
+	s = s[:min(len(s), maxName)]
+	return append(append(b, byte(len(s))), s...)
+}
+
+func (r *wireReader) text() string { return string(r.bytes(uint64(r.u8()))) }
+
+// readGive reads what frameGive carries.
+func readGive(b []byte) (label string, d description, err error) {
+	r := wireReader{b: b}
+	label = r.text()
+	d, err = r.description()
+	if err == nil {
+		err = r.end("an array that is handed over")
+	}
+	return label, d, err
+}
+
+func readName(b []byte) (string, error) {
+	r := wireReader{b: b}
+	name := r.text()
+	return name, r.end("a name")
+}
+
+func appendRefusal(b []byte, err error) []byte {
+	text := err.Error()
+	return append(append(b, kindNumber(err)), text[:min(len(text), maxText)]...)
+}
+
+// readRefusal makes the error that the other side told of.
+func readRefusal(b []byte) (refusal error, err error) {
+	if len(b) == 0 || len(b) > maxText+1 {
+		return nil, fmt.Errorf("a refusal of %d bytes", len(b))
+	}
+	return &OpError{Op: "the other side", Kind: kindOf(b[0]), Err: fmt.Errorf("%q", b[1:])}, nil
+}
+
+// serials reads what frameReleased carries.
+func readSerials(b []byte, into []uint64) ([]uint64, error) {
+	if len(b)%8 != 0 || len(b) > 8*releaseBatch {
+		return nil, fmt.Errorf("a list of leases of %d bytes", len(b))
+	}
+	for ; len(b) > 0; b = b[8:] {
+		into = append(into, binary.LittleEndian.Uint64(b))
+	}
+	return into, nil
+}
+
+func readID(b []byte) (id segment.ID, err error) {
+	if len(b) != len(id) {
+		return id, fmt.Errorf("a segment's name of %d bytes", len(b))
+	}
+	copy(id[:], b)
+	return id, nil
+}
+
+// readNames reads a page of names.
+func readNames(b []byte) (names []string, err error) {
+	r := wireReader{b: b}
+	for len(r.b) > 0 {
+		names = append(names, r.text())
+	}
+	return names, r.end("a list of names")
+}

@@ -1,0 +1,170 @@
+package share
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+func sample(t testing.TB, shape, strides []int, offset int) description {
+	l, err := usmarray.NewLayout(shape, strides, offset)
+	require.NoError(t, err)
+	return description{
+		segment: segmentFacts{id: segment.ID{1, 2, 3}, size: 1 << 20, audience: segment.PeersRead, kind: syclobj.USMShared},
+		offset:  4096, size: 8192, serial: 77, dtype: usmarray.Bfloat16, readOnly: true, padded: true, layout: l,
+	}
+}
+
+// What was written is read back, and nothing shorter or longer is.
+func TestDescriptionsTravel(t *testing.T) {
+	most := make([]int, usmarray.MaxDims)
+	for i := range most {
+		most[i] = 1
+	}
+	for _, d := range []description{
+		sample(t, nil, nil, 0),
+		sample(t, []int{3, 4}, []int{-4, 1}, 8),
+		sample(t, []int{0, 5}, nil, 3),
+		sample(t, most, most, 0),
+	} {
+		b := appendDescription(nil, &d)
+		require.LessOrEqual(t, len(b), maxDescription)
+		got, err := readDescription(b)
+		require.NoError(t, err)
+		require.Equal(t, d, got)
+		for n := range b {
+			_, err := readDescription(b[:n])
+			require.Error(t, err, "%d of %d bytes", n, len(b))
+		}
+		_, err = readDescription(append(b, 0))
+		require.Error(t, err)
+		h := makeHandle("@x", &d)
+		require.LessOrEqual(t, len(h.encoded), MaxHandle)
+		again, err := ParseHandle(h.Bytes())
+		require.NoError(t, err)
+		require.Equal(t, h, again)
+		require.NotEqual(t, h.encoded, makeHandle("@x", &d).encoded, "each has a secret of its own")
+	}
+}
+
+// What cannot be is refused.
+func TestDescriptionsRefused(t *testing.T) {
+	for name, spoil := range map[string]func(*description){
+		"no lease":          func(d *description) { d.serial = 0 },
+		"offset outside":    func(d *description) { d.offset = d.segment.size + 1 },
+		"size outside":      func(d *description) { d.size = d.segment.size },
+		"wraps around":      func(d *description) { d.offset, d.size = 1<<20, ^uint64(0) },
+		"no segment":        func(d *description) { d.segment.size = 0 },
+		"impossible size":   func(d *description) { d.segment.size = 1<<62 + 1 },
+		"kind out of range": func(d *description) { d.segment.kind = lastKind + 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := sample(t, []int{2}, nil, 0)
+			spoil(&d)
+			_, err := readDescription(appendDescription(nil, &d))
+			require.Error(t, err)
+		})
+	}
+	d := sample(t, []int{2}, nil, 0)
+	b := appendDescription(nil, &d)
+	for at, bad := range map[int]byte{24: 0xff, 50: 0xff, 55: usmarray.MaxDims + 1, 64 + 7: 0x80} {
+		c := bytes.Clone(b)
+		c[at] = bad
+		_, err := readDescription(c)
+		require.Error(t, err, "byte %d", at)
+	}
+}
+
+// A refusal's kind travels, and its text is bounded.
+func TestRefusalsTravel(t *testing.T) {
+	for _, kind := range kindNumbers[1:] {
+		refusal, err := readRefusal(appendRefusal(nil, fmt.Errorf("why: %w", kind)))
+		require.NoError(t, err)
+		require.ErrorIs(t, refusal, kind)
+		require.ErrorContains(t, refusal, "why")
+	}
+	refusal, err := readRefusal(appendRefusal(nil, errors.New(strings.Repeat("x", 1<<20))))
+	require.NoError(t, err)
+	require.Less(t, len(refusal.Error()), 2*maxText)
+	for _, b := range [][]byte{nil, make([]byte, maxText+2)} {
+		_, err := readRefusal(b)
+		require.Error(t, err)
+	}
+	refusal, err = readRefusal([]byte{250, 'x'})
+	require.NoError(t, err)
+	require.Error(t, refusal)
+}
+
+// FuzzParseHandle: bytes of others never do more than fail, and what passes is whole.
+func FuzzParseHandle(f *testing.F) {
+	d := sample(f, []int{3, 4}, []int{-4, 1}, 8)
+	f.Add([]byte(makeHandle("@usmbridge/x", &d).encoded))
+	f.Add([]byte(makeHandle("/a/path", &d).encoded)[:40])
+	f.Fuzz(func(t *testing.T, b []byte) {
+		h, err := ParseHandle(b)
+		if err != nil {
+			require.ErrorIs(t, err, ErrHandle)
+			return
+		}
+		require.Equal(t, b, h.Bytes())
+		require.Equal(t, b[24:], appendDescription(appendText(nil, h.maker), &h.d), "one handle is written in one way")
+		_ = h.String()
+	})
+}
+
+// FuzzDatagram: what others send is taken apart without a fault, and a frame is what was
+// sent.
+func FuzzDatagram(f *testing.F) {
+	d := sample(f, []int{3}, nil, 0)
+	b := appendFrame(nil, frameSegment, 0, func(b []byte) []byte { return appendSegment(b, &d.segment) })
+	f.Add(appendFrame(b, frameGive, 9, func(b []byte) []byte { return appendDescription(appendText(b, "label"), &d) }))
+	f.Add(appendFrame(nil, frameHello, 0, appendHello))
+	f.Add(appendFrame(nil, frameRefused, 1, func(b []byte) []byte { return appendRefusal(b, ErrLimit) }))
+	f.Add(appendFrame(nil, frameListed, 2, func(b []byte) []byte { return appendText(appendText(b, "a"), "b") }))
+	f.Add(appendFrame(nil, frameReleased, 0, func(b []byte) []byte { return append(b, 1, 0, 0, 0, 0, 0, 0, 0) }))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for range maxFrames {
+			if len(b) == 0 {
+				return
+			}
+			frame, rest, err := nextFrame(b)
+			if err != nil {
+				return
+			}
+			require.Equal(t, b[:len(b)-len(rest)], appendFrame(nil, frame.kind, frame.call, func(to []byte) []byte { return append(to, frame.payload...) }))
+			take(t, frame)
+			b = rest
+		}
+	})
+}
+
+// take reads a frame as every kind that there is.
+func take(t *testing.T, f frame) {
+	_ = readHello(f.payload)
+	if s, err := readSegment(f.payload); err == nil {
+		require.Equal(t, f.payload, appendSegment(nil, &s))
+	}
+	if d, err := readDescription(f.payload); err == nil {
+		require.Equal(t, f.payload, appendDescription(nil, &d))
+		require.LessOrEqual(t, d.offset+d.size, d.segment.size)
+	}
+	if label, d, err := readGive(f.payload); err == nil {
+		require.Equal(t, f.payload, appendDescription(appendText(nil, label), &d))
+	}
+	_, _ = openHandle(f.payload)
+	_, _ = readName(f.payload)
+	_, _ = readNames(f.payload)
+	_, _ = readRefusal(f.payload)
+	_, _ = readID(f.payload)
+	if all, err := readSerials(f.payload, nil); err == nil {
+		require.LessOrEqual(t, len(all), releaseBatch)
+	}
+}
