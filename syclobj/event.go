@@ -42,6 +42,24 @@ func EventFromRef(ref unsafe.Pointer) *Event {
 	return newEvent(ref, false)
 }
 
+// EventFromRef copies a sycl::event*, such as Arrow's device interface carries (the
+// function of that name takes one over). The caller closes the copy and keeps the
+// original. Errors: ErrNoSYCL, ErrNil, ErrFailed.
+func (rt *Runtime) EventFromRef(ref unsafe.Pointer) (*Event, error) {
+	const op = "Runtime.EventFromRef"
+	if err := rt.needSYCL(op); err != nil {
+		return nil, err
+	}
+	if ref == nil {
+		return nil, &OpError{Op: op, Err: ErrNil}
+	}
+	own := copyRef(sortEvent, ref)
+	if own == nil {
+		return nil, &OpError{Op: op, Err: ErrFailed}
+	}
+	return newEvent(own, false), nil
+}
+
 // Wait blocks until the work is complete or ctx ends. When ctx ends first it
 // returns ctx's error; the work goes on. ErrAsync means that the work failed,
 // ErrClosed that the event was closed before it was known to be complete.

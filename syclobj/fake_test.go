@@ -570,3 +570,20 @@ func TestForeign(t *testing.T) {
 	require.Nil(t, taken.Ref())
 	require.True(t, syclobj.EventFromRef(nil).Done())
 }
+
+// A copy of a producer's event is another one: either may go first.
+func TestEventFromRefCopies(t *testing.T) {
+	if sycltest.Child(t, sycltest.OneCPU) == nil {
+		return
+	}
+	rt := openReal(t)
+	theirs, err := rt.DefaultQueue().Barrier()
+	require.NoError(t, err)
+	ours, err := rt.EventFromRef(theirs.Ref())
+	require.NoError(t, err)
+	require.NoError(t, theirs.Close())
+	require.NoError(t, ours.Wait(context.Background()))
+	require.NoError(t, ours.Close())
+	_, err = rt.EventFromRef(nil)
+	require.ErrorIs(t, err, syclobj.ErrNil)
+}

@@ -27,7 +27,8 @@ func misfit(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
 }
 
-func describe(column arrow.Array) (c columnLayout, err error) {
+// describe looks at a column; its bitmaps only where the host may read them.
+func describe(column arrow.Array, readable bool) (c columnLayout, err error) {
 	if column == nil || column.Data() == nil {
 		return c, misfit("no column")
 	}
@@ -51,7 +52,7 @@ func describe(column arrow.Array) (c columnLayout, err error) {
 		c.permutation = known.(*TensorType).permutation
 		t, tensor = e.StorageType(), true
 	}
-	if err := noNulls(data, c.first, c.elements, "rows"); err != nil {
+	if err := noNulls(data, readable, c.first, c.elements, "rows"); err != nil {
 		return c, err
 	}
 	if list, ok := t.(*arrow.FixedSizeListType); ok {
@@ -59,7 +60,7 @@ func describe(column arrow.Array) (c columnLayout, err error) {
 		if !tensor {
 			c.shape = append(c.shape, n)
 		}
-		if err := c.enter(data, list); err != nil {
+		if err := c.enter(data, list, readable); err != nil {
 			return c, err
 		}
 		t = list.Elem()
@@ -71,7 +72,7 @@ func describe(column arrow.Array) (c columnLayout, err error) {
 }
 
 // enter goes from the lists of a column to their elements.
-func (c *columnLayout) enter(lists arrow.ArrayData, t *arrow.FixedSizeListType) error {
+func (c *columnLayout) enter(lists arrow.ArrayData, t *arrow.FixedSizeListType, readable bool) error {
 	n := int(t.Len())
 	if len(lists.Children()) != 1 || lists.Children()[0] == nil {
 		return misfit("lists with %d children; they have one, their elements", len(lists.Children()))
@@ -89,7 +90,7 @@ func (c *columnLayout) enter(lists arrow.ArrayData, t *arrow.FixedSizeListType) 
 	c.values = child
 	c.first = c.first*n + child.Offset()
 	c.elements *= n
-	return noNulls(child, c.first, c.elements, "elements")
+	return noNulls(child, readable, c.first, c.elements, "elements")
 }
 
 // checkExtent holds an array's length and offset against arithmetic.
@@ -102,12 +103,15 @@ func checkExtent(d arrow.ArrayData) error {
 
 // noNulls looks whether n elements, counted from the beginning of the buffers, are all
 // there. A slice does not know how many nulls it has: then its bitmap is counted.
-func noNulls(d arrow.ArrayData, first, n int, what string) error {
+func noNulls(d arrow.ArrayData, readable bool, first, n int, what string) error {
 	nulls := d.NullN()
 	if nulls == 0 || n == 0 {
 		return nil
 	}
 	if b := buffer(d, 0); b != nil && b.Len() > 0 {
+		if !readable {
+			return fmt.Errorf("%w: perhaps, among %d %s on a device, where their bitmap cannot be read; say that there are none", ErrNulls, n, what)
+		}
 		if end := first + n; end/8+min(end%8, 1) > b.Len() {
 			return misfit("%d %s from %d on, and a bitmap of %d bytes that says which are null", n, what, first, b.Len())
 		}

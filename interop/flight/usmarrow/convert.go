@@ -12,6 +12,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
@@ -125,7 +126,16 @@ func (h *holder) Free([]byte)                       { h.array.Release() }
 // Errors: ErrType, ErrNulls, and ErrMalformed for a column whose lengths, offsets,
 // children and buffers don't fit each other, as one of a broken or hostile producer.
 func FromArrow(column arrow.Array) (*usmarray.Array, error) {
-	c, err := describe(column)
+	return FromArrowOn(column, nil)
+}
+
+// FromArrowOn is FromArrow of a column whose values may be memory of a device, such as
+// the C device interface carries. place is asked once what memory the values are: the
+// bytes [lo, hi), of which there is at least one. Its place becomes the array's; nil is
+// plain host memory. Bitmaps are memory of the device too, so that a column that may have
+// nulls is refused: ErrNulls.
+func FromArrowOn(column arrow.Array, place func(lo, hi uintptr) (*syclobj.Place, error)) (*usmarray.Array, error) {
+	c, err := describe(column, place == nil)
 	if err != nil {
 		return nil, err
 	}
@@ -133,15 +143,23 @@ func FromArrow(column arrow.Array) (*usmarray.Array, error) {
 	if err != nil {
 		return nil, err
 	}
-	column.Retain()
 	var pinner runtime.Pinner
 	o := memmgr.WrapOptions{Release: func() { pinner.Unpin(); column.Release() }}
 	p := unsafe.Pointer(unsafe.SliceData(data))
-	if p != nil {
+	if place != nil && p != nil {
+		if o.Place, err = place(uintptr(p), uintptr(p)+uintptr(len(data))); err != nil {
+			return nil, err
+		}
+		o.GivePlace = o.Place != nil
+	} else if p != nil {
 		pinner.Pin(p)
 	}
+	column.Retain()
 	buffer, err := memmgr.Wrap(p, uint64(len(data)), o)
 	if err != nil {
+		if o.GivePlace {
+			o.Place.Release()
+		}
 		o.Release()
 		return nil, err
 	}

@@ -20,7 +20,7 @@
 // nulls. What either makes holds a reference of the memory until it is released itself,
 // whatever the other side does meanwhile; neither guards the elements. Device memory is
 // refused: copy it to host USM first (Array.ToDevice), as package flight does piece by
-// piece.
+// piece; package cdata hands it over as it is, to C.
 //
 // # Arrow's own buffers
 //
