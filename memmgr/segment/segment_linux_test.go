@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -184,8 +185,9 @@ var peers = map[string]func(talk){
 				t.say("written")
 			case "try":
 				t.say("%v", attempt(func() { b[0]++ }))
-			case "file":
-				t.say("%v", os.NewFile(3, "").Close())
+			case "all":
+				readPages(b)
+				t.say("read")
 			}
 		}
 	},
@@ -534,5 +536,49 @@ func TestOpenAndCloseIsFlat(t *testing.T) {
 		f.Close()
 		m.Close()
 		r.Free(b)
+	}
+}
+
+// proportional is the share of a process in the segments that it maps, in bytes: the
+// pages that n processes have count a n-th in each.
+func proportional(t testing.TB, pid string) (bytes int) {
+	text, err := os.ReadFile("/proc/" + pid + "/smaps")
+	require.NoError(t, err)
+	ours := false
+	for line := range strings.Lines(string(text)) {
+		ours = ours || strings.Contains(line, "/memfd:usmbridge")
+		var kib int
+		if n, _ := fmt.Sscanf(line, "Pss: %d kB", &kib); ours && n == 1 {
+			bytes += kib << 10
+			ours = false
+		}
+	}
+	return bytes
+}
+
+// Memory that three processes have is there once.
+func TestThreeProcessesCountOnce(t *testing.T) {
+	nothingStays(t)
+	const size = 64 << 20
+	b := newBuffer(t, newHost(t, segment.PeersWrite), size)
+	defer b.Release()
+	require.NoError(t, memmgr.CopyIn(b, 0, bytes.Repeat([]byte{1}, size)))
+	s, _, f := fileOf(t, b)
+	total := 0
+	var others []*peer
+	for range 2 {
+		p := startPeer(t, "reader", f)
+		require.Equal(t, "mapped", p.ask("%d %d true", s.Size(), s.Audience()))
+		require.Equal(t, "read", p.ask("all 0 %d", size))
+		others = append(others, p)
+	}
+	for _, pid := range []string{"self", strconv.Itoa(others[0].cmd.Process.Pid), strconv.Itoa(others[1].cmd.Process.Pid)} {
+		share := proportional(t, pid)
+		require.InEpsilon(t, size/3, share, 0.01, pid)
+		total += share
+	}
+	require.InEpsilon(t, size, total, 0.01)
+	for _, p := range others {
+		require.NoError(t, p.end())
 	}
 }

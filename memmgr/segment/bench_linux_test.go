@@ -1,0 +1,123 @@
+package segment_test
+
+import (
+	"os"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+)
+
+// readPages reads a byte of every page.
+func readPages(b []byte) {
+	for i := 0; i < len(b); i += 4096 {
+		seen += b[i]
+	}
+}
+
+// seen keeps what was read, so that it is read.
+var seen byte
+
+// BenchmarkFirstAttach attaches 1 GiB that another mapping filled and reads every page
+// of it, and the same with nothing but mmap and munmap, by turns. The
+// metric "x-plain" is the ratio of the medians; at most 1.1 is wanted.
+func BenchmarkFirstAttach(b *testing.B) {
+	const size = 1 << 30
+	r := newHost(b, segment.PeersWrite)
+	buffer := newBuffer(b, r, size)
+	defer buffer.Release()
+	bytes, err := buffer.Bytes()
+	require.NoError(b, err)
+	for i := 0; i < size; i += 4096 {
+		bytes[i] = 1
+	}
+	s, _, f := fileOf(b, buffer)
+	benchmarkAttach(b, s, f, attachment(s, f))
+}
+
+// benchmarkAttach takes turns with plain mappings.
+func benchmarkAttach(b *testing.B, s segment.Segment, f *os.File, a segment.Attachment) {
+	attach := func() {
+		m, err := segment.Map(a)
+		if err != nil {
+			b.Fatal(err)
+		}
+		readPages(bytesOf(m))
+		if err := m.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	mmap := func() {
+		p, err := syscall.Mmap(int(f.Fd()), 0, int(s.Size()), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+		if err != nil {
+			b.Fatal(err)
+		}
+		readPages(p)
+		if err := syscall.Munmap(p); err != nil {
+			b.Fatal(err)
+		}
+	}
+	timed := func(f func()) time.Duration {
+		start := time.Now()
+		f()
+		return time.Since(start)
+	}
+	var ours, plain []time.Duration
+	for i := 0; b.Loop(); i++ {
+		if i%2 == 0 { // either may gain from the other's tables that were just freed
+			ours = append(ours, timed(attach))
+			plain = append(plain, timed(mmap))
+		} else {
+			plain = append(plain, timed(mmap))
+			ours = append(ours, timed(attach))
+		}
+	}
+	slices.Sort(ours)
+	slices.Sort(plain)
+	median := len(ours) / 2
+	b.ReportMetric(float64(ours[median])/float64(plain[median]), "x-plain")
+	b.ReportMetric(float64(plain[median].Microseconds())/1000, "plain-ms")
+}
+
+// BenchmarkFind looks for one of many segments.
+func BenchmarkFind(b *testing.B) {
+	r := newHost(b, segment.PeersWrite)
+	var held []memmgr.Block
+	for range 5000 {
+		block, err := r.Allocate(memmgr.Request{Size: 4096})
+		if err != nil {
+			b.Fatal(err)
+		}
+		held = append(held, block)
+	}
+	i := 0
+	for b.Loop() {
+		if _, _, ok := segment.Find(held[i].Address+100, 50); !ok {
+			b.Fatal(i)
+		}
+		if i++; i == len(held) {
+			i = 0
+		}
+	}
+	for _, block := range held {
+		r.Free(block)
+	}
+}
+
+// BenchmarkSegment allocates and frees a segment, maps it and closes the mapping.
+func BenchmarkSegment(b *testing.B) {
+	r := newHost(b, segment.PeersRead)
+	b.ReportAllocs()
+	for b.Loop() {
+		block, err := r.Allocate(memmgr.Request{Size: 2 << 20})
+		if err != nil {
+			b.Fatal(err)
+		}
+		r.Free(block)
+	}
+}
