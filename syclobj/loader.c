@@ -18,9 +18,13 @@ _Atomic int usmb_symbols_ready;
 static const struct {
 	const char *name;
 	size_t offset;
+	int required;
 } functions[] = {
-#define X(ret, name, args) {#name, offsetof(struct usmb_dpctl, name)},
+#define X(ret, name, args) {#name, offsetof(struct usmb_dpctl, name), 1},
         USMB_DPCTL_FUNCTIONS(X)
+#undef X
+#define X(ret, name, args) {#name, offsetof(struct usmb_dpctl, name), 0},
+                USMB_DPCTL_OPTIONAL(X)
 #undef X
 };
 
@@ -134,7 +138,7 @@ int usmb_load_open(const char *path, const char *dir, char *real, size_t nreal, 
 	if (lib == NULL) return USMB_LOAD_OPEN;
 	for (i = 0; i < sizeof functions / sizeof functions[0]; i++) {
 		fn = dlsym(lib, functions[i].name);
-		if (fn == NULL) {
+		if (fn == NULL && functions[i].required) {
 			snprintf(err, nerr, "%s", functions[i].name);
 			/* Nothing in it was called yet. Left loaded, it would be taken
 			 * for the process's own instance from then on. */

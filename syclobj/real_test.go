@@ -192,6 +192,9 @@ SAME(6, next_partitionable);
 	if strings.Contains(string(header), "DPCTL_HIP") { // not yet in 0.17
 		source += "SAME(1 << 19, DPCTL_HIP);\n"
 	}
+	if strings.Contains(string(header), "ext_oneapi_ipc_memory") { // not yet in 0.22
+		source += "SAME(DP_ASPECT_IPC_MEMORY, ext_oneapi_ipc_memory);\n"
+	}
 	file := filepath.Join(t.TempDir(), "enums.c")
 	require.NoError(t, os.WriteFile(file, []byte(source), 0o600))
 	out, err := exec.Command(compiler, "-fsyntax-only", "-I", include, "-I", ".", file).CombinedOutput()

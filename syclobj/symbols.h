@@ -31,7 +31,8 @@ enum {
 	DP_EVENT_COMPLETE = 3,
 	DP_ASPECT_USM_DEVICE = 12,
 	DP_ASPECT_USM_HOST = 13,
-	DP_ASPECT_USM_SHARED = 14
+	DP_ASPECT_USM_SHARED = 14,
+	DP_ASPECT_IPC_MEMORY = 22 /* of libraries that have the optional functions below */
 };
 
 #define USMB_DPCTL_FUNCTIONS(X) \
@@ -136,9 +137,26 @@ enum {
 	/* give */ \
 	X(void *, DPCTLUSM_GetPointerDevice, (void *ptr, void *ctx)) /* NOTHROW! */
 
+/*
+ * Functions that libraries after 0.22 have, from dpctl_sycl_ipc_memory_interface.h
+ * and dpctl_sycl_extension_interface.h of dpctl's development: NULL in the table
+ * where the library lacks one.
+ */
+#define USMB_DPCTL_OPTIONAL(X) \
+	/* whether the library was built with the next four at work */ \
+	X(bool, DPCTLIPCMem_Available, (void)) \
+	/* 0 on success. Gives bytes by which another process can open the allocation of \
+	 * device USM that ptr is the first byte of; they hold while that is allocated */ \
+	X(int, DPCTLIPCMem_GetHandle, (void *ptr, void *ctx, char **give_data, size_t *size)) \
+	/* give, to be closed; NULL on failure */ \
+	X(void *, DPCTLIPCMem_OpenHandle, (const char *data, size_t size, void *ctx, void *device)) \
+	X(void, DPCTLIPCMem_CloseHandle, (void *take, void *ctx)) \
+	X(void, DPCTLIPCMem_FreeHandleData, (char *take))
+
 struct usmb_dpctl {
 #define X(ret, name, args) ret(*name) args;
 	USMB_DPCTL_FUNCTIONS(X)
+	USMB_DPCTL_OPTIONAL(X)
 #undef X
 };
 

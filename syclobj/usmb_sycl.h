@@ -153,6 +153,34 @@ int usmb_sycl_free(void *ctx, void *ptr);
 /* Bit 1<<kind for each kind of USM that the device of the queue supports. */
 uint32_t usmb_sycl_queue_kinds(void *queue);
 
+/*
+ * Device USM of other processes of the machine, by handles: bytes that the driver
+ * makes and understands. support: whether the library and the device can; the
+ * numbers are reasons why not.
+ */
+enum {
+	USMB_SYCL_IPC_OK = 0,
+	USMB_SYCL_IPC_NO_LIBRARY,   /* none is loaded */
+	USMB_SYCL_IPC_NO_FUNCTIONS, /* it has no DPCTLIPCMem functions */
+	USMB_SYCL_IPC_NOT_BUILT,    /* it was built without what they need */
+	USMB_SYCL_IPC_NO_ASPECT     /* the device does not have ext_oneapi_ipc_memory */
+};
+int usmb_sycl_ipc_support(void *device);
+/*
+ * The handle of the allocation that begins at ptr, which must be device USM of the
+ * context (ENOTUSM): *size bytes in out, of at most n; EARG when n is too small.
+ * The handle holds while the memory is allocated.
+ */
+int usmb_sycl_ipc_get(void *ctx, void *ptr, char *out, size_t n, size_t *size);
+/*
+ * Maps the memory of a handle. What comes of it is checked to be device USM of the
+ * context from its first byte (ENOTUSM) to the last of size (EOVERRUN). Owned; end
+ * it with close, on which nothing may be pending. The bytes of the handle go to the
+ * driver as they are: take them from peers that may be trusted with it.
+ */
+int usmb_sycl_ipc_open(void *ctx, void *device, const char *handle, size_t n, size_t size, void **out);
+int usmb_sycl_ipc_close(void *ctx, void *ptr);
+
 /* Blocks until the event is complete. EASYNC when the work failed, EFAILED when
  * the wait did. NULL is complete. */
 int usmb_sycl_wait_event(void *event);

@@ -49,6 +49,12 @@
 // to give, the USM is never freed; that is told to the logger of [memmgr.SetLogger],
 // or to the standard error where there is none.
 //
+// Device memory of other devices belongs to the driver. Where the SYCL library and the
+// device have handles for it, [Segment.Handle] takes the place of File and
+// Attachment.Handle opens it; the driver then does what seals and descriptors do
+// elsewhere: others can always write, and what becomes of the memory when its maker ends
+// is the driver's affair. This part has been tried on a simulated machine only.
+//
 // Work on a device is ordered with other processes by nobody: wait for it before a peer
 // is told to look.
 //

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"errors"
 	"os"
 	"sync"
 	"unsafe"
@@ -14,13 +15,18 @@ type Attachment struct {
 	// File is the descriptor that [Segment.File] gave in the other process. It is
 	// borrowed: the caller closes it, right after Map if it likes.
 	File *os.File
+	// Handle, instead of File, is what [Segment.Handle] gave there. Queue is needed then;
+	// the memory is of kind USMDevice on its device. It goes to the driver as it is:
+	// take it from peers alone that may be trusted with the device.
+	Handle []byte
 	// Size in bytes and Audience, as the other process told them. Memory that is
 	// anything else is refused.
 	Size     uint64
 	Audience Audience
 	// ReadOnly maps the memory so that writing to it from this process faults: a
 	// must for PeersRead. On PeersWrite it protects from accidents, not from intent,
-	// since the descriptor can be opened again for writing.
+	// since the descriptor can be opened again for writing; memory with a Handle has
+	// no protection at all.
 	ReadOnly bool
 	// Queue makes the memory USM of the queue's context, as [NewUSM] does and where
 	// that works, of kind Kind. nil, or a queue of the host backend: memory of the host.
@@ -37,7 +43,7 @@ type Mapping struct {
 	region   region
 	readOnly bool
 	place    *syclobj.Place
-	close    func() error // of the resource of USM, nil for none
+	usm      memmgr.Resource // that the memory lies over; nil for none
 	once     sync.Once
 }
 
@@ -54,17 +60,20 @@ func Map(a Attachment) (*Mapping, error) {
 	if err := a.check(op); err != nil {
 		return nil, err
 	}
+	if a.Handle != nil {
+		return a.open(op)
+	}
 	m := &Mapping{readOnly: a.ReadOnly, place: syclobj.HostPlace()}
 	usm, err := a.usm(op)
 	if err != nil {
 		return nil, err
 	}
 	if usm != nil {
-		m.place, m.close = usm.Place(), usm.(interface{ Close() error }).Close
+		m.place, m.usm = usm.Place(), usm
 	}
 	c := cost{mappings: mappingsOf(usm)}
 	if err := spent.take(op, c, bounds{mappings: a.MaxMappings}.filled()); err != nil {
-		m.closeUSM()
+		closeUSM(m.usm)
 		return nil, err
 	}
 	m.region, err = newRegion(usm, uintptr(a.Size), pageSize)
@@ -77,7 +86,7 @@ func Map(a Attachment) (*Mapping, error) {
 	}
 	if err != nil {
 		spent.giveBack(c)
-		m.closeUSM()
+		closeUSM(m.usm)
 		return nil, failed(op, err)
 	}
 	return m, nil
@@ -91,11 +100,14 @@ func (a *Attachment) check(op string) error {
 	if a.Audience == PeersRead && !a.ReadOnly {
 		return opError(op, ErrAudience, "memory for %q is mapped to be written; set ReadOnly", a.Audience)
 	}
-	if a.File == nil {
-		return opError(op, memmgr.ErrRequest, "no File was given")
+	if (a.File == nil) == (a.Handle == nil) {
+		return opError(op, memmgr.ErrRequest, "one of File and Handle must be given")
 	}
 	if a.Size == 0 || a.Size > uint64(maxSize) || a.Size%uint64(pageSize) != 0 {
 		return opError(op, ErrSize, "%d bytes are no segment, which has whole pages of %d bytes", a.Size, pageSize)
+	}
+	if a.Handle != nil {
+		return a.checkHandle(op)
 	}
 	return a.withFile(func(fd int) error { return a.inspect(op, fd) })
 }
@@ -148,7 +160,12 @@ func (a *Attachment) usm(op string) (memmgr.Resource, error) {
 	if a.Queue == nil || a.Queue.IsHost() {
 		return nil, nil
 	}
-	return overlaid(op, a.Queue, a.Kind)
+	usm, handles, err := shareable(op, a.Queue, a.Kind)
+	if err == nil && handles {
+		closeUSM(usm)
+		return nil, opError(op, errors.ErrUnsupported, "no file can be laid over %v", usm.Place())
+	}
+	return usm, err
 }
 
 // cover maps the file over the region.
@@ -179,15 +196,12 @@ func (m *Mapping) Close() error {
 		if m.region.end() {
 			spent.giveBack(cost{mappings: mappingsOf(m.region.usm)})
 		}
-		m.closeUSM()
+		closeUSM(m.usm)
+		if m.region.opened != nil {
+			m.region.opened.Release()
+		}
 	})
 	return nil
-}
-
-func (m *Mapping) closeUSM() {
-	if m.close != nil {
-		_ = m.close() // lets go of a context, and cannot fail
-	}
 }
 
 // pointer is memory that the system mapped, at an address that no Go memory has.

@@ -4,14 +4,18 @@ import (
 	"fmt"
 
 	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
 )
 
 // region is addresses of this process that a memory file is laid over: a range of its
-// own, or that of an allocation of USM.
+// own, or that of an allocation of USM. Or it is device memory: an allocation as it is, or
+// one of another process that a driver opened.
 type region struct {
 	base, size uintptr
 	usm        memmgr.Resource // nil: a range of its own
 	block      memmgr.Block    // of usm
+	covered    bool            // a file was laid over it, or may have been
+	opened     *syclobj.Place  // the driver opened it there; nil otherwise
 }
 
 // mappingsOf is how many mappings a region adds to the process at most: one in a range
@@ -37,12 +41,22 @@ func newRegion(usm memmgr.Resource, size, align uintptr) (region, error) {
 }
 
 // cover maps the file over the region, shared.
-func (r *region) cover(fd int, readOnly bool) error { return mapOver(r.base, r.size, fd, readOnly) }
+func (r *region) cover(fd int, readOnly bool) error {
+	r.covered = true
+	return mapOver(r.base, r.size, fd, readOnly)
+}
 
 // end gives the addresses back, and reports whether it could. USM is freed only with
 // pages of its own under it again, as the runtime expects them: where those cannot be
 // had it is left allocated, with what lies in it.
 func (r *region) end() bool {
+	if r.opened != nil {
+		if err := closeHandle(r.opened, r.base); err != nil {
+			memmgr.Found(fmt.Sprintf("%d bytes of %v at %#x stay open: %v", r.size, r.opened, r.base, err), "")
+			return false
+		}
+		return true
+	}
 	if r.usm == nil {
 		if err := unmap(r.base, r.size); err != nil {
 			memmgr.Found(fmt.Sprintf("%d bytes of shared memory at %#x stay mapped: %v", r.size, r.base, err), "")
@@ -50,11 +64,19 @@ func (r *region) end() bool {
 		}
 		return true
 	}
-	if err := mapAnonymous(r.base, r.size); err != nil {
+	if err := r.uncover(); err != nil {
 		memmgr.Found(fmt.Sprintf("%d bytes of %v at %#x are lost: they were shared, and pages of their own could not be put back, "+
 			"without which they must not be freed: %v", r.size, r.usm.Place(), r.base, err), "")
 		return false
 	}
 	r.usm.Free(r.block)
 	return true
+}
+
+// uncover puts pages of the process's own back under USM.
+func (r *region) uncover() error {
+	if !r.covered {
+		return nil
+	}
+	return mapAnonymous(r.base, r.size)
 }

@@ -21,6 +21,7 @@ type Resource struct {
 	audience Audience
 	options  options
 	usm      memmgr.Resource // what the segments lie over; nil: memory of the host
+	handles  bool            // others open usm by handles of the driver, not by files
 	place    *syclobj.Place
 	closed   atomic.Bool
 	blocks   atomic.Int64
@@ -51,7 +52,11 @@ func WithMaxDescriptors(n int) Option { return func(o *options) { o.most.descrip
 // NewHost makes a resource of segments in memory of the host: zeroed pages. It
 // fails with errors.ErrUnsupported, and says why, where the system has no such memory.
 func NewHost(a Audience, o ...Option) (*Resource, error) {
-	r, err := newResource("NewHost", a, o)
+	const op = "NewHost"
+	r, err := newResource(op, a, o)
+	if err == nil {
+		err = tryFile(op, a)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -59,34 +64,34 @@ func NewHost(a Audience, o ...Option) (*Resource, error) {
 	return r, nil
 }
 
-// newResource tries what the system can do for an audience before anybody counts on it.
 func newResource(op string, a Audience, o []Option) (*Resource, error) {
 	if err := a.check(op); err != nil {
 		return nil, err
 	}
-	r := &Resource{audience: a}
+	r := &Resource{audience: a, options: options{populate: promisesAreKept()}}
 	for _, option := range o {
 		option(&r.options)
 	}
-	r.options.populate = promisesAreKept()
+	return r, nil
+}
+
+// tryFile tries what the system can do for an audience before anybody counts on it.
+func tryFile(op string, a Audience) error {
 	fd, err := createFile(pageSize)
 	if err == nil {
 		err = sealFile(fd, a.seals())
 		closeFile(fd)
 	}
 	if err != nil {
-		return nil, failed(op, err)
+		return failed(op, err)
 	}
-	return r, nil
+	return nil
 }
 
-// failed wraps what a system call said.
+// failed wraps what a system call or a trial said.
 func failed(op string, err error) error {
 	if own := (*OpError)(nil); errors.As(err, &own) {
 		return err
-	}
-	if errors.Is(err, errors.ErrUnsupported) {
-		return &OpError{Op: op, Kind: errors.ErrUnsupported, Err: err}
 	}
 	return &OpError{Op: op, Err: err}
 }
@@ -126,8 +131,12 @@ func (r *Resource) Allocate(request memmgr.Request) (memmgr.Block, error) {
 	if r.closed.Load() {
 		return memmgr.Block{}, opError(op, memmgr.ErrClosed, "make another one")
 	}
-	size := roundUp(max(request.Size, 1), pageSize)
-	s, err := r.newSegment(size, max(request.Alignment(), pageSize))
+	whole := pageSize
+	if r.handles {
+		whole = devicePage
+	}
+	size := roundUp(max(request.Size, 1), whole)
+	s, err := r.newSegment(size, max(request.Alignment(), whole))
 	if err != nil {
 		if ranOut(err) {
 			return memmgr.Block{}, &memmgr.OutOfMemoryError{Request: request, Place: r.place, Rounded: uint64(size), Err: failed(op, err)}
@@ -153,6 +162,12 @@ func (r *Resource) newSegment(size, align uintptr) (s *record, err error) {
 			spent.giveBack(c)
 		}
 	}()
+	s = &record{audience: r.audience, of: r, fd: -1}
+	_, _ = rand.Read(s.id[:]) // never fails
+	if r.handles {
+		s.region, err = newRegion(r.usm, size, align)
+		return s, err
+	}
 	fd, err := createFile(size)
 	if err != nil {
 		return nil, err
@@ -181,13 +196,21 @@ func (r *Resource) newSegment(size, align uintptr) (s *record, err error) {
 		}
 		return nil, err
 	}
-	s = &record{region: at, audience: r.audience, of: r, fd: fd}
-	_, _ = rand.Read(s.id[:]) // never fails
+	s.region, s.fd = at, fd
 	return s, nil
 }
 
 // cost is what each segment takes.
-func (r *Resource) cost() cost { return cost{mappings: mappingsOf(r.usm), descriptors: 1} }
+func (r *Resource) cost() cost {
+	if r.handles {
+		return cost{} // the driver's own affair
+	}
+	return cost{mappings: mappingsOf(r.usm), descriptors: 1}
+}
+
+// devicePage is what segments of a driver's device memory are multiples of: a peer sees
+// whole pages, and this is the size of a GPU's large ones.
+const devicePage = 2 << 20
 
 // Free implements [memmgr.Resource]. Peers that mapped the segment keep the memory; the
 // system takes it back with the last of them.
@@ -203,8 +226,9 @@ func (r *Resource) end(b memmgr.Block) {
 			"%w: %d bytes at %#x are no segment of this resource, or were freed before", memmgr.ErrReleased, b.Size, b.Address)})
 	}
 	s.mu.Lock()
-	closeFile(s.fd)
-	s.fd = -1
+	if s.gone = true; s.fd >= 0 {
+		closeFile(s.fd)
+	}
 	s.mu.Unlock()
 	c := r.cost()
 	if !s.region.end() {
@@ -225,6 +249,8 @@ func (r *Resource) Discard(address, size uintptr) error {
 	switch {
 	case r.audience != PeersWrite:
 		return opError(op, errors.ErrUnsupported, "the seals of %q keep the pages", r.audience)
+	case r.handles:
+		return opError(op, errors.ErrUnsupported, "%v has no pages of the process", r.place)
 	case r.options.populate:
 		return opError(op, errors.ErrUnsupported, "vm.overcommit_memory is 2, and pages that go might not come back")
 	}
@@ -234,8 +260,8 @@ func (r *Resource) Discard(address, size uintptr) error {
 	}
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
-	if s.r.fd < 0 {
-		return opError(op, memmgr.ErrClosed, "segment %v was freed", s.r.id)
+	if s.r.gone {
+		return s.r.freed(op)
 	}
 	if err := dropPages(s.r.fd, offset, uint64(size)); err != nil {
 		return failed(op, err)

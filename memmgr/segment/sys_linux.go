@@ -219,8 +219,9 @@ func systemDescriptors() int {
 	return int(min(limit.Cur, math.MaxInt32))
 }
 
-// promisesAreKept tells whether the system promises no more memory than it has.
-func promisesAreKept() bool { return systemNumber("/proc/sys/vm/overcommit_memory") == 2 }
+// promisesAreKept tells whether the system promises no more memory than it has, asked
+// once.
+var promisesAreKept = sync.OnceValue(func() bool { return systemNumber("/proc/sys/vm/overcommit_memory") == 2 })
 
 // systemNumber reads a setting of the system, -1 when it cannot be read.
 func systemNumber(file string) int {

@@ -47,6 +47,7 @@ type Device struct {
 	Units  uint32            // compute units; 0 is 8
 	Tiles  uint32            // parts by affinity, at most 8; 0 is none
 	Lacks  []syclobj.USMKind // kinds of USM that the device does not support
+	IPC    bool              // whether its device memory can be opened by other processes
 }
 
 // Machines that tests often want.
@@ -82,6 +83,9 @@ func (m Machine) text() string {
 			kinds := uint32(1<<syclobj.USMDevice | 1<<syclobj.USMShared | 1<<syclobj.USMHost)
 			for _, k := range d.Lacks {
 				kinds &^= 1 << uint(k)
+			}
+			if d.IPC {
+				kinds |= 1 << 8 // FAKE_IPC of the library
 			}
 			memory, units := d.Memory, d.Units
 			if memory == 0 {

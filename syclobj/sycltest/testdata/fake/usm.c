@@ -2,7 +2,10 @@
 #define _GNU_SOURCE
 #include "fake.h"
 
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -15,7 +18,8 @@ enum { KIND_DEVICE = 1, KIND_SHARED = 2, KIND_HOST = 3 };
 typedef struct block {
 	char *user, *backing, *base;
 	size_t size, mapped, shift;
-	int kind;
+	int kind, fd;
+	bool opened; /* memory of another process */
 	context *ctx;
 	device *dev;
 	struct block *next;
@@ -40,18 +44,26 @@ void *usm_backing(const void *p, size_t size)
 	return b->backing + ((const char *)p - b->user);
 }
 
+static bool map_file(block *b)
+{
+	b->base = mmap(NULL, b->mapped, b->kind == KIND_DEVICE ? PROT_NONE : PROT_READ | PROT_WRITE,
+	               MAP_SHARED | MAP_NORESERVE, b->fd, 0);
+	b->backing = mmap(NULL, b->mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, b->fd, 0);
+	return b->base != MAP_FAILED && b->backing != MAP_FAILED;
+}
+
 static bool map(block *b, size_t align)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), slack = align > page ? align : page;
-	int fd = memfd_create("fake usm", MFD_CLOEXEC);
 
+	b->fd = memfd_create("fake usm", MFD_CLOEXEC);
 	b->mapped = ((b->size + page - 1) & ~(page - 1)) + slack;
-	if (fd < 0 || ftruncate(fd, (off_t)b->mapped) != 0) return false;
-	b->base = mmap(NULL, b->mapped, b->kind == KIND_DEVICE ? PROT_NONE : PROT_READ | PROT_WRITE,
-	               MAP_SHARED | MAP_NORESERVE, fd, 0);
-	b->backing = mmap(NULL, b->mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-	close(fd);
-	if (b->base == MAP_FAILED || b->backing == MAP_FAILED) return false;
+	if (b->fd < 0 || ftruncate(b->fd, (off_t)b->mapped) != 0 || !map_file(b)) return false;
+	/* Only what another process may open needs its file any longer. */
+	if (b->kind != KIND_DEVICE || (b->dev->kinds >> FAKE_IPC & 1) == 0) {
+		close(b->fd);
+		b->fd = -1;
+	}
 	b->shift = -(size_t)b->base & (slack - 1);
 	b->user = b->base + b->shift;
 	b->backing += b->shift;
@@ -97,6 +109,14 @@ void *DPCTLaligned_alloc_host(size_t align, size_t size, void *q)
 	return alloc(__func__, KIND_HOST, align, size, q);
 }
 
+static void drop(block *b)
+{
+	munmap(b->base, b->mapped);
+	munmap(b->backing - b->shift, b->mapped);
+	if (b->fd >= 0) close(b->fd);
+	free(b);
+}
+
 void DPCTLfree_with_context(void *p, void *h)
 {
 	context *c = handle_object(CONTEXT, h);
@@ -107,11 +127,10 @@ void DPCTLfree_with_context(void *p, void *h)
 		block *b = *at;
 
 		if (b->user != p || b->ctx != c) continue;
+		if (b->opened) fake_die("free of memory of another process: it is closed");
 		*at = b->next;
 		if (b->kind != KIND_HOST) b->dev->used -= b->size;
-		munmap(b->base, b->mapped);
-		munmap(b->backing - b->shift, b->mapped);
-		free(b);
+		drop(b);
 		pthread_mutex_unlock(&fake_lock);
 		live_add(USM, -1);
 		return;
@@ -142,6 +161,93 @@ void *DPCTLUSM_GetPointerDevice(void *p, void *h)
 		fake_die("the device of what is no memory of the context: the real library throws through C");
 	return handle_new(DEVICE, b->kind == KIND_HOST ? c->devices[0] : b->dev);
 }
+/*
+ * Handles of device memory for other processes, which have this library too: they
+ * name the process and its descriptor.
+ */
+struct handle_data {
+	char magic[8];
+	int pid, fd;
+	size_t size, mapped, shift;
+};
+
+bool DPCTLIPCMem_Available(void)
+{
+	return true;
+}
+int DPCTLIPCMem_GetHandle(void *p, void *h, char **data, size_t *size)
+{
+	context *c = handle_object(CONTEXT, h);
+	struct handle_data *d;
+
+	if (fake_entry(__func__)) return 1;
+	pthread_mutex_lock(&fake_lock);
+	block *b = find(p);
+	if (b == NULL || b->ctx != c || b->kind != KIND_DEVICE || b->fd < 0)
+		fake_die("a handle of what is no device memory that can be shared");
+	d = calloc(1, sizeof *d);
+	*d = (struct handle_data){"fakeIPC", getpid(), b->fd, b->size, b->mapped, b->shift};
+	pthread_mutex_unlock(&fake_lock);
+	*data = (char *)d;
+	*size = sizeof *d;
+	live_add(TEXT, 1);
+	return 0;
+}
+void DPCTLIPCMem_FreeHandleData(char *data)
+{
+	free(data);
+	live_add(TEXT, -1);
+}
+void *DPCTLIPCMem_OpenHandle(const char *data, size_t size, void *h, void *dh)
+{
+	context *c = handle_object(CONTEXT, h);
+	device *dev = handle_object(DEVICE, dh);
+	struct handle_data d;
+	char path[64];
+	block *b;
+
+	if (fake_entry(__func__) || size != sizeof d) return NULL;
+	memcpy(&d, data, sizeof d);
+	if (strncmp(d.magic, "fakeIPC", sizeof d.magic) != 0) return NULL;
+	snprintf(path, sizeof path, "/proc/%d/fd/%d", d.pid, d.fd);
+	b = calloc(1, sizeof *b);
+	*b = (block){.size = d.size, .mapped = d.mapped, .shift = d.shift, .kind = KIND_DEVICE, .ctx = c, .dev = dev};
+	b->opened = true;
+	b->fd = open(path, O_RDWR | O_CLOEXEC);
+	if (b->fd < 0 || !map_file(b)) {
+		if (b->fd >= 0) close(b->fd);
+		free(b);
+		return NULL;
+	}
+	b->user = b->base + b->shift;
+	b->backing += b->shift;
+	pthread_mutex_lock(&fake_lock);
+	b->next = blocks;
+	blocks = b;
+	pthread_mutex_unlock(&fake_lock);
+	live_add(USM, 1);
+	return b->user;
+}
+void DPCTLIPCMem_CloseHandle(void *p, void *h)
+{
+	context *c = handle_object(CONTEXT, h);
+
+	(void)fake_entry(__func__);
+	pthread_mutex_lock(&fake_lock);
+	for (block **at = &blocks; *at != NULL; at = &(*at)->next) {
+		block *b = *at;
+
+		if (b->user != p || b->ctx != c) continue;
+		if (!b->opened) fake_die("closing memory of the process's own");
+		*at = b->next;
+		drop(b);
+		pthread_mutex_unlock(&fake_lock);
+		live_add(USM, -1);
+		return;
+	}
+	fake_die("closing what was not opened");
+}
+
 /* Bytes in use on the i-th root device, of device and shared memory. */
 unsigned long long fake_used(long i)
 {

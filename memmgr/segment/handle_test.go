@@ -1,0 +1,242 @@
+//go:build cgo && linux
+
+package segment_test
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/memtest"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/syclobj/sycltest"
+)
+
+// sharingGPU is a machine whose driver shares device memory by handles, on its first GPU.
+var sharingGPU = sycltest.Machine{{Backend: syclobj.BackendLevelZero, Name: "Fake Level Zero", Devices: []sycltest.Device{
+	{Type: syclobj.TypeGPU, Name: "Fake GPU A", Memory: 4 << 30, IPC: true},
+	{Type: syclobj.TypeGPU, Name: "Fake GPU B", Memory: 4 << 30},
+}}}
+
+// onGPU opens a fake machine's GPU; nil in the parent process.
+func onGPU(t *testing.T, n int) (*sycltest.Fake, *syclobj.Queue) {
+	fake := sycltest.Child(t, sharingGPU)
+	if fake == nil {
+		return nil, nil
+	}
+	rt, err := syclobj.Open()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, rt.Close()) })
+	q := gpu(t, rt, n)
+	t.Cleanup(func() { require.NoError(t, q.Close()) })
+	return fake, q
+}
+
+func gpu(t require.TestingT, rt *syclobj.Runtime, n int) *syclobj.Queue {
+	d, err := rt.Device(fmt.Sprintf("level_zero:gpu:%d", n))
+	require.NoError(t, err)
+	q, err := rt.NewQueue(nil, d, 0)
+	require.NoError(t, err)
+	return q
+}
+
+func TestFakePoolOverHandles(t *testing.T) {
+	fake, q := onGPU(t, 0)
+	if fake == nil {
+		return
+	}
+	nothingStays(t)
+	memtest.Run(t, func(t testing.TB) memmgr.Resource {
+		p := memmgr.NewPool(newUSM(t, q, syclobj.USMDevice, segment.PeersWrite))
+		t.Cleanup(func() { require.NoError(t, p.Close()) })
+		return p
+	}, memtest.Options{})
+}
+
+func init() {
+	peers["handle reader"] = func(k talk) {
+		t := faultTest{}
+		var a segment.Attachment
+		var handle string
+		var offset uintptr
+		fmt.Sscan(k.hear(), &handle, &a.Size, &offset)
+		var err error
+		a.Handle, err = hex.DecodeString(handle)
+		require.NoError(t, err)
+		rt, err := syclobj.Open()
+		require.NoError(t, err)
+		a.Queue, a.Kind, a.Audience = gpu(t, rt, 0), syclobj.USMDevice, segment.PeersWrite
+		m, err := segment.Map(a)
+		require.NoError(t, err)
+		at := unsafe.Add(m.Data(), offset)
+		got := make([]byte, 4)
+		require.NoError(t, a.Queue.Read(got, at))
+		k.say("%q of %v", got, m.Place())
+		require.NoError(t, a.Queue.Write(at, []byte("peer")))
+		k.say("written")
+		if k.hear() != "close" {
+			return
+		}
+		mappings, _ := segment.InUse()
+		require.Equal(t, 1, mappings)
+		require.NoError(t, m.Close())
+		require.NoError(t, m.Close())
+		mappings, _ = segment.InUse()
+		require.Zero(t, mappings)
+		require.NoError(t, a.Queue.Close())
+		k.say("closed")
+	}
+}
+
+func TestFakeHandleInAnotherProcess(t *testing.T) {
+	fake, q := onGPU(t, 0)
+	if fake == nil {
+		return
+	}
+	nothingStays(t)
+	r := newUSM(t, q, syclobj.USMDevice, segment.PeersWrite)
+	p := memmgr.NewPool(r)
+	defer func() { require.NoError(t, p.Close()) }()
+	b := newBuffer(t, p, 1000)
+	defer b.Release()
+	require.NoError(t, memmgr.CopyIn(b, 0, []byte("here")))
+	s, offset, ok := segment.Find(b.Address(), b.Size())
+	require.True(t, ok)
+	require.Zero(t, s.Size()%(2<<20), "a peer sees whole pages")
+	require.Zero(t, (b.Address()-uintptr(offset))%(2<<20))
+	_, err := s.File()
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	require.ErrorIs(t, r.Discard(b.Address()&^4095, 4096), errors.ErrUnsupported)
+	handle, err := s.Handle()
+	require.NoError(t, err)
+	again, err := s.Handle()
+	require.NoError(t, err)
+	require.Equal(t, handle, again)
+	require.Equal(t, 2, fake.Calls("DPCTLIPCMem_GetHandle"), "the trial's, and one for the segment")
+
+	other := startPeer(t, "handle reader")
+	require.Equal(t, `"here" of device memory on level_zero:gpu:0`, other.ask("%x %d %d", handle, s.Size(), offset))
+	require.Equal(t, "written", other.hear())
+	got := make([]byte, 4)
+	require.NoError(t, memmgr.CopyOut(b, 0, got))
+	require.Equal(t, "peer", string(got))
+	require.Equal(t, "closed", other.ask("close"))
+	require.NoError(t, other.end())
+}
+
+func TestFakeHandleFaults(t *testing.T) {
+	fake, q := onGPU(t, 0)
+	if fake == nil {
+		return
+	}
+	nothingStays(t)
+	fake.Fail("DPCTLIPCMem_GetHandle", 1) // at the trial
+	_, err := segment.NewUSM(q, syclobj.USMDevice, segment.PeersWrite)
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	require.ErrorContains(t, err, "making a handle")
+	require.Zero(t, fake.Live().Allocations)
+}
+
+func TestFakeHandlesThatAreRefused(t *testing.T) {
+	fake, q := onGPU(t, 0)
+	if fake == nil {
+		return
+	}
+	nothingStays(t)
+	_, err := segment.NewUSM(q, syclobj.USMDevice, segment.PeersRead)
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	require.ErrorContains(t, err, "others can write")
+	_, err = segment.NewUSM(q, syclobj.USMShared, segment.PeersWrite)
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	require.ErrorContains(t, err, "only memory of kind device has handles")
+
+	r := newUSM(t, q, syclobj.USMDevice, segment.PeersWrite)
+	b := newBuffer(t, r, 100)
+	s, _, _ := segment.Find(b.Address(), 1)
+	fake.Fail("DPCTLIPCMem_GetHandle", 1)
+	_, err = s.Handle()
+	require.ErrorIs(t, err, syclobj.ErrFailed)
+	handle, err := s.Handle()
+	require.NoError(t, err)
+
+	good := segment.Attachment{Handle: handle, Size: s.Size(), Audience: segment.PeersWrite, Queue: q, Kind: syclobj.USMDevice}
+	for name, c := range map[string]struct {
+		change func(*segment.Attachment)
+		want   error
+	}{
+		"both":            {func(a *segment.Attachment) { a.File = memoryFile(t, 4096, 7, 0) }, memmgr.ErrRequest},
+		"neither":         {func(a *segment.Attachment) { a.Handle = nil }, memmgr.ErrRequest},
+		"an empty one":    {func(a *segment.Attachment) { a.Handle = []byte{} }, memmgr.ErrRequest},
+		"a long one":      {func(a *segment.Attachment) { a.Handle = make([]byte, 5000) }, memmgr.ErrRequest},
+		"a truncated one": {func(a *segment.Attachment) { a.Handle = a.Handle[:5] }, syclobj.ErrFailed},
+		"a forged one":    {func(a *segment.Attachment) { a.Handle = make([]byte, len(a.Handle)) }, syclobj.ErrFailed},
+		"too large":       {func(a *segment.Attachment) { a.Size *= 2 }, segment.ErrSize},
+		"no size":         {func(a *segment.Attachment) { a.Size = 0 }, segment.ErrSize},
+		"peers read":      {func(a *segment.Attachment) { a.Audience, a.ReadOnly = segment.PeersRead, true }, segment.ErrAudience},
+		"no queue":        {func(a *segment.Attachment) { a.Queue = nil }, memmgr.ErrRequest},
+		"another kind":    {func(a *segment.Attachment) { a.Kind = syclobj.USMShared }, memmgr.ErrRequest},
+		"one byte less":   {func(a *segment.Attachment) { a.Handle = a.Handle[:len(a.Handle)-1] }, syclobj.ErrFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nothingStays(t)
+			live := fake.Live()
+			a := good
+			c.change(&a)
+			_, err := segment.Map(a)
+			require.ErrorIs(t, err, c.want)
+			var op *segment.OpError
+			require.ErrorAs(t, err, &op)
+			require.Equal(t, live, fake.Live())
+		})
+	}
+	// One that may be open at a time.
+	one := good
+	one.MaxMappings = 1
+	m, err := segment.Map(one)
+	require.NoError(t, err)
+	require.True(t, m.Place().Kind() == syclobj.USMDevice && !m.ReadOnly())
+	_, err = segment.Map(one)
+	require.ErrorIs(t, err, segment.ErrLimit)
+	require.NoError(t, m.Close())
+
+	b.Release()
+	_, err = s.Handle()
+	require.ErrorIs(t, err, memmgr.ErrClosed)
+	_, err = segment.Segment{}.Handle()
+	require.ErrorIs(t, err, memmgr.ErrClosed)
+	host := newBuffer(t, newHost(t, segment.PeersWrite), 1)
+	defer host.Release()
+	s, _, _ = segment.Find(host.Address(), 1)
+	_, err = s.Handle()
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+}
+
+// A device whose driver has no handles.
+func TestFakeHandlesNeedTheAspect(t *testing.T) {
+	fake, q := onGPU(t, 1)
+	if fake == nil {
+		return
+	}
+	nothingStays(t)
+	_, err := segment.NewUSM(q, syclobj.USMDevice, segment.PeersWrite)
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	require.ErrorContains(t, err, "ext_oneapi_ipc_memory")
+	require.ErrorContains(t, err, "only that of an OpenCL CPU device is")
+	_, err = segment.Map(segment.Attachment{Handle: []byte("x"), Size: 4096, Audience: segment.PeersWrite, Queue: q, Kind: syclobj.USMDevice})
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+}
+
+// What the installed library says, where it has no handles.
+func TestHandlesOfTheInstalledLibrary(t *testing.T) {
+	rt := onOpenCLCPU(t)
+	_, err := segment.Map(segment.Attachment{Handle: []byte("x"), Size: 4096, Audience: segment.PeersWrite,
+		Queue: rt.DefaultQueue(), Kind: syclobj.USMDevice})
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	t.Log(err)
+}

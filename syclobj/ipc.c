@@ -1,0 +1,79 @@
+//go:build linux && cgo
+
+#include "symbols.h"
+#include "usmb_sycl.h"
+
+#include <string.h>
+
+static int library_support(void)
+{
+	if (!usmb_ready()) return USMB_SYCL_IPC_NO_LIBRARY;
+	if (usmb_dp.DPCTLIPCMem_Available == NULL || usmb_dp.DPCTLIPCMem_GetHandle == NULL ||
+	    usmb_dp.DPCTLIPCMem_OpenHandle == NULL || usmb_dp.DPCTLIPCMem_CloseHandle == NULL ||
+	    usmb_dp.DPCTLIPCMem_FreeHandleData == NULL)
+		return USMB_SYCL_IPC_NO_FUNCTIONS;
+	return usmb_dp.DPCTLIPCMem_Available() ? USMB_SYCL_IPC_OK : USMB_SYCL_IPC_NOT_BUILT;
+}
+
+int usmb_sycl_ipc_support(void *device)
+{
+	int support = library_support();
+
+	if (support != USMB_SYCL_IPC_OK) return support;
+	if (device == NULL || !usmb_dp.DPCTLDevice_HasAspect(device, DP_ASPECT_IPC_MEMORY))
+		return USMB_SYCL_IPC_NO_ASPECT;
+	return USMB_SYCL_IPC_OK;
+}
+
+static int is_device_usm(void *ctx, void *ptr)
+{
+	return usmb_dp.DPCTLUSM_GetPointerType(ptr, ctx) == USMB_USM_DEVICE;
+}
+
+int usmb_sycl_ipc_get(void *ctx, void *ptr, char *out, size_t n, size_t *size)
+{
+	char *data = NULL;
+	int err = USMB_SYCL_OK;
+
+	if (library_support() != USMB_SYCL_IPC_OK) return USMB_SYCL_ENOLIB;
+	if (ctx == NULL || ptr == NULL || out == NULL || size == NULL) return USMB_SYCL_ENULL;
+	if (!is_device_usm(ctx, ptr)) return USMB_SYCL_ENOTUSM;
+	*size = 0;
+	if (usmb_dp.DPCTLIPCMem_GetHandle(ptr, ctx, &data, size) != 0 || data == NULL) return USMB_SYCL_EFAILED;
+	if (*size == 0 || *size > n)
+		err = USMB_SYCL_EARG;
+	else
+		memcpy(out, data, *size);
+	usmb_dp.DPCTLIPCMem_FreeHandleData(data);
+	return err;
+}
+
+int usmb_sycl_ipc_open(void *ctx, void *device, const char *handle, size_t n, size_t size, void **out)
+{
+	char *p;
+	int err = USMB_SYCL_OK;
+
+	if (library_support() != USMB_SYCL_IPC_OK) return USMB_SYCL_ENOLIB;
+	if (ctx == NULL || device == NULL || handle == NULL || out == NULL) return USMB_SYCL_ENULL;
+	if (n == 0 || size == 0) return USMB_SYCL_EARG;
+	p = usmb_dp.DPCTLIPCMem_OpenHandle(handle, n, ctx, device);
+	if (p == NULL) return USMB_SYCL_EFAILED;
+	if (!is_device_usm(ctx, p))
+		err = USMB_SYCL_ENOTUSM;
+	else if (!is_device_usm(ctx, p + (size - 1)))
+		err = USMB_SYCL_EOVERRUN;
+	if (err != USMB_SYCL_OK) {
+		usmb_dp.DPCTLIPCMem_CloseHandle(p, ctx);
+		return err;
+	}
+	*out = p;
+	return USMB_SYCL_OK;
+}
+
+int usmb_sycl_ipc_close(void *ctx, void *ptr)
+{
+	if (library_support() != USMB_SYCL_IPC_OK) return USMB_SYCL_ENOLIB;
+	if (ctx == NULL || ptr == NULL) return USMB_SYCL_ENULL;
+	usmb_dp.DPCTLIPCMem_CloseHandle(ptr, ctx);
+	return USMB_SYCL_OK;
+}
