@@ -134,7 +134,8 @@ var _ = map[bool]string{
 	false: "",
 	sortPlatform == C.USMB_LIVE_PLATFORM && sortDevice == C.USMB_LIVE_DEVICE && sortContext == C.USMB_LIVE_CONTEXT &&
 		sortQueue == C.USMB_LIVE_QUEUE && sortEvent == C.USMB_LIVE_EVENT && sortPlace == C.USMB_LIVE_PLACE &&
-		sortAllocation == C.USMB_LIVE_ALLOCATION && sortCount == C.USMB_LIVE_SORTS: "sorts",
+		sortAllocation == C.USMB_LIVE_ALLOCATION && sortProgram == C.USMB_LIVE_PROGRAM &&
+		sortKernel == C.USMB_LIVE_KERNEL && sortCount == C.USMB_LIVE_SORTS: "sorts",
 }
 
 var _ = map[bool]string{
@@ -191,6 +192,8 @@ func deleteRef(sort refSort, r ref) {
 		C.usmb_sycl_queue_delete(r)
 	case sortEvent:
 		C.usmb_sycl_event_delete(r)
+	case sortProgram, sortKernel:
+		deleteKernelRef(sort, r)
 	}
 }
 

@@ -65,6 +65,14 @@
 // Nothing is freed by the garbage collector. [LiveObjects] counts what is held
 // and is zero when everything was closed, freed and released.
 //
+// # Programs and kernels
+//
+// [Queue.BuildOpenCL] and [Queue.BuildSPIRV] compile a [Program] for the device and context of
+// a queue; [Program.Kernel] takes a [Kernel] from it, which [Kernel.Submit] launches with
+// addresses and numbers. Package usmarray/kernel launches them with arrays. The library tells
+// nothing of a program that does not build, nor of a kernel's parameters: OpenCL is asked for
+// both, by building the program once more. The host backend has no kernels.
+//
 // # Errors
 //
 // Functions and methods that fail return an [OpError]: the operation, what was

@@ -17,6 +17,8 @@ const (
 	sortEvent
 	sortPlace
 	sortAllocation
+	sortProgram
+	sortKernel
 	sortCount
 )
 

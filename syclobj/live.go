@@ -14,6 +14,7 @@ type Live struct {
 	Platforms, Devices, Contexts, Queues, Events, Places int64
 	Allocations                                          int64 // USM
 	HostAllocations                                      int64 // of the host backend
+	Programs, Kernels                                    int64
 	Waiters                                              int64 // events that somebody waits for who can give up
 }
 
@@ -30,6 +31,8 @@ func LiveObjects() Live {
 		Events:          c[sortEvent],
 		Places:          c[sortPlace],
 		Allocations:     c[sortAllocation],
+		Programs:        c[sortProgram],
+		Kernels:         c[sortKernel],
 		HostAllocations: liveHostAllocations.Load(),
 		Waiters:         liveWaiters.Load(),
 	}
@@ -44,7 +47,8 @@ func (l Live) String() string {
 	}{
 		{l.Platforms, "platforms"}, {l.Devices, "devices"}, {l.Contexts, "contexts"},
 		{l.Queues, "queues"}, {l.Events, "events"}, {l.Places, "places"},
-		{l.Allocations, "USM allocations"}, {l.HostAllocations, "host allocations"}, {l.Waiters, "waiters"},
+		{l.Allocations, "USM allocations"}, {l.HostAllocations, "host allocations"},
+		{l.Programs, "programs"}, {l.Kernels, "kernels"}, {l.Waiters, "waiters"},
 	} {
 		if c.n != 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.name))

@@ -14,7 +14,7 @@ import (
 // nothing, and the others are the nil dereference that Go makes of them. Zero
 // values are as good as closed. Nothing of it reaches C.
 func TestNilAndZeroReceivers(t *testing.T) {
-	for _, zero := range []any{&syclobj.Runtime{}, &syclobj.Context{}, &syclobj.Device{}, &syclobj.Platform{}, &syclobj.Queue{}, &syclobj.Place{}, &syclobj.Event{}} {
+	for _, zero := range []any{&syclobj.Runtime{}, &syclobj.Context{}, &syclobj.Device{}, &syclobj.Platform{}, &syclobj.Queue{}, &syclobj.Place{}, &syclobj.Event{}, &syclobj.Program{}, &syclobj.Kernel{}} {
 		typ := reflect.TypeOf(zero)
 		for i := range typ.NumMethod() {
 			m := typ.Method(i)

@@ -35,6 +35,26 @@ enum {
 	DP_ASPECT_IPC_MEMORY = 22 /* of libraries that have the optional functions below */
 };
 
+/* Types of kernel arguments, DPCTLKernelArgType. The numbers up to the local accessor's
+ * are those of 0.17; the raw argument's is that of 0.20, which brought the functions
+ * for it. */
+enum {
+	DP_ARG_UINT8 = 1,
+	DP_ARG_UINT16 = 3,
+	DP_ARG_UINT32 = 5,
+	DP_ARG_UINT64 = 7,
+	DP_ARG_POINTER = 10,
+	DP_ARG_LOCAL = 11,
+	DP_ARG_RAW = 13
+};
+
+/* MDLocalAccessor of dpctl_sycl_queue_interface.h. */
+typedef struct usmb_local_accessor {
+	size_t ndim;
+	int type; /* of an element */
+	size_t dims[3];
+} usmb_local_accessor;
+
 #define USMB_DPCTL_FUNCTIONS(X) \
 	/* service: version text of the DPC++ compiler; give, deleted with CString */ \
 	X(const char *, DPCTLService_GetDPCPPVersion, (void)) \
@@ -135,14 +155,45 @@ enum {
 	X(void, DPCTLfree_with_context, (void *take, void *ctx))                     /* NOTHROW! */ \
 	X(int, DPCTLUSM_GetPointerType, (void *ptr, void *ctx))                      /* NOTHROW! */ \
 	/* give */ \
-	X(void *, DPCTLUSM_GetPointerDevice, (void *ptr, void *ctx)) /* NOTHROW! */
+	X(void *, DPCTLUSM_GetPointerDevice, (void *ptr, void *ctx)) /* NOTHROW! */ \
+	/* programs (executable kernel bundles); give, NULL when the compiler refused, without \
+	 * its words, which go nowhere */ \
+	X(void *, DPCTLKernelBundle_CreateFromOCLSource, \
+	  (void *ctx, void *device, const char *source, const char *options)) \
+	X(void *, DPCTLKernelBundle_CreateFromSpirv, \
+	  (void *ctx, void *device, const void *il, size_t size, const char *options)) \
+	/* give; NULL when the program has no kernel of that name. Each is a kernel object of the \
+	 * driver of its own. */ \
+	X(void *, DPCTLKernelBundle_GetKernel, (void *bundle, const char *name)) \
+	X(void, DPCTLKernelBundle_Delete, (void *take)) \
+	X(size_t, DPCTLKernel_GetNumArgs, (void *kernel)) /* NOTHROW! */ \
+	X(void, DPCTLKernel_Delete, (void *take)) \
+	/* launches; give an event, NULL on failure. args holds addresses of scalars, pointers \
+	 * themselves, and addresses of local accessors. The kernel's own lock keeps setting \
+	 * arguments and submitting apart from other threads' launches of it. */ \
+	X(void *, DPCTLQueue_SubmitRange, \
+	  (void *kernel, void *queue, void **args, const int *types, size_t nargs, const size_t *global, size_t ndim, \
+	   void **events, size_t nevents)) \
+	X(void *, DPCTLQueue_SubmitNDRange, \
+	  (void *kernel, void *queue, void **args, const int *types, size_t nargs, const size_t *global, \
+	   const size_t *local, size_t ndim, void **events, size_t nevents)) \
+	X(uint64_t, DPCTLDevice_GetLocalMemSize, (void *device)) \
+	X(size_t, DPCTLDevice_GetMaxWorkGroupSize, (void *device)) \
+	/* three numbers, deleted with Size_t_Array; NULL on failure */ \
+	X(size_t *, DPCTLDevice_GetMaxWorkItemSizes3d, (void *device)) \
+	X(void, DPCTLSize_t_Array_Delete, (size_t *take))
 
 /*
- * Functions that libraries after 0.22 have, from dpctl_sycl_ipc_memory_interface.h
- * and dpctl_sycl_extension_interface.h of dpctl's development: NULL in the table
- * where the library lacks one.
+ * Functions that older libraries lack: NULL in the table where the library lacks
+ * one. Those of memory between processes are of libraries after 0.22, from
+ * dpctl_sycl_ipc_memory_interface.h and dpctl_sycl_extension_interface.h of dpctl's
+ * development.
  */
 #define USMB_DPCTL_OPTIONAL(X) \
+	/* 0.20: an argument of a kernel, of any bytes, which it copies; give */ \
+	X(bool, DPCTLRawKernelArg_Available, (void)) \
+	X(void *, DPCTLRawKernelArg_Create, (void *bytes, size_t count)) \
+	X(void, DPCTLRawKernelArg_Delete, (void *take)) \
 	/* whether the library was built with the next four at work */ \
 	X(bool, DPCTLIPCMem_Available, (void)) \
 	/* 0 on success. Gives bytes by which another process can open the allocation of \

@@ -115,5 +115,5 @@ func inChild(t *testing.T) *Fake {
 
 // Objects counts what the fake library has handed out and not got back.
 type Objects struct {
-	Platforms, Devices, Contexts, Queues, Events, Selectors, Vectors, Texts, Allocations int64
+	Platforms, Devices, Contexts, Queues, Events, Selectors, Vectors, Texts, Allocations, Programs, Kernels int64
 }

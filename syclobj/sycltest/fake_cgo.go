@@ -152,11 +152,11 @@ func attach(path string) (*Fake, error) {
 
 // Live counts what the library has handed out and not got back.
 func (*Fake) Live() Objects {
-	var n [9]int64
+	var n [11]int64
 	for i := range n {
 		n[i] = int64(C.go_live(C.int(i)))
 	}
-	return Objects{n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8]}
+	return Objects{n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8], n[9], n[10]}
 }
 
 // Calls counts the calls of a function of the library by its name.

@@ -4,6 +4,8 @@ package sycltest
 
 /*
 #cgo CFLAGS: -I${SRCDIR}/..
+#include <stdlib.h>
+#include "symbols.h"
 #include "usmb_sycl.h"
 
 static int go_check_loop(void *ctx, uintptr_t lo, uintptr_t hi, long n) {
@@ -32,6 +34,33 @@ static int go_alloc(void *queue, int32_t kind, size_t size, void **out) {
 	return usmb_sycl_alloc(queue, usmb_sycl_queue_kinds(queue), kind, size, 0, out);
 }
 static void go_nothing(void) {}
+
+static void *go_program(void *queue, const char *source) {
+	void *ctx = usmb_dp.DPCTLQueue_GetContext(queue), *device = usmb_dp.DPCTLQueue_GetDevice(queue);
+	void *program = usmb_dp.DPCTLKernelBundle_CreateFromOCLSource(ctx, device, source, "");
+
+	usmb_dp.DPCTLContext_Delete(ctx);
+	usmb_dp.DPCTLDevice_Delete(device);
+	return program;
+}
+static void *go_kernel(void *program, const char *name) { return usmb_dp.DPCTLKernelBundle_GetKernel(program, name); }
+static void go_end(void *program, void *kernel) {
+	if (kernel != NULL) usmb_dp.DPCTLKernel_Delete(kernel);
+	if (program != NULL) usmb_dp.DPCTLKernelBundle_Delete(program);
+}
+static int go_launch_loop(void *kernel, void *queue, uintptr_t x, uintptr_t y, float f, size_t items, long n, long every) {
+	void *args[] = {(void *)x, (void *)y, &f};
+	int types[] = {DP_ARG_POINTER, DP_ARG_POINTER, 8}; // float32
+
+	for (long i = 1; i <= n; i++) {
+		void *event = usmb_dp.DPCTLQueue_SubmitRange(kernel, queue, args, types, 3, &items, 1, NULL, 0);
+
+		if (event == NULL) return 1;
+		if (i % every == 0 || i == n) usmb_dp.DPCTLEvent_WaitAndThrow(event);
+		usmb_dp.DPCTLEvent_Delete(event);
+	}
+	return 0;
+}
 */
 import "C"
 
@@ -73,3 +102,28 @@ func CodeText(code syclobj.Code) string { return C.GoString(C.usmb_sycl_strerror
 
 // EmptyCall is a cgo call that does nothing: the unit of such comparisons.
 func EmptyCall() { C.go_nothing() }
+
+// LaunchInC builds a kernel of two pointers and a float from OpenCL C, by the functions of
+// the library alone, and gives a loop in C that launches it n times over so many work-items
+// and waits after each every-th: what launches from Go are compared with.
+func LaunchInC(q *syclobj.Queue, source, name string) (loop func(x, y unsafe.Pointer, f float32, items, n, every int) error, end func(), err error) {
+	s, k := C.CString(source), C.CString(name)
+	defer C.free(unsafe.Pointer(s))
+	defer C.free(unsafe.Pointer(k))
+	program := C.go_program(q.Ref(), s)
+	if program == nil {
+		return nil, nil, syclobj.ErrFailed
+	}
+	kernel := C.go_kernel(program, k)
+	if kernel == nil {
+		C.go_end(program, nil)
+		return nil, nil, syclobj.ErrFailed
+	}
+	loop = func(x, y unsafe.Pointer, f float32, items, n, every int) error {
+		if C.go_launch_loop(kernel, q.Ref(), C.uintptr_t(uintptr(x)), C.uintptr_t(uintptr(y)), C.float(f), C.size_t(items), C.long(n), C.long(every)) != 0 {
+			return syclobj.ErrFailed
+		}
+		return nil
+	}
+	return loop, func() { C.go_end(program, kernel) }, nil
+}

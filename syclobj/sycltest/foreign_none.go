@@ -28,3 +28,8 @@ func CodeText(code syclobj.Code) string { return code.Error() }
 
 // EmptyCall does nothing, without a call into C.
 func EmptyCall() {}
+
+// LaunchInC needs Linux and cgo.
+func LaunchInC(*syclobj.Queue, string, string) (loop func(x, y unsafe.Pointer, f float32, items, n, every int) error, end func(), err error) {
+	return nil, nil, syclobj.ErrUnsupported
+}

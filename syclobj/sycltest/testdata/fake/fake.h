@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum sort { PLATFORM, DEVICE, CONTEXT, QUEUE, EVENT, SELECTOR, VECTOR, TEXT, USM, SORTS };
+enum sort { PLATFORM, DEVICE, CONTEXT, QUEUE, EVENT, SELECTOR, VECTOR, TEXT, USM, PROGRAM, KERNEL, SORTS };
 
 enum { MAX_PLATFORMS = 8, MAX_ROOTS = 32, MAX_TILES = 8, MAX_CONTEXT = 16, MAX_DEPS = 64 };
 
@@ -93,6 +93,10 @@ void fake_die(const char *what) __attribute__((noreturn));
 void machine_init(void);
 void *vector_of(enum sort sort, void **objects, size_t n);
 
+/* What work does when it runs. */
+enum { NOTHING, COPY, FILL, INCREMENT };
+
+void *submit(void *q, event prototype, void **deps, size_t n);
 event *event_submit(queue *q, event prototype, void **deps, size_t n);
 void event_unref(event *e);
 

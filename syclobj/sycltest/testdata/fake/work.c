@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NOTHING, COPY, FILL };
-
 static event *pending; /* in order of submission */
 static bool holding;   /* new work waits for the test to release it */
 static int async_in, async_code;
@@ -19,6 +17,7 @@ static void execute(event *e)
 	e->times[1] = ++clock_now;
 	if (e->op == COPY) memmove(dst, usm_backing(e->src, e->size), e->size);
 	for (size_t i = 0; e->op == FILL && i < e->size; i++) dst[i] = e->pattern[i % e->width];
+	for (size_t i = 0; e->op == INCREMENT && i < e->size / 4; i++) ((int32_t *)dst)[i]++;
 	e->times[2] = ++clock_now;
 	e->complete = true;
 }
@@ -103,7 +102,7 @@ void event_unref(event *e)
 	pthread_mutex_unlock(&fake_lock);
 }
 
-static void *submit(void *q, event prototype, void **deps, size_t n)
+void *submit(void *q, event prototype, void **deps, size_t n)
 {
 	return handle_new(EVENT, event_submit(handle_object(QUEUE, q), prototype, deps, n));
 }

@@ -1,0 +1,53 @@
+/*
+ * A program built by OpenCL itself, for what the SYCL library does not tell of one that it
+ * built: the compiler's words, the names of the kernels, and what their arguments are. It
+ * uses the OpenCL loader that the process holds, and loads none. Private to this package.
+ */
+#ifndef USMB_SYCL_CLPROGRAM_H
+#define USMB_SYCL_CLPROGRAM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct usmb_clprogram usmb_clprogram;
+
+/* How an attempt ended. */
+enum {
+	USMB_CL_BUILT,
+	USMB_CL_REFUSED, /* by the compiler: there is a log */
+	USMB_CL_NOLOADER,
+	USMB_CL_NODEVICE, /* no OpenCL device has that name and driver version */
+	USMB_CL_FAILED    /* a call before the build failed */
+};
+
+/*
+ * Builds text, n bytes of OpenCL C or (il) SPIR-V, for the OpenCL device of that name and
+ * driver version, which its parts share. Owned also when it was not built; NULL when out of
+ * memory.
+ */
+usmb_clprogram *usmb_clprogram_build(const char *device, const char *driver, const void *text, size_t n, int il,
+                                     const char *options);
+void usmb_clprogram_free(usmb_clprogram *p);
+
+int usmb_clprogram_result(const usmb_clprogram *p);
+/* OpenCL's own number of the last call that failed, 0 for none. */
+int usmb_clprogram_code(const usmb_clprogram *p);
+/* At most n bytes of the log, without an end mark; how many it has in all is in *total. */
+size_t usmb_clprogram_log(usmb_clprogram *p, char *log, size_t n, size_t *total);
+/* The names of the kernels, separated by semicolons; likewise. */
+size_t usmb_clprogram_kernels(usmb_clprogram *p, char *names, size_t n, size_t *total);
+
+/* What the driver tells of an argument. */
+typedef struct usmb_clargument {
+	int32_t address;  /* USMB_CL_ADDRESS_*, 0 when it does not tell */
+	int32_t constant; /* 1: the pointer is to const */
+	char type[64];    /* as written, without qualifiers: "float*", "uint4" */
+	char name[64];
+} usmb_clargument;
+
+enum { USMB_CL_ADDRESS_GLOBAL = 1, USMB_CL_ADDRESS_LOCAL, USMB_CL_ADDRESS_CONSTANT, USMB_CL_ADDRESS_PRIVATE };
+
+/* How many of the n arguments of a kernel were told. */
+size_t usmb_clprogram_arguments(usmb_clprogram *p, const char *kernel, usmb_clargument *out, size_t n);
+
+#endif

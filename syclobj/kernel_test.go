@@ -1,0 +1,205 @@
+package syclobj_test
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/syclobj/sycltest"
+)
+
+const fakeKernels = "kernel void increment(global int *x) kernel void copy(global const int *x, global int *y)"
+
+func TestBuildErrorHasTheCompilersWords(t *testing.T) {
+	q := openReal(t).DefaultQueue()
+	p, err := q.BuildOpenCL("kernel void k(global int *x) {\n  x[0] = unheard_of;\n}", "-DA=1")
+	require.Nil(t, p)
+	var e *syclobj.BuildError
+	require.ErrorAs(t, err, &e)
+	require.ErrorIs(t, err, syclobj.ErrFailed)
+	require.Contains(t, e.Log, "unheard_of")
+	require.Equal(t, q.Device().FilterString(), e.Device)
+	require.ErrorContains(t, err, "use of undeclared identifier")
+
+	_, err = q.BuildOpenCL("kernel void k(void) {}", "-no-such-option")
+	require.ErrorAs(t, err, &e)
+
+	// A log without end is cut.
+	_, err = q.BuildOpenCL("#define A "+strings.Repeat("#error no\n#warning "+strings.Repeat("w", 100)+"\n", 3000), "-ferror-limit=0")
+	require.ErrorAs(t, err, &e)
+	require.LessOrEqual(t, len(e.Log), 64<<10+100)
+}
+
+func TestKernelParams(t *testing.T) {
+	q := openReal(t).DefaultQueue()
+	p, err := q.BuildOpenCL(`typedef struct { int a, b; } pair;
+kernel void all(global const float *a, constant int *b, local uchar *c, int d, float4 e, pair f, double g) {}
+kernel void none(void) {}`, "")
+	require.NoError(t, err)
+	defer p.Close()
+	k, err := p.Kernel("all")
+	require.NoError(t, err)
+	defer k.Close()
+	require.Equal(t, "all", k.Name())
+	var says []string
+	for _, param := range k.Params() {
+		says = append(says, param.String())
+	}
+	require.Equal(t, []string{"global const float* a", "constant const int* b", "local uchar* c", "int d", "float4 e", "pair f", "double g"}, says)
+	none, err := p.Kernel("none")
+	require.NoError(t, err)
+	defer none.Close()
+	require.Empty(t, none.Params())
+	_, err = p.Kernel("nil")
+	require.ErrorIs(t, err, syclobj.ErrArgument)
+	require.ErrorContains(t, err, "it has all, none")
+	for _, name := range []string{"", "a\x00b"} {
+		_, err = p.Kernel(name)
+		require.ErrorIs(t, err, syclobj.ErrArgument)
+	}
+	event, err := none.Submit(q, []int{1}, nil, nil, nil)
+	require.NoError(t, err)
+	require.NoError(t, syclobj.EventFromRef(event).Wait(t.Context()))
+}
+
+func TestBuildRefusals(t *testing.T) {
+	q := openReal(t).DefaultQueue()
+	for name, build := range map[string]func() (*syclobj.Program, error){
+		"NUL in the text":    func() (*syclobj.Program, error) { return q.BuildOpenCL("a\x00b", "") },
+		"NUL in the options": func() (*syclobj.Program, error) { return q.BuildOpenCL("", "a\x00b") },
+		"no words":           func() (*syclobj.Program, error) { return q.BuildSPIRV([]byte{3, 2, 35}, "") },
+		"no header":          func() (*syclobj.Program, error) { return q.BuildSPIRV(make([]byte, 16), "") },
+		"no SPIR-V":          func() (*syclobj.Program, error) { return q.BuildSPIRV(make([]byte, 64), "") },
+	} {
+		p, err := build()
+		require.ErrorIs(t, err, syclobj.ErrArgument, name)
+		require.Nil(t, p)
+	}
+}
+
+// Every function that a build, a kernel and a launch use fails: nothing is left behind.
+func TestKernelsFail(t *testing.T) {
+	fake := sycltest.Child(t, sycltest.TwoGPUs)
+	if fake == nil {
+		return
+	}
+	rt := openReal(t)
+	cpu, err := rt.Device("opencl:cpu:0")
+	require.NoError(t, err)
+	q := defaultQueue(t, cpu)
+	m := alloc(t, q, syclobj.USMShared, 64)
+	whole := func() error {
+		p, err := q.BuildOpenCL(fakeKernels, "")
+		if err != nil {
+			return err
+		}
+		defer p.Close()
+		k, err := p.Kernel("increment")
+		if err != nil {
+			return err
+		}
+		defer k.Close()
+		event, err := k.Submit(q, []int{16}, []int{4}, []syclobj.KernelArg{syclobj.PointerArg(m)}, nil)
+		if err != nil {
+			return err
+		}
+		return syclobj.EventFromRef(event).Wait(t.Context())
+	}
+	require.NoError(t, whole())
+	require.Equal(t, []int32{1, 1, 1, 1}, unsafe.Slice((*int32)(m), 4))
+	before := fake.Live()
+	for _, fn := range []string{
+		"DPCTLContext_Copy", "DPCTLDevice_Copy", "DPCTLKernelBundle_CreateFromOCLSource", "DPCTLKernelBundle_GetKernel", "DPCTLQueue_SubmitNDRange",
+	} {
+		fake.Fail(fn, 1)
+		require.ErrorIs(t, whole(), syclobj.ErrFailed, fn)
+		fake.Fail(fn, 0)
+		require.Equal(t, before, fake.Live(), fn)
+	}
+	fake.Fail("DPCTLDevice_GetMaxWorkItemSizes3d", 1)
+	require.NoError(t, whole(), "what the runtime does not tell is the driver's to refuse")
+
+	_, err = q.BuildOpenCL("#error", "")
+	var e *syclobj.BuildError
+	require.ErrorAs(t, err, &e)
+	require.ErrorContains(t, err, "no OpenCL loader is in the process")
+	require.Equal(t, before, fake.Live())
+}
+
+// Programs of OpenCL C are for OpenCL; SPIR-V is for every backend.
+func TestProgramsOnLevelZero(t *testing.T) {
+	if sycltest.Child(t, sycltest.TwoGPUs) == nil {
+		return
+	}
+	rt := openReal(t)
+	q := defaultQueue(t, rt.RootDevices()[0])
+	_, err := q.BuildOpenCL(fakeKernels, "")
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	require.ErrorContains(t, err, "BuildSPIRV")
+	module := append([]byte{3, 2, 35, 7, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0}, instruction(fakeKernels)...)
+	p, err := q.BuildSPIRV(module, "")
+	require.NoError(t, err)
+	defer p.Close()
+	k, err := p.Kernel("copy")
+	require.NoError(t, err)
+	defer k.Close()
+	require.Len(t, k.Params(), 2)
+	require.Equal(t, "a parameter that the driver does not describe", k.Params()[0].String())
+	_, err = p.Kernel("nothing")
+	require.ErrorIs(t, err, syclobj.ErrFailed)
+
+	// The launch is refused on another device, however alike.
+	gpu := defaultQueue(t, rt.RootDevices()[1])
+	_, err = k.Submit(gpu, []int{1}, nil, make([]syclobj.KernelArg, 2), nil)
+	require.ErrorIs(t, err, syclobj.ErrArgument)
+	require.ErrorContains(t, err, "level_zero:gpu:0")
+}
+
+// instruction is an OpNop-like instruction with a text in it, for the frame to be whole.
+func instruction(text string) []byte {
+	for len(text)%4 != 0 {
+		text += " "
+	}
+	n := len(text)/4 + 1
+	return append([]byte{0, 0, byte(n), byte(n >> 8)}, text...)
+}
+
+// A kernel from many goroutines, and closed beside them.
+func TestKernelFromManyGoroutines(t *testing.T) {
+	q := openReal(t).DefaultQueue()
+	p, err := q.BuildOpenCL("kernel void put(global int *x, int at, int v) { x[at] = v; }", "")
+	require.NoError(t, err)
+	k, err := p.Kernel("put")
+	require.NoError(t, err)
+	require.NoError(t, p.Close())
+	m := alloc(t, q, syclobj.USMShared, 4*16*64)
+	x := unsafe.Slice((*int32)(m), 16*64)
+	var group sync.WaitGroup
+	for g := range 16 {
+		group.Go(func() {
+			for i := range 64 {
+				at := int32(64*g + i)
+				event, err := k.Submit(q, []int{1}, nil, []syclobj.KernelArg{syclobj.PointerArg(m), syclobj.ScalarArg(at), syclobj.ScalarArg(at + 1)}, nil)
+				if err == nil {
+					err = q.EventFromRef(event).Wait(t.Context())
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	for i, v := range x {
+		require.Equal(t, int32(i+1), v)
+	}
+	require.NoError(t, k.Close())
+	require.NoError(t, k.Close())
+	_, err = k.Submit(q, []int{1}, nil, nil, nil)
+	require.ErrorIs(t, err, syclobj.ErrClosed)
+}

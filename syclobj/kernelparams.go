@@ -1,0 +1,138 @@
+package syclobj
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// KernelParam is what the driver tells of one parameter of a kernel. Where it does not
+// tell, the fields are empty, and a launch is checked by the driver alone.
+type KernelParam struct {
+	Address string // "global", "constant", "local", or "private" for what goes by value
+	Const   bool   // a pointer to const
+	Type    string // as OpenCL C writes it, without qualifiers: "float*", "uint4"
+	Name    string
+}
+
+// String is the parameter as OpenCL C declares it.
+func (p KernelParam) String() string {
+	if p.Address == "" {
+		return "a parameter that the driver does not describe"
+	}
+	var words []string
+	if p.Address != "private" {
+		words = append(words, p.Address)
+	}
+	if p.Const {
+		words = append(words, "const")
+	}
+	for _, w := range []string{p.Type, p.Name} {
+		if w != "" {
+			words = append(words, w)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// Element is the scalar type that a pointer points to, or a value is made of: its bits,
+// whether it is a floating-point type, and whether the type is one of OpenCL C's own (else
+// the others say nothing). lanes is 1 but for vectors.
+func (p KernelParam) Element() (bits int, float bool, lanes int, known bool) {
+	return openCLType(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(p.Type), "*")))
+}
+
+var openCLScalars = map[string]struct {
+	bits  int
+	float bool
+}{
+	"char": {8, false}, "uchar": {8, false}, "short": {16, false}, "ushort": {16, false},
+	"int": {32, false}, "uint": {32, false}, "long": {64, false}, "ulong": {64, false},
+	"half": {16, true}, "float": {32, true}, "double": {64, true},
+	"signed char": {8, false}, "unsigned char": {8, false}, "unsigned short": {16, false},
+	"unsigned int": {32, false}, "unsigned": {32, false}, "unsigned long": {64, false},
+}
+
+// openCLType reads the name of a scalar or vector type.
+func openCLType(name string) (bits int, float bool, lanes int, known bool) {
+	if t, ok := openCLScalars[name]; ok {
+		return t.bits, t.float, 1, true
+	}
+	base := strings.TrimRight(name, "0123456789")
+	t, scalar := openCLScalars[base]
+	n, vector := openCLLanes[name[len(base):]]
+	if !scalar || !vector || strings.Contains(base, " ") {
+		return 0, false, 0, false
+	}
+	return t.bits, t.float, n, true
+}
+
+var openCLLanes = map[string]int{"2": 2, "3": 3, "4": 4, "8": 8, "16": 16}
+
+// valueBytes is the size of a parameter that goes by value; 0 when it is not known. A
+// vector of three takes the room of four.
+func (p *KernelParam) valueBytes() int {
+	bits, _, lanes, ok := openCLType(p.Type)
+	if !ok {
+		return 0
+	}
+	if lanes == 3 {
+		lanes = 4
+	}
+	return bits / 8 * lanes
+}
+
+// opaque are types whose values no argument here can be.
+func (p *KernelParam) opaque() bool {
+	for _, prefix := range []string{"image", "sampler_t", "pipe", "queue_t", "event_t"} {
+		if strings.HasPrefix(p.Type, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// takes is why a parameter cannot take an argument, nil when it can as far as is known.
+func (p *KernelParam) takes(a *KernelArg) error {
+	switch {
+	case a.kind == argNone:
+		return fmt.Errorf("%w: give what PointerArg, ScalarArg, LocalArg or BytesArg returns", ErrArgument)
+	case p.Address == "":
+		return nil
+	case p.opaque():
+		return fmt.Errorf("the kernel takes %s: %w: images, samplers and pipes are no arguments here", p, errors.ErrUnsupported)
+	case p.Address == "local":
+		if a.kind != argLocal {
+			return p.refuses("local memory")
+		}
+	case p.Address != "private":
+		if a.kind != argPointer {
+			return p.refuses("a pointer to USM")
+		}
+	case !a.isScalar() && a.kind != argBytes:
+		return p.refuses("a value")
+	default:
+		return p.takesValue(a)
+	}
+	return nil
+}
+
+func (p *KernelParam) takesValue(a *KernelArg) error {
+	want := p.valueBytes()
+	if want == 0 {
+		return nil
+	}
+	if a.size() != want {
+		return p.refuses(fmt.Sprintf("a value of %d bytes", want))
+	}
+	_, float, lanes, _ := openCLType(p.Type)
+	half := float && want == 2 // whose bits are an integer in Go
+	if a.isScalar() && lanes == 1 && a.float != float && !half {
+		return p.refuses("a number of that type")
+	}
+	return nil
+}
+
+func (p *KernelParam) refuses(want string) error {
+	return fmt.Errorf("%w: the kernel takes %s: give %s", ErrArgument, p, want)
+}
