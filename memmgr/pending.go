@@ -83,6 +83,11 @@ var addingPending sync.Mutex
 func addPending(c *owner.Cell, event uintptr) error {
 	addingPending.Lock()
 	defer addingPending.Unlock()
+	return joinPending(c, event)
+}
+
+// joinPending is addPending with addingPending held.
+func joinPending(c *owner.Cell, event uintptr) error {
 	// Once it is in the cell, another goroutine may see it done and release it.
 	mine := copyEvent(event)
 	defer systemEvents.ReleaseEvent(mine)
@@ -105,6 +110,9 @@ func addPending(c *owner.Cell, event uintptr) error {
 }
 
 func swapPending(c *owner.Cell, event uintptr) uintptr {
+	if event != 0 {
+		changesOf(c).Add(oneChange)
+	}
 	c.HoldPending()
 	defer c.LetPending()
 	return c.SwapPending(event)

@@ -46,6 +46,35 @@ func noteQueue(c *owner.Cell, q *syclobj.Queue) bool {
 	return true
 }
 
+// holdQueue counts one more user of a queue and returns its record, nil for the host's
+// queue; forgetQueue ends it.
+func holdQueue(q *syclobj.Queue) *queueRecord {
+	ref := uintptr(q.Ref())
+	if ref == 0 {
+		return nil
+	}
+	queues.mu.Lock()
+	defer queues.mu.Unlock()
+	rec := findQueue(q, ref)
+	if rec != nil {
+		rec.users++
+	}
+	return rec
+}
+
+// noteRecord is noteQueue for a queue that the caller holds by its record.
+func noteRecord(c *owner.Cell, rec *queueRecord) {
+	if c.Queue() == rec.ref {
+		return
+	}
+	queues.mu.Lock()
+	defer queues.mu.Unlock()
+	old := c.Queue()
+	rec.users++
+	c.SetQueue(rec.ref)
+	dropQueue(old)
+}
+
 // findQueue returns the record of a queue, making it on first use; queues.mu is
 // held. Two Go objects may stand for one queue of the runtime.
 func findQueue(q *syclobj.Queue, ref uintptr) *queueRecord {

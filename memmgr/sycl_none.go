@@ -34,6 +34,9 @@ func (events) Join(uintptr, uintptr, uintptr) (uintptr, error) { return 0, error
 // CopyEvent implements Synchronizer.
 func (events) CopyEvent(uintptr) uintptr { return 0 }
 
+// ReleaseEvents implements eventBatcher.
+func (events) ReleaseEvents([]uintptr) {}
+
 func copyEvent(uintptr) uintptr            { return 0 }
 func copyQueueRef(uintptr) uintptr         { return 0 }
 func deleteQueueRef(uintptr)               {}

@@ -6,7 +6,8 @@
 //	go run ./examples/quickstart
 //
 // It needs no Python and nothing installed: without SYCL the host backend
-// serves, and the program says what would be there with it.
+// serves, and the program says what would be there with it. examples/kernel goes on from
+// here: it computes on the device.
 package main
 
 import (

@@ -19,6 +19,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/usmarray"
+	"github.com/usmbridge/usmbridge/usmarray/kernel"
 )
 
 // TestErrorsShareAShape: every package's error of an operation names it in Op and
@@ -27,6 +28,7 @@ import (
 func TestErrorsShareAShape(t *testing.T) {
 	for _, e := range []error{
 		&dlpack.Error{}, &syclobj.OpError{}, &memmgr.OpError{}, &segment.OpError{}, &share.OpError{}, &usmarray.OpError{}, &python.OpError{},
+		&syclobj.BuildError{}, &syclobj.KernelError{}, &kernel.OpError{},
 	} {
 		of := reflect.TypeOf(e).Elem()
 		op, ok := of.FieldByName("Op")

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+func TestOnTheDevice(t *testing.T) {
+	rt, err := syclobj.Open()
+	require.NoError(t, err)
+	none := rt.DefaultQueue().IsHost()
+	if none && os.Getenv("USMBRIDGE_REQUIRE_SYCL") != "1" {
+		err = rt.SYCLError()
+		require.NoError(t, rt.Close())
+		t.Skipf("no SYCL device: %v", err)
+	}
+	require.False(t, none, "a SYCL device was promised: %v", rt.SYCLError())
+	require.NoError(t, rt.Close())
+
+	before, _ := memmgr.LiveCount()
+	var out strings.Builder
+	require.NoError(t, run(&out))
+	require.Contains(t, out.String(), "as in Go")
+	memmgr.Flush()
+	after, _ := memmgr.LiveCount()
+	require.Equal(t, before, after, "every buffer was released")
+	require.NoError(t, memmgr.CloseDefaults())
+	require.Zero(t, syclobj.LiveObjects())
+}
+
+// TestAsAProgramWithNothingInstalled: no Python, no SYCL; it says what is missing.
+func TestAsAProgramWithNothingInstalled(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "kernel")
+	build, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput()
+	require.NoError(t, err, "%s", build)
+	cmd := exec.Command(program)
+	cmd.Env = []string{"PATH=" + t.TempDir(), "HOME=" + t.TempDir(), syclobj.EnvLibrary + "=off"}
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	require.ErrorAs(t, err, &exit)
+	require.Equal(t, exitNoDevice, exit.ExitCode(), "%s", out)
+	require.Contains(t, string(out), "host backend runs no kernels")
+	require.Contains(t, string(out), "pip install dpctl intel-opencl-rt")
+}
+
+func TestCompareTells(t *testing.T) {
+	var out strings.Builder
+	require.Error(t, compare(&out, []float32{1}, []float32{2}))
+	require.NoError(t, compare(&out, []float32{1}, []float32{1}))
+	require.NotErrorIs(t, compare(&out, []float32{1}, []float32{2}), errors.ErrUnsupported)
+}

@@ -1,0 +1,212 @@
+package kernel_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/syclobj/sycltest"
+	"github.com/usmbridge/usmbridge/usmarray"
+	"github.com/usmbridge/usmbridge/usmarray/kernel"
+)
+
+// fakeSource is what the fake library's compiler understands.
+const fakeSource = "kernel void increment(global int *x) kernel void copy(global const int *x, global int *y) kernel void many(int a, float4 b)"
+
+// fakeMachine opens the fake machine of a child process, with two kernels on a queue.
+func fakeMachine(t *testing.T) (rt *syclobj.Runtime, q *syclobj.Queue, increment, many *syclobj.Kernel) {
+	t.Helper()
+	rt, err := syclobj.Open(syclobj.RequireSYCL())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, rt.Close()) })
+	q = rt.DefaultQueue()
+	p := build(t, q, fakeSource)
+	return rt, q, take(t, p, "increment"), take(t, p, "many")
+}
+
+// What a launch leaves pending keeps reads, other queues and the memory waiting.
+func TestPendingOnTheFakeMachine(t *testing.T) {
+	fake := sycltest.Child(t, sycltest.OneCPU)
+	if fake == nil {
+		return
+	}
+	rt, q, increment, _ := fakeMachine(t)
+	other, err := rt.NewQueue(nil, q.Device(), 0)
+	require.NoError(t, err)
+	defer other.Close()
+	pool := memmgr.NewPool(usm(t, q, syclobj.USMDevice))
+	x := must[*usmarray.Array](t)(usmarray.Zeros(pool, usmarray.Int32, []int{16}))
+	require.NoError(t, x.Wait())
+
+	fake.Hold(true)
+	require.NoError(t, kernel.Launch(q, increment, kernel.Over(16), kernel.ReadWrite(x)))
+	require.NoError(t, kernel.Launch(other, increment, kernel.Over(16), kernel.ReadWrite(x)))
+	require.NoError(t, kernel.Launch(q, increment, kernel.Over(16), kernel.ReadWrite(x)))
+	require.Equal(t, 3, fake.Pending(), "no barriers between them")
+	fake.Release(2)
+	require.Equal(t, 3, fake.Pending(), "the last waits for the other queue's, which waits for the first")
+	fake.Hold(false)
+	fake.ReleaseAll()
+	require.Equal(t, "[3 3 3 3 3 3 3 3 3 3 3 3 3 3 3 3]", x.String())
+
+	fake.Hold(true)
+	require.NoError(t, kernel.Launch(q, increment, kernel.Over(16), kernel.ReadWrite(x)))
+	address := x.Pointer()
+	x.Release()
+	y := must[*usmarray.Array](t)(usmarray.New(usm(t, q, syclobj.USMDevice), usmarray.Int32, []int{16}))
+	require.NotEqual(t, address, y.Pointer())
+	y.Release()
+	fake.Hold(false)
+	fake.ReleaseAll()
+	require.NoError(t, pool.Close())
+}
+
+// Launches by several goroutines on one array, while its events come and go: in the end the
+// array waits for all of them.
+func TestNoEventIsLost(t *testing.T) {
+	fake := sycltest.Child(t, sycltest.OneCPU)
+	if fake == nil {
+		return
+	}
+	rt, q, increment, _ := fakeMachine(t)
+	other, err := rt.NewQueue(nil, q.Device(), 0)
+	require.NoError(t, err)
+	defer other.Close()
+	r := usm(t, q, syclobj.USMShared)
+	x := must[*usmarray.Array](t)(usmarray.Zeros(r, usmarray.Int32, []int{1}))
+	defer x.Release()
+	for range 200 {
+		fake.Hold(true)
+		done := make(chan error, 2)
+		for _, on := range []*syclobj.Queue{q, other} {
+			go func() { done <- kernel.Launch(on, increment, kernel.Over(1), kernel.ReadWrite(x)) }()
+		}
+		require.NoError(t, errors.Join(<-done, <-done))
+		require.True(t, x.Buffer().Pending())
+		fake.Hold(false)
+		fake.ReleaseAll()
+		require.NoError(t, x.Wait())
+		require.Zero(t, fake.Pending())
+	}
+	// On two queues without an order between them an increment may be lost, but none may be
+	// pending after the wait.
+	require.NotZero(t, must[any](t)(x.At(0)))
+}
+
+// Whatever fails, nothing is left behind, and the array stays as it was.
+func TestFailuresOnTheFakeMachine(t *testing.T) {
+	fake := sycltest.Child(t, sycltest.OneCPU)
+	if fake == nil {
+		return
+	}
+	rt, q, increment, many := fakeMachine(t)
+	other, err := rt.NewQueue(nil, q.Device(), syclobj.InOrder)
+	require.NoError(t, err)
+	defer other.Close()
+	x := must[*usmarray.Array](t)(usmarray.Zeros(usm(t, q, syclobj.USMShared), usmarray.Int32, []int{16}))
+	defer x.Release()
+	launch := func(r kernel.Range) error { return kernel.Launch(q, increment, r, kernel.ReadWrite(x)) }
+	require.NoError(t, launch(kernel.Over(16)))
+	require.NoError(t, x.Wait())
+	before := fake.Live()
+	for _, c := range []struct {
+		function string
+		over     kernel.Range
+	}{{"DPCTLQueue_SubmitRange", kernel.Over(16)}, {"DPCTLQueue_SubmitNDRange", kernel.Over(16).By(4)}} {
+		fake.Fail(c.function, 1)
+		err := launch(c.over)
+		fake.Fail(c.function, 0)
+		require.ErrorIs(t, err, syclobj.ErrFailed, c.function)
+		require.ErrorContains(t, err, "nothing is known of the type of argument 0")
+		require.False(t, x.Buffer().Pending())
+		require.Equal(t, before, fake.Live())
+		require.NoError(t, launch(c.over))
+		require.NoError(t, x.Wait())
+	}
+
+	// No second reference of the event to be had: the work is waited for instead.
+	for n := 1; n <= 3; n++ {
+		fake.Fail("DPCTLEvent_Copy", n)
+		require.NoError(t, launch(kernel.Over(16)))
+		fake.Fail("DPCTLEvent_Copy", 0)
+		require.NoError(t, x.Wait())
+		require.Equal(t, before, fake.Live(), "call %d", n)
+	}
+
+	// Work that fails after its submission is told once, by whoever looks first from
+	// another queue; on the same one the library tells it at the next wait.
+	fake.AsyncError(1, 7)
+	require.NoError(t, launch(kernel.Over(16)))
+	err = kernel.Launch(other, increment, kernel.Over(16), kernel.ReadWrite(x))
+	require.ErrorIs(t, err, syclobj.ErrAsync)
+	require.ErrorContains(t, err, "earlier work on an array failed")
+	require.NoError(t, x.Wait(), "the second launch was submitted and worked")
+	require.Equal(t, before, fake.Live())
+
+	// A library without raw arguments.
+	err = kernel.Launch(q, many, kernel.Over(1), kernel.Scalar(int32(1)), kernel.Bytes(make([]byte, 16)))
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	require.ErrorContains(t, err, "argument 1, a value of 16 bytes")
+	require.ErrorContains(t, err, "dpctl 0.20")
+}
+
+// More arrays than a Submission has room for without the heap.
+func TestManyArrays(t *testing.T) {
+	fake := sycltest.Child(t, sycltest.OneCPU)
+	if fake == nil {
+		return
+	}
+	_, q, _, _ := fakeMachine(t)
+	text, args := "kernel void wide(int n", []kernel.Arg{kernel.Scalar(int32(1))}
+	r := usm(t, q, syclobj.USMShared)
+	var arrays []*usmarray.Array
+	for i := range 50 {
+		text += fmt.Sprintf(", global int *x%d", i)
+		x := must[*usmarray.Array](t)(usmarray.Zeros(r, usmarray.Int32, []int{1}))
+		defer x.Release()
+		arrays = append(arrays, x)
+		args = append(args, kernel.ReadWrite(x))
+	}
+	wide := take(t, build(t, q, text+")"), "wide")
+	free, err := sharedQueue(t, q)
+	require.NoError(t, err)
+	fake.Hold(true)
+	for _, on := range []*syclobj.Queue{q, free} {
+		require.NoError(t, kernel.Launch(on, wide, kernel.Over(1), args...))
+	}
+	for _, x := range arrays {
+		require.True(t, x.Buffer().Pending())
+	}
+	fake.Hold(false)
+	fake.ReleaseAll()
+	for _, x := range arrays {
+		require.NoError(t, x.Wait())
+	}
+	// More arguments than a launch can have.
+	tooMany := text
+	for i := range 80 {
+		tooMany += fmt.Sprintf(", int y%d", i)
+	}
+	p := build(t, q, tooMany+")")
+	_, err = p.Kernel("wide")
+	require.ErrorIs(t, err, syclobj.ErrArgument)
+}
+
+// sharedQueue is an out-of-order queue beside another.
+func sharedQueue(t *testing.T, q *syclobj.Queue) (*syclobj.Queue, error) {
+	t.Helper()
+	rt, err := syclobj.Open(syclobj.RequireSYCL())
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { require.NoError(t, rt.Close()) })
+	other, err := rt.NewQueue(q.Context(), q.Device(), 0)
+	if err == nil {
+		t.Cleanup(func() { require.NoError(t, other.Close()) })
+	}
+	return other, err
+}

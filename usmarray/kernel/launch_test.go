@@ -1,0 +1,292 @@
+package kernel_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/usmarray"
+	"github.com/usmbridge/usmbridge/usmarray/kernel"
+)
+
+const source = `
+kernel void scale(global const float *x, global float *y, float f) { size_t i = get_global_id(0); y[i] = x[i] * f; }
+kernel void add(global int *x, int n) { x[get_global_id(0)] += n; }
+kernel void where(global int *x) {
+	size_t i = get_global_id(0), j = get_global_id(1), k = get_global_id(2);
+	x[(k * get_global_size(1) + j) * get_global_size(0) + i] = k * 10000 + j * 100 + i;
+}
+kernel void reverse(global int *x, local int *room) {
+	size_t i = get_local_id(0), n = get_local_size(0);
+	room[n - 1 - i] = x[get_global_id(0)];
+	barrier(CLK_LOCAL_MEM_FENCE);
+	x[get_global_id(0)] = room[i];
+}
+kernel void types(global long *x, char a, uchar b, short c, ushort d, int e, uint f, long g, ulong h, float i) {
+	x[0] = a; x[1] = b; x[2] = c; x[3] = d; x[4] = e; x[5] = f; x[6] = g; x[7] = h; x[8] = i * 2;
+}
+kernel void vector(global float *x, float4 v) { x[0] = v.x; x[1] = v.y; x[2] = v.z; x[3] = v.w; }
+kernel void table(constant float *t, global float *x) { x[get_global_id(0)] = t[get_global_id(0)]; }
+kernel void column(global int *x, long stride) { x[get_global_id(0) * stride] = 7; }
+__attribute__((reqd_work_group_size(4, 1, 1))) kernel void four(global int *x) { x[get_global_id(0)] = 4; }
+kernel void spin(global int *x, int n) { int v = 0; for (int i = 0; i < n; i++) v = v * 3 + x[i & 7]; x[0] = v | 1; }
+`
+
+func TestLaunchOnEveryKind(t *testing.T) {
+	_, q := needSYCL(t)
+	k := take(t, build(t, q, source), "scale")
+	for _, kind := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost} {
+		t.Run(kind.String(), func(t *testing.T) {
+			r := resource(t, q, kind)
+			x := own(t)(usmarray.Arange[float32](r, 0, 1, 1000))
+			y := own(t)(usmarray.New(r, usmarray.Float32, []int{1000}))
+			require.NoError(t, kernel.Launch(q, k, kernel.Over(1000), kernel.Read(x), kernel.ReadWrite(y), kernel.Scalar(float32(0.5))))
+			got, err := usmarray.ToSlice[float32](y)
+			require.NoError(t, err)
+			for i, v := range got {
+				require.Equal(t, float32(i)/2, v)
+			}
+		})
+	}
+}
+
+// The last dimension runs fastest, as in C order.
+func TestDimensions(t *testing.T) {
+	_, q := needSYCL(t)
+	k := take(t, build(t, q, source), "where")
+	r := resource(t, q, syclobj.USMShared)
+	for _, c := range []struct {
+		shape, group []int
+	}{{[]int{6}, nil}, {[]int{6}, []int{3}}, {[]int{2, 6}, nil}, {[]int{2, 6}, []int{2, 3}}, {[]int{3, 4, 5}, nil}, {[]int{3, 4, 5}, []int{1, 2, 5}}} {
+		x := own(t)(usmarray.New(r, usmarray.Int32, c.shape))
+		over := kernel.Over(c.shape...)
+		if c.group != nil {
+			over = over.By(c.group...)
+		}
+		require.NoError(t, kernel.Launch(q, k, over, kernel.ReadWrite(x)))
+		got, err := usmarray.ToSlice[int32](x)
+		require.NoError(t, err)
+		padded := append([]int{1, 1, 1}[len(c.shape):], c.shape...)
+		for at, v := range got {
+			i, j, l := at%padded[2], at/padded[2]%padded[1], at/padded[2]/padded[1]
+			require.Equal(t, int32(l*10000+j*100+i), v, "%v by %v at %d", c.shape, c.group, at)
+		}
+	}
+}
+
+func TestEveryScalarType(t *testing.T) {
+	_, q := needSYCL(t)
+	k := take(t, build(t, q, source), "types")
+	x := own(t)(usmarray.New(resource(t, q, syclobj.USMShared), usmarray.Int64, []int{9}))
+	require.NoError(t, kernel.Launch(q, k, kernel.Over(1), kernel.ReadWrite(x),
+		kernel.Scalar(int8(-1)), kernel.Scalar(uint8(255)), kernel.Scalar(int16(-2)), kernel.Scalar(uint16(65535)), kernel.Scalar(int32(-3)),
+		kernel.Scalar(uint32(math.MaxUint32)), kernel.Scalar(int64(math.MinInt64)), kernel.Scalar(uint64(math.MaxInt64)), kernel.Scalar(float32(2.5))))
+	got, err := usmarray.Slice[int64](x)
+	require.NoError(t, err)
+	require.Equal(t, []int64{-1, 255, -2, 65535, -3, math.MaxUint32, math.MinInt64, math.MaxInt64, 5}, got)
+
+	type celsius float32 // a type of the user's own
+	y := own(t)(usmarray.FromSlice(resource(t, q, syclobj.USMShared), []float32{1, 2}, nil))
+	require.NoError(t, kernel.Launch(q, take(t, build(t, q, source), "scale"), kernel.Over(2), kernel.Read(y), kernel.ReadWrite(y), kernel.Scalar(celsius(3))))
+	require.Equal(t, "[3. 6.]", y.String())
+}
+
+func TestLocalMemoryVectorsAndConstants(t *testing.T) {
+	_, q := needSYCL(t)
+	p := build(t, q, source)
+	r := resource(t, q, syclobj.USMDevice)
+	x := own(t)(usmarray.Arange[int32](r, 0, 1, 8))
+	require.NoError(t, kernel.Launch(q, take(t, p, "reverse"), kernel.Over(8).By(4), kernel.ReadWrite(x), kernel.Local[int32](4)))
+	require.Equal(t, "[3 2 1 0 7 6 5 4]", x.String())
+
+	var v [16]byte
+	for i := range 4 {
+		binary.NativeEndian.PutUint32(v[4*i:], math.Float32bits(float32(i)+0.5))
+	}
+	y := own(t)(usmarray.New(r, usmarray.Float32, []int{4}))
+	require.NoError(t, kernel.Launch(q, take(t, p, "vector"), kernel.Over(1), kernel.ReadWrite(y), kernel.Bytes(v[:])))
+	require.Equal(t, "[0.5 1.5 2.5 3.5]", y.String())
+
+	z := own(t)(usmarray.New(r, usmarray.Float32, []int{4}))
+	require.NoError(t, kernel.Launch(q, take(t, p, "table"), kernel.Over(4), kernel.Read(y.AsReadOnly()), kernel.ReadWrite(z)))
+	require.Equal(t, y.String(), z.String())
+}
+
+// A launch comes after what was pending on its arrays, on the same and on other queues,
+// and whatever comes next after it.
+func TestOrder(t *testing.T) {
+	rt, q := needSYCL(t)
+	k := take(t, build(t, q, source), "add")
+	other, err := rt.NewQueue(q.Context(), q.Device(), syclobj.InOrder)
+	require.NoError(t, err)
+	defer other.Close()
+	free, err := rt.NewQueue(q.Context(), q.Device(), 0) // out of order
+	require.NoError(t, err)
+	defer free.Close()
+	r := resource(t, q, syclobj.USMDevice)
+	for round := range 20 {
+		x := own(t)(usmarray.New(r, usmarray.Int32, []int{1 << 14}))
+		require.NoError(t, x.Fill(round)) // left pending
+		for i := range 12 {
+			on := []*syclobj.Queue{q, other, free}[i%3]
+			require.NoError(t, kernel.Launch(on, k, kernel.Over(x.Size()), kernel.ReadWrite(x), kernel.Scalar(int32(1<<i))))
+		}
+		got, err := usmarray.ToSlice[int32](x)
+		require.NoError(t, err)
+		for _, v := range got {
+			require.Equal(t, int32(round+1<<12-1), v)
+		}
+	}
+}
+
+// Memory that is released while a kernel works on it is not given to anybody else before.
+func TestReleaseDuringALaunch(t *testing.T) {
+	_, q := needSYCL(t)
+	p := build(t, q, source)
+	spin := take(t, p, "spin")
+	pool := memmgr.NewPool(usm(t, q, syclobj.USMShared))
+	x, err := usmarray.Zeros(pool, usmarray.Int32, []int{1024})
+	require.NoError(t, err)
+	e, err := kernel.Start(q, spin, kernel.Over(1), kernel.ReadWrite(x), kernel.Scalar(int32(1<<27)))
+	require.NoError(t, err)
+	require.True(t, x.Buffer().Pending())
+	address := x.Pointer()
+	x.Release()
+	y, err := usmarray.New(pool, usmarray.Int32, []int{1024})
+	require.NoError(t, err)
+	if y.Pointer() == address {
+		require.True(t, e.Done() || y.Buffer().Pending(), "the block was given out again without the kernel's event")
+	}
+	y.Release()
+	require.NoError(t, e.Wait(t.Context()))
+	require.NoError(t, pool.Close())
+}
+
+func TestStartGivesAnEvent(t *testing.T) {
+	rt, q := needSYCL(t)
+	timed, err := rt.NewQueue(nil, q.Device(), syclobj.InOrder|syclobj.Profiling)
+	require.NoError(t, err)
+	defer timed.Close()
+	k := take(t, build(t, timed, source), "add")
+	x := own(t)(usmarray.Zeros(resource(t, timed, syclobj.USMShared), usmarray.Int32, []int{64}))
+	e, err := kernel.Start(timed, k, kernel.Over(64), kernel.ReadWrite(x), kernel.Scalar(int32(1)))
+	require.NoError(t, err)
+	require.NoError(t, e.Wait(t.Context()))
+	times, err := e.Times()
+	require.NoError(t, err)
+	require.LessOrEqual(t, times.Started, times.Ended)
+	require.NoError(t, e.Close())
+
+	e, err = kernel.Start(timed, k, kernel.Over(4, 0), kernel.ReadWrite(x), kernel.Scalar(int32(1)))
+	require.NoError(t, err)
+	require.True(t, e.Done(), "nothing to run")
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, e.Wait(ended))
+	require.Equal(t, int32(1), must[any](t)(x.At(63)))
+}
+
+func must[T any](t testing.TB) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		require.NoError(t, err)
+		return v
+	}
+}
+
+// One kernel from many goroutines, each with an array and a number of its own: no launch
+// gets another's arguments.
+func TestManyGoroutines(t *testing.T) {
+	_, q := needSYCL(t)
+	k := take(t, build(t, q, source), "add")
+	r := resource(t, q, syclobj.USMShared)
+	var group sync.WaitGroup
+	for g := range 16 {
+		group.Go(func() {
+			x, err := usmarray.Zeros(r, usmarray.Int32, []int{256})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer x.Release()
+			for range 50 {
+				if err := kernel.Launch(q, k, kernel.Over(256), kernel.ReadWrite(x), kernel.Scalar(int32(g))); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+			got, err := usmarray.ToSlice[int32](x)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for _, v := range got {
+				if v != int32(50*g) {
+					t.Errorf("goroutine %d: %d, want %d", g, v, 50*g)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+// Closing program, kernel and arrays beside launches: each launch works or says ErrClosed.
+func TestCloseBesideLaunches(t *testing.T) {
+	_, q := needSYCL(t)
+	p, err := q.BuildOpenCL(source, "")
+	require.NoError(t, err)
+	for range 8 {
+		k, err := p.Kernel("add")
+		require.NoError(t, err)
+		x := own(t)(usmarray.Zeros(resource(t, q, syclobj.USMShared), usmarray.Int32, []int{8}))
+		var group sync.WaitGroup
+		for range 4 {
+			group.Go(func() {
+				for range 30 {
+					if err := kernel.Launch(q, k, kernel.Over(8), kernel.ReadWrite(x), kernel.Scalar(int32(1))); err != nil && !errors.Is(err, syclobj.ErrClosed) {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		group.Go(func() { _ = k.Close() })
+		group.Wait()
+		require.NoError(t, x.Wait())
+		require.ErrorIs(t, kernel.Launch(q, k, kernel.Over(8), kernel.ReadWrite(x), kernel.Scalar(int32(1))), syclobj.ErrClosed)
+	}
+	k, err := p.Kernel("add")
+	require.NoError(t, err)
+	defer k.Close()
+	require.NoError(t, p.Close())
+	require.NoError(t, p.Close())
+	_, err = p.Kernel("add")
+	require.ErrorIs(t, err, syclobj.ErrClosed)
+	x := own(t)(usmarray.Zeros(resource(t, q, syclobj.USMShared), usmarray.Int32, []int{8}))
+	require.NoError(t, kernel.Launch(q, k, kernel.Over(8), kernel.ReadWrite(x), kernel.Scalar(int32(3))), "a kernel outlives its program")
+	require.Equal(t, int32(3), must[any](t)(x.At(7)))
+}
+
+func TestLaunchAllocatesNothing(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector empties pools of objects at random")
+	}
+	_, q := needSYCL(t)
+	k := take(t, build(t, q, source), "scale")
+	r := resource(t, q, syclobj.USMDevice)
+	x := own(t)(usmarray.Zeros(r, usmarray.Float32, []int{64}))
+	y := own(t)(usmarray.Zeros(r, usmarray.Float32, []int{64}))
+	require.Zero(t, testing.AllocsPerRun(200, func() {
+		if err := kernel.Launch(q, k, kernel.Over(64).By(8), kernel.Read(x), kernel.ReadWrite(y), kernel.Scalar(float32(2))); err != nil {
+			t.Fatal(err)
+		}
+	}))
+	require.NoError(t, y.Wait())
+}
