@@ -8,6 +8,8 @@
 // result compared with that of one process. Go reads the picture and starts bin/usmpython,
 // in which the client runs and which the workers are copies of; shards.py is the rest.
 //
+// Directory flight has the same job over Arrow Flight, in Go, without Dask.
+//
 // On several machines the workers are `bin/usmpython -m distributed.cli.dask_worker
 // tcp://SCHEDULER:8786`, with the picture at a path that all of them have, and Client takes
 // the scheduler's address. What each endpoint then moves is its own shard once: of S bytes

@@ -196,6 +196,13 @@ func (c *Client) action(ctx context.Context, kind, body string) ([]byte, error) 
 	}
 }
 
+// Action has the server do what it has under the name (ServerOptions.Actions, and
+// ActionFree and ActionStats) and returns its last answer, nil when it gives none.
+func (c *Client) Action(ctx context.Context, kind string, body []byte) ([]byte, error) {
+	b, err := c.action(ctx, kind, string(body))
+	return b, c.failed("DoAction "+kind, "", err)
+}
+
 // Free has the server let go of a tensor.
 func (c *Client) Free(ctx context.Context, name string) error {
 	_, err := c.action(ctx, ActionFree, name)

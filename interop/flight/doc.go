@@ -19,7 +19,9 @@
 // once, else for each batch. DoGet sends what had the name when it was called, in batches
 // of 1 MiB or of the size that the call asks for ([BatchHeader]).
 // GetFlightInfo, ListFlights (the criteria are a prefix), GetSchema, and DoAction with
-// "free" and "stats" do what they say. Any Flight client will do, pyarrow's and
+// "free" and "stats" do what they say; a service adds actions of its own
+// ([ServerOptions].Actions), such as to compute where the rows are, and keeps what it found
+// as rows of the same tensor ([Store.PutShard]). Any Flight client will do, pyarrow's and
 // arrow-go's are tested; batches that are compressed, or have nulls, are refused.
 //
 // # Memory

@@ -3,6 +3,8 @@ package flight
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow/flight"
 	"github.com/apache/arrow-go/v18/arrow/memory"
@@ -110,7 +112,10 @@ func (s *Server) Stats() Stats {
 	return v
 }
 
-// DoAction frees a tensor or tells the counters.
+// maxAnswer bounds what an ActionFunc answers: clients of gRPC take 4 MiB unasked.
+const maxAnswer = 1 << 20
+
+// DoAction frees a tensor, tells the counters, or does what the service has for it.
 func (s *Server) DoAction(a *flight.Action, stream flight.FlightService_DoActionServer) error {
 	switch a.GetType() {
 	case ActionFree:
@@ -125,8 +130,24 @@ func (s *Server) DoAction(a *flight.Action, stream flight.FlightService_DoAction
 		}
 		return stream.Send(&flight.Result{Body: b})
 	default:
-		return status.Errorf(codes.Unimplemented, "flight: DoAction: %.40q; there are %s and %s", a.GetType(), ActionFree, ActionStats)
+		return s.ownAction(a, stream)
 	}
+}
+
+func (s *Server) ownAction(a *flight.Action, stream flight.FlightService_DoActionServer) error {
+	f := s.o.Actions[a.GetType()]
+	if f == nil {
+		return status.Errorf(codes.Unimplemented, "flight: DoAction: %.40q; there are %s and %s, and what ListActions says", a.GetType(), ActionFree, ActionStats)
+	}
+	op := "DoAction " + a.GetType()
+	answer, err := f(stream.Context(), a.GetBody())
+	if err == nil && len(answer) > maxAnswer {
+		err = limitError("bytes of an answer", int64(len(answer)), maxAnswer)
+	}
+	if err != nil {
+		return &Error{Op: op, Err: err}
+	}
+	return stream.Send(&flight.Result{Body: answer})
 }
 
 // ListActions lists them.
@@ -136,6 +157,11 @@ func (s *Server) ListActions(_ *flight.Empty, stream flight.FlightService_ListAc
 		{Type: ActionStats, Description: "counters of the server and of its memory, as JSON"},
 	} {
 		if err := stream.Send(a); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.o.Actions)) {
+		if err := stream.Send(&flight.ActionType{Type: name, Description: "this service's own"}); err != nil {
 			return err
 		}
 	}

@@ -47,11 +47,20 @@ type ServerOptions struct {
 	MemoryWait time.Duration
 	// Stall is how long a put or a get may go on without a byte; 60 s.
 	Stall time.Duration
+	// Actions are a service's own: what a DoAction of that type does, besides ActionFree
+	// and ActionStats. A client whose call passed the tokens may call any.
+	Actions map[string]ActionFunc
 	// TLS encrypts connections; nil does not.
 	TLS *tls.Config
 	// Tokens are those that calls may carry; none lets every call through.
 	Tokens []string
 }
+
+// ActionFunc answers a DoAction: body and answer are bytes of at most 1 MiB that service
+// and clients agree upon. It runs for each call on a goroutine of the call's, whose
+// context ends with the client's. An error is the client's as a status, the one that the
+// kinds of this package name, or the error's own.
+type ActionFunc func(ctx context.Context, body []byte) ([]byte, error)
 
 // Server serves the tensors of a store by Arrow Flight. Its calls may come from any
 // goroutine.
@@ -76,6 +85,11 @@ const (
 func NewServer(o ServerOptions) (*Server, error) {
 	if o.Memory == nil {
 		return nil, &Error{Op: "NewServer", Err: errors.New("ServerOptions.Memory is nil; give it a pool")}
+	}
+	for name, f := range o.Actions {
+		if f == nil || name == ActionFree || name == ActionStats {
+			return nil, &Error{Op: "NewServer", Err: fmt.Errorf("ServerOptions.Actions[%q]: no function, or a name that the server has itself", name)}
+		}
 	}
 	st, err := stageFor(o.Memory.Place())
 	if err != nil {

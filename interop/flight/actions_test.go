@@ -1,0 +1,115 @@
+package flight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// A service's own action gets what the client sent, and its error is a status; the
+// server's own names stay the server's.
+func TestActions(t *testing.T) {
+	began, stopped := make(chan struct{}), make(chan error, 1)
+	o := ServerOptions{Memory: newPool(t), Actions: map[string]ActionFunc{
+		"echo": func(_ context.Context, body []byte) ([]byte, error) { return append([]byte("got "), body...), nil },
+		"none": func(context.Context, []byte) ([]byte, error) { return nil, fmt.Errorf("%w: asked for", ErrNotFound) },
+		"fail": func(context.Context, []byte) ([]byte, error) { return nil, errors.New("mine") },
+		"long": func(context.Context, []byte) ([]byte, error) { return make([]byte, maxAnswer+1), nil },
+		"wait": func(ctx context.Context, _ []byte) ([]byte, error) {
+			close(began)
+			<-ctx.Done()
+			stopped <- ctx.Err()
+			return nil, ctx.Err()
+		},
+	}}
+	_, at := serve(t, o, Location{"grpc+unix", filepath.Join(t.TempDir(), "s")})
+	c := dial(t, at.String(), ClientOptions{})
+	for range 2 {
+		b, err := c.Action(t.Context(), "echo", []byte("this"))
+		require.NoError(t, err)
+		require.Equal(t, "got this", string(b))
+	}
+	for kind, want := range map[string]codes.Code{
+		"none": codes.NotFound, "fail": codes.Internal, "long": codes.ResourceExhausted, "other": codes.Unimplemented,
+	} {
+		b, err := c.Action(t.Context(), kind, nil)
+		require.Equal(t, want, status.Code(errors.Unwrap(err)), kind)
+		require.Nil(t, b)
+	}
+	_, err := c.Action(t.Context(), "fail", nil)
+	require.ErrorContains(t, err, "mine")
+	_, err = c.Action(t.Context(), "echo", make([]byte, 2<<20))
+	require.Equal(t, codes.ResourceExhausted, status.Code(errors.Unwrap(err)))
+	ctx, cancel := context.WithCancel(t.Context())
+	asked := make(chan error, 1)
+	go func() {
+		_, err := c.Action(ctx, "wait", nil)
+		asked <- err
+	}()
+	<-began
+	cancel()
+	require.Error(t, <-asked)
+	require.ErrorIs(t, <-stopped, context.Canceled)
+	b, err := c.Action(t.Context(), ActionStats, nil)
+	require.NoError(t, err)
+	require.Contains(t, string(b), `"tensors":0`)
+
+	for _, bad := range []map[string]ActionFunc{{ActionFree: o.Actions["echo"]}, {"mine": nil}} {
+		_, err := NewServer(ServerOptions{Memory: newPool(t), Actions: bad})
+		require.ErrorContains(t, err, "Actions")
+	}
+}
+
+// What was computed of each shard where it lies is gathered as the rows of one tensor.
+func TestComputedShards(t *testing.T) {
+	mine := newPool(t)
+	c, servers := newCluster(t, 3)
+	a := numbers(t, mine, 10, 4)
+	defer a.Release()
+	require.NoError(t, c.Put(t.Context(), "x", a, 1))
+	for i, s := range servers {
+		shard, err := s.Store().Shard(shardName("x", i))
+		require.NoError(t, err)
+		rows, err := s.Store().Get(t.Context(), shardName("x", i))
+		require.NoError(t, err)
+		found, err := rows.Copy(mine)
+		require.NoError(t, err)
+		rows.Release()
+		values, err := usmarray.Slice[float32](found)
+		require.NoError(t, err)
+		for k := range values {
+			values[k] *= 2
+		}
+		require.NoError(t, s.Store().PutShard(shardName("y", i), found, shard))
+		shard.Rows++
+		require.ErrorIs(t, s.Store().PutShard(shardName("z", i), found, shard), ErrStream)
+		require.ErrorIs(t, s.Store().PutShard("a/b", found, shard), ErrName)
+		require.NoError(t, s.Store().Put("plain", found))
+		found.Release()
+		_, err = s.Store().Shard("plain")
+		require.ErrorIs(t, err, ErrNotFound)
+		_, err = s.Store().Shard("none")
+		require.ErrorIs(t, err, ErrNotFound)
+	}
+	got, err := c.Get(t.Context(), "y", mine)
+	require.NoError(t, err)
+	defer got.Release()
+	want, err := usmarray.ToSlice[float32](a)
+	require.NoError(t, err)
+	values, err := usmarray.ToSlice[float32](got)
+	require.NoError(t, err)
+	for i := range want {
+		require.Equal(t, 2*want[i], values[i])
+	}
+	for _, s := range servers {
+		s.Store().Clear() // they hold memory of this test's pool
+	}
+}
