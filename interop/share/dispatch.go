@@ -10,27 +10,6 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// read takes what the other process sends, until the connection is over. Nothing that it
-// does waits for that process: answers are queued.
-func (p *Peer) read() {
-	b := make([]byte, maxDatagram)
-	for {
-		n, file, err := p.link.receive(b)
-		if err != nil {
-			p.lost(err)
-			return
-		}
-		err = p.datagram(b[:n], file)
-		if err != nil && isOver(err) && p.Err() != nil {
-			return
-		}
-		if err != nil {
-			p.fail(&OpError{Op: "connection", Kind: ErrProtocol, Err: fmt.Errorf("%v: %w", p.credentials, err)})
-			return
-		}
-	}
-}
-
 // lost ends a connection whose socket is closed, or broken. A process that ends closes its
 // sockets a moment before its end is told: that moment is waited for, so that the error
 // says which it was.

@@ -27,7 +27,7 @@
 // begins when the handle is made, or when the array is handed over or attached, and is over
 //
 //   - when the last reference of the opened array is released; that is told in the
-//     background, many at a time, within a millisecond,
+//     background, many at a time, within a few milliseconds,
 //   - when the process that holds it ends, however it ends: its socket tells that, and a
 //     pidfd, since a child that it forked may hold the socket open; within a second,
 //   - for a handle that nobody opened: after [Options].Unopened, by [Server.Revoke], when its
@@ -94,7 +94,10 @@
 //
 // # Threads and resources
 //
-// Everything may be used from any goroutine. A connection costs two goroutines that sleep,
+// Everything may be used from any goroutine. What waits for an answer reads the socket
+// itself, so that a hand-over wakes one goroutine on each side and takes little longer than
+// a message and its reply, whatever the size of the array; what the other process sends
+// unasked just after that is read within two milliseconds. A connection costs two goroutines that sleep,
 // two descriptors, one more for each segment of the other process, and a 16 KiB buffer. A
 // timer looks four times a second, while somebody is connected, for what is over.
 package share

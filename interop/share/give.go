@@ -78,6 +78,7 @@ func (p *Peer) taken(f frame) error {
 		return p.refuse(f.call, errClosedThere)
 	}
 	p.inbox = append(p.inbox, gift{label, a})
+	p.brought = p.brought || p.waiting != nil
 	p.wake()
 	answer := p.newDatagram()
 	answer.b = appendFrame(answer.b, frameTaken, f.call, nil)
@@ -110,6 +111,15 @@ func (p *Peer) wake() {
 	}
 }
 
+func isClosed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
 // Receive returns the next array that the other process handed over ([Peer.Give]), with an
 // owner of its own, and its label: in the order in which they came. Those that came before
 // the connection was over are still received afterwards, unless it was closed here; then
@@ -136,6 +146,7 @@ func (p *Peer) Receive(ctx context.Context) (label string, a *usmarray.Array, er
 		}
 		waiting := p.waiting
 		p.mu.Unlock()
+		p.readFor(ctx, func() bool { return isClosed(waiting) })
 		select {
 		case <-waiting:
 		case <-ctx.Done():

@@ -23,16 +23,34 @@ type link struct {
 	in, out attempt
 }
 
-// attempt is one system call that may have to wait.
+// attempt is one system call that may have to wait. The call itself never does, so that
+// the runtime's scheduler need not know of it, which costs as much again.
 type attempt struct {
-	try  func(fd uintptr) bool
-	wait bool // go on waiting when the socket is not ready
-	b    []byte
-	oob  []byte
-	n    int
-	noob int
-	flag int
-	err  error
+	try    func(fd uintptr) bool
+	wait   bool // go on waiting when the socket is not ready
+	header syscall.Msghdr
+	vector syscall.Iovec
+	oob    []byte
+	n      int
+	errno  syscall.Errno
+}
+
+// prepare says what the call works on.
+func (a *attempt) prepare(b, oob []byte) {
+	a.vector.Base = unsafe.SliceData(b)
+	a.vector.SetLen(len(b))
+	a.header = syscall.Msghdr{Iov: &a.vector, Iovlen: 1, Control: unsafe.SliceData(oob)}
+	a.header.SetControllen(len(oob))
+}
+
+// call makes it.
+func (a *attempt) call(number, fd, flags uintptr) {
+	for {
+		n, _, errno := syscall.RawSyscall(number, fd, uintptr(unsafe.Pointer(&a.header)), flags)
+		if a.n, a.errno = int(n), errno; errno != syscall.EINTR {
+			return
+		}
+	}
 }
 
 func newLink(conn *net.UnixConn) (*link, error) {
@@ -48,40 +66,40 @@ func newLink(conn *net.UnixConn) (*link, error) {
 
 func (l *link) close() { _ = l.conn.Close() }
 
+// interrupt has who receives return with os.ErrDeadlineExceeded, and interrupted ends that.
+// Whoever is interrupted ends it first and then looks for the reason, so that none is missed.
+func (l *link) interrupt()   { _ = l.conn.SetReadDeadline(time.Unix(1, 0)) }
+func (l *link) interrupted() { _ = l.conn.SetReadDeadline(time.Time{}) }
+
 func (l *link) tryReceive(fd uintptr) bool {
-	a := &l.in
-	for {
-		a.n, a.noob, a.flag, _, a.err = syscall.Recvmsg(int(fd), a.b, a.oob, syscall.MSG_DONTWAIT|syscall.MSG_CMSG_CLOEXEC)
-		if a.err != syscall.EINTR { //nolint:errorlint // a number of the system's, never wrapped here
-			return a.err != syscall.EAGAIN //nolint:errorlint // as above
-		}
-	}
+	l.in.call(syscall.SYS_RECVMSG, fd, syscall.MSG_DONTWAIT|syscall.MSG_CMSG_CLOEXEC)
+	return l.in.errno != syscall.EAGAIN
 }
 
 // receive waits for a datagram. The descriptor that came with it, if one did, is the
 // caller's. io.EOF means that the other side is closed.
 func (l *link) receive(b []byte) (n int, file *os.File, err error) {
 	a := &l.in
-	a.b = b
 	for try := 0; ; try++ {
+		a.prepare(b, a.oob)
 		if err := l.raw.Read(a.try); err != nil {
 			return 0, nil, err
 		}
 		// Who closes without having read all resets the connection, which is told once
 		// and before what it had sent.
-		if try > 0 || !errors.Is(a.err, syscall.ECONNRESET) {
+		if try > 0 || a.errno != syscall.ECONNRESET {
 			break
 		}
 	}
-	if a.err != nil {
-		return 0, nil, os.NewSyscallError("recvmsg", a.err)
+	if a.errno != 0 {
+		return 0, nil, os.NewSyscallError("recvmsg", a.errno)
 	}
-	if a.noob > 0 {
-		if file, err = oneDescriptor(a.oob[:a.noob]); err != nil {
+	if n := a.header.Controllen; n > 0 {
+		if file, err = oneDescriptor(a.oob[:n]); err != nil {
 			return 0, nil, err
 		}
 	}
-	if a.flag&(syscall.MSG_TRUNC|syscall.MSG_CTRUNC) != 0 {
+	if a.header.Flags&(syscall.MSG_TRUNC|syscall.MSG_CTRUNC) != 0 {
 		if file != nil {
 			_ = file.Close()
 		}
@@ -119,39 +137,35 @@ func oneDescriptor(oob []byte) (*os.File, error) {
 }
 
 func (l *link) trySend(fd uintptr) bool {
-	a := &l.out
-	for {
-		_, a.err = syscall.SendmsgN(int(fd), a.b, a.oob, nil, syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL)
-		if a.err != syscall.EINTR { //nolint:errorlint // as above
-			return a.err != syscall.EAGAIN || !a.wait //nolint:errorlint // as above
-		}
-	}
+	l.out.call(syscall.SYS_SENDMSG, fd, syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL)
+	return l.out.errno != syscall.EAGAIN || !l.out.wait
 }
 
 // send sends one datagram, whole or not at all. Where the other side has no room it waits
 // if it may, and else reports false.
 func (l *link) send(b []byte, file *os.File, wait bool) (sent bool, err error) {
 	a := &l.out
-	a.b, a.oob, a.wait = b, nil, wait
+	a.oob, a.wait = nil, wait
 	if file != nil {
 		a.oob = syscall.UnixRights(int(file.Fd())) //nolint:gosec // descriptors are small
 	}
 	for {
+		a.prepare(b, a.oob)
 		if err := l.raw.Write(a.try); err != nil {
 			return false, err
 		}
-		switch {
-		case a.err == nil:
+		switch a.errno {
+		case 0:
 			return true, nil
-		case errors.Is(a.err, syscall.EAGAIN):
+		case syscall.EAGAIN:
 			return false, nil
-		case errors.Is(a.err, syscall.ETOOMANYREFS): // this user's descriptors on their way are too many
+		case syscall.ETOOMANYREFS: // this user's descriptors on their way are too many
 			if !wait {
 				return false, nil
 			}
 			time.Sleep(time.Millisecond)
 		default:
-			return false, os.NewSyscallError("sendmsg", a.err)
+			return false, os.NewSyscallError("sendmsg", a.errno)
 		}
 	}
 }

@@ -18,6 +18,8 @@ var errUnsupported = fmt.Errorf("sharing memory between processes is there on Li
 type link struct{}
 
 func newLink(*net.UnixConn) (*link, error)                      { return nil, errUnsupported }
+func (*link) interrupt()                                        {}
+func (*link) interrupted()                                      {}
 func (*link) close()                                            {}
 func (*link) receive([]byte) (int, *os.File, error)             { return 0, nil, errUnsupported }
 func (*link) send([]byte, *os.File, bool) (bool, error)         { return false, errUnsupported }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/usmbridge/usmbridge/memmgr/segment"
@@ -24,8 +25,15 @@ type Peer struct {
 	gone   bool
 
 	credits chan struct{} // one for each call under way
-	life    context.Context
-	end     context.CancelFunc // of life
+
+	reading chan struct{} // taken by who reads from the link
+	resume  chan struct{} // has the connection's own goroutine read again
+	came    atomic.Uint64 // how often another read in its place
+	buffer  []byte        // of who reads
+	brought bool          // of who reads: somebody who waits was given something
+
+	life context.Context
+	end  context.CancelFunc // of life
 
 	mu       sync.Mutex
 	err      error // why it is over
@@ -52,9 +60,11 @@ const maxCalls = 128
 func newPeer(n *node, l *link, w *watch, c Credentials) *Peer {
 	p := &Peer{
 		node: n, link: l, watch: w, credentials: c, credits: make(chan struct{}, maxCalls),
+		reading: make(chan struct{}, 1), resume: make(chan struct{}, 1), buffer: make([]byte, maxDatagram),
 		done: make(chan struct{}), calls: map[uint64]*call{},
 		sent: map[segment.ID]known{}, held: map[segment.ID]*held{}, declined: map[segment.ID]struct{}{},
 	}
+	p.reading <- struct{}{}
 	p.life, p.end = context.WithCancel(context.Background())
 	return p
 }
@@ -176,6 +186,7 @@ func (p *Peer) await(ctx context.Context, op string, send func(c *call, id uint6
 		p.mu.Unlock()
 		return answer{}, named(op, err)
 	}
+	p.readFor(ctx, func() bool { return len(c.answer) > 0 })
 	select {
 	case a := <-c.answer:
 		c.given = 0
@@ -224,6 +235,7 @@ func (p *Peer) Close() error {
 	p.inbox = nil
 	p.wake()
 	p.mu.Unlock()
+	p.interrupt()
 	for _, g := range gifts {
 		g.array.Release()
 	}
@@ -299,6 +311,7 @@ func (p *Peer) answerTo(id uint64, a answer) {
 	if abandoned {
 		a.dispose()
 	} else {
+		p.brought = true
 		c.answer <- a
 	}
 	if closing {

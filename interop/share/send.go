@@ -157,7 +157,7 @@ func (p *Peer) introduce(d *datagram, l *lease) error {
 
 // tellDelay is how long the end of a lease waits for others, to be told with them, unless
 // another message goes first.
-const tellDelay = 500 * time.Microsecond
+const tellDelay = 2 * time.Millisecond
 
 // tell notes that a lease of the other process is over here. Under mu.
 func (p *Peer) tell(serial uint64) {

@@ -1,0 +1,93 @@
+//go:build cgo && linux
+
+package share_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/share"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// usmQueue is the default queue of the SYCL machine that there is.
+func usmQueue(t testing.TB) *syclobj.Queue {
+	t.Helper()
+	rt, err := syclobj.Open()
+	if err == nil && rt.DefaultQueue().IsHost() {
+		err = os.ErrNotExist
+	}
+	if err != nil {
+		if os.Getenv("USMBRIDGE_REQUIRE_SYCL") == "1" {
+			t.Fatal(err)
+		}
+		t.Skipf("no SYCL device: %v", err)
+	}
+	return rt.DefaultQueue()
+}
+
+// USM of each kind arrives as USM of that kind where the receiver has a queue, as plain
+// memory where it asks for that, and else not at all. Work that is pending is waited for,
+// by the export or by the opening.
+func TestUSM(t *testing.T) {
+	q := usmQueue(t)
+	for _, kind := range []syclobj.USMKind{syclobj.USMShared, syclobj.USMHost, syclobj.USMDevice} {
+		t.Run(kind.String(), func(t *testing.T) {
+			ctx := background(t)
+			r, err := segment.NewUSM(q, kind, segment.PeersWrite)
+			if err != nil {
+				t.Skipf("no segments of USM here: %v", err)
+			}
+			pool := memmgr.NewPool(r)
+			defer func() {
+				eventually(t, func() bool { return pool.Stats().Allocation.Current == 0 }, "memory did not come back")
+				require.NoError(t, pool.Close())
+				require.NoError(t, r.Close())
+			}()
+			s := listen(t, share.Options{})
+			a, err := usmarray.Zeros(pool, usmarray.Float32, []int{1 << 20})
+			require.NoError(t, err)
+			defer a.Release()
+			onQueue := dial(t, s, share.Options{Queue: q})
+			asHost := dial(t, s, share.Options{AsHost: true})
+			neither := dial(t, s, share.Options{})
+			for i, noWait := range []bool{false, true} {
+				value := float32(i + 1)
+				for _, p := range []*share.Peer{onQueue, asHost, neither} {
+					require.NoError(t, a.Fill(value)) // of device memory it is pending
+					h, err := s.Export(ctx, a, share.ExportOptions{NoWait: noWait})
+					require.NoError(t, err)
+					b, err := p.Open(ctx, h)
+					if p == neither {
+						require.ErrorIs(t, err, share.ErrNotShared)
+						continue
+					}
+					require.NoError(t, err)
+					require.Equal(t, p == asHost, b.Place().IsHost())
+					if p == onQueue {
+						require.Equal(t, kind, b.Place().Kind())
+					}
+					got, err := usmarray.ToSlice[float32](b)
+					require.NoError(t, err)
+					require.Equal(t, value, got[0])
+					require.Equal(t, value, got[1<<20-1])
+					require.NoError(t, b.Fill(value+10))
+					require.NoError(t, b.Wait())
+					mine, err := usmarray.ToSlice[float32](a)
+					require.NoError(t, err)
+					require.Equal(t, value+10, mine[12345])
+					b.Release()
+				}
+			}
+			for _, p := range []*share.Peer{onQueue, asHost} {
+				p.Trim()
+				eventually(t, func() bool { return p.Stats().Mapped == 0 }, "trimmed, and still mapped")
+			}
+		})
+	}
+}
