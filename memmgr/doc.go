@@ -51,8 +51,10 @@
 // limits, for work on the device to end, for other pools to give way. What waits
 // longest of its size is served first; a large request does not stop small ones, and
 // small ones do not starve it, because now and then the pool keeps segments for it until
-// they are empty, while the others are served from the rest. An ended context gives an [*OutOfMemoryError] that wraps the context's error. What no
-// limit below would ever allow is refused at once.
+// they are empty, while the others are served from the rest. Pools below one limit, or
+// on one device, keep room for each other in the same way, for the request that has
+// waited longest. An ended context gives an [*OutOfMemoryError] that wraps the context's
+// error. What no limit below would ever allow is refused at once.
 //
 // # Tenants
 //

@@ -19,3 +19,10 @@ func TenantKeepsRoom(p *Pool) bool {
 	}
 	return false
 }
+
+// KeepsRoomForAnother tells whether the pool keeps room for one who waits in another.
+func KeepsRoomForAnother(p *Pool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.waiters.hold.of != nil && p.waiters.hold.of.claims != nil
+}

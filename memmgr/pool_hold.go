@@ -122,11 +122,14 @@ func (p *Pool) keepOfTenant(line *waitLine, x *waiter, at time.Time) {
 }
 
 // deservesHold tells whether too much went past one who is first of its lane, or
-// enough is free in pieces. p.mu is held.
+// enough is free in pieces, or it waits for memory of other pools. p.mu is held.
 func (p *Pool) deservesHold(x *waiter, at time.Time) bool {
 	r := &p.waiters
 	if r.served-x.served >= x.patience() {
 		return true
+	}
+	if at.Sub(x.first) >= shareTime && p.mustClaim(x) {
+		return true // what went past it elsewhere nobody knows
 	}
 	free := p.freeBytes()
 	if tight, room := p.limitRoom(); tight != nil {
@@ -159,6 +162,10 @@ func (p *Pool) beginHold(x *waiter, at time.Time) {
 		h.closed = append(h.closed, n)
 	}
 	h.blocks, h.free = p.keptNow()
+	if p.mustClaim(x) {
+		h.until = at.Add(longHold)
+		p.asked = time.Time{}
+	}
 }
 
 // emptiest lists the ordinary segments, those with the fewest blocks in use for their
@@ -207,6 +214,12 @@ func (p *Pool) serveHeld() bool {
 	if x == nil {
 		return false
 	}
+	if x.claims != nil {
+		if time.Now().After(h.until) {
+			p.endHold()
+		}
+		return false
+	}
 	if at := time.Now(); at.After(h.until) {
 		blocks, free := p.keptNow()
 		if blocks >= h.blocks && free <= h.free || at.Sub(h.since) > mostHold {
@@ -250,6 +263,7 @@ func (p *Pool) opensHold(w *want) bool {
 		return false
 	}
 	p.endHold()
+	p.relax()
 	return true
 }
 
@@ -257,7 +271,7 @@ func (p *Pool) opensHold(w *want) bool {
 func (p *Pool) endHold() {
 	h := &p.waiters.hold
 	at := time.Now()
-	if h.open = at; h.of.cell == nil {
+	if h.open = at; h.of.cell == nil && h.of.claims == nil {
 		h.open = at.Add(openShare * min(at.Sub(h.since), longHold))
 	}
 	h.of.first, h.of.served = at, p.waiters.served

@@ -20,7 +20,7 @@ func (p *Pool) newLarge(size, align uintptr) *owner.Cell {
 		return nil
 	}
 	at := int32(0)
-	if p.counters.locked++; !p.closed && p.waiters.n == 0 && p.counters.locked%latencySample != 0 {
+	if p.counters.locked++; !p.closed && p.waiters.n == 0 && p.waiters.hold.of == nil && p.counters.locked%latencySample != 0 {
 		need := roundUp(size, unit)
 		at = p.idle.fit(need, need+need/8, unit)
 	}

@@ -12,6 +12,7 @@ import (
 func (p *Pool) tick() (ended bool) {
 	p.origin.list.Drain()
 	p.tickPending()
+	p.expireClaim()
 	age := uint32(max(1, p.options.decay/tickTime))
 	if p.options.decay > 0 {
 		p.purgeTick(age)

@@ -67,6 +67,8 @@ type waiter struct {
 	served  uint64    // what others had been given by then
 	granted uint64    // and what its tenant had been charged with
 	holds   int       // how often room was kept for it
+	claimed bool      // of other pools as well
+	claims  *waiter   // stands for that one, of another pool
 	settled bool
 }
 
@@ -100,6 +102,7 @@ type waitRoom struct {
 
 	thorough bool // the lookout serves: everything is searched
 
+	shares  uint64  // what other pools have of what this one shares with them, at the last look
 	refusal refusal // of the upstream, the last
 	hold    hold
 }
@@ -125,7 +128,7 @@ func (r *refusal) note(need uint64) {
 // tried. p.mu is held.
 func (p *Pool) waitsBehind(w *want) bool {
 	r := &p.waiters
-	if r.n == 0 || w.r.Context == nil {
+	if w.r.Context == nil || r.n == 0 && r.hold.of == nil {
 		return false
 	}
 	if r.hold.of != nil && p.dedicated(w) {
@@ -154,7 +157,7 @@ func (p *Pool) lineOf(w *want) *waitLine {
 // findNow is find for a request that comes: what is free goes to those who were
 // there before. p.mu is held.
 func (p *Pool) findNow(w *want) *owner.Cell {
-	if p.waiters.n > 0 && (p.waitsBehind(w) || p.yieldsFirst(w)) {
+	if p.waitsBehind(w) || p.waiters.n > 0 && p.yieldsFirst(w) {
 		return nil
 	}
 	c := p.find(w)
@@ -182,6 +185,7 @@ func (p *Pool) await(w *want) (*owner.Cell, error) {
 		return nil, w.tenant.closedError()
 	}
 	x := p.lineUp(w)
+	defer p.endClaims(x)
 	p.roomMade() // what came back since it was looked for
 	p.mu.Unlock()
 	ctx := w.r.Context
@@ -367,9 +371,10 @@ func (p *Pool) serveLines() {
 	p.relax()
 }
 
-// relax ends the pressure when nobody waits any more. p.mu is held.
+// relax ends the pressure when nobody waits any more, here or for what is kept here.
+// p.mu is held.
 func (p *Pool) relax() {
-	if p.waiters.n == 0 && p.pressed && !p.closed {
+	if p.waiters.n == 0 && p.waiters.hold.of == nil && p.pressed && !p.closed {
 		p.press(false)
 	}
 }
@@ -509,6 +514,12 @@ func (p *Pool) mayGrow(x *waiter) bool {
 // keepsFromIt tells whether room is kept for another.
 func (r *waitRoom) keepsFromIt(x *waiter) bool { return r.hold.of != nil && r.hold.of != x }
 
+// claimsAll tells whether another one is to have all that an upstream of whose room
+// nobody knows has left, because room is kept for it in several pools.
+func (r *waitRoom) claimsAll(x *waiter) bool {
+	return r.keepsFromIt(x) && (r.hold.of.claimed || r.hold.of.claims != nil)
+}
+
 // attend is what a waiter does when it wakes: it asks the upstream when it is to,
 // and looks around when it is the lookout. It tells whether that served anybody.
 func (p *Pool) attend(x *waiter) (progress bool) {
@@ -557,6 +568,7 @@ func (p *Pool) watch(x *waiter) (ask bool) {
 	p.waiters.eachFirst(func(first *waiter) { need = max(need, p.segmentNeed(first.w)) })
 	p.mu.Unlock()
 	if due {
+		p.claimElsewhere()
 		if !p.othersGiveWay(need) {
 			p.othersGiveWay(p.segmentNeed(x.w)) // enough for this one, perhaps
 		}
@@ -613,11 +625,12 @@ func (p *Pool) growInLine(x *waiter) {
 	defer p.endGrowth()
 	p.mu.Lock()
 	size, need := p.segmentFor(x.w)
-	if x.settled || !p.affords(x) || p.waiters.refusal.covers(uint64(need)) {
+	tight, room := p.limitRoom()
+	if x.settled || !p.affords(x) || tight == nil && p.waiters.claimsAll(x) || p.waiters.refusal.covers(uint64(need)) {
 		p.mu.Unlock()
 		return
 	}
-	if tight, room := p.limitRoom(); (tight == nil || room < uint64(need)) && p.spare() > 0 && !p.waiters.keepsFromIt(x) {
+	if (tight == nil || room < uint64(need)) && p.spare() > 0 && !p.waiters.keepsFromIt(x) {
 		p.release(0)
 	}
 	p.mu.Unlock()
@@ -657,6 +670,9 @@ func (p *Pool) endWaits() {
 		p.endLine(p.waiters.lines[0], p.closedError())
 	}
 	p.eachTenant(func(t *Tenant) { t.endQueue(p.closedError()) })
+	if p.waiters.hold.of != nil { // for another pool
+		p.endHold()
+	}
 }
 
 // endLine sends everybody in a line away. p.mu is held.
