@@ -15,6 +15,7 @@ type queueRecord struct {
 	users   int     // cells that name it
 	inOrder bool
 	hash    uint64
+	from    *syclobj.Queue // that was last found to be this queue
 }
 
 var queues = struct {
@@ -80,7 +81,11 @@ func noteRecord(c *owner.Cell, rec *queueRecord) {
 func findQueue(q *syclobj.Queue, ref uintptr) *queueRecord {
 	hash := q.Hash()
 	for _, r := range queues.byHash[hash] {
+		if r.from == q {
+			return r
+		}
 		if equalQueueRefs(r.ref, ref) {
+			r.from = q
 			return r
 		}
 	}

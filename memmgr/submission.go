@@ -25,13 +25,15 @@ type Submission struct {
 	cells  []*owner.Cell
 	marks  []uint32 // pendingChanges of each cell at Begin, odd where order alone does
 	after  []unsafe.Pointer
+	copies []uintptr // of the event, one for each cell
 	spent  []uintptr // events to let go of
 	record *queueRecord
 	room   struct {
-		cells [32]*owner.Cell
-		marks [32]uint32
-		after [32]unsafe.Pointer
-		spent [64]uintptr
+		cells  [32]*owner.Cell
+		marks  [32]uint32
+		after  [32]unsafe.Pointer
+		copies [32]uintptr
+		spent  [64]uintptr
 	}
 }
 
@@ -115,6 +117,8 @@ func (s *Submission) End(event unsafe.Pointer) error {
 func (s *Submission) put(event uintptr) (failed error) {
 	addingPending.Lock()
 	defer addingPending.Unlock()
+	s.copies = append(s.room.copies[:0], make([]uintptr, len(s.cells))...)
+	copyEvents(event, s.copies)
 	// First, since cells share counts.
 	for i, c := range s.cells {
 		s.marks[i] ^= changesOf(c).Load()
@@ -124,7 +128,7 @@ func (s *Submission) put(event uintptr) (failed error) {
 			noteRecord(c, s.record)
 		}
 		err := error(nil)
-		if own := copyEvent(event); own != 0 {
+		if own := s.copies[i]; own != 0 {
 			err = s.putInto(c, own, s.marks[i])
 		} else {
 			err = systemEvents.WaitEvent(event) // the last resort, and still right

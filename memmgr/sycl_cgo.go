@@ -8,6 +8,12 @@ package memmgr
 #cgo noescape usmb_sycl_events_done
 #cgo nocallback usmb_sycl_events_done
 #cgo noescape usmb_sycl_events_delete
+
+static void go_event_copies(uintptr_t event, uintptr_t *out, size_t n) {
+	for (size_t i = 0; i < n; i++) out[i] = (uintptr_t)usmb_sycl_event_copy((void *)event);
+}
+#cgo noescape go_event_copies
+#cgo nocallback go_event_copies
 */
 import "C"
 
@@ -102,6 +108,11 @@ func copyEvent(event uintptr) uintptr {
 		return 0
 	}
 	return uintptr(C.usmb_sycl_event_copy(foreignPointer(event)))
+}
+
+// copyEvents fills out with owned references of an event, 0 where there is none to be had.
+func copyEvents(event uintptr, out []uintptr) {
+	C.go_event_copies(C.uintptr_t(event), (*C.uintptr_t)(unsafe.Pointer(&out[0])), C.size_t(len(out)))
 }
 
 func copyQueueRef(queue uintptr) uintptr {

@@ -13,6 +13,24 @@ type KernelParam struct {
 	Const   bool   // a pointer to const
 	Type    string // as OpenCL C writes it, without qualifiers: "float*", "uint4"
 	Name    string
+
+	facts paramFacts // of Type, read once for each kernel
+}
+
+// paramFacts is what the name of a type says.
+type paramFacts struct {
+	read, opaque, float, known bool
+	bits, lanes                int
+}
+
+// readFacts reads the names of the types of a kernel's parameters.
+func readFacts(params []KernelParam) {
+	for i := range params {
+		p := &params[i]
+		f := paramFacts{read: true, opaque: p.opaque()}
+		f.bits, f.float, f.lanes, f.known = p.Element()
+		p.facts = f
+	}
 }
 
 // String is the parameter as OpenCL C declares it.
@@ -39,6 +57,9 @@ func (p KernelParam) String() string {
 // whether it is a floating-point type, and whether the type is one of OpenCL C's own (else
 // the others say nothing). lanes is 1 but for vectors.
 func (p KernelParam) Element() (bits int, float bool, lanes int, known bool) {
+	if f := &p.facts; f.read {
+		return f.bits, f.float, f.lanes, f.known
+	}
 	return openCLType(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(p.Type), "*")))
 }
 
@@ -72,7 +93,7 @@ var openCLLanes = map[string]int{"2": 2, "3": 3, "4": 4, "8": 8, "16": 16}
 // valueBytes is the size of a parameter that goes by value; 0 when it is not known. A
 // vector of three takes the room of four.
 func (p *KernelParam) valueBytes() int {
-	bits, _, lanes, ok := openCLType(p.Type)
+	bits, _, lanes, ok := p.Element()
 	if !ok {
 		return 0
 	}
@@ -84,6 +105,9 @@ func (p *KernelParam) valueBytes() int {
 
 // opaque are types whose values no argument here can be.
 func (p *KernelParam) opaque() bool {
+	if p.facts.read {
+		return p.facts.opaque
+	}
 	for _, prefix := range []string{"image", "sampler_t", "pipe", "queue_t", "event_t"} {
 		if strings.HasPrefix(p.Type, prefix) {
 			return true
@@ -125,7 +149,7 @@ func (p *KernelParam) takesValue(a *KernelArg) error {
 	if a.size() != want {
 		return p.refuses(fmt.Sprintf("a value of %d bytes", want))
 	}
-	_, float, lanes, _ := openCLType(p.Type)
+	_, float, lanes, _ := p.Element()
 	half := float && want == 2 // whose bits are an integer in Go
 	if a.isScalar() && lanes == 1 && a.float != float && !half {
 		return p.refuses("a number of that type")

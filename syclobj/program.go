@@ -219,6 +219,7 @@ func (p *Program) Kernel(name string) (*Kernel, error) {
 	if params := told[name]; len(params) == nargs {
 		copy(k.params, params)
 	}
+	readFacts(k.params)
 	k.h.init(ref, sortKernel)
 	p.made.share()
 	k.h.final = p.made.drop
