@@ -20,6 +20,10 @@
 // where its audience is segment.PeersWrite. So a pool is for one audience, and memory that
 // not every admitted process may see belongs in a pool of its own.
 //
+// Device memory of GPUs, which a driver shares by handles of its own (segment's
+// Segment.Handle) and not by descriptors, is not carried: opening it is ErrNotShared. Copy
+// it to shared or host USM, or to memory of the host, in a segment.
+//
 // # Who frees
 //
 // The process that allocated, when nobody uses the memory any more, in any process. Each
