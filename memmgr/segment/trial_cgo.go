@@ -42,7 +42,7 @@ func tryOverlayOf(usm memmgr.Resource, size uintptr) (err error) {
 	if err := spent.take("NewUSM", c, bounds{}.filled()); err != nil {
 		return err
 	}
-	defer spent.giveBack(c)
+	defer func() { spent.giveBack(c) }()
 	fd, err := createFile(size)
 	if err != nil {
 		return err
@@ -61,7 +61,11 @@ func tryOverlayOf(usm memmgr.Resource, size uintptr) (err error) {
 		return err
 	}
 	defer func() {
-		if !r.end() && err == nil {
+		if r.end() {
+			return
+		}
+		c.mappings = 1 // the others stay
+		if err == nil {
 			err = cannot("pages of the process's own cannot be put back under it")
 		}
 	}()
