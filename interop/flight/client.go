@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 
@@ -66,7 +67,7 @@ func Dial(location string, o ClientOptions) (*Client, error) {
 		creds = credentials.NewTLS(o.TLS)
 	}
 	conn, err := grpc.NewClient(l.target(), grpc.WithTransportCredentials(creds), grpc.WithDisableRetry(),
-		grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(connWindow),
+		experimental.WithBufferPool(new(frames)), grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(connWindow),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec.New(0)), grpc.MaxCallRecvMsgSize(o.MaxMessage)))
 	if err != nil {

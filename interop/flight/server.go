@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
@@ -106,6 +107,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 		grpc.MaxRecvMsgSize(1 << 20), // of requests; tensors do not pass by it
 		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(connWindow),
 		grpc.MaxConcurrentStreams(uint32(s.gate.Limits().MaxStreams)),
+		experimental.BufferPool(new(frames)),
 		grpc.MaxHeaderListSize(32 << 10), grpc.ConnectionTimeout(20 * time.Second),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),

@@ -1,0 +1,24 @@
+package flight
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A buffer has the length that was asked for, whatever it comes from and had before.
+func TestFrames(t *testing.T) {
+	var p frames
+	for range 3 {
+		for _, n := range []int{0, 1, 100, frameBytes / 4, frameBytes/4 + 1, frameBytes - 1, frameBytes, frameBytes + 1, 1 << 20} {
+			b := p.Get(n)
+			require.Len(t, *b, n)
+			if n > frameBytes/4 && n <= frameBytes {
+				require.Equal(t, frameBytes, cap(*b))
+			}
+			*b = (*b)[:n/2] // gRPC gives parts back
+			p.Put(b)
+		}
+	}
+	p.Put(nil)
+}
