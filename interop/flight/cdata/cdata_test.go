@@ -304,6 +304,132 @@ func TestStructsThatLie(t *testing.T) {
 	require.True(t, s.Released() && d.Array.Released())
 }
 
+// otherFormats are types of Arrow that no tensor has, with the number of their buffers.
+var otherFormats = []struct {
+	format  string
+	buffers int64
+}{
+	{"u", 3}, {"U", 3}, {"z", 3}, {"Z", 3}, {"vu", 3}, {"vz", 3},
+	{"n", 0}, {"b", 2}, {"w:4", 2}, {"d:9,2", 2}, {"tdD", 2}, {"tts", 2}, {"tDs", 2}, {"tiM", 2},
+	{"tss:Europe/Andorra, and what else somebody may write there", 2},
+	{"+l", 2}, {"+L", 2}, {"+vl", 3}, {"+vL", 3}, {"+s", 1}, {"+m", 2}, {"+r", 0}, {"+ud:0", 2}, {"+us:0", 1},
+	{"?", 2}, {"ii", 2}, {"i:", 2}, {"+", 1}, {"+w", 1}, {"+ww:3", 1},
+}
+
+// They are refused by name, as values, as elements and with a list's child.
+func TestOtherFormats(t *testing.T) {
+	p := newPool(t)
+	texts := &share{}
+	texts.structs.Store(1)
+	defer texts.drop()
+	for _, c := range otherFormats {
+		for name, change := range map[string]func(s *Schema, a *Array){
+			"values": func(s *Schema, a *Array) {
+				s.format = texts.text(c.format)
+				a.nBuffers, a.buffers = c.buffers, texts.room(3*unsafe.Sizeof(uintptr(0)))
+			},
+			"list": func(s *Schema, a *Array) {
+				s.format, s.metadata = texts.text(c.format), nil
+				a.nBuffers, a.buffers = c.buffers, texts.room(3*unsafe.Sizeof(uintptr(0)))
+			},
+			"elements": func(s *Schema, a *Array) {
+				childSchema(s).format, s.metadata = texts.text(c.format), nil
+				childArray(a).nBuffers, childArray(a).buffers = c.buffers, texts.room(3*unsafe.Sizeof(uintptr(0)))
+			},
+		} {
+			shape := []int{2, 3}
+			if name == "values" {
+				shape = []int{6}
+			}
+			a := arange(t, p, shape...)
+			var s Schema
+			var d Array
+			require.NoError(t, Export(a, &s, &d))
+			a.Release()
+			change(&s, &d)
+			b, err := Import(&s, &d)
+			require.ErrorIs(t, err, usmarrow.ErrType, "%s: %q", name, c.format)
+			require.Nil(t, b)
+			require.True(t, s.Released() && d.Released())
+			require.Zero(t, p.Stats().RequestedBytes.Current)
+		}
+	}
+}
+
+// A child that somebody moved out is not the list's any more, and may be gone.
+func TestListWithoutItsChild(t *testing.T) {
+	p := newPool(t)
+	for name, move := range map[string]func(s *Schema, a *Array){
+		"schema": func(s *Schema, _ *Array) {
+			moved := *childSchema(s)
+			childSchema(s).release = nil
+			moved.Release()
+		},
+		"array": func(_ *Schema, a *Array) {
+			moved := *childArray(a)
+			childArray(a).release = nil
+			moved.Release()
+		},
+	} {
+		a := arange(t, p, 2, 3)
+		var s Schema
+		var c Array
+		require.NoError(t, Export(a, &s, &c))
+		a.Release()
+		move(&s, &c)
+		b, err := Import(&s, &c)
+		require.ErrorIs(t, err, usmarrow.ErrMalformed, name)
+		require.Nil(t, b)
+		require.True(t, s.Released() && c.Released(), name)
+		require.Zero(t, p.Stats().RequestedBytes.Current, name)
+	}
+}
+
+// Children, dictionaries and formats that don't go with each other.
+func TestStructsOfAnotherShape(t *testing.T) {
+	p := newPool(t)
+	texts := &share{}
+	texts.structs.Store(1)
+	defer texts.drop()
+	child := func() unsafe.Pointer { return texts.room(unsafe.Sizeof(uintptr(0))) }
+	for _, c := range []struct {
+		name   string
+		shape  []int
+		change func(s *Schema, a *Array)
+		want   error
+	}{
+		{"values with an array's child", []int{6}, func(_ *Schema, a *Array) {
+			a.nChildren, a.children = 1, texts.room(unsafe.Sizeof(uintptr(0)))
+			*(*unsafe.Pointer)(a.children) = texts.room(unsafe.Sizeof(Array{}))
+		}, usmarrow.ErrMalformed},
+		{"list without a child", []int{6}, func(s *Schema, _ *Array) { s.format = texts.text("+w:3") }, usmarrow.ErrMalformed},
+		{"values with a child", []int{2, 3}, func(s *Schema, _ *Array) { s.format = texts.text("f") }, usmarrow.ErrMalformed},
+		{"list of lists", []int{2, 3}, func(s *Schema, _ *Array) { childSchema(s).format = texts.text("+w:3") }, usmarrow.ErrType},
+		{"size 0", []int{2, 3}, func(s *Schema, _ *Array) { s.format = texts.text("+w:0") }, usmarrow.ErrMalformed},
+		{"no size", []int{2, 3}, func(s *Schema, _ *Array) { s.format = texts.text("+w:") }, usmarrow.ErrMalformed},
+		{"size beyond all", []int{2, 3}, func(s *Schema, _ *Array) { s.format = texts.text("+w:2147483648") }, usmarrow.ErrMalformed},
+		{"size of many digits", []int{2, 3}, func(s *Schema, _ *Array) {
+			s.format = texts.text("+w:3000000000000000000000000000000000000000000000000000000000000000000")
+		}, usmarrow.ErrMalformed},
+		{"empty format", []int{6}, func(s *Schema, _ *Array) { s.format = texts.text("") }, usmarrow.ErrMalformed},
+		{"dictionary of the schema", []int{6}, func(s *Schema, _ *Array) { s.dictionary = child() }, usmarrow.ErrType},
+		{"dictionary of the array", []int{6}, func(_ *Schema, a *Array) { a.dictionary = child() }, usmarrow.ErrMalformed},
+		{"dictionary of the elements", []int{2, 3}, func(_ *Schema, a *Array) { childArray(a).dictionary = child() }, usmarrow.ErrMalformed},
+	} {
+		a := arange(t, p, c.shape...)
+		var s Schema
+		var d Array
+		require.NoError(t, Export(a, &s, &d))
+		a.Release()
+		c.change(&s, &d)
+		b, err := Import(&s, &d)
+		require.ErrorIs(t, err, c.want, c.name)
+		require.Nil(t, b, c.name)
+		require.True(t, s.Released() && d.Released(), c.name)
+		require.Zero(t, p.Stats().RequestedBytes.Current, c.name)
+	}
+}
+
 func openSYCL(t *testing.T) *syclobj.Runtime {
 	t.Helper()
 	rt, err := syclobj.Open()

@@ -37,6 +37,7 @@
 // # Trust
 //
 // Lengths, offsets, counts, children and formats are checked before they are used, and a
-// struct that lies is an error. How long its buffers are, the interface does not say, nor
+// struct that lies is an error; columns of other types are refused by their format, before
+// anything of their buffers is read. How long its buffers are, the interface does not say, nor
 // how long its texts are: there the producer is believed, as any C code in the process is.
 package cdata

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -28,37 +30,104 @@ const (
 	maxText  = 1 << 24
 )
 
-// checkSchema looks at what arrow-go follows unseen: the lengths in the metadata, and
-// children that are no tensor's.
-func checkSchema(s *Schema, depth int) error {
+// checkSchema holds a schema against what a tensor can be, before arrow-go sees it: for a
+// type with offsets arrow-go reads those while it imports, and on a device the host may
+// not; lengths in the metadata it follows unseen.
+func checkSchema(s *Schema, nested bool) error {
 	switch {
 	case s.Released():
 		return misfit("a schema that was released")
 	case s.format == nil:
 		return misfit("a schema without a format")
-	case s.nChildren < 0 || s.nChildren > 1 || (s.nChildren == 1 && (s.children == nil || childSchema(s) == nil)):
-		return fmt.Errorf("%w: a schema with %d children; values have none, and lists one", usmarrow.ErrType, s.nChildren)
-	case s.nChildren > 0 && depth > 1:
-		return fmt.Errorf("%w: lists of lists", usmarrow.ErrType)
 	case s.dictionary != nil:
 		return fmt.Errorf("%w: dictionary-encoded values; decode them first", usmarrow.ErrType)
 	}
-	if p := s.metadata; p != nil {
-		pairs := int32At(p)
-		if pairs < 0 || pairs > maxPairs {
-			return misfit("metadata of %d pairs", pairs)
+	list, err := checkFormat(formatOf(s))
+	switch {
+	case err != nil:
+		return err
+	case list && nested:
+		return fmt.Errorf("%w: lists of lists", usmarrow.ErrType)
+	case list && (s.nChildren != 1 || s.children == nil || childSchema(s) == nil):
+		return misfit("lists whose schema has %d children; they have one, their elements", s.nChildren)
+	case !list && s.nChildren != 0:
+		return misfit("values whose schema has %d children; they have none", s.nChildren)
+	}
+	if err := checkMetadata(s.metadata); err != nil || !list {
+		return err
+	}
+	return checkSchema(childSchema(s), true)
+}
+
+// maxFormat is more than the longest format that is taken has.
+const maxFormat = 32
+
+// formatOf is a copy of a schema's format, or of its beginning.
+func formatOf(s *Schema) string {
+	var b []byte
+	for i := range maxFormat {
+		c := *(*byte)(unsafe.Add(s.format, i))
+		if c == 0 {
+			break
 		}
-		p = unsafe.Add(p, 4)
-		for range 2 * pairs {
-			n := int32At(p)
-			if n < 0 || n > maxText {
-				return misfit("metadata with a text of %d bytes", n)
-			}
-			p = unsafe.Add(p, 4+int(n))
+		b = append(b, c)
+	}
+	return string(b)
+}
+
+// checkFormat lets the values through that arrays have, and lists of one size.
+func checkFormat(format string) (list bool, err error) {
+	if size, ok := strings.CutPrefix(format, "+w:"); ok {
+		if n, err := strconv.ParseInt(size, 10, 32); err != nil || n < 1 {
+			return false, misfit("format %q: lists have a size from 1 to %d", format, math.MaxInt32)
+		}
+		return true, nil
+	}
+	if format == "" {
+		return false, misfit("a schema with an empty format")
+	}
+	for _, known := range formats {
+		if format == known {
+			return false, nil
 		}
 	}
-	if s.nChildren == 1 {
-		return checkSchema(childSchema(s), depth+1)
+	return false, fmt.Errorf("%w: a column or elements of format %q; tensors hold int8 to int64, uint8 to uint64, float16, float32 and float64, as values or in lists of one size (+w)", usmarrow.ErrType, format)
+}
+
+// checkMetadata follows the lengths in a schema's metadata, nil when there is none.
+func checkMetadata(p unsafe.Pointer) error {
+	if p == nil {
+		return nil
+	}
+	pairs := int32At(p)
+	if pairs < 0 || pairs > maxPairs {
+		return misfit("metadata of %d pairs", pairs)
+	}
+	p = unsafe.Add(p, 4)
+	for range 2 * pairs {
+		n := int32At(p)
+		if n < 0 || n > maxText {
+			return misfit("metadata with a text of %d bytes", n)
+		}
+		p = unsafe.Add(p, 4+int(n))
+	}
+	return nil
+}
+
+// checkArray holds an array against its schema's form. arrow-go does not ask whether a
+// child was moved out; its memory may be gone then.
+func checkArray(a *Array, list bool) error {
+	switch {
+	case a.Released():
+		return misfit("an array that was released, or whose elements were moved out")
+	case a.dictionary != nil:
+		return misfit("an array with a dictionary, of which its schema says nothing")
+	case list && (a.nChildren != 1 || a.children == nil || childArray(a) == nil):
+		return misfit("lists whose array has %d children; they have one, their elements", a.nChildren)
+	case !list && a.nChildren != 0:
+		return misfit("values whose array has %d children; they have none", a.nChildren)
+	case list:
+		return checkArray(childArray(a), false)
 	}
 	return nil
 }
@@ -79,11 +148,11 @@ func column(schema *Schema, array *Array) (c arrow.Array, err error) {
 			array.Release()
 		}
 	}()
-	if err := checkSchema(schema, 0); err != nil {
+	if err := checkSchema(schema, false); err != nil {
 		return nil, err
 	}
-	if array.Released() {
-		return nil, misfit("an array that was released")
+	if err := checkArray(array, schema.nChildren == 1); err != nil {
+		return nil, err
 	}
 	field, err := cdata.ImportCArrowField((*cdata.CArrowSchema)(unsafe.Pointer(schema)))
 	if err != nil {
