@@ -249,17 +249,14 @@ func ImportDevice(rt *syclobj.Runtime, schema *Schema, array *DeviceArray) (*usm
 	return pending(a, ev)
 }
 
-// pending notes what is to be waited for before the memory of an array is touched.
+// pending notes what is to be waited for before the memory of an array is touched. It is
+// work of no queue that is known here: were it said to be of the place's, work there
+// would count on that queue's order, which knows nothing of the event.
 func pending(a *usmarray.Array, ev *syclobj.Event) (*usmarray.Array, error) {
-	p := a.Place()
-	if p == nil { // there are no elements
+	if a.Place() == nil { // there are no elements
 		return a, nil
 	}
-	q, err := p.Queue()
-	if err == nil {
-		err = a.Buffer().SetPending(q, ev)
-	}
-	if err != nil {
+	if err := a.Buffer().SetPending(nil, ev); err != nil {
 		a.Release()
 		return nil, err
 	}
