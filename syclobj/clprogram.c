@@ -28,7 +28,8 @@ enum {
 	CL_ADDRESS_LOCAL = 0x119C,
 	CL_ADDRESS_CONSTANT = 0x119D,
 	CL_ADDRESS_PRIVATE = 0x119E,
-	CL_TYPE_CONST = 1
+	CL_TYPE_CONST = 1,
+	CL_TYPE_PIPE = 8
 };
 #define CL_DEVICE_TYPE_ALL 0xFFFFFFFFu
 
@@ -214,9 +215,12 @@ static int tell(usmb_clprogram *p, void *kernel, cl_uint i, usmb_clargument *a)
 	case CL_ADDRESS_CONSTANT: a->address = USMB_CL_ADDRESS_CONSTANT; break;
 	case CL_ADDRESS_PRIVATE: a->address = USMB_CL_ADDRESS_PRIVATE; break;
 	}
-	if (p->cl.clGetKernelArgInfo(kernel, i, CL_KERNEL_ARG_TYPE_QUALIFIER, sizeof qualifiers, &qualifiers, NULL) ==
+	/* What may be written through a pointer is not guessed: then nothing is told of the argument. */
+	if (p->cl.clGetKernelArgInfo(kernel, i, CL_KERNEL_ARG_TYPE_QUALIFIER, sizeof qualifiers, &qualifiers, NULL) !=
 	    0)
-		a->constant = (qualifiers & CL_TYPE_CONST) != 0;
+		a->address = 0;
+	a->constant = (qualifiers & CL_TYPE_CONST) != 0;
+	a->pipe = (qualifiers & CL_TYPE_PIPE) != 0;
 	/* A name that does not fit is not told. */
 	if (p->cl.clGetKernelArgInfo(kernel, i, CL_KERNEL_ARG_TYPE_NAME, sizeof a->type - 1, a->type, NULL) != 0)
 		a->type[0] = 0;

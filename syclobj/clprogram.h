@@ -41,6 +41,7 @@ size_t usmb_clprogram_kernels(usmb_clprogram *p, char *names, size_t n, size_t *
 typedef struct usmb_clargument {
 	int32_t address;  /* USMB_CL_ADDRESS_*, 0 when it does not tell */
 	int32_t constant; /* 1: the pointer is to const */
+	int32_t pipe;     /* 1: a pipe, of packets of the type */
 	char type[64];    /* as written, without qualifiers: "float*", "uint4" */
 	char name[64];
 } usmb_clargument;

@@ -199,6 +199,9 @@ func (c clProgram) params(kernel string) []KernelParam {
 	for i := range told {
 		t := &told[i]
 		params[i] = KernelParam{Address: addressSpaces[t.address], Const: t.constant != 0, Type: C.GoString(&t._type[0]), Name: C.GoString(&t.name[0])}
+		if t.pipe != 0 {
+			params[i].Type = pipePrefix + params[i].Type
+		}
 	}
 	return params
 }

@@ -31,6 +31,22 @@ func TestOpenCLTypes(t *testing.T) {
 	require.ErrorContains(t, image.takes(&KernelArg{kind: argPointer}), "image2d_t i")
 }
 
+func TestOpaqueTypes(t *testing.T) {
+	for _, name := range []string{
+		"image1d_t", "image1d_buffer_t", "image2d_array_depth_t", "image2d_msaa_t", "image3d_t", "sampler_t", "queue_t", "event_t", "pipe int",
+	} {
+		require.True(t, (&KernelParam{Address: "global", Type: name}).opaque(), name)
+	}
+	// A program's own types, and pointers.
+	for _, name := range []string{
+		"image_params", "image_params*", "imageInfo", "image2d_size", "pipeline", "pipes", "event_table", "queue_time", "sampler", "queue_t*", "float*",
+	} {
+		p := KernelParam{Address: "global", Type: name}
+		require.False(t, p.opaque(), name)
+		require.NoError(t, p.takes(&KernelArg{kind: argPointer}), name)
+	}
+}
+
 func TestCutLog(t *testing.T) {
 	require.Equal(t, "a\nb", cutLog([]byte("a\nb"), 3))
 	require.Equal(t, "a\n(cut: 900 bytes in all)", cutLog([]byte("a\nbc"), 900))

@@ -108,13 +108,22 @@ func (p *KernelParam) opaque() bool {
 	if p.facts.read {
 		return p.facts.opaque
 	}
-	for _, prefix := range []string{"image", "sampler_t", "pipe", "queue_t", "event_t"} {
-		if strings.HasPrefix(p.Type, prefix) {
+	// By their whole names: a program may well have a type of its own called image_params,
+	// and a pointer to anything is a pointer.
+	switch p.Type {
+	case "sampler_t", "queue_t", "event_t", "clk_event_t", "reserve_id_t":
+		return true
+	}
+	for _, image := range []string{"image1d_", "image2d_", "image3d_"} {
+		if strings.HasPrefix(p.Type, image) && strings.HasSuffix(p.Type, "_t") {
 			return true
 		}
 	}
-	return false
+	return strings.HasPrefix(p.Type, pipePrefix)
 }
+
+// pipePrefix is set before the type of a pipe's packets, as OpenCL C writes it.
+const pipePrefix = "pipe "
 
 // takes is why a parameter cannot take an argument, nil when it can as far as is known.
 func (p *KernelParam) takes(a *KernelArg) error {

@@ -135,6 +135,15 @@ func TestFailuresOnTheFakeMachine(t *testing.T) {
 		fake.Fail("DPCTLEvent_Copy", 0)
 		require.NoError(t, x.Wait())
 		require.Equal(t, before, fake.Live(), "call %d", n)
+
+		fake.Fail("DPCTLEvent_Copy", n)
+		event, err := kernel.Start(q, increment, kernel.Over(16), kernel.ReadWrite(x))
+		fake.Fail("DPCTLEvent_Copy", 0)
+		require.NoError(t, err)
+		require.NoError(t, event.Wait(t.Context()))
+		event.Close()
+		require.NoError(t, x.Wait())
+		require.Equal(t, before, fake.Live(), "call %d with an event", n)
 	}
 
 	// Work that fails after its submission is told once, by whoever looks first from

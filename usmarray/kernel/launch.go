@@ -152,7 +152,10 @@ func (w *work) submit(op string, q *syclobj.Queue, k *syclobj.Kernel, r *Range, 
 	}
 	var event *syclobj.Event
 	if wanted {
-		event = q.EventFromRef(ref).Copy() // the reference itself goes to the arrays
+		// The reference itself goes to the arrays. Where no copy could be made the work was waited
+		// for, and its event let go: then there is none for them to keep.
+		own := q.EventFromRef(ref)
+		event, ref = own.Copy(), own.Ref()
 	}
 	if err := w.order.End(ref); err != nil {
 		return event, opErr(op, k, fmt.Errorf("earlier work on an array failed: %w", err))
