@@ -1,0 +1,5 @@
+//go:build !race && !asan
+
+package kernel_test
+
+const instrumented = false

@@ -1,5 +1,0 @@
-//go:build !race
-
-package kernel_test
-
-const raceDetector = false
