@@ -113,6 +113,12 @@ func (p *Peer) frame(f frame) error {
 // answered takes the answers to this side's calls.
 func (p *Peer) answered(f frame) error {
 	switch f.kind {
+	case frameTaken, frameRefused, frameOpened, frameListed:
+		if err := p.expected(f); err != nil {
+			return err
+		}
+	}
+	switch f.kind {
 	case frameTaken:
 		p.answerTo(f.call, answer{})
 		return nil

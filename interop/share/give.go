@@ -38,7 +38,7 @@ func (p *Peer) Give(ctx context.Context, label string, a *usmarray.Array) error 
 		return err
 	}
 	sent := false
-	_, err = p.await(ctx, op, func(c *call, id uint64) error {
+	_, err = p.await(ctx, op, frameGive.answer(), func(c *call, id uint64) error {
 		c.given = l.d.serial
 		d := p.newDatagram()
 		if err := p.introduce(&d, l); err != nil {

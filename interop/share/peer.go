@@ -3,6 +3,7 @@ package share
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -72,7 +73,8 @@ func newPeer(n *node, l *link, w *watch, c Credentials) *Peer {
 // call is a question that was asked and not yet answered.
 type call struct {
 	answer    chan answer
-	given     uint64 // lease that a refusal ends
+	expects   frameKind // of the answer; a refusal answers any call
+	given     uint64    // lease that a refusal ends
 	abandoned bool
 }
 
@@ -146,15 +148,16 @@ func (p *Peer) Names(ctx context.Context) (names []string, err error) {
 
 // ask sends a question and waits for the answer.
 func (p *Peer) ask(ctx context.Context, op string, kind frameKind, payload func([]byte) []byte) (answer, error) {
-	return p.await(ctx, op, func(c *call, id uint64) error {
+	return p.await(ctx, op, kind.answer(), func(c *call, id uint64) error {
 		d := p.newDatagram()
 		d.b = appendFrame(d.b, kind, id, payload)
 		return p.post(d)
 	})
 }
 
-// await makes a call: send, which runs under mu and unlocks it, sends the question.
-func (p *Peer) await(ctx context.Context, op string, send func(c *call, id uint64) error) (answer, error) {
+// await makes a call: send, which runs under mu and unlocks it, sends the question, which
+// a frame of the expected kind answers.
+func (p *Peer) await(ctx context.Context, op string, expects frameKind, send func(c *call, id uint64) error) (answer, error) {
 	select {
 	case p.credits <- struct{}{}:
 	default:
@@ -176,6 +179,7 @@ func (p *Peer) await(ctx context.Context, op string, send func(c *call, id uint6
 	}
 	p.lastCall++
 	id := p.lastCall
+	c.expects = expects
 	p.calls[id] = c
 	if err := send(c, id); err != nil {
 		p.mu.Lock()
@@ -290,6 +294,24 @@ func (p *Peer) fail(err error) {
 	for _, h := range unmap {
 		h.unmap()
 	}
+}
+
+// expected tells what is wrong with an answer: no call of that number waits for one, or the
+// call that does is of another kind. It is asked before the answer is looked into, so that
+// nothing is opened that nobody would take. Only the goroutine that reads calls it.
+func (p *Peer) expected(f frame) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.calls[f.call]
+	switch {
+	case p.err != nil:
+		return p.err
+	case c == nil:
+		return fmt.Errorf("a frame of kind %d answers call %d, which nobody made or which was answered", f.kind, f.call)
+	case f.kind != c.expects && f.kind != frameRefused:
+		return fmt.Errorf("a frame of kind %d answers call %d, which one of kind %d would", f.kind, f.call, c.expects)
+	}
+	return nil
 }
 
 // answerTo gives the answer to who waits for it.

@@ -50,6 +50,20 @@ const (
 	lastFrame      = frameGone
 )
 
+// answer is the kind of frame that answers one, if it asks anything; a refusal may too.
+func (k frameKind) answer() frameKind {
+	switch k {
+	case frameGive:
+		return frameTaken
+	case frameOpen, frameAttach:
+		return frameOpened
+	case frameNames:
+		return frameListed
+	default:
+		return 0
+	}
+}
+
 // segmentFacts are what a segment is.
 type segmentFacts struct {
 	id       segment.ID

@@ -1,0 +1,95 @@
+//go:build linux
+
+package share_test
+
+import (
+	"context"
+	"encoding/binary"
+	"net"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/share"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+)
+
+// maker listens and follows its own rules: it greets, and says to each datagram what the
+// function makes of it. It returns the address.
+func maker(t *testing.T, says func(kind byte, call uint64) []byte) string {
+	t.Helper()
+	l, err := net.Listen("unixpacket", "@usmbridge-test-"+t.TempDir())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer func() { _ = c.Close() }()
+		b := make([]byte, 1<<14)
+		reply := frameOf(1, 0, binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, 0x314d5355), 1))
+		for {
+			if n, err := c.Read(b); err != nil || n == 0 {
+				return
+			}
+			if reply == nil {
+				reply = says(b[0], binary.LittleEndian.Uint64(b[8:]))
+			}
+			if _, err := c.Write(reply); err != nil {
+				return
+			}
+			reply = nil
+		}
+	}()
+	return l.Addr().String()
+}
+
+// An answer of the wrong kind, or to no call, ends the connection; the call fails.
+func TestAnswersMatchCalls(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	x := counting(t, pool, 4)
+	attach := func(ctx context.Context, p *share.Peer) error {
+		_, err := p.Attach(ctx, "a")
+		return err
+	}
+	names := func(ctx context.Context, p *share.Peer) error {
+		_, err := p.Names(ctx)
+		return err
+	}
+	give := func(ctx context.Context, p *share.Peer) error { return p.Give(ctx, "x", x) }
+	for name, c := range map[string]struct {
+		ask  func(context.Context, *share.Peer) error
+		kind byte
+		off  uint64 // from the number of the call
+	}{
+		"taken for an array":     {attach, 5, 0},
+		"names for an array":     {attach, 10, 0},
+		"taken for names":        {names, 5, 0},
+		"an array for names":     {names, 8, 0},
+		"names for a gift":       {give, 10, 0},
+		"an array for a gift":    {give, 8, 0},
+		"refusal of no call":     {attach, 2, 7},
+		"names to no such call":  {names, 10, 7},
+		"taken to no such call":  {give, 5, 7},
+		"an array for no call":   {attach, 8, 7},
+		"a call of before":       {give, 5, ^uint64(0)},
+		"an answer of the start": {names, 2, ^uint64(0)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked atomic.Int32
+			address := maker(t, func(_ byte, call uint64) []byte {
+				asked.Add(1)
+				return frameOf(c.kind, call+c.off, nil)
+			})
+			p, err := share.Dial(background(t), address, share.Options{})
+			require.NoError(t, err)
+			require.ErrorIs(t, c.ask(background(t), p), share.ErrProtocol)
+			<-p.Done()
+			require.ErrorIs(t, p.Err(), share.ErrProtocol)
+			require.EqualValues(t, 1, asked.Load())
+			eventually(t, func() bool { return p.Stats() == share.Stats{Peers: 1} }, "something stays: %+v", p.Stats())
+		})
+	}
+}
