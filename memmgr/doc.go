@@ -110,7 +110,8 @@
 // timer of each server, and of each connection without one, looks up to four times a second
 // for what is over; it runs while somebody is connected or a handle waits to be opened.
 // One more goroutine sends to a process that does not read at once, and ends when it has
-// read; one waits for the work on an array that is to be opened.
+// read; one waits for the work on an array that is to be opened; one closes each descriptor
+// that was sent and is of no memory, and nobody new is connected while there are 64.
 //
 // Waiting for memory makes no goroutine: one of those who wait looks after the pool
 // every 0.1 to 5 ms, and asks others to give way every 10 ms.

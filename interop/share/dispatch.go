@@ -30,14 +30,15 @@ func (p *Peer) lost(err error) {
 	p.fail(&OpError{Op: "connection", Kind: ErrClosed, Err: fmt.Errorf("%v: %w", p.credentials, err)})
 }
 
-// datagram does what one says. An error ends the connection.
-func (p *Peer) datagram(b []byte, file *os.File) (err error) {
+// datagram does what one says, with the descriptor that came with it, or that is missing for
+// want of room in this process. An error ends the connection.
+func (p *Peer) datagram(b []byte, file *os.File, missing bool) (err error) {
 	defer func() {
 		if file != nil {
 			_ = file.Close()
-			if err == nil {
-				err = errors.New("a descriptor came without a segment")
-			}
+		}
+		if (file != nil || missing) && err == nil {
+			err = errors.New("a descriptor came without a segment")
 		}
 	}()
 	for range maxFrames {
@@ -46,18 +47,12 @@ func (p *Peer) datagram(b []byte, file *os.File) (err error) {
 			return err
 		}
 		if f.kind == frameSegment {
-			facts, err := readSegment(f.payload)
-			if err != nil {
-				return err
-			}
-			if file == nil {
-				return errors.New("a segment came without a descriptor")
-			}
-			theirs := file
+			shown := file
 			file = nil
-			if err := p.meet(facts, theirs); err != nil {
+			if err := p.shown(f, shown, missing); err != nil {
 				return err
 			}
+			missing = false
 		} else if err := p.frame(f); err != nil {
 			return err
 		}
@@ -66,6 +61,24 @@ func (p *Peer) datagram(b []byte, file *os.File) (err error) {
 		}
 	}
 	return fmt.Errorf("more than %d frames in one datagram", maxFrames)
+}
+
+// shown does what a segment frame says. It takes the descriptor over.
+func (p *Peer) shown(f frame, file *os.File, missing bool) error {
+	facts, err := readSegment(f.payload)
+	switch {
+	case err == nil && missing:
+		return p.decline(facts.id, opError("Open", ErrLimit, "this process had no descriptor left for a segment of memory of %v", p.credentials))
+	case err == nil && file == nil:
+		err = errors.New("a segment came without a descriptor")
+	}
+	if err != nil {
+		if file != nil {
+			_ = file.Close()
+		}
+		return err
+	}
+	return p.meet(facts, file)
 }
 
 // frame does what one says.

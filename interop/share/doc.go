@@ -33,7 +33,9 @@
 //   - when the last reference of the opened array is released; that is told in the
 //     background, many at a time, within a few milliseconds,
 //   - when the process that holds it ends, however it ends: its socket tells that, and a
-//     pidfd, since a child that it forked may hold the socket open; within a second,
+//     pidfd, since a child that it forked may hold the socket open; within a second.
+//     (Who dials a server that is gone, and whose child holds its listening socket, gets
+//     ErrDied; nobody else can listen at that address until the child is gone too,)
 //   - for a handle that nobody opened: after [Options].Unopened, by [Server.Revoke], when its
 //     maker closes, or when the process that alone may open it is gone,
 //   - when the connection ends otherwise. A process that closes it by [Peer.Close] keeps it

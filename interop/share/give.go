@@ -90,23 +90,43 @@ var errClosedThere = opError("Give", ErrClosed, "the connection was closed there
 // accept is adopt for what nobody here asked for.
 func (p *Peer) accept(d *description) (*usmarray.Array, error) {
 	p.mu.Lock()
-	full, closing := len(p.inbox) >= p.node.options.MaxGiven, p.closing
+	err := p.noGifts()
 	p.mu.Unlock()
-	switch {
-	case closing:
-		return nil, errClosedThere
-	case p.node.published != nil && p.node.options.Connected == nil:
-		return nil, opError("Give", ErrRefused, "nobody there would receive it: the server has no Options.Connected")
-	case full:
-		return nil, opError("Give", ErrLimit, "%d arrays wait to be received there, Options.MaxGiven", p.node.options.MaxGiven)
+	if err != nil {
+		return nil, err
 	}
 	return p.adopt(d)
+}
+
+// noGifts tells why nothing is taken that the other process hands over, if so. Under mu.
+func (p *Peer) noGifts() error {
+	switch {
+	case p.closing:
+		return errClosedThere
+	case !p.receives:
+		return opError("Give", ErrRefused, "nobody there would receive it: the server has no Options.Connected, or made the connection to open handles")
+	case len(p.inbox) >= p.node.options.MaxGiven:
+		return opError("Give", ErrLimit, "%d arrays wait to be received there, Options.MaxGiven", p.node.options.MaxGiven)
+	}
+	return nil
 }
 
 // wake tells those who wait for a gift to look. Under mu.
 func (p *Peer) wake() {
 	if p.waiting != nil {
 		close(p.waiting)
+		p.waiting, p.waiters = nil, 0
+	}
+}
+
+// waitNoMore is for one that gave up waiting for a gift. With the last of them nobody waits.
+func (p *Peer) waitNoMore(waiting chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.waiting != waiting {
+		return // they were all woken
+	}
+	if p.waiters--; p.waiters == 0 {
 		p.waiting = nil
 	}
 }
@@ -144,12 +164,14 @@ func (p *Peer) Receive(ctx context.Context) (label string, a *usmarray.Array, er
 		if p.waiting == nil {
 			p.waiting = make(chan struct{})
 		}
+		p.waiters++
 		waiting := p.waiting
 		p.mu.Unlock()
 		p.readFor(ctx, func() bool { return isClosed(waiting) })
 		select {
 		case <-waiting:
 		case <-ctx.Done():
+			p.waitNoMore(waiting)
 			return "", nil, named(op, ctx.Err())
 		}
 	}

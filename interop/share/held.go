@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -18,6 +19,7 @@ import (
 type held struct {
 	facts     segmentFacts
 	file      *os.File
+	info      os.FileInfo         // of the file
 	maps      [2]*segment.Mapping // [0] to write, [1] to read only; nil until an array needs it
 	arrays    int                 // open in it
 	idle      time.Time           // since when there are none
@@ -32,53 +34,60 @@ type opened struct {
 	serial uint64
 }
 
-// meet takes note of a segment. It takes the descriptor over.
+// heldFiles counts the descriptors of others' segments, over all connections.
+var heldFiles atomic.Int64
+
+// meet takes note of a segment. It takes the descriptor over, which is one of memory, so that
+// nothing here waits for the other process.
 func (p *Peer) meet(facts segmentFacts, file *os.File) error {
+	info, err := file.Stat()
+	if err != nil {
+		_ = file.Close()
+		return err
+	}
+	var declined error
 	p.mu.Lock()
 	old := p.held[facts.id]
-	if old == nil && p.err == nil && len(p.held) < p.node.options.MaxSegments {
-		p.held[facts.id] = &held{facts: facts, file: file, idle: time.Now()}
-		p.mu.Unlock()
-		return nil
-	}
-	if old == nil {
-		p.mu.Unlock()
-		_ = file.Close()
-		return p.decline(facts.id)
-	}
-	defer p.mu.Unlock()
-	defer func() { _ = file.Close() }()
 	switch {
 	case p.err != nil:
-		return p.err
-	case old.facts != facts || !sameFile(old.file, file):
-		return fmt.Errorf("segment %v changed", facts.id)
+		err = p.err
+	case old != nil && (old.facts != facts || !os.SameFile(old.info, info)):
+		err = fmt.Errorf("segment %v changed", facts.id)
+	case old != nil:
+		old.asked, old.forgotten = false, false
+	case len(p.calls) == 0 && p.noGifts() != nil:
+		declined = p.noGifts()
+	case len(p.held) >= p.node.options.MaxSegments:
+		declined = opError("Open", ErrLimit, "%d segments of %v are known here, Options.MaxSegments", len(p.held), p.credentials)
+	case heldFiles.Add(1) > maxHeld():
+		heldFiles.Add(-1)
+		declined = opError("Open", ErrLimit, "%d descriptors of segments of others are open in this process, half of what it may have (RLIMIT_NOFILE)", heldFiles.Load())
+	default:
+		p.held[facts.id] = &held{facts: facts, file: file, info: info, idle: time.Now()}
+		file = nil
 	}
-	old.asked, old.forgotten = false, false
-	return nil
+	p.mu.Unlock()
+	if file != nil {
+		_ = file.Close()
+	}
+	if declined != nil {
+		return p.decline(facts.id, declined)
+	}
+	return err
 }
 
-// decline takes note of a segment that is one too many: what is to be opened in it is
+// decline takes note of a segment that cannot be kept, and why: what is to be opened in it is
 // refused, until the other process has forgotten that it showed it.
-func (p *Peer) decline(id segment.ID) error {
+func (p *Peer) decline(id segment.ID, why error) error {
 	p.mu.Lock()
-	if len(p.declined) >= p.node.options.MaxSegments {
+	if p.declined[id] == nil && len(p.declined) >= p.node.options.MaxSegments {
 		p.mu.Unlock()
 		return fmt.Errorf("segment %v comes although %d were declined", id, p.node.options.MaxSegments)
 	}
-	p.declined[id] = struct{}{}
+	p.declined[id] = why
 	d := p.newDatagram()
 	d.b = appendFrame(d.b, frameForget, 0, func(b []byte) []byte { return append(b, id[:]...) })
 	return p.post(d)
-}
-
-func sameFile(a, b *os.File) bool {
-	x, err := a.Stat()
-	if err != nil {
-		return false
-	}
-	y, err := b.Stat()
-	return err == nil && os.SameFile(x, y)
 }
 
 // adopt makes the array of a lease that begins. Only the goroutine that reads calls it. On
@@ -87,13 +96,13 @@ func (p *Peer) adopt(d *description) (*usmarray.Array, error) {
 	const op = "Open"
 	p.mu.Lock()
 	h := p.held[d.segment.id]
-	_, declined := p.declined[d.segment.id]
+	declined := p.declined[d.segment.id]
 	refusal := error(nil)
 	switch {
 	case p.err != nil:
 		refusal = p.err
-	case h == nil && declined:
-		refusal = opError(op, ErrLimit, "%d segments of %v are known here, Options.MaxSegments", len(p.held), p.credentials)
+	case h == nil && declined != nil:
+		refusal = declined
 	case h == nil:
 		p.mu.Unlock()
 		return nil, opError(op, ErrProtocol, "segment %v was never shown", d.segment.id)
@@ -213,6 +222,7 @@ func (h *held) unmap() {
 		}
 	}
 	_ = h.file.Close()
+	heldFiles.Add(-1)
 }
 
 // takeIdle takes out all segments without open arrays, of a connection that is over.

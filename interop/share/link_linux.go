@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -76,14 +78,15 @@ func (l *link) tryReceive(fd uintptr) bool {
 	return l.in.errno != syscall.EAGAIN
 }
 
-// receive waits for a datagram. The descriptor that came with it, if one did, is the
-// caller's. io.EOF means that the other side is closed.
-func (l *link) receive(b []byte) (n int, file *os.File, err error) {
+// receive waits for a datagram. The descriptor that came with it, if one did, is a memory
+// file and the caller's; missing tells that this process had no descriptor left for it.
+// io.EOF means that the other side is closed.
+func (l *link) receive(b []byte) (n int, file *os.File, missing bool, err error) {
 	a := &l.in
 	for try := 0; ; try++ {
 		a.prepare(b, a.oob)
 		if err := l.raw.Read(a.try); err != nil {
-			return 0, nil, err
+			return 0, nil, false, err
 		}
 		// Who closes without having read all resets the connection, which is told once
 		// and before what it had sent.
@@ -92,30 +95,69 @@ func (l *link) receive(b []byte) (n int, file *os.File, err error) {
 		}
 	}
 	if a.errno != 0 {
-		return 0, nil, os.NewSyscallError("recvmsg", a.errno)
+		return 0, nil, false, os.NewSyscallError("recvmsg", a.errno)
 	}
 	if n := a.header.Controllen; n > 0 {
 		if file, err = oneDescriptor(a.oob[:n]); err != nil {
-			return 0, nil, err
+			return 0, nil, false, err
 		}
 	}
-	if a.header.Flags&(syscall.MSG_TRUNC|syscall.MSG_CTRUNC) != 0 {
+	// The kernel cuts descriptors off where there is no room for them, and where this
+	// process may have no more. There is room for one, so that none at all means the latter.
+	cut := a.header.Flags&syscall.MSG_CTRUNC != 0
+	missing = cut && file == nil
+	if a.header.Flags&syscall.MSG_TRUNC != 0 || cut && !missing {
 		if file != nil {
 			_ = file.Close()
 		}
-		return 0, nil, fmt.Errorf("%w: a datagram of more than %d bytes, or with too many descriptors", ErrProtocol, len(b))
+		return 0, nil, false, fmt.Errorf("%w: a datagram of more than %d bytes, or with too many descriptors", ErrProtocol, len(b))
 	}
 	if a.n == 0 {
 		if file != nil {
 			_ = file.Close()
 		}
-		return 0, nil, io.EOF
+		return 0, nil, false, io.EOF
 	}
-	return a.n, file, nil
+	return a.n, file, missing, nil
+}
+
+// fcntlGetSeals is F_GET_SEALS, which only files of memory answer.
+const fcntlGetSeals = 1034
+
+// isMemory reports whether a descriptor is of a file of memory: asking for its facts, and
+// closing it, waits for nobody. Of a socket or a file of another file system neither is so.
+func isMemory(fd int) bool {
+	_, _, errno := syscall.RawSyscall(syscall.SYS_FCNTL, uintptr(fd), fcntlGetSeals, 0)
+	return errno == 0
+}
+
+// strangers counts descriptors of other kinds that are being closed.
+var strangers atomic.Int64
+
+// maxStrangers bounds them: nobody new is connected while there are more, so that they are
+// as many, and two for each connection that there was, at most.
+const maxStrangers = 64
+
+// tooManyStrangers reports whether peers that were cut off keep too many goroutines closing
+// what they sent.
+func tooManyStrangers() bool { return strangers.Load() >= maxStrangers }
+
+// drop closes a descriptor that came and cannot be used. Closing what is no memory takes as
+// long as who sent it likes (a socket that lingers), so that nobody waits for it.
+func drop(fd int) {
+	if isMemory(fd) {
+		_ = syscall.Close(fd)
+		return
+	}
+	strangers.Add(1)
+	go func() {
+		_ = syscall.Close(fd)
+		strangers.Add(-1)
+	}()
 }
 
 // oneDescriptor takes the descriptors out of a control message; more than one is refused,
-// and none of them stays.
+// as is one of something else than memory, and none of them stays.
 func oneDescriptor(oob []byte) (*os.File, error) {
 	messages, err := syscall.ParseSocketControlMessage(oob)
 	var all []int
@@ -124,14 +166,19 @@ func oneDescriptor(oob []byte) (*os.File, error) {
 			all = append(all, fds...)
 		}
 	}
-	if err == nil && len(all) == 1 {
+	if err == nil && len(all) == 1 && isMemory(all[0]) {
+		// Not before it is known to be memory: what is set not to block would be given to
+		// the runtime's poller.
 		return os.NewFile(uintptr(all[0]), "segment"), nil
 	}
 	for _, fd := range all {
-		_ = syscall.Close(fd)
+		drop(fd)
 	}
-	if len(all) == 0 && err == nil {
+	switch {
+	case len(all) == 0 && err == nil:
 		return nil, nil
+	case len(all) == 1 && err == nil:
+		return nil, fmt.Errorf("%w: a descriptor of something else than memory", ErrProtocol)
 	}
 	return nil, fmt.Errorf("%w: %d descriptors in one datagram", ErrProtocol, len(all))
 }
@@ -170,6 +217,16 @@ func (l *link) send(b []byte, file *os.File, wait bool) (sent bool, err error) {
 	}
 }
 
+// maxHeld is how many descriptors of others this process keeps, over all of its
+// connections: half of what it may have open, as package segment keeps half for its own.
+func maxHeld() int64 {
+	var r syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r); err != nil || r.Cur/2 > math.MaxInt32 {
+		return math.MaxInt32
+	}
+	return int64(r.Cur / 2) //nolint:gosec // just checked
+}
+
 // credentials asks the kernel who connected, or who listens.
 func (l *link) credentials() (c Credentials, err error) {
 	failed := l.raw.Control(func(fd uintptr) {
@@ -194,14 +251,15 @@ type watch struct {
 	raw  syscall.RawConn
 }
 
-// watchPeer opens it: by the socket, which cannot mean another process, else by the
-// number, which could if the process ended since it connected.
+// watchPeer opens it: by the socket, which cannot mean another process; where the kernel has
+// no such option, and there alone, by the number, which could if the process ended since it
+// connected. ErrDied: the process is gone already.
 func (l *link) watchPeer(pid int) (*watch, error) {
-	fd := -1
+	fd, errno := -1, syscall.Errno(0)
 	err := l.raw.Control(func(s uintptr) {
 		var v int32
 		n := uint32(unsafe.Sizeof(v))
-		if _, _, errno := syscall.Syscall6(syscall.SYS_GETSOCKOPT, s, syscall.SOL_SOCKET, soPeerPidfd,
+		if _, _, errno = syscall.Syscall6(syscall.SYS_GETSOCKOPT, s, syscall.SOL_SOCKET, soPeerPidfd,
 			uintptr(unsafe.Pointer(&v)), uintptr(unsafe.Pointer(&n)), 0); errno == 0 {
 			fd = int(v)
 		}
@@ -209,11 +267,21 @@ func (l *link) watchPeer(pid int) (*watch, error) {
 	if err != nil {
 		return nil, err
 	}
+	switch errno {
+	case 0, syscall.ENOPROTOOPT:
+	case syscall.ESRCH, syscall.EINVAL: // which of them depends on the kernel's version
+		return nil, opError("connect", ErrDied, "process %d: getsockopt(SO_PEERPIDFD): %w", pid, errno)
+	default:
+		return nil, os.NewSyscallError("getsockopt(SO_PEERPIDFD)", errno)
+	}
 	if fd < 0 {
 		if pid <= 0 {
 			return nil, fmt.Errorf("the process on the other side is not visible here (another process namespace), so that nothing would tell its end")
 		}
 		r, _, errno := syscall.Syscall(sysPidfdOpen, uintptr(pid), 0, 0)
+		if errno == syscall.ESRCH {
+			return nil, opError("connect", ErrDied, "process %d: pidfd_open: %w", pid, errno)
+		}
 		if errno != 0 {
 			return nil, fmt.Errorf("pidfd_open(%d): %w", pid, errno)
 		}

@@ -21,12 +21,15 @@ func newLink(*net.UnixConn) (*link, error)                      { return nil, er
 func (*link) interrupt()                                        {}
 func (*link) interrupted()                                      {}
 func (*link) close()                                            {}
-func (*link) receive([]byte) (int, *os.File, error)             { return 0, nil, errUnsupported }
+func (*link) receive([]byte) (int, *os.File, bool, error)       { return 0, nil, false, errUnsupported }
 func (*link) send([]byte, *os.File, bool) (bool, error)         { return false, errUnsupported }
 func (*link) credentials() (Credentials, error)                 { return Credentials{}, errUnsupported }
 func (*link) watchPeer(int) (*watch, error)                     { return nil, errUnsupported }
 func listen(context.Context, string, string) (*listener, error) { return nil, errUnsupported }
 func dial(context.Context, string) (*net.UnixConn, error)       { return nil, errUnsupported }
+
+func maxHeld() int64         { return 0 }
+func tooManyStrangers() bool { return false }
 
 type watch struct{}
 

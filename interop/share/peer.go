@@ -20,6 +20,7 @@ type Peer struct {
 	link        *link
 	watch       *watch
 	credentials Credentials
+	receives    bool // somebody here is told of the connection, and may receive
 
 	// Under the mutex of the node's leases.
 	leases leaseList // that the other process has of this one's memory
@@ -44,12 +45,13 @@ type Peer struct {
 	calls    map[uint64]*call
 	waits    int // answers that wait for work on an array
 	queue    sendQueue
-	sent     map[segment.ID]known    // segments of this process that the other has descriptors of
-	held     map[segment.ID]*held    // segments of the other process
-	declined map[segment.ID]struct{} // of which one more would have been too many
-	opened   int                     // arrays in them
+	sent     map[segment.ID]known // segments of this process that the other has descriptors of
+	held     map[segment.ID]*held // segments of the other process
+	declined map[segment.ID]error // of which one more would have been too many, or unasked for: why
+	opened   int                  // arrays in them
 	inbox    []gift
 	waiting  chan struct{} // closed when a gift comes; nil while nobody waits
+	waiters  int           // on it
 	ended    []uint64      // leases of the other process that are over here and not yet told of
 	telling  bool          // and the timer that tells them runs
 	teller   *time.Timer
@@ -58,12 +60,12 @@ type Peer struct {
 // maxCalls is how many calls one side has under way.
 const maxCalls = 128
 
-func newPeer(n *node, l *link, w *watch, c Credentials) *Peer {
+func newPeer(n *node, l *link, w *watch, c Credentials, receives bool) *Peer {
 	p := &Peer{
-		node: n, link: l, watch: w, credentials: c, credits: make(chan struct{}, maxCalls),
+		node: n, link: l, watch: w, credentials: c, receives: receives, credits: make(chan struct{}, maxCalls),
 		reading: make(chan struct{}, 1), resume: make(chan struct{}, 1), buffer: make([]byte, maxDatagram),
 		done: make(chan struct{}), calls: map[uint64]*call{},
-		sent: map[segment.ID]known{}, held: map[segment.ID]*held{}, declined: map[segment.ID]struct{}{},
+		sent: map[segment.ID]known{}, held: map[segment.ID]*held{}, declined: map[segment.ID]error{},
 	}
 	p.reading <- struct{}{}
 	p.life, p.end = context.WithCancel(context.Background())
@@ -95,7 +97,7 @@ func (a *answer) dispose() {
 // was given. It fails with ErrAddress when nobody listens there, with ErrRefused when either
 // side does not admit the other.
 func Dial(ctx context.Context, address string, o Options) (*Peer, error) {
-	return connect(ctx, "Dial", address, newNode(o))
+	return connect(ctx, "Dial", address, newNode(o), true)
 }
 
 // Credentials are those of the other process.
@@ -341,14 +343,20 @@ func (p *Peer) answerTo(id uint64, a answer) {
 	}
 }
 
-// run serves the connection until it is over.
-func (p *Peer) run() {
+// guard ends the connection when the other process ends.
+func (p *Peer) guard() {
 	go func() {
 		if p.watch.wait() == nil {
 			p.fail(opError("connection", ErrDied, "%v", p.credentials))
 		}
 	}()
-	p.read()
+}
+
+// hasGifts reports whether something waits to be received.
+func (p *Peer) hasGifts() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.inbox) > 0
 }
 
 // addStats adds what a connection has.

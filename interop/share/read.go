@@ -90,7 +90,7 @@ func (p *Peer) somebodyWaits() bool {
 // readOne takes one datagram and does what it says. Nothing that it does waits for the other
 // process: answers are queued. After an error the connection is over.
 func (p *Peer) readOne() error {
-	n, file, err := p.link.receive(p.buffer)
+	n, file, missing, err := p.link.receive(p.buffer)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		p.link.interrupted()
 		return nil
@@ -99,7 +99,7 @@ func (p *Peer) readOne() error {
 		p.lost(err)
 		return err
 	}
-	err = p.datagram(p.buffer[:n], file)
+	err = p.datagram(p.buffer[:n], file, missing)
 	if err != nil && !(isOver(err) && p.Err() != nil) {
 		p.fail(&OpError{Op: "connection", Kind: ErrProtocol, Err: fmt.Errorf("%v: %w", p.credentials, err)})
 	}

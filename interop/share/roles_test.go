@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"runtime/debug"
@@ -30,6 +31,7 @@ var roles = map[string]func(address string) error{
 	"write":   roleWrite,
 	"acked":   roleAcked,
 	"echo":    roleEcho,
+	"holder":  roleHolder,
 }
 
 // told waits for a line of the first process; false when there are no more.
@@ -257,5 +259,26 @@ func roleWrite(address string) error {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() { fmt.Println("fault:", recover() != nil) }()
 	*(*float32)(a.Pointer()) = 42
+	return nil
+}
+
+// roleHolder listens, and starts a child that has the socket too and outlives it: until the
+// standard input, which both have, is closed.
+func roleHolder(string) error {
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: fmt.Sprintf("@usmbridge-test-holder-%d", os.Getpid()), Net: "unixpacket"})
+	if err != nil {
+		return err
+	}
+	f, err := l.File()
+	if err != nil {
+		return err
+	}
+	child := exec.Command("cat")
+	child.Stdin, child.ExtraFiles = os.Stdin, []*os.File{f}
+	if err := child.Start(); err != nil {
+		return err
+	}
+	fmt.Println(l.Addr())
+	time.Sleep(time.Hour) // until it is killed
 	return nil
 }

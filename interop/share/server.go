@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -25,8 +26,9 @@ type Server struct {
 	stop     context.CancelFunc
 	stopped  context.Context
 
-	mu    sync.Mutex
-	peers map[string]*dialled // by the maker's address
+	mu     sync.Mutex
+	peers  map[string]*dialled // by the maker's address
+	parted map[*Peer]struct{}  // over, with arrays that nobody received yet
 }
 
 // Listen begins to serve. The address is one of
@@ -38,7 +40,9 @@ type Server struct {
 //	anything else a path, relative or absolute: it stands for a name in the abstract
 //	              namespace that is made from the absolute path and the effective user
 //
-// A name in the abstract namespace goes with the process, however that ends. A socket file
+// A name in the abstract namespace goes with the process, however that ends, and with the
+// children that it forked without exec and that have its descriptors: while one of those lives
+// the next Listen fails (EADDRINUSE). A socket file
 // is taken away by Close; that of a server that was killed is taken away by the next
 // Listen, if it is a socket of this user at which nobody listens. Errors: ErrAddress;
 // errors.ErrUnsupported elsewhere than on Linux.
@@ -55,7 +59,7 @@ func Listen(ctx context.Context, address string, o Options) (*Server, error) {
 		}
 		return nil, opError(op, ErrAddress, "%q: %w", address, err)
 	}
-	s := &Server{node: newNode(o), listener: l, address: name, maker: name, peers: map[string]*dialled{}}
+	s := &Server{node: newNode(o), listener: l, address: name, maker: name, peers: map[string]*dialled{}, parted: map[*Peer]struct{}{}}
 	if file != "" {
 		s.address = fileScheme + file
 	}
@@ -101,7 +105,27 @@ func (s *Server) welcome(conn *net.UnixConn) {
 	if f := s.node.options.Connected; f != nil {
 		go f(p)
 	}
-	p.run()
+	p.read()
+	s.part(p)
+}
+
+// part keeps a connection that is over and that has arrays which nobody received yet, for
+// Close to release.
+func (s *Server) part(p *Peer) {
+	s.mu.Lock()
+	for old := range s.parted {
+		if !old.hasGifts() {
+			delete(s.parted, old)
+		}
+	}
+	closed := s.stopped.Err() != nil
+	if !closed && p.hasGifts() {
+		s.parted[p] = struct{}{}
+	}
+	s.mu.Unlock()
+	if closed {
+		_ = p.Close() // never fails
+	}
 }
 
 func (s *Server) admit(conn *net.UnixConn) (*Peer, error) {
@@ -122,8 +146,10 @@ func (s *Server) admit(conn *net.UnixConn) (*Peer, error) {
 	if err != nil {
 		return nil, turnAway(l, opError("connect", ErrRefused, "%v: nothing would tell its end: %w", c, err))
 	}
-	p := newPeer(s.node, l, w, c)
-	if err = s.node.join(p); err == nil {
+	p := newPeer(s.node, l, w, c, s.node.options.Connected != nil)
+	if tooManyStrangers() {
+		err = opError("connect", ErrLimit, "descriptors that processes sent which were cut off are still being closed")
+	} else if err = s.node.join(p); err == nil {
 		if err = conn.SetDeadline(time.Now().Add(greeting)); err == nil {
 			if err = hear(l); err == nil {
 				err = hello(l)
@@ -140,6 +166,7 @@ func (s *Server) admit(conn *net.UnixConn) (*Peer, error) {
 		w.close()
 		return nil, turnAway(l, err)
 	}
+	p.guard()
 	return p, nil
 }
 
@@ -162,12 +189,14 @@ func hello(l *link) error {
 // hear waits for the other side's greeting.
 func hear(l *link) error {
 	b := make([]byte, maxDatagram)
-	n, file, err := l.receive(b)
+	n, file, missing, err := l.receive(b)
 	if err != nil {
 		return opError("connect", ErrClosed, "the other side did not greet: %w", err)
 	}
 	if file != nil {
 		_ = file.Close()
+	}
+	if file != nil || missing {
 		return opError("connect", ErrProtocol, "a descriptor came with the greeting")
 	}
 	f, rest, err := nextFrame(b[:n])
@@ -190,8 +219,9 @@ func hear(l *link) error {
 	return nil
 }
 
-// connect dials for a node.
-func connect(ctx context.Context, op, address string, n *node) (*Peer, error) {
+// connect dials for a node; receives tells whether the connection is for somebody who may
+// receive what is handed over.
+func connect(ctx context.Context, op, address string, n *node, receives bool) (*Peer, error) {
 	if address == "" {
 		return nil, opError(op, ErrAddress, "it is empty; Server.Address tells a server's")
 	}
@@ -209,7 +239,7 @@ func connect(ctx context.Context, op, address string, n *node) (*Peer, error) {
 		}
 		return nil, opError(op, ErrAddress, "%q: %w", address, err)
 	}
-	p, err := greet(ctx, conn, n)
+	p, err := greet(ctx, conn, n, receives)
 	if err != nil {
 		if ctx.Err() != nil {
 			err = ctx.Err()
@@ -217,12 +247,12 @@ func connect(ctx context.Context, op, address string, n *node) (*Peer, error) {
 		return nil, named(op, err)
 	}
 	n.wind()
-	go p.run()
+	go p.read()
 	return p, nil
 }
 
 // greet finds out who listens and greets.
-func greet(ctx context.Context, conn *net.UnixConn, n *node) (*Peer, error) {
+func greet(ctx context.Context, conn *net.UnixConn, n *node, receives bool) (*Peer, error) {
 	l, err := newLink(conn)
 	if err != nil {
 		_ = conn.Close()
@@ -236,11 +266,8 @@ func greet(ctx context.Context, conn *net.UnixConn, n *node) (*Peer, error) {
 			err = opError("connect", ErrRefused, "who listens there: %w", bad)
 		}
 	}
-	if err == nil {
-		if err = hello(l); err == nil || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
-			err = hear(l) // a refusal may lie there already
-		}
-	}
+	// Its end is watched from before the greeting on: a child that it forked may hold the
+	// socket on which nobody will ever answer.
 	var w *watch
 	if err == nil {
 		w, err = l.watchPeer(c.PID)
@@ -249,16 +276,23 @@ func greet(ctx context.Context, conn *net.UnixConn, n *node) (*Peer, error) {
 		l.close()
 		return nil, err
 	}
-	p := newPeer(n, l, w, c)
-	if !stop() {
+	p := newPeer(n, l, w, c, receives)
+	p.guard()
+	if err = hello(l); err == nil || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
+		err = hear(l) // a refusal may lie there already
+	}
+	if err == nil && !stop() {
 		err = ctx.Err()
 	}
 	if err == nil {
 		err = n.join(p)
 	}
+	if over := p.Err(); over != nil && (err == nil || errors.Is(err, net.ErrClosed)) { // the link was closed since it died
+		err = over
+	}
 	if err != nil {
-		l.close()
-		w.close()
+		p.fail(err)
+		n.leave(p)
 		return nil, err
 	}
 	return p, nil
@@ -407,7 +441,7 @@ func (s *Server) to(ctx context.Context, op, address string) (*Peer, error) {
 		}
 		s.mu.Unlock()
 		if mine {
-			d.peer, d.err = connect(ctx, op, address, s.node)
+			d.peer, d.err = connect(ctx, op, address, s.node, false)
 			if d.err != nil {
 				s.hangUp(address, d)
 			} else {
@@ -457,7 +491,11 @@ func (s *Server) Close() error {
 	for _, a := range s.node.close() {
 		a.Release()
 	}
-	for _, p := range s.node.everybody() {
+	s.mu.Lock()
+	all := slices.Collect(maps.Keys(s.parted))
+	clear(s.parted)
+	s.mu.Unlock()
+	for _, p := range append(all, s.node.everybody()...) {
 		_ = p.Close() // never fails
 	}
 	return nil
