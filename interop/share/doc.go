@@ -27,7 +27,8 @@
 // # Who frees
 //
 // The process that allocated, when nobody uses the memory any more, in any process. Each
-// array that another process has is a lease, which holds one reference of the buffer. It
+// array that another process has is a lease, which holds references of the buffer, so
+// that it stays, and is not put to sleep either (memmgr.Pool.Sleep gives a HeldError). It
 // begins when the handle is made, or when the array is handed over or attached, and is over
 //
 //   - when the last reference of the opened array is released; that is told in the

@@ -10,8 +10,9 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// lease is a reference of this process's memory that a handle or another process has. It
-// holds one of the buffer's references for as long as it lives.
+// lease is this process's memory in the hands of a handle or another process. It holds two
+// of the buffer's references for as long as it lives: memory that has one reference counts
+// as its owner's alone, and would fall asleep (memmgr.Pool.Sleep) under the other process.
 type lease struct {
 	d       description
 	segment segment.Segment
@@ -33,6 +34,22 @@ func (l *lease) letGo() {
 		l.pending.Release()
 	}
 	l.buffer.Release()
+	l.buffer.Release()
+}
+
+// retainTwice takes the two references that keep memory awake and another process's, none
+// where the memory is gone or asleep.
+func retainTwice(op string, b memmgr.Buffer) error {
+	if b.TryRetain() {
+		if b.TryRetain() {
+			return nil
+		}
+		b.Release()
+	}
+	if b.Asleep() {
+		return opError(op, ErrNotShared, "the array's memory sleeps; Pool.Wake brings it back: %w", memmgr.ErrAsleep)
+	}
+	return opError(op, ErrNotShared, "the array's memory is gone: %w", memmgr.ErrReleased)
 }
 
 // leaseList is a row of leases; which says by which of their links.
@@ -88,8 +105,11 @@ type leaseTable struct {
 func (t *leaseTable) add(op string, l *lease, o *Options, encode func(*description) string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed || l.holder != nil && l.holder.gone {
-		return opError(op, ErrClosed, "no lease begins any more")
+	if t.closed {
+		return opError(op, ErrClosed, "no lease begins any more: the server was closed")
+	}
+	if l.holder != nil && l.holder.closed {
+		return opError(op, ErrClosed, "the connection with %v is over, or was closed by Peer.Close", l.holder.credentials)
 	}
 	if l.holder != nil && l.holder.leases.n >= o.MaxLeases {
 		return opError(op, ErrLimit, "%v holds %d arrays, Options.MaxLeases", l.holder.credentials, o.MaxLeases)
@@ -124,8 +144,8 @@ func (t *leaseTable) open(op string, encoded []byte, serial uint64, by *Peer, o 
 	if l = t.unopenedLease(encoded, serial, by); l == nil {
 		return nil, nil, opError(op, ErrStale, staleText, o.Unopened)
 	}
-	if by.gone {
-		return nil, nil, opError(op, ErrClosed, "the connection is over")
+	if by.closed {
+		return nil, nil, opError(op, ErrClosed, "the connection was closed there")
 	}
 	if l.holder == nil && by.leases.n >= o.MaxLeases {
 		return nil, nil, opError(op, ErrLimit, "this process holds %d arrays, the most that it may", by.leases.n)
@@ -212,7 +232,7 @@ func (t *leaseTable) revoke(encoded []byte, serial uint64) bool {
 func (t *leaseTable) endOf(holder *Peer) {
 	var ended []*lease
 	t.mu.Lock()
-	holder.gone = true
+	holder.closed = true
 	for l := holder.leases.first; l != nil; l = holder.leases.first {
 		t.drop(l)
 		ended = append(ended, l)
@@ -221,10 +241,12 @@ func (t *leaseTable) endOf(holder *Peer) {
 	letGo(ended)
 }
 
-// endUnopened ends the handles that a peer alone may open and has not.
+// endUnopened ends the handles that a peer alone may open and has not; nothing begins for
+// it any more, and what it opened stays.
 func (t *leaseTable) endUnopened(holder *Peer) {
 	var ended []*lease
 	t.mu.Lock()
+	holder.closed = true
 	for l := holder.leases.first; l != nil; {
 		next := l.among[inHolder].next
 		if !l.opened {

@@ -47,16 +47,18 @@ func (n *node) wind() {
 	}
 }
 
-// look ends what is over.
+// look ends what is over. Whether the clock goes on is found under mu: what wind did not
+// start it for, because it ran, is seen here.
 func (n *node) look() {
 	now := time.Now()
 	n.leases.expire(now)
 	for _, p := range n.everybody() {
 		p.sweep(now)
+		p.endIfClosing() // its last lease may have gone without a word of the other side
 	}
-	unopened, _ := n.leases.counts()
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	unopened, _ := n.leases.counts()
 	if n.ticks = len(n.peers) > 0 || unopened > 0; n.ticks {
 		n.clock.Reset(n.tick())
 	}
@@ -100,15 +102,15 @@ func (n *node) stats() (s Stats) {
 	return s
 }
 
-// newLease makes a lease of an array's buffer, not yet in the table: it holds a reference,
-// and waits for what is pending unless that is left to the opening.
+// newLease makes a lease of an array's buffer, not yet in the table: it holds its
+// references, and waits for what is pending unless that is left to the opening.
 func newLease(ctx context.Context, op string, a *usmarray.Array, o ExportOptions) (*lease, error) {
 	if a == nil || !a.Valid() {
 		return nil, opError(op, ErrNotShared, "the array was released, or never made")
 	}
 	l := &lease{holder: o.To, buffer: a.Buffer()}
-	if !l.buffer.TryRetain() {
-		return nil, opError(op, ErrNotShared, "the array's memory is gone, or asleep")
+	if err := retainTwice(op, l.buffer); err != nil {
+		return nil, err
 	}
 	if err := l.describe(op, a); err != nil {
 		l.letGo()

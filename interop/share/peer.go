@@ -24,7 +24,7 @@ type Peer struct {
 
 	// Under the mutex of the node's leases.
 	leases leaseList // that the other process has of this one's memory
-	gone   bool
+	closed bool      // no lease begins for it any more
 
 	credits chan struct{} // one for each call under way
 

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
@@ -300,11 +301,24 @@ func greet(ctx context.Context, conn *net.UnixConn, n *node, receives bool) (*Pe
 
 // published is an array that anybody admitted may attach.
 type published struct {
-	array *usmarray.Array // a reference of the server's own
+	array  *usmarray.Array // a reference of the server's own
+	buffer memmgr.Buffer   // and a second, as a lease has it: it does not fall asleep
+}
+
+func newPublished(a *usmarray.Array) *published {
+	own := a.Retain()
+	return &published{own, own.Buffer().Retain()}
+}
+
+// release gives both references back.
+func (p *published) release() {
+	p.array.Release()
+	p.buffer.Release()
 }
 
 // Publish lets admitted processes attach an array by a name (1 to 255 bytes) as often as
-// they like, from now on until Withdraw or Close. The server keeps a reference of its own.
+// they like, from now on until Withdraw or Close. The server keeps references of its own,
+// so that the memory stays, and does not fall asleep (memmgr.Pool.Sleep), until then.
 // It waits for work that is pending on the array; so does each attaching, for what is
 // submitted later. Errors: ErrNotShared, ErrName when the name is taken or cannot be,
 // ErrLimit, ErrClosed.
@@ -318,9 +332,9 @@ func (s *Server) Publish(ctx context.Context, name string, a *usmarray.Array) er
 		return err
 	}
 	defer l.letGo()
-	own := a.Retain()
-	if err := s.node.publish(op, name, own); err != nil {
-		own.Release()
+	p := newPublished(a)
+	if err := s.node.publish(op, name, p); err != nil {
+		p.release()
 		return err
 	}
 	return nil
@@ -329,18 +343,20 @@ func (s *Server) Publish(ctx context.Context, name string, a *usmarray.Array) er
 // Withdraw ends the publishing under a name. Who has attached keeps the array. Errors:
 // ErrName.
 func (s *Server) Withdraw(name string) error {
-	a := s.node.withdraw(name)
-	if a == nil {
+	p := s.node.withdraw(name)
+	if p == nil {
 		return opError("Withdraw", ErrName, "nothing is published as %q", name)
 	}
-	a.Release()
+	p.release()
 	return nil
 }
 
 // Export makes a handle of an array: a lease, which begins now, holds the memory, and is
 // consumed by the one opening of the handle. It is over when nobody opened it within
 // Options.Unopened, when the server is closed, with the process that o.To names, and by
-// Revoke. Errors: ErrNotShared for memory that lies in no segment, ErrLimit, ErrClosed.
+// Revoke. While it lasts the memory does not fall asleep (memmgr.Pool.Sleep). Errors:
+// ErrNotShared for memory that lies in no segment, or sleeps, ErrLimit, ErrClosed, also when
+// o.To was closed.
 func (s *Server) Export(ctx context.Context, a *usmarray.Array, o ExportOptions) (Handle, error) {
 	const op = "Export"
 	if o.To != nil && o.To.node != s.node {
@@ -417,17 +433,24 @@ func (s *Server) openOwn(ctx context.Context, h Handle) (*usmarray.Array, error)
 		l.pending.Release()
 		l.pending = nil
 	}
-	a, err := usmarray.FromBuffer(l.buffer, l.d.dtype, l.d.layout, options...) // takes the reference over
+	a, err := usmarray.FromBuffer(l.buffer, l.d.dtype, l.d.layout, options...) // takes a reference over
 	if err != nil {
 		l.letGo()
 		return nil, named(op, err)
 	}
+	l.buffer.Release() // the other
 	return a, nil
 }
 
 // to gives the connection to another maker; one goroutine dials, and the others wait.
 func (s *Server) to(ctx context.Context, op, address string) (*Peer, error) {
 	for {
+		if err := ctx.Err(); err != nil {
+			return nil, named(op, err)
+		}
+		if s.stopped.Err() != nil {
+			return nil, opError(op, ErrClosed, "the server was closed")
+		}
 		s.mu.Lock()
 		d := s.peers[address]
 		mine := d == nil
@@ -459,12 +482,23 @@ func (s *Server) to(ctx context.Context, op, address string) (*Peer, error) {
 			return nil, named(op, ctx.Err())
 		}
 		if d.err == nil {
-			return d.peer, nil
+			if d.peer.usable() {
+				return d.peer, nil
+			}
+			s.hangUp(address, d) // the maker may have begun anew there
+			continue
 		}
 		if !errors.Is(d.err, context.Canceled) && !errors.Is(d.err, context.DeadlineExceeded) {
 			return nil, d.err
 		}
 	}
+}
+
+// usable reports whether calls begin on the connection.
+func (p *Peer) usable() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.over() == nil
 }
 
 func (s *Server) hangUp(address string, d *dialled) {
@@ -488,8 +522,8 @@ func (s *Server) Stats() Stats { return s.node.stats() }
 func (s *Server) Close() error {
 	s.stop()
 	s.listener.close()
-	for _, a := range s.node.close() {
-		a.Release()
+	for _, p := range s.node.close() {
+		p.release()
 	}
 	s.mu.Lock()
 	all := slices.Collect(maps.Keys(s.parted))
@@ -502,7 +536,7 @@ func (s *Server) Close() error {
 }
 
 // publish puts an array under a name.
-func (n *node) publish(op, name string, a *usmarray.Array) error {
+func (n *node) publish(op, name string, p *published) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
@@ -513,33 +547,42 @@ func (n *node) publish(op, name string, a *usmarray.Array) error {
 	case len(n.published) >= n.options.MaxNames:
 		return opError(op, ErrLimit, "%d names are published, Options.MaxNames", len(n.published))
 	}
-	n.published[name] = &published{a}
+	n.published[name] = p
 	return nil
 }
 
-func (n *node) withdraw(name string) *usmarray.Array {
+func (n *node) withdraw(name string) *published {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	p := n.published[name]
+	delete(n.published, name)
+	return p
+}
+
+// borrow takes a reference of a published array, nil when there is none of the name. It
+// never panics, whatever became of the memory: a peer's request asks for it.
+func (n *node) borrow(op, name string) (*usmarray.Array, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	p := n.published[name]
 	if p == nil {
-		return nil
+		return nil, opError(op, ErrName, "nothing is published as %q", strings.ToValidUTF8(name, "?"))
 	}
-	delete(n.published, name)
-	return p.array
+	if err := retainTwice(op, p.buffer); err != nil { // a release too many elsewhere ended ours
+		return nil, err
+	}
+	a := p.array.Retain()
+	p.buffer.Release()
+	p.buffer.Release()
+	return a, nil
 }
 
 // attach begins a lease of a published array for a peer.
 func (n *node) attach(p *Peer, name string) (l *lease, pending *usmarray.Array, err error) {
 	const op = "Attach"
-	n.mu.Lock()
-	pub := n.published[name]
-	var a *usmarray.Array
-	if pub != nil {
-		a = pub.array.Retain()
-	}
-	n.mu.Unlock()
-	if a == nil {
-		return nil, nil, opError(op, ErrName, "nothing is published as %q", strings.ToValidUTF8(name, "?"))
+	a, err := n.borrow(op, name)
+	if err != nil {
+		return nil, nil, err
 	}
 	defer a.Release()
 	if l, err = newLease(context.Background(), op, a, ExportOptions{To: p, NoWait: true}); err != nil {
@@ -574,13 +617,13 @@ func (n *node) namesAfter(last string) []string {
 }
 
 // close ends what begins, and gives the published arrays to the caller, who releases them.
-func (n *node) close() (all []*usmarray.Array) {
+func (n *node) close() (all []*published) {
 	n.leases.close()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.closed = true
 	for name, p := range n.published {
-		all = append(all, p.array)
+		all = append(all, p)
 		delete(n.published, name)
 	}
 	return all

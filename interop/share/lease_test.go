@@ -1,0 +1,217 @@
+//go:build linux
+
+package share_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/share"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// sevens makes an array of some pages, all 7, that carries a tag.
+func sevens(t *testing.T, p *memmgr.Pool, tag string) *usmarray.Array {
+	t.Helper()
+	const n = 1 << 16
+	b, err := memmgr.New(p, memmgr.Request{Size: 4 * n, Tag: tag})
+	require.NoError(t, err)
+	layout, err := usmarray.NewLayout([]int{n}, nil, 0)
+	require.NoError(t, err)
+	a, err := usmarray.FromBuffer(b, usmarray.Float32, layout)
+	require.NoError(t, err)
+	t.Cleanup(a.Release)
+	values, err := usmarray.Slice[float32](a)
+	require.NoError(t, err)
+	for i := range values {
+		values[i] = 7
+	}
+	return a
+}
+
+// Memory that is lent, or may be asked for by name, does not fall asleep, although its
+// owner here has released it; and does once all is given back.
+func TestLentMemoryStaysAwake(t *testing.T) {
+	const tag = "weights"
+	// Each lends an array, which the test releases then, and returns what takes it back.
+	for _, test := range []struct {
+		name string
+		lend func(t *testing.T, s *share.Server, p, there *share.Peer, a *usmarray.Array) (opened *usmarray.Array, end func())
+	}{
+		{"Unopened", func(t *testing.T, s *share.Server, _, _ *share.Peer, a *usmarray.Array) (*usmarray.Array, func()) {
+			h, err := s.Export(background(t), a, share.ExportOptions{})
+			require.NoError(t, err)
+			return nil, func() { require.True(t, s.Revoke(h)) }
+		}},
+		{"NoWait", func(t *testing.T, s *share.Server, _, _ *share.Peer, a *usmarray.Array) (*usmarray.Array, func()) {
+			h, err := s.Export(background(t), a, share.ExportOptions{NoWait: true})
+			require.NoError(t, err)
+			return nil, func() { require.True(t, s.Revoke(h)) }
+		}},
+		{"Opened", func(t *testing.T, s *share.Server, p, _ *share.Peer, a *usmarray.Array) (*usmarray.Array, func()) {
+			h, err := s.Export(background(t), a, share.ExportOptions{})
+			require.NoError(t, err)
+			b, err := p.Open(background(t), h)
+			require.NoError(t, err)
+			return b, b.Release
+		}},
+		{"Given", func(t *testing.T, _ *share.Server, p, there *share.Peer, a *usmarray.Array) (*usmarray.Array, func()) {
+			require.NoError(t, there.Give(background(t), "", a))
+			_, b, err := p.Receive(background(t))
+			require.NoError(t, err)
+			return b, b.Release
+		}},
+		{"Attached", func(t *testing.T, s *share.Server, p, _ *share.Peer, a *usmarray.Array) (*usmarray.Array, func()) {
+			require.NoError(t, s.Publish(background(t), "a", a))
+			b, err := p.Attach(background(t), "a")
+			require.NoError(t, err)
+			require.NoError(t, s.Withdraw("a"))
+			return b, b.Release
+		}},
+		{"Published", func(t *testing.T, s *share.Server, _, _ *share.Peer, a *usmarray.Array) (*usmarray.Array, func()) {
+			require.NoError(t, s.Publish(background(t), "a", a))
+			return nil, func() { require.NoError(t, s.Withdraw("a")) }
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			pool := newPool(t, segment.PeersWrite)
+			peers := make(chan *share.Peer, 1)
+			s := listen(t, share.Options{Connected: func(p *share.Peer) { peers <- p }})
+			p := dial(t, s, share.Options{})
+			there := <-peers
+			a := sevens(t, pool, tag)
+			opened, end := test.lend(t, s, p, there, a)
+			a.Release()
+			for _, o := range []memmgr.SleepOptions{{}, {Returned: true}} {
+				_, err := pool.Sleep(tag, o)
+				var held *memmgr.HeldError
+				require.ErrorAs(t, err, &held)
+				require.Equal(t, 1, held.Held)
+			}
+			if test.name == "Published" {
+				b, err := p.Attach(background(t), "a")
+				require.NoError(t, err)
+				b.Release()
+			}
+			if opened != nil {
+				values, err := usmarray.Slice[float32](opened)
+				require.NoError(t, err)
+				require.Equal(t, float32(7), values[0])
+				require.Equal(t, float32(7), values[len(values)-1])
+			}
+			end()
+			eventually(t, func() bool { return pool.Stats().Allocation.Current == 0 }, "the memory is held")
+		})
+	}
+	t.Run("TakenBack", func(t *testing.T) {
+		pool := newPool(t, segment.PeersWrite)
+		s := listen(t, share.Options{})
+		h, err := s.Export(background(t), sevens(t, pool, tag), share.ExportOptions{})
+		require.NoError(t, err)
+		own, err := s.Open(background(t), h)
+		require.NoError(t, err)
+		defer own.Release()
+		require.Equal(t, 2, own.Buffer().Count(), "the array that was made, and this")
+	})
+}
+
+// Memory that sleeps is not lent, and wakes to be.
+func TestSleepingMemoryIsNotLent(t *testing.T) {
+	const tag = "weights"
+	pool := newPool(t, segment.PeersWrite)
+	s := listen(t, share.Options{})
+	a := sevens(t, pool, tag)
+	_, err := pool.Sleep(tag, memmgr.SleepOptions{})
+	require.NoError(t, err)
+	_, err = s.Export(background(t), a, share.ExportOptions{})
+	require.ErrorIs(t, err, share.ErrNotShared)
+	require.ErrorIs(t, err, memmgr.ErrAsleep)
+	require.ErrorIs(t, s.Publish(background(t), "a", a), memmgr.ErrAsleep)
+	require.NoError(t, pool.Wake(tag))
+	h, err := s.Export(background(t), a, share.ExportOptions{})
+	require.NoError(t, err)
+	require.True(t, s.Revoke(h))
+}
+
+// A server whose references somebody else has released, by a release too many, refuses
+// who asks for the array, and goes on.
+func TestPublishedMemoryGone(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	s := listen(t, share.Options{})
+	p := dial(t, s, share.Options{})
+	publish(t, s, pool, "b", 3)
+	a := counting(t, pool, 3)
+	require.NoError(t, s.Publish(background(t), "a", a))
+	b := a.Buffer()
+	for b.Valid() {
+		b.Release()
+	}
+	_, err := p.Attach(background(t), "a")
+	require.ErrorIs(t, err, share.ErrNotShared)
+	other, err := p.Attach(background(t), "b")
+	require.NoError(t, err)
+	other.Release()
+}
+
+// A connection that was closed here lends no more, and ends with what was lent before.
+func TestClosingPeersAreLentNothing(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	peers := make(chan *share.Peer, 1)
+	s := listen(t, share.Options{Connected: func(p *share.Peer) { peers <- p }})
+	a := publish(t, s, pool, "a", 3)
+	p := dial(t, s, share.Options{})
+	there := <-peers
+	before, err := s.Export(background(t), a, share.ExportOptions{})
+	require.NoError(t, err)
+	first, err := p.Attach(background(t), "a")
+	require.NoError(t, err)
+	require.NoError(t, there.Close())
+
+	_, err = s.Export(background(t), a, share.ExportOptions{To: there})
+	require.ErrorIs(t, err, share.ErrClosed)
+	require.ErrorIs(t, there.Give(background(t), "", a), share.ErrClosed)
+	_, err = p.Attach(background(t), "a")
+	require.ErrorIs(t, err, share.ErrClosed)
+	_, err = p.Open(background(t), before)
+	require.ErrorIs(t, err, share.ErrClosed)
+	require.True(t, s.Revoke(before), "others may have opened it")
+	require.Equal(t, 1, there.Stats().Leases)
+
+	first.Release()
+	<-there.Done()
+	<-p.Done()
+}
+
+// A connection that was closed here is not dialled for its maker's next handle: another is.
+func TestServerOpensAfterClose(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	maker, opener := listen(t, share.Options{}), listen(t, share.Options{})
+	a := counting(t, pool, 5)
+	open := func() *usmarray.Array {
+		h, err := maker.Export(background(t), a, share.ExportOptions{})
+		require.NoError(t, err)
+		b, err := opener.Open(background(t), h)
+		require.NoError(t, err)
+		return b
+	}
+	first := open()
+	old := opener.Peers()[0]
+	require.NoError(t, old.Close())
+	second := open() // by a connection of its own
+	require.Len(t, opener.Peers(), 2)
+	first.Release()
+	<-old.Done()
+	third := open()
+	require.Len(t, opener.Peers(), 1)
+	second.Release()
+	third.Release()
+	require.NoError(t, opener.Close())
+	h, err := maker.Export(background(t), a, share.ExportOptions{})
+	require.NoError(t, err)
+	_, err = opener.Open(background(t), h)
+	require.ErrorIs(t, err, share.ErrClosed)
+	require.True(t, maker.Revoke(h))
+}

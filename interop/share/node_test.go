@@ -1,0 +1,70 @@
+//go:build linux
+
+package share
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The clock runs on for a lease that begins just as it is about to stop: when wind has
+// found it running.
+func TestClockGoesOn(t *testing.T) {
+	n := newNode(Options{Unopened: time.Hour})
+	n.clock = time.AfterFunc(time.Hour, func() {}) // never looks by itself
+	defer n.clock.Stop()
+	for range 20 {
+		n.wind()
+		last := &Peer{node: n}
+		n.mu.Lock()
+		n.peers[last] = struct{}{}
+		n.mu.Unlock()
+		last.mu.Lock() // look comes to here
+		var group sync.WaitGroup
+		group.Go(n.look)
+		time.Sleep(time.Millisecond)
+		n.mu.Lock() // and, let go, to here: with no peer and no handle, it is about to stop
+		delete(n.peers, last)
+		last.mu.Unlock()
+		time.Sleep(time.Millisecond)
+		l := &lease{}
+		require.NoError(t, n.leases.add("Export", l, &n.options, func(*description) string { return "a handle" }))
+		require.True(t, n.ticks, "wind does nothing")
+		n.mu.Unlock()
+		group.Wait()
+		n.mu.Lock()
+		require.True(t, n.ticks, "a handle waits, and nothing would end it")
+		n.mu.Unlock()
+		require.True(t, n.leases.revoke([]byte("a handle"), l.d.serial))
+		n.look()
+		require.False(t, n.ticks, "nothing waits")
+	}
+}
+
+// A closing connection ends with its last lease, also when that ends here: work that an
+// opening waited for failed, say.
+func TestClosingEndsWithLeaseThatEndsHere(t *testing.T) {
+	peers := make(chan *Peer, 1)
+	s, err := Listen(context.Background(), "", Options{Connected: func(p *Peer) { peers <- p }})
+	require.NoError(t, err)
+	p, err := Dial(context.Background(), s.Address(), Options{})
+	require.NoError(t, err)
+	there := <-peers
+	l := &lease{holder: there}
+	require.NoError(t, s.node.leases.add("Open", l, &s.node.options, nil))
+	require.NoError(t, there.Close())
+	require.Equal(t, 1, there.Stats().Leases)
+	require.NoError(t, there.Err(), "the lease needs the connection")
+	require.Zero(t, s.node.leases.end(there, []uint64{l.d.serial}))
+	select {
+	case <-there.Done():
+	case <-time.After(20 * time.Second):
+		t.Fatal("the connection stays")
+	}
+	<-p.Done()
+	require.NoError(t, s.Close())
+}
