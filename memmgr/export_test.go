@@ -26,3 +26,10 @@ func (p *Pool) Untended() { keeper.remove(p, false) }
 
 // TickTime is the time between two ticks.
 const TickTime = tickTime
+
+// HoldQueues keeps others from the table of queues until the function that it returns is
+// called.
+func HoldQueues() (let func()) {
+	queues.mu.Lock()
+	return queues.mu.Unlock
+}

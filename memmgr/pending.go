@@ -18,101 +18,162 @@ func (b Buffer) Queue() unsafe.Pointer { return foreignPointer(b.live("Queue").Q
 // UsedOn records the queue of last use: the memory is reused at once by work on
 // that queue if it is in-order, and behind a barrier on it after an export. Work
 // that is still pending from another queue is put before what comes on this one,
-// by a barrier.
+// by a barrier. A queue of the host, and one that is closed, is not recorded.
 func (b Buffer) UsedOn(q *syclobj.Queue) {
 	c := b.live("UsedOn")
-	if noteQueue(c, q) && c.Pending() != 0 {
-		followPending(c)
+	rec, _ := holdQueue(q)
+	if rec == nil {
+		return
 	}
+	defer forgetQueue(rec.ref)
+	moveTo(c, rec)
 }
 
 // SetPending records that work on the memory was submitted to q and ends with
-// ev. The buffer keeps a reference of its own to the event. An event that is
+// ev, which must be an event of q: other work on an in-order q comes after it
+// without being told to. For an event of another queue, or of nobody knows which,
+// q is nil. The buffer keeps a reference of its own to the event. An event that is
 // still pending from before is waited for too. The error tells of work recorded
-// before that has failed meanwhile, which nobody could learn later; ev is
-// recorded all the same.
+// before that has failed meanwhile, which nobody could learn later, or that q is closed
+// (syclobj.ErrClosed); ev is recorded all the same.
 func (b Buffer) SetPending(q *syclobj.Queue, ev *syclobj.Event) error {
 	c := b.live("SetPending")
-	if q != nil {
-		noteQueue(c, q)
+	rec, closed := holdQueue(q)
+	if rec != nil {
+		defer forgetQueue(rec.ref)
+	}
+	ref := uintptr(0)
+	if ev != nil {
+		ref = eventRef(ev)
+	}
+	if ref != 0 {
+		addingPending.Lock()
+		defer addingPending.Unlock()
+		return both(joinPending(c, rec, ref), closed)
+	}
+	if rec != nil {
+		moveTo(c, rec)
 	}
 	if ev == nil {
-		return nil
+		return closed
 	}
-	ref := eventRef(ev)
-	if ref == 0 {
-		// No event of the runtime stands behind it: host work, or done.
-		return ev.Wait(context.Background())
-	}
-	err := addPending(c, ref)
-	if q == nil && c.Queue() != 0 {
-		followPending(c) // on whatever queue the event is
-	}
-	return err
+	// No event of the runtime stands behind it: host work, or done.
+	return both(ev.Wait(context.Background()), closed)
 }
 
-// followPending makes the queue of last use wait for what is pending: who reuses
-// the memory on that queue relies on its order alone.
-func followPending(c *owner.Cell) {
+// both is errors.Join that leaves an error as it is where there is only one.
+func both(a, b error) error {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	return errors.Join(a, b)
+}
+
+// addingPending is held by whoever puts an event into a cell, or changes the queue of one
+// that others know: meanwhile others can only take away an event that is done.
+//
+// A cell's queue promises that what is pending comes before later work of that queue, if it
+// is in order: [Submission.Begin] looks at no event then. Therefore an event is in the cell
+// before its queue is ([replacePending]), and comes before later work of the queue by then.
+var addingPending sync.Mutex
+
+// moveTo makes a queue that the caller holds the queue of last use, and puts what is pending
+// before later work of it.
+func moveTo(c *owner.Cell, rec *queueRecord) {
+	if c.Queue() == rec.ref {
+		return
+	}
 	addingPending.Lock()
 	defer addingPending.Unlock()
+	if c.Queue() == rec.ref {
+		return
+	}
 	event := copyPending(c)
 	if event == 0 {
+		noteRecord(c, rec)
 		return
 	}
 	defer systemEvents.ReleaseEvent(event)
-	if systemEvents.EventDone(event) {
-		return
-	}
-	joined, err := systemEvents.Join(c.Queue(), event, event)
-	if err != nil {
+	if !systemEvents.EventDone(event) {
+		joined, err := systemEvents.Join(rec.ref, event, event)
+		if err == nil {
+			if old := replacePending(c, rec, joined); old != 0 {
+				systemEvents.ReleaseEvent(old)
+			}
+			return
+		}
 		_ = systemEvents.WaitEvent(event) // the last resort, and still right
-		return
 	}
-	if old := swapPending(c, joined); old != 0 {
-		systemEvents.ReleaseEvent(old)
-	}
+	noteRecord(c, rec)
 }
 
-// addingPending keeps additions apart: meanwhile others can only take away an
-// event that is done.
-var addingPending sync.Mutex
-
-// addPending puts an owned event into the cell, joined with what is there.
-// It returns the failure of work that nobody can wait for any more.
-func addPending(c *owner.Cell, event uintptr) error {
-	addingPending.Lock()
-	defer addingPending.Unlock()
-	return joinPending(c, event)
+// joinPending puts an owned event of the queue into the cell, joined with what is there, and
+// makes that queue the one of last use. rec is nil if the event's queue is not known: then
+// the queue of last use stays and is made to wait for the event. It returns the failure of
+// work that nobody can wait for any more. addingPending is held.
+func joinPending(c *owner.Cell, rec *queueRecord, event uintptr) (failed error) {
+	old := copyPending(c)
+	defer func() {
+		if old != 0 {
+			systemEvents.ReleaseEvent(old)
+		}
+	}()
+	before := old // what must come first
+	if old != 0 && systemEvents.EventDone(old) {
+		failed = systemEvents.WaitEvent(old) // at once: for its failure
+		before = 0
+	}
+	queue := c.Queue()
+	stray := rec == nil && queue != 0 && !systemEvents.EventDone(event)
+	if rec != nil {
+		queue = rec.ref
+	}
+	if before != 0 || stray {
+		first := before
+		if first == 0 {
+			first = event
+		}
+		if joined, err := systemEvents.Join(queue, first, event); err == nil {
+			systemEvents.ReleaseEvent(event)
+			event = joined
+		} else {
+			// The last resort, and still right.
+			if before != 0 {
+				failed = systemEvents.WaitEvent(before)
+			}
+			if stray {
+				failed = both(failed, systemEvents.WaitEvent(event))
+			}
+		}
+	}
+	left := replacePending(c, rec, event)
+	if left == 0 {
+		return failed
+	}
+	defer systemEvents.ReleaseEvent(left)
+	if old == 0 { // there was an event, of which there was no copy to be had
+		failed = both(failed, systemEvents.WaitEvent(left))
+	}
+	return failed
 }
 
-// joinPending is addPending with addingPending held.
-func joinPending(c *owner.Cell, event uintptr) error {
-	// Once it is in the cell, another goroutine may see it done and release it.
-	mine := copyEvent(event)
-	defer systemEvents.ReleaseEvent(mine)
+// replacePending puts an owned event that comes before later work of the queue into the
+// cell, then makes the queue the one of last use, nil leaving that as it is, and counts the
+// change last: who has seen the count sees the rest. It hands the former event to the
+// caller. addingPending is held.
+func replacePending(c *owner.Cell, rec *queueRecord, event uintptr) uintptr {
 	old := swapPending(c, event)
-	if old == 0 {
-		return nil
+	if rec != nil {
+		noteRecord(c, rec)
 	}
-	defer systemEvents.ReleaseEvent(old)
-	if systemEvents.EventDone(old) {
-		return systemEvents.WaitEvent(old) // at once: for its failure
-	}
-	joined, err := systemEvents.Join(c.Queue(), old, mine)
-	if err != nil {
-		return systemEvents.WaitEvent(old)
-	}
-	if between := swapPending(c, joined); between != 0 {
-		systemEvents.ReleaseEvent(between)
-	}
-	return nil
+	changesOf(c).Add(oneChange)
+	return old
 }
 
 func swapPending(c *owner.Cell, event uintptr) uintptr {
-	if event != 0 {
-		changesOf(c).Add(oneChange)
-	}
 	c.HoldPending()
 	defer c.LetPending()
 	return c.SwapPending(event)

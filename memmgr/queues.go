@@ -24,46 +24,35 @@ var queues = struct {
 	byHash map[uint64][]*queueRecord
 }{byRef: map[uintptr]*queueRecord{}, byHash: map[uint64][]*queueRecord{}}
 
-// noteQueue records the queue of last use of a cell and reports whether it is
-// another one than before.
-func noteQueue(c *owner.Cell, q *syclobj.Queue) bool {
-	ref := uintptr(0)
-	if q != nil {
-		ref = uintptr(q.Ref())
+// noteQueue records the queue of last use of a cell that its caller alone knows yet; for
+// others see [moveTo]. A queue of the host, and one that is closed, is not recorded.
+func noteQueue(c *owner.Cell, q *syclobj.Queue) {
+	rec, _ := holdQueue(q)
+	if rec != nil {
+		noteRecord(c, rec)
+		forgetQueue(rec.ref)
 	}
-	if ref == 0 {
-		return false // the host's queue: its work is done when it is submitted
+}
+
+// holdQueue counts one more user of a queue and returns its record, nil for none and for
+// the host's, whose work is done when it is submitted; forgetQueue ends it. A closed queue
+// is syclobj.ErrClosed.
+func holdQueue(q *syclobj.Queue) (*queueRecord, error) {
+	if q == nil || q.IsHost() {
+		return nil, nil
 	}
 	queues.mu.Lock()
 	defer queues.mu.Unlock()
-	old := c.Queue()
-	rec := findQueue(q, ref)
-	if rec == nil || rec.ref == old {
-		return false
+	rec, err := findQueue(q)
+	if err != nil {
+		return nil, err
 	}
 	rec.users++
-	c.SetQueue(rec.ref)
-	dropQueue(old)
-	return true
+	return rec, nil
 }
 
-// holdQueue counts one more user of a queue and returns its record, nil for the host's
-// queue; forgetQueue ends it.
-func holdQueue(q *syclobj.Queue) *queueRecord {
-	ref := uintptr(q.Ref())
-	if ref == 0 {
-		return nil
-	}
-	queues.mu.Lock()
-	defer queues.mu.Unlock()
-	rec := findQueue(q, ref)
-	if rec != nil {
-		rec.users++
-	}
-	return rec
-}
-
-// noteRecord is noteQueue for a queue that the caller holds by its record.
+// noteRecord records the queue of last use, which the caller holds, and counts the cell.
+// addingPending is held, unless the caller alone knows the cell.
 func noteRecord(c *owner.Cell, rec *queueRecord) {
 	if c.Queue() == rec.ref {
 		return
@@ -78,25 +67,41 @@ func noteRecord(c *owner.Cell, rec *queueRecord) {
 
 // findQueue returns the record of a queue, making it on first use; queues.mu is
 // held. Two Go objects may stand for one queue of the runtime.
-func findQueue(q *syclobj.Queue, ref uintptr) *queueRecord {
+func findQueue(q *syclobj.Queue) (*queueRecord, error) {
+	rec, own, err := knownQueue(q)
+	if rec != nil || err != nil {
+		return rec, err
+	}
 	hash := q.Hash()
-	for _, r := range queues.byHash[hash] {
-		if r.from == q {
-			return r
-		}
-		if equalQueueRefs(r.ref, ref) {
-			r.from = q
-			return r
-		}
-	}
-	own := copyQueueRef(ref)
-	if own == 0 {
-		return nil
-	}
-	r := &queueRecord{ref: own, inOrder: q.Properties()&syclobj.InOrder != 0, hash: hash}
+	r := &queueRecord{ref: own, inOrder: q.Properties()&syclobj.InOrder != 0, hash: hash, from: q}
 	queues.byRef[own] = r
 	queues.byHash[hash] = append(queues.byHash[hash], r)
-	return r
+	return r, nil
+}
+
+// knownQueue returns the record of a queue, or, if there is none, an owned reference of
+// the queue; queues.mu is held. A borrowed reference would not do for comparing: whoever
+// closes the queue beside us deletes it.
+func knownQueue(q *syclobj.Queue) (rec *queueRecord, own uintptr, err error) {
+	same := queues.byHash[q.Hash()]
+	for _, r := range same {
+		if r.from == q && q.Ref() != nil {
+			return r, 0, nil
+		}
+	}
+	ref, err := q.CopyRef()
+	if err != nil {
+		return nil, 0, err
+	}
+	own = uintptr(ref)
+	for _, r := range same {
+		if equalQueueRefs(r.ref, own) {
+			deleteQueueRef(own)
+			r.from = q
+			return r, 0, nil
+		}
+	}
+	return nil, own, nil
 }
 
 // holdQueueRef counts another cell that names a queue of the table, and reports
@@ -154,18 +159,23 @@ func dropQueue(ref uintptr) {
 
 // QueueRef implements Synchronizer.
 func (events) QueueRef(q *syclobj.Queue) uintptr {
-	ref := uintptr(q.Ref())
-	if ref == 0 {
+	if q == nil || q.IsHost() {
 		return 0
 	}
 	queues.mu.Lock()
 	defer queues.mu.Unlock()
-	for _, r := range queues.byHash[q.Hash()] {
-		if equalQueueRefs(r.ref, ref) {
-			return r.ref
-		}
+	if len(queues.byHash[q.Hash()]) == 0 {
+		return 0
 	}
-	return 0
+	rec, own, err := knownQueue(q)
+	switch {
+	case err != nil:
+		return 0
+	case rec == nil:
+		deleteQueueRef(own)
+		return 0
+	}
+	return rec.ref
 }
 
 // SameOrder implements Synchronizer.

@@ -60,7 +60,7 @@ func (s *Submission) Begin(q *syclobj.Queue, buffers []Buffer) []unsafe.Pointer 
 		b.live("Submission.Begin")
 	}
 	s.cells, s.marks, s.after = s.room.cells[:0], s.room.marks[:0], s.room.after[:0]
-	s.record = holdQueue(q)
+	s.record, _ = holdQueue(q) // a closed queue takes no work either
 	for _, b := range buffers {
 		s.add(b.ref.Cell())
 	}
@@ -75,6 +75,8 @@ func (s *Submission) add(c *owner.Cell) {
 		}
 	}
 	s.cells = append(s.cells, c)
+	// The mark first: changes are counted last, so that what is read here is at least as new
+	// as the mark, and End joins what is newer.
 	mark := changesOf(c).Load()
 	if s.record != nil && s.record.inOrder && c.Queue() == s.record.ref {
 		// Whatever is pending comes before later work of that queue.
@@ -124,9 +126,6 @@ func (s *Submission) put(event uintptr) (failed error) {
 		s.marks[i] ^= changesOf(c).Load()
 	}
 	for i, c := range s.cells {
-		if s.record != nil {
-			noteRecord(c, s.record)
-		}
 		err := error(nil)
 		if own := s.copies[i]; own != 0 {
 			err = s.putInto(c, own, s.marks[i])
@@ -143,11 +142,12 @@ func (s *Submission) put(event uintptr) (failed error) {
 
 // putInto puts an event, which it takes, into one cell. What was there before Begin is what
 // the work started after; what came since (then changes has more than sameOrder) is joined.
+// addingPending is held.
 func (s *Submission) putInto(c *owner.Cell, event uintptr, changes uint32) error {
-	if changes&^sameOrder != 0 {
-		return joinPending(c, event)
+	if changes&^sameOrder != 0 || s.record == nil {
+		return joinPending(c, s.record, event)
 	}
-	old := swapPending(c, event)
+	old := replacePending(c, s.record, event)
 	if old == 0 {
 		return nil
 	}

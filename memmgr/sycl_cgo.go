@@ -115,10 +115,6 @@ func copyEvents(event uintptr, out []uintptr) {
 	C.go_event_copies(C.uintptr_t(event), (*C.uintptr_t)(unsafe.Pointer(&out[0])), C.size_t(len(out)))
 }
 
-func copyQueueRef(queue uintptr) uintptr {
-	return uintptr(C.usmb_sycl_queue_copy(foreignPointer(queue)))
-}
-
 func deleteQueueRef(queue uintptr) { C.usmb_sycl_queue_delete(foreignPointer(queue)) }
 
 func equalQueueRefs(a, b uintptr) bool {

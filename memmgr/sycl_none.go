@@ -39,7 +39,6 @@ func (events) ReleaseEvents([]uintptr) {}
 
 func copyEvent(uintptr) uintptr            { return 0 }
 func copyEvents(uintptr, []uintptr)        {}
-func copyQueueRef(uintptr) uintptr         { return 0 }
 func deleteQueueRef(uintptr)               {}
 func equalQueueRefs(uintptr, uintptr) bool { return false }
 

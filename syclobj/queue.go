@@ -128,6 +128,29 @@ func (q *Queue) Hash() uint64 { return q.hash }
 // Ref is the sycl::queue*, borrowed; nil for host queues and after Close.
 func (q *Queue) Ref() unsafe.Pointer { return q.h.get() }
 
+// CopyRef is a reference (sycl::queue*) of the caller's own, who deletes it with
+// DPCTLQueue_Delete; it outlives Close. nil for host queues. A Close meanwhile does it no
+// harm, as it may to one who copies what Ref returned. Errors: ErrNil, ErrClosed, ErrFailed.
+func (q *Queue) CopyRef() (unsafe.Pointer, error) {
+	const op = "Queue.CopyRef"
+	if err := q.usable(op); err != nil {
+		return nil, err
+	}
+	if q.host {
+		return nil, nil
+	}
+	ref, ok := q.h.use()
+	if !ok {
+		return nil, &OpError{Op: op, Err: ErrClosed}
+	}
+	defer q.h.done()
+	own := copyRef(sortQueue, ref)
+	if own == nil {
+		return nil, &OpError{Op: op, Err: ErrFailed}
+	}
+	return own, nil
+}
+
 // Place is the place of memory that is allocated on the queue with this kind,
 // retained: the caller calls Release. A host queue has one place for all kinds.
 func (q *Queue) Place(kind USMKind) (*Place, error) {

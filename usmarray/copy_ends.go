@@ -179,10 +179,12 @@ func settle(op string, dst, src *end, q *syclobj.Queue, ev *syclobj.Event, err e
 	}
 	defer ev.Close()
 	if dst.kind == endDevice && src.kind == endDevice {
-		if err := dst.buf.SetPending(q, ev); err != nil {
-			return wrapErr(op, nil, err)
+		// Both, whatever the first says: the work was submitted.
+		err := dst.buf.SetPending(q, ev)
+		if other := src.buf.SetPending(q, ev); err == nil {
+			err = other
 		}
-		if err := src.buf.SetPending(q, ev); err != nil {
+		if err != nil {
 			return wrapErr(op, nil, err)
 		}
 		return nil
