@@ -4,53 +4,20 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
-	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/internal/pin"
+	"github.com/usmbridge/usmbridge/memmgr/internal/seccomp"
 )
 
 // enterSandbox has the kernel refuse membarrier to every thread of the process from
 // here on, as the filter of a sandbox does that does not know it.
-func enterSandbox() error {
-	const (
-		prctlNoNewPrivileges = 38
-		seccomp, setFilter   = 317, 1
-		allThreads           = 1
-		load, jumpEqual, ret = 0x20, 0x15, 0x06 // of Linux's filter.h
-		refuse, allow        = 0x00050000, 0x7fff0000
-	)
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	type instruction struct {
-		code         uint16
-		onYes, onNot uint8
-		k            uint32
-	}
-	filter := []instruction{
-		{load, 0, 0, 0}, // the number of the call
-		{jumpEqual, 0, 1, 324},
-		{ret, 0, 0, refuse | uint32(syscall.EPERM)},
-		{ret, 0, 0, allow},
-	}
-	program := struct {
-		n      uint16
-		filter *instruction
-	}{uint16(len(filter)), &filter[0]}
-	if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRCTL, prctlNoNewPrivileges, 1, 0, 0, 0, 0); errno != 0 {
-		return fmt.Errorf("prctl: %w", errno)
-	}
-	if r, _, errno := syscall.RawSyscall(seccomp, setFilter, allThreads, uintptr(unsafe.Pointer(&program))); errno != 0 || r != 0 {
-		return fmt.Errorf("seccomp: %w (%d)", errno, r)
-	}
-	return nil
-}
+func enterSandbox() error { return seccomp.Refuse(324, nil, syscall.EPERM) }
 
 // A process that enters a sandbox in mid-run, under load, goes on with fences of its
 // own: every block has one user, and the counts are exact.

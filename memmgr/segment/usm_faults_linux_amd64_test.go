@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/internal/seccomp"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -33,7 +34,7 @@ func lostUSM(t faultTest) {
 	f.Close()
 
 	const putBack = syscall.MAP_PRIVATE | syscall.MAP_ANON | syscall.MAP_FIXED | syscall.MAP_NORESERVE
-	refuse(t, syscall.SYS_MMAP, 3, equals, putBack, syscall.ENOMEM)
+	refuse(t, syscall.SYS_MMAP, 3, seccomp.Equals, putBack, syscall.ENOMEM)
 	told := logged(func() {
 		r.Free(b)
 		require.NoError(t, m.Close())
