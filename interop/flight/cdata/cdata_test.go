@@ -17,6 +17,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory/mallocator"
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/interop/flight/internal/arraytest"
 	"github.com/usmbridge/usmbridge/interop/flight/usmarrow"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
@@ -25,28 +26,6 @@ import (
 )
 
 func TestMain(m *testing.M) { memtest.Main(m) }
-
-func newPool(t *testing.T) *memmgr.Pool {
-	t.Helper()
-	p := memmgr.NewPool(memmgr.Host())
-	t.Cleanup(func() { require.NoError(t, p.Close()) })
-	return p
-}
-
-func arange(t *testing.T, p memmgr.Resource, shape ...int) *usmarray.Array {
-	t.Helper()
-	n := 1
-	for _, d := range shape {
-		n *= d
-	}
-	data := make([]float32, n)
-	for i := range data {
-		data[i] = float32(i)
-	}
-	a, err := usmarray.FromSlice(p, data, shape)
-	require.NoError(t, err)
-	return a
-}
 
 // The structs here against the header that arrow-go has from Arrow.
 func TestStructsAreThoseOfTheHeader(t *testing.T) {
@@ -90,9 +69,9 @@ func TestStructsAreThoseOfTheHeader(t *testing.T) {
 
 // What goes out comes in: one memory, which lives until the last of them is gone.
 func TestThereAndBack(t *testing.T) {
-	p := newPool(t)
+	p := arraytest.NewPool(t)
 	for _, shape := range [][]int{{6}, {2, 3}, {2, 3, 4}, {1, 1}, {0}, {0, 2}} {
-		a := arange(t, p, shape...)
+		a := arraytest.Arange(t, p, shape...)
 		want, err := usmarray.ToSlice[float32](a)
 		require.NoError(t, err)
 		var s Schema
@@ -117,8 +96,8 @@ func TestThereAndBack(t *testing.T) {
 }
 
 func TestPermutation(t *testing.T) {
-	p := newPool(t)
-	a := arange(t, p, 2, 3, 4)
+	p := arraytest.NewPool(t)
+	a := arraytest.Arange(t, p, 2, 3, 4)
 	defer a.Release()
 	view, err := a.Transpose(0, 2, 1)
 	require.NoError(t, err)
@@ -139,8 +118,8 @@ func TestPermutation(t *testing.T) {
 
 // arrow-go reads what goes out, and its own exports come in where it makes whole ones.
 func TestArrowGo(t *testing.T) {
-	p := newPool(t)
-	a := arange(t, p, 5, 3)
+	p := arraytest.NewPool(t)
+	a := arraytest.Arange(t, p, 5, 3)
 	var s Schema
 	var c Array
 	require.NoError(t, Export(a, &s, &c))
@@ -191,8 +170,8 @@ func build(typ arrow.DataType, n int) arrow.Array {
 
 // A consumer may take a child and release the parent: the memory stays for the child.
 func TestMovedChild(t *testing.T) {
-	p := newPool(t)
-	a := arange(t, p, 2, 3)
+	p := arraytest.NewPool(t)
+	a := arraytest.Arange(t, p, 2, 3)
 	var s Schema
 	var c Array
 	require.NoError(t, Export(a, &s, &c))
@@ -215,9 +194,9 @@ func TestMovedChild(t *testing.T) {
 
 // Nobody took them: their release gives the memory back, and once.
 func TestNobodyTook(t *testing.T) {
-	p := newPool(t)
+	p := arraytest.NewPool(t)
 	for _, shape := range [][]int{{6}, {2, 3}} {
-		a := arange(t, p, shape...)
+		a := arraytest.Arange(t, p, shape...)
 		var s Schema
 		var d DeviceArray
 		require.NoError(t, ExportDevice(a, &s, &d))
@@ -236,7 +215,7 @@ func TestNobodyTook(t *testing.T) {
 
 // Structs that lie are errors; both are released, and nothing is kept.
 func TestStructsThatLie(t *testing.T) {
-	p := newPool(t)
+	p := arraytest.NewPool(t)
 	texts := &share{}
 	texts.structs.Store(1)
 	defer texts.drop()
@@ -266,7 +245,7 @@ func TestStructsThatLie(t *testing.T) {
 		"metadata of length":     func(s *Schema, _ *Array) { s.metadata = text(1, 0, 0, 0, 0xff, 0xff, 0xff, 0x7f) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := arange(t, p, 2, 3)
+			a := arraytest.Arange(t, p, 2, 3)
 			var s Schema
 			var c Array
 			require.NoError(t, Export(a, &s, &c))
@@ -280,7 +259,7 @@ func TestStructsThatLie(t *testing.T) {
 		})
 	}
 	for name, want := range map[string]error{"somebody.else": usmarrow.ErrType, usmarrow.TensorName: usmarrow.ErrType} {
-		a := arange(t, p, 2, 3)
+		a := arraytest.Arange(t, p, 2, 3)
 		var s Schema
 		var c Array
 		require.NoError(t, Export(a, &s, &c))
@@ -294,7 +273,7 @@ func TestStructsThatLie(t *testing.T) {
 	var c Array
 	_, err := Import(&s, &c)
 	require.ErrorIs(t, err, usmarrow.ErrMalformed)
-	a := arange(t, p, 3)
+	a := arraytest.Arange(t, p, 3)
 	defer a.Release()
 	var d DeviceArray
 	require.NoError(t, ExportDevice(a, &s, &d))
@@ -318,7 +297,7 @@ var otherFormats = []struct {
 
 // They are refused by name, as values, as elements and with a list's child.
 func TestOtherFormats(t *testing.T) {
-	p := newPool(t)
+	p := arraytest.NewPool(t)
 	texts := &share{}
 	texts.structs.Store(1)
 	defer texts.drop()
@@ -341,7 +320,7 @@ func TestOtherFormats(t *testing.T) {
 			if name == "values" {
 				shape = []int{6}
 			}
-			a := arange(t, p, shape...)
+			a := arraytest.Arange(t, p, shape...)
 			var s Schema
 			var d Array
 			require.NoError(t, Export(a, &s, &d))
@@ -358,7 +337,7 @@ func TestOtherFormats(t *testing.T) {
 
 // A child that somebody moved out is not the list's any more, and may be gone.
 func TestListWithoutItsChild(t *testing.T) {
-	p := newPool(t)
+	p := arraytest.NewPool(t)
 	for name, move := range map[string]func(s *Schema, a *Array){
 		"schema": func(s *Schema, _ *Array) {
 			moved := *childSchema(s)
@@ -371,7 +350,7 @@ func TestListWithoutItsChild(t *testing.T) {
 			moved.Release()
 		},
 	} {
-		a := arange(t, p, 2, 3)
+		a := arraytest.Arange(t, p, 2, 3)
 		var s Schema
 		var c Array
 		require.NoError(t, Export(a, &s, &c))
@@ -387,7 +366,7 @@ func TestListWithoutItsChild(t *testing.T) {
 
 // Children, dictionaries and formats that don't go with each other.
 func TestStructsOfAnotherShape(t *testing.T) {
-	p := newPool(t)
+	p := arraytest.NewPool(t)
 	texts := &share{}
 	texts.structs.Store(1)
 	defer texts.drop()
@@ -416,7 +395,7 @@ func TestStructsOfAnotherShape(t *testing.T) {
 		{"dictionary of the array", []int{6}, func(_ *Schema, a *Array) { a.dictionary = child() }, usmarrow.ErrMalformed},
 		{"dictionary of the elements", []int{2, 3}, func(_ *Schema, a *Array) { childArray(a).dictionary = child() }, usmarrow.ErrMalformed},
 	} {
-		a := arange(t, p, c.shape...)
+		a := arraytest.Arange(t, p, c.shape...)
 		var s Schema
 		var d Array
 		require.NoError(t, Export(a, &s, &d))

@@ -10,6 +10,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/interop/flight/internal/arraytest"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 	"github.com/usmbridge/usmbridge/usmarray"
@@ -17,34 +18,12 @@ import (
 
 func TestMain(m *testing.M) { memtest.Main(m) }
 
-func newPool(t *testing.T, options ...memmgr.PoolOption) *memmgr.Pool {
-	t.Helper()
-	p := memmgr.NewPool(memmgr.Host(), options...)
-	t.Cleanup(func() { require.NoError(t, p.Close()) })
-	return p
-}
-
-func arange(t *testing.T, p memmgr.Resource, shape ...int) *usmarray.Array {
-	t.Helper()
-	n := 1
-	for _, d := range shape {
-		n *= d
-	}
-	data := make([]float32, n)
-	for i := range data {
-		data[i] = float32(i)
-	}
-	a, err := usmarray.FromSlice(p, data, shape)
-	require.NoError(t, err)
-	return a
-}
-
 // An array, its column, and the array made of that column are one memory, which lives
 // as long as any of them.
 func TestThereAndBack(t *testing.T) {
-	p := newPool(t)
+	p := arraytest.NewPool(t)
 	for _, shape := range [][]int{{5}, {4, 3}, {2, 3, 4}, {1, 1, 1}, {0}, {0, 2}, {7, 1}} {
-		a := arange(t, p, shape...)
+		a := arraytest.Arange(t, p, shape...)
 		want, err := usmarray.ToSlice[float32](a)
 		require.NoError(t, err)
 		column, err := ToArrow(a)
@@ -71,8 +50,8 @@ func TestThereAndBack(t *testing.T) {
 
 // Axes that lie in another order become a permutation, and come back as they were.
 func TestPermutation(t *testing.T) {
-	p := newPool(t)
-	a := arange(t, p, 2, 3, 4, 5)
+	p := arraytest.NewPool(t)
+	a := arraytest.Arange(t, p, 2, 3, 4, 5)
 	defer a.Release()
 	view, err := a.Transpose(0, 3, 1, 2)
 	require.NoError(t, err)
@@ -105,7 +84,7 @@ func TestPermutation(t *testing.T) {
 }
 
 func TestElementTypes(t *testing.T) {
-	p := newPool(t)
+	p := arraytest.NewPool(t)
 	for _, pair := range types {
 		theirs, err := ArrowType(pair.ours)
 		require.NoError(t, err)
@@ -253,7 +232,7 @@ func FuzzTensorType(f *testing.F) {
 
 // Arrow's own buffers come from the pool, and the pool's limit is Arrow's.
 func TestAllocator(t *testing.T) {
-	p := newPool(t, memmgr.WithLimit(4<<20))
+	p := arraytest.NewPool(t, memmgr.WithLimit(4<<20))
 	a := NewAllocator(p, "arrow")
 	column := build(t, a, arrow.PrimitiveTypes.Int32, 1000, 1)
 	require.Positive(t, a.Live())
