@@ -1,11 +1,12 @@
 // Package memtest checks that a [memmgr.Resource] behaves as all resources must:
 // one suite that every resource passes.
 //
-// [Run] is the suite; [Main] is a TestMain that fails a test binary which leaves
-// memory referenced.
+// [Run] is the suite; [Main] and [MainSYCL] are TestMains that fail a test binary which
+// leaves memory referenced, or SYCL objects alive.
 package memtest
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
 )
 
 // Options say what a resource cannot do.
@@ -341,13 +343,36 @@ func churn(r memmgr.Resource, o Options, seed uint64, rounds int) error {
 
 // Main runs the tests of a package and fails when memory is still referenced
 // after the last one, telling where it was allocated.
-func Main(m *testing.M) {
+func Main(m *testing.M) { os.Exit(run(m, nil)) }
+
+// MainSYCL is [Main] for tests that share a runtime, which end closes after the last one,
+// when the default pools are closed: it fails too when SYCL objects are alive then.
+func MainSYCL(m *testing.M, end func() error) {
+	os.Exit(run(m, func() error {
+		if err := errors.Join(memmgr.CloseDefaults(), end()); err != nil {
+			return err
+		}
+		if live := syclobj.LiveObjects(); live != (syclobj.Live{}) {
+			return fmt.Errorf("SYCL objects are still held: %+v", live)
+		}
+		return nil
+	}))
+}
+
+// run gives the exit status; end, which may be nil, closes what the tests shared.
+func run(m *testing.M, end func() error) int {
 	memmgr.RecordStacks(16)
 	code := m.Run()
 	memmgr.Flush()
+	if end != nil {
+		if err := end(); err != nil {
+			fmt.Fprintln(os.Stderr, "memtest:", err)
+			code = 1
+		}
+	}
 	if n, err := memmgr.WriteLeaks(os.Stderr); code == 0 && (n != 0 || err != nil) {
 		fmt.Fprintf(os.Stderr, "memtest: %d pieces of memory are still referenced after the tests\n", n)
 		code = 1
 	}
-	os.Exit(code)
+	return code
 }

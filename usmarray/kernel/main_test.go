@@ -1,38 +1,24 @@
 package kernel_test
 
 import (
-	"fmt"
 	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/memtest"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// TestMain fails the run when a test left memory referenced or SYCL objects alive.
 func TestMain(m *testing.M) {
-	memmgr.RecordStacks(16)
-	code := m.Run()
-	memmgr.Flush()
-	if err := memmgr.CloseDefaults(); err != nil {
-		fmt.Fprintln(os.Stderr, "FAIL:", err)
-		code = 1
-	}
-	if sharedRT != nil {
-		_ = sharedRT.Close()
-	}
-	if n, _ := memmgr.WriteLeaks(os.Stderr); n != 0 {
-		fmt.Fprintf(os.Stderr, "FAIL: %d pieces of memory leaked\n", n)
-		code = 1
-	}
-	if live := syclobj.LiveObjects(); live != (syclobj.Live{}) {
-		fmt.Fprintf(os.Stderr, "FAIL: SYCL objects are still held: %v\n", live)
-		code = 1
-	}
-	os.Exit(code)
+	memtest.MainSYCL(m, func() error {
+		if sharedRT == nil {
+			return nil
+		}
+		return sharedRT.Close()
+	})
 }
 
 var sharedRT *syclobj.Runtime
