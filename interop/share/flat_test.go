@@ -72,6 +72,9 @@ func TestOpenCloseIsFlat(t *testing.T) {
 	require.Less(t, after.heap, before.heap+1<<20)
 	require.LessOrEqual(t, after.cells, before.cells+1<<16)
 	require.Equal(t, before.of, after.of)
-	require.LessOrEqual(t, after.maps, before.maps+16, "the runtime itself maps a few")
-	require.LessOrEqual(t, after.files, before.files)
+	// What is not ours is bounded by the work, not counted to the last: a thread that the runtime starts, a
+	// heap that grows and the race detector's shadow of it each map something. One mapping or file left for
+	// each hundred openings would show.
+	require.Less(t, after.maps, before.maps+n/100)
+	require.Less(t, after.files, before.files+n/1000)
 }
