@@ -5,6 +5,7 @@ package share_test
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -44,6 +45,51 @@ func maker(t *testing.T, says func(kind byte, call uint64) []byte) string {
 		}
 	}()
 	return l.Addr().String()
+}
+
+// listOf is a page of names.
+func listOf(names ...string) (b []byte) {
+	for _, name := range names {
+		b = append(append(b, byte(len(name))), name...)
+	}
+	return b
+}
+
+// Names that do not rise have no end: they end the connection. Those that do are taken up to
+// a bound, however many there are.
+func TestNamesHaveAnEnd(t *testing.T) {
+	for name, says := range map[string]func(asked int) []byte{
+		"the same again":  func(int) []byte { return listOf("a") },
+		"falling":         func(int) []byte { return listOf("b", "a") },
+		"twice":           func(int) []byte { return listOf("a", "a") },
+		"an empty one":    func(int) []byte { return listOf("") },
+		"back in a while": func(n int) []byte { return listOf([]string{"a", "b", "a"}[n%3]) },
+		"cut off":         func(int) []byte { return listOf("a", "b")[:3] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked atomic.Int32
+			p, err := share.Dial(background(t), maker(t, func(_ byte, call uint64) []byte {
+				return frameOf(10, call, says(int(asked.Add(1))-1))
+			}), share.Options{})
+			require.NoError(t, err)
+			names, err := p.Names(background(t))
+			require.ErrorIs(t, err, share.ErrProtocol)
+			require.Empty(t, names)
+			<-p.Done()
+			require.ErrorIs(t, p.Err(), share.ErrProtocol)
+		})
+	}
+	var asked atomic.Int32
+	p, err := share.Dial(background(t), maker(t, func(_ byte, call uint64) []byte {
+		return frameOf(10, call, listOf(fmt.Sprintf("%09d", asked.Add(1))))
+	}), share.Options{MaxNames: 50})
+	require.NoError(t, err)
+	names, err := p.Names(background(t))
+	require.ErrorIs(t, err, share.ErrLimit)
+	require.Empty(t, names)
+	require.NoError(t, p.Err(), "the connection goes on")
+	hangUp(t, p)
+	require.EqualValues(t, 51, asked.Load())
 }
 
 // An answer of the wrong kind, or to no call, ends the connection; the call fails.

@@ -61,8 +61,9 @@
 // # What an attacker on the same machine could do
 //
 // A process of another user: connect, and be turned away by the user that the kernel names
-// (SO_PEERCRED), before a byte of it is read; take an abstract name before a server does, so
-// that the server fails to start and those who dial notice the wrong user; no more.
+// (SO_PEERCRED), before a byte of it is read; take an abstract name before a server does, or a
+// name in a directory that it may write to, so that the server fails to start and those who
+// dial notice the wrong user; no more. It cannot make a server wait.
 // [Options].Admit replaces that rule on either side.
 //
 // An admitted process: read, and unless the audience is PeersRead write, all of each
@@ -77,8 +78,9 @@
 //
 // A process that lends: nothing but what is in its memory. Segments are sealed against
 // shrinking, and looked at before they are mapped, so reading them never faults; a
-// description that reaches beyond its segment is refused. What it writes while the other
-// reads is seen, so whatever must be checked must be copied first.
+// description that reaches beyond its segment is refused, and so is a list of names that does
+// not end. What it writes while the other reads is seen, so whatever must be checked must be
+// copied first.
 //
 // A process of the same user that may trace others needs none of this.
 //

@@ -326,13 +326,13 @@ func listen(ctx context.Context, name, file string) (*listener, error) {
 		}
 		return &listener{Listener: l}, nil
 	}
-	// All who make a socket file in this directory do it one after the other, so that
-	// nobody takes away the file of another who is just starting.
-	dir, err := lockDirectory(ctx, file)
+	// All who make this socket file do it one after the other, so that nobody takes away
+	// the file of another who is just starting.
+	lock, err := lockFile(ctx, file)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = dir.Close() }()
+	defer lock.release()
 	l, err := lc.Listen(ctx, "unixpacket", file)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		if err = removeStale(file); err == nil {
@@ -360,32 +360,8 @@ func dial(ctx context.Context, name string) (*net.UnixConn, error) {
 	return c.(*net.UnixConn), nil //nolint:forcetypeassert // of that network
 }
 
-// lockDirectory takes the lock of the directory that a socket file lies in.
-func lockDirectory(ctx context.Context, file string) (*os.File, error) {
-	dir, err := os.Open(directoryOf(file))
-	if err != nil {
-		return nil, err
-	}
-	for {
-		err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return dir, nil
-		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
-			_ = dir.Close()
-			return nil, os.NewSyscallError("flock", err)
-		}
-		select {
-		case <-ctx.Done():
-			_ = dir.Close()
-			return nil, ctx.Err()
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
-}
-
 // removeStale takes away the socket file of a process that is gone: a socket, of this
-// user, at which nobody listens. The caller has the directory's lock.
+// user, at which nobody listens. The caller has the lock.
 func removeStale(file string) error {
 	info, err := os.Lstat(file)
 	if err != nil {

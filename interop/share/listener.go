@@ -3,7 +3,6 @@ package share
 import (
 	"net"
 	"os"
-	"path/filepath"
 )
 
 // listener is a listening socket and the file that it made, if it made one.
@@ -22,5 +21,3 @@ func (l *listener) close() {
 	}
 	_ = l.Close()
 }
-
-func directoryOf(file string) string { return filepath.Dir(file) }

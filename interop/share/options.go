@@ -52,7 +52,7 @@ type Options struct {
 	MaxLeases   int // arrays of ours that a peer holds, and of a peer's that we hold; 65,536
 	MaxSegments int // segments of ours that a peer knows, each a descriptor there, and of a peer's that we know; 1,024
 	MaxGiven    int // arrays that a peer handed over and nobody received ([Peer.Receive]); 1,024
-	MaxNames    int // arrays that a server publishes; 4,096
+	MaxNames    int // arrays that a server publishes, and of a server's that Peer.Names lists; 4,096
 	MaxQueued   int // bytes that wait for a peer that does not read; 1 MiB. It is cut off above that
 }
 

@@ -137,12 +137,25 @@ func (p *Peer) Open(ctx context.Context, h Handle) (*usmarray.Array, error) {
 	return a.array, err
 }
 
-// Names lists what the other process publishes, in order.
+// Names lists what the other process publishes, in order; all of it, or it fails. It takes
+// Options.MaxNames of them at most, of 255 bytes each. Errors: ErrLimit when there are more,
+// ErrProtocol when they do not rise, so that there might be no end, ErrClosed.
 func (p *Peer) Names(ctx context.Context) (names []string, err error) {
+	const op = "Names"
 	for last := ""; ; last = names[len(names)-1] {
-		a, err := p.ask(ctx, "Names", frameNames, func(b []byte) []byte { return appendText(b, last) })
-		if err != nil || len(a.names) == 0 || a.names[0] <= last && last != "" {
-			return names, err
+		a, err := p.ask(ctx, op, frameNames, func(b []byte) []byte { return appendText(b, last) })
+		if err != nil {
+			return nil, err
+		}
+		if len(a.names) == 0 {
+			return names, nil
+		}
+		if a.names[0] <= last { // within the answer they rise
+			p.fail(opError("connection", ErrProtocol, "%v: names behind %q were asked for, and %q came", p.credentials, last, a.names[0]))
+			return nil, named(op, p.Err())
+		}
+		if most := p.node.options.MaxNames; len(names)+len(a.names) > most {
+			return nil, opError(op, ErrLimit, "%v publishes more than %d names, Options.MaxNames of this process; attach by name all the same", p.credentials, most)
 		}
 		names = append(names, a.names...)
 	}

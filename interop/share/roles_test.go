@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"runtime/debug"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/usmbridge/usmbridge/interop/share"
@@ -32,6 +33,7 @@ var roles = map[string]func(address string) error{
 	"acked":   roleAcked,
 	"echo":    roleEcho,
 	"holder":  roleHolder,
+	"locker":  roleLocker,
 }
 
 // told waits for a line of the first process; false when there are no more.
@@ -280,5 +282,19 @@ func roleHolder(string) error {
 	}
 	fmt.Println(l.Addr())
 	time.Sleep(time.Hour) // until it is killed
+	return nil
+}
+
+// roleLocker locks what it is told to, and holds that until its input is closed.
+func roleLocker(path string) error {
+	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	if err := syscall.Flock(fd, syscall.LOCK_EX); err != nil {
+		return err
+	}
+	fmt.Println("locked")
+	told()
 	return nil
 }

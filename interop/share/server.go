@@ -37,7 +37,8 @@ type Server struct {
 //	""            a random name in the abstract namespace ([Server.Address] tells it)
 //	"@name"       that name in the abstract namespace
 //	"unix:/path"  a socket file, for processes in another network namespace, such as a
-//	              container with that directory
+//	              container with that directory; while it is being made a file of that name
+//	              and ".lock" lies beside it, which this user alone may open
 //	anything else a path, relative or absolute: it stands for a name in the abstract
 //	              namespace that is made from the absolute path and the effective user
 //

@@ -97,6 +97,59 @@ func TestSocketFile(t *testing.T) {
 	require.Equal(t, "mine", string(text), "what is no socket of ours stays")
 }
 
+// Whoever may read the directory of a socket file can lock it, and keeps nobody from
+// listening there. A file in the place of the lock that is another's is refused, not waited
+// for; nothing of the lock stays.
+func TestSocketFileWhoseDirectoryIsLocked(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "s")
+	listenThere := func(ctx context.Context) (*share.Server, error) {
+		return share.Listen(ctx, "unix:"+path, share.Options{})
+	}
+	o := start(t, "locker", dir)
+	o.expect("locked")
+	s, err := listenThere(background(t))
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	o.finish()
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, left)
+
+	lock := path + ".lock"
+	require.NoError(t, os.WriteFile(lock, nil, 0o600))
+	o = start(t, "locker", lock) // of this user, who is waited for
+	o.expect("locked")
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	_, err = listenThere(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	waits := make(chan error, 1)
+	go func() {
+		s, err := listenThere(background(t))
+		if err == nil {
+			err = s.Close()
+		}
+		waits <- err
+	}()
+	o.kill()
+	require.NoError(t, <-waits, "what a killed one left is used again")
+
+	for name, put := range map[string]func() error{
+		"others may read it": func() error { return os.WriteFile(lock, nil, 0o644) },
+		"a link":             func() error { return os.Symlink("/dev/null", lock) },
+		"a directory":        func() error { return os.Mkdir(lock, 0o700) },
+		"a pipe":             func() error { return syscall.Mkfifo(lock, 0o600) },
+	} {
+		require.NoError(t, put())
+		_, err = listenThere(background(t))
+		require.ErrorIs(t, err, share.ErrAddress, name)
+		_, err = os.Lstat(path)
+		require.ErrorIs(t, err, os.ErrNotExist, name)
+		require.NoError(t, os.Remove(lock))
+	}
+}
+
 // rogue is a connection that follows its own rules.
 func rogue(t *testing.T, s *share.Server, greets bool) *net.UnixConn {
 	t.Helper()

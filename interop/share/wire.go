@@ -366,11 +366,16 @@ func readID(b []byte) (id segment.ID, err error) {
 	return id, nil
 }
 
-// readNames reads a page of names.
+// readNames reads a page of names, each behind the one before it, and none of them empty.
 func readNames(b []byte) (names []string, err error) {
 	r := wireReader{b: b}
-	for len(r.b) > 0 {
-		names = append(names, r.text())
+	for last := ""; len(r.b) > 0; {
+		name := r.text()
+		if name <= last && !r.short {
+			return nil, fmt.Errorf("a list of names in which %q follows %q", name, last)
+		}
+		names = append(names, name)
+		last = name
 	}
 	return names, r.end("a list of names")
 }
