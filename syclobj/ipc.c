@@ -48,20 +48,42 @@ int usmb_sycl_ipc_get(void *ctx, void *ptr, char *out, size_t n, size_t *size)
 	return err;
 }
 
+/* What drivers map device memory in, at least; segments are whole multiples. */
+#define IPC_STEP ((size_t)2 << 20)
+
+/*
+ * Whether [p, p + size) is device USM of the context on the device: the last byte, so that
+ * a size that is too large costs one question, then each step. Two allocations that lie
+ * side by side look like one: nothing in SYCL tells where an allocation begins and ends.
+ */
+static int check_opened(void *ctx, void *device, char *p, size_t size)
+{
+	void *of;
+	bool same;
+
+	if (!is_device_usm(ctx, p)) return USMB_SYCL_ENOTUSM;
+	if (size - 1 > UINTPTR_MAX - (uintptr_t)p) return USMB_SYCL_EOVERRUN;
+	if (!is_device_usm(ctx, p + (size - 1))) return USMB_SYCL_EOVERRUN;
+	for (size_t at = IPC_STEP; at < size; at += IPC_STEP)
+		if (!is_device_usm(ctx, p + at)) return USMB_SYCL_EOVERRUN;
+	of = usmb_gave(USMB_LIVE_DEVICE, usmb_dp.DPCTLUSM_GetPointerDevice(p, ctx));
+	if (of == NULL) return USMB_SYCL_ENODEVICE;
+	same = usmb_dp.DPCTLDevice_AreEq(of, device);
+	usmb_sycl_device_delete(of);
+	return same ? USMB_SYCL_OK : USMB_SYCL_ENODEVICE;
+}
+
 int usmb_sycl_ipc_open(void *ctx, void *device, const char *handle, size_t n, size_t size, void **out)
 {
 	char *p;
-	int err = USMB_SYCL_OK;
+	int err;
 
 	if (library_support() != USMB_SYCL_IPC_OK) return USMB_SYCL_ENOLIB;
 	if (ctx == NULL || device == NULL || handle == NULL || out == NULL) return USMB_SYCL_ENULL;
 	if (n == 0 || size == 0) return USMB_SYCL_EARG;
 	p = usmb_dp.DPCTLIPCMem_OpenHandle(handle, n, ctx, device);
 	if (p == NULL) return USMB_SYCL_EFAILED;
-	if (!is_device_usm(ctx, p))
-		err = USMB_SYCL_ENOTUSM;
-	else if (!is_device_usm(ctx, p + (size - 1)))
-		err = USMB_SYCL_EOVERRUN;
+	err = check_opened(ctx, device, p, size);
 	if (err != USMB_SYCL_OK) {
 		usmb_dp.DPCTLIPCMem_CloseHandle(p, ctx);
 		return err;

@@ -174,9 +174,11 @@ int usmb_sycl_ipc_support(void *device);
 int usmb_sycl_ipc_get(void *ctx, void *ptr, char *out, size_t n, size_t *size);
 /*
  * Maps the memory of a handle. What comes of it is checked to be device USM of the
- * context from its first byte (ENOTUSM) to the last of size (EOVERRUN). Owned; end
- * it with close, on which nothing may be pending. The bytes of the handle go to the
- * driver as they are: take them from peers that may be trusted with it.
+ * context at its first byte (ENOTUSM), at the last of size and each 2 MiB between
+ * (EOVERRUN), and to lie on the device (ENODEVICE). What cannot be checked: that it is
+ * one allocation and the one that was meant, since SYCL does not tell where one begins
+ * and ends. Owned; end it with close, on which nothing may be pending. The bytes of the
+ * handle go to the driver as they are: take them from peers that may be trusted with it.
  */
 int usmb_sycl_ipc_open(void *ctx, void *device, const char *handle, size_t n, size_t size, void **out);
 int usmb_sycl_ipc_close(void *ctx, void *ptr);

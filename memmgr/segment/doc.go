@@ -53,7 +53,10 @@
 // device have handles for it, [Segment.Handle] takes the place of File and
 // Attachment.Handle opens it; the driver then does what seals and descriptors do
 // elsewhere: others can always write, and what becomes of the memory when its maker ends
-// is the driver's affair. This part has been tried on a simulated machine only.
+// is the driver's affair. What a handle gives is asked of the runtime at both ends and each
+// 2 MiB between: that it is device memory of the context, and of that device. That it is one
+// allocation, and the one that was meant, nobody can ask. This part has been tried on a
+// simulated machine only.
 //
 // Work on a device is ordered with other processes by nobody: wait for it before a peer
 // is told to look.

@@ -65,7 +65,7 @@ func (a *Attachment) open(op string) (*Mapping, error) {
 		spent.giveBack(c)
 		place.Release()
 		if errors.Is(err, syclobj.ErrOverrun) {
-			return nil, opError(op, ErrSize, "the memory of the handle is smaller than the %d bytes that were told: %w", a.Size, err)
+			return nil, opError(op, ErrSize, "the memory of the handle is smaller than the %d bytes that were told, or has gaps: %w", a.Size, err)
 		}
 		return nil, failed(op, err)
 	}

@@ -217,6 +217,37 @@ func TestFakeHandlesThatAreRefused(t *testing.T) {
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 }
 
+// What a handle gives is looked at before anybody uses it: both ends, each 2 MiB between,
+// and the device; what is refused is closed again.
+func TestFakeHandlesAreLookedInto(t *testing.T) {
+	fake, q := onGPU(t, 0)
+	if fake == nil {
+		return
+	}
+	nothingStays(t)
+	b := newBuffer(t, newUSM(t, q, syclobj.USMDevice, segment.PeersWrite), 8<<20)
+	defer b.Release()
+	s, _, _ := segment.Find(b.Address(), 1)
+	require.EqualValues(t, 8<<20, s.Size())
+	handle, err := s.Handle()
+	require.NoError(t, err)
+	a := segment.Attachment{Handle: handle, Size: s.Size(), Audience: segment.PeersWrite, Queue: q, Kind: syclobj.USMDevice}
+	live := fake.Live()
+	for n, want := range []error{syclobj.ErrNotUSM, segment.ErrSize, segment.ErrSize, segment.ErrSize, segment.ErrSize} {
+		fake.Fail("DPCTLUSM_GetPointerType", n+1)
+		_, err := segment.Map(a)
+		require.ErrorIs(t, err, want, "question %d", n+1)
+		require.Equal(t, live, fake.Live())
+	}
+	fake.Fail("DPCTLUSM_GetPointerDevice", 1)
+	_, err = segment.Map(a)
+	require.ErrorIs(t, err, syclobj.ErrNoDevice)
+	require.Equal(t, live, fake.Live())
+	m, err := segment.Map(a)
+	require.NoError(t, err)
+	require.NoError(t, m.Close())
+}
+
 // A device whose driver has no handles.
 func TestFakeHandlesNeedTheAspect(t *testing.T) {
 	fake, q := onGPU(t, 1)

@@ -142,7 +142,7 @@ int DPCTLUSM_GetPointerType(void *p, void *h)
 {
 	context *c = handle_object(CONTEXT, h);
 
-	(void)fake_entry(__func__);
+	if (fake_entry(__func__)) return 0;
 	pthread_mutex_lock(&fake_lock);
 	block *b = find(p);
 	int kind = b != NULL && b->ctx == c ? b->kind : 0;
