@@ -19,6 +19,10 @@
 // already. Never wait for another goroutine with the GIL held: WithoutGIL is for
 // that.
 //
+// Object.CallContext is a call that ends with a context: one that has not begun is
+// dropped, the Python code of one that runs is interrupted, and the error says which it
+// was. C code is not interrupted; the page of the method says what that means.
+//
 // The thread that initialises is Python's main thread; a Go program's goroutines
 // rarely run on it again. Signal handlers and pending calls of Python
 // (Py_AddPendingCall) run only there, so in an embedding program references that

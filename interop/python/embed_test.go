@@ -110,6 +110,9 @@ func TestInChild(t *testing.T) {
 		{"Callbacks", testCallbacks}, {"References", testReferences}, {"Forgotten", testForgotten},
 		{"FuncFreed", testFuncFreed}, {"ThreadState", testThreadState}, {"Capsules", testCapsules}, {"BuiltinModule", testBuiltinModule},
 		{"ForeignThread", testForeignThread}, {"GIL", testGIL}, {"WithoutGIL", testWithoutGIL},
+		{"CallContext", testCallContext}, {"CallContextInC", testCallContextInC},
+		{"CallContextWaits", testCallContextWaits}, {"CallContextMisuse", testCallContextMisuse},
+		{"CallContextNested", testCallContextNested}, {"LateInterrupts", testLateInterrupts},
 		{"Fork", testFork}, {"Numpy", testNumpy},
 	} {
 		t.Run(c.name, func(t *testing.T) {

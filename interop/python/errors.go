@@ -33,11 +33,24 @@ var (
 	ErrForked = errors.New("Go cannot be entered in a forked child; use the spawn start method")
 )
 
-// OpError is a Python that cannot be used: what was done with which file, the reason
-// and, where there is one, the remedy.
+// What became of a CallContext whose context ended; the Kind of its *OpError.
+var (
+	// ErrNotBegun: the context ended before the call began. No Python code of it has
+	// run, and none will.
+	ErrNotBegun = errors.New("its context ended before it began")
+	// ErrInterrupted: the call was stopped by the exception that was raised in it. What
+	// it did before is done.
+	ErrInterrupted = errors.New("it was interrupted because its context ended")
+	// ErrNotStopped: the call went on to its end when its context had ended: it was in C
+	// code until then, or its Python code caught the exception.
+	ErrNotStopped = errors.New("its context ended, and it ran to its end all the same")
+)
+
+// OpError is a Python that cannot be used, or a call that its context ended: what was
+// done with what, the reason and, where there is one, the remedy.
 type OpError struct {
-	Op   string // "Inspect", "Start", "Main" or "RegisterModule"
-	Path string // the interpreter, libpython or module; "this process" for what is there
+	Op   string // "Inspect", "Start", "Main", "RegisterModule" or "CallContext"
+	Path string // the interpreter, libpython or module, "this process" for what is there; what was called
 	Kind error  // one of the Err… sentinels, or nil
 	Err  error  // what was found, or nil
 	Hint string // what to install or set, or empty

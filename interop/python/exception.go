@@ -124,10 +124,17 @@ func exceptionFor(err error) Exception {
 		x  Exception
 		pe *Error
 		ce *ConversionError
+		oe *OpError
 	)
 	switch {
 	case errors.As(err, &x):
 		return x
+	case errors.As(err, &oe) && oe.Op == opCallContextName:
+		// An interrupt is for the call that it was put to, not for the one around it.
+		if errors.Is(err, context.DeadlineExceeded) {
+			return "TimeoutError"
+		}
+		return RuntimeError
 	case errors.As(err, &pe):
 		return Exception(pe.Type)
 	case errors.As(err, &ce):

@@ -193,7 +193,7 @@ func (py *Interpreter) loadModule(mod, modules *Object, name, source string) err
 	}
 	if err := execute(filename, source, globals); err != nil {
 		if before.IsNone() {
-			return errors.Join(err, modules.DelItem(name))
+			return errors.Join(err, modules.delItem(name))
 		}
 		return errors.Join(err, modules.SetItem(name, before))
 	}

@@ -22,6 +22,7 @@ var floors = []string{
 	"usmb_pymodules",
 	"usmb_pyinit",
 	"usmb_pyresult", // how an operation begins and ends
+	"usmb_pycall",   // calls with a context
 	"usmb_pytext",
 	"usmb_pyvalues",
 	"usmb_pygo", // Go values held by Python

@@ -168,15 +168,15 @@ func (o *Object) SetItem(key, value any) error {
 	return opSetItem(o.ptr("SetItem"), k, v).err()
 }
 
-// DelItem does del o[key].
-func (o *Object) DelItem(key any) error {
+// delItem does del o[key].
+func (o *Object) delItem(key any) error {
 	defer runtime.KeepAlive(o)
 	k, err := convert(key)
 	if err != nil {
 		return err
 	}
 	defer opDecref(k)
-	return opSetItem(o.ptr("DelItem"), k, nil).err()
+	return opSetItem(o.ptr("delItem"), k, nil).err()
 }
 
 // Len returns len(o).

@@ -61,6 +61,13 @@ const (
 	partLineage
 )
 
+// Bits of the num of opCallContext, as USMB_CALL_*: what became of an interrupt.
+const (
+	callAsked   = 1
+	callUnseen  = 2
+	callStopped = 4
+)
+
 // Start symbols of opRun, as Py_file_input and Py_eval_input.
 const (
 	startFile = 257

@@ -6,6 +6,7 @@ package python
 #cgo CFLAGS: -std=gnu11 -O2 -Wall -Wextra
 #cgo LDFLAGS: -ldl -lpthread
 #include <stdlib.h>
+#include "usmb_pycall.h"
 #include "usmb_pyerror.h"
 #include "usmb_pygo.h"
 #include "usmb_pyobject.h"
@@ -113,6 +114,23 @@ func opDictItems(o ptr, out []ptr) ret {
 func opCall(f ptr, args []ptr, npos int, kwnames ptr) ret {
 	return toRet(C.usmb_pyop_call(f, first(args), C.size_t(npos), kwnames))
 }
+
+// callRecord is what C and Go share of a call with a context. C's threads write it with
+// the GIL held; it holds no pointers.
+type callRecord C.usmb_call
+
+func (c *callRecord) setContext(handle uintptr) { c.context = C.uintptr_t(handle) }
+
+// opCallContext is opCall with a record that opInterrupt can be called with meanwhile.
+func opCallContext(c *callRecord, f ptr, args []ptr, npos int, kwnames ptr) ret {
+	return toRet(C.usmb_pyop_call_context((*C.usmb_call)(c), f, first(args), C.size_t(npos), kwnames))
+}
+
+func opInterrupt(c *callRecord) { C.usmb_pyop_interrupt((*C.usmb_call)(c)) }
+func opHoldsGIL() bool          { return C.usmb_py_holds_gil() != 0 }
+
+// opCurrentContext returns the handle of the context of the call that this thread is in.
+func opCurrentContext() uintptr { return uintptr(C.usmb_py_call_current()) }
 
 // opMethod calls a method of args[0].
 func opMethod(name string, args []ptr, npos int, kwnames ptr) ret {

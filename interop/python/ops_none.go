@@ -10,6 +10,16 @@ var none = ret{code: codeUnsupported}
 // FromResult has no results to take over here.
 func FromResult(ptr) (*Object, error) { return nil, errUnsupported }
 
+// callRecord has nothing to record here.
+type callRecord struct{}
+
+func (*callRecord) setContext(uintptr) {}
+
+func opCallContext(*callRecord, ptr, []ptr, int, ptr) ret { return none }
+func opInterrupt(*callRecord)                             {}
+func opHoldsGIL() bool                                    { return false }
+func opCurrentContext() uintptr                           { return 0 }
+
 func opEnter() ret                                 { return none }
 func opLeave(int64)                                {}
 func opSuspend() ptr                               { return nil }

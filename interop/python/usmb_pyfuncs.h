@@ -168,6 +168,9 @@
 	X(int, PyException_SetTraceback, (PyObject *, PyObject *)) \
 	X(PyObject *, PyException_GetTraceback, (PyObject *)) \
 	X(void, PyException_SetCause, (PyObject *, PyObject *)) /* steals the cause */ \
+	X(PyObject *, PyException_GetCause, (PyObject *)) \
+	X(PyObject *, PyException_GetContext, (PyObject *)) \
+	X(PyObject *, PyErr_NewExceptionWithDoc, (const char *, const char *, PyObject *, PyObject *)) \
 	/* arguments */ \
 	X(int, PyArg_ParseTuple, (PyObject *, const char *, ...)) \
 	X(PyObject *, Py_BuildValue, (const char *, ...)) \
@@ -177,7 +180,9 @@
 	X(PyInterpreterState *, PyInterpreterState_Get, (void)) \
 	X(PyInterpreterState *, PyThreadState_GetInterpreter, (PyThreadState *)) \
 	X(int64_t, PyInterpreterState_GetID, (PyInterpreterState *)) \
+	X(int, PyThreadState_SetAsyncExc, (unsigned long, PyObject *)) \
 	/* without the GIL */ \
+	X(unsigned long, PyThread_get_thread_ident, (void)) \
 	X(PyGILState_STATE, PyGILState_Ensure, (void)) \
 	X(void, PyGILState_Release, (PyGILState_STATE)) \
 	X(PyThreadState *, PyGILState_GetThisThreadState, (void)) \
@@ -215,6 +220,7 @@
 	X(PyExc_BufferError) \
 	X(PyExc_ImportError) \
 	X(PyExc_IndexError) \
+	X(PyExc_KeyboardInterrupt) \
 	X(PyExc_MemoryError) \
 	X(PyExc_NotImplementedError) \
 	X(PyExc_OverflowError) \

@@ -1,0 +1,297 @@
+//go:build linux && cgo
+
+package python_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/usmbridge/usmbridge/interop/python"
+)
+
+// contextCode is what the calls of these tests run.
+const contextCode = `
+def forever(begun):
+    begun()
+    while True: pass
+def stubborn(begun):
+    try:
+        begun()
+        while True: pass
+    except BaseException as e:
+        return type(e).__name__
+def changed(begun):
+    try:
+        begun()
+        while True: pass
+    except BaseException:
+        raise ValueError("on the way out")
+def hidden(begun):
+    try:
+        begun()
+        while True: pass
+    except BaseException: pass
+    raise ValueError("of its own")
+def spin(n):
+    x = 0
+    for i in range(n): x += i
+    return x
+`
+
+func contextModule(t *testing.T, py *python.Interpreter) *python.Object {
+	t.Helper()
+	return ok[*python.Object](t)(py.Module("gocontext", contextCode))
+}
+
+func testCallContext(t *testing.T, py *python.Interpreter) {
+	m := contextModule(t, py)
+	defer m.Release()
+	spin := ok[*python.Object](t)(m.Attr("spin"))
+	defer spin.Release()
+	reason := errors.New("the client has gone")
+
+	// What ends by itself is an ordinary call, whatever the context does afterwards.
+	ctx, cancel := context.WithCancelCause(context.Background())
+	r := ok[*python.Object](t)(spin.CallContext(ctx, 10))
+	require.Equal(t, int64(45), ok[int64](t)(r.Int()))
+	r.Release()
+	_, err := spin.CallContext(ctx, "x")
+	require.ErrorIs(t, err, python.TypeError)
+	require.NotErrorIs(t, err, python.ErrNotStopped)
+	_, err = spin.CallContext(ctx, make(chan int))
+	require.ErrorContains(t, err, "chan int")
+	cancel(reason)
+	r = ok[*python.Object](t)(spin.CallContext(context.Background(), 10))
+	r.Release()
+
+	// Ended before.
+	_, err = spin.CallContext(ctx, 10)
+	var failed *python.OpError
+	require.ErrorAs(t, err, &failed)
+	require.Equal(t, python.ErrNotBegun, failed.Kind)
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, err, reason)
+
+	for _, c := range []struct {
+		name string
+		kind error
+		is   error // besides, nil for none
+		says string
+	}{
+		{"forever", python.ErrInterrupted, python.KeyboardInterrupt, ""},
+		{"changed", python.ErrInterrupted, python.ValueError, "on the way out"},
+		{"stubborn", python.ErrNotStopped, nil, "it caught the exception"},
+		{"hidden", python.ErrNotStopped, python.ValueError, "of its own"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, held := range []bool{false, true} {
+				ctx, cancel := context.WithCancelCause(context.Background())
+				begun := ok[*python.Object](t)(py.New(func(python.Args) (any, error) { go cancel(reason); return nil, nil }))
+				defer begun.Release()
+				call := func() error {
+					f := ok[*python.Object](t)(m.Attr(c.name))
+					defer f.Release()
+					o, err := f.CallContext(ctx, begun)
+					require.Nil(t, o)
+					return err
+				}
+				var err error
+				if held {
+					err = py.With(call) // Python gives the GIL up while it runs
+				} else {
+					err = call()
+				}
+				require.ErrorAs(t, err, &failed)
+				require.Equal(t, c.kind, failed.Kind, "%v", err)
+				require.ErrorIs(t, err, context.Canceled)
+				require.ErrorIs(t, err, reason)
+				require.ErrorContains(t, err, c.says)
+				if c.is != nil {
+					require.ErrorIs(t, err, c.is)
+					var e *python.Error
+					require.ErrorAs(t, err, &e)
+					require.Contains(t, e.Traceback, "in "+c.name)
+				}
+			}
+		})
+	}
+}
+
+// testCallContextInC: what is in C when the context ends runs on, and is told.
+func testCallContextInC(t *testing.T, py *python.Interpreter) {
+	sleep := ok[*python.Object](t)(py.Eval("__import__('time').sleep", nil))
+	defer sleep.Release()
+	// The call is a C function itself: no byte code follows in which it could be stopped.
+	// It sleeps longer than a deadline's timer takes, however loaded the machine is; where
+	// the deadline comes before the call has begun, it is tried again.
+	for range 100 {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+		_, err := sleep.CallContext(ctx, 0.5)
+		cancel()
+		if errors.Is(err, python.ErrNotBegun) {
+			continue
+		}
+		if err == nil {
+			continue // the timer was later still
+		}
+		require.ErrorIs(t, err, python.ErrNotStopped)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "what runs in C is not stopped")
+		return
+	}
+	t.Fatal("a deadline of 20 ms never came in a sleep of 500 ms, in 100 trials")
+}
+
+// testCallContextWaits: a wait for the GIL ends with the context, and leaves nothing.
+func testCallContextWaits(t *testing.T, py *python.Interpreter) {
+	calls := 0
+	count := ok[*python.Object](t)(py.New(func(python.Args) (any, error) { calls++; return nil, nil }))
+	defer count.Release()
+	require.NoError(t, py.With(func() error {
+		// The GIL is held here throughout, so none of these can begin.
+		var group errgroup.Group
+		for range 16 {
+			group.Go(func() error {
+				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+				defer cancel()
+				_, err := count.CallContext(ctx)
+				if !errors.Is(err, python.ErrNotBegun) || !errors.Is(err, context.DeadlineExceeded) {
+					return fmt.Errorf("not refused: %w", err)
+				}
+				return nil
+			})
+		}
+		return group.Wait()
+	}))
+	ok[*python.Object](t)(count.CallContext(t.Context())).Release()
+	require.Equal(t, 1, calls, "what was given up ran later")
+}
+
+// testCallContextMisuse: a misused argument panics where it was given, on whatever
+// thread the call would have run.
+func testCallContextMisuse(t *testing.T, py *python.Interpreter) {
+	o := ok[*python.Object](t)(py.New(1))
+	f := ok[*python.Object](t)(py.Eval("lambda x: x", nil))
+	defer f.Release()
+	o.Release()
+	require.Panics(t, func() { _, _ = f.CallContext(t.Context(), o) })
+	require.Panics(t, func() { _, _ = o.CallContext(t.Context()) })
+	ok[*python.Object](t)(f.CallContext(t.Context(), 1)).Release()
+}
+
+// testCallContextNested: a call within a call, whose contexts end at once: the outer one
+// is stopped as well.
+func testCallContextNested(t *testing.T, py *python.Interpreter) {
+	m := contextModule(t, py)
+	defer m.Release()
+	forever := ok[*python.Object](t)(m.Attr("forever"))
+	defer forever.Release()
+	for range 20 {
+		ctx, cancel := context.WithCancel(context.Background())
+		inner := make(chan error, 1)
+		begun := ok[*python.Object](t)(py.New(func(python.Args) (any, error) { go cancel(); return nil, nil }))
+		again := ok[*python.Object](t)(py.New(func(python.Args) (any, error) {
+			_, err := forever.CallContext(ctx, begun)
+			inner <- err
+			return nil, err
+		}))
+		outer := ok[*python.Object](t)(py.Eval("lambda f, g, b: (f(), g(b))", nil))
+		_, err := outer.CallContext(ctx, again, forever, begun)
+		require.ErrorIs(t, <-inner, context.Canceled)
+		require.ErrorIs(t, err, context.Canceled)
+		require.NotErrorIs(t, err, python.ErrNotBegun)
+		again.Release()
+		outer.Release()
+		begun.Release()
+	}
+}
+
+// testLateInterrupts: interrupts that come at about the end of a call reach that call or
+// none, never the next one on its thread.
+func testLateInterrupts(t *testing.T, py *python.Interpreter) {
+	m := contextModule(t, py)
+	defer m.Release()
+	spin := ok[*python.Object](t)(m.Attr("spin"))
+	defer spin.Release()
+	// Threads hand the GIL around often, so that interrupts come while calls run.
+	_, err := py.Run("import sys; sys.setswitchinterval(2e-5)", nil)
+	require.NoError(t, err)
+	defer func() {
+		_, err := py.Run("import sys; sys.setswitchinterval(0.005)", nil)
+		require.NoError(t, err)
+	}()
+	const rounds = 500
+	var mu sync.Mutex
+	outcomes := map[error]int{}
+	round := func(i int) error {
+		// The call tells when it is near its end, so that the context ends about there,
+		// however fast the machine is.
+		near := make(chan struct{})
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		f, err := py.New(func(python.Args) (any, error) { close(near); return nil, nil })
+		if err != nil {
+			return err
+		}
+		defer f.Release()
+		tail, err := py.Eval("lambda near, spin, n: (near(), spin(n))[1]", nil)
+		if err != nil {
+			return err
+		}
+		defer tail.Release()
+		go func() {
+			<-near
+			for range rand.N(200) {
+				runtime.Gosched()
+			}
+			cancel()
+		}()
+		o, err := tail.CallContext(ctx, f, spin, rand.N(20_000))
+		var failed *python.OpError
+		switch {
+		case err == nil:
+			o.Release()
+		case !errors.As(err, &failed) || !errors.Is(err, context.Canceled):
+			return fmt.Errorf("round %d: %w", i, err)
+		default:
+			mu.Lock()
+			outcomes[failed.Kind]++
+			mu.Unlock()
+		}
+		// The next calls on this thread run plenty of byte codes.
+		for range 3 {
+			o, err := spin.Call(200)
+			if err != nil {
+				return fmt.Errorf("round %d: the next call: %w", i, err)
+			}
+			o.Release()
+		}
+		return nil
+	}
+	var group errgroup.Group
+	for range 4 {
+		group.Go(func() error {
+			// On one thread with the GIL, so that the next calls are on it too.
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			for i := range rounds {
+				if err := py.With(func() error { return round(i) }); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	require.NoError(t, group.Wait())
+	t.Logf("of %d calls: %v", 4*rounds, outcomes)
+	require.Positive(t, outcomes[python.ErrInterrupted], "no interrupt met its call: the test shows nothing")
+}

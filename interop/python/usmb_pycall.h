@@ -1,0 +1,42 @@
+/*
+ * usmb_pycall.h: calls that a Go context goes with: they can be interrupted from
+ * another thread, and what runs inside of them finds the context.
+ */
+#ifndef USMB_PYCALL_H
+#define USMB_PYCALL_H
+
+#include "usmb_pyresult.h"
+
+/*
+ * One call. The memory is the caller's, zeroed, and stays while either function may
+ * still be called with it. Members are read and written with the GIL held.
+ */
+typedef struct usmb_call {
+	uint64_t thread;   /* Python's number of the thread that runs it */
+	uintptr_t context; /* handle of the Go context, 0 for none; set by the caller */
+	int32_t state;     /* USMB_CALL_* */
+	int32_t asked;     /* it was interrupted, or was to be, while it ran */
+} usmb_call;
+
+enum { USMB_CALL_WAITS = 0, USMB_CALL_RUNS, USMB_CALL_ENDED };
+
+/* num of the result: what became of an interrupt, 0 for none. */
+enum {
+	USMB_CALL_ASKED = 1,  /* the exception was put to the thread */
+	USMB_CALL_UNSEEN = 2, /* and taken back: no byte code ran that could raise it */
+	USMB_CALL_STOPPED = 4 /* it, or one raised while it was handled, ended the call */
+};
+
+/* As usmb_pyop_call. When it has returned, nothing of an interrupt is left on the
+   thread. */
+usmb_pyret usmb_pyop_call_context(usmb_call *c, void *f, void **args, size_t npos, void *kwnames);
+
+/* Any thread: raises usmbridge.Interrupted in the call's thread, once, if the call is
+   still running when this thread has the GIL. */
+void usmb_pyop_interrupt(usmb_call *c);
+
+/* Any thread, no GIL: the handle of the context of the innermost call on this thread,
+   0 for none. */
+uintptr_t usmb_py_call_current(void);
+
+#endif /* USMB_PYCALL_H */
