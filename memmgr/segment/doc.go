@@ -61,6 +61,18 @@
 // Work on a device is ordered with other processes by nobody: wait for it before a peer
 // is told to look.
 //
+// # Memory of others
+//
+// [MapForeign] maps what is no segment: POSIX shared memory (shm_open) by its name, blocks of
+// Python's multiprocessing.shared_memory among it, and descriptors of memory that another
+// program gives; as memory of the host, or laid over USM as above. Nothing seals it, so it is
+// mapped under a guard: where another process cut it off, touching it gives zeros and
+// [Mapping.Err] the reason, in place of a signal that ends the process. The bytes are the
+// other program's to change at any time: copy what must be checked ([Mapping.ReadAt]). One name
+// is taken and no path, no link is followed, and what is no memory, or of another user, is
+// refused; who takes names from strangers gives them no more than that: any shared memory of
+// this user that they can name. Segments have no name.
+//
 // # Fork
 //
 // A segment is shared memory (MAP_SHARED): a child that the process forks writes to the

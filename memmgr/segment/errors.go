@@ -16,6 +16,12 @@ var (
 	// ErrAudience: the memory is of another audience than was told, or what was asked
 	// is not for that audience.
 	ErrAudience = errors.New("not for this audience")
+	// ErrRefused: memory of others that may not be mapped: of a user who is not admitted,
+	// a link, a directory, a pipe, a file of a disk, or one that this process may not open so.
+	ErrRefused = errors.New("not memory that may be mapped")
+	// ErrTruncated: another process cut memory off that is mapped here. Where it was touched
+	// since, zeros lie in its place.
+	ErrTruncated = errors.New("the memory was cut off")
 	// ErrLimit: a bound on mappings or descriptors is reached.
 	ErrLimit = errors.New("a limit is reached")
 )

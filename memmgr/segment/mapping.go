@@ -45,6 +45,7 @@ type Mapping struct {
 	place    *syclobj.Place
 	usm      memmgr.Resource // that the memory lies over; nil for none
 	once     sync.Once
+	foreign  *foreign // what it is of memory that is no segment; nil otherwise
 }
 
 // Map maps a segment of another process. Nothing that the other process does later
@@ -109,21 +110,21 @@ func (a *Attachment) check(op string) error {
 	if a.Handle != nil {
 		return a.checkHandle(op)
 	}
-	return a.withFile(func(fd int) error { return a.inspect(op, fd) })
+	return withFile(op, a.File, func(fd int) error { return a.inspect(op, fd) })
 }
 
 // maxSize is the largest size of a segment that is taken from another process.
 const maxSize = ^uintptr(0) >> 2
 
 // withFile calls f with the descriptor, which stays open for the call.
-func (a *Attachment) withFile(f func(fd int) error) error {
-	c, err := a.File.SyscallConn()
+func withFile(op string, file *os.File, f func(fd int) error) error {
+	c, err := file.SyscallConn()
 	if err != nil {
-		return opError("Map", memmgr.ErrClosed, "File: %w", err)
+		return opError(op, memmgr.ErrClosed, "File: %w", err)
 	}
 	var inner error
 	if err := c.Control(func(fd uintptr) { inner = f(int(fd)) }); err != nil {
-		return opError("Map", memmgr.ErrClosed, "File: %w", err)
+		return opError(op, memmgr.ErrClosed, "File: %w", err)
 	}
 	return inner
 }
@@ -170,17 +171,27 @@ func (a *Attachment) usm(op string) (memmgr.Resource, error) {
 
 // cover maps the file over the region.
 func (a *Attachment) cover(r *region) error {
-	if err := a.withFile(func(fd int) error { return r.cover(fd, a.ReadOnly) }); err != nil {
+	if err := withFile("Map", a.File, func(fd int) error { return r.cover(fd, a.ReadOnly) }); err != nil {
 		return err
 	}
 	return notForChildren(r.base, r.size)
 }
 
 // Data returns the address of the first byte.
-func (m *Mapping) Data() unsafe.Pointer { return pointer(m.region.base) }
+func (m *Mapping) Data() unsafe.Pointer {
+	if m.foreign != nil {
+		return pointer(m.region.base + m.foreign.shift)
+	}
+	return pointer(m.region.base)
+}
 
-// Size returns the bytes of the segment.
-func (m *Mapping) Size() uint64 { return uint64(m.region.size) }
+// Size returns the bytes of the segment, or those that were asked for ([MapForeign]).
+func (m *Mapping) Size() uint64 {
+	if m.foreign != nil {
+		return m.foreign.size
+	}
+	return uint64(m.region.size)
+}
 
 // ReadOnly reports whether writing to the memory faults.
 func (m *Mapping) ReadOnly() bool { return m.readOnly }
@@ -193,9 +204,14 @@ func (m *Mapping) Place() *syclobj.Place { return m.place }
 // It may be called again.
 func (m *Mapping) Close() error {
 	m.once.Do(func() {
-		if m.region.end() {
-			spent.giveBack(cost{mappings: mappingsOf(m.region.usm)})
+		c := cost{mappings: mappingsOf(m.region.usm)}
+		if m.foreign != nil {
+			c = m.foreign.end(m.region.usm)
 		}
+		if !m.region.end() {
+			c.mappings = 0 // they stay
+		}
+		spent.giveBack(c)
 		closeUSM(m.usm)
 		if m.region.opened != nil {
 			m.region.opened.Release()

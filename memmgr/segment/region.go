@@ -15,6 +15,7 @@ type region struct {
 	usm        memmgr.Resource // nil: a range of its own
 	block      memmgr.Block    // of usm
 	covered    bool            // a file was laid over it, or may have been
+	offset     uint64          // of the region in the file, in whole pages
 	opened     *syclobj.Place  // the driver opened it there; nil otherwise
 }
 
@@ -43,7 +44,7 @@ func newRegion(usm memmgr.Resource, size, align uintptr) (region, error) {
 // cover maps the file over the region, shared.
 func (r *region) cover(fd int, readOnly bool) error {
 	r.covered = true
-	return mapOver(r.base, r.size, fd, readOnly)
+	return mapOver(r.base, r.size, fd, r.offset, readOnly)
 }
 
 // end gives the addresses back, and reports whether it could. USM is freed only with

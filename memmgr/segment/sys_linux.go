@@ -131,7 +131,7 @@ func retried(f func() error) error {
 // reserve takes addresses that nothing can be read or written at.
 func reserve(size, align uintptr) (uintptr, error) {
 	all := size + align - pageSize
-	base, err := mmap(0, all, syscall.PROT_NONE, syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_NORESERVE, -1)
+	base, err := mmap(0, all, syscall.PROT_NONE, syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_NORESERVE, -1, 0)
 	if err != nil {
 		return 0, err
 	}
@@ -148,13 +148,13 @@ func reserve(size, align uintptr) (uintptr, error) {
 	return start, nil
 }
 
-// mapOver maps a memory file over addresses that are the caller's.
-func mapOver(base, size uintptr, fd int, readOnly bool) error {
+// mapOver maps a memory file, from a page on, over addresses that are the caller's.
+func mapOver(base, size uintptr, fd int, offset uint64, readOnly bool) error {
 	protection := syscall.PROT_READ | syscall.PROT_WRITE
 	if readOnly {
 		protection = syscall.PROT_READ
 	}
-	_, err := mmap(base, size, protection, syscall.MAP_SHARED|syscall.MAP_FIXED, fd)
+	_, err := mmap(base, size, protection, syscall.MAP_SHARED|syscall.MAP_FIXED, fd, offset)
 	return err
 }
 
@@ -162,14 +162,14 @@ func mapOver(base, size uintptr, fd int, readOnly bool) error {
 // The system is not asked for a promise of all of its pages, so as to refuse seldom.
 func mapAnonymous(base, size uintptr) error {
 	_, err := mmap(base, size, syscall.PROT_READ|syscall.PROT_WRITE,
-		syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_FIXED|syscall.MAP_NORESERVE, -1)
+		syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_FIXED|syscall.MAP_NORESERVE, -1, 0)
 	return err
 }
 
 // mmap is the raw call: that of package syscall keeps a table behind a mutex, and
 // takes no address.
-func mmap(base, size uintptr, protection, flags, fd int) (uintptr, error) {
-	p, _, errno := syscall.Syscall6(syscall.SYS_MMAP, base, size, uintptr(protection), uintptr(flags), uintptr(fd), 0)
+func mmap(base, size uintptr, protection, flags, fd int, offset uint64) (uintptr, error) {
+	p, _, errno := syscall.Syscall6(syscall.SYS_MMAP, base, size, uintptr(protection), uintptr(flags), uintptr(fd), uintptr(offset))
 	if errno != 0 {
 		return 0, os.NewSyscallError("mmap", errno)
 	}
@@ -179,6 +179,14 @@ func mmap(base, size uintptr, protection, flags, fd int) (uintptr, error) {
 func unmap(base, size uintptr) error {
 	if _, _, errno := syscall.Syscall(syscall.SYS_MUNMAP, base, size, 0); errno != 0 {
 		return os.NewSyscallError("munmap", errno)
+	}
+	return nil
+}
+
+// protect lets pages be read and no more.
+func protect(base, size uintptr) error {
+	if _, _, errno := syscall.Syscall(syscall.SYS_MPROTECT, base, size, syscall.PROT_READ); errno != 0 {
+		return os.NewSyscallError("mprotect", errno)
 	}
 	return nil
 }

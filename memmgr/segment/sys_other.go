@@ -20,7 +20,7 @@ func pagedFileSize(int) (uint64, error)         { return 0, errNoFiles }
 func takePages(int, uintptr) error              { return errNoFiles }
 func dropPages(int, uint64, uint64) error       { return errNoFiles }
 func reserve(uintptr, uintptr) (uintptr, error) { return 0, errNoFiles }
-func mapOver(uintptr, uintptr, int, bool) error { return errNoFiles }
+func protect(uintptr, uintptr) error            { return errNoFiles }
 func mapAnonymous(uintptr, uintptr) error       { return errNoFiles }
 func unmap(uintptr, uintptr) error              { return errNoFiles }
 func notForChildren(uintptr, uintptr) error     { return errNoFiles }
@@ -28,3 +28,8 @@ func ranOut(error) bool                         { return false }
 func systemMappings() int                       { return 0 }
 func systemDescriptors() int                    { return 0 }
 func promisesAreKept() bool                     { return false }
+
+func mapOver(uintptr, uintptr, int, uint64, bool) error { return errNoFiles }
+func openNamed(string, bool) (int, error)               { return -1, errNoFiles }
+func factsOf(int) (fileFacts, error)                    { return fileFacts{}, errNoFiles }
+func forbidden(error) bool                              { return false }

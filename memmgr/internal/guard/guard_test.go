@@ -1,0 +1,287 @@
+//go:build cgo && linux
+
+package guard_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr/internal/guard"
+	"github.com/usmbridge/usmbridge/memmgr/internal/guard/guardtest"
+)
+
+// roles are what this binary does as a second process, which may end by a signal.
+var roles = map[string]func(){
+	"panics by SIGBUS": func() {
+		_ = guarded(&testing.T{}, mapped(&testing.T{}, 1)) // the handler is there
+		memory := mapped(&testing.T{}, 1)
+		cut(&testing.T{}, memory, 0)
+		memory.bytes[0]++
+	},
+	"dies by SIGBUS in C": func() {
+		_ = guarded(&testing.T{}, mapped(&testing.T{}, 1))
+		memory := mapped(&testing.T{}, 1)
+		cut(&testing.T{}, memory, 0)
+		_, _ = guardtest.SumOnThread(memory.at(), 1, false)
+	},
+	"panics by nil": func() {
+		_ = guarded(&testing.T{}, mapped(&testing.T{}, 1))
+		var p *int
+		*p++
+	},
+	"chaining": func() { underHandler(guardtest.Chaining) },
+	"leaving":  func() { underHandler(guardtest.Leaving) },
+}
+
+const roleEnv = "USMBRIDGE_TEST_GUARD_ROLE"
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv(roleEnv); name != "" {
+		roles[name]()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func second(role string) (stderr string, err error) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), roleEnv+"="+role)
+	var b bytes.Buffer
+	cmd.Stderr = &b
+	err = cmd.Run()
+	return b.String(), err
+}
+
+var page = os.Getpagesize()
+
+// memory is a mapping of a file that can be cut off.
+type memory struct {
+	bytes []byte
+	file  *os.File
+}
+
+func (m memory) at() unsafe.Pointer { return unsafe.Pointer(&m.bytes[0]) }
+
+// mapped maps pages of a file, all bytes 1.
+func mapped(t testing.TB, pages int) memory {
+	f, err := os.CreateTemp("/dev/shm", "usmbridge-test-")
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(f.Name()))
+	_, err = f.Write(bytes.Repeat([]byte{1}, pages*page))
+	require.NoError(t, err)
+	b, err := syscall.Mmap(int(f.Fd()), 0, pages*page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, syscall.Munmap(b))
+		require.NoError(t, f.Close())
+	})
+	return memory{b, f}
+}
+
+func cut(t testing.TB, m memory, pages int) { require.NoError(t, m.file.Truncate(int64(pages*page))) }
+
+func guarded(t testing.TB, m memory) guard.Range {
+	r, err := guard.Add(uintptr(m.at()), uintptr(len(m.bytes)), true)
+	require.NoError(t, err)
+	t.Cleanup(r.Remove)
+	return r
+}
+
+// Whoever touches what was cut off sees zeros, and the rest as it was.
+func TestTruncation(t *testing.T) {
+	for name, sum := range map[string]func(m memory) uint64{
+		"Go": func(m memory) (sum uint64) {
+			for _, b := range m.bytes {
+				sum += uint64(b)
+			}
+			return sum
+		},
+		"Go, backwards": func(m memory) (sum uint64) {
+			for i := range m.bytes {
+				sum += uint64(m.bytes[len(m.bytes)-1-i])
+			}
+			return sum
+		},
+		"a cgo call": func(m memory) uint64 { return guardtest.Sum(m.at(), len(m.bytes)) },
+		"a thread": func(m memory) uint64 {
+			sum, err := guardtest.SumOnThread(m.at(), len(m.bytes), false)
+			require.NoError(t, err)
+			return sum
+		},
+		"a thread with a signal stack": func(m memory) uint64 {
+			sum, err := guardtest.SumOnThread(m.at(), len(m.bytes), true)
+			require.NoError(t, err)
+			return sum
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := mapped(t, 8)
+			r := guarded(t, m)
+			require.EqualValues(t, 8*page, sum(m))
+			require.False(t, r.Lost())
+			cut(t, m, 3)
+			require.EqualValues(t, 3*page, sum(m))
+			require.True(t, r.Lost())
+			m.bytes[len(m.bytes)-1] = 5 // pages of this process now
+			require.EqualValues(t, 3*page+5, sum(m))
+		})
+	}
+}
+
+// Many at once, on all kinds of threads, while ranges come and go.
+func TestManyAtOnce(t *testing.T) {
+	var group sync.WaitGroup
+	for n := range 6 {
+		group.Go(func() {
+			for range 10 {
+				m := mapped(t, 4)
+				r := guarded(t, m)
+				cut(t, m, 1)
+				var sum uint64
+				switch n % 3 {
+				case 0:
+					sum = guardtest.Sum(m.at(), len(m.bytes))
+				case 1:
+					sum, _ = guardtest.SumOnThread(m.at(), len(m.bytes), n > 3)
+				default:
+					for _, b := range m.bytes {
+						sum += uint64(b)
+					}
+				}
+				if sum != uint64(page) || !r.Lost() {
+					t.Errorf("%d of %d, lost %v", sum, page, r.Lost())
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+// recovered returns the panic of a fault that Go tells.
+func recovered(f func()) (what any) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() { what = recover() }()
+	f()
+	return nil
+}
+
+// Faults outside of ranges are Go's as before: a panic that can be recovered from, as often
+// as it comes.
+func TestOtherFaultsAreGos(t *testing.T) {
+	r := guarded(t, mapped(t, 1))
+	var fault runtime.Error
+	for range 3 {
+		m := mapped(t, 2)
+		cut(t, m, 1)
+		require.EqualValues(t, 1, m.bytes[0])
+		for range 3 {
+			err, ok := recovered(func() { m.bytes[page]++ }).(error)
+			require.True(t, ok)
+			require.ErrorAs(t, err, &fault)
+			err, ok = recovered(func() { var p *int; *p++ }).(error)
+			require.True(t, ok)
+			require.ErrorAs(t, err, &fault)
+			require.ErrorContains(t, err, "nil pointer")
+		}
+	}
+	require.False(t, r.Lost())
+}
+
+// A range that was removed is guarded no more.
+func TestRemoved(t *testing.T) {
+	m := mapped(t, 1)
+	r, err := guard.Add(uintptr(m.at()), uintptr(page), true)
+	require.NoError(t, err)
+	r.Remove()
+	cut(t, m, 0)
+	require.NotNil(t, recovered(func() { m.bytes[0]++ }))
+}
+
+// What nobody guards ends the process as it would without.
+func TestUnguardedFaultsEndTheProcess(t *testing.T) {
+	stderr, err := second("panics by SIGBUS")
+	require.Error(t, err)
+	require.Contains(t, stderr, "unexpected fault address")
+	require.Contains(t, stderr, "[signal SIGBUS")
+	stderr, err = second("panics by nil")
+	require.Error(t, err)
+	require.Contains(t, stderr, "panic: runtime error: invalid memory address or nil pointer dereference")
+	stderr, err = second("dies by SIGBUS in C")
+	require.Error(t, err)
+	var end *exec.ExitError
+	require.ErrorAs(t, err, &end)
+	status, _ := end.Sys().(syscall.WaitStatus)
+	require.True(t, status.Signaled() || bytes.Contains([]byte(stderr), []byte("SIGBUS")), "%v: %s", err, stderr)
+}
+
+// underHandler has a driver install its handler over ours, and Keep find it.
+func underHandler(h guardtest.Handler) {
+	t := &testing.T{}
+	check := func(ok bool, what string) {
+		if !ok {
+			println("wrong:", what)
+			os.Exit(1)
+		}
+	}
+	m := mapped(t, 4)
+	r := guarded(t, m)
+	check(h.Install() == nil, "install")
+	check(guard.Keep() == nil, "keep")
+	cut(t, m, 1)
+	sum, err := guardtest.SumOnThread(m.at(), len(m.bytes), false)
+	check(err == nil && sum == uint64(page) && r.Lost(), "guarded")
+	check(h.Calls() == 0, "theirs was called for what is ours")
+	other := mapped(t, 1)
+	cut(t, other, 0)
+	for range 3 { // theirs comes first, and Go's after it, as often as it is
+		calls := h.Calls()
+		check(recovered(func() { other.bytes[0]++ }) != nil, "Go's panic")
+		check(h.Calls() > calls, "theirs was passed over")
+		check(guard.Keep() == nil, "keep")
+	}
+	m = mapped(t, 4)
+	r = guarded(t, m)
+	cut(t, m, 2)
+	check(guardtest.Sum(m.at(), len(m.bytes)) == uint64(2*page) && r.Lost(), "guarded afterwards")
+}
+
+// A driver's handler that is installed later does not end the guard, whether it calls the one
+// before it or takes itself away; nor does it keep Go's from being called.
+func TestHandlersOfDrivers(t *testing.T) {
+	for _, role := range []string{"chaining", "leaving"} {
+		stderr, err := second(role)
+		require.NoError(t, err, "%s: %s", role, stderr)
+	}
+}
+
+// There are as many ranges as are told.
+func TestFull(t *testing.T) {
+	const most = 4096
+	m := mapped(t, 1)
+	var all []guard.Range
+	for {
+		r, err := guard.Add(uintptr(m.at()), uintptr(page), true)
+		if errors.Is(err, guard.ErrFull) {
+			break
+		}
+		require.NoError(t, err)
+		all = append(all, r)
+		require.LessOrEqual(t, len(all), most)
+	}
+	require.Len(t, all, most)
+	for _, r := range all {
+		r.Remove()
+	}
+	r := guarded(t, m)
+	require.False(t, r.Lost())
+}

@@ -1,0 +1,4 @@
+//go:build !cgo || !linux
+
+// Package guardtest helps to test the guard, which this system does not have.
+package guardtest

@@ -1,0 +1,74 @@
+package segment
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+// sharedDirectory is where shm_open has its names.
+const sharedDirectory = "/dev/shm/"
+
+// openNamed opens shared memory by its name. No link is followed, and nothing is opened that
+// could make a process wait or a device do something.
+func openNamed(name string, readOnly bool) (int, error) {
+	path := sharedDirectory + name
+	info, err := os.Lstat(path)
+	if err != nil {
+		return -1, err
+	}
+	if !info.Mode().IsRegular() {
+		return -1, &os.PathError{Op: "open " + info.Mode().Type().String(), Path: path, Err: syscall.EACCES}
+	}
+	flags := syscall.O_RDWR
+	if readOnly {
+		flags = syscall.O_RDONLY
+	}
+	fd := -1
+	// It may be something else by now: factsOf looks again.
+	err = retried(func() (err error) {
+		fd, err = syscall.Open(path, flags|syscall.O_CLOEXEC|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
+		return err
+	})
+	if err != nil {
+		return -1, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return fd, nil
+}
+
+// factsOf asks the kernel what a descriptor is of.
+func factsOf(fd int) (f fileFacts, err error) {
+	var st syscall.Stat_t
+	if err := retried(func() error { return syscall.Fstat(fd, &st) }); err != nil {
+		return f, os.NewSyscallError("fstat", err)
+	}
+	f.uid, f.size = st.Uid, uint64(max(st.Size, 0))
+	f.mode = os.FileMode(st.Mode & 0o777)
+	switch st.Mode & syscall.S_IFMT {
+	case syscall.S_IFREG:
+		_, err := pagedFileSize(fd)
+		f.memory = err == nil
+	case syscall.S_IFDIR:
+		f.mode |= os.ModeDir
+	case syscall.S_IFIFO:
+		f.mode |= os.ModeNamedPipe
+	case syscall.S_IFSOCK:
+		f.mode |= os.ModeSocket
+	default:
+		f.mode |= os.ModeDevice
+	}
+	if seals, err := fileSeals(fd); err == nil {
+		f.unchanged = seals&sealShrink != 0
+	}
+	return f, nil
+}
+
+// forbidden tells that something may not be opened or mapped as asked.
+func forbidden(err error) bool {
+	for _, reason := range []error{syscall.EACCES, syscall.EPERM, syscall.ELOOP, syscall.ENXIO, syscall.EISDIR} {
+		if errors.Is(err, reason) {
+			return true
+		}
+	}
+	return false
+}

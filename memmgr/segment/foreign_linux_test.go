@@ -1,0 +1,433 @@
+package segment_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/internal/guard"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+)
+
+// named makes POSIX shared memory of some bytes 1, 2, … 251, 1, … as another program would.
+func named(t testing.TB, size int) (name string, f *os.File) {
+	t.Helper()
+	f, err := os.CreateTemp("/dev/shm", "usmbridge-test-")
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skipf("no POSIX shared memory: %v", err)
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, os.Remove(f.Name()))
+		require.NoError(t, f.Close())
+	})
+	_, err = f.Write(pattern(size))
+	require.NoError(t, err)
+	return filepath.Base(f.Name()), f
+}
+
+func pattern(size int) []byte {
+	b := make([]byte, size)
+	for i := range b {
+		b[i] = byte(i%251 + 1)
+	}
+	return b
+}
+
+// taken maps it; without a guard it is a copy.
+func taken(t testing.TB, f segment.Foreign) *segment.Mapping {
+	t.Helper()
+	if !guard.Supported {
+		f.Copy, f.ReadOnly = true, true
+	}
+	m, err := segment.MapForeign(f)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, m.Close()) })
+	return m
+}
+
+// live is taken for what needs the guard.
+func live(t testing.TB, f segment.Foreign) *segment.Mapping {
+	t.Helper()
+	if !guard.Supported {
+		_, err := segment.MapForeign(f)
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+		t.Skip("no guard in this build")
+	}
+	return taken(t, f)
+}
+
+func shown(m *segment.Mapping) []byte { return unsafe.Slice((*byte)(m.Data()), m.Size()) }
+
+// Any part of shared memory is mapped, by name or by descriptor, as often as one likes.
+func TestForeignParts(t *testing.T) {
+	nothingStays(t)
+	const size = 10000
+	name, f := named(t, size)
+	want := pattern(size)
+	for _, part := range []struct{ offset, size uint64 }{
+		{0, size}, {0, 1}, {1, 1}, {4095, 2}, {4096, 4096}, {4097, 5000}, {size - 1, 1}, {123, size - 123},
+	} {
+		for _, from := range []segment.Foreign{{Name: name}, {Name: "/" + name, ReadOnly: true}, {File: f}, {Name: name, ReadOnly: true, Copy: true}} {
+			from.Offset, from.Size = part.offset, part.size
+			m := taken(t, from)
+			require.Equal(t, want[part.offset:part.offset+part.size], shown(m))
+			require.Equal(t, part.size, m.Size())
+			require.True(t, m.Place().IsHost())
+			require.NoError(t, m.Err())
+			got := make([]byte, part.size+3)
+			n, err := m.ReadAt(got, 0)
+			require.ErrorIs(t, err, io.EOF)
+			require.Equal(t, want[part.offset:part.offset+part.size], got[:n])
+			n, err = m.ReadAt(got[:1], int64(part.size-1))
+			require.NoError(t, err)
+			require.Equal(t, 1, n)
+			require.Equal(t, want[part.offset+part.size-1], got[0])
+			_, err = m.ReadAt(got, int64(part.size))
+			require.ErrorIs(t, err, io.EOF)
+			_, err = m.ReadAt(got, -1)
+			require.ErrorIs(t, err, memmgr.ErrRequest)
+		}
+	}
+}
+
+// What is written on one side is read on the other; a copy stays as it was.
+func TestForeignIsShared(t *testing.T) {
+	nothingStays(t)
+	name, f := named(t, 5000)
+	m := live(t, segment.Foreign{Name: name, Offset: 4000, Size: 1000})
+	again := live(t, segment.Foreign{Name: name, Offset: 4500, Size: 10, ReadOnly: true})
+	copied := live(t, segment.Foreign{Name: name, Offset: 4000, Size: 1000, ReadOnly: true, Copy: true})
+	require.False(t, m.ReadOnly())
+	require.True(t, again.ReadOnly())
+	require.True(t, copied.ReadOnly())
+	copy(shown(m)[500:], "from here")
+	require.Equal(t, "from here", string(shown(again)[:9]))
+	got := make([]byte, 9)
+	_, err := f.ReadAt(got, 4500)
+	require.NoError(t, err)
+	require.Equal(t, "from here", string(got))
+	_, err = f.WriteAt([]byte("and there"), 4500)
+	require.NoError(t, err)
+	require.Equal(t, "and there", string(shown(m)[500:509]))
+	require.Equal(t, pattern(5000)[4000:], shown(copied))
+	_, err = copied.ReadAt(got, 500)
+	require.NoError(t, err)
+	require.Equal(t, "and there", string(got), "ReadAt asks the file")
+	require.NoError(t, m.Close())
+	require.NoError(t, m.Close())
+	require.ErrorIs(t, m.Err(), memmgr.ErrClosed)
+	_, err = m.ReadAt(got, 0)
+	require.ErrorIs(t, err, memmgr.ErrClosed)
+	require.Equal(t, "and there", string(shown(again)[:9]), "the other mapping stays")
+}
+
+// Whatever is asked for, it is mapped or refused with what is wrong, and nothing stays.
+func TestForeignLooksBeforeItMaps(t *testing.T) {
+	nothingStays(t)
+	name, f := named(t, 8192)
+	link, dir, pipe, socket := name+"-link", name+"-dir", name+"-pipe", name+"-socket"
+	require.NoError(t, os.Symlink(f.Name(), "/dev/shm/"+link))
+	require.NoError(t, os.Mkdir("/dev/shm/"+dir, 0o700))
+	require.NoError(t, syscall.Mkfifo("/dev/shm/"+pipe, 0o600))
+	l, err := net.Listen("unix", "/dev/shm/"+socket)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, l.Close())
+		for _, n := range []string{link, dir, pipe} {
+			require.NoError(t, os.Remove("/dev/shm/"+n))
+		}
+	})
+	file := func(path string, flags int) *os.File {
+		o, err := os.OpenFile(path, flags, 0o600)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = o.Close() })
+		return o
+	}
+	onDisk := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(onDisk, make([]byte, 8192), 0o600))
+	notTheirs := errors.New("not yours")
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer func() { _, _ = r.Close(), w.Close() }()
+	closed := file(os.DevNull, os.O_RDWR)
+	require.NoError(t, closed.Close())
+	for what, c := range map[string]struct {
+		f    segment.Foreign
+		want error
+	}{
+		"nothing":                {segment.Foreign{Size: 1}, memmgr.ErrRequest},
+		"both":                   {segment.Foreign{Name: name, File: f, Size: 1}, memmgr.ErrRequest},
+		"a slash alone":          {segment.Foreign{Name: "/", Size: 1}, memmgr.ErrRequest},
+		"two slashes":            {segment.Foreign{Name: "//" + name, Size: 1}, memmgr.ErrRequest},
+		"a path":                 {segment.Foreign{Name: "/dev/shm/" + name, Size: 1}, memmgr.ErrRequest},
+		"a way up":               {segment.Foreign{Name: "..", Size: 1}, memmgr.ErrRequest},
+		"a way up and down":      {segment.Foreign{Name: "../shm/" + name, Size: 1}, memmgr.ErrRequest},
+		"the directory":          {segment.Foreign{Name: ".", Size: 1}, memmgr.ErrRequest},
+		"a zero byte":            {segment.Foreign{Name: name + "\x00x", Size: 1}, memmgr.ErrRequest},
+		"a long name":            {segment.Foreign{Name: strings.Repeat("x", 256), Size: 1}, memmgr.ErrRequest},
+		"no such name":           {segment.Foreign{Name: name + "-not", Size: 1}, fs.ErrNotExist},
+		"a link":                 {segment.Foreign{Name: link, Size: 1}, segment.ErrRefused},
+		"a directory":            {segment.Foreign{Name: dir, Size: 1}, segment.ErrRefused},
+		"a pipe by name":         {segment.Foreign{Name: pipe, Size: 1}, segment.ErrRefused},
+		"a socket":               {segment.Foreign{Name: socket, Size: 1}, segment.ErrRefused},
+		"another owner":          {segment.Foreign{Name: name, Size: 1, Owner: func(uint32) error { return notTheirs }}, segment.ErrRefused},
+		"another owner, why":     {segment.Foreign{Name: name, Size: 1, Owner: func(uint32) error { return notTheirs }}, notTheirs},
+		"no bytes":               {segment.Foreign{Name: name}, segment.ErrSize},
+		"a byte beyond":          {segment.Foreign{Name: name, Size: 8193}, segment.ErrSize},
+		"all beyond":             {segment.Foreign{Name: name, Offset: 8193, Size: 1}, segment.ErrSize},
+		"at the end":             {segment.Foreign{Name: name, Offset: 8192, Size: 1}, segment.ErrSize},
+		"an offset that wraps":   {segment.Foreign{Name: name, Offset: ^uint64(0), Size: 2}, segment.ErrSize},
+		"a size that wraps":      {segment.Foreign{Name: name, Offset: 2, Size: ^uint64(0)}, segment.ErrSize},
+		"a copy to be written":   {segment.Foreign{Name: name, Size: 1, Copy: true}, memmgr.ErrRequest},
+		"a file of a disk":       {segment.Foreign{File: file(onDisk, os.O_RDWR), Size: 1, ReadOnly: true}, segment.ErrRefused},
+		"a device":               {segment.Foreign{File: file("/dev/zero", os.O_RDWR), Size: 1}, segment.ErrRefused},
+		"a pipe":                 {segment.Foreign{File: r, Size: 1}, segment.ErrRefused},
+		"an open directory":      {segment.Foreign{File: file("/dev/shm", os.O_RDONLY), Size: 1}, segment.ErrRefused},
+		"a closed descriptor":    {segment.Foreign{File: closed, Size: 1}, memmgr.ErrClosed},
+		"read-only, to write":    {segment.Foreign{File: file(f.Name(), os.O_RDONLY), Size: 1}, segment.ErrRefused},
+		"one mapping too many":   {segment.Foreign{Name: name, Size: 1, MaxMappings: 1}, segment.ErrLimit},
+		"sealed against writing": {segment.Foreign{File: memoryFile(t, 4096, 1|2|4|8, 0), Size: 1}, segment.ErrRefused},
+	} {
+		t.Run(what, func(t *testing.T) {
+			nothingStays(t)
+			before := openFiles(t)
+			m, err := segment.MapForeign(c.f)
+			require.Nil(t, m)
+			if !guard.Supported && errors.Is(err, errors.ErrUnsupported) {
+				t.Skip("no guard in this build, and nothing is mapped to be written")
+			}
+			require.ErrorIs(t, err, c.want)
+			var op *segment.OpError
+			require.ErrorAs(t, err, &op)
+			require.Equal(t, "MapForeign", op.Op)
+			require.Equal(t, before, openFiles(t))
+		})
+	}
+	if os.Geteuid() == 0 {
+		require.NoError(t, f.Chown(12345, -1))
+		_, err := segment.MapForeign(segment.Foreign{Name: name, Size: 1})
+		require.ErrorIs(t, err, segment.ErrRefused)
+		require.ErrorContains(t, err, "12345")
+		m := taken(t, segment.Foreign{Name: name, Size: 1, Owner: func(uid uint32) error {
+			if uid != 12345 {
+				return notTheirs
+			}
+			return nil
+		}})
+		require.NoError(t, m.Close())
+	}
+}
+
+// openFiles is what this process has open of shared memory.
+func openFiles(t testing.TB) (n int) {
+	links, err := filepath.Glob("/proc/self/fd/*")
+	require.NoError(t, err)
+	for _, link := range links {
+		if to, err := os.Readlink(link); err == nil && strings.HasPrefix(to, "/dev/shm/usmbridge-test-") {
+			n++
+		}
+	}
+	return n
+}
+
+func init() {
+	// Cuts shared memory off, to the sizes that it is told.
+	peers["cutter"] = func(k talk) {
+		name := k.hear()
+		for {
+			var size int64
+			fmt.Sscan(k.hear(), &size)
+			if err := os.Truncate("/dev/shm/"+name, size); err != nil {
+				k.say("error: %v", err)
+			}
+			k.say("cut")
+		}
+	}
+}
+
+// Another process cuts memory off while this one reads it.
+func TestForeignIsCutOffWhileItIsRead(t *testing.T) {
+	nothingStays(t)
+	const pages = 64
+	name, f := named(t, pages*4096)
+	m := live(t, segment.Foreign{Name: name, Size: pages * 4096})
+	whole := live(t, segment.Foreign{Name: name, Size: 2 * 4096, ReadOnly: true}) // what stays
+	p := startPeer(t, "cutter")
+	_, err := fmt.Fprintln(p.in, name)
+	require.NoError(t, err)
+	started, done := make(chan struct{}), make(chan int)
+	go func() {
+		b := shown(m)
+		for round := 0; ; round++ {
+			sum := 0
+			for i := range b {
+				sum += int(b[i])
+			}
+			if round == 0 {
+				close(started)
+			}
+			if m.Err() != nil {
+				done <- sum
+				return
+			}
+		}
+	}()
+	<-started
+	require.Equal(t, "cut", p.ask("%d", 2*4096))
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the reader did not notice")
+	}
+	require.NoError(t, p.end())
+	require.ErrorIs(t, m.Err(), segment.ErrTruncated)
+	require.Equal(t, pattern(2*4096), shown(m)[:2*4096])
+	require.Equal(t, make([]byte, (pages-2)*4096), shown(m)[2*4096:])
+	n, err := m.ReadAt(make([]byte, 3*4096), 0)
+	require.ErrorIs(t, err, segment.ErrTruncated)
+	require.Equal(t, 2*4096, n)
+	require.NoError(t, whole.Err())
+	require.Equal(t, pattern(2*4096), shown(whole))
+	// It stays so, whatever becomes of the file.
+	shown(m)[pages*4096-1] = 7
+	require.NoError(t, f.Truncate(pages*4096))
+	require.ErrorIs(t, m.Err(), segment.ErrTruncated)
+	require.EqualValues(t, 7, shown(m)[pages*4096-1])
+	again := live(t, segment.Foreign{Name: name, Size: pages * 4096})
+	require.NoError(t, again.Err())
+	require.EqualValues(t, 0, shown(again)[pages*4096-1])
+}
+
+// What was cut off and nobody touched is told too.
+func TestForeignIsCutOffAndNotTouched(t *testing.T) {
+	nothingStays(t)
+	name, f := named(t, 8192)
+	m := live(t, segment.Foreign{Name: name, Offset: 4000, Size: 4192})
+	require.NoError(t, f.Truncate(8191))
+	require.ErrorIs(t, m.Err(), segment.ErrTruncated)
+	require.ErrorContains(t, m.Err(), "4191 of 4192 bytes")
+	require.NoError(t, f.Truncate(10))
+	require.ErrorContains(t, m.Err(), "0 of 4192 bytes")
+	_, err := segment.MapForeign(segment.Foreign{Name: name, Offset: 4000, Size: 4192, ReadOnly: true, Copy: true})
+	require.ErrorIs(t, err, segment.ErrSize)
+}
+
+// Sealed memory needs no guard, and a segment is none of others.
+func TestForeignThatIsSealed(t *testing.T) {
+	nothingStays(t)
+	f := memoryFile(t, 8192, 1|2|4, 0)
+	m, err := segment.MapForeign(segment.Foreign{File: f, Offset: 5000, Size: 100})
+	require.NoError(t, err)
+	copy(shown(m), "sealed")
+	got := make([]byte, 6)
+	_, err = f.ReadAt(got, 5000)
+	require.NoError(t, err)
+	require.Equal(t, "sealed", string(got))
+	require.NoError(t, m.Err())
+	require.NoError(t, m.Close())
+
+	m, err = segment.Map(segment.Attachment{File: f, Size: 8192, Audience: segment.PeersWrite})
+	require.NoError(t, err)
+	require.NoError(t, m.Err())
+	n, err := m.ReadAt(got, 5000)
+	require.NoError(t, err)
+	require.Equal(t, "sealed", string(got[:n]))
+	require.NoError(t, m.Close())
+}
+
+// A buffer of it keeps the mapping for as long as somebody uses it.
+func TestForeignBuffer(t *testing.T) {
+	nothingStays(t)
+	name, _ := named(t, 100)
+	m := taken(t, segment.Foreign{Name: name, Size: 100})
+	b, err := memmgr.Wrap(m.Data(), m.Size(), memmgr.WrapOptions{Place: m.Place(), Release: func() { _ = m.Close() }})
+	require.NoError(t, err)
+	other := b.Retain()
+	b.Release()
+	got := make([]byte, 100)
+	require.NoError(t, memmgr.CopyOut(other, 0, got))
+	require.Equal(t, pattern(100), got)
+	require.NoError(t, m.Err())
+	other.Release()
+	memmgr.Flush()
+	if guard.Supported {
+		require.ErrorIs(t, m.Err(), memmgr.ErrClosed)
+	}
+}
+
+// A block of Python's multiprocessing.shared_memory, made and cut off by a real Python.
+func TestForeignOfPython(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		if os.Getenv("USMBRIDGE_REQUIRE_PYTHON") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	nothingStays(t)
+	cmd := exec.Command(python, "-c", `
+import os, sys
+from multiprocessing import shared_memory
+m = shared_memory.SharedMemory(create=True, size=20000)
+m.buf[:6] = b"python"
+print(m.name, m.size, flush=True)
+sys.stdin.readline()
+print(bytes(m.buf[6:8]).decode(), flush=True)
+os.truncate("/dev/shm/" + m.name, 4096)
+print("cut", flush=True)
+sys.stdin.readline()
+m.close()
+m.unlink()
+`)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	lines := bufio.NewScanner(out)
+	hear := func() string {
+		require.True(t, lines.Scan(), "Python ended")
+		return lines.Text()
+	}
+	var name string
+	var size uint64
+	_, err = fmt.Sscan(hear(), &name, &size)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, size, uint64(20000))
+	m := taken(t, segment.Foreign{Name: name, Size: size})
+	require.Equal(t, "python", string(shown(m)[:6]))
+	if !m.ReadOnly() {
+		copy(shown(m)[6:], "go")
+	}
+	_, err = io.WriteString(in, "\n")
+	require.NoError(t, err)
+	if said := hear(); guard.Supported {
+		require.Equal(t, "go", said)
+	}
+	require.Equal(t, "cut", hear())
+	last := shown(m)[19999] // no fault
+	if guard.Supported {
+		require.Zero(t, last)
+		require.ErrorIs(t, m.Err(), segment.ErrTruncated)
+	}
+	_, err = m.ReadAt(make([]byte, size), 0)
+	require.ErrorIs(t, err, segment.ErrTruncated)
+	require.NoError(t, in.Close())
+	require.NoError(t, cmd.Wait())
+}

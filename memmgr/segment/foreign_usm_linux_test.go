@@ -1,0 +1,54 @@
+//go:build cgo
+
+package segment_test
+
+import (
+	"context"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+// USM over memory of others: kernels and copies of the runtime see it, and what is cut off is
+// zeros for its threads too; afterwards the USM is freed as usual.
+func TestForeignUSM(t *testing.T) {
+	rt := onOpenCLCPU(t)
+	nothingStays(t)
+	q := rt.DefaultQueue()
+	const pages = 512
+	for _, kind := range []syclobj.USMKind{syclobj.USMShared, syclobj.USMHost, syclobj.USMDevice} {
+		t.Run(kind.String(), func(t *testing.T) {
+			nothingStays(t)
+			name, f := named(t, pages*4096)
+			m := live(t, segment.Foreign{Name: name, Offset: 100, Size: pages*4096 - 100, Queue: q, Kind: kind})
+			require.Equal(t, kind, m.Place().Kind())
+			got := make([]byte, m.Size())
+			require.NoError(t, q.Read(got, m.Data()))
+			require.Equal(t, pattern(pages * 4096)[100:], got)
+			require.NoError(t, q.Write(m.Data(), []byte("by the queue")))
+			text := make([]byte, 12)
+			_, err := f.ReadAt(text, 100)
+			require.NoError(t, err)
+			require.Equal(t, "by the queue", string(text))
+			require.NoError(t, m.Err())
+
+			require.NoError(t, f.Truncate(4096))
+			e, err := q.Fill(unsafe.Add(m.Data(), 8192-100), []byte{9}, (pages-2)*4096) // on threads of the driver
+			require.NoError(t, err)
+			require.NoError(t, e.Wait(context.Background()))
+			e.Close()
+			require.ErrorIs(t, m.Err(), segment.ErrTruncated)
+			require.NoError(t, q.Read(got, m.Data()))
+			require.Equal(t, "by the queue", string(got[:12]))
+			require.NoError(t, m.Close())
+		})
+	}
+	b, err := memmgr.New(memmgr.USM(q, syclobj.USMShared), memmgr.Request{Size: pages * 4096})
+	require.NoError(t, err)
+	b.Release()
+}
