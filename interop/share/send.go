@@ -10,6 +10,7 @@ import (
 // datagram is a message on its way, with the descriptor of its segment frame.
 type datagram struct {
 	b    []byte
+	home *[]byte // where its memory goes back
 	file *os.File
 }
 
@@ -17,7 +18,8 @@ func (d *datagram) end() {
 	if d.file != nil {
 		_ = d.file.Close()
 	}
-	buffers.Put(&d.b)
+	*d.home = d.b
+	buffers.Put(d.home)
 }
 
 var buffers = sync.Pool{New: func() any {
@@ -51,8 +53,8 @@ func (q *sendQueue) clear() {
 }
 
 func (p *Peer) newDatagram() datagram {
-	b := *buffers.Get().(*[]byte) //nolint:forcetypeassert // the pool makes nothing else
-	return datagram{b: b[:0]}
+	home := buffers.Get().(*[]byte) //nolint:forcetypeassert // the pool makes nothing else
+	return datagram{b: (*home)[:0], home: home}
 }
 
 // post sends a datagram, or has it sent: in the order of the calls. Under mu, which it
