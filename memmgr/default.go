@@ -1,18 +1,24 @@
 package memmgr
 
 import (
+	"errors"
+	"io"
 	"sync"
 
 	"go.uber.org/multierr"
 
+	"github.com/usmbridge/usmbridge/memmgr/internal/shared"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// defaults are the resources that the process shares, one for each place.
+// defaults are the resources that the process shares: one for each place, and those that
+// packages below this one add (internal/shared).
 var defaults = struct {
 	mu sync.Mutex
-	m  map[*syclobj.Place]defaultResource
-}{m: map[*syclobj.Place]defaultResource{}}
+	m  map[shared.Key]defaultResource
+}{m: map[shared.Key]defaultResource{}}
+
+func init() { shared.Resource = sharedResource }
 
 type defaultResource struct {
 	resource Resource
@@ -34,12 +40,44 @@ func Default(q *syclobj.Queue, kind syclobj.USMKind) (Resource, error) {
 	}
 	defaults.mu.Lock()
 	defer defaults.mu.Unlock()
-	if d, ok := defaults.m[place]; ok {
+	key := shared.Key{Place: place}
+	if d, ok := defaults.m[key]; ok {
 		return d.resource, nil
 	}
 	d := newDefault(q, kind)
-	defaults.m[place] = d
+	defaults.m[key] = d
 	return d.resource, nil
+}
+
+// sharedResource is [shared.Resource]. Making the upstream may take a while, and nobody
+// waits for it who wants another.
+func sharedResource(key shared.Key, name string, upstream func() (io.Closer, error)) (any, error) {
+	if r := findDefault(key); r != nil {
+		return r, nil
+	}
+	made, err := upstream()
+	if err != nil {
+		return nil, err
+	}
+	from, ok := made.(Resource)
+	if !ok {
+		return nil, multierr.Append(errors.New("memmgr: what a shared pool shall stand on is no Resource"), made.Close())
+	}
+	defaults.mu.Lock()
+	if d, ok := defaults.m[key]; ok {
+		defaults.mu.Unlock()
+		return d.resource, made.Close()
+	}
+	defer defaults.mu.Unlock()
+	p := NewPool(&Limit{over(from), defaultBudget}, WithName(name))
+	defaults.m[key] = defaultResource{p, func() error { return multierr.Append(p.Close(), made.Close()) }}
+	return p, nil
+}
+
+func findDefault(key shared.Key) Resource {
+	defaults.mu.Lock()
+	defer defaults.mu.Unlock()
+	return defaults.m[key].resource
 }
 
 // Defaults lists the shared resources made so far.
@@ -58,7 +96,7 @@ func Defaults() []Resource {
 func CloseDefaults() error {
 	defaults.mu.Lock()
 	all := defaults.m
-	defaults.m = map[*syclobj.Place]defaultResource{}
+	defaults.m = map[shared.Key]defaultResource{}
 	defaults.mu.Unlock()
 	var err error
 	for _, d := range all {

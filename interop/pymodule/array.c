@@ -129,6 +129,16 @@ int usmb_array_released(void)
 	return 0;
 }
 
+int usmb_array_received(void)
+{
+	if (!usmb_py_in_child()) return 1;
+	usmb_raise(
+	        usmb_py.PyExc_RuntimeError,
+	        "the array is memory of another process, which this process, a fork of the one that received it, has "
+	        "not: multiprocessing's \"spawn\" and \"forkserver\" give a child memory of its own receiving");
+	return 0;
+}
+
 void usmb_array_release(usmb_array *a)
 {
 	if (a->flags & USMB_ARR_RELEASED) return;
@@ -201,7 +211,7 @@ static uint32_t contiguity(int32_t ndim, const int64_t *shape, const int64_t *st
 static uint32_t memory_flags(const usmb_cell *cell, uint32_t extra)
 {
 	uint32_t cellflags = atomic_load_explicit(&cell->flags, memory_order_relaxed);
-	uint32_t flags = extra & (USMB_ARR_READONLY | USMB_ARR_PADDED);
+	uint32_t flags = extra & (USMB_ARR_READONLY | USMB_ARR_PADDED | USMB_ARR_MEMORY);
 	if (cellflags & USMB_CELL_READONLY) flags |= USMB_ARR_READONLY;
 	if (!cell->place)
 		flags |= USMB_ARR_HOST | USMB_ARR_READ;
@@ -249,7 +259,7 @@ PyObject *usmb_array_view_as(usmb_array *src, usmb_dl_dtype dtype, uint32_t extr
 		memcpy(usmb_strides(a), strides, (size_t)ndim * sizeof *strides);
 	}
 	usmb_cell_retain(src->cell);
-	usmb_array_settle(a, src->cell, first, dtype, extra | (src->flags & USMB_ARR_READONLY));
+	usmb_array_settle(a, src->cell, first, dtype, extra | (src->flags & (USMB_ARR_READONLY | USMB_ARR_MEMORY)));
 	if (src->queue) a->queue = Py_NewRef(src->queue);
 	return (PyObject *)a;
 }

@@ -107,6 +107,16 @@ GETTER(usm_type)
 	return usmb_py.PyUnicode_InternFromString(names[place->kind]);
 }
 
+GETTER(interprocess)
+{
+	usmb_array *a = ARRAY(self);
+	int audience = a->flags & USMB_ARR_PEERS_READ ? USMB_AUDIENCE_READ : USMB_AUDIENCE_WRITE;
+	/* Memory that came another way may be such memory too: Go knows. */
+	if (!(a->flags & USMB_ARR_INTERPROCESS)) audience = usmb_py_in_child() ? 0 : usmb_go_audience(a->cell);
+	if (audience == USMB_AUDIENCE_READ) return usmb_py.PyUnicode_InternFromString("readonly");
+	USMB_PY_RETURN_BOOL(audience != USMB_AUDIENCE_NONE);
+}
+
 GETTER(device)
 {
 	usmb_array *a = ARRAY(self);
@@ -421,6 +431,8 @@ static PyGetSetDef getset[] = {
         {"itemsize", get_itemsize, NULL, "Bytes of one element (1 for packed sub-byte types).", NULL},
         {"nbytes", get_nbytes, NULL, "Bytes of all elements laid side by side.", NULL},
         {"usm_type", get_usm_type, NULL, "\"device\", \"shared\" or \"host\"; None on the host backend.", NULL},
+        {"interprocess", get_interprocess, NULL,
+	 "Whether other processes can map the memory: True, \"readonly\" where they cannot write it, False.", NULL},
         {"device", get_device, NULL, "The Device that the memory belongs to.", NULL},
         {"sycl_queue", get_sycl_queue, NULL,
 	 "The queue that the array was made with; where none was named, the one that dpctl keeps for\nthe memory's "

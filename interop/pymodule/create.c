@@ -46,6 +46,31 @@ static int parse_kind(PyObject *o, int *kind)
 	return -1;
 }
 
+int usmb_parse_audience(PyObject *o, int *audience)
+{
+	char type[64];
+	*audience = USMB_AUDIENCE_NONE;
+	if (!usmb_given(o) || o == usmb_py.Py_False) return 0;
+	if (o == usmb_py.Py_True) {
+		*audience = USMB_AUDIENCE_WRITE;
+		return 0;
+	}
+	if (!PyUnicode_Check(o)) {
+		usmb_raise(usmb_py.PyExc_TypeError, "interprocess must be True, False or \"readonly\", not %s",
+		           usmb_type_name(o, type, sizeof type));
+		return -1;
+	}
+	if (usmb_py.PyUnicode_CompareWithASCIIString(o, "readonly") == 0) {
+		*audience = USMB_AUDIENCE_READ;
+		return 0;
+	}
+	const char *s = usmb_py.PyUnicode_AsUTF8AndSize(o, NULL);
+	if (s)
+		usmb_raise(usmb_py.PyExc_ValueError,
+		           "interprocess=\"%s\": there are True (others read and write), \"readonly\" and False", s);
+	return -1;
+}
+
 int usmb_parse_where(PyObject *kind, PyObject *queue, PyObject *dev, usmb_where *w)
 {
 	memset(w, 0, sizeof *w);
@@ -144,6 +169,7 @@ int usmb_request(const usmb_where *w, usmb_alloc_req *req)
 	req->form = w->queue.form;
 	req->kind = w->kind;
 	req->host = w->host;
+	req->audience = w->audience;
 	req->ref = w->queue.ref;
 	if (w->queue.form == USMB_FORM_FILTER) {
 		req->filter = (char *)w->queue.filter;
@@ -171,7 +197,8 @@ static usmb_cell *allocate(const usmb_where *w, int64_t bytes, int *wish)
 	usmb_goerr err;
 	usmb_cell *cell = NULL;
 	err.kind = USMB_ERR_NONE;
-	*wish = w->queue.form == USMB_FORM_NONE && (w->host || !w->device) ? (int)usmb_wish_of(w->kind, w->host) : -1;
+	int plain = w->queue.form == USMB_FORM_NONE && (w->host || !w->device) && !w->audience;
+	*wish = plain ? (int)usmb_wish_of(w->kind, w->host) : -1;
 	if (usmb_go_allowed() < 0) return NULL;
 	if (*wish >= 0 && (cell = usmb_kept_take((uint64_t)bytes, (usmb_wish)*wish))) return cell;
 	if (usmb_request(w, &req) < 0) return NULL;
@@ -249,7 +276,9 @@ PyObject *usmb_new_array(const usmb_where *w, int32_t ndim, const int64_t *shape
 	int wish;
 	int64_t bytes = usmb_dense_bytes(ndim, shape, dtype);
 	usmb_cell *cell = bytes < 0 ? NULL : allocate(w, bytes, &wish);
-	PyObject *a = cell ? usmb_array_dense(cell, ndim, shape, dtype, fortran, 0) : NULL;
+	uint32_t memory = w->audience ? USMB_ARR_INTERPROCESS : 0;
+	if (w->audience == USMB_AUDIENCE_READ) memory |= USMB_ARR_PEERS_READ;
+	PyObject *a = cell ? usmb_array_dense(cell, ndim, shape, dtype, fortran, memory) : NULL;
 	if (a && wish >= 0) ((usmb_array *)a)->flags |= USMB_ARR_KEEP | (uint32_t)wish << USMB_ARR_WISH;
 	if (a && usmb_queue_of(&w->queue, cell->place, &((usmb_array *)a)->queue) < 0) Py_CLEAR(a);
 	if (!a || !zero || bytes == 0 || clear_memory((usmb_array *)a, bytes) == 0) return a;
@@ -261,15 +290,16 @@ int usmb_parse_new(const char *func, PyObject *const *args, Py_ssize_t n, PyObje
                    usmb_new_args *out)
 {
 	/* A name of NULL matches no keyword: only full has a fill_value, in the second place. */
-	PyObject *const names[7] = {usmb_name.shape,
+	PyObject *const names[8] = {usmb_name.shape,
 	                            value ? usmb_name.fill_value : usmb_name.dtype,
 	                            value ? usmb_name.dtype : NULL,
 	                            usmb_name.usm_type,
 	                            usmb_name.sycl_queue,
 	                            usmb_name.device,
-	                            usmb_name.order};
-	PyObject *v[7] = {NULL};
-	if (usmb_args(func, args, n, kw, names, 7, value ? 2 : 1, value ? 3 : 2, v) < 0) return -1;
+	                            usmb_name.order,
+	                            usmb_name.interprocess};
+	PyObject *v[8] = {NULL};
+	if (usmb_args(func, args, n, kw, names, 8, value ? 2 : 1, value ? 3 : 2, v) < 0) return -1;
 	out->dtype = v[value ? 2 : 1];
 	if (value) *value = v[1];
 	out->ndim = usmb_parse_dims(v[0], out->shape, "shape");
@@ -283,7 +313,8 @@ int usmb_parse_new(const char *func, PyObject *const *args, Py_ssize_t n, PyObje
 			return -1;
 		}
 	}
-	if (usmb_parse_where(v[3], v[4], v[5], &out->w) == 0) return 0;
+	if (usmb_parse_where(v[3], v[4], v[5], &out->w) == 0 && usmb_parse_audience(v[7], &out->w.audience) == 0)
+		return 0;
 	usmb_where_clear(&out->w);
 	return -1;
 }

@@ -85,6 +85,16 @@
 // was exported, is worked on, or is recorded with its stack, nor with USMBRIDGE_DEBUG or
 // [SetResource].
 //
+// # Memory of several processes
+//
+// With interprocess=True or "readonly" memory comes from the pools of package segment
+// (segment.Default), one for each place and audience, and is never kept: the host
+// backend's, and USM of each kind where that can be shared, which a trial decides at first
+// use; its words are in the RuntimeError else. Array.interprocess says True, "readonly" or
+// False of whatever lies in such memory, and a view says what its array says. What is made
+// beside such an array (copy(), zeros_like) is ordinary memory unless it is told. A process
+// that is forked shares these pages with its parent, where it has copies of others.
+//
 // # Queues
 //
 // sycl_queue, and syclobj in the dictionary, are the SyclQueue that was given at

@@ -30,11 +30,13 @@ import (
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/owner"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
 // The numbers of the exceptions are C's too: this does not compile where they differ.
+var _ = [1]struct{}{}[int(segment.PeersWrite)-C.USMB_AUDIENCE_WRITE|int(segment.PeersRead)-C.USMB_AUDIENCE_READ]
 var _ = [1]struct{}{}[kindNone-C.USMB_ERR_NONE|kindValue-C.USMB_ERR_VALUE|kindType-C.USMB_ERR_TYPE|
 	kindBuffer-C.USMB_ERR_BUFFER|kindMemory-C.USMB_ERR_MEMORY|kindRuntime-C.USMB_ERR_RUNTIME|kindOverflow-C.USMB_ERR_OVERFLOW]
 
@@ -111,6 +113,14 @@ func usmb_go_alloc(req *C.usmb_alloc_req, out **C.usmb_cell, e *C.usmb_goerr) (r
 		return report(e, err)
 	}
 	defer release()
+	if req.audience != 0 {
+		buf, err := allocateShared(q, requestedKind(req), segment.Audience(req.audience), uintptr(req.bytes))
+		if err != nil {
+			return report(e, err)
+		}
+		*out = (*C.usmb_cell)(buf.Cell().Pointer())
+		return 0
+	}
 	if ownPool(q, requestedKind(req)) {
 		req.shared = 1
 	}

@@ -86,22 +86,24 @@ enum { LIKE_EMPTY, LIKE_ZEROS, LIKE_ONES, LIKE_FULL };
 static PyObject *like(const char *func, int what, PyObject *const *args, Py_ssize_t n, PyObject *kw)
 {
 	/* fill_value is in the second place for full_like only; a name of NULL matches no keyword. */
-	PyObject *const names[7] = {NULL,
+	PyObject *const names[8] = {NULL,
 	                            what == LIKE_FULL ? usmb_name.fill_value : NULL,
 	                            usmb_name.dtype,
 	                            usmb_name.usm_type,
 	                            usmb_name.sycl_queue,
 	                            usmb_name.device,
-	                            usmb_name.order};
-	PyObject *v[7] = {NULL}, *one = NULL, *r = NULL;
+	                            usmb_name.order,
+	                            usmb_name.interprocess};
+	PyObject *v[8] = {NULL}, *one = NULL, *r = NULL;
 	usmb_where w, near;
 	usmb_dl_dtype t;
-	int shift = what == LIKE_FULL ? 0 : 1;
+	int shift = what == LIKE_FULL ? 0 : 1, audience;
 	usmb_owner_drain();
 	if (shift && n > 1)
 		return usmb_raise(usmb_py.PyExc_TypeError, "%s() takes 1 positional argument, %lld were given", func,
 		                  (long long)n);
-	if (usmb_args(func, args, n, kw, names, 7, shift ? 1 : 2, shift ? 1 : 2, v) < 0 || check_order(v[6]) < 0)
+	if (usmb_args(func, args, n, kw, names, 8, shift ? 1 : 2, shift ? 1 : 2, v) < 0 || check_order(v[6]) < 0 ||
+	    usmb_parse_audience(v[7], &audience) < 0)
 		return NULL;
 	usmb_array *a = (usmb_array *)usmb_array_of(v[0]);
 	if (!a) return NULL;
@@ -116,6 +118,7 @@ static PyObject *like(const char *func, int what, PyObject *const *args, Py_ssiz
 		int placed = usmb_has_device(&w);
 		if (!placed && w.kind && !near.host) near.kind = w.kind;
 		int own = !placed && !(w.kind && near.host);
+		w.audience = near.audience = audience;
 		one = what == LIKE_ONES ? usmb_py.PyLong_FromLong(1) : NULL;
 		if (what != LIKE_ONES || one)
 			r = make(own ? &near : &w, a->ndim, usmb_shape(a), t, like_fortran(a, v[6]), what == LIKE_ZEROS,

@@ -118,29 +118,39 @@ static PyMethodDef functions[] = {
         {"devices", USMB_PY_CFUNC(usmb_py_devices), METH_NOARGS,
 	 "devices()\n--\n\nThe SYCL root devices in the order of their DLPack ids, then the host backend."},
         {"empty", USMB_PY_CFUNC(usmb_py_empty), METH_FASTCALL | METH_KEYWORDS,
-	 "empty(shape, dtype=\"float32\", *, usm_type=None, sycl_queue=None, device=None, order=\"C\")\n--\n\n"
+	 "empty(shape, dtype=\"float32\", *, usm_type=None, sycl_queue=None, device=None, order=\"C\", "
+	 "interprocess=None)\n--\n\n"
 	 "A new array without values. usm_type is \"device\", \"shared\" or \"host\", by default \"device\" where\n"
-	 "there is SYCL, else plain memory; device=\"host\" is the host backend, which has no usm_type."},
+	 "there is SYCL, else plain memory; device=\"host\" is the host backend, which has no usm_type.\n"
+	 "interprocess=True is memory that other processes of this machine can map and write, \"readonly\" that\n"
+	 "they can read; RuntimeError where there is no such memory."},
         {"zeros", USMB_PY_CFUNC(usmb_py_zeros), METH_FASTCALL | METH_KEYWORDS,
-	 "zeros(shape, dtype=\"float32\", *, usm_type=None, sycl_queue=None, device=None, order=\"C\")\n--\n\n"
+	 "zeros(shape, dtype=\"float32\", *, usm_type=None, sycl_queue=None, device=None, order=\"C\", "
+	 "interprocess=None)\n--\n\n"
 	 "A new array of zeros; see empty."},
         {"ones", USMB_PY_CFUNC(usmb_py_ones), METH_FASTCALL | METH_KEYWORDS,
-	 "ones(shape, dtype=\"float32\", *, usm_type=None, sycl_queue=None, device=None, order=\"C\")\n--\n\n"
+	 "ones(shape, dtype=\"float32\", *, usm_type=None, sycl_queue=None, device=None, order=\"C\", "
+	 "interprocess=None)\n--\n\n"
 	 "A new array of ones; see empty."},
         {"full", USMB_PY_CFUNC(usmb_py_full), METH_FASTCALL | METH_KEYWORDS,
-	 "full(shape, fill_value, dtype=None, *, usm_type=None, sycl_queue=None, device=None, order=\"C\")\n--\n\n"
+	 "full(shape, fill_value, dtype=None, *, usm_type=None, sycl_queue=None, device=None, order=\"C\", "
+	 "interprocess=None)\n--\n\n"
 	 "A new array with a value everywhere, of its own type by default; see empty."},
         {"empty_like", USMB_PY_CFUNC(usmb_py_empty_like), METH_FASTCALL | METH_KEYWORDS,
-	 "empty_like(x, /, *, dtype=None, usm_type=None, sycl_queue=None, device=None, order=\"K\")\n--\n\n"
+	 "empty_like(x, /, *, dtype=None, usm_type=None, sycl_queue=None, device=None, order=\"K\", "
+	 "interprocess=None)\n--\n\n"
 	 "A new array of the shape of x, beside it and of its type unless said otherwise."},
         {"zeros_like", USMB_PY_CFUNC(usmb_py_zeros_like), METH_FASTCALL | METH_KEYWORDS,
-	 "zeros_like(x, /, *, dtype=None, usm_type=None, sycl_queue=None, device=None, order=\"K\")\n--\n\n"
+	 "zeros_like(x, /, *, dtype=None, usm_type=None, sycl_queue=None, device=None, order=\"K\", "
+	 "interprocess=None)\n--\n\n"
 	 "The same with zeros."},
         {"ones_like", USMB_PY_CFUNC(usmb_py_ones_like), METH_FASTCALL | METH_KEYWORDS,
-	 "ones_like(x, /, *, dtype=None, usm_type=None, sycl_queue=None, device=None, order=\"K\")\n--\n\n"
+	 "ones_like(x, /, *, dtype=None, usm_type=None, sycl_queue=None, device=None, order=\"K\", "
+	 "interprocess=None)\n--\n\n"
 	 "The same with ones."},
         {"full_like", USMB_PY_CFUNC(usmb_py_full_like), METH_FASTCALL | METH_KEYWORDS,
-	 "full_like(x, /, fill_value, *, dtype=None, usm_type=None, sycl_queue=None, device=None, order=\"K\")\n--\n\n"
+	 "full_like(x, /, fill_value, *, dtype=None, usm_type=None, sycl_queue=None, device=None, order=\"K\", "
+	 "interprocess=None)\n--\n\n"
 	 "The same with a value."},
         {"asarray", USMB_PY_CFUNC(usmb_py_asarray), METH_FASTCALL | METH_KEYWORDS,
 	 "asarray(obj, /, *, dtype=None, usm_type=None, device=None, copy=None)\n--\n\n"

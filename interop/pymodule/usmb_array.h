@@ -18,7 +18,13 @@ enum {
 	USMB_ARR_PADDED = 32,    /* sub-byte elements, one to a byte */
 	USMB_ARR_KEEP = 64,      /* the memory may be kept (usmb_kept.h); not a view's */
 	USMB_ARR_RELEASED = 128, /* release() was called: nothing may be asked of it */
-	USMB_ARR_WISH = 8        /* with KEEP, the first bit of its usmb_wish */
+	USMB_ARR_WISH = 8,       /* with KEEP, the first bit of its usmb_wish */
+	/* Of the memory, and so of views: other processes can map it; they can only read it;
+	   it is another process's, and is not there in a forked child. */
+	USMB_ARR_INTERPROCESS = 1 << 12,
+	USMB_ARR_PEERS_READ = 1 << 13,
+	USMB_ARR_RECEIVED = 1 << 14,
+	USMB_ARR_MEMORY = USMB_ARR_INTERPROCESS | USMB_ARR_PEERS_READ | USMB_ARR_RECEIVED
 };
 
 /* An Array. It owns one reference of its cell; shape and strides follow the
@@ -89,9 +95,13 @@ static inline int usmb_is_array(PyObject *o)
 
 /* ValueError and 0 when the array was released. */
 int usmb_array_released(void);
+/* RuntimeError and 0 in a forked child, where memory of other processes is not mapped. */
+int usmb_array_received(void);
 static inline int usmb_array_alive(const usmb_array *a)
 {
-	return __builtin_expect(!(a->flags & USMB_ARR_RELEASED), 1) ? 1 : usmb_array_released();
+	uint32_t flags = a->flags & (USMB_ARR_RELEASED | USMB_ARR_RECEIVED);
+	if (__builtin_expect(!flags, 1)) return 1;
+	return flags & USMB_ARR_RELEASED ? usmb_array_released() : usmb_array_received();
 }
 /* Whoever drops the GIL or runs code of others while it uses an array, and a buffer of
    it, holds it: release() gives the memory up when the last of them lets go. Every method
@@ -115,6 +125,7 @@ static inline int usmb_array_begin(usmb_array *a)
 		usmb_array_released();
 		return -1;
 	}
+	if (__builtin_expect(a->flags & USMB_ARR_RECEIVED, 0) && !usmb_array_received()) return -1;
 	usmb_array_hold(a);
 	return 0;
 }
@@ -127,7 +138,7 @@ int usmb_array_clear(PyObject *self);
    and strides included, then calls usmb_array_settle. */
 usmb_array *usmb_array_raw(int32_t ndim);
 /* Computes nelem, contiguity and the flags that follow from the cell; takes
-   over one reference of cell. extra: USMB_ARR_READONLY | USMB_ARR_PADDED. */
+   over one reference of cell. extra: USMB_ARR_READONLY | USMB_ARR_PADDED | USMB_ARR_MEMORY. */
 void usmb_array_settle(usmb_array *a, usmb_cell *cell, char *first, usmb_dl_dtype dtype, uint32_t extra);
 /* The same where a check has found nelem, itembits and the contiguity already. */
 void usmb_array_settle_as(usmb_array *a, usmb_cell *cell, usmb_dl_dtype dtype, uint32_t extra,

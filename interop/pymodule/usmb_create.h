@@ -14,7 +14,14 @@ typedef struct {
 	PyObject *device;   /* owned str with a filter string, or NULL */
 	int kind;           /* USMB_USM_*, or 0: what the device's default is */
 	int host;           /* 1: the host backend */
+	int audience;       /* USMB_AUDIENCE_*: what other processes may do with it */
 } usmb_where;
+
+/* The values of interprocess=: None and False, True, "readonly". As package segment
+   numbers audiences. */
+enum { USMB_AUDIENCE_NONE = 0, USMB_AUDIENCE_WRITE = 1, USMB_AUDIENCE_READ = 2 };
+/* Reads the interprocess argument, NULL where there is none. */
+int usmb_parse_audience(PyObject *o, int *audience);
 
 /* The arguments of empty and its sisters. */
 typedef struct {
@@ -64,18 +71,21 @@ const usmb_where *usmb_near(usmb_array *a, const usmb_where *w, usmb_where *room
 /* Memory that is wanted. Text is borrowed and may lack a terminator. */
 typedef struct {
 	int64_t bytes;
-	int32_t form;   /* USMB_FORM_*, NONE: device decides */
-	int32_t kind;   /* USMB_USM_*, 0: device memory */
-	int32_t host;   /* 1: the host backend */
-	int32_t padded; /* 1: elements of less than a byte take one each */
-	int32_t shared; /* written by usmb_go_alloc: 1 for memory of one of the shared pools */
-	void *ref;      /* queue or context, borrowed */
-	char *filter;   /* filter string of form FILTER or of the device, NULL: the default device */
+	int32_t form;     /* USMB_FORM_*, NONE: device decides */
+	int32_t kind;     /* USMB_USM_*, 0: device memory */
+	int32_t host;     /* 1: the host backend */
+	int32_t padded;   /* 1: elements of less than a byte take one each */
+	int32_t shared;   /* written by usmb_go_alloc: 1 for memory of one of the shared pools */
+	int32_t audience; /* USMB_AUDIENCE_*; usmb_go_alloc alone asks */
+	void *ref;        /* queue or context, borrowed */
+	char *filter;     /* filter string of form FILTER or of the device, NULL: the default device */
 	uint64_t nfilter;
 } usmb_alloc_req;
 int usmb_go_alloc(usmb_alloc_req *req, usmb_cell **out, usmb_goerr *err);
 /* 1 when the memory of a cell lies where a request would be met, 0 when elsewhere. */
 int usmb_go_is_at(usmb_alloc_req *req, usmb_cell *cell, usmb_goerr *err);
+/* Whether the memory of a cell can be mapped by other processes: USMB_AUDIENCE_*. */
+int usmb_go_audience(usmb_cell *cell);
 /* The request of w, whose texts it borrows; bytes are left 0. -1 with an exception. */
 int usmb_request(const usmb_where *w, usmb_alloc_req *req);
 

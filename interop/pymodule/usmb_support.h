@@ -54,7 +54,8 @@
 	X(requested_schema) \
 	X(__arrow_c_array__) \
 	X(__arrow_c_device_array__) \
-	X(fill_value)
+	X(fill_value) \
+	X(interprocess)
 struct usmb_names {
 #define X(n) PyObject *n;
 	USMB_NAMES(X)

@@ -40,6 +40,8 @@ _SyclQueue: TypeAlias = Any
 # A filter string, our Device, or an object of dpctl or dpnp that means one.
 _Device: TypeAlias = Any
 _USMType: TypeAlias = Literal["device", "shared", "host"]
+# What other processes may do with the memory: nothing, read and write, read.
+_Interprocess: TypeAlias = bool | Literal["readonly"] | None
 _Shape: TypeAlias = SupportsIndex | Sequence[SupportsIndex]
 _Index: TypeAlias = SupportsIndex | slice | types.EllipsisType | None
 
@@ -120,6 +122,8 @@ class Array:
     def nbytes(self) -> int: ...
     @property
     def usm_type(self) -> _USMType | None: ...
+    @property
+    def interprocess(self) -> bool | Literal["readonly"]: ...
     @property
     def device(self) -> Device: ...
     @property
@@ -236,6 +240,7 @@ def empty(
     sycl_queue: _SyclQueue = None,
     device: _Device = None,
     order: Literal["C", "F"] = "C",
+    interprocess: _Interprocess = None,
 ) -> Array: ...
 def zeros(
     shape: _Shape,
@@ -245,6 +250,7 @@ def zeros(
     sycl_queue: _SyclQueue = None,
     device: _Device = None,
     order: Literal["C", "F"] = "C",
+    interprocess: _Interprocess = None,
 ) -> Array: ...
 def ones(
     shape: _Shape,
@@ -254,6 +260,7 @@ def ones(
     sycl_queue: _SyclQueue = None,
     device: _Device = None,
     order: Literal["C", "F"] = "C",
+    interprocess: _Interprocess = None,
 ) -> Array: ...
 def full(
     shape: _Shape,
@@ -264,6 +271,7 @@ def full(
     sycl_queue: _SyclQueue = None,
     device: _Device = None,
     order: Literal["C", "F"] = "C",
+    interprocess: _Interprocess = None,
 ) -> Array: ...
 def empty_like(
     x: Any,
@@ -274,6 +282,7 @@ def empty_like(
     sycl_queue: _SyclQueue = None,
     device: _Device = None,
     order: Literal["C", "F", "A", "K"] = "K",
+    interprocess: _Interprocess = None,
 ) -> Array: ...
 def zeros_like(
     x: Any,
@@ -284,6 +293,7 @@ def zeros_like(
     sycl_queue: _SyclQueue = None,
     device: _Device = None,
     order: Literal["C", "F", "A", "K"] = "K",
+    interprocess: _Interprocess = None,
 ) -> Array: ...
 def ones_like(
     x: Any,
@@ -294,6 +304,7 @@ def ones_like(
     sycl_queue: _SyclQueue = None,
     device: _Device = None,
     order: Literal["C", "F", "A", "K"] = "K",
+    interprocess: _Interprocess = None,
 ) -> Array: ...
 def full_like(
     x: Any,
@@ -305,6 +316,7 @@ def full_like(
     sycl_queue: _SyclQueue = None,
     device: _Device = None,
     order: Literal["C", "F", "A", "K"] = "K",
+    interprocess: _Interprocess = None,
 ) -> Array: ...
 def asarray(
     obj: Any,

@@ -1,0 +1,163 @@
+"""Memory that other processes can map: interprocess= where it is made."""
+
+import gc
+import os
+
+import pytest
+from conftest import sycl_device
+
+import usmbridge as ub
+from test_lifetime import run
+
+
+def places():
+    yield dict(device="host")
+    for kind in ("device", "shared", "host"):
+        yield dict(device=sycl_device(), usm_type=kind)
+
+
+MAKERS = [
+    lambda **kw: ub.empty((3, 4), "int16", **kw),
+    lambda **kw: ub.zeros((3, 4), "int16", **kw),
+    lambda **kw: ub.ones((3, 4), "int16", **kw),
+    lambda **kw: ub.full((3, 4), 7, "int16", **kw),
+    lambda **kw: ub.empty_like(ub.zeros((3, 4), "int16", device="host"), **kw),
+    lambda **kw: ub.zeros_like(ub.zeros((3, 4), "int16", device="host"), **kw),
+    lambda **kw: ub.ones_like(ub.zeros((3, 4), "int16", device="host"), **kw),
+    lambda **kw: ub.full_like(ub.zeros((3, 4), "int16", device="host"), 7, **kw),
+]
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_everything_that_makes_arrays_takes_it(make):
+    for where in places():
+        for asked, told in ((None, False), (False, False), (True, True), ("readonly", "readonly")):
+            a = make(interprocess=asked, **where)
+            assert a.interprocess == told and type(a.interprocess) is type(told), (where, asked)
+            assert a.shape == (3, 4) and a.dtype == "int16" and a.usm_type == where.get("usm_type") and not a.readonly
+            a.fill(5)
+            assert a.tolist() == [[5] * 4] * 3
+
+
+def test_what_shares_the_memory_says_the_same(np):
+    for asked in (True, "readonly"):
+        a = ub.zeros((4, 6), device="host", interprocess=asked)
+        views = [a[1:, ::2], a.T, a.mT, a[0], a[..., None], a.reshape(6, 4), a.as_readonly(), a.view("int32"), a[:0]]
+        views += [ub.asarray(np.asarray(a)), ub.from_dlpack(a), ub.asarray(memoryview(a)[1:]), ub.asarray(a)]
+        assert [v.interprocess for v in views] == [asked] * len(views)
+        # What is made beside it is not told to be shared, and neither is a copy.
+        for other in (ub.empty_like(a), a.copy(), a.astype("int8"), a.to_device("host") if a.usm_type else a.copy()):
+            assert other.interprocess is False
+        with a:
+            pass
+        with pytest.raises(ValueError, match="released"):
+            a.interprocess
+    assert ub.asarray(np.zeros(4)).interprocess is False and ub.asarray([1, 2]).interprocess is False
+
+
+def test_values_that_it_has_not():
+    for value in ("read", "", "READONLY"):
+        with pytest.raises(ValueError, match='"readonly"'):
+            ub.zeros(3, interprocess=value)
+    for value in (1, 0, 1.0, b"readonly", [True]):
+        with pytest.raises(TypeError, match="interprocess must be"):
+            ub.zeros(3, interprocess=value)
+    with pytest.raises(TypeError):
+        ub.zeros(3, "float32", True)
+
+
+def test_each_audience_has_pages_of_its_own():
+    """A peer sees whole segments: no array of one audience may lie in a segment of another."""
+    page = os.sysconf("SC_PAGESIZE")
+    for where in places():
+        pages = {}
+        for asked in (True, "readonly", False):
+            arrays = [ub.empty(64, interprocess=asked, **where) for _ in range(20)]
+            pages[asked] = {a._pointer // page for a in arrays}
+            del arrays
+        for x in pages:
+            for y in pages:
+                assert x == y or not pages[x] & pages[y]
+
+
+def test_counted_limited_and_trimmed():
+    """The counters have it, trim() gives all of it back, and a limit holds for it."""
+    for where in ("dict(device='host')", "dict(usm_type='shared')", "dict(usm_type='device')"):
+        if "usm" in where:
+            sycl_device()
+        out = run(f"""
+where = {where}
+def mapped():
+    return sum("memfd:" in line for line in open("/proc/self/maps"))
+def files():
+    return sum("memfd:" in os.readlink("/proc/self/fd/" + f) for f in os.listdir("/proc/self/fd") if os.path.islink("/proc/self/fd/" + f))
+def get(name):
+    return ub.stats()[name + "_bytes.all.current"]
+ub.trim()
+for asked in (True, "readonly"):
+    before = get("allocated"), get("reserved")
+    a = ub.empty(8 << 20, "int8", interprocess=asked, **where)
+    assert get("allocated") >= before[0] + (8 << 20) and get("reserved") >= before[1] + (8 << 20)
+    assert mapped() and files()
+    ub.trim()
+    a.fill(1)
+    assert mapped()
+    del a
+    assert ub.trim() >= 8 << 20
+    assert not mapped() and not files()
+    assert (get("allocated"), get("reserved")) == before
+    ub._set_limit(get("reserved") + (4 << 20))
+    try:
+        ub.empty(64 << 20, "int8", interprocess=asked, **where)
+    except MemoryError as e:
+        assert "limit" in str(e), e
+    else:
+        raise AssertionError("beyond the limit")
+    ub._set_limit(0)
+print("done")
+""")
+        assert out == "done\n"
+
+
+def test_kernels_compute_in_it(dpt, dpnp):
+    for kind in ("device", "shared", "host"):
+        for asked in (True, "readonly"):
+            a = ub.full(1000, 2, "float32", usm_type=kind, interprocess=asked)
+            x = dpt.asarray(a)
+            assert x.usm_type == kind and x._pointer == a._pointer
+            x += 3
+            dpnp.ndarray(1000, buffer=x)[:10] *= 2
+            assert a[:20].tolist() == [10.0] * 10 + [5.0] * 10
+            del x
+    gc.collect()
+
+
+def test_where_there_is_no_more():
+    """The reason is told: here, that each segment takes a descriptor."""
+    out = run("""
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+keep = []
+ub.zeros(3, device="host")
+try:
+    for _ in range(1000):
+        keep.append(ub.empty(64 << 20, "int8", device="host", interprocess=True))
+except MemoryError as e:
+    print(len(keep) > 50, "limit" in str(e) or "descriptors" in str(e))
+""")
+    assert out == "True True\n"
+
+
+def test_a_forked_child_shares_what_its_parent_made():
+    """It is shared memory (MAP_SHARED), not a copy on write: documented."""
+    out = run("""
+a, b = ub.zeros(4, "int32", device="host", interprocess=True), ub.zeros(4, "int32", device="host")
+m, n = memoryview(a), memoryview(b)
+if os.fork() == 0:
+    m[1], n[1] = 7, 7
+    assert a.interprocess is True and ub.asarray(a) is a
+    os._exit(0)
+os.wait()
+print(a.tolist(), b.tolist())
+""")
+    assert out == "[0, 7, 0, 0] [0, 0, 0, 0]\n"

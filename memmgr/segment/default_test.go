@@ -1,0 +1,63 @@
+package segment_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+func hostDefault(t *testing.T, a segment.Audience) memmgr.Resource {
+	t.Helper()
+	r, err := segment.Default(nil, syclobj.USMUnknown, a)
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	return r
+}
+
+// The shared pools of segments are one for each audience, are among those of memmgr, and
+// end with them.
+func TestDefault(t *testing.T) {
+	t.Cleanup(func() { require.NoError(t, memmgr.CloseDefaults()) })
+	write, read := hostDefault(t, segment.PeersWrite), hostDefault(t, segment.PeersRead)
+	require.Same(t, write, hostDefault(t, segment.PeersWrite))
+	require.NotSame(t, write, read)
+	plain, err := memmgr.Default(nil, syclobj.USMUnknown)
+	require.NoError(t, err)
+	require.NotContains(t, []memmgr.Resource{write, read}, plain)
+	require.Subset(t, memmgr.Defaults(), []memmgr.Resource{write, read, plain})
+
+	for _, r := range []memmgr.Resource{write, read} {
+		b, err := memmgr.New(r, memmgr.Request{Size: 1000})
+		require.NoError(t, err)
+		s, _, ok := segment.Find(b.Address(), b.Size())
+		require.True(t, ok)
+		require.Equal(t, r == write, s.Audience() == segment.PeersWrite)
+		b.Release()
+	}
+	require.NoError(t, memmgr.CloseDefaults())
+	require.NotSame(t, write, hostDefault(t, segment.PeersWrite))
+
+	_, err = segment.Default(nil, syclobj.USMUnknown, 0)
+	require.ErrorIs(t, err, segment.ErrAudience)
+}
+
+// The limit of the shared pools counts segments too.
+func TestDefaultLimit(t *testing.T) {
+	t.Cleanup(func() { require.NoError(t, memmgr.CloseDefaults()) })
+	r := hostDefault(t, segment.PeersRead)
+	memmgr.SetDefaultLimit(1 << 20)
+	defer memmgr.SetDefaultLimit(0)
+	_, err := memmgr.New(r, memmgr.Request{Size: 64 << 20})
+	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	memmgr.SetDefaultLimit(0)
+	b, err := memmgr.New(r, memmgr.Request{Size: 64 << 20})
+	require.NoError(t, err)
+	b.Release()
+}
