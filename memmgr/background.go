@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/usmbridge/usmbridge/memmgr/internal/shared"
 	"github.com/usmbridge/usmbridge/memmgr/owner"
 )
 
@@ -174,6 +175,7 @@ func StopBackground() {
 	keeper.mu.Unlock()
 	keeper.ended.Wait()
 	owner.StopReaper()
+	shared.End()
 }
 
 // Pools lists the open pools, oldest first.

@@ -106,6 +106,8 @@ func (p *Peer) frame(f frame) error {
 			return err
 		}
 		return p.answerNames(f.call, p.node.namesAfter(after))
+	case framePass:
+		return p.pass(f)
 	case frameReleased:
 		var serials [releaseBatch]uint64
 		all, err := readSerials(f.payload, serials[:0])
@@ -126,7 +128,7 @@ func (p *Peer) frame(f frame) error {
 // answered takes the answers to this side's calls.
 func (p *Peer) answered(f frame) error {
 	switch f.kind {
-	case frameTaken, frameRefused, frameOpened, frameListed:
+	case frameTaken, frameRefused, frameOpened, frameListed, framePassed:
 		if err := p.expected(f); err != nil {
 			return err
 		}
@@ -156,6 +158,12 @@ func (p *Peer) answered(f frame) error {
 		names, err := readNames(f.payload)
 		if err == nil {
 			p.answerTo(f.call, answer{names: names})
+		}
+		return err
+	case framePassed:
+		h, err := ParseHandle(f.payload)
+		if err == nil {
+			p.answerTo(f.call, answer{handle: h})
 		}
 		return err
 	}

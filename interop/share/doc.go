@@ -48,6 +48,14 @@
 // for, so nothing stays behind after any end of any process. Mappings do not pass to forked
 // children: addresses of opened arrays are unmapped there.
 //
+// Memory of another process is passed on by its maker: Server.Export of an array that was
+// opened here asks the maker for the handle, so that a lease never hangs on a process in
+// between, and a maker that opens such a handle has its own memory.
+//
+// Memory of another process is passed on by its maker: Server.Export of an array that was
+// opened here asks the maker for the handle, so that a lease never hangs on a process in
+// between, and a maker that opens such a handle has its own memory again.
+//
 // # What is ordered
 //
 // What was written before an array is exported, handed over or attached is seen by the

@@ -31,7 +31,15 @@ type held struct {
 type opened struct {
 	peer   *Peer
 	held   *held
-	serial uint64
+	lent   lent
+	buffer memmgr.Buffer // the zero Buffer until there is one
+}
+
+// lent is what was lent of the segment.
+type lent struct {
+	offset, size uint64 // bytes
+	serial       uint64 // of the lease
+	readOnly     bool
 }
 
 // heldFiles counts the descriptors of others' segments, over all connections.
@@ -120,7 +128,7 @@ func (p *Peer) adopt(d *description) (*usmarray.Array, error) {
 	h.arrays++ // keeps the mapping
 	p.opened++
 	p.mu.Unlock()
-	o := &opened{p, h, d.serial}
+	o := &opened{peer: p, held: h, lent: lent{d.offset, d.size, d.serial, d.readOnly}}
 	m, err := p.mapped(h, d.readOnly || d.segment.audience == segment.PeersRead)
 	if err != nil {
 		o.end()
@@ -133,6 +141,8 @@ func (p *Peer) adopt(d *description) (*usmarray.Array, error) {
 		o.end()
 		return nil, named(op, err)
 	}
+	o.buffer = buffer
+	o.note()
 	options := make([]usmarray.BufferOption, 0, 2)
 	if m.ReadOnly() {
 		buffer.SetReadOnly()
@@ -162,10 +172,13 @@ func endOpened(p unsafe.Pointer, _ uintptr) { (*opened)(p).end() }
 
 func (o *opened) end() {
 	p := o.peer
+	if o.buffer != (memmgr.Buffer{}) {
+		o.forget()
+	}
 	p.mu.Lock()
 	o.held.arrays--
 	p.opened--
-	p.tell(o.serial)
+	p.tell(o.lent.serial)
 	over, closing := p.err != nil, p.closing
 	unmap := false
 	if o.held.arrays == 0 {

@@ -21,6 +21,7 @@ type lease struct {
 	encoded string          // its handle; "" for one that needs none
 	pending *usmarray.Array // whose work the opening waits for; nil for none
 	holder  *Peer           // who opened it, or alone may; nil while anybody may
+	asker   *Peer           // who passes it on; nil for what this process exported itself
 	opened  bool
 	until   time.Time // of one that was not opened
 
@@ -117,6 +118,12 @@ func (t *leaseTable) add(op string, l *lease, o *Options, encode func(*descripti
 	if encode != nil && t.unopened.n >= o.MaxUnopened {
 		return opError(op, ErrLimit, "%d handles wait for their opening, Options.MaxUnopened", t.unopened.n)
 	}
+	if l.asker != nil {
+		if most := max(o.MaxUnopened/maxPassedPart, 1); l.asker.passed >= most {
+			return opError(op, ErrLimit, "%d handles that %v asked for wait for their opening, a part of Options.MaxUnopened", most, l.asker.credentials)
+		}
+		l.asker.passed++
+	}
 	t.last++
 	l.d.serial = t.last
 	if encode != nil {
@@ -150,7 +157,7 @@ func (t *leaseTable) open(op string, encoded []byte, serial uint64, by *Peer, o 
 	if l.holder == nil && by.leases.n >= o.MaxLeases {
 		return nil, nil, opError(op, ErrLimit, "this process holds %d arrays, the most that it may", by.leases.n)
 	}
-	t.unopened.remove(l, inUnopened)
+	t.leaveUnopened(l)
 	l.opened = true
 	if l.holder == nil {
 		l.holder = by
@@ -185,11 +192,20 @@ func (t *leaseTable) take(op string, encoded []byte, serial uint64, o *Options) 
 	return l, nil
 }
 
+// leaveUnopened takes a lease out of the list of those that wait. Under mu.
+func (t *leaseTable) leaveUnopened(l *lease) {
+	t.unopened.remove(l, inUnopened)
+	if l.asker != nil {
+		l.asker.passed--
+		l.asker = nil
+	}
+}
+
 // drop takes a lease out of the table. Under mu.
 func (t *leaseTable) drop(l *lease) {
 	delete(t.all, l.d.serial)
 	if !l.opened {
-		t.unopened.remove(l, inUnopened)
+		t.leaveUnopened(l)
 	}
 	if l.holder != nil {
 		l.holder.leases.remove(l, inHolder)

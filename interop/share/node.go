@@ -13,6 +13,7 @@ import (
 // for itself: the leases that were made here, and the clock that ends what is over.
 type node struct {
 	options Options
+	maker   string // where a server listens, as handles carry it; "" for none
 	leases  leaseTable
 
 	mu        sync.Mutex

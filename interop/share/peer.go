@@ -24,6 +24,7 @@ type Peer struct {
 
 	// Under the mutex of the node's leases.
 	leases leaseList // that the other process has of this one's memory
+	passed int       // unopened handles that it asked for
 	closed bool      // no lease begins for it any more
 
 	credits chan struct{} // one for each call under way
@@ -81,9 +82,10 @@ type call struct {
 }
 
 type answer struct {
-	array *usmarray.Array
-	names []string
-	err   error
+	array  *usmarray.Array
+	names  []string
+	handle Handle
+	err    error
 }
 
 // dispose ends what nobody waits for.

@@ -23,7 +23,6 @@ type Server struct {
 	node     *node
 	listener *listener
 	address  string // as Dial takes it
-	maker    string // as handles carry it
 	stop     context.CancelFunc
 	stopped  context.Context
 
@@ -61,10 +60,11 @@ func Listen(ctx context.Context, address string, o Options) (*Server, error) {
 		}
 		return nil, opError(op, ErrAddress, "%q: %w", address, err)
 	}
-	s := &Server{node: newNode(o), listener: l, address: name, maker: name, peers: map[string]*dialled{}, parted: map[*Peer]struct{}{}}
+	s := &Server{node: newNode(o), listener: l, address: name, peers: map[string]*dialled{}, parted: map[*Peer]struct{}{}}
 	if file != "" {
 		s.address = fileScheme + file
 	}
+	s.node.maker = name
 	s.stopped, s.stop = context.WithCancel(context.Background())
 	s.node.published = map[string]*published{}
 	go s.accept()
@@ -324,7 +324,17 @@ func (p *published) release() {
 // submitted later. Errors: ErrNotShared, ErrName when the name is taken or cannot be,
 // ErrLimit, ErrClosed.
 func (s *Server) Publish(ctx context.Context, name string, a *usmarray.Array) error {
-	const op = "Publish"
+	return s.publish(ctx, "Publish", name, a, false)
+}
+
+// Replace is Publish for a name that may be taken: from now on the array is what is
+// attached, in the place of the one that was published before. Who has attached that one
+// keeps it.
+func (s *Server) Replace(ctx context.Context, name string, a *usmarray.Array) error {
+	return s.publish(ctx, "Replace", name, a, true)
+}
+
+func (s *Server) publish(ctx context.Context, op, name string, a *usmarray.Array, replace bool) error {
 	if name == "" || len(name) > maxName {
 		return opError(op, ErrName, "a name of %d bytes; it has 1 to %d", len(name), maxName)
 	}
@@ -334,11 +344,13 @@ func (s *Server) Publish(ctx context.Context, name string, a *usmarray.Array) er
 	}
 	defer l.letGo()
 	p := newPublished(a)
-	if err := s.node.publish(op, name, p); err != nil {
+	old, err := s.node.publish(op, name, p, replace)
+	if err != nil {
 		p.release()
-		return err
+	} else if old != nil {
+		old.release()
 	}
-	return nil
+	return err
 }
 
 // Withdraw ends the publishing under a name. Who has attached keeps the array. Errors:
@@ -355,13 +367,26 @@ func (s *Server) Withdraw(name string) error {
 // Export makes a handle of an array: a lease, which begins now, holds the memory, and is
 // consumed by the one opening of the handle. It is over when nobody opened it within
 // Options.Unopened, when the server is closed, with the process that o.To names, and by
-// Revoke. While it lasts the memory does not fall asleep (memmgr.Pool.Sleep). Errors:
-// ErrNotShared for memory that lies in no segment, or sleeps, ErrLimit, ErrClosed, also when
-// o.To was closed.
+// Revoke. While it lasts the memory does not fall asleep (memmgr.Pool.Sleep).
+//
+// An array that was opened here, or a part of one, is passed on: its maker is asked for the
+// handle, and is the one that it names. That takes a round trip, and fails when the maker
+// has ended, or is no server; o must be the zero value.
+//
+// Errors: ErrNotShared for memory that lies in no segment, or sleeps, ErrLimit, ErrClosed,
+// also when o.To was closed.
 func (s *Server) Export(ctx context.Context, a *usmarray.Array, o ExportOptions) (Handle, error) {
 	const op = "Export"
 	if o.To != nil && o.To.node != s.node {
 		return Handle{}, opError(op, ErrRefused, "ExportOptions.To is no process that this server is connected with")
+	}
+	if a != nil && a.Valid() {
+		if other := stranger(a.Buffer()); other != nil {
+			if o.To != nil || o.NoWait {
+				return Handle{}, opError(op, ErrNotShared, "ExportOptions are for memory of this process, and it is of %v", other.peer)
+			}
+			return other.pass(ctx, op, a)
+		}
 	}
 	l, err := newLease(ctx, op, a, o)
 	if err != nil {
@@ -369,7 +394,7 @@ func (s *Server) Export(ctx context.Context, a *usmarray.Array, o ExportOptions)
 	}
 	var h Handle
 	err = s.node.leases.add(op, l, &s.node.options, func(d *description) string {
-		h = makeHandle(s.maker, d)
+		h = makeHandle(s.node.maker, d)
 		return h.encoded
 	})
 	if err != nil {
@@ -402,7 +427,7 @@ func (s *Server) Open(ctx context.Context, h Handle) (*usmarray.Array, error) {
 	if h.encoded == "" {
 		return nil, opError(op, ErrHandle, "the zero Handle names no array")
 	}
-	if h.maker == s.maker {
+	if h.maker == s.node.maker {
 		return s.openOwn(ctx, h)
 	}
 	p, err := s.to(ctx, op, h.socketAddress())
@@ -536,20 +561,22 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// publish puts an array under a name.
-func (n *node) publish(op, name string, p *published) error {
+// publish puts an array under a name, and gives what was there to the caller, who releases
+// it.
+func (n *node) publish(op, name string, p *published, replace bool) (old *published, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	old = n.published[name]
 	switch {
 	case n.closed:
-		return opError(op, ErrClosed, "the server was closed")
-	case n.published[name] != nil:
-		return opError(op, ErrName, "%q is taken; withdraw it first", name)
-	case len(n.published) >= n.options.MaxNames:
-		return opError(op, ErrLimit, "%d names are published, Options.MaxNames", len(n.published))
+		return nil, opError(op, ErrClosed, "the server was closed")
+	case old != nil && !replace:
+		return nil, opError(op, ErrName, "%q is taken; withdraw it first, or replace it", name)
+	case old == nil && len(n.published) >= n.options.MaxNames:
+		return nil, opError(op, ErrLimit, "%d names are published, Options.MaxNames", len(n.published))
 	}
 	n.published[name] = p
-	return nil
+	return old, nil
 }
 
 func (n *node) withdraw(name string) *published {

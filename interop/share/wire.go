@@ -47,7 +47,9 @@ const (
 	frameForget                         // receiver to maker: segment it wants to unmap
 	frameForgotten                      // maker to receiver: the descriptor would be sent again
 	frameGone                           // maker to receiver: segment that exists no more
-	lastFrame      = frameGone
+	framePass                           // receiver to maker: a description with the lease's serial; answered by framePassed
+	framePassed                         // answer: a handle
+	lastFrame      = framePassed
 )
 
 // answer is the kind of frame that answers one, if it asks anything; a refusal may too.
@@ -59,6 +61,8 @@ func (k frameKind) answer() frameKind {
 		return frameOpened
 	case frameNames:
 		return frameListed
+	case framePass:
+		return framePassed
 	default:
 		return 0
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/internal/shared"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -49,7 +50,8 @@ func (r *region) cover(fd int, readOnly bool) error {
 
 // end gives the addresses back, and reports whether it could. USM is freed only with
 // pages of its own under it again, as the runtime expects them: where those cannot be
-// had it is left allocated, with what lies in it.
+// had it is left allocated, with what lies in it, and so it is at the end of the process
+// (memmgr.StopBackground).
 func (r *region) end() bool {
 	if r.opened != nil {
 		if err := closeHandle(r.opened, r.base); err != nil {
@@ -65,6 +67,11 @@ func (r *region) end() bool {
 		}
 		return true
 	}
+	return shared.UnlessEnding(r.free)
+}
+
+// free gives the USM back with pages of its own under it.
+func (r *region) free() bool {
 	if err := r.uncover(); err != nil {
 		memmgr.Found(fmt.Sprintf("%d bytes of %v at %#x are lost: they were shared, and pages of their own could not be put back, "+
 			"without which they must not be freed: %v", r.size, r.usm.Place(), r.base, err), "")

@@ -1,0 +1,135 @@
+package share
+
+import (
+	"context"
+	"sync"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// Memory of another process is passed on by its maker: whoever opened an array asks the
+// maker for a handle of it, or of a part of it. So a lease never depends on a process in
+// between, and a maker who is given its own memory back has it without a second mapping.
+
+// borrowedBuffers are those of opened arrays, over all connections.
+var borrowedBuffers = struct {
+	mu sync.Mutex
+	m  map[memmgr.Buffer]*opened
+}{m: map[memmgr.Buffer]*opened{}}
+
+func (o *opened) note() {
+	borrowedBuffers.mu.Lock()
+	defer borrowedBuffers.mu.Unlock()
+	borrowedBuffers.m[o.buffer] = o
+}
+
+func (o *opened) forget() {
+	borrowedBuffers.mu.Lock()
+	defer borrowedBuffers.mu.Unlock()
+	delete(borrowedBuffers.m, o.buffer)
+}
+
+// stranger finds what was opened as this buffer; nil for one of this process's own.
+func stranger(b memmgr.Buffer) *opened {
+	borrowedBuffers.mu.Lock()
+	defer borrowedBuffers.mu.Unlock()
+	return borrowedBuffers.m[b]
+}
+
+// AudienceOf tells what processes other than its maker may do with the memory of a buffer,
+// whether this process or another made it; ok is false for memory that cannot be shared.
+// Any goroutine.
+func AudienceOf(b memmgr.Buffer) (a segment.Audience, ok bool) {
+	if !b.Valid() {
+		return 0, false
+	}
+	if o := stranger(b); o != nil {
+		return o.held.facts.audience, true
+	}
+	size := b.Size()
+	if size == memmgr.UnknownSize {
+		return 0, false
+	}
+	s, _, ok := segment.Find(b.Address(), size)
+	if !ok {
+		return 0, false
+	}
+	return s.Audience(), true
+}
+
+// pass asks the maker of an opened array for a handle of it.
+func (o *opened) pass(ctx context.Context, op string, a *usmarray.Array) (Handle, error) {
+	if err := a.Synchronize(ctx); err != nil {
+		return Handle{}, named(op, err)
+	}
+	d := description{
+		segment: o.held.facts, offset: o.lent.offset, size: o.lent.size, serial: o.lent.serial,
+		dtype: a.DataType(), readOnly: o.lent.readOnly || a.ReadOnly(), padded: a.Padded(), layout: a.Layout(),
+	}
+	answer, err := o.peer.ask(ctx, op, framePass, func(b []byte) []byte { return appendDescription(b, &d) })
+	return answer.handle, err
+}
+
+// maxPassedPart is the part of Options.MaxUnopened that the handles may take which one
+// process asked for.
+const maxPassedPart = 16
+
+// pass answers a process that wants to pass on what it has open.
+func (p *Peer) pass(f frame) error {
+	d, err := readDescription(f.payload)
+	if err != nil {
+		return err
+	}
+	h, err := p.node.passFor(p, &d)
+	if err != nil {
+		return p.refuse(f.call, err)
+	}
+	p.mu.Lock()
+	answer := p.newDatagram()
+	answer.b = appendFrame(answer.b, framePassed, f.call, func(b []byte) []byte { return append(b, h.encoded...) })
+	return p.post(answer)
+}
+
+// passFor makes a handle of what a process has open, with no more rights than it has.
+func (n *node) passFor(p *Peer, d *description) (Handle, error) {
+	const op = "Export"
+	if n.maker == "" {
+		return Handle{}, opError(op, ErrNotShared, "its maker dialled, and listens nowhere: it cannot be passed on")
+	}
+	l, err := n.leases.again(op, p, d)
+	if err != nil {
+		return Handle{}, err
+	}
+	var h Handle
+	err = n.leases.add(op, l, &n.options, func(d *description) string {
+		h = makeHandle(n.maker, d)
+		return h.encoded
+	})
+	if err != nil {
+		l.letGo()
+		return Handle{}, err
+	}
+	n.wind()
+	return h, nil
+}
+
+// again makes a lease beside one that a process has open, not yet in the table.
+func (t *leaseTable) again(op string, p *Peer, d *description) (*lease, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	open := t.all[d.serial]
+	switch {
+	case open == nil || !open.opened || open.holder != p:
+		return nil, opError(op, ErrStale, "lease %d is over", d.serial)
+	case d.segment != open.d.segment || d.offset != open.d.offset || d.size != open.d.size:
+		return nil, opError(op, ErrHandle, "it describes other memory than lease %d is for", d.serial)
+	}
+	if err := retainTwice(op, open.buffer); err != nil {
+		return nil, err
+	}
+	l := &lease{d: *d, segment: open.segment, base: open.base, buffer: open.buffer, asker: p}
+	l.d.readOnly = d.readOnly || open.d.readOnly
+	return l, nil
+}

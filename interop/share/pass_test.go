@@ -1,0 +1,155 @@
+//go:build linux
+
+package share_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/share"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// handOver opens at one server what another exports.
+func handOver(t *testing.T, from, to *share.Server, a *usmarray.Array) *usmarray.Array {
+	t.Helper()
+	h, err := from.Export(background(t), a, share.ExportOptions{})
+	require.NoError(t, err)
+	b, err := to.Open(background(t), h)
+	require.NoError(t, err)
+	return b
+}
+
+// What was opened is passed on: to a third, whose lease does not end with the one between,
+// and back to its maker, who has its own memory again.
+func TestPassedOn(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	maker, between, third := listen(t, share.Options{}), listen(t, share.Options{}), listen(t, share.Options{})
+	a := counting(t, pool, 4, 6)
+	b := handOver(t, maker, between, a)
+	part, err := b.Index(usmarray.Range(0, 4), usmarray.Range(1, 6).By(2))
+	require.NoError(t, err)
+
+	c := handOver(t, between, third, part)
+	require.Equal(t, part.Layout(), c.Layout())
+	require.False(t, c.ReadOnly())
+	own := handOver(t, between, maker, part)
+	require.Equal(t, a.Buffer().Address(), own.Buffer().Address(), "the maker's own memory")
+	require.Equal(t, part.Layout(), own.Layout())
+	own.Release()
+
+	audience, ok := share.AudienceOf(c.Buffer())
+	require.True(t, ok)
+	require.Equal(t, segment.PeersWrite, audience)
+	require.Equal(t, 2, maker.Stats().Leases)
+	b.Release() // the view borrowed
+	require.NoError(t, between.Close())
+	eventually(t, func() bool { return maker.Stats().Leases == 1 }, "the lease between is over")
+	v, err := usmarray.ToSlice[float32](c)
+	require.NoError(t, err)
+	require.Equal(t, []float32{1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23}, v)
+	buffer := c.Buffer()
+	c.Release()
+	_, ok = share.AudienceOf(buffer)
+	require.False(t, ok, "it was released")
+	eventually(t, func() bool { return maker.Stats().Leases == 0 }, "the last lease is over")
+}
+
+// Nobody passes on more than they have.
+func TestPassedOnReadOnly(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	maker, between, third := listen(t, share.Options{}), listen(t, share.Options{}), listen(t, share.Options{})
+	a := counting(t, pool, 6)
+	for _, lent := range []*usmarray.Array{a.AsReadOnly(), a} {
+		b := handOver(t, maker, between, lent)
+		c := handOver(t, between, third, b.AsReadOnly())
+		require.True(t, c.ReadOnly())
+		d := handOver(t, third, maker, c)
+		require.True(t, d.ReadOnly())
+		for _, x := range []*usmarray.Array{b, c, d} {
+			x.Release()
+		}
+	}
+}
+
+// A maker that listens nowhere, that is gone, or that has as many such handles out as one
+// process may ask for says so.
+func TestNotPassedOn(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	a := counting(t, pool, 6)
+	peers := make(chan *share.Peer, 1)
+	server := listen(t, share.Options{Connected: func(p *share.Peer) { peers <- p }})
+	dialled := dial(t, server, share.Options{})
+	require.NoError(t, dialled.Give(background(t), "", a))
+	p := <-peers
+	_, got, err := p.Receive(background(t))
+	require.NoError(t, err)
+	_, err = server.Export(background(t), got, share.ExportOptions{})
+	require.ErrorIs(t, err, share.ErrNotShared)
+	require.ErrorContains(t, err, "listens nowhere")
+	_, err = server.Export(background(t), got, share.ExportOptions{NoWait: true})
+	require.ErrorIs(t, err, share.ErrNotShared)
+	got.Release()
+
+	maker := listen(t, share.Options{MaxUnopened: 32, Unopened: time.Hour})
+	b := handOver(t, maker, server, a)
+	for range 2 {
+		_, err = server.Export(background(t), b, share.ExportOptions{})
+		require.NoError(t, err)
+	}
+	_, err = server.Export(background(t), b, share.ExportOptions{})
+	require.ErrorIs(t, err, share.ErrLimit)
+	h, err := maker.Export(background(t), a, share.ExportOptions{})
+	require.NoError(t, err, "others have room")
+	require.True(t, maker.Revoke(h))
+	require.NoError(t, maker.Close())
+	_, err = server.Export(background(t), b, share.ExportOptions{})
+	require.ErrorIs(t, err, share.ErrClosed)
+	b.Release()
+	require.NoError(t, p.Close())
+}
+
+// What a process claims to have, and has not, is refused, and harms nobody.
+func TestPassingOnWhatIsNotOpen(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	maker, other := listen(t, share.Options{}), listen(t, share.Options{})
+	a := counting(t, pool, 6)
+	b := handOver(t, maker, other, a)
+	defer b.Release()
+	h, err := maker.Export(background(t), a, share.ExportOptions{})
+	require.NoError(t, err)
+	described := h.Bytes()[8+16+1+len(h.Maker()):] // a lease that nobody opened
+	r := rogue(t, maker, true)
+	_, err = r.Write(frameOf(15, 7, described))
+	require.NoError(t, err)
+	answer := make([]byte, 1<<14)
+	n, err := r.Read(answer)
+	require.NoError(t, err)
+	require.Equal(t, byte(2), answer[0], "refused")
+	require.Contains(t, string(answer[:n]), "is over")
+	_, err = r.Write(frameOf(15, 8, described[:len(described)-1]))
+	require.NoError(t, err)
+	cutOff(t, r)
+	require.True(t, maker.Revoke(h))
+}
+
+// A name that is taken can be given to another array, at once.
+func TestReplace(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	s := listen(t, share.Options{MaxNames: 1})
+	p := dial(t, s, share.Options{})
+	require.NoError(t, s.Replace(background(t), "a", counting(t, pool, 3)))
+	first, err := p.Attach(background(t), "a")
+	require.NoError(t, err)
+	require.ErrorIs(t, s.Publish(background(t), "a", counting(t, pool, 5)), share.ErrName)
+	require.NoError(t, s.Replace(background(t), "a", counting(t, pool, 5)))
+	require.ErrorIs(t, s.Replace(background(t), "b", counting(t, pool, 5)), share.ErrLimit)
+	second, err := p.Attach(background(t), "a")
+	require.NoError(t, err)
+	require.Equal(t, []int{3, 5}, append(first.Shape(), second.Shape()...))
+	first.Release()
+	second.Release()
+}
