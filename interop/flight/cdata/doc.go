@@ -12,10 +12,10 @@
 // types that both sides have, dense rows, a permutation where the axes of a row lie in
 // another order, no nulls, read-only on the way in.
 //
-// The way in is arrow-go's (its package arrow/cdata), which has no extension types there,
-// and usmarrow's. The way out is this package's own: arrow-go 18.8 leaves the children of
-// an extension type over a list out, puts addresses of the Go heap into C memory, and has
-// no ArrowDeviceArray to export.
+// Neither way is arrow-go's (its package arrow/cdata). In, release 18.8 reads a struct again
+// after it was checked, follows counts and lengths that nobody holds against anything, and
+// has no extension types. Out, it leaves the children of an extension type over a list
+// out, puts addresses of the Go heap into C memory, and has no ArrowDeviceArray.
 //
 // # Ownership
 //
@@ -36,7 +36,9 @@
 //
 // # Trust
 //
-// Lengths, offsets, counts, children and formats are checked before they are used, and a
+// The structs, and what they point to but for the values, are copied once, and moved by
+// that; lengths, offsets, counts, children and formats are checked in the copy and used
+// from it, so that a producer that writes to them meanwhile changes nothing. A
 // struct that lies is an error; columns of other types are refused by their format, before
 // anything of their buffers is read. How long its buffers are, the interface does not say, nor
 // how long its texts are: there the producer is believed, as any C code in the process is.

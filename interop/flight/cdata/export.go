@@ -117,6 +117,19 @@ var formats = map[arrow.Type]string{
 	arrow.FLOAT16: "e", arrow.FLOAT32: "f", arrow.FLOAT64: "g",
 }
 
+// types are those that the formats stand for.
+var types = func() map[string]arrow.DataType {
+	m := map[string]arrow.DataType{}
+	for _, t := range []arrow.DataType{
+		arrow.PrimitiveTypes.Int8, arrow.PrimitiveTypes.Int16, arrow.PrimitiveTypes.Int32, arrow.PrimitiveTypes.Int64,
+		arrow.PrimitiveTypes.Uint8, arrow.PrimitiveTypes.Uint16, arrow.PrimitiveTypes.Uint32, arrow.PrimitiveTypes.Uint64,
+		arrow.FixedWidthTypes.Float16, arrow.PrimitiveTypes.Float32, arrow.PrimitiveTypes.Float64,
+	} {
+		m[formats[t.ID()]] = t
+	}
+	return m
+}()
+
 // metadata is the interface's form of an extension type's name and parameters.
 func metadata(t arrow.ExtensionType) []byte {
 	b := binary.NativeEndian.AppendUint32(nil, 2)

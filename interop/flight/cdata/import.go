@@ -3,199 +3,150 @@
 package cdata
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
-	"strconv"
-	"strings"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	arrowarray "github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/cdata"
-	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/apache/arrow-go/v18/arrow/bitutil"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/usmbridge/usmbridge/interop/flight/usmarrow"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-func misfit(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", usmarrow.ErrMalformed, fmt.Sprintf(format, args...))
+// afterRead, in tests, runs when everything was read and nothing was used yet.
+var afterRead func()
+
+// producer owns the copy of an array: it is what arrow-go's buffers in its memory are
+// freed to, and calls the producer's release function when the last of them is.
+type producer struct {
+	refs  atomic.Int64
+	array Array
 }
 
-// What arrow-go makes room for before it knows that it is there.
-const (
-	maxPairs = 1 << 10
-	maxText  = 1 << 24
-)
+var _ memory.Allocator = (*producer)(nil)
 
-// checkSchema holds a schema against what a tensor can be, before arrow-go sees it: for a
-// type with offsets arrow-go reads those while it imports, and on a device the host may
-// not; lengths in the metadata it follows unseen.
-func checkSchema(s *Schema, nested bool) error {
-	switch {
-	case s.Released():
-		return misfit("a schema that was released")
-	case s.format == nil:
-		return misfit("a schema without a format")
-	case s.dictionary != nil:
-		return fmt.Errorf("%w: dictionary-encoded values; decode them first", usmarrow.ErrType)
+// Allocate implements memory.Allocator; nobody calls it.
+func (p *producer) Allocate(n int) []byte { return make([]byte, n) }
+
+// Reallocate implements memory.Allocator; nobody calls it.
+func (p *producer) Reallocate(n int, _ []byte) []byte { return make([]byte, n) }
+
+// Free implements memory.Allocator.
+func (p *producer) Free([]byte) { p.drop() }
+
+func (p *producer) drop() {
+	if p.refs.Add(-1) == 0 {
+		p.array.Release()
 	}
-	list, err := checkFormat(formatOf(s))
-	switch {
-	case err != nil:
-		return err
-	case list && nested:
-		return fmt.Errorf("%w: lists of lists", usmarrow.ErrType)
-	case list && (s.nChildren != 1 || s.children == nil || childSchema(s) == nil):
-		return misfit("lists whose schema has %d children; they have one, their elements", s.nChildren)
-	case !list && s.nChildren != 0:
-		return misfit("values whose schema has %d children; they have none", s.nChildren)
-	}
-	if err := checkMetadata(s.metadata); err != nil || !list {
-		return err
-	}
-	return checkSchema(childSchema(s), true)
 }
 
-// maxFormat is more than the longest format that is taken has.
-const maxFormat = 32
+// maxBytes is more than a process can address.
+const maxBytes = 1 << 57
 
-// formatOf is a copy of a schema's format, or of its beginning.
-func formatOf(s *Schema) string {
-	var b []byte
-	for i := range maxFormat {
-		c := *(*byte)(unsafe.Add(s.format, i))
-		if c == 0 {
-			break
-		}
-		b = append(b, c)
+// buffer is n times size bytes of the producer's memory; nil where there is none.
+func (p *producer) buffer(at unsafe.Pointer, n, size int) (*memory.Buffer, error) {
+	if n > maxBytes/size || uintptr(at) > math.MaxUint-uintptr(n*size) {
+		return nil, misfit("%d elements of %d bytes at %v", n, size, at)
 	}
-	return string(b)
+	if at == nil {
+		return nil, nil //nolint:nilnil // arrow-go's way to say that there is none
+	}
+	p.refs.Add(1)
+	return memory.NewBufferWithAllocator(unsafe.Slice((*byte)(at), n*size), p), nil
 }
 
-// checkFormat lets the values through that arrays have, and lists of one size.
-func checkFormat(format string) (list bool, err error) {
-	if size, ok := strings.CutPrefix(format, "+w:"); ok {
-		if n, err := strconv.ParseInt(size, 10, 32); err != nil || n < 1 {
-			return false, misfit("format %q: lists have a size from 1 to %d", format, math.MaxInt32)
-		}
-		return true, nil
+// data is arrow-go's of an array of values, or of lists where there are elements.
+func (p *producer) data(t arrow.DataType, e *extent) (*arrowarray.Data, error) {
+	end := e.offset + e.length
+	bitmap, err := p.buffer(e.buffers[0], int(bitutil.CeilByte(min(end, math.MaxInt-7)))/8, 1)
+	if err != nil {
+		return nil, err
 	}
-	if format == "" {
-		return false, misfit("a schema with an empty format")
-	}
-	for _, known := range formats {
-		if format == known {
-			return false, nil
-		}
-	}
-	return false, fmt.Errorf("%w: a column or elements of format %q; tensors hold int8 to int64, uint8 to uint64, float16, float32 and float64, as values or in lists of one size (+w)", usmarrow.ErrType, format)
-}
-
-// checkMetadata follows the lengths in a schema's metadata, nil when there is none.
-func checkMetadata(p unsafe.Pointer) error {
-	if p == nil {
-		return nil
-	}
-	pairs := int32At(p)
-	if pairs < 0 || pairs > maxPairs {
-		return misfit("metadata of %d pairs", pairs)
-	}
-	p = unsafe.Add(p, 4)
-	for range 2 * pairs {
-		n := int32At(p)
-		if n < 0 || n > maxText {
-			return misfit("metadata with a text of %d bytes", n)
-		}
-		p = unsafe.Add(p, 4+int(n))
-	}
-	return nil
-}
-
-// checkArray holds an array against its schema's form. arrow-go does not ask whether a
-// child was moved out; its memory may be gone then.
-func checkArray(a *Array, list bool) error {
-	switch {
-	case a.Released():
-		return misfit("an array that was released, or whose elements were moved out")
-	case a.dictionary != nil:
-		return misfit("an array with a dictionary, of which its schema says nothing")
-	case list && (a.nChildren != 1 || a.children == nil || childArray(a) == nil):
-		return misfit("lists whose array has %d children; they have one, their elements", a.nChildren)
-	case !list && a.nChildren != 0:
-		return misfit("values whose array has %d children; they have none", a.nChildren)
-	case list:
-		return checkArray(childArray(a), false)
-	}
-	return nil
-}
-
-// int32At reads a number at any address, aligned or not.
-func int32At(p unsafe.Pointer) int32 {
-	return int32(binary.NativeEndian.Uint32(unsafe.Slice((*byte)(p), 4)))
-}
-
-// column is arrow-go's of the structs, which it takes; on an error they are released.
-func column(schema *Schema, array *Array) (c arrow.Array, err error) {
+	buffers, children := []*memory.Buffer{bitmap}, []arrow.ArrayData(nil)
 	defer func() {
-		if r := recover(); r != nil { // a type that arrow-go cannot have, such as lists of size 0
-			c, err = nil, misfit("arrow-go: %v", r)
-		}
-		schema.Release()
-		if err != nil {
-			array.Release()
+		for _, b := range buffers {
+			if b != nil {
+				b.Release()
+			}
 		}
 	}()
-	if err := checkSchema(schema, false); err != nil {
-		return nil, err
+	if list, ok := t.(*arrow.FixedSizeListType); ok {
+		elements, err := p.data(list.Elem(), e.elements)
+		if err != nil {
+			return nil, err
+		}
+		defer elements.Release()
+		children = append(children, elements)
+	} else {
+		values, err := p.buffer(e.buffers[1], end, t.(arrow.FixedWidthDataType).Bytes())
+		if err == nil && values == nil && e.length > 0 {
+			err = misfit("%d values, and no memory with them", e.length)
+		}
+		if err != nil {
+			return nil, err
+		}
+		buffers = append(buffers, values)
 	}
-	if err := checkArray(array, schema.nChildren == 1); err != nil {
-		return nil, err
-	}
-	field, err := cdata.ImportCArrowField((*cdata.CArrowSchema)(unsafe.Pointer(schema)))
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", usmarrow.ErrMalformed, err)
-	}
-	tensor, err := extension(field)
-	if err != nil {
-		return nil, err
-	}
-	storage, err := cdata.ImportCArrayWithType((*cdata.CArrowArray)(unsafe.Pointer(array)), field.Type)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", usmarrow.ErrMalformed, err)
-	}
-	if tensor == nil {
-		return storage, nil
-	}
-	defer storage.Release()
-	return arrowarray.NewExtensionArrayWithStorage(tensor, storage), nil
+	return arrowarray.NewData(t, e.length, buffers, children, e.nulls, e.offset), nil
 }
 
-// extension is the extension type of a field, nil for none: arrow-go imports storage, and
-// leaves the type in the metadata.
-func extension(f arrow.Field) (arrow.ExtensionType, error) {
-	if list, ok := f.Type.(*arrow.FixedSizeListType); ok {
-		if name, ok := list.ElemField().Metadata.GetValue(ipc.ExtensionTypeKeyName); ok {
-			return nil, fmt.Errorf("%w: lists of %q", usmarrow.ErrType, name)
+// column is arrow-go's of the copies of both structs. It takes them: the schema is
+// released, the array when nothing refers to its memory any more.
+func column(schema Schema, array Array) (arrow.Array, error) {
+	defer schema.Release()
+	p := &producer{array: array}
+	p.refs.Store(1)
+	defer p.drop()
+	f, err := readField(schema, false)
+	if err != nil {
+		return nil, err
+	}
+	e, err := readExtent(array, f.list > 0)
+	if err != nil {
+		return nil, err
+	}
+	if afterRead != nil {
+		afterRead()
+	}
+	storage := f.values
+	if f.list > 0 {
+		storage = arrow.FixedSizeListOf(f.list, f.values)
+	}
+	var tensor arrow.ExtensionType
+	if f.extension != nil {
+		if f.extension[0] != usmarrow.TensorName {
+			return nil, fmt.Errorf("%w: a column of %q; give its storage", usmarrow.ErrType, f.extension[0])
+		}
+		if tensor, err = new(usmarrow.TensorType).Deserialize(storage, f.extension[1]); err != nil {
+			return nil, err
 		}
 	}
-	name, ok := f.Metadata.GetValue(ipc.ExtensionTypeKeyName)
-	if !ok {
-		return nil, nil // most columns have none
+	data, err := p.data(storage, &e)
+	if err != nil {
+		return nil, err
 	}
-	if name != usmarrow.TensorName {
-		return nil, fmt.Errorf("%w: a column of %q; give its storage", usmarrow.ErrType, name)
+	defer data.Release()
+	values := arrowarray.MakeFromData(data)
+	if tensor == nil {
+		return values, nil
 	}
-	parameters, _ := f.Metadata.GetValue(ipc.ExtensionMetadataKeyName)
-	return new(usmarrow.TensorType).Deserialize(f.Type, parameters)
+	defer values.Release()
+	return arrowarray.NewExtensionArrayWithStorage(tensor, values), nil
 }
 
 // Import shows a producer's column as an array in the same memory, read-only, as
 // usmarrow.FromArrow does. It takes both structs. Errors: usmarrow.ErrType, ErrNulls,
 // ErrMalformed.
 func Import(schema *Schema, array *Array) (*usmarray.Array, error) {
+	return importHost(takeSchema(schema), takeArray(array))
+}
+
+func importHost(schema Schema, array Array) (*usmarray.Array, error) {
 	c, err := column(schema, array)
 	if err != nil {
 		return nil, err
@@ -210,16 +161,17 @@ func Import(schema *Schema, array *Array) (*usmarray.Array, error) {
 // syclobj.Runtime.DLPackPlace, and ErrType for other devices.
 func ImportDevice(rt *syclobj.Runtime, schema *Schema, array *DeviceArray) (*usmarray.Array, error) {
 	deviceType, id, event := array.deviceType, array.deviceID, array.syncEvent
+	s, a := takeSchema(schema), takeArray(&array.Array)
 	refuse := func(err error) (*usmarray.Array, error) {
-		schema.Release()
-		array.Array.Release()
+		s.Release()
+		a.Release()
 		return nil, err
 	}
 	if deviceType == DeviceCPU {
 		if event != nil {
 			return refuse(misfit("an event of the CPU, which has none"))
 		}
-		return Import(schema, &array.Array)
+		return importHost(s, a)
 	}
 	if deviceType != DeviceOneAPI {
 		return refuse(fmt.Errorf("%w: memory of Arrow's device type %d (%d); CPU (1) and ONEAPI (14) are known here", usmarrow.ErrType, deviceType, id))
@@ -235,18 +187,18 @@ func ImportDevice(rt *syclobj.Runtime, schema *Schema, array *DeviceArray) (*usm
 		}
 		defer ev.Close()
 	}
-	c, err := column(schema, &array.Array)
+	c, err := column(s, a)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Release()
-	a, err := usmarrow.FromArrowOn(c, func(lo, hi uintptr) (*syclobj.Place, error) {
+	b, err := usmarrow.FromArrowOn(c, func(lo, hi uintptr) (*syclobj.Place, error) {
 		return rt.DLPackPlace(int32(id), lo, hi)
 	})
 	if err != nil || ev == nil {
-		return a, err
+		return b, err
 	}
-	return pending(a, ev)
+	return pending(b, ev)
 }
 
 // pending notes what is to be waited for before the memory of an array is touched. It is
