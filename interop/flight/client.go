@@ -1,6 +1,7 @@
 package flight
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -31,7 +32,8 @@ type ClientOptions struct {
 	Token string
 	// TLS is for grpc+tls locations; nil trusts the system's certificates.
 	TLS *tls.Config
-	// Batch is how many bytes of a tensor go into one message, in both directions; 2 MiB.
+	// Batch is how many bytes of a tensor go into one message, in both directions; 2 MiB
+	// where this side sends, and 1 MiB where it receives, as gRPC holds a message whole.
 	Batch int
 	// MaxMessage bounds a message that is received; 1 GiB. A server that is asked for
 	// batches sends smaller ones; those that do not know the request may not.
@@ -56,9 +58,7 @@ func Dial(location string, o ClientOptions) (*Client, error) {
 	if o.Token != "" && !l.private() {
 		return nil, &Error{Op: "Dial", Err: fmt.Errorf("%w: %v would carry it in the clear; use grpc+tls", ErrInsecure, l)}
 	}
-	if o.Batch <= 0 {
-		o.Batch = 2 << 20
-	}
+	o.Batch = max(o.Batch, 0)
 	if o.MaxMessage <= 0 {
 		o.MaxMessage = codec.DefaultMaxMessage
 	}
@@ -66,7 +66,8 @@ func Dial(location string, o ClientOptions) (*Client, error) {
 	if l.Scheme == "grpc+tls" {
 		creds = credentials.NewTLS(o.TLS)
 	}
-	conn, err := grpc.NewClient(l.target(), grpc.WithTransportCredentials(creds), grpc.WithDisableRetry(),
+	conn, err := grpc.NewClient(l.target(), grpc.WithTransportCredentials(wideCredentials{creds}), grpc.WithDisableRetry(),
+		grpc.WithReadBufferSize(ioBuffer), grpc.WithWriteBufferSize(ioBuffer),
 		experimental.WithBufferPool(new(frames)), grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(connWindow),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec.New(0)), grpc.MaxCallRecvMsgSize(o.MaxMessage)))
@@ -131,7 +132,7 @@ func (c *Client) put(ctx context.Context, name string, a *usmarray.Array, more m
 		return result, err
 	}
 	out := &sender{ctx: ctx, leases: &leases, stage: st, send: stream.SendMsg}
-	err = out.tensor(t, &flight.FlightDescriptor{Type: flight.DescriptorPATH, Path: []string{name}}, c.o.Batch)
+	err = out.tensor(t, &flight.FlightDescriptor{Type: flight.DescriptorPATH, Path: []string{name}}, cmp.Or(c.o.Batch, 2<<20))
 	if err == nil {
 		err = stream.CloseSend()
 	}
@@ -236,7 +237,7 @@ const forever = 1000 * time.Hour
 
 // receive receives what a ticket stands for into a builder.
 func (c *Client) receive(ctx context.Context, ticket *flight.Ticket, b *builder) error {
-	ctx, cancel := context.WithCancel(c.context(metadata.AppendToOutgoingContext(ctx, BatchHeader, strconv.Itoa(c.o.Batch))))
+	ctx, cancel := context.WithCancel(c.context(metadata.AppendToOutgoingContext(ctx, BatchHeader, strconv.Itoa(cmp.Or(c.o.Batch, 1<<20)))))
 	defer cancel()
 	stream, err := c.rpc.DoGet(ctx, ticket)
 	if err != nil {

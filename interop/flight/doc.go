@@ -43,7 +43,11 @@
 // Everything that grows has a bound ([ServerOptions], codec.Limits): connections,
 // streams, messages, tensors, memory, the time without a byte. A call carries a token,
 // where tokens are asked for, as "authorization: Bearer TOKEN"; without TLS a server
-// with tokens listens on this machine only and a client sends none elsewhere. Errors
+// with tokens listens on this machine only and a client sends none elsewhere. A peer that
+// is stopped, or whose machine is gone, is asked after [ServerOptions].Keepalive and cut
+// off after half that time again: by default its memory is back within 30 s and a
+// collection. One that answers, but reads or sends nothing, has [ServerOptions].Stall, a
+// minute. A client finds out about its server within 30 s too, or with its context. Errors
 // are gRPC's statuses: InvalidArgument for what is no tensor or no name, NotFound,
 // ResourceExhausted for bounds and memory, Unauthenticated, DeadlineExceeded.
 //

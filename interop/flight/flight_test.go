@@ -66,8 +66,8 @@ func serve(t *testing.T, o ServerOptions, at Location) (*Server, Location) {
 		s.Close()
 		wait.Wait()
 		settled(t)
-		require.Zero(t, s.gate.Streams())
-		require.Zero(t, s.gate.InFlight())
+		// Calls leave after their handlers.
+		require.Eventually(t, func() bool { return s.gate.Streams() == 0 && s.gate.InFlight() == 0 }, time.Minute, time.Millisecond)
 	})
 	return s, at
 }
@@ -80,11 +80,11 @@ func dial(t *testing.T, location string, o ClientOptions) *Client {
 	return c
 }
 
-// settled waits until gRPC holds none of our memory: within the five seconds that a
-// killed client may take.
+// settled waits until gRPC holds none of our memory: a killed client's is back within
+// seconds, and on a machine with much else to do somewhat later.
 func settled(t *testing.T) {
 	t.Helper()
-	require.Eventually(t, func() bool { n, _ := codec.Outstanding(); return n == 0 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { n, _ := codec.Outstanding(); return n == 0 }, time.Minute, time.Millisecond)
 }
 
 func numbers(t *testing.T, r memmgr.Resource, shape ...int) *usmarray.Array {
@@ -160,7 +160,7 @@ func TestPutAndGet(t *testing.T) {
 	}
 	require.Equal(t, codes.NotFound, status.Code(b.client.Free(t.Context(), "t0")))
 	settled(t)
-	require.Eventually(t, func() bool { return b.pool.Stats().RequestedBytes.Current == 0 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return b.pool.Stats().RequestedBytes.Current == 0 }, time.Minute, time.Millisecond)
 }
 
 // Views with dense rows travel as they lie: their permutation is what arrives.
@@ -201,7 +201,7 @@ func TestPublish(t *testing.T) {
 	require.Equal(t, a.Pointer(), local.Pointer())
 	local.Release()
 	require.NoError(t, b.server.Store().Free("own"))
-	require.Eventually(t, func() bool { return a.Buffer().Count() == 1 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return a.Buffer().Count() == 1 }, time.Minute, time.Millisecond)
 	a.Release()
 	for _, name := range []string{"", "a/b", " a", "a\x00", "\xff", string(make([]byte, 200))} {
 		require.ErrorIs(t, b.server.Store().Put(name, nil), ErrName)

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/net/netutil"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -48,6 +47,11 @@ type ServerOptions struct {
 	MemoryWait time.Duration
 	// Stall is how long a put or a get may go on without a byte; 60 s.
 	Stall time.Duration
+	// Keepalive is how long a connection may be silent before the server asks whether the
+	// client is there; one that has not answered after half that time (a stopped process,
+	// a machine that is gone) loses its connection, with all that its calls held. At least
+	// 1 s; 20 s.
+	Keepalive time.Duration
 	// Actions are a service's own: what a DoAction of that type does, besides ActionFree
 	// and ActionStats. A client whose call passed the tokens may call any.
 	Actions map[string]ActionFunc
@@ -101,6 +105,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 	o.Batch = cmp.Or(o.Batch, 1<<20)
 	o.MemoryWait = cmp.Or(o.MemoryWait, 2*time.Second)
 	o.Stall = cmp.Or(o.Stall, time.Minute)
+	o.Keepalive = max(cmp.Or(o.Keepalive, 20*time.Second), time.Second)
 	s := &Server{o: o, store: NewStore(o.Memory, o.MaxTensors), gate: codec.NewGate(o.Limits), guard: newGuard(o.Tokens), stage: st}
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(codec.New(o.Limits.MaxHeader)),
@@ -108,13 +113,16 @@ func NewServer(o ServerOptions) (*Server, error) {
 		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(connWindow),
 		grpc.MaxConcurrentStreams(uint32(s.gate.Limits().MaxStreams)),
 		experimental.BufferPool(new(frames)),
+		grpc.WriteBufferSize(ioBuffer),
 		grpc.MaxHeaderListSize(32 << 10), grpc.ConnectionTimeout(20 * time.Second),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: o.Keepalive, Timeout: o.Keepalive / 2}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream),
 	}
-	if o.TLS != nil {
+	if o.TLS != nil { // whose connections keep their read buffer: gRPC's size will do
 		options = append(options, grpc.Creds(credentials.NewTLS(o.TLS)))
+	} else {
+		options = append(options, grpc.ReadBufferSize(ioBuffer))
 	}
 	s.grpc = grpc.NewServer(options...)
 	flight.RegisterFlightServiceServer(s.grpc, s)
@@ -140,7 +148,7 @@ func (s *Server) Listen(l Location) (net.Listener, Location, error) {
 	if err != nil {
 		return nil, l, &Error{Op: "Listen", Err: err}
 	}
-	return netutil.LimitListener(ln, s.o.MaxConnections), l.located(ln), nil
+	return limited(ln, s.o.MaxConnections), l.located(ln), nil
 }
 
 // Serve accepts connections until the server is drained or closed, and returns nil

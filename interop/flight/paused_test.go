@@ -1,0 +1,163 @@
+//go:build unix
+
+package flight
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow/flight"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+)
+
+// peerEnv has the test binary be the peer that is stopped: what it does, and where.
+const peerEnv = "USMBRIDGE_FLIGHT_TEST_PEER"
+
+// TestPausedPeer is that peer. It says when it is in the middle, and stays there.
+func TestPausedPeer(t *testing.T) {
+	do := os.Getenv(peerEnv)
+	if do == "" {
+		t.Skip("the other process of TestStoppedClient and TestStoppedServer")
+	}
+	at := os.Getenv(peerEnv + "_AT")
+	pool := memmgr.NewPool(memmgr.Host())
+	if do == "serve" {
+		s, err := NewServer(ServerOptions{Memory: pool})
+		require.NoError(t, err)
+		where, err := ParseLocation(at)
+		require.NoError(t, err)
+		l, _, err := s.Listen(where)
+		require.NoError(t, err)
+		go func() { _ = s.Serve(l) }()
+	} else {
+		c, err := Dial(at, ClientOptions{})
+		require.NoError(t, err)
+		switch do {
+		case "get":
+			s, err := c.rpc.DoGet(context.Background(), &flight.Ticket{Ticket: []byte("big")})
+			require.NoError(t, err)
+			_, err = s.Recv()
+			require.NoError(t, err)
+		case "put":
+			_, schema := floats(t, map[string]string{RowsKey: "100000"})
+			s, err := c.rpc.DoPut(context.Background())
+			require.NoError(t, err)
+			require.NoError(t, s.SendMsg(&data{descriptor: path("half"), header: schemaHeader(schema)}))
+			require.NoError(t, s.SendMsg(batchOf(t, 1000)))
+		}
+	}
+	fmt.Println("READY")
+	select {} // whoever started it ends it
+}
+
+// peer starts the other process and returns when it is in the middle.
+func peer(t *testing.T, do, at string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestPausedPeer$", "-test.timeout=10m")
+	cmd.Env = append(os.Environ(), peerEnv+"="+do, peerEnv+"_AT="+at)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	cmd.Stderr = os.Stderr
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // a stopped process dies of it too
+		_ = cmd.Wait()
+	})
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if lines.Text() == "READY" {
+			return cmd
+		}
+		t.Log(lines.Text())
+	}
+	t.Fatal("the other process ended")
+	return nil
+}
+
+// A client that is stopped, in the middle of a get or of a put, holds nothing for long:
+// its connection is cut off when it does not answer, and what its call had is back, while
+// others are served as ever.
+func TestStoppedClient(t *testing.T) {
+	for _, do := range []string{"get", "put"} {
+		t.Run(do, func(t *testing.T) {
+			b := newTestbed(t, func(o *ServerOptions) { o.Keepalive = time.Second })
+			big := numbers(t, b.mine, 12<<20)
+			defer big.Release()
+			require.NoError(t, b.client.Put(t.Context(), "big", big))
+			kept := b.pool.Stats().RequestedBytes.Current
+			other := peer(t, do, b.at.String())
+			require.Eventually(t, func() bool {
+				return b.server.Stats().Streams == 1 && (do == "get" || b.pool.Stats().RequestedBytes.Current > kept)
+			}, time.Minute, time.Millisecond)
+			require.NoError(t, other.Process.Signal(syscall.SIGSTOP))
+
+			small := numbers(t, b.mine, 3000)
+			defer small.Release()
+			for i := range 5 {
+				name := strconv.Itoa(i)
+				require.NoError(t, b.client.Put(t.Context(), name, small))
+				got, err := b.client.Get(t.Context(), name, b.mine)
+				require.NoError(t, err)
+				same(t, small, got)
+				got.Release()
+				require.NoError(t, b.client.Free(t.Context(), name))
+			}
+			require.Eventually(t, func() bool { return b.server.Stats().Streams == 0 }, time.Minute, time.Millisecond)
+			settled(t)
+			require.Eventually(t, func() bool { return b.pool.Stats().RequestedBytes.Current == kept }, time.Minute, time.Millisecond)
+			require.Equal(t, []string{"big"}, b.server.Store().Names(""))
+			require.NoError(t, b.client.Free(t.Context(), "big"))
+			require.Eventually(t, func() bool { return b.pool.Stats().RequestedBytes.Current == 0 }, time.Minute, time.Millisecond, "nobody reads it any more")
+		})
+	}
+}
+
+// A client whose server is stopped gives up with its context, and goes on when the server
+// does. What gRPC had in its hands is back by then, or when the client's keepalive has cut
+// the connection, whichever is first; the latter takes half a minute, so only
+// USMBRIDGE_HUNT waits for it.
+func TestStoppedServer(t *testing.T) {
+	mine := newPool(t)
+	at := "grpc+unix://" + t.TempDir() + "/s"
+	other := peer(t, "serve", at)
+	c := dial(t, at, ClientOptions{})
+	big := numbers(t, mine, 12<<20)
+	defer big.Release()
+	require.NoError(t, c.Put(t.Context(), "big", big))
+	held := mine.Stats().RequestedBytes.Current
+	require.NoError(t, other.Process.Signal(syscall.SIGSTOP))
+	for what, call := range map[string]func(ctx context.Context) error{
+		"put": func(ctx context.Context) error { return c.Put(ctx, "big", big) },
+		"get": func(ctx context.Context) error { return second(c.Get(ctx, "big", mine)) },
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		err := call(ctx)
+		cancel()
+		require.Equal(t, codes.DeadlineExceeded, status.Code(err), "%s: %v", what, err)
+	}
+	if os.Getenv("USMBRIDGE_HUNT") != "" {
+		settled(t)
+	}
+	require.NoError(t, other.Process.Signal(syscall.SIGCONT))
+	settled(t)
+	require.Equal(t, held, mine.Stats().RequestedBytes.Current)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	got, err := c.Get(ctx, "big", mine)
+	for status.Code(err) == codes.Unavailable && ctx.Err() == nil { // cut off: it connects again
+		got, err = c.Get(ctx, "big", mine)
+	}
+	require.NoError(t, err)
+	same(t, big, got)
+	got.Release()
+}

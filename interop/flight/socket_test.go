@@ -1,0 +1,154 @@
+package flight
+
+import (
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/mem"
+)
+
+func listenHere(t *testing.T, most int) *listener {
+	t.Helper()
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	require.NoError(t, err)
+	return limited(l, most)
+}
+
+func connect(t *testing.T, l net.Listener) net.Conn {
+	t.Helper()
+	c, err := net.Dial("unix", l.Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// One connection too many waits in the kernel until one is closed, however often that is.
+func TestConnectionsAreBounded(t *testing.T) {
+	l := listenHere(t, 1)
+	connect(t, l)
+	connect(t, l)
+	connect(t, l)
+	first, err := l.Accept()
+	require.NoError(t, err)
+	next := make(chan error)
+	accept := func() {
+		c, err := l.Accept()
+		if err == nil {
+			t.Cleanup(func() { c.Close() })
+		}
+		next <- err
+	}
+	go accept()
+	select {
+	case <-next:
+		t.Fatal("accepted a second one")
+	case <-time.After(10 * time.Millisecond):
+	}
+	require.NoError(t, first.Close())
+	require.Error(t, first.Close(), "closed before")
+	require.NoError(t, <-next)
+	require.Len(t, l.slots, 1)
+	go accept()
+	require.NoError(t, l.Close())
+	require.ErrorIs(t, <-next, net.ErrClosed)
+	require.Error(t, l.Close(), "closed before")
+	require.Len(t, l.slots, 1, "the one that is open")
+}
+
+// A server that has all the connections that it takes serves the next client when one of
+// them is gone.
+func TestServerWithOneConnection(t *testing.T) {
+	b := newTestbed(t, func(o *ServerOptions) { o.MaxConnections = 1 })
+	a := numbers(t, b.mine, 1000)
+	defer a.Release()
+	require.NoError(t, b.client.Put(t.Context(), "x", a))
+	ended := make(chan error)
+	second := dial(t, b.at.String(), ClientOptions{})
+	go func() { ended <- second.Put(t.Context(), "y", a) }()
+	require.NoError(t, b.client.Put(t.Context(), "x", a))
+	require.Equal(t, []string{"x"}, b.server.Store().Names(""))
+	require.NoError(t, b.client.Close())
+	require.NoError(t, <-ended)
+	require.Equal(t, []string{"x", "y"}, b.server.Store().Names(""))
+}
+
+// lent counts the buffers that are out.
+type lent struct{ out, got atomic.Int64 }
+
+func (p *lent) Get(n int) *[]byte { b := make([]byte, n); p.out.Add(1); p.got.Add(1); return &b }
+func (p *lent) Put(*[]byte)       { p.out.Add(-1) }
+
+// A connection that waits for bytes has no buffer, and hands none out with an error.
+func TestReadOnReady(t *testing.T) {
+	l := listenHere(t, 1)
+	defer l.Close()
+	peer := connect(t, l)
+	c, err := l.Accept()
+	require.NoError(t, err)
+	defer c.Close()
+	r, ok := c.(interface {
+		ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error)
+	})
+	if !ok {
+		t.Skip("gRPC reads as it does everywhere on this system: socket_other.go")
+	}
+	var pool lent
+	type result struct {
+		b   *[]byte
+		n   int
+		err error
+	}
+	results := make(chan result)
+	go func() {
+		for {
+			b, n, err := r.ReadOnReady(4, &pool)
+			results <- result{b, n, err}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	require.Eventually(t, func() bool { return pool.got.Load() == 1 && pool.out.Load() == 0 }, time.Minute, time.Millisecond, "it found nothing, and waits")
+	_, err = peer.Write([]byte("abcdef"))
+	require.NoError(t, err)
+	for _, want := range []string{"abcd", "ef"} {
+		got := <-results
+		require.NoError(t, got.err)
+		require.Equal(t, want, string((*got.b)[:got.n]))
+		pool.Put(got.b)
+	}
+	require.NoError(t, c.SetReadDeadline(time.Unix(1, 0)))
+	got := <-results
+	require.ErrorIs(t, got.err, os.ErrDeadlineExceeded)
+	require.Zero(t, pool.out.Load())
+	require.NoError(t, c.SetReadDeadline(time.Time{}))
+	require.NoError(t, peer.Close())
+	b, n, err := r.ReadOnReady(4, &pool)
+	require.ErrorIs(t, err, io.EOF)
+	require.Nil(t, b)
+	require.Zero(t, n)
+	require.NoError(t, c.Close())
+	_, _, err = r.ReadOnReady(4, &pool)
+	require.ErrorIs(t, err, net.ErrClosed)
+	require.Zero(t, pool.out.Load())
+}
+
+// What is no socket is counted too, and read as it comes.
+func TestAcceptedPipe(t *testing.T) {
+	mine, theirs := net.Pipe()
+	defer theirs.Close()
+	closed := 0
+	c := accepted(mine, func() { closed++ })
+	go func() { _, _ = theirs.Write([]byte("x")) }()
+	b := make([]byte, 1)
+	_, err := c.Read(b)
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	require.Equal(t, 1, closed)
+}
