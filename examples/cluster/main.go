@@ -21,7 +21,6 @@ package main
 import (
 	"context"
 	_ "embed"
-	"encoding/binary"
 	"flag"
 	"fmt"
 	"image"
@@ -33,6 +32,9 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+
+	"github.com/usmbridge/usmbridge/interop/npy"
+	"github.com/usmbridge/usmbridge/usmarray"
 )
 
 //go:embed shards.py
@@ -69,7 +71,7 @@ func run(ctx context.Context, in, host string, out io.Writer) error {
 	}
 	defer os.RemoveAll(dir)
 	picture, program := filepath.Join(dir, "picture.npy"), filepath.Join(dir, "shards.py")
-	if err := luminance(in, picture); err != nil {
+	if err := luminance(ctx, in, picture); err != nil {
 		return err
 	}
 	if err := os.WriteFile(program, shards, 0o600); err != nil {
@@ -87,8 +89,8 @@ func run(ctx context.Context, in, host string, out io.Writer) error {
 	return nil
 }
 
-// luminance writes a picture's luminance as float32 rows in NumPy's format, version 1.0.
-func luminance(in, to string) error {
+// luminance writes a picture's luminance as float32 rows in NumPy's format.
+func luminance(ctx context.Context, in, to string) error {
 	f, err := os.Open(in)
 	if err != nil {
 		return err
@@ -106,12 +108,10 @@ func luminance(in, to string) error {
 			values = append(values, 0.299*float32(red>>8)+0.587*float32(green>>8)+0.114*float32(blue>>8))
 		}
 	}
-	head := fmt.Sprintf("{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d), }", b.Dy(), b.Dx())
-	head += strings.Repeat(" ", 63-(10+len(head))%64) + "\n"
-	data := append([]byte("\x93NUMPY\x01\x00"), byte(len(head)), byte(len(head)>>8))
-	data, err = binary.Append(append(data, head...), binary.LittleEndian, values)
+	grey, err := usmarray.WrapSlice(values, []int{b.Dy(), b.Dx()})
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(to, data, 0o600)
+	defer grey.Release()
+	return npy.Save(ctx, to, grey, npy.WriteOptions{InPlace: true})
 }

@@ -60,7 +60,7 @@ func TestLuminance(t *testing.T) {
 	require.NoError(t, png.Encode(f, img))
 	require.NoError(t, f.Close())
 	to := filepath.Join(dir, "out.npy")
-	require.NoError(t, luminance(f.Name(), to))
+	require.NoError(t, luminance(context.Background(), f.Name(), to))
 	data, err := os.ReadFile(to)
 	require.NoError(t, err)
 	require.Len(t, data, 128+3*2*4, "a header to a multiple of 64 bytes, and the rows")
@@ -69,7 +69,7 @@ func TestLuminance(t *testing.T) {
 	require.Equal(t, []byte{0, 0, 0, 0}, data[128:132])
 	require.Equal(t, []byte{0, 0, 0x7f, 0x43}, data[128+20:], "255 as float32")
 
-	require.ErrorContains(t, luminance(to, to), "PNG and JPEG are read")
-	require.Error(t, luminance(filepath.Join(dir, "none"), to))
+	require.ErrorContains(t, luminance(context.Background(), to, to), "PNG and JPEG are read")
+	require.Error(t, luminance(context.Background(), filepath.Join(dir, "none"), to))
 	require.ErrorContains(t, run(context.Background(), "", filepath.Join(dir, "usmpython"), os.Stdout), "make build python")
 }

@@ -1,0 +1,323 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"unsafe"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// Options say how elements are read into new memory.
+type Options struct {
+	Workers int            // see [Workers]
+	Queue   *syclobj.Queue // that will use the memory first
+	Tag     string         // its user, in reports
+}
+
+// Wish is an array to be read: rows of elements.
+type Wish struct {
+	Elements *Elements
+	Rows     Rows
+}
+
+// ReadNew allocates an array for each wish and reads it, all of them or none. A context that
+// can end makes the allocations wait for room until it does.
+func ReadNew(ctx context.Context, src *Source, wishes []Wish, r memmgr.Resource, o Options) ([]*usmarray.Array, error) {
+	if r == nil {
+		return nil, fmt.Errorf("%w: the resource is nil; memmgr.Host gives plain memory, memmgr.Default that of a queue", memmgr.ErrRequest)
+	}
+	parts, shapes := make([]Part, len(wishes)), make([][]int, len(wishes))
+	var err error
+	for i, w := range wishes {
+		if shapes[i], err = w.Elements.shape(w.Rows); err != nil {
+			return nil, err
+		}
+		if parts[i], err = w.Elements.part(w.Rows); err != nil {
+			return nil, err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	arrays, done := make([]*usmarray.Array, 0, len(wishes)), false
+	defer func() {
+		if !done { // also when the reader panics
+			for _, a := range arrays {
+				a.Release()
+			}
+		}
+	}()
+	for i, w := range wishes {
+		a, err := allocate(ctx, r, w.Elements, shapes[i], o)
+		if err != nil {
+			return nil, err
+		}
+		arrays = append(arrays, a)
+		parts[i].Buffer, parts[i].To = a.Buffer(), a.Pointer()
+	}
+	if err := Read(ctx, src, parts, o.Workers); err != nil {
+		return nil, err
+	}
+	done = true
+	return arrays, nil
+}
+
+func allocate(ctx context.Context, r memmgr.Resource, e *Elements, shape []int, o Options) (*usmarray.Array, error) {
+	l, err := usmarray.NewLayout(shape, nil, 0)
+	if err != nil {
+		return nil, err
+	}
+	if e.Fortran {
+		strides, step := make([]int, len(shape)), 1
+		for i, d := range shape {
+			strides[i] = step
+			step *= max(d, 1)
+		}
+		if l, err = usmarray.NewLayout(shape, strides, 0); err != nil {
+			return nil, err
+		}
+	}
+	size, err := e.DataType.ByteSize(int64(l.Size()), false)
+	if err != nil {
+		return nil, err
+	}
+	buf, err := memmgr.New(r, memmgr.Request{Size: uintptr(size), Queue: o.Queue, Tag: o.Tag, Context: ending(ctx)})
+	if err != nil {
+		return nil, &usmarray.OpError{Op: "New", Err: err} // as usmarray.New has it
+	}
+	a, err := usmarray.FromBuffer(buf, e.DataType, l)
+	if err != nil {
+		buf.Release()
+	}
+	return a, err
+}
+
+// ending is a context that can end, or none: an allocation under one that cannot would wait
+// for ever for room.
+func ending(ctx context.Context) context.Context {
+	if ctx.Done() == nil {
+		return nil
+	}
+	return ctx
+}
+
+// ReadInto reads rows into an array of their type and shape that lies densely in the order
+// of the file. After a failure its contents are undefined.
+func ReadInto(ctx context.Context, src *Source, w Wish, a *usmarray.Array, workers int) error {
+	e := w.Elements
+	shape, err := e.shape(w.Rows)
+	if err != nil {
+		return err
+	}
+	p, err := e.part(w.Rows)
+	if err != nil {
+		return err
+	}
+	held := a.Retain()
+	defer held.Release()
+	switch {
+	case a.DataType() != e.DataType:
+		return fmt.Errorf("%w: the array holds %s, the file %s; read into a new array and convert that", usmarray.ErrType, a.DataType(), e.DataType)
+	case !slices.Equal(a.Shape(), shape):
+		return fmt.Errorf("%w: the array has shape %v, what is read %v", usmarray.ErrLayout, a.Shape(), shape)
+	case a.ReadOnly():
+		return fmt.Errorf("%w: the array is read-only", usmarray.ErrReadOnly)
+	case !dense(a, e.Fortran):
+		order := "C"
+		if e.Fortran {
+			order = "Fortran"
+		}
+		return fmt.Errorf("%w: the array's elements must lie densely in %s order, as the file's do, and sub-byte ones packed from the beginning of a byte",
+			usmarray.ErrLayout, order)
+	}
+	p.Buffer, p.To = a.Buffer(), a.Pointer()
+	return Read(ctx, src, []Part{p}, workers)
+}
+
+// dense reports whether the elements lie as they do in a file.
+func dense(a *usmarray.Array, fortran bool) bool {
+	if fortran && !a.IsF() || !fortran && !a.IsC() {
+		return false
+	}
+	return !a.DataType().IsSubByte() || !a.Padded() && a.Layout().Offset()*a.DataType().BitSize()%8 == 0
+}
+
+// Read fills the parts, all of one place. Work that is pending on their memory is waited
+// for first. On a failure, the end of the context included, no work of the call touches the
+// memory any more, but for copies on a device that were submitted: those the buffers know as
+// pending.
+func Read(ctx context.Context, src *Source, parts []Part, workers int) error {
+	parts = slices.DeleteFunc(parts, func(p Part) bool { return p.bytes() == 0 })
+	if err := ctx.Err(); err != nil || len(parts) == 0 {
+		return err
+	}
+	for i := range parts {
+		if err := parts[i].Buffer.WaitContext(ctx); err != nil {
+			return err
+		}
+	}
+	n := int(min(int64(Workers(workers)), pieces(parts)))
+	c := &cursor{parts: parts}
+	if parts[0].Buffer.HostReadable() {
+		return together(ctx, n, func(ctx context.Context) error { return readHost(ctx, src, c) })
+	}
+	g, err := newRing(ctx, parts[0].Buffer.Place(), min(2*n, ringSlots))
+	if err != nil {
+		return err
+	}
+	failed := true // also when the reader panics
+	defer func() {
+		if failed {
+			g.abandon()
+		}
+		g.release()
+	}()
+	if err := together(ctx, n, func(ctx context.Context) error { return readDevice(ctx, src, c, g) }); err != nil {
+		return err
+	}
+	if err := g.wait(ctx); err != nil {
+		return err
+	}
+	failed = false
+	return nil
+}
+
+// readHost is what one goroutine does for memory that the host can write.
+func readHost(ctx context.Context, src *Source, c *cursor) error {
+	r := reader{src: src}
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		p, ok := c.next()
+		if !ok {
+			return nil
+		}
+		if err := r.fill(ctx, unsafe.Slice((*byte)(p.to()), p.n), &p); err != nil {
+			return err
+		}
+	}
+}
+
+// readDevice is the same for device memory: into a slot of the ring, and on from there.
+func readDevice(ctx context.Context, src *Source, c *cursor, g *ring) error {
+	r := reader{src: src}
+	for {
+		s, err := g.take(ctx)
+		if err != nil {
+			return err
+		}
+		p, ok := c.next()
+		if !ok {
+			g.give(s)
+			return nil
+		}
+		if err := r.fill(ctx, s.bytes[:p.n], &p); err != nil {
+			return err
+		}
+		if err := g.upload(s, p.part.Buffer, p.to(), uintptr(p.n)); err != nil {
+			return err
+		}
+		g.give(s)
+	}
+}
+
+// Runs that lie close together are read with what is between them, and picked out: below
+// runBytes a system call for each costs more than the gap does, up to gapBytes.
+const (
+	runBytes     = 16 << 10
+	gapBytes     = 64 << 10
+	scratchBytes = 256 << 10
+)
+
+// reader reads pieces for one goroutine.
+type reader struct {
+	src     *Source
+	scratch []byte // made when first needed
+}
+
+// fill reads a piece to dst, in this machine's byte order.
+func (r *reader) fill(ctx context.Context, dst []byte, p *piece) error {
+	err := error(nil)
+	switch gap := p.part.Stride - p.part.Run; {
+	case p.runs == 1:
+		err = r.read(dst, p.from())
+	case gap == 0:
+		err = r.read(dst, p.from())
+	case p.part.Run < runBytes && gap < gapBytes:
+		err = r.pick(ctx, dst, p)
+	default:
+		err = r.each(ctx, dst, p)
+	}
+	if err == nil {
+		swapBytes(dst, p.part.Swap)
+	}
+	return err
+}
+
+// each reads each run for itself.
+func (r *reader) each(ctx context.Context, dst []byte, p *piece) error {
+	at := p.from()
+	for i := int64(0); len(dst) > 0; i++ {
+		if i%64 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err := r.read(dst[:p.part.Run], at); err != nil {
+			return err
+		}
+		dst, at = dst[p.part.Run:], at+p.part.Stride
+	}
+	return nil
+}
+
+// pick reads runs with the gaps between them.
+func (r *reader) pick(ctx context.Context, dst []byte, p *piece) error {
+	run, stride := p.part.Run, p.part.Stride
+	scratch := r.room()
+	most := (scratchBytes-run)/stride + 1
+	for at := p.from(); len(dst) > 0; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n := min(most, int64(len(dst))/run)
+		if err := r.src.ReadFull(scratch[:(n-1)*stride+run], at); err != nil {
+			return err
+		}
+		for i := range n {
+			copy(dst[i*run:(i+1)*run], scratch[i*stride:])
+		}
+		dst, at = dst[n*run:], at+n*stride
+	}
+	return nil
+}
+
+// read reads to dst. Shared memory may lie on a device: where the driver brings it back when
+// a thread of the process touches it, the kernel's own access fails (EFAULT), and the bytes
+// come through memory of Go's.
+func (r *reader) read(dst []byte, at int64) error {
+	err := r.src.ReadFull(dst, at)
+	if err == nil || !errors.Is(err, errFault) {
+		return err
+	}
+	for scratch := r.room(); len(dst) > 0; {
+		b := scratch[:min(len(scratch), len(dst))]
+		if err := r.src.ReadFull(b, at); err != nil {
+			return err
+		}
+		copy(dst, b)
+		dst, at = dst[len(b):], at+int64(len(b))
+	}
+	return nil
+}
+
+func (r *reader) room() []byte {
+	if r.scratch == nil {
+		r.scratch = make([]byte, scratchBytes)
+	}
+	return r.scratch
+}

@@ -1,0 +1,246 @@
+package transfer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/memtest"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+func TestMain(m *testing.M) { memtest.Main(m) }
+
+// noise is n bytes that tell their places.
+func noise(n int) []byte {
+	b := make([]byte, n)
+	r := rand.New(rand.NewPCG(3, 4))
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+	return b
+}
+
+type readerAt func(p []byte, at int64) (int, error)
+
+func (f readerAt) ReadAt(p []byte, at int64) (int, error) { return f(p, at) }
+
+// TestPiecesCoverParts: the pieces of parts of all sorts are each byte of the memory once.
+func TestPiecesCoverParts(t *testing.T) {
+	for _, p := range []Part{
+		{Run: 1, Count: 1}, {Run: PieceBytes, Count: 3, Stride: PieceBytes + 5}, {Run: PieceBytes + 1, Count: 2, Stride: 3 * PieceBytes},
+		{Run: 7, Count: 1 << 18, Stride: 9}, {Run: 600 << 10, Count: 3, Stride: 700 << 10}, {Run: 3*PieceBytes - 16, Count: 1}, {},
+	} {
+		c := cursor{parts: []Part{p, {}, p}}
+		total, places := int64(0), int64(0)
+		for {
+			x, ok := c.next()
+			if !ok {
+				break
+			}
+			require.Positive(t, x.n)
+			require.LessOrEqual(t, x.n, int64(PieceBytes))
+			if x.runs > 1 {
+				require.Zero(t, x.off)
+				require.Equal(t, x.runs*p.Run, x.n)
+			}
+			require.Equal(t, places%max(p.bytes(), 1), x.run*p.Run+x.off, "%+v", p)
+			places += x.n
+			total += x.n
+		}
+		require.Equal(t, 2*p.bytes(), total, "%+v", p)
+	}
+}
+
+// TestRowsOfFortranOrder reads rows whose parts lie far apart, close together, and in
+// between, and looks at what is read for them.
+func TestRowsOfFortranOrder(t *testing.T) {
+	for _, c := range []struct {
+		rows, columns, lo, hi int
+		most                  float64 // times what was asked for
+	}{
+		{100, 3000, 10, 20, 12}, {5000, 40, 100, 4900, 1.1}, {100000, 30, 5, 6, 1}, {40000, 20, 1000, 21000, 1},
+		{3, 700000, 1, 2, 3.1}, {1 << 21, 2, 1, 1<<21 - 1, 1},
+	} {
+		file := noise(c.rows * c.columns)
+		var read atomic.Int64
+		src, err := FromReaderAt(readerAt(func(p []byte, at int64) (int, error) {
+			read.Add(int64(len(p)))
+			return bytes.NewReader(file).ReadAt(p, at)
+		}), int64(len(file)))
+		require.NoError(t, err)
+		e := &Elements{DataType: usmarray.Uint8, Shape: []int{c.rows, c.columns}, Fortran: true}
+		arrays, err := ReadNew(context.Background(), src, []Wish{{e, Rows{Lo: c.lo, Hi: c.hi}}}, memmgr.Host(), Options{Workers: 2})
+		require.NoError(t, err)
+		b, err := arrays[0].Buffer().Bytes()
+		require.NoError(t, err)
+		n := c.hi - c.lo
+		for i := range c.columns {
+			require.True(t, bytes.Equal(file[i*c.rows+c.lo:i*c.rows+c.hi], b[i*n:(i+1)*n]), "column %d of %+v", i, c)
+		}
+		require.LessOrEqual(t, float64(read.Load()), c.most*float64(n*c.columns), "%+v", c)
+		arrays[0].Release()
+	}
+}
+
+// TestPackedRows: a shard of packed elements begins at a byte.
+func TestPackedRows(t *testing.T) {
+	e := &Elements{DataType: usmarray.DataType{Code: 17, Bits: 4, Lanes: 1}, Shape: []int{5, 3}}
+	src, err := FromReaderAt(bytes.NewReader(noise(8)), 8)
+	require.NoError(t, err)
+	for _, r := range []Rows{{Lo: 2, Hi: 5}, {Lo: 0, Hi: 3}, {Lo: 4, Hi: 5}, {Lo: 3, Hi: 3}} {
+		arrays, err := ReadNew(context.Background(), src, []Wish{{e, r}}, memmgr.Host(), Options{})
+		require.NoError(t, err)
+		whole, err := ReadNew(context.Background(), src, []Wish{{e, Whole}}, memmgr.Host(), Options{})
+		require.NoError(t, err)
+		part, err := whole[0].Index(usmarray.Range(r.Lo, r.Hi))
+		require.NoError(t, err)
+		require.Equal(t, part.String(), arrays[0].String())
+		arrays[0].Release()
+		whole[0].Release()
+	}
+	_, err = ReadNew(context.Background(), src, []Wish{{e, Rows{Lo: 1, Hi: 5}}}, memmgr.Host(), Options{})
+	require.ErrorIs(t, err, usmarray.ErrLayout)
+}
+
+// TestMemoryThatTheKernelCannotReach: a read that fails for its memory's sake comes through
+// other memory; a write does too.
+func TestMemoryThatTheKernelCannotReach(t *testing.T) {
+	file := noise(3<<20 + 5)
+	var refused atomic.Int64
+	src, err := FromReaderAt(readerAt(func(p []byte, at int64) (int, error) {
+		if len(p) > scratchBytes {
+			refused.Add(1)
+			return 0, &os.PathError{Op: "read", Path: "x", Err: errFault}
+		}
+		return bytes.NewReader(file).ReadAt(p, at)
+	}), int64(len(file)))
+	require.NoError(t, err)
+	e := &Elements{DataType: usmarray.Uint8, Shape: []int{len(file)}}
+	arrays, err := ReadNew(context.Background(), src, []Wish{{e, Whole}}, memmgr.Host(), Options{Workers: 2})
+	require.NoError(t, err)
+	defer arrays[0].Release()
+	require.EqualValues(t, 3, refused.Load())
+	b, err := arrays[0].Buffer().Bytes()
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(file, b[:len(file)]))
+
+	c, err := NewContent(arrays[0], true, 0)
+	require.NoError(t, err)
+	memory := &b[0]
+	w := &picky{refuse: func(p []byte) bool { return &p[0] == memory }}
+	require.NoError(t, c.WriteTo(context.Background(), w))
+	require.True(t, w.refused)
+	require.True(t, bytes.Equal(file, w.Bytes()))
+}
+
+// picky is a writer that cannot reach some memory.
+type picky struct {
+	bytes.Buffer
+	refuse  func([]byte) bool
+	refused bool
+}
+
+func (w *picky) Write(p []byte) (int, error) {
+	if w.refuse(p) {
+		w.refused = true
+		return 0, errFault
+	}
+	return w.Buffer.Write(p)
+}
+
+func TestSwap(t *testing.T) {
+	for width, want := range map[int]string{0: "abcdefghijklmnop", 1: "abcdefghijklmnop", 2: "badcfehgjilknmpo", 4: "dcbahgfelkjiponm", 8: "hgfedcbaponmlkji"} {
+		b := []byte("abcdefghijklmnop")
+		swapBytes(b, width)
+		require.Equal(t, want, string(b))
+	}
+	require.Zero(t, SwapFor(!bigEndian, 1))
+	require.Zero(t, SwapFor(bigEndian, 8))
+	require.Equal(t, 8, SwapFor(!bigEndian, 8))
+}
+
+// TestByteOrderOfContent: elements are written in the other byte order, from where they lie
+// and out of order, and are as they were afterwards.
+func TestByteOrderOfContent(t *testing.T) {
+	a, err := usmarray.FromSlice(memmgr.Host(), []uint16{0x0102, 0x0304, 0x0506, 0x0708}, []int{2, 2})
+	require.NoError(t, err)
+	defer a.Release()
+	turned, err := a.Transpose()
+	require.NoError(t, err)
+	want := map[*usmarray.Array][]byte{a: {1, 2, 3, 4, 5, 6, 7, 8}, turned: {1, 2, 5, 6, 3, 4, 7, 8}}
+	for x, b := range want {
+		c, err := NewContent(x, false, SwapFor(true, 2))
+		require.NoError(t, err)
+		if bigEndian {
+			t.Skip("this machine's own order is the one asked for")
+		}
+		var out bytes.Buffer
+		require.NoError(t, c.WriteTo(context.Background(), &out))
+		require.Equal(t, b, out.Bytes())
+		require.Equal(t, "[[ 258  772]\n [1286 1800]]", a.String())
+	}
+}
+
+// TestWriterAtFailures: whatever fails at whatever byte, all goroutines end and the error
+// comes back.
+func TestWriterAtFailures(t *testing.T) {
+	a, err := usmarray.Zeros(memmgr.Host(), usmarray.Uint8, []int{4<<20 + 1})
+	require.NoError(t, err)
+	defer a.Release()
+	c, err := NewContent(a, false, 0)
+	require.NoError(t, err)
+	broken := errors.New("broken")
+	for _, from := range []int64{0, 5, 1 << 20, 4 << 20} {
+		for _, workers := range []int{1, 3} {
+			err := c.WriteAt(context.Background(), writerAt(func(p []byte, at int64) (int, error) {
+				if at+int64(len(p)) > from {
+					return 0, broken
+				}
+				return len(p), nil
+			}), 0, workers)
+			require.ErrorIs(t, err, broken)
+		}
+	}
+	require.ErrorIs(t, c.WriteAt(context.Background(), writerAt(func(p []byte, _ int64) (int, error) { return len(p) - 1, nil }), 0, 2), io.ErrShortWrite)
+	ctx, cancel := context.WithCancel(context.Background())
+	require.ErrorIs(t, c.WriteAt(ctx, writerAt(func(p []byte, _ int64) (int, error) { cancel(); return len(p), nil }), 0, 1), context.Canceled)
+}
+
+type writerAt func(p []byte, at int64) (int, error)
+
+func (f writerAt) WriteAt(p []byte, at int64) (int, error) { return f(p, at) }
+
+// TestCreateLeavesNothing: fill fails, panics, or the context ends before the file has its
+// name.
+func TestCreateLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a")
+	broken := errors.New("broken")
+	ctx, cancel := context.WithCancel(context.Background())
+	for _, inPlace := range []bool{false, true} {
+		require.ErrorIs(t, Create(ctx, path, inPlace, func(*os.File) error { return broken }), broken)
+		require.PanicsWithValue(t, broken, func() { _ = Create(ctx, path, inPlace, func(*os.File) error { panic(broken) }) })
+	}
+	require.ErrorIs(t, Create(ctx, path, false, func(*os.File) error { cancel(); return nil }), context.Canceled)
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+func TestWorkers(t *testing.T) {
+	require.Positive(t, Workers(0))
+	require.LessOrEqual(t, Workers(0), 8)
+	require.Equal(t, 5, Workers(5))
+	require.Equal(t, MaxWorkers, Workers(1000))
+	require.Positive(t, Workers(-1))
+}

@@ -1,0 +1,96 @@
+package npy
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+const maxDims = usmarray.MaxDims
+
+// types are the element types that NumPy and usmarray both have, by the kind and size of
+// NumPy's type strings.
+var types = map[string]usmarray.DataType{
+	"b1": usmarray.Bool,
+	"i1": usmarray.Int8, "i2": usmarray.Int16, "i4": usmarray.Int32, "i8": usmarray.Int64,
+	"u1": usmarray.Uint8, "u2": usmarray.Uint16, "u4": usmarray.Uint32, "u8": usmarray.Uint64,
+	"f2": usmarray.Float16, "f4": usmarray.Float32, "f8": usmarray.Float64,
+	"c8": usmarray.Complex64, "c16": usmarray.Complex128,
+}
+
+var names = func() map[usmarray.DataType]string {
+	m := map[usmarray.DataType]string{}
+	for s, dt := range types {
+		m[dt] = s
+	}
+	return m
+}()
+
+// refused are kinds of elements that are no numbers.
+var refused = map[byte]string{
+	'O': "are Python objects, stored as a pickle, which is a program; convert them with NumPy",
+	'S': "are byte strings", 'a': "are byte strings", 'U': "are text",
+	'M': "are dates; view them as int64 in NumPy", 'm': "are durations; view them as int64 in NumPy",
+	'V': "are raw bytes (ml_dtypes' types, such as bfloat16, are saved so, and lose their names); view them as integers of that size in NumPy, or use safetensors",
+	'g': "have extended precision", 'G': "have extended precision",
+	'f': "have a size that no array of this library has", 'c': "have a size that no array of this library has",
+}
+
+func typeError(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", usmarray.ErrType, fmt.Errorf(format, args...))
+}
+
+// byteOrder says of which a file is.
+type byteOrder uint8
+
+const (
+	native byteOrder = iota // or of bytes
+	little
+	big
+)
+
+// parseDescr reads a type string. Without a byte order, and with "=" and "|", it is that of
+// the machine, as NumPy has it.
+func parseDescr(s string) (usmarray.DataType, byteOrder, error) {
+	order, rest := native, s
+	if s != "" {
+		switch s[0] {
+		case '<':
+			order, rest = little, s[1:]
+		case '>':
+			order, rest = big, s[1:]
+		case '=', '|':
+			rest = s[1:]
+		}
+	}
+	if dt, ok := types[rest]; ok {
+		return dt, order, nil
+	}
+	if rest != "" {
+		if why, ok := refused[rest[0]]; ok {
+			return usmarray.DataType{}, 0, typeError("the elements (%s) %s", printable(s), why)
+		}
+	}
+	return usmarray.DataType{}, 0, typeError("the element type %q; bool, integers, float16 to float64, complex64 and complex128 are read", printable(s))
+}
+
+// descrOf is the type string of a type, little-endian.
+func descrOf(dt usmarray.DataType) (string, error) {
+	s, ok := names[dt]
+	switch {
+	case !ok:
+		return "", typeError("NumPy has no %s; convert the array (AsType), or write safetensors", dt)
+	case strings.HasSuffix(s, "1"):
+		return "|" + s, nil
+	}
+	return "<" + s, nil
+}
+
+// swapWidth is the width of the parts of an element that have a byte order.
+func swapWidth(dt usmarray.DataType) int {
+	if dt.IsComplex() {
+		return dt.Size() / 2
+	}
+	return dt.Size()
+}

@@ -1,0 +1,53 @@
+package npy_test
+
+import (
+	"bytes"
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/npy"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// FuzzHeader: whatever a file holds, it is refused with an error of a known kind, or
+// describes an array that is there, can be read, and is written and read again as it is.
+func FuzzHeader(f *testing.F) {
+	f.Fuzz(func(t *testing.T, b []byte) {
+		file, err := npy.NewFile(bytes.NewReader(b), int64(len(b)))
+		if err != nil {
+			var op *npy.OpError
+			require.ErrorAs(t, err, &op)
+			require.True(t, isKnown(err), "%v", err)
+			return
+		}
+		h := file.Header()
+		require.LessOrEqual(t, h.DataOffset+h.NBytes, int64(len(b)))
+		ctx := context.Background()
+		a, err := file.Read(ctx, memmgr.Host(), npy.ReadOptions{Readers: 1})
+		require.NoError(t, err)
+		defer a.Release()
+		require.Equal(t, h.Shape, a.Shape())
+		require.EqualValues(t, h.NBytes, a.NBytes())
+		var again bytes.Buffer
+		require.NoError(t, npy.Write(ctx, &again, a))
+		second, err := npy.NewFile(bytes.NewReader(again.Bytes()), int64(again.Len()))
+		require.NoError(t, err)
+		require.Equal(t, h.Shape, second.Header().Shape)
+		require.Equal(t, h.DataType, second.Header().DataType)
+		c, err := second.Read(ctx, memmgr.Host(), npy.ReadOptions{Readers: 1})
+		require.NoError(t, err)
+		defer c.Release()
+		require.Equal(t, content(t, a), content(t, c))
+		if len(h.Shape) > 0 && h.Shape[0] > 1 {
+			row, err := file.ReadRows(ctx, memmgr.Host(), 1, 2, npy.ReadOptions{Readers: 1})
+			require.NoError(t, err)
+			defer row.Release()
+			want, err := a.Index(usmarray.Range(1, 2))
+			require.NoError(t, err)
+			require.Equal(t, content(t, want), content(t, row))
+		}
+	})
+}

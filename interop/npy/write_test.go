@@ -1,0 +1,145 @@
+package npy_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/interop/npy"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// list names what a directory holds.
+func list(t testing.TB, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	names := []string{}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func TestTypesNumPyLacks(t *testing.T) {
+	dir := t.TempDir()
+	for _, dt := range dlpack.DataTypes() {
+		a := own(t)(usmarray.New(memmgr.Host(), dt, []int{2}))
+		err := npy.Save(context.Background(), filepath.Join(dir, "a.npy"), a, npy.WriteOptions{})
+		switch dt.Name() {
+		case "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64", "complex64", "complex128":
+			require.NoError(t, err)
+		default:
+			require.ErrorIs(t, err, usmarray.ErrType, dt)
+		}
+	}
+	require.Equal(t, []string{"a.npy"}, list(t, dir))
+}
+
+// TestReplaces: a file that is there keeps its permissions, and those who have it open
+// keep the old one; a link stays a link.
+func TestReplaces(t *testing.T) {
+	dir := t.TempDir()
+	ctx := context.Background()
+	path, link := filepath.Join(dir, "a.npy"), filepath.Join(dir, "link.npy")
+	require.NoError(t, os.WriteFile(path, []byte("the old one"), 0o640))
+	require.NoError(t, os.Chmod(path, 0o604))
+	require.NoError(t, os.Symlink("a.npy", link))
+	before, err := os.Open(path)
+	require.NoError(t, err)
+	defer before.Close()
+	a := own(t)(usmarray.Arange[int32](memmgr.Host(), 0, 1, 9))
+	require.NoError(t, npy.Save(ctx, link, a, npy.WriteOptions{}))
+	text, err := io.ReadAll(before)
+	require.NoError(t, err)
+	require.Equal(t, "the old one", string(text))
+	b := own(t)(npy.Load(ctx, path, memmgr.Host(), npy.ReadOptions{}))
+	require.Equal(t, a.String(), b.String())
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, fs.FileMode(0o604), info.Mode().Perm())
+	info, err = os.Lstat(link)
+	require.NoError(t, err)
+	require.NotZero(t, info.Mode()&fs.ModeSymlink)
+	require.Equal(t, []string{"a.npy", "link.npy"}, list(t, dir))
+}
+
+// TestCancelledSave leaves what was there.
+func TestCancelledSave(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a.npy")
+	a := own(t)(usmarray.Arange[int32](memmgr.Host(), 0, 1, 9))
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, inPlace := range []bool{false, true} {
+		require.ErrorIs(t, npy.Save(ctx, path, a, npy.WriteOptions{InPlace: inPlace}), context.Canceled)
+		require.Empty(t, list(t, dir))
+	}
+	require.ErrorIs(t, npy.Write(ctx, io.Discard, a), context.Canceled)
+}
+
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// TestFailingWriters: a stream may fail at any byte, be short without a word, or be given up.
+func TestFailingWriters(t *testing.T) {
+	everyMemory(t, func(t *testing.T, r memmgr.Resource) {
+		host := own(t)(usmarray.Arange[float32](memmgr.Host(), 0, 1, 3<<18))
+		a := own(t)(host.Copy(r))
+		for _, most := range []int{0, 1, 64, 128, 129, 1 << 20, 2<<20 + 128, 3<<20 + 127} {
+			for _, want := range []error{errDisk, io.ErrShortWrite} {
+				written := 0
+				err := npy.Write(context.Background(), writerFunc(func(p []byte) (int, error) {
+					n := min(len(p), most-written)
+					written += n
+					if n < len(p) && !errors.Is(want, io.ErrShortWrite) {
+						return n, want
+					}
+					return n, nil
+				}), a)
+				require.ErrorIs(t, err, want)
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			err := npy.Write(ctx, writerFunc(func(p []byte) (int, error) { cancel(); return len(p), nil }), a)
+			require.ErrorIs(t, err, context.Canceled)
+		}
+	})
+}
+
+// fullEnv names the file that the child of TestDiskFull writes; the disk is full for it
+// because files may not be larger than 1 MiB.
+const fullEnv = "USMBRIDGE_TEST_NPY_FULL"
+
+func TestDiskFull(t *testing.T) {
+	dir := t.TempDir()
+	for _, mode := range []string{"new", "replaced", "in place"} {
+		path := filepath.Join(dir, mode+".npy")
+		if mode == "replaced" {
+			require.NoError(t, os.WriteFile(path, []byte("the old one"), 0o600))
+		}
+		cmd := exec.Command(os.Args[0], "-test.run=^$")
+		cmd.Env = append(os.Environ(), fullEnv+"="+path)
+		text, err := cmd.CombinedOutput()
+		if strings.Contains(string(text), "unsupported") {
+			t.Skipf("%s", text)
+		}
+		require.NoErrorf(t, err, "%s", text)
+		if mode == "replaced" {
+			text, err := os.ReadFile(path)
+			require.NoError(t, err)
+			require.Equal(t, "the old one", string(text))
+		}
+	}
+	require.Equal(t, []string{"replaced.npy"}, list(t, dir))
+}
