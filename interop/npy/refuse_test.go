@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/interop/internal/transfer/transfertest"
 	"github.com/usmbridge/usmbridge/interop/npy"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/usmarray"
@@ -191,20 +192,6 @@ func TestNotAFile(t *testing.T) {
 	require.Error(t, err)
 }
 
-// failing is a reader that fails from a position on, as fail says.
-type failing struct {
-	io.ReaderAt
-	from int64
-	fail func(p []byte, at int64) (int, error)
-}
-
-func (f *failing) ReadAt(p []byte, at int64) (int, error) {
-	if at+int64(len(p)) > f.from {
-		return f.fail(p, at)
-	}
-	return f.ReaderAt.ReadAt(p, at)
-}
-
 // large is a file of several pieces, and its header's length.
 func large(t testing.TB) ([]byte, int) {
 	t.Helper()
@@ -236,7 +223,7 @@ func TestFailingReaders(t *testing.T) {
 		} {
 			for _, from := range []int{start + 3, start + 1<<20 + 1, len(whole) - 1} {
 				for _, readers := range []int{1, 4} {
-					f, err := npy.NewFile(&failing{bytes.NewReader(whole), int64(from), c.fail}, int64(len(whole)))
+					f, err := npy.NewFile(&transfertest.Failing{ReaderAt: bytes.NewReader(whole), From: int64(from), Fail: c.fail}, int64(len(whole)))
 					require.NoError(t, err, name)
 					a, err := f.Read(ctx, r, npy.ReadOptions{Readers: readers})
 					require.Error(t, err, name)
@@ -247,12 +234,12 @@ func TestFailingReaders(t *testing.T) {
 				}
 			}
 		}
-		f, err := npy.NewFile(&failing{bytes.NewReader(whole), int64(start + 1), func([]byte, int64) (int, error) { panic(errDisk) }}, int64(len(whole)))
+		f, err := npy.NewFile(&transfertest.Failing{ReaderAt: bytes.NewReader(whole), From: int64(start + 1), Fail: func([]byte, int64) (int, error) { panic(errDisk) }}, int64(len(whole)))
 		require.NoError(t, err)
 		for _, readers := range []int{1, 4} {
 			require.PanicsWithValue(t, errDisk, func() { _, _ = f.Read(ctx, r, npy.ReadOptions{Readers: readers}) })
 		}
-		f, err = npy.NewFile(&failing{bytes.NewReader(whole), int64(start + 1), func([]byte, int64) (int, error) { runtime.Goexit(); return 0, nil }}, int64(len(whole)))
+		f, err = npy.NewFile(&transfertest.Failing{ReaderAt: bytes.NewReader(whole), From: int64(start + 1), Fail: func([]byte, int64) (int, error) { runtime.Goexit(); return 0, nil }}, int64(len(whole)))
 		require.NoError(t, err)
 		for _, readers := range []int{1, 4} {
 			ended := make(chan error) // an error where another goroutine than the caller's ended
@@ -292,9 +279,9 @@ func TestCancelledInTheMiddle(t *testing.T) {
 		for _, at := range []int{start, start + 1<<20, start + 3<<20} {
 			for _, readers := range []int{1, 3} {
 				ctx, cancel := context.WithCancel(context.Background())
-				src := &failing{bytes.NewReader(whole), int64(at), nil}
+				src := &transfertest.Failing{ReaderAt: bytes.NewReader(whole), From: int64(at)}
 				calls := 0 // after the end, by as many goroutines as there are
-				src.fail = func(p []byte, pos int64) (int, error) {
+				src.Fail = func(p []byte, pos int64) (int, error) {
 					cancel()
 					if readers == 1 {
 						calls++

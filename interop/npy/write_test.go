@@ -19,18 +19,6 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// list names what a directory holds.
-func list(t testing.TB, dir string) []string {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	require.NoError(t, err)
-	names := []string{}
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	return names
-}
-
 func TestTypesNumPyLacks(t *testing.T) {
 	dir := t.TempDir()
 	for _, dt := range dlpack.DataTypes() {

@@ -15,6 +15,7 @@ import (
 	"github.com/usmbridge/usmbridge/dlpack/cute"
 	"github.com/usmbridge/usmbridge/interop/npy"
 	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/interop/safetensors"
 	"github.com/usmbridge/usmbridge/interop/share"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
@@ -28,7 +29,7 @@ import (
 // package cute hold CuTe DSL's own texts, which name no operation.
 func TestErrorsShareAShape(t *testing.T) {
 	for _, e := range []error{
-		&dlpack.Error{}, &syclobj.OpError{}, &memmgr.OpError{}, &segment.OpError{}, &share.OpError{}, &npy.OpError{}, &usmarray.OpError{}, &python.OpError{},
+		&dlpack.Error{}, &syclobj.OpError{}, &memmgr.OpError{}, &segment.OpError{}, &share.OpError{}, &npy.OpError{}, &safetensors.OpError{}, &usmarray.OpError{}, &python.OpError{},
 		&syclobj.BuildError{}, &syclobj.KernelError{}, &kernel.OpError{},
 	} {
 		of := reflect.TypeOf(e).Elem()

@@ -1,0 +1,256 @@
+//go:build linux
+
+package safetensors_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/internal/transfer/transfertest"
+	"github.com/usmbridge/usmbridge/interop/safetensors"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+const (
+	benchTensors = 4
+	benchBytes   = 2 << 30 // of all of them
+	benchReaders = 2
+	benchRounds  = 7
+)
+
+// benchFile writes 2 GiB, and leaves them in the page cache.
+func benchFile(b *testing.B) string {
+	b.Helper()
+	dir := b.TempDir()
+	var disk syscall.Statfs_t
+	require.NoError(b, syscall.Statfs(dir, &disk))
+	if disk.Bavail*uint64(disk.Bsize) < 2*benchBytes {
+		b.Skipf("%s has less than %d bytes free", dir, 2*benchBytes)
+	}
+	a := own(b)(usmarray.Full(memmgr.Host(), usmarray.Float32, []int{benchBytes / benchTensors / 4}, 1.5))
+	tensors := map[string]*usmarray.Array{}
+	for i := range benchTensors {
+		tensors[fmt.Sprint(i)] = a
+	}
+	path := filepath.Join(dir, "2GiB.safetensors")
+	require.NoError(b, safetensors.Save(context.Background(), path, tensors, safetensors.WriteOptions{InPlace: true}))
+	return path
+}
+
+// plainRead reads a file by several goroutines, by position, into one stretch of memory.
+func plainRead(b *testing.B, f *os.File, to []byte, readers int) {
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range readers {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for {
+				at := (next.Add(1) - 1) << 20
+				if at >= int64(len(to)) {
+					return
+				}
+				piece := to[at:min(at+1<<20, int64(len(to)))]
+				if _, err := f.ReadAt(piece, at); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		}()
+	}
+	all.Wait()
+}
+
+// rss is a number of KiB that the system tells of this process.
+func rss(b *testing.B, key string) int64 {
+	b.Helper()
+	text, err := os.ReadFile("/proc/self/status")
+	require.NoError(b, err)
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, key+":"); ok {
+			n, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+			require.NoError(b, err)
+			return n
+		}
+	}
+	b.Fatal("no ", key)
+	return 0
+}
+
+// beside is the most memory in MiB that f had at a time beside what there was.
+func beside(b *testing.B, f func()) float64 {
+	b.Helper()
+	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {
+		b.Logf("the peak of memory cannot be set back: %v", err)
+		return -1
+	}
+	before := rss(b, "VmRSS")
+	f()
+	return float64(rss(b, "VmHWM")-before) / 1024
+}
+
+// contest runs functions in turns and returns the median seconds of each.
+func contest(rounds int, runs ...func()) []float64 {
+	times := make([][]float64, len(runs))
+	for range rounds {
+		for i, run := range runs {
+			start := time.Now()
+			run()
+			times[i] = append(times[i], time.Since(start).Seconds())
+		}
+	}
+	medians := make([]float64, len(runs))
+	for i, t := range times {
+		slices.Sort(t)
+		medians[i] = t[len(t)/2]
+	}
+	return medians
+}
+
+// BenchmarkReadPlain reads 2 GiB from the page cache into arrays that are there, beside
+// plain parallel reads of the same file by as many goroutines into plain memory that is
+// there: in turns, in one run. The bounds are a ratio of 0.9 for memory that the host can
+// read, and 16 MiB beside; device memory takes one more copy.
+func BenchmarkReadPlain(b *testing.B) {
+	path := benchFile(b)
+	ctx := context.Background()
+	file, err := os.Open(path)
+	require.NoError(b, err)
+	defer file.Close()
+	f, err := safetensors.Open(path)
+	require.NoError(b, err)
+	defer f.Close()
+	info, err := file.Stat()
+	require.NoError(b, err)
+	plain, err := syscall.Mmap(-1, 0, int(info.Size()), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	require.NoError(b, err)
+	defer func() { require.NoError(b, syscall.Munmap(plain)) }()
+	plainRead(b, file, plain, benchReaders)
+	o := safetensors.ReadOptions{Readers: benchReaders}
+	for _, memory := range []struct {
+		name string
+		pool func() *memmgr.Pool
+	}{
+		{"host", func() *memmgr.Pool { return newPool(b, memmgr.Host()) }},
+		{"usm-shared", func() *memmgr.Pool { return transfertest.USM(b, syclobj.USMShared) }},
+		{"usm-device", func() *memmgr.Pool { return transfertest.USM(b, syclobj.USMDevice) }},
+	} {
+		b.Run(memory.name, func(b *testing.B) {
+			arrays, err := f.ReadAll(ctx, memory.pool(), o)
+			require.NoError(b, err)
+			defer func() {
+				for _, a := range arrays {
+					a.Release()
+				}
+			}()
+			ours := func() {
+				for name, a := range arrays {
+					require.NoError(b, f.ReadInto(ctx, name, a, o))
+				}
+			}
+			mib := beside(b, ours)
+			for range b.N {
+				t := contest(benchRounds, func() { plainRead(b, file, plain, benchReaders) }, ours)
+				b.ReportMetric(benchBytes/t[1]/1e9, "GB/s")
+				b.ReportMetric(benchBytes/t[0]/1e9, "plain-GB/s")
+				b.ReportMetric(t[0]/t[1], "of-plain")
+				b.ReportMetric(mib, "MiB-beside")
+			}
+		})
+	}
+}
+
+// peerLoads loads the file as a service in Python would, each time that it is told to, and
+// says how long it took.
+const peerLoads = `
+import sys, time
+import dpnp
+from safetensors.numpy import load_file
+for line in sys.stdin:
+    start = time.perf_counter()
+    arrays = {k: dpnp.asarray(v, usm_type="device") for k, v in load_file(sys.argv[1]).items()}
+    for a in arrays.values(): a.sycl_queue.wait()
+    seconds = time.perf_counter() - start
+    assert float(arrays["0"][-1]) == 1.5
+    del arrays
+    print(seconds, flush=True)
+`
+
+// BenchmarkLoad loads 2 GiB from the page cache into USM device memory of a pool, allocation
+// included, beside safetensors.numpy and a copy into dpnp in a process of its own: in turns,
+// in one run. The bound is 1.5 times its speed.
+func BenchmarkLoad(b *testing.B) {
+	path := benchFile(b)
+	cmd := exec.Command(transfertest.Python(b, "import safetensors.numpy, dpnp"), "-c", peerLoads, path)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	require.NoError(b, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(b, err)
+	require.NoError(b, cmd.Start())
+	defer func() {
+		require.NoError(b, in.Close())
+		require.NoError(b, cmd.Wait())
+	}()
+	lines := bufio.NewScanner(out)
+	peer := func() float64 {
+		_, err := io.WriteString(in, "load\n")
+		require.NoError(b, err)
+		require.True(b, lines.Scan(), "the peer ended")
+		s, err := strconv.ParseFloat(lines.Text(), 64)
+		require.NoError(b, err)
+		return s
+	}
+	pool := transfertest.USM(b, syclobj.USMDevice)
+	ctx := context.Background()
+	ours := func() float64 {
+		start := time.Now()
+		f, err := safetensors.Open(path)
+		require.NoError(b, err)
+		defer f.Close()
+		arrays, err := f.ReadAll(ctx, pool, safetensors.ReadOptions{Readers: benchReaders})
+		require.NoError(b, err)
+		s := time.Since(start).Seconds()
+		for _, a := range arrays {
+			a.Release()
+		}
+		return s
+	}
+	for _, memory := range []string{"cold", "warm"} { // of the pool, which keeps it for a while
+		b.Run(memory, func(b *testing.B) {
+			ours()
+			peer()
+			for range b.N {
+				var us, them []float64
+				for range benchRounds {
+					if memory == "cold" {
+						pool.Trim(0)
+					}
+					us, them = append(us, ours()), append(them, peer())
+				}
+				slices.Sort(us)
+				slices.Sort(them)
+				b.ReportMetric(us[benchRounds/2]*1000, "ms")
+				b.ReportMetric(them[benchRounds/2]*1000, "peer-ms")
+				b.ReportMetric(them[benchRounds/2]/us[benchRounds/2], "x-of-peer")
+			}
+		})
+	}
+}
