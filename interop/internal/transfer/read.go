@@ -166,7 +166,7 @@ func Read(ctx context.Context, src *Source, parts []Part, workers int) error {
 	if parts[0].Buffer.HostReadable() {
 		return together(ctx, n, func(ctx context.Context) error { return readHost(ctx, src, c) })
 	}
-	g, err := newRing(ctx, parts[0].Buffer.Place(), min(2*n, ringSlots))
+	g, err := newRing(ctx, parts[0].Buffer.Place(), min(6*n, ringSlots))
 	if err != nil {
 		return err
 	}
