@@ -85,7 +85,10 @@ def test_trim(make):
     del many
     before = ub.stats()["reserved_bytes.all.current"]
     given = ub.trim()
-    assert isinstance(given, int) and 0 <= ub.stats()["reserved_bytes.all.current"] <= before - given
+    after = ub.stats()["reserved_bytes.all.current"]
+    # Pages out of use in a segment that stays, since something of it lives, are given back
+    # too, and stay reserved.
+    assert isinstance(given, int) and 0 <= before - after <= given
 
 
 def test_at_the_end_and_in_a_child():
