@@ -7,6 +7,7 @@ package syclobj
 #cgo LDFLAGS: -ldl -lpthread
 #include <stdlib.h>
 #include "objects.h"
+#include "usm.h"
 #include "usmb_sycl.h"
 #include "devicetable.h"
 
@@ -226,6 +227,9 @@ func (d *Device) describe() {
 		ComputeUnits: uint32(f.units), MaxSubDevices: uint32(f.max_subdevices),
 	}
 	d.kinds, d.root = uint32(f.kinds), int(f.root)
+	if forgetsBlocks(&d.info) {
+		C.usmb_usm_alone()
+	}
 }
 
 func devicePlatform(r ref) ref { return C.usmb_device_platform(r) }

@@ -1,9 +1,39 @@
 //go:build linux && cgo
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include "symbols.h"
+#include "usm.h"
 #include "usmb_sycl.h"
 
 uint32_t usmb_device_kinds(void *device);
+
+/*
+ * Intel's OpenCL CPU driver of 2024.18.7 gives a block's address back before it forgets the
+ * block: another thread that is given the address meanwhile is forgotten with it, and the
+ * free of that block throws in a function that cannot catch. There, one thread at a time.
+ */
+static atomic_int alone;
+static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
+
+void usmb_usm_alone(void)
+{
+	atomic_store_explicit(&alone, 1, memory_order_relaxed);
+}
+
+static int enter(void)
+{
+	int locked = atomic_load_explicit(&alone, memory_order_relaxed);
+
+	if (locked) pthread_mutex_lock(&one);
+	return locked;
+}
+
+static void leave(int locked)
+{
+	if (locked) pthread_mutex_unlock(&one);
+}
 
 uint32_t usmb_sycl_queue_kinds(void *queue)
 {
@@ -21,15 +51,19 @@ uint32_t usmb_sycl_queue_kinds(void *queue)
 static void free_with_context_of(void *queue, void *p)
 {
 	void *ctx = usmb_dp.DPCTLQueue_GetContext(queue);
+	int locked;
 
 	if (ctx == NULL) return; /* out of host memory for a copy of a handle: the block is lost */
+	locked = enter();
 	usmb_dp.DPCTLfree_with_context(p, ctx);
+	leave(locked);
 	usmb_dp.DPCTLContext_Delete(ctx);
 }
 
 int usmb_sycl_alloc(void *queue, uint32_t kinds, int32_t kind, size_t size, size_t align, void **out)
 {
 	void *p = NULL;
+	int locked;
 
 	if (!usmb_ready()) return USMB_SYCL_ENOLIB;
 	if (queue == NULL || out == NULL) return USMB_SYCL_ENULL;
@@ -40,11 +74,13 @@ int usmb_sycl_alloc(void *queue, uint32_t kinds, int32_t kind, size_t size, size
 	 * through a function that cannot catch. */
 	if ((kinds >> kind & 1) == 0) return USMB_SYCL_EKIND;
 	if (size == 0) size = 1;
+	locked = enter();
 	switch (kind) {
 	case USMB_USM_DEVICE: p = usmb_dp.DPCTLaligned_alloc_device(align, size, queue); break;
 	case USMB_USM_SHARED: p = usmb_dp.DPCTLaligned_alloc_shared(align, size, queue); break;
 	case USMB_USM_HOST: p = usmb_dp.DPCTLaligned_alloc_host(align, size, queue); break;
 	}
+	leave(locked);
 	if (p == NULL) return USMB_SYCL_EALLOC;
 	/* Drivers take the alignment in fewer bits than we do (OpenCL in 32), and
 	 * what is cut off is lost without a word. */
@@ -58,13 +94,15 @@ int usmb_sycl_alloc(void *queue, uint32_t kinds, int32_t kind, size_t size, size
 
 int usmb_sycl_free(void *ctx, void *ptr)
 {
-	int kind;
+	int kind, locked;
 
 	if (!usmb_ready()) return USMB_SYCL_ENOLIB;
 	if (ctx == NULL || ptr == NULL) return USMB_SYCL_ENULL;
 	kind = usmb_dp.DPCTLUSM_GetPointerType(ptr, ctx);
 	if (kind < USMB_USM_DEVICE || kind > USMB_USM_HOST) return USMB_SYCL_ENOTUSM;
+	locked = enter();
 	usmb_dp.DPCTLfree_with_context(ptr, ctx);
+	leave(locked);
 	usmb_took(USMB_LIVE_ALLOCATION);
 	return USMB_SYCL_OK;
 }
