@@ -32,6 +32,25 @@ static PyObject *or_ml(PyObject *o, PyObject *answer)
 	return NULL;
 }
 
+/* The answer of DLPack; where o may not say it so and has a buffer, by that: read-only
+   arrays of NumPy before 2.1, whose tensors have no such flag. */
+static PyObject *or_buffer(PyObject *o, PyObject *answer)
+{
+	PyObject *type, *value, *trace;
+	if (answer || !usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_BufferError) || !usmb_py.PyObject_CheckBuffer(o))
+		return answer;
+	usmb_py.PyErr_Fetch(&type, &value, &trace);
+	PyObject *r = usmb_import_buffer(o);
+	if (!r) {
+		usmb_py.PyErr_Restore(type, value, trace); /* why the first way failed */
+		return NULL;
+	}
+	Py_XDECREF(type);
+	Py_XDECREF(value);
+	Py_XDECREF(trace);
+	return r;
+}
+
 /* The answer of DLPack; where it failed and o speaks Arrow too, by that: pyarrow has
    __dlpack__ for each of its arrays, and knows no tensors, no slices with nulls before
    them, and no booleans there. */
@@ -62,9 +81,9 @@ static PyObject *take_column(PyObject *o, int may_copy)
 	return a || usmb_py.PyErr_Occurred() ? a : usmb_import_numpy_view(o);
 }
 
-/* SUAI, then DLPack, then the buffer protocol, then Arrow's C data interface, then those of
-   NumPy. NULL without an exception when o has none of them. may_copy: where there is no
-   other way. */
+/* SUAI, then DLPack (what that may not say by the buffer), then the buffer protocol, then
+   Arrow's C data interface, then those of NumPy. NULL without an exception when o has none
+   of them. may_copy: where there is no other way. */
 static PyObject *take(PyObject *o, int may_copy)
 {
 	if (usmb_is_array(o)) return usmb_array_alive((usmb_array *)o) ? Py_NewRef(o) : NULL;
@@ -80,7 +99,7 @@ static PyObject *take(PyObject *o, int may_copy)
 	v = usmb_optional_attr(o, usmb_name.__dlpack__);
 	if (v) {
 		Py_DECREF(v);
-		return or_arrow(o, or_ml(o, usmb_import_object(o)), may_copy);
+		return or_arrow(o, or_buffer(o, or_ml(o, usmb_import_object(o))), may_copy);
 	}
 	if (usmb_py.PyErr_Occurred()) return NULL;
 	if (PyCapsule_CheckExact(o)) return usmb_import_object(o);

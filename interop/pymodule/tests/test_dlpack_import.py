@@ -307,3 +307,24 @@ def test_a_device_type_that_is_none(memory, device):
     for kw in (dict(device="host"), dict(device="host", copy=True), {}):
         with pytest.raises(BufferError, match="device"):
             ub.from_dlpack(capi.Producer(memory, device=device), **kw)
+
+
+def test_asarray_takes_the_buffer_of_what_dlpack_may_not_say(np):
+    """NumPy before 2.1 refuses its read-only arrays, since its tensors cannot tell that they are."""
+
+    class Old(bytearray):
+        def __dlpack__(self, **kw):
+            raise BufferError("it is read-only, which this tensor cannot tell")
+
+        def __dlpack_device__(self):
+            return (1, 0)
+
+    o = Old(b"abc")
+    a = ub.asarray(o)
+    assert values(a) == [97, 98, 99] and a.dtype == "uint8"
+    o[0] = 1  # the same memory
+    assert a[0].item() == 1
+    with pytest.raises(BufferError, match="cannot tell"):
+        ub.from_dlpack(o)
+    with pytest.raises(BufferError, match="byte order"):  # the buffer says nothing that we take: why DLPack failed is told
+        ub.asarray(np.arange(3, dtype=">i4"))
