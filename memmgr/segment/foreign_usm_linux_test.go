@@ -4,6 +4,8 @@ package segment_test
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"testing"
 	"unsafe"
 
@@ -51,4 +53,45 @@ func TestForeignUSM(t *testing.T) {
 	b, err := memmgr.New(memmgr.USM(q, syclobj.USMShared), memmgr.Request{Size: pages * 4096})
 	require.NoError(t, err)
 	b.Release()
+}
+
+func init() {
+	// Maps the memory that it is told, has the driver come up and compute, and then reads what
+	// was cut off: in Go, without a word to the guard in between.
+	peers["driver comes later"] = func(k talk) {
+		t := faultTest{}
+		m, err := segment.MapForeign(segment.Foreign{Name: k.hear(), Size: 8192})
+		require.NoError(t, err)
+		rt, err := syclobj.Open()
+		require.NoError(t, err)
+		q := rt.DefaultQueue()
+		b, err := memmgr.New(memmgr.USM(q, syclobj.USMShared), memmgr.Request{Size: 1 << 20})
+		require.NoError(t, err)
+		e, err := q.Fill(b.Data(), []byte{9}, 1<<20)
+		require.NoError(t, err)
+		require.NoError(t, e.Wait(context.Background()))
+		e.Close()
+		fmt.Println("computed")
+		k.hear()
+		sum := 0
+		for _, v := range shown(m) {
+			sum += int(v)
+		}
+		k.say("%d %v", sum, m.Err() != nil)
+	}
+}
+
+// A driver that comes up when the guard is there already does not end it.
+func TestForeignBeforeTheDriver(t *testing.T) {
+	require.NoError(t, onOpenCLCPU(t).Close())
+	name, f := named(t, 8192)
+	p := startPeer(t, "driver comes later")
+	require.Equal(t, "computed", p.ask("%s", name))
+	require.NoError(t, os.Truncate(f.Name(), 4096))
+	sum := 0
+	for _, v := range pattern(4096) {
+		sum += int(v)
+	}
+	require.Equal(t, fmt.Sprint(sum, true), p.ask("read"))
+	require.NoError(t, p.end())
 }
