@@ -78,12 +78,23 @@ func (p *Peer) shown(f frame, file *os.File, missing bool) error {
 		}
 		return err
 	}
-	return p.meet(facts, file)
+	info, err := file.Stat()
+	if err != nil {
+		_ = file.Close()
+		return err
+	}
+	return p.meet(&held{facts: facts, file: file, info: info})
 }
 
 // frame does what one says.
 func (p *Peer) frame(f frame) error {
 	switch f.kind {
+	case frameDriver:
+		facts, handle, err := readDriver(f.payload)
+		if err != nil {
+			return err
+		}
+		return p.meet(&held{facts: facts, handle: handle})
 	case frameGive:
 		return p.taken(f)
 	case frameOpen:

@@ -20,9 +20,15 @@
 // where its audience is segment.PeersWrite. So a pool is for one audience, and memory that
 // not every admitted process may see belongs in a pool of its own.
 //
-// Device memory of GPUs, which a driver shares by handles of its own (segment's
-// Segment.Handle) and not by descriptors, is not carried: opening it is ErrNotShared. Copy
-// it to shared or host USM, or to memory of the host, in a segment.
+// Device memory of GPUs is shared by handles that its driver makes (segment's Segment.Handle),
+// which travel in the place of descriptors, where driver and SYCL library have them: whole
+// segments, multiples of 2 MiB, so that nothing beside them is seen. Who opens it needs
+// [Options].Queue on the device; a view that is read-only is so by agreement alone. All else
+// is as above, but that the memory is the driver's: whether it outlives its maker is not ours
+// to promise.
+//
+// Memory that lies in no segment cannot be mapped by others (ErrNotShared), and goes by value
+// where [Options].CopyInto asks for that.
 //
 // # Who frees
 //
@@ -47,10 +53,6 @@
 // is released. Nothing of this has a name in a file system, unless a socket file was asked
 // for, so nothing stays behind after any end of any process. Mappings do not pass to forked
 // children: addresses of opened arrays are unmapped there.
-//
-// Memory of another process is passed on by its maker: Server.Export of an array that was
-// opened here asks the maker for the handle, so that a lease never hangs on a process in
-// between, and a maker that opens such a handle has its own memory.
 //
 // Memory of another process is passed on by its maker: Server.Export of an array that was
 // opened here asks the maker for the handle, so that a lease never hangs on a process in
@@ -79,15 +81,17 @@
 // have kept the descriptor. A read-only array in a PeersWrite segment protects from
 // accidents alone. Attach whatever is published, and open handles that it gets hold of: the
 // bytes of a handle are the right to open it, once, and they hold 128 random bits that
-// nobody guesses; an altered one is refused, and so are truncated and overlong ones. Hold
-// leases and keep memory from its pool, up to [Options].MaxLeases. It cannot keep others from
+// nobody guesses; an altered one is refused, and so are truncated and overlong ones. Pass on
+// what it holds a lease of, as it is and not more to be written, to whom this process admits.
+// Hold leases and keep memory from its pool, up to [Options].MaxLeases. It cannot keep others from
 // being served: each has bounds of its own on leases, segments, descriptors and queued bytes,
 // nothing waits for one that does not read, and what breaks the protocol is cut off.
 //
 // A process that lends: nothing but what is in its memory. Segments are sealed against
 // shrinking, and looked at before they are mapped, so reading them never faults; a
 // description that reaches beyond its segment is refused, and so is a list of names that does
-// not end. What it writes while the other reads is seen, so whatever must be checked must be
+// not end. Handles of GPU memory are the exception: they are the driver's to look into, and go
+// there only where there is a queue on such a device. What it writes while the other reads is seen, so whatever must be checked must be
 // copied first.
 //
 // A process of the same user that may trace others needs none of this.

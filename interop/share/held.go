@@ -18,8 +18,9 @@ import (
 // goroutine that reads from that process, alone.
 type held struct {
 	facts     segmentFacts
-	file      *os.File
+	file      *os.File            // nil for a driver's memory
 	info      os.FileInfo         // of the file
+	handle    []byte              // a driver's, in the place of the file
 	maps      [2]*segment.Mapping // [0] to write, [1] to read only; nil until an array needs it
 	arrays    int                 // open in it
 	idle      time.Time           // since when there are none
@@ -45,41 +46,47 @@ type lent struct {
 // heldFiles counts the descriptors of others' segments, over all connections.
 var heldFiles atomic.Int64
 
+// same tells whether it is the memory that was shown before.
+func (h *held) same(other *held) bool {
+	if h.facts != other.facts || (h.file == nil) != (other.file == nil) {
+		return false
+	}
+	return h.file == nil || os.SameFile(h.info, other.info) // a driver may make another handle each time
+}
+
 // meet takes note of a segment. It takes the descriptor over, which is one of memory, so that
 // nothing here waits for the other process.
-func (p *Peer) meet(facts segmentFacts, file *os.File) error {
-	info, err := file.Stat()
-	if err != nil {
-		_ = file.Close()
-		return err
-	}
+func (p *Peer) meet(h *held) (err error) {
 	var declined error
 	p.mu.Lock()
-	old := p.held[facts.id]
+	id := h.facts.id
+	old := p.held[id]
+	taken := false
 	switch {
 	case p.err != nil:
 		err = p.err
-	case old != nil && (old.facts != facts || !os.SameFile(old.info, info)):
-		err = fmt.Errorf("segment %v changed", facts.id)
+	case old != nil && !old.same(h):
+		err = fmt.Errorf("segment %v changed", id)
 	case old != nil:
 		old.asked, old.forgotten = false, false
 	case len(p.calls) == 0 && p.noGifts() != nil:
 		declined = p.noGifts()
 	case len(p.held) >= p.node.options.MaxSegments:
 		declined = opError("Open", ErrLimit, "%d segments of %v are known here, Options.MaxSegments", len(p.held), p.credentials)
-	case heldFiles.Add(1) > maxHeld():
+	case h.file != nil && heldFiles.Add(1) > maxHeld():
 		heldFiles.Add(-1)
 		declined = opError("Open", ErrLimit, "%d descriptors of segments of others are open in this process, half of what it may have (RLIMIT_NOFILE)", heldFiles.Load())
 	default:
-		p.held[facts.id] = &held{facts: facts, file: file, info: info, idle: time.Now()}
-		file = nil
+		h.idle = time.Now()
+		p.held[id] = h
+		taken = true
 	}
 	p.mu.Unlock()
-	if file != nil {
-		_ = file.Close()
+	if !taken && h.file != nil {
+		_ = h.file.Close()
 	}
 	if declined != nil {
-		return p.decline(facts.id, declined)
+		return p.decline(id, declined)
 	}
 	return err
 }
@@ -144,7 +151,7 @@ func (p *Peer) adopt(d *description) (*usmarray.Array, error) {
 	o.buffer = buffer
 	o.note()
 	options := make([]usmarray.BufferOption, 0, 2)
-	if m.ReadOnly() {
+	if m.ReadOnly() || d.readOnly { // a driver's memory has no protection
 		buffer.SetReadOnly()
 		options = append(options, usmarray.BufferReadOnly())
 	}
@@ -200,14 +207,17 @@ func (o *opened) end() {
 // mapped gives the mapping that an array needs. Nobody else makes or ends one meanwhile.
 func (p *Peer) mapped(h *held, readOnly bool) (*segment.Mapping, error) {
 	which := 0
-	if readOnly {
+	if readOnly && h.file != nil { // a driver's memory is mapped once
 		which = 1
 	}
 	if m := h.maps[which]; m != nil {
 		return m, nil
 	}
 	o := &p.node.options
-	a := segment.Attachment{File: h.file, Size: h.facts.size, Audience: h.facts.audience, ReadOnly: readOnly}
+	a := segment.Attachment{File: h.file, Handle: h.handle, Size: h.facts.size, Audience: h.facts.audience, ReadOnly: which == 1}
+	if h.handle != nil && (o.Queue == nil || o.Queue.IsHost()) {
+		return nil, fmt.Errorf("it is device memory of a driver, and no queue on that device was given; set Options.Queue, or have it copied where it is (Options.CopyInto there)")
+	}
 	if h.facts.kind != syclobj.USMUnknown {
 		switch {
 		case o.Queue != nil && !o.Queue.IsHost():
@@ -234,8 +244,10 @@ func (h *held) unmap() {
 			_ = m.Close() // cannot fail
 		}
 	}
-	_ = h.file.Close()
-	heldFiles.Add(-1)
+	if h.file != nil {
+		_ = h.file.Close()
+		heldFiles.Add(-1)
+	}
 }
 
 // takeIdle takes out all segments without open arrays, of a connection that is over.

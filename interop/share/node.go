@@ -2,6 +2,8 @@ package share
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -103,6 +105,36 @@ func (n *node) stats() (s Stats) {
 	return s
 }
 
+// errElsewhere is the reason of memory that no other process can map.
+var errElsewhere = errors.New("lie in no segment of this process")
+
+// leaseOf is newLease, of a copy where the array cannot be shared and Options.CopyInto says
+// where to.
+func (n *node) leaseOf(ctx context.Context, op string, a *usmarray.Array, o ExportOptions) (*lease, error) {
+	l, err := newLease(ctx, op, a, o)
+	if !errors.Is(err, errElsewhere) || n.options.CopyInto == nil {
+		return l, err
+	}
+	c, err := n.copied(ctx, op, a)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Release()
+	return newLease(ctx, op, c, o)
+}
+
+// copied makes the copy: of the elements as they are when pending work is done.
+func (n *node) copied(ctx context.Context, op string, a *usmarray.Array) (*usmarray.Array, error) {
+	if err := a.Synchronize(ctx); err != nil {
+		return nil, named(op, err)
+	}
+	c, err := a.Copy(n.options.CopyInto, usmarray.WithContext(ctx))
+	if err != nil {
+		return nil, &OpError{Op: op, Kind: ErrNotShared, Err: fmt.Errorf("copying it into Options.CopyInto: %w", err)}
+	}
+	return c, nil
+}
+
 // newLease makes a lease of an array's buffer, not yet in the table: it holds its
 // references, and waits for what is pending unless that is left to the opening.
 func newLease(ctx context.Context, op string, a *usmarray.Array, o ExportOptions) (*lease, error) {
@@ -131,8 +163,12 @@ func (l *lease) describe(op string, a *usmarray.Array) error {
 	size := l.buffer.Size()
 	s, offset, ok := segment.Find(l.buffer.Address(), size)
 	if !ok {
-		return opError(op, ErrNotShared, "the array's %d bytes at %#x lie in no segment of this process; copy it into memory of package segment",
-			size, l.buffer.Address())
+		if other := stranger(l.buffer); other != nil {
+			return opError(op, ErrNotShared, "the array is one of %v, and its bytes %w; Server.Export has that process make a handle of it, "+
+				"or copy it, or set Options.CopyInto", other.peer, errElsewhere)
+		}
+		return opError(op, ErrNotShared, "the array's %d bytes at %#x %w; copy it into memory of package segment, or set Options.CopyInto",
+			size, l.buffer.Address(), errElsewhere)
 	}
 	l.segment, l.base = s, l.buffer.Address()-uintptr(offset)
 	l.d = description{

@@ -5,6 +5,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -34,12 +35,21 @@ type Options struct {
 	// the Peer. Without it a server takes none (ErrRefused): it only lends its own.
 	Connected func(*Peer)
 	// Queue is where USM of other processes is mapped: it becomes USM of that queue's
-	// context. It is borrowed for as long as the server or peer is. nil: such arrays
+	// context. Device memory of a GPU is opened there by its driver's handle, which goes to the
+	// driver as the other process sent it: admit whoever may be trusted with the device. It is borrowed for as long as the server or peer is. nil: such arrays
 	// cannot be opened here (ErrNotShared), but for AsHost.
 	Queue *syclobj.Queue
 	// AsHost opens USM of others as plain memory of the host where there is no Queue:
 	// the same bytes, since segments lie on memory files whatever their kind.
 	AsHost bool
+
+	// CopyInto is where arrays are copied that are to be shared and that no other process can
+	// map: memory that lies in no segment, or of another process where that cannot be asked for a
+	// handle ([Peer.Give], [Server.Publish]). They go by value then: as they were when they were
+	// exported, handed over or published, and what is written on one side is not seen on the
+	// other. It gives memory of package segment, such as a pool above that, and is borrowed for
+	// as long as the server or peer is. nil: such arrays are ErrNotShared.
+	CopyInto memmgr.Resource
 
 	// Unopened is how long a handle waits for its opening; 30 s.
 	Unopened time.Duration

@@ -34,6 +34,7 @@ var roles = map[string]func(address string) error{
 	"echo":    roleEcho,
 	"holder":  roleHolder,
 	"locker":  roleLocker,
+	"middle":  roleMiddle,
 }
 
 // told waits for a line of the first process; false when there are no more.

@@ -2,6 +2,7 @@ package share
 
 import (
 	"encoding/binary"
+	"errors"
 	"os"
 	"sync"
 	"time"
@@ -148,6 +149,17 @@ func (p *Peer) introduce(d *datagram, l *lease) error {
 		return opError("share", ErrLimit, "%v knows %d segments, the most that it may", p.credentials, len(p.sent))
 	}
 	file, err := l.segment.File()
+	if errors.Is(err, errors.ErrUnsupported) { // it is a driver's
+		handle, err := l.segment.Handle()
+		if err != nil {
+			return &OpError{Op: "share", Kind: ErrNotShared, Err: err}
+		}
+		p.sent[id] = known{l.base}
+		d.b = appendFrame(d.b, frameDriver, 0, func(b []byte) []byte {
+			return append(appendSegment(b, &l.d.segment), handle...)
+		})
+		return nil
+	}
 	if err != nil {
 		return &OpError{Op: "share", Kind: ErrNotShared, Err: err}
 	}

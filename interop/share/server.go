@@ -321,7 +321,8 @@ func (p *published) release() {
 // they like, from now on until Withdraw or Close. The server keeps references of its own,
 // so that the memory stays, and does not fall asleep (memmgr.Pool.Sleep), until then.
 // It waits for work that is pending on the array; so does each attaching, for what is
-// submitted later. Errors: ErrNotShared, ErrName when the name is taken or cannot be,
+// submitted later. An array that no other process can map is published as the copy that
+// Options.CopyInto makes of it now, if that is set. Errors: ErrNotShared, ErrName when the name is taken or cannot be,
 // ErrLimit, ErrClosed.
 func (s *Server) Publish(ctx context.Context, name string, a *usmarray.Array) error {
 	return s.publish(ctx, "Publish", name, a, false)
@@ -339,6 +340,15 @@ func (s *Server) publish(ctx context.Context, op, name string, a *usmarray.Array
 		return opError(op, ErrName, "a name of %d bytes; it has 1 to %d", len(name), maxName)
 	}
 	l, err := newLease(ctx, op, a, ExportOptions{}) // tells whether it can be shared
+	if errors.Is(err, errElsewhere) && s.node.options.CopyInto != nil {
+		c, bad := s.node.copied(ctx, op, a)
+		if bad != nil {
+			return bad
+		}
+		defer c.Release()
+		a = c
+		l, err = newLease(ctx, op, a, ExportOptions{})
+	}
 	if err != nil {
 		return err
 	}
@@ -371,7 +381,8 @@ func (s *Server) Withdraw(name string) error {
 //
 // An array that was opened here, or a part of one, is passed on: its maker is asked for the
 // handle, and is the one that it names. That takes a round trip, and fails when the maker
-// has ended, or is no server; o must be the zero value.
+// has ended, or is no server; o must be the zero value. Other arrays that no other process can
+// map go by value where Options.CopyInto is set.
 //
 // Errors: ErrNotShared for memory that lies in no segment, or sleeps, ErrLimit, ErrClosed,
 // also when o.To was closed.
@@ -388,7 +399,7 @@ func (s *Server) Export(ctx context.Context, a *usmarray.Array, o ExportOptions)
 			return other.pass(ctx, op, a)
 		}
 	}
-	l, err := newLease(ctx, op, a, o)
+	l, err := s.node.leaseOf(ctx, op, a, o)
 	if err != nil {
 		return Handle{}, err
 	}

@@ -1,6 +1,7 @@
 package share
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 
@@ -28,6 +29,8 @@ const (
 	maxName      = 255      // bytes of a name, and of a label
 	maxAddress   = 108      // bytes of sun_path
 	releaseBatch = 512      // leases that one frame tells the end of
+
+	maxDriverHandle = 4 << 10 // bytes
 )
 
 type frameKind uint8
@@ -49,7 +52,8 @@ const (
 	frameGone                           // maker to receiver: segment that exists no more
 	framePass                           // receiver to maker: a description with the lease's serial; answered by framePassed
 	framePassed                         // answer: a handle
-	lastFrame      = framePassed
+	frameDriver                         // in the place of frameSegment, of memory that is a driver's: segment, its handle
+	lastFrame      = frameDriver
 )
 
 // answer is the kind of frame that answers one, if it asks anything; a refusal may too.
@@ -237,6 +241,21 @@ func readSegment(b []byte) (segmentFacts, error) {
 	r := wireReader{b: b}
 	s := r.segment()
 	return s, r.end("the facts of a segment")
+}
+
+// readDriver reads what frameDriver carries. The handle is the caller's.
+func readDriver(b []byte) (s segmentFacts, handle []byte, err error) {
+	r := wireReader{b: b}
+	s = r.segment()
+	switch {
+	case r.short:
+		return s, nil, r.end("the facts of a segment")
+	case len(r.b) == 0 || len(r.b) > maxDriverHandle:
+		return s, nil, fmt.Errorf("a driver's handle of %d bytes, and it has 1 to %d", len(r.b), maxDriverHandle)
+	case s.kind != syclobj.USMDevice || s.audience != segment.PeersWrite:
+		return s, nil, fmt.Errorf("a driver's handle of %v memory for %q; it has those of device memory, which others may write", s.kind, s.audience)
+	}
+	return s, bytes.Clone(r.b), nil
 }
 
 func appendDescription(b []byte, d *description) []byte {

@@ -126,6 +126,10 @@ func FuzzDatagram(f *testing.F) {
 	d := sample(f, []int{3}, nil, 0)
 	b := appendFrame(nil, frameSegment, 0, func(b []byte) []byte { return appendSegment(b, &d.segment) })
 	f.Add(appendFrame(b, frameGive, 9, func(b []byte) []byte { return appendDescription(appendText(b, "label"), &d) }))
+	driven := d.segment
+	driven.kind, driven.audience = syclobj.USMDevice, segment.PeersWrite
+	f.Add(appendFrame(nil, frameDriver, 0, func(b []byte) []byte { return append(appendSegment(b, &driven), "handle"...) }))
+	f.Add(appendFrame(nil, framePass, 3, func(b []byte) []byte { return appendDescription(b, &d) }))
 	f.Add(appendFrame(nil, frameHello, 0, appendHello))
 	f.Add(appendFrame(nil, frameRefused, 1, func(b []byte) []byte { return appendRefusal(b, ErrLimit) }))
 	f.Add(appendFrame(nil, frameListed, 2, func(b []byte) []byte { return appendText(appendText(b, "a"), "b") }))
@@ -151,6 +155,11 @@ func take(t *testing.T, f frame) {
 	_ = readHello(f.payload)
 	if s, err := readSegment(f.payload); err == nil {
 		require.Equal(t, f.payload, appendSegment(nil, &s))
+	}
+	if s, handle, err := readDriver(f.payload); err == nil {
+		require.Equal(t, f.payload, append(appendSegment(nil, &s), handle...))
+		require.NotEmpty(t, handle)
+		require.LessOrEqual(t, len(handle), maxDriverHandle)
 	}
 	if d, err := readDescription(f.payload); err == nil {
 		require.Equal(t, f.payload, appendDescription(nil, &d))

@@ -1,0 +1,155 @@
+//go:build cgo && linux
+
+package share_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/share"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/syclobj/sycltest"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// sharingGPU is a machine whose driver shares device memory by handles.
+var sharingGPU = sycltest.Machine{{Backend: syclobj.BackendLevelZero, Name: "Fake Level Zero", Devices: []sycltest.Device{
+	{Type: syclobj.TypeGPU, Name: "Fake GPU", Memory: 4 << 30, IPC: true},
+}}}
+
+// gpuQueue opens the machine, for as long as end is not called.
+func gpuQueue() (q *syclobj.Queue, end func() error, err error) {
+	rt, err := syclobj.Open()
+	if err != nil {
+		return nil, nil, err
+	}
+	d, err := rt.Device("level_zero:gpu:0")
+	if err == nil {
+		q, err = rt.NewQueue(nil, d, 0)
+	}
+	return q, func() error { return errors.Join(q.Close(), rt.Close()) }, err
+}
+
+func init() {
+	// Attaches "a" of a GPU, says what is in it, doubles it, and goes when told.
+	roles["gpu"] = func(address string) error {
+		q, end, err := gpuQueue()
+		if err != nil {
+			return err
+		}
+		ctx := context.Background()
+		p, err := share.Dial(ctx, address, share.Options{Queue: q})
+		if err != nil {
+			return err
+		}
+		a, err := p.Attach(ctx, "a")
+		if err != nil {
+			return err
+		}
+		v, err := usmarray.ToSlice[float32](a)
+		if err != nil {
+			return err
+		}
+		fmt.Println(a.Place(), v)
+		for i := range v {
+			v[i] *= 2
+		}
+		if err := usmarray.CopyFromSlice(a, v); err != nil {
+			return err
+		}
+		fmt.Println("doubled")
+		told()
+		a.Release()
+		_ = p.Close()
+		<-p.Done()
+		return end()
+	}
+}
+
+// Device memory of a GPU goes by its driver's handle: to another process, and as views; not
+// to one that has no queue on the device.
+func TestFakeDriversHandles(t *testing.T) {
+	fake := sycltest.Child(t, sharingGPU)
+	if fake == nil {
+		return
+	}
+	q, end, err := gpuQueue()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, end()) })
+	r, err := segment.NewUSM(q, syclobj.USMDevice, segment.PeersWrite)
+	require.NoError(t, err)
+	pool := memmgr.NewPool(r)
+	ctx := background(t)
+	s := listen(t, share.Options{})
+	a, err := usmarray.FromSlice(pool, []float32{1, 2, 3, 4, 5, 6}, []int{2, 3})
+	require.NoError(t, err)
+	require.NoError(t, s.Publish(ctx, "a", a))
+
+	o := start(t, "gpu", s.Address())
+	o.expect("device memory on level_zero:gpu:0 [1 2 3 4 5 6]")
+	o.expect("doubled")
+	v, err := usmarray.ToSlice[float32](a)
+	require.NoError(t, err)
+	require.Equal(t, []float32{2, 4, 6, 8, 10, 12}, v)
+	require.Equal(t, share.Stats{Peers: 1, Leases: 1, Known: 1}, s.Stats())
+	o.say("")
+	o.finish()
+	o = start(t, "gpu", s.Address())
+	o.expect("device memory on level_zero:gpu:0 [2 4 6 8 10 12]")
+	o.kill()
+	eventually(t, func() bool { return s.Stats().Leases == 0 }, "the lease of a killed process stays")
+
+	p := dial(t, s, share.Options{Queue: q})
+	b, err := p.Attach(ctx, "a")
+	require.NoError(t, err)
+	require.False(t, b.ReadOnly())
+	part, err := a.Index(usmarray.At(1))
+	require.NoError(t, err)
+	h, err := s.Export(ctx, part.AsReadOnly(), share.ExportOptions{})
+	require.NoError(t, err)
+	c, err := p.Open(ctx, h)
+	require.NoError(t, err)
+	require.True(t, c.ReadOnly())
+	require.Equal(t, 1, p.Stats().Mapped, "one mapping for both")
+	require.EqualValues(t, 2<<20, p.Stats().MappedBytes, "the whole segment, and nothing beside it")
+	v, err = usmarray.ToSlice[float32](c)
+	require.NoError(t, err)
+	require.Len(t, v, 3)
+	on, err := s.Export(ctx, c, share.ExportOptions{}) // the maker makes another
+	require.NoError(t, err)
+	require.True(t, on.ReadOnly())
+	require.True(t, s.Revoke(on))
+	b.Release()
+	c.Release()
+	p.Trim()
+	eventually(t, func() bool { return p.Stats().Mapped == 0 }, "still mapped")
+
+	for name, options := range map[string]share.Options{"no queue": {}, "as host": {AsHost: true}} {
+		p := dial(t, s, options)
+		_, err := p.Attach(ctx, "a")
+		require.ErrorIs(t, err, share.ErrNotShared, name)
+		require.ErrorContains(t, err, "Options.Queue")
+	}
+	fake.Fail("DPCTLIPCMem_OpenHandle", 1)
+	p = dial(t, s, share.Options{Queue: q})
+	_, err = p.Attach(ctx, "a")
+	require.ErrorIs(t, err, share.ErrNotShared)
+	require.ErrorIs(t, err, syclobj.ErrFailed)
+	b, err = p.Attach(ctx, "a")
+	require.NoError(t, err)
+	b.Release()
+	hangUp(t, p)
+
+	require.NoError(t, s.Withdraw("a"))
+	a.Release()
+	eventually(t, func() bool { return pool.Stats().Allocation.Current == 0 }, "memory did not come back")
+	require.NoError(t, pool.Close())
+	require.NoError(t, r.Close())
+	require.Zero(t, fake.Live().Allocations)
+}

@@ -1,0 +1,240 @@
+//go:build linux
+
+package share_test
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/share"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// roleMiddle opens the handles that it is told, and answers with handles of its own.
+func roleMiddle(string) error {
+	ctx := context.Background()
+	s, err := share.Listen(ctx, "", share.Options{})
+	if err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	for told() {
+		b, err := hex.DecodeString(stdin.Text())
+		if err != nil {
+			return err
+		}
+		h, err := share.ParseHandle(b)
+		if err != nil {
+			return err
+		}
+		a, err := s.Open(ctx, h)
+		if err != nil {
+			return err
+		}
+		on, err := s.Export(ctx, a, share.ExportOptions{})
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%x\n", on.Bytes())
+	}
+	return nil
+}
+
+// An array that was received is exported again: the handle is its maker's, and the one in
+// the middle may let go, or be killed, before it is opened or afterwards.
+func TestReceivedArrayIsPassedOn(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	maker, last := listen(t, share.Options{}), listen(t, share.Options{})
+	ctx := background(t)
+	x := counting(t, pool, 4, 5)
+	middle := start(t, "middle", "")
+	middle.expect("ready")
+	pass := func() share.Handle {
+		h, err := maker.Export(ctx, x, share.ExportOptions{})
+		require.NoError(t, err)
+		middle.say(fmt.Sprintf("%x", h.Bytes()))
+		b, err := hex.DecodeString(middle.line())
+		require.NoError(t, err)
+		on, err := share.ParseHandle(b)
+		require.NoError(t, err)
+		require.Equal(t, maker.Address(), on.Maker())
+		require.NotEqual(t, h.Bytes(), on.Bytes())
+		return on
+	}
+	first, second, own := pass(), pass(), pass()
+	opened, err := last.Open(ctx, first)
+	require.NoError(t, err)
+	_, err = last.Open(ctx, first)
+	require.ErrorIs(t, err, share.ErrStale, "once")
+	back, err := maker.Open(ctx, own) // home again, as it was
+	require.NoError(t, err)
+	require.Equal(t, x.Pointer(), back.Pointer())
+	back.Release()
+	middle.kill()
+	eventually(t, func() bool { return maker.Stats().Leases == 1 }, "leases of a killed process stay")
+	require.NoError(t, usmarray.CopyFromSlice(opened, []float32{
+		9, 8, 7, 6, 5, 9, 8, 7, 6, 5, 9, 8, 7, 6, 5, 9, 8, 7, 6, 5,
+	}))
+	v, err := usmarray.ToSlice[float32](x)
+	require.NoError(t, err)
+	require.EqualValues(t, 9, v[0])
+	again, err := last.Open(ctx, second)
+	require.NoError(t, err)
+	require.Equal(t, x.Layout().String(), again.Layout().String())
+	again.Release()
+	opened.Release()
+}
+
+// Giving and publishing a received array would make a lease of the one in the middle: they
+// are refused with the way out.
+func TestReceivedArrayIsNotGiven(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	maker := listen(t, share.Options{})
+	ctx := background(t)
+	publish(t, maker, pool, "a", 6, 4)
+	a, err := dial(t, maker, share.Options{}).Attach(ctx, "a")
+	require.NoError(t, err)
+	given := make(chan *share.Peer, 1)
+	other := listen(t, share.Options{Connected: func(p *share.Peer) { given <- p }})
+	q := dial(t, other, share.Options{})
+	err = q.Give(ctx, "x", a)
+	require.ErrorIs(t, err, share.ErrNotShared)
+	require.ErrorContains(t, err, "Server.Export has that process make a handle of it")
+	require.ErrorIs(t, other.Publish(ctx, "x", a), share.ErrNotShared)
+	require.NoError(t, (<-given).Close())
+	a.Release()
+}
+
+// Who asks for a handle of what it does not hold, or of more than it holds, gets none.
+func TestOnlyHoldersPassOn(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	s := listen(t, share.Options{})
+	x := counting(t, pool, 3)
+	require.NoError(t, s.Publish(background(t), "a", x.AsReadOnly()))
+	ask := func(t *testing.T, c interface {
+		Write([]byte) (int, error)
+		Read([]byte) (int, error)
+		SetReadDeadline(time.Time) error
+	}, frame []byte,
+	) (kind byte, payload []byte) {
+		_, err := c.Write(frame)
+		require.NoError(t, err)
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(soon)))
+		b := make([]byte, 1<<14)
+		n, err := c.Read(b)
+		require.NoError(t, err)
+		for b = b[:n]; ; {
+			size := 16 + binary.LittleEndian.Uint32(b[4:])
+			if int(size) == len(b) {
+				return b[0], b[16:]
+			}
+			b = b[size:]
+		}
+	}
+	holder := rogue(t, s, true)
+	kind, description := ask(t, holder, frameOf(7, 1, []byte("\x01a")))
+	require.EqualValues(t, 8, kind)
+	const serial, flags = 26 + 16, 26 + 24
+	change := func(at int, to byte) []byte {
+		d := append([]byte(nil), description...)
+		d[at] = to
+		return d
+	}
+	kind, handle := ask(t, holder, frameOf(15, 2, change(flags, 0))) // to write
+	require.EqualValues(t, 16, kind)
+	h, err := share.ParseHandle(handle)
+	require.NoError(t, err)
+	require.True(t, h.ReadOnly())
+	require.True(t, s.Revoke(h))
+	for name, d := range map[string][]byte{
+		"another lease":   change(serial, description[serial]+1),
+		"another segment": change(0, description[0]+1),
+		"another offset":  change(26, description[26]+1),
+		"a larger buffer": change(26+8, description[26+8]+1),
+	} {
+		kind, _ = ask(t, holder, frameOf(15, 3, d))
+		require.EqualValues(t, 2, kind, name)
+	}
+	other := rogue(t, s, true)
+	kind, _ = ask(t, other, frameOf(15, 1, description))
+	require.EqualValues(t, 2, kind, "the lease is not of who asks")
+	require.Zero(t, s.Stats().Unopened)
+	require.NoError(t, holder.Close())
+	require.NoError(t, other.Close())
+	eventually(t, func() bool { return s.Stats() == share.Stats{} }, "something stays")
+}
+
+// Where the caller asked for that, arrays that no other process can map go by value.
+func TestCopyInto(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	ctx := background(t)
+	x := counting(t, memmgr.Host(), 3, 2)
+	refuses := listen(t, share.Options{})
+	_, err := refuses.Export(ctx, x, share.ExportOptions{})
+	require.ErrorIs(t, err, share.ErrNotShared)
+	require.ErrorContains(t, err, "Options.CopyInto")
+
+	gifts := make(chan *share.Peer, 1)
+	s := listen(t, share.Options{CopyInto: pool, Connected: func(p *share.Peer) { gifts <- p }})
+	p := dial(t, s, share.Options{CopyInto: pool})
+	check := func(a *usmarray.Array, err error) {
+		t.Helper()
+		require.NoError(t, err)
+		require.Equal(t, x.Layout().String(), a.Layout().String())
+		v, err := usmarray.ToSlice[float32](a)
+		require.NoError(t, err)
+		require.Equal(t, []float32{0, 1, 2, 3, 4, 5}, v)
+		require.NoError(t, a.Fill(float32(9)))
+		v, err = usmarray.ToSlice[float32](x)
+		require.NoError(t, err)
+		require.EqualValues(t, 5, v[5], "a copy")
+		a.Release()
+	}
+	h, err := s.Export(ctx, x, share.ExportOptions{})
+	require.NoError(t, err)
+	check(p.Open(ctx, h))
+	there := <-gifts
+	require.NoError(t, p.Give(ctx, "x", x))
+	_, a, err := there.Receive(ctx)
+	check(a, err)
+	require.NoError(t, s.Publish(ctx, "x", x))
+	check(p.Attach(ctx, "x"))
+
+	// What was received, and what cannot be copied.
+	y := counting(t, pool, 3, 2)
+	require.NoError(t, refuses.Publish(ctx, "y", y))
+	q := dial(t, refuses, share.Options{})
+	received, err := q.Attach(ctx, "y")
+	require.NoError(t, err)
+	require.NoError(t, s.Publish(ctx, "y", received))
+	received.Release()
+	check(p.Attach(ctx, "y"))
+	require.NoError(t, there.Close())
+	v, err := usmarray.ToSlice[float32](y)
+	require.NoError(t, err)
+	require.EqualValues(t, 5, v[5], "a copy")
+	plain := listen(t, share.Options{CopyInto: memmgr.Host()})
+	require.ErrorIs(t, plain.Publish(ctx, "x", x), share.ErrNotShared)
+	no := errors.New("no")
+	broken := listen(t, share.Options{CopyInto: refusing{memmgr.Host(), no}})
+	_, err = broken.Export(ctx, x, share.ExportOptions{})
+	require.ErrorIs(t, err, share.ErrNotShared)
+	require.ErrorIs(t, err, no)
+}
+
+// refusing is a resource that gives nothing.
+type refusing struct {
+	memmgr.Resource
+	why error
+}
+
+func (r refusing) Allocate(memmgr.Request) (memmgr.Block, error) { return memmgr.Block{}, r.why }
