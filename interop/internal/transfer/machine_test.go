@@ -1,0 +1,131 @@
+package transfer
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/syclobj/sycltest"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// gpus is a machine whose device memory the host cannot touch: doing so ends the process.
+// The second GPU has no host USM.
+var gpus = sycltest.Machine{{Backend: syclobj.BackendLevelZero, Name: "Fake Level Zero", Devices: []sycltest.Device{
+	{Type: syclobj.TypeGPU, Name: "Fake GPU A"},
+	{Type: syclobj.TypeGPU, Name: "Fake GPU B", Lacks: []syclobj.USMKind{syclobj.USMHost}},
+}}}
+
+// deviceMemory is a pool of device memory, which must be empty after the test.
+func deviceMemory(t *testing.T, filter string) *memmgr.Pool {
+	t.Helper()
+	rt, err := syclobj.Open(syclobj.RequireSYCL())
+	require.NoError(t, err)
+	d, err := rt.Device(filter)
+	require.NoError(t, err)
+	q, err := d.DefaultQueue()
+	require.NoError(t, err)
+	upstream := memmgr.USM(q, syclobj.USMDevice)
+	pool := memmgr.NewPool(upstream)
+	t.Cleanup(func() {
+		memmgr.Flush()
+		require.Zero(t, pool.Stats().ActiveBytes.Current)
+		require.NoError(t, pool.Close())
+		require.NoError(t, memmgr.Close(upstream))
+		require.NoError(t, memmgr.CloseDefaults())
+		require.NoError(t, rt.Close())
+	})
+	return pool
+}
+
+// bytesFile is a source of n bytes and what an array of them is read by.
+func bytesFile(t *testing.T, n int) ([]byte, *Source, []Wish) {
+	t.Helper()
+	file := noise(n)
+	src, err := FromReaderAt(bytes.NewReader(file), int64(n))
+	require.NoError(t, err)
+	return file, src, []Wish{{&Elements{DataType: usmarray.Uint8, Shape: []int{n}}, Whole}}
+}
+
+// TestMachineDeviceMemory: device memory is read and written through the ring alone.
+func TestMachineDeviceMemory(t *testing.T) {
+	fake := sycltest.Child(t, gpus)
+	if fake == nil {
+		return
+	}
+	for _, filter := range []string{"gpu:0", "gpu:1"} {
+		t.Run(filter, func(t *testing.T) {
+			pool := deviceMemory(t, filter)
+			file, src, wishes := bytesFile(t, 14<<20+7)
+			arrays, err := ReadNew(context.Background(), src, wishes, pool, Options{Workers: 4})
+			require.NoError(t, err)
+			defer arrays[0].Release()
+			c, err := NewContent(arrays[0], false, 0)
+			require.NoError(t, err)
+			var out bytes.Buffer
+			require.NoError(t, c.WriteTo(context.Background(), &out))
+			require.True(t, bytes.Equal(file, out.Bytes()))
+		})
+	}
+}
+
+// TestMachineFailures: a copy that is refused, and one that fails later, end the transfer
+// with an error and leave nothing.
+func TestMachineFailures(t *testing.T) {
+	fake := sycltest.Child(t, gpus)
+	if fake == nil {
+		return
+	}
+	pool := deviceMemory(t, "gpu:0")
+	_, src, wishes := bytesFile(t, 5<<20)
+	whole, err := ReadNew(context.Background(), src, wishes, pool, Options{})
+	require.NoError(t, err)
+	defer whole[0].Release()
+	c, err := NewContent(whole[0], false, 0)
+	require.NoError(t, err)
+	for n := 1; n <= 5; n++ {
+		for name, fail := range map[string]func(){
+			"refused": func() { fake.Fail("DPCTLQueue_Memcpy", n) },
+			"later":   func() { fake.AsyncError(n, 1) },
+		} {
+			fail()
+			_, err := ReadNew(context.Background(), src, wishes, pool, Options{Workers: 2})
+			require.Error(t, err, "read, %s, %d", name, n)
+			fail()
+			require.Error(t, c.WriteTo(context.Background(), &bytes.Buffer{}), "write, %s, %d", name, n)
+		}
+	}
+}
+
+// TestMachineCancelled: the context ends while copies are under way on a device that does
+// not end them. The call returns, and memory that the device still writes or reads is used
+// by nobody until it is done.
+func TestMachineCancelled(t *testing.T) {
+	fake := sycltest.Child(t, gpus)
+	if fake == nil {
+		return
+	}
+	pool := deviceMemory(t, "gpu:0")
+	_, src, wishes := bytesFile(t, 20<<20)
+	fake.Hold(true)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := ReadNew(ctx, src, wishes, pool, Options{Workers: 2})
+		ended <- err
+	}()
+	require.Eventually(t, func() bool { return fake.Pending() > 0 }, time.Minute, time.Millisecond)
+	cancel()
+	require.ErrorIs(t, <-ended, context.Canceled)
+	require.Positive(t, pool.Stats().ActiveBytes.Current, "the device still writes to it")
+	require.Zero(t, pool.Stats().AllocatedBytes.Current, "nobody else has it")
+	fake.Hold(false)
+	fake.ReleaseAll()
+	memmgr.Flush()
+	require.Zero(t, pool.Stats().ActiveBytes.Current)
+}
