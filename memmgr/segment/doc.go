@@ -83,7 +83,7 @@
 // # Costs and bounds
 //
 // A segment takes a descriptor, a mapping (two where it lies in USM), whole pages, and
-// some ten microseconds. The package counts mappings and descriptors over the whole
+// some twenty-five microseconds of processor time to be made and freed. The package counts mappings and descriptors over the whole
 // process ([InUse]) and refuses more than half of what the system allows
 // ([WithMaxMappings], [WithMaxDescriptors]). The pages themselves are the system's to
 // give at the first touch, and one that it cannot give then ends the process that touched

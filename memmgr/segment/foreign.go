@@ -101,7 +101,7 @@ func MapForeign(f Foreign) (*Mapping, error) {
 		closeUSM(usm)
 		return nil, err
 	}
-	if err := f.mapInto(op, m); err != nil {
+	if err := f.mapInto(op, m, &c); err != nil {
 		spent.giveBack(c)
 		closeUSM(usm)
 		return nil, failed(op, err)
@@ -145,8 +145,8 @@ func checkName(op, name string) error {
 	return nil
 }
 
-// mapInto opens, looks and maps.
-func (f *Foreign) mapInto(op string, m *Mapping) (err error) {
+// mapInto opens, looks and maps. On an error c is what is given back.
+func (f *Foreign) mapInto(op string, m *Mapping, c *cost) (err error) {
 	file, facts, err := f.open(op)
 	if err != nil {
 		return err
@@ -166,8 +166,8 @@ func (f *Foreign) mapInto(op string, m *Mapping) (err error) {
 	}
 	m.region.offset = f.Offset - uint64(shift)
 	defer func() {
-		if err != nil {
-			m.region.end()
+		if err != nil && !m.region.end() {
+			c.mappings = 0 // they stay
 		}
 	}()
 	if f.Copy {

@@ -13,7 +13,7 @@ import (
 
 // Resource gives memory that other processes can map, each allocation a segment of
 // its own: a [memmgr.Resource], which a [memmgr.Pool] is put above, since a segment
-// costs a descriptor, one or two mappings, and ten microseconds. All memory of a
+// costs a descriptor, one or two mappings, and tens of microseconds. All memory of a
 // Resource is for one audience, because a peer sees the whole segment.
 //
 // It is safe for concurrent use. Close it when it is not needed any more.

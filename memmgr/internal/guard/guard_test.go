@@ -13,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
@@ -39,6 +40,12 @@ var roles = map[string]func(){
 		_ = guarded(&testing.T{}, mapped(&testing.T{}, 1))
 		var p *int
 		*p++
+	},
+	"cutter": func() {
+		if err := syscall.Ftruncate(3, int64(page)); err != nil {
+			println(err.Error())
+			os.Exit(1)
+		}
 	},
 	"chaining": func() { underHandler(guardtest.Chaining) },
 	"leaving":  func() { underHandler(guardtest.Leaving) },
@@ -135,6 +142,56 @@ func TestTruncation(t *testing.T) {
 			require.True(t, r.Lost())
 			m.bytes[len(m.bytes)-1] = 5 // pages of this process now
 			require.EqualValues(t, 3*page+5, sum(m))
+		})
+	}
+}
+
+// It is cut off by another process while it is read, again and again.
+func TestCutOffMeanwhile(t *testing.T) {
+	for name, sum := range map[string]func(m memory) uint64{
+		"Go": func(m memory) (sum uint64) {
+			for _, b := range m.bytes {
+				sum += uint64(b)
+			}
+			return sum
+		},
+		"a cgo call": func(m memory) uint64 { return guardtest.Sum(m.at(), len(m.bytes)) },
+		"a thread": func(m memory) uint64 {
+			sum, err := guardtest.SumOnThread(m.at(), len(m.bytes), false)
+			if err != nil {
+				t.Error(err)
+			}
+			return sum
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := mapped(t, 64)
+			r := guarded(t, m)
+			once, over := make(chan struct{}), make(chan uint64)
+			go func() {
+				for n := 0; ; n++ {
+					lost := r.Lost()
+					got := sum(m)
+					if n == 0 {
+						close(once)
+					}
+					if lost {
+						over <- got
+						return
+					}
+				}
+			}()
+			<-once
+			cutter := exec.Command(os.Args[0])
+			cutter.Env = append(os.Environ(), roleEnv+"=cutter")
+			cutter.ExtraFiles = []*os.File{m.file}
+			require.NoError(t, cutter.Run())
+			select {
+			case got := <-over:
+				require.EqualValues(t, page, got)
+			case <-time.After(20 * time.Second):
+				t.Fatal("the reader did not notice")
+			}
 		})
 	}
 }
