@@ -113,6 +113,13 @@
 // read; one waits for the work on an array that is to be opened; one closes each descriptor
 // that was sent and is of no memory, and nobody new is connected while there are 64.
 //
+// Package interop/python runs a call with a context on a goroutine of its own where its
+// caller does not hold the interpreter's lock; one whose caller gave up stays until the
+// lock has come to it, one at most. When the context of a running call ends, one more
+// interrupts it. Package interop/executor has a goroutine for each of its slots and
+// one for its lane, from New to Close, those in calls that do not stop until these end, and
+// in Close one that waits for them.
+//
 // Waiting for memory makes no goroutine: one of those who wait looks after the pool
 // every 0.1 to 5 ms, and asks others to give way every 10 ms.
 //

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync/atomic"
+	"unsafe"
 )
 
 const opCallContextName = "CallContext"
@@ -70,10 +71,22 @@ func (o *Object) CallContext(ctx context.Context, args ...any) (*Object, error) 
 
 // contextCall is one CallContext.
 type contextCall struct {
-	ctx   context.Context
-	f     ptr
-	args  []any
-	begun atomic.Bool // by its thread, which has the GIL, or given up by the caller
+	record callRecord // first: its address is this struct's
+	ctx    context.Context
+	f      ptr
+	args   []any
+	begun  atomic.Bool // by its thread, which has the GIL, or given up by the caller
+}
+
+func (c *contextCall) interrupt() { opInterrupt(&c.record) }
+
+// currentContext returns the context of the CallContext that this thread is in, and
+// context.Background in none. For functions that Python calls.
+func currentContext() context.Context {
+	if r := opCurrentCall(); r != nil {
+		return (*contextCall)(unsafe.Pointer(r)).ctx
+	}
+	return context.Background()
 }
 
 // callResult is what a thread hands back to the caller.
@@ -120,12 +133,11 @@ func (c *contextCall) run() (*Object, error) {
 		return nil, err
 	}
 	defer a.release()
-	h := newHandle(c.ctx)
-	defer freeHandle(h)
-	record := new(callRecord)
-	record.setContext(h)
-	stop := context.AfterFunc(c.ctx, func() { opInterrupt(record) })
-	r := opCallContext(record, c.f, a.refs, a.npos, a.kwnames)
+	if c.ctx.Done() == nil {
+		return c.result(opCallContext(&c.record, c.f, a.refs, a.npos, a.kwnames))
+	}
+	stop := context.AfterFunc(c.ctx, c.interrupt)
+	r := opCallContext(&c.record, c.f, a.refs, a.npos, a.kwnames)
 	stop()
 	return c.result(r)
 }

@@ -119,8 +119,6 @@ func opCall(f ptr, args []ptr, npos int, kwnames ptr) ret {
 // the GIL held; it holds no pointers.
 type callRecord C.usmb_call
 
-func (c *callRecord) setContext(handle uintptr) { c.context = C.uintptr_t(handle) }
-
 // opCallContext is opCall with a record that opInterrupt can be called with meanwhile.
 func opCallContext(c *callRecord, f ptr, args []ptr, npos int, kwnames ptr) ret {
 	return toRet(C.usmb_pyop_call_context((*C.usmb_call)(c), f, first(args), C.size_t(npos), kwnames))
@@ -129,8 +127,9 @@ func opCallContext(c *callRecord, f ptr, args []ptr, npos int, kwnames ptr) ret 
 func opInterrupt(c *callRecord) { C.usmb_pyop_interrupt((*C.usmb_call)(c)) }
 func opHoldsGIL() bool          { return C.usmb_py_holds_gil() != 0 }
 
-// opCurrentContext returns the handle of the context of the call that this thread is in.
-func opCurrentContext() uintptr { return uintptr(C.usmb_py_call_current()) }
+// opCurrentCall returns the record of the call that this thread is in, nil for none. It is
+// memory of Go, which that call holds: its frames are below the caller's on the stack.
+func opCurrentCall() *callRecord { return (*callRecord)(C.usmb_py_call_current()) }
 
 // opMethod calls a method of args[0].
 func opMethod(name string, args []ptr, npos int, kwnames ptr) ret {

@@ -13,12 +13,10 @@ func FromResult(ptr) (*Object, error) { return nil, errUnsupported }
 // callRecord has nothing to record here.
 type callRecord struct{}
 
-func (*callRecord) setContext(uintptr) {}
-
 func opCallContext(*callRecord, ptr, []ptr, int, ptr) ret { return none }
 func opInterrupt(*callRecord)                             {}
 func opHoldsGIL() bool                                    { return false }
-func opCurrentContext() uintptr                           { return 0 }
+func opCurrentCall() *callRecord                          { return nil }
 
 func opEnter() ret                                 { return none }
 func opLeave(int64)                                {}

@@ -9,14 +9,14 @@
 /* The calls that a thread is in, innermost first: a function of Go's that Python calls
    may call Python again. On the stacks of their functions. */
 struct frame {
-	const usmb_call *call;
+	usmb_call *call;
 	struct frame *outer;
 };
 static __thread struct frame *innermost;
 
-uintptr_t usmb_py_call_current(void)
+usmb_call *usmb_py_call_current(void)
 {
-	return innermost ? innermost->call->context : 0;
+	return innermost ? innermost->call : NULL;
 }
 
 /*

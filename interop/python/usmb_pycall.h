@@ -12,10 +12,9 @@
  * still be called with it. Members are read and written with the GIL held.
  */
 typedef struct usmb_call {
-	uint64_t thread;   /* Python's number of the thread that runs it */
-	uintptr_t context; /* handle of the Go context, 0 for none; set by the caller */
-	int32_t state;     /* USMB_CALL_* */
-	int32_t asked;     /* it was interrupted, or was to be, while it ran */
+	uint64_t thread; /* Python's number of the thread that runs it */
+	int32_t state;   /* USMB_CALL_* */
+	int32_t asked;   /* it was interrupted, or was to be, while it ran */
 } usmb_call;
 
 enum { USMB_CALL_WAITS = 0, USMB_CALL_RUNS, USMB_CALL_ENDED };
@@ -35,8 +34,7 @@ usmb_pyret usmb_pyop_call_context(usmb_call *c, void *f, void **args, size_t npo
    still running when this thread has the GIL. */
 void usmb_pyop_interrupt(usmb_call *c);
 
-/* Any thread, no GIL: the handle of the context of the innermost call on this thread,
-   0 for none. */
-uintptr_t usmb_py_call_current(void);
+/* Any thread, no GIL: the innermost call on this thread, NULL for none. */
+usmb_call *usmb_py_call_current(void);
 
 #endif /* USMB_PYCALL_H */

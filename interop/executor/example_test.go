@@ -1,0 +1,63 @@
+package executor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/usmbridge/usmbridge/interop/executor"
+	"github.com/usmbridge/usmbridge/interop/pymodule"
+	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// A request of a service, with its deadline. It says no Output by which every go test
+// would run it, because it needs a Python with NumPy.
+func ExampleExecutor_Call() {
+	if err := pymodule.Register(); err != nil {
+		log.Fatal(err)
+	}
+	py, err := python.Start()
+	if err != nil {
+		log.Fatal(err)
+	}
+	model, err := py.Module("mean", "import numpy\ndef infer(x): return {'mean': float(numpy.asarray(x).mean()), 'x': x}\n")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer model.Release()
+	e, err := executor.New(py, executor.Config{
+		Slots: 2, Queue: 100,
+		Warm: []executor.Step{{Name: "numpy", Run: func(_ context.Context, py *python.Interpreter) error {
+			np, err := py.Import("numpy")
+			np.Release()
+			return err
+		}}},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer e.Close(context.Background())
+
+	x, err := usmarray.WrapSlice([]float64{1, 2, 6}, []int{3}) // Go's memory, shown to Python
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer x.Release()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	out, err := e.Call(ctx, "mean:infer", python.Kwargs{"x": x})
+	switch {
+	case errors.Is(err, executor.ErrFull):
+		log.Fatal("503: try again later")
+	case errors.Is(err, context.DeadlineExceeded):
+		log.Fatal("504: ", err) // says whether it was begun, stopped, or ran on
+	case err != nil:
+		log.Fatal("500: ", err)
+	}
+	result := out.(map[string]any)
+	result["x"].(*usmarray.Array).Release()
+	fmt.Println(result["mean"])
+}

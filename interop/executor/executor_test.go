@@ -1,0 +1,419 @@
+//go:build cgo && linux
+
+package executor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/usmbridge/usmbridge/interop/executor"
+	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// soon is how long things that happen soon are waited for, on a machine under load.
+const soon = 60 * time.Second
+
+// begun makes a Python function that closes the channel when it is called.
+func begun(t *testing.T) (*python.Object, <-chan struct{}) {
+	t.Helper()
+	py, _ := start(t)
+	c := make(chan struct{})
+	o, err := py.New(func(python.Args) (any, error) { close(c); return nil, nil })
+	require.NoError(t, err)
+	t.Cleanup(o.Release)
+	return o, c
+}
+
+// event makes a threading.Event, and the function that sets it.
+func event(t *testing.T) (*python.Object, func()) {
+	t.Helper()
+	py, _ := start(t)
+	o, err := py.Eval("__import__('threading').Event()", nil)
+	require.NoError(t, err)
+	t.Cleanup(o.Release)
+	return o, func() {
+		r, err := o.Method("set")
+		require.NoError(t, err)
+		r.Release()
+	}
+}
+
+func await(t *testing.T, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(soon):
+		t.Fatal("it did not begin")
+	}
+}
+
+func TestCalls(t *testing.T) {
+	e, r := open(t, executor.Config{Slots: 2})
+	require.NoError(t, e.Ready(t.Context()))
+	require.NoError(t, e.Health())
+	v, err := e.Call(t.Context(), "models:add", 2, python.Kwargs{"b": 40})
+	require.NoError(t, err)
+	require.Equal(t, int64(42), v)
+	v, err = e.Call(t.Context(), "models:Group.Inner.f")
+	require.NoError(t, err)
+	require.Equal(t, "inner", v)
+
+	// Arrays, both ways, and inside of containers.
+	x, err := usmarray.FromSlice(r, []float64{1, 2, 3}, []int{3})
+	require.NoError(t, err)
+	defer x.Release()
+	v, err = e.Call(t.Context(), "models:double", x)
+	require.NoError(t, err)
+	require.Nil(t, v)
+	v, err = e.Call(t.Context(), "models:doubled", python.Kwargs{"x": x, "note": []any{"n", x}})
+	require.NoError(t, err)
+	out := v.(map[string]any)
+	for name, want := range map[string][]float64{"y": {4, 8, 12}, "same": {2, 4, 6}} {
+		a := out[name].(*usmarray.Array)
+		got, err := usmarray.ToSlice[float64](a)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+		require.Equal(t, name == "same", a.Pointer() == x.Pointer())
+		a.Release()
+	}
+	note := out["note"].([]any)
+	require.Equal(t, "n", note[0])
+	note[1].(*usmarray.Array).Release()
+}
+
+func TestErrors(t *testing.T) {
+	e, r := open(t, executor.Config{})
+	for _, c := range []struct {
+		name, function string
+		args           []any
+		is             error
+		says           string
+	}{
+		{"exception", "models:fail", nil, python.KeyError, "no such model"},
+		{"module", "nowhere:f", nil, python.ModuleNotFoundError, "nowhere"},
+		{"function", "models:nothing", nil, python.AttributeError, "nothing"},
+		{"name", "models", nil, python.ValueError, `"module:name"`},
+		{"argument", "models:add", []any{make(chan int)}, nil, "chan int"},
+		{"result", "models:odd", nil, nil, "[1]: "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v, err := e.Call(t.Context(), c.function, c.args...)
+			require.Nil(t, v)
+			var failed *executor.Error
+			require.ErrorAs(t, err, &failed)
+			require.Equal(t, c.function, failed.Function)
+			require.ErrorContains(t, err, c.says)
+			if c.is != nil {
+				require.ErrorIs(t, err, c.is)
+			}
+		})
+	}
+	// A panic of Go code is the call's alone.
+	x, err := usmarray.FromSlice(r, []float64{1}, []int{1})
+	require.NoError(t, err)
+	x.Release()
+	_, err = e.Call(t.Context(), "models:double", x)
+	var p *python.PanicError
+	require.ErrorAs(t, err, &p)
+	v, err := e.Call(t.Context(), "models:add", 1)
+	require.NoError(t, err)
+	require.Equal(t, int64(2), v)
+	require.Equal(t, uint64(7), e.Stats().Failed)
+	require.Equal(t, uint64(8), e.Stats().Calls)
+}
+
+func TestConfig(t *testing.T) {
+	py, _ := start(t)
+	for name, c := range map[string]executor.Config{
+		"none may be negative":          {Slots: -1},
+		"a name in Serial is empty":     {Serial: []string{""}},
+		`step 1 of Warm, "import", has`: {Warm: []executor.Step{{Name: "import"}}},
+	} {
+		_, err := executor.New(py, c)
+		require.ErrorContains(t, err, name)
+	}
+	_, err := executor.New(nil, executor.Config{})
+	require.ErrorIs(t, err, python.ErrNotStarted)
+}
+
+// TestInterrupt: contexts end calls that wait and calls that run, each told what became
+// of it, and the slot goes on.
+func TestInterrupt(t *testing.T) {
+	e, _ := open(t, executor.Config{})
+	began, running := begun(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var group errgroup.Group
+	group.Go(func() error {
+		_, err := e.Call(ctx, "models:forever", began)
+		if !errors.Is(err, python.ErrInterrupted) || !errors.Is(err, context.Canceled) {
+			return fmt.Errorf("the running call: %w", err)
+		}
+		return nil
+	})
+	await(t, running)
+	require.Equal(t, 1, e.Stats().Running)
+	waits, giveUp := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer giveUp()
+	_, err := e.Call(waits, "models:add", 1)
+	require.ErrorIs(t, err, python.ErrNotBegun)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Equal(t, 0, e.Stats().Waiting, "its place is free")
+	cancel()
+	require.NoError(t, group.Wait())
+	_, err = e.Call(ctx, "models:add", 1)
+	require.ErrorIs(t, err, python.ErrNotBegun)
+	_, err = e.Call(t.Context(), "models:add", 1)
+	require.NoError(t, err)
+	s := e.Stats()
+	require.Equal(t, uint64(1), s.Interrupted)
+	require.Equal(t, uint64(2), s.NotBegun)
+}
+
+func TestFull(t *testing.T) {
+	for _, wait := range []bool{false, true} {
+		t.Run(fmt.Sprintf("wait=%v", wait), func(t *testing.T) {
+			e, _ := open(t, executor.Config{Queue: 1, Wait: wait})
+			began, running := begun(t)
+			ev, set := event(t)
+			var group errgroup.Group
+			group.Go(func() error { _, err := e.Call(t.Context(), "models:wait", began, ev); return err })
+			await(t, running)
+			group.Go(func() error { _, err := e.Call(t.Context(), "models:add", 1); return err })
+			require.Eventually(t, func() bool { return e.Stats().Waiting == 1 }, soon, time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+			defer cancel()
+			_, err := e.Call(ctx, "models:add", 1)
+			if wait {
+				require.ErrorIs(t, err, python.ErrNotBegun)
+				group.Go(func() error { _, err := e.Call(t.Context(), "models:add", 1); return err })
+			} else {
+				require.Equal(t, executor.ErrFull, err)
+				require.Equal(t, uint64(1), e.Stats().Refused)
+			}
+			set()
+			require.NoError(t, group.Wait())
+		})
+	}
+}
+
+// TestStuck: a slot whose call does not stop is told, replaced, and counted until it ends.
+func TestStuck(t *testing.T) {
+	e, _ := open(t, executor.Config{Grace: 10 * time.Millisecond, Spare: 1, Serial: []string{"models:hold"}})
+	lock := func() (*python.Object, func()) {
+		py, _ := start(t)
+		l, err := py.Eval("(lambda l: (l.acquire(), l)[1])(__import__('threading').Lock())", nil)
+		require.NoError(t, err)
+		t.Cleanup(l.Release)
+		return l, func() {
+			r, err := l.Method("release")
+			require.NoError(t, err)
+			r.Release()
+		}
+	}
+	hold := func(function string) (free func()) {
+		began, running := begun(t)
+		l, release := lock()
+		ctx, cancel := context.WithCancel(t.Context())
+		var group errgroup.Group
+		group.Go(func() error {
+			_, err := e.Call(ctx, function, began, l)
+			if !errors.Is(err, executor.ErrStuck) || !errors.Is(err, context.Canceled) {
+				return fmt.Errorf("not stuck: %w", err)
+			}
+			return nil
+		})
+		await(t, running)
+		cancel()
+		require.NoError(t, group.Wait())
+		return release
+	}
+	works := func() {
+		_, err := e.Call(t.Context(), "models:add", 1)
+		require.NoError(t, err)
+		require.NoError(t, e.Health())
+	}
+	py, _ := start(t)
+	m, err := py.Import("models")
+	require.NoError(t, err)
+	same, err := m.Attr("hold")
+	require.NoError(t, err)
+	require.NoError(t, m.SetAttr("hold_too", same))
+	same.Release()
+	m.Release()
+
+	first := hold("models:hold_too") // replaced
+	works()
+	require.Equal(t, 1, e.Stats().Stuck)
+	require.Positive(t, e.Stats().Oldest)
+	second := hold("models:hold_too") // nothing is left to replace it
+	require.ErrorIs(t, e.Health(), executor.ErrStuck)
+	require.ErrorContains(t, e.Health(), "models:hold_too")
+	require.Equal(t, 2, e.Stats().Stuck)
+	second()
+	require.Eventually(t, func() bool { return e.Stats().Stuck == 1 }, soon, time.Millisecond)
+	works()
+	lane := hold("models:hold") // the lane is never replaced
+	require.ErrorIs(t, e.Health(), executor.ErrStuck)
+	_, err = e.Call(t.Context(), "models:add", 1)
+	require.NoError(t, err, "the slots work on")
+	first()
+	lane()
+	require.Eventually(t, func() bool { return e.Stats().Stuck == 0 && e.Stats().Running == 0 }, soon, time.Millisecond)
+	works()
+	require.Equal(t, 2, e.Stats().Slots, "one, and the lane")
+}
+
+// TestLane: what is serial runs one at a time, although Python switches threads in it and
+// more slots are there.
+func TestLane(t *testing.T) {
+	e, _ := open(t, executor.Config{Slots: 4, Serial: []string{"models:alone"}})
+	var group errgroup.Group
+	for range 16 {
+		group.Go(func() error {
+			v, err := e.Call(t.Context(), "models:alone")
+			if err == nil && v != int64(1) {
+				err = fmt.Errorf("%v at a time", v)
+			}
+			return err
+		})
+	}
+	require.NoError(t, group.Wait())
+}
+
+func TestWarmUp(t *testing.T) {
+	gate, order := make(chan struct{}), make(chan string, 3)
+	step := func(name string, serial bool) executor.Step {
+		return executor.Step{Name: name, Serial: serial, Run: func(ctx context.Context, py *python.Interpreter) error {
+			order <- name
+			if name == "second" {
+				<-gate
+			}
+			return ctx.Err()
+		}}
+	}
+	e, _ := open(t, executor.Config{Slots: 3, Serial: []string{"models:thread"}, Warm: []executor.Step{step("first", false), step("second", true), step("third", false)}})
+	require.Equal(t, "first", <-order)
+	require.Equal(t, "second", <-order)
+	require.ErrorIs(t, e.Health(), executor.ErrWarming)
+	require.ErrorContains(t, e.Health(), "1 of 3 steps done, now second")
+	require.Equal(t, 1, e.Stats().WarmDone)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, e.Ready(ctx), executor.ErrWarming)
+	for _, function := range []string{"models:add", "models:thread"} {
+		_, err := e.Call(ctx, function, 1)
+		require.ErrorIs(t, err, python.ErrNotBegun, "calls wait for the warm-up")
+	}
+	close(gate)
+	require.NoError(t, e.Ready(t.Context()))
+	require.Equal(t, 3, e.Stats().WarmDone)
+	require.NoError(t, e.Health())
+	_, err := e.Call(t.Context(), "models:thread")
+	require.NoError(t, err)
+}
+
+func TestWarmUpFails(t *testing.T) {
+	for name, c := range map[string]struct {
+		run  func(context.Context, *python.Interpreter) error
+		says string
+	}{
+		"error": {func(context.Context, *python.Interpreter) error { return errors.New("no compiler") }, "no compiler"},
+		"panic": {func(context.Context, *python.Interpreter) error { panic("oh") }, "panic in Go: oh"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, _ := open(t, executor.Config{Slots: 2, Serial: []string{"models:add"}, Warm: []executor.Step{{Name: "numba", Run: c.run, Serial: name == "panic"}}})
+			for _, err := range []error{e.Ready(t.Context()), e.Health()} {
+				require.ErrorContains(t, err, "step 1, numba")
+				require.ErrorContains(t, err, c.says)
+			}
+			for _, function := range []string{"models:add", "models:fail"} {
+				_, err := e.Call(t.Context(), function, 1)
+				require.ErrorContains(t, err, c.says)
+			}
+		})
+	}
+}
+
+// TestClose: what is under way ends; with Close's context what waits is refused and what
+// runs is interrupted.
+func TestClose(t *testing.T) {
+	e, _ := open(t, executor.Config{})
+	began, running := begun(t)
+	ev, set := event(t)
+	var group errgroup.Group
+	group.Go(func() error { _, err := e.Call(t.Context(), "models:wait", began, ev); return err })
+	await(t, running)
+	group.Go(func() error { _, err := e.Call(t.Context(), "models:add", 1); return err })
+	require.Eventually(t, func() bool { return e.Stats().Waiting == 1 }, soon, time.Millisecond)
+	closed := make(chan error, 1)
+	go func() { closed <- e.Close(t.Context()) }()
+	require.Eventually(t, func() bool { return errors.Is(e.Health(), executor.ErrClosed) }, soon, time.Millisecond)
+	_, err := e.Call(t.Context(), "models:add", 1)
+	require.ErrorIs(t, err, executor.ErrClosed)
+	set()
+	require.NoError(t, <-closed)
+	require.NoError(t, group.Wait())
+	require.NoError(t, e.Close(t.Context()), "again")
+}
+
+func TestCloseInterrupts(t *testing.T) {
+	e, _ := open(t, executor.Config{})
+	began, running := begun(t)
+	runs, waits := make(chan error, 1), make(chan error, 1)
+	go func() { _, err := e.Call(t.Context(), "models:forever", began); runs <- err }()
+	await(t, running)
+	go func() { _, err := e.Call(t.Context(), "models:add", 1); waits <- err }()
+	require.Eventually(t, func() bool { return e.Stats().Waiting == 1 }, soon, time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	// An interrupt takes its time on a machine under load: then it is told, and tried again.
+	require.Eventually(t, func() bool { return e.Close(ctx) == nil }, soon, time.Millisecond)
+	err := <-runs
+	require.ErrorIs(t, err, python.ErrInterrupted)
+	require.ErrorIs(t, err, executor.ErrClosed)
+	require.ErrorIs(t, <-waits, executor.ErrClosed)
+}
+
+// TestManyClients: calls with deadlines of all lengths, on arrays, from many goroutines:
+// each gets its own result or says why not, and nothing is left.
+func TestManyClients(t *testing.T) {
+	e, r := open(t, executor.Config{Slots: 2, Queue: 8, Wait: true})
+	var group errgroup.Group
+	for i := range 32 {
+		group.Go(func() error {
+			x, err := usmarray.Full(r, usmarray.Float64, []int{64}, float64(i))
+			if err != nil {
+				return err
+			}
+			defer x.Release()
+			for k := range 20 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(k+1)*time.Millisecond)
+				v, err := e.Call(ctx, "models:doubled", x)
+				cancel()
+				if err != nil {
+					if !errors.Is(err, context.DeadlineExceeded) {
+						return err
+					}
+					continue
+				}
+				out := v.(map[string]any)
+				y, same := out["y"].(*usmarray.Array), out["same"].(*usmarray.Array)
+				got, err := usmarray.ToSlice[float64](y)
+				y.Release()
+				same.Release()
+				if err != nil || got[63] != 2*float64(i) {
+					return fmt.Errorf("client %d got %v: %w", i, got, err)
+				}
+			}
+			return nil
+		})
+	}
+	require.NoError(t, group.Wait())
+}

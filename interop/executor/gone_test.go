@@ -1,0 +1,84 @@
+//go:build cgo && linux
+
+package executor_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/executor"
+	"github.com/usmbridge/usmbridge/interop/python"
+)
+
+// childEnv marks the process in which a test may end Python.
+const childEnv = "USMBRIDGE_TEST_EXECUTOR_CHILD"
+
+// inChild runs a test of this binary in a process of its own, and returns what it wrote.
+func inChild(t *testing.T, name, kind string) string {
+	t.Helper()
+	env := environment(t, "numpy")
+	cmd := exec.Command(os.Args[0], "-test.run=^"+name+"$", "-test.v", "-test.timeout=5m")
+	cmd.Env = append(os.Environ(), childEnv+"="+kind, python.EnvVar+"="+env.Executable)
+	out, err := cmd.CombinedOutput()
+	require.NoErrorf(t, err, "%s", out)
+	require.Contains(t, string(out), "--- PASS: "+name)
+	return string(out)
+}
+
+// TestPythonEnds: calls that wait when Python ends are told.
+func TestPythonEnds(t *testing.T) {
+	if os.Getenv(childEnv) == "" {
+		inChild(t, "TestPythonEnds", "gone")
+		return
+	}
+	py, _ := start(t)
+	e, err := executor.New(py, executor.Config{Slots: 2})
+	require.NoError(t, err)
+	require.NoError(t, e.Ready(t.Context()))
+	began, running := begun(t)
+	ev, set := event(t)
+	runs := make(chan error, 1)
+	go func() { _, err := e.Call(t.Context(), "models:wait", began, ev); runs <- err }()
+	await(t, running)
+	set()
+	// Calls come all the while: each is served, or told that Python has ended.
+	over := make(chan error, 8)
+	for range cap(over) {
+		go func() {
+			for {
+				if _, err := e.Call(t.Context(), "models:add", 1); err != nil {
+					over <- err
+					return
+				}
+			}
+		}()
+	}
+	require.NoError(t, py.Close())
+	for range cap(over) {
+		select {
+		case err := <-over:
+			require.ErrorIs(t, err, python.ErrGone)
+		case <-time.After(soon):
+			t.Fatal("a call was not told that Python has ended")
+		}
+	}
+	if err := <-runs; err != nil && !errors.Is(err, python.ErrGone) {
+		t.Fatal(err)
+	}
+	require.ErrorIs(t, e.Health(), python.ErrGone)
+	require.NoError(t, e.Close(t.Context()))
+}
+
+// TestExample runs the example, which registers and starts Python by itself.
+func TestExample(t *testing.T) {
+	if os.Getenv(childEnv) == "" {
+		require.Contains(t, inChild(t, "TestExample", "example"), "3\n")
+		return
+	}
+	ExampleExecutor_Call()
+}

@@ -1,0 +1,175 @@
+package executor
+
+import (
+	"fmt"
+
+	"github.com/usmbridge/usmbridge/interop/pymodule"
+	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// maxDepth is how deep arrays are looked for; what is nested deeper, or holds itself, is
+// python's to refuse.
+const maxDepth = 1000
+
+// conversion is the arguments of one call on their way.
+type conversion struct {
+	arrays []*python.Object
+}
+
+func (c *conversion) release() {
+	for _, o := range c.arrays {
+		o.Release()
+	}
+}
+
+func (c *conversion) arguments(args []any) ([]any, error) {
+	out, err := c.list(args, 0)
+	if err != nil {
+		return nil, fmt.Errorf("arguments: %w", err)
+	}
+	return out, nil
+}
+
+// value replaces arrays by Python's; everything else is for python to convert.
+func (c *conversion) value(v any, depth int) (any, error) {
+	if depth > maxDepth {
+		return v, nil
+	}
+	switch v := v.(type) {
+	case *usmarray.Array:
+		if v == nil {
+			return nil, nil
+		}
+		o, err := pymodule.ToPython(v)
+		if err != nil {
+			return nil, err
+		}
+		c.arrays = append(c.arrays, o)
+		return o, nil
+	case []any:
+		return c.list(v, depth)
+	case python.Tuple:
+		list, err := c.list(v, depth)
+		return python.Tuple(list), err
+	case []*usmarray.Array:
+		return convertList(c, v, depth)
+	case map[string]any:
+		return convertMap(c, v, depth)
+	case python.Kwargs:
+		m, err := convertMap(c, v, depth)
+		return python.Kwargs(m), err
+	case map[string]*usmarray.Array:
+		return convertMap(c, v, depth)
+	}
+	return v, nil
+}
+
+func (c *conversion) list(v []any, depth int) ([]any, error) { return convertList(c, v, depth) }
+
+func convertList[T any](c *conversion, v []T, depth int) ([]any, error) {
+	out := make([]any, len(v))
+	for i, e := range v {
+		var err error
+		if out[i], err = c.value(e, depth+1); err != nil {
+			return nil, fmt.Errorf("[%d]: %w", i, err)
+		}
+	}
+	return out, nil
+}
+
+func convertMap[T any](c *conversion, v map[string]T, depth int) (map[string]any, error) {
+	out := make(map[string]any, len(v))
+	for k, e := range v {
+		var err error
+		if out[k], err = c.value(e, depth+1); err != nil {
+			return nil, fmt.Errorf("[%q]: %w", k, err)
+		}
+	}
+	return out, nil
+}
+
+// fromPython converts a result. Every array in it is the caller's.
+func fromPython(o *python.Object) (any, error) {
+	v, err := o.Value()
+	if err != nil {
+		return nil, fmt.Errorf("result: %w", err)
+	}
+	out, err := arraysIn(v)
+	if err != nil {
+		release(v)
+		return nil, fmt.Errorf("result: %w", err)
+	}
+	return out, nil
+}
+
+// arraysIn replaces the objects in a converted value by arrays, in place. After an error
+// release takes what is left of either.
+func arraysIn(v any) (any, error) {
+	switch v := v.(type) {
+	case *python.Object:
+		a, err := pymodule.FromPython(v)
+		if err != nil {
+			return nil, fmt.Errorf("%v is neither a plain value nor an array: %w", v, err)
+		}
+		v.Release()
+		return a, nil
+	case []any:
+		return v, replaceAll(v)
+	case python.Tuple:
+		return v, replaceAll(v)
+	case map[string]any:
+		for k, e := range v {
+			a, err := arraysIn(e)
+			if err != nil {
+				return nil, fmt.Errorf("[%q]: %w", k, err)
+			}
+			v[k] = a
+		}
+	case map[any]any:
+		for k, e := range v {
+			a, err := arraysIn(e)
+			if err != nil {
+				return nil, fmt.Errorf("[%v]: %w", k, err)
+			}
+			v[k] = a
+		}
+	}
+	return v, nil
+}
+
+func replaceAll(list []any) error {
+	for i, e := range list {
+		a, err := arraysIn(e)
+		if err != nil {
+			return fmt.Errorf("[%d]: %w", i, err)
+		}
+		list[i] = a
+	}
+	return nil
+}
+
+// release gives up the arrays and objects in a result that nobody gets.
+func release(v any) {
+	switch v := v.(type) {
+	case *python.Object:
+		v.Release()
+	case *usmarray.Array:
+		v.Release()
+	case []any:
+		for _, e := range v {
+			release(e)
+		}
+	case python.Tuple:
+		release([]any(v))
+	case map[string]any:
+		for _, e := range v {
+			release(e)
+		}
+	case map[any]any:
+		for k, e := range v {
+			release(k)
+			release(e)
+		}
+	}
+}
