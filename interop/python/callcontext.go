@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"runtime"
 	"sync/atomic"
-	"unsafe"
 )
 
 const opCallContextName = "CallContext"
@@ -71,7 +70,7 @@ func (o *Object) CallContext(ctx context.Context, args ...any) (*Object, error) 
 
 // contextCall is one CallContext.
 type contextCall struct {
-	record callRecord // first: its address is this struct's
+	record callRecord
 	ctx    context.Context
 	f      ptr
 	args   []any
@@ -79,15 +78,6 @@ type contextCall struct {
 }
 
 func (c *contextCall) interrupt() { opInterrupt(&c.record) }
-
-// currentContext returns the context of the CallContext that this thread is in, and
-// context.Background in none. For functions that Python calls.
-func currentContext() context.Context {
-	if r := opCurrentCall(); r != nil {
-		return (*contextCall)(unsafe.Pointer(r)).ctx
-	}
-	return context.Background()
-}
 
 // callResult is what a thread hands back to the caller.
 type callResult struct {

@@ -1,6 +1,6 @@
 //go:build linux && cgo
 
-/* Calls with a context: interrupts, and which call a thread is in. */
+/* Calls with a context, and their interrupts. */
 #include "usmb_pycall.h"
 
 /* How many exceptions back an interrupt is looked for behind the one that ended a call. */
@@ -13,11 +13,6 @@ struct frame {
 	struct frame *outer;
 };
 static __thread struct frame *innermost;
-
-usmb_call *usmb_py_call_current(void)
-{
-	return innermost ? innermost->call : NULL;
-}
 
 /*
  * The class of the exception, made once: a KeyboardInterrupt, because that is what
