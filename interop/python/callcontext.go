@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync/atomic"
+	"unsafe"
 )
 
 const opCallContextName = "CallContext"
@@ -39,7 +40,8 @@ var entering = make(chan struct{}, 1)
 // The wait for the GIL ends with ctx when the calling goroutine does not hold it; then
 // the call runs on another thread than a caller's that is locked to one. In With and in
 // a Func, which hold the GIL already, the call is made there and then. Where Python code
-// gives the GIL up and waits to have it back, that wait does not end.
+// gives the GIL up and waits to have it back, that wait does not end. Go functions that
+// the code calls on its thread are given ctx, if their first parameter is a context.
 func (o *Object) CallContext(ctx context.Context, args ...any) (*Object, error) {
 	defer runtime.KeepAlive(o)
 	f := o.ptr(opCallContextName)
@@ -70,7 +72,7 @@ func (o *Object) CallContext(ctx context.Context, args ...any) (*Object, error) 
 
 // contextCall is one CallContext.
 type contextCall struct {
-	record callRecord
+	record callRecord // first: its address is this struct's
 	ctx    context.Context
 	f      ptr
 	args   []any
@@ -78,6 +80,15 @@ type contextCall struct {
 }
 
 func (c *contextCall) interrupt() { opInterrupt(&c.record) }
+
+// currentContext returns the context of the CallContext that this thread is in, and
+// context.Background in none. For functions that Python calls.
+func currentContext() context.Context {
+	if r := opCurrentCall(); r != nil {
+		return (*contextCall)(unsafe.Pointer(r)).ctx
+	}
+	return context.Background()
+}
 
 // callResult is what a thread hands back to the caller.
 type callResult struct {

@@ -130,6 +130,13 @@ func (n *nesting) convertReflect(v reflect.Value) (ptr, error) {
 		return n.convertSlice(v, identity{})
 	case reflect.Map:
 		return n.convertMap(v)
+	case reflect.Struct:
+		return n.convertStruct(v)
+	case reflect.Func:
+		if v.IsNil() {
+			return constant(opNone())
+		}
+		return newFunction(nameOf(v), v.Type().String(), typedFunc(v))
 	case reflect.Pointer:
 		if v.IsNil() {
 			return constant(opNone())

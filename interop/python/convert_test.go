@@ -75,7 +75,7 @@ func testConvert(t *testing.T, py *python.Interpreter) {
 }
 
 func testConvertErrors(t *testing.T, py *python.Interpreter) {
-	for _, v := range []any{make(chan int), struct{}{}, []any{1, func() {}}, map[string]any{"k": make(chan int)}, python.Tuple{struct{}{}}} {
+	for _, v := range []any{make(chan int), struct{ C chan int }{}, []any{1, make(chan int)}, map[string]any{"k": make(chan int)}, python.Tuple{make(chan int)}} {
 		_, err := py.New(v)
 		var c *python.ConversionError
 		require.ErrorAs(t, err, &c, "%T", v)

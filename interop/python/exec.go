@@ -34,10 +34,26 @@ func (py *Interpreter) Import(name string) (*Object, error) {
 //	Tuple                         tuple
 //	maps                          dict
 //	*Object                       the same object
-//	Func                          a function
+//	structs                       dict
+//	Func, Go functions            a function
 //	error                         an exception instance
 //
-// and named types and pointers to these by what they are. Other types, a value that
+// and named types and pointers to these by what they are.
+//
+// The keys of a struct's dict are the names of its fields, or those of their tags:
+// `python:"name,omitempty"`, where omitempty leaves a zero field out, and "-" any field.
+// Embedded structs without a tag give their own fields. Unexported fields are refused
+// unless they are tagged "-", so that no struct comes out empty by mistake.
+//
+// A Go function of any type, func(int) (int, error), becomes one that takes its
+// parameters by position, as As converts them; an *Object is borrowed, as in Args,
+// and Objects inside of others are the function's to release. If the first parameter is
+// a context.Context, it is not Python's to give: it is the one of the Object.CallContext
+// that the thread is in, or context.Background. A last result that is an error is
+// raised as a Func's is; several others make a tuple. The function stays as long as the
+// Python object does, and runs on whatever thread calls it, as a Func does.
+//
+// Other types, a value that
 // contains itself (ErrCycle) and one nested too deep (ErrTooDeep) are a
 // *ConversionError, whose text says where in the value: value[2]["a"].
 func (py *Interpreter) New(v any) (*Object, error) {

@@ -127,6 +127,10 @@ func opCallContext(c *callRecord, f ptr, args []ptr, npos int, kwnames ptr) ret 
 func opInterrupt(c *callRecord) { C.usmb_pyop_interrupt((*C.usmb_call)(c)) }
 func opHoldsGIL() bool          { return C.usmb_py_holds_gil() != 0 }
 
+// opCurrentCall returns the record of the call that this thread is in, nil for none. It is
+// memory of Go, which that call holds: its frames are below the caller's on the stack.
+func opCurrentCall() *callRecord { return (*callRecord)(C.usmb_py_call_current()) }
+
 // opMethod calls a method of args[0].
 func opMethod(name string, args []ptr, npos int, kwnames ptr) ret {
 	p, n := chars(name)

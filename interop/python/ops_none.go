@@ -16,6 +16,7 @@ type callRecord struct{}
 func opCallContext(*callRecord, ptr, []ptr, int, ptr) ret { return none }
 func opInterrupt(*callRecord)                             {}
 func opHoldsGIL() bool                                    { return false }
+func opCurrentCall() *callRecord                          { return nil }
 
 func opEnter() ret                                 { return none }
 func opLeave(int64)                                {}

@@ -14,6 +14,11 @@ struct frame {
 };
 static __thread struct frame *innermost;
 
+usmb_call *usmb_py_call_current(void)
+{
+	return innermost ? innermost->call : NULL;
+}
+
 /*
  * The class of the exception, made once: a KeyboardInterrupt, because that is what
  * libraries let through as a wish to stop (asyncio's loop, for one, logs and drops every

@@ -1,6 +1,6 @@
 /*
  * usmb_pycall.h: calls that a Go context goes with: they can be interrupted from
- * another thread.
+ * another thread, and what runs inside of them finds them.
  */
 #ifndef USMB_PYCALL_H
 #define USMB_PYCALL_H
@@ -33,5 +33,8 @@ usmb_pyret usmb_pyop_call_context(usmb_call *c, void *f, void **args, size_t npo
 /* Any thread: raises usmbridge.Interrupted in the call's thread, once, if the call is
    still running when this thread has the GIL. */
 void usmb_pyop_interrupt(usmb_call *c);
+
+/* Any thread, no GIL: the innermost call on this thread, NULL for none. */
+usmb_call *usmb_py_call_current(void);
 
 #endif /* USMB_PYCALL_H */

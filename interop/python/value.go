@@ -243,12 +243,25 @@ func (o *Object) mismatch(to string) error {
 // Integers are checked for range, an int serves where a float is asked, lists and
 // tuples fill slices and arrays of that length, dicts fill maps. T may be *Object,
 // then the result is owned. A value that does not fit is a *ConversionError.
+//
+// A struct is filled from a dict by its keys, and from any other object by its
+// attributes, under the names that Interpreter.New gives to its fields. What has no field
+// is passed over; a field that is not found is an error, unless it is a pointer or tagged
+// omitempty, and stays zero then. Pointers are made, and nil for None.
 func As[T any](o *Object) (T, error) {
 	var t T
 	if p, ok := any(&t).(**Object); ok {
 		var err error
 		*p, err = o.Retain()
 		return t, err
+	}
+	if dst := reflect.ValueOf(&t).Elem(); holdsStruct(dst.Type()) {
+		defer runtime.KeepAlive(o)
+		if err := decodeInto(dst, o); err != nil {
+			var zero T
+			return zero, err
+		}
+		return t, nil
 	}
 	v, err := o.Value()
 	if err != nil {
@@ -325,6 +338,8 @@ func fitInt(dst reflect.Value, v int64, bad func(string) error) error {
 		dst.SetUint(uint64(v))
 	case dst.CanFloat():
 		dst.SetFloat(float64(v))
+	case dst.Type() == reflect.TypeFor[*big.Int]():
+		dst.Set(reflect.ValueOf(big.NewInt(v)))
 	case dst.CanInt() || dst.CanUint():
 		return bad(fmt.Sprintf("%d does not fit", v))
 	default:

@@ -1,0 +1,226 @@
+//go:build linux && cgo
+
+package python_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/python"
+)
+
+type base struct {
+	ID int `python:"id"`
+}
+
+type point struct {
+	X, Y float64
+}
+
+type model struct {
+	base
+	*Extra
+	Name    string           `python:"name"`
+	Shape   []int            `python:"shape"`
+	At      *point           `python:"at"`
+	Corners []point          `python:"corners"`
+	ByName  map[string]point `python:"by_name"`
+	Limit   *big.Int         `python:"limit,omitempty"`
+	Note    string           `python:"note,omitempty"`
+	Left    chan int         `python:"-"`
+}
+
+type Extra struct {
+	Scale float32 `python:"scale"`
+}
+
+type cyclic struct {
+	Name string  `python:"name"`
+	Next *cyclic `python:"next"`
+}
+
+func testStructs(t *testing.T, py *python.Interpreter) {
+	m := model{base: base{7}, Extra: &Extra{0.5}, Name: "sobel", Shape: []int{-1, 3}, At: &point{1, 2},
+		Corners: []point{{0, 1}, {2, 3}}, ByName: map[string]point{"a": {4, 5}}, Limit: big.NewInt(9)}
+	out, err := py.Run("r = repr(m)\ns = m", python.Vars{"m": m}, "r", "s")
+	require.NoError(t, err)
+	require.Equal(t, "{'id': 7, 'scale': 0.5, 'name': 'sobel', 'shape': [-1, 3], 'at': {'X': 1.0, 'Y': 2.0}, "+
+		"'corners': [{'X': 0.0, 'Y': 1.0}, {'X': 2.0, 'Y': 3.0}], 'by_name': {'a': {'X': 4.0, 'Y': 5.0}}, 'limit': 9}", out["r"])
+
+	// Back, from a dict, from attributes, from a named tuple.
+	for _, code := range []string{
+		"v = m",
+		"from types import SimpleNamespace as S\nv = S(**m); v.at = S(**m['at']); v.corners = tuple(S(**c) for c in m['corners'])",
+		"from collections import namedtuple\nv = namedtuple('M', list(m))(**m)",
+		"from dataclasses import make_dataclass\nv = make_dataclass('M', list(m))(**m)",
+	} {
+		f := ok[*python.Object](t)(py.Eval("lambda m, code: (lambda g: (exec(code, g), g['v'])[1])({'m': m})", nil))
+		v := ok[*python.Object](t)(f.Call(m, code))
+		got, err := python.As[model](v)
+		require.NoError(t, err, code)
+		require.Equal(t, m, got, code)
+		pointer, err := python.As[*model](v)
+		require.NoError(t, err)
+		require.Equal(t, m, *pointer)
+		v.Release()
+		f.Release()
+	}
+	none := ok[*python.Object](t)(py.New(nil))
+	defer none.Release()
+	pointer, err := python.As[*model](none)
+	require.NoError(t, err)
+	require.Nil(t, pointer)
+	// A nil embedded pointer leaves its fields out.
+	out, err = py.Run("r = 'scale' in m", python.Vars{"m": model{}}, "r")
+	require.NoError(t, err)
+	require.Equal(t, false, out["r"])
+
+	ring := &cyclic{Name: "a"}
+	ring.Next = &cyclic{Name: "b", Next: ring}
+	_, err = py.New(ring)
+	require.ErrorIs(t, err, python.ErrCycle)
+}
+
+func testStructErrors(t *testing.T, py *python.Interpreter) {
+	for _, c := range []struct {
+		v    any
+		says string
+	}{
+		{time.Now(), "its field wall is not exported"},
+		{struct {
+			A int `python:"x"`
+			B int `python:"x"`
+		}{}, `two of its fields are named "x"`},
+		{struct {
+			A int `python:"x,string"`
+		}{}, `says "string"`},
+		{struct{ C chan int }{}, `["C"]: python: cannot convert chan int`},
+	} {
+		_, err := py.New(c.v)
+		var failed *python.ConversionError
+		require.ErrorAs(t, err, &failed)
+		require.ErrorContains(t, err, c.says)
+	}
+	for expr, says := range map[string]string{
+		"{'name': 'n'}":               `it has no "id"`,
+		"{'id': 'x'}":                 `["id"]: python: cannot convert string to int`,
+		"3":                           "cannot convert Python int to python_test.part",
+		"{'id': 1, 'in': [{'X': 1}]}": `["in"][0]["Y"]`,
+		"type('T', (), {'id': property(lambda s: 1/0)})()": "division by zero",
+		"{'id': 1, 'in': [], 'o': object(), 'z': 'x'}":     `["z"]`,
+	} {
+		o := ok[*python.Object](t)(py.Eval(expr, nil))
+		_, err := python.As[part](o)
+		require.ErrorContains(t, err, says, expr)
+		o.Release()
+	}
+	loop := ok[*python.Object](t)(py.Eval("(lambda d: (d.update(next=d), d)[1])({'name': 'n'})", nil))
+	defer loop.Release()
+	_, err := python.As[cyclic](loop)
+	require.ErrorIs(t, err, python.ErrCycle)
+}
+
+type part struct {
+	ID int            `python:"id"`
+	In []point        `python:"in"`
+	O  *python.Object `python:"o,omitempty"`
+	Z  int            `python:"z,omitempty"`
+}
+
+var errMine = errors.New("mine")
+
+type myError struct{ code int }
+
+func (e *myError) Error() string { return fmt.Sprint("code ", e.code) }
+
+func testTypedFuncs(t *testing.T, py *python.Interpreter) {
+	type key struct{}
+	vars := python.Vars{
+		"half": func(n int) (int, error) {
+			if n%2 != 0 {
+				return 0, &myError{n}
+			}
+			return n / 2, nil
+		},
+		"join":   func(sep string, parts ...string) string { return strings.Join(parts, sep) },
+		"swap":   func(p point) (float64, float64) { return p.Y, p.X },
+		"nobody": func() {},
+		"who":    func(ctx context.Context) string { s, _ := ctx.Value(key{}).(string); return s },
+		"same":   func(o *python.Object) (*python.Object, error) { return o.Retain() },
+		"boom":   func(int) error { panic("oh") },
+		"wrong":  func() error { return errMine },
+		"none":   (func(int) int)(nil),
+	}
+	out, err := py.Run(`
+import threading
+r = [half(8), join("-", "a", "b"), join("-"), swap({"X": 1, "Y": 2}), nobody(), who(), none, half.__name__ != ""]
+x = object()
+r.append(same(x) is x)
+def text(f, *a, **k):
+    try: f(*a, **k)
+    except Exception as e: return type(e).__name__ + ": " + str(e).splitlines()[0]
+errors = [text(half, 3), text(half), text(half, 1, 2), text(half, "x"), text(half, n=2), text(boom, 1), text(join)]
+threads = [threading.Thread(target=lambda i=i: r.append(half(2 * i))) for i in range(4)]
+for th in threads: th.start()
+for th in threads: th.join()
+late = sorted(r[-4:])
+r = r[:-4]
+`, vars, "r", "errors", "late")
+	require.NoError(t, err)
+	require.Equal(t, []any{int64(4), "a-b", "", python.Tuple{2.0, 1.0}, nil, "", nil, true, true}, out["r"])
+	require.Equal(t, []any{int64(0), int64(1), int64(2), int64(3)}, out["late"], "on threads that Python made")
+	for i, says := range []string{"RuntimeError: code 3", "TypeError: ", "TypeError: ", "TypeError: argument 1", "TypeError: ",
+		"RuntimeError: panic in Go: oh", "TypeError: "} {
+		require.Contains(t, out["errors"].([]any)[i], says)
+	}
+	// The types of errors come back out of Python.
+	_, err = py.Run("half(3)", python.Vars{"half": vars["half"]})
+	var mine *myError
+	require.ErrorAs(t, err, &mine)
+	require.Equal(t, 3, mine.code)
+	_, err = py.Run("wrong()", python.Vars{"wrong": vars["wrong"]})
+	require.ErrorIs(t, err, errMine)
+	// A first context is that of the call.
+	f := ok[*python.Object](t)(py.Eval("lambda f: f()", nil))
+	defer f.Release()
+	o := ok[*python.Object](t)(f.CallContext(context.WithValue(t.Context(), key{}, "the caller"), vars["who"]))
+	require.Equal(t, "the caller", ok[string](t)(o.Text()))
+	o.Release()
+	// It goes with the Python object.
+	freed := make(chan struct{})
+	func() {
+		kept := new([1 << 10]byte)
+		once := sync.OnceFunc(func() { close(freed) })
+		addCleanup(kept, once)
+		o := ok[*python.Object](t)(py.New(func(i int) int { return int(kept[i]) }))
+		o.Release()
+	}()
+	collected(t, freed)
+}
+
+// addCleanup calls f when Go has collected what p points to.
+func addCleanup(p *[1 << 10]byte, f func()) {
+	runtime.AddCleanup(p, func(struct{}) { f() }, struct{}{})
+}
+
+func collected(t *testing.T, freed <-chan struct{}) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		runtime.GC()
+		select {
+		case <-freed:
+			return true
+		default:
+			return false
+		}
+	}, time.Minute, time.Millisecond, "the function is kept")
+}
