@@ -95,6 +95,8 @@ bench: python build ## ours against the peers in one run, as tables; also JSON i
 	@$(QUIET_ENV) $(ACTIVE) ./bin/usmpython interop/pymodule/bench/numba_bench.py --json bin/bench-numba.json
 	@echo; echo "== Dask: Arrays and NumPy's from worker to worker"
 	@$(QUIET_ENV) $(ACTIVE) ./bin/usmpython interop/pymodule/bench/dask_bench.py --json bin/bench-dask.json
+	@echo; echo "== another process: an array by handle, shared_memory, pickled NumPy"
+	@$(QUIET_ENV) $(ACTIVE) ./bin/usmpython interop/pymodule/bench/share_bench.py --json bin/bench-share.json
 	@echo; echo "== CuTe layouts"
 	@$(QUIET_ENV) $(ACTIVE) ./bin/usmpython interop/pymodule/bench/cute_bench.py
 	@echo; echo "== Go benchmarks"
@@ -113,6 +115,8 @@ bench-wheel: wheel ## the Python benchmarks with the wheel in a plain python
 	@$(WHEELED) interop/pymodule/bench/import_bench.py --json bin/bench-wheel-import.json
 	@echo; echo "== compiled functions"
 	@$(WHEELED) interop/pymodule/bench/numba_bench.py --json bin/bench-wheel-numba.json
+	@echo; echo "== another process"
+	@$(WHEELED) interop/pymodule/bench/share_bench.py --json bin/bench-wheel-share.json
 	@echo; echo "== CuTe layouts"
 	@$(WHEELED) interop/pymodule/bench/cute_bench.py
 

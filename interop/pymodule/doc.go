@@ -36,11 +36,12 @@
 //	             (view, astype), full.c (ones, full, …_like), pickle.c, index.c, export.c, arrow.c (Arrow's C structs),
 //	             arrow_in.c, exchange.c, import.c, buffer.c, suai.c, suai_in.c, sequence.c, asarray.c,
 //	             cute_tensor.c, cute.c, numba.c, handover.c (ToPython,
-//	             FromPython)
+//	             FromPython), share.c (other processes)
 //	the module   array_type.c (attributes and methods of Array), module.c, package.c (the
 //	             built-in package around it)
 //
-// exports_cgo.go, exports_assign_cgo.go and exports_cute_cgo.go hold what C calls;
+// exports_cgo.go, exports_assign_cgo.go, exports_cute_cgo.go and
+// exports_interprocess_cgo.go hold what C calls;
 // handover_cgo.go and register_cgo.go call C.
 //
 // # The package
@@ -94,6 +95,22 @@
 // False of whatever lies in such memory, and a view says what its array says. What is made
 // beside such an array (copy(), zeros_like) is ordinary memory unless it is told. A process
 // that is forked shares these pages with its parent, where it has copies of others.
+//
+// Such arrays travel by package share: usmbridge.share publishes and attaches them, and
+// multiprocessing's pickler (not pickle.dumps) sends a handle in their place, views and
+// read-only ones as they are. The servers start with the first array that is sent, served
+// or received, and not before: one for handles, a second one in a process that receives USM,
+// which alone loads SYCL for that, and one for each share.serve. A connection is made at the
+// first handle of a maker, and kept; share.attach keeps one for each path. An array that was
+// received is passed on by its maker. A handle is good for one opening, within ten minutes;
+// a child of multiprocessing that ends waits up to ten seconds for those who it sent arrays
+// to. trim() unmaps what others lend and nobody has open. Errors: ReferenceError for a stale
+// handle, ConnectionError, TimeoutError, KeyError for an unknown name, BufferError for
+// memory that cannot be shared, ValueError for bytes that are no handle.
+//
+// In a forked child received memory is not mapped: its arrays raise RuntimeError. Children of
+// multiprocessing's fork server are executed anew when the server has the module, because
+// Go cannot run in a fork; so they are where Go hosts Python.
 //
 // # Queues
 //

@@ -1,8 +1,10 @@
 package pymodule
 
 import (
+	"context"
 	"errors"
 
+	"github.com/usmbridge/usmbridge/interop/share"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/usmarray"
@@ -19,12 +21,24 @@ const (
 	kindMemory
 	kindRuntime
 	kindOverflow
+	kindTimeout
+	kindConnection
+	kindKey
+	kindReference
 )
 
 var kinds = []struct {
 	target error
 	kind   kind
 }{
+	{context.DeadlineExceeded, kindTimeout},
+	{share.ErrAddress, kindConnection},
+	{share.ErrRefused, kindConnection},
+	{share.ErrClosed, kindConnection},
+	{share.ErrName, kindKey},
+	{share.ErrStale, kindReference},
+	{share.ErrHandle, kindValue},
+	{share.ErrNotShared, kindBuffer},
 	{memmgr.ErrOutOfMemory, kindMemory},
 	{usmarray.ErrOutOfMemory, kindMemory},
 	{usmarray.ErrType, kindType},

@@ -38,7 +38,8 @@ import (
 // The numbers of the exceptions are C's too: this does not compile where they differ.
 var _ = [1]struct{}{}[int(segment.PeersWrite)-C.USMB_AUDIENCE_WRITE|int(segment.PeersRead)-C.USMB_AUDIENCE_READ]
 var _ = [1]struct{}{}[kindNone-C.USMB_ERR_NONE|kindValue-C.USMB_ERR_VALUE|kindType-C.USMB_ERR_TYPE|
-	kindBuffer-C.USMB_ERR_BUFFER|kindMemory-C.USMB_ERR_MEMORY|kindRuntime-C.USMB_ERR_RUNTIME|kindOverflow-C.USMB_ERR_OVERFLOW]
+	kindBuffer-C.USMB_ERR_BUFFER|kindMemory-C.USMB_ERR_MEMORY|kindRuntime-C.USMB_ERR_RUNTIME|kindOverflow-C.USMB_ERR_OVERFLOW|
+	kindTimeout-C.USMB_ERR_TIMEOUT|kindConnection-C.USMB_ERR_CONNECTION|kindKey-C.USMB_ERR_KEY|kindReference-C.USMB_ERR_REFERENCE]
 
 // report writes an error for C and returns -1.
 func report(e *C.usmb_goerr, err error) C.int {
@@ -397,6 +398,7 @@ func usmb_go_trim(bytes *C.uint64_t) {
 	for _, p := range memmgr.Pools() {
 		*bytes += C.uint64_t(p.Trim(0))
 	}
+	*bytes += C.uint64_t(trimShared())
 }
 
 //export usmb_go_set_limit
@@ -496,6 +498,7 @@ func usmb_go_used_on(cell *C.usmb_cell, queue unsafe.Pointer) {
 
 //export usmb_go_stop
 func usmb_go_stop() {
+	stopSharing()
 	pythonList.Close()
 	pythonList.Sync()
 	// Where Python ends the process, C's exit runs the destructors of SYCL: nothing

@@ -18,7 +18,7 @@ var floors = [][]string{
 	{"storage", "kept", "tensor"},
 	{"array"},
 	{"create", "copy"},
-	{"promote", "element", "operators", "numpy", "assign", "retype", "full", "pickle", "index", "export", "arrow", "arrow_in", "exchange", "import", "buffer", "suai", "suai_in", "sequence", "asarray", "cute_tensor", "cute", "numba", "handover"},
+	{"promote", "element", "operators", "numpy", "assign", "retype", "full", "pickle", "index", "export", "arrow", "arrow_in", "exchange", "import", "buffer", "suai", "suai_in", "sequence", "asarray", "cute_tensor", "cute", "numba", "handover", "share"},
 	{"array_type", "module", "package"},
 }
 

@@ -26,15 +26,3 @@ func allocateShared(q *syclobj.Queue, usm syclobj.USMKind, audience segment.Audi
 	}
 	return memmgr.New(r, memmgr.Request{Size: bytes, Queue: q, Tag: tag})
 }
-
-// audienceOf tells what other processes may do with memory, 0 for memory that they cannot map.
-func audienceOf(b memmgr.Buffer) segment.Audience {
-	size := b.Size()
-	if size == memmgr.UnknownSize {
-		size = 1
-	}
-	if s, _, ok := segment.Find(b.Address(), size); ok {
-		return s.Audience()
-	}
-	return 0
-}

@@ -18,6 +18,7 @@
 #include "usmb_module.h"
 #include "usmb_numba.h"
 #include "usmb_pickle.h"
+#include "usmb_share.h"
 #include "usmb_storage.h"
 #include "usmb_suai.h"
 #include "usmb_support.h"
@@ -168,6 +169,15 @@ static PyMethodDef functions[] = {
         {"stats", USMB_PY_CFUNC(py_stats), METH_NOARGS, "stats()\n--\n\nThe memory manager's counters, a dict."},
         {"trim", USMB_PY_CFUNC(py_trim), METH_NOARGS,
 	 "trim()\n--\n\nGives idle memory of all pools back to the system; returns the bytes."},
+        {"_share_export", USMB_PY_CFUNC(usmb_py_share_export), METH_VARARGS, NULL},
+        {"_share_open", USMB_PY_CFUNC(usmb_py_share_open), METH_VARARGS, NULL},
+        {"_share_attach", USMB_PY_CFUNC(usmb_py_share_attach), METH_VARARGS, NULL},
+        {"_share_names", USMB_PY_CFUNC(usmb_py_share_names), METH_VARARGS, NULL},
+        {"_share_listen", USMB_PY_CFUNC(usmb_py_share_listen), METH_VARARGS, NULL},
+        {"_share_publish", USMB_PY_CFUNC(usmb_py_share_publish), METH_VARARGS, NULL},
+        {"_share_withdraw", USMB_PY_CFUNC(usmb_py_share_withdraw), METH_VARARGS, NULL},
+        {"_share_close", USMB_PY_CFUNC(usmb_py_share_close), METH_VARARGS, NULL},
+        {"_share_stats", USMB_PY_CFUNC(usmb_py_share_stats), METH_NOARGS, NULL},
         {"_set_limit", USMB_PY_CFUNC(py_set_limit), METH_O,
 	 "_set_limit(bytes, /)\n--\n\nBounds what all pools hold together, idle memory included; 0 is no bound."},
         {"_info", USMB_PY_CFUNC(py_info), METH_VARARGS, NULL},

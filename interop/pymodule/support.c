@@ -36,12 +36,16 @@ PyObject *usmb_raise(PyObject *kind, const char *format, ...)
 
 PyObject *usmb_goerr_exception(const usmb_goerr *e)
 {
-	return e->kind == USMB_ERR_VALUE      ? usmb_py.PyExc_ValueError
-	       : e->kind == USMB_ERR_TYPE     ? usmb_py.PyExc_TypeError
-	       : e->kind == USMB_ERR_BUFFER   ? usmb_py.PyExc_BufferError
-	       : e->kind == USMB_ERR_MEMORY   ? usmb_py.PyExc_MemoryError
-	       : e->kind == USMB_ERR_OVERFLOW ? usmb_py.PyExc_OverflowError
-	                                      : usmb_py.PyExc_RuntimeError;
+	return e->kind == USMB_ERR_VALUE        ? usmb_py.PyExc_ValueError
+	       : e->kind == USMB_ERR_TYPE       ? usmb_py.PyExc_TypeError
+	       : e->kind == USMB_ERR_BUFFER     ? usmb_py.PyExc_BufferError
+	       : e->kind == USMB_ERR_MEMORY     ? usmb_py.PyExc_MemoryError
+	       : e->kind == USMB_ERR_OVERFLOW   ? usmb_py.PyExc_OverflowError
+	       : e->kind == USMB_ERR_TIMEOUT    ? usmb_py.PyExc_TimeoutError
+	       : e->kind == USMB_ERR_CONNECTION ? usmb_py.PyExc_ConnectionError
+	       : e->kind == USMB_ERR_KEY        ? usmb_py.PyExc_KeyError
+	       : e->kind == USMB_ERR_REFERENCE  ? usmb_py.PyExc_ReferenceError
+	                                        : usmb_py.PyExc_RuntimeError;
 }
 
 int usmb_raise_go(const usmb_goerr *e)

@@ -218,15 +218,19 @@
 	X(PyExc_BaseException) \
 	X(PyExc_AttributeError) \
 	X(PyExc_BufferError) \
+	X(PyExc_ConnectionError) \
 	X(PyExc_ImportError) \
 	X(PyExc_IndexError) \
 	X(PyExc_KeyboardInterrupt) \
+	X(PyExc_KeyError) \
 	X(PyExc_MemoryError) \
 	X(PyExc_NotImplementedError) \
 	X(PyExc_OverflowError) \
+	X(PyExc_ReferenceError) \
 	X(PyExc_RuntimeError) \
 	X(PyExc_RuntimeWarning) \
 	X(PyExc_SystemError) \
+	X(PyExc_TimeoutError) \
 	X(PyExc_TypeError) \
 	X(PyExc_ValueError)
 

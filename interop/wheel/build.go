@@ -72,9 +72,10 @@ func build(o options) (string, error) {
 // compile builds the extension from the sources below root, with a cache of its own when
 // one is named. Nothing of where and when it was built gets into the library: no paths, no
 // state of the checkout, no lines of C for a debugger, and no identity of the build, into
-// which Go hashes the compiler's command with its path.
+// which Go hashes the compiler's command with its path. Names of hosts are nothing that it
+// looks up, so the resolver of C stays out.
 func compile(zig, root, library, cache string) error {
-	cmd := exec.Command("go", "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false",
+	cmd := exec.Command("go", "build", "-buildmode=c-shared", "-tags=netgo", "-trimpath", "-buildvcs=false",
 		"-ldflags=-s -w -buildid= -extldflags=-Wl,-s", "-o", library, extensionPackage)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=1", "CGO_CFLAGS=-O2 -g0")

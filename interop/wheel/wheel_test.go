@@ -136,7 +136,7 @@ func environment(t *testing.T) string {
 
 // sample are the Python tests that the wheel runs here; make test-pythons runs all of
 // them, in each Python that there is.
-var sample = []string{"test_package.py", "test_array.py", "test_dlpack_export.py", "test_dlpack_import.py", "test_exchange.py", "test_suai_in.py", "test_suai_out.py"}
+var sample = []string{"test_package.py", "test_array.py", "test_dlpack_export.py", "test_dlpack_import.py", "test_exchange.py", "test_suai_in.py", "test_suai_out.py", "test_interprocess.py", "test_processes.py", "test_share.py"}
 
 // TestWheel builds the wheel, checks what is in it, and runs a sample of the module's
 // Python tests with it in a plain Python.

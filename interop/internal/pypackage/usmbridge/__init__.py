@@ -12,7 +12,7 @@ if "t" in getattr(_sys, "abiflags", ""):
 
 from usmbridge import _native, _watch  # noqa: E402
 from usmbridge._native import *  # noqa: E402, F403
-from usmbridge._native import __version__, _info, _set_limit, _unpickle  # noqa: E402, F401
+from usmbridge._native import __version__, _info, _set_limit, _share_open, _unpickle  # noqa: E402, F401
 
 __all__ = sorted(name for name in vars(_native) if not name.startswith("_"))
 
@@ -22,3 +22,14 @@ _watch.when_imported("numba", "usmbridge.numba")
 
 # Dask's workers learn what Arrays are from the first that comes.
 _watch.when_imported("distributed", "usmbridge._dask_frames")
+
+# multiprocessing sends Arrays by handle, and its fork server needs to know of Go.
+_watch.when_imported("multiprocessing.reduction", "usmbridge._processes:reduction")
+_watch.when_imported("multiprocessing.util", "usmbridge._processes:util")
+_watch.when_imported("multiprocessing.forkserver", "usmbridge._processes:forkserver")
+
+
+def __getattr__(name):
+    if name == "share":  # imported when somebody asks for it
+        return __import__("usmbridge.share").share
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -54,8 +54,11 @@ class _Watch:
 
 
 def bring(name: str, ours: str) -> None:
+    module, _, function = ours.partition(":")
     try:
-        __import__(ours)
+        __import__(module)
+        if function:
+            getattr(sys.modules[module], function)()
     except Exception as e:
         import warnings
 
@@ -63,7 +66,8 @@ def bring(name: str, ours: str) -> None:
 
 
 def when_imported(name: str, ours: str) -> None:
-    """Imports our module as soon as the other has been imported: at once if it has."""
+    """Imports our module as soon as the other has been imported: at once if it has. With
+    "module:function" the function is then called."""
     other = sys.modules.get(name)
     if other is None:
         if not any(isinstance(f, _Watch) and f.name == name for f in sys.meta_path):

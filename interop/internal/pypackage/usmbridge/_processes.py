@@ -1,0 +1,99 @@
+"""Arrays through multiprocessing: by handle where their memory can be shared, else by value.
+
+Imported when multiprocessing is, and told when those of its modules are that it has to know
+(see _watch). Only multiprocessing's own pickler learns of it: pickle.dumps goes by value.
+"""
+
+import os
+import sys
+import time
+
+from usmbridge import Array, _native, _share_open
+
+TYPE_CHECKING = False  # typing's, without typing
+if TYPE_CHECKING:
+    from typing import Any
+
+# Seconds to make or open a handle; what takes long is a process that is stopped.
+_PATIENCE = 60.0
+# Seconds that a child waits at its end for those who it sent arrays to.
+_LINGER = 10.0
+
+_sender = 0  # the process that sent handles
+
+
+def _reduce(array: Array) -> "tuple[Any, ...]":
+    global _sender
+    handle = _native._share_export(array, _PATIENCE)
+    if handle is None:
+        return array.__reduce_ex__(4)
+    _sender = os.getpid()
+    return _share_open, (handle, array.usm_type is not None, _PATIENCE)
+
+
+def _wait() -> None:
+    """A child that ends takes its handles with it. It waits for them as multiprocessing waits
+    for the bytes of its queues, and after that."""
+    parent: "Any" = sys.modules["multiprocessing.process"].parent_process()
+    if parent is None or _sender != os.getpid():
+        return
+    end, pause = time.monotonic() + _LINGER, 0.001
+    while _native._share_stats()["unopened"] and parent.is_alive() and time.monotonic() < end:
+        time.sleep(pause)
+        pause = min(2 * pause, 0.05)
+
+
+def _be_patient(module: "Any") -> None:
+    module.Finalize(None, _wait, exitpriority=-10)  # queues have -5
+
+
+def util() -> None:
+    module: "Any" = sys.modules["multiprocessing.util"]
+    _be_patient(module)
+    module.register_after_fork(module, _be_patient)  # a forked child forgets what was registered
+
+
+def reduction() -> None:
+    sys.modules["multiprocessing.reduction"].ForkingPickler.register(Array, _reduce)
+
+
+_SERVE = """
+import sys
+from multiprocessing import forkserver
+sys.exit(forkserver._serve_one({child}, {fds}, [], {{}}))
+"""
+
+
+def forkserver() -> None:
+    """A fork server that has this module forks children in which Go cannot run: they become
+    fresh processes, as spawned ones are. One that has not is left alone, unless it is a
+    program that hosts Python."""
+    module: "Any" = sys.modules["multiprocessing.forkserver"]
+    if not all(hasattr(module, name) for name in ("_serve_one", "_forkserver", "spawn", "util")):
+        return
+
+    def serve_one(child_r: int, fds: "list[int]", unused_fds: "list[int]", handlers: "dict[int, Any]") -> int:
+        import signal
+
+        signal.set_wakeup_fd(-1)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for fd in (child_r, *fds):
+            os.set_inheritable(fd, True)
+        program = os.fsdecode(module.spawn.get_executable())
+        code = _SERVE.format(child=child_r, fds=list(fds))
+        os.execv(program, [program, *module.util._args_from_interpreter_flags(), "-c", code, "--multiprocessing-fork"])
+
+    module._serve_one = serve_one
+    spec = sys.modules["usmbridge"].__spec__
+    if spec is None or spec.origin != "built-in":
+        return
+    server = module._forkserver
+    ensure = server.ensure_running
+
+    def ensure_running() -> None:
+        if "usmbridge" not in server._preload_modules:
+            server._preload_modules = [*server._preload_modules, "usmbridge"]
+        ensure()
+
+    server.ensure_running = module.ensure_running = ensure_running

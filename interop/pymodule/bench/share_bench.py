@@ -1,0 +1,158 @@
+"""What it costs to hand an array to another Python: by handle, against the other ways there are.
+
+    bin/usmpython interop/pymodule/bench/share_bench.py [--json FILE] [--rounds N] [--strict]
+
+One other process (spawn), and one message to it and one back for each measurement, all ways in
+turns, round by round; the middle of the times counts. A small tuple is what a Queue takes by
+itself, and the bound of a hand-over is 1.5 of that. The other side of an array by handle, of a
+block of multiprocessing.shared_memory (the block sent, attached, shown as an array and closed
+there) and of a pickled NumPy array reads the first and the last byte. Then memory that is new
+for each message, at its whole way: made, filled, sent, read there, given up.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import platform
+import statistics
+import sys
+import time
+from multiprocessing import shared_memory
+
+import numpy as np
+
+import usmbridge as ub
+
+BOUND = 1.5  # of a small tuple's
+SIZES = (1, 64, 1024)  # MiB
+
+
+def ends(a):
+    return int(a[0]) + int(a[-1])
+
+
+def answer(inbox, outbox):
+    """The other process."""
+    for what, x in iter(inbox.get, None):
+        if what == "shm":
+            name, size = x
+            block = shared_memory.SharedMemory(name=name)
+            a = np.ndarray(size, "uint8", buffer=block.buf)
+            r = ends(a)
+            del a
+            block.close()
+        elif what == "ours":
+            r = ends(np.asarray(x))
+        elif what == "numpy":
+            r = ends(x)
+        else:
+            r = x[0]
+        del x
+        outbox.put(r)
+
+
+class Ways:
+    def __init__(self, size):
+        self.size = size
+        self.array = ub.ones(size, "uint8", device="host", interprocess=True)
+        self.block = shared_memory.SharedMemory(create=True, size=size)
+        np.ndarray(size, "uint8", buffer=self.block.buf)[:] = 1
+        self.numpy = np.ones(size, "uint8")
+
+    def message(self, way):
+        return {"tuple": ("tuple", (2, 3)), "ours": ("ours", self.array), "shm": ("shm", (self.block.name, self.size)), "numpy": ("numpy", self.numpy)}[way]
+
+    def new(self, way, ask):
+        """New memory, its whole way."""
+        if way == "ours":
+            a = ub.empty(self.size, "uint8", device="host", interprocess=True)
+            np.asarray(a)[:] = 1
+            ask(("ours", a))
+        elif way == "shm":
+            block = shared_memory.SharedMemory(create=True, size=self.size)
+            np.ndarray(self.size, "uint8", buffer=block.buf)[:] = 1
+            ask(("shm", (block.name, self.size)))
+            block.close()
+            block.unlink()
+        else:
+            ask(("numpy", np.ones(self.size, "uint8")))
+
+    def close(self):
+        del self.array
+        self.block.close()
+        self.block.unlink()
+        ub.trim()
+
+
+def middle(times):
+    return {way: statistics.median(t) for way, t in times.items()}
+
+
+def timed(f, *args):
+    start = time.perf_counter_ns()
+    f(*args)
+    return (time.perf_counter_ns() - start) / 1e9
+
+
+def main():
+    args = argparse.ArgumentParser()
+    args.add_argument("--json")
+    args.add_argument("--rounds", type=int, default=300)
+    args.add_argument("--strict", action="store_true")
+    args = args.parse_args()
+    context = multiprocessing.get_context("spawn")
+    inbox, outbox = context.Queue(), context.Queue()
+    p = context.Process(target=answer, args=(inbox, outbox), daemon=True)
+    p.start()
+
+    def ask(message):
+        inbox.put(message)
+        assert outbox.get(timeout=120) == 2
+
+    print(f"Python {platform.python_version()}, usmbridge {ub.__version__}; another process by a Queue, and back")
+    print(f"{'':30} {'ours':>10} {'other':>10} {'ratio':>7} {'bound':>7}")
+    results, missed = [], 0
+
+    def row(name, ours, other, bound):
+        nonlocal missed
+        ratio = ours / other
+        ok = ratio <= bound
+        missed += not ok
+        results.append(dict(name=name, ours=ours, other=other, ratio=ratio, bound=bound, ok=ok))
+        print(f"{name:30} {ours * 1e6:7.0f} us {other * 1e6:7.0f} us {ratio:7.2f} {bound:7.2f} {'ok' if ok else 'MISSED'}", flush=True)
+
+    for mib in SIZES:
+        ways = Ways(mib << 20)
+        rounds = args.rounds if mib < 1024 else max(args.rounds // 10, 5)
+        times = {way: [] for way in ("tuple", "ours", "shm", "numpy")}
+        for i in range(rounds + 5):
+            for way in times:
+                if way == "numpy" and (mib >= 64 and i % 20 or mib == 1024 and i >= 25):
+                    continue  # it takes as long as all others together
+                t = timed(ask, ways.message(way))
+                if i >= 5 or way == "numpy":
+                    times[way].append(t)
+        m = middle(times)
+        row(f"{mib} MiB, a small tuple", m["ours"], m["tuple"], BOUND)
+        row(f"{mib} MiB, shared_memory", m["ours"], m["shm"], 1)
+        row(f"{mib} MiB, NumPy pickled", m["ours"], m["numpy"], 1)
+        times = {way: [] for way in ("ours", "shm", "numpy")}
+        for _ in range(max(3, min(args.rounds // 10, 200 // mib))):
+            for way in times:
+                times[way].append(timed(ways.new, way, ask))
+        m = middle(times)
+        row(f"{mib} MiB new, shared_memory", m["ours"], m["shm"], 1)
+        row(f"{mib} MiB new, NumPy pickled", m["ours"], m["numpy"], 1)
+        ways.close()
+    inbox.put(None)
+    p.join()
+    if args.json:
+        with open(args.json + ".part", "w") as f:
+            json.dump(dict(python=platform.python_version(), results=results), f, indent=1)
+        os.replace(args.json + ".part", args.json)
+    return 1 if missed and args.strict else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

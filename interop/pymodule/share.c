@@ -1,0 +1,259 @@
+/* share.c: arrays that go to other processes and come from them. Go has the servers and
+   the connections; nothing here waits with the GIL held. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "usmb_array.h"
+#include "usmb_handover.h"
+#include "usmb_share.h"
+#include "usmb_storage.h"
+#include "usmb_support.h"
+
+/* ---- arguments ------------------------------------------------------------------- */
+
+/* Seconds, or None: for ever. */
+static int parse_time(PyObject *o, int64_t *ns)
+{
+	*ns = -1;
+	if (!usmb_given(o)) return 0;
+	double seconds = usmb_py.PyFloat_AsDouble(o);
+	if (seconds == -1 && usmb_py.PyErr_Occurred()) return -1;
+	if (isnan(seconds) || seconds < 0) {
+		usmb_raise(usmb_py.PyExc_ValueError, "timeout is seconds, 0 or more, or None to wait for ever");
+		return -1;
+	}
+	if (seconds < 9e9) *ns = (int64_t)(seconds * 1e9);
+	return 0;
+}
+
+static int parse_text(PyObject *o, const char *what, char **s, Py_ssize_t *n)
+{
+	char type[64];
+	if (!PyUnicode_Check(o)) {
+		usmb_raise(usmb_py.PyExc_TypeError, "%s must be a str, not %s", what,
+		           usmb_type_name(o, type, sizeof type));
+		return -1;
+	}
+	*s = (char *)usmb_py.PyUnicode_AsUTF8AndSize(o, n);
+	return *s ? 0 : -1;
+}
+
+static usmb_array *parse_array(PyObject *o)
+{
+	char type[64];
+	if (usmb_is_array(o)) return usmb_array_begin((usmb_array *)o) < 0 ? NULL : (usmb_array *)o;
+	usmb_raise(usmb_py.PyExc_TypeError, "a usmbridge.Array can be shared, not %s",
+	           usmb_type_name(o, type, sizeof type));
+	return NULL;
+}
+
+/* What each entry begins with. */
+static int enter(PyObject *time, int64_t *ns)
+{
+	usmb_owner_drain();
+	if (usmb_go_allowed() < 0) return -1;
+	return time ? parse_time(time, ns) : 0;
+}
+
+#define GO(call) \
+	PyThreadState *saved = usmb_py.PyEval_SaveThread(); \
+	int r = call; \
+	usmb_py.PyEval_RestoreThread(saved); \
+	if (r < 0) usmb_raise_go(&err)
+
+/* ---- arrays ------------------------------------------------------------------------ */
+
+/* What Go opened; takes the reference over. */
+static PyObject *received(const usmb_handover *h)
+{
+	usmb_array *a = usmb_array_raw(h->ndim);
+	if (!a) {
+		usmb_cell_drop_gil(h->cell);
+		return NULL;
+	}
+	for (int32_t i = 0; i < h->ndim; i++) {
+		usmb_shape(a)[i] = h->shape[i];
+		usmb_strides(a)[i] = h->strides[i];
+	}
+	usmb_array_settle(a, h->cell, (char *)h->first, h->dtype, h->flags);
+	return (PyObject *)a;
+}
+
+PyObject *usmb_py_share_export(PyObject *m, PyObject *args)
+{
+	PyObject *o, *time, *out = NULL;
+	int64_t ns, n = 0;
+	usmb_goerr err;
+	char *handle = NULL;
+	(void)m;
+	if (!usmb_py.PyArg_ParseTuple(args, "OO:_share_export", &o, &time)) return NULL;
+	usmb_owner_drain();
+	if (usmb_is_array(o) && usmb_py_in_child() && !(((usmb_array *)o)->flags & USMB_ARR_INTERPROCESS))
+		USMB_PY_RETURN_NONE; /* by value, which needs no Go */
+	if (enter(time, &ns) < 0) return NULL;
+	usmb_array *a = parse_array(o);
+	if (!a) return NULL;
+	/* Of what others do on queues of theirs Go knows nothing. */
+	if (usmb_array_wait(a) == 0) {
+		GO(usmb_go_share_export(a, ns, &handle, &n, &err));
+		if (r == 0)
+			out = handle ? usmb_py.PyBytes_FromStringAndSize(handle, (Py_ssize_t)n)
+			             : Py_NewRef(usmb_py.Py_None);
+		free(handle);
+	}
+	usmb_array_let(a);
+	return out;
+}
+
+PyObject *usmb_py_share_open(PyObject *m, PyObject *args)
+{
+	PyObject *bytes, *time;
+	char *handle;
+	Py_ssize_t n;
+	int usm;
+	int64_t ns;
+	usmb_handover h;
+	usmb_goerr err;
+	(void)m;
+	if (!usmb_py.PyArg_ParseTuple(args, "OpO:_share_open", &bytes, &usm, &time) || enter(time, &ns) < 0)
+		return NULL;
+	if (!PyBytes_Check(bytes))
+		return usmb_raise(usmb_py.PyExc_TypeError, "_share_open takes the bytes of a handle");
+	if (usmb_py.PyBytes_AsStringAndSize(bytes, &handle, &n) < 0) return NULL;
+	GO(usmb_go_share_open(handle, n, usm, ns, &h, &err));
+	return r < 0 ? NULL : received(&h);
+}
+
+PyObject *usmb_py_share_attach(PyObject *m, PyObject *args)
+{
+	PyObject *at, *what, *time;
+	char *address, *name;
+	Py_ssize_t naddress, nname;
+	int64_t ns;
+	usmb_handover h;
+	usmb_goerr err;
+	(void)m;
+	if (!usmb_py.PyArg_ParseTuple(args, "OOO:_share_attach", &at, &what, &time) || enter(time, &ns) < 0 ||
+	    parse_text(at, "path", &address, &naddress) < 0 || parse_text(what, "name", &name, &nname) < 0)
+		return NULL;
+	GO(usmb_go_share_attach(address, naddress, name, nname, ns, &h, &err));
+	return r < 0 ? NULL : received(&h);
+}
+
+/* ---- servers ------------------------------------------------------------------------ */
+
+PyObject *usmb_py_share_names(PyObject *m, PyObject *args)
+{
+	PyObject *at, *time, *list;
+	char *address, *names = NULL;
+	Py_ssize_t naddress;
+	int64_t ns, n = 0;
+	usmb_goerr err;
+	(void)m;
+	if (!usmb_py.PyArg_ParseTuple(args, "OO:_share_names", &at, &time) || enter(time, &ns) < 0 ||
+	    parse_text(at, "path", &address, &naddress) < 0)
+		return NULL;
+	GO(usmb_go_share_names(address, naddress, ns, &names, &n, &err));
+	list = r < 0 ? NULL : usmb_py.PyList_New(0);
+	const char *p = names;
+	for (int64_t i = 0; i < n && list; i++, p += strlen(p) + 1) {
+		PyObject *s = usmb_py.PyUnicode_DecodeUTF8(p, (Py_ssize_t)strlen(p), "surrogateescape");
+		if (!s || usmb_py.PyList_Append(list, s) < 0) Py_CLEAR(list);
+		Py_XDECREF(s);
+	}
+	free(names);
+	return list;
+}
+
+PyObject *usmb_py_share_listen(PyObject *m, PyObject *args)
+{
+	PyObject *at, *time;
+	char *address, *where = NULL;
+	Py_ssize_t naddress;
+	int64_t ns, n = 0;
+	uint64_t number = 0;
+	usmb_goerr err;
+	(void)m;
+	if (!usmb_py.PyArg_ParseTuple(args, "OO:_share_listen", &at, &time) || enter(time, &ns) < 0 ||
+	    parse_text(at, "path", &address, &naddress) < 0)
+		return NULL;
+	GO(usmb_go_share_listen(address, naddress, ns, &number, &where, &n, &err));
+	if (r < 0) return NULL;
+	PyObject *s = usmb_py.PyUnicode_DecodeUTF8(where, (Py_ssize_t)n, "surrogateescape");
+	free(where);
+	PyObject *out = s ? usmb_py.Py_BuildValue("(KO)", (unsigned long long)number, s) : NULL;
+	Py_XDECREF(s);
+	return out;
+}
+
+PyObject *usmb_py_share_publish(PyObject *m, PyObject *args)
+{
+	PyObject *what, *o, *time;
+	unsigned long long number;
+	char *name;
+	Py_ssize_t n;
+	int64_t ns;
+	usmb_goerr err;
+	(void)m;
+	if (!usmb_py.PyArg_ParseTuple(args, "KOOO:_share_publish", &number, &what, &o, &time) || enter(time, &ns) < 0 ||
+	    parse_text(what, "a name", &name, &n) < 0)
+		return NULL;
+	usmb_array *a = parse_array(o);
+	if (!a) return NULL;
+	int done = 0;
+	if (usmb_array_wait(a) == 0) {
+		GO(usmb_go_share_publish(number, name, n, a, ns, &err));
+		done = r == 0;
+	}
+	usmb_array_let(a);
+	if (!done) return NULL;
+	USMB_PY_RETURN_NONE;
+}
+
+PyObject *usmb_py_share_withdraw(PyObject *m, PyObject *args)
+{
+	PyObject *what;
+	unsigned long long number;
+	char *name;
+	Py_ssize_t n;
+	usmb_goerr err;
+	(void)m;
+	if (!usmb_py.PyArg_ParseTuple(args, "KO:_share_withdraw", &number, &what) || enter(NULL, NULL) < 0 ||
+	    parse_text(what, "a name", &name, &n) < 0)
+		return NULL;
+	GO(usmb_go_share_withdraw(number, name, n, &err));
+	if (r < 0) return NULL;
+	USMB_PY_RETURN_NONE;
+}
+
+PyObject *usmb_py_share_close(PyObject *m, PyObject *args)
+{
+	unsigned long long number;
+	usmb_goerr err;
+	(void)m;
+	if (!usmb_py.PyArg_ParseTuple(args, "K:_share_close", &number) || enter(NULL, NULL) < 0) return NULL;
+	GO(usmb_go_share_close(number, &err));
+	if (r < 0) return NULL;
+	USMB_PY_RETURN_NONE;
+}
+
+PyObject *usmb_py_share_stats(PyObject *m, PyObject *unused)
+{
+	static const char *const names[USMB_SHARE_STATS] = {"peers",  "unopened", "leases",
+	                                                    "opened", "mapped",   "mapped_bytes"};
+	int64_t v[USMB_SHARE_STATS];
+	(void)m;
+	(void)unused;
+	if (enter(NULL, NULL) < 0) return NULL;
+	PyThreadState *saved = usmb_py.PyEval_SaveThread();
+	usmb_go_share_stats(v);
+	usmb_py.PyEval_RestoreThread(saved);
+	PyObject *dict = usmb_py.PyDict_New();
+	for (int i = 0; i < USMB_SHARE_STATS && dict; i++) {
+		PyObject *n = usmb_py.PyLong_FromLongLong(v[i]);
+		if (!n || usmb_py.PyDict_SetItemString(dict, names[i], n) < 0) Py_CLEAR(dict);
+		Py_XDECREF(n);
+	}
+	return dict;
+}

@@ -1,0 +1,84 @@
+//go:build cgo && linux
+
+package pymodule_test
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/share"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// thePeer is a Python program that attaches what this test publishes, changes it, and
+// publishes in its turn.
+const thePeer = `
+import sys, usmbridge as ub
+a = ub.share.attach(sys.argv[1], "go")
+print(a.tolist(), a.readonly, a.interprocess, a.strides, flush=True)
+a[0, 1] = 42
+with ub.share.serve("", {"own": ub.full(3, 7, "int32", device="host", interprocess="readonly")}) as server:
+    print(server.address, ub.share.names(sys.argv[1]), flush=True)
+    sys.stdin.readline()
+`
+
+// TestGoAndPython: a server in Go and a client in Python, and the other way round.
+func TestGoAndPython(t *testing.T) {
+	env := environment(t)
+	host := buildHost(t)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	memory, err := segment.NewHost(segment.PeersWrite)
+	require.NoError(t, err)
+	pool := memmgr.NewPool(memory)
+	a, err := usmarray.FromSlice(pool, []int32{1, 2, 3, 4, 5, 6}, []int{2, 3})
+	require.NoError(t, err)
+	server, err := share.Listen(ctx, "", share.Options{})
+	require.NoError(t, err)
+	require.NoError(t, server.Publish(ctx, "go", a))
+
+	cmd := exec.CommandContext(ctx, host, "-c", thePeer, server.Address())
+	cmd.Env = append(os.Environ(), "USMBRIDGE_PYTHON="+env.Executable)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	lines := bufio.NewScanner(out)
+	require.True(t, lines.Scan())
+	require.Equal(t, "[[1, 2, 3], [4, 5, 6]] False True (3, 1)", lines.Text())
+	require.True(t, lines.Scan())
+	address, names, _ := strings.Cut(lines.Text(), " ")
+	require.Equal(t, "['go']", names)
+	x, err := a.At(0, 1)
+	require.NoError(t, err)
+	require.Equal(t, int32(42), x)
+
+	peer, err := share.Dial(ctx, address, share.Options{})
+	require.NoError(t, err)
+	b, err := peer.Attach(ctx, "own")
+	require.NoError(t, err)
+	require.NoError(t, in.Close())
+	require.NoError(t, cmd.Wait())
+	v, err := usmarray.ToSlice[int32](b) // its maker is gone
+	require.NoError(t, err)
+	require.Equal(t, []int32{7, 7, 7}, v)
+	require.True(t, b.ReadOnly())
+	b.Release()
+	require.NoError(t, peer.Close())
+	require.NoError(t, server.Close())
+	a.Release()
+	require.Eventually(t, func() bool { return pool.Stats().Allocation.Current == 0 }, 30*time.Second, time.Millisecond)
+	require.NoError(t, pool.Close())
+	require.NoError(t, memory.Close())
+}

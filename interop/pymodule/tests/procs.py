@@ -1,0 +1,146 @@
+"""What the other processes of test_processes.py and test_share.py run: a module that they can import,
+whichever way they are started."""
+
+import os
+import signal
+import sys
+import time
+
+import usmbridge as ub
+
+
+def describe(a):
+    return (a.shape, a.strides, str(a.dtype), a.usm_type, a.readonly, a.interprocess)
+
+
+def echo(inbox, outbox):
+    """Says what comes and sends it back, until None comes."""
+    for x in iter(inbox.get, None):
+        outbox.put((os.getpid(), describe(x), x.tolist()))
+        outbox.put(x)
+        del x  # before it waits for the next
+
+
+def increment(a, outbox=None):
+    """Adds one to an array in place, by its own kernel where the host may not write."""
+    add_one(a)
+    if outbox is not None:
+        outbox.put((os.getpid(), describe(a)))
+
+
+def increment_all(arrays, outbox):
+    for a in arrays:
+        increment(a, outbox)
+
+
+def add_one(a):
+    if a.usm_type is None:
+        m = memoryview(a)
+        for i in range(len(m)):
+            m[i] += 1
+        return
+    import dpnp.tensor as dpt
+
+    x = dpt.asarray(a)
+    x += 1
+    x.sycl_queue.wait()
+
+
+def same_and_more(a):
+    """For Pool: changes what it gets, and gives it back."""
+    add_one(a)
+    return a
+
+
+def part(a):
+    return a[1:, ::2]
+
+
+def make(n):
+    return ub.full(n, n, "int32", device="host", interprocess=True)
+
+
+def total(a):
+    return sum(a.tolist())
+
+
+def put_and_end(outbox, n):
+    outbox.put(make(n))
+
+
+def write(a, outbox):
+    """Tries to write memory that is for reading."""
+    import numpy as np
+
+    said = []
+    for f in (lambda: a.fill(1), lambda: memoryview(a).__setitem__(0, 1), lambda: np.asarray(a).__setitem__(0, 1)):
+        try:
+            f()
+            said.append(None)
+        except (ValueError, TypeError, BufferError) as e:
+            said.append(type(e).__name__ + ": " + str(e))
+    outbox.put(said)
+
+
+def write_by_address(a, outbox):
+    """What no rule of Python's keeps from it: the offender alone is hit."""
+    import ctypes
+
+    outbox.put(a.tolist())
+    ctypes.memset(a._pointer, 1, 1)
+    outbox.put("written")
+
+
+def hold(a, outbox):
+    """Keeps an array until it is killed."""
+    add_one(a)
+    outbox.put(os.getpid())
+    time.sleep(600)
+
+
+def hold_from_queue(inbox, outbox):
+    a = inbox.get()
+    hold(a, outbox)
+
+
+def die(a):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def stale(data, outbox):
+    """Opens one handle twice."""
+    from multiprocessing.reduction import ForkingPickler
+
+    first = ForkingPickler.loads(data)
+    try:
+        ForkingPickler.loads(data)
+        outbox.put("opened again")
+    except ReferenceError as e:
+        outbox.put(str(e))
+    outbox.put(first.tolist())
+
+
+def fork_child(a, outbox):
+    """A forked child has nothing of what was received, and says so."""
+    pid = os.fork()
+    if pid == 0:
+        said = []
+        for f in (lambda: a.tolist(), lambda: memoryview(a), lambda: a.fill(1), lambda: a[0], lambda: a.shape, lambda: ub.asarray(a),
+                  lambda: a.__dlpack__(), lambda: repr(a)):
+            try:
+                f()
+                said.append("no error")
+            except RuntimeError as e:
+                said.append("memory of another process" in str(e))
+        os._exit(0 if said == [True] * len(said) else 1)
+    outbox.put(os.waitpid(pid, 0)[1])
+
+
+if __name__ == "__main__":
+    # The other side of test_share.py: what it reads are lines of Python.
+    names = {"ub": ub, "os": os, "sys": sys, "add_one": add_one, "describe": describe}
+    for line in sys.stdin:
+        try:
+            print(repr(eval(line, names)) if not line.startswith("!") else exec(line[1:], names), flush=True)
+        except Exception as e:
+            print(type(e).__name__, str(e).replace("\n", " "), flush=True)

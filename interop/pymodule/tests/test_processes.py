@@ -1,0 +1,356 @@
+"""Arrays through multiprocessing: the same memory where it can be, else by value."""
+
+import gc
+import multiprocessing
+import os
+import pickle
+import random
+import threading
+import time
+from multiprocessing.reduction import ForkingPickler
+
+import procs
+import pytest
+from conftest import peer, sycl_device
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import usmbridge as ub
+
+METHODS = ("spawn", "forkserver")
+SOON = 60  # seconds; what is waited for comes at once, on a machine that is not busy
+
+
+def soon(what):
+    end = time.monotonic() + SOON
+    while not what():
+        assert time.monotonic() < end, ub.share.stats()
+        time.sleep(0.005)
+
+
+def usm_kinds():
+    sycl_device()
+    return ("device", "shared", "host")
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays():
+    """Leases end with those who had them, and nothing idle stays mapped."""
+    yield
+    gc.collect()
+    soon(lambda: ub.share.stats()["leases"] == 0 and ub.share.stats()["opened"] == 0)
+    ub.trim()
+    soon(lambda: ub.share.stats()["mapped"] == 0)
+
+
+@pytest.fixture(scope="module", params=METHODS)
+def pair(request):
+    """A process that sends back what it is sent."""
+    context = multiprocessing.get_context(request.param)
+    inbox, outbox = context.Queue(), context.Queue()
+    p = context.Process(target=procs.echo, args=(inbox, outbox))
+    p.start()
+
+    def ask(x):
+        inbox.put(x)
+        pid, told, values = outbox.get(timeout=SOON)
+        assert pid == p.pid
+        return told, values, outbox.get(timeout=SOON)
+
+    yield ask
+    inbox.put(None)
+    p.join(SOON)
+    assert p.exitcode == 0
+
+
+def test_a_queue_carries_memory_and_views(pair):
+    for where in (dict(device="host"), *(dict(usm_type=k) for k in usm_kinds())):
+        for dtype in ("int16", "float32", "complex64", "bool"):
+            a = ub.zeros((6, 8), dtype, interprocess=True, **where)
+            for v in (a, a.T, a[1:, ::2], a[3], a[2, 3], a[:0], a.as_readonly(), a.as_readonly()[::2], a[..., None], a.reshape(8, 6)):
+                told, values, back = pair(v)
+                assert told == procs.describe(v) == procs.describe(back), (where, dtype)
+                assert values == v.tolist()
+                assert back._pointer == v._pointer or v.size == 0  # its own memory, not another mapping
+                if not v.readonly and v.size:
+                    back.fill(1)
+                    assert v.tolist() == back.tolist() != values
+                    v.fill(0)
+
+
+def test_types_that_numpy_lacks(pair):
+    for dtype in ("bfloat16", "float8_e5m2", "float6_e2m3fn", "int4", "uint1"):
+        a = ub.full((2, 8), 1, dtype, device="host", interprocess=True)
+        told, values, back = pair(a)
+        assert told == procs.describe(a) and values == a.tolist() and back._pointer == a._pointer
+
+
+def test_readonly_memory_comes_readonly(pair):
+    for where in (dict(device="host"), *(dict(usm_type=k) for k in usm_kinds())):
+        a = ub.ones(5, "int32", interprocess="readonly", **where)
+        told, values, back = pair(a)
+        assert told == ((5,), (1,), "int32", a.usm_type, True, "readonly") and values == [1] * 5
+        assert back.readonly and back._pointer == a._pointer and not a.readonly  # lent to be read, it comes back so
+        a.fill(3)
+        assert back.tolist() == [3] * 5
+
+
+def test_what_cannot_be_shared_goes_by_value(pair):
+    for where in (dict(device="host"), *(dict(usm_type=k) for k in usm_kinds())):
+        a = ub.full((4, 4), 2, "int32", **where)
+        for v in (a, a.T, a[::2, ::2]):
+            told, values, back = pair(v)
+            assert told[0] == v.shape and told[3:] == (v.usm_type, v.readonly, False) and values == v.tolist() == back.tolist()
+            assert back._pointer != v._pointer
+
+
+def test_many_at_once_keep_their_order(pair):
+    """From several threads, with garbage between them."""
+    arrays = [ub.full(3, i, "int32", device="host", interprocess=True) for i in range(50)]
+    lock, failed = threading.Lock(), []
+
+    def use(some):
+        for a in some:
+            with lock:
+                told, values, back = pair(a)
+            if values != a.tolist() or back._pointer != a._pointer:
+                failed.append(a.tolist())
+
+    threads = [threading.Thread(target=use, args=(arrays[i::4],)) for i in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failed
+
+
+def test_plain_pickles_go_by_value():
+    a = ub.ones(4, "int32", device="host", interprocess=True)
+    b = pickle.loads(pickle.dumps(a))
+    assert b.tolist() == a.tolist() and b._pointer != a._pointer and b.interprocess is False
+
+
+def started(context, target, *args):
+    outbox = context.Queue()
+    p = context.Process(target=target, args=(*args, outbox))
+    p.start()
+    return p, outbox
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_arguments_and_pipes(method):
+    context = multiprocessing.get_context(method)
+    a = ub.zeros(10, "int32", device="host", interprocess=True)
+    p, outbox = started(context, procs.increment, a[::3])
+    assert outbox.get(timeout=SOON)[1] == procs.describe(a[::3])
+    p.join(SOON)
+    assert p.exitcode == 0 and a.tolist() == [1, 0, 0, 1, 0, 0, 1, 0, 0, 1]
+    ours, theirs = context.Pipe()
+    p = context.Process(target=procs.hold_from_queue, args=(Getter(theirs), Putter(theirs)))
+    p.start()
+    ours.send(a)
+    assert ours.recv() == p.pid and a.tolist()[:3] == [2, 1, 1]
+    assert ub.share.stats()["leases"] == 1
+    p.kill()
+    p.join()
+    soon(lambda: ub.share.stats()["leases"] == 0)
+
+
+class Getter:
+    def __init__(self, pipe):
+        self.get = pipe.recv
+
+    def __reduce__(self):
+        return Getter, (self.get.__self__,)
+
+
+class Putter:
+    def __init__(self, pipe):
+        self.put = pipe.send
+
+    def __reduce__(self):
+        return Putter, (self.put.__self__,)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_pool(method):
+    """Arguments and results, those that a worker made and those that it was given."""
+    context = multiprocessing.get_context(method)
+    with context.Pool(2) as pool:
+        a = ub.zeros((4, 6), "int32", device="host", interprocess=True)
+        rows = pool.map(procs.same_and_more, list(a[i] for i in range(4)))
+        assert [r._pointer for r in rows] == [a[i]._pointer for i in range(4)] and a.tolist() == [[1] * 6] * 4
+        v = pool.apply(procs.part, (a,))
+        assert v._pointer == a[1:, ::2]._pointer and v.strides == (6, 2) and v.shape == (3, 3)
+        made = pool.map(procs.make, range(1, 20))
+        assert [m.tolist() for m in made] == [[n] * n for n in range(1, 20)] and all(m.interprocess is True for m in made)
+        assert pool.map(procs.total, made) == [n * n for n in range(1, 20)]  # theirs, passed on by us to either of them
+        del made, rows, v
+    gc.collect()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_kernels_on_both_sides(method, dpt):
+    context = multiprocessing.get_context(method)
+    arrays = [ub.zeros(1000, "float32", usm_type=kind, interprocess=True) for kind in usm_kinds()]
+    theirs = [dpt.asarray(a) for a in arrays]
+    for x in theirs:
+        x += 1
+    p, outbox = started(context, procs.increment_all, [a[500:] for a in arrays])
+    for a, x in zip(arrays, theirs):
+        assert outbox.get(timeout=SOON)[1] == procs.describe(a[500:])
+        x *= 2
+        assert a[498:502].tolist() == [2, 2, 4, 4]
+    p.join(SOON)
+    assert p.exitcode == 0
+    del a, x, arrays, theirs
+    gc.collect()
+
+
+def test_the_readonly_audience(np):
+    """Python refuses to write, and who goes around that is hit alone."""
+    context = multiprocessing.get_context("spawn")
+    a = ub.zeros(4, "int32", device="host", interprocess="readonly")
+    p, outbox = started(context, procs.write, a)
+    said = outbox.get(timeout=SOON)
+    assert all(s and ("read-only" in s or "readonly" in s) for s in said), said
+    p.join(SOON)
+    p, outbox = started(context, procs.write_by_address, a)
+    assert outbox.get(timeout=SOON) == [0] * 4
+    p.join(SOON)
+    assert p.exitcode not in (0, None) and a.tolist() == [0] * 4 and outbox.empty()
+    a.fill(1)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_who_ends_has_its_results_taken_first(method):
+    """A process that puts an array and ends: as with any other object, it arrives."""
+    context = multiprocessing.get_context(method)
+    outbox = context.Queue()
+    for n in (3, 5):
+        p = context.Process(target=procs.put_and_end, args=(outbox, n))
+        p.start()
+        a = outbox.get(timeout=SOON)
+        p.join(SOON)
+        assert p.exitcode == 0 and a.tolist() == [n] * n  # its maker is gone
+        a.fill(7)
+        assert a.tolist() == [7] * n and a.interprocess is True
+        with pytest.raises(ConnectionError, match="gone|closed"):
+            ForkingPickler.dumps(a)  # there is nobody who could pass it on
+        assert ForkingPickler.loads(ForkingPickler.dumps(a.copy())).tolist() == a.tolist()
+
+
+def test_a_handle_is_good_for_one_opening():
+    context = multiprocessing.get_context("spawn")
+    a = ub.ones(4, "int32", device="host", interprocess=True)
+    data = bytes(ForkingPickler.dumps(a))
+    assert ub.share.stats()["unopened"] == 1
+    b = ForkingPickler.loads(data)
+    assert b._pointer == a._pointer and ub.share.stats()["unopened"] == 0
+    with pytest.raises(ReferenceError, match="stale handle"):
+        ForkingPickler.loads(data)
+    p, outbox = started(context, procs.stale, bytes(ForkingPickler.dumps(a)))
+    assert "stale handle" in outbox.get(timeout=SOON) and outbox.get(timeout=SOON) == [1] * 4
+    p.join(SOON)
+
+
+def reduced(a):
+    from usmbridge import _processes
+
+    return _processes._reduce(a)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_forged_handles(data):
+    """Bytes that were made up, cut off or altered open nothing, and take nothing along."""
+    a = ub.ones(4, "int32", device="host", interprocess=True)
+    _, (handle, usm, _) = reduced(a)
+    forged = bytearray(handle)
+    match data.draw(st.sampled_from(["cut", "longer", "altered", "random"])):
+        case "cut":
+            forged = forged[: data.draw(st.integers(0, len(forged) - 1))]
+        case "longer":
+            forged += data.draw(st.binary(min_size=1, max_size=40))
+        case "altered":
+            at = data.draw(st.integers(0, 23))  # what follows is no secret, and compared as well
+            forged[at] ^= data.draw(st.integers(1, 255))
+        case "random":
+            forged = data.draw(st.binary(max_size=300))
+    with pytest.raises((ValueError, ReferenceError, ConnectionError)):
+        ub._share_open(bytes(forged), usm, 5.0)
+    assert ub._share_open(handle, usm, 5.0)._pointer == a._pointer
+    for bad in (None, "text", 3, bytearray(handle)):
+        with pytest.raises(TypeError):
+            ub._share_open(bad, False, 1.0)
+
+
+def test_altered_beyond_the_secret():
+    """Every byte of a handle counts."""
+    a = ub.ones((2, 3), "int32", device="host", interprocess=True)
+    _, (handle, usm, _) = reduced(a)
+    for at in range(len(handle)):
+        forged = bytearray(handle)
+        forged[at] ^= 1
+        with pytest.raises((ValueError, ReferenceError, ConnectionError)):
+            ub._share_open(bytes(forged), usm, 5.0)
+    assert ub._share_open(handle, usm, 5.0).shape == (2, 3)
+
+
+@pytest.mark.parametrize("n", [3, pytest.param(50, marks=pytest.mark.skipif("USMBRIDGE_HUNT" not in os.environ, reason="long: set USMBRIDGE_HUNT"))])
+def test_killed_at_random_moments(n):
+    """The memory of a killed process is back, SYCL or not; nothing of it stays behind."""
+    peer("dpnp")
+    context = multiprocessing.get_context("spawn")
+    kinds = [dict(usm_type=k) for k in usm_kinds()]
+    for i in range(n):
+        a = ub.zeros(1 << 16, "float32", interprocess=True, **kinds[i % 3])
+        before = ub.stats()["allocated_bytes.all.current"]
+        p, outbox = started(context, procs.hold, a)
+        if i % 3 == 0:
+            assert outbox.get(timeout=SOON) == p.pid
+            assert a[:2].tolist() == [1, 1]
+        else:
+            soon(lambda: ub.share.stats()["unopened"] == 0)  # before that the handle is nobody's
+            time.sleep(random.random() * 0.3)
+        p.kill()
+        p.join()
+        soon(lambda: ub.share.stats()["leases"] == 0)
+        a.fill(2)
+        assert a[-1].item() == 2
+        size = a.nbytes
+        del a
+        soon(lambda: ub.stats()["allocated_bytes.all.current"] <= before - size)
+
+
+def test_a_killed_worker_of_a_pool():
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(1) as pool:
+        a = ub.zeros(100, "int32", device="host", interprocess=True)
+        pool.apply_async(procs.die, (a,))
+        soon(lambda: ub.share.stats()["leases"] == 0 and ub.share.stats()["unopened"] == 0)
+        assert pool.apply(procs.same_and_more, (a,)).tolist() == [1] * 100  # by the worker in its place
+
+
+def test_forked_children_of_those_who_received():
+    context = multiprocessing.get_context("spawn")
+    a = ub.zeros(4, "int32", device="host", interprocess=True)
+    p, outbox = started(context, procs.fork_child, a)
+    assert outbox.get(timeout=SOON) == 0
+    p.join(SOON)
+
+
+def test_forked_children_send_nothing_shared():
+    """They cannot enter Go: what would be shared is refused in words, the rest goes by value."""
+    a = ub.zeros(4, "int32", device="host", interprocess=True)
+    plain = ub.ones(4, "int32", device="host")
+    pid = os.fork()
+    if pid == 0:
+        ok = 0
+        try:
+            ForkingPickler.dumps(a)
+        except RuntimeError as e:
+            ok = "fork" in str(e)
+        ok = ok and len(ForkingPickler.dumps(plain)) > 16
+        os._exit(0 if ok else 1)
+    assert os.waitpid(pid, 0)[1] == 0

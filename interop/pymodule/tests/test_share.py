@@ -1,0 +1,285 @@
+"""usmbridge.share: arrays for processes that are no relatives."""
+
+import gc
+import os
+import pathlib
+import signal
+import subprocess
+import threading
+import time
+
+import procs
+import pytest
+from conftest import sycl_device
+
+import usmbridge as ub
+from test_lifetime import HOST
+
+SOON = 60
+
+
+def soon(what):
+    end = time.monotonic() + SOON
+    while not what():
+        assert time.monotonic() < end, ub.share.stats()
+        time.sleep(0.005)
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays():
+    yield
+    gc.collect()
+    soon(lambda: ub.share.stats()["leases"] == ub.share.stats()["opened"] == 0)
+    ub.trim()
+    soon(lambda: ub.share.stats()["mapped"] == ub.share.stats()["peers"] == 0)
+
+
+class Other:
+    """A process that is no relative: it evaluates lines."""
+
+    def __init__(self, host=HOST, **env):
+        self.p = subprocess.Popen([host, procs.__file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **env})
+
+    def __call__(self, line):
+        self.p.stdin.write(line + "\n")
+        self.p.stdin.flush()
+        return self.p.stdout.readline().rstrip("\n")
+
+    def end(self, by=signal.SIGKILL):
+        self.p.send_signal(by)
+        self.p.wait()
+        self.p.stdin.close()
+        self.p.stdout.close()
+
+
+@pytest.fixture
+def other():
+    o = Other()
+    yield o
+    o.end()
+
+
+def test_same_memory_both_ways(other, tmp_path):
+    path = str(tmp_path / "frames")
+    a, b = ub.zeros((3, 4), "int32", device="host", interprocess=True), ub.ones(5, "float64", device="host", interprocess="readonly")
+    with ub.share.serve(path, {"a": a, "part": a[1:, ::2], "only": a.as_readonly(), "b": b}) as server:
+        assert sorted(server) == ub.share.names(path) == ["a", "b", "only", "part"] and len(server) == 4
+        assert other(f"ub.share.names({path!r})") == "['a', 'b', 'only', 'part']"
+        for name, array in server.items():
+            assert other(f"!x = ub.share.attach({path!r}, {name!r})") == "None"
+            told = eval(other("describe(x)"))
+            assert told == (*procs.describe(array)[:4], name in ("only", "b"), array.interprocess)
+            assert other("x.tolist()") == repr(array.tolist())
+        other(f"!x = ub.share.attach({path!r}, 'part')")
+        assert other("!x[0, 1] = 8") == "None" and a[1, 2].item() == 8
+        other(f"!y = ub.share.attach({path!r}, 'b')")
+        assert other("!y.fill(1)").startswith("ValueError") and b.tolist() == [1] * 5
+        other(f"!z = ub.share.attach({path!r}, 'only')")
+        assert other("!z.fill(1)").startswith("ValueError")
+        # An update is for those who attach from now on.
+        server["a"] = c = ub.full(2, 6, "int32", device="host", interprocess=True)
+        assert other(f"ub.share.attach({path!r}, 'a').tolist()") == "[6, 6]" and c.interprocess
+        del server["a"]
+        assert other(f"ub.share.attach({path!r}, 'a')").startswith("KeyError")
+        with pytest.raises(KeyError):
+            server["a"]
+        with pytest.raises(KeyError):
+            del server["a"]
+    assert server.closed and len(server) == 0
+    server.close()
+    for use in (lambda: server.__setitem__("a", a), server.__enter__):
+        with pytest.raises(ValueError, match="closed"):
+            use()
+    assert other("(x.tolist()[0], describe(x)[0])") == "([0, 8], (2, 2))"  # what is attached stays
+    assert other(f"ub.share.attach({path!r}, 'b')").startswith("ConnectionError")
+    assert other("!x = y = z = None") == "None"
+    assert os.listdir(tmp_path) == []
+
+
+def test_other_ways_to_say_where(other, tmp_path):
+    a = ub.ones(3, device="host", interprocess=True)
+    for path in ("", f"@usmbridge-test-{os.getpid()}", f"unix:{tmp_path}/socket", tmp_path / "path"):
+        with ub.share.serve(path, {"a": a}) as server:
+            assert other(f"ub.share.attach({server.address!r}, 'a').tolist()") == "[1.0, 1.0, 1.0]"
+            if path:
+                assert ub.share.attach(path, "a").tolist() == [1, 1, 1]
+                with pytest.raises(ConnectionError):
+                    ub.share.serve(path)
+        gc.collect()
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_other_one_serves(other, tmp_path):
+    """Attaching is the same in this process; a connection is kept, and made anew where it is gone."""
+    path = str(tmp_path / "x")
+    with pytest.raises(ConnectionError, match="nobody listens"):
+        ub.share.attach(path, "a")
+    assert other(f"!s = ub.share.serve({path!r}, dict(a=ub.full(4, 3, 'int32', device='host', interprocess=True)))") == "None"
+    a, b = ub.share.attach(path, "a"), ub.share.attach(path, "a", timeout=None)
+    assert a._pointer == b._pointer and a.interprocess is True
+    a[1] = 9
+    assert b.tolist() == [3, 9, 3, 3] and other("s['a'].tolist()") == "[3, 9, 3, 3]"
+    assert eval(other("ub.share.stats()"))["leases"] == 2
+    b.release()
+    soon(lambda: eval(other("ub.share.stats()"))["leases"] == 1)
+    # It is passed on by its maker.
+    with ub.share.serve("", {}) as server:
+        with pytest.raises(BufferError, match="lie in no segment|not shared"):
+            server["a"] = a
+    other.end()
+    soon(lambda: ub.share.stats()["peers"] == 0)
+    assert a.tolist() == [3, 9, 3, 3]
+    again = Other()
+    assert again(f"!s = ub.share.serve({path!r}, dict(a=ub.zeros(2, device='host', interprocess=True)))") == "None"
+    assert ub.share.attach(path, "a").tolist() == [0, 0]
+    again.end()
+    a.release()
+
+
+def test_usm_is_usm_there(other, dpt):
+    with ub.share.serve("") as server:
+        for kind in ("device", "shared", "host"):
+            a = server["a"] = ub.ones(1000, "float32", usm_type=kind, interprocess=True)
+            assert other(f"!x = ub.share.attach({server.address!r}, 'a')") == "None"
+            assert eval(other("describe(x)")) == procs.describe(a)
+            other("!add_one(x)")
+            assert a[:2].tolist() == [2, 2]
+            y = dpt.asarray(a)
+            y += 1
+            y.sycl_queue.wait()
+            assert other("x[998:].tolist()") == "[3.0, 3.0]"
+            del a, y
+        other("!x = None")
+    gc.collect()
+
+
+def test_without_a_device_usm_is_plain_memory():
+    sycl_device()
+    other = Other(USMBRIDGE_SYCL="off")
+    with ub.share.serve("", {"a": ub.full(3, 2, "int32", usm_type="shared", interprocess=True)}) as server:
+        assert other(f"!x = ub.share.attach({server.address!r}, 'a')") == "None"
+        assert eval(other("describe(x)"))[3] is None and other("!x.fill(4)") == "None" and server["a"].tolist() == [4, 4, 4]
+    other.end()
+
+
+def test_memory_that_cannot_be_shared():
+    with ub.share.serve("") as server:
+        for a in (ub.zeros(3, device="host"), ub.asarray(bytearray(4))):
+            with pytest.raises(BufferError, match="no segment"):
+                server["a"] = a
+        assert list(server) == []
+        for wrong in (None, 3, bytearray(4), [1]):
+            with pytest.raises(TypeError, match="usmbridge.Array"):
+                server["a"] = wrong
+        with pytest.raises(TypeError):
+            server[3] = ub.zeros(3, device="host", interprocess=True)
+        with pytest.raises(KeyError):
+            server["x" * 300] = ub.zeros(3, device="host", interprocess=True)
+        with ub.zeros(3, device="host", interprocess=True) as gone:
+            pass
+        with pytest.raises(ValueError, match="released"):
+            server["a"] = gone
+    with pytest.raises(BufferError):
+        ub.share.serve("@usmbridge-test-half", {"good": ub.zeros(3, device="host", interprocess=True), "bad": ub.zeros(3, device="host")})
+    ub.share.serve("@usmbridge-test-half").close()  # the name is free
+
+
+def test_arguments():
+    for wrong in (-1, float("nan")):
+        with pytest.raises(ValueError, match="timeout"):
+            ub.share.attach("@nobody", "a", timeout=wrong)
+    with pytest.raises(TypeError):
+        ub.share.attach("@nobody", "a", timeout="1")
+    with pytest.raises(TypeError):
+        ub.share.attach("@nobody", b"a")
+    with pytest.raises(TypeError):
+        ub.share.serve(None)
+    for path in ("", "\0", "@", "x" * 10 + "\0"):
+        with pytest.raises(ConnectionError):
+            ub.share.attach(path, "a")
+    with pytest.raises(ConnectionError):
+        ub.share.names("@usmbridge-test-nobody")
+
+
+def test_waiting_takes_a_timeout_and_lets_others_run(other):
+    """A process that is stopped answers nothing; the GIL is free meanwhile, and afterwards all is well."""
+    address = eval(other("globals().setdefault('s', ub.share.serve('', dict(a=ub.zeros(2, device='host', interprocess=True)))).address"))
+    a = ub.share.attach(address, "a")
+    other.p.send_signal(signal.SIGSTOP)
+    turns = 0
+    done = threading.Event()
+
+    def wait():
+        with pytest.raises(TimeoutError):
+            ub.share.attach(address, "a", timeout=0.5)
+        done.set()
+
+    t = threading.Thread(target=wait)
+    t.start()
+    while not done.is_set():
+        turns += 1
+        time.sleep(0.001)
+    t.join()
+    assert turns > 5
+    other.p.send_signal(signal.SIGCONT)
+    assert ub.share.attach(address, "a", timeout=SOON)._pointer == a._pointer
+
+
+def test_killed_while_they_have_it():
+    a = ub.zeros(1 << 20, "int8", device="host", interprocess=True)
+    with ub.share.serve("", {"a": a}) as server:
+        for _ in range(5):
+            others = [Other() for _ in range(2)]
+            for o in others:
+                assert o(f"!x = ub.share.attach({server.address!r}, 'a')") == "None"
+            assert ub.share.stats()["leases"] == 2
+            for o in others:
+                o.end()
+            soon(lambda: ub.share.stats()["leases"] == ub.share.stats()["peers"] == 0)
+    a.fill(1)
+
+
+def test_trim_unmaps(other):
+    """After it nothing idle stays mapped, here or there."""
+
+    def mapped():
+        return sum("memfd:" in line for line in pathlib.Path("/proc/self/maps").read_text().splitlines())
+
+    ub.trim()
+    before = mapped()
+    address = eval(other("globals().setdefault('s', ub.share.serve('', dict(a=ub.zeros(1 << 20, 'int8', device='host', interprocess=True)))).address"))
+    a = ub.share.attach(address, "a")
+    assert mapped() > before
+    assert ub.trim() == 0 or mapped() > before
+    assert a[5].item() == 0
+    del a
+    gc.collect()
+    assert ub.trim() >= 1 << 20 and mapped() == before
+
+
+def test_nothing_starts_before_it_is_used():
+    from test_lifetime import run
+
+    out = run("""
+def threads():
+    return len(os.listdir("/proc/self/task"))
+def sockets():
+    return sum("socket:" in os.readlink("/proc/self/fd/" + f) for f in os.listdir("/proc/self/fd") if os.path.islink("/proc/self/fd/" + f))
+had = sockets()
+assert "multiprocessing" not in sys.modules and "usmbridge.share" not in sys.modules and "socket" not in sys.modules
+ub.zeros(3, device="host", interprocess=True)
+ub.trim()
+print(sockets() == had, ub.share.stats())
+""")
+    assert out.startswith("True {'peers': 0")
+
+
+def test_mapping_and_end():
+    server = ub.share.serve("", {"a": ub.zeros(3, device="host", interprocess=True)})
+    assert repr(server).startswith("<usmbridge.share.Server '@usmbridge/") and "closed" not in repr(server)
+    address = server.address
+    assert server.get("b") is None and "a" in server and server.pop("a").tolist() == [0, 0, 0]
+    del server
+    gc.collect()
+    with pytest.raises(ConnectionError):
+        ub.share.attach(address, "a")
