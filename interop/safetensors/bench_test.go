@@ -199,6 +199,7 @@ for line in sys.stdin:
 // in one run. The bound is 1.5 times its speed.
 func BenchmarkLoad(b *testing.B) {
 	path := benchFile(b)
+	pool := transfertest.USM(b, syclobj.USMDevice) // which configures OpenCL, for the peer too
 	cmd := exec.Command(transfertest.Python(b, "import safetensors.numpy, dpnp"), "-c", peerLoads, path)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
@@ -219,7 +220,6 @@ func BenchmarkLoad(b *testing.B) {
 		require.NoError(b, err)
 		return s
 	}
-	pool := transfertest.USM(b, syclobj.USMDevice)
 	ctx := context.Background()
 	ours := func() float64 {
 		start := time.Now()
