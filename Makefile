@@ -28,7 +28,7 @@ endif
 QUIET_ENV := env -u USMBRIDGE_SYCL
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-nested test-pythons test-peers bench bench-wheel check check-long build python python-run wheel flight clean \
+.PHONY: help run test test-nested test-pythons test-versions test-peers bench bench-wheel check check-long build python python-run wheel flight clean \
 	vet portable format fmt lint race asan ubsan cgocheck fuzz
 
 help: ## list the targets
@@ -213,6 +213,9 @@ bin/wheel-tools/requirements.txt: interop/setup/requirements-wheel.txt | python
 
 test-pythons: wheel ## the whole Python suite, with the wheel, on each Python 3.11 to 3.14 that there is [PYTHONS="13 14" ARGS=pytest's]
 	@GO="$(GO)" PYTHONS="$(PYTHONS)" interop/setup/test-pythons.sh dist/*.whl bin/pythons $(ARGS)
+
+test-versions: build ## both protocols with each dpctl from 0.17 to 0.22 and NumPy from 1.26: the README's table [VERSIONS="dpctl-0.18 ..."]
+	@GO="$(GO)" interop/setup/test-versions.sh bin/versions $(VERSIONS)
 
 # The peers' own tests of exchanging arrays, as their wheels bring them: as they are, with
 # usmbridge in the process, and again with their from_dlpack going through ours.

@@ -1,10 +1,13 @@
 //go:build linux && cgo
 
 #include "kernel.h"
+#include "objects.h"
 #include "signals.h"
 #include "symbols.h"
 #include "usmb_sycl.h"
 
+#include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 void usmb_work_limits_of(void *device, usmb_work_limits *out)
@@ -112,6 +115,28 @@ static int set(struct arguments *a, const usmb_launch *l, uint32_t i)
 	return 0;
 }
 
+/*
+ * SYCL runtimes before 2025.1, those of dpctl 0.17 and 0.18, do not keep a kernel behind
+ * events of other queues. Told by what the library was built with; asked once.
+ */
+static int loses_order(void)
+{
+	static atomic_int known; /* 1 it does, 2 it does not */
+	int answer = atomic_load_explicit(&known, memory_order_relaxed), year, minor;
+	const char *version;
+
+	if (answer == 0) {
+		version = usmb_compiler_version();
+		answer = version != NULL && sscanf(version, "%d.%d", &year, &minor) == 2 &&
+		                         (year < 2025 || (year == 2025 && minor < 1))
+		                 ? 1
+		                 : 2;
+		usmb_text_free(version);
+		atomic_store_explicit(&known, answer, memory_order_relaxed);
+	}
+	return answer == 1;
+}
+
 int usmb_kernel_launch(void *queue, void *kernel, const usmb_launch *l, void **deps, size_t n, void **out_event)
 {
 	struct arguments a;
@@ -121,6 +146,8 @@ int usmb_kernel_launch(void *queue, void *kernel, const usmb_launch *l, void **d
 	if (l->nargs > USMB_KERNEL_MAX_ARGS || l->ndim < 1 || l->ndim > 3) return USMB_SYCL_EARG;
 	for (uint32_t i = 0; i < l->nargs; i++)
 		if (!set(&a, l, i)) return USMB_SYCL_EARG;
+	if (n > 0 && loses_order())
+		for (; n > 0; n--) usmb_dp.DPCTLEvent_WaitAndThrow(deps[n - 1]);
 	if (l->grouped)
 		event = usmb_dp.DPCTLQueue_SubmitNDRange(kernel, queue, a.at, a.types, l->nargs, l->global, l->local,
 		                                         l->ndim, deps, n);

@@ -2,12 +2,26 @@
 
 import gc
 import importlib
+import importlib.metadata
 import os
 import time
 
 import pytest
 
+import old_numpy
 import usmbridge as ub
+
+
+def pytest_collection_modifyitems(items):
+    """With an old NumPy, what it cannot do is skipped, with the reason."""
+    try:
+        version = tuple(int(n) for n in importlib.metadata.version("numpy").split(".")[:2])
+    except importlib.metadata.PackageNotFoundError:
+        return
+    for item in items:
+        why = old_numpy.reason(version, item.path.stem, item.name.split("[")[0])
+        if why:
+            item.add_marker(pytest.mark.skip(reason=why))
 
 
 def peer(name):
