@@ -87,8 +87,10 @@ def write_by_address(a, outbox):
     import ctypes
 
     outbox.put(a.tolist())
+    outbox.close()
+    outbox.join_thread()  # a queue sends by a thread of its own, which ends with the process
     ctypes.memset(a._pointer, 1, 1)
-    outbox.put("written")
+    time.sleep(600)  # killed if it was not hit
 
 
 def hold(a, outbox):
