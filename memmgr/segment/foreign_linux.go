@@ -36,8 +36,13 @@ func openNamed(name string, readOnly bool) (int, error) {
 	return fd, nil
 }
 
-// factsOf asks the kernel what a descriptor is of.
+// factsOf asks the kernel what a descriptor is of. The seals come before the size: what is sealed
+// by then keeps the size that is told next, while a size that was told first can be cut off, and
+// only then sealed.
 func factsOf(fd int) (f fileFacts, err error) {
+	if seals, err := fileSeals(fd); err == nil {
+		f.unchanged = seals&sealShrink != 0
+	}
 	var st syscall.Stat_t
 	if err := retried(func() error { return syscall.Fstat(fd, &st) }); err != nil {
 		return f, os.NewSyscallError("fstat", err)
@@ -56,9 +61,6 @@ func factsOf(fd int) (f fileFacts, err error) {
 		f.mode |= os.ModeSocket
 	default:
 		f.mode |= os.ModeDevice
-	}
-	if seals, err := fileSeals(fd); err == nil {
-		f.unchanged = seals&sealShrink != 0
 	}
 	return f, nil
 }

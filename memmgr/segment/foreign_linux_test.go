@@ -10,7 +10,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -349,6 +351,45 @@ func TestForeignThatIsSealed(t *testing.T) {
 	require.Equal(t, "sealed", string(got[:n]))
 	require.NoError(t, m.Close())
 }
+
+// Who gives a descriptor cuts the memory off and seals it while it is looked at: it is refused
+// with its new size, or mapped under a guard, and touching it never faults.
+func TestForeignIsSealedMeanwhile(t *testing.T) {
+	nothingStays(t)
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	sum := byte(0)
+	for try := range 3000 {
+		f := memoryFile(t, 2*4096, 0, 0)
+		fd := f.Fd()
+		begin, done := make(chan struct{}), make(chan error)
+		go func() {
+			<-begin
+			for spin.Store(0); spin.Load() < int32(try%400)*10; spin.Add(1) { // another moment each time
+			}
+			err := syscall.Ftruncate(int(fd), 4096)
+			if _, _, errno := syscall.Syscall(syscall.SYS_FCNTL, fd, 1033, 2); errno != 0 {
+				err = errno
+			}
+			done <- err
+		}()
+		close(begin)
+		m, err := segment.MapForeign(segment.Foreign{File: f, Size: 2 * 4096})
+		require.NoError(t, <-done)
+		switch {
+		case err == nil:
+			sum += shown(m)[4096]
+			require.ErrorIs(t, m.Err(), segment.ErrTruncated)
+			require.NoError(t, m.Close())
+		case !guard.Supported && errors.Is(err, errors.ErrUnsupported):
+		default:
+			require.ErrorIs(t, err, segment.ErrSize)
+		}
+		require.NoError(t, f.Close())
+	}
+	require.Zero(t, sum)
+}
+
+var spin atomic.Int32
 
 // A buffer of it keeps the mapping for as long as somebody uses it.
 func TestForeignBuffer(t *testing.T) {
