@@ -98,6 +98,7 @@ type leaseTable struct {
 	last     uint64 // serial
 	all      map[uint64]*lease
 	unopened leaseList
+	passed   int // of those, the ones that another process asked for
 	closed   bool
 }
 
@@ -122,7 +123,11 @@ func (t *leaseTable) add(op string, l *lease, o *Options, encode func(*descripti
 		if most := max(o.MaxUnopened/maxPassedPart, 1); l.asker.passed >= most {
 			return opError(op, ErrLimit, "%d handles that %v asked for wait for their opening, a part of Options.MaxUnopened", most, l.asker.credentials)
 		}
+		if most := max(o.MaxUnopened/maxPassedAll, 1); t.passed >= most {
+			return opError(op, ErrLimit, "%d handles that other processes asked for wait for their opening, a part of Options.MaxUnopened", most)
+		}
 		l.asker.passed++
+		t.passed++
 	}
 	t.last++
 	l.d.serial = t.last
@@ -197,6 +202,7 @@ func (t *leaseTable) leaveUnopened(l *lease) {
 	t.unopened.remove(l, inUnopened)
 	if l.asker != nil {
 		l.asker.passed--
+		t.passed--
 		l.asker = nil
 	}
 }

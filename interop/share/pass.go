@@ -72,9 +72,13 @@ func (o *opened) pass(ctx context.Context, op string, a *usmarray.Array) (Handle
 	return answer.handle, err
 }
 
-// maxPassedPart is the part of Options.MaxUnopened that the handles may take which one
-// process asked for.
-const maxPassedPart = 16
+// The part of Options.MaxUnopened that the handles may take which other processes asked for: on
+// one connection, and in all. They outlive the connection, since whoever passed a handle on may
+// go; the bound of all leaves the rest to this process, however often one connects anew.
+const (
+	maxPassedPart = 16
+	maxPassedAll  = 2
+)
 
 // pass answers a process that wants to pass on what it has open.
 func (p *Peer) pass(f frame) error {

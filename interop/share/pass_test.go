@@ -112,6 +112,53 @@ func TestNotPassedOn(t *testing.T) {
 	require.NoError(t, p.Close())
 }
 
+// However many connections ask for handles, and whether they last or not, half of all are left to
+// the maker itself; what is opened makes room.
+func TestPassingOnLeavesRoom(t *testing.T) {
+	const most = 32
+	pool := newPool(t, segment.PeersWrite)
+	maker := listen(t, share.Options{MaxUnopened: most, Unopened: time.Hour})
+	a := counting(t, pool, 6)
+	var last share.Handle
+	for n := range most/4 + 1 {
+		middle, err := share.Listen(background(t), "", share.Options{})
+		require.NoError(t, err)
+		b := handOver(t, maker, middle, a)
+		for range 2 { // as many as one connection may
+			h, err := middle.Export(background(t), b, share.ExportOptions{})
+			if n == most/4 {
+				require.ErrorIs(t, err, share.ErrLimit)
+				require.ErrorContains(t, err, "other processes")
+				continue
+			}
+			require.NoError(t, err)
+			last = h
+		}
+		b.Release()
+		require.NoError(t, middle.Close())
+		eventually(t, func() bool { return maker.Stats().Peers == 0 }, "not over")
+	}
+	require.Equal(t, most/2, maker.Stats().Unopened)
+	own := make([]share.Handle, most/2)
+	for i := range own {
+		h, err := maker.Export(background(t), a, share.ExportOptions{})
+		require.NoError(t, err)
+		own[i] = h
+	}
+	_, err := maker.Export(background(t), a, share.ExportOptions{})
+	require.ErrorIs(t, err, share.ErrLimit)
+	for _, h := range own {
+		require.True(t, maker.Revoke(h))
+	}
+	end := listen(t, share.Options{})
+	opened, err := end.Open(background(t), last)
+	require.NoError(t, err)
+	h, err := end.Export(background(t), opened, share.ExportOptions{})
+	require.NoError(t, err, "what was opened is not counted")
+	opened.Release()
+	require.True(t, maker.Revoke(h))
+}
+
 // What a process claims to have, and has not, is refused, and harms nobody.
 func TestPassingOnWhatIsNotOpen(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
