@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"sync"
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -43,16 +42,14 @@ type Foreign struct {
 	MaxMappings int
 }
 
-// foreign is what a Mapping has of such memory. Its methods may be called from any goroutine.
+// foreign is what a Mapping has of such memory. Nothing changes until the mapping's end, for
+// which nobody looks any more.
 type foreign struct {
-	file   *os.File // the mapping's own
+	file   *os.File // the mapping's own; nil for a copy
 	offset uint64   // of the first byte in the file
 	size   uint64   // bytes
 	shift  uintptr  // of the first byte in its page
-	copied bool
 
-	mu      sync.RWMutex // held by those who look; changed by the mapping's end
-	closed  bool
 	guarded bool
 	guard   guard.Range
 }
@@ -109,7 +106,8 @@ func MapForeign(f Foreign) (*Mapping, error) {
 	return m, nil
 }
 
-// foreignCost: the part that was cut off is a mapping besides.
+// foreignCost is what such memory takes: the part that was cut off is a mapping besides. A copy
+// has neither that nor the descriptor, once it is filled.
 func foreignCost(usm memmgr.Resource) cost {
 	return cost{mappings: mappingsOf(usm) + 1, descriptors: 1}
 }
@@ -157,7 +155,7 @@ func (f *Foreign) mapInto(op string, m *Mapping, c *cost) (err error) {
 		}
 	}()
 	shift := uintptr(f.Offset) % pageSize
-	own := &foreign{file: file, offset: f.Offset, size: f.Size, shift: shift, copied: f.Copy}
+	own := &foreign{file: file, offset: f.Offset, size: f.Size, shift: shift}
 	if !f.Copy && !facts.unchanged && !guard.Supported {
 		return opError(op, errors.ErrUnsupported, "memory that others can cut off is mapped under a guard alone, which needs cgo; set Copy to have its bytes")
 	}
@@ -172,7 +170,12 @@ func (f *Foreign) mapInto(op string, m *Mapping, c *cost) (err error) {
 	}()
 	if f.Copy {
 		m.foreign = own
-		return m.fill()
+		if err = m.fill(); err == nil {
+			spare := foreignCost(nil)
+			spare.mappings -= mappingsOf(nil)
+			spent.giveBack(spare)
+		}
+		return err
 	}
 	// Guarded before the file is there, so that nobody sees it without.
 	if !facts.unchanged {
@@ -259,22 +262,28 @@ func sameUser(uid uint32) error {
 	return nil
 }
 
-// fill copies the bytes.
+// fill copies the bytes, and lets go of what they were copied from.
 func (m *Mapping) fill() error {
 	if err := mapAnonymous(m.region.base, m.region.size); err != nil {
 		return err
 	}
-	if _, err := m.ReadAt(unsafe.Slice((*byte)(m.Data()), m.foreign.size), 0); err != nil {
+	f := m.foreign
+	if _, err := f.readAt("MapForeign", unsafe.Slice((*byte)(m.Data()), f.size), 0); err != nil {
 		return err
 	}
-	return protect(m.region.base, m.region.size)
+	if err := protect(m.region.base, m.region.size); err != nil {
+		return err
+	}
+	_ = f.file.Close() // of memory: nothing is written that could fail
+	f.file = nil
+	return nil
 }
 
 // end closes what the memory was opened with, and tells what it cost. The region is there.
 func (f *foreign) end(usm memmgr.Resource) cost {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.closed = true
+	if f.file == nil {
+		return cost{mappings: mappingsOf(usm)}
+	}
 	if f.guarded {
 		f.guard.Remove()
 	}
@@ -284,21 +293,18 @@ func (f *foreign) end(usm memmgr.Resource) cost {
 
 // Err tells whether the memory is still what it was: [ErrTruncated] when another process cut
 // it off, which is so for ever once it was noticed, memmgr.ErrClosed after Close. Ask it
-// after reading, before what was read is trusted, and after writing. It is nil for segments,
-// which nobody can cut off, and for copies. It also puts the guard back over handlers that
+// after reading, before what was read is trusted, and after writing. Until Close it is nil for
+// segments, which nobody can cut off, and for copies. It also puts the guard back over handlers that
 // were installed since. It takes two system calls.
 func (m *Mapping) Err() error {
 	const op = "Mapping.Err"
+	m.mu.RLock()
+	defer m.mu.RUnlock()
 	f := m.foreign
-	if f == nil {
-		return nil
-	}
-	f.mu.RLock()
-	defer f.mu.RUnlock()
 	switch {
-	case f.closed:
+	case m.closed:
 		return opError(op, memmgr.ErrClosed, "the mapping was closed")
-	case f.copied:
+	case f == nil || f.file == nil:
 		return nil
 	case f.guarded && f.guard.Lost():
 		return opError(op, ErrTruncated, "some of the %d bytes were not there when they were touched, and are zeros now", f.size)
@@ -320,12 +326,17 @@ func (m *Mapping) Err() error {
 
 // ReadAt implements io.ReaderAt: it copies bytes from an offset in the memory on. Of memory
 // that others can cut off it reads the file, so that it needs no guard and tells at once, by
-// [ErrTruncated], what is not there any more. Memory that the host cannot read fails with
-// errors.ErrUnsupported.
+// [ErrTruncated], what is not there any more; of a copy, the copy. Memory that the host cannot
+// read fails with errors.ErrUnsupported, and after Close it is memmgr.ErrClosed.
 func (m *Mapping) ReadAt(p []byte, off int64) (n int, err error) {
 	const op = "Mapping.ReadAt"
 	if off < 0 {
 		return 0, opError(op, memmgr.ErrRequest, "an offset of %d", off)
+	}
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if m.closed {
+		return 0, opError(op, memmgr.ErrClosed, "the mapping was closed")
 	}
 	size := m.Size()
 	if uint64(off) >= size {
@@ -334,7 +345,7 @@ func (m *Mapping) ReadAt(p []byte, off int64) (n int, err error) {
 	if rest := size - uint64(off); uint64(len(p)) > rest {
 		p, err = p[:rest], io.EOF
 	}
-	if f := m.foreign; f != nil {
+	if f := m.foreign; f != nil && f.file != nil {
 		n, got := f.readAt(op, p, uint64(off))
 		if got != nil {
 			err = got
@@ -347,12 +358,8 @@ func (m *Mapping) ReadAt(p []byte, off int64) (n int, err error) {
 	return copy(p, unsafe.Slice((*byte)(m.Data()), size)[off:]), err
 }
 
+// readAt reads the file.
 func (f *foreign) readAt(op string, p []byte, off uint64) (int, error) {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	if f.closed {
-		return 0, opError(op, memmgr.ErrClosed, "the mapping was closed")
-	}
 	n, err := f.file.ReadAt(p, int64(f.offset+off))
 	switch {
 	case errors.Is(err, io.EOF):

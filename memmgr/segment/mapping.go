@@ -46,6 +46,9 @@ type Mapping struct {
 	usm      memmgr.Resource // that the memory lies over; nil for none
 	once     sync.Once
 	foreign  *foreign // what it is of memory that is no segment; nil otherwise
+
+	mu     sync.RWMutex // held by ReadAt and Err while they look
+	closed bool
 }
 
 // Map maps a segment of another process. Nothing that the other process does later
@@ -201,9 +204,12 @@ func (m *Mapping) ReadOnly() bool { return m.readOnly }
 func (m *Mapping) Place() *syclobj.Place { return m.place }
 
 // Close unmaps the memory; nobody may use it any more, and work on it must be done.
-// It may be called again.
+// It waits for ReadAt and Err, which fail from then on, and may be called again.
 func (m *Mapping) Close() error {
 	m.once.Do(func() {
+		m.mu.Lock()
+		m.closed = true
+		m.mu.Unlock()
 		c := cost{mappings: mappingsOf(m.region.usm)}
 		if m.foreign != nil {
 			c = m.foreign.end(m.region.usm)
