@@ -267,6 +267,9 @@ func (e *Executor) leave(q *queue, j *job) (any, error) {
 		q.remove(j)
 		return nil, e.notBegun(j)
 	}
+	if j.state.Load() == done { // it is being handed over
+		return j.result, j.err
+	}
 	timer := time.NewTimer(e.config.Grace)
 	defer timer.Stop()
 	select {
@@ -275,7 +278,6 @@ func (e *Executor) leave(q *queue, j *job) (any, error) {
 	case <-timer.C:
 	}
 	if !j.state.CompareAndSwap(running, left) {
-		<-j.ended // it is being handed over
 		return j.result, j.err
 	}
 	e.stuck(q, j)

@@ -129,6 +129,63 @@ func TestErrors(t *testing.T) {
 	require.Equal(t, uint64(8), e.Stats().Calls)
 }
 
+// TestCyclicArguments: arguments that hold themselves are refused, however many ways lead
+// back in them.
+func TestCyclicArguments(t *testing.T) {
+	e, _ := open(t, executor.Config{})
+	list := []any{nil, nil}
+	list[0], list[1] = list, list
+	dict := map[string]any{"list": list}
+	dict["a"], dict["b"] = dict, dict
+	for _, v := range []any{list, dict, python.Tuple(list)} {
+		_, err := e.Call(t.Context(), "models:add", v)
+		require.ErrorIs(t, err, python.ErrCycle)
+	}
+	twice := []any{int64(1)}
+	v, err := e.Call(t.Context(), "models:add", []any{}, []any{twice, twice, []any{}})
+	require.NoError(t, err)
+	require.Equal(t, []any{twice, twice, []any{}}, v)
+}
+
+// TestHandedOver: a result does not wait for the end of the next call, however short the
+// calls of that function have been.
+func TestHandedOver(t *testing.T) {
+	e, _ := open(t, executor.Config{Queue: 8})
+	py, _ := start(t)
+	nothing, err := py.Eval("lambda: None", nil)
+	require.NoError(t, err)
+	defer nothing.Release()
+	quick, set := event(t)
+	set()
+	for range 8 {
+		began, running := begun(t)
+		lock, free := event(t)
+		var group errgroup.Group
+		group.Go(func() error { _, err := e.Call(t.Context(), "models:Group.wait", began, lock); return err })
+		await(t, running)
+		short := make(chan error, 1)
+		go func() { _, err := e.Call(t.Context(), "models:wait", nothing, quick); short <- err }()
+		require.Eventually(t, func() bool { return e.Stats().Waiting == 1 }, soon, time.Millisecond)
+		long, end := event(t)
+		group.Go(func() error { _, err := e.Call(t.Context(), "models:wait", nothing, long); return err })
+		require.Eventually(t, func() bool { return e.Stats().Waiting == 2 }, soon, time.Millisecond)
+		free()
+		select {
+		case err := <-short:
+			require.NoError(t, err)
+		case <-time.After(soon):
+			end()
+			t.Fatal("the result waits for the next call's end")
+		}
+		end()
+		require.NoError(t, group.Wait())
+		for range 4 { // its calls are short again
+			_, err := e.Call(t.Context(), "models:wait", nothing, quick)
+			require.NoError(t, err)
+		}
+	}
+}
+
 func TestConfig(t *testing.T) {
 	py, _ := start(t)
 	for name, c := range map[string]executor.Config{

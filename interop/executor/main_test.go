@@ -99,6 +99,7 @@ def alone(n=200):
     inside -= 1
     return most
 class Group:
+    wait = staticmethod(wait)
     class Inner:
         @staticmethod
         def f(): return "inner"

@@ -12,7 +12,7 @@ const (
 	waiting int32 = iota // in a queue, or its slot waits for the GIL
 	running              // by its slot, which has the GIL
 	left                 // given up by its caller: nobody wants the result
-	done                 // result and err are set, and ended is closed
+	done                 // result and err are set, and ended is closed, now or soon
 )
 
 // job is one call on its way.
@@ -34,7 +34,8 @@ type job struct {
 
 // slot is one thread that runs jobs.
 type slot struct {
-	next chan *job // what is handed to it while it idles; nil ends it
+	next    chan *job // what is handed to it while it idles; nil ends it
+	results handover  // of calls that it has made
 
 	// Guarded by the queue.
 	job      *job

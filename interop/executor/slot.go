@@ -3,6 +3,7 @@ package executor
 import (
 	"errors"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/usmbridge/usmbridge/interop/python"
@@ -37,7 +38,7 @@ const (
 // for a stretch. It returns the job to go on with, nil at the end of the slot.
 func (e *Executor) serve(q *queue, s *slot, j *job) (next *job) {
 	next = j
-	var h handover
+	h := &s.results
 	defer h.flush()
 	began := time.Now()
 	err := e.py.With(func() error {
@@ -45,18 +46,17 @@ func (e *Executor) serve(q *queue, s *slot, j *job) (next *job) {
 			if !j.state.CompareAndSwap(waiting, running) {
 				// Its caller has gone, and told it.
 			} else {
-				if h.n > 0 && !e.quick(j.function) {
+				if !h.empty() && !e.quick(j.function) {
 					h.flush() // nobody waits for the length of a longer call besides
 				}
+				h.arm()
 				result, err := e.call(j)
 				after := time.Now()
 				e.note(j.function, after.Sub(now))
 				now = after
-				e.finish(&h, j, result, err)
+				e.finish(h, j, result, err)
 			}
-			if h.n == mostWithin || h.n > 0 && now.Sub(h.since) > longest {
-				h.flush()
-			}
+			h.flushOld(now)
 			if now.Sub(began) > stretch {
 				next = nil
 				return nil
@@ -68,25 +68,80 @@ func (e *Executor) serve(q *queue, s *slot, j *job) (next *job) {
 		}
 	})
 	if err != nil { // Python cannot be entered
-		e.finish(&h, j, nil, &Error{Function: j.function, Err: err})
+		e.finish(h, j, nil, &Error{Function: j.function, Err: err})
 	}
 	h.flush()
 	return q.next(s)
 }
 
-// handover is the jobs that are done and whose callers do not know yet.
+// handover is the jobs that are done and whose callers do not know yet. Its slot adds
+// them; they are handed over by it, or by a timer where the next call is long after all.
 type handover struct {
+	mu    sync.Mutex
 	jobs  [mostWithin]*job
 	n     int
 	since time.Time
+	timer *time.Timer
+	armed bool
+}
+
+// empty reports whether nobody waits; it is for the slot, which alone adds to it.
+func (h *handover) empty() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.n == 0
+}
+
+func (h *handover) add(j *job) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.n == 0 {
+		h.since = time.Now()
+	}
+	h.jobs[h.n] = j
+	h.n++
+}
+
+// arm bounds the wait of those that are there by the length of a short call.
+func (h *handover) arm() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.n == 0 || h.armed:
+		return
+	case h.timer == nil:
+		h.timer = time.AfterFunc(longest, h.flush)
+	default:
+		h.timer.Reset(longest)
+	}
+	h.armed = true
+}
+
+// flushOld is flush where as many are there as may be, or for as long.
+func (h *handover) flushOld(now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.n == mostWithin || h.n > 0 && now.Sub(h.since) > longest {
+		h.handOver()
+	}
 }
 
 func (h *handover) flush() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.handOver()
+}
+
+func (h *handover) handOver() {
 	for i, j := range h.jobs[:h.n] {
 		h.jobs[i] = nil
 		close(j.ended)
 	}
 	h.n = 0
+	if h.armed {
+		h.timer.Stop() // one that has fired already hands over early what comes next
+		h.armed = false
+	}
 }
 
 // quick reports whether the calls of a function have been short of late.
@@ -132,11 +187,7 @@ func (e *Executor) finish(h *handover, j *job, result any, err error) {
 		release(result)
 		return
 	}
-	if h.n == 0 {
-		h.since = time.Now()
-	}
-	h.jobs[h.n] = j
-	h.n++
+	h.add(j)
 }
 
 // count notes how a call ended.

@@ -2,20 +2,40 @@ package executor
 
 import (
 	"fmt"
+	"reflect"
+	"slices"
+	"unsafe"
 
 	"github.com/usmbridge/usmbridge/interop/pymodule"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// maxDepth is how deep arrays are looked for; what is nested deeper, or holds itself, is
-// python's to refuse.
+// maxDepth is how deep arrays are looked for; what is nested deeper is python's to refuse.
 const maxDepth = 1000
 
 // conversion is the arguments of one call on their way.
 type conversion struct {
 	arrays []*python.Object
+	within []container // from the arguments to the value at hand
 }
+
+// container tells a slice or a map from others.
+type container struct {
+	at     unsafe.Pointer
+	length int // of a slice, -1 of a map
+}
+
+// enter notes a container until leave; one that holds itself is an error.
+func (c *conversion) enter(in container, v any) error {
+	if slices.Contains(c.within, in) && in.at != nil && in.length != 0 {
+		return &python.ConversionError{From: fmt.Sprintf("%T", v), To: "a Python object", Err: python.ErrCycle}
+	}
+	c.within = append(c.within, in)
+	return nil
+}
+
+func (c *conversion) leave() { c.within = c.within[:len(c.within)-1] }
 
 func (c *conversion) release() {
 	for _, o := range c.arrays {
@@ -68,6 +88,10 @@ func (c *conversion) value(v any, depth int) (any, error) {
 func (c *conversion) list(v []any, depth int) ([]any, error) { return convertList(c, v, depth) }
 
 func convertList[T any](c *conversion, v []T, depth int) ([]any, error) {
+	if err := c.enter(container{unsafe.Pointer(unsafe.SliceData(v)), len(v)}, v); err != nil {
+		return nil, err
+	}
+	defer c.leave()
 	out := make([]any, len(v))
 	for i, e := range v {
 		var err error
@@ -79,6 +103,10 @@ func convertList[T any](c *conversion, v []T, depth int) ([]any, error) {
 }
 
 func convertMap[T any](c *conversion, v map[string]T, depth int) (map[string]any, error) {
+	if err := c.enter(container{reflect.ValueOf(v).UnsafePointer(), -1}, v); err != nil {
+		return nil, err
+	}
+	defer c.leave()
 	out := make(map[string]any, len(v))
 	for k, e := range v {
 		var err error

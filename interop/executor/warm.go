@@ -120,11 +120,11 @@ func (e *Executor) refuse(err error) {
 	}
 }
 
-// end gives jobs that never ran their errors.
+// end gives jobs that never ran, and that nobody but their callers has, their errors.
 func end(jobs []*job, err func(*job) error) {
 	for _, j := range jobs {
+		j.err = err(j) // before the state, by which a caller may see it
 		if j.state.CompareAndSwap(waiting, done) {
-			j.err = err(j)
 			close(j.ended)
 		}
 	}

@@ -168,6 +168,7 @@ func (n *nesting) decode(dst reflect.Value, p ptr) error {
 		}
 		target := reflect.New(dst.Type().Elem())
 		if err := n.decode(target.Elem(), p); err != nil {
+			releaseFilled(target)
 			return err
 		}
 		dst.Set(target)
@@ -233,9 +234,11 @@ func (n *nesting) decodeStruct(dst reflect.Value, p ptr, kind int) error {
 
 // named returns a new reference to an item or an attribute, nil where there is none.
 func named(p ptr, name string, kind int) (ptr, error) {
-	r := opGetAttr(p, name)
+	var r ret
 	missing := AttributeError
-	if kind == kindDict {
+	if kind != kindDict {
+		r = opGetAttr(p, name)
+	} else {
 		key, err := opFromText(name).take()
 		if err != nil {
 			return nil, err
@@ -306,12 +309,10 @@ func (n *nesting) decodeMap(dst reflect.Value, p ptr, length int) error {
 	m := reflect.MakeMapWithSize(t, length)
 	for i := range length {
 		k, v := reflect.New(t.Key()).Elem(), reflect.New(t.Elem()).Elem()
-		n.at(inKey, i)
-		if err := n.decode(k, refs[2*i]); err != nil {
-			return err
-		}
-		n.at(inElement, k.Interface())
-		if err := n.decode(v, refs[2*i+1]); err != nil {
+		if err := n.decodePair(i, k, v, refs[2*i], refs[2*i+1]); err != nil {
+			for _, filled := range []reflect.Value{k, v, m} {
+				releaseFilled(filled)
+			}
 			return err
 		}
 		m.SetMapIndex(k, v)
@@ -319,6 +320,19 @@ func (n *nesting) decodeMap(dst reflect.Value, p ptr, length int) error {
 	dst.Set(m)
 	n.leave()
 	return nil
+}
+
+// decodePair fills the key and the value of a dict's entry number i.
+func (n *nesting) decodePair(i int, k, v reflect.Value, key, value ptr) error {
+	n.at(inKey, i)
+	if err := n.decode(k, key); err != nil {
+		return err
+	}
+	if !k.Comparable() {
+		return &ConversionError{From: "a dict", To: "a Go map", Err: fmt.Errorf("a key is a %T", k.Interface())}
+	}
+	n.at(inElement, k.Interface())
+	return n.decode(v, value)
 }
 
 // decodeInto fills dst from an object; after an error it holds no Objects.
@@ -343,12 +357,12 @@ func releaseFilled(v reflect.Value) {
 	case reflect.Pointer:
 		if o, ok := v.Interface().(*Object); ok {
 			o.Release()
-		} else if !v.IsNil() && v.Elem().Kind() == reflect.Struct && v.Type() != typeBigInt {
+		} else if !v.IsNil() && v.Type() != typeBigInt {
 			releaseFilled(v.Elem())
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
-			if v.Type().Field(i).IsExported() {
+			if f := v.Type().Field(i); f.IsExported() || f.Anonymous && f.Type.Kind() == reflect.Struct {
 				releaseFilled(v.Field(i))
 			}
 		}
@@ -358,6 +372,7 @@ func releaseFilled(v reflect.Value) {
 		}
 	case reflect.Map:
 		for it := v.MapRange(); it.Next(); {
+			releaseFilled(it.Key())
 			releaseFilled(it.Value())
 		}
 	}

@@ -129,6 +129,55 @@ func testStructErrors(t *testing.T, py *python.Interpreter) {
 	require.ErrorIs(t, err, python.ErrCycle)
 }
 
+// testStructReferences: what is looked up and what a failed decoding has made is let go.
+func testStructReferences(t *testing.T, py *python.Interpreter) {
+	type items struct {
+		Items int `python:"items"`
+	}
+	d := ok[*python.Object](t)(py.Eval("{'items': 1}", nil))
+	defer d.Release()
+	count := ok[*python.Object](t)(py.Eval("__import__('sys').getrefcount", nil))
+	defer count.Release()
+	refs := func() int64 {
+		n := ok[*python.Object](t)(count.Call(d))
+		defer n.Release()
+		return ok[int64](t)(n.Int())
+	}
+	before := refs()
+	for range 100 {
+		require.Equal(t, 1, ok[items](t)(python.As[items](d)).Items)
+	}
+	require.Equal(t, before, refs(), "a dict has a method of that name")
+
+	objects, _ := python.ObjectCounts()
+	for expr, as := range map[string]func(*python.Object) error{
+		"{'P': {'A': object(), 'Z': 'x'}}":                            func(o *python.Object) error { _, err := python.As[holder](o); return err },
+		"{'P': None, 'M': {'a': {'A': object(), 'Z': 'x'}}}":          func(o *python.Object) error { _, err := python.As[holder](o); return err },
+		"{'P': None, 'M': {object(): {'A': object(), 'Z': 1}, 1: 2}}": func(o *python.Object) error { _, err := python.As[holder](o); return err },
+		"{'L': [[object()], [{'A': object(), 'Z': 'x'}]]}":            func(o *python.Object) error { _, err := python.As[struct{ L *[][]held }](o); return err },
+		"{'A': object(), 'Z': 'x'}":                                   func(o *python.Object) error { _, err := python.As[struct{ held }](o); return err },
+		"{(1, 2): {'X': 1, 'Y': 2}}":                                  func(o *python.Object) error { _, err := python.As[map[any]point](o); return err },
+		"{'P': None, 'M': {(object(),): {'A': object(), 'Z': 1}}}":    func(o *python.Object) error { _, err := python.As[holder](o); return err },
+	} {
+		o := ok[*python.Object](t)(py.Eval(expr, nil))
+		var failed *python.ConversionError
+		require.ErrorAs(t, as(o), &failed, expr)
+		o.Release()
+		now, _ := python.ObjectCounts()
+		require.Equal(t, objects, now, expr)
+	}
+}
+
+type held struct {
+	A *python.Object
+	Z int
+}
+
+type holder struct {
+	P *held
+	M map[any]held
+}
+
 type part struct {
 	ID int            `python:"id"`
 	In []point        `python:"in"`
