@@ -135,7 +135,9 @@ func (f *File) elements(name string) (*transfer.Elements, error) {
 
 // ReadAll reads tensors, or all of the file where no names are given, each into memory of
 // its own; the goroutines go from one to the next. The caller owns the arrays. On an error
-// there are none. Errors: as of Read.
+// there are none. Only the first allocation waits for room as that of Read does: where a
+// later one finds none, the memory is given back and the error is memmgr.ErrOutOfMemory.
+// Errors: as of Read.
 func (f *File) ReadAll(ctx context.Context, r memmgr.Resource, o ReadOptions, names ...string) (map[string]*usmarray.Array, error) {
 	const op = "ReadAll"
 	if len(names) == 0 {

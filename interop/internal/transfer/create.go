@@ -18,11 +18,10 @@ import (
 // new one, also after a crash. With inPlace it is path itself, as os.Create makes it, without
 // waiting for the disk.
 //
-// A symbolic link stays one: what it names is written. What is no regular file is refused.
+// A symbolic link stays one: what it names is written, also where that is not there yet.
+// What is no regular file is refused.
 func Create(ctx context.Context, path string, inPlace bool, fill func(*os.File) error) error {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
-	}
+	path = final(path)
 	info, err := os.Stat(path)
 	switch {
 	case err == nil:
@@ -42,7 +41,11 @@ func Create(ctx context.Context, path string, inPlace bool, fill func(*os.File) 
 		}
 		return finish(f, path, fill, func() error { return f.Close() })
 	}
-	f, err := temporary(path)
+	permissions := fs.FileMode(0o666)
+	if info != nil { // nobody may read the new content who may not read the old one
+		permissions = info.Mode().Perm()&0o600 | 0o200
+	}
+	f, err := temporary(path, permissions)
 	if err != nil {
 		return err
 	}
@@ -97,16 +100,53 @@ func finish(f *os.File, name string, fill func(*os.File) error, commit func() er
 	return nil
 }
 
-// temporary makes a file beside path, with the permissions that a new file gets; it cannot
-// be taken for the result of another writer, nor be one.
-func temporary(path string) (*os.File, error) {
+// maxLinks is how many symbolic links one name may lead through, as Linux has it.
+const maxLinks = 40
+
+// final is the name that path leads to through symbolic links, be there a file of that name
+// or not. Links that end nowhere are left to the system to refuse.
+func final(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
+		if err != nil {
+			return path
+		}
+		return real
+	}
+	name := path
+	for range maxLinks {
+		dir, base := filepath.Split(name)
+		if dir == "" {
+			dir = "."
+		}
+		dir, err := filepath.EvalSymlinks(dir) // so that ".." begins from where it is
+		if err != nil {
+			return path
+		}
+		name = filepath.Join(dir, base)
+		info, err := os.Lstat(name)
+		if err != nil || info.Mode()&fs.ModeSymlink == 0 {
+			return name
+		}
+		if name, err = os.Readlink(name); err != nil {
+			return path
+		}
+		if !filepath.IsAbs(name) {
+			name = dir + string(filepath.Separator) + name
+		}
+	}
+	return path
+}
+
+// temporary makes a file beside path; it cannot be taken for the result of another writer,
+// nor be one.
+func temporary(path string, permissions fs.FileMode) (*os.File, error) {
 	dir, base := filepath.Split(path)
 	if len(base) > 200 { // names have 255 bytes at most
 		base = base[:200]
 	}
 	for range 100 {
 		name := dir + "." + base + "." + strings.ToLower(rand.Text()[:12]) + ".tmp"
-		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, permissions)
 		if !errors.Is(err, fs.ErrExist) {
 			return f, err
 		}

@@ -74,6 +74,17 @@ func TestMachineDeviceMemory(t *testing.T) {
 	}
 }
 
+// TestMachinePackedRows: the bits of a neighbour in device memory are brought and kept.
+func TestMachinePackedRows(t *testing.T) {
+	fake := sycltest.Child(t, gpus)
+	if fake == nil {
+		return
+	}
+	for _, filter := range []string{"gpu:0", "gpu:1"} {
+		t.Run(filter, func(t *testing.T) { packedRows(t, deviceMemory(t, filter)) })
+	}
+}
+
 // TestMachineFailures: a copy that is refused, and one that fails later, end the transfer
 // with an error and leave nothing.
 func TestMachineFailures(t *testing.T) {

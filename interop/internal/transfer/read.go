@@ -26,7 +26,9 @@ type Wish struct {
 }
 
 // ReadNew allocates an array for each wish and reads it, all of them or none. A context that
-// can end makes the allocations wait for room until it does.
+// can end makes the first allocation wait for room until it does. The others do not wait,
+// because what they would wait for may be what the call itself holds: where there is no room
+// for them the call gives everything back and fails with memmgr.ErrOutOfMemory.
 func ReadNew(ctx context.Context, src *Source, wishes []Wish, r memmgr.Resource, o Options) ([]*usmarray.Array, error) {
 	if r == nil {
 		return nil, fmt.Errorf("%w: the resource is nil; memmgr.Host gives plain memory, memmgr.Default that of a queue", memmgr.ErrRequest)
@@ -44,7 +46,7 @@ func ReadNew(ctx context.Context, src *Source, wishes []Wish, r memmgr.Resource,
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	arrays, done := make([]*usmarray.Array, 0, len(wishes)), false
+	arrays, held, done := make([]*usmarray.Array, 0, len(wishes)), int64(0), false
 	defer func() {
 		if !done { // also when the reader panics
 			for _, a := range arrays {
@@ -53,11 +55,16 @@ func ReadNew(ctx context.Context, src *Source, wishes []Wish, r memmgr.Resource,
 		}
 	}()
 	for i, w := range wishes {
-		a, err := allocate(ctx, r, w.Elements, shapes[i], o)
+		wait := ctx
+		if held > 0 {
+			wait = context.Background()
+		}
+		a, err := allocate(wait, r, w.Elements, shapes[i], o)
 		if err != nil {
 			return nil, err
 		}
 		arrays = append(arrays, a)
+		held += parts[i].bytes()
 		parts[i].Buffer, parts[i].To = a.Buffer(), a.Pointer()
 	}
 	if err := Read(ctx, src, parts, o.Workers); err != nil {
@@ -107,7 +114,9 @@ func ending(ctx context.Context) context.Context {
 }
 
 // ReadInto reads rows into an array of their type and shape that lies densely in the order
-// of the file. After a failure its contents are undefined.
+// of the file. After a failure its contents are undefined. Where packed elements end within
+// a byte, the other elements in that byte stay what they are; nobody may write to them
+// meanwhile.
 func ReadInto(ctx context.Context, src *Source, w Wish, a *usmarray.Array, workers int) error {
 	e := w.Elements
 	shape, err := e.shape(w.Rows)
@@ -136,7 +145,50 @@ func ReadInto(ctx context.Context, src *Source, w Wish, a *usmarray.Array, worke
 			usmarray.ErrLayout, order)
 	}
 	p.Buffer, p.To = a.Buffer(), a.Pointer()
-	return Read(ctx, src, []Part{p}, workers)
+	bits := int64(a.Size()) * int64(e.DataType.BitSize()) % 8
+	if bits == 0 || p.Run == 0 {
+		return Read(ctx, src, []Part{p}, workers)
+	}
+	p.Run-- // packed elements lie in one run
+	if err := Read(ctx, src, []Part{p}, workers); err != nil {
+		return err
+	}
+	return readBits(ctx, src, &p, byte(1)<<bits-1)
+}
+
+// readBits reads the byte after a part, and changes those of its bits in memory that mask
+// has.
+func readBits(ctx context.Context, src *Source, p *Part, mask byte) error {
+	b := make([]byte, 1)
+	if err := src.ReadFull(b, p.From+p.Run); err != nil {
+		return err
+	}
+	if err := p.Buffer.WaitContext(ctx); err != nil {
+		return err
+	}
+	to := unsafe.Add(p.To, p.Run)
+	if p.Buffer.HostReadable() {
+		at := (*byte)(to)
+		*at = *at&^mask | b[0]&mask
+		return nil
+	}
+	g, err := newRing(ctx, p.Buffer.Place(), 1)
+	if err != nil {
+		return err
+	}
+	defer end(g)
+	s, err := g.take(ctx)
+	if err != nil {
+		return err
+	}
+	if err := g.download(ctx, s, p.Buffer, to, 1); err != nil {
+		return err
+	}
+	s.bytes[0] = s.bytes[0]&^mask | b[0]&mask
+	if err := g.upload(s, p.Buffer, to, 1); err != nil {
+		return err
+	}
+	return g.wait(ctx)
 }
 
 // dense reports whether the elements lie as they do in a file.

@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"context"
+	"errors"
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -26,7 +27,9 @@ type slot struct {
 	to    memmgr.Buffer  // of that copy
 }
 
-// newRing takes n slots for memory of a place: host USM where its device has that.
+// newRing takes n slots for memory of a place: host USM where its device has that. It waits
+// for room for the first alone, because a call must not wait for what it holds, and is
+// content with fewer than n.
 func newRing(ctx context.Context, place *syclobj.Place, n int) (*ring, error) {
 	g := &ring{free: make(chan *slot, n)}
 	if !place.HostReadable() {
@@ -44,8 +47,13 @@ func newRing(ctx context.Context, place *syclobj.Place, n int) (*ring, error) {
 	if err != nil {
 		return nil, err
 	}
-	for range n {
-		buf, err := memmgr.New(r, memmgr.Request{Size: PieceBytes, Tag: "file transfer", Context: ending(ctx)})
+	wait := ending(ctx)
+	for i := range n {
+		buf, err := memmgr.New(r, memmgr.Request{Size: PieceBytes, Tag: "file transfer", Context: wait})
+		if i > 0 && errors.Is(err, memmgr.ErrOutOfMemory) {
+			break
+		}
+		wait = nil
 		if err != nil {
 			g.release()
 			return nil, err

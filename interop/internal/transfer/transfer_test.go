@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -240,4 +241,108 @@ func TestWorkers(t *testing.T) {
 	require.Equal(t, 5, Workers(5))
 	require.Equal(t, MaxWorkers, Workers(1000))
 	require.Positive(t, Workers(-1))
+}
+
+// TestPackedRowsEndWithinAByte: rows that end within a byte leave the other bits of that
+// byte, which are a neighbour's elements.
+func TestPackedRowsEndWithinAByte(t *testing.T) {
+	packedRows(t, memmgr.Host())
+}
+
+func packedRows(t *testing.T, r memmgr.Resource) {
+	t.Helper()
+	type4, type6 := usmarray.DataType{Code: 17, Bits: 4, Lanes: 1}, usmarray.DataType{Code: 15, Bits: 6, Lanes: 1}
+	for _, c := range []struct {
+		dtype usmarray.DataType
+		rows  Rows
+		want  []byte
+	}{
+		{type4, Rows{Lo: 0, Hi: 1}, []byte{0xF1, 0xFF, 0xFF}},
+		{type4, Rows{Lo: 0, Hi: 3}, []byte{0x21, 0xF3, 0xFF}},
+		{type4, Rows{Lo: 2, Hi: 3}, []byte{0xF3, 0xFF, 0xFF}},
+		{type4, Rows{Lo: 0, Hi: 4}, []byte{0x21, 0x43, 0xFF}},
+		{type4, Rows{Lo: 1, Hi: 1}, []byte{0xFF, 0xFF, 0xFF}},
+		{type6, Rows{Lo: 0, Hi: 1}, []byte{0xE1, 0xFF, 0xFF}},
+		{type6, Rows{Lo: 0, Hi: 3}, []byte{0x21, 0x43, 0xFD}},
+	} {
+		src, err := FromReaderAt(bytes.NewReader([]byte{0x21, 0x43, 0x65}), 3)
+		require.NoError(t, err)
+		e := &Elements{DataType: c.dtype, Shape: []int{4}}
+		raw := &Elements{DataType: usmarray.Uint8, Shape: []int{3}}
+		ones, err := FromReaderAt(bytes.NewReader([]byte{0xFF, 0xFF, 0xFF}), 3)
+		require.NoError(t, err)
+		arrays, err := ReadNew(context.Background(), ones, []Wish{{raw, Whole}}, r, Options{})
+		require.NoError(t, err)
+		l, err := usmarray.NewLayout([]int{c.rows.Hi - c.rows.Lo}, nil, 0)
+		require.NoError(t, err)
+		view, err := usmarray.WrapBuffer(arrays[0].Buffer(), c.dtype, l)
+		require.NoError(t, err)
+		require.NoError(t, ReadInto(context.Background(), src, Wish{e, c.rows}, view, 1))
+		content, err := NewContent(arrays[0], false, 0)
+		require.NoError(t, err)
+		var got bytes.Buffer
+		require.NoError(t, content.WriteTo(context.Background(), &got))
+		require.Equal(t, c.want, got.Bytes(), "%v %v", c.dtype, c.rows)
+		view.Release()
+		arrays[0].Release()
+	}
+}
+
+// TestReadNewDoesNotWaitForItself: only the first array may wait for room.
+func TestReadNewDoesNotWaitForItself(t *testing.T) {
+	pool := memmgr.NewPool(memmgr.Host(), memmgr.WithLimit(4<<20))
+	src, err := FromReaderAt(bytes.NewReader(noise(6<<20)), 6<<20)
+	require.NoError(t, err)
+	e := &Elements{DataType: usmarray.Uint8, Shape: []int{3 << 20}}
+	none := &Elements{DataType: usmarray.Uint8, Shape: []int{0}}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	_, err = ReadNew(ctx, src, []Wish{{e, Whole}, {e, Whole}}, pool, Options{})
+	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	require.NoError(t, ctx.Err(), "the call waited")
+	require.Zero(t, pool.Stats().AllocatedBytes.Current, "all was given back")
+
+	// what others hold is waited for
+	others, err := memmgr.New(pool, memmgr.Request{Size: 3 << 20})
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() {
+		arrays, err := ReadNew(ctx, src, []Wish{{none, Whole}, {e, Whole}}, pool, Options{})
+		for _, a := range arrays {
+			a.Release()
+		}
+		ended <- err
+	}()
+	require.Eventually(t, func() bool { return pool.Stats().NumWaiting > 0 }, time.Minute, time.Millisecond)
+	others.Release()
+	require.NoError(t, <-ended)
+	require.NoError(t, pool.Close())
+}
+
+// TestRingIsContentWithLess: a transfer goes on with the slots that there is room for.
+func TestRingIsContentWithLess(t *testing.T) {
+	memmgr.SetDefaultLimit(4 << 20)
+	defer memmgr.SetDefaultLimit(0)
+	a, err := usmarray.New(memmgr.Host(), usmarray.Uint8, []int{1 << 12, 3 << 12})
+	require.NoError(t, err)
+	defer a.Release()
+	b, err := a.Buffer().Bytes()
+	require.NoError(t, err)
+	copy(b, noise(len(b)))
+	turned, err := a.Transpose()
+	require.NoError(t, err)
+	defer turned.Release()
+	c, err := NewContent(turned, false, 0)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var want bytes.Buffer
+	require.NoError(t, c.WriteTo(ctx, &want))
+	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	require.NoError(t, err)
+	defer f.Close()
+	require.NoError(t, c.WriteAt(ctx, f, 0, 8))
+	got, err := os.ReadFile(f.Name())
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(want.Bytes(), got))
 }

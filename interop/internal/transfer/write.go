@@ -190,6 +190,9 @@ func (c *Content) WriteAt(ctx context.Context, w io.WriterAt, base int64, worker
 		return err
 	}
 	defer end(g)
+	if g != nil {
+		n = min(n, len(g.slots)) // each keeps one
+	}
 	var next atomic.Int64
 	return together(ctx, n, func(ctx context.Context) error {
 		s := &slot{}
