@@ -12,13 +12,15 @@
 //
 // # What is refused
 //
-// A header of more than 100 MB, that is no UTF-8, no JSON, does not begin with "{", or has a
-// key twice, in the dictionaries within it too; tensors that leave holes between them,
+// A header of more than 100 MB, that is no UTF-8, no JSON, does not begin with "{", has a key
+// twice, in a tensor or in the metadata too, has half of a surrogate pair (\ud800) in a text,
+// or null in the place of the metadata ("__metadata__": null), which the reference
+// implementation reads as none; tensors that leave holes between them,
 // overlap, or do not cover the file to its end; offsets that do not fit shape and type;
 // shapes that no array can have. All of that is checked when the file is opened, before
 // anything is allocated, and against the real size of the file. As in the reference
 // implementation the keys of the header may come in any order, and keys of a tensor that the
-// format does not know are passed over. A tensor of an element type that is not known is
+// format does not know are passed over with their values, which may be nested 64 deep. A tensor of an element type that is not known is
 // refused only when it is read; it must have a whole number of bytes, and lie in its place.
 //
 // # Element types

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"strconv"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -42,6 +43,9 @@ func parseHeader(text []byte) (*header, error) {
 	}
 	if !utf8.Valid(text) {
 		return nil, formatError("the header is not UTF-8")
+	}
+	if err := surrogates(text); err != nil {
+		return nil, err
 	}
 	h := &header{d: json.NewDecoder(bytes.NewReader(text))}
 	h.d.UseNumber()
@@ -119,11 +123,11 @@ func (h *header) member(key string) error {
 		})
 	}
 	e := entry{name: key, begin: -1}
-	has := map[string]bool{}
+	var hasType bool
 	err := h.object(func(key string) (err error) {
-		has[key] = true
 		switch key {
 		case dtypeKey:
+			hasType = true
 			e.dtype, err = h.text()
 		case shapeKey:
 			e.shape, err = h.sizes()
@@ -144,10 +148,17 @@ func (h *header) member(key string) error {
 	if err != nil {
 		return err
 	}
-	for _, key := range []string{dtypeKey, shapeKey, offsetsKey} {
-		if !has[key] {
-			return formatError("tensor %s has no %s", shown(e.name), key)
-		}
+	missing := ""
+	switch {
+	case !hasType:
+		missing = dtypeKey
+	case e.shape == nil:
+		missing = shapeKey
+	case e.begin < 0:
+		missing = offsetsKey
+	}
+	if missing != "" {
+		return formatError("tensor %s has no %s", shown(e.name), missing)
 	}
 	h.entries = append(h.entries, e)
 	return nil
@@ -197,46 +208,72 @@ func (h *header) sizes() ([]int, error) {
 	}
 }
 
-// skip passes over a value of any kind, in which keys must differ too.
+// skip passes over a value of any kind, without looking at what it holds.
 func (h *header) skip() error {
-	t, err := h.token()
-	if err != nil {
-		return err
+	if err := h.d.Decode(&skipped{}); err != nil {
+		return formatError("byte %d of the header: %w", h.d.InputOffset(), err)
 	}
-	depth := 0
-	var seen []map[string]bool // for each object that is open; nil for a list
-	key := false               // a key comes next, or the end of the object
-	for {
-		switch t {
-		case json.Delim('{'):
-			seen, key = append(seen, map[string]bool{}), true
-			depth++
-		case json.Delim('['):
-			seen, key = append(seen, nil), false
-			depth++
-		case json.Delim('}'), json.Delim(']'):
-			depth--
-			seen = seen[:depth]
-			key = depth > 0 && seen[depth-1] != nil
-		default:
-			switch s, isText := t.(string); {
-			case key && isText && seen[depth-1][s]:
-				return formatError("byte %d of the header: the key %s comes twice", h.d.InputOffset(), shown(s))
-			case key && isText:
-				seen[depth-1][s] = true
-				key = false
-			default:
-				key = depth > 0 && seen[depth-1] != nil
+	return nil
+}
+
+// skipped is a value that is passed over. The decoder has checked its text, which is looked
+// at where it lies: a header may be one such value, and tokens would take many times its size.
+type skipped struct{}
+
+// UnmarshalJSON looks at how deep the value is nested.
+func (*skipped) UnmarshalJSON(text []byte) error {
+	depth, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{', c == '[':
+			if depth++; depth > maxDepth {
+				return fmt.Errorf("values nested more than %d deep", maxDepth)
 			}
+		case c == '}', c == ']':
+			depth--
 		}
-		if depth == 0 {
+	}
+	return nil
+}
+
+// surrogates refuses escapes that are half a character (\ud800 to \udfff) without the other
+// half, of which the decoder makes U+FFFD: different names would become one.
+func surrogates(text []byte) error {
+	for i := 0; ; {
+		n := bytes.IndexByte(text[i:], '\\')
+		if n < 0 {
 			return nil
 		}
-		if depth > maxDepth {
-			return formatError("byte %d of the header: values nested more than %d deep", h.d.InputOffset(), maxDepth)
+		i += n
+		first, ok := escape(text[i:])
+		switch {
+		case !ok: // of one letter, or the decoder refuses it
+			i += min(2, len(text)-i)
+			continue
+		case !utf16.IsSurrogate(first):
+			i += escapeBytes
+			continue
 		}
-		if t, err = h.token(); err != nil {
-			return err
+		if second, _ := escape(text[i+escapeBytes:]); utf16.DecodeRune(first, second) == utf8.RuneError {
+			return formatError("byte %d of the header: %s is half a character", i, text[i:i+escapeBytes])
 		}
+		i += 2 * escapeBytes
 	}
+}
+
+// escapeBytes is the length of \u and four digits.
+const escapeBytes = 6
+
+// escape is the value of the escape that text begins with.
+func escape(text []byte) (r rune, ok bool) {
+	if len(text) < escapeBytes || text[0] != '\\' || text[1] != 'u' {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(text[2:escapeBytes]), 16, 16)
+	return rune(n), err == nil
 }

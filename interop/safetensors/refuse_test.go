@@ -50,7 +50,24 @@ var headers = []struct {
 	{header: `{"":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, data: 1},
 	{header: `{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"more":{"x":[1,{"y":null,"z":2}],"y":{}}}}`, data: 1},
 
+	{header: `{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"more":{"x":1,"x":2}}}`, data: 1},
+	{header: `{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"more":"[\"{` + strings.Repeat("[", 100) + `"}}`, data: 1},
+	{header: `{"\ud83d\uDE00\u00e9\\ud800":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, data: 1},
+	{header: `{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"more":` + strings.Repeat("[", 64) + strings.Repeat("]", 64) + `}}`, data: 1},
+
 	{header: ``, want: safetensors.ErrFormat},
+	{header: `{"\ud800":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, data: 1, want: safetensors.ErrFormat},
+	{header: `{"\ude00\ud83d":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, data: 1, want: safetensors.ErrFormat},
+	{header: `{"\ud83d\u0041":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, data: 1, want: safetensors.ErrFormat},
+	{header: `{"__metadata__":{"k":"x\udfff"}}`, want: safetensors.ErrFormat},
+	{header: `{"__metadata__":{"\\\uDBFF":"x"}}`, want: safetensors.ErrFormat},
+	{header: `{"__metadata__":{"k":"\`, want: safetensors.ErrFormat},
+	{header: `{"__metadata__":{"k":"\ud800\u`, want: safetensors.ErrFormat},
+	{header: `{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":[1 2]}}`, data: 1, want: safetensors.ErrFormat},
+	{header: `{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":{"k" 2}}}`, data: 1, want: safetensors.ErrFormat},
+	{header: `{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":{1:2}}}`, data: 1, want: safetensors.ErrFormat},
+	{header: `{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":[1}}}`, data: 1, want: safetensors.ErrFormat},
+	{header: `{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":-}}`, data: 1, want: safetensors.ErrFormat},
 	{header: ` {}`, want: safetensors.ErrFormat, stricter: true},
 	{header: `[]`, want: safetensors.ErrFormat},
 	{header: `{`, want: safetensors.ErrFormat},
@@ -91,9 +108,26 @@ var headers = []struct {
 	{header: `{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, data: 1, want: safetensors.ErrFormat, stricter: true},
 	{header: `{"a":{"dtype":"U8","dtype":"I8","shape":[1],"data_offsets":[0,1]}}`, data: 1, want: safetensors.ErrFormat, stricter: true},
 	{header: `{"__metadata__":{"k":"v","k":"w"}}`, want: safetensors.ErrFormat, stricter: true},
-	{header: `{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"more":{"x":1,"x":2}}}`, data: 1, want: safetensors.ErrFormat, stricter: true},
+	{header: `{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"more":1,"more":2}}`, data: 1, want: safetensors.ErrFormat, stricter: true},
+	{header: `{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"more":"\ud800"}}`, data: 1, want: safetensors.ErrFormat, stricter: true},
+	{header: `{"__metadata__":null}`, want: safetensors.ErrFormat, stricter: true},
 	{header: `{"a":{"dtype":"U8","shape":[` + strings.Repeat("1,", 64) + `1],"data_offsets":[0,1]}}`, data: 1, want: safetensors.ErrFormat, peerReads: true},
 	{header: `{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"more":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}}`, data: 1, want: safetensors.ErrFormat, peerReads: true},
+}
+
+// TestSkippedValueTakesNoMemoryOfItsOwn: what is allocated for a value that is passed over
+// does not grow with the number of values within it.
+func TestSkippedValueTakesNoMemoryOfItsOwn(t *testing.T) {
+	of := func(inner string) float64 {
+		b := file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"more":[`+inner+`0]}}`, 1)
+		return testing.AllocsPerRun(3, func() {
+			_, err := open(b)
+			require.NoError(t, err)
+		})
+	}
+	const n = 10_000
+	many := of(strings.Repeat(`{"k":0},`, n))
+	require.Less(t, many, of("")+n/10, "allocations")
 }
 
 func TestHeaders(t *testing.T) {
