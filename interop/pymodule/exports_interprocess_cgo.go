@@ -10,7 +10,7 @@ package pymodule
 import "C"
 
 import (
-	"strings"
+	"encoding/binary"
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/interop/share"
@@ -107,7 +107,12 @@ func usmb_go_share_names(address *C.char, naddress, time C.int64_t, out **C.char
 	if err != nil {
 		return report(e, err)
 	}
-	*out, *n = (*C.char)(C.CBytes([]byte(strings.Join(names, "\x00")+"\x00"))), C.int64_t(len(names))
+	var b []byte // with lengths, because a name may hold any byte
+	for _, name := range names {
+		b = binary.NativeEndian.AppendUint64(b, uint64(len(name)))
+		b = append(b, name...)
+	}
+	*out, *n = (*C.char)(C.CBytes(b)), C.int64_t(len(names))
 	return 0
 }
 

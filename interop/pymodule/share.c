@@ -157,8 +157,11 @@ PyObject *usmb_py_share_names(PyObject *m, PyObject *args)
 	GO(usmb_go_share_names(address, naddress, ns, &names, &n, &err));
 	list = r < 0 ? NULL : usmb_py.PyList_New(0);
 	const char *p = names;
-	for (int64_t i = 0; i < n && list; i++, p += strlen(p) + 1) {
-		PyObject *s = usmb_py.PyUnicode_DecodeUTF8(p, (Py_ssize_t)strlen(p), "surrogateescape");
+	for (int64_t i = 0; i < n && list; i++) { /* a length in 8 bytes, and the name */
+		uint64_t length;
+		memcpy(&length, p, sizeof length);
+		PyObject *s = usmb_py.PyUnicode_DecodeUTF8(p + sizeof length, (Py_ssize_t)length, "surrogateescape");
+		p += sizeof length + length;
 		if (!s || usmb_py.PyList_Append(list, s) < 0) Py_CLEAR(list);
 		Py_XDECREF(s);
 	}

@@ -30,11 +30,15 @@ var sharing struct {
 	over     bool
 }
 
-// attached is a connection to a server that somebody named.
+// attached is a connection to a server that somebody named. Who uses it, the one who makes it
+// among them, is counted: it is closed by the last one after it was left.
 type attached struct {
-	ready chan struct{}
+	ready chan struct{} // closed when peer and err are there
 	peer  *share.Peer
 	err   error
+
+	users int  // under sharing.mu
+	left  bool // under sharing.mu: in the table no more
 }
 
 var errSharingOver = errors.New("Python has ended here: nothing is shared any more")
@@ -204,24 +208,14 @@ func endServer(number uint64) error {
 }
 
 // connection gives the connection with a server at an address, one for all attaching, and
-// whether it is new. Where it must be new, the former one ends with the arrays in it.
-func connection(ctx context.Context, address string, anew bool) (p *share.Peer, isNew bool, err error) {
+// whether it is new; done gives it back. It is another one than former, which is left where
+// it is still in the table.
+func connection(ctx context.Context, address string, former *attached) (a *attached, isNew bool, err error) {
 	for {
-		sharing.mu.Lock()
-		if sharing.over {
-			sharing.mu.Unlock()
-			return nil, false, errSharingOver
+		a, mine, err := use(address, former)
+		if err != nil {
+			return nil, false, err
 		}
-		a := sharing.attached[address]
-		mine := a == nil
-		if mine {
-			if sharing.attached == nil {
-				sharing.attached = map[string]*attached{}
-			}
-			a = &attached{ready: make(chan struct{})}
-			sharing.attached[address] = a
-		}
-		sharing.mu.Unlock()
 		if mine {
 			var o share.Options
 			if o, a.err = optionsFor(true); a.err == nil {
@@ -229,34 +223,77 @@ func connection(ctx context.Context, address string, anew bool) (p *share.Peer, 
 			}
 			close(a.ready)
 			if a.err != nil {
-				hangUp(address, a)
+				leave(address, a)
+				done(a)
+				return nil, false, a.err
 			}
-			return a.peer, true, a.err
+			return a, true, nil
 		}
 		select {
 		case <-a.ready:
 		case <-ctx.Done():
+			done(a)
 			return nil, false, ctx.Err()
 		}
-		if a.err == nil && a.peer.Err() == nil && !anew {
-			return a.peer, false, nil
+		if a.err == nil && a.peer.Err() == nil {
+			return a, false, nil
 		}
-		anew = false
-		hangUp(address, a)
+		leave(address, a)
+		done(a)
 		if a.err != nil && !errors.Is(a.err, context.DeadlineExceeded) {
 			return nil, false, a.err
 		}
 	}
 }
 
-// hangUp ends a connection for those who attach; it is there for its arrays.
-func hangUp(address string, a *attached) {
+// use counts a user of the connection at an address, and makes one, for the caller to dial,
+// where there is none.
+func use(address string, former *attached) (a *attached, mine bool, err error) {
+	if former != nil {
+		leave(address, former)
+	}
+	sharing.mu.Lock()
+	defer sharing.mu.Unlock()
+	if sharing.over {
+		return nil, false, errSharingOver
+	}
+	if a = sharing.attached[address]; a == nil {
+		if sharing.attached == nil {
+			sharing.attached = map[string]*attached{}
+		}
+		a, mine = &attached{ready: make(chan struct{})}, true
+		sharing.attached[address] = a
+	}
+	a.users++
+	return a, mine, nil
+}
+
+// leave ends a connection for those who attach from now on; it is there for those who use
+// it, and for its arrays.
+func leave(address string, a *attached) {
 	sharing.mu.Lock()
 	if sharing.attached[address] == a {
 		delete(sharing.attached, address)
 	}
+	first := !a.left
+	a.left = true
+	unused := first && a.users == 0
 	sharing.mu.Unlock()
-	if a.err == nil {
+	a.closeIf(unused)
+}
+
+// done gives a connection back.
+func done(a *attached) {
+	sharing.mu.Lock()
+	a.users--
+	unused := a.left && a.users == 0
+	sharing.mu.Unlock()
+	a.closeIf(unused)
+}
+
+// closeIf closes a connection that was left and that nobody uses, so that it is made.
+func (a *attached) closeIf(unused bool) {
+	if unused && a.err == nil {
 		_ = a.peer.Close() // never fails
 	}
 }
@@ -285,20 +322,29 @@ func published(ctx context.Context, address string) (names []string, err error) 
 
 var errNoNames = fmt.Errorf("nothing is published: %w", share.ErrName)
 
+// attempts is how many connections a question goes over, where servers come and go.
+const attempts = 4
+
 // asked asks a server. A server that was closed lives on for those who have its arrays, and
 // knows no name; another may listen in its place by now.
 func asked(ctx context.Context, address string, ask func(*share.Peer) error) error {
-	p, isNew, err := connection(ctx, address, false)
-	if err != nil {
-		return err
+	var former *attached
+	for i := 1; ; i++ {
+		a, isNew, err := connection(ctx, address, former)
+		if err != nil {
+			return err
+		}
+		err = ask(a.peer)
+		over := a.peer.Err() != nil || errors.Is(err, share.ErrName)
+		done(a)
+		if err == nil || i == attempts || ctx.Err() != nil {
+			return err
+		}
+		if !errors.Is(err, share.ErrClosed) && (isNew || !over) {
+			return err
+		}
+		former = a
 	}
-	if err = ask(p); isNew || err == nil || p.Err() == nil && !errors.Is(err, share.ErrName) {
-		return err
-	}
-	if p, _, err = connection(ctx, address, true); err != nil {
-		return err
-	}
-	return ask(p)
 }
 
 // trimTime is how long trimming waits for a process that does not answer.
@@ -308,7 +354,7 @@ const trimTime = time.Second
 // only were kept for the next attaching. It returns the bytes.
 func trimShared() (bytes uint64) {
 	memmgr.Flush() // arrays that were dropped just now
-	all, named := allPeers()
+	all, _ := allPeers()
 	ctx, cancel := context.WithTimeout(context.Background(), trimTime)
 	defer cancel()
 	var wait sync.WaitGroup
@@ -324,18 +370,26 @@ func trimShared() (bytes uint64) {
 		}()
 	}
 	wait.Wait()
-	for address, p := range named {
-		if p.Stats().Opened > 0 {
+	leaveUnused()
+	return bytes
+}
+
+// leaveUnused ends the connections that nobody uses, and those that were lost.
+func leaveUnused() {
+	var unused []*attached
+	sharing.mu.Lock()
+	for address, a := range sharing.attached {
+		if a.users > 0 || a.peer.Err() == nil && a.peer.Stats().Opened > 0 {
 			continue
 		}
-		sharing.mu.Lock()
-		a := sharing.attached[address]
-		sharing.mu.Unlock()
-		if a != nil {
-			hangUp(address, a)
-		}
+		delete(sharing.attached, address)
+		a.left = true
+		unused = append(unused, a)
 	}
-	return bytes
+	sharing.mu.Unlock()
+	for _, a := range unused {
+		a.closeIf(true)
+	}
 }
 
 // sharingStats sums what servers and connections count.

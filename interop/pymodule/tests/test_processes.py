@@ -5,6 +5,8 @@ import multiprocessing
 import os
 import pickle
 import random
+import subprocess
+import sys
 import threading
 import time
 from multiprocessing.reduction import ForkingPickler
@@ -356,3 +358,35 @@ def test_forked_children_send_nothing_shared():
         ok = ok and len(ForkingPickler.dumps(plain)) > 16
         os._exit(0 if ok else 1)
     assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_a_pickle_that_fails_leaves_no_handle():
+    a = ub.ones(4, "int32", device="host", interprocess=True)
+    data = bytes(ForkingPickler.dumps(a))
+    assert ub.share.stats()["unopened"] == 1
+    for _ in range(3):
+        with pytest.raises((AttributeError, pickle.PicklingError)):
+            ForkingPickler.dumps([a, a[1:], lambda: 0])
+        assert ub.share.stats()["unopened"] == 1
+    assert ForkingPickler.loads(data).tolist() == a.tolist()
+    assert ub.share.stats()["unopened"] == 0
+
+
+def test_fork_server_where_every_process_imports_usmbridge(tmp_path, monkeypatch):
+    (tmp_path / "sitecustomize.py").write_text("import multiprocessing.forkserver, usmbridge\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    script = tmp_path / "main.py"
+    script.write_text("""
+import multiprocessing
+if __name__ == "__main__":
+    context = multiprocessing.get_context("forkserver")
+    p = context.Process(target=print, args=("served",), kwargs={"flush": True})
+    p.start()
+    p.join(60)
+    if p.exitcode is None:
+        p.kill()
+        p.join()
+    print(p.exitcode)
+""")
+    out = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=3 * SOON)
+    assert out.stdout.split() == ["served", "0"], out

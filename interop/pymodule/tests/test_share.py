@@ -289,3 +289,10 @@ def test_mapping_and_end():
     gc.collect()
     with pytest.raises(ConnectionError):
         ub.share.attach(address, "a")
+
+
+def test_names_hold_any_byte():
+    a = ub.zeros(3, device="host", interprocess=True)
+    with ub.share.serve("", {"a\0b": a, "c": a}) as server:
+        assert sorted(ub.share.names(server.address)) == ["a\0b", "c"]
+        assert ub.share.attach(server.address, "a\0b").shape == (3,)

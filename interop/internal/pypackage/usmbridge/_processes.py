@@ -6,6 +6,7 @@ Imported when multiprocessing is, and told when those of its modules are that it
 
 import os
 import sys
+import threading
 import time
 
 from usmbridge import Array, _native, _share_open
@@ -20,6 +21,7 @@ _PATIENCE = 60.0
 _LINGER = 10.0
 
 _sender = 0  # the process that sent handles
+_made = threading.local()  # of the pickling under way: the arguments that open its handles
 
 
 def _reduce(array: Array) -> "tuple[Any, ...]":
@@ -28,7 +30,11 @@ def _reduce(array: Array) -> "tuple[Any, ...]":
     if handle is None:
         return array.__reduce_ex__(4)
     _sender = os.getpid()
-    return _share_open, (handle, array.usm_type is not None, _PATIENCE)
+    arguments = handle, array.usm_type is not None, _PATIENCE
+    made = getattr(_made, "arguments", None)
+    if made is not None:
+        made.append(arguments)
+    return _share_open, arguments
 
 
 def _wait() -> None:
@@ -54,13 +60,36 @@ def util() -> None:
 
 
 def reduction() -> None:
-    sys.modules["multiprocessing.reduction"].ForkingPickler.register(Array, _reduce)
+    pickler: "Any" = sys.modules["multiprocessing.reduction"].ForkingPickler
+    pickler.register(Array, _reduce)
+    dump = pickler.dump
+
+    def withdrawing_dump(self: "Any", obj: object) -> None:
+        """Nobody gets the handles of a pickle that fails: they are opened here, for the once
+        that they can be."""
+        outer = getattr(_made, "arguments", None)
+        made: "list[tuple[bytes, bool, float]]" = []
+        _made.arguments = made
+        try:
+            dump(self, obj)
+        except BaseException:
+            for arguments in made:
+                try:
+                    _share_open(*arguments)
+                except Exception:
+                    pass  # it ends by itself; the failure of the pickling is what counts
+            raise
+        finally:
+            _made.arguments = outer
+
+    pickler.dump = withdrawing_dump
 
 
 _SERVE = """
 import sys
 from multiprocessing import forkserver
-sys.exit(forkserver._serve_one({child}, {fds}, [], {{}}))
+serve = getattr(forkserver._serve_one, "_usmbridge_original", forkserver._serve_one)
+sys.exit(serve({child}, {fds}, [], {{}}))
 """
 
 
@@ -84,6 +113,8 @@ def forkserver() -> None:
         code = _SERVE.format(child=child_r, fds=list(fds))
         os.execv(program, [program, *module.util._args_from_interpreter_flags(), "-c", code, "--multiprocessing-fork"])
 
+    # the fresh process may import usmbridge before it serves (sitecustomize, .pth)
+    serve_one.__dict__["_usmbridge_original"] = module._serve_one
     module._serve_one = serve_one
     spec = sys.modules["usmbridge"].__spec__
     if spec is None or spec.origin != "built-in":
