@@ -12,7 +12,9 @@ uint32_t usmb_device_kinds(void *device);
 /*
  * Intel's OpenCL CPU driver of 2024.18.7 gives a block's address back before it forgets the
  * block: another thread that is given the address meanwhile is forgotten with it, and the
- * free of that block throws in a function that cannot catch. There, one thread at a time.
+ * free of that block throws in a function that cannot catch. There, one thread at a time. What
+ * others in the process allocate and free by themselves, such as dpctl in a Python process, is
+ * outside of this lock.
  */
 static atomic_int alone;
 static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
