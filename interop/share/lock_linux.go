@@ -66,15 +66,16 @@ func (l *fileLock) try() (taken bool, err error) {
 	return l.there(), nil
 }
 
-// mine refuses a file that another user made or may open.
+// mine refuses a file that another user made or may open, and one that has a second name: by a
+// link to a file of this user's, somebody else could have that locked, and taken away.
 func (l *fileLock) mine() error {
 	var st syscall.Stat_t
 	if err := syscall.Fstat(int(l.file.Fd()), &st); err != nil {
 		return os.NewSyscallError("fstat", err)
 	}
-	if st.Mode&syscall.S_IFMT != syscall.S_IFREG || int64(st.Uid) != int64(os.Geteuid()) || st.Mode&0o077 != 0 {
-		return fmt.Errorf("%s is there, with mode %#o and of user %d, and not a file that this user alone may open; "+
-			"remove it, or listen in a directory that others cannot write to", l.path, st.Mode, st.Uid)
+	if st.Mode&syscall.S_IFMT != syscall.S_IFREG || int64(st.Uid) != int64(os.Geteuid()) || st.Mode&0o077 != 0 || st.Nlink > 1 {
+		return fmt.Errorf("%s is there, with mode %#o, of user %d and with %d names, and not a file of one name that this user alone may open; "+
+			"remove it, or listen in a directory that others cannot write to", l.path, st.Mode, st.Uid, st.Nlink)
 	}
 	return nil
 }

@@ -138,8 +138,15 @@ func TestSocketFileWhoseDirectoryIsLocked(t *testing.T) {
 	for name, put := range map[string]func() error{
 		"others may read it": func() error { return os.WriteFile(lock, nil, 0o644) },
 		"a link":             func() error { return os.Symlink("/dev/null", lock) },
-		"a directory":        func() error { return os.Mkdir(lock, 0o700) },
-		"a pipe":             func() error { return syscall.Mkfifo(lock, 0o600) },
+		"two names": func() error {
+			other := t.TempDir() + "/other"
+			if err := os.WriteFile(other, nil, 0o600); err != nil {
+				return err
+			}
+			return os.Link(other, lock)
+		},
+		"a directory": func() error { return os.Mkdir(lock, 0o700) },
+		"a pipe":      func() error { return syscall.Mkfifo(lock, 0o600) },
 	} {
 		require.NoError(t, put())
 		_, err = listenThere(background(t))
