@@ -2,6 +2,7 @@ package share
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -69,7 +70,37 @@ func (o *opened) pass(ctx context.Context, op string, a *usmarray.Array) (Handle
 		dtype: a.DataType(), readOnly: o.lent.readOnly || a.ReadOnly(), padded: a.Padded(), layout: a.Layout(),
 	}
 	answer, err := o.peer.ask(ctx, op, framePass, func(b []byte) []byte { return appendDescription(b, &d) })
-	return answer.handle, err
+	if err != nil {
+		return Handle{}, err
+	}
+	if wrong := o.peer.notAsked(&answer.handle, &d); wrong != "" {
+		o.peer.fail(opError("connection", ErrProtocol, "%v: a handle was asked for, and one came with another %s", o.peer.credentials, wrong))
+		return Handle{}, named(op, o.peer.Err())
+	}
+	return answer.handle, nil
+}
+
+// notAsked tells in what a handle differs from what its maker was asked for; "" for nothing.
+// Rights may be fewer. The maker of a connection that it made itself has an address that nobody
+// here knows.
+func (p *Peer) notAsked(h *Handle, d *description) string {
+	got := &h.d
+	switch {
+	case p.address != "" && h.maker != p.address:
+		return "maker"
+	case got.segment != d.segment:
+		return "segment"
+	case got.offset != d.offset || got.size != d.size:
+		return "part of it"
+	case got.dtype != d.dtype:
+		return "type"
+	case got.padded != d.padded || got.layout.Offset() != d.layout.Offset() ||
+		!slices.Equal(got.layout.Shape(), d.layout.Shape()) || !slices.Equal(got.layout.Strides(), d.layout.Strides()):
+		return "layout"
+	case d.readOnly && !got.readOnly:
+		return "right, to write"
+	}
+	return ""
 }
 
 // The part of Options.MaxUnopened that the handles may take which other processes asked for: on

@@ -8,6 +8,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
+	"os"
+	"syscall"
 	"testing"
 	"time"
 
@@ -238,3 +241,133 @@ type refusing struct {
 }
 
 func (r refusing) Allocate(memmgr.Request) (memmgr.Block, error) { return memmgr.Block{}, r.why }
+
+// liar stands between a maker and who dials it, and changes the handles that it makes.
+func liar(t *testing.T, s *share.Server, change func(maker string, handle []byte) []byte) (address string) {
+	t.Helper()
+	address = "@usmbridge-test-" + t.TempDir()
+	l, err := net.Listen("unixpacket", address)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	there := rogue(t, s, false)
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		here, _ := c.(*net.UnixConn)
+		go relay(here, there, func(frame []byte) []byte { return frame })
+		relay(there, here, func(frame []byte) []byte {
+			if frame[0] != 16 {
+				return frame
+			}
+			return frameOf(16, binary.LittleEndian.Uint64(frame[8:]), change(address, frame[16:]))
+		})
+	}()
+	return address
+}
+
+// relay passes datagrams on, and their descriptors, until either end is closed.
+func relay(from, to *net.UnixConn, change func(frame []byte) []byte) {
+	defer func() { _, _ = from.Close(), to.Close() }()
+	b, rights := make([]byte, 1<<16), make([]byte, 1<<10)
+	for {
+		n, m, _, _, err := from.ReadMsgUnix(b, rights)
+		if err != nil || n == 0 {
+			return
+		}
+		var out []byte
+		for rest := b[:n]; len(rest) > 0; {
+			size := 16 + binary.LittleEndian.Uint32(rest[4:])
+			out = append(out, change(rest[:size])...)
+			rest = rest[size:]
+		}
+		_, _, err = to.WriteMsgUnix(out, rights[:m], nil)
+		if messages, bad := syscall.ParseSocketControlMessage(rights[:m]); bad == nil {
+			for i := range messages {
+				fds, _ := syscall.ParseUnixRights(&messages[i])
+				for _, fd := range fds {
+					_ = syscall.Close(fd)
+				}
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// A maker that answers with a handle of anything else than it was asked for is cut off.
+func TestMakerMakesAnotherHandle(t *testing.T) {
+	const head, flags = 8 + 16, 26 + 24
+	pool := newPool(t, segment.PeersWrite)
+	s := listen(t, share.Options{})
+	require.NoError(t, s.Publish(background(t), "a", counting(t, pool, 6, 4).AsReadOnly()))
+	next := listen(t, share.Options{})
+	// named has the handle name the one in between.
+	named := func(change func(d []byte)) func(string, []byte) []byte {
+		return func(maker string, h []byte) []byte {
+			d := append([]byte(nil), h[head+1+int(h[head]):]...)
+			change(d)
+			return append(append(append(append([]byte(nil), h[:head]...), byte(len(maker))), maker...), d...)
+		}
+	}
+	for name, c := range map[string]struct {
+		change func(maker string, h []byte) []byte
+		wrong  string // "" for none
+	}{
+		"nothing":        {named(func([]byte) {}), ""},
+		"maker":          {func(_ string, h []byte) []byte { return h }, "maker"},
+		"segment":        {named(func(d []byte) { d[0]++ }), "segment"},
+		"offset":         {named(func(d []byte) { d[26] ^= 64 }), "part"},
+		"size":           {named(func(d []byte) { d[26+8]-- }), "part"},
+		"type":           {named(func(d []byte) { d[flags+1] = 0 }), "type"},
+		"shape":          {named(func(d []byte) { d[flags+14]-- }), "layout"},
+		"strides":        {named(func(d []byte) { d[flags+14+16]-- }), "layout"},
+		"layout's start": {named(func(d []byte) { d[flags+6]++ }), "layout"},
+		"padding":        {named(func(d []byte) { d[flags] |= 2 }), "layout"},
+		"more rights":    {named(func(d []byte) { d[flags] &^= 1 }), "to write"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			address := liar(t, s, c.change)
+			p, err := share.Dial(background(t), address, share.Options{})
+			require.NoError(t, err)
+			a, err := p.Attach(background(t), "a")
+			require.NoError(t, err)
+			h, err := next.Export(background(t), a, share.ExportOptions{})
+			if c.wrong == "" {
+				require.NoError(t, err)
+				require.Equal(t, address, h.Maker())
+			} else {
+				require.ErrorIs(t, err, share.ErrProtocol)
+				require.ErrorContains(t, err, c.wrong)
+				<-p.Done()
+				require.ErrorIs(t, p.Err(), share.ErrProtocol)
+			}
+			a.Release()
+			require.NoError(t, p.Close())
+			<-p.Done()
+			eventually(t, func() bool { return s.Stats().Peers == 0 }, "not over")
+		})
+	}
+}
+
+// A maker's socket file may be dialled by another name.
+func TestPassedOnByAnotherName(t *testing.T) {
+	directory := t.TempDir()
+	require.NoError(t, os.Mkdir(directory+"/a", 0o700))
+	require.NoError(t, os.Symlink("a", directory+"/b"))
+	s, err := share.Listen(background(t), "unix:"+directory+"/a/s", share.Options{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	publish(t, s, newPool(t, segment.PeersWrite), "a", 3)
+	p, err := share.Dial(background(t), "unix:"+directory+"/b/s", share.Options{})
+	require.NoError(t, err)
+	a, err := p.Attach(background(t), "a")
+	require.NoError(t, err)
+	h, err := listen(t, share.Options{}).Export(background(t), a, share.ExportOptions{})
+	require.NoError(t, err)
+	require.True(t, s.Revoke(h))
+	a.Release()
+	hangUp(t, p)
+}

@@ -20,7 +20,8 @@ type Peer struct {
 	link        *link
 	watch       *watch
 	credentials Credentials
-	receives    bool // somebody here is told of the connection, and may receive
+	address     string // of the socket that was dialled, as who listens there named it; "" for who dialled here
+	receives    bool   // somebody here is told of the connection, and may receive
 
 	// Under the mutex of the node's leases.
 	leases leaseList // that the other process has of this one's memory

@@ -279,6 +279,7 @@ func greet(ctx context.Context, conn *net.UnixConn, n *node, receives bool) (*Pe
 		return nil, err
 	}
 	p := newPeer(n, l, w, c, receives)
+	p.address = conn.RemoteAddr().String() // the kernel's: a link to a socket file has another name
 	p.guard()
 	if err = hello(l); err == nil || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
 		err = hear(l) // a refusal may lie there already
