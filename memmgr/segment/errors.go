@@ -19,8 +19,9 @@ var (
 	// ErrRefused: memory of others that may not be mapped: of a user who is not admitted,
 	// a link, a directory, a pipe, a file of a disk, or one that this process may not open so.
 	ErrRefused = errors.New("not memory that may be mapped")
-	// ErrTruncated: another process cut memory off that is mapped here. Where it was touched
-	// since, zeros lie in its place.
+	// ErrTruncated: another process cut memory off that is mapped here, or a page of it could
+	// not be had when it was touched: of a sparse file where the memory is full, or one that
+	// the hardware found broken. Zeros lie there and behind since.
 	ErrTruncated = errors.New("the memory was cut off")
 	// ErrLimit: a bound on mappings or descriptors is reached.
 	ErrLimit = errors.New("a limit is reached")

@@ -73,7 +73,8 @@ type fileFacts struct {
 // and goes on; [Mapping.Err] tells then, and whoever trusts what was read asks it first.
 // What is written after that reaches nobody. The guard is a handler of SIGBUS, which is
 // installed by the first mapping and stays; faults elsewhere go on to the handler that was
-// there. A system call to which such memory is given fails with EFAULT instead. Builds
+// there. A system call to which such memory is given fails with EFAULT instead, and a thread of C
+// that has SIGBUS blocked is out of its reach: touching what is gone there ends the process. Builds
 // without cgo have no guard: memory that is not sealed against shrinking is then refused with
 // errors.ErrUnsupported, unless Copy is set.
 //
@@ -306,10 +307,9 @@ func (m *Mapping) Err() error {
 		return opError(op, memmgr.ErrClosed, "the mapping was closed")
 	case f == nil || f.file == nil:
 		return nil
-	case f.guarded && f.guard.Lost():
-		return opError(op, ErrTruncated, "some of the %d bytes were not there when they were touched, and are zeros now", f.size)
 	}
-	if f.guarded {
+	lost := f.guarded && f.guard.Lost()
+	if f.guarded && !lost {
 		if err := guard.Keep(); err != nil {
 			return &OpError{Op: op, Err: err}
 		}
@@ -318,8 +318,14 @@ func (m *Mapping) Err() error {
 	if err != nil {
 		return &OpError{Op: op, Err: err}
 	}
-	if facts.size < f.offset+f.size {
-		return opError(op, ErrTruncated, "%d of %d bytes are there", facts.size-min(facts.size, f.offset), f.size)
+	switch there := facts.size - min(facts.size, f.offset); {
+	case there < f.size && lost:
+		return opError(op, ErrTruncated, "%d of %d bytes are there; others were touched, and are zeros now", there, f.size)
+	case there < f.size:
+		return opError(op, ErrTruncated, "%d of %d bytes are there", there, f.size)
+	case lost:
+		return opError(op, ErrTruncated, "some of the %d bytes could not be had when they were touched, and are zeros now: "+
+			"the memory is full or broken, or it was cut off and made longer again", f.size)
 	}
 	return nil
 }

@@ -301,6 +301,7 @@ func TestForeignIsCutOffWhileItIsRead(t *testing.T) {
 	}
 	require.NoError(t, p.end())
 	require.ErrorIs(t, m.Err(), segment.ErrTruncated)
+	require.ErrorContains(t, m.Err(), "8192 of 262144 bytes are there")
 	require.Equal(t, pattern(2*4096), shown(m)[:2*4096])
 	require.Equal(t, make([]byte, (pages-2)*4096), shown(m)[2*4096:])
 	n, err := m.ReadAt(make([]byte, 3*4096), 0)
@@ -312,6 +313,7 @@ func TestForeignIsCutOffWhileItIsRead(t *testing.T) {
 	shown(m)[pages*4096-1] = 7
 	require.NoError(t, f.Truncate(pages*4096))
 	require.ErrorIs(t, m.Err(), segment.ErrTruncated)
+	require.ErrorContains(t, m.Err(), "made longer again")
 	require.EqualValues(t, 7, shown(m)[pages*4096-1])
 	again := live(t, segment.Foreign{Name: name, Size: pages * 4096})
 	require.NoError(t, again.Err())

@@ -13,7 +13,12 @@
 // were there before a driver came: one that is installed on another thread at that moment is
 // lost, until Keep.)
 //
+// SIGBUS has other causes too: a page of a sparse file on a file system that is full, and one
+// that the hardware found broken. They look the same to the handler, which does the same.
+//
 // A system call to which such memory is given fails with EFAULT instead, and knows of no guard.
+// Nor does a thread that has SIGBUS blocked: the kernel then ends the process, and asks no
+// handler.
 package guard
 
 import "errors"

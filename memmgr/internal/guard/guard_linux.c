@@ -58,21 +58,29 @@ static uintptr_t where(const ucontext_t *u)
 #endif
 }
 
+static bool zeros(uintptr_t from, size_t size, int protection)
+{
+	long p = syscall(SYS_mmap, from, size, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
+	                 0);
+
+	/* Received memory does not exist in forked children. A failure leaves zeros there. */
+	if (p != (long)from) return false;
+	(void)syscall(SYS_madvise, from, size, MADV_DONTFORK);
+	return true;
+}
+
 /*
  * Puts zeros at the page and at all behind it in the range: what is behind the end of a file
  * that was cut off is all gone, and so a range never becomes more than two mappings, however
- * its pages are touched.
+ * its pages are touched. (A page that is missing because the file system is full, or poisoned,
+ * looks the same here: what is behind it goes too, and Lost tells of both.) Where the system
+ * has not that much to give, the page alone.
  */
 static bool replace(guarded *g, uintptr_t address, size_t page)
 {
 	uintptr_t from = address & ~(uintptr_t)(page - 1);
-	long p = syscall(SYS_mmap, from, g->end - from, g->protection,
-	                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
 
-	/* Received memory does not exist in forked children. A failure leaves zeros there. */
-	if (p != (long)from) return false;
-	(void)syscall(SYS_madvise, from, g->end - from, MADV_DONTFORK);
-	return true;
+	return zeros(from, g->end - from, g->protection) || zeros(from, page, g->protection);
 }
 
 static size_t page_size; /* sysconf is not for handlers */
@@ -180,9 +188,10 @@ static int install(void)
 	memset(&act, 0, sizeof act);
 	act.sa_sigaction = on_fault;
 	/* On the signal stack: that of a goroutine's thread is too small for any handler, and a
-	 * thread without one uses its own. Blocked is what the handler before it has blocked. */
+	 * thread without one uses its own. All else is blocked meanwhile: whoever ends a range
+	 * waits for a handler that is at work in it. */
 	act.sa_flags = SA_SIGINFO | SA_ONSTACK | (now.sa_flags & (SA_RESTART | SA_NODEFER));
-	act.sa_mask = now.sa_mask;
+	sigfillset(&act.sa_mask);
 	return sigaction(SIGBUS, &act, NULL) == 0 ? 0 : errno;
 }
 

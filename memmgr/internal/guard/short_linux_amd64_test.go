@@ -1,0 +1,57 @@
+//go:build cgo
+
+package guard_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr/internal/guard/guardtest"
+	"github.com/usmbridge/usmbridge/memmgr/internal/seccomp"
+)
+
+func init() {
+	roles["short of memory"] = func() {
+		t := &testing.T{}
+		m := mapped(t, 13)
+		r := guarded(t, m)
+		check := func(ok bool, what string) {
+			if !ok {
+				println("wrong:", what)
+				os.Exit(1)
+			}
+		}
+		cut(t, m, 2)
+		// The pages from the fifth on, in one piece, are more than there are.
+		length := &seccomp.Argument{N: 1, Test: seccomp.Equals, K: uint32(9 * page)}
+		if err := seccomp.Refuse(syscall.SYS_MMAP, length, syscall.ENOMEM); err != nil {
+			println("cannot make filters of system calls here:", err.Error())
+			os.Exit(skipped)
+		}
+		m.bytes[4] = 7
+		check(guardtest.Sum(m.at(), page) == uint64(page+6) && !r.Lost(), "what is there")
+		sum := func(n int) uint64 { return guardtest.Sum(unsafe.Pointer(&m.bytes[n*page]), page) }
+		check(sum(4) == 0 && r.Lost(), "the page alone")
+		check(sum(5) == 0 && sum(12) == 0, "what is behind it")
+		check(sum(3) == 0 && sum(2) == 0 && sum(1) == uint64(page), "what is before it")
+	}
+}
+
+// skipped is how a second process ends that cannot do what it is for.
+const skipped = 77
+
+// Where the system has not the pages for all that is gone, it gives the one that is touched.
+func TestShortOfMemory(t *testing.T) {
+	stderr, err := second("short of memory")
+	var end *exec.ExitError
+	if errors.As(err, &end) && end.ExitCode() == skipped {
+		t.Skip(stderr)
+	}
+	require.NoError(t, err, stderr)
+}
