@@ -52,6 +52,9 @@
 //     stuck, since nothing can end C code but the end of the process; what the call
 //     gives in the end is dropped. Up to Config.Spare such slots are replaced while they
 //     are stuck. The lane is not: another thread would break its promise.
+//     An import, by a function's first call, is not interrupted, nor is the conversion of
+//     arguments, whose end its caller waits for.
+//   - a caller whose context never ends waits for the end of its call, however long it is
 //   - an exception, or a panic of Go code, is its error, of it alone
 //
 // Each of these is an *Error with the function's name, but ErrFull. errors.Is sees its Kind, the

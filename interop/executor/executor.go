@@ -238,7 +238,7 @@ func (e *Executor) Call(ctx context.Context, function string, args ...any) (any,
 	}
 	run, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	j := &job{ctx: run, cancel: cancel, function: function, args: args, ended: make(chan struct{})}
+	j := &job{ctx: run, cancel: cancel, function: function, args: args, read: make(chan struct{}), ended: make(chan struct{})}
 	q := e.queueOf(function)
 	if err := q.enter(j, e.config.Wait); err != nil {
 		if errors.Is(err, ErrFull) {
@@ -276,6 +276,11 @@ func (e *Executor) leave(q *queue, j *job) (any, error) {
 	case <-j.ended:
 		return j.result, j.err
 	case <-timer.C:
+	}
+	select { // the arguments are the caller's again when it returns
+	case <-j.ended:
+		return j.result, j.err
+	case <-j.read:
 	}
 	if !j.state.CompareAndSwap(running, left) {
 		return j.result, j.err
@@ -377,6 +382,10 @@ func (e *Executor) Close(ctx context.Context) error {
 		case <-over:
 		case <-timer.C:
 			n, age, function := e.runs()
+			if n == 0 && e.warm.isOver() { // nothing holds the threads up
+				<-over
+				break
+			}
 			return &Error{Kind: ErrStuck, Err: fmt.Errorf("%d calls still run, the oldest, %s, for %v; their threads stay until they end",
 				n, function, age.Round(time.Millisecond))}
 		}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -203,7 +204,7 @@ func TestConfig(t *testing.T) {
 // TestInterrupt: contexts end calls that wait and calls that run, each told what became
 // of it, and the slot goes on.
 func TestInterrupt(t *testing.T) {
-	e, _ := open(t, executor.Config{})
+	e, _ := open(t, executor.Config{Grace: soon})
 	began, running := begun(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var group errgroup.Group
@@ -381,11 +382,14 @@ func TestWarmUpFails(t *testing.T) {
 		run  func(context.Context, *python.Interpreter) error
 		says string
 	}{
-		"error": {func(context.Context, *python.Interpreter) error { return errors.New("no compiler") }, "no compiler"},
-		"panic": {func(context.Context, *python.Interpreter) error { panic("oh") }, "panic in Go: oh"},
+		"error":            {func(context.Context, *python.Interpreter) error { return errors.New("no compiler") }, "no compiler"},
+		"panic":            {func(context.Context, *python.Interpreter) error { panic("oh") }, "panic in Go: oh"},
+		"exit":             {func(context.Context, *python.Interpreter) error { runtime.Goexit(); return nil }, "ended its goroutine"},
+		"exit of the lane": {func(context.Context, *python.Interpreter) error { runtime.Goexit(); return nil }, "ended its goroutine"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e, _ := open(t, executor.Config{Slots: 2, Serial: []string{"models:add"}, Warm: []executor.Step{{Name: "numba", Run: c.run, Serial: name == "panic"}}})
+			serial := name == "panic" || name == "exit of the lane"
+			e, _ := open(t, executor.Config{Slots: 2, Serial: []string{"models:add"}, Warm: []executor.Step{{Name: "numba", Run: c.run, Serial: serial}}})
 			for _, err := range []error{e.Ready(t.Context()), e.Health()} {
 				require.ErrorContains(t, err, "step 1, numba")
 				require.ErrorContains(t, err, c.says)
@@ -418,6 +422,75 @@ func TestClose(t *testing.T) {
 	require.NoError(t, <-closed)
 	require.NoError(t, group.Wait())
 	require.NoError(t, e.Close(t.Context()), "again")
+}
+
+// TestWaitEndsWithClose: who waits for a place hears of Close at once, although the call
+// that has the slot goes on.
+func TestWaitEndsWithClose(t *testing.T) {
+	e, _ := open(t, executor.Config{Queue: 1, Wait: true})
+	began, running := begun(t)
+	ev, set := event(t)
+	var group errgroup.Group
+	group.Go(func() error { _, err := e.Call(t.Context(), "models:wait", began, ev); return err })
+	await(t, running)
+	group.Go(func() error { _, err := e.Call(t.Context(), "models:add", 1); return err })
+	require.Eventually(t, func() bool { return e.Stats().Waiting == 1 }, soon, time.Millisecond)
+	waits := make(chan error, 1)
+	go func() { _, err := e.Call(t.Context(), "models:add", 1); waits <- err }()
+	closed := make(chan error, 1)
+	go func() { closed <- e.Close(t.Context()) }()
+	select {
+	case err := <-waits:
+		require.ErrorIs(t, err, executor.ErrClosed)
+	case <-time.After(soon):
+		set()
+		t.Fatal("it waits on")
+	}
+	set()
+	require.NoError(t, <-closed)
+	require.NoError(t, group.Wait())
+}
+
+// TestSlowImport: a caller that does not wait for the end of an import has its arguments
+// to itself, and the call is not made when its context has ended.
+func TestSlowImport(t *testing.T) {
+	e, _ := open(t, executor.Config{Grace: time.Millisecond})
+	py, _ := start(t)
+	began, running := begun(t)
+	ev, set := event(t)
+	out, err := py.Run(`
+import sys, importlib.abc, importlib.machinery
+class Slow(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def find_spec(self, name, path, target=None):
+        if name == "slow_module": return importlib.machinery.ModuleSpec(name, self)
+    def create_module(self, spec): return None
+    def exec_module(self, module):
+        begun()
+        event.wait()
+        module.f = lambda *a: None
+sys.meta_path.insert(0, Slow())
+`, python.Vars{"begun": began, "event": ev})
+	require.NoError(t, err)
+	require.Empty(t, out)
+	defer func() {
+		_, err := py.Run("import sys\ndel sys.meta_path[0], sys.modules['slow_module']", nil)
+		require.NoError(t, err)
+	}()
+	args := map[string]int{"a": 1}
+	for i := range 1000 {
+		args[fmt.Sprint(i)] = i
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	failed := make(chan error, 1)
+	go func() { _, err := e.Call(ctx, "slow_module:f", args); failed <- err }()
+	await(t, running)
+	cancel()
+	require.ErrorIs(t, <-failed, executor.ErrStuck)
+	set()
+	for e.Stats().Running > 0 { // unsynchronised with what still read them, if anything did
+		args["b"]++
+		delete(args, "a")
+	}
 }
 
 func TestCloseInterrupts(t *testing.T) {

@@ -3,6 +3,7 @@
 package executor_test
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -141,7 +142,7 @@ func open(t testing.TB, c executor.Config) (*executor.Executor, memmgr.Resource)
 	e, err := executor.New(py, c)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		require.NoError(t, e.Close(t.Context()))
+		require.NoError(t, e.Close(context.Background())) // the test's has ended
 		require.Eventually(t, func() bool {
 			now, _ := python.ObjectCounts()
 			live, _ := memmgr.LiveCount()

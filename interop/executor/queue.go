@@ -23,6 +23,7 @@ type job struct {
 	args     []any
 
 	state  atomic.Int32
+	read   chan struct{} // closed when args have been converted
 	ended  chan struct{} // closed when result and err are there
 	result any
 	err    error
@@ -79,8 +80,10 @@ func (q *queue) enter(j *job, wait bool) error {
 		case q.room <- struct{}{}:
 		case <-j.ctx.Done():
 			return j.ctx.Err()
-		case <-q.over: // told below
-			q.room <- struct{}{} // those that wait are served, or refused, soon
+		case <-q.over:
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			return q.refusal()
 		}
 	}
 	q.mu.Lock()
@@ -238,8 +241,8 @@ func (q *queue) leave(s *slot) bool {
 }
 
 // noteStuck counts the slot that runs the job as stuck, if it still does, and reports
-// whether another is to be started for it.
-func (q *queue) noteStuck(j *job) (replace bool) {
+// whether another is to be run for it, which over counts already.
+func (q *queue) noteStuck(j *job, over *sync.WaitGroup) (replace bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for s := range q.busy {
@@ -253,6 +256,7 @@ func (q *queue) noteStuck(j *job) (replace bool) {
 			q.spare--
 			q.free++
 			s.replaced = true
+			over.Add(1) // while that slot, which is in busy, is counted too
 			return true
 		}
 	}

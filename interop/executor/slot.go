@@ -13,6 +13,11 @@ import (
 // whether there is to be any.
 func (e *Executor) start(q *queue, first func() bool) {
 	e.over.Add(1)
+	e.run(q, first)
+}
+
+// run is start for a slot that over counts.
+func (e *Executor) run(q *queue, first func() bool) {
 	go func() {
 		defer e.over.Done()
 		if first != nil && !first() {
@@ -172,8 +177,8 @@ func (e *Executor) addSlots(q *queue, n int) {
 
 // stuck is what a caller does that gives a running job up.
 func (e *Executor) stuck(q *queue, j *job) {
-	if q.noteStuck(j) {
-		e.start(q, nil)
+	if q.noteStuck(j, &e.over) {
+		e.run(q, nil)
 	}
 }
 
@@ -213,13 +218,14 @@ func (e *Executor) call(j *job) (result any, err error) {
 			result, err = nil, &Error{Function: j.function, Err: err}
 		}
 	}()
-	f, err := e.function(j.function)
+	var c conversion
+	defer c.release()
+	args, err := c.arguments(e.py, j.args)
 	if err != nil {
 		return nil, err
 	}
-	var c conversion
-	defer c.release()
-	args, err := c.arguments(j.args)
+	close(j.read) // from here on they may change: an import may take longer than the caller waits
+	f, err := e.function(j.function)
 	if err != nil {
 		return nil, err
 	}

@@ -16,8 +16,8 @@ const maxDepth = 1000
 
 // conversion is the arguments of one call on their way.
 type conversion struct {
-	arrays []*python.Object
-	within []container // from the arguments to the value at hand
+	objects []*python.Object
+	within  []container // from the arguments to the value at hand
 }
 
 // container tells a slice or a map from others.
@@ -38,17 +38,42 @@ func (c *conversion) enter(in container, v any) error {
 func (c *conversion) leave() { c.within = c.within[:len(c.within)-1] }
 
 func (c *conversion) release() {
-	for _, o := range c.arrays {
+	for _, o := range c.objects {
 		o.Release()
 	}
 }
 
-func (c *conversion) arguments(args []any) ([]any, error) {
+// arguments makes of the arguments what Call takes and the caller cannot change any more.
+func (c *conversion) arguments(py *python.Interpreter, args []any) ([]any, error) {
 	out, err := c.list(args, 0)
+	for i := 0; err == nil && i < len(out); i++ {
+		if names, ok := out[i].(python.Kwargs); ok {
+			for name, v := range names {
+				if names[name], err = c.object(py, v); err != nil {
+					break
+				}
+			}
+			continue
+		}
+		out[i], err = c.object(py, out[i])
+	}
 	if err != nil {
 		return nil, fmt.Errorf("arguments: %w", err)
 	}
 	return out, nil
+}
+
+// object makes Python's object of what may be changed, or released, by its owner.
+func (c *conversion) object(py *python.Interpreter, v any) (any, error) {
+	switch v.(type) {
+	case nil, bool, int, int64, float64, string:
+		return v, nil
+	}
+	o, err := py.New(v)
+	if err == nil {
+		c.objects = append(c.objects, o)
+	}
+	return o, err
 }
 
 // value replaces arrays by Python's; everything else is for python to convert.
@@ -65,7 +90,7 @@ func (c *conversion) value(v any, depth int) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		c.arrays = append(c.arrays, o)
+		c.objects = append(c.objects, o)
 		return o, nil
 	case []any:
 		return c.list(v, depth)

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -31,6 +32,16 @@ func (w *warmup) progress() (steps, of int) {
 	return w.done, len(w.steps)
 }
 
+// isOver reports whether no step is left to run, or runs.
+func (w *warmup) isOver() bool {
+	select {
+	case <-w.over:
+		return true
+	default:
+		return false
+	}
+}
+
 // failed returns why a step failed, nil when none has.
 func (w *warmup) failed() error {
 	w.mu.Lock()
@@ -45,10 +56,8 @@ func (w *warmup) health() error {
 	if w.err != nil {
 		return w.err
 	}
-	select {
-	case <-w.over:
+	if w.isOver() {
 		return nil
-	default:
 	}
 	if w.done == len(w.steps) {
 		return fmt.Errorf("%d of %d steps done", w.done, len(w.steps))
@@ -69,25 +78,37 @@ func (e *Executor) warmUp() bool {
 	defer close(e.warm.over)
 	defer close(e.warm.onLane)
 	for i, s := range e.warm.steps {
-		err := e.step(s)
-		if err == nil {
-			err = context.Cause(e.ctx)
-		}
-		e.warm.mu.Lock()
-		if err == nil {
-			e.warm.done++
-		} else {
-			e.warm.err = fmt.Errorf("warm-up: step %d, %s: %w", i+1, s.Name, err)
-			err = e.warm.err
-		}
-		e.warm.mu.Unlock()
-		if err != nil {
-			e.refuse(err)
+		if !e.warmStep(i, s) {
 			return false
 		}
 	}
 	e.addSlots(e.slots, e.config.Slots-1)
 	return true
+}
+
+// errGoexit is a step that did not return, as of runtime.Goexit or a test's FailNow.
+var errGoexit = errors.New("it ended its goroutine")
+
+// warmStep runs one step and notes how it ended; false is not well.
+func (e *Executor) warmStep(i int, s Step) bool {
+	err := errGoexit
+	defer func() {
+		e.warm.mu.Lock()
+		if err == nil {
+			e.warm.done++
+		} else {
+			err = fmt.Errorf("warm-up: step %d, %s: %w", i+1, s.Name, err)
+			e.warm.err = err
+		}
+		e.warm.mu.Unlock()
+		if err != nil {
+			e.refuse(err)
+		}
+	}()
+	if err = e.step(s); err == nil {
+		err = context.Cause(e.ctx)
+	}
+	return err == nil
 }
 
 // step runs one step, where it wants to be.
@@ -98,6 +119,7 @@ func (e *Executor) step(s Step) (err error) {
 				err = &python.PanicError{Value: v, Stack: string(debug.Stack())}
 			}
 		}()
+		err = errGoexit
 		err = s.Run(e.ctx, e.py)
 	}
 	if !s.Serial {
