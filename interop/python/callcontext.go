@@ -35,7 +35,8 @@ var entering = make(chan struct{}, 1)
 // What runs in C is not stopped: the exception is raised when the next byte code of the
 // thread runs, so a NumPy or Numba function, time.sleep or a wait for a lock takes as long
 // as it takes, and CallContext with it. So is Python code that catches the exception, or
-// that is in a finalizer, where Python prints and drops it.
+// that is in a finalizer, where Python prints and drops it. What a Go function that the
+// code calls swallows of it, or a CallContext in there, is raised again when that returns.
 //
 // The wait for the GIL ends with ctx when the calling goroutine does not hold it; then
 // the call runs on another thread than a caller's that is locked to one. In With and in

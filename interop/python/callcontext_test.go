@@ -215,6 +215,134 @@ func testCallContextNested(t *testing.T, py *python.Interpreter) {
 	}
 }
 
+// testCallContextSwallowed: what functions of Go's do with Python, inside of a call, and
+// drop the errors of, does not take the call's interrupt away, and makes none of two.
+func testCallContextSwallowed(t *testing.T, py *python.Interpreter) {
+	m := ok[*python.Object](t)(py.Module("goswallow", `
+stop, times = False, 0
+def spin():
+    while not stop: pass
+def then_spin(f):
+    f()
+    while not stop: pass
+def retries(f):
+    while not stop:
+        try: f()
+        except Exception: pass
+def caught(begun, cleanup):
+    global times
+    times = 0
+    try:
+        begun()
+        while True: pass
+    except KeyboardInterrupt:
+        times += 1
+        for i in range(3):
+            try:
+                cleanup()
+                for i in range(1000): pass
+            except KeyboardInterrupt: times += 1
+    return times
+`))
+	defer m.Release()
+	get := func(name string) *python.Object { return ok[*python.Object](t)(m.Attr(name)) }
+	spin := get("spin")
+	defer spin.Release()
+	toInt := ok[*python.Object](t)(py.Eval("int", nil))
+	defer toInt.Release()
+	wait := ok[*python.Object](t)(py.Eval("__import__('time').sleep", nil))
+	defer wait.Release()
+	// end has the call end all the same where its interrupt is lost, so that this is told.
+	end := func(stop bool) { require.NoError(t, m.SetAttr("stop", stop)) }
+
+	for _, c := range []struct {
+		name, outer string
+		f           func(ctx context.Context, cancel func()) error
+	}{
+		{"inner call of the same context", "then_spin", func(ctx context.Context, cancel func()) error {
+			inner, stop := context.WithCancel(ctx)
+			defer stop()
+			time.AfterFunc(time.Millisecond, cancel)
+			_, err := spin.CallContext(inner)
+			if err == nil {
+				return errors.New("the inner call went on")
+			}
+			return nil
+		}},
+		{"inner call of no context", "then_spin", func(_ context.Context, cancel func()) error {
+			time.AfterFunc(time.Millisecond, cancel)
+			_, err := spin.CallContext(context.Background())
+			if err == nil {
+				return errors.New("the inner call went on")
+			}
+			return nil
+		}},
+		{"plain call", "then_spin", func(_ context.Context, cancel func()) error {
+			time.AfterFunc(time.Millisecond, cancel)
+			_, err := spin.Call()
+			if err == nil {
+				return errors.New("the inner call went on")
+			}
+			return nil
+		}},
+		{"text of an error", "then_spin", func(ctx context.Context, cancel func()) error {
+			py.WithoutGIL(cancel)
+			for range 3 {
+				if _, err := toInt.Call("x"); err == nil {
+					return errors.New("no error")
+				}
+			}
+			return nil
+		}},
+		{"error passed on", "retries", func(ctx context.Context, cancel func()) error {
+			time.AfterFunc(time.Millisecond, cancel)
+			_, err := spin.CallContext(ctx)
+			return err
+		}},
+		{"interrupt wrapped", "retries", func(_ context.Context, cancel func()) error {
+			time.AfterFunc(time.Millisecond, cancel)
+			_, err := spin.Call()
+			return fmt.Errorf("while it ran: %w", err)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			outer := get(c.outer)
+			defer outer.Release()
+			for range 5 {
+				ctx, cancel := context.WithCancel(context.Background())
+				f := ok[*python.Object](t)(py.New(func() error { return c.f(ctx, cancel) }))
+				lost := time.AfterFunc(30*time.Second, func() { end(true) })
+				_, err := outer.CallContext(ctx, f)
+				require.True(t, lost.Stop(), "the interrupt was lost")
+				require.ErrorIs(t, err, python.ErrInterrupted)
+				f.Release()
+				cancel()
+			}
+		})
+	}
+	t.Run("once", func(t *testing.T) {
+		outer := get("caught")
+		defer outer.Release()
+		for range 3 {
+			ctx, cancel := context.WithCancel(context.Background())
+			begun := ok[*python.Object](t)(py.New(func() { go cancel() }))
+			cleanup := ok[*python.Object](t)(py.New(func() {
+				inner, stop := context.WithTimeout(context.Background(), 5*time.Millisecond)
+				defer stop()
+				_, _ = wait.CallContext(inner, 0.05)
+			}))
+			_, err := outer.CallContext(ctx, begun, cleanup)
+			require.ErrorIs(t, err, python.ErrNotStopped)
+			times := get("times")
+			require.Equal(t, int64(1), ok[int64](t)(times.Int()))
+			times.Release()
+			begun.Release()
+			cleanup.Release()
+			cancel()
+		}
+	})
+}
+
 // testLateInterrupts: interrupts that come at about the end of a call reach that call or
 // none, never the next one on its thread.
 func testLateInterrupts(t *testing.T, py *python.Interpreter) {

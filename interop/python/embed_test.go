@@ -113,7 +113,8 @@ func TestInChild(t *testing.T) {
 		{"Structs", testStructs}, {"StructErrors", testStructErrors}, {"StructReferences", testStructReferences}, {"TypedFuncs", testTypedFuncs},
 		{"CallContext", testCallContext}, {"CallContextInC", testCallContextInC},
 		{"CallContextWaits", testCallContextWaits}, {"CallContextMisuse", testCallContextMisuse},
-		{"CallContextNested", testCallContextNested}, {"LateInterrupts", testLateInterrupts},
+		{"CallContextNested", testCallContextNested}, {"CallContextSwallowed", testCallContextSwallowed},
+		{"LateInterrupts", testLateInterrupts},
 		{"Fork", testFork}, {"Numpy", testNumpy},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -11,6 +11,8 @@
 struct frame {
 	usmb_call *call;
 	struct frame *outer;
+	int in_go; /* so many functions of Go's deep, which may swallow what is raised in them */
+	int due;   /* an exception was put before the last of them, or during it */
 };
 static __thread struct frame *innermost;
 
@@ -25,15 +27,83 @@ usmb_call *usmb_py_call_current(void)
  * other BaseException of a callback), and a class of its own, so that it is told from
  * one that the code raised. GIL; NULL with an exception.
  */
-static PyObject *interrupted(void)
+PyObject *usmb_py_interrupted(void)
 {
 	static PyObject *class;
 	if (!class)
-		class = usmb_py.PyErr_NewExceptionWithDoc("usmbridge.Interrupted",
+		class = usmb_py.PyErr_NewExceptionWithDoc(USMB_PY_INTERRUPTED,
 		                                          "The context of a call from Go has ended. Not to be caught, "
 		                                          "except to clean up and raise it again.",
 		                                          usmb_py.PyExc_KeyboardInterrupt, NULL);
 	return class;
+}
+
+static void put(void)
+{
+	usmb_py.PyThreadState_SetAsyncExc((unsigned long)innermost->call->thread, usmb_py_interrupted());
+}
+
+/*
+ * Takes back the exception that is still to be raised in this thread, and says whether
+ * there was one, as told by the reference that it had of the class. GIL, and one was put,
+ * so the class is there.
+ */
+static int take(void)
+{
+	PyObject *class = usmb_py_interrupted();
+	Py_ssize_t before = class->ob_refcnt;
+	usmb_py.PyThreadState_SetAsyncExc((unsigned long)innermost->call->thread, NULL);
+	return class->ob_refcnt != before;
+}
+
+static int any_owed(const struct frame *f)
+{
+	while (f && !f->call->owed) f = f->outer;
+	return f != NULL;
+}
+
+int usmb_py_call_hold(void)
+{
+	return any_owed(innermost) && take();
+}
+
+void usmb_py_call_unhold(int held)
+{
+	if (held) put();
+}
+
+/* Whether one is to be raised. If not, the innermost call has had its own. */
+static int pending(void)
+{
+	int is = usmb_py_call_hold();
+	usmb_py_call_unhold(is);
+	return is;
+}
+
+int usmb_py_call_go_enter(void)
+{
+	struct frame *f = innermost;
+	if (!f) return 0;
+	int outer = f->in_go ? f->due | f->call->owed << 1 : 0;
+	f->due = pending();
+	if (!f->due) f->call->owed = 0;
+	f->in_go++;
+	return outer;
+}
+
+void usmb_py_call_go_leave(int outer, int failed)
+{
+	struct frame *f = innermost;
+	if (!f) return;
+	f->in_go--;
+	if (f->due && failed && usmb_py.PyErr_ExceptionMatches(usmb_py_interrupted())) {
+		f->call->owed = 0; /* it goes on from here: once is enough */
+		take();
+	} else if (f->due && !pending()) {
+		put();
+	}
+	f->due = outer & 1;
+	f->call->owed |= outer >> 1;
 }
 
 void usmb_pyop_interrupt(usmb_call *c)
@@ -42,39 +112,46 @@ void usmb_pyop_interrupt(usmb_call *c)
 	if (usmb_py_enter(&st)) return;
 	/* The state cannot change now, so the exception meets this call or none. */
 	if (c->state == USMB_CALL_RUNS && !c->asked) {
-		PyObject *class = interrupted();
-		if (!class)
+		PyObject *class = usmb_py_interrupted();
+		Py_ssize_t before = class ? class->ob_refcnt : 0;
+		if (!class) {
 			usmb_py.PyErr_Clear();
-		else if (usmb_py.PyThreadState_SetAsyncExc((unsigned long)c->thread, class))
-			c->asked = 1;
+		} else if (usmb_py.PyThreadState_SetAsyncExc((unsigned long)c->thread, class)) {
+			struct frame *in = *(struct frame **)(uintptr_t)c->chain;
+			if (in->in_go)
+				in->due = 1;
+			else if (class->ob_refcnt != before)
+				in->call->owed = 0; /* none was there: the one before was raised */
+			c->asked = c->owed = 1;
+		}
 	}
 	usmb_py_leave(st);
 }
 
 /*
- * The exception that is still to be raised in this thread is taken back. Whether there
- * was one is told by the reference that it had of the class. A thread has room for one:
- * that of a call around this one was replaced by it, and is put again.
+ * The end of the innermost call: says whether its own exception was still to be raised.
+ * A thread has room for one: those that calls around this one are owed were replaced by
+ * its own, or raised in it, and one for all of them is put again.
  */
-static int take_back(const usmb_call *c)
+static int end_innermost(void)
 {
-	PyObject *class = interrupted();
-	Py_ssize_t before = class->ob_refcnt;
-	usmb_py.PyThreadState_SetAsyncExc((unsigned long)c->thread, NULL);
-	if (class->ob_refcnt == before) return 0;
-	for (struct frame *f = innermost; f; f = f->outer) {
-		if (!f->call->asked) continue;
-		usmb_py.PyThreadState_SetAsyncExc((unsigned long)c->thread, class);
-		break;
+	usmb_call *c = innermost->call;
+	int unseen = usmb_py_call_hold() && c->owed;
+	c->owed = 0;
+	struct frame *outer = innermost->outer;
+	if (any_owed(outer)) {
+		put();
+		outer->due = outer->in_go > 0;
 	}
-	return 1;
+	innermost = outer;
+	return unseen;
 }
 
 /* Whether exc is an interrupt, or was raised because of one or while one was handled, so
    many exceptions back. */
 static int stopped(PyObject *exc, int chain)
 {
-	PyObject *class = interrupted();
+	PyObject *class = usmb_py_interrupted();
 	int found = 0;
 	if (!class) usmb_py.PyErr_Clear();
 	if (!class) return 0;
@@ -98,18 +175,19 @@ usmb_pyret usmb_pyop_call_context(usmb_call *c, void *f, void **args, size_t npo
 		usmb_py_leave(st);
 		return r;
 	}
-	struct frame frame = {c, innermost};
+	if (innermost && !innermost->in_go && !pending()) innermost->call->owed = 0;
+	struct frame frame = {.call = c, .outer = innermost};
 	innermost = &frame;
+	c->chain = (uint64_t)(uintptr_t)&innermost;
 	c->thread = usmb_py.PyThread_get_thread_ident();
 	c->state = USMB_CALL_RUNS;
 	r.val = usmb_py.PyObject_Vectorcall(f, (PyObject *const *)args, npos, kwnames);
 	c->state = USMB_CALL_ENDED;
-	innermost = frame.outer;
-	int unseen = c->asked && take_back(c);
+	int unseen = end_innermost();
 	if (!r.val) usmb_py_take_exception(&r);
 	if (c->asked) r.num = USMB_CALL_ASKED | (unseen ? USMB_CALL_UNSEEN : 0);
 	/* One that was put to a call around this one may have come up in here. */
-	if (r.exc && !unseen && stopped(r.exc, c->asked ? MAX_CHAIN : 1)) r.num |= USMB_CALL_STOPPED;
+	if (r.exc && stopped(r.exc, c->asked ? MAX_CHAIN : 1)) r.num |= USMB_CALL_STOPPED;
 	usmb_py_leave(st);
 	return r;
 }

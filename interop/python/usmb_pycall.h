@@ -15,6 +15,8 @@ typedef struct usmb_call {
 	uint64_t thread; /* Python's number of the thread that runs it */
 	int32_t state;   /* USMB_CALL_* */
 	int32_t asked;   /* it was interrupted, or was to be, while it ran */
+	int32_t owed;    /* as far as is known, that has not been raised in its code yet */
+	uint64_t chain;  /* address of its thread's list of calls, while it runs */
 } usmb_call;
 
 enum { USMB_CALL_WAITS = 0, USMB_CALL_RUNS, USMB_CALL_ENDED };
@@ -26,15 +28,33 @@ enum {
 	USMB_CALL_STOPPED = 4 /* it, or one raised while it was handled, ended the call */
 };
 
-/* As usmb_pyop_call. When it has returned, nothing of an interrupt is left on the
-   thread. */
+/* As usmb_pyop_call. When it has returned, nothing of its interrupt is left on the
+   thread, and those of the calls around it are there still. */
 usmb_pyret usmb_pyop_call_context(usmb_call *c, void *f, void **args, size_t npos, void *kwnames);
 
 /* Any thread: raises usmbridge.Interrupted in the call's thread, once, if the call is
    still running when this thread has the GIL. */
 void usmb_pyop_interrupt(usmb_call *c);
 
+/* GIL: the class of the exception, borrowed; NULL with an exception. */
+#define USMB_PY_INTERRUPTED "usmbridge.Interrupted"
+PyObject *usmb_py_interrupted(void);
+
 /* Any thread, no GIL: the innermost call on this thread, NULL for none. */
 usmb_call *usmb_py_call_current(void);
+
+/*
+ * GIL: around a function of Go's that Python calls. An interrupt of the call that was to
+ * be raised before, or was put meanwhile, is put again if the function has swallowed it:
+ * it is for the code of the call. failed: the function raises. leave is given what enter
+ * returned.
+ */
+int usmb_py_call_go_enter(void);
+void usmb_py_call_go_leave(int outer, int failed);
+
+/* GIL: no interrupt is raised in what this thread runs in between, except one that is put
+   meanwhile. unhold is given what hold returned. */
+int usmb_py_call_hold(void);
+void usmb_py_call_unhold(int held);
 
 #endif /* USMB_PYCALL_H */

@@ -3,6 +3,7 @@
 /* Exceptions: what Go asks of one, and those that Go raises. */
 #include <string.h>
 
+#include "usmb_pycall.h"
 #include "usmb_pyerror.h"
 #include "usmb_pygo.h"
 #include "usmb_pytext.h"
@@ -59,6 +60,7 @@ usmb_pyret usmb_pyop_error_part(void *exc, int what)
 {
 	USMB_PY_BEGIN(r);
 	PyObject *s;
+	int held = usmb_py_call_hold(); /* what is asked of an exception runs Python */
 	switch (what) {
 	case USMB_PYX_TYPE: s = usmb_py_class_name(Py_TYPE(exc)); break;
 	case USMB_PYX_MESSAGE: s = message_of(exc); break;
@@ -67,6 +69,7 @@ usmb_pyret usmb_pyop_error_part(void *exc, int what)
 	}
 	int ok = s && usmb_py_copy_text(s, 0, &r);
 	Py_XDECREF(s);
+	usmb_py_call_unhold(held);
 	return usmb_py_end(r, st, ok);
 }
 
@@ -74,6 +77,7 @@ void usmb_pyop_clear_frames(void *exc)
 {
 	PyGILState_STATE st;
 	if (usmb_py_enter(&st)) return;
+	int held = usmb_py_call_hold();
 	PyObject *tb = usmb_py.PyException_GetTraceback(exc);
 	PyObject *mod = tb ? usmb_py.PyImport_ImportModule("traceback") : NULL;
 	PyObject *res = mod ? usmb_py.PyObject_CallMethod(mod, "clear_frames", "O", tb) : NULL;
@@ -81,6 +85,7 @@ void usmb_pyop_clear_frames(void *exc)
 	Py_XDECREF(res);
 	Py_XDECREF(mod);
 	Py_XDECREF(tb);
+	usmb_py_call_unhold(held);
 	usmb_py_leave(st);
 }
 
@@ -96,6 +101,11 @@ void usmb_pyop_raise(void *exc)
 /* "ValueError" or "package.module.Class": new reference to an exception class. */
 static PyObject *find_class(const char *name)
 {
+	if (!strcmp(name, USMB_PY_INTERRUPTED)) {
+		PyObject *own = usmb_py_interrupted(); /* in no module */
+		if (own) return Py_NewRef(own);
+		usmb_py.PyErr_Clear();
+	}
 	const char *dot = strrchr(name, '.');
 	PyObject *mod, *cls = NULL;
 	if (dot) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "usmb_pycall.h"
 #include "usmb_pygo.h"
 
 #define HANDLE_NAME "usmbridge.go_handle"
@@ -49,7 +50,10 @@ static PyObject *call_go(PyObject *self, PyObject *args, PyObject *kwargs)
 		                        "use the 'spawn' start method (multiprocessing.set_start_method)");
 		return NULL;
 	}
-	return usmb_py_go_call(f->handle, args, kwargs);
+	int outer = usmb_py_call_go_enter();
+	PyObject *r = usmb_py_go_call(f->handle, args, kwargs);
+	usmb_py_call_go_leave(outer, !r);
+	return r;
 }
 
 static void function_destructor(PyObject *capsule)
