@@ -231,7 +231,7 @@ func (e *Executor) queueOf(function string) *queue {
 // the result (Release). Not to be called with the GIL held.
 func (e *Executor) Call(ctx context.Context, function string, args ...any) (any, error) {
 	if ctx.Err() != nil {
-		return nil, e.notBegun(&job{ctx: ctx, function: function})
+		return nil, e.notBegun(ctx, function)
 	}
 	if e.closed.Load() {
 		return nil, &Error{Function: function, Kind: ErrClosed}
@@ -246,7 +246,7 @@ func (e *Executor) Call(ctx context.Context, function string, args ...any) (any,
 			return nil, ErrFull
 		}
 		if ctx.Err() != nil {
-			return nil, e.notBegun(j)
+			return nil, e.notBegun(ctx, function)
 		}
 		if errors.Is(err, ErrClosed) {
 			return nil, &Error{Function: function, Kind: ErrClosed}
@@ -258,14 +258,14 @@ func (e *Executor) Call(ctx context.Context, function string, args ...any) (any,
 		return j.result, j.err
 	case <-ctx.Done():
 	}
-	return e.leave(q, j)
+	return e.leave(ctx, q, j)
 }
 
 // leave is what a caller does when its context has ended.
-func (e *Executor) leave(q *queue, j *job) (any, error) {
+func (e *Executor) leave(ctx context.Context, q *queue, j *job) (any, error) {
 	if j.state.CompareAndSwap(waiting, left) {
 		q.remove(j)
-		return nil, e.notBegun(j)
+		return nil, e.notBegun(ctx, j.function)
 	}
 	if j.state.Load() == done { // it is being handed over
 		return j.result, j.err
@@ -287,16 +287,18 @@ func (e *Executor) leave(q *queue, j *job) (any, error) {
 	}
 	e.stuck(q, j)
 	return nil, &Error{Function: j.function, Kind: ErrStuck,
-		Err: fmt.Errorf("%w, and %v later its slot was still in it", context.Cause(j.ctx), e.config.Grace)}
+		Err: fmt.Errorf("%w, and %v later its slot was still in it", context.Cause(ctx), e.config.Grace)}
 }
 
-func (e *Executor) notBegun(j *job) error {
+// notBegun takes the caller's context, which has ended: the job's, made of it, ends a moment
+// later.
+func (e *Executor) notBegun(ctx context.Context, function string) error {
 	e.counters.notBegun.Add(1)
-	err := j.ctx.Err()
-	if cause := context.Cause(j.ctx); !errors.Is(err, cause) {
+	err := ctx.Err()
+	if cause := context.Cause(ctx); !errors.Is(err, cause) {
 		err = fmt.Errorf("%w (%w)", err, cause)
 	}
-	return &Error{Function: j.function, Kind: python.ErrNotBegun, Err: err}
+	return &Error{Function: function, Kind: python.ErrNotBegun, Err: err}
 }
 
 // Ready waits until the warm-up is done. Errors: the step's that failed, ErrClosed, and
