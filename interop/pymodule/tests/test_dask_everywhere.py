@@ -55,5 +55,5 @@ def test_behind_tls(security):
             assert every.allocations(client, "shared") == 1
         # A client without the certificate is not let in, and the cluster goes on.
         with pytest.raises((OSError, TypeError)):
-            distributed.Client(client.scheduler.address, timeout="3s")
+            distributed.Client(client.scheduler.address, timeout="3s", set_as_default=False)  # it would stay that
         assert client.submit(sum, [1, 2], pure=False).result() == 3
