@@ -201,14 +201,18 @@ func (p *Peer) await(ctx context.Context, op string, expects frameKind, send fun
 	p.calls[id] = c
 	if err := send(c, id); err != nil {
 		p.mu.Lock()
-		if p.calls[id] == c { // else fail has answered it
+		if p.calls[id] == c {
 			delete(p.calls, id)
 			<-p.credits
+			p.mu.Unlock()
+			return answer{}, named(op, err)
 		}
 		p.mu.Unlock()
-		return answer{}, named(op, err)
+		// It has its answer: that of fail, or one that came before the connection ended, with
+		// an array that is the caller's.
+	} else {
+		p.readFor(ctx, func() bool { return len(c.answer) > 0 })
 	}
-	p.readFor(ctx, func() bool { return len(c.answer) > 0 })
 	select {
 	case a := <-c.answer:
 		c.given = 0
