@@ -172,7 +172,7 @@ ASAN_ENV = env ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0 LD_LIBRARY_P
 	LD_PRELOAD=$$(realpath $$($(shell $(GO) env CC) -print-file-name=libstdc++.so.6))
 
 asan: python
-	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) GO="$(GO)" interop/setup/patient-test.sh -asan -exec "$(ASAN_ENV)" -timeout 40m -- $(INSTRUMENTED)
+	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) GO="$(GO)" interop/setup/patient-test.sh -asan -exec "$(ASAN_ENV)" -timeout 25m -- $(INSTRUMENTED)
 
 # Undefined behaviour of C, overflow of signed numbers and pointer arithmetic included, ends
 # the program that does it.
