@@ -12,43 +12,51 @@
 #include "usmb_suai.h"
 #include "usmb_support.h"
 
+/* Why one way failed, set aside while another is tried. */
+struct failure {
+	PyObject *type, *value, *trace;
+};
+
+static void set_aside(struct failure *f)
+{
+	usmb_py.PyErr_Fetch(&f->type, &f->value, &f->trace);
+}
+
+/* The other way's answer r; where it has none, why the first one failed is told, unless the
+   other failed too and is to tell (told). */
+static PyObject *settle(struct failure *f, PyObject *r, int told)
+{
+	if (!r && !(told && usmb_py.PyErr_Occurred())) {
+		usmb_py.PyErr_Restore(f->type, f->value, f->trace);
+		return NULL;
+	}
+	Py_XDECREF(f->type);
+	Py_XDECREF(f->value);
+	Py_XDECREF(f->trace);
+	return r;
+}
+
 /* The answer of a protocol; where it failed and o is an ndarray of one of ml_dtypes'
    types, which no protocol of NumPy's can say, by that. */
 static PyObject *or_ml(PyObject *o, PyObject *answer)
 {
-	PyObject *type, *value, *trace;
+	struct failure f;
 	if (answer || !(usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_BufferError) ||
 	                usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_ValueError)))
 		return answer;
-	usmb_py.PyErr_Fetch(&type, &value, &trace);
-	PyObject *r = usmb_import_ml(o);
-	if (r || usmb_py.PyErr_Occurred()) {
-		Py_XDECREF(type);
-		Py_XDECREF(value);
-		Py_XDECREF(trace);
-		return r;
-	}
-	usmb_py.PyErr_Restore(type, value, trace);
-	return NULL;
+	set_aside(&f);
+	return settle(&f, usmb_import_ml(o), 1);
 }
 
 /* The answer of DLPack; where o may not say it so and has a buffer, by that: read-only
    arrays of NumPy before 2.1, whose tensors have no such flag. */
 static PyObject *or_buffer(PyObject *o, PyObject *answer)
 {
-	PyObject *type, *value, *trace;
+	struct failure f;
 	if (answer || !usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_BufferError) || !usmb_py.PyObject_CheckBuffer(o))
 		return answer;
-	usmb_py.PyErr_Fetch(&type, &value, &trace);
-	PyObject *r = usmb_import_buffer(o);
-	if (!r) {
-		usmb_py.PyErr_Restore(type, value, trace); /* why the first way failed */
-		return NULL;
-	}
-	Py_XDECREF(type);
-	Py_XDECREF(value);
-	Py_XDECREF(trace);
-	return r;
+	set_aside(&f);
+	return settle(&f, usmb_import_buffer(o), 0);
 }
 
 /* The answer of DLPack; where it failed and o speaks Arrow too, by that: pyarrow has
@@ -56,22 +64,14 @@ static PyObject *or_buffer(PyObject *o, PyObject *answer)
    them, and no booleans there. */
 static PyObject *or_arrow(PyObject *o, PyObject *answer, int may_copy)
 {
-	PyObject *type, *value, *trace;
+	struct failure f;
 	if (answer || !(usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_BufferError) ||
 	                usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_TypeError) ||
 	                usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_ValueError) ||
 	                usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_NotImplementedError)))
 		return answer;
-	usmb_py.PyErr_Fetch(&type, &value, &trace);
-	PyObject *r = usmb_import_arrow(o, may_copy);
-	if (!r && !usmb_py.PyErr_Occurred()) {
-		usmb_py.PyErr_Restore(type, value, trace);
-		return NULL;
-	}
-	Py_XDECREF(type);
-	Py_XDECREF(value);
-	Py_XDECREF(trace);
-	return r;
+	set_aside(&f);
+	return settle(&f, usmb_import_arrow(o, may_copy), 1);
 }
 
 /* What has no buffer: Arrow's interface, then those of NumPy. */
