@@ -32,18 +32,24 @@ func begun(t *testing.T) (*python.Object, <-chan struct{}) {
 	return o, c
 }
 
-// event makes a threading.Event, and the function that sets it.
-func event(t *testing.T) (*python.Object, func()) {
+// object makes an object of Python's, and the function that calls its method.
+func object(t *testing.T, expression, method string) (*python.Object, func()) {
 	t.Helper()
 	py, _ := start(t)
-	o, err := py.Eval("__import__('threading').Event()", nil)
+	o, err := py.Eval(expression, nil)
 	require.NoError(t, err)
 	t.Cleanup(o.Release)
 	return o, func() {
-		r, err := o.Method("set")
+		r, err := o.Method(method)
 		require.NoError(t, err)
 		r.Release()
 	}
+}
+
+// event makes a threading.Event, and the function that sets it.
+func event(t *testing.T) (*python.Object, func()) {
+	t.Helper()
+	return object(t, "__import__('threading').Event()", "set")
 }
 
 func await(t *testing.T, c <-chan struct{}) {
@@ -265,15 +271,7 @@ func TestFull(t *testing.T) {
 func TestStuck(t *testing.T) {
 	e, _ := open(t, executor.Config{Grace: 10 * time.Millisecond, Spare: 1, Serial: []string{"models:hold"}})
 	lock := func() (*python.Object, func()) {
-		py, _ := start(t)
-		l, err := py.Eval("(lambda l: (l.acquire(), l)[1])(__import__('threading').Lock())", nil)
-		require.NoError(t, err)
-		t.Cleanup(l.Release)
-		return l, func() {
-			r, err := l.Method("release")
-			require.NoError(t, err)
-			r.Release()
-		}
+		return object(t, "(lambda l: (l.acquire(), l)[1])(__import__('threading').Lock())", "release")
 	}
 	hold := func(function string) (free func()) {
 		began, running := begun(t)
