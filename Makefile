@@ -71,7 +71,7 @@ portable: ## builds and tests without cgo, builds for other systems
 	CGO_ENABLED=0 GOOS=windows GOARCH=amd64 $(GO) build ./...
 
 # Modules with a go.mod of their own, for what would burden a library's user.
-NESTED := interop/embedpython interop/metrics interop/flight examples/embedded examples/cluster/flight
+NESTED := interop/embedpython interop/metrics interop/flight examples/embedded examples/cluster/flight examples/service
 
 test-nested: python ## the nested modules with their real clients: vet, build, tests
 	@for m in $(NESTED); do \

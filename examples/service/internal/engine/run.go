@@ -1,0 +1,295 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/usmbridge/usmbridge/examples/service/internal/oip"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// Run waits for the request's turn, calls the model, and returns the outputs that were asked
+// for, in that order. It is called once. Errors: Invalid for inputs that are missing, for
+// memory of the client's that went away, and for what the model refuses; Busy, Deadline,
+// Cancelled; Internal when the model failed.
+func (r *Request) Run() ([]Result, error) {
+	if r.ran || r.ended {
+		return nil, misuse("Run, called twice")
+	}
+	r.ran = true
+	results, err := r.run()
+	if err != nil {
+		r.count(false)
+		e := r.told(err)
+		if e.Kind == oip.Internal {
+			r.model.engine.log().Error("a request failed", "model", r.model.def.Meta.Name, "tenant", r.account.name, "error", e)
+		}
+		return nil, e
+	}
+	r.count(true)
+	return results, nil
+}
+
+func (r *Request) run() ([]Result, error) {
+	m := r.model
+	for i := range r.inputs {
+		if in := &r.inputs[i]; !in.full {
+			return nil, oip.Errorf(oip.Invalid, "input %s of model %s is missing", in.meta().Name, m.def.Meta.Name)
+		}
+	}
+	if len(r.wanted) == 0 {
+		for i := range r.outputs {
+			r.outputs[i].wanted = true
+			r.wanted = append(r.wanted, &r.outputs[i])
+		}
+	}
+	began := time.Now()
+	args := make([]any, 0, len(r.inputs)+len(r.outputs))
+	for i := range r.inputs {
+		in := &r.inputs[i]
+		a, err := in.place.array(m.types[i], in.shape, usmarray.BufferReadOnly())
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, a)
+		m.stats.inputBytes.Add(in.size)
+	}
+	if m.def.Bound && m.def.Shapes == "" { // memory first: who waits for it keeps nobody's turn
+		var err error
+		if args, err = r.bind(args, nil); err != nil {
+			return nil, err
+		}
+	}
+	prepared := time.Now()
+	if err := r.ticket.Wait(r.Context()); err != nil {
+		return nil, err
+	}
+	turn := time.Now()
+	if m.def.Bound && m.def.Shapes != "" {
+		shapes, err := r.askShapes()
+		if err != nil {
+			return nil, err
+		}
+		if args, err = r.bind(args, shapes); err != nil {
+			return nil, err
+		}
+	}
+	bound := time.Now()
+	answer, err := m.engine.o.Runner.Call(r.Context(), m.def.Function, args...)
+	called := time.Now()
+	r.ticket.Yield()
+	m.stats.executions.Add(1)
+	m.stats.last.Store(uint64(called.UnixNano()))
+	m.stats.input.add(prepared.Sub(began) + bound.Sub(turn))
+	m.stats.queue.add(turn.Sub(prepared))
+	m.stats.infer.add(called.Sub(bound))
+	if err == nil && !m.def.Bound {
+		err = r.take(answer)
+	} else if answer != nil {
+		drop(answer)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := r.stillThere(); err != nil {
+		return nil, err
+	}
+	results, err := r.collect()
+	m.stats.output.add(time.Since(called))
+	return results, err
+}
+
+// bind gives each output its memory and puts it behind the arguments.
+func (r *Request) bind(args []any, shapes [][]int64) ([]any, error) {
+	m := r.model
+	for i := range r.outputs {
+		o := &r.outputs[i]
+		var shape []int64
+		if shapes != nil {
+			shape = shapes[i]
+		} else {
+			shape = m.shapeOf(i, r.inputs)
+		}
+		if err := o.settle(shape); err != nil {
+			return nil, err
+		}
+		a, err := o.place.array(m.types[len(r.inputs)+i], shape)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, a)
+	}
+	return args, nil
+}
+
+// askShapes has the model tell the shapes of its outputs.
+func (r *Request) askShapes() ([][]int64, error) {
+	m := r.model
+	args := make([]any, len(r.inputs))
+	for i := range r.inputs {
+		list := make([]any, len(r.inputs[i].shape))
+		for j, extent := range r.inputs[i].shape {
+			list[j] = extent
+		}
+		args[i] = list
+	}
+	answer, err := m.engine.o.Runner.Call(r.Context(), m.def.Shapes, args...)
+	if err != nil {
+		return nil, err
+	}
+	shapes, err := toShapes(answer)
+	if err == nil && len(shapes) != len(r.outputs) {
+		err = fmt.Errorf("%d shapes for %d outputs", len(shapes), len(r.outputs))
+	}
+	for i := 0; err == nil && i < len(shapes); i++ {
+		if meta := r.outputs[i].meta(); !meta.Fits(shapes[i]) {
+			err = fmt.Errorf("output %s would have shape %v and is declared as %v", meta.Name, shapes[i], meta.Shape)
+		}
+	}
+	if err != nil {
+		drop(answer)
+		return nil, r.badModel(err)
+	}
+	return shapes, nil
+}
+
+// toShapes reads a list of lists of integers.
+func toShapes(v any) ([][]int64, error) {
+	list, ok := v.([]any)
+	if !ok {
+		return nil, fmt.Errorf("the shapes of the outputs came as %T", v)
+	}
+	shapes := make([][]int64, len(list))
+	for i, s := range list {
+		extents, ok := s.([]any)
+		if !ok {
+			return nil, fmt.Errorf("the shape of an output came as %T", s)
+		}
+		shapes[i] = make([]int64, len(extents))
+		for j, extent := range extents {
+			switch n := extent.(type) {
+			case int:
+				shapes[i][j] = int64(n)
+			case int64:
+				shapes[i][j] = n
+			default:
+				return nil, fmt.Errorf("an extent of an output came as %T", extent)
+			}
+		}
+	}
+	return shapes, nil
+}
+
+// take puts in place what a model returned.
+func (r *Request) take(answer any) error {
+	list, ok := answer.([]any)
+	if !ok || len(list) != len(r.outputs) {
+		drop(answer)
+		return r.badModel(fmt.Errorf("%T came back for %d outputs", answer, len(r.outputs)))
+	}
+	for i := range list {
+		a, ok := list[i].(*usmarray.Array)
+		if !ok {
+			drop(answer)
+			return r.badModel(fmt.Errorf("output %s came as %T", r.outputs[i].meta().Name, list[i]))
+		}
+		r.arrays = append(r.arrays, a) // which End releases
+		list[i] = nil
+	}
+	for _, o := range r.wanted {
+		if err := r.takeOne(o, r.arrays[o.index]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Request) takeOne(o *Output, a *usmarray.Array) error {
+	meta := o.meta()
+	dt := r.model.types[len(r.inputs)+o.index]
+	shape := make([]int64, a.NDim())
+	for i, extent := range a.Shape() {
+		shape[i] = int64(extent)
+	}
+	if a.DataType() != dt || !meta.Fits(shape) {
+		return r.badModel(fmt.Errorf("output %s is %v of %v and is declared as %v of %v", meta.Name, a.DataType(), shape, dt, meta.Shape))
+	}
+	o.shape, o.size = shape, uint64(a.NBytes())
+	if err := o.fits(); err != nil {
+		return err
+	}
+	if o.place.lease == nil && r.ours(a) {
+		o.place.buffer = a.Buffer().Retain()
+		return nil
+	}
+	if err := o.settle(shape); err != nil {
+		return err
+	}
+	to, err := o.place.array(dt, shape)
+	if err != nil {
+		return err
+	}
+	if err := to.CopyFrom(a); err != nil {
+		return err
+	}
+	if err := to.Wait(); err != nil {
+		return err
+	}
+	r.model.stats.copied.Add(1)
+	r.model.stats.copiedSize.Add(o.size)
+	return nil
+}
+
+// ours tells whether an array can be sent from where it lies: the start of memory of the
+// request's tenant, dense.
+func (r *Request) ours(a *usmarray.Array) bool {
+	buffer := a.Buffer()
+	return buffer.Resource() == r.account.memory && a.IsC() && buffer.Address() == uintptr(a.Pointer())
+}
+
+// stillThere asks whether the memory of clients is what it was when it was used.
+func (r *Request) stillThere() error {
+	for i := range r.inputs {
+		if err := r.inputs[i].place.err(); err != nil {
+			return err
+		}
+	}
+	for i := range r.outputs {
+		if err := r.outputs[i].place.err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// collect makes the results.
+func (r *Request) collect() ([]Result, error) {
+	r.results = make([]Result, len(r.wanted))
+	for i, o := range r.wanted {
+		meta := o.meta()
+		data, err := o.place.bytes(o.size)
+		if err != nil {
+			return nil, err
+		}
+		r.results[i] = Result{Name: meta.Name, Datatype: meta.Datatype, Shape: o.shape, InRegion: o.place.lease != nil,
+			size: o.size, data: data, buffer: o.place.buffer}
+		r.model.stats.outputBytes.Add(o.size)
+	}
+	return r.results, nil
+}
+
+// drop releases the arrays in an answer that nobody takes.
+func drop(v any) {
+	switch v := v.(type) {
+	case *usmarray.Array:
+		v.Release()
+	case []any:
+		for _, x := range v {
+			drop(x)
+		}
+	case map[string]any:
+		for _, x := range v {
+			drop(x)
+		}
+	}
+}

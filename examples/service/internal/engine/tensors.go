@@ -1,0 +1,182 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/usmbridge/usmbridge/examples/service/internal/oip"
+	"github.com/usmbridge/usmbridge/memmgr"
+)
+
+// Input is one tensor that a client sends, or points to.
+type Input struct {
+	request *Request
+	index   int
+	given   bool
+	shape   []int64
+	size    uint64
+	place   place
+	full    bool
+}
+
+// meta describes what the model wants.
+func (in *Input) meta() *oip.Tensor { return &in.request.model.def.Meta.Inputs[in.index] }
+
+// Input declares an input: its datatype and shape must be what the model takes. Fill or
+// Region must follow. Errors: Invalid, also for one that was given before, and TooLarge.
+func (r *Request) Input(name, datatype string, shape []int64) (*Input, error) {
+	i, ok := r.model.inputs[name]
+	if !ok {
+		return nil, oip.Errorf(oip.Invalid, "model %s has no input %s", r.model.def.Meta.Name, oip.Quote(name))
+	}
+	in := &r.inputs[i]
+	if in.given {
+		return nil, oip.Errorf(oip.Invalid, "input %s is given twice", name)
+	}
+	meta := in.meta()
+	if datatype != meta.Datatype.String() {
+		if _, err := oip.Parse(datatype); err != nil {
+			return nil, err
+		}
+		return nil, oip.Errorf(oip.Invalid, "input %s is %s, not %s", name, meta.Datatype, datatype)
+	}
+	size, err := oip.Bytes(meta.Datatype, shape)
+	if err != nil {
+		return nil, err
+	}
+	if !meta.Fits(shape) {
+		return nil, oip.Errorf(oip.Invalid, "input %s has shape %v; model %s takes %v, -1 for any extent", name, shape, r.model.def.Meta.Name, meta.Shape)
+	}
+	if limit := r.model.engine.o.Limit; limit != 0 && size > limit {
+		return nil, oip.Errorf(oip.TooLarge, "input %s has %d bytes: all tensors together may have %d", name, size, limit)
+	}
+	in.given, in.shape, in.size = true, slices.Clone(shape), size
+	return in, nil
+}
+
+// Size returns the bytes that the input takes.
+func (in *Input) Size() uint64 { return in.size }
+
+// Datatype is that of the input's elements.
+func (in *Input) Datatype() oip.Datatype { return in.meta().Datatype }
+
+// Fill waits for memory, charged to the request's tenant, and has read fill all of it,
+// Size bytes. An error of read comes back as it is. Errors: Busy, TooLarge, Deadline,
+// Cancelled.
+func (in *Input) Fill(read func(p []byte) error) error {
+	if in.place.there() || in.request.ran {
+		return misuse("Fill on an input that has its memory")
+	}
+	if err := in.place.allocate(in.request, in.size); err != nil {
+		return err
+	}
+	p, err := in.place.bytes(in.size)
+	if err != nil {
+		return err
+	}
+	if err := read(p); err != nil {
+		return err
+	}
+	in.full = true
+	return nil
+}
+
+// Region takes the input from a client's registered memory, in place: offset and size in
+// bytes, of which there must be Size. Errors: those of region.Registry.Acquire, Invalid,
+// Unsupported.
+func (in *Input) Region(name string, offset, size uint64) error {
+	if in.place.there() || in.request.ran {
+		return misuse("Region on an input that has its memory")
+	}
+	if size != in.size {
+		return oip.Errorf(oip.Invalid, "input %s takes %d bytes, and %d of region %s are given", in.meta().Name, in.size, size, oip.Quote(name))
+	}
+	if err := in.place.borrow(in.request, name, offset, size, false, in.meta().Datatype); err != nil {
+		return err
+	}
+	in.full = true
+	return nil
+}
+
+// Output is one tensor that a client wants.
+type Output struct {
+	request *Request
+	index   int
+	wanted  bool
+	room    uint64 // bytes of the region
+	place   place
+	shape   []int64
+	size    uint64
+}
+
+func (o *Output) meta() *oip.Tensor { return &o.request.model.def.Meta.Outputs[o.index] }
+
+// Output asks for an output; where none is asked for, all come. Errors: Invalid, also for one
+// that was asked for before.
+func (r *Request) Output(name string) (*Output, error) {
+	i, ok := r.model.outputs[name]
+	if !ok {
+		return nil, oip.Errorf(oip.Invalid, "model %s has no output %s", r.model.def.Meta.Name, oip.Quote(name))
+	}
+	o := &r.outputs[i]
+	if o.wanted {
+		return nil, oip.Errorf(oip.Invalid, "output %s is asked for twice", name)
+	}
+	o.wanted = true
+	r.wanted = append(r.wanted, o)
+	return o, nil
+}
+
+// Region has the output written to a client's registered memory: offset and size in bytes, of
+// which it may take less. Errors: as of Input.Region.
+func (o *Output) Region(name string, offset, size uint64) error {
+	if o.place.there() || o.request.ran {
+		return misuse("Region on an output that has its memory")
+	}
+	if err := o.place.borrow(o.request, name, offset, size, true, o.meta().Datatype); err != nil {
+		return err
+	}
+	o.room = size
+	return nil
+}
+
+// settle fixes the shape, and takes memory where the output has none.
+func (o *Output) settle(shape []int64) error {
+	size, err := oip.Bytes(o.meta().Datatype, shape)
+	if err != nil {
+		return err
+	}
+	o.shape, o.size = shape, size
+	if o.place.lease == nil {
+		return o.place.allocate(o.request, size)
+	}
+	return o.fits()
+}
+
+// fits refuses a region that is too small.
+func (o *Output) fits() error {
+	if o.place.lease != nil && o.size > o.room {
+		return oip.Errorf(oip.Invalid, "output %s has %d bytes, and its region has room for %d", o.meta().Name, o.size, o.room)
+	}
+	return nil
+}
+
+// Result is one output of a request that ran. It is valid until the request's End.
+type Result struct {
+	Name     string
+	Datatype oip.Datatype
+	Shape    []int64
+	InRegion bool // it lies where Output.Region said, and needs not be sent
+
+	size   uint64
+	data   []byte
+	buffer memmgr.Buffer
+}
+
+// Size returns the bytes of the elements.
+func (r *Result) Size() uint64 { return r.size }
+
+// Bytes are the elements, in C order and the machine's byte order.
+func (r *Result) Bytes() []byte { return r.data }
+
+// Buffer is the memory that Bytes lie in, borrowed, for those who keep them beyond End.
+func (r *Result) Buffer() memmgr.Buffer { return r.buffer }
