@@ -1,27 +1,326 @@
-// Package region is the registry of clients' system shared memory.
 package region
 
 import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"unicode"
+	"unicode/utf8"
+
 	"github.com/usmbridge/usmbridge/examples/service/internal/oip"
 	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// Registry knows the regions that clients have registered.
-type Registry struct{}
+// The bounds of a registry that says nothing else.
+const (
+	DefaultMaxRegions = 256
+	DefaultMaxBytes   = 64 << 30
+)
 
-// Acquire lends a range of a region, in bytes, until Lease.Release.
-func (r *Registry) Acquire(name string, _, _ uint64, _ bool) (*Lease, error) {
-	return nil, oip.Errorf(oip.NotFound, "no region %s is registered", oip.Quote(name))
+// maxName is the longest name of a region, and of a key without its slash, in bytes.
+const maxName = 255
+
+// Options say what may be registered. The zero Options are those of memory of the host, of
+// this process's user, under any name.
+type Options struct {
+	// Prefix is what each key must begin with, not counting a slash before it; "" for any.
+	Prefix string
+	// MaxRegions bounds the number of regions, MaxBytes the sum of their sizes in bytes (of
+	// address space: their pages are the clients'). 0 is the default.
+	MaxRegions int
+	MaxBytes   uint64
+	// Owner decides whether memory of a user is admitted; nil admits that of this process's
+	// effective user alone.
+	Owner func(uid uint32) error
+	// Queue makes regions USM of kind Kind in the context of the queue where that works, and
+	// memory of the host elsewhere. nil: memory of the host. The queue is borrowed until Close.
+	Queue *syclobj.Queue
+	Kind  syclobj.USMKind
 }
 
-// Lease is a range of a region in use.
-type Lease struct{ buffer memmgr.Buffer }
+// Info tells of a region what its client told.
+type Info struct {
+	Name   string
+	Key    string
+	Offset uint64 // of the first byte in the shared memory
+	Size   uint64 // bytes
+}
 
-// Buffer is the memory of exactly that range, borrowed: it lives until Release.
-func (l *Lease) Buffer() memmgr.Buffer { return l.buffer }
+// Registry knows the regions that clients have registered. Its methods may be called from any
+// goroutine; their errors are *oip.Error.
+type Registry struct {
+	options Options
 
-// Err tells whether the memory is still there.
-func (l *Lease) Err() error { return nil }
+	mu      sync.Mutex
+	closed  bool
+	bytes   uint64            // of all entries, those that are being mapped among them
+	entries map[string]*entry // by name
+	leases  int               // of all entries, and of those that Close left
+}
 
-// Release gives the range back.
-func (l *Lease) Release() {}
+// entry is a region. The registry's lock guards what changes.
+type entry struct {
+	info    Info
+	mapping *segment.Mapping // nil while it is being mapped
+	leases  int              // buffers that are alive
+	gone    bool             // not in the registry any more: the last lease closes the mapping
+}
+
+// New makes a registry without regions.
+func New(o Options) *Registry {
+	if o.MaxRegions <= 0 {
+		o.MaxRegions = DefaultMaxRegions
+	}
+	if o.MaxBytes == 0 {
+		o.MaxBytes = DefaultMaxBytes
+	}
+	return &Registry{options: o, entries: map[string]*entry{}}
+}
+
+// Register maps size bytes from an offset in shared memory on, under a name of the client's
+// choice. Errors: Invalid for names and keys that cannot be, for a name that is taken, for
+// memory that is not there or may not be mapped, and for bytes that it does not have; Busy
+// where a bound is reached; NotReady after Close.
+func (r *Registry) Register(name, key string, offset, size uint64) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	bare, err := r.checkKey(key)
+	if err != nil {
+		return err
+	}
+	switch {
+	case size == 0:
+		return oip.Errorf(oip.Invalid, "region %s: a byte_size of 0", oip.Quote(name))
+	case offset+size < offset:
+		return oip.Errorf(oip.Invalid, "region %s: offset %d and byte_size %d are too large", oip.Quote(name), offset, size)
+	}
+	e := &entry{info: Info{Name: name, Key: key, Offset: offset, Size: size}}
+	if err := r.reserve(e); err != nil {
+		return err
+	}
+	// Mapping takes system calls, so nobody waits for it behind the lock; the name is taken.
+	mapping, err := r.attach(bare, offset, size)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case err != nil:
+		r.forget(e)
+		return refusal(name, key, err)
+	case r.closed: // meanwhile
+		r.forget(e)
+		_ = mapping.Close()
+		return errClosed()
+	}
+	e.mapping = mapping
+	return nil
+}
+
+// reserve takes the name, and a place and bytes of the bounds.
+func (r *Registry) reserve(e *entry) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return errClosed()
+	}
+	if _, taken := r.entries[e.info.Name]; taken {
+		return oip.Errorf(oip.Invalid, "region %s is registered already; unregister it first", oip.Quote(e.info.Name))
+	}
+	if len(r.entries) >= r.options.MaxRegions {
+		return oip.Errorf(oip.Busy, "%d regions are registered, and no more than that may be; unregister some", len(r.entries))
+	}
+	if e.info.Size > r.options.MaxBytes {
+		return oip.Errorf(oip.TooLarge, "region %s: %d bytes are asked for, and all regions together may have %d",
+			oip.Quote(e.info.Name), e.info.Size, r.options.MaxBytes)
+	}
+	if e.info.Size > r.options.MaxBytes-r.bytes {
+		return oip.Errorf(oip.Busy, "region %s: %d bytes are asked for, and all regions together may have %d more; unregister some",
+			oip.Quote(e.info.Name), e.info.Size, r.options.MaxBytes-r.bytes)
+	}
+	r.entries[e.info.Name] = e
+	r.bytes += e.info.Size
+	return nil
+}
+
+// forget takes an entry out of the registry, whose lock is held.
+func (r *Registry) forget(e *entry) {
+	if r.entries[e.info.Name] == e {
+		delete(r.entries, e.info.Name)
+		r.bytes -= e.info.Size
+	}
+	e.gone = true
+}
+
+// attach maps the memory, as USM where that is asked for and works.
+func (r *Registry) attach(key string, offset, size uint64) (*segment.Mapping, error) {
+	f := segment.Foreign{Name: key, Offset: offset, Size: size, Owner: r.options.Owner, Queue: r.options.Queue, Kind: r.options.Kind}
+	m, err := segment.MapForeign(f)
+	if f.Queue != nil && errors.Is(err, errors.ErrUnsupported) {
+		f.Queue = nil
+		m, err = segment.MapForeign(f)
+	}
+	return m, err
+}
+
+// refusal is what a client is told of memory that was not mapped. What is not there and what
+// is somebody else's are one answer: names of others' memory are nobody's business.
+func refusal(name, key string, err error) error {
+	e := &oip.Error{Kind: oip.Invalid, Err: err}
+	switch {
+	case errors.Is(err, segment.ErrSize):
+		e.Message = fmt.Sprintf("region %s: the shared memory of key %s does not have the bytes that offset and byte_size name",
+			oip.Quote(name), oip.Quote(key))
+	case errors.Is(err, segment.ErrLimit), errors.Is(err, memmgr.ErrOutOfMemory):
+		e.Kind = oip.Busy
+		e.Message = "no more shared memory can be mapped at present; unregister regions that are not used"
+	case errors.Is(err, errors.ErrUnsupported):
+		e.Kind = oip.Unsupported
+		e.Message = "shared memory cannot be mapped by this server"
+	default:
+		e.Message = fmt.Sprintf("region %s: there is no shared memory of key %s that may be registered", oip.Quote(name), oip.Quote(key))
+	}
+	return e
+}
+
+func errClosed() error { return oip.Errorf(oip.NotReady, "the server is shutting down") }
+
+// checkName wants a name that can stand in a message and a list.
+func checkName(name string) error {
+	bad := name == "" || len(name) > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl)
+	if bad {
+		return oip.Errorf(oip.Invalid, "%s is no name of a region: 1 to %d bytes of UTF-8 without control characters", oip.Quote(name), maxName)
+	}
+	return nil
+}
+
+// checkKey wants one name that clients may use, and returns it without its slash.
+func (r *Registry) checkKey(key string) (string, error) {
+	bare := strings.TrimPrefix(key, "/")
+	switch {
+	case bare == "" || len(bare) > maxName || bare == "." || bare == ".." || !utf8.ValidString(bare) ||
+		strings.ContainsRune(bare, '/') || strings.ContainsFunc(bare, unicode.IsControl):
+		return "", oip.Errorf(oip.Invalid, "%s is no key of shared memory: one name of 1 to %d bytes, which may have a slash before it, and no other",
+			oip.Quote(key), maxName)
+	case !strings.HasPrefix(bare, r.options.Prefix), strings.HasPrefix(bare, "sem."): // POSIX semaphores lie beside it
+		return "", oip.Errorf(oip.Invalid, "shared memory of key %s may not be registered: keys begin with %s",
+			oip.Quote(key), r.wanted())
+	}
+	return bare, nil
+}
+
+func (r *Registry) wanted() string {
+	if r.options.Prefix == "" {
+		return `anything but "sem."`
+	}
+	return oip.Quote(r.options.Prefix)
+}
+
+// unknown is the error for a name that is not there.
+func unknown(name string) error {
+	return oip.Errorf(oip.NotFound, "no region %s is registered", oip.Quote(name))
+}
+
+// Unregister unmaps a region. Errors: NotFound, and InUse while a lease of it, or anybody who
+// kept its memory, is left; then the region stays as it is.
+func (r *Registry) Unregister(name string) error {
+	r.mu.Lock()
+	e, ok := r.entries[name]
+	if !ok || e.mapping == nil {
+		r.mu.Unlock()
+		return unknown(name)
+	}
+	if e.leases > 0 {
+		n := e.leases
+		r.mu.Unlock()
+		return oip.Errorf(oip.InUse, "region %s is in use in %d places; unregister it when its requests are over", oip.Quote(name), n)
+	}
+	r.forget(e)
+	r.mu.Unlock()
+	_ = e.mapping.Close() // never fails
+	return nil
+}
+
+// UnregisterAll unmaps all regions that are not in use. Errors: InUse where some stay.
+func (r *Registry) UnregisterAll() error {
+	r.mu.Lock()
+	idle, used := r.sweep()
+	r.mu.Unlock()
+	for _, e := range idle {
+		_ = e.mapping.Close()
+	}
+	if used > 0 {
+		return oip.Errorf(oip.InUse, "%d regions were unregistered, and %d stay, which are in use", len(idle), used)
+	}
+	return nil
+}
+
+// sweep forgets what nobody uses, and counts the rest. The lock is held.
+func (r *Registry) sweep() (idle []*entry, used int) {
+	for _, e := range r.entries {
+		switch {
+		case e.mapping == nil: // its client has no answer yet, so it is not registered yet
+		case e.leases > 0:
+			used++
+		default:
+			r.forget(e)
+			idle = append(idle, e)
+		}
+	}
+	return idle, used
+}
+
+// Status tells of a region, or of all by their names in order where name is "". Errors:
+// NotFound.
+func (r *Registry) Status(name string) ([]Info, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if name != "" {
+		e, ok := r.entries[name]
+		if !ok || e.mapping == nil {
+			return nil, unknown(name)
+		}
+		return []Info{e.info}, nil
+	}
+	all := make([]Info, 0, len(r.entries))
+	for _, e := range r.entries {
+		if e.mapping != nil {
+			all = append(all, e.info)
+		}
+	}
+	slices.SortFunc(all, func(a, b Info) int { return strings.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+// InUse returns how many regions are registered, their bytes, and how many buffers of them
+// are alive.
+func (r *Registry) InUse() (regions int, bytes uint64, leases int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.entries), r.bytes, r.leases
+}
+
+// Close unregisters everything: what is in use is unmapped by the last who holds it. Nothing
+// is registered or lent afterwards. Its error tells what is still held. It may be called again.
+func (r *Registry) Close() error {
+	r.mu.Lock()
+	r.closed = true
+	idle, _ := r.sweep()
+	for _, e := range r.entries {
+		if e.mapping != nil {
+			r.forget(e)
+		}
+	}
+	held := r.leases
+	r.mu.Unlock()
+	for _, e := range idle {
+		_ = e.mapping.Close()
+	}
+	if held > 0 {
+		return fmt.Errorf("%d ranges of shared memory regions are still held; they go with those who hold them", held)
+	}
+	return nil
+}
