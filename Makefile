@@ -28,7 +28,7 @@ endif
 QUIET_ENV := env -u USMBRIDGE_SYCL
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-nested test-pythons test-versions test-peers bench bench-wheel check check-long build python python-run wheel flight clean \
+.PHONY: help run test test-nested test-pythons test-versions test-peers bench bench-wheel check check-long build python python-run wheel flight browser clean \
 	vet portable format fmt lint race asan ubsan cgocheck fuzz
 
 help: ## list the targets
@@ -73,11 +73,18 @@ portable: ## builds and tests without cgo, builds for other systems
 # Modules with a go.mod of their own, for what would burden a library's user.
 NESTED := interop/embedpython interop/metrics interop/flight examples/embedded examples/cluster/flight examples/service
 
-test-nested: python ## the nested modules with their real clients: vet, build, tests
+test-nested: python browser ## the nested modules with their real clients: vet, build, tests
 	@for m in $(NESTED); do \
 	  echo "== $$m"; (cd $$m && $(GO) vet ./... && $(GO) build -o /dev/null ./... && \
 	  $(QUIET_ENV) $(ACTIVE) $(REQUIRE) $(GO) test -count=1 ./...) || exit 1; \
 	done
+
+BROWSER_VERSION := 153.0.0
+
+browser: bin/browser/$(BROWSER_VERSION) ## fetches the headless browser of test-nested, where npm is there
+
+bin/browser/$(BROWSER_VERSION):
+	@interop/setup/browser.sh bin/browser $(BROWSER_VERSION)
 
 flight: ## builds bin/usmflight, the Arrow Flight server for tensors
 	@mkdir -p bin

@@ -1,0 +1,78 @@
+package admin
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// guard refuses what a browser sends on behalf of others, and forbids it what the page does
+// not need.
+type guard struct {
+	hosts []string // names that requests may be for, in lower case, without ports
+	next  http.Handler
+}
+
+// policy lets the page load from this server and from nowhere else. It has no inline scripts
+// and styles.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// ServeHTTP implements http.Handler.
+func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+	switch {
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		h.Set("Allow", "GET, HEAD")
+		http.Error(w, "these pages are for reading: GET and HEAD", http.StatusMethodNotAllowed)
+	case !g.knows(r.Host):
+		http.Error(w, "this address is not known here by that name: use a numeric address or localhost, or have the name allowed at the start",
+			http.StatusMisdirectedRequest)
+	case foreign(r):
+		http.Error(w, "another site may not ask for this", http.StatusForbidden)
+	default:
+		g.next.ServeHTTP(w, r)
+	}
+}
+
+// knows tells whether a Host header is one that no foreign name server can have made a browser
+// send: a number, localhost, or a name of the operator's.
+func (g *guard) knows(host string) bool {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	name = strings.TrimSuffix(strings.TrimPrefix(name, "["), "]")
+	if _, err := netip.ParseAddr(name); err == nil {
+		return true
+	}
+	name = strings.ToLower(strings.TrimSuffix(name, "."))
+	return name == "localhost" || slices.Contains(g.hosts, name)
+}
+
+// foreign tells whether a page of another origin made its browser ask. What a person follows a
+// link to is not: only the page itself is opened so, and it shows nothing to the other.
+func foreign(r *http.Request) bool {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "none", "same-origin":
+		return false
+	case "":
+		return r.Header.Get("Origin") != "" && !sameOrigin(r)
+	}
+	return r.URL.Path != "/" || r.Header.Get("Sec-Fetch-Mode") != "navigate" || r.Header.Get("Sec-Fetch-Dest") != "document"
+}
+
+// sameOrigin compares for browsers that do not tell (Sec-Fetch-Site). The scheme is not known
+// behind a proxy, so that the host decides.
+func sameOrigin(r *http.Request) bool {
+	_, host, found := strings.Cut(r.Header.Get("Origin"), "://")
+	return found && strings.EqualFold(host, r.Host)
+}
