@@ -118,7 +118,10 @@
 // lock has come to it, one at most. When the context of a running call ends, one more
 // interrupts it. Package interop/executor has a goroutine for each of its slots and
 // one for its lane, from New to Close, those in calls that do not stop until these end, and
-// in Close one that waits for them.
+// in Close one that waits for them. Package interop/workers has three for each worker, which see
+// to its process, wait for its end and read what it writes, one on a thread of its own that starts
+// them, and one that waits for the last; all from New to the end of Close. In a worker one reads
+// what its maker sends, and one makes the call.
 //
 // Waiting for memory makes no goroutine: one of those who wait looks after the pool
 // every 0.1 to 5 ms, and asks others to give way every 10 ms.

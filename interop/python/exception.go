@@ -49,10 +49,11 @@ type Error struct {
 	Type      string // class: "ValueError", "numpy.exceptions.AxisError"
 	Message   string // str() of the exception
 	Traceback string // as Python prints it, with causes and contexts
+	// Classes are the names of the class and of its bases, as Is compares them.
+	Classes []string
 
-	lineage []string // Type and its bases
-	exc     *Object
-	goErr   error // the Go error that was raised as this exception
+	exc   *Object
+	goErr error // the Go error that was raised as this exception
 }
 
 // Error returns "python: ValueError: message".
@@ -66,14 +67,15 @@ func (e *Error) Error() string {
 // Is reports whether target is an Exception that names the class or a base of it.
 func (e *Error) Is(target error) bool {
 	x, ok := target.(Exception)
-	return ok && slices.Contains(e.lineage, string(x))
+	return ok && slices.Contains(e.Classes, string(x))
 }
 
 // Unwrap returns the Go error that a Go function raised, when the exception came
 // from one, so that errors.Is and errors.As see through Python.
 func (e *Error) Unwrap() error { return e.goErr }
 
-// Exception returns the exception object, borrowed from e.
+// Exception returns the exception object, borrowed from e; nil for an error that was not
+// raised in this process.
 func (e *Error) Exception() *Object { return e.exc }
 
 // newError takes over the exception object.
@@ -82,7 +84,7 @@ func newError(exc ptr) error {
 		Type:      opErrorPart(exc, partType),
 		Message:   opErrorPart(exc, partMessage),
 		Traceback: opErrorPart(exc, partTraceback),
-		lineage:   strings.Split(opErrorPart(exc, partLineage), "\n"),
+		Classes:   strings.Split(opErrorPart(exc, partLineage), "\n"),
 	}
 	opClearFrames(exc)
 	if r := opErrorHandle(exc); r.code == codeOK && r.num != 0 {

@@ -1,0 +1,227 @@
+package workers
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/interop/share"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// Traffic counts arrays that went one way.
+type Traffic struct {
+	Handles uint64 // by handle: no byte copied
+	Copies  uint64 // by value: into memory that the other process can map
+	Bytes   uint64 // of the copies
+}
+
+type traffic struct{ handles, copies, bytes atomic.Uint64 }
+
+func (t *traffic) add(o Traffic) {
+	t.handles.Add(o.Handles)
+	t.copies.Add(o.Copies)
+	t.bytes.Add(o.Bytes)
+}
+
+func (t *traffic) load() Traffic {
+	return Traffic{Handles: t.handles.Load(), Copies: t.copies.Load(), Bytes: t.bytes.Load()}
+}
+
+// lender makes handles of arrays for another process.
+type lender struct {
+	server *share.Server
+	// audience is that of copies: what they are for is told by who lends.
+	audience segment.Audience
+}
+
+// lent is the arrays of one message.
+type lent struct {
+	table   []byte
+	handles []share.Handle
+	traffic Traffic
+}
+
+// What the table says of an array beside its handle.
+const (
+	entryHost byte = iota
+	entryUSM
+)
+
+// lend makes a handle of each array, which the other process opens once. Those that it could not
+// map go by value.
+func (l *lender) lend(ctx context.Context, arrays []*usmarray.Array) (out lent, err error) {
+	out.table = binary.AppendUvarint(nil, uint64(len(arrays)))
+	for i, a := range arrays {
+		h, isUSM, err := l.one(ctx, a, &out.traffic)
+		if err != nil {
+			l.revoke(out.handles)
+			return lent{}, fmt.Errorf("array %d: %w", i, err)
+		}
+		out.handles = append(out.handles, h)
+		where := entryHost
+		if isUSM {
+			where = entryUSM
+		}
+		b := h.Bytes()
+		out.table = append(out.table, where)
+		out.table = binary.AppendUvarint(out.table, uint64(len(b)))
+		out.table = append(out.table, b...)
+	}
+	return out, nil
+}
+
+func (l *lender) one(ctx context.Context, a *usmarray.Array, t *Traffic) (h share.Handle, isUSM bool, err error) {
+	if _, ok := share.AudienceOf(a.Buffer()); ok {
+		h, err = l.server.Export(ctx, a, share.ExportOptions{})
+		if err == nil {
+			t.Handles++
+			return h, a.Place().Kind() != syclobj.USMUnknown, nil
+		}
+		if !byValue(err) {
+			return h, false, err
+		}
+	}
+	c, err := l.copied(ctx, a)
+	if err != nil {
+		return h, false, fmt.Errorf("copying it for another process: %w", err)
+	}
+	defer c.Release()
+	t.Copies++
+	t.Bytes += uint64(c.NBytes())
+	h, err = l.server.Export(ctx, c, share.ExportOptions{})
+	return h, c.Place().Kind() != syclobj.USMUnknown, err
+}
+
+// byValue reports whether memory cannot be mapped by others after all: its maker, which would
+// have to make the handle, is gone.
+func byValue(err error) bool {
+	for _, reason := range []error{share.ErrNotShared, share.ErrClosed, share.ErrAddress, share.ErrStale} {
+		if errors.Is(err, reason) {
+			return true
+		}
+	}
+	return false
+}
+
+// copied copies an array into memory of its own kind where others can map that, else into the
+// host's.
+func (l *lender) copied(ctx context.Context, a *usmarray.Array) (*usmarray.Array, error) {
+	options := []usmarray.Option{usmarray.WithContext(ctx), usmarray.WithTag("workers")}
+	r, err := l.like(a.Place())
+	if err != nil {
+		return nil, err
+	}
+	return a.Copy(r, options...)
+}
+
+func (l *lender) like(p *syclobj.Place) (memmgr.Resource, error) {
+	if !p.IsHost() {
+		if q, err := p.Queue(); err == nil {
+			if r, err := segment.Default(q, p.Kind(), l.audience); err == nil {
+				return r, nil
+			}
+		}
+	}
+	return segment.Default(nil, syclobj.USMUnknown, l.audience)
+}
+
+// revoke ends the handles that nobody opened.
+func (l *lender) revoke(handles []share.Handle) {
+	for _, h := range handles {
+		l.server.Revoke(h)
+	}
+}
+
+// entry is an array in a table.
+type entry struct {
+	isUSM  bool
+	handle share.Handle
+}
+
+// table reads what lend wrote.
+func (d *decoder) table() ([]entry, error) {
+	n, err := d.count(2)
+	if err != nil {
+		return nil, err
+	}
+	if n > maxArrays {
+		return nil, d.bad("%d arrays, and %d is the most", n, maxArrays)
+	}
+	var entries []entry
+	for range n {
+		where, err := d.take(1)
+		if err != nil {
+			return nil, err
+		}
+		size, err := d.count(1)
+		if err != nil {
+			return nil, err
+		}
+		b, err := d.take(size)
+		if err != nil {
+			return nil, err
+		}
+		h, err := share.ParseHandle(b)
+		if err != nil {
+			return nil, d.bad("%w", err)
+		}
+		if where[0] > entryUSM {
+			return nil, d.bad("an array of kind %d", where[0])
+		}
+		entries = append(entries, entry{where[0] == entryUSM, h})
+	}
+	return entries, nil
+}
+
+// openAll opens the arrays of a table; the caller owns them.
+func openAll(ctx context.Context, entries []entry, server func(isUSM bool) (*share.Server, error)) ([]*usmarray.Array, error) {
+	var arrays []*usmarray.Array
+	for i, e := range entries {
+		s, err := server(e.isUSM)
+		if err == nil {
+			var a *usmarray.Array
+			if a, err = s.Open(ctx, e.handle); err == nil {
+				arrays = append(arrays, a)
+				continue
+			}
+		}
+		releaseAll(arrays)
+		return nil, fmt.Errorf("array %d: %w", i, err)
+	}
+	return arrays, nil
+}
+
+func releaseAll(arrays []*usmarray.Array) {
+	for _, a := range arrays {
+		a.Release()
+	}
+}
+
+// releaseValue gives up the arrays in a result.
+func releaseValue(v any) {
+	switch v := v.(type) {
+	case *usmarray.Array:
+		v.Release()
+	case []any:
+		for _, x := range v {
+			releaseValue(x)
+		}
+	case python.Tuple:
+		releaseValue([]any(v))
+	case map[string]any:
+		for _, x := range v {
+			releaseValue(x)
+		}
+	case map[any]any:
+		for _, x := range v {
+			releaseValue(x)
+		}
+	}
+}

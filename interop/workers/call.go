@@ -1,0 +1,283 @@
+package workers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/usmbridge/usmbridge/interop/executor"
+	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/interop/share"
+)
+
+// Call runs a function of Python in one of the workers, as the page of the package says, and
+// returns its result. Arguments stay the caller's, and must not be changed before it returns.
+// The caller owns the arrays in the result (Release).
+func (p *Pool) Call(ctx context.Context, function string, args ...any) (any, error) {
+	if ctx.Err() != nil {
+		return nil, p.notBegun(ctx, function)
+	}
+	if err := checkFunction(function); err != nil {
+		return nil, p.count(&executor.Error{Function: function, Err: err})
+	}
+	e := encoder{limit: p.config.MaxMessage}
+	if err := e.call(function, args); err != nil {
+		return nil, p.count(&executor.Error{Function: function, Err: fmt.Errorf("arguments: %w", err)})
+	}
+	for again := false; ; again = true {
+		r, err := p.enter(ctx, function)
+		switch {
+		case errors.Is(err, executor.ErrFull):
+			p.counters.refused.Add(1)
+			return nil, err //nolint:wrapcheck // as it is
+		case errors.Is(err, executor.ErrClosed):
+			return nil, &executor.Error{Function: function, Kind: executor.ErrClosed}
+		case err != nil && ctx.Err() != nil:
+			return nil, p.notBegun(ctx, function)
+		case err != nil:
+			return nil, p.count(&executor.Error{Function: function, Err: err})
+		}
+		c := call{process: r, function: function}
+		result, err := c.make(ctx, &e)
+		p.give(r)
+		if errors.Is(err, errNotSent) {
+			if !again && ctx.Err() == nil {
+				continue // it had ended before, so that nothing of the call has begun
+			}
+			err = c.died()
+		}
+		if err != nil {
+			return nil, p.count(err)
+		}
+		p.counters.calls.Add(1)
+		return result, nil
+	}
+}
+
+func (p *Pool) notBegun(ctx context.Context, function string) error {
+	p.counters.notBegun.Add(1)
+	return &executor.Error{Function: function, Kind: python.ErrNotBegun, Err: ended(ctx)}
+}
+
+// count notes how a call ended.
+func (p *Pool) count(err error) error {
+	switch {
+	case errors.Is(err, python.ErrNotBegun):
+		p.counters.notBegun.Add(1)
+		return err
+	case errors.Is(err, python.ErrInterrupted), errors.Is(err, python.ErrNotStopped), errors.Is(err, executor.ErrStuck):
+		p.counters.interrupted.Add(1)
+	default:
+		p.counters.failed.Add(1)
+	}
+	p.counters.calls.Add(1)
+	return err
+}
+
+// errNotSent: a worker ended before all of a call was written to it.
+var errNotSent = errors.New("the call was not sent")
+
+// call is one call in a worker.
+type call struct {
+	process  *process
+	function string
+	number   uint64
+	handles  []share.Handle
+}
+
+// make sends the call and waits for its answer, as long as ctx and Config.Grace allow.
+func (c *call) make(ctx context.Context, e *encoder) (any, error) {
+	r, p := c.process, c.process.worker.pool
+	out, err := p.lender.lend(ctx, e.arrays)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, &executor.Error{Function: c.function, Kind: python.ErrNotBegun, Err: fmt.Errorf("%w: %w", ended(ctx), err)}
+		}
+		return nil, &executor.Error{Function: c.function, Err: fmt.Errorf("arguments: %w", err)}
+	}
+	p.arguments.add(out.traffic)
+	c.handles = out.handles
+	r.last++
+	c.number = r.last
+	i := &interrupt{process: r, call: c.number, grace: p.config.Grace}
+	defer i.stop(context.AfterFunc(ctx, i.put))
+	if err := r.wire.send(toCall, c.number, out.table, e.b); err != nil {
+		p.lender.revoke(c.handles)
+		if errors.Is(err, ErrTooLong) {
+			return nil, &executor.Error{Function: c.function, Err: fmt.Errorf("arguments: %w", err)}
+		}
+		r.hungUp()
+		if i.killed() {
+			return nil, c.stuck(ctx, i)
+		}
+		return nil, errNotSent
+	}
+	result, err := c.answer(ctx)
+	if err == nil {
+		return result, nil
+	}
+	var e2 *executor.Error
+	if errors.As(err, &e2) {
+		return nil, err
+	}
+	// The connection is over, or what came over it makes no sense.
+	p.lender.revoke(c.handles)
+	if errors.Is(err, ErrMessage) {
+		r.kill(err)
+	} else {
+		r.hungUp()
+	}
+	if i.killed() {
+		return nil, c.stuck(ctx, i)
+	}
+	return nil, c.died()
+}
+
+// answer reads the answer. Errors that are no *executor.Error are the end of the worker.
+func (c *call) answer(ctx context.Context) (any, error) {
+	r, p := c.process, c.process.worker.pool
+	m, err := r.wire.read()
+	if err != nil {
+		return nil, err
+	}
+	if m.call != c.number {
+		return nil, fmt.Errorf("%w: the answer to call %d, not %d", ErrMessage, m.call, c.number)
+	}
+	p.mu.Lock()
+	r.worker.calls++
+	p.mu.Unlock()
+	switch m.kind {
+	case atError:
+		var f failure
+		if err := parseJSON(m, &f); err != nil {
+			return nil, err
+		}
+		why := executor.ErrClosed
+		if ctx.Err() != nil {
+			why = ended(ctx)
+		}
+		return nil, &executor.Error{Function: c.function, Err: f.err(c.function, why)}
+	case atResult:
+		return c.result(&decoder{b: m.payload, own: true})
+	}
+	return nil, fmt.Errorf("%w: kind %d for an answer", ErrMessage, m.kind)
+}
+
+// result reads a result and opens the arrays in it.
+func (c *call) result(d *decoder) (any, error) {
+	p := c.process.worker.pool
+	var n [3]uint64
+	for i := range n {
+		var err error
+		if n[i], err = d.uvarint(); err != nil {
+			return nil, err
+		}
+	}
+	entries, err := d.table()
+	if err != nil {
+		return nil, err
+	}
+	// Whoever is late kills the worker, and so ends this too.
+	d.arrays, err = openAll(context.Background(), entries, func(bool) (*share.Server, error) { return p.server, nil })
+	if err != nil {
+		return nil, &executor.Error{Function: c.function, Err: fmt.Errorf("result: %w", err)}
+	}
+	v, err := d.result()
+	d.settle(err == nil)
+	if err != nil {
+		return nil, err
+	}
+	p.results.add(Traffic{Handles: n[0], Copies: n[1], Bytes: n[2]})
+	return v, nil
+}
+
+// deathTime is how long the end of a process that was killed is waited for.
+const deathTime = 10 * time.Second
+
+// death is how the process ended, nil where it has not yet.
+func (c *call) death() *Death {
+	timer := time.NewTimer(deathTime)
+	defer timer.Stop()
+	select {
+	case <-c.process.over:
+		return c.process.death
+	case <-timer.C:
+		return nil
+	}
+}
+
+func (c *call) died() error {
+	err := &executor.Error{Function: c.function, Kind: ErrDied}
+	if d := c.death(); d != nil {
+		err.Err = d
+	} else {
+		err.Err = fmt.Errorf("process %d was killed, and has not ended %v later", c.process.pid, deathTime)
+	}
+	return err
+}
+
+// stuck is the error of a call whose worker was killed because it did not stop.
+func (c *call) stuck(ctx context.Context, i *interrupt) error {
+	err := fmt.Errorf("%w, and %v later it still ran", ended(ctx), i.grace)
+	if d := c.death(); d != nil {
+		err = fmt.Errorf("%w: %w", err, d)
+	}
+	return &executor.Error{Function: c.function, Kind: executor.ErrStuck, Err: err}
+}
+
+// interrupt is what the end of a call's context does: the Python code is interrupted, and a
+// worker that goes on is killed.
+type interrupt struct {
+	process *process
+	call    uint64
+	grace   time.Duration
+
+	mu    sync.Mutex
+	over  bool // the call has ended
+	dead  bool // the worker was killed for it
+	timer *time.Timer
+}
+
+var errStuck = errors.New("its call did not stop at its context's end")
+
+// put is called when the context has ended.
+func (i *interrupt) put() {
+	i.mu.Lock()
+	if i.over {
+		i.mu.Unlock()
+		return
+	}
+	i.process.overdue.Store(true)
+	i.timer = time.AfterFunc(i.grace, i.expire)
+	i.mu.Unlock()
+	_ = i.process.wire.send(toCancel, i.call) // a worker that does not read is killed
+}
+
+func (i *interrupt) expire() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if !i.over {
+		i.dead = true
+		i.process.kill(errStuck)
+	}
+}
+
+func (i *interrupt) killed() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.dead
+}
+
+// stop is called at the end of the call, with what keeps put from being called.
+func (i *interrupt) stop(unwatch func() bool) {
+	unwatch()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.over = true
+	if i.timer != nil {
+		i.timer.Stop()
+	}
+	i.process.overdue.Store(false)
+}

@@ -1,0 +1,383 @@
+package workers
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/usmbridge/usmbridge/interop/executor"
+	"github.com/usmbridge/usmbridge/interop/pymodule"
+	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/interop/share"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// marker is in the environment of a worker, and of nobody that it starts.
+const marker = "USMBRIDGE_WORKER"
+
+// setup is what a worker is told first.
+type setup struct {
+	Python     python.Environment
+	Path       []string
+	Modules    []Module
+	Import     []string
+	Warm       []string
+	MaxMessage int
+}
+
+// Main is the worker: a program whose Pool starts it again calls Main first in its main
+// function. In the program itself it returns at once; in a worker it never does.
+func Main() {
+	if os.Getenv(marker) == "" {
+		return
+	}
+	if err := os.Unsetenv(marker); err != nil {
+		fmt.Fprintln(os.Stderr, "worker:", err)
+		os.Exit(1)
+	}
+	signal.Notify(make(chan os.Signal, 1), deaf...)
+	if err := work(); err != nil {
+		fmt.Fprintln(os.Stderr, "worker:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// isWorker reports whether this process is one whose program did not call Main.
+func isWorker() bool { return os.Getenv(marker) != "" }
+
+// child is the worker's side of a Pool.
+type child struct {
+	wire   *wire
+	setup  setup
+	py     *python.Interpreter
+	exec   *executor.Executor
+	lender lender
+	usm    *share.Server // opens USM; made when some comes
+
+	quit  chan struct{}
+	calls sync.WaitGroup
+
+	mu      sync.Mutex
+	current uint64
+	cancel  context.CancelCauseFunc
+}
+
+var (
+	errCancelled = errors.New("its caller's context has ended")
+	errQuit      = errors.New("the worker is being ended")
+)
+
+// work serves until it is told to end.
+func work() error {
+	conn, err := inherited()
+	if err != nil {
+		return fmt.Errorf("it was not started by a Pool: %w", err)
+	}
+	c := &child{wire: newWire(conn, maxMessage), quit: make(chan struct{})}
+	m, err := c.wire.read()
+	if err != nil {
+		return fmt.Errorf("its maker: %w", err)
+	}
+	if m.kind != toSetup {
+		return fmt.Errorf("%w: kind %d before the set-up", ErrMessage, m.kind)
+	}
+	if err := parseJSON(m, &c.setup); err != nil {
+		return err
+	}
+	c.wire.max = c.setup.MaxMessage
+	ready := make(chan struct{})
+	go c.read(ready)
+	if err := c.start(); err != nil {
+		_ = c.wire.sendJSON(atFailed, 0, describe(err)) // the reader notices that its maker is gone
+		c.end()
+		os.Exit(1)
+	}
+	close(ready)
+	if err := c.wire.send(atReady, 0); err != nil {
+		return err
+	}
+	<-c.quit
+	c.end()
+	return nil
+}
+
+// read takes messages until the connection ends, and with it this process, whatever Python
+// does.
+func (c *child) read(ready <-chan struct{}) {
+	for {
+		m, err := c.wire.read()
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				fmt.Fprintln(os.Stderr, "worker: its maker:", err)
+			}
+			killOwnGroup()
+		}
+		switch m.kind {
+		case toCall:
+			select {
+			case <-ready:
+			default:
+				fmt.Fprintln(os.Stderr, "worker: a call before it was ready")
+				killOwnGroup()
+			}
+			c.begin(m)
+		case toCancel:
+			c.mu.Lock()
+			if c.current == m.call && c.cancel != nil {
+				c.cancel(errCancelled)
+			}
+			c.mu.Unlock()
+		case toQuit:
+			close(c.quit)
+			c.mu.Lock()
+			if c.cancel != nil {
+				c.cancel(errQuit)
+			}
+			c.mu.Unlock()
+			_, _ = c.wire.read() // nothing comes but the end
+			killOwnGroup()
+		}
+	}
+}
+
+// start starts Python and runs the warm-up, telling how far it is.
+func (c *child) start() error {
+	s := &c.setup
+	c.tell(progress{State: Importing, Step: "Python " + s.Python.Version.String()})
+	_, _ = syclobj.ConfigureOpenCL(filepath.Join(s.Python.Prefix, "lib")) // nothing is loaded yet
+	if err := pymodule.Register(); err != nil {
+		return err
+	}
+	py, err := python.Start(python.WithEnvironment(&s.Python))
+	if err != nil {
+		return err
+	}
+	c.py = py
+	server, err := share.Listen(context.Background(), "", c.options(nil))
+	if err != nil {
+		return err
+	}
+	c.lender = lender{server: server, audience: segment.PeersWrite}
+	if c.exec, err = executor.New(py, executor.Config{Queue: 1, Grace: time.Duration(math.MaxInt64), Warm: c.steps()}); err != nil {
+		return err
+	}
+	return c.exec.Ready(context.Background())
+}
+
+func (c *child) options(q *syclobj.Queue) share.Options {
+	return share.Options{AsHost: true, Queue: q, MaxPeers: 4 * maxWorkers}
+}
+
+func (c *child) tell(p progress) {
+	_ = c.wire.sendJSON(atState, 0, p) // the reader notices that its maker is gone
+}
+
+// steps are what runs on the thread of Python before the first call.
+func (c *child) steps() (steps []executor.Step) {
+	s := &c.setup
+	add := func(p progress, f func(context.Context, *python.Interpreter) error) {
+		steps = append(steps, executor.Step{Name: string(p.State) + " " + p.Step, Run: func(ctx context.Context, py *python.Interpreter) error {
+			c.tell(p)
+			return f(ctx, py)
+		}})
+	}
+	if len(s.Path) > 0 {
+		add(progress{State: Importing, Step: "sys.path"}, func(_ context.Context, py *python.Interpreter) error {
+			_, err := py.Run("import sys\nsys.path[:0] = path", python.Vars{"path": s.Path})
+			return err
+		})
+	}
+	for _, m := range s.Modules {
+		add(progress{State: Importing, Step: m.Name}, func(_ context.Context, py *python.Interpreter) error {
+			o, err := py.Module(m.Name, m.Source)
+			o.Release()
+			return err
+		})
+	}
+	for _, name := range s.Import {
+		add(progress{State: Importing, Step: name}, func(_ context.Context, py *python.Interpreter) error {
+			o, err := py.Import(name)
+			o.Release()
+			return err
+		})
+	}
+	for i, name := range s.Warm {
+		add(progress{State: Warming, Step: name, Done: i}, func(ctx context.Context, py *python.Interpreter) error {
+			return warm(ctx, py, name)
+		})
+	}
+	return steps
+}
+
+// warm calls a function without arguments.
+func warm(ctx context.Context, py *python.Interpreter, function string) error {
+	module, path, _ := strings.Cut(function, ":")
+	o, err := py.Import(module)
+	for part := range strings.SplitSeq(path, ".") {
+		if err != nil {
+			return err
+		}
+		var next *python.Object
+		next, err = o.Attr(part)
+		o.Release()
+		o = next
+	}
+	if err != nil {
+		return err
+	}
+	defer o.Release()
+	result, err := o.CallContext(ctx)
+	result.Release()
+	return err
+}
+
+// begin starts a call; the maker sends one at a time.
+func (c *child) begin(m message) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	c.mu.Lock()
+	busy := c.cancel != nil
+	c.current, c.cancel = m.call, cancel
+	c.mu.Unlock()
+	if busy {
+		fmt.Fprintln(os.Stderr, "worker: two calls at a time")
+		killOwnGroup()
+	}
+	d := decoder{b: append([]byte{}, m.payload...)}
+	c.calls.Go(func() {
+		defer cancel(nil)
+		c.serve(ctx, m.call, &d)
+	})
+}
+
+// finished is called before the answer is sent, after which the next call may come.
+func (c *child) finished() {
+	c.mu.Lock()
+	c.current, c.cancel = 0, nil
+	c.mu.Unlock()
+}
+
+func (c *child) serve(ctx context.Context, id uint64, d *decoder) {
+	result, err := c.run(ctx, d)
+	var e encoder
+	var out lent
+	if err == nil {
+		e.limit = c.setup.MaxMessage
+		if err = e.value(result); err == nil {
+			err = e.bounded()
+		}
+		if err == nil {
+			out, err = c.lender.lend(ctx, e.arrays)
+		}
+		releaseValue(result)
+		if err != nil {
+			err = fmt.Errorf("result: %w", err)
+		}
+	}
+	c.finished()
+	if err == nil {
+		var head []byte
+		for _, n := range []uint64{out.traffic.Handles, out.traffic.Copies, out.traffic.Bytes} {
+			head = binary.AppendUvarint(head, n)
+		}
+		if err = c.wire.send(atResult, id, head, out.table, e.b); err != nil {
+			c.lender.revoke(out.handles)
+		}
+	} else {
+		err = c.wire.sendJSON(atError, id, describe(err))
+	}
+	if err != nil { // the answer cannot be sent, so nobody could wait for it
+		fmt.Fprintln(os.Stderr, "worker: answering:", err)
+		killOwnGroup()
+	}
+}
+
+// run makes the call.
+func (c *child) run(ctx context.Context, d *decoder) (any, error) {
+	entries, err := d.table()
+	if err != nil {
+		return nil, err
+	}
+	arrays, err := openAll(ctx, entries, c.server)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = fmt.Errorf("%w: %w", python.ErrNotBegun, err)
+		}
+		return nil, fmt.Errorf("arguments: %w", err)
+	}
+	defer releaseAll(arrays)
+	d.arrays = arrays
+	function, args, err := d.call()
+	if err != nil {
+		return nil, err
+	}
+	result, err := c.exec.Call(ctx, function, args...)
+	if err == nil {
+		err = written(ctx, arrays)
+	}
+	return result, err
+}
+
+// written waits until what the function wrote into its arguments is there for its caller.
+func written(ctx context.Context, arrays []*usmarray.Array) error {
+	for _, a := range arrays {
+		if a.ReadOnly() || a.Place().IsHost() {
+			continue
+		}
+		if err := a.Synchronize(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// server is where arrays of others are opened.
+func (c *child) server(isUSM bool) (*share.Server, error) {
+	if !isUSM {
+		return c.lender.server, nil
+	}
+	if c.usm != nil { // one call at a time
+		return c.usm, nil
+	}
+	rt, err := syclobj.Open()
+	if err != nil {
+		return nil, err
+	}
+	var q *syclobj.Queue
+	for _, d := range rt.Devices() {
+		if info := d.Info(); q == nil && info.Backend == syclobj.BackendOpenCL && info.Type == syclobj.TypeCPU {
+			if q, err = d.DefaultQueue(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	c.usm, err = share.Listen(context.Background(), "", c.options(q))
+	return c.usm, err
+}
+
+// end lets Python end as a program's does.
+func (c *child) end() {
+	c.calls.Wait()
+	if c.exec != nil {
+		_ = c.exec.Close(context.Background())
+	}
+	if c.py != nil {
+		_ = c.py.Close()
+	}
+	for _, s := range []*share.Server{c.lender.server, c.usm} {
+		if s != nil {
+			_ = s.Close()
+		}
+	}
+}

@@ -1,0 +1,160 @@
+package workers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/usmbridge/usmbridge/interop/executor"
+	"github.com/usmbridge/usmbridge/interop/python"
+)
+
+// failure is an error on its way to the maker of a worker.
+type failure struct {
+	Text       string      `json:"text"`              // all of it
+	Outcome    string      `json:"outcome,omitempty"` // of a call that was asked to stop
+	Exception  *exception  `json:"exception,omitempty"`
+	Class      string      `json:"class,omitempty"` // of exceptions, that it answers to
+	Panic      *panicked   `json:"panic,omitempty"`
+	Conversion *conversion `json:"conversion,omitempty"`
+	TooLong    bool        `json:"too_long,omitempty"`
+}
+
+type exception struct {
+	Type      string   `json:"type"`
+	Message   string   `json:"message"`
+	Traceback string   `json:"traceback"`
+	Classes   []string `json:"classes"`
+	Only      bool     `json:"only,omitempty"` // it is all of the error
+}
+
+type panicked struct {
+	Value string `json:"value"`
+	Stack string `json:"stack"`
+}
+
+type conversion struct {
+	From, To, Reason string
+	Cycle, TooDeep   bool
+}
+
+// Outcomes.
+const (
+	outcomeNotBegun    = "not begun"
+	outcomeInterrupted = "interrupted"
+	outcomeNotStopped  = "not stopped"
+)
+
+// maxText bounds each text of a failure.
+const maxText = 64 << 10
+
+func cut(s string) string {
+	if len(s) > maxText {
+		return s[:maxText/2] + "\n… (cut) …\n" + s[len(s)-maxText/2:]
+	}
+	return s
+}
+
+// describe puts an error of package executor, or of the conversion of its result, in words.
+func describe(err error) *failure {
+	var e *executor.Error
+	if errors.As(err, &e) && e.Err != nil && e.Kind == nil {
+		err = e.Err
+	}
+	f := &failure{Text: cut(err.Error())}
+	switch {
+	case errors.Is(err, python.ErrNotBegun):
+		f.Outcome = outcomeNotBegun
+	case errors.Is(err, python.ErrInterrupted):
+		f.Outcome = outcomeInterrupted
+	case errors.Is(err, python.ErrNotStopped):
+		f.Outcome = outcomeNotStopped
+	}
+	var (
+		x *python.Error
+		p *python.PanicError
+		c *python.ConversionError
+	)
+	var class python.Exception
+	if errors.As(err, &class) {
+		f.Class = string(class)
+	}
+	if errors.As(err, &x) {
+		f.Exception = &exception{Type: x.Type, Message: cut(x.Message), Traceback: cut(x.Traceback), Classes: x.Classes,
+			Only: err == error(x)} //nolint:errorlint // err itself, not one that it wraps
+	}
+	if errors.As(err, &p) {
+		f.Panic = &panicked{cut(fmt.Sprint(p.Value)), cut(p.Stack)}
+	}
+	if errors.As(err, &c) {
+		f.Conversion = &conversion{From: c.From, To: c.To, Cycle: errors.Is(c, python.ErrCycle), TooDeep: errors.Is(c, python.ErrTooDeep)}
+		if c.Err != nil {
+			f.Conversion.Reason = cut(c.Err.Error())
+		}
+	}
+	f.TooLong = errors.Is(err, ErrTooLong)
+	return f
+}
+
+// remote is an error of another process: its text, and what errors.Is and errors.As find.
+type remote struct {
+	text string
+	in   []error
+}
+
+func (e *remote) Error() string   { return e.text }
+func (e *remote) Unwrap() []error { return e.in }
+
+// err makes the error again. why is what an outcome comes of.
+func (f *failure) err(function string, why error) error {
+	var in []error
+	if x := f.Exception; x != nil {
+		pe := &python.Error{Type: x.Type, Message: x.Message, Traceback: x.Traceback, Classes: x.Classes}
+		if x.Only {
+			return pe
+		}
+		in = append(in, pe)
+	}
+	if p := f.Panic; p != nil {
+		in = append(in, &python.PanicError{Value: p.Value, Stack: p.Stack})
+	}
+	if c := f.Conversion; c != nil {
+		in = append(in, c.err())
+	}
+	if f.Class != "" {
+		in = append(in, python.Exception(f.Class))
+	}
+	if f.TooLong {
+		in = append(in, ErrTooLong)
+	}
+	outcome := map[string]error{outcomeNotBegun: python.ErrNotBegun, outcomeInterrupted: python.ErrInterrupted, outcomeNotStopped: python.ErrNotStopped}[f.Outcome]
+	if outcome == nil {
+		return &remote{f.Text, in}
+	}
+	if len(in) > 0 {
+		why = fmt.Errorf("%w: %w", why, errors.Join(in...))
+	}
+	return &python.OpError{Op: "CallContext", Path: function, Kind: outcome, Err: why}
+}
+
+func (c *conversion) err() error {
+	e := &python.ConversionError{From: c.From, To: c.To}
+	switch {
+	case c.Cycle:
+		e.Err = &remote{c.Reason, []error{python.ErrCycle}}
+	case c.TooDeep:
+		e.Err = &remote{c.Reason, []error{python.ErrTooDeep}}
+	case c.Reason != "":
+		e.Err = errors.New(c.Reason)
+	}
+	return e
+}
+
+// ended is why a context has ended.
+func ended(ctx context.Context) error {
+	err := ctx.Err()
+	if cause := context.Cause(ctx); !errors.Is(err, cause) {
+		err = fmt.Errorf("%w (%w)", err, cause)
+	}
+	return err
+}

@@ -1,0 +1,401 @@
+//go:build cgo && linux
+
+package workers_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/executor"
+	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/interop/workers"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// Exceptions and unfit values are errors as package executor gives them.
+func TestErrors(t *testing.T) {
+	p := open(t, workers.Config{})
+	ctx := limited(t)
+	_, err := p.Call(ctx, "models:fail")
+	var pe *python.Error
+	require.ErrorAs(t, err, &pe)
+	require.ErrorIs(t, err, python.KeyError)
+	require.ErrorIs(t, err, python.LookupError, "bases count")
+	require.NotErrorIs(t, err, python.ValueError)
+	require.Contains(t, pe.Traceback, "in fail")
+	require.Nil(t, pe.Exception())
+	var ee *executor.Error
+	require.ErrorAs(t, err, &ee)
+	require.Equal(t, "models:fail", ee.Function)
+	require.Equal(t, "executor: models:fail: python: KeyError: 'no such model'", err.Error())
+
+	_, err = p.Call(ctx, "models:fail_own")
+	require.ErrorIs(t, err, python.ValueError)
+	_, err = p.Call(ctx, "models:absent")
+	require.ErrorIs(t, err, python.AttributeError)
+	_, err = p.Call(ctx, "nowhere:f")
+	require.ErrorIs(t, err, python.ModuleNotFoundError)
+	_, err = p.Call(ctx, "models")
+	require.ErrorIs(t, err, python.ValueError)
+	_, err = p.Call(ctx, "models:thing")
+	require.ErrorContains(t, err, "neither a plain value nor an array")
+
+	cycle := []any{nil}
+	cycle[0] = cycle
+	for _, unfit := range []any{make(chan int), func() {}, struct{ A int }{1}, cycle, errors.New("x"), map[any]any{1: cycle}} {
+		_, err = p.Call(ctx, "models:same", unfit)
+		var ce *python.ConversionError
+		require.ErrorAs(t, err, &ce, "%T", unfit)
+	}
+	require.NoError(t, p.Health())
+	require.Zero(t, p.Workers()[0].Restarts)
+}
+
+// What is longer than a message may be is an error of that call, in either direction.
+func TestTooLong(t *testing.T) {
+	p := open(t, workers.Config{MaxMessage: 1 << 20, Modules: []workers.Module{{Name: "long", Source: "def f(n): return bytes(n)"}}})
+	ctx := limited(t)
+	_, err := p.Call(ctx, "models:same", make([]byte, 1<<20))
+	require.ErrorIs(t, err, workers.ErrTooLong)
+	_, err = p.Call(ctx, "long:f", 1<<20)
+	require.ErrorIs(t, err, workers.ErrTooLong)
+	v, err := p.Call(ctx, "long:f", 1<<20-100)
+	require.NoError(t, err)
+	require.Len(t, v, 1<<20-100)
+	require.Zero(t, p.Workers()[0].Restarts)
+}
+
+// A worker that ends in a call is told to that call alone, and replaced.
+func TestDeaths(t *testing.T) {
+	p := open(t, workers.Config{Workers: 2, Restarts: 100, Window: time.Millisecond})
+	shared := memory(t, segment.PeersWrite)
+	for _, c := range []struct {
+		function string
+		args     []any
+		status   string
+		last     string
+	}{
+		{"models:exit_at_once", []any{3}, "exit status 3", "about to leave"},
+		{"models:exit_at_once", []any{0}, "exit status 0", "about to leave"},
+		{"models:segfault", nil, "exit status 2", "in segfault"},
+		{"models:fork", nil, "exit status 4", ""},
+	} {
+		t.Run(c.function, func(t *testing.T) {
+			ctx := limited(t)
+			begun, end := shared.flag(), shared.flag()
+			other := make(chan error, 1)
+			go func() {
+				_, err := p.Call(ctx, "models:until", begun, end)
+				other <- err
+			}()
+			eventually(t, func() bool { return isSet(t, begun) }, "the other call does not begin")
+			_, err := p.Call(ctx, c.function, c.args...)
+			require.ErrorIs(t, err, workers.ErrDied)
+			var d *workers.Death
+			require.ErrorAs(t, err, &d)
+			require.Contains(t, d.Status, c.status)
+			require.Contains(t, d.LastWords, c.last)
+			require.NoError(t, end.SetAt(uint8(1), 0))
+			require.NoError(t, <-other, "a call in another worker goes on")
+			eventually(t, func() bool {
+				w := p.Workers()[d.Worker]
+				return w.State == workers.Ready && w.PID != d.PID && w.Last.PID == d.PID
+			}, "the worker is not replaced")
+		})
+	}
+}
+
+// A call is interrupted at its context's end; what cannot be interrupted is killed.
+func TestCancelled(t *testing.T) {
+	for _, c := range []struct {
+		function string
+		kind     error
+	}{
+		{"models:forever", python.ErrInterrupted},
+		{"models:stubborn", executor.ErrStuck},
+		{"models:in_c", executor.ErrStuck},
+		{"models:held", executor.ErrStuck},
+	} {
+		t.Run(c.function, func(t *testing.T) {
+			p := open(t, workers.Config{Grace: graceOf(c.kind)})
+			flag := memory(t, segment.PeersWrite).flag()
+			before := p.Workers()[0].PID
+			cause := errors.New("the client has gone")
+			ctx, cancel := context.WithCancelCause(limited(t))
+			go func() {
+				for !isSetNow(flag) {
+					time.Sleep(time.Millisecond)
+				}
+				cancel(cause)
+			}()
+			_, err := p.Call(ctx, c.function, flag)
+			require.ErrorIs(t, err, c.kind)
+			require.ErrorIs(t, err, context.Canceled)
+			require.ErrorIs(t, err, cause)
+			require.EqualValues(t, 1, p.Stats().Interrupted)
+			v, err := p.Call(limited(t), "models:pid")
+			require.NoError(t, err)
+			if c.kind == executor.ErrStuck {
+				require.NotEqual(t, int64(before), v)
+			} else {
+				require.Equal(t, int64(before), v)
+			}
+		})
+	}
+}
+
+// graceOf is short where a call is to be killed, and longer than the test elsewhere.
+func graceOf(kind error) time.Duration {
+	if kind == executor.ErrStuck {
+		return 50 * time.Millisecond
+	}
+	return time.Hour
+}
+
+func isSetNow(flag *usmarray.Array) bool {
+	v, err := flag.At(0)
+	return err == nil && v == uint8(1)
+}
+
+// Calls wait in a bounded queue, and give up with their contexts.
+func TestQueue(t *testing.T) {
+	p := open(t, workers.Config{Queue: 1})
+	shared := memory(t, segment.PeersWrite)
+	begun, end := shared.flag(), shared.flag()
+	ctx := limited(t)
+	first := make(chan error, 1)
+	go func() {
+		_, err := p.Call(ctx, "models:until", begun, end)
+		first <- err
+	}()
+	eventually(t, func() bool { return isSet(t, begun) }, "the call does not begin")
+	short, cancel := context.WithCancel(ctx)
+	second := make(chan error, 1)
+	go func() {
+		_, err := p.Call(short, "models:pid")
+		second <- err
+	}()
+	eventually(t, func() bool { return p.Stats().Waiting == 1 }, "the call does not wait")
+	_, err := p.Call(ctx, "models:pid")
+	require.Equal(t, executor.ErrFull, err)
+	cancel()
+	err = <-second
+	require.ErrorIs(t, err, python.ErrNotBegun)
+	require.ErrorIs(t, err, context.Canceled)
+	s := p.Stats()
+	require.Equal(t, 1, s.Running)
+	require.Zero(t, s.Waiting)
+	require.EqualValues(t, 1, s.Refused)
+	require.EqualValues(t, 1, s.NotBegun)
+	require.Equal(t, "models:until", p.Workers()[0].Function)
+	require.NoError(t, end.SetAt(uint8(1), 0))
+	require.NoError(t, <-first)
+	_, err = p.Call(short, "models:pid")
+	require.ErrorIs(t, err, python.ErrNotBegun)
+}
+
+// A worker that is killed from outside, at any time, costs its own call and nothing else.
+func TestKilledFromOutside(t *testing.T) {
+	p := open(t, workers.Config{Workers: 2, Restarts: 1000, Window: time.Millisecond})
+	shared := memory(t, segment.PeersWrite)
+	ctx := limited(t)
+	kept, err := p.Call(ctx, "models:own", 4)
+	require.NoError(t, err)
+	defer kept.(*usmarray.Array).Release()
+	x := shared.floats(1, 2, 3)
+	for range 20 {
+		begun, end := shared.flag(), shared.flag()
+		killed := make(chan error, 1)
+		go func() {
+			_, err := p.Call(ctx, "models:until", begun, end, x)
+			killed <- err
+		}()
+		eventually(t, func() bool { return isSetNow(begun) || len(killed) > 0 }, "the call does not begin")
+		select {
+		case err := <-killed:
+			require.NoError(t, err)
+		default:
+		}
+		for _, w := range p.Workers() {
+			if w.Function == "models:until" {
+				require.NoError(t, syscall.Kill(w.PID, syscall.SIGKILL))
+			}
+		}
+		err := <-killed
+		require.ErrorIs(t, err, workers.ErrDied)
+		require.ErrorContains(t, err, "signal: killed")
+		_, err = p.Call(ctx, "models:add", 1)
+		require.NoError(t, err)
+		begun.Release()
+		end.Release()
+	}
+	require.Equal(t, []float32{7, 7, 7, 7}, floatsOf(t, kept), "what a dead worker made stays")
+	v, err := p.Call(ctx, "models:doubled", kept)
+	require.NoError(t, err, "and is passed to the next one")
+	require.Equal(t, []float32{14, 14, 14, 14}, floatsOf(t, v))
+	v.(*usmarray.Array).Release()
+}
+
+// Workers that cannot start are tried a bounded number of times, and calls are refused then.
+func TestRestartsAreBounded(t *testing.T) {
+	for name, source := range map[string]string{
+		"exception": "raise ImportError('no weights here')",
+		"exit":      "import os; print('no weights here'); os._exit(9)",
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := opening(t, workers.Config{Workers: 2, Restarts: 1, Window: time.Hour, Modules: []workers.Module{{Name: "broken", Source: source}}})
+			waiting := make(chan error, 1)
+			go func() {
+				_, err := p.Call(limited(t), "models:pid")
+				waiting <- err
+			}()
+			err := p.Ready(limited(t))
+			require.ErrorIs(t, err, workers.ErrRestarts)
+			require.ErrorContains(t, err, "no weights here")
+			if name == "exception" {
+				require.ErrorIs(t, err, python.ImportError)
+			}
+			require.ErrorIs(t, <-waiting, workers.ErrRestarts)
+			_, err = p.Call(limited(t), "models:pid")
+			require.ErrorIs(t, err, workers.ErrRestarts)
+			require.ErrorIs(t, p.Health(), workers.ErrRestarts)
+			for _, w := range p.Workers() {
+				require.Equal(t, 1, w.Restarts)
+				require.Equal(t, workers.Dead, w.State)
+				require.NotNil(t, w.Last)
+				require.False(t, w.Next.IsZero())
+			}
+		})
+	}
+}
+
+// A program that does not call Main is told so, and starts no workers of its own.
+func TestMainIsNotCalled(t *testing.T) {
+	c := workers.Config{Restarts: 1, Window: time.Hour, Program: []string{"/bin/true"}}
+	p := opening(t, c)
+	require.ErrorContains(t, p.Ready(limited(t)), "call workers.Main first")
+	t.Setenv("USMBRIDGE_WORKER", "1")
+	_, err := workers.New(configured(t, workers.Config{}))
+	require.ErrorContains(t, err, "call workers.Main first")
+}
+
+// The steps of the warm-up are seen, and Health waits for them.
+func TestWarmUp(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(dir+"/slow.py", []byte("import os, time\ndef prepare():\n    while not os.path.exists("+
+		"os.path.join(os.path.dirname(__file__), 'go')): time.sleep(0.001)\n"), 0o600))
+	p := opening(t, workers.Config{Path: []string{dir}, Import: []string{"json"}, Warm: []string{"models:pid", "slow:prepare"}})
+	eventually(t, func() bool { return p.Workers()[0].Step == "slow:prepare" }, "the step does not show")
+	w := p.Workers()[0]
+	require.Equal(t, workers.Warming, w.State)
+	require.NotZero(t, w.PID)
+	s := p.Stats()
+	require.Equal(t, 1, s.WarmDone)
+	require.Equal(t, 2, s.WarmAll)
+	err := p.Health()
+	require.ErrorIs(t, err, executor.ErrWarming)
+	require.ErrorContains(t, err, "slow:prepare")
+	early := make(chan error, 1)
+	go func() {
+		_, err := p.Call(limited(t), "models:pid")
+		early <- err
+	}()
+	require.NoError(t, os.WriteFile(dir+"/go", nil, 0o600))
+	require.NoError(t, p.Ready(limited(t)))
+	require.NoError(t, <-early)
+	require.Equal(t, 2, p.Stats().WarmDone)
+}
+
+// Close lets calls end, or interrupts them with its context.
+func TestClose(t *testing.T) {
+	p := open(t, workers.Config{Grace: time.Hour})
+	shared := memory(t, segment.PeersWrite)
+	begun := shared.flag()
+	running := make(chan error, 1)
+	go func() {
+		_, err := p.Call(limited(t), "models:forever", begun)
+		running <- err
+	}()
+	eventually(t, func() bool { return isSet(t, begun) }, "the call does not begin")
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := p.Call(limited(t), "models:pid")
+		waiting <- err
+	}()
+	eventually(t, func() bool { return p.Stats().Waiting == 1 }, "the call does not wait")
+	ctx, cancel := context.WithCancel(context.Background())
+	closed := make(chan error, 1)
+	go func() { closed <- p.Close(ctx) }()
+	eventually(t, func() bool { return errors.Is(p.Health(), executor.ErrClosed) }, "it is not closed")
+	_, err := p.Call(limited(t), "models:pid")
+	require.ErrorIs(t, err, executor.ErrClosed)
+	cancel()
+	require.ErrorIs(t, <-waiting, executor.ErrClosed)
+	err = <-running
+	require.ErrorIs(t, err, python.ErrInterrupted)
+	require.ErrorIs(t, err, executor.ErrClosed)
+	require.NoError(t, <-closed)
+}
+
+// Workers end as Python programs do.
+func TestAtExit(t *testing.T) {
+	out := &sink{}
+	p := open(t, workers.Config{Output: out, Modules: []workers.Module{{Name: "leaving", Source: "import atexit; atexit.register(print, 'good', 'bye')"}}})
+	require.NoError(t, p.Close(context.Background()))
+	require.Equal(t, "good bye\n", out.String())
+	require.Equal(t, "exit status 0", p.Workers()[0].Last.Status)
+}
+
+// Many callers at a time, some of whom give up and some of whom kill their worker.
+func TestConcurrent(t *testing.T) {
+	p := open(t, workers.Config{Workers: 2, Queue: 100, Restarts: 1000, Window: time.Millisecond})
+	shared := memory(t, segment.PeersWrite)
+	ctx := limited(t)
+	var group sync.WaitGroup
+	for i := range 8 {
+		group.Go(func() {
+			x, err := usmarray.FromSlice(shared.r, []float32{float32(i)}, []int{1})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer x.Release()
+			for n := range 40 {
+				switch {
+				case i == 0 && n%20 == 19:
+					_, err = p.Call(ctx, "models:exit_at_once", 1)
+					if !errors.Is(err, workers.ErrDied) {
+						t.Error(err)
+					}
+				case i == 1 && n%10 == 9:
+					short, cancel := context.WithTimeout(ctx, time.Millisecond)
+					_, err = p.Call(short, "models:busy", 0.01)
+					cancel()
+					if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+						t.Error(err)
+					}
+				default:
+					v, err := p.Call(ctx, "models:doubled", x)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					got, err := usmarray.ToSlice[float32](v.(*usmarray.Array))
+					if err != nil || got[0] != 2*float32(i) {
+						t.Error(got, err)
+					}
+					v.(*usmarray.Array).Release()
+				}
+			}
+		})
+	}
+	group.Wait()
+}

@@ -1,0 +1,270 @@
+//go:build cgo && linux
+
+package workers_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/interop/workers"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/memtest"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// roleEnv makes this binary be another program of a test.
+const roleEnv = "USMBRIDGE_TEST_WORKERS_ROLE"
+
+func TestMain(m *testing.M) {
+	workers.Main()
+	if role := os.Getenv(roleEnv); role != "" {
+		roles[role]()
+		os.Exit(0)
+	}
+	memtest.Main(m)
+}
+
+func required() bool {
+	return os.Getenv("USMBRIDGE_REQUIRE_PYTHON") == "1" || os.Getenv("USMBRIDGE_REQUIRE_PEERS") == "1"
+}
+
+var found sync.Map // modules to *python.Environment, or the reason that there is none
+
+// environment finds a Python with the given modules: the active one, or the repository's own.
+func environment(t testing.TB, modules ...string) *python.Environment {
+	t.Helper()
+	names := strings.Join(append(modules, "sys"), ",")
+	have, ok := found.Load(names)
+	if !ok {
+		have = look(names)
+		found.Store(names, have)
+	}
+	if env, ok := have.(*python.Environment); ok {
+		return env
+	}
+	if required() {
+		t.Fatal(have)
+	}
+	t.Skip(have)
+	return nil
+}
+
+func look(names string) any {
+	var tried, candidates []string
+	if env, err := python.Find(); err == nil {
+		candidates = append(candidates, env.Executable)
+	}
+	if venv, err := filepath.Abs("../../.venv"); err == nil {
+		candidates = append(candidates, filepath.Join(venv, "bin", "python"))
+	}
+	for _, exe := range candidates {
+		env, err := python.Inspect(exe)
+		if err != nil {
+			tried = append(tried, err.Error())
+			continue
+		}
+		out, err := exec.Command(env.Executable, "-c", "import "+names).CombinedOutput()
+		if err == nil {
+			return env
+		}
+		tried = append(tried, env.Executable+": "+strings.TrimSpace(string(out)))
+	}
+	return "no Python with " + names + ": " + strings.Join(tried, "; ")
+}
+
+// models is the Python of the tests. A function that waits says so by a byte in shared memory:
+// no clock decides.
+const models = `
+import ctypes, os, time
+import numpy
+
+def add(a, b=1): return a + b
+def same(*args, **names): return {"args": list(args), "names": names}
+def pid(): return os.getpid()
+def fail(): raise KeyError("no such model")
+def fail_own():
+    class Odd(ValueError): pass
+    raise Odd("odd")
+def thing(): return [1, object()]
+def doubled(x): return numpy.asarray(x) * 2
+def double(x):
+    v = numpy.asarray(x)
+    v *= 2
+def into(x, *, outputs): numpy.asarray(outputs["y"])[...] = numpy.asarray(x) + 1
+def own(n):
+    import usmbridge
+    a = usmbridge.zeros(n, dtype="float32", device="host", interprocess=True)
+    numpy.asarray(a)[...] = 7
+    return a
+def facts(x): return {"readonly": x.readonly, "shape": list(x.shape), "strides": list(x.strides), "interprocess": x.interprocess,
+                      "usm": x.usm_type, "sum": float(numpy.asarray(x).sum())}
+def address(x): return numpy.asarray(x).ctypes.data
+kept = []
+def keep(x): kept.append(x)
+def forget(): kept.clear()
+
+def begun(flag): numpy.asarray(flag)[0] = 1
+def forever(flag):
+    begun(flag)
+    while True: pass
+def stubborn(flag):
+    while True:
+        try:
+            begun(flag)
+            while True: pass
+        except BaseException: pass
+def in_c(flag):
+    begun(flag)
+    libc = ctypes.CDLL(None)
+    while True: libc.sleep(1000)
+def held(flag):             # waits in C with the interpreter's lock held
+    begun(flag)
+    ctypes.PyDLL(None).sleep(100000)
+def until(flag, go, x=None):
+    begun(flag)
+    go = numpy.asarray(go)
+    while not go[0]: time.sleep(0.001)
+    return os.getpid()
+def exit_at_once(status):
+    print("about to leave")
+    os._exit(status)
+def segfault():
+    print("about to fault")
+    ctypes.string_at(8)
+def busy(seconds):
+    end = time.perf_counter() + seconds
+    n = 0
+    while time.perf_counter() < end: n += 1
+    return n
+def fork():
+    if os.fork() == 0:
+        time.sleep(100000)
+    os._exit(4)
+`
+
+// sink keeps what workers write, for a test that fails.
+type sink struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *sink) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(b)
+}
+
+func (s *sink) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// configured fills in what all tests have.
+func configured(t testing.TB, c workers.Config) workers.Config {
+	t.Helper()
+	c.Python = environment(t, "numpy")
+	c.Modules = append([]workers.Module{{Name: "models", Source: models}}, c.Modules...)
+	if c.Output == nil {
+		out := &sink{}
+		c.Output = out
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Logf("the workers wrote:\n%s", out)
+			}
+		})
+	}
+	return c
+}
+
+// open makes a Pool that is ready, and closed at the end of the test.
+func open(t testing.TB, c workers.Config) *workers.Pool {
+	t.Helper()
+	p := opening(t, c)
+	require.NoError(t, p.Ready(limited(t)))
+	return p
+}
+
+func opening(t testing.TB, c workers.Config) *workers.Pool {
+	t.Helper()
+	p, err := workers.New(configured(t, c))
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, p.Close(context.Background()))
+		for _, w := range p.Workers() {
+			require.Equal(t, workers.Dead, w.State)
+		}
+	})
+	return p
+}
+
+// limited ends when something that should come has not: long after it would on a busy machine.
+func limited(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func eventually(t testing.TB, what func() bool, message string) {
+	t.Helper()
+	require.Eventually(t, what, time.Minute, 2*time.Millisecond, message)
+}
+
+// memory makes a pool of memory that workers can map; at the end of the test all of it is back.
+func memory(t testing.TB, a segment.Audience) *testMemory {
+	t.Helper()
+	r, err := segment.Default(nil, syclobj.USMUnknown, a)
+	require.NoError(t, err)
+	return &testMemory{t, r}
+}
+
+type testMemory struct {
+	t testing.TB
+	r memmgr.Resource
+}
+
+func (m *testMemory) floats(values ...float32) *usmarray.Array {
+	m.t.Helper()
+	a, err := usmarray.FromSlice(m.r, values, []int{len(values)})
+	require.NoError(m.t, err)
+	m.t.Cleanup(a.Release)
+	return a
+}
+
+// flag is a byte that a worker sets.
+func (m *testMemory) flag() *usmarray.Array {
+	m.t.Helper()
+	a, err := usmarray.Zeros(m.r, usmarray.Uint8, []int{1})
+	require.NoError(m.t, err)
+	m.t.Cleanup(a.Release)
+	return a
+}
+
+func isSet(t testing.TB, flag *usmarray.Array) bool {
+	t.Helper()
+	v, err := flag.At(0)
+	require.NoError(t, err)
+	return v == uint8(1)
+}
+
+func floatsOf(t testing.TB, v any) []float32 {
+	t.Helper()
+	a, ok := v.(*usmarray.Array)
+	require.True(t, ok, "%T", v)
+	s, err := usmarray.ToSlice[float32](a)
+	require.NoError(t, err)
+	return s
+}

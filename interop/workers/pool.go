@@ -1,0 +1,409 @@
+package workers
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/usmbridge/usmbridge/interop/executor"
+	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/interop/share"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+)
+
+// State is what a worker does.
+type State string
+
+// States of a worker.
+const (
+	Starting  State = "starting"  // its process has been started, or soon is
+	Importing State = "importing" // Python starts, and imports
+	Warming   State = "warming"   // the steps of Config.Warm run
+	Ready     State = "ready"     // it takes calls, or is in one
+	Dead      State = "dead"      // it has ended; Since says when, Next when it is started anew
+)
+
+// Status is what a page shows of a worker.
+type Status struct {
+	Index    int
+	State    State
+	Step     string    // what is imported, or called, on the way to Ready
+	PID      int       // of its process, 0 without one
+	Since    time.Time // its process was started, or ended
+	Next     time.Time // when it is started anew; zero where it is not Dead
+	Calls    uint64    // that its processes have ended
+	Restarts int
+	Last     *Death // how it ended the last time; nil for never
+
+	Function string    // in which it is, "" for none
+	Began    time.Time // of that
+}
+
+// Pool keeps processes that run functions of Python. All methods may be called from any
+// goroutine.
+type Pool struct {
+	config  Config
+	setup   setup
+	env     []string
+	starter *starter
+	server  *share.Server // lends arguments and opens results
+	lender  lender
+	outlet  outlet
+
+	ctx    context.Context // ends the workers
+	cancel context.CancelFunc
+	over   chan struct{} // when the last worker has ended
+
+	arguments, results traffic
+	counters           counters
+
+	mu      sync.Mutex
+	workers []*worker
+	idle    []*process    // those used last at the end
+	waiting list.List     // of *waiter
+	changed chan struct{} // closed with the next change of a state; nil where nobody waits for it
+	closed  bool
+}
+
+type counters struct {
+	calls, failed, interrupted, notBegun, refused atomic.Uint64
+}
+
+// waiter is a call that waits for a worker.
+type waiter struct {
+	function string
+	got      chan *process // closed with err set where none will come
+	err      error
+	at       *list.Element // nil when it waits no more; under Pool.mu
+}
+
+var _ executor.Runner = (*Pool)(nil)
+
+// New starts the workers of a Pool, and does not wait for them; Ready does, and calls do. Close
+// ends it.
+//
+// Errors: a configuration that makes no sense, no Python (*python.NotFoundError), no memory that
+// processes can share (errors.ErrUnsupported elsewhere than on Linux and without cgo), and a
+// process that is itself a worker, because its program does not call Main.
+func New(config Config) (*Pool, error) {
+	if err := config.complete(); err != nil {
+		return nil, fmt.Errorf("workers: New: %w", err)
+	}
+	if isWorker() {
+		return nil, errors.New("workers: New: this process was started to be a worker, and its program makes a Pool instead: call workers.Main first in main (in tests, in TestMain)")
+	}
+	environment := config.Python
+	if environment == nil {
+		var err error
+		if environment, err = python.Find(); err != nil {
+			return nil, fmt.Errorf("workers: New: %w", err)
+		}
+	}
+	p := &Pool{
+		config: config,
+		setup:  setup{Python: *environment, Path: config.Path, Modules: config.Modules, Import: config.Import, Warm: config.Warm, MaxMessage: config.MaxMessage},
+		env:    workerEnv(environment, config.Env),
+		outlet: outlet{to: config.Output},
+		over:   make(chan struct{}),
+	}
+	var err error
+	p.server, err = share.Listen(context.Background(), "", share.Options{AsHost: true, Queue: config.SYCL, MaxPeers: 4*config.Workers + 64})
+	if err != nil {
+		return nil, fmt.Errorf("workers: New: %w", err)
+	}
+	// What was copied for a worker is for it to read alone: what it wrote there nobody would see.
+	p.lender = lender{server: p.server, audience: segment.PeersRead}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	p.starter = newStarter()
+	var group sync.WaitGroup
+	for i := range config.Workers {
+		w := &worker{pool: p, index: i, state: Starting, since: time.Now()}
+		p.workers = append(p.workers, w)
+	}
+	for _, w := range p.workers {
+		group.Go(w.supervise)
+	}
+	go func() {
+		group.Wait()
+		p.starter.end()
+		_ = p.server.Close() // never fails
+		p.forget()
+		close(p.over)
+	}()
+	return p, nil
+}
+
+// forgetTime is how long the end of leases of processes that have ended is waited for; it takes
+// a moment.
+const forgetTime = 5 * time.Second
+
+// forget waits until what the workers held is back.
+func (p *Pool) forget() {
+	for end := time.Now().Add(forgetTime); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if s := p.server.Stats(); s.Peers == 0 && s.Leases == 0 && s.Unopened == 0 {
+			return
+		}
+	}
+}
+
+// change tells those who wait for a change of the workers' states. Under mu.
+func (p *Pool) change() {
+	if p.changed != nil {
+		close(p.changed)
+		p.changed = nil
+	}
+}
+
+// watch is closed with the next change. Under mu.
+func (p *Pool) watch() <-chan struct{} {
+	if p.changed == nil {
+		p.changed = make(chan struct{})
+	}
+	return p.changed
+}
+
+// enter gives a call a worker that is ready, or makes it wait for one.
+func (p *Pool) enter(ctx context.Context, function string) (*process, error) {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil, executor.ErrClosed
+	}
+	for n := len(p.idle); n > 0; n = len(p.idle) {
+		r := p.idle[n-1]
+		p.idle = p.idle[:n-1]
+		if r.spoiled.Load() {
+			continue
+		}
+		r.function, r.began = function, time.Now()
+		p.mu.Unlock()
+		return r, nil
+	}
+	if err := p.hopeless(); err != nil {
+		p.mu.Unlock()
+		return nil, err
+	}
+	if p.waiting.Len() >= p.config.Queue && !p.config.Wait {
+		p.mu.Unlock()
+		return nil, executor.ErrFull
+	}
+	w := &waiter{function: function, got: make(chan *process, 1)}
+	w.at = p.waiting.PushBack(w)
+	p.mu.Unlock()
+	select {
+	case r, ok := <-w.got:
+		if !ok {
+			return nil, w.err
+		}
+		return r, nil
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	if w.at != nil {
+		p.waiting.Remove(w.at)
+		w.at = nil
+		p.mu.Unlock()
+		return nil, ctx.Err()
+	}
+	p.mu.Unlock()
+	if r, ok := <-w.got; ok {
+		p.give(r)
+	}
+	return nil, ctx.Err()
+}
+
+// give gives a worker back, to the next call that waits.
+func (p *Pool) give(r *process) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r.function = ""
+	if r.dead { // it ended in the meantime, and nobody else has it
+		_ = r.wire.conn.Close()
+	}
+	if r.dead || r.spoiled.Load() {
+		p.change()
+		return
+	}
+	if front := p.waiting.Front(); front != nil {
+		w := p.waiting.Remove(front).(*waiter)
+		w.at = nil
+		r.function, r.began = w.function, time.Now()
+		w.got <- r
+		return
+	}
+	p.idle = append(p.idle, r)
+	p.change()
+}
+
+// refuse ends all that wait with an error. Under mu.
+func (p *Pool) refuse(err error) {
+	for front := p.waiting.Front(); front != nil; front = p.waiting.Front() {
+		w := p.waiting.Remove(front).(*waiter)
+		w.at, w.err = nil, err
+		close(w.got)
+	}
+}
+
+// hopeless is why no worker will be ready soon; nil while there is one, or one on its way.
+// Under mu.
+func (p *Pool) hopeless() error {
+	var last *worker
+	for _, w := range p.workers {
+		if !w.held {
+			return nil
+		}
+		if last == nil || w.next.Before(last.next) {
+			last = w
+		}
+	}
+	return fmt.Errorf("%w: each of %d was started %d times within %v, the next is tried in %v; %w", ErrRestarts,
+		len(p.workers), p.config.Restarts+1, p.config.Window, time.Until(last.next).Round(time.Millisecond), last.last)
+}
+
+// Ready waits until Health is nil. Errors: why it cannot become so for now, ErrRestarts,
+// executor.ErrClosed, and the context's.
+func (p *Pool) Ready(ctx context.Context) error {
+	for {
+		p.mu.Lock()
+		err, changed := p.health(), p.watch()
+		p.mu.Unlock()
+		if err == nil || errors.Is(err, ErrRestarts) || errors.Is(err, executor.ErrClosed) {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return &executor.Error{Kind: executor.ErrWarming, Err: fmt.Errorf("%w: %w", context.Cause(ctx), err)}
+		}
+	}
+}
+
+// Health implements executor.Runner: nil when Config.Least workers are ready, in calls or
+// not, else an *executor.Error that says what the others do, cheap enough for every probe.
+func (p *Pool) Health() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.health()
+}
+
+func (p *Pool) health() error {
+	if p.closed {
+		return &executor.Error{Kind: executor.ErrClosed}
+	}
+	n := 0
+	var other *worker
+	for _, w := range p.workers {
+		if w.state == Ready {
+			n++
+		} else if other == nil || w.held && !other.held {
+			other = w
+		}
+	}
+	if n >= p.config.Least {
+		return nil
+	}
+	if err := p.hopeless(); err != nil {
+		return &executor.Error{Err: err}
+	}
+	err := fmt.Errorf("%d of %d workers ready, and %d are wanted; worker %d is %s", n, len(p.workers), p.config.Least, other.index, other.state)
+	if other.step != "" {
+		err = fmt.Errorf("%w: %s", err, other.step)
+	}
+	if other.last != nil {
+		err = fmt.Errorf("%w; it ended before: %w", err, other.last)
+	}
+	return &executor.Error{Kind: executor.ErrWarming, Err: err}
+}
+
+// Stats implements executor.Runner. Slots are the workers that are ready, Stuck those in calls
+// whose context has ended, and the steps of the warm-up those of all workers.
+func (p *Pool) Stats() executor.Stats {
+	s := executor.Stats{
+		Calls: p.counters.calls.Load(), Failed: p.counters.failed.Load(), Interrupted: p.counters.interrupted.Load(),
+		NotBegun: p.counters.notBegun.Load(), Refused: p.counters.refused.Load(),
+		WarmAll: len(p.workers) * len(p.config.Warm),
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.Waiting = p.waiting.Len()
+	for _, w := range p.workers {
+		if w.state == Ready {
+			s.Slots++
+		}
+		s.WarmDone += w.warmed
+		if r := w.process; r != nil && r.function != "" {
+			s.Running++
+			s.Oldest = max(s.Oldest, time.Since(r.began))
+			if r.overdue.Load() {
+				s.Stuck++
+			}
+		}
+	}
+	return s
+}
+
+// Workers tells what each worker does.
+func (p *Pool) Workers() []Status {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := make([]Status, len(p.workers))
+	for i, w := range p.workers {
+		all[i] = Status{Index: i, State: w.state, Step: w.step, Since: w.since, Next: w.next, Calls: w.calls, Restarts: w.restarts, Last: w.last}
+		if r := w.process; r != nil {
+			all[i].PID, all[i].Function, all[i].Began = r.pid, r.function, r.began
+		}
+	}
+	return all
+}
+
+// Traffic counts the arrays that went to the workers, and those that came from them.
+func (p *Pool) Traffic() (arguments, results Traffic) {
+	return p.arguments.load(), p.results.load()
+}
+
+// Close implements executor.Runner. Until ctx ends, calls that wait and run come to their end;
+// then those that wait get executor.ErrClosed, and those that run are interrupted. The workers
+// end as Python programs do, and those that have not within Config.Grace are killed. Results
+// stay valid. Close may be called again.
+func (p *Pool) Close(ctx context.Context) error {
+	p.mu.Lock()
+	p.closed = true
+	p.change()
+	p.mu.Unlock()
+	stop := context.AfterFunc(ctx, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.refuse(executor.ErrClosed)
+		p.cancel()
+	})
+	defer stop()
+	p.drain()
+	p.cancel()
+	<-p.over
+	return nil
+}
+
+// drain waits until no call waits or runs, or the workers are being ended.
+func (p *Pool) drain() {
+	for {
+		p.mu.Lock()
+		busy := p.waiting.Len() > 0
+		for _, w := range p.workers {
+			busy = busy || w.process != nil && w.process.function != ""
+		}
+		changed := p.watch()
+		p.mu.Unlock()
+		if !busy {
+			return
+		}
+		select {
+		case <-changed:
+		case <-p.ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,154 @@
+//go:build cgo && linux
+
+package workers_test
+
+import (
+	"math/big"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/interop/workers"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+var roles = map[string]func(){}
+
+func TestCalls(t *testing.T) {
+	p := open(t, workers.Config{})
+	require.NoError(t, p.Health())
+	ctx := limited(t)
+	v, err := p.Call(ctx, "models:add", 2, python.Kwargs{"b": 40})
+	require.NoError(t, err)
+	require.Equal(t, int64(42), v)
+	huge, _ := new(big.Int).SetString("123456789012345678901234567890", 10)
+	plain := []any{nil, true, false, int64(-5), huge, 1.5, complex(1, 2), "grüße", []byte{0, 1}, []any{int64(1)}, python.Tuple{"a"},
+		map[string]any{"k": []any{}}, map[any]any{int64(1): "one"}}
+	v, err = p.Call(ctx, "models:same", append(plain, python.Kwargs{"x": float32(0.5), "y": []uint16{1, 2}})...)
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"args": plain, "names": map[string]any{"x": 0.5, "y": []any{int64(1), int64(2)}}}, v)
+	v, err = p.Call(ctx, "models:pid")
+	require.NoError(t, err)
+	require.NotEqual(t, int64(os.Getpid()), v)
+	require.Equal(t, int64(p.Workers()[0].PID), v)
+}
+
+func TestArrays(t *testing.T) {
+	p := open(t, workers.Config{})
+	ctx := limited(t)
+	shared := memory(t, segment.PeersWrite)
+	x := shared.floats(1, 2, 3, 4)
+
+	_, err := p.Call(ctx, "models:double", x)
+	require.NoError(t, err)
+	require.Equal(t, []float32{2, 4, 6, 8}, floatsOf(t, x), "the worker wrote the caller's memory")
+
+	y := shared.floats(0, 0, 0, 0)
+	_, err = p.Call(ctx, "models:into", x, python.Kwargs{"outputs": map[string]any{"y": y}})
+	require.NoError(t, err)
+	require.Equal(t, []float32{3, 5, 7, 9}, floatsOf(t, y))
+
+	view, err := x.Index(usmarray.From(0).By(2))
+	require.NoError(t, err)
+	defer view.Release()
+	v, err := p.Call(ctx, "models:facts", view.AsReadOnly())
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"readonly": true, "shape": []any{int64(2)}, "strides": []any{int64(2)}, "interprocess": true, "usm": nil, "sum": 8.0}, v)
+	in, out := p.Traffic()
+	require.Equal(t, workers.Traffic{Handles: 4}, in)
+	require.Zero(t, out)
+
+	v, err = p.Call(ctx, "models:own", 3)
+	require.NoError(t, err)
+	require.Equal(t, []float32{7, 7, 7}, floatsOf(t, v))
+	_, out = p.Traffic()
+	require.Equal(t, workers.Traffic{Handles: 1}, out)
+	back, err := p.Call(ctx, "models:same", v, x, v)
+	require.NoError(t, err)
+	list := back.(map[string]any)["args"].([]any)
+	require.Equal(t, x.Pointer(), list[1].(*usmarray.Array).Pointer(), "its own memory comes back as it is")
+	for _, a := range list {
+		a.(*usmarray.Array).Release()
+	}
+	v.(*usmarray.Array).Release()
+	_, out = p.Traffic()
+	require.Equal(t, workers.Traffic{Handles: 4}, out)
+
+	v, err = p.Call(ctx, "models:doubled", x)
+	require.NoError(t, err)
+	require.Equal(t, []float32{4, 8, 12, 16}, floatsOf(t, v))
+	v.(*usmarray.Array).Release()
+	_, out = p.Traffic()
+	require.Equal(t, workers.Traffic{Handles: 4, Copies: 1, Bytes: 16}, out, "NumPy's memory is copied once")
+}
+
+// Results are valid when their worker, and the Pool, are gone.
+func TestResultsOutliveThePool(t *testing.T) {
+	p := open(t, workers.Config{})
+	v, err := p.Call(limited(t), "models:own", 1<<16)
+	require.NoError(t, err)
+	require.NoError(t, p.Close(limited(t)))
+	values := floatsOf(t, v)
+	require.Len(t, values, 1<<16)
+	require.Equal(t, float32(7), values[1<<16-1])
+	require.NoError(t, v.(*usmarray.Array).SetAt(float32(1), 0))
+	v.(*usmarray.Array).Release()
+}
+
+// An array in memory of this process alone goes by value, for the worker to read.
+func TestByValue(t *testing.T) {
+	p := open(t, workers.Config{})
+	r, err := memmgr.Default(nil, syclobj.USMUnknown)
+	require.NoError(t, err)
+	x, err := usmarray.FromSlice(r, []float32{1, 2, 3}, []int{3})
+	require.NoError(t, err)
+	defer x.Release()
+	v, err := p.Call(limited(t), "models:facts", x)
+	require.NoError(t, err)
+	require.Equal(t, 6.0, v.(map[string]any)["sum"])
+	require.Equal(t, true, v.(map[string]any)["readonly"])
+	_, err = p.Call(limited(t), "models:double", x)
+	require.ErrorIs(t, err, python.ValueError, "a write that nobody would see fails")
+	require.Equal(t, []float32{1, 2, 3}, floatsOf(t, x))
+	in, _ := p.Traffic()
+	require.Equal(t, workers.Traffic{Copies: 2, Bytes: 24}, in)
+}
+
+// What one worker made is passed to another by its maker.
+func TestFromWorkerToWorker(t *testing.T) {
+	p := open(t, workers.Config{Workers: 2, Least: 2})
+	ctx := limited(t)
+	shared := memory(t, segment.PeersWrite)
+	begun, end := shared.flag(), shared.flag()
+	made, err := p.Call(ctx, "models:own", 4)
+	require.NoError(t, err)
+	first, err := p.Call(ctx, "models:pid")
+	require.NoError(t, err)
+	held := make(chan any, 1)
+	go func() { // keeps the worker that was used last
+		v, err := p.Call(ctx, "models:until", begun, end)
+		if err != nil {
+			v = err
+		}
+		held <- v
+	}()
+	eventually(t, func() bool { return isSet(t, begun) }, "the call does not begin")
+	v, err := p.Call(ctx, "models:same", made, python.Kwargs{"pid": 1})
+	require.NoError(t, err)
+	back := v.(map[string]any)["args"].([]any)[0].(*usmarray.Array)
+	require.Equal(t, []float32{7, 7, 7, 7}, floatsOf(t, back))
+	require.NoError(t, made.(*usmarray.Array).SetAt(float32(8), 0))
+	require.Equal(t, []float32{8, 7, 7, 7}, floatsOf(t, back), "one memory in three processes")
+	back.Release()
+	require.NoError(t, end.SetAt(uint8(1), 0))
+	require.Equal(t, first, <-held)
+	in, out := p.Traffic()
+	require.Zero(t, in.Copies)
+	require.Zero(t, out.Copies)
+	made.(*usmarray.Array).Release()
+}

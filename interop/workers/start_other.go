@@ -1,0 +1,27 @@
+//go:build !linux
+
+package workers
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+)
+
+var errUnsupported = fmt.Errorf("processes that share memory are there on Linux: %w", errors.ErrUnsupported)
+
+type starter struct{}
+
+func newStarter() *starter { return &starter{} }
+func (*starter) end()      {}
+func (*starter) start([]string, []string, *os.File) (*exec.Cmd, *net.UnixConn, error) {
+	return nil, nil, errUnsupported
+}
+func inherited() (*net.UnixConn, error) { return nil, errUnsupported }
+func awaitExit(int) error               { return errUnsupported }
+func killGroup(int)                     {}
+func killOwnGroup()                     { os.Exit(1) }
+
+var deaf = []os.Signal{os.Interrupt}

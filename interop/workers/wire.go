@@ -1,0 +1,146 @@
+package workers
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+)
+
+// kind says what a message is.
+type kind uint8
+
+// Messages to a worker, and to its maker.
+const (
+	toSetup  kind = iota + 1 // a setup, the first
+	toCall                   // table of arrays, function, arguments
+	toCancel                 // interrupts the call of that number
+	toQuit                   // end when the call under way has ended
+	atState                  // a progress
+	atReady                  // the warm-up is done
+	atFailed                 // a failure: of the warm-up; the last
+	atResult                 // arrays copied, bytes copied, table of arrays, value
+	atError                  // a failure, of the call
+	lastKind = atError
+)
+
+// A message has a head: how many bytes follow it, its kind, the number of its call.
+const headBytes = 4 + 1 + 8
+
+type message struct {
+	kind    kind
+	call    uint64
+	payload []byte // valid until the next one is read
+}
+
+// wire is one end of the connection between a worker and its maker. One goroutine reads;
+// any may write.
+type wire struct {
+	conn *net.UnixConn
+	in   *bufio.Reader
+	max  int
+	buf  []byte
+
+	writing sync.Mutex
+	head    [headBytes]byte
+}
+
+// slack is what a message may have beyond Config.MaxMessage: names, and the table of arrays.
+const slack = 1 << 20
+
+func newWire(conn *net.UnixConn, limit int) *wire {
+	return &wire{conn: conn, in: bufio.NewReaderSize(conn, 16<<10), max: limit}
+}
+
+// send writes one message.
+func (w *wire) send(k kind, call uint64, parts ...[]byte) error {
+	n := 0
+	for _, p := range parts {
+		n += len(p)
+	}
+	if n > w.max+slack {
+		return fmt.Errorf("%w: %d bytes, and %d is the most (Config.MaxMessage); pass what is long as arrays", ErrTooLong, n, w.max)
+	}
+	w.writing.Lock()
+	defer w.writing.Unlock()
+	binary.LittleEndian.PutUint32(w.head[:], uint32(n))
+	w.head[4] = byte(k)
+	binary.LittleEndian.PutUint64(w.head[5:], call)
+	b := net.Buffers{w.head[:]}
+	for _, p := range parts {
+		if len(p) > 0 {
+			b = append(b, p)
+		}
+	}
+	_, err := b.WriteTo(w.conn)
+	return err
+}
+
+func (w *wire) sendJSON(k kind, call uint64, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return w.send(k, call, b)
+}
+
+// most is how many bytes are read at once on the word of the other side.
+const most = 1 << 20
+
+// read reads one message. io.EOF is the end of the connection between two messages.
+func (w *wire) read() (message, error) { return readMessage(w.in, &w.buf, w.max+slack) }
+
+func readMessage(in io.Reader, buf *[]byte, limit int) (m message, err error) {
+	var head [headBytes]byte
+	if _, err := io.ReadFull(in, head[:]); err != nil {
+		return m, err
+	}
+	n := int(binary.LittleEndian.Uint32(head[:]))
+	m.kind, m.call = kind(head[4]), binary.LittleEndian.Uint64(head[5:])
+	if m.kind == 0 || m.kind > lastKind {
+		return m, fmt.Errorf("%w: kind %d", ErrMessage, m.kind)
+	}
+	if n > limit {
+		return m, fmt.Errorf("%w: %d bytes, and %d is the most", ErrMessage, n, limit)
+	}
+	if cap(*buf) > most && n <= most/16 {
+		*buf = nil // a long one is not kept for short ones
+	}
+	b := (*buf)[:0]
+	for len(b) < n { // memory comes with the bytes, not with the announcement
+		part := min(n-len(b), most)
+		at := len(b)
+		if cap(b)-at < part {
+			grown := make([]byte, at, min(n, max(2*cap(b), at+part)))
+			copy(grown, b)
+			b = grown
+		}
+		b = b[:at+part]
+		if _, err := io.ReadFull(in, b[at:]); err != nil {
+			if err == io.EOF { //nolint:errorlint // as ReadFull gives it
+				err = io.ErrUnexpectedEOF
+			}
+			return m, err
+		}
+	}
+	*buf = b
+	m.payload = b
+	return m, nil
+}
+
+// progress is how far the start of a worker is.
+type progress struct {
+	State State  `json:"state"`
+	Step  string `json:"step,omitempty"`
+	Done  int    `json:"done,omitempty"` // steps of Warm
+}
+
+func parseJSON(m message, v any) error {
+	if err := json.Unmarshal(m.payload, v); err != nil {
+		return fmt.Errorf("%w: %w", ErrMessage, err)
+	}
+	return nil
+}

@@ -1,0 +1,216 @@
+package workers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/usmbridge/usmbridge/interop/python"
+)
+
+// worker is a place of a Pool, and one process after another in it.
+type worker struct {
+	pool  *Pool
+	index int
+
+	// The rest is under pool.mu.
+	process  *process // nil without one
+	state    State
+	step     string
+	warmed   int // steps of the warm-up that are done
+	since    time.Time
+	next     time.Time
+	held     bool // it was started too often of late
+	calls    uint64
+	restarts int
+	last     *Death
+}
+
+// update changes what is known of a worker.
+func (w *worker) update(f func()) {
+	w.pool.mu.Lock()
+	defer w.pool.mu.Unlock()
+	f()
+	w.pool.change()
+}
+
+// The shortest and the longest wait before a worker is started anew that has died more than once
+// of late. The first time there is none.
+const (
+	shortBackoff = 100 * time.Millisecond
+	longBackoff  = 5 * time.Second
+)
+
+// supervise keeps a process running until the Pool is closed.
+func (w *worker) supervise() {
+	p := w.pool
+	var deaths []time.Time // within the window
+	for first := true; ; first = false {
+		w.update(func() {
+			w.state, w.step, w.since, w.next, w.held, w.warmed = Starting, "", time.Now(), time.Time{}, false, 0
+			if !first {
+				w.restarts++
+			}
+		})
+		death := w.run()
+		if p.ctx.Err() != nil {
+			w.update(func() { w.state, w.last = Dead, death })
+			return
+		}
+		now := time.Now()
+		deaths = slices.DeleteFunc(deaths, func(t time.Time) bool { return now.Sub(t) >= p.config.Window })
+		deaths = append(deaths, now)
+		next, held := now, len(deaths) > p.config.Restarts
+		switch n := len(deaths); {
+		case held:
+			next = deaths[n-1-p.config.Restarts].Add(p.config.Window)
+		case n > 1:
+			next = now.Add(min(shortBackoff<<min(n-2, 16), longBackoff))
+		}
+		w.update(func() {
+			w.state, w.step, w.since, w.next, w.held, w.last = Dead, "", death.At, next, held, death
+			if held {
+				if err := p.hopeless(); err != nil {
+					p.refuse(err)
+				}
+			}
+		})
+		timer := time.NewTimer(time.Until(next))
+		select {
+		case <-timer.C:
+		case <-p.ctx.Done():
+			timer.Stop()
+			w.update(func() { w.next = time.Time{} })
+			return
+		}
+	}
+}
+
+// run starts a process and sees it to its end.
+func (w *worker) run() *Death {
+	p := w.pool
+	r, err := w.start()
+	if err != nil {
+		return &Death{Worker: w.index, Status: "it could not be started", Reason: err, At: time.Now()}
+	}
+	w.update(func() { w.process = r })
+	if err = w.warmUp(r); err != nil {
+		r.kill(err)
+	} else {
+		w.update(func() { w.state, w.step, w.warmed = Ready, "", len(p.config.Warm) })
+		p.give(r)
+		select {
+		case <-r.over:
+		case <-p.ctx.Done():
+			w.quit(r)
+		}
+	}
+	<-r.over
+	if err != nil && r.death.Reason == nil { // nobody else has the Death of one that was not ready
+		r.death.Reason = err
+	}
+	w.update(func() {
+		w.process, r.dead = nil, true
+		w.state, w.step, w.since, w.last = Dead, "", r.death.At, r.death
+		if i := slices.Index(p.idle, r); i >= 0 {
+			p.idle = slices.Delete(p.idle, i, i+1)
+		}
+		if r.function == "" { // else who has it closes
+			_ = r.wire.conn.Close()
+		}
+	})
+	return r.death
+}
+
+// quit ends a process as a program ends, or kills it.
+func (w *worker) quit(r *process) {
+	timer := time.AfterFunc(w.pool.config.Grace, func() {
+		r.kill(fmt.Errorf("%v after it was told to end it had not", w.pool.config.Grace))
+	})
+	defer timer.Stop()
+	if err := r.wire.send(toQuit, 0); err != nil {
+		r.kill(fmt.Errorf("telling it to end: %w", err))
+	}
+	<-r.over
+}
+
+// start starts a process and tells it what to do.
+func (w *worker) start() (*process, error) {
+	p := w.pool
+	from, to, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	cmd, conn, err := p.starter.start(p.config.Program, p.env, to)
+	_ = to.Close()
+	if err != nil {
+		_ = from.Close()
+		return nil, err
+	}
+	r := &process{
+		worker: w, cmd: cmd, pid: cmd.Process.Pid, started: time.Now(), wire: newWire(conn, p.config.MaxMessage),
+		pipe: from, output: follow(from, &p.outlet), over: make(chan struct{}),
+	}
+	go r.wait()
+	return r, nil
+}
+
+// warmUp sees a process through its start.
+func (w *worker) warmUp(r *process) error {
+	p := w.pool
+	timer := time.AfterFunc(p.config.StartTime, func() {
+		r.kill(fmt.Errorf("%v after its start it was not ready (Config.StartTime)", p.config.StartTime))
+	})
+	defer timer.Stop()
+	defer context.AfterFunc(p.ctx, func() { r.kill(errors.New("the Pool was closed while it started")) })()
+	if err := r.wire.sendJSON(toSetup, 0, &p.setup); errors.Is(err, ErrTooLong) {
+		return err
+	} // else what is read tells
+	for heard := false; ; heard = true {
+		m, err := r.wire.read()
+		switch {
+		case errors.Is(err, ErrMessage):
+			return err
+		case err != nil && !heard:
+			return errors.New("it ended before it was heard of: does its program call workers.Main first?")
+		case err != nil:
+			return errors.New("it ended while it started")
+		case m.kind == atReady:
+			return nil
+		case m.kind == atState:
+			var at progress
+			if err := parseJSON(m, &at); err != nil {
+				return err
+			}
+			if at.State != Importing && at.State != Warming {
+				return fmt.Errorf("%w: state %q", ErrMessage, at.State)
+			}
+			w.update(func() { w.state, w.step, w.warmed = at.State, at.Step, min(max(at.Done, 0), len(p.config.Warm)) })
+		case m.kind == atFailed:
+			var f failure
+			if err := parseJSON(m, &f); err != nil {
+				return err
+			}
+			r.endOfItself(p.config.Grace)
+			return f.err("warm-up", context.Canceled)
+		default:
+			return fmt.Errorf("%w: kind %d while it started", ErrMessage, m.kind)
+		}
+	}
+}
+
+// workerEnv is the environment of workers: this process's, what is needed, what was asked for.
+func workerEnv(e *python.Environment, more []string) []string {
+	env := slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, marker+"=") })
+	// What is written is seen, and a crash tells where Python was: all of it are last words.
+	env = append(env, "PYTHONUNBUFFERED=1", "PYTHONFAULTHANDLER=1")
+	if e.Prefix != e.BasePrefix {
+		env = append(env, "VIRTUAL_ENV="+e.Prefix) // where SYCL's libraries are looked for
+	}
+	env = append(env, more...)
+	return append(env, marker+"=1")
+}
