@@ -68,7 +68,7 @@ func Dial(location string, o ClientOptions) (*Client, error) {
 	}
 	conn, err := grpc.NewClient(l.target(), grpc.WithTransportCredentials(wideCredentials{creds}), grpc.WithDisableRetry(),
 		grpc.WithReadBufferSize(ioBuffer), grpc.WithWriteBufferSize(ioBuffer),
-		experimental.WithBufferPool(new(frames)), grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(connWindow),
+		experimental.WithBufferPool(new(codec.Frames)), grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(connWindow),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec.New(0)), grpc.MaxCallRecvMsgSize(o.MaxMessage)))
 	if err != nil {

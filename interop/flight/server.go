@@ -112,7 +112,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 		grpc.MaxRecvMsgSize(1 << 20), // of requests; tensors do not pass by it
 		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(connWindow),
 		grpc.MaxConcurrentStreams(uint32(s.gate.Limits().MaxStreams)),
-		experimental.BufferPool(new(frames)),
+		experimental.BufferPool(new(codec.Frames)),
 		grpc.WriteBufferSize(ioBuffer),
 		grpc.MaxHeaderListSize(32 << 10), grpc.ConnectionTimeout(20 * time.Second),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: o.Keepalive, Timeout: o.Keepalive / 2}),

@@ -42,7 +42,7 @@
 //
 // # What it rests on
 //
-// grpc marks its package mem as experimental, and [Receiver] uses two methods of the
+// grpc marks its package mem as experimental, and [Receiver] uses three methods of the
 // stream that grpc.ServerTransportStreamFromContext gives which its interface does not
 // list; where they are missing it receives by the codec instead. The module therefore
 // pins grpc to one release, and a test says when either changes.

@@ -1,8 +1,10 @@
 package codec
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"math"
 
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -17,7 +19,8 @@ const piece = 64 << 10
 // Incoming is one message on its way in. After an error of one of its methods only the
 // same error comes.
 type Incoming struct {
-	size   int                                  // of the message
+	size   int                                  // of the message; while open one more than it may have
+	open   bool                                 // compressed: it has as many bytes as come
 	read   int                                  // bytes that the caller has had
 	more   func(n int) (mem.BufferSlice, error) // the next n bytes of the message; nil when all are here
 	here   int                                  // bytes taken from the transport
@@ -28,10 +31,11 @@ type Incoming struct {
 	err    error
 }
 
-// Size returns the length of the message in bytes.
+// Size returns the length of the message in bytes. That of a compressed one is not known
+// before its end: until then it is the most that is allowed.
 func (in *Incoming) Size() int { return in.size }
 
-// Left returns the bytes that were not read yet.
+// Left returns the bytes that were not read yet; see Size.
 func (in *Incoming) Left() int { return in.size - in.read }
 
 func (in *Incoming) take(chunks mem.BufferSlice) {
@@ -73,6 +77,10 @@ func (in *Incoming) fill() error {
 		in.chunks.Free()
 		in.chunks = nil
 		chunks, err := in.more(n)
+		if in.open && errors.Is(err, io.EOF) {
+			in.size, in.open = in.here, false
+			return in.malformed("it ends within a field")
+		}
 		if err != nil {
 			return in.fail(err)
 		}
@@ -81,10 +89,54 @@ func (in *Incoming) fill() error {
 	return nil
 }
 
+// tooLong is the error of an open message that would have so many bytes.
+func (in *Incoming) tooLong(n int) error {
+	return in.fail(&LimitError{What: "bytes of a message", Asked: int64(n), Limit: int64(in.size - 1)})
+}
+
+// ended tells whether all bytes were read. Of an open message it asks for more.
+func (in *Incoming) ended() (bool, error) {
+	if in.err != nil {
+		return false, in.err
+	}
+	if !in.open || len(in.head) > 0 {
+		return in.Left() == 0, nil
+	}
+	if in.Left() == 0 {
+		return false, in.tooLong(in.size)
+	}
+	err := in.fill()
+	if err != nil && !in.open && in.read == in.size {
+		in.err = nil // what there is, is read
+		return true, nil
+	}
+	return false, err
+}
+
+// drop reads to the end.
+func (in *Incoming) drop() error {
+	for {
+		end, err := in.ended()
+		if err != nil || end {
+			return err
+		}
+		n := in.Left()
+		if in.open {
+			n = len(in.head)
+		}
+		if err := in.Discard(n); err != nil {
+			return err
+		}
+	}
+}
+
 // each passes the next n bytes on, as they lie.
 func (in *Incoming) each(n int, use func([]byte)) error {
 	if in.err != nil {
 		return in.err
+	}
+	if in.open && n > in.Left() {
+		return in.tooLong(in.read + n)
 	}
 	if n < 0 || n > in.Left() {
 		return in.malformed("%d bytes wanted, %d left", n, in.Left())
@@ -114,7 +166,7 @@ func (in *Incoming) Discard(n int) error { return in.each(n, func([]byte) {}) }
 func (in *Incoming) Varint() (uint64, error) {
 	var v uint64
 	for shift := 0; shift < 64; shift += 7 {
-		if in.err == nil && in.Left() == 0 {
+		if in.err == nil && !in.open && in.Left() == 0 {
 			return 0, in.malformed("it ends within a number")
 		}
 		var b byte
@@ -136,8 +188,11 @@ func (in *Incoming) Varint() (uint64, error) {
 // end of the message. The field is then read by Varint, Bytes, or Length and what
 // follows it, or passed over by Skip.
 func (in *Incoming) Field() (protowire.Number, protowire.Type, error) {
-	if in.err == nil && in.Left() == 0 {
-		return 0, 0, io.EOF
+	if end, err := in.ended(); err != nil || end {
+		if err == nil {
+			err = io.EOF
+		}
+		return 0, 0, err
 	}
 	v, err := in.Varint()
 	if err != nil {
@@ -158,6 +213,9 @@ func (in *Incoming) Length(typ protowire.Type) (int, error) {
 	v, err := in.Varint()
 	if err != nil {
 		return 0, err
+	}
+	if in.open && v > uint64(in.Left()) {
+		return 0, in.tooLong(int(min(v, math.MaxInt32)))
 	}
 	if v > uint64(in.Left()) {
 		return 0, in.malformed("a field of %d bytes in a message of which %d are left", v, in.Left())

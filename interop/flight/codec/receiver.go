@@ -20,6 +20,8 @@ type transportStream interface {
 	ReadMessageHeader([]byte) error
 	// Read returns the next n bytes.
 	Read(n int) (mem.BufferSlice, error)
+	// RecvCompress names what compressed messages of the stream are compressed with.
+	RecvCompress() string
 }
 
 // Receiver reads the messages of one stream of a server. Nothing else may receive from
@@ -72,9 +74,6 @@ func (r *Receiver) direct(use func(*Incoming) error) error {
 	if err := r.raw.ReadMessageHeader(prefix[:]); err != nil {
 		return r.transport(err)
 	}
-	if prefix[0] != 0 {
-		return status.Error(codes.Unimplemented, "the message is compressed; send it as it is")
-	}
 	length := binary.BigEndian.Uint32(prefix[1:])
 	if int64(length) > int64(r.gate.limits.MaxMessage) {
 		return &LimitError{What: "bytes of a message", Asked: int64(length), Limit: int64(r.gate.limits.MaxMessage)}
@@ -85,11 +84,19 @@ func (r *Receiver) direct(use func(*Incoming) error) error {
 	}
 	defer r.gate.discharge(size)
 	in := &Incoming{size: size, header: r.gate.limits.MaxHeader, more: r.more}
+	if prefix[0] != 0 {
+		z, err := r.unpacked(size)
+		if err != nil {
+			return err
+		}
+		in.size, in.open, in.more = r.gate.limits.MaxMessage+1, true, z.more
+		defer z.end()
+	}
 	defer in.free()
 	if err := use(in); err != nil {
 		return err
 	}
-	return in.Discard(in.Left())
+	return in.drop()
 }
 
 func (r *Receiver) more(n int) (mem.BufferSlice, error) {

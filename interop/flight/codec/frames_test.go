@@ -1,4 +1,4 @@
-package flight
+package codec
 
 import (
 	"testing"
@@ -8,7 +8,7 @@ import (
 
 // A buffer has the length that was asked for, whatever it comes from and had before.
 func TestFrames(t *testing.T) {
-	var p frames
+	var p Frames
 	for range 3 {
 		for _, n := range []int{0, 1, 100, frameBytes / 4, frameBytes/4 + 1, frameBytes - 1, frameBytes, frameBytes + 1, 1 << 20} {
 			b := p.Get(n)

@@ -1,4 +1,4 @@
-package flight
+package codec
 
 import (
 	"sync"
@@ -9,15 +9,17 @@ import (
 // frameBytes is what grpc-go puts into an HTTP/2 frame.
 const frameBytes = 16 << 10
 
-// frames is where gRPC reads frames to. Its own pool clears each buffer before it is
+// Frames is a pool for gRPC to read frames to (experimental.BufferPool); the zero value is
+// ready, and any goroutine may use it. gRPC's own clears each buffer before it is
 // filled, which took a twelfth of a transfer's processor time; what is read here is as
 // long as what is used, so that nobody sees what was there before. Small frames are
 // allocated: a message of a few bytes that waits does not hold 16 KiB.
-type frames struct{ full sync.Pool }
+type Frames struct{ full sync.Pool }
 
-var _ mem.BufferPool = (*frames)(nil)
+var _ mem.BufferPool = (*Frames)(nil)
 
-func (p *frames) Get(n int) *[]byte {
+// Get implements mem.BufferPool: a buffer of n bytes, with whatever was in it before.
+func (p *Frames) Get(n int) *[]byte {
 	if n > frameBytes/4 && n <= frameBytes {
 		if b, ok := p.full.Get().(*[]byte); ok {
 			*b = (*b)[:n]
@@ -30,7 +32,8 @@ func (p *frames) Get(n int) *[]byte {
 	return &b
 }
 
-func (p *frames) Put(b *[]byte) {
+// Put implements mem.BufferPool.
+func (p *Frames) Put(b *[]byte) {
 	if b != nil && cap(*b) == frameBytes {
 		p.full.Put(b)
 	}

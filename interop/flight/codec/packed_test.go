@@ -1,0 +1,131 @@
+package codec
+
+import (
+	"bytes"
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/gzip"
+	"google.golang.org/grpc/status"
+)
+
+// compressed sends n bytes to the server's echo, by gzip, and returns what came back.
+func compressed(t *testing.T, b *testbed, n int) error {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	out := b.filled(t, n)
+	defer out.Release()
+	var leases Leases
+	s, err := b.conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/test/echo",
+		grpc.WaitForReady(true), grpc.UseCompressor(gzip.Name))
+	require.NoError(t, err)
+	_ = s.SendMsg(&blob{leases: &leases, buffer: out, n: n})
+	in := taken{pool: b.pool}
+	err = s.RecvMsg(&in)
+	if err == nil {
+		want, err := out.Bytes()
+		require.NoError(t, err)
+		got, err := in.buffer.Bytes()
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(want[:n], got[:in.n]))
+	}
+	in.buffer.Release()
+	cancel()
+	_ = leases.Wait(ctx)
+	return err
+}
+
+// Compressed messages arrive as others do, whatever their size.
+func TestCompressed(t *testing.T) {
+	b := newTestbed(t, Limits{MaxMessage: 8 << 20})
+	for _, n := range []int{1, 1024, piece - 10, piece - 3, piece - 2, piece, 3*piece + 1, 8<<20 - 20} {
+		require.NoError(t, compressed(t, b, n), n)
+	}
+	require.True(t, b.direct.Load())
+	// That one unpacks to more than is allowed, of a few kilobytes.
+	err := compressed(t, b, 9<<20)
+	require.Equal(t, codes.ResourceExhausted, status.Code(err), "%v", err)
+	require.NoError(t, compressed(t, b, 1000))
+}
+
+// unpack reads a message of a server's stream from compressed bytes.
+func unpack(data []byte, limit int) (fields int, err error) {
+	p := &packed{}
+	p.head = data
+	if p.plain, err = encoding.GetCompressor(gzip.Name).Decompress(p); err != nil {
+		return 0, p.broken(err)
+	}
+	p.buf = make([]byte, piece)
+	defer p.end()
+	in := &Incoming{size: limit + 1, open: true, header: 1 << 20, more: p.more}
+	defer in.free()
+	if fields, err = walk(in); err != nil {
+		return fields, err
+	}
+	return fields, in.drop()
+}
+
+func gzipped(t testing.TB, data []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w, err := encoding.GetCompressor(gzip.Name).Compress(&out)
+	require.NoError(t, err)
+	_, err = w.Write(data)
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	return out.Bytes()
+}
+
+func TestPackedMessages(t *testing.T) {
+	message := []byte("\x08\x01\x12\x03abc")
+	whole := gzipped(t, message)
+	for _, c := range []struct {
+		name  string
+		data  []byte
+		limit int
+		want  string
+	}{
+		{"whole", whole, 100, ""},
+		{"as long as it may be", whole, len(message), ""},
+		{"too long by one", whole, len(message) - 1, "bytes of a message: 7 asked for, at most 6"},
+		{"nothing", nil, 100, "cannot be decompressed"},
+		{"no gzip", message, 100, "cannot be decompressed"},
+		{"cut off", whole[:len(whole)-9], 100, "cannot be decompressed"},
+		{"garbage behind", append(whole[:len(whole):len(whole)], "xyz"...), 100, "cannot be decompressed"},
+		{"ends within a field", gzipped(t, message[:5]), 100, "ends within a field"},
+		{"a field of more than there is", gzipped(t, []byte("\x12\x20abc")), 100, "ends within a field"},
+		{"a bomb", gzipped(t, append([]byte("\x12\x80\x80\x80\x08"), make([]byte, 16<<20)...)), 1 << 20, "at most 1048576 allowed"},
+		{"many fields", gzipped(t, bytes.Repeat([]byte("\x10\x01"), 1<<20)), 1 << 20, "at most 1048576 allowed"},
+	} {
+		_, err := unpack(c.data, c.limit)
+		if c.want == "" {
+			require.NoError(t, err, c.name)
+			continue
+		}
+		require.Error(t, err, c.name)
+		require.Regexp(t, c.want, err.Error(), c.name)
+		require.Contains(t, []codes.Code{codes.InvalidArgument, codes.ResourceExhausted}, status.Code(err), c.name)
+	}
+}
+
+// FuzzPacked holds messages of unknown length to those of a known one.
+func FuzzPacked(f *testing.F) {
+	f.Add([]byte("\x08\x96\x01\x0a\x03abc\x3d\x01\x02\x03\x04"), uint16(100))
+	f.Add([]byte("\x12\x00\x1a\x02hi\x09\x01\x02\x03\x04\x05\x06\x07\x08"), uint16(5))
+	f.Add([]byte("\x0b\x0c"), uint16(2))
+	f.Fuzz(func(t *testing.T, data []byte, limit uint16) {
+		want, werr := walk(incoming(data, 7, 1<<20))
+		got, err := unpack(gzipped(t, data), int(limit))
+		if len(data) > int(limit) {
+			require.Error(t, err)
+			return
+		}
+		require.Equal(t, want, got)
+		require.Equal(t, werr == nil, err == nil, "%v %v", werr, err)
+	})
+}
