@@ -73,7 +73,7 @@ portable: ## builds and tests without cgo, builds for other systems
 # Modules with a go.mod of their own, for what would burden a library's user.
 NESTED := interop/embedpython interop/metrics interop/flight examples/embedded examples/cluster/flight examples/service
 
-test-nested: python browser ## the nested modules with their real clients: vet, build, tests
+test-nested: python browser bin/tritonclient/requirements.txt ## the nested modules with their real clients: vet, build, tests
 	@for m in $(NESTED); do \
 	  echo "== $$m"; (cd $$m && $(GO) vet ./... && $(GO) build -o /dev/null ./... && \
 	  $(QUIET_ENV) $(ACTIVE) $(REQUIRE) $(GO) test -count=1 ./...) || exit 1; \
@@ -85,6 +85,15 @@ browser: bin/browser/$(BROWSER_VERSION) ## fetches the headless browser of test-
 
 bin/browser/$(BROWSER_VERSION):
 	@interop/setup/browser.sh bin/browser $(BROWSER_VERSION)
+
+# The client of the inference service's tests, which finds it there: of another ml_dtypes
+# than the other peers.
+bin/tritonclient/requirements.txt: interop/setup/requirements-tritonclient.txt | python
+	@echo "fetching tritonclient (30 MB, once)"
+	@rm -rf bin/tritonclient
+	$(VENV)/bin/python -m pip install --quiet --no-deps --only-binary=:all: --no-input --disable-pip-version-check \
+	  --target bin/tritonclient --requirement $<
+	cp $< $@
 
 flight: ## builds bin/usmflight, the Arrow Flight server for tensors
 	@mkdir -p bin

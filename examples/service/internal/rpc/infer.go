@@ -1,0 +1,172 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strconv"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/usmbridge/usmbridge/interop/flight/codec"
+
+	"github.com/usmbridge/usmbridge/examples/service/internal/engine"
+	"github.com/usmbridge/usmbridge/examples/service/internal/oip"
+)
+
+// pushback is the trailer by which gRPC's clients learn when to try again.
+func pushback(d time.Duration) metadata.MD {
+	return metadata.Pairs("grpc-retry-pushback-ms", strconv.FormatInt(d.Milliseconds(), 10))
+}
+
+// exchange is one call that moves tensors. What it has allocated serves another.
+type exchange struct {
+	s      *Server
+	stream grpc.ServerStream
+	ctx    context.Context
+	tenant string
+	clock  clock
+	from   *codec.Receiver
+	leases *codec.Leases // gRPC may keep it beyond the call
+	q      request
+	use    func(*codec.Incoming) error // e.read, made once
+	err    error                       // why the request that was read is refused
+}
+
+// exchange begins a call.
+func (s *Server) exchange(stream grpc.ServerStream) (*exchange, func(), error) {
+	ctx := stream.Context()
+	tenant, leave, err := s.enter(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	// Answers go out as they are, also to clients that compress: their bytes would stand on
+	// Go's heap, where nobody charges them.
+	_ = grpc.SetSendCompressor(ctx, "identity")
+	e, _ := s.calls.Get().(*exchange)
+	if e.use == nil {
+		e.use = e.read
+		e.q.begin = e.begin
+	}
+	e.s, e.stream, e.ctx, e.tenant = s, stream, ctx, tenant
+	e.clock, e.from, e.leases = clockOf(ctx), codec.NewReceiver(s.gate, stream), new(codec.Leases)
+	return e, func() {
+		e.clock.rest()
+		e.q.end()
+		e.q.reset(nil, 0)
+		e.s, e.stream, e.ctx, e.from, e.leases, e.clock, e.err = nil, nil, nil, nil, nil, clock{}, nil
+		s.calls.Put(e)
+		leave()
+	}, nil
+}
+
+func (e *exchange) begin(model, version string) (*engine.Request, error) {
+	return e.s.o.Engine.Begin(e.ctx, e.tenant, model, version)
+}
+
+// read takes one message. What the request is refused for is kept in err, so that of a
+// stream only the message is lost; what it returns ends the call.
+func (e *exchange) read(in *codec.Incoming) error {
+	e.clock.allow(e.s.o.Patience, in.Size())
+	e.q.reset(e.s.known, maxSmall)
+	e.err = e.q.read(in)
+	if _, refused := errors.AsType[*oip.Error](e.err); e.err != nil && !refused {
+		return e.err
+	}
+	return nil
+}
+
+// answer runs the request that was read and sends its outputs.
+func (e *exchange) answer(stream bool) error {
+	e.clock.rest()
+	results, err := e.q.r.Run()
+	if err != nil {
+		return err
+	}
+	m := &response{model: e.q.model, version: e.q.r.Model().Meta().Versions[0], id: e.q.id, results: results,
+		stream: stream, final: stream && e.q.emptyFinal, leases: e.leases}
+	e.clock.allow(e.s.o.Patience, m.size())
+	if err := e.stream.SendMsg(m); err != nil {
+		e.leases.Abandon()
+		return sent{err}
+	}
+	if err := e.leases.Wait(e.ctx); err != nil {
+		if errors.Is(context.Cause(e.ctx), errSlow) {
+			cut(e.ctx) // gRPC would keep the answer until the peer reads it
+		}
+		return sent{err}
+	}
+	e.clock.rest()
+	return nil
+}
+
+// sent is an error of sending, after which there is nothing more to say.
+type sent struct{ error }
+
+func (s sent) Unwrap() error { return s.error }
+
+// infer is ModelInfer: one message, one answer.
+func (s *Server) infer(stream grpc.ServerStream) error {
+	e, end, err := s.exchange(stream)
+	if err != nil {
+		return err
+	}
+	defer end()
+	// The message may be refused before it has come; it need not come then.
+	e.clock.allow(s.o.Patience, 0)
+	err = e.from.Next(func(in *codec.Incoming) error {
+		if err := e.use(in); err != nil {
+			return err
+		}
+		return e.err
+	})
+	if errors.Is(err, io.EOF) {
+		err = oip.Errorf(oip.Invalid, "the call has no request")
+	}
+	if err == nil {
+		err = e.answer(false)
+	}
+	return s.status(e.ctx, err)
+}
+
+// streamInfer is ModelStreamInfer: requests one after the other, each with its answer.
+func (s *Server) streamInfer(stream grpc.ServerStream) error {
+	e, end, err := s.exchange(stream)
+	if err != nil {
+		return err
+	}
+	defer end()
+	for {
+		err := e.next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			if err = e.err; err == nil {
+				err = e.answer(true)
+			}
+			_, refused := errors.AsType[*oip.Error](err)
+			if _, gone := errors.AsType[sent](err); refused && !gone && e.ctx.Err() == nil {
+				told, _ := s.told(e.ctx, err)
+				err = stream.SendMsg(refusal{id: e.q.id, message: told.Message})
+			}
+		}
+		e.q.end()
+		if err != nil {
+			return s.status(e.ctx, err)
+		}
+	}
+}
+
+// next waits for a request and reads it. A stream that waits ends when the server drains.
+func (e *exchange) next() error {
+	e.clock.rest()
+	resting := context.AfterFunc(e.s.drained, func() { e.clock.cancel(errDraining) })
+	defer resting()
+	return e.from.Next(func(in *codec.Incoming) error {
+		resting()
+		return e.use(in)
+	})
+}
