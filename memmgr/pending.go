@@ -216,12 +216,13 @@ func (b Buffer) Wait() error {
 // wait leaves nothing behind.
 func (b Buffer) WaitContext(ctx context.Context) error {
 	c := b.live("WaitContext")
-	if ctx.Done() == nil {
-		return b.Wait()
-	}
 	event := copyPending(c)
-	if event == 0 {
+	if event == 0 { // before the context is asked, which may wind up a timer
 		return nil
+	}
+	if ctx.Done() == nil {
+		systemEvents.ReleaseEvent(event)
+		return b.Wait()
 	}
 	ev := syclobj.EventFromRef(foreignPointer(event))
 	defer func() { _ = ev.Close() }()

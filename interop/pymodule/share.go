@@ -432,5 +432,60 @@ func within(nanoseconds int64) (context.Context, context.CancelFunc) {
 	if nanoseconds < 0 {
 		return context.WithCancel(context.Background())
 	}
-	return context.WithTimeout(context.Background(), time.Duration(nanoseconds))
+	l := &limited{Context: context.Background(), until: time.Now().Add(time.Duration(nanoseconds))}
+	return l, l.cancel
+}
+
+// limited is a context with a time that has a timer only once somebody waits: most calls do
+// not, and winding one up wakes a thread.
+type limited struct {
+	context.Context // context.Background
+	until           time.Time
+
+	mu    sync.Mutex
+	timed context.Context // nil until somebody waits
+	end   context.CancelFunc
+	ended bool
+}
+
+func (l *limited) Deadline() (time.Time, bool) { return l.until, true }
+
+func (l *limited) waited() context.Context {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.timed == nil {
+		l.timed, l.end = context.WithDeadline(l.Context, l.until)
+		if l.ended {
+			l.end()
+		}
+	}
+	return l.timed
+}
+
+func (l *limited) Done() <-chan struct{} { return l.waited().Done() }
+
+// Value is the timed one's, so that contexts that are made of this one hang on that.
+func (l *limited) Value(key any) any { return l.waited().Value(key) }
+
+func (l *limited) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.timed != nil:
+		return l.timed.Err()
+	case l.ended:
+		return context.Canceled
+	case !time.Now().Before(l.until):
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+func (l *limited) cancel() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
+	if l.end != nil {
+		l.end()
+	}
 }

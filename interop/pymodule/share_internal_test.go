@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -114,4 +115,41 @@ func TestTrimForgetsLostConnections(t *testing.T) {
 	<-a.peer.Done()
 	trimShared()
 	require.Empty(t, sharing.attached)
+}
+
+// A context with a time ends as those of package context do, whoever asks first.
+func TestWithin(t *testing.T) {
+	ctx, cancel := within(int64(time.Hour))
+	at, ok := ctx.Deadline()
+	require.True(t, ok)
+	require.False(t, at.IsZero())
+	require.NoError(t, ctx.Err())
+	under, stop := context.WithCancel(ctx)
+	defer stop()
+	cancel()
+	require.ErrorIs(t, ctx.Err(), context.Canceled)
+	<-under.Done()
+	<-ctx.Done()
+	cancel()
+
+	ctx, cancel = within(int64(time.Hour))
+	cancel()
+	require.ErrorIs(t, ctx.Err(), context.Canceled, "nobody waited")
+	<-ctx.Done()
+
+	ctx, cancel = within(0)
+	defer cancel()
+	require.ErrorIs(t, ctx.Err(), context.DeadlineExceeded)
+	<-ctx.Done()
+	require.ErrorIs(t, ctx.Err(), context.DeadlineExceeded)
+
+	ctx, cancel = within(int64(time.Millisecond))
+	defer cancel()
+	<-ctx.Done()
+	require.ErrorIs(t, ctx.Err(), context.DeadlineExceeded)
+
+	ctx, cancel = within(-1)
+	require.NoError(t, ctx.Err())
+	cancel()
+	<-ctx.Done()
 }

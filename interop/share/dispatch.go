@@ -46,14 +46,20 @@ func (p *Peer) datagram(b []byte, file *os.File, missing bool) (err error) {
 		if f, b, err = nextFrame(b); err != nil {
 			return err
 		}
-		if f.kind == frameSegment {
+		switch f.kind {
+		case frameSegment:
 			shown := file
 			file = nil
-			if err := p.shown(f, shown, missing); err != nil {
-				return err
-			}
+			err = p.shown(f, shown, missing)
 			missing = false
-		} else if err := p.frame(f); err != nil {
+		case frameBoard:
+			shown := file
+			file, missing = nil, false
+			err = p.seen(f, shown)
+		default:
+			err = p.frame(f)
+		}
+		if err != nil {
 			return err
 		}
 		if len(b) == 0 {
@@ -103,7 +109,10 @@ func (p *Peer) frame(f frame) error {
 			return p.refuse(f.call, err)
 		}
 		l, pending, err := p.node.leases.open("Open", f.payload, serial, p, &p.node.options)
-		return p.lendAfter(f.call, l, pending, err)
+		if bad := p.lendAfter(f.call, l, pending, err); bad != nil || err != nil {
+			return bad
+		}
+		return p.showBoard()
 	case frameAttach:
 		name, err := readName(f.payload)
 		if err != nil {

@@ -48,7 +48,12 @@
 //   - when the connection ends otherwise. A process that closes it by [Peer.Close] keeps it
 //     until its arrays are released; one that breaks the protocol loses its leases.
 //
-// The block returns to its pool only then. The other way round, a maker that ends takes
+// A handle is opened without a message to its maker where the receiver opened the last one in
+// that segment and has it mapped: the two share a page, on which the maker offers the handle and
+// the receiver takes it in one step. Either the receiver has it then, and the maker finds that
+// when it looks, or the maker took the offer back; so a handle is opened once, whoever asks.
+//
+// The block returns to its pool when all of them are over. The other way round, a maker that ends takes
 // nothing away: its segments stay with those who have them mapped, until their last array
 // is released. Nothing of this has a name in a file system, unless a socket file was asked
 // for, so nothing stays behind after any end of any process. Mappings do not pass to forked
@@ -81,7 +86,10 @@
 // have kept the descriptor. A read-only array in a PeersWrite segment protects from
 // accidents alone. Attach whatever is published, and open handles that it gets hold of: the
 // bytes of a handle are the right to open it, once, and they hold 128 random bits that
-// nobody guesses; an altered one is refused, and so are truncated and overlong ones. Pass on
+// nobody guesses; an altered one is refused, and so are truncated and overlong ones. The page
+// on which handles are offered to a process is of that process and the maker alone, and what
+// takes one is made of the handle's bytes: who writes anything else there takes nothing, and ends
+// nobody's lease. Pass on
 // what it holds a lease of, as it is and not more to be written, to whom this process admits.
 // Hold leases and keep memory from its pool, up to [Options].MaxLeases. It cannot keep others from
 // being served: each has bounds of its own on leases, segments, descriptors and queued bytes,
@@ -119,6 +127,7 @@
 // itself, so that a hand-over wakes one goroutine on each side and takes little longer than
 // a message and its reply, whatever the size of the array; what the other process sends
 // unasked just after that is read within two milliseconds. A connection costs two goroutines that sleep,
-// two descriptors, one more for each segment of the other process, and a 16 KiB buffer. A
+// two descriptors, one more for each segment of the other process, and a 16 KiB buffer; one by
+// which handles are opened a page and a descriptor more. A
 // timer looks four times a second, while somebody is connected, for what is over.
 package share

@@ -11,11 +11,11 @@ import (
 )
 
 // MaxHandle is the most bytes that a handle has.
-const MaxHandle = handleHead + nonceBytes + 1 + maxAddress + maxDescription
+const MaxHandle = handleHead + nonceBytes + 1 + maxAddress + maxDescription + 8 + 2
 
 const (
 	handleMagic   = 0x484d5355 // "USMH"
-	handleVersion = 1
+	handleVersion = 2
 	handleHead    = 8
 	nonceBytes    = 16
 
@@ -31,18 +31,21 @@ type Handle struct {
 	encoded string
 	maker   string
 	d       description
+	at      place // where its maker offers it
 }
 
 // makeHandle draws the secret of a lease.
-func makeHandle(maker string, d *description) Handle {
-	b := make([]byte, 0, handleHead+nonceBytes+1+len(maker)+64+16*d.layout.NDim()+32)
+func makeHandle(maker string, d *description, at place) Handle {
+	b := make([]byte, 0, handleHead+nonceBytes+1+len(maker)+64+16*d.layout.NDim()+48)
 	b = binary.LittleEndian.AppendUint32(b, handleMagic)
 	b = append(b, handleVersion, 0, 0, 0)
 	b = b[:len(b)+nonceBytes]
 	_, _ = rand.Read(b[len(b)-nonceBytes:]) // never fails: the program ends where there is no randomness
 	b = appendText(b, maker)
 	b = appendDescription(b, d)
-	return Handle{string(b), maker, *d}
+	b = binary.LittleEndian.AppendUint64(b, at.board)
+	b = binary.LittleEndian.AppendUint16(b, at.slot)
+	return Handle{string(b), maker, *d, at}
 }
 
 // ParseHandle reads the bytes of a handle. It asks nobody, so that a handle that is over
@@ -66,6 +69,7 @@ func ParseHandle(b []byte) (Handle, error) {
 	h.maker = r.text()
 	var err error
 	if h.d, err = r.description(); err == nil {
+		h.at = place{r.u64(), r.u16()}
 		err = r.end("a handle")
 	}
 	if err == nil && (len(h.maker) < 2 || len(h.maker) > maxAddress || h.maker[0] != '@' && h.maker[0] != '/') {

@@ -43,6 +43,8 @@ type lent struct {
 	readOnly     bool
 }
 
+func lentOf(d *description) lent { return lent{d.offset, d.size, d.serial, d.readOnly} }
+
 // heldFiles counts the descriptors of others' segments, over all connections.
 var heldFiles atomic.Int64
 
@@ -135,12 +137,19 @@ func (p *Peer) adopt(d *description) (*usmarray.Array, error) {
 	h.arrays++ // keeps the mapping
 	p.opened++
 	p.mu.Unlock()
-	o := &opened{peer: p, held: h, lent: lent{d.offset, d.size, d.serial, d.readOnly}}
 	m, err := p.mapped(h, d.readOnly || d.segment.audience == segment.PeersRead)
 	if err != nil {
-		o.end()
+		(&opened{peer: p, held: h, lent: lentOf(d)}).end()
 		return nil, &OpError{Op: op, Kind: kindOfMapping(err), Err: err}
 	}
+	return p.arrayOf(h, m, d)
+}
+
+// arrayOf makes the array of a lease that began, in a mapping that the caller keeps there. On an
+// error the lease is over. Any goroutine.
+func (p *Peer) arrayOf(h *held, m *segment.Mapping, d *description) (*usmarray.Array, error) {
+	const op = "Open"
+	o := &opened{peer: p, held: h, lent: lentOf(d)}
 	buffer, err := memmgr.Wrap(unsafe.Add(m.Data(), d.offset), d.size, memmgr.WrapOptions{
 		Place: m.Place(), Closer: endOpened, P: unsafe.Pointer(o),
 	})
@@ -204,12 +213,17 @@ func (o *opened) end() {
 	}
 }
 
+// which tells the mapping that an array needs.
+func (h *held) which(readOnly bool) int {
+	if readOnly && h.file != nil { // a driver's memory is mapped once
+		return 1
+	}
+	return 0
+}
+
 // mapped gives the mapping that an array needs. Nobody else makes or ends one meanwhile.
 func (p *Peer) mapped(h *held, readOnly bool) (*segment.Mapping, error) {
-	which := 0
-	if readOnly && h.file != nil { // a driver's memory is mapped once
-		which = 1
-	}
+	which := h.which(readOnly)
 	if m := h.maps[which]; m != nil {
 		return m, nil
 	}

@@ -25,6 +25,10 @@ type lease struct {
 	opened  bool
 	until   time.Time // of one that was not opened
 
+	offeredTo *Peer // who may open it without asking; nil for nobody
+	slot      uint16
+	claim     claim
+
 	among [2]struct{ next, former *lease } // in the lists
 }
 
@@ -100,11 +104,15 @@ type leaseTable struct {
 	unopened leaseList
 	passed   int // of those, the ones that another process asked for
 	closed   bool
+
+	boards    map[*Peer]struct{}
+	lastBoard uint64
+	openers   map[segment.ID]*Peer // who opened the last handle in a segment
 }
 
 // add gives a lease its serial. encode makes its handle, nil for one that its holder gets
 // without; that one counts as opened.
-func (t *leaseTable) add(op string, l *lease, o *Options, encode func(*description) string) error {
+func (t *leaseTable) add(op string, l *lease, o *Options, encode func(*description, place) string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
@@ -112,6 +120,9 @@ func (t *leaseTable) add(op string, l *lease, o *Options, encode func(*descripti
 	}
 	if l.holder != nil && l.holder.closed {
 		return opError(op, ErrClosed, "the connection with %v is over, or was closed by Peer.Close", l.holder.credentials)
+	}
+	if l.holder != nil {
+		t.find(l.holder) // counts too
 	}
 	if l.holder != nil && l.holder.leases.n >= o.MaxLeases {
 		return opError(op, ErrLimit, "%v holds %d arrays, Options.MaxLeases", l.holder.credentials, o.MaxLeases)
@@ -132,9 +143,13 @@ func (t *leaseTable) add(op string, l *lease, o *Options, encode func(*descripti
 	t.last++
 	l.d.serial = t.last
 	if encode != nil {
-		l.encoded = encode(&l.d)
+		p, at := t.room(l, o)
+		l.encoded = encode(&l.d, at)
 		l.until = time.Now().Add(o.Unopened)
 		t.unopened.add(l, inUnopened)
+		if p != nil {
+			t.offer(l, p, at)
+		}
 	} else {
 		l.opened = true
 	}
@@ -148,8 +163,8 @@ func (t *leaseTable) add(op string, l *lease, o *Options, encode func(*descripti
 	return nil
 }
 
-// open consumes a handle for a peer. It is the only way from unopened to opened, and passes
-// once. The lease is the table's still; pending, if there is one, is the caller's.
+// open consumes a handle for a peer that asks. It and takeBack are the only ways from unopened to
+// opened, and a lease passes one of them once. The lease is the table's still; pending, if there is one, is the caller's.
 func (t *leaseTable) open(op string, encoded []byte, serial uint64, by *Peer, o *Options) (l *lease, pending *usmarray.Array, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -159,9 +174,18 @@ func (t *leaseTable) open(op string, encoded []byte, serial uint64, by *Peer, o 
 	if by.closed {
 		return nil, nil, opError(op, ErrClosed, "the connection was closed there")
 	}
+	t.find(by) // counts too
 	if l.holder == nil && by.leases.n >= o.MaxLeases {
 		return nil, nil, opError(op, ErrLimit, "this process holds %d arrays, the most that it may", by.leases.n)
 	}
+	t.begin(l, by)
+	t.openedBy(l, by)
+	pending, l.pending = l.pending, nil
+	return l, pending, nil
+}
+
+// begin notes that a lease was opened. Under mu.
+func (t *leaseTable) begin(l *lease, by *Peer) {
 	t.leaveUnopened(l)
 	l.opened = true
 	if l.holder == nil {
@@ -169,17 +193,16 @@ func (t *leaseTable) open(op string, encoded []byte, serial uint64, by *Peer, o 
 		by.leases.add(l, inHolder)
 	}
 	l.encoded = ""
-	pending, l.pending = l.pending, nil
-	return l, pending, nil
 }
 
 const staleText = "it was opened, revoked, not opened within %v, altered, or never made here"
 
-// unopenedLease finds the lease of a handle that may still be opened. Under mu.
+// unopenedLease finds the lease of a handle that may still be opened, and that is offered to
+// nobody any more. Under mu.
 func (t *leaseTable) unopenedLease(encoded []byte, serial uint64, by *Peer) *lease {
 	l := t.all[serial]
 	if l == nil || l.opened || l.holder != nil && l.holder != by ||
-		subtle.ConstantTimeCompare([]byte(l.encoded), encoded) == 0 || time.Now().After(l.until) {
+		subtle.ConstantTimeCompare([]byte(l.encoded), encoded) == 0 || t.takeBack(l) || time.Now().After(l.until) {
 		return nil
 	}
 	return l
@@ -223,7 +246,11 @@ func (t *leaseTable) end(holder *Peer, serials []uint64) (unknown int) {
 	ended := make([]*lease, 0, 8)
 	t.mu.Lock()
 	for _, serial := range serials {
-		if l := t.all[serial]; l != nil && l.opened && l.holder == holder {
+		l := t.all[serial]
+		if l != nil && l.offeredTo == holder && holder != nil { // who has it over took it before
+			t.takeBack(l)
+		}
+		if l != nil && l.opened && l.holder == holder {
 			t.drop(l)
 			ended = append(ended, l)
 		} else {
@@ -239,7 +266,7 @@ func (t *leaseTable) end(holder *Peer, serials []uint64) (unknown int) {
 func (t *leaseTable) revoke(encoded []byte, serial uint64) bool {
 	t.mu.Lock()
 	l := t.all[serial]
-	ok := l != nil && !l.opened && subtle.ConstantTimeCompare([]byte(l.encoded), encoded) == 1
+	ok := l != nil && !l.opened && subtle.ConstantTimeCompare([]byte(l.encoded), encoded) == 1 && !t.takeBack(l)
 	if ok {
 		t.drop(l)
 	}
@@ -255,12 +282,16 @@ func (t *leaseTable) endOf(holder *Peer) {
 	var ended []*lease
 	t.mu.Lock()
 	holder.closed = true
+	b := t.takeDown(holder)
 	for l := holder.leases.first; l != nil; l = holder.leases.first {
 		t.drop(l)
 		ended = append(ended, l)
 	}
 	t.mu.Unlock()
 	letGo(ended)
+	if b != nil {
+		b.end()
+	}
 }
 
 // endUnopened ends the handles that a peer alone may open and has not; nothing begins for
@@ -269,6 +300,7 @@ func (t *leaseTable) endUnopened(holder *Peer) {
 	var ended []*lease
 	t.mu.Lock()
 	holder.closed = true
+	t.takeAllBack(holder)
 	for l := holder.leases.first; l != nil; {
 		next := l.among[inHolder].next
 		if !l.opened {
@@ -286,6 +318,9 @@ func (t *leaseTable) expire(now time.Time) {
 	var ended []*lease
 	t.mu.Lock()
 	for l := t.unopened.first; l != nil && (t.closed || now.After(l.until)); l = t.unopened.first {
+		if t.takeBack(l) {
+			continue // it is no longer among them
+		}
 		t.drop(l)
 		ended = append(ended, l)
 	}
@@ -305,6 +340,7 @@ func (t *leaseTable) close() {
 func (t *leaseTable) counts() (unopened, opened int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.findAll()
 	return t.unopened.n, len(t.all) - t.unopened.n
 }
 
@@ -312,6 +348,7 @@ func (t *leaseTable) counts() (unopened, opened int) {
 func (t *leaseTable) heldBy(p *Peer) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.find(p)
 	return p.leases.n
 }
 

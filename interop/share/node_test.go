@@ -32,7 +32,7 @@ func TestClockGoesOn(t *testing.T) {
 		last.mu.Unlock()
 		time.Sleep(time.Millisecond)
 		l := &lease{}
-		require.NoError(t, n.leases.add("Export", l, &n.options, func(*description) string { return "a handle" }))
+		require.NoError(t, n.leases.add("Export", l, &n.options, func(*description, place) string { return "a handle" }))
 		require.True(t, n.ticks, "wind does nothing")
 		n.mu.Unlock()
 		group.Wait()

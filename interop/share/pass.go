@@ -138,8 +138,8 @@ func (n *node) passFor(p *Peer, d *description) (Handle, error) {
 		return Handle{}, err
 	}
 	var h Handle
-	err = n.leases.add(op, l, &n.options, func(d *description) string {
-		h = makeHandle(n.maker, d)
+	err = n.leases.add(op, l, &n.options, func(d *description, at place) string {
+		h = makeHandle(n.maker, d, at)
 		return h.encoded
 	})
 	if err != nil {
@@ -154,6 +154,7 @@ func (n *node) passFor(p *Peer, d *description) (Handle, error) {
 func (t *leaseTable) again(op string, p *Peer, d *description) (*lease, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.find(p) // it may be one that was offered
 	open := t.all[d.serial]
 	switch {
 	case open == nil || !open.opened || open.holder != p:

@@ -169,6 +169,7 @@ func TestPassingOnWhatIsNotOpen(t *testing.T) {
 	h, err := maker.Export(background(t), a, share.ExportOptions{})
 	require.NoError(t, err)
 	described := h.Bytes()[8+16+1+len(h.Maker()):] // a lease that nobody opened
+	described = described[:len(described)-8-2]     // without where it is offered
 	r := rogue(t, maker, true)
 	_, err = r.Write(frameOf(15, 7, described))
 	require.NoError(t, err)

@@ -27,6 +27,7 @@ type Peer struct {
 	leases leaseList // that the other process has of this one's memory
 	passed int       // unopened handles that it asked for
 	closed bool      // no lease begins for it any more
+	board  *board    // where handles are offered to it; nil for none
 
 	credits chan struct{} // one for each call under way
 
@@ -35,6 +36,8 @@ type Peer struct {
 	came    atomic.Uint64 // how often another read in its place
 	buffer  []byte        // of who reads
 	brought bool          // of who reads: somebody who waits was given something
+
+	boardShown bool // of who reads: it was given a board, or will have none
 
 	life context.Context
 	end  context.CancelFunc // of life
@@ -51,11 +54,13 @@ type Peer struct {
 	held     map[segment.ID]*held // segments of the other process
 	declined map[segment.ID]error // of which one more would have been too many, or unasked for: why
 	opened   int                  // arrays in them
+	claims   *claims              // the other process's board; nil for none
 	inbox    []gift
 	waiting  chan struct{} // closed when a gift comes; nil while nobody waits
 	waiters  int           // on it
 	ended    []uint64      // leases of the other process that are over here and not yet told of
 	telling  bool          // and the timer that tells them runs
+	untold   int           // times that it ran since one was noted
 	teller   *time.Timer
 }
 
@@ -135,6 +140,11 @@ func (p *Peer) Open(ctx context.Context, h Handle) (*usmarray.Array, error) {
 	const op = "Open"
 	if h.encoded == "" {
 		return nil, opError(op, ErrHandle, "the zero Handle names no array")
+	}
+	if ctx.Err() == nil {
+		if a, ok, err := p.openOffered(&h); ok {
+			return a, err
+		}
 	}
 	a, err := p.ask(ctx, op, frameOpen, func(b []byte) []byte { return append(b, h.encoded...) })
 	return a.array, err
@@ -298,6 +308,7 @@ func (p *Peer) fail(err error) {
 		p.teller.Stop()
 	}
 	unmap := p.takeIdle()
+	page := p.blind()
 	p.wake()
 	close(p.done)
 	p.mu.Unlock()
@@ -315,6 +326,9 @@ func (p *Peer) fail(err error) {
 	p.node.leave(p)
 	for _, h := range unmap {
 		h.unmap()
+	}
+	if page != nil {
+		_ = page.Close() // cannot fail
 	}
 }
 

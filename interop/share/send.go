@@ -173,12 +173,17 @@ func (p *Peer) introduce(d *datagram, l *lease) error {
 // another message goes first.
 const tellDelay = 2 * time.Millisecond
 
+// tellLinger is how often the timer runs once more although there was nothing to tell: winding
+// it up wakes a thread, and where arrays come and go it would be wound up for each.
+const tellLinger = 8
+
 // tell notes that a lease of the other process is over here. Under mu.
 func (p *Peer) tell(serial uint64) {
 	if p.err != nil {
 		return
 	}
 	p.ended = append(p.ended, serial)
+	p.untold = 0
 	if p.telling {
 		return
 	}
@@ -193,15 +198,14 @@ func (p *Peer) tell(serial uint64) {
 // tellNow sends the ends of leases that no message took along.
 func (p *Peer) tellNow() {
 	p.mu.Lock()
-	p.telling = false
-	for len(p.ended) > 0 && p.err == nil {
-		if p.queue.sending { // the peer is slow: what comes until it reads goes with this
-			p.telling = true
-			p.teller.Reset(tellDelay)
-			break
-		}
+	for len(p.ended) > 0 && p.err == nil && !p.queue.sending {
 		_ = p.post(p.newDatagram())
 		p.mu.Lock()
+	}
+	p.untold++
+	// Where the peer is slow, what comes until it reads goes with this.
+	if p.telling = p.err == nil && (len(p.ended) > 0 || p.untold < tellLinger); p.telling {
+		p.teller.Reset(tellDelay)
 	}
 	closing := p.closing
 	p.mu.Unlock()

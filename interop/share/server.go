@@ -405,8 +405,8 @@ func (s *Server) Export(ctx context.Context, a *usmarray.Array, o ExportOptions)
 		return Handle{}, err
 	}
 	var h Handle
-	err = s.node.leases.add(op, l, &s.node.options, func(d *description) string {
-		h = makeHandle(s.node.maker, d)
+	err = s.node.leases.add(op, l, &s.node.options, func(d *description, at place) string {
+		h = makeHandle(s.node.maker, d, at)
 		return h.encoded
 	})
 	if err != nil {
@@ -514,10 +514,12 @@ func (s *Server) to(ctx context.Context, op, address string) (*Peer, error) {
 			close(d.ready)
 			return d.peer, d.err
 		}
-		select {
-		case <-d.ready:
-		case <-ctx.Done():
-			return nil, named(op, ctx.Err())
+		if !isClosed(d.ready) {
+			select {
+			case <-d.ready:
+			case <-ctx.Done():
+				return nil, named(op, ctx.Err())
+			}
 		}
 		if d.err == nil {
 			if d.peer.usable() {

@@ -164,7 +164,7 @@ func rogue(t *testing.T, s *share.Server, greets bool) *net.UnixConn {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	if greets {
-		_, err = c.Write(frameOf(1, 0, binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, 0x314d5355), 1)))
+		_, err = c.Write(frameOf(1, 0, binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, 0x314d5355), share.ProtocolVersion)))
 		require.NoError(t, err)
 		b := make([]byte, 100)
 		require.NoError(t, c.SetReadDeadline(time.Now().Add(soon)))
@@ -215,6 +215,8 @@ func TestProtocolViolations(t *testing.T) {
 		"segment without one":   {frameOf(3, 0, append(make([]byte, 16), 0, 16, 0, 0, 0, 0, 0, 0, 0, 0)), 0},
 		"array of no segment":   {frameOf(8, 0, make([]byte, 80)), 0},
 		"half a lease":          {frameOf(11, 0, make([]byte, 7)), 0},
+		"a board of no maker":   {frameOf(18, 0, make([]byte, 8)), 0},
+		"half a board":          {frameOf(18, 0, make([]byte, 7)), 0},
 		"short name of segment": {frameOf(12, 0, make([]byte, 15)), 0},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 // Whatever does not fit the rules below ends the connection.
 const (
 	protocolMagic   = 0x314d5355 // "USM1"
-	protocolVersion = 1
+	protocolVersion = 2
 
 	maxDatagram  = 16 << 10 // bytes
 	maxFrames    = 8        // in a datagram
@@ -53,7 +53,8 @@ const (
 	framePass                           // receiver to maker: a description with the lease's serial; answered by framePassed
 	framePassed                         // answer: a handle
 	frameDriver                         // in the place of frameSegment, of memory that is a driver's: segment, its handle
-	lastFrame      = frameDriver
+	frameBoard                          // maker to who opens its handles, once, with the descriptor: number u64
+	lastFrame      = frameBoard
 )
 
 // answer is the kind of frame that answers one, if it asks anything; a refusal may too.

@@ -2,6 +2,7 @@ package share
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -46,12 +47,12 @@ func TestDescriptionsTravel(t *testing.T) {
 		}
 		_, err = readDescription(append(b, 0))
 		require.Error(t, err)
-		h := makeHandle("@x", &d)
+		h := makeHandle("@x", &d, place{7, 8})
 		require.LessOrEqual(t, len(h.encoded), MaxHandle)
 		again, err := ParseHandle(h.Bytes())
 		require.NoError(t, err)
 		require.Equal(t, h, again)
-		require.NotEqual(t, h.encoded, makeHandle("@x", &d).encoded, "each has a secret of its own")
+		require.NotEqual(t, h.encoded, makeHandle("@x", &d, place{7, 8}).encoded, "each has a secret of its own")
 	}
 }
 
@@ -106,8 +107,8 @@ func TestRefusalsTravel(t *testing.T) {
 // FuzzParseHandle: bytes of others never do more than fail, and what passes is whole.
 func FuzzParseHandle(f *testing.F) {
 	d := sample(f, []int{3, 4}, []int{-4, 1}, 8)
-	f.Add([]byte(makeHandle("@usmbridge/x", &d).encoded))
-	f.Add([]byte(makeHandle("/a/path", &d).encoded)[:40])
+	f.Add([]byte(makeHandle("@usmbridge/x", &d, place{7, 8}).encoded))
+	f.Add([]byte(makeHandle("/a/path", &d, place{7, 8}).encoded)[:40])
 	f.Fuzz(func(t *testing.T, b []byte) {
 		h, err := ParseHandle(b)
 		if err != nil {
@@ -115,7 +116,8 @@ func FuzzParseHandle(f *testing.F) {
 			return
 		}
 		require.Equal(t, b, h.Bytes())
-		require.Equal(t, b[24:], appendDescription(appendText(nil, h.maker), &h.d), "one handle is written in one way")
+		require.Equal(t, b[24:], binary.LittleEndian.AppendUint16(binary.LittleEndian.AppendUint64(
+			appendDescription(appendText(nil, h.maker), &h.d), h.at.board), h.at.slot), "one handle is written in one way")
 		_ = h.String()
 	})
 }
@@ -130,6 +132,7 @@ func FuzzDatagram(f *testing.F) {
 	driven.kind, driven.audience = syclobj.USMDevice, segment.PeersWrite
 	f.Add(appendFrame(nil, frameDriver, 0, func(b []byte) []byte { return append(appendSegment(b, &driven), "handle"...) }))
 	f.Add(appendFrame(nil, framePass, 3, func(b []byte) []byte { return appendDescription(b, &d) }))
+	f.Add(appendFrame(nil, frameBoard, 0, func(b []byte) []byte { return append(b, 1, 0, 0, 0, 0, 0, 0, 0) }))
 	f.Add(appendFrame(nil, frameHello, 0, appendHello))
 	f.Add(appendFrame(nil, frameRefused, 1, func(b []byte) []byte { return appendRefusal(b, ErrLimit) }))
 	f.Add(appendFrame(nil, frameListed, 2, func(b []byte) []byte { return appendText(appendText(b, "a"), "b") }))

@@ -1,0 +1,350 @@
+//go:build linux
+
+package share_test
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/share"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+func init() {
+	// Opens the handles that it is told, and keeps the arrays.
+	roles["opener"] = func(string) error {
+		ctx := context.Background()
+		s, err := share.Listen(ctx, "", share.Options{})
+		if err != nil {
+			return err
+		}
+		fmt.Println("ready")
+		var kept []*usmarray.Array
+		for told() {
+			b, err := hex.DecodeString(stdin.Text())
+			if err != nil {
+				return err
+			}
+			h, err := share.ParseHandle(b)
+			if err != nil {
+				return err
+			}
+			a, err := s.Open(ctx, h)
+			if err != nil {
+				return err
+			}
+			kept = append(kept, a)
+			fmt.Println(len(kept))
+		}
+		return nil
+	}
+}
+
+func export(t testing.TB, s *share.Server, a *usmarray.Array) share.Handle {
+	t.Helper()
+	h, err := s.Export(background(t), a, share.ExportOptions{})
+	require.NoError(t, err)
+	return h
+}
+
+// opener is a connection to which handles are offered, whose segment is mapped, to be written.
+func opener(t testing.TB, s *share.Server, a *usmarray.Array) *share.Peer {
+	t.Helper()
+	p := dial(t, s, share.Options{})
+	b, err := p.Open(background(t), export(t, s, a))
+	require.NoError(t, err)
+	b.Release()
+	eventually(t, func() bool { return share.HasBoard(p) }, "no board came")
+	eventually(t, func() bool { return s.Stats().Leases == 0 }, "the lease stays")
+	return p
+}
+
+func stale(t testing.TB, p *share.Peer, h share.Handle) {
+	t.Helper()
+	_, err := p.Open(background(t), h)
+	require.ErrorIs(t, err, share.ErrStale)
+}
+
+// A handle is opened without a question where its maker offers it: once, as what it is, and
+// with a lease that is over when the array is released.
+func TestOpenedWithoutAsking(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	s := listen(t, share.Options{})
+	a := counting(t, pool, 4, 6)
+	q := dial(t, s, share.Options{})
+	p := opener(t, s, a)
+	asked := share.Calls(p)
+	view, err := a.Index(usmarray.Range(3, 0).By(-2), usmarray.At(2))
+	require.NoError(t, err)
+	h, whole := export(t, s, view), export(t, s, a)
+	b, err := p.Open(background(t), h)
+	require.NoError(t, err)
+	require.Equal(t, asked, share.Calls(p), "it was asked")
+	require.Equal(t, view.Layout(), b.Layout())
+	v, err := usmarray.ToSlice[float32](b)
+	require.NoError(t, err)
+	require.Equal(t, []float32{20, 8}, v)
+	require.Equal(t, 1, s.Stats().Leases)
+	require.Equal(t, 1, s.Stats().Unopened)
+	stale(t, p, h)
+	stale(t, q, h)
+	_, err = s.Open(background(t), h)
+	require.ErrorIs(t, err, share.ErrStale)
+	require.False(t, s.Revoke(h))
+
+	c, err := q.Open(background(t), whole)
+	require.NoError(t, err, "who asks has what was offered to another")
+	stale(t, p, whole)
+	c.Release()
+	b.Release()
+	eventually(t, func() bool { return s.Stats().Leases == 0 }, "a lease stays")
+	stale(t, p, h)
+}
+
+// What this process does not have of a handle's segment it asks for, and what it was not offered.
+func TestAskedAllTheSame(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	s := listen(t, share.Options{})
+	a := counting(t, pool, 3)
+	for name, c := range map[string]struct {
+		before func(p *share.Peer)
+		export func() *usmarray.Array
+	}{
+		"no mapping to read": {nil, func() *usmarray.Array { return a.AsReadOnly() }},
+		"unmapped": {func(p *share.Peer) {
+			p.Trim()
+			eventually(t, func() bool { return p.Stats().Mapped == 0 }, "still mapped")
+		}, func() *usmarray.Array { return a }},
+		"another segment": {nil, func() *usmarray.Array { return counting(t, newPool(t, segment.PeersWrite), 3) }},
+		"another opener": {func(*share.Peer) {
+			b, err := opener(t, s, a).Open(background(t), export(t, s, a))
+			require.NoError(t, err)
+			b.Release()
+		}, func() *usmarray.Array { return a }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := opener(t, s, a)
+			if c.before != nil {
+				c.before(p)
+			}
+			asked := share.Calls(p)
+			b, err := p.Open(background(t), export(t, s, c.export()))
+			require.NoError(t, err)
+			require.Greater(t, share.Calls(p), asked)
+			b.Release()
+		})
+	}
+}
+
+// An offer ends as a handle does, and what was taken does not end with it.
+func TestOffersEnd(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	a := counting(t, pool, 3)
+	t.Run("Revoked", func(t *testing.T) {
+		s := listen(t, share.Options{})
+		p := opener(t, s, a)
+		h := export(t, s, a)
+		require.True(t, s.Revoke(h))
+		stale(t, p, h)
+	})
+	t.Run("Late", func(t *testing.T) {
+		s := listen(t, share.Options{Unopened: 300 * time.Millisecond})
+		p := opener(t, s, a)
+		h, late := export(t, s, a), export(t, s, a)
+		b, err := p.Open(background(t), h)
+		require.NoError(t, err)
+		eventually(t, func() bool { return s.Stats().Unopened == 0 }, "it does not end")
+		stale(t, p, late)
+		require.Equal(t, 1, s.Stats().Leases, "what is open has no such end")
+		b.Release()
+	})
+	t.Run("Altered", func(t *testing.T) {
+		s := listen(t, share.Options{})
+		p := opener(t, s, a)
+		h := export(t, s, a)
+		for i := range h.Bytes() {
+			b := h.Bytes()
+			b[i] ^= 1 << rand.IntN(8)
+			if forged, err := share.ParseHandle(b); err == nil {
+				stale(t, p, forged)
+			}
+		}
+		require.True(t, s.Revoke(h), "no alteration opened it")
+	})
+	t.Run("Closed", func(t *testing.T) {
+		s := listen(t, share.Options{})
+		p := opener(t, s, a)
+		h, other := export(t, s, a), export(t, s, a)
+		b, err := p.Open(background(t), h)
+		require.NoError(t, err)
+		require.NoError(t, p.Close())
+		_, err = p.Open(background(t), other)
+		require.ErrorIs(t, err, share.ErrClosed)
+		v, err := usmarray.ToSlice[float32](b)
+		require.NoError(t, err)
+		require.Equal(t, []float32{0, 1, 2}, v)
+		require.Equal(t, 1, s.Stats().Leases)
+		b.Release()
+		require.True(t, s.Revoke(other))
+	})
+	t.Run("Lost", func(t *testing.T) {
+		s := listen(t, share.Options{})
+		p := opener(t, s, a)
+		h, other := export(t, s, a), export(t, s, a)
+		b, err := p.Open(background(t), h)
+		require.NoError(t, err)
+		share.Break(p)
+		eventually(t, func() bool { return s.Stats().Leases == 0 && s.Stats().Peers == 0 }, "a lease stays")
+		_, err = p.Open(background(t), other)
+		require.ErrorIs(t, err, share.ErrDied)
+		b.Release()
+		c, err := dial(t, s, share.Options{}).Open(background(t), other)
+		require.NoError(t, err, "it was not for that one alone")
+		c.Release()
+	})
+	t.Run("Server", func(t *testing.T) {
+		s := listen(t, share.Options{})
+		p := opener(t, s, a)
+		h, other := export(t, s, a), export(t, s, a)
+		b, err := p.Open(background(t), h)
+		require.NoError(t, err)
+		require.NoError(t, s.Close())
+		_, err = p.Open(background(t), other)
+		require.Error(t, err)
+		require.Equal(t, 1, s.Stats().Leases, "what was opened stays")
+		b.Release()
+		eventually(t, func() bool { return s.Stats() == share.Stats{} }, "the server left something")
+	})
+}
+
+// A process that took what it was offered, and is killed before its maker looked, leaves nothing.
+func TestTakenByTheDead(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	s := listen(t, share.Options{})
+	a := counting(t, pool, 3)
+	o := start(t, "opener", "")
+	o.expect("ready")
+	for i := range 20 {
+		o.say(fmt.Sprintf("%x", export(t, s, a).Bytes()))
+		o.expect(fmt.Sprint(i + 1))
+	}
+	h := export(t, s, a)
+	o.kill()
+	eventually(t, func() bool { return s.Stats().Leases == 0 && s.Stats().Peers == 0 }, "leases of a killed process stay")
+	require.True(t, s.Revoke(h))
+}
+
+// Only one has it, whoever is fastest: who may take it, who asks, who takes it back.
+func TestOffersRaced(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	s := listen(t, share.Options{})
+	a := counting(t, pool, 3)
+	q, p := dial(t, s, share.Options{}), opener(t, s, a)
+	for range 300 {
+		h := export(t, s, a)
+		var group sync.WaitGroup
+		had := make(chan string, 8)
+		open := func(name string, open func(context.Context, share.Handle) (*usmarray.Array, error)) {
+			group.Go(func() {
+				switch b, err := open(context.Background(), h); {
+				case err == nil:
+					had <- name
+					b.Release()
+				case !errors.Is(err, share.ErrStale):
+					t.Error(name, err)
+				}
+			})
+		}
+		open("p", p.Open)
+		open("p again", p.Open)
+		open("q", q.Open)
+		open("maker", s.Open)
+		group.Go(func() {
+			if s.Revoke(h) {
+				had <- "revoked"
+			}
+		})
+		group.Wait()
+		require.Len(t, had, 1)
+	}
+}
+
+// There are more handles than a board has room for: the others are asked for.
+func TestBoardIsFull(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	s := listen(t, share.Options{})
+	a := counting(t, pool, 3)
+	p := opener(t, s, a)
+	for range 2 {
+		var all []share.Handle
+		for range share.BoardSlots + 100 {
+			all = append(all, export(t, s, a))
+		}
+		asked := share.Calls(p)
+		for _, h := range all {
+			b, err := p.Open(background(t), h)
+			require.NoError(t, err)
+			b.Release()
+		}
+		require.EqualValues(t, 100, share.Calls(p)-asked)
+	}
+}
+
+// Who may hold no more leases is offered none, and is told so.
+func TestOffersAreLeases(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	s := listen(t, share.Options{MaxLeases: 5})
+	a := counting(t, pool, 3)
+	p := opener(t, s, a)
+	var kept []*usmarray.Array
+	for range 5 {
+		b, err := p.Open(background(t), export(t, s, a))
+		require.NoError(t, err)
+		kept = append(kept, b)
+	}
+	h := export(t, s, a)
+	_, err := p.Open(background(t), h)
+	require.ErrorIs(t, err, share.ErrLimit)
+	for _, b := range kept {
+		b.Release()
+	}
+	require.True(t, s.Revoke(h))
+}
+
+// What a process writes on its board takes nothing that it has no handle of, ends nobody's
+// lease, and keeps nothing.
+func TestScribbledBoard(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	s := listen(t, share.Options{})
+	a := counting(t, pool, 3)
+	q, p := dial(t, s, share.Options{}), opener(t, s, a)
+	for _, word := range []uint64{0, 1, 2, ^uint64(0)} {
+		var all []share.Handle
+		for range 10 {
+			all = append(all, export(t, s, a))
+		}
+		share.Scribble(p, word)
+		require.Equal(t, 10, s.Stats().Unopened, "%#x", word)
+		for _, h := range all[:5] {
+			b, err := q.Open(background(t), h)
+			require.NoError(t, err, "%#x", word)
+			b.Release()
+		}
+		for _, h := range all[5:] {
+			require.True(t, s.Revoke(h), "%#x", word)
+		}
+	}
+	eventually(t, func() bool { return s.Stats().Leases == 0 }, "a lease stays")
+	b, err := p.Open(background(t), export(t, s, a))
+	require.NoError(t, err, "it may behave again")
+	b.Release()
+}
