@@ -113,6 +113,9 @@
 // read; one waits for the work on an array that is to be opened; one closes each descriptor
 // that was sent and is of no memory, and nobody new is connected while there are 64.
 //
+// Package interop/pymodule has one for each process that was started with Arrays for arguments,
+// until that ends, ten minutes at most.
+//
 // Package interop/python runs a call with a context on a goroutine of its own where its
 // caller does not hold the interpreter's lock; one whose caller gave up stays until the
 // lock has come to it, one at most. When the context of a running call ends, one more

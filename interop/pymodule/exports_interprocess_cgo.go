@@ -16,7 +16,6 @@ import (
 	"github.com/usmbridge/usmbridge/interop/share"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/owner"
-	"github.com/usmbridge/usmbridge/memmgr/segment"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
@@ -77,14 +76,7 @@ func handOver(a *usmarray.Array, out *C.usmb_handover, e *C.usmb_goerr) C.int {
 	if a.Padded() {
 		flags |= C.USMB_ARR_PADDED
 	}
-	audience, _ := share.AudienceOf(buffer)
-	flags |= C.USMB_ARR_INTERPROCESS
-	if audience == segment.PeersRead {
-		flags |= C.USMB_ARR_PEERS_READ
-	}
-	if _, _, own := segment.Find(buffer.Address(), buffer.Size()); !own {
-		flags |= C.USMB_ARR_RECEIVED
-	}
+	flags |= sharedFlags(buffer)
 	dt := a.DataType()
 	out.dtype = C.usmb_dl_dtype{code: C.uint8_t(dt.Code), bits: C.uint8_t(dt.Bits), lanes: C.uint16_t(dt.Lanes)}
 	if bits := dt.StorageBits(a.Padded()); len(shape) > C.USMB_DL_MAX_NDIM || bits < 8 && a.Layout().Offset()*bits%8 != 0 {
@@ -159,6 +151,29 @@ func usmb_go_share_withdraw(number C.uint64_t, name *C.char, nname C.int64_t, e 
 func usmb_go_share_close(number C.uint64_t, e *C.usmb_goerr) (r C.int) {
 	defer guard(e, &r)
 	return report(e, endServer(uint64(number)))
+}
+
+//export usmb_go_share_end_with
+func usmb_go_share_end_with(pid C.int64_t, handles *C.char, n C.int64_t, e *C.usmb_goerr) (r C.int) {
+	defer guard(e, &r)
+	rest := C.GoBytes(unsafe.Pointer(handles), C.int(n))
+	var all []share.Handle
+	for len(rest) >= 4 {
+		size := int(binary.NativeEndian.Uint32(rest))
+		if rest = rest[4:]; size > len(rest) {
+			break
+		}
+		h, err := share.ParseHandle(rest[:size])
+		if err != nil {
+			return report(e, err)
+		}
+		all, rest = append(all, h), rest[size:]
+	}
+	if len(rest) > 0 {
+		return reportKind(e, kindValue, "handles that are cut off")
+	}
+	endWith(int(pid), all)
+	return 0
 }
 
 //export usmb_go_share_stats

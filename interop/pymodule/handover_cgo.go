@@ -16,8 +16,10 @@ import (
 
 	"github.com/usmbridge/usmbridge/dlpack"
 	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/interop/share"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/owner"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
@@ -43,6 +45,7 @@ func ToPython(a *usmarray.Array) (*python.Object, error) {
 		flags |= C.USMB_ARR_PADDED
 	}
 	buf := a.Buffer()
+	flags |= sharedFlags(buf)
 	buf.Retain() // Python's
 	r := C.usmb_handover_to_python((*C.usmb_cell)(buf.Cell().Pointer()), C.uintptr_t(uintptr(a.Pointer())),
 		C.usmb_dl_dtype{code: C.uint8_t(dt.Code), bits: C.uint8_t(dt.Bits), lanes: C.uint16_t(dt.Lanes)}, flags,
@@ -52,6 +55,23 @@ func ToPython(a *usmarray.Array) (*python.Object, error) {
 		buf.Release()
 	}
 	return o, err
+}
+
+// sharedFlags are those of memory that several processes have. What this one received from
+// another is unmapped in forked children, where Python must not touch it.
+func sharedFlags(buf memmgr.Buffer) (flags C.uint32_t) {
+	audience, ok := share.AudienceOf(buf)
+	if !ok {
+		return 0
+	}
+	flags = C.USMB_ARR_INTERPROCESS
+	if audience == segment.PeersRead {
+		flags |= C.USMB_ARR_PEERS_READ
+	}
+	if _, _, own := segment.Find(buf.Address(), buf.Size()); !own {
+		flags |= C.USMB_ARR_RECEIVED
+	}
+	return flags
 }
 
 // FromPython returns a Go array on the memory of a Python object: one with

@@ -177,6 +177,7 @@ static PyMethodDef functions[] = {
         {"_share_publish", USMB_PY_CFUNC(usmb_py_share_publish), METH_VARARGS, NULL},
         {"_share_withdraw", USMB_PY_CFUNC(usmb_py_share_withdraw), METH_VARARGS, NULL},
         {"_share_close", USMB_PY_CFUNC(usmb_py_share_close), METH_VARARGS, NULL},
+        {"_share_end_with", USMB_PY_CFUNC(usmb_py_share_end_with), METH_VARARGS, NULL},
         {"_share_stats", USMB_PY_CFUNC(usmb_py_share_stats), METH_NOARGS, NULL},
         {"_set_limit", USMB_PY_CFUNC(py_set_limit), METH_O,
 	 "_set_limit(bytes, /)\n--\n\nBounds what all pools hold together, idle memory included; 0 is no bound."},

@@ -241,6 +241,23 @@ PyObject *usmb_py_share_close(PyObject *m, PyObject *args)
 	USMB_PY_RETURN_NONE;
 }
 
+PyObject *usmb_py_share_end_with(PyObject *m, PyObject *args)
+{
+	PyObject *bytes;
+	long long pid;
+	char *handles;
+	Py_ssize_t n;
+	usmb_goerr err;
+	(void)m;
+	if (!usmb_py.PyArg_ParseTuple(args, "LO:_share_end_with", &pid, &bytes) || enter(NULL, NULL) < 0) return NULL;
+	if (!PyBytes_Check(bytes))
+		return usmb_raise(usmb_py.PyExc_TypeError, "_share_end_with takes the bytes of handles");
+	if (usmb_py.PyBytes_AsStringAndSize(bytes, &handles, &n) < 0) return NULL;
+	GO(usmb_go_share_end_with(pid, handles, n, &err));
+	if (r < 0) return NULL;
+	USMB_PY_RETURN_NONE;
+}
+
 PyObject *usmb_py_share_stats(PyObject *m, PyObject *unused)
 {
 	static const char *const names[USMB_SHARE_STATS] = {"peers",  "unopened", "leases",

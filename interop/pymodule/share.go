@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"syscall"
 	"time"
 
+	"github.com/usmbridge/usmbridge/interop/internal/pidfd"
 	"github.com/usmbridge/usmbridge/interop/share"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -150,16 +152,58 @@ func openHandle(ctx context.Context, b []byte, usm bool) (*usmarray.Array, error
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range allServers() {
-		if s.Address() == h.Maker() {
-			return s.Open(ctx, h)
-		}
+	if s := serverOf(h); s != nil {
+		return s.Open(ctx, h)
 	}
 	s, err := handleServer(ctx, usm)
 	if err != nil {
 		return nil, err
 	}
 	return s.Open(ctx, h)
+}
+
+// endWith ends handles with a process, those that nobody has opened by then.
+func endWith(pid int, handles []share.Handle) {
+	p, err := pidfd.Open(pid)
+	if err != nil {
+		if errors.Is(err, syscall.ESRCH) {
+			go endHandles(handles)
+		}
+		return // they end after their time
+	}
+	until := time.Now().Add(unopened)
+	go func() {
+		defer p.Close()
+		if p.WaitUntil(until) == nil {
+			endHandles(handles)
+		}
+	}()
+}
+
+// endHandles ends those that nobody opened. Those of memory of others are opened, for the once
+// that they can be.
+func endHandles(handles []share.Handle) {
+	for _, h := range handles {
+		if s := serverOf(h); s != nil {
+			s.Revoke(h)
+			continue
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), trimTime)
+		if a, err := openHandle(ctx, h.Bytes(), false); err == nil {
+			a.Release()
+		}
+		cancel()
+	}
+}
+
+// serverOf finds the server of this process that made a handle; nil for none.
+func serverOf(h share.Handle) *share.Server {
+	for _, s := range allServers() {
+		if s.Address() == h.Maker() {
+			return s
+		}
+	}
+	return nil
 }
 
 // serve begins to listen, and numbers the server.

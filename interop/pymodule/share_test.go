@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/interop/pymodule"
+	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/interop/share"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
@@ -74,6 +76,60 @@ func TestGoAndPython(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []int32{7, 7, 7}, v)
 	require.True(t, b.ReadOnly())
+	b.Release()
+	require.NoError(t, peer.Close())
+	require.NoError(t, server.Close())
+	a.Release()
+	require.Eventually(t, func() bool { return pool.Stats().Allocation.Current == 0 }, 30*time.Second, time.Millisecond)
+	require.NoError(t, pool.Close())
+	require.NoError(t, memory.Close())
+}
+
+// What Go received from another process and shows to Python is not there in children that Python
+// forks: they get an error. What Go made itself they have.
+func TestReceivedInForkedChildren(t *testing.T) {
+	py, _ := start(t)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	memory, err := segment.NewHost(segment.PeersWrite)
+	require.NoError(t, err)
+	pool := memmgr.NewPool(memory)
+	a, err := usmarray.FromSlice(pool, []int32{1, 2, 3}, []int{3})
+	require.NoError(t, err)
+	server, err := share.Listen(ctx, "", share.Options{})
+	require.NoError(t, err)
+	require.NoError(t, server.Publish(ctx, "a", a))
+	peer, err := share.Dial(ctx, server.Address(), share.Options{})
+	require.NoError(t, err)
+	b, err := peer.Attach(ctx, "a")
+	require.NoError(t, err)
+	const inChild = `
+import os
+def said(a):
+    r, w = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            text = str(a.tolist())
+        except RuntimeError as e:
+            text = "RuntimeError"
+        os.write(w, text.encode())
+        os._exit(0)
+    os.close(w)
+    text = os.read(r, 100).decode()
+    os.close(r)
+    return text, os.waitpid(pid, 0)[1], a.interprocess, a.tolist()
+`
+	for want, x := range map[string]*usmarray.Array{
+		"('RuntimeError', 0, True, [1, 2, 3])": b,
+		"('[1, 2, 3]', 0, True, [1, 2, 3])":    a,
+	} {
+		o, err := pymodule.ToPython(x)
+		require.NoError(t, err)
+		got := eval(t, py, "(lambda g: (exec(code, g), g['said'](x))[1])({})", python.Vars{"x": o, "code": inChild})
+		require.Equal(t, want, text(t, got))
+		o.Release()
+	}
 	b.Release()
 	require.NoError(t, peer.Close())
 	require.NoError(t, server.Close())

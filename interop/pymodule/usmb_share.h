@@ -26,6 +26,8 @@ int usmb_go_share_listen(char *address, int64_t naddress, int64_t time, uint64_t
 int usmb_go_share_publish(uint64_t number, char *name, int64_t nname, usmb_array *a, int64_t time, usmb_goerr *err);
 int usmb_go_share_withdraw(uint64_t number, char *name, int64_t nname, usmb_goerr *err);
 int usmb_go_share_close(uint64_t number, usmb_goerr *err);
+/* Handles in a row, each behind its length as a uint32_t: what is unopened of them when a process ends, ends. */
+int usmb_go_share_end_with(int64_t pid, char *handles, int64_t n, usmb_goerr *err);
 /* peers, unopened, leases, opened, mapped, mapped_bytes */
 enum { USMB_SHARE_STATS = 6 };
 void usmb_go_share_stats(int64_t *out);
@@ -39,6 +41,7 @@ PyObject *usmb_py_share_listen(PyObject *m, PyObject *args);
 PyObject *usmb_py_share_publish(PyObject *m, PyObject *args);
 PyObject *usmb_py_share_withdraw(PyObject *m, PyObject *args);
 PyObject *usmb_py_share_close(PyObject *m, PyObject *args);
+PyObject *usmb_py_share_end_with(PyObject *m, PyObject *args);
 PyObject *usmb_py_share_stats(PyObject *m, PyObject *unused);
 
 #endif

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 	"unsafe"
+
+	"github.com/usmbridge/usmbridge/interop/internal/pidfd"
 )
 
 // link is a connected SOCK_SEQPACKET socket: datagrams with at most one descriptor. One
@@ -238,23 +240,13 @@ func (l *link) credentials() (c Credentials, err error) {
 	return c, errors.Join(failed, os.NewSyscallError("getsockopt(SO_PEERCRED)", err))
 }
 
-// Numbers of Linux that package syscall lacks; the same on amd64 and arm64.
-const (
-	soPeerPidfd  = 77  // SO_PEERPIDFD, Linux 6.5
-	sysPidfdOpen = 434 // pidfd_open, Linux 5.3
-)
+// soPeerPidfd is SO_PEERPIDFD, Linux 6.5; the same on amd64 and arm64.
+const soPeerPidfd = 77
 
-// watch is a descriptor of the process on the other side, which becomes readable when
-// that process ends.
-type watch struct {
-	file *os.File
-	raw  syscall.RawConn
-}
-
-// watchPeer opens it: by the socket, which cannot mean another process; where the kernel has
-// no such option, and there alone, by the number, which could if the process ended since it
-// connected. ErrDied: the process is gone already.
-func (l *link) watchPeer(pid int) (*watch, error) {
+// watchPeer opens the process on the other side: by the socket, which cannot mean another
+// process; where the kernel has no such option, and there alone, by the number, which could if
+// the process ended since it connected. ErrDied: the process is gone already.
+func (l *link) watchPeer(pid int) (*pidfd.Process, error) {
 	fd, errno := -1, syscall.Errno(0)
 	err := l.raw.Control(func(s uintptr) {
 		var v int32
@@ -274,46 +266,17 @@ func (l *link) watchPeer(pid int) (*watch, error) {
 	default:
 		return nil, os.NewSyscallError("getsockopt(SO_PEERPIDFD)", errno)
 	}
-	if fd < 0 {
-		if pid <= 0 {
-			return nil, fmt.Errorf("the process on the other side is not visible here (another process namespace), so that nothing would tell its end")
-		}
-		r, _, errno := syscall.Syscall(sysPidfdOpen, uintptr(pid), 0, 0)
-		if errno == syscall.ESRCH {
-			return nil, opError("connect", ErrDied, "process %d: pidfd_open: %w", pid, errno)
-		}
-		if errno != 0 {
-			return nil, fmt.Errorf("pidfd_open(%d): %w", pid, errno)
-		}
-		fd = int(r)
-		syscall.CloseOnExec(fd)
+	if fd >= 0 {
+		return pidfd.Of(fd)
 	}
-	if err := syscall.SetNonblock(fd, true); err != nil { // so that the runtime's poller waits for it, and no thread
-		_ = syscall.Close(fd)
-		return nil, err
+	if pid <= 0 {
+		return nil, fmt.Errorf("the process on the other side is not visible here (another process namespace), so that nothing would tell its end")
 	}
-	w := &watch{file: os.NewFile(uintptr(fd), "pidfd")}
-	if w.raw, err = w.file.SyscallConn(); err != nil {
-		w.close()
-		return nil, err
+	p, err := pidfd.Open(pid)
+	if errors.Is(err, syscall.ESRCH) {
+		return nil, opError("connect", ErrDied, "process %d: %w", pid, err)
 	}
-	return w, nil
-}
-
-func (w *watch) close() { _ = w.file.Close() }
-
-// wait returns nil when the process has ended, and an error when the watch was closed.
-func (w *watch) wait() error { return w.raw.Read(ended) }
-
-// ended asks whether a process has ended.
-func ended(pidfd uintptr) bool {
-	p := struct {
-		fd              int32
-		events, revents int16
-	}{int32(pidfd), 1 /* POLLIN */, 0}
-	var now syscall.Timespec
-	n, _, _ := syscall.Syscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&p)), 1, uintptr(unsafe.Pointer(&now)), 0, 0, 0)
-	return n == 1
+	return p, err
 }
 
 // listen opens the socket of an address.

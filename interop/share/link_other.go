@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+
+	"github.com/usmbridge/usmbridge/interop/internal/pidfd"
 )
 
 // Elsewhere than on Linux there are no abstract names, no pidfds and no sealed memory:
@@ -24,14 +26,9 @@ func (*link) close()                                            {}
 func (*link) receive([]byte) (int, *os.File, bool, error)       { return 0, nil, false, errUnsupported }
 func (*link) send([]byte, *os.File, bool) (bool, error)         { return false, errUnsupported }
 func (*link) credentials() (Credentials, error)                 { return Credentials{}, errUnsupported }
-func (*link) watchPeer(int) (*watch, error)                     { return nil, errUnsupported }
+func (*link) watchPeer(int) (*pidfd.Process, error)             { return nil, errUnsupported }
 func listen(context.Context, string, string) (*listener, error) { return nil, errUnsupported }
 func dial(context.Context, string) (*net.UnixConn, error)       { return nil, errUnsupported }
 
 func maxHeld() int64         { return 0 }
 func tooManyStrangers() bool { return false }
-
-type watch struct{}
-
-func (*watch) close()      {}
-func (*watch) wait() error { return errUnsupported }

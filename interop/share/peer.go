@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/usmbridge/usmbridge/interop/internal/pidfd"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
@@ -18,7 +19,7 @@ import (
 type Peer struct {
 	node        *node
 	link        *link
-	watch       *watch
+	watch       *pidfd.Process
 	credentials Credentials
 	address     string // of the socket that was dialled, as who listens there named it; "" for who dialled here
 	receives    bool   // somebody here is told of the connection, and may receive
@@ -67,7 +68,7 @@ type Peer struct {
 // maxCalls is how many calls one side has under way.
 const maxCalls = 128
 
-func newPeer(n *node, l *link, w *watch, c Credentials, receives bool) *Peer {
+func newPeer(n *node, l *link, w *pidfd.Process, c Credentials, receives bool) *Peer {
 	p := &Peer{
 		node: n, link: l, watch: w, credentials: c, receives: receives, credits: make(chan struct{}, maxCalls),
 		reading: make(chan struct{}, 1), resume: make(chan struct{}, 1), buffer: make([]byte, maxDatagram),
@@ -315,7 +316,7 @@ func (p *Peer) fail(err error) {
 	p.end()
 
 	p.link.close()
-	p.watch.close()
+	p.watch.Close()
 	for _, c := range unanswered {
 		<-p.credits
 		if !c.abandoned {
@@ -380,7 +381,7 @@ func (p *Peer) answerTo(id uint64, a answer) {
 // guard ends the connection when the other process ends.
 func (p *Peer) guard() {
 	go func() {
-		if p.watch.wait() == nil {
+		if p.watch.Wait() == nil {
 			p.fail(opError("connection", ErrDied, "%v", p.credentials))
 		}
 	}()

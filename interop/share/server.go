@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/usmbridge/usmbridge/interop/internal/pidfd"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
@@ -165,7 +166,7 @@ func (s *Server) admit(conn *net.UnixConn) (*Peer, error) {
 		}
 	}
 	if err != nil {
-		w.close()
+		w.Close()
 		return nil, turnAway(l, err)
 	}
 	p.guard()
@@ -270,7 +271,7 @@ func greet(ctx context.Context, conn *net.UnixConn, n *node, receives bool) (*Pe
 	}
 	// Its end is watched from before the greeting on: a child that it forked may hold the
 	// socket on which nobody will ever answer.
-	var w *watch
+	var w *pidfd.Process
 	if err == nil {
 		w, err = l.watchPeer(c.PID)
 	}

@@ -275,6 +275,9 @@ func (m *Mapping) fill() error {
 	if err := protect(m.region.base, m.region.size); err != nil {
 		return err
 	}
+	if err := notForChildren(m.region.base, m.region.size); err != nil { // as all Mappings
+		return err
+	}
 	_ = f.file.Close() // of memory: nothing is written that could fail
 	f.file = nil
 	return nil

@@ -348,6 +348,7 @@ func TestForeignCopy(t *testing.T) {
 	require.Equal(t, mappings+1, mappingsNow)
 	require.Equal(t, descriptors, descriptorsNow)
 	require.Equal(t, files, openFiles(t))
+	require.Contains(t, mappingFlags(t, uintptr(m.Data())&^4095), " dc ", "as all that came from others")
 	_, err = f.WriteAt([]byte("changed"), 5)
 	require.NoError(t, err)
 	require.NoError(t, f.Truncate(0))

@@ -336,6 +336,34 @@ def test_a_killed_worker_of_a_pool():
         assert pool.apply(procs.same_and_more, (a,)).tolist() == [1] * 100  # by the worker in its place
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_arguments_of_a_process_that_dies_before_it_has_them(method):
+    context = multiprocessing.get_context(method)
+    a = ub.zeros(100, "int32", device="host", interprocess=True)
+    kept = ForkingPickler.dumps(a)
+    p = context.Process(target=procs.total, args=([procs.Deadly(), a, a[::2]],))
+    p.start()
+    soon(lambda: ub.share.stats()["unopened"] == 1)  # what was not for that process stays
+    p.join(SOON)
+    assert ForkingPickler.loads(kept).tolist() == [0] * 100
+
+
+def test_arguments_of_a_process_that_cannot_be_started():
+    context = multiprocessing.get_context("spawn")
+    a = ub.zeros(100, "int32", device="host", interprocess=True)
+    executable = multiprocessing.spawn.get_executable()
+    context.set_executable("/nonexistent/python")
+    try:
+        p = context.Process(target=procs.total, args=(a,))
+        try:
+            p.start()  # where it is executed late, the child ends
+        except OSError:
+            pass
+    finally:
+        context.set_executable(executable)
+    soon(lambda: ub.share.stats()["unopened"] == 0)
+
+
 def test_forked_children_of_those_who_received():
     context = multiprocessing.get_context("spawn")
     a = ub.zeros(4, "int32", device="host", interprocess=True)

@@ -27,6 +27,8 @@ _watch.when_imported("distributed", "usmbridge._dask_frames")
 _watch.when_imported("multiprocessing.reduction", "usmbridge._processes:reduction")
 _watch.when_imported("multiprocessing.util", "usmbridge._processes:util")
 _watch.when_imported("multiprocessing.forkserver", "usmbridge._processes:forkserver")
+_watch.when_imported("multiprocessing.popen_spawn_posix", "usmbridge._processes:popen_spawn_posix")
+_watch.when_imported("multiprocessing.popen_forkserver", "usmbridge._processes:popen_forkserver")
 
 
 def __getattr__(name):

@@ -21,7 +21,7 @@ _PATIENCE = 60.0
 _LINGER = 10.0
 
 _sender = 0  # the process that sent handles
-_made = threading.local()  # of the pickling under way: the arguments that open its handles
+_made = threading.local()  # of the pickling and the launching under way: the arguments that open their handles, and these
 
 
 def _reduce(array: Array) -> "tuple[Any, ...]":
@@ -34,6 +34,9 @@ def _reduce(array: Array) -> "tuple[Any, ...]":
     made = getattr(_made, "arguments", None)
     if made is not None:
         made.append(arguments)
+    launched = getattr(_made, "launched", None)
+    if launched is not None:
+        launched.append(handle)
     return _share_open, arguments
 
 
@@ -83,6 +86,34 @@ def reduction() -> None:
             _made.arguments = outer
 
     pickler.dump = withdrawing_dump
+
+
+def _ending_with_child(name: str) -> None:
+    """What was made for a process that is being started, and what it did not open, ends with it."""
+    popen: "Any" = sys.modules[name].Popen
+    launch = popen._launch
+
+    def _launch(self: "Any", process_obj: object) -> None:
+        outer = getattr(_made, "launched", None)
+        handles: "list[bytes]" = []
+        _made.launched = handles
+        try:
+            launch(self, process_obj)
+        finally:
+            _made.launched = outer
+            if handles:
+                packed = b"".join(len(h).to_bytes(4, sys.byteorder) + h for h in handles)
+                _native._share_end_with(getattr(self, "pid", None) or 0, packed)
+
+    popen._launch = _launch
+
+
+def popen_spawn_posix() -> None:
+    _ending_with_child("multiprocessing.popen_spawn_posix")
+
+
+def popen_forkserver() -> None:
+    _ending_with_child("multiprocessing.popen_forkserver")
 
 
 _SERVE = """

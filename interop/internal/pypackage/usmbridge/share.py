@@ -14,8 +14,9 @@ serves by the package interop/share is as good as one of Python, either way.
 
 Relatives need none of this: arrays that are sent by multiprocessing arrive on the same
 memory by themselves. The pickle that is sent is good for one opening, within ten minutes,
-while the process that made the memory lives; a process that was killed with one of them
-unopened leaves the memory in use for that time.
+while the process that made the memory lives. The arguments of a process are over with that
+process; one that was killed with another array unopened, such as one out of a Queue, leaves
+the memory in use for that time.
 
 A process that forks shares what it made with its child, which can use nothing that was
 received: its Arrays say so (RuntimeError), and addresses that NumPy has of such memory are

@@ -1,0 +1,56 @@
+package pidfd_test
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/internal/pidfd"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv("USMBRIDGE_TEST_PIDFD") != "" {
+		_, _ = os.Stdin.Read(make([]byte, 1)) // until the test closes it, or ends
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// The end of a process is told while nobody has reaped it, and its exit status stays for who does.
+func TestWait(t *testing.T) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "USMBRIDGE_TEST_PIDFD=1")
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	p, err := pidfd.Open(cmd.Process.Pid)
+	require.NoError(t, err)
+	require.ErrorIs(t, p.WaitUntil(time.Now().Add(10*time.Millisecond)), os.ErrDeadlineExceeded)
+	told := make(chan error, 1)
+	go func() { told <- p.WaitUntil(time.Now().Add(time.Minute)) }()
+	require.NoError(t, in.Close())
+	require.NoError(t, <-told)
+	require.NoError(t, p.WaitUntil(time.Now().Add(time.Minute)), "told again")
+	require.NoError(t, cmd.Wait())
+	p.Close()
+	p.Close()
+	require.Error(t, p.Wait())
+	_, err = pidfd.Open(cmd.Process.Pid)
+	require.ErrorIs(t, err, syscall.ESRCH)
+}
+
+// Closing ends the waiting.
+func TestClose(t *testing.T) {
+	p, err := pidfd.Open(os.Getpid())
+	require.NoError(t, err)
+	told := make(chan error, 1)
+	go func() { told <- p.Wait() }()
+	p.Close()
+	require.Error(t, <-told)
+	_, err = pidfd.Open(0)
+	require.ErrorIs(t, err, syscall.ESRCH)
+}

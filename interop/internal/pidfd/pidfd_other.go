@@ -1,0 +1,29 @@
+//go:build !linux
+
+package pidfd
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Process is a process whose end is told; there is none elsewhere than on Linux.
+type Process struct{}
+
+var errUnsupported = fmt.Errorf("the end of any process is told on Linux: %w", errors.ErrUnsupported)
+
+// Open fails.
+func Open(int) (*Process, error) { return nil, errUnsupported }
+
+// Of fails.
+func Of(int) (*Process, error) { return nil, errUnsupported }
+
+// Wait fails.
+func (*Process) Wait() error { return errUnsupported }
+
+// WaitUntil fails.
+func (*Process) WaitUntil(time.Time) error { return errUnsupported }
+
+// Close does nothing.
+func (*Process) Close() {}
