@@ -22,7 +22,7 @@ type Model struct {
 }
 
 func newModel(e *Engine, d Definition) (*Model, error) {
-	if err := d.check(); err != nil {
+	if err := d.Check(); err != nil {
 		return nil, err
 	}
 	if len(d.Meta.Versions) == 0 {

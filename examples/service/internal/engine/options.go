@@ -89,8 +89,8 @@ func orElse[T comparable](p *T, v T) {
 	}
 }
 
-// check looks at one definition.
-func (d *Definition) check() error {
+// Check refuses a definition that cannot be served, and says why.
+func (d *Definition) Check() error {
 	if d.Meta.Name == "" || d.Function == "" {
 		return fmt.Errorf("engine: model %q has no name or no function", d.Meta.Name)
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/usmbridge/usmbridge/examples/service/internal/oip"
@@ -142,7 +143,7 @@ func (r *Request) askShapes() ([][]int64, error) {
 		err = fmt.Errorf("%d shapes for %d outputs", len(shapes), len(r.outputs))
 	}
 	for i := 0; err == nil && i < len(shapes); i++ {
-		if meta := r.outputs[i].meta(); !meta.Fits(shapes[i]) {
+		if meta := r.outputs[i].meta(); !meta.Fits(shapes[i]) || slices.ContainsFunc(shapes[i], func(n int64) bool { return n < 0 }) {
 			err = fmt.Errorf("output %s would have shape %v and is declared as %v", meta.Name, shapes[i], meta.Shape)
 		}
 	}
@@ -218,8 +219,8 @@ func (r *Request) takeOne(o *Output, a *usmarray.Array) error {
 	if err := o.fits(); err != nil {
 		return err
 	}
-	if o.place.lease == nil && r.ours(a) {
-		o.place.buffer = a.Buffer().Retain()
+	if in := r.given(a); o.place.lease == nil && in != nil {
+		o.place.buffer = in.place.buffer.Retain()
 		return nil
 	}
 	if err := o.settle(shape); err != nil {
@@ -240,11 +241,15 @@ func (r *Request) takeOne(o *Output, a *usmarray.Array) error {
 	return nil
 }
 
-// ours tells whether an array can be sent from where it lies: the start of memory of the
-// request's tenant, dense.
-func (r *Request) ours(a *usmarray.Array) bool {
-	buffer := a.Buffer()
-	return buffer.Resource() == r.account.memory && a.IsC() && buffer.Address() == uintptr(a.Pointer())
+// given finds the input, in memory of the pool, whose very elements an array is.
+func (r *Request) given(a *usmarray.Array) *Input {
+	for i := range r.inputs {
+		in := &r.inputs[i]
+		if in.place.lease == nil && in.place.buffer.Address() == uintptr(a.Pointer()) && in.size == uint64(a.NBytes()) && a.IsC() {
+			return in
+		}
+	}
+	return nil
 }
 
 // stillThere asks whether the memory of clients is what it was when it was used.

@@ -1,0 +1,178 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/usmbridge/usmbridge/examples/service/internal/engine"
+	"github.com/usmbridge/usmbridge/examples/service/internal/models"
+	"github.com/usmbridge/usmbridge/interop/executor"
+	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+// Options say what runs, and on how much.
+type Options struct {
+	Sources   []models.Source
+	Bootstrap string // what loads and calls them: see models.Script
+	Limit     uint64 // bytes of tensors, and of arrays that models make
+	Slots     int    // calls of models at a time, besides one of serial ones; 2
+	Queue     int    // calls that may wait for a slot; 64
+	Grace     time.Duration
+	Log       *slog.Logger // slog.Default()
+}
+
+// Backend is what an engine stands on.
+type Backend struct {
+	Memory *memmgr.Pool
+	Runner executor.Runner
+	Models []engine.Definition
+	// Queue and Kind are of the memory; the host's queue where there is no SYCL.
+	Queue *syclobj.Queue
+	Kind  syclobj.USMKind
+
+	ready  func(context.Context) error
+	memory *memory
+	module *python.Object
+	log    *slog.Logger
+}
+
+// Open makes the memory, imports the models and begins to warm them up, which Ready waits
+// for. There is one Backend in a process at a time. Errors: models.ErrRefused for models that
+// cannot be served, with file and reason of each; no Python.
+func Open(o Options) (_ *Backend, err error) {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.Slots <= 0 {
+		o.Slots = 2
+	}
+	if o.Limit == 0 {
+		return nil, errors.New("backend: Options want a Limit")
+	}
+	rt, err := openRuntime()
+	if err != nil {
+		return nil, err
+	}
+	b := &Backend{memory: openMemory(rt, o.Limit), log: o.Log}
+	b.Memory, b.Queue, b.Kind = b.memory.pool, b.memory.queue, b.memory.kind
+	process.memory.Store(b.memory)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.Close(context.Background()))
+		}
+	}()
+	if why := rt.SYCLError(); why != nil {
+		o.Log.Info("no SYCL: tensors lie in memory of the host", "reason", why)
+	}
+	return b, b.embed(o)
+}
+
+// embed runs the models in this process.
+func (b *Backend) embed(o Options) error {
+	py, err := startPython()
+	if err != nil {
+		return err
+	}
+	script, err := models.Script(o.Bootstrap, o.Sources)
+	if err != nil {
+		return err
+	}
+	if b.module, err = py.Module(models.Module, script); err != nil {
+		return fmt.Errorf("backend: %w", explain(err))
+	}
+	described, err := b.ask("describe")
+	if err != nil {
+		return err
+	}
+	if b.Models, err = models.Definitions(described, o.Sources); err != nil {
+		return err
+	}
+	config := executor.Config{Slots: o.Slots, Queue: o.Queue, Wait: true, Grace: o.Grace}
+	for _, d := range b.Models {
+		name := d.Meta.Name
+		config.Warm = append(config.Warm, executor.Step{Name: name, Serial: d.Serial, Run: func(context.Context, *python.Interpreter) error {
+			return b.warm(name)
+		}})
+		if d.Serial {
+			config.Serial = append(config.Serial, d.Function, d.Shapes)
+		}
+	}
+	config.Serial = notEmpty(config.Serial)
+	e, err := executor.New(py, config)
+	if err != nil {
+		return err
+	}
+	b.Runner, b.ready = e, e.Ready
+	return nil
+}
+
+func notEmpty(list []string) (out []string) {
+	for _, s := range list {
+		if s != "" {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// warm has one model do what takes longer the first time.
+func (b *Backend) warm(name string) error {
+	began := time.Now()
+	troubles, err := b.ask("warm", name)
+	if err != nil {
+		return fmt.Errorf("model %s: %w", name, err)
+	}
+	for name, why := range models.Troubles(troubles) {
+		b.log.Warn("a model did not like its first call, on zeros: if it wants another one, give it a function warm()", "model", name, "traceback", why)
+	}
+	b.log.Info("model is warm", "model", name, "took", time.Since(began).Round(time.Millisecond))
+	return nil
+}
+
+// ask calls a function of the module that has the models.
+func (b *Backend) ask(function string, args ...any) (any, error) {
+	o, err := b.module.Method(function, args...)
+	if err != nil {
+		return nil, explain(err)
+	}
+	defer o.Release()
+	return o.Value()
+}
+
+// explain adds the traceback, which is for whoever wrote the model.
+func explain(err error) error {
+	if p, ok := errors.AsType[*python.Error](err); ok {
+		return fmt.Errorf("%w\n%s", err, p.Traceback)
+	}
+	return err
+}
+
+// Ready waits until the models are warm. Errors: a model's function warm that failed, and the
+// context's.
+func (b *Backend) Ready(ctx context.Context) error {
+	if err := b.ready(ctx); err != nil {
+		return explain(err)
+	}
+	return nil
+}
+
+// Close ends calls, as executor.Runner.Close does, and closes the memory; End ends Python.
+// Errors: calls that do not end, and a *memmgr.LeakError where memory is still in use: a
+// model may have kept arrays.
+func (b *Backend) Close(ctx context.Context) error {
+	var err error
+	if b.Runner != nil {
+		err = b.Runner.Close(ctx)
+	}
+	if b.module != nil {
+		b.module.Release()
+	}
+	process.memory.CompareAndSwap(b.memory, nil)
+	memmgr.Flush()
+	return errors.Join(err, b.Memory.Close())
+}

@@ -1,0 +1,10 @@
+"""What comes in goes out."""
+
+import numpy
+
+INPUTS = {"x": ("FP32", (-1,))}
+OUTPUTS = {"y": ("FP32", (-1,))}
+
+
+def infer(x, *, outputs):
+    numpy.copyto(numpy.asarray(outputs["y"]), numpy.asarray(x))
