@@ -163,7 +163,8 @@ func (s *Server) streamInfer(stream grpc.ServerStream) error {
 // next waits for a request and reads it. A stream that waits ends when the server drains.
 func (e *exchange) next() error {
 	e.clock.rest()
-	resting := context.AfterFunc(e.s.drained, func() { e.clock.cancel(errDraining) })
+	cancel := e.clock.cancel // e is another call's by the time that a late goroutine runs
+	resting := context.AfterFunc(e.s.drained, func() { cancel(errDraining) })
 	defer resting()
 	return e.from.Next(func(in *codec.Incoming) error {
 		resting()

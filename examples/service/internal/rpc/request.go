@@ -148,7 +148,7 @@ func (q *request) entry(p part, typ protowire.Type) (key string, v value, err er
 		case 2:
 			var w part
 			if w, err = e.within(typ); err == nil {
-				v, err = q.value(w)
+				err = q.value(w, &v)
 			}
 		default:
 			err = e.in.Skip(typ)
@@ -160,31 +160,31 @@ func (q *request) entry(p part, typ protowire.Type) (key string, v value, err er
 }
 
 // value reads an InferParameter; of several choices the last one counts.
-func (q *request) value(p part) (v value, err error) {
+func (q *request) value(p part, v *value) error {
 	for {
 		num, typ, ok, err := p.field()
 		if err != nil || !ok {
-			return v, err
+			return err
 		}
 		var n uint64
 		switch num {
 		case 1:
 			n, err = p.number(typ)
-			v = value{flag: n != 0}
+			*v = value{flag: n != 0}
 		case 2, 5:
 			n, err = p.number(typ)
 			if num == 5 && n > math.MaxInt64 {
 				n = math.MaxInt64
 			}
-			v = value{number: int64(n)}
+			*v = value{number: int64(n)}
 		case 3:
-			v = value{}
+			*v = value{}
 			v.text, err = q.text.read(p, typ, "a parameter", maxParameter)
 		default:
 			err = p.in.Skip(typ)
 		}
 		if err != nil {
-			return v, err
+			return err
 		}
 	}
 }
@@ -306,9 +306,18 @@ func (q *request) input(p part, typ protowire.Type) error {
 			return err
 		}
 	}
+	late := func() error {
+		if q.raw == 0 {
+			return nil
+		}
+		return oip.Errorf(oip.Invalid, "input %s comes behind raw_input_contents: fields are wanted in the order of their numbers", oip.Quote(name))
+	}
 	switch {
 	case contents != nil:
 		q.typed = true
+		if err := late(); err != nil {
+			return err
+		}
 		return contents.complete(in)
 	case at.region != "":
 		if err := at.check(name); err != nil {
@@ -322,8 +331,8 @@ func (q *request) input(p part, typ protowire.Type) error {
 	if in, err = q.r.Input(name, datatype, shape); err != nil {
 		return err
 	}
-	if q.raw > 0 {
-		return oip.Errorf(oip.Invalid, "input %s comes behind raw_input_contents: fields are wanted in the order of their numbers", oip.Quote(name))
+	if err := late(); err != nil {
+		return err
 	}
 	q.pending = append(q.pending, in)
 	q.names = append(q.names, name)
