@@ -227,6 +227,7 @@ func runReclaimers() bool {
 		f()
 	}
 	wrapped.list().Drain()
+	plainCells().Drain() // of resources above a pool
 	return len(all) > 0
 }
 

@@ -6,6 +6,7 @@ import (
 	"unsafe"
 	"weak"
 
+	"github.com/usmbridge/usmbridge/memmgr/internal/dropped"
 	"github.com/usmbridge/usmbridge/memmgr/owner"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -220,8 +221,11 @@ var plainCells = sync.OnceValue(func() *owner.List {
 	return owner.NewList(func(c *owner.Cell) { originOf(c).drain(c) })
 })
 
+func init() { dropped.TakeBack = func() { plainCells().Sync() } }
+
 // drain gives the memory of a dead cell back to its resource.
 func (o *origin) drain(c *owner.Cell) {
+	o.held.Load() // hold has set it: the race detector does not see that C's drop comes after that
 	noteRelease(c)
 	block := Block{
 		Address:   c.Address,

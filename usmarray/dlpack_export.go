@@ -110,12 +110,13 @@ func (a *Array) exportWith(o *ExportOptions) (dlpack.Tensor, error) {
 		return dlpack.Tensor{}, err
 	}
 	b.flags |= flagCopied
-	t, err := b.export(o) // takes over the copy's only reference
+	defer b.Release() // the resource may own it as well (an arena): the tensor gets a reference of its own
+	b.hold(opDLPack)
+	t, err := b.export(o)
 	if err != nil {
-		b.Release()
+		b.buf.Release()
 		return dlpack.Tensor{}, err
 	}
-	b.unwatch() // the tensor has its reference
 	a.buf.Release()
 	return t, nil
 }

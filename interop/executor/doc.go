@@ -21,6 +21,9 @@
 // python.Object.Value gives, with each array, ours or of others, as a *usmarray.Array on
 // the memory that Python made, owned by the caller.
 //
+// With an arena (memmgr/arena) in its context a call's arrays are the request's memory: see
+// package pymodule, Memory of a call.
+//
 // # Slots and the lane
 //
 // A slot is a goroutine that is locked to an OS thread while it works. There are

@@ -10,8 +10,47 @@ import (
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/pymodule"
 	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/arena"
+	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
+
+// A request with memory of its own: what the Go side and the Python side allocate for it is
+// bounded together, charged to its client, and ends with it. It says no Output because it
+// needs a Python.
+func ExampleExecutor_Call_arena() {
+	var e *executor.Executor  // of the service
+	var client *memmgr.Tenant // of the service's pool
+	request := func(ctx context.Context, id string, pixels []float32) error {
+		a := arena.New(arena.Options{
+			Name: id, Limit: 64 << 20,
+			Choose: func(*syclobj.Queue, syclobj.USMKind) (memmgr.Resource, error) { return client, nil },
+		})
+		defer func() {
+			if left := a.End(); left.Blocks != 0 {
+				log.Printf("%s: %v", id, left) // Python keeps what it should not
+			}
+		}()
+		x, err := usmarray.FromSlice(a.Over(client), pixels, nil)
+		if err != nil {
+			return err // an *memmgr.OutOfMemoryError: 503
+		}
+		out, err := e.Call(arena.NewContext(ctx, a), "models:infer", x)
+		if err != nil {
+			return err
+		}
+		y := out.(*usmarray.Array)
+		if err := a.Own(y); err != nil {
+			return err
+		}
+		fmt.Println(y)
+		return nil
+	}
+	if err := request(context.Background(), "7", []float32{1, 2}); err != nil {
+		log.Print(err)
+	}
+}
 
 // A request of a service, with its deadline. It says no Output by which every go test
 // would run it, because it needs a Python with NumPy.

@@ -6,6 +6,7 @@
 #include "usmb_device.h"
 #include "usmb_dtype.h"
 #include "usmb_kept.h"
+#include "usmb_pycall.h"
 #include "usmb_storage.h"
 #include "usmb_support.h"
 #include "usmb_syclref.h"
@@ -162,6 +163,17 @@ int usmb_is_at(usmb_array *a, const usmb_where *w)
 
 /* ---- memory ------------------------------------------------------------------------------- */
 
+/* Whether new memory is an arena's: that of the innermost call with a context on this
+   thread. Go is asked once a call. */
+static int in_arena(void)
+{
+	enum { NO = 1, YES = 2 };
+	usmb_call *call = usmb_py_call_current();
+	if (!call || usmb_py_in_child()) return 0;
+	if (call->memory == 0) call->memory = usmb_go_call_arena() ? YES : NO;
+	return call->memory == YES;
+}
+
 int usmb_request(const usmb_where *w, usmb_alloc_req *req)
 {
 	Py_ssize_t n = 0;
@@ -170,6 +182,7 @@ int usmb_request(const usmb_where *w, usmb_alloc_req *req)
 	req->kind = w->kind;
 	req->host = w->host;
 	req->audience = w->audience;
+	req->arena = in_arena();
 	req->ref = w->queue.ref;
 	if (w->queue.form == USMB_FORM_FILTER) {
 		req->filter = (char *)w->queue.filter;
@@ -197,9 +210,9 @@ static usmb_cell *allocate(const usmb_where *w, int64_t bytes, int *wish)
 	usmb_goerr err;
 	usmb_cell *cell = NULL;
 	err.kind = USMB_ERR_NONE;
-	int plain = w->queue.form == USMB_FORM_NONE && (w->host || !w->device) && !w->audience;
-	*wish = plain ? (int)usmb_wish_of(w->kind, w->host) : -1;
 	if (usmb_go_allowed() < 0) return NULL;
+	int plain = w->queue.form == USMB_FORM_NONE && (w->host || !w->device) && !w->audience && !in_arena();
+	*wish = plain ? (int)usmb_wish_of(w->kind, w->host) : -1;
 	if (*wish >= 0 && (cell = usmb_kept_take((uint64_t)bytes, (usmb_wish)*wish))) return cell;
 	if (usmb_request(w, &req) < 0) return NULL;
 	req.bytes = bytes;

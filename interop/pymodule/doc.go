@@ -86,6 +86,23 @@
 // was exported, is worked on, or is recorded with its stack, nor with USMBRIDGE_DEBUG or
 // [SetResource].
 //
+// # Memory of a call
+//
+// Where the context of a call from Go (python.Object.CallContext, package executor) carries an
+// arena (memmgr/arena), the arrays that the call's code makes, by empty and its sisters,
+// copies, conversions and asarray, have their memory from it: counted and bounded with the
+// request, of its tenant, tagged "python", waiting for room as long as the call may run. It is
+// what the arena's Options.Choose says, else [SetResource], else the shared pools. Nothing of
+// it is kept for other calls. The innermost call with a context on the thread decides; a thread
+// that the code starts is in no call, and its arrays have memory as without an arena. So do
+// arrays made with interprocess=. Memory that was wrapped is nobody's but its owner's.
+//
+// An Array holds its memory as always, whatever becomes of the arena: one that the code put
+// into a global is whole after the arena's end, where it is reported as left. After the end
+// the code of a call that still runs can make no array (RuntimeError). Results are the
+// caller's, in memory of the arena: release them, or arena.Own them, or arena.Keep what
+// outlives the request.
+//
 // # Memory of several processes
 //
 // With interprocess=True or "readonly" memory comes from the pools of package segment

@@ -26,9 +26,11 @@ import (
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/interop/internal/calling"
 	"github.com/usmbridge/usmbridge/interop/internal/usminfo"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/arena"
 	"github.com/usmbridge/usmbridge/memmgr/owner"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -122,10 +124,19 @@ func usmb_go_alloc(req *C.usmb_alloc_req, out **C.usmb_cell, e *C.usmb_goerr) (r
 		*out = (*C.usmb_cell)(buf.Cell().Pointer())
 		return 0
 	}
-	if ownPool(q, requestedKind(req)) {
+	if req.arena == 0 && ownPool(q, requestedKind(req)) {
 		req.shared = 1
 	}
-	return give(q, requestedKind(req), int64(req.bytes), out, e)
+	return give(q, requestedKind(req), int64(req.bytes), req.arena != 0, out, e)
+}
+
+//export usmb_go_call_arena
+func usmb_go_call_arena() (r C.int) {
+	defer func() { _ = recover() }() // a context of the program's that panics carries none
+	if arena.FromContext(calling.Context()) != nil {
+		return 1
+	}
+	return 0
 }
 
 //export usmb_go_is_at
@@ -165,16 +176,25 @@ func usmb_go_copy(req *C.usmb_alloc_req, src *C.usmb_array, dtype C.usmb_dl_dtyp
 	if err != nil {
 		return report(e, err)
 	}
-	a, err := copyOn(q, requestedKind(req), typeOf(dtype), req.padded != 0, from)
+	m, err := memoryOn(q, requestedKind(req), req.arena != 0)
 	if err != nil {
 		return report(e, err)
 	}
-	*out = (*C.usmb_cell)(a.Buffer().Cell().Pointer()) // with the reference that a owns
+	a, err := m.copyOf(from, q, typeOf(dtype), req.padded != 0)
+	if err != nil {
+		return report(e, err)
+	}
+	defer a.Release() // an arena may own it as well: C gets a reference of its own
+	*out = (*C.usmb_cell)(a.Buffer().Retain().Cell().Pointer())
 	return 0
 }
 
-func give(q *syclobj.Queue, usm syclobj.USMKind, bytes int64, out **C.usmb_cell, e *C.usmb_goerr) C.int {
-	buf, err := allocateOn(q, usm, uintptr(bytes))
+func give(q *syclobj.Queue, usm syclobj.USMKind, bytes int64, inArena bool, out **C.usmb_cell, e *C.usmb_goerr) C.int {
+	m, err := memoryOn(q, usm, inArena)
+	if err != nil {
+		return report(e, err)
+	}
+	buf, err := m.allocate(q, uintptr(bytes))
 	if err != nil {
 		return report(e, err)
 	}
@@ -265,7 +285,7 @@ func usmb_go_alloc_for(deviceType, deviceID C.int32_t, bytes C.int64_t, out **C.
 	}
 	switch deviceType {
 	case C.USMB_DL_CPU:
-		return give(rt.HostQueue(), syclobj.USMUnknown, int64(bytes), out, e)
+		return give(rt.HostQueue(), syclobj.USMUnknown, int64(bytes), true, out, e)
 	case C.USMB_DL_ONEAPI:
 		d, err := rt.RootDevice(int32(deviceID))
 		if err != nil {
@@ -275,7 +295,7 @@ func usmb_go_alloc_for(deviceType, deviceID C.int32_t, bytes C.int64_t, out **C.
 		if err != nil {
 			return report(e, err)
 		}
-		return give(q, syclobj.USMDevice, int64(bytes), out, e)
+		return give(q, syclobj.USMDevice, int64(bytes), true, out, e)
 	}
 	return reportKind(e, kindBuffer, fmt.Sprintf("usmbridge allocates on kDLCPU (1) and kDLOneAPI (14), not on device (%d, %d)", deviceType, deviceID))
 }

@@ -1,6 +1,7 @@
 package pymodule
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -8,7 +9,9 @@ import (
 
 	"go.uber.org/multierr"
 
+	"github.com/usmbridge/usmbridge/interop/internal/calling"
 	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/arena"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
@@ -136,25 +139,32 @@ func openRuntime(again bool) (*syclobj.Runtime, error) {
 
 // resourceOn is the resource for a queue and kind.
 func resourceOn(q *syclobj.Queue, usm syclobj.USMKind) (memmgr.Resource, error) {
-	state.mu.Lock()
-	choose := state.resource
-	state.mu.Unlock()
+	choose := chosen()
 	if choose == nil {
 		choose = memmgr.Default
 	}
+	return choose(q, kindOn(q, usm))
+}
+
+// chosen is the program's choice of resources, nil for none.
+func chosen() ResourceFunc {
+	state.mu.Lock()
+	defer state.mu.Unlock()
+	return state.resource
+}
+
+// kindOn is the kind of memory that there is on a queue where one is asked for.
+func kindOn(q *syclobj.Queue, usm syclobj.USMKind) syclobj.USMKind {
 	if q.IsHost() {
-		usm = syclobj.USMUnknown
+		return syclobj.USMUnknown
 	}
-	return choose(q, usm)
+	return usm
 }
 
 // ownPool reports whether memory there comes from a pool that the process shares, as it
 // is: not from a resource of the program's, nor from a pool whose uses are checked.
 func ownPool(q *syclobj.Queue, usm syclobj.USMKind) bool {
-	state.mu.Lock()
-	chosen := state.resource != nil
-	state.mu.Unlock()
-	if chosen || os.Getenv(memmgr.DebugEnv) != "" {
+	if chosen() != nil || os.Getenv(memmgr.DebugEnv) != "" {
 		return false
 	}
 	r, err := resourceOn(q, usm)
@@ -164,10 +174,7 @@ func ownPool(q *syclobj.Queue, usm syclobj.USMKind) bool {
 
 // setLimit bounds what the shared pools have from the system; 0 is no bound.
 func setLimit(bytes uint64) error {
-	state.mu.Lock()
-	chosen := state.resource != nil
-	state.mu.Unlock()
-	if chosen {
+	if chosen() != nil {
 		return errors.New("this program gives Python's arrays memory of its own choice; its limits are the program's")
 	}
 	memmgr.SetDefaultLimit(bytes)
@@ -177,27 +184,43 @@ func setLimit(bytes uint64) error {
 // tag names Python's arrays in statistics.
 const tag = "python"
 
-func allocateOn(q *syclobj.Queue, usm syclobj.USMKind, bytes uintptr) (memmgr.Buffer, error) {
-	r, err := resourceOn(q, usm)
-	if err != nil {
-		return memmgr.Buffer{}, err
-	}
-	return memmgr.New(r, memmgr.Request{Size: bytes, Queue: q, Tag: tag})
+// memory is where new arrays of Python's get theirs from.
+type memory struct {
+	from memmgr.Resource
+	wait context.Context // what an allocation may wait for room; nil: it does not
 }
 
-// copyOn makes an array of a type with the elements of another, in C order; padded has
+// memoryOn finds it for a queue and kind. inArena has the arena looked for that the context
+// of the call on this thread may carry: then memory is that arena's, and an allocation waits
+// as long as the call may run.
+func memoryOn(q *syclobj.Queue, usm syclobj.USMKind, inArena bool) (m memory, err error) {
+	if inArena {
+		ctx := calling.Context()
+		if a := arena.FromContext(ctx); a != nil {
+			if ctx.Done() != nil {
+				m.wait = ctx
+			}
+			m.from, err = a.Resource(q, kindOn(q, usm), arena.Chooser(chosen()))
+			return m, err
+		}
+	}
+	m.from, err = resourceOn(q, usm)
+	return m, err
+}
+
+func (m memory) allocate(q *syclobj.Queue, bytes uintptr) (memmgr.Buffer, error) {
+	return memmgr.New(m.from, memmgr.Request{Size: bytes, Queue: q, Tag: tag, Context: m.wait})
+}
+
+// copyOf makes an array of a type with the elements of another, in C order; padded has
 // sub-byte elements take a byte each. It is complete on return, since the memory of
 // others may go then.
-func copyOn(q *syclobj.Queue, usm syclobj.USMKind, dt usmarray.DataType, padded bool, src *usmarray.Array) (*usmarray.Array, error) {
-	r, err := resourceOn(q, usm)
-	if err != nil {
-		return nil, err
-	}
-	opts := []usmarray.Option{usmarray.WithQueue(q), usmarray.WithTag(tag)}
+func (m memory) copyOf(src *usmarray.Array, q *syclobj.Queue, dt usmarray.DataType, padded bool) (*usmarray.Array, error) {
+	opts := []usmarray.Option{usmarray.WithQueue(q), usmarray.WithTag(tag), usmarray.WithContext(m.wait)}
 	if padded {
 		opts = append(opts, usmarray.Padded())
 	}
-	a, err := usmarray.New(r, dt, src.Shape(), opts...)
+	a, err := usmarray.New(m.from, dt, src.Shape(), opts...)
 	if err != nil {
 		return nil, err
 	}

@@ -77,11 +77,14 @@ typedef struct {
 	int32_t padded;   /* 1: elements of less than a byte take one each */
 	int32_t shared;   /* written by usmb_go_alloc: 1 for memory of one of the shared pools */
 	int32_t audience; /* USMB_AUDIENCE_*; usmb_go_alloc alone asks */
+	int32_t arena;    /* 1: the context of the call that this thread is in carries an arena */
 	void *ref;        /* queue or context, borrowed */
 	char *filter;     /* filter string of form FILTER or of the device, NULL: the default device */
 	uint64_t nfilter;
 } usmb_alloc_req;
 int usmb_go_alloc(usmb_alloc_req *req, usmb_cell **out, usmb_goerr *err);
+/* Whether the context of the call from Go that this thread is in carries an arena. */
+int usmb_go_call_arena(void);
 /* 1 when the memory of a cell lies where a request would be met, 0 when elsewhere. */
 int usmb_go_is_at(usmb_alloc_req *req, usmb_cell *cell, usmb_goerr *err);
 /* Whether the memory of a cell can be mapped by other processes: USMB_AUDIENCE_*. */

@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/usmbridge/usmbridge/interop/internal/calling"
 )
 
 const opCallContextName = "CallContext"
@@ -81,6 +83,8 @@ type contextCall struct {
 }
 
 func (c *contextCall) interrupt() { opInterrupt(&c.record) }
+
+func init() { calling.Context = currentContext }
 
 // currentContext returns the context of the CallContext that this thread is in, and
 // context.Background in none. For functions that Python calls.

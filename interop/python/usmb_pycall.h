@@ -17,6 +17,7 @@ typedef struct usmb_call {
 	int32_t asked;   /* it was interrupted, or was to be, while it ran */
 	int32_t owed;    /* as far as is known, that has not been raised in its code yet */
 	uint64_t chain;  /* address of its thread's list of calls, while it runs */
+	int32_t memory;  /* what who allocates for the call's code has found in its context; 0 until then */
 } usmb_call;
 
 enum { USMB_CALL_WAITS = 0, USMB_CALL_RUNS, USMB_CALL_ENDED };

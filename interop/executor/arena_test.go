@@ -1,0 +1,314 @@
+//go:build cgo && linux
+
+package executor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/usmbridge/usmbridge/interop/executor"
+	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/arena"
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// requests is the Python of these tests.
+const requests = `
+import gc, threading
+import numpy, usmbridge
+
+kept = []
+
+def make(n, fail=False):
+    x = usmbridge.empty(n, "uint8", device="host")
+    y = usmbridge.zeros(n, "uint8", device="host")
+    y[...] = 3
+    if fail: raise ValueError("no")
+    return y
+
+def churn(n, times):
+    for _ in range(times): usmbridge.empty(n, "uint8", device="host")
+
+def copies(x):      # of all kinds that allocate
+    a = usmbridge.asarray([1, 2, 3], dtype="float32", device="host")
+    b = usmbridge.asarray(numpy.arange(1000.0), device="host", copy=True)
+    c = x.copy()
+    d = x.astype("float64")
+    e = usmbridge.full_like(x, 7)
+    return a.nbytes + b.nbytes + c.nbytes + d.nbytes + e.nbytes, used()
+
+def keep(n): kept.append(usmbridge.empty(n, "uint8", device="host"))
+def last(): return kept[-1]
+def drop(): kept.clear()
+
+def in_thread(n):
+    made = []
+    t = threading.Thread(target=lambda: made.append(usmbridge.empty(n, "uint8", device="host")))
+    t.start(); t.join()
+    return used(), made[0].nbytes
+
+def nested(call, n):
+    x = usmbridge.empty(n, "uint8", device="host")
+    inside = call()
+    y = usmbridge.empty(n, "uint8", device="host")
+    return inside, used()
+
+def hold(begun, n):
+    held = [usmbridge.empty(n, "uint8", device="host")]
+    begun()
+    while True: pass
+`
+
+// service opens an executor whose Python can ask how much of an arena is used: by used(),
+// of the arena that the context of the call carries.
+func service(t *testing.T, c executor.Config) (*executor.Executor, memmgr.Resource) {
+	t.Helper()
+	py, _ := start(t)
+	m, err := py.Module("requests", requests)
+	require.NoError(t, err)
+	defer m.Release()
+	used, err := py.New(func(ctx context.Context) int64 {
+		if a := arena.FromContext(ctx); a != nil {
+			return int64(a.Used())
+		}
+		return -1
+	})
+	require.NoError(t, err)
+	defer used.Release()
+	require.NoError(t, m.SetAttr("used", used))
+	return open(t, c)
+}
+
+// ended ends an arena of which nothing may be left. What Python dropped on another thread,
+// or an exception's traceback held, may go a moment later.
+func ended(t *testing.T, a *arena.Arena) {
+	t.Helper()
+	a.End()
+	require.Eventually(t, func() bool { return a.Left().Blocks == 0 }, soon, time.Millisecond, "%s", a.Left())
+}
+
+func TestRequestsMemoryEndsWithIt(t *testing.T) {
+	e, r := service(t, executor.Config{})
+	a := arena.New(arena.Options{Name: "request", Limit: 1 << 20})
+	ctx := arena.NewContext(t.Context(), a)
+	out, err := e.Call(ctx, "requests:make", 1000)
+	require.NoError(t, err)
+	y := out.(*usmarray.Array)
+	require.EqualValues(t, 1000, a.Used(), "the result; the other array is gone")
+	require.IsType(t, (*arena.Memory)(nil), y.Buffer().Resource())
+	require.NoError(t, a.Own(y), "the caller owns results, and may give them to the arena")
+	_, err = e.Call(ctx, "requests:churn", 200000, 1000)
+	require.NoError(t, err, "what is dropped makes room again")
+	x, err := usmarray.Zeros(a.Over(r), usmarray.Int32, []int{100})
+	require.NoError(t, err)
+	out, err = e.Call(ctx, "requests:copies", x)
+	require.NoError(t, err)
+	sum, used := out.(python.Tuple)[0].(int64), out.(python.Tuple)[1].(int64)
+	require.EqualValues(t, sum+400+1000, used, "every one of the copies is the arena's")
+	require.Zero(t, a.End())
+	require.False(t, y.Valid())
+	require.False(t, x.Valid())
+
+	// Without an arena memory comes from where it always did.
+	out, err = e.Call(t.Context(), "requests:make", 1000)
+	require.NoError(t, err)
+	require.Equal(t, r, out.(*usmarray.Array).Buffer().Resource())
+	out.(*usmarray.Array).Release()
+}
+
+// A request has the memory of its client's tenant, and no more than its own limit.
+func TestRequestsAreBounded(t *testing.T) {
+	e, r := service(t, executor.Config{})
+	pool, ok := memmgr.As[*memmgr.Pool](r)
+	require.True(t, ok)
+	tenant, err := pool.NewTenant("client", memmgr.TenantOptions{Hard: 1 << 20})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, tenant.Close()) }()
+	a := arena.New(arena.Options{Name: "request", Limit: 100000, Choose: func(*syclobj.Queue, syclobj.USMKind) (memmgr.Resource, error) { return tenant, nil }})
+	ctx := arena.NewContext(t.Context(), a)
+	out, err := e.Call(ctx, "requests:make", 30000)
+	require.NoError(t, err)
+	require.EqualValues(t, 30000, a.Used())
+	require.EqualValues(t, 1, tenant.Stats().Allocation.Current)
+	_, err = e.Call(ctx, "requests:make", 50000)
+	require.ErrorIs(t, err, python.MemoryError)
+	require.ErrorContains(t, err, "the arena's limit is reached")
+	require.ErrorContains(t, err, `by tenant "request"`)
+	out.(*usmarray.Array).Release()
+	out, err = e.Call(ctx, "requests:make", 50000)
+	require.NoError(t, err)
+	out.(*usmarray.Array).Release()
+	ended(t, a)
+	require.Zero(t, tenant.Stats().Allocation.Current)
+	_, err = e.Call(ctx, "requests:make", 1)
+	require.ErrorContains(t, err, "has ended", "a call that comes after the end")
+
+	// The tenant's own limit is waited for, as long as the request may take.
+	big := arena.New(arena.Options{Choose: func(*syclobj.Queue, syclobj.USMKind) (memmgr.Resource, error) { return tenant, nil }})
+	held, err := memmgr.New(big.Over(tenant), memmgr.Request{Size: 600 << 10})
+	require.NoError(t, err)
+	short, cancel := context.WithTimeout(arena.NewContext(t.Context(), big), 20*time.Millisecond)
+	_, err = e.Call(short, "requests:make", 600<<10)
+	cancel()
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	long, cancel := context.WithTimeout(arena.NewContext(t.Context(), big), soon)
+	defer cancel()
+	time.AfterFunc(20*time.Millisecond, held.Release)
+	_, err = e.Call(long, "requests:churn", 600<<10, 1)
+	require.NoError(t, err)
+	ended(t, big)
+}
+
+// What Python keeps beyond the end stays whole, is told, and comes back when it goes.
+func TestWhatPythonKeepsIsTold(t *testing.T) {
+	e, _ := service(t, executor.Config{})
+	before, _ := arena.Outstanding()
+	a := arena.New(arena.Options{Name: "request"})
+	ctx := arena.NewContext(t.Context(), a)
+	_, err := e.Call(ctx, "requests:keep", 5000)
+	require.NoError(t, err)
+	left := a.End()
+	require.Equal(t, []memmgr.Holder{{Tenant: "request", Tag: "python", Bytes: 5000, Count: 1}}, left.ByTag)
+	now, _ := arena.Outstanding()
+	require.Equal(t, before+1, now)
+	out, err := e.Call(t.Context(), "requests:last")
+	require.NoError(t, err)
+	kept := out.(*usmarray.Array)
+	require.NoError(t, kept.Fill(7), "it is memory still")
+	kept.Release()
+	_, err = e.Call(t.Context(), "requests:drop")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return a.Left().Blocks == 0 }, soon, time.Millisecond)
+	now, _ = arena.Outstanding()
+	require.Equal(t, before, now)
+
+	// Results that are meant to stay are not reported.
+	b := arena.New(arena.Options{})
+	out, err = e.Call(arena.NewContext(t.Context(), b), "requests:make", 100)
+	require.NoError(t, err)
+	answer := out.(*usmarray.Array)
+	require.False(t, b.Keep(answer), "it was the caller's all the time")
+	require.Zero(t, b.End())
+	got, err := usmarray.Slice[uint8](answer)
+	require.NoError(t, err)
+	require.EqualValues(t, 3, got[99])
+	answer.Release()
+}
+
+func TestExceptionsLeaveNothing(t *testing.T) {
+	e, _ := service(t, executor.Config{})
+	a := arena.New(arena.Options{})
+	_, err := e.Call(arena.NewContext(t.Context(), a), "requests:make", 1000, true)
+	require.ErrorIs(t, err, python.ValueError)
+	var raised *python.Error
+	require.ErrorAs(t, err, &raised)
+	ended(t, a)
+}
+
+func TestCancelledCallsLeaveNothing(t *testing.T) {
+	e, _ := service(t, executor.Config{Slots: 2})
+	for range 20 {
+		f, c := begun(t)
+		a := arena.New(arena.Options{})
+		ctx, cancel := context.WithCancel(arena.NewContext(t.Context(), a))
+		over := make(chan error, 1)
+		go func() { _, err := e.Call(ctx, "requests:hold", f, 4096); over <- err }()
+		await(t, c)
+		require.EqualValues(t, 4096, a.Used())
+		cancel()
+		require.ErrorIs(t, <-over, python.ErrInterrupted)
+		ended(t, a)
+	}
+}
+
+// The innermost call with a context decides; threads that a call starts are in none.
+func TestNestedCallsAndThreads(t *testing.T) {
+	e, _ := service(t, executor.Config{})
+	py, _ := start(t)
+	make, err := py.Eval("__import__('requests').make", nil)
+	require.NoError(t, err)
+	defer make.Release()
+	outer, inner := arena.New(arena.Options{Name: "outer"}), arena.New(arena.Options{Name: "inner"})
+	for _, c := range []struct {
+		name         string
+		ctx          func(context.Context) context.Context
+		outer, inner int64
+	}{
+		{"the same", func(ctx context.Context) context.Context { return ctx }, 1100, 0},
+		{"another", func(ctx context.Context) context.Context { return arena.NewContext(ctx, inner) }, 1000, 100},
+		{"none", func(ctx context.Context) context.Context { return arena.NewContext(ctx, nil) }, 1000, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			call, err := py.New(func(ctx context.Context) (int64, error) {
+				o, err := make.CallContext(c.ctx(ctx), 100)
+				if err != nil {
+					return 0, err
+				}
+				defer o.Release()
+				if got := int64(outer.Used()); got != c.outer-500 {
+					return 0, fmt.Errorf("outer has %d", got)
+				}
+				return int64(inner.Used()), nil
+			})
+			require.NoError(t, err)
+			defer call.Release()
+			out, err := e.Call(arena.NewContext(t.Context(), outer), "requests:nested", call, 500)
+			require.NoError(t, err)
+			require.Equal(t, python.Tuple{c.inner, int64(1000)}, out)
+		})
+	}
+	out, err := e.Call(arena.NewContext(t.Context(), outer), "requests:in_thread", 300)
+	require.NoError(t, err)
+	require.Equal(t, python.Tuple{int64(0), int64(300)}, out)
+	ended(t, outer)
+	ended(t, inner)
+}
+
+// Thousands of requests, several at a time, leave nothing.
+func TestTenThousandRequestsAreFlat(t *testing.T) {
+	e, r := service(t, executor.Config{Slots: 2, Queue: 100})
+	n := 10000
+	if testing.Short() {
+		n = 500
+	}
+	blocks, bytes := arena.Outstanding()
+	var g errgroup.Group
+	for range 8 {
+		g.Go(func() error {
+			for range n / 8 {
+				a := arena.New(arena.Options{Name: "request", Limit: 64 << 10})
+				x, err := usmarray.Zeros(a.Over(r), usmarray.Uint8, []int{1000})
+				if err != nil {
+					return err
+				}
+				ctx := arena.NewContext(context.Background(), a)
+				if _, err = e.Call(ctx, "requests:copies", x); err != nil {
+					return err
+				}
+				out, err := e.Call(ctx, "requests:make", 10000)
+				if err != nil {
+					return err
+				}
+				if err = a.Own(out.(*usmarray.Array)); err != nil {
+					return err
+				}
+				if left := a.End(); left.Blocks != 0 {
+					return errors.New(left.String())
+				}
+			}
+			return nil
+		})
+	}
+	require.NoError(t, g.Wait())
+	nowBlocks, nowBytes := arena.Outstanding()
+	require.Equal(t, blocks, nowBlocks)
+	require.Equal(t, bytes, nowBytes)
+}

@@ -1,0 +1,83 @@
+//go:build cgo && linux
+
+package pymodule_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/pymodule"
+	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/arena"
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+// Arrays that a call with an arena makes are the arena's, in every kind of memory and by
+// every way to make one.
+func TestArenasHaveAllKindsOfMemory(t *testing.T) {
+	py, rt := start(t)
+	m, err := py.Module("arenas", `
+import usmbridge
+def make(**where):
+    x = usmbridge.zeros(1000, "float32", **where)
+    return [x, x.copy(), x.astype("float64"), x[::2].copy(), usmbridge.ones_like(x), x.to_device("host"), x.T]
+`)
+	require.NoError(t, err)
+	defer m.Release()
+	f, err := m.Attr("make")
+	require.NoError(t, err)
+	defer f.Release()
+	where := []python.Kwargs{{"device": "host"}}
+	if rt.HasSYCL() && !rt.DefaultQueue().IsHost() {
+		for _, kind := range []string{"device", "shared", "host"} {
+			where = append(where, python.Kwargs{"usm_type": kind})
+		}
+		where = append(where, python.Kwargs{"device": rt.DefaultQueue().Device().FilterString()})
+	} else {
+		require.False(t, required("SYCL"), "no SYCL device: %v", rt.SYCLError())
+	}
+	for _, w := range where {
+		a := arena.New(arena.Options{Name: "request"})
+		o, err := f.CallContext(arena.NewContext(t.Context(), a), w)
+		require.NoError(t, err, "%v", w)
+		n, err := o.Len()
+		require.NoError(t, err)
+		for i := range n {
+			item, err := o.Item(i)
+			require.NoError(t, err)
+			x, err := pymodule.FromPython(item)
+			require.NoError(t, err)
+			mine, ok := x.Buffer().Resource().(*arena.Memory)
+			require.True(t, ok, "%v: array %d is of %T", w, i, x.Buffer().Resource())
+			require.Same(t, a, mine.Arena())
+			x.Release()
+			item.Release()
+		}
+		left := a.End()
+		require.NotZero(t, left.Blocks, "the list is held")
+		o.Release()
+		require.Eventually(t, func() bool { return a.Left().Blocks == 0 }, time.Minute, time.Millisecond, "%v: %v", w, a.Left())
+	}
+}
+
+// A chooser's error is Python's, and the next call is none of it.
+func TestArenaWithoutResource(t *testing.T) {
+	py, _ := start(t)
+	f, err := py.Eval("lambda: __import__('usmbridge').empty(10, device='host')", nil)
+	require.NoError(t, err)
+	defer f.Release()
+	a := arena.New(arena.Options{Choose: func(*syclobj.Queue, syclobj.USMKind) (r memmgr.Resource, err error) {
+		return nil, errors.New("no tenant")
+	}})
+	defer a.End()
+	_, err = f.CallContext(arena.NewContext(t.Context(), a))
+	require.ErrorIs(t, err, python.RuntimeError)
+	require.ErrorContains(t, err, "no tenant")
+	o, err := f.CallContext(t.Context())
+	require.NoError(t, err)
+	o.Release()
+}

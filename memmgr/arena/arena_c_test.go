@@ -1,0 +1,27 @@
+//go:build cgo && linux
+
+package arena_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr/arena"
+	"github.com/usmbridge/usmbridge/memmgr/owner/ownertest"
+)
+
+// Memory that C dropped is back before a request is refused for its sake, and at the end.
+func TestWhatCDroppedIsBack(t *testing.T) {
+	a := arena.New(arena.Options{Limit: 1000})
+	m := a.Over(newPool(t))
+	for range 500 {
+		b := allocate(t, m, 1000, "")
+		ownertest.Drop(b.Cell())
+	}
+	b := allocate(t, m, 1000, "")
+	ownertest.Drop(b.Cell())
+	require.Eventually(t, func() bool { return a.Left().Blocks == 0 }, time.Minute, time.Millisecond)
+	require.Zero(t, a.End())
+}
