@@ -150,7 +150,7 @@ func (t *leaseTable) openedBy(l *lease, p *Peer) {
 // segment, if it may take it and has room. Under mu.
 func (t *leaseTable) room(l *lease, o *Options) (p *Peer, at place) {
 	p = t.openers[l.d.segment.id]
-	if p == nil || p.board == nil || p.closed || l.asker != nil || l.pending != nil || l.holder != nil && l.holder != p {
+	if p == nil || p.board == nil || p.closed || l.asker != (process{}) || l.pending != nil || l.holder != nil && l.holder != p {
 		return nil, place{}
 	}
 	b := p.board

@@ -21,7 +21,7 @@ type lease struct {
 	encoded string          // its handle; "" for one that needs none
 	pending *usmarray.Array // whose work the opening waits for; nil for none
 	holder  *Peer           // who opened it, or alone may; nil while anybody may
-	asker   *Peer           // who passes it on; nil for what this process exported itself
+	asker   process         // who passes it on; the zero process for what this one exported itself
 	opened  bool
 	until   time.Time // of one that was not opened
 
@@ -102,7 +102,8 @@ type leaseTable struct {
 	last     uint64 // serial
 	all      map[uint64]*lease
 	unopened leaseList
-	passed   int // of those, the ones that another process asked for
+	passed   int             // of those, the ones that another process asked for
+	passedBy map[process]int // which process how many; there is none with 0
 	closed   bool
 
 	boards    map[*Peer]struct{}
@@ -130,14 +131,17 @@ func (t *leaseTable) add(op string, l *lease, o *Options, encode func(*descripti
 	if encode != nil && t.unopened.n >= o.MaxUnopened {
 		return opError(op, ErrLimit, "%d handles wait for their opening, Options.MaxUnopened", t.unopened.n)
 	}
-	if l.asker != nil {
-		if most := max(o.MaxUnopened/maxPassedPart, 1); l.asker.passed >= most {
-			return opError(op, ErrLimit, "%d handles that %v asked for wait for their opening, a part of Options.MaxUnopened", most, l.asker.credentials)
+	if l.asker != (process{}) {
+		if most := max(o.MaxUnopened/maxPassedPart, 1); t.passedBy[l.asker] >= most {
+			return opError(op, ErrLimit, "%d handles that process %d asked for wait for their opening, a part of Options.MaxUnopened", most, l.asker.pid)
 		}
 		if most := max(o.MaxUnopened/maxPassedAll, 1); t.passed >= most {
 			return opError(op, ErrLimit, "%d handles that other processes asked for wait for their opening, a part of Options.MaxUnopened", most)
 		}
-		l.asker.passed++
+		if t.passedBy == nil {
+			t.passedBy = map[process]int{}
+		}
+		t.passedBy[l.asker]++
 		t.passed++
 	}
 	t.last++
@@ -223,10 +227,12 @@ func (t *leaseTable) take(op string, encoded []byte, serial uint64, o *Options) 
 // leaveUnopened takes a lease out of the list of those that wait. Under mu.
 func (t *leaseTable) leaveUnopened(l *lease) {
 	t.unopened.remove(l, inUnopened)
-	if l.asker != nil {
-		l.asker.passed--
+	if l.asker != (process{}) {
+		if t.passedBy[l.asker]--; t.passedBy[l.asker] == 0 {
+			delete(t.passedBy, l.asker)
+		}
 		t.passed--
-		l.asker = nil
+		l.asker = process{}
 	}
 }
 

@@ -58,7 +58,7 @@ type Options struct {
 	Idle time.Duration
 
 	MaxPeers    int // processes connected to a server; 256
-	MaxUnopened int // handles of this process that nobody opened yet, in all; 65,536. Others pass on half of them at most, and a 16th on a connection
+	MaxUnopened int // handles of this process that nobody opened yet, in all; 65,536. Others pass on half of them at most, and each process a 16th
 	MaxLeases   int // arrays of ours that a peer holds, and of a peer's that we hold; 65,536
 	MaxSegments int // segments of ours that a peer knows, each a descriptor there, and of a peer's that we know; 1,024
 	MaxGiven    int // arrays that a peer handed over and nobody received ([Peer.Receive]); 1,024

@@ -103,13 +103,29 @@ func (p *Peer) notAsked(h *Handle, d *description) string {
 	return ""
 }
 
-// The part of Options.MaxUnopened that the handles may take which other processes asked for: on
-// one connection, and in all. They outlive the connection, since whoever passed a handle on may
-// go; the bound of all leaves the rest to this process, however often one connects anew.
+// The part of Options.MaxUnopened that the handles may take which other processes asked for: one
+// of them, and all. They outlive the connection, since whoever passed a handle on may go. So it
+// is the process that they are counted for, however often that connects anew; and the bound of
+// all leaves the rest to this process.
 const (
 	maxPassedPart = 16
 	maxPassedAll  = 2
 )
+
+// process is who passes on, over all of its connections. One whose number is not known, since it
+// is of another namespace, is its connection.
+type process struct {
+	pid   int
+	uid   uint32
+	alone *Peer
+}
+
+func (p *Peer) process() process {
+	if p.credentials.PID <= 0 {
+		return process{alone: p}
+	}
+	return process{pid: p.credentials.PID, uid: p.credentials.UID}
+}
 
 // pass answers a process that wants to pass on what it has open.
 func (p *Peer) pass(f frame) error {
@@ -165,7 +181,7 @@ func (t *leaseTable) again(op string, p *Peer, d *description) (*lease, error) {
 	if err := retainTwice(op, open.buffer); err != nil {
 		return nil, err
 	}
-	l := &lease{d: *d, segment: open.segment, base: open.base, buffer: open.buffer, asker: p}
+	l := &lease{d: *d, segment: open.segment, base: open.base, buffer: open.buffer, asker: p.process()}
 	l.d.readOnly = d.readOnly || open.d.readOnly
 	return l, nil
 }

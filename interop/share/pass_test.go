@@ -3,6 +3,8 @@
 package share_test
 
 import (
+	"encoding/hex"
+	"fmt"
 	"testing"
 	"time"
 
@@ -112,38 +114,55 @@ func TestNotPassedOn(t *testing.T) {
 	require.NoError(t, p.Close())
 }
 
-// However many connections ask for handles, and whether they last or not, half of all are left to
-// the maker itself; what is opened makes room.
+// Processes that pass on without end, however often they connect anew, leave each other room, and
+// room for what the maker exports itself.
 func TestPassingOnLeavesRoom(t *testing.T) {
 	const most = 32
 	pool := newPool(t, segment.PeersWrite)
 	maker := listen(t, share.Options{MaxUnopened: most, Unopened: time.Hour})
 	a := counting(t, pool, 6)
-	var last share.Handle
-	for n := range most/4 + 1 {
+	passed := 0
+	for range 5 { // one process, which connects anew each time
 		middle, err := share.Listen(background(t), "", share.Options{})
 		require.NoError(t, err)
 		b := handOver(t, maker, middle, a)
-		for range 2 { // as many as one connection may
-			h, err := middle.Export(background(t), b, share.ExportOptions{})
-			if n == most/4 {
+		for range 2 {
+			if _, err := middle.Export(background(t), b, share.ExportOptions{}); err == nil {
+				passed++
+			} else {
 				require.ErrorIs(t, err, share.ErrLimit)
-				require.ErrorContains(t, err, "other processes")
-				continue
 			}
-			require.NoError(t, err)
-			last = h
 		}
 		b.Release()
 		require.NoError(t, middle.Close())
 		eventually(t, func() bool { return maker.Stats().Peers == 0 }, "not over")
 	}
+	require.Equal(t, most/16, passed, "as many as one process may")
+	var last share.Handle
+	for passed < most/2 { // others have theirs
+		o := start(t, "middle", "")
+		o.expect("ready")
+		for range most / 16 {
+			o.say(fmt.Sprintf("%x", export(t, maker, a).Bytes()))
+			b, err := hex.DecodeString(o.line())
+			require.NoError(t, err)
+			last, err = share.ParseHandle(b)
+			require.NoError(t, err)
+			passed++
+		}
+		o.kill()
+		eventually(t, func() bool { return maker.Stats().Peers == 0 }, "not over")
+	}
 	require.Equal(t, most/2, maker.Stats().Unopened)
+	o := start(t, "middle", "")
+	o.expect("ready")
+	o.say(fmt.Sprintf("%x", export(t, maker, a).Bytes()))
+	require.Contains(t, <-o.lines, "other processes asked for", "all of what others may have")
+	o.kill()
+	eventually(t, func() bool { return maker.Stats().Peers == 0 }, "not over")
 	own := make([]share.Handle, most/2)
 	for i := range own {
-		h, err := maker.Export(background(t), a, share.ExportOptions{})
-		require.NoError(t, err)
-		own[i] = h
+		own[i] = export(t, maker, a)
 	}
 	_, err := maker.Export(background(t), a, share.ExportOptions{})
 	require.ErrorIs(t, err, share.ErrLimit)
@@ -153,10 +172,13 @@ func TestPassingOnLeavesRoom(t *testing.T) {
 	end := listen(t, share.Options{})
 	opened, err := end.Open(background(t), last)
 	require.NoError(t, err)
-	h, err := end.Export(background(t), opened, share.ExportOptions{})
-	require.NoError(t, err, "what was opened is not counted")
+	_, err = end.Export(background(t), opened, share.ExportOptions{})
+	require.ErrorIs(t, err, share.ErrLimit, "this process had its part")
 	opened.Release()
-	require.True(t, maker.Revoke(h))
+	o = start(t, "middle", "")
+	o.expect("ready")
+	o.say(fmt.Sprintf("%x", export(t, maker, a).Bytes()))
+	require.NotContains(t, o.line(), "error", "what was opened is not counted")
 }
 
 // What a process claims to have, and has not, is refused, and harms nobody.

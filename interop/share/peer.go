@@ -26,7 +26,6 @@ type Peer struct {
 
 	// Under the mutex of the node's leases.
 	leases leaseList // that the other process has of this one's memory
-	passed int       // unopened handles that it asked for
 	closed bool      // no lease begins for it any more
 	board  *board    // where handles are offered to it; nil for none
 

@@ -100,6 +100,13 @@ def hold(a, outbox):
     time.sleep(600)
 
 
+def publish(usm_type, outbox):
+    """Publishes an array until it is killed."""
+    with ub.share.serve("", {"a": ub.full(1 << 16, 7, "int32", usm_type=usm_type, interprocess=True)}) as server:
+        outbox.put(server.address)
+        time.sleep(600)
+
+
 def hold_from_queue(inbox, outbox):
     a = inbox.get()
     hold(a, outbox)
