@@ -28,7 +28,7 @@ endif
 QUIET_ENV := env -u USMBRIDGE_SYCL
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-nested test-pythons test-versions test-peers bench bench-wheel check check-long build python python-run wheel flight browser clean \
+.PHONY: help run test test-nested test-pythons test-versions test-peers bench bench-wheel bench-service check check-long build python python-run wheel flight browser clean \
 	vet portable format fmt lint race asan ubsan cgocheck fuzz
 
 help: ## list the targets
@@ -118,6 +118,19 @@ bench: python build ## ours against the peers in one run, as tables; also JSON i
 	@echo; echo "== Go benchmarks"
 	@$(QUIET_ENV) $(ACTIVE) $(REQUIRE) $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 60m \
 	  $$(grep -rl '^func Benchmark' --include='*_test.go' dlpack examples interop memmgr syclobj usmarray | xargs -n1 dirname | sort -u | sed 's|^|./|')
+
+# The inference service against aiohttp, MLServer and plain processes; the load in a process of
+# its own. Further flags (go run ./bench -h) in SERVICEBENCH.
+bench-service: python bin/tritonclient/requirements.txt bin/mlserver/requirements.txt ## the inference service against aiohttp and MLServer; also JSON in bin/
+	@cd examples/service && $(GO) build -o "$(CURDIR)/bin/service" . && $(GO) build -o "$(CURDIR)/bin/servicebench" ./bench
+	@$(QUIET_ENV) $(ACTIVE) ./bin/servicebench -json bin/bench-service.json $(SERVICEBENCH)
+
+bin/mlserver/requirements.txt: interop/setup/requirements-mlserver.txt | python
+	@echo "fetching MLServer (100 MB, once)"
+	@rm -rf bin/mlserver
+	$(VENV)/bin/python -m pip install --quiet --no-deps --only-binary=:all: --no-input --disable-pip-version-check \
+	  --target bin/mlserver --requirement $<
+	cp $< $@
 
 # The same through the wheel, in the environment's own python, apart from its packages.
 WHEELED := $(QUIET_ENV) $(ACTIVE) PYTHONPATH="$(CURDIR)/bin/bench-wheel" $(VENV)/bin/python

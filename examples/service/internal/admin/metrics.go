@@ -25,7 +25,10 @@ func metrics(e *engine.Engine, o Options) http.Handler {
 	r.MustRegister(
 		newCollector(e, o),
 		pools.NewCollector(),
-		collectors.NewGoCollector(),
+		// Without the old names of the memory statistics, of which two differ in _total alone, so
+		// that readers of OpenMetrics refuse the whole answer.
+		collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled(),
+			collectors.WithGoCollectorRuntimeMetrics(collectors.MetricsGC, collectors.MetricsMemory, collectors.MetricsScheduler)),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{
@@ -132,7 +135,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 		c.model(g, m)
 	}
 	c.tenants(g, stats.Tenants)
-	if r := regionsOf(e); r != nil {
+	if r := e.Regions(); r != nil {
 		regions, bytes, leases := r.InUse()
 		g.gauge(d.regions, float64(regions))
 		g.gauge(d.regionBytes, float64(bytes))

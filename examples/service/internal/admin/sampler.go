@@ -110,7 +110,7 @@ func (s *sampler) look(watched bool) *view {
 		v.AllTenants = len(stats.Tenants)
 		v.Tenants = largest(stats.Tenants)
 	}
-	if r := regionsOf(e); r != nil {
+	if r := e.Regions(); r != nil {
 		v.Regions = &regionView{}
 		v.Regions.Count, v.Regions.Bytes, v.Regions.Uses = r.InUse()
 	}
@@ -218,17 +218,4 @@ func reason(err error) string {
 		return ""
 	}
 	return oip.As(err).Message
-}
-
-type regions interface {
-	InUse() (regions int, bytes uint64, leases int)
-}
-
-func regionsOf(e *engine.Engine) regions {
-	r := e.Regions()
-	if r == nil {
-		return nil
-	}
-	counted, _ := any(r).(regions)
-	return counted
 }
