@@ -210,6 +210,10 @@ func (q *request) parameter(p part, typ protowire.Type) error {
 		if q.r != nil {
 			q.r.SetTimeout(q.timeout)
 		}
+	case "sequence_id", "sequence_start", "sequence_end":
+		if v != (value{}) {
+			return oip.Errorf(oip.Unsupported, "sequences are not served: no model here keeps a state between requests")
+		}
 	case "triton_enable_empty_final_response":
 		q.emptyFinal = v.flag
 	}

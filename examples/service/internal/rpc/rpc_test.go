@@ -328,6 +328,7 @@ func TestRefused(t *testing.T) {
 		{"not UTF-8", &q{ModelName: "identity", Id: "\xff"}, codes.Internal, "UTF-8"}, // of the client's own library
 		{"timeout", &q{ModelName: "identity", Parameters: text("soon")}, codes.InvalidArgument, "timeout"},
 		{"negative timeout", &q{ModelName: "identity", Parameters: text("-1")}, codes.InvalidArgument, "timeout"},
+		{"sequence", &q{ModelName: "identity", Parameters: map[string]*pb.InferParameter{"sequence_id": {ParameterChoice: &pb.InferParameter_Int64Param{Int64Param: 7}}}}, codes.Unimplemented, "sequences"},
 		{"offset", &q{ModelName: "identity", Inputs: []*in{{Name: "x", Datatype: "FP32", Shape: []int64{1}, Parameters: number("shared_memory_offset", -1)}}}, codes.InvalidArgument, "not be negative"},
 		{"classes", &q{ModelName: "identity", Inputs: x(1), Outputs: []*out{{Name: "y", Parameters: number("classification", 1)}}}, codes.Unimplemented, "classification"},
 		{"no regions", &q{ModelName: "identity", Inputs: []*in{{Name: "x", Datatype: "FP32", Shape: []int64{1}, Parameters: number("shared_memory_byte_size", 4)}}}, codes.Unimplemented, "shared memory"},

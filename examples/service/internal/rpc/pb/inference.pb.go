@@ -1,6 +1,6 @@
 // The gRPC side of the Open Inference Protocol, version 2, and of the extensions that
 // Triton's and KServe's clients use, as far as this service speaks it. Numbers, types and
-// names of fields are the protocol's: clients_test.go compares them with those of a client.
+// names of fields are the protocol's: pb_test.go compares them with those of a client.
 //
 // Of ModelInferRequest and ModelInferResponse the server reads and writes the bytes by
 // itself (request.go, response.go); they stand here for the description of the service and

@@ -1,0 +1,86 @@
+"""What the tests of clients have in common: the service's addresses are in the environment."""
+
+import os
+import time
+import types
+
+import numpy
+import pytest
+import tritonclient.grpc
+import tritonclient.http
+from tritonclient.utils import InferenceServerException, np_to_triton_dtype
+
+HTTP, GRPC = os.environ["SERVICE_HTTP"], os.environ["SERVICE_GRPC"]
+
+
+def patient(condition, what):
+    """Waits until a condition holds."""
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.01)
+
+
+class Protocol:
+    """One of the two clients, with what differs between them."""
+
+    def __init__(self, name):
+        self.name = name
+        self.module = {"http": tritonclient.http, "grpc": tritonclient.grpc}[name]
+
+    def connect(self, **options):
+        return self.module.InferenceServerClient(HTTP if self.name == "http" else GRPC, **options)
+
+    def input(self, name, array, **options):
+        tensor = self.module.InferInput(name, list(array.shape), np_to_triton_dtype(array.dtype))
+        if self.name == "grpc":
+            options.pop("binary_data", None)
+        return tensor.set_data_from_numpy(array, **options)
+
+    def output(self, name, **options):
+        if self.name == "grpc":
+            options.pop("binary_data", None)
+        return self.module.InferRequestedOutput(name, **options)
+
+    def dict(self, answer):
+        """Metadata and such as a dict with the protocol's names."""
+        if isinstance(answer, (dict, list)):
+            return answer
+        from google.protobuf.json_format import MessageToDict
+
+        return MessageToDict(answer, preserving_proto_field_name=True)
+
+    def refuses(self, call, *statuses):
+        """The message with which a call is refused, with one of the statuses (of HTTP, then of gRPC)."""
+        with pytest.raises(InferenceServerException) as e:
+            call()
+        http, grpc = statuses
+        want = str(http) if self.name == "http" else "StatusCode." + grpc
+        assert e.value.status() == want, e.value
+        return e.value.message()
+
+
+@pytest.fixture(params=["http", "grpc"])
+def protocol(request):
+    return Protocol(request.param)
+
+
+@pytest.fixture
+def client(protocol):
+    with protocol.connect() as c:
+        yield c
+
+
+@pytest.fixture
+def grpc_client():
+    with Protocol("grpc").connect() as c:
+        yield c
+
+
+def numbers(n, dtype=numpy.float32):
+    return (numpy.arange(n) % 251).astype(dtype)
+
+
+@pytest.fixture
+def tools():
+    return types.SimpleNamespace(patient=patient, numbers=numbers, HTTP=HTTP, GRPC=GRPC)
