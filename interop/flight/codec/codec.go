@@ -47,7 +47,7 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if !ok {
 		return c.fallback.Unmarshal(data, v)
 	}
-	in := &Incoming{size: data.Len(), header: c.maxHeader}
+	in := &Incoming{size: data.Len(), wire: data.Len(), header: c.maxHeader}
 	data.Ref()
 	in.take(data)
 	defer in.free()

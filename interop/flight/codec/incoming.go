@@ -20,6 +20,7 @@ const piece = 64 << 10
 // same error comes.
 type Incoming struct {
 	size   int                                  // of the message; while open one more than it may have
+	wire   int                                  // as it was announced: compressed
 	open   bool                                 // compressed: it has as many bytes as come
 	read   int                                  // bytes that the caller has had
 	more   func(n int) (mem.BufferSlice, error) // the next n bytes of the message; nil when all are here
@@ -34,6 +35,10 @@ type Incoming struct {
 // Size returns the length of the message in bytes. That of a compressed one is not known
 // before its end: until then it is the most that is allowed.
 func (in *Incoming) Size() int { return in.size }
+
+// Announced returns the bytes that the message takes on the wire: fewer than Size where it
+// is compressed.
+func (in *Incoming) Announced() int { return in.wire }
 
 // Left returns the bytes that were not read yet; see Size.
 func (in *Incoming) Left() int { return in.size - in.read }

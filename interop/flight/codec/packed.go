@@ -13,11 +13,12 @@ import (
 // packed is a compressed message on its way in. What it holds unpacked is one piece.
 type packed struct {
 	r      *Receiver
+	with   encoding.Compressor
 	left   int // compressed bytes that were not taken from the transport
 	chunks mem.BufferSlice
 	next   int
 	head   []byte
-	plain  io.Reader
+	plain  io.Reader // made when bytes are first asked for: it waits for some
 	buf    []byte
 }
 
@@ -29,14 +30,7 @@ func (r *Receiver) unpacked(size int) (*packed, error) {
 	if c == nil {
 		return nil, status.Errorf(codes.Unimplemented, "the message is compressed (%.20q), which is not served here; send it as it is", name)
 	}
-	p := &packed{r: r, left: size}
-	var err error
-	if p.plain, err = c.Decompress(p); err != nil {
-		p.drop()
-		return nil, p.broken(err)
-	}
-	p.buf = make([]byte, piece)
-	return p, nil
+	return &packed{r: r, with: c, left: size}, nil
 }
 
 // Read implements io.Reader for the decompressor: compressed bytes, as they come.
@@ -67,6 +61,13 @@ func (p *packed) Read(b []byte) (int, error) {
 // more gives up to n bytes of the message; io.EOF is its end, behind which nothing may
 // follow. What it gives is good until the next call.
 func (p *packed) more(n int) (mem.BufferSlice, error) {
+	if p.plain == nil {
+		plain, err := p.with.Decompress(p)
+		if err != nil {
+			return nil, p.broken(err)
+		}
+		p.plain, p.buf = plain, make([]byte, piece)
+	}
 	n, err := io.ReadFull(p.plain, p.buf[:min(n, len(p.buf))])
 	if n > 0 {
 		return mem.BufferSlice{mem.SliceBuffer(p.buf[:n])}, nil

@@ -55,12 +55,7 @@ func TestCompressed(t *testing.T) {
 
 // unpack reads a message of a server's stream from compressed bytes.
 func unpack(data []byte, limit int) (fields int, err error) {
-	p := &packed{}
-	p.head = data
-	if p.plain, err = encoding.GetCompressor(gzip.Name).Decompress(p); err != nil {
-		return 0, p.broken(err)
-	}
-	p.buf = make([]byte, piece)
+	p := &packed{with: encoding.GetCompressor(gzip.Name), head: data}
 	defer p.end()
 	in := &Incoming{size: limit + 1, open: true, header: 1 << 20, more: p.more}
 	defer in.free()

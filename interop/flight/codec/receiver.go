@@ -83,7 +83,7 @@ func (r *Receiver) direct(use func(*Incoming) error) error {
 		return r.transport(err)
 	}
 	defer r.gate.discharge(size)
-	in := &Incoming{size: size, header: r.gate.limits.MaxHeader, more: r.more}
+	in := &Incoming{size: size, wire: size, header: r.gate.limits.MaxHeader, more: r.more}
 	if prefix[0] != 0 {
 		z, err := r.unpacked(size)
 		if err != nil {

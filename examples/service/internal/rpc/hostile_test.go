@@ -180,6 +180,11 @@ func TestHalfMessages(t *testing.T) {
 			require.NoError(t, p.send(id, whole[:n], false))
 			open++
 		}
+		// And compressed, which announces little and could be much.
+		id, err := p.call(method, hpack.HeaderField{Name: "grpc-encoding", Value: "gzip"})
+		require.NoError(t, err)
+		require.NoError(t, p.send(id, []byte("\x01\x00\x00\x10\x00\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"), false))
+		open++
 		served(t, b, t.Context(), 20)
 		for range open {
 			select {

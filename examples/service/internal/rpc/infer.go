@@ -69,7 +69,7 @@ func (e *exchange) begin(model, version string) (*engine.Request, error) {
 // read takes one message. What the request is refused for is kept in err, so that of a
 // stream only the message is lost; what it returns ends the call.
 func (e *exchange) read(in *codec.Incoming) error {
-	e.clock.allow(e.s.o.Patience, in.Size())
+	e.clock.allow(e.s.o.Patience, in.Announced())
 	e.q.reset(e.s.known, maxSmall)
 	e.err = e.q.read(in)
 	if _, refused := errors.AsType[*oip.Error](e.err); e.err != nil && !refused {

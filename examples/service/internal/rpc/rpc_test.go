@@ -1,10 +1,12 @@
 package rpc
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"io"
+	"log/slog"
 	"math"
 	"net"
 	"os"
@@ -541,6 +543,23 @@ func TestDeadlines(t *testing.T) {
 	q.Parameters["timeout"] = &pb.InferParameter{ParameterChoice: &pb.InferParameter_Uint64Param{Uint64Param: 20_000}}
 	_, err = b.infer(t.Context(), q)
 	code(t, codes.DeadlineExceeded, err)
+}
+
+// A defect costs the call that met it.
+func TestPanic(t *testing.T) {
+	broken := enginetest.Identity()
+	broken.Meta.Name = "broken"
+	broken.Infer = func(context.Context, []*usmarray.Array, []*usmarray.Array) ([]*usmarray.Array, error) {
+		panic("a defect")
+	}
+	var log bytes.Buffer
+	b := newTestbed(t, engine.Options{}, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) }, enginetest.Identity(), broken)
+	_, err := b.infer(t.Context(), identity("broken", 5000))
+	code(t, codes.Internal, err, "the server failed")
+	require.Contains(t, log.String(), "a defect")
+	b.quiet(t)
+	_, err = b.infer(t.Context(), identity("identity", 5000))
+	require.NoError(t, err)
 }
 
 func TestTenants(t *testing.T) {

@@ -2,8 +2,11 @@ package rpc
 
 import (
 	"context"
+	"runtime/debug"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/usmbridge/usmbridge/examples/service/internal/rpc/pb"
 )
@@ -49,8 +52,9 @@ var description = grpc.ServiceDesc{
 
 // method makes of a function from message to message what gRPC calls.
 func method[Q, A any](name string, f func(*Server, context.Context, *Q) (*A, error)) grpc.MethodDesc {
-	return grpc.MethodDesc{MethodName: name, Handler: func(srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+	return grpc.MethodDesc{MethodName: name, Handler: func(srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (_ any, err error) {
 		s, _ := srv.(*Server)
+		defer s.survive(&err)
 		q := new(Q)
 		if err := decode(q); err != nil {
 			return nil, err
@@ -64,8 +68,17 @@ func method[Q, A any](name string, f func(*Server, context.Context, *Q) (*A, err
 }
 
 func streamed(f func(*Server, grpc.ServerStream) error) grpc.StreamHandler {
-	return func(srv any, stream grpc.ServerStream) error {
+	return func(srv any, stream grpc.ServerStream) (err error) {
 		s, _ := srv.(*Server)
+		defer s.survive(&err)
 		return f(s, stream)
+	}
+}
+
+// survive makes a panic the end of its call alone, as HTTP servers have it.
+func (s *Server) survive(err *error) {
+	if p := recover(); p != nil {
+		s.o.Log.Error("a call panicked", "panic", p, "stack", string(debug.Stack()))
+		*err = status.Error(codes.Internal, "the server failed")
 	}
 }
