@@ -1,0 +1,133 @@
+package rest
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/usmbridge/usmbridge/examples/service/internal/oip"
+)
+
+// Values of headers that most responses have.
+var (
+	typeJSON   = []string{"application/json"}
+	typeBinary = []string{"application/octet-stream"}
+)
+
+const (
+	contentType  = "Content-Type"
+	headerLength = "Inference-Header-Content-Length"
+)
+
+// refusal is an error of HTTP alone, which the protocol has no word for.
+type refusal struct {
+	status  int
+	message string
+	allow   string // methods
+	err     error  // for the log
+}
+
+func (e *refusal) Error() string { return e.message }
+func (e *refusal) Unwrap() error { return e.err }
+
+// exchange is one request and its response.
+type exchange struct {
+	h       *Handler
+	w       http.ResponseWriter
+	r       *http.Request
+	control *http.ResponseController
+	started bool // the response has
+	dead    bool // nothing more comes from the client
+}
+
+// start sets the time that the client has to take a response of n bytes, and its status.
+func (x *exchange) start(status int, n int) {
+	x.started = true
+	x.allow(int64(n))
+	x.w.WriteHeader(status)
+}
+
+// allow lets the client take so many bytes from now on.
+func (x *exchange) allow(n int64) {
+	// A connection that cannot have deadlines is one of a test.
+	_ = x.control.SetWriteDeadline(time.Now().Add(x.h.o.Grace + perBytes(n, x.h.o.MinRate)))
+}
+
+// json answers with a value in JSON.
+func (x *exchange) json(b []byte) {
+	header := x.w.Header()
+	header[contentType] = typeJSON
+	header["Content-Length"] = []string{strconv.Itoa(len(b))}
+	x.start(http.StatusOK, len(b))
+	_, _ = x.w.Write(b) // a client that is gone hears nothing
+}
+
+// ok answers with nothing.
+func (x *exchange) ok() { x.start(http.StatusOK, 0) }
+
+// fail answers with an error, unless the response has begun: then the connection ends, which
+// is all that can be told.
+func (x *exchange) fail(err error) {
+	status, message, wait := 0, "", time.Duration(0)
+	header := x.w.Header()
+	if e, ok := errors.AsType[*refusal](err); ok {
+		status, message = e.status, e.message
+		if e.allow != "" {
+			header["Allow"] = []string{e.allow}
+		}
+	} else {
+		e := oip.As(err)
+		status, message, wait = e.Kind.HTTP(), e.Message, e.RetryAfter
+		if e.Kind == oip.Busy {
+			wait = max(wait, time.Second)
+		}
+	}
+	level := slog.LevelDebug
+	if status == http.StatusInternalServerError {
+		level = slog.LevelError
+	}
+	x.h.o.Log.Log(x.r.Context(), level, "request refused", "method", x.r.Method, "path", x.r.URL.Path, "status", status, "error", err)
+	if x.started {
+		panic(http.ErrAbortHandler)
+	}
+	if wait > 0 {
+		header["Retry-After"] = []string{strconv.Itoa(int((wait + time.Second - 1) / time.Second))}
+	}
+	if x.dead {
+		header["Connection"] = []string{"close"}
+	} else {
+		x.drain()
+	}
+	b := append(appendString(append(make([]byte, 0, 256), `{"error":`...), message), '}')
+	header[contentType] = typeJSON
+	header["Content-Length"] = []string{strconv.Itoa(len(b))}
+	x.start(status, len(b))
+	_, _ = x.w.Write(b)
+}
+
+// appendString appends a string in JSON; what is not UTF-8 in it is replaced.
+func appendString(b []byte, s string) []byte {
+	const hex = "0123456789abcdef"
+	b = append(b, '"')
+	for i := 0; i < len(s); {
+		c := s[i]
+		switch {
+		case c == '"' || c == '\\':
+			b = append(b, '\\', c)
+		case c < ' ' || c == 0x7f:
+			b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+		case c < utf8.RuneSelf:
+			b = append(b, c)
+		default:
+			r, n := utf8.DecodeRuneInString(s[i:])
+			b = utf8.AppendRune(b, r)
+			i += n
+			continue
+		}
+		i++
+	}
+	return append(b, '"')
+}
