@@ -31,4 +31,8 @@
 // refused is read to its end where that is little, so that the client sees the answer. Listen
 // bounds connections, of all and of one address. A client that closes its connection, or its
 // sending half, has its request cancelled.
+//
+// A page in a browser may post to any address, those of this machine among them: requests that
+// change something are refused when a browser says that they come from elsewhere, or asks for
+// this server by a name that is not its own.
 package rest

@@ -22,10 +22,14 @@ type Options struct {
 	// sets it; "" and requests without it: the client's address.
 	Tenant string
 
+	// Hosts are names of this server, without ports, under which pages in a browser may send
+	// requests to it, besides addresses and localhost.
+	Hosts []string
+
 	MaxBody   int64         // bytes of a body as it comes; 1 GiB
 	MaxJSON   int64         // bytes of the JSON of a request; 64 MiB
 	JSON      int64         // bytes of the JSON of all requests at a time; four times MaxJSON
-	MinRate   int64         // bytes a second that a body must make, either way, after Grace; 64 KiB
+	MinRate   int64         // bytes a second that a body must make, either way, after Grace; 1 MiB
 	Grace     time.Duration // 10 s
 	Timeout   time.Duration // of a body in all; the engine's
 	NoEncoder bool          // responses are never compressed
@@ -45,7 +49,7 @@ func New(o Options) (*Handler, error) {
 	if o.MaxBody < 0 || o.MaxJSON < 0 || o.JSON < 0 || o.MinRate < 0 || o.Grace < 0 || o.Timeout < 0 {
 		return nil, errors.New("rest: a bound in Options is negative")
 	}
-	for p, v := range map[*int64]int64{&o.MaxBody: 1 << 30, &o.MaxJSON: 64 << 20, &o.MinRate: 64 << 10} {
+	for p, v := range map[*int64]int64{&o.MaxBody: 1 << 30, &o.MaxJSON: 64 << 20, &o.MinRate: 1 << 20} {
 		if *p == 0 {
 			*p = v
 		}
@@ -72,7 +76,11 @@ func (h *Handler) JSONInFlight() int64 { return h.gate.used.Load() }
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := exchange{h: h, w: w, r: r, control: http.NewResponseController(w)}
-	if err := x.route(); err != nil {
+	err := x.admit()
+	if err == nil {
+		err = x.route()
+	}
+	if err != nil {
 		x.fail(err)
 	}
 }

@@ -84,7 +84,7 @@ func (x *exchange) reply(request *engine.Request, head *header, version string, 
 	if encoder == nil && length >= 0 {
 		header["Content-Length"] = []string{strconv.FormatInt(length+int64(binary), 10)}
 	}
-	x.start(http.StatusOK, piece)
+	x.start(http.StatusOK, 0)
 	a.to = paced{x}
 	if encoder != nil {
 		a.to = encoder

@@ -40,20 +40,24 @@ type exchange struct {
 	r       *http.Request
 	control *http.ResponseController
 	started bool // the response has
-	dead    bool // nothing more comes from the client
+	since   time.Time
+	due     int64 // bytes that the client was to take since then
+	dead    bool  // nothing more comes from the client
 }
 
 // start sets the time that the client has to take a response of n bytes, and its status.
 func (x *exchange) start(status int, n int) {
-	x.started = true
+	x.started, x.since = true, time.Now()
 	x.allow(int64(n))
 	x.w.WriteHeader(status)
 }
 
-// allow lets the client take so many bytes from now on.
+// allow lets the client take so many bytes more, at the least speed, after the grace that it
+// has once.
 func (x *exchange) allow(n int64) {
+	x.due += n
 	// A connection that cannot have deadlines is one of a test.
-	_ = x.control.SetWriteDeadline(time.Now().Add(x.h.o.Grace + perBytes(n, x.h.o.MinRate)))
+	_ = x.control.SetWriteDeadline(x.since.Add(x.h.o.Grace + perBytes(x.due, x.h.o.MinRate)))
 }
 
 // json answers with a value in JSON.
