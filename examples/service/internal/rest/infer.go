@@ -127,6 +127,11 @@ func (h *header) give(request *engine.Request, b *body) error {
 				return oip.Errorf(oip.TooLarge, "the inputs have more bytes than can be counted")
 			}
 		}
+		if in.params.has&hasRegion != 0 { // before memory is taken, for those that need it
+			if err := given.Region(in.params.region, uint64(in.params.offset), uint64(in.params.regionSize)); err != nil {
+				return err
+			}
+		}
 		inputs = append(inputs, given)
 	}
 	if n := b.behind(); n >= 0 && uint64(n) != sum {
@@ -137,7 +142,6 @@ func (h *header) give(request *engine.Request, b *body) error {
 		var err error
 		switch {
 		case in.params.has&hasRegion != 0:
-			err = given.Region(in.params.region, uint64(in.params.offset), uint64(in.params.regionSize))
 		case in.params.has&hasSize != 0:
 			err = given.Fill(b.full)
 		default:
