@@ -42,6 +42,14 @@ func usmb_go_share_export(a *C.usmb_array, time C.int64_t, out **C.char, n *C.in
 	return report(e, err)
 }
 
+//export usmb_go_share_revoke
+func usmb_go_share_revoke(handle *C.char, n C.int64_t) {
+	defer func() { _ = recover() }() // it ends by itself
+	if h, err := share.ParseHandle(C.GoBytes(unsafe.Pointer(handle), C.int(n))); err == nil {
+		endHandles([]share.Handle{h})
+	}
+}
+
 //export usmb_go_share_open
 func usmb_go_share_open(handle *C.char, n C.int64_t, usm C.int32_t, time C.int64_t, out *C.usmb_handover, e *C.usmb_goerr) (r C.int) {
 	defer guard(e, &r)

@@ -170,6 +170,7 @@ static PyMethodDef functions[] = {
         {"trim", USMB_PY_CFUNC(py_trim), METH_NOARGS,
 	 "trim()\n--\n\nGives idle memory of all pools back to the system; returns the bytes."},
         {"_share_export", USMB_PY_CFUNC(usmb_py_share_export), METH_VARARGS, NULL},
+        {"_share_revoke", USMB_PY_CFUNC(usmb_py_share_revoke), METH_O, NULL},
         {"_share_open", USMB_PY_CFUNC(usmb_py_share_open), METH_VARARGS, NULL},
         {"_share_attach", USMB_PY_CFUNC(usmb_py_share_attach), METH_VARARGS, NULL},
         {"_share_names", USMB_PY_CFUNC(usmb_py_share_names), METH_VARARGS, NULL},

@@ -100,10 +100,31 @@ PyObject *usmb_py_share_export(PyObject *m, PyObject *args)
 		if (r == 0)
 			out = handle ? usmb_py.PyBytes_FromStringAndSize(handle, (Py_ssize_t)n)
 			             : Py_NewRef(usmb_py.Py_None);
+		if (!out && handle) usmb_go_share_revoke(handle, n); /* nobody gets it */
 		free(handle);
 	}
 	usmb_array_let(a);
 	return out;
+}
+
+/* Handles in a list, or one. It takes no memory of Python's: there may be none. */
+PyObject *usmb_py_share_revoke(PyObject *m, PyObject *handles)
+{
+	char *handle;
+	Py_ssize_t n, all = PyList_Check(handles) ? usmb_py.PyList_Size(handles) : 1;
+	(void)m;
+	if (enter(NULL, NULL) < 0) return NULL;
+	for (Py_ssize_t i = 0; i < all; i++) {
+		PyObject *bytes = PyList_Check(handles) ? usmb_py.PyList_GetItem(handles, i) : handles;
+		if (!bytes) return NULL;
+		if (!PyBytes_Check(bytes))
+			return usmb_raise(usmb_py.PyExc_TypeError, "_share_revoke takes the bytes of handles");
+		if (usmb_py.PyBytes_AsStringAndSize(bytes, &handle, &n) < 0) return NULL;
+		PyThreadState *saved = usmb_py.PyEval_SaveThread();
+		usmb_go_share_revoke(handle, n);
+		usmb_py.PyEval_RestoreThread(saved);
+	}
+	USMB_PY_RETURN_NONE;
 }
 
 PyObject *usmb_py_share_open(PyObject *m, PyObject *args)

@@ -15,6 +15,8 @@
 /* The handle of an array: *out is NULL for memory that nobody else can map. */
 int usmb_go_share_export(usmb_array *a, int64_t time, char **out, int64_t *n, usmb_goerr *err);
 /* Opens a handle, or what a server publishes: *out has a reference for the caller. */
+/* Ends a handle that nobody opened; waits for its maker where that is another process. */
+void usmb_go_share_revoke(char *handle, int64_t n);
 int usmb_go_share_open(char *handle, int64_t n, int32_t usm, int64_t time, usmb_handover *out, usmb_goerr *err);
 int usmb_go_share_attach(char *address, int64_t naddress, char *name, int64_t nname, int64_t time, usmb_handover *out,
                          usmb_goerr *err);
@@ -34,6 +36,7 @@ void usmb_go_share_stats(int64_t *out);
 
 /* The functions _share_… of the module. */
 PyObject *usmb_py_share_export(PyObject *m, PyObject *args);
+PyObject *usmb_py_share_revoke(PyObject *m, PyObject *bytes);
 PyObject *usmb_py_share_open(PyObject *m, PyObject *args);
 PyObject *usmb_py_share_attach(PyObject *m, PyObject *args);
 PyObject *usmb_py_share_names(PyObject *m, PyObject *args);

@@ -21,7 +21,7 @@ _PATIENCE = 60.0
 _LINGER = 10.0
 
 _sender = 0  # the process that sent handles
-_made = threading.local()  # of the pickling and the launching under way: the arguments that open their handles, and these
+_made = threading.local()  # of the pickling and the launching under way: their handles
 
 
 def _reduce(array: Array) -> "tuple[Any, ...]":
@@ -29,15 +29,18 @@ def _reduce(array: Array) -> "tuple[Any, ...]":
     handle = _native._share_export(array, _PATIENCE)
     if handle is None:
         return array.__reduce_ex__(4)
-    _sender = os.getpid()
-    arguments = handle, array.usm_type is not None, _PATIENCE
-    made = getattr(_made, "arguments", None)
-    if made is not None:
-        made.append(arguments)
-    launched = getattr(_made, "launched", None)
-    if launched is not None:
-        launched.append(handle)
-    return _share_open, arguments
+    try:
+        _sender = os.getpid()
+        made = getattr(_made, "handles", None)
+        if made is not None:
+            made.append(handle)
+        launched = getattr(_made, "launched", None)
+        if launched is not None:
+            launched.append(handle)
+        return _share_open, (handle, array.usm_type is not None, _PATIENCE)
+    except BaseException:  # a signal's, or for want of memory
+        _native._share_revoke(handle)
+        raise
 
 
 def _wait() -> None:
@@ -65,25 +68,20 @@ def util() -> None:
 def reduction() -> None:
     pickler: "Any" = sys.modules["multiprocessing.reduction"].ForkingPickler
     pickler.register(Array, _reduce)
-    dump = pickler.dump
+    dump, revoke = pickler.dump, _native._share_revoke
 
     def withdrawing_dump(self: "Any", obj: object) -> None:
-        """Nobody gets the handles of a pickle that fails: they are opened here, for the once
-        that they can be."""
-        outer = getattr(_made, "arguments", None)
-        made: "list[tuple[bytes, bool, float]]" = []
-        _made.arguments = made
+        """Nobody gets the handles of a pickle that fails."""
+        outer = getattr(_made, "handles", None)
+        made: "list[bytes]" = []
+        _made.handles = made
         try:
             dump(self, obj)
         except BaseException:
-            for arguments in made:
-                try:
-                    _share_open(*arguments)
-                except Exception:
-                    pass  # it ends by itself; the failure of the pickling is what counts
+            revoke(made)
             raise
         finally:
-            _made.arguments = outer
+            _made.handles = outer
 
     pickler.dump = withdrawing_dump
 

@@ -1,0 +1,277 @@
+"""What happens when memory runs out: run by test_scarce.py, in a process of its own.
+
+    usmpython scarce.py python|c STEP
+
+Each of the scenarios is done again and again, and each time another allocation fails: of Python's
+by _testcapi, of the C parts' malloc by the library that test_scarce.py builds and preloads. It
+must raise MemoryError, or do without; all that it had taken must be back, and the next time it
+must work. STEP: every so many allocations, 1 for all of them.
+"""
+
+import copy
+import ctypes
+import gc
+import json
+import pickle
+import sys
+import time
+from multiprocessing.reduction import ForkingPickler
+
+import usmbridge as ub
+
+try:
+    import numpy as np
+except ImportError:
+    np = None
+
+HOST = dict(device="host")
+SOON = 30.0
+kept = ub.full((4, 6), 3, "int32", **HOST)
+lent = ub.full((4, 6), 3, "int32", interprocess=True, **HOST)
+many = ub.zeros((1,) * 20, "float32", **HOST)  # more dimensions than small blocks have room for
+wanted = [[3] * 6] * 4
+
+
+def make():
+    for f, args in ((ub.empty, ()), (ub.zeros, ()), (ub.ones, ()), (ub.full, (7,))):
+        f((3, 4), *args, dtype="float64", **HOST)
+    ub.zeros_like(kept)
+    ub.empty(5, interprocess=True, **HOST)
+
+
+def views():
+    a = kept[1:, ::2].T
+    assert a.shape == (3, 3) and a.strides == (2, 6)
+    kept.reshape(6, 4).transpose((1, 0))
+    kept[0, 0].item()
+    kept.view("float32")
+    kept.as_readonly()[..., None]
+    many[0].shape
+
+
+def values():
+    assert kept.tolist() == wanted
+    repr(kept), str(kept.dtype), kept.__array_interface__, kept.device
+    a = ub.asarray([[1, 2], [3, 4.5]], **HOST)
+    a[0] = [5, 6]
+    a[1] = 7
+    a.fill(1)
+    assert a.astype("int8").tolist() == [[1, 1], [1, 1]]
+    kept.copy(), copy.deepcopy(a)
+    float(a[0, 0])
+
+
+def buffers():
+    m = memoryview(kept)
+    assert m.shape == (4, 6)
+    b = ub.asarray(bytearray(b"some bytes"))
+    del m
+    assert b.shape == (10,)
+    b.release()
+
+
+def dlpack():
+    for x in (kept, many):
+        c = x.__dlpack__(max_version=(1, 0))
+        del c
+        x.__dlpack__()
+        a = ub.from_dlpack(x)
+        assert a._pointer == x._pointer
+    ub.from_dlpack(kept, copy=True)
+
+
+def arrow():
+    flat = kept.reshape(24)
+    schema, array = flat.__arrow_c_array__()
+    del schema, array
+    flat.__arrow_c_device_array__()
+
+
+def pickles():
+    assert pickle.loads(pickle.dumps(kept)).tolist() == wanted
+    buffers = []
+    data = pickle.dumps(kept, protocol=5, buffer_callback=buffers.append)
+    assert pickle.loads(data, buffers=buffers).tolist() == wanted
+
+
+def withdrawn():
+    """A pickle that fails takes its handles back."""
+    try:
+        ForkingPickler.dumps([lent, lent[1:], memoryview(b"")])
+    except TypeError:
+        pass
+
+
+def handles():
+    """A pickle that is lost when it is whole is its owner's: its handle ends by itself."""
+    a = ForkingPickler.loads(bytes(ForkingPickler.dumps(lent)))
+    assert a._pointer == lent._pointer
+
+
+def served():
+    with ub.share.serve("", {"a": lent}) as server:
+        assert ub.share.names(server.address) == ["a"]
+        a = ub.share.attach(server.address, "a")
+        assert a.tolist() == wanted
+    ub.share.stats()
+
+
+def counts():
+    ub.stats()
+    ub.devices()
+    ub.trim()
+
+
+def cute():
+    t = ub.cute.from_dlpack(kept)
+    assert t.shape == (4, 6)
+    str(t.mark_layout_dynamic()), t.stride, t.memspace
+    str(t.mark_compact_shape_dynamic(0))
+
+
+def numpy():
+    x = np.arange(24, dtype="int32").reshape(4, 6)
+    a = ub.asarray(x)
+    b = ub.from_dlpack(x.T)
+    assert np.from_dlpack(kept).tolist() == wanted == np.asarray(kept).tolist()
+    assert a.asnumpy() is not None and b.shape == (6, 4)
+    kept.T.asnumpy()
+
+
+class Shown:
+    def __init__(self, a):
+        self.__sycl_usm_array_interface__ = a.__sycl_usm_array_interface__
+
+
+def usm():
+    for a in shared:
+        b = ub.from_usm_array_interface(Shown(a.T))
+        assert b.shape == (6, 4) and b._pointer == a._pointer
+        c = ub.empty((3, 4), usm_type="device")
+        c.sycl_queue, c.usm_type
+        assert a.copy().tolist() == wanted
+        assert ub.asarray(kept, usm_type="shared").tolist() == wanted
+
+
+shared = [ub.full((4, 6), 3, "int32", usm_type="shared")] if len(ub.devices()) > 1 else []
+SCENARIOS = [make, views, values, buffers, dlpack, arrow, pickles, withdrawn, handles, served, counts, cute, usm]
+if np is not None:
+    SCENARIOS.append(numpy)
+
+
+def taken(f):
+    s = ub.stats()
+    shared = ub.share.stats()
+    now = s["allocated_bytes.all.current"], s["allocation.all.current"], shared["opened"], shared["leases"]
+    return now if f is handles else (*now, shared["unopened"])
+
+
+def settled(f, before):
+    end = time.monotonic() + SOON
+    while taken(f) != before:
+        gc.collect()
+        if time.monotonic() > end:
+            return f"it took {before}, and has {taken(f)} now"
+        time.sleep(0.001)
+    return None
+
+
+class Python:
+    """Allocations of Python's own."""
+
+    def __init__(self):
+        import _testcapi
+
+        self.api = _testcapi
+
+    def positions(self, f):
+        """How many there are: with all of them failing from there on, it works. (Where nothing can
+        be had any more, a handle that was made is not called back either, and ends by itself.)"""
+        n = 1
+        while True:
+            self.api.set_nomemory(n, 0)
+            try:
+                f()
+                done = True
+            except MemoryError:
+                done = False
+            finally:
+                self.api.remove_mem_hooks()
+            if done:
+                return n
+            n += max(n // 8, 1)
+
+    def arm(self, n):
+        self.api.set_nomemory(n, n + 1)
+
+    def disarm(self):
+        self.api.remove_mem_hooks()
+
+
+class C:
+    """malloc, calloc, realloc and aligned_alloc of the C parts."""
+
+    def __init__(self):
+        self.lib = ctypes.CDLL(None)
+        self.lib.usmb_scarce_count.restype = ctypes.c_long
+
+    def positions(self, f):
+        self.lib.usmb_scarce_arm(ctypes.c_long(0))
+        f()
+        return self.lib.usmb_scarce_count()
+
+    def arm(self, n):
+        self.lib.usmb_scarce_arm(ctypes.c_long(n))
+
+    def disarm(self):
+        self.lib.usmb_scarce_arm(ctypes.c_long(0))
+
+
+def sweep(f, way, step):
+    for _ in range(3):
+        f()  # what is made once, is made
+    gc.collect()
+    raised, failures = 0, []
+    last = way.positions(f)
+    gc.collect()
+    before = taken(f)
+    for n in range(1, last + 1, step):
+        what = None
+        way.arm(n)
+        try:
+            f()
+        except MemoryError:
+            raised += 1
+        except SystemError as e:
+            # Python's own, where it cannot make the exception that it is about to raise.
+            if not str(e).startswith("error return without exception set"):
+                what = f"SystemError: {e}"
+        except BaseException as e:
+            way.disarm()
+            what = f"{type(e).__name__}: {e}"
+        finally:
+            way.disarm()
+        what = what or settled(f, before)
+        if what is None:
+            try:
+                f()
+            except BaseException as e:
+                what = f"and then {type(e).__name__}: {e}"
+        if what:
+            failures.append([n, what])
+    return dict(name=f.__name__, positions=last, raised=raised, failures=failures)
+
+
+def main():
+    way = {"python": Python, "c": C}[sys.argv[1]]()
+    step = int(sys.argv[2])
+    for f in SCENARIOS:
+        if len(sys.argv) > 3 and f.__name__ not in sys.argv[3:]:
+            continue
+        print("begin", f.__name__, file=sys.stderr, flush=True)
+        result = sweep(f, way, step)
+        print(json.dumps(result), flush=True)
+
+
+if __name__ == "__main__":
+    main()

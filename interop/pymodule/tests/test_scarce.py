@@ -1,0 +1,65 @@
+"""Each allocation fails, one after the other: the sweeps of scarce.py, each in a process of its own."""
+
+import ctypes
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+# Every so many allocations, and all of them in the hunt.
+STEP = 1 if "USMBRIDGE_HUNT" in os.environ else 13
+HERE = Path(__file__).parent
+HOST = os.environ.get("USMBRIDGE_TEST_HOST") or os.readlink("/proc/self/exe")
+
+
+def swept(way, step, env=None):
+    """What scarce.py tells, having found no failure."""
+    r = subprocess.run([HOST, str(HERE / "scarce.py"), way, str(step)], capture_output=True, text=True, timeout=3600, env={**os.environ, **(env or {})})
+    assert r.returncode == 0, (r.returncode, r.stderr[-3000:])
+    told = [json.loads(line) for line in r.stdout.splitlines()]
+    assert len(told) >= 10
+    assert [t for t in told if t["failures"]] == []
+    return told
+
+
+def test_allocations_of_python():
+    try:
+        import _testcapi
+
+        _testcapi.set_nomemory
+    except (ImportError, AttributeError):
+        pytest.skip("this Python has no _testcapi.set_nomemory, which makes its allocations fail")
+    told = swept("python", STEP)
+    assert sum(t["raised"] for t in told) > 10
+
+
+def places(program, to):
+    """Where the C parts of this project lie in a program that hosts Python: those of Go and of its
+    own support for C end the program where there is no memory."""
+    symbols = subprocess.run(["nm", "-S", "--defined-only", program], capture_output=True, text=True, check=True).stdout
+    found = []
+    for line in symbols.splitlines():
+        address, size, kind, name = (line.split() + [""] * 4)[:4]
+        ours = kind in "tT" and "." not in name.split(".part")[0].split(".constprop")[0].split(".isra")[0].split(".cold")[0] and "/" not in name
+        if ours and name and not name.startswith(("_cgo", "x_cgo", "crosscall", "thread", "_rt0", "runtime", "fatalf", "_")):
+            found.append((int(address, 16), int(address, 16) + int(size, 16)))
+    found.sort()
+    to.write_text("".join(f"{first:x} {end:x}\n" for first, end in found))
+    return len(found)
+
+
+def test_allocations_of_c(tmp_path):
+    program = HOST
+    if not os.path.basename(program).startswith("usmpython") or shutil.which("cc") is None or shutil.which("nm") is None:
+        pytest.skip("for usmpython, with a C compiler and nm: the places of its C parts are found by their names")
+    if hasattr(ctypes.CDLL(None), "__asan_init"):
+        pytest.skip("the address sanitizer has a malloc of its own")
+    library, where = tmp_path / "scarce.so", tmp_path / "places"
+    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", str(library), str(HERE / "scarce.c")], check=True)
+    if places(program, where) < 100:
+        pytest.skip("the program has no names of its C parts")
+    told = swept("c", 1, {"LD_PRELOAD": str(library), "USMB_SCARCE": str(where)})
+    assert sum(t["raised"] for t in told) > 10
