@@ -71,7 +71,7 @@ func New(e *engine.Engine, o Options) *Handler {
 	mux.Handle("/metrics", metrics(e, o))
 	mux.HandleFunc("/livez", probe(e.Live))
 	mux.HandleFunc("/readyz", probe(e.Ready))
-	profiles(mux, o.Pool)
+	profiles(ctx, mux, o.Pool)
 	hosts := make([]string, len(o.Hosts))
 	for i, host := range o.Hosts {
 		hosts[i] = strings.ToLower(strings.Trim(host, "[]"))

@@ -3,6 +3,7 @@ package admin
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -89,10 +90,33 @@ func TestPaths(t *testing.T) {
 		status, _, _ := s.get(t, path, nil)
 		require.Equal(t, 404, status, path)
 	}
-	for _, seconds := range []string{"-1", "0", "0.5", "1e9", "121", "NaN", "ten"} {
-		status, _, _ := s.get(t, "/debug/pprof/trace?seconds="+seconds, nil)
+	for i, seconds := range []string{"-1", "0", "0.5", "1e9", "121", "NaN", "ten"} {
+		name := []string{"trace", "profile", "heap"}[i%3]
+		status, _, _ := s.get(t, "/debug/pprof/"+name+"?seconds="+seconds, nil)
 		require.Equal(t, 400, status, seconds)
 	}
+}
+
+// A profile over time is one at a time, bounded, and does not outlive the handler.
+func TestProfileEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	began := make(chan struct{}, 1)
+	h := overTime(ctx, 30, func(_ http.ResponseWriter, r *http.Request) {
+		began <- struct{}{}
+		<-r.Context().Done()
+	})
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/?seconds=120", nil))
+	}()
+	<-began
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+	require.Equal(t, 503, w.Code)
+	require.NotEmpty(t, w.Header().Get("Retry-After"))
+	cancel()
+	<-over
 }
 
 // The page names no other server, and has nothing in it that its policy forbids.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"time"
 )
 
 // feed sends the page what changes, as server-sent events, to a bounded number of viewers.
@@ -13,9 +12,6 @@ type feed struct {
 	ctx     context.Context // ends the feed
 	places  chan struct{}
 }
-
-// patience is how long one event may take to be taken.
-const patience = 10 * time.Second
 
 // ServeHTTP implements http.Handler.
 func (f *feed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -39,8 +35,7 @@ func (f *feed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	out := http.NewResponseController(w)
 	send := func(event string, data []byte) bool {
-		// Where the deadline cannot be set, that of the server holds.
-		_ = out.SetWriteDeadline(time.Now().Add(patience))
+		within(w, patience)
 		_, err := fmt.Fprintf(w, "event: %s\ndata: %s\n\n", event, data)
 		return err == nil && out.Flush() == nil
 	}

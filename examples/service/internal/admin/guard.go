@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 )
 
 // guard refuses what a browser sends on behalf of others, and forbids it what the page does
@@ -20,8 +21,18 @@ type guard struct {
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
+// patience is how long an answer, or an event of the feed, may take to be taken.
+const patience = 30 * time.Second
+
+// within has whoever does not read be cut off. Where the deadline cannot be set, that of the
+// server holds.
+func within(w http.ResponseWriter, d time.Duration) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d))
+}
+
 // ServeHTTP implements http.Handler.
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	within(w, patience)
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Content-Type-Options", "nosniff")

@@ -1,11 +1,13 @@
 package admin
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/pprof"
 	"strconv"
+	"time"
 
 	"github.com/usmbridge/usmbridge/memmgr"
 )
@@ -15,16 +17,17 @@ const longest = 120
 
 // profiles adds Go's profiles, that of memory, and the pictures of the pool. Not the command
 // line, which may have secrets, nor look-ups of symbols, which profiles bring themselves.
-func profiles(mux *http.ServeMux, pool *memmgr.Pool) {
+func profiles(ctx context.Context, mux *http.ServeMux, pool *memmgr.Pool) {
+	bounded := func(seconds int, serve http.HandlerFunc) http.Handler { return overTime(ctx, seconds, serve) }
 	mux.HandleFunc("/debug/pprof/{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		_, _ = io.WriteString(w, profileIndex)
 	})
 	for _, name := range []string{"allocs", "block", "goroutine", "heap", "mutex", "threadcreate"} {
-		mux.Handle("/debug/pprof/"+name, oneByOne(pprof.Handler(name).ServeHTTP))
+		mux.Handle("/debug/pprof/"+name, bounded(0, pprof.Handler(name).ServeHTTP))
 	}
-	mux.Handle("/debug/pprof/profile", bounded(pprof.Profile))
-	mux.Handle("/debug/pprof/trace", bounded(pprof.Trace))
+	mux.Handle("/debug/pprof/profile", bounded(30, pprof.Profile))
+	mux.Handle("/debug/pprof/trace", bounded(1, pprof.Trace))
 	mux.Handle("/debug/pprof/memory", oneByOne(func(w http.ResponseWriter, _ *http.Request) {
 		attach(w, "application/octet-stream", "memory.pb.gz")
 		_ = memmgr.WriteProfile(w) // who asked has gone
@@ -63,16 +66,23 @@ func oneByOne(serve http.HandlerFunc) http.Handler {
 	})
 }
 
-// bounded is oneByOne for what takes as many seconds as the request says.
-func bounded(serve http.HandlerFunc) http.Handler {
+// overTime is oneByOne for what takes as many seconds as the request says, or so many where it
+// says nothing. It ends with ctx, so that a profile does not keep the service from ending.
+func overTime(ctx context.Context, seconds int, serve http.HandlerFunc) http.Handler {
 	return oneByOne(func(w http.ResponseWriter, r *http.Request) {
+		n := seconds
 		if s := r.FormValue("seconds"); s != "" {
-			if n, err := strconv.Atoi(s); err != nil || n < 1 || n > longest {
+			var err error
+			if n, err = strconv.Atoi(s); err != nil || n < 1 || n > longest {
 				http.Error(w, fmt.Sprintf("seconds: want a whole number from 1 to %d", longest), http.StatusBadRequest)
 				return
 			}
 		}
-		serve(w, r)
+		within(w, patience+time.Duration(n)*time.Second)
+		both, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(ctx, cancel)()
+		serve(w, r.WithContext(both))
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -44,7 +45,7 @@ func newServiceWith(t *testing.T, o Options) *service {
 	s := &service{runner: enginetest.NewRunner(models...)}
 	const limit = 64 << 20
 	s.pool = memmgr.NewPool(memmgr.NewLimit(memmgr.Host(), limit), memmgr.WithName("inference"))
-	s.engine = enginetest.New(t, engine.Options{Runner: s.runner, Memory: s.pool, Limit: limit, Version: "test"}, models...)
+	s.engine = enginetest.New(t, engine.Options{Runner: s.runner, Memory: s.pool, Limit: limit, Version: "test", Log: slog.New(slog.DiscardHandler)}, models...)
 	o.Pool = s.pool
 	h := New(s.engine, o)
 	server := httptest.NewUnstartedServer(h)
