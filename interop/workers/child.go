@@ -329,17 +329,41 @@ func (c *child) run(ctx context.Context, d *decoder) (any, error) {
 	return result, err
 }
 
-// written waits until what the function wrote into its arguments is there for its caller.
+// written waits until what the function wrote into its arguments is there for its caller: what
+// dpctl and dpnp have submitted too, on queues that only Python's side knows.
 func written(ctx context.Context, arrays []*usmarray.Array) error {
 	for _, a := range arrays {
 		if a.ReadOnly() || a.Place().IsHost() {
 			continue
+		}
+		if err := settled(a); err != nil {
+			return err
 		}
 		if err := a.Synchronize(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// settled waits for the queue that dpctl keeps for the memory, as taking an array from Python
+// does once that queue is known: asking for it makes it so.
+func settled(a *usmarray.Array) error {
+	o, err := pymodule.ToPython(a)
+	if err != nil {
+		return err
+	}
+	defer o.Release()
+	q, err := o.Attr("sycl_queue")
+	if err != nil {
+		return err
+	}
+	q.Release()
+	same, err := pymodule.FromPython(o)
+	if err == nil {
+		same.Release()
+	}
+	return err
 }
 
 // server is where arrays of others are opened.

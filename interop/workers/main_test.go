@@ -93,6 +93,7 @@ import numpy
 def add(a, b=1): return a + b
 def same(*args, **names): return {"args": list(args), "names": names}
 def pid(): return os.getpid()
+def nothing(x): pass
 def fail(): raise KeyError("no such model")
 def fail_own():
     class Odd(ValueError): pass

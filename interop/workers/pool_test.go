@@ -17,8 +17,6 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-var roles = map[string]func(){}
-
 func TestCalls(t *testing.T) {
 	p := open(t, workers.Config{})
 	require.NoError(t, p.Health())

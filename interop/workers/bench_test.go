@@ -1,0 +1,238 @@
+//go:build cgo && linux
+
+package workers_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/executor"
+	"github.com/usmbridge/usmbridge/interop/pymodule"
+	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/interop/workers"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+)
+
+// work is pure Python: work(n) counts to n.
+const work = `
+import time
+def work(n):
+    i = 0
+    while i < n: i += 1
+    return i
+def steps():                    # as many as take 50 ms alone
+    work(100000)
+    n, best = 1000000, 1e9
+    for _ in range(3):
+        t = time.perf_counter()
+        work(n)
+        best = min(best, time.perf_counter() - t)
+    return int(n * 0.05 / best)
+`
+
+// plain is a Python process without any of this, which does the work when it is told.
+type plain struct {
+	in  io.WriteCloser
+	out *bufio.Scanner
+}
+
+func startPlain(b *testing.B, env *python.Environment) *plain {
+	b.Helper()
+	cmd := exec.Command(env.Executable, "-c", work+`
+import sys
+for line in sys.stdin:
+    work(int(line))
+    print("done", flush=True)
+`)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	require.NoError(b, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(b, err)
+	require.NoError(b, cmd.Start())
+	b.Cleanup(func() {
+		_ = in.Close()
+		_ = cmd.Wait()
+	})
+	return &plain{in, bufio.NewScanner(out)}
+}
+
+func (p *plain) work(n int) error {
+	if _, err := fmt.Fprintln(p.in, n); err != nil {
+		return err
+	}
+	if !p.out.Scan() {
+		return io.ErrUnexpectedEOF
+	}
+	return nil
+}
+
+// BenchmarkBusy has pure Python that takes 50 ms run by two plain Python processes, by two
+// workers, and by the embedded interpreter with two slots, each against one of its kind, in turns
+// within one run. The gains are of calls a second. The bound: workers gain 0.9 or more of what
+// plain processes do.
+func BenchmarkBusy(b *testing.B) {
+	env := environment(b, "numpy")
+	module := []workers.Module{{Name: "work", Source: work}}
+	p := open(b, workers.Config{Workers: 2, Least: 2, Modules: module})
+	e := embedded(b)
+	v, err := p.Call(b.Context(), "work:steps")
+	require.NoError(b, err)
+	n := int(v.(int64))
+	processes := []*plain{startPlain(b, env), startPlain(b, env)}
+	sides := []struct {
+		name string
+		call func(int) error
+	}{
+		{"plain", func(i int) error { return processes[i].work(n) }},
+		{"workers", func(int) error { _, err := p.Call(b.Context(), "work:work", n); return err }},
+		{"embedded", func(int) error { _, err := e.Call(b.Context(), "work:work", n); return err }},
+	}
+	gains := make([][]float64, len(sides))
+	const rounds = 7
+	for b.Loop() {
+		for range rounds {
+			for i, s := range sides {
+				one, two := rate(b, s.call, 1), rate(b, s.call, 2)
+				gains[i] = append(gains[i], two/one)
+			}
+		}
+	}
+	median := func(all []float64) float64 {
+		slices.Sort(all)
+		return all[len(all)/2]
+	}
+	for i, s := range sides {
+		b.ReportMetric(median(gains[i]), s.name+"-gain")
+	}
+	b.ReportMetric(median(gains[1])/median(gains[0]), "workers/plain")
+}
+
+// rate is how many calls a second so many callers make.
+func rate(b *testing.B, call func(int) error, callers int) float64 {
+	const each = 4
+	var group sync.WaitGroup
+	began := time.Now()
+	for i := range callers {
+		group.Go(func() {
+			for range each {
+				if err := call(i); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	return float64(each*callers) / time.Since(began).Seconds()
+}
+
+var interpreter struct {
+	once sync.Once
+	py   *python.Interpreter
+	err  error
+}
+
+// embedded is an executor with two slots on the interpreter of this process.
+func embedded(b *testing.B) *executor.Executor {
+	b.Helper()
+	interpreter.once.Do(func() {
+		env := environment(b, "numpy")
+		if interpreter.err = pymodule.Register(); interpreter.err != nil {
+			return
+		}
+		if interpreter.py, interpreter.err = python.Start(python.WithEnvironment(env)); interpreter.err != nil {
+			return
+		}
+		for name, source := range map[string]string{"work": work, "models": models} {
+			o, err := interpreter.py.Module(name, source)
+			if err != nil {
+				interpreter.err = err
+				return
+			}
+			o.Release()
+		}
+	})
+	require.NoError(b, interpreter.err)
+	e, err := executor.New(interpreter.py, executor.Config{Slots: 2})
+	require.NoError(b, err)
+	b.Cleanup(func() { require.NoError(b, e.Close(context.Background())) })
+	return e
+}
+
+// BenchmarkSmallCall has add(1) called in a worker, by one caller, beside a round trip of 64
+// bytes between two processes on a Unix socket, the same call of the embedded interpreter, and
+// a worker's call with an array of 1 MiB; all by turns. The metrics are medians.
+func BenchmarkSmallCall(b *testing.B) {
+	p := open(b, workers.Config{})
+	e := embedded(b)
+	x := memory(b, segment.PeersWrite).floats(make([]float32, 1<<18)...)
+	trip := roundTrip(b)
+	call := func(r executor.Runner, function string, args ...any) func() {
+		return func() {
+			if _, err := r.Call(context.Background(), function, args...); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	sides := []struct {
+		name string
+		do   func()
+	}{
+		{"socket", trip}, {"worker", call(p, "models:add", 1)}, {"embedded", call(e, "models:add", 1)},
+		{"worker-array", call(p, "models:nothing", x)}, {"embedded-array", call(e, "models:nothing", x)},
+	}
+	const batch = 100
+	took := make([][]float64, len(sides))
+	for b.Loop() {
+		for i, s := range sides {
+			at := time.Now()
+			for range batch {
+				s.do()
+			}
+			took[i] = append(took[i], float64(time.Since(at).Nanoseconds())/batch/1000)
+		}
+	}
+	for i, s := range sides {
+		slices.Sort(took[i])
+		b.ReportMetric(took[i][len(took[i])/2], s.name+"-us")
+	}
+}
+
+// roundTrip makes one of 64 bytes to another process, which answers the same.
+func roundTrip(b *testing.B) func() {
+	b.Helper()
+	l, err := net.Listen("unix", fmt.Sprintf("@usmbridge-workers-bench-%d", os.Getpid()))
+	require.NoError(b, err)
+	defer l.Close()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), roleEnv+"=echo", addressEnv+"="+l.Addr().String())
+	cmd.Stderr = os.Stderr
+	require.NoError(b, cmd.Start())
+	c, err := l.Accept()
+	require.NoError(b, err)
+	b.Cleanup(func() {
+		_ = c.Close()
+		_ = cmd.Wait()
+	})
+	message := make([]byte, 64)
+	return func() {
+		if _, err := c.Write(message); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := io.ReadFull(c, message); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+//go:build cgo && linux
+
+package workers_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/interop/workers"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// usmModels compute with dpnp, which takes USM alone.
+const usmModels = `
+import dpnp, usmbridge
+def kind(x): return [x.usm_type, x.readonly, x.interprocess]
+def tripled(x, *, outputs):
+    a = dpnp.from_dlpack(x)
+    y = dpnp.from_dlpack(outputs["y"])
+    dpnp.multiply(a, 3, out=y)
+    return a.usm_type
+def made(x): return dpnp.from_dlpack(x) + 1
+def own(n):
+    a = usmbridge.zeros(n, dtype="float32", usm_type="shared", interprocess=True)
+    a.fill(7)
+    return a
+`
+
+// usmQueue is the default queue of the SYCL machine that there is.
+func usmQueue(t testing.TB) *syclobj.Queue {
+	t.Helper()
+	rt, err := syclobj.Open()
+	if err == nil && rt.DefaultQueue().IsHost() {
+		err = os.ErrNotExist
+	}
+	if err != nil {
+		if os.Getenv("USMBRIDGE_REQUIRE_SYCL") == "1" {
+			t.Fatal(err)
+		}
+		t.Skipf("no SYCL device: %v", err)
+	}
+	t.Cleanup(func() { _ = rt.Close() })
+	return rt.DefaultQueue()
+}
+
+// USM is USM of the worker's own runtime, of the same kind, and of this process's when it comes
+// back; nothing of it is copied but what SYCL made in memory of the worker alone.
+func TestUSM(t *testing.T) {
+	environment(t, "dpnp")
+	q := usmQueue(t)
+	p := open(t, workers.Config{SYCL: q, Modules: []workers.Module{{Name: "usm", Source: usmModels}}})
+	for _, kind := range []syclobj.USMKind{syclobj.USMShared, syclobj.USMHost, syclobj.USMDevice} {
+		t.Run(kind.String(), func(t *testing.T) {
+			r, err := segment.Default(q, kind, segment.PeersWrite)
+			if err != nil {
+				t.Skipf("no segments of USM here: %v", err)
+			}
+			in, out := p.Traffic()
+			ctx := limited(t)
+			x, err := usmarray.Full(r, usmarray.Float32, []int{1000}, 2)
+			require.NoError(t, err)
+			defer x.Release()
+			y, err := usmarray.Zeros(r, usmarray.Float32, []int{1000})
+			require.NoError(t, err)
+			defer y.Release()
+			v, err := p.Call(ctx, "usm:kind", x.AsReadOnly())
+			require.NoError(t, err)
+			require.Equal(t, []any{kind.String(), true, true}, v)
+			v, err = p.Call(ctx, "usm:tripled", x, python.Kwargs{"outputs": map[string]any{"y": y}})
+			require.NoError(t, err)
+			require.Equal(t, kind.String(), v)
+			require.Equal(t, float32(6), floatsOf(t, y)[999])
+			nowIn, nowOut := p.Traffic()
+			require.Equal(t, workers.Traffic{Handles: in.Handles + 3}, nowIn)
+			require.Equal(t, out, nowOut)
+
+			v, err = p.Call(ctx, "usm:made", x)
+			require.NoError(t, err)
+			require.Equal(t, float32(3), floatsOf(t, v)[999])
+			require.Equal(t, kind, v.(*usmarray.Array).Place().Kind())
+			v.(*usmarray.Array).Release()
+			_, nowOut = p.Traffic()
+			require.Equal(t, workers.Traffic{Handles: out.Handles, Copies: out.Copies + 1, Bytes: out.Bytes + 4000}, nowOut)
+		})
+	}
+	v, err := p.Call(limited(t), "usm:own", 3)
+	require.NoError(t, err)
+	require.Equal(t, []float32{7, 7, 7}, floatsOf(t, v))
+	require.Equal(t, syclobj.USMShared, v.(*usmarray.Array).Place().Kind())
+	v.(*usmarray.Array).Release()
+
+	private, err := memmgr.Default(q, syclobj.USMShared)
+	require.NoError(t, err)
+	x, err := usmarray.Full(private, usmarray.Float32, []int{10}, 1)
+	require.NoError(t, err)
+	defer x.Release()
+	v, err = p.Call(limited(t), "usm:kind", x)
+	require.NoError(t, err)
+	require.Equal(t, []any{"shared", true, "readonly"}, v, "by value, and USM all the same")
+}

@@ -1,0 +1,232 @@
+package workers
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/big"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/executor"
+	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// samples are values of each kind, as a worker may answer them.
+func samples() []any {
+	huge := new(big.Int).Lsh(big.NewInt(-3), 100)
+	return []any{
+		nil, true, false, int64(0), int64(math.MinInt64), int64(math.MaxInt64), huge, 1.5, math.Inf(-1), math.NaN(), complex(1, -1),
+		"", "grüße", []byte{}, []byte{1, 2}, []any{}, []any{int64(1), []any{"x"}}, python.Tuple{int64(1), nil},
+		map[string]any{"a": int64(1), "b": map[string]any{}}, map[any]any{int64(1): "x", nil: 2.5, "s": nil, true: nil},
+	}
+}
+
+func encoded(t testing.TB, v any) []byte {
+	t.Helper()
+	e := encoder{limit: 1 << 20}
+	require.NoError(t, e.value(v))
+	return e.b
+}
+
+func TestValues(t *testing.T) {
+	for _, v := range samples() {
+		d := decoder{b: encoded(t, v)}
+		got, err := d.result()
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprintf("%T %v", v, v), fmt.Sprintf("%T %v", got, got))
+		for n := range len(encoded(t, v)) {
+			d := decoder{b: encoded(t, v)[:n]}
+			if _, err := d.result(); err != nil {
+				require.ErrorIs(t, err, ErrMessage)
+			} else {
+				require.Fail(t, "a truncated value", "%v", v)
+			}
+		}
+	}
+	type named int8
+	x := "x"
+	for v, want := range map[any]any{
+		named(-3): int64(-3), uint64(math.MaxUint64): new(big.Int).SetUint64(math.MaxUint64), float32(0.5): 0.5, complex64(1): complex128(1),
+		[2]int{1, 2}: []any{int64(1), int64(2)}, &x: "x", (*string)(nil): nil,
+	} {
+		d := decoder{b: encoded(t, v)}
+		got, err := d.result()
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+}
+
+// What a worker may send to do harm.
+func TestForgedValues(t *testing.T) {
+	for name, b := range map[string][]byte{
+		"nothing":        {},
+		"a tag":          {200},
+		"after the end":  {tagNone, 0},
+		"a long list":    append([]byte{tagList}, binary.AppendUvarint(nil, 1<<40)...),
+		"a long text":    append([]byte{tagText}, binary.AppendUvarint(nil, math.MaxUint64)...),
+		"an array":       {tagArray, 0},
+		"a list as key":  {tagAnyDict, 1, tagList, 0, tagNone},
+		"a key twice":    {tagDict, 2, 1, 'a', tagNone, 1, 'a', tagNone},
+		"a number twice": {tagAnyDict, 2, tagInt, 2, tagNone, tagInt, 2, tagNone},
+		"a deep list":    bytes.Repeat([]byte{tagList, 1}, 5000),
+	} {
+		d := decoder{b: b}
+		_, err := d.result()
+		require.ErrorIs(t, err, ErrMessage, name)
+	}
+}
+
+func FuzzValue(f *testing.F) {
+	for _, v := range samples() {
+		f.Add(encoded(f, v))
+	}
+	var arrays []*usmarray.Array
+	for i := range 3 {
+		a, err := usmarray.WrapSlice([]int32{int32(i)}, []int{1})
+		require.NoError(f, err)
+		f.Cleanup(a.Release)
+		arrays = append(arrays, a)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		d := decoder{b: b, arrays: arrays}
+		v, err := d.result()
+		if err != nil {
+			require.ErrorIs(t, err, ErrMessage)
+			return
+		}
+		e := encoder{limit: math.MaxInt}
+		require.NoError(t, e.value(v))
+		d = decoder{b: e.b, arrays: e.arrays}
+		again, err := d.result()
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprint(v), fmt.Sprint(again))
+	})
+}
+
+func FuzzCall(f *testing.F) {
+	for _, args := range [][]any{nil, {1, "x"}, {python.Kwargs{"a": 1}}, {nil, python.Kwargs{"a": []any{}}}} {
+		e := encoder{limit: 1 << 20}
+		require.NoError(f, e.call("module:name", args))
+		f.Add(append([]byte{0}, e.b...))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		d := decoder{b: b}
+		entries, err := d.table()
+		if err == nil {
+			require.LessOrEqual(t, len(entries), maxArrays)
+			d.arrays = make([]*usmarray.Array, len(entries))
+			_, _, err = d.call()
+		}
+		if err != nil {
+			require.ErrorIs(t, err, ErrMessage)
+		}
+	})
+}
+
+func frame(k kind, call uint64, length uint32, payload []byte) []byte {
+	b := binary.LittleEndian.AppendUint32(nil, length)
+	b = append(b, byte(k))
+	return append(binary.LittleEndian.AppendUint64(b, call), payload...)
+}
+
+func FuzzMessage(f *testing.F) {
+	f.Add(frame(toCall, 1, 3, []byte("abc")))
+	f.Add(frame(atReady, 0, 0, nil))
+	f.Add(frame(99, 0, 0, nil))
+	f.Add(frame(atResult, 7, math.MaxUint32, []byte("abc")))
+	f.Add(append(frame(atState, 0, 2, []byte("{}")), frame(atError, 2, 1000, []byte("{}"))...))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		const limit = 1 << 16
+		in := bytes.NewReader(b)
+		var buf []byte
+		for {
+			before := in.Len()
+			m, err := readMessage(in, &buf, limit)
+			if err != nil {
+				require.True(t, errors.Is(err, ErrMessage) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF), "%v", err)
+				return
+			}
+			require.LessOrEqual(t, len(m.payload), limit)
+			require.Equal(t, before-in.Len(), headBytes+len(m.payload))
+		}
+	})
+}
+
+// Memory for a message comes with its bytes.
+func TestAnnouncedLength(t *testing.T) {
+	var buf []byte
+	_, err := readMessage(bytes.NewReader(frame(toCall, 1, maxMessage, []byte("abc"))), &buf, maxMessage)
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	require.LessOrEqual(t, cap(buf), most)
+	_, err = readMessage(bytes.NewReader(frame(toCall, 1, maxMessage+1, nil)), &buf, maxMessage)
+	require.ErrorIs(t, err, ErrMessage)
+	long := bytes.Repeat([]byte("0123456789"), 1<<19)
+	in := bytes.NewReader(append(frame(toCall, 1, uint32(len(long)), long), frame(toCancel, 2, 1, []byte("x"))...))
+	m, err := readMessage(in, &buf, maxMessage)
+	require.NoError(t, err)
+	require.Equal(t, long, m.payload)
+	m, err = readMessage(in, &buf, maxMessage)
+	require.NoError(t, err)
+	require.Equal(t, message{toCancel, 2, []byte("x")}, m)
+	require.LessOrEqual(t, cap(buf), most, "the memory of a long message is not kept")
+}
+
+func FuzzFailure(f *testing.F) {
+	for _, err := range failures() {
+		b, jsonErr := json.Marshal(describe(err))
+		require.NoError(f, jsonErr)
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var got failure
+		if err := parseJSON(message{payload: b}, &got); err != nil {
+			require.ErrorIs(t, err, ErrMessage)
+			return
+		}
+		err := got.err("m:f", io.EOF)
+		require.Error(t, err)
+		require.NotPanics(t, func() { _ = err.Error() })
+	})
+}
+
+func failures() []error {
+	x := &python.Error{Type: "KeyError", Message: "'a'", Traceback: "Traceback …", Classes: []string{"KeyError", "LookupError"}}
+	return []error{
+		errors.New("plain"), x, &executor.Error{Function: "m:f", Err: x}, fmt.Errorf("result: %w", x),
+		&executor.Error{Function: "m:f", Err: &python.OpError{Op: "CallContext", Kind: python.ErrInterrupted, Err: fmt.Errorf("%w: %w", io.EOF, x)}},
+		&executor.Error{Function: "m:f", Kind: python.ErrNotBegun, Err: io.EOF},
+		&python.PanicError{Value: "p", Stack: "s"}, fmt.Errorf("x: %w", &python.ConversionError{From: "a", To: "b", Err: python.ErrCycle}),
+		fmt.Errorf("x: %w", python.ValueError), fmt.Errorf("x: %w", ErrTooLong),
+	}
+}
+
+// An error answers on the other side to what it answered to here.
+func TestFailures(t *testing.T) {
+	kinds := []error{python.ErrInterrupted, python.ErrNotBegun, python.ErrNotStopped, python.KeyError, python.LookupError, python.ValueError,
+		python.ErrCycle, python.ErrTooDeep, ErrTooLong}
+	for _, before := range failures() {
+		b, err := json.Marshal(describe(before))
+		require.NoError(t, err)
+		var f failure
+		require.NoError(t, parseJSON(message{payload: b}, &f))
+		after := f.err("m:f", io.EOF)
+		for _, kind := range kinds {
+			require.Equal(t, errors.Is(before, kind), errors.Is(after, kind), "%v: %v", before, kind)
+		}
+		var x *python.Error
+		if errors.As(before, &x) {
+			var y *python.Error
+			require.ErrorAs(t, after, &y)
+			require.Equal(t, x.Traceback, y.Traceback)
+		}
+	}
+	long := describe(errors.New(string(make([]byte, 1<<20))))
+	require.LessOrEqual(t, len(long.Text), maxText+100)
+}
