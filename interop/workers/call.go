@@ -118,12 +118,12 @@ func (c *call) make(ctx context.Context, e *encoder) (any, error) {
 	if err == nil {
 		return result, nil
 	}
-	var e2 *executor.Error
-	if errors.As(err, &e2) {
+	p.lender.revoke(c.handles) // what it has not opened it never will
+	var told *executor.Error
+	if errors.As(err, &told) {
 		return nil, err
 	}
 	// The connection is over, or what came over it makes no sense.
-	p.lender.revoke(c.handles)
 	if errors.Is(err, ErrMessage) {
 		r.kill(err)
 	} else {
@@ -208,12 +208,16 @@ func (c *call) death() *Death {
 	}
 }
 
+// died is the error of a call whose worker ended in it.
 func (c *call) died() error {
 	err := &executor.Error{Function: c.function, Kind: ErrDied}
 	if d := c.death(); d != nil {
 		err.Err = d
 	} else {
 		err.Err = fmt.Errorf("process %d was killed, and has not ended %v later", c.process.pid, deathTime)
+	}
+	if c.process.worker.pool.ctx.Err() != nil {
+		err.Kind, err.Err = executor.ErrClosed, fmt.Errorf("%w: %w", ErrDied, err.Err)
 	}
 	return err
 }

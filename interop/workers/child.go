@@ -146,7 +146,9 @@ func (c *child) read(ready <-chan struct{}) {
 				c.cancel(errQuit)
 			}
 			c.mu.Unlock()
-			_, _ = c.wire.read() // nothing comes but the end
+			for err = nil; err == nil; { // nothing comes that counts but the end
+				_, err = c.wire.read()
+			}
 			killOwnGroup()
 		}
 	}

@@ -97,6 +97,16 @@
 // whatever it likes, but what it answers is checked before it is believed, and lengths are
 // bounded before memory is taken for them.
 //
+// # What it costs
+//
+// On one machine with two cores a call of add(1) took 31 us in a worker where a round trip of 64
+// bytes on a Unix socket took 13 us and the embedded interpreter 3 us, and one with an array of
+// 1 MiB, or of any size, 72 us: handing it over is a message, opening it another, its end a third
+// (BenchmarkSmallCall). In return workers run pure Python at the same time, as far as plain
+// processes do: two gain over one what two plain Python processes gain over one, within a tenth
+// (BenchmarkBusy, with the embedded interpreter beside them). A worker has an interpreter, and
+// what it imports, of its own in memory, and starts in some tenths of a second.
+//
 // # Threads
 //
 // A Pool has a thread on which workers are started, and for each worker three goroutines,

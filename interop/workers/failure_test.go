@@ -16,6 +16,7 @@ import (
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/interop/workers"
+	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
@@ -343,6 +344,42 @@ func TestClose(t *testing.T) {
 	require.ErrorIs(t, err, python.ErrInterrupted)
 	require.ErrorIs(t, err, executor.ErrClosed)
 	require.NoError(t, <-closed)
+}
+
+// Close ends calls that cannot be interrupted with their worker.
+func TestCloseKills(t *testing.T) {
+	p := open(t, workers.Config{Grace: 50 * time.Millisecond})
+	begun := memory(t, segment.PeersWrite).flag()
+	running := make(chan error, 1)
+	go func() {
+		_, err := p.Call(limited(t), "models:held", begun)
+		running <- err
+	}()
+	eventually(t, func() bool { return isSet(t, begun) }, "the call does not begin")
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	require.NoError(t, p.Close(ctx))
+	err := <-running
+	require.ErrorIs(t, err, executor.ErrClosed)
+	require.ErrorIs(t, err, workers.ErrDied)
+}
+
+// A call that did not begin has its arguments back at once: their handles are over.
+func TestArgumentsAreBack(t *testing.T) {
+	p := open(t, workers.Config{})
+	r, err := segment.NewHost(segment.PeersWrite)
+	require.NoError(t, err)
+	pool := memmgr.NewPool(r)
+	x, err := usmarray.Zeros(pool, usmarray.Uint8, []int{10})
+	require.NoError(t, err)
+	for _, function := range []string{"models:absent", "models:fail", "models:exit_at_once", "models:nothing"} {
+		_, err = p.Call(limited(t), function, x)
+		require.Equal(t, function == "models:nothing", err == nil)
+	}
+	x.Release()
+	eventually(t, func() bool { return pool.Stats().Allocation.Current == 0 }, "memory does not come back")
+	require.NoError(t, pool.Close())
+	require.NoError(t, r.Close())
 }
 
 // Workers end as Python programs do.
