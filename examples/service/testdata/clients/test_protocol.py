@@ -13,7 +13,7 @@ import tritonclient.http
 import tritonclient.http.aio
 from tritonclient.utils import InferenceServerException
 
-from conftest import Protocol, numbers
+from conftest import Protocol, address, numbers
 
 SIZES = [0, 1, 5, 1023, 1024, 1025, 100_000, 3_000_000]
 
@@ -209,7 +209,7 @@ def test_asyncio_grpc():
     protocol = Protocol("grpc")
 
     async def run():
-        async with tritonclient.grpc.aio.InferenceServerClient(protocol_address("grpc")) as client:
+        async with tritonclient.grpc.aio.InferenceServerClient(address("grpc")) as client:
             assert await client.is_server_ready()
             x = [numbers(700 * i) for i in range(30)]
             answers = await asyncio.gather(*(client.infer("identity", [protocol.input("x", a)]) for a in x))
@@ -235,7 +235,7 @@ def test_asyncio_http():
     protocol = Protocol("http")
 
     async def run():
-        async with tritonclient.http.aio.InferenceServerClient(protocol_address("http")) as client:
+        async with tritonclient.http.aio.InferenceServerClient(address("http")) as client:
             assert await client.is_server_ready()
             x = [numbers(700 * i) for i in range(30)]
             answers = await asyncio.gather(*(client.infer("identity", [protocol.input("x", a)]) for a in x))
@@ -245,12 +245,6 @@ def test_asyncio_http():
             assert e.value.status() == "404"
 
     asyncio.run(run())
-
-
-def protocol_address(name):
-    import conftest
-
-    return conftest.HTTP if name == "http" else conftest.GRPC
 
 
 def test_threads(protocol):
