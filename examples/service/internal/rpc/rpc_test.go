@@ -188,7 +188,7 @@ func TestInfer(t *testing.T) {
 
 // Messages are read as they come.
 func TestReadAsItComes(t *testing.T) {
-	b := newTestbed(t, engine.Options{Limit: 8 << 20, Timeout: time.Second}, nil, enginetest.Identity())
+	b := newTestbed(t, engine.Options{Limit: 8 << 20, Timeout: 5 * time.Second}, nil, enginetest.Identity())
 	_, err := b.infer(t.Context(), identity("identity", 1<<19), grpc.UseCompressor(gzip.Name))
 	require.NoError(t, err)
 	_, err = b.infer(t.Context(), identity("identity", 3<<20))
