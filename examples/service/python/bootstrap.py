@@ -64,8 +64,8 @@ def _tensors(module, what):
         datatype, shape = value
         if not isinstance(datatype, str) or datatype not in DATATYPES:
             raise ModelError(f"{what}[{name!r}]: datatype {datatype!r} is none of {', '.join(DATATYPES)}")
-        if not isinstance(shape, (tuple, list)) or not all(type(n) is int and n >= -1 for n in shape):
-            raise ModelError(f"{what}[{name!r}]: shape {shape!r} must hold integers, -1 for any extent")
+        if not isinstance(shape, (tuple, list)) or not all(type(n) is int and -1 <= n < 1 << 63 for n in shape):
+            raise ModelError(f"{what}[{name!r}]: shape {shape!r} must hold integers of 64 bits, -1 for any extent")
         tensors.append((name, datatype, list(shape)))
     return tensors
 
@@ -168,8 +168,8 @@ def _warmer(module, model):
 
     def first_call():
         """A call on zeros; a model need not like them."""
-        arrays = [_zeros(shape, DATATYPES[datatype]).as_readonly() for _, datatype, shape in model.inputs]
         try:
+            arrays = [_zeros(shape, DATATYPES[datatype]).as_readonly() for _, datatype, shape in model.inputs]
             if model.bound:
                 shapes = [shape for _, _, shape in model.outputs]
                 if model.shapes:
@@ -251,11 +251,18 @@ def describe():
 
 
 def warm(*names):
-    """Warms models, those named or all, and tells by name which did not like it, with the
+    """Warms the models that are named, and tells by name which did not like it, with the
     traceback."""
     failed = {}
-    for name in names or _models:
+    for name in names:
         trouble = _models[name].warm() if _models[name].error is None else None
         if trouble:
             failed[name] = trouble
     return failed
+
+
+def warm_all():
+    """Warms all models, and prints which did not like it."""
+    for name, trouble in warm(*_models).items():
+        print(f"model {name} did not like its first call, on zeros: if it wants another one, give it a function warm()", file=sys.stderr)
+        print(trouble, file=sys.stderr, end="", flush=True)

@@ -11,6 +11,7 @@ import (
 	"github.com/usmbridge/usmbridge/examples/service/internal/models"
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/interop/workers"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -21,7 +22,8 @@ type Options struct {
 	Bootstrap string // what loads and calls them: see models.Script
 	Limit     uint64 // bytes of tensors, and of arrays that models make
 	Slots     int    // calls of models at a time, besides one of serial ones; 2
-	Queue     int    // calls that may wait for a slot; 64
+	Workers   int    // processes that run models instead of this one; 0 for none
+	Queue     int    // calls that may wait for a slot, or a worker; 64
 	Grace     time.Duration
 	Log       *slog.Logger // slog.Default()
 }
@@ -34,6 +36,11 @@ type Backend struct {
 	// Queue and Kind are of the memory; the host's queue where there is no SYCL.
 	Queue *syclobj.Queue
 	Kind  syclobj.USMKind
+	// Turns is how many requests keep the runner busy: those that run, and as many that are
+	// ready to.
+	Turns int
+	// Workers are the processes that run models; nil where this one does.
+	Workers *workers.Pool
 
 	ready  func(context.Context) error
 	memory *memory
@@ -42,9 +49,10 @@ type Backend struct {
 }
 
 // Open makes the memory, imports the models and begins to warm them up, which Ready waits
-// for. There is one Backend in a process at a time. Errors: models.ErrRefused for models that
-// cannot be served, with file and reason of each; no Python.
-func Open(o Options) (_ *Backend, err error) {
+// for; of workers it waits itself until one is warm, or ctx ends. There is one Backend in a
+// process at a time. Errors: models.ErrRefused for models that cannot be served, with file and
+// reason of each; no Python.
+func Open(ctx context.Context, o Options) (_ *Backend, err error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
@@ -58,8 +66,11 @@ func Open(o Options) (_ *Backend, err error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{memory: openMemory(rt, o.Limit), log: o.Log}
-	b.Memory, b.Queue, b.Kind = b.memory.pool, b.memory.queue, b.memory.kind
+	m, err := openMemory(rt, o.Limit, o.Workers > 0, o.Log)
+	if err != nil {
+		return nil, err
+	}
+	b := &Backend{Memory: m.pool, Queue: m.queue, Kind: m.kind, memory: m, log: o.Log}
 	process.memory.Store(b.memory)
 	defer func() {
 		if err != nil {
@@ -69,16 +80,19 @@ func Open(o Options) (_ *Backend, err error) {
 	if why := rt.SYCLError(); why != nil {
 		o.Log.Info("no SYCL: tensors lie in memory of the host", "reason", why)
 	}
-	return b, b.embed(o)
+	script, err := models.Script(o.Bootstrap, o.Sources)
+	if err != nil {
+		return b, err
+	}
+	if o.Workers > 0 {
+		return b, b.spawn(ctx, o, script)
+	}
+	return b, b.embed(o, script)
 }
 
 // embed runs the models in this process.
-func (b *Backend) embed(o Options) error {
+func (b *Backend) embed(o Options, script string) error {
 	py, err := startPython()
-	if err != nil {
-		return err
-	}
-	script, err := models.Script(o.Bootstrap, o.Sources)
 	if err != nil {
 		return err
 	}
@@ -107,7 +121,7 @@ func (b *Backend) embed(o Options) error {
 	if err != nil {
 		return err
 	}
-	b.Runner, b.ready = e, e.Ready
+	b.Runner, b.ready, b.Turns = e, e.Ready, 2*o.Slots
 	return nil
 }
 
@@ -174,5 +188,5 @@ func (b *Backend) Close(ctx context.Context) error {
 	}
 	process.memory.CompareAndSwap(b.memory, nil)
 	memmgr.Flush()
-	return errors.Join(err, b.Memory.Close())
+	return errors.Join(err, b.memory.close())
 }

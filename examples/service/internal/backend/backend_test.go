@@ -22,30 +22,39 @@ import (
 	builtin "github.com/usmbridge/usmbridge/examples/service/models"
 	bootstrap "github.com/usmbridge/usmbridge/examples/service/python"
 	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/interop/workers"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
 
 // Python keeps queues of dpctl's to the end of the process: what is looked at is memory.
-func TestMain(m *testing.M) { memtest.Main(m) }
+func TestMain(m *testing.M) {
+	workers.Main()
+	memtest.Main(m)
+}
 
 const limit = 64 << 20
 
 // open serves sources with the real Python, where there is one.
 func open(t testing.TB, sources []models.Source, change ...func(*engine.Options)) *engine.Engine {
 	t.Helper()
+	return openWith(t, backend.Options{Sources: sources, Slots: *slots}, change...)
+}
+
+func openWith(t testing.TB, o backend.Options, change ...func(*engine.Options)) *engine.Engine {
+	t.Helper()
 	if _, err := python.Find(); err != nil && os.Getenv("USMBRIDGE_REQUIRE_PYTHON") == "" {
 		t.Skip("no Python: ", err)
 	}
 	var log logged
-	b, err := backend.Open(backend.Options{Sources: sources, Bootstrap: bootstrap.Source, Limit: limit,
-		Grace: 200 * time.Millisecond, Log: slog.New(slog.NewTextHandler(&log, nil))})
-	require.NoError(t, err)
+	o.Bootstrap, o.Limit, o.Grace, o.Log = bootstrap.Source, limit, 200*time.Millisecond, slog.New(slog.NewTextHandler(&log, nil))
+	b, err := backend.Open(t.Context(), o)
+	require.NoError(t, err, "%s", &log)
 	require.NoError(t, b.Ready(t.Context()), "%s", &log)
-	o := engine.Options{Runner: b.Runner, Memory: b.Memory, Models: b.Models, Limit: limit, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	eo := engine.Options{Runner: b.Runner, Memory: b.Memory, Models: b.Models, Limit: limit, Turns: b.Turns, Apart: o.Workers > 0, Log: o.Log}
 	for _, f := range change {
-		f(&o)
+		f(&eo)
 	}
-	e, err := engine.New(o)
+	e, err := engine.New(eo)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -140,7 +149,14 @@ func sobelInGo(grey []float32, h, w int) []byte {
 
 func TestBuiltInModels(t *testing.T) {
 	needNumba(t)
-	e := open(t, builtin.Sources())
+	for _, n := range []int{0, 2} {
+		t.Run(fmt.Sprint(n, " workers"), func(t *testing.T) {
+			tryBuiltIn(t, openWith(t, backend.Options{Sources: builtin.Sources(), Workers: n}))
+		})
+	}
+}
+
+func tryBuiltIn(t *testing.T, e *engine.Engine) {
 	for _, size := range [][2]int{{1, 1}, {1, 7}, {16, 16}, {103, 150}, {0, 5}} {
 		h, w := size[0], size[1]
 		shape := []int64{int64(h), int64(w)}
@@ -190,7 +206,14 @@ def infer(a, b):
 `)
 
 func TestReturnedValues(t *testing.T) {
-	e := open(t, []models.Source{many})
+	for _, n := range []int{0, 1} {
+		t.Run(fmt.Sprint(n, " workers"), func(t *testing.T) {
+			tryReturned(t, openWith(t, backend.Options{Sources: []models.Source{many}, Workers: n}), n > 0)
+		})
+	}
+}
+
+func tryReturned(t *testing.T, e *engine.Engine, apart bool) {
 	r, err := e.Begin(t.Context(), "test", "many", "")
 	require.NoError(t, err)
 	defer r.End()
@@ -213,7 +236,9 @@ func TestReturnedValues(t *testing.T) {
 	require.Equal(t, []byte{7, 7, 7, 7, 7}, results[3].Bytes())
 	m, err := e.Model("many", "")
 	require.NoError(t, err)
-	require.EqualValues(t, 3, m.Stats().CopiedOutputs, "an input that comes back is sent from where it lies")
+	if !apart {
+		require.EqualValues(t, 3, m.Stats().CopiedOutputs, "an input that comes back is sent from where it lies")
+	}
 }
 
 const header = `
@@ -339,6 +364,50 @@ def infer(x):
 	wg.Wait()
 }
 
+// A worker that dies costs the request that it had, and no other.
+func TestWorkerDies(t *testing.T) {
+	e := openWith(t, backend.Options{Workers: 2, Sources: []models.Source{
+		source("dies", header+"import os, signal\ndef infer(x): os.kill(os.getpid(), signal.SIGKILL)\ndef warm(): pass"),
+		source("good", header+"import time\ndef infer(x):\n    time.sleep(0.01)\n    return {'y': x}"),
+	}})
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 10 {
+				if _, err := call(t.Context(), e, "good", "x", []int64{1}, []float32{1}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 3 {
+		_, err := call(t.Context(), e, "dies", "x", []int64{1}, []float32{1})
+		require.Equal(t, oip.Internal, oip.As(err).Kind)
+		require.Equal(t, "model dies failed", oip.As(err).Message)
+		require.ErrorIs(t, err, workers.ErrDied)
+	}
+	wg.Wait()
+}
+
+// A worker that hangs in C is killed after the deadline.
+func TestWorkerHangs(t *testing.T) {
+	e := openWith(t, backend.Options{Workers: 1, Sources: []models.Source{
+		source("hangs", header+"import ctypes\ndef infer(x): ctypes.PyDLL(None).pause()\ndef warm(): pass"),
+		source("good", header+"def infer(x): return {'y': x}"),
+	}})
+	r, err := e.Begin(t.Context(), "test", "hangs", "")
+	require.NoError(t, err)
+	defer r.End()
+	r.SetTimeout(50 * time.Millisecond)
+	in, err := r.Input("x", "FP32", []int64{1})
+	require.NoError(t, err)
+	require.NoError(t, in.Fill(func(p []byte) error { clear(p); return nil }))
+	_, err = r.Run()
+	require.Equal(t, oip.Deadline, oip.As(err).Kind)
+	_, err = call(t.Context(), e, "good", "x", []int64{1}, []float32{1})
+	require.NoError(t, err)
+}
+
 // Models that cannot be served are all named, with their file and the reason.
 func TestBadModelFiles(t *testing.T) {
 	if _, err := python.Find(); err != nil && os.Getenv("USMBRIDGE_REQUIRE_PYTHON") == "" {
@@ -368,13 +437,15 @@ func TestBadModelFiles(t *testing.T) {
 	for name, text := range bad {
 		sources = append(sources, models.Source{Name: name, File: fmt.Sprintf("/models/%s.py", name), Text: text})
 	}
-	_, err := backend.Open(backend.Options{Sources: sources, Bootstrap: bootstrap.Source, Limit: limit})
-	require.ErrorIs(t, err, models.ErrRefused)
-	for name := range bad {
-		require.Contains(t, err.Error(), fmt.Sprintf("/models/%s.py is refused: ", name))
+	for _, n := range []int{0, 1} {
+		_, err := backend.Open(t.Context(), backend.Options{Sources: sources, Bootstrap: bootstrap.Source, Limit: limit, Workers: n})
+		require.ErrorIs(t, err, models.ErrRefused)
+		for name := range bad {
+			require.Contains(t, err.Error(), fmt.Sprintf("/models/%s.py is refused: ", name))
+		}
+		require.NotContains(t, err.Error(), "good.py")
+		require.Contains(t, err.Error(), "no_such_module_anywhere")
 	}
-	require.NotContains(t, err.Error(), "good.py")
-	require.Contains(t, err.Error(), "no_such_module_anywhere")
 }
 
 // A model that is called as a module of Python hides nothing, and warm() is called once.
@@ -399,7 +470,7 @@ func TestWarmUpThatFails(t *testing.T) {
 	if _, err := python.Find(); err != nil && os.Getenv("USMBRIDGE_REQUIRE_PYTHON") == "" {
 		t.Skip("no Python: ", err)
 	}
-	b, err := backend.Open(backend.Options{Limit: limit, Bootstrap: bootstrap.Source,
+	b, err := backend.Open(t.Context(), backend.Options{Limit: limit, Bootstrap: bootstrap.Source,
 		Sources: []models.Source{source("cold", header+"def infer(x): pass\ndef warm(): raise OSError('no weights')")}})
 	require.NoError(t, err)
 	err = b.Ready(t.Context())

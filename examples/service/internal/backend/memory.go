@@ -1,30 +1,70 @@
 package backend
 
 import (
+	"errors"
+	"fmt"
+	"log/slog"
+
 	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
 // memory is where tensors lie: shared USM of the default device, which host and device both
-// reach, else memory of the host.
+// reach, else memory of the host; for workers such that other processes can map.
 type memory struct {
 	queue *syclobj.Queue
 	kind  syclobj.USMKind
-	limit uint64
 	pool  *memmgr.Pool
+	// segments is below the pool where workers map it; nil else.
+	segments *segment.Resource
 }
 
-func openMemory(rt *syclobj.Runtime, limit uint64) *memory {
-	m := &memory{queue: rt.DefaultQueue(), kind: syclobj.USMShared, limit: limit}
-	from := memmgr.Host()
+func openMemory(rt *syclobj.Runtime, limit uint64, workers bool, log *slog.Logger) (*memory, error) {
+	m := &memory{queue: rt.DefaultQueue(), kind: syclobj.USMShared}
 	if m.queue.IsHost() {
 		m.kind = syclobj.USMUnknown
-	} else {
-		from = memmgr.USM(m.queue, m.kind)
+	}
+	from, err := m.source(rt, workers, log)
+	if err != nil {
+		return nil, err
 	}
 	m.pool = memmgr.NewPool(memmgr.NewLimit(from, limit), memmgr.WithName("tensors"))
 	memmgr.SetDefaultLimit(limit)
-	return m
+	return m, nil
+}
+
+// source is where the pool's memory comes from.
+func (m *memory) source(rt *syclobj.Runtime, workers bool, log *slog.Logger) (memmgr.Resource, error) {
+	switch {
+	case !workers && m.queue.IsHost():
+		return memmgr.Host(), nil
+	case !workers:
+		return memmgr.USM(m.queue, m.kind), nil
+	}
+	if !m.queue.IsHost() {
+		shared, err := segment.NewUSM(m.queue, m.kind, segment.PeersWrite)
+		if err == nil {
+			m.segments = shared
+			return shared, nil
+		}
+		log.Warn("USM of this device cannot be shared with workers: tensors lie in memory of the host", "reason", err)
+		m.queue, m.kind = rt.HostQueue(), syclobj.USMUnknown
+	}
+	shared, err := segment.NewHost(segment.PeersWrite)
+	if err != nil {
+		return nil, fmt.Errorf("backend: memory for workers: %w", err)
+	}
+	m.segments = shared
+	return shared, nil
+}
+
+func (m *memory) close() error {
+	err := m.pool.Close()
+	if m.segments != nil {
+		err = errors.Join(err, m.segments.Close())
+	}
+	return err
 }
 
 // forPython is where arrays that models make lie: those of the kind of tensors in the same

@@ -21,6 +21,10 @@
 // it lies densely in memory of the pool, because what a client is slow to fetch must count
 // against the limit.
 //
+// All memory of a request is taken at once, where its tensors are known by then: its first
+// Fill, or Run, waits for it, and nobody waits with a part of it. Models that run apart, in
+// other processes, see copies of regions, and outputs are copied there.
+//
 // # Errors
 //
 // All errors are *oip.Error.

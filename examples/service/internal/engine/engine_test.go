@@ -4,9 +4,13 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"math"
+	"os"
+	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,6 +19,7 @@ import (
 	"github.com/usmbridge/usmbridge/examples/service/internal/engine"
 	"github.com/usmbridge/usmbridge/examples/service/internal/enginetest"
 	"github.com/usmbridge/usmbridge/examples/service/internal/oip"
+	"github.com/usmbridge/usmbridge/examples/service/internal/region"
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
@@ -199,29 +204,30 @@ func TestMemoryBounds(t *testing.T) {
 	holder, err := e.Begin(t.Context(), "a", "identity", "")
 	require.NoError(t, err)
 	defer holder.End()
-	in, err := holder.Input("x", "FP32", []int64{limit / 8})
+	in, err := holder.Input("x", "FP32", []int64{limit / 16}) // and as much for the output
 	require.NoError(t, err)
 	require.NoError(t, in.Fill(func([]byte) error { return nil }))
 
-	for tenant, kind := range map[string]oip.Kind{"a": oip.Busy, "b": oip.Busy} {
+	const more = limit / 8 / 10 * 7 // with the output 0.7 of the limit
+	for _, tenant := range []string{"a", "b"} {
 		r, err := e.Begin(t.Context(), tenant, "identity", "")
 		require.NoError(t, err)
 		r.SetTimeout(20 * time.Millisecond)
-		in, err := r.Input("x", "FP32", []int64{limit / 4 / 10 * 7})
+		in, err := r.Input("x", "FP32", []int64{more})
 		require.NoError(t, err)
-		require.Equal(t, kind, kindOf(t, in.Fill(func([]byte) error { t.Error("read"); return nil })), tenant)
+		require.Equal(t, oip.Busy, kindOf(t, in.Fill(func([]byte) error { t.Error("read"); return nil })), tenant)
 		r.End()
 	}
 	r, err := e.Begin(t.Context(), "b", "identity", "")
 	require.NoError(t, err)
-	in, err = r.Input("x", "FP32", []int64{limit / 4})
+	in, err = r.Input("x", "FP32", []int64{limit / 8})
 	require.NoError(t, err)
 	require.Equal(t, oip.TooLarge, kindOf(t, in.Fill(func([]byte) error { return nil })), "more than any client may have")
 	r.End()
 
 	waits, err := e.Begin(t.Context(), "b", "identity", "")
 	require.NoError(t, err)
-	in, err = waits.Input("x", "FP32", []int64{limit / 4 / 10 * 7})
+	in, err = waits.Input("x", "FP32", []int64{more})
 	require.NoError(t, err)
 	filled := make(chan error)
 	go func() { filled <- in.Fill(func([]byte) error { return nil }) }()
@@ -423,4 +429,84 @@ func pool(t *testing.T) *memmgr.Pool {
 	p := memmgr.NewPool(memmgr.Host())
 	t.Cleanup(func() { require.NoError(t, p.Close()) })
 	return p
+}
+
+// shm is shared memory of a client's, and its key.
+func shm(t *testing.T, size int) (key string, data []byte) {
+	t.Helper()
+	f, err := os.CreateTemp("/dev/shm", "usmbridge-engine-")
+	if err != nil {
+		t.Skip("no POSIX shared memory here: ", err)
+	}
+	defer f.Close()
+	t.Cleanup(func() { os.Remove(f.Name()) })
+	require.NoError(t, f.Truncate(int64(size)))
+	data, err = syscall.Mmap(int(f.Fd()), 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, syscall.Munmap(data)) })
+	return filepath.Base(f.Name()), data
+}
+
+// Regions are inputs and outputs in place, or copied where the models are apart; in both cases
+// what a client gets wrong is refused and what it cuts off is told.
+func TestRegions(t *testing.T) {
+	for _, apart := range []bool{false, true} {
+		t.Run(fmt.Sprint("apart ", apart), func(t *testing.T) {
+			regions := region.New(region.Options{})
+			t.Cleanup(func() { require.NoError(t, regions.Close()) })
+			e := enginetest.New(t, engine.Options{Regions: regions, Apart: apart, Limit: 16 << 20}, enginetest.Identity())
+			key, data := shm(t, 8192)
+			require.NoError(t, regions.Register("r", key, 0, 8192))
+			require.NoError(t, floats(1, 2, 3)(data))
+			for _, fill := range []bool{false, true} {
+				clear(data[4096:])
+				r, err := e.Begin(t.Context(), "a", "identity", "")
+				require.NoError(t, err)
+				in, err := r.Input("x", "FP32", []int64{3})
+				require.NoError(t, err)
+				if fill { // which reserves memory for the output too
+					require.NoError(t, in.Fill(floats(1, 2, 3)))
+				} else {
+					require.Equal(t, oip.Invalid, kindOf(t, in.Region("r", 0, 16)), "not its size")
+					require.Equal(t, oip.Invalid, kindOf(t, in.Region("r", 2, 12)), "not aligned")
+					require.Equal(t, oip.NotFound, kindOf(t, in.Region("s", 0, 12)))
+					require.Equal(t, oip.Invalid, kindOf(t, in.Region("r", 8184, 12)), "beyond its end")
+					require.NoError(t, in.Region("r", 0, 12))
+					require.Equal(t, oip.Internal, kindOf(t, in.Region("r", 0, 12)), "twice")
+				}
+				out, err := r.Output("y")
+				require.NoError(t, err)
+				require.NoError(t, out.Region("r", 4096, 100))
+				require.Equal(t, oip.InUse, kindOf(t, regions.Unregister("r")))
+				results, err := r.Run()
+				require.NoError(t, err)
+				require.True(t, results[0].InRegion)
+				require.Equal(t, data[:12], data[4096:4108])
+				require.Zero(t, data[4108])
+				r.End()
+			}
+			r, err := e.Begin(t.Context(), "a", "identity", "")
+			require.NoError(t, err)
+			in, err := r.Input("x", "FP32", []int64{3})
+			require.NoError(t, err)
+			require.NoError(t, in.Region("r", 0, 12))
+			out, err := r.Output("y")
+			require.NoError(t, err)
+			require.NoError(t, out.Region("r", 4096, 8))
+			_, err = r.Run()
+			require.Equal(t, oip.Invalid, kindOf(t, err), "no room for the output")
+			r.End()
+
+			r, err = e.Begin(t.Context(), "a", "identity", "")
+			require.NoError(t, err)
+			in, err = r.Input("x", "FP32", []int64{3})
+			require.NoError(t, err)
+			require.NoError(t, in.Region("r", 4096, 12))
+			require.NoError(t, os.Truncate("/dev/shm/"+key, 0))
+			_, err = r.Run()
+			require.Equal(t, oip.Invalid, kindOf(t, err), "cut off")
+			r.End()
+			require.NoError(t, regions.Unregister("r"))
+		})
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/usmbridge/usmbridge/examples/service/internal/oip"
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/interop/workers"
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
@@ -32,6 +33,8 @@ func (r *Request) told(err error) *oip.Error {
 		return &oip.Error{Kind: oip.Busy, Message: "as many requests are being served as may be at a time", RetryAfter: retryAfter, Err: err}
 	case errors.Is(err, executor.ErrClosed):
 		return &oip.Error{Kind: oip.NotReady, Message: errDraining.Message, RetryAfter: retryAfter, Err: err}
+	case errors.Is(err, workers.ErrRestarts):
+		return &oip.Error{Kind: oip.NotReady, Message: "the server is not ready", RetryAfter: retryAfter, Err: err}
 	case errors.Is(err, python.MemoryError), errors.Is(err, memmgr.ErrOutOfMemory):
 		return &oip.Error{Kind: oip.Busy, Message: fmt.Sprintf("model %s found no memory", name), RetryAfter: retryAfter, Err: err}
 	}

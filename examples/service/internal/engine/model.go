@@ -107,8 +107,8 @@ func (m *Model) shapeOf(output int, inputs []Input) []int64 {
 	return shape
 }
 
-// layout is a dense array's.
-func layout(shape []int64) (usmarray.Layout, error) {
+// layout is a dense array's, from an offset in elements on.
+func layout(shape []int64, offset int) (usmarray.Layout, error) {
 	ints := make([]int, len(shape))
 	for i, extent := range shape {
 		if extent > math.MaxInt {
@@ -116,7 +116,7 @@ func layout(shape []int64) (usmarray.Layout, error) {
 		}
 		ints[i] = int(extent)
 	}
-	return usmarray.NewLayout(ints, nil, 0)
+	return usmarray.NewLayout(ints, nil, offset)
 }
 
 // clip shortens a text of a model's for a client: the first line, within reason.

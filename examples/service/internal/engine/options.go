@@ -43,6 +43,9 @@ type Options struct {
 	Limit uint64
 	// Regions are clients' memory; nil where it is not served. They stay the caller's.
 	Regions *region.Registry
+	// Apart says that models run where only memory of Memory is seen, in other processes:
+	// what lies in regions is copied, into Memory before the call and from there after it.
+	Apart bool
 
 	Turns     int           // calls to models at a time; 4. Of serial models there are 2: the one that runs, and the next.
 	Requests  int           // requests that are there, of serial models and of the others; 1024

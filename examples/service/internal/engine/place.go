@@ -10,48 +10,87 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// place is where a tensor lies: in memory of the pool, or in a client's region. The zero
-// place is none.
+// place is where a tensor lies: in memory of the pool, of which it has a reference, or in a
+// client's region. The zero place is none.
 type place struct {
 	buffer memmgr.Buffer
+	offset uint64        // of its first byte
 	lease  *region.Lease // of the region, whose buffer it is then
 }
 
 func (p *place) there() bool { return p.buffer.Valid() }
 
+func (p *place) address() uintptr { return p.buffer.Address() + uintptr(p.offset) }
+
 // allocate takes memory of the pool, charged to the request's tenant, waiting for it until
 // the request ends.
 func (p *place) allocate(r *Request, bytes uint64) error {
-	if limit := r.model.engine.o.Limit; limit != 0 && bytes > limit {
-		return oip.Errorf(oip.TooLarge, "a tensor of %d bytes: all tensors together may have %d", bytes, limit)
+	engine := r.model.engine
+	if most := engine.accounts.options.Hard; most != 0 && bytes > most {
+		return oip.Errorf(oip.TooLarge, "the tensors of a request to model %s take %d bytes, and those of a client may take %d", r.model.def.Meta.Name, bytes, most)
 	}
 	buffer, err := memmgr.New(r.account.memory, memmgr.Request{Size: uintptr(bytes), Tag: r.model.def.Meta.Name, Context: r.Context()})
 	if err != nil {
-		return r.noMemory(err, bytes)
+		return r.noMemory(err)
 	}
 	p.buffer = buffer
 	return nil
 }
 
+// apart is where tensors begin that lie in one buffer, a multiple of any element's size.
+const apart = 256
+
+// reserve takes memory for all tensors that are known and have none, at once: a request that
+// had some of its memory and waited for the rest could wait for another one that does the same.
+func (r *Request) reserve() error {
+	var places []*place
+	var offsets []uint64
+	total := uint64(0)
+	add := func(p *place, size uint64) {
+		places, offsets = append(places, p), append(offsets, total)
+		total += (size + apart - 1) &^ (apart - 1)
+	}
+	all := true
+	for i := range r.inputs {
+		in := &r.inputs[i]
+		all = all && in.given
+		if in.given && !in.place.there() {
+			add(&in.place, in.size)
+		}
+	}
+	if m := r.model; all && m.def.Bound && m.def.Shapes == "" {
+		for i := range r.outputs {
+			o := &r.outputs[i]
+			if err := o.setShape(m.shapeOf(i, r.inputs)); err != nil {
+				return err
+			}
+			if !o.place.there() {
+				add(&o.place, o.size)
+			}
+		}
+	}
+	if len(places) == 0 {
+		return nil
+	}
+	if err := places[0].allocate(r, total); err != nil {
+		return err
+	}
+	for i, p := range places[1:] {
+		*p = place{buffer: places[0].buffer.Retain(), offset: offsets[i+1]}
+	}
+	return nil
+}
+
 // noMemory tells a client why there is no memory for it.
-func (r *Request) noMemory(err error, bytes uint64) error {
+func (r *Request) noMemory(err error) error {
 	if r.parent.Err() != nil && errors.Is(context.Cause(r.parent), context.Canceled) {
 		return &oip.Error{Kind: oip.Cancelled, Message: "the request was cancelled", Err: err}
-	}
-	if r.Context().Err() == nil && errors.Is(err, memmgr.ErrOutOfMemory) && r.tooMuch(bytes) {
-		return &oip.Error{Kind: oip.TooLarge, Message: "a client's tensors may not have as many bytes", Err: err}
 	}
 	if errors.Is(err, memmgr.ErrOutOfMemory) {
 		r.model.engine.refused.Add(1)
 		return &oip.Error{Kind: oip.Busy, Message: "there is no memory for this request at present", RetryAfter: retryAfter, Err: err}
 	}
 	return &oip.Error{Kind: oip.Internal, Message: "the server failed", Err: err}
-}
-
-// tooMuch tells whether so many bytes are more than a tenant may ever have.
-func (r *Request) tooMuch(bytes uint64) bool {
-	hard := r.model.engine.accounts.options.Hard
-	return hard != 0 && bytes > hard
 }
 
 // borrow takes a range of a client's region.
@@ -85,7 +124,7 @@ func (p *place) err() error {
 
 // array shows what lies here; it borrows.
 func (p *place) array(dt usmarray.DataType, shape []int64, o ...usmarray.BufferOption) (*usmarray.Array, error) {
-	l, err := layout(shape)
+	l, err := layout(shape, int(p.offset)/dt.Size())
 	if err != nil {
 		return nil, err
 	}
@@ -99,10 +138,10 @@ func (p *place) array(dt usmarray.DataType, shape []int64, o ...usmarray.BufferO
 // bytes are the first n.
 func (p *place) bytes(n uint64) ([]byte, error) {
 	b, err := p.buffer.Bytes()
-	if err != nil || uint64(len(b)) < n {
+	if err != nil || uint64(len(b)) < p.offset+n {
 		return nil, &oip.Error{Kind: oip.Internal, Message: "the server failed", Err: err}
 	}
-	return b[:n:n], nil
+	return b[p.offset : p.offset+n : p.offset+n], nil
 }
 
 func (p *place) release() {

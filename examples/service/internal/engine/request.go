@@ -86,9 +86,11 @@ func (r *Request) End() {
 	r.arrays, r.results = nil, nil
 	for i := range r.inputs {
 		r.inputs[i].place.release()
+		r.inputs[i].theirs.release()
 	}
 	for i := range r.outputs {
 		r.outputs[i].place.release()
+		r.outputs[i].theirs.release()
 	}
 	if r.cancel != nil {
 		r.cancel()

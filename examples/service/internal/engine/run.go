@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -34,7 +35,7 @@ func (r *Request) Run() ([]Result, error) {
 func (r *Request) run() ([]Result, error) {
 	m := r.model
 	for i := range r.inputs {
-		if in := &r.inputs[i]; !in.full {
+		if in := &r.inputs[i]; !in.full && !in.theirs.there() {
 			return nil, oip.Errorf(oip.Invalid, "input %s of model %s is missing", in.meta().Name, m.def.Meta.Name)
 		}
 	}
@@ -45,9 +46,17 @@ func (r *Request) run() ([]Result, error) {
 		}
 	}
 	began := time.Now()
+	if err := r.reserve(); err != nil { // what Fill has not: whoever waits for memory keeps nobody's turn
+		return nil, err
+	}
 	args := make([]any, 0, len(r.inputs)+len(r.outputs))
 	for i := range r.inputs {
 		in := &r.inputs[i]
+		if !in.full {
+			if err := in.copyIn(); err != nil {
+				return nil, err
+			}
+		}
 		a, err := in.place.array(m.types[i], in.shape, usmarray.BufferReadOnly())
 		if err != nil {
 			return nil, err
@@ -55,7 +64,7 @@ func (r *Request) run() ([]Result, error) {
 		args = append(args, a)
 		m.stats.inputBytes.Add(in.size)
 	}
-	if m.def.Bound && m.def.Shapes == "" { // memory first: who waits for it keeps nobody's turn
+	if m.def.Bound && m.def.Shapes == "" {
 		var err error
 		if args, err = r.bind(args, nil); err != nil {
 			return nil, err
@@ -91,6 +100,13 @@ func (r *Request) run() ([]Result, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	for _, o := range r.wanted {
+		if o.theirs.there() {
+			if err := o.copyOut(); err != nil {
+				return nil, err
+			}
+		}
 	}
 	if err := r.stillThere(); err != nil {
 		return nil, err
@@ -215,12 +231,11 @@ func (r *Request) takeOne(o *Output, a *usmarray.Array) error {
 	if a.DataType() != dt || !meta.Fits(shape) {
 		return r.badModel(fmt.Errorf("output %s is %v of %v and is declared as %v of %v", meta.Name, a.DataType(), shape, dt, meta.Shape))
 	}
-	o.shape, o.size = shape, uint64(a.NBytes())
-	if err := o.fits(); err != nil {
-		return err
-	}
-	if in := r.given(a); o.place.lease == nil && in != nil {
-		o.place.buffer = in.place.buffer.Retain()
+	if in := r.given(a); in != nil && o.place.lease == nil {
+		if err := o.setShape(shape); err != nil {
+			return err
+		}
+		o.place = place{buffer: in.place.buffer.Retain(), offset: in.place.offset}
 		return nil
 	}
 	if err := o.settle(shape); err != nil {
@@ -245,7 +260,7 @@ func (r *Request) takeOne(o *Output, a *usmarray.Array) error {
 func (r *Request) given(a *usmarray.Array) *Input {
 	for i := range r.inputs {
 		in := &r.inputs[i]
-		if in.place.lease == nil && in.place.buffer.Address() == uintptr(a.Pointer()) && in.size == uint64(a.NBytes()) && a.IsC() {
+		if in.place.lease == nil && in.place.address() == uintptr(a.Pointer()) && in.size == uint64(a.NBytes()) && a.IsC() {
 			return in
 		}
 	}
@@ -255,12 +270,12 @@ func (r *Request) given(a *usmarray.Array) *Input {
 // stillThere asks whether the memory of clients is what it was when it was used.
 func (r *Request) stillThere() error {
 	for i := range r.inputs {
-		if err := r.inputs[i].place.err(); err != nil {
+		if err := errors.Join(r.inputs[i].place.err(), r.inputs[i].theirs.err()); err != nil {
 			return err
 		}
 	}
 	for i := range r.outputs {
-		if err := r.outputs[i].place.err(); err != nil {
+		if err := errors.Join(r.outputs[i].place.err(), r.outputs[i].theirs.err()); err != nil {
 			return err
 		}
 	}
@@ -276,7 +291,7 @@ func (r *Request) collect() ([]Result, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.results[i] = Result{Name: meta.Name, Datatype: meta.Datatype, Shape: o.shape, InRegion: o.place.lease != nil,
+		r.results[i] = Result{Name: meta.Name, Datatype: meta.Datatype, Shape: o.shape, InRegion: o.inRegion(),
 			size: o.size, data: data, buffer: o.place.buffer}
 		r.model.stats.outputBytes.Add(o.size)
 	}

@@ -15,6 +15,7 @@ type Input struct {
 	shape   []int64
 	size    uint64
 	place   place
+	theirs  place // the region it comes from, where place is a copy
 	full    bool
 }
 
@@ -63,11 +64,13 @@ func (in *Input) Datatype() oip.Datatype { return in.meta().Datatype }
 // Size bytes. An error of read comes back as it is. Errors: Busy, TooLarge, Deadline,
 // Cancelled.
 func (in *Input) Fill(read func(p []byte) error) error {
-	if in.place.there() || in.request.ran {
+	if in.full || in.theirs.there() || in.request.ran {
 		return misuse("Fill on an input that has its memory")
 	}
-	if err := in.place.allocate(in.request, in.size); err != nil {
-		return err
+	if !in.place.there() {
+		if err := in.request.reserve(); err != nil {
+			return err
+		}
 	}
 	p, err := in.place.bytes(in.size)
 	if err != nil {
@@ -84,15 +87,36 @@ func (in *Input) Fill(read func(p []byte) error) error {
 // bytes, of which there must be Size. Errors: those of region.Registry.Acquire, Invalid,
 // Unsupported.
 func (in *Input) Region(name string, offset, size uint64) error {
-	if in.place.there() || in.request.ran {
+	if in.full || in.theirs.there() || in.request.ran {
 		return misuse("Region on an input that has its memory")
 	}
 	if size != in.size {
 		return oip.Errorf(oip.Invalid, "input %s takes %d bytes, and %d of region %s are given", in.meta().Name, in.size, size, oip.Quote(name))
 	}
-	if err := in.place.borrow(in.request, name, offset, size, false, in.meta().Datatype); err != nil {
+	var p place
+	if err := p.borrow(in.request, name, offset, size, false, in.meta().Datatype); err != nil {
 		return err
 	}
+	if in.request.model.engine.o.Apart {
+		in.theirs = p
+		return nil
+	}
+	in.place.release() // which was reserved with others'
+	in.place, in.full = p, true
+	return nil
+}
+
+// copyIn copies an input from its region.
+func (in *Input) copyIn() error {
+	from, err := in.theirs.bytes(in.size)
+	if err != nil {
+		return err
+	}
+	to, err := in.place.bytes(in.size)
+	if err != nil {
+		return err
+	}
+	copy(to, from)
 	in.full = true
 	return nil
 }
@@ -104,6 +128,7 @@ type Output struct {
 	wanted  bool
 	room    uint64 // bytes of the region
 	place   place
+	theirs  place // the region it is copied to, where place is not that
 	shape   []int64
 	size    uint64
 }
@@ -129,34 +154,57 @@ func (r *Request) Output(name string) (*Output, error) {
 // Region has the output written to a client's registered memory: offset and size in bytes, of
 // which it may take less. Errors: as of Input.Region.
 func (o *Output) Region(name string, offset, size uint64) error {
-	if o.place.there() || o.request.ran {
-		return misuse("Region on an output that has its memory")
+	if o.inRegion() || o.request.ran {
+		return misuse("Region on an output that has one")
 	}
-	if err := o.place.borrow(o.request, name, offset, size, true, o.meta().Datatype); err != nil {
+	var p place
+	if err := p.borrow(o.request, name, offset, size, true, o.meta().Datatype); err != nil {
 		return err
 	}
 	o.room = size
+	if o.request.model.engine.o.Apart {
+		o.theirs = p
+		return nil
+	}
+	o.place.release() // which was reserved with others'
+	o.place = p
 	return nil
 }
 
-// settle fixes the shape, and takes memory where the output has none.
-func (o *Output) settle(shape []int64) error {
+func (o *Output) inRegion() bool { return o.place.lease != nil || o.theirs.lease != nil }
+
+// setShape fixes the shape, where a region has room for it.
+func (o *Output) setShape(shape []int64) error {
 	size, err := oip.Bytes(o.meta().Datatype, shape)
 	if err != nil {
 		return err
 	}
 	o.shape, o.size = shape, size
-	if o.place.lease == nil {
-		return o.place.allocate(o.request, size)
+	if o.inRegion() && size > o.room {
+		return oip.Errorf(oip.Invalid, "output %s has %d bytes, and its region has room for %d", o.meta().Name, size, o.room)
 	}
-	return o.fits()
+	return nil
 }
 
-// fits refuses a region that is too small.
-func (o *Output) fits() error {
-	if o.place.lease != nil && o.size > o.room {
-		return oip.Errorf(oip.Invalid, "output %s has %d bytes, and its region has room for %d", o.meta().Name, o.size, o.room)
+// settle is setShape, and takes memory where the output has none.
+func (o *Output) settle(shape []int64) error {
+	if err := o.setShape(shape); err != nil || o.place.there() {
+		return err
 	}
+	return o.place.allocate(o.request, o.size)
+}
+
+// copyOut copies an output to its region.
+func (o *Output) copyOut() error {
+	from, err := o.place.bytes(o.size)
+	if err != nil {
+		return err
+	}
+	to, err := o.theirs.bytes(o.size)
+	if err != nil {
+		return err
+	}
+	copy(to, from)
 	return nil
 }
 

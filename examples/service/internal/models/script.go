@@ -16,7 +16,8 @@ const Module = "usmbridge_service"
 // Functions of that module, for executor.Runner.Call.
 const (
 	Describe = Module + ":describe" // what Definitions reads
-	Warm     = Module + ":warm"     // warms the models that are named, or all; see Troubles
+	Warm     = Module + ":warm"     // warms the models that are named; see Troubles
+	WarmAll  = Module + ":warm_all" // warms all, and prints the troubles
 )
 
 // Script is the source of a Python module that has the models: bootstrap is what loads and

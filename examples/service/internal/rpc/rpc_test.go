@@ -193,8 +193,16 @@ func TestReadAsItComes(t *testing.T) {
 	require.NoError(t, err)
 	_, err = b.infer(t.Context(), identity("identity", 3<<20))
 	code(t, codes.InvalidArgument, err, "all tensors together")
+	_, err = b.infer(t.Context(), identity("identity", 7<<18)) // input and output, which never have room together
+	code(t, codes.InvalidArgument, err, "take 14680064 bytes")
 	var trailer metadata.MD
-	_, err = b.infer(t.Context(), identity("identity", 7<<18), grpc.Trailer(&trailer)) // input and output, of which the second has no room
+	holder, err := b.engine.Begin(t.Context(), "another", "identity", "")
+	require.NoError(t, err)
+	defer holder.End()
+	in, err := holder.Input("x", "FP32", []int64{5 << 17})
+	require.NoError(t, err)
+	require.NoError(t, in.Fill(func([]byte) error { return nil }))
+	_, err = b.infer(t.Context(), identity("identity", 5<<17), grpc.Trailer(&trailer))
 	code(t, codes.ResourceExhausted, err)
 	require.NotEmpty(t, trailer["grpc-retry-pushback-ms"])
 }

@@ -1,0 +1,62 @@
+package backend
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/usmbridge/usmbridge/examples/service/internal/models"
+	"github.com/usmbridge/usmbridge/interop/workers"
+)
+
+// spawn runs the models in processes of their own.
+func (b *Backend) spawn(ctx context.Context, o Options, script string) error {
+	pool, err := workers.New(workers.Config{
+		Workers: o.Workers, Queue: o.Queue, Wait: true, Grace: o.Grace, Least: 1,
+		Modules: []workers.Module{{Name: models.Module, Source: script}},
+		Warm:    []string{models.WarmAll},
+		Output:  &lines{log: o.Log},
+	})
+	if err != nil {
+		return fmt.Errorf("backend: %w", err)
+	}
+	b.Runner, b.Workers, b.ready, b.Turns = pool, pool, pool.Ready, 2*o.Workers
+	if err := pool.Ready(ctx); err != nil {
+		return fmt.Errorf("backend: %w", explain(err))
+	}
+	described, err := pool.Call(ctx, models.Describe)
+	if err != nil {
+		return fmt.Errorf("backend: %w", explain(err))
+	}
+	b.Models, err = models.Definitions(described, o.Sources)
+	return err
+}
+
+// lines writes what workers print to a log, a record for each line.
+type lines struct {
+	log  *slog.Logger
+	part []byte
+}
+
+// longest is where a line is cut.
+const longest = 16 << 10
+
+// Write implements io.Writer.
+func (l *lines) Write(p []byte) (int, error) {
+	n := len(p)
+	for {
+		line, rest, ended := bytes.Cut(p, []byte("\n"))
+		if room := longest - len(l.part); len(line) > room {
+			line = line[:room]
+		}
+		l.part = append(l.part, line...)
+		if !ended {
+			return n, nil
+		}
+		if len(l.part) > 0 {
+			l.log.Info("a worker writes", "line", string(l.part))
+		}
+		l.part, p = l.part[:0], rest
+	}
+}
