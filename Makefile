@@ -7,6 +7,13 @@ VENV  := $(CURDIR)/.venv
 # From the command line alone: variables of these names are too common elsewhere.
 IN    =
 OUT   = edges.png
+# What `make serve` serves, and where; empty ones are the service's own defaults.
+ADDR    =
+GRPC    =
+ADMIN   =
+MODELS  =
+LIMIT   =
+WORKERS =
 # How long each fuzz target runs in `make check`, and what `make bench` selects.
 FUZZTIME ?= 5s
 BENCH    ?= .
@@ -28,7 +35,7 @@ endif
 QUIET_ENV := env -u USMBRIDGE_SYCL
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-nested test-pythons test-versions test-peers bench bench-wheel bench-service check check-long build python python-run wheel flight browser clean \
+.PHONY: help run serve test test-nested test-pythons test-versions test-peers bench bench-wheel bench-service check check-long build python python-run wheel flight browser clean \
 	vet portable format fmt lint race asan ubsan cgocheck fuzz
 
 help: ## list the targets
@@ -94,6 +101,19 @@ bin/tritonclient/requirements.txt: interop/setup/requirements-tritonclient.txt |
 	$(VENV)/bin/python -m pip install --quiet --no-deps --only-binary=:all: --no-input --disable-pip-version-check \
 	  --target bin/tritonclient --requirement $<
 	cp $< $@
+
+serve: export SERVE_ADDR = $(ADDR)
+serve: export SERVE_GRPC = $(GRPC)
+serve: export SERVE_ADMIN = $(ADMIN)
+serve: export SERVE_MODELS = $(MODELS)
+serve: export SERVE_LIMIT = $(LIMIT)
+serve: export SERVE_WORKERS = $(WORKERS)
+serve: python-run ## the inference service [ADDR=127.0.0.1:8000] [GRPC=127.0.0.1:8001] [ADMIN=addr] [MODELS=dir] [LIMIT=bytes] [WORKERS=n]
+	@mkdir -p bin
+	@test -x bin/service || echo "building (about a minute the first time)"
+	@cd examples/service && $(GO) build -o "$(CURDIR)/bin/service" .
+	@exec $(ACTIVE) ./bin/service -addr "$$SERVE_ADDR" -grpc "$$SERVE_GRPC" -admin "$$SERVE_ADMIN" \
+	  -models "$$SERVE_MODELS" -limit "$$SERVE_LIMIT" -workers "$${SERVE_WORKERS:-0}"
 
 flight: ## builds bin/usmflight, the Arrow Flight server for tensors
 	@mkdir -p bin

@@ -8,10 +8,11 @@ require (
 	github.com/usmbridge/usmbridge v0.0.0
 	github.com/usmbridge/usmbridge/interop/flight v0.0.0
 	github.com/usmbridge/usmbridge/interop/metrics v0.0.0
-	golang.org/x/sync v0.23.0
 	google.golang.org/grpc v1.85.0
 	google.golang.org/protobuf v1.36.12
 )
+
+require golang.org/x/sync v0.23.0 // indirect
 
 require (
 	github.com/beorn7/perks v1.0.1 // indirect

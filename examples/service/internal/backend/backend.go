@@ -166,6 +166,12 @@ func explain(err error) error {
 	return err
 }
 
+// ForModels is engine.Options.ForModels: arrays of the pool's kind of memory are charged to the
+// account. Workers make theirs in memory of their own.
+func (b *Backend) ForModels(account memmgr.Resource, q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error) {
+	return b.memory.choose(account, q, kind)
+}
+
 // Ready waits until the models are warm. Errors: a model's function warm that failed, and the
 // context's.
 func (b *Backend) Ready(ctx context.Context) error {

@@ -50,7 +50,7 @@ func openWith(t testing.TB, o backend.Options, change ...func(*engine.Options)) 
 	b, err := backend.Open(t.Context(), o)
 	require.NoError(t, err, "%s", &log)
 	require.NoError(t, b.Ready(t.Context()), "%s", &log)
-	eo := engine.Options{Runner: b.Runner, Memory: b.Memory, Models: b.Models, Limit: limit, Turns: b.Turns, Apart: o.Workers > 0, Log: o.Log}
+	eo := engine.Options{Runner: b.Runner, Memory: b.Memory, Models: b.Models, Limit: limit, ForModels: b.ForModels, Turns: b.Turns, Apart: o.Workers > 0, Log: o.Log}
 	for _, f := range change {
 		f(&eo)
 	}
@@ -245,6 +245,30 @@ const header = `
 INPUTS = {"x": ("FP32", (-1,))}
 OUTPUTS = {"y": ("FP32", (-1,))}
 `
+
+// What a model allocates is its request's: charged to the tenant, and told where it is kept.
+func TestModelsMemory(t *testing.T) {
+	e := open(t, []models.Source{
+		source("takes", header+"import usmbridge\ndef infer(x):\n    y = usmbridge.empty(x.size, usm_type=x.usm_type)\n    y.fill(3)\n    return {'y': y}"),
+		source("keeps", header+"import usmbridge\nkept = []\ndef infer(x):\n    kept[:] = [usmbridge.empty(1000, usm_type=x.usm_type)] * (x.size > 1)\n    return {'y': x}\ndef warm(): pass"),
+	}, func(o *engine.Options) { o.Timeout = 3 * time.Second })
+	got, err := call(t.Context(), e, "takes", "x", []int64{3}, []float32{1, 2, 3})
+	require.NoError(t, err)
+	require.Equal(t, []float32{3, 3, 3}, floatsOf(got))
+	_, err = call(t.Context(), e, "takes", "x", []int64{limit / 8}, nil) // and as much for the model
+	require.Equal(t, oip.Deadline, oip.As(err).Kind, "it waits for room: %v", err)
+	for range 3 {
+		_, err = call(t.Context(), e, "keeps", "x", []int64{3}, []float32{1, 2, 3})
+		require.NoError(t, err)
+	}
+	_, err = call(t.Context(), e, "keeps", "x", []int64{1}, []float32{1})
+	require.NoError(t, err)
+	for name, kept := range map[string]uint64{"takes": 0, "keeps": 3} {
+		m, err := e.Model(name, "")
+		require.NoError(t, err)
+		require.Equal(t, kept, m.Stats().Kept, name)
+	}
+}
 
 // What models do wrong is their error, of that request alone, and clients learn no more than
 // that.
@@ -508,4 +532,31 @@ def infer(x, *, outputs):
 		})
 	}
 	wg.Wait()
+}
+
+// The model of the README does what it says.
+func TestModelOfTheReadme(t *testing.T) {
+	needNumba(t)
+	text, err := os.ReadFile("../../README.md")
+	require.NoError(t, err)
+	_, model, ok := strings.Cut(string(text), "```python\n")
+	require.True(t, ok)
+	model, _, _ = strings.Cut(model, "```")
+	e := open(t, []models.Source{source("readme", model)})
+	r, err := e.Begin(t.Context(), "test", "readme", "")
+	require.NoError(t, err)
+	defer r.End()
+	for name, values := range map[string][]float32{"x": {1, 2, 3}, "gain": {10}} {
+		in, err := r.Input(name, "FP32", []int64{int64(len(values))})
+		require.NoError(t, err)
+		require.NoError(t, in.Fill(func(p []byte) error {
+			for i, v := range values {
+				binary.LittleEndian.PutUint32(p[4*i:], math.Float32bits(v))
+			}
+			return nil
+		}))
+	}
+	results, err := r.Run()
+	require.NoError(t, err)
+	require.Equal(t, []float32{10, 20, 30}, floatsOf(results[0].Bytes()))
 }

@@ -70,8 +70,13 @@ func (m *memory) close() error {
 // forPython is where arrays that models make lie: those of the kind of tensors in the same
 // memory, under the same limit.
 func (m *memory) forPython(q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error) {
+	return m.choose(m.pool, q, kind)
+}
+
+// choose gives account, of the pool, for memory of its kind, and the default pools' for other.
+func (m *memory) choose(account memmgr.Resource, q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error) {
 	if m.has(q, kind) {
-		return m.pool, nil
+		return account, nil
 	}
 	return memmgr.Default(q, kind)
 }

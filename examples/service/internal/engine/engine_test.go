@@ -510,3 +510,47 @@ func TestRegions(t *testing.T) {
 		})
 	}
 }
+
+// However many requests of one tenant wait, another's waits for one or two of them.
+func TestFairShare(t *testing.T) {
+	tokens, order := make(chan struct{}), make(chan float32, 64)
+	m := enginetest.Identity()
+	m.Infer = func(_ context.Context, in, _ []*usmarray.Array) ([]*usmarray.Array, error) {
+		<-tokens
+		values, err := usmarray.ToSlice[float32](in[0])
+		if err == nil {
+			order <- values[0]
+		}
+		return nil, err
+	}
+	e := enginetest.New(t, engine.Options{Turns: 1}, m)
+	var wg sync.WaitGroup
+	ask := func(tenant string, value float32, waiting int) {
+		r := begin(t, e, tenant, "identity", value)
+		wg.Go(func() {
+			defer r.End()
+			if _, err := r.Run(); err != nil {
+				t.Error(err)
+			}
+		})
+		require.Eventually(t, func() bool {
+			s := e.Stats().Slots
+			return s.Turns == 1 && s.Waiting == waiting
+		}, 30*time.Second, 100*time.Microsecond)
+	}
+	for i := range 20 {
+		ask("flood", 1, i)
+	}
+	ask("quiet", 2, 20)
+	close(tokens)
+	wg.Wait()
+	close(order)
+	at := 0
+	for value := range order {
+		if value == 2 {
+			break
+		}
+		at++
+	}
+	require.LessOrEqual(t, at, 2)
+}

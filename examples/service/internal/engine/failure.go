@@ -27,6 +27,8 @@ func (r *Request) told(err error) *oip.Error {
 	switch {
 	case r.parent.Err() != nil && errors.Is(context.Cause(r.parent), context.Canceled):
 		return &oip.Error{Kind: oip.Cancelled, Message: "the request was cancelled", Err: err}
+	case errors.Is(err, python.MemoryError), errors.Is(err, memmgr.ErrOutOfMemory):
+		return &oip.Error{Kind: oip.Busy, Message: fmt.Sprintf("model %s found no memory", name), RetryAfter: retryAfter, Err: err}
 	case r.ctx != nil && r.ctx.Err() != nil:
 		return &oip.Error{Kind: oip.Deadline, Message: fmt.Sprintf("the request's time was over before model %s was done", name), Err: err}
 	case errors.Is(err, executor.ErrFull):
@@ -35,8 +37,6 @@ func (r *Request) told(err error) *oip.Error {
 		return &oip.Error{Kind: oip.NotReady, Message: errDraining.Message, RetryAfter: retryAfter, Err: err}
 	case errors.Is(err, workers.ErrRestarts):
 		return &oip.Error{Kind: oip.NotReady, Message: "the server is not ready", RetryAfter: retryAfter, Err: err}
-	case errors.Is(err, python.MemoryError), errors.Is(err, memmgr.ErrOutOfMemory):
-		return &oip.Error{Kind: oip.Busy, Message: fmt.Sprintf("model %s found no memory", name), RetryAfter: retryAfter, Err: err}
 	}
 	if p, ok := errors.AsType[*python.Error](err); ok {
 		if p.Is(python.ValueError) {

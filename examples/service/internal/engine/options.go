@@ -11,6 +11,7 @@ import (
 	"github.com/usmbridge/usmbridge/examples/service/internal/region"
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
 )
 
 // Definition is a model and how it is called.
@@ -38,6 +39,10 @@ type Options struct {
 	// Memory is where tensors lie; the host must be able to read it. It stays the caller's,
 	// to be closed after Close.
 	Memory *memmgr.Pool
+	// ForModels chooses where arrays lie that models make in a call, for a queue and a kind of
+	// memory: account, which is the request's tenant's, or anything else. nil: the runner's
+	// choice, which no tenant is charged for.
+	ForModels func(account memmgr.Resource, q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error)
 	// Limit is how many bytes Memory can give, of which a tenant may have seven eighths, and
 	// comes last above a quarter. 0: no limit.
 	Limit uint64

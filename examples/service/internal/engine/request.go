@@ -7,6 +7,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/examples/service/internal/fair"
 	"github.com/usmbridge/usmbridge/examples/service/internal/oip"
+	"github.com/usmbridge/usmbridge/memmgr/arena"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
@@ -26,6 +27,7 @@ type Request struct {
 	outputs []Output  // likewise
 	wanted  []*Output // in the order that the client asked for
 	arrays  []*usmarray.Array
+	arena   *arena.Arena // of what the model allocates; nil where that is not the request's
 	results []Result
 	ran     bool
 	counted bool // in the model's statistics
@@ -91,6 +93,12 @@ func (r *Request) End() {
 	for i := range r.outputs {
 		r.outputs[i].place.release()
 		r.outputs[i].theirs.release()
+	}
+	if r.arena != nil {
+		if left := r.arena.End(); left.Blocks > 0 {
+			r.model.stats.kept.Add(1)
+			r.model.engine.log().Debug("a model keeps memory of a request", "model", r.model.def.Meta.Name, "tenant", r.account.name, "left", left)
+		}
 	}
 	if r.cancel != nil {
 		r.cancel()

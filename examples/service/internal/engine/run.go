@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/usmbridge/usmbridge/examples/service/internal/oip"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/arena"
+	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
@@ -85,7 +88,7 @@ func (r *Request) run() ([]Result, error) {
 		}
 	}
 	bound := time.Now()
-	answer, err := m.engine.o.Runner.Call(r.Context(), m.def.Function, args...)
+	answer, err := r.call(args)
 	called := time.Now()
 	r.ticket.Yield()
 	m.stats.executions.Add(1)
@@ -114,6 +117,18 @@ func (r *Request) run() ([]Result, error) {
 	results, err := r.collect()
 	m.stats.output.add(time.Since(called))
 	return results, err
+}
+
+// call calls the model. What it allocates meanwhile is the request's.
+func (r *Request) call(args []any) (any, error) {
+	ctx, o := r.Context(), &r.model.engine.o
+	if o.ForModels != nil {
+		r.arena = arena.New(arena.Options{Name: r.model.def.Meta.Name, Choose: func(q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error) {
+			return o.ForModels(r.account.memory, q, kind)
+		}})
+		ctx = arena.NewContext(ctx, r.arena)
+	}
+	return o.Runner.Call(ctx, r.model.def.Function, args...)
 }
 
 // bind gives each output its memory and puts it behind the arguments.

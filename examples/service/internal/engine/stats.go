@@ -37,6 +37,7 @@ type ModelStats struct {
 
 	InputBytes, OutputBytes   uint64
 	CopiedOutputs, CopiedSize uint64 // outputs that were copied because the model returned them, and their bytes
+	Kept                      uint64 // requests of whose memory the model kept something
 }
 
 type duration struct{ count, ns atomic.Uint64 }
@@ -53,7 +54,7 @@ type modelStats struct {
 	success, fail, queue, input, infer, output duration
 	buckets                                    [len(LatencyBounds) + 1]atomic.Uint64
 	inputBytes, outputBytes                    atomic.Uint64
-	copied, copiedSize                         atomic.Uint64
+	copied, copiedSize, kept                   atomic.Uint64
 }
 
 // done counts a request.
@@ -78,7 +79,7 @@ func (m *Model) Stats() ModelStats {
 		Executions: s.executions.Load(), Success: s.success.get(), Fail: s.fail.get(), Queue: s.queue.get(),
 		ComputeInput: s.input.get(), ComputeInfer: s.infer.get(), ComputeOutput: s.output.get(),
 		InputBytes: s.inputBytes.Load(), OutputBytes: s.outputBytes.Load(),
-		CopiedOutputs: s.copied.Load(), CopiedSize: s.copiedSize.Load(),
+		CopiedOutputs: s.copied.Load(), CopiedSize: s.copiedSize.Load(), Kept: s.kept.Load(),
 	}
 	out.Inferences = out.Success.Count
 	out.Latency.NS = out.Success.NS + out.Fail.NS
