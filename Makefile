@@ -179,7 +179,7 @@ check-long: python build ## hours: each fuzz target and hunt for 20 minutes, the
 	cd interop/pymodule/tests && $(QUIET_ENV) $(ACTIVE) $(CURDIR)/bin/usmpython -m robust --seconds $(HUNT) --results $(CURDIR)/bin/robust
 	USMBRIDGE_HUNT=$(HUNT) $(GO) test -count=1 -timeout 120m -run NobodyWaitsForEver ./memmgr
 	USMBRIDGE_HUNT=1000 $(GO) test -count=1 -timeout 60m -v -run KilledAtRandom ./interop/share
-	cd interop/pymodule/tests && USMBRIDGE_HUNT=1 $(QUIET_ENV) $(ACTIVE) $(REQUIRE) $(CURDIR)/bin/usmpython -m pytest -q -s -p no:cacheprovider -k 'killed_at_random or allocations' test_processes.py test_scarce.py
+	cd interop/pymodule/tests && USMBRIDGE_HUNT=1 $(QUIET_ENV) $(ACTIVE) $(REQUIRE) $(CURDIR)/bin/usmpython -m pytest -q -s -p no:cacheprovider -k 'killed_at_random or allocations or interrupts' test_processes.py test_scarce.py
 	$(MAKE) ubsan
 	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) GOGC=1 GODEBUG=clobberfree=1 $(GO) test -count=1 -timeout 120m ./...
 	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) $(GO) test -race -count=5 -timeout 240m ./...

@@ -80,14 +80,15 @@ static PyObject *received(const usmb_handover *h)
 	return (PyObject *)a;
 }
 
+/* The handle is in the list as well, before a signal can keep the caller from having it. */
 PyObject *usmb_py_share_export(PyObject *m, PyObject *args)
 {
-	PyObject *o, *time, *out = NULL;
+	PyObject *o, *time, *made = NULL, *out = NULL;
 	int64_t ns, n = 0;
 	usmb_goerr err;
 	char *handle = NULL;
 	(void)m;
-	if (!usmb_py.PyArg_ParseTuple(args, "OO:_share_export", &o, &time)) return NULL;
+	if (!usmb_py.PyArg_ParseTuple(args, "OO|O:_share_export", &o, &time, &made)) return NULL;
 	usmb_owner_drain();
 	if (usmb_is_array(o) && usmb_py_in_child() && !(((usmb_array *)o)->flags & USMB_ARR_INTERPROCESS))
 		USMB_PY_RETURN_NONE; /* by value, which needs no Go */
@@ -100,6 +101,10 @@ PyObject *usmb_py_share_export(PyObject *m, PyObject *args)
 		if (r == 0)
 			out = handle ? usmb_py.PyBytes_FromStringAndSize(handle, (Py_ssize_t)n)
 			             : Py_NewRef(usmb_py.Py_None);
+		if (out && handle && made && usmb_py.PyList_Append(made, out) < 0) {
+			Py_DECREF(out);
+			out = NULL;
+		}
 		if (!out && handle) usmb_go_share_revoke(handle, n); /* nobody gets it */
 		free(handle);
 	}

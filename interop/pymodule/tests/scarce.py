@@ -166,6 +166,17 @@ def taken(f):
     return now if f is handles else (*now, shared["unopened"])
 
 
+def at_rest(f):
+    """What is taken once leases that are over have been told of."""
+    gc.collect()
+    end = time.monotonic() + SOON
+    while True:
+        shared = ub.share.stats()
+        if shared["opened"] == shared["leases"] == 0 or time.monotonic() > end:
+            return taken(f)
+        time.sleep(0.001)
+
+
 def settled(f, before):
     end = time.monotonic() + SOON
     while taken(f) != before:
@@ -233,8 +244,7 @@ def sweep(f, way, step):
     gc.collect()
     raised, failures = 0, []
     last = way.positions(f)
-    gc.collect()
-    before = taken(f)
+    before = at_rest(f)
     for n in range(1, last + 1, step):
         what = None
         way.arm(n)

@@ -1,4 +1,5 @@
-"""Each allocation fails, one after the other: the sweeps of scarce.py, each in a process of its own."""
+"""Each allocation fails, one after the other, and interrupts hit everything: scarce.py and storm.py,
+each in a process of its own."""
 
 import ctypes
 import json
@@ -34,6 +35,15 @@ def test_allocations_of_python():
         pytest.skip("this Python has no _testcapi.set_nomemory, which makes its allocations fail")
     told = swept("python", STEP)
     assert sum(t["raised"] for t in told) > 10
+
+
+def test_interrupts():
+    hits = 1000 if "USMBRIDGE_HUNT" in os.environ else 20
+    r = subprocess.run([HOST, str(HERE / "storm.py"), str(hits)], capture_output=True, text=True, timeout=3600)
+    assert r.returncode == 0, (r.returncode, r.stderr[-3000:])
+    told = [json.loads(line) for line in r.stdout.splitlines()]
+    assert len(told) >= 10 and sum(t["hit"] for t in told) > 100
+    assert [t for t in told if t["failures"]] == []
 
 
 def places(program, to):

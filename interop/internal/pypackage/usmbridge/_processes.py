@@ -26,21 +26,17 @@ _made = threading.local()  # of the pickling and the launching under way: their 
 
 def _reduce(array: Array) -> "tuple[Any, ...]":
     global _sender
-    handle = _native._share_export(array, _PATIENCE)
+    made = getattr(_made, "handles", None)
+    if made is None:  # a pickler that is nobody's we know
+        made = []
+    handle = _native._share_export(array, _PATIENCE, made)
     if handle is None:
         return array.__reduce_ex__(4)
-    try:
-        _sender = os.getpid()
-        made = getattr(_made, "handles", None)
-        if made is not None:
-            made.append(handle)
-        launched = getattr(_made, "launched", None)
-        if launched is not None:
-            launched.append(handle)
-        return _share_open, (handle, array.usm_type is not None, _PATIENCE)
-    except BaseException:  # a signal's, or for want of memory
-        _native._share_revoke(handle)
-        raise
+    _sender = os.getpid()
+    launched = getattr(_made, "launched", None)
+    if launched is not None:
+        launched.append(handle)
+    return _share_open, (handle, array.usm_type is not None, _PATIENCE)
 
 
 def _wait() -> None:
