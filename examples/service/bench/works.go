@@ -341,7 +341,12 @@ func (b *bench) cut() (err error) {
 	b.report.bound(work, "wrong answers", float64(wrong), "<=", 0)
 	b.report.bound(work, "lost requests", float64(lost+failed), "<=", 0)
 	b.report.bound(work, "resident memory at the end, to that after the first half", float64(at[1])/float64(at[0]), "<=", 1.1)
-	left, err := inFlight(rest)
+	waits, err := metric(rest, `usmbridge_memory_wait_seconds_count`)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("  %.0f times a request waited for memory\n", waits)
+	left, err := metric(rest, "inference_requests_in_flight")
 	if err != nil {
 		return err
 	}
@@ -349,18 +354,27 @@ func (b *bench) cut() (err error) {
 	return nil
 }
 
-// inFlight reads the metric.
-func inFlight(rest string) (float64, error) {
+// metric adds up the series of a name.
+func metric(rest, name string) (sum float64, err error) {
 	answer, err := http.Get("http://" + rest + "/metrics")
 	if err != nil {
 		return 0, err
 	}
 	defer answer.Body.Close()
-	lines := bufio.NewScanner(answer.Body)
+	lines, found := bufio.NewScanner(answer.Body), false
 	for lines.Scan() {
-		if value, ok := strings.CutPrefix(lines.Text(), "inference_requests_in_flight "); ok {
-			return strconv.ParseFloat(value, 64)
+		rest, ok := strings.CutPrefix(lines.Text(), name)
+		if !ok || rest == "" || rest[0] != ' ' && rest[0] != '{' {
+			continue
 		}
+		n, err := strconv.ParseFloat(rest[strings.LastIndexByte(rest, ' ')+1:], 64)
+		if err != nil {
+			return 0, err
+		}
+		sum, found = sum+n, true
 	}
-	return 0, errors.New("/metrics does not tell the requests in flight")
+	if !found {
+		return 0, fmt.Errorf("/metrics does not tell %s", name)
+	}
+	return sum, lines.Err()
 }

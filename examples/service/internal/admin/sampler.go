@@ -189,7 +189,7 @@ func (s *sampler) workers() []workerView {
 	if stats.Stuck > 0 {
 		state += ", stuck calls"
 	}
-	all := []workerView{{Name: "executor", State: state, Running: stats.Running, Waiting: stats.Waiting, Calls: stats.Calls, Failed: stats.Failed}}
+	all := []workerView{{Name: "executor", State: state, Running: &stats.Running, Waiting: &stats.Waiting, Calls: stats.Calls, Failed: &stats.Failed}}
 	if s.options.Workers == nil {
 		return all
 	}

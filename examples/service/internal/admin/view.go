@@ -48,10 +48,10 @@ type tenantView struct {
 type workerView struct {
 	Name     string  `json:"name"`
 	State    string  `json:"state"`
-	Running  int     `json:"running"`
-	Waiting  int     `json:"waiting"`
+	Running  *int    `json:"running"` // null: not known of it alone
+	Waiting  *int    `json:"waiting"`
 	Calls    uint64  `json:"calls"`
-	Failed   uint64  `json:"failed"`
+	Failed   *uint64 `json:"failed"`
 	Restarts *uint64 `json:"restarts"` // null: it is not a process of its own
 }
 

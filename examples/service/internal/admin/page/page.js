@@ -8,6 +8,7 @@ const past = {rate: [], p50: [], p99: [], flight: [], used: []};
 
 const number = new Intl.NumberFormat("en", {maximumFractionDigits: 0});
 const count = n => number.format(n);
+const known = n => n == null ? "–" : count(n);
 const rate = n => n == null ? "–" : n >= 100 || n === 0 ? count(n) : n.toPrecision(2);
 
 function bytes(n) {
@@ -178,8 +179,8 @@ function show(s) {
   const more = s.all_tenants - s.tenants.length;
   rows("tenants", s.tenants.map(t => [t.name, count(t.requests), bytes(t.bytes)])
     .concat(more > 0 ? [[`and ${count(more)} more`, "", ""]] : []), "Nobody is here.");
-  rows("workers", s.workers.map(w => [w.name, w.state, count(w.running), count(w.waiting), count(w.calls), count(w.failed),
-    w.restarts == null ? "–" : count(w.restarts)]), "None.");
+  rows("workers", s.workers.map(w => [w.name, w.state, known(w.running), known(w.waiting), count(w.calls), known(w.failed),
+    known(w.restarts)]), "None.");
   rows("refused", s.refused.map(r => [r.kind, count(r.requests)]), "None.");
   rows("regions", s.regions ? [["all together", count(s.regions.count), bytes(s.regions.bytes), count(s.regions.uses)]] : [], "Not served here.");
   remember(s);
