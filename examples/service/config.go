@@ -49,7 +49,7 @@ func parse(args []string, w io.Writer) (*config, error) {
 	f.DurationVar(&c.drain, "drain", 30*time.Second, "most `time` to end what is under way after SIGTERM")
 	f.StringVar(&c.shmPrefix, "shm-prefix", "", "serve system shared memory whose key begins with this `prefix`, to whoever can connect; without it any key, if all addresses are of this machine alone")
 	f.StringVar(&c.tenant, "tenant", "", "`header` (of gRPC the metadata) that names the tenant of a request, where a proxy sets it (default the client's address)")
-	f.StringVar(&c.hosts, "hosts", "", "`names`, with commas between them, under which the page may be asked for, besides addresses and localhost")
+	f.StringVar(&c.hosts, "hosts", "", "`names`, with commas between them, under which the page may be asked for, and pages may send requests, besides addresses and localhost")
 	f.StringVar(&c.logFormat, "log", "text", "`format` of the log on standard error: text or json")
 	f.BoolVar(&c.debug, "debug", false, "log more")
 	if err := f.Parse(args); err != nil {

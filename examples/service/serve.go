@@ -127,18 +127,19 @@ func (s *service) open(ctx context.Context) (err error) {
 // start opens the addresses and serves: health at once, requests when the models are warm.
 func (s *service) start(out io.Writer) error {
 	c := s.config
-	handler, err := rest.New(rest.Options{Engine: s.engine, Log: s.log, Tenant: c.tenant})
+	var hosts []string
+	if c.hosts != "" {
+		hosts = strings.Split(c.hosts, ",")
+	}
+	handler, err := rest.New(rest.Options{Engine: s.engine, Log: s.log, Tenant: c.tenant, Hosts: hosts})
 	if err != nil {
 		return err
 	}
 	s.rest = handler.Server()
 	if c.admin != none {
-		o := admin.Options{Pool: s.backend.Memory}
+		o := admin.Options{Pool: s.backend.Memory, Hosts: hosts}
 		if s.backend.Workers != nil {
 			o.Workers = s.workers
-		}
-		if c.hosts != "" {
-			o.Hosts = strings.Split(c.hosts, ",")
 		}
 		s.pages = admin.New(s.engine, o)
 	}

@@ -1,0 +1,443 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// same is a model that gives back what it gets, over memory of the caller's.
+const same = `
+def infer(*, x, outputs):
+    import numpy
+    numpy.copyto(numpy.asarray(outputs["y"]), numpy.asarray(x))
+`
+
+// wire is what a client sends for one inference of FP32 [n], with parameters in place of the
+// tensor's bytes where there are any.
+func wire(n int, parameters, outputs string) (text, whole []byte) {
+	binaryData := parameters == ""
+	if binaryData {
+		parameters = fmt.Sprintf(`"binary_data_size":%d`, 4*n)
+	}
+	text = fmt.Appendf(nil, `{"inputs":[{"name":"x","shape":[%d],"datatype":"FP32","parameters":{%s}}],%s"parameters":{"binary_data_output":true}}`,
+		n, parameters, outputs)
+	body := bytes.Clone(text)
+	if binaryData {
+		for i := range n {
+			body = binary.NativeEndian.AppendUint32(body, uint32(i))
+		}
+	}
+	whole = fmt.Appendf(nil, "POST /v2/models/same/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\nInference-Header-Content-Length: %d\r\n\r\n%s", len(body), len(text), body)
+	return text, whole
+}
+
+// attacker talks to a service as it likes.
+type attacker struct {
+	t       *testing.T
+	address string
+	client  http.Client
+}
+
+func (r *running) attacker() *attacker {
+	return &attacker{t: r.t, address: r.addr, client: http.Client{Timeout: time.Minute}}
+}
+
+// post sends a body, and returns the status and what was said.
+func (a *attacker) post(path, body string) (int, string) {
+	a.t.Helper()
+	resp, err := a.client.Post("http://"+a.address+path, "application/json", strings.NewReader(body))
+	require.NoError(a.t, err)
+	defer resp.Body.Close()
+	said, err := io.ReadAll(resp.Body)
+	require.NoError(a.t, err)
+	return resp.StatusCode, string(said)
+}
+
+// raw sends bytes on a connection of their own, reads what comes within a while, and closes it.
+func (a *attacker) raw(p []byte, half bool) string {
+	c, err := net.Dial("tcp", a.address)
+	if err != nil {
+		a.t.Error(err)
+		return ""
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
+	_, _ = c.Write(p) // which the server may refuse
+	if half {
+		_ = c.(*net.TCPConn).CloseWrite()
+		said, _ := io.ReadAll(c)
+		return string(said)
+	}
+	return ""
+}
+
+// lives wants the service to serve as ever.
+func (a *attacker) lives() {
+	a.t.Helper()
+	_, whole := wire(3, "", "")
+	c, err := net.Dial("tcp", a.address)
+	require.NoError(a.t, err)
+	defer c.Close()
+	require.NoError(a.t, c.SetDeadline(time.Now().Add(time.Minute)))
+	_, err = c.Write(whole)
+	require.NoError(a.t, err)
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	require.NoError(a.t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(a.t, err)
+	require.Equal(a.t, 200, resp.StatusCode, "%s", body)
+	require.True(a.t, bytes.HasSuffix(body, []byte{0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0}))
+}
+
+// gauge is a number of the service's metrics.
+func (a *attacker) gauge(name string) float64 {
+	a.t.Helper()
+	resp, err := a.client.Get("http://" + a.address + "/metrics")
+	require.NoError(a.t, err)
+	defer resp.Body.Close()
+	for s := bufio.NewScanner(resp.Body); s.Scan(); {
+		if rest, ok := strings.CutPrefix(s.Text(), name+" "); ok {
+			v, err := strconv.ParseFloat(rest, 64)
+			require.NoError(a.t, err)
+			return v
+		}
+	}
+	a.t.Fatalf("no metric %s", name)
+	return 0
+}
+
+// idle waits until no request is there, and nothing of them.
+func (a *attacker) idle() {
+	a.t.Helper()
+	require.Eventually(a.t, func() bool {
+		return a.gauge("inference_requests_in_flight") == 0 && a.gauge("inference_region_leases") == 0
+	},
+		time.Minute, 20*time.Millisecond)
+}
+
+// shared makes shared memory of n bytes, as a client would.
+func shared(t *testing.T, n int) (key string, f *os.File) {
+	t.Helper()
+	f, err := os.CreateTemp("/dev/shm", "usmbridge-attack-")
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skipf("no POSIX shared memory: %v", err)
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { _, _ = os.Remove(f.Name()), f.Close() })
+	require.NoError(t, f.Truncate(int64(n)))
+	return filepath.Base(f.Name()), f
+}
+
+// told wants an error that is one, and names nothing of the server's inside.
+func told(t *testing.T, body string) {
+	t.Helper()
+	var e struct{ Error string }
+	require.NoError(t, json.Unmarshal([]byte(body), &e), "%s", body)
+	require.NotEmpty(t, e.Error)
+	for _, inside := range []string{"goroutine", ".go:", "0x", "memmgr", "segment", "Traceback", "/proc", "/usr", "errno", "permission denied", "no such file"} {
+		require.NotContains(t, e.Error, inside)
+	}
+	require.Less(t, len(body), 1000)
+}
+
+// Names, keys and numbers that are made to reach what is not a client's are refused in one
+// way, whatever lies there, and nothing is registered.
+func TestAttackRegions(t *testing.T) {
+	r := start(t, "-models", modelsDir(t, map[string]string{"same": same}))
+	a := r.attacker()
+	key, f := shared(t, 8192)
+	link, out, pipe, dir := key+"-link", key+"-out", key+"-pipe", key+"-dir"
+	require.NoError(t, os.Symlink(f.Name(), "/dev/shm/"+link))
+	require.NoError(t, os.Symlink("/etc/passwd", "/dev/shm/"+out))
+	require.NoError(t, syscall.Mkfifo("/dev/shm/"+pipe, 0o600))
+	require.NoError(t, os.Mkdir("/dev/shm/"+dir, 0o700))
+	t.Cleanup(func() {
+		for _, n := range []string{link, out, pipe, dir} {
+			_ = os.Remove("/dev/shm/" + n)
+		}
+	})
+	keys := []string{link, out, pipe, dir, dir + "/x", "..", ".", "/", "", "../../etc/passwd", "/../etc/passwd", "..%2fetc", "/dev/shm/" + key,
+		"//" + key, key + "\\u0000", key + "/", "sem." + key, "no-such-" + key, "/self/mem", strings.Repeat("x", 100000)}
+	if os.Geteuid() == 0 { // memory of others
+		other, of := shared(t, 8192)
+		require.NoError(t, of.Chown(12345, 12345))
+		require.NoError(t, of.Chmod(0o666))
+		keys = append(keys, other)
+	}
+	seen := map[string]bool{}
+	for i, k := range keys {
+		status, body := a.post(fmt.Sprintf("/v2/systemsharedmemory/region/r%d/register", i), `{"key":"`+k+`","byte_size":1}`)
+		require.GreaterOrEqual(t, status, 400, k)
+		require.Less(t, status, 500, k)
+		told(t, body)
+		seen[strings.ReplaceAll(strings.ReplaceAll(body, k, "KEY"), fmt.Sprintf("r%d", i), "NAME")] = true
+	}
+	require.LessOrEqual(t, len(seen), 6, "what lies there cannot be told from the answers: %v", seen)
+	for _, numbers := range []string{`"byte_size":8193`, `"offset":8192,"byte_size":1`, `"offset":18446744073709551615,"byte_size":2`,
+		`"offset":9223372036854775807,"byte_size":9223372036854775807`, `"byte_size":0`, `"byte_size":-1`, `"offset":-4096,"byte_size":4096`,
+		`"byte_size":1e3`, `"byte_size":"1"`, `"byte_size":null`, `"offset":4096,"byte_size":9223372036854773760`} {
+		status, body := a.post("/v2/systemsharedmemory/region/n/register", `{"key":"`+key+`",`+numbers+`}`)
+		require.GreaterOrEqual(t, status, 400, numbers)
+		require.Less(t, status, 500, numbers)
+		told(t, body)
+	}
+	require.Zero(t, a.gauge("inference_regions"))
+
+	status, body := a.post("/v2/systemsharedmemory/region/r/register", `{"key":"`+key+`","offset":4096,"byte_size":4096}`)
+	require.Equal(t, 200, status, body)
+	status, body = a.post("/v2/systemsharedmemory/region/r/register", `{"key":"`+key+`","byte_size":1}`)
+	require.Equal(t, 400, status)
+	told(t, body)
+	for _, at := range []string{`"shared_memory_offset":4085`, `"shared_memory_offset":4096`, `"shared_memory_offset":18446744073709551612`,
+		`"shared_memory_offset":9223372036854775800`, `"shared_memory_offset":-12`, `"shared_memory_offset":1`} {
+		text, _ := wire(3, `"shared_memory_region":"r","shared_memory_byte_size":12,`+at, "")
+		status, body := a.post("/v2/models/same/infer", string(text))
+		require.Equal(t, 400, status, at)
+		told(t, body)
+		text, _ = wire(3, "", `"outputs":[{"name":"y","parameters":{"shared_memory_region":"r","shared_memory_byte_size":12,`+at+`}}],`)
+		status, _ = a.post("/v2/models/same/infer", string(text)) // without its tensor, which is not looked at before
+		require.Equal(t, 400, status, at)
+	}
+	a.idle()
+	a.lives()
+	status, body = a.post("/v2/systemsharedmemory/region/r/unregister", "")
+	require.Equal(t, 200, status, body)
+	status, _ = a.post("/v2/systemsharedmemory/region/r/unregister", "")
+	require.Equal(t, 404, status)
+	require.NoError(t, r.stop(), "%s", r.log)
+	require.Contains(t, r.log.String(), "no memory is in use at the end")
+}
+
+// Memory that is cut off, and regions that are unregistered and registered anew, while requests
+// read and write them: the server lives, and what it serves is right or refused.
+func TestAttackTruncation(t *testing.T) {
+	for _, workers := range []string{"0", "1"} { // in place, and by copies
+		t.Run("workers "+workers, func(t *testing.T) { attackTruncation(t, workers) })
+	}
+}
+
+func attackTruncation(t *testing.T, workers string) {
+	r := start(t, "-workers", workers, "-models", modelsDir(t, map[string]string{"same": same}))
+	a := r.attacker()
+	const n = 1 << 18 // elements; input and output
+	key, f := shared(t, 8*n)
+	ramp := make([]byte, 0, 4*n)
+	for i := range n {
+		ramp = binary.NativeEndian.AppendUint32(ramp, uint32(i))
+	}
+	register := fmt.Sprintf(`{"key":"%s","byte_size":%d}`, key, 8*n)
+	text, _ := wire(n, fmt.Sprintf(`"shared_memory_region":"r","shared_memory_byte_size":%d`, 4*n),
+		fmt.Sprintf(`"outputs":[{"name":"y","parameters":{"shared_memory_region":"r","shared_memory_byte_size":%d,"shared_memory_offset":%d}}],`, 4*n, 4*n))
+	text = bytes.Replace(text, []byte(`"parameters":{"binary_data_output":true}`), []byte(`"parameters":{}`), 1)
+	var served, refused atomic.Int64
+	stop := make(chan struct{})
+	var working sync.WaitGroup
+	for range 4 {
+		working.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				resp, err := http.Post("http://"+a.address+"/v2/models/same/infer", "application/json", bytes.NewReader(text))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				said, _ := io.ReadAll(resp.Body)
+				resp.Body.Close()
+				switch {
+				case resp.StatusCode == 200:
+					served.Add(1)
+				case resp.StatusCode == 400, resp.StatusCode == 404:
+					refused.Add(1)
+				default:
+					t.Errorf("%d %s", resp.StatusCode, said)
+					return
+				}
+			}
+		})
+	}
+	for round := range 30 {
+		require.NoError(t, f.Truncate(8*n))
+		_, err := f.WriteAt(ramp, 0)
+		require.NoError(t, err)
+		status, body := a.post("/v2/systemsharedmemory/region/r/register", register)
+		require.Equal(t, 200, status, body)
+		before := served.Load()
+		require.Eventually(t, func() bool { return served.Load() > before+4 }, time.Minute, time.Millisecond, "whole memory is served")
+		got := make([]byte, 4*n)
+		_, err = f.ReadAt(got, 4*n)
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(ramp, got), "it is served right")
+		require.NoError(t, f.Truncate(int64(rand.IntN(8*n))))
+		before = refused.Load()
+		require.Eventually(t, func() bool { return refused.Load() > before+4 }, time.Minute, time.Millisecond, "what was cut off is refused")
+		require.Eventually(t, func() bool {
+			status, body := a.post("/v2/systemsharedmemory/region/r/unregister", "")
+			if status != 200 && status != 409 {
+				t.Errorf("round %d: %d %s", round, status, body)
+			}
+			return status == 200
+		}, time.Minute, time.Millisecond, "it is unregistered when nobody uses it")
+	}
+	close(stop)
+	working.Wait()
+	a.idle()
+	a.lives()
+	require.Zero(t, a.gauge("inference_regions"))
+	require.NoError(t, r.stop(), "%s", r.log)
+	require.Contains(t, r.log.String(), "no memory is in use at the end")
+}
+
+// Ten thousand requests that are cut off, half closed, garbled, far too large, or for what is
+// not there: the server serves others meanwhile, and is afterwards as it was.
+func TestAttackFlood(t *testing.T) {
+	r := start(t, "-models", modelsDir(t, map[string]string{"same": same}), "-timeout", "5s")
+	a := r.attacker()
+	text, whole := wire(4000, "", "")
+	head := func(path string, length int, more string) []byte {
+		return fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s\r\n", path, length, more)
+	}
+	hostile := []func(random *rand.Rand) ([]byte, bool){
+		func(random *rand.Rand) ([]byte, bool) { return whole[:random.IntN(len(whole))], false }, // gone in the midst
+		func(random *rand.Rand) ([]byte, bool) { return whole[:random.IntN(len(whole))], true },  // half closed
+		func(random *rand.Rand) ([]byte, bool) { // garbled
+			p := bytes.Clone(whole)
+			for range 5 {
+				p[random.IntN(len(text)+150)] ^= byte(1 << random.IntN(8))
+			}
+			return p, true
+		},
+		func(*rand.Rand) ([]byte, bool) { return head("/v2/models/same/infer", 1<<40, ""), true },
+		func(*rand.Rand) ([]byte, bool) {
+			return head("/v2/models/same/infer", 1<<29, "Inference-Header-Content-Length: 400\r\n"), true
+		},
+		func(*rand.Rand) ([]byte, bool) {
+			return append(head("/v2/models/same/infer", 60000, ""), bytes.Repeat([]byte("["), 60000)...), true
+		},
+		func(*rand.Rand) ([]byte, bool) {
+			return append(head("/v2/models/same/infer", 60006, ""), append([]byte(`{"a":"`), bytes.Repeat([]byte("\\"), 60000)...)...), true
+		},
+		func(*rand.Rand) ([]byte, bool) { // lengths that say other things
+			return append(head("/v2/models/same/infer", len(text), "Inference-Header-Content-Length: 99999999999999999999\r\n"), text...), true
+		},
+		func(*rand.Rand) ([]byte, bool) {
+			return append(head("/v2/models/same/infer", len(text), "Transfer-Encoding: chunked\r\n"), text...), true
+		},
+		func(*rand.Rand) ([]byte, bool) {
+			return append(head("/v2/models/same/infer", 20, "Content-Encoding: gzip\r\n"), "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"...), true
+		},
+		func(random *rand.Rand) ([]byte, bool) {
+			return []byte("GET /v2/models/" + strings.Repeat("..%2f", random.IntN(200)) + " HTTP/1.1\r\nHost: x\r\n\r\n"), true
+		},
+		func(*rand.Rand) ([]byte, bool) {
+			return []byte("GET /v2 HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("x", 40000) + "\r\n\r\n"), true
+		},
+		func(random *rand.Rand) ([]byte, bool) {
+			p := make([]byte, 200)
+			for i := range p {
+				p[i] = byte(random.Uint32())
+			}
+			return p, true
+		},
+		func(*rand.Rand) ([]byte, bool) {
+			return append(head("/v2/systemsharedmemory/region/..%2f..%2fx/register", 40, ""), `{"key":"/../../etc/passwd","byte_size":1}`...), true
+		},
+	}
+	total := 10000
+	if testing.Short() {
+		total = 1000
+	}
+	flood := func(total int) {
+		var at atomic.Int64
+		var attacking sync.WaitGroup
+		for g := range 16 {
+			attacking.Go(func() {
+				random := rand.New(rand.NewPCG(uint64(g), 7))
+				for at.Add(1) <= int64(total) {
+					p, half := hostile[random.IntN(len(hostile))](random)
+					if said := a.raw(p, half); strings.HasPrefix(said, "HTTP/1.1 500") {
+						t.Errorf("%.200q: %s", p, said)
+					}
+				}
+			})
+		}
+		attacking.Wait()
+		a.idle()
+		a.lives()
+	}
+	flood(total / 10)
+	warm := residentKiB(r)
+	flood(total)
+	t.Logf("resident: %d KiB after %d hostile requests, %d KiB after %d more", warm, total/10, residentKiB(r), total)
+	require.Zero(t, a.gauge("inference_regions"))
+	require.NotContains(t, r.log.String(), "panic")
+	require.NoError(t, r.stop(), "%s", r.log)
+	require.Contains(t, r.log.String(), "no memory is in use at the end")
+}
+
+// residentKiB is what the process has in memory, for the log.
+func residentKiB(r *running) (kib int) {
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.cmd.Process.Pid))
+	_, rest, _ := strings.Cut(string(status), "VmRSS:")
+	_, _ = fmt.Sscan(rest, &kib)
+	return kib
+}
+
+// A page in a browser, which may post to any address, registers nothing and runs nothing.
+func TestAttackFromBrowser(t *testing.T) {
+	r := start(t, "-models", modelsDir(t, map[string]string{"same": same}))
+	_, port, err := net.SplitHostPort(r.addr)
+	require.NoError(t, err)
+	for _, c := range []struct {
+		host, origin, site string
+		status             int
+	}{
+		{r.addr, "https://elsewhere.example", "cross-site", 403},
+		{r.addr, "https://elsewhere.example", "", 403},
+		{r.addr, "null", "", 403},
+		{"rebound.example:" + port, "http://rebound.example:" + port, "", 403},
+		{"rebound.example:" + port, "http://rebound.example:" + port, "same-origin", 403},
+		{"localhost:" + port, "http://localhost:" + port, "same-origin", 404},
+		{r.addr, "http://" + r.addr, "same-origin", 404},
+		{"service.example", "", "", 404},
+	} {
+		q, err := http.NewRequest("POST", "http://"+r.addr+"/v2/systemsharedmemory/region/r/unregister", nil)
+		require.NoError(t, err)
+		q.Host = c.host
+		if c.origin != "" {
+			q.Header.Set("Origin", c.origin)
+		}
+		if c.site != "" {
+			q.Header.Set("Sec-Fetch-Site", c.site)
+		}
+		resp, err := http.DefaultClient.Do(q)
+		require.NoError(t, err)
+		resp.Body.Close()
+		require.Equal(t, c.status, resp.StatusCode, "%+v", c)
+	}
+	require.NoError(t, r.stop(), "%s", r.log)
+}
