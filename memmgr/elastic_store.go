@@ -233,11 +233,14 @@ func (p *Pool) awaitWork(s *slumber, o *SleepOptions) error {
 		if q := c.Queue(); q != 0 || c.Flags()&owner.Exported != 0 {
 			queues[q] = true
 		}
-		event := copyPendingOf(c, p.sync)
+		event, err := copyPendingOf(c, p.sync)
+		if err != nil {
+			return p.notYet(o, err)
+		}
 		if event == 0 {
 			continue
 		}
-		err := waitWithin(ctx, p.sync, event)
+		err = waitWithin(ctx, p.sync, event)
 		p.sync.ReleaseEvent(event)
 		if err != nil {
 			return p.notYet(o, err)
@@ -273,17 +276,21 @@ func (p *Pool) notYet(o *SleepOptions, err error) error {
 	return p.sleepError("Pool.Sleep", err)
 }
 
-// copyPendingOf returns an owned reference of the event that a cell waits for.
-func copyPendingOf(c *owner.Cell, s Synchronizer) uintptr {
+// copyPendingOf returns an owned reference of the event that a cell waits for, 0 for none.
+func copyPendingOf(c *owner.Cell, s Synchronizer) (uintptr, error) {
 	if c.Pending() == 0 {
-		return 0
+		return 0, nil
 	}
 	c.HoldPending()
 	defer c.LetPending()
-	if event := c.Pending(); event != 0 {
-		return s.CopyEvent(event)
+	event := c.Pending()
+	if event == 0 {
+		return 0, nil
 	}
-	return 0
+	if own := s.CopyEvent(event); own != 0 {
+		return own, nil
+	}
+	return 0, errNoReference
 }
 
 // waitWithin waits until an event is done or the context ends, and returns the

@@ -91,7 +91,7 @@ func moveTo(c *owner.Cell, rec *queueRecord) {
 	if c.Queue() == rec.ref {
 		return
 	}
-	event := copyPending(c)
+	event, _ := copyPending(c) // without an event there is nobody to tell, as below
 	if event == 0 {
 		noteRecord(c, rec)
 		return
@@ -114,8 +114,8 @@ func moveTo(c *owner.Cell, rec *queueRecord) {
 // makes that queue the one of last use. rec is nil if the event's queue is not known: then
 // the queue of last use stays and is made to wait for the event. It returns the failure of
 // work that nobody can wait for any more. addingPending is held.
-func joinPending(c *owner.Cell, rec *queueRecord, event uintptr) (failed error) {
-	old := copyPending(c)
+func joinPending(c *owner.Cell, rec *queueRecord, event uintptr) error {
+	old, failed := copyPending(c)
 	defer func() {
 		if old != 0 {
 			systemEvents.ReleaseEvent(old)
@@ -123,7 +123,7 @@ func joinPending(c *owner.Cell, rec *queueRecord, event uintptr) (failed error) 
 	}()
 	before := old // what must come first
 	if old != 0 && systemEvents.EventDone(old) {
-		failed = systemEvents.WaitEvent(old) // at once: for its failure
+		failed = systemEvents.WaitEvent(old) // at once: for its failure; there was none yet
 		before = 0
 	}
 	queue := c.Queue()
@@ -181,7 +181,7 @@ func swapPending(c *owner.Cell, event uintptr) uintptr {
 
 // Pending reports whether work is known to be under way on the memory.
 func (b Buffer) Pending() bool {
-	event := copyPending(b.live("Pending"))
+	event, _ := copyPending(b.live("Pending"))
 	if event == 0 {
 		return false
 	}
@@ -192,7 +192,8 @@ func (b Buffer) Pending() bool {
 // PendingEvent returns an owned reference (sycl::event*) of the pending event,
 // nil when nothing is pending; for handing it to C code.
 func (b Buffer) PendingEvent() unsafe.Pointer {
-	return foreignPointer(copyPending(b.live("PendingEvent")))
+	event, _ := copyPending(b.live("PendingEvent"))
+	return foreignPointer(event)
 }
 
 // Wait blocks until the work that SetPending recorded is complete, and returns
@@ -202,9 +203,10 @@ func (b Buffer) Wait() error {
 	if c.Pending() == 0 {
 		return nil
 	}
-	event := copyPending(c)
+	event, failed := copyPending(c)
 	if event == 0 {
-		return nil
+		clearPending(c)
+		return failed
 	}
 	defer systemEvents.ReleaseEvent(event)
 	err := systemEvents.WaitEvent(event)
@@ -216,9 +218,10 @@ func (b Buffer) Wait() error {
 // wait leaves nothing behind.
 func (b Buffer) WaitContext(ctx context.Context) error {
 	c := b.live("WaitContext")
-	event := copyPending(c)
+	event, failed := copyPending(c)
 	if event == 0 { // before the context is asked, which may wind up a timer
-		return nil
+		clearPending(c)
+		return failed
 	}
 	if ctx.Done() == nil {
 		systemEvents.ReleaseEvent(event)
@@ -242,14 +245,21 @@ func (b Buffer) ClearPending() {
 	}
 }
 
-// copyPending returns an owned copy of the pending event.
-func copyPending(c *owner.Cell) uintptr {
+// copyPending returns an owned copy of the pending event, 0 where nothing is pending. Where
+// the library gives no copy, having no memory, it waits for the work there and then, the last
+// resort: failed is the work's failure. Nobody may exchange the event meanwhile, because only
+// the cell holds it.
+func copyPending(c *owner.Cell) (event uintptr, failed error) {
 	if c.Pending() == 0 {
-		return 0
+		return 0, nil
 	}
 	c.HoldPending()
 	defer c.LetPending()
-	return copyEvent(c.Pending())
+	pending := c.Pending()
+	if event = copyEvent(pending); event == 0 && pending != 0 {
+		failed = systemEvents.WaitEvent(pending)
+	}
+	return event, failed
 }
 
 // clearPending forgets the pending event if it is done.

@@ -326,8 +326,12 @@ func (p *Pool) stillPending(c *owner.Cell, stamp uint64) bool {
 }
 
 // awaitEvent waits for an event, which it takes, and reports whether it ended within
-// the time. Where the runtime lost it, a goroutine stays with it.
+// the time. Where the runtime lost it, a goroutine stays with it. 0 is one of which no
+// reference was to be had: nothing is known of its end.
 func awaitEvent(s Synchronizer, event uintptr, most time.Duration) bool {
+	if event == 0 {
+		return false
+	}
 	if s.EventDone(event) {
 		s.ReleaseEvent(event)
 		return true

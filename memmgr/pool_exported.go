@@ -1,6 +1,10 @@
 package memmgr
 
-import "github.com/usmbridge/usmbridge/memmgr/owner"
+import (
+	"errors"
+
+	"github.com/usmbridge/usmbridge/memmgr/owner"
+)
 
 // Exported memory waits in a list for one barrier for all of a queue: so many
 // blocks or bytes at most, or until somebody needs memory, or the next tick.
@@ -91,12 +95,18 @@ func (f *fencing) end() {
 	}
 }
 
+var errNoReference = errors.New("the library gives no reference of an event")
+
 // awaitToo makes a dead cell wait for an event beside what it waits for. When it
 // fails, nothing has changed.
 func (p *Pool) awaitToo(c *owner.Cell, event uintptr) error {
 	old := c.Pending()
 	if old == 0 || p.sync.EventDone(old) {
-		c.SwapPending(p.sync.CopyEvent(event))
+		own := p.sync.CopyEvent(event)
+		if own == 0 {
+			return errNoReference
+		}
+		c.SwapPending(own)
 	} else {
 		joined, err := p.sync.Join(c.Queue(), old, event)
 		if err != nil {

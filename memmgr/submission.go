@@ -27,6 +27,7 @@ type Submission struct {
 	after  []unsafe.Pointer
 	copies []uintptr // of the event, one for each cell
 	spent  []uintptr // events to let go of
+	failed error     // of work that Begin had to wait for
 	record *queueRecord
 	room   struct {
 		cells  [32]*owner.Cell
@@ -84,9 +85,11 @@ func (s *Submission) add(c *owner.Cell) {
 		return
 	}
 	s.marks = append(s.marks, mark)
-	if event := copyPending(c); event != 0 {
+	event, failed := copyPending(c)
+	if event != 0 {
 		s.after = append(s.after, foreignPointer(event))
 	}
+	s.failed = both(s.failed, failed)
 }
 
 // End makes the buffers wait for the event (sycl::event*) of the submitted work, which it
@@ -104,14 +107,14 @@ func (s *Submission) End(event unsafe.Pointer) error {
 	case len(s.cells) == 0:
 		s.spent = append(s.spent, uintptr(event))
 	default:
-		err = s.put(uintptr(event))
+		err = both(s.failed, s.put(uintptr(event)))
 	}
 	systemEvents.ReleaseEvents(s.spent)
 	if s.record != nil {
 		forgetQueue(s.record.ref)
 	}
 	clear(s.cells)
-	s.cells, s.after, s.record = nil, nil, nil
+	s.cells, s.after, s.record, s.failed = nil, nil, nil, nil
 	return err
 }
 

@@ -65,9 +65,13 @@ func (c *conversion) arguments(py *python.Interpreter, args []any) ([]any, error
 
 // object makes Python's object of what may be changed, or released, by its owner.
 func (c *conversion) object(py *python.Interpreter, v any) (any, error) {
-	switch v.(type) {
+	switch v := v.(type) {
 	case nil, bool, int, int64, float64, string:
 		return v, nil
+	case *python.Object:
+		if slices.Contains(c.objects, v) { // made here, of an array
+			return v, nil
+		}
 	}
 	o, err := py.New(v)
 	if err == nil {

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "usmb_pystate.h"
 #include "usmb_storage.h"
 #include "usmb_support.h"
 
@@ -15,7 +16,16 @@ void *usmb_pending_copy(usmb_cell *cell)
 	usmb_cell_hold_pending(cell);
 	void *event = atomic_load_explicit(&cell->pending, memory_order_acquire);
 	void *copy = event ? usmb_sycl_event_copy(event) : NULL;
+	PyThreadState *saved = NULL;
+	if (event && !copy) {
+		/* No memory for a reference: the last resort is to wait here, while nobody may
+		   exchange the event, which only the cell holds. The GIL comes back after that
+		   is over, since who has it may wait for it. */
+		if (usmb_py_holds_gil()) saved = usmb_py.PyEval_SaveThread();
+		usmb_sycl_wait_event(event);
+	}
 	usmb_cell_let_pending(cell);
+	if (saved) usmb_py.PyEval_RestoreThread(saved);
 	return copy;
 }
 

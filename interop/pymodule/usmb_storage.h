@@ -49,7 +49,8 @@ static inline void usmb_cell_set_root(usmb_cell *cell, void *root)
 	cell->private = (uint64_t)(uintptr_t)root;
 }
 
-/* Pending work of a cell. copy: an owned reference of its event, NULL for none;
+/* Pending work of a cell. copy: an owned reference of its event, NULL for none, or when
+   there was no memory for one and the work was waited for, the GIL dropped;
    done: forgets the event once it is complete; set: puts an owned event in the
    place of what was there. No GIL needed. */
 void *usmb_pending_copy(usmb_cell *cell);

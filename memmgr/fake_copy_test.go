@@ -1,0 +1,80 @@
+//go:build cgo && linux
+
+package memmgr_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/syclobj/sycltest"
+)
+
+// Where the library has no memory for a second reference of a pending event, nobody goes on
+// as if nothing were pending: the work is waited for.
+func TestFakeEventsWithoutACopyAreWaitedFor(t *testing.T) {
+	fake, rt := onFake(t, sycltest.OneCPU)
+	if fake == nil {
+		return
+	}
+	var queues []*syclobj.Queue
+	for range 2 {
+		q, err := rt.NewQueue(nil, rt.DefaultDevice(), syclobj.InOrder)
+		require.NoError(t, err)
+		queues = append(queues, q)
+	}
+	upstream := memmgr.USM(queues[0], syclobj.USMShared).(usmResource)
+	for _, c := range []struct {
+		name string
+		do   func(memmgr.Buffer) error
+	}{
+		{"Wait", memmgr.Buffer.Wait},
+		{"WaitContext", func(b memmgr.Buffer) error { return b.WaitContext(t.Context()) }},
+		{"Bytes", func(b memmgr.Buffer) error { _, err := b.Bytes(); return err }},
+		{"UsedOn", func(b memmgr.Buffer) error { b.UsedOn(queues[1]); return nil }},
+		{"PendingEvent", func(b memmgr.Buffer) error { b.PendingEvent(); return nil }},
+		{"Pending", func(b memmgr.Buffer) error { b.Pending(); return nil }},
+		{"Submission", func(b memmgr.Buffer) error {
+			var s memmgr.Submission
+			s.Begin(queues[1], []memmgr.Buffer{b})
+			return s.End(nil)
+		}},
+	} {
+		b, err := memmgr.New(upstream, memmgr.Request{Size: 4096})
+		require.NoError(t, err)
+		fake.Hold(true)
+		ev, err := queues[0].Memset(b.Data(), 1, 4096)
+		require.NoError(t, err)
+		require.NoError(t, b.SetPending(queues[0], ev))
+		copies := fake.Calls("DPCTLEvent_Copy")
+		fake.Fail("DPCTLEvent_Copy", 1)
+		type outcome struct {
+			err  error
+			done bool
+		}
+		over := make(chan outcome, 1)
+		go func() {
+			err := c.do(b)
+			over <- outcome{err, ev.Done()}
+		}()
+		require.Eventually(t, func() bool { return fake.Calls("DPCTLEvent_Copy") > copies }, time.Minute, time.Millisecond, c.name)
+		fake.ReleaseAll()
+		got := <-over
+		fake.Fail("DPCTLEvent_Copy", 0)
+		fake.Hold(false)
+		require.NoError(t, got.err, c.name)
+		require.True(t, got.done, "%s went on while work was pending", c.name)
+		require.NoError(t, b.Wait())
+		require.NoError(t, ev.Close())
+		b.Release()
+	}
+	memmgr.Flush()
+	require.NoError(t, upstream.Close())
+	for _, q := range queues {
+		require.NoError(t, q.Close())
+	}
+	require.Zero(t, fake.Used(0))
+}
