@@ -42,7 +42,8 @@ func (py *Interpreter) Import(name string) (*Object, error) {
 //
 // The keys of a struct's dict are the names of its fields, or those of their tags:
 // `python:"name,omitempty"`, where omitempty leaves a zero field out, and "-" any field.
-// Embedded structs without a tag give their own fields. Unexported fields are refused
+// Embedded structs without a tag give their own fields, those of a nil pointer none; of
+// several fields with one name it is the one that encoding/json would take. Unexported fields are refused
 // unless they are tagged "-", so that no struct comes out empty by mistake.
 //
 // A Go function of any type, func(int) (int, error), becomes one that takes its

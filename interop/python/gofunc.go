@@ -91,5 +91,9 @@ func nameOf(f reflect.Value) string {
 		return ""
 	}
 	name := fn.Name()
+	if i := strings.IndexByte(name, '['); i >= 0 { // a generic one's: pkg.F[...], or a closure's in it
+		end := strings.LastIndexByte(name, ']') + 1
+		name = name[:i] + name[max(i, end):]
+	}
 	return strings.TrimSuffix(name[strings.LastIndexByte(name, '.')+1:], "-fm")
 }

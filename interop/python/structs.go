@@ -16,6 +16,7 @@ type field struct {
 	name      string
 	index     []int // as of reflect.VisibleFields: through embedded structs
 	omitempty bool
+	tagged    bool // the name is a tag's
 }
 
 // structFields is what is known of a struct type, or why it cannot be converted.
@@ -30,26 +31,52 @@ var (
 )
 
 // fieldsOf lists the fields of a struct type, those of embedded structs without a tag of
-// their own among them.
+// their own among them. Of several with one name it is that of the least depth; of several
+// there, the one whose tag names it, and none where that does not decide: encoding/json's
+// rules, but that two of one struct are an error.
 func fieldsOf(t reflect.Type) ([]field, error) {
 	if s, ok := structTypes.Load(t); ok {
 		return s.(*structFields).list, s.(*structFields).err
 	}
 	s := &structFields{}
-	s.err = s.add(t, nil, map[reflect.Type]bool{}, map[string]bool{})
+	s.err = s.add(t, nil, map[reflect.Type]bool{})
 	if s.err != nil {
 		s.list = nil
 	}
+	s.list = visible(s.list)
 	structTypes.Store(t, s)
 	return s.list, s.err
 }
 
-func (s *structFields) add(t reflect.Type, at []int, within map[reflect.Type]bool, names map[string]bool) error {
+// visible keeps the fields that no other one hides.
+func visible(all []field) []field {
+	byName := map[string][]int{}
+	for i, f := range all {
+		byName[f.name] = append(byName[f.name], i)
+	}
+	kept := make([]field, 0, len(all))
+	for i, f := range all {
+		hidden := false
+		for _, k := range byName[f.name] {
+			o := all[k]
+			shallower := len(o.index) < len(f.index)
+			rival := k != i && len(o.index) == len(f.index) && (o.tagged || !f.tagged)
+			hidden = hidden || shallower || rival
+		}
+		if !hidden {
+			kept = append(kept, f)
+		}
+	}
+	return kept
+}
+
+func (s *structFields) add(t reflect.Type, at []int, within map[reflect.Type]bool) error {
 	if within[t] {
 		return fmt.Errorf("it embeds itself, by way of %s", t)
 	}
 	within[t] = true
 	defer delete(within, t)
+	names := map[string]bool{}
 	for i := range t.NumField() {
 		f := t.Field(i)
 		tag, tagged := f.Tag.Lookup(tagKey)
@@ -64,7 +91,7 @@ func (s *structFields) add(t reflect.Type, at []int, within map[reflect.Type]boo
 				inner = inner.Elem()
 			}
 			if inner.Kind() == reflect.Struct && (f.IsExported() || f.Type.Kind() == reflect.Struct) {
-				if err := s.add(inner, index, within, names); err != nil {
+				if err := s.add(inner, index, within); err != nil {
 					return err
 				}
 				continue
@@ -76,14 +103,15 @@ func (s *structFields) add(t reflect.Type, at []int, within map[reflect.Type]boo
 		if rest != "" && rest != "omitempty" {
 			return fmt.Errorf("the tag of its field %s says %q: known is \"omitempty\"", f.Name, rest)
 		}
-		if !tagged || name == "" {
+		tagged = tagged && name != ""
+		if !tagged {
 			name = f.Name
 		}
 		if names[name] {
 			return fmt.Errorf("two of its fields are named %q", name)
 		}
 		names[name] = true
-		s.list = append(s.list, field{name, index, rest == "omitempty"})
+		s.list = append(s.list, field{name, index, rest == "omitempty", tagged})
 	}
 	return nil
 }
@@ -209,6 +237,7 @@ func (n *nesting) decodeStruct(dst reflect.Value, p ptr, kind int) error {
 	if err := n.enter(identity{address: p}, "an object", dst.Type().String()); err != nil {
 		return err
 	}
+	var missing []field
 	for _, f := range fields {
 		n.at(inElement, f.name)
 		v, err := named(p, f.name, kind)
@@ -216,16 +245,23 @@ func (n *nesting) decodeStruct(dst reflect.Value, p ptr, kind int) error {
 			return err
 		}
 		if v == nil {
-			if f.omitempty || dst.Type().FieldByIndex(f.index).Type.Kind() == reflect.Pointer {
-				continue
+			if !f.omitempty && dst.Type().FieldByIndex(f.index).Type.Kind() != reflect.Pointer {
+				missing = append(missing, f)
 			}
-			return &ConversionError{From: "a Python object", To: dst.Type().String(),
-				Err: fmt.Errorf("it has no %q; tag the field omitempty where that may be", f.name)}
+			continue
 		}
 		err = n.decode(fieldIn(dst, f.index), v)
 		opDecref(v)
 		if err != nil {
 			return err
+		}
+	}
+	for _, f := range missing {
+		// Behind an embedded pointer none need be there: then it stays nil.
+		if _, err := dst.FieldByIndexErr(f.index); err == nil {
+			n.at(inElement, f.name)
+			return &ConversionError{From: "a Python object", To: dst.Type().String(),
+				Err: fmt.Errorf("it has no %q; tag the field omitempty where that may be", f.name)}
 		}
 	}
 	n.leave()

@@ -273,3 +273,127 @@ func collected(t *testing.T, freed <-chan struct{}) {
 		}
 	}, time.Minute, time.Millisecond, "the function is kept")
 }
+
+type Inner struct {
+	Name  string
+	Depth int `python:"depth"`
+}
+
+type Other struct {
+	Depth int // no rival of Inner's, whose tag has another name
+	Name  string
+	Only  int
+}
+
+type tagged struct {
+	Other int `python:"Only"`
+}
+
+type hiding struct {
+	*Inner
+	Other
+	tagged
+	Name string // hides both
+}
+
+// testHiddenFields: of fields with one name the shallowest is seen, then the tagged one.
+func testHiddenFields(t *testing.T, py *python.Interpreter) {
+	h := hiding{Inner: &Inner{"inner", 1}, Other: Other{2, "other", 3}, tagged: tagged{4}, Name: "outer"}
+	out, err := py.Run("r = repr(h)", python.Vars{"h": h}, "r")
+	require.NoError(t, err)
+	require.Equal(t, "{'depth': 1, 'Depth': 2, 'Only': 4, 'Name': 'outer'}", out["r"])
+	o := ok[*python.Object](t)(py.Eval("{'depth': 1, 'Depth': 2, 'Only': 4, 'Name': 'outer'}", nil))
+	defer o.Release()
+	got, err := python.As[hiding](o)
+	require.NoError(t, err)
+	require.Equal(t, hiding{Inner: &Inner{Depth: 1}, Other: Other{Depth: 2}, tagged: tagged{4}, Name: "outer"}, got)
+	// Two at one depth without a tag hide each other.
+	type A struct{ X, Y int }
+	type B struct{ X, Z int }
+	out, err = py.Run("r = repr(v)", python.Vars{"v": struct {
+		A
+		B
+	}{A{1, 2}, B{3, 4}}}, "r")
+	require.NoError(t, err)
+	require.Equal(t, "{'Y': 2, 'Z': 4}", out["r"])
+
+	// Behind an embedded pointer nothing need be found, or all.
+	type Pair struct{ One, Two int }
+	type optional struct {
+		*Pair
+		Three int
+	}
+	for expr, want := range map[string]optional{
+		"{'Three': 3}":                     {Three: 3},
+		"{'Two': 2, 'Three': 3, 'One': 1}": {Pair: &Pair{1, 2}, Three: 3},
+	} {
+		v := ok[*python.Object](t)(py.Eval(expr, nil))
+		got, err := python.As[optional](v)
+		require.NoError(t, err, expr)
+		require.Equal(t, want, got)
+		v.Release()
+	}
+	half := ok[*python.Object](t)(py.Eval("{'Two': 2, 'Three': 3}", nil))
+	defer half.Release()
+	_, err = python.As[optional](half)
+	require.ErrorContains(t, err, `it has no "One"`)
+}
+
+// testKeywordStructs: what stands under "**" is spread.
+func testKeywordStructs(t *testing.T, py *python.Interpreter) {
+	type options struct {
+		Rate  float64 `python:"rate"`
+		Steps int     `python:"steps,omitempty"`
+		Tags  []string
+	}
+	objects, _ := python.ObjectCounts()
+	f := ok[*python.Object](t)(py.Eval("lambda *a, **k: repr((a, sorted(k.items())))", nil))
+	given := ok[*python.Object](t)(py.Eval("{'rate': 1}", nil))
+	for _, c := range []struct {
+		kwargs python.Kwargs
+		want   string
+	}{
+		{python.Kwargs{"**": options{Rate: 0.5, Tags: []string{"a"}}}, "((7,), [('Tags', ['a']), ('rate', 0.5)])"},
+		{python.Kwargs{"**": &options{Rate: 0.5, Steps: 3}, "x": 1}, "((7,), [('Tags', []), ('rate', 0.5), ('steps', 3), ('x', 1)])"},
+		{python.Kwargs{"**": map[string]int{"n": 2}}, "((7,), [('n', 2)])"},
+		{python.Kwargs{"**": python.Kwargs{}}, "((7,), [])"},
+		{python.Kwargs{"**": given}, "((7,), [('rate', 1)])"},
+	} {
+		for range 3 {
+			o := ok[*python.Object](t)(f.Call(7, c.kwargs))
+			require.Equal(t, c.want, ok[string](t)(o.Str()))
+			o.Release()
+			o = ok[*python.Object](t)(f.CallContext(t.Context(), 7, c.kwargs))
+			require.Equal(t, c.want, ok[string](t)(o.Str()))
+			o.Release()
+		}
+	}
+	for _, c := range []struct {
+		kwargs python.Kwargs
+		says   string
+	}{
+		{python.Kwargs{"**": options{}, "rate": 1}, `argument **: "rate" comes twice`},
+		{python.Kwargs{"**": 3}, "cannot convert int to keyword arguments: a struct, a map or a dict is wanted"},
+		{python.Kwargs{"**": nil}, "to keyword arguments"},
+		{python.Kwargs{"**": map[int]int{1: 2}}, "a key is no string"},
+		{python.Kwargs{"**": struct{ C chan int }{}}, `["C"]`},
+	} {
+		_, err := f.Call(c.kwargs)
+		require.ErrorContains(t, err, c.says)
+	}
+	given.Release()
+	f.Release()
+	now, _ := python.ObjectCounts()
+	require.Equal(t, objects, now)
+}
+
+func generic[T any](v T) T { return v }
+
+// testGenericNames: Python shows the name of a generic function.
+func testGenericNames(t *testing.T, py *python.Interpreter) {
+	for _, f := range []any{generic[int], generic[map[string]int]} {
+		out, err := py.Run("n = f.__name__", python.Vars{"f": f}, "n")
+		require.NoError(t, err)
+		require.Equal(t, "generic", out["n"])
+	}
+}

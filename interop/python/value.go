@@ -247,7 +247,8 @@ func (o *Object) mismatch(to string) error {
 // A struct is filled from a dict by its keys, and from any other object by its
 // attributes, under the names that Interpreter.New gives to its fields. What has no field
 // is passed over; a field that is not found is an error, unless it is a pointer or tagged
-// omitempty, and stays zero then. Pointers are made, and nil for None.
+// omitempty, and stays zero then. Pointers are made, and nil for None; an embedded one is
+// made when one of its fields is found, and nil when none is.
 func As[T any](o *Object) (T, error) {
 	var t T
 	if p, ok := any(&t).(**Object); ok {
