@@ -110,3 +110,15 @@ func FuzzTypeName(f *testing.F) {
 		}
 	})
 }
+
+// TestCloseDoesNotWaitForTheCompiler: while one goroutine asks for a program's parameters,
+// which takes a run of the compiler, others close its kernels.
+func TestCloseDoesNotWaitForTheCompiler(t *testing.T) {
+	m := &made{}
+	m.parts.Store(2)
+	m.asking.Lock() // the compiler runs
+	defer m.asking.Unlock()
+	m.drop()
+	m.share()
+	require.EqualValues(t, 2, m.parts.Load())
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // Program is code that was compiled for the device and the context of a queue. Its
@@ -29,7 +30,10 @@ type made struct {
 	asking sync.Mutex
 	asked  bool
 	told   map[string][]KernelParam // nil when OpenCL tells nothing
-	parts  int                      // the Program and its Kernels: the last closes context and device
+
+	// The Program and its Kernels: the last closes context and device. Not under asking, which
+	// is held while a compiler runs: nobody's Close waits for that.
+	parts atomic.Int32
 }
 
 // workLimits is usmb_work_limits: what a launch may ask of the device. 0 is what the
@@ -132,23 +136,15 @@ func (m *made) keep(op string, q *Queue) error {
 	m.context.init(context, sortContext)
 	m.device.init(device, sortDevice)
 	m.limits = workLimitsOf(device)
-	m.parts = 1
+	m.parts.Store(1)
 	return nil
 }
 
-// share counts one more part that uses m.
-func (m *made) share() {
-	m.asking.Lock()
-	m.parts++
-	m.asking.Unlock()
-}
+// share counts one more part that uses m; the caller uses one.
+func (m *made) share() { m.parts.Add(1) }
 
 func (m *made) drop() {
-	m.asking.Lock()
-	m.parts--
-	last := m.parts == 0
-	m.asking.Unlock()
-	if last {
+	if m.parts.Add(-1) == 0 {
 		m.context.close()
 		m.device.close()
 	}

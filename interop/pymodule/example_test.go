@@ -72,3 +72,36 @@ func ExampleFromPython() {
 	// [[2 1 0]
 	//  [5 4 3]]
 }
+
+// NumPy sums a slice of Go's, and writes into it, without a copy: a list of these numbers
+// would take a second.
+func ExampleToPython_slice() {
+	if err := pymodule.Register(); err != nil { // before Python starts
+		log.Fatal(err)
+	}
+	py, err := python.Start()
+	if err != nil {
+		log.Fatal(err)
+	}
+	numbers := make([]float64, 1_000_000)
+	for i := range numbers {
+		numbers[i] = float64(i)
+	}
+	a, err := usmarray.WrapSlice(numbers, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Release() // Python keeps the slice by itself
+	x, err := pymodule.ToPython(a)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer x.Release()
+	out, err := py.Run("import numpy\nn = numpy.asarray(memoryview(x))\ntotal = float(n.sum())\nn[:] = -n\ndel n", python.Vars{"x": x}, "total")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(out["total"], numbers[1:4])
+	// prints:
+	// 4.999995e+11 [-1 -2 -3]
+}

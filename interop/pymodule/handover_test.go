@@ -100,7 +100,36 @@ func printed(t *testing.T, f func()) string {
 func TestExamples(t *testing.T) {
 	start(t)
 	require.Equal(t, "75\n[[10. 20. 30.]\n [ 4.  5.  6.]]\n", printed(t, ExampleToPython))
+	require.Equal(t, "4.999995e+11 [-1 -2 -3]\n", printed(t, ExampleToPython_slice))
 	require.Equal(t, "[2 3] [3 -1]\n[[2 1 0]\n [5 4 3]]\n", printed(t, ExampleFromPython))
+}
+
+// TestSlicesAreShown: a slice of Go's is one buffer to Python, at its own address.
+func TestSlicesAreShown(t *testing.T) {
+	py, _ := start(t)
+	numbers := make([]float64, 1_000_000)
+	for i := range numbers {
+		numbers[i] = float64(i)
+	}
+	a, err := usmarray.WrapSlice(numbers, nil)
+	require.NoError(t, err)
+	x, err := pymodule.ToPython(a)
+	require.NoError(t, err)
+	a.Release()
+	out, err := py.Run(`
+import numpy
+m = memoryview(x)
+told = (m.format, m.nbytes, m.readonly)
+n = numpy.frombuffer(m, dtype=float)
+at, total = n.ctypes.data, float(n.sum())
+n[7] = 0.5
+del n, m`, python.Vars{"x": x}, "told", "at", "total")
+	require.NoError(t, err)
+	require.Equal(t, python.Tuple{"d", int64(8_000_000), false}, out["told"])
+	require.EqualValues(t, uintptr(unsafe.Pointer(&numbers[0])), out["at"], "no copy")
+	require.EqualValues(t, 499999500000, out["total"])
+	require.EqualValues(t, 0.5, numbers[7])
+	x.Release()
 }
 
 func TestToPython(t *testing.T) {
