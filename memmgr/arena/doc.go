@@ -39,7 +39,8 @@
 // # In Python
 //
 // A context made by [NewContext] takes the arena into calls of Python: package pymodule takes
-// the memory of arrays that the code of such a call makes from it. See there.
+// the memory of arrays that the code of such a call makes from it. See there. A call that runs
+// in a process of its own (interop/workers) allocates there, as without an arena.
 //
 // # Threads and cost
 //
