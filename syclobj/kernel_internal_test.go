@@ -1,6 +1,7 @@
 package syclobj
 
 import (
+	"encoding/binary"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -91,6 +92,14 @@ func FuzzSPIRVFrame(f *testing.F) {
 		if err == nil && len(module) > 20 && checkSPIRV(module[:len(module)-2]) == nil {
 			t.Fatal("a part of a word passed")
 		}
+		if err == nil {
+			for name, params := range spirvKernels(module) {
+				if len(params) > maxKernelArgs {
+					t.Fatalf("%q has %d parameters", name, len(params))
+				}
+				readFacts(params)
+			}
+		}
 	})
 }
 
@@ -121,4 +130,44 @@ func TestCloseDoesNotWaitForTheCompiler(t *testing.T) {
 	m.drop()
 	m.share()
 	require.EqualValues(t, 2, m.parts.Load())
+}
+
+// TestSPIRVSaysItsParameters: what a module declares, in both orders of bytes.
+func TestSPIRVSaysItsParameters(t *testing.T) {
+	instructions := [][]uint32{
+		{opEntryPoint, 6, 20, 0x64636261, 0, 99}, {opEntryPoint, 6, 20, 0x00000062}, {opEntryPoint, 5, 21, 0x00000063},
+		{opName, 31, 0x00000078},
+		{opTypeInt, 1, 32, 0}, {opTypeFloat, 2, 64}, {opTypeFloat, 3, 16, 1}, {opTypeVector, 4, 1, 4}, {opTypeVector, 5, 1, 7},
+		{opTypePointer, 6, 5, 1}, {opTypePointer, 7, 4, 1}, {opTypePointer, 8, 0, 1}, {opTypePointer, 9, 7, 1}, {opTypeSampler, 10},
+		{opTypeUntypedPointer, 11, 5}, {opTypeImage, 12, 1, 1},
+		{opTypeFunction, 15, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 77}, {opTypeFunction, 16, 0, 1},
+		{opFunction, 0, 20, 0, 15}, {opFunctionParameter, 1, 30}, {opFunctionParameter, 2, 31},
+		{opFunction, 0, 21, 0, 16}, {opFunctionParameter, 1, 31}, {opFunctionParameter}, {opFunction}, {opTypeVector}, {opName},
+	}
+	want := []KernelParam{
+		{Address: "private", Type: "int"}, {Address: "private", Type: "double", Name: "x"}, {}, {Address: "private", Type: "int4"}, {},
+		{Address: "global", Type: "void*"}, {Address: "local", Type: "void*"}, {Address: "constant", Type: "void*", Const: true},
+		{Address: "private"}, {Address: "private", Type: "sampler_t"}, {Address: "global", Type: "void*"}, {Address: "global", Type: "image2d_t"}, {},
+	}
+	for _, order := range []binary.AppendByteOrder{binary.LittleEndian, binary.BigEndian} {
+		var module []byte
+		for _, w := range []uint32{spirvMagic, 0x00010000, 0, 100, 0} {
+			module = order.AppendUint32(module, w)
+		}
+		for _, i := range instructions {
+			module = order.AppendUint32(module, uint32(len(i))<<16|i[0])
+			for _, w := range i[1:] {
+				module = order.AppendUint32(module, w)
+			}
+		}
+		require.NoError(t, checkSPIRV(module))
+		kernels := spirvKernels(module)
+		require.Equal(t, map[string][]KernelParam{"abcd": want, "b": want}, kernels)
+	}
+	told := map[string][]KernelParam{"a": {{}, {Address: "private", Type: "uint", Name: "n"}}, "c": {{}}}
+	module := map[string][]KernelParam{"a": want[5:7], "b": want[:1], "c": want[:2]}
+	require.Equal(t, map[string][]KernelParam{
+		"a": {want[5], {Address: "private", Type: "uint", Name: "n"}}, "b": want[:1], "c": {{}},
+	}, mergeParams(told, module))
+	require.Equal(t, map[string][]KernelParam{"b": want[:1]}, mergeParams(nil, map[string][]KernelParam{"b": want[:1]}))
 }

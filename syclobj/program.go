@@ -66,7 +66,8 @@ func (q *Queue) BuildOpenCL(text, options string) (*Program, error) {
 // BuildSPIRV is BuildOpenCL for a SPIR-V module of OpenCL's kernel environment, which is
 // copied. Level Zero devices take it too; their compiler's words are not to be had. What a
 // module says is trusted as far as the driver trusts it: its frame is checked, so that a
-// file cut off is ErrArgument.
+// file cut off is ErrArgument. Launches are checked against the parameters that the module
+// declares where the driver tells none: memory and of which kind, or values and of which size.
 func (q *Queue) BuildSPIRV(module []byte, options string) (*Program, error) {
 	const op = "Queue.BuildSPIRV"
 	if err := q.usable(op); err != nil {
@@ -230,6 +231,15 @@ func (m *made) ask() map[string][]KernelParam {
 		return m.told
 	}
 	m.asked = true
+	m.told = m.askOpenCL()
+	if m.il {
+		m.told = mergeParams(m.told, spirvKernels(m.text))
+	}
+	return m.told
+}
+
+// askOpenCL is what the driver tells, nil for nothing.
+func (m *made) askOpenCL() map[string][]KernelParam {
 	if m.info.Backend != BackendOpenCL {
 		return nil
 	}
@@ -238,11 +248,11 @@ func (m *made) ask() map[string][]KernelParam {
 	if c.result() != clBuilt {
 		return nil
 	}
-	m.told = map[string][]KernelParam{}
+	told := map[string][]KernelParam{}
 	for _, name := range c.kernels() {
-		m.told[name] = c.params(name)
+		told[name] = c.params(name)
 	}
-	return m.told
+	return told
 }
 
 // noKernel is why the library gave no kernel.
