@@ -147,9 +147,10 @@ func spirvText(words []uint32) string {
 	return s.String()
 }
 
-// mergeParams fills in what the driver does not tell from what the module says.
+// mergeParams fills in what the driver does not tell from what the module says; nil where
+// neither knows a kernel.
 func mergeParams(told, module map[string][]KernelParam) map[string][]KernelParam {
-	if told == nil {
+	if told == nil && len(module) > 0 {
 		told = map[string][]KernelParam{}
 	}
 	for name, params := range module {
