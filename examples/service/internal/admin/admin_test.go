@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -95,6 +96,20 @@ func TestPaths(t *testing.T) {
 		status, _, _ := s.get(t, "/debug/pprof/"+name+"?seconds="+seconds, nil)
 		require.Equal(t, 400, status, seconds)
 	}
+}
+
+// A body that never comes keeps nobody waiting.
+func TestBodyThatNeverComes(t *testing.T) {
+	s := newService(t)
+	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	require.NoError(t, err)
+	defer c.Close()
+	require.NoError(t, c.SetDeadline(time.Now().Add(time.Minute)))
+	_, err = io.WriteString(c, "GET /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n")
+	require.NoError(t, err)
+	said, err := io.ReadAll(c)
+	require.NoError(t, err, "it is closed")
+	require.Contains(t, string(said), "HTTP/1.1 ")
 }
 
 // A profile over time is one at a time, bounded, and does not outlive the handler.

@@ -30,9 +30,15 @@ func within(w http.ResponseWriter, d time.Duration) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d))
 }
 
+// bodyTime is how long a body may take that nobody wants.
+const bodyTime = 2 * time.Second
+
 // ServeHTTP implements http.Handler.
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	within(w, patience)
+	if r.ContentLength != 0 { // a page has no use for a body, and net/http reads it to its end
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
+	}
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Content-Type-Options", "nosniff")

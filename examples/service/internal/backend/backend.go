@@ -16,12 +16,15 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
+// DefaultSlots is how many calls of models run at a time where nobody says.
+const DefaultSlots = 2
+
 // Options say what runs, and on how much.
 type Options struct {
 	Sources   []models.Source
 	Bootstrap string // what loads and calls them: see models.Script
 	Limit     uint64 // bytes of tensors, and of arrays that models make
-	Slots     int    // calls of models at a time, besides one of serial ones; 2
+	Slots     int    // calls of models at a time, besides one of serial ones; DefaultSlots
 	Workers   int    // processes that run models instead of this one; 0 for none
 	Queue     int    // calls that may wait for a slot, or a worker; 64
 	Grace     time.Duration
@@ -57,7 +60,7 @@ func Open(ctx context.Context, o Options) (_ *Backend, err error) {
 		o.Log = slog.Default()
 	}
 	if o.Slots <= 0 {
-		o.Slots = 2
+		o.Slots = DefaultSlots
 	}
 	if o.Limit == 0 {
 		return nil, errors.New("backend: Options want a Limit")

@@ -128,6 +128,12 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// pause tells that nothing was read for so long for want of memory, which is not the client's doing.
+func (b *body) pause(d time.Duration) {
+	b.began = b.began.Add(d)
+	b.set = time.Time{}
+}
+
 // reader is the body uncompressed.
 func (b *body) reader() (io.Reader, error) {
 	if b.coding == identity {
@@ -161,11 +167,11 @@ func (b *body) full(p []byte) error {
 }
 
 // text reads the JSON, charging each byte to the gate before it is there; give takes them out.
-func (b *body) text(g *gate) (p []byte, give func(), err error) {
+func (b *body) text(g *gate, tenant string) (p []byte, give func(), err error) {
 	charged := int64(0)
-	give = func() { g.give(charged); charged = 0 }
+	give = func() { g.give(tenant, charged); charged = 0 }
 	grow := func(n int64) error {
-		if err := g.take(n); err != nil {
+		if err := g.take(tenant, n, charged); err != nil {
 			return err
 		}
 		charged += n
@@ -254,6 +260,5 @@ func (x *exchange) drain() {
 		return
 	}
 	_ = x.control.SetReadDeadline(time.Now().Add(min(drainTime, x.h.o.Grace)))
-	_, _ = io.Copy(io.Discard, x.r.Body)
-	_ = x.control.SetReadDeadline(time.Time{})
+	_, _ = io.Copy(io.Discard, x.r.Body) // the deadline stays: where this is not the end net/http goes on reading
 }

@@ -6,7 +6,8 @@
 //
 // The path is taken apart before it is unescaped, so that a slash in a name is part of the name.
 // Lengths are looked at before a byte of a body is read: a body has a Content-Length, its JSON
-// is charged to a gate that bounds the JSON of all requests together, its binary tensors have
+// is charged to a gate that bounds the JSON of all requests together and, below that, of each
+// tenant (little is always taken), its binary tensors have
 // the sizes that the model's datatypes and the shapes say, and are read into memory of the
 // engine's pool when they have it. JSON numbers are written there too, without a value in
 // between. Bodies may be compressed (gzip, deflate), which changes none of the bounds.

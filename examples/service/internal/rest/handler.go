@@ -67,15 +67,19 @@ func New(o Options) (*Handler, error) {
 		o.Log = slog.Default()
 	}
 	o.Tenant = http.CanonicalHeaderKey(o.Tenant)
-	return &Handler{o: o, gate: gate{limit: o.JSON}}, nil
+	return &Handler{o: o, gate: gate{limit: o.JSON, each: max(o.JSON/4*3, min(o.JSON, o.MaxJSON))}}, nil
 }
 
 // JSONInFlight returns the bytes of JSON that requests have at present.
-func (h *Handler) JSONInFlight() int64 { return h.gate.used.Load() }
+func (h *Handler) JSONInFlight() int64 { return h.gate.inUse() }
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := exchange{h: h, w: w, r: r, control: http.NewResponseController(w)}
+	if r.ContentLength != 0 {
+		// net/http reads what a handler leaves of a body before it answers: not for ever.
+		_ = x.control.SetReadDeadline(time.Now().Add(min(drainTime, h.o.Grace/2)))
+	}
 	err := x.admit()
 	if err == nil {
 		err = x.route()

@@ -8,8 +8,9 @@ import (
 
 // The bounds of a request's JSON, beside its bytes.
 const (
-	maxTensors = 256 // inputs, and outputs
-	maxMembers = 256 // of one object
+	maxTensors = 256     // inputs, and outputs
+	maxMembers = 256     // of one object
+	maxText    = 4 << 10 // bytes of a name, of an id, as they are written
 )
 
 // header is the JSON of an inference request.
@@ -134,7 +135,12 @@ func (h *header) parse(b []byte) error {
 				return err
 			}
 			raw, err := s.raw()
-			h.id = string(raw)
+			if err == nil && len(raw) > maxText {
+				err = oip.Errorf(oip.Invalid, `the "id" has %d bytes; at most %d are taken`, len(raw), maxText)
+			}
+			if err == nil { // it is kept for the response, and not charged
+				h.id = string(raw)
+			}
 			return err
 		case "parameters":
 			if err := s.once(&has, hasParams, key); err != nil || s.literal("null") {

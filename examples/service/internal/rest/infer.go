@@ -25,7 +25,7 @@ func (x *exchange) infer(name, version string) error {
 	defer request.End()
 	b.endBy(request.Deadline())
 
-	text, give, err := b.text(&x.h.gate)
+	text, give, err := b.text(&x.h.gate, tenant)
 	defer func() { give() }()
 	if err != nil {
 		return err
@@ -143,7 +143,11 @@ func (h *header) give(request *engine.Request, b *body) error {
 		switch {
 		case in.params.has&hasRegion != 0:
 		case in.params.has&hasSize != 0:
-			err = given.Fill(b.full)
+			waits := time.Now()
+			err = given.Fill(func(p []byte) error {
+				b.pause(time.Since(waits))
+				return b.full(p)
+			})
 		default:
 			err = given.Fill(func(p []byte) error { return fillJSON(p, in.name, given.Datatype(), in.shape, in.data) })
 		}

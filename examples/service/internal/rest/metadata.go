@@ -109,7 +109,7 @@ func (x *exchange) small(each func(s *scanner, key []byte) error) error {
 	if b.length == 0 {
 		return nil
 	}
-	text, give, err := b.text(&x.h.gate)
+	text, give, err := b.text(&x.h.gate, addressOf(x.r.RemoteAddr))
 	defer give()
 	if err != nil {
 		return err

@@ -155,6 +155,9 @@ func (s *scanner) text() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if len(raw) > maxText {
+		return "", s.wrong("a string that is too long before")
+	}
 	t, err := s.plain(raw)
 	return string(t), err
 }
@@ -165,9 +168,11 @@ func (s *scanner) key() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	k, err := s.plain(raw)
-	if err != nil {
-		return nil, err
+	k := raw
+	if len(raw) <= maxText { // a longer one is nobody's, and its escapes are not looked into
+		if k, err = s.plain(raw); err != nil {
+			return nil, err
+		}
 	}
 	return k, s.expect(':')
 }
