@@ -27,6 +27,10 @@
 // python.Object.Value gives, with each array, ours or of others, as a *usmarray.Array on
 // the memory that Python made, owned by the caller.
 //
+// What dpnp and dpctl were told to write into an argument that is USM, and may still be at when
+// the function returns, is waited for before Call returns, after an exception too. That takes 5 to 10 us for each such argument;
+// one that is read-only (AsReadOnly) takes none.
+//
 // With an arena (memmgr/arena) in its context a call's arrays are the request's memory: see
 // package pymodule, Memory of a call.
 //

@@ -230,9 +230,13 @@ func (e *Executor) call(j *job) (result any, err error) {
 		return nil, err
 	}
 	o, err := f.CallContext(j.ctx, args...)
+	late := c.written() // after an error too: the arguments are the caller's again
 	if err != nil {
 		return nil, err
 	}
 	defer o.Release()
+	if late != nil {
+		return nil, late
+	}
 	return fromPython(o)
 }

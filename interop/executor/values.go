@@ -17,7 +17,8 @@ const maxDepth = 1000
 // conversion is the arguments of one call on their way.
 type conversion struct {
 	objects []*python.Object
-	within  []container // from the arguments to the value at hand
+	usm     []*python.Object // of objects: arrays that devices can be told to write into
+	within  []container      // from the arguments to the value at hand
 }
 
 // container tells a slice or a map from others.
@@ -95,6 +96,9 @@ func (c *conversion) value(v any, depth int) (any, error) {
 			return nil, err
 		}
 		c.objects = append(c.objects, o)
+		if !v.ReadOnly() && !v.Place().IsHost() {
+			c.usm = append(c.usm, o)
+		}
 		return o, nil
 	case []any:
 		return c.list(v, depth)
@@ -144,6 +148,26 @@ func convertMap[T any](c *conversion, v map[string]T, depth int) (map[string]any
 		}
 	}
 	return out, nil
+}
+
+// written waits until what the function has told devices to write into its arguments is there:
+// what dpctl and dpnp have submitted on queues that only Python's side knows. Taking an array from
+// Python waits for the queue that dpctl keeps for its memory once that queue is known, and asking
+// for it makes it so.
+func (c *conversion) written() error {
+	for _, o := range c.usm {
+		q, err := o.Attr("sycl_queue")
+		if err != nil {
+			return fmt.Errorf("waiting for what was written into its arguments: %w", err)
+		}
+		q.Release()
+		same, err := pymodule.FromPython(o)
+		if err != nil {
+			return fmt.Errorf("waiting for what was written into its arguments: %w", err)
+		}
+		same.Release()
+	}
+	return nil
 }
 
 // fromPython converts a result. Every array in it is the caller's.

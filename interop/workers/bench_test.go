@@ -80,8 +80,8 @@ func (p *plain) work(n int) error {
 
 // BenchmarkBusy has pure Python that takes 50 ms run by two plain Python processes, by two
 // workers, and by the embedded interpreter with two slots, each against one of its kind, in turns
-// within one run. The gains are of calls a second. The bound: workers gain 0.9 or more of what
-// plain processes do.
+// within one run. The gains are of calls a second. The aim: workers gain 0.9 or more of what
+// plain processes do, which on a machine of two cores varies by a tenth from run to run.
 func BenchmarkBusy(b *testing.B) {
 	env := environment(b, "numpy")
 	module := []workers.Module{{Name: "work", Source: work}}

@@ -97,8 +97,12 @@ func (c *call) make(ctx context.Context, e *encoder) (any, error) {
 		}
 		return nil, &executor.Error{Function: c.function, Err: fmt.Errorf("arguments: %w", err)}
 	}
-	p.arguments.add(out.traffic)
 	c.handles = out.handles
+	if ctx.Err() != nil { // in all that copying
+		p.lender.revoke(c.handles)
+		return nil, &executor.Error{Function: c.function, Kind: python.ErrNotBegun, Err: ended(ctx)}
+	}
+	p.arguments.add(out.traffic)
 	r.last++
 	c.number = r.last
 	i := &interrupt{process: r, call: c.number, grace: p.config.Grace}
@@ -114,6 +118,7 @@ func (c *call) make(ctx context.Context, e *encoder) (any, error) {
 		}
 		return nil, errNotSent
 	}
+	i.follow()
 	result, err := c.answer(ctx)
 	if err == nil {
 		return result, nil
@@ -182,6 +187,9 @@ func (c *call) result(d *decoder) (any, error) {
 	// Whoever is late kills the worker, and so ends this too.
 	d.arrays, err = openAll(context.Background(), entries, func(bool) (*share.Server, error) { return p.server, nil })
 	if err != nil {
+		if c.process.ending(err) {
+			return nil, err
+		}
 		return nil, &executor.Error{Function: c.function, Err: fmt.Errorf("result: %w", err)}
 	}
 	v, err := d.result()
@@ -239,6 +247,7 @@ type interrupt struct {
 	grace   time.Duration
 
 	mu    sync.Mutex
+	sent  bool // the call was written: a cancel before it would be of no call that the worker knows
 	over  bool // the call has ended
 	dead  bool // the worker was killed for it
 	timer *time.Timer
@@ -255,7 +264,25 @@ func (i *interrupt) put() {
 	}
 	i.process.overdue.Store(true)
 	i.timer = time.AfterFunc(i.grace, i.expire)
+	sent := i.sent
 	i.mu.Unlock()
+	if sent {
+		i.cancel()
+	}
+}
+
+// follow is called when the call was written, with what its cancel then follows.
+func (i *interrupt) follow() {
+	i.mu.Lock()
+	i.sent = true
+	ended := i.timer != nil
+	i.mu.Unlock()
+	if ended {
+		i.cancel()
+	}
+}
+
+func (i *interrupt) cancel() {
 	_ = i.process.wire.send(toCancel, i.call) // a worker that does not read is killed
 }
 

@@ -100,7 +100,7 @@ func work() error {
 	ready := make(chan struct{})
 	go c.read(ready)
 	if err := c.start(); err != nil {
-		_ = c.wire.sendJSON(atFailed, 0, describe(err)) // the reader notices that its maker is gone
+		_ = c.fail(atFailed, 0, err) // the reader notices that its maker is gone
 		c.end()
 		os.Exit(1)
 	}
@@ -296,13 +296,26 @@ func (c *child) serve(ctx context.Context, id uint64, d *decoder) {
 		if err = c.wire.send(atResult, id, head, out.table, e.b); err != nil {
 			c.lender.revoke(out.handles)
 		}
+		if errors.Is(err, ErrTooLong) {
+			err = c.fail(atError, id, fmt.Errorf("result: %w", err))
+		}
 	} else {
-		err = c.wire.sendJSON(atError, id, describe(err))
+		err = c.fail(atError, id, err)
 	}
 	if err != nil { // the answer cannot be sent, so nobody could wait for it
 		fmt.Fprintln(os.Stderr, "worker: answering:", err)
 		killOwnGroup()
 	}
+}
+
+// fail tells its maker of an error, in short where all of it is longer than a message may be.
+func (c *child) fail(k kind, id uint64, err error) error {
+	f := describe(err)
+	if err = c.wire.sendJSON(k, id, f); errors.Is(err, ErrTooLong) {
+		f.shorten()
+		err = c.wire.sendJSON(k, id, f)
+	}
+	return err
 }
 
 // run makes the call.
@@ -331,41 +344,18 @@ func (c *child) run(ctx context.Context, d *decoder) (any, error) {
 	return result, err
 }
 
-// written waits until what the function wrote into its arguments is there for its caller: what
-// dpctl and dpnp have submitted too, on queues that only Python's side knows.
+// written waits until what the function had this library write into its arguments is there for its
+// caller; what dpctl and dpnp write the executor has waited for.
 func written(ctx context.Context, arrays []*usmarray.Array) error {
 	for _, a := range arrays {
 		if a.ReadOnly() || a.Place().IsHost() {
 			continue
-		}
-		if err := settled(a); err != nil {
-			return err
 		}
 		if err := a.Synchronize(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// settled waits for the queue that dpctl keeps for the memory, as taking an array from Python
-// does once that queue is known: asking for it makes it so.
-func settled(a *usmarray.Array) error {
-	o, err := pymodule.ToPython(a)
-	if err != nil {
-		return err
-	}
-	defer o.Release()
-	q, err := o.Attr("sycl_queue")
-	if err != nil {
-		return err
-	}
-	q.Release()
-	same, err := pymodule.FromPython(o)
-	if err == nil {
-		same.Release()
-	}
-	return err
 }
 
 // server is where arrays of others are opened.

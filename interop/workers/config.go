@@ -59,6 +59,8 @@ type Config struct {
 	Env []string
 	// Output is where what the workers write to standard output and standard error goes,
 	// beside their last words; nil is os.Stderr. It is written to by one goroutine at a time.
+	// While a Write blocks, workers that write much wait for it, but none that has ended does;
+	// what they wrote after it may be missing from their last words.
 	Output io.Writer
 	// Program is what is started, with its arguments: it calls Main. nil is this program.
 	Program []string

@@ -48,11 +48,44 @@ const (
 // maxText bounds each text of a failure.
 const maxText = 64 << 10
 
-func cut(s string) string {
-	if len(s) > maxText {
-		return s[:maxText/2] + "\n… (cut) …\n" + s[len(s)-maxText/2:]
+func cut(s string) string { return cutTo(s, maxText) }
+
+func cutTo(s string, most int) string {
+	if len(s) > most {
+		return s[:most/2] + "\n… (cut) …\n" + s[len(s)-most/2:]
 	}
 	return s
+}
+
+// Bounds of a failure in short: JSON takes up to six bytes for one of a text, and of slack
+// there is more than that for all.
+const (
+	shortText   = 4 << 10
+	mostClasses = 64
+)
+
+// shorten bounds all of a failure whose texts, as JSON, or whose names were too long. What is dropped
+// of the classes stands before the bases that they have in common with others.
+func (f *failure) shorten() {
+	short := func(texts ...*string) {
+		for _, s := range texts {
+			*s = cutTo(*s, shortText)
+		}
+	}
+	short(&f.Text, &f.Class)
+	if x := f.Exception; x != nil {
+		short(&x.Type, &x.Message, &x.Traceback)
+		x.Classes = x.Classes[max(0, len(x.Classes)-mostClasses):]
+		for i := range x.Classes {
+			x.Classes[i] = cutTo(x.Classes[i], shortText/mostClasses)
+		}
+	}
+	if p := f.Panic; p != nil {
+		short(&p.Value, &p.Stack)
+	}
+	if c := f.Conversion; c != nil {
+		short(&c.From, &c.To, &c.Reason)
+	}
 }
 
 // describe puts an error of package executor, or of the conversion of its result, in words.

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"time"
 )
 
 // lastWords is how many bytes of a worker's output its Death has at most, and kept of how many
@@ -55,6 +56,17 @@ func follow(pipe *os.File, to *outlet) *output {
 	return o
 }
 
+// wait waits for the end of the pipe, or for a while: nobody knows how long Config.Output takes
+// for a piece.
+func (o *output) wait(while time.Duration) {
+	timer := time.NewTimer(while)
+	defer timer.Stop()
+	select {
+	case <-o.done:
+	case <-timer.C:
+	}
+}
+
 func (o *output) keep(b []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -65,8 +77,12 @@ func (o *output) keep(b []byte) {
 }
 
 // crash is how the report of Go's runtime begins; it goes on with all its stacks, which tell
-// little of what C code did.
-var crash = regexp.MustCompile(`(?m)^(SIG[A-Z]+: |fatal error: |panic: )`)
+// little of what C code did, and each of which begins as stack says. A function may print
+// the like of the first and go on.
+var (
+	crash = regexp.MustCompile(`(?m)^(SIG[A-Z]+: |fatal error: |panic: )`)
+	stack = regexp.MustCompile(`(?m)^goroutine [0-9]+ .*\[`)
+)
 
 // crashWords is how much of such a report is among the last words.
 const crashWords = 1 << 10
@@ -76,9 +92,12 @@ func (o *output) words() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	s := string(o.kept)
-	if at := crash.FindStringIndex(s); at != nil && len(s)-at[0] > crashWords {
-		s = s[:at[0]+crashWords]
-		s = s[:max(strings.LastIndexByte(s, '\n'), at[0])] + "\n…"
+	if all := crash.FindAllStringIndex(s, -1); all != nil {
+		at := all[len(all)-1][0]
+		if len(s)-at > crashWords && stack.MatchString(s[at:]) {
+			s = s[:at+crashWords]
+			s = s[:max(strings.LastIndexByte(s, '\n'), at)] + "\n…"
+		}
 	}
 	if len(s) > lastWords {
 		s = s[len(s)-lastWords:]

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/usmbridge/usmbridge/interop/share"
 )
 
 // process is one process of a worker.
@@ -81,7 +83,7 @@ func (r *process) wait() {
 		d.Status = err.Error()
 	}
 	_ = r.pipe.SetReadDeadline(time.Now().Add(outputTime))
-	<-r.output.done
+	r.output.wait(2 * outputTime)
 	d.LastWords = r.output.words()
 	// What it has sent is still read; a forked child may keep its end open.
 	_ = r.wire.conn.CloseRead()
@@ -91,6 +93,25 @@ func (r *process) wait() {
 	r.mu.Unlock()
 	r.death = d
 	close(r.over)
+}
+
+// ending reports whether an error of opening what the process had made is that of its end, which
+// it then waits for: the memory may also be of another worker that has ended.
+func (r *process) ending(err error) bool {
+	if !errors.Is(err, share.ErrDied) && !errors.Is(err, share.ErrClosed) && !errors.Is(err, share.ErrAddress) {
+		return false
+	}
+	while := hangUpTime
+	if r.spoiled.Load() {
+		while = deathTime
+	}
+	r.endOfItself(while)
+	select {
+	case <-r.over:
+		return true
+	default:
+		return r.spoiled.Load()
+	}
 }
 
 // endOfItself waits until the process has ended, as it is about to, or for a while.

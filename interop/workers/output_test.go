@@ -1,0 +1,72 @@
+package workers
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What hides the last words is the report of Go's runtime alone, and of several the last.
+func TestWords(t *testing.T) {
+	stacks := "\n\ngoroutine 1 [running]:\n" + strings.Repeat("main.f()\n\t/main.go:1 +0x1\n", 500)
+	steps := strings.Repeat("a line of the model\n", 100)
+	for name, c := range map[string]struct {
+		output      string
+		has, hasNot []string
+	}{
+		"plain":                {steps + "the end\n", []string{"a line", "the end"}, []string{"…"}},
+		"a crash":              {steps + "SIGSEGV: segmentation violation" + stacks, []string{"a line", "SIGSEGV", "goroutine 1", "…"}, nil},
+		"printed, and the end": {"fatal error: no such file\n" + steps + "the end\n", []string{"the end"}, []string{"…"}},
+		"printed at the end":   {steps + "panic: at the disco\n", []string{"disco"}, []string{"…"}},
+		"printed, and a crash": {"fatal error: no such file\n" + steps + "about to fault\nSIGABRT: abort" + stacks,
+			[]string{"about to fault", "SIGABRT", "…"}, nil},
+		"recovered, and a crash": {"panic: one" + stacks + steps + "on it goes\npanic: two" + stacks, []string{"on it goes", "panic: two", "…"}, nil},
+		"much, and the end":      {"panic: one\n" + strings.Repeat(steps, 10) + "the end\n", []string{"the end"}, []string{"panic"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var o output
+			o.keep([]byte(c.output))
+			words := o.words()
+			require.LessOrEqual(t, len(words), lastWords)
+			for _, s := range c.has {
+				require.Contains(t, words, s)
+			}
+			for _, s := range c.hasNot {
+				require.NotContains(t, words, s)
+			}
+		})
+	}
+}
+
+// blocked is a writer that takes what it gets when it is let.
+type blocked struct{ entered, let chan struct{} }
+
+func (b *blocked) Write(p []byte) (int, error) {
+	b.entered <- struct{}{}
+	<-b.let
+	return len(p), nil
+}
+
+// A writer that blocks keeps nobody from going on without it.
+func TestOutputBlocks(t *testing.T) {
+	from, to, err := os.Pipe()
+	require.NoError(t, err)
+	w := &blocked{make(chan struct{}, 10), make(chan struct{})}
+	o := follow(from, &outlet{to: w})
+	_, err = to.WriteString("the last words\n")
+	require.NoError(t, err)
+	<-w.entered
+	o.wait(time.Millisecond)
+	require.Equal(t, "the last words", o.words())
+	require.NoError(t, to.Close())
+	close(w.let)
+	o.wait(time.Minute)
+	select {
+	case <-o.done:
+	default:
+		t.Fatal("it does not end")
+	}
+}
