@@ -134,7 +134,8 @@ func (s *service) open(ctx context.Context) (err error) {
 		s.regions = region.New(o)
 	}
 	s.engine, err = engine.New(engine.Options{Version: usmarray.Version, Models: s.backend.Models, Runner: s.backend.Runner,
-		Memory: s.backend.Memory, ForModels: s.backend.ForModels, Limit: limit, Regions: s.regions, Apart: c.workers > 0,
+		Memory: s.backend.Memory, Limit: s.backend.Limit, Calls: s.backend.Calls, CallsLimit: s.backend.CallsLimit,
+		ForModels: s.backend.ForModels, Regions: s.regions, Apart: c.workers > 0,
 		Turns: s.backend.Turns, Timeout: c.timeout, Log: s.log})
 	return err
 }

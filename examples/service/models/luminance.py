@@ -8,6 +8,7 @@ import numpy
 
 INPUTS = {"picture": ("FP32", (-1, -1, 3))}
 OUTPUTS = {"luminance": ("FP32", (-1, -1))}
+WRITES_ALL = True
 # The OpenCL CPU driver loses its way when many threads submit at once.
 SERIAL = True
 

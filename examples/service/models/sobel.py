@@ -8,6 +8,7 @@ from usmbridge.numba import ArrayType
 
 INPUTS = {"luminance": ("FP32", (-1, -1))}
 OUTPUTS = {"edges": ("UINT8", (-1, -1))}
+WRITES_ALL = True
 
 _grey = ArrayType(numba.float32, 2, "C", readonly=True)
 _edges = ArrayType(numba.uint8, 2, "C")

@@ -5,6 +5,8 @@ A model is a module with INPUTS and OUTPUTS, each a dict from a tensor's name to
 (datatype, shape), -1 for any extent, and infer(**inputs). It may have
   - a keyword-only parameter `outputs` of infer: then it writes the arrays in that dict
     and returns nothing; else infer returns a dict with an array for each output;
+  - WRITES_ALL = True: such an infer writes every element of its outputs, whose memory
+    needs not be cleared before;
   - output_shapes(**shapes) -> dict, where the shapes of outputs do not follow from
     those of the inputs by the rule;
   - SERIAL = True: its calls run one at a time;
@@ -195,6 +197,7 @@ def _define(name, module):
     model = types.SimpleNamespace(name=name, inputs=inputs, outputs=outputs, error=None)
     model.bound = _bound(infer, inputs)
     model.serial = bool(getattr(module, "SERIAL", False))
+    model.writes_all = bool(getattr(module, "WRITES_ALL", False))
     ins, outs = tuple(t[0] for t in inputs), tuple(t[0] for t in outputs)
     if model.bound:
         model.infer = _writer(infer, ins, outs)
@@ -244,6 +247,7 @@ def describe():
                 "outputs": [list(t) for t in model.outputs],
                 "bound": model.bound,
                 "serial": model.serial,
+                "writes_all": model.writes_all,
                 "shapes": model.shapes is not None,
             }
         )

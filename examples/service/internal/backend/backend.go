@@ -23,7 +23,7 @@ const DefaultSlots = 2
 type Options struct {
 	Sources   []models.Source
 	Bootstrap string // what loads and calls them: see models.Script
-	Limit     uint64 // bytes of tensors, and of arrays that models make
+	Limit     uint64 // bytes of tensors, and of arrays that models make in calls
 	Slots     int    // calls of models at a time, besides one of serial ones; DefaultSlots
 	Workers   int    // processes that run models instead of this one; 0 for none
 	Queue     int    // calls that may wait for a slot, or a worker; 64
@@ -33,9 +33,12 @@ type Options struct {
 
 // Backend is what an engine stands on.
 type Backend struct {
-	Memory *memmgr.Pool
-	Runner executor.Runner
-	Models []engine.Definition
+	// Memory is for the tensors of requests and Calls, a quarter of Options.Limit, for what
+	// calls allocate: engine.Options have the same.
+	Memory, Calls     *memmgr.Pool
+	Limit, CallsLimit uint64
+	Runner            executor.Runner
+	Models            []engine.Definition
 	// Queue and Kind are of the memory; the host's queue where there is no SYCL.
 	Queue *syclobj.Queue
 	Kind  syclobj.USMKind
@@ -73,8 +76,7 @@ func Open(ctx context.Context, o Options) (_ *Backend, err error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{Memory: m.pool, Queue: m.queue, Kind: m.kind, memory: m, log: o.Log}
-	process.memory.Store(b.memory)
+	b := &Backend{Memory: m.pool, Calls: m.calls, Limit: m.poolLimit, CallsLimit: m.callsLimit, Queue: m.queue, Kind: m.kind, memory: m, log: o.Log}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.Close(context.Background()))
@@ -195,7 +197,6 @@ func (b *Backend) Close(ctx context.Context) error {
 	if b.module != nil {
 		b.module.Release()
 	}
-	process.memory.CompareAndSwap(b.memory, nil)
 	memmgr.Flush()
 	return errors.Join(err, b.memory.close())
 }

@@ -50,7 +50,7 @@ func openWith(t testing.TB, o backend.Options, change ...func(*engine.Options)) 
 	b, err := backend.Open(t.Context(), o)
 	require.NoError(t, err, "%s", &log)
 	require.NoError(t, b.Ready(t.Context()), "%s", &log)
-	eo := engine.Options{Runner: b.Runner, Memory: b.Memory, Models: b.Models, Limit: limit, ForModels: b.ForModels, Turns: b.Turns, Apart: o.Workers > 0, Log: o.Log}
+	eo := engine.Options{Runner: b.Runner, Memory: b.Memory, Models: b.Models, Limit: b.Limit, Calls: b.Calls, CallsLimit: b.CallsLimit, ForModels: b.ForModels, Turns: b.Turns, Apart: o.Workers > 0, Log: o.Log}
 	for _, f := range change {
 		f(&eo)
 	}
@@ -237,7 +237,9 @@ func tryReturned(t *testing.T, e *engine.Engine, apart bool) {
 	m, err := e.Model("many", "")
 	require.NoError(t, err)
 	if !apart {
-		require.EqualValues(t, 3, m.Stats().CopiedOutputs, "an input that comes back is sent from where it lies")
+		// An input that comes back is sent from where it lies, and so is what the model made
+		// in the call, if that is where tensors may lie.
+		require.LessOrEqual(t, m.Stats().CopiedOutputs, uint64(3))
 	}
 }
 
@@ -256,7 +258,7 @@ func TestModelsMemory(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []float32{3, 3, 3}, floatsOf(got))
 	_, err = call(t.Context(), e, "takes", "x", []int64{limit / 8}, nil) // and as much for the model
-	require.Equal(t, oip.Deadline, oip.As(err).Kind, "it waits for room: %v", err)
+	require.Equal(t, oip.Busy, oip.As(err).Kind, "more than calls may have: %v", err)
 	for range 3 {
 		_, err = call(t.Context(), e, "keeps", "x", []int64{3}, []float32{1, 2, 3})
 		require.NoError(t, err)
@@ -319,8 +321,10 @@ func TestModelThatHangs(t *testing.T) {
 	e := open(t, []models.Source{
 		source("hangs", header+"def infer(x):\n    while x.size > 1: pass\n    return {'y': x}\ndef warm(): pass"),
 		source("good", header+"def infer(x): return {'y': x}"),
-	}, func(o *engine.Options) { o.Timeout = time.Second })
-	_, err := call(t.Context(), e, "hangs", "x", []int64{2}, []float32{1, 2})
+	})
+	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond) // of the call that goes on, alone
+	defer cancel()
+	_, err := call(short, e, "hangs", "x", []int64{2}, []float32{1, 2})
 	require.Equal(t, oip.Deadline, oip.As(err).Kind)
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel)

@@ -15,7 +15,10 @@ import (
 type memory struct {
 	queue *syclobj.Queue
 	kind  syclobj.USMKind
-	pool  *memmgr.Pool
+	// pool is for tensors, and calls for what calls that run allocate: a quarter of the limit,
+	// which requests that wait for their turn cannot take from those.
+	pool, calls           *memmgr.Pool
+	poolLimit, callsLimit uint64
 	// segments is below the pool where workers map it; nil else.
 	segments *segment.Resource
 }
@@ -29,8 +32,11 @@ func openMemory(rt *syclobj.Runtime, limit uint64, workers bool, log *slog.Logge
 	if err != nil {
 		return nil, err
 	}
-	m.pool = memmgr.NewPool(memmgr.NewLimit(from, limit), memmgr.WithName("tensors"))
-	memmgr.SetDefaultLimit(limit)
+	m.callsLimit = max(limit/4, 1)
+	m.poolLimit = max(limit-m.callsLimit, 1)
+	m.pool = memmgr.NewPool(memmgr.NewLimit(from, m.poolLimit), memmgr.WithName("tensors"))
+	m.calls = memmgr.NewPool(memmgr.NewLimit(from, m.callsLimit), memmgr.WithName("calls"))
+	memmgr.SetDefaultLimit(max(limit/2, 1))
 	return m, nil
 }
 
@@ -60,20 +66,15 @@ func (m *memory) source(rt *syclobj.Runtime, workers bool, log *slog.Logger) (me
 }
 
 func (m *memory) close() error {
-	err := m.pool.Close()
+	err := errors.Join(m.pool.Close(), m.calls.Close())
 	if m.segments != nil {
 		err = errors.Join(err, m.segments.Close())
 	}
 	return err
 }
 
-// forPython is where arrays that models make lie: those of the kind of tensors in the same
-// memory, under the same limit.
-func (m *memory) forPython(q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error) {
-	return m.choose(m.pool, q, kind)
-}
-
-// choose gives account, of the pool, for memory of its kind, and the default pools' for other.
+// choose gives account, of the pool for calls, for memory of its kind, and the default pools'
+// for other.
 func (m *memory) choose(account memmgr.Resource, q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error) {
 	if m.has(q, kind) {
 		return account, nil

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 
 	"github.com/usmbridge/usmbridge/interop/pymodule"
 	"github.com/usmbridge/usmbridge/interop/python"
@@ -15,10 +14,9 @@ import (
 // process is what a process has one of: the SYCL runtime and Python. They are started by the
 // first backend, and stay for the next one.
 var process struct {
-	mu     sync.Mutex
-	rt     *syclobj.Runtime
-	py     *python.Interpreter
-	memory atomic.Pointer[memory] // that arrays of Python come from
+	mu sync.Mutex
+	rt *syclobj.Runtime
+	py *python.Interpreter
 }
 
 func openRuntime() (*syclobj.Runtime, error) {
@@ -40,14 +38,8 @@ func startPython() (*python.Interpreter, error) {
 	if process.py != nil {
 		return process.py, nil
 	}
-	err := pymodule.Register(pymodule.SetRuntime(process.rt), pymodule.SetResource(
-		func(q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error) {
-			if m := process.memory.Load(); m != nil {
-				return m.forPython(q, kind)
-			}
-			return memmgr.Default(q, kind)
-		}))
-	if err != nil {
+	// What models make outside of calls, and keep, is of the default pools.
+	if err := pymodule.Register(pymodule.SetRuntime(process.rt)); err != nil {
 		return nil, err
 	}
 	py, err := python.Start()

@@ -33,30 +33,16 @@ func (b *Backend) spawn(ctx context.Context, o Options, script string) error {
 	return err
 }
 
-// lines writes what workers print to a log, a record for each line.
-type lines struct {
-	log  *slog.Logger
-	part []byte
-}
-
-// longest is where a line is cut.
-const longest = 16 << 10
+// lines writes what workers print to a log, a record for each line. A piece without the end of
+// its line is a record too: what comes next may be another worker's.
+type lines struct{ log *slog.Logger }
 
 // Write implements io.Writer.
 func (l *lines) Write(p []byte) (int, error) {
-	n := len(p)
-	for {
-		line, rest, ended := bytes.Cut(p, []byte("\n"))
-		if room := longest - len(l.part); len(line) > room {
-			line = line[:room]
+	for line := range bytes.SplitSeq(p, []byte("\n")) {
+		if len(line) > 0 {
+			l.log.Info("a worker writes", "line", string(line))
 		}
-		l.part = append(l.part, line...)
-		if !ended {
-			return n, nil
-		}
-		if len(l.part) > 0 {
-			l.log.Info("a worker writes", "line", string(l.part))
-		}
-		l.part, p = l.part[:0], rest
 	}
+	return len(p), nil
 }

@@ -24,6 +24,7 @@ type Engine struct {
 	models      []*Model
 	byName      map[string]*Model
 	slots, lane *fair.Queue
+	asks        *fair.Queue // for the shapes of outputs
 	accounts    accounts
 
 	warm    atomic.Bool  // the runner has been ready
@@ -49,6 +50,9 @@ func New(o Options) (*Engine, error) {
 	if e.lane, err = fair.New(fair.Config{Turns: 2, Requests: o.Requests, PerTenant: o.PerTenant}); err != nil {
 		return nil, err
 	}
+	if e.asks, err = fair.New(fair.Config{Turns: o.Turns, Requests: 2 * o.Requests, PerTenant: 2 * o.PerTenant}); err != nil {
+		return nil, err
+	}
 	for _, d := range o.Models {
 		m, err := newModel(e, d)
 		if err != nil {
@@ -60,7 +64,7 @@ func New(o Options) (*Engine, error) {
 		e.models = append(e.models, m)
 		e.byName[d.Meta.Name] = m
 	}
-	e.accounts.init(o.Memory, o.Limit, o.Tenants)
+	e.accounts.init(&e.o)
 	return e, nil
 }
 

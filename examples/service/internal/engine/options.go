@@ -28,6 +28,9 @@ type Definition struct {
 	Shapes string
 	// Serial says that one call of this kind may run at a time.
 	Serial bool
+	// WritesAll says that a model that is Bound writes every element of its outputs. The memory
+	// of one that may not is cleared before the call.
+	WritesAll bool
 }
 
 // Options say what an Engine serves, and within which bounds. What is 0 is a default.
@@ -40,12 +43,18 @@ type Options struct {
 	// to be closed after Close.
 	Memory *memmgr.Pool
 	// ForModels chooses where arrays lie that models make in a call, for a queue and a kind of
-	// memory: account, which is the request's tenant's, or anything else. nil: the runner's
+	// memory: account, which is the request's tenant's in Calls, or anything else. nil: the runner's
 	// choice, which no tenant is charged for.
 	ForModels func(account memmgr.Resource, q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error)
 	// Limit is how many bytes Memory can give, of which a tenant may have seven eighths, and
 	// comes last above a quarter. 0: no limit.
 	Limit uint64
+	// Calls is where calls that run find memory: for copies of what models return, and, where
+	// ForModels says so, for what they allocate. It is to be apart from Memory: there requests
+	// that wait for their turn may have everything, and a call that waited for them would wait
+	// for itself. CallsLimit is how many bytes it can give, shared as Limit is. nil: Memory.
+	Calls      *memmgr.Pool
+	CallsLimit uint64
 	// Regions are clients' memory; nil where it is not served. They stay the caller's.
 	Regions *region.Registry
 	// Apart says that models run where only memory of Memory is seen, in other processes:
@@ -68,6 +77,9 @@ func (o *Options) complete() error {
 	}
 	if !o.Memory.Place().HostReadable() {
 		return fmt.Errorf("engine: tensors must lie in memory that the host can read, and that of pool %s is not: %s", o.Memory.Name(), o.Memory.Place())
+	}
+	if o.Calls != nil && !o.Calls.Place().HostReadable() {
+		return fmt.Errorf("engine: outputs must lie in memory that the host can read, and that of pool %s is not: %s", o.Calls.Name(), o.Calls.Place())
 	}
 	for _, n := range []*int{&o.Turns, &o.Requests, &o.PerTenant, &o.Tenants} {
 		if *n < 0 {

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"math"
 
 	"github.com/usmbridge/usmbridge/examples/service/internal/oip"
 	"github.com/usmbridge/usmbridge/examples/service/internal/region"
@@ -22,61 +23,96 @@ func (p *place) there() bool { return p.buffer.Valid() }
 
 func (p *place) address() uintptr { return p.buffer.Address() + uintptr(p.offset) }
 
-// allocate takes memory of the pool, charged to the request's tenant, waiting for it until
-// the request ends.
-func (p *place) allocate(r *Request, bytes uint64) error {
-	engine := r.model.engine
-	if most := engine.accounts.options.Hard; most != 0 && bytes > most {
-		return oip.Errorf(oip.TooLarge, "the tensors of a request to model %s take %d bytes, and those of a client may take %d", r.model.def.Meta.Name, bytes, most)
+// apart is where tensors begin that lie in one buffer, a multiple of any element's size.
+const apart = 256
+
+// batch is tensors that get their memory at once.
+type batch struct {
+	places  []*place
+	offsets []uint64
+	total   uint64
+}
+
+func (b *batch) add(p *place, size uint64) error {
+	if size > math.MaxInt64-apart || b.total > math.MaxInt64-apart-size {
+		return oip.Errorf(oip.TooLarge, "the tensors of the request have more bytes than can be counted")
 	}
-	buffer, err := memmgr.New(r.account.memory, memmgr.Request{Size: uintptr(bytes), Tag: r.model.def.Meta.Name, Context: r.Context()})
-	if err != nil {
-		return r.noMemory(err)
-	}
-	p.buffer = buffer
+	b.places, b.offsets = append(b.places, p), append(b.offsets, b.total)
+	b.total += (size + apart - 1) &^ (apart - 1)
 	return nil
 }
 
-// apart is where tensors begin that lie in one buffer, a multiple of any element's size.
-const apart = 256
+// allocate takes the memory, charged to the request's tenant, who may have most of it, waiting
+// for it until the request ends.
+func (b *batch) allocate(r *Request, from *memmgr.Tenant, most uint64) error {
+	if len(b.places) == 0 {
+		return nil
+	}
+	if most != 0 && b.total > most {
+		return oip.Errorf(oip.TooLarge, "the tensors of a request to model %s take %d bytes, and those of a client may take %d", r.model.def.Meta.Name, b.total, most)
+	}
+	buffer, err := memmgr.New(from, memmgr.Request{Size: uintptr(b.total), Tag: r.model.def.Meta.Name, Context: r.Context()})
+	if err != nil {
+		return r.noMemory(err)
+	}
+	for i, p := range b.places {
+		if i > 0 {
+			buffer = buffer.Retain()
+		}
+		*p = place{buffer: buffer, offset: b.offsets[i]}
+	}
+	return nil
+}
 
 // reserve takes memory for all tensors that are known and have none, at once: a request that
 // had some of its memory and waited for the rest could wait for another one that does the same.
 func (r *Request) reserve() error {
-	var places []*place
-	var offsets []uint64
-	total := uint64(0)
-	add := func(p *place, size uint64) {
-		places, offsets = append(places, p), append(offsets, total)
-		total += (size + apart - 1) &^ (apart - 1)
-	}
+	var b batch
 	all := true
 	for i := range r.inputs {
 		in := &r.inputs[i]
 		all = all && in.given
 		if in.given && !in.place.there() {
-			add(&in.place, in.size)
-		}
-	}
-	if m := r.model; all && m.def.Bound && m.def.Shapes == "" {
-		for i := range r.outputs {
-			o := &r.outputs[i]
-			if err := o.setShape(m.shapeOf(i, r.inputs)); err != nil {
+			if err := b.add(&in.place, in.size); err != nil {
 				return err
 			}
-			if !o.place.there() {
-				add(&o.place, o.size)
+		}
+	}
+	if all && r.model.def.Bound {
+		if err := r.shapeOutputs(); err != nil {
+			return err
+		}
+		for i := range r.outputs {
+			if o := &r.outputs[i]; !o.place.there() {
+				if err := b.add(&o.place, o.size); err != nil {
+					return err
+				}
 			}
 		}
 	}
-	if len(places) == 0 {
-		return nil
+	return b.allocate(r, r.account.memory, r.model.engine.accounts.options.Hard)
+}
+
+// shapeOutputs fixes the shapes of outputs that the model writes.
+func (r *Request) shapeOutputs() error {
+	m := r.model
+	if m.def.Shapes != "" && r.shapes == nil {
+		shapes, err := r.askShapes()
+		if err != nil {
+			return r.logged(err)
+		}
+		r.shapes = shapes
 	}
-	if err := places[0].allocate(r, total); err != nil {
-		return err
-	}
-	for i, p := range places[1:] {
-		*p = place{buffer: places[0].buffer.Retain(), offset: offsets[i+1]}
+	for i := range r.outputs {
+		var shape []int64
+		if r.shapes != nil {
+			shape = r.shapes[i]
+		} else {
+			shape = m.shapeOf(i, r.inputs)
+		}
+		if err := r.outputs[i].setShape(shape); err != nil {
+			return err
+		}
 	}
 	return nil
 }

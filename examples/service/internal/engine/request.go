@@ -26,10 +26,12 @@ type Request struct {
 	inputs  []Input   // of the model, in its order
 	outputs []Output  // likewise
 	wanted  []*Output // in the order that the client asked for
+	shapes  [][]int64 // of the outputs, where the model has told them
 	arrays  []*usmarray.Array
 	arena   *arena.Arena // of what the model allocates; nil where that is not the request's
 	results []Result
 	ran     bool
+	failed  bool // and the log has it
 	counted bool // in the model's statistics
 	ended   bool
 }

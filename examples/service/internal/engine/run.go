@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/usmbridge/usmbridge/examples/service/internal/oip"
+	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/arena"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -25,14 +26,20 @@ func (r *Request) Run() ([]Result, error) {
 	results, err := r.run()
 	if err != nil {
 		r.count(false)
-		e := r.told(err)
-		if e.Kind == oip.Internal {
-			r.model.engine.log().Error("a request failed", "model", r.model.def.Meta.Name, "tenant", r.account.name, "error", e)
-		}
-		return nil, e
+		return nil, r.logged(err)
 	}
 	r.count(true)
 	return results, nil
+}
+
+// logged is told, and writes to the log what is the server's own fault.
+func (r *Request) logged(err error) *oip.Error {
+	e := r.told(err)
+	if e.Kind == oip.Internal && !r.failed {
+		r.failed = true
+		r.model.engine.log().Error("a request failed", "model", r.model.def.Meta.Name, "tenant", r.account.name, "error", e)
+	}
+	return e
 }
 
 func (r *Request) run() ([]Result, error) {
@@ -67,9 +74,9 @@ func (r *Request) run() ([]Result, error) {
 		args = append(args, a)
 		m.stats.inputBytes.Add(in.size)
 	}
-	if m.def.Bound && m.def.Shapes == "" {
+	if m.def.Bound {
 		var err error
-		if args, err = r.bind(args, nil); err != nil {
+		if args, err = r.bind(args); err != nil {
 			return nil, err
 		}
 	}
@@ -78,29 +85,19 @@ func (r *Request) run() ([]Result, error) {
 		return nil, err
 	}
 	turn := time.Now()
-	if m.def.Bound && m.def.Shapes != "" {
-		shapes, err := r.askShapes()
-		if err != nil {
-			return nil, err
-		}
-		if args, err = r.bind(args, shapes); err != nil {
-			return nil, err
-		}
-	}
-	bound := time.Now()
 	answer, err := r.call(args)
 	called := time.Now()
-	r.ticket.Yield()
 	m.stats.executions.Add(1)
 	m.stats.last.Store(uint64(called.UnixNano()))
-	m.stats.input.add(prepared.Sub(began) + bound.Sub(turn))
+	m.stats.input.add(prepared.Sub(began))
 	m.stats.queue.add(turn.Sub(prepared))
-	m.stats.infer.add(called.Sub(bound))
+	m.stats.infer.add(called.Sub(turn))
 	if err == nil && !m.def.Bound {
-		err = r.take(answer)
+		err = r.take(answer) // within the turn: what models returned and is not in place yet is no more than there are turns
 	} else if answer != nil {
 		drop(answer)
 	}
+	r.ticket.Yield()
 	if err != nil {
 		return nil, err
 	}
@@ -124,28 +121,27 @@ func (r *Request) call(args []any) (any, error) {
 	ctx, o := r.Context(), &r.model.engine.o
 	if o.ForModels != nil {
 		r.arena = arena.New(arena.Options{Name: r.model.def.Meta.Name, Choose: func(q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error) {
-			return o.ForModels(r.account.memory, q, kind)
+			return o.ForModels(r.account.calls, q, kind)
 		}})
 		ctx = arena.NewContext(ctx, r.arena)
 	}
 	return o.Runner.Call(ctx, r.model.def.Function, args...)
 }
 
-// bind gives each output its memory and puts it behind the arguments.
-func (r *Request) bind(args []any, shapes [][]int64) ([]any, error) {
+// bind puts the outputs' memory behind the arguments: cleared, where another request's bytes
+// may be in it that the model does not write over.
+func (r *Request) bind(args []any) ([]any, error) {
 	m := r.model
 	for i := range r.outputs {
 		o := &r.outputs[i]
-		var shape []int64
-		if shapes != nil {
-			shape = shapes[i]
-		} else {
-			shape = m.shapeOf(i, r.inputs)
+		if o.place.lease == nil && !m.def.WritesAll {
+			p, err := o.place.bytes(o.size)
+			if err != nil {
+				return nil, err
+			}
+			clear(p)
 		}
-		if err := o.settle(shape); err != nil {
-			return nil, err
-		}
-		a, err := o.place.array(m.types[len(r.inputs)+i], shape)
+		a, err := o.place.array(m.types[len(r.inputs)+i], o.shape)
 		if err != nil {
 			return nil, err
 		}
@@ -154,9 +150,18 @@ func (r *Request) bind(args []any, shapes [][]int64) ([]any, error) {
 	return args, nil
 }
 
-// askShapes has the model tell the shapes of its outputs.
+// askShapes has the model tell the shapes of its outputs, in a turn of a queue for that: the
+// request has no memory yet that others could wait for.
 func (r *Request) askShapes() ([][]int64, error) {
 	m := r.model
+	ticket, err := m.engine.asks.Enter(r.account.name)
+	if err != nil {
+		return nil, &oip.Error{Kind: oip.Busy, Message: "as many requests are being served as may be at a time", RetryAfter: retryAfter, Err: err}
+	}
+	defer ticket.Leave()
+	if err := ticket.Wait(r.Context()); err != nil {
+		return nil, err
+	}
 	args := make([]any, len(r.inputs))
 	for i := range r.inputs {
 		list := make([]any, len(r.inputs[i].shape))
@@ -228,15 +233,52 @@ func (r *Request) take(answer any) error {
 		r.arrays = append(r.arrays, a) // which End releases
 		list[i] = nil
 	}
+	r.letGo()
+	var b batch
+	var copies []*Output
 	for _, o := range r.wanted {
-		if err := r.takeOne(o, r.arrays[o.index]); err != nil {
+		inPlace, err := r.settle(o, r.arrays[o.index])
+		if err != nil {
+			return err
+		}
+		if inPlace {
+			continue
+		}
+		copies = append(copies, o)
+		if !o.place.there() {
+			if err := b.add(&o.place, o.size); err != nil {
+				return err
+			}
+		}
+	}
+	if err := b.allocate(r, r.account.calls, r.model.engine.accounts.forCalls.Hard); err != nil {
+		return err
+	}
+	for _, o := range copies {
+		if err := r.copyOne(o, r.arrays[o.index]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *Request) takeOne(o *Output, a *usmarray.Array) error {
+// letGo gives back the inputs' memory that no output is: who waits for memory to copy outputs to
+// keeps none that others wait for.
+func (r *Request) letGo() {
+	kept := map[*Input]bool{}
+	for _, a := range r.arrays {
+		kept[r.given(a)] = true
+	}
+	for i := range r.inputs {
+		if in := &r.inputs[i]; in.place.lease == nil && !kept[in] {
+			in.place.release()
+		}
+	}
+}
+
+// settle checks an output that the model returned, and tells whether it can be sent from where it
+// lies: it is an input, or memory of the request that nobody else has.
+func (r *Request) settle(o *Output, a *usmarray.Array) (inPlace bool, err error) {
 	meta := o.meta()
 	dt := r.model.types[len(r.inputs)+o.index]
 	shape := make([]int64, a.NDim())
@@ -244,19 +286,40 @@ func (r *Request) takeOne(o *Output, a *usmarray.Array) error {
 		shape[i] = int64(extent)
 	}
 	if a.DataType() != dt || !meta.Fits(shape) {
-		return r.badModel(fmt.Errorf("output %s is %v of %v and is declared as %v of %v", meta.Name, a.DataType(), shape, dt, meta.Shape))
+		return false, r.badModel(fmt.Errorf("output %s is %v of %v and is declared as %v of %v", meta.Name, a.DataType(), shape, dt, meta.Shape))
 	}
-	if in := r.given(a); in != nil && o.place.lease == nil {
-		if err := o.setShape(shape); err != nil {
-			return err
-		}
+	if err := o.setShape(shape); err != nil || o.place.lease != nil {
+		return false, err
+	}
+	if in := r.given(a); in != nil {
 		o.place = place{buffer: in.place.buffer.Retain(), offset: in.place.offset}
-		return nil
+		return true, nil
 	}
-	if err := o.settle(shape); err != nil {
-		return err
+	if !r.alone(a) {
+		return false, nil
 	}
-	to, err := o.place.array(dt, shape)
+	if err := a.Wait(); err != nil {
+		return false, err
+	}
+	b := a.Buffer()
+	r.arena.Keep(b) // who sends it may have it for longer than the request
+	o.place = place{buffer: b.Retain(), offset: uint64(uintptr(a.Pointer()) - b.Address())}
+	return true, nil
+}
+
+// alone tells whether an array is memory that the model allocated in this call, as results are
+// sent, and nobody but the request has it: what a model keeps it may write to again.
+func (r *Request) alone(a *usmarray.Array) bool {
+	if r.arena == nil || a.NBytes() == 0 || !a.IsC() || !a.Place().HostReadable() {
+		return false
+	}
+	b := a.Buffer()
+	m, ok := b.Resource().(*arena.Memory)
+	return ok && m.Arena() == r.arena && b.Count() == 1
+}
+
+func (r *Request) copyOne(o *Output, a *usmarray.Array) error {
+	to, err := o.place.array(a.DataType(), o.shape)
 	if err != nil {
 		return err
 	}
@@ -275,7 +338,7 @@ func (r *Request) takeOne(o *Output, a *usmarray.Array) error {
 func (r *Request) given(a *usmarray.Array) *Input {
 	for i := range r.inputs {
 		in := &r.inputs[i]
-		if in.place.lease == nil && in.place.address() == uintptr(a.Pointer()) && in.size == uint64(a.NBytes()) && a.IsC() {
+		if in.place.there() && in.place.lease == nil && in.place.address() == uintptr(a.Pointer()) && in.size == uint64(a.NBytes()) && a.IsC() {
 			return in
 		}
 	}
@@ -322,7 +385,13 @@ func drop(v any) {
 		for _, x := range v {
 			drop(x)
 		}
+	case python.Tuple:
+		drop([]any(v))
 	case map[string]any:
+		for _, x := range v {
+			drop(x)
+		}
+	case map[any]any:
 		for _, x := range v {
 			drop(x)
 		}

@@ -10,9 +10,13 @@ import (
 
 // account is the memory of one tenant.
 type account struct {
-	name   string
-	memory *memmgr.Tenant
+	name string
+	open sync.Once
+	// Set by open.
+	memory, calls *memmgr.Tenant // the same where calls have no pool of their own
+	err           error
 	// Guarded by accounts.
+	there bool          // open is done, and err is nil
 	users int           // requests
 	idle  *list.Element // in accounts.idle while there are none
 }
@@ -20,47 +24,104 @@ type account struct {
 // accounts are the tenants that are remembered, at most so many: the one that has had no
 // request for longest is forgotten first. Memory of a tenant that is forgotten stays valid.
 type accounts struct {
-	pool    *memmgr.Pool
-	options memmgr.TenantOptions
-	most    int
+	pool, calls       *memmgr.Pool // calls may be nil
+	options, forCalls memmgr.TenantOptions
+	most              int
 
 	mu     sync.Mutex
 	byName map[string]*account
 	idle   list.List // of *account, longest first
 }
 
-func (a *accounts) init(pool *memmgr.Pool, limit uint64, most int) {
-	a.pool, a.most, a.byName = pool, most, map[string]*account{}
-	a.options = memmgr.TenantOptions{Soft: limit / 4, Hard: limit - limit/8}
+func (a *accounts) init(o *Options) {
+	a.pool, a.calls, a.most, a.byName = o.Memory, o.Calls, o.Tenants, map[string]*account{}
+	a.options = share(o.Limit)
+	if a.forCalls = a.options; a.calls != nil {
+		a.forCalls = share(o.CallsLimit)
+	}
+}
+
+func share(limit uint64) memmgr.TenantOptions {
+	return memmgr.TenantOptions{Soft: limit / 4, Hard: limit - limit/8}
 }
 
 // enter is the account of a tenant, to be left.
 func (a *accounts) enter(name string) (*account, error) {
+	t, old, err := a.find(name)
+	for _, t := range old {
+		t.close()
+	}
+	if err != nil {
+		return nil, err
+	}
+	// Pools take their time with a tenant, for which nobody else's request waits.
+	t.open.Do(func() {
+		t.err = t.begin(a)
+		a.mu.Lock()
+		t.there = t.err == nil
+		a.mu.Unlock()
+	})
+	if t.err != nil {
+		a.fail(t)
+		return nil, &oip.Error{Kind: oip.Internal, Message: "the server failed", Err: t.err}
+	}
+	return t, nil
+}
+
+// begin makes the tenants of the pools.
+func (t *account) begin(a *accounts) (err error) {
+	if t.memory, err = a.pool.NewTenant(t.name, a.options); err != nil {
+		return err
+	}
+	if t.calls = t.memory; a.calls != nil {
+		if t.calls, err = a.calls.NewTenant(t.name, a.forCalls); err != nil {
+			_ = t.memory.Close()
+		}
+	}
+	return err
+}
+
+// close ends them; it never fails: what is out counts until it is back.
+func (t *account) close() {
+	if t.there {
+		_ = t.memory.Close()
+		_ = t.calls.Close()
+	}
+}
+
+// fail is leave of an account that could not be opened: the next request tries again.
+func (a *accounts) fail(t *account) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	t := a.byName[name]
+	if a.byName[t.name] == t {
+		delete(a.byName, t.name)
+	}
+}
+
+// find counts a user of an account, which may have to be opened. old are those that it takes
+// the place of, to be closed.
+func (a *accounts) find(name string) (t *account, old []*account, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	t = a.byName[name]
 	if t != nil {
 		if t.idle != nil {
 			a.idle.Remove(t.idle)
 			t.idle = nil
 		}
 		t.users++
-		return t, nil
+		return t, nil, nil
 	}
 	for len(a.byName) >= a.most {
 		first := a.idle.Front()
 		if first == nil {
-			return nil, &oip.Error{Kind: oip.Busy, Message: "more clients are being served than may be at a time", RetryAfter: retryAfter}
+			return nil, old, &oip.Error{Kind: oip.Busy, Message: "more clients are being served than may be at a time", RetryAfter: retryAfter}
 		}
-		a.forget(first.Value.(*account))
+		old = append(old, a.forget(first.Value.(*account)))
 	}
-	memory, err := a.pool.NewTenant(name, a.options)
-	if err != nil {
-		return nil, &oip.Error{Kind: oip.Internal, Message: "the server failed", Err: err}
-	}
-	t = &account{name: name, memory: memory, users: 1}
+	t = &account{name: name, users: 1}
 	a.byName[name] = t
-	return t, nil
+	return t, old, nil
 }
 
 func (a *accounts) leave(t *account) {
@@ -71,11 +132,11 @@ func (a *accounts) leave(t *account) {
 	}
 }
 
-// forget closes an idle account. The lock is held.
-func (a *accounts) forget(t *account) {
+// forget takes an idle account out, to be closed. The lock is held.
+func (a *accounts) forget(t *account) *account {
 	a.idle.Remove(t.idle)
 	delete(a.byName, t.name)
-	_ = t.memory.Close() // never fails: what is out counts until it is back
+	return t
 }
 
 // close forgets all that are idle.
@@ -83,7 +144,7 @@ func (a *accounts) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for a.idle.Len() > 0 {
-		a.forget(a.idle.Front().Value.(*account))
+		a.forget(a.idle.Front().Value.(*account)).close()
 	}
 }
 
@@ -100,8 +161,14 @@ func (a *accounts) list() []TenantStats {
 	defer a.mu.Unlock()
 	out := make([]TenantStats, 0, len(a.byName))
 	for _, t := range a.byName {
-		s := t.memory.Stats()
-		out = append(out, TenantStats{t.name, t.users, uint64(max(s.AllocatedBytes.Current, 0))})
+		if !t.there {
+			continue
+		}
+		bytes := t.memory.Stats().AllocatedBytes.Current
+		if t.calls != t.memory {
+			bytes += t.calls.Stats().AllocatedBytes.Current
+		}
+		out = append(out, TenantStats{t.name, t.users, uint64(max(bytes, 0))})
 	}
 	return out
 }

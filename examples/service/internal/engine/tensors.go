@@ -62,7 +62,7 @@ func (in *Input) Datatype() oip.Datatype { return in.meta().Datatype }
 
 // Fill waits for memory, charged to the request's tenant, and has read fill all of it,
 // Size bytes. An error of read comes back as it is. Errors: Busy, TooLarge, Deadline,
-// Cancelled.
+// Cancelled, and those of a model that tells the shapes of its outputs.
 func (in *Input) Fill(read func(p []byte) error) error {
 	if in.full || in.theirs.there() || in.request.ran {
 		return misuse("Fill on an input that has its memory")
@@ -184,14 +184,6 @@ func (o *Output) setShape(shape []int64) error {
 		return oip.Errorf(oip.Invalid, "output %s has %d bytes, and its region has room for %d", o.meta().Name, size, o.room)
 	}
 	return nil
-}
-
-// settle is setShape, and takes memory where the output has none.
-func (o *Output) settle(shape []int64) error {
-	if err := o.setShape(shape); err != nil || o.place.there() {
-		return err
-	}
-	return o.place.allocate(o.request, o.size)
 }
 
 // copyOut copies an output to its region.

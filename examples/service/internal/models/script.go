@@ -76,6 +76,7 @@ func definition(v any, s Source) (d engine.Definition, err error) {
 	d.Function = at + ".infer"
 	d.Bound, _ = fields["bound"].(bool)
 	d.Serial, _ = fields["serial"].(bool)
+	d.WritesAll, _ = fields["writes_all"].(bool)
 	if shapes, _ := fields["shapes"].(bool); shapes {
 		d.Shapes = at + ".shapes"
 	}
