@@ -14,6 +14,9 @@ import (
 
 // Arrays made from an arena's memory end with it, but for what was kept or is held by others.
 func TestArraysEndWithTheirArena(t *testing.T) {
+	if !dlpack.Supported() {
+		t.Skip("tensors need cgo")
+	}
 	a := arena.New(arena.Options{Name: "request"})
 	m := a.Over(memmgr.Host())
 	zeros, err := usmarray.Zeros(m, usmarray.Float32, []int{10})
@@ -57,6 +60,9 @@ func TestArraysEndWithTheirArena(t *testing.T) {
 
 // A copy that an export makes in an arena's memory is the tensor's, not the arena's to take.
 func TestExportedCopiesOutliveTheirArena(t *testing.T) {
+	if !dlpack.Supported() {
+		t.Skip("tensors need cgo")
+	}
 	a := arena.New(arena.Options{})
 	x, err := usmarray.FromSlice(memmgr.Host(), []int64{4, 5}, nil)
 	require.NoError(t, err)
