@@ -153,7 +153,7 @@ func (s *service) start(out io.Writer) error {
 	}
 	s.rest = handler.Server()
 	if c.admin != none {
-		o := admin.Options{Pool: s.backend.Memory, Hosts: hosts}
+		o := admin.Options{Pool: s.backend.Memory, Calls: s.backend.Calls, CallsLimit: s.backend.CallsLimit, Hosts: hosts}
 		if s.backend.Workers != nil {
 			o.Workers = s.workers
 		}

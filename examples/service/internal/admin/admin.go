@@ -26,6 +26,10 @@ type Worker struct {
 type Options struct {
 	// Pool is the memory of the page's picture, nil for none. The metrics are of all pools.
 	Pool *memmgr.Pool
+	// Calls is the memory of calls that run, where it is apart from Pool, nil else; CallsLimit is
+	// how many bytes it can give, 0 for no limit.
+	Calls      *memmgr.Pool
+	CallsLimit uint64
 	// Workers lists the processes that run models; nil where there are none.
 	Workers func() []Worker
 	// Hosts are the names, besides numeric addresses and localhost, under which the pages

@@ -22,6 +22,12 @@
 // because the name may come from a header with a token; names of shared memory, which give
 // whoever knows them the memory, are not shown; and no value of a tensor is.
 //
+// # What is counted
+//
+// Requests that were refused or failed are counted by why, those included that came to no model
+// (text that is no JSON, bodies that came too slowly, pages of other sites), but not what probes
+// are told. Pools are shown both where calls have one of their own, whose picture is left out.
+//
 // # What it costs
 //
 // Counters are read once a second and at each scrape. The picture of the pool, for which the

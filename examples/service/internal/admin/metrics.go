@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"math"
 	"net/http"
 	"runtime"
 	"sync"
@@ -51,7 +52,8 @@ type descriptions struct {
 
 	info, ready, live, draining, inFlight, waiting, turns, refused *prometheus.Desc
 	modelReady, requests, duration, stages, executions             *prometheus.Desc
-	inputBytes, outputBytes, copied, copiedOutputs                 *prometheus.Desc
+	inputBytes, outputBytes, copied, copiedOutputs, keeping        *prometheus.Desc
+	memoryLimit                                                    *prometheus.Desc
 	tenants, tenantRequests, tenantBytes                           *prometheus.Desc
 	regions, regionBytes, regionUses                               *prometheus.Desc
 	slots, stuck, running, queued, calls, failed, interrupted      *prometheus.Desc
@@ -85,6 +87,8 @@ func newCollector(e *engine.Engine, o Options) *collector {
 	d.outputBytes = d.add("output_bytes_total", "Bytes of outputs.", "model", "version")
 	d.copied = d.add("output_copied_bytes_total", "Bytes of outputs that were copied because the model returned them.", "model", "version")
 	d.copiedOutputs = d.add("outputs_copied_total", "Outputs that were copied because the model returned them.", "model", "version")
+	d.keeping = d.add("memory_kept_requests_total", "Requests of whose memory the model kept something.", "model", "version")
+	d.memoryLimit = d.add("memory_limit_bytes", "Bytes that a pool can give; +Inf where there is no limit.", "pool")
 	d.tenants = d.add("tenants", "Tenants that are remembered.")
 	d.tenantRequests = d.add("tenant_requests_in_flight", "Requests of a tenant that are being served.", "tenant")
 	d.tenantBytes = d.add("tenant_memory_bytes", "Bytes that a tenant holds.", "tenant")
@@ -128,8 +132,14 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	g.gauge(d.inFlight, float64(stats.Requests))
 	g.gauge(d.waiting, float64(stats.Slots.Waiting+stats.Lane.Waiting))
 	g.gauge(d.turns, float64(stats.Slots.Turns+stats.Lane.Turns))
-	for _, r := range refusals(&stats) {
-		g.counter(d.refused, float64(r.Requests), r.Kind)
+	for kind, n := range stats.Refused {
+		g.counter(d.refused, float64(n), oip.Kind(kind).String())
+	}
+	if p := c.options.Pool; p != nil {
+		g.gauge(d.memoryLimit, bound(e.Limit()), p.Name())
+	}
+	if p := c.options.Calls; p != nil {
+		g.gauge(d.memoryLimit, bound(c.options.CallsLimit), p.Name())
 	}
 	for _, m := range e.Models() {
 		c.model(g, m)
@@ -161,6 +171,7 @@ func (c *collector) model(g giver, m *engine.Model) {
 	g.counter(d.outputBytes, float64(s.OutputBytes), labels...)
 	g.counter(d.copied, float64(s.CopiedSize), labels...)
 	g.counter(d.copiedOutputs, float64(s.CopiedOutputs), labels...)
+	g.counter(d.keeping, float64(s.Kept), labels...)
 	upTo, sum := map[float64]uint64{}, uint64(0)
 	for i, n := range s.Latency.Counts {
 		sum += n
@@ -180,7 +191,7 @@ func (c *collector) tenants(g giver, all []engine.TenantStats) {
 	for _, t := range all {
 		label, ok := c.named[t.Name]
 		if !ok && len(c.named) < namedTenants {
-			label = shown(t.Name)
+			label = oip.TenantLabel(t.Name)
 			c.named[t.Name] = label
 		} else if !ok {
 			label = "others"
@@ -239,11 +250,10 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// refusals are the counts of refusals by kind, those that there were.
-func refusals(s *engine.Stats) []refusedView {
-	all := []refusedView{}
-	if s.Refused > 0 {
-		all = append(all, refusedView{oip.Busy.String(), s.Refused})
+// bound is a limit, of which 0 says that there is none.
+func bound(limit uint64) float64 {
+	if limit == 0 {
+		return math.Inf(1)
 	}
-	return all
+	return float64(limit)
 }

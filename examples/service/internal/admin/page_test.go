@@ -40,6 +40,8 @@ func TestPageInBrowser(t *testing.T) {
 			p.wait(`document.querySelector("#state").textContent === "ready"`)
 			p.wait(`/^[1-9]/.test(document.querySelector("#rate").textContent)`)
 			p.wait(`document.querySelector("#models tbody th").textContent === "identity"`)
+			p.wait(`[...document.querySelectorAll("#refused tbody th")].some(e => e.textContent === "internal")`)
+			p.wait(`document.querySelector("#calls-about").textContent.includes("16.0 MiB")`)
 			p.wait(`[...document.querySelectorAll("#holders tbody th")].some(e => e.textContent === "identity")`)
 			var found []string
 			require.NoError(t, p.eval(lookScript, &found))

@@ -15,8 +15,8 @@ const (
 	mostHolders  = 12
 )
 
-// memoryView is the pool, for the page.
-type memoryView struct {
+// poolView is the counters of a pool.
+type poolView struct {
 	Name      string `json:"name"`
 	Place     string `json:"place"`
 	Limit     uint64 `json:"limit"` // 0: none
@@ -27,6 +27,11 @@ type memoryView struct {
 	Buffers   int64  `json:"buffers"`
 	Waiting   int64  `json:"waiting"`
 	Count     int64  `json:"segment_count"`
+}
+
+// memoryView is the pool whose picture the page shows.
+type memoryView struct {
+	poolView
 	picture
 }
 

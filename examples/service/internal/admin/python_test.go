@@ -44,7 +44,9 @@ for parse, accept in (parser.text_string_to_metric_families, "text/plain"), (par
     assert duration.type == "histogram"
     counts = {s.labels["model"]: s.value for s in duration.samples if s.name.endswith("_count")}
     assert counts == {"identity": 1, "sum": 0, "failing": 1}, counts
-    assert found["usmbridge_memory_reserved_bytes"].samples[0].labels["pool"] == "inference"
+    assert {"inference", "calls"} <= {s.labels["pool"] for s in found["usmbridge_memory_reserved_bytes"].samples}
+    refused = {s.labels["kind"]: s.value for s in found["inference_refusals"].samples if s.name.endswith("_total")}
+    assert refused["internal"] == 1 and refused["not found"] == 0, refused
     assert all(f.documentation for f in found.values())
 print("read", len(found))
 `, s.url, packages)

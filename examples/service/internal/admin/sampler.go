@@ -10,6 +10,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/examples/service/internal/engine"
 	"github.com/usmbridge/usmbridge/examples/service/internal/oip"
+	"github.com/usmbridge/usmbridge/memmgr"
 )
 
 // mostTenants are on the page.
@@ -102,7 +103,7 @@ func (s *sampler) look(watched bool) *view {
 		Live: reason(e.Live()), Ready: reason(e.Ready()),
 		InFlight: stats.Requests, Waiting: stats.Slots.Waiting + stats.Lane.Waiting,
 		Most:    stats.Slots.MaxRequests + stats.Lane.MaxRequests,
-		Tenants: []tenantView{}, Workers: s.workers(), Refused: refusals(&stats),
+		Tenants: []tenantView{}, Workers: s.workers(), Refused: refusals(&stats.Refused),
 	}
 	s.models(v)
 	s.memory(v, watched)
@@ -130,7 +131,7 @@ func (s *sampler) models(v *view) {
 		st := m.Stats()
 		now.models = append(now.models, st)
 		mv := &v.Models[i]
-		*mv = modelView{Name: st.Name, Ready: reason(m.Ready()), Served: st.Success.Count, Failed: st.Fail.Count}
+		*mv = modelView{Name: st.Name, Ready: reason(m.Ready()), Served: st.Success.Count, Failed: st.Fail.Count, Kept: st.Kept}
 		for k, d := range []engine.Duration{st.Queue, st.ComputeInput, st.ComputeInfer, st.ComputeOutput} {
 			mv.Stages[k] = float64(d.NS) / 1e9
 		}
@@ -157,23 +158,43 @@ func per(n uint64, seconds float64) *float64 {
 	return &v
 }
 
-// memory adds the pool: its counters, and its picture while somebody looks on.
+// memory adds the pools: their counters, and the picture of the first while somebody looks on.
 func (s *sampler) memory(v *view, watched bool) {
+	if p := s.options.Calls; p != nil {
+		calls := poolOf(p, s.options.CallsLimit)
+		v.Calls = &calls
+	}
 	p := s.options.Pool
 	if p == nil {
 		return
 	}
+	v.Memory = &memoryView{poolView: poolOf(p, s.engine.Limit())}
+	if watched {
+		v.Memory.picture = s.artist.draw(p)
+	}
+}
+
+func poolOf(p *memmgr.Pool, limit uint64) poolView {
 	stats := p.Stats()
-	m := &memoryView{Name: p.Name(), Limit: s.engine.Limit(), Allocated: stats.AllocatedBytes.Current,
+	v := poolView{Name: p.Name(), Limit: limit, Allocated: stats.AllocatedBytes.Current,
 		Requested: stats.RequestedBytes.Current, Reserved: stats.ReservedBytes.Current, Peak: stats.ReservedBytes.Peak,
 		Buffers: stats.Allocation.Current, Waiting: stats.NumWaiting, Count: stats.Segment.Current}
 	if place := p.Place(); place != nil {
-		m.Place = place.String()
+		v.Place = place.String()
 	}
-	if watched {
-		m.picture = s.artist.draw(p)
+	return v
+}
+
+// refusals are the counts of refusals by kind, those that there were, the most first.
+func refusals(counts *[oip.Kinds]uint64) []refusedView {
+	all := []refusedView{}
+	for kind, n := range counts {
+		if n > 0 {
+			all = append(all, refusedView{oip.Kind(kind).String(), n})
+		}
 	}
-	v.Memory = m
+	slices.SortStableFunc(all, func(a, b refusedView) int { return cmp.Compare(b.Requests, a.Requests) })
+	return all
 }
 
 // workers are what runs Python: the executor, and its processes where it has any.
@@ -207,7 +228,7 @@ func largest(all []engine.TenantStats) []tenantView {
 	all = all[:min(len(all), mostTenants)]
 	views := make([]tenantView, len(all))
 	for i, t := range all {
-		views[i] = tenantView{shown(t.Name), t.Requests, t.Bytes}
+		views[i] = tenantView{oip.TenantLabel(t.Name), t.Requests, t.Bytes}
 	}
 	return views
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/examples/service/internal/engine"
 	"github.com/usmbridge/usmbridge/examples/service/internal/enginetest"
+	"github.com/usmbridge/usmbridge/examples/service/internal/oip"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 	"github.com/usmbridge/usmbridge/usmarray"
@@ -28,6 +29,7 @@ type service struct {
 	engine *engine.Engine
 	runner *enginetest.Runner
 	pool   *memmgr.Pool
+	calls  *memmgr.Pool
 	close  func()
 }
 
@@ -45,8 +47,12 @@ func newServiceWith(t *testing.T, o Options) *service {
 	s := &service{runner: enginetest.NewRunner(models...)}
 	const limit = 64 << 20
 	s.pool = memmgr.NewPool(memmgr.NewLimit(memmgr.Host(), limit), memmgr.WithName("inference"))
-	s.engine = enginetest.New(t, engine.Options{Runner: s.runner, Memory: s.pool, Limit: limit, Version: "test", Log: slog.New(slog.DiscardHandler)}, models...)
+	s.calls = memmgr.NewPool(memmgr.NewLimit(memmgr.Host(), limit/4), memmgr.WithName("calls"))
+	t.Cleanup(func() { require.NoError(t, s.calls.Close()) })
+	s.engine = enginetest.New(t, engine.Options{Runner: s.runner, Memory: s.pool, Limit: limit, Calls: s.calls, CallsLimit: limit / 4,
+		Version: "test", Log: slog.New(slog.DiscardHandler)}, models...)
 	o.Pool = s.pool
+	o.Calls, o.CallsLimit = s.calls, limit/4
 	h := New(s.engine, o)
 	server := httptest.NewUnstartedServer(h)
 	server.Config.RegisterOnShutdown(h.Close)
@@ -61,8 +67,13 @@ func newServiceWith(t *testing.T, o Options) *service {
 	return s
 }
 
-// request makes one request of n elements.
-func (s *service) request(tenant, model string, n int) error {
+// request makes one request of n elements, as a transport does.
+func (s *service) request(tenant, model string, n int) (err error) {
+	defer func() {
+		if err != nil {
+			s.engine.Refused(oip.As(err).Kind)
+		}
+	}()
 	r, err := s.engine.Begin(context.Background(), tenant, model, "")
 	if err != nil {
 		return err

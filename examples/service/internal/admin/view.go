@@ -15,6 +15,7 @@ type view struct {
 	Waiting    int           `json:"waiting"`
 	CopiedRate *float64      `json:"copied_rate"` // bytes a second
 	Memory     *memoryView   `json:"memory"`
+	Calls      *poolView     `json:"calls"` // null: no pool of their own
 	Models     []modelView   `json:"models"`
 	Tenants    []tenantView  `json:"tenants"`
 	AllTenants int           `json:"all_tenants"` // of which Tenants are the largest
@@ -36,6 +37,7 @@ type modelView struct {
 	P99    *float64   `json:"p99"`
 	Served uint64     `json:"served"`
 	Failed uint64     `json:"failed"`
+	Kept   uint64     `json:"kept"`   // requests of whose memory the model kept something
 	Stages [4]float64 `json:"stages"` // seconds of queue, input, infer, output, so far
 }
 

@@ -17,15 +17,27 @@
 //
 // Inputs are given to models as read-only arrays, on memory of the pool or, in place, of a
 // client's region. A model with bound outputs writes them where they are sent from, or in
-// the client's region: no byte is copied. What another model returns is copied once, unless
-// it lies densely in memory of the pool, because what a client is slow to fetch must count
-// against the limit.
+// the client's region: no byte is copied. They are cleared before, unless the model says that
+// it writes every element. What another model returns is copied once, because what a client is
+// slow to fetch must count against the limit, and because a model may write again to what it
+// keeps; unless it is an input in memory of the pool, whole, or an array that the model made in
+// this call, dense, readable by the host, and that nobody else has: those are sent from where
+// they lie.
 //
 // All memory of a request is taken at once, where its tensors are known by then: its first
 // Fill, or Run, waits for it, and nobody waits with a part of it. Models that run apart, in
 // other processes, see copies of regions, and outputs are copied there.
 //
+// Calls that run have a pool of their own, Options.Calls, for what they can ask for only while
+// they run: what models allocate, and the copies of what they return. Requests that wait for
+// their turn may fill the first pool with their tensors and cannot take that of calls, so that
+// calls go on, end, and give back what the others wait for. A tenant has an account with each
+// pool.
+//
 // # Errors
 //
-// All errors are *oip.Error.
+// All errors are *oip.Error. Transports tell them to clients, and count them there with Refused,
+// beside those that they refuse themselves; so Stats has each once, by its kind.
+//
+// The log and all reports have tenants by oip.TenantLabel; only Stats has their names.
 package engine

@@ -29,7 +29,7 @@ type Engine struct {
 
 	warm    atomic.Bool  // the runner has been ready
 	badFrom atomic.Int64 // since when it is not, in nanoseconds; 0 while it is
-	refused atomic.Uint64
+	refused [oip.Kinds]atomic.Uint64
 
 	mu       sync.Mutex
 	draining bool
@@ -146,8 +146,8 @@ func (e *Engine) Runner() executor.Runner { return e.o.Runner }
 
 // Stats are the counts of an engine.
 type Stats struct {
-	Requests    int // between Begin and End
-	Refused     uint64
+	Requests    int               // between Begin and End
+	Refused     [oip.Kinds]uint64 // requests that were refused or failed, by oip.Kind
 	Slots, Lane fair.Stats
 	Tenants     []TenantStats
 	Draining    bool
@@ -158,8 +158,20 @@ func (e *Engine) Stats() Stats {
 	e.mu.Lock()
 	there, draining := e.there, e.draining
 	e.mu.Unlock()
-	return Stats{Requests: there, Refused: e.refused.Load(), Slots: e.slots.Stats(), Lane: e.lane.Stats(),
-		Tenants: e.accounts.list(), Draining: draining}
+	s := Stats{Requests: there, Slots: e.slots.Stats(), Lane: e.lane.Stats(), Tenants: e.accounts.list(), Draining: draining}
+	for kind := range e.refused {
+		s.Refused[kind] = e.refused[kind].Load()
+	}
+	return s
+}
+
+// Refused counts a request that ended with an error. Transports call it, once for each, where
+// they tell the client, because they refuse what never comes to Begin as well.
+func (e *Engine) Refused(kind oip.Kind) {
+	if int(kind) >= len(e.refused) {
+		kind = oip.Internal
+	}
+	e.refused[kind].Add(1)
 }
 
 // Begin admits a request of a tenant, or refuses it at once; End must follow. ctx is the
@@ -182,7 +194,6 @@ func (e *Engine) Begin(ctx context.Context, tenant, model, version string) (*Req
 	ticket, err := m.queue.Enter(tenant)
 	if err != nil {
 		e.discount()
-		e.refused.Add(1)
 		message := "as many requests are being served as may be at a time"
 		if errors.Is(err, fair.ErrTenantFull) {
 			message = "as many requests of this client are being served as may be at a time"
@@ -193,7 +204,6 @@ func (e *Engine) Begin(ctx context.Context, tenant, model, version string) (*Req
 	if err != nil {
 		ticket.Leave()
 		e.discount()
-		e.refused.Add(1)
 		return nil, err
 	}
 	return newRequest(ctx, m, account, ticket, began), nil

@@ -1,11 +1,13 @@
 package engine_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
@@ -193,7 +195,6 @@ func TestQueueBounds(t *testing.T) {
 	a2.End()
 	a3 := begin(t, e, "a", "identity", 1)
 	defer a3.End()
-	require.EqualValues(t, 2, e.Stats().Refused)
 	require.Equal(t, 3, e.Stats().Requests)
 }
 
@@ -279,6 +280,30 @@ func TestFailures(t *testing.T) {
 	m, err := e.Model("failing", "")
 	require.NoError(t, err)
 	require.EqualValues(t, 1, m.Stats().Fail.Count)
+}
+
+// Names of tenants may be secrets: neither the log nor what it has of errors tells them.
+func TestNamesInTheLog(t *testing.T) {
+	const secret = "Bearer secret-of-a-client"
+	var log bytes.Buffer
+	e := enginetest.New(t, engine.Options{Limit: 1 << 20, Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))},
+		enginetest.Failing(errors.New("no")))
+	r := begin(t, e, secret, "failing", 1)
+	_, err := r.Run()
+	require.Equal(t, oip.Internal, kindOf(t, err))
+	r.End()
+	require.Contains(t, log.String(), oip.TenantLabel(secret))
+	require.NotContains(t, log.String(), "secret-of-a-client")
+	require.Equal(t, secret, e.Stats().Tenants[0].Name, "whoever shows it hides it")
+}
+
+// Counts are of the kinds that there are.
+func TestRefused(t *testing.T) {
+	e := enginetest.New(t, engine.Options{}, enginetest.Identity())
+	for _, kind := range []oip.Kind{oip.Busy, oip.Internal, oip.Busy, oip.InUse, 200} {
+		e.Refused(kind)
+	}
+	require.Equal(t, [oip.Kinds]uint64{oip.Busy: 2, oip.Internal: 2, oip.InUse: 1}, e.Stats().Refused)
 }
 
 // What a model returns is checked against what it declares.

@@ -123,7 +123,6 @@ func (r *Request) noMemory(err error) error {
 		return &oip.Error{Kind: oip.Cancelled, Message: "the request was cancelled", Err: err}
 	}
 	if errors.Is(err, memmgr.ErrOutOfMemory) {
-		r.model.engine.refused.Add(1)
 		return &oip.Error{Kind: oip.Busy, Message: "there is no memory for this request at present", RetryAfter: retryAfter, Err: err}
 	}
 	return &oip.Error{Kind: oip.Internal, Message: "the server failed", Err: err}

@@ -37,7 +37,7 @@ func (r *Request) logged(err error) *oip.Error {
 	e := r.told(err)
 	if e.Kind == oip.Internal && !r.failed {
 		r.failed = true
-		r.model.engine.log().Error("a request failed", "model", r.model.def.Meta.Name, "tenant", r.account.name, "error", e)
+		r.model.engine.log().Error("a request failed", "model", r.model.def.Meta.Name, "tenant", r.account.label, "error", e)
 	}
 	return e
 }

@@ -10,8 +10,9 @@ import (
 
 // account is the memory of one tenant.
 type account struct {
-	name string
-	open sync.Once
+	name  string // which may be a secret
+	label string // for logs and reports: oip.TenantLabel
+	open  sync.Once
 	// Set by open.
 	memory, calls *memmgr.Tenant // the same where calls have no pool of their own
 	err           error
@@ -70,11 +71,11 @@ func (a *accounts) enter(name string) (*account, error) {
 
 // begin makes the tenants of the pools.
 func (t *account) begin(a *accounts) (err error) {
-	if t.memory, err = a.pool.NewTenant(t.name, a.options); err != nil {
+	if t.memory, err = a.pool.NewTenant(t.label, a.options); err != nil {
 		return err
 	}
 	if t.calls = t.memory; a.calls != nil {
-		if t.calls, err = a.calls.NewTenant(t.name, a.forCalls); err != nil {
+		if t.calls, err = a.calls.NewTenant(t.label, a.forCalls); err != nil {
 			_ = t.memory.Close()
 		}
 	}
@@ -119,7 +120,7 @@ func (a *accounts) find(name string) (t *account, old []*account, err error) {
 		}
 		old = append(old, a.forget(first.Value.(*account)))
 	}
-	t = &account{name: name, users: 1}
+	t = &account{name: name, label: oip.TenantLabel(name), users: 1}
 	a.byName[name] = t
 	return t, old, nil
 }

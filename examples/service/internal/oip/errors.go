@@ -45,6 +45,9 @@ var kinds = [...]struct {
 	InUse:       {"in use", 409, codes.InvalidArgument},
 }
 
+// Kinds is how many there are, from 0 on.
+const Kinds = len(kinds)
+
 func (k Kind) known() Kind {
 	if int(k) >= len(kinds) {
 		return Internal

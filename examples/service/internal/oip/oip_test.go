@@ -138,3 +138,15 @@ func TestQuote(t *testing.T) {
 	require.Equal(t, `"\n\x00"`, Quote("\n\x00"))
 	require.Less(t, len(Quote(strings.Repeat("\u2028", 1<<16))), 500)
 }
+
+// Names that may be secrets are told by nobody, and one tenant has one label.
+func TestTenantLabel(t *testing.T) {
+	require.Equal(t, "10.0.0.1", TenantLabel("10.0.0.1"))
+	require.Equal(t, "::1", TenantLabel("0:0::1"))
+	require.Equal(t, "local", TenantLabel("unix"))
+	secret := TenantLabel("Bearer abcdef")
+	require.Regexp(t, `^tenant [0-9a-f]{10}$`, secret)
+	require.Equal(t, secret, TenantLabel("Bearer abcdef"))
+	require.NotEqual(t, secret, TenantLabel("Bearer abcdeg"))
+	require.Equal(t, "fe80::1", TenantLabel("fe80::1%secret-of-a-client"), "a zone may be anything")
+}

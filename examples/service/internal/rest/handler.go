@@ -224,6 +224,7 @@ func (x *exchange) models(in []string) error {
 	return x.get(func() error {
 		switch what {
 		case "ready":
+			x.probe = true
 			if err := m.Ready(); err != nil {
 				return err
 			}

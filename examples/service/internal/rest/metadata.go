@@ -19,6 +19,7 @@ func (x *exchange) marshal(v any) error {
 func (x *exchange) server() error { return x.marshal(x.h.o.Engine.Server()) }
 
 func (x *exchange) live() error {
+	x.probe = true
 	if err := x.h.o.Engine.Live(); err != nil {
 		return err
 	}
@@ -27,6 +28,7 @@ func (x *exchange) live() error {
 }
 
 func (x *exchange) ready() error {
+	x.probe = true
 	if err := x.h.o.Engine.Ready(); err != nil {
 		return err
 	}

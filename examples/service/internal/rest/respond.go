@@ -33,6 +33,17 @@ type refusal struct {
 func (e *refusal) Error() string { return e.message }
 func (e *refusal) Unwrap() error { return e.err }
 
+// kind is the nearest that the protocol has, for those who count.
+func (e *refusal) kind() oip.Kind {
+	switch e.status {
+	case http.StatusRequestTimeout:
+		return oip.Deadline
+	case http.StatusUnsupportedMediaType:
+		return oip.Unsupported
+	}
+	return oip.Invalid
+}
+
 // exchange is one request and its response.
 type exchange struct {
 	h       *Handler
@@ -43,6 +54,7 @@ type exchange struct {
 	since   time.Time
 	due     int64 // bytes that the client was to take since then
 	dead    bool  // nothing more comes from the client
+	probe   bool  // the request asks whether one would be served
 }
 
 // start sets the time that the client has to take a response of n bytes, and its status.
@@ -75,19 +87,25 @@ func (x *exchange) ok() { x.start(http.StatusOK, 0) }
 // fail answers with an error, unless the response has begun: then the connection ends, which
 // is all that can be told.
 func (x *exchange) fail(err error) {
-	status, message, wait := 0, "", time.Duration(0)
+	var status int
+	var message string
+	var wait time.Duration
+	var kind oip.Kind
 	header := x.w.Header()
 	if e, ok := errors.AsType[*refusal](err); ok {
-		status, message = e.status, e.message
+		status, message, kind = e.status, e.message, e.kind()
 		if e.allow != "" {
 			header["Allow"] = []string{e.allow}
 		}
 	} else {
 		e := oip.As(err)
-		status, message, wait = e.Kind.HTTP(), e.Message, e.RetryAfter
+		status, message, wait, kind = e.Kind.HTTP(), e.Message, e.RetryAfter, e.Kind
 		if e.Kind == oip.Busy {
 			wait = max(wait, time.Second)
 		}
+	}
+	if !x.probe {
+		x.h.o.Engine.Refused(kind)
 	}
 	level := slog.LevelDebug
 	if status == http.StatusInternalServerError {

@@ -583,6 +583,35 @@ func TestRefusedRequests(t *testing.T) {
 	require.Equal(t, 200, v.inference("identity", binaryFloats(1), floats(1)).status)
 }
 
+// What is refused is counted by kind, once, wherever it is refused; what a probe is told is not.
+func TestRefusalsAreCounted(t *testing.T) {
+	v := serve(t, setup{rest: Options{MaxBody: 1 << 20}})
+	var want [oip.Kinds]uint64
+	for _, c := range []struct {
+		model, text string
+		headers     []string
+		kind        oip.Kind
+	}{
+		{"identity", "[]", nil, oip.Invalid},
+		{"identity", `{"inputs":[]}`, nil, oip.Invalid}, // by Run
+		{"none", "{}", nil, oip.NotFound},
+		{"identity", strings.Repeat(" ", 1<<20+1), nil, oip.TooLarge},
+		{"identity", "{}", []string{"Content-Encoding", "br"}, oip.Unsupported},
+		{"identity", "{}", []string{"Origin", "https://elsewhere.example"}, oip.Invalid},
+	} {
+		require.GreaterOrEqual(t, v.inference(c.model, c.text, nil, c.headers...).status, 400)
+		want[c.kind]++
+		require.Equal(t, want, v.engine.Stats().Refused, "%.20s", c.text)
+	}
+	v.runner.SetHealth(errors.New("bad"))
+	for _, path := range []string{"/v2/health/ready", "/v2/models/identity/ready"} {
+		require.Equal(t, 503, v.do("GET", path, nil).status)
+	}
+	v.runner.SetHealth(nil)
+	require.Equal(t, 200, v.inference("identity", binaryFloats(1), floats(1)).status)
+	require.Equal(t, want, v.engine.Stats().Refused)
+}
+
 func TestChunked(t *testing.T) {
 	v := serve(t, setup{})
 	r, err := http.NewRequest("POST", "http://"+v.address+"/v2/models/identity/infer", io.MultiReader(strings.NewReader("{}")))

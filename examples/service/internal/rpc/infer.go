@@ -139,10 +139,11 @@ func (s *Server) streamInfer(stream grpc.ServerStream) error {
 	}
 	defer end()
 	for {
-		err := e.next()
+		came, err := e.next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
+		counts := came || e.ctx.Err() == nil // a stream that ends while it waits refuses nothing
 		if err == nil {
 			if err = e.err; err == nil {
 				err = e.answer(true)
@@ -150,24 +151,28 @@ func (s *Server) streamInfer(stream grpc.ServerStream) error {
 			_, refused := errors.AsType[*oip.Error](err)
 			if _, gone := errors.AsType[sent](err); refused && !gone && e.ctx.Err() == nil {
 				told, _ := s.told(e.ctx, err)
-				err = stream.SendMsg(refusal{id: e.q.id, message: told.Message})
+				s.o.Engine.Refused(told.Kind)
+				counts, err = false, stream.SendMsg(refusal{id: e.q.id, message: told.Message})
 			}
 		}
 		e.q.end()
 		if err != nil {
-			return s.status(e.ctx, err)
+			return s.end(e.ctx, err, counts)
 		}
 	}
 }
 
-// next waits for a request and reads it. A stream that waits ends when the server drains.
-func (e *exchange) next() error {
+// next waits for a request and reads it; came tells whether it began to come. A stream that waits
+// ends when the server drains.
+func (e *exchange) next() (came bool, err error) {
 	e.clock.rest()
 	cancel := e.clock.cancel // e is another call's by the time that a late goroutine runs
 	resting := context.AfterFunc(e.s.drained, func() { cancel(errDraining) })
 	defer resting()
-	return e.from.Next(func(in *codec.Incoming) error {
+	err = e.from.Next(func(in *codec.Incoming) error {
+		came = true
 		resting()
 		return e.use(in)
 	})
+	return came, err
 }

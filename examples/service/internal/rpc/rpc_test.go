@@ -396,6 +396,43 @@ func TestStream(t *testing.T) {
 	sending.Wait()
 }
 
+// What is refused is counted by kind, once: of streams too, which go on or wait.
+func TestRefusalsAreCounted(t *testing.T) {
+	b := newTestbed(t, engine.Options{}, func(o *Options) { o.MaxMessage = 1 << 20 }, enginetest.Identity(), enginetest.Failing(errors.New("no")))
+	var want [oip.Kinds]uint64
+	refuse := func(q *pb.ModelInferRequest, kind oip.Kind) {
+		t.Helper()
+		_, err := b.infer(t.Context(), q)
+		require.Error(t, err)
+		want[kind]++
+		require.Equal(t, want, b.engine.Stats().Refused)
+	}
+	refuse(&pb.ModelInferRequest{}, oip.Invalid)
+	refuse(identity("none", 1), oip.NotFound)
+	refuse(identity("failing", 1), oip.Internal)
+	refuse(identity("identity", 1<<19), oip.TooLarge)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s, err := b.conn.NewStream(ctx, &description.Streams[1], streamMethod, grpc.WaitForReady(true))
+	require.NoError(t, err)
+	for _, model := range []string{"identity", "none", "identity"} {
+		require.NoError(t, s.SendMsg(identity(model, 1)))
+		a := new(pb.ModelStreamInferResponse)
+		require.NoError(t, s.RecvMsg(a))
+		if model == "none" {
+			require.NotEmpty(t, a.GetErrorMessage())
+			want[oip.NotFound]++
+		}
+		require.Equal(t, want, b.engine.Stats().Refused)
+	}
+	cancel() // while it waits
+	b.quiet(t)
+	_, err = b.infer(t.Context(), identity("identity", 1))
+	require.NoError(t, err)
+	require.Equal(t, want, b.engine.Stats().Refused)
+}
+
 func TestDescribes(t *testing.T) {
 	b := newTestbed(t, engine.Options{Name: "a name", Version: "7"}, nil, enginetest.Identity(), enginetest.Sum())
 	live, err := ask[pb.ServerLiveResponse](t, b, "ServerLive", &pb.ServerLiveRequest{})
@@ -566,6 +603,7 @@ func TestPanic(t *testing.T) {
 	code(t, codes.Internal, err, "the server failed")
 	require.Contains(t, log.String(), "a defect")
 	b.quiet(t)
+	require.Equal(t, [oip.Kinds]uint64{oip.Internal: 1}, b.engine.Stats().Refused)
 	_, err = b.infer(t.Context(), identity("identity", 5000))
 	require.NoError(t, err)
 }

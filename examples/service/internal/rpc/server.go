@@ -216,12 +216,19 @@ func (s *Server) tenant(ctx context.Context) string {
 	return ""
 }
 
-// status is what a peer is told of an error; nil stays nil.
-func (s *Server) status(ctx context.Context, err error) error {
+// status is what a peer is told of an error that its request ended with, which is counted; nil
+// stays nil.
+func (s *Server) status(ctx context.Context, err error) error { return s.end(ctx, err, true) }
+
+// end is the status of a call that ends with an error, of a request or between requests.
+func (s *Server) end(ctx context.Context, err error, request bool) error {
 	if err == nil {
 		return nil
 	}
 	told, code := s.told(ctx, err)
+	if request {
+		s.o.Engine.Refused(told.Kind)
+	}
 	if told.RetryAfter > 0 && (code == codes.ResourceExhausted || code == codes.Unavailable) {
 		_ = grpc.SetTrailer(ctx, pushback(told.RetryAfter))
 	}
@@ -243,11 +250,26 @@ func (s *Server) told(ctx context.Context, err error) (*oip.Error, codes.Code) {
 	}
 	// The codec's, and gRPC's own.
 	if st, ok := status.FromError(err); ok {
-		return &oip.Error{Kind: oip.Invalid, Message: st.Message(), Err: err}, st.Code()
+		return &oip.Error{Kind: kindOf(st.Code()), Message: st.Message(), Err: err}, st.Code()
 	}
 	e := oip.As(err)
 	if e.Kind == oip.Internal {
 		s.o.Log.Error("a call failed", "error", err)
 	}
 	return e, e.Kind.GRPC()
+}
+
+// kindOf is the kind of an error that came as a code of gRPC's, for those who count.
+func kindOf(c codes.Code) oip.Kind {
+	switch c {
+	case codes.Canceled, codes.Unavailable: // the peer, or its connection, is gone
+		return oip.Cancelled
+	case codes.DeadlineExceeded:
+		return oip.Deadline
+	case codes.ResourceExhausted: // larger than a message may be
+		return oip.TooLarge
+	case codes.Unimplemented:
+		return oip.Unsupported
+	}
+	return oip.Invalid
 }

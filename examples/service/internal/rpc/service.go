@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/usmbridge/usmbridge/examples/service/internal/oip"
 	"github.com/usmbridge/usmbridge/examples/service/internal/rpc/pb"
 )
 
@@ -78,6 +79,7 @@ func streamed(f func(*Server, grpc.ServerStream) error) grpc.StreamHandler {
 // survive makes a panic the end of its call alone, as HTTP servers have it.
 func (s *Server) survive(err *error) {
 	if p := recover(); p != nil {
+		s.o.Engine.Refused(oip.Internal)
 		s.o.Log.Error("a call panicked", "panic", p, "stack", string(debug.Stack()))
 		*err = status.Error(codes.Internal, "the server failed")
 	}

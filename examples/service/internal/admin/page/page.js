@@ -139,6 +139,13 @@ function segments(m) {
   $("segments").replaceChildren(...list);
 }
 
+// told is a pool in words.
+function told(m) {
+  return `${m.name}: ${m.place}. ${bytes(m.allocated)} in use in ${count(m.buffers)} buffers (${bytes(m.requested)} asked for), ` +
+    `${bytes(m.reserved)} held in ${count(m.segment_count)} segments, at most ${bytes(m.peak)} so far` +
+    (m.limit ? `, of ${bytes(m.limit)}` : "") + (m.waiting ? `; ${count(m.waiting)} wait for memory` : "") + ".";
+}
+
 function memory(m) {
   if (!m) {
     text("pool-about", "No pool is open.");
@@ -146,9 +153,7 @@ function memory(m) {
   }
   text("used", bytes(m.allocated));
   text("used-of", m.limit ? `of ${bytes(m.limit)}` : "no limit");
-  text("pool-about", `${m.name}: ${m.place}. ${bytes(m.allocated)} in use in ${count(m.buffers)} buffers (${bytes(m.requested)} asked for), ` +
-    `${bytes(m.reserved)} held in ${count(m.segment_count)} segments, at most ${bytes(m.peak)} so far` +
-    (m.waiting ? `; ${count(m.waiting)} requests wait for memory` : "") + ".");
+  text("pool-about", told(m));
   if (m.segments) {
     segments(m);
     rows("holders", m.holders.map(h => [h.tag || "(no tag)", bytes(h.bytes), count(h.buffers)]), "Nobody holds any.");
@@ -174,8 +179,9 @@ function show(s) {
   text("waiting", count(s.waiting));
   text("copied", bytes(s.copied_rate));
   memory(s.memory);
+  text("calls-about", s.calls ? told(s.calls) + " It is for calls that run; requests that wait take none of it." : "");
   rows("models", s.models.map(m => [m.name, m.ready ? m.ready : "ready", rate(m.rate), seconds(m.p50), seconds(m.p99),
-    count(m.served), count(m.failed), share(m.stages)]), "There are none.");
+    count(m.served), count(m.failed), count(m.kept), share(m.stages)]), "There are none.");
   const more = s.all_tenants - s.tenants.length;
   rows("tenants", s.tenants.map(t => [t.name, count(t.requests), bytes(t.bytes)])
     .concat(more > 0 ? [[`and ${count(more)} more`, "", ""]] : []), "Nobody is here.");
