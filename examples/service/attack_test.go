@@ -59,8 +59,13 @@ type attacker struct {
 }
 
 func (r *running) attacker() *attacker {
-	return &attacker{t: r.t, address: r.addr, client: http.Client{Timeout: time.Minute}}
+	return &attacker{t: r.t, address: r.addr, client: http.Client{Timeout: time.Minute,
+		Transport: &http.Transport{DialContext: bystander.DialContext}}}
 }
+
+// bystander connects from another address than what floods: connections of one address are
+// bounded, and those that were refused linger for half a second.
+var bystander = net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
 
 // post sends a body, and returns the status and what was said.
 func (a *attacker) post(path, body string) (int, string) {
@@ -95,7 +100,7 @@ func (a *attacker) raw(p []byte, half bool) string {
 func (a *attacker) lives() {
 	a.t.Helper()
 	_, whole := wire(3, "", "")
-	c, err := net.Dial("tcp", a.address)
+	c, err := bystander.Dial("tcp", a.address)
 	require.NoError(a.t, err)
 	defer c.Close()
 	require.NoError(a.t, c.SetDeadline(time.Now().Add(time.Minute)))
