@@ -84,10 +84,17 @@ func NewPoison(from Resource) Resource {
 		if err != nil {
 			return err
 		}
+		poisonDevice.Lock()
+		defer poisonDevice.Unlock()
 		return q.Read(to, foreignPointer(address))
 	}
 	return p
 }
+
+// poisonDevice has one thread at a time wait for a device on behalf of poison: the OpenCL CPU
+// driver now and then loses a piece of work when several wait inside it, and each allocation
+// and free waits here.
+var poisonDevice sync.Mutex
 
 // hostBytes returns memory that the processor may read as a slice.
 func hostBytes(address, size uintptr) []byte {
@@ -106,6 +113,8 @@ func fillOnDevice(place *syclobj.Place, address, size uintptr, value byte) error
 	if err != nil {
 		return err
 	}
+	poisonDevice.Lock()
+	defer poisonDevice.Unlock()
 	ev, err := q.Memset(foreignPointer(address), value, size)
 	if err != nil {
 		return err
