@@ -56,64 +56,6 @@ func address(a net.Addr) string {
 	return a.Network()
 }
 
-// listener accepts so many connections at a time, and so many of one address: one too many
-// of an address is closed, one too many in all waits in the kernel's queue.
-type listener struct {
-	net.Listener
-	slots  chan struct{}
-	closed chan struct{}
-	once   sync.Once
-	per    *share
-}
-
-func limited(l net.Listener, most, each int) *listener {
-	return &listener{Listener: l, slots: make(chan struct{}, most), closed: make(chan struct{}), per: newShare(each)}
-}
-
-// Accept implements net.Listener.
-func (l *listener) Accept() (net.Conn, error) {
-	select {
-	case l.slots <- struct{}{}:
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			<-l.slots
-			return nil, err
-		}
-		from := c.RemoteAddr()
-		if from.Network() == "unix" {
-			return &counted{Conn: c, release: sync.OnceFunc(func() { <-l.slots })}, nil
-		}
-		of := address(from)
-		if !l.per.enter(of) {
-			c.Close()
-			continue
-		}
-		return &counted{Conn: c, release: sync.OnceFunc(func() { l.per.leave(of); <-l.slots })}, nil
-	}
-}
-
-// Close implements net.Listener.
-func (l *listener) Close() error {
-	l.once.Do(func() { close(l.closed) })
-	return l.Listener.Close()
-}
-
-// counted is a connection that gives its slot back.
-type counted struct {
-	net.Conn
-	release func()
-}
-
-// Close implements net.Conn.
-func (c *counted) Close() error {
-	defer c.release()
-	return c.Conn.Close()
-}
-
 // share counts what each of many holds, and lets nobody have more than so much. It knows
 // those alone who hold something.
 type share struct {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/interop/flight/codec"
 
+	"github.com/usmbridge/usmbridge/examples/service/internal/conns"
 	"github.com/usmbridge/usmbridge/examples/service/internal/engine"
 	"github.com/usmbridge/usmbridge/examples/service/internal/oip"
 )
@@ -149,7 +150,7 @@ func words(e *engine.Engine) map[string]string {
 // Serve accepts connections until the server is drained or closed, and returns nil then. It
 // closes the listener. Any number of listeners may be served.
 func (s *Server) Serve(l net.Listener) error {
-	err := s.grpc.Serve(limited(l, s.o.MaxConnections, s.o.MaxAddressConnections))
+	err := s.grpc.Serve(conns.Listen(l, s.o.MaxConnections, s.o.MaxAddressConnections))
 	if errors.Is(err, grpc.ErrServerStopped) {
 		return nil
 	}
