@@ -36,7 +36,7 @@ QUIET_ENV := env -u USMBRIDGE_SYCL
 
 .DEFAULT_GOAL := help
 .PHONY: help run serve test test-nested test-pythons test-versions test-peers bench bench-wheel bench-service check check-long build python python-run wheel flight browser clean \
-	vet portable format fmt lint race asan ubsan cgocheck fuzz
+	vet portable format fmt lint analyse race asan ubsan cgocheck fuzz
 
 help: ## list the targets
 	@echo "usmbridge: SYCL unified shared memory for Go, seen from Python without a copy"
@@ -169,7 +169,7 @@ bench-wheel: wheel ## the Python benchmarks with the wheel in a plain python
 	@echo; echo "== CuTe layouts"
 	@$(WHEELED) interop/pymodule/bench/cute_bench.py
 
-check: format vet lint race asan cgocheck fuzz ## format, vet, lint, race, asan, cgocheck2, fuzz smoke
+check: format vet lint analyse race asan cgocheck fuzz ## format, vet, lint, analysis of C, race, asan, cgocheck2, fuzz smoke
 
 # The same means for as long as they need: a night, not a change. The hunts of the
 # Python tests go on where they were when they are started again.
@@ -207,6 +207,9 @@ bin/golangci-lint-$(LINT_VERSION):
 	@echo "building golangci-lint $(LINT_VERSION) (some minutes, once)"
 	GOFLAGS= GOBIN="$(CURDIR)/bin" $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
 	mv bin/golangci-lint $@
+
+analyse: ## all C, that of Go files too, with every warning and gcc's static analyser
+	@CC="$$($(GO) env CC)" interop/setup/analyse.sh
 
 # What race, asan and cgocheck run: the wheel's tests try libraries built as users get them,
 # and those of set-up, of the surface and of the floors run nothing of ours.

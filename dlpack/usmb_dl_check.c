@@ -234,7 +234,7 @@ int usmb_dl_read_dims(usmb_dl_tensor *t, uint64_t flags, int64_t *shape, int64_t
 	int32_t ndim = t->ndim;
 	int rc = check_fields(t), dense;
 
-	if (rc == USMB_DL_ENDIM || theirs == NULL && ndim > 0) return rc;
+	if (rc == USMB_DL_ENDIM || (theirs == NULL && ndim > 0)) return rc;
 	dense = rc == USMB_DL_OK && check_dense(t, bits, shape, strides, span);
 	t->shape = shape;
 	if (steps != NULL) t->strides = strides;

@@ -265,7 +265,10 @@ char *usmb_dl_explain(int code, const usmb_dl_tensor *t, char *buf, size_t n)
 		snprintf(buf, n, "unknown DLPack error %d", code);
 		return buf;
 	}
-	if (t == NULL) code += USMB_DL_ECODES; /* no details: the general text */
+	if (t == NULL) { /* no details */
+		snprintf(buf, n, "%s", general[code]);
+		return buf;
+	}
 	switch (code) {
 	case USMB_DL_ENDIM:
 		snprintf(buf, n, "ndim is %" PRId32 ": a tensor has 0 to %d dimensions; reshape it", t->ndim,
@@ -289,7 +292,7 @@ char *usmb_dl_explain(int code, const usmb_dl_tensor *t, char *buf, size_t n)
 		         t->device.type, t->device.id);
 		break;
 	case USMB_DL_EDEVICE: explain_device(t, buf, n); break;
-	default: snprintf(buf, n, "%s", general[code % USMB_DL_ECODES]);
+	default: snprintf(buf, n, "%s", general[code]);
 	}
 	return buf;
 }

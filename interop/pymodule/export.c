@@ -199,7 +199,7 @@ static int is_exact_pair(PyObject *o)
 
 static int parse_version(PyObject *o, request *r)
 {
-	int64_t pair[2];
+	int64_t pair[2] = {0, 0};
 	r->has_max = 1;
 	for (int i = 0; i < VERSIONS; i++)
 		if (versions[i].tuple == o) {

@@ -82,7 +82,9 @@ void *handle_new(enum sort sort, void *object);
 void *handle_object(enum sort sort, void *handle);
 void handle_delete(enum sort sort, void *handle);
 void live_add(enum sort sort, int n);
-/* Zeroed memory that is never freed. */
+/* Zeroed memory for free. */
+void *zeroed(size_t size);
+/* The same that is never freed. */
 void *keep(size_t size);
 
 /* Counts the call; true when the test asked for this one to fail. */

@@ -78,14 +78,21 @@ void fake_fail(const char *function, long n)
 	pthread_mutex_unlock(&fake_lock);
 }
 
+void *zeroed(size_t size)
+{
+	void *p = calloc(1, size);
+
+	if (p == NULL) fake_die("out of memory");
+	return p;
+}
+
 /* Objects and dead handles stay for the process, on a list so that leak
  * checkers see them as held: a use after deletion is told for what it is. */
 void *keep(size_t size)
 {
 	static void **kept;
-	void **p = calloc(1, sizeof *p + size);
+	void **p = zeroed(sizeof *p + size);
 
-	if (p == NULL) fake_die("out of memory");
 	do p[0] = __atomic_load_n(&kept, __ATOMIC_SEQ_CST);
 	while (!__atomic_compare_exchange_n(&kept, (void ***)&p[0], p, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
 	return p + 1;

@@ -30,7 +30,7 @@ const char *DPCTLService_GetDPCPPVersion(void)
 
 void *vector_of(enum sort sort, void **objects, size_t n)
 {
-	vector *v = calloc(1, sizeof *v);
+	vector *v = zeroed(sizeof *v);
 
 	v->sort = sort;
 	v->n = n;

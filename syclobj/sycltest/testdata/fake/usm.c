@@ -82,7 +82,7 @@ static void *alloc(const char *name, int kind, size_t align, size_t size, void *
 		return NULL;
 	}
 	if (kind != KIND_HOST && (size > q->dev->mem || q->dev->used > q->dev->mem - size)) return NULL;
-	b = calloc(1, sizeof *b);
+	b = zeroed(sizeof *b);
 	*b = (block){.size = size, .kind = kind, .ctx = q->ctx, .dev = q->dev};
 	if (!map(b, align)) {
 		free(b);
@@ -185,7 +185,7 @@ int DPCTLIPCMem_GetHandle(void *p, void *h, char **data, size_t *size)
 	block *b = find(p);
 	if (b == NULL || b->ctx != c || b->kind != KIND_DEVICE || b->fd < 0)
 		fake_die("a handle of what is no device memory that can be shared");
-	d = calloc(1, sizeof *d);
+	d = zeroed(sizeof *d);
 	*d = (struct handle_data){"fakeIPC", getpid(), b->fd, b->size, b->mapped, b->shift};
 	pthread_mutex_unlock(&fake_lock);
 	*data = (char *)d;
@@ -210,7 +210,7 @@ void *DPCTLIPCMem_OpenHandle(const char *data, size_t size, void *h, void *dh)
 	memcpy(&d, data, sizeof d);
 	if (strncmp(d.magic, "fakeIPC", sizeof d.magic) != 0) return NULL;
 	snprintf(path, sizeof path, "/proc/%d/fd/%d", d.pid, d.fd);
-	b = calloc(1, sizeof *b);
+	b = zeroed(sizeof *b);
 	*b = (block){.size = d.size, .mapped = d.mapped, .shift = d.shift, .kind = KIND_DEVICE, .ctx = c, .dev = dev};
 	b->opened = true;
 	b->fd = open(path, O_RDWR | O_CLOEXEC);

@@ -69,7 +69,7 @@ static void depend(event *e, event *on)
 
 event *event_submit(queue *q, event prototype, void **deps, size_t n)
 {
-	event *e = malloc(sizeof *e), **at = &pending;
+	event *e = zeroed(sizeof *e), **at = &pending;
 
 	*e = prototype;
 	e->q = q;
