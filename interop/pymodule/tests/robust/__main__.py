@@ -59,7 +59,7 @@ class Hunt:
         seed = s["seed"] + s["batches"]
         command = [HOST, "-X", "faulthandler", "-m", "robust", "--child", self.name, str(seed), str(seconds), str(book)]
         log = self.results / f"{self.name}.log"
-        before = s["seconds"]
+        before, said = s["seconds"], start
         with open(log, "wb") as err, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=err, text=True) as p:
             try:
                 for line in p.stdout:
@@ -70,8 +70,12 @@ class Hunt:
                     if batch["failed"]:
                         self.finding(*batch["failed"])
                     self.save()
+                    if time.monotonic() - said > 10:
+                        said = time.monotonic()
+                        self.say()
             except BaseException:
                 p.kill()
+                self.say()
                 raise
         s["batches"] += 1
         s["seconds"] = before + time.monotonic() - start
@@ -85,9 +89,12 @@ class Hunt:
     def run(self, seconds):
         while seconds - self.state["seconds"] > 0.5:
             self.step(seconds - self.state["seconds"])
+        self.say()
+        return len(self.state["findings"])
+
+    def say(self):
         s = self.state
         print(f"{self.name:24} {s['executions']:>10} executions {len(s['findings']):>3} findings {s['seconds']:>7.0f} s", flush=True)
-        return len(s["findings"])
 
 
 def main():

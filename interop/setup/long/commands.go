@@ -1,0 +1,37 @@
+package main
+
+// command is a stage that is a line of shell, run in the root with HUNT seconds in its
+// environment. It is run whole, with nothing of ours beside it.
+func command(name, line, count string) *stage {
+	s := &stage{
+		Name: name, Command: line, Alone: true,
+		Args: func(*runner, float64) []string { return []string{"bash", "-o", "pipefail", "-c", line} },
+	}
+	if count != "" {
+		s.Read = counting(count)
+	}
+	return s
+}
+
+const (
+	// With -v, each test and each of its cases.
+	goTests     = `^\s*--- PASS: `
+	pythonsTest = `\b(\d+) passed\b`
+)
+
+// commands are the stages that are no targets: a new one is a line here, and its name begins
+// with the word by which its surface knows it.
+func commands() []*stage {
+	return []*stage{
+		command("failing allocations and interrupts",
+			"cd interop/pymodule/tests && USMBRIDGE_HUNT=1 ../../../bin/usmpython -m pytest -q -s -p no:cacheprovider -k 'allocations or interrupts' test_scarce.py", pythonsTest),
+		command("long killed peers", "USMBRIDGE_HUNT=1000 go test -count=1 -timeout 60m -v -run KilledAtRandom ./interop/share", goTests),
+		command("long killed Python processes",
+			"cd interop/pymodule/tests && USMBRIDGE_HUNT=1 ../../../bin/usmpython -m pytest -q -s -p no:cacheprovider -k killed_at_random test_processes.py", pythonsTest),
+		command("long openings", "USMBRIDGE_HUNT=1 go test -count=1 -timeout 60m -v -run Flat ./interop/share", goTests),
+		command("long waits", "USMBRIDGE_HUNT=$HUNT go test -count=1 -timeout 120m -v -run NobodyWaitsForEver ./memmgr", goTests),
+		command("tests UBSan", "make ubsan", `^ok\s`),
+		command("tests GOGC=1 clobberfree", "GOGC=1 GODEBUG=clobberfree=1 go test -count=1 -timeout 120m ./...", `^ok\s`),
+		command("tests race, five times", "go test -race -count=5 -timeout 240m ./...", `^ok\s`),
+	}
+}
