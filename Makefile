@@ -14,6 +14,7 @@ ADMIN   =
 MODELS  =
 LIMIT   =
 WORKERS =
+ONLY    =
 # How long each fuzz target runs in `make check`, and what `make bench` selects.
 FUZZTIME ?= 5s
 BENCH    ?= .
@@ -171,18 +172,15 @@ bench-wheel: wheel ## the Python benchmarks with the wheel in a plain python
 
 check: format vet lint analyse race asan cgocheck fuzz ## format, vet, lint, analysis of C, race, asan, cgocheck2, fuzz smoke
 
-# The same means for as long as they need: a night, not a change. The hunts of the
-# Python tests go on where they were when they are started again.
+# The same means for as long as they need: a night, not a change. What was interrupted goes on
+# where it was; `make check-long ONLY=cute` is one surface or target, ARGS=-list shows them all.
 HUNT ?= 1200
-check-long: python build ## hours: each fuzz target and hunt for 20 minutes, the tests under UBSan and a restless collector
-	$(MAKE) fuzz FUZZTIME=$(HUNT)s
-	cd interop/pymodule/tests && $(QUIET_ENV) $(ACTIVE) $(CURDIR)/bin/usmpython -m robust --seconds $(HUNT) --results $(CURDIR)/bin/robust
-	USMBRIDGE_HUNT=$(HUNT) $(GO) test -count=1 -timeout 120m -run NobodyWaitsForEver ./memmgr
-	USMBRIDGE_HUNT=1000 $(GO) test -count=1 -timeout 60m -v -run KilledAtRandom ./interop/share
-	cd interop/pymodule/tests && USMBRIDGE_HUNT=1 $(QUIET_ENV) $(ACTIVE) $(REQUIRE) $(CURDIR)/bin/usmpython -m pytest -q -s -p no:cacheprovider -k 'killed_at_random or allocations or interrupts' test_processes.py test_scarce.py
-	$(MAKE) ubsan
-	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) GOGC=1 GODEBUG=clobberfree=1 $(GO) test -count=1 -timeout 120m ./...
-	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) $(GO) test -race -count=5 -timeout 240m ./...
+JOBS ?= 2
+check-long: export LONG_ONLY = $(ONLY)
+check-long: python build ## hours, in as many sittings as wanted: fuzzing, hunts, sanitizers; prints a table [HUNT=1200 seconds each, JOBS=2, ONLY=words, ARGS=-list]
+	@mkdir -p bin/long
+	@$(GO) build -o bin/long/long ./interop/setup/long
+	@exec $(QUIET_ENV) $(ACTIVE) $(REQUIRE) GO="$(GO)" ./bin/long/long -time $(HUNT)s -jobs $(JOBS) -only "$$LONG_ONLY" $(ARGS)
 
 # C files that git knows or would know: what is built or installed is not ours.
 C_FILES = $$(git ls-files --cached --others --exclude-standard '*.c' '*.h')

@@ -1,11 +1,17 @@
+//go:build unix
+
 package main
+
+import "strings"
 
 // command is a stage that is a line of shell, run in the root with HUNT seconds in its
 // environment. It is run whole, with nothing of ours beside it.
 func command(name, line, count string) *stage {
 	s := &stage{
 		Name: name, Command: line, Alone: true,
-		Args: func(*runner, float64) []string { return []string{"bash", "-o", "pipefail", "-c", line} },
+		Args: func(*runner, float64) []string {
+			return []string{"bash", "-o", "pipefail", "-c", strings.ReplaceAll(line, "go test ", goCommand()+" test ")}
+		},
 	}
 	if count != "" {
 		s.Read = counting(count)

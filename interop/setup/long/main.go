@@ -1,3 +1,5 @@
+//go:build unix
+
 // Command long runs what takes hours: each fuzz target of every module, each hunt of the
 // Python tests, plain and with sanitizers, and the tests that need a night. `make check-long`
 // runs it.
@@ -114,7 +116,7 @@ func (o *options) main(ctx context.Context, list, table, each bool) (int, error)
 		return exitUsage, err
 	}
 	r := runner{
-		root: root, dir: dir, book: b, commit: at, time: o.time, again: o.again, out: os.Stdout,
+		root: root, dir: dir, book: b, commit: at, time: o.time, again: o.again, saves: saveEach, out: os.Stdout,
 		env: append(os.Environ(), fmt.Sprintf("HUNT=%d", int(o.time.Seconds()))),
 	}
 	r.run(ctx, stages, o.jobs)

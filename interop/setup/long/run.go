@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -18,6 +20,7 @@ import (
 )
 
 const (
+	// How often the record of a stage that is running is written.
 	saveEach = 10 * time.Second
 	// How much longer than its time a stage may take to start and to end.
 	grace = 15 * time.Minute
@@ -36,6 +39,7 @@ type runner struct {
 	time              time.Duration
 	again             bool
 	parallel          int
+	saves             time.Duration
 	book              *book
 
 	mu     sync.Mutex // of out and builds
@@ -227,7 +231,7 @@ func (r *runner) sit(ctx context.Context, s *stage, rec *record, seconds float64
 			if s.Read != nil {
 				s.Read(line, &p)
 			}
-			if time.Since(saved) > saveEach {
+			if time.Since(saved) > r.saves {
 				saved = time.Now()
 				note()
 				if s.Timed { // what is not timed starts anew anyway

@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -7,9 +9,6 @@ import (
 	"strings"
 	"time"
 )
-
-// key is the name with dots for slashes, which path.Match keeps apart.
-func (s *stage) key() string { return strings.ReplaceAll(s.Name, "/", ".") }
 
 // A row is a surface, or one stage.
 type row struct {
