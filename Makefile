@@ -37,7 +37,7 @@ QUIET_ENV := env -u USMBRIDGE_SYCL
 
 .DEFAULT_GOAL := help
 .PHONY: help run serve test test-nested test-pythons test-versions test-peers bench bench-wheel bench-service check check-long build python python-run wheel flight browser clean \
-	vet portable format fmt lint analyse race asan ubsan cgocheck fuzz
+	vet portable format fmt lint analyse memcheck race asan ubsan cgocheck fuzz
 
 help: ## list the targets
 	@echo "usmbridge: SYCL unified shared memory for Go, seen from Python without a copy"
@@ -170,7 +170,7 @@ bench-wheel: wheel ## the Python benchmarks with the wheel in a plain python
 	@echo; echo "== CuTe layouts"
 	@$(WHEELED) interop/pymodule/bench/cute_bench.py
 
-check: format vet lint analyse race asan cgocheck fuzz ## format, vet, lint, analysis of C, race, asan, cgocheck2, fuzz smoke
+check: format vet lint analyse memcheck race asan cgocheck fuzz ## format, vet, lint, analysis of C, valgrind, race, asan, cgocheck2, fuzz smoke
 
 # The same means for as long as they need: a night, not a change. What was interrupted goes on
 # where it was; `make check-long ONLY=cute` is one surface or target, ARGS=-list shows them all.
@@ -209,9 +209,13 @@ bin/golangci-lint-$(LINT_VERSION):
 analyse: ## all C, that of Go files too, with every warning and gcc's static analyser
 	@CC="$$($(GO) env CC)" interop/setup/analyse.sh
 
+memcheck: ## the C parts without Go and Python, by a C program: under valgrind, and the sanitizers of leaks and undefined behaviour
+	$(GO) test -count=1 ./interop/internal/memcheck
+
 # What race, asan and cgocheck run: the wheel's tests try libraries built as users get them,
-# and those of set-up, of the surface and of the floors run nothing of ours.
-INSTRUMENTED = $$($(GO) list ./... | grep -vE '/interop/(wheel|setup|internal/(api|arch|pypackage))(/|$$)')
+# those of memcheck build with sanitizers of their own, and those of set-up, of the surface
+# and of the floors run nothing of ours.
+INSTRUMENTED = $$($(GO) list ./... | grep -vE '/interop/(wheel|setup|internal/(api|arch|memcheck|pypackage))(/|$$)')
 
 race: python
 	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) GO="$(GO)" interop/setup/patient-test.sh -race -timeout 20m -- $(INSTRUMENTED)

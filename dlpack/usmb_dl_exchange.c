@@ -179,7 +179,7 @@ static int export_plain(const usmb_dl_tensor *view, int versioned, usmb_drop_fn 
 		dims[ndim + i] = view->strides[i];
 		empty |= view->shape[i] == 0;
 	}
-	t->data = empty ? NULL : (char *)view->data + view->byte_offset;
+	t->data = empty ? NULL : (void *)((uintptr_t)view->data + (uintptr_t)view->byte_offset);
 	t->device = view->device;
 	t->ndim = ndim;
 	t->dtype = view->dtype;
