@@ -1,0 +1,300 @@
+//go:build cgo && linux
+
+package pymodule_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/interop/pymodule"
+	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/interop/share"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// soakEnv says how many exchanges TestSoak does in each direction.
+const soakEnv = "USMBRIDGE_SOAK"
+
+// exchange is one kind, n of each round's thousand: what takes long is rarer.
+type exchange struct {
+	name string
+	n    int
+	once func() error
+}
+
+// soakers hold what the exchanges go on with.
+type soakers struct {
+	rt           *syclobj.Runtime
+	host, usm    *usmarray.Array // usm may be nil
+	lent         *usmarray.Array
+	server       *share.Server
+	peer         *share.Peer
+	slice        []float32
+	view         dlpack.View
+	dict         usmarray.USMInterface
+	numpy, bytes *python.Object
+}
+
+func (s *soakers) out() []exchange {
+	tensor := func(o usmarray.ExportOptions) func() error {
+		return func() error {
+			x, err := s.host.DLPackWith(o)
+			if err == nil {
+				x.Release()
+			}
+			return err
+		}
+	}
+	kinds := []exchange{
+		{"legacy", 300, tensor(usmarray.ExportOptions{Legacy: true})},
+		{"versioned", 400, tensor(usmarray.ExportOptions{})},
+		{"copied", 9, tensor(usmarray.ExportOptions{Copy: usmarray.CopyAlways})},
+		{"Python", 40, func() error {
+			o, err := pymodule.ToPython(s.host)
+			if err == nil {
+				o.Release()
+			}
+			return err
+		}},
+		{"handle", 1, func() error {
+			h, err := s.server.Export(context.Background(), s.lent, share.ExportOptions{})
+			if err != nil {
+				return err
+			}
+			a, err := s.peer.Open(context.Background(), h)
+			if err == nil {
+				a.Release()
+			}
+			return err
+		}},
+	}
+	if s.usm != nil {
+		kinds = append(kinds, exchange{"dictionary", 150, func() error {
+			_, err := s.usm.USMInterface()
+			return err
+		}}, exchange{"versioned, USM", 100, func() error {
+			x, err := s.usm.DLPack()
+			if err == nil {
+				x.Release()
+			}
+			return err
+		}})
+	}
+	return kinds
+}
+
+func (s *soakers) in() []exchange {
+	tensor := func(versioned bool) func() error {
+		return func() error {
+			x, err := dlpack.Export(&s.view, 0, versioned, dlpack.Owner{})
+			if err != nil {
+				return err
+			}
+			a, err := usmarray.FromDLPack(s.rt, x)
+			if err != nil {
+				x.Release()
+				return err
+			}
+			a.Release()
+			return nil
+		}
+	}
+	object := func(o *python.Object) func() error {
+		return func() error {
+			a, err := pymodule.FromPython(o)
+			if err == nil {
+				a.Release()
+			}
+			return err
+		}
+	}
+	kinds := []exchange{
+		{"legacy", 350, tensor(false)},
+		{"versioned", 350, tensor(true)},
+		{"slice", 100, func() error {
+			a, err := usmarray.WrapSlice(s.slice, nil)
+			if err == nil {
+				a.Release()
+			}
+			return err
+		}},
+		{"NumPy", 30, object(s.numpy)},
+		{"buffer", 19, object(s.bytes)},
+		{"attach", 1, func() error {
+			a, err := s.peer.Attach(context.Background(), "lent")
+			if err == nil {
+				a.Release()
+			}
+			return err
+		}},
+	}
+	if s.usm != nil {
+		kinds = append(kinds, exchange{"dictionary", 150, func() error {
+			a, err := usmarray.FromUSMInterface(s.rt, &s.dict, nil)
+			if err == nil {
+				a.Release()
+			}
+			return err
+		}})
+	}
+	return kinds
+}
+
+// leftovers counts what an exchange could leave behind.
+type leftovers struct {
+	buffers, bytes uint64
+	objects        syclobj.Live
+	leases, opened int
+}
+
+func (s *soakers) leftovers() leftovers {
+	runtime.GC()
+	memmgr.Flush()
+	buffers, bytes := memmgr.LiveCount()
+	l := leftovers{uint64(buffers), uint64(bytes), syclobj.LiveObjects(), s.server.Stats().Leases, s.peer.Stats().Opened}
+	l.objects.Events = 0 // of the last work, which a queue may keep
+	return l
+}
+
+// resident returns the bytes of memory that the process has, without what Go keeps free.
+func residentBytes(t *testing.T) int {
+	debug.FreeOSMemory()
+	text, err := os.ReadFile("/proc/self/statm")
+	require.NoError(t, err)
+	pages, err := strconv.Atoi(strings.Fields(string(text))[1])
+	require.NoError(t, err)
+	return pages * os.Getpagesize()
+}
+
+func turn(t *testing.T, kinds []exchange, count int) (done int) {
+	for done < count {
+		for _, k := range kinds {
+			for range k.n {
+				if err := k.once(); err != nil {
+					require.NoError(t, err, k.name)
+				}
+			}
+			done += k.n
+		}
+	}
+	return done
+}
+
+// soak does so many exchanges. What a quarter of them adds to the memory for good comes again
+// in the next; what grew once does not. So one of the quarters, or of as many after them, must
+// be flat within 1 %.
+func (s *soakers) soak(t *testing.T, direction string, kinds []exchange, count int) {
+	turn(t, kinds, max(count/20, 2000))
+	var before leftovers
+	require.Eventually(t, func() bool {
+		before = s.leftovers()
+		return before.leases == 0 && before.opened == 0
+	}, time.Minute, 10*time.Millisecond)
+	start, warm, highest, done, flat := time.Now(), residentBytes(t), 0, 0, false
+	for done < count || (!flat && done < 2*count) {
+		from, most := residentBytes(t), 0
+		for range 5 {
+			done += turn(t, kinds, max(count/20, 1))
+			most = max(most, residentBytes(t))
+		}
+		highest = max(highest, most)
+		flat = most-from <= from/100
+	}
+	require.True(t, flat, "resident memory grew from %d to %d bytes, more than 1 %% in each quarter", warm, highest)
+	var after leftovers
+	require.Eventually(t, func() bool {
+		after = s.leftovers()
+		return after == before
+	}, time.Minute, 10*time.Millisecond, "counters were %+v, and are %+v", before, &after)
+	t.Logf("%s: %d exchanges of %d kinds in %.0f s, resident %d KiB, at most %+.2f %%",
+		direction, done, len(kinds), time.Since(start).Seconds(), warm>>10, 100*float64(highest-warm)/float64(warm))
+}
+
+// TestSoak exchanges without end, in a process of its own: short here, and USMBRIDGE_SOAK says how long.
+func TestSoak(t *testing.T) {
+	count := 100000
+	if text := os.Getenv(soakEnv); text != "" {
+		n, err := strconv.Atoi(text)
+		require.NoError(t, err)
+		count = n
+	}
+	if asan() {
+		t.Skip("the address sanitizer keeps what is freed, so that memory grows")
+	}
+	const child = "USMBRIDGE_TEST_SOAK"
+	if os.Getenv(child) == "" {
+		environment(t, "numpy")
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSoak$", "-test.v", "-test.timeout=0")
+		cmd.Env = append(os.Environ(), child+"=1", soakEnv+"="+strconv.Itoa(count))
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.Contains(t, string(out), "--- PASS: TestSoak", "%s", out)
+		t.Logf("%s", out)
+		return
+	}
+	py, rt := start(t)
+	s := soaking(t, py, rt)
+	s.soak(t, "out", s.out(), count)
+	s.soak(t, "in", s.in(), count)
+}
+
+// asan reports whether the address sanitizer is in this program.
+func asan() bool { return strings.Contains(fmt.Sprint(hostFlags), "-asan") }
+
+// soaking makes what the exchanges go on with.
+func soaking(t *testing.T, py *python.Interpreter, rt *syclobj.Runtime) *soakers {
+	s := &soakers{rt: rt, slice: make([]float32, 24)}
+	array := func(r memmgr.Resource) *usmarray.Array {
+		a, err := usmarray.Zeros(r, usmarray.Float32, []int{4, 6})
+		require.NoError(t, err)
+		t.Cleanup(a.Release)
+		return a
+	}
+	s.host = array(memmgr.NewPool(memmgr.Host()))
+	if rt.HasSYCL() {
+		s.usm = array(memmgr.USM(rt.DefaultQueue(), syclobj.USMShared))
+		var err error
+		s.dict, err = s.usm.USMInterface()
+		require.NoError(t, err)
+	}
+	segments, err := segment.NewHost(segment.PeersWrite)
+	require.NoError(t, err)
+	s.lent = array(memmgr.NewPool(segments))
+	s.server, err = share.Listen(t.Context(), "", share.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.server.Close()) })
+	require.NoError(t, s.server.Publish(t.Context(), "lent", s.lent))
+	s.peer, err = share.Dial(t.Context(), s.server.Address(), share.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.peer.Close()) })
+	s.view = dlpack.View{
+		Data: unsafe.Pointer(&s.slice[0]), Device: dlpack.CPU,
+		DataType: usmarray.Float32, Shape: []int64{4, 6},
+	}
+	pinned := new(runtime.Pinner)
+	pinned.Pin(&s.slice[0])
+	t.Cleanup(pinned.Unpin)
+	for expr, to := range map[string]**python.Object{
+		"__import__('numpy').zeros((4, 6), 'float32')": &s.numpy, "bytearray(96)": &s.bytes,
+	} {
+		*to, err = py.Eval(expr, nil)
+		require.NoError(t, err)
+		t.Cleanup((*to).Release)
+	}
+	return s
+}

@@ -1,0 +1,282 @@
+"""Exchanges without end: run by test_soak.py, in a process of its own, and by hand.
+
+    usmpython soak.py COUNT [MISTAKE]
+
+COUNT exchanges of mixed kinds go out (ours shown to others) and as many come in: DLPack, legacy,
+versioned and by the C exchange API, the dictionary of SYCL's memory, the buffer protocol, NumPy,
+handles of other processes. Resident memory must be flat within 1 % after the warm-up, and every
+counter where it was before. The last line is JSON; the status is 1 where something was lost. MISTAKE is
+one to make, for those who want to know that it is found: "leak" loses memory, "lose" loses arrays.
+"""
+
+import array
+import ctypes as ct
+import gc
+import json
+import os
+import sys
+import time
+from multiprocessing.reduction import ForkingPickler
+
+import capi
+import usmbridge as ub
+
+
+def optional(name):
+    try:
+        return __import__(name, fromlist=["_"])
+    except ImportError:
+        return None
+
+
+np, tvm, dm = optional("numpy"), optional("tvm_ffi"), optional("dpctl.memory")
+usm = len(ub.devices()) > 1
+host = ub.full((4, 6), 3, "int32", device="host")
+lent = ub.full((4, 6), 3, "int32", interprocess=True, device="host")
+api = capi.exchange(ub.Array)
+from_py, to_py = capi.FROM_PY(api.from_py), capi.TO_PY(api.to_py)
+FLAT = 0.01
+SETTLED = float(os.environ.get("USMBRIDGE_SOAK_SETTLED", 30))  # seconds
+
+
+class Keywordless:
+    """A producer of before max_version."""
+
+    def __init__(self, x):
+        self.x = x
+
+    def __dlpack__(self, stream=None):
+        return self.x.__dlpack__()
+
+    def __dlpack_device__(self):
+        return self.x.__dlpack_device__()
+
+
+class Shown:
+    def __init__(self, a):
+        self.a = a
+        self.__sycl_usm_array_interface__ = a.__sycl_usm_array_interface__
+
+
+# Each of these does so many exchanges of one kind as it is told.
+
+
+def legacy_out(n):
+    for _ in range(n):
+        host.__dlpack__()
+
+
+def versioned_out(n):
+    for _ in range(n):
+        host.__dlpack__(max_version=(1, 3))
+
+
+def table_out(n):
+    out = ct.c_void_p()
+    at = ct.byref(out)
+    for _ in range(n):
+        from_py(host, at)
+        capi.delete(out.value)
+
+
+def tvm_out(n):
+    take = tvm.from_dlpack
+    for _ in range(n):
+        take(host)
+
+
+def buffer_out(n):
+    for _ in range(n):
+        memoryview(host)
+
+
+def numpy_out(n):
+    take = np.from_dlpack
+    for _ in range(n):
+        take(host)
+
+
+def asnumpy_out(n):
+    for _ in range(n):
+        host.asnumpy()
+
+
+def dictionary_out(n):
+    for _ in range(n):
+        shared.__sycl_usm_array_interface__
+
+
+def dpctl_out(n):
+    take = dm.as_usm_memory
+    for _ in range(n):
+        take(shared)
+
+
+def handles(n):
+    for _ in range(n):
+        ForkingPickler.loads(bytes(ForkingPickler.dumps(lent)))
+
+
+def legacy_in(n):
+    take, x = ub.from_dlpack, Keywordless(host)
+    for _ in range(n):
+        take(x)
+
+
+def versioned_in(n):
+    take, x = ub.from_dlpack, host[1:]
+    for _ in range(n):
+        take(x)
+
+
+def capsule_in(n):
+    take = ub.from_dlpack
+    for _ in range(n):
+        take(host.__dlpack__(max_version=(1, 3)))
+
+
+def table_in(n):
+    out, obj = ct.c_void_p(), ct.py_object()
+    at, to = ct.byref(out), ct.byref(obj)
+    for _ in range(n):
+        from_py(host, at)
+        to_py(out, to)
+        ct.pythonapi.Py_DecRef(ct.py_object(obj.value))
+        obj.value = None
+
+
+def tvm_in(n):
+    take, x = ub.from_dlpack, tvm.from_dlpack(host)
+    for _ in range(n):
+        take(x)
+
+
+def buffer_in(n):
+    take, x = ub.asarray, array.array("i", range(24))
+    for _ in range(n):
+        take(x)
+
+
+def numpy_in(n):
+    take, x = ub.asarray, np.arange(24, dtype="int32").reshape(4, 6)
+    for _ in range(n):
+        take(x)
+
+
+def dictionary_in(n):
+    take, x = ub.from_usm_array_interface, Shown(shared)
+    for _ in range(n):
+        take(x)
+
+
+def dpctl_in(n):
+    take, x = ub.from_usm_array_interface, dm.MemoryUSMShared(96)
+    for _ in range(n):
+        take(x)
+
+
+lost = []
+
+
+def leak(n):
+    for _ in range(n):
+        lost.append(bytearray(4096))
+
+
+def lose(n):
+    for _ in range(n):
+        lost.append(ub.from_dlpack(host.__dlpack__()))
+
+
+# How many of each round's thousand: what takes long is rarer.
+OUT = [(legacy_out, 200), (versioned_out, 200), (buffer_out, 250), (table_out, 40), (handles, 1)]
+IN = [(legacy_in, 150), (versioned_in, 200), (capsule_in, 150), (buffer_in, 200), (table_in, 40), (handles, 1)]
+if np:
+    OUT += [(numpy_out, 100), (asnumpy_out, 50)]
+    IN += [(numpy_in, 100)]
+if tvm:
+    OUT += [(tvm_out, 100)]
+    IN += [(tvm_in, 100)]
+if usm:
+    shared = ub.full((4, 6), 3, "int32", usm_type="shared")
+    OUT += [(dictionary_out, 50)]
+    IN += [(dictionary_in, 40)]
+if usm and dm:
+    OUT += [(dpctl_out, 9)]
+    IN += [(dpctl_in, 19)]
+
+
+def turn(kinds, exchanges):
+    """At least so many, and how many they were."""
+    done = 0
+    while done < exchanges:
+        for f, n in kinds:
+            f(n)
+            done += n
+    return done
+
+
+def resident():
+    with open("/proc/self/statm") as f:
+        return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def taken():
+    s, shared = ub.stats(), ub.share.stats()
+    return [s[k] for k in ("allocated_bytes.all.current", "allocation.all.current", "live_buffers.all.current")] + [
+        shared[k] for k in ("opened", "leases", "unopened")
+    ]
+
+
+def at_rest(before=None):
+    """The counters once what is told of in the background has been told."""
+    gc.collect()
+    end = time.monotonic() + SETTLED
+    while (before is not None and taken() != before) or any(taken()[3:]):
+        if time.monotonic() > end:
+            break
+        gc.collect()
+        time.sleep(0.001)
+    return taken()
+
+
+def soak(name, kinds, count):
+    """A window is a quarter of the count. What a window adds for good comes again in the next: memory
+    that grew once, such as a larger heap of Go's, does not. So one window must be flat, of those of
+    the count and at most as many again."""
+    turn(kinds, max(count // 20, 2000))
+    before, warm = at_rest(), resident()
+    start, done, seen = time.monotonic(), 0, [warm]
+    flat = False
+    while done < count or not flat and done < 2 * count:
+        from_here = resident()
+        highest = from_here
+        for _ in range(5):
+            done += turn(kinds, max(count // 20, 1))
+            gc.collect()
+            highest = max(highest, resident())
+            seen.append(highest)
+        flat = highest - from_here <= FLAT * from_here
+    wrong = []
+    if not flat:
+        wrong.append(f"resident memory grew from {warm} to {seen[-1]} bytes, more than {FLAT:.0%} in each quarter")
+    after = at_rest(before)
+    if after != before:
+        wrong.append(f"counters were {before}, and are {after}")
+    seconds = time.monotonic() - start
+    growth = (max(seen) - warm) / warm
+    print(f"{name}: {done} exchanges of {len(kinds)} kinds in {seconds:.0f} s, resident {warm >> 10} KiB, at most {growth:+.2%}", file=sys.stderr, flush=True)
+    return dict(name=name, kinds=[f.__name__ for f, _ in kinds], exchanges=done, resident=warm, growth=growth, wrong=wrong)
+
+
+def main():
+    count = int(sys.argv[1])
+    for mistake in sys.argv[2:]:
+        IN.append(({"leak": leak, "lose": lose}[mistake], 100))
+    told = [soak("out", OUT, count), soak("in", IN, count)]
+    print(json.dumps(told))
+    return 1 if any(t["wrong"] for t in told) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

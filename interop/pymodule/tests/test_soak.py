@@ -1,0 +1,40 @@
+"""Exchanges without end: soak.py, in a process of its own."""
+
+import ctypes
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+HOST = os.environ.get("USMBRIDGE_TEST_HOST") or os.readlink("/proc/self/exe")
+COUNT = int(os.environ.get("USMBRIDGE_SOAK", 100_000))  # in each direction
+
+
+def soaked(*args, **env):
+    r = subprocess.run([HOST, str(HERE / "soak.py"), *args], capture_output=True, text=True, timeout=7200, env={**os.environ, **env})
+    assert r.returncode in (0, 1) and r.stdout, (r.returncode, r.stderr[-3000:])
+    print(r.stderr)
+    told = json.loads(r.stdout.splitlines()[-1])
+    assert r.returncode == any(t["wrong"] for t in told)
+    return told
+
+
+@pytest.fixture(autouse=True)
+def plain():
+    if hasattr(ctypes.CDLL(None), "__asan_init"):
+        pytest.skip("the address sanitizer keeps what is freed, so that memory grows")
+
+
+def test_soak():
+    told = soaked(str(COUNT))
+    assert [t["wrong"] for t in told] == [[], []]
+    assert all(t["exchanges"] >= COUNT and len(t["kinds"]) >= 5 for t in told)
+
+
+@pytest.mark.parametrize("mistake, said", [("leak", "resident memory grew"), ("lose", "counters were")])
+def test_what_is_lost_is_found(mistake, said):
+    out, back = soaked("20000", mistake, USMBRIDGE_SOAK_SETTLED="0.1")
+    assert out["wrong"] == [] and any(said in w for w in back["wrong"]), back
