@@ -95,7 +95,7 @@ static int integers(PyObject *parameters, const char *key, int64_t *out)
 		return malformed("describe a tensor of too many axes, or whose axes are no list");
 	for (Py_ssize_t i = 0; i < n; i++) {
 		PyObject *v = usmb_py.PyList_GetItem(list, i);
-		int over = !PyLong_Check(v);
+		int over = !PyLong_Check(v) || v == usmb_py.Py_True || v == usmb_py.Py_False;
 		out[i] = over ? -1 : usmb_py.PyLong_AsLongLongAndOverflow(v, &over);
 		if (over || out[i] < 0) return malformed("describe a tensor with axes that are no extents");
 	}
@@ -109,7 +109,8 @@ static PyObject *parse_parameters(const char *text)
 	Py_XDECREF(json);
 	if (d && PyDict_Check(d)) return d;
 	Py_XDECREF(d);
-	if (d || usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_ValueError)) {
+	if (d || usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_ValueError) ||
+	    usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_RuntimeError)) { /* RecursionError: too deep */
 		usmb_py.PyErr_Clear();
 		malformed("describe a tensor by parameters that are no JSON object");
 	}
@@ -120,14 +121,20 @@ static PyObject *parse_parameters(const char *text)
    permutation[i]. */
 static int read_tensor(PyObject *parameters, column *c)
 {
-	int64_t shape[USMB_DL_MAX_NDIM], order[USMB_DL_MAX_NDIM], strides[USMB_DL_MAX_NDIM], size = 1;
+	int64_t shape[USMB_DL_MAX_NDIM], order[USMB_DL_MAX_NDIM], strides[USMB_DL_MAX_NDIM], size = 1, zero = 1;
 	int n = integers(parameters, "shape", shape);
 	int permuted = n < 0 ? -1 : integers(parameters, "permutation", order);
 	if (permuted < 0) return -1;
-	if (!usmb_py.PyDict_GetItemString(parameters, "shape")) return malformed("describe a tensor without a shape");
-	for (int i = 0; i < n; i++)
-		if (__builtin_mul_overflow(size, shape[i], &size)) return malformed("describe a tensor of no size");
-	if (size != c->size) return malformed("describe a tensor whose shape is not that of its lists");
+	PyObject *given = usmb_py.PyDict_GetItemString(parameters, "shape"); /* borrowed */
+	if (!given || given == usmb_py.Py_None) return malformed("describe a tensor without a shape");
+	/* Strides are products as well, and leave out what is 0. */
+	for (int i = 0; i < n; i++) {
+		if (shape[i] == 0)
+			zero = 0;
+		else if (__builtin_mul_overflow(size, shape[i], &size))
+			return malformed("describe a tensor of no size");
+	}
+	if (size * zero != c->size) return malformed("describe a tensor whose shape is not that of its lists");
 	uint64_t seen = 0;
 	for (int i = 0; permuted && i < permuted; i++)
 		if (order[i] < n) seen |= UINT64_C(1) << order[i];
@@ -302,7 +309,9 @@ static PyObject *array_of(holding *h, column *c, const values *v, int *taken)
 	usmb_dl_span span;
 	char text[512];
 	int64_t width = c->dtype.bits / 8, skip = 0;
-	if (!c->packed && __builtin_mul_overflow(v->first, width, &skip)) {
+	uintptr_t place = (uintptr_t)v->data;
+	if (!c->packed && (__builtin_mul_overflow(v->first, width, &skip) ||
+	                   __builtin_add_overflow(place, (uintptr_t)skip, &place))) {
 		malformed("have an offset behind all memory");
 		return NULL;
 	}
@@ -313,7 +322,7 @@ static PyObject *array_of(holding *h, column *c, const values *v, int *taken)
 	usmb_shape(a)[0] = h->array.length;
 	usmb_strides(a)[0] = c->size;
 	usmb_cell *cell = c->packed ? unpacked(v) : NULL;
-	char *first = cell ? cell->data : (char *)((uintptr_t)v->data + (uintptr_t)(c->packed ? 0 : skip));
+	char *first = cell ? cell->data : (char *)place;
 	/* Arrow recommends an alignment and asks for none: the check sees an address that is
 	   aligned, in the same place but for its last bits. */
 	char *at = (char *)((uintptr_t)first & ~(uintptr_t)(width - 1));

@@ -44,8 +44,8 @@ var surfaces = []surface{
 	{
 		word:   "arrow",
 		name:   "Arrow's C structs, columns, IPC and Flight messages",
-		stages: []string{"go interop.flight*"},
-		before: "bytes behind a buffer's end",
+		stages: []string{"go interop.flight*", "py* arrow"},
+		before: "bytes behind a buffer's end, extents that overflow, booleans as extents",
 	},
 	{
 		word:   "service",
