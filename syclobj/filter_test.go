@@ -2,6 +2,9 @@ package syclobj
 
 import (
 	"fmt"
+	"math/big"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -59,16 +62,48 @@ func TestParseFilterErrors(t *testing.T) {
 	}
 }
 
+// One alternative of a filter, said again as an expression: each part at most once, in order.
+var filterForm = regexp.MustCompile(`^(?:(opencl|level_zero|cuda|hip)(?::|$))?(?:(cpu|gpu|accelerator)(?::|$))?([0-9]+)?$`)
+
+// byForm reads a filter by that expression.
+func byForm(s string) (want filter, ok bool) {
+	s = strings.ToLower(strings.TrimSpace(s))
+	if s == "host" {
+		return filter{{backend: BackendHost, kind: TypeHost, index: -1}}, true
+	}
+	for part := range strings.SplitSeq(s, ",") {
+		part = strings.TrimSpace(part)
+		m := filterForm.FindStringSubmatch(part)
+		if m == nil || part == "" || strings.HasSuffix(part, ":") {
+			return nil, false
+		}
+		term := filterTerm{backend: filterBackends[m[1]], kind: filterTypes[m[2]], index: -1}
+		if m[3] != "" {
+			n, fits := new(big.Int).SetString(m[3], 10)
+			if !fits || n.BitLen() > 31 {
+				return nil, false
+			}
+			term.index = int(n.Int64())
+		}
+		want = append(want, term)
+	}
+	return want, true
+}
+
+// FuzzParseFilter: what has the form is read, and means what it says; nothing else is.
 func FuzzParseFilter(f *testing.F) {
-	for _, s := range []string{"opencl:cpu:0", "gpu,cpu", "host", "0", "", ":", ",", "level_zero:gpu:18446744073709551616", "cpu:\xff"} {
+	for _, s := range []string{"opencl:cpu", "cuda:gpu:1,0", " HIP : gpu", "level_zero:7", "gpu:", "cpu:2147483647", "cpu:2147483648", "00:1", "opencl:cpu:0", "gpu,cpu", "host", "0", "", ":", ",", "level_zero:gpu:18446744073709551616", "cpu:\xff"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		parsed, err := parseFilter(s)
+		want, ok := byForm(s)
+		require.Equal(t, ok, err == nil, "%q: %v", s, err)
 		if err != nil {
 			require.ErrorIs(t, err, ErrArgument)
 			return
 		}
+		require.Equal(t, want, parsed, "%q", s)
 		again, err := parseFilter(parsed.String())
 		require.NoError(t, err, "the canonical form %q parses", parsed)
 		require.Equal(t, parsed, again)

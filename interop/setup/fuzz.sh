@@ -11,7 +11,7 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
 fuzz() {
-	"$go" test -run '^$' -fuzz "^$2\$" -fuzztime "$3" "$1" 2>&1 | tee "$log"
+	"$go" test -run '^$' -fuzz "^$2\$" -fuzztime "$3" -fuzzminimizetime 200x "$1" 2>&1 | tee "$log"
 	return "${PIPESTATUS[0]}"
 }
 

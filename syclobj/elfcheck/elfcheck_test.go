@@ -1,6 +1,8 @@
 package elfcheck_test
 
 import (
+	"bytes"
+	"debug/elf"
 	"io/fs"
 	"net"
 	"os"
@@ -68,16 +70,27 @@ func TestNotRegular(t *testing.T) {
 	require.ErrorContains(t, elfcheck.File(filepath.Join(dir, "socket")), "no such device") // what open says of one
 }
 
-// Whatever the bytes, the answer is an error or nil.
+// FuzzFile: what is found whole has all its segments, by debug/elf's account too, and what
+// does not begin as an ELF file does is refused.
 func FuzzFile(f *testing.F) {
 	text := whole(f)
 	f.Add(text[:512])
 	f.Add(append(text[:4096:4096], text[len(text)-4096:]...))
+	path := filepath.Join(f.TempDir(), "any.so") // one for all: a directory each is most of the time
 	f.Fuzz(func(t *testing.T, text []byte) {
-		path := filepath.Join(t.TempDir(), "any.so")
 		require.NoError(t, os.WriteFile(path, text, 0o600))
-		if elfcheck.File(path) == nil {
-			_, _ = elfcheck.Needed(path, filepath.Dir(path))
+		if elfcheck.File(path) != nil {
+			return
 		}
+		require.True(t, bytes.HasPrefix(text, []byte(elf.ELFMAG)))
+		e, err := elf.NewFile(bytes.NewReader(text))
+		require.NoError(t, err)
+		for _, p := range e.Progs {
+			if p.Type == elf.PT_LOAD {
+				require.LessOrEqual(t, p.Off, uint64(len(text)))
+				require.LessOrEqual(t, p.Filesz, uint64(len(text))-p.Off)
+			}
+		}
+		_, _ = elfcheck.Needed(path, filepath.Dir(path))
 	})
 }

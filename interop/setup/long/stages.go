@@ -142,6 +142,7 @@ func packageTargets(root, module, dir string, files []string) ([]*stage, error) 
 					return []string{
 						r.built(b), "-test.run=^$", "-test.fuzz=^" + name + "$", fmt.Sprintf("-test.fuzztime=%.0fs", max(1, seconds)),
 						"-test.fuzzcachedir=" + filepath.Join(r.dir, "corpus", flat), "-test.parallel=" + strconv.Itoa(r.parallel), "-test.timeout=0",
+						"-test.fuzzminimizetime=200x", // by default a minute for each input that reaches something new
 					}
 				},
 			})

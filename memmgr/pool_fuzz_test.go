@@ -1,0 +1,322 @@
+package memmgr_test
+
+import (
+	"bytes"
+	"context"
+	"math"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+)
+
+// FuzzPool runs scripts of allocations, references, releases, sleep, export and trimming on a
+// pool with a limit, and on a model of it: a list of what is in use, and what was written there.
+// Memory in use is whole, apart, aligned and unchanged, the counters are those of the model,
+// what must fit is given, and what cannot is refused.
+func FuzzPool(f *testing.F) {
+	f.Add(uint8(0), []byte{0, 10, 0, 0, 20, 3, 1, 0, 0, 2, 0, 0, 6, 0, 0, 0, 200, 9, 2, 1, 0})
+	f.Add(uint8(1), []byte{0, 255, 0, 0, 255, 1, 2, 0, 0, 7, 0, 0, 0, 255, 12, 3, 0, 0, 4, 0, 0, 5, 0, 0})
+	f.Add(uint8(7), bytes.Repeat([]byte{0, 90, 4, 0, 130, 5, 2, 3, 0, 8, 1, 0}, 20))
+	f.Add(uint8(2), bytes.Repeat([]byte{0, 180, 0, 4, 0, 0, 5, 1, 0, 2, 0, 0}, 12))
+	f.Fuzz(func(t *testing.T, options uint8, script []byte) {
+		m := newPoolModel(t, options)
+		for ; len(script) >= 3 && m.steps < 120; script = script[3:] {
+			m.steps++
+			m.step(script[0], script[1], script[2])
+		}
+		m.end()
+	})
+}
+
+const (
+	fuzzLimit = 4 << 20
+	// A request of so many bytes has room in an empty pool, whatever its segments' sizes.
+	fuzzFits = 1 << 20
+)
+
+// A held is memory that is in use, as the model knows it.
+type held struct {
+	buffer memmgr.Buffer
+	at     uintptr
+	size   int
+	refs   int
+	seed   byte
+	tag    string
+	asleep bool
+	lost   bool // its contents, in a sleep that keeps none
+	shown  bool // exported
+}
+
+type poolModel struct {
+	t     *testing.T
+	pool  *memmgr.Pool
+	held  []*held
+	gone  []memmgr.Buffer // released for the last time
+	steps int
+	seed  byte
+}
+
+func newPoolModel(t *testing.T, options uint8) *poolModel {
+	o := []memmgr.PoolOption{memmgr.WithLimit(fuzzLimit)}
+	if options&1 != 0 {
+		o = append(o, memmgr.WithSegment(64<<10))
+	}
+	if options&2 != 0 {
+		o = append(o, memmgr.WithCache(0))
+	}
+	if options&4 != 0 {
+		o = append(o, memmgr.WithLarge(32<<10))
+	}
+	if options&8 != 0 {
+		o = append(o, memmgr.WithRetention(1<<20, 1<<18))
+	}
+	return &poolModel{t: t, pool: memmgr.NewPool(memmgr.Host(), o...)}
+}
+
+func (m *poolModel) step(op, x, y byte) {
+	switch op % 10 {
+	default: // most steps
+		m.allocate(x, y)
+	case 2, 3:
+		m.release(x)
+	case 4:
+		m.sleep(x, y)
+	case 5:
+		m.wake(x)
+	case 6:
+		m.retain(x)
+	case 7:
+		m.pool.Trim(uint64(x) << 12)
+	case 8:
+		m.misuse(x)
+	case 9:
+		if h := m.pick(x); h != nil && !h.asleep {
+			h.buffer.SetExported()
+			h.shown = true
+		}
+	}
+	m.check()
+}
+
+func (m *poolModel) pick(x byte) *held {
+	if len(m.held) == 0 {
+		return nil
+	}
+	return m.held[int(x)%len(m.held)]
+}
+
+func (m *poolModel) requested() (n int64) {
+	for _, h := range m.held {
+		n += int64(h.size)
+	}
+	return n
+}
+
+func (m *poolModel) allocate(x, y byte) {
+	// From bytes to more than the limit, and what no memory has.
+	size := uintptr(x)<<(x%16) + uintptr(y)
+	align := uintptr(0)
+	switch {
+	case y%32 == 31:
+		align = uintptr(x) // mostly no power of two
+	case y%4 == 1:
+		align = 1 << (y / 4 % 14)
+	}
+	if x == 254 {
+		size = math.MaxInt - uintptr(y)
+	}
+	tag := string(rune('a' + y%3))
+	b, err := memmgr.New(m.pool, memmgr.Request{Size: size, Align: align, Tag: tag})
+	if align&(align-1) != 0 {
+		require.ErrorIs(m.t, err, memmgr.ErrRequest, "alignment %d", align)
+		return
+	}
+	if err != nil {
+		require.ErrorIs(m.t, err, memmgr.ErrOutOfMemory, "%d bytes", size)
+		require.False(m.t, len(m.held) == 0 && size <= fuzzFits && align <= fuzzFits/4, "%d bytes at %d are refused by an empty pool", size, align)
+		return
+	}
+	require.LessOrEqual(m.t, m.requested()+int64(size), int64(fuzzLimit), "given beyond the limit")
+	if align == 0 {
+		align = memmgr.DefaultAlign
+	}
+	m.seed++
+	h := &held{buffer: b, at: b.Address(), size: int(size), refs: 1, seed: m.seed, tag: tag}
+	require.Zero(m.t, h.at%align, "alignment %d", align)
+	require.EqualValues(m.t, size, b.Requested())
+	require.GreaterOrEqual(m.t, b.Size(), uint64(size))
+	require.Equal(m.t, tag, b.Tag())
+	for _, o := range m.held {
+		require.False(m.t, h.at < o.at+uintptr(o.size) && o.at < h.at+uintptr(h.size), "%d bytes at %#x lie in %d at %#x", h.size, h.at, o.size, o.at)
+		require.NotEqual(m.t, h.at, o.at, "an address of its own")
+	}
+	h.fill()
+	m.held = append(m.held, h)
+}
+
+// memory is the bytes, by the address, so that nothing of the pool stands between.
+func (h *held) memory() []byte {
+	return unsafe.Slice((*byte)(h.buffer.Data()), h.size)
+}
+
+// value is what byte i of the memory is to be: other memory has other bytes there.
+func (h *held) value(i int) byte { return h.seed + byte(i>>8)*7 + byte(i) }
+
+// places are some bytes at each end, and some between.
+func (h *held) places(f func(i int)) {
+	for i := 0; i < h.size; i++ {
+		if i == 64 && h.size > 128 {
+			for ; i < h.size-64; i += 509 {
+				f(i)
+			}
+			i = h.size - 64
+		}
+		f(i)
+	}
+}
+
+func (h *held) fill() {
+	b := h.memory()
+	h.places(func(i int) { b[i] = h.value(i) })
+}
+
+func (m *poolModel) intact(h *held) {
+	if h.lost || h.asleep {
+		return
+	}
+	b, wrong := h.memory(), -1
+	h.places(func(i int) {
+		if b[i] != h.value(i) {
+			wrong = i
+		}
+	})
+	require.Negative(m.t, wrong, "byte %d of %d at %#x was overwritten", wrong, h.size, h.at)
+}
+
+func (m *poolModel) release(x byte) {
+	h := m.pick(x)
+	if h == nil {
+		return
+	}
+	m.intact(h)
+	h.buffer.Release()
+	if h.refs--; h.refs > 0 {
+		require.Equal(m.t, h.refs, h.buffer.Count())
+		return
+	}
+	require.False(m.t, h.buffer.Valid())
+	m.drop(h) // asleep or not: both end
+}
+
+func (m *poolModel) drop(h *held) {
+	m.gone = append(m.gone, h.buffer)
+	for i, o := range m.held {
+		if o == h {
+			m.held = append(m.held[:i], m.held[i+1:]...)
+			return
+		}
+	}
+}
+
+func (m *poolModel) retain(x byte) {
+	if h := m.pick(x); h != nil && !h.asleep && h.refs < 5 {
+		require.True(m.t, h.buffer.TryRetain())
+		h.refs++
+		require.Equal(m.t, h.refs, h.buffer.Count())
+	}
+}
+
+// misuse is of handles whose memory is gone, which others may have now.
+func (m *poolModel) misuse(x byte) {
+	if len(m.gone) == 0 {
+		return
+	}
+	b := m.gone[int(x)%len(m.gone)]
+	require.False(m.t, b.Valid())
+	require.False(m.t, b.TryRetain())
+	require.Panics(m.t, func() { b.Data() })
+	require.Panics(m.t, func() { b.Retain() })
+	b.Release() // nothing
+}
+
+func (m *poolModel) sleep(x, y byte) {
+	tag := string(rune('a' + x%3))
+	o := memmgr.SleepOptions{Returned: y&2 != 0, Context: context.Background()}
+	if y&1 != 0 {
+		o.Into = memmgr.Host()
+	}
+	_, err := m.pool.Sleep(tag, o)
+	refused := false
+	for _, h := range m.held {
+		if h.tag == tag && !h.asleep && h.size > 0 && (h.refs > 1 || h.shown && !o.Returned) {
+			refused = true
+		}
+	}
+	if refused {
+		require.Error(m.t, err, "memory that somebody else may hold fell asleep")
+		return
+	}
+	if err != nil {
+		return
+	}
+	for _, h := range m.held {
+		if h.tag != tag || h.asleep {
+			continue
+		}
+		if h.asleep = h.buffer.Asleep(); h.asleep {
+			h.lost = h.lost || o.Into == nil
+			require.Panics(m.t, func() { h.buffer.Data() })
+		}
+	}
+}
+
+func (m *poolModel) wake(x byte) {
+	tag := string(rune('a' + x%3))
+	err := m.pool.Wake(tag)
+	for _, h := range m.held {
+		if h.tag == tag && h.asleep {
+			require.NoError(m.t, err)
+			h.asleep = false
+			require.False(m.t, h.buffer.Asleep())
+			if h.lost { // pages of zeros, or what was there: written again
+				h.fill()
+				h.lost = false
+			}
+		}
+	}
+}
+
+// check compares the counters and the memory with the model.
+func (m *poolModel) check() {
+	s := m.pool.Stats()
+	require.EqualValues(m.t, len(m.held), s.Allocation.Current)
+	require.Equal(m.t, m.requested(), s.RequestedBytes.Current)
+	require.GreaterOrEqual(m.t, s.AllocatedBytes.Current, s.RequestedBytes.Current)
+	require.LessOrEqual(m.t, s.ReservedBytes.Current, int64(fuzzLimit))
+	for _, h := range m.held {
+		if !h.asleep {
+			require.Equal(m.t, h.at, h.buffer.Address())
+		}
+		if m.steps%8 == 0 {
+			m.intact(h)
+		}
+	}
+}
+
+func (m *poolModel) end() {
+	for _, tag := range []string{"a", "b", "c"} {
+		m.wake(tag[0] - 'a')
+	}
+	m.steps = 0 // all is looked at
+	m.check()
+	for len(m.held) > 0 {
+		m.release(0)
+	}
+	m.check()
+	m.pool.Trim(0)
+	require.NoError(m.t, m.pool.Close())
+	require.Zero(m.t, m.pool.Stats().ReservedBytes.Current)
+}
