@@ -136,7 +136,7 @@ func (s *service) open(ctx context.Context) (err error) {
 	s.engine, err = engine.New(engine.Options{Version: usmarray.Version, Models: s.backend.Models, Runner: s.backend.Runner,
 		Memory: s.backend.Memory, Limit: s.backend.Limit, Calls: s.backend.Calls, CallsLimit: s.backend.CallsLimit,
 		ForModels: s.backend.ForModels, Regions: s.regions, Apart: c.workers > 0,
-		Turns: s.backend.Turns, Timeout: c.timeout, Log: s.log})
+		Turns: s.backend.Turns, Shared: s.backend.Shared, Timeout: c.timeout, Log: s.log})
 	return err
 }
 

@@ -42,9 +42,9 @@ type Backend struct {
 	// Queue and Kind are of the memory; the host's queue where there is no SYCL.
 	Queue *syclobj.Queue
 	Kind  syclobj.USMKind
-	// Turns is how many requests keep the runner busy: those that run, and as many that are
-	// ready to.
-	Turns int
+	// Turns is how many requests keep the runner busy: those that run, and those that are ready to.
+	// Shared is how many of one client run while others are about, who find the rest idle.
+	Turns, Shared int
 	// Workers are the processes that run models; nil where this one does.
 	Workers *workers.Pool
 
@@ -95,6 +95,13 @@ func Open(ctx context.Context, o Options) (_ *Backend, err error) {
 	return b, b.embed(o, script)
 }
 
+// turnsPerSlot is how many requests a slot has in hand, so that it takes several short calls at a
+// stretch and wakes nobody between them. (Sobel of 1 KiB, 32 clients: 7840 requests a second with 2,
+// 9405 with 4, 9985 with 8.)
+const turnsPerSlot = 4
+
+func half(n int) int { return (n + 1) / 2 }
+
 // embed runs the models in this process.
 func (b *Backend) embed(o Options, script string) error {
 	py, err := startPython()
@@ -126,7 +133,8 @@ func (b *Backend) embed(o Options, script string) error {
 	if err != nil {
 		return err
 	}
-	b.Runner, b.ready, b.Turns = e, e.Ready, 2*o.Slots
+	b.Runner, b.ready, b.Turns = e, e.Ready, turnsPerSlot*o.Slots
+	b.Shared = half(o.Slots)
 	return nil
 }
 

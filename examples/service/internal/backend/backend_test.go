@@ -50,7 +50,7 @@ func openWith(t testing.TB, o backend.Options, change ...func(*engine.Options)) 
 	b, err := backend.Open(t.Context(), o)
 	require.NoError(t, err, "%s", &log)
 	require.NoError(t, b.Ready(t.Context()), "%s", &log)
-	eo := engine.Options{Runner: b.Runner, Memory: b.Memory, Models: b.Models, Limit: b.Limit, Calls: b.Calls, CallsLimit: b.CallsLimit, ForModels: b.ForModels, Turns: b.Turns, Apart: o.Workers > 0, Log: o.Log}
+	eo := engine.Options{Runner: b.Runner, Memory: b.Memory, Models: b.Models, Limit: b.Limit, Calls: b.Calls, CallsLimit: b.CallsLimit, ForModels: b.ForModels, Turns: b.Turns, Shared: b.Shared, Apart: o.Workers > 0, Log: o.Log}
 	for _, f := range change {
 		f(&eo)
 	}

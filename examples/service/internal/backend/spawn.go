@@ -22,6 +22,7 @@ func (b *Backend) spawn(ctx context.Context, o Options, script string) error {
 		return fmt.Errorf("backend: %w", err)
 	}
 	b.Runner, b.Workers, b.ready, b.Turns = pool, pool, pool.Ready, 2*o.Workers
+	b.Shared = half(o.Workers)
 	if err := pool.Ready(ctx); err != nil {
 		return fmt.Errorf("backend: %w", explain(err))
 	}

@@ -10,7 +10,9 @@
 // gives everything back and may be called at any point. All waiting ends at the request's
 // deadline.
 //
-// Requests take turns by tenant (package fair), memory is shared out by tenant
+// Requests take turns by tenant (package fair). A tenant that is alone has all of them; while others
+// are about it has a few, and reads nothing without one: what a flood of one has the processors do
+// is bounded before anything is read. Memory is shared out by tenant
 // (memmgr.Tenant), and the tenants that are remembered are bounded in number.
 //
 // # Memory

@@ -18,6 +18,14 @@ import (
 // retryAfter is when a client that was refused for want of room may come again.
 const retryAfter = time.Second
 
+const (
+	// about is how long a tenant counts as there after its last request.
+	about = time.Second
+	// lapse is how long a turn is kept for a client that sends what the turn is for: some times what
+	// a large tensor takes on a busy machine.
+	lapse = 10 * time.Millisecond
+)
+
 // Engine serves models. All of it may be used from any goroutine.
 type Engine struct {
 	o           Options
@@ -44,10 +52,12 @@ func New(o Options) (*Engine, error) {
 	}
 	e := &Engine{o: o, byName: map[string]*Model{}, empty: make(chan struct{})}
 	var err error
-	if e.slots, err = fair.New(fair.Config{Turns: o.Turns, Requests: o.Requests, PerTenant: o.PerTenant}); err != nil {
+	if e.slots, err = fair.New(fair.Config{Turns: o.Turns, Requests: o.Requests, PerTenant: o.PerTenant,
+		Shared: o.Shared, About: about, Lapse: lapse}); err != nil {
 		return nil, err
 	}
-	if e.lane, err = fair.New(fair.Config{Turns: 2, Requests: o.Requests, PerTenant: o.PerTenant}); err != nil {
+	if e.lane, err = fair.New(fair.Config{Turns: 2, Requests: o.Requests, PerTenant: o.PerTenant,
+		Shared: 1, About: about, Lapse: lapse}); err != nil {
 		return nil, err
 	}
 	if e.asks, err = fair.New(fair.Config{Turns: o.Turns, Requests: 2 * o.Requests, PerTenant: 2 * o.PerTenant}); err != nil {

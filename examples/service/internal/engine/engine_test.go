@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -551,8 +552,8 @@ func TestFairShare(t *testing.T) {
 	e := enginetest.New(t, engine.Options{Turns: 1}, m)
 	var wg sync.WaitGroup
 	ask := func(tenant string, value float32, waiting int) {
-		r := begin(t, e, tenant, "identity", value)
 		wg.Go(func() {
+			r := begin(t, e, tenant, "identity", value)
 			defer r.End()
 			if _, err := r.Run(); err != nil {
 				t.Error(err)
@@ -578,4 +579,48 @@ func TestFairShare(t *testing.T) {
 		at++
 	}
 	require.LessOrEqual(t, at, 2)
+}
+
+// While others are about the body of one request more of a tenant that floods is not even read, and
+// another tenant's request passes it; when the flood's own request has ended it goes on.
+func TestFloodIsNotRead(t *testing.T) {
+	tokens := make(chan struct{})
+	m := enginetest.Identity()
+	m.Infer = func(_ context.Context, in, out []*usmarray.Array) ([]*usmarray.Array, error) {
+		if values, err := usmarray.ToSlice[float32](in[0]); err != nil || values[0] == 1 {
+			<-tokens
+		}
+		return nil, out[0].CopyFrom(in[0])
+	}
+	e := enginetest.New(t, engine.Options{Turns: 2, Shared: 1}, m)
+	var wg sync.WaitGroup
+	run := func(r *engine.Request) {
+		wg.Go(func() {
+			defer r.End()
+			if _, err := r.Run(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	other, err := e.Begin(t.Context(), "quiet", "identity", "")
+	require.NoError(t, err)
+	other.End() // it is about from now on
+	run(begin(t, e, "flood", "identity", 1))
+	second, err := e.Begin(t.Context(), "flood", "identity", "")
+	require.NoError(t, err)
+	in, err := second.Input("x", "FP32", []int64{1})
+	require.NoError(t, err)
+	filled := make(chan error, 1)
+	var read atomic.Bool
+	go func() { filled <- in.Fill(func(p []byte) error { read.Store(true); return floats(2)(p) }) }()
+	require.Eventually(t, func() bool { return e.Stats().Slots.Waiting == 1 }, 30*time.Second, 100*time.Microsecond)
+	quiet := begin(t, e, "quiet", "identity", 3)
+	_, err = quiet.Run()
+	require.NoError(t, err)
+	quiet.End()
+	require.False(t, read.Load())
+	close(tokens)
+	require.NoError(t, <-filled)
+	run(second)
+	wg.Wait()
 }

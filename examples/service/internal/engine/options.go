@@ -62,6 +62,7 @@ type Options struct {
 	Apart bool
 
 	Turns     int           // calls to models at a time; 4. Of serial models there are 2: the one that runs, and the next.
+	Shared    int           // of these, of one tenant while others are about; a quarter, and at least one
 	Requests  int           // requests that are there, of serial models and of the others; 1024
 	PerTenant int           // of these, of one tenant; half of Requests
 	Tenants   int           // tenants that are remembered; 1024
@@ -81,7 +82,7 @@ func (o *Options) complete() error {
 	if o.Calls != nil && !o.Calls.Place().HostReadable() {
 		return fmt.Errorf("engine: outputs must lie in memory that the host can read, and that of pool %s is not: %s", o.Calls.Name(), o.Calls.Place())
 	}
-	for _, n := range []*int{&o.Turns, &o.Requests, &o.PerTenant, &o.Tenants} {
+	for _, n := range []*int{&o.Turns, &o.Shared, &o.Requests, &o.PerTenant, &o.Tenants} {
 		if *n < 0 {
 			return errors.New("engine: a bound in Options is negative")
 		}
@@ -91,6 +92,7 @@ func (o *Options) complete() error {
 	}
 	orElse(&o.Name, "usmbridge")
 	orElse(&o.Turns, 4)
+	orElse(&o.Shared, max(o.Turns/4, 1))
 	orElse(&o.Requests, 1024)
 	orElse(&o.PerTenant, max(o.Requests/2, 1))
 	orElse(&o.Tenants, 1024)

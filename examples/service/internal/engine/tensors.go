@@ -60,8 +60,8 @@ func (in *Input) Size() uint64 { return in.size }
 // Datatype is that of the input's elements.
 func (in *Input) Datatype() oip.Datatype { return in.meta().Datatype }
 
-// Fill waits for memory, charged to the request's tenant, and has read fill all of it,
-// Size bytes. An error of read comes back as it is. Errors: Busy, TooLarge, Deadline,
+// Fill waits for memory, charged to the request's tenant, and, while other tenants are about, for
+// its turn, and has read fill all of it, Size bytes. An error of read comes back as it is. Errors: Busy, TooLarge, Deadline,
 // Cancelled, and those of a model that tells the shapes of its outputs.
 func (in *Input) Fill(read func(p []byte) error) error {
 	if in.full || in.theirs.there() || in.request.ran {
@@ -71,6 +71,10 @@ func (in *Input) Fill(read func(p []byte) error) error {
 		if err := in.request.reserve(); err != nil {
 			return err
 		}
+	}
+	// Reading is work too: of a client that floods little is done at a time while others are about.
+	if err := in.request.ticket.Early(in.request.Context()); err != nil {
+		return in.request.told(err)
 	}
 	p, err := in.place.bytes(in.size)
 	if err != nil {

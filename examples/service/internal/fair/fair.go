@@ -2,6 +2,12 @@
 // served in order among the requests of its tenant, and tenants are served in rotation, so
 // that a thousand requests of one keep a request of another waiting for one of them.
 //
+// A tenant that is alone may have all turns. While others are about, which are those with requests
+// and the last one that had some a moment ago, a tenant has a few, and the rest is there for whoever
+// comes; and requests take their turns early (Early), before they are read, so that what a tenant
+// has the processors do at a time is bounded by its turns. A turn that was taken early lapses where
+// the request is not ready for it soon: a client that sends slowly keeps nobody's turn.
+//
 // How many requests may be there is bounded, for each tenant and for all together; one more
 // is refused at once. Everything takes the same time however many there are.
 package fair
@@ -11,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 )
 
 // Reasons of a refusal, for errors.Is.
@@ -21,11 +28,18 @@ var (
 	ErrTenantFull = errors.New("the queue of this tenant is full")
 )
 
-// Config says how much there may be; each is at least 1.
+// Config says how much there may be.
 type Config struct {
-	Turns     int // requests that are served at a time
-	Requests  int // requests that are there, with a turn or without
-	PerTenant int // of one tenant
+	Turns     int // requests that are served at a time; at least 1
+	Requests  int // requests that are there, with a turn or without; at least 1
+	PerTenant int // of one tenant; at least 1
+
+	// Shared is how many turns one tenant has while others are about; Turns where it is 0.
+	Shared int
+	// About is how long a tenant counts as about after its last request.
+	About time.Duration
+	// Lapse is after how long a turn that was taken early goes to one who waits. 0: never.
+	Lapse time.Duration
 }
 
 // Queue gives turns. Its methods may be called from any goroutine.
@@ -38,12 +52,26 @@ type Queue struct {
 	turns   int     // taken
 	next    *tenant // the ring of those with requests that wait; next is served next
 	waiting int
+	last    [2]visit // of the two tenants that came last
+
+	// Turns that were taken early and may lapse, oldest first, and what looks after them while
+	// somebody waits.
+	oldest, newest *Ticket
+	clock          *time.Timer
+	ticking        bool
+}
+
+// visit is that a tenant was there.
+type visit struct {
+	name string
+	at   time.Time
 }
 
 // tenant is the requests of one.
 type tenant struct {
 	name        string
 	there       int
+	turns       int     // taken
 	first, last *Ticket // that wait, in order
 	// In the ring of the queue while first is set.
 	before, after *tenant
@@ -53,6 +81,12 @@ type tenant struct {
 func New(c Config) (*Queue, error) {
 	if c.Turns < 1 || c.Requests < 1 || c.PerTenant < 1 {
 		return nil, fmt.Errorf("fair: %d turns, %d requests, %d of a tenant: each must be at least 1", c.Turns, c.Requests, c.PerTenant)
+	}
+	if c.Shared < 0 || c.About < 0 || c.Lapse < 0 {
+		return nil, errors.New("fair: a number in Config is negative")
+	}
+	if c.Shared == 0 || c.Shared > c.Turns {
+		c.Shared = c.Turns
 	}
 	return &Queue{config: c, tenants: map[string]*tenant{}}, nil
 }
@@ -73,8 +107,10 @@ type Ticket struct {
 	tenant *tenant
 	state  state
 	turn   chan struct{} // closed with the turn
-	// The line of the tenant, while it waits.
+	// The line of the tenant, while it waits; those who have their turns early, while it is among them.
 	earlier, later *Ticket
+	early          bool // the turn may lapse
+	since          time.Time
 }
 
 // Enter counts a request in. Leave counts it out. Errors: ErrFull and ErrTenantFull.
@@ -93,16 +129,63 @@ func (q *Queue) Enter(name string) (*Ticket, error) {
 	}
 	t.there++
 	q.there++
+	if q.config.About > 0 {
+		q.visited(name)
+	}
 	return &Ticket{queue: q, tenant: t}, nil
+}
+
+// visited notes that a tenant is there.
+func (q *Queue) visited(name string) {
+	if q.last[0].name != name {
+		q.last[1] = q.last[0]
+	}
+	q.last[0] = visit{name, time.Now()}
+}
+
+// crowded tells whether others than a tenant are about.
+func (q *Queue) crowded(t *tenant) bool {
+	if len(q.tenants) > 1 {
+		return true
+	}
+	other := &q.last[0]
+	if other.name == t.name {
+		other = &q.last[1]
+	}
+	return !other.at.IsZero() && time.Since(other.at) < q.config.About
+}
+
+// may tells whether a tenant may have one turn more.
+func (q *Queue) may(t *tenant) bool {
+	return q.turns < q.config.Turns && (t.turns < q.config.Shared || !q.crowded(t))
+}
+
+// Early is Wait for those who are not ready yet, and does nothing while no other tenant is about:
+// whoever is crowded begins nothing without a turn. The turn lapses after a while, unless Wait is
+// called; then Wait waits for another one.
+func (k *Ticket) Early(ctx context.Context) error {
+	q := k.queue
+	q.mu.Lock()
+	crowded := k.state == idle && q.crowded(k.tenant)
+	q.mu.Unlock()
+	if !crowded {
+		return nil
+	}
+	return k.wait(ctx, q.config.Lapse > 0)
 }
 
 // Wait waits for a turn, which Leave gives back; where the ticket has one it returns at once.
 // When the context ends first it returns the context's error, and the ticket may wait again.
-func (k *Ticket) Wait(ctx context.Context) error {
+func (k *Ticket) Wait(ctx context.Context) error { return k.wait(ctx, false) }
+
+func (k *Ticket) wait(ctx context.Context, early bool) error {
 	q := k.queue
 	q.mu.Lock()
 	switch {
 	case k.state == taken:
+		if k.early && !early {
+			q.settle(k)
+		}
 		q.mu.Unlock()
 		return nil
 	case k.state != idle:
@@ -111,15 +194,17 @@ func (k *Ticket) Wait(ctx context.Context) error {
 	case ctx.Err() != nil:
 		q.mu.Unlock()
 		return ctx.Err()
-	case q.turns < q.config.Turns: // then nobody waits
-		q.turns++
-		k.state = taken
+	}
+	k.early = early
+	if k.tenant.first == nil && q.may(k.tenant) { // whoever else waits has the turns that it may have
+		q.take(k)
 		q.mu.Unlock()
 		return nil
 	}
 	k.state = waiting
 	k.turn = make(chan struct{})
 	q.push(k)
+	q.tick()
 	q.mu.Unlock()
 
 	select {
@@ -129,9 +214,10 @@ func (k *Ticket) Wait(ctx context.Context) error {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if k.state == taken { // both at once: the turn goes on to another
-		q.pass()
-	} else {
+	switch k.state {
+	case taken: // both at once: the turn goes on to another
+		q.back(k)
+	case waiting:
 		q.remove(k)
 	}
 	k.state = idle
@@ -148,7 +234,7 @@ func (k *Ticket) Leave() {
 	case gone:
 		return
 	case taken:
-		q.pass()
+		q.back(k)
 	case waiting:
 		q.remove(k)
 	}
@@ -156,6 +242,9 @@ func (k *Ticket) Leave() {
 	q.there--
 	if k.tenant.there--; k.tenant.there == 0 {
 		delete(q.tenants, k.tenant.name)
+		if q.config.About > 0 {
+			q.visited(k.tenant.name)
+		}
 	}
 }
 
@@ -164,25 +253,100 @@ func (k *Ticket) Yield() {
 	k.queue.mu.Lock()
 	defer k.queue.mu.Unlock()
 	if k.state == taken {
-		k.queue.pass()
 		k.state = idle
+		k.queue.back(k)
 	}
 }
 
-// pass gives one turn to the next who waits, or back.
-func (q *Queue) pass() {
-	t := q.next
-	if t == nil {
-		q.turns--
+// take gives a ticket a turn.
+func (q *Queue) take(k *Ticket) {
+	q.turns++
+	k.tenant.turns++
+	k.state = taken
+	if !k.early {
 		return
 	}
-	k := t.first
-	q.remove(k)
-	if t.first != nil {
-		q.next = t.after
+	k.since = time.Now()
+	if k.earlier = q.newest; k.earlier != nil {
+		k.earlier.later = k
+	} else {
+		q.oldest = k
 	}
-	k.state = taken
-	close(k.turn)
+	q.newest = k
+}
+
+// settle has a turn that was taken early stay.
+func (q *Queue) settle(k *Ticket) {
+	if k.earlier != nil {
+		k.earlier.later = k.later
+	} else {
+		q.oldest = k.later
+	}
+	if k.later != nil {
+		k.later.earlier = k.earlier
+	} else {
+		q.newest = k.earlier
+	}
+	k.early, k.earlier, k.later = false, nil, nil
+}
+
+// back takes a turn back and gives it on.
+func (q *Queue) back(k *Ticket) {
+	if k.early {
+		q.settle(k)
+	}
+	q.turns--
+	k.tenant.turns--
+	q.pass()
+}
+
+// pass gives the turns that there are to those who wait: each tenant in rotation that may have one
+// more.
+func (q *Queue) pass() {
+	for t := q.next; t != nil && q.turns < q.config.Turns; {
+		if !q.may(t) {
+			if t = t.after; t == q.next {
+				break
+			}
+			continue
+		}
+		k := t.first
+		q.next = t
+		q.remove(k)
+		if t.first != nil {
+			q.next = t.after
+		}
+		q.take(k)
+		close(k.turn)
+		t = q.next
+	}
+	q.tick()
+}
+
+// tick has turns that were taken early looked after, while somebody waits.
+func (q *Queue) tick() {
+	if q.ticking || q.waiting == 0 || q.oldest == nil {
+		return
+	}
+	q.ticking = true
+	d := time.Until(q.oldest.since.Add(q.config.Lapse))
+	if q.clock == nil {
+		q.clock = time.AfterFunc(d, q.lapse)
+		return
+	}
+	q.clock.Reset(d)
+}
+
+// lapse takes turns back that were taken too early.
+func (q *Queue) lapse() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ticking = false
+	for k := q.oldest; k != nil && q.waiting > 0 && time.Since(k.since) >= q.config.Lapse; k = q.oldest {
+		k.state = idle
+		q.back(k)
+	}
+	q.tick()
 }
 
 // push puts a ticket at the end of its tenant's line, and a tenant that had none at the end

@@ -101,10 +101,116 @@ func TestGivingUp(t *testing.T) {
 	require.Equal(t, Stats{MaxTurns: 1, MaxRequests: 100}, q.Stats())
 }
 
+// A tenant that is alone has all turns; while another is about, and for a while afterwards, it
+// leaves those free that it need not have.
+func TestShared(t *testing.T) {
+	_, err := New(Config{Turns: 1, Requests: 1, PerTenant: 1, Shared: -1})
+	require.Error(t, err)
+	for _, about := range []time.Duration{0, time.Hour} {
+		q, err := New(Config{Turns: 4, Requests: 100, PerTenant: 100, Shared: 2, About: about})
+		require.NoError(t, err)
+		var flood []*Ticket
+		for range 4 {
+			k := enter(t, q, "f")
+			require.NoError(t, k.Wait(t.Context()), "nobody else is there")
+			flood = append(flood, k)
+		}
+		served, tickets := line(t, q, "f1", "f2")
+		quiet := enter(t, q, "quiet")
+		flood[0].Leave()
+		require.NoError(t, quiet.Wait(t.Context()), "before those who wait")
+		flood[1].Leave()
+		require.Equal(t, 3, q.Stats().Turns, "the flood has two, and leaves one free")
+		flood[2].Leave()
+		flood[3].Leave()
+		for range 2 {
+			name := <-served
+			tickets[name].Leave()
+		}
+		quiet.Leave()
+
+		var more []*Ticket
+		for range 2 {
+			k := enter(t, q, "f")
+			require.NoError(t, k.Wait(t.Context()))
+			more = append(more, k)
+		}
+		third := enter(t, q, "f")
+		ctx, cancel := context.WithCancel(t.Context())
+		over := make(chan error)
+		go func() { over <- third.Wait(ctx) }()
+		if about == 0 {
+			require.NoError(t, <-over, "the other one has left")
+		} else {
+			require.Eventually(t, func() bool { return q.Stats().Waiting == 1 }, 30*time.Second, 100*time.Microsecond)
+			cancel()
+			require.ErrorIs(t, <-over, context.Canceled, "the other one may come again")
+		}
+		cancel()
+		for _, k := range append(more, third) {
+			k.Leave()
+		}
+		require.Equal(t, Stats{MaxTurns: 4, MaxRequests: 100}, q.Stats())
+	}
+}
+
+// Who is alone begins without a turn, who is not has one, which stays when it is used.
+func TestEarly(t *testing.T) {
+	q, err := New(Config{Turns: 1, Requests: 100, PerTenant: 100, Lapse: time.Hour})
+	require.NoError(t, err)
+	a := enter(t, q, "a")
+	require.NoError(t, a.Early(t.Context()))
+	require.Zero(t, q.Stats().Turns, "nobody else is there")
+	b := enter(t, q, "b")
+	require.NoError(t, a.Early(t.Context()))
+	require.Equal(t, 1, q.Stats().Turns)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, b.Early(ctx), context.Canceled)
+	require.NoError(t, a.Wait(t.Context()), "it has one")
+	a.Leave()
+	require.NoError(t, b.Wait(t.Context()))
+	b.Yield()
+	b.Leave()
+	require.Equal(t, Stats{MaxTurns: 1, MaxRequests: 100}, q.Stats())
+}
+
+// A turn that was taken early and is not used goes to whoever waits, and its ticket waits again.
+func TestLapse(t *testing.T) {
+	q, err := New(Config{Turns: 2, Requests: 100, PerTenant: 100, Lapse: time.Millisecond})
+	require.NoError(t, err)
+	slow, slower, next := enter(t, q, "a"), enter(t, q, "b"), enter(t, q, "c")
+	require.NoError(t, slow.Early(t.Context()))
+	require.NoError(t, slower.Early(t.Context()))
+	require.NoError(t, next.Wait(t.Context()))
+	last := enter(t, q, "d")
+	require.NoError(t, last.Wait(t.Context()))
+	require.Equal(t, 2, q.Stats().Turns)
+	over := make(chan error)
+	go func() { over <- slow.Wait(t.Context()) }()
+	require.Eventually(t, func() bool { return q.Stats().Waiting == 1 }, 30*time.Second, 100*time.Microsecond)
+	slower.Leave()
+	next.Leave()
+	require.NoError(t, <-over, "and what is used does not lapse")
+	slow.Leave()
+	last.Leave()
+	require.Equal(t, Stats{MaxTurns: 2, MaxRequests: 100}, q.Stats())
+}
+
 // Under many goroutines that wait, give up and leave, no more turns are taken than there
 // are, and none is lost.
 func TestMany(t *testing.T) {
-	q, err := New(Config{Turns: 3, Requests: 40, PerTenant: 16})
+	for _, c := range []Config{
+		{Turns: 3, Requests: 40, PerTenant: 16},
+		{Turns: 3, Requests: 40, PerTenant: 16, Shared: 1, About: time.Millisecond, Lapse: 50 * time.Microsecond},
+	} {
+		many(t, c)
+	}
+}
+
+func many(t *testing.T, c Config) {
+	t.Helper()
+	q, err := New(c)
 	require.NoError(t, err)
 	var wg sync.WaitGroup
 	var within, served, refused atomic.Int64
@@ -121,6 +227,10 @@ func TestMany(t *testing.T) {
 					continue
 				}
 				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rand.IntN(300))*time.Microsecond)
+				early := rand.IntN(2) == 0 && k.Early(ctx) == nil
+				if early && rand.IntN(4) == 0 {
+					time.Sleep(100 * time.Microsecond)
+				}
 				if k.Wait(ctx) == nil {
 					if n := within.Add(1); n > 3 {
 						t.Error(n, "have a turn")
