@@ -125,9 +125,11 @@ PyObject *usmb_py_share_revoke(PyObject *m, PyObject *handles)
 		if (!PyBytes_Check(bytes))
 			return usmb_raise(usmb_py.PyExc_TypeError, "_share_revoke takes the bytes of handles");
 		if (usmb_py.PyBytes_AsStringAndSize(bytes, &handle, &n) < 0) return NULL;
+		Py_INCREF(bytes); /* the list is anybody's while others run */
 		PyThreadState *saved = usmb_py.PyEval_SaveThread();
 		usmb_go_share_revoke(handle, n);
 		usmb_py.PyEval_RestoreThread(saved);
+		Py_DECREF(bytes);
 	}
 	USMB_PY_RETURN_NONE;
 }

@@ -62,7 +62,7 @@ var surfaces = []surface{
 	{
 		word:   "processes",
 		name:   "messages and handles of other processes",
-		stages: []string{"go interop.share *", "go interop.workers *"},
+		stages: []string{"go interop.share *", "go interop.workers *", "py* handles"},
 	},
 	{
 		word:   "pickles",
