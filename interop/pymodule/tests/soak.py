@@ -241,32 +241,31 @@ def at_rest(before=None):
 
 
 def soak(name, kinds, count):
-    """A window is a quarter of the count. What a window adds for good comes again in the next: memory
-    that grew once, such as a larger heap of Go's, does not. So one window must be flat, of those of
-    the count and at most as many again."""
+    """What a quarter of the count adds for good, the next adds again; what grew once, such as Go's heap,
+    does not, and what comes and goes is above the least of a quarter. So from the first to the last of
+    four quarters in a row the least must be flat; of the count's own, or of those after them."""
     turn(kinds, max(count // 20, 2000))
     before, warm = at_rest(), resident()
-    start, done, seen = time.monotonic(), 0, [warm]
-    flat = False
-    while done < count or not flat and done < 2 * count:
-        from_here = resident()
-        highest = from_here
+    start, done, least, most = time.monotonic(), 0, [], 0
+    rise = FLAT + 1
+    while len(least) < 4 or rise > FLAT and len(least) < 12:
+        quarter = []
         for _ in range(5):
             done += turn(kinds, max(count // 20, 1))
             gc.collect()
-            highest = max(highest, resident())
-            seen.append(highest)
-        flat = highest - from_here <= FLAT * from_here
+            quarter.append(resident())
+        least.append(min(quarter))
+        most = max(most, *quarter)
+        rise = (least[-1] - least[-4]) / least[-4] if len(least) >= 4 else rise
     wrong = []
-    if not flat:
-        wrong.append(f"resident memory grew from {warm} to {seen[-1]} bytes, more than {FLAT:.0%} in each quarter")
+    if rise > FLAT:
+        wrong.append(f"resident memory grew by {rise:.1%} in {done * 4 // len(least)} exchanges: {least}")
     after = at_rest(before)
     if after != before:
         wrong.append(f"counters were {before}, and are {after}")
     seconds = time.monotonic() - start
-    growth = (max(seen) - warm) / warm
-    print(f"{name}: {done} exchanges of {len(kinds)} kinds in {seconds:.0f} s, resident {warm >> 10} KiB, at most {growth:+.2%}", file=sys.stderr, flush=True)
-    return dict(name=name, kinds=[f.__name__ for f, _ in kinds], exchanges=done, resident=warm, growth=growth, wrong=wrong)
+    print(f"{name}: {done} exchanges of {len(kinds)} kinds in {seconds:.0f} s, resident {warm >> 10} KiB before, {least[-1] >> 10} KiB after, at most {most >> 10}", file=sys.stderr, flush=True)
+    return dict(name=name, kinds=[f.__name__ for f, _ in kinds], exchanges=done, resident=least, rise=rise, wrong=wrong)
 
 
 def main():
