@@ -9,52 +9,79 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/owner"
 )
 
-// lastWork is what memory waits for before it can go back: two events at most, and a
-// barrier that its queue has not taken yet.
+// lastWork is what memory waits for before it can go back: two events at most, and barriers
+// that its queues have not taken yet.
 type lastWork struct {
 	sync   Synchronizer
 	events [2]uintptr // owned, 0 for none
-	queue  uintptr    // counted while fence is set
-	fence  bool       // a barrier on the queue is still to be had
+	fences []uintptr  // queues on which a barrier is still to be had, counted; 0 is the place's own
 }
 
 // lastWorkOf takes what the memory of a dead cell waits for: the event that was
-// recorded, and for memory that was exported a barrier, because its consumer may have
-// submitted work that nobody told us about.
+// recorded, and for memory that was exported a barrier on each queue that it was shown on,
+// because its consumers may have submitted work that nobody told us about.
 func lastWorkOf(c *owner.Cell, s Synchronizer) (w lastWork) {
-	w.sync, w.queue = s, c.Queue()
+	w.sync = s
 	w.events[0] = c.SwapPending(0)
+	former := takeFormer(c)
 	if s == nil {
+		forgetQueues(former)
 		return w
 	}
-	if c.Flags()&owner.Exported != 0 {
-		w.takeBarrier()
-		w.fence = w.fence && (w.queue == 0 || holdQueueRef(w.queue))
+	if q := c.Queue(); c.Flags()&owner.Exported != 0 && !w.takeBarrier(q) && (q == 0 || holdQueueRef(q)) {
+		w.fences = append(w.fences, q)
+	}
+	for _, q := range former {
+		if w.takeBarrier(q) {
+			forgetQueue(q)
+		} else {
+			w.fences = append(w.fences, q)
+		}
 	}
 	w.dropDone()
 	return w
 }
 
-// takeBarrier adds an event for everything that is on the queue. Where the runtime
-// refuses it, nothing tells when the consumer's work ends: then it is to be had later.
-func (w *lastWork) takeBarrier() {
-	barrier, err := w.sync.Barrier(w.queue)
-	w.fence = err != nil
-	if barrier == 0 || err != nil {
-		return
+// takeBarrier adds an event for everything that is on the queue. Where the runtime refuses
+// it, nothing tells when the consumer's work ends: then it is to be had later.
+func (w *lastWork) takeBarrier(queue uintptr) bool {
+	barrier, err := w.sync.Barrier(queue)
+	if err != nil {
+		return false
+	}
+	if barrier == 0 {
+		return true
 	}
 	if w.events[0] == 0 {
 		w.events[0] = barrier
-		return
+		return true
 	}
-	joined, err := w.sync.Join(w.queue, barrier, w.events[0])
-	if err != nil {
+	joined, err := w.sync.Join(queue, barrier, w.events[0])
+	switch {
+	case err == nil:
+		w.sync.ReleaseEvent(w.events[0])
+		w.sync.ReleaseEvent(barrier)
+		w.events[0] = joined
+	case w.events[1] == 0:
 		w.events[1] = barrier // then both are looked at
-		return
+	default:
+		_ = w.sync.WaitEvent(barrier) // the last resort, and still right
+		w.sync.ReleaseEvent(barrier)
 	}
-	w.sync.ReleaseEvent(w.events[0])
-	w.sync.ReleaseEvent(barrier)
-	w.events[0] = joined
+	return true
+}
+
+// retake asks again for the barriers that were refused.
+func (w *lastWork) retake() {
+	refused := w.fences
+	w.fences = nil
+	for _, q := range refused {
+		if w.takeBarrier(q) {
+			forgetQueue(q)
+		} else {
+			w.fences = append(w.fences, q)
+		}
+	}
 }
 
 // dropDone lets go of the events that are done.
@@ -67,11 +94,14 @@ func (w *lastWork) dropDone() {
 	}
 }
 
+// fenced tells whether a barrier is still to be had.
+func (w *lastWork) fenced() bool { return len(w.fences) > 0 }
+
 // over tells whether nothing is left to wait for.
-func (w *lastWork) over() bool { return !w.fence && w.events[0] == 0 }
+func (w *lastWork) over() bool { return !w.fenced() && w.events[0] == 0 }
 
 // single tells whether one event, or none, tells of everything.
-func (w *lastWork) single() bool { return !w.fence && w.events[1] == 0 }
+func (w *lastWork) single() bool { return !w.fenced() && w.events[1] == 0 }
 
 func dropIfDone(s Synchronizer, event uintptr) uintptr {
 	if event != 0 && s.EventDone(event) {
@@ -95,12 +125,7 @@ type deferredFree struct {
 
 // look runs the free if its work is over, and reports that.
 func (d *deferredFree) look() bool {
-	if d.work.fence {
-		d.work.takeBarrier()
-		if !d.work.fence {
-			forgetQueue(d.work.queue)
-		}
-	}
+	d.work.retake()
 	if d.ended != 0 {
 		for i, event := range d.work.events {
 			if event == d.ended {
@@ -121,7 +146,7 @@ func (d *deferredFree) look() bool {
 // aside tells whether the free is to be looked at now and then only: it has waited
 // for stallTime, or for a barrier that was refused.
 func (d *deferredFree) aside(now time.Time) bool {
-	return d.work.fence || now.Sub(d.since) >= stallTime
+	return d.work.fenced() || now.Sub(d.since) >= stallTime
 }
 
 // tell reports a free that waits for what may never come, once.
@@ -131,7 +156,7 @@ func (d *deferredFree) tell() {
 	}
 	d.told = true
 	err := errStalled
-	if d.work.fence {
+	if d.work.fenced() {
 		err = errNoBarrier
 	}
 	backgroundFailed("Buffer.Release", &OpError{Op: "Buffer.Release", Err: fmt.Errorf("memory waits for work on the device: %w", err)})
@@ -157,7 +182,7 @@ func (k *keeping) after(w lastWork, f func()) {
 	k.keep(d, d.since)
 	k.start()
 	k.mu.Unlock()
-	if w.fence {
+	if w.fenced() {
 		d.tell()
 	}
 }

@@ -31,7 +31,7 @@
 // records its event; [Buffer.Wait] waits for it. Memory released with work
 // pending is not freed in flight: it goes back when the event is done. Memory
 // that left this process's hands through an exchange protocol goes back behind
-// a barrier on its queue.
+// a barrier on each queue that it was used on since.
 //
 // A failure of work is told to whoever waits for it: Wait, the copies, Bytes, or
 // the next SetPending. Memory that is released without waiting goes back when the

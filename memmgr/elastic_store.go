@@ -233,6 +233,9 @@ func (p *Pool) awaitWork(s *slumber, o *SleepOptions) error {
 		if q := c.Queue(); q != 0 || c.Flags()&owner.Exported != 0 {
 			queues[q] = true
 		}
+		for _, q := range formerQueues(c) {
+			queues[q] = true
+		}
 		event, err := copyPendingOf(c, p.sync)
 		if err != nil {
 			return p.notYet(o, err)

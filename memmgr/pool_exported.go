@@ -26,7 +26,7 @@ func (p *Pool) returnExported(c *owner.Cell) {
 	}
 }
 
-// fence submits one barrier for each queue that returned memory was used on. A
+// fence submits one barrier for each queue that returned memory was used or shown on. A
 // block that had an event of its own pending, too, waits for both. Where the
 // runtime refuses the barrier, nothing tells when the consumer's work ends: those
 // blocks wait for the next tick, which asks again. p.mu is held.
@@ -74,17 +74,29 @@ type barrier struct {
 	refused bool
 }
 
-// behind makes a block wait for a barrier on its queue, and reports whether the
-// runtime took it.
+// behind makes a block wait for a barrier on its queue, and on those that it was shown on
+// before, and reports whether the runtime took them.
 func (f *fencing) behind(c *owner.Cell) bool {
-	q := c.Queue()
+	if b := f.on(c.Queue()); b.refused || (b.event != 0 && f.p.awaitToo(c, b.event) != nil) {
+		return false
+	}
+	for _, q := range formerQueues(c) {
+		if b := f.on(q); b.refused || (b.event != 0 && f.p.awaitBefore(c, b.event) != nil) {
+			return false
+		}
+	}
+	return true
+}
+
+// on is the round's barrier on a queue.
+func (f *fencing) on(q uintptr) barrier {
 	b, asked := f.barriers[q]
 	if !asked {
 		event, err := f.p.sync.Barrier(q)
 		b = barrier{event, err != nil}
 		f.barriers[q] = b
 	}
-	return !b.refused && (b.event == 0 || f.p.awaitToo(c, b.event) == nil)
+	return b
 }
 
 func (f *fencing) end() {
@@ -115,6 +127,26 @@ func (p *Pool) awaitToo(c *owner.Cell, event uintptr) error {
 		c.SwapPending(joined)
 	}
 	if old != 0 {
+		p.sync.ReleaseEvent(old)
+	}
+	return nil
+}
+
+// awaitBefore is awaitToo for an event of another queue than the block's: it comes before
+// later work of that one too, to which the block may be given at once.
+func (p *Pool) awaitBefore(c *owner.Cell, event uintptr) error {
+	if p.sync.EventDone(event) {
+		return nil
+	}
+	first := c.Pending()
+	if first == 0 {
+		first = event
+	}
+	joined, err := p.sync.Join(c.Queue(), first, event)
+	if err != nil {
+		return err
+	}
+	if old := c.SwapPending(joined); old != 0 {
 		p.sync.ReleaseEvent(old)
 	}
 	return nil

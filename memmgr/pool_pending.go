@@ -66,6 +66,7 @@ func (p *Pool) forgetWork(c *owner.Cell) {
 	if q := c.Queue(); q != 0 {
 		c.SetQueue(0)
 		forgetQueue(q)
+		forgetQueues(takeFormer(c))
 	}
 }
 

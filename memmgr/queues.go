@@ -1,7 +1,9 @@
 package memmgr
 
 import (
+	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/usmbridge/usmbridge/memmgr/owner"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -22,7 +24,11 @@ var queues = struct {
 	mu     sync.Mutex
 	byRef  map[uintptr]*queueRecord
 	byHash map[uint64][]*queueRecord
-}{byRef: map[uintptr]*queueRecord{}, byHash: map[uint64][]*queueRecord{}}
+	// Queues on which exported memory was used before its queue of last use, counted: those
+	// whom it was shown to there may still be at work, and tell nobody.
+	former  map[*owner.Cell][]uintptr
+	formers atomic.Int32 // cells in it
+}{byRef: map[uintptr]*queueRecord{}, byHash: map[uint64][]*queueRecord{}, former: map[*owner.Cell][]uintptr{}}
 
 // noteQueue records the queue of last use of a cell that its caller alone knows yet; for
 // others see [moveTo]. A queue of the host, and one that is closed, is not recorded.
@@ -62,7 +68,52 @@ func noteRecord(c *owner.Cell, rec *queueRecord) {
 	old := c.Queue()
 	rec.users++
 	c.SetQueue(rec.ref)
-	dropQueue(old)
+	if !keepFormer(c, old) {
+		dropQueue(old)
+	}
+}
+
+// keepFormer keeps the queue of last use of exported memory that is now used on another one,
+// and its count; queues.mu is held.
+func keepFormer(c *owner.Cell, q uintptr) bool {
+	if q == 0 || c.Flags()&owner.Exported == 0 || queues.byRef[q] == nil {
+		return false
+	}
+	kept := queues.former[c]
+	if slices.Contains(kept, q) {
+		return false
+	}
+	if kept == nil {
+		queues.formers.Add(1)
+	}
+	queues.former[c] = append(kept, q)
+	return true
+}
+
+// formerQueues are those that exported memory was used on before; they stay as long as the
+// caller holds the cell.
+func formerQueues(c *owner.Cell) []uintptr {
+	if queues.formers.Load() == 0 {
+		return nil
+	}
+	queues.mu.Lock()
+	defer queues.mu.Unlock()
+	return slices.Clone(queues.former[c])
+}
+
+// takeFormer hands formerQueues of a cell that ends, and their counts, to the caller.
+func takeFormer(c *owner.Cell) []uintptr {
+	if queues.formers.Load() == 0 {
+		return nil
+	}
+	queues.mu.Lock()
+	defer queues.mu.Unlock()
+	kept := queues.former[c]
+	if kept != nil {
+		delete(queues.former, c)
+		queues.formers.Add(-1)
+	}
+	return kept
 }
 
 // findQueue returns the record of a queue, making it on first use; queues.mu is
@@ -128,6 +179,12 @@ func forgetQueue(ref uintptr) {
 	queues.mu.Lock()
 	defer queues.mu.Unlock()
 	dropQueue(ref)
+}
+
+func forgetQueues(refs []uintptr) {
+	for _, ref := range refs {
+		forgetQueue(ref)
+	}
 }
 
 // dropQueue is forgetQueue with queues.mu held. References that C put in a cell

@@ -121,7 +121,7 @@ var surfaces = []surface{
 		word:   "long",
 		name:   "processes that are killed, requests that wait, long runs",
 		stages: []string{"long *"},
-		before: "requests that nobody woke, memory kept by processes that had died",
+		before: "requests that nobody woke, memory kept by processes that had died, reuse under a second consumer",
 	},
 	{
 		word:   "suites",
