@@ -81,7 +81,12 @@ func main() {
 	snapshot := flag.String("snapshot", "", "directory to write an example of a pool's snapshot, picture, profile and log to, and nothing else")
 	soaking := flag.Duration("soak", 0, "how long to fill and check memory on the SYCL device, and nothing else")
 	pace := flag.Duration("pace", 0, "how long each worker of -soak rests between two pieces of work")
+	enduring := flag.Duration("endure", 0, "how long to keep the load of a service up on the host's memory with limits that are reached, and nothing else; exits with 1 when memory grows or something is left")
 	flag.Parse()
+	if *enduring > 0 {
+		exitOn(runEndure(*enduring, true))
+		return
+	}
 	if *soaking > 0 {
 		exitOn(runSoak(*soaking, *pace))
 		return

@@ -4,12 +4,14 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/usmbridge/usmbridge/memmgr"
 )
@@ -33,6 +35,7 @@ type serviceLoad struct {
 	served  atomic.Int64
 	failed  atomic.Int64
 	waits   int64
+	touch   bool // memory that can be written is
 
 	// For the account of who is blocked; only where somebody watches.
 	watched  bool
@@ -130,6 +133,10 @@ func (s *serviceLoad) work(g int, stop *atomic.Bool) {
 				break
 			}
 			held[n] = b
+			if s.touch {
+				mem := unsafe.Slice((*byte)(b.Data()), b.Size())
+				mem[0], mem[len(mem)-1] = byte(g), byte(g)
+			}
 			if s.watched {
 				s.holding[g][n].take(b)
 			}
@@ -137,6 +144,12 @@ func (s *serviceLoad) work(g int, stop *atomic.Bool) {
 		}
 		runtime.Gosched() // others come while the buffers are in use
 		for k, b := range held[:n] {
+			if s.touch {
+				mem := unsafe.Slice((*byte)(b.Data()), b.Size())
+				if mem[0] != byte(g) || mem[len(mem)-1] != byte(g) {
+					exitOn(fmt.Errorf("%d bytes at %#x are somebody else's too", b.Size(), b.Address()))
+				}
+			}
 			if s.watched {
 				s.released.note(b)
 				s.holding[g][k].address.Store(0)

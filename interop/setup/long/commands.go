@@ -40,6 +40,7 @@ func commands() []*stage {
 		command("long exchanges from Python",
 			"cd interop/pymodule/tests && ../../../bin/usmpython soak.py 10000000", `: (\d+) exchanges of `),
 		command("long C without Go", "USMBRIDGE_HUNT=1 go test -count=1 -timeout 2h -v ./interop/internal/memcheck", goTests),
+		command("long load of a service", "go run ./memmgr/membench -endure 1h", `^endure: (\d+) requests`),
 		command("long waits", "USMBRIDGE_HUNT=$HUNT go test -count=1 -timeout 120m -v -run NobodyWaitsForEver ./memmgr", goTests),
 		command("tests UBSan", "make ubsan", `^ok\s`),
 		command("tests GOGC=1 clobberfree", "GOGC=1 GODEBUG=clobberfree=1 go test -count=1 -timeout 120m ./...", `^ok\s`),
