@@ -18,7 +18,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// TestWritesAreDone: what dpnp was told to write into an argument, which it took by DLPack, and
+// TestWritesAreDone: what dpnp was told to write into an argument, which it took by either protocol, and
 // may still be at when the function returns, is there for who reads the argument.
 func TestWritesAreDone(t *testing.T) {
 	if os.Getenv(childEnv) == "" {
@@ -43,6 +43,11 @@ def sines(x, *, outputs, n):
     y = dpnp.from_dlpack(outputs["y"][0])
     for _ in range(n): dpnp.multiply(a, 2, out=y); dpnp.sin(y, out=y)
     dpnp.multiply(a, 3, out=y)
+def by_dictionary(x, *, outputs, n):
+    a = dpnp.tensor.asarray(x)
+    y = dpnp.tensor.asarray(outputs["y"][0])
+    for _ in range(n): dpnp.tensor.multiply(a, 2, out=y); dpnp.tensor.sin(y, out=y)
+    dpnp.tensor.multiply(a, 3, out=y)
 `)
 	require.NoError(t, err)
 	m.Release()
@@ -59,7 +64,8 @@ def sines(x, *, outputs, n):
 			for i := range 10 {
 				y, err := usmarray.Zeros(r, usmarray.Float32, []int{n})
 				require.NoError(t, err)
-				_, err = e.Call(t.Context(), "usm:sines", x, python.Kwargs{"outputs": map[string]any{"y": []any{y}}, "n": 20})
+				function := []string{"usm:sines", "usm:by_dictionary"}[i%2]
+				_, err = e.Call(t.Context(), function, x, python.Kwargs{"outputs": map[string]any{"y": []any{y}}, "n": 20})
 				require.NoError(t, err)
 				got, err := usmarray.ToSlice[float32](y)
 				require.NoError(t, err)

@@ -7,16 +7,11 @@
 // what runs at the same time as what is left to chance. Here the clients wait in Go, a
 // bounded number of them, with contexts.
 //
-// That has its price: a client and a slot wake each other. A call of a few microseconds
-// is made half as often in this way, or less, as by bare goroutines whose number is bounded
-// by something else; at half a millisecond of computing one slot still makes some 0.6 as many.
-// (BenchmarkNumbaCalls has both in one run.) What is had for it is bounds, deadlines and lanes.
-// Of the CPU of such a call, 7 us to a bare one's 2.7, a sixth is Python's own call; the way of
-// its context and its interrupt as much again, arguments and references a fifth, Go's allocation
-// an eighth, the caller's side an eighth. Tried without gain: threads that stay locked, calls on
-// the caller's goroutine (which then could not give up), stretches of the GIL beyond a
-// millisecond. What is left to try is one entry into C for several calls, arguments and results
-// included, from which those that have not begun can be taken back when one of them hangs.
+// Clients and slots wake each other, which costs more than a short call does. So a slot makes
+// several short calls in a row, in one entry into Python, their arguments written down by
+// their callers meanwhile (interop/internal/calls), and hands their results over together.
+// 32 goroutines that call a compiled function of a few microseconds get more calls in this
+// way than by themselves, for less CPU: BenchmarkNumbaCalls has both in one run.
 //
 // # Calls
 //
@@ -28,22 +23,26 @@
 // the memory that Python made, owned by the caller.
 //
 // What dpnp and dpctl were told to write into an argument that is USM, and may still be at when
-// the function returns, is waited for before Call returns, after an exception too. That takes 5 to 10 us for each such argument;
-// one that is read-only (AsReadOnly) takes none.
+// the function returns, is waited for before Call returns, after an exception too: 5 to 10 us for
+// each such argument whose memory anybody was shown by DLPack or the dictionary. One that is read-only
+// (AsReadOnly), and one that only compiled functions, NumPy or Python's own code had, take none.
 //
 // With an arena (memmgr/arena) in its context a call's arrays are the request's memory: see
 // package pymodule, Memory of a call.
 //
 // # Slots and the lane
 //
-// A slot is a goroutine that is locked to an OS thread while it works. There are
+// A slot is a goroutine that is locked to an OS thread while it is in Python. There are
 // Config.Slots of them for all functions but those that Config.Serial names: these run on
-// the lane, one slot more, one call at a time. A slot has the GIL for several calls at a
-// stretch, a millisecond at most when they are short, and hands results of short calls over
-// together, after a tenth of a millisecond at most and before it begins a call of a function
-// that was not short the last time. That is for libraries that fail under concurrent calls: dpnp on the
-// OpenCL CPU driver deadlocks when its first calls are made by several threads at once, and
-// hangs or crashes with one queue used by many.
+// the lane, one slot more, one call at a time. That is for libraries that fail under concurrent
+// calls: dpnp on the OpenCL CPU driver deadlocks when its first calls are made by several
+// threads at once, and hangs or crashes with one queue used by many.
+//
+// Calls follow each other in a row where their functions took less than 25 us the last time, and
+// a row less than 100 us together. When one of them takes longer all the same, results that are
+// there are handed over meanwhile, and the calls behind it go back to the queue, first in it, for
+// other slots. While a slot is in such a row the next short calls wait for it rather than wake
+// another slot, with which it would only take turns.
 //
 // More slots than one help where Python code waits, or works in C without the GIL. Under
 // the GIL they only take turns.
@@ -68,7 +67,8 @@
 //     An import, by a function's first call, is not interrupted, nor is the conversion of
 //     arguments, whose end its caller waits for.
 //   - a caller whose context never ends waits for the end of its call, however long it is
-//   - an exception, or a panic of Go code, is its error, of it alone
+//   - an exception, or a panic of Go code, is its error, of it alone; with the context's, where
+//     that has ended by then
 //
 // Each of these is an *Error with the function's name, but ErrFull. errors.Is sees its Kind, the
 // context's error and the exception.

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/usmbridge/usmbridge/interop/internal/calls"
 	"github.com/usmbridge/usmbridge/interop/python"
 )
 
@@ -236,9 +237,11 @@ func (e *Executor) Call(ctx context.Context, function string, args ...any) (any,
 	if e.closed.Load() {
 		return nil, &Error{Function: function, Kind: ErrClosed}
 	}
-	run, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	j := &job{ctx: run, cancel: cancel, function: function, args: args, read: make(chan struct{}), ended: make(chan struct{})}
+	j, err := e.newJob(ctx, function, args)
+	if err != nil {
+		return nil, &Error{Function: function, Err: err}
+	}
+	defer j.release()
 	q := e.queueOf(function)
 	if err := q.enter(j, e.config.Wait); err != nil {
 		if errors.Is(err, ErrFull) {
@@ -263,12 +266,12 @@ func (e *Executor) Call(ctx context.Context, function string, args ...any) (any,
 
 // leave is what a caller does when its context has ended.
 func (e *Executor) leave(ctx context.Context, q *queue, j *job) (any, error) {
-	if j.state.CompareAndSwap(waiting, left) {
+	if j.item.Move(calls.Waiting, calls.Left) {
 		q.remove(j)
 		return nil, e.notBegun(ctx, j.function)
 	}
-	if j.state.Load() == done { // it is being handed over
-		return j.result, j.err
+	if j.item.State() == calls.Running {
+		j.interrupt(nil)
 	}
 	timer := time.NewTimer(e.config.Grace)
 	defer timer.Stop()
@@ -277,12 +280,15 @@ func (e *Executor) leave(ctx context.Context, q *queue, j *job) (any, error) {
 		return j.result, j.err
 	case <-timer.C:
 	}
-	select { // the arguments are the caller's again when it returns
-	case <-j.ended:
-		return j.result, j.err
-	case <-j.read:
+	if j.read != nil { // the arguments are the caller's again when it returns
+		select {
+		case <-j.ended:
+			return j.result, j.err
+		case <-j.read:
+		}
 	}
-	if !j.state.CompareAndSwap(running, left) {
+	if !j.item.Move(calls.Running, calls.Left) {
+		<-j.ended
 		return j.result, j.err
 	}
 	e.stuck(q, j)
@@ -329,12 +335,12 @@ func (e *Executor) Health() error {
 	}
 	for _, q := range e.queues() {
 		if free, stuck := q.counts(); free == 0 && stuck > 0 {
-			_, oldest, since := q.runs()
-			if oldest == nil {
+			_, function, age := q.runs()
+			if function == "" {
 				continue // it has ended just now
 			}
 			return &Error{Kind: ErrStuck, Err: fmt.Errorf("no slot of the %s is free of calls that go on past their deadlines; %s has run for %v",
-				q.name, oldest.function, time.Since(since).Round(time.Millisecond))}
+				q.name, function, age.Round(time.Millisecond))}
 		}
 	}
 	return nil
@@ -353,7 +359,7 @@ func (e *Executor) Stats() Stats {
 		free, stuck := q.counts()
 		s.Slots += free
 		s.Stuck += stuck
-		s.Waiting += q.length()
+		s.Waiting += q.size()
 	}
 	return s
 }
@@ -375,8 +381,7 @@ func (e *Executor) Close(ctx context.Context) error {
 		cause := &Error{Kind: ErrClosed, Err: errors.New("it was not done when Close's context ended")}
 		e.cancel(cause)
 		for _, q := range e.queues() {
-			end(q.takeAll(), func(j *job) error { return &Error{Function: j.function, Kind: ErrClosed} })
-			q.interruptAll(cause)
+			end(append(q.takeAll(), q.interruptAll(cause)...), func(j *job) error { return &Error{Function: j.function, Kind: ErrClosed} })
 		}
 		timer := time.NewTimer(e.config.Grace)
 		defer timer.Stop()
@@ -413,10 +418,10 @@ func (e *Executor) queues() []*queue {
 // runs returns how many calls run and the oldest of them: for how long, and its function.
 func (e *Executor) runs() (n int, age time.Duration, function string) {
 	for _, q := range e.queues() {
-		m, oldest, since := q.runs()
+		m, f, a := q.runs()
 		n += m
-		if oldest != nil && time.Since(since) > age {
-			age, function = time.Since(since), oldest.function
+		if a > age {
+			age, function = a, f
 		}
 	}
 	return n, age, function

@@ -11,14 +11,14 @@ import (
 // callable is a function that has been found.
 type callable struct {
 	object *python.Object
-	quick  atomic.Bool // its last call took next to no time
+	last   atomic.Int64 // nanoseconds of the call that ended last; 0: none has
 }
 
 // function finds the Python function of a name: imported once, and kept until Close.
 // The GIL is held.
-func (e *Executor) function(name string) (*python.Object, error) {
+func (e *Executor) function(name string) (*callable, error) {
 	if f, ok := e.functions.Load(name); ok {
-		return f.(*callable).object, nil
+		return f.(*callable), nil
 	}
 	module, path, ok := strings.Cut(name, ":")
 	if !ok || module == "" || path == "" {
@@ -37,9 +37,10 @@ func (e *Executor) function(name string) (*python.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	if before, loaded := e.functions.LoadOrStore(name, &callable{object: o}); loaded {
+	f := &callable{object: o}
+	if before, loaded := e.functions.LoadOrStore(name, f); loaded {
 		o.Release()
-		return before.(*callable).object, nil
+		return before.(*callable), nil
 	}
-	return o, nil
+	return f, nil
 }

@@ -1,60 +1,25 @@
 package executor
 
 import (
-	"context"
+	"container/list"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/usmbridge/usmbridge/interop/internal/calls"
 )
-
-// States of a job. Whoever takes it out of waiting or running has the say.
-const (
-	waiting int32 = iota // in a queue, or its slot waits for the GIL
-	running              // by its slot, which has the GIL
-	left                 // given up by its caller: nobody wants the result
-	done                 // result and err are set, and ended is closed, now or soon
-)
-
-// job is one call on its way.
-type job struct {
-	ctx      context.Context
-	cancel   context.CancelCauseFunc // of ctx: Close interrupts with it
-	function string
-	args     []any
-
-	state  atomic.Int32
-	read   chan struct{} // closed when args have been converted
-	ended  chan struct{} // closed when result and err are there
-	result any
-	err    error
-
-	// Guarded by the queue.
-	queued         bool
-	earlier, later *job
-}
-
-// slot is one thread that runs jobs.
-type slot struct {
-	next    chan *job // what is handed to it while it idles; nil ends it
-	results handover  // of calls that it has made
-
-	// Guarded by the queue.
-	job      *job
-	since    time.Time
-	stuck    bool
-	replaced bool // then it ends with its job
-}
 
 // queue gives jobs to slots in order of arrival, and bounds those that wait.
 type queue struct {
-	name string
-	room chan struct{} // holds a token for each job that waits
-	over chan struct{} // closed by close and fail
+	name   string
+	length int // how many may wait
 
 	mu          sync.Mutex
 	first, last *job
-	idle        []*slot // the last to come is the first to go: its caches are warm
+	waiting     int       // in it, or about to be: places taken
+	outside     list.List // of *place: callers that wait for a place
+	idle        []*slot   // the last to come is the first to go: its caches are warm
 	busy        map[*slot]struct{}
+	short       int // of them: in short calls
 	free        int // slots that run, or will run, what is in the queue
 	stuck       int
 	spare       int // stuck slots that may still be replaced
@@ -62,45 +27,67 @@ type queue struct {
 	failure     error // why calls are refused from now on
 }
 
-func newQueue(name string, length, spare int) *queue {
-	return &queue{name: name, room: make(chan struct{}, length), over: make(chan struct{}),
-		busy: map[*slot]struct{}{}, spare: spare}
+// place is a wait for a place in the queue.
+type place struct {
+	told  chan struct{} // closed when it is given, or none will be
+	given bool
 }
 
-// enter puts a job in, or gives it to an idle slot. Errors: ErrFull, the context's where
-// wait is set, what close and fail say.
+func newQueue(name string, length, spare int) *queue {
+	return &queue{name: name, length: length, busy: map[*slot]struct{}{}, spare: spare}
+}
+
+// enter puts a job in, or gives it to an idle slot; either has a reference then. Errors:
+// ErrFull, the context's where wait is set, what close and fail say.
 func (q *queue) enter(j *job, wait bool) error {
-	select {
-	case q.room <- struct{}{}:
-	default:
+	q.mu.Lock()
+	given := false
+	for {
+		if err := q.refusal(); err != nil {
+			q.leavePlace(given)
+			q.mu.Unlock()
+			return err
+		}
+		if n := len(q.idle); n > 0 && !q.soon(j, given) {
+			s := q.idle[n-1]
+			q.idle = q.idle[:n-1]
+			q.leavePlace(given)
+			j.refs.Add(1)
+			q.give(s, j)
+			q.fill(s)
+			q.mu.Unlock()
+			s.wake <- struct{}{}
+			return nil
+		}
+		if given || q.waiting < q.length {
+			break
+		}
 		if !wait {
+			q.mu.Unlock()
 			return ErrFull
 		}
+		p := &place{told: make(chan struct{})}
+		at := q.outside.PushBack(p)
+		q.mu.Unlock()
+		var ended error
 		select {
-		case q.room <- struct{}{}:
+		case <-p.told:
 		case <-j.ctx.Done():
-			return j.ctx.Err()
-		case <-q.over:
-			q.mu.Lock()
-			defer q.mu.Unlock()
-			return q.refusal()
+			ended = j.ctx.Err()
+		}
+		q.mu.Lock()
+		given = p.given
+		if ended != nil {
+			q.outside.Remove(at) // if it is still there
+			q.leavePlace(given)
+			q.mu.Unlock()
+			return ended
 		}
 	}
-	q.mu.Lock()
-	if err := q.refusal(); err != nil {
-		q.mu.Unlock()
-		<-q.room
-		return err
+	if !given {
+		q.waiting++
 	}
-	if n := len(q.idle); n > 0 {
-		s := q.idle[n-1]
-		q.idle = q.idle[:n-1]
-		q.take(s, j)
-		q.mu.Unlock()
-		<-q.room
-		s.next <- j
-		return nil
-	}
+	j.refs.Add(1)
 	j.queued, j.earlier = true, q.last
 	if q.last != nil {
 		q.last.later = j
@@ -110,6 +97,29 @@ func (q *queue) enter(j *job, wait bool) error {
 	q.last = j
 	q.mu.Unlock()
 	return nil
+}
+
+// soon reports whether a job is served sooner, and cheaper, by a slot that is in short calls
+// than by one that idles: two of them only take turns under the GIL. look sees to it where a
+// call takes longer after all.
+func (q *queue) soon(j *job, given bool) bool {
+	if q.short == 0 || !given && q.waiting >= q.length {
+		return false
+	}
+	_, ok := j.quick()
+	return ok
+}
+
+// setShort notes whether a slot is in short calls.
+func (q *queue) setShort(s *slot, is bool) {
+	if s.short != is {
+		s.short = is
+		if is {
+			q.short++
+		} else {
+			q.short--
+		}
+	}
 }
 
 func (q *queue) refusal() error {
@@ -122,13 +132,38 @@ func (q *queue) refusal() error {
 	return nil
 }
 
-// take notes what a slot is about to run.
-func (q *queue) take(s *slot, j *job) {
-	s.job, s.since = j, time.Now()
-	q.busy[s] = struct{}{}
+// leavePlace gives a place up, to the next that waits for one.
+func (q *queue) leavePlace(had bool) {
+	if !had {
+		return
+	}
+	q.waiting--
+	for q.waiting < q.length && q.outside.Len() > 0 {
+		p := q.outside.Remove(q.outside.Front()).(*place)
+		p.given = true
+		q.waiting++
+		close(p.told)
+	}
 }
 
-// unlink takes a job out.
+// tellOutside has those that wait for a place look why there is none.
+func (q *queue) tellOutside() {
+	for q.outside.Len() > 0 {
+		close(q.outside.Remove(q.outside.Front()).(*place).told)
+	}
+}
+
+// give notes what a slot is about to run.
+func (q *queue) give(s *slot, j *job) {
+	if s.n == 0 {
+		s.since = time.Now()
+		q.busy[s] = struct{}{}
+	}
+	s.jobs[s.n] = j
+	s.n++
+}
+
+// unlink takes a job out; its reference is the caller's.
 func (q *queue) unlink(j *job) {
 	if j.earlier != nil {
 		j.earlier.later = j.later
@@ -141,6 +176,7 @@ func (q *queue) unlink(j *job) {
 		q.last = j.earlier
 	}
 	j.queued, j.earlier, j.later = false, nil, nil
+	q.leavePlace(true)
 }
 
 // remove takes a job out that its caller gave up, if it is still in.
@@ -152,80 +188,120 @@ func (q *queue) remove(j *job) {
 	}
 	q.mu.Unlock()
 	if was {
-		<-q.room
+		j.release()
 	}
 }
 
 // takeAll takes out what waits.
 func (q *queue) takeAll() (jobs []*job) {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	for q.first != nil {
 		jobs = append(jobs, q.first)
 		q.unlink(q.first)
 	}
-	q.mu.Unlock()
-	for range jobs {
-		<-q.room
-	}
 	return jobs
 }
 
-// next waits for the next job of a slot whose last one is over; nil ends the slot.
-func (q *queue) next(s *slot) *job {
+// putBack takes jobs back that a slot had and has not begun, in their order, before all
+// others: with slots that idle begin them. Their references are the queue's again.
+func (q *queue) putBack(jobs []*job) {
+	if len(jobs) == 0 {
+		return
+	}
+	q.mu.Lock()
+	for i := len(jobs) - 1; i >= 0; i-- {
+		j := jobs[i]
+		j.queued, j.later = true, q.first
+		if q.first != nil {
+			q.first.earlier = j
+		} else {
+			q.last = j
+		}
+		q.first = j
+		q.waiting++
+	}
+	q.wakeIdle()
+	failure := q.failure
+	q.mu.Unlock()
+	if failure != nil {
+		end(q.takeAll(), func(*job) error { return failure })
+	}
+}
+
+// wakeIdle has slots that idle begin what waits.
+func (q *queue) wakeIdle() {
+	for n := len(q.idle); n > 0 && q.first != nil; n-- {
+		s := q.idle[n-1]
+		q.idle = q.idle[:n-1]
+		q.fill(s)
+		s.wake <- struct{}{} // there is room: it idles
+	}
+}
+
+// long is what becomes of a slot whose calls take longer than they were to: what waits is for
+// others.
+func (q *queue) long(s *slot) {
+	q.mu.Lock()
+	q.setShort(s, false)
+	q.wakeIdle()
+	q.mu.Unlock()
+}
+
+// fill gives a slot the first job, and those behind it where all are quick: what can be made in
+// a row without anybody waiting for long. false: there is none.
+func (q *queue) fill(s *slot) bool {
+	if s.n == 0 {
+		j := q.first
+		if j == nil {
+			return false
+		}
+		q.unlink(j)
+		q.give(s, j)
+	}
+	took, ok := s.jobs[0].quick()
+	q.setShort(s, ok)
+	for all := took; ok && s.n < calls.Size && q.first != nil; all += took {
+		j := q.first
+		if took, ok = j.quick(); !ok || all+took > int64(longest) {
+			break
+		}
+		q.unlink(j)
+		q.give(s, j)
+	}
+	return true
+}
+
+// next waits for the next jobs of a slot whose last ones are over; false ends the slot.
+func (q *queue) next(s *slot) bool {
 	q.mu.Lock()
 	if !q.leave(s) {
 		q.mu.Unlock()
-		return nil
+		return false
 	}
-	if j := q.pop(s); j != nil {
+	if q.fill(s) {
 		q.mu.Unlock()
-		<-q.room
-		return j
+		return true
 	}
 	if q.closed {
 		q.free--
 		q.mu.Unlock()
-		return nil
+		return false
 	}
 	q.idle = append(q.idle, s)
 	q.mu.Unlock()
-	return <-s.next
+	_, ok := <-s.wake
+	return ok
 }
 
-// more gives a slot whose last job is over another one; nil where none waits, or the
-// slot is to ask next.
-func (q *queue) more(s *slot) *job {
-	q.mu.Lock()
-	if s.stuck {
-		q.mu.Unlock()
-		return nil
-	}
-	if q.first == nil {
-		q.mu.Unlock()
-		return nil
-	}
-	j := q.pop(s)
-	q.mu.Unlock()
-	<-q.room
-	return j
-}
-
-// pop takes out the first job, for a slot; nil where none waits.
-func (q *queue) pop(s *slot) *job {
-	j := q.first
-	if j != nil {
-		q.unlink(j)
-		q.take(s, j)
-	}
-	return j
-}
-
-// leave notes that the job of a slot is over; false ends the slot, which was replaced.
+// leave notes that the jobs of a slot are over; false ends the slot, which was replaced.
 func (q *queue) leave(s *slot) bool {
-	if s.job == nil {
+	if s.n == 0 {
 		return true
 	}
-	s.job = nil
+	clear(s.jobs[:s.n])
+	s.n = 0
+	q.setShort(s, false)
 	delete(q.busy, s)
 	if !s.stuck {
 		return true
@@ -240,15 +316,19 @@ func (q *queue) leave(s *slot) bool {
 	return true
 }
 
-// noteStuck counts the slot that runs the job as stuck, if it still does, and reports
-// whether another is to be run for it, which over counts already.
+// noteStuck counts the slot that runs the job as stuck, if it still does, takes back what it
+// had behind it, and reports whether another slot is to be run for it, which over counts
+// already.
 func (q *queue) noteStuck(j *job, over *sync.WaitGroup) (replace bool) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	var back []*job
 	for s := range q.busy {
-		if s.job != j || s.stuck {
+		is := false
+		s.runs(func(runs *job) { is = runs == j })
+		if s.stuck || !is {
 			continue
 		}
+		back = s.takeBack()
 		s.stuck = true
 		q.stuck++
 		q.free--
@@ -257,10 +337,13 @@ func (q *queue) noteStuck(j *job, over *sync.WaitGroup) (replace bool) {
 			q.free++
 			s.replaced = true
 			over.Add(1) // while that slot, which is in busy, is counted too
-			return true
+			replace = true
 		}
+		break
 	}
-	return false
+	q.mu.Unlock()
+	q.putBack(back)
+	return replace
 }
 
 // close takes no new jobs; slots end when those that wait are done.
@@ -268,16 +351,12 @@ func (q *queue) close() {
 	q.mu.Lock()
 	idle := q.idle
 	q.idle = nil
-	if !q.closed {
-		q.closed = true
-		if q.failure == nil {
-			close(q.over)
-		}
-	}
+	q.closed = true
+	q.tellOutside()
 	q.free -= len(idle)
 	q.mu.Unlock()
 	for _, s := range idle {
-		close(s.next)
+		close(s.wake)
 	}
 }
 
@@ -286,10 +365,8 @@ func (q *queue) fail(err error) []*job {
 	q.mu.Lock()
 	if q.failure == nil {
 		q.failure = err
-		if !q.closed {
-			close(q.over)
-		}
 	}
+	q.tellOutside()
 	q.mu.Unlock()
 	return q.takeAll()
 }
@@ -301,26 +378,38 @@ func (q *queue) counts() (free, stuck int) {
 	return q.free, q.stuck
 }
 
-// length returns how many jobs wait for a slot.
-func (q *queue) length() int { return len(q.room) }
-
-// runs returns how many jobs run, which of them began first, and when.
-func (q *queue) runs() (n int, oldest *job, since time.Time) {
+// size returns how many jobs wait for a slot.
+func (q *queue) size() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for s := range q.busy {
-		if oldest == nil || s.since.Before(since) {
-			oldest, since = s.job, s.since
-		}
-	}
-	return len(q.busy), oldest, since
+	return q.waiting
 }
 
-// interruptAll ends the contexts of all jobs that run.
-func (q *queue) interruptAll(cause error) {
+// runs returns how many calls run, which of them began first, and for how long it has run.
+func (q *queue) runs() (n int, function string, age time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for s := range q.busy {
-		s.job.cancel(cause)
+		if a := s.age(); n == 0 || a > age {
+			age = a
+			s.runs(func(j *job) { function = j.function })
+		}
+		n++
 	}
+	return n, function, age
+}
+
+// interruptAll asks all calls that run to stop, and returns them and those that slots have and
+// have not begun, with references.
+func (q *queue) interruptAll(cause error) (jobs []*job) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for s := range q.busy {
+		for _, j := range s.jobs[:s.n] {
+			j.refs.Add(1)
+			jobs = append(jobs, j)
+		}
+		s.runs(func(j *job) { j.interrupt(cause) })
+	}
+	return jobs
 }

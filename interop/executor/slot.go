@@ -2,12 +2,42 @@ package executor
 
 import (
 	"errors"
+	"fmt"
 	"runtime/debug"
 	"sync"
 	"time"
 
+	"github.com/usmbridge/usmbridge/interop/internal/calls"
 	"github.com/usmbridge/usmbridge/interop/python"
 )
+
+// longest bounds what a slot takes on at a time: calls in a row that take no longer together,
+// by what they took the last time. When one of them takes longer all the same, its
+// predecessors' results are handed over meanwhile, and those behind it taken back.
+const longest = 100 * time.Microsecond
+
+// slot is one goroutine that runs jobs.
+type slot struct {
+	wake  chan struct{} // gets a token when jobs are given to it while it idles; closed: none will be
+	timer *time.Timer   // looks after a row
+
+	// Written by the slot, with the queue's lock; read by others with either.
+	jobs  [calls.Size]*job
+	n     int
+	since time.Time
+
+	// Guarded by the queue.
+	short    bool // in short calls, as far as is known
+	stuck    bool
+	replaced bool // then it ends with its jobs
+
+	mu     sync.Mutex
+	batch  *calls.Batch
+	alone  *job          // that is being made with Go's part in it
+	begun  bool          // the batch is being run
+	again  time.Duration // after which the timer looks again
+	handed int           // of those that are over in the batch, how many are on their way to their callers
+}
 
 // start starts one more slot of a queue; first runs on it before the first job, and says
 // whether there is to be any.
@@ -23,146 +53,13 @@ func (e *Executor) run(q *queue, first func() bool) {
 		if first != nil && !first() {
 			return
 		}
-		s := &slot{next: make(chan *job, 1)}
-		for j := q.next(s); j != nil; {
-			j = e.serve(q, s, j)
+		s := &slot{wake: make(chan struct{}, 1), batch: calls.NewBatch()}
+		s.timer = time.AfterFunc(time.Hour, func() { e.look(q, s) })
+		defer s.timer.Stop()
+		for q.next(s) {
+			e.serve(s)
 		}
 	}()
-}
-
-// Bounds of what a slot does at a stretch: with the GIL, and before it hands over results
-// of calls that it has made. To wake a goroutine may wake a thread, which costs more than
-// a short call; a wake for several costs that once.
-const (
-	stretch    = time.Millisecond
-	mostWithin = 16
-	longest    = 100 * time.Microsecond
-)
-
-// serve runs a job and those that wait behind it, on one thread and with the GIL held
-// for a stretch. It returns the job to go on with, nil at the end of the slot.
-func (e *Executor) serve(q *queue, s *slot, j *job) (next *job) {
-	next = j
-	h := &s.results
-	defer h.flush()
-	began := time.Now()
-	err := e.py.With(func() error {
-		for now := began; ; {
-			if !j.state.CompareAndSwap(waiting, running) {
-				// Its caller has gone, and told it.
-			} else {
-				if !h.empty() && !e.quick(j.function) {
-					h.flush() // nobody waits for the length of a longer call besides
-				}
-				h.arm()
-				result, err := e.call(j)
-				after := time.Now()
-				e.note(j.function, after.Sub(now))
-				now = after
-				e.finish(h, j, result, err)
-			}
-			h.flushOld(now)
-			if now.Sub(began) > stretch {
-				next = nil
-				return nil
-			}
-			if next = q.more(s); next == nil {
-				return nil
-			}
-			j = next
-		}
-	})
-	if err != nil { // Python cannot be entered
-		e.finish(h, j, nil, &Error{Function: j.function, Err: err})
-	}
-	h.flush()
-	return q.next(s)
-}
-
-// handover is the jobs that are done and whose callers do not know yet. Its slot adds
-// them; they are handed over by it, or by a timer where the next call is long after all.
-type handover struct {
-	mu    sync.Mutex
-	jobs  [mostWithin]*job
-	n     int
-	since time.Time
-	timer *time.Timer
-	armed bool
-}
-
-// empty reports whether nobody waits; it is for the slot, which alone adds to it.
-func (h *handover) empty() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.n == 0
-}
-
-func (h *handover) add(j *job) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.n == 0 {
-		h.since = time.Now()
-	}
-	h.jobs[h.n] = j
-	h.n++
-}
-
-// arm bounds the wait of those that are there by the length of a short call.
-func (h *handover) arm() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	switch {
-	case h.n == 0 || h.armed:
-		return
-	case h.timer == nil:
-		h.timer = time.AfterFunc(longest, h.flush)
-	default:
-		h.timer.Reset(longest)
-	}
-	h.armed = true
-}
-
-// flushOld is flush where as many are there as may be, or for as long.
-func (h *handover) flushOld(now time.Time) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.n == mostWithin || h.n > 0 && now.Sub(h.since) > longest {
-		h.handOver()
-	}
-}
-
-func (h *handover) flush() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.handOver()
-}
-
-func (h *handover) handOver() {
-	for i, j := range h.jobs[:h.n] {
-		h.jobs[i] = nil
-		close(j.ended)
-	}
-	h.n = 0
-	if h.armed {
-		h.timer.Stop() // one that has fired already hands over early what comes next
-		h.armed = false
-	}
-}
-
-// quick reports whether the calls of a function have been short of late.
-func (e *Executor) quick(function string) bool {
-	f, ok := e.functions.Load(function)
-	return ok && f.(*callable).quick.Load()
-}
-
-// note remembers how long a call took.
-func (e *Executor) note(function string, took time.Duration) {
-	if f, ok := e.functions.Load(function); ok {
-		c := f.(*callable)
-		if quick := took < longest/4; c.quick.Load() != quick {
-			c.quick.Store(quick)
-		}
-	}
 }
 
 // addSlots counts and starts threads.
@@ -182,17 +79,246 @@ func (e *Executor) stuck(q *queue, j *job) {
 	}
 }
 
-// finish sets the result of a job, or drops it.
-func (e *Executor) finish(h *handover, j *job, result any, err error) {
-	e.count(err)
-	j.result, j.err = result, err
-	// One that Python refused is still waiting.
-	if !j.state.CompareAndSwap(running, done) && !j.state.CompareAndSwap(waiting, done) {
-		j.result, j.err = nil, nil
-		release(result)
+// serve makes the calls that the slot was given.
+func (e *Executor) serve(s *slot) {
+	if j := s.jobs[0]; s.n == 1 && !j.ready() {
+		e.serveAlone(s, j)
 		return
 	}
-	h.add(j)
+	s.mu.Lock()
+	s.batch.Reset()
+	for _, j := range s.jobs[:s.n] {
+		s.batch.Add(j.item, j.callable.object)
+	}
+	s.begun, s.handed, s.again = true, 0, longest
+	s.mu.Unlock()
+	watched := s.n > 1 || e.config.Slots > 1
+	if watched {
+		s.timer.Reset(longest)
+	}
+	s.batch.Run()
+	if watched {
+		s.timer.Stop()
+	}
+	s.mu.Lock()
+	s.begun = false
+	var over [calls.Size]*job
+	n := s.take(&over)
+	s.mu.Unlock()
+	e.finish(over[:n])
+}
+
+// take copies the jobs that are over and that nobody has taken. s.mu is held.
+func (s *slot) take(over *[calls.Size]*job) (n int) {
+	for ended := s.batch.Ended(); s.handed < ended; s.handed++ {
+		over[n] = s.jobs[s.batch.At(s.handed)]
+		n++
+	}
+	return n
+}
+
+// look is what the timer does: one of a row has taken longer than all were to.
+func (e *Executor) look(q *queue, s *slot) {
+	s.mu.Lock()
+	if !s.begun {
+		s.mu.Unlock()
+		return
+	}
+	var over [calls.Size]*job
+	n := s.take(&over)
+	at, age := s.batch.Current()
+	var back []*job
+	long := age > longest
+	switch {
+	case long:
+		back = s.takeBackLocked()
+	case at < 0 && n == 0: // it waits for the GIL, as others would
+		s.again = min(2*s.again, 50*longest)
+		s.timer.Reset(s.again)
+	default:
+		s.again = longest
+		s.timer.Reset(s.again)
+	}
+	s.mu.Unlock()
+	q.putBack(back)
+	if long {
+		q.long(s)
+	}
+	e.finish(over[:n])
+}
+
+// takeBack takes the jobs that the slot has not begun. The queue is locked.
+func (s *slot) takeBack() []*job {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.takeBackLocked()
+}
+
+func (s *slot) takeBackLocked() (jobs []*job) {
+	for i := 0; s.begun && i < s.n; i++ {
+		if s.batch.TakeBack(i) {
+			jobs = append(jobs, s.jobs[i])
+		}
+	}
+	return jobs
+}
+
+// runs gives the job whose call runs, if one does, to f. The queue is locked.
+func (s *slot) runs(f func(*job)) {
+	s.mu.Lock()
+	defer s.mu.Unlock() // with it the slot, and look, give no job up that has not ended
+	if s.alone != nil {
+		f(s.alone)
+	} else if at, _ := s.batch.Current(); s.begun && at >= 0 {
+		f(s.jobs[at])
+	}
+}
+
+// age is for how long the call that runs has. The queue is locked.
+func (s *slot) age() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if at, age := s.batch.Current(); s.begun && s.alone == nil && at >= 0 {
+		return age
+	}
+	return time.Since(s.since)
+}
+
+// serveAlone makes a call that needs Go before it: for its function, or its arguments.
+func (e *Executor) serveAlone(s *slot, j *job) {
+	var err error
+	entered := e.py.With(func() error {
+		if !j.item.MoveToRunning() {
+			return nil // its caller has gone, and told it
+		}
+		s.setAlone(j)
+		defer s.setAlone(nil)
+		err = e.makeAlone(s, j)
+		return nil
+	})
+	if entered != nil { // Python cannot be entered
+		err = entered
+	}
+	if err == nil {
+		e.finish([]*job{j})
+		return
+	}
+	if j.item.Move(calls.Waiting, calls.Running) || j.item.State() != calls.Done {
+		j.err = &Error{Function: j.function, Err: err}
+		e.handOver(j)
+	}
+	j.release()
+}
+
+func (s *slot) setAlone(j *job) {
+	s.mu.Lock()
+	s.alone = j
+	s.mu.Unlock()
+}
+
+// makeAlone makes the call, unless it returns an error. The GIL is held.
+func (e *Executor) makeAlone(s *slot, j *job) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &python.PanicError{Value: v, Stack: string(debug.Stack())}
+		}
+	}()
+	if j.read != nil {
+		args, err := j.item.SetArgumentsWith(e.py, j.args)
+		defer args.Release()
+		if err != nil {
+			return err
+		}
+		close(j.read) // from here on they may change: an import may take longer than the caller waits
+	}
+	if j.callable == nil {
+		if j.callable, err = e.function(j.function); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	s.batch.Reset()
+	s.batch.Add(j.item, j.callable.object)
+	s.mu.Unlock()
+	s.batch.Run()
+	return nil
+}
+
+// finish reads the results of calls that are over, hands them to their callers, and gives the
+// jobs up.
+func (e *Executor) finish(jobs []*job) {
+	n := 0 // of those whose results are Python's still, put first
+	for i, j := range jobs {
+		if j.item.Plain() {
+			e.settle(j, nil)
+			continue
+		}
+		jobs[n], jobs[i] = j, jobs[n]
+		n++
+	}
+	if n > 0 {
+		if err := e.py.With(func() error {
+			for _, j := range jobs[:n] {
+				e.settle(j, nil)
+			}
+			return nil
+		}); err != nil { // Python has ended: what is its own is not to be had
+			for _, j := range jobs[:n] {
+				e.settle(j, err)
+			}
+		}
+	}
+	for _, j := range jobs {
+		j.release()
+	}
+}
+
+// settle reads a job's result, unless there is an error, and hands it over. The GIL is held
+// unless the result is plain.
+func (e *Executor) settle(j *job, err error) {
+	// Others have said what became of those that did not run, but where Python has ended.
+	if !j.item.Ran() || j.item.State() == calls.Waiting && !j.item.Move(calls.Waiting, calls.Running) {
+		return
+	}
+	if err != nil {
+		j.err = &Error{Function: j.function, Err: err}
+	} else {
+		e.read(j)
+	}
+	j.callable.last.Store(max(j.item.Took(), 1))
+	e.handOver(j)
+}
+
+func (e *Executor) read(j *job) {
+	defer func() {
+		if v := recover(); v != nil {
+			j.result, j.err = nil, &Error{Function: j.function, Err: &python.PanicError{Value: v, Stack: string(debug.Stack())}}
+		}
+	}()
+	v, err := j.item.Result()
+	if o, ok := v.(*python.Object); ok {
+		v, err = fromPython(o)
+		o.Release()
+	}
+	if err == nil {
+		j.result = v
+		return
+	}
+	// It may be for the end of the context that it failed, before it was asked to stop.
+	if ended := j.ctx.Err(); ended != nil && !errors.Is(err, ended) {
+		err = fmt.Errorf("%w (%w by then)", err, ended)
+	}
+	j.err = &Error{Function: j.function, Err: err}
+}
+
+// handOver gives a job that is over to its caller, or drops it.
+func (e *Executor) handOver(j *job) {
+	e.count(j.err)
+	if result := j.result; j.item.Move(calls.Running, calls.Done) {
+		j.ended <- struct{}{}
+	} else {
+		release(result)
+	}
 }
 
 // count notes how a call ended.
@@ -205,38 +331,4 @@ func (e *Executor) count(err error) {
 	default:
 		e.counters.failed.Add(1)
 	}
-}
-
-// call makes one call. The GIL is held.
-func (e *Executor) call(j *job) (result any, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &python.PanicError{Value: v, Stack: string(debug.Stack())}
-		}
-		if err != nil {
-			release(result)
-			result, err = nil, &Error{Function: j.function, Err: err}
-		}
-	}()
-	var c conversion
-	defer c.release()
-	args, err := c.arguments(e.py, j.args)
-	if err != nil {
-		return nil, err
-	}
-	close(j.read) // from here on they may change: an import may take longer than the caller waits
-	f, err := e.function(j.function)
-	if err != nil {
-		return nil, err
-	}
-	o, err := f.CallContext(j.ctx, args...)
-	late := c.written() // after an error too: the arguments are the caller's again
-	if err != nil {
-		return nil, err
-	}
-	defer o.Release()
-	if late != nil {
-		return nil, late
-	}
-	return fromPython(o)
 }

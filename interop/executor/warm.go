@@ -141,13 +141,3 @@ func (e *Executor) refuse(err error) {
 		end(q.fail(err), func(j *job) error { return &Error{Function: j.function, Err: err} })
 	}
 }
-
-// end gives jobs that never ran, and that nobody but their callers has, their errors.
-func end(jobs []*job, err func(*job) error) {
-	for _, j := range jobs {
-		j.err = err(j) // before the state, by which a caller may see it
-		if j.state.CompareAndSwap(waiting, done) {
-			close(j.ended)
-		}
-	}
-}

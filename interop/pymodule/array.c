@@ -287,25 +287,31 @@ void usmb_array_range(usmb_array *a, int64_t *lo, int64_t *hi)
 }
 
 /* Ours, then others': a queue of theirs may be the one that our work went to. */
-static int wait_for(usmb_array *a, void *queue)
+int usmb_cell_wait(usmb_cell *cell, void *queue)
 {
-	void *event = usmb_pending_copy(a->cell);
+	void *event = usmb_pending_copy(cell);
 	if (usmb_py_in_child()) queue = NULL;
 	if (!event && !queue) return 0;
-	usmb_array_hold(a);
 	PyThreadState *saved = usmb_py.PyEval_SaveThread();
 	int code = event ? usmb_sycl_wait_event(event) : USMB_SYCL_OK;
 	if (event) {
 		usmb_sycl_event_delete(event);
-		usmb_pending_done(a->cell);
+		usmb_pending_done(cell);
 	}
 	if (code == USMB_SYCL_OK && queue) code = usmb_sycl_wait_queue(queue);
 	usmb_py.PyEval_RestoreThread(saved);
-	usmb_array_let(a);
 	if (code == USMB_SYCL_OK) return 0;
 	usmb_raise(usmb_py.PyExc_RuntimeError, "waiting for pending work on the array's memory: %s",
 	           usmb_sycl_strerror(code));
 	return -1;
+}
+
+static int wait_for(usmb_array *a, void *queue)
+{
+	usmb_array_hold(a);
+	int r = usmb_cell_wait(a->cell, queue);
+	usmb_array_let(a);
+	return r;
 }
 
 int usmb_array_wait_known(usmb_array *a)

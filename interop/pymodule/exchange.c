@@ -86,7 +86,10 @@ static int borrow(void *o, usmb_dl_tensor *out)
 	if (!usmb_array_alive(a)) return -1;
 	if (usmb_array_check_aligned(a) < 0 || usmb_array_device(a, &dev) < 0) return -1;
 	int64_t lo = 0, hi;
-	if (dev.type == USMB_DL_ONEAPI) usmb_array_range(a, &lo, &hi);
+	if (dev.type == USMB_DL_ONEAPI) {
+		usmb_array_range(a, &lo, &hi);
+		usmb_array_note_async(a);
+	}
 	out->data = a->nelem == 0 && dev.type == USMB_DL_CPU ? NULL : a->first + lo;
 	out->device = dev;
 	out->ndim = a->ndim;

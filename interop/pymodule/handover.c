@@ -4,6 +4,7 @@
 #include "usmb_asarray.h"
 #include "usmb_handover.h"
 #include "usmb_storage.h"
+#include "usmb_syclref.h"
 
 /* The types are the module's, and are there once somebody has imported it. */
 static int imported(void)
@@ -14,19 +15,38 @@ static int imported(void)
 	return module != NULL;
 }
 
+PyObject *usmb_handover_array(usmb_cell *cell, uintptr_t first, usmb_dl_dtype dtype, uint32_t flags, int32_t ndim,
+                              const int64_t *shape, const int64_t *strides)
+{
+	usmb_owner_drain();
+	usmb_array *a = imported() ? usmb_array_raw(ndim) : NULL;
+	if (!a) return NULL;
+	for (int32_t i = 0; i < ndim; i++) {
+		usmb_shape(a)[i] = shape[i];
+		usmb_strides(a)[i] = strides[i];
+	}
+	usmb_array_settle(a, cell, (char *)first, dtype, flags);
+	return (PyObject *)a;
+}
+
 usmb_pyret usmb_handover_to_python(usmb_cell *cell, uintptr_t first, usmb_dl_dtype dtype, uint32_t flags, int32_t ndim,
                                    const int64_t *shape, const int64_t *strides)
 {
 	USMB_PY_BEGIN(r);
-	usmb_owner_drain();
-	usmb_array *a = imported() ? usmb_array_raw(ndim) : NULL;
-	for (int32_t i = 0; a && i < ndim; i++) {
-		usmb_shape(a)[i] = shape[i];
-		usmb_strides(a)[i] = strides[i];
-	}
-	if (a) usmb_array_settle(a, cell, (char *)first, dtype, flags);
-	r.val = a;
-	return usmb_py_end(r, st, a != NULL);
+	r.val = usmb_handover_array(cell, first, dtype, flags, ndim, shape, strides);
+	return usmb_py_end(r, st, r.val != NULL);
+}
+
+int usmb_handover_settle(usmb_cell *cell)
+{
+	const uint32_t shown = USMB_CELL_EXPORTED | USMB_CELL_ASYNC | USMB_CELL_FOREIGN;
+	usmb_place *place = cell->place;
+	if (!place || !(atomic_load_explicit(&cell->flags, memory_order_relaxed) & shown)) return 0;
+	/* Asking for the queue that dpctl keeps for the memory makes it known. */
+	PyObject *queue = usmb_public_queue(place);
+	if (!queue) return -1;
+	Py_DECREF(queue);
+	return usmb_cell_wait(cell, usmb_place_consumer(place));
 }
 
 static void describe(usmb_array *a, usmb_handover *out)

@@ -15,6 +15,7 @@ import (
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/interop/internal/calling"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/interop/share"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -30,12 +31,31 @@ import (
 // begin inside a byte, python.ErrNotStarted and its like without Python, and what
 // Python raised, as *python.Error.
 func ToPython(a *usmarray.Array) (*python.Object, error) {
+	d, err := describe(a)
+	if err != nil {
+		return nil, err
+	}
+	r := C.usmb_handover_to_python((*C.usmb_cell)(a.Buffer().Cell().Pointer()), C.uintptr_t(d.First),
+		*(*C.usmb_dl_dtype)(unsafe.Pointer(&d.DataType)), C.uint32_t(d.Flags), C.int32_t(len(d.Shape)), cInts(d.Shape), cInts(d.Strides))
+	o, err := python.FromResult(unsafe.Pointer(&r))
+	if err != nil {
+		a.Buffer().Release()
+	}
+	return o, err
+}
+
+func init() {
+	calling.Describe = func(a any) (calling.Array, error) { return describe(a.(*usmarray.Array)) }
+}
+
+// describe is what ToPython makes its Array of, with a reference of the memory.
+func describe(a *usmarray.Array) (d calling.Array, err error) {
 	shape, strides, dt := a.Shape(), a.Strides(), a.DataType()
 	if len(shape) > C.USMB_DL_MAX_NDIM {
-		return nil, fmt.Errorf("pymodule: ToPython: %d dimensions, DLPack and Python know %d at most: %w", len(shape), C.USMB_DL_MAX_NDIM, usmarray.ErrLayout)
+		return d, fmt.Errorf("pymodule: ToPython: %d dimensions, DLPack and Python know %d at most: %w", len(shape), C.USMB_DL_MAX_NDIM, usmarray.ErrLayout)
 	}
 	if bits := dt.StorageBits(a.Padded()); bits < 8 && a.Layout().Offset()*bits%8 != 0 {
-		return nil, fmt.Errorf("pymodule: ToPython: the packed %v elements begin inside a byte: %w", dt, usmarray.ErrLayout)
+		return d, fmt.Errorf("pymodule: ToPython: the packed %v elements begin inside a byte: %w", dt, usmarray.ErrLayout)
 	}
 	var flags C.uint32_t
 	if a.ReadOnly() {
@@ -46,15 +66,12 @@ func ToPython(a *usmarray.Array) (*python.Object, error) {
 	}
 	buf := a.Buffer()
 	flags |= sharedFlags(buf)
+	t := C.usmb_dl_dtype{code: C.uint8_t(dt.Code), bits: C.uint8_t(dt.Bits), lanes: C.uint16_t(dt.Lanes)}
 	buf.Retain() // Python's
-	r := C.usmb_handover_to_python((*C.usmb_cell)(buf.Cell().Pointer()), C.uintptr_t(uintptr(a.Pointer())),
-		C.usmb_dl_dtype{code: C.uint8_t(dt.Code), bits: C.uint8_t(dt.Bits), lanes: C.uint16_t(dt.Lanes)}, flags,
-		C.int32_t(len(shape)), cInts(shape), cInts(strides))
-	o, err := python.FromResult(unsafe.Pointer(&r))
-	if err != nil {
-		buf.Release()
-	}
-	return o, err
+	return calling.Array{
+		Cell: uintptr(buf.Cell().Pointer()), First: uintptr(a.Pointer()),
+		DataType: *(*uint32)(unsafe.Pointer(&t)), Flags: uint32(flags), Shape: shape, Strides: strides,
+	}, nil
 }
 
 // sharedFlags are those of memory that several processes have. What this one received from

@@ -85,12 +85,12 @@ int usmb_kept_lies_at(usmb_wish wish, const usmb_place *place)
 	return fresh[wish].serial == place->serial;
 }
 
-/* Not what was exported, used on another queue, is worked on, or is to be seen in a
+/* Not what was exported by DLPack, used on another queue, is worked on, or is to be seen in a
    profile: that is for the pool to sort out. */
 static int may_be_kept(usmb_cell *cell, usmb_wish wish)
 {
 	return atomic_load_explicit(&cell->pending, memory_order_acquire) == NULL &&
-	       atomic_load_explicit(&cell->flags, memory_order_relaxed) == fresh[wish].flags &&
+	       (atomic_load_explicit(&cell->flags, memory_order_relaxed) & ~USMB_CELL_ASYNC) == fresh[wish].flags &&
 	       atomic_load_explicit(&cell->queue, memory_order_relaxed) == fresh[wish].queue && cell->stack == 0 &&
 	       cell->size <= KEEP_BYTES / 2 && usmb_py_alive() && !usmb_py_in_child();
 }

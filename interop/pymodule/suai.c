@@ -155,6 +155,7 @@ PyObject *usmb_array_suai(PyObject *self, void *closure)
 		return no_attribute("the interface has no type string for ", name ? name : "its element type");
 	}
 	if (usmb_array_wait_known(a) < 0) return NULL;
+	usmb_array_note_async(a);
 	pattern *p = pattern_for(a);
 	PyObject *clean = p ? clean_dict(p) : NULL;
 	PyObject *dict = clean ? usmb_py.PyDict_Copy(clean) : NULL;

@@ -160,6 +160,17 @@ int usmb_array_wait(usmb_array *a);
 /* The same without the last: before the memory is shown to others, who are told that
    queue. */
 int usmb_array_wait_known(usmb_array *a);
+/* Notes on the memory that others may let a device work on it in queues of theirs, where
+   nothing else says so. */
+static inline void usmb_array_note_async(usmb_array *a)
+{
+	uint32_t flags = atomic_load_explicit(&a->cell->flags, memory_order_relaxed);
+	if (!(flags & (USMB_CELL_ASYNC | USMB_CELL_EXPORTED)))
+		atomic_fetch_or_explicit(&a->cell->flags, USMB_CELL_ASYNC, memory_order_relaxed);
+}
+/* Waits, with the GIL dropped, for work of ours on memory that the caller keeps, and for a
+   queue, or NULL. */
+int usmb_cell_wait(usmb_cell *cell, void *queue);
 /* Takes over a queue object, or NULL, in the place of what was there. */
 void usmb_array_name_queue(usmb_array *a, PyObject *queue);
 /* Byte range [lo, hi) of the elements relative to first. */

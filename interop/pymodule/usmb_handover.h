@@ -13,6 +13,12 @@
    USMB_ARR_PADDED. */
 usmb_pyret usmb_handover_to_python(usmb_cell *cell, uintptr_t first, usmb_dl_dtype dtype, uint32_t flags, int32_t ndim,
                                    const int64_t *shape, const int64_t *strides);
+/* The same with the GIL held: a new reference, or NULL with an exception. */
+PyObject *usmb_handover_array(usmb_cell *cell, uintptr_t first, usmb_dl_dtype dtype, uint32_t flags, int32_t ndim,
+                              const int64_t *shape, const int64_t *strides);
+/* GIL: waits for what a device was told to do with memory that the caller keeps, where it
+   was shown to anybody who could: -1 with an exception. */
+int usmb_handover_settle(usmb_cell *cell);
 /* The memory of an object by usmb_take_object, finished with by its producer: the
    cell with one reference for the caller. */
 typedef struct {

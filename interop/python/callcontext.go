@@ -84,15 +84,24 @@ type contextCall struct {
 
 func (c *contextCall) interrupt() { opInterrupt(&c.record) }
 
-func init() { calling.Context = currentContext }
+func init() {
+	calling.Context = currentContext
+	calling.Result = func(ctx context.Context, result unsafe.Pointer) (any, error) {
+		return (&contextCall{ctx: ctx}).result(retAt(result))
+	}
+}
 
-// currentContext returns the context of the CallContext that this thread is in, and
+// currentContext returns the context of the call that this thread is in, and
 // context.Background in none. For functions that Python calls.
 func currentContext() context.Context {
-	if r := opCurrentCall(); r != nil {
-		return (*contextCall)(unsafe.Pointer(r)).ctx
+	r := opCurrentCall()
+	if r == nil {
+		return context.Background()
 	}
-	return context.Background()
+	if n := r.fromC(); n != 0 {
+		return calling.Numbered(n)
+	}
+	return (*contextCall)(unsafe.Pointer(r)).ctx
 }
 
 // callResult is what a thread hands back to the caller.

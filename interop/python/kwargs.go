@@ -3,6 +3,8 @@ package python
 import (
 	"errors"
 	"fmt"
+
+	"github.com/usmbridge/usmbridge/interop/internal/calling"
 )
 
 // Kwargs are the keyword arguments of a call; the order does not matter to Python
@@ -54,6 +56,13 @@ func (k Kwargs) spreadOut() (all Kwargs, made []*Object, err error) {
 		all[name], made = o, append(made, o)
 	}
 	return all, made, nil
+}
+
+func init() {
+	calling.Spread = func(kwargs map[string]any) (map[string]any, func(), error) {
+		all, made, err := Kwargs(kwargs).spreadOut()
+		return all, func() { releaseObjects(made) }, err
+	}
 }
 
 var errNoName = errors.New("a key is no string")

@@ -29,7 +29,7 @@ func toRet(r C.usmb_pyret) ret {
 // usmb_pyret (usmb_pyresult.h): its new reference as an owned Object (nil for NULL),
 // or its failure as the error that operations of this package give.
 func FromResult(result unsafe.Pointer) (*Object, error) {
-	r := toRet(*(*C.usmb_pyret)(result))
+	r := retAt(result)
 	if r.code != codeOK {
 		return nil, r.err()
 	}
@@ -123,6 +123,12 @@ type callRecord C.usmb_call
 func opCallContext(c *callRecord, f ptr, args []ptr, npos int, kwnames ptr) ret {
 	return toRet(C.usmb_pyop_call_context((*C.usmb_call)(c), f, first(args), C.size_t(npos), kwnames))
 }
+
+// fromC is the number of a call that was not made by CallContext, 0 for one that was.
+func (c *callRecord) fromC() uint64 { return uint64(c.number) }
+
+// retAt reads the result of an operation of another package's C file.
+func retAt(result unsafe.Pointer) ret { return toRet(*(*C.usmb_pyret)(result)) }
 
 func opInterrupt(c *callRecord) { C.usmb_pyop_interrupt((*C.usmb_call)(c)) }
 func opHoldsGIL() bool          { return C.usmb_py_holds_gil() != 0 }

@@ -13,6 +13,10 @@ func FromResult(ptr) (*Object, error) { return nil, errUnsupported }
 // callRecord has nothing to record here.
 type callRecord struct{}
 
+func (*callRecord) fromC() uint64 { return 0 }
+
+func retAt(ptr) ret { return none }
+
 func opCallContext(*callRecord, ptr, []ptr, int, ptr) ret { return none }
 func opInterrupt(*callRecord)                             {}
 func opHoldsGIL() bool                                    { return false }

@@ -106,25 +106,32 @@ void usmb_py_call_go_leave(int outer, int failed)
 	f->call->owed |= outer >> 1;
 }
 
+/* Puts the exception to the thread of a call that runs. */
+static void ask(usmb_call *c)
+{
+	PyObject *class = usmb_py_interrupted();
+	Py_ssize_t before = class ? class->ob_refcnt : 0;
+	if (!class) {
+		usmb_py.PyErr_Clear();
+	} else if (usmb_py.PyThreadState_SetAsyncExc((unsigned long)c->thread, class)) {
+		struct frame *in = *(struct frame **)(uintptr_t)c->chain;
+		if (in->in_go)
+			in->due = 1;
+		else if (class->ob_refcnt != before)
+			in->call->owed = 0; /* none was there: the one before was raised */
+		c->asked = c->owed = 1;
+	}
+}
+
 void usmb_pyop_interrupt(usmb_call *c)
 {
 	PyGILState_STATE st;
 	if (usmb_py_enter(&st)) return;
 	/* The state cannot change now, so the exception meets this call or none. */
-	if (c->state == USMB_CALL_RUNS && !c->asked) {
-		PyObject *class = usmb_py_interrupted();
-		Py_ssize_t before = class ? class->ob_refcnt : 0;
-		if (!class) {
-			usmb_py.PyErr_Clear();
-		} else if (usmb_py.PyThreadState_SetAsyncExc((unsigned long)c->thread, class)) {
-			struct frame *in = *(struct frame **)(uintptr_t)c->chain;
-			if (in->in_go)
-				in->due = 1;
-			else if (class->ob_refcnt != before)
-				in->call->owed = 0; /* none was there: the one before was raised */
-			c->asked = c->owed = 1;
-		}
-	}
+	if (c->state == USMB_CALL_WAITS)
+		c->early = 1;
+	else if (c->state == USMB_CALL_RUNS && !c->asked)
+		ask(c);
 	usmb_py_leave(st);
 }
 
@@ -167,12 +174,11 @@ static int stopped(PyObject *exc, int chain)
 	return found;
 }
 
-usmb_pyret usmb_pyop_call_context(usmb_call *c, void *f, void **args, size_t npos, void *kwnames)
+usmb_pyret usmb_py_call_with(usmb_call *c, void *f, void **args, size_t nargs, void *kwnames)
 {
-	USMB_PY_BEGIN(r);
+	usmb_pyret r = {0};
 	if (!usmb_py_alive()) { /* it ended while this thread waited for the GIL */
 		r.code = USMB_PYE_GONE;
-		usmb_py_leave(st);
 		return r;
 	}
 	if (innermost && !innermost->in_go && !pending()) innermost->call->owed = 0;
@@ -181,13 +187,21 @@ usmb_pyret usmb_pyop_call_context(usmb_call *c, void *f, void **args, size_t npo
 	c->chain = (uint64_t)(uintptr_t)&innermost;
 	c->thread = usmb_py.PyThread_get_thread_ident();
 	c->state = USMB_CALL_RUNS;
-	r.val = usmb_py.PyObject_Vectorcall(f, (PyObject *const *)args, npos, kwnames);
+	if (c->early) ask(c);
+	r.val = usmb_py.PyObject_Vectorcall(f, (PyObject *const *)args, nargs, kwnames);
 	c->state = USMB_CALL_ENDED;
 	int unseen = end_innermost();
 	if (!r.val) usmb_py_take_exception(&r);
 	if (c->asked) r.num = USMB_CALL_ASKED | (unseen ? USMB_CALL_UNSEEN : 0);
 	/* One that was put to a call around this one may have come up in here. */
 	if (r.exc && stopped(r.exc, c->asked ? MAX_CHAIN : 1)) r.num |= USMB_CALL_STOPPED;
+	return r;
+}
+
+usmb_pyret usmb_pyop_call_context(usmb_call *c, void *f, void **args, size_t npos, void *kwnames)
+{
+	USMB_PY_BEGIN(r);
+	r = usmb_py_call_with(c, f, args, npos, kwnames);
 	usmb_py_leave(st);
 	return r;
 }

@@ -15,9 +15,11 @@ typedef struct usmb_call {
 	uint64_t thread; /* Python's number of the thread that runs it */
 	int32_t state;   /* USMB_CALL_* */
 	int32_t asked;   /* it was interrupted, or was to be, while it ran */
+	int32_t early;   /* it was to be before it ran */
 	int32_t owed;    /* as far as is known, that has not been raised in its code yet */
 	uint64_t chain;  /* address of its thread's list of calls, while it runs */
 	int32_t memory;  /* what who allocates for the call's code has found in its context; 0 until then */
+	uint64_t number; /* by which Go finds the call's context; 0: the struct is one of Go's contextCalls */
 } usmb_call;
 
 enum { USMB_CALL_WAITS = 0, USMB_CALL_RUNS, USMB_CALL_ENDED };
@@ -33,8 +35,11 @@ enum {
    thread, and those of the calls around it are there still. */
 usmb_pyret usmb_pyop_call_context(usmb_call *c, void *f, void **args, size_t npos, void *kwnames);
 
-/* Any thread: raises usmbridge.Interrupted in the call's thread, once, if the call is
-   still running when this thread has the GIL. */
+/* The same with the GIL held; nargs may have PY_VECTORCALL_ARGUMENTS_OFFSET. */
+usmb_pyret usmb_py_call_with(usmb_call *c, void *f, void **args, size_t nargs, void *kwnames);
+
+/* Any thread: raises usmbridge.Interrupted in the call's thread, once, if the call has not
+   ended when this thread has the GIL. One that has still to begin is interrupted as it does. */
 void usmb_pyop_interrupt(usmb_call *c);
 
 /* GIL: the class of the exception, borrowed; NULL with an exception. */

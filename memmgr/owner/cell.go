@@ -8,16 +8,17 @@ import (
 
 // Bits of a cell's flags; USMB_CELL_* in usmb_owner.h.
 const (
-	ReadOnly     uint32 = 1   // writes through this owner are refused
-	Exported     uint32 = 2   // left our hands through an exchange protocol
-	HostReadable uint32 = 4   // the processor may read the memory
-	Foreign      uint32 = 8   // memory of others
-	Queued       uint32 = 16  // free has been asked for, work is still pending
-	pendingHeld  uint32 = 32  // somebody looks at or changes pending right now
-	Poisoned     uint32 = 64  // nobody uses the block, and it is filled to show who does
-	Charged      uint32 = 128 // the account that the context numbers is charged with it
-	Lent         uint32 = 256 // given out by its address, without a handle
-	Shown        uint32 = 512 // C was given the cell
+	ReadOnly     uint32 = 1    // writes through this owner are refused
+	Exported     uint32 = 2    // left our hands through an exchange protocol
+	HostReadable uint32 = 4    // the processor may read the memory
+	Foreign      uint32 = 8    // memory of others
+	Queued       uint32 = 16   // free has been asked for, work is still pending
+	pendingHeld  uint32 = 32   // somebody looks at or changes pending right now
+	Poisoned     uint32 = 64   // nobody uses the block, and it is filled to show who does
+	Charged      uint32 = 128  // the account that the context numbers is charged with it
+	Lent         uint32 = 256  // given out by its address, without a handle
+	Shown        uint32 = 512  // C was given the cell
+	async        uint32 = 1024 // shown to those who let devices work on it in their own queues
 )
 
 // UnknownSize is the size of a cell whose allocation's extent nobody told.

@@ -37,7 +37,8 @@ enum {
 	USMB_CELL_POISONED = 64,     /* nobody uses the block, and it is filled to show who does */
 	USMB_CELL_CHARGED = 128,     /* the account that the context numbers is charged with it */
 	USMB_CELL_LENT = 256,        /* given out by its address, without a handle */
-	USMB_CELL_SHOWN = 512        /* C was given the cell */
+	USMB_CELL_SHOWN = 512,       /* C was given the cell */
+	USMB_CELL_ASYNC = 1024       /* shown to those who let devices work on it in their own queues */
 };
 
 /* What wakes a reaper: an eventfd, written only while somebody sleeps on it. */

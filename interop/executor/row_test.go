@@ -1,0 +1,240 @@
+//go:build cgo && linux
+
+package executor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/usmbridge/usmbridge/interop/executor"
+	"github.com/usmbridge/usmbridge/interop/python"
+)
+
+// rows are short functions of plain arguments, which a slot makes several calls of in a row.
+const rows = `
+import threading
+gates, count = {}, 0
+def shut(n): gates[n] = threading.Event()
+def gate(n):
+    e = gates.get(n)
+    if e: e.wait()
+    return n
+def lift(n): gates.pop(n).set()
+def inc():
+    global count
+    count += 1
+    return count
+def spin(n, x):
+    for _ in range(n): pass
+    return x
+`
+
+// row opens an executor and makes calls in one row: each slot is held until all of them wait.
+// The functions that it returns free the slots, one after the other.
+func row(t *testing.T, slots int, calls ...func(*executor.Executor) error) (*executor.Executor, *errgroup.Group, []func()) {
+	t.Helper()
+	py, _ := start(t)
+	m, err := py.Module("rows", rows)
+	require.NoError(t, err)
+	t.Cleanup(m.Release)
+	e, _ := open(t, executor.Config{Slots: slots})
+	ctx := context.Background()
+	for range 20 { // until they are known to be short
+		for _, c := range []struct {
+			function string
+			args     []any
+		}{{"gate", []any{0}}, {"spin", []any{0, 0}}, {"inc", nil}, {"shut", []any{0}}, {"lift", []any{0}}} {
+			_, err = e.Call(ctx, "rows:"+c.function, c.args...)
+			require.NoError(t, err)
+		}
+	}
+	var group errgroup.Group
+	free := make([]func(), slots)
+	for i := range slots {
+		began, running := begun(t)
+		ev, set := event(t)
+		free[i] = set
+		group.Go(func() error { _, err := e.Call(ctx, "models:wait", began, ev); return err })
+		await(t, running)
+	}
+	for i, call := range calls {
+		group.Go(func() error { return call(e) })
+		require.Eventually(t, func() bool { return e.Stats().Waiting == i+1 }, soon, time.Millisecond)
+	}
+	return e, &group, free
+}
+
+func calling(function string, args ...any) func(*executor.Executor) error {
+	return func(e *executor.Executor) error {
+		_, err := e.Call(context.Background(), function, args...)
+		return err
+	}
+}
+
+// A call that waits for one behind it in its row does not keep it from another slot.
+func TestRowIsTakenApart(t *testing.T) {
+	e, group, free := row(t, 2, calling("rows:gate", 1), calling("rows:lift", 1))
+	m, err := python.Start()
+	require.NoError(t, err)
+	rows, err := m.Import("rows")
+	require.NoError(t, err)
+	defer rows.Release()
+	r, err := rows.Method("shut", 1)
+	require.NoError(t, err)
+	r.Release()
+	free[0]()
+	require.Eventually(t, func() bool { return e.Stats().Waiting <= 1 }, soon, time.Millisecond)
+	free[1]()
+	require.NoError(t, group.Wait())
+	require.Zero(t, e.Stats().Waiting)
+}
+
+// A result is there although a call behind it in its row takes long.
+func TestRowHandsOver(t *testing.T) {
+	py, _ := start(t)
+	short := make(chan error, 1)
+	_, group, free := row(t, 1, func(e *executor.Executor) error {
+		v, err := e.Call(context.Background(), "rows:spin", 1, 5)
+		if v != int64(5) {
+			err = errors.Join(err, fmt.Errorf("%v", v))
+		}
+		short <- err
+		return nil
+	}, calling("rows:gate", 2))
+	m, err := py.Import("rows")
+	require.NoError(t, err)
+	defer m.Release()
+	r, err := m.Method("shut", 2)
+	require.NoError(t, err)
+	r.Release()
+	free[0]()
+	select {
+	case err := <-short:
+		require.NoError(t, err)
+	case <-time.After(soon):
+		t.Fatal("the result waits for the next call's end")
+	}
+	r, err = m.Method("lift", 2)
+	require.NoError(t, err)
+	r.Release()
+	require.NoError(t, group.Wait())
+}
+
+// Who leaves a row is not called, and the others are.
+func TestRowIsLeft(t *testing.T) {
+	py, _ := start(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	left := make(chan struct{})
+	e, group, free := row(t, 1, calling("rows:gate", 3), func(e *executor.Executor) error {
+		defer close(left)
+		_, err := e.Call(ctx, "rows:inc")
+		if !errors.Is(err, python.ErrNotBegun) {
+			return fmt.Errorf("the call that was left: %w", err)
+		}
+		return nil
+	}, calling("rows:spin", 1, 1))
+	m, err := py.Import("rows")
+	require.NoError(t, err)
+	defer m.Release()
+	r, err := m.Method("shut", 3)
+	require.NoError(t, err)
+	r.Release()
+	free[0]()
+	require.Eventually(t, func() bool { return e.Stats().Waiting < 3 }, soon, time.Millisecond)
+	cancel()
+	await(t, left)
+	r, err = m.Method("lift", 3)
+	require.NoError(t, err)
+	r.Release()
+	require.NoError(t, group.Wait())
+	o, err := m.Attr("count")
+	require.NoError(t, err)
+	defer o.Release()
+	n, err := o.Int()
+	require.NoError(t, err)
+	require.EqualValues(t, 20, n)
+}
+
+// Close refuses what is in rows and has not begun, when its context ends.
+func TestRowIsClosed(t *testing.T) {
+	refused := func(e *executor.Executor) error {
+		if _, err := e.Call(context.Background(), "rows:inc"); !errors.Is(err, executor.ErrClosed) {
+			return fmt.Errorf("not refused: %w", err)
+		}
+		return nil
+	}
+	began := make(chan struct{})
+	py, _ := start(t)
+	f, err := py.New(func() { close(began) })
+	require.NoError(t, err)
+	defer f.Release()
+	e, group, free := row(t, 1, func(e *executor.Executor) error {
+		_, err := e.Call(context.Background(), "models:forever", f)
+		if !errors.Is(err, python.ErrInterrupted) || !errors.Is(err, executor.ErrClosed) {
+			return fmt.Errorf("not interrupted: %w", err)
+		}
+		return nil
+	}, refused, refused)
+	free[0]()
+	await(t, began)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, e.Close(ended))
+	require.NoError(t, group.Wait())
+}
+
+// Contexts that end at any time hit their own calls alone: all others give what they should,
+// however they follow each other in rows.
+func TestRowsUnderCancellation(t *testing.T) {
+	for _, slots := range []int{1, 3} {
+		t.Run(fmt.Sprint(slots), func(t *testing.T) {
+			py, _ := start(t)
+			m, err := py.Module("rows", rows)
+			require.NoError(t, err)
+			defer m.Release()
+			e, _ := open(t, executor.Config{Slots: slots, Queue: 100})
+			var group errgroup.Group
+			var ended, wanted atomic.Int64
+			for g := range 16 {
+				group.Go(func() error {
+					random := rand.New(rand.NewPCG(1, uint64(g)))
+					for i := range 300 {
+						ctx, cancel := context.WithCancel(context.Background())
+						mayEnd := random.IntN(3) == 0
+						n := random.IntN(2000)
+						if mayEnd {
+							time.AfterFunc(time.Duration(random.IntN(400))*time.Microsecond, cancel)
+							n *= 20
+						}
+						want := int64(g*1000 + i)
+						v, err := e.Call(ctx, "rows:spin", n, want)
+						cancel()
+						switch {
+						case err == nil && v == want:
+							wanted.Add(1)
+						case err != nil && mayEnd && errors.Is(err, context.Canceled):
+							ended.Add(1)
+						default:
+							return fmt.Errorf("%v, %w for %d, of a context that may end: %v", v, err, want, mayEnd)
+						}
+					}
+					return nil
+				})
+			}
+			require.NoError(t, group.Wait())
+			require.EqualValues(t, 16*300, ended.Load()+wanted.Load())
+			t.Logf("%d calls gave their results, %d ended with their contexts", wanted.Load(), ended.Load())
+			v, err := e.Call(t.Context(), "rows:spin", 1, 7)
+			require.NoError(t, err)
+			require.Equal(t, int64(7), v)
+		})
+	}
+}

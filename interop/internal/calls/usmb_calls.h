@@ -1,0 +1,91 @@
+/*
+ * usmb_calls.h: several calls of Python functions in one entry into Python, their arguments
+ * and plain results without Go.
+ */
+#ifndef USMB_CALLS_H
+#define USMB_CALLS_H
+
+#include "usmb_pycall.h"
+
+/*
+ * Arguments are a row of words, written by Go without the GIL. Each value begins with a word
+ * of its kind and, above USMB_ARG_BITS, a number n; the words that follow, and then the
+ * values inside of it:
+ */
+enum {
+	USMB_ARG_NONE = 0,
+	USMB_ARG_BOOL,     /* n */
+	USMB_ARG_INT,      /* the int64 */
+	USMB_ARG_UINT,     /* the uint64 */
+	USMB_ARG_FLOAT,    /* the double */
+	USMB_ARG_COMPLEX,  /* two doubles */
+	USMB_ARG_TEXT,     /* n bytes of UTF-8 and a NUL, filled up to whole words */
+	USMB_ARG_BYTES,    /* the same */
+	USMB_ARG_BORROWED, /* a PyObject* that the caller keeps until the call is over */
+	USMB_ARG_ARRAY,    /* n dimensions: cell (with a reference), first element, dtype, flags, extents, strides */
+	USMB_ARG_LIST,     /* n values */
+	USMB_ARG_TUPLE,    /* n values */
+	USMB_ARG_DICT      /* n keys, each with its value */
+};
+#define USMB_ARG_BITS 4
+#define USMB_ARG_WAIT (1u << 31) /* flag of an array: what was told to write there is waited for */
+
+/* Who has the say over a call: moved by exchange, by its caller and by who runs it. */
+enum { USMB_ITEM_WAITS = 0, USMB_ITEM_RUNS, USMB_ITEM_LEFT, USMB_ITEM_DONE };
+
+/* One call. The memory is C's; Go fills it in, and reads it when the call is over. */
+typedef struct usmb_item {
+	usmb_call call;
+	_Atomic uint32_t state; /* USMB_ITEM_* */
+	uint32_t begun;         /* it is in USMB_ITEM_RUNS before it is run */
+	uint32_t named;         /* of the arguments, how many at the end are a name and a value */
+	uint32_t positional;
+	uint32_t room, used, at; /* words of code: allocated, written, and read */
+	uint64_t *code;
+	void *function; /* borrowed: whoever runs the batch keeps it */
+	int64_t nanoseconds;
+	/* The result. kind is of usmb_pyop_view; plain ones are in here, of others, and where an
+	   interrupt had a part in it, val is a new reference. num is USMB_CALL_*; number is the
+	   integer. A failure to wait for what was written is an exception, too. */
+	usmb_pyret result;
+	int64_t number;
+} usmb_item;
+
+enum { USMB_BATCH = 32 };
+
+/* Calls to be made in a row. */
+typedef struct usmb_batch {
+	/* To be run: who exchanges one for NULL has it. */
+	_Atomic(usmb_item *) items[USMB_BATCH];
+	uint32_t n;
+	/* Which of them have been run, in that order; those below ended may be read. */
+	uint32_t order[USMB_BATCH];
+	_Atomic uint32_t ended;
+	_Atomic int32_t current; /* which runs, -1 for none */
+	_Atomic int64_t began;   /* when that was, by CLOCK_MONOTONIC */
+} usmb_batch;
+
+usmb_item *usmb_item_new(uint64_t number);
+void usmb_item_free(usmb_item *item);
+/* Room for so many more words; 0 when there is none. */
+int usmb_item_grow(usmb_item *item, uint32_t words);
+/* Gives up what the arguments hold that no call has taken, and makes the item a new one. No GIL. */
+void usmb_item_clear(usmb_item *item);
+/* Gives up the result of a call that nobody wants. No GIL. */
+void usmb_item_drop(usmb_item *item);
+
+/* Makes the calls; 0, or why Python could not be entered, which is every call's result. */
+int usmb_batch_run(usmb_batch *batch);
+
+int64_t usmb_calls_now(void);
+
+/* Memory of arguments that is to be waited for. */
+typedef struct usmb_waits {
+	uint32_t n, room;
+	struct usmb_cell **cells; /* with a reference each */
+	struct usmb_cell *few[8];
+} usmb_waits;
+/* GIL: a new reference to the next value of the arguments; NULL with an exception. */
+PyObject *usmb_argument(usmb_item *item, usmb_waits *waits);
+
+#endif
