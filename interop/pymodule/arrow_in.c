@@ -136,9 +136,10 @@ static int read_tensor(PyObject *parameters, column *c)
 	}
 	if (size * zero != c->size) return malformed("describe a tensor whose shape is not that of its lists");
 	uint64_t seen = 0;
-	for (int i = 0; permuted && i < permuted; i++)
+	for (int i = 0; i < permuted; i++)
 		if (order[i] < n) seen |= UINT64_C(1) << order[i];
-	if (permuted && (permuted != n || seen != (UINT64_C(1) << n) - 1))
+	given = usmb_py.PyDict_GetItemString(parameters, "permutation"); /* borrowed */
+	if (given && given != usmb_py.Py_None && (permuted != n || seen != (UINT64_C(1) << n) - 1))
 		return malformed("describe a tensor by a permutation that is none of its axes");
 	usmb_fill_strides(n, shape, strides, 0);
 	for (int i = 0; i < n; i++) {

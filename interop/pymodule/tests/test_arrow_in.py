@@ -351,6 +351,7 @@ REFUSED = [
     ("permutation twice the same", BufferError, "tensors", dict(text=b'{"shape":[1,3],"permutation":[0,0]}')),
     ("permutation of other axes", BufferError, "tensors", dict(text=b'{"shape":[1,3],"permutation":[1,2]}')),
     ("permutation of axis 64", BufferError, "tensors", dict(text=b'{"shape":[1,3],"permutation":[64,1]}')),
+    ("permutation of nothing", BufferError, "tensors", dict(text=b'{"shape":[1,3],"permutation":[]}')),
     ("permutation too short", BufferError, "tensors", dict(text=b'{"shape":[1,3],"permutation":[0]}')),
     ("another extension", TypeError, "tensors", dict(name=b"somebody.else")),
     ("an extension that is no text", TypeError, "tensors", dict(name=b"\xff\xfe\x00")),

@@ -4,14 +4,19 @@ package main
 
 import "strings"
 
+// byHand is how a line calls the program that hosts Python; check-long has a build of its own.
+const byHand = "../../../bin/usmpython"
+
 // command is a stage that is a line of shell, run in the root with HUNT seconds in its
 // environment. It is run whole, with nothing of ours beside it.
 func command(name, line, count string) *stage {
-	s := &stage{
-		Name: name, Command: line, Alone: true,
-		Args: func(*runner, float64) []string {
-			return []string{"bash", "-o", "pipefail", "-c", strings.ReplaceAll(line, "go test ", goCommand()+" test ")}
-		},
+	s := &stage{Name: name, Command: line, Alone: true}
+	if strings.Contains(line, byHand) {
+		s.Build = plainHost
+	}
+	s.Args = func(r *runner, _ float64) []string {
+		here := strings.NewReplacer("go test ", goCommand()+" test ", byHand, r.built(plainHost))
+		return []string{"bash", "-o", "pipefail", "-c", here.Replace(line)}
 	}
 	if count != "" {
 		s.Read = counting(count)
@@ -22,6 +27,7 @@ func command(name, line, count string) *stage {
 const (
 	// With -v, each test and each of its cases.
 	goTests     = `^\s*--- PASS: `
+	soaked      = `: (\d+) exchanges of `
 	pythonsTest = `\b(\d+) passed\b`
 )
 
@@ -31,6 +37,11 @@ func commands() []*stage {
 	return []*stage{
 		command("failing allocations and interrupts",
 			"cd interop/pymodule/tests && USMBRIDGE_HUNT=1 ../../../bin/usmpython -m pytest -q -s -p no:cacheprovider -k 'allocations or interrupts' test_scarce.py", pythonsTest),
+		command("failing calls and allocations of C", "USMBRIDGE_HUNT=1 go test -count=1 -timeout 240m -v ./interop/internal/memcheck", goTests),
+		command("long soak from Go", "USMBRIDGE_SOAK=10000000 go test -count=1 -timeout 0 -v -run '^TestSoak$' ./interop/pymodule", soaked),
+		command("long soak from Python",
+			"cd interop/pymodule/tests && USMBRIDGE_SOAK=10000000 ../../../bin/usmpython -m pytest -q -s -p no:cacheprovider -k test_soak test_soak.py", pythonsTest),
+		command("long stopped server", "cd interop/flight && USMBRIDGE_HUNT=1 go test -count=1 -timeout 60m -v -run StoppedServer .", goTests),
 		command("long killed peers", "USMBRIDGE_HUNT=1000 go test -count=1 -timeout 60m -v -run KilledAtRandom ./interop/share", goTests),
 		command("long killed Python processes",
 			"cd interop/pymodule/tests && USMBRIDGE_HUNT=1 ../../../bin/usmpython -m pytest -q -s -p no:cacheprovider -k killed_at_random test_processes.py", pythonsTest),

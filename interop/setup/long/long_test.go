@@ -295,6 +295,27 @@ func TestHuntsOutput(t *testing.T) {
 	assert.EqualValues(t, 15, p.executions)
 }
 
+// A line of shell runs what is built for it, with the seconds in its environment; the runner is
+// nobody's but ours.
+func TestCommand(t *testing.T) {
+	t.Parallel()
+	r, _ := newRunner(t, t.TempDir(), "one", 5)
+	s := command("long x", "cd . && echo "+byHand+" $HUNT && false | cat", "")
+	assert.Same(t, plainHost, s.Build)
+	s.Build = nil // it takes a minute
+	args := s.Args(r, 5)
+	assert.Equal(t, []string{"bash", "-o", "pipefail", "-c"}, args[:4])
+	assert.Equal(t, "cd . && echo "+r.built(plainHost)+" $HUNT && false | cat", args[4])
+	r.env = append(r.env, "HUNT=5")
+	r.run(t.Context(), []*stage{s}, 1)
+	rec, _ := r.book.get("long x")
+	require.Len(t, rec.Findings, 1, "the first of a pipe's commands failed")
+	assert.Contains(t, rec.Findings[0], r.built(plainHost)+" 5")
+	var p progress
+	counting(soaked)("    soak_test.go:224: out: 10000123 exchanges of 9 kinds in 3 s, resident 1 KiB", &p)
+	assert.EqualValues(t, 10000123, p.executions)
+}
+
 // Only one run writes into a record.
 func TestOneAtATime(t *testing.T) {
 	t.Parallel()

@@ -205,7 +205,7 @@ var (
 
 func (h *host) hunt(name string) *stage {
 	s := &stage{Name: h.name + " " + name, Dir: pythonTests, Timed: true, Build: h.build, Read: readHunt, Env: h.env}
-	s.Command = "cd " + pythonTests + " && ../../../bin/usmpython -m robust " + name
+	s.Command = "cd " + pythonTests + " && " + byHand + " -m robust " + name
 	s.Args = func(r *runner, seconds float64) []string {
 		return []string{
 			r.built(h.build), "-m", "robust", "--fresh", "--seconds", fmt.Sprintf("%.1f", seconds),

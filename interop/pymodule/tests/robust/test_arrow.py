@@ -234,10 +234,9 @@ def tensor(parameters, size):
         raise no
     strides = oracles.c_order(shape)
     if order is not None:
-        if not isinstance(order, list) or not all(map(whole, order)) or order and sorted(order) != list(range(len(shape))):
+        if not isinstance(order, list) or not all(map(whole, order)) or sorted(order) != list(range(len(shape))):
             raise no
-        if order:
-            shape, strides = [shape[i] for i in order], [strides[i] for i in order]
+        shape, strides = [shape[i] for i in order], [strides[i] for i in order]
     return tuple(shape), tuple(strides)
 
 
