@@ -37,7 +37,7 @@ QUIET_ENV := env -u USMBRIDGE_SYCL
 
 .DEFAULT_GOAL := help
 .PHONY: help run serve test test-nested test-pythons test-versions test-peers bench bench-wheel bench-service check check-long build python python-run wheel flight browser clean \
-	vet portable format fmt lint analyse memcheck race asan ubsan cgocheck fuzz
+	vet portable format fmt lint analyse memcheck race asan ubsan cgocheck clobber fuzz
 
 help: ## list the targets
 	@echo "usmbridge: SYCL unified shared memory for Go, seen from Python without a copy"
@@ -170,7 +170,7 @@ bench-wheel: wheel ## the Python benchmarks with the wheel in a plain python
 	@echo; echo "== CuTe layouts"
 	@$(WHEELED) interop/pymodule/bench/cute_bench.py
 
-check: format vet lint analyse memcheck race asan cgocheck fuzz ## format, vet, lint, analysis of C, valgrind, race, asan, cgocheck2, fuzz smoke
+check: format vet lint analyse memcheck race asan cgocheck clobber fuzz ## format, vet, lint, analysis of C, valgrind, race, asan, cgocheck2, clobberfree, fuzz smoke
 
 # The same means for as long as they need: a night, not a change. What was interrupted goes on
 # where it was; `make check-long ONLY=cute` is one surface or target, ARGS=-list shows them all.
@@ -217,6 +217,14 @@ memcheck: ## the C parts without Go and Python, by a C program: under valgrind, 
 # and of the floors run nothing of ours.
 INSTRUMENTED = $$($(GO) list ./... | grep -vE '/interop/(wheel|setup|internal/(api|arch|memcheck|pypackage))(/|$$)')
 
+# Those with C of their own, or that hand memory to C: what is above them the address sanitizer
+# and cgocheck2 go through for the same C once more, which ALL=1 does, and check-long with it.
+ifdef ALL
+WITH_C = $(INSTRUMENTED)
+else
+WITH_C = ./dlpack ./dlpack/internal/... ./memmgr/... ./syclobj/... ./usmarray/... ./interop/python/... ./interop/pymodule ./interop/share
+endif
+
 race: python
 	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) GO="$(GO)" interop/setup/patient-test.sh -race -timeout 20m -- $(INSTRUMENTED)
 
@@ -228,7 +236,7 @@ ASAN_ENV = env ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0 LD_LIBRARY_P
 	LD_PRELOAD=$$(realpath $$($(shell $(GO) env CC) -print-file-name=libstdc++.so.6))
 
 asan: python
-	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) GO="$(GO)" interop/setup/patient-test.sh -asan -exec "$(ASAN_ENV)" -timeout 25m -- $(INSTRUMENTED)
+	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) GO="$(GO)" interop/setup/patient-test.sh -asan -exec "$(ASAN_ENV)" -timeout 25m -- $(WITH_C)
 
 # Undefined behaviour of C, overflow of signed numbers and pointer arithmetic included, ends
 # the program that does it.
@@ -238,8 +246,18 @@ ubsan: python ## the tests with all C under the undefined behaviour sanitizer; p
 	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) UBSAN_OPTIONS=print_stacktrace=1 CGO_CFLAGS="-g -O1 $(UBSAN)" CGO_LDFLAGS="$(UBSAN)" GO="$(GO)" \
 	  interop/setup/patient-test.sh -count=1 -timeout 30m -- ./dlpack/... ./memmgr/... ./syclobj/... ./usmarray/... ./interop/...
 
+# It looks at what Go code stores: of the Python suite those files do that enter Go most.
+ifndef ALL
+CGOCHECK_PYTHON = USMBRIDGE_PYTESTS="test_array.py test_lifetime.py test_share.py test_suai_in.py test_suai_out.py test_queues.py test_interprocess.py test_cute_life.py"
+endif
+
 cgocheck: python
-	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) GOEXPERIMENT=cgocheck2 GO="$(GO)" interop/setup/patient-test.sh -timeout 20m -- $(INSTRUMENTED)
+	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) $(CGOCHECK_PYTHON) GOEXPERIMENT=cgocheck2 GO="$(GO)" interop/setup/patient-test.sh -timeout 20m -- $(WITH_C)
+
+# A selection with a restless collector that fills what it frees, quickly; check-long has all.
+clobber: python ## GOGC=1 with clobberfree: what keeps memory of Go's alive, and what does not
+	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) GOGC=1 GODEBUG=clobberfree=1 GO="$(GO)" interop/setup/patient-test.sh -count=1 -timeout 20m -- \
+	  ./dlpack ./memmgr/owner ./syclobj ./usmarray/kernel ./interop/python
 
 fuzz: ## each fuzz target for FUZZTIME
 	@for m in . $(NESTED); do \

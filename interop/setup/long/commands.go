@@ -53,6 +53,8 @@ func commands() []*stage {
 		command("long C without Go", "USMBRIDGE_HUNT=1 go test -count=1 -timeout 2h -v ./interop/internal/memcheck", goTests),
 		command("long load of a service", "go run ./memmgr/membench -endure 1h", `^endure: (\d+) requests`),
 		command("long waits", "USMBRIDGE_HUNT=$HUNT go test -count=1 -timeout 120m -v -run NobodyWaitsForEver ./memmgr", goTests),
+		command("tests address sanitizer", "make asan ALL=1", `^ok\s`),
+		command("tests cgocheck2", "make cgocheck ALL=1", `^ok\s`),
 		command("tests UBSan", "make ubsan", `^ok\s`),
 		command("tests GOGC=1 clobberfree", "GOGC=1 GODEBUG=clobberfree=1 go test -count=1 -timeout 120m ./...", `^ok\s`),
 		command("tests race, five times", "go test -race -count=5 -timeout 240m ./...", `^ok\s`),
