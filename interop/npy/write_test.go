@@ -106,7 +106,7 @@ func TestFailingWriters(t *testing.T) {
 }
 
 // fullEnv names the file that the child of TestDiskFull writes; the disk is full for it
-// because files may not be larger than 1 MiB.
+// because files may not be larger than so many bytes.
 const fullEnv = "USMBRIDGE_TEST_NPY_FULL"
 
 func TestDiskFull(t *testing.T) {

@@ -1,0 +1,82 @@
+package memmgr_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+)
+
+const addressesEnv = "USMBRIDGE_TEST_ADDRESSES"
+
+// The system gives a process no more addresses, at each of many places of a script that takes
+// memory of all sizes from the host and from a pool. It is told by an error of its own, all that
+// was taken goes back, and with room again the script runs whole. What Go needs for itself is
+// there: a program of Go's ends without it.
+func TestEveryAddressLimit(t *testing.T) {
+	if os.Getenv(addressesEnv) == "" {
+		if instrumented {
+			t.Skip("a sanitizer takes many TiB of addresses, and more as it goes")
+		}
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestEveryAddressLimit$", "-test.v")
+		cmd.Env = append(os.Environ(), addressesEnv+"=1", "GOGC=off")
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.Contains(t, string(out), "--- PASS: TestEveryAddressLimit")
+		return
+	}
+	var was syscall.Rlimit
+	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_AS, &was))
+	pool := memmgr.NewPool(memmgr.Host())
+	script := func() (refused int) {
+		var held []memmgr.Buffer
+		for i := range 24 {
+			for _, r := range []memmgr.Resource{memmgr.Host(), pool} {
+				b, err := memmgr.New(r, memmgr.Request{Size: uintptr(1+i) << 20})
+				if err != nil {
+					var oom *memmgr.OutOfMemoryError
+					require.ErrorAs(t, err, &oom)
+					require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+					refused++
+					continue
+				}
+				mem, err := b.Bytes()
+				require.NoError(t, err)
+				mem[0], mem[len(mem)-1] = 1, 1
+				held = append(held, b)
+			}
+		}
+		for _, b := range held {
+			b.Release()
+		}
+		n, _ := memmgr.LiveCount()
+		require.Zero(t, n)
+		pool.Trim(0)
+		require.Zero(t, pool.Stats().ReservedBytes.Current)
+		return refused
+	}
+	require.Zero(t, script())
+	last := -1
+	const most, step = 800 << 20, 16 << 20
+	for room := uint64(128 << 20); room <= most; room += step { // 128 MiB are Go's own
+		var pages uint64
+		text, err := os.ReadFile("/proc/self/statm")
+		require.NoError(t, err)
+		_, err = fmt.Sscan(string(text), &pages)
+		require.NoError(t, err)
+		require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_AS, &syscall.Rlimit{Cur: pages*uint64(os.Getpagesize()) + room, Max: was.Max}))
+		refused := script()
+		require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_AS, &was))
+		if last < 0 {
+			require.Positive(t, refused, "the first limit was meant to be reached")
+		}
+		last = refused
+		require.Zero(t, script(), "with room again")
+	}
+	require.NoError(t, pool.Close())
+}
