@@ -120,3 +120,42 @@ func BenchmarkDropInC(b *testing.B) {
 		l.Drain()
 	}
 }
+
+// 16 C threads and 16 goroutines have the same cells: the ones give up what they hold, the
+// others take and give up references of their own, by handles that may be stale by then. Each
+// cell ends once, when the last of both has let go.
+func TestSameCellsOnThreadsAndGoroutines(t *testing.T) {
+	const n, both, rounds = 4000, 16, 3
+	var drained atomic.Int64
+	l := owner.NewList(func(c *owner.Cell) { drained.Add(1); owner.Recycle(c) })
+	for round := range rounds {
+		cells, refs := make([]*owner.Cell, n), make([]owner.Ref, n)
+		for i := range cells {
+			c, err := owner.New(l)
+			require.NoError(t, err)
+			cells[i], refs[i] = c, c.Ref()
+		}
+		var goroutines sync.WaitGroup
+		var stop atomic.Bool
+		var taken atomic.Int64
+		for g := range both {
+			goroutines.Go(func() {
+				for i := g; !stop.Load(); i++ {
+					if r := refs[i*7919%n]; r.TryRetain() {
+						taken.Add(1)
+						r.Cell().Release()
+					}
+				}
+			})
+		}
+		require.Eventually(t, func() bool { return taken.Load() > both }, time.Minute, time.Millisecond)
+		require.NoError(t, ownertest.DropOnThreads(cells, both))
+		stop.Store(true)
+		goroutines.Wait()
+		l.Sync()
+		require.Eventually(t, func() bool { return drained.Load() == int64(n*(round+1)) }, time.Minute, time.Millisecond)
+		for _, r := range refs {
+			require.False(t, r.Valid())
+		}
+	}
+}
