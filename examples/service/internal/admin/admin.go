@@ -5,7 +5,6 @@ import (
 	"embed"
 	"io/fs"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -76,11 +75,7 @@ func New(e *engine.Engine, o Options) *Handler {
 	mux.HandleFunc("/livez", probe(e.Live))
 	mux.HandleFunc("/readyz", probe(e.Ready))
 	profiles(ctx, mux, o.Pool)
-	hosts := make([]string, len(o.Hosts))
-	for i, host := range o.Hosts {
-		hosts[i] = strings.ToLower(strings.Trim(host, "[]"))
-	}
-	h.Handler = &guard{hosts: hosts, next: mux}
+	h.Handler = &guard{hosts: o.Hosts, next: mux}
 	return h
 }
 

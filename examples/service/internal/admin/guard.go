@@ -1,18 +1,17 @@
 package admin
 
 import (
-	"net"
 	"net/http"
-	"net/netip"
-	"slices"
 	"strings"
 	"time"
+
+	"github.com/usmbridge/usmbridge/examples/service/internal/hosts"
 )
 
 // guard refuses what a browser sends on behalf of others, and forbids it what the page does
 // not need.
 type guard struct {
-	hosts []string // names that requests may be for, in lower case, without ports
+	hosts []string // names that requests may be for, without ports
 	next  http.Handler
 }
 
@@ -50,7 +49,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		h.Set("Allow", "GET, HEAD")
 		http.Error(w, "these pages are for reading: GET and HEAD", http.StatusMethodNotAllowed)
-	case !g.knows(r.Host):
+	case !hosts.Known(r.Host, g.hosts):
 		http.Error(w, "this address is not known here by that name: use a numeric address or localhost, or have the name allowed at the start",
 			http.StatusMisdirectedRequest)
 	case foreign(r):
@@ -58,21 +57,6 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		g.next.ServeHTTP(w, r)
 	}
-}
-
-// knows tells whether a Host header is one that no foreign name server can have made a browser
-// send: a number, localhost, or a name of the operator's.
-func (g *guard) knows(host string) bool {
-	name := host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		name = h
-	}
-	name = strings.TrimSuffix(strings.TrimPrefix(name, "["), "]")
-	if _, err := netip.ParseAddr(name); err == nil {
-		return true
-	}
-	name = strings.ToLower(strings.TrimSuffix(name, "."))
-	return name == "localhost" || slices.Contains(g.hosts, name)
 }
 
 // foreign tells whether a page of another origin made its browser ask. What a person follows a

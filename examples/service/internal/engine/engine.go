@@ -201,20 +201,20 @@ func (e *Engine) Begin(ctx context.Context, tenant, model, version string) (*Req
 	if err := e.count(); err != nil {
 		return nil, err
 	}
-	ticket, err := m.queue.Enter(tenant)
+	account, err := e.accounts.enter(tenant)
 	if err != nil {
+		e.discount()
+		return nil, err
+	}
+	ticket, err := m.queue.Enter(account.name)
+	if err != nil {
+		e.accounts.leave(account)
 		e.discount()
 		message := "as many requests are being served as may be at a time"
 		if errors.Is(err, fair.ErrTenantFull) {
 			message = "as many requests of this client are being served as may be at a time"
 		}
 		return nil, &oip.Error{Kind: oip.Busy, Message: message, RetryAfter: retryAfter, Err: err}
-	}
-	account, err := e.accounts.enter(tenant)
-	if err != nil {
-		ticket.Leave()
-		e.discount()
-		return nil, err
 	}
 	return newRequest(ctx, m, account, ticket, began), nil
 }

@@ -11,6 +11,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -413,10 +414,46 @@ func TestTenantsAreBounded(t *testing.T) {
 		require.LessOrEqual(t, len(e.Stats().Tenants), 2)
 	}
 	b := begin(t, e, "b", "identity", 1)
-	_, err := e.Begin(t.Context(), "c", "identity", "")
-	require.Equal(t, oip.Busy, kindOf(t, err))
-	b.End()
-	begin(t, e, "c", "identity", 1).End()
+	defer b.End()
+	for _, name := range []string{"c", "d"} {
+		r := begin(t, e, name, "identity", 1)
+		defer r.End()
+		require.ElementsMatch(t, []string{"a", "b", oip.OtherTenants}, tenants(e), "those for whom there is no place are one")
+	}
+}
+
+func tenants(e *engine.Engine) (names []string) {
+	for _, s := range e.Stats().Tenants {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// Whoever makes up names has them served as one tenant's; those who are known stay who they are.
+func TestMadeUpTenants(t *testing.T) {
+	_, err := engine.New(engine.Options{Runner: enginetest.NewRunner(), Memory: pool(t), NewTenants: -1})
+	require.Error(t, err)
+	start := time.Now()
+	e := enginetest.New(t, engine.Options{Tenants: 64, NewTenants: 1}, enginetest.Identity())
+	known := begin(t, e, "known", "identity", 1)
+	defer known.End()
+	own := 0
+	for i := range 400 {
+		name := fmt.Sprint("made up ", i)
+		begin(t, e, name, "identity", 1).End()
+		if slices.Contains(tenants(e), name) {
+			own++
+		}
+	}
+	require.LessOrEqual(t, own, 16+int(time.Since(start).Seconds()), "a burst, and one a second")
+	require.Contains(t, tenants(e), oip.OtherTenants)
+	again := begin(t, e, "known", "identity", 1)
+	defer again.End()
+	for _, s := range e.Stats().Tenants {
+		if s.Name == "known" {
+			require.Equal(t, 2, s.Requests)
+		}
+	}
 }
 
 // Many clients at once, some of which give up: everything ends.

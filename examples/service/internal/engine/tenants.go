@@ -3,6 +3,7 @@ package engine
 import (
 	"container/list"
 	"sync"
+	"time"
 
 	"github.com/usmbridge/usmbridge/examples/service/internal/oip"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -24,18 +25,26 @@ type account struct {
 
 // accounts are the tenants that are remembered, at most so many: the one that has had no
 // request for longest is forgotten first. Memory of a tenant that is forgotten stays valid.
+//
+// Names cost a client nothing where it may choose them, and an account takes its time and the place
+// of another's: only so many new ones come to be in a second. Those beyond, and those for whom there
+// is no place, are one tenant together, oip.OtherTenants.
 type accounts struct {
 	pool, calls       *memmgr.Pool // calls may be nil
 	options, forCalls memmgr.TenantOptions
-	most              int
+	most, perSecond   int
 
 	mu     sync.Mutex
 	byName map[string]*account
 	idle   list.List // of *account, longest first
+	may    float64   // come to be at present; at most a quarter of most, or perSecond
+	at     time.Time // when that was so
 }
 
 func (a *accounts) init(o *Options) {
 	a.pool, a.calls, a.most, a.byName = o.Memory, o.Calls, o.Tenants, map[string]*account{}
+	a.perSecond, a.may, a.at = o.NewTenants, 0, time.Now()
+	a.may = a.burst()
 	a.options = share(o.Limit)
 	if a.forCalls = a.options; a.calls != nil {
 		a.forCalls = share(o.CallsLimit)
@@ -48,12 +57,9 @@ func share(limit uint64) memmgr.TenantOptions {
 
 // enter is the account of a tenant, to be left.
 func (a *accounts) enter(name string) (*account, error) {
-	t, old, err := a.find(name)
-	for _, t := range old {
-		t.close()
-	}
-	if err != nil {
-		return nil, err
+	t, old := a.find(name)
+	if old != nil {
+		old.close()
 	}
 	// Pools take their time with a tenant, for which nobody else's request waits.
 	t.open.Do(func() {
@@ -99,30 +105,45 @@ func (a *accounts) fail(t *account) {
 	}
 }
 
-// find counts a user of an account, which may have to be opened. old are those that it takes
-// the place of, to be closed.
-func (a *accounts) find(name string) (t *account, old []*account, err error) {
+// find counts a user of a tenant's account, which may have to be opened. old is one whose place it
+// takes, to be closed.
+func (a *accounts) find(name string) (t, old *account) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	t = a.byName[name]
-	if t != nil {
-		if t.idle != nil {
-			a.idle.Remove(t.idle)
-			t.idle = nil
+	if a.byName[name] == nil && name != oip.OtherTenants {
+		first, full := a.idle.Front(), len(a.byName) >= a.most
+		switch {
+		case full && first == nil || !a.fresh():
+			name = oip.OtherTenants
+		case full:
+			old = a.forget(first.Value.(*account))
 		}
-		t.users++
-		return t, nil, nil
 	}
-	for len(a.byName) >= a.most {
-		first := a.idle.Front()
-		if first == nil {
-			return nil, old, &oip.Error{Kind: oip.Busy, Message: "more clients are being served than may be at a time", RetryAfter: retryAfter}
-		}
-		old = append(old, a.forget(first.Value.(*account)))
+	if t = a.byName[name]; t == nil {
+		t = &account{name: name, label: oip.TenantLabel(name)}
+		a.byName[name] = t
 	}
-	t = &account{name: name, label: oip.TenantLabel(name), users: 1}
-	a.byName[name] = t
-	return t, old, nil
+	if t.idle != nil {
+		a.idle.Remove(t.idle)
+		t.idle = nil
+	}
+	t.users++
+	return t, old
+}
+
+// burst is how many tenants may come to be at once.
+func (a *accounts) burst() float64 { return float64(max(a.most/4, a.perSecond)) }
+
+// fresh tells whether one tenant more may come to be, and counts it. The lock is held.
+func (a *accounts) fresh() bool {
+	now := time.Now()
+	a.may = min(a.may+now.Sub(a.at).Seconds()*float64(a.perSecond), a.burst())
+	a.at = now
+	if a.may < 1 {
+		return false
+	}
+	a.may--
+	return true
 }
 
 func (a *accounts) leave(t *account) {

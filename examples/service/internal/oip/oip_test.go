@@ -143,10 +143,27 @@ func TestQuote(t *testing.T) {
 func TestTenantLabel(t *testing.T) {
 	require.Equal(t, "10.0.0.1", TenantLabel("10.0.0.1"))
 	require.Equal(t, "::1", TenantLabel("0:0::1"))
-	require.Equal(t, "local", TenantLabel("unix"))
+	require.Equal(t, "local", TenantLabel(AddressTenant("@")))
+	require.Equal(t, "others", TenantLabel(OtherTenants))
 	secret := TenantLabel("Bearer abcdef")
 	require.Regexp(t, `^tenant [0-9a-f]{10}$`, secret)
 	require.Equal(t, secret, TenantLabel("Bearer abcdef"))
 	require.NotEqual(t, secret, TenantLabel("Bearer abcdeg"))
 	require.Equal(t, "fe80::1", TenantLabel("fe80::1%secret-of-a-client"), "a zone may be anything")
+}
+
+func TestTenantOfARequest(t *testing.T) {
+	for remote, want := range map[string]string{"": "local", "@": "local", "/run/s": "local", "10.0.0.1:80": "10.0.0.1", "[::1]:80": "::1"} {
+		require.Equal(t, want, AddressTenant(remote), remote)
+	}
+	name, err := NamedTenant("x-tenant", nil)
+	require.NoError(t, err)
+	require.Empty(t, name)
+	name, err = NamedTenant("x-tenant", []string{"a"})
+	require.NoError(t, err)
+	require.Equal(t, "a", name)
+	for _, names := range [][]string{{"a", "b"}, {strings.Repeat("x", MaxTenant+1)}} {
+		_, err = NamedTenant("x-tenant", names)
+		require.Equal(t, Invalid, As(err).Kind)
+	}
 }

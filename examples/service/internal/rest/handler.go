@@ -3,9 +3,9 @@ package rest
 import (
 	"errors"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -80,6 +80,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// net/http reads what a handler leaves of a body before it answers: not for ever.
 		_ = x.control.SetReadDeadline(time.Now().Add(min(drainTime, h.o.Grace/2)))
 	}
+	defer x.survive()
 	err := x.admit()
 	if err == nil {
 		err = x.route()
@@ -87,6 +88,19 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		x.fail(err)
 	}
+}
+
+// survive has a panic end its request alone, as net/http has it, and counts it.
+func (x *exchange) survive() {
+	p := recover()
+	if p == nil {
+		return
+	}
+	if err, ok := p.(error); !ok || !errors.Is(err, http.ErrAbortHandler) { // which is no fault, and counted where it was
+		x.h.o.Engine.Refused(oip.Internal)
+		x.h.o.Log.Error("a request panicked", "method", x.r.Method, "path", x.r.URL.Path, "panic", p, "stack", string(debug.Stack()))
+	}
+	panic(http.ErrAbortHandler) // the connection may be anywhere in the exchange
 }
 
 // path is a path that is taken apart from its front.
@@ -254,30 +268,12 @@ func (x *exchange) post(serve func() error) error {
 	return serve()
 }
 
-// maxTenant is the longest name of a tenant, in bytes.
-const maxTenant = 128
-
 // tenant is who stands behind the request.
 func (x *exchange) tenant() (string, error) {
 	if header := x.h.o.Tenant; header != "" {
-		switch names := x.r.Header[header]; {
-		case len(names) > 1 || len(names) == 1 && len(names[0]) > maxTenant:
-			return "", oip.Errorf(oip.Invalid, "the header %s names one tenant, in at most %d bytes", header, maxTenant)
-		case len(names) == 1 && names[0] != "":
-			return names[0], nil
+		if name, err := oip.NamedTenant(header, x.r.Header[header]); name != "" || err != nil {
+			return name, err
 		}
 	}
-	return addressOf(x.r.RemoteAddr), nil
-}
-
-// local is the address of those who come by a Unix socket.
-const local = "local"
-
-// addressOf is the address without its port; that of a Unix socket is the one of this machine.
-func addressOf(remote string) string {
-	host, _, err := net.SplitHostPort(remote)
-	if err != nil || host == "" {
-		return local
-	}
-	return host
+	return oip.AddressTenant(x.r.RemoteAddr), nil
 }

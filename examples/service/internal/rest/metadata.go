@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/usmbridge/usmbridge/examples/service/internal/engine"
+	"github.com/usmbridge/usmbridge/examples/service/internal/oip"
 )
 
 // marshal answers with a value by encoding/json: for what is asked seldom.
@@ -111,7 +112,7 @@ func (x *exchange) small(each func(s *scanner, key []byte) error) error {
 	if b.length == 0 {
 		return nil
 	}
-	text, give, err := b.text(&x.h.gate, addressOf(x.r.RemoteAddr))
+	text, give, err := b.text(&x.h.gate, oip.AddressTenant(x.r.RemoteAddr))
 	defer give()
 	if err != nil {
 		return err

@@ -1,12 +1,9 @@
 package rest
 
 import (
-	"net"
 	"net/http"
-	"net/netip"
-	"slices"
-	"strings"
 
+	"github.com/usmbridge/usmbridge/examples/service/internal/hosts"
 	"github.com/usmbridge/usmbridge/examples/service/internal/oip"
 )
 
@@ -28,19 +25,8 @@ func (x *exchange) admit() error {
 	if err := origins.Check(x.r); err != nil {
 		return &refusal{status: http.StatusForbidden, message: "requests of web pages of another origin are refused", err: err}
 	}
-	if !x.h.mine(x.r.Host) {
+	if !hosts.Known(x.r.Host, x.h.o.Hosts) {
 		return &refusal{status: http.StatusForbidden, message: "requests of web pages are refused under the name " + oip.Quote(x.r.Host)}
 	}
 	return nil
-}
-
-// mine tells whether a Host header is an address, localhost, or a name that the operator gave.
-func (h *Handler) mine(host string) bool {
-	name, _, err := net.SplitHostPort(host)
-	if err != nil {
-		name = host
-	}
-	name = strings.ToLower(strings.Trim(name, "[]"))
-	_, err = netip.ParseAddr(name)
-	return err == nil || name == "localhost" || slices.Contains(h.o.Hosts, name)
 }

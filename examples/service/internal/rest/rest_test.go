@@ -897,6 +897,7 @@ func TestWebPages(t *testing.T) {
 		{"POST", "rebound.example", "http://rebound.example", "", 403},
 		{"POST", "models.example:80", "http://models.example:80", "same-origin", 200},
 		{"POST", "Models.Example", "http://Models.Example", "", 200},
+		{"POST", "models.example.", "http://models.example.", "", 200},
 		{"POST", "localhost:1", "http://localhost:1", "", 200},
 		{"POST", "[::1]:1", "http://[::1]:1", "same-origin", 200},
 		{"POST", "127.0.0.1", "http://127.0.0.1", "same-origin", 200},
@@ -932,9 +933,6 @@ func TestTenants(t *testing.T) {
 	require.Equal(t, 200, v.inference("identity", binaryFloats(1), floats(1), "X-Tenant", "somebody").status)
 	require.ElementsMatch(t, []string{"127.0.0.1", "somebody"}, names())
 	v.inference("identity", binaryFloats(1), floats(1), "X-Tenant", strings.Repeat("x", 200)).message(t, 400)
-	require.Equal(t, "local", addressOf("@"))
-	require.Equal(t, "local", addressOf(""))
-	require.Equal(t, "::1", addressOf("[::1]:80"))
 }
 
 // Connections of all, and of one address, are bounded.
@@ -993,4 +991,18 @@ func TestOptions(t *testing.T) {
 	}
 	require.Positive(t, perBytes(math.MaxInt64, 1))
 	memmgr.Flush()
+}
+
+// A panic costs its own request, and is counted.
+func TestPanic(t *testing.T) {
+	m := enginetest.Identity()
+	m.Infer = func(context.Context, []*usmarray.Array, []*usmarray.Array) ([]*usmarray.Array, error) {
+		panic("the model's runner")
+	}
+	v := serve(t, setup{models: []*enginetest.Model{m}})
+	_, err := v.client.Post("http://"+v.address+"/v2/models/identity/infer", "application/json",
+		strings.NewReader(`{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]}]}`))
+	require.Error(t, err, "its connection ends")
+	require.EqualValues(t, 1, v.engine.Stats().Refused[oip.Internal])
+	require.Equal(t, 200, v.do("GET", "/v2", nil).status)
 }

@@ -45,17 +45,6 @@ func cut(ctx context.Context) {
 	}
 }
 
-// address is the part of a peer's address that stays from one connection to the next.
-func address(a net.Addr) string {
-	if a == nil {
-		return ""
-	}
-	if t, ok := a.(*net.TCPAddr); ok {
-		return t.IP.String()
-	}
-	return a.Network()
-}
-
 // share counts what each of many holds, and lets nobody have more than so much. It knows
 // those alone who hold something.
 type share struct {

@@ -1,6 +1,6 @@
 // Package rpc serves an engine by gRPC: the Open Inference Protocol's GRPCInferenceService
 // (package pb describes it) with Triton's extensions for streams, statistics, configuration,
-// the repository's index and system shared memory, and grpc.health.v1 beside it.
+// the repository's index and system shared memory, and grpc.health.v1 and reflection beside it.
 //
 // # Tensors
 //

@@ -118,6 +118,7 @@ func New(o Options) (*Server, error) {
 	)
 	s.grpc.RegisterService(&description, s)
 	s.grpc.RegisterService(&healthDescription, health{s})
+	s.reflected()
 	return s, nil
 }
 
@@ -189,7 +190,9 @@ func (s *Server) Calls() int { return s.gate.Streams() }
 
 // enter counts a call in, or refuses it.
 func (s *Server) enter(ctx context.Context) (tenant string, leave func(), err error) {
-	tenant = s.tenant(ctx)
+	if tenant, err = s.tenant(ctx); err != nil {
+		return "", nil, s.status(ctx, err)
+	}
 	if !s.tenants.enter(tenant) {
 		return "", nil, s.status(ctx, &oip.Error{Kind: oip.Busy, Message: "this client has as many calls as it may have at a time", RetryAfter: time.Second})
 	}
@@ -201,20 +204,17 @@ func (s *Server) enter(ctx context.Context) (tenant string, leave func(), err er
 	return tenant, func() { left(); s.tenants.leave(tenant) }, nil
 }
 
-// maxTenant bounds what a peer can call itself.
-const maxTenant = 256
-
 // tenant is whose call it is.
-func (s *Server) tenant(ctx context.Context) string {
-	if s.o.TenantKey != "" {
-		if v := metadata.ValueFromIncomingContext(ctx, s.o.TenantKey); len(v) > 0 && v[0] != "" && len(v[0]) <= maxTenant {
-			return v[0]
+func (s *Server) tenant(ctx context.Context) (string, error) {
+	if key := s.o.TenantKey; key != "" {
+		if name, err := oip.NamedTenant(key, metadata.ValueFromIncomingContext(ctx, key)); name != "" || err != nil {
+			return name, err
 		}
 	}
-	if p, ok := peer.FromContext(ctx); ok {
-		return address(p.Addr)
+	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
+		return oip.AddressTenant(p.Addr.String()), nil
 	}
-	return ""
+	return oip.LocalTenant, nil
 }
 
 // status is what a peer is told of an error that its request ended with, which is counted; nil

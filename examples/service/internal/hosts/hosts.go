@@ -1,0 +1,34 @@
+// Package hosts tells by what names a server may be asked for by web pages: a browser can be made
+// to ask anybody under a name of somebody else's (DNS rebinding).
+package hosts
+
+import (
+	"net"
+	"net/netip"
+	"strings"
+)
+
+// Known tells whether a Host header is one that no foreign name server can have made a browser
+// send: a numeric address, localhost, or one of names, which have no ports. Case, and the dot at
+// the end of a name that is whole, make no difference.
+func Known(host string, names []string) bool {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	name = plain(name)
+	if _, err := netip.ParseAddr(name); err == nil || strings.EqualFold(name, "localhost") {
+		return true
+	}
+	for _, known := range names {
+		if known = plain(known); known != "" && strings.EqualFold(name, known) {
+			return true
+		}
+	}
+	return false
+}
+
+// plain is a name without brackets and without the dot at its end.
+func plain(name string) string {
+	return strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(name, "["), "]"), ".")
+}
