@@ -1,0 +1,188 @@
+//go:build cgo && linux
+
+package rest
+
+import (
+	"bytes"
+	"compress/gzip"
+	"compress/zlib"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The ways that a tensor comes and goes give the same elements.
+func TestInfer(t *testing.T) {
+	v := serve(t, setup{})
+	const js = `"inputs":[{"name":"a","shape":[2,2],"datatype":"INT64","data":[1,2,3,4]},{"name":"b","shape":[2,2],"datatype":"INT64","data":[[10,20],[30,40]]}]`
+	two := func(params string) string {
+		return `{"id":"\u00e9\"","inputs":[{"name":"a","shape":[2,2],"datatype":"INT64","parameters":{"binary_data_size":32}},` +
+			`{"name":"b","shape":[2,2],"datatype":"INT64","data":[[10,20],[30,40]]}]` + params + `}`
+	}
+	sum := []int64{11, 22, 33, 44}
+	a, _ := binary.Append(nil, binary.NativeEndian, []int64{1, 2, 3, 4})
+	bin, _ := binary.Append(nil, binary.NativeEndian, sum)
+	total, _ := binary.Append(nil, binary.NativeEndian, 110.0)
+	const (
+		sumJSON   = `{"name":"sum","datatype":"INT64","shape":[2,2],"data":[11,22,33,44]}`
+		totalJSON = `{"name":"total","datatype":"FP64","shape":[],"data":[110]}`
+		sumBin    = `{"name":"sum","datatype":"INT64","shape":[2,2],"parameters":{"binary_data_size":32}}`
+		totalBin  = `{"name":"total","datatype":"FP64","shape":[],"parameters":{"binary_data_size":8}}`
+	)
+	for what, c := range map[string]struct {
+		text string
+		in   []byte
+		want string
+		out  []byte
+	}{
+		"json":             {`{` + js + `}`, nil, sumJSON + "," + totalJSON, nil},
+		"binary in":        {two(""), a, sumJSON + "," + totalJSON, nil},
+		"binary out":       {two(`,"parameters":{"binary_data_output":true}`), a, sumBin + "," + totalBin, append(bin, total...)},
+		"one, json":        {two(`,"outputs":[{"name":"total"}]`), a, totalJSON, nil},
+		"one, binary":      {two(`,"outputs":[{"name":"total","parameters":{"binary_data":true}}]`), a, totalBin, total},
+		"the other order":  {two(`,"outputs":[{"name":"total"},{"name":"sum"}],"parameters":{"binary_data_output":true}`), a, totalBin + "," + sumBin, append(total, bin...)},
+		"mixed":            {two(`,"outputs":[{"name":"total","parameters":{"binary_data":true}},{"name":"sum","parameters":{"binary_data":false}}]`), a, totalBin + "," + sumJSON, total},
+		"mixed by default": {two(`,"outputs":[{"name":"total","parameters":{"binary_data":false}},{"name":"sum"}],"parameters":{"binary_data_output":true}`), a, totalJSON + "," + sumBin, bin},
+	} {
+		t.Run(what, func(t *testing.T) {
+			id := ""
+			if strings.Contains(c.text, `"id"`) {
+				id = `"id":"é\"",`
+			}
+			for _, encoding := range []string{"", "gzip", "deflate"} {
+				for _, accept := range []string{"", "gzip", "deflate", "gzip, deflate, br"} {
+					body := append([]byte(c.text), c.in...)
+					headers := []string{"Accept-Encoding", accept}
+					if c.in != nil {
+						headers = append(headers, headerLength, strconv.Itoa(len(c.text)))
+					}
+					if encoding != "" {
+						headers = append(headers, "Content-Encoding", encoding)
+						body = compressed(t, encoding, body)
+					}
+					r := v.do("POST", "/v2/models/sum/infer", body, headers...)
+					r.body = plain(t, r)
+					text, out := r.tensors(t)
+					require.JSONEq(t, `{"model_name":"sum","model_version":"1",`+id+`"outputs":[`+c.want+`]}`, text)
+					require.Equal(t, c.out, out)
+				}
+			}
+		})
+	}
+	r := v.do("POST", "/v2/models/sum/versions/1/infer", []byte(`{`+js+`}`))
+	require.Contains(t, string(r.body), `"model_version":"1"`)
+}
+
+func compressed(t testing.TB, how string, p []byte) []byte {
+	var b bytes.Buffer
+	var w io.WriteCloser = gzip.NewWriter(&b)
+	if how == "deflate" {
+		w = zlib.NewWriter(&b)
+	}
+	_, err := w.Write(p)
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	return b.Bytes()
+}
+
+// plain is the body uncompressed.
+func plain(t testing.TB, r response) []byte {
+	var from io.Reader
+	var err error
+	switch r.header.Get("Content-Encoding") {
+	case "":
+		return r.body
+	case "gzip":
+		from, err = gzip.NewReader(bytes.NewReader(r.body))
+	case "deflate":
+		from, err = zlib.NewReader(bytes.NewReader(r.body))
+	}
+	require.NoError(t, err)
+	b, err := io.ReadAll(from)
+	require.NoError(t, err)
+	return b
+}
+
+// Large tensors come back whole by every way, compressed where one coding is asked for.
+func TestLarge(t *testing.T) {
+	v := serve(t, setup{})
+	const n = 300_000
+	values := make([]float32, n)
+	for i := range values {
+		values[i] = float32(i%1000) / 7
+	}
+	data := floats(values...)
+	list, err := json.Marshal(values)
+	require.NoError(t, err)
+	for _, out := range []string{"true", "false"} {
+		for _, accept := range []string{"", "gzip", "deflate", "gzip, deflate"} {
+			for _, in := range []string{"binary", "json"} {
+				text, body := fmt.Sprintf(`{"parameters":{"binary_data_output":%s},"inputs":[{"name":"x","shape":[%d],"datatype":"FP32","data":%s}]}`, out, n, list), []byte(nil)
+				if in == "binary" {
+					text, body = strings.ReplaceAll(binaryFloats(n), "true", out), data
+				}
+				r := v.inference("identity", text, body, "Accept-Encoding", accept)
+				require.Equal(t, map[string]string{"gzip": "gzip", "deflate": "deflate"}[accept], r.header.Get("Content-Encoding"))
+				r.body = plain(t, r)
+				text, back := r.tensors(t)
+				if out == "true" {
+					require.Equal(t, data, back)
+					continue
+				}
+				var got struct{ Outputs []struct{ Data []float32 } }
+				require.NoError(t, json.Unmarshal([]byte(text), &got))
+				require.Equal(t, values, got.Outputs[0].Data)
+			}
+		}
+	}
+	none := serve(t, setup{rest: Options{NoEncoder: true}})
+	r := none.inference("identity", binaryFloats(n), data, "Accept-Encoding", "gzip")
+	require.Empty(t, r.header.Get("Content-Encoding"))
+	_, back := r.tensors(t)
+	require.Equal(t, data, back)
+}
+
+func TestDatatypes(t *testing.T) {
+	v := serve(t, setup{})
+	values := map[string]string{"BOOL": "true,false", "UINT8": "0,255", "UINT16": "0,65535", "UINT32": "0,4294967295", "UINT64": "0,18446744073709551615",
+		"INT8": "-128,127", "INT16": "-32768,32767", "INT32": "-2147483648,2147483647", "INT64": "-9223372036854775808,9223372036854775807",
+		"FP32": "0.1,NaN", "FP64": "-Infinity,0.1"}
+	var in, want []string
+	for _, m := range kinds().Meta.Inputs {
+		d := m.Datatype.String()
+		in = append(in, fmt.Sprintf(`{"name":%q,"shape":[2],"datatype":%q,"data":[%s]}`, m.Name, d, values[d]))
+		want = append(want, fmt.Sprintf(`{"name":"out_%s","datatype":%q,"shape":[2],"data":[%s]}`, d, d, values[d]))
+	}
+	text, _ := v.inference("kinds", `{"inputs":[`+strings.Join(in, ",")+`]}`, nil).tensors(t)
+	require.Equal(t, `{"model_name":"kinds","model_version":"1","outputs":[`+strings.Join(want, ",")+`]}`, text)
+
+	const half = `{"inputs":[{"name":"a","shape":[1],"datatype":"FP16","parameters":{"binary_data_size":2}},{"name":"b","shape":[1],"datatype":"BF16","parameters":{"binary_data_size":2}}]`
+	_, data := v.inference("halves", half+`,"parameters":{"binary_data_output":true}}`, []byte("aabb")).tensors(t)
+	require.Equal(t, "aabb", string(data))
+	require.Contains(t, v.inference("halves", half+`}`, []byte("aabb")).message(t, 400), "no JSON")
+	require.Contains(t, v.inference("halves", `{"parameters":{"binary_data_output":true},"inputs":[{"name":"a","shape":[1],"datatype":"FP16","data":[1]}]}`, nil).message(t, 400), "no JSON")
+
+	// No elements at all.
+	text, data = v.inference("identity", binaryFloats(0), []byte{}).tensors(t)
+	require.Contains(t, text, `"shape":[0],"parameters":{"binary_data_size":0}`)
+	require.Empty(t, data)
+	text, _ = v.inference("identity", `{"inputs":[{"name":"x","shape":[0],"datatype":"FP32","data":[]}]}`, nil).tensors(t)
+	require.Contains(t, text, `"shape":[0],"data":[]`)
+}
+
+func TestChunked(t *testing.T) {
+	v := serve(t, setup{})
+	r, err := http.NewRequest("POST", "http://"+v.address+"/v2/models/identity/infer", io.MultiReader(strings.NewReader("{}")))
+	require.NoError(t, err)
+	answer, err := v.client.Do(r)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	require.Equal(t, 411, answer.StatusCode)
+}
