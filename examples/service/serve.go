@@ -24,6 +24,7 @@ import (
 	"github.com/usmbridge/usmbridge/examples/service/internal/region"
 	"github.com/usmbridge/usmbridge/examples/service/internal/rest"
 	"github.com/usmbridge/usmbridge/examples/service/internal/rpc"
+	"github.com/usmbridge/usmbridge/examples/service/internal/traces"
 	builtin "github.com/usmbridge/usmbridge/examples/service/models"
 	bootstrap "github.com/usmbridge/usmbridge/examples/service/python"
 	"github.com/usmbridge/usmbridge/interop/workers"
@@ -41,6 +42,7 @@ type service struct {
 	rest    *http.Server
 	rpc     *rpc.Server
 	pages   *admin.Handler
+	traces  *traces.Traces
 	admin   *http.Server // nil where the pages are served at the address of REST, or not at all
 
 	manager   notify.Manager
@@ -147,7 +149,11 @@ func (s *service) start(out io.Writer) error {
 	if c.hosts != "" {
 		hosts = strings.Split(c.hosts, ",")
 	}
-	handler, err := rest.New(rest.Options{Engine: s.engine, Log: s.log, Tenant: c.tenant, Hosts: hosts})
+	var err error
+	if s.traces, err = traces.FromEnv(context.Background(), os.Getenv); err != nil {
+		return err
+	}
+	handler, err := rest.New(rest.Options{Engine: s.engine, Log: s.log, Tenant: c.tenant, Hosts: hosts, Traces: s.traces})
 	if err != nil {
 		return err
 	}
@@ -166,7 +172,7 @@ func (s *service) start(out io.Writer) error {
 		return err
 	}
 	if c.grpc != none {
-		if s.rpc, err = rpc.New(rpc.Options{Engine: s.engine, TenantKey: c.tenant, Log: s.log}); err != nil {
+		if s.rpc, err = rpc.New(rpc.Options{Engine: s.engine, TenantKey: c.tenant, Log: s.log, Traces: s.traces}); err != nil {
 			return err
 		}
 		if err := s.listen(c.grpc, s.rpc.Serve); err != nil {
@@ -263,6 +269,9 @@ func (s *service) end() error {
 	defer cancelLate()
 	if s.engine != nil {
 		note("requests", s.engine.Close(late))
+	}
+	if err := s.traces.Close(late); err != nil {
+		s.log.Warn("traces that the collector did not take are lost", "error", err)
 	}
 	if s.regions != nil {
 		note("regions", s.regions.Close())

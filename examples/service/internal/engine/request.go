@@ -30,6 +30,7 @@ type Request struct {
 	arrays  []*usmarray.Array
 	arena   *arena.Arena // of what the model allocates; nil where that is not the request's
 	results []Result
+	stages  Stages
 	ran     bool
 	failed  bool // and the log has it
 	counted bool // in the model's statistics
@@ -70,6 +71,16 @@ func (r *Request) Context() context.Context {
 	}
 	return r.ctx
 }
+
+// Stages are moments of a request's Run; zero where it did not come so far.
+type Stages struct {
+	Ready  time.Time // from when on it waited for its turn
+	Turn   time.Time // when it had it
+	Called time.Time // when the model's call was over
+}
+
+// Stages tells how far Run came.
+func (r *Request) Stages() Stages { return r.stages }
 
 // Deadline is when the request ends.
 func (r *Request) Deadline() time.Time { return r.deadline }

@@ -81,12 +81,15 @@ func (r *Request) run() ([]Result, error) {
 		}
 	}
 	prepared := time.Now()
+	r.stages.Ready = prepared
 	if err := r.ticket.Wait(r.Context()); err != nil {
 		return nil, err
 	}
 	turn := time.Now()
+	r.stages.Turn = turn
 	answer, err := r.call(args)
 	called := time.Now()
+	r.stages.Called = called
 	m.stats.executions.Add(1)
 	m.stats.last.Store(uint64(called.UnixNano()))
 	m.stats.input.add(prepared.Sub(began))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/examples/service/internal/engine"
 	"github.com/usmbridge/usmbridge/examples/service/internal/oip"
+	"github.com/usmbridge/usmbridge/examples/service/internal/traces"
 )
 
 // Options say what a Handler serves, and within which bounds. What is 0 is a default.
@@ -21,6 +22,9 @@ type Options struct {
 	// Tenant is the header that names the tenant of a request, for servers behind a proxy that
 	// sets it; "" and requests without it: the client's address.
 	Tenant string
+
+	// Traces has the spans of inferences; nil for none.
+	Traces *traces.Traces
 
 	// Hosts are names of this server, without ports, under which pages in a browser may send
 	// requests to it, besides addresses and localhost.
@@ -224,7 +228,7 @@ func (x *exchange) models(in []string) error {
 	}
 	switch what {
 	case "infer":
-		return x.post(func() error { return x.infer(name, version) })
+		return x.post(func() error { return x.traced(name, version) })
 	case "generate", "generate_stream":
 		return unsupported("the generate extension is not served; use infer")
 	case "", "ready", "config", "stats":

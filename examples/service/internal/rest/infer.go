@@ -4,9 +4,18 @@ import (
 	"math"
 	"time"
 
+	"go.opentelemetry.io/otel/propagation"
+
 	"github.com/usmbridge/usmbridge/examples/service/internal/engine"
 	"github.com/usmbridge/usmbridge/examples/service/internal/oip"
 )
+
+// traced is infer, within a span where there are traces.
+func (x *exchange) traced(name, version string) (err error) {
+	x.span = x.h.o.Traces.Begin(x.r.Context(), "POST /v2/models/{model}/infer", propagation.HeaderCarrier(x.r.Header))
+	defer func() { x.span.End(err) }()
+	return x.infer(name, version)
+}
 
 // infer serves one inference, from the first byte of its body to the last of the response.
 func (x *exchange) infer(name, version string) error {
@@ -51,6 +60,7 @@ func (x *exchange) infer(name, version string) error {
 	give()
 
 	results, err := request.Run()
+	x.span.Ran(request)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/usmbridge/usmbridge/examples/service/internal/oip"
+	"github.com/usmbridge/usmbridge/examples/service/internal/traces"
 )
 
 // Values of headers that most responses have.
@@ -54,7 +55,8 @@ type exchange struct {
 	since   time.Time
 	due     int64 // bytes that the client was to take since then
 	dead    bool  // nothing more comes from the client
-	probe   bool  // the request asks whether one would be served
+	span    *traces.Span
+	probe   bool // the request asks whether one would be served
 }
 
 // start sets the time that the client has to take a response of n bytes, and its status.

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"go.opentelemetry.io/otel/propagation"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/examples/service/internal/engine"
 	"github.com/usmbridge/usmbridge/examples/service/internal/oip"
+	"github.com/usmbridge/usmbridge/examples/service/internal/traces"
 )
 
 // pushback is the trailer by which gRPC's clients learn when to try again.
@@ -32,7 +34,8 @@ type exchange struct {
 	leases *codec.Leases // gRPC may keep it beyond the call
 	q      request
 	use    func(*codec.Incoming) error // e.read, made once
-	err    error                       // why the request that was read is refused
+	span   *traces.Span
+	err    error // why the request that was read is refused
 }
 
 // exchange begins a call.
@@ -57,6 +60,7 @@ func (s *Server) exchange(stream grpc.ServerStream) (*exchange, func(), error) {
 		e.q.end()
 		e.q.reset(nil, 0)
 		e.s, e.stream, e.ctx, e.from, e.leases, e.clock, e.err = nil, nil, nil, nil, nil, clock{}, nil
+		e.span = nil
 		s.calls.Put(e)
 		leave()
 	}, nil
@@ -82,6 +86,7 @@ func (e *exchange) read(in *codec.Incoming) error {
 func (e *exchange) answer(stream bool) error {
 	e.clock.rest()
 	results, err := e.q.r.Run()
+	e.span.Ran(e.q.r)
 	if err != nil {
 		return err
 	}
@@ -107,13 +112,29 @@ type sent struct{ error }
 
 func (s sent) Unwrap() error { return s.error }
 
+// begin begins the span of a call, where there are traces.
+func (s *Server) begin(ctx context.Context, method string) *traces.Span {
+	if s.o.Traces == nil {
+		return nil
+	}
+	md, _ := metadata.FromIncomingContext(ctx)
+	return s.o.Traces.Begin(ctx, method[1:], propagation.HeaderCarrier(canonical(md)))
+}
+
+// canonical has metadata under the names that headers of HTTP have: that of the trace alone.
+func canonical(md metadata.MD) map[string][]string {
+	return map[string][]string{"Traceparent": md.Get("traceparent"), "Tracestate": md.Get("tracestate")}
+}
+
 // infer is ModelInfer: one message, one answer.
-func (s *Server) infer(stream grpc.ServerStream) error {
+func (s *Server) infer(stream grpc.ServerStream) (err error) {
 	e, end, err := s.exchange(stream)
 	if err != nil {
 		return err
 	}
 	defer end()
+	e.span = s.begin(e.ctx, inferMethod)
+	defer func(span *traces.Span) { span.End(err) }(e.span)
 	// The message may be refused before it has come; it need not come then.
 	e.clock.allow(s.o.Patience, 0)
 	err = e.from.Next(func(in *codec.Incoming) error {
@@ -132,12 +153,14 @@ func (s *Server) infer(stream grpc.ServerStream) error {
 }
 
 // streamInfer is ModelStreamInfer: requests one after the other, each with its answer.
-func (s *Server) streamInfer(stream grpc.ServerStream) error {
+func (s *Server) streamInfer(stream grpc.ServerStream) (err error) {
 	e, end, err := s.exchange(stream)
 	if err != nil {
 		return err
 	}
 	defer end()
+	e.span = s.begin(e.ctx, streamMethod)
+	defer func(span *traces.Span) { span.End(err) }(e.span)
 	for {
 		came, err := e.next()
 		if errors.Is(err, io.EOF) {

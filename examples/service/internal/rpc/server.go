@@ -23,6 +23,7 @@ import (
 	"github.com/usmbridge/usmbridge/examples/service/internal/conns"
 	"github.com/usmbridge/usmbridge/examples/service/internal/engine"
 	"github.com/usmbridge/usmbridge/examples/service/internal/oip"
+	"github.com/usmbridge/usmbridge/examples/service/internal/traces"
 )
 
 // Options say what a server serves and what peers may make it do. Only Engine has no
@@ -47,6 +48,8 @@ type Options struct {
 	// Keepalive is how long a connection may be silent before the peer is asked whether it
 	// is there; it has half that time to answer. At least 1 s; 20 s.
 	Keepalive time.Duration
+	// Traces has the spans of calls that infer; nil for none.
+	Traces *traces.Traces
 	// Log gets what clients are not told; slog.Default().
 	Log *slog.Logger
 }
