@@ -8,6 +8,9 @@
 // with messages that are made once. Processor time is of the server's whole process tree, from
 // /proc, while the load runs. Each answer is checked for its length, and one in 64 for each byte.
 //
+// The flood of one client is also sent to aiohttp and to a bare handler of net/http, to see what of
+// its effect on another is the machine's.
+//
 // The peers lie in peers/: aiohttp with the same Numba function, which is sent the bare array
 // and answers with the bare array, so that it has no protocol to speak; MLServer, with the
 // function as a runtime of its own; and plain processes. Where a peer is not installed its rows

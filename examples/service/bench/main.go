@@ -27,6 +27,7 @@ type bench struct {
 
 func main() {
 	load := flag.Bool("load", false, "make the load that standard input describes (for this program itself)")
+	bare := flag.String("bare", "", "serve requests at this `address` that are answered at once (for this program itself)")
 	b := &bench{}
 	flag.StringVar(&b.service, "service", "bin/service", "the service's `program`")
 	flag.StringVar(&b.dir, "dir", "examples/service", "the service's source `directory`")
@@ -40,6 +41,10 @@ func main() {
 	flag.Parse()
 	if *load {
 		exit(generate(os.Stdin, os.Stdout))
+		return
+	}
+	if *bare != "" {
+		exit(serveBare(*bare))
 		return
 	}
 	var err error
