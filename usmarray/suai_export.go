@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/owner"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -46,6 +47,9 @@ func (a *Array) usmInterface(op string, form SyclForm) (USMInterface, error) {
 	obj, err := syclObjOf(op, place, form)
 	if err != nil {
 		return USMInterface{}, err
+	}
+	if cell := a.buf.Cell(); cell.Flags()&owner.Exported == 0 {
+		cell.SetFlags(owner.Exported)
 	}
 	return a.describe(ts, obj), nil
 }

@@ -323,5 +323,5 @@ int usmb_array_wait(usmb_array *a)
 {
 	usmb_place *place = usmb_array_place(a);
 	if (a->queue) return usmb_array_wait_known(a);
-	return wait_for(a, place ? usmb_place_consumer(place) : NULL);
+	return wait_for(a, place && usmb_cell_seen(a->cell) ? usmb_place_consumer(place) : NULL);
 }

@@ -39,9 +39,8 @@ usmb_pyret usmb_handover_to_python(usmb_cell *cell, uintptr_t first, usmb_dl_dty
 
 int usmb_handover_settle(usmb_cell *cell)
 {
-	const uint32_t shown = USMB_CELL_EXPORTED | USMB_CELL_ASYNC | USMB_CELL_FOREIGN;
 	usmb_place *place = cell->place;
-	if (!place || !(atomic_load_explicit(&cell->flags, memory_order_relaxed) & shown)) return 0;
+	if (!place || !usmb_cell_seen(cell)) return 0;
 	/* Asking for the queue that dpctl keeps for the memory makes it known. */
 	PyObject *queue = usmb_public_queue(place);
 	if (!queue) return -1;

@@ -154,12 +154,18 @@ PyObject *usmb_array_view_as(usmb_array *src, usmb_dl_dtype dtype, uint32_t extr
 /* Fills C or Fortran order strides. */
 void usmb_fill_strides(int32_t ndim, const int64_t *shape, int64_t *strides, int fortran);
 /* Waits, with the GIL dropped, for work of ours pending on the memory, for the queue
-   that the array names, and where it names none for the one that others were told:
-   what whoever reads or writes here does first. */
+   that the array names, and where it names none, and others were shown the memory, for the
+   one that they were told: what whoever reads or writes here does first. */
 int usmb_array_wait(usmb_array *a);
 /* The same without the last: before the memory is shown to others, who are told that
    queue. */
 int usmb_array_wait_known(usmb_array *a);
+/* Whether others were shown the memory, or had it first, who let devices work on it. */
+static inline int usmb_cell_seen(usmb_cell *cell)
+{
+	return atomic_load_explicit(&cell->flags, memory_order_relaxed) &
+	       (USMB_CELL_EXPORTED | USMB_CELL_ASYNC | USMB_CELL_FOREIGN);
+}
 /* Notes on the memory that others may let a device work on it in queues of theirs, where
    nothing else says so. */
 static inline void usmb_array_note_async(usmb_array *a)
