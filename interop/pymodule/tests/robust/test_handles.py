@@ -4,6 +4,7 @@ made, a handle opens the array once; with anything else in it, it opens nothing 
 import io
 import math
 import pickle
+import struct
 from multiprocessing.reduction import ForkingPickler
 
 import usmbridge as ub
@@ -15,12 +16,12 @@ from usmbridge import _native
 # What is no handle, one that is over, one whose maker is not to be reached.
 REFUSALS = (ValueError, ReferenceError, ConnectionError)
 PICKLES = (*REFUSALS, TypeError, AttributeError, LookupError, OverflowError, EOFError, MemoryError, ImportError, UnicodeError, RecursionError,
-           BufferError, pickle.UnpicklingError)
+           BufferError, AssertionError, struct.error, pickle.UnpicklingError)
 TIMES = [None, 5, 5.0, 1e300, math.inf, -1, -0.0, math.nan, "1", (), 1 << 2000]
 
 
-class Unpickler(pickle.Unpickler):
-    """Only what a pickle of ours names."""
+class Unpickler(pickle._Unpickler):
+    """Only what a pickle of ours names. It is the one in Python: C's takes gigabytes for a memo of a large number."""
 
     def find_class(self, module, name):
         if module == "usmbridge" and name in ("_share_open", "_unpickle", "DType"):
