@@ -65,6 +65,11 @@ var surfaces = []surface{
 		stages: []string{"go interop.share *", "go interop.workers *", "py* handles"},
 	},
 	{
+		word:   "calls",
+		name:   "arguments of calls from Go into Python",
+		stages: []string{"go interop.executor *"},
+	},
+	{
 		word:   "pickles",
 		name:   "pickles that lie",
 		stages: []string{"py* pickles"},
