@@ -56,7 +56,8 @@ func dialGRPC(s *spec, number int) (client, error) {
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return s.connect() }),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(wire{}), grpc.MaxCallRecvMsgSize(1<<30), grpc.MaxCallSendMsgSize(1<<30)),
-		grpc.WithInitialWindowSize(1<<20), grpc.WithInitialConnWindowSize(4<<20))
+		grpc.WithInitialWindowSize(1<<20), grpc.WithInitialConnWindowSize(4<<20),
+		grpc.WithReadBufferSize(256<<10), grpc.WithWriteBufferSize(256<<10))
 	if err != nil {
 		return nil, err
 	}
