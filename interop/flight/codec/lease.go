@@ -129,7 +129,7 @@ func (g *Leases) WaitBelow(ctx context.Context, n int) error {
 // Wait blocks until gRPC is done with every piece. When the context ends first, which
 // is the stream's (grpc.ServerStream.Context, ClientStream.Context) or the call's, the
 // pieces that are left belong to nobody any more: they are freed in the background,
-// within some seconds, and Wait returns the context's error. A call that gave memory to
+// within some seconds, at times a minute, and Wait returns the context's error. A call that gave memory to
 // gRPC ends with Wait.
 func (g *Leases) Wait(ctx context.Context) error {
 	err := g.WaitBelow(ctx, 1)
@@ -151,7 +151,10 @@ var reclaim reclaimer
 const (
 	reclaimFirst = 50 * time.Millisecond // gRPC frees most by itself in that time
 	reclaimEvery = time.Second           // what the pauses grow to
-	reclaimLast  = time.Minute           // after that the program's own collections must do
+	// After that the program's own collections must do. Longer than the time-outs of calls: the
+	// scheduler may keep a timer that was stopped, and with it the context and the connection of its
+	// call, until its time.
+	reclaimLast = 2 * time.Minute
 )
 
 func (r *reclaimer) add(g *Leases) {

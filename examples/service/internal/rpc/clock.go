@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/tap"
@@ -30,6 +31,20 @@ func timed(ctx context.Context, info *tap.Info) (context.Context, error) {
 type clock struct {
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
+	late   *late // what the timer has
+}
+
+// late is emptied at the end of a call: the scheduler may keep a timer that was stopped until its
+// time, and with it all that its function refers to, which would be the call's connection and
+// the tensors that wait there.
+type late struct {
+	cancel atomic.Pointer[context.CancelCauseFunc]
+}
+
+func (l *late) come() {
+	if cancel := l.cancel.Load(); cancel != nil {
+		(*cancel)(errSlow)
+	}
 }
 
 func clockOf(ctx context.Context) clock {
@@ -48,8 +63,9 @@ const rate = 1 << 20
 func (c *clock) allow(base time.Duration, n int) {
 	d := base + time.Duration(n)*(time.Second/rate)
 	if c.timer == nil {
-		cancel := c.cancel
-		c.timer = time.AfterFunc(d, func() { cancel(errSlow) })
+		c.late = new(late)
+		c.late.cancel.Store(new(c.cancel))
+		c.timer = time.AfterFunc(d, c.late.come)
 		return
 	}
 	c.timer.Reset(d)
@@ -59,5 +75,13 @@ func (c *clock) allow(base time.Duration, n int) {
 func (c *clock) rest() {
 	if c.timer != nil {
 		c.timer.Stop()
+	}
+}
+
+// end is rest at the end of the call.
+func (c *clock) end() {
+	c.rest()
+	if c.late != nil {
+		c.late.cancel.Store(nil)
 	}
 }

@@ -56,7 +56,7 @@ func (s *Server) exchange(stream grpc.ServerStream) (*exchange, func(), error) {
 	e.s, e.stream, e.ctx, e.tenant = s, stream, ctx, tenant
 	e.clock, e.from, e.leases = clockOf(ctx), codec.NewReceiver(s.gate, stream), new(codec.Leases)
 	return e, func() {
-		e.clock.rest()
+		e.clock.end()
 		e.q.end()
 		e.q.reset(nil, 0)
 		e.s, e.stream, e.ctx, e.from, e.leases, e.clock, e.err = nil, nil, nil, nil, nil, clock{}, nil
