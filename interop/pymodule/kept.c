@@ -90,7 +90,8 @@ int usmb_kept_lies_at(usmb_wish wish, const usmb_place *place)
 static int may_be_kept(usmb_cell *cell, usmb_wish wish)
 {
 	return atomic_load_explicit(&cell->pending, memory_order_acquire) == NULL &&
-	       (atomic_load_explicit(&cell->flags, memory_order_relaxed) & ~USMB_CELL_ASYNC) == fresh[wish].flags &&
+	       (atomic_load_explicit(&cell->flags, memory_order_relaxed) & ~(uint32_t)USMB_CELL_ASYNC) ==
+	               fresh[wish].flags &&
 	       atomic_load_explicit(&cell->queue, memory_order_relaxed) == fresh[wish].queue && cell->stack == 0 &&
 	       cell->size <= KEEP_BYTES / 2 && usmb_py_alive() && !usmb_py_in_child();
 }

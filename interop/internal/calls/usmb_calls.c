@@ -93,6 +93,7 @@ enum { FEW = 16 };
 /* The arguments as a vectorcall wants them. */
 typedef struct {
 	PyObject **refs; /* owned */
+	PyObject **more; /* where they are when they are many; NULL: in few */
 	PyObject *names; /* owned; NULL: none */
 	PyObject *few[FEW + 1];
 	uint32_t n, positional;
@@ -102,7 +103,7 @@ static void let(arguments *a)
 {
 	for (uint32_t i = 0; i < a->n; i++) Py_DECREF(a->refs[i]);
 	Py_XDECREF(a->names);
-	if (a->refs != a->few + 1) free(a->refs - 1);
+	free(a->more);
 }
 
 /* A name of an argument: interned, since functions compare it with their own by identity
@@ -123,12 +124,12 @@ static int take(usmb_item *item, arguments *a, usmb_waits *waits)
 	/* The place before the first is the callee's to use. */
 	a->refs = a->few + 1;
 	if (all > FEW) {
-		PyObject **more = malloc(((size_t)all + 1) * sizeof *more);
-		if (!more) {
+		a->more = malloc(((size_t)all + 1) * sizeof *a->more);
+		if (!a->more) {
 			usmb_py.PyErr_NoMemory();
 			return 0;
 		}
-		a->refs = more + 1;
+		a->refs = a->more + 1;
 	}
 	if (item->named && !(a->names = usmb_py.PyTuple_New(item->named))) return 0;
 	for (; a->n < all; a->n++) {
