@@ -43,7 +43,7 @@ type accounts struct {
 
 func (a *accounts) init(o *Options) {
 	a.pool, a.calls, a.most, a.byName = o.Memory, o.Calls, o.Tenants, map[string]*account{}
-	a.perSecond, a.may, a.at = o.NewTenants, 0, time.Now()
+	a.perSecond, a.at = o.NewTenants, time.Now()
 	a.may = a.burst()
 	a.options = share(o.Limit)
 	if a.forCalls = a.options; a.calls != nil {

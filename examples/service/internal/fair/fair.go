@@ -56,9 +56,9 @@ type Queue struct {
 
 	// Turns that were taken early and may lapse, oldest first, and what looks after them while
 	// somebody waits.
-	oldest, newest *Ticket
-	clock          *time.Timer
-	ticking        bool
+	early   list
+	clock   *time.Timer
+	ticking bool
 }
 
 // visit is that a tenant was there.
@@ -69,12 +69,40 @@ type visit struct {
 
 // tenant is the requests of one.
 type tenant struct {
-	name        string
-	there       int
-	turns       int     // taken
-	first, last *Ticket // that wait, in order
-	// In the ring of the queue while first is set.
+	name  string
+	there int
+	turns int  // taken
+	line  list // that wait, in order
+	// In the ring of the queue while somebody is in line.
 	before, after *tenant
+}
+
+// list is tickets one behind the other; a ticket is in one at most.
+type list struct{ first, last *Ticket }
+
+// push puts a ticket at the end.
+func (l *list) push(k *Ticket) {
+	if k.earlier = l.last; k.earlier != nil {
+		k.earlier.later = k
+	} else {
+		l.first = k
+	}
+	l.last = k
+}
+
+// remove takes a ticket out.
+func (l *list) remove(k *Ticket) {
+	if k.earlier != nil {
+		k.earlier.later = k.later
+	} else {
+		l.first = k.later
+	}
+	if k.later != nil {
+		k.later.earlier = k.earlier
+	} else {
+		l.last = k.earlier
+	}
+	k.earlier, k.later = nil, nil
 }
 
 // New makes a queue. Errors: a number below 1.
@@ -196,7 +224,7 @@ func (k *Ticket) wait(ctx context.Context, early bool) error {
 		return ctx.Err()
 	}
 	k.early = early
-	if k.tenant.first == nil && q.may(k.tenant) { // whoever else waits has the turns that it may have
+	if k.tenant.line.first == nil && q.may(k.tenant) { // whoever else waits has the turns that it may have
 		q.take(k)
 		q.mu.Unlock()
 		return nil
@@ -267,27 +295,13 @@ func (q *Queue) take(k *Ticket) {
 		return
 	}
 	k.since = time.Now()
-	if k.earlier = q.newest; k.earlier != nil {
-		k.earlier.later = k
-	} else {
-		q.oldest = k
-	}
-	q.newest = k
+	q.early.push(k)
 }
 
 // settle has a turn that was taken early stay.
 func (q *Queue) settle(k *Ticket) {
-	if k.earlier != nil {
-		k.earlier.later = k.later
-	} else {
-		q.oldest = k.later
-	}
-	if k.later != nil {
-		k.later.earlier = k.earlier
-	} else {
-		q.newest = k.earlier
-	}
-	k.early, k.earlier, k.later = false, nil, nil
+	q.early.remove(k)
+	k.early = false
 }
 
 // back takes a turn back and gives it on.
@@ -310,10 +324,10 @@ func (q *Queue) pass() {
 			}
 			continue
 		}
-		k := t.first
+		k := t.line.first
 		q.next = t
 		q.remove(k)
-		if t.first != nil {
+		if t.line.first != nil {
 			q.next = t.after
 		}
 		q.take(k)
@@ -325,11 +339,11 @@ func (q *Queue) pass() {
 
 // tick has turns that were taken early looked after, while somebody waits.
 func (q *Queue) tick() {
-	if q.ticking || q.waiting == 0 || q.oldest == nil {
+	if q.ticking || q.waiting == 0 || q.early.first == nil {
 		return
 	}
 	q.ticking = true
-	d := time.Until(q.oldest.since.Add(q.config.Lapse))
+	d := time.Until(q.early.first.since.Add(q.config.Lapse))
 	if q.clock == nil {
 		q.clock = time.AfterFunc(d, q.lapse)
 		return
@@ -342,7 +356,7 @@ func (q *Queue) lapse() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.ticking = false
-	for k := q.oldest; k != nil && q.waiting > 0 && time.Since(k.since) >= q.config.Lapse; k = q.oldest {
+	for k := q.early.first; k != nil && q.waiting > 0 && time.Since(k.since) >= q.config.Lapse; k = q.early.first {
 		k.state = idle
 		q.back(k)
 	}
@@ -354,12 +368,10 @@ func (q *Queue) lapse() {
 func (q *Queue) push(k *Ticket) {
 	t := k.tenant
 	q.waiting++
-	if t.last != nil {
-		t.last.later, k.earlier = k, t.last
-		t.last = k
+	t.line.push(k)
+	if t.line.first != k {
 		return
 	}
-	t.first, t.last = k, k
 	if q.next == nil {
 		t.before, t.after = t, t
 		q.next = t
@@ -373,18 +385,8 @@ func (q *Queue) push(k *Ticket) {
 func (q *Queue) remove(k *Ticket) {
 	t := k.tenant
 	q.waiting--
-	if k.earlier != nil {
-		k.earlier.later = k.later
-	} else {
-		t.first = k.later
-	}
-	if k.later != nil {
-		k.later.earlier = k.earlier
-	} else {
-		t.last = k.earlier
-	}
-	k.earlier, k.later = nil, nil
-	if t.first != nil {
+	t.line.remove(k)
+	if t.line.first != nil {
 		return
 	}
 	t.before.after, t.after.before = t.after, t.before
