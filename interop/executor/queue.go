@@ -48,9 +48,8 @@ func (q *queue) enter(j *job, wait bool) error {
 			q.mu.Unlock()
 			return err
 		}
-		if n := len(q.idle); n > 0 && !q.soon(j, given) {
-			s := q.idle[n-1]
-			q.idle = q.idle[:n-1]
+		if len(q.idle) > 0 && !q.soon(j, given) {
+			s := q.idler()
 			q.leavePlace(given)
 			j.refs.Add(1)
 			q.give(s, j)
@@ -97,6 +96,14 @@ func (q *queue) enter(j *job, wait bool) error {
 	q.last = j
 	q.mu.Unlock()
 	return nil
+}
+
+// idler takes the slot that idles since last; there is one.
+func (q *queue) idler() *slot {
+	n := len(q.idle) - 1
+	s := q.idle[n]
+	q.idle = q.idle[:n]
+	return s
 }
 
 // soon reports whether a job is served sooner, and cheaper, by a slot that is in short calls
@@ -231,9 +238,8 @@ func (q *queue) putBack(jobs []*job) {
 
 // wakeIdle has slots that idle begin what waits.
 func (q *queue) wakeIdle() {
-	for n := len(q.idle); n > 0 && q.first != nil; n-- {
-		s := q.idle[n-1]
-		q.idle = q.idle[:n-1]
+	for len(q.idle) > 0 && q.first != nil {
+		s := q.idler()
 		q.fill(s)
 		s.wake <- struct{}{} // there is room: it idles
 	}

@@ -79,17 +79,22 @@ func calling(function string, args ...any) func(*executor.Executor) error {
 	}
 }
 
+// gate shuts or lifts a gate, beside the executor.
+func gate(t *testing.T, what string, n int) {
+	t.Helper()
+	py, _ := start(t)
+	m, err := py.Import("rows")
+	require.NoError(t, err)
+	defer m.Release()
+	r, err := m.Method(what, n)
+	require.NoError(t, err)
+	r.Release()
+}
+
 // A call that waits for one behind it in its row does not keep it from another slot.
 func TestRowIsTakenApart(t *testing.T) {
 	e, group, free := row(t, 2, calling("rows:gate", 1), calling("rows:lift", 1))
-	m, err := python.Start()
-	require.NoError(t, err)
-	rows, err := m.Import("rows")
-	require.NoError(t, err)
-	defer rows.Release()
-	r, err := rows.Method("shut", 1)
-	require.NoError(t, err)
-	r.Release()
+	gate(t, "shut", 1)
 	free[0]()
 	require.Eventually(t, func() bool { return e.Stats().Waiting <= 1 }, soon, time.Millisecond)
 	free[1]()
@@ -99,7 +104,6 @@ func TestRowIsTakenApart(t *testing.T) {
 
 // A result is there although a call behind it in its row takes long.
 func TestRowHandsOver(t *testing.T) {
-	py, _ := start(t)
 	short := make(chan error, 1)
 	_, group, free := row(t, 1, func(e *executor.Executor) error {
 		v, err := e.Call(context.Background(), "rows:spin", 1, 5)
@@ -109,12 +113,7 @@ func TestRowHandsOver(t *testing.T) {
 		short <- err
 		return nil
 	}, calling("rows:gate", 2))
-	m, err := py.Import("rows")
-	require.NoError(t, err)
-	defer m.Release()
-	r, err := m.Method("shut", 2)
-	require.NoError(t, err)
-	r.Release()
+	gate(t, "shut", 2)
 	free[0]()
 	select {
 	case err := <-short:
@@ -122,9 +121,7 @@ func TestRowHandsOver(t *testing.T) {
 	case <-time.After(soon):
 		t.Fatal("the result waits for the next call's end")
 	}
-	r, err = m.Method("lift", 2)
-	require.NoError(t, err)
-	r.Release()
+	gate(t, "lift", 2)
 	require.NoError(t, group.Wait())
 }
 
@@ -144,16 +141,12 @@ func TestRowIsLeft(t *testing.T) {
 	m, err := py.Import("rows")
 	require.NoError(t, err)
 	defer m.Release()
-	r, err := m.Method("shut", 3)
-	require.NoError(t, err)
-	r.Release()
+	gate(t, "shut", 3)
 	free[0]()
 	require.Eventually(t, func() bool { return e.Stats().Waiting < 3 }, soon, time.Millisecond)
 	cancel()
 	await(t, left)
-	r, err = m.Method("lift", 3)
-	require.NoError(t, err)
-	r.Release()
+	gate(t, "lift", 3)
 	require.NoError(t, group.Wait())
 	o, err := m.Attr("count")
 	require.NoError(t, err)

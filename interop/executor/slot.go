@@ -225,10 +225,10 @@ func (e *Executor) makeAlone(s *slot, j *job) (err error) {
 	}()
 	if j.read != nil {
 		args, err := j.item.SetArgumentsWith(e.py, j.args)
-		defer args.Release()
 		if err != nil {
 			return err
 		}
+		defer args.Release()
 		close(j.read) // from here on they may change: an import may take longer than the caller waits
 	}
 	if j.callable == nil {

@@ -8,6 +8,7 @@ package calls
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"reflect"
@@ -18,6 +19,9 @@ import (
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
+
+// errMemory is arguments for which there is no memory.
+var errMemory = errors.New("calls: no memory for the arguments of a call")
 
 // Depths of arguments: to which they are written without a look at Python, and to which arrays
 // are looked for; what is nested deeper is python's to refuse.
@@ -56,12 +60,20 @@ func (i *Item) SetArguments(args []any) (ok bool) {
 }
 
 // SetArgumentsWith is SetArguments for all that python.Object.Call takes. The GIL is held. What
-// it returns is Released when the call is over.
+// it returns is Released when the call is over; after an error, or a panic, nothing is left to
+// release.
 func (i *Item) SetArgumentsWith(py *python.Interpreter, args []any) (*Arguments, error) {
 	a := &Arguments{item: i, py: py}
+	written := false
+	defer func() {
+		if !written {
+			a.Release()
+		}
+	}()
 	if err := a.write(args); err != nil {
-		return a, fmt.Errorf("arguments: %w", err)
+		return nil, fmt.Errorf("arguments: %w", err)
 	}
+	written = true
 	return a, nil
 }
 

@@ -15,8 +15,6 @@
 // here waits for it. Who wants the call to stop calls Interrupt.
 package calls
 
-import "errors"
-
 // State is who has the say over a call.
 type State uint32
 
@@ -30,6 +28,3 @@ const (
 
 // Size is how many calls a batch can have.
 const Size = 32
-
-// errMemory is arguments for which there is no memory.
-var errMemory = errors.New("calls: no memory for the arguments of a call")

@@ -51,7 +51,7 @@ func (*Item) SetArguments([]any) bool { return false }
 
 // SetArgumentsWith is errors.ErrUnsupported.
 func (*Item) SetArgumentsWith(*python.Interpreter, []any) (*Arguments, error) {
-	return &Arguments{}, errMemory
+	return nil, errors.ErrUnsupported
 }
 
 // Arguments are none.
