@@ -1,17 +1,24 @@
 package npy_test
 
 import (
-	"os"
+	"context"
 	"testing"
 
 	"github.com/usmbridge/usmbridge/interop/internal/transfer/transfertest"
+	"github.com/usmbridge/usmbridge/interop/npy"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/usmarray"
 )
 
 func TestMain(m *testing.M) {
-	if path := os.Getenv(fullEnv); path != "" {
-		os.Exit(writeToFullDisk(path))
-	}
-	transfertest.Main(m)
+	transfertest.MainSaving(m, func(path string, inPlace bool) error {
+		a, err := usmarray.Zeros(memmgr.Host(), usmarray.Float32, []int{1 << 20})
+		if err != nil {
+			return err
+		}
+		defer a.Release()
+		return npy.Save(context.Background(), path, a, npy.WriteOptions{InPlace: inPlace})
+	})
 }
 
 var (

@@ -6,14 +6,13 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/interop/internal/transfer/transfertest"
 	"github.com/usmbridge/usmbridge/interop/npy"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/usmarray"
@@ -105,29 +104,4 @@ func TestFailingWriters(t *testing.T) {
 	})
 }
 
-// fullEnv names the file that the child of TestDiskFull writes; the disk is full for it
-// because files may not be larger than so many bytes.
-const fullEnv = "USMBRIDGE_TEST_NPY_FULL"
-
-func TestDiskFull(t *testing.T) {
-	dir := t.TempDir()
-	for _, mode := range []string{"new", "replaced", "in place"} {
-		path := filepath.Join(dir, mode+".npy")
-		if mode == "replaced" {
-			require.NoError(t, os.WriteFile(path, []byte("the old one"), 0o600))
-		}
-		cmd := exec.Command(os.Args[0], "-test.run=^$")
-		cmd.Env = append(os.Environ(), fullEnv+"="+path)
-		text, err := cmd.CombinedOutput()
-		if strings.Contains(string(text), "unsupported") {
-			t.Skipf("%s", text)
-		}
-		require.NoErrorf(t, err, "%s", text)
-		if mode == "replaced" {
-			text, err := os.ReadFile(path)
-			require.NoError(t, err)
-			require.Equal(t, "the old one", string(text))
-		}
-	}
-	require.Equal(t, []string{"replaced.npy"}, list(t, dir))
-}
+func TestDiskFull(t *testing.T) { transfertest.DiskFull(t) }

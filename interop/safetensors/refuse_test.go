@@ -334,3 +334,5 @@ func TestFailingWriters(t *testing.T) {
 	require.ErrorIs(t, safetensors.Save(ctx, filepath.Join(dir, "a"), tensors, safetensors.WriteOptions{}), context.Canceled)
 	require.Empty(t, list(t, dir))
 }
+
+func TestDiskFull(t *testing.T) { transfertest.DiskFull(t) }
