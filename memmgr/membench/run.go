@@ -26,7 +26,7 @@ func (b *bench) run() {
 		{"million", b.millionLive}, {"heap", b.allocations}, {"statistics", b.statistics}, {"rmm", b.randomAllocations},
 		{"fragmentation", b.fragmentation},
 		{"pending", b.pending}, {"refusal", b.refusals}, {"tenant", b.tenants}, {"service", b.service},
-		{"rounds", b.largeRounds},
+		{"rounds", b.largeRounds}, {"off", b.off},
 	} {
 		if b.only == nil || b.only.MatchString(work.name) {
 			work.run()
