@@ -136,6 +136,10 @@ func TestStoppedServer(t *testing.T) {
 	require.NoError(t, c.Put(t.Context(), "big", big))
 	held := mine.Stats().RequestedBytes.Current
 	require.NoError(t, other.Process.Signal(syscall.SIGSTOP))
+	var state syscall.WaitStatus
+	_, err := syscall.Wait4(other.Process.Pid, &state, syscall.WUNTRACED, nil) // each of its threads stands still
+	require.NoError(t, err)
+	require.True(t, state.Stopped(), "%#x", state)
 	for what, call := range map[string]func(ctx context.Context) error{
 		"put": func(ctx context.Context) error { return c.Put(ctx, "big", big) },
 		"get": func(ctx context.Context) error { return second(c.Get(ctx, "big", mine)) },

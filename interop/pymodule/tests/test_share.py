@@ -45,6 +45,11 @@ class Other:
         self.p.stdin.flush()
         return self.p.stdout.readline().rstrip("\n")
 
+    def stop(self):
+        """Returns when each of its threads stands still, which the signal alone does not say."""
+        self.p.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.p.pid, os.WSTOPPED | os.WNOWAIT)
+
     def end(self, by=signal.SIGKILL):
         self.p.send_signal(by)
         self.p.wait()
@@ -205,14 +210,18 @@ def test_waiting_takes_a_timeout_and_lets_others_run(other):
     """A process that is stopped answers nothing; the GIL is free meanwhile, and afterwards all is well."""
     address = eval(other("globals().setdefault('s', ub.share.serve('', dict(a=ub.zeros(2, device='host', interprocess=True)))).address"))
     a = ub.share.attach(address, "a")
-    other.p.send_signal(signal.SIGSTOP)
+    other.stop()
     turns = 0
     done = threading.Event()
+    said = []
 
     def wait():
-        with pytest.raises(TimeoutError):
-            ub.share.attach(address, "a", timeout=0.5)
-        done.set()
+        try:
+            said.append(ub.share.attach(address, "a", timeout=0.5))
+        except Exception as e:
+            said.append(e)
+        finally:
+            done.set()
 
     t = threading.Thread(target=wait)
     t.start()
@@ -220,7 +229,7 @@ def test_waiting_takes_a_timeout_and_lets_others_run(other):
         turns += 1
         time.sleep(0.001)
     t.join()
-    assert turns > 5
+    assert turns > 5 and isinstance(said[0], TimeoutError), said
     other.p.send_signal(signal.SIGCONT)
     assert ub.share.attach(address, "a", timeout=SOON)._pointer == a._pointer
 
