@@ -279,15 +279,7 @@ func sound(d *USMInterface) (sound, sure bool) {
 		return false, true
 	}
 	item, _ := strconv.ParseInt(d.TypeStr[2:], 10, 64)
-	strides := d.Strides
-	if strides == nil {
-		strides = make([]int, len(d.Shape))
-		step := 1
-		for i := len(d.Shape) - 1; i >= 0; i-- {
-			strides[i] = step
-			step *= max(d.Shape[i], 1) // where it wraps the count is too large
-		}
-	}
+	strides := stridesOf(d)
 	e := exact(d.Shape, strides)
 	if e.negativeExtent || !fits(e.count) {
 		return false, true
@@ -323,6 +315,20 @@ func sound(d *USMInterface) (sound, sure bool) {
 	return true, sure
 }
 
+// stridesOf are those of a dictionary, of C order where it has none.
+func stridesOf(d *USMInterface) []int {
+	if d.Strides != nil {
+		return d.Strides
+	}
+	strides := make([]int, len(d.Shape))
+	step := 1
+	for i := len(d.Shape) - 1; i >= 0; i-- {
+		strides[i] = step
+		step *= max(d.Shape[i], 1) // where it wraps the count is too large
+	}
+	return strides
+}
+
 // wide reads two-byte numbers, blowing every fourth up to the limits of an int.
 func wide(b []byte) []int {
 	out := make([]int, 0, len(b)/2)
@@ -336,31 +342,27 @@ func wide(b []byte) []int {
 	return out
 }
 
-// requireExact recomputes the span with big enough numbers.
+// requireExact recomputes the span by numbers without bounds.
 func requireExact(t *testing.T, d *USMInterface, s *USMSpan) {
 	t.Helper()
-	item := float64(s.DataType.Size())
-	lo, hi := float64(d.Offset), float64(d.Offset)
-	n, step := 1.0, 1.0
-	for i := len(d.Shape) - 1; i >= 0; i-- {
-		st := step
-		if d.Strides != nil {
-			st = float64(d.Strides[i])
-		}
-		ext := float64(d.Shape[i]-1) * st
-		lo, hi = lo+min(ext, 0), hi+max(ext, 0)
-		n *= float64(d.Shape[i])
-		step *= max(float64(d.Shape[i]), 1)
-	}
-	require.InEpsilon(t, n+1, float64(s.Elements)+1, 1e-9)
-	if n == 0 {
+	e := exact(d.Shape, stridesOf(d))
+	if e.empty {
+		require.Zero(t, s.Elements)
 		require.Equal(t, s.Lo, s.Hi)
+		require.Equal(t, s.Lo, s.First)
 		return
 	}
+	at := func(index *big.Int, plus int64) string {
+		bytes := scaled(index.Add(index, big.NewInt(int64(d.Offset))), plus, int64(s.DataType.Size()))
+		return bytes.Add(bytes, new(big.Int).SetUint64(uint64(d.Data))).String()
+	}
+	number := func(x uintptr) string { return strconv.FormatUint(uint64(x), 10) }
+	require.Equal(t, e.count.String(), strconv.Itoa(s.Elements))
+	require.Equal(t, at(new(big.Int), 0), number(s.First))
+	require.Equal(t, at(e.lo, 0), number(s.Lo))
+	require.Equal(t, at(e.hi, 1), number(s.Hi))
 	require.LessOrEqual(t, s.Lo, s.First)
 	require.Less(t, s.First, s.Hi)
-	require.InDelta(t, float64(d.Data)+lo*item, float64(s.Lo), math.Abs(float64(s.Lo))*1e-9+1)
-	require.InDelta(t, float64(d.Data)+(hi+1)*item, float64(s.Hi), float64(s.Hi)*1e-9+1)
 	if d.Allocation.Base != 0 {
 		require.GreaterOrEqual(t, s.Lo, d.Allocation.Base)
 		require.LessOrEqual(t, s.Hi-d.Allocation.Base, d.Allocation.Size)
