@@ -124,9 +124,7 @@ func TestMakersKilledAtRandom(t *testing.T) {
 			a.Release()
 		}
 		require.NoError(t, p.Close())
-		n, err := mappings()
-		require.NoError(t, err)
-		require.Zero(t, n)
+		nothingMapped(t)
 		o.kill()
 		if i == 0 {
 			before = descriptors(t)

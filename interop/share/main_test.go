@@ -213,6 +213,16 @@ func mappings() (n int, err error) {
 	return strings.Count(string(text), "/memfd:usmbridge"), err
 }
 
+// nothingMapped waits until memory of other processes is unmapped: who let go of it last may
+// be a goroutine that looks after the end of its maker.
+func nothingMapped(t testing.TB) {
+	t.Helper()
+	eventually(t, func() bool {
+		n, err := mappings()
+		return err == nil && n == 0
+	}, "memory of others stays mapped")
+}
+
 // descriptors counts the open files of this process.
 func descriptors(t testing.TB) int {
 	t.Helper()

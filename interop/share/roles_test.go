@@ -76,10 +76,15 @@ func roleAttach(address string) error {
 	told()
 	_ = p.Close()
 	<-p.Done()
-	if n, err := mappings(); n != 0 || err != nil {
-		return fmt.Errorf("%d mappings stay (%w)", n, err)
+	for end := time.Now().Add(soon); ; time.Sleep(time.Millisecond) { // see nothingMapped
+		n, err := mappings()
+		if n == 0 || err != nil {
+			return err
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%d mappings stay", n)
+		}
 	}
-	return nil
 }
 
 // roleReceive receives arrays, says what they are, and releases them; with the label
