@@ -85,7 +85,7 @@ type report struct {
 }
 
 // pythonTestsEnv names files of tests/ to run alone, for a build in which the others can find
-// nothing.
+// nothing; words with a dash before them are options of pytest.
 const pythonTestsEnv = "USMBRIDGE_PYTESTS"
 
 // TestPython runs the Python tests, one subtest each.
@@ -94,11 +94,16 @@ func TestPython(t *testing.T) {
 	host := buildHost(t)
 	results := filepath.Join(t.TempDir(), "results.xml")
 	args := []string{"-m", "pytest", "-q", "-p", "no:cacheprovider", "--junitxml=" + results}
-	files := strings.Fields(os.Getenv(pythonTestsEnv))
-	for _, file := range files {
-		args = append(args, filepath.Join("tests", file))
+	files := 0
+	for _, word := range strings.Fields(os.Getenv(pythonTestsEnv)) {
+		if strings.HasPrefix(word, "-") {
+			args = append(args, word)
+			continue
+		}
+		args = append(args, filepath.Join("tests", word))
+		files++
 	}
-	if len(files) == 0 {
+	if files == 0 {
 		args = append(args, "tests")
 	}
 	cmd := exec.Command(host, args...)
