@@ -10,6 +10,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 
+	"github.com/usmbridge/usmbridge/interop/flight/internal/jsonobject"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
@@ -157,14 +158,31 @@ func (t *TensorType) Serialize() string {
 	return string(b)
 }
 
-// Deserialize implements arrow.ExtensionType. Errors: ErrType.
+// parameters reads what Serialize writes, by the specification's names alone.
+func parameters(data string) (p tensorJSON, err error) {
+	o, err := jsonobject.Read([]byte(data))
+	if err != nil {
+		return p, err
+	}
+	if p.Shape, err = jsonobject.List[int](o, "shape"); err != nil {
+		return p, err
+	}
+	if p.DimNames, err = jsonobject.List[string](o, "dim_names"); err != nil {
+		return p, err
+	}
+	p.Permutation, err = jsonobject.List[int](o, "permutation")
+	return p, err
+}
+
+// Deserialize implements arrow.ExtensionType. Parameters of which a name comes twice, or
+// a list has a null, are refused. Errors: ErrType.
 func (*TensorType) Deserialize(storage arrow.DataType, data string) (arrow.ExtensionType, error) {
 	list, ok := storage.(*arrow.FixedSizeListType)
 	if !ok {
 		return nil, fmt.Errorf("%w: %s stored as %v, not as a fixed_size_list", ErrType, TensorName, storage)
 	}
-	var p tensorJSON
-	if err := json.Unmarshal([]byte(data), &p); err != nil {
+	p, err := parameters(data)
+	if err != nil {
 		return nil, fmt.Errorf("%w: parameters of %s: %w", ErrType, TensorName, err)
 	}
 	if p.Shape == nil {

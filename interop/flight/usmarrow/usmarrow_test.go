@@ -1,6 +1,11 @@
 package usmarrow
 
 import (
+	"bytes"
+	"encoding/json"
+	"math/big"
+	"slices"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -211,23 +216,138 @@ func TestTensorType(t *testing.T) {
 	}
 }
 
+// parametersSaid is what a text says of a tensor by the specification: members by their
+// exact names, each once, lists of whole numbers or of texts. It has its own reader, over
+// encoding/json's maps, which keep names as they are.
+func parametersSaid(data string) (shape, permutation []int, names []string, ok bool) {
+	var members map[string]json.RawMessage
+	if json.Unmarshal([]byte(data), &members) != nil || members == nil {
+		return nil, nil, nil, false
+	}
+	tokens := json.NewDecoder(strings.NewReader(data))
+	depth, total, name := 0, 0, false // name: the next text is one, of the object itself
+	for t, err := tokens.Token(); err == nil; t, err = tokens.Token() {
+		switch {
+		case t == json.Delim('{') || t == json.Delim('['):
+			depth++
+			name = depth == 1
+		case t == json.Delim('}') || t == json.Delim(']'):
+			depth--
+			name = depth == 1
+		case depth == 1 && name:
+			total++
+			name = false
+		case depth == 1:
+			name = true
+		}
+	}
+	if total != len(members) {
+		return nil, nil, nil, false
+	}
+	null := func(key string) bool { return members[key] == nil || string(members[key]) == "null" }
+	list := func(key string) ([]any, bool) {
+		var v []any
+		d := json.NewDecoder(bytes.NewReader(members[key]))
+		d.UseNumber()
+		return v, null(key) || d.Decode(&v) == nil
+	}
+	integers := func(key string) ([]int, bool) {
+		values, ok := list(key)
+		var all []int
+		if values != nil {
+			all = []int{}
+		}
+		for _, v := range values {
+			number, isNumber := v.(json.Number)
+			n, whole := new(big.Int).SetString(string(number), 10)
+			if !isNumber || !whole || !n.IsInt64() {
+				return nil, false
+			}
+			all = append(all, int(n.Int64()))
+		}
+		return all, ok
+	}
+	texts, ok1 := list("dim_names")
+	if !null("dim_names") {
+		names = []string{}
+	}
+	for _, v := range texts {
+		text, isText := v.(string)
+		ok1 = ok1 && isText
+		names = append(names, text)
+	}
+	shape, ok2 := integers("shape")
+	permutation, ok3 := integers("permutation")
+	return shape, permutation, names, ok1 && ok2 && ok3 && shape != nil
+}
+
+// tensorMay says whether there are tensors of these parameters in lists of n.
+func tensorMay(shape, permutation []int, names []string, n int32) bool {
+	if len(shape) >= usmarray.MaxDims || names != nil && len(names) != len(shape) || permutation != nil && len(permutation) != len(shape) {
+		return false
+	}
+	elements := big.NewInt(1)
+	for _, d := range shape {
+		if d < 1 {
+			return false
+		}
+		elements.Mul(elements, big.NewInt(int64(d)))
+	}
+	for i := range permutation {
+		if !slices.Contains(permutation, i) {
+			return false
+		}
+	}
+	return elements.Cmp(big.NewInt(int64(n))) == 0
+}
+
+// FuzzTensorType reads parameters of any text: a type that says what the text does,
+// exactly where it says what a tensor can be, and ErrType elsewhere.
 func FuzzTensorType(f *testing.F) {
-	for _, s := range []string{`{"shape":[2,3]}`, `{"shape":[]}`, `{"shape":[6],"permutation":[0],"dim_names":["a"]}`, `{`, `{"shape":[1e9]}`} {
+	for _, s := range []string{
+		`{"shape":[2,3]}`, `{"shape":[]}`, `{"shape":[6],"permutation":[0],"dim_names":["a"]}`, `{`, `{"shape":[1e9]}`,
+		`{"SHAPE":[6]}`, `{"shape":[3,2],"Shape":[2,3]}`, `{"shape":[3,2],"shape":[2,3]}`, `{"s\u0068ape":[6]}`,
+		`{"shape":[6],"permutation":[null]}`, `{"shape":[6],"dim_names":[null]}`, `{"shape":[3,2],"permutation":[null,1]}`,
+		`{"shape":[6],"permutation":null,"dim_names":null}`, `{"shape":[6]} {}`, `null`, `[]`, `{"shape":[6],"more":{"shape":[1],"shape":[1]}}`,
+		`{"shape":[6.0]}`, `{"shape":["6"]}`, `{"shape":[18446744073709551622]}`, `{"shape":[-2,-3]}`, `{"shape":[2,3],"permutation":[1,0]}`,
+	} {
 		f.Add(s, int32(6))
 	}
 	f.Fuzz(func(t *testing.T, data string, n int32) {
-		if n < 1 {
+		if n < 1 || len(data) > 1<<13 { // encoding/json bounds the depth of objects
 			return
 		}
+		shape, permutation, names, ok := parametersSaid(data)
+		ok = ok && tensorMay(shape, permutation, names, n)
 		got, err := new(TensorType).Deserialize(arrow.FixedSizeListOf(n, arrow.PrimitiveTypes.Int8), data)
 		if err != nil {
 			require.ErrorIs(t, err, ErrType)
+			require.False(t, ok, "%s: %v", data, err)
 			return
 		}
+		require.True(t, ok, data)
+		tensor := got.(*TensorType)
+		require.Equal(t, [2][]int{shape, permutation}, [2][]int{tensor.Shape(), tensor.Permutation()}, data)
+		require.Equal(t, names, tensor.DimNames(), data)
 		again, err := new(TensorType).Deserialize(got.StorageType(), got.Serialize())
 		require.NoError(t, err)
 		require.True(t, arrow.TypeEqual(got, again))
 	})
+}
+
+// Names of other letters, members and numbers that are not there: what another reader
+// could read otherwise is refused.
+func TestParametersOfTwoMeanings(t *testing.T) {
+	for _, s := range []string{
+		`{"SHAPE":[6]}`, `{"shape":[3,2],"shape":[2,3]}`, `{"shape":[3,2],"permutation":[null,1]}`, `{"shape":[6],"dim_names":[null]}`, `{"shape":[6]} {}`,
+	} {
+		_, err := new(TensorType).Deserialize(arrow.FixedSizeListOf(6, arrow.PrimitiveTypes.Int8), s)
+		require.ErrorIs(t, err, ErrType, s)
+	}
+	got, err := new(TensorType).Deserialize(arrow.FixedSizeListOf(6, arrow.PrimitiveTypes.Int8), `{"shape":[2,3],"SHAPE":[3,2],"Permutation":[1,0]}`)
+	require.NoError(t, err)
+	require.Equal(t, []int{2, 3}, got.(*TensorType).Shape())
+	require.Nil(t, got.(*TensorType).Permutation())
 }
 
 // Arrow's own buffers come from the pool, and the pool's limit is Arrow's.
