@@ -387,6 +387,18 @@ func TestStructsOfAnotherShape(t *testing.T) {
 		{"size 0", []int{2, 3}, func(s *Schema, _ *Array) { s.format = texts.text("+w:0") }, usmarrow.ErrMalformed},
 		{"no size", []int{2, 3}, func(s *Schema, _ *Array) { s.format = texts.text("+w:") }, usmarrow.ErrMalformed},
 		{"size beyond all", []int{2, 3}, func(s *Schema, _ *Array) { s.format = texts.text("+w:2147483648") }, usmarrow.ErrMalformed},
+		{"size with a sign", []int{2, 3}, func(s *Schema, _ *Array) { s.format = texts.text("+w:+3") }, usmarrow.ErrMalformed},
+		{"size behind zeros", []int{2, 3}, func(s *Schema, _ *Array) { // 30, of which 3 was read
+			s.format, s.metadata = texts.text("+w:"+strings.Repeat("0", 28)+"30"), nil
+		}, usmarrow.ErrMalformed},
+		{"an extension's name twice", []int{2, 3}, func(s *Schema, _ *Array) {
+			b := []byte{2, 0, 0, 0}
+			for _, name := range []string{"somebody.else", ""} {
+				b = append(append(b, 20, 0, 0, 0), "ARROW:extension:name"...)
+				b = append(append(b, byte(len(name)), 0, 0, 0), name...)
+			}
+			s.metadata = texts.bytes(b)
+		}, usmarrow.ErrMalformed},
 		{"size of many digits", []int{2, 3}, func(s *Schema, _ *Array) {
 			s.format = texts.text("+w:3000000000000000000000000000000000000000000000000000000000000000000")
 		}, usmarrow.ErrMalformed},

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unsafe"
@@ -104,7 +105,7 @@ func readFormat(p unsafe.Pointer) string {
 func parseFormat(format string) (values arrow.DataType, list int32, err error) {
 	if size, ok := strings.CutPrefix(format, "+w:"); ok {
 		n, err := strconv.ParseInt(size, 10, 32)
-		if err != nil || n < 1 {
+		if err != nil || n < 1 || size[0] == '+' || len(format) == maxFormat { // there may be more digits
 			return nil, 0, misfit("format %q: lists have a size from 1 to %d", format, math.MaxInt32)
 		}
 		return nil, int32(n), nil
@@ -128,8 +129,8 @@ func readExtension(p unsafe.Pointer) ([]string, error) {
 		return nil, misfit("metadata of %d pairs", pairs)
 	}
 	p = unsafe.Add(p, 4)
-	var name, parameters string
-	found := false
+	keys := []string{ipc.ExtensionTypeKeyName, ipc.ExtensionMetadataKeyName}
+	var said [2]*string
 	for range pairs {
 		var pair [2][]byte
 		for i := range pair {
@@ -140,17 +141,23 @@ func readExtension(p unsafe.Pointer) ([]string, error) {
 			pair[i] = unsafe.Slice((*byte)(unsafe.Add(p, 4)), n)
 			p = unsafe.Add(p, 4+int(n))
 		}
-		switch string(pair[0]) {
-		case ipc.ExtensionTypeKeyName:
-			name, found = string(pair[1]), true
-		case ipc.ExtensionMetadataKeyName:
-			parameters = string(pair[1])
+		i := slices.Index(keys, string(pair[0]))
+		if i < 0 {
+			continue
 		}
+		if said[i] != nil { // of which others may take the other one
+			return nil, misfit("metadata with %s twice", keys[i])
+		}
+		text := string(pair[1])
+		said[i] = &text
 	}
-	if !found {
+	if said[0] == nil {
 		return nil, nil
 	}
-	return []string{name, parameters}, nil
+	if said[1] == nil {
+		return []string{*said[0], ""}, nil
+	}
+	return []string{*said[0], *said[1]}, nil
 }
 
 // readInt32 reads a number at any address, aligned or not.
