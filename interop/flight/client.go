@@ -284,11 +284,14 @@ func (m *received) message(in *codec.Incoming) error {
 		return err
 	}
 	if m.first {
-		_, t, err := parseSchema(d.header)
-		if err == nil && !t.ExtensionEquals(m.builder.tensor.typ) {
-			err = malformed("tensors of %v where %v were announced", t, m.builder.tensor.typ)
+		schema, t, err := parseSchema(d.header)
+		if err != nil {
+			return err
 		}
-		return err
+		if !t.ExtensionEquals(m.builder.tensor.typ) {
+			return malformed("tensors of %v where %v were announced", t, m.builder.tensor.typ)
+		}
+		return m.builder.sameShard(schema)
 	}
 	if len(d.header) > 0 && !d.taken {
 		return m.builder.empty(&d)

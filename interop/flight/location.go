@@ -30,7 +30,7 @@ func ParseLocation(s string) (Location, error) {
 		return l, nil
 	case scheme == "grpc+tcp" || scheme == "grpc+tls":
 		l.Address = strings.TrimSuffix(address, "/")
-		if _, _, err := net.SplitHostPort(l.Address); err == nil {
+		if _, _, err := net.SplitHostPort(l.Address); err == nil && !strings.Contains(l.Address, "/") {
 			return l, nil
 		}
 	}

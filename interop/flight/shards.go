@@ -1,6 +1,7 @@
 package flight
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -13,9 +14,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/flight"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
+	"github.com/usmbridge/usmbridge/interop/flight/internal/jsonobject"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
@@ -28,9 +31,21 @@ type Shard struct {
 	Total int    `json:"total"` // rows of the whole tensor
 }
 
+// parseShard reads a Shard as it is written: with all that it says, each once.
 func parseShard(b []byte) (s Shard, ok bool) {
-	err := json.Unmarshal(b, &s)
-	return s, err == nil && s.First >= 0 && s.Rows >= 0 && s.Total >= 0 && s.First <= s.Total-s.Rows
+	o, err := jsonobject.Read(b)
+	if err != nil {
+		return s, false
+	}
+	if s.ID, err = jsonobject.Value[string](o, "id"); err != nil {
+		return s, false
+	}
+	for name, n := range map[string]*int{"first": &s.First, "rows": &s.Rows, "total": &s.Total} {
+		if *n, err = jsonobject.Value[int](o, name); err != nil || *n < 0 {
+			return s, false
+		}
+	}
+	return s, s.First <= s.Total-s.Rows
 }
 
 // ShardError tells which rows could not be had, and why not.
@@ -222,7 +237,7 @@ func (b *builder) parallel(endpoints []*flight.FlightEndpoint, shards []Shard, d
 	for i, s := range shards {
 		group.Go(func() error {
 			part := *b
-			part.want = s.Rows
+			part.want, part.shard = s.Rows, &s
 			part.tensor = &tensor{schema: t.schema, typ: t.typ, width: t.width,
 				chunks: []chunk{{buffer: whole.buffer, offset: s.First * t.width, room: s.Rows}}}
 			failed[i] = part.endpoint(endpoints[i], d, 0)
@@ -241,6 +256,19 @@ func (b *builder) parallel(endpoints []*flight.FlightEndpoint, shards []Shard, d
 		return e
 	}
 	t.chunks[0].rows, t.rows = b.want, b.want
+	return nil
+}
+
+// sameShard refuses rows of another put than the one that was described: the name may
+// have been put again since.
+func (b *builder) sameShard(schema *arrow.Schema) error {
+	if b.shard == nil {
+		return nil
+	}
+	v, _ := schema.Metadata().GetValue(ShardKey)
+	if s, ok := parseShard([]byte(v)); !ok || s != *b.shard {
+		return malformed("rows that are %.200q where %d to %d of put %.40q were described; get it again", v, b.shard.First, b.shard.First+b.shard.Rows-1, b.shard.ID)
+	}
 	return nil
 }
 
@@ -357,9 +385,19 @@ func (c *Cluster) Info(ctx context.Context, name string) (*flight.FlightInfo, er
 		return nil, &Error{Op: "Cluster.Info", Err: err}
 	}
 	shards, causes := c.look(ctx, name)
-	puts := map[string][]found{}
+	return assemble(name, shards, causes)
+}
+
+// assemble is Info of what endpoints said of their shards, whatever it is.
+func assemble(name string, shards []found, causes []error) (*flight.FlightInfo, error) {
+	type key struct {
+		id    string
+		total int
+	}
+	puts := map[key][]found{}
 	for _, f := range shards {
-		puts[f.shard.ID] = append(puts[f.shard.ID], f)
+		k := key{f.shard.ID, f.shard.Total}
+		puts[k] = append(puts[k], f)
 	}
 	missing := &ShardError{Name: name, Causes: causes}
 	for _, put := range puts {
@@ -380,35 +418,40 @@ func (c *Cluster) Info(ctx context.Context, name string) (*flight.FlightInfo, er
 // describe puts the shards of one put together, or says which rows nobody has.
 func describe(name string, put []found) (*flight.FlightInfo, []Shard) {
 	slices.SortStableFunc(put, func(a, b found) int { return a.shard.First - b.shard.First })
+	total := put[0].shard.Total
 	whole := &flight.FlightInfo{
 		FlightDescriptor: &flight.FlightDescriptor{Type: flight.DescriptorPATH, Path: []string{name}},
-		Ordered:          true, TotalRecords: int64(put[0].shard.Total),
+		Ordered:          true, TotalRecords: int64(total),
 	}
 	var gaps []Shard
+	var last found
 	next := 0
 	for _, f := range put {
 		s := f.shard
-		if last := len(whole.Endpoint) - 1; last >= 0 && s.First < next { // a copy of the last one
-			whole.Endpoint[last].Location = append(whole.Endpoint[last].Location, &flight.Location{Uri: f.client.location.String()})
-			continue
-		}
+		ticket, at := f.info.GetEndpoint()[0].GetTicket(), &flight.Location{Uri: f.client.location.String()}
 		if s.Rows == 0 {
 			continue
 		}
+		if s.First < next {
+			// A copy is the same rows under the same name; other rows that overlap are left out.
+			if s == last.shard && bytes.Equal(ticket.GetTicket(), last.info.GetEndpoint()[0].GetTicket().GetTicket()) {
+				e := whole.Endpoint[len(whole.Endpoint)-1]
+				e.Location = append(e.Location, at)
+			}
+			continue
+		}
 		if s.First > next {
-			gaps = append(gaps, Shard{First: next, Rows: s.First - next, Total: s.Total})
+			gaps = append(gaps, Shard{First: next, Rows: s.First - next, Total: total})
 		}
 		meta, err := json.Marshal(s)
 		if err != nil {
 			continue
 		}
-		whole.Endpoint = append(whole.Endpoint, &flight.FlightEndpoint{
-			Ticket: f.info.GetEndpoint()[0].GetTicket(), Location: []*flight.Location{{Uri: f.client.location.String()}}, AppMetadata: meta,
-		})
+		whole.Endpoint = append(whole.Endpoint, &flight.FlightEndpoint{Ticket: ticket, Location: []*flight.Location{at}, AppMetadata: meta})
 		whole.TotalBytes += f.info.GetTotalBytes()
-		next = s.First + s.Rows
+		next, last = s.First+s.Rows, f
 	}
-	if total := put[0].shard.Total; next < total {
+	if next < total {
 		gaps = append(gaps, Shard{First: next, Rows: total - next, Total: total})
 	}
 	if t, err := typeOf(put[0].info); err == nil {

@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/usmbridge/usmbridge/usmarray"
 )
 
 // newCluster serves at n sockets.
@@ -106,6 +108,57 @@ func TestPutsDoNotMix(t *testing.T) {
 	require.NoError(t, servers[0].Store().commit("x@0", oldTensor))
 	_, err = c.Get(t.Context(), "x", mine)
 	require.ErrorIs(t, err, ErrShards)
+}
+
+// A shard that is put again after it was described is not mixed with the others.
+func TestPutsDoNotMixMeanwhile(t *testing.T) {
+	mine := newPool(t)
+	c, servers := newCluster(t, 2)
+	a, b := numbers(t, mine, 100), numbers(t, mine, 100)
+	defer a.Release()
+	defer b.Release()
+	require.NoError(t, b.Fill(float32(-1)))
+	require.NoError(t, c.Put(t.Context(), "x", a, 1))
+	described, err := c.Info(t.Context(), "x")
+	require.NoError(t, err)
+	old, err := servers[0].Store().tensor("x@0")
+	require.NoError(t, err)
+	require.NoError(t, c.Put(t.Context(), "x", b, 1))
+	require.NoError(t, servers[0].Store().commit("x@0", old)) // as if only the other were through
+	_, err = fetch(t.Context(), described, mine, &dialer{known: map[string]*Client{}})
+	require.ErrorIs(t, err, ErrShards)
+	require.ErrorContains(t, err, "50 to 99 of 100")
+
+	part, err := b.Index(usmarray.Range(50, 100))
+	require.NoError(t, err)
+	require.NoError(t, c.Put(t.Context(), "x", a, 1))
+	described, err = c.Info(t.Context(), "x")
+	require.NoError(t, err)
+	require.NoError(t, c.Clients()[1].Put(t.Context(), "x@1", part)) // no shard at all
+	_, err = fetch(t.Context(), described, mine, &dialer{known: map[string]*Client{}})
+	require.ErrorIs(t, err, ErrShards)
+}
+
+// Shards of one put that differ in what the whole is, and other rows that say that they are
+// a copy, make no description.
+func TestShardsThatDoNotFit(t *testing.T) {
+	shard := func(client, name string, first, rows, total int) found {
+		return found{Shard{"put", first, rows, total}, &flight.FlightInfo{
+			TotalRecords: int64(rows), Endpoint: []*flight.FlightEndpoint{{Ticket: &flight.Ticket{Ticket: []byte(name)}}},
+		}, &Client{location: Location{"grpc+unix", "/" + client}}}
+	}
+	f, err := assemble("x", []found{shard("a", "x@0", 0, 5, 10), shard("b", "x@1", 5, 5, 10), shard("c", "x@0", 0, 4, 10), shard("d", "x@9", 0, 5, 10), shard("e", "x@0", 0, 5, 10)}, nil)
+	require.NoError(t, err)
+	require.Len(t, f.GetEndpoint(), 2)
+	var locations []string
+	for _, l := range f.GetEndpoint()[0].GetLocation() {
+		locations = append(locations, l.GetUri())
+	}
+	require.Equal(t, []string{"grpc+unix:///a", "grpc+unix:///e"}, locations)
+	_, err = assemble("x", []found{shard("a", "x@0", 0, 5, 10), shard("b", "x@1", 5, 5, 11)}, nil)
+	require.ErrorIs(t, err, ErrShards)
+	_, err = assemble("x", []found{shard("a", "x@0", 0, 5, 5), shard("b", "x@1", 5, 7, 100)}, nil)
+	require.NoError(t, err, "the first is whole by itself")
 }
 
 // Endpoints that say nothing of their rows come one after the other, as any Flight
