@@ -167,6 +167,15 @@ def test_read_only_frames_of_what_may_be_written(frames):
                 b[0] = 3
 
 
+def test_nothing_arrives_without_frames(frames):
+    for where in places():
+        for shape in ((0,), (3, 0)):
+            a = ub.zeros(shape, "float32", **where)
+            header, _ = frames.dumps(a)
+            for sent in ([], [b""], [b"", b""]):
+                same(a, frames.loads(header, sent))
+
+
 def test_hostile_headers_and_frames(frames):
     a = ub.asarray(list(range(12)), dtype="int32", device=sycl_device(), usm_type="shared").reshape(3, 4)
     good, sent = frames.dumps(a)
@@ -191,6 +200,9 @@ def test_hostile_headers_and_frames(frames):
     for bad in ([], [data, b"x"], [data[:-1]], [data + b"x"], [b""], [data[:20], data[20:-1]], [None], ["text"], [5], [memoryview(data)[::2]], 7):
         with pytest.raises((ValueError, TypeError)):
             frames.loads(good, bad)
+    for bad in ([b""], [b"", b""]):
+        with pytest.raises(ValueError, match="shape"):
+            frames.loads({**good, "shape": (0, 1 << 58), "nbytes": 0}, bad)
     big = {**good, "shape": (1 << 20,), "nbytes": 4 << 20}
     for bad in ([], [b"1"], [bytes(4 << 20)], [b"12", bytes(4 << 20)], [b"1", bytes((4 << 20) - 1)], [b"1", bytes(1 << 20), bytes(1 << 20)]):
         with pytest.raises(ValueError, match="bytes"):

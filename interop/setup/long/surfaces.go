@@ -45,7 +45,7 @@ var surfaces = []surface{
 		word:   "arrow",
 		name:   "Arrow's C structs, columns, IPC and Flight messages",
 		stages: []string{"go interop.flight*", "py* arrow"},
-		before: "bytes behind a buffer's end, extents that overflow, booleans as extents",
+		before: "bytes behind a buffer's end, extents that overflow, booleans as extents, half of a list's size",
 	},
 	{
 		word:   "service",
@@ -56,13 +56,13 @@ var surfaces = []surface{
 	{
 		word:   "files",
 		name:   "files: `.npy`, safetensors, pictures, shared libraries, logs",
-		stages: []string{"go interop.npy *", "go interop.safetensors *", "go syclobj.elfcheck *", "go memmgr FuzzReadLog"},
+		stages: []string{"go interop.npy *", "go interop.safetensors *", "go examples.picture *", "go syclobj.elfcheck *", "go memmgr FuzzReadLog"},
 		before: "memory for what a file only claims",
 	},
 	{
 		word:   "processes",
 		name:   "messages and handles of other processes",
-		stages: []string{"go interop.share *", "go interop.workers *", "py* handles"},
+		stages: []string{"go interop.share *", "go interop.workers *", "py* handles", "py* dask"},
 	},
 	{
 		word:   "calls",

@@ -99,6 +99,8 @@ def _check(header: Any) -> None:
         if type(header[name]) is not bool:
             raise _refuse(f"{name!r} is True or False", header[name])
     bits = _bits(header["dtype"], header["padded"])
+    if math.prod(n for n in shape if n) * bits >= 1 << 63:
+        raise _refuse("'shape' is one that an Array can have", shape)
     if type(nbytes) is not int or nbytes != (math.prod(shape) * bits + 7) // 8:
         raise _refuse(f"'nbytes' is what {header['dtype']} elements of shape {tuple(shape)} take", nbytes)
 
@@ -114,7 +116,7 @@ def _pieces(header: dict[str, Any], frames: Any) -> list[memoryview]:
     found = sum(v.nbytes for v in views)
     if found != header["nbytes"]:
         raise ValueError(f"the Array has {header['nbytes']} bytes, its {len(views)} frames have {found}")
-    return views
+    return views or [memoryview(b"")]
 
 
 def _place(usm_type: str | None, device: str | None) -> tuple[str | None, str | None]:
