@@ -43,39 +43,55 @@ typedef struct {
 	char name[NAME_ROOM], parameters[PARAMETERS_ROOM]; /* empty: none */
 } extension;
 
-/* One text of the metadata, as much of it as there is room for; NULL when its length
-   cannot be. */
-static const char *get_text(const char *at, char *out, size_t room)
+/* One text of the metadata and its length, as much of it as there is room for; NULL when
+   the length cannot be. */
+static const char *get_text(const char *at, char *out, size_t room, size_t *length)
 {
 	int32_t n;
 	memcpy(&n, at, sizeof n);
 	if (n < 0 || n > TEXT_MAX) return NULL;
-	size_t k = (size_t)n < room ? (size_t)n : room - 1;
+	*length = (size_t)n;
+	size_t k = *length < room ? *length : room - 1;
 	memcpy(out, at + sizeof n, k);
 	out[k] = 0;
 	return at + sizeof n + n;
 }
 
+static int is_text(const char *text, size_t length, const char *wanted)
+{
+	return length == strlen(wanted) && memcmp(text, wanted, length) == 0;
+}
+
+/* A name with a NUL is another than what stands before it; parameters with one, or for
+   which there is no room, are none. Of what comes twice others may take the other one. */
 static int read_extension(const char *at, extension *e)
 {
 	char key[32], value[PARAMETERS_ROOM];
+	size_t key_length, length;
 	int32_t pairs;
+	int names = 0, parameters = 0;
 	e->name[0] = e->parameters[0] = 0;
 	if (!at) return 0;
 	memcpy(&pairs, at, sizeof pairs);
 	if (pairs < 0 || pairs > PAIRS_MAX) return malformed("have metadata of a length that cannot be");
 	at += sizeof pairs;
 	for (int32_t i = 0; i < pairs; i++) {
-		if (!(at = get_text(at, key, sizeof key)) || !(at = get_text(at, value, sizeof value)))
+		if (!(at = get_text(at, key, sizeof key, &key_length)) ||
+		    !(at = get_text(at, value, sizeof value, &length)))
 			return malformed("have metadata of a length that cannot be");
-		if (strcmp(key, "ARROW:extension:name") == 0) {
-			memcpy(e->name, value, sizeof e->name - 1);
-			e->name[sizeof e->name - 1] = 0;
-		} else if (strcmp(key, "ARROW:extension:metadata") == 0) {
-			memcpy(e->parameters, value, sizeof value);
+		if (is_text(key, key_length, "ARROW:extension:name")) {
+			names++;
+			size_t k = length < sizeof e->name ? length : sizeof e->name - 1;
+			memcpy(e->name, value, k);
+			e->name[k] = 0;
+			for (size_t j = 0; j < k; j++)
+				if (!e->name[j]) e->name[j] = '?';
+		} else if (is_text(key, key_length, "ARROW:extension:metadata")) {
+			parameters++;
+			if (length == strlen(value)) memcpy(e->parameters, value, length + 1);
 		}
 	}
-	return 0;
+	return names > 1 || parameters > 1 ? malformed("have an extension type twice in their metadata") : 0;
 }
 
 static int unknown_extension(const extension *e)
@@ -102,19 +118,50 @@ static int integers(PyObject *parameters, const char *key, int64_t *out)
 	return (int)n;
 }
 
-static PyObject *parse_parameters(const char *text)
+/* A dictionary of pairs of which no key comes twice. */
+static PyObject *once_each(PyObject *pairs)
+{
+	Py_ssize_t n = usmb_py.PyTuple_Size(pairs);
+	PyObject *d = usmb_py.PyDict_New();
+	for (Py_ssize_t i = 0; d && i < n; i++) {
+		PyObject *pair = usmb_py.PyTuple_GetItem(pairs, i); /* borrowed */
+		if (usmb_py.PyDict_SetItem(d, usmb_py.PyTuple_GetItem(pair, 0), usmb_py.PyTuple_GetItem(pair, 1)) < 0)
+			Py_CLEAR(d);
+	}
+	if (d && usmb_py.PyDict_Size(d) != n) {
+		Py_CLEAR(d);
+		malformed("describe a tensor by parameters with a name that comes twice");
+	}
+	return d;
+}
+
+/* json.loads(text, object_pairs_hook=tuple), by which no object is a list. */
+static PyObject *load_json(const char *text)
 {
 	PyObject *json = usmb_py.PyImport_ImportModule("json");
-	PyObject *d = json ? usmb_py.PyObject_CallMethod(json, "loads", "s", text) : NULL;
+	PyObject *loads = json ? usmb_py.PyObject_GetAttrString(json, "loads") : NULL;
+	PyObject *args = loads ? usmb_py.Py_BuildValue("(s)", text) : NULL;
+	PyObject *how = args ? usmb_py.Py_BuildValue("{s:O}", "object_pairs_hook", usmb_py.PyTuple_Type) : NULL;
+	PyObject *v = how ? usmb_py.PyObject_Call(loads, args, how) : NULL;
+	Py_XDECREF(how);
+	Py_XDECREF(args);
+	Py_XDECREF(loads);
 	Py_XDECREF(json);
-	if (d && PyDict_Check(d)) return d;
-	Py_XDECREF(d);
-	if (d || usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_ValueError) ||
-	    usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_RuntimeError)) { /* RecursionError: too deep */
+	return v;
+}
+
+static PyObject *parse_parameters(const char *text)
+{
+	PyObject *v = load_json(text), *d = NULL;
+	if (v && PyTuple_Check(v)) {
+		d = once_each(v);
+	} else if (v || usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_ValueError) ||
+	           usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_RuntimeError)) { /* RecursionError: too deep */
 		usmb_py.PyErr_Clear();
 		malformed("describe a tensor by parameters that are no JSON object");
 	}
-	return NULL;
+	Py_XDECREF(v);
+	return d;
 }
 
 /* shape and permutation of arrow.fixed_shape_tensor: axis i of a row is the stored axis

@@ -199,17 +199,15 @@ def packed(m):
 
 def extension(m):
     """(name, parameters) of metadata; a BufferError where their lengths cannot be."""
-    name = parameters = b""
+    keys = b"ARROW:extension:name", b"ARROW:extension:metadata"
     if m is None:
-        return name, parameters
+        return b"", b""
     if m["count"] is not None or m["cut"] and m["cut"][0] < 2 * len(m["pairs"]):
         raise oracles.Refused(BufferError)
-    for key, value in m["pairs"]:
-        if key == b"ARROW:extension:name":
-            name = value.split(b"\0")[0]
-        elif key == b"ARROW:extension:metadata":
-            parameters = value.split(b"\0")[0]
-    return name, parameters
+    if any([key for key, _ in m["pairs"]].count(key) > 1 for key in keys):
+        raise oracles.Refused(BufferError)
+    found = dict(m["pairs"])
+    return tuple(found.get(key, b"") for key in keys)
 
 
 def whole(n):
@@ -222,11 +220,12 @@ def tensor(parameters, size):
     if len(parameters) > 4095:
         raise no  # more than there is room for
     try:
-        d = json.loads(parameters.decode())
+        pairs = json.loads(parameters.decode(), object_pairs_hook=tuple)
     except (ValueError, RecursionError):
         raise no from None
-    if not isinstance(d, dict):
+    if not isinstance(pairs, tuple) or len(dict(pairs)) != len(pairs):
         raise no
+    d = dict(pairs)
     shape, order = d.get("shape"), d.get("permutation")
     if not isinstance(shape, list) or len(shape) > 63 or not all(map(whole, shape)):
         raise no
