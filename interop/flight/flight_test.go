@@ -237,6 +237,14 @@ func TestReplacedWhileItIsRead(t *testing.T) {
 	got.Release()
 }
 
+// A path is one as it stands, whatever it would mean in a URL.
+func TestPathsThatLookLikeURLs(t *testing.T) {
+	for _, name := range []string{"a?b", "a#b", "a%41", "a b", "%zz", "a:b@c"} {
+		_, at := serve(t, ServerOptions{Memory: newPool(t)}, Location{"grpc+unix", filepath.Join(t.TempDir(), name)})
+		require.Equal(t, codes.NotFound, status.Code(dial(t, at.String(), ClientOptions{}).Free(t.Context(), "nothing")), name)
+	}
+}
+
 func TestLocations(t *testing.T) {
 	for _, s := range []string{"grpc+tcp://127.0.0.1:0", "grpc+tls://host:1", "grpc+unix:///tmp/x"} {
 		l, err := ParseLocation(s)

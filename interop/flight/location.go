@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/url"
 	"os"
 	"strings"
 	"syscall"
@@ -53,10 +54,10 @@ func (l Location) private() bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// target is the location as gRPC dials it.
+// target is the location as gRPC dials it, which reads a URL: a path has no query there.
 func (l Location) target() string {
 	if l.Scheme == "grpc+unix" {
-		return "unix://" + l.Address
+		return (&url.URL{Scheme: "unix", Path: l.Address}).String()
 	}
 	return "passthrough:///" + l.Address
 }

@@ -448,7 +448,11 @@ func describe(name string, put []found) (*flight.FlightInfo, []Shard) {
 			continue
 		}
 		whole.Endpoint = append(whole.Endpoint, &flight.FlightEndpoint{Ticket: ticket, Location: []*flight.Location{at}, AppMetadata: meta})
-		whole.TotalBytes += f.info.GetTotalBytes()
+		if n := f.info.GetTotalBytes(); n < 0 || whole.TotalBytes < 0 || n > math.MaxInt64-whole.TotalBytes {
+			whole.TotalBytes = -1 // not known
+		} else {
+			whole.TotalBytes += n
+		}
 		next, last = s.First+s.Rows, f
 	}
 	if next < total {
