@@ -23,9 +23,6 @@ import (
 	_ "embed"
 	"flag"
 	"fmt"
-	"image"
-	_ "image/jpeg"
-	_ "image/png"
 	"io"
 	"os"
 	"os/exec"
@@ -33,6 +30,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/usmbridge/usmbridge/examples/internal/photo"
 	"github.com/usmbridge/usmbridge/interop/npy"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
@@ -54,13 +52,6 @@ func main() {
 
 // run has the cluster work on a picture, and copies what it says to out.
 func run(ctx context.Context, in, host string, out io.Writer) error {
-	if in == "" {
-		root, err := exec.Command("go", "env", "GOROOT").Output()
-		if err != nil {
-			return fmt.Errorf("the Go installation's photograph: %w; name a picture with -in", err)
-		}
-		in = filepath.Join(strings.TrimSpace(string(root)), "src/image/testdata/video-001.jpeg")
-	}
 	host, err := exec.LookPath(host)
 	if err != nil {
 		return fmt.Errorf("%w; make build python, or name usmpython with -python", err)
@@ -91,14 +82,9 @@ func run(ctx context.Context, in, host string, out io.Writer) error {
 
 // luminance writes a picture's luminance as float32 rows in NumPy's format.
 func luminance(ctx context.Context, in, to string) error {
-	f, err := os.Open(in)
+	img, _, err := photo.Read(in)
 	if err != nil {
 		return err
-	}
-	defer f.Close()
-	img, _, err := image.Decode(f)
-	if err != nil {
-		return fmt.Errorf("%s: %w; PNG and JPEG are read", in, err)
 	}
 	b := img.Bounds()
 	values := make([]float32, 0, b.Dx()*b.Dy())

@@ -2,8 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/binary"
-	"hash/crc32"
 	"image"
 	"image/png"
 	"os"
@@ -14,12 +12,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 )
-
-// withCRC mends the checksum of a PNG's header chunk.
-func withCRC(data []byte) []byte {
-	binary.BigEndian.PutUint32(data[29:], crc32.ChecksumIEEE(data[12:29]))
-	return data
-}
 
 // names lists what is in a directory.
 func names(t *testing.T, dir string) []string {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/usmbridge/usmbridge/examples/internal/photo"
 	"github.com/usmbridge/usmbridge/interop/pymodule"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -47,7 +48,7 @@ func (b *bridge) process(picture image.Image) (*job, error) {
 	}
 	for _, stage := range []func() error{
 		func() error {
-			return usmarray.View(j.picture, func(pixels []float32) error { fill(pixels, picture); return nil })
+			return usmarray.View(j.picture, func(pixels []float32) error { photo.Fill(pixels, picture); return nil })
 		},
 		j.computeLuminance,
 		j.computeEdges,

@@ -22,9 +22,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
+
+	"github.com/usmbridge/usmbridge/examples/internal/photo"
 )
 
 func main() {
@@ -44,12 +43,7 @@ func main() {
 // run does the whole job. What can be found out early is: an unreadable picture
 // or an unwritable result fail before Python starts.
 func run(w io.Writer, in, out string) (err error) {
-	if in == "" {
-		if in, err = photograph(); err != nil {
-			return err
-		}
-	}
-	picture, err := decode(in)
+	picture, in, err := photo.Read(in)
 	if err != nil {
 		return err
 	}
@@ -77,17 +71,4 @@ func run(w io.Writer, in, out string) (err error) {
 	done.print(w)
 	fmt.Fprintf(w, "result:  %s\n", out)
 	return nil
-}
-
-// photograph is a picture that comes with Go's sources.
-func photograph() (string, error) {
-	root, err := exec.Command("go", "env", "GOROOT").Output()
-	if err != nil {
-		return "", fmt.Errorf("no picture named, and asking go for one of its own failed (%w): name one, IN=picture.png", err)
-	}
-	path := filepath.Join(strings.TrimSpace(string(root)), "src", "image", "testdata", "video-001.jpeg")
-	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("no picture named, and this Go installation comes without its own (%w): name one, IN=picture.png", err)
-	}
-	return path, nil
 }

@@ -17,6 +17,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/examples/internal/photo"
+	"github.com/usmbridge/usmbridge/examples/internal/photo/phototest"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -48,7 +50,7 @@ func expected(t *testing.T, py *python.Interpreter, p image.Image) []byte {
 	t.Helper()
 	size := p.Bounds().Size()
 	values := make([]float32, size.X*size.Y*3)
-	fill(values, p)
+	photo.Fill(values, p)
 	pixels := make([]byte, len(values))
 	for i, v := range values {
 		pixels[i] = byte(v)
@@ -82,10 +84,10 @@ func noise(w, h int) *image.NRGBA {
 func TestResultEqualsNumPy(t *testing.T) {
 	b := needBridge(t)
 	pictures := map[string]image.Image{
-		"pattern": pattern(150, 103), "noise": noise(97, 61), "one pixel": pattern(1, 1),
-		"a row": pattern(64, 1), "a column": pattern(1, 64), "two by two": noise(2, 2),
+		"pattern": phototest.Pattern(150, 103), "noise": noise(97, 61), "one pixel": phototest.Pattern(1, 1),
+		"a row": phototest.Pattern(64, 1), "a column": phototest.Pattern(1, 64), "two by two": noise(2, 2),
 	}
-	if path, err := photograph(); err == nil {
+	if path, err := photo.OfGo(); err == nil {
 		f, err := os.Open(path)
 		require.NoError(t, err)
 		defer f.Close()
@@ -106,7 +108,7 @@ func TestResultEqualsNumPy(t *testing.T) {
 
 func TestNothingIsCopied(t *testing.T) {
 	b := needBridge(t)
-	j, err := b.process(pattern(150, 103))
+	j, err := b.process(phototest.Pattern(150, 103))
 	require.NoError(t, err)
 	defer j.release()
 	require.Len(t, j.handovers, 6)
@@ -139,7 +141,7 @@ func TestNothingIsCopied(t *testing.T) {
 func TestEverythingIsGivenBack(t *testing.T) {
 	b := needBridge(t)
 	live := func() int { n, _ := memmgr.LiveCount(); return n }
-	warm, err := b.process(pattern(8, 8))
+	warm, err := b.process(phototest.Pattern(8, 8))
 	require.NoError(t, err)
 	warm.release()
 	settled := func(n int) func() bool {
@@ -151,7 +153,7 @@ func TestEverythingIsGivenBack(t *testing.T) {
 	}
 	require.Eventually(t, settled(0), 5*time.Second, 10*time.Millisecond, "%d buffers live", live())
 	for range 3 {
-		j, err := b.process(pattern(64, 32))
+		j, err := b.process(phototest.Pattern(64, 32))
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, live(), 3)
 		j.release()
@@ -209,7 +211,7 @@ func readGrey(t *testing.T, path string) []uint8 {
 func TestProgram(t *testing.T) {
 	b := needBridge(t)
 	p := noise(120, 80)
-	in := writeFile(t, "in.png", encodePNG(t, p))
+	in := phototest.Write(t, "in.png", phototest.PNG(t, p))
 	want := expected(t, b.py, p)
 	device := "host"
 	if b.dpctl {
@@ -239,8 +241,8 @@ func TestProgram(t *testing.T) {
 }
 
 func TestProgramFailsClearlyAndLeavesNoFile(t *testing.T) {
-	in := writeFile(t, "in.png", encodePNG(t, pattern(8, 8)))
-	cut := writeFile(t, "cut.png", encodePNG(t, pattern(80, 80))[:200])
+	in := phototest.Write(t, "in.png", phototest.PNG(t, phototest.Pattern(8, 8)))
+	cut := phototest.Write(t, "cut.png", phototest.PNG(t, phototest.Pattern(80, 80))[:200])
 	dir := t.TempDir()
 	out := filepath.Join(dir, "edges.png")
 	tests := []struct {

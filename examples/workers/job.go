@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/usmbridge/usmbridge/examples/internal/photo"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/interop/workers"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -123,7 +124,7 @@ func (s *stage) run(ctx context.Context, in *usmarray.Array, name string, out *u
 
 // run does the whole job.
 func run(ctx context.Context, w io.Writer, in, out string) (err error) {
-	picture, name, err := decode(in)
+	picture, name, err := photo.Read(in)
 	if err != nil {
 		return err
 	}
@@ -160,7 +161,7 @@ func run(ctx context.Context, w io.Writer, in, out string) (err error) {
 		defer arrays[i].Release()
 	}
 	rgb, grey, result := arrays[0], arrays[1], arrays[2]
-	if err := usmarray.View(rgb, func(pixels []float32) error { fill(pixels, picture); return nil }); err != nil {
+	if err := usmarray.View(rgb, func(pixels []float32) error { photo.Fill(pixels, picture); return nil }); err != nil {
 		return err
 	}
 	fmt.Fprintf(w, "picture:   %s, %d x %d, in %s\n", name, width, height, p.words)

@@ -79,7 +79,7 @@ func TestPicture(t *testing.T) {
 	require.Equal(t, []int{103, 150, 3}, a.Shape())
 	a.Release()
 	_, err = readPicture("main.go", memory)
-	require.ErrorContains(t, err, "PNG and JPEG are read")
+	require.ErrorContains(t, err, "no PNG or JPEG")
 	_, err = readPicture(filepath.Join(t.TempDir(), "none"), memory)
 	require.ErrorIs(t, err, os.ErrNotExist)
 }

@@ -1,4 +1,6 @@
-package main
+// Package photo reads the pictures of the examples: PNG and JPEG files, bounded by what they
+// hold, as red, green and blue. It may be used from any goroutine.
+package photo
 
 import (
 	"errors"
@@ -6,10 +8,13 @@ import (
 	"image"
 	"image/color"
 	"image/draw"
-	_ "image/jpeg" // formats that decode understands
+	_ "image/jpeg" // formats that Decode understands
 	_ "image/png"
 	"io"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 )
 
 // maxPixels bounds a picture: 12 bytes a pixel go into the first buffer alone.
@@ -20,8 +25,34 @@ const maxPixels = 1 << 28
 // needs more. A file that claims more ends before its pixels do, or is a trap.
 const pixelsPerByte = 8 * 1032
 
-// decode reads a PNG or JPEG file. Errors name the file and what is wrong.
-func decode(path string) (image.Image, error) {
+// OfGo is the path of a photograph that comes with Go's sources. The error says what a user
+// can do instead.
+func OfGo() (string, error) {
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		return "", fmt.Errorf("no picture named, and asking go for one of its own failed (%w): name one", err)
+	}
+	path := filepath.Join(strings.TrimSpace(string(root)), "src", "image", "testdata", "video-001.jpeg")
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("no picture named, and this Go installation comes without its own (%w): name one", err)
+	}
+	return path, nil
+}
+
+// Read is Decode, and of "" the photograph of OfGo; name is the path that was read.
+func Read(path string) (picture image.Image, name string, err error) {
+	if path == "" {
+		if path, err = OfGo(); err != nil {
+			return nil, "", err
+		}
+	}
+	picture, err = Decode(path)
+	return picture, path, err
+}
+
+// Decode reads a PNG or JPEG file of 1 to 2^28 pixels. What a file claims is held against
+// its length before memory is taken for it. Errors name the file and what is wrong.
+func Decode(path string) (image.Image, error) {
 	st, err := os.Stat(path) // before opening, which waits for a pipe's writer
 	if err != nil {
 		return nil, fmt.Errorf("the picture cannot be read: %w", err)
@@ -60,10 +91,10 @@ func decode(path string) (image.Image, error) {
 	return picture, nil
 }
 
-// fill writes the picture as red, green and blue from 0 to 255 into pixels, row
+// Fill writes the picture as red, green and blue from 0 to 255 into pixels, row
 // by row, three values a pixel. Transparency is left out, as by a program that
 // converts to RGB. pixels holds exactly the picture.
-func fill(pixels []float32, picture image.Image) {
+func Fill(pixels []float32, picture image.Image) {
 	b := picture.Bounds()
 	row := image.NewNRGBA(image.Rect(0, 0, b.Dx(), 1))
 	for y := range b.Dy() {

@@ -1,4 +1,4 @@
-package main
+package photo
 
 import (
 	"bytes"
@@ -6,43 +6,18 @@ import (
 	"image"
 	"image/color"
 	"image/jpeg"
-	"image/png"
-	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/examples/internal/photo/phototest"
 )
 
-// pattern draws a picture with a different colour in each pixel.
-func pattern(w, h int) *image.NRGBA {
-	p := image.NewNRGBA(image.Rect(0, 0, w, h))
-	for y := range h {
-		for x := range w {
-			p.SetNRGBA(x, y, color.NRGBA{uint8(x*7 + y), uint8(x ^ y*3), uint8(255 - x - 2*y), 255})
-		}
-	}
-	return p
-}
-
-func writeFile(t *testing.T, name string, data []byte) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	require.NoError(t, os.WriteFile(path, data, 0o644))
-	return path
-}
-
-func encodePNG(t *testing.T, p image.Image) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	require.NoError(t, png.Encode(&b, p))
-	return b.Bytes()
-}
-
 func TestFillTakesColoursAsTheyAre(t *testing.T) {
-	want := pattern(13, 5)
-	faint := pattern(13, 5)
+	want := phototest.Pattern(13, 5)
+	faint := phototest.Pattern(13, 5)
 	for i := 3; i < len(faint.Pix); i += 4 {
 		faint.Pix[i] = 3
 	}
@@ -61,7 +36,7 @@ func TestFillTakesColoursAsTheyAre(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := make([]float32, 13*5*3)
-			fill(got, p)
+			Fill(got, p)
 			for i := range 13 * 5 {
 				for c := range 3 {
 					require.Equal(t, float32(want.Pix[i*4+c]), got[i*3+c], "pixel %d, channel %d", i, c)
@@ -75,24 +50,24 @@ func TestFillOtherColourModels(t *testing.T) {
 	grey := image.NewGray(image.Rect(0, 0, 2, 1))
 	grey.Pix = []byte{7, 200}
 	got := make([]float32, 6)
-	fill(got, grey)
+	Fill(got, grey)
 	require.Equal(t, []float32{7, 7, 7, 200, 200, 200}, got)
 
 	pal := image.NewPaletted(image.Rect(0, 0, 2, 1), color.Palette{
 		color.NRGBA{10, 20, 30, 255}, color.NRGBA{200, 100, 50, 255},
 	})
 	pal.Pix = []byte{1, 0}
-	fill(got, pal)
+	Fill(got, pal)
 	require.Equal(t, []float32{200, 100, 50, 10, 20, 30}, got)
 }
 
 func TestDecode(t *testing.T) {
-	p := pattern(16, 8)
+	p := phototest.Pattern(16, 8)
 	var jpg bytes.Buffer
 	require.NoError(t, jpeg.Encode(&jpg, p, nil))
-	whole := encodePNG(t, p)
-	for _, path := range []string{writeFile(t, "a.png", whole), writeFile(t, "a.jpg", jpg.Bytes())} {
-		got, err := decode(path)
+	whole := phototest.PNG(t, p)
+	for _, path := range []string{phototest.Write(t, "a.png", whole), phototest.Write(t, "a.jpg", jpg.Bytes())} {
+		got, err := Decode(path)
 		require.NoError(t, err)
 		require.Equal(t, image.Pt(16, 8), got.Bounds().Size())
 	}
@@ -101,16 +76,16 @@ func TestDecode(t *testing.T) {
 	tests := []struct{ name, path, want string }{
 		{"absent", filepath.Join(t.TempDir(), "none.png"), "no such file"},
 		{"a directory", t.TempDir(), "is a directory"},
-		{"empty", writeFile(t, "e.png", nil), "no PNG or JPEG"},
-		{"text", writeFile(t, "t.png", []byte("hello")), "no PNG or JPEG"},
-		{"cut short", writeFile(t, "c.png", whole[:len(whole)/2]), "png: "},
-		{"too large", writeFile(t, "l.png", claiming(t, 1000000, 1000000)), "pixels, and this program takes"},
-		{"more than it holds", writeFile(t, "m.png", claiming(t, 16384, 16384)), "its 71 bytes cannot hold them"},
+		{"empty", phototest.Write(t, "e.png", nil), "no PNG or JPEG"},
+		{"text", phototest.Write(t, "t.png", []byte("hello")), "no PNG or JPEG"},
+		{"cut short", phototest.Write(t, "c.png", whole[:len(whole)/2]), "png: "},
+		{"too large", phototest.Write(t, "l.png", claiming(t, 1000000, 1000000)), "pixels, and this program takes"},
+		{"more than it holds", phototest.Write(t, "m.png", claiming(t, 16384, 16384)), "its 71 bytes cannot hold them"},
 		{"a pipe", pipe, "a pipe or a device, not a file"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := decode(test.path)
+			_, err := Decode(test.path)
 			require.ErrorContains(t, err, "the picture")
 			require.ErrorContains(t, err, test.want)
 		})
@@ -120,8 +95,8 @@ func TestDecode(t *testing.T) {
 // claiming is a PNG of one pixel whose header promises others.
 func claiming(t *testing.T, width, height uint32) []byte {
 	t.Helper()
-	data := bytes.Clone(encodePNG(t, image.NewGray(image.Rect(0, 0, 1, 1))))
+	data := bytes.Clone(phototest.PNG(t, image.NewGray(image.Rect(0, 0, 1, 1))))
 	binary.BigEndian.PutUint32(data[16:], width)
 	binary.BigEndian.PutUint32(data[20:], height)
-	return withCRC(data)
+	return phototest.WithCRC(data)
 }

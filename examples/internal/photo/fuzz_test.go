@@ -1,4 +1,4 @@
-package main
+package photo
 
 import (
 	"bytes"
@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/examples/internal/photo/phototest"
 )
 
 // allocated is how many bytes were ever allocated.
@@ -49,7 +51,7 @@ func claimed(data []byte) (width, height int64) {
 func FuzzDecode(f *testing.F) {
 	paletted := image.NewPaletted(image.Rect(0, 0, 9, 3), color.Palette{color.NRGBA{1, 2, 3, 255}, color.NRGBA{9, 8, 7, 6}})
 	deep := image.NewNRGBA64(image.Rect(0, 0, 4, 4))
-	for _, p := range []image.Image{pattern(16, 8), paletted, deep, image.NewGray(image.Rect(0, 0, 1, 1)), image.NewGray16(image.Rect(0, 0, 3, 2))} {
+	for _, p := range []image.Image{phototest.Pattern(16, 8), paletted, deep, image.NewGray(image.Rect(0, 0, 1, 1)), image.NewGray16(image.Rect(0, 0, 3, 2))} {
 		var b, j bytes.Buffer
 		require.NoError(f, png.Encode(&b, p))
 		require.NoError(f, jpeg.Encode(&j, p, nil))
@@ -69,11 +71,11 @@ func FuzzDecode(f *testing.F) {
 			data = bytes.Clone(data)
 			binary.BigEndian.PutUint32(data[16:], width)
 			binary.BigEndian.PutUint32(data[20:], height)
-			data = withCRC(data)
+			data = phototest.WithCRC(data)
 		}
 		require.NoError(t, os.WriteFile(path, data, 0o600))
 		before := allocated()
-		picture, err := decode(path)
+		picture, err := Decode(path)
 		taken := allocated() - before
 		w, h := claimed(data)
 		room := int64(len(data)) * pixelsPerByte
@@ -95,7 +97,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		pixels := make([]float32, w*h*3)
-		fill(pixels, picture)
+		Fill(pixels, picture)
 		for i, v := range pixels {
 			if v < 0 || v > 255 || v != float32(uint8(v)) {
 				require.NoError(t, errors.New("no colour"), "%v at %d", v, i)
