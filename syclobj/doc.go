@@ -21,8 +21,9 @@
 //
 //  1. an instance that the process holds already (asking for a different file
 //     is then an error);
-//  2. [WithLibrary], or the environment variable USMBRIDGE_SYCL: a path, or
-//     "off";
+//  2. [WithLibrary], or the environment variable USMBRIDGE_SYCL: a path with a
+//     slash in it, of the file or of its directory, a name for the dynamic loader,
+//     or "off";
 //  3. the virtual environment named by VIRTUAL_ENV;
 //  4. the environment of the python3 on PATH;
 //  5. the dynamic loader's own search path, but for directories that depend on

@@ -214,6 +214,36 @@ func TestSearchOrder(t *testing.T) {
 		require.Equal(t, inOther, o.Path, "where it is named in full")
 		o = openFrom(t, filepath.Dir(dir), "PATH=.")
 		require.True(t, o.NoSYCL)
+
+		// Python takes an empty part of PYTHONPATH for the working directory, and names that in full.
+		bin := python(t, t.TempDir(), `IFS=:; for p in $PYTHONPATH; do echo "${p:-$PWD}"; done; echo relative`)
+		for _, path := range []string{":/nonexistent", ".:/nonexistent", "lib"} {
+			o = openFrom(t, filepath.Dir(dir), "PATH="+bin, "PYTHONPATH="+path)
+			require.True(t, o.NoSYCL, "PYTHONPATH=%s: %s", path, o.Path)
+		}
+		o = openFrom(t, filepath.Dir(dir), "PATH="+bin, "PYTHONPATH=:"+filepath.Dir(dir))
+		require.Equal(t, inOther, o.Path)
+
+		// A plain name is the dynamic loader's to find, not a directory that is called so.
+		named := t.TempDir()
+		require.NoError(t, os.Rename(filepath.Dir(install(t, named, "")), filepath.Join(named, "libDPCTLSyclInterface.so")))
+		o = openFrom(t, named, syclobj.EnvLibrary+"=libDPCTLSyclInterface.so")
+		require.True(t, o.NoSYCL, o.Path)
+		o = openFrom(t, named, syclobj.EnvLibrary+"=./libDPCTLSyclInterface.so")
+		require.False(t, o.NoSYCL, o.Error)
+	})
+	t.Run("no driver of the working directory", func(t *testing.T) {
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "libintelocl.so"), nil, 0o600))
+		t.Chdir(dir)
+		for _, name := range []string{"OCL_ICD_FILENAMES", "OCL_ICD_VENDORS"} {
+			t.Setenv(name, "")
+		}
+		for _, where := range []string{"", ".", "../" + filepath.Base(dir)} {
+			says, err := syclobj.ConfigureOpenCL(where)
+			require.NoError(t, err)
+			require.Empty(t, os.Getenv("OCL_ICD_FILENAMES"), "%q: %s", where, says)
+		}
 	})
 	t.Run("nowhere", func(t *testing.T) {
 		o := openIn(t)

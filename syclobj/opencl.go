@@ -31,7 +31,7 @@ func setUpOpenCL(syclDir string, haveSYCL bool) string {
 	if found, err := filepath.Glob(filepath.Join(icdDirectory, "*.icd")); err == nil && len(found) > 0 {
 		return icdDirectory
 	}
-	if !haveSYCL {
+	if !haveSYCL || !filepath.IsAbs(syclDir) { // where the working directory would choose
 		return "none configured"
 	}
 	driver := filepath.Join(syclDir, cpuDriver)
@@ -69,7 +69,7 @@ func preloadOpenCL(sycl string) {
 // for a process in which something else may load SYCL before any Runtime is
 // opened: a hosted Python whose program imports dpctl first. dir is where
 // libintelocl.so lies (lib of the environment). It changes nothing when a driver
-// is configured already, when the file is not there, or when USMBRIDGE_SYCL is
+// is configured already, when the file is not there or dir not absolute, or when USMBRIDGE_SYCL is
 // "off". The result says in words what decides which drivers are seen.
 //
 // ErrNoDevice: SYCL has listed this process's devices before, without the driver, and

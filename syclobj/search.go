@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/usmbridge/usmbridge/internal/childenv"
 )
 
 const (
@@ -21,8 +23,12 @@ const (
 	pythonTimeout = 10 * time.Second
 )
 
-// inDirectory lets a directory stand for the library in it.
+// inDirectory lets a directory stand for the library in it. A name without a slash is the
+// dynamic loader's to find, whatever the working directory has of that name.
 func inDirectory(path string) string {
+	if !strings.Contains(path, "/") {
+		return path
+	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return filepath.Join(path, libraryName)
 	}
@@ -105,7 +111,7 @@ func onPath() []Attempt {
 	}
 	for _, dir := range paths {
 		file := filepath.Join(dir, "dpctl", libraryName)
-		if _, err := os.Stat(file); err == nil {
+		if _, err := os.Stat(file); filepath.IsAbs(dir) && err == nil {
 			a.Path = file
 			return []Attempt{a}
 		}
@@ -119,6 +125,7 @@ func pythonPaths(python string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), pythonTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, python, "-c", `import sys; print("\n".join(p for p in sys.path if p))`)
+	cmd.Env = childenv.Absolute(os.Environ())
 	cmd.WaitDelay = time.Second // a child that holds the pipe open must not hold us
 	out, err := cmd.Output()
 	if err != nil {

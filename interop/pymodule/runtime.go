@@ -72,11 +72,12 @@ func configureDrivers(paths []string) error {
 	return err
 }
 
-// libraryIn is the library of the dpctl that Python would import, "" for none.
+// libraryIn is the library of the dpctl that Python would import, "" for none. What depends
+// on the working directory does not count.
 func libraryIn(paths []string) string {
 	for _, p := range paths {
 		library := filepath.Join(p, "dpctl", "libDPCTLSyclInterface.so")
-		if _, err := os.Stat(library); p != "" && err == nil {
+		if _, err := os.Stat(library); filepath.IsAbs(p) && err == nil {
 			return library
 		}
 	}

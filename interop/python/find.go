@@ -13,10 +13,12 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/usmbridge/usmbridge/internal/childenv"
 )
 
 // EnvVar names the environment variable that chooses the interpreter: a path of a
-// python3, of an environment's directory, or "off".
+// python3, of an environment's directory, the name of a program on PATH, or "off".
 const EnvVar = "USMBRIDGE_PYTHON"
 
 // queryTimeout bounds one run of a candidate interpreter.
@@ -122,13 +124,20 @@ func candidates() []Attempt {
 	return list
 }
 
-// executableOf turns an environment's directory into its python; other paths are
-// made absolute, and plain names stay for the search on PATH.
+// executableOf turns an environment's directory into its python. Paths are made
+// absolute; a plain name is the program of that name on PATH, and only where there is
+// none a directory.
 func executableOf(path string) string {
-	if strings.ContainsRune(path, filepath.Separator) {
-		if abs, err := filepath.Abs(path); err == nil {
-			path = abs
+	if !strings.ContainsRune(path, filepath.Separator) {
+		if _, err := exec.LookPath(path); err == nil {
+			return path
 		}
+		if st, err := os.Stat(path); err != nil || !st.IsDir() {
+			return path
+		}
+	}
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
 	}
 	if st, err := os.Stat(path); err == nil && st.IsDir() {
 		for _, name := range []string{"python3", "python"} {
@@ -191,6 +200,7 @@ func query(executable string) (*answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), queryTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, executable, "-c", queryProgram)
+	cmd.Env = childenv.Absolute(os.Environ())
 	cmd.WaitDelay = time.Second
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -224,7 +234,7 @@ func lastLine(s string) string {
 // what the running interpreter had mapped, then what its build says.
 func findLibrary(a *answer) string {
 	for _, p := range append(a.Mapped, a.Libraries...) {
-		if st, err := os.Stat(p); err == nil && st.Mode().IsRegular() {
+		if st, err := os.Stat(p); filepath.IsAbs(p) && err == nil && st.Mode().IsRegular() {
 			return p
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -109,6 +110,54 @@ func TestFindOrder(t *testing.T) {
 	_, err = python.Find()
 	require.ErrorContains(t, err, `"off"`)
 	t.Setenv("PATH", path)
+}
+
+// TestFindNothingInTheWorkingDirectory: neither an interpreter nor what one runs when it is
+// asked comes from there, unless it is named by a path.
+func TestFindNothingInTheWorkingDirectory(t *testing.T) {
+	ran := filepath.Join(t.TempDir(), "ran")
+	here := t.TempDir()
+	for _, module := range []string{"sitecustomize.py", "usercustomize.py", "json.py", "os.py", "sysconfig.py"} {
+		require.NoError(t, os.WriteFile(filepath.Join(here, module), []byte("open("+strconv.Quote(ran)+", 'w')\n"), 0o644))
+	}
+	lib := filepath.Join(here, "libpython3.12.so.1.0")
+	require.NoError(t, os.WriteFile(lib, nil, 0o644))
+	answer := `echo '{"executable":"/x","version":[3,12,4],"implementation":"cpython","libraries":["libpython3.12.so.1.0","` + lib + `"]}'`
+	require.NoError(t, os.MkdirAll(filepath.Join(here, "python3", "bin"), 0o755))
+	require.NoError(t, os.Rename(fakePython(t, "python3", ": >'"+ran+"'; "+answer), filepath.Join(here, "python3", "bin", "python3")))
+	pythons := pythons(t)
+	t.Chdir(here)
+
+	for _, env := range pythons {
+		for _, path := range []string{"", ".", ":/nonexistent", "/nonexistent:", "./."} {
+			t.Setenv("PYTHONPATH", path)
+			found, err := python.Inspect(env.Executable)
+			require.NoError(t, err)
+			require.Equal(t, env.Library, found.Library)
+			require.NoFileExists(t, ran, "%s, PYTHONPATH=%s", env.Executable, path)
+		}
+	}
+	t.Setenv("VIRTUAL_ENV", "")
+	elsewhere := fakePython(t, "python3", answer)
+	for _, c := range []struct{ variable, path string }{
+		{"", ":.:python3/bin:" + filepath.Dir(elsewhere)},
+		{"python3", filepath.Dir(elsewhere)}, // a program on PATH, not the directory of that name
+	} {
+		t.Setenv(python.EnvVar, c.variable)
+		t.Setenv("PATH", c.path)
+		env, err := python.Find()
+		require.NoError(t, err)
+		require.Equal(t, lib, env.Library, "the one that is named in full")
+		require.NoFileExists(t, ran)
+	}
+	t.Setenv("PATH", "python3/bin")
+	t.Setenv(python.EnvVar, "")
+	_, err := python.Find()
+	require.ErrorIs(t, err, python.ErrNotFound)
+	t.Setenv(python.EnvVar, "./python3")
+	_, err = python.Find()
+	require.NoError(t, err)
+	require.FileExists(t, ran, "it was asked for")
 }
 
 // TestCAPI compares the project's declarations with Python.h.

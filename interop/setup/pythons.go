@@ -91,7 +91,7 @@ func suitable(ctx context.Context, exe string) (string, error) {
 		return "", fmt.Errorf("it is Python %s, and the pinned packages have wheels for 3.%d to 3.%d only",
 			env.Version, python.MinVersion.Minor, newest)
 	}
-	probe := exec.CommandContext(ctx, env.Executable, "-c", "import venv, ensurepip, ctypes")
+	probe := exec.CommandContext(ctx, env.Executable, "-I", "-c", "import venv, ensurepip, ctypes")
 	if out, err := probe.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("it cannot make virtual environments: %s (Debian, Ubuntu: apt install python3-venv)", lastLine(out))
 	}
