@@ -225,3 +225,30 @@ func TestBroadcastRowsOfAllSizes(t *testing.T) {
 		}
 	}
 }
+
+// Zeros are zeros also where a pool's memory was somebody else's before.
+func TestZerosOfMemoryThatWasUsed(t *testing.T) {
+	pool := memmgr.NewPool(memmgr.Host())
+	defer func() { require.NoError(t, pool.Close()) }()
+	for _, n := range []int{1, 999, 1 << 20} {
+		again := 0
+		for range 20 {
+			used, err := Full(pool, Uint8, []int{n}, 7)
+			require.NoError(t, err)
+			at := used.base()
+			used.Release()
+			zeros, err := Zeros(pool, Uint8, []int{n})
+			require.NoError(t, err)
+			if zeros.base() == at {
+				again++
+			}
+			for _, v := range must[[]uint8](t)(Slice[uint8](zeros)) {
+				if v != 0 {
+					t.Fatalf("%d bytes: %d is left over", n, v)
+				}
+			}
+			zeros.Release()
+		}
+		require.Positive(t, again, "the pool gives what was given back")
+	}
+}

@@ -266,6 +266,34 @@ func TestAnotherProcessWrites(t *testing.T) {
 	require.NoError(t, other.end())
 }
 
+// A process that has one buffer sees all of its segment, and no other pool's.
+func TestAnotherProcessSeesTheWholeSegment(t *testing.T) {
+	nothingStays(t)
+	p := memmgr.NewPool(newHost(t, segment.PeersRead))
+	defer func() { require.NoError(t, p.Close()) }()
+	given := newBuffer(t, p, 1000)
+	defer given.Release()
+	s, _, f := fileOf(t, given)
+	var at uint64
+	for there := (segment.Segment{}); there != s; { // each processor has a segment of its own first
+		beside := newBuffer(t, p, 1000)
+		defer beside.Release()
+		require.NoError(t, memmgr.CopyIn(beside, 0, []byte("not given")))
+		there, at, _ = fileOf(t, beside)
+	}
+	other := startPeer(t, "reader", f)
+	require.Equal(t, "mapped", other.ask("%d %d true", s.Size(), s.Audience()))
+	require.Equal(t, `"not given"`, other.ask("read %d 9", at))
+
+	apart := memmgr.NewPool(newHost(t, segment.PeersRead))
+	defer func() { require.NoError(t, apart.Close()) }()
+	b := newBuffer(t, apart, 1000)
+	defer b.Release()
+	elsewhere, _, _ := fileOf(t, b)
+	require.NotEqual(t, s.ID(), elsewhere.ID())
+	require.NoError(t, other.end())
+}
+
 // A view that is mapped read-only faults in the process that writes, and nowhere else.
 func TestAnotherProcessReads(t *testing.T) {
 	for _, a := range []segment.Audience{segment.PeersWrite, segment.PeersRead} {

@@ -110,6 +110,22 @@ print("parent")
     assert out == "child\nparent\n"
 
 
+def test_a_child_shares_what_is_made_for_others_alone(np):
+    out = run("""
+import numpy as np, warnings
+warnings.simplefilter("ignore")
+mine, shared = ub.zeros(4, device="host"), ub.zeros(4, device="host", interprocess=True)
+x, y = np.from_dlpack(mine), np.from_dlpack(shared)
+pid = os.fork()
+if pid == 0:
+    x[0] = y[0] = 5
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+print(mine.tolist()[0], shared.tolist()[0])
+""")
+    assert out == "0.0 5.0\n"
+
+
 def test_fork_exits_normally():
     run("""
 import warnings

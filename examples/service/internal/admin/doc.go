@@ -37,8 +37,6 @@
 //
 // # Traces
 //
-// The service makes no OpenTelemetry traces. An exporter with its protocol would be the largest
-// dependency of the module; the REST half is an http.Handler and the gRPC half a grpc.Server
-// with options, so that otelhttp and otelgrpc go around them in main without a change here; and
-// what a span would tell of a request's stages is in the metrics by model and stage.
+// OpenTelemetry's are of package traces. What a span tells of a request's stages is in the
+// metrics by model and stage too.
 package admin
