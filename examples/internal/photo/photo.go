@@ -25,6 +25,25 @@ const maxPixels = 1 << 28
 // needs more. A file that claims more ends before its pixels do, or is a trap.
 const pixelsPerByte = 8 * 1032
 
+// leastBits is how many bits a pixel takes at least before deflate: grey with an alpha
+// channel is decoded to colours too.
+func leastBits(format string, m color.Model) int64 {
+	if format != "png" {
+		return 1
+	}
+	switch m {
+	case color.RGBAModel:
+		return 24
+	case color.NRGBAModel, color.Gray16Model:
+		return 16
+	case color.RGBA64Model:
+		return 48
+	case color.NRGBA64Model:
+		return 32
+	}
+	return 1 // grey and palettes
+}
+
 // OfGo is the path of a photograph that comes with Go's sources. The error says what a user
 // can do instead.
 func OfGo() (string, error) {
@@ -71,14 +90,14 @@ func Decode(path string) (image.Image, error) {
 		}
 		return nil, fmt.Errorf("the picture %s cannot be read: %w", path, err)
 	}
-	config, _, err := image.DecodeConfig(f)
+	config, format, err := image.DecodeConfig(f)
 	if err != nil {
 		return fail(err)
 	}
 	if config.Width <= 0 || config.Height <= 0 || config.Width > maxPixels/config.Height {
 		return fail(fmt.Errorf("it is %d x %d pixels, and this program takes 1 to %d", config.Width, config.Height, maxPixels))
 	}
-	if held := st.Size() * pixelsPerByte; int64(config.Width)*int64(config.Height) > held {
+	if held := st.Size() * pixelsPerByte / leastBits(format, config.ColorModel); int64(config.Width)*int64(config.Height) > held {
 		return fail(fmt.Errorf("it claims %d x %d pixels, and its %d bytes cannot hold them", config.Width, config.Height, st.Size()))
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {

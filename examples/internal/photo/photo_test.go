@@ -73,14 +73,17 @@ func TestDecode(t *testing.T) {
 	}
 	pipe := filepath.Join(t.TempDir(), "p.png")
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	one := image.Rect(0, 0, 1, 1)
 	tests := []struct{ name, path, want string }{
 		{"absent", filepath.Join(t.TempDir(), "none.png"), "no such file"},
 		{"a directory", t.TempDir(), "is a directory"},
 		{"empty", phototest.Write(t, "e.png", nil), "no PNG or JPEG"},
 		{"text", phototest.Write(t, "t.png", []byte("hello")), "no PNG or JPEG"},
 		{"cut short", phototest.Write(t, "c.png", whole[:len(whole)/2]), "png: "},
-		{"too large", phototest.Write(t, "l.png", claiming(t, 1000000, 1000000)), "pixels, and this program takes"},
-		{"more than it holds", phototest.Write(t, "m.png", claiming(t, 16384, 16384)), "its 71 bytes cannot hold them"},
+		{"too large", phototest.Write(t, "l.png", claiming(t, image.NewGray(one), 1000000, 1000000)), "pixels, and this program takes"},
+		{"more than it holds", phototest.Write(t, "m.png", claiming(t, image.NewGray(one), 16384, 16384)), "its 71 bytes cannot hold them"},
+		{"deeper than it holds", phototest.Write(t, "d.png", claiming(t, image.NewNRGBA64(one), 512, 512)), "bytes cannot hold them"},
+		{"as deep as it could hold", phototest.Write(t, "h.png", claiming(t, image.NewNRGBA64(one), 128, 128)), "png: "},
 		{"a pipe", pipe, "a pipe or a device, not a file"},
 	}
 	for _, test := range tests {
@@ -93,9 +96,9 @@ func TestDecode(t *testing.T) {
 }
 
 // claiming is a PNG of one pixel whose header promises others.
-func claiming(t *testing.T, width, height uint32) []byte {
+func claiming(t *testing.T, pixel image.Image, width, height uint32) []byte {
 	t.Helper()
-	data := bytes.Clone(phototest.PNG(t, image.NewGray(image.Rect(0, 0, 1, 1))))
+	data := bytes.Clone(phototest.PNG(t, pixel))
 	binary.BigEndian.PutUint32(data[16:], width)
 	binary.BigEndian.PutUint32(data[20:], height)
 	return phototest.WithCRC(data)
