@@ -392,6 +392,12 @@ def test_structs_that_lie(error, kind, say):
             assert not thing.release
 
 
+def test_nothing_at_no_address():
+    """For the undefined behaviour sanitizer too: C copies nothing from nowhere."""
+    p = Producer("values", array_length=0, array_buffers=(None, None))
+    assert ub.asarray(p, copy=True).tolist() == []
+
+
 def test_bitmaps():
     p = Producer(array_null_count=-1)
     p.memory.array.buffers = (ctypes.c_void_p * 2)(ctypes.addressof(p.bits), ctypes.addressof(p.numbers))
