@@ -26,14 +26,13 @@ type layer struct {
 }
 
 var layers = []layer{
-	{"internal", nil},
 	{"memmgr/owner", nil},
-	{"syclobj", []string{"internal"}},
+	{"syclobj", nil},
 	{"dlpack", nil},
-	{"memmgr", []string{"memmgr/owner", "syclobj", "internal"}},
-	{"usmarray", []string{"memmgr", "memmgr/owner", "syclobj", "dlpack", "internal"}},
-	{"interop", []string{"usmarray", "memmgr", "memmgr/owner", "syclobj", "dlpack", "internal"}},
-	{"examples", []string{"interop", "usmarray", "memmgr", "memmgr/owner", "syclobj", "dlpack", "internal"}},
+	{"memmgr", []string{"memmgr/owner", "syclobj"}},
+	{"usmarray", []string{"memmgr", "memmgr/owner", "syclobj", "dlpack"}},
+	{"interop", []string{"usmarray", "memmgr", "memmgr/owner", "syclobj", "dlpack"}},
+	{"examples", []string{"interop", "usmarray", "memmgr", "memmgr/owner", "syclobj", "dlpack"}},
 }
 
 // modules lists what packages other than tests may take from outside.

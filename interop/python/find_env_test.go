@@ -1,0 +1,20 @@
+package python
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestAbsoluteParts(t *testing.T) {
+	for _, c := range []struct{ is, stays []string }{
+		{nil, nil},
+		{[]string{"HOME=/h", "PATHS=.:x", "A=b=c:"}, []string{"HOME=/h", "PATHS=.:x", "A=b=c:"}},
+		{[]string{"PATH=/bin:/usr/bin"}, []string{"PATH=/bin:/usr/bin"}},
+		{[]string{"PATH=:/bin::.:x/y:/usr/bin:"}, []string{"PATH=/bin:/usr/bin"}},
+		{[]string{"PYTHONPATH=:/a", "LD_LIBRARY_PATH=/b:"}, []string{"PYTHONPATH=/a", "LD_LIBRARY_PATH=/b"}},
+		{[]string{"PYTHONPATH=", "LD_LIBRARY_PATH=.", "PATH=bin"}, nil},
+	} {
+		require.Equal(t, c.stays, absoluteParts(c.is), "%q", c.is)
+	}
+}
