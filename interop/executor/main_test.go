@@ -147,7 +147,7 @@ func open(t testing.TB, c executor.Config) (*executor.Executor, memmgr.Resource)
 			now, _ := python.ObjectCounts()
 			live, _ := memmgr.LiveCount()
 			return now <= objects && live <= buffers
-		}, 20*time.Second, time.Millisecond, "objects or memory left")
+		}, soon, time.Millisecond, "objects or memory left")
 	})
 	return e, r
 }

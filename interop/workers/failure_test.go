@@ -97,7 +97,7 @@ func TestDeaths(t *testing.T) {
 				_, err := p.Call(ctx, "models:until", begun, end)
 				other <- err
 			}()
-			eventually(t, func() bool { return isSet(t, begun) }, "the other call does not begin")
+			eventually(t, func() bool { return isSet(begun) }, "the other call does not begin")
 			_, err := p.Call(ctx, c.function, c.args...)
 			require.ErrorIs(t, err, workers.ErrDied)
 			var d *workers.Death
@@ -131,13 +131,17 @@ func TestCancelled(t *testing.T) {
 			before := p.Workers()[0].PID
 			cause := errors.New("the client has gone")
 			ctx, cancel := context.WithCancelCause(limited(t))
+			over := make(chan struct{})
 			go func() {
-				for !isSetNow(flag) {
+				defer close(over)
+				for !isSet(flag) && ctx.Err() == nil {
 					time.Sleep(time.Millisecond)
 				}
 				cancel(cause)
 			}()
 			_, err := p.Call(ctx, c.function, flag)
+			cancel(cause)
+			<-over // it reads memory of this test
 			require.ErrorIs(t, err, c.kind)
 			require.ErrorIs(t, err, context.Canceled)
 			require.ErrorIs(t, err, cause)
@@ -161,11 +165,6 @@ func graceOf(kind error) time.Duration {
 	return time.Hour
 }
 
-func isSetNow(flag *usmarray.Array) bool {
-	v, err := flag.At(0)
-	return err == nil && v == uint8(1)
-}
-
 // Calls wait in a bounded queue, and give up with their contexts.
 func TestQueue(t *testing.T) {
 	p := open(t, workers.Config{Queue: 1})
@@ -177,7 +176,7 @@ func TestQueue(t *testing.T) {
 		_, err := p.Call(ctx, "models:until", begun, end)
 		first <- err
 	}()
-	eventually(t, func() bool { return isSet(t, begun) }, "the call does not begin")
+	eventually(t, func() bool { return isSet(begun) }, "the call does not begin")
 	short, cancel := context.WithCancel(ctx)
 	second := make(chan error, 1)
 	go func() {
@@ -207,19 +206,19 @@ func TestQueue(t *testing.T) {
 func TestKilledFromOutside(t *testing.T) {
 	p := open(t, workers.Config{Workers: 2, Restarts: 1000, Window: time.Millisecond})
 	shared := memory(t, segment.PeersWrite)
-	ctx := limited(t)
-	kept, err := p.Call(ctx, "models:own", 4)
+	kept, err := p.Call(limited(t), "models:own", 4)
 	require.NoError(t, err)
 	defer kept.(*usmarray.Array).Release()
 	x := shared.floats(1, 2, 3)
 	for range 20 {
+		ctx := limited(t)
 		begun, end := shared.flag(), shared.flag()
 		killed := make(chan error, 1)
 		go func() {
 			_, err := p.Call(ctx, "models:until", begun, end, x)
 			killed <- err
 		}()
-		eventually(t, func() bool { return isSetNow(begun) || len(killed) > 0 }, "the call does not begin")
+		eventually(t, func() bool { return isSet(begun) || len(killed) > 0 }, "the call does not begin")
 		select {
 		case err := <-killed:
 			require.NoError(t, err)
@@ -239,7 +238,7 @@ func TestKilledFromOutside(t *testing.T) {
 		end.Release()
 	}
 	require.Equal(t, []float32{7, 7, 7, 7}, floatsOf(t, kept), "what a dead worker made stays")
-	v, err := p.Call(ctx, "models:doubled", kept)
+	v, err := p.Call(limited(t), "models:doubled", kept)
 	require.NoError(t, err, "and is passed to the next one")
 	require.Equal(t, []float32{14, 14, 14, 14}, floatsOf(t, v))
 	v.(*usmarray.Array).Release()
@@ -325,7 +324,7 @@ func TestClose(t *testing.T) {
 		_, err := p.Call(limited(t), "models:forever", begun)
 		running <- err
 	}()
-	eventually(t, func() bool { return isSet(t, begun) }, "the call does not begin")
+	eventually(t, func() bool { return isSet(begun) }, "the call does not begin")
 	waiting := make(chan error, 1)
 	go func() {
 		_, err := p.Call(limited(t), "models:pid")
@@ -355,7 +354,7 @@ func TestCloseKills(t *testing.T) {
 		_, err := p.Call(limited(t), "models:held", begun)
 		running <- err
 	}()
-	eventually(t, func() bool { return isSet(t, begun) }, "the call does not begin")
+	eventually(t, func() bool { return isSet(begun) }, "the call does not begin")
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	require.NoError(t, p.Close(ctx))

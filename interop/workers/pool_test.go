@@ -135,7 +135,7 @@ func TestFromWorkerToWorker(t *testing.T) {
 		}
 		held <- v
 	}()
-	eventually(t, func() bool { return isSet(t, begun) }, "the call does not begin")
+	eventually(t, func() bool { return isSet(begun) }, "the call does not begin")
 	v, err := p.Call(ctx, "models:same", made, python.Kwargs{"pid": 1})
 	require.NoError(t, err)
 	back := v.(map[string]any)["args"].([]any)[0].(*usmarray.Array)
