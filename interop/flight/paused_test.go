@@ -90,7 +90,8 @@ func peer(t *testing.T, do, at string) *exec.Cmd {
 func TestStoppedClient(t *testing.T) {
 	for _, do := range []string{"get", "put"} {
 		t.Run(do, func(t *testing.T) {
-			b := newTestbed(t, func(o *ServerOptions) { o.Keepalive = time.Second })
+			// Not less: the others have to answer too, on a machine under load.
+			b := newTestbed(t, func(o *ServerOptions) { o.Keepalive = 4 * time.Second })
 			big := numbers(t, b.mine, 12<<20)
 			defer big.Release()
 			require.NoError(t, b.client.Put(t.Context(), "big", big))

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -311,8 +312,9 @@ func TestForgottenPieces(t *testing.T) {
 	data, err := buffer.Bytes()
 	require.NoError(t, err)
 	leases := new(Leases)
+	var forgotten []mem.Buffer
 	for range 3 {
-		_ = leases.Memory(buffer, data) // never freed
+		forgotten = append(forgotten, leases.Memory(buffer, data)) // never freed
 	}
 	returned := leases.Memory(buffer, data[:5000])
 	half := returned.Slice(0, 2000)
@@ -322,6 +324,7 @@ func TestForgottenPieces(t *testing.T) {
 	require.Equal(t, 3, pieces)
 	require.EqualValues(t, 3<<20, bytes)
 	require.Equal(t, 4, buffer.Count())
+	runtime.KeepAlive(forgotten) // till here: others' collections may come at any time
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(t, leases.Wait(ended), context.Canceled)
