@@ -70,12 +70,20 @@ var bystander = net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
 // post sends a body, and returns the status and what was said.
 func (a *attacker) post(path, body string) (int, string) {
 	a.t.Helper()
-	resp, err := a.client.Post("http://"+a.address+path, "application/json", strings.NewReader(body))
+	status, said, err := a.tryPost(path, body)
 	require.NoError(a.t, err)
+	return status, said
+}
+
+// tryPost is post for other goroutines than the test's.
+func (a *attacker) tryPost(path, body string) (int, string, error) {
+	resp, err := a.client.Post("http://"+a.address+path, "application/json", strings.NewReader(body))
+	if err != nil {
+		return 0, "", err
+	}
 	defer resp.Body.Close()
 	said, err := io.ReadAll(resp.Body)
-	require.NoError(a.t, err)
-	return resp.StatusCode, string(said)
+	return resp.StatusCode, string(said), err
 }
 
 // raw sends bytes on a connection of their own, reads what comes within a while, and closes it.
@@ -118,27 +126,37 @@ func (a *attacker) lives() {
 // gauge is a number of the service's metrics.
 func (a *attacker) gauge(name string) float64 {
 	a.t.Helper()
-	resp, err := a.client.Get("http://" + a.address + "/metrics")
+	v, err := a.tryGauge(name)
 	require.NoError(a.t, err)
+	return v
+}
+
+// tryGauge is gauge for other goroutines than the test's.
+func (a *attacker) tryGauge(name string) (float64, error) {
+	resp, err := a.client.Get("http://" + a.address + "/metrics")
+	if err != nil {
+		return 0, err
+	}
 	defer resp.Body.Close()
 	for s := bufio.NewScanner(resp.Body); s.Scan(); {
 		if rest, ok := strings.CutPrefix(s.Text(), name+" "); ok {
-			v, err := strconv.ParseFloat(rest, 64)
-			require.NoError(a.t, err)
-			return v
+			return strconv.ParseFloat(rest, 64)
 		}
 	}
-	a.t.Fatalf("no metric %s", name)
-	return 0
+	return 0, fmt.Errorf("no metric %s", name)
 }
 
 // idle waits until no request is there, and nothing of them.
 func (a *attacker) idle() {
 	a.t.Helper()
 	require.Eventually(a.t, func() bool {
-		return a.gauge("inference_requests_in_flight") == 0 && a.gauge("inference_region_leases") == 0
-	},
-		time.Minute, 20*time.Millisecond)
+		for _, name := range []string{"inference_requests_in_flight", "inference_region_leases"} {
+			if v, err := a.tryGauge(name); err != nil || v != 0 {
+				return false
+			}
+		}
+		return true
+	}, soon, 20*time.Millisecond)
 }
 
 // shared makes shared memory of n bytes, as a client would.
@@ -301,9 +319,9 @@ func attackTruncation(t *testing.T, workers string) {
 		before = refused.Load()
 		require.Eventually(t, func() bool { return refused.Load() > before+4 }, time.Minute, time.Millisecond, "what was cut off is refused")
 		require.Eventually(t, func() bool {
-			status, body := a.post("/v2/systemsharedmemory/region/r/unregister", "")
-			if status != 200 && status != 409 {
-				t.Errorf("round %d: %d %s", round, status, body)
+			status, body, err := a.tryPost("/v2/systemsharedmemory/region/r/unregister", "")
+			if err != nil || status != 200 && status != 409 {
+				t.Errorf("round %d: %d %s %v", round, status, body, err)
 			}
 			return status == 200
 		}, time.Minute, time.Millisecond, "it is unregistered when nobody uses it")

@@ -189,7 +189,7 @@ func TestInfer(t *testing.T) {
 
 // Messages are read as they come.
 func TestReadAsItComes(t *testing.T) {
-	b := newTestbed(t, engine.Options{Limit: 8 << 20, Timeout: 5 * time.Second}, nil, enginetest.Identity())
+	b := newTestbed(t, engine.Options{Limit: 8 << 20, Timeout: 5 * time.Minute}, nil, enginetest.Identity())
 	_, err := b.infer(t.Context(), identity("identity", 1<<19), grpc.UseCompressor(gzip.Name))
 	require.NoError(t, err)
 	_, err = b.infer(t.Context(), identity("identity", 3<<20))
@@ -203,7 +203,9 @@ func TestReadAsItComes(t *testing.T) {
 	in, err := holder.Input("x", "FP32", []int64{5 << 17})
 	require.NoError(t, err)
 	require.NoError(t, in.Fill(func([]byte) error { return nil }))
-	_, err = b.infer(t.Context(), identity("identity", 5<<17), grpc.Trailer(&trailer))
+	q := identity("identity", 5<<17)
+	q.Parameters = map[string]*pb.InferParameter{"timeout": {ParameterChoice: &pb.InferParameter_Int64Param{Int64Param: 200_000}}}
+	_, err = b.infer(t.Context(), q, grpc.Trailer(&trailer))
 	code(t, codes.ResourceExhausted, err)
 	require.NotEmpty(t, trailer["grpc-retry-pushback-ms"])
 }
@@ -541,12 +543,10 @@ func TestDrain(t *testing.T) {
 	slow, began, release := enginetest.Blocking("slow")
 	b := newTestbed(t, engine.Options{}, nil, enginetest.Identity(), slow)
 	var calls sync.WaitGroup
+	var answer *pb.ModelInferResponse
+	var ended error
 	calls.Go(func() {
-		a, err := b.infer(t.Context(), identity("slow", 5000))
-		if err == nil {
-			require1(t, identity("slow", 5000), a)
-		}
-		require.NoError(t, err) //nolint:testifylint // of the test's own goroutine's making
+		answer, ended = b.infer(t.Context(), identity("slow", 5000))
 	})
 	s, err := b.conn.NewStream(t.Context(), &description.Streams[1], streamMethod, grpc.WaitForReady(true))
 	require.NoError(t, err)
@@ -558,6 +558,8 @@ func TestDrain(t *testing.T) {
 	code(t, codes.Unavailable, s.RecvMsg(new(pb.ModelStreamInferResponse)), "shutting down")
 	close(release)
 	calls.Wait()
+	require.NoError(t, ended)
+	require1(t, identity("slow", 5000), answer)
 	require.NoError(t, <-drained)
 	require.NoError(t, b.server.Drain(t.Context()), "again")
 
