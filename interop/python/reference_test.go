@@ -115,9 +115,9 @@ func testReferences(t *testing.T, py *python.Interpreter) {
 				runtime.GC()
 				collect(t, py)
 				return !alive()
-			}, 10*time.Second, time.Millisecond)
+			}, time.Minute, time.Millisecond)
 			live, _ := python.ObjectCounts()
-			require.Equal(t, before, live)
+			require.LessOrEqual(t, live, before, "fewer where Go has collected what was forgotten before")
 		})
 	}
 }
@@ -135,9 +135,9 @@ func testForgotten(t *testing.T, py *python.Interpreter) {
 	require.Eventually(t, func() bool {
 		runtime.GC()
 		return !alive()
-	}, 10*time.Second, time.Millisecond, "a forgotten Object gives its reference up")
+	}, time.Minute, time.Millisecond, "a forgotten Object gives its reference up")
 	live, lostNow := python.ObjectCounts()
-	require.Equal(t, before, live)
+	require.LessOrEqual(t, live, before)
 	require.Greater(t, lostNow, lost)
 }
 
@@ -150,7 +150,7 @@ func testFuncFreed(t *testing.T, py *python.Interpreter) {
 		ok[*python.Object](t)(f.Call()).Release()
 		f.Release()
 	}()
-	require.Eventually(t, func() bool { runtime.GC(); return freed.Load() }, 10*time.Second, time.Millisecond,
+	require.Eventually(t, func() bool { runtime.GC(); return freed.Load() }, time.Minute, time.Millisecond,
 		"Python's last reference to a Func lets Go forget it")
 }
 
@@ -215,7 +215,7 @@ func testThreadState(t *testing.T, py *python.Interpreter) {
 	require.Eventually(t, func() bool {
 		left = slices.DeleteFunc(left, func(alive func() bool) bool { return !alive() })
 		return len(left) <= 2
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 }
 
 // keepLocal stores o for this thread, gives it up, and finds it in a later entry.

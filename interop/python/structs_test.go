@@ -164,7 +164,7 @@ func testStructReferences(t *testing.T, py *python.Interpreter) {
 		require.ErrorAs(t, as(o), &failed, expr)
 		o.Release()
 		now, _ := python.ObjectCounts()
-		require.Equal(t, objects, now, expr)
+		require.LessOrEqual(t, now, objects, expr) // fewer where Go collects what was forgotten before
 	}
 }
 
@@ -384,7 +384,7 @@ func testKeywordStructs(t *testing.T, py *python.Interpreter) {
 	given.Release()
 	f.Release()
 	now, _ := python.ObjectCounts()
-	require.Equal(t, objects, now)
+	require.LessOrEqual(t, now, objects)
 }
 
 func generic[T any](v T) T { return v }
