@@ -76,17 +76,17 @@ def pyarrow():
     return peer("pyarrow")
 
 
-def live():
+def live(seconds=1):
     """What is referenced now, after everything that can go has gone. An owner behind an Array is
-    found by the collector only once the Array has gone, so it takes several rounds."""
-    for i in range(100):
-        n = ub.stats()["live_buffers.all.current"]
-        if n <= live.base:
-            break
-        if i < 5:
+    found by the collector only once the Array has gone, so it takes several rounds; what other threads
+    give up comes when they get to it."""
+    end, i = time.monotonic() + seconds, 0
+    while (n := ub.stats()["live_buffers.all.current"]) > live.base and time.monotonic() < end:
+        if i < 5 or i % 100 == 0:
             gc.collect()
         else:
             time.sleep(0.01)
+        i += 1
     return n
 
 
@@ -101,4 +101,4 @@ def balanced():
     gc.freeze()
     live.base = ub.stats()["live_buffers.all.current"]
     yield
-    assert live() <= live.base, "memory was not given back"
+    assert live(60) <= live.base, "memory was not given back"

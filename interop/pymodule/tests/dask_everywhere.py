@@ -58,9 +58,9 @@ def survives_a_killed_worker(client, kind):
     made = [client.submit(part, i, kind, workers=[one, two][i % 2], allow_other_workers=True, pure=False) for i in range(6)]
     client.gather(client.map(len, made, pure=False))
     os.kill(client.run(os.getpid)[two], signal.SIGKILL)
-    assert client.submit(total, *made, pure=False).result(timeout=120) == sum(range(1, 7)) << 20
+    assert client.submit(total, *made, pure=False).result(timeout=300) == sum(range(1, 7)) << 20
     del made
-    client.wait_for_workers(2, timeout=60)
+    client.wait_for_workers(2, timeout=300)
 
 
 def on_the_host_backend():

@@ -20,7 +20,7 @@ def test_host_backend():
     env = {k: v for k, v in os.environ.items() if k != "USMBRIDGE_REQUIRE_SYCL"}
     env |= dict(USMBRIDGE_SYCL="off", PYTHONPATH=os.pathsep.join([os.path.dirname(__file__), *filter(None, [env.get("PYTHONPATH")])]))
     program = "import dask_everywhere\nif __name__ == '__main__':\n    dask_everywhere.on_the_host_backend()\n"
-    done = subprocess.run([HOST, "-c", program], env=env, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run([HOST, "-c", program], env=env, capture_output=True, text=True, timeout=1800, check=False)
     assert done.returncode == 0 and done.stdout.splitlines()[-1:] == ["done"], done.stdout + done.stderr
 
 

@@ -125,7 +125,7 @@ for name in sys.argv[1:]:
 """
     for sycl in (None, "off"):
         env = {k: v for k, v in os.environ.items() if k != "USMBRIDGE_SYCL"} | ({"USMBRIDGE_SYCL": sycl} if sycl else {})
-        p = subprocess.run([HOST, "-c", code, tmp_path / "usm", tmp_path / "host"], capture_output=True, text=True, env=env, timeout=120)
+        p = subprocess.run([HOST, "-c", code, tmp_path / "usm", tmp_path / "host"], capture_output=True, text=True, env=env, timeout=600)
         assert p.returncode == 0, p.stderr
         usm, host = p.stdout.splitlines()
         assert host == "[1, 2, 3] None host False"
