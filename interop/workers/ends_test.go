@@ -98,10 +98,11 @@ kept = [usmbridge.zeros(1, "uint8", device="host", interprocess=True) for _ in r
 def arrays(): return kept
 `}}})
 	for range 30 { // until it dies in time
-		ctx := limited(t)
+		ctx, cancel := context.WithCancel(limited(t))
 		require.NoError(t, p.Ready(ctx))
 		w := p.Workers()[0]
 		if w.State != workers.Ready {
+			cancel()
 			continue
 		}
 		over := make(chan struct{})
@@ -115,6 +116,7 @@ def arrays(): return kept
 			_ = syscall.Kill(w.PID, syscall.SIGKILL)
 		}()
 		v, err := p.Call(ctx, "many:arrays")
+		cancel() // of who looks on, where nothing is to be seen
 		<-over
 		if err != nil {
 			require.ErrorIs(t, err, workers.ErrDied)

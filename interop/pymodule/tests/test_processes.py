@@ -307,7 +307,7 @@ KILLS = (3, pytest.param(50, marks=pytest.mark.skipif("USMBRIDGE_HUNT" not in os
 HUNT_BOUND = 1.0  # seconds
 
 
-OTHER_TESTS = tuple(f"{p}usmbridge-{name}-" for p in ("", "sem.") for name in ("attack", "engine", "region", "rest", "test"))
+OTHER_TESTS = tuple(f"{p}usmbridge-{name}-" for p in ("", "sem.") for name in ("attack", "engine", "region", "rest", "test")) + ("usmbridge_clients_", "sem.usmbridge_clients_")
 
 
 def left_behind():

@@ -58,7 +58,7 @@ func openWith(t testing.TB, o backend.Options, change ...func(*engine.Options)) 
 	e, err := engine.New(eo)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer cancel()
 		require.NoError(t, e.Close(ctx))
 		require.NoError(t, b.Close(ctx), "%s", &log)

@@ -244,15 +244,15 @@ func TestAbortedCalls(t *testing.T) {
 	b := newTestbed(t, engine.Options{}, nil, enginetest.Identity())
 	whole := message(t, identity("identity", 3000))
 	p := newPeer(t, b.at, 1<<20)
-	var others sync.WaitGroup
-	others.Go(func() { served(t, b, t.Context(), 100) })
-	for i := range 10_000 {
+	abort := func(i int) error {
 		method := inferMethod
 		if i%3 == 0 {
 			method = streamMethod
 		}
 		id, err := p.call(method)
-		require.NoError(t, err)
+		if err != nil {
+			return err
+		}
 		switch i % 4 {
 		case 1:
 			err = p.send(id, whole[:min(i%300, len(whole))], false)
@@ -261,10 +261,21 @@ func TestAbortedCalls(t *testing.T) {
 		case 3:
 			err = p.send(id, whole, true)
 		}
-		require.NoError(t, err)
-		require.NoError(t, p.reset(id))
+		if err != nil {
+			return err
+		}
+		return p.reset(id)
 	}
-	others.Wait()
+	aborted := make(chan error, 1)
+	go func() {
+		var err error
+		for i := 0; i < 10_000 && err == nil; i++ {
+			err = abort(i)
+		}
+		aborted <- err
+	}()
+	served(t, b, t.Context(), 100)
+	require.NoError(t, <-aborted)
 	b.drained(t)
 }
 
