@@ -548,6 +548,9 @@ func (d *decoder) big() (any, error) {
 	if sign[0] != 0 {
 		v.Neg(v)
 	}
+	if v.IsInt64() { // which has a form of its own, and one key is not to have two
+		return nil, d.bad("the integer %v as a large one", v)
+	}
 	return v, nil
 }
 
