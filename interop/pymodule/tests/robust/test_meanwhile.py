@@ -253,7 +253,7 @@ class InterfaceOnly(Hand):
         m, x = self.moment, np().arange(3.0)
         d = dict(x.__array_interface__, shape=(Integer(m, 3),))
         self.lists.append(d)
-        return ub.asarray(watched(m, "robust.I", {"__array_interface__": property(lambda s: (m(), d)[1])}))
+        return ub.asarray(watched(m, "robust.I", {"__array_interface__": property(lambda s: (m(), d)[1]), "memory": x}))
 
 
 class Astype(Hand):
