@@ -127,12 +127,15 @@ def stubborn(flag):
             while True: pass
         except BaseException: pass
 def in_c(flag):
-    begun(flag)
     libc = ctypes.CDLL(None)
-    while True: libc.sleep(1000)
+    while True:
+        try: begun(flag); libc.sleep(1000)
+        except BaseException: pass # the interrupt came before C had begun
 def held(flag):             # waits in C with the interpreter's lock held
-    begun(flag)
-    ctypes.PyDLL(None).sleep(100000)
+    libc = ctypes.PyDLL(None)
+    while True:
+        try: begun(flag); libc.sleep(100000)
+        except BaseException: pass
 def until(flag, go, x=None):
     begun(flag)
     go = numpy.asarray(go)
