@@ -63,6 +63,7 @@ var surfaces = []surface{
 		word:   "processes",
 		name:   "messages and handles of other processes",
 		stages: []string{"go interop.share *", "go interop.workers *", "py* handles", "py* dask"},
+		before: "an integer of two forms, an empty array that could not be received",
 	},
 	{
 		word:   "calls",
