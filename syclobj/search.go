@@ -9,10 +9,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/usmbridge/usmbridge/syclobj/childenv"
 )
 
 const (
@@ -124,33 +125,13 @@ func pythonPaths(python string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), pythonTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, python, "-c", `import sys; print("\n".join(p for p in sys.path if p))`)
-	cmd.Env = absoluteParts(os.Environ())
+	cmd.Env = childenv.Absolute(os.Environ())
 	cmd.WaitDelay = time.Second // a child that holds the pipe open must not hold us
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, err
 	}
 	return strings.Split(strings.TrimSpace(string(out)), "\n"), nil
-}
-
-// absoluteParts is an environment without what depends on the working directory: of the
-// variables that name directories which code is taken from, only absolute parts are left, and
-// a variable without any is not set. An empty part is the working directory too. Package interop/python
-// has the same, since neither knows the other.
-func absoluteParts(environ []string) []string {
-	var clean []string
-	for _, kv := range environ {
-		name, value, _ := strings.Cut(kv, "=")
-		if name != "PATH" && name != "PYTHONPATH" && name != "LD_LIBRARY_PATH" {
-			clean = append(clean, kv)
-			continue
-		}
-		parts := slices.DeleteFunc(filepath.SplitList(value), func(p string) bool { return !filepath.IsAbs(p) })
-		if len(parts) > 0 {
-			clean = append(clean, name+"="+strings.Join(parts, string(filepath.ListSeparator)))
-		}
-	}
-	return clean
 }
 
 // dpctlVersion reads the version from the metadata beside the package that the

@@ -11,9 +11,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
+
+	"github.com/usmbridge/usmbridge/syclobj/childenv"
 )
 
 // EnvVar names the environment variable that chooses the interpreter: a path of a
@@ -199,7 +200,7 @@ func query(executable string) (*answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), queryTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, executable, "-c", queryProgram)
-	cmd.Env = absoluteParts(os.Environ())
+	cmd.Env = childenv.Absolute(os.Environ())
 	cmd.WaitDelay = time.Second
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -222,26 +223,6 @@ func query(executable string) (*answer, error) {
 		a.Executable = executable
 	}
 	return &a, nil
-}
-
-// absoluteParts is an environment without what depends on the working directory: of the
-// variables that name directories which code is taken from, only absolute parts are left, and
-// a variable without any is not set. An empty part is the working directory too. Package syclobj has
-// the same, since neither knows the other.
-func absoluteParts(environ []string) []string {
-	var clean []string
-	for _, kv := range environ {
-		name, value, _ := strings.Cut(kv, "=")
-		if name != "PATH" && name != "PYTHONPATH" && name != "LD_LIBRARY_PATH" {
-			clean = append(clean, kv)
-			continue
-		}
-		parts := slices.DeleteFunc(filepath.SplitList(value), func(p string) bool { return !filepath.IsAbs(p) })
-		if len(parts) > 0 {
-			clean = append(clean, name+"="+strings.Join(parts, string(filepath.ListSeparator)))
-		}
-	}
-	return clean
 }
 
 func lastLine(s string) string {

@@ -1,14 +1,14 @@
-//go:build linux && cgo
-
-package syclobj
+package childenv_test
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/syclobj/childenv"
 )
 
-func TestAbsoluteParts(t *testing.T) {
+func TestAbsolute(t *testing.T) {
 	for _, c := range []struct{ is, stays []string }{
 		{nil, nil},
 		{[]string{"HOME=/h", "PATHS=.:x", "A=b=c:"}, []string{"HOME=/h", "PATHS=.:x", "A=b=c:"}},
@@ -17,6 +17,6 @@ func TestAbsoluteParts(t *testing.T) {
 		{[]string{"PYTHONPATH=:/a", "LD_LIBRARY_PATH=/b:"}, []string{"PYTHONPATH=/a", "LD_LIBRARY_PATH=/b"}},
 		{[]string{"PYTHONPATH=", "LD_LIBRARY_PATH=.", "PATH=bin"}, nil},
 	} {
-		require.Equal(t, c.stays, absoluteParts(c.is), "%q", c.is)
+		require.Equal(t, c.stays, childenv.Absolute(c.is), "%q", c.is)
 	}
 }
