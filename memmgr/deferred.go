@@ -178,13 +178,13 @@ func (w *deferral) count() int { return len(w.waiting) + len(w.aside) + w.inHand
 // keeper looks.
 func (k *keeping) after(w lastWork, f func()) {
 	d := &deferredFree{work: w, since: time.Now(), run: f}
+	if w.fenced() {
+		d.tell() // here, while nobody else has it
+	}
 	k.mu.Lock()
 	k.keep(d, d.since)
 	k.start()
 	k.mu.Unlock()
-	if w.fenced() {
-		d.tell()
-	}
 }
 
 // keep puts a free where it is looked at. k.mu is held.

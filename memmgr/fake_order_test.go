@@ -157,7 +157,7 @@ func TestFakeFailureOfFormerWorkIsTold(t *testing.T) {
 	bad, err := q.Memset(b.Data(), 1, 5000)
 	require.NoError(t, err)
 	require.NoError(t, b.SetPending(q, bad))
-	require.Eventually(t, func() bool { return !b.Pending() }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return !b.Pending() }, patience, time.Millisecond)
 	good, err := q.Memset(b.Data(), 2, 5000)
 	require.NoError(t, err)
 	require.Error(t, b.SetPending(q, good))

@@ -81,7 +81,7 @@ func TestFakeSubmissionsThatMeetBothStayPending(t *testing.T) {
 	ended := make(chan error, 1)
 	copies := fake.Calls("DPCTLEvent_Copy")
 	go func() { ended <- s.End(ref) }()
-	require.Eventually(t, func() bool { return fake.Calls("DPCTLEvent_Copy") > copies }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return fake.Calls("DPCTLEvent_Copy") > copies }, patience, time.Millisecond)
 	letOthersRun()
 	var other memmgr.Submission
 	require.Empty(t, other.Begin(queues[1], []memmgr.Buffer{b}))
@@ -90,7 +90,7 @@ func TestFakeSubmissionsThatMeetBothStayPending(t *testing.T) {
 	second := fill(t, queues[1], b)
 	require.NoError(t, other.End(owned(t, r, second)))
 	fake.Release(1)
-	require.Eventually(t, second.Done, 10*time.Second, time.Millisecond)
+	require.Eventually(t, second.Done, patience, time.Millisecond)
 	require.False(t, first.Done())
 	require.True(t, b.Pending(), "the first work goes on")
 	fake.Hold(false)
@@ -145,7 +145,7 @@ func TestFakeQueueIsNotedAfterItsEvent(t *testing.T) {
 		asked := fake.Calls(barriers)
 		changed := make(chan error, 1)
 		go func() { changed <- change(b, next) }()
-		require.Eventually(t, func() bool { return fake.Calls(barriers) > asked }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return fake.Calls(barriers) > asked }, patience, time.Millisecond)
 		letOthersRun()
 		var s memmgr.Submission
 		after := s.Begin(queues[1], []memmgr.Buffer{b})
@@ -179,7 +179,7 @@ func TestFakeStrayEventIsPutBehindABarrier(t *testing.T) {
 	asked := fake.Calls(barriers)
 	set := make(chan error, 1)
 	go func() { set <- b.SetPending(nil, work) }()
-	require.Eventually(t, func() bool { return fake.Calls(barriers) > asked }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return fake.Calls(barriers) > asked }, patience, time.Millisecond)
 	letOthersRun()
 	var s memmgr.Submission
 	after := s.Begin(queues[1], []memmgr.Buffer{b})

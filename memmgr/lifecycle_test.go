@@ -16,12 +16,19 @@ import (
 )
 
 // returned waits until the simulated device has everything back.
-func returned(t *testing.T, sim *memtest.Simulated) {
+func returned(t testing.TB, sim *memtest.Simulated) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		blocks, _ := sim.InUse()
 		return blocks == 0 && sim.Events() == 0
-	}, 5*time.Second, 5*time.Millisecond, "the memory never went back")
+	}, patience, 5*time.Millisecond, "the memory never went back")
+}
+
+// noEvents waits until nobody holds an event of the simulated device: whoever asked for one
+// lets go of it a moment after he told of its end.
+func noEvents(t testing.TB, sim *memtest.Simulated, what ...any) {
+	t.Helper()
+	require.Eventually(t, func() bool { return sim.Events() == 0 }, patience, time.Millisecond, what...)
 }
 
 // A buffer that outlives its pool goes back although its work ends later, when

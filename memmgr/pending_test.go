@@ -123,16 +123,15 @@ func TestLostEventCostsItsOwnBlock(t *testing.T) {
 		}
 		require.EqualValues(t, 1, active(p))
 		memmgr.Stall(p)
-		require.Eventually(t, func() bool { return memmgr.Stalled(p) == 1 }, 10*time.Second, time.Millisecond)
-		require.Eventually(t, func() bool { return memmgr.BackgroundFailures() > told }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return memmgr.Stalled(p) == 1 }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return memmgr.BackgroundFailures() > told }, patience, time.Millisecond)
 		require.EqualValues(t, 1, active(p), "it is not free")
 		require.EqualValues(t, 1, p.Stats().NumStalled)
 		require.NoError(t, p.Close(), "and nobody holds it")
 		blocks, _ := sim.InUse()
 		require.NotZero(t, blocks)
 		end(sim.Simulated, lost) // after all
-		require.Eventually(t, func() bool { blocks, _ := sim.InUse(); return blocks == 0 }, 10*time.Second, time.Millisecond)
-		require.Zero(t, sim.Events())
+		returned(t, sim.Simulated)
 	}
 }
 
@@ -157,7 +156,7 @@ func TestCloseAndFlushWaitWithoutTakingAnythingAway(t *testing.T) {
 	require.Eventually(t, func() bool {
 		p.Free(mustAllocate(t, p, 1000))
 		return active(p) == 1
-	}, 10*time.Second, time.Millisecond)
+	}, patience, time.Millisecond)
 	select {
 	case <-flushed:
 		t.Fatal("Flush did not wait")
@@ -190,9 +189,9 @@ func TestRefusedBarriersKeepPoolMemory(t *testing.T) {
 	require.Less(t, sim.barriers.Load(), int64(500), "a barrier asked for at each request")
 	sim.refuse.Store(false)
 	memmgr.Stall(p)
-	require.Eventually(t, func() bool { return active(p) == 100 && sim.Events() > 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return active(p) == 100 && sim.Events() > 1 }, patience, time.Millisecond)
 	end(sim.Simulated, work)
-	require.Eventually(t, func() bool { return active(p) == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return active(p) == 0 }, patience, time.Millisecond)
 	require.NoError(t, p.Close())
 	returned(t, sim.Simulated)
 }
@@ -217,9 +216,9 @@ func TestRefusedBarriersKeepMemoryOfNoPool(t *testing.T) {
 		blocks, _ := sim.InUse()
 		require.EqualValues(t, 1, blocks, "freed while its consumer works")
 		require.Equal(t, told+1, memmgr.BackgroundFailures(), "told once")
+		events := sim.Events() // before the keeper can have the barrier
 		sim.refuse.Store(false)
-		events := sim.Events()
-		require.Eventually(t, func() bool { return sim.Events() > events }, 10*time.Second, time.Millisecond, "the barrier")
+		require.Eventually(t, func() bool { return sim.Events() > events }, patience, time.Millisecond, "the barrier")
 		blocks, _ = sim.InUse()
 		require.EqualValues(t, 1, blocks)
 		end(sim.Simulated, work)
@@ -230,7 +229,7 @@ func TestRefusedBarriersKeepMemoryOfNoPool(t *testing.T) {
 			require.EqualValues(t, 1, blocks, "freed while its own work goes on")
 			end(sim.Simulated, own)
 		}
-		require.Eventually(t, func() bool { blocks, _ := sim.InUse(); return blocks == 0 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { blocks, _ := sim.InUse(); return blocks == 0 }, patience, time.Millisecond)
 		returned(t, sim.Simulated)
 	}
 }
@@ -247,7 +246,7 @@ func TestFlushDoesNotWaitForStalledFrees(t *testing.T) {
 	require.EqualValues(t, 1, blocks)
 	require.Greater(t, memmgr.BackgroundFailures(), told)
 	end(sim, lost)
-	require.Eventually(t, func() bool { blocks, _ := sim.InUse(); return blocks == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { blocks, _ := sim.InUse(); return blocks == 0 }, patience, time.Millisecond)
 	returned(t, sim)
 }
 
@@ -271,11 +270,11 @@ func TestFailedWorkEndsWithWhoWaits(t *testing.T) {
 			if stalled {
 				memmgr.Stall(p)
 				memmgr.ForgetStart()
-				require.Eventually(t, func() bool { return memmgr.Stalled(p) == 1 }, 10*time.Second, time.Millisecond)
+				require.Eventually(t, func() bool { return memmgr.Stalled(p) == 1 }, patience, time.Millisecond)
 			}
 			memmgr.Flush()
 			require.Zero(t, active(p))
-			require.Eventually(t, func() bool { return sim.Events() == 0 }, 10*time.Second, time.Millisecond)
+			noEvents(t, sim.Simulated)
 		}
 	}
 	require.NoError(t, p.Close())

@@ -475,7 +475,7 @@ func TestSleepWaitsForWork(t *testing.T) {
 		_, err := p.Sleep("kv", memmgr.SleepOptions{Into: memmgr.Host(), Context: context.Background()})
 		slept <- err
 	}()
-	require.Eventually(t, b.Asleep, 10*time.Second, time.Millisecond)
+	require.Eventually(t, b.Asleep, patience, time.Millisecond)
 	sim.Complete(work)
 	require.NoError(t, <-slept)
 	require.NoError(t, p.Wake("kv"))
@@ -485,7 +485,7 @@ func TestSleepWaitsForWork(t *testing.T) {
 	requireAll(t, b, 7)
 	b.Release()
 	require.NoError(t, p.Close())
-	require.Zero(t, sim.Events())
+	noEvents(t, sim)
 }
 
 // Users who work, release and allocate while the memory goes to sleep and wakes see

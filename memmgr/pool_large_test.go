@@ -176,7 +176,7 @@ func TestOthersAllocateWhileMemoryGoesBack(t *testing.T) {
 	p.Free(mustAllocate(t, p, 60<<20))
 	trimmed := make(chan uint64)
 	go func() { trimmed <- p.Trim(0) }()
-	require.Eventually(t, func() bool { return up.freeing.Load() == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return up.freeing.Load() == 1 }, patience, time.Millisecond)
 	small := mustAllocate(t, p, 1000) // the lock is free
 	require.EqualValues(t, 1, up.freeing.Load())
 	large := make(chan error)
@@ -213,7 +213,7 @@ func TestMemoryThatCameBackDuringARefusal(t *testing.T) {
 	p.Free(mustAllocate(t, p, 60<<20))
 	trimmed := make(chan uint64)
 	go func() { trimmed <- p.Trim(0) }()
-	require.Eventually(t, func() bool { return up.freeing.Load() == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return up.freeing.Load() == 1 }, patience, time.Millisecond)
 	up.late = sync.OnceFunc(func() {
 		close(up.gate)
 		<-trimmed

@@ -137,7 +137,7 @@ func TestIdlePagesDecay(t *testing.T) {
 	kept := newTouched(t, p, 4<<10, 1)
 	defer kept.Release()
 	newTouched(t, p, 8<<20, 2).Release()
-	require.Eventually(t, func() bool { return resident(p) <= 64<<10 }, 10*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return resident(p) <= 64<<10 }, patience, 20*time.Millisecond)
 	requireAll(t, kept, 1)
 }
 

@@ -177,7 +177,7 @@ func TestWaitingForTheDevice(t *testing.T) {
 		require.NoError(t, p.Close())
 		blocks, _ := sim.InUse()
 		require.Zero(t, blocks)
-		require.Zero(t, sim.Events())
+		noEvents(t, sim)
 	}
 }
 
@@ -360,7 +360,7 @@ func TestWaitingUnderStress(t *testing.T) {
 	}
 	require.Zero(t, l.Used())
 	require.LessOrEqual(t, sim.Peak(), uint64(48<<20))
-	require.Zero(t, sim.Events())
+	noEvents(t, sim)
 }
 
 // A request for which the upstream has no room stops none of those behind it for

@@ -27,7 +27,7 @@ func originsFall(t testing.TB, before int) {
 	require.Eventually(t, func() bool {
 		runtime.GC()
 		return memmgr.Origins() <= before
-	}, 30*time.Second, time.Millisecond, "resources that their user dropped are known still")
+	}, patience, time.Millisecond, "resources that their user dropped are known still")
 }
 
 // A wrapper for each request is collected with its user's last reference to it: no

@@ -170,7 +170,7 @@ func TestQueueOrderedReuseOnTheDevice(t *testing.T) {
 	p := memmgr.NewPool(upstream, memmgr.WithLarge(1<<30))
 	const size = 128 << 20
 	reusedAtOnce, keptApart := false, false
-	for range 20 {
+	for start, rounds := time.Now(), 0; rounds < 20 || !(keptApart && reusedAtOnce) && time.Since(start) < time.Minute; rounds++ {
 		src, err := memmgr.New(p, memmgr.Request{Size: size, Queue: q})
 		require.NoError(t, err)
 		dst, err := memmgr.New(p, memmgr.Request{Size: size, Queue: q})

@@ -136,7 +136,7 @@ func (h *hunt) run(d time.Duration) {
 	}
 	blocks, _ := h.sim.InUse()
 	require.Zero(h.t, blocks, h.name)
-	require.Zero(h.t, h.sim.Events(), h.name)
+	noEvents(h.t, h.sim, h.name)
 }
 
 // request takes memory, keeps it for a while and gives it back in one of many ways.

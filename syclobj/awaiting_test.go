@@ -5,7 +5,6 @@ package syclobj_test
 import (
 	"context"
 	"runtime"
-	"runtime/pprof"
 	"strings"
 	"sync"
 	"testing"
@@ -37,24 +36,25 @@ func TestGivenUpWaitsLeaveNothing(t *testing.T) {
 		events = append(events, e)
 	}
 	before := syclobj.LiveObjects()
-	threads := pprof.Lookup("threadcreate").Count()
+	blocked := fake.Calls("DPCTLEvent_WaitAndThrow")
 	for range 20 {
 		var all sync.WaitGroup
 		ctx, cancel := context.WithCancel(context.Background())
 		for i := range 200 {
 			all.Go(func() { require.ErrorIs(t, events[i%len(events)].Wait(ctx), context.Canceled) })
 		}
-		require.Eventually(t, func() bool { return syclobj.LiveObjects().Waiters == int64(len(events)) }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return syclobj.LiveObjects().Waiters == int64(len(events)) }, time.Minute, time.Millisecond)
 		cancel()
 		all.Wait()
 	}
 	require.Equal(t, before, syclobj.LiveObjects())
-	require.Less(t, pprof.Lookup("threadcreate").Count(), threads+20, "a thread for each wait")
+	// Other threads may come: Go makes one where a call into C takes its time.
+	require.Equal(t, blocked, fake.Calls("DPCTLEvent_WaitAndThrow"), "the library's own wait, which holds a thread")
 	gone := func() bool {
 		all := make([]byte, 1<<20)
 		return !strings.Contains(string(all[:runtime.Stack(all, true)]), "syclobj.(*eventWaits).run")
 	}
-	require.Eventually(t, gone, 10*time.Second, time.Millisecond)
+	require.Eventually(t, gone, time.Minute, time.Millisecond)
 	for _, e := range events {
 		require.NoError(t, e.Close())
 	}
@@ -91,18 +91,18 @@ func TestOneWaiterForManyEvents(t *testing.T) {
 			_ = e.Close()
 		}()
 	}
-	require.Eventually(t, func() bool { return syclobj.LiveObjects().Waiters == n }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return syclobj.LiveObjects().Waiters == n }, time.Minute, time.Millisecond)
 	fake.Release(n - 1) // the last first: it is out-of-order
 	require.NoError(t, <-ended[n-1])
 	require.EqualValues(t, n-1, syclobj.LiveObjects().Waiters)
 	// The runtime does not tell the state of one of them: that holds up nobody else.
 	fake.Fail("DPCTLEvent_GetCommandExecutionStatus", 1)
-	require.Eventually(t, func() bool { return fake.Calls("DPCTLEvent_WaitAndThrow") > 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return fake.Calls("DPCTLEvent_WaitAndThrow") > 0 }, time.Minute, time.Millisecond)
 	fake.ReleaseAll()
 	for i := range n - 1 {
 		require.NoError(t, <-ended[i])
 	}
-	require.Eventually(t, func() bool { return syclobj.LiveObjects().Waiters == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return syclobj.LiveObjects().Waiters == 0 }, time.Minute, time.Millisecond)
 	fake.Hold(false)
 	require.NoError(t, syclobj.Free(m))
 	require.NoError(t, q.Close())

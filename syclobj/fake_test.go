@@ -427,6 +427,7 @@ func TestEventOrder(t *testing.T) {
 			require.NoError(t, slow.Wait(ctx))
 		})
 	}
+	require.Eventually(t, func() bool { return syclobj.WaitingFor(slow) == 9 }, time.Minute, time.Millisecond)
 	cancel()
 	require.ErrorIs(t, <-cancelled, context.Canceled)
 	for range 3 {

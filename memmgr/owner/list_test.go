@@ -57,7 +57,7 @@ func TestReaperDrainsWhatNobodyElseDoes(t *testing.T) {
 				time.Sleep(time.Millisecond) // lets the reaper fall asleep
 			}
 		}
-		require.Eventually(t, func() bool { return n.Load() == 100 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return n.Load() == 100 }, time.Minute, time.Millisecond)
 	}
 }
 
@@ -75,7 +75,7 @@ func TestOwnGoroutineKeepsOthersGoing(t *testing.T) {
 		require.True(t, c.Unref())
 		Push(c)
 	}
-	require.Eventually(t, func() bool { return quick.Load() == 10 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return quick.Load() == 10 }, time.Minute, time.Millisecond)
 	require.Zero(t, slow.Load())
 	close(gate)
 	ls.Sync()

@@ -37,7 +37,7 @@ func TestDropOnCThreadsReturnsByTheReaper(t *testing.T) {
 		cells[i] = c
 	}
 	require.NoError(t, ownertest.DropOnThreads(cells, 4))
-	require.Eventually(t, func() bool { return drained.Load() == n }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return drained.Load() == n }, time.Minute, time.Millisecond)
 	for _, c := range cells {
 		require.Zero(t, c.Count())
 	}

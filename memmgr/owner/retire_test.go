@@ -42,7 +42,7 @@ func TestRetiredListKeepsItsPlaceWhileItIsDrained(t *testing.T) {
 	require.False(t, fill(), "the place serves another cell while the list is drained")
 	close(proceed)
 	<-done
-	require.Eventually(t, fill, 5*time.Second, time.Millisecond, "the place was lost")
+	require.Eventually(t, fill, time.Minute, 10*time.Millisecond, "the place was lost")
 	for _, c := range made {
 		require.True(t, c.Unref())
 		owner.Recycle(c)

@@ -223,8 +223,9 @@ func TestForeignLooksBeforeItMaps(t *testing.T) {
 			require.Equal(t, before, openFiles(t))
 		})
 	}
-	if os.Geteuid() == 0 {
-		require.NoError(t, f.Chown(12345, -1))
+	if err := f.Chown(12345, -1); err != nil {
+		t.Logf("memory of another user is not tried: %v", err)
+	} else {
 		_, err := segment.MapForeign(segment.Foreign{Name: name, Size: 1})
 		require.ErrorIs(t, err, segment.ErrRefused)
 		require.ErrorContains(t, err, "12345")
@@ -296,7 +297,7 @@ func TestForeignIsCutOffWhileItIsRead(t *testing.T) {
 	require.Equal(t, "cut", p.ask("%d", 2*4096))
 	select {
 	case <-done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the reader did not notice")
 	}
 	require.NoError(t, p.end())

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 	"testing"
 	"unsafe"
 
@@ -226,6 +227,11 @@ func TestManySegmentsInUSM(t *testing.T) {
 	nothingStays(t)
 	rt := onOpenCLCPU(t)
 	const n = 3000
+	var files syscall.Rlimit
+	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files))
+	if files.Cur < n+200 {
+		t.Skipf("no more than %d files may be open", files.Cur)
+	}
 	r := newUSM(t, rt.DefaultQueue(), syclobj.USMShared, segment.PeersWrite, segment.WithMaxMappings(2*n))
 	var held []memmgr.Block
 	for range n {
@@ -272,7 +278,8 @@ func TestOpenAndCloseOfUSMIsFlat(t *testing.T) {
 			before = lines(t)
 		}
 	}
-	require.LessOrEqual(t, lines(t), before+50) // the runtime's own mappings come and go
+	// Mappings of the runtime, of Go and of new threads come and go, but not by the round.
+	require.LessOrEqual(t, lines(t), before+200)
 }
 
 // lines counts all mappings of the process.

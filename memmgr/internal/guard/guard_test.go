@@ -189,7 +189,7 @@ func TestCutOffMeanwhile(t *testing.T) {
 			select {
 			case got := <-over:
 				require.EqualValues(t, page, got)
-			case <-time.After(20 * time.Second):
+			case <-time.After(time.Minute):
 				t.Fatal("the reader did not notice")
 			}
 		})
