@@ -84,7 +84,7 @@ NESTED := interop/embedpython interop/metrics interop/flight examples/embedded e
 test-nested: python browser bin/tritonclient/requirements.txt ## the nested modules with their real clients: vet, build, tests
 	@for m in $(NESTED); do \
 	  echo "== $$m"; (cd $$m && $(GO) vet ./... && $(GO) build -o /dev/null ./... && \
-	  $(QUIET_ENV) $(ACTIVE) $(REQUIRE) $(GO) test -count=1 ./...) || exit 1; \
+	  $(QUIET_ENV) $(ACTIVE) $(REQUIRE) $(GO) test -count=1 -timeout 20m ./...) || exit 1; \
 	done
 
 BROWSER_VERSION := 153.0.0
@@ -210,7 +210,7 @@ analyse: ## all C, that of Go files too, with every warning and gcc's static ana
 	@CC="$$($(GO) env CC)" interop/setup/analyse.sh
 
 memcheck: ## the C parts without Go and Python, by a C program: under valgrind, and the sanitizers of leaks and undefined behaviour
-	$(GO) test -count=1 ./interop/internal/memcheck
+	$(GO) test -count=1 -timeout 20m ./interop/internal/memcheck
 
 # What race, asan and cgocheck run: the wheel's tests try libraries built as users get them,
 # those of memcheck build with sanitizers of their own, and those of set-up, of the surface

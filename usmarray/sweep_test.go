@@ -397,7 +397,7 @@ func requireClean(t *testing.T, fake *sycltest.Fake, where string) {
 		return ""
 	}
 	if left() != "" {
-		require.Eventually(t, func() bool { return left() == "" }, 10*time.Second, 10*time.Millisecond, "%s: %s", where, left())
+		require.Eventually(t, func() bool { return left() == "" }, time.Minute, 10*time.Millisecond, "%s: %s", where, left())
 	}
 }
 

@@ -39,7 +39,8 @@ func TestFuzzOnceMore(t *testing.T) {
 	}{
 		{"passes", []string{fine, unreached}, 1, false},
 		{"the coordinator's deadline, then passes", []string{deadline, fine, unreached}, 2, false},
-		{"the deadline twice", []string{deadline, deadline, unreached}, 2, true},
+		{"the deadline twice, then passes", []string{deadline, deadline, fine, unreached}, 3, false},
+		{"the deadline three times", []string{deadline, deadline, deadline, unreached}, 3, true},
 		{"an input that fails", []string{finding, unreached}, 1, true},
 		{"an input that fails with a deadline", []string{ofItsOwn, unreached}, 1, true},
 		{"the deadline, then an input that fails", []string{deadline, finding, unreached}, 2, true},

@@ -20,7 +20,7 @@ import (
 // function makes of it. It returns the address.
 func maker(t *testing.T, says func(kind byte, call uint64) []byte) string {
 	t.Helper()
-	l, err := net.Listen("unixpacket", "@usmbridge-test-"+t.TempDir())
+	l, err := net.Listen("unixpacket", abstractName())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {

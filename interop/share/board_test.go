@@ -59,13 +59,23 @@ func export(t testing.TB, s *share.Server, a *usmarray.Array) share.Handle {
 // opener is a connection to which handles are offered, whose segment is mapped, to be written.
 func opener(t testing.TB, s *share.Server, a *usmarray.Array) *share.Peer {
 	t.Helper()
-	p := dial(t, s, share.Options{})
-	b, err := p.Open(background(t), export(t, s, a))
-	require.NoError(t, err)
-	b.Release()
+	p := dial(t, s, share.Options{Idle: time.Hour}) // however long the test takes
+	openInTime(t, s, p, a).Release()
 	eventually(t, func() bool { return share.HasBoard(p) }, "no board came")
 	eventually(t, func() bool { return s.Stats().Leases == 0 }, "the lease stays")
 	return p
+}
+
+// openInTime opens a handle. One may be late on a busy machine where Unopened is short, and then
+// another is not.
+func openInTime(t testing.TB, s *share.Server, p *share.Peer, a *usmarray.Array) *usmarray.Array {
+	t.Helper()
+	b, err := p.Open(background(t), export(t, s, a))
+	for try := 0; errors.Is(err, share.ErrStale) && try < 100; try++ {
+		b, err = p.Open(background(t), export(t, s, a))
+	}
+	require.NoError(t, err)
+	return b
 }
 
 func stale(t testing.TB, p *share.Peer, h share.Handle) {
@@ -159,12 +169,7 @@ func TestOffersEnd(t *testing.T) {
 	t.Run("Late", func(t *testing.T) {
 		s := listen(t, share.Options{Unopened: 300 * time.Millisecond})
 		p := opener(t, s, a)
-		// h may be late on a busy machine too, and then another is not.
-		b, err := p.Open(background(t), export(t, s, a))
-		for try := 0; errors.Is(err, share.ErrStale) && try < 100; try++ {
-			b, err = p.Open(background(t), export(t, s, a))
-		}
-		require.NoError(t, err)
+		b := openInTime(t, s, p, a)
 		late := export(t, s, a)
 		eventually(t, func() bool { return s.Stats().Unopened == 0 }, "it does not end")
 		stale(t, p, late)
@@ -285,7 +290,7 @@ func TestOffersRaced(t *testing.T) {
 // There are more handles than a board has room for: the others are asked for.
 func TestBoardIsFull(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
-	s := listen(t, share.Options{})
+	s := listen(t, share.Options{Unopened: time.Hour})
 	a := counting(t, pool, 3)
 	p := opener(t, s, a)
 	for range 2 {

@@ -10,6 +10,13 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
+// How long the end of a process is waited for whose socket is closed, and of one that is known
+// to be ending: on a busy machine that may not run for a while, and has closed its sockets already.
+const (
+	moment      = 20 * time.Millisecond
+	longestExit = time.Second
+)
+
 // lost ends a connection whose socket is closed, or broken. A process that ends closes its
 // sockets a moment before its end is told: that moment is waited for, so that the error
 // says which it was.
@@ -19,9 +26,13 @@ func (p *Peer) lost(err error) {
 		return
 	}
 	if !errors.Is(err, os.ErrClosed) {
+		most := moment
+		if ending(p.credentials.PID) {
+			most = longestExit
+		}
 		select {
 		case <-p.done:
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(most):
 		}
 	}
 	if errors.Is(err, io.EOF) {

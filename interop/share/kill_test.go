@@ -29,10 +29,6 @@ func kills(t *testing.T) int {
 	return 50
 }
 
-// withinStated is what the package's page says: memory of a process that ended is back
-// within a second. Tests of correctness allow for a busy machine.
-const withinStated = 5 * time.Second
-
 // Processes that use everything are killed at random moments: their leases end, what they
 // lent stays valid, and nothing is left behind.
 func TestKilledAtRandom(t *testing.T) {
@@ -53,15 +49,17 @@ func TestKilledAtRandom(t *testing.T) {
 		time.Sleep(time.Duration(rand.IntN(int(20 * time.Millisecond))))
 		o.kill()
 		at := time.Now()
-		require.Eventually(t, func() bool { return s.Stats().Leases == 0 && s.Stats().Peers == 0 }, withinStated, 200*time.Microsecond)
+		// The package's page says within a second, on a machine that is not busy with other tests: the log
+		// tells how long it took.
+		require.Eventually(t, func() bool { return s.Stats().Leases == 0 && s.Stats().Peers == 0 }, soon, 200*time.Microsecond)
 		slowest = max(slowest, time.Since(at))
 		require.ErrorIs(t, <-ended, share.ErrDied)
 		require.NoError(t, p.Close())
 		require.EqualValues(t, 1, pool.Stats().Allocation.Current, "the published array alone is in use")
-		others, err := mappings()
-		require.NoError(t, err)
-		own := int(pool.Stats().Segment.Current)
-		require.Equal(t, own, others, "mappings of the dead process stay")
+		eventually(t, func() bool { // see nothingMapped
+			n, err := mappings()
+			return err == nil && n == int(pool.Stats().Segment.Current)
+		}, "mappings of the dead process stay, or own ones went")
 		if i == 0 {
 			before = descriptors(t)
 		}

@@ -1,6 +1,7 @@
 package share
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"math"
 	"net"
 	"os"
+	"strconv"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -321,6 +323,30 @@ func dial(ctx context.Context, name string) (*net.UnixConn, error) {
 		return nil, err
 	}
 	return c.(*net.UnixConn), nil //nolint:forcetypeassert // of that network
+}
+
+// exiting is PF_EXITING, a flag of processes that the kernel takes down.
+const exiting = 0x4
+
+// ending reports whether a process is being taken down, or is gone. It is so before its sockets are
+// closed for that reason, and that its end is told comes after.
+func ending(pid int) bool {
+	if pid <= 0 { // of another pid namespace
+		return false
+	}
+	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+		return true
+	}
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return false
+	}
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // behind the name: state, 5 others, flags
+	if len(fields) < 7 {
+		return false
+	}
+	flags, err := strconv.ParseUint(string(fields[6]), 10, 64)
+	return err == nil && flags&exiting != 0 || fields[0][0] == 'Z'
 }
 
 // removeStale takes away the socket file of a process that is gone: a socket, of this

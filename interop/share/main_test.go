@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strings"
@@ -83,7 +84,7 @@ func (o *other) line() string {
 		require.True(o.t, ok, "the second process ended without a word")
 		require.False(o.t, strings.HasPrefix(s, "error:"), s)
 		return s
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * soon): // it loads all that this process did
 		o.t.Fatal("the second process says nothing")
 		return ""
 	}
@@ -123,7 +124,7 @@ func (o *other) finish() {
 
 // What a test waits for comes within a second of its cause; the rest is for a machine
 // that is busy with other tests.
-const soon = 10 * time.Second
+const soon = time.Minute
 
 func eventually(t testing.TB, what func() bool, message string, args ...any) {
 	t.Helper()
@@ -132,9 +133,15 @@ func eventually(t testing.TB, what func() bool, message string, args ...any) {
 
 func background(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*soon)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// abstractName is an address that nobody else on the machine has, and no longer for a long name of the
+// directory of temporary files.
+func abstractName() string {
+	return fmt.Sprintf("@usmbridge-test-%d-%x", os.Getpid(), rand.Uint64())
 }
 
 // newPool makes a pool of memory that others can map; when the test ends, all of it must be

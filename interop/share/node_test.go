@@ -4,6 +4,8 @@ package share
 
 import (
 	"context"
+	"os"
+	"os/exec"
 	"sync"
 	"testing"
 	"time"
@@ -62,9 +64,24 @@ func TestClosingEndsWithLeaseThatEndsHere(t *testing.T) {
 	require.Zero(t, s.node.leases.end(there, []uint64{l.d.serial}))
 	select {
 	case <-there.Done():
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the connection stays")
 	}
 	<-p.Done()
 	require.NoError(t, s.Close())
+}
+
+// A process is ending from before its sockets close, until it is gone.
+func TestEnding(t *testing.T) {
+	require.False(t, ending(os.Getpid()))
+	require.False(t, ending(0))
+	child := exec.Command("cat")
+	in, err := child.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, child.Start())
+	require.False(t, ending(child.Process.Pid))
+	require.NoError(t, in.Close())
+	require.Eventually(t, func() bool { return ending(child.Process.Pid) }, time.Minute, time.Millisecond, "nobody has reaped it")
+	require.NoError(t, child.Wait())
+	require.True(t, ending(child.Process.Pid))
 }

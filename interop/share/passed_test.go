@@ -245,7 +245,7 @@ func (r refusing) Allocate(memmgr.Request) (memmgr.Block, error) { return memmgr
 // liar stands between a maker and who dials it, and changes the handles that it makes.
 func liar(t *testing.T, s *share.Server, change func(maker string, handle []byte) []byte) (address string) {
 	t.Helper()
-	address = "@usmbridge-test-" + t.TempDir()
+	address = abstractName()
 	l, err := net.Listen("unixpacket", address)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = l.Close() })

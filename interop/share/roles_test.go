@@ -146,7 +146,7 @@ func roleForker(address string) error {
 	if _, err := p.Attach(ctx, "a"); err != nil {
 		return err
 	}
-	child := exec.Command("sleep", "60")
+	child := exec.Command("sleep", "300") // longer than the test waits
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		return err
@@ -273,7 +273,7 @@ func roleWrite(address string) error {
 // roleHolder listens, and starts a child that has the socket too and outlives it: until the
 // standard input, which both have, is closed.
 func roleHolder(string) error {
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: fmt.Sprintf("@usmbridge-test-holder-%d", os.Getpid()), Net: "unixpacket"})
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: abstractName(), Net: "unixpacket"})
 	if err != nil {
 		return err
 	}

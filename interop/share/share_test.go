@@ -353,13 +353,17 @@ func TestHandlesEnd(t *testing.T) {
 // What nobody opens in time is over, and the memory goes back.
 func TestUnopenedExpires(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
-	s := listen(t, share.Options{Unopened: 20 * time.Millisecond})
+	const unopened = 200 * time.Millisecond
+	s := listen(t, share.Options{Unopened: unopened})
 	p := dial(t, s, share.Options{})
 	a := counting(t, pool, 3)
+	made := time.Now()
 	h, err := s.Export(background(t), a, share.ExportOptions{})
 	require.NoError(t, err)
 	a.Release()
-	require.EqualValues(t, 1, pool.Stats().Allocation.Current)
+	if held := pool.Stats().Allocation.Current; time.Since(made) < unopened { // else it may be over already
+		require.EqualValues(t, 1, held)
+	}
 	eventually(t, func() bool { return pool.Stats().Allocation.Current == 0 }, "the unopened lease stays")
 	_, err = p.Open(background(t), h)
 	require.ErrorIs(t, err, share.ErrStale)
@@ -636,8 +640,7 @@ func TestIdleMemory(t *testing.T) {
 	require.Equal(t, 1, patient.Stats().Mapped)
 	require.NoError(t, s.Withdraw("b"))
 	b.Release()
-	_, bytes := r.InUse()
-	require.Zero(t, bytes)
+	eventually(t, func() bool { _, bytes := r.InUse(); return bytes == 0 }, "the memory is in use")
 	eventually(t, func() bool { return patient.Stats().Mapped == 0 }, "memory that its maker freed stays mapped")
 	require.NoError(t, r.Close())
 }

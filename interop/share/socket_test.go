@@ -23,7 +23,7 @@ import (
 // A path makes no file, and is one server's.
 func TestPathIsNoFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "arrays")
-	for _, address := range []string{path, path + strings.Repeat("/deep", 40), "@usmbridge-test-" + filepath.Base(t.TempDir())} {
+	for _, address := range []string{path, path + strings.Repeat("/deep", 40), abstractName()} {
 		s, err := share.Listen(background(t), address, share.Options{})
 		require.NoError(t, err)
 		_, err = os.Lstat(path)

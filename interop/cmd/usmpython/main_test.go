@@ -51,7 +51,7 @@ func environment(t *testing.T) *python.Environment {
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	env := environment(t)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, os.Args[0], args...)
 	cmd.Env = append(os.Environ(), mainEnv+"=1", "VIRTUAL_ENV="+env.Prefix, python.EnvVar+"=")
