@@ -442,7 +442,7 @@ func TestRealTarget(t *testing.T) {
 		names = append(names, s.Name)
 	}
 	require.ElementsMatch(t, []string{"go p FuzzBad", "go q FuzzBroken", "go nested/deep FuzzFine"}, names)
-	r, _ := newRunner(t, dir, "one", 10) // the fuzzer's workers take their time to start on a busy machine
+	r, _ := newRunner(t, dir, "one", 5) // the fuzzer's workers take their time to start on a busy machine
 	r.run(t.Context(), stages, 2)
 	require.Equal(t, exitFound, r.verdict(t.Context(), stages))
 	rec, _ := r.book.get("go p FuzzBad")
