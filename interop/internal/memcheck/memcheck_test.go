@@ -89,6 +89,7 @@ func holds(t *testing.T, under []string, program string, mistakes []string, args
 	out, err := drive(t, under, program, append([]string{sycltest.Library(t)}, args...)...)
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, out, "checks held")
+	t.Log(strings.TrimSpace(out))
 	for _, mistake := range mistakes {
 		out, err := drive(t, under, program, "wrong", mistake)
 		assert.Error(t, err, "%s was not found: %s", mistake, out)

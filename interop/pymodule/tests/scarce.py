@@ -269,7 +269,7 @@ def sweep(f, way, step):
                 what = f"and then {type(e).__name__}: {e}"
         if what:
             failures.append([n, what])
-    return dict(name=f.__name__, positions=last, raised=raised, failures=failures)
+    return dict(name=f.__name__, tried=len(range(1, last + 1, step)), raised=raised, failures=failures)
 
 
 def main():

@@ -23,6 +23,7 @@ def swept(way, step, env=None):
     told = [json.loads(line) for line in r.stdout.splitlines()]
     assert len(told) >= 10
     assert [t for t in told if t["failures"]] == []
+    print(f"{sum(t['tried'] for t in told)} allocations failed")
     return told
 
 
@@ -42,7 +43,9 @@ def test_interrupts():
     r = subprocess.run([HOST, str(HERE / "storm.py"), str(hits)], capture_output=True, text=True, timeout=3600)
     assert r.returncode == 0, (r.returncode, r.stderr[-3000:])
     told = [json.loads(line) for line in r.stdout.splitlines()]
-    assert len(told) >= 10 and sum(t["hit"] for t in told) > 100
+    hit = sum(t["hit"] for t in told)
+    assert len(told) >= 10 and hit > 100
+    print(f"{hit} interrupts hit")
     assert [t for t in told if t["failures"]] == []
 
 

@@ -50,6 +50,7 @@ func DiskFull(t *testing.T) {
 			t.Skipf("%s", text)
 		}
 		require.NoErrorf(t, err, "%s", text)
+		t.Log(strings.TrimSpace(string(text)))
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "replaced"))
 	require.NoError(t, err)

@@ -29,7 +29,8 @@ func fillDisk(path string, save Saver) error {
 	}
 	before, _ := memmgr.LiveCount()
 	size := uint64(info.Size())
-	for _, room := range []uint64{0, 1, 7, 8, 64, 127, 128, 129, 4096, 1 << 20, 1<<20 + 128, size / 2, size - 4096, size - 1} {
+	rooms := []uint64{0, 1, 7, 8, 64, 127, 128, 129, 4096, 1 << 20, 1<<20 + 128, size / 2, size - 4096, size - 1}
+	for _, room := range rooms {
 		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: room, Max: was.Max}); err != nil {
 			return fmt.Errorf("%s: %w", errNoLimit, err)
 		}
@@ -47,5 +48,6 @@ func fillDisk(path string, save Saver) error {
 			return fmt.Errorf("after room for %d bytes: %w", room, err)
 		}
 	}
+	fmt.Println(len(rooms), "writes failed")
 	return os.Remove(aside)
 }

@@ -11,7 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-extern long checks;
+/* Conditions that held, and calls and allocations that were made to fail. */
+extern long checks, failures;
 
 #define CHECK(condition) \
 	do { \

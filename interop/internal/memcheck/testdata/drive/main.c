@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-long checks;
+long checks, failures;
 static long count, failing;
 
 uint64_t draw(uint64_t *state)
@@ -37,6 +37,7 @@ static int fails(void)
 {
 	if (failing == 0) return 0;
 	if (++count != failing) return 0;
+	failures++;
 	errno = ENOMEM;
 	return 1;
 }
@@ -78,6 +79,6 @@ int main(int argc, char **argv)
 	drive_cells(atol(argv[2]));
 	drive_tensors(atol(argv[2]));
 	drive_sycl(argv[1], atol(argv[3]));
-	printf("%ld checks held\n", checks);
+	printf("%ld checks held, %ld calls and allocations failed\n", checks, failures);
 	return 0;
 }

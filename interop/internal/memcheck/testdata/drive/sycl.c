@@ -188,6 +188,7 @@ static void every_call_fails(long step)
 		for (long n = 1; n <= calls[f]; n++) {
 			if (at++ % step != 0) continue;
 			fake.fail(functions[f], n);
+			failures++;
 			failed += script() != USMB_SYCL_OK;
 			fake.fail(functions[f], 0);
 		}
