@@ -121,7 +121,7 @@ func (e *elements) packed(list part) error {
 			return err
 		}
 	}
-	return nil
+	return list.whole()
 }
 
 // one reads an element that has a tag of its own.

@@ -201,6 +201,32 @@ func mistyped(m protoreflect.Message) (found bool) {
 	return found
 }
 
+// A number that goes on behind the end of the list that it is in is none.
+func TestNumbersThatLeaveTheirList(t *testing.T) {
+	e := enginetest.New(t, engine.Options{}, enginetest.Identity(), triple())
+	for what, fields := range map[string]string{
+		// A shape of one byte, whose number goes on in the next.
+		"shape": "\x0a\x01x\x12\x04FP32\x1a\x01\x81\x00",
+		// Elements of one byte, likewise.
+		"elements": "\x0a\x01a\x12\x05INT16\x18\x01\x2a\x04\x12\x01\x85\x00",
+	} {
+		model := map[string]string{"shape": "identity", "elements": "triple"}[what]
+		data := protowire.AppendString([]byte{0x0a}, model)
+		data = protowire.AppendString(append(data, 0x2a), fields)
+		if what == "shape" {
+			data = append(data, "\x3a\x04abcd"...)
+		} else {
+			for _, rest := range []string{"\x0a\x01b\x12\x04BOOL\x18\x00\x18\x00\x2a\x00", "\x0a\x01c\x12\x04FP64\x2a\x0a\x3a\x08abcdefgh"} {
+				data = protowire.AppendString(append(data, 0x2a), rest)
+			}
+		}
+		require.Error(t, proto.Unmarshal(data, new(pb.ModelInferRequest)), what)
+		_, _, err := take(e, data, 1000)
+		require.Error(t, err, what)
+		require.ErrorContains(t, err, "longer", what)
+	}
+}
+
 // FuzzRequest holds the reader of requests to Protocol Buffers' own: what it serves is a
 // message, with those inputs; what is a sensible message in the usual order is served.
 func FuzzRequest(f *testing.F) {

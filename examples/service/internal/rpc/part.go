@@ -20,8 +20,8 @@ type part struct {
 	end int // the offset behind its last byte
 }
 
-// whole is the outermost message, which ends where its bytes do.
-func whole(in *codec.Incoming) part { return part{in, math.MaxInt} }
+// outermost is the message that ends where its bytes do.
+func outermost(in *codec.Incoming) part { return part{in, math.MaxInt} }
 
 func offset(in *codec.Incoming) int { return in.Size() - in.Left() }
 
@@ -31,8 +31,8 @@ func (p part) field() (num protowire.Number, typ protowire.Type, ok bool, err er
 	if at == p.end {
 		return 0, 0, false, nil
 	}
-	if at > p.end {
-		return 0, 0, false, p.malformed("a field is longer than the message that it is in")
+	if err := p.whole(); err != nil {
+		return 0, 0, false, err
 	}
 	num, typ, err = p.in.Field()
 	if errors.Is(err, io.EOF) {
@@ -42,6 +42,14 @@ func (p part) field() (num protowire.Number, typ protowire.Type, ok bool, err er
 		err = p.malformed("it ends within a message")
 	}
 	return num, typ, err == nil, err
+}
+
+// whole wants that nothing that was read goes on behind the end.
+func (p part) whole() error {
+	if offset(p.in) > p.end {
+		return p.malformed("a field is longer than the message that it is in")
+	}
+	return nil
 }
 
 // length reads the length of a field, whose bytes are next.

@@ -54,7 +54,7 @@ func (q *request) end() {
 // serves as well. Errors: *oip.Error for a request that is refused, others for bytes that
 // are no message, and for a transport that ended.
 func (q *request) read(in *codec.Incoming) error {
-	p := whole(in)
+	p := outermost(in)
 	for {
 		num, typ, ok, err := p.field()
 		if err != nil {
@@ -365,7 +365,7 @@ func (q *request) shape(p part, typ protowire.Type, shape []int64) ([]int64, err
 			return nil, err
 		}
 	}
-	return shape, nil
+	return shape, list.whole()
 }
 
 func extent(shape []int64, v uint64) ([]int64, error) {
