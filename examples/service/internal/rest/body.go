@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"bufio"
 	"compress/gzip"
 	"compress/zlib"
 	"errors"
@@ -54,6 +55,7 @@ type body struct {
 	length  int64 // Content-Length
 	json    int64 // of the JSON, uncompressed; -1: all there is
 	decoder io.ReadCloser
+	packed  *bufio.Reader // what decoder reads from, where it may end before the body does
 }
 
 // open looks at the headers of a body, of which not a byte is read. Errors: refusal, Invalid.
@@ -120,6 +122,10 @@ func (b *body) Read(p []byte) (int, error) {
 		b.set = limit
 		_ = b.x.control.SetReadDeadline(limit) // a connection that cannot have one is one of a test
 	}
+	if b.read == 0 && b.x.r.Header.Get("Expect") != "" {
+		// The first one writes the leave to send, to a client that may read nothing.
+		_ = b.x.control.SetWriteDeadline(time.Now().Add(o.Grace))
+	}
 	n, err := b.from.Read(p[:min(len(p), pace)])
 	b.read += int64(n)
 	if err != nil && err != io.EOF {
@@ -144,7 +150,8 @@ func (b *body) reader() (io.Reader, error) {
 		if b.coding == gzipped {
 			b.decoder, err = gzip.NewReader(b)
 		} else {
-			b.decoder, err = zlib.NewReader(b)
+			b.packed = bufio.NewReader(b) // of a reader of its own it would not tell what it left there
+			b.decoder, err = zlib.NewReader(b.packed)
 		}
 		if err != nil {
 			b.decoder = nil
@@ -224,6 +231,9 @@ func (b *body) end() error {
 	}
 	var one [1]byte
 	n, err := io.ReadFull(r, one[:])
+	if b.packed != nil && errors.Is(err, io.EOF) {
+		n, err = io.ReadFull(b.packed, one[:])
+	}
 	if n > 0 {
 		return oip.Errorf(oip.Invalid, "the body is longer than its JSON and tensors")
 	}

@@ -1,15 +1,22 @@
 package rest
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/examples/service/internal/engine"
+	"github.com/usmbridge/usmbridge/examples/service/internal/enginetest"
 )
 
 // A body that never comes does not keep its connection, whatever the path makes of it.
@@ -32,6 +39,69 @@ func TestBodiesThatNeverCome(t *testing.T) {
 			require.Error(t, err, "it is closed")
 		})
 	}
+}
+
+// A body ends where its Content-Length says, also where what was compressed ends before: more is
+// refused, and what does not come keeps neither the connection nor the memory of the request.
+func TestBehindTheEndOfWhatIsCompressed(t *testing.T) {
+	v := serve(t, setup{rest: Options{Grace: time.Second}})
+	text := binaryFloats(1)
+	for _, how := range []string{"gzip", "deflate"} {
+		whole := string(compressed(t, how, append([]byte(text), floats(1)...)))
+		head := func(more int) string {
+			return fmt.Sprintf("POST /v2/models/identity/infer HTTP/1.1\r\nHost: x\r\nContent-Encoding: %s\r\nContent-Length: %d\r\n%s: %d\r\n\r\n",
+				how, len(whole)+more, headerLength, len(text))
+		}
+		t.Run(how+", more", func(t *testing.T) {
+			t.Parallel()
+			for _, more := range []int{1, 100, 10000} {
+				c := v.dial()
+				c.send(head(more) + whole + strings.Repeat("x", more))
+				require.Equal(t, 400, c.answer().StatusCode)
+			}
+		})
+		t.Run(how+", nothing more", func(t *testing.T) {
+			t.Parallel()
+			c := v.dial()
+			c.send(head(100) + whole)
+			require.Equal(t, 408, c.answer().StatusCode)
+			require.Eventually(t, func() bool { return v.engine.Stats().Requests == 0 }, 30*time.Second, time.Millisecond)
+		})
+	}
+}
+
+// A client that waits for leave to send its bodies, and reads nothing of what it is told, is cut off
+// whatever it was to be told when there was no more room for it.
+func TestLeaveThatIsNotRead(t *testing.T) {
+	e := enginetest.New(t, engine.Options{}, enginetest.Identity())
+	h, err := New(Options{Engine: e, Log: quiet(), Grace: 500 * time.Millisecond})
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path) // where each piece that is written counts, however small
+	require.NoError(t, err)
+	server := h.Server()
+	go func() { _ = server.Serve(l) }()
+	defer server.Close()
+	text := binaryFloats(1)
+	request := fmt.Sprintf("POST /v2/models/identity/infer HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: %d\r\n%s: %d\r\n\r\n%s1234",
+		len(text)+4, headerLength, len(text), text)
+	var ended sync.WaitGroup
+	for range 8 {
+		c, err := net.Dial("unix", path)
+		require.NoError(t, err)
+		defer c.Close()
+		require.NoError(t, c.SetDeadline(time.Now().Add(time.Minute)))
+		ended.Go(func() {
+			for err == nil {
+				_, err = io.WriteString(c, request)
+			}
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Error("the server keeps the connection")
+			}
+		})
+	}
+	ended.Wait()
+	require.Eventually(t, func() bool { return e.Stats().Requests == 0 }, 30*time.Second, time.Millisecond)
 }
 
 // A client that has to wait for memory is not slow: its time begins when it is read.
