@@ -35,6 +35,27 @@ func (r *Receiver) unpacked(size int) (*packed, error) {
 
 // Read implements io.Reader for the decompressor: compressed bytes, as they come.
 func (p *packed) Read(b []byte) (int, error) {
+	if err := p.fill(); err != nil {
+		return 0, err
+	}
+	n := copy(b, p.head)
+	p.head = p.head[n:]
+	return n, nil
+}
+
+// ReadByte implements io.ByteReader: decompressors of compress/flate's kind put a buffer before what
+// has none, and what they leave in it, behind the end, nobody sees.
+func (p *packed) ReadByte() (byte, error) {
+	if err := p.fill(); err != nil {
+		return 0, err
+	}
+	b := p.head[0]
+	p.head = p.head[1:]
+	return b, nil
+}
+
+// fill makes head non-empty; io.EOF at the end of the message.
+func (p *packed) fill() error {
 	for len(p.head) == 0 {
 		if p.next < len(p.chunks) {
 			p.head = p.chunks[p.next].ReadOnlyData()
@@ -42,20 +63,18 @@ func (p *packed) Read(b []byte) (int, error) {
 			continue
 		}
 		if p.left == 0 {
-			return 0, io.EOF
+			return io.EOF
 		}
 		p.drop()
 		n := min(p.left, piece)
 		chunks, err := p.r.more(n)
 		if err != nil {
-			return 0, err
+			return err
 		}
 		p.left -= n
 		p.chunks, p.next = chunks, 0
 	}
-	n := copy(b, p.head)
-	p.head = p.head[n:]
-	return n, nil
+	return nil
 }
 
 // more gives up to n bytes of the message; io.EOF is its end, behind which nothing may

@@ -2,7 +2,10 @@ package codec
 
 import (
 	"bytes"
+	"compress/zlib"
 	"context"
+	"io"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -105,6 +108,35 @@ func TestPackedMessages(t *testing.T) {
 		require.Error(t, err, c.name)
 		require.Regexp(t, c.want, err.Error(), c.name)
 		require.Contains(t, []codes.Code{codes.InvalidArgument, codes.ResourceExhausted}, status.Code(err), c.name)
+	}
+}
+
+// deflate is a compression whose format ends by itself.
+type deflate struct{}
+
+func (deflate) Name() string                                 { return "deflate" }
+func (deflate) Compress(w io.Writer) (io.WriteCloser, error) { return zlib.NewWriter(w), nil }
+func (deflate) Decompress(r io.Reader) (io.Reader, error)    { return zlib.NewReader(r) }
+
+// What follows the end of what was compressed is refused, also where the decompressor looks for
+// nothing there.
+func TestBehindTheEndOfWhatIsPacked(t *testing.T) {
+	var b bytes.Buffer
+	w, err := deflate{}.Compress(&b)
+	require.NoError(t, err)
+	_, err = w.Write([]byte("\x08\x01"))
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	read := func(data string) error {
+		p := &packed{with: deflate{}, head: []byte(data)}
+		defer p.end()
+		in := &Incoming{size: 101, open: true, header: 100, more: p.more}
+		defer in.free()
+		return in.drop()
+	}
+	require.NoError(t, read(b.String()))
+	for _, more := range []string{"x", b.String(), strings.Repeat("x", 10000)} {
+		require.ErrorContains(t, read(b.String()+more), "behind the end")
 	}
 }
 
