@@ -3,6 +3,7 @@ package flight
 import (
 	"context"
 	"strconv"
+	"sync/atomic"
 
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
@@ -35,7 +36,9 @@ func (s *Server) DoGet(ticket *flight.Ticket, stream flight.FlightService_DoGetS
 	}
 	var leases codec.Leases
 	out := &sender{ctx: stream.Context(), leases: &leases, stage: s.stage, send: stream.SendMsg}
-	return s.watched(stream.Context(), "DoGet", leases.Moved, func() error {
+	// Small pieces are copied, and no leases.
+	moved := func() int64 { return leases.Moved() + out.sent.Load() }
+	return s.watched(stream.Context(), "DoGet", moved, func() error {
 		defer t.release()
 		err := out.tensor(t, nil, size)
 		if err == nil {
@@ -56,11 +59,21 @@ type sender struct {
 	leases *codec.Leases
 	stage  *stage // where the host cannot read
 	send   func(any) error
+	sent   atomic.Int64 // messages, for those who watch whether the peer reads
+}
+
+// message sends one.
+func (s *sender) message(d *data) error {
+	err := s.send(d)
+	if err == nil {
+		s.sent.Add(1)
+	}
+	return err
 }
 
 // tensor sends the schema and then the rows, in messages of about so many bytes.
 func (s *sender) tensor(t *tensor, d *flight.FlightDescriptor, size int) error {
-	if err := s.send(&data{descriptor: d, header: schemaHeader(t.schema)}); err != nil {
+	if err := s.message(&data{descriptor: d, header: schemaHeader(t.schema)}); err != nil {
 		return err
 	}
 	if s.stage != nil {
@@ -85,7 +98,7 @@ func (s *sender) tensor(t *tensor, d *flight.FlightDescriptor, size int) error {
 			if padding > 0 {
 				body = append(body, mem.SliceBuffer(make([]byte, padding)))
 			}
-			if err := s.send(&data{header: header, body: body}); err != nil {
+			if err := s.message(&data{header: header, body: body}); err != nil {
 				return err
 			}
 			first += n

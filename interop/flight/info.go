@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"sync/atomic"
 
 	"github.com/apache/arrow-go/v18/arrow/flight"
 	"github.com/apache/arrow-go/v18/arrow/memory"
@@ -67,18 +68,22 @@ func (s *Server) GetSchema(_ context.Context, d *flight.FlightDescriptor) (*flig
 // ListFlights describes all tensors, or those whose names begin with the expression of
 // the criteria, in the order of their names.
 func (s *Server) ListFlights(c *flight.Criteria, stream flight.FlightService_ListFlightsServer) error {
-	for _, name := range s.store.Names(string(c.GetExpression())) {
-		t, err := s.store.tensor(name)
-		if err != nil {
-			continue // freed meanwhile
+	var sent atomic.Int64
+	return s.watched(stream.Context(), "ListFlights", sent.Load, func() error {
+		for _, name := range s.store.Names(string(c.GetExpression())) {
+			t, err := s.store.tensor(name)
+			if err != nil {
+				continue // freed meanwhile
+			}
+			described := info(name, t)
+			t.release()
+			if err := stream.Send(described); err != nil {
+				return err
+			}
+			sent.Add(1)
 		}
-		err = stream.Send(info(name, t))
-		t.release()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // The actions of DoAction.

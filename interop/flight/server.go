@@ -45,7 +45,8 @@ type ServerOptions struct {
 	Batch int
 	// MemoryWait is how long a put waits for memory; 2 s. Below 0 it does not.
 	MemoryWait time.Duration
-	// Stall is how long a put or a get may go on without a byte; 60 s.
+	// Stall is how long a put, a get or a list may go on without a byte, and how long the request
+	// of a call may take to come; 60 s.
 	Stall time.Duration
 	// Keepalive is how long a connection may be silent before the server asks whether the
 	// client is there; one that has not answered after half that time (a stopped process,
@@ -118,6 +119,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: o.Keepalive, Timeout: o.Keepalive / 2}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream),
+		grpc.WaitForHandlers(true), // else a call could put a tensor into a store that was cleared
 	}
 	if o.TLS != nil { // whose connections keep their read buffer: gRPC's size will do
 		options = append(options, grpc.Creds(credentials.NewTLS(o.TLS)))
@@ -180,7 +182,8 @@ func (s *Server) Drain(ctx context.Context) error {
 	return err
 }
 
-// Close breaks all calls off and lets go of all tensors. It may be called again.
+// Close breaks all calls off, waits for their end, and lets go of all tensors. It may be called
+// again, but not from an ActionFunc, whose end it would wait for.
 func (s *Server) Close() {
 	s.grpc.Stop()
 	s.work.Wait()
@@ -196,13 +199,37 @@ func (s *Server) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, ne
 	return next(ctx, req)
 }
 
-func (s *Server) stream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+func (s *Server) stream(srv any, stream grpc.ServerStream, about *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	leave, err := s.enter(stream.Context())
 	if err != nil {
 		return err
 	}
 	defer leave()
+	if !about.IsClientStream {
+		stream = asking{stream, s.o.Stall}
+	}
 	return next(srv, stream)
+}
+
+// asking is the stream of a call with one request, which gRPC waits for before anything of ours
+// is called, and which has to come within a time.
+type asking struct {
+	grpc.ServerStream
+	within time.Duration
+}
+
+// RecvMsg implements grpc.ServerStream.
+func (a asking) RecvMsg(m any) error {
+	came := make(chan error, 1)
+	go func() { came <- a.ServerStream.RecvMsg(m) }() // ends with the call at the latest
+	timer := time.NewTimer(a.within)
+	defer timer.Stop()
+	select {
+	case err := <-came:
+		return err
+	case <-timer.C:
+		return status.Errorf(codes.DeadlineExceeded, "flight: the request did not come within %v", a.within)
+	}
 }
 
 func (s *Server) enter(ctx context.Context) (func(), error) {

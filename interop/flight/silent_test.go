@@ -1,0 +1,92 @@
+package flight
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow/flight"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// Calls whose one message never comes keep their places no longer than others that stand still.
+func TestSilentCalls(t *testing.T) {
+	b := newTestbed(t, func(o *ServerOptions) {
+		o.Limits.MaxStreams, o.Stall = 1, 300*time.Millisecond
+		o.Actions = map[string]ActionFunc{"echo": func(_ context.Context, body []byte) ([]byte, error) { return body, nil }}
+	})
+	for _, method := range []string{"DoGet", "ListFlights", "DoAction", "ListActions"} {
+		s, err := b.client.conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, "/arrow.flight.protocol.FlightService/"+method)
+		require.NoError(t, err)
+		require.Error(t, s.RecvMsg(new(flight.Result)), method) // the header is on its way, and nothing behind it
+		require.Eventually(t, func() bool { return b.server.Stats().Streams == 0 }, 30*time.Second, time.Millisecond, method)
+	}
+	answer, err := b.client.Action(t.Context(), "echo", []byte("this"))
+	require.NoError(t, err)
+	require.Equal(t, "this", string(answer))
+}
+
+// Who asks for a list and does not read it holds nothing for long.
+func TestListThatIsNotRead(t *testing.T) {
+	b := newTestbed(t, func(o *ServerOptions) { o.Stall = 300 * time.Millisecond })
+	a := numbers(t, b.mine, 1)
+	defer a.Release()
+	for i := range 10000 {
+		require.NoError(t, b.server.Store().Put(fmt.Sprintf("%06d%s", i, strings.Repeat("x", MaxName-6)), a))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s, err := b.client.rpc.ListFlights(ctx, &flight.Criteria{})
+	require.NoError(t, err)
+	_, err = s.Recv()
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return b.server.Stats().Streams == 0 }, 30*time.Second, time.Millisecond)
+	all, err := b.client.List(t.Context(), "")
+	require.NoError(t, err)
+	require.Len(t, all, 10000)
+}
+
+// A get in many small messages stands still as little as another.
+func TestManySmallMessages(t *testing.T) {
+	b := newTestbed(t, func(o *ServerOptions) { o.Stall = 150 * time.Millisecond })
+	a := numbers(t, b.mine, 1<<17)
+	defer a.Release()
+	require.NoError(t, b.client.Put(t.Context(), "x", a))
+	small := dial(t, b.at.String(), ClientOptions{Batch: 4})
+	got, err := small.Get(t.Context(), "x", b.mine)
+	require.NoError(t, err)
+	same(t, a, got)
+	got.Release()
+}
+
+// When Close returns no call is at work any more, an action of the service's own neither.
+func TestCloseWaitsForCalls(t *testing.T) {
+	pool := newPool(t)
+	began := make(chan struct{})
+	var s *Server
+	o := ServerOptions{Memory: pool, Actions: map[string]ActionFunc{"keep": func(ctx context.Context, _ []byte) ([]byte, error) {
+		a, err := usmarray.FromSlice(pool, []float32{1, 2, 3}, []int{3})
+		if err != nil {
+			return nil, err
+		}
+		defer a.Release()
+		close(began)
+		<-ctx.Done()
+		time.Sleep(200 * time.Millisecond)
+		return nil, s.Store().Put("kept", a)
+	}}}
+	s, at := serve(t, o, Location{"grpc+unix", filepath.Join(t.TempDir(), "s")})
+	c := dial(t, at.String(), ClientOptions{})
+	go func() { _, _ = c.Action(context.Background(), "keep", nil) }()
+	<-began
+	s.Close()
+	require.Zero(t, pool.Stats().Allocation.Current)
+	time.Sleep(time.Second)
+	require.Zero(t, pool.Stats().Allocation.Current)
+}
