@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/tap"
 )
 
@@ -18,13 +19,35 @@ var (
 type cancelKey struct{}
 
 // timed gives the calls that move tensors a context that their handler can end: waits
-// inside gRPC's transport, for bytes or for room in a window, end with it.
-func timed(ctx context.Context, info *tap.Info) (context.Context, error) {
-	if info.FullMethodName != inferMethod && info.FullMethodName != streamMethod {
+// inside gRPC's transport, for bytes or for room in a window, end with it. Other calls of one
+// message have a time for all that they do, since gRPC waits for that message before it calls
+// anything of ours; streams are counted, and rest as long as they like.
+func (s *Server) timed(ctx context.Context, info *tap.Info) (context.Context, error) {
+	tensors := info.FullMethodName == inferMethod || info.FullMethodName == streamMethod
+	if !tensors && s.rests[info.FullMethodName] {
 		return ctx, nil
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	return context.WithValue(ctx, cancelKey{}, cancel), nil
+	ctx = context.WithValue(ctx, cancelKey{}, cancel)
+	if !tensors {
+		c := clockOf(ctx)
+		c.allow(s.o.Patience, 0)
+		context.AfterFunc(ctx, c.end)
+	}
+	return ctx, nil
+}
+
+// resting are the methods whose calls have any number of messages.
+func resting(services map[string]grpc.ServiceInfo) map[string]bool {
+	all := map[string]bool{}
+	for name, service := range services {
+		for _, m := range service.Methods {
+			if m.IsClientStream || m.IsServerStream {
+				all["/"+name+"/"+m.Name] = true
+			}
+		}
+	}
+	return all
 }
 
 // clock ends a call when its current step takes too long. One goroutine uses it.

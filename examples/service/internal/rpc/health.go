@@ -14,7 +14,7 @@ import (
 // are the server's readiness, the name of a model is that model's.
 type health struct{ s *Server }
 
-// healthDescription is gRPC's own.
+// healthDescription is gRPC's own. Its streams are registered as counted ones.
 var healthDescription = healthpb.Health_ServiceDesc
 
 var _ healthpb.HealthServer = health{}
@@ -63,11 +63,6 @@ func (h health) List(context.Context, *healthpb.HealthListRequest) (*healthpb.He
 
 // Watch implements healthpb.HealthServer: each change, and that the server drains, at last.
 func (h health) Watch(q *healthpb.HealthCheckRequest, stream grpc.ServerStreamingServer[healthpb.HealthCheckResponse]) error {
-	_, leave, err := h.s.enter(stream.Context())
-	if err != nil {
-		return err
-	}
-	defer leave()
 	tick := time.NewTicker(look)
 	defer tick.Stop()
 	last := healthpb.HealthCheckResponse_ServingStatus(-1)

@@ -168,6 +168,26 @@ func (b *testbed) drained(t *testing.T) {
 	require.Eventually(t, func() bool { return b.pool.Stats().RequestedBytes.Current == 0 }, time.Minute, time.Millisecond)
 }
 
+// A call of any method whose request does not come ends; one of a stream that may rest is counted.
+func TestRequestsThatNeverCome(t *testing.T) {
+	b := newTestbed(t, engine.Options{}, func(o *Options) { o.Patience = 300 * time.Millisecond }, enginetest.Identity())
+	for _, method := range []string{"/" + serviceName + "/ServerLive", "/" + serviceName + "/SystemSharedMemoryRegister", "/grpc.health.v1.Health/Check"} {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		s, err := b.conn.NewStream(ctx, new(grpc.StreamDesc), method)
+		require.NoError(t, err)
+		err = s.RecvMsg(new(pb.ServerLiveResponse))
+		require.Error(t, err, method)
+		require.NoError(t, ctx.Err(), "the server ends it: %s", method)
+		cancel()
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	_, err := b.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, "/grpc.health.v1.Health/Watch")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return b.server.Calls() == 1 }, 30*time.Second, time.Millisecond)
+	served(t, b, t.Context(), 1)
+}
+
 // Messages that stop anywhere end their calls, and nothing of them stays; others are served.
 func TestHalfMessages(t *testing.T) {
 	b := newTestbed(t, engine.Options{}, func(o *Options) { o.Patience = 300 * time.Millisecond }, enginetest.Identity())

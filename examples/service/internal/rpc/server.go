@@ -61,6 +61,7 @@ type Server struct {
 	tenants *share
 	known   map[string]string
 	grpc    *grpc.Server
+	rests   map[string]bool // methods of streams, by their paths
 	drained context.Context // ends when Drain begins
 	drain   context.CancelFunc
 	calls   sync.Pool // of *exchange
@@ -109,7 +110,7 @@ func New(o Options) (*Server, error) {
 	}
 	s.grpc = grpc.NewServer(
 		grpc.ForceServerCodecV2(codec.New(maxSmall)),
-		grpc.Creds(linkedCredentials()), grpc.InTapHandle(timed),
+		grpc.Creds(linkedCredentials()), grpc.InTapHandle(s.timed),
 		grpc.MaxRecvMsgSize(maxSmall), grpc.MaxSendMsgSize(1<<31-1),
 		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(2*window),
 		grpc.MaxConcurrentStreams(uint32(streams)),
@@ -120,8 +121,9 @@ func New(o Options) (*Server, error) {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 	)
 	s.grpc.RegisterService(&description, s)
-	s.grpc.RegisterService(&healthDescription, health{s})
+	counted{s.grpc, s}.RegisterService(&healthDescription, health{s})
 	s.reflected()
+	s.rests = resting(s.grpc.GetServiceInfo())
 	return s, nil
 }
 

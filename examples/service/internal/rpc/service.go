@@ -58,7 +58,7 @@ func method[Q, A any](name string, f func(*Server, context.Context, *Q) (*A, err
 		defer s.survive(&err)
 		q := new(Q)
 		if err := decode(q); err != nil {
-			return nil, err
+			return nil, s.end(ctx, err, false)
 		}
 		a, err := f(s, ctx, q)
 		if err != nil {
