@@ -1,6 +1,9 @@
 package rest
 
 import (
+	"bytes"
+	"compress/gzip"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +20,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/examples/service/internal/engine"
 	"github.com/usmbridge/usmbridge/examples/service/internal/enginetest"
+	"github.com/usmbridge/usmbridge/usmarray"
 )
 
 // A body that never comes does not keep its connection, whatever the path makes of it.
@@ -102,6 +106,24 @@ func TestLeaveThatIsNotRead(t *testing.T) {
 	}
 	ended.Wait()
 	require.Eventually(t, func() bool { return e.Stats().Requests == 0 }, 30*time.Second, time.Millisecond)
+}
+
+// The time that the server takes to compress a response is not the client's.
+func TestCompressingIsNotSlowness(t *testing.T) {
+	const n = 1 << 26
+	m := enginetest.Identity()
+	m.Meta.Outputs[0].Shape = []int64{n}
+	m.Infer = func(context.Context, []*usmarray.Array, []*usmarray.Array) ([]*usmarray.Array, error) {
+		return nil, nil
+	}
+	v := serve(t, setup{models: []*enginetest.Model{m}, rest: Options{Grace: 200 * time.Millisecond, MinRate: 1 << 30}})
+	r := v.inference("identity", binaryFloats(1), floats(1), "Accept-Encoding", "gzip")
+	require.Equal(t, 200, r.status)
+	from, err := gzip.NewReader(bytes.NewReader(r.body))
+	require.NoError(t, err)
+	size, err := io.Copy(io.Discard, from)
+	require.NoError(t, err)
+	require.Greater(t, size, int64(4*n))
 }
 
 // A client that has to wait for memory is not slow: its time begins when it is read.

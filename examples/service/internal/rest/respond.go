@@ -51,27 +51,35 @@ type exchange struct {
 	w       http.ResponseWriter
 	r       *http.Request
 	control *http.ResponseController
-	started bool // the response has
-	since   time.Time
-	due     int64 // bytes that the client was to take since then
-	dead    bool  // nothing more comes from the client
+	started bool          // the response has
+	spent   time.Duration // in writing the response
+	due     int64         // bytes that the client was to take in that time
+	dead    bool          // nothing more comes from the client
 	span    *traces.Span
 	probe   bool // the request asks whether one would be served
 }
 
 // start sets the time that the client has to take a response of n bytes, and its status.
 func (x *exchange) start(status int, n int) {
-	x.started, x.since = true, time.Now()
+	x.started = true
 	x.allow(int64(n))
 	x.w.WriteHeader(status)
 }
 
 // allow lets the client take so many bytes more, at the least speed, after the grace that it
-// has once.
+// has once. What the server takes to make or compress them is not its time.
 func (x *exchange) allow(n int64) {
 	x.due += n
 	// A connection that cannot have deadlines is one of a test.
-	_ = x.control.SetWriteDeadline(x.since.Add(x.h.o.Grace + perBytes(x.due, x.h.o.MinRate)))
+	_ = x.control.SetWriteDeadline(time.Now().Add(x.h.o.Grace + perBytes(x.due, x.h.o.MinRate) - x.spent))
+}
+
+// put writes what was allowed.
+func (x *exchange) put(p []byte) (int, error) {
+	began := time.Now()
+	n, err := x.w.Write(p)
+	x.spent += time.Since(began)
+	return n, err
 }
 
 // json answers with a value in JSON.
