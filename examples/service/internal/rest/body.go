@@ -47,10 +47,10 @@ type body struct {
 	x       *exchange
 	from    io.ReadCloser // the connection
 	read    int64         // of it
-	began   time.Time
-	until   time.Time // when reading ends at all
-	set     time.Time // the deadline that holds
-	failed  error     // of the connection
+	spent   time.Duration // in waiting for that
+	until   time.Time     // when reading ends at all
+	set     time.Time     // the deadline that holds
+	failed  error         // of the connection
 	coding  coding
 	length  int64 // Content-Length
 	json    int64 // of the JSON, uncompressed; -1: all there is
@@ -92,8 +92,7 @@ func (x *exchange) open(most int64) (*body, error) {
 	if n := max(b.json, 0); n > x.h.o.MaxJSON {
 		return nil, oip.Errorf(oip.TooLarge, "JSON of %d bytes: at most %d are served", n, x.h.o.MaxJSON)
 	}
-	b.began = time.Now()
-	b.until = b.began.Add(x.h.o.Timeout)
+	b.until = time.Now().Add(x.h.o.Timeout)
 	return b, nil
 }
 
@@ -109,13 +108,14 @@ func (b *body) behind() int64 {
 const pace = 1 << 20
 
 // Read reads from the connection, which must bring Options.MinRate bytes a second after
-// Options.Grace.
+// Options.Grace. What the server does between two reads, as unpacking, or waiting for memory, is
+// not its client's time.
 func (b *body) Read(p []byte) (int, error) {
 	if b.failed != nil {
 		return 0, b.failed
 	}
-	o := &b.x.h.o
-	if limit := b.began.Add(o.Grace + perBytes(b.read, o.MinRate)); b.set.IsZero() || limit.Sub(b.set) > o.Grace/4 {
+	o, began := &b.x.h.o, time.Now()
+	if limit := began.Add(o.Grace + perBytes(b.read, o.MinRate) - b.spent); b.set.IsZero() || limit.Sub(b.set) > o.Grace/4 {
 		if limit.After(b.until) {
 			limit = b.until
 		}
@@ -128,16 +128,11 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	n, err := b.from.Read(p[:min(len(p), pace)])
 	b.read += int64(n)
+	b.spent += time.Since(began)
 	if err != nil && err != io.EOF {
 		b.failed = err
 	}
 	return n, err
-}
-
-// pause tells that nothing was read for so long for want of memory, which is not the client's doing.
-func (b *body) pause(d time.Duration) {
-	b.began = b.began.Add(d)
-	b.set = time.Time{}
 }
 
 // reader is the body uncompressed.

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -124,6 +125,21 @@ func TestCompressingIsNotSlowness(t *testing.T) {
 	size, err := io.Copy(io.Discard, from)
 	require.NoError(t, err)
 	require.Greater(t, size, int64(4*n))
+}
+
+// Nor is the time that it takes to unpack a body.
+func TestUnpackingIsNotSlowness(t *testing.T) {
+	const n = 1 << 26
+	m := enginetest.Identity()
+	m.Meta.Outputs[0].Shape = []int64{1}
+	m.Infer = func(context.Context, []*usmarray.Array, []*usmarray.Array) ([]*usmarray.Array, error) {
+		return nil, nil
+	}
+	v := serve(t, setup{models: []*enginetest.Model{m}, rest: Options{Grace: 200 * time.Millisecond, MinRate: 1 << 30}})
+	text := binaryFloats(n)
+	body := compressed(t, "gzip", append([]byte(text), make([]byte, 4*n)...))
+	r := v.do("POST", "/v2/models/identity/infer", body, "Content-Encoding", "gzip", headerLength, strconv.Itoa(len(text)))
+	require.Equal(t, 200, r.status, "%s", r.body)
 }
 
 // A client that has to wait for memory is not slow: its time begins when it is read.

@@ -153,11 +153,7 @@ func (h *header) give(request *engine.Request, b *body) error {
 		switch {
 		case in.params.has&hasRegion != 0:
 		case in.params.has&hasSize != 0:
-			waits := time.Now()
-			err = given.Fill(func(p []byte) error {
-				b.pause(time.Since(waits))
-				return b.full(p)
-			})
+			err = given.Fill(b.full)
 		default:
 			err = given.Fill(func(p []byte) error { return fillJSON(p, in.name, given.Datatype(), in.shape, in.data) })
 		}
