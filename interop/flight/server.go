@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/apache/arrow-go/v18/arrow/flight"
+	gen "github.com/apache/arrow-go/v18/arrow/flight/gen/flight"
 
 	"github.com/usmbridge/usmbridge/interop/flight/codec"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -118,7 +120,6 @@ func NewServer(o ServerOptions) (*Server, error) {
 		grpc.MaxHeaderListSize(32 << 10), grpc.ConnectionTimeout(20 * time.Second),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: o.Keepalive, Timeout: o.Keepalive / 2}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
-		grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream),
 		grpc.WaitForHandlers(true), // else a call could put a tensor into a store that was cleared
 	}
 	if o.TLS != nil { // whose connections keep their read buffer: gRPC's size will do
@@ -127,7 +128,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 		options = append(options, grpc.ReadBufferSize(ioBuffer))
 	}
 	s.grpc = grpc.NewServer(options...)
-	flight.RegisterFlightServiceServer(s.grpc, s)
+	gen.RegisterFlightServiceServer(streams{s}, s)
 	return s, nil
 }
 
@@ -190,27 +191,6 @@ func (s *Server) Close() {
 	s.store.Clear()
 }
 
-func (s *Server) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	leave, err := s.enter(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	return next(ctx, req)
-}
-
-func (s *Server) stream(srv any, stream grpc.ServerStream, about *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	leave, err := s.enter(stream.Context())
-	if err != nil {
-		return err
-	}
-	defer leave()
-	if !about.IsClientStream {
-		stream = asking{stream, s.o.Stall}
-	}
-	return next(srv, stream)
-}
-
 // asking is the stream of a call with one request, which gRPC waits for before anything of ours
 // is called, and which has to come within a time.
 type asking struct {
@@ -230,6 +210,40 @@ func (a asking) RecvMsg(m any) error {
 	case <-timer.C:
 		return status.Errorf(codes.DeadlineExceeded, "flight: the request did not come within %v", a.within)
 	}
+}
+
+// streams registers services whose calls all begin with enter. Those of one answer stand among the
+// streams, and are none to a client: gRPC reads the message of a unary call, up to its last byte,
+// before it asks anybody who sends it.
+type streams struct{ *Server }
+
+// RegisterService implements grpc.ServiceRegistrar.
+func (s streams) RegisterService(d *grpc.ServiceDesc, impl any) {
+	own := *d
+	own.Methods, own.Streams = nil, slices.Clone(d.Streams)
+	for _, m := range d.Methods {
+		own.Streams = append(own.Streams, grpc.StreamDesc{StreamName: m.MethodName, Handler: func(srv any, stream grpc.ServerStream) error {
+			answer, err := m.Handler(srv, stream.Context(), stream.RecvMsg, nil)
+			if err != nil {
+				return err
+			}
+			return stream.SendMsg(answer)
+		}})
+	}
+	for i, m := range own.Streams {
+		own.Streams[i].Handler = func(srv any, stream grpc.ServerStream) error {
+			leave, err := s.enter(stream.Context())
+			if err != nil {
+				return err
+			}
+			defer leave()
+			if !m.ClientStreams {
+				stream = asking{stream, s.o.Stall}
+			}
+			return m.Handler(srv, stream)
+		}
+	}
+	s.grpc.RegisterService(&own, impl)
 }
 
 func (s *Server) enter(ctx context.Context) (func(), error) {

@@ -11,6 +11,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/flight"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/usmbridge/usmbridge/usmarray"
 )
@@ -30,6 +32,26 @@ func TestSilentCalls(t *testing.T) {
 	answer, err := b.client.Action(t.Context(), "echo", []byte("this"))
 	require.NoError(t, err)
 	require.Equal(t, "this", string(answer))
+}
+
+// The token is looked at before the request is read, of which a stranger needs not send any; and
+// a call of one answer has a time for its request too.
+func TestRequestsThatNeverCome(t *testing.T) {
+	for _, tokens := range [][]string{{"secret"}, nil} {
+		b := newTestbed(t, func(o *ServerOptions) { o.Tokens, o.Stall = tokens, 300*time.Millisecond })
+		for _, method := range []string{"GetFlightInfo", "GetSchema", "ListFlights"} {
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			s, err := b.client.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, "/arrow.flight.protocol.FlightService/"+method)
+			require.NoError(t, err)
+			err = s.RecvMsg(new(flight.Result))
+			require.NoError(t, ctx.Err(), "the server ends it: %s", method)
+			if tokens != nil {
+				require.Equal(t, codes.Unauthenticated, status.Code(err), method)
+			}
+			require.Error(t, err, method)
+			cancel()
+		}
+	}
 }
 
 // Who asks for a list and does not read it holds nothing for long.
