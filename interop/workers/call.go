@@ -40,8 +40,7 @@ func (p *Pool) Call(ctx context.Context, function string, args ...any) (any, err
 			return nil, p.count(&executor.Error{Function: function, Err: err})
 		}
 		c := call{process: r, function: function}
-		result, err := c.make(ctx, &e)
-		p.give(r)
+		result, err := c.within(ctx, &e)
 		if errors.Is(err, errNotSent) {
 			if !again && ctx.Err() == nil {
 				continue // it had ended before, so that nothing of the call has begun
@@ -86,6 +85,23 @@ type call struct {
 	number   uint64
 	handles  []share.Handle
 }
+
+// within makes the call and gives the worker back, also where it panics: an argument that was
+// released costs its caller the call, and nobody the worker.
+func (c *call) within(ctx context.Context, e *encoder) (any, error) {
+	r, over := c.process, false
+	defer func() {
+		if !over && c.number != 0 { // an answer may come that nobody reads
+			r.kill(errPanicked)
+		}
+		r.worker.pool.give(r)
+	}()
+	result, err := c.make(ctx, e)
+	over = true
+	return result, err
+}
+
+var errPanicked = errors.New("the program panicked in its call")
 
 // make sends the call and waits for its answer, as long as ctx and Config.Grace allow.
 func (c *call) make(ctx context.Context, e *encoder) (any, error) {
