@@ -54,7 +54,8 @@ func resting(services map[string]grpc.ServiceInfo) map[string]bool {
 type clock struct {
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
-	late   *late // what the timer has
+	late   *late     // what the timer has
+	until  time.Time // when the step is too late
 }
 
 // late is emptied at the end of a call: the scheduler may keep a timer that was stopped until its
@@ -84,7 +85,12 @@ const rate = 1 << 20
 
 // allow begins a step that moves n bytes.
 func (c *clock) allow(base time.Duration, n int) {
-	d := base + time.Duration(n)*(time.Second/rate)
+	c.run(base + time.Duration(n)*(time.Second/rate))
+}
+
+// run has the step end so much later.
+func (c *clock) run(d time.Duration) {
+	c.until = time.Now().Add(d)
 	if c.timer == nil {
 		c.late = new(late)
 		c.late.cancel.Store(new(c.cancel))
@@ -99,6 +105,14 @@ func (c *clock) rest() {
 	if c.timer != nil {
 		c.timer.Stop()
 	}
+}
+
+// waits stops the clock in a step, while it is this side that the peer waits for; the function that
+// it returns has it go on.
+func (c *clock) waits() (on func()) {
+	left := time.Until(c.until)
+	c.rest()
+	return func() { c.run(left) }
 }
 
 // end is rest at the end of the call.

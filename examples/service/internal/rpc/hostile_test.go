@@ -168,6 +168,33 @@ func (b *testbed) drained(t *testing.T) {
 	require.Eventually(t, func() bool { return b.pool.Stats().RequestedBytes.Current == 0 }, time.Minute, time.Millisecond)
 }
 
+// A client that has to wait for memory is not slow.
+func TestWaitingIsNotSlowness(t *testing.T) {
+	const limit = 8 << 20
+	patience := time.Second
+	b := newTestbed(t, engine.Options{Limit: limit}, func(o *Options) { o.Patience = patience }, enginetest.Identity())
+	holder, err := b.engine.Begin(t.Context(), "holder", "identity", "")
+	require.NoError(t, err)
+	defer holder.End()
+	in, err := holder.Input("x", "FP32", []int64{limit / 10})
+	require.NoError(t, err)
+	require.NoError(t, in.Fill(func([]byte) error { return nil })) // and as much for the output
+	q := identity("identity", limit/40)
+	var calls sync.WaitGroup
+	calls.Go(func() {
+		a, err := b.infer(t.Context(), q)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		require1(t, q, a)
+	})
+	require.Eventually(t, func() bool { return b.engine.Stats().Requests == 2 }, 30*time.Second, time.Millisecond)
+	time.Sleep(2*patience + patience/2) // for its bytes it has some time besides
+	holder.End()
+	calls.Wait()
+}
+
 // A call of any method whose request does not come ends; one of a stream that may rest is counted.
 func TestRequestsThatNeverCome(t *testing.T) {
 	b := newTestbed(t, engine.Options{}, func(o *Options) { o.Patience = 300 * time.Millisecond }, enginetest.Identity())

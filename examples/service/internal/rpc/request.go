@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -26,6 +27,7 @@ const (
 // what it has.
 type request struct {
 	begin func(model, version string) (*engine.Request, error)
+	waits func() (on func()) // the peer is waited for no more, until on; nil where nobody counts
 	text  text
 
 	model, version, id string
@@ -302,7 +304,7 @@ func (q *request) input(p part, typ protowire.Type) error {
 				}
 				contents = &elements{name: name, datatype: in.Datatype()}
 			}
-			err = contents.read(t, typ, in)
+			err = contents.read(t, typ, in, q.fill)
 		default:
 			err = t.in.Skip(typ)
 		}
@@ -442,11 +444,24 @@ func (q *request) rawContents(p part, typ protowire.Type) error {
 		return oip.Errorf(oip.Invalid, "input %s takes %d bytes, and its raw_input_contents have %d", oip.Quote(name), in.Size(), n)
 	}
 	q.pending = q.pending[1:]
-	return in.Fill(p.in.ReadFull)
+	return q.fill(in, p.in.ReadFull)
+}
+
+// fill fills an input. Waiting for its memory, and its turn, is not the peer's time.
+func (q *request) fill(in *engine.Input, read func([]byte) error) error {
+	if q.waits == nil {
+		return in.Fill(read)
+	}
+	on := sync.OnceFunc(q.waits())
+	defer on() // also where nothing is read: what is left of the message is dropped
+	return in.Fill(func(b []byte) error {
+		on()
+		return read(b)
+	})
 }
 
 // reset makes it ready for another message, keeping what was allocated.
 func (q *request) reset(known map[string]string, small int) {
-	*q = request{pending: slices.Delete(q.pending, 0, len(q.pending)), names: q.names[:0], begin: q.begin}
+	*q = request{pending: slices.Delete(q.pending, 0, len(q.pending)), names: q.names[:0], begin: q.begin, waits: q.waits}
 	q.text.known, q.text.left = known, small
 }
