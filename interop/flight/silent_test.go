@@ -76,8 +76,8 @@ func TestListThatIsNotRead(t *testing.T) {
 
 // A get in many small messages stands still as little as another.
 func TestManySmallMessages(t *testing.T) {
-	b := newTestbed(t, func(o *ServerOptions) { o.Stall = 150 * time.Millisecond })
-	a := numbers(t, b.mine, 1<<17)
+	b := newTestbed(t, func(o *ServerOptions) { o.Stall = time.Second })
+	a := numbers(t, b.mine, 1<<19)
 	defer a.Release()
 	require.NoError(t, b.client.Put(t.Context(), "x", a))
 	small := dial(t, b.at.String(), ClientOptions{Batch: 4})

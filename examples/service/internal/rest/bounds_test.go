@@ -1,17 +1,14 @@
 package rest
 
 import (
-	"bytes"
-	"compress/gzip"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -21,7 +18,6 @@ import (
 
 	"github.com/usmbridge/usmbridge/examples/service/internal/engine"
 	"github.com/usmbridge/usmbridge/examples/service/internal/enginetest"
-	"github.com/usmbridge/usmbridge/usmarray"
 )
 
 // A body that never comes does not keep its connection, whatever the path makes of it.
@@ -109,37 +105,38 @@ func TestLeaveThatIsNotRead(t *testing.T) {
 	require.Eventually(t, func() bool { return e.Stats().Requests == 0 }, 30*time.Second, time.Millisecond)
 }
 
-// The time that the server takes to compress a response is not the client's.
-func TestCompressingIsNotSlowness(t *testing.T) {
-	const n = 1 << 26
-	m := enginetest.Identity()
-	m.Meta.Outputs[0].Shape = []int64{n}
-	m.Infer = func(context.Context, []*usmarray.Array, []*usmarray.Array) ([]*usmarray.Array, error) {
-		return nil, nil
-	}
-	v := serve(t, setup{models: []*enginetest.Model{m}, rest: Options{Grace: 200 * time.Millisecond, MinRate: 1 << 30}})
-	r := v.inference("identity", binaryFloats(1), floats(1), "Accept-Encoding", "gzip")
-	require.Equal(t, 200, r.status)
-	from, err := gzip.NewReader(bytes.NewReader(r.body))
-	require.NoError(t, err)
-	size, err := io.Copy(io.Discard, from)
-	require.NoError(t, err)
-	require.Greater(t, size, int64(4*n))
+// deadlines is a connection that takes and gives everything at once, and notes what time it has.
+type deadlines struct {
+	http.ResponseWriter
+	reading, writing time.Time
 }
 
-// Nor is the time that it takes to unpack a body.
-func TestUnpackingIsNotSlowness(t *testing.T) {
-	const n = 1 << 26
-	m := enginetest.Identity()
-	m.Meta.Outputs[0].Shape = []int64{1}
-	m.Infer = func(context.Context, []*usmarray.Array, []*usmarray.Array) ([]*usmarray.Array, error) {
-		return nil, nil
+func (d *deadlines) Write(p []byte) (int, error)         { return len(p), nil }
+func (d *deadlines) Read(p []byte) (int, error)          { return len(p), nil }
+func (d *deadlines) Close() error                        { return nil }
+func (d *deadlines) SetReadDeadline(at time.Time) error  { d.reading = at; return nil }
+func (d *deadlines) SetWriteDeadline(at time.Time) error { d.writing = at; return nil }
+
+// The time that the server takes between two pieces, to compress a response, to unpack a body or to
+// find memory for it, is not the client's.
+func TestWorkIsNotSlowness(t *testing.T) {
+	const work = 100 * time.Millisecond
+	c := &deadlines{}
+	x := &exchange{
+		h: &Handler{o: Options{Grace: work, MinRate: 1 << 40, Timeout: time.Hour}}, w: c,
+		r: httptest.NewRequest(http.MethodPost, "/", nil), control: http.NewResponseController(c),
 	}
-	v := serve(t, setup{models: []*enginetest.Model{m}, rest: Options{Grace: 200 * time.Millisecond, MinRate: 1 << 30}})
-	text := binaryFloats(n)
-	body := compressed(t, "gzip", append([]byte(text), make([]byte, 4*n)...))
-	r := v.do("POST", "/v2/models/identity/infer", body, "Content-Encoding", "gzip", headerLength, strconv.Itoa(len(text)))
-	require.Equal(t, 200, r.status, "%s", r.body)
+	b := &body{x: x, from: c, until: time.Now().Add(time.Hour)}
+	for range 2 {
+		writing, reading := c.writing, c.reading
+		_, err := paced{x}.Write(make([]byte, 100))
+		require.NoError(t, err)
+		_, err = b.Read(make([]byte, 100))
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, c.writing.Sub(writing), work)
+		require.GreaterOrEqual(t, c.reading.Sub(reading), work)
+		time.Sleep(work)
+	}
 }
 
 // A client that has to wait for memory is not slow: its time begins when it is read.

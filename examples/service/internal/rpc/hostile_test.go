@@ -171,7 +171,7 @@ func (b *testbed) drained(t *testing.T) {
 // A client that has to wait for memory is not slow.
 func TestWaitingIsNotSlowness(t *testing.T) {
 	const limit = 8 << 20
-	patience := time.Second
+	patience := 2 * time.Second
 	b := newTestbed(t, engine.Options{Limit: limit}, func(o *Options) { o.Patience = patience }, enginetest.Identity())
 	holder, err := b.engine.Begin(t.Context(), "holder", "identity", "")
 	require.NoError(t, err)
@@ -190,7 +190,7 @@ func TestWaitingIsNotSlowness(t *testing.T) {
 		require1(t, q, a)
 	})
 	require.Eventually(t, func() bool { return b.engine.Stats().Requests == 2 }, 30*time.Second, time.Millisecond)
-	time.Sleep(2*patience + patience/2) // for its bytes it has some time besides
+	time.Sleep(2 * patience) // for its bytes it has some time besides
 	holder.End()
 	calls.Wait()
 }
