@@ -70,6 +70,10 @@ func (a *Array) fillZero() error {
 	if n == 0 {
 		return nil
 	}
+	// The memory may come with its former user's work, which goes on (WithQueue).
+	if err := a.buf.Wait(); err != nil {
+		return wrapErr("Zeros", nil, err)
+	}
 	if a.buf.HostReadable() {
 		clear(unsafe.Slice((*byte)(a.base()), n))
 		return nil

@@ -3,6 +3,7 @@ package usmarray
 import (
 	"context"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
@@ -379,4 +380,49 @@ func TestMachineNewOn(t *testing.T) {
 	require.ErrorIs(t, err, ErrInterface)
 	_, err = newOn(rt, ByFilter("cuda"), syclobj.USMShared, Int32, nil)
 	require.ErrorIs(t, err, syclobj.ErrNoDevice)
+}
+
+// Memory that is reused on the queue on which its former user's work goes on is cleared after
+// that work, on the host and on another queue too.
+func TestZerosAfterWorkOfTheFormerUser(t *testing.T) {
+	fake := sycltest.Child(t, sycltest.OneCPU)
+	if fake == nil {
+		return
+	}
+	rt := machine(t)
+	d := device(t, rt, "opencl:cpu:0")
+	q := queueOn(t, rt, nil, d) // not the one that the memory is copied on
+	for _, k := range usmKinds {
+		pool := memmgr.NewPool(usm(t, q, k))
+		x := must[*Array](t)(New(pool, Int32, []int{16}, WithQueue(q)))
+		at := x.Pointer()
+		fake.Hold(true)
+		ev := must[*syclobj.Event](t)(q.Memset(at, 7, 64))
+		require.NoError(t, x.Buffer().SetPending(q, ev))
+		require.NoError(t, ev.Close())
+		x.Release()
+		made := make(chan *Array)
+		go func() {
+			y, err := Zeros(pool, Int32, []int{16}, WithQueue(q))
+			if err != nil {
+				t.Error(err)
+			}
+			made <- y
+		}()
+		var y *Array
+		select {
+		case y = <-made:
+		case <-time.After(50 * time.Millisecond): // it waits
+		}
+		fake.Release(1) // what comes after the former user's, if it may
+		fake.Hold(false)
+		fake.ReleaseAll()
+		if y == nil {
+			y = <-made
+		}
+		require.Equal(t, at, y.Pointer(), "the memory was not reused")
+		require.Equal(t, make([]int32, 16), must[[]int32](t)(ToSlice[int32](y)), "%v memory", k)
+		y.Release()
+		require.NoError(t, pool.Close())
+	}
 }
