@@ -104,7 +104,7 @@ func (p *Pool) poisonFresh(c *owner.Cell) {
 		return
 	}
 	if c.Flags()&owner.Poisoned != 0 {
-		c.ResetFlags(p.origin.flags)
+		c.ResetFlags(c.Flags() &^ owner.Poisoned) // a tenant's stays charged
 		for i, v := range hostBytes(c.Address, uintptr(c.Size)) {
 			if v != poisonFreed {
 				panic(&CorruptionError{

@@ -102,6 +102,37 @@ func TestDebugPoison(t *testing.T) {
 	})
 }
 
+// Tenants' memory is watched like the pool's own, and stays charged.
+func TestDebugPoisonOfTenants(t *testing.T) {
+	debugged(t, "poison", func() {
+		runtime.GOMAXPROCS(1) // else the next request may come from another processor, for another block
+		for _, size := range []uintptr{1000, 1 << 20} {
+			tenant, err := NewPool(Host()).NewTenant("t", TenantOptions{})
+			require.NoError(t, err)
+			b, err := New(tenant, Request{Size: size})
+			require.NoError(t, err)
+			mem, err := b.Bytes()
+			require.NoError(t, err)
+			b.Release()
+			b, err = New(tenant, Request{Size: size}) // untouched meanwhile
+			require.NoError(t, err)
+			require.NotZero(t, tenant.Stats().ActiveBytes.Current)
+			b.Release()
+			require.Zero(t, tenant.Stats().ActiveBytes.Current)
+			mem[len(mem)/2] = 1
+			func() {
+				defer func() {
+					err, ok := recover().(*CorruptionError)
+					require.True(t, ok, "size %d", size)
+					require.Equal(t, len(mem)/2, err.Offset)
+				}()
+				_, err := New(tenant, Request{Size: size})
+				require.Failf(t, "the write was not found", "size %d: %v", size, err)
+			}()
+		}
+	})
+}
+
 func TestDebugUnknownWord(t *testing.T) {
 	out := debugged(t, "venom", func() { require.Equal(t, debugging{}, debug) })
 	require.Contains(t, out, `USMBRIDGE_DEBUG has the word "venom"; known are stacks, poison and leaks`)

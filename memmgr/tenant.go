@@ -269,7 +269,7 @@ func (t *Tenant) newBuffer(request Request) (Buffer, error) {
 // mark writes the tenant into a cell that only the caller knows.
 func (t *Tenant) mark(c *owner.Cell) {
 	c.Context = uintptr(t.number)
-	c.ResetFlags(t.pool.flags | owner.Charged)
+	c.ResetFlags(t.pool.flags | owner.Charged | c.Flags()&owner.Poisoned) // poisonFresh looks for that
 }
 
 // freeCharged takes a tenant's block back the short way, and tells whether it could.
