@@ -46,9 +46,12 @@ func TestFromDLPack(t *testing.T) {
 	require.Equal(t, data, got, "nothing is copied")
 	require.Equal(t, "(30,20):(20,1)", c.Layout())
 	requireDeleted(t, 0, deleted)
-	require.True(t, x.Valid())
-	c.Release()
 	require.False(t, x.Valid())
+	x.Release() // as a caller does who defers it: it is c's
+	requireDeleted(t, 0, deleted)
+	_, err = FromDLPack(x, Options{})
+	require.ErrorIs(t, err, ErrReleased)
+	c.Release()
 	requireDeleted(t, 1, deleted)
 
 	_, err = FromDLPack(x, Options{})
@@ -110,6 +113,7 @@ func BenchmarkFromDLPackMarked(b *testing.B) {
 			b.Fatal(err)
 		}
 		c.owns = false // x serves all rounds
+		x, _ = c.src.Take()
 		c.Release()
 	}
 	reportRatio(b, convertBound)

@@ -35,20 +35,31 @@ var specs = sync.Pool{New: func() any { return new(Spec) }}
 // fully static. On success the result has taken t over and its Release releases
 // t; on failure t stays the caller's. The errors are those of NewSpec,
 // ErrElementType for elements of less than a byte that are padded, which CuTe
-// packs, and ErrReleased for a t that was released.
+// packs, and ErrReleased for a t that was released or taken over.
 //
 // CuTe DSL's implicit conversion of a kernel's arguments marks what this returns
 // with MarkLayoutDynamic(Deduce).
 func FromDLPack(t dlpack.Tensor, o Options) (*Tensor, error) {
-	if !t.Valid() {
+	// Taken before it is read: else two could convert it, or t's Release free what the result shows.
+	mine, ok := t.Take()
+	if !ok {
 		return nil, errReleased("FromDLPack")
 	}
+	c, err := taken(mine, &o)
+	if err != nil {
+		mine.Take() // it is the caller's again
+		return nil, err
+	}
+	return c, nil
+}
+
+func taken(t dlpack.Tensor, o *Options) (*Tensor, error) {
 	dt := t.DataType()
 	if err := CheckFlags(dt, t.Flags()); err != nil {
 		return nil, err
 	}
 	view := dlpack.View{Data: t.Data(), Shape: t.Shape(), Strides: t.Strides(), DataType: dt, Device: t.Device()}
-	c, err := newTensor(&view, &o)
+	c, err := newTensor(&view, o)
 	if err != nil {
 		return nil, err
 	}
