@@ -226,3 +226,22 @@ func TestAtSetAt(t *testing.T) {
 	require.NoError(t, u.SetAt(uint64(math.MaxUint64), 0))
 	require.ErrorIs(t, u.SetAt(math.Ldexp(1, 64), 0), ErrType)
 }
+
+// Integers of other sizes than dlpack's Check lets through have no elements to read.
+func TestOddIntegers(t *testing.T) {
+	for _, dt := range []DataType{
+		{Code: dlpack.CodeInt, Lanes: 1},
+		{Code: dlpack.CodeUInt, Lanes: 1},
+		{Code: dlpack.CodeInt, Bits: 12, Lanes: 1},
+		{Code: dlpack.CodeUInt, Bits: 24, Lanes: 1},
+		{Code: dlpack.CodeInt, Bits: 63, Lanes: 1},
+	} {
+		_, err := New(memmgr.Host(), dt, []int{8})
+		require.ErrorIs(t, err, ErrType, "%v", dt)
+	}
+	for bits := uint8(1); bits <= 64; bits *= 2 {
+		a, err := New(memmgr.Host(), DataType{Code: dlpack.CodeInt, Bits: bits, Lanes: 1}, []int{8})
+		require.NoError(t, err)
+		a.Release()
+	}
+}

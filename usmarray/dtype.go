@@ -47,9 +47,9 @@ func classOf(dt DataType) class {
 		return classOther
 	case dt.Code == dlpack.CodeBool && dt.Bits == 8:
 		return classBool
-	case dt.Code == dlpack.CodeInt && dt.Bits <= 64:
+	case dt.Code == dlpack.CodeInt && integerBits(dt.Bits):
 		return classInt
-	case dt.Code == dlpack.CodeUInt && dt.Bits <= 64:
+	case dt.Code == dlpack.CodeUInt && integerBits(dt.Bits):
 		return classUint
 	case dt == Float32, dt == Float64, dt.FloatFormat() != nil:
 		return classFloat
@@ -58,3 +58,6 @@ func classOf(dt DataType) class {
 	}
 	return classOther
 }
+
+// integerBits tells whether integers of so many bits are known: 1, 2, 4 and so on up to 64.
+func integerBits(bits uint8) bool { return bits-1 < 64 && bits&(bits-1) == 0 }
