@@ -24,7 +24,8 @@ func identify(r Resource) (id identity, object unsafe.Pointer) {
 
 // knownResources finds the origin of a resource. What is a pointer stands in it by
 // address, weakly: with the resource goes its entry. Other resources, being values,
-// stand in it until they are closed.
+// stand in it until they are closed; those that cannot be compared never do, and each
+// of their cells has an origin of its own.
 type knownResources struct {
 	parts  [32]knownPart
 	values sync.Map // Resource to *origin
@@ -46,7 +47,7 @@ func (k *knownResources) part(id identity) *knownPart {
 func (k *knownResources) find(r Resource) *origin {
 	id, object := identify(r)
 	if object == nil {
-		if r == nil {
+		if !isKey(r) {
 			return nil
 		}
 		o, _ := k.values.Load(r)
@@ -64,6 +65,9 @@ func (k *knownResources) find(r Resource) *origin {
 	return nil
 }
 
+// isKey tells whether a resource that is no pointer can stand in a map.
+func isKey(r Resource) bool { return r != nil && reflect.ValueOf(r).Comparable() }
+
 // enter makes the origin of a resource that has none, unless another does meanwhile.
 func (k *knownResources) enter(r Resource) *origin {
 	o := newOrigin(r)
@@ -72,6 +76,9 @@ func (k *knownResources) enter(r Resource) *origin {
 	o.id, object = identify(r)
 	if object == nil {
 		origins.enter(o, false)
+		if !isKey(r) {
+			return o
+		}
 		if old, there := k.values.LoadOrStore(r, o); there {
 			origins.leave(o)
 			return old.(*origin)
@@ -125,6 +132,9 @@ func holdOrigin(r *Resource) *origin {
 			o = known.enter(*r)
 		}
 		if o.hold(*r) {
+			if o.id.data == 0 && !isKey(*r) {
+				o.end() // with its one cell, as nobody finds it
+			}
 			return o
 		}
 	}
