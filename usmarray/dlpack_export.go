@@ -233,13 +233,25 @@ func (a *Array) exportDevice(o *ExportOptions) (dlpack.Device, error) {
 		}
 	}
 	if o.Device != nil && o.Device.Type == dlpack.DeviceCPU {
+		if !a.buf.HostReadable() { // the copy in CopyTo's memory
+			return dlpack.Device{}, notAsked(o.Device, place)
+		}
 		return dlpack.CPU, nil
 	}
 	typ, id, err := place.DLPackDevice()
 	if err != nil {
 		return dlpack.Device{}, opErr(opDLPack, ErrExchange, "%w; ask for a copy (CopyAlways), which is made in the default context", err)
 	}
-	return dlpack.Device{Type: dlpack.DeviceType(typ), ID: id}, nil
+	device := dlpack.Device{Type: dlpack.DeviceType(typ), ID: id}
+	if o.Device != nil && *o.Device != device {
+		return dlpack.Device{}, notAsked(o.Device, place)
+	}
+	return device, nil
+}
+
+// notAsked is the error of a copy that is not where it was asked for.
+func notAsked(asked *dlpack.Device, place *syclobj.Place) error {
+	return opErr(opDLPack, ErrExchange, "%v is asked for and the copy is in %v; give CopyTo memory of that device", *asked, place)
 }
 
 // exportFlags puts the array's flags and those of its memory into DLPack's.

@@ -2,6 +2,7 @@ package usmarray
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync/atomic"
@@ -197,6 +198,31 @@ func TestDLPackDevicesAndCopies(t *testing.T) {
 	x := must[dlpack.Tensor](t)(h.DLPackWith(ExportOptions{Device: on(dlpack.OneAPI(0)), CopyTo: usm(t, q, syclobj.USMShared)}))
 	require.Equal(t, dlpack.OneAPI(0), x.Device())
 	require.Equal(t, "[0 1 2 3 4]", own(t)(FromDLPack(rt, x)).String())
+}
+
+// A copy is what was asked for, or refused: CopyTo may give memory of another kind.
+func TestDLPackCopyToElsewhere(t *testing.T) {
+	rt, q := needSYCL(t)
+	for _, a := range []*Array{
+		own(t)(Arange[int32](memmgr.Host(), 0, 1, 5)),
+		own(t)(Arange[int32](usm(t, q, syclobj.USMDevice), 0, 1, 5)),
+	} {
+		for _, o := range []ExportOptions{
+			{Device: on(dlpack.CPU), CopyTo: usm(t, q, syclobj.USMDevice)},
+			{Device: on(dlpack.OneAPI(0)), CopyTo: memmgr.Host()},
+			{Device: on(dlpack.OneAPI(99)), CopyTo: usm(t, q, syclobj.USMShared)},
+		} {
+			o.Copy = CopyAlways
+			x, err := a.DLPackWith(o)
+			if !errors.Is(err, ErrExchange) {
+				t.Errorf("%v was asked for, into %v: %v in %v", *o.Device, o.CopyTo.Place(), err, x.Device())
+				x.Release()
+			}
+		}
+		x := must[dlpack.Tensor](t)(a.DLPackWith(ExportOptions{Device: on(dlpack.CPU), Copy: CopyAlways, CopyTo: usm(t, q, syclobj.USMShared)}))
+		require.Equal(t, dlpack.CPU, x.Device())
+		require.Equal(t, "[0 1 2 3 4]", own(t)(FromDLPack(rt, x)).String())
+	}
 }
 
 func TestDLPackOtherContext(t *testing.T) {
