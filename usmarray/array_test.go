@@ -82,6 +82,10 @@ func TestCreateErrors(t *testing.T) {
 	require.ErrorIs(t, err, ErrLayout)
 	_, err = Arange[bool](r, false, true, 2)
 	require.ErrorIs(t, err, ErrType)
+	_, err = Arange[int32](r, 0, 1, 1<<50)
+	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	_, err = Arange[int32](r, 0, 1, maxInt)
+	require.ErrorIs(t, err, ErrLayout)
 	_, err = Full(r, Uint8, []int{1}, 256)
 	require.ErrorIs(t, err, ErrType)
 	var oe *OpError

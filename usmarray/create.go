@@ -158,11 +158,16 @@ func Arange[T Element](r memmgr.Resource, start, step T, n int, opts ...Option) 
 	if n < 0 {
 		return nil, opErr("Arange", ErrLayout, "%d elements; the number cannot be negative", n)
 	}
-	data := make([]T, n)
-	if err := arange(data, start, step); err != nil {
+	// First, as this refuses what is too much; make panics.
+	a, err := New(r, dlpack.DataTypeOf[T](), []int{n}, opts...)
+	if err != nil {
 		return nil, err
 	}
-	return FromSlice(r, data, nil, opts...)
+	data := make([]T, n)
+	if err := arange(data, start, step); err != nil {
+		return filled(a, err)
+	}
+	return filled(a, CopyFromSlice(a, data))
 }
 
 // arange is written over the bytes of a value, because Go has no arithmetic on
