@@ -140,3 +140,21 @@ func TestDefaultBoundFollowsTheState(t *testing.T) {
 	require.Greater(t, s.CachedBytes, (s.ReservedBytes.Current-4000<<20)/2, "an idle large segment does not count")
 	require.LessOrEqual(t, s.CachedBytes, (s.ReservedBytes.Current-4000<<20)*5/6)
 }
+
+// Times of more ticks than are counted are times still: nothing goes back.
+func TestLongDecay(t *testing.T) {
+	for _, ticks := range []int{1 << 32, 1<<32 + 1} {
+		sim, p := decaying(t, ticks)
+		b, err := memmgr.New(p, memmgr.Request{Size: 3 << 20})
+		require.NoError(t, err)
+		b.Release()
+		_, before := sim.InUse()
+		require.NotZero(t, before)
+		for range 8 {
+			p.Tick()
+		}
+		_, bytes := sim.InUse()
+		require.Equal(t, before, bytes)
+		require.NoError(t, p.Close())
+	}
+}

@@ -2,6 +2,7 @@ package memmgr
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/usmbridge/usmbridge/memmgr/owner"
 )
@@ -13,7 +14,7 @@ func (p *Pool) tick() (ended bool) {
 	p.origin.list.Drain()
 	p.tickPending()
 	p.expireClaim()
-	age := uint32(max(1, p.options.decay/tickTime))
+	age := uint32(min(max(1, p.options.decay/tickTime), math.MaxInt32)) // 17 years: of more the count would begin anew
 	if p.options.decay > 0 {
 		p.purgeTick(age)
 	}
