@@ -182,7 +182,7 @@ func (p *Pool) finishPending(c *owner.Cell) {
 func (p *Pool) tickPending() {
 	p.mu.Lock()
 	p.ticks++
-	p.heap.Tick = p.ticks
+	p.heap.Tick = p.ticks / p.heapTick()
 	p.pending.tick(p.ticks)
 	p.refence()
 	waits := p.pending.n != 0

@@ -14,9 +14,9 @@ func (p *Pool) tick() (ended bool) {
 	p.origin.list.Drain()
 	p.tickPending()
 	p.expireClaim()
-	age := uint32(min(max(1, p.options.decay/tickTime), math.MaxInt32)) // 17 years: of more the count would begin anew
+	age := p.decayTicks()
 	if p.options.decay > 0 {
-		p.purgeTick(age)
+		p.purgeTick(age / p.heapTick())
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -40,6 +40,14 @@ func (p *Pool) tick() (ended bool) {
 	p.roomMade()
 	return false
 }
+
+// decayTicks is the time of [WithDecay], or 17 years: of more the count would begin anew.
+func (p *Pool) decayTicks() uint32 {
+	return uint32(min(max(1, p.options.decay/tickTime), math.MaxInt32))
+}
+
+// heapTick is how many ticks the heap counts as one: of 1<<16 it loses count.
+func (p *Pool) heapTick() uint32 { return p.decayTicks()>>15 + 1 }
 
 // LeakError is what Close returns when buffers of the pool are still in use.
 type LeakError struct {

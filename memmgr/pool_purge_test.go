@@ -141,6 +141,24 @@ func TestIdlePagesDecay(t *testing.T) {
 	requireAll(t, kept, 1)
 }
 
+// Times of more ticks than the heap tells apart end too.
+func TestIdlePagesDecayAfterHours(t *testing.T) {
+	const ticks = 1<<17 + 12345
+	_, p := onPages(t, memmgr.WithDecay(ticks*memmgr.TickTime), memmgr.WithSegment(16<<20), memmgr.WithCache(0))
+	p.Untended()
+	kept := newTouched(t, p, 4<<10, 1)
+	defer kept.Release()
+	newTouched(t, p, 8<<20, 2).Release()
+	for range ticks - 10 {
+		p.Tick()
+	}
+	require.Greater(t, resident(p), uintptr(8<<20))
+	for range 20 {
+		p.Tick()
+	}
+	require.LessOrEqual(t, resident(p), uintptr(64<<10))
+}
+
 func TestPurgingEndsWhereThereAreNoPages(t *testing.T) {
 	r, p := onPages(t, memmgr.WithDecay(0), memmgr.WithSegment(16<<20))
 	none := error(&memmgr.OpError{Op: "Discard", Err: errors.ErrUnsupported})
