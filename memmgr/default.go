@@ -44,7 +44,10 @@ func Default(q *syclobj.Queue, kind syclobj.USMKind) (Resource, error) {
 	if d, ok := defaults.m[key]; ok {
 		return d.resource, nil
 	}
-	d := newDefault(q, kind)
+	d, err := newDefault(q, kind)
+	if err != nil {
+		return nil, err
+	}
 	defaults.m[key] = d
 	return d.resource, nil
 }
@@ -126,12 +129,15 @@ func SetDefaultLimit(bytes uint64) {
 }
 
 // newDefault makes a pool, named after its memory.
-func newDefault(q *syclobj.Queue, kind syclobj.USMKind) defaultResource {
+func newDefault(q *syclobj.Queue, kind syclobj.USMKind) (defaultResource, error) {
 	if q == nil || q.IsHost() {
 		p := NewPool(&Limit{over(Host()), defaultBudget}, WithName("host"))
-		return defaultResource{p, p.Close}
+		return defaultResource{p, p.Close}, nil
 	}
 	upstream := USM(q, kind).(*usmResource)
+	if upstream.err != nil { // of a queue that was closed meanwhile, say
+		return defaultResource{}, upstream.err
+	}
 	p := NewPool(&Limit{over(upstream), defaultBudget}, WithName(kind.String()+" "+upstream.place.FilterString()))
-	return defaultResource{p, func() error { return multierr.Append(p.Close(), upstream.Close()) }}
+	return defaultResource{p, func() error { return multierr.Append(p.Close(), upstream.Close()) }}, nil
 }

@@ -274,6 +274,36 @@ func TestFakePoolsKeepToTheirPlaces(t *testing.T) {
 	require.NoError(t, memmgr.CloseDefaults())
 }
 
+// A queue that fails, or is closed, while its pool is made is an error.
+func TestFakeDefaultOfFailingQueue(t *testing.T) {
+	fake, rt := onFake(t, sycltest.TwoGPUs)
+	if fake == nil {
+		return
+	}
+	d, err := rt.Device("level_zero:gpu:0")
+	require.NoError(t, err)
+	ctx, err := rt.NewContext(d)
+	require.NoError(t, err)
+	own, err := rt.NewQueue(ctx, d, 0)
+	require.NoError(t, err)
+	place, err := own.Place(syclobj.USMShared)
+	require.NoError(t, err)
+	require.NoError(t, own.Close())
+	require.NoError(t, ctx.Close())
+	defer place.Release()
+	q, err := place.Queue() // keeps no places, so that each is asked for
+	require.NoError(t, err)
+	fake.Fail("DPCTLQueue_GetContext", 2)
+	r, err := memmgr.Default(q, syclobj.USMShared)
+	fake.Fail("DPCTLQueue_GetContext", 0)
+	require.Error(t, err)
+	require.Nil(t, r)
+	r, err = memmgr.Default(q, syclobj.USMShared)
+	require.NoError(t, err)
+	require.IsType(t, &memmgr.Pool{}, r)
+	require.NoError(t, memmgr.CloseDefaults())
+}
+
 // The default pools' limit is one for all kinds and devices: a pool gets what the others
 // keep idle, what is beyond is refused with the account, and lowering takes nothing away.
 func TestFakeDefaultLimit(t *testing.T) {
