@@ -307,6 +307,9 @@ func (q *queue) leave(s *slot) bool {
 	}
 	clear(s.jobs[:s.n])
 	s.n = 0
+	s.mu.Lock()
+	s.over = false
+	s.mu.Unlock()
 	q.setShort(s, false)
 	delete(q.busy, s)
 	if !s.stuck {
@@ -405,16 +408,13 @@ func (q *queue) runs() (n int, function string, age time.Duration) {
 	return n, function, age
 }
 
-// interruptAll asks all calls that run to stop, and returns them and those that slots have and
-// have not begun, with references.
+// interruptAll asks all calls that run to stop, and returns those that slots have and have not
+// begun, with references.
 func (q *queue) interruptAll(cause error) (jobs []*job) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for s := range q.busy {
-		for _, j := range s.jobs[:s.n] {
-			j.refs.Add(1)
-			jobs = append(jobs, j)
-		}
+		jobs = append(jobs, s.unbegun()...)
 		s.runs(func(j *job) { j.interrupt(cause) })
 	}
 	return jobs

@@ -232,3 +232,55 @@ func TestRowsUnderCancellation(t *testing.T) {
 		})
 	}
 }
+
+// What a closing executor tells its calls is told to none that another one has by now: a
+// call that was handed over while its row goes on is nobody's any more.
+func TestRowThatIsClosed(t *testing.T) {
+	py, _ := start(t)
+	short := make(chan error, 8)
+	var calls []func(*executor.Executor) error
+	for range cap(short) {
+		calls = append(calls, func(e *executor.Executor) error {
+			err := calling("rows:spin", 1, 1)(e)
+			short <- err
+			return nil
+		})
+	}
+	e, group, free := row(t, 1, append(calls, func(e *executor.Executor) error {
+		if err := calling("rows:gate", 9)(e); !errors.Is(err, python.ErrInterrupted) && !errors.Is(err, python.ErrNotStopped) {
+			return fmt.Errorf("the call that runs: %w", err)
+		}
+		return nil
+	})...)
+	other, err := executor.New(py, executor.Config{})
+	require.NoError(t, err)
+	gate(t, "shut", 9)
+	free[0]()
+	for range cap(short) { // the row is in its last call
+		require.NoError(t, <-short)
+	}
+	began, running := begun(t)
+	ev, set := event(t)
+	var waiting errgroup.Group
+	waiting.Go(func() error { return calling("models:wait", began, ev)(other) })
+	await(t, running)
+	for range 4 * cap(short) {
+		waiting.Go(func() error { return calling("rows:spin", 1, 1)(other) })
+	}
+	require.Eventually(t, func() bool { return other.Stats().Waiting == 4*cap(short) }, soon, time.Millisecond)
+
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	lifted := make(chan struct{})
+	go func() {
+		defer close(lifted)
+		time.Sleep(100 * time.Millisecond) // by then it was asked to stop
+		gate(t, "lift", 9)
+	}()
+	require.NoError(t, e.Close(ended))
+	<-lifted
+	require.NoError(t, group.Wait())
+	set()
+	require.NoError(t, waiting.Wait())
+	require.NoError(t, other.Close(context.Background()))
+}

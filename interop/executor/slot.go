@@ -21,7 +21,8 @@ type slot struct {
 	wake  chan struct{} // gets a token when jobs are given to it while it idles; closed: none will be
 	timer *time.Timer   // looks after a row
 
-	// Written by the slot, with the queue's lock; read by others with either.
+	// Written by the slot, with the queue's lock; read by others with either. Those that are
+	// over, or were taken back, are other calls by then.
 	jobs  [calls.Size]*job
 	n     int
 	since time.Time
@@ -35,6 +36,7 @@ type slot struct {
 	batch  *calls.Batch
 	alone  *job          // that is being made with Go's part in it
 	begun  bool          // the batch is being run
+	over   bool          // the slot has made its jobs, and gives them up
 	again  time.Duration // after which the timer looks again
 	handed int           // of those that are over in the batch, how many are on their way to their callers
 }
@@ -101,7 +103,7 @@ func (e *Executor) serve(s *slot) {
 		s.timer.Stop()
 	}
 	s.mu.Lock()
-	s.begun = false
+	s.begun, s.over = false, true
 	var over [calls.Size]*job
 	n := s.take(&over)
 	s.mu.Unlock()
@@ -163,6 +165,24 @@ func (s *slot) takeBackLocked() (jobs []*job) {
 	return jobs
 }
 
+// unbegun returns the jobs that the slot has and has not begun, with references. The queue is
+// locked.
+func (s *slot) unbegun() (jobs []*job) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.begun:
+		return s.takeBackLocked()
+	case s.over || s.alone != nil:
+		return nil
+	}
+	for _, j := range s.jobs[:s.n] { // it is about to: it finds them ended
+		j.refs.Add(1)
+		jobs = append(jobs, j)
+	}
+	return jobs
+}
+
 // runs gives the job whose call runs, if one does, to f. The queue is locked.
 func (s *slot) runs(f func(*job)) {
 	s.mu.Lock()
@@ -199,6 +219,9 @@ func (e *Executor) serveAlone(s *slot, j *job) {
 	if entered != nil { // Python cannot be entered
 		err = entered
 	}
+	s.mu.Lock()
+	s.over = true
+	s.mu.Unlock()
 	if err == nil {
 		e.finish([]*job{j})
 		return
