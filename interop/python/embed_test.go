@@ -116,6 +116,7 @@ func TestInChild(t *testing.T) {
 		{"CallContextWaits", testCallContextWaits}, {"CallContextMisuse", testCallContextMisuse},
 		{"CallContextNested", testCallContextNested}, {"CallContextSwallowed", testCallContextSwallowed},
 		{"LateInterrupts", testLateInterrupts},
+		{"BytearrayOnTheMove", testBytearrayOnTheMove},
 		{"Fork", testFork}, {"Numpy", testNumpy},
 	} {
 		t.Run(c.name, func(t *testing.T) {

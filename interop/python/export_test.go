@@ -13,3 +13,6 @@ func NewReference(o *Object) (unsafe.Pointer, error) { return o.newReference("Ne
 
 // Borrow is what the arguments of a Func are.
 func Borrow(p unsafe.Pointer) *Object { return borrow(p) }
+
+// DropLater gives such a reference up as the cleanup of a forgotten Object does.
+func DropLater(p unsafe.Pointer) { opDecrefLater(p) }

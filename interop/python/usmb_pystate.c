@@ -81,7 +81,9 @@ int usmb_py_enter(PyGILState_STATE *st)
 
 void usmb_py_leave(PyGILState_STATE st)
 {
-	usmb_py_drain();
+	/* Not inside of another: what an operation gave may point into an object that a
+	   finalizer changes. */
+	if (depth == 1) usmb_py_drain();
 	usmb_py.PyGILState_Release(st);
 	if (--depth == 0) atomic_fetch_sub(&inside, 1);
 }

@@ -1,0 +1,85 @@
+//go:build linux && cgo
+
+package python_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/interop/python/internal/testmod"
+)
+
+// A bytearray is copied as it is, although objects are given up meanwhile whose finalizers
+// change it.
+func testBytearrayOnTheMove(t *testing.T, py *python.Interpreter) {
+	// What an operation inside With has found is read before anything is given up.
+	kick := ok[*python.Object](t)(py.Eval("__import__('usmb_testmod').kick", nil))
+	defer kick.Release()
+	require.NoError(t, py.With(func() error {
+		n := testmod.Drains()
+		r, err := kick.Call()
+		require.Equal(t, n, testmod.Drains())
+		r.Release()
+		require.Greater(t, testmod.Drains(), n, "the next operation begins with that")
+		return err
+	}))
+
+	m := ok[*python.Object](t)(py.Module("moving", `
+size = 1000
+data = bytearray(b"a" * size)
+kept = []
+class Mover:
+    def __del__(self):
+        data.clear()
+        kept[:] = [bytearray(b"x" * size)]    # where the other was
+        data.extend(b"a" * size)
+`))
+	defer m.Release()
+	data := ok[*python.Object](t)(m.Attr("data"))
+	defer data.Release()
+	movers := make([]unsafe.Pointer, 300)
+	for i := range movers {
+		o := ok[*python.Object](t)(m.Method("Mover"))
+		p, err := python.NewReference(o)
+		require.NoError(t, err)
+		o.Release()
+		movers[i] = p
+	}
+	var dropped atomic.Bool
+	var copies atomic.Int64
+	go func() {
+		defer dropped.Store(true)
+		for _, p := range movers {
+			for next := copies.Load() + 3; copies.Load() < next; {
+			}
+			for range rand.IntN(2000) { // while one is made
+				runtime.KeepAlive(p)
+			}
+			python.DropLater(p)
+		}
+	}()
+	want := bytes.Repeat([]byte("a"), 1000)
+	for !dropped.Load() {
+		require.NoError(t, py.With(func() error {
+			for range 100 {
+				b, err := data.Bytes()
+				if err != nil {
+					return err
+				}
+				copies.Add(1)
+				if !bytes.Equal(b, want) {
+					return fmt.Errorf("%q", b[:8])
+				}
+			}
+			return nil
+		}))
+	}
+}
