@@ -117,7 +117,7 @@ func TestInChild(t *testing.T) {
 		{"CallContextNested", testCallContextNested}, {"CallContextSwallowed", testCallContextSwallowed},
 		{"LateInterrupts", testLateInterrupts},
 		{"BytearrayOnTheMove", testBytearrayOnTheMove},
-		{"Fork", testFork}, {"Numpy", testNumpy},
+		{"Fork", testFork}, {"Numpy", testNumpy}, {"AfterSubinterpreter", testAfterSubinterpreter},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before, _ := python.ObjectCounts()

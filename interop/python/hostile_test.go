@@ -83,3 +83,23 @@ class Mover:
 		}))
 	}
 }
+
+// Once there has been a subinterpreter CPython says of every thread that it holds the GIL.
+func testAfterSubinterpreter(t *testing.T, py *python.Interpreter) {
+	_, err := py.Run(`
+try: import _interpreters as i
+except ImportError: import _xxsubinterpreters as i
+i.destroy(i.create())
+`, nil)
+	require.NoError(t, err)
+	require.False(t, python.Held())
+	ran := false
+	py.WithoutGIL(func() { ran = true })
+	require.True(t, ran)
+	require.NoError(t, py.With(func() error {
+		require.True(t, python.Held())
+		py.WithoutGIL(func() { require.False(t, python.Held()) })
+		require.True(t, python.Held())
+		return nil
+	}))
+}

@@ -186,7 +186,6 @@
 	X(PyGILState_STATE, PyGILState_Ensure, (void)) \
 	X(void, PyGILState_Release, (PyGILState_STATE)) \
 	X(PyThreadState *, PyGILState_GetThisThreadState, (void)) \
-	X(int, PyGILState_Check, (void)) /* (*) */ \
 	X(int, Py_AddPendingCall, (int (*)(void *), void *)) \
 	X(int, Py_IsInitialized, (void)) \
 	X(void, Py_InitializeEx, (int)) \

@@ -46,7 +46,7 @@ void usmb_pyop_leave(int64_t state)
 
 int usmb_pyop_held(void)
 {
-	return usmb_py_alive() && usmb_py.PyGILState_Check();
+	return usmb_py_holds_gil();
 }
 
 usmb_pyret usmb_pyop_suspend(void)
