@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -167,8 +168,13 @@ func exceptionOf(err error) (ptr, error) {
 	if errors.As(err, &e) && e.exc != nil {
 		cause = e.exc.ptr("Retain")
 	}
+	return newException(exceptionFor(err), err.Error(), err, cause)
+}
+
+// newException makes an exception object that err is behind.
+func newException(class Exception, text string, err error, cause ptr) (ptr, error) {
 	h := newHandle(err)
-	r := opNewError(string(exceptionFor(err)), err.Error(), h, cause)
+	r := opNewError(string(class), text, h, cause)
 	if r.code != codeOK && r.code != codeException {
 		freeHandle(h) // never reached C's owner of the handle
 	}
@@ -179,13 +185,25 @@ func exceptionOf(err error) (ptr, error) {
 // and Go that is about to return NULL. The GIL is held by the caller. An *Error is
 // raised again as the same exception object; others as MapError says.
 func Raise(err error) {
-	exc, e := exceptionOf(err)
+	exc, e := raisable(err)
 	if e != nil {
-		exc, e = exceptionOf(fmt.Errorf("%w: %s", RuntimeError, err.Error()))
+		exc, e = raisable(fmt.Errorf("%w: %s", RuntimeError, err.Error()))
 	}
 	if e != nil {
 		return // no interpreter to raise it in
 	}
 	opRaise(exc)
 	opDecref(exc)
+}
+
+// raisable is exceptionOf where nothing may panic: an error's own methods are the program's,
+// and so are rules. What they panic with is raised in the error's place.
+func raisable(err error) (exc ptr, e error) {
+	defer func() {
+		if v := recover(); v != nil {
+			p := &PanicError{Value: v, Stack: string(debug.Stack())}
+			exc, e = newException(RuntimeError, p.Error(), p, nil)
+		}
+	}()
+	return exceptionOf(err)
 }

@@ -4,6 +4,7 @@ package python_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -16,6 +17,35 @@ import (
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/interop/python/internal/testmod"
 )
+
+// nilError is an error that panics when it is nil and asked for its text.
+type nilError struct{ text string }
+
+func (e *nilError) Error() string { return e.text }
+
+var errForRule = errors.New("for the rule that panics")
+
+// What an error's own methods, and rules for errors, do when they are asked while Python
+// waits does not end the process.
+func testErrorsThatPanic(t *testing.T, py *python.Interpreter) {
+	f := ok[*python.Object](t)(py.New(func() error { var e *nilError; return e }))
+	defer f.Release()
+	_, err := f.Call()
+	require.ErrorIs(t, err, python.RuntimeError)
+	var p *python.PanicError
+	require.ErrorAs(t, err, &p)
+	python.MapError(func(err error) python.Exception {
+		if errors.Is(err, errForRule) {
+			panic("in a rule")
+		}
+		return ""
+	})
+	g := ok[*python.Object](t)(py.New(func() error { return errForRule }))
+	defer g.Release()
+	_, err = g.Call()
+	require.ErrorIs(t, err, python.RuntimeError)
+	require.ErrorContains(t, err, "in a rule")
+}
 
 // A bytearray is copied as it is, although objects are given up meanwhile whose finalizers
 // change it.
