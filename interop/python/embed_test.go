@@ -116,7 +116,7 @@ func TestInChild(t *testing.T) {
 		{"CallContextWaits", testCallContextWaits}, {"CallContextMisuse", testCallContextMisuse},
 		{"CallContextNested", testCallContextNested}, {"CallContextSwallowed", testCallContextSwallowed},
 		{"LateInterrupts", testLateInterrupts},
-		{"ErrorsThatPanic", testErrorsThatPanic}, {"BytearrayOnTheMove", testBytearrayOnTheMove},
+		{"ErrorsThatPanic", testErrorsThatPanic}, {"OddClasses", testOddClasses}, {"BytearrayOnTheMove", testBytearrayOnTheMove},
 		{"Fork", testFork}, {"Numpy", testNumpy}, {"AfterSubinterpreter", testAfterSubinterpreter},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -47,6 +47,48 @@ func testErrorsThatPanic(t *testing.T, py *python.Interpreter) {
 	require.ErrorContains(t, err, "in a rule")
 }
 
+// A class of exceptions that makes other objects is not raised.
+func testOddClasses(t *testing.T, py *python.Interpreter) {
+	m := ok[*python.Object](t)(py.Module("oddclasses", `
+class Number(Exception):
+    def __new__(cls, *args): return 5
+class Meta(type):
+    answer = None
+    def __getattribute__(cls, name):
+        if name == "__qualname__": return Meta.answer
+        if name == "__mro__": return [cls]
+        return type.__getattribute__(cls, name)
+class Named(Exception, metaclass=Meta): pass
+def name_it(x): Meta.answer = x
+def fail(): raise Named("named")
+named = Named()
+`))
+	defer m.Release()
+	f := ok[*python.Object](t)(py.New(func() error {
+		return fmt.Errorf("five: %w", python.Exception("oddclasses.Number"))
+	}))
+	defer f.Release()
+	_, err := f.Call()
+	require.ErrorIs(t, err, python.RuntimeError)
+	require.ErrorContains(t, err, "five")
+
+	// Classes whose names are no text.
+	named := ok[*python.Object](t)(m.Attr("named"))
+	defer named.Release()
+	for _, name := range []any{5, bytes.Repeat([]byte{0x9c, 0x41, 0x41, 0x41}, 64), nil} {
+		ok[*python.Object](t)(m.Method("name_it", name)).Release()
+		_, err = named.Type()
+		require.ErrorIs(t, err, python.TypeError)
+		_, err = m.Method("fail")
+		var e *python.Error
+		require.ErrorAs(t, err, &e)
+		require.Equal(t, "named", e.Message)
+		out, err := py.Run("x = 1", nil, "x") // no exception was left behind
+		require.NoError(t, err)
+		require.Equal(t, int64(1), out["x"])
+	}
+}
+
 // A bytearray is copied as it is, although objects are given up meanwhile whose finalizers
 // change it.
 func testBytearrayOnTheMove(t *testing.T, py *python.Interpreter) {

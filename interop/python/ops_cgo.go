@@ -147,8 +147,12 @@ func opText(o ptr, what int) (string, ret) {
 	return takeText(toRet(C.usmb_pyop_text(o, C.int(what))))
 }
 
+// opErrorPart gives "" for what cannot be had.
 func opErrorPart(exc ptr, what int) string {
-	s, _ := takeText(toRet(C.usmb_pyop_error_part(exc, C.int(what))))
+	s, r := takeText(toRet(C.usmb_pyop_error_part(exc, C.int(what))))
+	if r.code == codeException {
+		opDecref(r.exc)
+	}
 	return s
 }
 

@@ -41,6 +41,10 @@ static PyObject *lineage_of(PyObject *exc)
 {
 	PyObject *mro = usmb_py.PyObject_GetAttrString((PyObject *)Py_TYPE(exc), "__mro__");
 	if (!mro) return NULL;
+	if (!PyTuple_Check(mro)) { /* a metaclass's answer */
+		Py_DECREF(mro);
+		return usmb_py_class_name(Py_TYPE(exc));
+	}
 	Py_ssize_t n = usmb_py.PyTuple_Size(mro);
 	PyObject *names = usmb_py.PyList_New(0), *sep = usmb_py.PyUnicode_FromString("\n"), *s = NULL;
 	int ok = names && sep;
@@ -131,6 +135,8 @@ usmb_pyret usmb_pyop_new_error(const char *cls, const char *msg, size_t n, uintp
 	PyObject *c = find_class(cls);
 	PyObject *m = usmb_py.PyUnicode_DecodeUTF8(msg, (Py_ssize_t)n, "replace");
 	PyObject *exc = c && m ? usmb_py.PyObject_CallFunctionObjArgs(c, m, NULL) : NULL;
+	/* A class may make what it likes. */
+	if (exc && !usmb_py_type_check(exc, (PyTypeObject *)usmb_py.PyExc_BaseException)) Py_CLEAR(exc);
 	if (!exc && m) {
 		/* A class that takes other arguments than one message. */
 		usmb_py.PyErr_Clear();

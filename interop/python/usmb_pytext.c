@@ -29,6 +29,11 @@ PyObject *usmb_py_class_name(PyTypeObject *t)
 {
 	PyObject *name = usmb_py.PyObject_GetAttrString((PyObject *)t, "__qualname__");
 	if (!name) return NULL;
+	if (!PyUnicode_Check(name)) { /* a metaclass's answer */
+		Py_DECREF(name);
+		usmb_py.PyErr_SetString(usmb_py.PyExc_TypeError, "the __qualname__ of a class is no str");
+		return NULL;
+	}
 	PyObject *mod = usmb_py.PyObject_GetAttrString((PyObject *)t, "__module__");
 	if (!mod || !PyUnicode_Check(mod)) {
 		usmb_py.PyErr_Clear();
