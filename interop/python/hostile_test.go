@@ -156,6 +156,16 @@ class Mover:
 	}
 }
 
+// Source text with a NUL in it is not cut off there.
+func testNULs(t *testing.T, py *python.Interpreter) {
+	_, err := py.Eval("1\x00+1", nil)
+	require.ErrorIs(t, err, python.ValueError)
+	_, err = py.Run("x = 1\x00\n", nil, "x")
+	require.ErrorIs(t, err, python.ValueError)
+	_, err = py.Module("nul", "x = 1\n\x00")
+	require.ErrorIs(t, err, python.ValueError)
+}
+
 // Once there has been a subinterpreter CPython says of every thread that it holds the GIL.
 func testAfterSubinterpreter(t *testing.T, py *python.Interpreter) {
 	_, err := py.Run(`

@@ -195,7 +195,7 @@ func opRun(code, filename string, start int, globals ptr) ret {
 	f := C.CString(filename)
 	defer C.free(unsafe.Pointer(f))
 	return withCString(code, func(c *C.char) C.usmb_pyret {
-		return C.usmb_pyop_run(c, f, C.int(start), globals)
+		return C.usmb_pyop_run(c, C.size_t(len(code)), f, C.int(start), globals)
 	})
 }
 

@@ -1,6 +1,8 @@
 //go:build linux && cgo
 
 /* Operations on objects: attributes, items, calls, code, capsules. */
+#include <string.h>
+
 #include "usmb_pyobject.h"
 
 usmb_pyret usmb_pyop_incref(void *o)
@@ -114,9 +116,13 @@ usmb_pyret usmb_pyop_builtins(void)
 	return usmb_py_end(r, st, r.val != NULL);
 }
 
-usmb_pyret usmb_pyop_run(const char *code, const char *filename, int start, void *globals)
+usmb_pyret usmb_pyop_run(const char *code, size_t n, const char *filename, int start, void *globals)
 {
 	USMB_PY_BEGIN(r);
+	if (strlen(code) != n) {
+		usmb_py.PyErr_SetString(usmb_py.PyExc_ValueError, "source code string cannot contain null bytes");
+		return usmb_py_end(r, st, 0);
+	}
 	PyObject *c = usmb_py.Py_CompileString(code, filename, start);
 	if (c) r.val = usmb_py.PyEval_EvalCode(c, globals, globals);
 	Py_XDECREF(c);

@@ -24,7 +24,8 @@ usmb_pyret usmb_pyop_method(const char *name, size_t n, void **args, size_t npos
 
 usmb_pyret usmb_pyop_import(const char *name);
 usmb_pyret usmb_pyop_builtins(void); /* val: new reference */
-usmb_pyret usmb_pyop_run(const char *code, const char *filename, int start, void *globals);
+/* code is terminated, and n bytes long: a NUL in them is an error. */
+usmb_pyret usmb_pyop_run(const char *code, size_t n, const char *filename, int start, void *globals);
 usmb_pyret usmb_pyop_sys_set(const char *name, void *v); /* an attribute of sys */
 
 usmb_pyret usmb_pyop_capsule(void *p, const char *name); /* name must live for ever */
