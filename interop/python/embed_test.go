@@ -117,7 +117,7 @@ func TestInChild(t *testing.T) {
 		{"CallContextNested", testCallContextNested}, {"CallContextSwallowed", testCallContextSwallowed},
 		{"LateInterrupts", testLateInterrupts},
 		{"ErrorsThatPanic", testErrorsThatPanic}, {"OddClasses", testOddClasses}, {"BytearrayOnTheMove", testBytearrayOnTheMove},
-		{"NULs", testNULs},
+		{"NULs", testNULs}, {"NarrowFloats", testNarrowFloats},
 		{"Fork", testFork}, {"Numpy", testNumpy}, {"AfterSubinterpreter", testAfterSubinterpreter},
 	} {
 		t.Run(c.name, func(t *testing.T) {

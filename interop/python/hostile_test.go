@@ -166,6 +166,29 @@ func testNULs(t *testing.T, py *python.Interpreter) {
 	require.ErrorIs(t, err, python.ValueError)
 }
 
+func testNarrowFloats(t *testing.T, py *python.Interpreter) {
+	for _, c := range []struct {
+		expression string
+		fits       bool
+	}{{"1e300", false}, {"-1e300", false}, {"float('inf')", true}, {"1.5", true}} {
+		o := ok[*python.Object](t)(py.Eval(c.expression, nil))
+		v, err := python.As[float32](o)
+		if c.fits {
+			require.NoError(t, err)
+		} else {
+			var e *python.ConversionError
+			require.ErrorAs(t, err, &e, "%v", v)
+		}
+		o.Release()
+	}
+	o := ok[*python.Object](t)(py.Eval("1e300j", nil))
+	defer o.Release()
+	_, err := python.As[complex64](o)
+	var e *python.ConversionError
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, complex(0, 1e300), ok[complex128](t)(python.As[complex128](o)))
+}
+
 // Once there has been a subinterpreter CPython says of every thread that it holds the GIL.
 func testAfterSubinterpreter(t *testing.T, py *python.Interpreter) {
 	_, err := py.Run(`

@@ -308,11 +308,17 @@ func fit(dst reflect.Value, v any) error {
 		return bad(v.String() + " does not fit")
 	case float64:
 		if dst.CanFloat() {
+			if dst.OverflowFloat(v) {
+				return bad(fmt.Sprintf("%g does not fit", v))
+			}
 			dst.SetFloat(v)
 			return nil
 		}
 	case complex128:
 		if dst.CanComplex() {
+			if dst.OverflowComplex(v) {
+				return bad(fmt.Sprintf("%g does not fit", v))
+			}
 			dst.SetComplex(v)
 			return nil
 		}
