@@ -171,7 +171,7 @@ static PyObject *from_dlpack(const char *func, int dynamic, PyObject *const *arg
 	o.dynamic = dynamic;
 	usmb_owner_drain();
 	if (usmb_go_allowed() < 0) return NULL;
-	PyObject *x = args[0];
+	PyObject *x = n > 0 ? args[0] : NULL; /* without arguments there may be no place for them */
 	if (n != 1 || kwnames) {
 		PyObject *const names[5] = {name.tensor, name.assumed_align, name.use_32bit_stride, name.leading,
 		                            name.unit_strides};

@@ -462,3 +462,11 @@ def test_a_tensor_is_read_once(device, np, take):
 def test_names_of_types_end_where_they_end(name):
     with pytest.raises(TypeError):
         ub.zeros(1, dtype=name)
+
+
+@pytest.mark.parametrize("f", [ub.cute.from_dlpack, ub.cute.from_dlpack_dynamic])
+def test_calls_without_arguments(f):
+    with pytest.raises(TypeError, match="misses an argument: tensor"):
+        next(iter(f, None))  # gives no place for arguments at all
+    with pytest.raises(TypeError, match="misses an argument: tensor"):
+        f()
