@@ -252,15 +252,20 @@ PyObject *usmb_array_view_as(usmb_array *src, usmb_dl_dtype dtype, uint32_t extr
                              const int64_t *shape, const int64_t *strides)
 {
 	if (src->cell == &usmb_no_memory && !usmb_array_alive(src)) return NULL;
+	/* A new array may set off the collector, and that code which releases src. */
+	usmb_array_hold(src);
 	usmb_array *a = usmb_array_raw(ndim);
-	if (!a) return NULL;
-	if (ndim > 0) {
-		memcpy(usmb_shape(a), shape, (size_t)ndim * sizeof *shape);
-		memcpy(usmb_strides(a), strides, (size_t)ndim * sizeof *strides);
+	if (a) {
+		if (ndim > 0) {
+			memcpy(usmb_shape(a), shape, (size_t)ndim * sizeof *shape);
+			memcpy(usmb_strides(a), strides, (size_t)ndim * sizeof *strides);
+		}
+		usmb_cell_retain(src->cell);
+		usmb_array_settle(a, src->cell, first, dtype,
+		                  extra | (src->flags & (USMB_ARR_READONLY | USMB_ARR_MEMORY)));
+		if (src->queue) a->queue = Py_NewRef(src->queue);
 	}
-	usmb_cell_retain(src->cell);
-	usmb_array_settle(a, src->cell, first, dtype, extra | (src->flags & (USMB_ARR_READONLY | USMB_ARR_MEMORY)));
-	if (src->queue) a->queue = Py_NewRef(src->queue);
+	usmb_array_let(src);
 	return (PyObject *)a;
 }
 

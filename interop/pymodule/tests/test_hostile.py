@@ -3,6 +3,7 @@
 import ctypes as ct
 import gc
 import importlib
+import pickle
 import sys
 import threading
 
@@ -470,3 +471,42 @@ def test_calls_without_arguments(f):
         next(iter(f, None))  # gives no place for arguments at all
     with pytest.raises(TypeError, match="misses an argument: tensor"):
         f()
+
+
+@pytest.mark.parametrize("way", ["from_dlpack", "a sequence", "a pickle"])
+@pytest.mark.parametrize("after", range(6))
+def test_released_by_the_collector_while_it_is_viewed(way, after):
+    shape = (1, 1, 1, 1, 1, 1 << 16)  # of more axes than arrays are kept for
+    a = ub.full(shape[5:], 7, dtype="uint8", device="host")[None, None, None, None, None]
+    flat = a.reshape(-1)
+    buffer = pickle.PickleBuffer(flat)
+    take = {
+        "from_dlpack": lambda: ub.from_dlpack(a),
+        "a sequence": lambda: ub.asarray([a])[0],
+        "a pickle": lambda: ub._native._unpickle(buffer, "uint8", shape, "C", False, None, None, False),
+    }[way]
+    left = after
+
+    def release(phase, info):
+        nonlocal left
+        left -= phase == "start"
+        if left < 0:
+            a.release()
+            flat.release()
+
+    thresholds = gc.get_threshold()
+    gc.callbacks.append(release)
+    gc.set_threshold(1)
+    try:
+        v = take()
+    except ValueError as e:  # that is an answer, too
+        assert "released" in str(e)
+        return
+    finally:
+        gc.callbacks.remove(release)
+        gc.set_threshold(*thresholds)
+        buffer.release()
+    assert v.shape == shape
+    others = [ub.full(shape, 9, dtype="uint8", device="host") for _ in range(64)]
+    assert v._pointer not in [o._pointer for o in others]
+    assert v.reshape(-1).tolist() == [7] * (1 << 16)
