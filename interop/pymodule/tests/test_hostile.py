@@ -510,3 +510,19 @@ def test_released_by_the_collector_while_it_is_viewed(way, after):
     others = [ub.full(shape, 9, dtype="uint8", device="host") for _ in range(64)]
     assert v._pointer not in [o._pointer for o in others]
     assert v.reshape(-1).tolist() == [7] * (1 << 16)
+
+
+def test_capsules_of_arrow_that_run_code_at_their_end():
+    ended = []
+
+    @ct.PYFUNCTYPE(None, ct.c_void_p)
+    def end(capsule):
+        ended.append(len(ended))
+
+    class Other:
+        def __arrow_c_array__(self, requested_schema=None):
+            return tuple(capi.py.PyCapsule_New(1, b"other", ct.cast(end, ct.c_void_p)) for _ in range(2))
+
+    with pytest.raises(TypeError, match="gave other capsules"):
+        ub.asarray(Other())
+    assert ended == [0, 1]
