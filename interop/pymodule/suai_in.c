@@ -270,14 +270,20 @@ static int parse_syclobj(PyObject *dict, parsed *p)
 	return 0;
 }
 
+/* Buffers and values are the object's, whose code must neither see nor lose an exception
+   that is on its way. */
 static void give_up(parsed *p)
 {
+	PyObject *type = NULL, *value, *trace;
+	int passing = usmb_py.PyErr_Occurred() != NULL;
+	if (__builtin_expect(passing, 0)) usmb_py.PyErr_Fetch(&type, &value, &trace);
 	if (p->view) {
 		usmb_py.PyBuffer_Release(p->view);
 		free(p->view);
 	}
 	usmb_syclref_release(&p->ref, 0);
 	while (p->nheld > 0) Py_DECREF(p->held[--p->nheld]);
+	if (__builtin_expect(passing, 0)) usmb_py.PyErr_Restore(type, value, trace);
 }
 
 /* The element type of a type string, in which dictionaries need a sign of the

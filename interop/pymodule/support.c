@@ -70,6 +70,14 @@ PyObject *usmb_optional_attr(PyObject *o, PyObject *name)
 	return v;
 }
 
+void usmb_decref_aside(PyObject *o)
+{
+	PyObject *type, *value, *trace;
+	usmb_py.PyErr_Fetch(&type, &value, &trace);
+	Py_DECREF(o);
+	usmb_py.PyErr_Restore(type, value, trace);
+}
+
 const char *usmb_type_name(PyObject *o, char *buf, size_t n)
 {
 	PyObject *name = usmb_py.PyType_GetName(Py_TYPE(o));

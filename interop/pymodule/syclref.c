@@ -277,7 +277,7 @@ static int from_capsule(PyObject *keep, usmb_syclref *out, const char *what)
 			usmb_raise(usmb_py.PyExc_ValueError,
 			           "%s: a capsule named \"%s\" is neither \"SyclQueueRef\" nor \"SyclContextRef\"",
 			           what, name ? name : "");
-		Py_DECREF(keep);
+		usmb_decref_aside(keep);
 		return -1;
 	}
 	out->ref = usmb_py.PyCapsule_GetPointer(keep, name);
@@ -447,6 +447,11 @@ void usmb_syclref_release(usmb_syclref *r, int used)
 {
 	if (r->keep && r->capsule && used)
 		usmb_py.PyCapsule_SetName(r->keep, r->form == USMB_FORM_QUEUE ? queue_used : context_used);
-	Py_CLEAR(r->keep);
+	PyObject *keep = r->keep;
+	r->keep = NULL;
 	r->form = USMB_FORM_NONE;
+	if (keep && r->capsule)
+		usmb_decref_aside(keep);
+	else
+		Py_XDECREF(keep);
 }

@@ -185,19 +185,14 @@ static PyObject *call_dlpack(PyObject *x, int kind, PyObject *method)
 	return NULL;
 }
 
-/* Gives the capsule up. One that was refused ends its tensor now: the producer's code
-   must neither see nor lose the error that is on its way. */
+/* Gives the capsule up. One that was refused ends its tensor now. */
 static PyObject *done_with(PyObject *capsule, PyObject *a)
 {
-	PyObject *type, *value, *trace;
-	if (a) {
+	if (a)
 		Py_DECREF(capsule);
-		return a;
-	}
-	usmb_py.PyErr_Fetch(&type, &value, &trace);
-	Py_DECREF(capsule);
-	usmb_py.PyErr_Restore(type, value, trace);
-	return NULL;
+	else
+		usmb_decref_aside(capsule);
+	return a;
 }
 
 /* The entry may go during the call; the method is its static type's and stays. */

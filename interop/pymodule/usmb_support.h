@@ -97,6 +97,9 @@ int usmb_go_allowed(void);
 /* Attribute of o; NULL without an exception when it has none, with one when asking
    for it raised anything else. */
 PyObject *usmb_optional_attr(PyObject *o, PyObject *name);
+/* Gives up an object of others whose end may run code, such as a capsule: that must neither
+   see nor lose an exception that is on its way. */
+void usmb_decref_aside(PyObject *o);
 /* Name of o's type for messages; static storage of the caller. */
 const char *usmb_type_name(PyObject *o, char *buf, size_t n);
 

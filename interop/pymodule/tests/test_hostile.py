@@ -526,3 +526,30 @@ def test_capsules_of_arrow_that_run_code_at_their_end():
     with pytest.raises(TypeError, match="gave other capsules"):
         ub.asarray(Other())
     assert ended == [0, 1]
+
+
+def test_capsules_of_queues_that_run_code_at_their_end(memory):
+    ended = []
+
+    @ct.PYFUNCTYPE(None, ct.c_void_p)
+    def end(capsule):
+        ended.append(len(ended))
+
+    class Queue:
+        def _get_capsule(self):
+            return capi.py.PyCapsule_New(1, name, ct.cast(end, ct.c_void_p))
+
+    name = b"other"
+    a = ub.zeros(3, device="host")
+    for f in (lambda: ub.empty(3, sycl_queue=Queue()), lambda: a.__dlpack__(stream=Queue()),
+              lambda: ub.asarray(holder(memory, syclobj=Queue()))):
+        with pytest.raises(ValueError, match='a capsule named "other" is neither'):
+            f()
+    name = b"SyclContextRef"
+    with pytest.raises(ValueError, match="order must be"):
+        ub.empty(3, sycl_queue=Queue(), order="X")
+    with pytest.raises(TypeError, match="usm_type must be"):
+        ub.empty(3, usm_type=3, sycl_queue=Queue())
+    with pytest.raises(TypeError, match="interprocess must be"):
+        ub.empty(3, sycl_queue=Queue(), interprocess=3)
+    assert ended == [0, 1, 2, 3]
