@@ -314,3 +314,33 @@ func TestStartErrors(t *testing.T) {
 		require.ErrorContains(t, err, c.says)
 	}
 }
+
+// TestStartAgain runs TestStartAgainInChild in a process of its own.
+func TestStartAgain(t *testing.T) {
+	if os.Getenv(embedEnv) != "" {
+		t.Skip("this process is a child for embedding")
+	}
+	env, err := python.Find()
+	if err != nil {
+		skipWithoutPython(t, err.Error())
+	}
+	runChild(t, env.Executable, "^TestStartAgainInChild$")
+}
+
+// An interpreter whose arguments were refused is the program's all the same, and not one that
+// was there before.
+func TestStartAgainInChild(t *testing.T) {
+	exe := os.Getenv(embedEnv)
+	if exe == "" {
+		t.Skip("run by TestStartAgain in a process of its own")
+	}
+	env, err := python.Inspect(exe)
+	require.NoError(t, err)
+	_, err = python.Start(python.WithEnvironment(env), python.WithArgs("\xff"))
+	require.Error(t, err)
+	py, err := python.Start(python.WithEnvironment(env), python.WithArgs("prog"))
+	require.NoError(t, err)
+	require.False(t, py.Adopted())
+	require.NoError(t, py.Close())
+	require.ErrorIs(t, py.Flush(), python.ErrGone)
+}

@@ -75,12 +75,12 @@ func Start(opts ...Option) (*Interpreter, error) {
 	if err != nil {
 		return nil, err
 	}
+	current = py // whatever becomes of its arguments: it runs
 	if o.hasArgs {
 		if err := py.setArgs(o.args); err != nil {
 			return nil, err
 		}
 	}
-	current = py
 	return py, nil
 }
 
