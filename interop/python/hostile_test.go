@@ -208,3 +208,8 @@ i.destroy(i.create())
 		return nil
 	}))
 }
+
+// Bytes of a path that are no UTF-8 are lone surrogates to Python, whatever they are.
+func TestWidePaths(t *testing.T) {
+	require.Equal(t, []int32{'a', 0xDCEF, 'b', 0xFFFD, 0xDCFF, 0x1F600}, python.Wide("a\xefb\uFFFD\xff😀"))
+}

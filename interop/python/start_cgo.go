@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"unicode/utf8"
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/syclobj/elfcheck"
@@ -170,11 +171,13 @@ func (py *Interpreter) sysText(name string) (string, error) {
 func wideString(s string) *C.wchar_t {
 	const surrogateEscape = 0xDC00
 	w := make([]C.wchar_t, 0, len(s)+1)
-	for i, r := range s {
-		if r == 0xFFFD && s[i] != 0xEF { // one bad byte, not an encoded U+FFFD
+	for i := 0; i < len(s); {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		if r == utf8.RuneError && n == 1 { // one bad byte, not an encoded U+FFFD
 			r = surrogateEscape + rune(s[i])
 		}
 		w = append(w, C.wchar_t(r))
+		i += n
 	}
 	w = append(w, 0)
 	n := C.size_t(len(w)) * C.sizeof_wchar_t
