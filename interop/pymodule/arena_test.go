@@ -4,6 +4,7 @@ package pymodule_test
 
 import (
 	"errors"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -80,4 +81,61 @@ func TestArenaWithoutResource(t *testing.T) {
 	o, err := f.CallContext(t.Context())
 	require.NoError(t, err)
 	o.Release()
+}
+
+// needing is a resource that gives memory once something has been done in Python.
+type needing struct {
+	memmgr.Resource
+	done func() error
+}
+
+func (n needing) Allocate(r memmgr.Request) (memmgr.Block, error) {
+	if err := n.done(); err != nil {
+		return memmgr.Block{}, err
+	}
+	return n.Resource.Allocate(r)
+}
+
+// Memory that is waited for may be Python's to give back: the allocator of the exchange API
+// keeps no lock of Python's meanwhile, where it is called with it.
+func TestExchangeAllocatorWaitsWithoutTheGIL(t *testing.T) {
+	py, rt := start(t)
+	tests, err := filepath.Abs("tests")
+	require.NoError(t, err)
+	out, err := py.Run(`
+import sys
+sys.path.insert(0, tests)
+import ctypes as ct, capi, usmbridge
+sys.path.remove(tests)
+api = capi.exchange(usmbridge.Array)
+def allocate():
+    errors, out = [], ct.c_void_p()
+    p = capi.Producer(dtype=(2, 32, 1), shape=(100,))
+    @capi.SET_ERROR
+    def set_error(ctx, kind, message): errors.append(message.decode())
+    if capi.ALLOCATE(api.allocate)(ct.byref(p.m.t), ct.byref(out), None, set_error) < 0: return errors
+    capi.delete(out.value)
+`, python.Vars{"tests": tests}, "allocate")
+	require.NoError(t, err)
+	f := out["allocate"].(*python.Object)
+	defer f.Release()
+	host, err := memmgr.Default(rt.HostQueue(), syclobj.USMUnknown)
+	require.NoError(t, err)
+	a := arena.New(arena.Options{Choose: func(*syclobj.Queue, syclobj.USMKind) (memmgr.Resource, error) {
+		return needing{host, func() error {
+			done := make(chan error, 1)
+			go func() { done <- py.With(func() error { return nil }) }()
+			select {
+			case err := <-done:
+				return err
+			case <-time.After(5 * time.Second):
+				return errors.New("Python is locked meanwhile")
+			}
+		}}, nil
+	}})
+	defer a.End()
+	o, err := f.CallContext(arena.NewContext(t.Context(), a))
+	require.NoError(t, err)
+	defer o.Release()
+	require.True(t, o.IsNone(), "%v", o)
 }

@@ -33,7 +33,11 @@ static int allocate(usmb_dl_tensor *proto, usmb_dl_versioned **out, void *error_
 		          "usmbridge: cannot allocate in a forked child process; start it afresh (spawn)");
 		return -1;
 	}
-	if (usmb_go_alloc_for(t.device.type, t.device.id, s.span.hi, &cell, &err) < 0) {
+	/* Memory may have to be waited for, and be others' to give back with the GIL. */
+	PyThreadState *saved = usmb_py_holds_gil() ? usmb_py.PyEval_SaveThread() : NULL;
+	int r = usmb_go_alloc_for(t.device.type, t.device.id, s.span.hi, &cell, &err);
+	if (saved) usmb_py.PyEval_RestoreThread(saved);
+	if (r < 0) {
 		set_error(error_ctx, err.kind == USMB_ERR_MEMORY ? "MemoryError" : "BufferError", err.message);
 		return -1;
 	}
