@@ -243,7 +243,7 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 func bounded(upstream Resource, o *poolOptions) Resource {
 	limit := o.limit
 	if d, ok := As[deviceSized](upstream); ok && o.fraction > 0 && d.DeviceTotal() > 0 {
-		if f := uint64(o.fraction * float64(d.DeviceTotal())); limit == 0 || f < limit {
+		if f := max(1, uint64(o.fraction*float64(d.DeviceTotal()))); limit == 0 || f < limit { // 0 were none
 			limit = f
 		}
 	}

@@ -34,7 +34,7 @@ static int is_small(usmb_array *src, usmb_dl_dtype dtype)
 static PyObject *copy_small(usmb_array *src, const usmb_where *w)
 {
 	if (usmb_array_wait(src) < 0) return NULL;
-	usmb_array *a = (usmb_array *)usmb_new_array(w, src->ndim, usmb_shape(src), src->dtype, 0, 0);
+	usmb_array *a = (usmb_array *)usmb_new_array(w, src->ndim, usmb_shape(src), src->dtype, 0, USMB_WRITTEN);
 	size_t n = (size_t)usmb_nbytes(src);
 	if (a && n) memcpy(a->first, src->first, n); /* without elements there may be no address */
 	return (PyObject *)a;

@@ -284,7 +284,7 @@ PyObject *usmb_array_dense(usmb_cell *cell, int32_t ndim, const int64_t *shape, 
 }
 
 PyObject *usmb_new_array(const usmb_where *w, int32_t ndim, const int64_t *shape, usmb_dl_dtype dtype, int fortran,
-                         int zero)
+                         usmb_content content)
 {
 	int wish;
 	int64_t bytes = usmb_dense_bytes(ndim, shape, dtype);
@@ -294,7 +294,12 @@ PyObject *usmb_new_array(const usmb_where *w, int32_t ndim, const int64_t *shape
 	PyObject *a = cell ? usmb_array_dense(cell, ndim, shape, dtype, fortran, memory) : NULL;
 	if (a && wish >= 0) ((usmb_array *)a)->flags |= USMB_ARR_KEEP | (uint32_t)wish << USMB_ARR_WISH;
 	if (a && usmb_queue_of(&w->queue, cell->place, &((usmb_array *)a)->queue) < 0) Py_CLEAR(a);
-	if (!a || !zero || bytes == 0 || clear_memory((usmb_array *)a, bytes) == 0) return a;
+	if (!a || content == USMB_ANY || bytes == 0) return a;
+	/* Memory may be given out again on a queue on which its former user's work goes on. */
+	int pending = atomic_load_explicit(&cell->pending, memory_order_acquire) != NULL;
+	if ((!pending || usmb_cell_wait(cell, NULL) == 0) &&
+	    (content == USMB_WRITTEN || clear_memory((usmb_array *)a, bytes) == 0))
+		return a;
 	Py_DECREF(a);
 	return NULL;
 }
@@ -338,14 +343,14 @@ void usmb_new_args_clear(usmb_new_args *in, PyObject *made)
 	usmb_where_clear(&in->w);
 }
 
-static PyObject *create(const char *func, PyObject *const *args, Py_ssize_t n, PyObject *kw, int zero)
+static PyObject *create(const char *func, PyObject *const *args, Py_ssize_t n, PyObject *kw, usmb_content content)
 {
 	usmb_new_args in;
 	PyObject *r = NULL;
 	usmb_owner_drain();
 	if (usmb_parse_new(func, args, n, kw, NULL, &in) < 0) return NULL;
 	if (usmb_parse_dtype(in.dtype, "float32", &in.t) == 0)
-		r = usmb_new_array(&in.w, in.ndim, in.shape, in.t, in.fortran, zero);
+		r = usmb_new_array(&in.w, in.ndim, in.shape, in.t, in.fortran, content);
 	usmb_new_args_clear(&in, r);
 	return r;
 }
@@ -353,11 +358,11 @@ static PyObject *create(const char *func, PyObject *const *args, Py_ssize_t n, P
 PyObject *usmb_py_empty(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw)
 {
 	(void)m;
-	return create("empty", args, n, kw, 0);
+	return create("empty", args, n, kw, USMB_ANY);
 }
 
 PyObject *usmb_py_zeros(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw)
 {
 	(void)m;
-	return create("zeros", args, n, kw, 1);
+	return create("zeros", args, n, kw, USMB_ZEROS);
 }

@@ -159,7 +159,9 @@
 // A type is asked once whether it has the exchange API, as DLPack allows: its table
 // lives as long as the process. Other producers finish their work first, and a
 // consumer finishes before it gives the tensor up. Memory that was exported by DLPack
-// is used again only behind a barrier.
+// is used again only behind a barrier. The dictionary's consumers keep the object
+// until their work ends, as dpctl's own memory wants it, and as dpctl's and dpnp's
+// arrays do by a host task: that memory has no barrier.
 //
 // # Submodule cute
 //

@@ -15,7 +15,7 @@
 static PyObject *make(const usmb_where *w, int32_t ndim, const int64_t *shape, usmb_dl_dtype t, int fortran, int zero,
                       PyObject *value)
 {
-	PyObject *a = usmb_new_array(w, ndim, shape, t, fortran, zero);
+	PyObject *a = usmb_new_array(w, ndim, shape, t, fortran, zero ? USMB_ZEROS : value ? USMB_WRITTEN : USMB_ANY);
 	if (a && value && usmb_assign_all((usmb_array *)a, value) < 0) Py_CLEAR(a);
 	return a;
 }

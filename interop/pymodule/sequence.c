@@ -29,7 +29,7 @@ typedef struct {
 	int typed;                           /* whether type holds all leaves */
 	int mixed;                           /* whether no type does */
 	usmb_dl_dtype type;
-	PyTypeObject *last; /* the type of number that was seen last, and its element type */
+	PyTypeObject *last; /* the type of number that was seen last, and its element type: a static one, as NumPy's */
 	usmb_dl_dtype last_type;
 	PyObject *leaves; /* list of numbers and Arrays */
 } survey;
@@ -91,8 +91,11 @@ static int type_of(PyObject *o, survey *s, usmb_dl_dtype *t)
 	int own = own_type(o, t);
 	if (own < 0) return -1;
 	if (own) {
-		s->last = type;
-		s->last_type = *t;
+		/* Other classes may say another one for each of their numbers. */
+		if (!(usmb_py.PyType_GetFlags(type) & Py_TPFLAGS_HEAPTYPE)) {
+			s->last = type;
+			s->last_type = *t;
+		}
 		return 0;
 	}
 	if (PyLong_Check(o) || usmb_py.PyIndex_Check(o))
@@ -349,7 +352,8 @@ static PyObject *of_numbers(const survey *s, PyObject *leaves, usmb_dl_dtype t, 
 	reading r = reading_for(t);
 	/* What needs no conversion is read to where it stays, if C can write there. */
 	int there = w && w->host && r.as.code == t.code && r.as.bits == t.bits;
-	PyObject *a = there ? usmb_new_array(w, s->ndim, s->shape, t, 0, 0) : scratch(s->ndim, s->shape, r.as);
+	PyObject *a =
+	        there ? usmb_new_array(w, s->ndim, s->shape, t, 0, USMB_WRITTEN) : scratch(s->ndim, s->shape, r.as);
 	PyObject *out = NULL;
 	if (a && read_all(leaves, &r, ((usmb_array *)a)->first) == 0)
 		out = there || !w ? Py_NewRef(a) : usmb_copy_as((usmb_array *)a, t, w);
@@ -389,7 +393,7 @@ static PyObject *of_arrays(const survey *s, PyObject *leaves, usmb_dl_dtype t, c
 		choose_place(leaves, &here);
 		w = &here;
 	}
-	usmb_array *a = (usmb_array *)usmb_new_array(w, s->ndim + s->tail, s->shape, t, 0, 0);
+	usmb_array *a = (usmb_array *)usmb_new_array(w, s->ndim + s->tail, s->shape, t, 0, USMB_WRITTEN);
 	if (!a) return NULL;
 	part.ndim = part.axis = s->tail;
 	int64_t step = 1;

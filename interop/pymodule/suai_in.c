@@ -31,7 +31,12 @@ static PyObject *item(PyObject *dict, PyObject *key, parsed *p, int *bad)
 	if (*bad) return NULL; /* an error is on its way: a look-up may run code, which must not meet it */
 	PyObject *v = usmb_py.PyDict_GetItemWithError(dict, key);
 	if (v) {
-		v = PyList_Check(v) ? usmb_py.PyList_AsTuple(v) : Py_NewRef(v);
+		Py_INCREF(v); /* the dictionary may lose it: a new tuple may set off the collector, and that code */
+		if (PyList_Check(v)) {
+			PyObject *list = v;
+			v = usmb_py.PyList_AsTuple(list);
+			Py_DECREF(list);
+		}
 		if (v) p->held[p->nheld++] = v;
 	}
 	if (!v && usmb_py.PyErr_Occurred()) *bad = 1;

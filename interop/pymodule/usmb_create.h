@@ -40,9 +40,12 @@ void usmb_new_args_clear(usmb_new_args *in, PyObject *made);
 
 PyObject *usmb_py_empty(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw);
 PyObject *usmb_py_zeros(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw);
+/* What is to be in new memory: anything, zeros, or what the caller writes at once; of the
+   former user's work it is waited for only where something is written. */
+typedef enum { USMB_ANY, USMB_ZEROS, USMB_WRITTEN } usmb_content;
 /* New memory at w, laid out in C (or Fortran) order. */
 PyObject *usmb_new_array(const usmb_where *w, int32_t ndim, const int64_t *shape, usmb_dl_dtype dtype, int fortran,
-                         int zero);
+                         usmb_content content);
 void usmb_where_clear(usmb_where *w);
 /* An array of the whole of new memory; takes over the cell. extra as for
    usmb_array_settle. */

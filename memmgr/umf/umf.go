@@ -137,8 +137,11 @@ func (l *Library) NewScalable() (*Pool, error) {
 func (p *Pool) Handle() unsafe.Pointer { return unsafe.Pointer(p.pool) }
 
 // Provided returns what an address-only pool holds from its provider now and
-// held at most, in bytes, and how often it asked.
+// held at most, in bytes, and how often it asked; zeros once it is closed.
 func (p *Pool) Provided() (now, peak, calls int64) {
+	if p.pool == nil {
+		return 0, 0, 0
+	}
 	return int64(p.pool.bytes), int64(p.pool.peak), int64(p.pool.calls)
 }
 
@@ -156,6 +159,9 @@ func (p *Pool) Allocate(r memmgr.Request) (memmgr.Block, error) {
 	if err := r.Check(); err != nil {
 		return memmgr.Block{}, err
 	}
+	if p.pool == nil {
+		return memmgr.Block{}, &memmgr.OpError{Op: "umf.Pool.Allocate", Err: memmgr.ErrClosed}
+	}
 	size := max(r.Size, 1)
 	m := C.usmb_umf_do_malloc(p.pool, C.size_t(size), C.size_t(r.Alignment()))
 	if m == nil {
@@ -170,6 +176,9 @@ func (p *Pool) Allocate(r memmgr.Request) (memmgr.Block, error) {
 // waited for.
 func (p *Pool) Free(b memmgr.Block) {
 	memmgr.FreeAfter(b, nil, func(b memmgr.Block) {
+		if p.pool == nil {
+			panic(&memmgr.UseError{Op: "umf.Pool.Free", Err: fmt.Errorf("%#x: %w", b.Address, memmgr.ErrClosed)})
+		}
 		if rc := C.usmb_umf_do_free(p.pool, *(*unsafe.Pointer)(unsafe.Pointer(&b.Address))); rc != 0 {
 			panic(&memmgr.UseError{Op: "umf.Pool.Free", Err: fmt.Errorf("%#x: UMF's result %d", b.Address, int(rc))})
 		}

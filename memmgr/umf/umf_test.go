@@ -65,6 +65,22 @@ func TestAddressOnlyPoolCounts(t *testing.T) {
 	require.NoError(t, p.Close())
 }
 
+func TestClosed(t *testing.T) {
+	p, err := open(t).NewDisjoint(umf.DeviceParams())
+	require.NoError(t, err)
+	b, err := p.Allocate(memmgr.Request{Size: 100})
+	require.NoError(t, err)
+	require.Error(t, p.Close(), "with a block in use")
+	p.Free(b)
+	require.NoError(t, p.Close())
+	require.NoError(t, p.Close())
+	_, err = p.Allocate(memmgr.Request{Size: 100})
+	require.ErrorIs(t, err, memmgr.ErrClosed)
+	now, peak, calls := p.Provided()
+	require.Zero(t, now+peak+calls)
+	require.PanicsWithError(t, "memmgr: umf.Pool.Free: 0x1000: resource is closed", func() { p.Free(memmgr.Block{Address: 4096, Size: 1}) })
+}
+
 func TestMissingLibraryIsNamed(t *testing.T) {
 	_, err := umf.Open("/nowhere/libumf.so")
 	require.ErrorContains(t, err, "/nowhere/libumf.so")

@@ -228,3 +228,36 @@ print(a.sycl_queue is kept, b.sycl_queue is kept, b.__sycl_usm_array_interface__
 """
     ).split()
     assert said == ["usmbridge", "SyclQueue", "True", "True", "True"]
+
+
+def test_new_contents_come_after_the_former_users_work(np, dpctl, device):
+    """Memory is given out again on an in-order queue before its former user's work there has ended: what is in it
+    from the start is written behind that."""
+    dpt = pytest.importorskip("dpnp.tensor")
+    memory = pytest.importorskip("dpctl.memory")
+    q = dpctl.SyclQueue(device.filter_string, property="in_order")
+    much = [memory.MemoryUSMDevice(128 << 20, queue=q) for _ in range(2)]
+    sevens = memory.MemoryUSMDevice(1000, queue=q)
+    sevens.copy_from_host(np.full(1000, 7, "uint8"))
+    threes = np.full(1000, 3, "uint8")
+    on_host = ub.asarray(threes, device="host")
+    makers = {
+        "zeros": lambda kind: ub.zeros(1000, "uint8", sycl_queue=q, usm_type=kind),
+        "full": lambda kind: ub.full(1000, 3, "uint8", sycl_queue=q, usm_type=kind),
+        "numbers": lambda kind: ub.asarray([3] * 1000, dtype="uint8", device=q, usm_type=kind),
+        "NumPy's": lambda kind: ub.asarray(threes, device=q, usm_type=kind),
+        "ours": lambda kind: ub.asarray(on_host, device=q, usm_type=kind),
+        "arrays": lambda kind: ub.asarray([on_host], device=q, usm_type=kind),
+    }
+    for kind in KINDS:
+        for how, make in makers.items():
+            old = [ub.empty(1000, "uint8", sycl_queue=q, usm_type=kind) for _ in range(64)]
+            shown = [dpt.from_dlpack(a).usm_data for a in old]
+            q.memcpy_async(*much, much[0].nbytes)
+            for m in shown:
+                q.memcpy_async(m, sevens, 1000)
+            del m, shown, old
+            new = [make(kind) for _ in range(64)]
+            q.wait()
+            wrong = [a for a in new if a.tolist() not in ([0] * 1000, [3] * 1000, [[3] * 1000])]
+            assert not wrong, (kind, how, len(wrong))

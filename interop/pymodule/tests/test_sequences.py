@@ -31,6 +31,22 @@ def test_scalars_keep_their_type(np):
         ub.asarray([np.int64(300)], dtype="int8")
 
 
+def test_types_of_each_number(np):
+    """A class whose numbers say different types of their own."""
+
+    class Number:
+        def __init__(self, dtype):
+            self.dtype = np.dtype(dtype)
+
+        def __float__(self):
+            return 0.1
+
+    for types in (["float32", "float64"], ["float64", "float32"], ["float32", "float32"]):
+        a = ub.asarray([Number(t) for t in types])
+        want = np.result_type(*types)
+        assert a.dtype == want.name and a.tolist() == [float(want.type(0.1))] * 2, types
+
+
 def test_ml_scalars(np):
     ml = pytest.importorskip("ml_dtypes")
     for name, values in (("bfloat16", [1.5, -2]), ("float8_e4m3fn", [0.5, 448]), ("int4", [-8, 7]), ("uint2", [3, 1]), ("float4_e2m1fn", [-6, 0.5])):

@@ -65,7 +65,7 @@ func (x *exchange) open(most int64) (*body, error) {
 	if r.ContentLength < 0 {
 		return nil, &refusal{status: http.StatusLengthRequired, message: "the request needs a Content-Length"}
 	}
-	switch encoding := r.Header.Get("Content-Encoding"); strings.ToLower(encoding) {
+	switch encoding := strings.Join(r.Header["Content-Encoding"], ", "); strings.ToLower(encoding) {
 	case "", "identity":
 	case "gzip", "x-gzip":
 		b.coding = gzipped

@@ -129,6 +129,7 @@ func TestRefusedRequests(t *testing.T) {
 		"a large body":            {"{}", make([]byte, 1<<20), nil, 413, "a body of"},
 		"another coding":          {"{}", nil, []string{"Content-Encoding", "br"}, 415, `"br"`},
 		"two codings":             {"{}", nil, []string{"Content-Encoding", "gzip, gzip"}, 415, "gzip"},
+		"two lines of codings":    {"{}", nil, []string{"Content-Encoding", "identity", "Content-Encoding", "gzip"}, 415, "identity, gzip"},
 		"not compressed":          {"{}{}{}{}{}{}{}{}", nil, []string{"Content-Encoding", "gzip"}, 400, "not compressed"},
 		"not compressed, zlib":    {"{}{}{}{}{}{}{}{}", nil, []string{"Content-Encoding", "deflate"}, 400, "not compressed"},
 		"no region":               {x(`"shape":[1],"parameters":{"shared_memory_region":"r","shared_memory_byte_size":4}`), nil, nil, 404, `no region "r"`},
