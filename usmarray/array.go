@@ -222,14 +222,19 @@ func (a *Array) Reshape(shape ...int) (*Array, error) {
 }
 
 // Broadcast is the read-only view that repeats axes of length 1 to the shape;
-// see Layout.Broadcast.
+// see Layout.Broadcast. Errors: ErrLayout, also for more bytes than an int counts.
 func (a *Array) Broadcast(shape ...int) (*Array, error) {
 	a.check("Broadcast")
-	v, err := a.viewUnless(a.layout.broadcast(shape...))
-	if err == nil {
-		v.flags |= flagReadOnly
+	l, err := a.layout.broadcast(shape...)
+	if err != nil {
+		return nil, err
 	}
-	return v, err
+	if _, ok := ceilBytes(l.Size(), a.elemBits()); !ok {
+		return nil, opErr("Broadcast", ErrLayout, "%v elements of %s are more bytes than can be counted", tuple(shape), a.dtype)
+	}
+	v := a.view(l)
+	v.flags |= flagReadOnly
+	return v, nil
 }
 
 // String prints the elements as NumPy's str does, device memory included. After

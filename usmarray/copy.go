@@ -168,9 +168,17 @@ func CopyToSlice[T Element](data []T, a *Array) error {
 	return copyEnds(op, e, a.end())
 }
 
-// ToSlice copies the elements, in C order, into a new Go slice.
+// longest is how many bytes no slice of Go's has: half of what addresses of 47 bits reach.
+const longest = 1 << 46
+
+// ToSlice copies the elements, in C order, into a new Go slice. Errors: ErrType for another
+// element type, ErrLayout for packed elements, and for a view (of a broadcast, say) that shows
+// more elements than a slice can have.
 func ToSlice[T Element](a *Array) ([]T, error) {
 	a.check("ToSlice")
+	if a.NBytes() >= longest {
+		return nil, opErr("ToSlice", ErrLayout, "the array shows %d bytes of elements, more than a slice can have; take views of it", a.NBytes())
+	}
 	data := make([]T, a.Size())
 	return data, CopyToSlice(data, a)
 }

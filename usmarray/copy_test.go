@@ -140,6 +140,20 @@ func TestCopyBroadcastsAndErrors(t *testing.T) {
 	require.ErrorIs(t, CopyToSlice(make([]int32, 6), a), ErrType)
 }
 
+// A view shows one element as often as it likes.
+func TestMoreElementsThanMemory(t *testing.T) {
+	one := own(t)(FromSlice(memmgr.Host(), []float32{7}, nil))
+	_, err := one.Broadcast(1<<31, 1<<31)
+	require.ErrorIs(t, err, ErrLayout)
+	many := own(t)(one.Broadcast(1<<31, 1<<20))
+	require.Equal(t, 1<<53, many.NBytes())
+	_, err = ToSlice[float32](many)
+	require.ErrorIs(t, err, ErrLayout)
+	last, err := many.At(1<<31-1, -1)
+	require.NoError(t, err)
+	require.EqualValues(t, 7, last)
+}
+
 func TestToDevice(t *testing.T) {
 	_, q := needSYCL(t)
 	dev, shared := usm(t, q, 1), usm(t, q, 2)

@@ -119,7 +119,7 @@ var surfaces = []surface{
 	},
 	{
 		word:   "failing",
-		name:   "calls that fail, one after another; little memory; interrupts",
+		name:   "calls that fail, one after another; disks and address spaces that end; little memory; interrupts",
 		stages: []string{"failing *"},
 		before: "a handle that stayed, waits that were lost",
 	},
