@@ -53,9 +53,7 @@ func resting(services map[string]grpc.ServiceInfo) map[string]bool {
 // clock ends a call when its current step takes too long. One goroutine uses it.
 type clock struct {
 	cancel context.CancelCauseFunc
-	timer  *time.Timer
-	late   *late     // what the timer has
-	until  time.Time // when the step is too late
+	late   *late // what the timer has; nil before the first step
 }
 
 // late is emptied at the end of a call: the scheduler may keep a timer that was stopped until its
@@ -63,11 +61,39 @@ type clock struct {
 // the tensors that wait there.
 type late struct {
 	cancel atomic.Pointer[context.CancelCauseFunc]
+	timer  atomic.Pointer[time.Timer]
+	until  atomic.Int64 // when the step is too late, by elapsed; 0 between steps
+	waits  atomic.Int64 // since when it is not the peer that is waited for; 0: it is
 }
 
+var start = time.Now()
+
+// elapsed is the time of clocks, above 0.
+func elapsed() int64 { return int64(time.Since(start)) + 1 }
+
+// again is how soon a timer comes back that came while this side was waited for.
+const again = 100 * time.Millisecond
+
+// come is what the timer does. A step that was lengthened meanwhile, or is another one by now, has
+// the timer come again: setting it wakes the scheduler, and most calls end long before.
 func (l *late) come() {
-	if cancel := l.cancel.Load(); cancel != nil {
+	paused := l.waits.Load() != 0 // first: resume lengthens the step before it clears that
+	cancel, until := l.cancel.Load(), l.until.Load()
+	if cancel == nil || until == 0 {
+		return
+	}
+	left := time.Duration(until - elapsed())
+	switch {
+	case paused:
+		left = again
+	case left <= 0:
 		(*cancel)(errSlow)
+		return
+	}
+	if t := l.timer.Load(); t != nil {
+		t.Reset(left)
+	} else {
+		time.AfterFunc(left, l.come) // the first one is being made
 	}
 }
 
@@ -85,34 +111,48 @@ const rate = 1 << 20
 
 // allow begins a step that moves n bytes.
 func (c *clock) allow(base time.Duration, n int) {
-	c.run(base + time.Duration(n)*(time.Second/rate))
-}
-
-// run has the step end so much later.
-func (c *clock) run(d time.Duration) {
-	c.until = time.Now().Add(d)
-	if c.timer == nil {
-		c.late = new(late)
-		c.late.cancel.Store(new(c.cancel))
-		c.timer = time.AfterFunc(d, c.late.come)
+	d := base + time.Duration(n)*(time.Second/rate)
+	l := c.late
+	if l == nil {
+		l = new(late)
+		l.cancel.Store(new(c.cancel))
+		l.until.Store(elapsed() + int64(d))
+		c.late = l
+		l.timer.Store(time.AfterFunc(d, l.come))
 		return
 	}
-	c.timer.Reset(d)
+	l.until.Store(elapsed() + int64(d))
+	l.timer.Load().Reset(d)
 }
 
 // rest ends the step; what follows is not the peer's to hasten.
 func (c *clock) rest() {
-	if c.timer != nil {
-		c.timer.Stop()
+	if c.late != nil {
+		c.late.until.Store(0)
+		c.late.timer.Load().Stop()
 	}
 }
 
-// waits stops the clock in a step, while it is this side that the peer waits for; the function that
-// it returns has it go on.
-func (c *clock) waits() (on func()) {
-	left := time.Until(c.until)
-	c.rest()
-	return func() { c.run(left) }
+// pause lengthens a step by the time until resume, in which it is this side that the peer waits for.
+// A nil clock is no one's.
+func (c *clock) pause() {
+	if c != nil && c.late != nil {
+		c.late.waits.Store(elapsed())
+	}
+}
+
+// resume ends a pause, if there is one.
+func (c *clock) resume() {
+	if c == nil || c.late == nil {
+		return
+	}
+	l := c.late
+	if since := l.waits.Load(); since != 0 {
+		if until := l.until.Load(); until != 0 { // else the step is over
+			l.until.Store(until + elapsed() - since)
+		}
+		l.waits.Store(0)
+	}
 }
 
 // end is rest at the end of the call.

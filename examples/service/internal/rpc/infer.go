@@ -51,7 +51,7 @@ func (s *Server) exchange(stream grpc.ServerStream) (*exchange, func(), error) {
 	e, _ := s.calls.Get().(*exchange)
 	if e.use == nil {
 		e.use = e.read
-		e.q.begin, e.q.waits = e.begin, func() func() { return e.clock.waits() }
+		e.q.begin, e.q.clock = e.begin, &e.clock
 	}
 	e.s, e.stream, e.ctx, e.tenant = s, stream, ctx, tenant
 	e.clock, e.from, e.leases = clockOf(ctx), codec.NewReceiver(s.gate, stream), new(codec.Leases)

@@ -4,7 +4,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -27,7 +26,7 @@ const (
 // what it has.
 type request struct {
 	begin func(model, version string) (*engine.Request, error)
-	waits func() (on func()) // the peer is waited for no more, until on; nil where nobody counts
+	clock *clock // the call's; nil where nobody counts
 	text  text
 
 	model, version, id string
@@ -449,19 +448,16 @@ func (q *request) rawContents(p part, typ protowire.Type) error {
 
 // fill fills an input. Waiting for its memory, and its turn, is not the peer's time.
 func (q *request) fill(in *engine.Input, read func([]byte) error) error {
-	if q.waits == nil {
-		return in.Fill(read)
-	}
-	on := sync.OnceFunc(q.waits())
-	defer on() // also where nothing is read: what is left of the message is dropped
+	q.clock.pause()
+	defer q.clock.resume() // also where nothing is read: what is left of the message is dropped
 	return in.Fill(func(b []byte) error {
-		on()
+		q.clock.resume()
 		return read(b)
 	})
 }
 
 // reset makes it ready for another message, keeping what was allocated.
 func (q *request) reset(known map[string]string, small int) {
-	*q = request{pending: slices.Delete(q.pending, 0, len(q.pending)), names: q.names[:0], begin: q.begin, waits: q.waits}
+	*q = request{pending: slices.Delete(q.pending, 0, len(q.pending)), names: q.names[:0], begin: q.begin, clock: q.clock}
 	q.text.known, q.text.left = known, small
 }
