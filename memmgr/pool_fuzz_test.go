@@ -129,11 +129,9 @@ func (m *poolModel) allocate(x, y byte) {
 		size = math.MaxInt>>(y%3) - uintptr(y)
 	}
 	tag := string(rune('a' + y%3))
-	b, err := memmgr.New(m.pool, memmgr.Request{Size: size, Align: align, Tag: tag})
-	asked := align
-	if align == 0 {
-		asked = memmgr.DefaultAlign
-	}
+	request := memmgr.Request{Size: size, Align: align, Tag: tag}
+	asked := request.Alignment()
+	b, err := memmgr.New(m.pool, request)
 	// See Request.Check: beside sizes that nothing has, those that nobody is asked for.
 	if align&(align-1) != 0 || size > math.MaxInt/2-asked {
 		require.ErrorIs(m.t, err, memmgr.ErrRequest, "%d bytes at %d", size, align)

@@ -450,15 +450,13 @@ static PyObject *import_moved(const usmb_arrow_schema *schema, const usmb_arrow_
 	return a;
 }
 
-/* Gives up what was not taken. The producer's functions, and those of its capsules, run
-   whatever code; an exception here survives them. */
-static void release_all(PyObject *pair, usmb_arrow_schema *schema, usmb_arrow_array *array)
+/* The producer's functions run whatever code; an exception here survives them. */
+static void release_both(usmb_arrow_schema *schema, usmb_arrow_array *array)
 {
 	PyObject *type, *value, *trace;
 	usmb_py.PyErr_Fetch(&type, &value, &trace);
-	if (schema && schema->release) schema->release(schema);
+	if (schema->release) schema->release(schema);
 	if (array && array->release) array->release(array);
-	Py_DECREF(pair);
 	usmb_py.PyErr_Restore(type, value, trace);
 }
 
@@ -481,9 +479,8 @@ PyObject *usmb_import_arrow(PyObject *o, int may_copy)
 		           device ? "__arrow_c_device_array__" : "__arrow_c_array__");
 	} else if (move(pair, device, &schema, &d) == 0) {
 		a = import_moved(&schema, &d, may_copy, &taken);
-		release_all(pair, &schema, taken ? NULL : &d.array);
-		return a;
+		release_both(&schema, taken ? NULL : &d.array);
 	}
-	release_all(pair, NULL, NULL);
-	return NULL;
+	usmb_decref_aside(pair);
+	return a;
 }

@@ -124,7 +124,7 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	if b.read == 0 && b.x.r.Header.Get("Expect") != "" {
 		// The first one writes the leave to send, to a client that may read nothing.
-		_ = b.x.control.SetWriteDeadline(time.Now().Add(o.Grace))
+		_ = b.x.control.SetWriteDeadline(began.Add(o.Grace))
 	}
 	n, err := b.from.Read(p[:min(len(p), pace)])
 	b.read += int64(n)

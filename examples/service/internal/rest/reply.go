@@ -110,14 +110,12 @@ type paced struct{ x *exchange }
 
 func (w paced) Write(p []byte) (n int, err error) {
 	for len(p) > piece {
-		w.x.allow(piece)
 		m, err := w.x.put(p[:piece])
 		if n += m; err != nil {
 			return n, err
 		}
 		p = p[piece:]
 	}
-	w.x.allow(int64(len(p)))
 	m, err := w.x.put(p)
 	return n + m, err
 }

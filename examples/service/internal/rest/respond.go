@@ -74,8 +74,9 @@ func (x *exchange) allow(n int64) {
 	_ = x.control.SetWriteDeadline(time.Now().Add(x.h.o.Grace + perBytes(x.due, x.h.o.MinRate) - x.spent))
 }
 
-// put writes what was allowed.
+// put writes what the client is allowed to take.
 func (x *exchange) put(p []byte) (int, error) {
+	x.allow(int64(len(p)))
 	began := time.Now()
 	n, err := x.w.Write(p)
 	x.spent += time.Since(began)

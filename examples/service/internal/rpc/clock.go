@@ -116,13 +116,14 @@ func (c *clock) allow(base time.Duration, n int) {
 	if l == nil {
 		l = new(late)
 		l.cancel.Store(new(c.cancel))
-		l.until.Store(elapsed() + int64(d))
 		c.late = l
-		l.timer.Store(time.AfterFunc(d, l.come))
-		return
 	}
 	l.until.Store(elapsed() + int64(d))
-	l.timer.Load().Reset(d)
+	if t := l.timer.Load(); t != nil {
+		t.Reset(d)
+	} else {
+		l.timer.Store(time.AfterFunc(d, l.come))
+	}
 }
 
 // rest ends the step; what follows is not the peer's to hasten.
