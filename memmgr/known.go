@@ -40,7 +40,7 @@ type knownPart struct {
 var known knownResources
 
 func (k *knownResources) part(id identity) *knownPart {
-	return &k.parts[id.data*0x9E3779B97F4A7C15>>59%uintptr(len(k.parts))]
+	return &k.parts[uint64(id.data)*0x9E3779B97F4A7C15>>59%uint64(len(k.parts))]
 }
 
 // find returns the origin of a resource, nil when it has none.

@@ -4,25 +4,22 @@ import (
 	"os"
 	"syscall"
 	"unsafe"
+
+	"github.com/usmbridge/usmbridge/memmgr/internal/sysmap"
 )
 
 var pageSize = uintptr(os.Getpagesize())
 
-// mapPages maps zeroed pages, aligned: more than needed, and the ends back.
+// mapPages maps size bytes of zeroed pages at an aligned address: it maps more than is
+// needed and unmaps both ends.
 func mapPages(size, align uintptr) (uintptr, error) {
 	extra := uintptr(0)
 	if align > pageSize {
 		extra = align - pageSize
 	}
-	// The raw call: syscall.Mmap keeps a table behind a mutex and cannot unmap
-	// in part.
-	p, _, errno := syscall.Syscall6(syscall.SYS_MMAP, 0, size+extra,
-		syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON, ^uintptr(0), 0)
-	if errno != 0 {
-		return 0, os.NewSyscallError("mmap", errno)
-	}
-	if extra == 0 {
-		return p, nil
+	p, err := sysmap.Mmap(0, size+extra, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON, -1, 0)
+	if err != nil || extra == 0 {
+		return p, err
 	}
 	start := roundUp(p, align)
 	if start > p {

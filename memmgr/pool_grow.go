@@ -3,6 +3,7 @@ package memmgr
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/usmbridge/usmbridge/memmgr/owner"
@@ -16,8 +17,9 @@ var errNoRoom error = &OutOfMemoryError{Err: errLimit}
 // errNoCells: memory was there, an owner for it was not.
 var errNoCells = owner.ErrNoMemory
 
-// maxSegment is the largest segment in bytes: what 31 bits of units number.
-const maxSegment = uintptr(1) << 31 * unit
+// maxSegment is the largest segment in bytes: 31 bits number its units, and on 32-bit
+// systems it is at most half of the address space.
+const maxSegment uintptr = min(1<<31*unit, math.MaxUint/2+1)
 
 // growFor gets memory for a request that the pool could not serve from what it
 // has: from its caches, from the upstream, and when that refuses by everything

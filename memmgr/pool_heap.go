@@ -56,7 +56,7 @@ func (p *Pool) wantFor(r *Request) (want, error) {
 		return want{}, err
 	}
 	units := max((r.Size+unit-1)/unit, p.minUnits)
-	if units > 1<<31 || r.Alignment() > 1<<31*unit {
+	if units > maxSegment/unit || r.Alignment() > maxSegment {
 		return want{}, &OutOfMemoryError{Request: *r, Place: p.Place(), Rounded: uint64(units) * unit, Err: errTooLarge}
 	}
 	return p.wanted(r, units), nil

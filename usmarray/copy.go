@@ -1,6 +1,7 @@
 package usmarray
 
 import (
+	"math"
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/dlpack"
@@ -168,8 +169,9 @@ func CopyToSlice[T Element](data []T, a *Array) error {
 	return copyEnds(op, e, a.end())
 }
 
-// longest is how many bytes no slice of Go's has: half of what addresses of 47 bits reach.
-const longest = 1 << 46
+// longest is a number of bytes that no slice can have: half of a 47-bit address space, or of a
+// 32-bit one.
+const longest = min(1<<46, math.MaxInt)
 
 // ToSlice copies the elements, in C order, into a new Go slice. Errors: ErrType for another
 // element type, ErrLayout for packed elements, and for a view (of a broadcast, say) that shows

@@ -1,3 +1,6 @@
+// Package syscall has no direct socket calls for 386 and s390x.
+//go:build !386 && !s390x
+
 package share
 
 import (

@@ -2,6 +2,8 @@ package memtest
 
 import (
 	"fmt"
+	"math"
+	"math/bits"
 	"sync"
 
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -43,10 +45,13 @@ func Capacity(bytes uint64) SimulatedOption {
 	return func(s *Simulated) { s.capacity = bytes }
 }
 
+// simulatedLargest is the largest block in bytes.
+const simulatedLargest = min(1<<46, math.MaxUint/4)
+
 // NewSimulated makes a simulated upstream.
 func NewSimulated(options ...SimulatedOption) *Simulated {
 	s := &Simulated{
-		next: 1 << 44, blocks: map[uintptr]uintptr{}, events: map[uintptr]*simEvent{},
+		next: 1 << (bits.UintSize - 20), blocks: map[uintptr]uintptr{}, events: map[uintptr]*simEvent{},
 		work: map[uintptr][]uintptr{}, inOrder: map[uintptr]bool{},
 	}
 	s.waiting.L = &s.mu
@@ -83,7 +88,7 @@ func (s *Simulated) Allocate(r memmgr.Request) (memmgr.Block, error) {
 	defer s.mu.Unlock()
 	s.calls++
 	size := max(r.Size, 1)
-	if s.calls == s.failAt || size > 1<<46 || (s.capacity != 0 && s.used+uint64(size) > s.capacity) {
+	if s.calls == s.failAt || size > simulatedLargest || (s.capacity != 0 && s.used+uint64(size) > s.capacity) {
 		return memmgr.Block{}, &memmgr.OutOfMemoryError{
 			Request: r, Place: s.Place(), Rounded: uint64(size), Allocated: s.used, DeviceTotal: s.capacity,
 			Err: fmt.Errorf("the simulated device refuses call %d", s.calls),

@@ -2,6 +2,7 @@ package owner
 
 import (
 	"errors"
+	"math"
 	"sync/atomic"
 	"unsafe"
 )
@@ -16,6 +17,10 @@ const layoutVersion = 1
 // slabCells is how many cells are made readable at a time: two MiB of them,
 // which cost nothing until they are touched.
 const slabCells = 16384
+
+// mostCells is how many cells the reservation is made for: 8 GiB of addresses, or an eighth
+// of a 32-bit process's.
+const mostCells = min(1<<26, math.MaxInt/4/CellBytes)
 
 // control is usmb_control: the head of the reservation, in the place of cell 0.
 type control struct {
@@ -38,7 +43,7 @@ var ctl = reserveCells()
 // reserveCells makes the reservation, halving its size on failure, and commits
 // the first slab, which the control block heads.
 func reserveCells() *control {
-	base, cells := reserve(1<<26, slabCells)
+	base, cells := reserve(mostCells, slabCells)
 	if base == nil {
 		panic(ErrNoMemory)
 	}

@@ -6,16 +6,12 @@ import (
 	"unsafe"
 )
 
-const (
-	efdNonblock = 0x800
-	efdCloexec  = 0x80000
-)
-
-// openWaker gives the waker an eventfd and returns the function that sleeps on
-// it. The read end is the same descriptor, parked in Go's poller, so a sleeping
-// reaper holds no thread.
+// openWaker opens the eventfd of w and returns the function that waits for a signal.
+// That function reads the same descriptor through Go's poller, so a waiting reaper
+// occupies no thread. EFD_NONBLOCK and EFD_CLOEXEC have the values of O_NONBLOCK and
+// O_CLOEXEC, which differ between architectures.
 func openWaker(w *waker) (sleep func()) {
-	fd, _, errno := syscall.RawSyscall(sysEventfd2, 0, efdNonblock|efdCloexec, 0)
+	fd, _, errno := syscall.RawSyscall(syscall.SYS_EVENTFD2, 0, syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if errno != 0 {
 		panic(os.NewSyscallError("eventfd2", errno))
 	}
@@ -23,13 +19,13 @@ func openWaker(w *waker) (sleep func()) {
 	w.fd = int32(fd)
 	buffer := make([]byte, 8)
 	return func() {
-		// An error here would mean a closed descriptor, and nobody closes it.
+		// The descriptor is never closed, so a read cannot fail.
 		_, _ = f.Read(buffer)
 	}
 }
 
 func (w *waker) signal() {
 	one := uint64(1)
-	// EAGAIN means that the counter is full: the reaper has its wake-up.
+	// EAGAIN means that the counter is full, so a signal is already pending.
 	_, _, _ = syscall.RawSyscall(syscall.SYS_WRITE, uintptr(w.fd), uintptr(unsafe.Pointer(&one)), 8)
 }

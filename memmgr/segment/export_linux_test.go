@@ -1,3 +1,3 @@
 package segment
 
-const SysMemfdCreate = sysMemfdCreate
+var SysMemfdCreate = sysMemfdCreate

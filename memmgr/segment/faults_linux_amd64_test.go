@@ -38,7 +38,7 @@ func refuse(t faultTest, call uint32, argument int, test uint16, k uint32, answe
 
 func noMemoryFiles(t faultTest) {
 	r := hostOf(t, segment.PeersWrite)
-	refuse(t, segment.SysMemfdCreate, 1, seccomp.HasBit, 1, syscall.ENOSYS)
+	refuse(t, uint32(segment.SysMemfdCreate), 1, seccomp.HasBit, 1, syscall.ENOSYS)
 	refused(t, r, 1, errors.ErrUnsupported)
 	_, err := segment.NewHost(segment.PeersWrite)
 	require.ErrorIs(t, err, errors.ErrUnsupported)
@@ -46,7 +46,7 @@ func noMemoryFiles(t faultTest) {
 }
 
 func noNoexec(t faultTest) {
-	refuse(t, segment.SysMemfdCreate, 1, seccomp.HasBit, 8, syscall.EINVAL)
+	refuse(t, uint32(segment.SysMemfdCreate), 1, seccomp.HasBit, 8, syscall.EINVAL)
 	r := hostOf(t, segment.PeersWrite)
 	b, err := r.Allocate(memmgr.Request{Size: 1})
 	require.NoError(t, err)

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"runtime"
 	"strconv"
 	"sync"
 	"syscall"
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/internal/sysmap"
 )
 
 // Numbers of <linux/memfd.h>, <linux/fcntl.h>, <linux/falloc.h>, <linux/magic.h> and
@@ -59,7 +61,17 @@ func createFile(size uintptr) (int, error) {
 	return fd, nil
 }
 
+// sysMemfdCreate is the number of the system call memfd_create; package syscall does not
+// have it for every architecture. 0: not known.
+var sysMemfdCreate = map[string]uintptr{
+	"386": 356, "amd64": 319, "arm": 385, "arm64": 279, "loong64": 279, "mips": 4354, "mipsle": 4354, "mips64": 5314,
+	"mips64le": 5314, "ppc64": 360, "ppc64le": 360, "riscv64": 279, "s390x": 350,
+}[runtime.GOARCH]
+
 func memfdCreate(name []byte, flags uintptr) (int, syscall.Errno) {
+	if sysMemfdCreate == 0 {
+		return -1, syscall.ENOSYS
+	}
 	fd, _, errno := syscall.Syscall(sysMemfdCreate, uintptr(unsafe.Pointer(&name[0])), flags, 0)
 	return int(fd), errno
 }
@@ -131,7 +143,7 @@ func retried(f func() error) error {
 // reserve takes addresses that nothing can be read or written at.
 func reserve(size, align uintptr) (uintptr, error) {
 	all := size + align - pageSize
-	base, err := mmap(0, all, syscall.PROT_NONE, syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_NORESERVE, -1, 0)
+	base, err := sysmap.Mmap(0, all, syscall.PROT_NONE, syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_NORESERVE, -1, 0)
 	if err != nil {
 		return 0, err
 	}
@@ -154,26 +166,16 @@ func mapOver(base, size uintptr, fd int, offset uint64, readOnly bool) error {
 	if readOnly {
 		protection = syscall.PROT_READ
 	}
-	_, err := mmap(base, size, protection, syscall.MAP_SHARED|syscall.MAP_FIXED, fd, offset)
+	_, err := sysmap.Mmap(base, size, protection, syscall.MAP_SHARED|syscall.MAP_FIXED, fd, offset)
 	return err
 }
 
 // mapAnonymous puts fresh memory of the process over addresses that are the caller's.
 // The system is not asked for a promise of all of its pages, so as to refuse seldom.
 func mapAnonymous(base, size uintptr) error {
-	_, err := mmap(base, size, syscall.PROT_READ|syscall.PROT_WRITE,
+	_, err := sysmap.Mmap(base, size, syscall.PROT_READ|syscall.PROT_WRITE,
 		syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_FIXED|syscall.MAP_NORESERVE, -1, 0)
 	return err
-}
-
-// mmap is the raw call: that of package syscall keeps a table behind a mutex, and
-// takes no address.
-func mmap(base, size uintptr, protection, flags, fd int, offset uint64) (uintptr, error) {
-	p, _, errno := syscall.Syscall6(syscall.SYS_MMAP, base, size, uintptr(protection), uintptr(flags), uintptr(fd), uintptr(offset))
-	if errno != 0 {
-		return 0, os.NewSyscallError("mmap", errno)
-	}
-	return p, nil
 }
 
 func unmap(base, size uintptr) error {

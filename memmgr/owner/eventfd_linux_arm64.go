@@ -1,3 +1,0 @@
-package owner
-
-const sysEventfd2 = 19

@@ -1,3 +1,0 @@
-package segment
-
-const sysMemfdCreate = 319
