@@ -103,6 +103,9 @@ type sleeper struct {
 // freed. Contents are discarded or saved as the options say, and [Pool.Wake] brings
 // the memory back.
 //
+// A tag that no buffer of the pool has ever had is an [*OpError] of kind ErrRequest.
+// When no buffer of the tag is awake, Sleep does nothing.
+//
 // It refuses with a [*HeldError] while somebody else holds memory of the tag: a
 // second reference (a view, an array in an operation, a tensor), an export, a block
 // that was taken without a buffer (through another resource); and with an
@@ -123,7 +126,10 @@ func (p *Pool) Sleep(tag string, options SleepOptions) (freed uint64, err error)
 	e := &p.elastic
 	e.turn.Lock()
 	defer e.turn.Unlock()
-	s := &slumber{tag: tagNumber(tag)}
+	s := &slumber{tag: knownTag(tag)}
+	if !p.hasTag(s.tag) {
+		return 0, p.unknownTag("Pool.Sleep", tag)
+	}
 	if err := p.suspend(s, tag, &options); err != nil {
 		p.awaken(s)
 		return 0, err
@@ -148,13 +154,17 @@ func (p *Pool) Sleep(tag string, options SleepOptions) (freed uint64, err error)
 // Wake brings the memory with a tag back that Sleep put to sleep: the same
 // addresses, with the contents that were saved, byte for byte; undefined where they
 // were discarded. When contents cannot be read back, or are not those that were
-// saved, the memory stays asleep and Wake may be tried again. Nothing asleep is no
-// error.
+// saved, the memory stays asleep and Wake may be tried again. When no buffer of the tag
+// is asleep, Wake does nothing. A tag that no buffer of the pool has ever had is an
+// [*OpError] of kind ErrRequest.
 func (p *Pool) Wake(tag string) error {
 	e := &p.elastic
 	e.turn.Lock()
 	defer e.turn.Unlock()
-	number := tagNumber(tag)
+	number := knownTag(tag)
+	if !p.hasTag(number) {
+		return p.unknownTag("Pool.Wake", tag)
+	}
 	for {
 		s := e.beginWake(number)
 		if s == nil {
@@ -167,6 +177,18 @@ func (p *Pool) Wake(tag string) error {
 		}
 		p.awaken(s)
 	}
+}
+
+// hasTag reports whether a buffer of the pool has ever had the tag with this number.
+func (p *Pool) hasTag(tag uint32) bool {
+	found := p.tagged.has(tag)
+	p.eachTenant(func(t *Tenant) { found = found || t.tagged.has(tag) })
+	return found
+}
+
+func (p *Pool) unknownTag(op, tag string) error {
+	return &OpError{Op: op, Place: p.Place(), Kind: ErrRequest,
+		Err: fmt.Errorf("no buffer of the pool has had the tag %q; set Request.Tag when the memory is allocated", tag)}
 }
 
 func (p *Pool) canSleep(tag string, o *SleepOptions) error {

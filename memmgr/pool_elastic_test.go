@@ -219,12 +219,52 @@ func TestSleepIsRefusedWhileOthersHoldMemory(t *testing.T) {
 	require.ErrorIs(t, err, memmgr.ErrRequest)
 	_, err = p.Sleep("kv", memmgr.SleepOptions{Into: p})
 	require.ErrorIs(t, err, memmgr.ErrRequest)
-	freed, err = p.Sleep("nobody", memmgr.SleepOptions{})
-	require.NoError(t, err)
-	require.Zero(t, freed)
 	_, simulated := simulatedPool(t)
 	_, err = simulated.Sleep("kv", memmgr.SleepOptions{})
 	require.ErrorIs(t, err, errors.ErrUnsupported)
+}
+
+// A tag that no buffer ever had is most likely a spelling mistake. Sleep and Wake report it
+// instead of doing nothing.
+func TestSleepAndWakeReportUnknownTags(t *testing.T) {
+	_, p := onPages(t, memmgr.WithDecay(0))
+	b := newTagged(t, p, rand.New(rand.NewPCG(1, 1)), "kv cache", 100<<10)
+	unknown := func(tag string) {
+		t.Helper()
+		_, sleep := p.Sleep(tag, memmgr.SleepOptions{})
+		for op, err := range map[string]error{"Pool.Sleep": sleep, "Pool.Wake": p.Wake(tag)} {
+			var opErr *memmgr.OpError
+			require.ErrorAs(t, err, &opErr, op)
+			require.Equal(t, op, opErr.Op)
+			require.ErrorIs(t, err, memmgr.ErrRequest)
+		}
+	}
+	unknown("kv-cache")
+	unknown("")
+
+	tenant := newTenant(t, p, "tenant", memmgr.TenantOptions{})
+	weights, err := memmgr.New(tenant, memmgr.Request{Size: 100 << 10, Tag: "weights"})
+	require.NoError(t, err)
+	_, err = p.Sleep("weights", memmgr.SleepOptions{})
+	require.NoError(t, err)
+	require.True(t, weights.Asleep())
+	weights.Release()
+
+	freed, err := p.Sleep("kv cache", memmgr.SleepOptions{Into: memmgr.Host()})
+	require.NoError(t, err)
+	require.NotZero(t, freed)
+	freed, err = p.Sleep("kv cache", memmgr.SleepOptions{})
+	require.NoError(t, err, "all of it is asleep already")
+	require.Zero(t, freed)
+	require.NoError(t, p.Wake("kv cache"))
+	require.NoError(t, p.Wake("kv cache"), "all of it is awake already")
+	b.require(t)
+
+	b.Release()
+	freed, err = p.Sleep("kv cache", memmgr.SleepOptions{})
+	require.NoError(t, err, "no buffer is left")
+	require.Zero(t, freed)
+	require.NoError(t, p.Wake("kv cache"))
 }
 
 // failingStore keeps bytes until something goes wrong.
@@ -492,6 +532,9 @@ func TestSleepWaitsForWork(t *testing.T) {
 // their own bytes or an error, never others.
 func TestSleepBesideUse(t *testing.T) {
 	_, p := onPages(t, memmgr.WithDecay(50*time.Millisecond), memmgr.WithCache(1<<20))
+	first, err := memmgr.New(p, memmgr.Request{Size: 3000, Tag: "kv"}) // so that the pool knows the tag
+	require.NoError(t, err)
+	first.Release()
 	var stop atomic.Bool
 	var users sync.WaitGroup
 	worked, refused := atomic.Int64{}, atomic.Int64{}

@@ -24,10 +24,16 @@ func (u *tagUse) add(tag uint32, bytes, blocks int64) {
 	c.blocks.Add(blocks)
 }
 
+// has reports whether blocks were ever counted under a tag.
+func (u *tagUse) has(tag uint32) bool {
+	t := u.table.Load()
+	return t != nil && int(tag) < len(*t) && (*t)[tag] != nil
+}
+
 // of returns the count of a tag, making it on first use.
 func (u *tagUse) of(tag uint32) *tagCount {
-	if t := u.table.Load(); t != nil && int(tag) < len(*t) && (*t)[tag] != nil {
-		return (*t)[tag]
+	if u.has(tag) {
+		return (*u.table.Load())[tag]
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -37,6 +37,13 @@ func tagNumber(tag string) uint32 {
 	return n
 }
 
+// knownTag returns the number of a tag, 0 when no request has named it yet.
+func knownTag(tag string) uint32 {
+	n, _ := tags.number.Load(tag)
+	number, _ := n.(uint32)
+	return number
+}
+
 // tagName is the inverse of tagNumber.
 func tagName(n uint32) string {
 	names := tags.names.Load()

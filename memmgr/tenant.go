@@ -83,9 +83,11 @@ func (a *tenantCounts) give(bytes int64, asked uint64) {
 	a.unasked += asked
 }
 
-// NewTenant makes an account with the pool. The name stands in reports and errors.
-// Close it when it is not needed any more. Errors: ErrRequest for limits that
-// contradict each other or a weight below 0, ErrClosed.
+// NewTenant opens an account with the pool. Reports and errors show its name, which no
+// other open tenant of the pool may have. The caller closes the tenant after use; its
+// name is free from then on, even while some of its memory is still in use. Errors:
+// ErrRequest for a name that is taken, for limits that contradict each other and for a
+// negative weight; ErrClosed.
 func (p *Pool) NewTenant(name string, o TenantOptions) (*Tenant, error) {
 	switch {
 	case o.Weight < 0:
@@ -105,6 +107,11 @@ func (p *Pool) NewTenant(name string, o TenantOptions) (*Tenant, error) {
 	defer p.mu.Unlock()
 	if p.closed {
 		return nil, &OpError{Op: "Pool.NewTenant", Place: p.Place(), Kind: ErrClosed}
+	}
+	taken := false
+	p.eachTenant(func(other *Tenant) { taken = taken || other.name == name && !other.isClosed() })
+	if taken {
+		return nil, opError("Pool.NewTenant", ErrRequest, "the pool has an open tenant %q; close it first, or choose another name", name)
 	}
 	t.step = int64(min(maxCredit, t.hard/creditShare/uint64(len(p.shards))))
 	p.addTenant(t)

@@ -3,6 +3,7 @@ package memmgr_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"sync"
@@ -37,6 +38,15 @@ func TestTenantOptionsAreChecked(t *testing.T) {
 	_, err = p.NewTenant("a", memmgr.TenantOptions{Soft: 2, Hard: 1})
 	require.ErrorIs(t, err, memmgr.ErrRequest)
 	tenant := newTenant(t, p, "named", memmgr.TenantOptions{})
+	_, err = p.NewTenant("named", memmgr.TenantOptions{})
+	require.ErrorIs(t, err, memmgr.ErrRequest)
+	require.ErrorContains(t, err, `"named"`)
+	closed := newTenant(t, p, "closed", memmgr.TenantOptions{})
+	b, err := memmgr.New(closed, memmgr.Request{Size: 1000})
+	require.NoError(t, err)
+	require.NoError(t, closed.Close())
+	newTenant(t, p, "closed", memmgr.TenantOptions{}) // while memory of the first one is in use
+	b.Release()
 	require.Equal(t, "named", tenant.Name())
 	require.Same(t, p, tenant.Upstream())
 	over, ok := memmgr.As[*memmgr.Pool](tenant)
@@ -379,7 +389,7 @@ func TestTenantsComeAndGoUnderLoad(t *testing.T) {
 	for g := range 3 {
 		wg.Go(func() {
 			for i := range 300 {
-				tenant, err := p.NewTenant("passing", memmgr.TenantOptions{Hard: 1 << 20})
+				tenant, err := p.NewTenant(fmt.Sprint("passing ", g), memmgr.TenantOptions{Hard: 1 << 20})
 				if err != nil {
 					t.Error(err)
 					return

@@ -11,7 +11,7 @@ import (
 
 // account is the memory of one tenant.
 type account struct {
-	name  string // which may be a secret
+	name  string // as the first request gave it; may be a secret
 	label string // for logs and reports: oip.TenantLabel
 	open  sync.Once
 	// Set by open.
@@ -34,15 +34,15 @@ type accounts struct {
 	options, forCalls memmgr.TenantOptions
 	most, perSecond   int
 
-	mu     sync.Mutex
-	byName map[string]*account
+	mu      sync.Mutex
+	byLabel map[string]*account // one per label, because the pools take each name once
 	idle   list.List // of *account, longest first
 	may    float64   // come to be at present; at most a quarter of most, or perSecond
 	at     time.Time // when that was so
 }
 
 func (a *accounts) init(o *Options) {
-	a.pool, a.calls, a.most, a.byName = o.Memory, o.Calls, o.Tenants, map[string]*account{}
+	a.pool, a.calls, a.most, a.byLabel = o.Memory, o.Calls, o.Tenants, map[string]*account{}
 	a.perSecond, a.at = o.NewTenants, time.Now()
 	a.may = a.burst()
 	a.options = share(o.Limit)
@@ -55,13 +55,10 @@ func share(limit uint64) memmgr.TenantOptions {
 	return memmgr.TenantOptions{Soft: limit / 4, Hard: limit - limit/8}
 }
 
-// enter is the account of a tenant, to be left.
+// enter returns the account of a tenant. The caller ends its use with leave.
 func (a *accounts) enter(name string) (*account, error) {
-	t, old := a.find(name)
-	if old != nil {
-		old.close()
-	}
-	// Pools take their time with a tenant, for which nobody else's request waits.
+	t := a.find(name)
+	// Outside the lock: opening an account stops the pool's shards for a moment.
 	t.open.Do(func() {
 		t.err = t.begin(a)
 		a.mu.Lock()
@@ -100,35 +97,38 @@ func (t *account) close() {
 func (a *accounts) fail(t *account) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.byName[t.name] == t {
-		delete(a.byName, t.name)
+	if a.byLabel[t.label] == t {
+		delete(a.byLabel, t.label)
 	}
 }
 
-// find counts a user of a tenant's account, which may have to be opened. old is one whose place it
-// takes, to be closed.
-func (a *accounts) find(name string) (t, old *account) {
+// find returns a tenant's account and counts a user of it. The account may be new and not open yet;
+// it may take the place of the account that was idle for longest, which is closed. That happens under
+// the lock, because the pools refuse a second tenant of a name while the first one is open.
+func (a *accounts) find(name string) *account {
+	label := oip.TenantLabel(name)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.byName[name] == nil && name != oip.OtherTenants {
-		first, full := a.idle.Front(), len(a.byName) >= a.most
+	if a.byLabel[label] == nil && name != oip.OtherTenants {
+		first, full := a.idle.Front(), len(a.byLabel) >= a.most
 		switch {
 		case full && first == nil || !a.fresh():
-			name = oip.OtherTenants
+			name, label = oip.OtherTenants, oip.TenantLabel(oip.OtherTenants)
 		case full:
-			old = a.forget(first.Value.(*account))
+			a.forget(first.Value.(*account))
 		}
 	}
-	if t = a.byName[name]; t == nil {
-		t = &account{name: name, label: oip.TenantLabel(name)}
-		a.byName[name] = t
+	t := a.byLabel[label]
+	if t == nil {
+		t = &account{name: name, label: label}
+		a.byLabel[label] = t
 	}
 	if t.idle != nil {
 		a.idle.Remove(t.idle)
 		t.idle = nil
 	}
 	t.users++
-	return t, old
+	return t
 }
 
 // burst is how many tenants may come to be at once.
@@ -154,11 +154,11 @@ func (a *accounts) leave(t *account) {
 	}
 }
 
-// forget takes an idle account out, to be closed. The lock is held.
-func (a *accounts) forget(t *account) *account {
+// forget removes an idle account and closes it. The lock is held.
+func (a *accounts) forget(t *account) {
 	a.idle.Remove(t.idle)
-	delete(a.byName, t.name)
-	return t
+	delete(a.byLabel, t.label)
+	t.close()
 }
 
 // close forgets all that are idle.
@@ -166,7 +166,7 @@ func (a *accounts) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for a.idle.Len() > 0 {
-		a.forget(a.idle.Front().Value.(*account)).close()
+		a.forget(a.idle.Front().Value.(*account))
 	}
 }
 
@@ -181,8 +181,8 @@ type TenantStats struct {
 func (a *accounts) list() []TenantStats {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	out := make([]TenantStats, 0, len(a.byName))
-	for _, t := range a.byName {
+	out := make([]TenantStats, 0, len(a.byLabel))
+	for _, t := range a.byLabel {
 		if !t.there {
 			continue
 		}
