@@ -2,7 +2,10 @@
 
 package syclobj
 
-import "unsafe"
+import (
+	"context"
+	"unsafe"
+)
 
 // Without cgo, or on another system, there is no SYCL object, so none of these
 // is reached with a reference; each answers as if the library were absent.
@@ -14,7 +17,7 @@ type rootRow struct {
 	filter                 string
 }
 
-func loadLibrary(string) (*Library, []Attempt, error) {
+func loadLibrary(context.Context, string) (*Library, []Attempt, error) {
 	err := &OpError{Op: "Open", Err: ErrUnsupported}
 	return nil, []Attempt{{Source: "build", Err: err}}, err
 }

@@ -25,7 +25,8 @@
 //     slash in it, of the file or of its directory, a name for the dynamic loader,
 //     or "off";
 //  3. the virtual environment named by VIRTUAL_ENV;
-//  4. the environment of the python3 on PATH;
+//  4. the environment of the python3 on PATH. If it is not a virtual environment, it
+//     is run to print its search path, for at most 5 seconds;
 //  5. the dynamic loader's own search path, but for directories that depend on
 //     the working directory (an empty or relative part of LD_LIBRARY_PATH).
 //

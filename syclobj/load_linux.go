@@ -11,6 +11,7 @@ import "C"
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -22,26 +23,30 @@ import (
 )
 
 // loadLibrary loads the SYCL library, once per process, by the search order of
-// the package documentation. asked is the path of WithLibrary, or empty.
-func loadLibrary(asked string) (*Library, []Attempt, error) {
-	process.Lock()
-	defer process.Unlock()
+// the package documentation. asked is the path of WithLibrary, or empty. ctx bounds
+// the search, which may run python3.
+func loadLibrary(ctx context.Context, asked string) (*Library, []Attempt, error) {
 	source := "option"
 	if asked == "" {
 		asked, source = os.Getenv(EnvLibrary), EnvLibrary
 	}
+	if C.usmb_load_static() != 0 {
+		err := &LibraryError{Path: libraryName, Reason: "the program is linked statically and cannot load shared libraries", Advice: "link it dynamically, without -static"}
+		return nil, []Attempt{{Source: "program", Err: err}}, err
+	}
 	s := &librarySearch{asked: inDirectory(asked), source: source}
-	if process.lib != nil {
-		return s.adopt(process.lib.Path)
-	}
-	if loaded, ok := findLoaded(libraryName); ok {
-		return s.adopt(loaded)
-	}
-	if s.asked != "" {
-		lib, err := s.try(s.source, s.asked)
+	process.Lock()
+	defer process.Unlock()
+	if lib, done, err := s.withoutSearch(); done {
 		return lib, s.attempts, err
 	}
-	for _, candidate := range candidates() {
+	process.Unlock() // other goroutines do not wait for python3
+	found := candidates(ctx)
+	process.Lock()
+	if lib, done, err := s.withoutSearch(); done {
+		return lib, s.attempts, err
+	}
+	for _, candidate := range found {
 		if candidate.Err != nil {
 			s.attempts = append(s.attempts, candidate)
 			continue
@@ -53,6 +58,24 @@ func loadLibrary(asked string) (*Library, []Attempt, error) {
 	return nil, s.attempts, s.failure()
 }
 
+// withoutSearch uses the instance that the process holds already, or else the file that
+// was asked for. done is false if there is neither. process is locked.
+func (s *librarySearch) withoutSearch() (lib *Library, done bool, err error) {
+	if process.lib != nil {
+		lib, err = s.adopt(process.lib.Path)
+		return lib, true, err
+	}
+	if loaded, ok := findLoaded(libraryName); ok {
+		lib, err = s.adopt(loaded)
+		return lib, true, err
+	}
+	if s.asked != "" {
+		lib, err = s.try(s.source, s.asked)
+		return lib, true, err
+	}
+	return nil, false, nil
+}
+
 const sourceLoaded = "already loaded"
 
 type librarySearch struct {
@@ -61,22 +84,22 @@ type librarySearch struct {
 }
 
 // adopt uses the instance that the process holds already.
-func (s *librarySearch) adopt(loaded string) (*Library, []Attempt, error) {
+func (s *librarySearch) adopt(loaded string) (*Library, error) {
 	if s.asked != "" && !sameFile(s.asked, loaded) {
 		err := &LibraryError{Path: s.asked, Reason: s.source + " asks for this file, but the process holds " + loaded + " already, and can hold one only",
 			Advice: "ask for that one, or open the library before anything else loads it"}
 		s.attempts = append(s.attempts, Attempt{Source: s.source, Path: s.asked, Err: err})
-		return nil, s.attempts, err
+		return nil, err
 	}
 	if process.lib != nil {
 		s.attempts = append(s.attempts, Attempt{Source: sourceLoaded, Path: process.lib.Path})
-		return process.lib, s.attempts, nil
+		return process.lib, nil
 	}
 	lib, err := s.try(sourceLoaded, loaded)
 	if lib != nil {
 		lib.Adopted = true
 	}
-	return lib, s.attempts, err
+	return lib, err
 }
 
 // try loads one file and records the attempt.

@@ -33,6 +33,7 @@ const (
 	envOpening = "USMBRIDGE_TEST_OPENING" // a process that is to report
 	envOption  = "USMBRIDGE_TEST_OPTION"  // the path for WithLibrary
 	envSecond  = "USMBRIDGE_TEST_SECOND"  // the path of a second Open
+	envTimeout = "USMBRIDGE_TEST_TIMEOUT" // a duration for OpenContext
 )
 
 // report is what the processes that openIn starts do instead of tests.
@@ -41,7 +42,12 @@ func report(file string) error {
 	if path := os.Getenv(envOption); path != "" {
 		opts = append(opts, syclobj.WithLibrary(path))
 	}
-	rt, err := syclobj.Open(opts...)
+	ctx, cancel := context.WithCancel(context.Background())
+	if timeout, err := time.ParseDuration(os.Getenv(envTimeout)); err == nil {
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+	}
+	defer cancel()
+	rt, err := syclobj.OpenContext(ctx, opts...)
 	o := opening{}
 	if err == nil {
 		defer rt.Close()
@@ -258,6 +264,20 @@ func TestSearchOrder(t *testing.T) {
 	t.Run("a python3 that fails", func(t *testing.T) {
 		o := openIn(t, "PATH="+python(t, t.TempDir(), "exit 3"))
 		require.Contains(t, o.Attempts[1], "exit status 3")
+	})
+	t.Run("a python3 that does not end", func(t *testing.T) {
+		// The pipe is held by a child of python3 too, which is not killed.
+		o := openIn(t, "PATH="+python(t, t.TempDir(), "/bin/sleep 3600 & exec /bin/sleep 3600"))
+		require.Len(t, o.Attempts, 3, "the search goes on behind it")
+		require.Contains(t, o.Attempts[1], "did not print its search path in time")
+		require.True(t, o.NoSYCL)
+	})
+	t.Run("a context that ends", func(t *testing.T) {
+		o := openIn(t, envTimeout+"=10ms", "PATH="+python(t, t.TempDir(), "exec /bin/sleep 3600"))
+		require.Equal(t, "syclobj: OpenContext: the search for the SYCL library: context deadline exceeded", o.Error)
+		require.Empty(t, o.Attempts)
+		o = openIn(t, envTimeout+"=1ns", envOption+"="+inOther, "PATH="+bin)
+		require.Equal(t, inOther, o.Path, "nothing is searched for")
 	})
 	t.Run("a python3 without dpctl", func(t *testing.T) {
 		o := openIn(t, "PATH="+python(t, t.TempDir(), "echo /nonexistent"))

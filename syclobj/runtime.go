@@ -1,6 +1,7 @@
 package syclobj
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -76,12 +77,26 @@ type Runtime struct {
 	closed   atomic.Bool
 }
 
-// Open finds and loads SYCL as the package documentation describes, and lists
+// Open is [OpenContext] without a context.
+func Open(opts ...Option) (*Runtime, error) {
+	return open(context.Background(), "Open", opts)
+}
+
+// OpenContext finds and loads SYCL as the package documentation describes, and lists
 // the devices. Without a SYCL library, or with one that cannot list its devices,
-// it gives a Runtime with the host backend alone; SYCLError then says why. It
+// it returns a Runtime with the host backend only; SYCLError then says why. It
 // fails when a library was named explicitly and cannot be used, or when what was
 // required is absent.
-func Open(opts ...Option) (*Runtime, error) {
+//
+// The search may run the python3 on PATH to read its search path. It gets at most
+// 5 seconds; then the search goes on without it. If ctx ends before the library is
+// found, OpenContext returns an [*OpError] with the context's error. Loading the
+// library and listing the devices cannot be interrupted.
+func OpenContext(ctx context.Context, opts ...Option) (*Runtime, error) {
+	return open(ctx, "OpenContext", opts)
+}
+
+func open(ctx context.Context, op string, opts []Option) (*Runtime, error) {
 	var o options
 	for _, f := range opts {
 		f(&o)
@@ -101,7 +116,10 @@ func Open(opts ...Option) (*Runtime, error) {
 		rt.why = &LibraryError{Path: libraryName, Reason: "SYCL is switched off", Advice: "open without HostOnly, and with USMBRIDGE_SYCL unset or a path"}
 		rt.attempts = []Attempt{{Source: "off", Err: rt.why}}
 	} else {
-		rt.lib, rt.attempts, rt.why = loadLibrary(o.path)
+		rt.lib, rt.attempts, rt.why = loadLibrary(ctx, o.path)
+		if err := ctx.Err(); err != nil && rt.lib == nil {
+			return nil, &OpError{Op: op, Detail: "the search for the SYCL library", Err: err}
+		}
 	}
 	if rt.lib != nil {
 		t, err := shareTable()

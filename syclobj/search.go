@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,7 +21,11 @@ const (
 	adviceInstall = "run `pip install dpctl intel-opencl-rt`, or name the library in " + EnvLibrary
 	adviceReplace = "run `pip install --force-reinstall dpctl intel-opencl-rt`, or name another file in " + EnvLibrary
 	adviceUpgrade = "run `pip install --upgrade dpctl intel-opencl-rt`"
-	pythonTimeout = 10 * time.Second
+
+	// How long python3 may take to print its search path, and then its children to close
+	// the pipe: 5 seconds together.
+	pythonTimeout   = 4 * time.Second
+	pythonPipeDelay = time.Second
 )
 
 // inDirectory lets a directory stand for the library in it. A name without a slash is the
@@ -46,9 +51,9 @@ func sameFile(a, b string) bool {
 
 // candidates lists the files to try, in order; those with an error are places
 // where there is none.
-func candidates() []Attempt {
+func candidates(ctx context.Context) []Attempt {
 	list := []Attempt{inVirtualEnv(os.Getenv("VIRTUAL_ENV"))}
-	list = append(list, onPath()...)
+	list = append(list, onPath(ctx)...)
 	return append(list, Attempt{Source: "loader", Path: libraryName})
 }
 
@@ -91,7 +96,7 @@ func globEscape(s string) string {
 
 // onPath asks the python3 on PATH. One in a virtual environment is understood
 // from its files; others are run, since only they know their search path.
-func onPath() []Attempt {
+func onPath(ctx context.Context) []Attempt {
 	a := Attempt{Source: "python3 on PATH"}
 	python, err := exec.LookPath("python3")
 	if err != nil {
@@ -104,7 +109,7 @@ func onPath() []Attempt {
 			return []Attempt{in}
 		}
 	}
-	paths, err := pythonPaths(python)
+	paths, err := pythonPaths(ctx, python)
 	if err != nil {
 		a.Path, a.Err = python, err
 		return []Attempt{a}
@@ -121,13 +126,16 @@ func onPath() []Attempt {
 }
 
 // pythonPaths runs the interpreter for its search path.
-func pythonPaths(python string) ([]string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), pythonTimeout)
+func pythonPaths(ctx context.Context, python string) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, pythonTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, python, "-c", `import sys; print("\n".join(p for p in sys.path if p))`)
 	cmd.Env = childenv.Absolute(os.Environ())
-	cmd.WaitDelay = time.Second // a child that holds the pipe open must not hold us
+	cmd.WaitDelay = pythonPipeDelay
 	out, err := cmd.Output()
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("it did not print its search path in time: %w", ctx.Err())
+	}
 	if err != nil {
 		return nil, err
 	}
