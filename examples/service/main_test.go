@@ -181,7 +181,7 @@ func TestService(t *testing.T) {
 	r := start(t, "-models", modelsDir(t, map[string]string{"same": "def infer(x): return {'y': x}"}))
 	status, body := r.infer("same", "x", 1, 2.5)
 	require.Equal(t, http.StatusOK, status, body)
-	require.Contains(t, body, `"data":[1,2.5]`)
+	require.Contains(t, body, `"data":[1.0,2.5]`)
 	for path, want := range map[string]int{"/": 200, "/metrics": 200, "/v2": 200, "/v2/health/ready": 200, "/v2/health/live": 200, "/v3": 404} {
 		resp, err := http.Get("http://" + r.addr + path)
 		require.NoError(t, err)
@@ -403,7 +403,7 @@ func TestServiceWithWorkers(t *testing.T) {
 		"dies": "import os\ndef infer(x): os.abort()\ndef warm(): pass"}))
 	status, body := r.infer("same", "x", 1, 2.5)
 	require.Equal(t, http.StatusOK, status, body)
-	require.Contains(t, body, `"data":[1,2.5]`)
+	require.Contains(t, body, `"data":[1.0,2.5]`)
 	status, body = r.infer("dies", "x", 1)
 	require.Equal(t, http.StatusInternalServerError, status, body)
 	require.Contains(t, body, "model dies failed")

@@ -111,7 +111,7 @@ func TestElements(t *testing.T) {
 		{oip.INT16, "-32768,32767", []string{"32768", "-32769"}},
 		{oip.INT32, "-2147483648,2147483647", []string{"2147483648", "-2147483649"}},
 		{oip.INT64, "-9223372036854775808,9223372036854775807", []string{"9223372036854775808", "-9223372036854775809", "1.5"}},
-		{oip.FP32, "1.5,-Infinity,3.4028235e+38,1e-45,0.1,NaN,-0", []string{"1e39", "true", `"1"`, "+1", "0x1p3", "1_0", "inf", "nan", ".5", "Inf"}},
+		{oip.FP32, "1.5,-Infinity,3.4028235e+38,1e-45,0.1,NaN,-0.0,0.0,-7.0,1e+06", []string{"1e39", "true", `"1"`, "+1", "0x1p3", "1_0", "inf", "nan", ".5", "Inf"}},
 		{oip.FP64, "1.5,Infinity,1.7976931348623157e+308,5e-324,0.1,NaN", []string{"1e309", "-1e309", "null"}},
 	} {
 		n := int64(strings.Count(c.good, ",") + 1)
@@ -138,6 +138,16 @@ func TestElements(t *testing.T) {
 	want, err := strconv.ParseFloat(strings.Repeat("1", 300), 64)
 	require.NoError(t, err)
 	require.InEpsilon(t, want, math.Float64frombits(binary.NativeEndian.Uint64(long)), 1e-12)
+}
+
+// A JSON number without a fraction and an exponent is an integer for most clients: an integer has no
+// -0, and a list of whole floats would be a list of integers.
+func TestWholeFloats(t *testing.T) {
+	v := serve(t, setup{})
+	values := floats(float32(math.Copysign(0, -1)), 0, 1, -2, 100000, 1e6, 16777216, -0.5)
+	r := v.inference("identity", strings.ReplaceAll(binaryFloats(8), "true", "false"), values)
+	text, _ := r.tensors(t)
+	require.Contains(t, text, `"data":[-0.0,0.0,1.0,-2.0,100000.0,1e+06,1.6777216e+07,-0.5]`)
 }
 
 // A list is flat, or as the shape has it.

@@ -188,8 +188,8 @@ func clipped(token []byte) string {
 	return string(token)
 }
 
-// appendElements appends elements as JSON, with commas between them, the way Python's encoder
-// and the clients of the protocol read them: NaN and Infinity are what they are.
+// appendElements appends elements as JSON, separated by commas, as Python's encoder writes them:
+// NaN and Infinity are literals, and a float always has a fraction or an exponent.
 func appendElements(b []byte, d oip.Datatype, p []byte) []byte {
 	size := d.Size()
 	for i := 0; i < len(p); i += size {
@@ -225,6 +225,8 @@ func appendElements(b []byte, d oip.Datatype, p []byte) []byte {
 	return b
 }
 
+// appendFloat appends the shortest number that reads back as v. A whole number gets the fraction
+// ".0": clients read a number without fraction and exponent as an integer, which has no -0.
 func appendFloat(b []byte, v float64, bits int) []byte {
 	switch {
 	case math.IsNaN(v):
@@ -234,5 +236,12 @@ func appendFloat(b []byte, v float64, bits int) []byte {
 	case math.IsInf(v, -1):
 		return append(b, "-Infinity"...)
 	}
-	return strconv.AppendFloat(b, v, 'g', -1, bits)
+	start := len(b)
+	b = strconv.AppendFloat(b, v, 'g', -1, bits)
+	for _, c := range b[start:] {
+		if c == '.' || c == 'e' {
+			return b
+		}
+	}
+	return append(b, ".0"...)
 }

@@ -111,6 +111,16 @@ def test_json(given, wanted):
             assert ("data" in answer.get_output("y")) == (not wanted)
 
 
+def test_json_floats():
+    """Whole floats stay floats in HTTP's JSON, and keep their sign."""
+    protocol = Protocol("http")
+    x = numpy.array([-0.0, 0.0, 1.0, -2.0, 1e6, 0.5], numpy.float32)
+    with protocol.connect() as client:
+        answer = client.infer("identity", [protocol.input("x", x, binary_data=False)], outputs=[protocol.output("y", binary_data=False)])
+        assert numpy.array_equal(numpy.signbit(answer.as_numpy("y")), numpy.signbit(x))
+        assert all(type(v) is float for v in answer.get_output("y")["data"])
+
+
 @pytest.mark.parametrize("algorithm", ["gzip", "deflate"])
 @pytest.mark.parametrize("n", [0, 10, 1_000_000])
 def test_compressed(protocol, client, algorithm, n):
