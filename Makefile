@@ -14,6 +14,7 @@ ADMIN   =
 MODELS  =
 LIMIT   =
 WORKERS =
+SHM     =
 ONLY    =
 # How long each fuzz target runs in `make check`, and what `make bench` selects.
 FUZZTIME ?= 3s
@@ -116,12 +117,13 @@ serve: export SERVE_ADMIN = $(ADMIN)
 serve: export SERVE_MODELS = $(MODELS)
 serve: export SERVE_LIMIT = $(LIMIT)
 serve: export SERVE_WORKERS = $(WORKERS)
-serve: python-run ## the inference service [ADDR=127.0.0.1:8000] [GRPC=127.0.0.1:8001] [ADMIN=addr] [MODELS=dir] [LIMIT=bytes] [WORKERS=n]
+serve: export SERVE_SHM = $(SHM)
+serve: python-run ## the inference service [ADDR=127.0.0.1:8000] [GRPC=127.0.0.1:8001] [ADMIN=addr] [MODELS=dir] [LIMIT=bytes] [WORKERS=n] [SHM=prefix]
 	@mkdir -p bin
 	@test -x bin/service || echo "building (about a minute the first time)"
 	@cd examples/service && $(GO) build -o "$(CURDIR)/bin/service" .
 	@exec $(ACTIVE) ./bin/service -addr "$$SERVE_ADDR" -grpc "$$SERVE_GRPC" -admin "$$SERVE_ADMIN" \
-	  -models "$$SERVE_MODELS" -limit "$$SERVE_LIMIT" -workers "$${SERVE_WORKERS:-0}"
+	  -models "$$SERVE_MODELS" -limit "$$SERVE_LIMIT" -workers "$${SERVE_WORKERS:-0}" -shm-prefix "$$SERVE_SHM"
 
 flight: ## builds bin/usmflight, the Arrow Flight server for tensors
 	@mkdir -p bin

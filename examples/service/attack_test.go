@@ -187,7 +187,7 @@ func told(t *testing.T, body string) {
 // Names, keys and numbers that are made to reach what is not a client's are refused in one
 // way, whatever lies there, and nothing is registered.
 func TestAttackRegions(t *testing.T) {
-	r := start(t, "-models", modelsDir(t, map[string]string{"same": same}))
+	r := start(t, "-shm-prefix", "usmbridge-attack-", "-models", modelsDir(t, map[string]string{"same": same}))
 	a := r.attacker()
 	key, f := shared(t, 8192)
 	link, out, pipe, dir := key+"-link", key+"-out", key+"-pipe", key+"-dir"
@@ -261,7 +261,7 @@ func TestAttackTruncation(t *testing.T) {
 }
 
 func attackTruncation(t *testing.T, workers string) {
-	r := start(t, "-workers", workers, "-models", modelsDir(t, map[string]string{"same": same}))
+	r := start(t, "-shm-prefix", "usmbridge-attack-", "-workers", workers, "-models", modelsDir(t, map[string]string{"same": same}))
 	a := r.attacker()
 	const n = 1 << 18 // elements; input and output
 	key, f := shared(t, 8*n)
@@ -338,7 +338,7 @@ func attackTruncation(t *testing.T, workers string) {
 // Ten thousand requests that are cut off, half closed, garbled, far too large, or for what is
 // not there: the server serves others meanwhile, and is afterwards as it was.
 func TestAttackFlood(t *testing.T) {
-	r := start(t, "-models", modelsDir(t, map[string]string{"same": same}), "-timeout", "5s")
+	r := start(t, "-shm-prefix", "usmbridge-attack-", "-models", modelsDir(t, map[string]string{"same": same}), "-timeout", "5s")
 	a := r.attacker()
 	text, whole := wire(4000, "", "")
 	head := func(path string, length int, more string) []byte {
@@ -432,7 +432,7 @@ func residentKiB(r *running) (kib int) {
 
 // A page in a browser, which may post to any address, registers nothing and runs nothing.
 func TestAttackFromBrowser(t *testing.T) {
-	r := start(t, "-models", modelsDir(t, map[string]string{"same": same}))
+	r := start(t, "-shm-prefix", "usmbridge-attack-", "-models", modelsDir(t, map[string]string{"same": same}))
 	_, port, err := net.SplitHostPort(r.addr)
 	require.NoError(t, err)
 	for _, c := range []struct {

@@ -51,7 +51,7 @@ func TestTritonclient(t *testing.T) {
 		"in workers":      {[]string{"-models", ownModels(t), "-workers", "2"}, []string{"test_protocol.py", "test_regions.py", "test_models.py"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := start(t, c.args...)
+			r := start(t, append(c.args, "-shm-prefix", "usmbridge_clients_")...)
 			clients(t, r, c.tests...)
 			require.NoError(t, r.stop(), "%s", r.log)
 			require.Contains(t, r.log.String(), "no memory is in use at the end")

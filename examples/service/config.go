@@ -12,6 +12,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/usmbridge/usmbridge/examples/service/internal/peercred"
+	"github.com/usmbridge/usmbridge/examples/service/internal/region"
 )
 
 // config is what the flags say.
@@ -31,6 +34,9 @@ type config struct {
 // none is an address that is not served.
 const none = "none"
 
+// unixPrefix begins the address of a Unix socket, before its path.
+const unixPrefix = "unix:"
+
 // parse reads the flags. Empty values are the defaults, so that a Makefile or a unit can pass
 // on what may not be set.
 func parse(args []string, w io.Writer) (*config, error) {
@@ -47,7 +53,7 @@ func parse(args []string, w io.Writer) (*config, error) {
 	f.IntVar(&c.slots, "slots", 0, "`calls` of models at a time in this process, besides one of models that are serial (default 2)")
 	f.DurationVar(&c.timeout, "timeout", 30*time.Second, "most `time` that a request may take")
 	f.DurationVar(&c.drain, "drain", 30*time.Second, "most `time` to end what is under way after SIGTERM")
-	f.StringVar(&c.shmPrefix, "shm-prefix", "", "serve system shared memory whose key begins with this `prefix`, to whoever can connect; without it any key, if all addresses are of this machine alone")
+	f.StringVar(&c.shmPrefix, "shm-prefix", "", "shared memory of this service's user, of keys that begin with this `prefix`, may be registered over TCP by every client; without it none, and over Unix sockets that of the client's own user")
 	f.StringVar(&c.tenant, "tenant", "", "`header` (of gRPC the metadata) that names the tenant of a request, where a proxy sets it (default the client's address)")
 	f.StringVar(&c.hosts, "hosts", "", "`names`, with commas between them, under which the page may be asked for, and pages may send requests, besides addresses and localhost")
 	f.StringVar(&c.logFormat, "log", "text", "`format` of the log on standard error: text or json")
@@ -77,6 +83,11 @@ func (c *config) complete(limit string) (err error) {
 	}
 	if c.limit, err = parseBytes(limit); err != nil {
 		return fmt.Errorf("-limit: %w", err)
+	}
+	if c.shmPrefix != "" {
+		if c.shmPrefix, err = region.CheckPrefix(c.shmPrefix); err != nil {
+			return fmt.Errorf("-shm-prefix: %w", err)
+		}
 	}
 	switch {
 	case c.workers < 0 || c.slots < 0:
@@ -116,7 +127,7 @@ func parseBytes(s string) (uint64, error) {
 
 // isLocal tells whether only this machine can connect to an address.
 func isLocal(address string) bool {
-	if address == none || strings.HasPrefix(address, "unix:") {
+	if address == none || strings.HasPrefix(address, unixPrefix) {
 		return true
 	}
 	host, _, err := net.SplitHostPort(address)
@@ -127,9 +138,10 @@ func isLocal(address string) bool {
 	return err == nil && ip.IsLoopback() || host == "localhost"
 }
 
-// sharesMemory tells whether clients may register shared memory.
+// sharesMemory reports whether any client can register shared memory: over TCP with a prefix, and
+// over a Unix socket without one too.
 func (c *config) sharesMemory() bool {
-	return c.shmPrefix != "" || isLocal(c.addr) && isLocal(c.grpc) && isLocal(c.admin)
+	return c.shmPrefix != "" || strings.HasPrefix(c.addr, unixPrefix) || strings.HasPrefix(c.grpc, unixPrefix)
 }
 
 func (c *config) logger(w io.Writer) *slog.Logger {
@@ -143,9 +155,10 @@ func (c *config) logger(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, o))
 }
 
-// listen opens an address. A socket file that nobody listens on any more is replaced.
+// listen opens an address. A socket file on which no process listens is replaced. Connections of a
+// Unix socket report their client's user.
 func listen(address string) (net.Listener, error) {
-	path, ok := strings.CutPrefix(address, "unix:")
+	path, ok := strings.CutPrefix(address, unixPrefix)
 	if !ok {
 		return net.Listen("tcp", address)
 	}
@@ -158,7 +171,11 @@ func listen(address string) (net.Listener, error) {
 			return nil, err
 		}
 	}
-	return net.Listen("unix", path)
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	return peercred.Listen(l), nil
 }
 
 // shown is how a listener's address is told, in the form of the flags.

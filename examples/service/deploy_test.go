@@ -65,7 +65,8 @@ func TestUnit(t *testing.T) {
 	require.NotNil(t, start)
 	c, err := parse(strings.Fields(start[2]), io.Discard)
 	require.NoError(t, err)
-	require.True(t, c.sharesMemory(), "nothing is open to a network unless the operator says so")
+	require.True(t, isLocal(c.addr) && isLocal(c.grpc) && isLocal(c.admin), "nothing is open to a network unless the operator says so")
+	require.False(t, c.sharesMemory())
 
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {

@@ -379,12 +379,15 @@ func TestConfig(t *testing.T) {
 		shares bool
 		admin  string
 	}{
-		{nil, true, "127.0.0.1:8000"},
+		{nil, false, "127.0.0.1:8000"},
+		{[]string{"-shm-prefix", "a."}, true, "127.0.0.1:8000"},
 		{[]string{"-addr", "0.0.0.0:8000"}, false, none},
 		{[]string{"-addr", ":8000"}, false, none},
 		{[]string{"-grpc", "10.0.0.1:8001"}, false, "127.0.0.1:8000"},
 		{[]string{"-grpc", "none", "-addr", "unix:/run/x"}, true, "unix:/run/x"},
-		{[]string{"-addr", "[::1]:8000"}, true, "[::1]:8000"},
+		{[]string{"-grpc", "unix:/run/x"}, true, "127.0.0.1:8000"},
+		{[]string{"-admin", "unix:/run/x"}, false, "unix:/run/x"},
+		{[]string{"-addr", "[::1]:8000"}, false, "[::1]:8000"},
 		{[]string{"-admin", "0.0.0.0:9"}, false, "0.0.0.0:9"},
 		{[]string{"-addr", "example.org:80"}, false, none},
 		{[]string{"-addr", "0.0.0.0:8000", "-shm-prefix", "a."}, true, none},
@@ -393,6 +396,13 @@ func TestConfig(t *testing.T) {
 		require.NoError(t, err, c.args)
 		require.Equal(t, c.shares, got.sharesMemory(), c.args)
 		require.Equal(t, c.admin, got.admin, c.args)
+	}
+	got, err := parse([]string{"-shm-prefix", "/a-"}, io.Discard)
+	require.NoError(t, err)
+	require.Equal(t, "a-", got.shmPrefix)
+	for _, prefix := range []string{"/", "//a", ".", "..", "/..", "../", "a/", "a/b", "sem.", "sem.x", "\n", strings.Repeat("x", 255)} {
+		_, err := parse([]string{"-shm-prefix", prefix}, io.Discard)
+		require.ErrorContains(t, err, "-shm-prefix", "%q", prefix)
 	}
 }
 

@@ -66,13 +66,16 @@ func (c *httpClient) prepare() {
 	c.request = append([]byte(head), tensor...)
 }
 
+// sharedPrefix begins the keys of the clients' shared memory, which the service admits.
+const sharedPrefix = "usmbridge-bench-"
+
 // register makes memory for input and output and tells the server of it.
 func (c *httpClient) register() error {
 	for _, part := range []struct {
 		name string
 		size int
 	}{{"in", c.s.input()}, {"out", c.s.output()}} {
-		m, err := newShared(fmt.Sprintf("usmbridge-bench-%d-%d-%s", os.Getpid(), c.number, part.name), part.size)
+		m, err := newShared(fmt.Sprintf(sharedPrefix+"%d-%d-%s", os.Getpid(), c.number, part.name), part.size)
 		if err != nil {
 			return err
 		}

@@ -114,7 +114,7 @@ func (b *bench) ours(flags ...string) (s *server, rest, grpc string, err error) 
 	if err != nil {
 		return nil, "", "", err
 	}
-	argv := append([]string{b.service, "-addr", ports[0], "-grpc", ports[1], "-models", b.models}, flags...)
+	argv := append([]string{b.service, "-addr", ports[0], "-grpc", ports[1], "-models", b.models, "-shm-prefix", sharedPrefix}, flags...)
 	s, err = start("service", "listening on", nil, argv...)
 	return s, ports[0], ports[1], err
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/usmbridge/usmbridge/examples/service/internal/engine"
 	"github.com/usmbridge/usmbridge/examples/service/internal/enginetest"
 	"github.com/usmbridge/usmbridge/examples/service/internal/oip"
+	"github.com/usmbridge/usmbridge/examples/service/internal/peercred"
 	"github.com/usmbridge/usmbridge/examples/service/internal/region"
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -165,8 +166,8 @@ func TestRefusals(t *testing.T) {
 	require.NoError(t, err)
 	_, err = r.Input("a", "INT64", []int64{1, 2})
 	require.Equal(t, oip.Invalid, kindOf(t, err))
-	require.Equal(t, oip.Unsupported, kindOf(t, in.Region("r", 0, 16)))
-	require.Equal(t, oip.Invalid, kindOf(t, in.Region("r", 0, 17)))
+	require.Equal(t, oip.Unsupported, kindOf(t, in.Region(self, "r", 0, 16)))
+	require.Equal(t, oip.Invalid, kindOf(t, in.Region(self, "r", 0, 17)))
 	_, err = r.Output("x")
 	require.Equal(t, oip.Invalid, kindOf(t, err))
 	_, err = r.Output("sum")
@@ -515,6 +516,9 @@ func shm(t *testing.T, size int) (key string, data []byte) {
 	return filepath.Base(f.Name()), data
 }
 
+// self is a client of a Unix socket, of the user of the test.
+var self = peercred.Client{Local: true, Known: true, UID: uint32(os.Geteuid())}
+
 // Regions are inputs and outputs in place, or copied where the models are apart; in both cases
 // what a client gets wrong is refused and what it cuts off is told.
 func TestRegions(t *testing.T) {
@@ -524,7 +528,7 @@ func TestRegions(t *testing.T) {
 			t.Cleanup(func() { require.NoError(t, regions.Close()) })
 			e := enginetest.New(t, engine.Options{Regions: regions, Apart: apart, Limit: 16 << 20}, enginetest.Identity())
 			key, data := shm(t, 8192)
-			require.NoError(t, regions.Register("r", key, 0, 8192))
+			require.NoError(t, regions.Register(self, "r", key, 0, 8192))
 			require.NoError(t, floats(1, 2, 3)(data))
 			for _, fill := range []bool{false, true} {
 				clear(data[4096:])
@@ -535,17 +539,17 @@ func TestRegions(t *testing.T) {
 				if fill { // which reserves memory for the output too
 					require.NoError(t, in.Fill(floats(1, 2, 3)))
 				} else {
-					require.Equal(t, oip.Invalid, kindOf(t, in.Region("r", 0, 16)), "not its size")
-					require.Equal(t, oip.Invalid, kindOf(t, in.Region("r", 2, 12)), "not aligned")
-					require.Equal(t, oip.NotFound, kindOf(t, in.Region("s", 0, 12)))
-					require.Equal(t, oip.Invalid, kindOf(t, in.Region("r", 8184, 12)), "beyond its end")
-					require.NoError(t, in.Region("r", 0, 12))
-					require.Equal(t, oip.Internal, kindOf(t, in.Region("r", 0, 12)), "twice")
+					require.Equal(t, oip.Invalid, kindOf(t, in.Region(self, "r", 0, 16)), "not its size")
+					require.Equal(t, oip.Invalid, kindOf(t, in.Region(self, "r", 2, 12)), "not aligned")
+					require.Equal(t, oip.NotFound, kindOf(t, in.Region(self, "s", 0, 12)))
+					require.Equal(t, oip.Invalid, kindOf(t, in.Region(self, "r", 8184, 12)), "beyond its end")
+					require.NoError(t, in.Region(self, "r", 0, 12))
+					require.Equal(t, oip.Internal, kindOf(t, in.Region(self, "r", 0, 12)), "twice")
 				}
 				out, err := r.Output("y")
 				require.NoError(t, err)
-				require.NoError(t, out.Region("r", 4096, 100))
-				require.Equal(t, oip.InUse, kindOf(t, regions.Unregister("r")))
+				require.NoError(t, out.Region(self, "r", 4096, 100))
+				require.Equal(t, oip.InUse, kindOf(t, regions.Unregister(self, "r")))
 				results, err := r.Run()
 				require.NoError(t, err)
 				require.True(t, results[0].InRegion)
@@ -557,10 +561,10 @@ func TestRegions(t *testing.T) {
 			require.NoError(t, err)
 			in, err := r.Input("x", "FP32", []int64{3})
 			require.NoError(t, err)
-			require.NoError(t, in.Region("r", 0, 12))
+			require.NoError(t, in.Region(self, "r", 0, 12))
 			out, err := r.Output("y")
 			require.NoError(t, err)
-			require.NoError(t, out.Region("r", 4096, 8))
+			require.NoError(t, out.Region(self, "r", 4096, 8))
 			_, err = r.Run()
 			require.Equal(t, oip.Invalid, kindOf(t, err), "no room for the output")
 			r.End()
@@ -569,12 +573,12 @@ func TestRegions(t *testing.T) {
 			require.NoError(t, err)
 			in, err = r.Input("x", "FP32", []int64{3})
 			require.NoError(t, err)
-			require.NoError(t, in.Region("r", 4096, 12))
+			require.NoError(t, in.Region(self, "r", 4096, 12))
 			require.NoError(t, os.Truncate("/dev/shm/"+key, 0))
 			_, err = r.Run()
 			require.Equal(t, oip.Invalid, kindOf(t, err), "cut off")
 			r.End()
-			require.NoError(t, regions.Unregister("r"))
+			require.NoError(t, regions.Unregister(self, "r"))
 		})
 	}
 }

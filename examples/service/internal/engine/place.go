@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/usmbridge/usmbridge/examples/service/internal/oip"
+	"github.com/usmbridge/usmbridge/examples/service/internal/peercred"
 	"github.com/usmbridge/usmbridge/examples/service/internal/region"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/usmarray"
@@ -128,13 +129,13 @@ func (r *Request) noMemory(err error) error {
 	return &oip.Error{Kind: oip.Internal, Message: "the server failed", Err: err}
 }
 
-// borrow takes a range of a client's region.
-func (p *place) borrow(r *Request, name string, offset, size uint64, write bool, dt oip.Datatype) error {
+// borrow leases a range of a region that the client may use.
+func (p *place) borrow(r *Request, from peercred.Client, name string, offset, size uint64, write bool, dt oip.Datatype) error {
 	regions := r.model.engine.o.Regions
 	if regions == nil {
-		return oip.Errorf(oip.Unsupported, "shared memory is not served here")
+		return region.ErrNetwork
 	}
-	lease, err := regions.Acquire(name, offset, size, write)
+	lease, err := regions.Acquire(from, name, offset, size, write)
 	if err != nil {
 		return oip.As(err)
 	}

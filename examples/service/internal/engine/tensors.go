@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/usmbridge/usmbridge/examples/service/internal/oip"
+	"github.com/usmbridge/usmbridge/examples/service/internal/peercred"
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
@@ -87,10 +88,10 @@ func (in *Input) Fill(read func(p []byte) error) error {
 	return nil
 }
 
-// Region takes the input from a client's registered memory, in place: offset and size in
-// bytes, of which there must be Size. Errors: those of region.Registry.Acquire, Invalid,
+// Region takes the input, in place, from a region that the client from may use: offset and size
+// are in bytes, and size must be Size. Errors: those of region.Registry.Acquire, Invalid,
 // Unsupported.
-func (in *Input) Region(name string, offset, size uint64) error {
+func (in *Input) Region(from peercred.Client, name string, offset, size uint64) error {
 	if in.full || in.theirs.there() || in.request.ran {
 		return misuse("Region on an input that has its memory")
 	}
@@ -98,7 +99,7 @@ func (in *Input) Region(name string, offset, size uint64) error {
 		return oip.Errorf(oip.Invalid, "input %s takes %d bytes, and %d of region %s are given", in.meta().Name, in.size, size, oip.Quote(name))
 	}
 	var p place
-	if err := p.borrow(in.request, name, offset, size, false, in.meta().Datatype); err != nil {
+	if err := p.borrow(in.request, from, name, offset, size, false, in.meta().Datatype); err != nil {
 		return err
 	}
 	if in.request.model.engine.o.Apart {
@@ -155,14 +156,14 @@ func (r *Request) Output(name string) (*Output, error) {
 	return o, nil
 }
 
-// Region has the output written to a client's registered memory: offset and size in bytes, of
-// which it may take less. Errors: as of Input.Region.
-func (o *Output) Region(name string, offset, size uint64) error {
+// Region has the output written to a region that the client from may use: offset and size are in
+// bytes, and the output may take less. Errors: those of Input.Region.
+func (o *Output) Region(from peercred.Client, name string, offset, size uint64) error {
 	if o.inRegion() || o.request.ran {
 		return misuse("Region on an output that has one")
 	}
 	var p place
-	if err := p.borrow(o.request, name, offset, size, true, o.meta().Datatype); err != nil {
+	if err := p.borrow(o.request, from, name, offset, size, true, o.meta().Datatype); err != nil {
 		return err
 	}
 	o.room = size

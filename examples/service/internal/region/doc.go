@@ -4,13 +4,22 @@
 //
 // # Who may use what
 //
-// A region is registered under a name by anybody who may send requests, and used, looked up
-// and unregistered by anybody who knows its name or asks for the list, as in other servers of
-// the protocol: names keep clients apart by agreement and not by force. What may be registered
-// is shared memory that belongs to this process's own user (Options.Owner changes that) under
-// one plain name that begins with Options.Prefix. No link is followed, nothing but memory is
-// opened, names of semaphores (sem.) are refused, and memory of this server has no name. A
-// client is not told whether something else lies under a key that is refused.
+// The server opens memory for its clients with its own rights, which may be those of root. Who
+// the client is decides what it may register:
+//
+//   - A client of a Unix socket: memory of its own user, by the credentials that the kernel
+//     recorded when it connected. The group and the other users of the memory's mode give no
+//     right, because supplementary groups and access lists would have to be evaluated too.
+//   - A client of a network, loopback included: memory of the user of this process, if
+//     Options.Prefix is set. Its user is unknown, so that without a prefix it registers nothing.
+//
+// The same rule decides which regions a client uses, lists and unregisters: others do not exist
+// for it. Among the clients of one user, and among those of the network, names are shared, as
+// in other servers of the protocol.
+//
+// A key is one plain name that begins with Options.Prefix and is longer. No link is followed,
+// nothing but memory is opened, names of semaphores (sem.) are refused, and memory of this
+// server has no name. The refusal of a key does not say whether something lies under it.
 //
 // # How long
 //

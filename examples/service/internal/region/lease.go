@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/examples/service/internal/oip"
+	"github.com/usmbridge/usmbridge/examples/service/internal/peercred"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 )
@@ -18,13 +19,12 @@ type Lease struct {
 	released atomic.Bool
 }
 
-// Acquire lends size bytes from an offset in a region on; write says whether they will be
-// written, else their buffer is read-only. Ranges may overlap, and may be lent any number of
-// times: what becomes of bytes that two requests write is their clients' affair. Errors:
-// NotFound, Invalid for bytes that the region does not have and for memory that was cut off,
-// NotReady after Close.
-func (r *Registry) Acquire(name string, offset, size uint64, write bool) (*Lease, error) {
-	e, err := r.enter(name, offset, size)
+// Acquire lends a client size bytes of a region, beginning at offset. The buffer is read-only
+// unless write is set. Ranges may overlap and may be lent any number of times; writes by several
+// requests are not ordered. Errors: NotFound, also for regions that the client may not use, Invalid
+// for bytes that the region does not have and for memory that was truncated, NotReady after Close.
+func (r *Registry) Acquire(from peercred.Client, name string, offset, size uint64, write bool) (*Lease, error) {
+	e, err := r.enter(from, name, offset, size)
 	if err != nil {
 		return nil, err
 	}
@@ -47,14 +47,14 @@ func (r *Registry) Acquire(name string, offset, size uint64, write bool) (*Lease
 }
 
 // enter counts a lease, which keeps the mapping, of bytes that are in the region.
-func (r *Registry) enter(name string, offset, size uint64) (*entry, error) {
+func (r *Registry) enter(from peercred.Client, name string, offset, size uint64) (*entry, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return nil, errClosed()
 	}
-	e, ok := r.entries[name]
-	if !ok || e.mapping == nil {
+	e, ok := r.visible(from, name)
+	if !ok {
 		return nil, unknown(name)
 	}
 	if offset > e.info.Size || size > e.info.Size-offset {

@@ -3,6 +3,7 @@ package region
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/usmbridge/usmbridge/examples/service/internal/oip"
+	"github.com/usmbridge/usmbridge/examples/service/internal/peercred"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -24,18 +26,16 @@ const (
 // maxName is the longest name of a region, and of a key without its slash, in bytes.
 const maxName = 255
 
-// Options say what may be registered. The zero Options are those of memory of the host, of
-// this process's user, under any name.
+// Options configure a Registry. With the zero Options, only clients of Unix sockets register
+// regions, under any key, as memory of the host.
 type Options struct {
-	// Prefix is what each key must begin with, not counting a slash before it; "" for any.
+	// Prefix is what each key must begin with and be longer than, not counting a slash before it.
+	// Without a prefix, clients of a network cannot register regions. CheckPrefix validates it.
 	Prefix string
 	// MaxRegions bounds the number of regions, MaxBytes the sum of their sizes in bytes (of
 	// address space: their pages are the clients'). 0 is the default.
 	MaxRegions int
 	MaxBytes   uint64
-	// Owner decides whether memory of a user is admitted; nil admits that of this process's
-	// effective user alone.
-	Owner func(uid uint32) error
 	// Queue makes regions USM of kind Kind in the context of the queue where that works, and
 	// memory of the host elsewhere. nil: memory of the host. The queue is borrowed until Close.
 	Queue *syclobj.Queue
@@ -65,6 +65,7 @@ type Registry struct {
 // entry is a region. The registry's lock guards what changes.
 type entry struct {
 	info    Info
+	owner   uint32           // user of the memory; set before mapping is
 	mapping *segment.Mapping // nil while it is being mapped
 	leases  int              // buffers that are alive
 	gone    bool             // not in the registry any more: the last lease closes the mapping
@@ -81,11 +82,35 @@ func New(o Options) *Registry {
 	return &Registry{options: o, entries: map[string]*entry{}}
 }
 
-// Register maps size bytes from an offset in shared memory on, under a name of the client's
-// choice. Errors: Invalid for names and keys that cannot be, for a name that is taken, for
-// memory that is not there or may not be mapped, and for bytes that it does not have; Busy
-// where a bound is reached; NotReady after Close.
-func (r *Registry) Register(name, key string, offset, size uint64) error {
+// ErrNetwork is the error for a client of a network where keys have no prefix.
+var ErrNetwork = oip.Errorf(oip.Unsupported, "system shared memory is not served over TCP without a prefix of its keys; "+
+	"start the service with -shm-prefix (make serve SHM=prefix), or connect through a Unix socket")
+
+// allows reports whether a client may use memory that belongs to the user owner. Clients of a Unix
+// socket use memory of their own user, and no other: not of the user of this process, which may be
+// root. Clients of a network, whose users are unknown, use memory of the user of this process, as
+// far as Options.Prefix allows them any.
+func (r *Registry) allows(from peercred.Client, owner uint32) bool {
+	if from.Local {
+		return from.Owns(owner)
+	}
+	return r.options.Prefix != "" && peercred.Same(owner, uint32(os.Geteuid()))
+}
+
+// visible returns the region of a name, if it is mapped and the client may use it. The lock is held.
+func (r *Registry) visible(from peercred.Client, name string) (*entry, bool) {
+	e, ok := r.entries[name]
+	return e, ok && e.mapping != nil && r.allows(from, e.owner)
+}
+
+// Register maps size bytes of shared memory, beginning at offset, for a client, under a name of
+// its choice. Errors: ErrNetwork; Invalid for invalid names and keys, for a name that is in use,
+// for memory that does not exist or is not the client's to register, and for bytes that it does
+// not have; Busy where a bound is reached; NotReady after Close.
+func (r *Registry) Register(from peercred.Client, name, key string, offset, size uint64) error {
+	if !from.Local && r.options.Prefix == "" {
+		return ErrNetwork
+	}
 	if err := checkName(name); err != nil {
 		return err
 	}
@@ -104,7 +129,7 @@ func (r *Registry) Register(name, key string, offset, size uint64) error {
 		return err
 	}
 	// Mapping takes system calls, so nobody waits for it behind the lock; the name is taken.
-	mapping, err := r.attach(bare, offset, size)
+	mapping, err := r.attach(from, e, bare)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -128,7 +153,7 @@ func (r *Registry) reserve(e *entry) error {
 		return errClosed()
 	}
 	if _, taken := r.entries[e.info.Name]; taken {
-		return oip.Errorf(oip.Invalid, "region %s is registered already; unregister it first", oip.Quote(e.info.Name))
+		return oip.Errorf(oip.Invalid, "region %s is registered already; unregister it first, or use another name", oip.Quote(e.info.Name))
 	}
 	if len(r.entries) >= r.options.MaxRegions {
 		return oip.Errorf(oip.Busy, "%d regions are registered, and no more than that may be; unregister some", len(r.entries))
@@ -155,9 +180,18 @@ func (r *Registry) forget(e *entry) {
 	e.gone = true
 }
 
-// attach maps the memory, as USM where that is asked for and works.
-func (r *Registry) attach(key string, offset, size uint64) (*segment.Mapping, error) {
-	f := segment.Foreign{Name: key, Offset: offset, Size: size, Owner: r.options.Owner, Queue: r.options.Queue, Kind: r.options.Kind}
+// errOwner refuses memory of users whose memory the client may not use.
+var errOwner = errors.New("the client may not use memory of this user")
+
+// attach maps the memory of an entry, as USM where that is requested and works.
+func (r *Registry) attach(from peercred.Client, e *entry, key string) (*segment.Mapping, error) {
+	owner := func(uid uint32) error { // of the descriptor that is mapped
+		if e.owner = uid; !r.allows(from, uid) {
+			return errOwner
+		}
+		return nil
+	}
+	f := segment.Foreign{Name: key, Offset: e.info.Offset, Size: e.info.Size, Owner: owner, Queue: r.options.Queue, Kind: r.options.Kind}
 	m, err := segment.MapForeign(f)
 	if f.Queue != nil && errors.Is(err, errors.ErrUnsupported) {
 		f.Queue = nil
@@ -197,15 +231,36 @@ func checkName(name string) error {
 	return nil
 }
 
-// checkKey wants one name that clients may use, and returns it without its slash.
+// plainName reports whether a name is one file name, which cannot lead out of its directory.
+func plainName(name string) bool {
+	return name != "" && len(name) <= maxName && name != "." && name != ".." && utf8.ValidString(name) &&
+		!strings.ContainsRune(name, '/') && !strings.ContainsFunc(name, unicode.IsControl)
+}
+
+// semaphores is the prefix of the names of POSIX semaphores, which lie beside shared memory.
+const semaphores = "sem."
+
+// CheckPrefix returns the prefix for Options, without a slash before it. It refuses a prefix with
+// which no key could begin.
+func CheckPrefix(prefix string) (string, error) {
+	bare := strings.TrimPrefix(prefix, "/")
+	if !plainName(bare) || len(bare) == maxName || strings.HasPrefix(bare, semaphores) {
+		return "", fmt.Errorf("%q is not a prefix of shared memory keys: want 1 to %d bytes without a slash or control character, not beginning with %q",
+			prefix, maxName-1, semaphores)
+	}
+	return bare, nil
+}
+
+// checkKey returns a key without the slash before it. Errors: Invalid, for a key that is not one
+// name or does not have the prefix.
 func (r *Registry) checkKey(key string) (string, error) {
 	bare := strings.TrimPrefix(key, "/")
-	switch {
-	case bare == "" || len(bare) > maxName || bare == "." || bare == ".." || !utf8.ValidString(bare) ||
-		strings.ContainsRune(bare, '/') || strings.ContainsFunc(bare, unicode.IsControl):
+	if !plainName(bare) {
 		return "", oip.Errorf(oip.Invalid, "%s is no key of shared memory: one name of 1 to %d bytes, which may have a slash before it, and no other",
 			oip.Quote(key), maxName)
-	case !strings.HasPrefix(bare, r.options.Prefix), strings.HasPrefix(bare, "sem."): // POSIX semaphores lie beside it
+	}
+	rest, ok := strings.CutPrefix(bare, r.options.Prefix)
+	if !ok || rest == "" || strings.HasPrefix(bare, semaphores) {
 		return "", oip.Errorf(oip.Invalid, "shared memory of key %s may not be registered: keys begin with %s",
 			oip.Quote(key), r.wanted())
 	}
@@ -216,7 +271,7 @@ func (r *Registry) wanted() string {
 	if r.options.Prefix == "" {
 		return `anything but "sem."`
 	}
-	return oip.Quote(r.options.Prefix)
+	return oip.Quote(r.options.Prefix) + " and go on"
 }
 
 // unknown is the error for a name that is not there.
@@ -224,12 +279,12 @@ func unknown(name string) error {
 	return oip.Errorf(oip.NotFound, "no region %s is registered", oip.Quote(name))
 }
 
-// Unregister unmaps a region. Errors: NotFound, and InUse while a lease of it, or anybody who
-// kept its memory, is left; then the region stays as it is.
-func (r *Registry) Unregister(name string) error {
+// Unregister unmaps a region that the client may use. Errors: NotFound, and InUse while a lease of
+// it, or a retained buffer, is left; then the region stays as it is.
+func (r *Registry) Unregister(from peercred.Client, name string) error {
 	r.mu.Lock()
-	e, ok := r.entries[name]
-	if !ok || e.mapping == nil {
+	e, ok := r.visible(from, name)
+	if !ok {
 		r.mu.Unlock()
 		return unknown(name)
 	}
@@ -244,10 +299,11 @@ func (r *Registry) Unregister(name string) error {
 	return nil
 }
 
-// UnregisterAll unmaps all regions that are not in use. Errors: InUse where some stay.
-func (r *Registry) UnregisterAll() error {
+// UnregisterAll unmaps the regions that the client may use and that are not in use. Errors: InUse
+// if some stay.
+func (r *Registry) UnregisterAll(from peercred.Client) error {
 	r.mu.Lock()
-	idle, used := r.sweep()
+	idle, used := r.sweep(func(e *entry) bool { return r.allows(from, e.owner) })
 	r.mu.Unlock()
 	for _, e := range idle {
 		_ = e.mapping.Close()
@@ -258,11 +314,12 @@ func (r *Registry) UnregisterAll() error {
 	return nil
 }
 
-// sweep forgets what nobody uses, and counts the rest. The lock is held.
-func (r *Registry) sweep() (idle []*entry, used int) {
+// sweep takes out the chosen entries that are not in use, and counts those that are. The lock is held.
+func (r *Registry) sweep(chosen func(*entry) bool) (idle []*entry, used int) {
 	for _, e := range r.entries {
 		switch {
 		case e.mapping == nil: // its client has no answer yet, so it is not registered yet
+		case !chosen(e):
 		case e.leases > 0:
 			used++
 		default:
@@ -273,21 +330,21 @@ func (r *Registry) sweep() (idle []*entry, used int) {
 	return idle, used
 }
 
-// Status tells of a region, or of all by their names in order where name is "". Errors:
-// NotFound.
-func (r *Registry) Status(name string) ([]Info, error) {
+// Status describes a region that the client may use, or, if name is "", all of them in the order
+// of their names. Errors: NotFound.
+func (r *Registry) Status(from peercred.Client, name string) ([]Info, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if name != "" {
-		e, ok := r.entries[name]
-		if !ok || e.mapping == nil {
+		e, ok := r.visible(from, name)
+		if !ok {
 			return nil, unknown(name)
 		}
 		return []Info{e.info}, nil
 	}
 	all := make([]Info, 0, len(r.entries))
 	for _, e := range r.entries {
-		if e.mapping != nil {
+		if e.mapping != nil && r.allows(from, e.owner) {
 			all = append(all, e.info)
 		}
 	}
@@ -308,7 +365,7 @@ func (r *Registry) InUse() (regions int, bytes uint64, leases int) {
 func (r *Registry) Close() error {
 	r.mu.Lock()
 	r.closed = true
-	idle, _ := r.sweep()
+	idle, _ := r.sweep(func(*entry) bool { return true })
 	for _, e := range r.entries {
 		if e.mapping != nil {
 			r.forget(e)

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/examples/service/internal/oip"
+	"github.com/usmbridge/usmbridge/examples/service/internal/peercred"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
@@ -24,6 +25,12 @@ import (
 )
 
 func TestMain(m *testing.M) { memtest.Main(m) }
+
+// self is a client of a Unix socket and of the user of the test; network is one of a network.
+var (
+	self    = peercred.Client{Local: true, Known: true, UID: uint32(os.Geteuid())}
+	network peercred.Client
+)
 
 // shared makes shared memory of bytes 1, 2, … 251, 1, … as a client would.
 func shared(t testing.TB, size int) (key string, f *os.File) {
@@ -87,13 +94,13 @@ func bytesOf(t testing.TB, l *Lease) []byte {
 func TestRegionIsShared(t *testing.T) {
 	key, f := shared(t, 10000)
 	r := registry(t, Options{})
-	require.NoError(t, r.Register("a", "/"+key, 100, 9000))
-	require.NoError(t, r.Register("b", key, 0, 10000))
-	l, err := r.Acquire("a", 50, 500, false)
+	require.NoError(t, r.Register(self, "a", "/"+key, 100, 9000))
+	require.NoError(t, r.Register(self, "b", key, 0, 10000))
+	l, err := r.Acquire(self, "a", 50, 500, false)
 	require.NoError(t, err)
 	require.Equal(t, pattern(10000)[150:650], bytesOf(t, l))
 	require.True(t, l.Buffer().ReadOnly())
-	w, err := r.Acquire("b", 150, 4, true)
+	w, err := r.Acquire(self, "b", 150, 4, true)
 	require.NoError(t, err)
 	require.False(t, w.Buffer().ReadOnly())
 	copy(bytesOf(t, w), "here")
@@ -103,16 +110,16 @@ func TestRegionIsShared(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "here", string(got))
 	require.NoError(t, l.Err())
-	require.Equal(t, oip.InUse, kind(r.Unregister("a")))
+	require.Equal(t, oip.InUse, kind(r.Unregister(self, "a")))
 	_, _, leases := r.InUse()
 	require.Equal(t, 2, leases)
 	l.Release()
 	l.Release()
-	require.NoError(t, r.Unregister("a"))
-	require.Equal(t, oip.NotFound, kind(r.Unregister("a")))
+	require.NoError(t, r.Unregister(self, "a"))
+	require.Equal(t, oip.NotFound, kind(r.Unregister(self, "a")))
 	w.Release()
 
-	empty, err := r.Acquire("b", 10000, 0, true)
+	empty, err := r.Acquire(self, "b", 10000, 0, true)
 	require.NoError(t, err)
 	require.Empty(t, bytesOf(t, empty))
 	empty.Release()
@@ -121,23 +128,23 @@ func TestRegionIsShared(t *testing.T) {
 func TestStatus(t *testing.T) {
 	key, _ := shared(t, 100)
 	r := registry(t, Options{})
-	all, err := r.Status("")
+	all, err := r.Status(self, "")
 	require.NoError(t, err)
 	require.NotNil(t, all)
 	require.Empty(t, all)
 	for _, name := range []string{"b", "a", "ä/b c"} {
-		require.NoError(t, r.Register(name, "/"+key, 1, 2))
+		require.NoError(t, r.Register(self, name, "/"+key, 1, 2))
 	}
-	all, err = r.Status("")
+	all, err = r.Status(self, "")
 	require.NoError(t, err)
 	require.Equal(t, []Info{{"a", "/" + key, 1, 2}, {"b", "/" + key, 1, 2}, {"ä/b c", "/" + key, 1, 2}}, all)
-	one, err := r.Status("b")
+	one, err := r.Status(self, "b")
 	require.NoError(t, err)
 	require.Equal(t, []Info{{"b", "/" + key, 1, 2}}, one)
-	_, err = r.Status("c")
+	_, err = r.Status(self, "c")
 	require.Equal(t, oip.NotFound, kind(err))
-	require.NoError(t, r.UnregisterAll())
-	all, err = r.Status("")
+	require.NoError(t, r.UnregisterAll(self))
+	all, err = r.Status(self, "")
 	require.NoError(t, err)
 	require.Empty(t, all)
 }
@@ -157,7 +164,7 @@ func TestRefused(t *testing.T) {
 		}
 	})
 	r := registry(t, Options{MaxBytes: 1 << 40})
-	require.NoError(t, r.Register("taken", key, 0, 1))
+	require.NoError(t, r.Register(self, "taken", key, 0, 1))
 	long := strings.Repeat("x", 256)
 	for what, c := range map[string]struct {
 		name, key    string
@@ -197,7 +204,7 @@ func TestRefused(t *testing.T) {
 		"bytes that are taken": {"n", key, 0, 1 << 40, oip.Busy},
 	} {
 		t.Run(what, func(t *testing.T) {
-			err := r.Register(c.name, c.key, c.offset, c.size)
+			err := r.Register(self, c.name, c.key, c.offset, c.size)
 			e, ok := errors.AsType[*oip.Error](err)
 			require.True(t, ok, "%v", err)
 			require.Equal(t, c.want, e.Kind, "%v", err)
@@ -211,67 +218,128 @@ func TestRefused(t *testing.T) {
 		})
 	}
 	for what, key := range map[string]string{"missing": key + "-not", "link": link, "pipe": pipe} {
-		err := r.Register("n", key, 0, 1)
-		require.Equal(t, strings.ReplaceAll(oip.As(r.Register("n", "other", 0, 1)).Message, `"other"`, oip.Quote(key)), oip.As(err).Message,
+		err := r.Register(self, "n", key, 0, 1)
+		require.Equal(t, strings.ReplaceAll(oip.As(r.Register(self, "n", "other", 0, 1)).Message, `"other"`, oip.Quote(key)), oip.As(err).Message,
 			"what is not there and what is refused cannot be told apart: %s", what)
 	}
 }
 
-// Memory of other users is refused as if it were not there, unless it is admitted.
-func TestOwner(t *testing.T) {
+// Clients of a Unix socket register and use memory of their own user, whatever the user of this
+// process and the mode of the memory are. Another user's is refused as if it did not exist.
+func TestLocalClients(t *testing.T) {
 	key, f := shared(t, 100)
-	r := registry(t, Options{Owner: func(uid uint32) error {
-		if uid == 12345 {
-			return nil
-		}
-		return errors.New("not that user")
-	}})
-	err := r.Register("n", key, 0, 1)
-	require.Equal(t, oip.Invalid, kind(err))
-	require.NotContains(t, oip.As(err).Message, "user")
+	r := registry(t, Options{})
+	stranger := peercred.Client{Local: true, Known: true, UID: 12345}
+	unknown := peercred.Client{Local: true, UID: self.UID}
+	missing := strings.ReplaceAll(oip.As(r.Register(self, "n", key+"-not", 0, 1)).Message, key+"-not", key)
+	require.NoError(t, f.Chmod(0o666))
+	for _, c := range []peercred.Client{stranger, unknown} {
+		err := r.Register(c, "n", key, 0, 1)
+		require.Equal(t, oip.Invalid, kind(err))
+		require.Equal(t, missing, oip.As(err).Message)
+	}
+	require.NoError(t, r.Register(self, "n", key, 0, 100))
+	for _, c := range []peercred.Client{stranger, unknown, network} {
+		_, err := r.Acquire(c, "n", 0, 1, false)
+		require.Equal(t, oip.NotFound, kind(err))
+		_, err = r.Status(c, "n")
+		require.Equal(t, oip.NotFound, kind(err))
+		all, err := r.Status(c, "")
+		require.NoError(t, err)
+		require.Empty(t, all)
+		require.Equal(t, oip.NotFound, kind(r.Unregister(c, "n")))
+		require.NoError(t, r.UnregisterAll(c))
+	}
+	all, err := r.Status(self, "")
+	require.NoError(t, err)
+	require.Len(t, all, 1)
 	if os.Geteuid() != 0 {
 		return
 	}
-	require.NoError(t, f.Chown(12345, -1))
-	require.NoError(t, r.Register("n", key, 0, 1))
-	own := registry(t, Options{})
-	require.Equal(t, oip.Invalid, kind(own.Register("n", key, 0, 1)))
+	require.NoError(t, f.Chmod(0o600))
+	require.NoError(t, f.Chown(12345, 12345))
+	require.Equal(t, oip.Invalid, kind(r.Register(self, "m", key, 0, 1)))
+	require.NoError(t, r.Register(stranger, "m", key, 0, 100))
+	_, err = r.Acquire(self, "m", 0, 1, false)
+	require.Equal(t, oip.NotFound, kind(err))
+	l, err := r.Acquire(stranger, "m", 0, 1, true)
+	require.NoError(t, err)
+	l.Release()
+	require.NoError(t, r.UnregisterAll(stranger))
+	require.NoError(t, r.Unregister(self, "n"))
+}
+
+// Clients of a network register nothing without a prefix, and with one memory of this process's
+// user.
+func TestNetworkClients(t *testing.T) {
+	key, f := shared(t, 100)
+	none := registry(t, Options{})
+	err := none.Register(network, "n", key, 0, 1)
+	require.Equal(t, oip.Unsupported, kind(err))
+	require.ErrorContains(t, err, "-shm-prefix")
+	require.Equal(t, err, none.Register(network, "n", key+"-not", 0, 1))
+	r := registry(t, Options{Prefix: "usmbridge-region-"})
+	require.NoError(t, r.Register(network, "n", key, 0, 100))
+	l, err := r.Acquire(network, "n", 0, 1, false)
+	require.NoError(t, err)
+	l.Release()
+	_, err = r.Status(self, "n") // of the same user
+	require.NoError(t, err)
+	require.NoError(t, r.Unregister(network, "n"))
+	if os.Geteuid() != 0 {
+		return
+	}
+	require.NoError(t, f.Chown(12345, 12345))
+	require.Equal(t, oip.Invalid, kind(r.Register(network, "n", key, 0, 1)))
 }
 
 func TestPrefix(t *testing.T) {
 	key, _ := shared(t, 100)
-	r := registry(t, Options{Prefix: "usmbridge-region-"})
-	require.NoError(t, r.Register("n", "/"+key, 0, 1))
-	other := registry(t, Options{Prefix: "other-"})
-	err := other.Register("n", key, 0, 1)
-	require.Equal(t, oip.Invalid, kind(err))
-	require.Contains(t, err.Error(), `begin with "other-"`)
-	require.Equal(t, oip.Invalid, kind(other.Register("n", "other-/../"+key, 0, 1)))
+	for _, c := range []peercred.Client{self, network} {
+		r := registry(t, Options{Prefix: "usmbridge-region-"})
+		require.NoError(t, r.Register(c, "n", "/"+key, 0, 1))
+		other := registry(t, Options{Prefix: "other-"})
+		err := other.Register(c, "n", key, 0, 1)
+		require.Equal(t, oip.Invalid, kind(err))
+		require.Contains(t, err.Error(), `begin with "other-"`)
+		require.Equal(t, oip.Invalid, kind(other.Register(c, "n", "other-/../"+key, 0, 1)))
+		whole := registry(t, Options{Prefix: key})
+		require.Equal(t, oip.Invalid, kind(whole.Register(c, "n", key, 0, 1)), "nothing after the prefix")
+	}
+	for prefix, want := range map[string]string{"a": "a", "/a.b-": "a.b-", "...": "..."} {
+		got, err := CheckPrefix(prefix)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	for _, prefix := range []string{"", "/", "//", "//a", ".", "..", "a/", "a/..", "sem.", "sem.a", "\x00", "\xff", strings.Repeat("x", maxName)} {
+		_, err := CheckPrefix(prefix)
+		require.Error(t, err, "%q", prefix)
+	}
 }
 
 func TestRanges(t *testing.T) {
 	key, _ := shared(t, 5000)
 	r := registry(t, Options{})
-	require.NoError(t, r.Register("n", key, 1000, 4000))
+	require.NoError(t, r.Register(self, "n", key, 1000, 4000))
 	for _, c := range []struct{ offset, size uint64 }{
 		{0, 4001}, {4000, 1}, {4001, 0}, {math.MaxUint64, 1}, {1, math.MaxUint64}, {math.MaxUint64, math.MaxUint64}, {1 << 63, 1 << 63},
 	} {
-		_, err := r.Acquire("n", c.offset, c.size, false)
+		_, err := r.Acquire(self, "n", c.offset, c.size, false)
 		require.Equal(t, oip.Invalid, kind(err), "%v", c)
 	}
-	_, err := r.Acquire("m", 0, 1, false)
+	_, err := r.Acquire(self, "m", 0, 1, false)
 	require.Equal(t, oip.NotFound, kind(err))
 }
 
 func TestBounds(t *testing.T) {
 	key, _ := shared(t, 8192)
 	r := registry(t, Options{MaxRegions: 2, MaxBytes: 10000})
-	require.NoError(t, r.Register("a", key, 0, 8192))
-	require.Equal(t, oip.Busy, kind(r.Register("b", key, 0, 1809)))
-	require.NoError(t, r.Register("b", key, 0, 1808))
-	require.Equal(t, oip.Busy, kind(r.Register("c", key, 0, 1)))
-	require.NoError(t, r.Unregister("a"))
-	require.NoError(t, r.Register("c", key, 0, 8192))
+	require.NoError(t, r.Register(self, "a", key, 0, 8192))
+	require.Equal(t, oip.Busy, kind(r.Register(self, "b", key, 0, 1809)))
+	require.NoError(t, r.Register(self, "b", key, 0, 1808))
+	require.Equal(t, oip.Busy, kind(r.Register(self, "c", key, 0, 1)))
+	require.NoError(t, r.Unregister(self, "a"))
+	require.NoError(t, r.Register(self, "c", key, 0, 8192))
 }
 
 // What was cut off is told, and the server lives.
@@ -279,8 +347,8 @@ func TestCutOff(t *testing.T) {
 	const pages = 4
 	key, f := shared(t, pages*4096)
 	r := registry(t, Options{})
-	require.NoError(t, r.Register("n", key, 0, pages*4096))
-	l, err := r.Acquire("n", 0, pages*4096, true)
+	require.NoError(t, r.Register(self, "n", key, 0, pages*4096))
+	l, err := r.Acquire(self, "n", 0, pages*4096, true)
 	require.NoError(t, err)
 	require.NoError(t, l.Err())
 	require.NoError(t, f.Truncate(4096))
@@ -290,12 +358,12 @@ func TestCutOff(t *testing.T) {
 	b[len(b)-1] = 1
 	require.Equal(t, oip.Invalid, kind(l.Err()))
 	require.Contains(t, oip.As(l.Err()).Message, "cut off")
-	_, err = r.Acquire("n", 0, 1, false)
+	_, err = r.Acquire(self, "n", 0, 1, false)
 	require.Equal(t, oip.Invalid, kind(err), "none of it is lent again")
 	l.Release()
-	require.NoError(t, r.Unregister("n"))
-	require.Equal(t, oip.Invalid, kind(r.Register("n", key, 0, pages*4096)))
-	require.NoError(t, r.Register("n", key, 0, 4096))
+	require.NoError(t, r.Unregister(self, "n"))
+	require.Equal(t, oip.Invalid, kind(r.Register(self, "n", key, 0, pages*4096)))
+	require.NoError(t, r.Register(self, "n", key, 0, 4096))
 }
 
 // Whoever kept the memory keeps the mapping, over Release, and over Close.
@@ -303,19 +371,19 @@ func TestHeldLonger(t *testing.T) {
 	key, _ := shared(t, 5000)
 	mappings, _ := segment.InUse()
 	r := New(Options{})
-	require.NoError(t, r.Register("n", key, 0, 5000))
-	require.NoError(t, r.Register("idle", key, 0, 5000))
-	l, err := r.Acquire("n", 1, 100, false)
+	require.NoError(t, r.Register(self, "n", key, 0, 5000))
+	require.NoError(t, r.Register(self, "idle", key, 0, 5000))
+	l, err := r.Acquire(self, "n", 1, 100, false)
 	require.NoError(t, err)
 	kept := l.Buffer().Retain()
 	l.Release()
-	require.Equal(t, oip.InUse, kind(r.Unregister("n")))
-	err = r.UnregisterAll()
+	require.Equal(t, oip.InUse, kind(r.Unregister(self, "n")))
+	err = r.UnregisterAll(self)
 	require.Equal(t, oip.InUse, kind(err))
 	require.Contains(t, err.Error(), "1 regions were unregistered, and 1 stay")
 	require.ErrorContains(t, r.Close(), "1 ranges")
-	require.Equal(t, oip.NotReady, kind(r.Register("m", key, 0, 1)))
-	_, err = r.Acquire("n", 0, 1, false)
+	require.Equal(t, oip.NotReady, kind(r.Register(self, "m", key, 0, 1)))
+	_, err = r.Acquire(self, "n", 0, 1, false)
 	require.Equal(t, oip.NotReady, kind(err))
 	b, err := kept.Bytes()
 	require.NoError(t, err)
@@ -339,11 +407,11 @@ func TestConcurrent(t *testing.T) {
 		wg.Go(func() {
 			name := fmt.Sprint("n", g%4)
 			for i := range 300 {
-				if err := r.Register(name, key, 0, size); err != nil && kind(err) != oip.Invalid && kind(err) != oip.Busy {
+				if err := r.Register(self, name, key, 0, size); err != nil && kind(err) != oip.Invalid && kind(err) != oip.Busy {
 					t.Error(err)
 				}
 				off := uint64(i*37) % size
-				l, err := r.Acquire(name, off, size-off, false)
+				l, err := r.Acquire(self, name, off, size-off, false)
 				if err == nil {
 					b, err := l.Buffer().Bytes()
 					if err != nil || b[0] != want[off] || b[len(b)-1] != want[size-1] {
@@ -354,11 +422,11 @@ func TestConcurrent(t *testing.T) {
 					t.Error(err)
 				}
 				if i%3 == 0 {
-					if err := r.Unregister(name); err != nil && kind(err) != oip.NotFound && kind(err) != oip.InUse {
+					if err := r.Unregister(self, name); err != nil && kind(err) != oip.NotFound && kind(err) != oip.InUse {
 						t.Error(err)
 					}
 				}
-				if _, err := r.Status(""); err != nil {
+				if _, err := r.Status(self, ""); err != nil {
 					t.Error(err)
 				}
 			}
@@ -390,8 +458,8 @@ func TestUSM(t *testing.T) {
 		require.NoError(t, probe.Close())
 	}
 	r := registry(t, Options{Queue: q, Kind: syclobj.USMShared})
-	require.NoError(t, r.Register("n", key, 5, 8192))
-	l, err := r.Acquire("n", 1, 100, true)
+	require.NoError(t, r.Register(self, "n", key, 5, 8192))
+	l, err := r.Acquire(self, "n", 1, 100, true)
 	require.NoError(t, err)
 	require.Equal(t, want, l.Buffer().Place().Kind())
 	if want == syclobj.USMShared {
@@ -422,7 +490,7 @@ func FuzzRegister(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name, k string, offset, bytes, at, n uint64) {
 		k = strings.ReplaceAll(k, "KEY", key)
 		r := registry(t, Options{MaxBytes: math.MaxUint64, Prefix: "usmbridge-region-"})
-		err := r.Register(name, k, offset, bytes)
+		err := r.Register(self, name, k, offset, bytes)
 		right := strings.TrimPrefix(k, "/") == key && bytes > 0 && offset <= size && bytes <= size-offset
 		if err != nil {
 			e, ok := errors.AsType[*oip.Error](err)
@@ -432,7 +500,7 @@ func FuzzRegister(f *testing.F) {
 			return
 		}
 		require.True(t, right)
-		l, err := r.Acquire(name, at, n, true)
+		l, err := r.Acquire(self, name, at, n, true)
 		if err != nil {
 			require.Equal(t, oip.Invalid, kind(err))
 			require.False(t, at <= bytes && n <= bytes-at)

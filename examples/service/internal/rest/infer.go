@@ -8,6 +8,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/examples/service/internal/engine"
 	"github.com/usmbridge/usmbridge/examples/service/internal/oip"
+	"github.com/usmbridge/usmbridge/examples/service/internal/peercred"
 )
 
 // traced is infer, within a span where there are traces.
@@ -47,10 +48,10 @@ func (x *exchange) infer(name, version string) error {
 		request.SetTimeout(time.Duration(min(t, math.MaxInt64/1000)) * time.Microsecond)
 		b.endBy(request.Deadline())
 	}
-	if err := head.ask(request); err != nil {
+	if err := head.ask(request, x.client()); err != nil {
 		return err
 	}
-	if err := head.give(request, b); err != nil {
+	if err := head.give(request, x.client(), b); err != nil {
 		return err
 	}
 	if err := b.end(); err != nil {
@@ -74,8 +75,8 @@ func (b *body) endBy(t time.Time) {
 	}
 }
 
-// ask asks for the outputs.
-func (h *header) ask(request *engine.Request) error {
+// ask requests the outputs of a client.
+func (h *header) ask(request *engine.Request, from peercred.Client) error {
 	meta := request.Model().Meta()
 	for i := range h.outputs {
 		o := &h.outputs[i]
@@ -84,7 +85,7 @@ func (h *header) ask(request *engine.Request) error {
 			return err
 		}
 		if o.params.has&hasRegion != 0 {
-			if err := out.Region(o.params.region, uint64(o.params.offset), uint64(o.params.regionSize)); err != nil {
+			if err := out.Region(from, o.params.region, uint64(o.params.offset), uint64(o.params.regionSize)); err != nil {
 				return err
 			}
 		}
@@ -119,8 +120,8 @@ func (h *header) binary(o *output) bool {
 	return h.params.binary
 }
 
-// give gives the inputs their bytes. All that can be checked is, before a byte is read.
-func (h *header) give(request *engine.Request, b *body) error {
+// give fills the inputs of a client. Everything that can be checked is checked before a byte is read.
+func (h *header) give(request *engine.Request, from peercred.Client, b *body) error {
 	var few [4]*engine.Input
 	inputs, sum := few[:0], uint64(0)
 	for i := range h.inputs {
@@ -138,7 +139,7 @@ func (h *header) give(request *engine.Request, b *body) error {
 			}
 		}
 		if in.params.has&hasRegion != 0 { // before memory is taken, for those that need it
-			if err := given.Region(in.params.region, uint64(in.params.offset), uint64(in.params.regionSize)); err != nil {
+			if err := given.Region(from, in.params.region, uint64(in.params.offset), uint64(in.params.regionSize)); err != nil {
 				return err
 			}
 		}

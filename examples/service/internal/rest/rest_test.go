@@ -59,7 +59,7 @@ func serve(t testing.TB, s setup) *service {
 	}
 	v := &service{t: t, runner: enginetest.NewRunner(s.models...)}
 	if !s.noRegions {
-		v.regions = region.New(region.Options{})
+		v.regions = region.New(region.Options{Prefix: "usmbridge-rest-"})
 		t.Cleanup(func() { require.NoError(t, v.regions.Close()) })
 		s.engine.Regions = v.regions
 	}

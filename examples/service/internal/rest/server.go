@@ -1,12 +1,14 @@
 package rest
 
 import (
+	"context"
 	"log/slog"
 	"net"
 	"net/http"
 	"time"
 
 	"github.com/usmbridge/usmbridge/examples/service/internal/conns"
+	"github.com/usmbridge/usmbridge/examples/service/internal/peercred"
 )
 
 // Server returns a server of HTTP/1 for the handler, whose times and sizes fit it: slow headers
@@ -17,6 +19,7 @@ func (h *Handler) Server() *http.Server {
 	protocols.SetHTTP1(true)
 	return &http.Server{
 		Handler:           h,
+		ConnContext:       withClient,
 		Protocols:         protocols,
 		ReadHeaderTimeout: h.o.Grace,
 		IdleTimeout:       2 * time.Minute,
@@ -43,4 +46,21 @@ func Listen(l net.Listener, c Connections) net.Listener {
 		c.PerAddress = max(c.Most/2, 1)
 	}
 	return conns.Listen(l, c.Most, c.PerAddress)
+}
+
+// clientKey is the key of a peercred.Client in the context of the requests of a connection.
+type clientKey struct{}
+
+// withClient adds the client of a Unix socket to the context of its connection.
+func withClient(ctx context.Context, c net.Conn) context.Context {
+	if from := peercred.Of(c.RemoteAddr()); from.Local {
+		return context.WithValue(ctx, clientKey{}, from)
+	}
+	return ctx
+}
+
+// client returns the client that sent the request.
+func (x *exchange) client() peercred.Client {
+	from, _ := x.r.Context().Value(clientKey{}).(peercred.Client)
+	return from
 }

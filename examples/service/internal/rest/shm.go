@@ -2,6 +2,7 @@ package rest
 
 import (
 	"github.com/usmbridge/usmbridge/examples/service/internal/oip"
+	"github.com/usmbridge/usmbridge/examples/service/internal/region"
 )
 
 // systemMemory serves the extension for system shared memory.
@@ -15,7 +16,7 @@ func (x *exchange) systemMemory(in []string) error {
 		return x.get(func() error { x.json([]byte("[]")); return nil })
 	}
 	if regions == nil {
-		return unsupported("shared memory is not served here")
+		return region.ErrNetwork
 	}
 	switch what {
 	case "status":
@@ -29,9 +30,9 @@ func (x *exchange) systemMemory(in []string) error {
 		}
 		var err error
 		if name == "" {
-			err = regions.UnregisterAll()
+			err = regions.UnregisterAll(x.client())
 		} else {
-			err = regions.Unregister(name)
+			err = regions.Unregister(x.client(), name)
 		}
 		if err == nil {
 			x.ok()
@@ -84,7 +85,7 @@ func (x *exchange) regionStatus(name string) error {
 		Offset   uint64 `json:"offset"`
 		ByteSize uint64 `json:"byte_size"`
 	}
-	infos, err := x.h.o.Engine.Regions().Status(name)
+	infos, err := x.h.o.Engine.Regions().Status(x.client(), name)
 	if err != nil {
 		return err
 	}
@@ -124,7 +125,7 @@ func (x *exchange) register(name string) error {
 	if has&(hasKey|hasRegionSize) != hasKey|hasRegionSize {
 		return oip.Errorf(oip.Invalid, `a region needs a "key" and a "byte_size"`)
 	}
-	if err := x.h.o.Engine.Regions().Register(name, key, uint64(offset), uint64(size)); err != nil {
+	if err := x.h.o.Engine.Regions().Register(x.client(), name, key, uint64(offset), uint64(size)); err != nil {
 		return err
 	}
 	x.ok()

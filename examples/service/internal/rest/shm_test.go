@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/examples/service/internal/enginetest"
+	"github.com/usmbridge/usmbridge/examples/service/internal/peercred"
 )
 
 // Memory of a client is input and output in place, and says where it is.
@@ -81,7 +82,7 @@ func TestSharedMemoryInUse(t *testing.T) {
 	defer func() { _, _ = os.Remove(f.Name()), f.Close() }()
 	require.NoError(t, f.Truncate(64))
 	key := filepath.Base(f.Name())
-	require.NoError(t, v.regions.Register("r", key, 0, 64))
+	require.NoError(t, v.regions.Register(peercred.Client{}, "r", key, 0, 64))
 	answers := make(chan response, 1)
 	go func() {
 		answers <- v.inference("identity", `{"inputs":[{"name":"x","shape":[3],"datatype":"FP32","parameters":{"shared_memory_region":"r","shared_memory_byte_size":12}}]}`, nil)

@@ -18,6 +18,7 @@ import (
 	"github.com/usmbridge/usmbridge/examples/service/internal/engine"
 	"github.com/usmbridge/usmbridge/examples/service/internal/enginetest"
 	"github.com/usmbridge/usmbridge/examples/service/internal/oip"
+	"github.com/usmbridge/usmbridge/examples/service/internal/peercred"
 	"github.com/usmbridge/usmbridge/examples/service/internal/rpc/pb"
 )
 
@@ -39,7 +40,7 @@ func triple() *enginetest.Model {
 func take(e *engine.Engine, data []byte, chunk int) (*request, map[string][]byte, error) {
 	q := &request{begin: func(model, version string) (*engine.Request, error) {
 		return e.Begin(context.Background(), "", model, version)
-	}}
+	}, client: func() peercred.Client { return peercred.Client{} }}
 	q.reset(words(e), maxSmall)
 	defer q.end()
 	var pieces mem.BufferSlice
@@ -300,7 +301,7 @@ func FuzzResponse(f *testing.F) {
 		require.NoError(t, err)
 		r := &request{begin: func(model, version string) (*engine.Request, error) {
 			return e.Begin(context.Background(), "", model, version)
-		}}
+		}, client: func() peercred.Client { return peercred.Client{} }}
 		r.reset(words(e), maxSmall)
 		defer r.end()
 		require.NoError(t, codec.New(0).Unmarshal(mem.BufferSlice{mem.SliceBuffer(data)}, receivable(r.read)))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/examples/service/internal/engine"
 	"github.com/usmbridge/usmbridge/examples/service/internal/oip"
+	"github.com/usmbridge/usmbridge/examples/service/internal/peercred"
 	"github.com/usmbridge/usmbridge/examples/service/internal/traces"
 )
 
@@ -51,7 +52,7 @@ func (s *Server) exchange(stream grpc.ServerStream) (*exchange, func(), error) {
 	e, _ := s.calls.Get().(*exchange)
 	if e.use == nil {
 		e.use = e.read
-		e.q.begin, e.q.clock = e.begin, &e.clock
+		e.q.begin, e.q.client, e.q.clock = e.begin, e.client, &e.clock
 	}
 	e.s, e.stream, e.ctx, e.tenant = s, stream, ctx, tenant
 	e.clock, e.from, e.leases = clockOf(ctx), codec.NewReceiver(s.gate, stream), new(codec.Leases)
@@ -69,6 +70,9 @@ func (s *Server) exchange(stream grpc.ServerStream) (*exchange, func(), error) {
 func (e *exchange) begin(model, version string) (*engine.Request, error) {
 	return e.s.o.Engine.Begin(e.ctx, e.tenant, model, version)
 }
+
+// client returns the client of the call.
+func (e *exchange) client() peercred.Client { return client(e.ctx) }
 
 // read takes one message. What the request is refused for is kept in err, so that of a
 // stream only the message is lost; what it returns ends the call.

@@ -3,7 +3,10 @@ package rpc
 import (
 	"context"
 
+	"google.golang.org/grpc/peer"
+
 	"github.com/usmbridge/usmbridge/examples/service/internal/oip"
+	"github.com/usmbridge/usmbridge/examples/service/internal/peercred"
 	"github.com/usmbridge/usmbridge/examples/service/internal/region"
 	"github.com/usmbridge/usmbridge/examples/service/internal/rpc/pb"
 )
@@ -13,15 +16,23 @@ func (s *Server) regions() (*region.Registry, error) {
 	if r := s.o.Engine.Regions(); r != nil {
 		return r, nil
 	}
-	return nil, oip.Errorf(oip.Unsupported, "shared memory is not served here")
+	return nil, region.ErrNetwork
 }
 
-func (s *Server) regionStatus(_ context.Context, q *pb.SystemSharedMemoryStatusRequest) (*pb.SystemSharedMemoryStatusResponse, error) {
+// client returns the client of a call.
+func client(ctx context.Context) peercred.Client {
+	if p, ok := peer.FromContext(ctx); ok {
+		return peercred.Of(p.Addr)
+	}
+	return peercred.Client{}
+}
+
+func (s *Server) regionStatus(ctx context.Context, q *pb.SystemSharedMemoryStatusRequest) (*pb.SystemSharedMemoryStatusResponse, error) {
 	r, err := s.regions()
 	if err != nil {
 		return nil, err
 	}
-	list, err := r.Status(q.GetName())
+	list, err := r.Status(client(ctx), q.GetName())
 	if err != nil {
 		return nil, err
 	}
@@ -32,22 +43,22 @@ func (s *Server) regionStatus(_ context.Context, q *pb.SystemSharedMemoryStatusR
 	return a, nil
 }
 
-func (s *Server) regionRegister(_ context.Context, q *pb.SystemSharedMemoryRegisterRequest) (*pb.SystemSharedMemoryRegisterResponse, error) {
+func (s *Server) regionRegister(ctx context.Context, q *pb.SystemSharedMemoryRegisterRequest) (*pb.SystemSharedMemoryRegisterResponse, error) {
 	r, err := s.regions()
 	if err == nil {
-		err = r.Register(q.GetName(), q.GetKey(), q.GetOffset(), q.GetByteSize())
+		err = r.Register(client(ctx), q.GetName(), q.GetKey(), q.GetOffset(), q.GetByteSize())
 	}
 	return &pb.SystemSharedMemoryRegisterResponse{}, err
 }
 
-func (s *Server) regionUnregister(_ context.Context, q *pb.SystemSharedMemoryUnregisterRequest) (*pb.SystemSharedMemoryUnregisterResponse, error) {
+func (s *Server) regionUnregister(ctx context.Context, q *pb.SystemSharedMemoryUnregisterRequest) (*pb.SystemSharedMemoryUnregisterResponse, error) {
 	r, err := s.regions()
 	switch {
 	case err != nil:
 	case q.GetName() == "":
-		err = r.UnregisterAll()
+		err = r.UnregisterAll(client(ctx))
 	default:
-		err = r.Unregister(q.GetName())
+		err = r.Unregister(client(ctx), q.GetName())
 	}
 	return &pb.SystemSharedMemoryUnregisterResponse{}, err
 }

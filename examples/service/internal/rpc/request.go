@@ -12,6 +12,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/examples/service/internal/engine"
 	"github.com/usmbridge/usmbridge/examples/service/internal/oip"
+	"github.com/usmbridge/usmbridge/examples/service/internal/peercred"
 )
 
 // The bounds of a request's small parts.
@@ -25,9 +26,10 @@ const (
 // request is one ModelInferRequest, read as it comes. The zero value is none; end gives back
 // what it has.
 type request struct {
-	begin func(model, version string) (*engine.Request, error)
-	clock *clock // the call's; nil where nobody counts
-	text  text
+	begin  func(model, version string) (*engine.Request, error)
+	client func() peercred.Client // that sent the request
+	clock  *clock                 // the call's; nil where nobody counts
+	text   text
 
 	model, version, id string
 	timeout            time.Duration
@@ -331,7 +333,7 @@ func (q *request) input(p part, typ protowire.Type) error {
 		if in, err = q.r.Input(name, datatype, shape); err != nil {
 			return err
 		}
-		return in.Region(at.region, uint64(at.offset), uint64(at.size))
+		return in.Region(q.client(), at.region, uint64(at.offset), uint64(at.size))
 	}
 	if in, err = q.r.Input(name, datatype, shape); err != nil {
 		return err
@@ -422,7 +424,7 @@ func (q *request) output(p part, typ protowire.Type) error {
 	if err := at.check(name); err != nil {
 		return err
 	}
-	return out.Region(at.region, uint64(at.offset), uint64(at.size))
+	return out.Region(q.client(), at.region, uint64(at.offset), uint64(at.size))
 }
 
 // rawContents reads the bytes of the next input to its place in the pool.
@@ -458,6 +460,6 @@ func (q *request) fill(in *engine.Input, read func([]byte) error) error {
 
 // reset makes it ready for another message, keeping what was allocated.
 func (q *request) reset(known map[string]string, small int) {
-	*q = request{pending: slices.Delete(q.pending, 0, len(q.pending)), names: q.names[:0], begin: q.begin, clock: q.clock}
+	*q = request{pending: slices.Delete(q.pending, 0, len(q.pending)), names: q.names[:0], begin: q.begin, client: q.client, clock: q.clock}
 	q.text.known, q.text.left = known, small
 }

@@ -14,7 +14,7 @@ import (
 
 // The unmodified tritonclient, for gRPC, gets what it asks for.
 func TestTritonclient(t *testing.T) {
-	regions := region.New(region.Options{})
+	regions := region.New(region.Options{Prefix: "usmbridge_clients_"})
 	b := newTestbed(t, engine.Options{Version: "1", Regions: regions}, nil, enginetest.Identity())
 	cmd := clienttest.Command(t, filepath.Join("..", "..", "testdata", "clients"), "-m", "pytest", "-q", "-p", "no:cacheprovider",
 		"test_protocol.py", "test_regions.py")

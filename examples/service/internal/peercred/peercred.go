@@ -1,0 +1,86 @@
+// Package peercred identifies the clients of Unix sockets by the user that the kernel recorded
+// when they connected (SO_PEERCRED).
+package peercred
+
+import (
+	"net"
+	"os"
+	"strings"
+	"sync"
+)
+
+// Client is the origin of a request. The zero Client connected through a network.
+type Client struct {
+	Local bool   // connected through a Unix socket
+	Known bool   // UID is the client's effective user at that time
+	UID   uint32 // in the user namespace of this process
+}
+
+// Owns reports whether uid is the user of the client. It is false for clients of a network.
+func (c Client) Owns(uid uint32) bool { return c.Local && c.Known && Same(c.UID, uid) }
+
+// Same reports whether two user ids mean the same user. In a user namespace that does not map
+// all users, the overflow id stands for every user that is not mapped and is equal to none.
+func Same(a, b uint32) bool { return a == b && (a != overflow || mapsAll()) }
+
+// overflow is the default of /proc/sys/kernel/overflowuid, which tmpfs and SO_PEERCRED report for
+// users that are not mapped.
+const overflow = 65534
+
+// mapsAll reports whether the user namespace of this process maps all users.
+var mapsAll = sync.OnceValue(func() bool {
+	text, err := os.ReadFile("/proc/self/uid_map")
+	return err == nil && coversAll(string(text))
+})
+
+// coversAll reads a uid_map. Ranges of several lines are not added up: the initial namespace
+// has one line.
+func coversAll(uidMap string) bool {
+	f := strings.Fields(uidMap)
+	return len(f) == 3 && f[0] == "0" && f[2] == "4294967295"
+}
+
+// Listen returns a listener whose connections report their client, by [Of], if l is a Unix
+// socket. Other listeners are returned as they are.
+func Listen(l net.Listener) net.Listener {
+	if l.Addr().Network() != "unix" {
+		return l
+	}
+	return listener{l}
+}
+
+// Of returns the client at the remote address of a connection.
+func Of(remote net.Addr) Client {
+	switch a := remote.(type) {
+	case *address:
+		return a.client
+	case *net.UnixAddr:
+		return Client{Local: true}
+	}
+	return Client{}
+}
+
+type listener struct{ net.Listener }
+
+// Accept implements net.Listener.
+func (l listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if u, ok := c.(*net.UnixConn); ok && err == nil {
+		return &conn{UnixConn: u, remote: &address{Addr: u.RemoteAddr(), client: credentials(u)}}, nil
+	}
+	return c, err
+}
+
+type conn struct {
+	*net.UnixConn
+	remote *address
+}
+
+// RemoteAddr implements net.Conn.
+func (c *conn) RemoteAddr() net.Addr { return c.remote }
+
+// address is the remote address of a connection, with its client.
+type address struct {
+	net.Addr
+	client Client
+}
