@@ -123,13 +123,17 @@ func (s *service) open(ctx context.Context) (err error) {
 	if c.workers == 0 {
 		processors(cmp.Or(c.slots, backend.DefaultSlots))
 	}
-	if s.backend, err = backend.Open(ctx, backend.Options{Sources: sources, Bootstrap: bootstrap.Source, Limit: limit,
+	var regions uint64 // of the limit
+	if c.sharesMemory() {
+		regions = max(limit/4, 1)
+	}
+	if s.backend, err = backend.Open(ctx, backend.Options{Sources: sources, Bootstrap: bootstrap.Source, Limit: limit, Regions: regions,
 		Slots: c.slots, Workers: c.workers, Log: s.log}); err != nil {
 		return err
 	}
 	s.log.Info("memory", "place", s.backend.Memory.Place(), "limit", limit, "because", why)
 	if c.sharesMemory() {
-		o := region.Options{Prefix: c.shmPrefix}
+		o := region.Options{Prefix: c.shmPrefix, MaxBytes: regions}
 		if !s.backend.Queue.IsHost() {
 			o.Queue, o.Kind = s.backend.Queue, s.backend.Kind
 		}

@@ -128,3 +128,32 @@ func TestSharedMemoryOverUnixSocket(t *testing.T) {
 	require.Equal(t, 200, code, body)
 	require.NoError(t, r.stop(), "%s", r.log)
 }
+
+// Pages of sparse shared memory are charged to the process that touches them first. Regions have
+// a part of -limit.
+func TestSparseSharedMemory(t *testing.T) {
+	const part = 16 << 20 // of 64 MiB
+	r := start(t, "-limit", "64Mi", "-shm-prefix", "usmbridge-attack-", "-models", modelsDir(t, map[string]string{"same": same}))
+	a := r.attacker()
+	register := func(size int) (int, string) {
+		key, _ := shared(t, size)
+		return a.post("/v2/systemsharedmemory/region/"+key+"/register", fmt.Sprintf(`{"key":"%s","byte_size":%d}`, key, size))
+	}
+	code, body := register(1 << 30)
+	require.Equal(t, 413, code, body)
+	code, body = register(part - 4096)
+	require.Equal(t, 200, code, body)
+	code, body = register(4097)
+	require.Equal(t, 503, code, body)
+	told(t, body)
+	code, body = register(1)
+	require.Equal(t, 200, code, body)
+	code, body = register(1)
+	require.Equal(t, 503, code, body)
+	code, body = a.post("/v2/systemsharedmemory/unregister", "")
+	require.Equal(t, 200, code, body)
+	code, body = register(part)
+	require.Equal(t, 200, code, body)
+	require.EqualValues(t, 64<<20, part+a.gauge(`inference_memory_limit_bytes{pool="tensors"}`)+a.gauge(`inference_memory_limit_bytes{pool="calls"}`))
+	require.NoError(t, r.stop(), "%s", r.log)
+}

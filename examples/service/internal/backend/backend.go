@@ -23,7 +23,8 @@ const DefaultSlots = 2
 type Options struct {
 	Sources   []models.Source
 	Bootstrap string // what loads and calls them: see models.Script
-	Limit     uint64 // bytes of tensors, and of arrays that models make in calls
+	Limit     uint64 // bytes of tensors, of arrays that models make in calls, and of Regions
+	Regions   uint64 // bytes of Limit that clients' shared memory may take; less than three quarters of it
 	Slots     int    // calls of models at a time, besides one of serial ones; DefaultSlots
 	Workers   int    // processes that run models instead of this one; 0 for none
 	Queue     int    // calls that may wait for a slot, or a worker; 64
@@ -72,7 +73,7 @@ func Open(ctx context.Context, o Options) (_ *Backend, err error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := openMemory(rt, o.Limit, o.Workers > 0, o.Log)
+	m, err := openMemory(rt, o.Limit, o.Regions, o.Workers > 0, o.Log)
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,8 @@ type memory struct {
 	segments *segment.Resource
 }
 
-func openMemory(rt *syclobj.Runtime, limit uint64, workers bool, log *slog.Logger) (*memory, error) {
+// openMemory makes the pools of limit, of which regions takes a part.
+func openMemory(rt *syclobj.Runtime, limit, regions uint64, workers bool, log *slog.Logger) (*memory, error) {
 	m := &memory{queue: rt.DefaultQueue(), kind: syclobj.USMShared}
 	if m.queue.IsHost() {
 		m.kind = syclobj.USMUnknown
@@ -33,7 +34,7 @@ func openMemory(rt *syclobj.Runtime, limit uint64, workers bool, log *slog.Logge
 		return nil, err
 	}
 	m.callsLimit = max(limit/4, 1)
-	m.poolLimit = max(limit-m.callsLimit, 1)
+	m.poolLimit = max(limit-min(m.callsLimit+regions, limit), 1)
 	m.pool = memmgr.NewPool(memmgr.NewLimit(from, m.poolLimit), memmgr.WithName("tensors"))
 	m.calls = memmgr.NewPool(memmgr.NewLimit(from, m.callsLimit), memmgr.WithName("calls"))
 	memmgr.SetDefaultLimit(max(limit/2, 1))

@@ -30,7 +30,10 @@
 //
 // # What clients do to it meanwhile
 //
-// The bytes stay the client's own to change. When it cuts the memory off, those who touch it
+// The bytes stay the client's own to change, and so are the pages below them: those that the client
+// has not allocated, or has removed again, are allocated by the process that touches them next and
+// charged to it. Options.MaxBytes bounds them, since all pages of a region count from Register to
+// Unregister. When it cuts the memory off, those who touch it
 // see zeros, and Lease.Err says so: ask it after the work, before results are trusted. System
 // calls must not be given the memory itself.
 package region

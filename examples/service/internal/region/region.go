@@ -3,6 +3,7 @@ package region
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -32,8 +33,9 @@ type Options struct {
 	// Prefix is what each key must begin with and be longer than, not counting a slash before it.
 	// Without a prefix, clients of a network cannot register regions. CheckPrefix validates it.
 	Prefix string
-	// MaxRegions bounds the number of regions, MaxBytes the sum of their sizes in bytes (of
-	// address space: their pages are the clients'). 0 is the default.
+	// MaxRegions bounds the number of regions, MaxBytes the sum of their whole pages in bytes,
+	// whether the client has allocated them or not: a page that does not exist yet, or was removed
+	// again, is charged to this process when it touches it. 0 is the default.
 	MaxRegions int
 	MaxBytes   uint64
 	// Queue makes regions USM of kind Kind in the context of the queue where that works, and
@@ -57,7 +59,7 @@ type Registry struct {
 
 	mu      sync.Mutex
 	closed  bool
-	bytes   uint64            // of all entries, those that are being mapped among them
+	bytes   uint64            // charged for all entries, including those that are being mapped
 	entries map[string]*entry // by name
 	leases  int               // of all entries, and of those that Close left
 }
@@ -65,6 +67,7 @@ type Registry struct {
 // entry is a region. The registry's lock guards what changes.
 type entry struct {
 	info    Info
+	charge  uint64           // bytes of its pages
 	owner   uint32           // user of the memory; set before mapping is
 	mapping *segment.Mapping // nil while it is being mapped
 	leases  int              // buffers that are alive
@@ -121,10 +124,10 @@ func (r *Registry) Register(from peercred.Client, name, key string, offset, size
 	switch {
 	case size == 0:
 		return oip.Errorf(oip.Invalid, "region %s: a byte_size of 0", oip.Quote(name))
-	case offset+size < offset:
+	case offset > math.MaxInt64 || size > math.MaxInt64-offset:
 		return oip.Errorf(oip.Invalid, "region %s: offset %d and byte_size %d are too large", oip.Quote(name), offset, size)
 	}
-	e := &entry{info: Info{Name: name, Key: key, Offset: offset, Size: size}}
+	e := &entry{info: Info{Name: name, Key: key, Offset: offset, Size: size}, charge: pages(offset, size)}
 	if err := r.reserve(e); err != nil {
 		return err
 	}
@@ -145,7 +148,14 @@ func (r *Registry) Register(from peercred.Client, name, key string, offset, size
 	return nil
 }
 
-// reserve takes the name, and a place and bytes of the bounds.
+// pages returns the bytes of the pages that size bytes from offset on touch; offset+size is at
+// most math.MaxInt64.
+func pages(offset, size uint64) uint64 {
+	page := uint64(os.Getpagesize())
+	return (offset+size+page-1)/page*page - offset/page*page
+}
+
+// reserve takes the name, and a place and the pages of the bounds.
 func (r *Registry) reserve(e *entry) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -158,16 +168,16 @@ func (r *Registry) reserve(e *entry) error {
 	if len(r.entries) >= r.options.MaxRegions {
 		return oip.Errorf(oip.Busy, "%d regions are registered, and no more than that may be; unregister some", len(r.entries))
 	}
-	if e.info.Size > r.options.MaxBytes {
-		return oip.Errorf(oip.TooLarge, "region %s: %d bytes are asked for, and all regions together may have %d",
-			oip.Quote(e.info.Name), e.info.Size, r.options.MaxBytes)
+	if e.charge > r.options.MaxBytes {
+		return oip.Errorf(oip.TooLarge, "region %s: its pages have %d bytes, and those of all regions together may have %d; start the service with a larger -limit",
+			oip.Quote(e.info.Name), e.charge, r.options.MaxBytes)
 	}
-	if e.info.Size > r.options.MaxBytes-r.bytes {
-		return oip.Errorf(oip.Busy, "region %s: %d bytes are asked for, and all regions together may have %d more; unregister some",
-			oip.Quote(e.info.Name), e.info.Size, r.options.MaxBytes-r.bytes)
+	if e.charge > r.options.MaxBytes-r.bytes {
+		return oip.Errorf(oip.Busy, "region %s: its pages have %d bytes, and those of all regions together may have %d more; unregister some",
+			oip.Quote(e.info.Name), e.charge, r.options.MaxBytes-r.bytes)
 	}
 	r.entries[e.info.Name] = e
-	r.bytes += e.info.Size
+	r.bytes += e.charge
 	return nil
 }
 
@@ -175,7 +185,7 @@ func (r *Registry) reserve(e *entry) error {
 func (r *Registry) forget(e *entry) {
 	if r.entries[e.info.Name] == e {
 		delete(r.entries, e.info.Name)
-		r.bytes -= e.info.Size
+		r.bytes -= e.charge
 	}
 	e.gone = true
 }
@@ -352,8 +362,8 @@ func (r *Registry) Status(from peercred.Client, name string) ([]Info, error) {
 	return all, nil
 }
 
-// InUse returns how many regions are registered, their bytes, and how many buffers of them
-// are alive.
+// InUse returns the number of regions, the bytes of their pages, and the number of buffers of them
+// that are alive.
 func (r *Registry) InUse() (regions int, bytes uint64, leases int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

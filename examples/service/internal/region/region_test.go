@@ -214,7 +214,7 @@ func TestRefused(t *testing.T) {
 			require.Less(t, len(e.Message), 600)
 			regions, bytes, _ := r.InUse()
 			require.Equal(t, 1, regions)
-			require.EqualValues(t, 1, bytes)
+			require.EqualValues(t, os.Getpagesize(), bytes)
 		})
 	}
 	for what, key := range map[string]string{"missing": key + "-not", "link": link, "pipe": pipe} {
@@ -331,15 +331,27 @@ func TestRanges(t *testing.T) {
 	require.Equal(t, oip.NotFound, kind(err))
 }
 
+// Regions are charged by whole pages, whether those exist or not.
 func TestBounds(t *testing.T) {
-	key, _ := shared(t, 8192)
-	r := registry(t, Options{MaxRegions: 2, MaxBytes: 10000})
-	require.NoError(t, r.Register(self, "a", key, 0, 8192))
-	require.Equal(t, oip.Busy, kind(r.Register(self, "b", key, 0, 1809)))
-	require.NoError(t, r.Register(self, "b", key, 0, 1808))
+	page := uint64(os.Getpagesize())
+	key, f := shared(t, int(2*page))
+	require.NoError(t, f.Truncate(int64(1000*page))) // sparse
+	r := registry(t, Options{MaxRegions: 2, MaxBytes: 3*page + page/2})
+	require.Equal(t, oip.TooLarge, kind(r.Register(self, "a", key, 0, 1000*page)))
+	require.Equal(t, oip.TooLarge, kind(r.Register(self, "a", key, page-1, 2*page+2)))
+	require.NoError(t, r.Register(self, "a", key, 0, 2*page))
+	require.Equal(t, oip.Busy, kind(r.Register(self, "b", key, 0, page+1)))
+	require.Equal(t, oip.Busy, kind(r.Register(self, "b", key, page-1, 2)))
+	require.NoError(t, r.Register(self, "b", key, page-1, 1))
+	_, bytes, _ := r.InUse()
+	require.Equal(t, 3*page, bytes)
 	require.Equal(t, oip.Busy, kind(r.Register(self, "c", key, 0, 1)))
 	require.NoError(t, r.Unregister(self, "a"))
-	require.NoError(t, r.Register(self, "c", key, 0, 8192))
+	require.NoError(t, r.Register(self, "c", key, 0, 2*page))
+	for _, c := range []struct{ offset, size, want uint64 }{{0, 1, 1}, {0, page, 1}, {1, page, 2}, {page - 1, 2, 2}, {page, page, 1},
+		{math.MaxInt64 - 1, 1, 1}, {0, math.MaxInt64, (math.MaxInt64 + 1) / page}} {
+		require.Equal(t, c.want*page, pages(c.offset, c.size), "%v", c)
+	}
 }
 
 // What was cut off is told, and the server lives.
