@@ -55,7 +55,7 @@ func parse(args []string, w io.Writer) (*config, error) {
 	f.DurationVar(&c.drain, "drain", 30*time.Second, "most `time` to end what is under way after SIGTERM")
 	f.StringVar(&c.shmPrefix, "shm-prefix", "", "shared memory of this service's user, of keys that begin with this `prefix`, may be registered over TCP by every client; without it none, and over Unix sockets that of the client's own user")
 	f.StringVar(&c.tenant, "tenant", "", "`header` (of gRPC the metadata) that names the tenant of a request, where a proxy sets it (default the client's address)")
-	f.StringVar(&c.hosts, "hosts", "", "`names`, with commas between them, under which the page may be asked for, and pages may send requests, besides addresses and localhost")
+	f.StringVar(&c.hosts, "hosts", "", "`names`, with commas between them, under which the page and REST's GETs are served over TCP, and pages may send requests, besides addresses and localhost")
 	f.StringVar(&c.logFormat, "log", "text", "`format` of the log on standard error: text or json")
 	f.BoolVar(&c.debug, "debug", false, "log more")
 	if err := f.Parse(args); err != nil {

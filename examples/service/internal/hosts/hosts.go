@@ -1,5 +1,5 @@
-// Package hosts tells by what names a server may be asked for by web pages: a browser can be made
-// to ask anybody under a name of somebody else's (DNS rebinding).
+// Package hosts checks the Host of requests: a web page can point its own name to any address, and
+// have the browser send requests there under that name (DNS rebinding).
 package hosts
 
 import (

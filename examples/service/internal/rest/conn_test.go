@@ -149,12 +149,12 @@ func TestKeepAlive(t *testing.T) {
 		for _, s := range []struct {
 			text   string
 			status int
-		}{{good, 200}, {bad, 404}, {"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n", 200}, {"GET /v2?x=%zz HTTP/1.1\r\nHost: x\r\n\r\n", 200}} {
+		}{{good, 200}, {bad, 404}, {"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n", 200}, {"GET /v2?x=%zz HTTP/1.1\r\nHost: localhost\r\n\r\n", 200}} {
 			c.send(s.text)
 			require.Equal(t, s.status, c.answer().StatusCode)
 		}
 	}
-	c.send("GET * HTTP/1.1\r\nHost: x\r\n\r\n")
+	c.send("GET * HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	require.GreaterOrEqual(t, c.answer().StatusCode, 400)
 }
 
@@ -164,7 +164,7 @@ func TestConnections(t *testing.T) {
 	var open []*link
 	for range 2 {
 		c := v.dial()
-		c.send("GET /v2 HTTP/1.1\r\nHost: x\r\n\r\n")
+		c.send("GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		require.Equal(t, 200, c.answer().StatusCode)
 		open = append(open, c)
 	}
@@ -178,7 +178,7 @@ func TestConnections(t *testing.T) {
 			return false
 		}
 		defer c.Close()
-		_, _ = io.WriteString(c, "GET /v2 HTTP/1.1\r\nHost: x\r\n\r\n")
+		_, _ = io.WriteString(c, "GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		_, err = bufio.NewReader(c).ReadByte()
 		return err == nil
 	}, 30*time.Second, 10*time.Millisecond)

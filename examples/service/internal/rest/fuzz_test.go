@@ -118,7 +118,7 @@ func FuzzPaths(f *testing.F) {
 		if err != nil || u.Host != "" {
 			return
 		}
-		r := httptest.NewRequest("GET", "/", strings.NewReader(string(body)))
+		r := httptest.NewRequest("GET", "http://localhost/", strings.NewReader(string(body)))
 		r.Method, r.URL = method, u
 		w := checked(t, h, pool, r)
 		if w.Code == 200 && w.Body.Len() > 0 {

@@ -26,8 +26,8 @@ type Options struct {
 	// Traces has the spans of inferences; nil for none.
 	Traces *traces.Traces
 
-	// Hosts are names of this server, without ports, under which pages in a browser may send
-	// requests to it, besides addresses and localhost.
+	// Hosts are names of this server, without ports, under which it answers GET and HEAD, and the
+	// requests of pages in a browser, besides addresses and localhost.
 	Hosts []string
 
 	MaxBody   int64         // bytes of a body as it comes; 1 GiB

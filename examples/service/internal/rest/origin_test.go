@@ -3,12 +3,51 @@
 package rest
 
 import (
+	"bufio"
+	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
+
+// A page whose name was made to point to this address is of the same origin for a browser, which
+// then sends neither Origin nor, without TLS, Sec-Fetch-Site with the page's GET.
+func TestReboundNames(t *testing.T) {
+	v := serve(t, setup{rest: Options{Hosts: []string{"models.example"}}})
+	for host, want := range map[string]int{
+		"": 200, "127.0.0.1": 200, "[::1]:80": 200, "localhost": 200, "LocalHost.:1": 200, "models.example": 200, "Models.Example.:80": 200,
+		"rebound.example": 403, "rebound.example:8000": 403, "localhost.rebound.example": 403, "127.0.0.1.rebound.example": 403,
+	} {
+		for _, method := range []string{"GET", "HEAD"} {
+			for _, path := range []string{"/v2", "/v2/health/ready", "/v2/models/stats", "/v2/systemsharedmemory/status"} {
+				r, err := http.NewRequest(method, "http://"+v.address+path, nil)
+				require.NoError(t, err)
+				r.Host = host
+				answer, err := v.client.Do(r)
+				require.NoError(t, err)
+				body, err := io.ReadAll(answer.Body)
+				require.NoError(t, err)
+				answer.Body.Close()
+				require.Equal(t, want, answer.StatusCode, "%s %s of %s", method, path, host)
+				if want == 403 && method == "GET" {
+					require.Contains(t, string(body), "-hosts")
+				}
+			}
+		}
+	}
+	c, err := net.Dial("tcp", v.address) // no browser
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = io.WriteString(c, "GET /v2/health/ready HTTP/1.0\r\n\r\n")
+	require.NoError(t, err)
+	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+	require.NoError(t, err)
+	answer.Body.Close()
+	require.Equal(t, 200, answer.StatusCode, "without a Host")
+}
 
 // Browsers let any page post anywhere: pages of others, and of names that point here, do nothing.
 func TestWebPages(t *testing.T) {
