@@ -107,7 +107,11 @@ static PyObject *take(PyObject *o, int may_copy)
 	int number = usmb_py.PyNumber_Check(o) && !usmb_py.PySequence_Check(o);
 	if (!usmb_py.PyObject_CheckBuffer(o)) return number ? NULL : take_column(o, may_copy);
 	PyObject *a = or_ml(o, usmb_import_buffer(o));
-	if (!a && number && usmb_py.PyErr_Occurred()) usmb_py.PyErr_Clear();
+	if (!number) return a;
+	/* The value of a number is in its buffer only if that has no axes: NumPy's datetime64 shows
+	   its bytes. Otherwise the number is read as one. */
+	if (!a) usmb_py.PyErr_Clear();
+	if (a && ((usmb_array *)a)->ndim != 0) Py_CLEAR(a);
 	return a;
 }
 

@@ -22,9 +22,32 @@ static int dtype_of_text(const char *s, size_t n, usmb_dl_dtype *out)
 	return usmb_dl_dtype_by_typestr(s, n, out) == USMB_DL_OK ? 0 : -1;
 }
 
-int usmb_parse_dtype(PyObject *o, const char *dflt, usmb_dl_dtype *out)
+int usmb_native_order(PyObject *o)
+{
+	PyObject *v = usmb_optional_attr(o, usmb_name.isnative);
+	int native = v ? v != usmb_py.Py_False : usmb_py.PyErr_Occurred() ? -1 : 1;
+	Py_XDECREF(v);
+	return native;
+}
+
+/* Raises the TypeError for an object that names no element type; s is its text, or NULL. */
+static int bad_dtype(PyObject *o, const char *s)
 {
 	char type[64];
+	if (s)
+		usmb_raise(usmb_py.PyExc_TypeError,
+		           "dtype \"%s\" is not known; names are those of the array API (float32, int64, bool, "
+		           "bfloat16, ...)",
+		           s);
+	else
+		usmb_raise(usmb_py.PyExc_TypeError,
+		           "dtype must be a name such as \"float32\", a type string or a NumPy dtype, not %s",
+		           usmb_type_name(o, type, sizeof type));
+	return -1;
+}
+
+int usmb_parse_dtype(PyObject *o, const char *dflt, usmb_dl_dtype *out)
+{
 	if (!usmb_given(o) && dflt) return usmb_dl_dtype_by_name(dflt, out);
 	if (!o) o = usmb_py.Py_None;
 	PyObject *text = PyUnicode_Check(o) ? Py_NewRef(o) : usmb_optional_attr(o, usmb_name.name);
@@ -32,21 +55,22 @@ int usmb_parse_dtype(PyObject *o, const char *dflt, usmb_dl_dtype *out)
 	if (!text && usmb_py.PyErr_Occurred()) return -1;
 	Py_ssize_t n = 0;
 	const char *s = text && PyUnicode_Check(text) ? usmb_py.PyUnicode_AsUTF8AndSize(text, &n) : NULL;
-	int ok = s && dtype_of_text(s, (size_t)n, out) == 0;
-	if (!ok) {
+	int r = s ? dtype_of_text(s, (size_t)n, out) : -1;
+	if (r < 0) {
 		usmb_py.PyErr_Clear();
-		if (s)
+		bad_dtype(o, s);
+	} else if (!PyUnicode_Check(o)) {
+		/* The name of a NumPy dtype does not contain its byte order. */
+		int native = usmb_native_order(o);
+		if (!native)
 			usmb_raise(usmb_py.PyExc_TypeError,
-			           "dtype \"%s\" is not known; names are those of the array API (float32, int64, bool, "
-			           "bfloat16, ...)",
+			           "dtype \"%s\" has another byte order than this machine, which arrays here cannot "
+			           "have; use dtype.newbyteorder(\"=\")",
 			           s);
-		else
-			usmb_raise(usmb_py.PyExc_TypeError,
-			           "dtype must be a name such as \"float32\", a type string or a NumPy dtype, not %s",
-			           usmb_type_name(o, type, sizeof type));
+		r = native > 0 ? 0 : -1;
 	}
 	Py_XDECREF(text);
-	return ok ? 0 : -1;
+	return r;
 }
 
 /* ---- equality ------------------------------------------------------------------------ */
@@ -72,15 +96,6 @@ static int is_numpys(PyObject *type)
 	return is;
 }
 
-static int is_native(PyObject *o)
-{
-	PyObject *v = usmb_py.PyObject_GetAttrString(o, "isnative");
-	int is = v == usmb_py.Py_True;
-	Py_XDECREF(v);
-	usmb_py.PyErr_Clear();
-	return is;
-}
-
 /* Whether o is NumPy's scalar type of the name, or a dtype of it. -1: neither. */
 static int equals(PyObject *self, PyObject *o)
 {
@@ -94,7 +109,9 @@ static int equals(PyObject *self, PyObject *o)
 		return is;
 	}
 	if (!is_numpys((PyObject *)Py_TYPE(o))) return -1;
-	return attribute_is(o, usmb_name.name, self) && is_native(o);
+	int is = attribute_is(o, usmb_name.name, self) && usmb_native_order(o) > 0;
+	usmb_py.PyErr_Clear();
+	return is;
 }
 
 static PyObject *richcompare(PyObject *self, PyObject *other, int op)

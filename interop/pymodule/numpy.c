@@ -5,6 +5,7 @@
 #include "usmb_array.h"
 #include "usmb_copy.h"
 #include "usmb_create.h"
+#include "usmb_dtype.h"
 #include "usmb_import.h"
 #include "usmb_numpy.h"
 #include "usmb_storage.h"
@@ -261,14 +262,15 @@ PyObject *usmb_array_function(PyObject *self, PyObject *const *args, Py_ssize_t 
 
 /* ---- in --------------------------------------------------------------------------- */
 
-/* The element type that an object's dtype names, where NumPy has it from ml_dtypes
-   only. 0 without an exception when there is none of the sort. */
+/* ml_dtype_of reads the element type of o's dtype and reports whether it is one that NumPy has
+   from ml_dtypes only, in this machine's byte order. An attribute that raises leaves its exception. */
 static int ml_dtype_of(PyObject *o, usmb_dl_dtype *t)
 {
 	PyObject *dtype = usmb_optional_attr(o, usmb_name.dtype);
 	PyObject *name = dtype ? usmb_optional_attr(dtype, usmb_name.name) : NULL;
 	const char *s = name && PyUnicode_Check(name) ? usmb_py.PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
-	int is = s && usmb_dl_dtype_by_name(s, t) == USMB_DL_OK && !usmb_dl_dtype_typestr(*t);
+	int is = s && usmb_dl_dtype_by_name(s, t) == USMB_DL_OK && !usmb_dl_dtype_typestr(*t) &&
+	         usmb_native_order(dtype) > 0;
 	Py_XDECREF(name);
 	Py_XDECREF(dtype);
 	return is;

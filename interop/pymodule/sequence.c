@@ -53,17 +53,31 @@ static int kind_of(usmb_dl_dtype t)
 	return LEAF_FLOAT;
 }
 
-/* The element type that a number says it has (NumPy's scalars do); 0 when it says
-   nothing, -1 with an exception. */
+/* own_type reads the element type that a number names in its attribute dtype, as NumPy's scalars
+   do: 1, 0 where it names none. A type that arrays cannot have (datetime64, clongdouble) is a
+   TypeError: by float() or int() such a number would lose its unit or its imaginary part. */
 static int own_type(PyObject *o, usmb_dl_dtype *t)
 {
+	char name[64];
 	PyObject *dtype = usmb_optional_attr(o, usmb_name.dtype);
 	if (!dtype) return usmb_py.PyErr_Occurred() ? -1 : 0;
-	int said = usmb_given(dtype), found = said && usmb_parse_dtype(dtype, NULL, t) == 0;
+	int r = usmb_given(dtype);
+	if (r && usmb_parse_dtype(dtype, NULL, t) < 0) {
+		r = -1;
+		if (usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_TypeError)) {
+			usmb_py.PyErr_Clear();
+			PyObject *text = usmb_py.PyObject_Str(dtype);
+			const char *s = text ? usmb_py.PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+			if (s)
+				usmb_raise(usmb_py.PyExc_TypeError,
+				           "asarray: %s is a number of type \"%s\", which arrays here cannot have; "
+				           "convert it first with its method astype",
+				           usmb_type_name(o, name, sizeof name), s);
+			Py_XDECREF(text);
+		}
+	}
 	Py_DECREF(dtype);
-	if (said && !found && !usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_TypeError)) return -1;
-	usmb_py.PyErr_Clear();
-	return found;
+	return r;
 }
 
 /* The element type of a number. */

@@ -35,6 +35,7 @@
 	X(order) \
 	X(descr) \
 	X(name) \
+	X(isnative) \
 	X(usm_data) \
 	X(_pointer) \
 	X(nbytes) \

@@ -30,6 +30,30 @@ def test_native_types(np):
         assert copy.copy(d) == copy.deepcopy(d) == d
 
 
+def test_other_byte_order_is_refused(np):
+    ml = peer("ml_dtypes")
+    a = ub.zeros(4, "int32", device="host")
+    for dtype in (np.dtype(">i4"), np.dtype(">f4"), np.dtype(">c8"), np.dtype(ml.bfloat16).newbyteorder(">")):
+        for use in (a.view, a.astype, ub.DType, lambda d: ub.zeros(2, d), lambda d: ub.empty(2, d), lambda d: ub.ones(2, d), lambda d: ub.full(2, 1, d),
+                    lambda d: ub.zeros_like(a, dtype=d), lambda d: ub.asarray([1, 2], dtype=d), lambda d: ub.asarray(a, dtype=d)):
+            with pytest.raises(TypeError, match="newbyteorder"):
+                use(dtype)
+    for dtype in (np.dtype(">i1"), np.dtype("=i4"), np.dtype("<f8"), np.dtype("bool").newbyteorder(">")):
+        assert ub.zeros(2, dtype).dtype == dtype
+
+    swapped = np.asarray([1, 2], ml.bfloat16).astype(np.dtype(ml.bfloat16).newbyteorder(">"))
+    with pytest.raises(BufferError):
+        ub.asarray(swapped)
+    assert ub.asarray(list(swapped)).tolist() == [1, 2]
+
+    class Odd:
+        name = "int32"
+        isnative = property(lambda self: (_ for _ in ()).throw(LookupError("isnative")))
+
+    with pytest.raises(LookupError):
+        ub.zeros(2, Odd())
+
+
 def test_ml_types(np):
     ml = peer("ml_dtypes")
     for name in ("bfloat16", "float8_e4m3fn", "float6_e2m3fn", "float4_e2m1fn", "int4", "uint2"):

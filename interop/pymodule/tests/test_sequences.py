@@ -47,6 +47,19 @@ def test_types_of_each_number(np):
         assert a.dtype == want.name and a.tolist() == [float(want.type(0.1))] * 2, types
 
 
+def test_scalars_of_other_types_are_refused(np):
+    a = ub.zeros(2, "complex128", device="host")
+    for scalar in (np.datetime64("2020-01-01"), np.datetime64("NaT", "s"), np.timedelta64(3, "s"), np.clongdouble(1 + 2j), np.longdouble(1.5)):
+        with pytest.raises((TypeError, BufferError)):
+            ub.asarray(np.asarray(scalar))
+        for use in (ub.asarray, lambda x: ub.asarray([x]), lambda x: ub.asarray([[1.0, x]]), lambda x: ub.asarray(x, dtype="complex128"), lambda x: ub.asarray([x], dtype="int64"),
+                    lambda x: ub.asarray(x, copy=False), lambda x: ub.full(8, x), lambda x: ub.full(8, x, "complex128"), lambda x: ub.full_like(a, x),
+                    lambda x: ub.asarray([np.asarray([x])]), lambda x: a.__setitem__(0, x), a.fill):
+            with pytest.raises(TypeError, match=scalar.dtype.name.split("[")[0]):
+                use(scalar)
+    assert a.tolist() == [0, 0]
+
+
 def test_ml_scalars(np):
     ml = pytest.importorskip("ml_dtypes")
     for name, values in (("bfloat16", [1.5, -2]), ("float8_e4m3fn", [0.5, 448]), ("int4", [-8, 7]), ("uint2", [3, 1]), ("float4_e2m1fn", [-6, 0.5])):
