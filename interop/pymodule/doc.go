@@ -199,6 +199,15 @@
 // is). Strings, dictionaries, times, decimals, structs and lists of any length are a
 // TypeError; nulls, other devices and structs that don't fit a BufferError.
 //
+// # Numbers and elements
+//
+// asarray(dtype=), full, full_like, fill and assignment convert by one rule. The elements of
+// arrays, and NumPy scalars that are not in a sequence, are converted as by astype (package
+// usmarray). Python's numbers, and numbers in a sequence, follow NumPy's asarray: a fraction is cut
+// toward zero, a number outside the range of an integer type is an OverflowError, NaN in an
+// integer type a ValueError, and a complex number in a real type a TypeError. A sequence may mix
+// arrays with sequences of the same shape.
+//
 // # Errors in Python
 //
 // BufferError is what DLPack cannot say or take, ValueError a value that breaks

@@ -136,7 +136,8 @@ static PyMethodDef functions[] = {
         {"full", USMB_PY_CFUNC(usmb_py_full), METH_FASTCALL | METH_KEYWORDS,
 	 "full(shape, fill_value, dtype=None, *, usm_type=None, sycl_queue=None, device=None, order=\"C\", "
 	 "interprocess=None)\n--\n\n"
-	 "A new array with a value everywhere, of its own type by default; see empty."},
+	 "A new array with a value everywhere, of its own type by default; see empty. A number\n"
+	 "becomes an element as in asarray."},
         {"empty_like", USMB_PY_CFUNC(usmb_py_empty_like), METH_FASTCALL | METH_KEYWORDS,
 	 "empty_like(x, /, *, dtype=None, usm_type=None, sycl_queue=None, device=None, order=\"K\", "
 	 "interprocess=None)\n--\n\n"
@@ -157,7 +158,10 @@ static PyMethodDef functions[] = {
 	 "asarray(obj, /, *, dtype=None, usm_type=None, device=None, copy=None)\n--\n\n"
 	 "The array of obj: by its __sycl_usm_array_interface__, else DLPack, else its buffer,\n"
 	 "else Arrow's C data interface, else NumPy's __array__, else as a nested sequence of\n"
-	 "numbers and arrays. Copies only where it must, or with copy=True."},
+	 "numbers and arrays. Copies only where it must, or with copy=True.\n\n"
+	 "With dtype, the elements of arrays are converted as by astype, and numbers as by NumPy: a\n"
+	 "fraction is cut toward zero, a number outside the range of an integer type is an\n"
+	 "OverflowError, NaN in one a ValueError, a complex number in a real type a TypeError."},
         {"from_dlpack", USMB_PY_CFUNC(usmb_from_dlpack), METH_FASTCALL | METH_KEYWORDS,
 	 "from_dlpack(x, /, *, device=None, copy=None)\n--\n\n"
 	 "The array of an object with __dlpack__ (or of a DLPack capsule), on the same memory\n"

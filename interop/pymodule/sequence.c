@@ -19,15 +19,15 @@
 enum { LEAF_NONE, LEAF_BOOL, LEAF_INT, LEAF_FLOAT, LEAF_COMPLEX };
 
 /* What is known of a nested sequence. Its leaves are kept, so that it is looked at
-   once: what they run when they are read may change it. */
+   once: what they run when they are read may change it. A leaf that is an array has the
+   last axes of the result, so that an array and a list of its shape stand for the same. */
 typedef struct {
-	int64_t shape[2 * USMB_DL_MAX_NDIM]; /* of the sequences, then of each leaf */
-	int32_t ndim;                        /* of the sequences; -1 until a leaf or an empty one was seen */
-	int32_t tail;                        /* of each leaf; -1 until one was seen */
-	int leaf;                            /* LEAF_* of all leaves so far */
-	int arrays;                          /* whether there are arrays among them */
-	int typed;                           /* whether type holds all leaves */
-	int mixed;                           /* whether no type does */
+	int64_t shape[USMB_DL_MAX_NDIM]; /* of the result; -1 for extents that are not known yet */
+	int32_t ndim;                    /* of the result; -1 until a leaf or an empty sequence was seen */
+	int leaf;                        /* LEAF_* of all leaves so far */
+	int arrays;                      /* whether there are arrays among them */
+	int typed;                       /* whether type holds all leaves */
+	int mixed;                       /* whether no type does */
 	usmb_dl_dtype type;
 	PyTypeObject *last; /* the type of number that was seen last, and its element type: a static one, as NumPy's */
 	usmb_dl_dtype last_type;
@@ -134,18 +134,31 @@ static int uneven(int32_t depth)
 	return -1;
 }
 
-/* Notes a leaf of a type and shape. */
+/* set_extent notes the length of an axis, on which all sequences and arrays must agree. */
+static int set_extent(survey *s, int32_t axis, int64_t n)
+{
+	if (s->shape[axis] < 0) s->shape[axis] = n;
+	return s->shape[axis] == n ? 0 : uneven(axis);
+}
+
+/* set_ndim notes the number of axes that a leaf or an empty sequence at a depth gives the result. */
+static int set_ndim(survey *s, int32_t depth, int32_t ndim)
+{
+	if (ndim > USMB_DL_MAX_NDIM) {
+		usmb_raise(usmb_py.PyExc_ValueError, "asarray: %d dimensions, at most %d are possible", ndim,
+		           USMB_DL_MAX_NDIM);
+		return -1;
+	}
+	if (s->ndim < 0) s->ndim = ndim;
+	return s->ndim == ndim ? 0 : uneven(depth);
+}
+
+/* add_leaf notes a leaf of a type and shape. */
 static int add_leaf(PyObject *o, int32_t depth, survey *s, usmb_dl_dtype t, int32_t ndim, const int64_t *shape)
 {
-	if (s->ndim < 0) s->ndim = depth;
-	if (s->ndim != depth) return uneven(depth);
-	if (s->tail < 0) {
-		s->tail = ndim;
-		for (int32_t i = 0; i < ndim; i++) s->shape[depth + i] = shape[i];
-	}
-	int same = s->tail == ndim;
-	for (int32_t i = 0; same && i < ndim; i++) same = s->shape[depth + i] == shape[i];
-	if (!same) return uneven(depth);
+	if (set_ndim(s, depth, depth + ndim) < 0) return -1;
+	for (int32_t i = 0; i < ndim; i++)
+		if (set_extent(s, depth + i, shape[i]) < 0) return -1;
 	if (kind_of(t) > s->leaf) s->leaf = kind_of(t);
 	if (!s->typed)
 		s->type = t;
@@ -181,12 +194,7 @@ static int look_into(PyObject *o, int32_t depth, survey *s)
 	PyObject *fast = usmb_py.PySequence_Tuple(o);
 	if (!fast) return -1;
 	Py_ssize_t n = usmb_py.PyTuple_Size(fast);
-	int bad = 0;
-	if (s->shape[depth] < 0)
-		s->shape[depth] = n;
-	else if (s->shape[depth] != n)
-		bad = uneven(depth);
-	if (n == 0 && s->ndim < 0) s->ndim = depth + 1;
+	int bad = set_extent(s, depth, n) < 0 || (n == 0 && set_ndim(s, depth, depth + 1) < 0);
 	for (Py_ssize_t i = 0; i < n && !bad; i++) bad = look(usmb_py.PyTuple_GetItem(fast, i), depth + 1, s);
 	Py_DECREF(fast);
 	return bad ? -1 : 0;
@@ -268,11 +276,11 @@ static int read_long(PyObject *o, const reading *r, int64_t *out)
 	}
 	*out = v;
 	if (fits) return 0;
-	usmb_raise(usmb_py.PyExc_OverflowError, "a Python integer is out of bounds for %s", r->name);
+	usmb_raise(usmb_py.PyExc_OverflowError, "a number is out of bounds for %s", r->name);
 	return -1;
 }
 
-/* The same of any number, whose fraction, where that is allowed, is cut. */
+/* read_int does so for any number. Its fraction is cut. */
 static int read_int(PyObject *number, const reading *r, int64_t *out)
 {
 	PyObject *o = PyLong_Check(number)            ? Py_NewRef(number)
@@ -319,19 +327,14 @@ static int read_number(PyObject *o, const reading *r, char *dst)
 	}
 }
 
-/* Whether numbers of a kind become elements of a type without losing a fraction
-   or an imaginary part: else TypeError. */
-static int suits(int leaf, usmb_dl_dtype t, const char *name)
+/* suits reports whether numbers of a kind become elements of type t: complex numbers become no
+   real ones. Anything else read_number converts: fractions are cut toward zero, as by int(). */
+static int suits(int leaf, usmb_dl_dtype t)
 {
-	if (t.code == USMB_DL_BOOL || t.code == USMB_DL_COMPLEX) return 1;
-	if (leaf == LEAF_COMPLEX)
-		usmb_raise(usmb_py.PyExc_TypeError, "asarray: complex numbers do not fit %s; take their .real first",
-		           name);
-	else if (leaf == LEAF_FLOAT && (t.code == USMB_DL_INT || t.code == USMB_DL_UINT))
-		usmb_raise(usmb_py.PyExc_TypeError,
-		           "asarray: floating-point numbers do not become %s without a conversion of your own", name);
-	else
-		return 1;
+	if (leaf != LEAF_COMPLEX || t.code == USMB_DL_BOOL || t.code == USMB_DL_COMPLEX) return 1;
+	const char *name = usmb_dl_dtype_name(t);
+	usmb_raise(usmb_py.PyExc_TypeError, "asarray: complex numbers do not fit %s; take their .real first",
+	           name ? name : "the element type");
 	return 0;
 }
 
@@ -348,11 +351,10 @@ static PyObject *scratch(int32_t ndim, const int64_t *shape, usmb_dl_dtype t)
 	return NULL;
 }
 
-/* Reads numbers to dst, which lie there as r says. */
-static int read_all(PyObject *leaves, const reading *r, char *dst)
+/* read_all reads the numbers from begin to end to dst, where they lie as r says. */
+static int read_all(PyObject *leaves, Py_ssize_t begin, Py_ssize_t end, const reading *r, char *dst)
 {
-	Py_ssize_t n = usmb_py.PyTuple_Size(leaves);
-	for (Py_ssize_t i = 0; i < n; i++) {
+	for (Py_ssize_t i = begin; i < end; i++) {
 		if (read_number(usmb_py.PyTuple_GetItem(leaves, i), r, dst) < 0) return -1;
 		dst += r->as.bits / 8;
 	}
@@ -369,19 +371,28 @@ static PyObject *of_numbers(const survey *s, PyObject *leaves, usmb_dl_dtype t, 
 	PyObject *a =
 	        there ? usmb_new_array(w, s->ndim, s->shape, t, 0, USMB_WRITTEN) : scratch(s->ndim, s->shape, r.as);
 	PyObject *out = NULL;
-	if (a && read_all(leaves, &r, ((usmb_array *)a)->first) == 0)
+	if (a && read_all(leaves, 0, usmb_py.PyTuple_Size(leaves), &r, ((usmb_array *)a)->first) == 0)
 		out = there || !w ? Py_NewRef(a) : usmb_copy_as((usmb_array *)a, t, w);
 	Py_XDECREF(a);
 	return out;
 }
 
-/* A leaf as an array: itself, or a number as one without dimensions. */
-static PyObject *leaf_array(PyObject *leaf, const reading *r)
+/* next_part returns the leaves from *at on that are assigned together, and moves *at behind them:
+   an array, or all numbers up to the next array, in one axis. */
+static usmb_array *next_part(PyObject *leaves, Py_ssize_t *at, const reading *r)
 {
-	if (usmb_is_array(leaf)) return Py_NewRef(leaf);
-	PyObject *a = scratch(0, NULL, r->as);
-	if (a && read_number(leaf, r, ((usmb_array *)a)->first) < 0) Py_CLEAR(a);
-	return a;
+	PyObject *first = usmb_py.PyTuple_GetItem(leaves, *at);
+	Py_ssize_t end = *at + 1, n = usmb_py.PyTuple_Size(leaves);
+	if (usmb_is_array(first)) {
+		*at = end;
+		return (usmb_array *)Py_NewRef(first);
+	}
+	while (end < n && !usmb_is_array(usmb_py.PyTuple_GetItem(leaves, end))) end++;
+	int64_t count = end - *at;
+	PyObject *a = scratch(1, &count, r->as);
+	if (a && read_all(leaves, *at, end, r, ((usmb_array *)a)->first) < 0) Py_CLEAR(a);
+	*at = end;
+	return (usmb_array *)a;
 }
 
 /* Beside the first array in USM; else in host memory. */
@@ -397,7 +408,8 @@ static void choose_place(PyObject *leaves, usmb_where *w)
 	}
 }
 
-/* The array of a sequence with arrays in it: they are stacked. */
+/* of_arrays returns the array of a sequence with arrays in it. Its leaves lie one behind the other
+   in C order. */
 static PyObject *of_arrays(const survey *s, PyObject *leaves, usmb_dl_dtype t, const usmb_where *w)
 {
 	usmb_where here;
@@ -407,22 +419,23 @@ static PyObject *of_arrays(const survey *s, PyObject *leaves, usmb_dl_dtype t, c
 		choose_place(leaves, &here);
 		w = &here;
 	}
-	usmb_array *a = (usmb_array *)usmb_new_array(w, s->ndim + s->tail, s->shape, t, 0, USMB_WRITTEN);
+	usmb_array *a = (usmb_array *)usmb_new_array(w, s->ndim, s->shape, t, 0, USMB_WRITTEN);
 	if (!a) return NULL;
-	part.ndim = part.axis = s->tail;
-	int64_t step = 1;
-	for (int32_t i = 0; i < s->tail; i++) {
-		part.shape[i] = s->shape[s->ndim + i];
-		part.strides[i] = usmb_strides(a)[s->ndim + i];
-		step *= part.shape[i];
-	}
-	Py_ssize_t n = usmb_py.PyTuple_Size(leaves);
+	Py_ssize_t at = 0, n = usmb_py.PyTuple_Size(leaves);
 	int bad = 0;
-	for (Py_ssize_t i = 0; i < n && step > 0 && !bad; i++) {
-		PyObject *leaf = leaf_array(usmb_py.PyTuple_GetItem(leaves, i), &r);
-		part.offset = i * step;
-		bad = !leaf || usmb_assign_array(a, &part, (usmb_array *)leaf) < 0;
-		Py_XDECREF(leaf);
+	part.offset = 0;
+	while (at < n && a->nelem > 0 && !bad) {
+		usmb_array *x = next_part(leaves, &at, &r);
+		part.ndim = part.axis = x ? x->ndim : 0;
+		int64_t step = 1;
+		for (int32_t i = part.ndim; i-- > 0;) {
+			part.shape[i] = usmb_shape(x)[i];
+			part.strides[i] = step;
+			step *= part.shape[i];
+		}
+		bad = !x || usmb_assign_array(a, &part, x) < 0;
+		part.offset += step;
+		Py_XDECREF(x);
 	}
 	if (!bad) return (PyObject *)a;
 	Py_DECREF(a);
@@ -433,16 +446,12 @@ static PyObject *of_arrays(const survey *s, PyObject *leaves, usmb_dl_dtype t, c
 static PyObject *leaves_of(PyObject *o, survey *s)
 {
 	memset(s, 0, sizeof *s);
-	s->ndim = s->tail = -1;
+	s->ndim = -1;
 	for (int i = 0; i < USMB_DL_MAX_NDIM; i++) s->shape[i] = -1;
 	s->leaves = usmb_py.PyList_New(0);
 	PyObject *leaves = s->leaves && look(o, 0, s) == 0 ? usmb_py.PyList_AsTuple(s->leaves) : NULL;
 	Py_CLEAR(s->leaves);
-	if (s->tail < 0) s->tail = 0;
-	if (!leaves || s->ndim + s->tail <= USMB_DL_MAX_NDIM) return leaves;
-	Py_DECREF(leaves);
-	return usmb_raise(usmb_py.PyExc_ValueError, "asarray: %d dimensions, at most %d are possible",
-	                  s->ndim + s->tail, USMB_DL_MAX_NDIM);
+	return leaves;
 }
 
 /* The type for the leaves where none was asked for. */
@@ -473,11 +482,8 @@ PyObject *usmb_from_sequence(PyObject *o, const usmb_dl_dtype *dtype, const usmb
 	memset(&host, 0, sizeof host);
 	host.host = 1;
 	int ok = dtype ? (t = *dtype, 0) == 0 : common_type(&s, &t) == 0;
-	const char *name = ok ? usmb_dl_dtype_name(t) : NULL;
-	if (ok && s.arrays)
-		r = of_arrays(&s, leaves, t, w);
-	else if (ok && suits(s.leaf, t, name ? name : "the element type"))
-		r = of_numbers(&s, leaves, t, w ? w : &host);
+	if (ok && suits(s.leaf, t))
+		r = s.arrays ? of_arrays(&s, leaves, t, w) : of_numbers(&s, leaves, t, w ? w : &host);
 	/* Beyond int64 there is uint64, as in NumPy. */
 	if (!r && ok && !dtype && !s.arrays && s.leaf == LEAF_INT && t.code == USMB_DL_INT &&
 	    usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_OverflowError) && only_ints(leaves)) {
@@ -493,11 +499,7 @@ PyObject *usmb_from_numbers(PyObject *o, usmb_dl_dtype t)
 	survey s;
 	PyObject *r = NULL, *leaves = leaves_of(o, &s);
 	if (!leaves) return NULL;
-	const char *name = usmb_dl_dtype_name(t);
-	if (s.arrays)
-		r = of_arrays(&s, leaves, t, NULL);
-	else if (s.leaf != LEAF_COMPLEX || suits(s.leaf, t, name ? name : "the element type"))
-		r = of_numbers(&s, leaves, t, NULL);
+	if (suits(s.leaf, t)) r = s.arrays ? of_arrays(&s, leaves, t, NULL) : of_numbers(&s, leaves, t, NULL);
 	Py_DECREF(leaves);
 	return r;
 }

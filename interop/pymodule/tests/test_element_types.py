@@ -86,8 +86,7 @@ def test_numbers_become_every_type(say):
         if target in say.FLOATS + say.COMPLEX + ["bool"]:
             assert agrees(say, ub.asarray(numbers, dtype=target), say.converted(x, "float64", target), target), target
             continue
-        with pytest.raises(TypeError):
-            ub.asarray([1.0], dtype=target)
+        assert ub.asarray([0.0], dtype=target).tolist() == [0]
         bits = say.bits_of(target)
         low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if target.startswith("int") else (0, (1 << bits) - 1)
         fit = sorted({low, low // 3, 0, high // 5, high})

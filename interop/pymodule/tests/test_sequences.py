@@ -25,8 +25,7 @@ def test_scalars_keep_their_type(np):
     assert ub.asarray(z).tolist() == z and ub.asarray(z, dtype="complex64").tolist() == z
     assert ub.asarray([np.uint64(2**64 - 1)]).tolist() == [2**64 - 1] and ub.asarray([np.float32(0.1)]).tolist() == [float(np.float32(0.1))]
     assert ub.asarray([np.int64(3)], dtype="float32").tolist() == [3.0]
-    with pytest.raises(TypeError):
-        ub.asarray([np.float32(1)], dtype="int8")
+    assert ub.asarray([np.float32(-1.5)], dtype="int8").tolist() == [-1]
     with pytest.raises(OverflowError):
         ub.asarray([np.int64(300)], dtype="int8")
 
@@ -60,6 +59,32 @@ def test_scalars_of_other_types_are_refused(np):
     assert a.tolist() == [0, 0]
 
 
+def test_numbers_become_elements_by_one_rule(np):
+    """asarray(dtype=), full, fill and assignment: fractions are cut, values out of range are errors."""
+
+    def ways(dtype):
+        a = ub.zeros(2, dtype, device="host")
+        return [lambda x: ub.asarray(x, dtype=dtype).item(), lambda x: ub.asarray([[x]], dtype=dtype).item(), lambda x: ub.full(2, x, dtype)[1].item(),
+                lambda x: ub.full_like(a, x)[1].item(), lambda x: (a.fill(x), a[1].item())[1], lambda x: (a.__setitem__(1, x), a[1].item())[1],
+                lambda x: (a.__setitem__(slice(None), [0, x]), a[1].item())[1], lambda x: ub.asarray([ub.zeros((), dtype), x], dtype=dtype)[1].item()]
+
+    for dtype in ("int8", "int32", "int64", "uint8", "uint64"):
+        for value, want in ((1.5, 1), (0.99, 0), (-0.99, 0), (True, 1), (100, 100), (100.9, 100)):
+            assert np.asarray(value, dtype=dtype) == want
+            assert [way(value) for way in ways(dtype)] == [want] * 8, (dtype, value)
+        for value, error in ((float("nan"), ValueError), (float("inf"), OverflowError), (-float("inf"), OverflowError), (1e30, OverflowError), (1 << 70, OverflowError), (1.5j, TypeError)):
+            for way in ways(dtype):
+                with pytest.raises(error):
+                    way(value)
+    for value in (300, 300.5, -129.5):
+        for way in ways("int8"):
+            with pytest.raises(OverflowError, match="int8"):
+                way(value)
+    for way in ways("uint8"):
+        with pytest.raises(OverflowError, match="uint8"):
+            way(-1.5)
+
+
 def test_ml_scalars(np):
     ml = pytest.importorskip("ml_dtypes")
     for name, values in (("bfloat16", [1.5, -2]), ("float8_e4m3fn", [0.5, 448]), ("int4", [-8, 7]), ("uint2", [3, 1]), ("float4_e2m1fn", [-6, 0.5])):
@@ -87,7 +112,7 @@ def test_lists_of_own_arrays(np):
         assert b.dtype == "float64" and b.usm_type is None and b.shape == (2, 2, 3)
         assert ub.asarray([a, a.astype("float32")]).dtype == "float64" and ub.asarray([a], copy=True).shape == (1, 2, 3)
         assert ub.asarray([a.astype("int4"), a.T.astype("int4").T]).tolist() == [x.tolist(), x.tolist()]
-        for bad in ([a, a[0]], [a, 1], [a, a.T], [[a], a], [a[0], [1, 2]], [a, "x"], [a, None]):
+        for bad in ([a, a[0]], [a, 1], [a, a.T], [[a], a], [a[0], [1, 2]], [a[0], [1, 2, [3]]], [[1, 2, [3]], a[0]], [a[:0], []], [[], a[:0]], [a, "x"], [a, None]):
             with pytest.raises((ValueError, TypeError)):
                 ub.asarray(bad)
         with pytest.raises(ValueError, match="copy=False"):
@@ -100,6 +125,27 @@ def test_lists_of_own_arrays(np):
     assert ub.asarray(deep).ndim == 64
     with pytest.raises(ValueError):
         ub.asarray([deep])
+
+
+def test_arrays_and_rows_of_one_shape(np):
+    """An array and a list of its shape stand for the same, wherever they are in a sequence."""
+    x = np.arange(6, dtype="int32").reshape(2, 3)
+    f = np.asarray([0.5, 1.5, 2.5], "float32")
+    for where in (dict(device="host"), dict(device=sycl_device()), dict(device=sycl_device(), usm_type="shared")):
+        a, g = ub.asarray(x, **where), ub.asarray(f, **where)
+        for own, want in (([a[0], [7, 8, 9]], [x[0], [7, 8, 9]]), ([[7, 8, 9], a[1]], [[7, 8, 9], x[1]]), ([a, [[7, 8, 9], a[0]]], [x, [[7, 8, 9], x[0]]]),
+                          ([[a[0], (7, 8, 9)], a, [[1, 2, a[1, 1]], a[0, ::-1]]], [[x[0], (7, 8, 9)], x, [[1, 2, x[1, 1]], x[0, ::-1]]]), ([[[1, 2, 3]], a[:1]], [[[1, 2, 3]], x[:1]]),
+                          ([g, [1, 2, 3]], [f, [1, 2, 3]]), ([g, [1.5, np.float32(2), True]], [f, [1.5, np.float32(2), True]]), ([[1, a[0, 0]], [2, 3]], [[1, x[0, 0]], [2, 3]]),
+                          ([a[0, :0], []], [x[0, :0], []]), ([[], a[0, :0]], [[], x[0, :0]]), ([a[:, :0], [[], []]], [x[:, :0], [[], []]])):
+            b = ub.asarray(own)
+            assert same(np, b, np.asarray(want)) and b.usm_type == a.usm_type and b.device == a.device, (where, want)
+        b = ub.zeros((2, 3), "float64", **where)
+        b[...] = [a[0], [0.5, 1.5, 2.5]]
+        assert b.tolist() == [[0, 1, 2], [0.5, 1.5, 2.5]]
+        assert ub.asarray([[0.5, 1.5, 2.5], a[0].astype("int4")], dtype="int4").tolist() == [[0, 1, 2], [0, 1, 2]]
+        for dtype in ("int8", "float32"):
+            with pytest.raises(TypeError, match="real"):
+                ub.asarray([a[0], [1, 2, np.complex64(1j)]], dtype=dtype)
 
 
 def test_sequences_of_others(np, dpt):
