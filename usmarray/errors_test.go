@@ -128,6 +128,20 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
+// TestUSMInterfaceOfHostMemory checks that the error names a remedy that exists without SYCL.
+func TestUSMInterfaceOfHostMemory(t *testing.T) {
+	a := own(t)(Zeros(memmgr.Host(), Float32, []int{3}))
+	for _, f := range []func() error{
+		func() error { _, err := a.USMInterface(); return err },
+		func() error { _, err := a.USMInterfaceAs(SyclQueue); return err },
+	} {
+		err := f()
+		require.ErrorIs(t, err, ErrNotUSM)
+		require.ErrorContains(t, err, "with a SYCL device, copy the array to USM")
+		require.ErrorContains(t, err, "without one, share it by DLPack")
+	}
+}
+
 // The refusals that only memory of a device, or SYCL itself, can give.
 func TestRefusalsOfDevices(t *testing.T) {
 	rt, q := needSYCL(t)

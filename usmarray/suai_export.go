@@ -35,7 +35,7 @@ func (a *Array) usmInterface(op string, form SyclForm) (USMInterface, error) {
 	defer a.buf.Release()
 	place := a.place
 	if place.IsHost() {
-		return USMInterface{}, opErr(op, ErrNotUSM, "plain host memory belongs to no SYCL context; copy the array to USM first (ToDevice)")
+		return USMInterface{}, opErr(op, ErrNotUSM, "memory of the host backend belongs to no SYCL context; with a SYCL device, copy the array to USM first (ToDevice); without one, share it by DLPack")
 	}
 	ts, err := a.dtype.TypeString()
 	if err != nil {
