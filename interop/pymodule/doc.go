@@ -2,9 +2,9 @@
 // for Python programs, built in to an interpreter that Go hosts or loaded as an
 // extension module.
 //
-// A Go program calls [Register] before it starts the interpreter
-// (interop/python); "import usmbridge" then works in it. [ToPython] shows a Go
-// array to Python and [FromPython] a Python array to Go, on the same memory.
+// In a program that links this package, "import usmbridge" works in the interpreter
+// that interop/python starts. [Register] sets options before that. [ToPython] shows a
+// Go array to Python and [FromPython] a Python array to Go, on the same memory.
 //
 // # What is C and what is Go
 //

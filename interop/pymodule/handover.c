@@ -6,13 +6,35 @@
 #include "usmb_storage.h"
 #include "usmb_syclref.h"
 
-/* The types are the module's, and are there once somebody has imported it. */
+/* not_imported raises the ImportError for an interpreter without this program's module usmbridge, or
+   with another module of that name. Anything that an import raised beside ImportError stays. */
+static int not_imported(void)
+{
+	PyObject *type = NULL, *value = NULL, *trace = NULL;
+	int raised = usmb_py.PyErr_Occurred() != NULL;
+	if (raised && !usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_ImportError)) return 0;
+	usmb_py.PyErr_Fetch(&type, &value, &trace);
+	PyObject *text = value ? usmb_py.PyObject_Str(value) : NULL;
+	const char *why = text ? usmb_py.PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+	if (!why) why = raised ? "the import failed" : "the module of that name is another one";
+	usmb_raise(usmb_py.PyExc_ImportError,
+	           "this interpreter lacks the program's module usmbridge (%s); call pymodule.Register before Python "
+	           "starts, or add pymodule.InitFunc to the inittab of the program that starts Python",
+	           why);
+	Py_XDECREF(text);
+	Py_XDECREF(type);
+	Py_XDECREF(value);
+	Py_XDECREF(trace);
+	return 0;
+}
+
+/* imported reports whether the types of the module exist; the first call imports it. */
 static int imported(void)
 {
 	if (__builtin_expect(usmb_array_type != NULL, 1)) return 1;
 	PyObject *module = usmb_py.PyImport_ImportModule("usmbridge");
 	Py_XDECREF(module);
-	return module != NULL;
+	return module && usmb_array_type ? 1 : not_imported();
 }
 
 PyObject *usmb_handover_array(usmb_cell *cell, uintptr_t first, usmb_dl_dtype dtype, uint32_t flags, int32_t ndim,

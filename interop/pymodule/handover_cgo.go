@@ -29,7 +29,8 @@ import (
 //
 // Errors: usmarray.ErrLayout for more than 64 dimensions or packed elements that
 // begin inside a byte, python.ErrNotStarted and its like without Python, and what
-// Python raised, as *python.Error.
+// Python raised, as *python.Error: an ImportError in an interpreter without the module
+// (see Register).
 func ToPython(a *usmarray.Array) (*python.Object, error) {
 	d, err := describe(a)
 	if err != nil {

@@ -25,6 +25,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/usmbridge/usmbridge/interop/internal/calling"
 	"github.com/usmbridge/usmbridge/interop/internal/pypackage"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -71,13 +72,20 @@ func InitFunc() unsafe.Pointer {
 	return C.usmb_package_init_address()
 }
 
-// Register makes "import usmbridge" work in the interpreter that interop/python
-// starts next. Calling it again adds options. It fails when Python runs already
-// without the module, and with [ErrRegistered] for another Runtime than the one
-// in use.
+// Register sets the module's options before Python starts. A program without options
+// need not call it: python.Start and python.Main register the module by themselves
+// where the program links this package. Calling it again adds options.
+//
+// An interpreter that interop/python did not start has the module only if the program
+// that started it added InitFunc to its inittab.
+//
+// Errors: [ErrRegistered] for another Runtime than the one in use; python.ErrConflict
+// if another module is registered under that name.
 func Register(options ...Option) error {
 	if err := configure(options); err != nil {
 		return err
 	}
 	return python.RegisterModule("usmbridge", InitFunc())
 }
+
+func init() { calling.Register = func() error { return Register() } }

@@ -9,7 +9,8 @@
 // one too old and a free-threaded build are told apart and named, with what to
 // install. Start loads and initialises it once for the process; where the process
 // is Python already, that interpreter is adopted. Main is the python3 command line
-// hosted by Go. Built-in modules are registered before either (RegisterModule).
+// hosted by Go. Built-in modules are registered before either (RegisterModule); the
+// module usmbridge registers itself in programs that link interop/pymodule.
 //
 // # Threads and the GIL
 //

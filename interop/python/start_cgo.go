@@ -18,6 +18,7 @@ import (
 	"unicode/utf8"
 	"unsafe"
 
+	"github.com/usmbridge/usmbridge/interop/internal/calling"
 	"github.com/usmbridge/usmbridge/syclobj/elfcheck"
 )
 
@@ -104,7 +105,18 @@ func open(env *Environment) error {
 	return nil
 }
 
+// registerPackages registers the modules of the packages that the program links.
+func registerPackages() error {
+	if calling.Register == nil {
+		return nil
+	}
+	return calling.Register()
+}
+
 func initialize(env *Environment) (*Interpreter, error) {
+	if err := registerPackages(); err != nil {
+		return nil, err
+	}
 	if err := open(env); err != nil {
 		return nil, err
 	}
@@ -207,6 +219,9 @@ func runMain(env *Environment, args []string, host string) error {
 	if os.Getpid() != int(C.usmb_pyx_thread_id()) {
 		return &OpError{Op: "Main", Path: env.Executable, Err: errors.New("called on another thread than the process's first"),
 			Hint: "call runtime.LockOSThread in an init function"}
+	}
+	if err := registerPackages(); err != nil {
+		return err
 	}
 	if err := open(env); err != nil {
 		return err

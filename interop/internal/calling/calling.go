@@ -35,3 +35,7 @@ type Array struct {
 
 // Describe is package pymodule's: what ToPython makes its Array of, for a *usmarray.Array.
 var Describe func(a any) (Array, error)
+
+// Register is package pymodule's: it registers the module usmbridge. Package python calls it before
+// Python starts; nil in a program without package pymodule.
+var Register func() error

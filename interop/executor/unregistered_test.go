@@ -1,0 +1,50 @@
+//go:build cgo && linux
+
+package executor_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/executor"
+	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+const unregisteredEnv = "USMBRIDGE_TEST_UNREGISTERED"
+
+// TestUnregistered calls a function with an array in a program without pymodule.Register.
+func TestUnregistered(t *testing.T) {
+	if os.Getenv(unregisteredEnv) == "" {
+		env := environment(t, "numpy")
+		cmd := exec.Command(os.Args[0], "-test.run=^TestUnregistered$")
+		cmd.Env = append(os.Environ(), unregisteredEnv+"=1", python.EnvVar+"="+env.Executable)
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.Contains(t, string(out), "result [2 4 6]")
+		return
+	}
+	py, err := python.Start()
+	require.NoError(t, err)
+	m, err := py.Module("models", models)
+	require.NoError(t, err)
+	defer m.Release()
+	e, err := executor.New(py, executor.Config{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, e.Close(context.Background())) }()
+	x, err := usmarray.FromSlice(memmgr.Host(), []int32{1, 2, 3}, []int{3})
+	require.NoError(t, err)
+	defer x.Release()
+	out, err := e.Call(context.Background(), "models:doubled", x)
+	require.NoError(t, err)
+	result := out.(map[string]any)
+	fmt.Println("result", result["y"])
+	result["y"].(*usmarray.Array).Release()
+	result["same"].(*usmarray.Array).Release()
+}

@@ -1,0 +1,71 @@
+//go:build cgo && linux
+
+package pymodule_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/pymodule"
+	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+const unregisteredEnv = "USMBRIDGE_TEST_UNREGISTERED"
+
+// TestUnregistered runs programs that start Python without a call of Register.
+func TestUnregistered(t *testing.T) {
+	if code, ok := os.LookupEnv(unregisteredEnv); ok {
+		fmt.Println(handOver(t, code))
+		return
+	}
+	const remedy = "pymodule.Register before Python starts"
+	for _, c := range []struct{ name, code, want string }{
+		{"hand-over first", "", "[1 2 3] <nil>"},
+		{"import first", "import usmbridge; usmbridge.zeros(3)", "[1 2 3] <nil>"},
+		{"blocked import", "import sys; sys.modules['usmbridge'] = None", remedy},
+		{"another module of the name", "import sys, types; sys.modules['usmbridge'] = types.ModuleType('usmbridge')", remedy},
+		{"an import that raises", "import sys\nclass Finder:\n  def find_spec(self, *args): raise LookupError('its own')\nsys.meta_path.insert(0, Finder())", "LookupError: its own"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			env := environment(t, "numpy")
+			cmd := exec.Command(os.Args[0], "-test.run=^TestUnregistered$")
+			cmd.Env = append(os.Environ(), unregisteredEnv+"="+c.code, python.EnvVar+"="+env.Executable)
+			out, err := cmd.CombinedOutput()
+			require.NoError(t, err, "%s", out)
+			require.Contains(t, string(out), c.want)
+		})
+	}
+}
+
+// handOver gives an array to Python and takes it back after Python has run code.
+func handOver(t *testing.T, code string) (string, error) {
+	py, err := python.Start()
+	require.NoError(t, err)
+	_, err = py.Run("import numpy\n"+code, nil)
+	require.NoError(t, err)
+	a, err := usmarray.FromSlice(memmgr.Host(), []int32{1, 2, 3}, []int{3})
+	require.NoError(t, err)
+	defer a.Release()
+	x, err := pymodule.ToPython(a)
+	if err != nil {
+		y, evalErr := py.Eval("__import__('numpy').zeros(3)", nil)
+		require.NoError(t, evalErr)
+		defer y.Release()
+		_, fromErr := pymodule.FromPython(y)
+		require.EqualError(t, fromErr, err.Error())
+		return "", err
+	}
+	defer x.Release()
+	b, err := pymodule.FromPython(x)
+	if err != nil {
+		return "", err
+	}
+	defer b.Release()
+	return b.String(), nil
+}
