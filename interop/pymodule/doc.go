@@ -119,7 +119,8 @@
 // or received, and not before: one for handles, a second one in a process that receives USM,
 // which alone loads SYCL for that, and one for each share.serve. A connection is made at the
 // first handle of a maker, and kept; share.attach keeps one for each path. An array that was
-// received is passed on by its maker. A handle is good for one opening, within ten minutes;
+// received is passed on by its maker, or, once that process has ended, by the process that has
+// it. A handle is good for one opening, within ten minutes;
 // a child of multiprocessing that ends waits up to ten seconds for those who it sent arrays
 // to. trim() unmaps what others lend and nobody has open. Errors: ReferenceError for a stale
 // handle, ConnectionError, TimeoutError, KeyError for an unknown name, BufferError for

@@ -59,9 +59,12 @@
 // for, so nothing stays behind after any end of any process. Mappings do not pass to forked
 // children: addresses of opened arrays are unmapped there.
 //
-// Memory of another process is passed on by its maker: Server.Export of an array that was
-// opened here asks the maker for the handle, so that a lease never hangs on a process in
-// between, and a maker that opens such a handle has its own memory again.
+// While the maker lives, it passes its memory on: Server.Export of an array that was opened here
+// asks the maker for the handle. So a lease never depends on a process in between, and a maker
+// that opens such a handle has its own memory again. After the end of the maker's process each
+// process that has the array open lends it itself, by Export, Give and Publish, under leases of
+// its own. Device memory of a driver is the exception: it is not lent after its maker's end. If
+// only the connection ended, the maker may have reused the memory, and Export fails (ErrClosed).
 //
 // # What is ordered
 //

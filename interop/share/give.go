@@ -16,9 +16,9 @@ type gift struct {
 // Give hands an array over to the other process: when it returns nil, the array is open
 // there, under a lease of its own, and waits for [Peer.Receive] with the label (at most 255
 // bytes), which says what it is. It waits for work that is pending on the array first.
-// The caller keeps its own array. One that was received is not handed on like this, since its
-// lease would be this process's alone: [Server.Export] has its maker make a handle, or
-// Options.CopyInto has it go by value.
+// The caller keeps its own array. One that was received is not handed on like this while its maker
+// lives, since its lease would be this process's alone: [Server.Export] has its maker make a
+// handle, or Options.CopyInto has it go by value.
 //
 // When the context ends first, the array may have arrived; its lease is over when the
 // other process releases it, as ever. Errors: ErrNotShared, here or there, ErrLimit,

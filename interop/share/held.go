@@ -26,6 +26,8 @@ type held struct {
 	idle      time.Time           // since when there are none
 	asked     bool                // the other process was asked to forget that it is known here
 	forgotten bool                // and did, or has the segment no more
+	lentAs    segment.ID          // under which this process lends it; zero until it does
+	unmapped  atomic.Bool
 }
 
 // opened is one array of another process, until the last reference of its buffer goes.
@@ -253,6 +255,7 @@ func (p *Peer) mapped(h *held, readOnly bool) (*segment.Mapping, error) {
 // unmap ends what is held of a segment. The caller took it from the connection, or the
 // connection is over and no array is open.
 func (h *held) unmap() {
+	h.unmapped.Store(true)
 	for _, m := range h.maps {
 		if m != nil {
 			_ = m.Close() // cannot fail
@@ -362,7 +365,7 @@ func (p *Peer) sweep(now time.Time) {
 		if checked++; checked > mostChecked || len(gone) == maxFrames/2 {
 			break
 		}
-		if s, _, ok := segment.Find(k.base, 1); !ok || s.ID() != id {
+		if k.gone() {
 			gone = append(gone, id)
 			delete(p.sent, id)
 		}

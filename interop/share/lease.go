@@ -15,8 +15,7 @@ import (
 // as its owner's alone, and would fall asleep (memmgr.Pool.Sleep) under the other process.
 type lease struct {
 	d       description
-	segment segment.Segment
-	base    uintptr         // of the segment
+	memory  memory
 	buffer  memmgr.Buffer   // used by whoever took the lease out of the table, alone
 	encoded string          // its handle; "" for one that needs none
 	pending *usmarray.Array // whose work the opening waits for; nil for none

@@ -376,3 +376,22 @@ func removeStale(file string) error {
 	}
 	return os.Remove(file)
 }
+
+// duplicate returns a second descriptor of a file, closed on exec.
+func duplicate(f *os.File) (*os.File, error) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var fd uintptr
+	var errno syscall.Errno
+	if err := raw.Control(func(of uintptr) {
+		fd, _, errno = syscall.Syscall(syscall.SYS_FCNTL, of, syscall.F_DUPFD_CLOEXEC, 0)
+	}); err != nil {
+		return nil, err
+	}
+	if errno != 0 {
+		return nil, os.NewSyscallError("fcntl", errno)
+	}
+	return os.NewFile(fd, f.Name()), nil
+}

@@ -29,6 +29,7 @@ func (*link) credentials() (Credentials, error)                 { return Credent
 func (*link) watchPeer(int) (*pidfd.Process, error)             { return nil, errUnsupported }
 func listen(context.Context, string, string) (*listener, error) { return nil, errUnsupported }
 func dial(context.Context, string) (*net.UnixConn, error)       { return nil, errUnsupported }
+func duplicate(*os.File) (*os.File, error)                      { return nil, errUnsupported }
 
 func maxHeld() int64         { return 0 }
 func ending(int) bool        { return false }

@@ -164,13 +164,16 @@ func (l *lease) describe(op string, a *usmarray.Array) error {
 	s, offset, ok := segment.Find(l.buffer.Address(), size)
 	if !ok {
 		if other := stranger(l.buffer); other != nil {
+			if other.orphaned() {
+				return l.describeOrphan(op, a, other)
+			}
 			return opError(op, ErrNotShared, "the array is one of %v, and its bytes %w; Server.Export has that process make a handle of it, "+
 				"or copy it, or set Options.CopyInto", other.peer, errElsewhere)
 		}
 		return opError(op, ErrNotShared, "the array's %d bytes at %#x %w; copy it into memory of package segment, or set Options.CopyInto",
 			size, l.buffer.Address(), errElsewhere)
 	}
-	l.segment, l.base = s, l.buffer.Address()-uintptr(offset)
+	l.memory = memory{segment: s, base: l.buffer.Address() - uintptr(offset)}
 	l.d = description{
 		segment: factsOf(s), offset: offset, size: size, dtype: a.DataType(),
 		readOnly: a.ReadOnly() || l.buffer.ReadOnly() || s.Audience() == segment.PeersRead,

@@ -10,9 +10,12 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// Memory of another process is passed on by its maker: whoever opened an array asks the
-// maker for a handle of it, or of a part of it. So a lease never depends on a process in
-// between, and a maker who is given its own memory back has it without a second mapping.
+// While the maker of an array lives, the maker passes it on: a process that opened the array asks
+// the maker for a handle of it, or of a part of it. So a lease never depends on a process in
+// between, and a maker that opens such a handle gets its own memory without a second mapping.
+//
+// Once the maker's process has ended, nothing allocates from or frees into its segments any more.
+// Each process that has an array open there then lends it like its own memory ([memory]).
 
 // borrowedBuffers are those of opened arrays, over all connections.
 var borrowedBuffers = struct {
@@ -181,7 +184,7 @@ func (t *leaseTable) again(op string, p *Peer, d *description) (*lease, error) {
 	if err := retainTwice(op, open.buffer); err != nil {
 		return nil, err
 	}
-	l := &lease{d: *d, segment: open.segment, base: open.base, buffer: open.buffer, asker: p.process()}
+	l := &lease{d: *d, memory: open.memory, buffer: open.buffer, asker: p.process()}
 	l.d.readOnly = d.readOnly || open.d.readOnly
 	return l, nil
 }

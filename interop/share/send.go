@@ -133,7 +133,7 @@ func (p *Peer) drain(wait bool) error {
 }
 
 // known is a segment that the other process has the descriptor of.
-type known struct{ base uintptr }
+type known struct{ memory }
 
 // introduce puts the segment of an array in front of what names it, if the other process
 // does not know it. Under mu.
@@ -148,13 +148,13 @@ func (p *Peer) introduce(d *datagram, l *lease) error {
 	if len(p.sent) >= p.node.options.MaxSegments {
 		return opError("share", ErrLimit, "%v knows %d segments, the most that it may", p.credentials, len(p.sent))
 	}
-	file, err := l.segment.File()
+	file, err := l.memory.file()
 	if errors.Is(err, errors.ErrUnsupported) { // it is a driver's
-		handle, err := l.segment.Handle()
+		handle, err := l.memory.segment.Handle()
 		if err != nil {
 			return &OpError{Op: "share", Kind: ErrNotShared, Err: err}
 		}
-		p.sent[id] = known{l.base}
+		p.sent[id] = known{l.memory}
 		d.b = appendFrame(d.b, frameDriver, 0, func(b []byte) []byte {
 			return append(appendSegment(b, &l.d.segment), handle...)
 		})
@@ -163,7 +163,7 @@ func (p *Peer) introduce(d *datagram, l *lease) error {
 	if err != nil {
 		return &OpError{Op: "share", Kind: ErrNotShared, Err: err}
 	}
-	p.sent[id] = known{l.base}
+	p.sent[id] = known{l.memory}
 	d.file = file
 	d.b = appendFrame(d.b, frameSegment, 0, func(b []byte) []byte { return appendSegment(b, &l.d.segment) })
 	return nil

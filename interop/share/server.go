@@ -382,9 +382,10 @@ func (s *Server) Withdraw(name string) error {
 // Revoke. While it lasts the memory does not fall asleep (memmgr.Pool.Sleep).
 //
 // An array that was opened here, or a part of one, is passed on: its maker is asked for the
-// handle, and is the one that it names. That takes a round trip, and fails when the maker
-// has ended, or is no server; o must be the zero value. Other arrays that no other process can
-// map go by value where Options.CopyInto is set.
+// handle and is the maker that the handle names. That takes a round trip and fails when the
+// maker is not a server; o must be the zero value. If the maker's process has ended, this server
+// lends the array as if it had made it. Other arrays that no other process can map go by value
+// where Options.CopyInto is set.
 //
 // Errors: ErrNotShared for memory that lies in no segment, or sleeps, ErrLimit, ErrClosed,
 // also when o.To was closed.
@@ -394,11 +395,14 @@ func (s *Server) Export(ctx context.Context, a *usmarray.Array, o ExportOptions)
 		return Handle{}, opError(op, ErrRefused, "ExportOptions.To is no process that this server is connected with")
 	}
 	if a != nil && a.Valid() {
-		if other := stranger(a.Buffer()); other != nil {
+		if other := stranger(a.Buffer()); other != nil && !other.orphaned() {
 			if o.To != nil || o.NoWait {
 				return Handle{}, opError(op, ErrNotShared, "ExportOptions are for memory of this process, and it is of %v", other.peer)
 			}
-			return other.pass(ctx, op, a)
+			h, err := other.pass(ctx, op, a)
+			if err == nil || !other.orphaned() {
+				return h, err
+			}
 		}
 	}
 	l, err := s.node.leaseOf(ctx, op, a, o)

@@ -239,9 +239,18 @@ def test_who_ends_has_its_results_taken_first(method):
         assert p.exitcode == 0 and a.tolist() == [n] * n  # its maker is gone
         a.fill(7)
         assert a.tolist() == [7] * n and a.interprocess is True
-        with pytest.raises(ConnectionError, match="gone|closed"):
-            ForkingPickler.dumps(a)  # there is nobody who could pass it on
-        assert ForkingPickler.loads(ForkingPickler.dumps(a.copy())).tolist() == a.tolist()
+        inbox, told = context.Queue(), context.Queue()
+        p = context.Process(target=procs.echo, args=(inbox, told))
+        p.start()
+        inbox.put(a)  # this process passes it on
+        pid, description, values = told.get(timeout=SOON)
+        back = told.get(timeout=SOON)
+        assert pid == p.pid and description == procs.describe(a) == procs.describe(back) and values == a.tolist()
+        assert back._pointer == a._pointer
+        inbox.put(None)
+        p.join(SOON)
+        assert p.exitcode == 0
+        del a, back
 
 
 def test_a_handle_is_good_for_one_opening():

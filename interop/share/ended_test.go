@@ -1,0 +1,389 @@
+//go:build linux
+
+package share_test
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/share"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+func init() { roles["maker"], roles["relay"], roles["liar"] = roleMaker, roleRelay, roleLiar }
+
+const forReading = "PeersRead"
+
+// roleMaker makes an array of 0 to 5 in memory of the given audience and prints one handle of it
+// for each line of its input.
+func roleMaker(audience string) error {
+	ctx := context.Background()
+	a := segment.PeersWrite
+	if audience == forReading {
+		a = segment.PeersRead
+	}
+	r, err := segment.NewHost(a)
+	if err != nil {
+		return err
+	}
+	s, err := share.Listen(ctx, "", share.Options{})
+	if err != nil {
+		return err
+	}
+	x, err := usmarray.FromSlice(memmgr.NewPool(r), []float32{0, 1, 2, 3, 4, 5}, []int{2, 3})
+	if err != nil {
+		return err
+	}
+	for told() {
+		h, err := s.Export(ctx, x, share.ExportOptions{})
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%x\n", h.Bytes())
+	}
+	return nil
+}
+
+// roleRelay opens the handle on each line of its input; an empty line makes it print a handle of
+// the array that it opened.
+func roleRelay(string) error {
+	ctx := context.Background()
+	s, err := share.Listen(ctx, "", share.Options{})
+	if err != nil {
+		return err
+	}
+	var a *usmarray.Array
+	for told() {
+		b, err := hex.DecodeString(stdin.Text())
+		if err != nil {
+			return err
+		}
+		if len(b) == 0 {
+			h, err := s.Export(ctx, a, share.ExportOptions{})
+			if err != nil {
+				return err
+			}
+			fmt.Printf("%x\n", h.Bytes())
+			continue
+		}
+		h, err := share.ParseHandle(b)
+		if err != nil {
+			return err
+		}
+		if a, err = s.Open(ctx, h); err != nil {
+			return err
+		}
+		fmt.Println("opened")
+	}
+	return nil
+}
+
+// roleLiar hands an array over to the server at the address, in a segment whose ID is the line of
+// its input.
+func roleLiar(address string) error {
+	c, err := net.Dial("unixpacket", address)
+	if err != nil {
+		return err
+	}
+	hello := binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, 0x314d5355), share.ProtocolVersion)
+	if _, err = c.Write(frameOf(1, 0, hello)); err != nil {
+		return err
+	}
+	if _, err = c.Read(make([]byte, 100)); err != nil {
+		return err
+	}
+	told()
+	id, err := hex.DecodeString(stdin.Text())
+	if err != nil {
+		return err
+	}
+	if err := give(c.(*net.UnixConn), id); err != nil { //nolint:forcetypeassert // of that network
+		return err
+	}
+	fmt.Println("given")
+	told()
+	return nil
+}
+
+// from asks a process of roleMaker or roleMiddle for a handle.
+func from(t *testing.T, o *other, line string) share.Handle {
+	t.Helper()
+	o.say(line)
+	b, err := hex.DecodeString(o.line())
+	require.NoError(t, err)
+	h, err := share.ParseHandle(b)
+	require.NoError(t, err)
+	return h
+}
+
+// orphan opens an array at a server and then ends the process that made it.
+func orphan(t *testing.T, s *share.Server, audience string) *usmarray.Array {
+	t.Helper()
+	maker := start(t, "maker", audience)
+	a, err := s.Open(background(t), from(t, maker, ""))
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		if a.Valid() {
+			a.Release()
+		}
+	})
+	maker.kill()
+	return a
+}
+
+// isOpen reports whether a buffer of another process's memory is open yet.
+func isOpen(b memmgr.Buffer) bool {
+	_, ok := share.AudienceOf(b)
+	return ok
+}
+
+func values(t *testing.T, a *usmarray.Array) []float32 {
+	t.Helper()
+	v, err := usmarray.ToSlice[float32](a)
+	require.NoError(t, err)
+	return v
+}
+
+// A process that holds an array passes it on after the array's maker ended. The recipients have
+// the same pages, and keep them after this process let go and after the first of them was killed.
+func TestPassedOnAfterItsMakerEnded(t *testing.T) {
+	ctx := background(t)
+	holder, last := listen(t, share.Options{}), listen(t, share.Options{})
+	a := orphan(t, holder, "")
+	part, err := a.Index(usmarray.Range(0, 2), usmarray.Range(0, 3).By(2))
+	require.NoError(t, err)
+	h, err := holder.Export(ctx, part, share.ExportOptions{})
+	require.NoError(t, err)
+	require.Equal(t, holder.Address(), h.Maker())
+	require.Equal(t, part.Layout().String(), h.Layout().String())
+
+	b, err := last.Open(ctx, h)
+	require.NoError(t, err)
+	_, err = last.Open(ctx, h)
+	require.ErrorIs(t, err, share.ErrStale, "once")
+	require.NotEqual(t, part.Pointer(), b.Pointer(), "it is mapped a second time")
+	require.Equal(t, []float32{0, 2, 3, 5}, values(t, b))
+	require.NoError(t, b.Fill(float32(9)))
+	require.Equal(t, []float32{9, 1, 9, 9, 4, 9}, values(t, a))
+	audience, ok := share.AudienceOf(b.Buffer())
+	require.True(t, ok)
+	require.Equal(t, segment.PeersWrite, audience)
+
+	middle := start(t, "middle", "")
+	middle.expect("ready")
+	h, err = holder.Export(ctx, a, share.ExportOptions{})
+	require.NoError(t, err)
+	passed := from(t, middle, fmt.Sprintf("%x", h.Bytes()))
+	require.Equal(t, holder.Address(), passed.Maker(), "the holder is the maker of what it passed on")
+	c, err := last.Open(ctx, passed)
+	require.NoError(t, err)
+	require.Equal(t, 3, holder.Stats().Leases)
+	middle.kill()
+	eventually(t, func() bool { return holder.Stats().Leases == 2 }, "the lease of a killed process stays")
+
+	h, err = holder.Export(ctx, part, share.ExportOptions{})
+	require.NoError(t, err)
+	own, err := holder.Open(ctx, h)
+	require.NoError(t, err)
+	require.Equal(t, part.Pointer(), own.Pointer(), "its own memory")
+	own.Release()
+	buffer := a.Buffer()
+	a.Release()
+	require.True(t, isOpen(buffer), "the leases keep it open")
+	require.Equal(t, []float32{9, 1, 9, 9, 4, 9}, values(t, c))
+	b.Release()
+	c.Release()
+	eventually(t, func() bool { return !isOpen(buffer) }, "the last lease is over")
+	require.NoError(t, last.Close())
+	nothingMapped(t)
+}
+
+// The chain goes on: once the process that passed an array on has ended too, its recipient can
+// pass the array on, and so on.
+func TestPassedOnAfterEachHolderEnded(t *testing.T) {
+	last := listen(t, share.Options{})
+	maker, first, second := start(t, "maker", ""), start(t, "relay", ""), start(t, "relay", "")
+	first.say(fmt.Sprintf("%x", from(t, maker, "").Bytes()))
+	first.expect("opened")
+	maker.kill()
+	second.say(fmt.Sprintf("%x", from(t, first, "").Bytes()))
+	second.expect("opened")
+	first.kill()
+	a, err := last.Open(background(t), from(t, second, ""))
+	require.NoError(t, err)
+	second.kill()
+	require.NoError(t, a.Fill(float32(7)))
+	h, err := last.Export(background(t), a, share.ExportOptions{})
+	require.NoError(t, err)
+	b, err := last.Open(background(t), h)
+	require.NoError(t, err)
+	require.Equal(t, []float32{7, 7, 7, 7, 7, 7}, values(t, b))
+	a.Release()
+	b.Release()
+}
+
+// What its holder may not write, the recipient may not write either: by agreement for a read-only
+// view, by the kernel for memory that peers may only read.
+func TestPassedOnReadOnlyAfterItsMakerEnded(t *testing.T) {
+	ctx := background(t)
+	holder, last := listen(t, share.Options{}), listen(t, share.Options{})
+	for audience, view := range map[string]func(*usmarray.Array) *usmarray.Array{
+		"":         (*usmarray.Array).AsReadOnly,
+		forReading: func(a *usmarray.Array) *usmarray.Array { return a },
+	} {
+		a := orphan(t, holder, audience)
+		h, err := holder.Export(ctx, view(a), share.ExportOptions{})
+		require.NoError(t, err)
+		require.True(t, h.ReadOnly())
+		b, err := last.Open(ctx, h)
+		require.NoError(t, err)
+		require.True(t, b.ReadOnly())
+		passed, err := last.Export(ctx, b, share.ExportOptions{})
+		require.NoError(t, err)
+		require.True(t, passed.ReadOnly())
+		require.True(t, holder.Revoke(passed))
+		if audience == forReading { // known to have ended since the handle was made
+			require.NoError(t, holder.Publish(ctx, "a", a))
+			o := start(t, "write", holder.Address())
+			o.expect("fault: true")
+			o.kill()
+			require.NoError(t, holder.Withdraw("a"))
+		}
+		require.Equal(t, []float32{0, 1, 2, 3, 4, 5}, values(t, b))
+		b.Release()
+		a.Release()
+	}
+}
+
+// Such an array is the holder's own to lend: it can be handed over and published as well, and a
+// handle can be for one process alone.
+func TestHolderLendsAfterTheMakerEnded(t *testing.T) {
+	ctx := background(t)
+	peers := make(chan *share.Peer, 2)
+	holder := listen(t, share.Options{Connected: func(p *share.Peer) { peers <- p }})
+	p := dial(t, holder, share.Options{})
+	there := <-peers
+	other := dial(t, holder, share.Options{})
+	<-peers
+	a := orphan(t, holder, "")
+	eventually(t, func() bool { return holder.Stats().Peers == 2 }, "the maker's end is not noticed")
+	require.NoError(t, holder.Publish(ctx, "a", a))
+	attached, err := p.Attach(ctx, "a")
+	require.NoError(t, err)
+	require.NoError(t, there.Give(ctx, "given", a))
+	_, given, err := p.Receive(ctx)
+	require.NoError(t, err)
+	h, err := holder.Export(ctx, a, share.ExportOptions{To: there, NoWait: true})
+	require.NoError(t, err)
+	_, err = other.Open(ctx, h)
+	require.ErrorIs(t, err, share.ErrStale, "it is for another process")
+	opened, err := p.Open(ctx, h)
+	require.NoError(t, err)
+	require.Equal(t, 1, p.Stats().Mapped, "one mapping for all of them")
+	require.NoError(t, holder.Withdraw("a"))
+	buffer := a.Buffer()
+	a.Release()
+	require.NoError(t, given.Fill(float32(3)))
+	for _, x := range []*usmarray.Array{attached, given, opened} {
+		require.Equal(t, []float32{3, 3, 3, 3, 3, 3}, values(t, x))
+		x.Release()
+	}
+	eventually(t, func() bool { return !isOpen(buffer) }, "the last lease is over")
+}
+
+// A maker chooses the ID of its segment, perhaps that of a segment of the holder. The holder passes
+// the memory on under an ID of its own, so that its recipients do not confuse the two.
+func TestPassedOnUnderAnotherID(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	ctx := background(t)
+	peers := make(chan *share.Peer, 1)
+	holder := listen(t, share.Options{Connected: func(p *share.Peer) { peers <- p }})
+	last := listen(t, share.Options{})
+	own := counting(t, pool, 6)
+	h := export(t, holder, own)
+	liar := start(t, "liar", holder.Address())
+	liar.say(fmt.Sprintf("%x", h.Bytes()[8+16+1+len(h.Maker()):][:16]))
+	liar.expect("given")
+	p := <-peers
+	_, a, err := p.Receive(ctx)
+	require.NoError(t, err)
+	liar.kill()
+	<-p.Done()
+	first, err := last.Open(ctx, h)
+	require.NoError(t, err)
+	second, err := last.Open(ctx, export(t, holder, a))
+	require.NoError(t, err)
+	require.NoError(t, second.Fill(float32(7)))
+	require.Equal(t, []float32{0, 1, 2, 3, 4, 5}, values(t, first))
+	require.Equal(t, []float32{7, 7, 7, 7, 7, 7}, values(t, a))
+	require.Equal(t, 2, last.Stats().Mapped)
+	for _, x := range []*usmarray.Array{first, second, a} {
+		x.Release()
+	}
+}
+
+// While the maker's process lives it may have ended the lease and given the memory to another
+// use. Its end is what counts, not the connection's.
+func TestNotPassedOnWhileTheMakerLives(t *testing.T) {
+	ctx := background(t)
+	peers := make(chan *share.Peer, 1)
+	holder := listen(t, share.Options{Connected: func(p *share.Peer) { peers <- p }})
+	r := rogue(t, holder, true)
+	require.NoError(t, give(r, make([]byte, 16)))
+	p := <-peers
+	_, a, err := p.Receive(ctx)
+	require.NoError(t, err)
+	require.NoError(t, r.Close())
+	<-p.Done()
+	_, err = holder.Export(ctx, a, share.ExportOptions{})
+	require.ErrorIs(t, err, share.ErrClosed)
+	require.NotErrorIs(t, err, share.ErrDied)
+	require.ErrorIs(t, holder.Publish(ctx, "a", a), share.ErrNotShared)
+	a.Release()
+}
+
+// give hands an array of six elements over, in a segment of the given ID.
+func give(to *net.UnixConn, id []byte) error {
+	r, err := segment.NewHost(segment.PeersWrite)
+	if err != nil {
+		return err
+	}
+	block, err := r.Allocate(memmgr.Request{Size: 24})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		r.Free(block)
+		_ = r.Close()
+	}()
+	s, offset, _ := segment.Find(block.Address, 24)
+	file, err := s.File()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	facts := binary.LittleEndian.AppendUint64(append([]byte(nil), id...), s.Size())
+	facts = append(facts, 0, 0) // PeersWrite, memory of the host
+	if _, _, err = to.WriteMsgUnix(frameOf(3, 0, facts), syscall.UnixRights(int(file.Fd())), nil); err != nil {
+		return err
+	}
+	d := append([]byte{0}, facts...)            // without a label
+	for _, n := range []uint64{offset, 24, 1} { // the last is the lease
+		d = binary.LittleEndian.AppendUint64(d, n)
+	}
+	d = append(d, 0, byte(usmarray.Float32.Code), usmarray.Float32.Bits, 1, 0, 1) // one lane, one dimension
+	for _, n := range []uint64{0, 6, 1} {                                         // offset, extent, stride
+		d = binary.LittleEndian.AppendUint64(d, n)
+	}
+	_, err = to.Write(frameOf(4, 1, d))
+	return err
+}
