@@ -119,7 +119,7 @@ void usmb_array_give_up(usmb_array *a)
 	a->flags = USMB_ARR_RELEASED | USMB_ARR_READONLY;
 	memset(a->dims, 0, 2 * (size_t)a->ndim * sizeof *a->dims);
 	if (a->queue) usmb_array_name_queue(a, NULL);
-	drop_cell(cell, flags);
+	if (cell != &usmb_no_memory) drop_cell(cell, flags);
 	leave_root(a);
 }
 
@@ -132,11 +132,24 @@ int usmb_array_released(void)
 int usmb_array_received(void)
 {
 	if (!usmb_py_in_child()) return 1;
-	usmb_raise(
-	        usmb_py.PyExc_RuntimeError,
-	        "the array is memory of another process, which this process, a fork of the one that received it, has "
-	        "not: multiprocessing's \"spawn\" and \"forkserver\" give a child memory of its own receiving");
+	usmb_raise(usmb_py.PyExc_RuntimeError,
+	           "the array is memory of another process, and a forked process cannot map it or use its parent's "
+	           "mapping; start the process by multiprocessing's \"spawn\" or \"forkserver\", or send it a copy: "
+	           "a.copy()");
 	return 0;
+}
+
+PyObject *usmb_array_unreachable(void)
+{
+	usmb_array *a = usmb_array_raw(0);
+	if (!a) return NULL;
+	a->cell = &usmb_no_memory;
+	a->first = no_bytes;
+	a->nelem = 0;
+	a->dtype = (usmb_dl_dtype){USMB_DL_UINT, 8, 1};
+	a->itembits = 8;
+	a->flags = USMB_ARR_RECEIVED | USMB_ARR_INTERPROCESS | USMB_ARR_READONLY;
+	return (PyObject *)a;
 }
 
 void usmb_array_release(usmb_array *a)

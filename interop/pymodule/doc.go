@@ -126,7 +126,12 @@
 // handle, ConnectionError, TimeoutError, KeyError for an unknown name, BufferError for
 // memory that cannot be shared, ValueError for bytes that are no handle.
 //
-// In a forked child received memory is not mapped: its arrays raise RuntimeError. Children of
+// In a forked child received memory is not mapped: its arrays raise RuntimeError. An array that is
+// sent to a forked child by value becomes plain memory of Python there, whatever it was. One that
+// is sent by handle cannot be opened: the child gets an Array of which every use raises
+// RuntimeError. Unpickling itself must not fail, because a worker of multiprocessing.Pool ends
+// without an answer then, and its caller waits forever. Such a handle stays unopened for its ten
+// minutes. Children of
 // multiprocessing's fork server are executed anew when the server has the module, because
 // Go cannot run in a fork; so they are where Go hosts Python.
 //

@@ -148,6 +148,17 @@ static int may_begin(usmb_array *a, usmb_dl_dtype dtype)
 	return (uint64_t)(a->first - (char *)a->cell->data) * 8 % dtype.bits == 0;
 }
 
+/* A copy of a buffer's bytes, which a describes, at w; NULL: beside a. In a forked child memory
+   comes from Python: Go and SYCL, which would provide it, cannot be called there. */
+static PyObject *copied_bytes(PyObject *buffer, usmb_array *a, const usmb_where *w)
+{
+	if (!usmb_py_in_child()) return usmb_copy_to(a, w);
+	PyObject *bytes = usmb_py.PyByteArray_FromObject(buffer);
+	PyObject *out = bytes ? usmb_import_buffer(bytes) : NULL;
+	Py_XDECREF(bytes);
+	return out;
+}
+
 /* The bytes where the recipe wants them: theirs where that will do. */
 static PyObject *placed_bytes(PyObject *buffer, const recipe *r)
 {
@@ -160,11 +171,11 @@ static PyObject *placed_bytes(PyObject *buffer, const recipe *r)
 		usmb_raise(usmb_py.PyExc_ValueError, "the pickled array has %lld bytes, its buffer has not",
 		           (long long)r->nbytes);
 	} else if (!usmb_is_at(a, &r->w)) {
-		out = usmb_copy_to(a, &r->w);
+		out = copied_bytes(buffer, a, &r->w);
 	} else {
 		/* Bytes stay what they are, so what may be written to needs others. */
 		int apart = PyBytes_Check(buffer) && !r->readonly;
-		out = apart || !may_begin(a, r->dtype) ? usmb_copy_to(a, NULL) : Py_NewRef(a);
+		out = apart || !may_begin(a, r->dtype) ? copied_bytes(buffer, a, NULL) : Py_NewRef(a);
 	}
 	Py_DECREF(a);
 	return out;
@@ -194,6 +205,10 @@ static int parse_recipe(PyObject *const *args, recipe *r)
 	if (r->padded && stored.bits < 8) stored = bytes_type;
 	r->nbytes = usmb_dense_bytes(r->ndim, r->shape, stored);
 	if (r->nbytes < 0) return -1;
+	if (usmb_py_in_child()) { /* host memory, whatever it was: see copied_bytes */
+		r->w.host = 1;
+		return 0;
+	}
 	if (usmb_parse_where(args[5], NULL, args[6], &r->w) < 0) return -1;
 	if (!r->w.kind && usmb_given(args[6])) {
 		usmb_raise(usmb_py.PyExc_ValueError, "_unpickle: a device without usm_type");

@@ -144,8 +144,9 @@ PyObject *usmb_py_share_open(PyObject *m, PyObject *args)
 	usmb_handover h;
 	usmb_goerr err;
 	(void)m;
-	if (!usmb_py.PyArg_ParseTuple(args, "OpO:_share_open", &bytes, &usm, &time) || enter(time, &ns) < 0)
-		return NULL;
+	if (!usmb_py.PyArg_ParseTuple(args, "OpO:_share_open", &bytes, &usm, &time)) return NULL;
+	if (usmb_py_in_child()) return usmb_array_unreachable();
+	if (enter(time, &ns) < 0) return NULL;
 	if (!PyBytes_Check(bytes))
 		return usmb_raise(usmb_py.PyExc_TypeError, "_share_open takes the bytes of a handle");
 	if (usmb_py.PyBytes_AsStringAndSize(bytes, &handle, &n) < 0) return NULL;

@@ -118,6 +118,7 @@
 	X(PyObject *, PyUnicode_Join, (PyObject *, PyObject *)) \
 	X(PyObject *, PyBytes_FromStringAndSize, (const char *, Py_ssize_t)) \
 	X(int, PyBytes_AsStringAndSize, (PyObject *, char **, Py_ssize_t *)) \
+	X(PyObject *, PyByteArray_FromObject, (PyObject *)) \
 	X(char *, PyByteArray_AsString, (PyObject *)) \
 	X(Py_ssize_t, PyByteArray_Size, (PyObject *)) \
 	/* containers */ \

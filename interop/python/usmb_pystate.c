@@ -237,6 +237,13 @@ static void in_child(void)
 	atomic_store(&inside, depth > 0);
 }
 
+/* At load time: a process may fork before Python has imported anything of ours, and Go, if it
+   runs by then, does not run in that child either. */
+__attribute__((constructor)) static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, in_child);
+}
+
 static int install_exit_hook(void)
 {
 	static PyMethodDef def = {"usmbridge_exit", exit_hook, METH_NOARGS, NULL};
@@ -254,7 +261,6 @@ static int install_exit_hook(void)
 
 int usmb_py_install(void)
 {
-	static int forked_handler; /* under the GIL */
 	/* Types, caches and the exit hook are the main interpreter's. */
 	if (usmb_py.PyInterpreterState_GetID(usmb_py.PyInterpreterState_Get()) != 0) {
 		usmb_py.PyErr_SetString(usmb_py.PyExc_ImportError,
@@ -265,10 +271,6 @@ int usmb_py_install(void)
 	if (usmb_py_alive()) return 0;
 	if (atomic_load(&usmb_py_state) == USMB_PY_GONE) return -1;
 	if (install_exit_hook()) return -1;
-	if (!forked_handler) {
-		pthread_atfork(NULL, NULL, in_child);
-		forked_handler = 1;
-	}
 	atomic_store(&usmb_py_state, USMB_PY_ALIVE);
 	return 0;
 }

@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import pickle
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ import pytest
 from conftest import peer, sycl_device
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_lifetime import HOST
 
 import usmbridge as ub
 
@@ -499,3 +501,84 @@ if __name__ == "__main__":
 """)
     out = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=3 * SOON)
     assert out.stdout.split() == ["served", "0"], out
+
+
+FORKED = """
+import concurrent.futures, multiprocessing, os, pickle, sys
+
+SOON = 60
+early, kind = sys.argv[1] == "early", sys.argv[2]
+
+def look(a):
+    return a.usm_type, a.dtype, a.readonly, a.tolist() if a.ndim == 0 else memoryview(a).tolist()
+
+def double(a):
+    m = memoryview(a)
+    for i in range(len(m)):
+        m[i] *= 2
+    return a
+
+def load(data):
+    return look(pickle.loads(data))
+
+def error(call):
+    try:
+        return call()
+    except Exception as e:
+        return type(e).__name__ + ": " + str(e)
+
+context = multiprocessing.get_context("fork")
+if early:  # the workers are forked from a process that has not imported usmbridge
+    pool = context.Pool(1)
+    pool.apply_async(len, ([],)).get(SOON)
+import usmbridge as ub
+if not early:
+    pool = context.Pool(1)
+
+where = dict(device="host") if kind == "host" else dict(usm_type=kind)
+a = ub.full(5, 3, "int32", **where)
+for x in (a, a.as_readonly(), a[::2], a[1], a[:0]):
+    got = pool.apply_async(look, (x,)).get(SOON)
+    assert got == (None, "int32", x.readonly, x.tolist()), got
+    for protocol in range(2, 6):  # as joblib and loky send it
+        assert pool.apply_async(load, (pickle.dumps(x, protocol),)).get(SOON) == got
+assert pool.apply_async(look, (ub.full(3, 2.5, "float64", **where),)).get(SOON)[3] == [2.5] * 3
+back = pool.apply_async(double, (a,)).get(SOON)
+assert back.tolist() == [6] * 5 and a.tolist() == [3] * 5 and back.usm_type is None
+
+# What was sent by handle cannot be opened there. That is an error of its use.
+shared = ub.full(5, 3, "int32", interprocess=True, **where)
+for f in (look, double, len, repr, list):
+    said = error(lambda: pool.apply_async(f, (shared,)).get(SOON))
+    assert said.startswith("RuntimeError") and "memory of another process" in said, (f, said)
+assert pool.apply_async(look, (shared.copy(),)).get(SOON)[3] == [3] * 5
+if not early:  # what a worker cannot send is an error here too
+    assert "RuntimeError" in error(lambda: pool.apply_async(ub.zeros, (3,)).get(SOON))
+pool.terminate()
+pool.join()
+
+with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as executor:
+    assert list(executor.map(look, [a, a], timeout=SOON)) == [(None, "int32", False, [3] * 5)] * 2
+    assert "memory of another process" in error(lambda: executor.submit(look, shared).result(SOON))
+    assert list(executor.map(double, [a], timeout=SOON))[0].tolist() == [6] * 5
+print("done", flush=True)
+"""
+
+
+@pytest.mark.parametrize("early", ("early", "late"))
+@pytest.mark.parametrize("kind", ("host", "device", "shared"))
+def test_workers_that_are_forked(tmp_path, kind, early):
+    """Arrays arrive as memory of the worker, or as an error that the parent gets."""
+    if kind != "host":
+        sycl_device()
+    (tmp_path / "main.py").write_text(FORKED)
+    with open(tmp_path / "out", "w+") as out:  # workers that are left would keep a pipe open
+        p = subprocess.Popen([HOST, str(tmp_path / "main.py"), early, kind], stdout=out, stderr=out, start_new_session=True)
+        try:
+            p.wait(3 * SOON)
+        finally:
+            if p.poll() is None:
+                os.killpg(p.pid, signal.SIGKILL)
+                p.wait()
+        out.seek(0)
+        assert p.returncode == 0 and "done" in out.read().split(), (tmp_path / "out").read_text()
