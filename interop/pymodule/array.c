@@ -32,7 +32,7 @@ usmb_array *usmb_array_raw(int32_t ndim)
 	a->cell = NULL;
 	a->queue = NULL;
 	a->ndim = ndim;
-	a->flags = a->sharers = a->holds = a->tracked = 0;
+	a->flags = a->sharers = a->holds = a->tracked = a->shown = 0;
 	a->root = NULL;
 	a->weak = NULL;
 	return a;
@@ -86,9 +86,16 @@ int usmb_array_traverse(PyObject *self, int (*visit)(PyObject *, void *), void *
 	return o ? visit(o, arg) : 0;
 }
 
+/* The collector clears an array only if the consumers of its address are unreachable too,
+   so their hold ends here; otherwise it would keep the cycle alive. */
 int usmb_array_clear(PyObject *self)
 {
-	usmb_array_release((usmb_array *)self);
+	usmb_array *a = (usmb_array *)self;
+	usmb_array_release(a);
+	if (a->shown) {
+		a->shown = 0;
+		usmb_array_let(a);
+	}
 	return 0;
 }
 

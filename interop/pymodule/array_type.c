@@ -407,9 +407,10 @@ static PyMethodDef methods[] = {
 	 "__reduce_ex__($self, protocol, /)\n--\n\nFor pickle: the bytes, from protocol 5 on as a buffer that may "
 	 "travel beside the pickle."},
         {"release", USMB_PY_CFUNC(array_release), METH_NOARGS,
-	 "release($self, /)\n--\n\nGives the array's share of the memory up now, or when the last buffer of it and "
-	 "the last\noperation on it end; every use after it is a ValueError. Views and exported tensors stay valid, "
-	 "addresses do not."},
+	 "release($self, /)\n--\n\nCloses the array: every later use of it is a ValueError. Its reference of the "
+	 "memory is dropped\nnow, or when the last buffer of it and the last operation on it end. If "
+	 "__sycl_usm_array_interface__\nor __array_interface__ was read, it is dropped when the object is deallocated: "
+	 "consumers of a\ndictionary keep only the object alive. Views and exported tensors stay valid."},
         {"__enter__", USMB_PY_CFUNC(array_enter), METH_NOARGS, "__enter__($self, /)\n--\n\nThe array itself."},
         {"__exit__", USMB_PY_CFUNC(array_exit), METH_FASTCALL, "__exit__($self, /, *args)\n--\n\nrelease()."},
         {NULL, NULL, 0, NULL},

@@ -143,8 +143,10 @@ PyObject *usmb_array_interface(PyObject *self, void *closure)
 	    put(dict, usmb_name.shape, usmb_tuple_i64(usmb_shape(a), a->ndim)) == 0 &&
 	    put(dict, usmb_name.typestr, usmb_py.PyUnicode_FromString(typestr)) == 0 &&
 	    put(dict, usmb_name.descr, usmb_py.Py_BuildValue("[(ss)]", "", typestr)) == 0 &&
-	    put(dict, usmb_name.version, usmb_py.PyLong_FromLong(3)) == 0)
+	    put(dict, usmb_name.version, usmb_py.PyLong_FromLong(3)) == 0) {
+		usmb_array_show(a);
 		return dict;
+	}
 	Py_XDECREF(dict);
 	return NULL;
 }

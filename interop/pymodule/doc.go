@@ -68,11 +68,16 @@
 //
 // Arrays whose memory belongs to a Python object take part in cycle collection: an
 // owner that keeps arrays made of itself goes with them, as long as nobody but arrays
-// (an exported tensor, Go) holds the memory. release() gives an array's share of the
-// memory up at once, or when the last operation on it, the last buffer of it and the last
-// of what compiled functions made of it ends; after it every use is a ValueError, while
-// what had begun goes on, and views and exported tensors have shares of their own. What only knows
-// an address (a dictionary, _pointer) must not be used after it.
+// (an exported tensor, Go) holds the memory.
+//
+// release() closes an array: every later use of it is a ValueError, while operations that
+// have begun go on. It drops the array's reference of the memory at once, or when the last
+// operation, buffer and result of a compiled function that hold the array end. Views and
+// exported tensors have references of their own. A consumer of __sycl_usm_array_interface__,
+// of __array_interface__ or of the C exchange API's borrowed tensor has an address and keeps
+// the Array object alive, nothing else. Once one of them was asked for, release() therefore
+// keeps the memory until the object is deallocated. An address without the object (the
+// numbers in a dictionary, _pointer) is not valid after release() or deallocation.
 //
 // The module belongs to the main interpreter; a subinterpreter's import is an
 // ImportError.

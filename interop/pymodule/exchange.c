@@ -101,6 +101,7 @@ static int borrow(void *o, usmb_dl_tensor *out)
 	out->shape = a->ndim ? usmb_shape(a) : NULL;
 	out->strides = a->ndim ? usmb_strides(a) : NULL;
 	out->byte_offset = (uint64_t)-lo; /* kDLOneAPI: data is the lowest address */
+	usmb_array_show(a);
 	return 0;
 }
 

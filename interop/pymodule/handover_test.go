@@ -156,6 +156,38 @@ func TestToPython(t *testing.T) {
 	w.Release()
 }
 
+// TestDictionaryKeepsGoMemory: memory of Go whose address a consumer in Python has stays until the
+// Array object is deallocated, although Go and Python have released their arrays.
+func TestDictionaryKeepsGoMemory(t *testing.T) {
+	py, rt := start(t)
+	host, err := memmgr.Default(rt.HostQueue(), syclobj.USMUnknown)
+	require.NoError(t, err)
+	before, _ := memmgr.LiveCount()
+	a, err := usmarray.FromSlice(host, []float32{0, 1, 2, 3}, []int{4})
+	require.NoError(t, err)
+	x, err := pymodule.ToPython(a)
+	require.NoError(t, err)
+	a.Release()
+	out, err := py.Run(`
+import numpy, types
+y = numpy.asarray(types.SimpleNamespace(keep=x, __array_interface__=x.__array_interface__))
+x.release()
+y[0] = 5
+seen = y.tolist()
+try:
+    x.shape
+except ValueError as e:
+    closed = "released" in str(e)`, python.Vars{"x": x}, "y", "seen", "closed")
+	require.NoError(t, err)
+	require.Equal(t, []any{5.0, 1.0, 2.0, 3.0}, out["seen"])
+	require.Equal(t, true, out["closed"])
+	x.Release()
+	now, _ := memmgr.LiveCount()
+	require.Equal(t, before+1, now)
+	out["y"].(*python.Object).Release()
+	require.Eventually(t, func() bool { now, _ = memmgr.LiveCount(); return now == before }, 10*time.Second, time.Millisecond)
+}
+
 // TestHandOverGoesByNoName: the module's own types serve, whatever its name leads to.
 func TestHandOverGoesByNoName(t *testing.T) {
 	py, rt := start(t)

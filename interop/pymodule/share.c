@@ -42,7 +42,10 @@ static int parse_text(PyObject *o, const char *what, char **s, Py_ssize_t *n)
 static usmb_array *parse_array(PyObject *o)
 {
 	char type[64];
-	if (usmb_is_array(o)) return usmb_array_begin((usmb_array *)o) < 0 ? NULL : (usmb_array *)o;
+	if (usmb_is_array(o)) {
+		usmb_array *a = (usmb_array *)o;
+		return usmb_array_alive(a) && usmb_array_begin(a) == 0 ? a : NULL;
+	}
 	usmb_raise(usmb_py.PyExc_TypeError, "a usmbridge.Array can be shared, not %s",
 	           usmb_type_name(o, type, sizeof type));
 	return NULL;

@@ -144,17 +144,24 @@ static PyObject *data_pair(usmb_array *a)
 	return pair;
 }
 
+int usmb_suai_check(usmb_array *a)
+{
+	const char *name = usmb_dl_dtype_name(a->dtype);
+	if (!a->cell->place)
+		no_attribute("its memory is plain host memory, not USM", "");
+	else if (!usmb_dl_dtype_typestr(a->dtype))
+		no_attribute("the interface has no type string for ", name ? name : "its element type");
+	else
+		return 0;
+	return -1;
+}
+
 PyObject *usmb_array_suai(PyObject *self, void *closure)
 {
 	usmb_array *a = (usmb_array *)self;
 	(void)closure;
 	usmb_owner_drain();
-	if (!a->cell->place) return no_attribute("its memory is plain host memory, not USM", "");
-	if (!usmb_dl_dtype_typestr(a->dtype)) {
-		const char *name = usmb_dl_dtype_name(a->dtype);
-		return no_attribute("the interface has no type string for ", name ? name : "its element type");
-	}
-	if (usmb_array_wait_known(a) < 0) return NULL;
+	if (usmb_suai_check(a) < 0 || usmb_array_wait_known(a) < 0) return NULL;
 	usmb_array_note_async(a);
 	pattern *p = pattern_for(a);
 	PyObject *clean = p ? clean_dict(p) : NULL;
@@ -166,7 +173,10 @@ PyObject *usmb_array_suai(PyObject *self, void *closure)
 	          put(dict, usmb_name.shape, usmb_tuple_i64(usmb_shape(a), a->ndim)) < 0;
 	if (!bad && !(a->flags & USMB_ARR_C))
 		bad = put(dict, usmb_name.strides, usmb_tuple_i64(usmb_strides(a), a->ndim)) < 0;
-	if (!bad) return dict;
-	Py_DECREF(dict);
-	return NULL;
+	if (bad) {
+		Py_DECREF(dict);
+		return NULL;
+	}
+	usmb_array_show(a);
+	return dict;
 }

@@ -510,6 +510,14 @@ PyObject *usmb_import_memory(PyObject *obj)
 	return r;
 }
 
+/* A view of an Array that has a dictionary. The dictionary is not read: a view has its own
+   reference of the memory. */
+static PyObject *view_of_own(usmb_array *a)
+{
+	if (!usmb_array_alive(a) || usmb_suai_check(a) < 0) return NULL;
+	return usmb_array_view(a, a->first, a->ndim, usmb_shape(a), usmb_strides(a));
+}
+
 PyObject *usmb_from_suai(PyObject *module, PyObject *obj)
 {
 	char type[64];
@@ -517,18 +525,14 @@ PyObject *usmb_from_suai(PyObject *module, PyObject *obj)
 	usmb_owner_drain();
 	PyObject *known = usmb_import_memory(obj);
 	if (known || usmb_py.PyErr_Occurred()) return known;
+	if (usmb_is_array(obj)) return view_of_own((usmb_array *)obj);
 	PyObject *iface = usmb_py.PyObject_GetAttr(obj, usmb_name.__sycl_usm_array_interface__);
 	if (!iface) {
-		if (usmb_is_array(obj) || !usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_AttributeError)) return NULL;
+		if (!usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_AttributeError)) return NULL;
 		usmb_py.PyErr_Clear();
 		return usmb_raise(usmb_py.PyExc_TypeError,
 		                  "from_usm_array_interface: %s has no __sycl_usm_array_interface__",
 		                  usmb_type_name(obj, type, sizeof type));
-	}
-	if (usmb_is_array(obj)) {
-		usmb_array *a = (usmb_array *)obj;
-		Py_DECREF(iface);
-		return usmb_array_view(a, a->first, a->ndim, usmb_shape(a), usmb_strides(a));
 	}
 	PyObject *r = usmb_import_suai(obj, iface);
 	Py_DECREF(iface);

@@ -53,6 +53,7 @@ typedef struct usmb_array {
 	uint32_t sharers;                  /* of a root: arrays that hold its cell, itself too */
 	uint32_t holds;                    /* operations and buffers that release() waits for */
 	uint32_t tracked;                  /* known to the cycle collector */
+	uint32_t shown;                    /* 1: a consumer has the address (usmb_array_show) */
 	struct usmb_array *root;           /* owned, the root of the cell's arrays, NULL: this, or none */
 	PyObject *weak;                    /* weak references, CPython's */
 	int64_t dims[];                    /* shape[ndim], then strides[ndim] in elements */
@@ -133,7 +134,18 @@ static inline int usmb_array_begin(usmb_array *a)
 	usmb_array_hold(a);
 	return 0;
 }
-/* Gives the array's share of the memory up, at once or when nothing holds it. */
+/* Keeps the memory until the array is deallocated, beyond release(): a consumer got the
+   address of the elements and keeps nothing alive but the array object. That is so for
+   both dictionaries and for the borrowed tensor of the C exchange API. The hold ends with
+   the object, or when the collector clears it together with its consumers. */
+static inline void usmb_array_show(usmb_array *a)
+{
+	if (a->shown) return;
+	a->shown = 1;
+	usmb_array_hold(a);
+}
+/* Closes the array to its user, and drops its reference of the memory as soon as there
+   are no holds. */
 void usmb_array_release(usmb_array *a);
 int usmb_array_traverse(PyObject *self, int (*visit)(PyObject *, void *), void *arg);
 int usmb_array_clear(PyObject *self);

@@ -4,11 +4,14 @@
 #ifndef USMB_SUAI_H
 #define USMB_SUAI_H
 
+#include "usmb_array.h"
 #include "usmb_dlpack.h"
 #include "usmb_pyapi.h"
 #include "usmb_support.h"
 
 PyObject *usmb_array_suai(PyObject *self, void *closure);
+/* Returns -1 with AttributeError if the array has no dictionary. */
+int usmb_suai_check(usmb_array *a);
 PyObject *usmb_from_suai(PyObject *module, PyObject *obj);
 /* The array of obj's dictionary. iface: the dictionary (borrowed). */
 PyObject *usmb_import_suai(PyObject *obj, PyObject *iface);

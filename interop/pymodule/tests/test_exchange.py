@@ -70,6 +70,19 @@ def test_borrow(api, device):
         borrow(1, ct.byref(t))
 
 
+def test_a_borrowed_tensor_keeps_the_memory(api, device):
+    """It owns nothing: its consumer keeps the Array alive, whatever becomes of it meanwhile."""
+    for place in ({"device": "host"}, {"usm_type": "device"}):
+        a, t = ub.full((40, 25), 7.0, "float64", **place), capi.DLTensor()
+        address = a._pointer
+        assert capi.BORROW(api.borrow)(a, ct.byref(t)) == 0
+        a.release()
+        with pytest.raises(ValueError, match="released"):
+            capi.BORROW(api.borrow)(a, ct.byref(capi.DLTensor()))
+        assert ub.empty((40, 25), "float64", **place)._pointer != address
+        assert t.data == address and tuple(t.shape[:2]) == (40, 25) and tuple(t.strides[:2]) == (25, 1)
+
+
 def test_allocator(api, device):
     allocate = capi.ALLOCATE(api.allocate)
     errors = []

@@ -3,9 +3,13 @@
 import copy
 import ctypes
 import gc
+import importlib
 import operator
+import pickle
+import struct
 import threading
 import time
+import types
 import weakref
 
 import pytest
@@ -55,9 +59,17 @@ def test_memory_goes_at_release(np):
                 pass
 
 
-def test_every_use_after_release_is_refused(np, dpctl):
+def show(a):
+    """Reads the dictionaries that a has; a consumer of one keeps the Array alive, and nothing else of its memory."""
+    for name in ("__sycl_usm_array_interface__", "__array_interface__"):
+        getattr(a, name, None)
+
+
+@pytest.mark.parametrize("before", [lambda a: None, show], ids=["plain", "dictionary was read"])
+def test_every_use_after_release_is_refused(np, dpctl, before, tmp_path):
     for make in kinds(np):
         a = make()
+        before(a)
         public = [n for n in dir(a) if n not in dir(object) and n not in ("release", "__exit__", "__dlpack_c_exchange_api__", "__array_priority__", "__module__")]
         a.release()
         assert repr(a) == "<Array, released>" and a == a and hash(a) == hash(a) and a != None and isinstance(a, ub.Array)  # noqa: E711
@@ -81,11 +93,104 @@ def test_every_use_after_release_is_refused(np, dpctl):
             lambda: ub.asarray(a), lambda: ub.from_dlpack(a), lambda: ub.from_usm_array_interface(a), lambda: memoryview(a), lambda: np.from_dlpack(a), lambda: np.asarray(a),
             lambda: ub.asarray([a]), lambda: cute.from_dlpack(a), lambda: len(a), lambda: list(a), lambda: operator.index(a), lambda: bool(a), lambda: np.sum(a), lambda: ub.zeros(2).__setitem__(0, a),
             lambda: ub.zeros_like(a), lambda: copy.copy(a), lambda: copy.deepcopy(a), lambda: ub.asarray(a, device="host"), lambda: ub.full(2, a),
-            lambda: peer("tvm_ffi").from_dlpack(a), lambda: dpctl.memory.as_usm_memory(a),
+            lambda: peer("tvm_ffi").from_dlpack(a), lambda: dpctl.memory.as_usm_memory(a), lambda: a.__enter__(), lambda: ub.share.serve(str(tmp_path / "s"), {"a": a}), lambda: pickle.dumps(a),
+            lambda: ub._native._share_export(a, None), lambda: ub.full_like(a, 1), lambda: ub.zeros(2).fill(a),
         ]
         for f in takers:
-            with pytest.raises((ValueError, BufferError)):
+            with pytest.raises((ValueError, BufferError), match="released" if before is show else None):
                 f()
+
+
+def doubles(value, n):
+    return struct.pack("=d", value) * n
+
+
+CONSUMERS = {
+    "dpnp": lambda a: importlib.import_module("dpnp.tensor").asarray(a),
+    "dpctl": lambda a: importlib.import_module("dpctl.memory").as_usm_memory(a),
+    "usmbridge": lambda a: ub.asarray(types.SimpleNamespace(keep=a, __sycl_usm_array_interface__=a.__sycl_usm_array_interface__)),
+}
+
+
+@pytest.mark.parametrize("kind", ["device", "shared", "host"])
+@pytest.mark.parametrize("name", CONSUMERS)
+def test_a_dictionary_keeps_the_memory(dpctl, dpnp, name, kind):
+    """Its consumer keeps the Array alive: the memory goes with the object and not with release()."""
+    before = count()
+    with ub.full(1000, 7.0, usm_type=kind) as a:
+        consumer = CONSUMERS[name](a)
+    with pytest.raises(ValueError, match="released"):
+        a.shape
+    others = [ub.zeros(1000, "float64", usm_type=kind) for _ in range(4)]
+    memory = dpctl.memory.as_usm_memory(consumer)
+    memory.copy_from_host(doubles(99.0, 1000))
+    assert [b.tolist() for b in others] == [[0.0] * 1000] * 4
+    assert bytes(memory.copy_to_host()) == doubles(99.0, 1000)
+    others.clear()
+    a = weakref.ref(a)
+    assert a() is not None
+    del consumer, memory
+    assert a() is None and becomes(before)
+
+
+def test_an_array_interface_keeps_the_memory(np):
+    for place in ({"device": "host"}, {"usm_type": "shared"}, {"usm_type": "host"}):
+        before = count()
+        with ub.full(1000, 7.0, **place) as a:
+            x = np.asarray(types.SimpleNamespace(keep=a, __array_interface__=a.__array_interface__))
+        b = ub.zeros(1000, "float64", **place)
+        x[...] = 99
+        assert b.tolist() == [0.0] * 1000 and x.tolist() == [99.0] * 1000
+        with pytest.raises(ValueError, match="released"):
+            a.tolist()
+        a.release()
+        assert count() == before + 2
+        del x, a, b
+        assert becomes(before)
+
+
+def test_memory_is_back_when_the_object_of_a_dictionary_has_gone(device):
+    def allocated():
+        return ub.stats()["allocated_bytes.all.current"]
+
+    for kind in ("device", "shared", "host"):
+        ub.trim()
+        before, n = allocated(), 1 << 20
+        a = ub.empty(n, "uint8", usm_type=kind)
+        a.__sycl_usm_array_interface__
+        a.release()
+        assert allocated() == before + n
+        del a
+        assert allocated() == before and ub.trim() >= n
+
+
+def test_views_and_tensors_do_not_delay_release(np, tvm_ffi):
+    """What owns a reference of its own leaves release() as it is."""
+    for make in kinds(np):
+        a = make()
+        made = [a[1:], ub.from_dlpack(a), ub.asarray(a)[0], a.__dlpack__(max_version=(1, 0))]
+        if a.usm_type:
+            made.append(ub.from_usm_array_interface(a))
+        held = count()
+        made.clear()
+        a.release()
+        assert becomes(held - 1)
+
+
+def test_the_collector_frees_a_cycle_of_a_dictionary():
+    class Owner(bytearray):
+        pass
+
+    for released in (False, True):
+        x = Owner(8)
+        gone = weakref.ref(x)
+        x.array = ub.asarray(x)
+        show(x.array)
+        if released:
+            x.array.release()
+        del x
+        gc.collect()
+        assert gone() is None
 
 
 def test_what_was_made_of_it_stays(np):
