@@ -147,9 +147,14 @@ PyObject *usmb_array_complex(PyObject *self, PyObject *unused)
 
 PyObject *usmb_array_index(PyObject *self)
 {
-	uint8_t code = ((usmb_array *)self)->dtype.code;
-	if (code == USMB_DL_INT || code == USMB_DL_UINT) return only_number(self, "an index");
-	return usmb_raise(usmb_py.PyExc_TypeError, "only an array of one integer can be an index");
+	usmb_array *a = (usmb_array *)self;
+	const char *name = usmb_dl_dtype_name(a->dtype);
+	if (a->ndim == 0 && (a->dtype.code == USMB_DL_INT || a->dtype.code == USMB_DL_UINT))
+		return only_number(self, "an index");
+	return usmb_raise(usmb_py.PyExc_TypeError,
+	                  "only an integer array of 0 dimensions is an index, this one has elements of type %s and %d "
+	                  "dimensions; int(a) reads the only element",
+	                  name ? name : "another library", a->ndim);
 }
 
 int usmb_array_bool(PyObject *self)
@@ -213,7 +218,7 @@ PyObject *usmb_array_item(PyObject *self, PyObject *const *args, Py_ssize_t n)
 		                  (long long)a->nelem);
 	int count = 0, flat = n == 1 && usmb_py.PyIndex_Check(args[0]);
 	if (n == 1) {
-		count = usmb_parse_dims(args[0], index, "item");
+		count = flat ? usmb_parse_dim(args[0], index, "item") : usmb_parse_dims(args[0], index, "item");
 		if (count < 0) return NULL;
 	} else {
 		for (; count < n && count < USMB_DL_MAX_NDIM; count++)

@@ -150,7 +150,15 @@ int usmb_parse_dim(PyObject *o, int64_t *out, const char *what)
 int usmb_parse_dims(PyObject *o, int64_t *out, const char *what)
 {
 	char type[64];
-	if (usmb_py.PyIndex_Check(o)) return usmb_parse_dim(o, out, what) < 0 ? -1 : 1;
+	if (usmb_py.PyIndex_Check(o)) {
+		if (usmb_parse_dim(o, out, what) == 0) return 1;
+		/* Every array has __index__. One that is not a 0-d integer array refuses the call,
+		   and is read as a sequence. */
+		if (!usmb_py.PySequence_Check(o) || !(usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_TypeError) ||
+		                                      usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_ValueError)))
+			return -1;
+		usmb_py.PyErr_Clear();
+	}
 	if (!usmb_py.PySequence_Check(o) || PyUnicode_Check(o) || PyBytes_Check(o)) {
 		usmb_raise(usmb_py.PyExc_TypeError, "%s takes an integer or a sequence of integers, not %s", what,
 		           usmb_type_name(o, type, sizeof type));

@@ -124,8 +124,8 @@ static inline int usmb_given(PyObject *o)
    how many positional ones there must and may be. */
 int usmb_args(const char *func, PyObject *const *args, Py_ssize_t n, PyObject *kwnames, PyObject *const *names,
               int count, int min, int maxpos, PyObject **slots);
-/* Reads a shape: an integer or a sequence of integers; returns ndim or -1. And one
-   integer. */
+/* Reads a shape: an integer, or a sequence or 1-d array of integers; returns ndim or -1.
+   And one integer. */
 int usmb_parse_dims(PyObject *o, int64_t *out, const char *what);
 int usmb_parse_dim(PyObject *o, int64_t *out, const char *what);
 /* Tuple of integers. */

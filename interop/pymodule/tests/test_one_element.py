@@ -38,7 +38,7 @@ def test_one_element_as_numpy(np, dtype):
                 assert a.item() == v and type(a.item()) is type(v) and a.tolist() == x.tolist()
                 for f in (int, float, complex, bool):
                     assert outcome(lambda: f(a)) == outcome(lambda: f(v)), (f, dtype, v)
-                assert outcome(lambda: operator.index(a)) == (TypeError if dtype[0] in "bfc" else outcome(lambda: operator.index(v)))
+                assert outcome(lambda: operator.index(a)) == outcome(lambda: operator.index(x)), (dtype, shape)
 
 
 def test_more_or_fewer_are_no_number(np):
@@ -79,3 +79,32 @@ def test_an_index_array_indexes():
     assert [10, 11, 12][i] == 12 and "%d" % i == "2" and list(range(i)) == [0, 1]
     assert ub.zeros((5, 2), device="host")[i].shape == (2,)
     assert not ub.zeros(1) and ub.asarray([0.5])
+
+
+def test_only_a_0d_integer_is_an_index(np):
+    for value, dtype in ((2, "int64"), (2, "uint8"), ([2], "int32"), ([[2]], "int64"), ([1, 2], "int64"), (True, "bool"), ([True], "bool"), (2.0, "float64")):
+        k = np.asarray(value, dtype)
+        for key in copies(k):
+            for f in (operator.index, lambda k: [10, 11, 12][k], lambda k: list(range(k)), lambda k: [1, 2, 3][k:], lambda k: np.arange(3)[k:].tolist()):
+                assert outcome(lambda: f(key)) == outcome(lambda: f(k)), (value, dtype)
+            index = k.ndim == 0 and dtype in ("int64", "uint8")
+            for a in copies(np.arange(12).reshape(4, 3)):
+                for f in (lambda k: a[k], lambda k: a[0, k], lambda k: a[k:], lambda k: operator.setitem(a, k, 5), lambda k: operator.setitem(a, (0, k), 5), lambda k: a.item(k)):
+                    if index:
+                        f(key)
+                        continue
+                    before = a.tolist()
+                    with pytest.raises((TypeError, IndexError)):
+                        f(key)
+                    assert a.tolist() == before
+
+
+def test_an_array_of_integers_is_a_shape(np):
+    """Of one dimension, as a list of them is."""
+    for value in (2, [2], [2, 3], [0], [[2]], [2.0]):
+        k, size = np.asarray(value), int(np.prod(value))
+        for key in (k, *copies(k)):
+            for do in (lambda m, k: m.zeros(k).shape, lambda m, k: m.zeros(size).reshape(k).shape, lambda m, k: m.zeros(6).reshape(k, -1).shape, lambda m, k: m.zeros((1, 2, 3)).transpose(0, 1, k).shape):
+                assert outcome(lambda: do(ub, key)) == outcome(lambda: do(np, k)), (value, key)
+    for key in (np.asarray([1, 0]), *copies(np.asarray([1, 0]))):
+        assert ub.zeros((2, 3)).transpose(key).shape == (3, 2)
