@@ -74,16 +74,20 @@ static PyObject *or_arrow(PyObject *o, PyObject *answer, int may_copy)
 	return settle(&f, usmb_import_arrow(o, may_copy), 1);
 }
 
-/* What has no buffer: Arrow's interface, then those of NumPy. */
+/* Imports an object without a buffer by one of NumPy's array protocols, else by Arrow's C
+   data interface. The array protocols have the shape of the elements. Arrow has a column of
+   them, which Pillow's images pad to four bytes for each pixel. */
 static PyObject *take_column(PyObject *o, int may_copy)
 {
-	PyObject *a = PyList_Check(o) || PyTuple_Check(o) ? NULL : usmb_import_arrow(o, may_copy);
-	return a || usmb_py.PyErr_Occurred() ? a : usmb_import_numpy_view(o);
+	PyObject *a = usmb_import_numpy_view(o);
+	if (a || usmb_py.PyErr_Occurred() || PyList_Check(o) || PyTuple_Check(o)) return a;
+	return usmb_import_arrow(o, may_copy);
 }
 
-/* SUAI, then DLPack (what that may not say by the buffer), then the buffer protocol, then
-   Arrow's C data interface, then those of NumPy. NULL without an exception when o has none
-   of them. may_copy: where there is no other way. */
+/* Imports o by the first protocol that it has: SUAI, DLPack (with the fallbacks of the
+   or_ functions), the buffer protocol, NumPy's array protocols, Arrow's C data interface.
+   NULL without an exception if it has none of them. may_copy: whether elements that cannot
+   be shared may be copied. */
 static PyObject *take(PyObject *o, int may_copy)
 {
 	if (usmb_is_array(o)) return usmb_array_alive((usmb_array *)o) ? Py_NewRef(o) : NULL;

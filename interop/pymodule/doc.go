@@ -201,8 +201,8 @@
 // read, after a wait, and ONEAPI for device memory, with the event of work that this
 // library has pending as sync_event; no consumer that we know takes the latter.
 //
-// asarray takes objects with either method, after the buffer protocol and before those of
-// NumPy, and where DLPack, which pyarrow's arrays all claim to speak, refuses: values,
+// asarray takes objects with either method that have no buffer and none of NumPy's array
+// protocols, and where DLPack, which pyarrow's arrays all claim to speak, refuses: values,
 // lists of a fixed size and arrow.fixed_shape_tensor in the CPU's memory, at any
 // alignment, without nulls in what is shown. The Array is read-only, as Arrow's memory is,
 // and its memory's end releases the producer's struct, once, with the GIL. Booleans are

@@ -157,7 +157,7 @@ static PyMethodDef functions[] = {
         {"asarray", USMB_PY_CFUNC(usmb_py_asarray), METH_FASTCALL | METH_KEYWORDS,
 	 "asarray(obj, /, *, dtype=None, usm_type=None, device=None, copy=None)\n--\n\n"
 	 "The array of obj: by its __sycl_usm_array_interface__, else DLPack, else its buffer,\n"
-	 "else Arrow's C data interface, else NumPy's __array__, else as a nested sequence of\n"
+	 "else NumPy's array protocols, else Arrow's C data interface, else as a nested sequence of\n"
 	 "numbers and arrays. Copies only where it must, or with copy=True.\n\n"
 	 "With dtype, the elements of arrays are converted as by astype, and numbers as by NumPy: a\n"
 	 "fraction is cut toward zero, a number outside the range of an integer type is an\n"
