@@ -168,7 +168,10 @@
 // So what dpnp computes into an array of ours is seen by asnumpy, memoryview and Go
 // without a wait of the user's. A consumer on yet another queue finishes first.
 // A type is asked once whether it has the exchange API, as DLPack allows: its table
-// lives as long as the process. Other producers finish their work first, and a
+// lives as long as the process. A tensor is taken by that table only from an object of
+// exactly torch.Tensor or torch.nn.Parameter whose requires_grad, is_conj() and is_neg()
+// are false. Everything else, subclasses included, is asked by __dlpack__, which makes the
+// checks that the table skips. Other producers finish their work first, and a
 // consumer finishes before it gives the tensor up. Memory that was exported by DLPack
 // is used again only behind a barrier. The dictionary's consumers keep the object
 // until their work ends, as dpctl's own memory wants it, and as dpctl's and dpnp's

@@ -50,7 +50,8 @@ static int writable_legacy(const void *managed, PyObject *o)
 	if (usmb_dl_is_own(managed, 0)) return 1;
 	const usmb_typeinfo *info = o && !PyCapsule_CheckExact(o) ? usmb_typeinfo_of(o) : NULL;
 	if (!info) usmb_py.PyErr_Clear();
-	return info && (info->kind == USMB_KIND_LEGACY || info->kind == USMB_KIND_WRITABLE);
+	return info &&
+	       (info->kind == USMB_KIND_LEGACY || info->kind == USMB_KIND_WRITABLE || info->kind == USMB_KIND_TORCH);
 }
 
 /* usmb_import_managed of a tensor that o gave. */
@@ -89,8 +90,9 @@ static PyObject *import_own(usmb_array *a)
 	return usmb_array_view(a, a->first, a->ndim, usmb_shape(a), usmb_strides(a));
 }
 
-/* The C exchange API synchronises nothing: work on the producer's current queue
-   becomes pending work of the array, which o is. */
+/* Types with an exchange API name the queue that they work on, and neither that API nor
+   their __dlpack__ needs to wait for it: the work on it so far becomes pending work of the
+   array o. */
 static PyObject *note_stream(const usmb_dl_exchange_api *api, PyObject *o)
 {
 	usmb_array *a = (usmb_array *)o;

@@ -116,27 +116,6 @@ PyObject *usmb_tensor_take_capsule(PyObject *capsule, int versioned, usmb_take_f
 	return a;
 }
 
-/* ---- the exchange API ------------------------------------------------------------- */
-
-static PyObject *take_exchange(PyObject *x, const usmb_dl_exchange_api *api, usmb_take_fn take, void *ctx)
-{
-	usmb_dl_versioned *managed = NULL;
-	if (api->managed_tensor_from_py_object_no_sync(x, &managed) != 0 || !managed) {
-		if (!usmb_py.PyErr_Occurred())
-			usmb_raise(usmb_py.PyExc_BufferError,
-			           "from_dlpack: the producer's exchange API failed without an error");
-		return NULL;
-	}
-	PyObject *o = take(managed, 1, ctx);
-	if (!o) {
-		PyObject *type, *value, *trace;
-		usmb_py.PyErr_Fetch(&type, &value, &trace);
-		usmb_dl_delete(managed, 1);
-		usmb_py.PyErr_Restore(type, value, trace);
-	}
-	return o;
-}
-
 /* ---- objects ---------------------------------------------------------------------- */
 
 static PyObject *no_dlpack(PyObject *x)
@@ -195,21 +174,85 @@ static PyObject *done_with(PyObject *capsule, PyObject *a)
 	return a;
 }
 
-/* The entry may go during the call; the method is its static type's and stays. */
-static PyObject *take_object(PyObject *x, const usmb_typeinfo *info, usmb_take_fn take, void *ctx)
+static PyObject *take_object(PyObject *x, int kind, PyObject *method, usmb_take_fn take, void *ctx)
 {
-	int kind = info->kind;
-	PyObject *capsule = call_dlpack(x, kind, info->method);
+	PyObject *capsule = call_dlpack(x, kind, method);
 	if (!capsule) return NULL;
 	return done_with(capsule, usmb_tensor_take_capsule(capsule, kind != USMB_KIND_LEGACY, take, ctx));
 }
 
+/* ---- PyTorch --------------------------------------------------------------------- */
+
+static int is_torch(const usmb_typeinfo *info)
+{
+	return info->kind == USMB_KIND_TORCH || info->kind == USMB_KIND_TORCH_OTHER;
+}
+
+/* The value of a flag of x, an attribute or a method without arguments: 1, 0, or -1,
+   without an exception, if it is not a bool. */
+static int flag_of(PyObject *x, PyObject *name, int method)
+{
+	PyObject *args[2] = {NULL, x};
+	PyObject *v =
+	        method ? usmb_py.PyObject_VectorcallMethod(name, args + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL)
+		       : usmb_py.PyObject_GetAttr(x, name);
+	int r = v == usmb_py.Py_False ? 0 : v == usmb_py.Py_True ? 1 : -1;
+	Py_XDECREF(v);
+	usmb_py.PyErr_Clear();
+	return r;
+}
+
+/* PyTorch exports the memory of a lazily negated tensor without its sign, by __dlpack__
+   too. Returns is_neg() as flag_of does, or -2 with an exception if it is true. */
+static int check_negated(PyObject *x)
+{
+	int negated = flag_of(x, usmb_name.is_neg, 1);
+	if (negated != 1) return negated;
+	usmb_raise(usmb_py.PyExc_BufferError, "from_dlpack: the tensor has its negative bit set, which DLPack cannot "
+	                                      "express; pass tensor.resolve_neg()");
+	return -2;
+}
+
+static PyObject *take_exchange(usmb_dl_versioned *managed, usmb_take_fn take, void *ctx)
+{
+	PyObject *o = take(managed, 1, ctx);
+	if (!o) {
+		PyObject *type, *value, *trace;
+		usmb_py.PyErr_Fetch(&type, &value, &trace);
+		usmb_dl_delete(managed, 1);
+		usmb_py.PyErr_Restore(type, value, trace);
+	}
+	return o;
+}
+
+/* The exchange API (NULL: not to be used) saves most of the time of __dlpack__, but skips
+   its checks, since it is made for the duration of a kernel call. It is used only for a
+   tensor without the states that __dlpack__ checks. Where it fails, __dlpack__ reports the
+   reason: a sparse tensor is a BufferError there, and a RuntimeError here. */
+static PyObject *take_torch(PyObject *x, const usmb_dl_exchange_api *api, usmb_take_fn take, void *ctx)
+{
+	usmb_dl_versioned *managed = NULL;
+	int negated = check_negated(x);
+	if (negated == -2) return NULL;
+	if (api && negated == 0 && flag_of(x, usmb_name.requires_grad, 0) == 0 &&
+	    flag_of(x, usmb_name.is_conj, 1) == 0) {
+		if (api->managed_tensor_from_py_object_no_sync(x, &managed) == 0 && managed)
+			return take_exchange(managed, take, ctx);
+		usmb_py.PyErr_Clear();
+	}
+	return take_object(x, USMB_KIND_TORCH, NULL, take, ctx);
+}
+
+/* The entry of the type may be removed during a call into x. Its method belongs to a static
+   type and its exchange API to the process, so both stay. */
 PyObject *usmb_tensor_take(PyObject *x, usmb_take_fn take, void *ctx)
 {
 	if (PyCapsule_CheckExact(x)) return usmb_tensor_take_capsule(x, 1, take, ctx);
 	const usmb_typeinfo *info = usmb_typeinfo_of(x);
 	if (!info) return NULL;
-	return info->api ? take_exchange(x, info->api, take, ctx) : take_object(x, info, take, ctx);
+	if (__builtin_expect(is_torch(info), 0))
+		return take_torch(x, info->kind == USMB_KIND_TORCH ? info->api : NULL, take, ctx);
+	return take_object(x, info->kind, info->method, take, ctx);
 }
 
 /* ---- far memory ---------------------------------------------------------------------- */
@@ -237,6 +280,8 @@ int usmb_tensor_is_far(PyObject *x)
 PyObject *usmb_tensor_take_on_host(PyObject *x, PyObject *copy, usmb_take_fn take, void *ctx)
 {
 	int64_t cpu[2] = {USMB_DL_CPU, 0};
+	const usmb_typeinfo *info = usmb_typeinfo_of(x);
+	if (!info || (is_torch(info) && check_negated(x) == -2)) return NULL;
 	PyObject *device = usmb_tuple_i64(cpu, 2);
 	if (!device) return NULL;
 	PyObject *args[5] = {NULL, x, our_version, device, copy ? copy : usmb_py.Py_None};

@@ -55,6 +55,37 @@ static int begins(const char *s, const char *prefix)
 	return strncmp(s, prefix, strlen(prefix)) == 0;
 }
 
+/* The class of that name in a module that is loaded, a new reference; NULL, without an
+   exception, if there is none. */
+static PyObject *loaded_class(const char *module, const char *name)
+{
+	/* Not PyImport_GetModule, which waits for a thread that imports the module. */
+	PyObject *m = usmb_py.PyDict_GetItemString(usmb_py.PyImport_GetModuleDict(), module); /* borrowed */
+	if (!m) return NULL;
+	Py_INCREF(m);
+	PyObject *class = usmb_py.PyObject_GetAttrString(m, name);
+	Py_DECREF(m);
+	usmb_py.PyErr_Clear();
+	if (class && !PyType_Check(class)) Py_CLEAR(class);
+	return class;
+}
+
+/* Compares with the classes themselves: any class can have their names, and calling
+   PyTorch's exchange API with another class's object, or another library's exchange API
+   with this one's, may crash. */
+static int torch_kind_of(PyTypeObject *type)
+{
+	int kind = USMB_KIND_PLAIN;
+	PyObject *tensor = loaded_class("torch", "Tensor");
+	if (tensor && usmb_py.PyType_IsSubtype(type, (PyTypeObject *)tensor)) {
+		PyObject *parameter = loaded_class("torch.nn.parameter", "Parameter"), *t = (PyObject *)type;
+		kind = t == tensor || t == parameter ? USMB_KIND_TORCH : USMB_KIND_TORCH_OTHER;
+		Py_XDECREF(parameter);
+	}
+	Py_XDECREF(tensor);
+	return kind;
+}
+
 static int kind_of(PyTypeObject *type)
 {
 	char module[96], name[96];
@@ -74,14 +105,11 @@ static int kind_of(PyTypeObject *type)
 	}
 	/* tvm-ffi's tensors are never read-only, and it prefers the legacy form itself. */
 	if (begins(module, "tvm_ffi") && !strcmp(name, "Tensor")) return USMB_KIND_LEGACY;
-	/* PyTorch has no read-only tensors; NumPy before 2.1, which has no other form, refuses
-	   read-only arrays. */
-	if (begins(module, "torch") && (!strcmp(name, "Tensor") || !strcmp(name, "Parameter")))
-		return USMB_KIND_WRITABLE;
+	/* NumPy before 2.1, which has no other form, refuses read-only arrays. */
 	if (!strcmp(module, "numpy") && !strcmp(name, "ndarray")) return USMB_KIND_WRITABLE;
 	if (begins(module, "onedal") || begins(module, "daal4py") || begins(module, "sklearnex"))
 		return USMB_KIND_ONEDAL;
-	return USMB_KIND_PLAIN;
+	return torch_kind_of(type);
 }
 
 /* DLPack has a table live as long as the process, and lets a consumer keep what it

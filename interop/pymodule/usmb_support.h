@@ -53,6 +53,9 @@
 	X(__array__) \
 	X(__array_struct__) \
 	X(requested_schema) \
+	X(requires_grad) \
+	X(is_conj) \
+	X(is_neg) \
 	X(__arrow_c_array__) \
 	X(__arrow_c_device_array__) \
 	X(fill_value) \

@@ -18,13 +18,15 @@ enum {
 	USMB_KIND_ARRAY_DEVICE, /* the Device of dpnp's arrays: sycl_queue */
 	USMB_KIND_LEGACY,       /* producers whose tensors have no flags, quicker without keywords */
 	USMB_KIND_WRITABLE,     /* producers that give no read-only memory in a tensor without flags */
+	USMB_KIND_TORCH,        /* exactly torch.Tensor or torch.nn.Parameter */
+	USMB_KIND_TORCH_OTHER,  /* another subclass of torch.Tensor */
 	USMB_KIND_ONEDAL        /* oneDAL's tables: data's second item means mutable */
 };
 
 typedef struct {
 	PyTypeObject *type;              /* borrowed while weak lives */
 	PyObject *weak;                  /* weak reference to it */
-	const usmb_dl_exchange_api *api; /* exchange API of our major version, or NULL */
+	const usmb_dl_exchange_api *api; /* exchange API of our major version, or NULL; see usmb_tensor_take */
 	PyObject *method;                /* owned: its __dlpack__ where no instance can have another, or NULL */
 	int kind;                        /* USMB_KIND_* */
 } usmb_typeinfo;

@@ -1,6 +1,9 @@
 """DLPack tensors made and read by hand, with ctypes: the peer that does anything."""
 
+import contextlib
 import ctypes as ct
+import sys
+import types
 
 VERSIONED, LEGACY = b"dltensor_versioned", b"dltensor"
 NAMES = [VERSIONED, LEGACY, b"used_dltensor_versioned", b"used_dltensor", b"dlpack_exchange_api"]
@@ -124,6 +127,38 @@ def exchange(cls):
     """The exchange API that a type publishes."""
     p = py.PyCapsule_GetPointer(cls.__dlpack_c_exchange_api__, b"dlpack_exchange_api")
     return ExchangeAPI.from_address(p)
+
+
+class TorchFlags:
+    """The flags of a PyTorch tensor, none of them set."""
+
+    requires_grad = False
+
+    def is_conj(self):
+        return False
+
+    def is_neg(self):
+        return False
+
+
+@contextlib.contextmanager
+def as_torch(cls):
+    """Makes cls torch.Tensor, the class whose exchange API is used. The module caches facts about classes: enter this
+    before it imports the first object of cls."""
+    before = sys.modules.get("torch")
+    sys.modules["torch"] = types.SimpleNamespace(Tensor=cls)
+    try:
+        yield
+    finally:
+        if before is None:
+            del sys.modules["torch"]
+        else:
+            sys.modules["torch"] = before
+
+
+def table(api):
+    """The capsule of an exchange API, as a type publishes it."""
+    return py.PyCapsule_New(ct.addressof(api), NAMES[4], None)
 
 
 def delete(address):

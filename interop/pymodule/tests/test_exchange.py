@@ -1,12 +1,18 @@
 """The C exchange API: all five functions of ours, and the use of others'."""
 
+import contextlib
 import ctypes as ct
+import os
+import subprocess
 import threading
 
 import pytest
 
 import capi
 import usmbridge as ub
+import usmbridge.cute
+
+HOST = os.environ.get("USMBRIDGE_TEST_HOST") or os.readlink("/proc/self/exe")
 
 
 @pytest.fixture
@@ -155,12 +161,15 @@ def test_theirs(tvm_ffi, np):
         assert a._pointer == x.ctypes.data and a.asnumpy().tolist() == x.tolist()
 
 
+# ---- exchange APIs of others: used for exact PyTorch tensors only --------------------------------
+
+
 @pytest.fixture
 def producer():
-    """Types with an exchange API of any shape, made by hand."""
+    """Types with an exchange API of any shape, made by hand, that are torch.Tensor while they are used."""
     kept = []
 
-    def make(major=1, minor=3, prev=None, from_py=None, stream=None):
+    def make(major=1, minor=3, prev=None, from_py=None, stream=None, base=capi.TorchFlags, **members):
         def default(obj, out):
             p = kept_producer["p"]
             out[0] = ct.addressof(p.m)
@@ -170,7 +179,7 @@ def producer():
         s = capi.STREAM(stream or (lambda t, i, out: 0))
         api = capi.ExchangeAPI(major, minor, ct.addressof(prev) if prev else None, None, ct.cast(f, ct.c_void_p), None, None, ct.cast(s, ct.c_void_p))
         kept.extend([f, s, api])
-        cls = type("P", (), {"__dlpack_c_exchange_api__": capi.py.PyCapsule_New(ct.addressof(api), capi.NAMES[4], None)})
+        cls = type("P", (base,), {"__dlpack_c_exchange_api__": capi.table(api), **members})
         return cls, api
 
     kept_producer = {}
@@ -179,33 +188,151 @@ def producer():
     kept.clear()
 
 
+@pytest.fixture
+def two(producer):
+    """Makes types whose exchange API and __dlpack__ disagree: the table gives [1, 2], the method [3, 4]."""
+    by_table, by_method = (ct.c_float * 2)(1, 2), (ct.c_float * 2)(3, 4)
+
+    def give(obj, out):
+        out[0] = ct.addressof(capi.Producer(ct.addressof(by_table), (2,)).m)
+        return 0
+
+    def __dlpack__(self, **keywords):
+        return capi.Producer(ct.addressof(by_method), (2,)).capsule()
+
+    def make(from_py=give, **members):
+        return producer(from_py=from_py, **{"__dlpack__": __dlpack__, **members})[0]
+
+    return make
+
+
+def taken(x):
+    """The elements of x by each way to import it, which must agree."""
+    ways = [memoryview(f(x)).tolist() for f in (ub.from_dlpack, ub.asarray)]
+    t = ub.cute.from_dlpack(x)
+    ways.append(list((ct.c_float * 2).from_address(t.data_ptr)))
+    assert ways[0] == ways[1] == ways[2]
+    return ways[0]
+
+
+def test_the_table_is_for_calls_and_dlpack_for_what_is_kept(two):
+    """The exchange API skips the checks of __dlpack__: of a type that is not known to have none it is not used."""
+    assert taken(two()()) == [3, 4]
+
+    def refuse(self, **keywords):
+        raise BufferError("requires grad")
+
+    refusing = two(__dlpack__=refuse)()
+    for f in (ub.from_dlpack, ub.asarray, ub.cute.from_dlpack):
+        with pytest.raises(BufferError, match="requires grad"):
+            f(refusing)
+
+
+def test_the_table_of_torch(two):
+    """Of exactly torch.Tensor the exchange API is used, where the tensor is in no state that __dlpack__ asks about."""
+    cls = two()
+    sub = type("Sub", (cls,), {})
+    with capi.as_torch(cls):
+        assert taken(cls()) == [1, 2]
+        assert taken(sub()) == [3, 4]
+        for change in (dict(requires_grad=True), dict(requires_grad=None), dict(is_conj=lambda: True), dict(is_neg=lambda: 1 / 0)):
+            x = cls()
+            vars(x).update(change)
+            assert taken(x) == [3, 4], change
+        assert taken(cls()) == [1, 2]
+
+
+def test_lazy_negation(two):
+    """PyTorch exports negated tensors without their sign, by __dlpack__ too."""
+    cls = two(is_neg=lambda self: True, __dlpack_device__=lambda self: (2, 0))
+    with capi.as_torch(cls):
+        for x in (cls(), type("Sub", (cls,), {})()):
+            for f in (ub.from_dlpack, ub.asarray, ub.cute.from_dlpack, lambda x: ub.from_dlpack(x, device="host")):
+                with pytest.raises(BufferError, match=r"negative bit.*resolve_neg\(\)"):
+                    f(x)
+
+
+def test_why_the_table_failed(two):
+    """PyTorch's exchange API has a RuntimeError for sparse tensors; __dlpack__ has the right one."""
+
+    def refuse(self, **keywords):
+        raise BufferError("layout")
+
+    cls = two(from_py=lambda obj, out: -1, __dlpack__=refuse)
+    with capi.as_torch(cls):
+        for f in (ub.from_dlpack, ub.asarray, ub.cute.from_dlpack):
+            with pytest.raises(BufferError, match="layout"):
+                f(cls())
+
+
+FORGED = """
+import ctypes, tvm_ffi, usmbridge as ub
+table = tvm_ffi.core.DLTensorTestWrapper.__dlpack_c_exchange_api__
+for module, name in (("tvm_ffi.core", "Tensor"), ("torch", "Tensor"), ("torch.nn.parameter", "Parameter"), ("other", "Other")):
+    false = lambda self: False
+    members = dict(__module__=module, __qualname__=name, __dlpack_c_exchange_api__=table, requires_grad=False, is_conj=false, is_neg=false)
+    for bases in ((), (ctypes.c_int64,)):
+        x = type(name, bases, members)()
+        try:
+            ub.from_dlpack(x)
+        except (TypeError, AttributeError) as e:
+            assert "__dlpack__" in str(e), e
+        else:
+            raise AssertionError(module)
+print("fine")
+"""
+
+
+def test_forged_types(tvm_ffi):
+    """A class with the name of another and the table of a third is no such class: that table does not check what it
+    is given, so it must not be called."""
+    out = subprocess.run([HOST, "-c", FORGED], capture_output=True, text=True)
+    assert (out.returncode, out.stdout) == (0, "fine\n"), out.stderr
+
+
+def test_a_subclass_with_a_table(tvm_ffi, np):
+    """The exchange API is inherited, and knows nothing of what a subclass does."""
+    x, y = np.arange(4, dtype="float32"), np.zeros(4, "float32")
+
+    class Mine(tvm_ffi.core.DLTensorTestWrapper):
+        def __dlpack__(self, **keywords):
+            return y.__dlpack__(**keywords)
+
+    a = ub.from_dlpack(Mine(tvm_ffi.from_dlpack(x)))
+    assert a._pointer == y.ctypes.data
+
+
 def test_version_walk(producer):
     buf = (ct.c_float * 4)(1, 2, 3, 4)
     producer.tensor["p"] = p = capi.Producer(ct.addressof(buf))
     _, one = producer(1, 2)
     two, _ = producer(2, 0, prev=one, from_py=lambda o, out: -1)
-    a = ub.from_dlpack(two())
+    with capi.as_torch(two):
+        a = ub.from_dlpack(two())
     assert memoryview(a).tolist() == [1, 2, 3, 4]
     del a
     assert p.deleted == 1
     only_two, _ = producer(2, 0, from_py=lambda o, out: -1)
-    with pytest.raises(TypeError, match="__dlpack__"):
+    with capi.as_torch(only_two), pytest.raises(TypeError, match="__dlpack__"):
         ub.from_dlpack(only_two())
 
 
 def test_failures_delete_once(producer):
     producer.tensor["p"] = p = capi.Producer(0x1001)
     cls, _ = producer()
-    with pytest.raises(BufferError):
-        ub.from_dlpack(cls())
-    assert p.deleted == 1
-    producer.tensor["p"] = p = capi.Producer(0x1000, version=(2, 0))
-    with pytest.raises(BufferError, match="version"):
-        ub.from_dlpack(cls())
-    assert p.deleted == 1
+    with capi.as_torch(cls):
+        with pytest.raises(BufferError):
+            ub.from_dlpack(cls())
+        assert p.deleted == 1
+        producer.tensor["p"] = p = capi.Producer(0x1000, version=(2, 0))
+        with pytest.raises(BufferError, match="version"):
+            ub.from_dlpack(cls())
+        assert p.deleted == 1
 
 
-def test_work_of_the_producer_becomes_pending(producer, device, dpctl):
+@pytest.mark.parametrize("how", ["table", "method"])
+def test_work_of_the_producer_becomes_pending(producer, device, dpctl, how):
+    """Also where the tensor itself came by __dlpack__, in which PyTorch waits for nothing on a SYCL device."""
     a = ub.zeros(16, usm_type="shared")
     q = dpctl.SyclQueue(device.filter_string)
     asked = []
@@ -216,8 +343,9 @@ def test_work_of_the_producer_becomes_pending(producer, device, dpctl):
         return 0
 
     producer.tensor["p"] = p = capi.Producer(a._pointer, (16,), device=device.dlpack_device)
-    cls, _ = producer(stream=stream)
-    b = ub.from_dlpack(cls())
+    cls, _ = producer(stream=stream, __dlpack__=lambda self, **keywords: p.capsule())
+    with capi.as_torch(cls) if how == "table" else contextlib.nullcontext():
+        b = ub.from_dlpack(cls())
     assert asked == [device.dlpack_device] and memoryview(b).tolist() == [0] * 16
     c = b.__dlpack__(stream=q, max_version=(1, 0))
     memoryview(b)
@@ -240,14 +368,17 @@ def test_a_table_outlives_its_attribute(producer):
     cls, _ = producer()
     other, _ = producer(from_py=of_other)
     x = cls()
-    assert memoryview(ub.from_dlpack(x)).tolist() == [1, 2, 3, 4]
-    cls.__dlpack_c_exchange_api__ = other.__dlpack_c_exchange_api__
-    assert memoryview(ub.from_dlpack(x)).tolist() == [1, 2, 3, 4] and not asked
-    del cls.__dlpack_c_exchange_api__
-    assert memoryview(ub.from_dlpack(x)).tolist() == [1, 2, 3, 4]
-    late = type("Late", (), {})
-    with pytest.raises(TypeError, match="__dlpack__"):
-        ub.from_dlpack(late())
-    late.__dlpack_c_exchange_api__ = other.__dlpack_c_exchange_api__
-    with pytest.raises(TypeError, match="__dlpack__"):
-        ub.from_dlpack(late())
+    with capi.as_torch(cls):
+        assert memoryview(ub.from_dlpack(x)).tolist() == [1, 2, 3, 4]
+        cls.__dlpack_c_exchange_api__ = other.__dlpack_c_exchange_api__
+        assert memoryview(ub.from_dlpack(x)).tolist() == [1, 2, 3, 4] and not asked
+        del cls.__dlpack_c_exchange_api__
+        assert memoryview(ub.from_dlpack(x)).tolist() == [1, 2, 3, 4]
+    late = type("Late", (capi.TorchFlags,), {})
+    with capi.as_torch(late):
+        with pytest.raises(TypeError, match="__dlpack__"):
+            ub.from_dlpack(late())
+        late.__dlpack_c_exchange_api__ = other.__dlpack_c_exchange_api__
+        with pytest.raises(TypeError, match="__dlpack__"):
+            ub.from_dlpack(late())
+    assert not asked

@@ -21,6 +21,7 @@ def table(r):
         "rc": r.choice([0, 0, 0, 0, 0, 0, -1, 1]),
         "stream": r.choice(["NULL", "none", "queue", "fail", "raise", "collect", *FAILING]),
         "name": "other" if rarely(r, 15) else "dlpack_exchange_api", "fallback": r.choice(["none", "raise", "numpy"]),
+        "type": r.choice(["torch"] * 6 + ["subclass", "other"]), "flag": r.choice(["none"] * 8 + ["requires_grad", "is_conj", "is_neg"]),
         "end": r.choice(["del", "export"]),
     }
 
@@ -43,7 +44,11 @@ class Api:
             members["__dlpack__"] = self.fall_back
         elif e["fallback"] == "numpy":
             members["__dlpack__"] = lambda x, **keywords: tensor.capsule()
-        self.object = type("Api", (), members)()
+        if e["flag"] != "none":
+            members[e["flag"]] = True if e["flag"] == "requires_grad" else lambda x: True
+        cls = type("Api", (capi.TorchFlags,), members)
+        self.torch = type("Tensor", (), {}) if e["type"] == "other" else cls
+        self.object = type("Sub", (cls,), {})() if e["type"] == "subclass" else cls()
 
     @staticmethod
     def address(what, callback):
@@ -75,16 +80,14 @@ class Api:
 
 
 def model(api):
-    """What from_dlpack makes of it, by the rules for tables: Facts, Refused or None where both are right."""
+    """The result of from_dlpack by the rules for tables: Facts, Refused, or None where both are right."""
     e, tensor = api.e, api.tensor
     usable = e["name"] == "dlpack_exchange_api" and 1 in e["majors"] and e["from_py"] != "NULL"
-    if not usable:
-        if e["fallback"] != "numpy":
-            return oracles.Refused(LookupError if e["fallback"] == "raise" else TypeError)
-    elif e["from_py"] in FAILING:
-        return oracles.Refused(FAILING[e["from_py"]])
-    elif e["from_py"] != "give" or e["rc"] != 0:
+    if e["type"] != "other" and e["flag"] == "is_neg":
         return oracles.Refused(BufferError)
+    by_table = usable and e["type"] == "torch" and e["flag"] == "none" and e["from_py"] == "give" and e["rc"] == 0
+    if not by_table and e["fallback"] != "numpy":
+        return oracles.Refused(LookupError if e["fallback"] == "raise" else TypeError)
     want = oracles.attempt(oracles.tensor, tensor.fields(), 1 if memory.sycl() else 0)
     if isinstance(want, oracles.Refused) or tensor.device[0] != 14:
         return want
@@ -99,7 +102,7 @@ def test_exchange(e):
     tensor = producers.Tensor({**e["tensor"], "versioned": True})  # simplified examples too
     api = Api(e, tensor)
     want = model(api)
-    with producers.unraisable():
+    with producers.unraisable(), capi.as_torch(api.torch):
         if want is None:
             a = oracles.outcome(lambda: ub.from_dlpack(api.object), (BufferError, MemoryError, TypeError), e)
         else:

@@ -179,8 +179,10 @@ class Exchange(Path):
         return 0
 
     def run(self):
-        members = {"__dlpack_c_exchange_api__": capi.py.PyCapsule_New(ct.addressof(self.table), capi.NAMES[4], None)}
-        return self.function(watched(self.moment, "robust.Table", members))
+        flags = {k: v for k, v in vars(capi.TorchFlags).items() if not k.startswith("_")}
+        x = watched(self.moment, "torch.Tensor", {"__dlpack_c_exchange_api__": capi.table(self.table), **flags})
+        with capi.as_torch(type(x)):
+            return self.function(x)
 
 
 class ExchangeUsm(Exchange):

@@ -65,11 +65,16 @@ def struct_path(e):
 
         keep = capi.FROM_PY(give)
         table.from_py = ct.cast(keep, ct.c_void_p)
-        table_type = type("Table", (), {"__dlpack_c_exchange_api__": capi.py.PyCapsule_New(ct.addressof(table), capi.NAMES[4], None), "keep": (table, keep)})
+        table_type = type("Table", (capi.TorchFlags,), {"__dlpack_c_exchange_api__": capi.table(table), "keep": (table, keep)})
+
+    def by_table():
+        with capi.as_torch(table_type):
+            return ub.from_dlpack(table_type())
+
     x = Object(s, gave)
     take = {
         "object": lambda: ub.from_dlpack(x), "cute": lambda: ub.cute.from_dlpack(x), "host": lambda: ub.from_dlpack(x, device="host"),
-        "exchange": lambda: ub.from_dlpack(table_type()),
+        "exchange": by_table,
     }.get(path, lambda: ub.from_dlpack(x.__dlpack__()))
     turn = [0]
 
