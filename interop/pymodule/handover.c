@@ -4,6 +4,7 @@
 #include "usmb_asarray.h"
 #include "usmb_handover.h"
 #include "usmb_storage.h"
+#include "usmb_support.h"
 #include "usmb_syclref.h"
 
 /* not_imported raises the ImportError for an interpreter without this program's module usmbridge, or
@@ -16,7 +17,9 @@ static int not_imported(void)
 	usmb_py.PyErr_Fetch(&type, &value, &trace);
 	PyObject *text = value ? usmb_py.PyObject_Str(value) : NULL;
 	const char *why = text ? usmb_py.PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
-	if (!why) why = raised ? "the import failed" : "the module of that name is another one";
+	if (!why)
+		why = raised ? "the import failed"
+		             : "the module of that name is another one, or this thread is importing it";
 	usmb_raise(usmb_py.PyExc_ImportError,
 	           "this interpreter lacks the program's module usmbridge (%s); call pymodule.Register before Python "
 	           "starts, or add pymodule.InitFunc to the inittab of the program that starts Python",
@@ -28,10 +31,14 @@ static int not_imported(void)
 	return 0;
 }
 
-/* imported reports whether the types of the module exist; the first call imports it. */
+int usmb_handover_ready;
+
+/* Imports the package, or waits for the thread that imports it. The types exist before that:
+   they are made first, and Numba learns of them last. The thread that imports the package
+   does not wait for itself. */
 static int imported(void)
 {
-	if (__builtin_expect(usmb_array_type != NULL, 1)) return 1;
+	if (__builtin_expect(usmb_handover_ready, 1)) return 1;
 	PyObject *module = usmb_py.PyImport_ImportModule("usmbridge");
 	Py_XDECREF(module);
 	return module && usmb_array_type ? 1 : not_imported();

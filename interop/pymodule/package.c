@@ -1,6 +1,7 @@
 /* package.c: the package usmbridge in an interpreter that a program of Go hosts: a
    built-in module that the carried importer turns into the package, with the C module
    as usmbridge._native in it. */
+#include "usmb_handover.h"
 #include "usmb_module.h"
 #include "usmb_package.h"
 #include "usmb_support.h"
@@ -71,7 +72,9 @@ static int package_exec(PyObject *package)
 	Py_XDECREF(names);
 	Py_XDECREF(sources);
 	Py_XDECREF(native);
-	return failed ? -1 : 0;
+	if (failed) return -1;
+	usmb_handover_ready = 1;
+	return 0;
 }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, package_exec}, {0, NULL}};

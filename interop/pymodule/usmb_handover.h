@@ -8,6 +8,9 @@
 #include "usmb_owner.h"
 #include "usmb_pyresult.h"
 
+/* Whether the import of the package has ended; until then a hand-over imports it, or waits.
+   Guarded by the GIL. */
+extern int usmb_handover_ready;
 /* For Go, without the GIL. A new Array on memory of a cell, of which it takes one
    reference over on success; first is an address, flags USMB_ARR_READONLY and
    USMB_ARR_PADDED. */

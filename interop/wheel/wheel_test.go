@@ -200,7 +200,7 @@ func freshEnvironment(t *testing.T, path string) {
 	}
 	require.Equal(t, usmarray.Version+" host\n", run("-c", sampleProgram))
 	require.Contains(t, run("-m", "usmbridge"), "not found; the host backend serves")
-	require.Contains(t, run("-c", "import importlib.metadata as m; print(m.entry_points(group='numba_extensions'))"), "usmbridge.numba:init")
+	require.Contains(t, run("-c", "import importlib.metadata as m; print(m.entry_points(group='numba_extensions'))"), "usmbridge:numba.init")
 }
 
 // refusesFreeThreads loads the library into a process that has what marks a free-threaded

@@ -106,7 +106,10 @@ def install(package, native, files):
     if importer is None:
         importer = Importer(native, files)
         sys.meta_path.insert(0, importer)
-    spec = importer.find_spec(NAME)
-    package.__spec__, package.__loader__, package.__path__ = spec, importer, spec.submodule_search_locations
+    # The spec stays the one that the import machinery marks as initializing until the import
+    # has ended: by that mark other threads know that they have to wait.
+    spec = package.__spec__
+    spec.loader, spec.submodule_search_locations = importer, []
+    package.__loader__, package.__path__ = importer, spec.submodule_search_locations
     package.__package__ = NAME
     importer.exec_module(package)

@@ -106,7 +106,7 @@ const entryPoints = `[dask.sizeof]
 usmbridge = _usmbridge_dask:register
 
 [numba_extensions]
-init = usmbridge.numba:init
+init = usmbridge:numba.init
 `
 
 // Metadata gives METADATA, with the readme as its description, entry_points.txt and

@@ -140,7 +140,7 @@ def test_entry_point(numba):
     import importlib.metadata
 
     points = list(importlib.metadata.entry_points(group="numba_extensions", name="init"))
-    ours = [p for p in points if p.value == "usmbridge.numba:init"]
+    ours = [p for p in points if p.value == "usmbridge:numba.init"]
     assert ours and ours[0].load()() is None
 
 

@@ -16,8 +16,8 @@ from usmbridge._native import __version__, _info, _set_limit, _share_open, _unpi
 
 __all__ = sorted(name for name in vars(_native) if not name.startswith("_"))
 
-# Numba looks for its extensions when it first compiles, which is after it has typed the
-# arguments of that call, and may be before this package could be found.
+# Numba loads its extensions when it first compiles, after it has typed the arguments of that
+# call. By then it must know Arrays.
 _watch.when_imported("numba", "usmbridge.numba")
 
 # Dask's workers learn what Arrays are from the first that comes.
@@ -32,6 +32,9 @@ _watch.when_imported("multiprocessing.popen_forkserver", "usmbridge._processes:p
 
 
 def __getattr__(name):
-    if name == "share":  # imported when somebody asks for it
-        return __import__("usmbridge.share").share
+    # Numba's entry point is usmbridge:numba.init, which imports the package first: see _watch.bring.
+    if name == "share" or (name == "numba" and "numba" in _sys.modules):
+        full = f"usmbridge.{name}"
+        __import__(full)
+        return _sys.modules[full]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

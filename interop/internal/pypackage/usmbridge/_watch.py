@@ -56,6 +56,9 @@ class _Watch:
 def bring(name: str, ours: str) -> None:
     module, _, function = ours.partition(":")
     try:
+        # The package first. An import of a submodule holds the submodule's lock while it waits
+        # for the package, and the thread that imports the package may wait for that lock.
+        __import__("usmbridge")
         __import__(module)
         if function:
             getattr(sys.modules[module], function)()
@@ -65,13 +68,23 @@ def bring(name: str, ours: str) -> None:
         warnings.warn(f"{name} does not know Arrays: {type(e).__name__}: {e}", stacklevel=2)
 
 
+def _importing(module: "ModuleType | None") -> bool:
+    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
+
+
 def when_imported(name: str, ours: str) -> None:
     """Imports our module as soon as the other has been imported: at once if it has. With
     "module:function" the function is then called."""
+    if _importing(sys.modules.get(name)):
+        # Waits for the thread that imports it. In that thread itself this returns at once.
+        try:
+            __import__(name)
+        except Exception:  # that import failed
+            pass
     other = sys.modules.get(name)
     if other is None:
         if not any(isinstance(f, _Watch) and f.name == name for f in sys.meta_path):
             sys.meta_path.insert(0, _Watch(name, ours))
-    elif not getattr(getattr(other, "__spec__", None), "_initializing", False):
+    elif not _importing(other):
         bring(name, ours)
-    # Else the other is being imported, and imports us: its entry point is still to come.
+    # Else this thread imports the other, which imports us: its entry point is still to come.

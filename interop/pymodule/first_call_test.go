@@ -1,0 +1,154 @@
+//go:build cgo && linux
+
+package pymodule_test
+
+import (
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/pymodule"
+	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+const firstCallEnv = "USMBRIDGE_TEST_FIRST_CALL"
+
+// TestFirstCallsOfCompiledFunctions: an @njit function takes Arrays from its first call on,
+// although Python has not imported usmbridge before, and several threads call at once. Each
+// case runs in a process of its own, which imports the package once.
+func TestFirstCallsOfCompiledFunctions(t *testing.T) {
+	cases := map[string]func(*testing.T, *python.Interpreter){
+		"numba imported":       firstCallsAtOnce,
+		"numba being imported": firstCallDuringImport,
+		"numba compiling":      firstCallDuringCompilation,
+	}
+	if name := os.Getenv(firstCallEnv); name != "" {
+		require.NoError(t, pymodule.Register())
+		py, err := python.Start()
+		require.NoError(t, err)
+		cases[name](t, py)
+		return
+	}
+	env := environment(t, "numba")
+	for name := range cases {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFirstCallsOfCompiledFunctions$", "-test.v", "-test.timeout=5m")
+			cmd.Env = append(os.Environ(), firstCallEnv+"="+name, python.EnvVar+"="+env.Executable)
+			out, err := cmd.CombinedOutput()
+			require.NoErrorf(t, err, "%s", out)
+			require.NotContains(t, string(out), "Warning")
+		})
+	}
+}
+
+// pauseImports defines pause(prefix, until): the first import of a module whose name starts
+// with prefix waits until until() is true. waiting() counts the other threads that wait for
+// an import.
+const pauseImports = `
+import sys, threading, time
+assert "usmbridge" not in sys.modules
+
+def waiting():
+    code = [f.f_code for t, f in sys._current_frames().items() if t != threading.get_ident()]
+    return sum((c.co_filename, c.co_name) == ("<frozen importlib._bootstrap>", "acquire") for c in code)
+
+def pause(prefix, until):
+    paused = threading.Event()
+    def hook(event, args):
+        if event == "import" and args[0].startswith(prefix) and not paused.is_set():
+            paused.set()
+            while not until():
+                time.sleep(0.001)
+    sys.addaudithook(hook)
+    return paused
+`
+
+// firstCallsAtOnce: while one thread imports the package, the others hand over as well.
+func firstCallsAtOnce(t *testing.T, py *python.Interpreter) {
+	const threads = 4
+	out, err := py.Run(pauseImports+`
+import numba
+total, done = numba.njit(lambda a: a.shape[0] + a.sum()), []
+
+def call(a):
+    try:
+        return total(a)
+    finally:
+        done.append(a)
+
+pause("usmbridge.", lambda: len(done) + waiting() >= threads - 1)`, python.Vars{"threads": threads}, "call")
+	require.NoError(t, err)
+	call := out["call"].(*python.Object)
+	var calls sync.WaitGroup
+	for range threads {
+		calls.Go(func() { assertTotal(t, call) })
+	}
+	calls.Wait()
+}
+
+// firstCallDuringImport: the package is imported while another thread imports Numba. A ufunc
+// types its arguments without loading Numba's entry points before.
+func firstCallDuringImport(t *testing.T, py *python.Interpreter) {
+	out, err := py.Run(pauseImports+`
+def imported():
+    ours = sys.modules.get("usmbridge")
+    return ours is not None and not getattr(ours.__spec__, "_initializing", False)
+
+paused = pause("numba.", lambda: waiting() or imported())
+
+def call(a):
+    thread.join()
+    import numba
+    return numba.vectorize(lambda x: x + 1)(a).sum()
+
+thread = threading.Thread(target=__import__, args=["numba"])
+thread.start()
+paused.wait()`, nil, "call")
+	require.NoError(t, err)
+	assertTotal(t, out["call"].(*python.Object))
+}
+
+// firstCallDuringCompilation: the package is imported while another thread compiles the first
+// function of the process, for which Numba loads the package's entry point.
+func firstCallDuringCompilation(t *testing.T, py *python.Interpreter) {
+	out, err := py.Run(pauseImports+`
+import numba
+call = numba.njit(lambda a: a.shape[0] + a.sum())
+thread = threading.Thread(target=numba.njit(lambda: 0))
+
+def compiling():
+    if not thread.ident:
+        thread.start()
+    return waiting() or not thread.is_alive()
+
+pause("usmbridge.", compiling)`, nil, "call")
+	require.NoError(t, err)
+	assertTotal(t, out["call"].(*python.Object))
+}
+
+// assertTotal calls f with the array [1, 2], of which it returns 5.
+func assertTotal(t *testing.T, f *python.Object) {
+	a, err := usmarray.WrapSlice([]float64{1, 2}, nil)
+	if !assert.NoError(t, err) {
+		return
+	}
+	defer a.Release()
+	o, err := pymodule.ToPython(a)
+	if !assert.NoError(t, err) {
+		return
+	}
+	defer o.Release()
+	r, err := f.Call(o)
+	if !assert.NoError(t, err) {
+		return
+	}
+	defer r.Release()
+	v, err := r.Float()
+	assert.NoError(t, err)
+	assert.EqualValues(t, 5, v)
+}
