@@ -68,7 +68,8 @@
 //     arguments, whose end its caller waits for.
 //   - a caller whose context never ends waits for the end of its call, however long it is
 //   - an exception, or a panic of Go code, is its error, of it alone; with the context's, where
-//     that has ended by then
+//     that has ended by then. The error has the texts and classes of the exception but not the
+//     object, which could keep arguments of the call alive
 //
 // Each of these is an *Error with the function's name, but ErrFull. errors.Is sees its Kind, the
 // context's error and the exception.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/usmbridge/usmbridge/interop/internal/calling"
 	"github.com/usmbridge/usmbridge/interop/internal/calls"
 	"github.com/usmbridge/usmbridge/interop/python"
 )
@@ -216,6 +217,7 @@ func (e *Executor) serveAlone(s *slot, j *job) {
 		err = e.makeAlone(s, j)
 		return nil
 	})
+	calling.DropException(err)
 	if entered != nil { // Python cannot be entered
 		err = entered
 	}
@@ -321,6 +323,7 @@ func (e *Executor) read(j *job) {
 	v, err := j.item.Result()
 	if o, ok := v.(*python.Object); ok {
 		v, err = fromPython(o)
+		calling.DropException(err)
 		o.Release()
 	}
 	if err == nil {

@@ -80,6 +80,8 @@ type contextCall struct {
 	f      ptr
 	args   []any
 	begun  atomic.Bool // by its thread, which has the GIL, or given up by the caller
+
+	dropException bool // errors do not keep their exception objects
 }
 
 func (c *contextCall) interrupt() { opInterrupt(&c.record) }
@@ -87,7 +89,13 @@ func (c *contextCall) interrupt() { opInterrupt(&c.record) }
 func init() {
 	calling.Context = currentContext
 	calling.Result = func(ctx context.Context, result unsafe.Pointer) (any, error) {
-		return (&contextCall{ctx: ctx}).result(retAt(result))
+		return (&contextCall{ctx: ctx, dropException: true}).result(retAt(result))
+	}
+	calling.DropException = func(err error) {
+		var e *Error
+		if errors.As(err, &e) {
+			e.dropException()
+		}
 	}
 }
 
@@ -164,12 +172,14 @@ func (c *contextCall) result(r ret) (*Object, error) {
 		return nil, r.err()
 	case r.num&callAsked != 0:
 	case r.num&callStopped != 0 && c.ctx.Err() != nil: // by the interrupt of a call around this one
+	case r.code == codeException:
+		return nil, c.raised(r.exc)
 	default:
-		return r.object()
+		return own(r.val), nil
 	}
 	var raised error
 	if r.code == codeException {
-		raised = newError(r.exc)
+		raised = c.raised(r.exc)
 	} else {
 		opDecref(r.val)
 	}
@@ -182,6 +192,15 @@ func (c *contextCall) result(r ret) (*Object, error) {
 		hint = "it ended before any byte code ran that the exception could be raised in: what runs in C is not stopped"
 	}
 	return nil, c.failed(kind, hint, raised)
+}
+
+// raised makes the error of an exception that the call raised. It takes over the object.
+func (c *contextCall) raised(exc ptr) error {
+	e := newError(exc)
+	if c.dropException {
+		e.dropException()
+	}
+	return e
 }
 
 func (c *contextCall) notBegun() error { return c.failed(ErrNotBegun, "", nil) }

@@ -108,7 +108,7 @@ func TestInChild(t *testing.T) {
 		{"ConvertErrors", testConvertErrors}, {"CyclesToGo", testCyclesToGo}, {"CyclesToPython", testCyclesToPython},
 		{"Depth", testDepth}, {"LongInts", testLongInts}, {"As", testAs}, {"Objects", testObjects},
 		{"Calls", testCalls}, {"Iteration", testIteration}, {"Run", testRun}, {"Module", testModule},
-		{"Exceptions", testExceptions}, {"GoErrors", testGoErrors}, {"Panics", testPanics},
+		{"Exceptions", testExceptions}, {"ErrorsKeepNothing", testErrorsKeepNothing}, {"HandledExceptionsStay", testHandledExceptionsStay}, {"GoErrors", testGoErrors}, {"Panics", testPanics},
 		{"Callbacks", testCallbacks}, {"References", testReferences}, {"Forgotten", testForgotten},
 		{"FuncFreed", testFuncFreed}, {"ThreadState", testThreadState}, {"Capsules", testCapsules}, {"BuiltinModule", testBuiltinModule},
 		{"ForeignThread", testForeignThread}, {"GIL", testGIL}, {"WithoutGIL", testWithoutGIL},

@@ -42,10 +42,11 @@ const (
 	ValueError          = Exception("ValueError")
 )
 
-// Error is a Python exception as a Go error (errors.As). It keeps the exception
-// object, but not the local variables of the frames it passed through: those are
-// cleared when the traceback has been written down, so that no array stays alive
-// because an error does.
+// Error is a Python exception as a Go error (errors.As). It keeps the exception object with its
+// causes and contexts. So that an error does not keep the arrays of the failed call alive, the
+// local variables of the frames in their tracebacks and the attribute obj of an AttributeError
+// are cleared after the texts have been taken. Arguments of the exception stay. Exceptions that
+// Python code around the call is handling are not cleared.
 type Error struct {
 	Type      string // class: "ValueError", "numpy.exceptions.AxisError"
 	Message   string // str() of the exception
@@ -75,24 +76,37 @@ func (e *Error) Is(target error) bool {
 // from one, so that errors.Is and errors.As see through Python.
 func (e *Error) Unwrap() error { return e.goErr }
 
-// Exception returns the exception object, borrowed from e; nil for an error that was not
-// raised in this process.
+// Exception returns the exception object, borrowed from e. It is nil for an error that was raised
+// in another process, and for one of package executor.
 func (e *Error) Exception() *Object { return e.exc }
 
 // newError takes over the exception object.
-func newError(exc ptr) error {
+func newError(exc ptr) *Error {
 	e := &Error{
 		Type:      opErrorPart(exc, partType),
 		Message:   opErrorPart(exc, partMessage),
 		Traceback: opErrorPart(exc, partTraceback),
 		Classes:   strings.Split(opErrorPart(exc, partLineage), "\n"),
 	}
-	opClearFrames(exc)
+	opDetachError(exc)
 	if r := opErrorHandle(exc); r.code == codeOK && r.num != 0 {
 		e.goErr, _ = handleValue(uintptr(r.num)).(error)
 	}
 	e.exc = ownUncounted(exc)
 	return e
+}
+
+// dropException releases the exception object immediately instead of when Go collects e. The
+// caller must be the only user of e.
+func (e *Error) dropException() {
+	if e.exc == nil {
+		return
+	}
+	if p := e.exc.p.Swap(nil); p != nil {
+		e.exc.cleanup.Stop()
+		opDecref(ptr(p))
+	}
+	e.exc = nil
 }
 
 var errorMaps struct {

@@ -140,3 +140,100 @@ func testPanics(t *testing.T, py *python.Interpreter) {
 	require.False(t, python.Held())
 	require.NoError(t, py.With(func() error { return nil }))
 }
+
+// testErrorsKeepNothing checks that an error keeps neither the local variables of the frames
+// that its exception, the exceptions behind it and those in its groups passed through, nor the
+// object of an AttributeError.
+func testErrorsKeepNothing(t *testing.T, py *python.Interpreter) {
+	m := ok[*python.Object](t)(py.Module("keeping", `
+import weakref
+
+made = []
+
+class Thing:
+    def __init__(self): made.append(weakref.ref(self))
+
+class Odd(AttributeError):
+    def __setattr__(self, name, value): raise RuntimeError
+
+def local(cls=KeyError):
+    thing = Thing()
+    raise cls
+def attribute(): Thing().absent
+def odd(): raise Odd(obj=Thing())
+def cause():
+    thing = Thing()
+    try: thing.absent
+    except AttributeError as e: raise ValueError from e
+def context():
+    try: local()
+    finally: attribute()
+def suppressed():
+    try: local()
+    except KeyError: raise ValueError from None
+def deep(n=300):
+    e = None
+    for _ in range(n):
+        try: attribute()
+        except AttributeError as new: new.__cause__, e = e, new
+    raise e
+def caught(f):
+    try: f()
+    except Exception as e: return e
+def group(): raise ExceptionGroup("g", [caught(cause), ExceptionGroup("h", [caught(context)])])
+def cycle():
+    a, b = caught(attribute), caught(local)
+    a.__cause__, b.__cause__ = b, a
+    raise a
+def alive(): return sum(r() is not None for r in made), len(made)
+`))
+	defer m.Release()
+	var kept []error
+	for _, name := range []string{"local", "attribute", "odd", "cause", "context", "suppressed", "deep", "group", "cycle"} {
+		_, err := m.Method(name)
+		var e *python.Error
+		require.ErrorAs(t, err, &e, name)
+		kept = append(kept, err)
+		counts := ok[*python.Object](t)(m.Method("alive"))
+		n := ok[any](t)(counts.Value()).(python.Tuple)
+		counts.Release()
+		require.NotZero(t, n[1], name)
+		require.Zero(t, n[0], "%s: its error keeps objects alive, of %d", name, n[1])
+	}
+	// The exceptions behind it stay.
+	var e *python.Error
+	require.ErrorAs(t, kept[3], &e)
+	require.Contains(t, e.Traceback, "has no attribute 'absent'")
+	cause := ok[*python.Object](t)(e.Exception().Attr("__cause__"))
+	defer cause.Release()
+	require.Equal(t, "AttributeError", ok[string](t)(cause.Type()))
+	obj := ok[*python.Object](t)(cause.Attr("obj"))
+	defer obj.Release()
+	require.True(t, obj.IsNone())
+	require.NotEmpty(t, kept)
+}
+
+// testHandledExceptionsStay checks that a failed call leaves alone the exceptions that Python
+// code around it is handling, although they are the context of its own.
+func testHandledExceptionsStay(t *testing.T, py *python.Interpreter) {
+	f := ok[*python.Object](t)(py.Func("fails", "", func(python.Args) (any, error) {
+		_, err := py.Run("raise KeyError", nil)
+		require.ErrorIs(t, err, python.KeyError)
+		return nil, nil
+	}))
+	defer f.Release()
+	out, err := py.Run(`
+def local():
+    word = "here"
+    raise ValueError
+try: local()
+except ValueError as outer:
+    try: "text".absent
+    except AttributeError as inner:
+        f()
+        obj = inner.obj
+    word = outer.__traceback__.tb_next.tb_frame.f_locals.get("word")
+`, python.Vars{"f": f}, "obj", "word")
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"obj": "text", "word": "here"}, out)
+}

@@ -58,7 +58,7 @@ func lose(p ptr) {
 // lost.
 func ownUncounted(p ptr) *Object {
 	o := borrow(p)
-	runtime.AddCleanup(o, opDecrefLater, p)
+	o.cleanup = runtime.AddCleanup(o, opDecrefLater, p)
 	return o
 }
 

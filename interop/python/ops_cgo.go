@@ -80,7 +80,7 @@ func opView(o ptr) ret      { return toRet(C.usmb_pyop_view(o)) }
 func opIndex(o ptr) ret     { return toRet(C.usmb_pyop_index(o)) }
 func opFloat(o ptr) ret     { return toRet(C.usmb_pyop_float(o)) }
 func opBuiltins() ret       { return toRet(C.usmb_pyop_builtins()) }
-func opClearFrames(exc ptr) { C.usmb_pyop_clear_frames(exc) }
+func opDetachError(exc ptr) { C.usmb_pyop_detach_error(exc) }
 func opRaise(exc ptr)       { C.usmb_pyop_raise(exc) }
 
 func opGetAttr(o ptr, name string) ret {

@@ -43,7 +43,7 @@ func opView(ptr) ret                               { return none }
 func opIndex(ptr) ret                              { return none }
 func opFloat(ptr) ret                              { return none }
 func opBuiltins() ret                              { return none }
-func opClearFrames(ptr)                            {}
+func opDetachError(ptr)                            {}
 func opRaise(ptr)                                  {}
 func opGetAttr(ptr, string) ret                    { return none }
 func opSetAttr(ptr, string, ptr) ret               { return none }

@@ -77,18 +77,89 @@ usmb_pyret usmb_pyop_error_part(void *exc, int what)
 	return usmb_py_end(r, st, ok);
 }
 
-void usmb_pyop_clear_frames(void *exc)
+/*
+ * Adds an exception to the list found, unless seen (identities to exceptions) has it. Other
+ * objects and NULL are ignored. Returns -1 with an exception set on failure.
+ */
+static int reach(PyObject *found, PyObject *seen, PyObject *exc)
+{
+	if (!exc || !usmb_py_type_check(exc, (PyTypeObject *)usmb_py.PyExc_BaseException)) return 0;
+	PyObject *id = usmb_py.PyLong_FromVoidPtr(exc);
+	int failed = !id;
+	if (id && !usmb_py.PyDict_GetItemWithError(seen, id))
+		failed = usmb_py.PyErr_Occurred() || usmb_py.PyDict_SetItem(seen, id, exc) ||
+		         usmb_py.PyList_Append(found, exc);
+	Py_XDECREF(id);
+	return failed ? -1 : 0;
+}
+
+/* Adds the cause, the context and the group members of exc. */
+static int reach_behind(PyObject *found, PyObject *seen, PyObject *exc)
+{
+	PyObject *cause = usmb_py.PyException_GetCause(exc), *context = usmb_py.PyException_GetContext(exc);
+	int failed = reach(found, seen, cause) || reach(found, seen, context);
+	Py_XDECREF(cause);
+	Py_XDECREF(context);
+	if (failed || !usmb_py_type_check(exc, (PyTypeObject *)usmb_py.PyExc_BaseExceptionGroup)) return failed;
+	PyObject *members = usmb_py.PyObject_GetAttrString(exc, "exceptions");
+	Py_ssize_t n = members && PyTuple_Check(members) ? usmb_py.PyTuple_Size(members) : 0;
+	failed = !members;
+	for (Py_ssize_t i = 0; !failed && i < n; i++) failed = reach(found, seen, usmb_py.PyTuple_GetItem(members, i));
+	Py_XDECREF(members);
+	return failed;
+}
+
+/*
+ * Returns a new list of exc and the exceptions behind it, each once, without those in seen, and
+ * adds them to seen. If memory runs out, the list is short or NULL. No exception is set.
+ */
+static PyObject *chain_of(PyObject *exc, PyObject *seen)
+{
+	PyObject *found = usmb_py.PyList_New(0);
+	if (!found || reach(found, seen, exc)) usmb_py.PyErr_Clear();
+	/* The list grows while it is read. */
+	for (Py_ssize_t i = 0; found && i < usmb_py.PyList_Size(found); i++)
+		if (reach_behind(found, seen, usmb_py.PyList_GetItem(found, i))) usmb_py.PyErr_Clear();
+	return found;
+}
+
+/* Clears the frames of one exception's traceback, and the object of an AttributeError. */
+static void clear_one(PyObject *exc, PyObject *traceback)
+{
+	PyObject *tb = usmb_py.PyException_GetTraceback(exc), *res = NULL;
+	if (tb && !(res = usmb_py.PyObject_CallMethod(traceback, "clear_frames", "O", tb))) usmb_py.PyErr_Clear();
+	Py_XDECREF(res);
+	Py_XDECREF(tb);
+	if (!usmb_py_type_check(exc, (PyTypeObject *)usmb_py.PyExc_AttributeError)) return;
+	/* AttributeError's own descriptor, because a derived class may hide the attribute. */
+	PyObject *obj = usmb_py.PyObject_GetAttrString(usmb_py.PyExc_AttributeError, "obj");
+	res = obj ? usmb_py.PyObject_CallMethod(obj, "__set__", "OO", exc, usmb_py.Py_None) : NULL;
+	if (!res) usmb_py.PyErr_Clear();
+	Py_XDECREF(res);
+	Py_XDECREF(obj);
+}
+
+void usmb_pyop_detach_error(void *exc)
 {
 	PyGILState_STATE st;
 	if (usmb_py_enter(&st)) return;
 	int held = usmb_py_call_hold();
-	PyObject *tb = usmb_py.PyException_GetTraceback(exc);
-	PyObject *mod = tb ? usmb_py.PyImport_ImportModule("traceback") : NULL;
-	PyObject *res = mod ? usmb_py.PyObject_CallMethod(mod, "clear_frames", "O", tb) : NULL;
-	if (!res) usmb_py.PyErr_Clear();
-	Py_XDECREF(res);
-	Py_XDECREF(mod);
-	Py_XDECREF(tb);
+	PyObject *traceback = usmb_py.PyImport_ImportModule("traceback");
+	PyObject *seen = usmb_py.PyDict_New();
+	if (!traceback || !seen) usmb_py.PyErr_Clear();
+	if (traceback && seen) {
+		/* Python code around this call may be handling an exception. It still needs that one,
+		   which is also the context of exceptions raised meanwhile. */
+		PyObject *handled = usmb_py.PyErr_GetHandledException();
+		PyObject *others = chain_of(handled, seen), *found = chain_of(exc, seen);
+		for (Py_ssize_t i = 0; found && i < usmb_py.PyList_Size(found); i++)
+			clear_one(usmb_py.PyList_GetItem(found, i), traceback);
+		Py_XDECREF(found);
+		Py_XDECREF(others);
+		Py_XDECREF(handled);
+	}
+	Py_XDECREF(seen);
+	Py_XDECREF(traceback);
 	usmb_py_call_unhold(held);
 	usmb_py_leave(st);
 }

@@ -171,6 +171,7 @@
 	X(void, PyException_SetCause, (PyObject *, PyObject *)) /* steals the cause */ \
 	X(PyObject *, PyException_GetCause, (PyObject *)) \
 	X(PyObject *, PyException_GetContext, (PyObject *)) \
+	X(PyObject *, PyErr_GetHandledException, (void)) \
 	X(PyObject *, PyErr_NewExceptionWithDoc, (const char *, const char *, PyObject *, PyObject *)) \
 	/* arguments */ \
 	X(int, PyArg_ParseTuple, (PyObject *, const char *, ...)) \
@@ -216,6 +217,7 @@
 
 #define USMB_PY_EXCEPTIONS(X) \
 	X(PyExc_BaseException) \
+	X(PyExc_BaseExceptionGroup) \
 	X(PyExc_AttributeError) \
 	X(PyExc_BufferError) \
 	X(PyExc_ConnectionError) \

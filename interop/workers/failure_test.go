@@ -381,6 +381,40 @@ func TestArgumentsAreBack(t *testing.T) {
 	require.NoError(t, r.Close())
 }
 
+// TestFailedCallsKeepNothing checks that the memory of a failed call's argument is free again
+// when the caller has released it: neither the worker nor the error keeps it.
+func TestFailedCallsKeepNothing(t *testing.T) {
+	p := open(t, workers.Config{Modules: []workers.Module{{Name: "failing", Source: `
+def attribute(x): x.absent
+def value(x): raise ValueError(x)
+def cause(x):
+    try: x.absent
+    except AttributeError as e: raise RuntimeError("wrapped") from e
+`}}})
+	r, err := segment.NewHost(segment.PeersWrite)
+	require.NoError(t, err)
+	pool := memmgr.NewPool(r)
+	const size = 1 << 20
+	limit := memmgr.NewLimit(pool, size)
+	var kept []error
+	for _, function := range []string{"attribute", "value", "cause"} {
+		var x *usmarray.Array
+		eventually(t, func() bool {
+			x, err = usmarray.Zeros(limit, usmarray.Uint8, []int{size})
+			return err == nil
+		}, "the call before keeps its argument")
+		_, err = p.Call(limited(t), "failing:"+function, x)
+		var pe *python.Error
+		require.ErrorAs(t, err, &pe)
+		kept = append(kept, err)
+		x.Release()
+	}
+	require.Len(t, kept, 3)
+	eventually(t, func() bool { return limit.Used() == 0 }, "the last call keeps its argument")
+	require.NoError(t, pool.Close())
+	require.NoError(t, r.Close())
+}
+
 // Workers end as Python programs do.
 func TestAtExit(t *testing.T) {
 	out := &sink{}

@@ -17,8 +17,13 @@ var Context func() context.Context
 var Numbered func(number uint64) context.Context
 
 // Result is package python's: what CallContext makes of a result (a usmb_pyret): an owned
-// *python.Object, or the error, for a context that the call was interrupted for. GIL.
+// *python.Object, or the error, for a context that the call was interrupted for. The error does
+// not keep its exception object. GIL.
 var Result func(ctx context.Context, result unsafe.Pointer) (object any, err error)
+
+// DropException is package python's: it releases the exception object of the first *python.Error
+// in err, which stays without it. No other goroutine may have that error yet.
+var DropException func(err error)
 
 // Spread is package python's: keyword arguments (python.Kwargs) with those that stand under
 // "**" by their names. done releases what was made for that. GIL.
