@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/usmbridge/usmbridge/interop/executor"
@@ -36,10 +37,19 @@ type setup struct {
 	MaxMessage int
 }
 
-// Main is the worker: a program whose Pool starts it again calls Main first in its main
-// function. In the program itself it returns at once; in a worker it never does.
+// isWorker reports whether this process was started as a worker. It is set before any function of
+// the program runs, because Main removes the marker.
+var isWorker = os.Getenv(marker) != ""
+
+// mainCalled records the call of Main.
+var mainCalled atomic.Bool
+
+// Main runs the worker in a process that a Pool has started, and does not return there. In other
+// processes it returns immediately. A program that makes Pools calls Main first in its main
+// function: New returns an error otherwise.
 func Main() {
-	if os.Getenv(marker) == "" {
+	mainCalled.Store(true)
+	if !isWorker {
 		return
 	}
 	if err := os.Unsetenv(marker); err != nil {
@@ -53,9 +63,6 @@ func Main() {
 	}
 	os.Exit(0)
 }
-
-// isWorker reports whether this process is one whose program did not call Main.
-func isWorker() bool { return os.Getenv(marker) != "" }
 
 // child is the worker's side of a Pool.
 type child struct {

@@ -17,10 +17,11 @@
 //		workers.Main()
 //		…
 //
-// In tests that is TestMain. A worker knows that it is one by USMBRIDGE_WORKER in its
-// environment, which Main removes. A program that does not call Main is told so by New,
-// which refuses to make workers in a worker; Config.Program names another program that
-// calls Main, where this one cannot (a library in another's process).
+// In tests that is TestMain. A worker is marked by USMBRIDGE_WORKER in its environment, which
+// Main removes. New returns an error if this program has not called Main before, because each
+// worker would then run the whole program again. For the same reason New fails in package
+// initialization and in a worker. A program that cannot call Main (a library in another's process)
+// sets Config.Program to one that does.
 //
 // A worker loads the Python of its maker's choice, makes the modules of Config.Modules,
 // imports, and runs the steps of the warm-up; then it serves one call at a time, always on

@@ -277,14 +277,11 @@ func TestRestartsAreBounded(t *testing.T) {
 	}
 }
 
-// A program that does not call Main is told so, and starts no workers of its own.
+// TestMainIsNotCalled checks the error of a Config.Program that does not call Main.
 func TestMainIsNotCalled(t *testing.T) {
 	c := workers.Config{Restarts: 1, Window: time.Hour, Program: []string{"/bin/true"}}
 	p := opening(t, c)
 	require.ErrorContains(t, p.Ready(limited(t)), "call workers.Main first")
-	t.Setenv("USMBRIDGE_WORKER", "1")
-	_, err := workers.New(configured(t, workers.Config{}))
-	require.ErrorContains(t, err, "call workers.Main first")
 }
 
 // The steps of the warm-up are seen, and Health waits for them.

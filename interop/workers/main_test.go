@@ -28,6 +28,9 @@ import (
 const roleEnv = "USMBRIDGE_TEST_WORKERS_ROLE"
 
 func TestMain(m *testing.M) {
+	if os.Getenv(roleEnv) == "early" {
+		roleEarly() // before Main
+	}
 	workers.Main()
 	if role := os.Getenv(roleEnv); role != "" {
 		roles[role]()

@@ -87,14 +87,18 @@ var _ executor.Runner = (*Pool)(nil)
 // ends it.
 //
 // Errors: a configuration that makes no sense, no Python (*python.NotFoundError), no memory that
-// processes can share (errors.ErrUnsupported elsewhere than on Linux and without cgo), and a
-// process that is itself a worker, because its program does not call Main.
+// processes can share (errors.ErrUnsupported elsewhere than on Linux and without cgo), a process
+// that has not called Main before, unless Config.Program is set, and a process that is itself a
+// worker. Nothing has been started then.
 func New(config Config) (*Pool, error) {
 	if err := config.complete(); err != nil {
 		return nil, fmt.Errorf("workers: New: %w", err)
 	}
-	if isWorker() {
-		return nil, errors.New("workers: New: this process was started to be a worker, and its program makes a Pool instead: call workers.Main first in main (in tests, in TestMain)")
+	if isWorker {
+		return nil, errors.New("workers: New: this process is a worker of another Pool, and workers make none: call workers.Main first in main (in tests, in TestMain), and New after it")
+	}
+	if config.Program == nil && !mainCalled.Load() {
+		return nil, errors.New("workers: New: this program has not called workers.Main, so each worker would run the whole program again: call it first in main (in tests, in TestMain), or name a program that does in Config.Program")
 	}
 	environment := config.Python
 	if environment == nil {
