@@ -222,6 +222,11 @@
 // integer type a ValueError, and a complex number in a real type a TypeError. A sequence may mix
 // arrays with sequences of the same shape.
 //
+// # Tests with the race detector
+//
+// Programs built with -race that used dpnp or dpctl can crash at their exit. Their TestMain should
+// end with syscall.Exit(m.Run()). The documentation of package python has the reason.
+//
 // # Errors in Python
 //
 // BufferError is what DLPack cannot say or take, ValueError a value that breaks

@@ -56,6 +56,21 @@
 // there is nobody left to take them. In a child made by fork without exec, calls
 // into Go raise RuntimeError and calls from Go return ErrForked.
 //
+// # Tests with the race detector
+//
+// A program built with -race that used dpnp or dpctl can crash at its exit with SIGSEGV in
+// runtime.racefini, after a test has printed PASS. With the race detector, a Go program with exit
+// status 0 ends by C's exit function, which runs the destructors of C++ libraries. One of dpctl's
+// destructors then releases Python objects on a thread that does not hold the GIL. Calling
+// Interpreter.Close before does not prevent it. Without -race, Go runs no destructors.
+//
+// The remedy is to end the process by syscall.Exit, which runs no destructors. In tests:
+//
+//	func TestMain(m *testing.M) { syscall.Exit(m.Run()) }
+//
+// Races still fail the tests in which they are detected. Another program that ends with
+// syscall.Exit(0) still reports its races, but does not exit with status 66 because of them.
+//
 // # Python behind C code
 //
 // C files of packages that import this one include usmb_pyapi.h, the part of CPython's
