@@ -7,6 +7,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/usmbridge/usmbridge/internal/userid"
 )
 
 // fileLock is held by whoever makes a socket file: a file beside it that its user alone may
@@ -73,7 +75,7 @@ func (l *fileLock) mine() error {
 	if err := syscall.Fstat(int(l.file.Fd()), &st); err != nil {
 		return os.NewSyscallError("fstat", err)
 	}
-	if st.Mode&syscall.S_IFMT != syscall.S_IFREG || int64(st.Uid) != int64(os.Geteuid()) || st.Mode&0o077 != 0 || st.Nlink > 1 {
+	if st.Mode&syscall.S_IFMT != syscall.S_IFREG || userid.CheckOwn(st.Uid) != nil || st.Mode&0o077 != 0 || st.Nlink > 1 {
 		return fmt.Errorf("%s is there, with mode %#o, of user %d and with %d names, and not a file of one name that this user alone may open; "+
 			"remove it, or listen in a directory that others cannot write to", l.path, st.Mode, st.Uid, st.Nlink)
 	}

@@ -2,9 +2,9 @@ package share
 
 import (
 	"fmt"
-	"os"
 	"time"
 
+	"github.com/usmbridge/usmbridge/internal/userid"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -25,10 +25,12 @@ func (c Credentials) String() string {
 // that share memory of the host. Limits hold for each peer, 0 stands for the default,
 // and reaching one is ErrLimit for whoever asked, at no cost to the other peers.
 type Options struct {
-	// Admit decides which processes may attach, and which a connection may lead to; an
-	// error is the refusal, and its text is told. nil admits those of this process's
-	// effective user. It runs before anything is read from the process, and may be called
-	// from several goroutines.
+	// Admit decides which processes may attach, and which a connection may lead to. An error
+	// refuses the process, which receives its text. nil admits the processes of this process's
+	// effective user. In a user namespace the kernel reports the overflow uid (65534) for every
+	// user that has no id there: nil does not admit it unless the namespace has an id for every
+	// user, and an Admit of your own should not either. Admit runs before anything is read from
+	// the process, on several goroutines at once, 64 at most.
 	Admit func(Credentials) error
 	// Connected is called, on a goroutine of its own, for each process that connects to a
 	// server: for those who hand arrays over ([Peer.Give]) or are handed some, and then close
@@ -100,8 +102,8 @@ func (o *Options) admits(c Credentials) error {
 		}
 		return nil
 	}
-	if uid := os.Geteuid(); int64(c.UID) != int64(uid) {
-		return fmt.Errorf("%s, and this process is of user %d; Options.Admit can admit others", c, uid)
+	if err := userid.CheckOwn(c.UID); err != nil {
+		return fmt.Errorf("%s: %w; Options.Admit can admit others", c, err)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unsafe"
 
+	"github.com/usmbridge/usmbridge/internal/userid"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/internal/guard"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -30,9 +31,10 @@ type Foreign struct {
 	// no guard, or the bytes must not change under a reader. ReadOnly must be set, and Queue
 	// not.
 	Copy bool
-	// Owner decides whether memory of a user is mapped; an error is the refusal. nil admits
-	// that of this process's effective user with a Name, and any with a File, which somebody
-	// gave on purpose.
+	// Owner decides whether memory of a user is mapped; an error refuses it. nil admits any
+	// memory with a File, and with a Name that of this process's effective user. In a user
+	// namespace the kernel reports the overflow uid (65534) for every user that has no id
+	// there: with a Name nil does not admit it unless the namespace has an id for every user.
 	Owner func(uid uint32) error
 	// Queue makes the memory USM of the queue's context, as [NewUSM] does and where that
 	// works, of kind Kind. nil, or a queue of the host backend: memory of the host.
@@ -257,8 +259,8 @@ func (f *Foreign) what() string {
 }
 
 func sameUser(uid uint32) error {
-	if own := os.Geteuid(); int64(uid) != int64(own) {
-		return fmt.Errorf("this process is of user %d; Foreign.Owner can admit others", own)
+	if err := userid.CheckOwn(uid); err != nil {
+		return fmt.Errorf("%w; Foreign.Owner can admit others", err)
 	}
 	return nil
 }

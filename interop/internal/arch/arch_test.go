@@ -29,10 +29,11 @@ var layers = []layer{
 	{"memmgr/owner", nil},
 	{"syclobj", nil},
 	{"dlpack", nil},
-	{"memmgr", []string{"memmgr/owner", "syclobj"}},
-	{"usmarray", []string{"memmgr", "memmgr/owner", "syclobj", "dlpack"}},
-	{"interop", []string{"usmarray", "memmgr", "memmgr/owner", "syclobj", "dlpack"}},
-	{"examples", []string{"interop", "usmarray", "memmgr", "memmgr/owner", "syclobj", "dlpack"}},
+	{"internal/userid", nil},
+	{"memmgr", []string{"internal/userid", "memmgr/owner", "syclobj"}},
+	{"usmarray", []string{"memmgr", "memmgr/owner", "internal/userid", "syclobj", "dlpack"}},
+	{"interop", []string{"usmarray", "memmgr", "memmgr/owner", "internal/userid", "syclobj", "dlpack"}},
+	{"examples", []string{"interop", "usmarray", "memmgr", "memmgr/owner", "internal/userid", "syclobj", "dlpack"}},
 }
 
 // modules lists what packages other than tests may take from outside.

@@ -1,0 +1,46 @@
+package segment_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+)
+
+func init() {
+	peers["mapper"] = func(t talk) {
+		_, err := segment.MapForeign(segment.Foreign{Name: t.hear(), Size: 1, ReadOnly: true, Copy: true})
+		t.say("%t %v", errors.Is(err, segment.ErrRefused), err)
+	}
+}
+
+// In a user namespace the kernel reports one user id for all users that have none there. A process
+// that has this id itself does not take their shared memory for its own.
+func TestForeignOfUsersThatAreNotMapped(t *testing.T) {
+	text, err := os.ReadFile("/proc/sys/kernel/overflowuid")
+	require.NoError(t, err)
+	overflow, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	require.NoError(t, err)
+	name, _ := named(t, 1)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), peerEnv+"=mapper")
+	cmd.Stdin, cmd.Stderr = strings.NewReader(name+"\n"), os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: overflow, HostID: os.Geteuid(), Size: 1}},
+	}
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Skipf("the system does not start a process in a user namespace: %v", err)
+	}
+	require.NoError(t, err)
+	require.Regexp(t, "^true .*user namespace", string(out))
+}
