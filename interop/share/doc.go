@@ -78,11 +78,19 @@
 //
 // # What an attacker on the same machine could do
 //
-// A process of another user: connect, and be turned away by the user that the kernel names
-// (SO_PEERCRED), before a byte of it is read; take an abstract name before a server does, or a
-// name in a directory that it may write to, so that the server fails to start and those who
-// dial notice the wrong user; no more. It cannot make a server wait.
-// [Options].Admit replaces that rule on either side.
+// A process of another user can connect. It is refused by the user that the kernel reports
+// (SO_PEERCRED), before anything that it sent is read. It can also take an abstract name before a
+// server does, or a name in a directory that it may write to: then the server fails to start, and
+// Dial reports the wrong user. [Options].Admit replaces that rule on either side. In a user
+// namespace the kernel reports one user for all those that have no id there; a process that is of
+// this user itself refuses it, unless the namespace has an id for every user.
+//
+// From Linux 6.16 on, sockets take no descriptors before the process on the other side is admitted
+// (SO_PASSRIGHTS). Older kernels take them, and closing them can take as long as their sender
+// wants (a TCP socket with SO_LINGER). This is done in the background. A server does it for 64
+// refused connections at a time, and accepts no others meanwhile; its Close waits for up to a
+// second. A process that has dialled 64 such listeners gets ErrLimit from Dial until one of these
+// connections is closed.
 //
 // An admitted process: read, and unless the audience is PeersRead write, all of each
 // segment that it has an array of, at any time, even after its lease is over, since it may
@@ -95,8 +103,10 @@
 // nobody's lease. Pass on
 // what it holds a lease of, as it is and not more to be written, to whom this process admits.
 // Hold leases and keep memory from its pool, up to [Options].MaxLeases. It cannot keep others from
-// being served: each has bounds of its own on leases, segments, descriptors and queued bytes,
-// nothing waits for one that does not read, and what breaks the protocol is cut off.
+// being served: each has bounds of its own on connections (a quarter of [Options].MaxPeers),
+// leases, segments, descriptors and queued bytes, nothing waits for one that does not read, and
+// what breaks the protocol is cut off. Several processes of the server's own user together can take
+// all connections; those of any other user can take half.
 //
 // A process that lends: nothing but what is in its memory. Segments are sealed against
 // shrinking, and looked at before they are mapped, so reading them never faults; a

@@ -13,11 +13,12 @@ import (
 	"net"
 	"os"
 	"strconv"
-	"sync/atomic"
+	"sync"
 	"syscall"
 	"time"
 	"unsafe"
 
+	"github.com/usmbridge/usmbridge/internal/userid"
 	"github.com/usmbridge/usmbridge/interop/internal/pidfd"
 )
 
@@ -30,10 +31,14 @@ type link struct {
 	// Of the one who receives and of the one who sends: what their attempts, which are
 	// made once so that a message costs no closure, work on.
 	in, out attempt
+	peek    syscall.Msghdr
+
+	receiving sync.Mutex // held while receive runs
+	unusable  []int      // descriptors that were received and are no memory; under receiving
 }
 
-// attempt is one system call that may have to wait. The call itself never does, so that
-// the runtime's scheduler need not know of it, which costs as much again.
+// attempt is one system call that may have to wait for the socket. It is made again when the
+// socket is ready.
 type attempt struct {
 	try    func(fd uintptr) bool
 	wait   bool // go on waiting when the socket is not ready
@@ -52,12 +57,19 @@ func (a *attempt) prepare(b, oob []byte) {
 	a.header.SetControllen(len(oob))
 }
 
-// call makes it.
-func (a *attempt) call(number, fd, flags uintptr) {
+// message calls sendmsg or recvmsg until it is not interrupted by a signal. A call that never
+// sleeps is not reported to the runtime's scheduler, which would cost as much again.
+func message(number, fd uintptr, header *syscall.Msghdr, flags uintptr, sleeps bool) (int, syscall.Errno) {
 	for {
-		n, _, errno := syscall.RawSyscall(number, fd, uintptr(unsafe.Pointer(&a.header)), flags)
-		if a.n, a.errno = int(n), errno; errno != syscall.EINTR {
-			return
+		var n uintptr
+		var errno syscall.Errno
+		if sleeps {
+			n, _, errno = syscall.Syscall(number, fd, uintptr(unsafe.Pointer(header)), flags)
+		} else {
+			n, _, errno = syscall.RawSyscall(number, fd, uintptr(unsafe.Pointer(header)), flags)
+		}
+		if errno != syscall.EINTR {
+			return int(n), errno
 		}
 	}
 }
@@ -73,22 +85,46 @@ func newLink(conn *net.UnixConn) (*link, error) {
 	return l, nil
 }
 
-func (l *link) close() { _ = l.conn.Close() }
+// close closes the socket, in the background: the kernel then releases the descriptors that were
+// sent and not received, and their sender decides how long that takes (the release of a TCP
+// socket with SO_LINGER sleeps). released is called at the end. Call close once.
+func (l *link) close(released func()) {
+	go func() {
+		_ = l.conn.Close()
+		l.receiving.Lock() // receive has returned; from now on it receives nothing.
+		defer l.receiving.Unlock()
+		for _, fd := range l.unusable {
+			_ = syscall.Close(fd)
+		}
+		released()
+	}()
+}
 
 // interrupt has who receives return with os.ErrDeadlineExceeded, and interrupted ends that.
 // Whoever is interrupted ends it first and then looks for the reason, so that none is missed.
 func (l *link) interrupt()   { _ = l.conn.SetReadDeadline(time.Unix(1, 0)) }
 func (l *link) interrupted() { _ = l.conn.SetReadDeadline(time.Time{}) }
 
+// tryReceive peeks first: without a buffer for descriptors that releases none, and MSG_CTRUNC
+// reports whether the datagram has some. If it has, recvmsg releases those that the buffer or
+// this process has no room for, which can sleep, so that the scheduler must know of the call.
 func (l *link) tryReceive(fd uintptr) bool {
-	l.in.call(syscall.SYS_RECVMSG, fd, syscall.MSG_DONTWAIT|syscall.MSG_CMSG_CLOEXEC)
-	return l.in.errno != syscall.EAGAIN
+	a := &l.in
+	l.peek = syscall.Msghdr{}
+	a.n, a.errno = message(syscall.SYS_RECVMSG, fd, &l.peek, syscall.MSG_DONTWAIT|syscall.MSG_PEEK, false)
+	if a.errno == 0 {
+		descriptors := l.peek.Flags&syscall.MSG_CTRUNC != 0
+		a.n, a.errno = message(syscall.SYS_RECVMSG, fd, &a.header, syscall.MSG_DONTWAIT|syscall.MSG_CMSG_CLOEXEC, descriptors)
+	}
+	return a.errno != syscall.EAGAIN
 }
 
 // receive waits for a datagram. The descriptor that came with it, if one did, is a memory
 // file and the caller's; missing tells that this process had no descriptor left for it.
 // io.EOF means that the other side is closed.
 func (l *link) receive(b []byte) (n int, file *os.File, missing bool, err error) {
+	l.receiving.Lock()
+	defer l.receiving.Unlock()
 	a := &l.in
 	for try := 0; ; try++ {
 		a.prepare(b, a.oob)
@@ -105,7 +141,7 @@ func (l *link) receive(b []byte) (n int, file *os.File, missing bool, err error)
 		return 0, nil, false, os.NewSyscallError("recvmsg", a.errno)
 	}
 	if n := a.header.Controllen; n > 0 {
-		if file, err = oneDescriptor(a.oob[:n]); err != nil {
+		if file, err = l.oneDescriptor(a.oob[:n]); err != nil {
 			return 0, nil, false, err
 		}
 	}
@@ -138,34 +174,9 @@ func isMemory(fd int) bool {
 	return errno == 0
 }
 
-// strangers counts descriptors of other kinds that are being closed.
-var strangers atomic.Int64
-
-// maxStrangers bounds them: nobody new is connected while there are more, so that they are
-// as many, and two for each connection that there was, at most.
-const maxStrangers = 64
-
-// tooManyStrangers reports whether peers that were cut off keep too many goroutines closing
-// what they sent.
-func tooManyStrangers() bool { return strangers.Load() >= maxStrangers }
-
-// drop closes a descriptor that came and cannot be used. Closing what is no memory takes as
-// long as who sent it likes (a socket that lingers), so that nobody waits for it.
-func drop(fd int) {
-	if isMemory(fd) {
-		_ = syscall.Close(fd)
-		return
-	}
-	strangers.Add(1)
-	go func() {
-		_ = syscall.Close(fd)
-		strangers.Add(-1)
-	}()
-}
-
-// oneDescriptor takes the descriptors out of a control message; more than one is refused,
-// as is one of something else than memory, and none of them stays.
-func oneDescriptor(oob []byte) (*os.File, error) {
+// oneDescriptor takes the descriptors out of a control message. It refuses more than one, and a
+// descriptor that is not of a memory file. The link closes those together with its socket.
+func (l *link) oneDescriptor(oob []byte) (*os.File, error) {
 	messages, err := syscall.ParseSocketControlMessage(oob)
 	var all []int
 	for i := range messages {
@@ -178,9 +189,7 @@ func oneDescriptor(oob []byte) (*os.File, error) {
 		// the runtime's poller.
 		return os.NewFile(uintptr(all[0]), "segment"), nil
 	}
-	for _, fd := range all {
-		drop(fd)
-	}
+	l.unusable = append(l.unusable, all...)
 	switch {
 	case len(all) == 0 && err == nil:
 		return nil, nil
@@ -191,8 +200,9 @@ func oneDescriptor(oob []byte) (*os.File, error) {
 }
 
 func (l *link) trySend(fd uintptr) bool {
-	l.out.call(syscall.SYS_SENDMSG, fd, syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL)
-	return l.out.errno != syscall.EAGAIN || !l.out.wait
+	a := &l.out
+	a.n, a.errno = message(syscall.SYS_SENDMSG, fd, &a.header, syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL, false)
+	return a.errno != syscall.EAGAIN || !a.wait
 }
 
 // send sends one datagram, whole or not at all. Where the other side has no room it waits
@@ -284,9 +294,36 @@ func (l *link) watchPeer(pid int) (*pidfd.Process, error) {
 	return p, err
 }
 
+// soPassRights is SO_PASSRIGHTS, Linux 6.16. Tests set it to an option that no kernel has.
+var soPassRights = 83
+
+// passDescriptors decides whether a socket takes descriptors: without, the sender's sendmsg fails
+// with EPERM. Older kernels have no such option, and always take them.
+func passDescriptors(raw syscall.RawConn, pass bool) error {
+	value := 0
+	if pass {
+		value = 1
+	}
+	var err error
+	failed := raw.Control(func(fd uintptr) {
+		err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, soPassRights, value)
+	})
+	if errors.Is(err, syscall.ENOPROTOOPT) {
+		err = nil
+	}
+	return errors.Join(failed, os.NewSyscallError("setsockopt(SO_PASSRIGHTS)", err))
+}
+
+// refuseDescriptors is the Control function of sockets: they take no descriptors, and the
+// connections of a listener inherit that.
+func refuseDescriptors(_, _ string, raw syscall.RawConn) error { return passDescriptors(raw, false) }
+
+// takeDescriptors is called for a process that was admitted, before it is greeted.
+func (l *link) takeDescriptors() error { return passDescriptors(l.raw, true) }
+
 // listen opens the socket of an address.
 func listen(ctx context.Context, name, file string) (*listener, error) {
-	var lc net.ListenConfig
+	lc := net.ListenConfig{Control: refuseDescriptors}
 	if file == "" {
 		l, err := lc.Listen(ctx, "unixpacket", name)
 		if err != nil {
@@ -303,7 +340,7 @@ func listen(ctx context.Context, name, file string) (*listener, error) {
 	defer lock.release()
 	l, err := lc.Listen(ctx, "unixpacket", file)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		if err = removeStale(file); err == nil {
+		if err = removeStale(ctx, file); err == nil {
 			l, err = lc.Listen(ctx, "unixpacket", file)
 		}
 	}
@@ -320,7 +357,7 @@ func listen(ctx context.Context, name, file string) (*listener, error) {
 }
 
 func dial(ctx context.Context, name string) (*net.UnixConn, error) {
-	var d net.Dialer
+	d := net.Dialer{Control: refuseDescriptors}
 	c, err := d.DialContext(ctx, "unixpacket", name)
 	if err != nil {
 		return nil, err
@@ -354,7 +391,7 @@ func ending(pid int) bool {
 
 // removeStale takes away the socket file of a process that is gone: a socket, of this
 // user, at which nobody listens. The caller has the lock.
-func removeStale(file string) error {
+func removeStale(ctx context.Context, file string) error {
 	info, err := os.Lstat(file)
 	if err != nil {
 		return err
@@ -363,10 +400,10 @@ func removeStale(file string) error {
 	if !ok || info.Mode().Type() != os.ModeSocket {
 		return fmt.Errorf("%s is there and is no socket; it stays", file)
 	}
-	if int(st.Uid) != os.Geteuid() {
-		return fmt.Errorf("%s is a socket of user %d; it stays", file, st.Uid)
+	if err := userid.CheckOwn(st.Uid); err != nil {
+		return fmt.Errorf("%s is a socket of user %d, and it stays: %w", file, st.Uid, err)
 	}
-	c, err := net.Dial("unixpacket", file)
+	c, err := dial(ctx, file)
 	if err == nil {
 		_ = c.Close()
 		return fmt.Errorf("somebody listens at %s", file)

@@ -22,7 +22,8 @@ type link struct{}
 func newLink(*net.UnixConn) (*link, error)                      { return nil, errUnsupported }
 func (*link) interrupt()                                        {}
 func (*link) interrupted()                                      {}
-func (*link) close()                                            {}
+func (*link) close(func())                                      {}
+func (*link) takeDescriptors() error                            { return errUnsupported }
 func (*link) receive([]byte) (int, *os.File, bool, error)       { return 0, nil, false, errUnsupported }
 func (*link) send([]byte, *os.File, bool) (bool, error)         { return false, errUnsupported }
 func (*link) credentials() (Credentials, error)                 { return Credentials{}, errUnsupported }
@@ -31,6 +32,5 @@ func listen(context.Context, string, string) (*listener, error) { return nil, er
 func dial(context.Context, string) (*net.UnixConn, error)       { return nil, errUnsupported }
 func duplicate(*os.File) (*os.File, error)                      { return nil, errUnsupported }
 
-func maxHeld() int64         { return 0 }
-func ending(int) bool        { return false }
-func tooManyStrangers() bool { return false }
+func maxHeld() int64  { return 0 }
+func ending(int) bool { return false }

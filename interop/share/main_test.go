@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -31,6 +32,9 @@ const (
 
 func TestMain(m *testing.M) {
 	if name := os.Getenv(roleEnv); name != "" {
+		if os.Getenv(olderKernelEnv) != "" {
+			share.ActAsOlderKernel()
+		}
 		role, ok := roles[name]
 		if !ok {
 			fmt.Println("error: no such role:", name)
@@ -57,14 +61,26 @@ type other struct {
 // start starts a second process; it is killed with the test, at the latest.
 func start(t testing.TB, role, address string) *other {
 	t.Helper()
+	return startAs(t, role, address, nil)
+}
+
+// startAs is start with attributes of the process. If the system does not allow them, the test
+// is skipped.
+func startAs(t testing.TB, role, address string, attributes *syscall.SysProcAttr) *other {
+	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^$")
+	cmd.SysProcAttr = attributes
 	cmd.Env = append(os.Environ(), roleEnv+"="+role, addressEnv+"="+address)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
+	err = cmd.Start()
+	if attributes != nil && err != nil {
+		t.Skipf("the system does not start such a process: %v", err)
+	}
+	require.NoError(t, err)
 	o := &other{t: t, cmd: cmd, in: in, lines: make(chan string, 1024)}
 	go func() {
 		defer close(o.lines)

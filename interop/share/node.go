@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/usmbridge/usmbridge/internal/userid"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
@@ -20,6 +21,7 @@ type node struct {
 
 	mu        sync.Mutex
 	peers     map[*Peer]struct{}
+	places    places
 	published map[string]*published
 	closed    bool
 	clock     *time.Timer // runs while there are peers or unopened handles
@@ -77,7 +79,7 @@ func (n *node) everybody() []*Peer {
 	return all
 }
 
-// join adds a connection.
+// join adds a connection whose process has greeted.
 func (n *node) join(p *Peer) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -95,6 +97,50 @@ func (n *node) leave(p *Peer) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.peers, p)
+}
+
+// places counts the connections of a server from the admission of their processes until the
+// kernel has released their sockets: before the greeting and after the end too.
+type places struct {
+	all       int
+	byProcess map[int]int // processes of other PID namespaces are one here, number 0
+	byUser    map[uint32]int
+}
+
+// takePlace bounds the connections of one process, and of the processes of one user, so that they
+// leave places to others. The server's own user is not bounded: it can end the server.
+func (n *node) takePlace(c Credentials) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	pl, most := &n.places, n.options.MaxPeers
+	switch {
+	case pl.byProcess[c.PID] >= (most+3)/4:
+		return opError("connect", ErrLimit, "%v has %d connections, a quarter of Options.MaxPeers", c, pl.byProcess[c.PID])
+	case pl.byUser[c.UID] >= (most+1)/2 && userid.CheckOwn(c.UID) != nil:
+		return opError("connect", ErrLimit, "the processes of user %d have %d connections, half of Options.MaxPeers", c.UID, pl.byUser[c.UID])
+	case pl.all >= 2*most:
+		return opError("connect", ErrLimit, "%d connections begin, are there, or end, twice Options.MaxPeers", pl.all)
+	}
+	if pl.byProcess == nil {
+		pl.byProcess, pl.byUser = map[int]int{}, map[uint32]int{}
+	}
+	pl.all++
+	pl.byProcess[c.PID]++
+	pl.byUser[c.UID]++
+	return nil
+}
+
+func (n *node) leavePlace(c Credentials) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	pl := &n.places
+	pl.all--
+	if pl.byProcess[c.PID]--; pl.byProcess[c.PID] == 0 {
+		delete(pl.byProcess, c.PID)
+	}
+	if pl.byUser[c.UID]--; pl.byUser[c.UID] == 0 {
+		delete(pl.byUser, c.UID)
+	}
 }
 
 func (n *node) stats() (s Stats) {

@@ -85,3 +85,34 @@ func TestEnding(t *testing.T) {
 	require.NoError(t, child.Wait())
 	require.True(t, ending(child.Process.Pid))
 }
+
+// A process, and the processes of another user, leave places to others. A place is free again
+// when the kernel has released the socket.
+func TestPlaces(t *testing.T) {
+	n := newNode(Options{MaxPeers: 8})
+	own, other := uint32(os.Geteuid()), uint32(os.Geteuid()+1) //nolint:gosec // user ids
+	process := func(pid int, uid uint32) Credentials { return Credentials{PID: pid, UID: uid} }
+	for pid := 1; pid <= 2; pid++ { // a quarter for each process
+		require.NoError(t, n.takePlace(process(pid, other)))
+		require.NoError(t, n.takePlace(process(pid, other)))
+		require.ErrorIs(t, n.takePlace(process(pid, other)), ErrLimit)
+	}
+	require.ErrorIs(t, n.takePlace(process(3, other)), ErrLimit, "the user has half")
+	for pid := 11; pid <= 16; pid++ {
+		require.NoError(t, n.takePlace(process(pid, own)))
+		require.NoError(t, n.takePlace(process(pid, own)))
+	}
+	require.ErrorIs(t, n.takePlace(process(17, own)), ErrLimit, "twice MaxPeers begin, are there, or end")
+	n.leavePlace(process(1, other))
+	require.NoError(t, n.takePlace(process(3, other)))
+	for _, c := range []Credentials{process(1, other), process(2, other), process(2, other), process(3, other)} {
+		n.leavePlace(c)
+	}
+	for pid := 11; pid <= 16; pid++ {
+		n.leavePlace(process(pid, own))
+		n.leavePlace(process(pid, own))
+	}
+	require.Zero(t, n.places.all)
+	require.Empty(t, n.places.byProcess)
+	require.Empty(t, n.places.byUser)
+}

@@ -59,7 +59,12 @@ type Options struct {
 	// the next array in it costs no mapping; 10 s. See [Peer.Trim].
 	Idle time.Duration
 
-	MaxPeers    int // processes connected to a server; 256
+	// MaxPeers bounds the connections of a server; 256. One process has a quarter of them at
+	// most, and the processes of a user other than the server's have half. Both count a
+	// connection from the admission of its process, before any greeting, until the kernel has
+	// released its socket. Processes of other PID namespaces, which have no number here, count
+	// as one process.
+	MaxPeers    int
 	MaxUnopened int // handles of this process that nobody opened yet, in all; 65,536. Others pass on half of them at most, and each process a 16th
 	MaxLeases   int // arrays of ours that a peer holds, and of a peer's that we hold; 65,536
 	MaxSegments int // segments of ours that a peer knows, each a descriptor there, and of a peer's that we know; 1,024

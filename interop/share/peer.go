@@ -22,6 +22,7 @@ type Peer struct {
 	watch       *pidfd.Process
 	credentials Credentials
 	address     string // of the socket that was dialled, as who listens there named it; "" for who dialled here
+	closeLink   func() // of link, once
 	receives    bool   // somebody here is told of the connection, and may receive
 
 	// Under the mutex of the node's leases.
@@ -67,9 +68,9 @@ type Peer struct {
 // maxCalls is how many calls one side has under way.
 const maxCalls = 128
 
-func newPeer(n *node, l *link, w *pidfd.Process, c Credentials, receives bool) *Peer {
+func newPeer(n *node, l *link, w *pidfd.Process, c Credentials, receives bool, closeLink func()) *Peer {
 	p := &Peer{
-		node: n, link: l, watch: w, credentials: c, receives: receives, credits: make(chan struct{}, maxCalls),
+		node: n, link: l, watch: w, credentials: c, receives: receives, closeLink: closeLink, credits: make(chan struct{}, maxCalls),
 		reading: make(chan struct{}, 1), resume: make(chan struct{}, 1), buffer: make([]byte, maxDatagram),
 		done: make(chan struct{}), calls: map[uint64]*call{},
 		sent: map[segment.ID]known{}, held: map[segment.ID]*held{}, declined: map[segment.ID]error{},
@@ -314,7 +315,7 @@ func (p *Peer) fail(err error) {
 	p.mu.Unlock()
 	p.end()
 
-	p.link.close()
+	p.closeLink()
 	p.watch.Close()
 	for _, c := range unanswered {
 		<-p.credits

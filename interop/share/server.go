@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -26,6 +27,8 @@ type Server struct {
 	address  string // as Dial takes it
 	stop     context.CancelFunc
 	stopped  context.Context
+
+	unadmitted chan struct{} // one for each connection that is not admitted, until its socket is released
 
 	mu     sync.Mutex
 	peers  map[string]*dialled // by the maker's address
@@ -61,7 +64,10 @@ func Listen(ctx context.Context, address string, o Options) (*Server, error) {
 		}
 		return nil, opError(op, ErrAddress, "%q: %w", address, err)
 	}
-	s := &Server{node: newNode(o), listener: l, address: name, peers: map[string]*dialled{}, parted: map[*Peer]struct{}{}}
+	s := &Server{
+		node: newNode(o), listener: l, address: name, unadmitted: make(chan struct{}, maxUnadmitted),
+		peers: map[string]*dialled{}, parted: map[*Peer]struct{}{},
+	}
 	if file != "" {
 		s.address = fileScheme + file
 	}
@@ -75,22 +81,33 @@ func Listen(ctx context.Context, address string, o Options) (*Server, error) {
 // Address is where the server listens, as [Dial] takes it in any process.
 func (s *Server) Address() string { return s.address }
 
+// maxUnadmitted bounds the connections of a server whose processes are not admitted, those that
+// were refused included until their sockets are released. On kernels without SO_PASSRIGHTS each of
+// them can occupy a thread for as long as its process wants.
+const maxUnadmitted = 64
+
 // accept takes connections until the server is closed.
 func (s *Server) accept() {
 	for {
+		select {
+		case s.unadmitted <- struct{}{}:
+		case <-s.stopped.Done():
+			return
+		}
 		c, err := s.listener.Accept()
 		switch {
 		case err == nil:
 			conn, _ := c.(*net.UnixConn)
 			go s.welcome(conn)
+			continue
 		case errors.Is(err, net.ErrClosed):
 			return
-		default: // no descriptor or memory is left for the moment
-			select {
-			case <-s.stopped.Done():
-				return
-			case <-time.After(20 * time.Millisecond):
-			}
+		}
+		<-s.unadmitted
+		select { // no descriptor or memory is left for the moment
+		case <-s.stopped.Done():
+			return
+		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
@@ -131,54 +148,81 @@ func (s *Server) part(p *Peer) {
 	}
 }
 
+// admit decides whether the process that connected is served, and exchanges greetings with it.
+// It has a place from its admission on, and is a peer from its greeting on: until then it cannot
+// send descriptors.
 func (s *Server) admit(conn *net.UnixConn) (*Peer, error) {
+	n := s.node
 	l, err := newLink(conn)
 	if err != nil {
 		_ = conn.Close()
+		<-s.unadmitted
 		return nil, err
 	}
 	c, err := l.credentials()
+	if err == nil {
+		if refusal := n.options.admits(c); refusal != nil {
+			err = opError("connect", ErrRefused, "%w", refusal)
+		}
+	}
+	if err == nil {
+		err = n.takePlace(c)
+	}
 	if err != nil {
-		l.close()
-		return nil, err
+		return nil, turnAway(l, err, func() { <-s.unadmitted })
 	}
-	if err := s.node.options.admits(c); err != nil {
-		return nil, turnAway(l, opError("connect", ErrRefused, "%w", err))
-	}
+	<-s.unadmitted
+	leavePlace := func() { n.leavePlace(c) }
 	w, err := l.watchPeer(c.PID)
 	if err != nil {
-		return nil, turnAway(l, opError("connect", ErrRefused, "%v: nothing would tell its end: %w", c, err))
+		return nil, turnAway(l, opError("connect", ErrRefused, "%v: nothing would tell its end: %w", c, err), leavePlace)
 	}
-	p := newPeer(s.node, l, w, c, s.node.options.Connected != nil)
-	if tooManyStrangers() {
-		err = opError("connect", ErrLimit, "descriptors that processes sent which were cut off are still being closed")
-	} else if err = s.node.join(p); err == nil {
-		if err = conn.SetDeadline(time.Now().Add(greeting)); err == nil {
-			if err = hear(l); err == nil {
-				err = hello(l)
-			}
-		}
-		if err == nil {
-			err = conn.SetDeadline(time.Time{})
-		}
-		if err != nil {
-			s.node.leave(p)
-		}
-	}
-	if err != nil {
-		w.Close()
-		return nil, turnAway(l, err)
+	p := newPeer(n, l, w, c, n.options.Connected != nil, func() { l.close(leavePlace) })
+	if err = s.greet(conn, p); err != nil {
+		refuse(l, err)
+		p.fail(err)
+		return nil, err
 	}
 	p.guard()
 	return p, nil
 }
 
-// turnAway tells a process why it is not served, if it listens, and hangs up.
-func turnAway(l *link, err error) error {
+// greet waits for the greeting of a process, makes it a peer, and greets it.
+func (s *Server) greet(conn *net.UnixConn, p *Peer) error {
+	if err := conn.SetDeadline(time.Now().Add(greeting)); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(s.stopped, func() { _ = conn.SetDeadline(time.Now()) })
+	err := hear(p.link)
+	if !stop() {
+		return opError("connect", ErrClosed, "the server was closed")
+	}
+	if err == nil {
+		err = s.node.join(p)
+	}
+	if err != nil {
+		return err
+	}
+	if err = p.link.takeDescriptors(); err == nil {
+		err = hello(p.link)
+	}
+	if err == nil {
+		err = conn.SetDeadline(time.Time{})
+	}
+	return err
+}
+
+// turnAway refuses a process and ends the connection.
+func turnAway(l *link, err error, released func()) error {
+	refuse(l, err)
+	l.close(released)
+	return err
+}
+
+// refuse sends the reason why a process is not served, if the socket has room for it.
+func refuse(l *link, err error) {
 	b := appendFrame(nil, frameRefused, 0, func(b []byte) []byte { return appendRefusal(b, err) })
 	_, _ = l.send(b, nil, false)
-	l.close()
-	return err
 }
 
 func hello(l *link) error {
@@ -232,6 +276,9 @@ func connect(ctx context.Context, op, address string, n *node, receives bool) (*
 	if err != nil {
 		return nil, err
 	}
+	if err := roomToDial(ctx); err != nil {
+		return nil, named(op, err)
+	}
 	conn, err := dial(ctx, name)
 	if err != nil {
 		if ctx.Err() != nil || errors.Is(err, errors.ErrUnsupported) {
@@ -252,6 +299,34 @@ func connect(ctx context.Context, op, address string, n *node, receives bool) (*
 	n.wind()
 	go p.read()
 	return p, nil
+}
+
+// releasing counts the sockets of connections that this process dialled, while they are released.
+var releasing atomic.Int64
+
+// maxReleasing bounds them: see maxUnadmitted.
+const maxReleasing = 64
+
+// roomToDial waits a moment while too many sockets are being released.
+func roomToDial(ctx context.Context) error {
+	for wait := time.Millisecond; releasing.Load() >= maxReleasing; wait *= 2 {
+		if wait > longestExit {
+			return opError("connect", ErrLimit, "%d connections that this process dialled are over, and the kernel is still closing "+
+				"the descriptors that were sent on them; dial again later", releasing.Load())
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// release is close for a connection that this process dialled.
+func (l *link) release() {
+	releasing.Add(1)
+	l.close(func() { releasing.Add(-1) })
 }
 
 // greet finds out who listens and greets.
@@ -276,13 +351,16 @@ func greet(ctx context.Context, conn *net.UnixConn, n *node, receives bool) (*Pe
 		w, err = l.watchPeer(c.PID)
 	}
 	if err != nil {
-		l.close()
+		l.release()
 		return nil, err
 	}
-	p := newPeer(n, l, w, c, receives)
+	p := newPeer(n, l, w, c, receives, l.release)
 	p.address = conn.RemoteAddr().String() // the kernel's: a link to a socket file has another name
 	p.guard()
-	if err = hello(l); err == nil || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
+	if err = l.takeDescriptors(); err == nil {
+		err = hello(l)
+	}
+	if err == nil || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
 		err = hear(l) // a refusal may lie there already
 	}
 	if err == nil && !stop() {

@@ -1,0 +1,12 @@
+//go:build linux
+
+package share
+
+// Bounds of connections that are not admitted, and of sockets that are being released.
+const (
+	MaxUnadmitted = maxUnadmitted
+	MaxReleasing  = maxReleasing
+)
+
+// ActAsOlderKernel has this process not use SO_PASSRIGHTS.
+func ActAsOlderKernel() { soPassRights = 1 << 20 }

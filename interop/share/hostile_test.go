@@ -1,0 +1,438 @@
+//go:build linux
+
+package share_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/share"
+)
+
+// olderKernelEnv makes a role behave as on a kernel without SO_PASSRIGHTS.
+const olderKernelEnv = "USMBRIDGE_TEST_SHARE_OLDER_KERNEL"
+
+func init() {
+	roles["refuse"] = roleRefuse
+	roles["refused"] = roleRefused
+	roles["silent"] = roleSilent
+	roles["crowd"] = roleCrowd
+}
+
+var errNobody = errors.New("this test admits no process")
+
+// roleRefuse serves and admits no process. Decisions wait for the first line of standard input.
+// For each further line it prints its number of threads. Idle threads of a Go program do not end,
+// so that this is also the highest number so far.
+func roleRefuse(string) error {
+	decide := make(chan struct{})
+	s, err := share.Listen(context.Background(), "", share.Options{Admit: func(share.Credentials) error {
+		<-decide
+		return errNobody
+	}})
+	if err != nil {
+		return err
+	}
+	fmt.Println(s.Address())
+	told()
+	close(decide)
+	for told() {
+		tasks, err := os.ReadDir("/proc/self/task")
+		if err != nil {
+			return err
+		}
+		fmt.Println(len(tasks))
+	}
+	return s.Close()
+}
+
+// roleRefused dials an address again and again and refuses the listener there each time. Each
+// decision waits for a line of standard input. It prints the result of each attempt.
+func roleRefused(address string) error {
+	for {
+		p, err := share.Dial(context.Background(), address, share.Options{Admit: func(share.Credentials) error {
+			told()
+			return errNobody
+		}})
+		switch {
+		case err == nil:
+			return fmt.Errorf("connected with %v", p)
+		case errors.Is(err, share.ErrRefused):
+			fmt.Println("refused")
+		case errors.Is(err, share.ErrLimit):
+			fmt.Println("limit")
+		case errors.Is(err, share.ErrAddress):
+			return nil
+		default:
+			return err
+		}
+	}
+}
+
+// roleSilent opens one connection more than MaxPeers of the server and does not greet. It
+// reports when the server has refused the first one.
+func roleSilent(address string) error {
+	refused := make(chan error, crowdedPeers+1)
+	for range crowdedPeers + 1 {
+		c, err := net.Dial("unixpacket", address)
+		if err != nil {
+			return err
+		}
+		go func() {
+			_, err := c.Read(make([]byte, 1<<14))
+			refused <- err
+		}()
+	}
+	<-refused
+	fmt.Println("full")
+	told()
+	return nil
+}
+
+// roleCrowd connects as often as it can and prints how often that was.
+func roleCrowd(address string) error {
+	for n := 0; ; n++ {
+		_, err := share.Dial(context.Background(), address, share.Options{})
+		if errors.Is(err, share.ErrLimit) {
+			fmt.Println(n)
+			told()
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// crowdedPeers is MaxPeers of a server under test. A process may have a quarter of them.
+const crowdedPeers = 16
+
+// lingeringFor returns a TCP socket whose close sleeps: until release is called, but at most for
+// a number of seconds.
+func lingeringFor(t testing.TB, seconds int32) (fd int, release func()) {
+	t.Helper()
+	small := func(fd int) error {
+		return errors.Join(syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_SNDBUF, 1<<12),
+			syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_RCVBUF, 1<<12))
+	}
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
+		return errors.Join(c.Control(func(fd uintptr) { err = small(int(fd)) }), err)
+	}}
+	l, err := config.Listen(context.Background(), "tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	fd, err = syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	require.NoError(t, small(fd))
+	at, ok := l.Addr().(*net.TCPAddr)
+	require.True(t, ok)
+	require.NoError(t, syscall.Connect(fd, &syscall.SockaddrInet4{Port: at.Port, Addr: [4]byte{127, 0, 0, 1}}))
+	end, err := l.Accept()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = end.Close() })
+	require.NoError(t, syscall.SetsockoptLinger(fd, syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1, Linger: seconds}))
+	require.NoError(t, syscall.SetNonblock(fd, true))
+	for err == nil {
+		_, err = syscall.Write(fd, make([]byte, 1<<16))
+	}
+	require.ErrorIs(t, err, syscall.EAGAIN)
+	return fd, func() { _ = end.Close() } // It has unread data, so that this resets the connection.
+}
+
+// whileStopped runs f while the process is stopped: it receives nothing meanwhile.
+func (o *other) whileStopped(f func()) {
+	o.t.Helper()
+	require.NoError(o.t, o.cmd.Process.Signal(syscall.SIGSTOP))
+	eventually(o.t, func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", o.cmd.Process.Pid))
+		_, state, _ := strings.Cut(string(stat), ") ")
+		return err == nil && strings.HasPrefix(state, "T")
+	}, "it is not stopped")
+	f()
+	require.NoError(o.t, o.cmd.Process.Signal(syscall.SIGCONT))
+}
+
+// pass sends a datagram with descriptors, and closes them here: the receiver, which must not
+// receive meanwhile, then has the last references.
+func pass(t testing.TB, c *net.UnixConn, b []byte, fds ...int) error {
+	t.Helper()
+	_, _, err := c.WriteMsgUnix(b, syscall.UnixRights(fds...), nil)
+	for _, fd := range fds {
+		if err != nil { // The last reference is here: do not sleep in this process.
+			require.NoError(t, syscall.SetsockoptLinger(fd, syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{}))
+		}
+		require.NoError(t, syscall.Close(fd))
+	}
+	return err
+}
+
+// onKernels runs a test for the running kernel, and for one without SO_PASSRIGHTS. guarded
+// reports whether the kernel keeps descriptors from a process that is not admitted.
+func onKernels(t *testing.T, f func(t *testing.T, guarded bool)) {
+	t.Helper()
+	t.Run("this kernel", func(t *testing.T) {
+		fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, syscall.Close(fd)) }()
+		const soPassRights = 83
+		if errors.Is(syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, soPassRights, 0), syscall.ENOPROTOOPT) {
+			t.Skip("it has no SO_PASSRIGHTS (Linux 6.16)")
+		}
+		f(t, true)
+	})
+	t.Run("older kernel", func(t *testing.T) {
+		t.Setenv(olderKernelEnv, "1")
+		f(t, false)
+	})
+}
+
+// A process that is not admitted cannot occupy the threads of a server, although each of its
+// connections holds a socket whose close sleeps.
+func TestRefusedProcessesOccupyFewThreads(t *testing.T) {
+	onKernels(t, func(t *testing.T, guarded bool) {
+		const connections = 160
+		o := start(t, "refuse", "")
+		address := o.line()
+		over := make(chan struct{}, connections)
+		var releases []func()
+		for range connections {
+			c, err := net.Dial("unixpacket", address)
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = c.Close() })
+			fd, release := lingeringFor(t, 600)
+			releases = append(releases, release)
+			err = pass(t, c.(*net.UnixConn), []byte("x"), fd)
+			if guarded {
+				require.ErrorIs(t, err, syscall.EPERM)
+			} else {
+				require.NoError(t, err)
+			}
+			go func() {
+				b := make([]byte, 1<<14)
+				for {
+					n, err := c.Read(b)
+					if n == 0 || err != nil && !errors.Is(err, syscall.ECONNRESET) {
+						break
+					}
+				}
+				over <- struct{}{}
+			}()
+		}
+		o.say("") // The server decides.
+		begun := 0
+		await := func(n int, most time.Duration) bool {
+			for ; begun < n; begun++ {
+				select {
+				case <-over:
+				case <-time.After(most):
+					return false
+				}
+			}
+			return true
+		}
+		if !guarded { // Each close sleeps until its release.
+			require.True(t, await(share.MaxUnadmitted, soon))
+			require.False(t, await(connections, time.Second/2), "all of them are being closed at once")
+			require.Equal(t, share.MaxUnadmitted, begun)
+			for _, release := range releases {
+				release()
+			}
+		}
+		require.True(t, await(connections, soon), "a connection that was refused stays")
+		o.say("")
+		threads, err := strconv.Atoi(o.line())
+		require.NoError(t, err)
+		require.Less(t, threads, share.MaxUnadmitted+40)
+		_, err = share.Dial(background(t), address, share.Options{})
+		require.ErrorIs(t, err, share.ErrRefused, "it still answers")
+		o.finish()
+	})
+}
+
+// A listener that is not admitted cannot delay Dial, although it sends sockets whose close
+// sleeps, and cannot occupy the threads of a process that dials again and again.
+func TestDialIsNotDelayedByTheListener(t *testing.T) {
+	onKernels(t, func(t *testing.T, guarded bool) {
+		l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: abstractName(), Net: "unixpacket"})
+		require.NoError(t, err)
+		o := start(t, "refused", l.Addr().String())
+		squat := func() (release func()) {
+			c, err := l.AcceptUnix()
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = c.Close() })
+			fd, release := lingeringFor(t, 600)
+			err = pass(t, c, []byte("x"), fd)
+			if guarded {
+				require.ErrorIs(t, err, syscall.EPERM)
+			} else {
+				require.NoError(t, err)
+			}
+			o.say("") // It refuses.
+			return release
+		}
+		releases := []func(){squat()}
+		o.expect("refused")
+		if guarded {
+			for range 2 * share.MaxReleasing {
+				squat()
+				o.expect("refused")
+			}
+		} else {
+			for range share.MaxReleasing - 1 {
+				releases = append(releases, squat())
+				o.expect("refused")
+			}
+			o.expect("limit")
+			for _, release := range releases {
+				release()
+			}
+			o.say("")
+			for again := o.line(); again != "refused"; again = o.line() {
+				require.Equal(t, "limit", again)
+			}
+		}
+		require.NoError(t, l.Close())
+		o.kill()
+	})
+}
+
+// A process that is admitted sends descriptors after the greetings, and not before.
+func TestDescriptorsBeforeTheGreeting(t *testing.T) {
+	onKernels(t, func(t *testing.T, guarded bool) {
+		o := start(t, "serve", "")
+		address := o.line()
+		open := func() (*net.UnixConn, int) {
+			c, err := net.Dial("unixpacket", address)
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = c.Close() })
+			require.NoError(t, c.SetDeadline(time.Now().Add(soon)))
+			fd, release := lingeringFor(t, 600)
+			t.Cleanup(release)
+			return c.(*net.UnixConn), fd
+		}
+		b := make([]byte, 1<<14)
+		c, fd := open()
+		var err error
+		o.whileStopped(func() { err = pass(t, c, greetingFrame(), fd) })
+		if guarded {
+			require.ErrorIs(t, err, syscall.EPERM)
+			_, err = c.Write(greetingFrame())
+			require.NoError(t, err)
+			_, err = c.Read(b)
+			require.NoError(t, err)
+			require.EqualValues(t, 1, b[0], "a greeting")
+			f, err := os.Open(os.DevNull)
+			require.NoError(t, err)
+			fd, err = syscall.Dup(int(f.Fd()))
+			require.NoError(t, err)
+			require.NoError(t, f.Close())
+			require.NoError(t, pass(t, c, frameOf(7, 1, []byte("\x01a")), fd), "from now on they are its own to send")
+		} else {
+			require.NoError(t, err)
+			n, err := c.Read(b)
+			require.NoError(t, err)
+			require.EqualValues(t, 2, b[0], "a refusal")
+			require.Contains(t, string(b[:n]), "a descriptor")
+		}
+		cutOff(t, c)
+		p, err := share.Dial(background(t), address, share.Options{})
+		require.NoError(t, err, "others are served")
+		hangUp(t, p)
+		o.finish()
+	})
+}
+
+// greetingFrame is the greeting of a process that follows the protocol.
+func greetingFrame() []byte {
+	return frameOf(1, 0, slices.Concat([]byte("USM1"), []byte{share.ProtocolVersion, 0, 0, 0}))
+}
+
+// A process that is admitted has a part of a server's connections, whether it greets or not.
+func TestOneProcessLeavesConnectionsToOthers(t *testing.T) {
+	for _, role := range []string{"silent", "crowd"} {
+		t.Run(role, func(t *testing.T) {
+			s := listen(t, share.Options{MaxPeers: crowdedPeers})
+			o := start(t, role, s.Address())
+			if role == "silent" {
+				o.expect("full")
+				require.Zero(t, s.Stats().Peers, "it did not greet")
+			} else {
+				o.expect(strconv.Itoa(crowdedPeers / 4))
+			}
+			p, err := share.Dial(background(t), s.Address(), share.Options{})
+			require.NoError(t, err)
+			hangUp(t, p)
+			o.finish()
+		})
+	}
+}
+
+// Descriptors that the kernel drops because they are too many do not hold a processor of the
+// receiver while their close sleeps.
+func TestSurplusDescriptorsLeaveTheSchedulerAlone(t *testing.T) {
+	t.Setenv("GOMAXPROCS", "1")
+	o := start(t, "serve", "")
+	address := o.line()
+	c, err := net.Dial("unixpacket", address)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	_, err = c.Write(greetingFrame())
+	require.NoError(t, err)
+	_, err = c.Read(make([]byte, 1<<14))
+	require.NoError(t, err)
+	var fds []int
+	var releases []func()
+	for range 8 {
+		fd, release := lingeringFor(t, 600)
+		fds, releases = append(fds, fd), append(releases, release)
+	}
+	o.whileStopped(func() { require.NoError(t, pass(t, c.(*net.UnixConn), frameOf(7, 1, []byte("\x01a")), fds...)) })
+	for range 3 {
+		p, err := share.Dial(background(t), address, share.Options{})
+		require.NoError(t, err, "others are served meanwhile")
+		a, err := p.Attach(background(t), "a")
+		require.NoError(t, err)
+		a.Release()
+		hangUp(t, p)
+	}
+	// A thread that holds a processor is interrupted by a signal after 10 ms, which ends the sleep.
+	raw, err := c.(*net.UnixConn).SyscallConn()
+	require.NoError(t, err)
+	require.NoError(t, raw.Control(func(fd uintptr) {
+		_, _, err = syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+	}))
+	require.ErrorIs(t, err, syscall.EAGAIN, "it is cut off: the sleep was interrupted")
+	for _, release := range releases {
+		release()
+	}
+	cutOff(t, c.(*net.UnixConn))
+	o.finish()
+}
+
+// In a user namespace the kernel reports one user id for all users that have none there. A
+// process that has this id itself does not take them for its own user.
+func TestUsersThatAreNotMapped(t *testing.T) {
+	text, err := os.ReadFile("/proc/sys/kernel/overflowuid")
+	require.NoError(t, err)
+	overflow, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	require.NoError(t, err)
+	o := startAs(t, "serve", "", &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: overflow, HostID: os.Geteuid(), Size: 1}},
+	})
+	_, err = share.Dial(background(t), o.line(), share.Options{})
+	require.ErrorIs(t, err, share.ErrRefused)
+	require.ErrorContains(t, err, "user namespace")
+	o.finish()
+}
