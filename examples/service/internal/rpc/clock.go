@@ -7,7 +7,11 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
+
+	"github.com/usmbridge/usmbridge/examples/service/internal/oip"
 )
 
 // Why a call's context was ended from this side.
@@ -16,25 +20,101 @@ var (
 	errDraining = errors.New("the server is draining")
 )
 
-type cancelKey struct{}
+// errExpired is the error of a call whose deadline has passed.
+var errExpired = oip.Errorf(oip.Deadline, "the request's time is over")
 
-// timed gives the calls that move tensors a context that their handler can end: waits
-// inside gRPC's transport, for bytes or for room in a window, end with it. Other calls of one
-// message have a time for all that they do, since gRPC waits for that message before it calls
-// anything of ours; streams are counted, and rest as long as they like.
-func (s *Server) timed(ctx context.Context, info *tap.Info) (context.Context, error) {
+type controlKey struct{}
+
+// control is how a handler ends the context of its call.
+type control struct {
+	cancel    context.CancelCauseFunc
+	transport context.Context    // ends when gRPC closes the call's stream
+	stop      context.CancelFunc // stops the timer of the deadline
+}
+
+// timed is called for each call before its handler. It sets the call's deadline (withLead). The
+// context of a call that moves tensors can also be ended by its handler: waits inside gRPC's
+// transport, for bytes or for room in a window, end with it. Other calls of one message have a
+// time limit for all that they do, since gRPC waits for that message before it calls the handler.
+// Streams are counted, and may be idle for any time.
+func (s *Server) timed(transport context.Context, info *tap.Info) (context.Context, error) {
+	ctx, stop := withLead(transport, s.lead)
 	tensors := info.FullMethodName == inferMethod || info.FullMethodName == streamMethod
-	if !tensors && s.rests[info.FullMethodName] {
-		return ctx, nil
+	if !tensors {
+		context.AfterFunc(transport, stop)
+		if s.rests[info.FullMethodName] {
+			return ctx, nil
+		}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	ctx = context.WithValue(ctx, cancelKey{}, cancel)
+	ctx = context.WithValue(ctx, controlKey{}, &control{cancel, transport, stop})
 	if !tensors {
-		c := clockOf(ctx)
+		c := clock{cancel: cancel}
 		c.allow(s.o.Patience, 0)
 		context.AfterFunc(ctx, c.end)
 	}
 	return ctx, nil
+}
+
+// maxLead is the longest lead of withLead. For a call with little time it is the time divided by
+// leadShare.
+const (
+	maxLead   = 20 * time.Millisecond
+	leadShare = 4
+)
+
+// withLead ends a call a little before the deadline that its client has set. At the deadline itself
+// gRPC's transport resets the stream with the code CANCEL. Clients report that as CANCELLED if they
+// receive it before their own clock reaches the deadline. The lead is the time to send the status
+// DEADLINE_EXCEEDED first (expiry).
+func withLead(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(ctx, deadline.Add(-min(time.Until(deadline)/leadShare, most)))
+}
+
+// expiry sends the status of a call at its deadline, because the handler may have to wait longer
+// for a model that cannot be interrupted. It is nil for a call without a deadline.
+type expiry struct {
+	claimed atomic.Bool // by the side that answers: the handler or the deadline
+	stop    func() bool
+}
+
+func newExpiry(ctx context.Context) *expiry {
+	if _, ok := ctx.Deadline(); !ok {
+		return nil
+	}
+	stream, ok := grpc.ServerTransportStreamFromContext(ctx).(interface{ WriteStatus(st *status.Status) error })
+	if !ok {
+		return nil
+	}
+	x := new(expiry)
+	x.stop = context.AfterFunc(ctx, func() {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) && x.claim() {
+			_ = stream.WriteStatus(status.New(codes.DeadlineExceeded, errExpired.Message))
+		}
+	})
+	return x
+}
+
+// claim reports whether the caller may answer the call. After the handler's claim the deadline does
+// not end the stream: a status would wait behind the answer until the peer has read that.
+func (x *expiry) claim() bool { return x == nil || x.claimed.CompareAndSwap(false, true) }
+
+// release ends the handler's claim after one answer of a stream.
+func (x *expiry) release() {
+	if x != nil {
+		x.claimed.Store(false)
+	}
+}
+
+// end stops the timer.
+func (x *expiry) end() {
+	if x != nil {
+		x.stop()
+	}
 }
 
 // resting are the methods whose calls have any number of messages.
@@ -97,12 +177,12 @@ func (l *late) come() {
 	}
 }
 
-func clockOf(ctx context.Context) clock {
-	cancel, ok := ctx.Value(cancelKey{}).(context.CancelCauseFunc)
-	if !ok {
-		cancel = func(error) {} // a call that did not come through gRPC's server
+func controlOf(ctx context.Context) *control {
+	if c, ok := ctx.Value(controlKey{}).(*control); ok {
+		return c
 	}
-	return clock{cancel: cancel}
+	// The call did not come through gRPC's server.
+	return &control{cancel: func(error) {}, transport: ctx, stop: func() {}}
 }
 
 // rate is how many bytes a second a peer must take or give, besides the time that each

@@ -31,6 +31,7 @@ type exchange struct {
 	ctx    context.Context
 	tenant string
 	clock  clock
+	expiry *expiry
 	from   *codec.Receiver
 	leases *codec.Leases // gRPC may keep it beyond the call
 	q      request
@@ -55,12 +56,16 @@ func (s *Server) exchange(stream grpc.ServerStream) (*exchange, func(), error) {
 		e.q.begin, e.q.client, e.q.clock = e.begin, e.client, &e.clock
 	}
 	e.s, e.stream, e.ctx, e.tenant = s, stream, ctx, tenant
-	e.clock, e.from, e.leases = clockOf(ctx), codec.NewReceiver(s.gate, stream), new(codec.Leases)
+	control := controlOf(ctx)
+	e.clock, e.expiry = clock{cancel: control.cancel}, newExpiry(ctx)
+	e.from, e.leases = codec.NewReceiver(s.gate, stream), new(codec.Leases)
 	return e, func() {
 		e.clock.end()
+		e.expiry.end()
+		control.stop()
 		e.q.end()
 		e.q.reset(nil, 0)
-		e.s, e.stream, e.ctx, e.from, e.leases, e.clock, e.err = nil, nil, nil, nil, nil, clock{}, nil
+		e.s, e.stream, e.ctx, e.from, e.leases, e.clock, e.expiry, e.err = nil, nil, nil, nil, nil, clock{}, nil, nil
 		e.span = nil
 		s.calls.Put(e)
 		leave()
@@ -96,17 +101,24 @@ func (e *exchange) answer(stream bool) error {
 	}
 	m := &response{model: e.q.model, version: e.q.r.Model().Meta().Versions[0], id: e.q.id, results: results,
 		stream: stream, final: stream && e.q.emptyFinal, leases: e.leases}
+	if !e.expiry.claim() {
+		return sent{errExpired}
+	}
 	e.clock.allow(e.s.o.Patience, m.size())
 	if err := e.stream.SendMsg(m); err != nil {
 		e.leases.Abandon()
 		return sent{err}
 	}
 	if err := e.leases.Wait(e.ctx); err != nil {
-		if errors.Is(context.Cause(e.ctx), errSlow) {
+		switch cause := context.Cause(e.ctx); {
+		case errors.Is(cause, errSlow):
 			cut(e.ctx) // gRPC would keep the answer until the peer reads it
+		case errors.Is(cause, context.DeadlineExceeded):
+			<-controlOf(e.ctx).transport.Done() // gRPC drops the answer then, and no earlier
 		}
 		return sent{err}
 	}
+	e.expiry.release()
 	e.clock.rest()
 	return nil
 }

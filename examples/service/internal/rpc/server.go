@@ -64,7 +64,8 @@ type Server struct {
 	rests   map[string]bool // methods of streams, by their paths
 	drained context.Context // ends when Drain begins
 	drain   context.CancelFunc
-	calls   sync.Pool // of *exchange
+	calls   sync.Pool     // of *exchange
+	lead    time.Duration // maxLead, except in tests
 }
 
 const (
@@ -94,7 +95,7 @@ func New(o Options) (*Server, error) {
 			return nil, errors.New("rpc: a bound in Options is negative")
 		}
 	}
-	s := &Server{o: o, tenants: newShare(o.MaxTenantCalls), known: words(o.Engine)}
+	s := &Server{o: o, tenants: newShare(o.MaxTenantCalls), known: words(o.Engine), lead: maxLead}
 	// The bytes of tensors are charged to the tenant's share of the pool, each before it is
 	// read; a bound on all messages together would have a tenant that waits for memory keep
 	// others from being read.
@@ -241,8 +242,18 @@ func (s *Server) end(ctx context.Context, err error, request bool) error {
 	return status.Error(code, told.Message)
 }
 
-// told is an error in the words of the protocol, and its code.
+// told returns the protocol's error for err, and its code. At the deadline of a call the context can
+// end as cancelled too: gRPC's transport has a timer of its own, and the client cancels the call.
+// After the deadline every such error is Deadline.
 func (s *Server) told(ctx context.Context, err error) (*oip.Error, codes.Code) {
+	e, code := s.classify(ctx, err)
+	if deadline, ok := ctx.Deadline(); ok && code == codes.Canceled && !time.Now().Before(deadline) {
+		return &oip.Error{Kind: errExpired.Kind, Message: errExpired.Message, Err: err}, errExpired.Kind.GRPC()
+	}
+	return e, code
+}
+
+func (s *Server) classify(ctx context.Context, err error) (*oip.Error, codes.Code) {
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errSlow):
 		e := &oip.Error{Kind: oip.Deadline, Message: "the peer sent its request, or took its answer, too slowly", Err: err}
