@@ -172,7 +172,7 @@ func (s *service) start(out io.Writer) error {
 	if c.admin == c.addr {
 		s.rest.Handler = both(handler, s.pages)
 	}
-	if err := s.listen(c.addr, func(l net.Listener) error { return s.rest.Serve(rest.Listen(l, rest.Connections{})) }); err != nil {
+	if err := s.listen(c.addr, func(l net.Listener) error { return rest.Serve(s.rest, l, rest.Connections{}) }); err != nil {
 		return err
 	}
 	if c.grpc != none {
@@ -187,7 +187,7 @@ func (s *service) start(out io.Writer) error {
 	if s.pages != nil && c.admin != c.addr {
 		s.admin = &http.Server{Handler: s.pages, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 			ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
-		if err := s.listen(c.admin, func(l net.Listener) error { return s.admin.Serve(rest.Listen(l, rest.Connections{Most: 64})) }); err != nil {
+		if err := s.listen(c.admin, func(l net.Listener) error { return rest.Serve(s.admin, l, rest.Connections{Most: 64}) }); err != nil {
 			return err
 		}
 		fmt.Fprintln(out, "page on", shown(s.listeners[len(s.listeners)-1]))

@@ -1,4 +1,4 @@
-// Package conns bounds the connections of a listener: in all, and of one address.
+// Package conns bounds the connections of a listener: in total, and per group of addresses.
 package conns
 
 import (
@@ -6,22 +6,19 @@ import (
 	"sync"
 )
 
-// Listen bounds the connections that a listener accepts: most are open at a time, and others
-// wait in the system's queue; perAddress are of one address, and others are closed at once. Unix
-// sockets have no bound by address. Its Close closes the listener, and leaves the connections.
-func Listen(l net.Listener, most, perAddress int) net.Listener {
-	return &listener{Listener: l, perAddress: perAddress, places: make(chan struct{}, most), done: make(chan struct{}), open: map[string]int{}}
+// Listen bounds the connections that a listener accepts: at most most are open at a time, and
+// further ones wait in the system's queue. At most perGroup belong to one address group (group);
+// further ones are closed at once. Close closes the listener, but not its connections.
+func Listen(l net.Listener, most, perGroup int) net.Listener {
+	return &listener{Listener: l, limiter: newLimiter(perGroup), places: make(chan struct{}, most), done: make(chan struct{})}
 }
 
 type listener struct {
 	net.Listener
-	perAddress int
-	places     chan struct{} // one for each open connection
-	once       sync.Once
-	done       chan struct{}
-
-	mu   sync.Mutex
-	open map[string]int // connections by address
+	limiter *limiter
+	places  chan struct{} // one for each open connection
+	once    sync.Once
+	done    chan struct{}
 }
 
 // Accept implements net.Listener.
@@ -37,9 +34,9 @@ func (l *listener) Accept() (net.Conn, error) {
 			<-l.places
 			return nil, err
 		}
-		address := host(c.RemoteAddr())
-		if l.enter(address) {
-			return &conn{Conn: c, leave: sync.OnceFunc(func() { l.leave(address) })}, nil
+		g := group(c.RemoteAddr())
+		if l.limiter.enter(g) {
+			return &conn{Conn: c, leave: sync.OnceFunc(func() { l.limiter.leave(g); <-l.places })}, nil
 		}
 		_ = c.Close()
 	}
@@ -49,34 +46,6 @@ func (l *listener) Accept() (net.Conn, error) {
 func (l *listener) Close() error {
 	l.once.Do(func() { close(l.done) })
 	return l.Listener.Close()
-}
-
-// enter counts a connection, and reports whether it may stay.
-func (l *listener) enter(address string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if address != "" && l.open[address] >= l.perAddress {
-		return false
-	}
-	l.open[address]++
-	return true
-}
-
-func (l *listener) leave(address string) {
-	l.mu.Lock()
-	if l.open[address]--; l.open[address] == 0 {
-		delete(l.open, address)
-	}
-	l.mu.Unlock()
-	<-l.places
-}
-
-// host is an address without its port; "" for Unix sockets.
-func host(a net.Addr) string {
-	if t, ok := a.(*net.TCPAddr); ok {
-		return t.IP.String()
-	}
-	return ""
 }
 
 // conn is a connection that is counted until it is closed.
@@ -93,8 +62,10 @@ func (c *conn) Close() error {
 }
 
 // CloseWrite lets the server end its half first, so that a client sees the last response.
-func (c *conn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+func (c *conn) CloseWrite() error { return closeWrite(c.Conn) }
+
+func closeWrite(c net.Conn) error {
+	if half, ok := c.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}
 	return nil

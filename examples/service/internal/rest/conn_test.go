@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -158,30 +159,83 @@ func TestKeepAlive(t *testing.T) {
 	require.GreaterOrEqual(t, c.answer().StatusCode, 400)
 }
 
-// Connections of all, and of one address, are bounded.
+const healthRequest = "GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+// An address that has all its connections gets health probes served, and nothing else.
 func TestConnections(t *testing.T) {
-	v := serve(t, setup{connections: Connections{Most: 4, PerAddress: 2}})
+	m, began, release := enginetest.Blocking("blocking")
+	v := serve(t, setup{connections: Connections{Most: 4, PerAddress: 2}, models: []*enginetest.Model{m}})
+	text := binaryFloats(1)
+	request := fmt.Sprintf("POST /v2/models/blocking/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s: %d\r\n\r\n%s1234", len(text)+4, headerLength, len(text), text)
 	var open []*link
 	for range 2 {
 		c := v.dial()
-		c.send("GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n")
-		require.Equal(t, 200, c.answer().StatusCode)
+		c.send(request)
+		<-began
 		open = append(open, c)
 	}
 	c := v.dial()
-	_, err := c.in.ReadByte()
-	require.Error(t, err, "one too many of this address is closed")
+	c.send("GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	r := c.answer()
+	require.Equal(t, 503, r.StatusCode)
+	require.Equal(t, "1", r.Header.Get("Retry-After"))
+	require.True(t, r.Close)
+	c = v.dial()
+	c.send(healthRequest)
+	r = c.answer()
+	require.Equal(t, 200, r.StatusCode)
+	require.True(t, r.Close)
+	close(release)
+	for _, c := range open {
+		require.Equal(t, 200, c.answer().StatusCode)
+	}
 	require.NoError(t, open[0].Close())
-	require.Eventually(t, func() bool {
-		c, err := net.Dial("tcp", v.address)
-		if err != nil {
-			return false
-		}
-		defer c.Close()
-		_, _ = io.WriteString(c, "GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n")
-		_, err = bufio.NewReader(c).ReadByte()
-		return err == nil
-	}, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return v.connect() == 200 }, 30*time.Second, 10*time.Millisecond)
+}
+
+// When all connections are taken, a new one takes the place of the one that has been idle for the
+// longest time. Connections with a request stay. If all have one, health probes are still served.
+func TestFullOfIdleConnections(t *testing.T) {
+	m, began, release := enginetest.Blocking("blocking")
+	v := serve(t, setup{connections: Connections{Most: 2, PerAddress: 3}, models: []*enginetest.Model{m}})
+	open := []*link{v.dial(), v.dial()}
+	text := binaryFloats(1)
+	request := fmt.Sprintf("POST /v2/models/blocking/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s: %d\r\n\r\n%s1234", len(text)+4, headerLength, len(text), text)
+	var working []*link
+	for _, idle := range open {
+		c := v.dial()
+		c.send(request)
+		<-began
+		_, err := idle.in.ReadByte()
+		require.Error(t, err, "closed by the server")
+		require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
+		working = append(working, c)
+	}
+	c := v.dial()
+	c.send(healthRequest)
+	require.Equal(t, 200, c.answer().StatusCode)
+	close(release)
+	for _, c := range working {
+		require.Equal(t, 200, c.answer().StatusCode)
+	}
+	require.Eventually(t, func() bool { return v.connect() == 200 }, 30*time.Second, 10*time.Millisecond, "they are idle now")
+}
+
+// connect makes a request on a connection of its own, and returns the status; 0 if there is none.
+func (v *service) connect() int {
+	c, err := net.Dial("tcp", v.address)
+	if err != nil {
+		return 0
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	_, _ = io.WriteString(c, "GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	r, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		return 0
+	}
+	defer r.Body.Close()
+	return r.StatusCode
 }
 
 func TestUnixSocket(t *testing.T) {
@@ -192,7 +246,7 @@ func TestUnixSocket(t *testing.T) {
 	l, err := net.Listen("unix", path)
 	require.NoError(t, err)
 	server := h.Server()
-	go func() { _ = server.Serve(Listen(l, Connections{Most: 2, PerAddress: 1})) }()
+	go func() { _ = Serve(server, l, Connections{Most: 2, PerAddress: 1}) }()
 	defer server.Close()
 	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", path)

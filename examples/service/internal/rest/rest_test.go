@@ -73,7 +73,7 @@ func serve(t testing.TB, s setup) *service {
 	require.NoError(t, err)
 	server := v.handler.Server()
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(Listen(l, s.connections)) }()
+	go func() { ended <- Serve(server, l, s.connections) }()
 	v.address = l.Addr().String()
 	v.client = &http.Client{Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64}}
 	t.Cleanup(func() {

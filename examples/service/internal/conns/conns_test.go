@@ -1,0 +1,171 @@
+package conns
+
+import (
+	"io"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// fakeListener accepts connections that say they come from any address.
+type fakeListener struct {
+	net.Listener
+	queue chan net.Conn
+}
+
+func (l fakeListener) Accept() (net.Conn, error) { return <-l.queue, nil }
+
+type from struct {
+	net.Conn
+	addr net.Addr
+}
+
+func (c from) RemoteAddr() net.Addr { return c.addr }
+
+// dial queues a connection of an address, and returns the client's end.
+func (l fakeListener) dial(t *testing.T, addr string) net.Conn {
+	t.Helper()
+	client, server := net.Pipe()
+	t.Cleanup(func() { client.Close(); server.Close() })
+	require.NoError(t, client.SetDeadline(time.Now().Add(time.Minute)))
+	var a net.Addr = &net.UnixAddr{Name: addr, Net: "unix"}
+	if ip, err := netip.ParseAddr(addr); err == nil {
+		a = net.TCPAddrFromAddrPort(netip.AddrPortFrom(ip, 1234))
+	}
+	l.queue <- from{server, a}
+	return client
+}
+
+// closed waits until the server has closed a connection.
+func closed(t *testing.T, client net.Conn) {
+	t.Helper()
+	_, err := client.Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF)
+}
+
+func open(t *testing.T, client net.Conn) {
+	t.Helper()
+	require.NoError(t, client.SetReadDeadline(time.Unix(1, 0)))
+	_, err := client.Read(make([]byte, 1))
+	require.NotErrorIs(t, err, io.EOF)
+	require.NoError(t, client.SetReadDeadline(time.Now().Add(time.Minute)))
+}
+
+func TestGroup(t *testing.T) {
+	for _, same := range [][2]string{{"192.0.2.1", "::ffff:192.0.2.1"}, {"2001:db8:1:2:3::4", "2001:db8:1:2:ffff:ffff:ffff:ffff"},
+		{"127.0.0.1", "127.9.9.9"}, {"127.0.0.1", "::1"}, {"::1", "::ffff:127.0.0.1"}, {"fe80::1%eth0", "fe80::2"}} {
+		require.Equal(t, groupOf(same[0]), groupOf(same[1]), same)
+	}
+	for _, apart := range [][2]string{{"192.0.2.1", "192.0.2.2"}, {"2001:db8:1:2::", "2001:db8:1:3::"}, {"192.0.2.1", "127.0.0.1"}} {
+		require.NotEqual(t, groupOf(apart[0]), groupOf(apart[1]), apart)
+	}
+	require.False(t, group(&net.UnixAddr{Name: "@"}).IsValid())
+}
+
+func groupOf(addr string) netip.Prefix {
+	return group(net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(addr), 1)))
+}
+
+// The addresses of one /64 share one bound. Others, and Unix sockets, are served.
+func TestGroupIsBounded(t *testing.T) {
+	inner := fakeListener{queue: make(chan net.Conn, 16)}
+	l := Listen(inner, 16, 2)
+	for i := range 2 {
+		inner.dial(t, "2001:db8::1")
+		inner.dial(t, "unix")
+		_, err := l.Accept()
+		require.NoError(t, err)
+		c, err := l.Accept()
+		require.NoError(t, err)
+		if i == 0 {
+			require.NoError(t, c.Close())
+		}
+	}
+	surplus := inner.dial(t, "2001:db8::2")
+	inner.dial(t, "2001:db8:0:1::1")
+	c, err := l.Accept()
+	require.NoError(t, err)
+	require.Equal(t, "[2001:db8:0:1::1]:1234", c.RemoteAddr().String())
+	closed(t, surplus)
+}
+
+func accept(t *testing.T, l *Evicting) *Conn {
+	t.Helper()
+	c, err := l.Accept()
+	require.NoError(t, err)
+	return c.(*Conn)
+}
+
+// A full listener closes the connection that has been idle for the longest time.
+func TestLongestIdleIsClosed(t *testing.T) {
+	inner := fakeListener{queue: make(chan net.Conn, 16)}
+	l := Evict(inner, Limits{Most: 3, PerGroup: 3, Reserve: 1})
+	var clients []net.Conn
+	var conns []*Conn
+	for _, addr := range []string{"192.0.2.1", "192.0.2.2", "192.0.2.3"} {
+		clients = append(clients, inner.dial(t, addr))
+		conns = append(conns, accept(t, l))
+	}
+	conns[0].Begin()
+	conns[1].Begin()
+	conns[1].End() // later than conns[2] became idle
+	clients = append(clients, inner.dial(t, "192.0.2.4"))
+	conns = append(conns, accept(t, l))
+	closed(t, clients[2])
+	open(t, clients[0])
+	open(t, clients[1])
+	conns[3].Begin()
+	inner.dial(t, "192.0.2.5")
+	require.False(t, accept(t, l).Reserved())
+	closed(t, clients[1])
+	require.NoError(t, conns[2].Close(), "of the server, which notices later")
+	require.Equal(t, 3, l.open)
+	require.Len(t, l.limiter.open, 3)
+}
+
+// Connections for which there is no place get one of the reserve, in which no group takes all.
+func TestReserve(t *testing.T) {
+	inner := fakeListener{queue: make(chan net.Conn, 16)}
+	l := Evict(inner, Limits{Most: 1, PerGroup: 1, Reserve: 4})
+	inner.dial(t, "192.0.2.1")
+	served := accept(t, l)
+	served.Begin()
+	require.False(t, served.Reserved())
+	var clients []net.Conn
+	for range 2 { // the second takes the place of the first
+		clients = append(clients, inner.dial(t, "192.0.2.1"))
+		require.True(t, accept(t, l).Reserved())
+	}
+	closed(t, clients[0])
+	var busy []*Conn
+	for _, addr := range []string{"192.0.2.2", "192.0.2.3", "192.0.2.4"} {
+		clients = append(clients, inner.dial(t, addr))
+		c := accept(t, l)
+		require.True(t, c.Reserved())
+		c.Begin()
+		busy = append(busy, c)
+	}
+	inner.dial(t, "192.0.2.5") // takes the place of the only idle one
+	c := accept(t, l)
+	closed(t, clients[1])
+	c.Begin()
+	refused := inner.dial(t, "192.0.2.6")
+	last := inner.dial(t, "192.0.2.7")
+	accepted := make(chan *Conn)
+	go func() {
+		c, _ := l.Accept()
+		c2, _ := c.(*Conn)
+		accepted <- c2
+	}()
+	closed(t, refused) // all are busy
+	closed(t, last)
+	require.NoError(t, busy[0].Close())
+	inner.dial(t, "192.0.2.8")
+	require.True(t, (<-accepted).Reserved())
+	require.NoError(t, served.Close())
+	inner.dial(t, "192.0.2.9")
+	require.False(t, accept(t, l).Reserved(), "the place is free")
+}
