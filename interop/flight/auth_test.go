@@ -1,11 +1,13 @@
 package flight
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"io"
 	"math/big"
 	"net"
 	"os"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 )
@@ -118,5 +121,60 @@ func TestTLS(t *testing.T) {
 		dial(t, Location{"grpc+tcp", at.Address}.String(), ClientOptions{Token: "x"}),
 	} {
 		require.Equal(t, codes.Unavailable, status.Code(c.Put(t.Context(), "y", a)))
+	}
+}
+
+// Connections on which no call carries a token are closed, so that they do not keep the places of
+// clients that have one. A client that has shown its token stays connected.
+func TestConnectionsWithoutToken(t *testing.T) {
+	cert, roots := certificate(t)
+	for _, encrypted := range []*tls.Config{nil, {Certificates: []tls.Certificate{cert}}} {
+		_, at := serve(t, ServerOptions{Memory: newPool(t), Tokens: []string{"x"}, TLS: encrypted, MaxConnections: 8, firstCall: time.Second},
+			Location{"grpc+tcp", "127.0.0.1:0"})
+		raw := func() net.Conn {
+			c, err := net.Dial("tcp", at.Address)
+			require.NoError(t, err)
+			t.Cleanup(func() { c.Close() })
+			require.NoError(t, c.SetDeadline(time.Now().Add(30*time.Second)))
+			return c
+		}
+		o := ClientOptions{Token: "x"}
+		if encrypted != nil {
+			o.TLS = &tls.Config{RootCAs: roots}
+		}
+		client := dial(t, at.String(), o)
+		a := numbers(t, newPool(t), 10)
+		require.Eventually(t, func() bool { return client.Put(t.Context(), "x", a) == nil }, 30*time.Second, 10*time.Millisecond)
+		a.Release()
+		o.Token = "y"
+		stranger := dial(t, at.String(), o)
+		require.Equal(t, codes.Unauthenticated, status.Code(stranger.Free(t.Context(), "x")))
+		_, err := io.Copy(io.Discard, raw())
+		require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the server closes it")
+		untilIdle(t, stranger)
+		require.Equal(t, connectivity.Ready, client.conn.GetState())
+		_, err = client.Info(t.Context(), "x")
+		require.NoError(t, err)
+	}
+}
+
+// A connection without calls is closed. A client connects again for its next call.
+func TestIdleConnections(t *testing.T) {
+	_, at := serve(t, ServerOptions{Memory: newPool(t), idle: 100 * time.Millisecond}, Location{"grpc+unix", filepath.Join(t.TempDir(), "s")})
+	c := dial(t, at.String(), ClientOptions{})
+	for range 3 {
+		_, err := c.List(t.Context(), "")
+		require.NoError(t, err)
+		untilIdle(t, c)
+	}
+}
+
+// untilIdle waits until a client has lost its connection.
+func untilIdle(t *testing.T, c *Client) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for state := c.conn.GetState(); state != connectivity.Idle; state = c.conn.GetState() {
+		require.True(t, c.conn.WaitForStateChange(ctx, state), "the server closes it")
 	}
 }

@@ -38,7 +38,9 @@ type ServerOptions struct {
 	MaxTensor int64
 	// MaxTensors bounds their number; 65536.
 	MaxTensors int
-	// MaxConnections bounds connections; 1024.
+	// MaxConnections bounds connections; 1024. At most a quarter of them belong to one client:
+	// an IPv4 address, the /64 of an IPv6 address, or all loopback addresses. Unix sockets have
+	// no such share.
 	MaxConnections int
 	// Batch is how many bytes of a tensor go into one message to a client that does not
 	// ask for another size (BatchHeader); 1 MiB. A client that reads a message whole
@@ -60,8 +62,12 @@ type ServerOptions struct {
 	Actions map[string]ActionFunc
 	// TLS encrypts connections; nil does not.
 	TLS *tls.Config
-	// Tokens are those that calls may carry; none lets every call through.
+	// Tokens are those that calls may carry; none lets every call through. A connection on which
+	// no call has carried one within 20 s is closed.
 	Tokens []string
+
+	firstCall time.Duration // that time
+	idle      time.Duration // after which a connection without calls is closed; 5 min
 }
 
 // ActionFunc answers a DoAction: body and answer are bytes of at most 1 MiB that service
@@ -109,6 +115,12 @@ func NewServer(o ServerOptions) (*Server, error) {
 	o.MemoryWait = cmp.Or(o.MemoryWait, 2*time.Second)
 	o.Stall = cmp.Or(o.Stall, time.Minute)
 	o.Keepalive = max(cmp.Or(o.Keepalive, 20*time.Second), time.Second)
+	o.idle = cmp.Or(o.idle, 5*time.Minute)
+	if len(o.Tokens) == 0 {
+		o.firstCall = 0
+	} else {
+		o.firstCall = cmp.Or(o.firstCall, 20*time.Second)
+	}
 	s := &Server{o: o, store: NewStore(o.Memory, o.MaxTensors), gate: codec.NewGate(o.Limits), guard: newGuard(o.Tokens), stage: st}
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(codec.New(o.Limits.MaxHeader)),
@@ -118,7 +130,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 		experimental.BufferPool(new(codec.Frames)),
 		grpc.WriteBufferSize(ioBuffer),
 		grpc.MaxHeaderListSize(32 << 10), grpc.ConnectionTimeout(20 * time.Second),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: o.Keepalive, Timeout: o.Keepalive / 2}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: o.idle, Time: o.Keepalive, Timeout: o.Keepalive / 2}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.WaitForHandlers(true), // else a call could put a tensor into a store that was cleared
 	}
@@ -151,7 +163,7 @@ func (s *Server) Listen(l Location) (net.Listener, Location, error) {
 	if err != nil {
 		return nil, l, &Error{Op: "Listen", Err: err}
 	}
-	return limited(ln, s.o.MaxConnections), l.located(ln), nil
+	return limited(ln, s.o.MaxConnections, max(s.o.MaxConnections/4, 1), s.o.firstCall), l.located(ln), nil
 }
 
 // Serve accepts connections until the server is drained or closed, and returns nil
@@ -250,6 +262,7 @@ func (s *Server) enter(ctx context.Context) (func(), error) {
 	if err := s.guard.check(ctx); err != nil {
 		return nil, err
 	}
+	confirm(ctx)
 	return s.gate.Enter()
 }
 

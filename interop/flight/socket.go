@@ -4,8 +4,10 @@ import (
 	"context"
 	"net"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc/credentials"
+	grpcpeer "google.golang.org/grpc/peer"
 )
 
 // How much goes through a system call, in bytes. gRPC's frames have 16 KiB, and what a
@@ -46,18 +48,21 @@ func (w wideCredentials) Clone() credentials.TransportCredentials {
 	return wideCredentials{w.TransportCredentials.Clone()}
 }
 
-// listener accepts so many connections at a time; one more waits until one is closed.
-// netutil's does so too, but its connections hide what gRPC needs to read without
-// holding a buffer while a connection is idle.
+// listener accepts at most a number of connections at a time; a further one waits until one is
+// closed. An address group that has its share gets no more: its connections are closed at once.
+// golang.org/x/net/netutil has such a listener too, but its connections hide the method by which
+// gRPC reads without holding a buffer while a connection is idle.
 type listener struct {
 	net.Listener
-	slots  chan struct{}
-	closed chan struct{}
-	once   sync.Once
+	limiter   *limiter
+	firstCall time.Duration // provisional; 0 is no time limit
+	slots     chan struct{}
+	closed    chan struct{}
+	once      sync.Once
 }
 
-func limited(l net.Listener, most int) *listener {
-	return &listener{Listener: l, slots: make(chan struct{}, most), closed: make(chan struct{})}
+func limited(l net.Listener, most, perGroup int, firstCall time.Duration) *listener {
+	return &listener{Listener: l, limiter: newLimiter(perGroup), firstCall: firstCall, slots: make(chan struct{}, most), closed: make(chan struct{})}
 }
 
 // Accept implements net.Listener.
@@ -67,13 +72,28 @@ func (l *listener) Accept() (net.Conn, error) {
 	case <-l.closed:
 		return nil, net.ErrClosed
 	}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.slots
-		return nil, err
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			<-l.slots
+			return nil, err
+		}
+		g := group(c.RemoteAddr())
+		if !l.limiter.enter(g) {
+			_ = c.Close()
+			continue
+		}
+		widen(c)
+		leave := func() { l.limiter.leave(g); <-l.slots }
+		addr := c.RemoteAddr()
+		if l.firstCall > 0 {
+			timer := time.AfterFunc(l.firstCall, func() { _ = c.Close() })
+			free := leave
+			leave = func() { timer.Stop(); free() }
+			addr = provisional{addr, timer}
+		}
+		return accepted(counted{Conn: c, addr: addr, release: sync.OnceFunc(leave)}), nil
 	}
-	widen(c)
-	return accepted(c, sync.OnceFunc(func() { <-l.slots })), nil
 }
 
 // Close implements net.Listener.
@@ -85,6 +105,7 @@ func (l *listener) Close() error {
 // counted is a connection that gives its slot back.
 type counted struct {
 	net.Conn
+	addr    net.Addr
 	release func()
 }
 
@@ -92,4 +113,23 @@ type counted struct {
 func (c *counted) Close() error {
 	defer c.release()
 	return c.Conn.Close()
+}
+
+// RemoteAddr implements net.Conn.
+func (c *counted) RemoteAddr() net.Addr { return c.addr }
+
+// provisional is the peer address of a connection that is closed after some time, unless a call
+// passes the tokens before. A call finds it in its peer.Peer, with TLS and without.
+type provisional struct {
+	net.Addr
+	timer *time.Timer
+}
+
+// confirm keeps the connection of a call open.
+func confirm(ctx context.Context) {
+	if p, ok := grpcpeer.FromContext(ctx); ok {
+		if addr, ok := p.Addr.(provisional); ok {
+			addr.timer.Stop()
+		}
+	}
 }

@@ -23,9 +23,9 @@ type ready struct {
 	err  error
 }
 
-func accepted(c net.Conn, release func()) net.Conn {
-	r := &ready{counted: counted{Conn: c, release: release}}
-	s, ok := c.(syscall.Conn)
+func accepted(c counted) net.Conn {
+	r := &ready{counted: c}
+	s, ok := c.Conn.(syscall.Conn)
 	if !ok {
 		return &r.counted
 	}

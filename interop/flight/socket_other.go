@@ -4,4 +4,4 @@ package flight
 
 import "net"
 
-func accepted(c net.Conn, release func()) net.Conn { return &counted{Conn: c, release: release} }
+func accepted(c counted) net.Conn { return &c }

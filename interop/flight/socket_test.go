@@ -17,7 +17,7 @@ func listenHere(t *testing.T, most int) *listener {
 	t.Helper()
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 	require.NoError(t, err)
-	return limited(l, most)
+	return limited(l, most, most, 0)
 }
 
 func connect(t *testing.T, l net.Listener) net.Conn {
@@ -59,6 +59,34 @@ func TestConnectionsAreBounded(t *testing.T) {
 	require.ErrorIs(t, <-next, net.ErrClosed)
 	require.Error(t, l.Close(), "closed before")
 	require.Len(t, l.slots, 1, "the one that is open")
+}
+
+// The clients of one address have a share of the connections: those beyond it are closed at once,
+// and other clients are served. Each loopback address is the same client.
+func TestConnectionsOfOneAddress(t *testing.T) {
+	_, at := serve(t, ServerOptions{Memory: newPool(t), MaxConnections: 8}, Location{"grpc+tcp", "127.0.0.1:0"})
+	held := make([]net.Conn, 2)
+	for i := range held {
+		c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(i+1))}}).Dial("tcp", at.Address)
+		require.NoError(t, err)
+		defer c.Close()
+		require.NoError(t, c.SetDeadline(time.Now().Add(30*time.Second)))
+		held[i] = c
+	}
+	for _, c := range held {
+		_, err := c.Read(make([]byte, 1))
+		require.NoError(t, err, "gRPC's settings")
+	}
+	c, err := net.Dial("tcp", at.Address)
+	require.NoError(t, err)
+	defer c.Close()
+	require.NoError(t, c.SetDeadline(time.Now().Add(30*time.Second)))
+	_, err = c.Read(make([]byte, 1))
+	require.Error(t, err)
+	require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the server closes it")
+	require.NoError(t, held[0].Close())
+	client := dial(t, at.String(), ClientOptions{})
+	require.Eventually(t, func() bool { _, err := client.List(t.Context(), ""); return err == nil }, 30*time.Second, 10*time.Millisecond)
 }
 
 // A server that has all the connections that it takes serves the next client when one of
@@ -144,7 +172,7 @@ func TestAcceptedPipe(t *testing.T) {
 	mine, theirs := net.Pipe()
 	defer theirs.Close()
 	closed := 0
-	c := accepted(mine, func() { closed++ })
+	c := accepted(counted{Conn: mine, release: func() { closed++ }})
 	go func() { _, _ = theirs.Write([]byte("x")) }()
 	b := make([]byte, 1)
 	_, err := c.Read(b)
