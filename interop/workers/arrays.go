@@ -99,8 +99,8 @@ func (l *lender) one(ctx context.Context, a *usmarray.Array, t *Traffic) (h shar
 	return h, c.Place().Kind() != syclobj.USMUnknown, err
 }
 
-// byValue reports whether memory cannot be mapped by others after all: its maker, which would
-// have to make the handle, is gone.
+// byValue reports whether the array cannot be lent: its connection ended while its maker may
+// live, or it is device memory of a driver whose maker ended.
 func byValue(err error) bool {
 	for _, reason := range []error{share.ErrNotShared, share.ErrClosed, share.ErrAddress, share.ErrStale} {
 		if errors.Is(err, reason) {

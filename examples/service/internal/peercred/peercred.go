@@ -84,3 +84,7 @@ type address struct {
 	net.Addr
 	client Client
 }
+
+// String returns "@", the address of a socket without a name. A client may bind its socket to any
+// name, also to one that looks like the address of another client.
+func (*address) String() string { return "@" }

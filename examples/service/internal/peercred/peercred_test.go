@@ -49,6 +49,22 @@ func TestAnotherUser(t *testing.T) {
 	require.False(t, got.Owns(0))
 }
 
+// A client's socket can have a name that looks like the address of another client.
+func TestNameOfTheClientIsNotUsed(t *testing.T) {
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	require.NoError(t, err)
+	bounded := peercred.Listen(l)
+	defer bounded.Close()
+	name := filepath.Join(t.TempDir(), "10.0.0.1:80")
+	c, err := net.DialUnix("unix", &net.UnixAddr{Name: name, Net: "unix"}, l.Addr().(*net.UnixAddr))
+	require.NoError(t, err)
+	defer c.Close()
+	accepted, err := bounded.Accept()
+	require.NoError(t, err)
+	defer accepted.Close()
+	require.Equal(t, "@", accepted.RemoteAddr().String())
+}
+
 // A client of a network owns nothing, and neither does one of a Unix socket whose listener does
 // not read credentials.
 func TestUnknownUser(t *testing.T) {

@@ -29,11 +29,11 @@
 // # Bounds
 //
 // A client that sends or takes a body slower than Options allow is cut off. A body that is
-// refused is read to its end where that is little, so that the client sees the answer. Listen
-// bounds connections, of all and of one address. A client that closes its connection, or its
-// sending half, has its request cancelled.
+// refused is read to its end where that is little, so that the client sees the answer. Serve
+// bounds connections, in total and per client (an IPv4 address, an IPv6 /64, or all loopback
+// addresses). A client that closes its connection, or its sending half, has its request cancelled.
 //
-// A page in a browser may post to any address, those of this machine among them: requests that
-// change something are refused when a browser says that they come from elsewhere, or asks for
-// this server by a name that is not its own.
+// A page in a browser can post to any address, also to those of this machine. Requests that
+// change something are refused when the browser reports another origin. They and all GET and
+// HEAD requests over TCP are refused when their Host is a name that is not this server's.
 package rest

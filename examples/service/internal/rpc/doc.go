@@ -14,8 +14,8 @@
 //
 // # What a peer can hold
 //
-// Connections, in all and of one address; calls, in all and of one tenant; the bytes of a
-// message and of its small fields; the time in which a message must have come, and an answer
+// Connections, in total and per client (an IPv4 address, an IPv6 /64, or all loopback
+// addresses); calls, in total and per tenant; the bytes of a message and of its small fields; the time in which a message must have come, and an answer
 // must have been taken, which grows with its size. What is read of a message before its
 // tensor has a place is one HTTP/2 window (512 KiB) of each call. A call whose peer is too
 // slow ends with DEADLINE_EXCEEDED; a peer that does not read its answer loses the
