@@ -19,6 +19,7 @@ import (
 	"strings"
 	"unsafe"
 
+	"github.com/usmbridge/usmbridge/internal/linkage"
 	"github.com/usmbridge/usmbridge/syclobj/elfcheck"
 )
 
@@ -30,7 +31,7 @@ func loadLibrary(ctx context.Context, asked string) (*Library, []Attempt, error)
 	if asked == "" {
 		asked, source = os.Getenv(EnvLibrary), EnvLibrary
 	}
-	if C.usmb_load_static() != 0 {
+	if linkage.Static() {
 		err := &LibraryError{Path: libraryName, Reason: "the program is linked statically and cannot load shared libraries", Advice: "link it dynamically, without -static"}
 		return nil, []Attempt{{Source: "program", Err: err}}, err
 	}

@@ -47,25 +47,6 @@ static int match(struct dl_phdr_info *info, size_t size, void *arg)
 	return snprintf(s->path, s->n, "%s", info->dlpi_name) < (int)s->n;
 }
 
-enum { DYNAMIC = 1, STATIC };
-
-/* The first object is the program; a dynamic one names its loader in PT_INTERP. */
-static int linkage(struct dl_phdr_info *info, size_t size, void *arg)
-{
-	int i;
-
-	(void)size;
-	(void)arg;
-	for (i = 0; i < info->dlpi_phnum; i++)
-		if (info->dlpi_phdr[i].p_type == PT_INTERP) return DYNAMIC;
-	return STATIC;
-}
-
-int usmb_load_static(void)
-{
-	return dl_iterate_phdr(linkage, NULL) == STATIC;
-}
-
 int usmb_load_find(const char *prefix, char *path, size_t n)
 {
 	struct search s = {prefix, path, n};

@@ -11,12 +11,6 @@ enum {
 };
 
 /*
- * 1 if the program is linked statically, so that it has no dynamic loader. dlopen in
- * such a program ends in a crash or in a second C library.
- */
-int usmb_load_static(void);
-
-/*
  * Path of the first shared object of this process whose file name starts with
  * prefix; 1 found, 0 not. An empty name (the program itself) never matches.
  */

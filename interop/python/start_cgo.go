@@ -18,6 +18,7 @@ import (
 	"unicode/utf8"
 	"unsafe"
 
+	"github.com/usmbridge/usmbridge/internal/linkage"
 	"github.com/usmbridge/usmbridge/interop/internal/calling"
 	"github.com/usmbridge/usmbridge/syclobj/elfcheck"
 )
@@ -79,6 +80,10 @@ func load(handle ptr, library string) error {
 func open(env *Environment) error {
 	if env.Library == "" {
 		return startError(env.Executable, ErrNoLibrary, nil)
+	}
+	if linkage.Static() {
+		return startError(env.Library, errors.ErrUnsupported,
+			errors.New("the program is linked statically and cannot load shared libraries; link it dynamically, without -static"))
 	}
 	// A library that was cut short would end the process in dlopen.
 	if err := elfcheck.File(env.Library); err != nil {

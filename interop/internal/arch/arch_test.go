@@ -27,13 +27,14 @@ type layer struct {
 
 var layers = []layer{
 	{"memmgr/owner", nil},
-	{"syclobj", nil},
+	{"syclobj", []string{"internal/linkage"}},
 	{"dlpack", nil},
 	{"internal/userid", nil},
-	{"memmgr", []string{"internal/userid", "memmgr/owner", "syclobj"}},
-	{"usmarray", []string{"memmgr", "memmgr/owner", "internal/userid", "syclobj", "dlpack"}},
-	{"interop", []string{"usmarray", "memmgr", "memmgr/owner", "internal/userid", "syclobj", "dlpack"}},
-	{"examples", []string{"interop", "usmarray", "memmgr", "memmgr/owner", "internal/userid", "syclobj", "dlpack"}},
+	{"internal/linkage", nil},
+	{"memmgr", []string{"internal/userid", "internal/linkage", "memmgr/owner", "syclobj"}},
+	{"usmarray", []string{"memmgr", "memmgr/owner", "internal/userid", "internal/linkage", "syclobj", "dlpack"}},
+	{"interop", []string{"usmarray", "memmgr", "memmgr/owner", "internal/userid", "internal/linkage", "syclobj", "dlpack"}},
+	{"examples", []string{"interop", "usmarray", "memmgr", "memmgr/owner", "internal/userid", "internal/linkage", "syclobj", "dlpack"}},
 }
 
 // modules lists what packages other than tests may take from outside.

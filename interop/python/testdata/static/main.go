@@ -1,0 +1,18 @@
+// The program of TestStaticProgram starts Python and prints why it cannot.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/usmbridge/usmbridge/interop/python"
+)
+
+func main() {
+	_, err := python.Start()
+	fmt.Println(err)
+	if !errors.Is(err, errors.ErrUnsupported) {
+		os.Exit(1)
+	}
+}
