@@ -19,8 +19,8 @@ import (
 	"strings"
 	"unsafe"
 
+	"github.com/usmbridge/usmbridge/internal/elfcheck"
 	"github.com/usmbridge/usmbridge/internal/linkage"
-	"github.com/usmbridge/usmbridge/syclobj/elfcheck"
 )
 
 // loadLibrary loads the SYCL library, once per process, by the search order of

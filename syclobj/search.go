@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/usmbridge/usmbridge/syclobj/childenv"
+	"github.com/usmbridge/usmbridge/internal/childenv"
 )
 
 const (

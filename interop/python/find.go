@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/usmbridge/usmbridge/syclobj/childenv"
+	"github.com/usmbridge/usmbridge/internal/childenv"
 )
 
 // EnvVar names the environment variable that chooses the interpreter: a path of a

@@ -18,9 +18,9 @@ import (
 	"unicode/utf8"
 	"unsafe"
 
+	"github.com/usmbridge/usmbridge/internal/elfcheck"
 	"github.com/usmbridge/usmbridge/internal/linkage"
 	"github.com/usmbridge/usmbridge/interop/internal/calling"
-	"github.com/usmbridge/usmbridge/syclobj/elfcheck"
 )
 
 const errBuf = 1024

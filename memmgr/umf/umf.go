@@ -33,9 +33,9 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/usmbridge/usmbridge/internal/elfcheck"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
-	"github.com/usmbridge/usmbridge/syclobj/elfcheck"
 )
 
 // Library is a loaded libumf.so.

@@ -27,14 +27,13 @@ type layer struct {
 
 var layers = []layer{
 	{"memmgr/owner", nil},
-	{"syclobj", []string{"internal/linkage"}},
+	{"syclobj", []string{"internal"}},
 	{"dlpack", nil},
-	{"internal/userid", nil},
-	{"internal/linkage", nil},
-	{"memmgr", []string{"internal/userid", "internal/linkage", "memmgr/owner", "syclobj"}},
-	{"usmarray", []string{"memmgr", "memmgr/owner", "internal/userid", "internal/linkage", "syclobj", "dlpack"}},
-	{"interop", []string{"usmarray", "memmgr", "memmgr/owner", "internal/userid", "internal/linkage", "syclobj", "dlpack"}},
-	{"examples", []string{"interop", "usmarray", "memmgr", "memmgr/owner", "internal/userid", "internal/linkage", "syclobj", "dlpack"}},
+	{"internal", nil},
+	{"memmgr", []string{"internal", "memmgr/owner", "syclobj"}},
+	{"usmarray", []string{"memmgr", "memmgr/owner", "internal", "syclobj", "dlpack"}},
+	{"interop", []string{"usmarray", "memmgr", "memmgr/owner", "internal", "syclobj", "dlpack"}},
+	{"examples", []string{"interop", "usmarray", "memmgr", "memmgr/owner", "internal", "syclobj", "dlpack"}},
 }
 
 // modules lists what packages other than tests may take from outside.

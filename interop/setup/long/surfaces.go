@@ -56,7 +56,7 @@ var surfaces = []surface{
 	{
 		word:   "files",
 		name:   "files: `.npy`, safetensors, pictures, shared libraries, logs",
-		stages: []string{"go interop.npy *", "go interop.safetensors *", "go examples.internal.photo *", "go syclobj.elfcheck *", "go memmgr FuzzReadLog"},
+		stages: []string{"go interop.npy *", "go interop.safetensors *", "go examples.internal.photo *", "go internal.elfcheck *", "go memmgr FuzzReadLog"},
 		before: "memory for what a file only claims",
 	},
 	{

@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/usmbridge/usmbridge/syclobj/elfcheck"
+	"github.com/usmbridge/usmbridge/internal/elfcheck"
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
 

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/usmbridge/usmbridge/syclobj/childenv"
+	"github.com/usmbridge/usmbridge/internal/childenv"
 )
 
 func TestAbsolute(t *testing.T) {
