@@ -109,6 +109,7 @@ def there(arrays):
 
 
 def workers(client):
+    client.wait_for_workers(2, timeout=60)  # on a loaded machine one may be about to connect again
     return sorted(client.scheduler_info(n_workers=-1)["workers"])
 
 

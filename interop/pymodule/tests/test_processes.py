@@ -512,6 +512,9 @@ early, kind = sys.argv[1] == "early", sys.argv[2]
 def look(a):
     return a.usm_type, a.dtype, a.readonly, a.tolist() if a.ndim == 0 else memoryview(a).tolist()
 
+def facts(a):
+    return a.usm_type, a.dtype, a.readonly, a.tolist()
+
 def double(a):
     m = memoryview(a)
     for i in range(len(m)):
@@ -537,23 +540,36 @@ if not early:
 
 where = dict(device="host") if kind == "host" else dict(usm_type=kind)
 a = ub.full(5, 3, "int32", **where)
-for x in (a, a.as_readonly(), a[::2], a[1], a[:0]):
-    got = pool.apply_async(look, (x,)).get(SOON)
-    assert got == (None, "int32", x.readonly, x.tolist()), got
-    for protocol in range(2, 6):  # as joblib and loky send it
-        assert pool.apply_async(load, (pickle.dumps(x, protocol),)).get(SOON) == got
-assert pool.apply_async(look, (ub.full(3, 2.5, "float64", **where),)).get(SOON)[3] == [2.5] * 3
-back = pool.apply_async(double, (a,)).get(SOON)
-assert back.tolist() == [6] * 5 and a.tolist() == [3] * 5 and back.usm_type is None
-
-# What was sent by handle cannot be opened there. That is an error of its use.
 shared = ub.full(5, 3, "int32", interprocess=True, **where)
-for f in (look, double, len, repr, list):
-    said = error(lambda: pool.apply_async(f, (shared,)).get(SOON))
-    assert said.startswith("RuntimeError") and "memory of another process" in said, (f, said)
-assert pool.apply_async(look, (shared.copy(),)).get(SOON)[3] == [3] * 5
-if not early:  # what a worker cannot send is an error here too
-    assert "RuntimeError" in error(lambda: pool.apply_async(ub.zeros, (3,)).get(SOON))
+
+def to_forks():
+    for x in (a, a.as_readonly(), a[::2], a[1], a[:0]):
+        got = pool.apply_async(look, (x,)).get(SOON)
+        assert got == (None, "int32", x.readonly, x.tolist()), got
+        for protocol in range(2, 6):  # as joblib and loky send it
+            assert pool.apply_async(load, (pickle.dumps(x, protocol),)).get(SOON) == got
+    assert pool.apply_async(look, (ub.full(3, 2.5, "float64", **where),)).get(SOON)[3] == [2.5] * 3
+    back = pool.apply_async(double, (a,)).get(SOON)
+    assert back.tolist() == [6] * 5 and a.tolist() == [3] * 5 and back.usm_type is None
+
+    # What was sent by handle cannot be opened there. That is an error of its use.
+    for f in (look, double, len, repr, list):
+        said = error(lambda: pool.apply_async(f, (shared,)).get(SOON))
+        assert said.startswith("RuntimeError") and "memory of another process" in said, (f, said)
+    assert pool.apply_async(look, (shared.copy(),)).get(SOON)[3] == [3] * 5
+    if not early:  # what a worker cannot send is an error here too
+        assert "RuntimeError" in error(lambda: pool.apply_async(ub.zeros, (3,)).get(SOON))
+
+def to_processes_of_their_own():
+    for x in (a, a.as_readonly(), a[::2], a[1], a[:0], shared):
+        assert pool.apply_async(facts, (x,)).get(SOON) == facts(x)
+
+# A worker that was forked before usmbridge was imported imports it itself. Where Go hosts
+# Python, the worker is a fork of a Go process all the same.
+if early and "usmbridge" not in sys.builtin_module_names:
+    to_processes_of_their_own()
+else:
+    to_forks()
 pool.terminate()
 pool.join()
 
