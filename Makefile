@@ -19,7 +19,8 @@ ONLY    =
 # How long each fuzz target runs in `make check`, and what `make bench` selects.
 FUZZTIME ?= 3s
 BENCH    ?= .
-# The runner of `make test` and the linter of `make check`, built once into bin/.
+# The runner of `make test` and the linter of `make check`, built once into bin/. Go verifies
+# them, and all they import, by its checksum database.
 GOTESTSUM_VERSION := v1.13.0
 LINT_VERSION := v2.15.0
 
@@ -27,6 +28,8 @@ SETUP     = test -f "$(VENV)/usmbridge.json" || echo "setup: building the set-up
 	$(GO) run ./interop/setup -dir "$(VENV)"
 # What runs with the environment active. Dollar signs reach the shell.
 ACTIVE    := env -u PYTHONHOME -u PYTHONPATH -u USMBRIDGE_PYTHON VIRTUAL_ENV="$(VENV)" PATH="$(VENV)/bin:$$PATH"
+# Installs the packages of a requirements file; a file whose hash is not listed is refused.
+PIP_INSTALL := $(VENV)/bin/python -m pip install --require-hashes --quiet --no-deps --only-binary=:all: --no-input --disable-pip-version-check
 # With the pinned packages installed, a missing device, peer or interpreter is
 # a failure, not a reason to skip. The SYCL packages exist for x86-64 alone.
 REQUIRE   := USMBRIDGE_REQUIRE_PYTHON=1
@@ -95,20 +98,21 @@ test-nested: python browser bin/tritonclient/requirements.txt ## the nested modu
 	  $(QUIET_ENV) $(ACTIVE) $(REQUIRE) $(GO) test -count=1 -timeout 20m ./...) || exit 1; \
 	done
 
+# The release of the npm package, and dist.integrity of that release (npm view).
 BROWSER_VERSION := 153.0.0
+BROWSER_INTEGRITY := sha512-jiGWqSvPMdu4+P9TilYqAR7yEGPEHINx+lCvE/NqNO/EHYzF/x1hUiI5T6ioVIt7dEy7n88byyT0vk+dnsgQwA==
 
 browser: bin/browser/$(BROWSER_VERSION) ## fetches the headless browser of test-nested, where npm is there
 
-bin/browser/$(BROWSER_VERSION):
-	@interop/setup/browser.sh bin/browser $(BROWSER_VERSION)
+bin/browser/$(BROWSER_VERSION): interop/setup/browser.sh
+	@interop/setup/browser.sh bin/browser $(BROWSER_VERSION) $(BROWSER_INTEGRITY)
 
 # The client of the inference service's tests, which finds it there: of another ml_dtypes
 # than the other peers.
 bin/tritonclient/requirements.txt: interop/setup/requirements-tritonclient.txt | python
 	@echo "fetching tritonclient (30 MB, once)"
 	@rm -rf bin/tritonclient
-	$(VENV)/bin/python -m pip install --quiet --no-deps --only-binary=:all: --no-input --disable-pip-version-check \
-	  --target bin/tritonclient --requirement $<
+	$(PIP_INSTALL) --target bin/tritonclient --requirement $<
 	cp $< $@
 
 serve: export SERVE_ADDR = $(ADDR)
@@ -158,8 +162,7 @@ bench-service: python bin/tritonclient/requirements.txt bin/mlserver/requirement
 bin/mlserver/requirements.txt: interop/setup/requirements-mlserver.txt | python
 	@echo "fetching MLServer (100 MB, once)"
 	@rm -rf bin/mlserver
-	$(VENV)/bin/python -m pip install --quiet --no-deps --only-binary=:all: --no-input --disable-pip-version-check \
-	  --target bin/mlserver --requirement $<
+	$(PIP_INSTALL) --target bin/mlserver --requirement $<
 	cp $< $@
 
 # The same through the wheel, in the environment's own python, apart from its packages.
@@ -292,8 +295,7 @@ wheel: bin/wheel-tools/requirements.txt ## the Python package as a wheel in dist
 bin/wheel-tools/requirements.txt: interop/setup/requirements-wheel.txt | python
 	@echo "fetching the wheel's tools (100 MB, once)"
 	@rm -rf $(WHEEL_TOOLS)
-	$(VENV)/bin/python -m pip install --quiet --no-deps --only-binary=:all: --no-input --disable-pip-version-check \
-	  --target $(WHEEL_TOOLS) --requirement $<
+	$(PIP_INSTALL) --target $(WHEEL_TOOLS) --requirement $<
 	cp $< $@
 
 test-pythons: wheel ## the whole Python suite, with the wheel, on each Python 3.11 to 3.14 that there is [PYTHONS="13 14" ARGS=pytest's]
@@ -323,8 +325,7 @@ test-peers: python build bin/jax/requirements.txt ## NumPy's, pyarrow's, dpctl's
 bin/jax/requirements.txt: interop/setup/requirements-jax.txt | python
 	@echo "fetching JAX (120 MB, once)"
 	@rm -rf $(JAX)
-	$(VENV)/bin/python -m pip install --quiet --no-deps --only-binary=:all: --no-input --disable-pip-version-check \
-	  --target $(JAX) --requirement $<
+	$(PIP_INSTALL) --target $(JAX) --requirement $<
 	cp $< $@
 
 python: ## sets up .venv with the pinned packages, those of the tests included

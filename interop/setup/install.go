@@ -14,7 +14,9 @@ import (
 	"time"
 )
 
-// install runs pip for the set and leaves the stamp when everything fits.
+// install runs pip for the set and writes the stamp when everything fits. Unless the stamp
+// states that all packages of the set were verified when they were installed, pip installs them
+// again: it verifies the files that it installs, not those that are there.
 func (v *venv) install(ctx context.Context, want packageSet) error {
 	began := time.Now()
 	tmp, err := os.MkdirTemp("", "usmbridge-setup-")
@@ -27,7 +29,11 @@ func (v *venv) install(ctx context.Context, want packageSet) error {
 		return err
 	}
 	say("installing the packages of interop/setup/%s into %s", want.file, v.dir)
-	if err := v.pipInstall(ctx, list); err != nil {
+	var flags []string
+	if s, _ := v.readStamp(); !s.Verified || s.Hashes[want.name] == "" {
+		flags = append(flags, "--force-reinstall")
+	}
+	if err := v.pipInstall(ctx, list, flags...); err != nil {
 		return err
 	}
 	if err := v.run(ctx, "-m", "pip", "check"); err != nil {
@@ -40,17 +46,18 @@ func (v *venv) install(ctx context.Context, want packageSet) error {
 	return nil
 }
 
-// pipInstall shows a line for each download and keeps pip's whole output in
-// pip.log for when it fails.
-func (v *venv) pipInstall(ctx context.Context, list string) error {
+// pipInstall installs the packages of a requirements file whose hashes match. It prints a line
+// for each download and writes pip's whole output to pip.log.
+func (v *venv) pipInstall(ctx context.Context, list string, flags ...string) error {
 	log, err := os.Create(filepath.Join(v.dir, "pip.log"))
 	if err != nil {
 		return fmt.Errorf("pip's log: %w", err)
 	}
 	defer log.Close()
-	cmd := exec.CommandContext(ctx, v.python(), "-m", "pip", "install", "--no-deps", "--only-binary=:all:",
+	args := append([]string{"-m", "pip", "install", "--require-hashes", "--no-deps", "--only-binary=:all:",
 		"--no-input", "--disable-pip-version-check", "--progress-bar=off", "--retries=3",
-		"--requirement", list)
+		"--requirement", list}, flags...)
+	cmd := exec.CommandContext(ctx, v.python(), args...)
 	cmd.Env = cleanPythonEnv()
 	read, write := io.Pipe()
 	var last tail
@@ -68,7 +75,7 @@ func (v *venv) pipInstall(ctx context.Context, list string) error {
 	<-shown
 	if err != nil {
 		return fmt.Errorf("pip install failed (%w):\n%s\n%s\nAll of pip's output is in %s",
-			err, last.String(), networkHint(last.String()), log.Name())
+			err, last.String(), pipHint(last.String()), log.Name())
 	}
 	return nil
 }
@@ -106,7 +113,7 @@ func (v *venv) writeStamp(ctx context.Context, want packageSet) error {
 	if err != nil {
 		return fmt.Errorf("asking the environment's Python for its version: %w", err)
 	}
-	s := stamp{Set: want.name, Python: version, Hashes: map[string]string{}}
+	s := stamp{Set: want.name, Python: version, Hashes: map[string]string{}, Verified: true}
 	for _, name := range []string{"run", "test"} {
 		if want.includes(name) {
 			set, err := requirements(name)
@@ -165,6 +172,15 @@ func (t *tail) String() string {
 		lines = lines[len(lines)-10:]
 	}
 	return strings.Join(lines, "\n")
+}
+
+// pipHint explains the failures of pip that have a known remedy.
+func pipHint(output string) string {
+	if strings.Contains(output, "DO NOT MATCH THE HASHES") {
+		return "The file that the package index delivered is not the pinned file, and it was not installed. Check the index " +
+			"(PIP_INDEX_URL, PIP_EXTRA_INDEX_URL, PIP_FIND_LINKS, pip's configuration); after a broken download run `pip cache purge`."
+	}
+	return networkHint(output)
 }
 
 // networkHint explains output that speaks of a failed connection.

@@ -1,5 +1,5 @@
 // Command setup makes the Python environment that the main job and the tests
-// use: a virtual environment with packages pinned by version.
+// use: a virtual environment with packages pinned by version and hash.
 //
 //	go run ./interop/setup [-dir .venv] run|test
 //

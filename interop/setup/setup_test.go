@@ -4,37 +4,11 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
-
-func TestEveryPackageIsPinned(t *testing.T) {
-	pinned := regexp.MustCompile(`^[A-Za-z0-9_.-]+==[0-9][0-9A-Za-z.]*( ; platform_machine == "x86_64")?$`)
-	for _, name := range []string{"run", "test"} {
-		set, err := requirements(name)
-		require.NoError(t, err)
-		for _, line := range strings.Split(string(set.files[set.file]), "\n") {
-			if line != "" && !strings.HasPrefix(line, "#") && line != "-r requirements-run.txt" {
-				require.Regexp(t, pinned, line)
-			}
-		}
-	}
-}
-
-func TestWhatTargetsFetchIsPinned(t *testing.T) {
-	for _, name := range []string{"requirements-wheel.txt", "requirements-jax.txt", "requirements-tritonclient.txt"} {
-		text, err := os.ReadFile(name)
-		require.NoError(t, err)
-		for _, line := range strings.Split(string(text), "\n") {
-			if line != "" && !strings.HasPrefix(line, "#") {
-				require.Regexp(t, `^[A-Za-z0-9_.-]+==[0-9][0-9A-Za-z.]*$`, line)
-			}
-		}
-	}
-}
 
 func TestSets(t *testing.T) {
 	run, err := requirements("run")

@@ -31,17 +31,30 @@ find_python() {
 	done
 }
 
-# install NAME PYTHON PACKAGES: made once, and again when the packages have changed.
+# entries PACKAGES: their entries of the requirements files, which have the hashes.
+entries() {
+	local package
+	for package in "$@"; do
+		awk -v package="$package" '/^[^ ]/ { keep = $1 == package } keep { print; found = 1 } END { exit !found }' \
+			"$here"/requirements-{run,test,versions}.txt ||
+			{ echo "test-versions: no hashes of $package: add it to requirements-versions.txt, and run pin.py" >&2 && return 1; }
+	done
+}
+
+# install NAME PYTHON PACKAGES: makes the environment if it does not exist or if the packages
+# or their hashes have changed.
 install() {
-	local env=$dir/$1 exe=$2
+	local env=$dir/$1 exe=$2 list
 	shift 2
 	# shellcheck disable=SC2086 # several in one variable
-	set -- "$@" $common
-	[ "$(cat "$env/packages" 2>/dev/null)" != "$*" ] || return 0
+	list=$(entries "$@" $common) || return
+	[ "$(cat "$env/requirements.txt" 2>/dev/null)" != "$list" ] || return 0
 	rm -rf "$env"
 	"$exe" -m venv "$env" || return
-	"$env/bin/python" -m pip install --quiet --no-deps --only-binary :all: --no-input --disable-pip-version-check "$@" || return
-	echo "$*" >"$env/packages"
+	echo "$list" >"$env/installing.txt"
+	"$env/bin/python" -m pip install --require-hashes --quiet --no-deps --only-binary=:all: --no-input --disable-pip-version-check \
+		--requirement "$env/installing.txt" || return
+	mv "$env/installing.txt" "$env/requirements.txt"
 }
 
 # within NAME COMMAND: in that environment. The loader finds the library's own needs by

@@ -17,11 +17,14 @@ import (
 // stampName is the file in the environment that says what set-up has done.
 const stampName = "usmbridge.json"
 
-// stamp is what set-up leaves when it has finished.
+// stamp is the content of stampName, written when set-up has finished.
 type stamp struct {
 	Set    string            `json:"set"`    // the last set installed
 	Hashes map[string]string `json:"hashes"` // set -> hash of its requirements
 	Python string            `json:"python"` // version of the environment's Python
+	// Verified reports that pip verified the hash of each package of the sets in Hashes. Stamps
+	// from before packages were pinned by hash lack it.
+	Verified bool `json:"verified"`
 }
 
 // venv is the environment's directory.

@@ -1,0 +1,333 @@
+package main
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/base64"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// moduleRoot is the directory of usmbridge's go.mod, seen from this package.
+const moduleRoot = "../.."
+
+// logicalLines returns the lines of a text that are neither empty nor comments, with the lines
+// that a backslash continues joined.
+func logicalLines(text string) []string {
+	var lines []string
+	for _, line := range strings.Split(strings.ReplaceAll(text, "\\\n", " "), "\n") {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// hashedEntry matches one package of a requirements file; its first group is NAME==VERSION.
+var hashedEntry = regexp.MustCompile(`^([A-Za-z0-9_.-]+==[0-9][0-9A-Za-z.]*)( +; platform_machine == "x86_64")?( +--hash=sha256:[0-9a-f]{64})+$`)
+
+func TestEveryPackageIsPinnedByHash(t *testing.T) {
+	files, err := filepath.Glob("requirements-*.txt")
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(files), 6)
+	for _, file := range files {
+		t.Run(file, func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			entries := 0
+			for _, line := range logicalLines(string(text)) {
+				if file == "requirements-test.txt" && line == "-r requirements-run.txt" {
+					continue
+				}
+				if !assert.Regexp(t, hashedEntry, line) {
+					return // one entry is enough: long files have a hundred
+				}
+				entries++
+			}
+			require.Positive(t, entries)
+		})
+	}
+}
+
+// The environments of test-versions.sh take their entries from three files, each package from
+// exactly one of them.
+func TestVersionsArePinnedByHash(t *testing.T) {
+	found := map[string]int{}
+	for _, file := range []string{"requirements-run.txt", "requirements-test.txt", "requirements-versions.txt"} {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, line := range logicalLines(string(text)) {
+			if entry := hashedEntry.FindStringSubmatch(line); entry != nil {
+				found[entry[1]]++
+			}
+		}
+	}
+	wanted := 0
+	for _, file := range []string{"versions.txt", "test-versions.sh"} {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, pin := range regexp.MustCompile(`[A-Za-z0-9_.-]+==[0-9][0-9A-Za-z.]*`).FindAllString(string(text), -1) {
+			assert.Equal(t, 1, found[pin], "entries with hashes for %s of %s", pin, file)
+			wanted++
+		}
+	}
+	require.Greater(t, wanted, 50)
+}
+
+// pipCalls finds the places in a file that run pip to install or download packages. In Go files
+// they are arguments of exec.Command; there, the shell's form is advice in an error text.
+func pipCalls(name, text string) []string {
+	call := regexp.MustCompile(`\bpip3? +(?:--[a-z-]+ +)*(?:install|download|wheel) `)
+	if strings.HasSuffix(name, ".go") {
+		call = regexp.MustCompile(`(?s)"pip",[^)]*?"(?:install|download|wheel)"[^)]*\)`)
+		return call.FindAllString(text, -1)
+	}
+	var calls []string
+	for _, line := range logicalLines(text) {
+		for _, command := range strings.Split(line, "&&") {
+			if call.MatchString(command) {
+				calls = append(calls, command)
+			}
+		}
+	}
+	return calls
+}
+
+func TestEveryPipCallVerifiesHashes(t *testing.T) {
+	calls := map[string]int{}
+	require.NoError(t, filepath.WalkDir(moduleRoot, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := entry.Name()
+		if entry.IsDir() {
+			if name == "bin" || name == "dist" || name == ".git" || name == ".venv" {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		switch ext := filepath.Ext(name); {
+		case name == "pins_test.go":
+			return nil
+		case name == "Makefile", name == "Containerfile", ext == ".sh", ext == ".go", filepath.Base(filepath.Dir(path)) == ".ci":
+		default:
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(moduleRoot, path)
+		if err != nil {
+			return err
+		}
+		for _, call := range pipCalls(name, string(text)) {
+			calls[filepath.ToSlash(rel)]++
+			verified := strings.Contains(call, "--require-hashes")
+			local := strings.Contains(call, "--no-index") // a wheel that was built here
+			assert.True(t, verified || local, "%s: pip call with neither --require-hashes nor --no-index: %s", rel, call)
+		}
+		return nil
+	}))
+	for file, count := range map[string]int{
+		"Makefile": 2, "interop/setup/install.go": 1, "interop/setup/test-pythons.sh": 1,
+		"interop/setup/test-versions.sh": 1, "interop/wheel/wheel_test.go": 1,
+		"examples/service/container/Containerfile": 1,
+	} {
+		// The nested module of the service is absent from a module cache.
+		if _, err := os.Stat(filepath.Join(moduleRoot, file)); err == nil {
+			assert.Equal(t, count, calls[file], "pip calls found in %s", file)
+		}
+	}
+}
+
+// The container without SYCL installs a part of requirements-run.txt: whole entries.
+func TestContainerKeepsWholeEntries(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(moduleRoot, "examples/service/container/Containerfile"))
+	if err != nil {
+		t.Skipf("the nested module of the service is absent: %v", err)
+	}
+	filter := regexp.MustCompile(`awk '[^']*' /tmp/requirements.txt`).FindString(string(text))
+	require.NotEmpty(t, filter, "the command that selects the packages without SYCL")
+	filter = strings.ReplaceAll(filter, "/tmp/requirements.txt", "requirements-run.txt")
+	out, err := exec.Command("sh", "-c", filter).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	var names []string
+	for _, line := range logicalLines(string(out)) {
+		require.Regexp(t, hashedEntry, line)
+		names = append(names, line[:strings.Index(line, "==")])
+	}
+	require.Equal(t, []string{"llvmlite", "numba", "numpy"}, names)
+}
+
+// writeWheel writes a wheel of tiny 1.0, a module with one variable, into dir and returns its hash.
+func writeWheel(t *testing.T, dir, value string) string {
+	t.Helper()
+	var file bytes.Buffer
+	z := zip.NewWriter(&file)
+	for _, member := range [][2]string{
+		{"tiny.py", "value = '" + value + "'\n"},
+		{"tiny-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n"},
+		{"tiny-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"},
+		{"tiny-1.0.dist-info/RECORD", "tiny.py,,\ntiny-1.0.dist-info/METADATA,,\ntiny-1.0.dist-info/WHEEL,,\ntiny-1.0.dist-info/RECORD,,\n"},
+	} {
+		w, err := z.Create(member[0])
+		require.NoError(t, err)
+		_, err = w.Write([]byte(member[1]))
+		require.NoError(t, err)
+	}
+	require.NoError(t, z.Close())
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "tiny-1.0-py3-none-any.whl"), file.Bytes(), 0o600))
+	return fmt.Sprintf("%x", sha256.Sum256(file.Bytes()))
+}
+
+// pip takes packages from a local directory here and cannot reach an index.
+func TestInstallVerifiesHashes(t *testing.T) {
+	exe, err := exec.LookPath("python3")
+	if err != nil {
+		if os.Getenv("USMBRIDGE_REQUIRE_PYTHON") != "" {
+			t.Fatalf("USMBRIDGE_REQUIRE_PYTHON is set, but %v", err)
+		}
+		t.Skipf("no Python: %v", err)
+	}
+	v, err := openVenv(filepath.Join(t.TempDir(), ".venv"))
+	require.NoError(t, err)
+	if out, err := exec.Command(exe, "-m", "venv", v.dir).CombinedOutput(); err != nil {
+		t.Skipf("%s cannot make environments: %s", exe, out)
+	}
+	ctx := context.Background()
+	wheels := t.TempDir()
+	t.Setenv("PIP_CONFIG_FILE", os.DevNull)
+	t.Setenv("PIP_NO_INDEX", "1")
+	t.Setenv("PIP_FIND_LINKS", wheels)
+	other := writeWheel(t, wheels, "other")
+	pinned := writeWheel(t, t.TempDir(), "pinned")
+	require.NotEqual(t, other, pinned)
+
+	install := func(line string) error {
+		return v.install(ctx, packageSet{name: "run", file: "list.txt", files: map[string][]byte{"list.txt": []byte(line + "\n")}})
+	}
+	installed := func() string {
+		out, _ := exec.Command(v.python(), "-I", "-c", "import tiny; print(tiny.value)").Output()
+		return strings.TrimSpace(string(out))
+	}
+
+	err = install("tiny==1.0 --hash=sha256:" + pinned)
+	require.ErrorContains(t, err, "DO NOT MATCH THE HASHES")
+	require.ErrorContains(t, err, "is not the pinned file", "the remedy")
+	require.ErrorContains(t, install("tiny==1.0"), "Hashes are required")
+	require.Empty(t, installed(), "a refused package is not installed")
+	_, done := v.readStamp()
+	require.False(t, done, "a refused package leaves no stamp")
+
+	// An environment from before hashes were verified has a package of the pinned version.
+	out, err := exec.Command(v.python(), "-m", "pip", "install", "--no-index", "--find-links="+wheels, "tiny==1.0").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Equal(t, "other", installed())
+	for _, old := range []string{
+		`{"set": "test", "hashes": {"run": "0", "test": "0"}, "python": "3"}`,
+		`{"set": "test", "hashes": {"test": "0"}, "python": "3", "verified": true}`, // nothing of this set
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(v.dir, stampName), []byte(old), 0o600))
+		require.ErrorContains(t, install("tiny==1.0 --hash=sha256:"+pinned), "DO NOT MATCH THE HASHES")
+	}
+	require.Equal(t, pinned, writeWheel(t, wheels, "pinned"))
+	require.NoError(t, install("tiny==1.0 --hash=sha256:"+pinned))
+	require.Equal(t, "pinned", installed(), "a package that was installed unverified is replaced")
+
+	// From then on, pip keeps what is installed in the pinned version.
+	require.NoError(t, os.Remove(filepath.Join(wheels, "tiny-1.0-py3-none-any.whl")))
+	require.NoError(t, install("tiny==1.0 --hash=sha256:"+pinned))
+}
+
+// browserArchive returns an archive like the one that browser.sh fetches, and its integrity in
+// npm's notation.
+func browserArchive(t *testing.T) ([]byte, string) {
+	t.Helper()
+	brotli := func(data []byte) []byte {
+		cmd := exec.Command("node", "-e", `process.stdout.write(require("zlib").brotliCompressSync(require("fs").readFileSync(0)))`)
+		cmd.Stdin = bytes.NewReader(data)
+		out, err := cmd.Output()
+		require.NoError(t, err)
+		return out
+	}
+	archive := func(names ...string) *bytes.Buffer {
+		var text bytes.Buffer
+		w := tar.NewWriter(&text)
+		for i := 0; i < len(names); i += 2 {
+			require.NoError(t, w.WriteHeader(&tar.Header{Name: names[i], Mode: 0o644, Size: int64(len(names[i+1]))}))
+			_, err := w.Write([]byte(names[i+1]))
+			require.NoError(t, err)
+		}
+		require.NoError(t, w.Close())
+		return &text
+	}
+	var zipped bytes.Buffer
+	z := gzip.NewWriter(&zipped)
+	library := brotli(archive("libGLESv2.so", "library").Bytes())
+	_, err := z.Write(archive("package/bin/chromium.br", string(brotli([]byte("#!/bin/sh\n"))), "package/bin/swiftshader.tar.br", string(library)).Bytes())
+	require.NoError(t, err)
+	require.NoError(t, z.Close())
+	sum := sha512.Sum512(zipped.Bytes())
+	return zipped.Bytes(), "sha512-" + base64.StdEncoding.EncodeToString(sum[:])
+}
+
+func TestBrowserIntegrity(t *testing.T) {
+	if _, err := exec.LookPath("node"); err != nil {
+		t.Skipf("browser.sh needs node: %v", err)
+	}
+	text, integrity := browserArchive(t)
+	dir := t.TempDir()
+	archive := filepath.Join(dir, "archive.tgz")
+	require.NoError(t, os.WriteFile(archive, text, 0o600))
+	// A command npm that delivers the archive, and a machine that browser.sh has a browser for.
+	for name, script := range map[string]string{
+		"npm":   "cp " + archive + " sparticuz-chromium-1.0.0.tgz\n",
+		"uname": "echo x86_64\n",
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script), 0o700)) //nolint:gosec // It is run.
+	}
+	t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	to := filepath.Join(t.TempDir(), "browser")
+	browser := func(integrity string) (string, error) {
+		out, err := exec.Command("sh", "browser.sh", to, "1.0.0", integrity).CombinedOutput()
+		return string(out), err
+	}
+
+	for _, wrong := range []string{"sha512-" + base64.StdEncoding.EncodeToString(make([]byte, 64)), ""} {
+		out, err := browser(wrong)
+		require.Error(t, err, "%s", out)
+		require.Contains(t, out, "is not the pinned file")
+		require.NoFileExists(t, filepath.Join(to, "1.0.0"))
+		require.NoFileExists(t, filepath.Join(to, "headless_shell"))
+	}
+	out, err := browser(integrity)
+	require.NoError(t, err, "%s", out)
+	require.FileExists(t, filepath.Join(to, "1.0.0"))
+	require.FileExists(t, filepath.Join(to, "libGLESv2.so"))
+	made, err := os.Stat(filepath.Join(to, "headless_shell"))
+	require.NoError(t, err)
+	require.NotZero(t, made.Mode()&0o100, "it can be run")
+	out, err = browser("sha512-")
+	require.Error(t, err, "%s", out)
+	require.FileExists(t, filepath.Join(to, "1.0.0"), "a refused file does not replace the browser that is there")
+
+	makefile, err := os.ReadFile(filepath.Join(moduleRoot, "Makefile"))
+	require.NoError(t, err)
+	require.Regexp(t, `(?m)^BROWSER_INTEGRITY := sha512-[A-Za-z0-9+/]{86}==$`, string(makefile))
+	require.Regexp(t, `interop/setup/browser\.sh bin/browser \$\(BROWSER_VERSION\) "?\$\(BROWSER_INTEGRITY\)"?`, string(makefile))
+}
