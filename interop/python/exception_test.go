@@ -236,4 +236,33 @@ except ValueError as outer:
 `, python.Vars{"f": f}, "obj", "word")
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{"obj": "text", "word": "here"}, out)
+
+	// A suspended generator caught the cause of the error. It goes on afterwards.
+	out, err = py.Run(`
+def connection():
+    n = 0
+    while True:
+        n += 1
+        try:
+            if n % 2: raise OSError
+            yield n
+        except OSError as e:
+            failed.append(e)
+            yield -1
+failed, numbers = [], connection()
+def read():
+    n = next(numbers)
+    if n < 0: raise ValueError from failed[-1]
+    return n
+`, nil, "read")
+	require.NoError(t, err)
+	read := out["read"].(*python.Object)
+	defer read.Release()
+	for range 3 {
+		_, err := read.Call()
+		require.ErrorIs(t, err, python.ValueError)
+		answer := ok[*python.Object](t)(read.Call())
+		require.Positive(t, ok[int](t)(python.As[int](answer)))
+		answer.Release()
+	}
 }

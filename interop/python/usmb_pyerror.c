@@ -123,13 +123,47 @@ static PyObject *chain_of(PyObject *exc, PyObject *seen)
 	return found;
 }
 
-/* Clears the frames of one exception's traceback, and the object of an AttributeError. */
-static void clear_one(PyObject *exc, PyObject *traceback)
+/* The attribute, and NULL without an exception if there is none. */
+static PyObject *attribute(PyObject *o, const char *name)
 {
-	PyObject *tb = usmb_py.PyException_GetTraceback(exc), *res = NULL;
-	if (tb && !(res = usmb_py.PyObject_CallMethod(traceback, "clear_frames", "O", tb))) usmb_py.PyErr_Clear();
-	Py_XDECREF(res);
-	Py_XDECREF(tb);
+	PyObject *value = o ? usmb_py.PyObject_GetAttrString(o, name) : NULL;
+	if (!value) usmb_py.PyErr_Clear();
+	return value;
+}
+
+/* Whether a frame is of a generator, a coroutine or an asynchronous generator. */
+static int is_resumable(PyObject *frame)
+{
+	enum { GENERATOR = 0x20, COROUTINE = 0x80, ASYNC_GENERATOR = 0x200 }; /* of inspect.CO_... */
+	PyObject *code = attribute(frame, "f_code"), *flags = attribute(code, "co_flags");
+	long long bits = flags ? usmb_py.PyLong_AsLongLong(flags) : 0;
+	Py_XDECREF(flags);
+	Py_XDECREF(code);
+	return (bits & (GENERATOR | COROUTINE | ASYNC_GENERATOR)) != 0;
+}
+
+/*
+ * Clears the frames of one exception's traceback, and the object of an AttributeError. behind: it
+ * is not the raised exception. A generator may have caught it and be suspended, and before Python
+ * 3.13 clearing its frame would close it.
+ */
+static void clear_one(PyObject *exc, int behind)
+{
+	PyObject *tb = usmb_py.PyException_GetTraceback(exc), *next, *res;
+	for (; tb; tb = next) {
+		PyObject *frame = attribute(tb, "tb_frame");
+		res = frame && !(behind && is_resumable(frame)) ? usmb_py.PyObject_CallMethod(frame, "clear", NULL)
+		                                                : NULL;
+		if (!res) usmb_py.PyErr_Clear(); /* RuntimeError: the frame is executing */
+		Py_XDECREF(res);
+		Py_XDECREF(frame);
+		next = attribute(tb, "tb_next");
+		Py_DECREF(tb);
+		if (next == usmb_py.Py_None) {
+			Py_DECREF(next);
+			break;
+		}
+	}
 	if (!usmb_py_type_check(exc, (PyTypeObject *)usmb_py.PyExc_AttributeError)) return;
 	/* AttributeError's own descriptor, because a derived class may hide the attribute. */
 	PyObject *obj = usmb_py.PyObject_GetAttrString(usmb_py.PyExc_AttributeError, "obj");
@@ -144,22 +178,20 @@ void usmb_pyop_detach_error(void *exc)
 	PyGILState_STATE st;
 	if (usmb_py_enter(&st)) return;
 	int held = usmb_py_call_hold();
-	PyObject *traceback = usmb_py.PyImport_ImportModule("traceback");
 	PyObject *seen = usmb_py.PyDict_New();
-	if (!traceback || !seen) usmb_py.PyErr_Clear();
-	if (traceback && seen) {
+	if (!seen) usmb_py.PyErr_Clear();
+	if (seen) {
 		/* Python code around this call may be handling an exception. It still needs that one,
 		   which is also the context of exceptions raised meanwhile. */
 		PyObject *handled = usmb_py.PyErr_GetHandledException();
 		PyObject *others = chain_of(handled, seen), *found = chain_of(exc, seen);
 		for (Py_ssize_t i = 0; found && i < usmb_py.PyList_Size(found); i++)
-			clear_one(usmb_py.PyList_GetItem(found, i), traceback);
+			clear_one(usmb_py.PyList_GetItem(found, i), i > 0);
 		Py_XDECREF(found);
 		Py_XDECREF(others);
 		Py_XDECREF(handled);
 	}
 	Py_XDECREF(seen);
-	Py_XDECREF(traceback);
 	usmb_py_call_unhold(held);
 	usmb_py_leave(st);
 }

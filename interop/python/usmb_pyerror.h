@@ -12,7 +12,7 @@ enum { USMB_PYX_TYPE = 0, USMB_PYX_MESSAGE, USMB_PYX_TRACEBACK, USMB_PYX_LINEAGE
 usmb_pyret usmb_pyop_error_part(void *exc, int what); /* val: malloc'ed UTF-8, num: length */
 /* Drops what exc and the exceptions behind it (causes, contexts, members of groups) keep of the
    failed call: the local variables of the frames in their tracebacks, and the "obj" of an
-   AttributeError. Exceptions that Python code on this thread is handling are left alone. */
+   AttributeError. Generators that caught such an exception keep theirs. Exceptions that Python code on this thread is handling are left alone. */
 void usmb_pyop_detach_error(void *exc);
 /* GIL held by the caller: sets the error indicator to exc (reference kept by caller). */
 void usmb_pyop_raise(void *exc);
