@@ -342,6 +342,9 @@ done:
 static PyObject *array_repr(PyObject *self)
 {
 	if (ARRAY(self)->flags & USMB_ARR_RELEASED) return usmb_py.PyUnicode_FromString("<Array, released>");
+	/* No error: multiprocessing takes the repr of a result that cannot be sent. */
+	if (ARRAY(self)->flags & USMB_ARR_RECEIVED && usmb_py_in_child())
+		return usmb_py.PyUnicode_FromString("<Array, memory of another process>");
 	HELD(PyObject *, NULL, held_repr(self));
 }
 

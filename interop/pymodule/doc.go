@@ -133,7 +133,7 @@
 //
 // In a forked child received memory is not mapped: its arrays raise RuntimeError. An array that is
 // sent to a forked child by value becomes plain memory of Python there, whatever it was. One that
-// is sent by handle cannot be opened: the child gets an Array of which every use raises
+// is sent by handle cannot be opened: the child gets an Array of which every use but repr() raises
 // RuntimeError. Unpickling itself must not fail, because a worker of multiprocessing.Pool ends
 // without an answer then, and its caller waits forever. Such a handle stays unopened for its ten
 // minutes. Children of

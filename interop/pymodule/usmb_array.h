@@ -99,7 +99,7 @@ int usmb_array_released(void);
 /* RuntimeError and 0 in a forked child, where memory of other processes is not mapped. */
 int usmb_array_received(void);
 /* What a forked child has of an array that was sent to it by handle: an Array of which every use
-   raises that error. Unpickling must not raise it: a worker of multiprocessing whose task cannot
+   but repr() raises that error. Unpickling must not raise it: a worker of multiprocessing whose task cannot
    be unpickled ends without an answer. */
 PyObject *usmb_array_unreachable(void);
 static inline int usmb_array_alive(const usmb_array *a)

@@ -524,6 +524,12 @@ def double(a):
 def load(data):
     return look(pickle.loads(data))
 
+def same(a):
+    return a
+
+def unsendable():
+    return lambda: None
+
 def error(call):
     try:
         return call()
@@ -553,10 +559,14 @@ def to_forks():
     assert back.tolist() == [6] * 5 and a.tolist() == [3] * 5 and back.usm_type is None
 
     # What was sent by handle cannot be opened there. That is an error of its use.
-    for f in (look, double, len, repr, list):
+    for f in (look, double, len, list):
         said = error(lambda: pool.apply_async(f, (shared,)).get(SOON))
         assert said.startswith("RuntimeError") and "memory of another process" in said, (f, said)
+    assert pool.apply_async(repr, (shared,)).get(SOON) == "<Array, memory of another process>"
+    assert "MaybeEncodingError" in error(lambda: pool.apply_async(same, (shared,)).get(SOON))
     assert pool.apply_async(look, (shared.copy(),)).get(SOON)[3] == [3] * 5
+    # The error of a result that cannot be pickled is not replaced.
+    assert "pickle" in error(lambda: pool.apply_async(unsendable).get(SOON))
     if not early:  # what a worker cannot send is an error here too
         assert "RuntimeError" in error(lambda: pool.apply_async(ub.zeros, (3,)).get(SOON))
 

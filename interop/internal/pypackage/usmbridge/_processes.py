@@ -74,7 +74,8 @@ def reduction() -> None:
         try:
             dump(self, obj)
         except BaseException:
-            revoke(made)
+            if made:  # in a forked child revoking is an error, which would replace this one
+                revoke(made)
             raise
         finally:
             _made.handles = outer
