@@ -48,6 +48,9 @@ func loadLibrary(ctx context.Context, asked string) (*Library, []Attempt, error)
 		return lib, s.attempts, err
 	}
 	for _, candidate := range found {
+		if candidate.Source == sourceLoader && ctx.Err() != nil {
+			break // an interrupted search does not choose a library of lower priority for the process
+		}
 		if candidate.Err != nil {
 			s.attempts = append(s.attempts, candidate)
 			continue
@@ -77,7 +80,10 @@ func (s *librarySearch) withoutSearch() (lib *Library, done bool, err error) {
 	return nil, false, nil
 }
 
-const sourceLoaded = "already loaded"
+const (
+	sourceLoaded = "already loaded"
+	sourceLoader = "loader"
+)
 
 type librarySearch struct {
 	asked, source string

@@ -276,6 +276,8 @@ func TestSearchOrder(t *testing.T) {
 		o := openIn(t, envTimeout+"=10ms", "PATH="+python(t, t.TempDir(), "exec /bin/sleep 3600"))
 		require.Equal(t, "syclobj: OpenContext: the search for the SYCL library: context deadline exceeded", o.Error)
 		require.Empty(t, o.Attempts)
+		o = openIn(t, envTimeout+"=10ms", "LD_LIBRARY_PATH="+filepath.Dir(inOther), "PATH="+python(t, t.TempDir(), "exec /bin/sleep 3600"))
+		require.Contains(t, o.Error, "deadline exceeded", "%s was loaded instead", o.Path)
 		o = openIn(t, envTimeout+"=1ns", envOption+"="+inOther, "PATH="+bin)
 		require.Equal(t, inOther, o.Path, "nothing is searched for")
 	})

@@ -54,7 +54,7 @@ func sameFile(a, b string) bool {
 func candidates(ctx context.Context) []Attempt {
 	list := []Attempt{inVirtualEnv(os.Getenv("VIRTUAL_ENV"))}
 	list = append(list, onPath(ctx)...)
-	return append(list, Attempt{Source: "loader", Path: libraryName})
+	return append(list, Attempt{Source: sourceLoader, Path: libraryName})
 }
 
 func inVirtualEnv(root string) Attempt {
