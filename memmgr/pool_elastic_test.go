@@ -249,6 +249,10 @@ func TestSleepAndWakeReportUnknownTags(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, weights.Asleep())
 	weights.Release()
+	require.NoError(t, tenant.Close())
+	newTenant(t, p, "in its place", memmgr.TenantOptions{})
+	_, err = p.Sleep("weights", memmgr.SleepOptions{})
+	require.NoError(t, err, "the pool still knows the tag")
 
 	freed, err := p.Sleep("kv cache", memmgr.SleepOptions{Into: memmgr.Host()})
 	require.NoError(t, err)

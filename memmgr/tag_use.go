@@ -30,6 +30,17 @@ func (u *tagUse) has(tag uint32) bool {
 	return t != nil && int(tag) < len(*t) && (*t)[tag] != nil
 }
 
+// adopt makes u know the tags of other, whose blocks are all free.
+func (u *tagUse) adopt(other *tagUse) {
+	if t := other.table.Load(); t != nil {
+		for tag, c := range *t {
+			if c != nil {
+				u.of(uint32(tag))
+			}
+		}
+	}
+}
+
 // of returns the count of a tag, making it on first use.
 func (u *tagUse) of(tag uint32) *tagCount {
 	if u.has(tag) {
