@@ -267,7 +267,7 @@ func TestSearchOrder(t *testing.T) {
 	})
 	t.Run("a python3 that does not end", func(t *testing.T) {
 		// The pipe is held by a child of python3 too, which is not killed.
-		o := openIn(t, "PATH="+python(t, t.TempDir(), "/bin/sleep 3600 & exec /bin/sleep 3600"))
+		o := openIn(t, "PATH="+python(t, t.TempDir(), "/bin/sleep 20 & exec /bin/sleep 3600"))
 		require.Len(t, o.Attempts, 3, "the search goes on behind it")
 		require.Contains(t, o.Attempts[1], "did not print its search path in time")
 		require.True(t, o.NoSYCL)
