@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,7 +19,8 @@ import (
 // childEnv marks the process in which a test may end Python.
 const childEnv = "USMBRIDGE_TEST_EXECUTOR_CHILD"
 
-// inChild runs a test of this binary in a process of its own, and returns what it wrote.
+// inChild runs a test of this binary in a process of its own, and returns its output. If the
+// child skips the test, so does inChild.
 func inChild(t *testing.T, name, kind string) string {
 	t.Helper()
 	env := environment(t, "numpy")
@@ -26,6 +28,9 @@ func inChild(t *testing.T, name, kind string) string {
 	cmd.Env = append(os.Environ(), childEnv+"="+kind, python.EnvVar+"="+env.Executable)
 	out, err := cmd.CombinedOutput()
 	require.NoErrorf(t, err, "%s", out)
+	if strings.Contains(string(out), "--- SKIP: "+name+" ") {
+		t.Skipf("the child process skipped the test:\n%s", out)
+	}
 	require.Contains(t, string(out), "--- PASS: "+name)
 	return string(out)
 }

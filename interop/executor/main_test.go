@@ -4,6 +4,7 @@ package executor_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,10 +27,29 @@ func required() bool {
 	return os.Getenv("USMBRIDGE_REQUIRE_PYTHON") == "1" || os.Getenv("USMBRIDGE_REQUIRE_PEERS") == "1"
 }
 
-// environment finds a Python with the given modules: the active one, or the
-// repository's own environment.
+// environment returns a Python with the given modules. Without one it skips the test, or
+// fails it if the environment requires one.
 func environment(t testing.TB, modules ...string) *python.Environment {
 	t.Helper()
+	env, err := findPython(modules...)
+	if err != nil {
+		unavailable(t, err)
+	}
+	return env
+}
+
+// unavailable skips the test, or fails it if the environment requires Python and its peers.
+func unavailable(t testing.TB, err error) {
+	t.Helper()
+	if required() {
+		t.Fatal(err)
+	}
+	t.Skip(err)
+}
+
+// findPython looks for a Python with the given modules: the active one, or the
+// repository's own environment.
+func findPython(modules ...string) (*python.Environment, error) {
 	var tried, candidates []string
 	if env, err := python.Find(); err == nil {
 		candidates = append(candidates, env.Executable)
@@ -45,24 +65,20 @@ func environment(t testing.TB, modules ...string) *python.Environment {
 		}
 		out, err := exec.Command(env.Executable, "-c", "import "+strings.Join(append(modules, "sys"), ",")).CombinedOutput()
 		if err == nil {
-			return env
+			return env, nil
 		}
 		tried = append(tried, env.Executable+": "+strings.TrimSpace(string(out)))
 	}
-	reason := "no Python with " + strings.Join(modules, ", ") + ": " + strings.Join(tried, "; ")
-	if required() {
-		t.Fatal(reason)
-	}
-	t.Skip(reason)
-	return nil
+	return nil, fmt.Errorf("no Python with %s: %s", strings.Join(modules, ", "), strings.Join(tried, "; "))
 }
 
 // embedded is the Python of this process; there can be one only.
 var embedded struct {
-	once sync.Once
-	py   *python.Interpreter
-	rt   *syclobj.Runtime
-	err  error
+	once    sync.Once
+	missing error // why there is no suitable Python; the tests skip
+	py      *python.Interpreter
+	rt      *syclobj.Runtime
+	err     error
 }
 
 // models is the Python of the tests.
@@ -111,7 +127,11 @@ class Group:
 func start(t testing.TB) (*python.Interpreter, memmgr.Resource) {
 	t.Helper()
 	embedded.once.Do(func() {
-		env := environment(t, "numpy")
+		// t.Skip would end the first test here, and leave the others with no interpreter and no error.
+		var env *python.Environment
+		if env, embedded.missing = findPython("numpy"); embedded.missing != nil {
+			return
+		}
 		if embedded.rt, embedded.err = syclobj.Open(syclobj.HostOnly()); embedded.err != nil {
 			return
 		}
@@ -126,6 +146,9 @@ func start(t testing.TB) (*python.Interpreter, memmgr.Resource) {
 			m.Release()
 		}
 	})
+	if embedded.missing != nil {
+		unavailable(t, embedded.missing)
+	}
 	require.NoError(t, embedded.err)
 	r, err := memmgr.Default(embedded.rt.HostQueue(), syclobj.USMUnknown)
 	require.NoError(t, err)

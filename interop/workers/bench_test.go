@@ -147,8 +147,8 @@ var interpreter struct {
 // embedded is an executor with two slots on the interpreter of this process.
 func embedded(b *testing.B) *executor.Executor {
 	b.Helper()
+	env := environment(b, "numpy") // before once.Do, which a skip would leave done
 	interpreter.once.Do(func() {
-		env := environment(b, "numpy")
 		if interpreter.err = pymodule.Register(); interpreter.err != nil {
 			return
 		}
