@@ -7,12 +7,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/internal/treetest"
 )
 
 // TestMapNamesWhatIsThere: the files and directories that the pages for people name
 // exist.
 func TestMapNamesWhatIsThere(t *testing.T) {
 	root := filepath.Join("..", "..", "..")
+	treetest.NeedNestedModules(t, root)
 	file := regexp.MustCompile("[`(]((?:dlpack|examples|interop|memmgr|syclobj|usmarray)/[a-z0-9_./-]*[a-z0-9_])[`)]")
 	for _, page := range []string{"CONTRIBUTING.md", "README.md"} {
 		text, err := os.ReadFile(filepath.Join(root, page))

@@ -16,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/internal/treetest"
 )
 
 // A runner over a directory of its own, as one start of the program is.
@@ -379,6 +381,7 @@ func TestStagesOfTheTree(t *testing.T) {
 	}
 	root, err := filepath.Abs(filepath.Join("..", "..", ".."))
 	require.NoError(t, err)
+	treetest.NeedNestedModules(t, root)
 	stages, err := allStages(t.Context(), root)
 	require.NoError(t, err)
 	names := map[string]bool{}
