@@ -90,7 +90,7 @@ const pythonTestsEnv = "USMBRIDGE_PYTESTS"
 
 // TestPython runs the Python tests, one subtest each.
 func TestPython(t *testing.T) {
-	env := environment(t, "pytest")
+	env := environment(t, "pytest", "hypothesis") // which the tests import
 	host := buildHost(t)
 	results := filepath.Join(t.TempDir(), "results.xml")
 	args := []string{"-m", "pytest", "-q", "-p", "no:cacheprovider", "--junitxml=" + results}

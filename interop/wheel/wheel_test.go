@@ -108,7 +108,8 @@ func TestCopiesWhatIsBuilt(t *testing.T) {
 	require.Equal(t, []string{"a/b.go", "a/bin/c.go", "go.mod"}, found)
 }
 
-// environment finds a Python with pytest: the active one or the repository's.
+// environment finds a Python with the packages that the Python tests import: the active one
+// or the repository's.
 func environment(t *testing.T) string {
 	t.Helper()
 	var tried []string
@@ -120,18 +121,24 @@ func environment(t *testing.T) string {
 		candidates = append(candidates, venv)
 	}
 	for _, exe := range candidates {
-		out, err := exec.Command(exe, "-c", "import pytest, numpy").CombinedOutput()
+		out, err := exec.Command(exe, "-c", "import pytest, hypothesis, numpy").CombinedOutput()
 		if err == nil {
 			return exe
 		}
 		tried = append(tried, exe+": "+strings.TrimSpace(string(out)))
 	}
-	reason := "no Python with pytest and numpy: " + strings.Join(tried, "; ")
+	reason := "no Python with pytest, hypothesis and numpy: " + strings.Join(tried, "; ")
+	unavailable(t, reason)
+	return ""
+}
+
+// unavailable skips the test, or fails it if the environment requires the peers.
+func unavailable(t *testing.T, reason string) {
+	t.Helper()
 	if os.Getenv("USMBRIDGE_REQUIRE_PEERS") == "1" {
 		t.Fatal(reason)
 	}
 	t.Skip(reason)
-	return ""
 }
 
 // sample are the Python tests that the wheel runs here; make test-pythons runs all of
@@ -184,6 +191,9 @@ print(ub.__version__, ub.devices()[-1].filter_string)
 // Go, no SYCL and no package but the wheel's.
 func freshEnvironment(t *testing.T, path string) {
 	exe := environment(t)
+	if out, err := exec.Command(exe, "-m", "pip", "--version").CombinedOutput(); err != nil {
+		unavailable(t, exe+" has no pip: "+strings.TrimSpace(string(out)))
+	}
 	venv := t.TempDir()
 	if out, err := exec.Command(exe, "-m", "venv", "--without-pip", venv).CombinedOutput(); err != nil {
 		t.Skipf("%s makes no environments: %s", exe, out)
