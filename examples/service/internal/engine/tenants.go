@@ -36,9 +36,9 @@ type accounts struct {
 
 	mu      sync.Mutex
 	byLabel map[string]*account // one per label, because the pools take each name once
-	idle   list.List // of *account, longest first
-	may    float64   // come to be at present; at most a quarter of most, or perSecond
-	at     time.Time // when that was so
+	idle    list.List           // of *account, longest first
+	may     float64             // come to be at present; at most a quarter of most, or perSecond
+	at      time.Time           // when that was so
 }
 
 func (a *accounts) init(o *Options) {
