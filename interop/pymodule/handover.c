@@ -7,14 +7,31 @@
 #include "usmb_support.h"
 #include "usmb_syclref.h"
 
-/* not_imported raises the ImportError for an interpreter without this program's module usmbridge, or
-   with another module of that name. Anything that an import raised beside ImportError stays. */
+/* Whether a ModuleNotFoundError is about usmbridge itself, not about a module that it imports.
+   Does not use usmb_name: the module that makes it may never have been imported. */
+static int not_found(PyObject *value)
+{
+	PyObject *name = usmb_py.PyObject_GetAttrString(value, "name");
+	int r = name && PyUnicode_Check(name) && usmb_py.PyUnicode_CompareWithASCIIString(name, "usmbridge") == 0;
+	Py_XDECREF(name);
+	usmb_py.PyErr_Clear();
+	return r;
+}
+
+/* Raises the ImportError for an interpreter without this program's module usmbridge, or with
+   another module of that name. Any other error of the import stays: it says why the package itself
+   cannot be imported. */
 static int not_imported(void)
 {
 	PyObject *type = NULL, *value = NULL, *trace = NULL;
 	int raised = usmb_py.PyErr_Occurred() != NULL;
-	if (raised && !usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_ImportError)) return 0;
+	if (raised && !usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_ModuleNotFoundError)) return 0;
 	usmb_py.PyErr_Fetch(&type, &value, &trace);
+	if (raised) usmb_py.PyErr_NormalizeException(&type, &value, &trace);
+	if (raised && !not_found(value)) {
+		usmb_py.PyErr_Restore(type, value, trace);
+		return 0;
+	}
 	PyObject *text = value ? usmb_py.PyObject_Str(value) : NULL;
 	const char *why = text ? usmb_py.PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
 	if (!why)

@@ -30,6 +30,8 @@ func TestUnregistered(t *testing.T) {
 		{"import first", "import usmbridge; usmbridge.zeros(3)", "[1 2 3] <nil>"},
 		{"blocked import", "import sys; sys.modules['usmbridge'] = None", remedy},
 		{"another module of the name", "import sys, types; sys.modules['usmbridge'] = types.ModuleType('usmbridge')", remedy},
+		{"an import that fails", "import sys\nclass Finder:\n  def find_spec(self, *args): raise ImportError('its own')\nsys.meta_path.insert(0, Finder())", "ImportError: its own"},
+		{"an import that lacks another module", "import sys\nclass Finder:\n  def find_spec(self, name, *args):\n    if name == 'usmbridge': import nowhere\nsys.meta_path.insert(0, Finder())", "ModuleNotFoundError: No module named 'nowhere'"},
 		{"an import that raises", "import sys\nclass Finder:\n  def find_spec(self, *args): raise LookupError('its own')\nsys.meta_path.insert(0, Finder())", "LookupError: its own"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

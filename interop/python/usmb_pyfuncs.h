@@ -221,11 +221,13 @@
 	X(PyExc_AttributeError) \
 	X(PyExc_BufferError) \
 	X(PyExc_ConnectionError) \
+	X(PyExc_Exception) \
 	X(PyExc_ImportError) \
 	X(PyExc_IndexError) \
 	X(PyExc_KeyboardInterrupt) \
 	X(PyExc_KeyError) \
 	X(PyExc_MemoryError) \
+	X(PyExc_ModuleNotFoundError) \
 	X(PyExc_NotImplementedError) \
 	X(PyExc_OverflowError) \
 	X(PyExc_ReferenceError) \
