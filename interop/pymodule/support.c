@@ -70,6 +70,13 @@ PyObject *usmb_optional_attr(PyObject *o, PyObject *name)
 	return v;
 }
 
+int usmb_clear_exception(void)
+{
+	if (usmb_py.PyErr_Occurred() && !usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_Exception)) return -1;
+	usmb_py.PyErr_Clear();
+	return 0;
+}
+
 void usmb_decref_aside(PyObject *o)
 {
 	PyObject *type, *value, *trace;

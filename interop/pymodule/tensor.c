@@ -188,8 +188,8 @@ static int is_torch(const usmb_typeinfo *info)
 	return info->kind == USMB_KIND_TORCH || info->kind == USMB_KIND_TORCH_OTHER;
 }
 
-/* The value of a flag of x, an attribute or a method without arguments: 1, 0, or -1,
-   without an exception, if it is not a bool. */
+/* The value of a flag of x, an attribute or a method without arguments: 1 or 0; -1, without
+   an exception, if it is not a bool; -2 with an exception that is not an Exception. */
 static int flag_of(PyObject *x, PyObject *name, int method)
 {
 	PyObject *args[2] = {NULL, x};
@@ -198,8 +198,7 @@ static int flag_of(PyObject *x, PyObject *name, int method)
 		       : usmb_py.PyObject_GetAttr(x, name);
 	int r = v == usmb_py.Py_False ? 0 : v == usmb_py.Py_True ? 1 : -1;
 	Py_XDECREF(v);
-	usmb_py.PyErr_Clear();
-	return r;
+	return usmb_clear_exception() < 0 ? -2 : r;
 }
 
 /* PyTorch exports the memory of a lazily negated tensor without its sign, by __dlpack__
@@ -232,13 +231,14 @@ static PyObject *take_exchange(usmb_dl_versioned *managed, usmb_take_fn take, vo
 static PyObject *take_torch(PyObject *x, const usmb_dl_exchange_api *api, usmb_take_fn take, void *ctx)
 {
 	usmb_dl_versioned *managed = NULL;
-	int negated = check_negated(x);
-	if (negated == -2) return NULL;
-	if (api && negated == 0 && flag_of(x, usmb_name.requires_grad, 0) == 0 &&
-	    flag_of(x, usmb_name.is_conj, 1) == 0) {
+	int state = check_negated(x);
+	if (api && state == 0) state = flag_of(x, usmb_name.requires_grad, 0);
+	if (api && state == 0) state = flag_of(x, usmb_name.is_conj, 1);
+	if (state == -2) return NULL;
+	if (api && state == 0) {
 		if (api->managed_tensor_from_py_object_no_sync(x, &managed) == 0 && managed)
 			return take_exchange(managed, take, ctx);
-		usmb_py.PyErr_Clear();
+		if (usmb_clear_exception() < 0) return NULL;
 	}
 	return take_object(x, USMB_KIND_TORCH, NULL, take, ctx);
 }

@@ -101,6 +101,9 @@ int usmb_go_allowed(void);
 /* Attribute of o; NULL without an exception when it has none, with one when asking
    for it raised anything else. */
 PyObject *usmb_optional_attr(PyObject *o, PyObject *name);
+/* Clears an instance of Exception and returns 0. Any other exception, such as
+   KeyboardInterrupt, ends the call of Python that is running: it stays set and -1 is returned. */
+int usmb_clear_exception(void);
 /* Gives up an object of others whose end may run code, such as a capsule: that must neither
    see nor lose an exception that is on its way. */
 void usmb_decref_aside(PyObject *o);

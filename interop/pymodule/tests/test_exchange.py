@@ -242,6 +242,21 @@ def test_the_table_of_torch(two):
         assert taken(cls()) == [1, 2]
 
 
+@pytest.mark.parametrize("flag", ["is_neg", "requires_grad", "is_conj"])
+def test_interrupts_in_the_flags_pass(two, flag):
+    """Only instances of Exception are dropped: a KeyboardInterrupt there cancels the call."""
+
+    def interrupt(self):
+        raise KeyboardInterrupt
+
+    cls = two(**{flag: property(interrupt) if flag == "requires_grad" else interrupt})
+    with capi.as_torch(cls):
+        for x in (cls(), type("Sub", (cls,), {})()) if flag == "is_neg" else (cls(),):
+            for f in (ub.from_dlpack, ub.asarray, ub.cute.from_dlpack):
+                with pytest.raises(KeyboardInterrupt):
+                    f(x)
+
+
 def test_lazy_negation(two):
     """PyTorch exports negated tensors without their sign, by __dlpack__ too."""
     cls = two(is_neg=lambda self: True, __dlpack_device__=lambda self: (2, 0))
