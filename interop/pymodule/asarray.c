@@ -74,20 +74,39 @@ static PyObject *or_arrow(PyObject *o, PyObject *answer, int may_copy)
 	return settle(&f, usmb_import_arrow(o, may_copy), 1);
 }
 
-/* Imports an object without a buffer by one of NumPy's array protocols, else by Arrow's C
-   data interface. The array protocols have the shape of the elements. Arrow has a column of
-   them, which Pillow's images pad to four bytes for each pixel. */
+/* The array of n, an ndarray that NumPy has made of another object, or NULL; takes n. */
+static PyObject *of_ndarray(PyObject *n)
+{
+	PyObject *a = n ? or_buffer(n, or_ml(n, usmb_import_object(n))) : NULL;
+	Py_XDECREF(n);
+	return a;
+}
+
+/* Imports an object without a buffer by NumPy's array protocols or Arrow's C data interface.
+   The array protocols go first: they have the shape of the elements. Arrow has a column of
+   them, which Pillow's images pad to four bytes for each pixel. But __array__ may copy: it is
+   asked for a view, then Arrow is, and only then for a copy. */
 static PyObject *take_column(PyObject *o, int may_copy)
 {
-	PyObject *a = usmb_import_numpy_view(o);
-	if (a || usmb_py.PyErr_Occurred() || PyList_Check(o) || PyTuple_Check(o)) return a;
-	return usmb_import_arrow(o, may_copy);
+	struct failure f;
+	int arrow = !PyList_Check(o) && !PyTuple_Check(o), has = usmb_numpy_protocol(o);
+	if (has < 0) return NULL;
+	if (has == USMB_NUMPY_SHARES) return of_ndarray(usmb_numpy_asarray(o));
+	if (has == USMB_NUMPY_NONE) return arrow ? usmb_import_arrow(o, may_copy) : NULL;
+	PyObject *a = of_ndarray(usmb_numpy_view(o));
+	if (a || !usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_Exception)) return a;
+	set_aside(&f);
+	a = arrow ? usmb_import_arrow(o, 0) : NULL;
+	int failed = !a && usmb_clear_exception() == 0;
+	a = settle(&f, a, 1);
+	if (!failed || !may_copy) return a;
+	usmb_py.PyErr_Clear();
+	return of_ndarray(usmb_numpy_asarray(o));
 }
 
 /* Imports o by the first protocol that it has: SUAI, DLPack (with the fallbacks of the
-   or_ functions), the buffer protocol, NumPy's array protocols, Arrow's C data interface.
-   NULL without an exception if it has none of them. may_copy: whether elements that cannot
-   be shared may be copied. */
+   or_ functions), the buffer protocol, take_column's. NULL without an exception if it has none
+   of them. may_copy: whether elements that cannot be shared may be copied. */
 static PyObject *take(PyObject *o, int may_copy)
 {
 	if (usmb_is_array(o)) return usmb_array_alive((usmb_array *)o) ? Py_NewRef(o) : NULL;

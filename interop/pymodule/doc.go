@@ -204,11 +204,17 @@
 // read, after a wait, and ONEAPI for device memory, with the event of work that this
 // library has pending as sync_event; no consumer that we know takes the latter.
 //
-// asarray takes objects with either method that have no buffer and none of NumPy's array
-// protocols, and where DLPack, which pyarrow's arrays all claim to speak, refuses: values,
-// lists of a fixed size and arrow.fixed_shape_tensor in the CPU's memory, at any
-// alignment, without nulls in what is shown. The Array is read-only, as Arrow's memory is,
-// and its memory's end releases the producer's struct, once, with the GIL. Booleans are
+// asarray imports an object by the first of these that it has: __sycl_usm_array_interface__,
+// DLPack, a buffer, __array_interface__ or __array_struct__, __array__, Arrow. An __array__ may
+// copy: asarray calls it with copy=False first, then it asks Arrow for memory without a copy, and
+// only where copy is not False does it call numpy.asarray, which may copy. An __array__ that takes
+// no copy, as before NumPy 2, counts as one that copies. With copy=False an object that no
+// protocol shares is an error, the ValueError of its __array__ where it has one. Arrow is also used
+// where DLPack, which all arrays of pyarrow have, refuses.
+//
+// By Arrow asarray takes values, lists of a fixed size and arrow.fixed_shape_tensor in the
+// CPU's memory, at any alignment, without nulls in what is shown. The Array is read-only, as
+// Arrow's memory is, and its memory's end releases the producer's struct, once, with the GIL. Booleans are
 // bits in Arrow: they are copied to bytes, unless copy=False (arrow.bool8 is taken as it
 // is). Strings, dictionaries, times, decimals, structs and lists of any length are a
 // TypeError; nulls, other devices and structs that don't fit a BufferError.

@@ -157,11 +157,13 @@ static PyMethodDef functions[] = {
         {"asarray", USMB_PY_CFUNC(usmb_py_asarray), METH_FASTCALL | METH_KEYWORDS,
 	 "asarray(obj, /, *, dtype=None, usm_type=None, device=None, copy=None)\n--\n\n"
 	 "The array of obj: by its __sycl_usm_array_interface__, else DLPack, else its buffer,\n"
-	 "else NumPy's array protocols, else Arrow's C data interface, else as a nested sequence of\n"
-	 "numbers and arrays. Copies only where it must, or with copy=True.\n\n"
-	 "With dtype, the elements of arrays are converted as by astype, and numbers as by NumPy: a\n"
-	 "fraction is cut toward zero, a number outside the range of an integer type is an\n"
-	 "OverflowError, NaN in one a ValueError, a complex number in a real type a TypeError."},
+	 "else __array_interface__ or __array_struct__, else __array__(copy=False), else Arrow's C data\n"
+	 "interface, else a copy by __array__, else as a nested sequence of numbers and arrays. Copies\n"
+	 "only where it must, or with copy=True. copy=False never copies: it is an error instead.\n\n"
+	 "With dtype, the elements of arrays are converted as by astype. Numbers, NumPy's scalars too,\n"
+	 "are converted as NumPy converts Python's numbers: a fraction is cut toward zero, a number\n"
+	 "outside the range of an integer type is an OverflowError, NaN in one a ValueError, a complex\n"
+	 "number in a real type a TypeError."},
         {"from_dlpack", USMB_PY_CFUNC(usmb_from_dlpack), METH_FASTCALL | METH_KEYWORDS,
 	 "from_dlpack(x, /, *, device=None, copy=None)\n--\n\n"
 	 "The array of an object with __dlpack__ (or of a DLPack capsule), on the same memory\n"

@@ -296,36 +296,85 @@ PyObject *usmb_import_ml(PyObject *o)
 	return r;
 }
 
-PyObject *usmb_import_numpy_view(PyObject *o)
+/* Whether NumPy can be imported; -1 with an exception that is not its absence. */
+static int have_numpy(void)
+{
+	PyObject *numpy = usmb_py.PyImport_ImportModule("numpy");
+	Py_XDECREF(numpy);
+	if (numpy) return 1;
+	if (!usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_ImportError)) return -1;
+	usmb_py.PyErr_Clear();
+	return 0;
+}
+
+int usmb_numpy_protocol(PyObject *o)
 {
 	PyObject *const names[] = {usmb_name.__array_interface__, usmb_name.__array_struct__, usmb_name.__array__};
-	int has = 0;
-	for (size_t i = 0; i < sizeof names / sizeof *names && !has; i++) {
+	for (int i = 0; i < 3; i++) {
 		PyObject *v = usmb_optional_attr(o, names[i]);
-		if (!v && usmb_py.PyErr_Occurred()) return NULL;
-		has = v != NULL;
+		if (!v && usmb_py.PyErr_Occurred()) return -1;
 		Py_XDECREF(v);
+		if (!v) continue;
+		int have = have_numpy();
+		return have <= 0 ? have : i < 2 ? USMB_NUMPY_SHARES : USMB_NUMPY_MAY_COPY;
 	}
-	PyObject *numpy = has ? usmb_py.PyImport_ImportModule("numpy") : NULL;
-	if (has && !numpy && usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_ImportError)) usmb_py.PyErr_Clear();
-	if (!numpy) return NULL;
-	/* NumPy knows the rules of all three, and keeps o for as long as its array lives. */
-	PyObject *array = usmb_py.PyObject_CallMethod(numpy, "asarray", "O", o), *r = NULL;
-	Py_DECREF(numpy);
-	if (!array) return NULL;
-	r = usmb_import_object(array);
-	if (!r && usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_BufferError)) {
-		PyObject *type, *value, *trace;
-		usmb_py.PyErr_Fetch(&type, &value, &trace);
-		r = usmb_import_ml(array);
-		if (r || usmb_py.PyErr_Occurred()) {
-			Py_XDECREF(type);
-			Py_XDECREF(value);
-			Py_XDECREF(trace);
-		} else {
-			usmb_py.PyErr_Restore(type, value, trace);
-		}
-	}
-	Py_DECREF(array);
+	return USMB_NUMPY_NONE;
+}
+
+/* o.__array__(copy=False). An __array__ that takes no copy may copy, so its TypeError becomes the
+   ValueError that the others raise. */
+static PyObject *ask_for_view(PyObject *o)
+{
+	char name[64];
+	PyObject *const args[] = {o, usmb_py.Py_False};
+	PyObject *words = usmb_py.PyTuple_Pack(1, usmb_name.copy);
+	PyObject *r = words ? usmb_py.PyObject_VectorcallMethod(usmb_name.__array__, args, 1, words) : NULL;
+	Py_XDECREF(words);
+	if (r || !usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_TypeError)) return r;
+	PyObject *type, *value, *trace;
+	usmb_py.PyErr_Fetch(&type, &value, &trace);
+	PyObject *text = value ? usmb_py.PyObject_Str(value) : NULL;
+	const char *why = text ? usmb_py.PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+	usmb_raise(usmb_py.PyExc_ValueError,
+	           "asarray: __array__(copy=False) of %s failed (%s), so its elements cannot be shared for sure; leave "
+	           "copy=False out, or pass numpy.array(x), to copy them",
+	           usmb_type_name(o, name, sizeof name), why ? why : "TypeError");
+	Py_XDECREF(text);
+	Py_XDECREF(type);
+	Py_XDECREF(value);
+	Py_XDECREF(trace);
+	return NULL;
+}
+
+/* r, if it is an ndarray; takes r. */
+static PyObject *only_ndarray(PyObject *numpy, PyObject *r)
+{
+	char name[64];
+	PyObject *base = r ? usmb_py.PyObject_GetAttrString(numpy, "ndarray") : NULL;
+	int is = base && usmb_py.PyType_IsSubtype(Py_TYPE(r), (PyTypeObject *)base);
+	if (base && !is)
+		usmb_raise(usmb_py.PyExc_ValueError, "asarray: __array__ returned a %s, not a numpy.ndarray",
+		           usmb_type_name(r, name, sizeof name));
+	Py_XDECREF(base);
+	if (!is) Py_CLEAR(r);
+	return r;
+}
+
+PyObject *usmb_numpy_view(PyObject *o)
+{
+	PyObject *numpy = usmb_py.PyImport_ImportModule("numpy");
+	PyObject *view = numpy ? only_ndarray(numpy, ask_for_view(o)) : NULL;
+	/* A subclass, such as a masked array, has other meanings of its elements. */
+	PyObject *r = view ? usmb_py.PyObject_CallMethod(numpy, "asarray", "O", view) : NULL;
+	Py_XDECREF(view);
+	Py_XDECREF(numpy);
+	return r;
+}
+
+PyObject *usmb_numpy_asarray(PyObject *o)
+{
+	PyObject *numpy = usmb_py.PyImport_ImportModule("numpy");
+	PyObject *r = numpy ? usmb_py.PyObject_CallMethod(numpy, "asarray", "O", o) : NULL;
+	Py_XDECREF(numpy);
 	return r;
 }

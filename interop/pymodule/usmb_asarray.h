@@ -8,7 +8,7 @@
 
 PyObject *usmb_py_asarray(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw);
 /* The array of an object by SUAI, DLPack, its buffer, NumPy's array protocols or Arrow, never
-   a copy of ours; TypeError for what has none of them. */
+   a copy; TypeError for an object that has none of them. */
 PyObject *usmb_take_object(PyObject *o);
 
 /* Whether o's type has one of the array protocols. */

@@ -12,9 +12,19 @@ PyObject *usmb_array_asnumpy(PyObject *self, PyObject *unused);
 /* The array of an ndarray whose element type NumPy has from ml_dtypes, and so gives
    by no protocol, without a copy. NULL without an exception where o is none. */
 PyObject *usmb_import_ml(PyObject *o);
-/* The array of an object that has one of NumPy's own protocols (__array_interface__,
-   __array_struct__, __array__), through NumPy, without a copy of ours. NULL without an
-   exception where o has none, or NumPy is not there. */
-PyObject *usmb_import_numpy_view(PyObject *o);
+
+enum {
+	USMB_NUMPY_NONE,
+	USMB_NUMPY_SHARES,  /* __array_interface__ or __array_struct__, which describe memory */
+	USMB_NUMPY_MAY_COPY /* __array__ only */
+};
+/* Which of NumPy's array protocols o has: USMB_NUMPY_NONE also where NumPy cannot be imported; -1 with
+   an exception. */
+int usmb_numpy_protocol(PyObject *o);
+/* The ndarray of o.__array__(copy=False), which is on the memory of o. A ValueError for an __array__
+   that does not take copy. */
+PyObject *usmb_numpy_view(PyObject *o);
+/* numpy.asarray(o), which may copy where o has __array__ only. */
+PyObject *usmb_numpy_asarray(PyObject *o);
 
 #endif

@@ -454,7 +454,8 @@ class Picture:
     def __init__(self, np, protocol):
         self.pixels = np.arange(2 * 5 * 3, dtype="uint8").reshape(2, 5, 3)
         self.padded = pa.FixedSizeListArray.from_arrays(pa.array(range(2 * 5 * 4), pa.uint8()), 4)
-        offer = getattr(self.pixels, protocol)
+        method = lambda dtype=None, copy=None: self.pixels  # NumPy's own takes no copy before 2.0
+        offer = method if protocol == "__array__" else getattr(self.pixels, protocol)
         setattr(type(self), protocol, property(lambda self: offer))
 
     def __arrow_c_array__(self, requested_schema=None):
@@ -494,6 +495,75 @@ def test_order_of_protocols(np):
             raise AssertionError("asked")
 
     assert ub.asarray(WithArray()).tolist() == [1, 2]
+
+
+class Copies:
+    """A producer whose __array__ can only copy. NumPy requires ValueError for copy=False then."""
+
+    def __init__(self, x):
+        self.x = x
+
+    def __array__(self, dtype=None, copy=None):
+        if copy is False:
+            raise ValueError("Unable to avoid copy")
+        return np.array([float(v) for v in self.x.to_pylist()])
+
+
+class CopiesOld(Copies):
+    """The same as of NumPy 1, whose __array__ takes no copy."""
+
+    def __array__(self, dtype=None):
+        return super().__array__()
+
+
+class Both(Copies):
+    """Has Arrow's interface too."""
+
+    def __arrow_c_array__(self, requested_schema=None):
+        return self.x.__arrow_c_array__(requested_schema)
+
+
+class BothOld(Both, CopiesOld):
+    pass
+
+
+@pytest.mark.parametrize("cls", [Both, BothOld])
+def test_arrow_is_used_if_only_the_array_protocol_would_copy(cls):
+    x = pa.array([1, 2, 3])
+    for copy in (None, False):
+        a = ub.asarray(cls(x), copy=copy)
+        assert (a._pointer, a.dtype, a.tolist()) == (x.buffers()[1].address, "int64", [1, 2, 3])
+    assert ub.asarray(cls(x), copy=True)._pointer != x.buffers()[1].address
+
+
+@pytest.mark.parametrize("cls", [Copies, CopiesOld, Both, BothOld])
+def test_copy_false_never_copies_by_the_array_protocol(cls):
+    """Neither protocol can share booleans, which are bits in Arrow."""
+    for copy in (None, True):
+        assert ub.asarray(cls(pa.array([True, False])), copy=copy).tolist() == [1, 0]
+    with pytest.raises(ValueError, match="[Uu]nable to avoid copy|copy=False"):
+        ub.asarray(cls(pa.array([True, False])), copy=False)
+
+
+def test_copy_false_of_record_batches():
+    batch = pa.record_batch({"a": [1, None]})
+    assert str(ub.asarray(batch).tolist()) == "[[1.0], [nan]]"
+    with pytest.raises(ValueError, match="copy"):
+        ub.asarray(batch, copy=False)
+
+
+@pytest.mark.parametrize("method", ["__array__", "__arrow_c_array__"])
+def test_interrupts_in_producers_pass(method):
+    class Interrupted(Both):
+        pass
+
+    def interrupt(self, *args, **keywords):
+        raise KeyboardInterrupt
+
+    setattr(Interrupted, method, interrupt)
+    for copy in (None, False):
+        with pytest.raises(KeyboardInterrupt):
+            ub.asarray(Interrupted(pa.array([1])), copy=copy)
 
 
 def test_operators_know_arrow():
