@@ -106,8 +106,10 @@ static PyObject *take_column(PyObject *o, int may_copy)
 
 /* Imports o by the first protocol that it has: SUAI, DLPack (with the fallbacks of the
    or_ functions), the buffer protocol, take_column's. NULL without an exception if it has none
-   of them. may_copy: whether elements that cannot be shared may be copied. */
-static PyObject *take(PyObject *o, int may_copy)
+   of them. may_copy: whether elements that cannot be shared may be copied. typed: whether the
+   caller makes elements of a given type: numbers that have a buffer, NumPy's scalars, are then
+   read as numbers, whose range is checked. */
+static PyObject *take(PyObject *o, int may_copy, int typed)
 {
 	if (usmb_is_array(o)) return usmb_array_alive((usmb_array *)o) ? Py_NewRef(o) : NULL;
 	PyObject *v = usmb_import_memory(o);
@@ -128,7 +130,8 @@ static PyObject *take(PyObject *o, int may_copy)
 	if (PyCapsule_CheckExact(o)) return usmb_import_object(o);
 	/* A number is one without its buffer too: the scalars of ml_dtypes give none. */
 	int number = usmb_py.PyNumber_Check(o) && !usmb_py.PySequence_Check(o);
-	if (!usmb_py.PyObject_CheckBuffer(o)) return number ? NULL : take_column(o, may_copy);
+	if (number && (typed || !usmb_py.PyObject_CheckBuffer(o))) return NULL;
+	if (!usmb_py.PyObject_CheckBuffer(o)) return take_column(o, may_copy);
 	PyObject *a = or_ml(o, usmb_import_buffer(o));
 	if (!number) return a;
 	/* The value of a number is in its buffer only if that has no axes: NumPy's datetime64 shows
@@ -140,7 +143,7 @@ static PyObject *take(PyObject *o, int may_copy)
 
 PyObject *usmb_take_memory(PyObject *o)
 {
-	return take(o, 1);
+	return take(o, 1, 0);
 }
 
 int usmb_is_exporter(PyObject *o)
@@ -159,7 +162,7 @@ int usmb_is_exporter(PyObject *o)
 PyObject *usmb_take_object(PyObject *o)
 {
 	char type[64];
-	PyObject *r = take(o, 0);
+	PyObject *r = take(o, 0, 0);
 	if (!r && !usmb_py.PyErr_Occurred())
 		usmb_raise(
 		        usmb_py.PyExc_TypeError,
@@ -204,7 +207,7 @@ static PyObject *adapt(usmb_array *src, const usmb_dl_dtype *dtype, const usmb_w
 /* Memory where o has some, else a sequence of numbers. */
 static PyObject *asarray(PyObject *o, const usmb_dl_dtype *dtype, const usmb_where *w, int copy)
 {
-	PyObject *a = take(o, copy != 0), *r;
+	PyObject *a = take(o, copy != 0, dtype != NULL), *r;
 	if (a) {
 		r = adapt((usmb_array *)a, dtype, w, copy);
 		Py_DECREF(a);
@@ -222,7 +225,7 @@ PyObject *usmb_array_of(PyObject *o)
 
 PyObject *usmb_array_of_value(PyObject *o, usmb_dl_dtype t)
 {
-	PyObject *a = usmb_take_memory(o);
+	PyObject *a = take(o, 1, 1);
 	return a || usmb_py.PyErr_Occurred() ? a : usmb_from_numbers(o, t);
 }
 

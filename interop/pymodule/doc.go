@@ -222,10 +222,11 @@
 // # Numbers and elements
 //
 // asarray(dtype=), full, full_like, fill and assignment convert by one rule. The elements of
-// arrays, and NumPy scalars that are not in a sequence, are converted as by astype (package
-// usmarray). Python's numbers, and numbers in a sequence, follow NumPy's asarray: a fraction is cut
-// toward zero, a number outside the range of an integer type is an OverflowError, NaN in an
-// integer type a ValueError, and a complex number in a real type a TypeError. A sequence may mix
+// arrays, of 0 dimensions too, are converted as by astype (package usmarray). Numbers, which are
+// Python's numbers and NumPy's scalars, alone or in a sequence, follow NumPy's asarray of Python's
+// numbers: a fraction is cut toward zero, a number outside the range of an integer type is an
+// OverflowError, NaN in an integer type a ValueError, and a complex number in a real type a
+// TypeError. NumPy itself wraps its scalars: asarray of a 0-d array does so. A sequence may mix
 // arrays with sequences of the same shape.
 //
 // # Tests with the race detector

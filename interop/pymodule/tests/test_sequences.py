@@ -85,6 +85,25 @@ def test_numbers_become_elements_by_one_rule(np):
             way(-1.5)
 
 
+def test_numpy_scalars_become_elements_by_the_same_rule(np):
+    def ways(dtype):
+        a = ub.zeros(2, dtype, device="host")
+        return [lambda x: ub.asarray(x, dtype=dtype).item(), lambda x: ub.asarray([x], dtype=dtype).item(), lambda x: ub.full(2, x, dtype)[1].item(),
+                lambda x: ub.full_like(a, x)[1].item(), lambda x: (a.fill(x), a[1].item())[1], lambda x: (a.__setitem__(1, x), a[1].item())[1],
+                lambda x: (a.__setitem__(slice(None), x), a[1].item())[1]]
+
+    for value, dtype, want in ((np.int64(300), "int16", 300), (np.float64(-1.9), "int8", -1), (np.float32(1.5), "float64", 1.5), (np.uint64(2**64 - 1), "uint64", 2**64 - 1),
+                               (np.bool_(True), "int8", 1), (np.int8(-3), "bool", True), (np.complex64(1 - 2j), "complex128", 1 - 2j), (np.float16(0.5), "float16", 0.5)):
+        assert [way(value) for way in ways(dtype)] == [want] * 7, (value, dtype)
+    for value, dtype, error in ((np.int64(300), "uint8", OverflowError), (np.float64(300), "uint8", OverflowError), (np.float64("nan"), "int32", ValueError),
+                                (np.int8(-1), "uint64", OverflowError), (np.float32("inf"), "int64", OverflowError), (np.complex64(1j), "float32", TypeError)):
+        for i, way in enumerate(ways(dtype)):
+            with pytest.raises(error):
+                print(i, value, dtype, way(value))
+    # Elements of arrays, of 0 dimensions too, are converted as by astype.
+    assert ub.asarray(np.asarray(300), dtype="uint8").item() == ub.full(1, np.asarray(300), "uint8")[0].item() == 44
+
+
 def test_ml_scalars(np):
     ml = pytest.importorskip("ml_dtypes")
     for name, values in (("bfloat16", [1.5, -2]), ("float8_e4m3fn", [0.5, 448]), ("int4", [-8, 7]), ("uint2", [3, 1]), ("float4_e2m1fn", [-6, 0.5])):
