@@ -81,7 +81,7 @@ func (l *Evicting) admit(c *Conn) bool {
 			share++
 		}
 	}
-	victim := -1
+	var victim int
 	switch {
 	case share >= max(l.limits.Reserve/4, 1):
 		victim = slices.IndexFunc(l.reserve, func(other *Conn) bool { return ofGroup(other) && idle(other) })
