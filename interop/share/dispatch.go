@@ -10,16 +10,17 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// How long the end of a process is waited for whose socket is closed, and of one that is known
-// to be ending: on a busy machine that may not run for a while, and has closed its sockets already.
+// If a socket is closed, its process may be ending: lost waits for that for a moment, and for at most
+// longestExit if the process is known to be ending.
 const (
 	moment      = 20 * time.Millisecond
 	longestExit = time.Second
 )
 
-// lost ends a connection whose socket is closed, or broken. A process that ends closes its
-// sockets a moment before its end is told: that moment is waited for, so that the error
-// says which it was.
+// lost ends a connection whose socket is closed, or broken. A process that ends closes its sockets
+// before its pidfd reports the end. lost waits for the report, so that the error is ErrDied. The wait
+// is bounded: leases of the process must not last as long as its exit, which takes seconds if
+// the kernel frees gigabytes. After that the error is ErrClosed, and guard goes on waiting.
 func (p *Peer) lost(err error) {
 	if errors.Is(err, ErrProtocol) {
 		p.fail(named("connection", err))
@@ -29,6 +30,9 @@ func (p *Peer) lost(err error) {
 		most := moment
 		if ending(p.credentials.PID) {
 			most = longestExit
+			p.mu.Lock()
+			p.exiting = p.exiting || p.err == nil
+			p.mu.Unlock()
 		}
 		select {
 		case <-p.done:

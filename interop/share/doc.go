@@ -63,8 +63,9 @@
 // asks the maker for the handle. So a lease never depends on a process in between, and a maker
 // that opens such a handle has its own memory again. After the end of the maker's process each
 // process that has the array open lends it itself, by Export, Give and Publish, under leases of
-// its own. Device memory of a driver is the exception: it is not lent after its maker's end. If
-// only the connection ended, the maker may have reused the memory, and Export fails (ErrClosed).
+// its own. Export fails (ErrClosed) until the process has ended: an exit that frees gigabytes of
+// memory takes seconds. Device memory of a driver is the exception: it is not lent after its maker's
+// end. If only the connection ended, the maker may have reused the memory, and Export fails (ErrClosed).
 //
 // # What is ordered
 //

@@ -8,5 +8,8 @@ const (
 	MaxReleasing  = maxReleasing
 )
 
+// Ending reports whether no thread of a process runs any more.
+func Ending(pid int) bool { return ending(pid) }
+
 // ActAsOlderKernel has this process not use SO_PASSRIGHTS.
 func ActAsOlderKernel() { soPassRights = 1 << 20 }

@@ -197,7 +197,7 @@ func (o *opened) end() {
 	o.held.arrays--
 	p.opened--
 	p.tell(o.lent.serial)
-	over, closing := p.err != nil, p.closing
+	over, closing, last := p.err != nil, p.closing, p.opened == 0
 	unmap := false
 	if o.held.arrays == 0 {
 		if unmap = over || o.held.forgotten; unmap {
@@ -209,6 +209,9 @@ func (o *opened) end() {
 	p.mu.Unlock()
 	if unmap {
 		o.held.unmap()
+	}
+	if over && last {
+		p.watch.Close() // fail left it open if the process was ending
 	}
 	if closing && !over {
 		p.endIfIdle()

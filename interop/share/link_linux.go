@@ -368,8 +368,9 @@ func dial(ctx context.Context, name string) (*net.UnixConn, error) {
 // exiting is PF_EXITING, a flag of processes that the kernel takes down.
 const exiting = 0x4
 
-// ending reports whether a process is being taken down, or is gone. It is so before its sockets are
-// closed for that reason, and that its end is told comes after.
+// ending reports whether no thread of a process runs user code any more. This is the case before an
+// exit closes the sockets of the process. Its pidfd reports the end later. The first thread alone
+// does not decide: it may have ended in a process that lives.
 func ending(pid int) bool {
 	if pid <= 0 { // of another pid namespace
 		return false
@@ -377,9 +378,24 @@ func ending(pid int) bool {
 	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return true
 	}
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	tasks := "/proc/" + strconv.Itoa(pid) + "/task/"
+	threads, err := os.ReadDir(tasks)
 	if err != nil {
 		return false
+	}
+	for _, thread := range threads {
+		if !threadEnding(tasks + thread.Name() + "/stat") {
+			return false
+		}
+	}
+	return true
+}
+
+// threadEnding reports whether the thread with this stat file is exiting, or is gone.
+func threadEnding(file string) bool {
+	stat, err := os.ReadFile(file)
+	if err != nil {
+		return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH)
 	}
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // behind the name: state, 5 others, flags
 	if len(fields) < 7 {

@@ -36,6 +36,7 @@ func (m memory) gone() bool {
 
 // orphaned reports whether the process that made an opened array has ended. The end of the
 // connection is not enough: a maker that lives may have ended the lease and may reuse the memory.
+// While a maker is ending, its devices may still write to the memory; see guard.
 func (o *opened) orphaned() bool { return errors.Is(o.peer.Err(), ErrDied) }
 
 // describeOrphan describes an array whose maker has ended. The lease retains the opened buffer,

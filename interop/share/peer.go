@@ -45,6 +45,7 @@ type Peer struct {
 
 	mu       sync.Mutex
 	err      error // why it is over
+	exiting  bool  // the other process was ending when its socket was found closed, before err was set
 	done     chan struct{}
 	closing  bool // no call begins any more; it ends with the last lease, of either side
 	lastCall uint64
@@ -115,8 +116,9 @@ func (p *Peer) Credentials() Credentials { return p.credentials }
 // Done is closed when the connection is over. Arrays that were opened stay valid.
 func (p *Peer) Done() <-chan struct{} { return p.done }
 
-// Err tells why the connection is over: ErrDied when the other process ended, ErrClosed,
-// ErrProtocol; nil before.
+// Err returns why the connection is over: ErrDied if the other process ended, ErrClosed,
+// ErrProtocol; nil before. If the exit of the other process takes longer than a second, Err returns
+// ErrClosed until the process has ended, and ErrDied after that if an array of it is still open.
 func (p *Peer) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -292,7 +294,8 @@ func (p *Peer) endIfIdle() {
 }
 
 // fail ends the connection: all leases of the other side are over, calls are answered, and
-// its memory is unmapped where no array is open.
+// its memory is unmapped where no array is open. A process that is ending is watched until it has
+// ended or its last array is released: then its arrays can be passed on.
 func (p *Peer) fail(err error) {
 	p.mu.Lock()
 	if p.err != nil {
@@ -310,13 +313,16 @@ func (p *Peer) fail(err error) {
 	}
 	unmap := p.takeIdle()
 	page := p.blind()
+	watchOn := p.exiting && p.opened > 0
 	p.wake()
 	close(p.done)
 	p.mu.Unlock()
 	p.end()
 
 	p.closeLink()
-	p.watch.Close()
+	if !watchOn {
+		p.watch.Close()
+	}
 	for _, c := range unanswered {
 		<-p.credits
 		if !c.abandoned {
@@ -378,12 +384,21 @@ func (p *Peer) answerTo(id uint64, a answer) {
 	}
 }
 
-// guard ends the connection when the other process ends.
+// guard ends the connection when the other process ends. If the connection is over because the
+// process was ending, guard replaces the error by ErrDied.
 func (p *Peer) guard() {
 	go func() {
-		if p.watch.Wait() == nil {
-			p.fail(opError("connection", ErrDied, "%v", p.credentials))
+		defer p.watch.Close()
+		if p.watch.Wait() != nil {
+			return
 		}
+		died := opError("connection", ErrDied, "%v", p.credentials)
+		p.fail(died)
+		p.mu.Lock()
+		if p.exiting {
+			p.err = died
+		}
+		p.mu.Unlock()
 	}()
 }
 

@@ -1,0 +1,147 @@
+//go:build linux
+
+package share_test
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/share"
+)
+
+func init() {
+	if os.Getenv(roleEnv) == "leaderless" {
+		runtime.LockOSThread() // keeps main on the leader of the threads
+	}
+	roles["leaderless"] = roleLeaderless
+}
+
+// roleLeaderless ends the first thread of the process, as pthread_exit in main does. The process
+// lives on.
+func roleLeaderless(string) error {
+	_, _, errno := syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0)
+	return errno
+}
+
+// delayEnd kills a process that releases its sockets, but does not end before its exit is
+// completed: the test traces one of its threads, which the kernel keeps until the tracer has waited
+// for it. The caller is locked to its thread.
+func delayEnd(t *testing.T, o *other) (complete func()) {
+	t.Helper()
+	const ptraceSeize = 0x4206
+	pid := o.cmd.Process.Pid
+	threads, err := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/task")
+	require.NoError(t, err)
+	tid := 0
+	for _, thread := range threads {
+		if tid, err = strconv.Atoi(thread.Name()); err == nil && tid != pid {
+			break
+		}
+	}
+	require.NotEqual(t, pid, tid, "the process has one thread")
+	if _, _, errno := syscall.Syscall6(syscall.SYS_PTRACE, ptraceSeize, uintptr(tid), 0, 0, 0, 0); errno != 0 {
+		t.Skipf("the system does not allow tracing: %v", errno)
+	}
+	require.NoError(t, o.cmd.Process.Kill())
+	completed := false
+	complete = func() {
+		if completed {
+			return
+		}
+		completed = true
+		for {
+			var status syscall.WaitStatus
+			_, err := syscall.Wait4(tid, &status, syscall.WALL, nil)
+			if err == nil && status.Stopped() || errors.Is(err, syscall.EINTR) { // a signal that came before SIGKILL
+				continue
+			}
+			require.NoError(t, err)
+			break
+		}
+		o.kill()
+	}
+	t.Cleanup(complete)
+	return complete
+}
+
+// The exit of a process with much memory can take longer than this package waits for it after its
+// socket was closed. The arrays of such a maker can be passed on once it has ended.
+func TestPassedOnAfterALongExit(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	ctx := background(t)
+	holder, last := listen(t, share.Options{}), listen(t, share.Options{})
+	before := descriptors(t)
+	maker := start(t, "maker", "")
+	a, err := holder.Open(ctx, from(t, maker, ""))
+	require.NoError(t, err)
+	defer func() {
+		if a.Valid() {
+			a.Release()
+		}
+	}()
+	p := holder.Peers()[0]
+	complete := delayEnd(t, maker)
+	<-p.Done()
+	require.ErrorIs(t, p.Err(), share.ErrClosed)
+	require.NotErrorIs(t, p.Err(), share.ErrDied)
+	_, err = holder.Export(ctx, a, share.ExportOptions{})
+	require.ErrorIs(t, err, share.ErrClosed)
+	require.ErrorIs(t, holder.Publish(ctx, "a", a), share.ErrNotShared)
+
+	complete()
+	var h share.Handle
+	eventually(t, func() bool {
+		h, err = holder.Export(ctx, a, share.ExportOptions{})
+		return err == nil
+	}, "the array of an ended maker is not passed on")
+	require.ErrorIs(t, p.Err(), share.ErrDied)
+	b, err := last.Open(ctx, h)
+	require.NoError(t, err)
+	require.NoError(t, b.Fill(float32(7)))
+	require.Equal(t, []float32{7, 7, 7, 7, 7, 7}, values(t, a))
+	b.Release()
+	a.Release()
+	require.NoError(t, last.Close())
+	require.NoError(t, holder.Close())
+	eventually(t, func() bool { return descriptors(t) < before }, "descriptors stay")
+}
+
+// An exiting process is watched only as long as an array of it is open. Close does not wait for it.
+func TestExitingMakerIsForgotten(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	holder := listen(t, share.Options{})
+	maker := start(t, "maker", "")
+	before := descriptors(t)
+	a, err := holder.Open(background(t), from(t, maker, ""))
+	require.NoError(t, err)
+	p := holder.Peers()[0]
+	complete := delayEnd(t, maker)
+	<-p.Done()
+	require.NoError(t, holder.Close())
+	a.Release()
+	eventually(t, func() bool { return descriptors(t) < before }, "descriptors stay")
+	complete()
+	require.NotErrorIs(t, p.Err(), share.ErrDied)
+}
+
+// A process whose first thread has ended is not exiting: what it closes, it closes while it lives.
+func TestEndingWithoutTheFirstThread(t *testing.T) {
+	o := start(t, "leaderless", "")
+	pid := o.cmd.Process.Pid
+	eventually(t, func() bool {
+		stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		return err == nil && strings.Contains(string(stat), ") Z ")
+	}, "the first thread does not end")
+	require.False(t, share.Ending(pid))
+	o.kill()
+	require.True(t, share.Ending(pid))
+}
