@@ -65,7 +65,8 @@
 // process that has the array open lends it itself, by Export, Give and Publish, under leases of
 // its own. Export fails (ErrClosed) until the process has ended: an exit that frees gigabytes of
 // memory takes seconds. Device memory of a driver is the exception: it is not lent after its maker's
-// end. If only the connection ended, the maker may have reused the memory, and Export fails (ErrClosed).
+// end, and goes by value where [Options].CopyInto is set. If only the connection ended, the maker may
+// have reused the memory, and Export fails (ErrClosed).
 //
 // # What is ordered
 //

@@ -153,3 +153,76 @@ func TestFakeDriversHandles(t *testing.T) {
 	require.NoError(t, r.Close())
 	eventually(t, func() bool { return fake.Live().Allocations == 0 }, "the driver has something yet")
 }
+
+func init() {
+	// Publishes "a", in memory of a GPU, and prints the address.
+	roles["gpu-maker"] = func(string) error {
+		q, _, err := gpuQueue()
+		if err != nil {
+			return err
+		}
+		ctx := context.Background()
+		r, err := segment.NewUSM(q, syclobj.USMDevice, segment.PeersWrite)
+		if err != nil {
+			return err
+		}
+		s, err := share.Listen(ctx, "", share.Options{})
+		if err != nil {
+			return err
+		}
+		a, err := usmarray.FromSlice(memmgr.NewPool(r), []float32{1, 2, 3}, []int{3})
+		if err != nil {
+			return err
+		}
+		if err := s.Publish(ctx, "a", a); err != nil {
+			return err
+		}
+		fmt.Println(s.Address())
+		told()
+		return nil
+	}
+}
+
+// A driver's memory is not lent after its maker ended: it goes by value if Options.CopyInto is set.
+func TestFakeDriversMemoryAfterItsMakerEnded(t *testing.T) {
+	if sycltest.Child(t, sharingGPU) == nil {
+		return
+	}
+	q, end, err := gpuQueue()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, end()) })
+	ctx := background(t)
+	o := start(t, "gpu-maker", "")
+	p, err := share.Dial(ctx, o.line(), share.Options{Queue: q})
+	require.NoError(t, err)
+	a, err := p.Attach(ctx, "a")
+	require.NoError(t, err)
+	t.Cleanup(a.Release)
+	o.kill()
+	eventually(t, func() bool { return errors.Is(p.Err(), share.ErrDied) }, "the maker's end is not noticed")
+
+	refuses := listen(t, share.Options{})
+	_, err = refuses.Export(ctx, a, share.ExportOptions{})
+	require.ErrorIs(t, err, share.ErrNotShared)
+	require.ErrorContains(t, err, "Options.CopyInto")
+	require.ErrorIs(t, refuses.Publish(ctx, "b", a), share.ErrNotShared)
+
+	gifts := make(chan *share.Peer, 1)
+	s := listen(t, share.Options{CopyInto: newPool(t, segment.PeersWrite), Connected: func(p *share.Peer) { gifts <- p }})
+	to := dial(t, s, share.Options{})
+	check := func(b *usmarray.Array, err error) {
+		t.Helper()
+		require.NoError(t, err)
+		require.True(t, b.Place().IsHost())
+		require.Equal(t, []float32{1, 2, 3}, values(t, b))
+		b.Release()
+	}
+	h, err := s.Export(ctx, a, share.ExportOptions{})
+	require.NoError(t, err)
+	check(to.Open(ctx, h))
+	require.NoError(t, s.Publish(ctx, "b", a))
+	check(to.Attach(ctx, "b"))
+	require.NoError(t, (<-gifts).Give(ctx, "c", a))
+	_, b, err := to.Receive(ctx)
+	check(b, err)
+}

@@ -43,7 +43,8 @@ func (o *opened) orphaned() bool { return errors.Is(o.peer.Err(), ErrDied) }
 // which keeps the segment's descriptor open.
 func (l *lease) describeOrphan(op string, a *usmarray.Array, o *opened) error {
 	if o.held.file == nil {
-		return opError(op, ErrNotShared, "the array is device memory of a driver, and %v, which made it, has ended; copy the array", o.peer)
+		return opError(op, ErrNotShared, "the array is device memory of a driver, made by %v, which has ended, and its bytes %w; "+
+			"copy the array, or set Options.CopyInto", o.peer, errElsewhere)
 	}
 	l.memory = memory{orphan: o.held}
 	l.d = description{

@@ -46,8 +46,8 @@ type Options struct {
 	AsHost bool
 
 	// CopyInto is where arrays are copied that are to be shared and that no other process can
-	// map: memory that lies in no segment, or of another process where that cannot be asked for a
-	// handle ([Peer.Give], [Server.Publish]). They go by value then: as they were when they were
+	// map: memory that lies in no segment, memory of another process where that cannot be asked for a
+	// handle ([Peer.Give], [Server.Publish]), and a driver's memory whose maker has ended. They go by value then: as they were when they were
 	// exported, handed over or published, and what is written on one side is not seen on the
 	// other. It gives memory of package segment, such as a pool above that, and is borrowed for
 	// as long as the server or peer is. nil: such arrays are ErrNotShared.
