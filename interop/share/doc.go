@@ -1,6 +1,7 @@
 // Package share lets several processes of one machine use one buffer: arrays in memory of
 // package segment are handed over by handle, without a copy, and the reference count spans
-// the processes. Linux; elsewhere every way in answers errors.ErrUnsupported.
+// the processes. On other systems than Linux, and on 386, Listen and Dial fail with
+// errors.ErrUnsupported.
 //
 // A [Server] listens on a Unix socket. Others connect with [Dial] and open what it
 // publishes ([Server.Publish], [Peer.Attach]), what it made a handle of ([Server.Export],

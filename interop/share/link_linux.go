@@ -1,5 +1,5 @@
-// Package syscall has no direct socket calls for 386 and s390x.
-//go:build !386 && !s390x
+// Package syscall has no direct socket calls for 386.
+//go:build !386
 
 package share
 

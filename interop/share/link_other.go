@@ -1,4 +1,4 @@
-//go:build !linux || 386 || s390x
+//go:build !linux || 386
 
 package share
 
@@ -12,10 +12,10 @@ import (
 	"github.com/usmbridge/usmbridge/interop/internal/pidfd"
 )
 
-// Elsewhere than on Linux there are no abstract names, no pidfds and no sealed memory:
-// every way in answers errors.ErrUnsupported.
+// Other systems than Linux have no abstract socket names, pidfds or sealed memory, and on 386 package
+// syscall has no direct socket calls. Listen and Dial fail with errors.ErrUnsupported.
 
-var errUnsupported = fmt.Errorf("sharing memory between processes is there on Linux: %w", errors.ErrUnsupported)
+var errUnsupported = fmt.Errorf("sharing memory between processes is not supported on this system or architecture: %w", errors.ErrUnsupported)
 
 type link struct{}
 

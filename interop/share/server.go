@@ -50,7 +50,7 @@ type Server struct {
 // the next Listen fails (EADDRINUSE). A socket file
 // is taken away by Close; that of a server that was killed is taken away by the next
 // Listen, if it is a socket of this user at which nobody listens. Errors: ErrAddress;
-// errors.ErrUnsupported elsewhere than on Linux.
+// errors.ErrUnsupported on other systems than Linux and on 386.
 func Listen(ctx context.Context, address string, o Options) (*Server, error) {
 	const op = "Listen"
 	name, file, err := socketOf(op, address)

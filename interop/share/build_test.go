@@ -1,0 +1,21 @@
+package share_test
+
+import (
+	"go/build"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Of the architectures that Go has on Linux, 386 alone has no sockets here.
+func TestArchitectures(t *testing.T) {
+	for _, arch := range []string{"386", "amd64", "arm", "arm64", "loong64", "mips64le", "mipsle", "ppc64le", "riscv64", "s390x"} {
+		c := build.Default
+		c.GOOS, c.GOARCH = "linux", arch
+		for file, want := range map[string]bool{"link_linux.go": arch != "386", "link_other.go": arch == "386"} {
+			got, err := c.MatchFile(".", file)
+			require.NoError(t, err)
+			require.Equal(t, want, got, "%s on %s", file, arch)
+		}
+	}
+}
