@@ -4,13 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"syscall"
 	"time"
 	"unsafe"
 )
 
-// sysPidfdOpen is pidfd_open, Linux 5.3; the same number on amd64 and arm64.
-const sysPidfdOpen = 434
+// sysPidfdOpen is the number of pidfd_open (Linux 5.3). System calls as new as that have one number
+// on all architectures, to which MIPS adds the base of its ABI.
+var sysPidfdOpen = 434 + map[string]uintptr{"mips": 4000, "mipsle": 4000, "mips64": 5000, "mips64le": 5000}[runtime.GOARCH]
 
 // Process is a descriptor of a process, which becomes readable when that ends. Its methods may
 // be called from any goroutine.
