@@ -3,9 +3,10 @@
 package peercred
 
 import (
+	"bytes"
 	"net"
 	"os"
-	"strings"
+	"strconv"
 	"sync"
 )
 
@@ -21,23 +22,46 @@ func (c Client) Owns(uid uint32) bool { return c.Local && c.Known && Same(c.UID,
 
 // Same reports whether two user ids mean the same user. In a user namespace that does not map
 // all users, the overflow id stands for every user that is not mapped and is equal to none.
-func Same(a, b uint32) bool { return a == b && (a != overflow || mapsAll()) }
+func Same(a, b uint32) bool { return a == b && (a != overflow() || mapsAll()) }
 
-// overflow is the default of /proc/sys/kernel/overflowuid, which tmpfs and SO_PEERCRED report for
-// users that are not mapped.
-const overflow = 65534
+// overflow returns the overflow id, which tmpfs and SO_PEERCRED report for users that are not mapped.
+var overflow = sync.OnceValue(func() uint32 {
+	text, _ := os.ReadFile("/proc/sys/kernel/overflowuid")
+	return parseOverflow(text)
+})
+
+func parseOverflow(text []byte) uint32 {
+	if n, err := strconv.ParseUint(string(bytes.TrimSpace(text)), 10, 32); err == nil {
+		return uint32(n)
+	}
+	return 65534 // the kernel's default
+}
 
 // mapsAll reports whether the user namespace of this process maps all users.
 var mapsAll = sync.OnceValue(func() bool {
 	text, err := os.ReadFile("/proc/self/uid_map")
-	return err == nil && coversAll(string(text))
+	return err == nil && coversAll(text)
 })
 
-// coversAll reads a uid_map. Ranges of several lines are not added up: the initial namespace
-// has one line.
-func coversAll(uidMap string) bool {
-	f := strings.Fields(uidMap)
-	return len(f) == 3 && f[0] == "0" && f[2] == "4294967295"
+// allUsers is the number of valid user ids.
+const allUsers = 1<<32 - 1
+
+// coversAll reports whether a uid_map (user_namespaces(7)) maps all users. Its ranges do not overlap.
+// internal/userid of the root module has the same function, which this module cannot import.
+func coversAll(uidMap []byte) bool {
+	sum := uint64(0)
+	for line := range bytes.Lines(uidMap) {
+		f := bytes.Fields(line)
+		if len(f) != 3 {
+			return false
+		}
+		n, err := strconv.ParseUint(string(f[2]), 10, 32)
+		if err != nil {
+			return false
+		}
+		sum += n
+	}
+	return sum == allUsers
 }
 
 // Listen returns a listener whose connections report their client, by [Of], if l is a Unix
