@@ -12,6 +12,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -154,6 +156,45 @@ func TestConnectionsWithoutToken(t *testing.T) {
 		untilIdle(t, stranger)
 		require.Equal(t, connectivity.Ready, client.conn.GetState())
 		_, err = client.Info(t.Context(), "x")
+		require.NoError(t, err)
+	}
+}
+
+// A client with a token is served while clients without one hold the share of their common address and
+// connect again as soon as the server closes a connection. Later connections do not displace the
+// client.
+func TestTokenBesideClientsWithout(t *testing.T) {
+	var wait sync.WaitGroup
+	t.Cleanup(wait.Wait)
+	_, at := serve(t, ServerOptions{Memory: newPool(t), Tokens: []string{"x"}, MaxConnections: 64}, Location{"grpc+tcp", "127.0.0.1:0"})
+	var greeted atomic.Int64 // connections on which gRPC sent its settings
+	for range 20 {
+		wait.Go(func() {
+			for t.Context().Err() == nil {
+				c, err := net.Dial("tcp", at.Address)
+				if err != nil {
+					continue
+				}
+				stop := context.AfterFunc(t.Context(), func() { c.Close() })
+				if _, err := c.Read(make([]byte, 1)); err == nil {
+					greeted.Add(1)
+					_, _ = io.Copy(io.Discard, c)
+				}
+				stop()
+				c.Close()
+			}
+		})
+	}
+	more := func(n int64) {
+		n += greeted.Load()
+		require.Eventually(t, func() bool { return greeted.Load() >= n }, time.Minute, time.Millisecond)
+	}
+	more(64 / 4)
+	client := dial(t, at.String(), ClientOptions{Token: "x"})
+	require.Eventually(t, func() bool { _, err := client.List(t.Context(), ""); return err == nil }, time.Minute, 10*time.Millisecond)
+	for range 3 {
+		more(64)
+		_, err := client.List(t.Context(), "")
 		require.NoError(t, err)
 	}
 }

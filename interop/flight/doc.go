@@ -43,7 +43,9 @@
 // Everything that grows has a bound ([ServerOptions], codec.Limits): connections,
 // streams, messages, tensors, memory, the time without a byte. A call carries a token,
 // where tokens are asked for, as "authorization: Bearer TOKEN"; without TLS a server
-// with tokens listens on this machine only and a client sends none elsewhere. A peer that
+// with tokens listens on this machine only and a client sends none elsewhere. A server with
+// tokens closes the oldest connection on which no call has carried one when there is no
+// place for a new connection ([ServerOptions].Tokens). A peer that
 // is stopped, or whose machine is gone, is asked after [ServerOptions].Keepalive and cut
 // off after half that time again: by default its memory is back within 30 s and a
 // collection. One that answers, but reads or sends nothing, has [ServerOptions].Stall, a

@@ -63,7 +63,9 @@ type ServerOptions struct {
 	// TLS encrypts connections; nil does not.
 	TLS *tls.Config
 	// Tokens are those that calls may carry; none lets every call through. A connection on which
-	// no call has carried one within 20 s is closed.
+	// no call has carried one within 20 s is closed. It is closed earlier, the oldest first, if a
+	// new connection finds no place (MaxConnections). A client should make a call as soon as it is
+	// connected. Connections on which a call has carried a token are never closed for new ones.
 	Tokens []string
 
 	firstCall time.Duration // that time

@@ -1,9 +1,12 @@
 package flight
 
 import (
+	"container/list"
 	"context"
 	"net"
+	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/credentials"
@@ -48,88 +51,212 @@ func (w wideCredentials) Clone() credentials.TransportCredentials {
 	return wideCredentials{w.TransportCredentials.Clone()}
 }
 
-// listener accepts at most a number of connections at a time; a further one waits until one is
-// closed. An address group that has its share gets no more: its connections are closed at once.
-// golang.org/x/net/netutil has such a listener too, but its connections hide the method by which
+// listener bounds the open connections that Accept returned. When all places are taken, the next
+// connection waits until one is closed. When an address group has its share, further connections of
+// the group are closed at once.
+//
+// With a time for the first call, connections are provisional until a call has passed the tokens
+// (confirm). When there is no place for a new connection, the oldest provisional one is closed in
+// its favor, so that clients without a token cannot keep out a client that has one.
+//
+// golang.org/x/net/netutil has a bounded listener too, but its connections hide the method by which
 // gRPC reads without holding a buffer while a connection is idle.
 type listener struct {
 	net.Listener
-	limiter   *limiter
-	firstCall time.Duration // provisional; 0 is no time limit
-	slots     chan struct{}
-	closed    chan struct{}
-	once      sync.Once
+	most, perGroup int
+	firstCall      time.Duration // after which a provisional connection is closed; 0: none is provisional
+	evicted        atomic.Bool   // since the last call of Accept
+
+	mu     sync.Mutex
+	freed  sync.Cond // a place, or the listener was closed
+	closed bool
+	all    connSet
+	groups map[netip.Prefix]*connSet
 }
 
+// connSet is the open connections of a listener, or those of one address group.
+type connSet struct {
+	open        int
+	provisional list.List // of *counted, oldest first
+}
+
+// evictPause is the least time between two evictions. Clients that connect again as soon as they
+// are evicted would otherwise evict a new connection before it could make its first call.
+const evictPause = time.Millisecond
+
 func limited(l net.Listener, most, perGroup int, firstCall time.Duration) *listener {
-	return &listener{Listener: l, limiter: newLimiter(perGroup), firstCall: firstCall, slots: make(chan struct{}, most), closed: make(chan struct{})}
+	limited := &listener{Listener: l, most: most, perGroup: perGroup, firstCall: firstCall, groups: map[netip.Prefix]*connSet{}}
+	limited.freed.L = &limited.mu
+	return limited
 }
 
 // Accept implements net.Listener.
 func (l *listener) Accept() (net.Conn, error) {
-	select {
-	case l.slots <- struct{}{}:
-	case <-l.closed:
-		return nil, net.ErrClosed
+	if l.evicted.Swap(false) {
+		time.Sleep(evictPause)
 	}
 	for {
-		c, err := l.Listener.Accept()
+		conn, err := l.Listener.Accept()
 		if err != nil {
-			<-l.slots
 			return nil, err
 		}
-		g := group(c.RemoteAddr())
-		if !l.limiter.enter(g) {
-			_ = c.Close()
-			continue
+		c := &counted{Conn: conn, listener: l, group: group(conn.RemoteAddr())}
+		if l.admit(c) {
+			widen(conn)
+			return accepted(c), nil
 		}
-		widen(c)
-		leave := func() { l.limiter.leave(g); <-l.slots }
-		addr := c.RemoteAddr()
-		if l.firstCall > 0 {
-			timer := time.AfterFunc(l.firstCall, func() { _ = c.Close() })
-			free := leave
-			leave = func() { timer.Stop(); free() }
-			addr = provisional{addr, timer}
-		}
-		return accepted(counted{Conn: c, addr: addr, release: sync.OnceFunc(leave)}), nil
+		_ = conn.Close()
 	}
+}
+
+// admit gives a connection a place, for which it evicts at most one other. It returns false if the
+// group has its share, or the listener was closed.
+func (l *listener) admit(c *counted) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	set := l.groups[c.group]
+	if set == nil {
+		set = &connSet{}
+		l.groups[c.group] = set
+	}
+	set.open++ // before evict, which would delete an empty group
+	if c.group.IsValid() && set.open > l.perGroup && !l.evict(set) {
+		set.open-- // not to 0
+		return false
+	}
+	if l.all.open >= l.most {
+		l.evict(&l.all)
+	}
+	for l.all.open >= l.most && !l.closed {
+		l.freed.Wait()
+	}
+	l.all.open++
+	c.open = true
+	if l.closed {
+		c.leave()
+		return false
+	}
+	if l.firstCall > 0 {
+		c.timer = time.AfterFunc(l.firstCall, c.expire)
+		c.inAll, c.inGroup = l.all.provisional.PushBack(c), set.provisional.PushBack(c)
+	}
+	return true
+}
+
+// evict closes the oldest provisional connection of a set, and reports whether there was one. l.mu
+// is held.
+func (l *listener) evict(set *connSet) bool {
+	oldest := set.provisional.Front()
+	if oldest == nil {
+		return false
+	}
+	oldest.Value.(*counted).evict() //nolint:forcetypeassert // the list has no others
+	l.evicted.Store(true)
+	return true
 }
 
 // Close implements net.Listener.
 func (l *listener) Close() error {
-	l.once.Do(func() { close(l.closed) })
-	return l.Listener.Close()
+	err := l.Listener.Close()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	l.freed.Broadcast()
+	return err
 }
 
-// counted is a connection that gives its slot back.
+// counted is a connection that has a place of a listener.
 type counted struct {
 	net.Conn
-	addr    net.Addr
-	release func()
+	listener  *listener
+	group     netip.Prefix
+	confirmed sync.Once
+
+	// Guarded by listener.mu.
+	open           bool
+	timer          *time.Timer   // closes a provisional connection; nil for others
+	inAll, inGroup *list.Element // of the lists of provisional connections
 }
 
 // Close implements net.Conn.
 func (c *counted) Close() error {
-	defer c.release()
-	return c.Conn.Close()
+	err := c.Conn.Close()
+	c.listener.mu.Lock()
+	defer c.listener.mu.Unlock()
+	c.leave()
+	return err
+}
+
+// evict frees the place of a connection and closes it. gRPC notices and closes it again. listener.mu
+// is held.
+func (c *counted) evict() {
+	c.leave()
+	_ = c.Conn.Close()
+}
+
+// expire evicts a connection that is still provisional.
+func (c *counted) expire() {
+	c.listener.mu.Lock()
+	defer c.listener.mu.Unlock()
+	if c.timer != nil {
+		c.evict()
+	}
+}
+
+// leave frees the place of a connection, unless that was done before. listener.mu is held.
+func (c *counted) leave() {
+	if !c.open {
+		return
+	}
+	c.open = false
+	c.unlist()
+	l := c.listener
+	l.all.open--
+	if set := l.groups[c.group]; set.open > 1 {
+		set.open--
+	} else {
+		delete(l.groups, c.group)
+	}
+	l.freed.Signal()
+}
+
+// unlist makes a connection no longer provisional. listener.mu is held.
+func (c *counted) unlist() {
+	if c.timer == nil {
+		return
+	}
+	c.timer.Stop()
+	c.timer = nil
+	c.listener.all.provisional.Remove(c.inAll)
+	c.listener.groups[c.group].provisional.Remove(c.inGroup)
 }
 
 // RemoteAddr implements net.Conn.
-func (c *counted) RemoteAddr() net.Addr { return c.addr }
-
-// provisional is the peer address of a connection that is closed after some time, unless a call
-// passes the tokens before. A call finds it in its peer.Peer, with TLS and without.
-type provisional struct {
-	net.Addr
-	timer *time.Timer
+func (c *counted) RemoteAddr() net.Addr {
+	if c.listener.firstCall == 0 {
+		return c.Conn.RemoteAddr()
+	}
+	return peerAddr{c.Conn.RemoteAddr(), c}
 }
 
-// confirm keeps the connection of a call open.
+// peerAddr is the peer address of a connection that is provisional at first. A call finds it in its
+// peer.Peer, with TLS and without.
+type peerAddr struct {
+	net.Addr
+	conn *counted
+}
+
+// confirm marks the connection of a call as no longer provisional.
 func confirm(ctx context.Context) {
 	if p, ok := grpcpeer.FromContext(ctx); ok {
-		if addr, ok := p.Addr.(provisional); ok {
-			addr.timer.Stop()
+		if addr, ok := p.Addr.(peerAddr); ok {
+			addr.conn.confirmed.Do(addr.conn.confirm)
 		}
 	}
+}
+
+func (c *counted) confirm() {
+	c.listener.mu.Lock()
+	defer c.listener.mu.Unlock()
+	c.unlist()
 }

@@ -12,7 +12,7 @@ import (
 // is something to read (the method that gRPC's transport looks for; without it a buffer
 // stays with each connection). One goroutine reads.
 type ready struct {
-	counted
+	*counted
 	raw  syscall.RawConn
 	read func(fd uintptr) bool // kept: it would be allocated for each read
 
@@ -23,15 +23,15 @@ type ready struct {
 	err  error
 }
 
-func accepted(c counted) net.Conn {
+func accepted(c *counted) net.Conn {
 	r := &ready{counted: c}
 	s, ok := c.Conn.(syscall.Conn)
 	if !ok {
-		return &r.counted
+		return c
 	}
 	var err error
 	if r.raw, err = s.SyscallConn(); err != nil {
-		return &r.counted
+		return c
 	}
 	r.read = r.once
 	return r

@@ -4,4 +4,4 @@ package flight
 
 import "net"
 
-func accepted(c counted) net.Conn { return &c }
+func accepted(c *counted) net.Conn { return c }

@@ -1,6 +1,7 @@
 package flight
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/mem"
+	grpcpeer "google.golang.org/grpc/peer"
 )
 
 func listenHere(t *testing.T, most int) *listener {
@@ -18,6 +20,14 @@ func listenHere(t *testing.T, most int) *listener {
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 	require.NoError(t, err)
 	return limited(l, most, most, 0)
+}
+
+// places returns how many connections of a listener are open, how many of them are provisional, and
+// how many address groups they have.
+func places(l *listener) [3]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return [3]int{l.all.open, l.all.provisional.Len(), len(l.groups)}
 }
 
 func connect(t *testing.T, l net.Listener) net.Conn {
@@ -53,12 +63,12 @@ func TestConnectionsAreBounded(t *testing.T) {
 	require.NoError(t, first.Close())
 	require.Error(t, first.Close(), "closed before")
 	require.NoError(t, <-next)
-	require.Len(t, l.slots, 1)
+	require.Equal(t, [3]int{1, 0, 1}, places(l))
 	go accept()
 	require.NoError(t, l.Close())
 	require.ErrorIs(t, <-next, net.ErrClosed)
 	require.Error(t, l.Close(), "closed before")
-	require.Len(t, l.slots, 1, "the one that is open")
+	require.Equal(t, [3]int{1, 0, 1}, places(l), "the one that is open")
 }
 
 // The clients of one address have a share of the connections: those beyond it are closed at once,
@@ -87,6 +97,100 @@ func TestConnectionsOfOneAddress(t *testing.T) {
 	require.NoError(t, held[0].Close())
 	client := dial(t, at.String(), ClientOptions{})
 	require.Eventually(t, func() bool { _, err := client.List(t.Context(), ""); return err == nil }, 30*time.Second, 10*time.Millisecond)
+}
+
+// When an address group has its share, or all places are taken, the oldest provisional connection makes
+// room for a new one. Confirmed connections stay.
+func TestProvisionalConnectionsMakeRoom(t *testing.T) {
+	for _, c := range []struct {
+		network, address string
+		most, perGroup   int
+	}{
+		{"tcp", "127.0.0.1:0", 8, 2},
+		{"tcp", "127.0.0.1:0", 2, 8},
+		{"unix", filepath.Join(t.TempDir(), "s"), 2, 1},
+	} {
+		t.Run(fmt.Sprintf("%s %d of %d", c.network, c.perGroup, c.most), func(t *testing.T) {
+			inner, err := net.Listen(c.network, c.address)
+			require.NoError(t, err)
+			l := limited(inner, c.most, c.perGroup, time.Hour)
+			defer l.Close()
+			connect := func() (client, server net.Conn) {
+				client, err := net.Dial(c.network, inner.Addr().String())
+				require.NoError(t, err)
+				t.Cleanup(func() { client.Close() })
+				require.NoError(t, client.SetDeadline(time.Now().Add(30*time.Second)))
+				server, err = l.Accept()
+				require.NoError(t, err)
+				t.Cleanup(func() { server.Close() })
+				return client, server
+			}
+			isClosed := func(client net.Conn) {
+				_, err := client.Read(make([]byte, 1))
+				require.Error(t, err)
+				require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the server closes it")
+			}
+			isOpen := func(client, server net.Conn) {
+				_, err := server.Write([]byte("x"))
+				require.NoError(t, err)
+				_, err = client.Read(make([]byte, 1))
+				require.NoError(t, err)
+			}
+			pass := func(server net.Conn) {
+				confirm(grpcpeer.NewContext(t.Context(), &grpcpeer.Peer{Addr: server.RemoteAddr()}))
+			}
+
+			client1, server1 := connect()
+			client2, server2 := connect()
+			require.Equal(t, [3]int{2, 2, 1}, places(l))
+			client3, server3 := connect()
+			isClosed(client1)
+			isOpen(client2, server2)
+			require.Error(t, server1.Close(), "closed before")
+			pass(server1)
+			require.Equal(t, [3]int{2, 2, 1}, places(l))
+
+			pass(server2)
+			pass(server2)
+			require.Equal(t, [3]int{2, 1, 1}, places(l))
+			_, server4 := connect()
+			isClosed(client3)
+			isOpen(client2, server2)
+			pass(server3)
+			server3.(interface{ expire() }).expire()
+			pass(server4)
+			server4.(interface{ expire() }).expire()
+			require.Equal(t, [3]int{2, 0, 1}, places(l))
+
+			// Without a provisional connection, the next one is closed if its group has its share, or
+			// waits.
+			client5, err := net.Dial(c.network, inner.Addr().String())
+			require.NoError(t, err)
+			defer client5.Close()
+			require.NoError(t, client5.SetDeadline(time.Now().Add(30*time.Second)))
+			accepted := make(chan net.Conn)
+			go func() {
+				c, _ := l.Accept()
+				accepted <- c
+			}()
+			if c.perGroup < c.most && c.network == "tcp" {
+				isClosed(client5)
+				require.NoError(t, l.Close())
+				require.Nil(t, <-accepted)
+			} else {
+				require.NoError(t, server4.Close())
+				server5 := <-accepted
+				isOpen(client5, server5)
+				server5.(interface{ expire() }).expire()
+				isClosed(client5)
+				require.Error(t, server5.Close(), "closed before")
+			}
+			isOpen(client2, server2)
+			require.NoError(t, server2.Close())
+			_ = server4.Close()
+			require.Equal(t, [3]int{}, places(l))
+		})
+	}
 }
 
 // A server that has all the connections that it takes serves the next client when one of
@@ -167,16 +271,19 @@ func TestReadOnReady(t *testing.T) {
 	require.Zero(t, pool.out.Load())
 }
 
-// What is no socket is counted too, and read as it comes.
+// A connection that is not a socket is bounded and read, too.
 func TestAcceptedPipe(t *testing.T) {
 	mine, theirs := net.Pipe()
 	defer theirs.Close()
-	closed := 0
-	c := accepted(counted{Conn: mine, release: func() { closed++ }})
+	l := limited(nil, 1, 1, 0)
+	counted := &counted{Conn: mine, listener: l}
+	require.True(t, l.admit(counted))
+	c := accepted(counted)
 	go func() { _, _ = theirs.Write([]byte("x")) }()
 	b := make([]byte, 1)
 	_, err := c.Read(b)
 	require.NoError(t, err)
+	require.Equal(t, [3]int{1, 0, 1}, places(l))
 	require.NoError(t, c.Close())
-	require.Equal(t, 1, closed)
+	require.Equal(t, [3]int{}, places(l))
 }
