@@ -150,6 +150,10 @@ func lingeringFor(t testing.TB, seconds int32) (fd int, release func()) {
 	return fd, func() { _ = end.Close() } // It has unread data, so that this resets the connection.
 }
 
+// withoutSignals has the processes that are started from now on run without the signals by which
+// Go's runtime interrupts a thread. One that comes just before a close would end its sleep.
+func withoutSignals(t *testing.T) { t.Setenv("GODEBUG", "asyncpreemptoff=1") }
+
 // whileStopped runs f while the process is stopped: it receives nothing meanwhile.
 func (o *other) whileStopped(f func()) {
 	o.t.Helper()
@@ -202,6 +206,7 @@ func onKernels(t *testing.T, f func(t *testing.T, guarded bool)) {
 func TestRefusedProcessesOccupyFewThreads(t *testing.T) {
 	onKernels(t, func(t *testing.T, guarded bool) {
 		const connections = 160
+		withoutSignals(t)
 		o := start(t, "refuse", "")
 		address := o.line()
 		over := make(chan struct{}, connections)
@@ -266,6 +271,7 @@ func TestDialIsNotDelayedByTheListener(t *testing.T) {
 	onKernels(t, func(t *testing.T, guarded bool) {
 		l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: abstractName(), Net: "unixpacket"})
 		require.NoError(t, err)
+		withoutSignals(t)
 		o := start(t, "refused", l.Addr().String())
 		squat := func() (release func()) {
 			c, err := l.AcceptUnix()
