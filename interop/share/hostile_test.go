@@ -150,9 +150,11 @@ func lingeringFor(t testing.TB, seconds int32) (fd int, release func()) {
 	return fd, func() { _ = end.Close() } // It has unread data, so that this resets the connection.
 }
 
-// withoutSignals has the processes that are started from now on run without the signals by which
-// Go's runtime interrupts a thread. One that comes just before a close would end its sleep.
-func withoutSignals(t *testing.T) { t.Setenv("GODEBUG", "asyncpreemptoff=1") }
+// withoutSignals makes the processes that the test starts run without the signals by which Go's
+// runtime interrupts a thread. A signal just before a close would end the sleep of that close.
+func withoutSignals(t *testing.T) {
+	t.Setenv("GODEBUG", strings.TrimPrefix(os.Getenv("GODEBUG")+",asyncpreemptoff=1", ","))
+}
 
 // whileStopped runs f while the process is stopped: it receives nothing meanwhile.
 func (o *other) whileStopped(f func()) {
