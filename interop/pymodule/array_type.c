@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "docstrings.h"
 #include "usmb_array.h"
 #include "usmb_arrow.h"
 #include "usmb_assign.h"
@@ -351,71 +352,32 @@ static PyObject *array_repr(PyObject *self)
 /* ---- the type ------------------------------------------------------------------ */
 
 static PyMethodDef methods[] = {
-        {"__dlpack__", USMB_PY_CFUNC(alive_usmb_array_dlpack), METH_FASTCALL | METH_KEYWORDS,
-	 "__dlpack__($self, /, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
-	 "A capsule with the array as a DLPack tensor, versioned when max_version[0] >= 1."},
-        {"__dlpack_device__", USMB_PY_CFUNC(alive_usmb_array_dlpack_device), METH_NOARGS,
-	 "__dlpack_device__($self, /)\n--\n\nThe DLPack device: (14, root device index) for USM, (1, 0) for host "
-	 "memory."},
+        {"__dlpack__", USMB_PY_CFUNC(alive_usmb_array_dlpack), METH_FASTCALL | METH_KEYWORDS, doc_Array___dlpack__},
+        {"__dlpack_device__", USMB_PY_CFUNC(alive_usmb_array_dlpack_device), METH_NOARGS, doc_Array___dlpack_device__},
         {"__arrow_c_array__", USMB_PY_CFUNC(alive_usmb_array_arrow), METH_FASTCALL | METH_KEYWORDS,
-	 "__arrow_c_array__($self, /, requested_schema=None)\n--\n\nCapsules of the Arrow C data interface on the same "
-	 "memory: values of an array of one axis,\nelse arrow.fixed_shape_tensor; BufferError where the host cannot "
-	 "read."},
+	 doc_Array___arrow_c_array__},
         {"__arrow_c_device_array__", USMB_PY_CFUNC(alive_usmb_array_arrow_device), METH_FASTCALL | METH_KEYWORDS,
-	 "__arrow_c_device_array__($self, /, requested_schema=None, **kwargs)\n--\n\nThe same of the C device data "
-	 "interface: the CPU's where the host can read, else ONEAPI\nwith the event of pending work."},
-        {"reshape", USMB_PY_CFUNC(alive_usmb_array_reshape), METH_FASTCALL | METH_KEYWORDS,
-	 "reshape($self, /, shape, *, copy=None)\n--\n\nA view with another shape where the layout allows one, else a "
-	 "copy;\n"
-	 "copy=False: ValueError instead of a copy, copy=True: always a copy."},
-        {"transpose", USMB_PY_CFUNC(alive_usmb_array_transpose), METH_FASTCALL,
-	 "transpose($self, axes=None, /)\n--\n\nA view with the axes permuted, reversed by default."},
-        {"copy", USMB_PY_CFUNC(alive_usmb_array_copy), METH_NOARGS,
-	 "copy($self, /)\n--\n\nA C-contiguous, writable copy beside the array (same device and kind of memory)."},
-        {"to_device", USMB_PY_CFUNC(alive_usmb_array_to_device), METH_FASTCALL | METH_KEYWORDS,
-	 "to_device($self, device, /, *, stream=None)\n--\n\nThe array on a device; the array itself when it is there "
-	 "already."},
-        {"asnumpy", USMB_PY_CFUNC(alive_usmb_array_asnumpy), METH_NOARGS,
-	 "asnumpy($self, /)\n--\n\nA NumPy array with a copy of the elements; types that NumPy lacks are those of "
-	 "ml_dtypes."},
-        {"astype", USMB_PY_CFUNC(alive_usmb_array_astype), METH_FASTCALL | METH_KEYWORDS,
-	 "astype($self, dtype, /, *, copy=True)\n--\n\nA copy with the elements converted; the array itself where "
-	 "the type stays and copy is False."},
-        {"view", USMB_PY_CFUNC(alive_usmb_array_retype), METH_FASTCALL | METH_KEYWORDS,
-	 "view($self, dtype, /)\n--\n\nThe same bytes as elements of another type; where their size differs, the last "
-	 "axis is\ncut anew."},
-        {"as_readonly", USMB_PY_CFUNC(alive_usmb_array_as_readonly), METH_NOARGS,
-	 "as_readonly($self, /)\n--\n\nA view that refuses to be written to."},
-        {"fill", USMB_PY_CFUNC(alive_usmb_array_fill), METH_O,
-	 "fill($self, value, /)\n--\n\nWrites one number to every element."},
-        {"item", USMB_PY_CFUNC(alive_usmb_array_item), METH_FASTCALL,
-	 "item($self, /, *args)\n--\n\nOne element as a Python number: the only one, that of an index in C order, or "
-	 "that of "
-	 "one index\nfor each dimension."},
-        {"tolist", USMB_PY_CFUNC(alive_usmb_array_tolist), METH_NOARGS,
-	 "tolist($self, /)\n--\n\nThe elements as Python numbers in nested lists; of a 0-d array, its number."},
-        {"__complex__", USMB_PY_CFUNC(alive_usmb_array_complex), METH_NOARGS,
-	 "__complex__($self, /)\n--\n\nThe only element as a complex number."},
-        {"__array__", USMB_PY_CFUNC(alive_usmb_array_numpy), METH_FASTCALL | METH_KEYWORDS,
-	 "__array__($self, /, dtype=None, copy=None)\n--\n\nA NumPy array on the same memory where the host may read "
-	 "it; "
-	 "TypeError on device memory.\ncopy=False: ValueError instead of a copy, copy=True: always a copy."},
-        {"__array_function__", USMB_PY_CFUNC(alive_usmb_array_function), METH_FASTCALL,
-	 "__array_function__($self, func, types, args, kwargs, /)\n--\n\nNumPy's answer for NumPy arrays on the same "
-	 "memory; "
-	 "TypeError on device memory."},
-        {"__copy__", USMB_PY_CFUNC(alive_usmb_array_copy), METH_NOARGS, "__copy__($self, /)\n--\n\ncopy()."},
-        {"__deepcopy__", USMB_PY_CFUNC(alive_usmb_array_copy), METH_O, "__deepcopy__($self, memo, /)\n--\n\ncopy()."},
-        {"__reduce_ex__", USMB_PY_CFUNC(alive_usmb_array_reduce), METH_O,
-	 "__reduce_ex__($self, protocol, /)\n--\n\nFor pickle: the bytes, from protocol 5 on as a buffer that may "
-	 "travel beside the pickle."},
-        {"release", USMB_PY_CFUNC(array_release), METH_NOARGS,
-	 "release($self, /)\n--\n\nCloses the array: every later use of it is a ValueError. Its reference of the "
-	 "memory is dropped\nnow, or when the last buffer of it and the last operation on it end. If "
-	 "__sycl_usm_array_interface__\nor __array_interface__ was read, it is dropped when the object is deallocated: "
-	 "consumers of a\ndictionary keep only the object alive. Views and exported tensors stay valid."},
-        {"__enter__", USMB_PY_CFUNC(array_enter), METH_NOARGS, "__enter__($self, /)\n--\n\nThe array itself."},
-        {"__exit__", USMB_PY_CFUNC(array_exit), METH_FASTCALL, "__exit__($self, /, *args)\n--\n\nrelease()."},
+	 doc_Array___arrow_c_device_array__},
+        {"reshape", USMB_PY_CFUNC(alive_usmb_array_reshape), METH_FASTCALL | METH_KEYWORDS, doc_Array_reshape},
+        {"transpose", USMB_PY_CFUNC(alive_usmb_array_transpose), METH_FASTCALL, doc_Array_transpose},
+        {"copy", USMB_PY_CFUNC(alive_usmb_array_copy), METH_NOARGS, doc_Array_copy},
+        {"to_device", USMB_PY_CFUNC(alive_usmb_array_to_device), METH_FASTCALL | METH_KEYWORDS, doc_Array_to_device},
+        {"asnumpy", USMB_PY_CFUNC(alive_usmb_array_asnumpy), METH_NOARGS, doc_Array_asnumpy},
+        {"astype", USMB_PY_CFUNC(alive_usmb_array_astype), METH_FASTCALL | METH_KEYWORDS, doc_Array_astype},
+        {"view", USMB_PY_CFUNC(alive_usmb_array_retype), METH_FASTCALL | METH_KEYWORDS, doc_Array_view},
+        {"as_readonly", USMB_PY_CFUNC(alive_usmb_array_as_readonly), METH_NOARGS, doc_Array_as_readonly},
+        {"fill", USMB_PY_CFUNC(alive_usmb_array_fill), METH_O, doc_Array_fill},
+        {"item", USMB_PY_CFUNC(alive_usmb_array_item), METH_FASTCALL, doc_Array_item},
+        {"tolist", USMB_PY_CFUNC(alive_usmb_array_tolist), METH_NOARGS, doc_Array_tolist},
+        {"__complex__", USMB_PY_CFUNC(alive_usmb_array_complex), METH_NOARGS, doc_Array___complex__},
+        {"__array__", USMB_PY_CFUNC(alive_usmb_array_numpy), METH_FASTCALL | METH_KEYWORDS, doc_Array___array__},
+        {"__array_function__", USMB_PY_CFUNC(alive_usmb_array_function), METH_FASTCALL, doc_Array___array_function__},
+        {"__copy__", USMB_PY_CFUNC(alive_usmb_array_copy), METH_NOARGS, doc_Array___copy__},
+        {"__deepcopy__", USMB_PY_CFUNC(alive_usmb_array_copy), METH_O, doc_Array___deepcopy__},
+        {"__reduce_ex__", USMB_PY_CFUNC(alive_usmb_array_reduce), METH_O, doc_Array___reduce_ex__},
+        {"release", USMB_PY_CFUNC(array_release), METH_NOARGS, doc_Array_release},
+        {"__enter__", USMB_PY_CFUNC(array_enter), METH_NOARGS, doc_Array___enter__},
+        {"__exit__", USMB_PY_CFUNC(array_exit), METH_FASTCALL, doc_Array___exit__},
         {NULL, NULL, 0, NULL},
 };
 
@@ -425,46 +387,29 @@ static PyMemberDef members[] = {
 };
 
 static PyGetSetDef getset[] = {
-        {"shape", get_shape, NULL, "Extents, a tuple.", NULL},
-        {"strides", get_strides, NULL, "Steps between neighbours in elements, a tuple.", NULL},
-        {"dtype", get_dtype, NULL,
-	 "The element type: a str with its array API name that also equals NumPy's dtype of it.", NULL},
-        {"typestr", get_typestr, NULL, "Type string of the array interfaces; None where there is none.", NULL},
-        {"ndim", get_ndim, NULL, "Number of dimensions.", NULL},
-        {"size", get_size, NULL, "Number of elements.", NULL},
-        {"itemsize", get_itemsize, NULL, "Bytes of one element (1 for packed sub-byte types).", NULL},
-        {"nbytes", get_nbytes, NULL, "Bytes of all elements laid side by side.", NULL},
-        {"usm_type", get_usm_type, NULL, "\"device\", \"shared\" or \"host\"; None on the host backend.", NULL},
-        {"interprocess", get_interprocess, NULL,
-	 "Whether other processes can map the memory: True, \"readonly\" where they cannot write it, False.", NULL},
-        {"device", get_device, NULL, "The Device that the memory belongs to.", NULL},
-        {"sycl_queue", get_sycl_queue, NULL,
-	 "The queue that the array was made with; where none was named, the one that dpctl keeps for\nthe memory's "
-	 "context and device, or a light object with _get_capsule() where dpctl is not\nloaded. None on the host "
-	 "backend.",
-	 NULL},
-        {"sycl_context", get_sycl_context, NULL,
-	 "The memory's context, likewise a dpctl.SyclContext; None on the host backend.", NULL},
-        {"sycl_device", get_sycl_device, NULL,
-	 "The device of the USM: a dpctl.SyclDevice where dpctl is loaded, else a Device; None on\nthe host backend.",
-	 NULL},
-        {"readonly", get_readonly, NULL, "Whether writing is refused.", NULL},
-        {"T", alive_usmb_array_T, NULL, "The array with its axes reversed.", NULL},
-        {"__array_priority__", get_priority, NULL, "Above that of NumPy's arrays: their operators leave ours to us.",
-	 NULL},
-        {"mT", alive_usmb_array_mT, NULL, "The array with its last two axes swapped.", NULL},
-        {"_pointer", get_pointer, NULL, "Address of the first element.", NULL},
-        {"__sycl_usm_array_interface__", alive_usmb_array_suai, NULL,
-	 "The dictionary of the SYCL USM array interface; no such attribute on the host backend.", NULL},
-        {"__array_interface__", alive_usmb_array_interface, NULL,
-	 "NumPy's array interface, where the host may read the memory.", NULL},
+        {"shape", get_shape, NULL, doc_Array_shape, NULL},
+        {"strides", get_strides, NULL, doc_Array_strides, NULL},
+        {"dtype", get_dtype, NULL, doc_Array_dtype, NULL},
+        {"typestr", get_typestr, NULL, doc_Array_typestr, NULL},
+        {"ndim", get_ndim, NULL, doc_Array_ndim, NULL},
+        {"size", get_size, NULL, doc_Array_size, NULL},
+        {"itemsize", get_itemsize, NULL, doc_Array_itemsize, NULL},
+        {"nbytes", get_nbytes, NULL, doc_Array_nbytes, NULL},
+        {"usm_type", get_usm_type, NULL, doc_Array_usm_type, NULL},
+        {"interprocess", get_interprocess, NULL, doc_Array_interprocess, NULL},
+        {"device", get_device, NULL, doc_Array_device, NULL},
+        {"sycl_queue", get_sycl_queue, NULL, doc_Array_sycl_queue, NULL},
+        {"sycl_context", get_sycl_context, NULL, doc_Array_sycl_context, NULL},
+        {"sycl_device", get_sycl_device, NULL, doc_Array_sycl_device, NULL},
+        {"readonly", get_readonly, NULL, doc_Array_readonly, NULL},
+        {"T", alive_usmb_array_T, NULL, doc_Array_T, NULL},
+        {"__array_priority__", get_priority, NULL, doc_Array___array_priority__, NULL},
+        {"mT", alive_usmb_array_mT, NULL, doc_Array_mT, NULL},
+        {"_pointer", get_pointer, NULL, doc_Array__pointer, NULL},
+        {"__sycl_usm_array_interface__", alive_usmb_array_suai, NULL, doc_Array___sycl_usm_array_interface__, NULL},
+        {"__array_interface__", alive_usmb_array_interface, NULL, doc_Array___array_interface__, NULL},
         {NULL, NULL, NULL, NULL, NULL},
 };
-
-static const char doc[] =
-        "A typed, strided view of reference-counted memory: USM of a SYCL device or plain host memory.\n\n"
-        "Made by empty, zeros, asarray, from_dlpack and from_usm_array_interface. Views share the\n"
-        "memory and keep it alive.";
 
 static PyType_Slot slots[] = {
         {Py_tp_dealloc, usmb_array_dealloc},
@@ -474,7 +419,7 @@ static PyType_Slot slots[] = {
         {Py_tp_repr, array_repr},
         {Py_tp_richcompare, usmb_array_richcompare},
         {Py_tp_hash, usmb_array_hash},
-        {Py_tp_doc, (void *)doc},
+        {Py_tp_doc, (void *)doc_Array},
         {Py_tp_methods, methods},
         {Py_tp_getset, getset},
         {Py_mp_length, array_length},

@@ -1,6 +1,7 @@
 /* cute.c: the submodule usmbridge.cute and its from_dlpack. */
 #include <string.h>
 
+#include "docstrings.h"
 #include "usmb_array.h"
 #include "usmb_cute.h"
 #include "usmb_export.h"
@@ -204,31 +205,14 @@ static PyObject *py_from_dlpack_dynamic(PyObject *m, PyObject *const *args, Py_s
 /* ---- the submodule ---------------------------------------------------------------- */
 
 static PyMethodDef functions[] = {
-        {"from_dlpack", USMB_PY_CFUNC(py_from_dlpack), METH_FASTCALL | METH_KEYWORDS,
-	 "from_dlpack(tensor, assumed_align=None, use_32bit_stride=None, *, leading=\"unique\", "
-	 "unit_strides=False)\n--\n\n"
-	 "The tensor's layout as CuTe DSL describes it, fully static, on the same memory.\n\n"
-	 "tensor: an object with __dlpack__, or a DLPack capsule, on any device whose memory has\n"
-	 "addresses. assumed_align: bytes, a power of two that divides the address; None: the\n"
-	 "element's size. use_32bit_stride: how dynamic strides print and what they may hold: None\n"
-	 "\"?\", False \"?{i64}\", True \"?\" and they must fit int32. leading: what\n"
-	 "mark_layout_dynamic() does with several strides of 1: \"unique\" refuses, \"skip_size_one\"\n"
-	 "passes over modes of size 1. unit_strides: strides of modes of size 1 become 1.\n\n"
-	 "Nothing is waited for: finish the work on the memory, or launch on its queue."},
+        {"from_dlpack", USMB_PY_CFUNC(py_from_dlpack), METH_FASTCALL | METH_KEYWORDS, doc_cute_from_dlpack},
         {"from_dlpack_dynamic", USMB_PY_CFUNC(py_from_dlpack_dynamic), METH_FASTCALL | METH_KEYWORDS,
-	 "from_dlpack_dynamic(tensor, assumed_align=None, use_32bit_stride=None, *, leading=\"unique\", "
-	 "unit_strides=False)\n--\n\n"
-	 "What CuTe DSL does to a kernel's arguments that are no tensors of its own:\n"
-	 "from_dlpack(...).mark_layout_dynamic() in one call."},
+	 doc_cute_from_dlpack_dynamic},
         {NULL, NULL, 0, NULL},
 };
 
-static const char module_doc[] =
-        "Tensors as NVIDIA's CuTe DSL describes them: which extents and strides a compiled kernel takes\n"
-        "as constants and which as arguments. The conversion of CuTe DSL's from_dlpack.";
-
 static PyModuleDef definition = {
-        PyModuleDef_HEAD_INIT, "usmbridge.cute", module_doc, -1, functions, NULL, NULL, NULL, NULL,
+        PyModuleDef_HEAD_INIT, "usmbridge.cute", doc_cute, -1, functions, NULL, NULL, NULL, NULL,
 };
 
 int usmb_cute_register(PyObject *module)

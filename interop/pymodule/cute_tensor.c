@@ -1,4 +1,5 @@
 /* cute_tensor.c: the type usmbridge.cute.Tensor. */
+#include "docstrings.h"
 #include "usmb_cute.h"
 #include "usmb_storage.h"
 #include "usmb_support.h"
@@ -242,52 +243,33 @@ static PyObject *get_released(PyObject *self, void *closure)
 
 static PyMethodDef methods[] = {
         {"mark_layout_dynamic", USMB_PY_CFUNC(mark_layout), METH_FASTCALL | METH_KEYWORDS,
-	 "mark_layout_dynamic($self, /, leading_dim=None)\n--\n\n"
-	 "Makes all extents dynamic, and all strides but that of the leading dimension, which must be\n"
-	 "1, and strides of 0. None: the mode of stride 1 leads. In place; returns the tensor."},
+	 doc_cute_Tensor_mark_layout_dynamic},
         {"mark_compact_shape_dynamic", USMB_PY_CFUNC(mark_compact), METH_FASTCALL | METH_KEYWORDS,
-	 "mark_compact_shape_dynamic($self, /, mode, stride_order=None, divisibility=1)\n--\n\n"
-	 "Makes the extent of one mode dynamic, a multiple of divisibility, and with it the strides\n"
-	 "that span it, in a compact layout. stride_order: the modes from the outermost to the\n"
-	 "innermost; None: by descending strides. In place; returns the tensor."},
-        {"clone", USMB_PY_CFUNC(tensor_clone), METH_NOARGS,
-	 "clone($self, /)\n--\n\nA tensor of the same memory with marks of its own."},
-        {"release", USMB_PY_CFUNC(tensor_release), METH_NOARGS,
-	 "release($self, /)\n--\n\nGives the memory back before the tensor is deleted; any use after it but release() "
-	 "and\n"
-	 "str() is a ValueError. with does it at the end of its block."},
-        {"__enter__", USMB_PY_CFUNC(tensor_enter), METH_NOARGS, NULL},
-        {"__exit__", USMB_PY_CFUNC(tensor_exit), METH_FASTCALL, NULL},
+	 doc_cute_Tensor_mark_compact_shape_dynamic},
+        {"clone", USMB_PY_CFUNC(tensor_clone), METH_NOARGS, doc_cute_Tensor_clone},
+        {"release", USMB_PY_CFUNC(tensor_release), METH_NOARGS, doc_cute_Tensor_release},
+        {"__enter__", USMB_PY_CFUNC(tensor_enter), METH_NOARGS, doc_cute_Tensor___enter__},
+        {"__exit__", USMB_PY_CFUNC(tensor_exit), METH_FASTCALL, doc_cute_Tensor___exit__},
         {NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef getset[] = {
-        {"shape", get_shape, NULL, "Extents in elements, a tuple, those of dynamic modes too.", NULL},
-        {"stride", get_stride, NULL, "Strides in elements, a tuple, dynamic ones too, as the marks left them.", NULL},
-        {"memspace", get_memspace, NULL, "\"generic\" for memory of the host, \"gmem\" for a device's.", NULL},
-        {"element_type", get_element_type, NULL, "CuTe's name of the element type, \"Float32\".", NULL},
-        {"layout", get_layout, NULL, "The layout as CuTe DSL prints it, \"(30,20):(20,1)\".", NULL},
-        {"key", get_key, NULL,
-	 "A string that is the same for tensors that one compiled kernel serves: element type, memory\n"
-	 "space, alignment, and the layout with its dynamic marks but without dynamic values. Stable\n"
-	 "across processes and releases of this major version.",
-	 NULL},
-        {"assumed_align", get_assumed_align, NULL, "Bytes that the address is assumed to be a multiple of.", NULL},
-        {"data_ptr", get_data_ptr, NULL, "Address of the first element.", NULL},
-        {"dynamic_shapes_mask", get_dynamic_shapes_mask, NULL, "1 for each mode whose extent is dynamic, else 0.",
-	 NULL},
-        {"dynamic_strides_mask", get_dynamic_strides_mask, NULL, "1 for each mode whose stride is dynamic, else 0.",
-	 NULL},
-        {"released", get_released, NULL, "Whether release() was called.", NULL},
+        {"shape", get_shape, NULL, doc_cute_Tensor_shape, NULL},
+        {"stride", get_stride, NULL, doc_cute_Tensor_stride, NULL},
+        {"memspace", get_memspace, NULL, doc_cute_Tensor_memspace, NULL},
+        {"element_type", get_element_type, NULL, doc_cute_Tensor_element_type, NULL},
+        {"layout", get_layout, NULL, doc_cute_Tensor_layout, NULL},
+        {"key", get_key, NULL, doc_cute_Tensor_key, NULL},
+        {"assumed_align", get_assumed_align, NULL, doc_cute_Tensor_assumed_align, NULL},
+        {"data_ptr", get_data_ptr, NULL, doc_cute_Tensor_data_ptr, NULL},
+        {"dynamic_shapes_mask", get_dynamic_shapes_mask, NULL, doc_cute_Tensor_dynamic_shapes_mask, NULL},
+        {"dynamic_strides_mask", get_dynamic_strides_mask, NULL, doc_cute_Tensor_dynamic_strides_mask, NULL},
+        {"released", get_released, NULL, doc_cute_Tensor_released, NULL},
         {NULL, NULL, NULL, NULL, NULL},
 };
 
-static const char doc[] =
-        "A tensor's memory and its layout as a compiled kernel sees it. Made by from_dlpack; keeps its\n"
-        "source alive. Tensors compare by identity; compare and hash their key.";
-
 static PyType_Slot slots[] = {
-        {Py_tp_dealloc, tensor_dealloc}, {Py_tp_repr, tensor_str}, {Py_tp_doc, (void *)doc},
+        {Py_tp_dealloc, tensor_dealloc}, {Py_tp_repr, tensor_str}, {Py_tp_doc, (void *)doc_cute_Tensor},
         {Py_tp_methods, methods},        {Py_tp_getset, getset},   {0, NULL},
 };
 

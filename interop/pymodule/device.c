@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "docstrings.h"
 #include "usmb_device.h"
 #include "usmb_support.h"
 
@@ -82,20 +83,19 @@ GETTER(global_mem_size)
 }
 
 static PyGetSetDef getset[] = {
-        {"filter_string", get_filter_string, NULL, "What device= takes: \"opencl:cpu:0\", \"host\".", NULL},
-        {"name", get_name, NULL, "The device's name.", NULL},
-        {"backend", get_backend, NULL, "What the device's platform runs on.", NULL},
-        {"device_type", get_device_type, NULL, "The sort of the device: cpu, gpu, accelerator, host.", NULL},
-        {"dlpack_device", get_dlpack_device, NULL, "DLPack's (device type, id); None when DLPack has none.", NULL},
-        {"global_mem_size", get_global_mem_size, NULL, "Bytes of the device's memory; 0 when not known.", NULL},
+        {"filter_string", get_filter_string, NULL, doc_Device_filter_string, NULL},
+        {"name", get_name, NULL, doc_Device_name, NULL},
+        {"backend", get_backend, NULL, doc_Device_backend, NULL},
+        {"device_type", get_device_type, NULL, doc_Device_device_type, NULL},
+        {"dlpack_device", get_dlpack_device, NULL, doc_Device_dlpack_device, NULL},
+        {"global_mem_size", get_global_mem_size, NULL, doc_Device_global_mem_size, NULL},
         {NULL, NULL, NULL, NULL, NULL},
 };
-static const char doc[] = "A device that arrays can live on; see devices().";
 static PyType_Slot slots[] = {
         {Py_tp_dealloc, device_dealloc}, {Py_tp_repr, device_repr},
         {Py_tp_str, device_str},         {Py_tp_richcompare, device_compare},
         {Py_tp_hash, device_hash},       {Py_tp_getset, getset},
-        {Py_tp_doc, (void *)doc},        {0, NULL},
+        {Py_tp_doc, (void *)doc_Device}, {0, NULL},
 };
 static PyType_Spec spec = {"usmbridge.Device", sizeof(device), 0,
                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};

@@ -1,6 +1,7 @@
 /* dtype.c: element types as Python's objects, and the objects that name them. */
 #include <string.h>
 
+#include "docstrings.h"
 #include "usmb_dtype.h"
 #include "usmb_support.h"
 
@@ -198,25 +199,21 @@ static PyObject *reduce(PyObject *self, PyObject *unused)
 }
 
 static PyMethodDef methods[] = {
-        {"__reduce__", USMB_PY_CFUNC(reduce), METH_NOARGS, "__reduce__($self, /)\n--\n\nFor pickle: the name."},
+        {"__reduce__", USMB_PY_CFUNC(reduce), METH_NOARGS, doc_DType___reduce__},
         {NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef getset[] = {
-        {"name", get_name, NULL, "The name alone, a str.", NULL},
-        {"itemsize", get_itemsize, NULL, "Bytes of one element (1 for sub-byte types).", NULL},
+        {"name", get_name, NULL, doc_DType_name, NULL},
+        {"itemsize", get_itemsize, NULL, doc_DType_itemsize, NULL},
         {NULL, NULL, NULL, NULL, NULL},
 };
-
-static const char doc[] = "DType(type, /)\n--\n\n"
-                          "An element type: its array API name, which also equals NumPy's dtype and scalar type "
-                          "of that name.";
 
 static PyType_Slot slots[] = {
         {Py_tp_richcompare, richcompare},
         {Py_tp_hash, hash},
         {Py_tp_new, new_dtype},
-        {Py_tp_doc, (void *)doc},
+        {Py_tp_doc, (void *)doc_DType},
         {Py_tp_getset, getset},
         {Py_tp_methods, methods},
         {0, NULL},

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "docstrings.h"
 #include "usmb_asarray.h"
 #include "usmb_create.h"
 #include "usmb_cute.h"
@@ -116,65 +117,21 @@ static PyObject *py_set_limit(PyObject *m, PyObject *bytes)
 /* ---- the module ------------------------------------------------------------------------------------ */
 
 static PyMethodDef functions[] = {
-        {"devices", USMB_PY_CFUNC(usmb_py_devices), METH_NOARGS,
-	 "devices()\n--\n\nThe SYCL root devices in the order of their DLPack ids, then the host backend."},
-        {"empty", USMB_PY_CFUNC(usmb_py_empty), METH_FASTCALL | METH_KEYWORDS,
-	 "empty(shape, dtype=\"float32\", *, usm_type=None, sycl_queue=None, device=None, order=\"C\", "
-	 "interprocess=None)\n--\n\n"
-	 "A new array without values. usm_type is \"device\", \"shared\" or \"host\", by default \"device\" where\n"
-	 "there is SYCL, else plain memory; device=\"host\" is the host backend, which has no usm_type.\n"
-	 "interprocess=True is memory that other processes of this machine can map and write, \"readonly\" that\n"
-	 "they can read; RuntimeError where there is no such memory."},
-        {"zeros", USMB_PY_CFUNC(usmb_py_zeros), METH_FASTCALL | METH_KEYWORDS,
-	 "zeros(shape, dtype=\"float32\", *, usm_type=None, sycl_queue=None, device=None, order=\"C\", "
-	 "interprocess=None)\n--\n\n"
-	 "A new array of zeros; see empty."},
-        {"ones", USMB_PY_CFUNC(usmb_py_ones), METH_FASTCALL | METH_KEYWORDS,
-	 "ones(shape, dtype=\"float32\", *, usm_type=None, sycl_queue=None, device=None, order=\"C\", "
-	 "interprocess=None)\n--\n\n"
-	 "A new array of ones; see empty."},
-        {"full", USMB_PY_CFUNC(usmb_py_full), METH_FASTCALL | METH_KEYWORDS,
-	 "full(shape, fill_value, dtype=None, *, usm_type=None, sycl_queue=None, device=None, order=\"C\", "
-	 "interprocess=None)\n--\n\n"
-	 "A new array with a value everywhere, of its own type by default; see empty. A number\n"
-	 "becomes an element as in asarray."},
-        {"empty_like", USMB_PY_CFUNC(usmb_py_empty_like), METH_FASTCALL | METH_KEYWORDS,
-	 "empty_like(x, /, *, dtype=None, usm_type=None, sycl_queue=None, device=None, order=\"K\", "
-	 "interprocess=None)\n--\n\n"
-	 "A new array of the shape of x, beside it and of its type unless said otherwise."},
-        {"zeros_like", USMB_PY_CFUNC(usmb_py_zeros_like), METH_FASTCALL | METH_KEYWORDS,
-	 "zeros_like(x, /, *, dtype=None, usm_type=None, sycl_queue=None, device=None, order=\"K\", "
-	 "interprocess=None)\n--\n\n"
-	 "The same with zeros."},
-        {"ones_like", USMB_PY_CFUNC(usmb_py_ones_like), METH_FASTCALL | METH_KEYWORDS,
-	 "ones_like(x, /, *, dtype=None, usm_type=None, sycl_queue=None, device=None, order=\"K\", "
-	 "interprocess=None)\n--\n\n"
-	 "The same with ones."},
-        {"full_like", USMB_PY_CFUNC(usmb_py_full_like), METH_FASTCALL | METH_KEYWORDS,
-	 "full_like(x, /, fill_value, *, dtype=None, usm_type=None, sycl_queue=None, device=None, order=\"K\", "
-	 "interprocess=None)\n--\n\n"
-	 "The same with a value."},
-        {"asarray", USMB_PY_CFUNC(usmb_py_asarray), METH_FASTCALL | METH_KEYWORDS,
-	 "asarray(obj, /, *, dtype=None, usm_type=None, device=None, copy=None)\n--\n\n"
-	 "The array of obj: by its __sycl_usm_array_interface__, else DLPack, else its buffer,\n"
-	 "else __array_interface__ or __array_struct__, else __array__(copy=False), else Arrow's C data\n"
-	 "interface, else a copy by __array__, else as a nested sequence of numbers and arrays. Copies\n"
-	 "only where it must, or with copy=True. copy=False never copies: it is an error instead.\n\n"
-	 "With dtype, the elements of arrays are converted as by astype. Numbers, NumPy's scalars too,\n"
-	 "are converted as NumPy converts Python's numbers: a fraction is cut toward zero, a number\n"
-	 "outside the range of an integer type is an OverflowError, NaN in one a ValueError, a complex\n"
-	 "number in a real type a TypeError."},
-        {"from_dlpack", USMB_PY_CFUNC(usmb_from_dlpack), METH_FASTCALL | METH_KEYWORDS,
-	 "from_dlpack(x, /, *, device=None, copy=None)\n--\n\n"
-	 "The array of an object with __dlpack__ (or of a DLPack capsule), on the same memory\n"
-	 "unless device or copy ask for something else."},
-        {"from_usm_array_interface", USMB_PY_CFUNC(usmb_from_suai), METH_O,
-	 "from_usm_array_interface(obj, /)\n--\n\nThe array of obj's __sycl_usm_array_interface__, never a copy."},
-        {"_unpickle", USMB_PY_CFUNC(usmb_py_unpickle), METH_FASTCALL,
-	 "_unpickle(buffer, dtype, shape, order, padded, usm_type, device, readonly, /)\n--\n\nThe array of a pickle."},
-        {"stats", USMB_PY_CFUNC(py_stats), METH_NOARGS, "stats()\n--\n\nThe memory manager's counters, a dict."},
-        {"trim", USMB_PY_CFUNC(py_trim), METH_NOARGS,
-	 "trim()\n--\n\nGives idle memory of all pools back to the system; returns the bytes."},
+        {"devices", USMB_PY_CFUNC(usmb_py_devices), METH_NOARGS, doc_devices},
+        {"empty", USMB_PY_CFUNC(usmb_py_empty), METH_FASTCALL | METH_KEYWORDS, doc_empty},
+        {"zeros", USMB_PY_CFUNC(usmb_py_zeros), METH_FASTCALL | METH_KEYWORDS, doc_zeros},
+        {"ones", USMB_PY_CFUNC(usmb_py_ones), METH_FASTCALL | METH_KEYWORDS, doc_ones},
+        {"full", USMB_PY_CFUNC(usmb_py_full), METH_FASTCALL | METH_KEYWORDS, doc_full},
+        {"empty_like", USMB_PY_CFUNC(usmb_py_empty_like), METH_FASTCALL | METH_KEYWORDS, doc_empty_like},
+        {"zeros_like", USMB_PY_CFUNC(usmb_py_zeros_like), METH_FASTCALL | METH_KEYWORDS, doc_zeros_like},
+        {"ones_like", USMB_PY_CFUNC(usmb_py_ones_like), METH_FASTCALL | METH_KEYWORDS, doc_ones_like},
+        {"full_like", USMB_PY_CFUNC(usmb_py_full_like), METH_FASTCALL | METH_KEYWORDS, doc_full_like},
+        {"asarray", USMB_PY_CFUNC(usmb_py_asarray), METH_FASTCALL | METH_KEYWORDS, doc_asarray},
+        {"from_dlpack", USMB_PY_CFUNC(usmb_from_dlpack), METH_FASTCALL | METH_KEYWORDS, doc_from_dlpack},
+        {"from_usm_array_interface", USMB_PY_CFUNC(usmb_from_suai), METH_O, doc_from_usm_array_interface},
+        {"_unpickle", USMB_PY_CFUNC(usmb_py_unpickle), METH_FASTCALL, doc__unpickle},
+        {"stats", USMB_PY_CFUNC(py_stats), METH_NOARGS, doc_stats},
+        {"trim", USMB_PY_CFUNC(py_trim), METH_NOARGS, doc_trim},
         {"_share_export", USMB_PY_CFUNC(usmb_py_share_export), METH_VARARGS, NULL},
         {"_share_revoke", USMB_PY_CFUNC(usmb_py_share_revoke), METH_O, NULL},
         {"_share_open", USMB_PY_CFUNC(usmb_py_share_open), METH_VARARGS, NULL},
@@ -186,20 +143,16 @@ static PyMethodDef functions[] = {
         {"_share_close", USMB_PY_CFUNC(usmb_py_share_close), METH_VARARGS, NULL},
         {"_share_end_with", USMB_PY_CFUNC(usmb_py_share_end_with), METH_VARARGS, NULL},
         {"_share_stats", USMB_PY_CFUNC(usmb_py_share_stats), METH_NOARGS, NULL},
-        {"_set_limit", USMB_PY_CFUNC(py_set_limit), METH_O,
-	 "_set_limit(bytes, /)\n--\n\nBounds what all pools hold together, idle memory included; 0 is no bound."},
+        {"_set_limit", USMB_PY_CFUNC(py_set_limit), METH_O, doc__set_limit},
         {"_info", USMB_PY_CFUNC(py_info), METH_VARARGS, NULL},
         {NULL, NULL, 0, NULL},
 };
-
-static const char module_doc[] =
-        "SYCL unified shared memory shared without copies, by __sycl_usm_array_interface__ and DLPack.";
 
 /* Its functions say that they are usmbridge's, where people find them; the module itself
    is usmbridge._native. Size 0: whoever imports it again, another interpreter too, comes through the
    init function. */
 static PyModuleDef definition = {
-        PyModuleDef_HEAD_INIT, "usmbridge", module_doc, 0, functions, NULL, NULL, NULL, NULL,
+        PyModuleDef_HEAD_INIT, "usmbridge", doc_module, 0, functions, NULL, NULL, NULL, NULL,
 };
 
 /* Before Python goes: what is cached goes first, then Go's drainer of Python's

@@ -2,6 +2,7 @@
    context to others, and which queue object an array names. */
 #include <string.h>
 
+#include "docstrings.h"
 #include "usmb_device.h"
 #include "usmb_dpctl.h"
 #include "usmb_support.h"
@@ -106,19 +107,14 @@ static PyObject *light_device(PyObject *self, void *closure)
 }
 
 static PyMethodDef light_methods[] = {
-        {"_get_capsule", USMB_PY_CFUNC(light_capsule), METH_NOARGS,
-	 "_get_capsule($self, /)\n--\n\nA fresh capsule (\"SyclQueueRef\" or \"SyclContextRef\"), as dpctl's objects "
-	 "give."},
+        {"_get_capsule", USMB_PY_CFUNC(light_capsule), METH_NOARGS, doc_light__get_capsule},
         {NULL, NULL, 0, NULL},
 };
 static PyGetSetDef light_getset[] = {
-        {"sycl_context", light_context, NULL, "The context.", NULL},
-        {"sycl_device", light_device, NULL, "The Device.", NULL},
+        {"sycl_context", light_context, NULL, doc_light_sycl_context, NULL},
+        {"sycl_device", light_device, NULL, doc_light_sycl_device, NULL},
         {NULL, NULL, NULL, NULL, NULL},
 };
-
-static const char queue_doc[] = "A queue; dpctl.SyclQueue(q._get_capsule()) makes dpctl's object of it.";
-static const char context_doc[] = "A context; dpctl.SyclContext(c._get_capsule()) makes dpctl's object of it.";
 
 #define LIGHT_SLOTS(d) \
 	{ \
@@ -129,8 +125,8 @@ static const char context_doc[] = "A context; dpctl.SyclContext(c._get_capsule()
 			0, NULL \
 		} \
 	}
-static PyType_Slot queue_slots[] = LIGHT_SLOTS(queue_doc);
-static PyType_Slot context_slots[] = LIGHT_SLOTS(context_doc);
+static PyType_Slot queue_slots[] = LIGHT_SLOTS(doc_SyclQueue);
+static PyType_Slot context_slots[] = LIGHT_SLOTS(doc_SyclContext);
 static PyType_Spec queue_spec = {"usmbridge.SyclQueue", sizeof(light), 0,
                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, queue_slots};
 static PyType_Spec context_spec = {"usmbridge.SyclContext", sizeof(light), 0,
