@@ -273,7 +273,7 @@ cgocheck: python
 # A selection with a restless collector that fills what it frees, quickly; check-long has all.
 clobber: python ## GOGC=1 with clobberfree: what keeps memory of Go's alive, and what does not
 	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) GOGC=1 GODEBUG=clobberfree=1 GO="$(GO)" interop/setup/patient-test.sh -count=1 -timeout 20m -- \
-	  ./dlpack ./memmgr/owner ./syclobj ./usmarray/kernel ./interop/python
+	  ./dlpack ./internal/owner ./syclobj ./usmarray/kernel ./interop/python
 
 fuzz: ## each fuzz target for FUZZTIME
 	@for m in . $(NESTED); do \

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/shared"
-	"github.com/usmbridge/usmbridge/memmgr/owner"
 )
 
 const (

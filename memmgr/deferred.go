@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/usmbridge/usmbridge/memmgr/owner"
+	"github.com/usmbridge/usmbridge/internal/owner"
 )
 
 // lastWork is what memory waits for before it can go back: two events at most, and barriers

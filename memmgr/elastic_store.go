@@ -9,7 +9,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/usmbridge/usmbridge/memmgr/owner"
+	"github.com/usmbridge/usmbridge/internal/owner"
 )
 
 // sleepStore keeps the contents of memory that sleeps.

@@ -1,6 +1,6 @@
 package memmgr
 
-import "github.com/usmbridge/usmbridge/memmgr/owner"
+import "github.com/usmbridge/usmbridge/internal/owner"
 
 // eventBatcher is a Synchronizer that does in one call what it does for many events.
 type eventBatcher interface {

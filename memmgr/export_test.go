@@ -1,6 +1,6 @@
 package memmgr
 
-import "github.com/usmbridge/usmbridge/memmgr/owner"
+import "github.com/usmbridge/usmbridge/internal/owner"
 
 // Tick does what the keeper does to the pool four times a second.
 func (p *Pool) Tick() (ended bool) { return p.tick() }

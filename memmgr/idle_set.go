@@ -1,6 +1,6 @@
 package memmgr
 
-import "github.com/usmbridge/usmbridge/memmgr/owner"
+import "github.com/usmbridge/usmbridge/internal/owner"
 
 // idleSet holds dedicated segments that nobody uses, ordered by size and by age.
 // Adding, removing and finding take a number of steps that grows with the logarithm

@@ -1,8 +1,8 @@
 package memmgr
 
 import (
+	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/pin"
-	"github.com/usmbridge/usmbridge/memmgr/owner"
 )
 
 // New allocates from a resource and returns a buffer with one reference. A

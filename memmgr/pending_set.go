@@ -3,7 +3,7 @@ package memmgr
 import (
 	"unsafe"
 
-	"github.com/usmbridge/usmbridge/memmgr/owner"
+	"github.com/usmbridge/usmbridge/internal/owner"
 )
 
 // pendingSet holds dead cells whose memory is still in use by submitted work. Their

@@ -1,6 +1,6 @@
 package memmgr
 
-import "github.com/usmbridge/usmbridge/memmgr/owner"
+import "github.com/usmbridge/usmbridge/internal/owner"
 
 // What the pool keeps goes back by age, whatever else is at work: blocks of a class
 // that nobody used for the time of [WithDecay] become free memory of their segments,

@@ -1,6 +1,6 @@
 package memmgr
 
-import "github.com/usmbridge/usmbridge/memmgr/owner"
+import "github.com/usmbridge/usmbridge/internal/owner"
 
 // magazineStack holds the magazines of one class that no processor has. The
 // first cell of each magazine carries its number of blocks and the address of

@@ -3,7 +3,7 @@ package memmgr
 import (
 	"errors"
 
-	"github.com/usmbridge/usmbridge/memmgr/owner"
+	"github.com/usmbridge/usmbridge/internal/owner"
 )
 
 // Exported memory waits in a list for one barrier for all of a queue: so many

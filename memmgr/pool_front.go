@@ -5,8 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/pin"
-	"github.com/usmbridge/usmbridge/memmgr/owner"
 )
 
 // magazine is a stack of dead cells that keep their blocks, all of one class,

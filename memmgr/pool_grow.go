@@ -6,7 +6,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/usmbridge/usmbridge/memmgr/owner"
+	"github.com/usmbridge/usmbridge/internal/owner"
 )
 
 var errTooLarge = errors.New("larger than any memory this pool could manage")

@@ -4,7 +4,7 @@ import (
 	"math"
 	"math/bits"
 
-	"github.com/usmbridge/usmbridge/memmgr/owner"
+	"github.com/usmbridge/usmbridge/internal/owner"
 )
 
 // want is a request in the pool's own terms.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/usmbridge/usmbridge/memmgr/owner"
+	"github.com/usmbridge/usmbridge/internal/owner"
 )
 
 // Keeping room for one who waits. What comes back to a pool comes in pieces, and

@@ -4,8 +4,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/tlsf"
-	"github.com/usmbridge/usmbridge/memmgr/owner"
 )
 
 // Large requests have segments of their own. Out of use these stay with the pool,

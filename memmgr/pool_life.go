@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/usmbridge/usmbridge/memmgr/owner"
+	"github.com/usmbridge/usmbridge/internal/owner"
 )
 
 // tick completes what waits for the device, and lets memory go that has been

@@ -1,7 +1,7 @@
 package memmgr
 
 import (
-	"github.com/usmbridge/usmbridge/memmgr/owner"
+	"github.com/usmbridge/usmbridge/internal/owner"
 )
 
 // slowFree takes back a dead cell that has more to it than a size class: work

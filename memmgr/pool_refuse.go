@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/pin"
-	"github.com/usmbridge/usmbridge/memmgr/owner"
 )
 
 // What a pool does before it refuses a request, in this order, and what it tells

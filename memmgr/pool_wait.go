@@ -5,7 +5,7 @@ import (
 	"math/bits"
 	"time"
 
-	"github.com/usmbridge/usmbridge/memmgr/owner"
+	"github.com/usmbridge/usmbridge/internal/owner"
 )
 
 // Waiting for memory. A request with a context that nothing can serve waits in

@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/internal/owner/ownertest"
 	"github.com/usmbridge/usmbridge/memmgr"
-	"github.com/usmbridge/usmbridge/memmgr/owner"
-	"github.com/usmbridge/usmbridge/memmgr/owner/ownertest"
 )
 
 // A forked child drops what it inherited, in C; the parent's pool does not

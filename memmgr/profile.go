@@ -6,7 +6,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/usmbridge/usmbridge/memmgr/owner"
+	"github.com/usmbridge/usmbridge/internal/owner"
 )
 
 // WriteProfile writes a profile of the memory that is referenced now, by place

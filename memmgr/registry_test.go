@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
-	"github.com/usmbridge/usmbridge/memmgr/owner"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 

@@ -6,8 +6,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/tlsf"
-	"github.com/usmbridge/usmbridge/memmgr/owner"
 )
 
 // BlockState is what a block is used for, in the words of PyTorch's memory

@@ -3,8 +3,8 @@ package memmgr
 import (
 	"sync/atomic"
 
+	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/tlsf"
-	"github.com/usmbridge/usmbridge/memmgr/owner"
 )
 
 // Stat is one quantity over time, in PyTorch's terms.

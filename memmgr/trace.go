@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/usmbridge/usmbridge/memmgr/owner"
+	"github.com/usmbridge/usmbridge/internal/owner"
 )
 
 // Actions of a pool, in the words of PyTorch's memory viewer.

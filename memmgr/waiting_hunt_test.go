@@ -15,9 +15,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/owner/ownertest"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
-	"github.com/usmbridge/usmbridge/memmgr/owner/ownertest"
 )
 
 // huntSeconds names how long TestNobodyWaitsForEver hunts; without it, it plays a few

@@ -18,7 +18,7 @@ import (
 // those of retained views, and those of exported DLPack tensors, whose deleters
 // may run on any thread and never enter Go. A Go Release that was the last ends
 // the pin before it returns; after a last reference dropped in C the goroutine of
-// memmgr/owner ends it soon. Reading and writing the elements at the same time is
+// internal/owner ends it soon. Reading and writing the elements at the same time is
 // the users' to order, as for any slice.
 //
 // Errors: ErrLayout when the shape does not hold exactly len(data) elements;

@@ -54,7 +54,7 @@
 //
 // # Ownership
 //
-// An Array owns one reference of its memory's owner cell (memmgr/owner), as does
+// An Array owns one reference of its memory's owner cell (internal/owner), as does
 // each DLPack tensor made of it; views share the cell. Memory of others has a
 // cell whose end gives the other owner up: a Python object, a buffer, a DLPack
 // tensor. Its last reference may go on any thread. Where that thread holds the GIL, a

@@ -12,8 +12,8 @@ import (
 
 	"go.uber.org/multierr"
 
+	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr"
-	"github.com/usmbridge/usmbridge/memmgr/owner"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 

@@ -3,7 +3,7 @@
 package pymodule
 
 /*
-#cgo CFLAGS: -O2 -Wall -Wextra -I${SRCDIR}/../python -I${SRCDIR}/../../dlpack -I${SRCDIR}/../../memmgr/owner -I${SRCDIR}/../../syclobj
+#cgo CFLAGS: -O2 -Wall -Wextra -I${SRCDIR}/../python -I${SRCDIR}/../../dlpack -I${SRCDIR}/../../internal/owner -I${SRCDIR}/../../syclobj
 #cgo LDFLAGS: -lm
 #include <stdlib.h>
 #include <string.h>
@@ -26,12 +26,12 @@ import (
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/interop/internal/calling"
 	"github.com/usmbridge/usmbridge/interop/internal/usminfo"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/arena"
-	"github.com/usmbridge/usmbridge/memmgr/owner"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/usmarray"

@@ -36,7 +36,7 @@ preamble() {
 }
 
 warnings=(-std=gnu11 -O2 -Wall -Wextra -Wconversion -Werror $analyser)
-includes=(-I. -Idlpack -Isyclobj -Imemmgr/owner -Imemmgr/umf -Iinterop/python -Iinterop/pymodule)
+includes=(-I. -Idlpack -Isyclobj -Iinternal/owner -Imemmgr/umf -Iinterop/python -Iinterop/pymodule)
 one() {
 	local file=$1 from=$1 flags=("${warnings[@]}") dir
 	dir=$(dirname "$file")

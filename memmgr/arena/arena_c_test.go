@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/owner/ownertest"
 	"github.com/usmbridge/usmbridge/memmgr/arena"
-	"github.com/usmbridge/usmbridge/memmgr/owner/ownertest"
 )
 
 // Memory that C dropped is back before a request is refused for its sake, and at the end.

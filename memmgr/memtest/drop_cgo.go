@@ -7,9 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/internal/owner/ownertest"
 	"github.com/usmbridge/usmbridge/memmgr"
-	"github.com/usmbridge/usmbridge/memmgr/owner"
-	"github.com/usmbridge/usmbridge/memmgr/owner/ownertest"
 )
 
 // testDropInC drops on C threads, which no Go code sees, and expects the memory

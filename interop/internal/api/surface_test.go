@@ -18,7 +18,7 @@ const (
 
 // everybodys are the packages that a program with arrays meets, by their paths in the module.
 var everybodys = []string{
-	"dlpack", "dlpack/cute", "interop/pymodule", "interop/python", "memmgr", "memmgr/owner", "memmgr/umf",
+	"dlpack", "dlpack/cute", "interop/pymodule", "interop/python", "memmgr", "memmgr/umf",
 	"syclobj", "usmarray",
 }
 

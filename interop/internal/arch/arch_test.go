@@ -26,14 +26,14 @@ type layer struct {
 }
 
 var layers = []layer{
-	{"memmgr/owner", nil},
+	{"internal/owner", nil},
 	{"syclobj", []string{"internal"}},
 	{"dlpack", nil},
 	{"internal", nil},
-	{"memmgr", []string{"internal", "memmgr/owner", "syclobj"}},
-	{"usmarray", []string{"memmgr", "memmgr/owner", "internal", "syclobj", "dlpack"}},
-	{"interop", []string{"usmarray", "memmgr", "memmgr/owner", "internal", "syclobj", "dlpack"}},
-	{"examples", []string{"interop", "usmarray", "memmgr", "memmgr/owner", "internal", "syclobj", "dlpack"}},
+	{"memmgr", []string{"internal", "internal/owner", "syclobj"}},
+	{"usmarray", []string{"memmgr", "internal/owner", "internal", "syclobj", "dlpack"}},
+	{"interop", []string{"usmarray", "memmgr", "internal/owner", "internal", "syclobj", "dlpack"}},
+	{"examples", []string{"interop", "usmarray", "memmgr", "internal/owner", "internal", "syclobj", "dlpack"}},
 }
 
 // modules lists what packages other than tests may take from outside.
@@ -124,6 +124,36 @@ func TestLibraryPullsInFewModules(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestNestedModulesAvoidInternal keeps the versions of the nested modules
+// independent of the module's: an internal package may change with any commit.
+func TestNestedModulesAvoidInternal(t *testing.T) {
+	root := "../../.."
+	imports := regexp.MustCompile(`"` + module + `/internal/[^"]*"`)
+	nested := 0
+	require.NoError(t, filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		if err != nil || !d.IsDir() || path == root {
+			return err
+		}
+		if strings.HasPrefix(d.Name(), ".") && d.Name() != ".." {
+			return filepath.SkipDir
+		}
+		if _, err := os.Stat(filepath.Join(path, "go.mod")); err != nil {
+			return nil //nolint:nilerr // A directory of the module itself.
+		}
+		nested++
+		return filepath.WalkDir(path, func(file string, d os.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			require.Empty(t, string(imports.Find(text)), "%s is part of a nested module", file)
+			return nil
+		})
+	}))
+	require.NotZero(t, nested)
 }
 
 var includes = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*include[ \t]+(["<])([^">]+)[">]`)

@@ -4,8 +4,8 @@
 //	examples                        anything
 //	interop                         all below; alone in knowing Python
 //	usmarray                        memmgr, syclobj, dlpack
-//	memmgr                          memmgr/owner, syclobj
-//	memmgr/owner, syclobj, dlpack   nothing of this module
+//	memmgr                          internal/owner, syclobj
+//	internal/owner, syclobj, dlpack nothing of this module
 //
 // It has no code of its own.
 package arch

@@ -3,7 +3,7 @@
 package calls
 
 /*
-#cgo CFLAGS: -std=gnu11 -O2 -Wall -Wextra -I${SRCDIR}/../../python -I${SRCDIR}/../../pymodule -I${SRCDIR}/../../../dlpack -I${SRCDIR}/../../../memmgr/owner -I${SRCDIR}/../../../syclobj
+#cgo CFLAGS: -std=gnu11 -O2 -Wall -Wextra -I${SRCDIR}/../../python -I${SRCDIR}/../../pymodule -I${SRCDIR}/../../../dlpack -I${SRCDIR}/../../../internal/owner -I${SRCDIR}/../../../syclobj
 #include "usmb_calls.h"
 #include "usmb_pyvalues.h"
 */

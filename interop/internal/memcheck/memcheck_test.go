@@ -24,7 +24,7 @@ device 4 1073741824 8 0 14 Fake CPU
 `
 
 // sources are the C parts that need neither Go nor Python.
-var sources = []string{"dlpack/*.c", "memmgr/owner/owner_linux.c", "syclobj/*.c", "interop/internal/memcheck/testdata/drive/*.c"}
+var sources = []string{"dlpack/*.c", "internal/owner/owner_linux.c", "syclobj/*.c", "interop/internal/memcheck/testdata/drive/*.c"}
 
 // build compiles the driver and gives its path.
 func build(t *testing.T, flags ...string) string {
@@ -41,7 +41,7 @@ func build(t *testing.T, flags ...string) string {
 	out := filepath.Join(t.TempDir(), "drive")
 	args := append(compiler[1:], "-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-o", out)
 	args = append(args, flags...)
-	for _, dir := range []string{"dlpack", "memmgr/owner", "syclobj"} {
+	for _, dir := range []string{"dlpack", "internal/owner", "syclobj"} {
 		args = append(args, "-I"+filepath.Join(root, dir))
 	}
 	for _, pattern := range sources {

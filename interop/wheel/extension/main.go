@@ -5,7 +5,7 @@
 package main
 
 /*
-#cgo CFLAGS: -I${SRCDIR}/../../python -I${SRCDIR}/../../pymodule -I${SRCDIR}/../../../dlpack -I${SRCDIR}/../../../memmgr/owner -I${SRCDIR}/../../../syclobj
+#cgo CFLAGS: -I${SRCDIR}/../../python -I${SRCDIR}/../../pymodule -I${SRCDIR}/../../../dlpack -I${SRCDIR}/../../../internal/owner -I${SRCDIR}/../../../syclobj
 #define _GNU_SOURCE
 #include <dlfcn.h>
 

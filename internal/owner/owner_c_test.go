@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/usmbridge/usmbridge/memmgr/owner"
-	"github.com/usmbridge/usmbridge/memmgr/owner/ownertest"
+	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/internal/owner/ownertest"
 )
 
 func TestHeaderAndMirrorAgree(t *testing.T) {
