@@ -23,11 +23,11 @@ usmb_array *usmb_array_raw(int32_t ndim)
 		a = kept[--nkept];
 	} else {
 		int32_t room = ndim < KEEP_NDIM ? KEEP_NDIM : ndim;
-		a = (usmb_array *)usmb_py._PyObject_GC_NewVar(usmb_array_type, 2 * (Py_ssize_t)room);
+		a = (usmb_array *)_PyObject_GC_NewVar(usmb_array_type, 2 * (Py_ssize_t)room);
 		if (!a) return NULL;
 		fresh = 1;
 	}
-	if (!fresh) usmb_py.PyObject_Init((PyObject *)a, usmb_array_type);
+	if (!fresh) PyObject_Init((PyObject *)a, usmb_array_type);
 	a->ob_base.ob_size = 2 * ndim;
 	a->cell = NULL;
 	a->queue = NULL;
@@ -54,7 +54,7 @@ static void track(usmb_array *a)
 		a->sharers = 1;
 	}
 	a->tracked = 1;
-	usmb_py.PyObject_GC_Track(a);
+	PyObject_GC_Track(a);
 }
 
 /* Makes the collector forget an array that is about to drop its cell. */
@@ -62,7 +62,7 @@ static void untrack(usmb_array *a)
 {
 	if (!a->tracked) return;
 	a->tracked = 0;
-	usmb_py.PyObject_GC_UnTrack(a);
+	PyObject_GC_UnTrack(a);
 	if (usmb_cell_root(a->cell) == a) usmb_cell_set_root(a->cell, NULL);
 }
 
@@ -132,14 +132,14 @@ void usmb_array_give_up(usmb_array *a)
 
 int usmb_array_released(void)
 {
-	usmb_raise(usmb_py.PyExc_ValueError, "the array was released; views and what was exported of it stay valid");
+	usmb_raise(PyExc_ValueError, "the array was released; views and what was exported of it stay valid");
 	return 0;
 }
 
 int usmb_array_received(void)
 {
 	if (!usmb_py_in_child()) return 1;
-	usmb_raise(usmb_py.PyExc_RuntimeError,
+	usmb_raise(PyExc_RuntimeError,
 	           "the array is memory of another process, and a forked process cannot map it or use its parent's "
 	           "mapping; start the process by multiprocessing's \"spawn\" or \"forkserver\", or send it a copy: "
 	           "a.copy()");
@@ -181,7 +181,7 @@ void usmb_array_dealloc(PyObject *self)
 	usmb_array *a = (usmb_array *)self;
 	PyTypeObject *type = Py_TYPE(self);
 	untrack(a);
-	if (a->weak) usmb_py.PyObject_ClearWeakRefs(self);
+	if (a->weak) PyObject_ClearWeakRefs(self);
 	if (a->cell && a->cell != &usmb_no_memory) drop_cell(a->cell, a->flags);
 	leave_root(a);
 	if (a->queue) usmb_array_name_queue(a, NULL);
@@ -189,7 +189,7 @@ void usmb_array_dealloc(PyObject *self)
 	if (a->ndim <= KEEP_NDIM && nkept < KEEP_MAX)
 		kept[nkept++] = a;
 	else
-		usmb_py.PyObject_GC_Del(a);
+		PyObject_GC_Del(a);
 	Py_DECREF(type);
 }
 
@@ -317,17 +317,16 @@ int usmb_cell_wait(usmb_cell *cell, void *queue)
 	void *event = usmb_pending_copy(cell);
 	if (usmb_py_in_child()) queue = NULL;
 	if (!event && !queue) return 0;
-	PyThreadState *saved = usmb_py.PyEval_SaveThread();
+	PyThreadState *saved = PyEval_SaveThread();
 	int code = event ? usmb_sycl_wait_event(event) : USMB_SYCL_OK;
 	if (event) {
 		usmb_sycl_event_delete(event);
 		usmb_pending_done(cell);
 	}
 	if (code == USMB_SYCL_OK && queue) code = usmb_sycl_wait_queue(queue);
-	usmb_py.PyEval_RestoreThread(saved);
+	PyEval_RestoreThread(saved);
 	if (code == USMB_SYCL_OK) return 0;
-	usmb_raise(usmb_py.PyExc_RuntimeError, "waiting for pending work on the array's memory: %s",
-	           usmb_sycl_strerror(code));
+	usmb_raise(PyExc_RuntimeError, "waiting for pending work on the array's memory: %s", usmb_sycl_strerror(code));
 	return -1;
 }
 

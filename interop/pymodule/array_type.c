@@ -65,38 +65,38 @@ GETTER(typestr)
 {
 	usmb_array *a = ARRAY(self);
 	const char *s = usmb_dl_dtype_typestr(a->dtype);
-	if (!s) USMB_PY_RETURN_NONE;
-	return usmb_py.PyUnicode_InternFromString(s);
+	if (!s) Py_RETURN_NONE;
+	return PyUnicode_InternFromString(s);
 }
 
 GETTER(ndim)
 {
 	usmb_array *a = ARRAY(self);
-	return usmb_py.PyLong_FromLong(a->ndim);
+	return PyLong_FromLong(a->ndim);
 }
 
 GETTER(size)
 {
 	usmb_array *a = ARRAY(self);
-	return usmb_py.PyLong_FromLongLong(a->nelem);
+	return PyLong_FromLongLong(a->nelem);
 }
 
 GETTER(itemsize)
 {
 	usmb_array *a = ARRAY(self);
-	return usmb_py.PyLong_FromLongLong(usmb_itemsize(a));
+	return PyLong_FromLongLong(usmb_itemsize(a));
 }
 
 GETTER(nbytes)
 {
 	usmb_array *a = ARRAY(self);
-	return usmb_py.PyLong_FromLongLong(usmb_nbytes(a));
+	return PyLong_FromLongLong(usmb_nbytes(a));
 }
 
 GETTER(readonly)
 {
 	usmb_array *a = ARRAY(self);
-	USMB_PY_RETURN_BOOL(a->flags & USMB_ARR_READONLY);
+	return PyBool_FromLong(a->flags & USMB_ARR_READONLY);
 }
 
 GETTER(usm_type)
@@ -104,8 +104,8 @@ GETTER(usm_type)
 	usmb_array *a = ARRAY(self);
 	static const char *const names[] = {NULL, "device", "shared", "host"};
 	usmb_place *place = usmb_array_place(a);
-	if (!place || place->kind < 1 || place->kind > 3) USMB_PY_RETURN_NONE;
-	return usmb_py.PyUnicode_InternFromString(names[place->kind]);
+	if (!place || place->kind < 1 || place->kind > 3) Py_RETURN_NONE;
+	return PyUnicode_InternFromString(names[place->kind]);
 }
 
 GETTER(interprocess)
@@ -114,8 +114,8 @@ GETTER(interprocess)
 	int audience = a->flags & USMB_ARR_PEERS_READ ? USMB_AUDIENCE_READ : USMB_AUDIENCE_WRITE;
 	/* Memory that came another way may be such memory too: Go knows. */
 	if (!(a->flags & USMB_ARR_INTERPROCESS)) audience = usmb_py_in_child() ? 0 : usmb_go_audience(a->cell);
-	if (audience == USMB_AUDIENCE_READ) return usmb_py.PyUnicode_InternFromString("readonly");
-	USMB_PY_RETURN_BOOL(audience != USMB_AUDIENCE_NONE);
+	if (audience == USMB_AUDIENCE_READ) return PyUnicode_InternFromString("readonly");
+	return PyBool_FromLong(audience != USMB_AUDIENCE_NONE);
 }
 
 GETTER(device)
@@ -127,16 +127,16 @@ GETTER(device)
 GETTER(sycl_queue)
 {
 	usmb_array *a = ARRAY(self);
-	if (!a->cell->place) USMB_PY_RETURN_NONE;
+	if (!a->cell->place) Py_RETURN_NONE;
 	return a->queue ? Py_NewRef(a->queue) : usmb_public_queue(a->cell->place);
 }
 
 GETTER(sycl_device)
 {
 	usmb_array *a = ARRAY(self);
-	if (!a->cell->place) USMB_PY_RETURN_NONE;
+	if (!a->cell->place) Py_RETURN_NONE;
 	PyObject *queue = get_sycl_queue(self, NULL);
-	PyObject *device = queue ? usmb_py.PyObject_GetAttrString(queue, "sycl_device") : NULL;
+	PyObject *device = queue ? PyObject_GetAttrString(queue, "sycl_device") : NULL;
 	Py_XDECREF(queue);
 	return device;
 }
@@ -144,7 +144,7 @@ GETTER(sycl_device)
 GETTER(sycl_context)
 {
 	usmb_array *a = ARRAY(self);
-	if (!a->cell->place) USMB_PY_RETURN_NONE;
+	if (!a->cell->place) Py_RETURN_NONE;
 	return usmb_public_context(a->cell->place);
 }
 
@@ -152,13 +152,13 @@ GETTER(sycl_context)
 GETTER(priority)
 {
 	(void)self;
-	return usmb_py.PyFloat_FromDouble(1000.0);
+	return PyFloat_FromDouble(1000.0);
 }
 
 GETTER(pointer)
 {
 	usmb_array *a = ARRAY(self);
-	return usmb_py.PyLong_FromVoidPtr(a->first);
+	return PyLong_FromVoidPtr(a->first);
 }
 
 static Py_ssize_t array_length(PyObject *self)
@@ -166,14 +166,14 @@ static Py_ssize_t array_length(PyObject *self)
 	usmb_array *a = (usmb_array *)self;
 	if (!usmb_array_alive(a)) return -1;
 	if (a->ndim > 0) return (Py_ssize_t)usmb_shape(a)[0];
-	usmb_raise(usmb_py.PyExc_TypeError, "len() of a 0-d array");
+	usmb_raise(PyExc_TypeError, "len() of a 0-d array");
 	return -1;
 }
 
 static PyObject *item_at(PyObject *self, Py_ssize_t i)
 {
-	if (((usmb_array *)self)->ndim == 0) return usmb_raise(usmb_py.PyExc_TypeError, "iteration over a 0-d array");
-	PyObject *index = usmb_py.PyLong_FromSsize_t(i);
+	if (((usmb_array *)self)->ndim == 0) return usmb_raise(PyExc_TypeError, "iteration over a 0-d array");
+	PyObject *index = PyLong_FromSsize_t(i);
 	if (!index) return NULL;
 	PyObject *r = usmb_array_subscript(self, index);
 	Py_DECREF(index);
@@ -256,7 +256,7 @@ static PyObject *array_release(PyObject *self, PyObject *unused)
 	(void)unused;
 	usmb_owner_drain();
 	usmb_array_release(ARRAY(self));
-	USMB_PY_RETURN_NONE;
+	Py_RETURN_NONE;
 }
 
 static PyObject *array_enter(PyObject *self, PyObject *unused)
@@ -284,17 +284,16 @@ static PyObject *plain_repr(usmb_array *a, PyObject *body)
 	/* An extent of 0 shows in the brackets only where it is the one there is. */
 	int empty = a->nelem == 0 && a->ndim > 1;
 	if (shape && dtype && body && empty && place)
-		r = usmb_py.PyUnicode_FromFormat("Array([], shape=%S, dtype=%U, device=%s, usm_type=%s)", shape, dtype,
-		                                 place->filter, kinds[place->kind & 3]);
+		r = PyUnicode_FromFormat("Array([], shape=%S, dtype=%U, device=%s, usm_type=%s)", shape, dtype,
+		                         place->filter, kinds[place->kind & 3]);
 	else if (shape && dtype && body && empty)
-		r = usmb_py.PyUnicode_FromFormat("Array([], shape=%S, dtype=%U, device=host)", shape, dtype);
+		r = PyUnicode_FromFormat("Array([], shape=%S, dtype=%U, device=host)", shape, dtype);
 	else if (shape && dtype && place)
-		r = usmb_py.PyUnicode_FromFormat(
-		        body ? "Array(%V, dtype=%U, device=%s, usm_type=%s)"
-			     : "<Array%V at memory of a fork, dtype=%U, device=%s, usm_type=%s>",
-		        body, "", dtype, place->filter, kinds[place->kind & 3]);
+		r = PyUnicode_FromFormat(body ? "Array(%V, dtype=%U, device=%s, usm_type=%s)"
+		                              : "<Array%V at memory of a fork, dtype=%U, device=%s, usm_type=%s>",
+		                         body, "", dtype, place->filter, kinds[place->kind & 3]);
 	else if (shape && dtype)
-		r = usmb_py.PyUnicode_FromFormat("Array(%V, dtype=%U, device=host)", body, "", dtype);
+		r = PyUnicode_FromFormat("Array(%V, dtype=%U, device=host)", body, "", dtype);
 	Py_XDECREF(shape);
 	Py_XDECREF(dtype);
 	return r;
@@ -311,7 +310,7 @@ static PyObject *held_repr(PyObject *self)
 	err.kind = USMB_ERR_NONE;
 	usmb_owner_drain();
 	if (usmb_py_in_child()) {
-		body = usmb_py.PyUnicode_FromString("...");
+		body = PyUnicode_FromString("...");
 	} else {
 		memset(&w, 0, sizeof w);
 		w.host = 1;
@@ -323,14 +322,14 @@ static PyObject *held_repr(PyObject *self)
 		if (usmb_array_wait(read) < 0) goto done;
 		usmb_dl_tensor t = {read->first,      {USMB_DL_CPU, 0},   read->ndim, read->dtype,
 		                    usmb_shape(read), usmb_strides(read), 0};
-		PyThreadState *saved = usmb_py.PyEval_SaveThread();
+		PyThreadState *saved = PyEval_SaveThread();
 		int r = usmb_go_text(&t, (read->flags & USMB_ARR_PADDED) != 0, 6, &text, &err);
-		usmb_py.PyEval_RestoreThread(saved);
+		PyEval_RestoreThread(saved);
 		if (r < 0) {
 			usmb_raise_go(&err);
 			goto done;
 		}
-		body = usmb_py.PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+		body = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
 		free(text);
 	}
 done:
@@ -342,10 +341,10 @@ done:
 
 static PyObject *array_repr(PyObject *self)
 {
-	if (ARRAY(self)->flags & USMB_ARR_RELEASED) return usmb_py.PyUnicode_FromString("<Array, released>");
+	if (ARRAY(self)->flags & USMB_ARR_RELEASED) return PyUnicode_FromString("<Array, released>");
 	/* No error: multiprocessing takes the repr of a result that cannot be sent. */
 	if (ARRAY(self)->flags & USMB_ARR_RECEIVED && usmb_py_in_child())
-		return usmb_py.PyUnicode_FromString("<Array, memory of another process>");
+		return PyUnicode_FromString("<Array, memory of another process>");
 	HELD(PyObject *, NULL, held_repr(self));
 }
 
@@ -452,7 +451,7 @@ static PyType_Spec spec = {
 
 int usmb_array_register(PyObject *module)
 {
-	usmb_array_type = (PyTypeObject *)usmb_py.PyType_FromSpec(&spec);
+	usmb_array_type = (PyTypeObject *)PyType_FromSpec(&spec);
 	if (!usmb_array_type) return -1;
-	return usmb_py.PyModule_AddObjectRef(module, "Array", (PyObject *)usmb_array_type);
+	return PyModule_AddObjectRef(module, "Array", (PyObject *)usmb_array_type);
 }

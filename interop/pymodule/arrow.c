@@ -78,7 +78,7 @@ static void release_array(usmb_arrow_array *a)
 /* A capsule that was not taken owns its struct's contents; the struct is its own. */
 static void end_schema(PyObject *capsule)
 {
-	usmb_arrow_schema *s = usmb_py.PyCapsule_GetPointer(capsule, schema_name);
+	usmb_arrow_schema *s = PyCapsule_GetPointer(capsule, schema_name);
 	if (!s) return;
 	if (s->release) s->release(s);
 	free(s);
@@ -86,7 +86,7 @@ static void end_schema(PyObject *capsule)
 
 static void end_array(PyObject *capsule)
 {
-	usmb_arrow_array *a = usmb_py.PyCapsule_GetPointer(capsule, array_name);
+	usmb_arrow_array *a = PyCapsule_GetPointer(capsule, array_name);
 	if (!a) return;
 	if (a->release) a->release(a);
 	free(a);
@@ -94,7 +94,7 @@ static void end_array(PyObject *capsule)
 
 static void end_device(PyObject *capsule)
 {
-	usmb_arrow_device_array *d = usmb_py.PyCapsule_GetPointer(capsule, device_name);
+	usmb_arrow_device_array *d = PyCapsule_GetPointer(capsule, device_name);
 	if (!d) return;
 	if (d->array.release) d->array.release(&d->array);
 	free(d);
@@ -127,7 +127,7 @@ static usmb_arrow_schema *make_schema(usmb_array *a, const char *format, int64_t
 	if (!rest || !s) {
 		free(rest);
 		free(s);
-		usmb_py.PyErr_NoMemory();
+		PyErr_NoMemory();
 		return NULL;
 	}
 	usmb_arrow_schema values = {.format = format, .name = "", .release = release_schema, .private_data = rest};
@@ -164,7 +164,7 @@ static int fill_array(usmb_array *a, int64_t row, void *event, usmb_arrow_array 
 	array_rest *rest = calloc(1, sizeof *rest);
 	if (!rest) {
 		usmb_sycl_event_delete(event);
-		usmb_py.PyErr_NoMemory();
+		PyErr_NoMemory();
 		return -1;
 	}
 	usmb_cell_retain(a->cell);
@@ -205,19 +205,19 @@ static const char *check(usmb_array *a, int64_t *row)
 	/* Booleans of Arrow's own are bits; of a byte each they are an extension type. */
 	if (!format && a->dtype.code == USMB_DL_BOOL && a->ndim == 1) format = "c";
 	if (!format) {
-		usmb_raise(usmb_py.PyExc_BufferError,
+		usmb_raise(PyExc_BufferError,
 		           "Arrow stores no %s as memory has it; view() the elements as integers of their size",
 		           usmb_dl_dtype_name(a->dtype));
 		return NULL;
 	}
 	if (a->ndim == 0) {
-		usmb_raise(usmb_py.PyExc_BufferError, "a 0-d array is no Arrow array; reshape(1)");
+		usmb_raise(PyExc_BufferError, "a 0-d array is no Arrow array; reshape(1)");
 		return NULL;
 	}
 	*row = 1;
 	for (int32_t i = 1; i < a->ndim; i++)
 		if (__builtin_mul_overflow(*row, usmb_shape(a)[i], row) || *row > INT32_MAX) {
-			usmb_raise(usmb_py.PyExc_BufferError,
+			usmb_raise(PyExc_BufferError,
 			           "an Arrow tensor has at most 2^31-1 elements; make the first axis rows");
 			return NULL;
 		}
@@ -228,13 +228,13 @@ static PyObject *pair(usmb_array *a, const char *format, int64_t row, void *arra
                       PyCapsule_Destructor end)
 {
 	usmb_arrow_schema *s = make_schema(a, format, row);
-	PyObject *schema = s ? usmb_py.PyCapsule_New(s, schema_name, end_schema) : NULL;
+	PyObject *schema = s ? PyCapsule_New(s, schema_name, end_schema) : NULL;
 	if (s && !schema) {
 		s->release(s);
 		free(s);
 	}
-	PyObject *memory = usmb_py.PyCapsule_New(array, name, end);
-	PyObject *both = schema && memory ? usmb_py.PyTuple_New(2) : NULL;
+	PyObject *memory = PyCapsule_New(array, name, end);
+	PyObject *both = schema && memory ? PyTuple_New(2) : NULL;
 	if (!memory) { /* both structs begin with the array */
 		release_array(array);
 		free(array);
@@ -244,8 +244,8 @@ static PyObject *pair(usmb_array *a, const char *format, int64_t row, void *arra
 		Py_XDECREF(memory);
 		return NULL;
 	}
-	usmb_py.PyTuple_SetItem(both, 0, schema);
-	usmb_py.PyTuple_SetItem(both, 1, memory);
+	PyTuple_SetItem(both, 0, schema);
+	PyTuple_SetItem(both, 1, memory);
 	return both;
 }
 
@@ -263,12 +263,11 @@ static PyObject *export_host(usmb_array *a)
 	const char *format = check(a, &row);
 	if (!format) return NULL;
 	if (!(a->flags & USMB_ARR_READ))
-		return usmb_raise(usmb_py.PyExc_BufferError,
-		                  "the host cannot read USM device memory: a consumer of "
-		                  "__arrow_c_device_array__ can; or to_device(\"host\") first");
+		return usmb_raise(PyExc_BufferError, "the host cannot read USM device memory: a consumer of "
+		                                     "__arrow_c_device_array__ can; or to_device(\"host\") first");
 	if (usmb_array_wait(a) < 0) return NULL;
 	usmb_arrow_array *out = malloc(sizeof *out);
-	if (!out) return usmb_py.PyErr_NoMemory();
+	if (!out) return PyErr_NoMemory();
 	if (fill_array(a, row, NULL, out) < 0) {
 		free(out);
 		return NULL;
@@ -279,13 +278,12 @@ static PyObject *export_host(usmb_array *a)
 /* Arguments that a later edition of the protocol may have: None is none, as it says. */
 static int unknown_wish(PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
-	Py_ssize_t keywords = kwnames ? usmb_py.PyTuple_Size(kwnames) : 0;
+	Py_ssize_t keywords = kwnames ? PyTuple_Size(kwnames) : 0;
 	if (n > 1) return parse("__arrow_c_device_array__", args, n, NULL) < 0;
 	for (Py_ssize_t i = 0; i < keywords; i++) {
-		PyObject *key = usmb_py.PyTuple_GetItem(kwnames, i);
-		if (usmb_py.PyUnicode_Compare(key, usmb_name.requested_schema) == 0 || !usmb_given(args[n + i]))
-			continue;
-		usmb_raise(usmb_py.PyExc_NotImplementedError,
+		PyObject *key = PyTuple_GetItem(kwnames, i);
+		if (PyUnicode_Compare(key, usmb_name.requested_schema) == 0 || !usmb_given(args[n + i])) continue;
+		usmb_raise(PyExc_NotImplementedError,
 		           "__arrow_c_device_array__: an argument that is not known here has a value");
 		return 1;
 	}
@@ -315,7 +313,7 @@ static PyObject *export_device(usmb_array *a)
 	const char *format = check(a, &row);
 	if (!format) return NULL;
 	usmb_arrow_device_array *out = malloc(sizeof *out);
-	if (!out) return usmb_py.PyErr_NoMemory();
+	if (!out) return PyErr_NoMemory();
 	if (fill_device(a, row, out) < 0) {
 		free(out);
 		return NULL;

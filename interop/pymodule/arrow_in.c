@@ -31,7 +31,7 @@ typedef struct {
 
 static int malformed(const char *what)
 {
-	usmb_raise(usmb_py.PyExc_BufferError, "the object's Arrow structs %s", what);
+	usmb_raise(PyExc_BufferError, "the object's Arrow structs %s", what);
 	return -1;
 }
 
@@ -96,23 +96,23 @@ static int read_extension(const char *at, extension *e)
 
 static int unknown_extension(const extension *e)
 {
-	usmb_raise(usmb_py.PyExc_TypeError,
-	           "a column of Arrow's extension type \"%s\" is no array here; give its storage", e->name);
+	usmb_raise(PyExc_TypeError, "a column of Arrow's extension type \"%s\" is no array here; give its storage",
+	           e->name);
 	return -1;
 }
 
 /* The integers of a list in a parameter object: how many, 0 without such a list. */
 static int integers(PyObject *parameters, const char *key, int64_t *out)
 {
-	PyObject *list = usmb_py.PyDict_GetItemString(parameters, key); /* borrowed */
-	if (!list || list == usmb_py.Py_None) return 0;
-	Py_ssize_t n = PyList_Check(list) ? usmb_py.PyList_Size(list) : -1;
+	PyObject *list = PyDict_GetItemString(parameters, key); /* borrowed */
+	if (!list || list == Py_None) return 0;
+	Py_ssize_t n = PyList_Check(list) ? PyList_Size(list) : -1;
 	if (n < 0 || n >= USMB_DL_MAX_NDIM)
 		return malformed("describe a tensor of too many axes, or whose axes are no list");
 	for (Py_ssize_t i = 0; i < n; i++) {
-		PyObject *v = usmb_py.PyList_GetItem(list, i);
-		int over = !PyLong_Check(v) || v == usmb_py.Py_True || v == usmb_py.Py_False;
-		out[i] = over ? -1 : usmb_py.PyLong_AsLongLongAndOverflow(v, &over);
+		PyObject *v = PyList_GetItem(list, i);
+		int over = !PyLong_Check(v) || v == Py_True || v == Py_False;
+		out[i] = over ? -1 : PyLong_AsLongLongAndOverflow(v, &over);
 		if (over || out[i] < 0) return malformed("describe a tensor with axes that are no extents");
 	}
 	return (int)n;
@@ -121,14 +121,13 @@ static int integers(PyObject *parameters, const char *key, int64_t *out)
 /* A dictionary of pairs of which no key comes twice. */
 static PyObject *once_each(PyObject *pairs)
 {
-	Py_ssize_t n = usmb_py.PyTuple_Size(pairs);
-	PyObject *d = usmb_py.PyDict_New();
+	Py_ssize_t n = PyTuple_Size(pairs);
+	PyObject *d = PyDict_New();
 	for (Py_ssize_t i = 0; d && i < n; i++) {
-		PyObject *pair = usmb_py.PyTuple_GetItem(pairs, i); /* borrowed */
-		if (usmb_py.PyDict_SetItem(d, usmb_py.PyTuple_GetItem(pair, 0), usmb_py.PyTuple_GetItem(pair, 1)) < 0)
-			Py_CLEAR(d);
+		PyObject *pair = PyTuple_GetItem(pairs, i); /* borrowed */
+		if (PyDict_SetItem(d, PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1)) < 0) Py_CLEAR(d);
 	}
-	if (d && usmb_py.PyDict_Size(d) != n) {
+	if (d && PyDict_Size(d) != n) {
 		Py_CLEAR(d);
 		malformed("describe a tensor by parameters with a name that comes twice");
 	}
@@ -138,11 +137,11 @@ static PyObject *once_each(PyObject *pairs)
 /* json.loads(text, object_pairs_hook=tuple), by which no object is a list. */
 static PyObject *load_json(const char *text)
 {
-	PyObject *json = usmb_py.PyImport_ImportModule("json");
-	PyObject *loads = json ? usmb_py.PyObject_GetAttrString(json, "loads") : NULL;
-	PyObject *args = loads ? usmb_py.Py_BuildValue("(s)", text) : NULL;
-	PyObject *how = args ? usmb_py.Py_BuildValue("{s:O}", "object_pairs_hook", usmb_py.PyTuple_Type) : NULL;
-	PyObject *v = how ? usmb_py.PyObject_Call(loads, args, how) : NULL;
+	PyObject *json = PyImport_ImportModule("json");
+	PyObject *loads = json ? PyObject_GetAttrString(json, "loads") : NULL;
+	PyObject *args = loads ? Py_BuildValue("(s)", text) : NULL;
+	PyObject *how = args ? Py_BuildValue("{s:O}", "object_pairs_hook", &PyTuple_Type) : NULL;
+	PyObject *v = how ? PyObject_Call(loads, args, how) : NULL;
 	Py_XDECREF(how);
 	Py_XDECREF(args);
 	Py_XDECREF(loads);
@@ -155,9 +154,9 @@ static PyObject *parse_parameters(const char *text)
 	PyObject *v = load_json(text), *d = NULL;
 	if (v && PyTuple_Check(v)) {
 		d = once_each(v);
-	} else if (v || usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_ValueError) ||
-	           usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_RuntimeError)) { /* RecursionError: too deep */
-		usmb_py.PyErr_Clear();
+	} else if (v || PyErr_ExceptionMatches(PyExc_ValueError) ||
+	           PyErr_ExceptionMatches(PyExc_RuntimeError)) { /* RecursionError: too deep */
+		PyErr_Clear();
 		malformed("describe a tensor by parameters that are no JSON object");
 	}
 	Py_XDECREF(v);
@@ -172,8 +171,8 @@ static int read_tensor(PyObject *parameters, column *c)
 	int n = integers(parameters, "shape", shape);
 	int permuted = n < 0 ? -1 : integers(parameters, "permutation", order);
 	if (permuted < 0) return -1;
-	PyObject *given = usmb_py.PyDict_GetItemString(parameters, "shape"); /* borrowed */
-	if (!given || given == usmb_py.Py_None) return malformed("describe a tensor without a shape");
+	PyObject *given = PyDict_GetItemString(parameters, "shape"); /* borrowed */
+	if (!given || given == Py_None) return malformed("describe a tensor without a shape");
 	/* Strides are products as well, and leave out what is 0. */
 	for (int i = 0; i < n; i++) {
 		if (shape[i] == 0)
@@ -185,8 +184,8 @@ static int read_tensor(PyObject *parameters, column *c)
 	uint64_t seen = 0;
 	for (int i = 0; i < permuted; i++)
 		if (order[i] < n) seen |= UINT64_C(1) << order[i];
-	given = usmb_py.PyDict_GetItemString(parameters, "permutation"); /* borrowed */
-	if (given && given != usmb_py.Py_None && (permuted != n || seen != (UINT64_C(1) << n) - 1))
+	given = PyDict_GetItemString(parameters, "permutation"); /* borrowed */
+	if (given && given != Py_None && (permuted != n || seen != (UINT64_C(1) << n) - 1))
 		return malformed("describe a tensor by a permutation that is none of its axes");
 	usmb_fill_strides(n, shape, strides, 0);
 	for (int i = 0; i < n; i++) {
@@ -205,7 +204,7 @@ static int read_values(const usmb_arrow_schema *s, column *c)
 	extension e;
 	if (!s->format) return malformed("have no format");
 	if (s->dictionary) {
-		usmb_raise(usmb_py.PyExc_TypeError,
+		usmb_raise(PyExc_TypeError,
 		           "Arrow's values are dictionary-encoded; decode them first (pyarrow: dictionary_decode())");
 		return -1;
 	}
@@ -216,7 +215,7 @@ static int read_values(const usmb_arrow_schema *s, column *c)
 	if (boolean || c->packed) {
 		c->dtype = (usmb_dl_dtype){USMB_DL_BOOL, 8, 1};
 	} else if (usmb_arrow_dtype(s->format, &c->dtype) < 0) {
-		usmb_raise(usmb_py.PyExc_TypeError,
+		usmb_raise(PyExc_TypeError,
 		           "Arrow values of format \"%.40s\" are no elements of an array; integers, float16, float32, "
 		           "float64 and booleans are: cast() them first",
 		           s->format);
@@ -290,7 +289,7 @@ static int check_nulls(const uint8_t *valid, int64_t null_count, int64_t first, 
 	if (!valid) return malformed("have nulls, but no bitmap that says which");
 	for (int64_t i = first; i < first + n; i++) nulls += !bit(valid, i);
 	if (nulls == 0) return 0;
-	usmb_raise(usmb_py.PyExc_BufferError,
+	usmb_raise(PyExc_BufferError,
 	           "%lld of %lld %s are null, which an array cannot say; fill them first (pyarrow: fill_null())",
 	           (long long)nulls, (long long)n, what);
 	return -1;
@@ -342,7 +341,7 @@ static usmb_cell *unpacked(const values *v)
 {
 	uint8_t *block = malloc(v->n ? (size_t)v->n : 1);
 	if (!block) {
-		usmb_py.PyErr_NoMemory();
+		PyErr_NoMemory();
 		return NULL;
 	}
 	for (int64_t i = 0; i < v->n; i++) block[i] = (uint8_t)bit((const uint8_t *)v->data, v->first + i);
@@ -378,7 +377,7 @@ static PyObject *array_of(holding *h, column *c, const values *v, int *taken)
 	int code = c->packed && !cell ? -1 : usmb_dl_check(&t, 0, NULL, &span);
 	if (code == USMB_DL_OK && !c->packed)
 		cell = usmb_cell_of_foreign(&h->foreign, first + span.lo, (uint64_t)(span.hi - span.lo));
-	if (code > 0) usmb_raise(usmb_py.PyExc_BufferError, "%s", usmb_dl_explain(code, &t, text, sizeof text));
+	if (code > 0) usmb_raise(PyExc_BufferError, "%s", usmb_dl_explain(code, &t, text, sizeof text));
 	if (code != USMB_DL_OK || !cell) {
 		if (cell) usmb_cell_drop_gil(cell);
 		Py_DECREF(a);
@@ -397,7 +396,7 @@ static PyObject *import(holding *h, const usmb_arrow_schema *schema, int may_cop
 	values v;
 	if (read_schema(schema, &c) < 0) return NULL;
 	if (c.packed && !may_copy)
-		return usmb_raise(usmb_py.PyExc_ValueError,
+		return usmb_raise(PyExc_ValueError,
 		                  "Arrow's booleans are bits, and an array has bytes: asarray without copy=False "
 		                  "copies them, or cast() them to uint8 or arrow.bool8 first");
 	return read_array(&h->array, &c, &v) < 0 ? NULL : array_of(h, &c, &v, taken);
@@ -408,12 +407,12 @@ static PyObject *import(holding *h, const usmb_arrow_schema *schema, int may_cop
 /* Moves both structs out of their capsules: the caller releases what it got. */
 static int move(PyObject *pair, int device, usmb_arrow_schema *schema, usmb_arrow_device_array *d)
 {
-	PyObject *first = usmb_py.PyTuple_GetItem(pair, 0), *second = usmb_py.PyTuple_GetItem(pair, 1);
-	usmb_arrow_schema *s = usmb_py.PyCapsule_GetPointer(first, schema_name);
-	void *m = s ? usmb_py.PyCapsule_GetPointer(second, device ? device_name : array_name) : NULL;
+	PyObject *first = PyTuple_GetItem(pair, 0), *second = PyTuple_GetItem(pair, 1);
+	usmb_arrow_schema *s = PyCapsule_GetPointer(first, schema_name);
+	void *m = s ? PyCapsule_GetPointer(second, device ? device_name : array_name) : NULL;
 	if (!m) {
-		usmb_py.PyErr_Clear();
-		usmb_raise(usmb_py.PyExc_TypeError, "%s gave other capsules than \"%s\" and \"%s\"",
+		PyErr_Clear();
+		usmb_raise(PyExc_TypeError, "%s gave other capsules than \"%s\" and \"%s\"",
 		           device ? "__arrow_c_device_array__" : "__arrow_c_array__", schema_name,
 		           device ? device_name : array_name);
 		return -1;
@@ -436,13 +435,13 @@ static PyObject *import_moved(const usmb_arrow_schema *schema, const usmb_arrow_
 	}
 	if (d->device_type != USMB_ARROW_CPU || d->sync_event)
 		return usmb_raise(
-		        usmb_py.PyExc_BufferError,
+		        PyExc_BufferError,
 		        "Arrow's memory is on device type %d (%lld)%s; only the CPU's (1) is taken: ask for a "
 		        "copy there, or use from_dlpack",
 		        (int)d->device_type, (long long)d->device_id,
 		        d->sync_event ? ", with an event to wait for" : "");
 	holding *h = calloc(1, sizeof *h);
-	if (!h) return usmb_py.PyErr_NoMemory();
+	if (!h) return PyErr_NoMemory();
 	h->foreign.end = end_holding;
 	h->array = d->array;
 	PyObject *a = import(h, schema, may_copy, taken);
@@ -454,28 +453,28 @@ static PyObject *import_moved(const usmb_arrow_schema *schema, const usmb_arrow_
 static void release_both(usmb_arrow_schema *schema, usmb_arrow_array *array)
 {
 	PyObject *type, *value, *trace;
-	usmb_py.PyErr_Fetch(&type, &value, &trace);
+	PyErr_Fetch(&type, &value, &trace);
 	if (schema->release) schema->release(schema);
 	if (array && array->release) array->release(array);
-	usmb_py.PyErr_Restore(type, value, trace);
+	PyErr_Restore(type, value, trace);
 }
 
 PyObject *usmb_import_arrow(PyObject *o, int may_copy)
 {
 	int device = 1, taken = 0;
 	PyObject *method = usmb_optional_attr(o, usmb_name.__arrow_c_device_array__);
-	if (!method && !usmb_py.PyErr_Occurred()) {
+	if (!method && !PyErr_Occurred()) {
 		device = 0;
 		method = usmb_optional_attr(o, usmb_name.__arrow_c_array__);
 	}
 	if (!method) return NULL;
-	PyObject *pair = usmb_py.PyObject_CallFunctionObjArgs(method, NULL), *a = NULL;
+	PyObject *pair = PyObject_CallFunctionObjArgs(method, NULL), *a = NULL;
 	Py_DECREF(method);
 	if (!pair) return NULL;
 	usmb_arrow_schema schema;
 	usmb_arrow_device_array d;
-	if (!PyTuple_Check(pair) || usmb_py.PyTuple_Size(pair) != 2) {
-		usmb_raise(usmb_py.PyExc_TypeError, "%s gave no tuple of two capsules",
+	if (!PyTuple_Check(pair) || PyTuple_Size(pair) != 2) {
+		usmb_raise(PyExc_TypeError, "%s gave no tuple of two capsules",
 		           device ? "__arrow_c_device_array__" : "__arrow_c_array__");
 	} else if (move(pair, device, &schema, &d) == 0) {
 		a = import_moved(&schema, &d, may_copy, &taken);

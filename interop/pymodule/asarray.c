@@ -19,15 +19,15 @@ struct failure {
 
 static void set_aside(struct failure *f)
 {
-	usmb_py.PyErr_Fetch(&f->type, &f->value, &f->trace);
+	PyErr_Fetch(&f->type, &f->value, &f->trace);
 }
 
 /* The other way's answer r; where it has none, why the first one failed is told, unless the
    other failed too and is to tell (told). */
 static PyObject *settle(struct failure *f, PyObject *r, int told)
 {
-	if (!r && !(told && usmb_py.PyErr_Occurred())) {
-		usmb_py.PyErr_Restore(f->type, f->value, f->trace);
+	if (!r && !(told && PyErr_Occurred())) {
+		PyErr_Restore(f->type, f->value, f->trace);
 		return NULL;
 	}
 	Py_XDECREF(f->type);
@@ -41,8 +41,7 @@ static PyObject *settle(struct failure *f, PyObject *r, int told)
 static PyObject *or_ml(PyObject *o, PyObject *answer)
 {
 	struct failure f;
-	if (answer || !(usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_BufferError) ||
-	                usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_ValueError)))
+	if (answer || !(PyErr_ExceptionMatches(PyExc_BufferError) || PyErr_ExceptionMatches(PyExc_ValueError)))
 		return answer;
 	set_aside(&f);
 	return settle(&f, usmb_import_ml(o), 1);
@@ -53,8 +52,7 @@ static PyObject *or_ml(PyObject *o, PyObject *answer)
 static PyObject *or_buffer(PyObject *o, PyObject *answer)
 {
 	struct failure f;
-	if (answer || !usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_BufferError) || !usmb_py.PyObject_CheckBuffer(o))
-		return answer;
+	if (answer || !PyErr_ExceptionMatches(PyExc_BufferError) || !PyObject_CheckBuffer(o)) return answer;
 	set_aside(&f);
 	return settle(&f, usmb_import_buffer(o), 0);
 }
@@ -65,10 +63,8 @@ static PyObject *or_buffer(PyObject *o, PyObject *answer)
 static PyObject *or_arrow(PyObject *o, PyObject *answer, int may_copy)
 {
 	struct failure f;
-	if (answer || !(usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_BufferError) ||
-	                usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_TypeError) ||
-	                usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_ValueError) ||
-	                usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_NotImplementedError)))
+	if (answer || !(PyErr_ExceptionMatches(PyExc_BufferError) || PyErr_ExceptionMatches(PyExc_TypeError) ||
+	                PyErr_ExceptionMatches(PyExc_ValueError) || PyErr_ExceptionMatches(PyExc_NotImplementedError)))
 		return answer;
 	set_aside(&f);
 	return settle(&f, usmb_import_arrow(o, may_copy), 1);
@@ -94,13 +90,13 @@ static PyObject *take_column(PyObject *o, int may_copy)
 	if (has == USMB_NUMPY_SHARES) return of_ndarray(usmb_numpy_asarray(o));
 	if (has == USMB_NUMPY_NONE) return arrow ? usmb_import_arrow(o, may_copy) : NULL;
 	PyObject *a = of_ndarray(usmb_numpy_view(o));
-	if (a || !usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_Exception)) return a;
+	if (a || !PyErr_ExceptionMatches(PyExc_Exception)) return a;
 	set_aside(&f);
 	a = arrow ? usmb_import_arrow(o, 0) : NULL;
 	int failed = !a && usmb_clear_exception() == 0;
 	a = settle(&f, a, 1);
 	if (!failed || !may_copy) return a;
-	usmb_py.PyErr_Clear();
+	PyErr_Clear();
 	return of_ndarray(usmb_numpy_asarray(o));
 }
 
@@ -113,30 +109,30 @@ static PyObject *take(PyObject *o, int may_copy, int typed)
 {
 	if (usmb_is_array(o)) return usmb_array_alive((usmb_array *)o) ? Py_NewRef(o) : NULL;
 	PyObject *v = usmb_import_memory(o);
-	if (v || usmb_py.PyErr_Occurred()) return v;
+	if (v || PyErr_Occurred()) return v;
 	v = usmb_optional_attr(o, usmb_name.__sycl_usm_array_interface__);
 	if (v) {
 		PyObject *r = usmb_import_suai(o, v);
 		Py_DECREF(v);
 		return r;
 	}
-	if (usmb_py.PyErr_Occurred()) return NULL;
+	if (PyErr_Occurred()) return NULL;
 	v = usmb_optional_attr(o, usmb_name.__dlpack__);
 	if (v) {
 		Py_DECREF(v);
 		return or_arrow(o, or_buffer(o, or_ml(o, usmb_import_object(o))), may_copy);
 	}
-	if (usmb_py.PyErr_Occurred()) return NULL;
+	if (PyErr_Occurred()) return NULL;
 	if (PyCapsule_CheckExact(o)) return usmb_import_object(o);
 	/* A number is one without its buffer too: the scalars of ml_dtypes give none. */
-	int number = usmb_py.PyNumber_Check(o) && !usmb_py.PySequence_Check(o);
-	if (number && (typed || !usmb_py.PyObject_CheckBuffer(o))) return NULL;
-	if (!usmb_py.PyObject_CheckBuffer(o)) return take_column(o, may_copy);
+	int number = PyNumber_Check(o) && !PySequence_Check(o);
+	if (number && (typed || !PyObject_CheckBuffer(o))) return NULL;
+	if (!PyObject_CheckBuffer(o)) return take_column(o, may_copy);
 	PyObject *a = or_ml(o, usmb_import_buffer(o));
 	if (!number) return a;
 	/* The value of a number is in its buffer only if that has no axes: NumPy's datetime64 shows
 	   its bytes. Otherwise the number is read as one. */
-	if (!a) usmb_py.PyErr_Clear();
+	if (!a) PyErr_Clear();
 	if (a && ((usmb_array *)a)->ndim != 0) Py_CLEAR(a);
 	return a;
 }
@@ -151,8 +147,8 @@ int usmb_is_exporter(PyObject *o)
 	PyObject *const names[] = {usmb_name.__sycl_usm_array_interface__, usmb_name.__dlpack__,
 	                           usmb_name.__array_interface__, usmb_name.__array__, usmb_name.__arrow_c_array__};
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-		PyObject *v = usmb_py.PyObject_GetAttr((PyObject *)Py_TYPE(o), names[i]);
-		if (!v) usmb_py.PyErr_Clear();
+		PyObject *v = PyObject_GetAttr((PyObject *)Py_TYPE(o), names[i]);
+		if (!v) PyErr_Clear();
 		Py_XDECREF(v);
 		if (v) return 1;
 	}
@@ -163,9 +159,9 @@ PyObject *usmb_take_object(PyObject *o)
 {
 	char type[64];
 	PyObject *r = take(o, 0, 0);
-	if (!r && !usmb_py.PyErr_Occurred())
+	if (!r && !PyErr_Occurred())
 		usmb_raise(
-		        usmb_py.PyExc_TypeError,
+		        PyExc_TypeError,
 		        "%s has neither __sycl_usm_array_interface__ nor __dlpack__ nor a buffer nor __arrow_c_array__ "
 		        "nor __array__",
 		        usmb_type_name(o, type, sizeof type));
@@ -174,8 +170,7 @@ PyObject *usmb_take_object(PyObject *o)
 
 static int no_copy(const char *why)
 {
-	usmb_raise(usmb_py.PyExc_ValueError, "asarray: copy=False, but %s takes a copy; leave copy out to allow it",
-	           why);
+	usmb_raise(PyExc_ValueError, "asarray: copy=False, but %s takes a copy; leave copy out to allow it", why);
 	return -1;
 }
 
@@ -213,7 +208,7 @@ static PyObject *asarray(PyObject *o, const usmb_dl_dtype *dtype, const usmb_whe
 		Py_DECREF(a);
 		return r;
 	}
-	r = usmb_py.PyErr_Occurred() ? NULL : usmb_from_sequence(o, dtype, w);
+	r = PyErr_Occurred() ? NULL : usmb_from_sequence(o, dtype, w);
 	if (r && copy == 0 && no_copy("making an array of Python numbers") < 0) Py_CLEAR(r);
 	return r;
 }
@@ -226,7 +221,7 @@ PyObject *usmb_array_of(PyObject *o)
 PyObject *usmb_array_of_value(PyObject *o, usmb_dl_dtype t)
 {
 	PyObject *a = take(o, 1, 1);
-	return a || usmb_py.PyErr_Occurred() ? a : usmb_from_numbers(o, t);
+	return a || PyErr_Occurred() ? a : usmb_from_numbers(o, t);
 }
 
 PyObject *usmb_py_asarray(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw)
@@ -239,7 +234,7 @@ PyObject *usmb_py_asarray(PyObject *m, PyObject *const *args, Py_ssize_t n, PyOb
 	(void)m;
 	usmb_owner_drain();
 	if (usmb_args("asarray", args, n, kw, names, 5, 1, 1, v) < 0) return NULL;
-	if (usmb_given(v[4]) && (copy = usmb_py.PyObject_IsTrue(v[4])) < 0) return NULL;
+	if (usmb_given(v[4]) && (copy = PyObject_IsTrue(v[4])) < 0) return NULL;
 	if (usmb_given(v[1]) && usmb_parse_dtype(v[1], NULL, &dtype) < 0) return NULL;
 	PyObject *a = NULL;
 	if (usmb_parse_where(v[2], NULL, v[3], &w) == 0) {

@@ -40,9 +40,9 @@ int usmb_assign_array(usmb_array *dst, const usmb_region *part, usmb_array *src)
 	usmb_array *to = (usmb_array *)usmb_array_view(dst, dst->first, dst->ndim, usmb_shape(dst), usmb_strides(dst));
 	if (from && to && usmb_array_wait(from) == 0 && usmb_array_wait(to) == 0) {
 		err.kind = USMB_ERR_NONE;
-		PyThreadState *saved = usmb_py.PyEval_SaveThread();
+		PyThreadState *saved = PyEval_SaveThread();
 		r = usmb_go_assign(to, &where, from, &err);
-		usmb_py.PyEval_RestoreThread(saved);
+		PyEval_RestoreThread(saved);
 		if (r < 0) usmb_raise_go(&err);
 	}
 	Py_XDECREF(from);
@@ -64,8 +64,7 @@ int usmb_assign_all(usmb_array *dst, PyObject *value)
 static int writable(usmb_array *a)
 {
 	if (!(a->flags & USMB_ARR_READONLY)) return 0;
-	usmb_raise(usmb_py.PyExc_ValueError,
-	           "the array is read-only: assignment has no place to write to; copy() it first");
+	usmb_raise(PyExc_ValueError, "the array is read-only: assignment has no place to write to; copy() it first");
 	return -1;
 }
 
@@ -75,7 +74,7 @@ int usmb_array_assign(PyObject *self, PyObject *key, PyObject *value)
 	usmb_region part;
 	usmb_owner_drain();
 	if (!value) {
-		usmb_raise(usmb_py.PyExc_ValueError, "elements of an array cannot be deleted");
+		usmb_raise(PyExc_ValueError, "elements of an array cannot be deleted");
 		return -1;
 	}
 	if (writable(a) < 0 || usmb_array_region(a, key, &part) < 0) return -1;
@@ -87,7 +86,7 @@ int usmb_array_assign(PyObject *self, PyObject *key, PyObject *value)
 
 int usmb_array_assign_item(PyObject *self, Py_ssize_t i, PyObject *value)
 {
-	PyObject *key = usmb_py.PyLong_FromSsize_t(i);
+	PyObject *key = PyLong_FromSsize_t(i);
 	int r = key ? usmb_array_assign(self, key, value) : -1;
 	Py_XDECREF(key);
 	return r;
@@ -105,10 +104,10 @@ PyObject *usmb_array_fill(PyObject *self, PyObject *value)
 	if (src && src->ndim == 0)
 		r = usmb_assign_array(a, &all, src);
 	else if (src)
-		usmb_raise(usmb_py.PyExc_ValueError,
+		usmb_raise(PyExc_ValueError,
 		           "fill takes one number or a 0-d array, not one of %d dimensions; a[...] = x broadcasts",
 		           src->ndim);
 	Py_XDECREF(src);
 	if (r < 0) return NULL;
-	USMB_PY_RETURN_NONE;
+	Py_RETURN_NONE;
 }

@@ -30,7 +30,7 @@ static const char *format_of(usmb_dl_dtype t)
 
 static int buffer_error(const char *why, const char *what)
 {
-	usmb_raise(usmb_py.PyExc_BufferError, "the array's buffer: %s%s", why, what);
+	usmb_raise(PyExc_BufferError, "the array's buffer: %s%s", why, what);
 	return -1;
 }
 
@@ -75,9 +75,9 @@ int usmb_array_getbuffer(PyObject *self, Py_buffer *view, int flags)
 	if (usmb_array_wait(a) < 0 || !usmb_array_alive(a)) return -1;
 	Py_ssize_t *strides = NULL;
 	if ((flags & PyBUF_STRIDES) == PyBUF_STRIDES && a->ndim > 0) {
-		strides = usmb_py.PyMem_Malloc((size_t)a->ndim * sizeof *strides);
+		strides = PyMem_Malloc((size_t)a->ndim * sizeof *strides);
 		if (!strides) {
-			usmb_py.PyErr_NoMemory();
+			PyErr_NoMemory();
 			return -1;
 		}
 		for (int32_t i = 0; i < a->ndim; i++) strides[i] = (Py_ssize_t)byte_stride(a, i);
@@ -99,7 +99,7 @@ int usmb_array_getbuffer(PyObject *self, Py_buffer *view, int flags)
 
 void usmb_array_releasebuffer(PyObject *self, Py_buffer *view)
 {
-	usmb_py.PyMem_Free(view->internal);
+	PyMem_Free(view->internal);
 	view->internal = NULL;
 	usmb_array_let((usmb_array *)self);
 }
@@ -107,7 +107,7 @@ void usmb_array_releasebuffer(PyObject *self, Py_buffer *view)
 static int put(PyObject *dict, PyObject *key, PyObject *value)
 {
 	if (!value) return -1;
-	int r = usmb_py.PyDict_SetItem(dict, key, value);
+	int r = PyDict_SetItem(dict, key, value);
 	Py_DECREF(value);
 	return r;
 }
@@ -115,7 +115,7 @@ static int put(PyObject *dict, PyObject *key, PyObject *value)
 static PyObject *byte_strides(usmb_array *a)
 {
 	int64_t v[USMB_DL_MAX_NDIM];
-	if (a->flags & USMB_ARR_C) USMB_PY_RETURN_NONE;
+	if (a->flags & USMB_ARR_C) Py_RETURN_NONE;
 	for (int32_t i = 0; i < a->ndim; i++) v[i] = byte_stride(a, i);
 	return usmb_tuple_i64(v, a->ndim);
 }
@@ -127,23 +127,23 @@ PyObject *usmb_array_interface(PyObject *self, void *closure)
 	(void)closure;
 	usmb_owner_drain();
 	if (!(a->flags & USMB_ARR_READ))
-		return usmb_raise(usmb_py.PyExc_AttributeError,
+		return usmb_raise(PyExc_AttributeError,
 		                  "this Array has no __array_interface__: the host cannot read USM device memory");
 	if (!typestr) {
 		const char *name = usmb_dl_dtype_name(a->dtype);
-		return usmb_raise(usmb_py.PyExc_AttributeError,
+		return usmb_raise(PyExc_AttributeError,
 		                  "this Array has no __array_interface__: there is no type string for %s",
 		                  name ? name : "its element type");
 	}
 	if (usmb_array_wait(a) < 0) return NULL;
-	PyObject *dict = usmb_py.PyDict_New();
-	PyObject *pair = usmb_py.Py_BuildValue("(KO)", (unsigned long long)(uintptr_t)a->first,
-	                                       a->flags & USMB_ARR_READONLY ? usmb_py.Py_True : usmb_py.Py_False);
+	PyObject *dict = PyDict_New();
+	PyObject *pair = Py_BuildValue("(KO)", (unsigned long long)(uintptr_t)a->first,
+	                               a->flags & USMB_ARR_READONLY ? Py_True : Py_False);
 	if (dict && put(dict, usmb_name.data, pair) == 0 && put(dict, usmb_name.strides, byte_strides(a)) == 0 &&
 	    put(dict, usmb_name.shape, usmb_tuple_i64(usmb_shape(a), a->ndim)) == 0 &&
-	    put(dict, usmb_name.typestr, usmb_py.PyUnicode_FromString(typestr)) == 0 &&
-	    put(dict, usmb_name.descr, usmb_py.Py_BuildValue("[(ss)]", "", typestr)) == 0 &&
-	    put(dict, usmb_name.version, usmb_py.PyLong_FromLong(3)) == 0) {
+	    put(dict, usmb_name.typestr, PyUnicode_FromString(typestr)) == 0 &&
+	    put(dict, usmb_name.descr, Py_BuildValue("[(ss)]", "", typestr)) == 0 &&
+	    put(dict, usmb_name.version, PyLong_FromLong(3)) == 0) {
 		usmb_array_show(a);
 		return dict;
 	}
@@ -198,12 +198,12 @@ static PyObject *array_of_view(Py_buffer *view)
 {
 	usmb_dl_dtype dtype;
 	if (parse_format(view->format, view->itemsize, &dtype) < 0)
-		return usmb_raise(usmb_py.PyExc_TypeError,
+		return usmb_raise(PyExc_TypeError,
 		                  "a buffer with format \"%s\" of %lld bytes has no element type here; native "
 		                  "booleans, integers, floats and complex numbers have",
 		                  view->format ? view->format : "", (long long)view->itemsize);
 	if (view->suboffsets || view->ndim < 0 || view->ndim > USMB_DL_MAX_NDIM || (view->ndim > 1 && !view->shape))
-		return usmb_raise(usmb_py.PyExc_BufferError,
+		return usmb_raise(PyExc_BufferError,
 		                  "a buffer of pointers, of more than %d dimensions, or of dimensions without "
 		                  "extents cannot be taken",
 		                  USMB_DL_MAX_NDIM);
@@ -214,7 +214,7 @@ static PyObject *array_of_view(Py_buffer *view)
 	if (view->strides && element_strides(view, usmb_strides(a)) < 0) {
 		Py_DECREF(a);
 		return usmb_raise(
-		        usmb_py.PyExc_BufferError,
+		        PyExc_BufferError,
 		        "the buffer's strides are no multiples of its item size; make a contiguous copy first");
 	}
 	int64_t *strides = view->strides ? usmb_strides(a) : NULL;
@@ -224,7 +224,7 @@ static PyObject *array_of_view(Py_buffer *view)
 	int code = usmb_dl_check(&t, 0, usmb_strides(a), &span);
 	usmb_cell *cell = NULL;
 	if (code != USMB_DL_OK)
-		usmb_raise(usmb_py.PyExc_BufferError, "%s", usmb_dl_explain(code, &t, text, sizeof text));
+		usmb_raise(PyExc_BufferError, "%s", usmb_dl_explain(code, &t, text, sizeof text));
 	else
 		cell = usmb_cell_of_buffer(view, (char *)view->buf + span.lo, (uint64_t)(span.hi - span.lo));
 	if (!cell) {
@@ -239,18 +239,18 @@ static PyObject *array_of_view(Py_buffer *view)
 PyObject *usmb_import_buffer(PyObject *obj)
 {
 	Py_buffer *view = calloc(1, sizeof *view);
-	if (!view) return usmb_py.PyErr_NoMemory();
-	if (usmb_py.PyObject_GetBuffer(obj, view, PyBUF_FULL_RO) < 0) {
+	if (!view) return PyErr_NoMemory();
+	if (PyObject_GetBuffer(obj, view, PyBUF_FULL_RO) < 0) {
 		free(view);
 		return NULL;
 	}
 	PyObject *a = array_of_view(view);
 	if (!a) {
 		PyObject *type, *value, *trace;
-		usmb_py.PyErr_Fetch(&type, &value, &trace);
-		usmb_py.PyBuffer_Release(view);
+		PyErr_Fetch(&type, &value, &trace);
+		PyBuffer_Release(view);
 		free(view);
-		usmb_py.PyErr_Restore(type, value, trace);
+		PyErr_Restore(type, value, trace);
 	}
 	return a;
 }

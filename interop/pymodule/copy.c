@@ -66,9 +66,9 @@ static PyObject *copy_held(usmb_array *src, usmb_dl_dtype dtype, const usmb_wher
 	err.kind = USMB_ERR_NONE;
 	if (usmb_go_allowed() < 0 || usmb_request(w, &req) < 0 || usmb_array_wait(src) < 0) return NULL;
 	req.padded = padded;
-	PyThreadState *saved = usmb_py.PyEval_SaveThread();
+	PyThreadState *saved = PyEval_SaveThread();
 	int r = usmb_go_copy(&req, src, dtype, &cell, &err);
-	usmb_py.PyEval_RestoreThread(saved);
+	PyEval_RestoreThread(saved);
 	if (r < 0) {
 		usmb_raise_go(&err);
 		return NULL;
@@ -120,9 +120,9 @@ PyObject *usmb_copy_for(usmb_array *src, const usmb_dl_device *dev)
 	void *queue = NULL;
 	int code = usmb_sycl_current_queue(id, &queue);
 	if (code == USMB_SYCL_ENOLIB && usmb_open_sycl() == 0) code = usmb_sycl_current_queue(id, &queue);
-	if (usmb_py.PyErr_Occurred()) return NULL;
+	if (PyErr_Occurred()) return NULL;
 	if (code != USMB_SYCL_OK || !queue)
-		return usmb_raise(usmb_py.PyExc_BufferError, "no copy on DLPack device (14, %d): %s", id,
+		return usmb_raise(PyExc_BufferError, "no copy on DLPack device (14, %d): %s", id,
 		                  usmb_sycl_strerror(code));
 	w.queue.form = USMB_FORM_QUEUE;
 	w.queue.ref = queue;

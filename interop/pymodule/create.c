@@ -22,7 +22,7 @@ int usmb_parse_device(PyObject *o, usmb_where *w)
 		return 0;
 	}
 	w->device = named.keep;
-	w->host = usmb_py.PyUnicode_CompareWithASCIIString(w->device, "host") == 0;
+	w->host = PyUnicode_CompareWithASCIIString(w->device, "host") == 0;
 	return 0;
 }
 
@@ -31,19 +31,17 @@ static int parse_kind(PyObject *o, int *kind)
 	static const char *const names[] = {"", "device", "shared", "host"};
 	char type[64];
 	if (!PyUnicode_Check(o)) {
-		usmb_raise(usmb_py.PyExc_TypeError, "usm_type must be \"device\", \"shared\" or \"host\", not %s",
+		usmb_raise(PyExc_TypeError, "usm_type must be \"device\", \"shared\" or \"host\", not %s",
 		           usmb_type_name(o, type, sizeof type));
 		return -1;
 	}
 	for (int i = 1; i < 4; i++)
-		if (usmb_py.PyUnicode_CompareWithASCIIString(o, names[i]) == 0) {
+		if (PyUnicode_CompareWithASCIIString(o, names[i]) == 0) {
 			*kind = i;
 			return 0;
 		}
-	const char *s = usmb_py.PyUnicode_AsUTF8AndSize(o, NULL);
-	if (s)
-		usmb_raise(usmb_py.PyExc_ValueError, "usm_type \"%s\": there are \"device\", \"shared\" and \"host\"",
-		           s);
+	const char *s = PyUnicode_AsUTF8AndSize(o, NULL);
+	if (s) usmb_raise(PyExc_ValueError, "usm_type \"%s\": there are \"device\", \"shared\" and \"host\"", s);
 	return -1;
 }
 
@@ -51,23 +49,23 @@ int usmb_parse_audience(PyObject *o, int *audience)
 {
 	char type[64];
 	*audience = USMB_AUDIENCE_NONE;
-	if (!usmb_given(o) || o == usmb_py.Py_False) return 0;
-	if (o == usmb_py.Py_True) {
+	if (!usmb_given(o) || o == Py_False) return 0;
+	if (o == Py_True) {
 		*audience = USMB_AUDIENCE_WRITE;
 		return 0;
 	}
 	if (!PyUnicode_Check(o)) {
-		usmb_raise(usmb_py.PyExc_TypeError, "interprocess must be True, False or \"readonly\", not %s",
+		usmb_raise(PyExc_TypeError, "interprocess must be True, False or \"readonly\", not %s",
 		           usmb_type_name(o, type, sizeof type));
 		return -1;
 	}
-	if (usmb_py.PyUnicode_CompareWithASCIIString(o, "readonly") == 0) {
+	if (PyUnicode_CompareWithASCIIString(o, "readonly") == 0) {
 		*audience = USMB_AUDIENCE_READ;
 		return 0;
 	}
-	const char *s = usmb_py.PyUnicode_AsUTF8AndSize(o, NULL);
+	const char *s = PyUnicode_AsUTF8AndSize(o, NULL);
 	if (s)
-		usmb_raise(usmb_py.PyExc_ValueError,
+		usmb_raise(PyExc_ValueError,
 		           "interprocess=\"%s\": there are True (others read and write), \"readonly\" and False", s);
 	return -1;
 }
@@ -76,13 +74,13 @@ int usmb_parse_where(PyObject *kind, PyObject *queue, PyObject *dev, usmb_where 
 {
 	memset(w, 0, sizeof *w);
 	if (usmb_given(queue) && usmb_given(dev)) {
-		usmb_raise(usmb_py.PyExc_ValueError, "give sycl_queue or device, not both: a queue has its device");
+		usmb_raise(PyExc_ValueError, "give sycl_queue or device, not both: a queue has its device");
 		return -1;
 	}
 	if (usmb_given(kind) && parse_kind(kind, &w->kind) < 0) return -1;
 	if (usmb_given(dev) && usmb_parse_device(dev, w) < 0) return -1;
 	if (w->kind && w->host) {
-		usmb_raise(usmb_py.PyExc_ValueError,
+		usmb_raise(PyExc_ValueError,
 		           "usm_type is memory of a SYCL device, and device=\"host\" is the host backend, which has "
 		           "none; leave one of them out");
 		return -1;
@@ -145,18 +143,18 @@ int usmb_is_at(usmb_array *a, const usmb_where *w)
 	if (w->queue.form == USMB_FORM_QUEUE) return is_of_queue(place, w->queue.ref);
 	if (!w->device) return 1;
 	if (!place->is_subdevice && place->default_context &&
-	    usmb_py.PyUnicode_CompareWithASCIIString(w->device, place->filter) == 0)
+	    PyUnicode_CompareWithASCIIString(w->device, place->filter) == 0)
 		return 1;
 	/* "cpu" and "opencl:cpu:0" may name one device: Go knows. */
 	if (usmb_py_in_child() || usmb_request(w, &req) < 0) {
-		usmb_py.PyErr_Clear();
+		PyErr_Clear();
 		return 0;
 	}
 	req.kind = place->kind;
 	usmb_array_hold(a);
-	PyThreadState *saved = usmb_py.PyEval_SaveThread();
+	PyThreadState *saved = PyEval_SaveThread();
 	int r = usmb_go_is_at(&req, a->cell, &err);
-	usmb_py.PyEval_RestoreThread(saved);
+	PyEval_RestoreThread(saved);
 	usmb_array_let(a);
 	return r == 1; /* what is wrong with the request, the copy to there says */
 }
@@ -188,7 +186,7 @@ int usmb_request(const usmb_where *w, usmb_alloc_req *req)
 		req->filter = (char *)w->queue.filter;
 		n = w->queue.nfilter;
 	} else if (w->device) {
-		req->filter = (char *)usmb_py.PyUnicode_AsUTF8AndSize(w->device, &n);
+		req->filter = (char *)PyUnicode_AsUTF8AndSize(w->device, &n);
 		if (!req->filter) return -1;
 	}
 	req->nfilter = (uint64_t)n;
@@ -197,9 +195,9 @@ int usmb_request(const usmb_where *w, usmb_alloc_req *req)
 
 static int go_alloc(usmb_alloc_req *req, usmb_cell **cell, usmb_goerr *err)
 {
-	PyThreadState *saved = usmb_py.PyEval_SaveThread();
+	PyThreadState *saved = PyEval_SaveThread();
 	int r = usmb_go_alloc(req, cell, err);
-	usmb_py.PyEval_RestoreThread(saved);
+	PyEval_RestoreThread(saved);
 	return r;
 }
 
@@ -234,7 +232,7 @@ static int clear_memory(usmb_array *a, int64_t bytes)
 		return 0;
 	}
 	void *event = NULL;
-	PyThreadState *saved = usmb_py.PyEval_SaveThread();
+	PyThreadState *saved = PyEval_SaveThread();
 	int code = USMB_SYCL_OK;
 	if (a->flags & USMB_ARR_READ)
 		memset(a->first, 0, (size_t)bytes);
@@ -242,9 +240,9 @@ static int clear_memory(usmb_array *a, int64_t bytes)
 		code = usmb_sycl_memset(usmb_array_place(a)->queue, a->first, 0, (size_t)bytes, NULL, 0, &event);
 	if (code == USMB_SYCL_OK && event) code = usmb_sycl_wait_event(event);
 	usmb_sycl_event_delete(event);
-	usmb_py.PyEval_RestoreThread(saved);
+	PyEval_RestoreThread(saved);
 	if (code == USMB_SYCL_OK) return 0;
-	usmb_raise(usmb_py.PyExc_RuntimeError, "zeroing the array's memory: %s", usmb_sycl_strerror(code));
+	usmb_raise(PyExc_RuntimeError, "zeroing the array's memory: %s", usmb_sycl_strerror(code));
 	return -1;
 }
 
@@ -254,7 +252,7 @@ int64_t usmb_dense_bytes(int32_t ndim, const int64_t *shape, usmb_dl_dtype dtype
 	int empty = 0, over = 0;
 	for (int32_t i = 0; i < ndim; i++) {
 		if (shape[i] < 0) {
-			usmb_raise(usmb_py.PyExc_ValueError, "shape: %lld is no extent; extents are 0 or more",
+			usmb_raise(PyExc_ValueError, "shape: %lld is no extent; extents are 0 or more",
 			           (long long)shape[i]);
 			return -1;
 		}
@@ -265,7 +263,7 @@ int64_t usmb_dense_bytes(int32_t ndim, const int64_t *shape, usmb_dl_dtype dtype
 	}
 	over |= __builtin_mul_overflow(n, (int64_t)dtype.bits, &bits);
 	if (!over) return empty ? 0 : (bits + 7) / 8;
-	usmb_raise(usmb_py.PyExc_ValueError, "shape: the array would have more bytes than can be addressed");
+	usmb_raise(PyExc_ValueError, "shape: the array would have more bytes than can be addressed");
 	return -1;
 }
 
@@ -325,9 +323,9 @@ int usmb_parse_new(const char *func, PyObject *const *args, Py_ssize_t n, PyObje
 	out->fortran = 0;
 	if (v[6]) {
 		int text = PyUnicode_Check(v[6]);
-		out->fortran = text && usmb_py.PyUnicode_CompareWithASCIIString(v[6], "F") == 0;
-		if (!out->fortran && !(text && usmb_py.PyUnicode_CompareWithASCIIString(v[6], "C") == 0)) {
-			usmb_raise(usmb_py.PyExc_ValueError, "order must be \"C\" or \"F\"");
+		out->fortran = text && PyUnicode_CompareWithASCIIString(v[6], "F") == 0;
+		if (!out->fortran && !(text && PyUnicode_CompareWithASCIIString(v[6], "C") == 0)) {
+			usmb_raise(PyExc_ValueError, "order must be \"C\" or \"F\"");
 			return -1;
 		}
 	}

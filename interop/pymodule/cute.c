@@ -70,7 +70,7 @@ static int own_usm(usmb_cute_tensor *t, void *managed, int versioned, usmb_dl_sn
 	t->first = s->span.first;
 	if (is_host_usm(cell)) {
 		o->space = USMB_CUTE_SPACE_GENERIC;
-		if (describe(&s->t, s->flags, o, t) < 0) usmb_py.PyErr_Clear();
+		if (describe(&s->t, s->flags, o, t) < 0) PyErr_Clear();
 	}
 	return 0;
 }
@@ -94,7 +94,7 @@ static PyObject *take_managed(void *managed, int versioned, void *ctx)
 	char text[512];
 	int code = usmb_dl_read_managed(managed, versioned, &s);
 	if (__builtin_expect(code != USMB_DL_OK, 0))
-		return usmb_raise(usmb_py.PyExc_BufferError, "cute.from_dlpack: %s",
+		return usmb_raise(PyExc_BufferError, "cute.from_dlpack: %s",
 		                  usmb_dl_explain_snapshot(code, &s, text, sizeof text));
 	s.t.data = s.span.first;
 	s.t.strides = s.strides;
@@ -113,10 +113,10 @@ static int want_bool(PyObject *o, const char *what, int *out)
 {
 	char type[64];
 	if (PyBool_Check(o)) {
-		*out = o == usmb_py.Py_True;
+		*out = o == Py_True;
 		return 0;
 	}
-	usmb_raise(usmb_py.PyExc_TypeError, "cute.from_dlpack: %s must be True or False, not %s", what,
+	usmb_raise(PyExc_TypeError, "cute.from_dlpack: %s must be True or False, not %s", what,
 	           usmb_type_name(o, type, sizeof type));
 	return -1;
 }
@@ -125,22 +125,21 @@ static int parse_leading(PyObject *o, int32_t *out)
 {
 	char type[64];
 	if (!PyUnicode_Check(o)) {
-		usmb_raise(usmb_py.PyExc_TypeError,
-		           "cute.from_dlpack: leading must be \"unique\" or \"skip_size_one\", not %s",
+		usmb_raise(PyExc_TypeError, "cute.from_dlpack: leading must be \"unique\" or \"skip_size_one\", not %s",
 		           usmb_type_name(o, type, sizeof type));
 		return -1;
 	}
-	if (usmb_py.PyUnicode_CompareWithASCIIString(o, "unique") == 0) {
+	if (PyUnicode_CompareWithASCIIString(o, "unique") == 0) {
 		*out = USMB_CUTE_LEADING_UNIQUE;
 		return 0;
 	}
-	if (usmb_py.PyUnicode_CompareWithASCIIString(o, "skip_size_one") == 0) {
+	if (PyUnicode_CompareWithASCIIString(o, "skip_size_one") == 0) {
 		*out = USMB_CUTE_LEADING_SKIP_SIZE_ONE;
 		return 0;
 	}
-	const char *s = usmb_py.PyUnicode_AsUTF8AndSize(o, NULL);
+	const char *s = PyUnicode_AsUTF8AndSize(o, NULL);
 	if (s)
-		usmb_raise(usmb_py.PyExc_ValueError,
+		usmb_raise(PyExc_ValueError,
 		           "cute.from_dlpack: leading must be \"unique\" or \"skip_size_one\", not \"%s\"", s);
 	return -1;
 }
@@ -149,11 +148,11 @@ static int parse_leading(PyObject *o, int32_t *out)
 static int parse_options(PyObject **v, usmb_cute_options *o)
 {
 	int yes;
-	if (v[0] && v[0] != usmb_py.Py_None) {
+	if (v[0] && v[0] != Py_None) {
 		if (usmb_cute_int(v[0], "assumed_align", &o->align) < 0) return -1;
 		o->has_align = 1;
 	}
-	if (v[1] && v[1] != usmb_py.Py_None) {
+	if (v[1] && v[1] != Py_None) {
 		if (want_bool(v[1], "use_32bit_stride", &yes) < 0) return -1;
 		o->strides = yes ? USMB_CUTE_STRIDES_32 : USMB_CUTE_STRIDES_64;
 	}
@@ -217,20 +216,20 @@ static PyModuleDef definition = {
 
 int usmb_cute_register(PyObject *module)
 {
-	if (!(name.tensor = usmb_py.PyUnicode_InternFromString("tensor")) ||
-	    !(name.assumed_align = usmb_py.PyUnicode_InternFromString("assumed_align")) ||
-	    !(name.use_32bit_stride = usmb_py.PyUnicode_InternFromString("use_32bit_stride")) ||
-	    !(name.leading = usmb_py.PyUnicode_InternFromString("leading")) ||
-	    !(name.unit_strides = usmb_py.PyUnicode_InternFromString("unit_strides")))
+	if (!(name.tensor = PyUnicode_InternFromString("tensor")) ||
+	    !(name.assumed_align = PyUnicode_InternFromString("assumed_align")) ||
+	    !(name.use_32bit_stride = PyUnicode_InternFromString("use_32bit_stride")) ||
+	    !(name.leading = PyUnicode_InternFromString("leading")) ||
+	    !(name.unit_strides = PyUnicode_InternFromString("unit_strides")))
 		return -1;
-	PyObject *m = usmb_py.PyModule_Create2(&definition, USMB_PYTHON_ABI_VERSION);
+	PyObject *m = PyModule_Create2(&definition, USMB_PYTHON_ABI_VERSION);
 	if (!m) return -1;
 	/* The import system looks here before it asks the parent, which is no
 	   package, for a path. */
-	PyObject *modules = usmb_py.PyImport_GetModuleDict();
+	PyObject *modules = PyImport_GetModuleDict();
 	int r = usmb_cute_tensor_register(m);
-	if (r == 0) r = usmb_py.PyDict_SetItemString(modules, "usmbridge.cute", m);
-	if (r == 0) r = usmb_py.PyModule_AddObjectRef(module, "cute", m);
+	if (r == 0) r = PyDict_SetItemString(modules, "usmbridge.cute", m);
+	if (r == 0) r = PyModule_AddObjectRef(module, "cute", m);
 	Py_DECREF(m);
 	return r;
 }

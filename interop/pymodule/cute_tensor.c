@@ -15,12 +15,12 @@ static struct {
 usmb_cute_tensor *usmb_cute_raw(int32_t rank)
 {
 	Py_ssize_t n = usmb_cute_word_count(rank);
-	usmb_cute_tensor *t = usmb_py.PyObject_Malloc(sizeof *t + (size_t)n * sizeof *t->words);
+	usmb_cute_tensor *t = PyObject_Malloc(sizeof *t + (size_t)n * sizeof *t->words);
 	if (!t) {
-		usmb_py.PyErr_NoMemory();
+		PyErr_NoMemory();
 		return NULL;
 	}
-	usmb_py.PyObject_Init((PyObject *)t, usmb_cute_type);
+	PyObject_Init((PyObject *)t, usmb_cute_type);
 	t->ob_base.ob_size = n;
 	t->cell = NULL;
 	t->first = NULL;
@@ -39,7 +39,7 @@ static void tensor_dealloc(PyObject *self)
 {
 	PyTypeObject *type = Py_TYPE(self);
 	drop((usmb_cute_tensor *)self);
-	usmb_py.PyObject_Free(self);
+	PyObject_Free(self);
 	Py_DECREF(type);
 }
 
@@ -48,7 +48,7 @@ static usmb_cute_tensor *live(PyObject *self, const char *what)
 {
 	usmb_cute_tensor *t = (usmb_cute_tensor *)self;
 	if (__builtin_expect(t->cell != NULL, 1)) return t;
-	usmb_raise(usmb_py.PyExc_ValueError,
+	usmb_raise(PyExc_ValueError,
 	           "%s was used on a tensor after its release(): keep it until the last use, or clone() it", what);
 	return NULL;
 }
@@ -64,7 +64,7 @@ static PyObject *tensor_release(PyObject *self, PyObject *unused)
 {
 	(void)unused;
 	drop((usmb_cute_tensor *)self);
-	USMB_PY_RETURN_NONE;
+	Py_RETURN_NONE;
 }
 
 static PyObject *tensor_clone(PyObject *self, PyObject *unused)
@@ -99,18 +99,18 @@ int usmb_cute_int(PyObject *o, const char *what, int64_t *out)
 {
 	char type[64];
 	int overflow = 0;
-	if (!usmb_py.PyIndex_Check(o)) {
-		usmb_raise(usmb_py.PyExc_TypeError, "%s must be an integer, not %s", what,
+	if (!PyIndex_Check(o)) {
+		usmb_raise(PyExc_TypeError, "%s must be an integer, not %s", what,
 		           usmb_type_name(o, type, sizeof type));
 		return -1;
 	}
-	PyObject *i = usmb_py.PyNumber_Index(o);
+	PyObject *i = PyNumber_Index(o);
 	if (!i) return -1;
-	*out = usmb_py.PyLong_AsLongLongAndOverflow(i, &overflow);
+	*out = PyLong_AsLongLongAndOverflow(i, &overflow);
 	Py_DECREF(i);
 	/* The smallest number stands for "not given" in Go. */
-	if (!overflow && *out != INT64_MIN) return *out == -1 && usmb_py.PyErr_Occurred() ? -1 : 0;
-	usmb_raise(usmb_py.PyExc_OverflowError, "%s does not fit 64 bits", what);
+	if (!overflow && *out != INT64_MIN) return *out == -1 && PyErr_Occurred() ? -1 : 0;
+	usmb_raise(PyExc_OverflowError, "%s does not fit 64 bits", what);
 	return -1;
 }
 
@@ -124,7 +124,7 @@ static PyObject *mark_layout(PyObject *self, PyObject *const *args, Py_ssize_t n
 	if (!t) return NULL;
 	if ((n != 0 || kwnames) && usmb_args("mark_layout_dynamic", args, n, kwnames, names, 1, 0, 1, v) < 0)
 		return NULL;
-	int deduce = !v[0] || v[0] == usmb_py.Py_None;
+	int deduce = !v[0] || v[0] == Py_None;
 	if (!deduce && usmb_cute_int(v[0], "leading_dim", &leading) < 0) return NULL;
 	err.kind = USMB_ERR_NONE;
 	if (!(t = live(self, "mark_layout_dynamic"))) return NULL; /* __index__ may have released it */
@@ -137,21 +137,21 @@ static PyObject *mark_layout(PyObject *self, PyObject *const *args, Py_ssize_t n
 static Py_ssize_t parse_order(PyObject *o, int32_t rank, int64_t out[USMB_CUTE_MAX_RANK])
 {
 	char type[64];
-	if (PyUnicode_Check(o) || !usmb_py.PySequence_Check(o)) {
-		usmb_raise(usmb_py.PyExc_TypeError, "stride_order must be a sequence of integers, not %s",
+	if (PyUnicode_Check(o) || !PySequence_Check(o)) {
+		usmb_raise(PyExc_TypeError, "stride_order must be a sequence of integers, not %s",
 		           usmb_type_name(o, type, sizeof type));
 		return -1;
 	}
-	PyObject *tuple = usmb_py.PySequence_Tuple(o);
+	PyObject *tuple = PySequence_Tuple(o);
 	if (!tuple) return -1;
-	Py_ssize_t n = usmb_py.PyTuple_Size(tuple);
+	Py_ssize_t n = PyTuple_Size(tuple);
 	if (n > USMB_CUTE_MAX_RANK) {
-		usmb_raise(usmb_py.PyExc_ValueError, "Expected stride_order to have %d elements, but got %lld.", rank,
+		usmb_raise(PyExc_ValueError, "Expected stride_order to have %d elements, but got %lld.", rank,
 		           (long long)n);
 		n = -1;
 	}
 	for (Py_ssize_t i = 0; i < n; i++)
-		if (usmb_cute_int(usmb_py.PyTuple_GetItem(tuple, i), "a number in stride_order", &out[i]) < 0) n = -1;
+		if (usmb_cute_int(PyTuple_GetItem(tuple, i), "a number in stride_order", &out[i]) < 0) n = -1;
 	Py_DECREF(tuple);
 	return n;
 }
@@ -165,7 +165,7 @@ static PyObject *mark_compact(PyObject *self, PyObject *const *args, Py_ssize_t 
 	usmb_goerr err;
 	usmb_cute_tensor *t = live_go(self, "mark_compact_shape_dynamic");
 	if (!t || usmb_args("mark_compact_shape_dynamic", args, n, kwnames, names, 3, 1, 3, v) < 0) return NULL;
-	int given = v[1] && v[1] != usmb_py.Py_None;
+	int given = v[1] && v[1] != Py_None;
 	if (usmb_cute_int(v[0], "mode", &mode) < 0) return NULL;
 	if (given && (norder = parse_order(v[1], usmb_cute_rank(t), order)) < 0) return NULL;
 	if (v[2] && usmb_cute_int(v[2], "divisibility", &divisibility) < 0) return NULL;
@@ -187,14 +187,14 @@ static PyObject *text_of(usmb_cute_tensor *t, int what)
 	usmb_goerr err;
 	err.kind = USMB_ERR_NONE;
 	if (usmb_go_cute_text(t->words, t->ob_base.ob_size, what, t->first, buf, &n, &err) == 0)
-		return usmb_py.PyUnicode_FromStringAndSize(buf, (Py_ssize_t)n);
+		return PyUnicode_FromStringAndSize(buf, (Py_ssize_t)n);
 	usmb_raise_go(&err);
 	return NULL;
 }
 
 static PyObject *tensor_str(PyObject *self)
 {
-	if (!((usmb_cute_tensor *)self)->cell) return usmb_py.PyUnicode_FromString("Tensor<released>");
+	if (!((usmb_cute_tensor *)self)->cell) return PyUnicode_FromString("Tensor<released>");
 	usmb_cute_tensor *t = live_go(self, "str()");
 	return t ? text_of(t, USMB_CUTE_TEXT_TENSOR) : NULL;
 }
@@ -220,8 +220,8 @@ TEXT(key, USMB_CUTE_TEXT_KEY)
 	}
 GETTER(shape, usmb_tuple_i64(usmb_cute_shape(t), usmb_cute_rank(t)))
 GETTER(stride, usmb_tuple_i64(usmb_cute_stride(t), usmb_cute_rank(t)))
-GETTER(assumed_align, usmb_py.PyLong_FromLongLong(t->words[USMB_CUTE_ALIGN]))
-GETTER(data_ptr, usmb_py.PyLong_FromVoidPtr(t->first))
+GETTER(assumed_align, PyLong_FromLongLong(t->words[USMB_CUTE_ALIGN]))
+GETTER(data_ptr, PyLong_FromVoidPtr(t->first))
 
 /* 1 for what is dynamic. */
 static PyObject *mask(const int64_t *div, int32_t rank)
@@ -236,7 +236,7 @@ GETTER(dynamic_strides_mask, mask(usmb_cute_stride_div(t), usmb_cute_rank(t)))
 static PyObject *get_released(PyObject *self, void *closure)
 {
 	(void)closure;
-	USMB_PY_RETURN_BOOL(!((usmb_cute_tensor *)self)->cell);
+	return PyBool_FromLong(!((usmb_cute_tensor *)self)->cell);
 }
 
 /* ---- the type --------------------------------------------------------------------------------- */
@@ -283,12 +283,12 @@ static PyType_Spec spec = {
 
 int usmb_cute_tensor_register(PyObject *module)
 {
-	if (!(name.leading_dim = usmb_py.PyUnicode_InternFromString("leading_dim")) ||
-	    !(name.mode = usmb_py.PyUnicode_InternFromString("mode")) ||
-	    !(name.stride_order = usmb_py.PyUnicode_InternFromString("stride_order")) ||
-	    !(name.divisibility = usmb_py.PyUnicode_InternFromString("divisibility")))
+	if (!(name.leading_dim = PyUnicode_InternFromString("leading_dim")) ||
+	    !(name.mode = PyUnicode_InternFromString("mode")) ||
+	    !(name.stride_order = PyUnicode_InternFromString("stride_order")) ||
+	    !(name.divisibility = PyUnicode_InternFromString("divisibility")))
 		return -1;
-	usmb_cute_type = (PyTypeObject *)usmb_py.PyType_FromSpec(&spec);
+	usmb_cute_type = (PyTypeObject *)PyType_FromSpec(&spec);
 	if (!usmb_cute_type) return -1;
-	return usmb_py.PyModule_AddObjectRef(module, "Tensor", (PyObject *)usmb_cute_type);
+	return PyModule_AddObjectRef(module, "Tensor", (PyObject *)usmb_cute_type);
 }

@@ -19,14 +19,14 @@ static void device_dealloc(PyObject *self)
 {
 	PyTypeObject *type = Py_TYPE(self);
 	Py_XDECREF(((device *)self)->filter);
-	usmb_py.PyObject_Free(self);
+	PyObject_Free(self);
 	Py_DECREF(type);
 }
 
 static PyObject *device_repr(PyObject *self)
 {
 	device *d = (device *)self;
-	return usmb_py.PyUnicode_FromFormat("Device(\"%s\", \"%s\")", d->info.filter, d->info.name);
+	return PyUnicode_FromFormat("Device(\"%s\", \"%s\")", d->info.filter, d->info.name);
 }
 
 static PyObject *device_str(PyObject *self)
@@ -38,13 +38,13 @@ static PyObject *device_str(PyObject *self)
 static PyObject *device_compare(PyObject *a, PyObject *b, int op)
 {
 	PyObject *other = Py_TYPE(b) == device_type ? ((device *)b)->filter : PyUnicode_Check(b) ? b : NULL;
-	if (!other || (op != Py_EQ && op != Py_NE)) return Py_NewRef(usmb_py.Py_NotImplemented);
-	return usmb_py.PyObject_RichCompare(((device *)a)->filter, other, op);
+	if (!other || (op != Py_EQ && op != Py_NE)) return Py_NewRef(Py_NotImplemented);
+	return PyObject_RichCompare(((device *)a)->filter, other, op);
 }
 
 static Py_hash_t device_hash(PyObject *self)
 {
-	return usmb_py.PyObject_Hash(((device *)self)->filter);
+	return PyObject_Hash(((device *)self)->filter);
 }
 
 #define GETTER(name) static PyObject *get_##name(PyObject *self, void *closure __attribute__((unused)))
@@ -57,29 +57,29 @@ GETTER(filter_string)
 GETTER(name)
 {
 	usmb_device_info *i = INFO(self);
-	return usmb_py.PyUnicode_DecodeUTF8(i->name, (Py_ssize_t)strlen(i->name), "replace");
+	return PyUnicode_DecodeUTF8(i->name, (Py_ssize_t)strlen(i->name), "replace");
 }
 GETTER(backend)
 {
 	usmb_device_info *i = INFO(self);
-	return usmb_py.PyUnicode_FromString(i->backend);
+	return PyUnicode_FromString(i->backend);
 }
 GETTER(device_type)
 {
 	usmb_device_info *i = INFO(self);
-	return usmb_py.PyUnicode_FromString(i->type);
+	return PyUnicode_FromString(i->type);
 }
 GETTER(dlpack_device)
 {
 	usmb_device_info *i = INFO(self);
 	int64_t pair[2] = {i->dl_type, i->dl_id};
-	if (!i->has_dl) USMB_PY_RETURN_NONE;
+	if (!i->has_dl) Py_RETURN_NONE;
 	return usmb_tuple_i64(pair, 2);
 }
 GETTER(global_mem_size)
 {
 	usmb_device_info *i = INFO(self);
-	return usmb_py.PyLong_FromUnsignedLongLong(i->memory);
+	return PyLong_FromUnsignedLongLong(i->memory);
 }
 
 static PyGetSetDef getset[] = {
@@ -102,10 +102,10 @@ static PyType_Spec spec = {"usmbridge.Device", sizeof(device), 0,
 
 int usmb_device_register(PyObject *module)
 {
-	device_type = (PyTypeObject *)usmb_py.PyType_FromSpec(&spec);
-	by_filter = usmb_py.PyDict_New();
+	device_type = (PyTypeObject *)PyType_FromSpec(&spec);
+	by_filter = PyDict_New();
 	if (!device_type || !by_filter) return -1;
-	return usmb_py.PyModule_AddObjectRef(module, "Device", (PyObject *)device_type);
+	return PyModule_AddObjectRef(module, "Device", (PyObject *)device_type);
 }
 
 PyObject *usmb_device_filter(PyObject *o)
@@ -116,23 +116,23 @@ PyObject *usmb_device_filter(PyObject *o)
 /* The Device of an entry, the same object each time. */
 static PyObject *device_for(const usmb_device_info *info)
 {
-	PyObject *key = usmb_py.PyUnicode_FromString(info->filter);
+	PyObject *key = PyUnicode_FromString(info->filter);
 	if (!key) return NULL;
-	PyObject *known = usmb_py.PyDict_GetItemWithError(by_filter, key);
-	if (known || usmb_py.PyErr_Occurred()) {
+	PyObject *known = PyDict_GetItemWithError(by_filter, key);
+	if (known || PyErr_Occurred()) {
 		Py_DECREF(key);
 		Py_XINCREF(known);
 		return known;
 	}
-	device *d = usmb_py.PyObject_Malloc(sizeof *d);
+	device *d = PyObject_Malloc(sizeof *d);
 	if (!d) {
 		Py_DECREF(key);
-		return usmb_py.PyErr_NoMemory();
+		return PyErr_NoMemory();
 	}
-	usmb_py.PyObject_Init((PyObject *)d, device_type);
+	PyObject_Init((PyObject *)d, device_type);
 	d->filter = key;
 	d->info = *info;
-	if (usmb_py.PyDict_SetItem(by_filter, key, (PyObject *)d) == 0) return (PyObject *)d;
+	if (PyDict_SetItem(by_filter, key, (PyObject *)d) == 0) return (PyObject *)d;
 	Py_DECREF(d);
 	return NULL;
 }
@@ -146,18 +146,18 @@ PyObject *usmb_py_devices(PyObject *m, PyObject *unused)
 	(void)unused;
 	err.kind = USMB_ERR_NONE;
 	if (usmb_go_allowed() < 0) return NULL;
-	PyThreadState *saved = usmb_py.PyEval_SaveThread();
+	PyThreadState *saved = PyEval_SaveThread();
 	int r = usmb_go_devices(&list, &n, &err);
-	usmb_py.PyEval_RestoreThread(saved);
+	PyEval_RestoreThread(saved);
 	if (r < 0) {
 		usmb_raise_go(&err);
 		return NULL;
 	}
-	PyObject *out = usmb_py.PyList_New((Py_ssize_t)n);
+	PyObject *out = PyList_New((Py_ssize_t)n);
 	for (int64_t i = 0; i < n && out; i++) {
 		PyObject *d = device_for(&list[i]);
 		if (d)
-			usmb_py.PyList_SetItem(out, (Py_ssize_t)i, d);
+			PyList_SetItem(out, (Py_ssize_t)i, d);
 		else
 			Py_CLEAR(out);
 	}
@@ -167,15 +167,14 @@ PyObject *usmb_py_devices(PyObject *m, PyObject *unused)
 
 static PyObject *device_named(const char *filter)
 {
-	PyObject *d = usmb_py.PyDict_GetItemString(by_filter, filter);
+	PyObject *d = PyDict_GetItemString(by_filter, filter);
 	if (d) return Py_NewRef(d);
 	PyObject *all = usmb_py_devices(NULL, NULL); /* fills the dictionary */
 	if (!all) return NULL;
 	Py_DECREF(all);
-	d = usmb_py.PyDict_GetItemString(by_filter, filter);
+	d = PyDict_GetItemString(by_filter, filter);
 	if (d) return Py_NewRef(d);
-	return usmb_raise(usmb_py.PyExc_RuntimeError, "the device \"%s\" is not in the list of devices any more",
-	                  filter);
+	return usmb_raise(PyExc_RuntimeError, "the device \"%s\" is not in the list of devices any more", filter);
 }
 
 PyObject *usmb_device_of_place(usmb_place *place)

@@ -16,21 +16,20 @@ static struct {
 
 static ref_of capi_function(PyObject *module, const char *name)
 {
-	PyObject *capi = usmb_py.PyObject_GetAttrString(module, "__pyx_capi__");
-	PyObject *capsule = capi ? usmb_py.PyMapping_GetItemString(capi, name) : NULL;
-	void *p = capsule && PyCapsule_CheckExact(capsule)
-	                  ? usmb_py.PyCapsule_GetPointer(capsule, usmb_py.PyCapsule_GetName(capsule))
-	                  : NULL;
+	PyObject *capi = PyObject_GetAttrString(module, "__pyx_capi__");
+	PyObject *capsule = capi ? PyMapping_GetItemString(capi, name) : NULL;
+	void *p = capsule && PyCapsule_CheckExact(capsule) ? PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule))
+	                                                   : NULL;
 	Py_XDECREF(capi);
 	Py_XDECREF(capsule);
-	usmb_py.PyErr_Clear();
+	PyErr_Clear();
 	return (ref_of)p;
 }
 
 static PyObject *loaded(const char *module)
 {
-	PyObject *key = usmb_py.PyUnicode_FromString(module);
-	PyObject *m = key ? usmb_py.PyImport_GetModule(key) : NULL;
+	PyObject *key = PyUnicode_FromString(module);
+	PyObject *m = key ? PyImport_GetModule(key) : NULL;
 	Py_XDECREF(key);
 	return m;
 }
@@ -40,9 +39,9 @@ static void learn(PyObject *o, const char *module, const char *class, const char
                   ref_of *get)
 {
 	PyObject *m = loaded(module);
-	PyObject *t = m ? usmb_py.PyObject_GetAttrString(m, class) : NULL;
+	PyObject *t = m ? PyObject_GetAttrString(m, class) : NULL;
 	ref_of f = t == (PyObject *)Py_TYPE(o) ? capi_function(m, function) : NULL;
-	usmb_py.PyErr_Clear();
+	PyErr_Clear();
 	if (f) {
 		*type = (PyTypeObject *)Py_NewRef(t);
 		*get = f;
@@ -58,7 +57,7 @@ int usmb_dpctl_ref(PyObject *o, int *is_queue, void **ref)
 	if (!dpctl_queue.type || !dpctl_context.type) {
 		const usmb_typeinfo *info = usmb_typeinfo_of(o);
 		int kind = info ? info->kind : USMB_KIND_PLAIN;
-		usmb_py.PyErr_Clear();
+		PyErr_Clear();
 		if (kind == USMB_KIND_QUEUE && !dpctl_queue.type)
 			learn(o, "dpctl._sycl_queue", "SyclQueue", "SyclQueue_GetQueueRef", &dpctl_queue.type,
 			      &dpctl_queue.get);
@@ -86,7 +85,7 @@ static int learn_memory(PyObject *o)
 {
 	static const char *const names[SORTS] = {"MemoryUSMDevice", "MemoryUSMShared", "MemoryUSMHost"};
 	const usmb_typeinfo *info = usmb_typeinfo_of(o);
-	usmb_py.PyErr_Clear();
+	PyErr_Clear();
 	if (!info || info->kind != USMB_KIND_DPCTL_MEMORY) return 0;
 	PyObject *m = loaded("dpctl.memory._memory");
 	if (m && !dpctl_memory.pointer) {
@@ -96,13 +95,13 @@ static int learn_memory(PyObject *o)
 	}
 	int found = 0;
 	for (int i = 0; m && dpctl_memory.pointer && i < SORTS && !found; i++) {
-		PyObject *t = usmb_py.PyObject_GetAttrString(m, names[i]);
+		PyObject *t = PyObject_GetAttrString(m, names[i]);
 		found = t == (PyObject *)Py_TYPE(o);
 		if (found && !dpctl_memory.types[i]) dpctl_memory.types[i] = (PyTypeObject *)Py_NewRef(t);
 		Py_XDECREF(t);
 	}
 	Py_XDECREF(m);
-	usmb_py.PyErr_Clear();
+	PyErr_Clear();
 	return found;
 }
 
@@ -121,8 +120,8 @@ static PyObject *name_dpctl, *name_manager; /* interned */
 
 int usmb_dpctl_register(void)
 {
-	name_dpctl = usmb_py.PyUnicode_InternFromString("dpctl");
-	name_manager = usmb_py.PyUnicode_InternFromString("dpctl._sycl_queue_manager");
+	name_dpctl = PyUnicode_InternFromString("dpctl");
+	name_manager = PyUnicode_InternFromString("dpctl._sycl_queue_manager");
 	return name_dpctl && name_manager ? 0 : -1;
 }
 
@@ -130,10 +129,10 @@ int usmb_dpctl_register(void)
    dpctl that is being imported has not all of them yet. */
 static PyObject *attribute(PyObject *module, const char *name)
 {
-	PyObject *m = usmb_py.PyImport_GetModule(module);
-	PyObject *v = m ? usmb_py.PyObject_GetAttrString(m, name) : NULL;
+	PyObject *m = PyImport_GetModule(module);
+	PyObject *v = m ? PyObject_GetAttrString(m, name) : NULL;
 	Py_XDECREF(m);
-	if (!v && usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_AttributeError)) usmb_py.PyErr_Clear();
+	if (!v && PyErr_ExceptionMatches(PyExc_AttributeError)) PyErr_Clear();
 	return v;
 }
 
@@ -146,10 +145,10 @@ PyObject *usmb_dpctl_kept_queue(PyObject *queue)
 {
 	PyObject *get = attribute(name_manager, "get_device_cached_queue");
 	if (!get) return NULL;
-	PyObject *context = usmb_py.PyObject_GetAttrString(queue, "sycl_context");
-	PyObject *device = context ? usmb_py.PyObject_GetAttrString(queue, "sycl_device") : NULL;
-	PyObject *key = device ? usmb_py.PyTuple_Pack(2, context, device) : NULL;
-	PyObject *kept = key ? usmb_py.PyObject_CallFunctionObjArgs(get, key, NULL) : NULL;
+	PyObject *context = PyObject_GetAttrString(queue, "sycl_context");
+	PyObject *device = context ? PyObject_GetAttrString(queue, "sycl_device") : NULL;
+	PyObject *key = device ? PyTuple_Pack(2, context, device) : NULL;
+	PyObject *kept = key ? PyObject_CallFunctionObjArgs(get, key, NULL) : NULL;
 	Py_DECREF(get);
 	Py_XDECREF(context);
 	Py_XDECREF(device);

@@ -26,7 +26,7 @@ static int dtype_of_text(const char *s, size_t n, usmb_dl_dtype *out)
 int usmb_native_order(PyObject *o)
 {
 	PyObject *v = usmb_optional_attr(o, usmb_name.isnative);
-	int native = v ? v != usmb_py.Py_False : usmb_py.PyErr_Occurred() ? -1 : 1;
+	int native = v ? v != Py_False : PyErr_Occurred() ? -1 : 1;
 	Py_XDECREF(v);
 	return native;
 }
@@ -36,12 +36,12 @@ static int bad_dtype(PyObject *o, const char *s)
 {
 	char type[64];
 	if (s)
-		usmb_raise(usmb_py.PyExc_TypeError,
+		usmb_raise(PyExc_TypeError,
 		           "dtype \"%s\" is not known; names are those of the array API (float32, int64, bool, "
 		           "bfloat16, ...)",
 		           s);
 	else
-		usmb_raise(usmb_py.PyExc_TypeError,
+		usmb_raise(PyExc_TypeError,
 		           "dtype must be a name such as \"float32\", a type string or a NumPy dtype, not %s",
 		           usmb_type_name(o, type, sizeof type));
 	return -1;
@@ -50,21 +50,21 @@ static int bad_dtype(PyObject *o, const char *s)
 int usmb_parse_dtype(PyObject *o, const char *dflt, usmb_dl_dtype *out)
 {
 	if (!usmb_given(o) && dflt) return usmb_dl_dtype_by_name(dflt, out);
-	if (!o) o = usmb_py.Py_None;
+	if (!o) o = Py_None;
 	PyObject *text = PyUnicode_Check(o) ? Py_NewRef(o) : usmb_optional_attr(o, usmb_name.name);
-	if (!text && !usmb_py.PyErr_Occurred()) text = usmb_optional_attr(o, usmb_name.__name__);
-	if (!text && usmb_py.PyErr_Occurred()) return -1;
+	if (!text && !PyErr_Occurred()) text = usmb_optional_attr(o, usmb_name.__name__);
+	if (!text && PyErr_Occurred()) return -1;
 	Py_ssize_t n = 0;
-	const char *s = text && PyUnicode_Check(text) ? usmb_py.PyUnicode_AsUTF8AndSize(text, &n) : NULL;
+	const char *s = text && PyUnicode_Check(text) ? PyUnicode_AsUTF8AndSize(text, &n) : NULL;
 	int r = s ? dtype_of_text(s, (size_t)n, out) : -1;
 	if (r < 0) {
-		usmb_py.PyErr_Clear();
+		PyErr_Clear();
 		bad_dtype(o, s);
 	} else if (!PyUnicode_Check(o)) {
 		/* The name of a NumPy dtype does not contain its byte order. */
 		int native = usmb_native_order(o);
 		if (!native)
-			usmb_raise(usmb_py.PyExc_TypeError,
+			usmb_raise(PyExc_TypeError,
 			           "dtype \"%s\" has another byte order than this machine, which arrays here cannot "
 			           "have; use dtype.newbyteorder(\"=\")",
 			           s);
@@ -79,21 +79,21 @@ int usmb_parse_dtype(PyObject *o, const char *dflt, usmb_dl_dtype *out)
 /* Whether an attribute of o is the text s; what asking for it raises counts as no. */
 static int attribute_is(PyObject *o, PyObject *name, PyObject *s)
 {
-	PyObject *v = usmb_py.PyObject_GetAttr(o, name);
-	int same = v && PyUnicode_Check(v) && usmb_py.PyUnicode_Compare(v, s) == 0;
+	PyObject *v = PyObject_GetAttr(o, name);
+	int same = v && PyUnicode_Check(v) && PyUnicode_Compare(v, s) == 0;
 	Py_XDECREF(v);
-	usmb_py.PyErr_Clear();
+	PyErr_Clear();
 	return same;
 }
 
 /* Whether a type is of NumPy's making, or of ml_dtypes'. */
 static int is_numpys(PyObject *type)
 {
-	PyObject *module = usmb_py.PyObject_GetAttr(type, usmb_name.__module__);
-	const char *s = module && PyUnicode_Check(module) ? usmb_py.PyUnicode_AsUTF8AndSize(module, NULL) : NULL;
+	PyObject *module = PyObject_GetAttr(type, usmb_name.__module__);
+	const char *s = module && PyUnicode_Check(module) ? PyUnicode_AsUTF8AndSize(module, NULL) : NULL;
 	int is = s && (!strcmp(s, "numpy") || !strncmp(s, "numpy.", 6) || !strcmp(s, "ml_dtypes"));
 	Py_XDECREF(module);
-	usmb_py.PyErr_Clear();
+	PyErr_Clear();
 	return is;
 }
 
@@ -103,15 +103,15 @@ static int equals(PyObject *self, PyObject *o)
 	if (PyType_Check(o)) {
 		if (!is_numpys(o)) return -1;
 		if (attribute_is(o, usmb_name.__name__, self)) return 1;
-		PyObject *older = usmb_py.PyUnicode_FromString("bool_"); /* NumPy 1's bool */
+		PyObject *older = PyUnicode_FromString("bool_"); /* NumPy 1's bool */
 		int is = older && attribute_is(o, usmb_name.__name__, older) &&
-		         usmb_py.PyUnicode_CompareWithASCIIString(self, "bool") == 0;
+		         PyUnicode_CompareWithASCIIString(self, "bool") == 0;
 		Py_XDECREF(older);
 		return is;
 	}
 	if (!is_numpys((PyObject *)Py_TYPE(o))) return -1;
 	int is = attribute_is(o, usmb_name.name, self) && usmb_native_order(o) > 0;
-	usmb_py.PyErr_Clear();
+	PyErr_Clear();
 	return is;
 }
 
@@ -119,14 +119,14 @@ static PyObject *richcompare(PyObject *self, PyObject *other, int op)
 {
 	typedef PyObject *(*comparison)(PyObject *, PyObject *, int);
 	int same = (op == Py_EQ || op == Py_NE) && !PyUnicode_Check(other) ? equals(self, other) : -1;
-	if (same >= 0) USMB_PY_RETURN_BOOL(same == (op == Py_EQ));
-	return ((comparison)usmb_py.PyType_GetSlot(usmb_py.PyUnicode_Type, Py_tp_richcompare))(self, other, op);
+	if (same >= 0) return PyBool_FromLong(same == (op == Py_EQ));
+	return ((comparison)PyType_GetSlot(&PyUnicode_Type, Py_tp_richcompare))(self, other, op);
 }
 
 static Py_hash_t hash(PyObject *self)
 {
 	typedef Py_hash_t (*hashing)(PyObject *);
-	return ((hashing)usmb_py.PyType_GetSlot(usmb_py.PyUnicode_Type, Py_tp_hash))(self);
+	return ((hashing)PyType_GetSlot(&PyUnicode_Type, Py_tp_hash))(self);
 }
 
 /* ---- the type ------------------------------------------------------------------------- */
@@ -135,11 +135,10 @@ static PyObject *make(usmb_dl_dtype t)
 {
 	typedef PyObject *(*making)(PyTypeObject *, PyObject *, PyObject *);
 	const char *name = usmb_dl_dtype_name(t);
-	PyObject *text = name ? usmb_py.PyUnicode_FromString(name)
-	                      : usmb_py.PyUnicode_FromFormat("code%dbits%d", t.code, t.bits);
-	PyObject *args = text ? usmb_py.PyTuple_Pack(1, text) : NULL;
+	PyObject *text = name ? PyUnicode_FromString(name) : PyUnicode_FromFormat("code%dbits%d", t.code, t.bits);
+	PyObject *args = text ? PyTuple_Pack(1, text) : NULL;
 	PyObject *o = NULL;
-	if (args) o = ((making)usmb_py.PyType_GetSlot(usmb_py.PyUnicode_Type, Py_tp_new))(dtype_type, args, NULL);
+	if (args) o = ((making)PyType_GetSlot(&PyUnicode_Type, Py_tp_new))(dtype_type, args, NULL);
 	Py_XDECREF(args);
 	Py_XDECREF(text);
 	return o;
@@ -168,17 +167,16 @@ static PyObject *new_dtype(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
 	usmb_dl_dtype t;
 	(void)type;
-	if (usmb_py.PyTuple_Size(args) != 1 || (kwargs && usmb_py.PyDict_Size(kwargs) > 0) ||
-	    usmb_py.PyTuple_GetItem(args, 0) == usmb_py.Py_None)
-		return usmb_raise(usmb_py.PyExc_TypeError, "DType takes one name, type string or NumPy dtype");
-	return usmb_parse_dtype(usmb_py.PyTuple_GetItem(args, 0), NULL, &t) < 0 ? NULL : usmb_dtype_object(t);
+	if (PyTuple_Size(args) != 1 || (kwargs && PyDict_Size(kwargs) > 0) || PyTuple_GetItem(args, 0) == Py_None)
+		return usmb_raise(PyExc_TypeError, "DType takes one name, type string or NumPy dtype");
+	return usmb_parse_dtype(PyTuple_GetItem(args, 0), NULL, &t) < 0 ? NULL : usmb_dtype_object(t);
 }
 
 static PyObject *get_name(PyObject *self, void *closure)
 {
 	(void)closure;
-	const char *s = usmb_py.PyUnicode_AsUTF8AndSize(self, NULL);
-	return s ? usmb_py.PyUnicode_InternFromString(s) : NULL;
+	const char *s = PyUnicode_AsUTF8AndSize(self, NULL);
+	return s ? PyUnicode_InternFromString(s) : NULL;
 }
 
 static PyObject *get_itemsize(PyObject *self, void *closure)
@@ -186,14 +184,14 @@ static PyObject *get_itemsize(PyObject *self, void *closure)
 	usmb_dl_dtype t;
 	(void)closure;
 	if (usmb_parse_dtype(self, NULL, &t) < 0) return NULL;
-	return usmb_py.PyLong_FromLong(t.bits >= 8 ? t.bits / 8 : 1);
+	return PyLong_FromLong(t.bits >= 8 ? t.bits / 8 : 1);
 }
 
 static PyObject *reduce(PyObject *self, PyObject *unused)
 {
 	(void)unused;
 	PyObject *name = get_name(self, NULL);
-	PyObject *r = name ? usmb_py.Py_BuildValue("(O(O))", (PyObject *)dtype_type, name) : NULL;
+	PyObject *r = name ? Py_BuildValue("(O(O))", (PyObject *)dtype_type, name) : NULL;
 	Py_XDECREF(name);
 	return r;
 }
@@ -224,8 +222,8 @@ static PyType_Spec spec = {"usmbridge.DType", 0, 0, Py_TPFLAGS_DEFAULT, slots};
 
 int usmb_dtype_register(PyObject *module)
 {
-	PyObject *bases = usmb_py.PyTuple_Pack(1, usmb_py.PyUnicode_Type);
-	dtype_type = bases ? (PyTypeObject *)usmb_py.PyType_FromSpecWithBases(&spec, bases) : NULL;
+	PyObject *bases = PyTuple_Pack(1, &PyUnicode_Type);
+	dtype_type = bases ? (PyTypeObject *)PyType_FromSpecWithBases(&spec, bases) : NULL;
 	Py_XDECREF(bases);
-	return dtype_type ? usmb_py.PyModule_AddObjectRef(module, "DType", (PyObject *)dtype_type) : -1;
+	return dtype_type ? PyModule_AddObjectRef(module, "DType", (PyObject *)dtype_type) : -1;
 }

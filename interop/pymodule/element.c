@@ -47,14 +47,14 @@ static PyObject *read_int(const char *p, uint8_t bits)
 {
 	uint64_t v = 0;
 	memcpy(&v, p, bits / 8);
-	return usmb_py.PyLong_FromLongLong((int64_t)(v << (64 - bits)) >> (64 - bits));
+	return PyLong_FromLongLong((int64_t)(v << (64 - bits)) >> (64 - bits));
 }
 
 static PyObject *read_uint(const char *p, uint8_t bits)
 {
 	uint64_t v = 0;
 	memcpy(&v, p, bits / 8);
-	return usmb_py.PyLong_FromUnsignedLongLong(v);
+	return PyLong_FromUnsignedLongLong(v);
 }
 
 static double read_real(const char *p, int bits)
@@ -73,13 +73,13 @@ static double read_real(const char *p, int bits)
 static PyObject *number_at(const char *p, usmb_dl_dtype t)
 {
 	switch (t.code) {
-	case USMB_DL_BOOL: USMB_PY_RETURN_BOOL(*p);
+	case USMB_DL_BOOL: return PyBool_FromLong(*p);
 	case USMB_DL_INT: return read_int(p, t.bits);
 	case USMB_DL_UINT: return read_uint(p, t.bits);
 	case USMB_DL_COMPLEX:
-		return usmb_py.PyComplex_FromDoubles(read_real(p, t.bits / 2), read_real(p + t.bits / 16, t.bits / 2));
+		return PyComplex_FromDoubles(read_real(p, t.bits / 2), read_real(p + t.bits / 16, t.bits / 2));
 	}
-	return usmb_py.PyFloat_FromDouble(read_real(p, t.bits));
+	return PyFloat_FromDouble(read_real(p, t.bits));
 }
 
 /* ---- one element ---------------------------------------------------------------- */
@@ -106,7 +106,7 @@ static PyObject *only_number(PyObject *self, const char *what)
 	usmb_array *a = (usmb_array *)self;
 	usmb_owner_drain();
 	if (a->nelem == 1) return number_of(a, 0);
-	return usmb_raise(usmb_py.PyExc_TypeError,
+	return usmb_raise(PyExc_TypeError,
 	                  "%s is of an array of one element, this one has %lld; take one by its index, or use "
 	                  "numpy.asarray(a), where the host may read it, or a.asnumpy()",
 	                  what, (long long)a->nelem);
@@ -123,20 +123,20 @@ static PyObject *converted(PyObject *self, const char *what, PyObject *(*convert
 
 PyObject *usmb_array_int(PyObject *self)
 {
-	return converted(self, "int()", usmb_py.PyNumber_Long);
+	return converted(self, "int()", PyNumber_Long);
 }
 
 PyObject *usmb_array_float(PyObject *self)
 {
-	return converted(self, "float()", usmb_py.PyNumber_Float);
+	return converted(self, "float()", PyNumber_Float);
 }
 
 static PyObject *as_complex(PyObject *v)
 {
-	double re = usmb_py.PyComplex_RealAsDouble(v);
-	if (re == -1.0 && usmb_py.PyErr_Occurred()) return NULL;
-	double im = usmb_py.PyComplex_ImagAsDouble(v);
-	return im == -1.0 && usmb_py.PyErr_Occurred() ? NULL : usmb_py.PyComplex_FromDoubles(re, im);
+	double re = PyComplex_RealAsDouble(v);
+	if (re == -1.0 && PyErr_Occurred()) return NULL;
+	double im = PyComplex_ImagAsDouble(v);
+	return im == -1.0 && PyErr_Occurred() ? NULL : PyComplex_FromDoubles(re, im);
 }
 
 PyObject *usmb_array_complex(PyObject *self, PyObject *unused)
@@ -151,7 +151,7 @@ PyObject *usmb_array_index(PyObject *self)
 	const char *name = usmb_dl_dtype_name(a->dtype);
 	if (a->ndim == 0 && (a->dtype.code == USMB_DL_INT || a->dtype.code == USMB_DL_UINT))
 		return only_number(self, "an index");
-	return usmb_raise(usmb_py.PyExc_TypeError,
+	return usmb_raise(PyExc_TypeError,
 	                  "only an integer array of 0 dimensions is an index, this one has elements of type %s and %d "
 	                  "dimensions; int(a) reads the only element",
 	                  name ? name : "another library", a->ndim);
@@ -160,7 +160,7 @@ PyObject *usmb_array_index(PyObject *self)
 int usmb_array_bool(PyObject *self)
 {
 	PyObject *v = only_number(self, "bool()");
-	int r = v ? usmb_py.PyObject_IsTrue(v) : -1;
+	int r = v ? PyObject_IsTrue(v) : -1;
 	Py_XDECREF(v);
 	return r;
 }
@@ -170,8 +170,8 @@ int usmb_array_bool(PyObject *self)
 static int in_range(int64_t *i, int64_t n, const char *what)
 {
 	if (*i < -n || *i >= n) {
-		usmb_raise(usmb_py.PyExc_IndexError, "item: index %lld is out of bounds for %s %lld", (long long)*i,
-		           what, (long long)n);
+		usmb_raise(PyExc_IndexError, "item: index %lld is out of bounds for %s %lld", (long long)*i, what,
+		           (long long)n);
 		return -1;
 	}
 	if (*i < 0) *i += n;
@@ -194,8 +194,7 @@ static int position_at(usmb_array *a, const int64_t *index, Py_ssize_t n, int64_
 {
 	*position = 0;
 	if (n != a->ndim) {
-		usmb_raise(usmb_py.PyExc_ValueError, "item: %lld indices for an array of %d dimensions", (long long)n,
-		           a->ndim);
+		usmb_raise(PyExc_ValueError, "item: %lld indices for an array of %d dimensions", (long long)n, a->ndim);
 		return -1;
 	}
 	for (int32_t k = 0; k < a->ndim; k++) {
@@ -213,10 +212,10 @@ PyObject *usmb_array_item(PyObject *self, PyObject *const *args, Py_ssize_t n)
 	usmb_owner_drain();
 	if (n == 0 && a->nelem == 1) return number_of(a, 0);
 	if (n == 0)
-		return usmb_raise(usmb_py.PyExc_ValueError,
+		return usmb_raise(PyExc_ValueError,
 		                  "item() takes an index where the array has other than one element; this one has %lld",
 		                  (long long)a->nelem);
-	int count = 0, flat = n == 1 && usmb_py.PyIndex_Check(args[0]);
+	int count = 0, flat = n == 1 && PyIndex_Check(args[0]);
 	if (n == 1) {
 		count = flat ? usmb_parse_dim(args[0], index, "item") : usmb_parse_dims(args[0], index, "item");
 		if (count < 0) return NULL;
@@ -236,11 +235,11 @@ static PyObject *list_of(usmb_array *a, const char *p, int32_t axis)
 	int64_t n = usmb_shape(a)[axis], step = 0;
 	/* Without elements strides may be anything, and lead nowhere. */
 	if (a->nelem > 0) step = usmb_strides(a)[axis] * (a->itembits / 8);
-	PyObject *list = usmb_py.PyList_New((Py_ssize_t)n);
+	PyObject *list = PyList_New((Py_ssize_t)n);
 	for (int64_t i = 0; list && i < n; i++) {
 		PyObject *v = list_of(a, p + i * step, axis + 1);
 		if (v)
-			usmb_py.PyList_SetItem(list, (Py_ssize_t)i, v);
+			PyList_SetItem(list, (Py_ssize_t)i, v);
 		else
 			Py_CLEAR(list);
 	}

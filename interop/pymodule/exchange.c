@@ -34,9 +34,9 @@ static int allocate(usmb_dl_tensor *proto, usmb_dl_versioned **out, void *error_
 		return -1;
 	}
 	/* Memory may have to be waited for, and be others' to give back with the GIL. */
-	PyThreadState *saved = usmb_py_holds_gil() ? usmb_py.PyEval_SaveThread() : NULL;
+	PyThreadState *saved = usmb_py_holds_gil() ? PyEval_SaveThread() : NULL;
 	int r = usmb_go_alloc_for(t.device.type, t.device.id, s.span.hi, &cell, &err);
-	if (saved) usmb_py.PyEval_RestoreThread(saved);
+	if (saved) PyEval_RestoreThread(saved);
 	if (r < 0) {
 		set_error(error_ctx, err.kind == USMB_ERR_MEMORY ? "MemoryError" : "BufferError", err.message);
 		return -1;
@@ -56,7 +56,7 @@ static int allocate(usmb_dl_tensor *proto, usmb_dl_versioned **out, void *error_
 static int wrong_type(void *o)
 {
 	char type[64];
-	usmb_raise(usmb_py.PyExc_TypeError, "the exchange API of usmbridge.Array was given a %s",
+	usmb_raise(PyExc_TypeError, "the exchange API of usmbridge.Array was given a %s",
 	           usmb_type_name(o, type, sizeof type));
 	return -1;
 }
@@ -112,8 +112,7 @@ static int work_stream(int32_t device_type, int32_t device_id, void **out)
 	if (device_type != USMB_DL_ONEAPI) return 0;
 	int code = usmb_sycl_current_queue(device_id, out);
 	if (code == USMB_SYCL_OK) return 0;
-	usmb_raise(usmb_py.PyExc_BufferError, "no queue for DLPack device (14, %d): %s", device_id,
-	           usmb_sycl_strerror(code));
+	usmb_raise(PyExc_BufferError, "no queue for DLPack device (14, %d): %s", device_id, usmb_sycl_strerror(code));
 	return -1;
 }
 
@@ -123,9 +122,9 @@ static usmb_dl_exchange_api api = {
 
 int usmb_exchange_register(void)
 {
-	PyObject *capsule = usmb_py.PyCapsule_New(&api, usmb_dl_name_exchange_api, NULL);
+	PyObject *capsule = PyCapsule_New(&api, usmb_dl_name_exchange_api, NULL);
 	if (!capsule) return -1;
-	int r = usmb_py.PyObject_SetAttr((PyObject *)usmb_array_type, usmb_name.__dlpack_c_exchange_api__, capsule);
+	int r = PyObject_SetAttr((PyObject *)usmb_array_type, usmb_name.__dlpack_c_exchange_api__, capsule);
 	Py_DECREF(capsule);
 	return r;
 }

@@ -22,7 +22,7 @@ int usmb_array_device(usmb_array *a, usmb_dl_device *out)
 		return 0;
 	}
 	char found[256];
-	usmb_raise(usmb_py.PyExc_BufferError,
+	usmb_raise(PyExc_BufferError,
 	           "DLPack cannot describe this USM %s: %s; "
 	           "__dlpack__(copy=True) exports a copy in the platform's default context",
 	           usmb_place_explain(place, found, sizeof found), usmb_sycl_strerror(place->dl_error));
@@ -33,7 +33,7 @@ static int raise_export(int code, usmb_dl_tensor *view)
 {
 	char text[512];
 	usmb_dl_explain(code, view, text, sizeof text);
-	usmb_raise(code == USMB_DL_ENOMEM ? usmb_py.PyExc_MemoryError : usmb_py.PyExc_BufferError, "%s", text);
+	usmb_raise(code == USMB_DL_ENOMEM ? PyExc_MemoryError : PyExc_BufferError, "%s", text);
 	return -1;
 }
 
@@ -84,24 +84,24 @@ int usmb_array_export(usmb_array *a, usmb_dl_device dev, uint64_t flags, int ver
    name. */
 static void end_versioned(PyObject *capsule)
 {
-	const char *name = usmb_py.PyCapsule_GetName(capsule);
+	const char *name = PyCapsule_GetName(capsule);
 	if (name == usmb_dl_name_versioned || (name && *name == 'd' && !strcmp(name, usmb_dl_name_versioned)))
-		usmb_dl_delete(usmb_py.PyCapsule_GetPointer(capsule, name), 1);
+		usmb_dl_delete(PyCapsule_GetPointer(capsule, name), 1);
 }
 
 static void end_legacy(PyObject *capsule)
 {
-	const char *name = usmb_py.PyCapsule_GetName(capsule);
+	const char *name = PyCapsule_GetName(capsule);
 	if (name == usmb_dl_name_legacy || (name && *name == 'd' && !strcmp(name, usmb_dl_name_legacy)))
-		usmb_dl_delete(usmb_py.PyCapsule_GetPointer(capsule, name), 0);
+		usmb_dl_delete(PyCapsule_GetPointer(capsule, name), 0);
 }
 
 static inline PyObject *capsule_of(usmb_array *a, usmb_dl_device dev, uint64_t flags, int versioned)
 {
 	void *managed;
 	if (export_array(a, dev, flags, versioned, &managed) < 0) return NULL;
-	PyObject *capsule = versioned ? usmb_py.PyCapsule_New(managed, usmb_dl_name_versioned, end_versioned)
-	                              : usmb_py.PyCapsule_New(managed, usmb_dl_name_legacy, end_legacy);
+	PyObject *capsule = versioned ? PyCapsule_New(managed, usmb_dl_name_versioned, end_versioned)
+	                              : PyCapsule_New(managed, usmb_dl_name_legacy, end_legacy);
 	if (!capsule) usmb_dl_delete(managed, versioned);
 	return capsule;
 }
@@ -122,18 +122,18 @@ static int parse_pair(PyObject *o, const char *what, int64_t out[2])
 {
 	char type[64];
 	int exact = PyTuple_CheckExact(o);
-	if (!exact && (PyUnicode_Check(o) || !usmb_py.PySequence_Check(o))) {
-		usmb_raise(usmb_py.PyExc_TypeError, "__dlpack__: %s must be a tuple of two integers, not %s", what,
+	if (!exact && (PyUnicode_Check(o) || !PySequence_Check(o))) {
+		usmb_raise(PyExc_TypeError, "__dlpack__: %s must be a tuple of two integers, not %s", what,
 		           usmb_type_name(o, type, sizeof type));
 		return -1;
 	}
-	PyObject *t = exact ? Py_NewRef(o) : usmb_py.PySequence_Tuple(o);
+	PyObject *t = exact ? Py_NewRef(o) : PySequence_Tuple(o);
 	if (!t) return -1;
-	int bad = usmb_py.PyTuple_Size(t) != 2;
-	if (bad) usmb_raise(usmb_py.PyExc_TypeError, "__dlpack__: %s must be a tuple of two integers", what);
+	int bad = PyTuple_Size(t) != 2;
+	if (bad) usmb_raise(PyExc_TypeError, "__dlpack__: %s must be a tuple of two integers", what);
 	for (int i = 0; i < 2 && !bad; i++) {
-		out[i] = usmb_py.PyLong_AsLongLong(usmb_py.PyTuple_GetItem(t, i));
-		bad = out[i] == -1 && usmb_py.PyErr_Occurred() != NULL;
+		out[i] = PyLong_AsLongLong(PyTuple_GetItem(t, i));
+		bad = out[i] == -1 && PyErr_Occurred() != NULL;
 	}
 	Py_DECREF(t);
 	return bad ? -1 : 0;
@@ -156,11 +156,11 @@ static unsigned next_site, next_version;
 
 static void remember_site(PyObject *kwnames, PyObject *const *args, PyObject *const *v)
 {
-	Py_ssize_t n = usmb_py.PyTuple_Size(kwnames);
+	Py_ssize_t n = PyTuple_Size(kwnames);
 	PyObject *const names[4] = {usmb_name.stream, usmb_name.max_version, usmb_name.dl_device, usmb_name.copy};
 	int at[4] = {-1, -1, -1, -1};
 	for (Py_ssize_t i = 0; i < n; i++) {
-		PyObject *key = usmb_py.PyTuple_GetItem(kwnames, i);
+		PyObject *key = PyTuple_GetItem(kwnames, i);
 		int k = 0;
 		while (k < 4 && !(v[k] == args[i] && names[k] == key)) k++;
 		if (k == 4) return;
@@ -193,8 +193,8 @@ static int sort_arguments(PyObject *const *args, Py_ssize_t n, PyObject *kwnames
 
 static int is_exact_pair(PyObject *o)
 {
-	return PyTuple_CheckExact(o) && PyLong_CheckExact(usmb_py.PyTuple_GetItem(o, 0)) &&
-	       PyLong_CheckExact(usmb_py.PyTuple_GetItem(o, 1));
+	return PyTuple_CheckExact(o) && PyLong_CheckExact(PyTuple_GetItem(o, 0)) &&
+	       PyLong_CheckExact(PyTuple_GetItem(o, 1));
 }
 
 static int parse_version(PyObject *o, request *r)
@@ -209,7 +209,7 @@ static int parse_version(PyObject *o, request *r)
 		}
 	if (parse_pair(o, "max_version", pair) < 0) return -1;
 	if (pair[0] < 0 || pair[0] > UINT32_MAX || pair[1] < 0 || pair[1] > UINT32_MAX) {
-		usmb_raise(usmb_py.PyExc_ValueError, "__dlpack__: max_version holds a number that is no version");
+		usmb_raise(PyExc_ValueError, "__dlpack__: max_version holds a number that is no version");
 		return -1;
 	}
 	r->major = (uint32_t)pair[0];
@@ -239,14 +239,14 @@ static int parse_request(PyObject *const *args, Py_ssize_t n, PyObject *kwnames,
 	r->copy = 2;
 	if (n == 0 && !kwnames) return 0;
 	if (sort_arguments(args, n, kwnames, v) < 0) return -1;
-	if (v[0] && v[0] != usmb_py.Py_None) r->stream = v[0];
-	if (v[1] && v[1] != usmb_py.Py_None && parse_version(v[1], r) < 0) return -1;
-	if (v[2] && v[2] != usmb_py.Py_None) {
+	if (v[0] && v[0] != Py_None) r->stream = v[0];
+	if (v[1] && v[1] != Py_None && parse_version(v[1], r) < 0) return -1;
+	if (v[2] && v[2] != Py_None) {
 		if (parse_pair(v[2], "dl_device", r->device) < 0) return -1;
 		r->has_device = 1;
 	}
-	if (v[3] && v[3] != usmb_py.Py_None) {
-		r->copy = usmb_py.PyObject_IsTrue(v[3]);
+	if (v[3] && v[3] != Py_None) {
+		r->copy = PyObject_IsTrue(v[3]);
 		if (r->copy < 0) return -1;
 	}
 	return 0;
@@ -256,7 +256,7 @@ static int is_minus_one(PyObject *o)
 {
 	if (!PyLong_Check(o)) return 0;
 	int overflow;
-	return usmb_py.PyLong_AsLongLongAndOverflow(o, &overflow) == -1 && !overflow;
+	return PyLong_AsLongLongAndOverflow(o, &overflow) == -1 && !overflow;
 }
 
 /* The consumer's stream, read before anything is done for it, so that a wrong one
@@ -321,7 +321,7 @@ static int raise_device(usmb_array *a, const int64_t want[2], const char *why)
 {
 	const char *name = want[0] == (int32_t)want[0] ? usmb_dl_device_name((int32_t)want[0]) : NULL;
 	const char *here = a->cell->place ? usmb_array_place(a)->filter : "host";
-	usmb_raise(usmb_py.PyExc_BufferError, "__dlpack__: dl_device (%lld, %lld) %s%s%s: the array is on %s; %s",
+	usmb_raise(PyExc_BufferError, "__dlpack__: dl_device (%lld, %lld) %s%s%s: the array is on %s; %s",
 	           (long long)want[0], (long long)want[1], name ? "(" : "", name ? name : "", name ? ")" : "",
 	           here ? here : "?", why);
 	return -1;

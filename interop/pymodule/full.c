@@ -38,7 +38,7 @@ PyObject *usmb_py_ones(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObjec
 	(void)m;
 	usmb_owner_drain();
 	if (usmb_parse_new("ones", args, n, kw, NULL, &in) < 0) return NULL;
-	PyObject *one = usmb_py.PyLong_FromLong(1), *r = NULL;
+	PyObject *one = PyLong_FromLong(1), *r = NULL;
 	if (one && usmb_parse_dtype(in.dtype, "float32", &in.t) == 0)
 		r = make(&in.w, in.ndim, in.shape, in.t, in.fortran, 0, one);
 	Py_XDECREF(one);
@@ -64,20 +64,19 @@ PyObject *usmb_py_full(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObjec
 /* Whether the elements of a lie as in Fortran, for order="K" and "A". */
 static int like_fortran(usmb_array *a, PyObject *order)
 {
-	if (!order || usmb_py.PyUnicode_CompareWithASCIIString(order, "K") == 0 ||
-	    usmb_py.PyUnicode_CompareWithASCIIString(order, "A") == 0)
+	if (!order || PyUnicode_CompareWithASCIIString(order, "K") == 0 ||
+	    PyUnicode_CompareWithASCIIString(order, "A") == 0)
 		return a->flags & USMB_ARR_F && !(a->flags & USMB_ARR_C);
-	return usmb_py.PyUnicode_CompareWithASCIIString(order, "F") == 0;
+	return PyUnicode_CompareWithASCIIString(order, "F") == 0;
 }
 
 static int check_order(PyObject *order)
 {
 	static const char *const known[] = {"C", "F", "A", "K"};
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-		if (!order ||
-		    (PyUnicode_Check(order) && usmb_py.PyUnicode_CompareWithASCIIString(order, known[i]) == 0))
+		if (!order || (PyUnicode_Check(order) && PyUnicode_CompareWithASCIIString(order, known[i]) == 0))
 			return 0;
-	usmb_raise(usmb_py.PyExc_ValueError, "order must be \"C\", \"F\", \"A\" or \"K\"");
+	usmb_raise(PyExc_ValueError, "order must be \"C\", \"F\", \"A\" or \"K\"");
 	return -1;
 }
 
@@ -100,7 +99,7 @@ static PyObject *like(const char *func, int what, PyObject *const *args, Py_ssiz
 	int shift = what == LIKE_FULL ? 0 : 1, audience;
 	usmb_owner_drain();
 	if (shift && n > 1)
-		return usmb_raise(usmb_py.PyExc_TypeError, "%s() takes 1 positional argument, %lld were given", func,
+		return usmb_raise(PyExc_TypeError, "%s() takes 1 positional argument, %lld were given", func,
 		                  (long long)n);
 	if (usmb_args(func, args, n, kw, names, 8, shift ? 1 : 2, shift ? 1 : 2, v) < 0 || check_order(v[6]) < 0 ||
 	    usmb_parse_audience(v[7], &audience) < 0)
@@ -119,7 +118,7 @@ static PyObject *like(const char *func, int what, PyObject *const *args, Py_ssiz
 		if (!placed && w.kind && !near.host) near.kind = w.kind;
 		int own = !placed && !(w.kind && near.host);
 		w.audience = near.audience = audience;
-		one = what == LIKE_ONES ? usmb_py.PyLong_FromLong(1) : NULL;
+		one = what == LIKE_ONES ? PyLong_FromLong(1) : NULL;
 		if (what != LIKE_ONES || one)
 			r = make(own ? &near : &w, a->ndim, usmb_shape(a), t, like_fortran(a, v[6]), what == LIKE_ZEROS,
 			         what == LIKE_FULL ? v[1] : one);

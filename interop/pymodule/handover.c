@@ -11,10 +11,10 @@
    Does not use usmb_name: the module that makes it may never have been imported. */
 static int not_found(PyObject *value)
 {
-	PyObject *name = usmb_py.PyObject_GetAttrString(value, "name");
-	int r = name && PyUnicode_Check(name) && usmb_py.PyUnicode_CompareWithASCIIString(name, "usmbridge") == 0;
+	PyObject *name = PyObject_GetAttrString(value, "name");
+	int r = name && PyUnicode_Check(name) && PyUnicode_CompareWithASCIIString(name, "usmbridge") == 0;
 	Py_XDECREF(name);
-	usmb_py.PyErr_Clear();
+	PyErr_Clear();
 	return r;
 }
 
@@ -24,20 +24,20 @@ static int not_found(PyObject *value)
 static int not_imported(void)
 {
 	PyObject *type = NULL, *value = NULL, *trace = NULL;
-	int raised = usmb_py.PyErr_Occurred() != NULL;
-	if (raised && !usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_ModuleNotFoundError)) return 0;
-	usmb_py.PyErr_Fetch(&type, &value, &trace);
-	if (raised) usmb_py.PyErr_NormalizeException(&type, &value, &trace);
+	int raised = PyErr_Occurred() != NULL;
+	if (raised && !PyErr_ExceptionMatches(PyExc_ModuleNotFoundError)) return 0;
+	PyErr_Fetch(&type, &value, &trace);
+	if (raised) PyErr_NormalizeException(&type, &value, &trace);
 	if (raised && !not_found(value)) {
-		usmb_py.PyErr_Restore(type, value, trace);
+		PyErr_Restore(type, value, trace);
 		return 0;
 	}
-	PyObject *text = value ? usmb_py.PyObject_Str(value) : NULL;
-	const char *why = text ? usmb_py.PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+	PyObject *text = value ? PyObject_Str(value) : NULL;
+	const char *why = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
 	if (!why)
 		why = raised ? "the import failed"
 		             : "the module of that name is another one, or this thread is importing it";
-	usmb_raise(usmb_py.PyExc_ImportError,
+	usmb_raise(PyExc_ImportError,
 	           "this interpreter lacks the program's module usmbridge (%s); call pymodule.Register before Python "
 	           "starts, or add pymodule.InitFunc to the inittab of the program that starts Python",
 	           why);
@@ -56,7 +56,7 @@ int usmb_handover_ready;
 static int imported(void)
 {
 	if (__builtin_expect(usmb_handover_ready, 1)) return 1;
-	PyObject *module = usmb_py.PyImport_ImportModule("usmbridge");
+	PyObject *module = PyImport_ImportModule("usmbridge");
 	Py_XDECREF(module);
 	return module && usmb_array_type ? 1 : not_imported();
 }

@@ -16,7 +16,7 @@ static PyObject *refuse_device(const usmb_dl_tensor *t)
 {
 	const char *name = usmb_dl_device_name(t->device.type);
 	return usmb_raise(
-	        usmb_py.PyExc_BufferError,
+	        PyExc_BufferError,
 	        "from_dlpack: the tensor is on device (%d, %d)%s%s; only kDLCPU (1) and kDLOneAPI (14) can be taken "
 	        "without a copy: ask its owner for a copy on the host",
 	        t->device.type, t->device.id, name ? " " : "", name ? name : "");
@@ -49,7 +49,7 @@ static int writable_legacy(const void *managed, PyObject *o)
 {
 	if (usmb_dl_is_own(managed, 0)) return 1;
 	const usmb_typeinfo *info = o && !PyCapsule_CheckExact(o) ? usmb_typeinfo_of(o) : NULL;
-	if (!info) usmb_py.PyErr_Clear();
+	if (!info) PyErr_Clear();
 	return info &&
 	       (info->kind == USMB_KIND_LEGACY || info->kind == USMB_KIND_WRITABLE || info->kind == USMB_KIND_TORCH);
 }
@@ -59,15 +59,14 @@ static PyObject *import_from(void *managed, int versioned, PyObject *o)
 {
 	usmb_dl_snapshot s;
 	char text[512];
-	if (!managed) return usmb_raise(usmb_py.PyExc_BufferError, "from_dlpack: NULL is no tensor");
+	if (!managed) return usmb_raise(PyExc_BufferError, "from_dlpack: NULL is no tensor");
 	int code = usmb_dl_read_managed(managed, versioned, &s);
 	if (__builtin_expect(code == USMB_DL_OK, 1)) {
 		if (!versioned && !writable_legacy(managed, o)) s.flags |= USMB_DL_FLAG_READ_ONLY;
 		int known = s.t.device.type == USMB_DL_CPU || s.t.device.type == USMB_DL_ONEAPI;
 		return known ? array_of(managed, versioned, &s) : refuse_device(&s.t);
 	}
-	return usmb_raise(usmb_py.PyExc_BufferError, "from_dlpack: %s",
-	                  usmb_dl_explain_snapshot(code, &s, text, sizeof text));
+	return usmb_raise(PyExc_BufferError, "from_dlpack: %s", usmb_dl_explain_snapshot(code, &s, text, sizeof text));
 }
 
 PyObject *usmb_import_managed(void *managed, int versioned)
@@ -102,7 +101,7 @@ static PyObject *note_stream(const usmb_dl_exchange_api *api, PyObject *o)
 	if (usmb_array_device(a, &dev) == 0 && api->current_work_stream(dev.type, dev.id, &queue) == 0 && queue &&
 	    usmb_sycl_barrier(queue, NULL, 0, &event) == USMB_SYCL_OK)
 		usmb_pending_set(a->cell, event);
-	if (!usmb_py.PyErr_Occurred()) return o;
+	if (!PyErr_Occurred()) return o;
 	Py_DECREF(o);
 	return NULL;
 }
@@ -115,7 +114,7 @@ static PyObject *note_producer(PyObject *x, PyObject *o)
 	usmb_array *a = (usmb_array *)o;
 	usmb_syclref ref;
 	if (!usmb_owned_by_python(a->cell)) return o;
-	PyObject *queue = usmb_py.PyObject_GetAttr(x, usmb_name.sycl_queue), *named = NULL;
+	PyObject *queue = PyObject_GetAttr(x, usmb_name.sycl_queue), *named = NULL;
 	if (queue && usmb_syclref_get(queue, &ref, "sycl_queue") == 0) {
 		usmb_place *place = usmb_array_place(a);
 		if (ref.form == USMB_FORM_QUEUE && usmb_syclref_in_context(&ref, place))
@@ -123,7 +122,7 @@ static PyObject *note_producer(PyObject *x, PyObject *o)
 		usmb_syclref_release(&ref, 0);
 	}
 	Py_XDECREF(queue);
-	usmb_py.PyErr_Clear();
+	PyErr_Clear();
 	usmb_array_name_queue(a, named);
 	return o;
 }
@@ -159,8 +158,8 @@ static PyObject *settle_request(PyObject *a, const usmb_where *w, int has_device
 	if (!there && copy != 1 && w->host && src->flags & USMB_ARR_READ) {
 		r = usmb_as_host(src);
 	} else if (copy == 0) {
-		usmb_raise(usmb_py.PyExc_BufferError, "from_dlpack: the memory is on another device than the one asked "
-		                                      "for, and copy=False forbids a copy");
+		usmb_raise(PyExc_BufferError, "from_dlpack: the memory is on another device than the one asked "
+		                              "for, and copy=False forbids a copy");
 	} else {
 		r = usmb_copy_to(src, there ? usmb_near(src, w, &room) : w);
 	}
@@ -178,8 +177,8 @@ PyObject *usmb_from_dlpack(PyObject *module, PyObject *const *args, Py_ssize_t n
 	if (usmb_args("from_dlpack", args, n, kwnames, names, 3, 1, 1, v) < 0) return NULL;
 	usmb_where w;
 	memset(&w, 0, sizeof w);
-	int copy = 2, has_device = v[1] && v[1] != usmb_py.Py_None;
-	if (v[2] && v[2] != usmb_py.Py_None && (copy = usmb_py.PyObject_IsTrue(v[2])) < 0) return NULL;
+	int copy = 2, has_device = v[1] && v[1] != Py_None;
+	if (v[2] && v[2] != Py_None && (copy = PyObject_IsTrue(v[2])) < 0) return NULL;
 	if (has_device && usmb_parse_device(v[1], &w) < 0) return NULL;
 	PyObject *r = NULL;
 	int far = has_device && w.host ? usmb_tensor_is_far(v[0]) : 0;

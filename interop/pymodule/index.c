@@ -11,7 +11,7 @@ typedef usmb_region builder; /* a region under construction */
 static int add_mode(builder *b, int64_t extent, int64_t stride)
 {
 	if (b->ndim == USMB_DL_MAX_NDIM) {
-		usmb_raise(usmb_py.PyExc_IndexError, "the view would have more than %d dimensions", USMB_DL_MAX_NDIM);
+		usmb_raise(PyExc_IndexError, "the view would have more than %d dimensions", USMB_DL_MAX_NDIM);
 		return -1;
 	}
 	b->shape[b->ndim] = extent;
@@ -21,12 +21,12 @@ static int add_mode(builder *b, int64_t extent, int64_t stride)
 
 static int apply_int(builder *b, usmb_array *a, PyObject *key)
 {
-	Py_ssize_t i = usmb_py.PyNumber_AsSsize_t(key, usmb_py.PyExc_IndexError);
-	if (i == -1 && usmb_py.PyErr_Occurred()) return -1;
+	Py_ssize_t i = PyNumber_AsSsize_t(key, PyExc_IndexError);
+	if (i == -1 && PyErr_Occurred()) return -1;
 	int64_t n = usmb_shape(a)[b->axis];
 	if (i < -n || i >= n) {
-		usmb_raise(usmb_py.PyExc_IndexError, "index %lld is out of bounds for axis %d with size %lld",
-		           (long long)i, b->axis, (long long)n);
+		usmb_raise(PyExc_IndexError, "index %lld is out of bounds for axis %d with size %lld", (long long)i,
+		           b->axis, (long long)n);
 		return -1;
 	}
 	if (i < 0) i += n;
@@ -39,9 +39,9 @@ static int apply_int(builder *b, usmb_array *a, PyObject *key)
 static int apply_slice(builder *b, usmb_array *a, PyObject *key)
 {
 	Py_ssize_t start, stop, step;
-	if (usmb_py.PySlice_Unpack(key, &start, &stop, &step) < 0) return -1;
+	if (PySlice_Unpack(key, &start, &stop, &step) < 0) return -1;
 	int64_t stride = usmb_strides(a)[b->axis];
-	Py_ssize_t n = usmb_py.PySlice_AdjustIndices((Py_ssize_t)usmb_shape(a)[b->axis], &start, &stop, step);
+	Py_ssize_t n = PySlice_AdjustIndices((Py_ssize_t)usmb_shape(a)[b->axis], &start, &stop, step);
 	/* A slice without elements must not move the address out of the memory. */
 	if (n > 0 && a->nelem > 0) b->offset += start * stride;
 	int64_t wide;
@@ -64,18 +64,18 @@ static int32_t consumed(PyObject *const *keys, Py_ssize_t n, int32_t ndim)
 {
 	int32_t used = 0, ellipses = 0;
 	for (Py_ssize_t i = 0; i < n; i++) {
-		if (keys[i] == usmb_py.Py_Ellipsis)
+		if (keys[i] == Py_Ellipsis)
 			ellipses++;
-		else if (keys[i] != usmb_py.Py_None)
+		else if (keys[i] != Py_None)
 			used++;
 	}
 	if (ellipses > 1) {
-		usmb_raise(usmb_py.PyExc_IndexError, "an index can have only one ellipsis");
+		usmb_raise(PyExc_IndexError, "an index can have only one ellipsis");
 		return -1;
 	}
 	if (used > ndim) {
-		usmb_raise(usmb_py.PyExc_IndexError, "too many indices: the array has %d dimensions, %d were indexed",
-		           ndim, used);
+		usmb_raise(PyExc_IndexError, "too many indices: the array has %d dimensions, %d were indexed", ndim,
+		           used);
 		return -1;
 	}
 	return used;
@@ -84,12 +84,11 @@ static int32_t consumed(PyObject *const *keys, Py_ssize_t n, int32_t ndim)
 static int apply_key(builder *b, usmb_array *a, PyObject *key, int32_t rest)
 {
 	char type[64];
-	if (key == usmb_py.Py_Ellipsis) return apply_rest(b, a, rest);
-	if (key == usmb_py.Py_None) return add_mode(b, 1, 0);
+	if (key == Py_Ellipsis) return apply_rest(b, a, rest);
+	if (key == Py_None) return add_mode(b, 1, 0);
 	if (PySlice_Check(key)) return apply_slice(b, a, key);
-	if (!PyBool_Check(key) && usmb_py.PyIndex_Check(key)) return apply_int(b, a, key);
-	usmb_raise(usmb_py.PyExc_IndexError,
-	           "only integers, slices, Ellipsis and None index an Array (views only), not %s",
+	if (!PyBool_Check(key) && PyIndex_Check(key)) return apply_int(b, a, key);
+	usmb_raise(PyExc_IndexError, "only integers, slices, Ellipsis and None index an Array (views only), not %s",
 	           usmb_type_name(key, type, sizeof type));
 	return -1;
 }
@@ -100,12 +99,12 @@ int usmb_array_region(usmb_array *a, PyObject *key, usmb_region *b)
 	Py_ssize_t n = 1;
 	keys[0] = key;
 	if (PyTuple_Check(key)) {
-		n = usmb_py.PyTuple_Size(key);
+		n = PyTuple_Size(key);
 		if (n > 2 * USMB_DL_MAX_NDIM + 1) {
-			usmb_raise(usmb_py.PyExc_IndexError, "too many indices: %lld", (long long)n);
+			usmb_raise(PyExc_IndexError, "too many indices: %lld", (long long)n);
 			return -1;
 		}
-		for (Py_ssize_t i = 0; i < n; i++) keys[i] = usmb_py.PyTuple_GetItem(key, i);
+		for (Py_ssize_t i = 0; i < n; i++) keys[i] = PyTuple_GetItem(key, i);
 	}
 	int32_t used = consumed(keys, n, a->ndim);
 	if (used < 0) return -1;
@@ -123,7 +122,7 @@ PyObject *usmb_array_subscript(PyObject *self, PyObject *key)
 	if (usmb_array_region(a, key, &b) < 0) return NULL;
 	int64_t bits = b.offset * a->itembits;
 	if (bits % 8 != 0)
-		return usmb_raise(usmb_py.PyExc_IndexError,
+		return usmb_raise(PyExc_IndexError,
 		                  "a view of packed %d-bit elements must begin at a whole byte; item() reads one",
 		                  a->dtype.bits);
 	return usmb_array_view(a, a->first + bits / 8, b.ndim, b.shape, b.strides);
@@ -140,8 +139,7 @@ static int complete_shape(usmb_array *a, int32_t ndim, int64_t *shape)
 		if (shape[i] == -1 && open < 0) {
 			open = i;
 		} else if (shape[i] < 0 || __builtin_mul_overflow(known, shape[i], &known)) {
-			usmb_raise(usmb_py.PyExc_ValueError,
-			           "reshape: %lld is no extent; one -1 at most stands for the rest",
+			usmb_raise(PyExc_ValueError, "reshape: %lld is no extent; one -1 at most stands for the rest",
 			           (long long)shape[i]);
 			return -1;
 		}
@@ -155,12 +153,11 @@ static int complete_shape(usmb_array *a, int32_t ndim, int64_t *shape)
 	int64_t span = a->itembits;
 	for (int32_t i = 0; i < ndim && open < 0; i++)
 		if (shape[i] > 0 && __builtin_mul_overflow(span, shape[i], &span)) {
-			usmb_raise(usmb_py.PyExc_ValueError,
-			           "reshape: the new shape has strides that cannot be addressed");
+			usmb_raise(PyExc_ValueError, "reshape: the new shape has strides that cannot be addressed");
 			return -1;
 		}
 	if (open < 0 && known == a->nelem) return 0;
-	usmb_raise(usmb_py.PyExc_ValueError, "reshape: the array has %lld elements, the new shape holds %lld",
+	usmb_raise(PyExc_ValueError, "reshape: the array has %lld elements, the new shape holds %lld",
 	           (long long)a->nelem, (long long)known);
 	return -1;
 }
@@ -203,8 +200,8 @@ static int view_strides(usmb_array *a, int32_t ndim, const int64_t *shape, int64
 
 static int parse_copy(PyObject *o)
 {
-	if (!o || o == usmb_py.Py_None) return 2;
-	return usmb_py.PyObject_IsTrue(o);
+	if (!o || o == Py_None) return 2;
+	return PyObject_IsTrue(o);
 }
 
 PyObject *usmb_array_reshape(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
@@ -216,9 +213,9 @@ PyObject *usmb_array_reshape(PyObject *self, PyObject *const *args, Py_ssize_t n
 	PyObject *tuple = NULL;
 	/* reshape(2, 3) is the same as reshape((2, 3)). */
 	if (n > 1) {
-		tuple = usmb_py.PyTuple_New(n);
+		tuple = PyTuple_New(n);
 		if (!tuple) return NULL;
-		for (Py_ssize_t i = 0; i < n; i++) usmb_py.PyTuple_SetItem(tuple, i, Py_NewRef(args[i]));
+		for (Py_ssize_t i = 0; i < n; i++) PyTuple_SetItem(tuple, i, Py_NewRef(args[i]));
 		slots[0] = tuple;
 	}
 	int bad = tuple ? usmb_args("reshape", args + n, 0, kwnames, names, 2, 1, 0, slots)
@@ -231,7 +228,7 @@ PyObject *usmb_array_reshape(PyObject *self, PyObject *const *args, Py_ssize_t n
 		return usmb_array_view(a, a->first, ndim, shape, strides);
 	if (copy == 0)
 		return usmb_raise(
-		        usmb_py.PyExc_ValueError,
+		        PyExc_ValueError,
 		        "reshape: no view has this shape and copy=False was asked for; leave copy out to get a copy");
 	PyObject *dense = usmb_copy_to(a, NULL);
 	if (!dense) return NULL;
@@ -266,8 +263,7 @@ PyObject *usmb_array_mT(PyObject *self, void *closure)
 	int64_t axes[USMB_DL_MAX_NDIM];
 	(void)closure;
 	if (a->ndim < 2)
-		return usmb_raise(usmb_py.PyExc_ValueError, "mT: a matrix has two dimensions, the array has %d",
-		                  a->ndim);
+		return usmb_raise(PyExc_ValueError, "mT: a matrix has two dimensions, the array has %d", a->ndim);
 	for (int32_t i = 0; i < a->ndim; i++) axes[i] = i;
 	axes[a->ndim - 1] = a->ndim - 2;
 	axes[a->ndim - 2] = a->ndim - 1;
@@ -279,7 +275,7 @@ PyObject *usmb_array_transpose(PyObject *self, PyObject *const *args, Py_ssize_t
 	usmb_array *a = (usmb_array *)self;
 	int64_t axes[USMB_DL_MAX_NDIM];
 	uint64_t seen = 0;
-	if (n == 0 || (n == 1 && args[0] == usmb_py.Py_None)) return usmb_array_T(self, NULL);
+	if (n == 0 || (n == 1 && args[0] == Py_None)) return usmb_array_T(self, NULL);
 	int count = 0;
 	if (n == 1) {
 		count = usmb_parse_dims(args[0], axes, "transpose");
@@ -289,12 +285,11 @@ PyObject *usmb_array_transpose(PyObject *self, PyObject *const *args, Py_ssize_t
 			if (usmb_parse_dim(args[count], &axes[count], "transpose") < 0) return NULL;
 	}
 	if (count != a->ndim || n > USMB_DL_MAX_NDIM)
-		return usmb_raise(usmb_py.PyExc_ValueError, "transpose: %d axes given, the array has %d", count,
-		                  a->ndim);
+		return usmb_raise(PyExc_ValueError, "transpose: %d axes given, the array has %d", count, a->ndim);
 	for (int i = 0; i < count; i++) {
 		if (axes[i] < 0) axes[i] += a->ndim;
 		if (axes[i] < 0 || axes[i] >= a->ndim || (seen >> axes[i] & 1))
-			return usmb_raise(usmb_py.PyExc_ValueError, "transpose: the axes must name each of 0..%d once",
+			return usmb_raise(PyExc_ValueError, "transpose: the axes must name each of 0..%d once",
 			                  a->ndim - 1);
 		seen |= UINT64_C(1) << axes[i];
 	}

@@ -41,17 +41,17 @@ static PyObject *py_stats(PyObject *m, PyObject *unused)
 	usmb_owner_drain();
 	err.kind = USMB_ERR_NONE;
 	if (usmb_go_allowed() < 0) return NULL;
-	PyThreadState *saved = usmb_py.PyEval_SaveThread();
+	PyThreadState *saved = PyEval_SaveThread();
 	int r = usmb_go_stats(&list, &n, &err);
-	usmb_py.PyEval_RestoreThread(saved);
+	PyEval_RestoreThread(saved);
 	if (r < 0) {
 		usmb_raise_go(&err);
 		return NULL;
 	}
-	PyObject *dict = usmb_py.PyDict_New();
+	PyObject *dict = PyDict_New();
 	for (int64_t i = 0; i < n && dict; i++) {
-		PyObject *v = usmb_py.PyLong_FromLongLong(list[i].value);
-		if (!v || usmb_py.PyDict_SetItemString(dict, list[i].name, v) < 0) Py_CLEAR(dict);
+		PyObject *v = PyLong_FromLongLong(list[i].value);
+		if (!v || PyDict_SetItemString(dict, list[i].name, v) < 0) Py_CLEAR(dict);
 		Py_XDECREF(v);
 	}
 	free(list);
@@ -66,17 +66,17 @@ static PyObject *py_info(PyObject *m, PyObject *args)
 	char *text = NULL;
 	usmb_goerr err;
 	(void)m;
-	if (!usmb_py.PyArg_ParseTuple(args, "psss:_info", &as_json, &version, &executable, &prefix)) return NULL;
+	if (!PyArg_ParseTuple(args, "psss:_info", &as_json, &version, &executable, &prefix)) return NULL;
 	err.kind = USMB_ERR_NONE;
 	if (usmb_go_allowed() < 0) return NULL;
-	PyThreadState *saved = usmb_py.PyEval_SaveThread();
+	PyThreadState *saved = PyEval_SaveThread();
 	int r = usmb_go_info(as_json, (char *)version, (char *)executable, (char *)prefix, &text, &err);
-	usmb_py.PyEval_RestoreThread(saved);
+	PyEval_RestoreThread(saved);
 	if (r < 0) {
 		usmb_raise_go(&err);
 		return NULL;
 	}
-	PyObject *out = usmb_py.PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+	PyObject *out = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
 	free(text);
 	return out;
 }
@@ -88,10 +88,10 @@ static PyObject *py_trim(PyObject *m, PyObject *unused)
 	(void)unused;
 	usmb_owner_drain();
 	if (usmb_go_allowed() < 0) return NULL;
-	PyThreadState *saved = usmb_py.PyEval_SaveThread();
+	PyThreadState *saved = PyEval_SaveThread();
 	usmb_go_trim(&bytes);
-	usmb_py.PyEval_RestoreThread(saved);
-	return usmb_py.PyLong_FromUnsignedLongLong(bytes);
+	PyEval_RestoreThread(saved);
+	return PyLong_FromUnsignedLongLong(bytes);
 }
 
 /* What usmbridge.dask bounds the process's pools with. */
@@ -100,18 +100,18 @@ static PyObject *py_set_limit(PyObject *m, PyObject *bytes)
 	usmb_goerr err;
 	(void)m;
 	usmb_owner_drain();
-	unsigned long long n = usmb_py.PyLong_AsUnsignedLongLong(bytes);
-	if (n == (unsigned long long)-1 && usmb_py.PyErr_Occurred()) return NULL;
+	unsigned long long n = PyLong_AsUnsignedLongLong(bytes);
+	if (n == (unsigned long long)-1 && PyErr_Occurred()) return NULL;
 	err.kind = USMB_ERR_NONE;
 	if (usmb_go_allowed() < 0) return NULL;
-	PyThreadState *saved = usmb_py.PyEval_SaveThread();
+	PyThreadState *saved = PyEval_SaveThread();
 	int r = usmb_go_set_limit(n, &err);
-	usmb_py.PyEval_RestoreThread(saved);
+	PyEval_RestoreThread(saved);
 	if (r < 0) {
 		usmb_raise_go(&err);
 		return NULL;
 	}
-	USMB_PY_RETURN_NONE;
+	Py_RETURN_NONE;
 }
 
 /* ---- the module ------------------------------------------------------------------------------------ */
@@ -166,9 +166,9 @@ static void at_exit(void)
 	usmb_export_clear();
 	if (usmb_py_in_child()) return;
 	usmb_kept_clear();
-	PyThreadState *saved = usmb_py.PyEval_SaveThread();
+	PyThreadState *saved = PyEval_SaveThread();
 	usmb_go_stop();
-	usmb_py.PyEval_RestoreThread(saved);
+	PyEval_RestoreThread(saved);
 	usmb_owner_drain();
 	usmb_owner_clear();
 }
@@ -179,11 +179,11 @@ static void at_exit(void)
 static int show_drivers(void)
 {
 	const char *set = getenv(DRIVERS);
-	PyObject *os = set ? usmb_py.PyImport_ImportModule("os") : NULL;
-	PyObject *environ = os ? usmb_py.PyObject_GetAttrString(os, "environ") : NULL;
-	PyObject *key = environ ? usmb_py.PyUnicode_FromString(DRIVERS) : NULL;
-	PyObject *value = key ? usmb_py.PyUnicode_DecodeFSDefault(set) : NULL;
-	int r = value ? usmb_py.PyObject_SetItem(environ, key, value) : set ? -1 : 0;
+	PyObject *os = set ? PyImport_ImportModule("os") : NULL;
+	PyObject *environ = os ? PyObject_GetAttrString(os, "environ") : NULL;
+	PyObject *key = environ ? PyUnicode_FromString(DRIVERS) : NULL;
+	PyObject *value = key ? PyUnicode_DecodeFSDefault(set) : NULL;
+	int r = value ? PyObject_SetItem(environ, key, value) : set ? -1 : 0;
 	Py_XDECREF(value);
 	Py_XDECREF(key);
 	Py_XDECREF(environ);
@@ -200,23 +200,23 @@ static int tell_go(const char *lines, Py_ssize_t n)
 	err.kind = USMB_ERR_NONE;
 	int r = usmb_go_paths((char *)lines, (uint64_t)n, &err);
 	if (!before && show_drivers() < 0) return -1;
-	return r < 0 ? usmb_py.PyErr_WarnEx(usmb_py.PyExc_RuntimeWarning, err.message, 1) : 0;
+	return r < 0 ? PyErr_WarnEx(PyExc_RuntimeWarning, err.message, 1) : 0;
 }
 
 /* Tells Go sys.path. What is odd in it is passed over. */
 static int tell_paths(void)
 {
-	PyObject *path = usmb_py.PySys_GetObject("path"); /* borrowed */
-	PyObject *newline = usmb_py.PyUnicode_FromString("\n"), *text = NULL;
-	PyObject *clean = usmb_py.PyList_New(0);
-	Py_ssize_t length, n = path && PyList_Check(path) ? usmb_py.PyList_Size(path) : 0;
+	PyObject *path = PySys_GetObject("path"); /* borrowed */
+	PyObject *newline = PyUnicode_FromString("\n"), *text = NULL;
+	PyObject *clean = PyList_New(0);
+	Py_ssize_t length, n = path && PyList_Check(path) ? PyList_Size(path) : 0;
 	for (Py_ssize_t i = 0; clean && i < n; i++) {
-		PyObject *entry = usmb_py.PyList_GetItem(path, i);
-		if (PyUnicode_Check(entry)) usmb_py.PyList_Append(clean, entry);
+		PyObject *entry = PyList_GetItem(path, i);
+		if (PyUnicode_Check(entry)) PyList_Append(clean, entry);
 	}
-	if (clean && newline) text = usmb_py.PyUnicode_Join(newline, clean);
-	const char *s = text ? usmb_py.PyUnicode_AsUTF8AndSize(text, &length) : NULL;
-	usmb_py.PyErr_Clear();
+	if (clean && newline) text = PyUnicode_Join(newline, clean);
+	const char *s = text ? PyUnicode_AsUTF8AndSize(text, &length) : NULL;
+	PyErr_Clear();
 	int r = s && !usmb_py_in_child() ? tell_go(s, length) : 0;
 	Py_XDECREF(text);
 	Py_XDECREF(clean);
@@ -231,17 +231,17 @@ PyObject *usmb_pymod_init(void)
 	if (module) return Py_NewRef(module);
 	usmb_storage_register();
 	if (usmb_support_register() < 0 || usmb_dpctl_register() < 0) return NULL;
-	PyObject *m = usmb_py.PyModule_Create2(&definition, USMB_PYTHON_ABI_VERSION);
+	PyObject *m = PyModule_Create2(&definition, USMB_PYTHON_ABI_VERSION);
 	if (!m) return NULL;
 	if (usmb_dtype_register(m) < 0 || usmb_array_register(m) < 0 || usmb_exchange_register() < 0 ||
 	    usmb_device_register(m) < 0 || usmb_syclref_register(m) < 0 || usmb_suai_register() < 0 ||
 	    usmb_tensor_register() < 0 || usmb_cute_register(m) < 0 || usmb_numba_register(m) < 0 ||
-	    usmb_py.PyModule_AddStringConstant(m, "__version__", usmb_pymod_version) < 0) {
+	    PyModule_AddStringConstant(m, "__version__", usmb_pymod_version) < 0) {
 		Py_DECREF(m);
 		return NULL;
 	}
-	PyObject *name = usmb_py.PyUnicode_FromString("usmbridge._native");
-	int named = name && usmb_py.PyObject_SetAttrString(m, "__name__", name) == 0;
+	PyObject *name = PyUnicode_FromString("usmbridge._native");
+	int named = name && PyObject_SetAttrString(m, "__name__", name) == 0;
 	Py_XDECREF(name);
 	if (!named) {
 		Py_DECREF(m);

@@ -35,9 +35,9 @@ static int ndead;
 
 static PyObject *hold_of(usmb_array *a)
 {
-	hold *h = ndead > 0 ? dead[--ndead] : usmb_py.PyObject_Malloc(sizeof *h);
-	if (!h) return usmb_py.PyErr_NoMemory();
-	usmb_py.PyObject_Init((PyObject *)h, hold_type);
+	hold *h = ndead > 0 ? dead[--ndead] : PyObject_Malloc(sizeof *h);
+	if (!h) return PyErr_NoMemory();
+	PyObject_Init((PyObject *)h, hold_type);
 	h->array = (usmb_array *)Py_NewRef(a);
 	usmb_array_hold(a);
 	return (PyObject *)h;
@@ -52,7 +52,7 @@ static void hold_dealloc(PyObject *self)
 	if (ndead < HOLDS)
 		dead[ndead++] = h;
 	else
-		usmb_py.PyObject_Free(h);
+		PyObject_Free(h);
 	Py_DECREF(type);
 }
 
@@ -88,13 +88,13 @@ PyObject *usmb_numba_take(PyObject *obj, void *out, int32_t kind, int32_t bits, 
 	if (!usmb_is_array(obj) || a->ndim != ndim || !same_elements(a->dtype, kind, bits)) {
 		char name[200];
 		return usmb_raise(
-		        usmb_py.PyExc_TypeError,
+		        PyExc_TypeError,
 		        "this compiled function takes a usmbridge.Array of other elements or dimensions, not %s",
 		        usmb_type_name(obj, name, sizeof name));
 	}
 	if (!usmb_array_aligned(a))
 		return usmb_raise(
-		        usmb_py.PyExc_ValueError,
+		        PyExc_ValueError,
 		        "a compiled function takes aligned elements, and those of this Array are not; pass a.copy()");
 	int flags = PyBUF_ND | PyBUF_STRIDES;
 	if (writable) flags |= PyBUF_WRITABLE;
@@ -111,7 +111,7 @@ PyObject *usmb_numba_take(PyObject *obj, void *out, int32_t kind, int32_t bits, 
 		native->dims[ndim + i] = view.strides[i];
 	}
 	PyObject *h = hold_of(a);
-	usmb_py.PyBuffer_Release(&view);
+	PyBuffer_Release(&view);
 	return h;
 }
 
@@ -134,15 +134,15 @@ PyObject *usmb_numba_box(void *in, int32_t ndim)
 
 static int add_address(PyObject *module, const char *name, void *address)
 {
-	PyObject *v = usmb_py.PyLong_FromVoidPtr(address);
-	int r = v ? usmb_py.PyModule_AddObjectRef(module, name, v) : -1;
+	PyObject *v = PyLong_FromVoidPtr(address);
+	int r = v ? PyModule_AddObjectRef(module, name, v) : -1;
 	Py_XDECREF(v);
 	return r;
 }
 
 int usmb_numba_register(PyObject *module)
 {
-	hold_type = (PyTypeObject *)usmb_py.PyType_FromSpec(&hold_spec);
+	hold_type = (PyTypeObject *)PyType_FromSpec(&hold_spec);
 	if (!hold_type) return -1;
 	if (add_address(module, "_numba_take", (void *)(uintptr_t)usmb_numba_take) < 0) return -1;
 	return add_address(module, "_numba_box", (void *)(uintptr_t)usmb_numba_box);

@@ -23,13 +23,13 @@ static const char *name_of(usmb_dl_dtype t)
 static PyObject *ml_type(usmb_dl_dtype t)
 {
 	const char *name = usmb_dl_dtype_name(t);
-	PyObject *ml = name ? usmb_py.PyImport_ImportModule("ml_dtypes") : NULL;
-	PyObject *type = ml ? usmb_py.PyObject_GetAttrString(ml, name) : NULL;
-	int missing = usmb_py.PyErr_Occurred() && (usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_ImportError) ||
-	                                           usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_AttributeError));
+	PyObject *ml = name ? PyImport_ImportModule("ml_dtypes") : NULL;
+	PyObject *type = ml ? PyObject_GetAttrString(ml, name) : NULL;
+	int missing = PyErr_Occurred() &&
+	              (PyErr_ExceptionMatches(PyExc_ImportError) || PyErr_ExceptionMatches(PyExc_AttributeError));
 	if (!type && (missing || !name)) {
-		usmb_py.PyErr_Clear();
-		usmb_raise(usmb_py.PyExc_TypeError,
+		PyErr_Clear();
+		usmb_raise(PyExc_TypeError,
 		           "NumPy has no element type %s, and %s; install a newer one, or convert: "
 		           "asarray(a, dtype=\"%s\").asnumpy()",
 		           name_of(t),
@@ -60,10 +60,10 @@ static PyObject *ndarray_of(usmb_array *a, int *fresh)
 		return n;
 	}
 	*fresh = 0;
-	PyObject *numpy = usmb_py.PyImport_ImportModule("numpy"), *r = NULL;
+	PyObject *numpy = PyImport_ImportModule("numpy"), *r = NULL;
 	if (!numpy) return NULL;
 	if (usmb_dl_dtype_typestr(a->dtype)) {
-		r = usmb_py.PyObject_CallMethod(numpy, "asarray", "O", a);
+		r = PyObject_CallMethod(numpy, "asarray", "O", a);
 		Py_DECREF(numpy);
 		return r;
 	}
@@ -76,8 +76,8 @@ static PyObject *ndarray_of(usmb_array *a, int *fresh)
 		whole = Py_NewRef(a);
 	}
 	PyObject *integers = whole ? as_integers((usmb_array *)whole) : NULL;
-	PyObject *raw = integers ? usmb_py.PyObject_CallMethod(numpy, "asarray", "O", integers) : NULL;
-	if (raw) r = usmb_py.PyObject_CallMethod(raw, "view", "O", type);
+	PyObject *raw = integers ? PyObject_CallMethod(numpy, "asarray", "O", integers) : NULL;
+	if (raw) r = PyObject_CallMethod(raw, "view", "O", type);
 	Py_XDECREF(raw);
 	Py_XDECREF(integers);
 	Py_XDECREF(whole);
@@ -102,7 +102,7 @@ PyObject *usmb_array_asnumpy(PyObject *self, PyObject *unused)
 	}
 	PyObject *r = ndarray_of(there ? (usmb_array *)there : a, &fresh);
 	if (r && !there && !fresh) {
-		PyObject *copy = usmb_py.PyObject_CallMethodObjArgs(r, usmb_name.copy, NULL);
+		PyObject *copy = PyObject_CallMethodObjArgs(r, usmb_name.copy, NULL);
 		Py_DECREF(r);
 		r = copy;
 	}
@@ -114,13 +114,13 @@ PyObject *usmb_array_asnumpy(PyObject *self, PyObject *unused)
 
 static PyObject *not_readable(void)
 {
-	return usmb_raise(usmb_py.PyExc_TypeError, "the host cannot read USM device memory, so NumPy can have no view "
-	                                           "of this Array; a.asnumpy() is a copy on the host");
+	return usmb_raise(PyExc_TypeError, "the host cannot read USM device memory, so NumPy can have no view "
+	                                   "of this Array; a.asnumpy() is a copy on the host");
 }
 
 static int no_copy(const char *why)
 {
-	usmb_raise(usmb_py.PyExc_ValueError, "copy=False, but %s takes a copy; leave copy out to allow it", why);
+	usmb_raise(PyExc_ValueError, "copy=False, but %s takes a copy; leave copy out to allow it", why);
 	return -1;
 }
 
@@ -128,16 +128,16 @@ static int no_copy(const char *why)
    or 2 for where needed. */
 static PyObject *as_asked(PyObject *r, PyObject *dtype, int copy, int fresh)
 {
-	PyObject *had = usmb_given(dtype) ? usmb_py.PyObject_GetAttr(r, usmb_name.dtype) : NULL;
-	PyObject *equal = had ? usmb_py.PyObject_RichCompare(had, dtype, Py_EQ) : NULL;
-	int same = !usmb_given(dtype) ? 1 : equal ? usmb_py.PyObject_IsTrue(equal) : -1;
+	PyObject *had = usmb_given(dtype) ? PyObject_GetAttr(r, usmb_name.dtype) : NULL;
+	PyObject *equal = had ? PyObject_RichCompare(had, dtype, Py_EQ) : NULL;
+	int same = !usmb_given(dtype) ? 1 : equal ? PyObject_IsTrue(equal) : -1;
 	Py_XDECREF(equal);
 	Py_XDECREF(had);
 	PyObject *out = NULL;
 	if (same == 0 && (copy != 0 || no_copy("another element type") == 0))
-		out = usmb_py.PyObject_CallMethod(r, "astype", "O", dtype);
+		out = PyObject_CallMethod(r, "astype", "O", dtype);
 	else if (same == 1 && copy == 1 && !fresh)
-		out = usmb_py.PyObject_CallMethodObjArgs(r, usmb_name.copy, NULL);
+		out = PyObject_CallMethodObjArgs(r, usmb_name.copy, NULL);
 	else if (same == 1)
 		out = Py_NewRef(r);
 	Py_DECREF(r);
@@ -152,7 +152,7 @@ PyObject *usmb_array_numpy(PyObject *self, PyObject *const *args, Py_ssize_t n, 
 	int copy = 2, fresh;
 	usmb_owner_drain();
 	if (usmb_args("__array__", args, n, kw, names, 2, 0, 2, v) < 0) return NULL;
-	if (usmb_given(v[1]) && (copy = usmb_py.PyObject_IsTrue(v[1])) < 0) return NULL;
+	if (usmb_given(v[1]) && (copy = PyObject_IsTrue(v[1])) < 0) return NULL;
 	if (!(a->flags & USMB_ARR_READ)) return not_readable();
 	if (copy == 0 && a->itembits < 8) {
 		no_copy("a view of packed elements");
@@ -171,13 +171,13 @@ static PyObject *with_ndarrays(PyObject *o, int depth, int *found);
 /* The items of a list or tuple with ndarrays for Arrays: a list. */
 static PyObject *items_with_ndarrays(PyObject *o, int depth, int *found)
 {
-	PyObject *items = usmb_py.PySequence_Tuple(o);
-	Py_ssize_t n = items ? usmb_py.PyTuple_Size(items) : 0;
-	PyObject *list = items ? usmb_py.PyList_New(n) : NULL;
+	PyObject *items = PySequence_Tuple(o);
+	Py_ssize_t n = items ? PyTuple_Size(items) : 0;
+	PyObject *list = items ? PyList_New(n) : NULL;
 	for (Py_ssize_t i = 0; list && i < n; i++) {
-		PyObject *v = with_ndarrays(usmb_py.PyTuple_GetItem(items, i), depth, found);
+		PyObject *v = with_ndarrays(PyTuple_GetItem(items, i), depth, found);
 		if (v)
-			usmb_py.PyList_SetItem(list, i, v);
+			PyList_SetItem(list, i, v);
 		else
 			Py_CLEAR(list);
 	}
@@ -199,7 +199,7 @@ static PyObject *with_ndarrays(PyObject *o, int depth, int *found)
 	PyObject *list = items_with_ndarrays(o, depth + 1, found);
 	if (!list) return NULL;
 	PyObject *r = *found == before   ? Py_NewRef(o) /* nothing of ours: also subclasses stay */
-	              : PyTuple_Check(o) ? usmb_py.PyList_AsTuple(list)
+	              : PyTuple_Check(o) ? PyList_AsTuple(list)
 	                                 : Py_NewRef(list);
 	Py_DECREF(list);
 	return r;
@@ -208,12 +208,12 @@ static PyObject *with_ndarrays(PyObject *o, int depth, int *found)
 static PyObject *keywords_with_ndarrays(PyObject *kwargs, int *found)
 {
 	/* Of what nobody else has: the code that values run may change kwargs. */
-	PyObject *in = usmb_py.PyDict_Copy(kwargs), *key, *value;
-	PyObject *out = in ? usmb_py.PyDict_Copy(in) : NULL;
+	PyObject *in = PyDict_Copy(kwargs), *key, *value;
+	PyObject *out = in ? PyDict_Copy(in) : NULL;
 	Py_ssize_t at = 0;
-	while (out && usmb_py.PyDict_Next(in, &at, &key, &value)) {
+	while (out && PyDict_Next(in, &at, &key, &value)) {
 		PyObject *v = with_ndarrays(value, 0, found);
-		if (!v || usmb_py.PyDict_SetItem(out, key, v) < 0) Py_CLEAR(out);
+		if (!v || PyDict_SetItem(out, key, v) < 0) Py_CLEAR(out);
 		Py_XDECREF(v);
 	}
 	Py_XDECREF(in);
@@ -223,14 +223,14 @@ static PyObject *keywords_with_ndarrays(PyObject *kwargs, int *found)
 /* Whether all the types that take part are NumPy's and ours: others go first. */
 static int only_ours(PyObject *types)
 {
-	PyObject *numpy = usmb_py.PyImport_ImportModule("numpy");
-	PyObject *base = numpy ? usmb_py.PyObject_GetAttrString(numpy, "ndarray") : NULL;
-	PyObject *list = base ? usmb_py.PySequence_Tuple(types) : NULL;
+	PyObject *numpy = PyImport_ImportModule("numpy");
+	PyObject *base = numpy ? PyObject_GetAttrString(numpy, "ndarray") : NULL;
+	PyObject *list = base ? PySequence_Tuple(types) : NULL;
 	int ours = list ? 1 : -1;
-	for (Py_ssize_t i = 0; ours == 1 && i < usmb_py.PyTuple_Size(list); i++) {
-		PyObject *t = usmb_py.PyTuple_GetItem(list, i);
+	for (Py_ssize_t i = 0; ours == 1 && i < PyTuple_Size(list); i++) {
+		PyObject *t = PyTuple_GetItem(list, i);
 		ours = t == (PyObject *)usmb_array_type ||
-		       (PyType_Check(t) && usmb_py.PyType_IsSubtype((PyTypeObject *)t, (PyTypeObject *)base));
+		       (PyType_Check(t) && PyType_IsSubtype((PyTypeObject *)t, (PyTypeObject *)base));
 	}
 	Py_XDECREF(list);
 	Py_XDECREF(base);
@@ -246,15 +246,14 @@ PyObject *usmb_array_function(PyObject *self, PyObject *const *args, Py_ssize_t 
 	(void)self;
 	usmb_owner_drain();
 	if (n != 4 || !PyTuple_Check(args[2]) || !PyDict_Check(args[3]))
-		return usmb_raise(usmb_py.PyExc_TypeError, "__array_function__ takes func, types, args and kwargs");
+		return usmb_raise(PyExc_TypeError, "__array_function__ takes func, types, args and kwargs");
 	int found = 0, ours = only_ours(args[1]);
 	if (ours < 0) return NULL;
-	if (!ours) return Py_NewRef(usmb_py.Py_NotImplemented);
+	if (!ours) return Py_NewRef(Py_NotImplemented);
 	PyObject *positional = with_ndarrays(args[2], 0, &found);
 	PyObject *keywords = positional ? keywords_with_ndarrays(args[3], &found) : NULL;
 	PyObject *r = NULL;
-	if (keywords)
-		r = found ? usmb_py.PyObject_Call(args[0], positional, keywords) : Py_NewRef(usmb_py.Py_NotImplemented);
+	if (keywords) r = found ? PyObject_Call(args[0], positional, keywords) : Py_NewRef(Py_NotImplemented);
 	Py_XDECREF(keywords);
 	Py_XDECREF(positional);
 	return r;
@@ -268,7 +267,7 @@ static int ml_dtype_of(PyObject *o, usmb_dl_dtype *t)
 {
 	PyObject *dtype = usmb_optional_attr(o, usmb_name.dtype);
 	PyObject *name = dtype ? usmb_optional_attr(dtype, usmb_name.name) : NULL;
-	const char *s = name && PyUnicode_Check(name) ? usmb_py.PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
+	const char *s = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
 	int is = s && usmb_dl_dtype_by_name(s, t) == USMB_DL_OK && !usmb_dl_dtype_typestr(*t) &&
 	         usmb_native_order(dtype) > 0;
 	Py_XDECREF(name);
@@ -282,14 +281,14 @@ PyObject *usmb_import_ml(PyObject *o)
 	usmb_dl_dtype t;
 	if (!ml_dtype_of(o, &t)) return NULL;
 	int bits = t.bits <= 8 ? 8 : t.bits;
-	PyObject *raw = usmb_py.PyObject_CallMethod(o, "view", "s", words[bits / 16]);
+	PyObject *raw = PyObject_CallMethod(o, "view", "s", words[bits / 16]);
 	usmb_array *a = raw ? (usmb_array *)usmb_import_object(raw) : NULL;
 	PyObject *r = NULL;
 	if (a && a->itembits == (uint32_t)bits)
 		r = usmb_array_view_as(a, t, t.bits < 8 ? USMB_ARR_PADDED : 0, a->first, a->ndim, usmb_shape(a),
 		                       usmb_strides(a));
 	else if (a)
-		usmb_raise(usmb_py.PyExc_TypeError, "asarray: a view of %s elements as %s is of another size",
+		usmb_raise(PyExc_TypeError, "asarray: a view of %s elements as %s is of another size",
 		           usmb_dl_dtype_name(t), words[bits / 16]);
 	Py_XDECREF(a);
 	Py_XDECREF(raw);
@@ -299,11 +298,11 @@ PyObject *usmb_import_ml(PyObject *o)
 /* Whether NumPy can be imported; -1 with an exception that is not its absence. */
 static int have_numpy(void)
 {
-	PyObject *numpy = usmb_py.PyImport_ImportModule("numpy");
+	PyObject *numpy = PyImport_ImportModule("numpy");
 	Py_XDECREF(numpy);
 	if (numpy) return 1;
-	if (!usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_ImportError)) return -1;
-	usmb_py.PyErr_Clear();
+	if (!PyErr_ExceptionMatches(PyExc_ImportError)) return -1;
+	PyErr_Clear();
 	return 0;
 }
 
@@ -312,7 +311,7 @@ int usmb_numpy_protocol(PyObject *o)
 	PyObject *const names[] = {usmb_name.__array_interface__, usmb_name.__array_struct__, usmb_name.__array__};
 	for (int i = 0; i < 3; i++) {
 		PyObject *v = usmb_optional_attr(o, names[i]);
-		if (!v && usmb_py.PyErr_Occurred()) return -1;
+		if (!v && PyErr_Occurred()) return -1;
 		Py_XDECREF(v);
 		if (!v) continue;
 		int have = have_numpy();
@@ -326,16 +325,16 @@ int usmb_numpy_protocol(PyObject *o)
 static PyObject *ask_for_view(PyObject *o)
 {
 	char name[64];
-	PyObject *const args[] = {o, usmb_py.Py_False};
-	PyObject *words = usmb_py.PyTuple_Pack(1, usmb_name.copy);
-	PyObject *r = words ? usmb_py.PyObject_VectorcallMethod(usmb_name.__array__, args, 1, words) : NULL;
+	PyObject *const args[] = {o, Py_False};
+	PyObject *words = PyTuple_Pack(1, usmb_name.copy);
+	PyObject *r = words ? PyObject_VectorcallMethod(usmb_name.__array__, args, 1, words) : NULL;
 	Py_XDECREF(words);
-	if (r || !usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_TypeError)) return r;
+	if (r || !PyErr_ExceptionMatches(PyExc_TypeError)) return r;
 	PyObject *type, *value, *trace;
-	usmb_py.PyErr_Fetch(&type, &value, &trace);
-	PyObject *text = value ? usmb_py.PyObject_Str(value) : NULL;
-	const char *why = text ? usmb_py.PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
-	usmb_raise(usmb_py.PyExc_ValueError,
+	PyErr_Fetch(&type, &value, &trace);
+	PyObject *text = value ? PyObject_Str(value) : NULL;
+	const char *why = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+	usmb_raise(PyExc_ValueError,
 	           "asarray: __array__(copy=False) of %s failed (%s), so its elements cannot be shared for sure; leave "
 	           "copy=False out, or pass numpy.array(x), to copy them",
 	           usmb_type_name(o, name, sizeof name), why ? why : "TypeError");
@@ -350,10 +349,10 @@ static PyObject *ask_for_view(PyObject *o)
 static PyObject *only_ndarray(PyObject *numpy, PyObject *r)
 {
 	char name[64];
-	PyObject *base = r ? usmb_py.PyObject_GetAttrString(numpy, "ndarray") : NULL;
-	int is = base && usmb_py.PyType_IsSubtype(Py_TYPE(r), (PyTypeObject *)base);
+	PyObject *base = r ? PyObject_GetAttrString(numpy, "ndarray") : NULL;
+	int is = base && PyType_IsSubtype(Py_TYPE(r), (PyTypeObject *)base);
 	if (base && !is)
-		usmb_raise(usmb_py.PyExc_ValueError, "asarray: __array__ returned a %s, not a numpy.ndarray",
+		usmb_raise(PyExc_ValueError, "asarray: __array__ returned a %s, not a numpy.ndarray",
 		           usmb_type_name(r, name, sizeof name));
 	Py_XDECREF(base);
 	if (!is) Py_CLEAR(r);
@@ -362,10 +361,10 @@ static PyObject *only_ndarray(PyObject *numpy, PyObject *r)
 
 PyObject *usmb_numpy_view(PyObject *o)
 {
-	PyObject *numpy = usmb_py.PyImport_ImportModule("numpy");
+	PyObject *numpy = PyImport_ImportModule("numpy");
 	PyObject *view = numpy ? only_ndarray(numpy, ask_for_view(o)) : NULL;
 	/* A subclass, such as a masked array, has other meanings of its elements. */
-	PyObject *r = view ? usmb_py.PyObject_CallMethod(numpy, "asarray", "O", view) : NULL;
+	PyObject *r = view ? PyObject_CallMethod(numpy, "asarray", "O", view) : NULL;
 	Py_XDECREF(view);
 	Py_XDECREF(numpy);
 	return r;
@@ -373,8 +372,8 @@ PyObject *usmb_numpy_view(PyObject *o)
 
 PyObject *usmb_numpy_asarray(PyObject *o)
 {
-	PyObject *numpy = usmb_py.PyImport_ImportModule("numpy");
-	PyObject *r = numpy ? usmb_py.PyObject_CallMethod(numpy, "asarray", "O", o) : NULL;
+	PyObject *numpy = PyImport_ImportModule("numpy");
+	PyObject *r = numpy ? PyObject_CallMethod(numpy, "asarray", "O", o) : NULL;
 	Py_XDECREF(numpy);
 	return r;
 }

@@ -8,7 +8,7 @@
 
 static PyObject *refuse(const char *operator)
 {
-	return usmb_raise(usmb_py.PyExc_TypeError,
+	return usmb_raise(PyExc_TypeError,
 	                  "an Array computes nothing, so it has no %s; use numpy.asarray(a), where the host may read "
 	                  "the memory (a.asnumpy() copies it there), or dpnp.tensor.from_dlpack(a)",
 	                  operator);
@@ -17,9 +17,9 @@ static PyObject *refuse(const char *operator)
 /* Whether array libraries would work with o element by element. */
 static int is_operand(PyObject *o)
 {
-	if (usmb_is_array(o) || PyList_Check(o) || PyTuple_Check(o) || usmb_py.PyNumber_Check(o)) return 1;
+	if (usmb_is_array(o) || PyList_Check(o) || PyTuple_Check(o) || PyNumber_Check(o)) return 1;
 	if (PyUnicode_Check(o) || PyBytes_Check(o)) return 0;
-	return usmb_py.PyObject_CheckBuffer(o) || usmb_is_exporter(o);
+	return PyObject_CheckBuffer(o) || usmb_is_exporter(o);
 }
 
 /* ---- comparison ----------------------------------------------------------------- */
@@ -27,9 +27,9 @@ static int is_operand(PyObject *o)
 PyObject *usmb_array_richcompare(PyObject *self, PyObject *other, int op)
 {
 	static const char *const texts[] = {"<", "<=", "==", "!=", ">", ">="};
-	if (self == other && (op == Py_EQ || op == Py_NE)) USMB_PY_RETURN_BOOL(op == Py_EQ);
+	if (self == other && (op == Py_EQ || op == Py_NE)) return PyBool_FromLong(op == Py_EQ);
 	if (is_operand(other)) return refuse(texts[op]);
-	return Py_NewRef(usmb_py.Py_NotImplemented);
+	return Py_NewRef(Py_NotImplemented);
 }
 
 Py_hash_t usmb_array_hash(PyObject *self)
@@ -51,7 +51,7 @@ int usmb_array_contains(PyObject *self, PyObject *other)
 static PyObject *refuse_both(PyObject *a, PyObject *b, const char *operator)
 {
 	if (is_operand(usmb_is_array(a) ? b : a)) return refuse(operator);
-	return Py_NewRef(usmb_py.Py_NotImplemented);
+	return Py_NewRef(Py_NotImplemented);
 }
 
 #define X(slot, text) \

@@ -28,10 +28,10 @@ int usmb_package_add(const char *name, const char *data, size_t size)
 /* All files but the importer, a dict from name to bytes. */
 static PyObject *carried(void)
 {
-	PyObject *dict = usmb_py.PyDict_New();
+	PyObject *dict = PyDict_New();
 	for (int i = 1; i < n_files && dict; i++) {
-		PyObject *data = usmb_py.PyBytes_FromStringAndSize(files[i].data, files[i].size);
-		if (!data || usmb_py.PyDict_SetItemString(dict, files[i].name, data) < 0) Py_CLEAR(dict);
+		PyObject *data = PyBytes_FromStringAndSize(files[i].data, files[i].size);
+		if (!data || PyDict_SetItemString(dict, files[i].name, data) < 0) Py_CLEAR(dict);
 		Py_XDECREF(data);
 	}
 	return dict;
@@ -41,14 +41,14 @@ static PyObject *carried(void)
 static PyObject *run_importer(void)
 {
 	enum { FILE_INPUT = 257 };
-	if (!n_files) return usmb_raise(usmb_py.PyExc_ImportError, "usmbridge: this program carries no Python sources");
-	PyObject *code = usmb_py.Py_CompileString(files[0].data, "<usmbridge>/importer.py", FILE_INPUT);
-	PyObject *names = code ? usmb_py.PyDict_New() : NULL;
-	PyObject *name = usmb_py.PyUnicode_FromString("usmbridge._importer");
+	if (!n_files) return usmb_raise(PyExc_ImportError, "usmbridge: this program carries no Python sources");
+	PyObject *code = Py_CompileString(files[0].data, "<usmbridge>/importer.py", FILE_INPUT);
+	PyObject *names = code ? PyDict_New() : NULL;
+	PyObject *name = PyUnicode_FromString("usmbridge._importer");
 	PyObject *done = NULL;
-	if (names && name && usmb_py.PyDict_SetItemString(names, "__name__", name) == 0 &&
-	    usmb_py.PyDict_SetItemString(names, "__builtins__", usmb_py.PyEval_GetBuiltins()) == 0)
-		done = usmb_py.PyEval_EvalCode(code, names, names);
+	if (names && name && PyDict_SetItemString(names, "__name__", name) == 0 &&
+	    PyDict_SetItemString(names, "__builtins__", PyEval_GetBuiltins()) == 0)
+		done = PyEval_EvalCode(code, names, names);
 	if (!done) Py_CLEAR(names);
 	Py_XDECREF(done);
 	Py_XDECREF(name);
@@ -61,12 +61,12 @@ static int package_exec(PyObject *package)
 	PyObject *native = usmb_pymod_init();
 	PyObject *sources = native ? carried() : NULL;
 	PyObject *names = sources ? run_importer() : NULL;
-	PyObject *install = names ? usmb_py.PyDict_GetItemString(names, "install") : NULL; /* borrowed */
+	PyObject *install = names ? PyDict_GetItemString(names, "install") : NULL; /* borrowed */
 	PyObject *r = NULL;
 	if (install)
-		r = usmb_py.PyObject_CallFunctionObjArgs(install, package, native, sources, NULL);
+		r = PyObject_CallFunctionObjArgs(install, package, native, sources, NULL);
 	else if (names)
-		usmb_raise(usmb_py.PyExc_ImportError, "usmbridge: the carried importer has no install()");
+		usmb_raise(PyExc_ImportError, "usmbridge: the carried importer has no install()");
 	int failed = !r;
 	Py_XDECREF(r);
 	Py_XDECREF(names);
@@ -84,5 +84,5 @@ static PyModuleDef definition = {
 
 PyObject *usmb_package_init(void)
 {
-	return usmb_py.PyModuleDef_Init(&definition);
+	return PyModuleDef_Init(&definition);
 }

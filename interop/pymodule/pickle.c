@@ -32,8 +32,8 @@ static PyObject *staged(usmb_array *a)
 		usmb_copy_beside(a, &w);
 		w.kind = USMB_USM_HOST;
 		PyObject *copy = usmb_copy_to(a, &w);
-		if (copy || !usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_ValueError)) return copy;
-		usmb_py.PyErr_Clear(); /* a device without host USM */
+		if (copy || !PyErr_ExceptionMatches(PyExc_ValueError)) return copy;
+		PyErr_Clear(); /* a device without host USM */
 	}
 	memset(&w, 0, sizeof w);
 	w.host = 1;
@@ -63,8 +63,8 @@ static PyObject *readable_bytes(usmb_array *row)
 
 static PyObject *pickle_buffer(PyObject *bytes)
 {
-	PyObject *pickle = usmb_py.PyImport_ImportModule("pickle");
-	PyObject *r = pickle ? usmb_py.PyObject_CallMethod(pickle, "PickleBuffer", "O", bytes) : NULL;
+	PyObject *pickle = PyImport_ImportModule("pickle");
+	PyObject *r = pickle ? PyObject_CallMethod(pickle, "PickleBuffer", "O", bytes) : NULL;
 	Py_XDECREF(pickle);
 	return r;
 }
@@ -77,17 +77,17 @@ static PyObject *arguments(usmb_array *a, usmb_array *row, PyObject *payload, co
 	PyObject *shape = usmb_tuple_i64(usmb_shape(a), a->ndim);
 	PyObject *r = NULL;
 	if (shape)
-		r = usmb_py.Py_BuildValue("(OsOsizzi)", payload, name, shape, row->flags & USMB_ARR_C ? "C" : "F",
-		                          (row->flags & USMB_ARR_PADDED) != 0, place ? kinds[place->kind & 3] : NULL,
-		                          place ? place->filter : NULL, (a->flags & USMB_ARR_READONLY) != 0);
+		r = Py_BuildValue("(OsOsizzi)", payload, name, shape, row->flags & USMB_ARR_C ? "C" : "F",
+		                  (row->flags & USMB_ARR_PADDED) != 0, place ? kinds[place->kind & 3] : NULL,
+		                  place ? place->filter : NULL, (a->flags & USMB_ARR_READONLY) != 0);
 	Py_XDECREF(shape);
 	return r;
 }
 
 static PyObject *module_function(const char *name)
 {
-	PyObject *module = usmb_py.PyImport_ImportModule("usmbridge");
-	PyObject *f = module ? usmb_py.PyObject_GetAttrString(module, name) : NULL;
+	PyObject *module = PyImport_ImportModule("usmbridge");
+	PyObject *f = module ? PyObject_GetAttrString(module, name) : NULL;
 	Py_XDECREF(module);
 	return f;
 }
@@ -99,16 +99,16 @@ PyObject *usmb_array_reduce(PyObject *self, PyObject *protocol)
 	int64_t version;
 	usmb_owner_drain();
 	if (usmb_parse_dim(protocol, &version, "__reduce_ex__") < 0) return NULL;
-	if (!name) return usmb_raise(usmb_py.PyExc_TypeError, "an element type without a name cannot be pickled");
+	if (!name) return usmb_raise(PyExc_TypeError, "an element type without a name cannot be pickled");
 	usmb_array *row = in_a_row(a);
 	PyObject *bytes = row ? readable_bytes(row) : NULL, *payload = NULL, *r = NULL;
 	if (bytes && version >= 5)
 		payload = pickle_buffer(bytes);
 	else if (bytes)
-		payload = usmb_py.PyBytes_FromStringAndSize(((usmb_array *)bytes)->first, (Py_ssize_t)usmb_nbytes(row));
+		payload = PyBytes_FromStringAndSize(((usmb_array *)bytes)->first, (Py_ssize_t)usmb_nbytes(row));
 	PyObject *args = payload ? arguments(a, row, payload, name) : NULL;
 	PyObject *function = args ? module_function("_unpickle") : NULL;
-	if (function) r = usmb_py.PyTuple_Pack(2, function, args);
+	if (function) r = PyTuple_Pack(2, function, args);
 	Py_XDECREF(function);
 	Py_XDECREF(args);
 	Py_XDECREF(payload);
@@ -134,9 +134,9 @@ typedef struct {
 static PyObject *own_of(PyObject *buffer)
 {
 	Py_buffer view;
-	if (usmb_py.PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE) < 0) return NULL;
+	if (PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE) < 0) return NULL;
 	PyObject *own = view.obj && usmb_is_array(view.obj) ? Py_NewRef(view.obj) : NULL;
-	usmb_py.PyBuffer_Release(&view);
+	PyBuffer_Release(&view);
 	return own;
 }
 
@@ -153,7 +153,7 @@ static int may_begin(usmb_array *a, usmb_dl_dtype dtype)
 static PyObject *copied_bytes(PyObject *buffer, usmb_array *a, const usmb_where *w)
 {
 	if (!usmb_py_in_child()) return usmb_copy_to(a, w);
-	PyObject *bytes = usmb_py.PyByteArray_FromObject(buffer);
+	PyObject *bytes = PyByteArray_FromObject(buffer);
 	PyObject *out = bytes ? usmb_import_buffer(bytes) : NULL;
 	Py_XDECREF(bytes);
 	return out;
@@ -163,12 +163,12 @@ static PyObject *copied_bytes(PyObject *buffer, usmb_array *a, const usmb_where 
 static PyObject *placed_bytes(PyObject *buffer, const recipe *r)
 {
 	PyObject *own = own_of(buffer);
-	if (!own && usmb_py.PyErr_Occurred()) return NULL;
+	if (!own && PyErr_Occurred()) return NULL;
 	usmb_array *a = (usmb_array *)(own ? own : usmb_import_buffer(buffer));
 	if (!a) return NULL;
 	PyObject *out = NULL;
 	if (a->ndim != 1 || a->itembits != 8 || a->nelem != r->nbytes || !(a->flags & USMB_ARR_C)) {
-		usmb_raise(usmb_py.PyExc_ValueError, "the pickled array has %lld bytes, its buffer has not",
+		usmb_raise(PyExc_ValueError, "the pickled array has %lld bytes, its buffer has not",
 		           (long long)r->nbytes);
 	} else if (!usmb_is_at(a, &r->w)) {
 		out = copied_bytes(buffer, a, &r->w);
@@ -198,9 +198,9 @@ static int parse_recipe(PyObject *const *args, recipe *r)
 	if (usmb_parse_dtype(args[1], NULL, &r->dtype) < 0) return -1;
 	r->ndim = usmb_parse_dims(args[2], r->shape, "_unpickle");
 	if (r->ndim < 0) return -1;
-	r->fortran = PyUnicode_Check(args[3]) && usmb_py.PyUnicode_CompareWithASCIIString(args[3], "F") == 0;
-	if ((r->padded = usmb_py.PyObject_IsTrue(args[4])) < 0) return -1;
-	if ((r->readonly = usmb_py.PyObject_IsTrue(args[7])) < 0) return -1;
+	r->fortran = PyUnicode_Check(args[3]) && PyUnicode_CompareWithASCIIString(args[3], "F") == 0;
+	if ((r->padded = PyObject_IsTrue(args[4])) < 0) return -1;
+	if ((r->readonly = PyObject_IsTrue(args[7])) < 0) return -1;
 	usmb_dl_dtype stored = r->dtype;
 	if (r->padded && stored.bits < 8) stored = bytes_type;
 	r->nbytes = usmb_dense_bytes(r->ndim, r->shape, stored);
@@ -211,7 +211,7 @@ static int parse_recipe(PyObject *const *args, recipe *r)
 	}
 	if (usmb_parse_where(args[5], NULL, args[6], &r->w) < 0) return -1;
 	if (!r->w.kind && usmb_given(args[6])) {
-		usmb_raise(usmb_py.PyExc_ValueError, "_unpickle: a device without usm_type");
+		usmb_raise(PyExc_ValueError, "_unpickle: a device without usm_type");
 		return -1;
 	}
 	r->w.host = !r->w.kind;
@@ -225,7 +225,7 @@ PyObject *usmb_py_unpickle(PyObject *m, PyObject *const *args, Py_ssize_t n)
 	usmb_owner_drain();
 	if (n != 8)
 		return usmb_raise(
-		        usmb_py.PyExc_TypeError,
+		        PyExc_TypeError,
 		        "_unpickle takes the buffer, element type, shape, order, padding, usm_type, device and "
 		        "leave to write of a pickled array");
 	memset(&r, 0, sizeof r);

@@ -11,8 +11,7 @@
 static int cannot(usmb_array *a, usmb_dl_dtype t, const char *why)
 {
 	const char *from = usmb_dl_dtype_name(a->dtype), *to = usmb_dl_dtype_name(t);
-	usmb_raise(usmb_py.PyExc_ValueError,
-	           "view of %s elements as %s: %s; astype converts, copy() makes them lie in a row",
+	usmb_raise(PyExc_ValueError, "view of %s elements as %s: %s; astype converts, copy() makes them lie in a row",
 	           from ? from : "these", to ? to : "others", why);
 	return -1;
 }
@@ -59,7 +58,7 @@ PyObject *usmb_array_retype(PyObject *self, PyObject *const *args, Py_ssize_t n,
 	usmb_owner_drain();
 	if (usmb_args("view", args, n, kw, names, 1, 1, 1, v) < 0) return NULL;
 	if (!usmb_given(v[0]))
-		return usmb_raise(usmb_py.PyExc_TypeError, "view takes an element type; a[...] is a view as it is");
+		return usmb_raise(PyExc_TypeError, "view takes an element type; a[...] is a view as it is");
 	if (usmb_parse_dtype(v[0], NULL, &t) < 0) return NULL;
 	int same = t.code == a->dtype.code && t.bits == a->dtype.bits;
 	if (same || t.bits == a->itembits)
@@ -82,7 +81,7 @@ PyObject *usmb_array_astype(PyObject *self, PyObject *const *args, Py_ssize_t n,
 	usmb_owner_drain();
 	if (usmb_args("astype", args, n, kw, names, 2, 1, 1, v) < 0 || usmb_parse_dtype(v[0], "float64", &t) < 0)
 		return NULL;
-	if (v[1] && (copy = usmb_py.PyObject_IsTrue(v[1])) < 0) return NULL;
+	if (v[1] && (copy = PyObject_IsTrue(v[1])) < 0) return NULL;
 	if (!copy && t.code == a->dtype.code && t.bits == a->dtype.bits) return Py_NewRef(self);
 	return usmb_copy_as(a, t, NULL);
 }

@@ -60,16 +60,16 @@ static int own_type(PyObject *o, usmb_dl_dtype *t)
 {
 	char name[64];
 	PyObject *dtype = usmb_optional_attr(o, usmb_name.dtype);
-	if (!dtype) return usmb_py.PyErr_Occurred() ? -1 : 0;
+	if (!dtype) return PyErr_Occurred() ? -1 : 0;
 	int r = usmb_given(dtype);
 	if (r && usmb_parse_dtype(dtype, NULL, t) < 0) {
 		r = -1;
-		if (usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_TypeError)) {
-			usmb_py.PyErr_Clear();
-			PyObject *text = usmb_py.PyObject_Str(dtype);
-			const char *s = text ? usmb_py.PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+		if (PyErr_ExceptionMatches(PyExc_TypeError)) {
+			PyErr_Clear();
+			PyObject *text = PyObject_Str(dtype);
+			const char *s = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
 			if (s)
-				usmb_raise(usmb_py.PyExc_TypeError,
+				usmb_raise(PyExc_TypeError,
 				           "asarray: %s is a number of type \"%s\", which arrays here cannot have; "
 				           "convert it first with its method astype",
 				           usmb_type_name(o, name, sizeof name), s);
@@ -88,11 +88,11 @@ static int type_of(PyObject *o, survey *s, usmb_dl_dtype *t)
 	int kind = LEAF_NONE;
 	if (PyBool_Check(o))
 		kind = LEAF_BOOL;
-	else if (type == usmb_py.PyLong_Type)
+	else if (type == &PyLong_Type)
 		kind = LEAF_INT;
-	else if (type == usmb_py.PyFloat_Type)
+	else if (type == &PyFloat_Type)
 		kind = LEAF_FLOAT;
-	else if (type == usmb_py.PyComplex_Type)
+	else if (type == &PyComplex_Type)
 		kind = LEAF_COMPLEX;
 	if (kind != LEAF_NONE) {
 		*t = defaults[kind];
@@ -106,21 +106,21 @@ static int type_of(PyObject *o, survey *s, usmb_dl_dtype *t)
 	if (own < 0) return -1;
 	if (own) {
 		/* Other classes may say another one for each of their numbers. */
-		if (!(usmb_py.PyType_GetFlags(type) & Py_TPFLAGS_HEAPTYPE)) {
+		if (!(PyType_GetFlags(type) & Py_TPFLAGS_HEAPTYPE)) {
 			s->last = type;
 			s->last_type = *t;
 		}
 		return 0;
 	}
-	if (PyLong_Check(o) || usmb_py.PyIndex_Check(o))
+	if (PyLong_Check(o) || PyIndex_Check(o))
 		kind = LEAF_INT;
 	else if (PyComplex_Check(o))
 		kind = LEAF_COMPLEX;
-	else if (usmb_py.PyNumber_Check(o))
+	else if (PyNumber_Check(o))
 		kind = LEAF_FLOAT;
 	*t = defaults[kind];
 	if (kind != LEAF_NONE) return 0;
-	usmb_raise(usmb_py.PyExc_TypeError,
+	usmb_raise(PyExc_TypeError,
 	           "asarray takes objects with __sycl_usm_array_interface__, __dlpack__, a buffer or "
 	           "__arrow_c_array__, numbers, and "
 	           "nested sequences of numbers and arrays, not %s",
@@ -130,7 +130,7 @@ static int type_of(PyObject *o, survey *s, usmb_dl_dtype *t)
 
 static int uneven(int32_t depth)
 {
-	usmb_raise(usmb_py.PyExc_ValueError, "asarray: the sequences at depth %d differ in length or nesting", depth);
+	usmb_raise(PyExc_ValueError, "asarray: the sequences at depth %d differ in length or nesting", depth);
 	return -1;
 }
 
@@ -145,8 +145,7 @@ static int set_extent(survey *s, int32_t axis, int64_t n)
 static int set_ndim(survey *s, int32_t depth, int32_t ndim)
 {
 	if (ndim > USMB_DL_MAX_NDIM) {
-		usmb_raise(usmb_py.PyExc_ValueError, "asarray: %d dimensions, at most %d are possible", ndim,
-		           USMB_DL_MAX_NDIM);
+		usmb_raise(PyExc_ValueError, "asarray: %d dimensions, at most %d are possible", ndim, USMB_DL_MAX_NDIM);
 		return -1;
 	}
 	if (s->ndim < 0) s->ndim = ndim;
@@ -165,7 +164,7 @@ static int add_leaf(PyObject *o, int32_t depth, survey *s, usmb_dl_dtype t, int3
 	else if (!s->mixed && usmb_promote(s->type, t, &s->type) < 0)
 		s->mixed = 1;
 	s->typed = 1;
-	return usmb_py.PyList_Append(s->leaves, o);
+	return PyList_Append(s->leaves, o);
 }
 
 static int add_array(PyObject *a, int32_t depth, survey *s)
@@ -188,14 +187,14 @@ static int look_into(PyObject *o, int32_t depth, survey *s)
 {
 	if (depth == USMB_DL_MAX_NDIM || (s->ndim >= 0 && depth >= s->ndim)) {
 		if (depth < USMB_DL_MAX_NDIM) return uneven(depth);
-		usmb_raise(usmb_py.PyExc_ValueError, "asarray: sequences nested deeper than %d", USMB_DL_MAX_NDIM);
+		usmb_raise(PyExc_ValueError, "asarray: sequences nested deeper than %d", USMB_DL_MAX_NDIM);
 		return -1;
 	}
-	PyObject *fast = usmb_py.PySequence_Tuple(o);
+	PyObject *fast = PySequence_Tuple(o);
 	if (!fast) return -1;
-	Py_ssize_t n = usmb_py.PyTuple_Size(fast);
+	Py_ssize_t n = PyTuple_Size(fast);
 	int bad = set_extent(s, depth, n) < 0 || (n == 0 && set_ndim(s, depth, depth + 1) < 0);
-	for (Py_ssize_t i = 0; i < n && !bad; i++) bad = look(usmb_py.PyTuple_GetItem(fast, i), depth + 1, s);
+	for (Py_ssize_t i = 0; i < n && !bad; i++) bad = look(PyTuple_GetItem(fast, i), depth + 1, s);
 	Py_DECREF(fast);
 	return bad ? -1 : 0;
 }
@@ -205,19 +204,19 @@ static int look_into(PyObject *o, int32_t depth, survey *s)
 static int look_at_other(PyObject *o, int32_t depth, survey *s)
 {
 	usmb_dl_dtype t;
-	int sequence = usmb_py.PySequence_Check(o);
-	if (depth > 0 && (sequence || !usmb_py.PyNumber_Check(o))) {
+	int sequence = PySequence_Check(o);
+	if (depth > 0 && (sequence || !PyNumber_Check(o))) {
 		PyObject *a = usmb_take_memory(o);
 		if (a) {
 			int r = add_array(a, depth, s);
 			Py_DECREF(a);
 			return r;
 		}
-		int refused = usmb_py.PyErr_Occurred() && (usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_BufferError) ||
-		                                           usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_TypeError) ||
-		                                           usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_ValueError));
-		if (refused) usmb_py.PyErr_Clear();
-		if (usmb_py.PyErr_Occurred()) return -1;
+		int refused = PyErr_Occurred() &&
+		              (PyErr_ExceptionMatches(PyExc_BufferError) || PyErr_ExceptionMatches(PyExc_TypeError) ||
+		               PyErr_ExceptionMatches(PyExc_ValueError));
+		if (refused) PyErr_Clear();
+		if (PyErr_Occurred()) return -1;
 	}
 	if (sequence) return look_into(o, depth, s);
 	return type_of(o, s, &t) < 0 ? -1 : add_leaf(o, depth, s, t, 0, NULL);
@@ -266,26 +265,26 @@ static reading reading_for(usmb_dl_dtype t)
 static int read_long(PyObject *o, const reading *r, int64_t *out)
 {
 	int above = 0;
-	int64_t v = usmb_py.PyLong_AsLongLongAndOverflow(o, &above);
-	if (v == -1 && !above && usmb_py.PyErr_Occurred()) return -1;
+	int64_t v = PyLong_AsLongLongAndOverflow(o, &above);
+	if (v == -1 && !above && PyErr_Occurred()) return -1;
 	int fits = !above && (v < 0 ? v >= r->lo : (uint64_t)v <= r->hi);
 	if (above > 0 && r->hi > INT64_MAX) {
-		v = (int64_t)usmb_py.PyLong_AsUnsignedLongLong(o);
-		fits = !usmb_py.PyErr_Occurred();
-		usmb_py.PyErr_Clear();
+		v = (int64_t)PyLong_AsUnsignedLongLong(o);
+		fits = !PyErr_Occurred();
+		PyErr_Clear();
 	}
 	*out = v;
 	if (fits) return 0;
-	usmb_raise(usmb_py.PyExc_OverflowError, "a number is out of bounds for %s", r->name);
+	usmb_raise(PyExc_OverflowError, "a number is out of bounds for %s", r->name);
 	return -1;
 }
 
 /* read_int does so for any number. Its fraction is cut. */
 static int read_int(PyObject *number, const reading *r, int64_t *out)
 {
-	PyObject *o = PyLong_Check(number)            ? Py_NewRef(number)
-	              : usmb_py.PyIndex_Check(number) ? usmb_py.PyNumber_Index(number)
-	                                              : usmb_py.PyNumber_Long(number);
+	PyObject *o = PyLong_Check(number)    ? Py_NewRef(number)
+	              : PyIndex_Check(number) ? PyNumber_Index(number)
+	                                      : PyNumber_Long(number);
 	int got = o ? read_long(o, r, out) : -1;
 	Py_XDECREF(o);
 	return got;
@@ -295,12 +294,11 @@ static int read_complex(PyObject *number, char *dst)
 {
 	double d[2];
 	/* What is complex by its __complex__ alone, as NumPy's scalars, has parts only then. */
-	PyObject *o = PyComplex_Check(number)
-	                      ? Py_NewRef(number)
-	                      : usmb_py.PyObject_CallFunctionObjArgs((PyObject *)usmb_py.PyComplex_Type, number, NULL);
+	PyObject *o = PyComplex_Check(number) ? Py_NewRef(number)
+	                                      : PyObject_CallFunctionObjArgs((PyObject *)&PyComplex_Type, number, NULL);
 	if (!o) return -1;
-	d[0] = usmb_py.PyComplex_RealAsDouble(o);
-	d[1] = usmb_py.PyComplex_ImagAsDouble(o);
+	d[0] = PyComplex_RealAsDouble(o);
+	d[1] = PyComplex_ImagAsDouble(o);
 	Py_DECREF(o);
 	memcpy(dst, d, sizeof d);
 	return 0;
@@ -312,13 +310,13 @@ static int read_number(PyObject *o, const reading *r, char *dst)
 	int64_t i;
 	switch (r->as.code) {
 	case USMB_DL_BOOL:
-		i = usmb_py.PyObject_IsTrue(o);
+		i = PyObject_IsTrue(o);
 		*dst = i > 0;
 		return i < 0 ? -1 : 0;
 	case USMB_DL_FLOAT:
-		d = usmb_py.PyFloat_AsDouble(o);
+		d = PyFloat_AsDouble(o);
 		memcpy(dst, &d, sizeof d);
-		return d == -1.0 && usmb_py.PyErr_Occurred() ? -1 : 0;
+		return d == -1.0 && PyErr_Occurred() ? -1 : 0;
 	case USMB_DL_COMPLEX: return read_complex(o, dst);
 	default:
 		if (read_int(o, r, &i) < 0) return -1;
@@ -333,7 +331,7 @@ static int suits(int leaf, usmb_dl_dtype t)
 {
 	if (leaf != LEAF_COMPLEX || t.code == USMB_DL_BOOL || t.code == USMB_DL_COMPLEX) return 1;
 	const char *name = usmb_dl_dtype_name(t);
-	usmb_raise(usmb_py.PyExc_TypeError, "asarray: complex numbers do not fit %s; take their .real first",
+	usmb_raise(PyExc_TypeError, "asarray: complex numbers do not fit %s; take their .real first",
 	           name ? name : "the element type");
 	return 0;
 }
@@ -344,7 +342,7 @@ static PyObject *scratch(int32_t ndim, const int64_t *shape, usmb_dl_dtype t)
 	int64_t bytes = usmb_dense_bytes(ndim, shape, t);
 	if (bytes < 0) return NULL;
 	void *block = malloc(bytes > 0 ? (size_t)bytes : 1);
-	if (!block) return usmb_py.PyErr_NoMemory();
+	if (!block) return PyErr_NoMemory();
 	usmb_cell *cell = usmb_cell_of_block(block, (uint64_t)bytes);
 	if (cell) return usmb_array_dense(cell, ndim, shape, t, 0, 0);
 	free(block);
@@ -355,7 +353,7 @@ static PyObject *scratch(int32_t ndim, const int64_t *shape, usmb_dl_dtype t)
 static int read_all(PyObject *leaves, Py_ssize_t begin, Py_ssize_t end, const reading *r, char *dst)
 {
 	for (Py_ssize_t i = begin; i < end; i++) {
-		if (read_number(usmb_py.PyTuple_GetItem(leaves, i), r, dst) < 0) return -1;
+		if (read_number(PyTuple_GetItem(leaves, i), r, dst) < 0) return -1;
 		dst += r->as.bits / 8;
 	}
 	return 0;
@@ -371,7 +369,7 @@ static PyObject *of_numbers(const survey *s, PyObject *leaves, usmb_dl_dtype t, 
 	PyObject *a =
 	        there ? usmb_new_array(w, s->ndim, s->shape, t, 0, USMB_WRITTEN) : scratch(s->ndim, s->shape, r.as);
 	PyObject *out = NULL;
-	if (a && read_all(leaves, 0, usmb_py.PyTuple_Size(leaves), &r, ((usmb_array *)a)->first) == 0)
+	if (a && read_all(leaves, 0, PyTuple_Size(leaves), &r, ((usmb_array *)a)->first) == 0)
 		out = there || !w ? Py_NewRef(a) : usmb_copy_as((usmb_array *)a, t, w);
 	Py_XDECREF(a);
 	return out;
@@ -381,13 +379,13 @@ static PyObject *of_numbers(const survey *s, PyObject *leaves, usmb_dl_dtype t, 
    an array, or all numbers up to the next array, in one axis. */
 static usmb_array *next_part(PyObject *leaves, Py_ssize_t *at, const reading *r)
 {
-	PyObject *first = usmb_py.PyTuple_GetItem(leaves, *at);
-	Py_ssize_t end = *at + 1, n = usmb_py.PyTuple_Size(leaves);
+	PyObject *first = PyTuple_GetItem(leaves, *at);
+	Py_ssize_t end = *at + 1, n = PyTuple_Size(leaves);
 	if (usmb_is_array(first)) {
 		*at = end;
 		return (usmb_array *)Py_NewRef(first);
 	}
-	while (end < n && !usmb_is_array(usmb_py.PyTuple_GetItem(leaves, end))) end++;
+	while (end < n && !usmb_is_array(PyTuple_GetItem(leaves, end))) end++;
 	int64_t count = end - *at;
 	PyObject *a = scratch(1, &count, r->as);
 	if (a && read_all(leaves, *at, end, r, ((usmb_array *)a)->first) < 0) Py_CLEAR(a);
@@ -400,8 +398,8 @@ static void choose_place(PyObject *leaves, usmb_where *w)
 {
 	memset(w, 0, sizeof *w);
 	w->host = 1;
-	for (Py_ssize_t i = 0; i < usmb_py.PyTuple_Size(leaves); i++) {
-		PyObject *o = usmb_py.PyTuple_GetItem(leaves, i);
+	for (Py_ssize_t i = 0; i < PyTuple_Size(leaves); i++) {
+		PyObject *o = PyTuple_GetItem(leaves, i);
 		if (!usmb_is_array(o) || !usmb_array_place((usmb_array *)o)) continue;
 		usmb_copy_beside((usmb_array *)o, w);
 		return;
@@ -421,7 +419,7 @@ static PyObject *of_arrays(const survey *s, PyObject *leaves, usmb_dl_dtype t, c
 	}
 	usmb_array *a = (usmb_array *)usmb_new_array(w, s->ndim, s->shape, t, 0, USMB_WRITTEN);
 	if (!a) return NULL;
-	Py_ssize_t at = 0, n = usmb_py.PyTuple_Size(leaves);
+	Py_ssize_t at = 0, n = PyTuple_Size(leaves);
 	int bad = 0;
 	part.offset = 0;
 	while (at < n && a->nelem > 0 && !bad) {
@@ -448,8 +446,8 @@ static PyObject *leaves_of(PyObject *o, survey *s)
 	memset(s, 0, sizeof *s);
 	s->ndim = -1;
 	for (int i = 0; i < USMB_DL_MAX_NDIM; i++) s->shape[i] = -1;
-	s->leaves = usmb_py.PyList_New(0);
-	PyObject *leaves = s->leaves && look(o, 0, s) == 0 ? usmb_py.PyList_AsTuple(s->leaves) : NULL;
+	s->leaves = PyList_New(0);
+	PyObject *leaves = s->leaves && look(o, 0, s) == 0 ? PyList_AsTuple(s->leaves) : NULL;
 	Py_CLEAR(s->leaves);
 	return leaves;
 }
@@ -459,7 +457,7 @@ static int common_type(const survey *s, usmb_dl_dtype *t)
 {
 	*t = s->typed ? s->type : defaults[LEAF_NONE];
 	if (!s->mixed) return 0;
-	usmb_raise(usmb_py.PyExc_TypeError,
+	usmb_raise(PyExc_TypeError,
 	           "asarray: no element type is known to hold all of the sequence's; say which with dtype=");
 	return -1;
 }
@@ -467,8 +465,8 @@ static int common_type(const survey *s, usmb_dl_dtype *t)
 /* Whether all leaves are Python's own integers, which can be read twice. */
 static int only_ints(PyObject *leaves)
 {
-	for (Py_ssize_t i = usmb_py.PyTuple_Size(leaves); i-- > 0;)
-		if (!PyLong_CheckExact(usmb_py.PyTuple_GetItem(leaves, i))) return 0;
+	for (Py_ssize_t i = PyTuple_Size(leaves); i-- > 0;)
+		if (!PyLong_CheckExact(PyTuple_GetItem(leaves, i))) return 0;
 	return 1;
 }
 
@@ -486,8 +484,8 @@ PyObject *usmb_from_sequence(PyObject *o, const usmb_dl_dtype *dtype, const usmb
 		r = s.arrays ? of_arrays(&s, leaves, t, w) : of_numbers(&s, leaves, t, w ? w : &host);
 	/* Beyond int64 there is uint64, as in NumPy. */
 	if (!r && ok && !dtype && !s.arrays && s.leaf == LEAF_INT && t.code == USMB_DL_INT &&
-	    usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_OverflowError) && only_ints(leaves)) {
-		usmb_py.PyErr_Clear();
+	    PyErr_ExceptionMatches(PyExc_OverflowError) && only_ints(leaves)) {
+		PyErr_Clear();
 		r = of_numbers(&s, leaves, (usmb_dl_dtype){USMB_DL_UINT, 64, 1}, w ? w : &host);
 	}
 	Py_DECREF(leaves);

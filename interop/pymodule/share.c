@@ -17,10 +17,10 @@ static int parse_time(PyObject *o, int64_t *ns)
 {
 	*ns = -1;
 	if (!usmb_given(o)) return 0;
-	double seconds = usmb_py.PyFloat_AsDouble(o);
-	if (seconds == -1 && usmb_py.PyErr_Occurred()) return -1;
+	double seconds = PyFloat_AsDouble(o);
+	if (seconds == -1 && PyErr_Occurred()) return -1;
 	if (isnan(seconds) || seconds < 0) {
-		usmb_raise(usmb_py.PyExc_ValueError, "timeout is seconds, 0 or more, or None to wait for ever");
+		usmb_raise(PyExc_ValueError, "timeout is seconds, 0 or more, or None to wait for ever");
 		return -1;
 	}
 	if (seconds < 9e9) *ns = (int64_t)(seconds * 1e9);
@@ -31,11 +31,10 @@ static int parse_text(PyObject *o, const char *what, char **s, Py_ssize_t *n)
 {
 	char type[64];
 	if (!PyUnicode_Check(o)) {
-		usmb_raise(usmb_py.PyExc_TypeError, "%s must be a str, not %s", what,
-		           usmb_type_name(o, type, sizeof type));
+		usmb_raise(PyExc_TypeError, "%s must be a str, not %s", what, usmb_type_name(o, type, sizeof type));
 		return -1;
 	}
-	*s = (char *)usmb_py.PyUnicode_AsUTF8AndSize(o, n);
+	*s = (char *)PyUnicode_AsUTF8AndSize(o, n);
 	return *s ? 0 : -1;
 }
 
@@ -46,8 +45,7 @@ static usmb_array *parse_array(PyObject *o)
 		usmb_array *a = (usmb_array *)o;
 		return usmb_array_alive(a) && usmb_array_begin(a) == 0 ? a : NULL;
 	}
-	usmb_raise(usmb_py.PyExc_TypeError, "a usmbridge.Array can be shared, not %s",
-	           usmb_type_name(o, type, sizeof type));
+	usmb_raise(PyExc_TypeError, "a usmbridge.Array can be shared, not %s", usmb_type_name(o, type, sizeof type));
 	return NULL;
 }
 
@@ -60,9 +58,9 @@ static int enter(PyObject *time, int64_t *ns)
 }
 
 #define GO(call) \
-	PyThreadState *saved = usmb_py.PyEval_SaveThread(); \
+	PyThreadState *saved = PyEval_SaveThread(); \
 	int r = call; \
-	usmb_py.PyEval_RestoreThread(saved); \
+	PyEval_RestoreThread(saved); \
 	if (r < 0) usmb_raise_go(&err)
 
 /* ---- arrays ------------------------------------------------------------------------ */
@@ -91,20 +89,18 @@ PyObject *usmb_py_share_export(PyObject *m, PyObject *args)
 	usmb_goerr err;
 	char *handle = NULL;
 	(void)m;
-	if (!usmb_py.PyArg_ParseTuple(args, "OO|O:_share_export", &o, &time, &made)) return NULL;
+	if (!PyArg_ParseTuple(args, "OO|O:_share_export", &o, &time, &made)) return NULL;
 	usmb_owner_drain();
 	if (usmb_is_array(o) && usmb_py_in_child() && !(((usmb_array *)o)->flags & USMB_ARR_INTERPROCESS))
-		USMB_PY_RETURN_NONE; /* by value, which needs no Go */
+		Py_RETURN_NONE; /* by value, which needs no Go */
 	if (enter(time, &ns) < 0) return NULL;
 	usmb_array *a = parse_array(o);
 	if (!a) return NULL;
 	/* Of what others do on queues of theirs Go knows nothing. */
 	if (usmb_array_wait(a) == 0) {
 		GO(usmb_go_share_export(a, ns, &handle, &n, &err));
-		if (r == 0)
-			out = handle ? usmb_py.PyBytes_FromStringAndSize(handle, (Py_ssize_t)n)
-			             : Py_NewRef(usmb_py.Py_None);
-		if (out && handle && made && usmb_py.PyList_Append(made, out) < 0) {
+		if (r == 0) out = handle ? PyBytes_FromStringAndSize(handle, (Py_ssize_t)n) : Py_NewRef(Py_None);
+		if (out && handle && made && PyList_Append(made, out) < 0) {
 			Py_DECREF(out);
 			out = NULL;
 		}
@@ -119,22 +115,22 @@ PyObject *usmb_py_share_export(PyObject *m, PyObject *args)
 PyObject *usmb_py_share_revoke(PyObject *m, PyObject *handles)
 {
 	char *handle;
-	Py_ssize_t n, all = PyList_Check(handles) ? usmb_py.PyList_Size(handles) : 1;
+	Py_ssize_t n, all = PyList_Check(handles) ? PyList_Size(handles) : 1;
 	(void)m;
 	if (enter(NULL, NULL) < 0) return NULL;
 	for (Py_ssize_t i = 0; i < all; i++) {
-		PyObject *bytes = PyList_Check(handles) ? usmb_py.PyList_GetItem(handles, i) : handles;
+		PyObject *bytes = PyList_Check(handles) ? PyList_GetItem(handles, i) : handles;
 		if (!bytes) return NULL;
 		if (!PyBytes_Check(bytes))
-			return usmb_raise(usmb_py.PyExc_TypeError, "_share_revoke takes the bytes of handles");
-		if (usmb_py.PyBytes_AsStringAndSize(bytes, &handle, &n) < 0) return NULL;
+			return usmb_raise(PyExc_TypeError, "_share_revoke takes the bytes of handles");
+		if (PyBytes_AsStringAndSize(bytes, &handle, &n) < 0) return NULL;
 		Py_INCREF(bytes); /* the list is anybody's while others run */
-		PyThreadState *saved = usmb_py.PyEval_SaveThread();
+		PyThreadState *saved = PyEval_SaveThread();
 		usmb_go_share_revoke(handle, n);
-		usmb_py.PyEval_RestoreThread(saved);
+		PyEval_RestoreThread(saved);
 		Py_DECREF(bytes);
 	}
-	USMB_PY_RETURN_NONE;
+	Py_RETURN_NONE;
 }
 
 PyObject *usmb_py_share_open(PyObject *m, PyObject *args)
@@ -147,12 +143,11 @@ PyObject *usmb_py_share_open(PyObject *m, PyObject *args)
 	usmb_handover h;
 	usmb_goerr err;
 	(void)m;
-	if (!usmb_py.PyArg_ParseTuple(args, "OpO:_share_open", &bytes, &usm, &time)) return NULL;
+	if (!PyArg_ParseTuple(args, "OpO:_share_open", &bytes, &usm, &time)) return NULL;
 	if (usmb_py_in_child()) return usmb_array_unreachable();
 	if (enter(time, &ns) < 0) return NULL;
-	if (!PyBytes_Check(bytes))
-		return usmb_raise(usmb_py.PyExc_TypeError, "_share_open takes the bytes of a handle");
-	if (usmb_py.PyBytes_AsStringAndSize(bytes, &handle, &n) < 0) return NULL;
+	if (!PyBytes_Check(bytes)) return usmb_raise(PyExc_TypeError, "_share_open takes the bytes of a handle");
+	if (PyBytes_AsStringAndSize(bytes, &handle, &n) < 0) return NULL;
 	GO(usmb_go_share_open(handle, n, usm, ns, &h, &err));
 	return r < 0 ? NULL : received(&h);
 }
@@ -166,7 +161,7 @@ PyObject *usmb_py_share_attach(PyObject *m, PyObject *args)
 	usmb_handover h;
 	usmb_goerr err;
 	(void)m;
-	if (!usmb_py.PyArg_ParseTuple(args, "OOO:_share_attach", &at, &what, &time) || enter(time, &ns) < 0 ||
+	if (!PyArg_ParseTuple(args, "OOO:_share_attach", &at, &what, &time) || enter(time, &ns) < 0 ||
 	    parse_text(at, "path", &address, &naddress) < 0 || parse_text(what, "name", &name, &nname) < 0)
 		return NULL;
 	GO(usmb_go_share_attach(address, naddress, name, nname, ns, &h, &err));
@@ -183,18 +178,18 @@ PyObject *usmb_py_share_names(PyObject *m, PyObject *args)
 	int64_t ns, n = 0;
 	usmb_goerr err;
 	(void)m;
-	if (!usmb_py.PyArg_ParseTuple(args, "OO:_share_names", &at, &time) || enter(time, &ns) < 0 ||
+	if (!PyArg_ParseTuple(args, "OO:_share_names", &at, &time) || enter(time, &ns) < 0 ||
 	    parse_text(at, "path", &address, &naddress) < 0)
 		return NULL;
 	GO(usmb_go_share_names(address, naddress, ns, &names, &n, &err));
-	list = r < 0 ? NULL : usmb_py.PyList_New(0);
+	list = r < 0 ? NULL : PyList_New(0);
 	const char *p = names;
 	for (int64_t i = 0; i < n && list; i++) { /* a length in 8 bytes, and the name */
 		uint64_t length;
 		memcpy(&length, p, sizeof length);
-		PyObject *s = usmb_py.PyUnicode_DecodeUTF8(p + sizeof length, (Py_ssize_t)length, "surrogateescape");
+		PyObject *s = PyUnicode_DecodeUTF8(p + sizeof length, (Py_ssize_t)length, "surrogateescape");
 		p += sizeof length + length;
-		if (!s || usmb_py.PyList_Append(list, s) < 0) Py_CLEAR(list);
+		if (!s || PyList_Append(list, s) < 0) Py_CLEAR(list);
 		Py_XDECREF(s);
 	}
 	free(names);
@@ -210,14 +205,14 @@ PyObject *usmb_py_share_listen(PyObject *m, PyObject *args)
 	uint64_t number = 0;
 	usmb_goerr err;
 	(void)m;
-	if (!usmb_py.PyArg_ParseTuple(args, "OO:_share_listen", &at, &time) || enter(time, &ns) < 0 ||
+	if (!PyArg_ParseTuple(args, "OO:_share_listen", &at, &time) || enter(time, &ns) < 0 ||
 	    parse_text(at, "path", &address, &naddress) < 0)
 		return NULL;
 	GO(usmb_go_share_listen(address, naddress, ns, &number, &where, &n, &err));
 	if (r < 0) return NULL;
-	PyObject *s = usmb_py.PyUnicode_DecodeUTF8(where, (Py_ssize_t)n, "surrogateescape");
+	PyObject *s = PyUnicode_DecodeUTF8(where, (Py_ssize_t)n, "surrogateescape");
 	free(where);
-	PyObject *out = s ? usmb_py.Py_BuildValue("(KO)", (unsigned long long)number, s) : NULL;
+	PyObject *out = s ? Py_BuildValue("(KO)", (unsigned long long)number, s) : NULL;
 	Py_XDECREF(s);
 	return out;
 }
@@ -231,7 +226,7 @@ PyObject *usmb_py_share_publish(PyObject *m, PyObject *args)
 	int64_t ns;
 	usmb_goerr err;
 	(void)m;
-	if (!usmb_py.PyArg_ParseTuple(args, "KOOO:_share_publish", &number, &what, &o, &time) || enter(time, &ns) < 0 ||
+	if (!PyArg_ParseTuple(args, "KOOO:_share_publish", &number, &what, &o, &time) || enter(time, &ns) < 0 ||
 	    parse_text(what, "a name", &name, &n) < 0)
 		return NULL;
 	usmb_array *a = parse_array(o);
@@ -243,7 +238,7 @@ PyObject *usmb_py_share_publish(PyObject *m, PyObject *args)
 	}
 	usmb_array_let(a);
 	if (!done) return NULL;
-	USMB_PY_RETURN_NONE;
+	Py_RETURN_NONE;
 }
 
 PyObject *usmb_py_share_withdraw(PyObject *m, PyObject *args)
@@ -254,12 +249,12 @@ PyObject *usmb_py_share_withdraw(PyObject *m, PyObject *args)
 	Py_ssize_t n;
 	usmb_goerr err;
 	(void)m;
-	if (!usmb_py.PyArg_ParseTuple(args, "KO:_share_withdraw", &number, &what) || enter(NULL, NULL) < 0 ||
+	if (!PyArg_ParseTuple(args, "KO:_share_withdraw", &number, &what) || enter(NULL, NULL) < 0 ||
 	    parse_text(what, "a name", &name, &n) < 0)
 		return NULL;
 	GO(usmb_go_share_withdraw(number, name, n, &err));
 	if (r < 0) return NULL;
-	USMB_PY_RETURN_NONE;
+	Py_RETURN_NONE;
 }
 
 PyObject *usmb_py_share_close(PyObject *m, PyObject *args)
@@ -267,10 +262,10 @@ PyObject *usmb_py_share_close(PyObject *m, PyObject *args)
 	unsigned long long number;
 	usmb_goerr err;
 	(void)m;
-	if (!usmb_py.PyArg_ParseTuple(args, "K:_share_close", &number) || enter(NULL, NULL) < 0) return NULL;
+	if (!PyArg_ParseTuple(args, "K:_share_close", &number) || enter(NULL, NULL) < 0) return NULL;
 	GO(usmb_go_share_close(number, &err));
 	if (r < 0) return NULL;
-	USMB_PY_RETURN_NONE;
+	Py_RETURN_NONE;
 }
 
 PyObject *usmb_py_share_end_with(PyObject *m, PyObject *args)
@@ -281,13 +276,12 @@ PyObject *usmb_py_share_end_with(PyObject *m, PyObject *args)
 	Py_ssize_t n;
 	usmb_goerr err;
 	(void)m;
-	if (!usmb_py.PyArg_ParseTuple(args, "LO:_share_end_with", &pid, &bytes) || enter(NULL, NULL) < 0) return NULL;
-	if (!PyBytes_Check(bytes))
-		return usmb_raise(usmb_py.PyExc_TypeError, "_share_end_with takes the bytes of handles");
-	if (usmb_py.PyBytes_AsStringAndSize(bytes, &handles, &n) < 0) return NULL;
+	if (!PyArg_ParseTuple(args, "LO:_share_end_with", &pid, &bytes) || enter(NULL, NULL) < 0) return NULL;
+	if (!PyBytes_Check(bytes)) return usmb_raise(PyExc_TypeError, "_share_end_with takes the bytes of handles");
+	if (PyBytes_AsStringAndSize(bytes, &handles, &n) < 0) return NULL;
 	GO(usmb_go_share_end_with(pid, handles, n, &err));
 	if (r < 0) return NULL;
-	USMB_PY_RETURN_NONE;
+	Py_RETURN_NONE;
 }
 
 PyObject *usmb_py_share_stats(PyObject *m, PyObject *unused)
@@ -298,13 +292,13 @@ PyObject *usmb_py_share_stats(PyObject *m, PyObject *unused)
 	(void)m;
 	(void)unused;
 	if (enter(NULL, NULL) < 0) return NULL;
-	PyThreadState *saved = usmb_py.PyEval_SaveThread();
+	PyThreadState *saved = PyEval_SaveThread();
 	usmb_go_share_stats(v);
-	usmb_py.PyEval_RestoreThread(saved);
-	PyObject *dict = usmb_py.PyDict_New();
+	PyEval_RestoreThread(saved);
+	PyObject *dict = PyDict_New();
 	for (int i = 0; i < USMB_SHARE_STATS && dict; i++) {
-		PyObject *n = usmb_py.PyLong_FromLongLong(v[i]);
-		if (!n || usmb_py.PyDict_SetItemString(dict, names[i], n) < 0) Py_CLEAR(dict);
+		PyObject *n = PyLong_FromLongLong(v[i]);
+		if (!n || PyDict_SetItemString(dict, names[i], n) < 0) Py_CLEAR(dict);
 		Py_XDECREF(n);
 	}
 	return dict;

@@ -21,11 +21,11 @@ void *usmb_pending_copy(usmb_cell *cell)
 		/* No memory for a reference: the last resort is to wait here, while nobody may
 		   exchange the event, which only the cell holds. The GIL comes back after that
 		   is over, since who has it may wait for it. */
-		if (usmb_py_holds_gil()) saved = usmb_py.PyEval_SaveThread();
+		if (usmb_py_holds_gil()) saved = PyEval_SaveThread();
 		usmb_sycl_wait_event(event);
 	}
 	usmb_cell_let_pending(cell);
-	if (saved) usmb_py.PyEval_RestoreThread(saved);
+	if (saved) PyEval_RestoreThread(saved);
 	return copy;
 }
 
@@ -79,7 +79,7 @@ static void end_buffer(usmb_cell *cell)
 	cell->ctx = NULL;
 	release_facts(cell);
 	if (!usmb_py_alive()) return;
-	usmb_py.PyBuffer_Release(view);
+	PyBuffer_Release(view);
 	free(view);
 }
 
@@ -135,12 +135,12 @@ static void finish_gil(usmb_cell *cell)
 	/* An array may go while an exception passes (a list half built): what the owner's
 	   end runs must neither see nor lose it. */
 	PyObject *type = NULL, *value, *trace;
-	int passing = usmb_py.PyErr_Occurred() != NULL;
-	if (__builtin_expect(passing, 0)) usmb_py.PyErr_Fetch(&type, &value, &trace);
+	int passing = PyErr_Occurred() != NULL;
+	if (__builtin_expect(passing, 0)) PyErr_Fetch(&type, &value, &trace);
 	nested++;
 	cell->at_zero(cell);
 	nested--;
-	if (__builtin_expect(passing, 0)) usmb_py.PyErr_Restore(type, value, trace);
+	if (__builtin_expect(passing, 0)) PyErr_Restore(type, value, trace);
 	/* Only now: the owner's end may have filled the stash. */
 	if (stashed == STASH) {
 		usmb_cell_recycle(cell);
@@ -175,7 +175,7 @@ static usmb_cell *new_cell(void *ctx, void (*end)(usmb_cell *), void *data, uint
 {
 	usmb_cell *cell = take_cell();
 	if (!cell) {
-		usmb_raise(usmb_py.PyExc_MemoryError, "no memory for another owner cell: too many arrays are alive");
+		usmb_raise(PyExc_MemoryError, "no memory for another owner cell: too many arrays are alive");
 		return NULL;
 	}
 	usmb_cell_set_root(cell, NULL);
@@ -284,21 +284,21 @@ void usmb_owner_drain_slow(void)
 {
 	PyObject *type, *value, *trace;
 	if (nested >= DEEP) return;
-	usmb_py.PyErr_Fetch(&type, &value, &trace);
+	PyErr_Fetch(&type, &value, &trace);
 	nested++;
 	/* What lies deeper comes on the list meanwhile; the outermost drain takes it all. */
 	do usmb_list_run(usmb_pylist, NULL);
 	while (nested == 1 && !usmb_list_empty(usmb_pylist));
 	nested--;
-	usmb_py.PyErr_Restore(type, value, trace);
+	PyErr_Restore(type, value, trace);
 }
 
 /* For the list's own goroutine: takes the GIL. 0 when Python is gone. */
 int usmb_owner_drain_locked(void)
 {
 	if (!usmb_py_alive()) return 0;
-	PyGILState_STATE state = usmb_py.PyGILState_Ensure();
+	PyGILState_STATE state = PyGILState_Ensure();
 	usmb_owner_drain();
-	usmb_py.PyGILState_Release(state);
+	PyGILState_Release(state);
 	return 1;
 }

@@ -24,8 +24,8 @@ PyObject *usmb_suai_one;
 
 int usmb_suai_register(void)
 {
-	zero = usmb_py.PyLong_FromLong(0);
-	usmb_suai_one = usmb_py.PyLong_FromLong(1);
+	zero = PyLong_FromLong(0);
+	usmb_suai_one = PyLong_FromLong(1);
 	return zero && usmb_suai_one ? 0 : -1;
 }
 
@@ -45,14 +45,13 @@ void usmb_suai_clear(void)
 
 static PyObject *no_attribute(const char *why, const char *what)
 {
-	return usmb_raise(usmb_py.PyExc_AttributeError, "this Array has no __sycl_usm_array_interface__: %s%s", why,
-	                  what);
+	return usmb_raise(PyExc_AttributeError, "this Array has no __sycl_usm_array_interface__: %s%s", why, what);
 }
 
 static PyObject *list_of(PyObject *field)
 {
-	PyObject *list = usmb_py.PyList_New(1);
-	if (list) usmb_py.PyList_SetItem(list, 0, Py_NewRef(field));
+	PyObject *list = PyList_New(1);
+	if (list) PyList_SetItem(list, 0, Py_NewRef(field));
 	return list;
 }
 
@@ -60,12 +59,11 @@ static PyObject *list_of(PyObject *field)
    is not given out again. Returns the pattern's dictionary, a new reference. */
 static PyObject *clean_dict(pattern *p)
 {
-	if (usmb_py.PyList_Size(p->descr) == 1 && usmb_py.PyList_GetItem(p->descr, 0) == p->field)
-		return Py_NewRef(p->dict);
+	if (PyList_Size(p->descr) == 1 && PyList_GetItem(p->descr, 0) == p->field) return Py_NewRef(p->dict);
 	/* A new list may set off the collector, and that code which asks for other
 	   dictionaries, until this pattern is another one. */
 	PyObject *dict = Py_NewRef(p->dict), *field = Py_NewRef(p->field), *list = list_of(field), *old = NULL;
-	int r = list ? usmb_py.PyDict_SetItem(dict, usmb_name.typedescr, list) : -1;
+	int r = list ? PyDict_SetItem(dict, usmb_name.typedescr, list) : -1;
 	if (r == 0 && p->dict == dict) {
 		old = p->descr;
 		p->descr = Py_NewRef(list);
@@ -80,20 +78,20 @@ static PyObject *clean_dict(pattern *p)
 static int fill_pattern(pattern *p, usmb_array *a)
 {
 	const char *typestr = usmb_dl_dtype_typestr(a->dtype);
-	PyObject *text = usmb_py.PyUnicode_InternFromString(typestr);
-	PyObject *empty = usmb_py.PyUnicode_InternFromString("");
-	PyObject *dict = usmb_py.PyDict_New();
-	PyObject *field = text && empty ? usmb_py.PyTuple_Pack(2, empty, text) : NULL;
+	PyObject *text = PyUnicode_InternFromString(typestr);
+	PyObject *empty = PyUnicode_InternFromString("");
+	PyObject *dict = PyDict_New();
+	PyObject *field = text && empty ? PyTuple_Pack(2, empty, text) : NULL;
 	PyObject *descr = field ? list_of(field) : NULL;
-	PyObject *none = usmb_py.Py_None;
-	int ok = dict && descr && usmb_py.PyDict_SetItem(dict, usmb_name.shape, none) == 0 &&
-	         usmb_py.PyDict_SetItem(dict, usmb_name.typestr, text) == 0 &&
-	         usmb_py.PyDict_SetItem(dict, usmb_name.typedescr, descr) == 0 &&
-	         usmb_py.PyDict_SetItem(dict, usmb_name.data, none) == 0 &&
-	         usmb_py.PyDict_SetItem(dict, usmb_name.strides, none) == 0 &&
-	         usmb_py.PyDict_SetItem(dict, usmb_name.offset, zero) == 0 &&
-	         usmb_py.PyDict_SetItem(dict, usmb_name.version, usmb_suai_one) == 0 &&
-	         usmb_py.PyDict_SetItem(dict, usmb_name.syclobj, none) == 0;
+	PyObject *none = Py_None;
+	int ok = dict && descr && PyDict_SetItem(dict, usmb_name.shape, none) == 0 &&
+	         PyDict_SetItem(dict, usmb_name.typestr, text) == 0 &&
+	         PyDict_SetItem(dict, usmb_name.typedescr, descr) == 0 &&
+	         PyDict_SetItem(dict, usmb_name.data, none) == 0 &&
+	         PyDict_SetItem(dict, usmb_name.strides, none) == 0 &&
+	         PyDict_SetItem(dict, usmb_name.offset, zero) == 0 &&
+	         PyDict_SetItem(dict, usmb_name.version, usmb_suai_one) == 0 &&
+	         PyDict_SetItem(dict, usmb_name.syclobj, none) == 0;
 	Py_XDECREF(text);
 	Py_XDECREF(empty);
 	if (!ok) {
@@ -124,23 +122,23 @@ static pattern *pattern_for(usmb_array *a)
 static int put(PyObject *dict, PyObject *key, PyObject *value)
 {
 	if (!value) return -1;
-	int r = usmb_py.PyDict_SetItem(dict, key, value);
+	int r = PyDict_SetItem(dict, key, value);
 	Py_DECREF(value);
 	return r;
 }
 
 static PyObject *data_pair(usmb_array *a)
 {
-	PyObject *pair = usmb_py.PyTuple_New(2);
-	PyObject *address = usmb_py.PyLong_FromVoidPtr(a->first);
+	PyObject *pair = PyTuple_New(2);
+	PyObject *address = PyLong_FromVoidPtr(a->first);
 	if (!pair || !address) {
 		Py_XDECREF(pair);
 		Py_XDECREF(address);
 		return NULL;
 	}
-	usmb_py.PyTuple_SetItem(pair, 0, address);
+	PyTuple_SetItem(pair, 0, address);
 	/* True means read-only: the specification's meaning. */
-	usmb_py.PyTuple_SetItem(pair, 1, Py_NewRef(a->flags & USMB_ARR_READONLY ? usmb_py.Py_True : usmb_py.Py_False));
+	PyTuple_SetItem(pair, 1, Py_NewRef(a->flags & USMB_ARR_READONLY ? Py_True : Py_False));
 	return pair;
 }
 
@@ -165,7 +163,7 @@ PyObject *usmb_array_suai(PyObject *self, void *closure)
 	usmb_array_note_async(a);
 	pattern *p = pattern_for(a);
 	PyObject *clean = p ? clean_dict(p) : NULL;
-	PyObject *dict = clean ? usmb_py.PyDict_Copy(clean) : NULL;
+	PyObject *dict = clean ? PyDict_Copy(clean) : NULL;
 	Py_XDECREF(clean);
 	if (!dict) return NULL;
 	PyObject *queue = a->queue ? Py_NewRef(a->queue) : usmb_public_queue(usmb_array_place(a));

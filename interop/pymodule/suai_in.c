@@ -29,17 +29,17 @@ typedef struct {
 static PyObject *item(PyObject *dict, PyObject *key, parsed *p, int *bad)
 {
 	if (*bad) return NULL; /* an error is on its way: a look-up may run code, which must not meet it */
-	PyObject *v = usmb_py.PyDict_GetItemWithError(dict, key);
+	PyObject *v = PyDict_GetItemWithError(dict, key);
 	if (v) {
 		Py_INCREF(v); /* the dictionary may lose it: a new tuple may set off the collector, and that code */
 		if (PyList_Check(v)) {
 			PyObject *list = v;
-			v = usmb_py.PyList_AsTuple(list);
+			v = PyList_AsTuple(list);
 			Py_DECREF(list);
 		}
 		if (v) p->held[p->nheld++] = v;
 	}
-	if (!v && usmb_py.PyErr_Occurred()) *bad = 1;
+	if (!v && PyErr_Occurred()) *bad = 1;
 	return v;
 }
 
@@ -58,17 +58,17 @@ static int parse_version(PyObject *dict, parsed *p)
 	int bad = 0;
 	PyObject *v = item(dict, usmb_name.version, p, &bad);
 	if (bad) return -1;
-	if (!v) return malformed(usmb_py.PyExc_ValueError, "version", "is required and must be 1", NULL);
+	if (!v) return malformed(PyExc_ValueError, "version", "is required and must be 1", NULL);
 	if (v == usmb_suai_one) return 0;
-	if (!PyLong_Check(v)) return malformed(usmb_py.PyExc_TypeError, "version", "must be the integer 1", v);
+	if (!PyLong_Check(v)) return malformed(PyExc_TypeError, "version", "must be the integer 1", v);
 	int overflow;
-	long long n = usmb_py.PyLong_AsLongLongAndOverflow(v, &overflow);
+	long long n = PyLong_AsLongLongAndOverflow(v, &overflow);
 	if (n == 1 && !overflow) return 0;
 	if (overflow)
-		usmb_raise(usmb_py.PyExc_ValueError, WHERE "'version' must be 1, the only one there is, found an "
-		                                           "integer of more than 64 bits");
+		usmb_raise(PyExc_ValueError, WHERE "'version' must be 1, the only one there is, found an "
+		                                   "integer of more than 64 bits");
 	else
-		usmb_raise(usmb_py.PyExc_ValueError, WHERE "'version' must be 1, the only one there is, found %lld", n);
+		usmb_raise(PyExc_ValueError, WHERE "'version' must be 1, the only one there is, found %lld", n);
 	return -1;
 }
 
@@ -76,15 +76,15 @@ static int parse_version(PyObject *dict, parsed *p)
 static int parse_int(PyObject *o, const char *key, int64_t *out)
 {
 	if (PyLong_CheckExact(o)) {
-		*out = usmb_py.PyLong_AsLongLong(o);
-		return *out == -1 && usmb_py.PyErr_Occurred() ? -1 : 0;
+		*out = PyLong_AsLongLong(o);
+		return *out == -1 && PyErr_Occurred() ? -1 : 0;
 	}
-	if (!usmb_py.PyIndex_Check(o)) return malformed(usmb_py.PyExc_TypeError, key, "must hold integers", o);
-	PyObject *n = usmb_py.PyNumber_Index(o);
+	if (!PyIndex_Check(o)) return malformed(PyExc_TypeError, key, "must hold integers", o);
+	PyObject *n = PyNumber_Index(o);
 	if (!n) return -1;
-	*out = usmb_py.PyLong_AsLongLong(n);
+	*out = PyLong_AsLongLong(n);
 	Py_DECREF(n);
-	return *out == -1 && usmb_py.PyErr_Occurred() ? -1 : 0;
+	return *out == -1 && PyErr_Occurred() ? -1 : 0;
 }
 
 /* A tuple or list of integers; returns how many, or -1. */
@@ -92,15 +92,15 @@ static int parse_ints(PyObject *o, const char *key, int64_t *out)
 {
 	int n;
 	if (!PyTuple_Check(o)) /* lists came as tuples */
-		return malformed(usmb_py.PyExc_TypeError, key, "must be a tuple or list of integers", o);
-	Py_ssize_t size = usmb_py.PyTuple_Size(o);
+		return malformed(PyExc_TypeError, key, "must be a tuple or list of integers", o);
+	Py_ssize_t size = PyTuple_Size(o);
 	if (size > USMB_DL_MAX_NDIM) {
-		usmb_raise(usmb_py.PyExc_ValueError, WHERE "'%s' has %lld entries, at most %d dimensions are possible",
-		           key, (long long)size, USMB_DL_MAX_NDIM);
+		usmb_raise(PyExc_ValueError, WHERE "'%s' has %lld entries, at most %d dimensions are possible", key,
+		           (long long)size, USMB_DL_MAX_NDIM);
 		return -1;
 	}
 	for (n = 0; n < (int)size; n++)
-		if (parse_int(usmb_py.PyTuple_GetItem(o, n), key, &out[n]) < 0) return -1;
+		if (parse_int(PyTuple_GetItem(o, n), key, &out[n]) < 0) return -1;
 	return n;
 }
 
@@ -111,16 +111,15 @@ static int parse_layout(PyObject *dict, parsed *p)
 	PyObject *strides = item(dict, usmb_name.strides, p, &bad);
 	PyObject *offset = item(dict, usmb_name.offset, p, &bad);
 	if (bad) return -1;
-	if (!shape || shape == usmb_py.Py_None)
-		return malformed(usmb_py.PyExc_ValueError, "shape", "is required", shape);
+	if (!shape || shape == Py_None) return malformed(PyExc_ValueError, "shape", "is required", shape);
 	p->in.ndim = parse_ints(shape, "shape", p->shape);
 	if (p->in.ndim < 0) return -1;
 	p->in.shape = p->shape;
-	if (strides && strides != usmb_py.Py_None) {
+	if (strides && strides != Py_None) {
 		int n = parse_ints(strides, "strides", p->strides);
 		if (n < 0) return -1;
 		if (n != p->in.ndim) {
-			usmb_raise(usmb_py.PyExc_ValueError,
+			usmb_raise(PyExc_ValueError,
 			           WHERE
 			           "'strides' has %d entries and 'shape' has %d; both describe the same dimensions",
 			           n, p->in.ndim);
@@ -128,7 +127,7 @@ static int parse_layout(PyObject *dict, parsed *p)
 		}
 		p->in.strides = p->strides;
 	}
-	return offset && offset != usmb_py.Py_None ? parse_int(offset, "offset", &p->in.offset) : 0;
+	return offset && offset != Py_None ? parse_int(offset, "offset", &p->in.offset) : 0;
 }
 
 static int parse_typestr(PyObject *dict, parsed *p)
@@ -137,10 +136,9 @@ static int parse_typestr(PyObject *dict, parsed *p)
 	Py_ssize_t n;
 	PyObject *v = item(dict, usmb_name.typestr, p, &bad);
 	if (bad) return -1;
-	if (!v || v == usmb_py.Py_None) return malformed(usmb_py.PyExc_ValueError, "typestr", "is required", v);
-	if (!PyUnicode_Check(v))
-		return malformed(usmb_py.PyExc_TypeError, "typestr", "must be a string such as \"<f4\"", v);
-	p->in.typestr = (char *)usmb_py.PyUnicode_AsUTF8AndSize(v, &n);
+	if (!v || v == Py_None) return malformed(PyExc_ValueError, "typestr", "is required", v);
+	if (!PyUnicode_Check(v)) return malformed(PyExc_TypeError, "typestr", "must be a string such as \"<f4\"", v);
+	p->in.typestr = (char *)PyUnicode_AsUTF8AndSize(v, &n);
 	p->in.ntypestr = (uint64_t)n;
 	return p->in.typestr ? 0 : -1;
 }
@@ -153,22 +151,22 @@ static int parse_typedescr(PyObject *dict, parsed *p)
 	Py_ssize_t n;
 	PyObject *v = item(dict, usmb_name.typedescr, p, &bad);
 	if (bad) return -1;
-	if (!v || v == usmb_py.Py_None) return 0;
-	if (!PyTuple_Check(v)) return malformed(usmb_py.PyExc_TypeError, "typedescr", "must be a list of tuples", v);
-	n = usmb_py.PyTuple_Size(v);
+	if (!v || v == Py_None) return 0;
+	if (!PyTuple_Check(v)) return malformed(PyExc_TypeError, "typedescr", "must be a list of tuples", v);
+	n = PyTuple_Size(v);
 	if (n == 0) return 0;
-	PyObject *field = usmb_py.PyTuple_GetItem(v, 0);
-	Py_ssize_t width = PyTuple_Check(field) ? usmb_py.PyTuple_Size(field) : 0;
-	if (width < 2) return malformed(usmb_py.PyExc_TypeError, "typedescr", "must hold tuples (name, type)", field);
-	PyObject *name = usmb_py.PyTuple_GetItem(field, 0), *type = usmb_py.PyTuple_GetItem(field, 1);
+	PyObject *field = PyTuple_GetItem(v, 0);
+	Py_ssize_t width = PyTuple_Check(field) ? PyTuple_Size(field) : 0;
+	if (width < 2) return malformed(PyExc_TypeError, "typedescr", "must hold tuples (name, type)", field);
+	PyObject *name = PyTuple_GetItem(field, 0), *type = PyTuple_GetItem(field, 1);
 	if (!PyUnicode_Check(type)) {
-		usmb_raise(usmb_py.PyExc_ValueError, WHERE "'typedescr' describes a structured type, which cannot be "
-		                                           "exchanged; export each field as an array of its own");
+		usmb_raise(PyExc_ValueError, WHERE "'typedescr' describes a structured type, which cannot be "
+		                                   "exchanged; export each field as an array of its own");
 		return -1;
 	}
-	int named = !PyUnicode_Check(name) || usmb_py.PyUnicode_GetLength(name) > 0;
+	int named = !PyUnicode_Check(name) || PyUnicode_GetLength(name) > 0;
 	Py_ssize_t length;
-	p->in.fieldtype = (char *)usmb_py.PyUnicode_AsUTF8AndSize(type, &length);
+	p->in.fieldtype = (char *)PyUnicode_AsUTF8AndSize(type, &length);
 	if (!p->in.fieldtype) return -1;
 	p->in.nfieldtype = (uint64_t)length;
 	/* One nameless field of the same type says nothing new. */
@@ -187,24 +185,23 @@ static int parse_buffer(PyObject *obj, parsed *p)
 {
 	Py_buffer *view = calloc(1, sizeof *view);
 	if (!view) {
-		usmb_py.PyErr_NoMemory();
+		PyErr_NoMemory();
 		return -1;
 	}
-	int r = usmb_py.PyObject_GetBuffer(obj, view, PyBUF_STRIDED);
-	if (r < 0 && usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_BufferError)) {
-		usmb_py.PyErr_Clear();
-		r = usmb_py.PyObject_GetBuffer(obj, view, PyBUF_STRIDED_RO);
+	int r = PyObject_GetBuffer(obj, view, PyBUF_STRIDED);
+	if (r < 0 && PyErr_ExceptionMatches(PyExc_BufferError)) {
+		PyErr_Clear();
+		r = PyObject_GetBuffer(obj, view, PyBUF_STRIDED_RO);
 	}
 	if (r < 0) {
 		free(view);
-		usmb_py.PyErr_Clear();
-		return malformed(usmb_py.PyExc_ValueError, "data",
-		                 "is required where the object has no buffer protocol", NULL);
+		PyErr_Clear();
+		return malformed(PyExc_ValueError, "data", "is required where the object has no buffer protocol", NULL);
 	}
 	p->view = view;
 	p->in.data = (uint64_t)(uintptr_t)view->buf;
 	p->in.readonly = view->readonly;
-	if (usmb_py.PyBuffer_IsContiguous(view, 'C')) {
+	if (PyBuffer_IsContiguous(view, 'C')) {
 		p->in.owner = p->in.data;
 		p->in.owner_size = (uint64_t)view->len;
 	}
@@ -216,21 +213,20 @@ static int parse_data(PyObject *obj, PyObject *dict, int kind, parsed *p)
 	int bad = 0;
 	PyObject *v = item(dict, usmb_name.data, p, &bad);
 	if (bad) return -1;
-	if (!v || v == usmb_py.Py_None) return parse_buffer(obj, p);
-	if (!PyTuple_Check(v))
-		return malformed(usmb_py.PyExc_TypeError, "data", "must be a tuple (pointer, read-only)", v);
-	if (usmb_py.PyTuple_Size(v) != 2)
-		return malformed(usmb_py.PyExc_ValueError, "data", "must have two items (pointer, read-only)", v);
-	PyObject *address = usmb_py.PyTuple_GetItem(v, 0), *flag = usmb_py.PyTuple_GetItem(v, 1);
+	if (!v || v == Py_None) return parse_buffer(obj, p);
+	if (!PyTuple_Check(v)) return malformed(PyExc_TypeError, "data", "must be a tuple (pointer, read-only)", v);
+	if (PyTuple_Size(v) != 2)
+		return malformed(PyExc_ValueError, "data", "must have two items (pointer, read-only)", v);
+	PyObject *address = PyTuple_GetItem(v, 0), *flag = PyTuple_GetItem(v, 1);
 	if (!PyLong_Check(address))
-		return malformed(usmb_py.PyExc_TypeError, "data", "must begin with an integer address", address);
-	p->in.data = usmb_py.PyLong_AsUnsignedLongLong(address);
-	if (p->in.data == UINT64_MAX && usmb_py.PyErr_Occurred()) {
-		usmb_py.PyErr_Clear();
-		usmb_raise(usmb_py.PyExc_OverflowError, WHERE "'data' holds a pointer outside 0..2^64-1");
+		return malformed(PyExc_TypeError, "data", "must begin with an integer address", address);
+	p->in.data = PyLong_AsUnsignedLongLong(address);
+	if (p->in.data == UINT64_MAX && PyErr_Occurred()) {
+		PyErr_Clear();
+		usmb_raise(PyExc_OverflowError, WHERE "'data' holds a pointer outside 0..2^64-1");
 		return -1;
 	}
-	int truth = flag == usmb_py.Py_True ? 1 : flag == usmb_py.Py_False ? 0 : usmb_py.PyObject_IsTrue(flag);
+	int truth = flag == Py_True ? 1 : flag == Py_False ? 0 : PyObject_IsTrue(flag);
 	if (truth < 0) return -1;
 	/* dpctl's memory objects and oneDAL's tables mean writable by True. */
 	int inverted = kind == USMB_KIND_DPCTL_MEMORY || kind == USMB_KIND_ONEDAL;
@@ -246,19 +242,19 @@ static void owner_extent(PyObject *obj, int kind, parsed *p)
 	if (kind == USMB_KIND_DPCTL_MEMORY) {
 		memory = Py_NewRef(obj);
 	} else if (kind == USMB_KIND_TENSOR) {
-		memory = usmb_py.PyObject_GetAttr(obj, usmb_name.usm_data);
+		memory = PyObject_GetAttr(obj, usmb_name.usm_data);
 	} else if (kind == USMB_KIND_DPNP_ARRAY) {
-		tensor = usmb_py.PyObject_CallMethodObjArgs(obj, usmb_name.get_array, NULL);
-		memory = tensor ? usmb_py.PyObject_GetAttr(tensor, usmb_name.usm_data) : NULL;
+		tensor = PyObject_CallMethodObjArgs(obj, usmb_name.get_array, NULL);
+		memory = tensor ? PyObject_GetAttr(tensor, usmb_name.usm_data) : NULL;
 	}
-	if (memory) address = usmb_py.PyObject_GetAttr(memory, usmb_name._pointer);
-	if (address) size = usmb_py.PyObject_GetAttr(memory, usmb_name.nbytes);
+	if (memory) address = PyObject_GetAttr(memory, usmb_name._pointer);
+	if (address) size = PyObject_GetAttr(memory, usmb_name.nbytes);
 	if (size && PyLong_Check(address) && PyLong_Check(size)) {
-		p->in.owner = usmb_py.PyLong_AsUnsignedLongLong(address);
-		p->in.owner_size = usmb_py.PyLong_AsUnsignedLongLong(size);
-		if (usmb_py.PyErr_Occurred()) p->in.owner_size = UINT64_MAX;
+		p->in.owner = PyLong_AsUnsignedLongLong(address);
+		p->in.owner_size = PyLong_AsUnsignedLongLong(size);
+		if (PyErr_Occurred()) p->in.owner_size = UINT64_MAX;
 	}
-	if (usmb_py.PyErr_Occurred()) usmb_py.PyErr_Clear();
+	if (PyErr_Occurred()) PyErr_Clear();
 	Py_XDECREF(tensor);
 	Py_XDECREF(memory);
 	Py_XDECREF(address);
@@ -270,7 +266,7 @@ static int parse_syclobj(PyObject *dict, parsed *p)
 	int bad = 0;
 	PyObject *v = item(dict, usmb_name.syclobj, p, &bad);
 	if (bad) return -1;
-	if (!v || v == usmb_py.Py_None) return malformed(usmb_py.PyExc_ValueError, "syclobj", "is required", v);
+	if (!v || v == Py_None) return malformed(PyExc_ValueError, "syclobj", "is required", v);
 	if (usmb_syclref_get(v, &p->ref, WHERE "'syclobj'") < 0) return -1;
 	return 0;
 }
@@ -280,15 +276,15 @@ static int parse_syclobj(PyObject *dict, parsed *p)
 static void give_up(parsed *p)
 {
 	PyObject *type = NULL, *value, *trace;
-	int passing = usmb_py.PyErr_Occurred() != NULL;
-	if (__builtin_expect(passing, 0)) usmb_py.PyErr_Fetch(&type, &value, &trace);
+	int passing = PyErr_Occurred() != NULL;
+	if (__builtin_expect(passing, 0)) PyErr_Fetch(&type, &value, &trace);
 	if (p->view) {
-		usmb_py.PyBuffer_Release(p->view);
+		PyBuffer_Release(p->view);
 		free(p->view);
 	}
 	usmb_syclref_release(&p->ref, 0);
 	while (p->nheld > 0) Py_DECREF(p->held[--p->nheld]);
-	if (__builtin_expect(passing, 0)) usmb_py.PyErr_Restore(type, value, trace);
+	if (__builtin_expect(passing, 0)) PyErr_Restore(type, value, trace);
 }
 
 /* The element type of a type string, in which dictionaries need a sign of the
@@ -333,8 +329,7 @@ static int countable(const parsed *p, const usmb_suai_out *out)
 	int64_t n = out->dtype.bits;
 	for (int32_t i = 0; i < p->in.ndim; i++)
 		if (p->shape[i] > 0 && __builtin_mul_overflow(n, p->shape[i], &n)) {
-			usmb_raise(usmb_py.PyExc_ValueError,
-			           WHERE "'shape' has extents whose product cannot be counted");
+			usmb_raise(PyExc_ValueError, WHERE "'shape' has extents whose product cannot be counted");
 			return 0;
 		}
 	return 1;
@@ -349,7 +344,7 @@ static int find_place(parsed *p, usmb_suai_out *out, usmb_place **place)
 	void *context = usmb_syclref_context(&p->ref), *queue = NULL;
 	if (!context && usmb_syclref_queue(&p->ref, WHERE "'syclobj'", &queue) < 0) return -1;
 	if (!context && !queue) {
-		usmb_raise(usmb_py.PyExc_ValueError,
+		usmb_raise(PyExc_ValueError,
 		           WHERE "'syclobj' names the host backend, which has no unified shared memory");
 		return -1;
 	}
@@ -357,8 +352,8 @@ static int find_place(parsed *p, usmb_suai_out *out, usmb_place **place)
 	if (code == USMB_SYCL_ENOLIB && usmb_open_sycl() == 0)
 		code = usmb_sycl_place_for(context, queue, lo, hi, place);
 	if (code == USMB_SYCL_OK) return 0;
-	if (usmb_py.PyErr_Occurred()) return -1;
-	usmb_raise(usmb_py.PyExc_ValueError, WHERE "'data' %p to %p does not agree with 'syclobj': %s", lo, hi,
+	if (PyErr_Occurred()) return -1;
+	usmb_raise(PyExc_ValueError, WHERE "'data' %p to %p does not agree with 'syclobj': %s", lo, hi,
 	           usmb_sycl_strerror(code));
 	return -1;
 }
@@ -443,7 +438,7 @@ static PyObject *import_parsed(PyObject *obj, parsed *p)
 	usmb_goerr err;
 	err.kind = USMB_ERR_NONE;
 	if (!plainly_right(p, &out) && (usmb_go_allowed() < 0 || usmb_go_suai(&p->in, &out, &err) < 0)) {
-		if (!usmb_py.PyErr_Occurred()) usmb_raise_go(&err);
+		if (!PyErr_Occurred()) usmb_raise_go(&err);
 		return NULL;
 	}
 	return countable(p, &out) ? import_checked(obj, p, &out) : NULL;
@@ -466,7 +461,7 @@ PyObject *usmb_import_suai(PyObject *obj, PyObject *iface)
 	PyObject *r = NULL;
 	begin(&p);
 	if (!PyDict_CheckExact(iface))
-		return usmb_raise(usmb_py.PyExc_TypeError, WHERE "must be a dict (exactly), found a %s",
+		return usmb_raise(PyExc_TypeError, WHERE "must be a dict (exactly), found a %s",
 		                  usmb_type_name(iface, type, sizeof type));
 	const usmb_typeinfo *info = usmb_typeinfo_of(obj);
 	if (!info) return NULL;
@@ -495,7 +490,7 @@ PyObject *usmb_import_memory(PyObject *obj)
 	p.shape[0] = (int64_t)bytes;
 	p.in.typestr = "|u1";
 	p.in.ntypestr = 3;
-	PyObject *queue = usmb_py.PyObject_GetAttr(obj, usmb_name.sycl_queue);
+	PyObject *queue = PyObject_GetAttr(obj, usmb_name.sycl_queue);
 	if (queue && usmb_syclref_get(queue, &p.ref, WHERE "'syclobj'") == 0) {
 		/* Bytes in a row meet the rules; what is no memory is for these to refuse. */
 		if (address && bytes && !__builtin_add_overflow(address, bytes, &end)) {
@@ -524,14 +519,13 @@ PyObject *usmb_from_suai(PyObject *module, PyObject *obj)
 	(void)module;
 	usmb_owner_drain();
 	PyObject *known = usmb_import_memory(obj);
-	if (known || usmb_py.PyErr_Occurred()) return known;
+	if (known || PyErr_Occurred()) return known;
 	if (usmb_is_array(obj)) return view_of_own((usmb_array *)obj);
-	PyObject *iface = usmb_py.PyObject_GetAttr(obj, usmb_name.__sycl_usm_array_interface__);
+	PyObject *iface = PyObject_GetAttr(obj, usmb_name.__sycl_usm_array_interface__);
 	if (!iface) {
-		if (!usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_AttributeError)) return NULL;
-		usmb_py.PyErr_Clear();
-		return usmb_raise(usmb_py.PyExc_TypeError,
-		                  "from_usm_array_interface: %s has no __sycl_usm_array_interface__",
+		if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return NULL;
+		PyErr_Clear();
+		return usmb_raise(PyExc_TypeError, "from_usm_array_interface: %s has no __sycl_usm_array_interface__",
 		                  usmb_type_name(obj, type, sizeof type));
 	}
 	PyObject *r = usmb_import_suai(obj, iface);

@@ -11,7 +11,7 @@ struct usmb_names usmb_name;
 int usmb_support_register(void)
 {
 #define X(n) \
-	if (!(usmb_name.n = usmb_py.PyUnicode_InternFromString(#n))) return -1;
+	if (!(usmb_name.n = PyUnicode_InternFromString(#n))) return -1;
 	USMB_NAMES(X)
 #undef X
 	return 0;
@@ -27,25 +27,25 @@ PyObject *usmb_raise(PyObject *kind, const char *format, ...)
 	vsnprintf(text, sizeof text, format, args);
 	va_end(args);
 	/* A name cut in the middle must not turn into an error about UTF-8. */
-	PyObject *s = usmb_py.PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+	PyObject *s = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
 	if (!s) return NULL;
-	usmb_py.PyErr_SetObject(kind, s);
+	PyErr_SetObject(kind, s);
 	Py_DECREF(s);
 	return NULL;
 }
 
 PyObject *usmb_goerr_exception(const usmb_goerr *e)
 {
-	return e->kind == USMB_ERR_VALUE        ? usmb_py.PyExc_ValueError
-	       : e->kind == USMB_ERR_TYPE       ? usmb_py.PyExc_TypeError
-	       : e->kind == USMB_ERR_BUFFER     ? usmb_py.PyExc_BufferError
-	       : e->kind == USMB_ERR_MEMORY     ? usmb_py.PyExc_MemoryError
-	       : e->kind == USMB_ERR_OVERFLOW   ? usmb_py.PyExc_OverflowError
-	       : e->kind == USMB_ERR_TIMEOUT    ? usmb_py.PyExc_TimeoutError
-	       : e->kind == USMB_ERR_CONNECTION ? usmb_py.PyExc_ConnectionError
-	       : e->kind == USMB_ERR_KEY        ? usmb_py.PyExc_KeyError
-	       : e->kind == USMB_ERR_REFERENCE  ? usmb_py.PyExc_ReferenceError
-	                                        : usmb_py.PyExc_RuntimeError;
+	return e->kind == USMB_ERR_VALUE        ? PyExc_ValueError
+	       : e->kind == USMB_ERR_TYPE       ? PyExc_TypeError
+	       : e->kind == USMB_ERR_BUFFER     ? PyExc_BufferError
+	       : e->kind == USMB_ERR_MEMORY     ? PyExc_MemoryError
+	       : e->kind == USMB_ERR_OVERFLOW   ? PyExc_OverflowError
+	       : e->kind == USMB_ERR_TIMEOUT    ? PyExc_TimeoutError
+	       : e->kind == USMB_ERR_CONNECTION ? PyExc_ConnectionError
+	       : e->kind == USMB_ERR_KEY        ? PyExc_KeyError
+	       : e->kind == USMB_ERR_REFERENCE  ? PyExc_ReferenceError
+	                                        : PyExc_RuntimeError;
 }
 
 int usmb_raise_go(const usmb_goerr *e)
@@ -57,7 +57,7 @@ int usmb_raise_go(const usmb_goerr *e)
 int usmb_go_allowed(void)
 {
 	if (!usmb_py_in_child()) return 0;
-	usmb_raise(usmb_py.PyExc_RuntimeError,
+	usmb_raise(PyExc_RuntimeError,
 	           "usmbridge: this process is a fork of one that used usmbridge; exports and releases still work "
 	           "here, the rest needs a fresh process (multiprocessing's \"spawn\")");
 	return -1;
@@ -65,33 +65,33 @@ int usmb_go_allowed(void)
 
 PyObject *usmb_optional_attr(PyObject *o, PyObject *name)
 {
-	PyObject *v = usmb_py.PyObject_GetAttr(o, name);
-	if (!v && usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_AttributeError)) usmb_py.PyErr_Clear();
+	PyObject *v = PyObject_GetAttr(o, name);
+	if (!v && PyErr_ExceptionMatches(PyExc_AttributeError)) PyErr_Clear();
 	return v;
 }
 
 int usmb_clear_exception(void)
 {
-	if (usmb_py.PyErr_Occurred() && !usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_Exception)) return -1;
-	usmb_py.PyErr_Clear();
+	if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) return -1;
+	PyErr_Clear();
 	return 0;
 }
 
 void usmb_decref_aside(PyObject *o)
 {
 	PyObject *type, *value, *trace;
-	usmb_py.PyErr_Fetch(&type, &value, &trace);
+	PyErr_Fetch(&type, &value, &trace);
 	Py_DECREF(o);
-	usmb_py.PyErr_Restore(type, value, trace);
+	PyErr_Restore(type, value, trace);
 }
 
 const char *usmb_type_name(PyObject *o, char *buf, size_t n)
 {
-	PyObject *name = usmb_py.PyType_GetName(Py_TYPE(o));
-	const char *s = name ? usmb_py.PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
+	PyObject *name = PyType_GetName(Py_TYPE(o));
+	const char *s = name ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
 	snprintf(buf, n, "%s", s ? s : "object");
 	Py_XDECREF(name);
-	if (!s) usmb_py.PyErr_Clear();
+	if (!s) PyErr_Clear();
 	return buf;
 }
 
@@ -102,7 +102,7 @@ static int find_name(PyObject *key, PyObject *const *names, int count)
 	for (int i = 0; i < count; i++)
 		if (names[i] == key) return i;
 	for (int i = 0; i < count; i++)
-		if (names[i] && usmb_py.PyUnicode_Compare(names[i], key) == 0) return i;
+		if (names[i] && PyUnicode_Compare(names[i], key) == 0) return i;
 	return -1;
 }
 
@@ -110,18 +110,18 @@ int usmb_args(const char *func, PyObject *const *args, Py_ssize_t n, PyObject *k
               int count, int min, int maxpos, PyObject **slots)
 {
 	if (n > maxpos) {
-		usmb_raise(usmb_py.PyExc_TypeError, "%s() takes %d positional arguments at most, %lld were given", func,
-		           maxpos, (long long)n);
+		usmb_raise(PyExc_TypeError, "%s() takes %d positional arguments at most, %lld were given", func, maxpos,
+		           (long long)n);
 		return -1;
 	}
 	for (Py_ssize_t i = 0; i < n; i++) slots[i] = args[i];
-	Py_ssize_t extra = kwnames ? usmb_py.PyTuple_Size(kwnames) : 0;
+	Py_ssize_t extra = kwnames ? PyTuple_Size(kwnames) : 0;
 	for (Py_ssize_t k = 0; k < extra; k++) {
-		PyObject *key = usmb_py.PyTuple_GetItem(kwnames, k);
+		PyObject *key = PyTuple_GetItem(kwnames, k);
 		int i = find_name(key, names, count);
 		if (i < 0 || slots[i]) {
-			const char *s = usmb_py.PyUnicode_AsUTF8AndSize(key, NULL);
-			usmb_raise(usmb_py.PyExc_TypeError,
+			const char *s = PyUnicode_AsUTF8AndSize(key, NULL);
+			usmb_raise(PyExc_TypeError,
 			           i < 0 ? "%s() has no keyword argument \"%s\"" : "%s() was given \"%s\" twice", func,
 			           s ? s : "?");
 			return -1;
@@ -130,8 +130,8 @@ int usmb_args(const char *func, PyObject *const *args, Py_ssize_t n, PyObject *k
 	}
 	for (int i = 0; i < min; i++)
 		if (!slots[i]) {
-			const char *s = names[i] ? usmb_py.PyUnicode_AsUTF8AndSize(names[i], NULL) : "the first";
-			usmb_raise(usmb_py.PyExc_TypeError, "%s() misses an argument: %s", func, s ? s : "?");
+			const char *s = names[i] ? PyUnicode_AsUTF8AndSize(names[i], NULL) : "the first";
+			usmb_raise(PyExc_TypeError, "%s() misses an argument: %s", func, s ? s : "?");
 			return -1;
 		}
 	return 0;
@@ -142,59 +142,57 @@ int usmb_args(const char *func, PyObject *const *args, Py_ssize_t n, PyObject *k
 int usmb_parse_dim(PyObject *o, int64_t *out, const char *what)
 {
 	char type[64];
-	if (!usmb_py.PyIndex_Check(o)) {
-		usmb_raise(usmb_py.PyExc_TypeError, "%s takes integers, not %s", what,
-		           usmb_type_name(o, type, sizeof type));
+	if (!PyIndex_Check(o)) {
+		usmb_raise(PyExc_TypeError, "%s takes integers, not %s", what, usmb_type_name(o, type, sizeof type));
 		return -1;
 	}
-	PyObject *n = usmb_py.PyNumber_Index(o);
+	PyObject *n = PyNumber_Index(o);
 	if (!n) return -1;
-	*out = usmb_py.PyLong_AsLongLong(n);
+	*out = PyLong_AsLongLong(n);
 	Py_DECREF(n);
-	return *out == -1 && usmb_py.PyErr_Occurred() ? -1 : 0;
+	return *out == -1 && PyErr_Occurred() ? -1 : 0;
 }
 
 int usmb_parse_dims(PyObject *o, int64_t *out, const char *what)
 {
 	char type[64];
-	if (usmb_py.PyIndex_Check(o)) {
+	if (PyIndex_Check(o)) {
 		if (usmb_parse_dim(o, out, what) == 0) return 1;
 		/* Every array has __index__. One that is not a 0-d integer array refuses the call,
 		   and is read as a sequence. */
-		if (!usmb_py.PySequence_Check(o) || !(usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_TypeError) ||
-		                                      usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_ValueError)))
+		if (!PySequence_Check(o) ||
+		    !(PyErr_ExceptionMatches(PyExc_TypeError) || PyErr_ExceptionMatches(PyExc_ValueError)))
 			return -1;
-		usmb_py.PyErr_Clear();
+		PyErr_Clear();
 	}
-	if (!usmb_py.PySequence_Check(o) || PyUnicode_Check(o) || PyBytes_Check(o)) {
-		usmb_raise(usmb_py.PyExc_TypeError, "%s takes an integer or a sequence of integers, not %s", what,
+	if (!PySequence_Check(o) || PyUnicode_Check(o) || PyBytes_Check(o)) {
+		usmb_raise(PyExc_TypeError, "%s takes an integer or a sequence of integers, not %s", what,
 		           usmb_type_name(o, type, sizeof type));
 		return -1;
 	}
-	PyObject *t = usmb_py.PySequence_Tuple(o);
+	PyObject *t = PySequence_Tuple(o);
 	if (!t) return -1;
-	Py_ssize_t n = usmb_py.PyTuple_Size(t);
+	Py_ssize_t n = PyTuple_Size(t);
 	int bad = n > USMB_DL_MAX_NDIM;
 	if (bad)
-		usmb_raise(usmb_py.PyExc_ValueError, "%s: %lld dimensions, at most %d are possible", what, (long long)n,
+		usmb_raise(PyExc_ValueError, "%s: %lld dimensions, at most %d are possible", what, (long long)n,
 		           USMB_DL_MAX_NDIM);
-	for (Py_ssize_t i = 0; i < n && !bad; i++)
-		bad = usmb_parse_dim(usmb_py.PyTuple_GetItem(t, i), &out[i], what) < 0;
+	for (Py_ssize_t i = 0; i < n && !bad; i++) bad = usmb_parse_dim(PyTuple_GetItem(t, i), &out[i], what) < 0;
 	Py_DECREF(t);
 	return bad ? -1 : (int)n;
 }
 
 PyObject *usmb_tuple_i64(const int64_t *v, Py_ssize_t n)
 {
-	PyObject *t = usmb_py.PyTuple_New(n);
+	PyObject *t = PyTuple_New(n);
 	if (!t) return NULL;
 	for (Py_ssize_t i = 0; i < n; i++) {
-		PyObject *x = usmb_py.PyLong_FromLongLong(v[i]);
+		PyObject *x = PyLong_FromLongLong(v[i]);
 		if (!x) {
 			Py_DECREF(t);
 			return NULL;
 		}
-		usmb_py.PyTuple_SetItem(t, i, x);
+		PyTuple_SetItem(t, i, x);
 	}
 	return t;
 }
@@ -206,9 +204,9 @@ int usmb_open_sycl(void)
 	usmb_goerr err;
 	err.kind = USMB_ERR_NONE;
 	if (usmb_go_allowed() < 0) return -1;
-	PyThreadState *saved = usmb_py.PyEval_SaveThread();
+	PyThreadState *saved = PyEval_SaveThread();
 	int r = usmb_go_open(&err);
-	usmb_py.PyEval_RestoreThread(saved);
+	PyEval_RestoreThread(saved);
 	if (r < 0) usmb_raise_go(&err);
 	return r == 1 ? 0 : -1;
 }

@@ -34,16 +34,16 @@ static void *light_ref(PyObject *self)
    capsule after it has copied the object. */
 static void end_queue(PyObject *capsule)
 {
-	const char *name = usmb_py.PyCapsule_GetName(capsule);
+	const char *name = PyCapsule_GetName(capsule);
 	if (name && (!strcmp(name, queue_name) || !strcmp(name, queue_used)))
-		usmb_sycl_queue_delete(usmb_py.PyCapsule_GetPointer(capsule, name));
+		usmb_sycl_queue_delete(PyCapsule_GetPointer(capsule, name));
 }
 
 static void end_context(PyObject *capsule)
 {
-	const char *name = usmb_py.PyCapsule_GetName(capsule);
+	const char *name = PyCapsule_GetName(capsule);
 	if (name && (!strcmp(name, context_name) || !strcmp(name, context_used)))
-		usmb_sycl_context_delete(usmb_py.PyCapsule_GetPointer(capsule, name));
+		usmb_sycl_context_delete(PyCapsule_GetPointer(capsule, name));
 }
 
 static PyObject *light_capsule(PyObject *self, PyObject *unused)
@@ -53,10 +53,10 @@ static PyObject *light_capsule(PyObject *self, PyObject *unused)
 	void *ref = !own ? NULL : is_queue ? usmb_sycl_queue_copy(own) : usmb_sycl_context_copy(own);
 	(void)unused;
 	if (!ref)
-		return usmb_raise(usmb_py.PyExc_RuntimeError, "the SYCL runtime could not copy the %s",
+		return usmb_raise(PyExc_RuntimeError, "the SYCL runtime could not copy the %s",
 		                  is_queue ? "queue" : "context");
-	PyObject *capsule = is_queue ? usmb_py.PyCapsule_New(ref, queue_name, end_queue)
-	                             : usmb_py.PyCapsule_New(ref, context_name, end_context);
+	PyObject *capsule =
+	        is_queue ? PyCapsule_New(ref, queue_name, end_queue) : PyCapsule_New(ref, context_name, end_context);
 	if (!capsule) is_queue ? usmb_sycl_queue_delete(ref) : usmb_sycl_context_delete(ref);
 	return capsule;
 }
@@ -66,24 +66,24 @@ static void light_dealloc(PyObject *self)
 	PyTypeObject *type = Py_TYPE(self);
 	usmb_sycl_queue_delete(((light *)self)->queue);
 	usmb_place_release(((light *)self)->place);
-	usmb_py.PyObject_Free(self);
+	PyObject_Free(self);
 	Py_DECREF(type);
 }
 
 static PyObject *light_repr(PyObject *self)
 {
 	usmb_place *p = ((light *)self)->place;
-	return usmb_py.PyUnicode_FromFormat("<usmbridge.%s on %s at %p>",
-	                                    Py_TYPE(self) == queue_type ? "SyclQueue" : "SyclContext",
-	                                    p->filter ? p->filter : "?", light_ref(self));
+	return PyUnicode_FromFormat("<usmbridge.%s on %s at %p>",
+	                            Py_TYPE(self) == queue_type ? "SyclQueue" : "SyclContext",
+	                            p->filter ? p->filter : "?", light_ref(self));
 }
 
 static PyObject *light_compare(PyObject *a, PyObject *b, int op)
 {
-	if (Py_TYPE(a) != Py_TYPE(b) || (op != Py_EQ && op != Py_NE)) return Py_NewRef(usmb_py.Py_NotImplemented);
+	if (Py_TYPE(a) != Py_TYPE(b) || (op != Py_EQ && op != Py_NE)) return Py_NewRef(Py_NotImplemented);
 	int same = Py_TYPE(a) == queue_type ? usmb_sycl_queue_equal(light_ref(a), light_ref(b))
 	                                    : usmb_sycl_context_equal(light_ref(a), light_ref(b));
-	USMB_PY_RETURN_BOOL(same == (op == Py_EQ));
+	return PyBool_FromLong(same == (op == Py_EQ));
 }
 
 /* Equal ones lie on the same root device. */
@@ -134,9 +134,9 @@ static PyType_Spec context_spec = {"usmbridge.SyclContext", sizeof(light), 0,
 
 static PyObject *light_of(PyTypeObject *type, usmb_place *place)
 {
-	light *l = usmb_py.PyObject_Malloc(sizeof *l);
-	if (!l) return usmb_py.PyErr_NoMemory();
-	usmb_py.PyObject_Init((PyObject *)l, type);
+	light *l = PyObject_Malloc(sizeof *l);
+	if (!l) return PyErr_NoMemory();
+	PyObject_Init((PyObject *)l, type);
 	usmb_place_retain(place);
 	l->place = place;
 	l->queue = NULL;
@@ -149,9 +149,9 @@ static PyObject *as_dpctl(PyObject *l)
 {
 	if (!l) return NULL;
 	PyObject *type = usmb_dpctl_class(Py_TYPE(l) == queue_type ? "SyclQueue" : "SyclContext");
-	if (!type && !usmb_py.PyErr_Occurred()) return l;
+	if (!type && !PyErr_Occurred()) return l;
 	PyObject *capsule = type ? light_capsule(l, NULL) : NULL;
-	PyObject *r = capsule ? usmb_py.PyObject_CallFunctionObjArgs(type, capsule, NULL) : NULL;
+	PyObject *r = capsule ? PyObject_CallFunctionObjArgs(type, capsule, NULL) : NULL;
 	Py_XDECREF(capsule);
 	Py_XDECREF(type);
 	Py_DECREF(l);
@@ -191,7 +191,7 @@ static PyObject *find_queue(usmb_place *place, int *keep)
 	if (!own || Py_TYPE(own) == queue_type) return own;
 	PyObject *theirs = usmb_dpctl_kept_queue(own);
 	*keep = theirs != NULL;
-	if (!theirs && !usmb_py.PyErr_Occurred()) return own;
+	if (!theirs && !PyErr_Occurred()) return own;
 	Py_DECREF(own);
 	return theirs;
 }
@@ -246,11 +246,11 @@ void *usmb_queue_ref(PyObject *queue)
 
 int usmb_syclref_register(PyObject *module)
 {
-	queue_type = (PyTypeObject *)usmb_py.PyType_FromSpec(&queue_spec);
-	context_type = queue_type ? (PyTypeObject *)usmb_py.PyType_FromSpec(&context_spec) : NULL;
+	queue_type = (PyTypeObject *)PyType_FromSpec(&queue_spec);
+	context_type = queue_type ? (PyTypeObject *)PyType_FromSpec(&context_spec) : NULL;
 	if (!context_type) return -1;
-	if (usmb_py.PyModule_AddObjectRef(module, "SyclQueue", (PyObject *)queue_type) < 0) return -1;
-	return usmb_py.PyModule_AddObjectRef(module, "SyclContext", (PyObject *)context_type);
+	if (PyModule_AddObjectRef(module, "SyclQueue", (PyObject *)queue_type) < 0) return -1;
+	return PyModule_AddObjectRef(module, "SyclContext", (PyObject *)context_type);
 }
 
 /* ---- recognising ------------------------------------------------------------------------ */
@@ -258,25 +258,25 @@ int usmb_syclref_register(PyObject *module)
 /* A capsule's reference; takes over keep. 1 when it is neither sort of capsule. */
 static int from_capsule(PyObject *keep, usmb_syclref *out, const char *what)
 {
-	const char *name = usmb_py.PyCapsule_GetName(keep);
-	if (!name) usmb_py.PyErr_Clear();
+	const char *name = PyCapsule_GetName(keep);
+	if (!name) PyErr_Clear();
 	if (name && !strcmp(name, queue_name))
 		out->form = USMB_FORM_QUEUE;
 	else if (name && !strcmp(name, context_name))
 		out->form = USMB_FORM_CONTEXT;
 	else {
 		if (name && (!strcmp(name, queue_used) || !strcmp(name, context_used)))
-			usmb_raise(usmb_py.PyExc_ValueError,
+			usmb_raise(PyExc_ValueError,
 			           "%s: the capsule \"%s\" was consumed before; such a capsule can be taken once", what,
 			           name);
 		else
-			usmb_raise(usmb_py.PyExc_ValueError,
+			usmb_raise(PyExc_ValueError,
 			           "%s: a capsule named \"%s\" is neither \"SyclQueueRef\" nor \"SyclContextRef\"",
 			           what, name ? name : "");
 		usmb_decref_aside(keep);
 		return -1;
 	}
-	out->ref = usmb_py.PyCapsule_GetPointer(keep, name);
+	out->ref = PyCapsule_GetPointer(keep, name);
 	if (out->form == USMB_FORM_CONTEXT) out->context = out->ref;
 	out->keep = keep;
 	out->capsule = 1;
@@ -286,7 +286,7 @@ static int from_capsule(PyObject *keep, usmb_syclref *out, const char *what)
 static int refuse(PyObject *o, const char *what)
 {
 	char type[64];
-	usmb_raise(usmb_py.PyExc_TypeError,
+	usmb_raise(PyExc_TypeError,
 	           "%s must be a filter string, a SyclQueue, a SyclContext, a capsule \"SyclQueueRef\" or "
 	           "\"SyclContextRef\", "
 	           "or an object with _get_capsule(), not %s",
@@ -298,7 +298,7 @@ static int refuse(PyObject *o, const char *what)
 static int from_filter(PyObject *keep, usmb_syclref *out)
 {
 	out->keep = keep;
-	out->filter = usmb_py.PyUnicode_AsUTF8AndSize(keep, &out->nfilter);
+	out->filter = PyUnicode_AsUTF8AndSize(keep, &out->nfilter);
 	if (out->filter) {
 		out->form = USMB_FORM_FILTER;
 		return 0;
@@ -327,14 +327,14 @@ int usmb_syclref_get(PyObject *o, usmb_syclref *out, const char *what)
 	}
 	if (PyCapsule_CheckExact(o)) return from_capsule(Py_NewRef(o), out, what);
 	if (PyUnicode_Check(o)) return from_filter(Py_NewRef(o), out);
-	PyObject *capsule = usmb_py.PyObject_CallMethodObjArgs(o, usmb_name._get_capsule, NULL);
+	PyObject *capsule = PyObject_CallMethodObjArgs(o, usmb_name._get_capsule, NULL);
 	if (!capsule) {
-		if (!usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_AttributeError)) return -1;
-		usmb_py.PyErr_Clear();
+		if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return -1;
+		PyErr_Clear();
 		return refuse(o, what);
 	}
 	if (PyCapsule_CheckExact(capsule)) return from_capsule(capsule, out, what);
-	usmb_raise(usmb_py.PyExc_TypeError, "%s: _get_capsule() returned a %s, not a capsule", what,
+	usmb_raise(PyExc_TypeError, "%s: _get_capsule() returned a %s, not a capsule", what,
 	           usmb_type_name(capsule, type, sizeof type));
 	Py_DECREF(capsule);
 	return -1;
@@ -343,14 +343,12 @@ int usmb_syclref_get(PyObject *o, usmb_syclref *out, const char *what)
 /* dpctl's devices; those that are a part of another have no filter string. */
 static int from_sycl_device(PyObject *o, usmb_syclref *out, const char *what)
 {
-	PyObject *filter = usmb_py.PyObject_GetAttr(o, usmb_name.filter_string);
+	PyObject *filter = PyObject_GetAttr(o, usmb_name.filter_string);
 	if (filter && PyUnicode_Check(filter)) return from_filter(filter, out);
 	Py_XDECREF(filter);
-	if (!filter && !usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_TypeError) &&
-	    !usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_ValueError))
-		return -1;
-	usmb_py.PyErr_Clear();
-	usmb_raise(usmb_py.PyExc_ValueError,
+	if (!filter && !PyErr_ExceptionMatches(PyExc_TypeError) && !PyErr_ExceptionMatches(PyExc_ValueError)) return -1;
+	PyErr_Clear();
+	usmb_raise(PyExc_ValueError,
 	           "%s: the SyclDevice has no filter string, as parts of a device have none; give a SyclQueue on it",
 	           what);
 	return -1;
@@ -359,7 +357,7 @@ static int from_sycl_device(PyObject *o, usmb_syclref *out, const char *what)
 static int no_device(PyObject *o, const char *what)
 {
 	char type[64];
-	usmb_raise(usmb_py.PyExc_TypeError,
+	usmb_raise(PyExc_TypeError,
 	           "%s must be a filter string such as \"opencl:cpu:0\" or \"host\", a Device, a dpctl.SyclDevice, a "
 	           "SyclQueue or a Device of dpnp, not %s",
 	           what, usmb_type_name(o, type, sizeof type));
@@ -370,7 +368,7 @@ int usmb_is_device(PyObject *o)
 {
 	if (usmb_device_filter(o)) return 1;
 	const usmb_typeinfo *info = usmb_typeinfo_of(o);
-	if (!info) usmb_py.PyErr_Clear();
+	if (!info) PyErr_Clear();
 	return info && (info->kind == USMB_KIND_DEVICE || info->kind == USMB_KIND_ARRAY_DEVICE);
 }
 
@@ -384,11 +382,11 @@ int usmb_syclref_device(PyObject *o, usmb_syclref *out, const char *what)
 	if (!info) return -1;
 	if (info->kind == USMB_KIND_DEVICE) return from_sycl_device(o, out, what);
 	if (info->kind == USMB_KIND_ARRAY_DEVICE) {
-		queue = usmb_py.PyObject_GetAttr(o, usmb_name.sycl_queue);
+		queue = PyObject_GetAttr(o, usmb_name.sycl_queue);
 		if (!queue) return -1;
 	} else {
 		PyObject *capsule = usmb_optional_attr(o, usmb_name._get_capsule);
-		if (!capsule) return usmb_py.PyErr_Occurred() ? -1 : no_device(o, what);
+		if (!capsule) return PyErr_Occurred() ? -1 : no_device(o, what);
 		Py_DECREF(capsule);
 		queue = Py_NewRef(o);
 	}
@@ -409,7 +407,7 @@ int usmb_syclref_queue(const usmb_syclref *r, const char *what, void **queue)
 	*queue = r->form == USMB_FORM_QUEUE ? r->ref : NULL;
 	if (r->form != USMB_FORM_FILTER) return 0;
 	err.kind = USMB_ERR_NONE;
-	if (!usmb_sycl_loaded() && usmb_open_sycl() < 0 && usmb_py.PyErr_Occurred()) return -1;
+	if (!usmb_sycl_loaded() && usmb_open_sycl() < 0 && PyErr_Occurred()) return -1;
 	if (usmb_go_allowed() < 0) return -1;
 	if (usmb_go_queue_of((char *)r->filter, (uint64_t)r->nfilter, queue, &err) == 0) return 0;
 	usmb_raise(usmb_goerr_exception(&err), "%s: %s", what, err.message);
@@ -436,13 +434,13 @@ int usmb_queue_of(const usmb_syclref *r, usmb_place *place, PyObject **out)
 		*out = as_dpctl((PyObject *)l);
 	else
 		Py_DECREF(l);
-	return usmb_py.PyErr_Occurred() ? -1 : 0;
+	return PyErr_Occurred() ? -1 : 0;
 }
 
 void usmb_syclref_release(usmb_syclref *r, int used)
 {
 	if (r->keep && r->capsule && used)
-		usmb_py.PyCapsule_SetName(r->keep, r->form == USMB_FORM_QUEUE ? queue_used : context_used);
+		PyCapsule_SetName(r->keep, r->form == USMB_FORM_QUEUE ? queue_used : context_used);
 	PyObject *keep = r->keep;
 	r->keep = NULL;
 	r->form = USMB_FORM_NONE;

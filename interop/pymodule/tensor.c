@@ -15,8 +15,8 @@ int usmb_tensor_register(void)
 {
 	int64_t v[2] = {USMB_DL_MAJOR, USMB_DL_MINOR};
 	our_version = usmb_tuple_i64(v, 2);
-	kw_version = usmb_py.PyTuple_Pack(1, usmb_name.max_version);
-	kw_full = usmb_py.PyTuple_Pack(3, usmb_name.max_version, usmb_name.dl_device, usmb_name.copy);
+	kw_version = PyTuple_Pack(1, usmb_name.max_version);
+	kw_full = PyTuple_Pack(3, usmb_name.max_version, usmb_name.dl_device, usmb_name.copy);
 	return our_version && kw_version && kw_full ? 0 : -1;
 }
 
@@ -31,8 +31,8 @@ static int oneapi_place(const usmb_dl_snapshot *s, usmb_place **out)
 	if (code == USMB_SYCL_ENOLIB && usmb_open_sycl() == 0)
 		code = usmb_sycl_dlpack_import(s->t.device.id, lo, hi, out);
 	if (code == USMB_SYCL_OK) return 0;
-	if (usmb_py.PyErr_Occurred()) return -1;
-	usmb_raise(usmb_py.PyExc_BufferError, "from_dlpack: memory at %p said to be on DLPack device (14, %d): %s",
+	if (PyErr_Occurred()) return -1;
+	usmb_raise(PyExc_BufferError, "from_dlpack: memory at %p said to be on DLPack device (14, %d): %s",
 	           s->span.first, s->t.device.id, usmb_sycl_strerror(code));
 	return -1;
 }
@@ -45,9 +45,9 @@ static usmb_cell *stand_in(const usmb_dl_device *device)
 	usmb_goerr err;
 	err.kind = USMB_ERR_NONE;
 	if (usmb_go_allowed() < 0) return NULL;
-	PyThreadState *saved = usmb_py.PyEval_SaveThread();
+	PyThreadState *saved = PyEval_SaveThread();
 	int r = usmb_go_alloc_for(device->type, device->id, 1, &cell, &err);
-	usmb_py.PyEval_RestoreThread(saved);
+	PyEval_RestoreThread(saved);
 	if (err.kind == USMB_ERR_VALUE) err.kind = USMB_ERR_BUFFER; /* there is no such device */
 	if (r < 0) usmb_raise_go(&err);
 	return r < 0 ? NULL : cell;
@@ -85,18 +85,18 @@ static void *open_capsule(PyObject *capsule, int *versioned)
 {
 	char type[64];
 	if (!PyCapsule_CheckExact(capsule))
-		return usmb_raise(usmb_py.PyExc_TypeError, "from_dlpack: __dlpack__ returned a %s, not a capsule",
+		return usmb_raise(PyExc_TypeError, "from_dlpack: __dlpack__ returned a %s, not a capsule",
 		                  usmb_type_name(capsule, type, sizeof type));
-	const char *name = usmb_py.PyCapsule_GetName(capsule);
+	const char *name = PyCapsule_GetName(capsule);
 	for (*versioned = 0; *versioned < 2; ++*versioned)
-		if (name && !strcmp(name, names[*versioned])) return usmb_py.PyCapsule_GetPointer(capsule, name);
-	usmb_py.PyErr_Clear();
+		if (name && !strcmp(name, names[*versioned])) return PyCapsule_GetPointer(capsule, name);
+	PyErr_Clear();
 	if (name && !strncmp(name, "used_dltensor", 13))
 		return usmb_raise(
-		        usmb_py.PyExc_BufferError,
+		        PyExc_BufferError,
 		        "from_dlpack: the capsule \"%s\" was consumed before; a DLPack capsule can be taken once",
 		        name);
-	return usmb_raise(usmb_py.PyExc_BufferError, "from_dlpack: a capsule named \"%s\" holds no DLPack tensor",
+	return usmb_raise(PyExc_BufferError, "from_dlpack: a capsule named \"%s\" holds no DLPack tensor",
 	                  name ? name : "");
 }
 
@@ -104,15 +104,15 @@ static void *open_capsule(PyObject *capsule, int *versioned)
    to delete. */
 PyObject *usmb_tensor_take_capsule(PyObject *capsule, int versioned, usmb_take_fn take, void *ctx)
 {
-	void *managed = PyCapsule_CheckExact(capsule) ? usmb_py.PyCapsule_GetPointer(capsule, names[versioned]) : NULL;
+	void *managed = PyCapsule_CheckExact(capsule) ? PyCapsule_GetPointer(capsule, names[versioned]) : NULL;
 	if (__builtin_expect(!managed, 0)) {
-		usmb_py.PyErr_Clear();
+		PyErr_Clear();
 		managed = open_capsule(capsule, &versioned);
 	}
 	/* Renamed first: taking may drop the GIL, and nobody else must take it then. */
-	if (!managed || usmb_py.PyCapsule_SetName(capsule, used_names[versioned]) != 0) return NULL;
+	if (!managed || PyCapsule_SetName(capsule, used_names[versioned]) != 0) return NULL;
 	PyObject *a = take(managed, versioned, ctx);
-	if (!a) usmb_py.PyCapsule_SetName(capsule, names[versioned]);
+	if (!a) PyCapsule_SetName(capsule, names[versioned]);
 	return a;
 }
 
@@ -122,7 +122,7 @@ static PyObject *no_dlpack(PyObject *x)
 {
 	char type[64];
 	return usmb_raise(
-	        usmb_py.PyExc_TypeError,
+	        PyExc_TypeError,
 	        "from_dlpack: %s has no __dlpack__ and is no DLPack capsule; use asarray for sequences and buffers",
 	        usmb_type_name(x, type, sizeof type));
 }
@@ -132,8 +132,8 @@ static inline PyObject *ask(PyObject *x, PyObject *method, PyObject *kwnames)
 {
 	PyObject *args[3] = {NULL, x, our_version};
 	size_t n = 1 | PY_VECTORCALL_ARGUMENTS_OFFSET;
-	return method ? usmb_py.PyObject_Vectorcall(method, args + 1, n, kwnames)
-	              : usmb_py.PyObject_VectorcallMethod(usmb_name.__dlpack__, args + 1, n, kwnames);
+	return method ? PyObject_Vectorcall(method, args + 1, n, kwnames)
+	              : PyObject_VectorcallMethod(usmb_name.__dlpack__, args + 1, n, kwnames);
 }
 
 /* Producers from before 2022 take no keywords: they answer TypeError, and are
@@ -143,23 +143,23 @@ static PyObject *call_dlpack(PyObject *x, int kind, PyObject *method)
 	if (kind == USMB_KIND_LEGACY) return ask(x, method, NULL);
 	PyObject *c = ask(x, method, kw_version);
 	if (__builtin_expect(c != NULL, 1)) return c;
-	if (usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_TypeError)) {
-		usmb_py.PyErr_Clear();
+	if (PyErr_ExceptionMatches(PyExc_TypeError)) {
+		PyErr_Clear();
 		return ask(x, method, NULL);
 	}
-	if (usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_AttributeError)) {
+	if (PyErr_ExceptionMatches(PyExc_AttributeError)) {
 		PyObject *type, *value, *trace;
-		usmb_py.PyErr_Fetch(&type, &value, &trace);
-		PyObject *method = usmb_py.PyObject_GetAttr(x, usmb_name.__dlpack__);
+		PyErr_Fetch(&type, &value, &trace);
+		PyObject *method = PyObject_GetAttr(x, usmb_name.__dlpack__);
 		if (!method) {
-			usmb_py.PyErr_Clear();
+			PyErr_Clear();
 			Py_XDECREF(type);
 			Py_XDECREF(value);
 			Py_XDECREF(trace);
 			return no_dlpack(x);
 		}
 		Py_DECREF(method);
-		usmb_py.PyErr_Restore(type, value, trace);
+		PyErr_Restore(type, value, trace);
 	}
 	return NULL;
 }
@@ -193,10 +193,9 @@ static int is_torch(const usmb_typeinfo *info)
 static int flag_of(PyObject *x, PyObject *name, int method)
 {
 	PyObject *args[2] = {NULL, x};
-	PyObject *v =
-	        method ? usmb_py.PyObject_VectorcallMethod(name, args + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL)
-		       : usmb_py.PyObject_GetAttr(x, name);
-	int r = v == usmb_py.Py_False ? 0 : v == usmb_py.Py_True ? 1 : -1;
+	PyObject *v = method ? PyObject_VectorcallMethod(name, args + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL)
+	                     : PyObject_GetAttr(x, name);
+	int r = v == Py_False ? 0 : v == Py_True ? 1 : -1;
 	Py_XDECREF(v);
 	return usmb_clear_exception() < 0 ? -2 : r;
 }
@@ -207,8 +206,8 @@ static int check_negated(PyObject *x)
 {
 	int negated = flag_of(x, usmb_name.is_neg, 1);
 	if (negated != 1) return negated;
-	usmb_raise(usmb_py.PyExc_BufferError, "from_dlpack: the tensor has its negative bit set, which DLPack cannot "
-	                                      "express; pass tensor.resolve_neg()");
+	usmb_raise(PyExc_BufferError, "from_dlpack: the tensor has its negative bit set, which DLPack cannot "
+	                              "express; pass tensor.resolve_neg()");
 	return -2;
 }
 
@@ -217,9 +216,9 @@ static PyObject *take_exchange(usmb_dl_versioned *managed, usmb_take_fn take, vo
 	PyObject *o = take(managed, 1, ctx);
 	if (!o) {
 		PyObject *type, *value, *trace;
-		usmb_py.PyErr_Fetch(&type, &value, &trace);
+		PyErr_Fetch(&type, &value, &trace);
 		usmb_dl_delete(managed, 1);
-		usmb_py.PyErr_Restore(type, value, trace);
+		PyErr_Restore(type, value, trace);
 	}
 	return o;
 }
@@ -262,17 +261,17 @@ PyObject *usmb_tensor_take(PyObject *x, usmb_take_fn take, void *ctx)
 int usmb_tensor_is_far(PyObject *x)
 {
 	if (PyCapsule_CheckExact(x)) return 0;
-	PyObject *pair = usmb_py.PyObject_CallMethodObjArgs(x, usmb_name.__dlpack_device__, NULL);
+	PyObject *pair = PyObject_CallMethodObjArgs(x, usmb_name.__dlpack_device__, NULL);
 	if (!pair) {
-		if (!usmb_py.PyErr_ExceptionMatches(usmb_py.PyExc_AttributeError)) return -1;
-		usmb_py.PyErr_Clear();
+		if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return -1;
+		PyErr_Clear();
 		return 0;
 	}
-	PyObject *first = usmb_py.PySequence_GetItem(pair, 0);
+	PyObject *first = PySequence_GetItem(pair, 0);
 	Py_DECREF(pair);
-	int64_t type = first ? usmb_py.PyLong_AsLongLong(first) : -1;
+	int64_t type = first ? PyLong_AsLongLong(first) : -1;
 	Py_XDECREF(first);
-	if (type == -1 && usmb_py.PyErr_Occurred()) return -1;
+	if (type == -1 && PyErr_Occurred()) return -1;
 	return type != USMB_DL_CPU && type != USMB_DL_ONEAPI;
 }
 
@@ -284,9 +283,9 @@ PyObject *usmb_tensor_take_on_host(PyObject *x, PyObject *copy, usmb_take_fn tak
 	if (!info || (is_torch(info) && check_negated(x) == -2)) return NULL;
 	PyObject *device = usmb_tuple_i64(cpu, 2);
 	if (!device) return NULL;
-	PyObject *args[5] = {NULL, x, our_version, device, copy ? copy : usmb_py.Py_None};
-	PyObject *capsule = usmb_py.PyObject_VectorcallMethod(usmb_name.__dlpack__, args + 1,
-	                                                      1 | PY_VECTORCALL_ARGUMENTS_OFFSET, kw_full);
+	PyObject *args[5] = {NULL, x, our_version, device, copy ? copy : Py_None};
+	PyObject *capsule =
+	        PyObject_VectorcallMethod(usmb_name.__dlpack__, args + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, kw_full);
 	Py_DECREF(device);
 	if (!capsule) return NULL;
 	return done_with(capsule, usmb_tensor_take_capsule(capsule, 1, take, ctx));

@@ -24,7 +24,7 @@ static PyObject *forget_type(PyObject *self, PyObject *weak)
 	(void)self;
 	for (int i = 0; i < ENTRIES; i++)
 		if (cache[i].weak == weak) clear_entry(&cache[i]);
-	USMB_PY_RETURN_NONE;
+	Py_RETURN_NONE;
 }
 
 static PyMethodDef forget_def = {"_forget_type", USMB_PY_CFUNC(forget_type), METH_O, NULL};
@@ -38,16 +38,16 @@ static size_t slot_of(PyTypeObject *type)
 static void attribute(PyTypeObject *type, PyObject *name, char *buf, size_t n)
 {
 	buf[0] = 0;
-	PyObject *o = usmb_py.PyObject_GetAttr((PyObject *)type, name);
+	PyObject *o = PyObject_GetAttr((PyObject *)type, name);
 	if (o && PyUnicode_Check(o)) {
-		const char *s = usmb_py.PyUnicode_AsUTF8AndSize(o, NULL);
+		const char *s = PyUnicode_AsUTF8AndSize(o, NULL);
 		if (s) {
 			strncpy(buf, s, n - 1);
 			buf[n - 1] = 0;
 		}
 	}
 	Py_XDECREF(o);
-	usmb_py.PyErr_Clear();
+	PyErr_Clear();
 }
 
 static int begins(const char *s, const char *prefix)
@@ -60,12 +60,12 @@ static int begins(const char *s, const char *prefix)
 static PyObject *loaded_class(const char *module, const char *name)
 {
 	/* Not PyImport_GetModule, which waits for a thread that imports the module. */
-	PyObject *m = usmb_py.PyDict_GetItemString(usmb_py.PyImport_GetModuleDict(), module); /* borrowed */
+	PyObject *m = PyDict_GetItemString(PyImport_GetModuleDict(), module); /* borrowed */
 	if (!m) return NULL;
 	Py_INCREF(m);
-	PyObject *class = usmb_py.PyObject_GetAttrString(m, name);
+	PyObject *class = PyObject_GetAttrString(m, name);
 	Py_DECREF(m);
-	usmb_py.PyErr_Clear();
+	PyErr_Clear();
 	if (class && !PyType_Check(class)) Py_CLEAR(class);
 	return class;
 }
@@ -77,7 +77,7 @@ static int torch_kind_of(PyTypeObject *type)
 {
 	int kind = USMB_KIND_PLAIN;
 	PyObject *tensor = loaded_class("torch", "Tensor");
-	if (tensor && usmb_py.PyType_IsSubtype(type, (PyTypeObject *)tensor)) {
+	if (tensor && PyType_IsSubtype(type, (PyTypeObject *)tensor)) {
 		PyObject *parameter = loaded_class("torch.nn.parameter", "Parameter"), *t = (PyObject *)type;
 		kind = t == tensor || t == parameter ? USMB_KIND_TORCH : USMB_KIND_TORCH_OTHER;
 		Py_XDECREF(parameter);
@@ -118,12 +118,12 @@ static int kind_of(PyTypeObject *type)
    to call. */
 static const usmb_dl_exchange_api *api_of(PyTypeObject *type)
 {
-	PyObject *capsule = usmb_py.PyObject_GetAttr((PyObject *)type, usmb_name.__dlpack_c_exchange_api__);
+	PyObject *capsule = PyObject_GetAttr((PyObject *)type, usmb_name.__dlpack_c_exchange_api__);
 	const void *api = NULL;
-	if (capsule && usmb_py.PyCapsule_IsValid(capsule, usmb_dl_name_exchange_api))
-		api = usmb_py.PyCapsule_GetPointer(capsule, usmb_dl_name_exchange_api);
+	if (capsule && PyCapsule_IsValid(capsule, usmb_dl_name_exchange_api))
+		api = PyCapsule_GetPointer(capsule, usmb_dl_name_exchange_api);
 	Py_XDECREF(capsule);
-	usmb_py.PyErr_Clear();
+	PyErr_Clear();
 	const usmb_dl_exchange_api *found = api ? usmb_dl_exchange_find(api) : NULL;
 	return found && found->managed_tensor_from_py_object_no_sync ? found : NULL;
 }
@@ -133,14 +133,14 @@ static const usmb_dl_exchange_api *api_of(PyTypeObject *type)
    its instances have no dictionary. */
 static PyObject *method_of(PyTypeObject *type)
 {
-	if (usmb_py.PyType_GetFlags(type) & Py_TPFLAGS_HEAPTYPE) return NULL;
-	if (usmb_py.PyType_GetSlot(type, Py_tp_getattro) != (void *)usmb_py.PyObject_GenericGetAttr) return NULL;
-	PyObject *offset = usmb_py.PyObject_GetAttrString((PyObject *)type, "__dictoffset__");
-	int none = offset && PyLong_Check(offset) && usmb_py.PyLong_AsLongLong(offset) == 0;
+	if (PyType_GetFlags(type) & Py_TPFLAGS_HEAPTYPE) return NULL;
+	if (PyType_GetSlot(type, Py_tp_getattro) != (void *)PyObject_GenericGetAttr) return NULL;
+	PyObject *offset = PyObject_GetAttrString((PyObject *)type, "__dictoffset__");
+	int none = offset && PyLong_Check(offset) && PyLong_AsLongLong(offset) == 0;
 	Py_XDECREF(offset);
-	PyObject *method = none ? usmb_py.PyObject_GetAttr((PyObject *)type, usmb_name.__dlpack__) : NULL;
-	usmb_py.PyErr_Clear();
-	if (method && !(usmb_py.PyType_GetFlags(Py_TYPE(method)) & Py_TPFLAGS_METHOD_DESCRIPTOR)) Py_CLEAR(method);
+	PyObject *method = none ? PyObject_GetAttr((PyObject *)type, usmb_name.__dlpack__) : NULL;
+	PyErr_Clear();
+	if (method && !(PyType_GetFlags(Py_TYPE(method)) & Py_TPFLAGS_METHOD_DESCRIPTOR)) Py_CLEAR(method);
 	return method;
 }
 
@@ -149,9 +149,9 @@ const usmb_typeinfo *usmb_typeinfo_of(PyObject *o)
 	PyTypeObject *type = Py_TYPE(o);
 	usmb_typeinfo *e = &cache[slot_of(type)];
 	if (__builtin_expect(e->type == type, 1)) return e;
-	if (!forget && !(forget = usmb_py.PyCFunction_NewEx(&forget_def, NULL, NULL))) return NULL;
+	if (!forget && !(forget = PyCFunction_NewEx(&forget_def, NULL, NULL))) return NULL;
 	usmb_typeinfo found = {type, NULL, api_of(type), method_of(type), kind_of(type)};
-	found.weak = usmb_py.PyWeakref_NewRef((PyObject *)type, forget);
+	found.weak = PyWeakref_NewRef((PyObject *)type, forget);
 	if (!found.weak) return NULL;
 	clear_entry(e);
 	*e = found;

@@ -123,7 +123,7 @@ int usmb_open_sycl(void);
 /* Whether an optional argument is there, and not None. */
 static inline int usmb_given(PyObject *o)
 {
-	return o && o != usmb_py.Py_None;
+	return o && o != Py_None;
 }
 /* Matches the keywords of a fast call to names (interned) and fills slots with
    borrowed values; npos positional arguments fill the first slots. min, maxpos:

@@ -73,9 +73,10 @@
 //
 // # Python behind C code
 //
-// C files of packages that import this one include usmb_pyapi.h, the part of CPython's
-// stable ABI that the project uses, in its own words and as one table of function
-// pointers, and usmb_pystate.h: drains of dropped references, fork, Python's end.
+// C files of packages that import this one include usmb_pyapi.h: the part of CPython's
+// stable ABI that the project uses, under CPython's own names. The names are macros for
+// the members of one table of pointers, which the loader fills. They also include
+// usmb_pystate.h: drains of dropped references, fork, Python's end.
 // Object.Pointer takes an Object to C, FromPointer brings one back.
 // The files stand in floors, from usmb_pyfuncs.h up to usmb_pyobject.c; a test holds
 // the order.

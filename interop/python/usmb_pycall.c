@@ -31,16 +31,16 @@ PyObject *usmb_py_interrupted(void)
 {
 	static PyObject *class;
 	if (!class)
-		class = usmb_py.PyErr_NewExceptionWithDoc(USMB_PY_INTERRUPTED,
-		                                          "The context of a call from Go has ended. Not to be caught, "
-		                                          "except to clean up and raise it again.",
-		                                          usmb_py.PyExc_KeyboardInterrupt, NULL);
+		class = PyErr_NewExceptionWithDoc(USMB_PY_INTERRUPTED,
+		                                  "The context of a call from Go has ended. Not to be caught, "
+		                                  "except to clean up and raise it again.",
+		                                  PyExc_KeyboardInterrupt, NULL);
 	return class;
 }
 
 static void put(void)
 {
-	usmb_py.PyThreadState_SetAsyncExc((unsigned long)innermost->call->thread, usmb_py_interrupted());
+	PyThreadState_SetAsyncExc((unsigned long)innermost->call->thread, usmb_py_interrupted());
 }
 
 /*
@@ -52,7 +52,7 @@ static int take(void)
 {
 	PyObject *class = usmb_py_interrupted();
 	Py_ssize_t before = class->ob_refcnt;
-	usmb_py.PyThreadState_SetAsyncExc((unsigned long)innermost->call->thread, NULL);
+	PyThreadState_SetAsyncExc((unsigned long)innermost->call->thread, NULL);
 	return class->ob_refcnt != before;
 }
 
@@ -96,7 +96,7 @@ void usmb_py_call_go_leave(int outer, int failed)
 	struct frame *f = innermost;
 	if (!f) return;
 	f->in_go--;
-	if (f->due && failed && usmb_py.PyErr_ExceptionMatches(usmb_py_interrupted())) {
+	if (f->due && failed && PyErr_ExceptionMatches(usmb_py_interrupted())) {
 		f->call->owed = 0; /* it goes on from here: once is enough */
 		take();
 	} else if (f->due && !pending()) {
@@ -112,8 +112,8 @@ static void ask(usmb_call *c)
 	PyObject *class = usmb_py_interrupted();
 	Py_ssize_t before = class ? class->ob_refcnt : 0;
 	if (!class) {
-		usmb_py.PyErr_Clear();
-	} else if (usmb_py.PyThreadState_SetAsyncExc((unsigned long)c->thread, class)) {
+		PyErr_Clear();
+	} else if (PyThreadState_SetAsyncExc((unsigned long)c->thread, class)) {
 		struct frame *in = *(struct frame **)(uintptr_t)c->chain;
 		if (in->in_go)
 			in->due = 1;
@@ -160,13 +160,13 @@ static int stopped(PyObject *exc, int chain)
 {
 	PyObject *class = usmb_py_interrupted();
 	int found = 0;
-	if (!class) usmb_py.PyErr_Clear();
+	if (!class) PyErr_Clear();
 	if (!class) return 0;
 	Py_INCREF(exc);
 	for (int i = 0; exc && !found && i < chain; i++) {
 		found = usmb_py_type_check(exc, (PyTypeObject *)class);
-		PyObject *next = usmb_py.PyException_GetCause(exc);
-		if (!next) next = usmb_py.PyException_GetContext(exc);
+		PyObject *next = PyException_GetCause(exc);
+		if (!next) next = PyException_GetContext(exc);
 		Py_DECREF(exc);
 		exc = next;
 	}
@@ -185,10 +185,10 @@ usmb_pyret usmb_py_call_with(usmb_call *c, void *f, void **args, size_t nargs, v
 	struct frame frame = {.call = c, .outer = innermost};
 	innermost = &frame;
 	c->chain = (uint64_t)(uintptr_t)&innermost;
-	c->thread = usmb_py.PyThread_get_thread_ident();
+	c->thread = PyThread_get_thread_ident();
 	c->state = USMB_CALL_RUNS;
 	if (c->early) ask(c);
-	r.val = usmb_py.PyObject_Vectorcall(f, (PyObject *const *)args, nargs, kwnames);
+	r.val = PyObject_Vectorcall(f, (PyObject *const *)args, nargs, kwnames);
 	c->state = USMB_CALL_ENDED;
 	int unseen = end_innermost();
 	if (!r.val) usmb_py_take_exception(&r);

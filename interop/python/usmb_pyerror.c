@@ -14,46 +14,46 @@
 /* str(exc), or a note that it failed. New reference. */
 static PyObject *message_of(PyObject *exc)
 {
-	PyObject *s = usmb_py.PyObject_Str(exc);
+	PyObject *s = PyObject_Str(exc);
 	if (s) return s;
-	usmb_py.PyErr_Clear();
-	return usmb_py.PyUnicode_FromString("<str() of the exception failed>");
+	PyErr_Clear();
+	return PyUnicode_FromString("<str() of the exception failed>");
 }
 
 static PyObject *traceback_of(PyObject *exc)
 {
-	PyObject *mod = usmb_py.PyImport_ImportModule("traceback");
-	PyObject *lines = mod ? usmb_py.PyObject_CallMethod(mod, "format_exception", "O", exc) : NULL;
-	PyObject *empty = usmb_py.PyUnicode_FromString("");
-	PyObject *s = lines && empty ? usmb_py.PyUnicode_Join(empty, lines) : NULL;
+	PyObject *mod = PyImport_ImportModule("traceback");
+	PyObject *lines = mod ? PyObject_CallMethod(mod, "format_exception", "O", exc) : NULL;
+	PyObject *empty = PyUnicode_FromString("");
+	PyObject *s = lines && empty ? PyUnicode_Join(empty, lines) : NULL;
 	Py_XDECREF(lines);
 	Py_XDECREF(mod);
 	if (s) {
 		Py_DECREF(empty);
 		return s;
 	}
-	usmb_py.PyErr_Clear();
+	PyErr_Clear();
 	return empty;
 }
 
 /* The names of the class and its bases, one a line. */
 static PyObject *lineage_of(PyObject *exc)
 {
-	PyObject *mro = usmb_py.PyObject_GetAttrString((PyObject *)Py_TYPE(exc), "__mro__");
+	PyObject *mro = PyObject_GetAttrString((PyObject *)Py_TYPE(exc), "__mro__");
 	if (!mro) return NULL;
 	if (!PyTuple_Check(mro)) { /* a metaclass's answer */
 		Py_DECREF(mro);
 		return usmb_py_class_name(Py_TYPE(exc));
 	}
-	Py_ssize_t n = usmb_py.PyTuple_Size(mro);
-	PyObject *names = usmb_py.PyList_New(0), *sep = usmb_py.PyUnicode_FromString("\n"), *s = NULL;
+	Py_ssize_t n = PyTuple_Size(mro);
+	PyObject *names = PyList_New(0), *sep = PyUnicode_FromString("\n"), *s = NULL;
 	int ok = names && sep;
 	for (Py_ssize_t i = 0; ok && i < n; i++) {
-		PyObject *name = usmb_py_class_name((PyTypeObject *)usmb_py.PyTuple_GetItem(mro, i));
-		ok = name && usmb_py.PyList_Append(names, name) == 0;
+		PyObject *name = usmb_py_class_name((PyTypeObject *)PyTuple_GetItem(mro, i));
+		ok = name && PyList_Append(names, name) == 0;
 		Py_XDECREF(name);
 	}
-	if (ok) s = usmb_py.PyUnicode_Join(sep, names);
+	if (ok) s = PyUnicode_Join(sep, names);
 	Py_XDECREF(sep);
 	Py_XDECREF(names);
 	Py_DECREF(mro);
@@ -83,12 +83,11 @@ usmb_pyret usmb_pyop_error_part(void *exc, int what)
  */
 static int reach(PyObject *found, PyObject *seen, PyObject *exc)
 {
-	if (!exc || !usmb_py_type_check(exc, (PyTypeObject *)usmb_py.PyExc_BaseException)) return 0;
-	PyObject *id = usmb_py.PyLong_FromVoidPtr(exc);
+	if (!exc || !usmb_py_type_check(exc, (PyTypeObject *)PyExc_BaseException)) return 0;
+	PyObject *id = PyLong_FromVoidPtr(exc);
 	int failed = !id;
-	if (id && !usmb_py.PyDict_GetItemWithError(seen, id))
-		failed = usmb_py.PyErr_Occurred() || usmb_py.PyDict_SetItem(seen, id, exc) ||
-		         usmb_py.PyList_Append(found, exc);
+	if (id && !PyDict_GetItemWithError(seen, id))
+		failed = PyErr_Occurred() || PyDict_SetItem(seen, id, exc) || PyList_Append(found, exc);
 	Py_XDECREF(id);
 	return failed ? -1 : 0;
 }
@@ -96,15 +95,15 @@ static int reach(PyObject *found, PyObject *seen, PyObject *exc)
 /* Adds the cause, the context and the group members of exc. */
 static int reach_behind(PyObject *found, PyObject *seen, PyObject *exc)
 {
-	PyObject *cause = usmb_py.PyException_GetCause(exc), *context = usmb_py.PyException_GetContext(exc);
+	PyObject *cause = PyException_GetCause(exc), *context = PyException_GetContext(exc);
 	int failed = reach(found, seen, cause) || reach(found, seen, context);
 	Py_XDECREF(cause);
 	Py_XDECREF(context);
-	if (failed || !usmb_py_type_check(exc, (PyTypeObject *)usmb_py.PyExc_BaseExceptionGroup)) return failed;
-	PyObject *members = usmb_py.PyObject_GetAttrString(exc, "exceptions");
-	Py_ssize_t n = members && PyTuple_Check(members) ? usmb_py.PyTuple_Size(members) : 0;
+	if (failed || !usmb_py_type_check(exc, (PyTypeObject *)PyExc_BaseExceptionGroup)) return failed;
+	PyObject *members = PyObject_GetAttrString(exc, "exceptions");
+	Py_ssize_t n = members && PyTuple_Check(members) ? PyTuple_Size(members) : 0;
 	failed = !members;
-	for (Py_ssize_t i = 0; !failed && i < n; i++) failed = reach(found, seen, usmb_py.PyTuple_GetItem(members, i));
+	for (Py_ssize_t i = 0; !failed && i < n; i++) failed = reach(found, seen, PyTuple_GetItem(members, i));
 	Py_XDECREF(members);
 	return failed;
 }
@@ -115,19 +114,19 @@ static int reach_behind(PyObject *found, PyObject *seen, PyObject *exc)
  */
 static PyObject *chain_of(PyObject *exc, PyObject *seen)
 {
-	PyObject *found = usmb_py.PyList_New(0);
-	if (!found || reach(found, seen, exc)) usmb_py.PyErr_Clear();
+	PyObject *found = PyList_New(0);
+	if (!found || reach(found, seen, exc)) PyErr_Clear();
 	/* The list grows while it is read. */
-	for (Py_ssize_t i = 0; found && i < usmb_py.PyList_Size(found); i++)
-		if (reach_behind(found, seen, usmb_py.PyList_GetItem(found, i))) usmb_py.PyErr_Clear();
+	for (Py_ssize_t i = 0; found && i < PyList_Size(found); i++)
+		if (reach_behind(found, seen, PyList_GetItem(found, i))) PyErr_Clear();
 	return found;
 }
 
 /* The attribute, and NULL without an exception if there is none. */
 static PyObject *attribute(PyObject *o, const char *name)
 {
-	PyObject *value = o ? usmb_py.PyObject_GetAttrString(o, name) : NULL;
-	if (!value) usmb_py.PyErr_Clear();
+	PyObject *value = o ? PyObject_GetAttrString(o, name) : NULL;
+	if (!value) PyErr_Clear();
 	return value;
 }
 
@@ -136,7 +135,7 @@ static int is_resumable(PyObject *frame)
 {
 	enum { GENERATOR = 0x20, COROUTINE = 0x80, ASYNC_GENERATOR = 0x200 }; /* of inspect.CO_... */
 	PyObject *code = attribute(frame, "f_code"), *flags = attribute(code, "co_flags");
-	long long bits = flags ? usmb_py.PyLong_AsLongLong(flags) : 0;
+	long long bits = flags ? PyLong_AsLongLong(flags) : 0;
 	Py_XDECREF(flags);
 	Py_XDECREF(code);
 	return (bits & (GENERATOR | COROUTINE | ASYNC_GENERATOR)) != 0;
@@ -149,26 +148,25 @@ static int is_resumable(PyObject *frame)
  */
 static void clear_one(PyObject *exc, int behind)
 {
-	PyObject *tb = usmb_py.PyException_GetTraceback(exc), *next, *res;
+	PyObject *tb = PyException_GetTraceback(exc), *next, *res;
 	for (; tb; tb = next) {
 		PyObject *frame = attribute(tb, "tb_frame");
-		res = frame && !(behind && is_resumable(frame)) ? usmb_py.PyObject_CallMethod(frame, "clear", NULL)
-		                                                : NULL;
-		if (!res) usmb_py.PyErr_Clear(); /* RuntimeError: the frame is executing */
+		res = frame && !(behind && is_resumable(frame)) ? PyObject_CallMethod(frame, "clear", NULL) : NULL;
+		if (!res) PyErr_Clear(); /* RuntimeError: the frame is executing */
 		Py_XDECREF(res);
 		Py_XDECREF(frame);
 		next = attribute(tb, "tb_next");
 		Py_DECREF(tb);
-		if (next == usmb_py.Py_None) {
+		if (next == Py_None) {
 			Py_DECREF(next);
 			break;
 		}
 	}
-	if (!usmb_py_type_check(exc, (PyTypeObject *)usmb_py.PyExc_AttributeError)) return;
+	if (!usmb_py_type_check(exc, (PyTypeObject *)PyExc_AttributeError)) return;
 	/* AttributeError's own descriptor, because a derived class may hide the attribute. */
-	PyObject *obj = usmb_py.PyObject_GetAttrString(usmb_py.PyExc_AttributeError, "obj");
-	res = obj ? usmb_py.PyObject_CallMethod(obj, "__set__", "OO", exc, usmb_py.Py_None) : NULL;
-	if (!res) usmb_py.PyErr_Clear();
+	PyObject *obj = PyObject_GetAttrString(PyExc_AttributeError, "obj");
+	res = obj ? PyObject_CallMethod(obj, "__set__", "OO", exc, Py_None) : NULL;
+	if (!res) PyErr_Clear();
 	Py_XDECREF(res);
 	Py_XDECREF(obj);
 }
@@ -178,15 +176,14 @@ void usmb_pyop_detach_error(void *exc)
 	PyGILState_STATE st;
 	if (usmb_py_enter(&st)) return;
 	int held = usmb_py_call_hold();
-	PyObject *seen = usmb_py.PyDict_New();
-	if (!seen) usmb_py.PyErr_Clear();
+	PyObject *seen = PyDict_New();
+	if (!seen) PyErr_Clear();
 	if (seen) {
 		/* Python code around this call may be handling an exception. It still needs that one,
 		   which is also the context of exceptions raised meanwhile. */
-		PyObject *handled = usmb_py.PyErr_GetHandledException();
+		PyObject *handled = PyErr_GetHandledException();
 		PyObject *others = chain_of(handled, seen), *found = chain_of(exc, seen);
-		for (Py_ssize_t i = 0; found && i < usmb_py.PyList_Size(found); i++)
-			clear_one(usmb_py.PyList_GetItem(found, i), i > 0);
+		for (Py_ssize_t i = 0; found && i < PyList_Size(found); i++) clear_one(PyList_GetItem(found, i), i > 0);
 		Py_XDECREF(found);
 		Py_XDECREF(others);
 		Py_XDECREF(handled);
@@ -202,7 +199,7 @@ void usmb_pyop_raise(void *exc)
 		usmb_py.PyErr_SetRaisedException(Py_NewRef(exc));
 		return;
 	}
-	usmb_py.PyErr_Restore(Py_NewRef(Py_TYPE(exc)), Py_NewRef(exc), usmb_py.PyException_GetTraceback(exc));
+	PyErr_Restore(Py_NewRef(Py_TYPE(exc)), Py_NewRef(exc), PyException_GetTraceback(exc));
 }
 
 /* "ValueError" or "package.module.Class": new reference to an exception class. */
@@ -211,50 +208,49 @@ static PyObject *find_class(const char *name)
 	if (!strcmp(name, USMB_PY_INTERRUPTED)) {
 		PyObject *own = usmb_py_interrupted(); /* in no module */
 		if (own) return Py_NewRef(own);
-		usmb_py.PyErr_Clear();
+		PyErr_Clear();
 	}
 	const char *dot = strrchr(name, '.');
 	PyObject *mod, *cls = NULL;
 	if (dot) {
-		PyObject *mod_name = usmb_py.PyUnicode_FromStringAndSize(name, dot - name);
-		mod = mod_name ? usmb_py.PyImport_Import(mod_name) : NULL;
+		PyObject *mod_name = PyUnicode_FromStringAndSize(name, dot - name);
+		mod = mod_name ? PyImport_Import(mod_name) : NULL;
 		Py_XDECREF(mod_name);
 	} else {
-		mod = usmb_py.PyImport_ImportModule("builtins");
+		mod = PyImport_ImportModule("builtins");
 	}
-	if (mod) cls = usmb_py.PyObject_GetAttrString(mod, dot ? dot + 1 : name);
+	if (mod) cls = PyObject_GetAttrString(mod, dot ? dot + 1 : name);
 	Py_XDECREF(mod);
-	if (cls && (!PyType_Check(cls) ||
-	            !usmb_py.PyType_IsSubtype((PyTypeObject *)cls, (PyTypeObject *)usmb_py.PyExc_BaseException)))
+	if (cls && (!PyType_Check(cls) || !PyType_IsSubtype((PyTypeObject *)cls, (PyTypeObject *)PyExc_BaseException)))
 		Py_CLEAR(cls);
 	if (cls) return cls;
-	usmb_py.PyErr_Clear();
-	return Py_NewRef(usmb_py.PyExc_RuntimeError);
+	PyErr_Clear();
+	return Py_NewRef(PyExc_RuntimeError);
 }
 
 usmb_pyret usmb_pyop_new_error(const char *cls, const char *msg, size_t n, uintptr_t handle, void *cause)
 {
 	USMB_PY_BEGIN(r);
 	PyObject *c = find_class(cls);
-	PyObject *m = usmb_py.PyUnicode_DecodeUTF8(msg, (Py_ssize_t)n, "replace");
-	PyObject *exc = c && m ? usmb_py.PyObject_CallFunctionObjArgs(c, m, NULL) : NULL;
+	PyObject *m = PyUnicode_DecodeUTF8(msg, (Py_ssize_t)n, "replace");
+	PyObject *exc = c && m ? PyObject_CallFunctionObjArgs(c, m, NULL) : NULL;
 	/* A class may make what it likes. */
-	if (exc && !usmb_py_type_check(exc, (PyTypeObject *)usmb_py.PyExc_BaseException)) Py_CLEAR(exc);
+	if (exc && !usmb_py_type_check(exc, (PyTypeObject *)PyExc_BaseException)) Py_CLEAR(exc);
 	if (!exc && m) {
 		/* A class that takes other arguments than one message. */
-		usmb_py.PyErr_Clear();
-		exc = usmb_py.PyObject_CallFunctionObjArgs(usmb_py.PyExc_RuntimeError, m, NULL);
+		PyErr_Clear();
+		exc = PyObject_CallFunctionObjArgs(PyExc_RuntimeError, m, NULL);
 	}
 	Py_XDECREF(c);
 	Py_XDECREF(m);
 	if (exc && handle) {
 		PyObject *h = usmb_py_handle_new(handle);
-		if (!h || usmb_py.PyObject_SetAttrString(exc, GO_ERROR, h)) usmb_py.PyErr_Clear();
+		if (!h || PyObject_SetAttrString(exc, GO_ERROR, h)) PyErr_Clear();
 		Py_XDECREF(h);
 	} else if (handle) {
 		usmb_py_handle_free(handle);
 	}
-	if (exc && cause) usmb_py.PyException_SetCause(exc, Py_NewRef(cause));
+	if (exc && cause) PyException_SetCause(exc, Py_NewRef(cause));
 	r.val = exc;
 	return usmb_py_end(r, st, exc != NULL);
 }
@@ -262,9 +258,9 @@ usmb_pyret usmb_pyop_new_error(const char *cls, const char *msg, size_t n, uintp
 usmb_pyret usmb_pyop_error_handle(void *exc)
 {
 	USMB_PY_BEGIN(r);
-	PyObject *h = usmb_py.PyObject_GetAttrString(exc, GO_ERROR);
+	PyObject *h = PyObject_GetAttrString(exc, GO_ERROR);
 	if (h) r.num = (int64_t)usmb_py_handle_of(h);
-	if (!h || !r.num) usmb_py.PyErr_Clear();
+	if (!h || !r.num) PyErr_Clear();
 	Py_XDECREF(h);
 	return usmb_py_end(r, st, 1);
 }

@@ -1,6 +1,6 @@
 /*
  * usmb_pyfuncs.h: the list of CPython functions and objects in the table of
- * usmb_pyapi.h, as X macros: X(result, name, (parameters)). Included by that
+ * usmb_pytable.h, as X macros: X(result, name, (parameters)). Included by that
  * header only.
  */
 #ifndef USMB_PYFUNCS_H

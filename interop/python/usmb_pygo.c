@@ -24,30 +24,30 @@ void usmb_py_handle_free(uintptr_t h)
 
 static void handle_destructor(PyObject *capsule)
 {
-	usmb_py_handle_free((uintptr_t)usmb_py.PyCapsule_GetPointer(capsule, HANDLE_NAME));
+	usmb_py_handle_free((uintptr_t)PyCapsule_GetPointer(capsule, HANDLE_NAME));
 }
 
 PyObject *usmb_py_handle_new(uintptr_t handle)
 {
-	PyObject *c = usmb_py.PyCapsule_New((void *)handle, HANDLE_NAME, handle_destructor);
+	PyObject *c = PyCapsule_New((void *)handle, HANDLE_NAME, handle_destructor);
 	if (!c) usmb_py_handle_free(handle);
 	return c;
 }
 
 uintptr_t usmb_py_handle_of(PyObject *capsule)
 {
-	return (uintptr_t)usmb_py.PyCapsule_GetPointer(capsule, HANDLE_NAME);
+	return (uintptr_t)PyCapsule_GetPointer(capsule, HANDLE_NAME);
 }
 
 static PyObject *call_go(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-	struct go_function *f = usmb_py.PyCapsule_GetPointer(self, f_name);
+	struct go_function *f = PyCapsule_GetPointer(self, f_name);
 	if (!f) return NULL;
 	usmb_py_drain();
 	if (usmb_py_in_child()) {
-		usmb_py.PyErr_SetString(usmb_py.PyExc_RuntimeError,
-		                        "a function of the Go host was called in a forked child, where Go cannot run; "
-		                        "use the 'spawn' start method (multiprocessing.set_start_method)");
+		PyErr_SetString(PyExc_RuntimeError,
+		                "a function of the Go host was called in a forked child, where Go cannot run; "
+		                "use the 'spawn' start method (multiprocessing.set_start_method)");
 		return NULL;
 	}
 	int outer = usmb_py_call_go_enter();
@@ -58,7 +58,7 @@ static PyObject *call_go(PyObject *self, PyObject *args, PyObject *kwargs)
 
 static void function_destructor(PyObject *capsule)
 {
-	struct go_function *f = usmb_py.PyCapsule_GetPointer(capsule, f_name);
+	struct go_function *f = PyCapsule_GetPointer(capsule, f_name);
 	if (!f) return;
 	usmb_py_handle_free(f->handle);
 	free(f);
@@ -71,7 +71,7 @@ usmb_pyret usmb_pyop_function(uintptr_t handle, const char *name, const char *do
 	struct go_function *f = calloc(1, sizeof *f + n + d);
 	if (!f) {
 		usmb_py_handle_free(handle);
-		usmb_py.PyErr_NoMemory();
+		PyErr_NoMemory();
 		return usmb_py_end(r, st, 0);
 	}
 	memcpy(f->text, name, n);
@@ -81,14 +81,14 @@ usmb_pyret usmb_pyop_function(uintptr_t handle, const char *name, const char *do
 	f->def.ml_doc = f->text + n;
 	f->def.ml_meth = USMB_PY_CFUNC(call_go);
 	f->def.ml_flags = METH_VARARGS | METH_KEYWORDS;
-	PyObject *c = usmb_py.PyCapsule_New(f, f_name, function_destructor);
+	PyObject *c = PyCapsule_New(f, f_name, function_destructor);
 	if (!c) {
 		usmb_py_handle_free(handle);
 		free(f);
 		return usmb_py_end(r, st, 0);
 	}
 	/* The function holds the capsule as its self, and with it its own definition. */
-	r.val = usmb_py.PyCFunction_NewEx(&f->def, c, NULL);
+	r.val = PyCFunction_NewEx(&f->def, c, NULL);
 	Py_DECREF(c);
 	return usmb_py_end(r, st, r.val != NULL);
 }

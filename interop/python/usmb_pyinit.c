@@ -82,11 +82,11 @@ static int preinitialize(char *err, size_t n)
 static void take_error(char *err, size_t n)
 {
 	PyObject *type, *value, *tb;
-	usmb_py.PyErr_Fetch(&type, &value, &tb);
-	PyObject *text = value ? usmb_py.PyObject_Str(value) : NULL;
-	const char *s = text ? usmb_py.PyUnicode_AsUTF8(text) : NULL;
+	PyErr_Fetch(&type, &value, &tb);
+	PyObject *text = value ? PyObject_Str(value) : NULL;
+	const char *s = text ? PyUnicode_AsUTF8(text) : NULL;
 	snprintf(err, n, "%s", s ? s : "no reason given");
-	usmb_py.PyErr_Clear();
+	PyErr_Clear();
 	Py_XDECREF(text);
 	Py_XDECREF(type);
 	Py_XDECREF(value);
@@ -106,7 +106,7 @@ int usmb_py_initialize(const char *program, const wchar_t *wide_program, char *e
 		/* From the program's name the interpreter derives its prefix and, by the
        pyvenv.cfg beside it, the environment's packages. */
 		usmb_py.Py_SetProgramName(wide_program);
-		usmb_py.Py_InitializeEx(0);
+		Py_InitializeEx(0);
 	} else {
 		snprintf(err, n, "it has neither Py_InitializeFromInitConfig nor Py_SetProgramName");
 		return -1;
@@ -116,21 +116,21 @@ int usmb_py_initialize(const char *program, const wchar_t *wide_program, char *e
 		take_error(err, n);
 		rc = -1;
 	}
-	usmb_py.PyEval_SaveThread();
+	PyEval_SaveThread();
 	return rc;
 }
 
 int usmb_py_adopt_running(char *err, size_t n)
 {
-	PyGILState_STATE st = usmb_py.PyGILState_Ensure();
+	PyGILState_STATE st = PyGILState_Ensure();
 	int rc = usmb_py_install();
 	if (rc) {
-		if (usmb_py.PyErr_Occurred())
+		if (PyErr_Occurred())
 			take_error(err, n);
 		else
 			snprintf(err, n, "Python has ended in this process");
 	}
-	usmb_py.PyGILState_Release(st);
+	PyGILState_Release(st);
 	return rc;
 }
 
@@ -146,21 +146,21 @@ static void children_need_host(void)
 	if (done || !host_program) return;
 	done = 1;
 	PyObject *type, *value, *tb;
-	usmb_py.PyErr_Fetch(&type, &value, &tb);
-	PyObject *code = usmb_py.Py_CompileString(host_children, "<children.py>", FILE_INPUT);
-	PyObject *names = code ? usmb_py.PyDict_New() : NULL;
-	PyObject *exe = names ? usmb_py.PyUnicode_DecodeFSDefault(host_program) : NULL;
+	PyErr_Fetch(&type, &value, &tb);
+	PyObject *code = Py_CompileString(host_children, "<children.py>", FILE_INPUT);
+	PyObject *names = code ? PyDict_New() : NULL;
+	PyObject *exe = names ? PyUnicode_DecodeFSDefault(host_program) : NULL;
 	PyObject *res = NULL;
-	if (exe && usmb_py.PyDict_SetItemString(names, "program", exe) == 0 &&
-	    usmb_py.PyDict_SetItemString(names, "__builtins__", usmb_py.PyEval_GetBuiltins()) == 0)
-		res = usmb_py.PyEval_EvalCode(code, names, names);
+	if (exe && PyDict_SetItemString(names, "program", exe) == 0 &&
+	    PyDict_SetItemString(names, "__builtins__", PyEval_GetBuiltins()) == 0)
+		res = PyEval_EvalCode(code, names, names);
 	/* What is odd here is told by children that find no such module. */
-	if (!res) usmb_py.PyErr_Clear();
+	if (!res) PyErr_Clear();
 	Py_XDECREF(res);
 	Py_XDECREF(exe);
 	Py_XDECREF(names);
 	Py_XDECREF(code);
-	usmb_py.PyErr_Restore(type, value, tb);
+	PyErr_Restore(type, value, tb);
 }
 
 /*
@@ -205,14 +205,14 @@ void usmb_py_main(int argc, char **argv, const char *host, const char *children)
 		exit(1);
 	}
 	default_signals();
-	int rc = usmb_py.Py_BytesMain(argc, argv);
+	int rc = Py_BytesMain(argc, argv);
 	/* As python3 does; and a forked child cannot return into Go. */
 	exit(rc);
 }
 
 int usmb_pyx_initialized(void)
 {
-	return usmb_py.version && usmb_py.Py_IsInitialized();
+	return usmb_py.version && Py_IsInitialized();
 }
 
 int usmb_pyx_add_module(const char *name, void *init)

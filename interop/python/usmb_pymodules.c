@@ -25,10 +25,9 @@ static void (*first_import)(void);
 static PyObject *init_module(int i)
 {
 	if (usmb_py_install()) {
-		if (!usmb_py.PyErr_Occurred())
-			usmb_py.PyErr_SetString(
-			        usmb_py.PyExc_ImportError,
-			        "this interpreter is shutting down, or was shut down before in this process");
+		if (!PyErr_Occurred())
+			PyErr_SetString(PyExc_ImportError,
+			                "this interpreter is shutting down, or was shut down before in this process");
 		return NULL;
 	}
 	if (first_import) first_import();
@@ -77,6 +76,6 @@ int usmb_py_append_modules(void (*on_import)(void))
 	int n = n_modules;
 	pthread_mutex_unlock(&modules_lock);
 	for (int i = 0; i < n; i++)
-		if (usmb_py.PyImport_AppendInittab(modules[i].name, trampolines[i])) return -1;
+		if (PyImport_AppendInittab(modules[i].name, trampolines[i])) return -1;
 	return 0;
 }

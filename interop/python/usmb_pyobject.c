@@ -22,14 +22,14 @@ void usmb_pyop_decref(void *o)
 
 static PyObject *text(const char *s, size_t n)
 {
-	return usmb_py.PyUnicode_FromStringAndSize(s, (Py_ssize_t)n);
+	return PyUnicode_FromStringAndSize(s, (Py_ssize_t)n);
 }
 
 usmb_pyret usmb_pyop_getattr(void *o, const char *name, size_t n)
 {
 	USMB_PY_BEGIN(r);
 	PyObject *key = text(name, n);
-	if (key) r.val = usmb_py.PyObject_GetAttr(o, key);
+	if (key) r.val = PyObject_GetAttr(o, key);
 	Py_XDECREF(key);
 	return usmb_py_end(r, st, r.val != NULL);
 }
@@ -38,7 +38,7 @@ usmb_pyret usmb_pyop_setattr(void *o, const char *name, size_t n, void *v)
 {
 	USMB_PY_BEGIN(r);
 	PyObject *key = text(name, n);
-	int ok = key && usmb_py.PyObject_SetAttr(o, key, v) == 0;
+	int ok = key && PyObject_SetAttr(o, key, v) == 0;
 	Py_XDECREF(key);
 	return usmb_py_end(r, st, ok);
 }
@@ -46,42 +46,42 @@ usmb_pyret usmb_pyop_setattr(void *o, const char *name, size_t n, void *v)
 usmb_pyret usmb_pyop_getitem(void *o, void *key)
 {
 	USMB_PY_BEGIN(r);
-	r.val = usmb_py.PyObject_GetItem(o, key);
+	r.val = PyObject_GetItem(o, key);
 	return usmb_py_end(r, st, r.val != NULL);
 }
 
 usmb_pyret usmb_pyop_setitem(void *o, void *key, void *v)
 {
 	USMB_PY_BEGIN(r);
-	int rc = v ? usmb_py.PyObject_SetItem(o, key, v) : usmb_py.PyObject_DelItem(o, key);
+	int rc = v ? PyObject_SetItem(o, key, v) : PyObject_DelItem(o, key);
 	return usmb_py_end(r, st, rc == 0);
 }
 
 usmb_pyret usmb_pyop_len(void *o)
 {
 	USMB_PY_BEGIN(r);
-	r.num = usmb_py.PyObject_Size(o);
+	r.num = PyObject_Size(o);
 	return usmb_py_end(r, st, r.num >= 0);
 }
 
 usmb_pyret usmb_pyop_iter(void *o)
 {
 	USMB_PY_BEGIN(r);
-	r.val = usmb_py.PyObject_GetIter(o);
+	r.val = PyObject_GetIter(o);
 	return usmb_py_end(r, st, r.val != NULL);
 }
 
 usmb_pyret usmb_pyop_next(void *it)
 {
 	USMB_PY_BEGIN(r);
-	r.val = usmb_py.PyIter_Next(it);
-	return usmb_py_end(r, st, r.val || !usmb_py.PyErr_Occurred());
+	r.val = PyIter_Next(it);
+	return usmb_py_end(r, st, r.val || !PyErr_Occurred());
 }
 
 usmb_pyret usmb_pyop_call(void *f, void **args, size_t npos, void *kwnames)
 {
 	USMB_PY_BEGIN(r);
-	r.val = usmb_py.PyObject_Vectorcall(f, (PyObject *const *)args, npos, kwnames);
+	r.val = PyObject_Vectorcall(f, (PyObject *const *)args, npos, kwnames);
 	return usmb_py_end(r, st, r.val != NULL);
 }
 
@@ -89,7 +89,7 @@ usmb_pyret usmb_pyop_method(const char *name, size_t n, void **args, size_t npos
 {
 	USMB_PY_BEGIN(r);
 	PyObject *key = text(name, n);
-	if (key) r.val = usmb_py.PyObject_VectorcallMethod(key, (PyObject *const *)args, npos, kwnames);
+	if (key) r.val = PyObject_VectorcallMethod(key, (PyObject *const *)args, npos, kwnames);
 	Py_XDECREF(key);
 	return usmb_py_end(r, st, r.val != NULL);
 }
@@ -97,21 +97,21 @@ usmb_pyret usmb_pyop_method(const char *name, size_t n, void **args, size_t npos
 usmb_pyret usmb_pyop_import(const char *name)
 {
 	USMB_PY_BEGIN(r);
-	r.val = usmb_py.PyImport_ImportModule(name);
+	r.val = PyImport_ImportModule(name);
 	return usmb_py_end(r, st, r.val != NULL);
 }
 
 usmb_pyret usmb_pyop_sys_set(const char *name, void *v)
 {
 	USMB_PY_BEGIN(r);
-	return usmb_py_end(r, st, usmb_py.PySys_SetObject(name, v) == 0);
+	return usmb_py_end(r, st, PySys_SetObject(name, v) == 0);
 }
 
 usmb_pyret usmb_pyop_builtins(void)
 {
 	USMB_PY_BEGIN(r);
 	/* With no Python frame below, the interpreter's own builtins. */
-	r.val = usmb_py.PyEval_GetBuiltins();
+	r.val = PyEval_GetBuiltins();
 	Py_XINCREF(r.val);
 	return usmb_py_end(r, st, r.val != NULL);
 }
@@ -120,11 +120,11 @@ usmb_pyret usmb_pyop_run(const char *code, size_t n, const char *filename, int s
 {
 	USMB_PY_BEGIN(r);
 	if (strlen(code) != n) {
-		usmb_py.PyErr_SetString(usmb_py.PyExc_ValueError, "source code string cannot contain null bytes");
+		PyErr_SetString(PyExc_ValueError, "source code string cannot contain null bytes");
 		return usmb_py_end(r, st, 0);
 	}
-	PyObject *c = usmb_py.Py_CompileString(code, filename, start);
-	if (c) r.val = usmb_py.PyEval_EvalCode(c, globals, globals);
+	PyObject *c = Py_CompileString(code, filename, start);
+	if (c) r.val = PyEval_EvalCode(c, globals, globals);
 	Py_XDECREF(c);
 	return usmb_py_end(r, st, r.val != NULL);
 }
@@ -132,13 +132,13 @@ usmb_pyret usmb_pyop_run(const char *code, size_t n, const char *filename, int s
 usmb_pyret usmb_pyop_capsule(void *p, const char *name)
 {
 	USMB_PY_BEGIN(r);
-	r.val = usmb_py.PyCapsule_New(p, name, NULL);
+	r.val = PyCapsule_New(p, name, NULL);
 	return usmb_py_end(r, st, r.val != NULL);
 }
 
 usmb_pyret usmb_pyop_capsule_pointer(void *o, const char *name)
 {
 	USMB_PY_BEGIN(r);
-	r.val = usmb_py.PyCapsule_GetPointer(o, name);
+	r.val = PyCapsule_GetPointer(o, name);
 	return usmb_py_end(r, st, r.val != NULL);
 }

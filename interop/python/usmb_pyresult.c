@@ -11,16 +11,16 @@ static PyObject *take_exception(void)
 		if (exc) return exc;
 	} else {
 		PyObject *type, *value, *tb;
-		usmb_py.PyErr_Fetch(&type, &value, &tb);
+		PyErr_Fetch(&type, &value, &tb);
 		if (type) {
-			usmb_py.PyErr_NormalizeException(&type, &value, &tb);
-			if (tb && value) usmb_py.PyException_SetTraceback(value, tb);
+			PyErr_NormalizeException(&type, &value, &tb);
+			if (tb && value) PyException_SetTraceback(value, tb);
 			Py_XDECREF(type);
 			Py_XDECREF(tb);
 			if (value) return value;
 		}
 	}
-	return usmb_py.PyObject_CallFunction(usmb_py.PyExc_SystemError, "s", "a call failed without an exception");
+	return PyObject_CallFunction(PyExc_SystemError, "s", "a call failed without an exception");
 }
 
 void usmb_py_take_exception(usmb_pyret *r)
@@ -52,11 +52,11 @@ int usmb_pyop_held(void)
 usmb_pyret usmb_pyop_suspend(void)
 {
 	usmb_pyret r = {0};
-	if (usmb_pyop_held()) r.val = usmb_py.PyEval_SaveThread();
+	if (usmb_pyop_held()) r.val = PyEval_SaveThread();
 	return r;
 }
 
 void usmb_pyop_resume(void *ts)
 {
-	if (ts) usmb_py.PyEval_RestoreThread(ts);
+	if (ts) PyEval_RestoreThread(ts);
 }

@@ -43,9 +43,9 @@ static void forget_thread(void *unused)
 	(void)unused;
 	atomic_fetch_add(&inside, 1);
 	if (usmb_py_alive() && !usmb_py_in_child()) {
-		usmb_py.PyGILState_Ensure();
-		usmb_py.PyGILState_Release(USMB_PYGILSTATE_LOCKED);   /* that one, the lock stays */
-		usmb_py.PyGILState_Release(USMB_PYGILSTATE_UNLOCKED); /* the kept one: deletes the state */
+		PyGILState_Ensure();
+		PyGILState_Release(USMB_PYGILSTATE_LOCKED);   /* that one, the lock stays */
+		PyGILState_Release(USMB_PYGILSTATE_UNLOCKED); /* the kept one: deletes the state */
 	}
 	atomic_fetch_sub(&inside, 1);
 }
@@ -55,7 +55,7 @@ static void keep_thread(int had)
 {
 	kept = 1;
 	if (had) return; /* Python's own thread, which ends it itself */
-	usmb_py.PyGILState_Ensure();
+	PyGILState_Ensure();
 	if (__cxa_thread_atexit_impl) __cxa_thread_atexit_impl(forget_thread, NULL, &__dso_handle);
 }
 
@@ -72,8 +72,8 @@ int usmb_py_enter(PyGILState_STATE *st)
 		return code;
 	}
 	depth++;
-	int had = kept || usmb_py.PyGILState_GetThisThreadState() != NULL;
-	*st = usmb_py.PyGILState_Ensure();
+	int had = kept || PyGILState_GetThisThreadState() != NULL;
+	*st = PyGILState_Ensure();
 	if (!kept) keep_thread(had);
 	usmb_py_drain();
 	return USMB_PYE_OK;
@@ -84,7 +84,7 @@ void usmb_py_leave(PyGILState_STATE st)
 	/* Not inside of another: what an operation gave may point into an object that a
 	   finalizer changes. */
 	if (depth == 1) usmb_py_drain();
-	usmb_py.PyGILState_Release(st);
+	PyGILState_Release(st);
 	if (--depth == 0) atomic_fetch_sub(&inside, 1);
 }
 
@@ -98,9 +98,9 @@ int usmb_py_holds_gil(void)
 	PyThreadState *(*current)(void) = usmb_py.PyThreadState_GetUnchecked;
 	if (!current) current = usmb_py._PyThreadState_UncheckedGet;
 	if (!current || !usmb_py_alive()) return 0;
-	PyThreadState *mine = usmb_py.PyGILState_GetThisThreadState();
+	PyThreadState *mine = PyGILState_GetThisThreadState();
 	if (!mine || current() != mine) return 0;
-	return usmb_py.PyInterpreterState_GetID(usmb_py.PyThreadState_GetInterpreter(mine)) == 0;
+	return PyInterpreterState_GetID(PyThreadState_GetInterpreter(mine)) == 0;
 }
 
 /* ---- drains ------------------------------------------------------------------------ */
@@ -169,16 +169,16 @@ void usmb_py_drain_now(void)
 	PyObject *type, *value, *tb;
 	if (draining || !usmb_py_alive()) return;
 	draining = 1;
-	usmb_py.PyErr_Fetch(&type, &value, &tb);
+	PyErr_Fetch(&type, &value, &tb);
 	while (atomic_exchange(&usmb_py_drain_wanted, 0)) {
 		drain_laters();
 		int n = atomic_load_explicit(&n_drains, memory_order_acquire);
 		for (int i = 0; i < n; i++) {
 			drains[i]();
-			if (usmb_py.PyErr_Occurred()) usmb_py.PyErr_WriteUnraisable(NULL);
+			if (PyErr_Occurred()) PyErr_WriteUnraisable(NULL);
 		}
 	}
-	usmb_py.PyErr_Restore(type, value, tb);
+	PyErr_Restore(type, value, tb);
 	draining = 0;
 }
 
@@ -194,7 +194,7 @@ void usmb_py_kick(void)
 	if (atomic_exchange(&usmb_py_drain_wanted, 1) || usmb_py_in_child()) return;
 	/* Counted as inside, so that the exit hook waits for a call that is under way. */
 	if (depth == 0) atomic_fetch_add(&inside, 1);
-	if (usmb_py_alive()) usmb_py.Py_AddPendingCall(pending, NULL);
+	if (usmb_py_alive()) Py_AddPendingCall(pending, NULL);
 	if (depth == 0) atomic_fetch_sub(&inside, 1);
 }
 
@@ -208,26 +208,26 @@ static PyObject *exit_hook(PyObject *self, PyObject *args)
 {
 	(void)self;
 	(void)args;
-	if (!usmb_py_alive()) USMB_PY_RETURN_NONE;
+	if (!usmb_py_alive()) Py_RETURN_NONE;
 	int n = atomic_load(&n_exits);
 	while (n-- > 0) {
 		exits[n]();
-		if (usmb_py.PyErr_Occurred()) usmb_py.PyErr_WriteUnraisable(NULL);
+		if (PyErr_Occurred()) PyErr_WriteUnraisable(NULL);
 	}
 	atomic_store(&usmb_py_drain_wanted, 1);
 	usmb_py_drain_now();
 	atomic_store(&usmb_py_state, USMB_PY_GONE);
-	if (usmb_py_in_child()) USMB_PY_RETURN_NONE;
+	if (usmb_py_in_child()) Py_RETURN_NONE;
 	/* A thread that asks for the GIL of a finalized interpreter is killed or hangs:
      let those that were admitted come and go first. */
-	PyThreadState *ts = usmb_py.PyEval_SaveThread();
+	PyThreadState *ts = PyEval_SaveThread();
 	long self_inside = depth > 0;
 	for (int ms = 0; ms < EXIT_WAIT_MS && atomic_load(&inside) > self_inside; ms++) {
 		struct timespec t = {0, 1000000};
 		nanosleep(&t, NULL);
 	}
-	usmb_py.PyEval_RestoreThread(ts);
-	USMB_PY_RETURN_NONE;
+	PyEval_RestoreThread(ts);
+	Py_RETURN_NONE;
 }
 
 static void in_child(void)
@@ -248,10 +248,10 @@ static int install_exit_hook(void)
 {
 	static PyMethodDef def = {"usmbridge_exit", exit_hook, METH_NOARGS, NULL};
 	int rc = -1;
-	PyObject *mod = usmb_py.PyImport_ImportModule("atexit");
-	PyObject *fn = usmb_py.PyCFunction_NewEx(&def, NULL, NULL);
+	PyObject *mod = PyImport_ImportModule("atexit");
+	PyObject *fn = PyCFunction_NewEx(&def, NULL, NULL);
 	PyObject *res = NULL;
-	if (mod && fn) res = usmb_py.PyObject_CallMethod(mod, "register", "O", fn);
+	if (mod && fn) res = PyObject_CallMethod(mod, "register", "O", fn);
 	if (res) rc = 0;
 	Py_XDECREF(res);
 	Py_XDECREF(fn);
@@ -262,10 +262,10 @@ static int install_exit_hook(void)
 int usmb_py_install(void)
 {
 	/* Types, caches and the exit hook are the main interpreter's. */
-	if (usmb_py.PyInterpreterState_GetID(usmb_py.PyInterpreterState_Get()) != 0) {
-		usmb_py.PyErr_SetString(usmb_py.PyExc_ImportError,
-		                        "usmbridge works in the main interpreter alone, and this is a subinterpreter: "
-		                        "import it in the main one, or use a process of its own");
+	if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
+		PyErr_SetString(PyExc_ImportError,
+		                "usmbridge works in the main interpreter alone, and this is a subinterpreter: "
+		                "import it in the main one, or use a process of its own");
 		return -1;
 	}
 	if (usmb_py_alive()) return 0;
@@ -279,7 +279,7 @@ int usmb_py_adopt(void)
 {
 	const char *missing = NULL;
 	if (usmb_py_load(NULL, &missing)) return -1;
-	if (!usmb_py.Py_IsInitialized()) return -1;
+	if (!Py_IsInitialized()) return -1;
 	if (!usmb_py_alive()) usmb_py_ignore_again(); /* once: what is changed later is the program's wish */
 	return usmb_py_install();
 }

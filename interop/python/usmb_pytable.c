@@ -5,7 +5,7 @@
 #include <dlfcn.h>
 #include <string.h>
 
-#include "usmb_pyapi.h"
+#include "usmb_pytable.h"
 
 struct usmb_py usmb_py;
 

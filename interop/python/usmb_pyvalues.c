@@ -6,49 +6,49 @@
 usmb_pyret usmb_pyop_from_int(int64_t v)
 {
 	USMB_PY_BEGIN(r);
-	r.val = usmb_py.PyLong_FromLongLong(v);
+	r.val = PyLong_FromLongLong(v);
 	return usmb_py_end(r, st, r.val != NULL);
 }
 
 usmb_pyret usmb_pyop_from_uint(uint64_t v)
 {
 	USMB_PY_BEGIN(r);
-	r.val = usmb_py.PyLong_FromUnsignedLongLong(v);
+	r.val = PyLong_FromUnsignedLongLong(v);
 	return usmb_py_end(r, st, r.val != NULL);
 }
 
 usmb_pyret usmb_pyop_from_hex(const char *text)
 {
 	USMB_PY_BEGIN(r);
-	r.val = usmb_py.PyLong_FromString(text, NULL, 16);
+	r.val = PyLong_FromString(text, NULL, 16);
 	return usmb_py_end(r, st, r.val != NULL);
 }
 
 usmb_pyret usmb_pyop_from_float(double v)
 {
 	USMB_PY_BEGIN(r);
-	r.val = usmb_py.PyFloat_FromDouble(v);
+	r.val = PyFloat_FromDouble(v);
 	return usmb_py_end(r, st, r.val != NULL);
 }
 
 usmb_pyret usmb_pyop_from_complex(double re, double im)
 {
 	USMB_PY_BEGIN(r);
-	r.val = usmb_py.PyComplex_FromDoubles(re, im);
+	r.val = PyComplex_FromDoubles(re, im);
 	return usmb_py_end(r, st, r.val != NULL);
 }
 
 usmb_pyret usmb_pyop_from_text(const char *s, size_t n)
 {
 	USMB_PY_BEGIN(r);
-	r.val = usmb_py.PyUnicode_FromStringAndSize(s, (Py_ssize_t)n);
+	r.val = PyUnicode_FromStringAndSize(s, (Py_ssize_t)n);
 	return usmb_py_end(r, st, r.val != NULL);
 }
 
 usmb_pyret usmb_pyop_from_bytes(const void *p, size_t n)
 {
 	USMB_PY_BEGIN(r);
-	r.val = usmb_py.PyBytes_FromStringAndSize(n ? p : "", (Py_ssize_t)n);
+	r.val = PyBytes_FromStringAndSize(n ? p : "", (Py_ssize_t)n);
 	return usmb_py_end(r, st, r.val != NULL);
 }
 
@@ -60,16 +60,16 @@ static void drop_all(void **items, size_t n)
 usmb_pyret usmb_pyop_from_list(void **items, size_t n, int tuple)
 {
 	USMB_PY_BEGIN(r);
-	r.val = tuple ? usmb_py.PyTuple_New((Py_ssize_t)n) : usmb_py.PyList_New((Py_ssize_t)n);
+	r.val = tuple ? PyTuple_New((Py_ssize_t)n) : PyList_New((Py_ssize_t)n);
 	if (!r.val) {
 		drop_all(items, n);
 		return usmb_py_end(r, st, 0);
 	}
 	for (size_t i = 0; i < n; i++) {
 		if (tuple)
-			usmb_py.PyTuple_SetItem(r.val, (Py_ssize_t)i, items[i]);
+			PyTuple_SetItem(r.val, (Py_ssize_t)i, items[i]);
 		else
-			usmb_py.PyList_SetItem(r.val, (Py_ssize_t)i, items[i]);
+			PyList_SetItem(r.val, (Py_ssize_t)i, items[i]);
 	}
 	return usmb_py_end(r, st, 1);
 }
@@ -77,9 +77,9 @@ usmb_pyret usmb_pyop_from_list(void **items, size_t n, int tuple)
 usmb_pyret usmb_pyop_from_dict(void **kv, size_t n)
 {
 	USMB_PY_BEGIN(r);
-	PyObject *d = usmb_py.PyDict_New();
+	PyObject *d = PyDict_New();
 	int ok = d != NULL;
-	for (size_t i = 0; ok && i < n; i++) ok = usmb_py.PyDict_SetItem(d, kv[2 * i], kv[2 * i + 1]) == 0;
+	for (size_t i = 0; ok && i < n; i++) ok = PyDict_SetItem(d, kv[2 * i], kv[2 * i + 1]) == 0;
 	drop_all(kv, 2 * n);
 	if (!ok) Py_CLEAR(d);
 	r.val = d;
@@ -90,9 +90,9 @@ usmb_pyret usmb_pyop_from_dict(void **kv, size_t n)
 static int view_int(PyObject *o, usmb_pyret *r)
 {
 	int overflow = 0;
-	r->num = usmb_py.PyLong_AsLongLongAndOverflow(o, &overflow);
+	r->num = PyLong_AsLongLongAndOverflow(o, &overflow);
 	r->kind = overflow ? USMB_PYK_BIGINT : USMB_PYK_INT;
-	return r->num != -1 || !usmb_py.PyErr_Occurred();
+	return r->num != -1 || !PyErr_Occurred();
 }
 
 usmb_pyret usmb_pyop_view(void *obj)
@@ -102,40 +102,40 @@ usmb_pyret usmb_pyop_view(void *obj)
 	char *p = NULL;
 	Py_ssize_t n = 0;
 	int ok = 1;
-	if (o == usmb_py.Py_None) {
+	if (o == Py_None) {
 		r.kind = USMB_PYK_NONE;
 	} else if (PyBool_Check(o)) {
 		r.kind = USMB_PYK_BOOL;
-		r.num = o == usmb_py.Py_True;
+		r.num = o == Py_True;
 	} else if (PyLong_Check(o)) {
 		ok = view_int(o, &r);
 	} else if (PyFloat_Check(o)) {
 		r.kind = USMB_PYK_FLOAT;
-		r.re = usmb_py.PyFloat_AsDouble(o);
+		r.re = PyFloat_AsDouble(o);
 	} else if (PyUnicode_Check(o)) {
 		r.kind = USMB_PYK_STR;
 	} else if (PyBytes_Check(o)) {
 		r.kind = USMB_PYK_BYTES;
-		ok = usmb_py.PyBytes_AsStringAndSize(o, &p, &n) == 0;
+		ok = PyBytes_AsStringAndSize(o, &p, &n) == 0;
 		r.val = p;
 		r.num = n;
 	} else if (PyList_Check(o)) {
 		r.kind = USMB_PYK_LIST;
-		r.num = usmb_py.PyList_Size(o);
+		r.num = PyList_Size(o);
 	} else if (PyTuple_Check(o)) {
 		r.kind = USMB_PYK_TUPLE;
-		r.num = usmb_py.PyTuple_Size(o);
+		r.num = PyTuple_Size(o);
 	} else if (PyDict_Check(o)) {
 		r.kind = USMB_PYK_DICT;
-		r.num = usmb_py.PyDict_Size(o);
+		r.num = PyDict_Size(o);
 	} else if (PyComplex_Check(o)) {
 		r.kind = USMB_PYK_COMPLEX;
-		r.re = usmb_py.PyComplex_RealAsDouble(o);
-		r.im = usmb_py.PyComplex_ImagAsDouble(o);
-	} else if (usmb_py_type_check(o, usmb_py.PyByteArray_Type)) {
+		r.re = PyComplex_RealAsDouble(o);
+		r.im = PyComplex_ImagAsDouble(o);
+	} else if (usmb_py_type_check(o, &PyByteArray_Type)) {
 		r.kind = USMB_PYK_BYTEARRAY;
-		r.val = usmb_py.PyByteArray_AsString(o);
-		r.num = usmb_py.PyByteArray_Size(o);
+		r.val = PyByteArray_AsString(o);
+		r.num = PyByteArray_Size(o);
 	}
 	return usmb_py_end(r, st, ok);
 }
@@ -144,15 +144,13 @@ usmb_pyret usmb_pyop_items(void *o, void **out, size_t n)
 {
 	USMB_PY_BEGIN(r);
 	int tuple = PyTuple_Check(o);
-	Py_ssize_t have = tuple ? usmb_py.PyTuple_Size(o) : usmb_py.PyList_Size(o);
+	Py_ssize_t have = tuple ? PyTuple_Size(o) : PyList_Size(o);
 	if (have != (Py_ssize_t)n) {
-		usmb_py.PyErr_SetString(usmb_py.PyExc_RuntimeError,
-		                        "the list changed its size while Go was reading it");
+		PyErr_SetString(PyExc_RuntimeError, "the list changed its size while Go was reading it");
 		return usmb_py_end(r, st, 0);
 	}
 	for (size_t i = 0; i < n; i++)
-		out[i] = Py_NewRef(tuple ? usmb_py.PyTuple_GetItem(o, (Py_ssize_t)i)
-		                         : usmb_py.PyList_GetItem(o, (Py_ssize_t)i));
+		out[i] = Py_NewRef(tuple ? PyTuple_GetItem(o, (Py_ssize_t)i) : PyList_GetItem(o, (Py_ssize_t)i));
 	return usmb_py_end(r, st, 1);
 }
 
@@ -162,25 +160,25 @@ usmb_pyret usmb_pyop_dict_items(void *o, void **out, size_t n)
 	Py_ssize_t pos = 0;
 	PyObject *k, *v;
 	size_t i = 0;
-	if (usmb_py.PyDict_Size(o) == (Py_ssize_t)n) {
-		for (; i < n && usmb_py.PyDict_Next(o, &pos, &k, &v); i++) {
+	if (PyDict_Size(o) == (Py_ssize_t)n) {
+		for (; i < n && PyDict_Next(o, &pos, &k, &v); i++) {
 			out[2 * i] = Py_NewRef(k);
 			out[2 * i + 1] = Py_NewRef(v);
 		}
 		if (i == n) return usmb_py_end(r, st, 1);
 		drop_all(out, 2 * i);
 	}
-	usmb_py.PyErr_SetString(usmb_py.PyExc_RuntimeError, "the dict changed its size while Go was reading it");
+	PyErr_SetString(PyExc_RuntimeError, "the dict changed its size while Go was reading it");
 	return usmb_py_end(r, st, 0);
 }
 
 usmb_pyret usmb_pyop_index(void *o)
 {
 	USMB_PY_BEGIN(r);
-	PyObject *i = usmb_py.PyNumber_Index(o);
+	PyObject *i = PyNumber_Index(o);
 	int ok = i && view_int(i, &r);
 	if (ok && r.kind == USMB_PYK_BIGINT) {
-		usmb_py.PyErr_SetString(usmb_py.PyExc_OverflowError, "the int does not fit 64 bits");
+		PyErr_SetString(PyExc_OverflowError, "the int does not fit 64 bits");
 		ok = 0;
 	}
 	Py_XDECREF(i);
@@ -190,6 +188,6 @@ usmb_pyret usmb_pyop_index(void *o)
 usmb_pyret usmb_pyop_float(void *o)
 {
 	USMB_PY_BEGIN(r);
-	r.re = usmb_py.PyFloat_AsDouble(o);
-	return usmb_py_end(r, st, r.re != -1.0 || !usmb_py.PyErr_Occurred());
+	r.re = PyFloat_AsDouble(o);
+	return usmb_py_end(r, st, r.re != -1.0 || !PyErr_Occurred());
 }

@@ -20,7 +20,7 @@ static int note(usmb_waits *w, usmb_cell *cell)
 	if (w->n == w->room) {
 		usmb_cell **more = malloc(2 * (size_t)w->room * sizeof *more);
 		if (!more) {
-			usmb_py.PyErr_NoMemory();
+			PyErr_NoMemory();
 			return 0;
 		}
 		memcpy(more, w->cells, w->n * sizeof *more);
@@ -53,15 +53,15 @@ static PyObject *array_of(usmb_item *item, uint32_t ndim, usmb_waits *waits)
 
 static PyObject *sequence(usmb_item *item, Py_ssize_t n, int tuple, usmb_waits *waits)
 {
-	PyObject *list = tuple ? usmb_py.PyTuple_New(n) : usmb_py.PyList_New(n);
+	PyObject *list = tuple ? PyTuple_New(n) : PyList_New(n);
 	for (Py_ssize_t i = 0; list && i < n; i++) {
 		PyObject *v = usmb_argument(item, waits);
 		if (!v) {
 			Py_CLEAR(list);
 		} else if (tuple) {
-			usmb_py.PyTuple_SetItem(list, i, v);
+			PyTuple_SetItem(list, i, v);
 		} else {
-			usmb_py.PyList_SetItem(list, i, v);
+			PyList_SetItem(list, i, v);
 		}
 	}
 	return list;
@@ -69,11 +69,11 @@ static PyObject *sequence(usmb_item *item, Py_ssize_t n, int tuple, usmb_waits *
 
 static PyObject *dict(usmb_item *item, Py_ssize_t n, usmb_waits *waits)
 {
-	PyObject *d = usmb_py.PyDict_New();
+	PyObject *d = PyDict_New();
 	for (Py_ssize_t i = 0; d && i < n; i++) {
 		PyObject *key = usmb_argument(item, waits);
 		PyObject *v = key ? usmb_argument(item, waits) : NULL;
-		if (!v || usmb_py.PyDict_SetItem(d, key, v) < 0) Py_CLEAR(d);
+		if (!v || PyDict_SetItem(d, key, v) < 0) Py_CLEAR(d);
 		Py_XDECREF(key);
 		Py_XDECREF(v);
 	}
@@ -87,18 +87,18 @@ PyObject *usmb_argument(usmb_item *item, usmb_waits *waits)
 	if (kind == USMB_ARG_ARRAY) return array_of(item, (uint32_t)n, waits);
 	const uint64_t *in = item->code + ++item->at;
 	switch (kind) {
-	case USMB_ARG_NONE: return Py_NewRef(usmb_py.Py_None);
-	case USMB_ARG_BOOL: return Py_NewRef(n ? usmb_py.Py_True : usmb_py.Py_False);
-	case USMB_ARG_INT: item->at++; return usmb_py.PyLong_FromLongLong((int64_t)*in);
-	case USMB_ARG_UINT: item->at++; return usmb_py.PyLong_FromUnsignedLongLong(*in);
-	case USMB_ARG_FLOAT: item->at++; return usmb_py.PyFloat_FromDouble(number_of(*in));
-	case USMB_ARG_COMPLEX: item->at += 2; return usmb_py.PyComplex_FromDoubles(number_of(in[0]), number_of(in[1]));
+	case USMB_ARG_NONE: return Py_NewRef(Py_None);
+	case USMB_ARG_BOOL: return Py_NewRef(n ? Py_True : Py_False);
+	case USMB_ARG_INT: item->at++; return PyLong_FromLongLong((int64_t)*in);
+	case USMB_ARG_UINT: item->at++; return PyLong_FromUnsignedLongLong(*in);
+	case USMB_ARG_FLOAT: item->at++; return PyFloat_FromDouble(number_of(*in));
+	case USMB_ARG_COMPLEX: item->at += 2; return PyComplex_FromDoubles(number_of(in[0]), number_of(in[1]));
 	case USMB_ARG_TEXT:
 		item->at += (uint32_t)(n / 8 + 1);
-		return usmb_py.PyUnicode_FromStringAndSize((const char *)in, (Py_ssize_t)n);
+		return PyUnicode_FromStringAndSize((const char *)in, (Py_ssize_t)n);
 	case USMB_ARG_BYTES:
 		item->at += (uint32_t)(n / 8 + 1);
-		return usmb_py.PyBytes_FromStringAndSize((const char *)in, (Py_ssize_t)n);
+		return PyBytes_FromStringAndSize((const char *)in, (Py_ssize_t)n);
 	case USMB_ARG_BORROWED: item->at++; return Py_NewRef((PyObject *)(uintptr_t)*in);
 	case USMB_ARG_LIST:
 	case USMB_ARG_TUPLE: return sequence(item, (Py_ssize_t)n, kind == USMB_ARG_TUPLE, waits);

@@ -113,8 +113,8 @@ static PyObject *name_of(usmb_item *item)
 	uint64_t n = item->code[item->at] >> USMB_ARG_BITS;
 	const char *text = (const char *)(item->code + item->at + 1);
 	item->at += (uint32_t)(n / 8 + 2);
-	if (memchr(text, 0, n)) return usmb_py.PyUnicode_FromStringAndSize(text, (Py_ssize_t)n);
-	return usmb_py.PyUnicode_InternFromString(text);
+	if (memchr(text, 0, n)) return PyUnicode_FromStringAndSize(text, (Py_ssize_t)n);
+	return PyUnicode_InternFromString(text);
 }
 
 static int take(usmb_item *item, arguments *a, usmb_waits *waits)
@@ -126,17 +126,16 @@ static int take(usmb_item *item, arguments *a, usmb_waits *waits)
 	if (all > FEW) {
 		a->more = malloc(((size_t)all + 1) * sizeof *a->more);
 		if (!a->more) {
-			usmb_py.PyErr_NoMemory();
+			PyErr_NoMemory();
 			return 0;
 		}
 		a->refs = a->more + 1;
 	}
-	if (item->named && !(a->names = usmb_py.PyTuple_New(item->named))) return 0;
+	if (item->named && !(a->names = PyTuple_New(item->named))) return 0;
 	for (; a->n < all; a->n++) {
 		if (a->n >= item->positional) {
 			PyObject *name = name_of(item);
-			if (!name || usmb_py.PyTuple_SetItem(a->names, (Py_ssize_t)(a->n - item->positional), name))
-				return 0;
+			if (!name || PyTuple_SetItem(a->names, (Py_ssize_t)(a->n - item->positional), name)) return 0;
 		}
 		if (!(a->refs[a->n] = usmb_argument(item, waits))) return 0;
 	}
@@ -182,7 +181,7 @@ static void run(usmb_item *item)
 		usmb_cell_drop_gil(waits.cells[i]);
 		if (settled == 0) continue;
 		if (r->code) {
-			usmb_py.PyErr_Clear();
+			PyErr_Clear();
 			continue;
 		}
 		Py_XDECREF((PyObject *)r->val);

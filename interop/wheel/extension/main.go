@@ -26,7 +26,7 @@ static void usmb_extension_refuse(void)
 static void *usmb_extension_init(void)
 {
 	if (usmb_py_adopt() < 0) {
-		if (!usmb_py.version || !usmb_py.PyErr_Occurred())
+		if (!usmb_py.version || !PyErr_Occurred())
 			usmb_extension_refuse();
 		return NULL;
 	}

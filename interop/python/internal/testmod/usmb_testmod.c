@@ -26,8 +26,8 @@ static PyObject *vector_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 {
 	(void)kwargs;
 	Py_ssize_t n = 0;
-	if (!usmb_py.PyArg_ParseTuple(args, "n", &n)) return NULL;
-	vector *v = (vector *)usmb_py.PyType_GenericAlloc(type, n);
+	if (!PyArg_ParseTuple(args, "n", &n)) return NULL;
+	vector *v = (vector *)PyType_GenericAlloc(type, n);
 	if (!v) return NULL;
 	for (Py_ssize_t i = 0; i < n; i++) v->items[i] = (double)i;
 	return (PyObject *)v;
@@ -37,14 +37,14 @@ static void vector_dealloc(PyObject *self)
 {
 	PyTypeObject *t = Py_TYPE(self);
 	usmb_py_drain();
-	((freefunc)usmb_py.PyType_GetSlot(t, Py_tp_free))(self);
+	((freefunc)PyType_GetSlot(t, Py_tp_free))(self);
 	Py_DECREF(t);
 }
 
 static int vector_getbuffer(PyObject *self, Py_buffer *view, int flags)
 {
 	vector *v = (vector *)self;
-	return usmb_py.PyBuffer_FillInfo(view, self, v->items, Py_SIZE(v) * (Py_ssize_t)sizeof(double), 0, flags);
+	return PyBuffer_FillInfo(view, self, v->items, Py_SIZE(v) * (Py_ssize_t)sizeof(double), 0, flags);
 }
 
 static PyObject *vector_sum(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
@@ -53,15 +53,15 @@ static PyObject *vector_sum(PyObject *self, PyObject *const *args, Py_ssize_t n,
 	(void)kwnames;
 	double s = 0;
 	if (PyVectorcall_NARGS((size_t)n) != 0)
-		return usmb_py.PyErr_Format(usmb_py.PyExc_TypeError, "sum takes no arguments (%zd given)", n);
+		return PyErr_Format(PyExc_TypeError, "sum takes no arguments (%zd given)", n);
 	for (Py_ssize_t i = 0; i < Py_SIZE(self); i++) s += ((vector *)self)->items[i];
-	return usmb_py.PyFloat_FromDouble(s);
+	return PyFloat_FromDouble(s);
 }
 
 static PyObject *vector_size(PyObject *self, void *closure)
 {
 	(void)closure;
-	return usmb_py.PyLong_FromSsize_t(Py_SIZE(self));
+	return PyLong_FromSsize_t(Py_SIZE(self));
 }
 
 static PyMethodDef vector_methods[] = {
@@ -81,14 +81,14 @@ static PyObject *kick(PyObject *self, PyObject *unused)
 	(void)self;
 	(void)unused;
 	usmb_py_kick();
-	USMB_PY_RETURN_NONE;
+	Py_RETURN_NONE;
 }
 
 static int exec(PyObject *m)
 {
-	PyObject *t = usmb_py.PyType_FromModuleAndSpec(m, &vector_spec, NULL);
+	PyObject *t = PyType_FromModuleAndSpec(m, &vector_spec, NULL);
 	if (!t) return -1;
-	int rc = usmb_py.PyModule_AddType(m, (PyTypeObject *)t);
+	int rc = PyModule_AddType(m, (PyTypeObject *)t);
 	Py_DECREF(t);
 	if (usmb_py_add_drain(on_drain) || usmb_py_at_exit(on_exit_of_python)) return -1;
 	return rc;
@@ -100,7 +100,7 @@ static PyModuleDef def = {PyModuleDef_HEAD_INIT, "usmb_testmod", "for tests", 0,
 
 static PyObject *init(void)
 {
-	return usmb_py.PyModuleDef_Init(&def);
+	return PyModuleDef_Init(&def);
 }
 
 void *usmb_testmod_init(void)

@@ -7,11 +7,11 @@ static PyObject *run(PyObject *self, PyObject *unused)
 	(void)self;
 	(void)unused;
 	if (usmb_py_in_child()) {
-		usmb_py.PyErr_SetString(usmb_py.PyExc_RuntimeError, "forked");
+		PyErr_SetString(PyExc_RuntimeError, "forked");
 		return NULL;
 	}
 	if (usmb_adopted_check()) return NULL;
-	USMB_PY_RETURN_NONE;
+	Py_RETURN_NONE;
 }
 
 static PyMethodDef functions[] = {{"run", run, METH_NOARGS, NULL}, {NULL, NULL, 0, NULL}};
@@ -20,5 +20,5 @@ static PyModuleDef def = {PyModuleDef_HEAD_INIT, "usmb_adopted", NULL, 0, functi
 __attribute__((visibility("default"))) PyObject *PyInit_usmb_adopted(void)
 {
 	if (usmb_py_adopt()) return NULL;
-	return usmb_py.PyModule_Create2(&def, USMB_PYTHON_ABI_VERSION);
+	return PyModule_Create2(&def, USMB_PYTHON_ABI_VERSION);
 }

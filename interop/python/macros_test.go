@@ -1,0 +1,70 @@
+package python_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var writeMacros = flag.Bool("write-macros", false, "write usmb_pymacros.h")
+
+// TestMacros holds usmb_pymacros.h to the lists of usmb_pyfuncs.h; with -write-macros it
+// writes that file. Without cgo, because the C files need the header.
+func TestMacros(t *testing.T) {
+	const path = "usmb_pymacros.h"
+	want := macros(t)
+	if *writeMacros {
+		require.NoError(t, os.WriteFile(path, []byte(want), 0o666))
+	}
+	have, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, want, string(have), "run CGO_ENABLED=0 go test ./interop/python -run TestMacros -write-macros")
+}
+
+// macros returns the text of usmb_pymacros.h.
+func macros(t *testing.T) string {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString(`/*
+ * usmb_pymacros.h: CPython's names for the required members of the table usmb_py.
+ * Generated from usmb_pyfuncs.h; do not edit. To generate it:
+ * CGO_ENABLED=0 go test ./interop/python -run TestMacros -write-macros
+ */
+#ifndef USMB_PYMACROS_H
+#define USMB_PYMACROS_H
+
+`)
+	for _, list := range []struct{ name, format string }{
+		{"REQUIRED", "#define %[1]s usmb_py.%[1]s\n"},
+		{"SINGLETONS", "#define %[1]s usmb_py.%[1]s\n"},
+		{"EXCEPTIONS", "#define %[1]s usmb_py.%[1]s\n"},
+		{"TYPES", "#define %[1]s (*usmb_py.%[1]s)\n"},
+	} {
+		for _, name := range tableNames(t, list.name) {
+			fmt.Fprintf(&b, list.format, name)
+		}
+	}
+	b.WriteString("\n#endif /* USMB_PYMACROS_H */\n")
+	return b.String()
+}
+
+// tableNames returns the names in the list USMB_PY_<list> of usmb_pyfuncs.h.
+func tableNames(t *testing.T, list string) []string {
+	t.Helper()
+	text, err := os.ReadFile("usmb_pyfuncs.h")
+	require.NoError(t, err)
+	_, rows, found := strings.Cut(string(text), "#define USMB_PY_"+list+"(X)")
+	require.True(t, found, list)
+	rows, _, _ = strings.Cut(rows, "\n\n")
+	var names []string
+	for _, m := range regexp.MustCompile(`X\((?:[^,()\n]+, )?(_?Py\w+)`).FindAllStringSubmatch(rows, -1) {
+		names = append(names, m[1])
+	}
+	require.NotEmpty(t, names, list)
+	return names
+}
