@@ -1,6 +1,7 @@
 package python
 
 import (
+	"errors"
 	"fmt"
 	"math/big"
 	"reflect"
@@ -131,7 +132,7 @@ func (n *nesting) convertReflect(v reflect.Value) (ptr, error) {
 	case reflect.Map:
 		return n.convertMap(v)
 	case reflect.Struct:
-		return n.convertStruct(v)
+		return nil, &ConversionError{From: v.Type().String(), To: pythonObject, Err: errors.New("pass a map of its fields")}
 	case reflect.Func:
 		if v.IsNil() {
 			return constant(opNone())

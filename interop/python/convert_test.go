@@ -341,3 +341,25 @@ func testIteration(t *testing.T, py *python.Interpreter) {
 	}
 	o.Release()
 }
+
+// testFailedAs checks that a conversion which fails releases the Objects it has made.
+func testFailedAs(t *testing.T, py *python.Interpreter) {
+	objects, _ := python.ObjectCounts()
+	for expr, as := range map[string]func(*python.Object) error{
+		"[object(), 'x']":       func(o *python.Object) error { _, err := python.As[[]int](o); return err },
+		"[[object()], ['x']]":   func(o *python.Object) error { _, err := python.As[[][]*python.Object](o); return err },
+		"{'a': object(), 1: 2}": func(o *python.Object) error { _, err := python.As[map[any]*python.Object](o); return err },
+		"{object(): 'x'}":       func(o *python.Object) error { _, err := python.As[map[any]int](o); return err },
+		"{(object(),): 1}":      func(o *python.Object) error { _, err := python.As[map[any]any](o); return err },
+		"{'a': 1}":              func(o *python.Object) error { _, err := python.As[struct{ A int }](o); return err },
+	} {
+		o := ok[*python.Object](t)(py.Eval(expr, nil))
+		var failed *python.ConversionError
+		require.ErrorAs(t, as(o), &failed, expr)
+		o.Release()
+		now, _ := python.ObjectCounts()
+		require.LessOrEqual(t, now, objects, expr) // Go may have collected Objects that earlier tests left
+	}
+	_, err := py.New(struct{ A int }{})
+	require.ErrorContains(t, err, "pass a map of its fields")
+}

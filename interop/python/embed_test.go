@@ -112,7 +112,7 @@ func TestInChild(t *testing.T) {
 		{"Callbacks", testCallbacks}, {"References", testReferences}, {"Forgotten", testForgotten},
 		{"FuncFreed", testFuncFreed}, {"ThreadState", testThreadState}, {"Capsules", testCapsules}, {"BuiltinModule", testBuiltinModule},
 		{"ForeignThread", testForeignThread}, {"GIL", testGIL}, {"WithoutGIL", testWithoutGIL},
-		{"Structs", testStructs}, {"StructErrors", testStructErrors}, {"StructReferences", testStructReferences}, {"TypedFuncs", testTypedFuncs}, {"HiddenFields", testHiddenFields}, {"KeywordStructs", testKeywordStructs}, {"GenericNames", testGenericNames},
+		{"FailedAs", testFailedAs}, {"TypedFuncs", testTypedFuncs}, {"GenericNames", testGenericNames},
 		{"CallContext", testCallContext}, {"CallContextInC", testCallContextInC},
 		{"CallContextWaits", testCallContextWaits}, {"CallContextMisuse", testCallContextMisuse},
 		{"CallContextNested", testCallContextNested}, {"CallContextSwallowed", testCallContextSwallowed},

@@ -34,17 +34,10 @@ func (py *Interpreter) Import(name string) (*Object, error) {
 //	Tuple                         tuple
 //	maps                          dict
 //	*Object                       the same object
-//	structs                       dict
 //	Func, Go functions            a function
 //	error                         an exception instance
 //
 // and named types and pointers to these by what they are.
-//
-// The keys of a struct's dict are the names of its fields, or those of their tags:
-// `python:"name,omitempty"`, where omitempty leaves a zero field out, and "-" any field.
-// Embedded structs without a tag give their own fields, those of a nil pointer none; of
-// several fields with one name it is the one that encoding/json would take. Unexported fields are refused
-// unless they are tagged "-", so that no struct comes out empty by mistake.
 //
 // A Go function of any type, func(int) (int, error), becomes one that takes its
 // parameters by position, as As converts them; an *Object is borrowed, as in Args,
@@ -54,7 +47,7 @@ func (py *Interpreter) Import(name string) (*Object, error) {
 // raised as a Func's is; several others make a tuple. The function stays as long as the
 // Python object does, and runs on whatever thread calls it, as a Func does.
 //
-// Other types, a value that
+// Other types, structs among them, a value that
 // contains itself (ErrCycle) and one nested too deep (ErrTooDeep) are a
 // *ConversionError, whose text says where in the value: value[2]["a"].
 func (py *Interpreter) New(v any) (*Object, error) {

@@ -42,6 +42,7 @@ func parameters(t reflect.Type, args []*Object) ([]reflect.Value, error) {
 	if len(args) < fixed || len(args) > fixed && !t.IsVariadic() {
 		return nil, fmt.Errorf("%w: a Go function of type %s takes %d arguments, %d were given", TypeError, t, fixed, len(args))
 	}
+	var made []any // the values in in
 	for i, o := range args {
 		want := t.In(min(first+i, t.NumIn()-1))
 		if t.IsVariadic() && first+i >= t.NumIn()-1 {
@@ -50,13 +51,13 @@ func parameters(t reflect.Type, args []*Object) ([]reflect.Value, error) {
 		v := reflect.New(want).Elem()
 		if want == typeObject {
 			v.Set(reflect.ValueOf(o)) // borrowed, as in Args
-		} else if err := decodeInto(v, o); err != nil {
-			for _, done := range in[first:] {
-				if done.Type() != typeObject {
-					releaseFilled(done)
-				}
+		} else {
+			value, err := decode(v, o)
+			if err != nil {
+				releaseAll(made)
+				return nil, fmt.Errorf("argument %d: %w", i+1, err)
 			}
-			return nil, fmt.Errorf("argument %d: %w", i+1, err)
+			made = append(made, value)
 		}
 		in = append(in, v)
 	}

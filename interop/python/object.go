@@ -247,6 +247,9 @@ func (o *Object) All() iter.Seq2[*Object, error] {
 	}
 }
 
+// Kwargs are the keyword arguments of a call, by name. Their order is not kept.
+type Kwargs map[string]any
+
 // Call calls o with positional arguments that Interpreter.New can convert; a last argument of
 // type Kwargs gives keyword arguments.
 func (o *Object) Call(args ...any) (*Object, error) {
@@ -318,12 +321,6 @@ func arguments(self ptr, args []any) (*callArgs, error) {
 	if len(kwargs) == 0 {
 		return a, nil
 	}
-	kwargs, made, err := kwargs.spreadOut()
-	if err != nil {
-		a.release()
-		return nil, fmt.Errorf("argument %s: %w", spread, err)
-	}
-	defer releaseObjects(made)
 	names := make([]ptr, 0, len(kwargs))
 	for name, v := range kwargs {
 		if err := add(v); err != nil {

@@ -243,12 +243,6 @@ func (o *Object) mismatch(to string) error {
 // Integers are checked for range, an int serves where a float is asked, lists and
 // tuples fill slices and arrays of that length, dicts fill maps. T may be *Object,
 // then the result is owned. A value that does not fit is a *ConversionError.
-//
-// A struct is filled from a dict by its keys, and from any other object by its
-// attributes, under the names that Interpreter.New gives to its fields. What has no field
-// is passed over; a field that is not found is an error, unless it is a pointer or tagged
-// omitempty, and stays zero then. Pointers are made, and nil for None; an embedded one is
-// made when one of its fields is found, and nil when none is.
 func As[T any](o *Object) (T, error) {
 	var t T
 	if p, ok := any(&t).(**Object); ok {
@@ -256,23 +250,22 @@ func As[T any](o *Object) (T, error) {
 		*p, err = o.Retain()
 		return t, err
 	}
-	if dst := reflect.ValueOf(&t).Elem(); holdsStruct(dst.Type()) {
-		defer runtime.KeepAlive(o)
-		if err := decodeInto(dst, o); err != nil {
-			var zero T
-			return zero, err
-		}
-		return t, nil
-	}
+	_, err := decode(reflect.ValueOf(&t).Elem(), o)
+	return t, err
+}
+
+// decode stores the value of an object in dst. It returns that value, whose Objects dst has.
+// After an error these are released.
+func decode(dst reflect.Value, o *Object) (any, error) {
 	v, err := o.Value()
 	if err != nil {
-		return t, err
+		return nil, err
 	}
-	if err := fit(reflect.ValueOf(&t).Elem(), v); err != nil {
+	if err := fit(dst, v); err != nil {
 		releaseAll([]any{v})
-		return t, err
+		return nil, err
 	}
-	return t, nil
+	return v, nil
 }
 
 // fit stores a result of Value in dst.

@@ -25,10 +25,6 @@ var Result func(ctx context.Context, result unsafe.Pointer) (object any, err err
 // in err, which stays without it. No other goroutine may have that error yet.
 var DropException func(err error)
 
-// Spread is package python's: keyword arguments (python.Kwargs) with those that stand under
-// "**" by their names. done releases what was made for that. GIL.
-var Spread func(kwargs map[string]any) (all map[string]any, done func(), err error)
-
 // Array is what Python's Array is made of, in words of C.
 type Array struct {
 	Cell           uintptr // usmb_cell, with a reference for whoever gets it

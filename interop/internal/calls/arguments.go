@@ -105,19 +105,7 @@ func (a *Arguments) write(args []any) error {
 
 // names writes keyword arguments.
 func (a *Arguments) names(named python.Kwargs) error {
-	var all map[string]any = named
-	if _, several := named["**"]; several {
-		if a.py == nil {
-			return notHere{}
-		}
-		spread, done, err := calling.Spread(named)
-		if err != nil {
-			return fmt.Errorf("[%q]: %w", "**", err)
-		}
-		defer done()
-		all = spread
-	}
-	for name, v := range all {
+	for name, v := range named {
 		if err := a.text(C.USMB_ARG_TEXT, name); err != nil {
 			return err
 		}
@@ -125,7 +113,7 @@ func (a *Arguments) names(named python.Kwargs) error {
 			return fmt.Errorf("[%q]: %w", name, err)
 		}
 	}
-	a.item.c.named = C.uint32_t(len(all))
+	a.item.c.named = C.uint32_t(len(named))
 	return nil
 }
 
