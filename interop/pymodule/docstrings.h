@@ -9,286 +9,1036 @@ static const char doc_Array___dlpack__[] =
 	"__dlpack__($self, /, *, stream=None, max_version=None, dl_device=None, copy=None)\n"
 	"--\n"
 	"\n"
-	"A capsule with the array as a DLPack tensor, versioned when max_version[0] >= 1.";
+	"Return a DLPack capsule of the array.\n"
+	"\n"
+	"Parameters\n"
+	"----------\n"
+	"stream : optional\n"
+	"    The consumer's queue, in one of the forms of `sycl_queue` in `empty`. A\n"
+	"    barrier orders the consumer's work behind work on the memory. With None\n"
+	"    the call waits for that work; with -1 it does nothing.\n"
+	"max_version : tuple of two int, optional\n"
+	"    The newest DLPack version that the consumer reads. If the major version\n"
+	"    is 1 or more, the capsule is versioned, otherwise it has the legacy\n"
+	"    form.\n"
+	"dl_device : tuple of two int, optional\n"
+	"    The device that the tensor must be on: (1, 0) for the CPU, or (14, root\n"
+	"    device index). Host and shared USM are exported as CPU memory without a\n"
+	"    copy.\n"
+	"copy : {None, False, True}, optional\n"
+	"    None copies only if `dl_device` needs it, True always copies, False\n"
+	"    never does.\n"
+	"\n"
+	"Returns\n"
+	"-------\n"
+	"capsule\n"
+	"    \"dltensor_versioned\" or \"dltensor\". Its tensor owns a reference of the\n"
+	"    memory until the consumer calls its deleter, on any thread.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"BufferError\n"
+	"    If DLPack cannot describe the array: memory outside the default context\n"
+	"    of its platform (``copy=True`` helps), read-only memory in the legacy\n"
+	"    form, another `dl_device`; or if a copy is needed and `copy` is False.\n"
+	"TypeError, ValueError\n"
+	"    If an argument is invalid.\n"
+	"MemoryError, RuntimeError\n"
+	"    If a copy fails.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> a = ub.zeros(3, device=\"host\")\n"
+	">>> b = ub.from_dlpack(a.__dlpack__(max_version=(1, 0)))\n"
+	">>> b._pointer == a._pointer\n"
+	"True";
 
 static const char doc_Array___dlpack_device__[] =
 	"__dlpack_device__($self, /)\n"
 	"--\n"
 	"\n"
-	"The DLPack device: (14, root device index) for USM, (1, 0) for host memory.";
+	"Return the DLPack device of the memory.\n"
+	"\n"
+	"Returns\n"
+	"-------\n"
+	"tuple of two int\n"
+	"    (14, root device index) for USM, (1, 0) for plain host memory.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"BufferError\n"
+	"    If DLPack has no number for the device.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> ub.zeros(3, device=\"host\").__dlpack_device__()\n"
+	"(1, 0)";
 
 static const char doc_Array___arrow_c_array__[] =
 	"__arrow_c_array__($self, /, requested_schema=None)\n"
 	"--\n"
 	"\n"
-	"Capsules of the Arrow C data interface on the same memory: values of an array of one axis,\n"
-	"else arrow.fixed_shape_tensor; BufferError where the host cannot read.";
+	"Return the array by the Arrow C data interface.\n"
+	"\n"
+	"An array of one axis becomes Arrow values of its element type, bool as\n"
+	"arrow.bool8. An array of more axes becomes arrow.fixed_shape_tensor with one\n"
+	"row for each index of the first axis. The memory is shared; elements that\n"
+	"are not in row-major order are copied.\n"
+	"\n"
+	"Parameters\n"
+	"----------\n"
+	"requested_schema : optional\n"
+	"    Ignored; the consumer converts.\n"
+	"\n"
+	"Returns\n"
+	"-------\n"
+	"tuple of two capsules\n"
+	"    \"arrow_schema\" and \"arrow_array\".\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"BufferError\n"
+	"    If the host cannot read the memory, the array has no axis, or Arrow has\n"
+	"    no such element type.\n"
+	"MemoryError, RuntimeError\n"
+	"    If a copy or the wait for work on the memory fails.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> schema, memory = ub.ones((2, 3), device=\"host\").__arrow_c_array__()\n"
+	">>> str(schema)\n"
+	"'<capsule object \"arrow_schema\" at 0x...>'";
 
 static const char doc_Array___arrow_c_device_array__[] =
 	"__arrow_c_device_array__($self, /, requested_schema=None, **kwargs)\n"
 	"--\n"
 	"\n"
-	"The same of the C device data interface: the CPU's where the host can read, else ONEAPI\n"
-	"with the event of pending work.";
+	"Return the array by the Arrow C device data interface.\n"
+	"\n"
+	"Memory that the host can read is CPU memory for Arrow. Device memory is\n"
+	"ONEAPI memory; its sync_event is the event of pending work.\n"
+	"\n"
+	"Parameters\n"
+	"----------\n"
+	"requested_schema : optional\n"
+	"    Ignored; the consumer converts.\n"
+	"**kwargs\n"
+	"    Must be None.\n"
+	"\n"
+	"Returns\n"
+	"-------\n"
+	"tuple of two capsules\n"
+	"    \"arrow_schema\" and \"arrow_device_array\".\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"BufferError\n"
+	"    If the array has no axis, or Arrow has no such element type or device.\n"
+	"NotImplementedError\n"
+	"    If another keyword argument is not None.\n"
+	"MemoryError, RuntimeError\n"
+	"    If a copy or the wait for work on the memory fails.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> len(ub.ones(3, device=\"host\").__arrow_c_device_array__())\n"
+	"2";
 
 static const char doc_Array_reshape[] =
 	"reshape($self, /, shape, *, copy=None)\n"
 	"--\n"
 	"\n"
-	"A view with another shape where the layout allows one, else a copy;\n"
-	"copy=False: ValueError instead of a copy, copy=True: always a copy.";
+	"Return an array with the same elements in another shape.\n"
+	"\n"
+	"Parameters\n"
+	"----------\n"
+	"shape : int or sequence of int\n"
+	"    The new extents, whose product is the number of elements. One of them\n"
+	"    can be -1: it is computed from the others. Extents can also be given as\n"
+	"    several arguments.\n"
+	"copy : {None, False, True}, optional\n"
+	"    None returns a view if the layout allows it and a copy otherwise, True\n"
+	"    always copies, False never does.\n"
+	"\n"
+	"Returns\n"
+	"-------\n"
+	"Array\n"
+	"    A view, or a copy in row-major order.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"ValueError\n"
+	"    If the shape does not hold the elements, or if a copy is needed and\n"
+	"    `copy` is False.\n"
+	"TypeError\n"
+	"    If an extent is not an integer.\n"
+	"MemoryError, RuntimeError\n"
+	"    If a copy fails.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> a = ub.asarray([1, 2, 3, 4])\n"
+	">>> a.reshape(2, -1).tolist()\n"
+	"[[1, 2], [3, 4]]";
 
 static const char doc_Array_transpose[] =
 	"transpose($self, axes=None, /)\n"
 	"--\n"
 	"\n"
-	"A view with the axes permuted, reversed by default.";
+	"Return a view with permuted axes.\n"
+	"\n"
+	"Parameters\n"
+	"----------\n"
+	"axes : sequence of int, optional\n"
+	"    The axis of this array that each axis of the result is. By default the\n"
+	"    axes are reversed. Axes can also be given as several arguments.\n"
+	"\n"
+	"Returns\n"
+	"-------\n"
+	"Array\n"
+	"    A view.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"ValueError\n"
+	"    If `axes` does not name each axis once.\n"
+	"TypeError\n"
+	"    If an axis is not an integer.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> ub.zeros((2, 3, 4), device=\"host\").transpose((0, 2, 1)).shape\n"
+	"(2, 4, 3)";
 
 static const char doc_Array_copy[] =
 	"copy($self, /)\n"
 	"--\n"
 	"\n"
-	"A C-contiguous, writable copy beside the array (same device and kind of memory).";
+	"Return a copy in memory of the same kind on the same device.\n"
+	"\n"
+	"Returns\n"
+	"-------\n"
+	"Array\n"
+	"    A writable copy in row-major order. It is not interprocess memory.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"MemoryError\n"
+	"    If there is not enough memory.\n"
+	"RuntimeError\n"
+	"    If SYCL fails, or in a forked child process.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> a = ub.asarray([1, 2])\n"
+	">>> b = a.copy()\n"
+	">>> b[0] = 9\n"
+	">>> a.tolist()\n"
+	"[1, 2]";
 
 static const char doc_Array_to_device[] =
 	"to_device($self, device, /, *, stream=None)\n"
 	"--\n"
 	"\n"
-	"The array on a device; the array itself when it is there already.";
+	"Return the array on a device.\n"
+	"\n"
+	"Parameters\n"
+	"----------\n"
+	"device : str, Device or object of dpctl or dpnp\n"
+	"    The device, as in `empty`. \"host\" is plain host memory.\n"
+	"stream : optional\n"
+	"    A queue. It is checked and otherwise ignored, because a copy has\n"
+	"    finished on return.\n"
+	"\n"
+	"Returns\n"
+	"-------\n"
+	"Array\n"
+	"    The array itself if its memory is on the device already, a view if only\n"
+	"    the queue differs, otherwise a copy of the same `usm_type`.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"ValueError\n"
+	"    If no device matches.\n"
+	"TypeError\n"
+	"    If `device` or `stream` does not name a device or a queue.\n"
+	"MemoryError, RuntimeError\n"
+	"    If the copy fails.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> a = ub.ones(2)\n"
+	">>> a.to_device(\"host\")\n"
+	"Array([1., 1.], dtype=float32, device=host)";
 
 static const char doc_Array_asnumpy[] =
 	"asnumpy($self, /)\n"
 	"--\n"
 	"\n"
-	"A NumPy array with a copy of the elements; types that NumPy lacks are those of ml_dtypes.";
+	"Return a NumPy array with a copy of the elements.\n"
+	"\n"
+	"It works on every memory, device memory included. `numpy.asarray` shares the\n"
+	"memory instead, if the host can read it.\n"
+	"\n"
+	"Returns\n"
+	"-------\n"
+	"numpy.ndarray\n"
+	"    A new array. Element types that NumPy lacks are those of ml_dtypes.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"ImportError\n"
+	"    If NumPy is not installed.\n"
+	"TypeError\n"
+	"    If neither NumPy nor ml_dtypes has the element type.\n"
+	"MemoryError, RuntimeError\n"
+	"    If the copy fails.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> ub.ones(3).asnumpy().sum().item()\n"
+	"3.0";
 
 static const char doc_Array_astype[] =
 	"astype($self, dtype, /, *, copy=True)\n"
 	"--\n"
 	"\n"
-	"A copy with the elements converted; the array itself where the type stays and copy is False.";
+	"Return the elements converted to another type.\n"
+	"\n"
+	"Real numbers become integers by rounding toward zero; values outside the\n"
+	"range become the nearest value in it and NaN becomes 0.\n"
+	"\n"
+	"Parameters\n"
+	"----------\n"
+	"dtype : str, numpy.dtype or scalar type\n"
+	"    The element type; None is float64.\n"
+	"copy : bool, optional\n"
+	"    If False and the type stays the same, the array itself is returned.\n"
+	"\n"
+	"Returns\n"
+	"-------\n"
+	"Array\n"
+	"    A copy in row-major order on the same device, or the array itself.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"TypeError\n"
+	"    If `dtype` names no element type.\n"
+	"MemoryError, RuntimeError\n"
+	"    If the conversion fails.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> ub.asarray([1.9, 300.0, -1.0]).astype(\"uint8\")\n"
+	"Array([  1, 255,   0], dtype=uint8, device=host)";
 
 static const char doc_Array_view[] =
 	"view($self, dtype, /)\n"
 	"--\n"
 	"\n"
-	"The same bytes as elements of another type; where their size differs, the last axis is\n"
-	"cut anew.";
+	"Return the same bytes as elements of another type.\n"
+	"\n"
+	"If the size of an element changes, the extent of the last axis changes with\n"
+	"it.\n"
+	"\n"
+	"Parameters\n"
+	"----------\n"
+	"dtype : str, numpy.dtype or scalar type\n"
+	"    The element type.\n"
+	"\n"
+	"Returns\n"
+	"-------\n"
+	"Array\n"
+	"    A view.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"TypeError\n"
+	"    If `dtype` names no element type.\n"
+	"ValueError\n"
+	"    If the element size changes and the elements of the last axis are not\n"
+	"    adjacent, their bytes are no multiple of the new size, or the array has\n"
+	"    no axis.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> ub.ones(2, \"float32\", device=\"host\").view(\"uint32\").tolist()\n"
+	"[1065353216, 1065353216]";
 
 static const char doc_Array_as_readonly[] =
 	"as_readonly($self, /)\n"
 	"--\n"
 	"\n"
-	"A view that refuses to be written to.";
+	"Return a read-only view.\n"
+	"\n"
+	"Returns\n"
+	"-------\n"
+	"Array\n"
+	"    A view that refuses writes and is exported as read-only memory.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> ub.zeros(3, device=\"host\").as_readonly().readonly\n"
+	"True";
 
 static const char doc_Array_fill[] =
 	"fill($self, value, /)\n"
 	"--\n"
 	"\n"
-	"Writes one number to every element.";
+	"Set every element to one value.\n"
+	"\n"
+	"Parameters\n"
+	"----------\n"
+	"value : number or 0-d array\n"
+	"    The value, converted as in `asarray`.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"ValueError\n"
+	"    If the array is read-only, `value` has axes, or NaN has to become an\n"
+	"    integer.\n"
+	"OverflowError\n"
+	"    If the value is outside the range of an integer type.\n"
+	"TypeError\n"
+	"    If the value is not a number, or is complex and the array is real.\n"
+	"MemoryError, RuntimeError\n"
+	"    If the device fails.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> a = ub.empty(3, \"int8\", device=\"host\")\n"
+	">>> a.fill(7)\n"
+	">>> a.tolist()\n"
+	"[7, 7, 7]";
 
 static const char doc_Array_item[] =
 	"item($self, /, *args)\n"
 	"--\n"
 	"\n"
-	"One element as a Python number: the only one, that of an index in C order, or that of one index\n"
-	"for each dimension.";
+	"Return one element as a Python number.\n"
+	"\n"
+	"Parameters\n"
+	"----------\n"
+	"*args : int or tuple of int\n"
+	"    Nothing for the only element, one integer for the position in row-major\n"
+	"    order, or one integer for each axis.\n"
+	"\n"
+	"Returns\n"
+	"-------\n"
+	"bool, int, float or complex\n"
+	"    The element.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"ValueError\n"
+	"    If no index is given and there is not exactly one element, or if the\n"
+	"    number of indices is not that of the axes.\n"
+	"IndexError\n"
+	"    If an index is out of bounds.\n"
+	"TypeError\n"
+	"    If an index is not an integer.\n"
+	"MemoryError, RuntimeError\n"
+	"    If the device cannot be read.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> a = ub.asarray([[1, 2], [3, 4]])\n"
+	">>> a.item(3), a.item(0, 1)\n"
+	"(4, 2)";
 
 static const char doc_Array_tolist[] =
 	"tolist($self, /)\n"
 	"--\n"
 	"\n"
-	"The elements as Python numbers in nested lists; of a 0-d array, its number.";
+	"Return the elements as Python numbers in nested lists.\n"
+	"\n"
+	"Returns\n"
+	"-------\n"
+	"list or number\n"
+	"    A list for each axis; the number itself for a 0-d array.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"MemoryError, RuntimeError\n"
+	"    If the device cannot be read.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> ub.ones((2, 2), \"bool\", device=\"host\").tolist()\n"
+	"[[True, True], [True, True]]";
 
 static const char doc_Array___complex__[] =
 	"__complex__($self, /)\n"
 	"--\n"
 	"\n"
-	"The only element as a complex number.";
+	"Return the only element as a complex number.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"TypeError\n"
+	"    If the array does not have exactly one element.";
 
 static const char doc_Array___array__[] =
 	"__array__($self, /, dtype=None, copy=None)\n"
 	"--\n"
 	"\n"
-	"A NumPy array on the same memory where the host may read it; TypeError on device memory.\n"
-	"copy=False: ValueError instead of a copy, copy=True: always a copy.";
+	"Return a NumPy array on the same memory.\n"
+	"\n"
+	"Parameters\n"
+	"----------\n"
+	"dtype : numpy.dtype, optional\n"
+	"    Element type of the result.\n"
+	"copy : {None, False, True}, optional\n"
+	"    None copies only if `dtype` needs it or elements are packed into less\n"
+	"    than a byte, True always copies, False never does.\n"
+	"\n"
+	"Returns\n"
+	"-------\n"
+	"numpy.ndarray\n"
+	"    The array.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"TypeError\n"
+	"    If the host cannot read the memory (`asnumpy` copies it), or if neither\n"
+	"    NumPy nor ml_dtypes has the element type.\n"
+	"ValueError\n"
+	"    If a copy is needed and `copy` is False.\n"
+	"ImportError\n"
+	"    If NumPy is not installed.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import numpy as np, usmbridge as ub\n"
+	">>> a = ub.zeros(3, device=\"host\")\n"
+	">>> np.asarray(a)[0] = 4\n"
+	">>> a[0].item()\n"
+	"4.0";
 
 static const char doc_Array___array_function__[] =
 	"__array_function__($self, func, types, args, kwargs, /)\n"
 	"--\n"
 	"\n"
-	"NumPy's answer for NumPy arrays on the same memory; TypeError on device memory.";
+	"Call a NumPy function on NumPy arrays that share the memory.\n"
+	"\n"
+	"Returns\n"
+	"-------\n"
+	"object\n"
+	"    The function's result, or NotImplemented if other array types take part.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"TypeError\n"
+	"    If the host cannot read the memory of an Array among the arguments.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import numpy as np, usmbridge as ub\n"
+	">>> np.sum(ub.ones(3, device=\"host\")).item()\n"
+	"3.0";
 
 static const char doc_Array___copy__[] =
 	"__copy__($self, /)\n"
 	"--\n"
 	"\n"
-	"copy().";
+	"Return `copy()`.";
 
 static const char doc_Array___deepcopy__[] =
 	"__deepcopy__($self, memo, /)\n"
 	"--\n"
 	"\n"
-	"copy().";
+	"Return `copy()`.";
 
 static const char doc_Array___reduce_ex__[] =
 	"__reduce_ex__($self, protocol, /)\n"
 	"--\n"
 	"\n"
-	"For pickle: the bytes, from protocol 5 on as a buffer that may travel beside the pickle.";
+	"Return what pickle stores: the bytes and their description.\n"
+	"\n"
+	"With protocol 5 the bytes are a buffer that can travel beside the pickle. It\n"
+	"is the memory itself if the host can read it. Unpickling gives memory of the\n"
+	"same kind on the device of the same name, else on the default device.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"TypeError\n"
+	"    If the element type has no name.\n"
+	"MemoryError, RuntimeError\n"
+	"    If device memory cannot be copied.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import pickle, usmbridge as ub\n"
+	">>> pickle.loads(pickle.dumps(ub.asarray([1, 2]))).tolist()\n"
+	"[1, 2]";
 
 static const char doc_Array_release[] =
 	"release($self, /)\n"
 	"--\n"
 	"\n"
-	"Closes the array: every later use of it is a ValueError. Its reference of the memory is dropped\n"
-	"now, or when the last buffer of it and the last operation on it end. If __sycl_usm_array_interface__\n"
-	"or __array_interface__ was read, it is dropped when the object is deallocated: consumers of a\n"
-	"dictionary keep only the object alive. Views and exported tensors stay valid.";
+	"Release the array; calling it again does nothing.\n"
+	"\n"
+	"Every later use raises ValueError, except `repr`. The array's reference of\n"
+	"the memory is dropped now, or when the last buffer of the array and the last\n"
+	"operation on it end. If ``__sycl_usm_array_interface__``,\n"
+	"``__array_interface__`` or a borrowed tensor of the C exchange API was read,\n"
+	"it is dropped when the object is deallocated, because their consumers have\n"
+	"an address and hold only the object. Views and exported tensors stay valid.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> a = ub.zeros(3, device=\"host\")\n"
+	">>> b = a[1:]\n"
+	">>> a.release()\n"
+	">>> b.tolist()\n"
+	"[0.0, 0.0]\n"
+	">>> a.shape\n"
+	"Traceback (most recent call last):\n"
+	"ValueError: the array was released; views and what was exported of it stay valid";
 
 static const char doc_Array___enter__[] =
 	"__enter__($self, /)\n"
 	"--\n"
 	"\n"
-	"The array itself.";
+	"Return the array itself.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"ValueError\n"
+	"    If the array was released.";
 
 static const char doc_Array___exit__[] =
 	"__exit__($self, /, *args)\n"
 	"--\n"
 	"\n"
-	"release().";
+	"Call `release()`.";
 
 static const char doc_Array_shape[] =
-	"Extents, a tuple.";
+	"Extents of the axes.\n"
+	"\n"
+	"A tuple of int.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> ub.zeros((2, 3), device=\"host\").shape\n"
+	"(2, 3)";
 
 static const char doc_Array_strides[] =
-	"Steps between neighbours in elements, a tuple.";
+	"Distances between neighbours along each axis, in elements.\n"
+	"\n"
+	"A tuple of int. NumPy counts bytes instead.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> ub.zeros((2, 3), device=\"host\").T.strides\n"
+	"(1, 3)";
 
 static const char doc_Array_dtype[] =
-	"The element type: a str with its array API name that also equals NumPy's dtype of it.";
+	"Element type.\n"
+	"\n"
+	"A `DType`: a str with the array API name, which also equals the NumPy dtype.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> ub.zeros(3, device=\"host\").dtype\n"
+	"'float32'";
 
 static const char doc_Array_typestr[] =
-	"Type string of the array interfaces; None where there is none.";
+	"Type string of the array interfaces, such as \"<f4\".\n"
+	"\n"
+	"A str, or None if the element type has no type string (bfloat16, float8).\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> ub.zeros(3, \"uint8\", device=\"host\").typestr\n"
+	"'|u1'";
 
 static const char doc_Array_ndim[] =
-	"Number of dimensions.";
+	"Number of axes.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> ub.zeros((2, 3), device=\"host\").ndim\n"
+	"2";
 
 static const char doc_Array_size[] =
-	"Number of elements.";
+	"Number of elements.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> ub.zeros((2, 3), device=\"host\").size\n"
+	"6";
 
 static const char doc_Array_itemsize[] =
-	"Bytes of one element (1 for packed sub-byte types).";
+	"Bytes of one element; 1 for types smaller than a byte.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> ub.zeros(3, \"float64\", device=\"host\").itemsize\n"
+	"8";
 
 static const char doc_Array_nbytes[] =
-	"Bytes of all elements laid side by side.";
+	"Bytes of all elements without gaps.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> ub.zeros(3, \"int4\", device=\"host\").nbytes\n"
+	"2";
 
 static const char doc_Array_usm_type[] =
-	"\"device\", \"shared\" or \"host\"; None on the host backend.";
+	"Kind of the memory.\n"
+	"\n"
+	"\"device\", \"shared\" or \"host\" for USM, None for plain host memory.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> print(ub.zeros(3, device=\"host\").usm_type)\n"
+	"None";
 
 static const char doc_Array_interprocess[] =
-	"Whether other processes can map the memory: True, \"readonly\" where they cannot write it, False.";
+	"Whether other processes can map the memory.\n"
+	"\n"
+	"True, \"readonly\" if they cannot write it, or False.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> ub.zeros(3, device=\"host\").interprocess\n"
+	"False";
 
 static const char doc_Array_device[] =
-	"The Device that the memory belongs to.";
+	"Device of the memory.\n"
+	"\n"
+	"A `Device`.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> ub.zeros(3, device=\"host\").device.filter_string\n"
+	"'host'";
 
 static const char doc_Array_sycl_queue[] =
-	"The queue that the array was made with; where none was named, the one that dpctl keeps for\n"
-	"the memory's context and device, or a light object with _get_capsule() where dpctl is not\n"
-	"loaded. None on the host backend.";
+	"SYCL queue of the array.\n"
+	"\n"
+	"The queue object given at creation or import. If none was given, the queue\n"
+	"that dpctl keeps for the memory's context and device, or a `SyclQueue` if\n"
+	"dpctl is not loaded. None for plain host memory.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> print(ub.zeros(3, device=\"host\").sycl_queue)\n"
+	"None";
 
 static const char doc_Array_sycl_context[] =
-	"The memory's context, likewise a dpctl.SyclContext; None on the host backend.";
+	"SYCL context of the memory.\n"
+	"\n"
+	"A dpctl.SyclContext, or a `SyclContext` if dpctl is not loaded. None for\n"
+	"plain host memory.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> print(ub.zeros(3, device=\"host\").sycl_context)\n"
+	"None";
 
 static const char doc_Array_sycl_device[] =
-	"The device of the USM: a dpctl.SyclDevice where dpctl is loaded, else a Device; None on\n"
-	"the host backend.";
+	"SYCL device of the memory.\n"
+	"\n"
+	"A dpctl.SyclDevice, or a `Device` if dpctl is not loaded. None for plain\n"
+	"host memory.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> print(ub.zeros(3, device=\"host\").sycl_device)\n"
+	"None";
 
 static const char doc_Array_readonly[] =
-	"Whether writing is refused.";
+	"Whether the array refuses writes.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> ub.asarray(b\"abc\").readonly\n"
+	"True";
 
 static const char doc_Array_T[] =
-	"The array with its axes reversed.";
+	"View with the axes reversed.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> ub.zeros((2, 3), device=\"host\").T.shape\n"
+	"(3, 2)";
 
 static const char doc_Array___array_priority__[] =
-	"Above that of NumPy's arrays: their operators leave ours to us.";
+	"Priority above that of NumPy's arrays, whose operators therefore let Array decide.";
 
 static const char doc_Array_mT[] =
-	"The array with its last two axes swapped.";
+	"View with the last two axes swapped.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"ValueError\n"
+	"    If the array has fewer than two axes.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> ub.zeros((2, 3, 4), device=\"host\").mT.shape\n"
+	"(2, 4, 3)";
 
 static const char doc_Array__pointer[] =
 	"Address of the first element.";
 
 static const char doc_Array___sycl_usm_array_interface__[] =
-	"The dictionary of the SYCL USM array interface; no such attribute on the host backend.";
+	"Dictionary of the SYCL USM array interface, version 1.\n"
+	"\n"
+	"Reading it waits for this library's work on the memory and for the array's\n"
+	"queue. The consumer must hold the Array until its work has finished.\n"
+	"AttributeError for plain host memory and for element types without a type\n"
+	"string.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> hasattr(ub.zeros(3, device=\"host\"), \"__sycl_usm_array_interface__\")\n"
+	"False";
 
 static const char doc_Array___array_interface__[] =
-	"NumPy's array interface, where the host may read the memory.";
+	"Dictionary of NumPy's array interface, version 3.\n"
+	"\n"
+	"Reading it waits for work on the memory. AttributeError if the host cannot\n"
+	"read the memory, and for element types without a type string.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> ub.zeros(3, device=\"host\").__array_interface__[\"shape\"]\n"
+	"(3,)";
 
 static const char doc_Array[] =
-	"A typed, strided view of reference-counted memory: USM of a SYCL device or plain host memory.\n"
+	"A typed, strided view of reference-counted memory.\n"
 	"\n"
-	"Made by empty, zeros, asarray, from_dlpack and from_usm_array_interface. Views share the\n"
-	"memory and keep it alive.";
+	"The memory is USM of a SYCL device, plain host memory, or memory of another\n"
+	"owner. Arrays are made by `empty`, `zeros`, `ones`, `full`, `asarray`,\n"
+	"`from_dlpack`, `from_usm_array_interface` and the ``_like`` functions; the\n"
+	"class cannot be called.\n"
+	"\n"
+	"Indexing with integers, slices, ``...`` and None gives a view. A view shares\n"
+	"the memory and keeps it. Assignment converts numbers and arrays and\n"
+	"broadcasts them. An array computes nothing: comparison and arithmetic with\n"
+	"numbers and arrays raise TypeError, and so does ``in``. Use NumPy or dpnp on\n"
+	"the same memory. ``hash(a)`` is by identity.\n"
+	"\n"
+	"If the host can read the memory, arrays have the buffer protocol,\n"
+	"``__array_interface__`` and ``__array__``. Reading waits for work on the\n"
+	"memory that is known to this library. Element access by several threads is\n"
+	"not synchronized.\n"
+	"\n"
+	"Operations that use a released array raise ValueError. `release` and a\n"
+	"``with`` statement release an array. In a forked child process, operations\n"
+	"that need a device, new memory or a conversion raise RuntimeError.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> a = ub.zeros((2, 3), \"int32\", device=\"host\")\n"
+	">>> a[0, 1:] = [7, 8]\n"
+	">>> a\n"
+	"Array([[0, 7, 8],\n"
+	"       [0, 0, 0]], dtype=int32, device=host)\n"
+	">>> a[:, ::-1].strides\n"
+	"(3, -1)\n"
+	">>> len(a), a[0, 1].item(), int(a[0, 2])\n"
+	"(2, 7, 8)";
 
 static const char doc_cute_Tensor_mark_layout_dynamic[] =
 	"mark_layout_dynamic($self, /, leading_dim=None)\n"
 	"--\n"
 	"\n"
-	"Makes all extents dynamic, and all strides but that of the leading dimension, which must be\n"
-	"1, and strides of 0. None: the mode of stride 1 leads. In place; returns the tensor.";
+	"Make all extents and strides dynamic, except strides of 0 and that of the leading mode.\n"
+	"\n"
+	"Parameters\n"
+	"----------\n"
+	"leading_dim : int, optional\n"
+	"    The leading mode, whose stride is 1; a negative number counts from the\n"
+	"    end. By default the mode whose stride is 1.\n"
+	"\n"
+	"Returns\n"
+	"-------\n"
+	"Tensor\n"
+	"    The tensor itself, which is changed in place.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"ValueError\n"
+	"    If there is no leading mode, several modes could lead, the stride of\n"
+	"    `leading_dim` is not 1, or the tensor was released.\n"
+	"TypeError, OverflowError\n"
+	"    If `leading_dim` is not an integer of 64 bits.\n"
+	"RuntimeError\n"
+	"    In a forked child process.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> t = ub.cute.from_dlpack(ub.zeros((30, 20), device=\"host\"))\n"
+	">>> t.mark_layout_dynamic().layout\n"
+	"'(?,?):(?,1)'";
 
 static const char doc_cute_Tensor_mark_compact_shape_dynamic[] =
 	"mark_compact_shape_dynamic($self, /, mode, stride_order=None, divisibility=1)\n"
 	"--\n"
 	"\n"
-	"Makes the extent of one mode dynamic, a multiple of divisibility, and with it the strides\n"
-	"that span it, in a compact layout. stride_order: the modes from the outermost to the\n"
-	"innermost; None: by descending strides. In place; returns the tensor.";
+	"Make the extent of one mode of a compact layout dynamic.\n"
+	"\n"
+	"The strides that span the mode become dynamic too.\n"
+	"\n"
+	"Parameters\n"
+	"----------\n"
+	"mode : int\n"
+	"    The mode.\n"
+	"stride_order : sequence of int, optional\n"
+	"    The modes from the outermost to the innermost. By default they are\n"
+	"    ordered by descending strides.\n"
+	"divisibility : int, optional\n"
+	"    A number that the extent is a multiple of.\n"
+	"\n"
+	"Returns\n"
+	"-------\n"
+	"Tensor\n"
+	"    The tensor itself, which is changed in place.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"ValueError\n"
+	"    If the layout is not compact in that order, an argument is invalid, or\n"
+	"    the tensor was released.\n"
+	"TypeError, OverflowError\n"
+	"    If an argument is not an integer of 64 bits.\n"
+	"RuntimeError\n"
+	"    In a forked child process.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> t = ub.cute.from_dlpack(ub.zeros((30, 20), device=\"host\"))\n"
+	">>> t.mark_compact_shape_dynamic(1, divisibility=4).layout\n"
+	"'(30,?{div=4}):(?{div=4},1)'";
 
 static const char doc_cute_Tensor_clone[] =
 	"clone($self, /)\n"
 	"--\n"
 	"\n"
-	"A tensor of the same memory with marks of its own.";
+	"Return a tensor on the same memory with marks of its own.\n"
+	"\n"
+	"Returns\n"
+	"-------\n"
+	"Tensor\n"
+	"    The new tensor.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"ValueError\n"
+	"    If the tensor was released.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> t = ub.cute.from_dlpack(ub.zeros(3, device=\"host\"))\n"
+	">>> _ = t.clone().mark_layout_dynamic()\n"
+	">>> t.layout\n"
+	"'(3):(1)'";
 
 static const char doc_cute_Tensor_release[] =
 	"release($self, /)\n"
 	"--\n"
 	"\n"
-	"Gives the memory back before the tensor is deleted; any use after it but release() and\n"
-	"str() is a ValueError. with does it at the end of its block.";
+	"Drop the tensor's reference of the memory; calling it again does nothing.\n"
+	"\n"
+	"Every later use raises ValueError, except `str` and `released`. A ``with``\n"
+	"statement calls it at its end.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> t = ub.cute.from_dlpack(ub.zeros(3, device=\"host\"))\n"
+	">>> t.release()\n"
+	">>> t.released\n"
+	"True";
 
 static const char doc_cute_Tensor___enter__[] =
 	"__enter__($self, /)\n"
 	"--\n"
 	"\n"
-	"Return the tensor itself.";
+	"Return the tensor itself.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"ValueError\n"
+	"    If the tensor was released.";
 
 static const char doc_cute_Tensor___exit__[] =
 	"__exit__($self, /, *args)\n"
 	"--\n"
 	"\n"
-	"Call release().";
+	"Call `release()`.";
 
 static const char doc_cute_Tensor_shape[] =
-	"Extents in elements, a tuple, those of dynamic modes too.";
+	"Extents of the modes, dynamic ones included; a tuple of int.";
 
 static const char doc_cute_Tensor_stride[] =
-	"Strides in elements, a tuple, dynamic ones too, as the marks left them.";
+	"Strides of the modes in elements, dynamic ones included, as the marks left them; a tuple of int.";
 
 static const char doc_cute_Tensor_memspace[] =
-	"\"generic\" for memory of the host, \"gmem\" for a device's.";
+	"Memory space: \"generic\" for memory of the host, \"gmem\" for memory of a device and shared USM.";
 
 static const char doc_cute_Tensor_element_type[] =
-	"CuTe's name of the element type, \"Float32\".";
+	"CuTe's name of the element type, such as \"Float32\".";
 
 static const char doc_cute_Tensor_layout[] =
-	"The layout as CuTe DSL prints it, \"(30,20):(20,1)\".";
+	"Layout as CuTe DSL prints it.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> ub.cute.from_dlpack(ub.zeros((2, 3), device=\"host\")).layout\n"
+	"'(2,3):(3,1)'";
 
 static const char doc_cute_Tensor_key[] =
-	"A string that is the same for tensors that one compiled kernel serves: element type, memory\n"
-	"space, alignment, and the layout with its dynamic marks but without dynamic values. Stable\n"
-	"across processes and releases of this major version.";
+	"Key of the compiled kernel that fits the tensor.\n"
+	"\n"
+	"Tensors with the same key can use the same compiled kernel. The key has the\n"
+	"element type, the memory space, the alignment, and the layout without the\n"
+	"values of dynamic extents and strides. It is stable across processes and\n"
+	"releases of this major version.";
 
 static const char doc_cute_Tensor_assumed_align[] =
 	"Bytes that the address is assumed to be a multiple of.";
@@ -297,211 +1047,757 @@ static const char doc_cute_Tensor_data_ptr[] =
 	"Address of the first element.";
 
 static const char doc_cute_Tensor_dynamic_shapes_mask[] =
-	"1 for each mode whose extent is dynamic, else 0.";
+	"1 for each mode with a dynamic extent, else 0; a tuple of int.";
 
 static const char doc_cute_Tensor_dynamic_strides_mask[] =
-	"1 for each mode whose stride is dynamic, else 0.";
+	"1 for each mode with a dynamic stride, else 0; a tuple of int.\n"
+	"\n"
+	"Unlike CuTe DSL's mask it counts the strides that\n"
+	"`mark_compact_shape_dynamic` made dynamic.";
 
 static const char doc_cute_Tensor_released[] =
-	"Whether release() was called.";
+	"Whether `release` was called.";
 
 static const char doc_cute_Tensor[] =
-	"A tensor's memory and its layout as a compiled kernel sees it. Made by from_dlpack; keeps its\n"
-	"source alive. Tensors compare by identity; compare and hash their key.";
+	"Memory and its layout as a compiled kernel sees them.\n"
+	"\n"
+	"Made by `from_dlpack`; the class cannot be called. A tensor owns a reference\n"
+	"of its memory until `release` or deallocation. Marks change it in place.\n"
+	"Tensors compare by identity: compare their `key`.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> t = ub.cute.from_dlpack(ub.zeros((2, 3), device=\"host\"))\n"
+	">>> t.shape, t.stride, t.element_type\n"
+	"((2, 3), (3, 1), 'Float32')";
 
 static const char doc_Device_filter_string[] =
-	"What device= takes: \"opencl:cpu:0\", \"host\".";
+	"Name that `device` arguments take, such as \"opencl:cpu:0\" or \"host\".";
 
 static const char doc_Device_name[] =
-	"The device's name.";
+	"Name of the device.";
 
 static const char doc_Device_backend[] =
-	"What the device's platform runs on.";
+	"Backend of the device's platform: \"opencl\", \"level_zero\", \"cuda\", \"hip\" or \"host\".";
 
 static const char doc_Device_device_type[] =
-	"The sort of the device: cpu, gpu, accelerator, host.";
+	"Type of the device: \"cpu\", \"gpu\", \"accelerator\" or \"host\".";
 
 static const char doc_Device_dlpack_device[] =
-	"DLPack's (device type, id); None when DLPack has none.";
+	"DLPack device type and id; a tuple of two int, or None if DLPack has no number for the device.";
 
 static const char doc_Device_global_mem_size[] =
-	"Bytes of the device's memory; 0 when not known.";
+	"Bytes of the device's memory; 0 if unknown.";
 
 static const char doc_Device[] =
-	"A device that arrays can live on; see devices().";
+	"A device that arrays can be on.\n"
+	"\n"
+	"`devices` lists them; the class cannot be called. A device equals its filter\n"
+	"string.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> host = ub.devices()[-1]\n"
+	">>> host == \"host\", host.dlpack_device\n"
+	"(True, (1, 0))";
 
 static const char doc_DType___reduce__[] =
 	"__reduce__($self, /)\n"
 	"--\n"
 	"\n"
-	"For pickle: the name.";
+	"Return what pickle stores: the name.";
 
 static const char doc_DType_name[] =
-	"The name alone, a str.";
+	"Name of the element type; a str.";
 
 static const char doc_DType_itemsize[] =
-	"Bytes of one element (1 for sub-byte types).";
+	"Bytes of one element; 1 for types smaller than a byte.";
 
 static const char doc_DType[] =
 	"DType(type, /)\n"
 	"--\n"
 	"\n"
-	"An element type: its array API name, which also equals NumPy's dtype and scalar type of that name.";
+	"An element type: a str with its array API name.\n"
+	"\n"
+	"It also equals the NumPy dtype and the NumPy or ml_dtypes scalar type of\n"
+	"that name.\n"
+	"\n"
+	"Parameters\n"
+	"----------\n"
+	"type : str, numpy.dtype or scalar type\n"
+	"    An array API name (\"float32\"), a type string (\"<f4\"), or an object with\n"
+	"    a `name` or `__name__` of that kind.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"TypeError\n"
+	"    If `type` names no element type of this machine's byte order.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> ub.DType(\"f4\"), ub.DType(float).itemsize\n"
+	"('float32', 8)";
 
 static const char doc_devices[] =
 	"devices()\n"
 	"--\n"
 	"\n"
-	"The SYCL root devices in the order of their DLPack ids, then the host backend.";
+	"Return the devices that arrays can be on.\n"
+	"\n"
+	"Returns\n"
+	"-------\n"
+	"list of Device\n"
+	"    The SYCL root devices in the order of their DLPack ids, then the host\n"
+	"    backend, which is always there.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"RuntimeError\n"
+	"    If the process was forked from one that had imported this module.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> ub.devices()[-1].filter_string\n"
+	"'host'";
 
 static const char doc_empty[] =
 	"empty(shape, dtype=\"float32\", *, usm_type=None, sycl_queue=None, device=None, order=\"C\", interprocess=None)\n"
 	"--\n"
 	"\n"
-	"A new array without values. usm_type is \"device\", \"shared\" or \"host\", by default \"device\" where\n"
-	"there is SYCL, else plain memory; device=\"host\" is the host backend, which has no usm_type.\n"
-	"interprocess=True is memory that other processes of this machine can map and write, \"readonly\" that\n"
-	"they can read; RuntimeError where there is no such memory.";
+	"Return a new array whose elements have no defined values.\n"
+	"\n"
+	"Parameters\n"
+	"----------\n"
+	"shape : int or sequence of int\n"
+	"    Extents.\n"
+	"dtype : str, numpy.dtype or scalar type, optional\n"
+	"    Element type: an array API name (\"float32\"), a type string (\"<f4\"), or\n"
+	"    an object with a `name` or `__name__` of that kind.\n"
+	"usm_type : {\"device\", \"shared\", \"host\"}, optional\n"
+	"    Kind of USM. By default device memory if there is a SYCL device, else\n"
+	"    plain memory of the host backend.\n"
+	"sycl_queue : optional\n"
+	"    The queue whose context and device the memory belongs to: a\n"
+	"    dpctl.SyclQueue or SyclContext, a capsule of one, an object with\n"
+	"    ``_get_capsule()``, or a filter string. The array's `sycl_queue` is the\n"
+	"    queue object given here.\n"
+	"device : optional\n"
+	"    The device, by filter string (\"opencl:cpu:0\", \"gpu\", \"host\"), as a\n"
+	"    Device, or as a device or queue of dpctl or dpnp. \"host\" is the host\n"
+	"    backend. Give either `sycl_queue` or `device`.\n"
+	"order : {\"C\", \"F\"}, optional\n"
+	"    Order of the elements in memory: row-major or column-major.\n"
+	"interprocess : {None, False, True, \"readonly\"}, optional\n"
+	"    Whether other processes of this machine can map the memory: True lets\n"
+	"    them read and write it, \"readonly\" lets them read it.\n"
+	"\n"
+	"Returns\n"
+	"-------\n"
+	"Array\n"
+	"    A writable array at an address that is a multiple of 256 bytes.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"TypeError\n"
+	"    If `dtype` names no element type, or an argument has the wrong type.\n"
+	"ValueError\n"
+	"    If an extent is negative, the array has more bytes than can be\n"
+	"    addressed, no such device exists, or arguments contradict each other.\n"
+	"MemoryError\n"
+	"    If there is not enough memory. The message has the size, the kind, the\n"
+	"    device and the state of the pool.\n"
+	"RuntimeError\n"
+	"    If SYCL fails, if there is no memory of that kind for other processes,\n"
+	"    or in a forked child process.\n"
+	"\n"
+	"See Also\n"
+	"--------\n"
+	"zeros, ones, full, empty_like\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> a = ub.empty((2, 3), \"int16\", device=\"host\")\n"
+	">>> a.shape, a.strides, a.nbytes\n"
+	"((2, 3), (3, 1), 12)\n"
+	">>> ub.empty((2, 3), device=\"host\", order=\"F\").strides\n"
+	"(1, 2)";
 
 static const char doc_zeros[] =
 	"zeros(shape, dtype=\"float32\", *, usm_type=None, sycl_queue=None, device=None, order=\"C\", interprocess=None)\n"
 	"--\n"
 	"\n"
-	"A new array of zeros; see empty.";
+	"Return a new array of zeros.\n"
+	"\n"
+	"Parameters\n"
+	"----------\n"
+	"shape, dtype, usm_type, sycl_queue, device, order, interprocess\n"
+	"    As in `empty`.\n"
+	"\n"
+	"Returns\n"
+	"-------\n"
+	"Array\n"
+	"    The array. Writing the zeros has finished on return.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"TypeError, ValueError, MemoryError, RuntimeError\n"
+	"    As in `empty`.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> ub.zeros(3, \"int32\", device=\"host\")\n"
+	"Array([0, 0, 0], dtype=int32, device=host)";
 
 static const char doc_ones[] =
 	"ones(shape, dtype=\"float32\", *, usm_type=None, sycl_queue=None, device=None, order=\"C\", interprocess=None)\n"
 	"--\n"
 	"\n"
-	"A new array of ones; see empty.";
+	"Return a new array of ones.\n"
+	"\n"
+	"Parameters\n"
+	"----------\n"
+	"shape, dtype, usm_type, sycl_queue, device, order, interprocess\n"
+	"    As in `empty`.\n"
+	"\n"
+	"Returns\n"
+	"-------\n"
+	"Array\n"
+	"    The array. Writing the ones has finished on return.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"TypeError, ValueError, MemoryError, RuntimeError\n"
+	"    As in `empty`.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> ub.ones(2, device=\"host\")\n"
+	"Array([1., 1.], dtype=float32, device=host)";
 
 static const char doc_full[] =
 	"full(shape, fill_value, dtype=None, *, usm_type=None, sycl_queue=None, device=None, order=\"C\", interprocess=None)\n"
 	"--\n"
 	"\n"
-	"A new array with a value everywhere, of its own type by default; see empty. A number\n"
-	"becomes an element as in asarray.";
+	"Return a new array filled with a value.\n"
+	"\n"
+	"Parameters\n"
+	"----------\n"
+	"shape : int or sequence of int\n"
+	"    Extents.\n"
+	"fill_value : number or array_like\n"
+	"    The value of every element. An array or a nested sequence is broadcast\n"
+	"    to `shape`.\n"
+	"dtype : str, numpy.dtype or scalar type, optional\n"
+	"    Element type. By default the type that ``asarray(fill_value)`` has:\n"
+	"    int64 for an int, float64 for a float, complex128 for a complex number,\n"
+	"    bool for a bool.\n"
+	"usm_type, sycl_queue, device, order, interprocess\n"
+	"    As in `empty`.\n"
+	"\n"
+	"Returns\n"
+	"-------\n"
+	"Array\n"
+	"    The array. Writing the value has finished on return.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"OverflowError\n"
+	"    If a number is outside the range of an integer `dtype`.\n"
+	"ValueError\n"
+	"    If the value cannot be broadcast to `shape`, or is NaN and `dtype` is an\n"
+	"    integer type; otherwise as in `empty`.\n"
+	"TypeError\n"
+	"    If the value is complex and `dtype` is real; otherwise as in `empty`.\n"
+	"MemoryError, RuntimeError\n"
+	"    As in `empty`.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> ub.full(2, 1.5, device=\"host\")\n"
+	"Array([1.5, 1.5], dtype=float64, device=host)\n"
+	">>> ub.full((2, 2), [1, 2], \"int8\", device=\"host\").tolist()\n"
+	"[[1, 2], [1, 2]]";
 
 static const char doc_empty_like[] =
 	"empty_like(x, /, *, dtype=None, usm_type=None, sycl_queue=None, device=None, order=\"K\", interprocess=None)\n"
 	"--\n"
 	"\n"
-	"A new array of the shape of x, beside it and of its type unless said otherwise.";
+	"Return a new array with the shape of another one, without defined values.\n"
+	"\n"
+	"Parameters\n"
+	"----------\n"
+	"x : array_like\n"
+	"    The array that gives the shape and the defaults of the other arguments.\n"
+	"    Everything that `asarray` accepts.\n"
+	"dtype : optional\n"
+	"    Element type; by default that of `x`.\n"
+	"usm_type, sycl_queue, device : optional\n"
+	"    Where the memory is, as in `empty`. By default it has the kind, the\n"
+	"    device and the queue of `x`.\n"
+	"order : {\"C\", \"F\", \"A\", \"K\"}, optional\n"
+	"    Order in memory. \"K\" and \"A\" choose column-major order if `x` is\n"
+	"    column-major and not row-major, else row-major order.\n"
+	"interprocess : {None, False, True, \"readonly\"}, optional\n"
+	"    As in `empty`. The array does not inherit it from `x`.\n"
+	"\n"
+	"Returns\n"
+	"-------\n"
+	"Array\n"
+	"    The array.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"TypeError, ValueError, MemoryError, RuntimeError\n"
+	"    As in `empty`, and as in `asarray` if `x` cannot be imported.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> x = ub.zeros((2, 3), \"int8\", device=\"host\", order=\"F\")\n"
+	">>> y = ub.empty_like(x, dtype=\"float64\")\n"
+	">>> y.shape, y.strides, y.dtype\n"
+	"((2, 3), (1, 2), 'float64')";
 
 static const char doc_zeros_like[] =
 	"zeros_like(x, /, *, dtype=None, usm_type=None, sycl_queue=None, device=None, order=\"K\", interprocess=None)\n"
 	"--\n"
 	"\n"
-	"The same with zeros.";
+	"Return a new array of zeros with the shape of another array.\n"
+	"\n"
+	"Parameters\n"
+	"----------\n"
+	"x, dtype, usm_type, sycl_queue, device, order, interprocess\n"
+	"    As in `empty_like`.\n"
+	"\n"
+	"Returns\n"
+	"-------\n"
+	"Array\n"
+	"    The array.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"TypeError, ValueError, MemoryError, RuntimeError\n"
+	"    As in `empty_like`.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> ub.zeros_like([1, 2])\n"
+	"Array([0, 0], dtype=int64, device=host)";
 
 static const char doc_ones_like[] =
 	"ones_like(x, /, *, dtype=None, usm_type=None, sycl_queue=None, device=None, order=\"K\", interprocess=None)\n"
 	"--\n"
 	"\n"
-	"The same with ones.";
+	"Return a new array of ones with the shape of another array.\n"
+	"\n"
+	"Parameters\n"
+	"----------\n"
+	"x, dtype, usm_type, sycl_queue, device, order, interprocess\n"
+	"    As in `empty_like`.\n"
+	"\n"
+	"Returns\n"
+	"-------\n"
+	"Array\n"
+	"    The array.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"TypeError, ValueError, MemoryError, RuntimeError\n"
+	"    As in `empty_like`.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> ub.ones_like([1.5, 2.5])\n"
+	"Array([1., 1.], dtype=float64, device=host)";
 
 static const char doc_full_like[] =
 	"full_like(x, /, fill_value, *, dtype=None, usm_type=None, sycl_queue=None, device=None, order=\"K\", interprocess=None)\n"
 	"--\n"
 	"\n"
-	"The same with a value.";
+	"Return a new array filled with a value, with the shape of another array.\n"
+	"\n"
+	"Parameters\n"
+	"----------\n"
+	"fill_value : number or array_like\n"
+	"    The value of every element. It is converted to the element type of the\n"
+	"    result, which by default is that of `x`.\n"
+	"x, dtype, usm_type, sycl_queue, device, order, interprocess\n"
+	"    As in `empty_like`.\n"
+	"\n"
+	"Returns\n"
+	"-------\n"
+	"Array\n"
+	"    The array.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"OverflowError, TypeError, ValueError, MemoryError, RuntimeError\n"
+	"    As in `empty_like`, and as in `full` for the value.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> ub.full_like([1, 2], 7.9)\n"
+	"Array([7, 7], dtype=int64, device=host)";
 
 static const char doc_asarray[] =
 	"asarray(obj, /, *, dtype=None, usm_type=None, device=None, copy=None)\n"
 	"--\n"
 	"\n"
-	"The array of obj: by its __sycl_usm_array_interface__, else DLPack, else its buffer,\n"
-	"else __array_interface__ or __array_struct__, else __array__(copy=False), else Arrow's C data\n"
-	"interface, else a copy by __array__, else as a nested sequence of numbers and arrays. Copies\n"
-	"only where it must, or with copy=True. copy=False never copies: it is an error instead.\n"
+	"Return an array of any object that has or describes elements.\n"
 	"\n"
-	"With dtype, the elements of arrays are converted as by astype. Numbers, NumPy's scalars too,\n"
-	"are converted as NumPy converts Python's numbers: a fraction is cut toward zero, a number\n"
-	"outside the range of an integer type is an OverflowError, NaN in one a ValueError, a complex\n"
-	"number in a real type a TypeError.";
+	"The first of these that the object has is used:\n"
+	"\n"
+	"1. ``__sycl_usm_array_interface__``\n"
+	"2. ``__dlpack__``, or the object is a DLPack capsule\n"
+	"3. the buffer protocol\n"
+	"4. ``__array_interface__`` or ``__array_struct__``\n"
+	"5. ``__array__(copy=False)``\n"
+	"6. ``__arrow_c_array__``\n"
+	"7. ``__array__`` with a copy\n"
+	"8. a nested sequence of numbers and arrays, which is copied to plain memory\n"
+	"   unless `device` or `usm_type` say otherwise\n"
+	"\n"
+	"Memory is shared if it can be: the array then holds the object's owner.\n"
+	"\n"
+	"Parameters\n"
+	"----------\n"
+	"obj : object\n"
+	"    The object to import.\n"
+	"dtype : optional\n"
+	"    Element type. By default that of the object. Elements of arrays are\n"
+	"    converted as by `Array.astype`. Numbers, including NumPy's scalars, are\n"
+	"    converted as NumPy converts Python's numbers: towards zero.\n"
+	"usm_type : {\"device\", \"shared\", \"host\"}, optional\n"
+	"    Kind of USM that the result must have.\n"
+	"device : optional\n"
+	"    Device that the result must be on, as in `empty`.\n"
+	"copy : {None, False, True}, optional\n"
+	"    None copies only if sharing is impossible, True always copies, False\n"
+	"    never does.\n"
+	"\n"
+	"Returns\n"
+	"-------\n"
+	"Array\n"
+	"    An array on the object's memory or on a copy. It is read-only if the\n"
+	"    object's memory is.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"TypeError\n"
+	"    If the object has none of these forms or elements of an unsupported\n"
+	"    type, or if a complex number has to become a real one.\n"
+	"ValueError\n"
+	"    If a copy is needed and `copy` is False, if a dictionary or a sequence\n"
+	"    breaks its rules, or if NaN has to become an integer.\n"
+	"OverflowError\n"
+	"    If a number is outside the range of an integer `dtype`.\n"
+	"BufferError\n"
+	"    If a DLPack tensor, a buffer or an Arrow array cannot be used.\n"
+	"MemoryError, RuntimeError\n"
+	"    As in `empty`.\n"
+	"\n"
+	"Exceptions of the object's own methods pass unchanged.\n"
+	"\n"
+	"See Also\n"
+	"--------\n"
+	"from_dlpack, from_usm_array_interface\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> data = bytearray(b\"abc\")\n"
+	">>> a = ub.asarray(data)\n"
+	">>> a[0] = 65\n"
+	">>> data\n"
+	"bytearray(b'Abc')\n"
+	">>> ub.asarray([[1, 2], [3, 4]], dtype=\"float32\")\n"
+	"Array([[1., 2.],\n"
+	"       [3., 4.]], dtype=float32, device=host)";
 
 static const char doc_from_dlpack[] =
 	"from_dlpack(x, /, *, device=None, copy=None)\n"
 	"--\n"
 	"\n"
-	"The array of an object with __dlpack__ (or of a DLPack capsule), on the same memory\n"
-	"unless device or copy ask for something else.";
+	"Return an array on the memory of a DLPack tensor.\n"
+	"\n"
+	"Parameters\n"
+	"----------\n"
+	"x : object\n"
+	"    An object with ``__dlpack__``, or a DLPack capsule, which is consumed.\n"
+	"device : optional\n"
+	"    Device that the result must be on, as in `empty`. With \"host\", an array\n"
+	"    in host or shared USM is not copied.\n"
+	"copy : {None, False, True}, optional\n"
+	"    None copies only if `device` needs it, True always copies, False never\n"
+	"    does.\n"
+	"\n"
+	"Returns\n"
+	"-------\n"
+	"Array\n"
+	"    An array on the tensor's memory or on a copy. It is read-only if the\n"
+	"    tensor says so. A tensor of the legacy form cannot say so: its array is\n"
+	"    writable only if the producer is known to refuse read-only memory there.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"TypeError\n"
+	"    If `x` has no ``__dlpack__`` and is not a DLPack capsule.\n"
+	"BufferError\n"
+	"    If the tensor is on a device other than kDLCPU or kDLOneAPI, has an\n"
+	"    unsupported layout or element type, or if a copy is needed and `copy` is\n"
+	"    False.\n"
+	"ValueError\n"
+	"    If no device matches `device`.\n"
+	"MemoryError, RuntimeError\n"
+	"    As in `empty`.\n"
+	"\n"
+	"Exceptions of the object's ``__dlpack__`` pass unchanged.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> a = ub.zeros(3, device=\"host\")\n"
+	">>> b = ub.from_dlpack(a)\n"
+	">>> b[0] = 1\n"
+	">>> a.tolist()\n"
+	"[1.0, 0.0, 0.0]";
 
 static const char doc_from_usm_array_interface[] =
 	"from_usm_array_interface(obj, /)\n"
 	"--\n"
 	"\n"
-	"The array of obj's __sycl_usm_array_interface__, never a copy.";
+	"Return an array on the memory that ``__sycl_usm_array_interface__`` describes.\n"
+	"\n"
+	"The memory is never copied. The array holds `obj`, and names the queue of\n"
+	"the dictionary's syclobj.\n"
+	"\n"
+	"Parameters\n"
+	"----------\n"
+	"obj : object\n"
+	"    An object with the attribute ``__sycl_usm_array_interface__``.\n"
+	"\n"
+	"Returns\n"
+	"-------\n"
+	"Array\n"
+	"    An array on the object's memory.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"TypeError\n"
+	"    If the attribute is missing or not a dict, or an entry has the wrong\n"
+	"    type.\n"
+	"ValueError\n"
+	"    If an entry is missing or has an invalid value, if the pointer is not\n"
+	"    USM of the context, or if the elements leave the allocation.\n"
+	"OverflowError\n"
+	"    If the pointer is not an address.\n"
+	"\n"
+	"The page docs/python.md lists the error of each entry.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> ub.from_usm_array_interface(b\"\")\n"
+	"Traceback (most recent call last):\n"
+	"TypeError: from_usm_array_interface: bytes has no __sycl_usm_array_interface__";
 
 static const char doc__unpickle[] =
 	"_unpickle(buffer, dtype, shape, order, padded, usm_type, device, readonly, /)\n"
 	"--\n"
 	"\n"
-	"The array of a pickle.";
+	"Return the array of a pickle. Pickles call this function.";
 
 static const char doc_stats[] =
 	"stats()\n"
 	"--\n"
 	"\n"
-	"The memory manager's counters, a dict.";
+	"Return the counters of the memory manager.\n"
+	"\n"
+	"They are the sum over all pools of the process, with the names of PyTorch's\n"
+	"``memory_stats``. \"live_buffers.all.current\" and \"live_bytes.all.current\"\n"
+	"also count imported memory. Names that end in \"bytes\" or contain \"_bytes.\"\n"
+	"count bytes, names that end in \"_ns\" nanoseconds.\n"
+	"\n"
+	"Returns\n"
+	"-------\n"
+	"dict of str to int\n"
+	"    The counters.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"RuntimeError\n"
+	"    In a forked child process.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> a = ub.zeros(1000, \"uint8\", device=\"host\")\n"
+	">>> ub.stats()[\"live_bytes.all.current\"] >= a.nbytes\n"
+	"True";
 
 static const char doc_trim[] =
 	"trim()\n"
 	"--\n"
 	"\n"
-	"Gives idle memory of all pools back to the system; returns the bytes.";
+	"Return idle memory of all pools to the system.\n"
+	"\n"
+	"It also unmaps memory of other processes that no array here uses.\n"
+	"\n"
+	"Returns\n"
+	"-------\n"
+	"int\n"
+	"    The number of bytes returned.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"RuntimeError\n"
+	"    In a forked child process.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> a = ub.zeros(1 << 20, device=\"host\")\n"
+	">>> a.release()\n"
+	">>> ub.trim() >= 0\n"
+	"True";
 
 static const char doc__set_limit[] =
 	"_set_limit(bytes, /)\n"
 	"--\n"
 	"\n"
-	"Bounds what all pools hold together, idle memory included; 0 is no bound.";
+	"Limit the bytes that all pools hold together, idle memory included; 0 removes the limit.";
 
 static const char doc_module[] =
-	"SYCL unified shared memory shared without copies, by __sycl_usm_array_interface__ and DLPack.";
+	"C part of the package usmbridge, which has its documentation.";
 
 static const char doc_cute_from_dlpack[] =
 	"from_dlpack(tensor, assumed_align=None, use_32bit_stride=None, *, leading=\"unique\", unit_strides=False)\n"
 	"--\n"
 	"\n"
-	"The tensor's layout as CuTe DSL describes it, fully static, on the same memory.\n"
+	"Return a tensor with the layout that CuTe DSL's from_dlpack gives.\n"
 	"\n"
-	"tensor: an object with __dlpack__, or a DLPack capsule, on any device whose memory has\n"
-	"addresses. assumed_align: bytes, a power of two that divides the address; None: the\n"
-	"element's size. use_32bit_stride: how dynamic strides print and what they may hold: None\n"
-	"\"?\", False \"?{i64}\", True \"?\" and they must fit int32. leading: what\n"
-	"mark_layout_dynamic() does with several strides of 1: \"unique\" refuses, \"skip_size_one\"\n"
-	"passes over modes of size 1. unit_strides: strides of modes of size 1 become 1.\n"
+	"The layout is fully static. The memory is shared. Pending work is not waited\n"
+	"for: finish it first, or launch the kernel on its queue.\n"
 	"\n"
-	"Nothing is waited for: finish the work on the memory, or launch on its queue.";
+	"Parameters\n"
+	"----------\n"
+	"tensor : object\n"
+	"    An object with ``__dlpack__`` or a DLPack capsule, on any device whose\n"
+	"    memory has addresses.\n"
+	"assumed_align : int, optional\n"
+	"    Bytes that the address is a multiple of; a power of two. By default the\n"
+	"    size of an element.\n"
+	"use_32bit_stride : {None, False, True}, optional\n"
+	"    How dynamic strides print: None as \"?\", False as \"?{i64}\", True as \"?\",\n"
+	"    and then they must fit 32 bits.\n"
+	"leading : {\"unique\", \"skip_size_one\"}, optional\n"
+	"    What `Tensor.mark_layout_dynamic` does if several strides are 1:\n"
+	"    \"unique\" refuses, \"skip_size_one\" ignores modes of size 1.\n"
+	"unit_strides : bool, optional\n"
+	"    Whether strides of modes of size 1 become 1.\n"
+	"\n"
+	"Returns\n"
+	"-------\n"
+	"Tensor\n"
+	"    The tensor.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"TypeError\n"
+	"    If CuTe has no such element type, or an argument has the wrong type.\n"
+	"ValueError\n"
+	"    If the address is not a multiple of `assumed_align`, or an argument or\n"
+	"    the layout is invalid. CuTe DSL raises RuntimeError instead.\n"
+	"OverflowError\n"
+	"    If a number does not fit 64 bits.\n"
+	"BufferError\n"
+	"    If the DLPack tensor cannot be used.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> t = ub.cute.from_dlpack(ub.zeros((30, 20), device=\"host\"))\n"
+	">>> t.layout\n"
+	"'(30,20):(20,1)'";
 
 static const char doc_cute_from_dlpack_dynamic[] =
 	"from_dlpack_dynamic(tensor, assumed_align=None, use_32bit_stride=None, *, leading=\"unique\", unit_strides=False)\n"
 	"--\n"
 	"\n"
-	"What CuTe DSL does to a kernel's arguments that are no tensors of its own:\n"
-	"from_dlpack(...).mark_layout_dynamic() in one call.";
+	"Return ``from_dlpack(...).mark_layout_dynamic()``.\n"
+	"\n"
+	"CuTe DSL converts arguments of a kernel that are not CuTe tensors this way.\n"
+	"\n"
+	"Parameters\n"
+	"----------\n"
+	"tensor, assumed_align, use_32bit_stride, leading, unit_strides\n"
+	"    As in `from_dlpack`.\n"
+	"\n"
+	"Returns\n"
+	"-------\n"
+	"Tensor\n"
+	"    The tensor.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"TypeError, ValueError, OverflowError, BufferError\n"
+	"    As in `from_dlpack` and `Tensor.mark_layout_dynamic`.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> t = ub.cute.from_dlpack_dynamic(ub.zeros((30, 20), device=\"host\"))\n"
+	">>> t.layout\n"
+	"'(?,?):(?,1)'";
 
 static const char doc_cute[] =
-	"Tensors as NVIDIA's CuTe DSL describes them: which extents and strides a compiled kernel takes\n"
-	"as constants and which as arguments. The conversion of CuTe DSL's from_dlpack.";
+	"Tensors as NVIDIA's CuTe DSL describes them.\n"
+	"\n"
+	"A layout says which extents and strides a compiled kernel has as constants\n"
+	"and which it takes as arguments. `from_dlpack` gives a `Tensor` with a fully\n"
+	"static layout, and its marks make parts of it dynamic, with the rules and\n"
+	"error texts of CuTe DSL.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> t = ub.cute.from_dlpack(ub.zeros((30, 20), device=\"host\"))\n"
+	">>> t.mark_compact_shape_dynamic(0, divisibility=2).layout\n"
+	"'(?{div=2},20):(20,1)'";
 
 static const char doc_light__get_capsule[] =
 	"_get_capsule($self, /)\n"
 	"--\n"
 	"\n"
-	"A fresh capsule (\"SyclQueueRef\" or \"SyclContextRef\"), as dpctl's objects give.";
+	"Return a new capsule, \"SyclQueueRef\" or \"SyclContextRef\", for one consumer.";
 
 static const char doc_light_sycl_context[] =
-	"The context.";
+	"SYCL context; a `SyclContext`.";
 
 static const char doc_light_sycl_device[] =
-	"The Device.";
+	"Device; a `Device`.";
 
 static const char doc_SyclQueue[] =
-	"A queue; dpctl.SyclQueue(q._get_capsule()) makes dpctl's object of it.";
+	"A SYCL queue, for processes that have not loaded dpctl.\n"
+	"\n"
+	"Arrays give it as `Array.sycl_queue`; the class cannot be called.\n"
+	"``dpctl.SyclQueue(q._get_capsule())`` makes dpctl's object of it.";
 
 static const char doc_SyclContext[] =
-	"A context; dpctl.SyclContext(c._get_capsule()) makes dpctl's object of it.";
+	"A SYCL context, for processes that have not loaded dpctl.\n"
+	"\n"
+	"Arrays give it as `Array.sycl_context`; the class cannot be called.\n"
+	"``dpctl.SyclContext(c._get_capsule())`` makes dpctl's object of it.";
 
 #endif

@@ -1,9 +1,11 @@
-"""What Dask's entry point loads: it must not load usmbridge, which most that is sized does
-not need, nor fail where that cannot be loaded."""
+"""The module of the entry point dask.sizeof.
+
+Dask loads it in every process. It must not load usmbridge before the first of its objects is
+measured, and must not fail if usmbridge cannot be loaded."""
 
 
 def register(sizeof):
-    """Has usmbridge tell the sizes of its objects, once there is one."""
+    """Registers the sizes of usmbridge's objects when the first of them is measured."""
 
     @sizeof.register_lazy("usmbridge")
     def sizes():

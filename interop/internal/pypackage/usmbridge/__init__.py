@@ -1,13 +1,36 @@
-"""SYCL unified shared memory shared without copies, by __sycl_usm_array_interface__ and DLPack."""
+"""Share arrays in SYCL unified shared memory (USM) and host memory without a copy.
+
+An `Array` describes memory that it owns together with other arrays and
+consumers. It gives that memory to dpctl and dpnp by
+``__sycl_usm_array_interface__``, to every library that reads DLPack, to
+NumPy and ``memoryview`` where the host can read it, and to Arrow. `asarray`
+imports the arrays of those libraries.
+
+New arrays come from `empty`, `zeros`, `ones`, `full` and their ``_like``
+forms. `devices` lists the devices. `stats` and `trim` show and reduce the
+memory that the process holds. The submodules `cute`, `share`, `numba` and
+`dask` serve CuTe DSL, other processes, Numba and Dask.
+
+Examples
+--------
+>>> import usmbridge as ub
+>>> a = ub.ones((2, 3), device="host")
+>>> memoryview(a).shape
+(2, 3)
+>>> b = ub.asarray(a.__dlpack__())
+>>> b[0, 0] = 5
+>>> a.tolist()
+[[5.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
+"""
 
 import sys as _sys
 
-# A free-threaded build ("python3.14t") has no stable ABI and does not look at files that
-# have it: without this, the C module would just not be there.
+# A free-threaded build ("python3.14t") has no stable ABI and ignores files that use it. Without
+# this check the error would be that the C module is missing.
 if "t" in getattr(_sys, "abiflags", ""):
     raise ImportError(
-        "usmbridge needs the stable ABI, which this Python, a free-threaded build "
-        f"({_sys.version.split()[0]}, ABI flags {_sys.abiflags!r}), has not: use the ordinary build of Python {_sys.version_info[0]}.{_sys.version_info[1]}",
+        "usmbridge needs the stable ABI, and this Python is a free-threaded build "
+        f"({_sys.version.split()[0]}, ABI flags {_sys.abiflags!r}) without it: use the ordinary build of Python {_sys.version_info[0]}.{_sys.version_info[1]}",
         name=__name__, path=__file__)
 
 from usmbridge import _native, _watch  # noqa: E402
@@ -16,14 +39,14 @@ from usmbridge._native import __version__, _info, _set_limit, _share_open, _unpi
 
 __all__ = sorted(name for name in vars(_native) if not name.startswith("_"))
 
-# Numba loads its extensions when it first compiles, after it has typed the arguments of that
-# call. By then it must know Arrays.
+# Numba loads its extensions when it first compiles, which is after it has determined the types
+# of that call's arguments. Arrays have to be registered before that.
 _watch.when_imported("numba", "usmbridge.numba")
 
-# Dask's workers learn what Arrays are from the first that comes.
+# A Dask worker can receive an Array before it imports this package.
 _watch.when_imported("distributed", "usmbridge._dask_frames")
 
-# multiprocessing sends Arrays by handle, and its fork server needs to know of Go.
+# multiprocessing sends Arrays by handle. Its fork server must not fork a process that runs Go.
 _watch.when_imported("multiprocessing.reduction", "usmbridge._processes:reduction")
 _watch.when_imported("multiprocessing.util", "usmbridge._processes:util")
 _watch.when_imported("multiprocessing.forkserver", "usmbridge._processes:forkserver")
@@ -32,7 +55,8 @@ _watch.when_imported("multiprocessing.popen_forkserver", "usmbridge._processes:p
 
 
 def __getattr__(name):
-    # Numba's entry point is usmbridge:numba.init, which imports the package first: see _watch.bring.
+    # Numba's entry point is usmbridge:numba.init, so that it imports the package before the
+    # submodule: see _watch.bring.
     if name == "share" or (name == "numba" and "numba" in _sys.modules):
         full = f"usmbridge.{name}"
         __import__(full)

@@ -1,21 +1,20 @@
-"""How Arrays travel between the processes of a Dask cluster; usmbridge.dask says the rules.
+"""Serializes Arrays for the messages of a Dask cluster. usmbridge.dask describes the behaviour.
 
-The header of an Array is a dict of what msgpack has:
+The header of an Array is a dict of types that msgpack supports:
 
-    usmbridge    1, the version of these rules
-    dtype        the element type's array API name
+    usmbridge    1, the version of this format
+    dtype        array API name of the element type
     shape        extents
-    order        "C" or "F": how the elements follow each other in the bytes
-    padded       whether elements of less than a byte take one each
+    order        "C" or "F": order of the elements in the frames
+    padded       whether elements of less than a byte occupy a whole one
     usm_type     "device", "shared", "host", or None for plain memory
-    device       the filter string where it lay, None for plain memory
-    readonly     whether the receiver's Array is read-only too
-    nbytes       of all pieces
+    device       filter string of the sender's device, None for plain memory
+    readonly     whether the receiver's Array is read-only
+    nbytes       bytes of all pieces
 
-and its frames are the bytes, in pieces. Before pieces that are large stands a frame of one
-byte that says nothing: distributed receives the first frame of a message that is not made
-of bytes together with the headers, at whatever offset, and each one after it into memory
-of its own, where it can stay.
+The frames are the bytes, in pieces. If there are LARGE bytes or more, a frame of one unused byte
+precedes them: distributed receives the first frame of a message together with the headers, at an
+arbitrary offset, and each later frame into memory of its own, where the Array can stay.
 """
 
 from __future__ import annotations
@@ -37,9 +36,10 @@ from usmbridge import _dask_sizes
 logger = logging.getLogger("distributed.usmbridge")
 
 VERSION = 1
-# From here on a piece gets memory of its own. Below, a copy costs less than a frame.
+# Bytes from which pieces are received into memory of their own. Below, a copy costs less than a
+# frame.
 LARGE = 1 << 16
-# distributed splits longer frames itself, and puts them together again by copying them.
+# Longest piece in bytes. distributed splits longer frames itself, and joins them by a copy.
 MOST = max(LARGE, dask.utils.parse_bytes(dask.config.get("distributed.comm.shard")))
 
 _FIELDS = ("dtype", "shape", "order", "padded", "usm_type", "device", "readonly", "nbytes")
@@ -47,7 +47,8 @@ _MAX_NDIM = 64
 
 
 def dumps(a: usmbridge.Array, context: Any = None) -> tuple[dict[str, Any], list[memoryview]]:
-    """The header and frames of an Array: its own memory where the host may read that."""
+    """Returns the header and the frames of an Array. The frames are its own memory if the host can
+    read that."""
     _, (buffer, dtype, shape, order, padded, usm_type, device, readonly) = a.__reduce_ex__(5)
     data = buffer.raw()
     header = dict(
@@ -69,14 +70,14 @@ def _refuse(what: str, found: object) -> ValueError:
 
 
 def _bits(dtype: str, padded: bool) -> int:
-    """How many bits an element takes."""
-    known = usmbridge.DType(dtype)  # or TypeError
+    """Returns the bits that an element occupies."""
+    known = usmbridge.DType(dtype)  # raises TypeError
     below = re.search(r"(?:int|float)([1-6])(?:_|$)", known.name)
     return int(below[1]) if below and not padded else 8 * known.itemsize
 
 
 def _check(header: Any) -> None:
-    """Refuses what dumps never writes."""
+    """Raises an error for a header that dumps never writes."""
     if type(header) is not dict:
         raise _refuse("it is a dict", header)
     if header.get("usmbridge") != VERSION:
@@ -106,7 +107,7 @@ def _check(header: Any) -> None:
 
 
 def _pieces(header: dict[str, Any], frames: Any) -> list[memoryview]:
-    """The frames that are the Array's bytes, which are as many as the header says."""
+    """Returns the frames that hold the Array's bytes, after checking their total length."""
     views = [memoryview(f).cast("B") for f in frames]
     if header["nbytes"] >= LARGE:
         if not views or views[0].nbytes != 1:
@@ -120,8 +121,8 @@ def _pieces(header: dict[str, Any], frames: Any) -> list[memoryview]:
 
 
 def _place(usm_type: str | None, device: str | None) -> tuple[str | None, str | None]:
-    """Where an Array goes here: to the device of that name, else to the default device,
-    else to plain memory."""
+    """Returns the usm_type and device of a received Array: the device of that name, else the default
+    device (None), else plain memory."""
     if usm_type is None:
         return None, None
     here = [d.filter_string for d in usmbridge.devices()]
@@ -131,13 +132,14 @@ def _place(usm_type: str | None, device: str | None) -> tuple[str | None, str | 
 
 
 def _may_stay(piece: memoryview, readonly: bool) -> bool:
-    """Whether an Array may be made in a frame's own memory: what may be written to, and
-    most of its buffer. A small part would keep all of it."""
+    """Reports whether an Array can stay in a frame's memory. The memory must be writable unless the
+    Array is read-only, and the frame must be at least half of its buffer: the Array holds the
+    whole buffer."""
     return (readonly or not piece.readonly) and 2 * piece.nbytes >= memoryview(piece.obj).nbytes
 
 
 def _part(piece: memoryview) -> usmbridge.Array | None:
-    """A frame as a part of the Array of ours that it lies in; None where it lies in none."""
+    """Returns the part of an Array that a frame is; None if it is not memory of an Array."""
     base = piece.obj
     if type(base) is not usmbridge.Array or base.ndim != 1 or base.itemsize != 1 or base.strides != (1,) or not piece.nbytes:
         return None
@@ -146,7 +148,8 @@ def _part(piece: memoryview) -> usmbridge.Array | None:
 
 
 def _joined(pieces: list[memoryview], nbytes: int, usm_type: str | None, device: str | None) -> usmbridge.Array:
-    """All bytes in memory that the host may write, of the kind that is wanted if it can be."""
+    """Copies all pieces into one new Array of bytes, of the wanted kind unless the host cannot
+    write that."""
     kind: Any = "host" if usm_type == "device" else usm_type
     whole = usmbridge.empty(nbytes, "uint8", usm_type=kind, device=device if kind else "host")
     at = 0
@@ -157,7 +160,8 @@ def _joined(pieces: list[memoryview], nbytes: int, usm_type: str | None, device:
 
 
 def _buffer(header: dict[str, Any], pieces: list[memoryview], usm_type: str | None, device: str | None) -> Any:
-    """The bytes of an Array for what makes it of them, which copies them where it must."""
+    """Returns the bytes in the form that _unpickle takes: a PickleBuffer can be used in place,
+    other memory is copied."""
     if len(pieces) > 1:
         return PickleBuffer(_joined(pieces, header["nbytes"], usm_type, device))
     (piece,) = pieces
@@ -168,8 +172,8 @@ def _buffer(header: dict[str, Any], pieces: list[memoryview], usm_type: str | No
 
 
 def loads(header: Any, frames: Any) -> usmbridge.Array:
-    """The Array of a header and frames. It stays in the frames' memory where that is
-    memory of the right kind, whole, aligned and, unless the Array is read-only, writable."""
+    """Returns the Array of a header and frames. It stays in the frames' memory if that is of the
+    right kind, in one piece, aligned and, unless the Array is read-only, writable."""
     _check(header)
     pieces = _pieces(header, frames)
     usm_type, device = _place(header["usm_type"], header["device"])
@@ -182,14 +186,14 @@ def loads(header: Any, frames: Any) -> usmbridge.Array:
     try:
         return array(_buffer(header, pieces, usm_type, device), usm_type, device)
     except MemoryError as e:
-        # An error here would leave Dask waiting for the value, which has been received. A
-        # worker keeps its log: of the error, which holds the frames, it gets the text.
-        logger.warning("an Array of %d bytes is in plain memory, not in %s USM as where it came from: %s", header["nbytes"], usm_type, str(e))
+        # An error here would make Dask wait for the value forever. The log gets the text of the
+        # error only: a worker keeps its log records, and the error holds the frames.
+        logger.warning("an Array of %d bytes is in plain memory, not in %s USM as at the sender: %s", header["nbytes"], usm_type, str(e))
     return array(bytearray().join(pieces), None, None)
 
 
 def register() -> None:
-    """Makes distributed and dask.sizeof know Arrays. Doing it again changes nothing."""
+    """Registers Arrays with distributed and dask.sizeof. It can be called again."""
     dask_serialize.register(usmbridge.Array)(dumps)
     dask_deserialize.register(usmbridge.Array)(loads)
     _dask_sizes.register(sizeof)

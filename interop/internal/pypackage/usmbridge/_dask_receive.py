@@ -1,10 +1,9 @@
-"""Messages of distributed received straight into a pool of ours, for who asks for it.
+"""Receives messages of distributed directly into a pool of usmbridge.
 
-distributed has no way to say where received bytes go. Its TCP and TLS comms ask one
-function of the module distributed.comm.tcp for memory, host_array(n); that name is bound
-to one of ours here, if everything around it is as it was when this was written. What is
-received belongs to whoever gets the message, NumPy's arrays among them: it is ordinary
-memory to them.
+distributed has no option for the memory of received messages. Its TCP and TLS comms allocate it
+by the function host_array(n) of the module distributed.comm.tcp. install() replaces that function
+if the code around it is known. The memory belongs to the objects of the message, NumPy arrays
+included, which use it as ordinary memory.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from typing import Any, cast
 
 import usmbridge
 
-# Smaller pieces are headers for the most part, or copied by who gets them.
+# Most smaller frames are headers, or their receiver copies them.
 LEAST = 1 << 16
 
 
 class Unknown(RuntimeError):
-    """distributed.comm.tcp is not as it was when this module was written."""
+    """distributed.comm.tcp differs from the releases that this module was written for."""
 
 
 def _known(tcp: ModuleType) -> Callable[[int], memoryview]:
-    """The function of distributed's to put ours in place of, or Unknown."""
+    """Returns distributed's own host_array. Raises Unknown if it cannot be replaced safely."""
     from distributed.protocol import utils
 
     plain: Any = getattr(tcp, "host_array", "none")
@@ -48,13 +47,13 @@ def _known(tcp: ModuleType) -> Callable[[int], memoryview]:
 
 
 class Hook:
-    """Stands in for host_array. Its memory is of a kind of USM, or plain memory of the host
-    backend's pool where there is no SYCL device."""
+    """Replaces host_array. Allocates USM of one kind, or plain memory of the host backend's pool
+    if there is no SYCL device."""
 
     def __init__(self, plain: Callable[[int], memoryview], usm_type: Any) -> None:
         self.plain = plain
         self.usm_type = usm_type if any(d.filter_string != "host" for d in usmbridge.devices()) else None
-        self.refused = 0  # how often our pool had no room
+        self.refused = 0  # allocations that the pool had no room for
 
     def __call__(self, n: int) -> memoryview:
         if n < LEAST:
@@ -62,8 +61,8 @@ class Hook:
         try:
             return memoryview(usmbridge.empty(n, "uint8", usm_type=self.usm_type))
         except MemoryError:
-            # The message comes in all the same. An Array in it then asks for room itself,
-            # and says so if there is none.
+            # Receive the message all the same. An Array in it then allocates its own memory, and
+            # logs a warning if that fails.
             self.refused += 1
             return self.plain(n)
 
@@ -73,9 +72,9 @@ _users: set[object] = set()
 
 
 def install(user: object, usm_type: str) -> Hook:
-    """Receives into our pool from now on, for as long as there is a user: the workers of a
-    process share the function, and the last that asked says the kind of memory. Unknown,
-    with nothing changed, where that cannot be."""
+    """Replaces host_array until the last user is removed. The workers of a process share it; the
+    latest call decides the kind of memory. Raises Unknown and changes nothing if host_array cannot
+    be replaced."""
     from distributed.comm import tcp
 
     with _lock:
@@ -88,7 +87,7 @@ def install(user: object, usm_type: str) -> Hook:
 
 
 def remove(user: object) -> None:
-    """Ends a user's wish; the last one's end puts distributed's own function back."""
+    """Removes a user. Restores distributed's function after the last one."""
     from distributed.comm import tcp
 
     with _lock:
@@ -99,6 +98,6 @@ def remove(user: object) -> None:
 
 
 def installed() -> Hook | None:
-    """The function of ours that receives, or None."""
+    """Returns the Hook in use, or None."""
     there = getattr(sys.modules.get("distributed.comm.tcp"), "host_array", None)
     return there if isinstance(there, Hook) else None

@@ -9,7 +9,7 @@ import usmbridge
 
 
 def size_of(a: usmbridge.Array) -> int:
-    """Bytes of an Array and its elements; those that a stride of 0 repeats count once."""
+    """Returns the bytes of an Array and its elements. Elements that a stride of 0 repeats count once."""
     count = a.nbytes
     for extent, stride in zip(a.shape, a.strides):
         if stride == 0 and extent > 1:
@@ -18,5 +18,5 @@ def size_of(a: usmbridge.Array) -> int:
 
 
 def register(sizeof: Any) -> None:
-    """What the entry point of dask.sizeof leads to."""
+    """Registers size_of with dask.sizeof."""
     sizeof.register(usmbridge.Array)(size_of)

@@ -1,4 +1,4 @@
-"""What usmbridge.dask.setup does in each worker."""
+"""The worker plugin of usmbridge.dask.setup."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ logger = logging.getLogger("distributed.usmbridge")
 NAME = "usmbridge"
 
 _lock = threading.Lock()
-# The limits of the workers of this process, by the id of their plugin; None is none.
+# The limits of the workers of this process by the id of their plugin; None is no limit.
 _limits: dict[int, int | None] = {}
 
 
 def _apply_limits() -> None:
-    """Bounds the process's pools by the sum. _lock is held."""
+    """Limits the pools of the process to the sum of _limits. The caller holds _lock."""
     bounded = _limits and None not in _limits.values()
     usmbridge._set_limit(sum(n or 0 for n in _limits.values()) if bounded else 0)
 
 
 def _threshold(manager: Any) -> float | None:
-    """The resident memory above which Dask spills or pauses, None where it does not."""
+    """Returns the resident memory above which Dask spills or pauses, or None if it never does."""
     if not manager.memory_limit:
         return None
     for fraction in (manager.memory_target_fraction, manager.memory_spill_fraction, manager.memory_pause_fraction):
@@ -42,8 +42,8 @@ def _idle(stats: dict[str, int]) -> int:
 
 
 class Plugin(WorkerPlugin):
-    """One worker's part of usmbridge.dask.setup; limit is bytes, a fraction of the worker's
-    memory limit, or None for all of that."""
+    """The plugin of one worker. limit is a number of bytes, a fraction of the worker's memory
+    limit, or None for the whole memory limit."""
 
     name = NAME
 
@@ -97,7 +97,7 @@ class Plugin(WorkerPlugin):
         try:
             hook = _dask_receive.install(id(self), self.receive)
         except _dask_receive.Unknown as e:
-            self.problem = f"messages are received as distributed does it by itself, not into {self.receive} memory: {e}"
+            self.problem = f"distributed receives into memory of its own, not into {self.receive} memory: {e}"
             logger.warning(self.problem)
             return
         self._undo.append(lambda: _dask_receive.remove(id(self)))
@@ -120,8 +120,8 @@ class Plugin(WorkerPlugin):
         self._undo.append(undo)
 
     def _set_monitor(self, worker: Worker) -> None:
-        """Arrays that were spilled end in a pool: without this Dask would see no memory come
-        back, and spill everything."""
+        """Trims the pools before Dask measures the process's memory. The memory of a spilled Array
+        returns to a pool: without this Dask would see no memory freed, and spill everything."""
         above = _threshold(worker.memory_manager)
         if above is None:
             return
@@ -142,8 +142,8 @@ class Plugin(WorkerPlugin):
         self._undo.append(undo)
 
 
-def told(dask_worker: Worker) -> tuple[dict[str, Any], str | None]:
-    """What was set up in a worker, and what could not be."""
+def result(dask_worker: Worker) -> tuple[dict[str, Any], str | None]:
+    """Returns the settings of a worker, and why a setting could not be applied, or None."""
     plugin = dask_worker.plugins[NAME]
     assert isinstance(plugin, Plugin)
     return plugin.settings, plugin.problem

@@ -1,17 +1,30 @@
-"""Arrays as arguments of functions that Numba compiles.
+"""Use arrays as arguments of functions that Numba compiles.
 
-Numba finds this by its entry point; nobody has to import it. A function under `njit` takes
-an Array whose memory the host may read, and sees in it what it sees in a NumPy array:
-shape, strides, indexing, reductions, parallel loops. A read-only Array is a read-only array.
+Numba loads this module by its entry point; programs need not import it. A
+function under ``njit`` takes an `Array` whose memory the host can read, and
+handles it as a NumPy array on the same memory. A read-only Array is a
+read-only array.
 
-What a function returns: an argument given back is the very Array that went in; a view or
-a new array is a NumPy array, and a view keeps the Array's memory alive.
+A function that returns one of its arguments returns the Array itself. A view
+or a new array is returned as a NumPy array; a view holds the Array's memory.
 
-A function with an explicit signature takes the types it names: an ArrayType of this
-module, or pass numpy.asarray(a), which is the same memory.
+A function with an explicit signature takes the types in that signature:
+declare an `ArrayType`, or pass ``numpy.asarray(a)``.
 
-Memory that the host cannot read is a TypingError: copy it with asnumpy(), or to the host
-with to_device("host").
+Memory that the host cannot read raises numba.TypingError. Pass
+``a.asnumpy()`` or ``a.to_device("host")`` instead.
+
+Examples
+--------
+>>> import numba, usmbridge as ub
+>>> @numba.njit
+... def double(x):
+...     for i in range(x.size):
+...         x[i] *= 2
+>>> a = ub.ones(3, device="host")
+>>> double(a)
+>>> a.tolist()
+[2.0, 2.0, 2.0]
 """
 
 from __future__ import annotations
@@ -32,18 +45,32 @@ import usmbridge
 
 __all__ = ["ArrayType", "init", "type_of"]
 
-# Compiled functions, those in Numba's cache too, know what they call in us by name.
+# The C functions that compiled code calls. Code in Numba's cache refers to them by these names.
 _TAKE = "usmbridge_numba_take"
 _BOX = "usmbridge_numba_box"
 llvmlite.binding.add_symbol(_TAKE, usmbridge._native._numba_take)
 llvmlite.binding.add_symbol(_BOX, usmbridge._native._numba_box)
-# What compiled code and those helpers agree upon. Counted up when either changes: what
-# another version has left in a cache is compiled anew then.
+# Version of the calling convention between compiled code and the C functions. Increment it when
+# either side changes: functions that another version left in a cache are then compiled again.
 _AGREEMENT = 2
 
 
 class ArrayType(types.Array):
-    """Numba's type of an Array: an array whose views and results are NumPy's."""
+    """The Numba type of an Array.
+
+    Views and results of such an argument are NumPy arrays.
+
+    Parameters
+    ----------
+    dtype : numba.types.Type
+        Element type.
+    ndim : int
+        Number of axes.
+    layout : {"C", "F", "A"}
+        Row-major, column-major or any order.
+    readonly : bool, optional
+        Whether compiled code may not write.
+    """
 
     def __init__(self, dtype: types.Type, ndim: int, layout: str, readonly: bool = False) -> None:
         kind = "readonly Array" if readonly else "Array"
@@ -57,10 +84,12 @@ register_model(ArrayType)(models.ArrayModel)
 
 
 def _loader():
-    """What a cache of Numba's loads a type by. A function without a name in a module, for
-    those are written out whole: the index of a cache lists all types that a function was
-    compiled for, and is read by processes too that cannot import this package. To them,
-    and to another version of it, the type is a tuple, which is no argument's type."""
+    """Returns the function that unpickles an ArrayType from a cache of Numba.
+
+    The index of a cache lists all types that a function was compiled for, and processes that
+    cannot import this package read it too. The function is therefore a closure, which
+    NumbaPickler stores by value. Without this package, or with another version of it, it
+    returns a tuple, which matches no argument's type."""
 
     def load(agreement, *args):
         try:
@@ -86,7 +115,7 @@ NumbaPickler.dispatch_table[ArrayType] = _reduce
 
 @imputils.lower_cast(ArrayType, types.Array)
 def _as_array(context, builder, fromty, toty, val):
-    # The same structure; what may be converted was settled by the type.
+    # Both types have the same structure, and the type system has allowed the conversion.
     return val
 
 
@@ -100,7 +129,29 @@ def _dtype(a: usmbridge.Array) -> types.Type:
 
 
 def type_of(a: usmbridge.Array) -> ArrayType:
-    """The type of an Array as an argument; a TypingError where the host cannot read it."""
+    """Return the Numba type of an Array.
+
+    Parameters
+    ----------
+    a : Array
+        The array.
+
+    Returns
+    -------
+    ArrayType
+        The type that a compiled function takes it as.
+
+    Raises
+    ------
+    numba.TypingError
+        If the host cannot read the memory, or Numba has no such element type.
+
+    Examples
+    --------
+    >>> import usmbridge as ub, usmbridge.numba
+    >>> usmbridge.numba.type_of(ub.zeros((2, 3), device="host"))
+    usmbridge.numba.ArrayType(float32, 2, 'C', readonly=False)
+    """
     try:
         view = memoryview(a)
     except BufferError as e:
@@ -118,9 +169,9 @@ def _typeof(a, c):
     return type_of(a)
 
 
-# What the helpers in C are told besides the object: its element type as the kind and
-# bits of NumPy's dtype, number of dimensions, layout, and whether it is written.
 def _expected(context, typ):
+    """Constants that tell the C functions which Array the code was compiled for: the kind and the
+    bits of the NumPy dtype, the number of axes, the layout, and whether the code may write."""
     dtype = numpy_support.as_dtype(typ.dtype)
     values = (ord(dtype.kind), dtype.itemsize * 8, typ.ndim, ord(typ.layout), int(typ.mutable))
     return [context.get_constant(types.int32, v) for v in values]
@@ -160,4 +211,10 @@ def _box(typ, val, c):
 
 
 def init() -> None:
-    """What Numba's entry point calls; importing this module has done the work."""
+    """Do nothing: Numba's entry point calls it after it has imported this module.
+
+    Examples
+    --------
+    >>> import usmbridge.numba
+    >>> usmbridge.numba.init()
+    """

@@ -1,26 +1,32 @@
-"""Arrays for processes that are no relatives: published under names, over a Unix socket.
+"""Share arrays with unrelated processes by name, over a Unix socket.
 
-    with usmbridge.share.serve("/run/user/1000/frames", {"frame": array}) as server:
-        server["frame"] = another              # for whoever attaches from now on
+A process publishes arrays with `serve`, other processes of the same user map
+them with `attach`. The arrays need interprocess memory (``interprocess=True``
+or ``"readonly"`` at creation). A Go program that serves with the package
+interop/share can be attached to, and can attach, in the same way.
 
-    array = usmbridge.share.attach("/run/user/1000/frames", "frame")     # in another process
+Server and client both hold the memory: it stays until the last process has
+released it, even if the server withdraws the name, closes or ends.
 
-What is attached is an Array on the same memory, which has to be made for that
-(interprocess=). It is held by both: the server may withdraw it or end, and the memory stays
-until the last has released it. A path is the name of a socket without a file, made from the
-absolute path and the user; "unix:/path" is a socket file, "@name" a name as it is, and "" a
-new random one. Processes of the same user can attach, and nobody else. A program of Go that
-serves by the package interop/share is as good as one of Python, either way.
+A path names a socket without a file, made from the absolute path and the
+user. "unix:/path" is a socket file, "@name" an abstract name, and "" a new
+random name.
 
-Relatives need none of this: arrays that are sent by multiprocessing arrive on the same
-memory by themselves. The pickle that is sent is good for one opening, within ten minutes,
-while the process that made the memory lives. The arguments of a process are over with that
-process; one that was killed with another array unopened, such as one out of a Queue, leaves
-the memory in use for that time.
+Processes that multiprocessing starts do not need this module: an Array that
+multiprocessing sends arrives on the same memory. See docs/python.md.
 
-A process that forks shares what it made with its child, which can use nothing that was
-received: its Arrays say so (RuntimeError), and addresses that NumPy has of such memory are
-unmapped there.
+Examples
+--------
+>>> import usmbridge as ub
+>>> frame = ub.zeros(3, device="host", interprocess=True)
+>>> with ub.share.serve("", {"frame": frame}) as server:
+...     # Another process would do this with the address.
+...     here = ub.share.attach(server.address, "frame")
+>>> frame[0] = 7
+>>> here.tolist()
+[7.0, 0.0, 0.0]
+>>> here.release(), frame.release()
+(None, None)
 """
 
 import os
@@ -34,10 +40,26 @@ _TIMEOUT = 10.0
 
 
 class Server(MutableMapping[str, Array]):
-    """What serve() gives: a mapping from names to Arrays, until it is closed.
+    """A mapping from names to the arrays that are published under them.
 
-    Assigning publishes, in the place of what had the name, and deleting withdraws; who has
-    attached keeps what they have. Any thread.
+    `serve` returns it. Assigning an item publishes an array and replaces the
+    previous one; deleting an item withdraws it. Clients that have attached
+    keep their array. Methods can be called from any thread. After `close`
+    they raise ValueError, and in a forked child process RuntimeError.
+
+    Parameters
+    ----------
+    path, arrays, timeout
+        As in `serve`.
+
+    Examples
+    --------
+    >>> import usmbridge as ub
+    >>> server = ub.share.serve("")
+    >>> server["a"] = ub.zeros(3, device="host", interprocess=True)
+    >>> list(server), len(server)
+    (['a'], 1)
+    >>> server.close()
     """
 
     def __init__(self, path: "str | os.PathLike[str]", arrays: Mapping[str, Array] | None = None, timeout: float | None = _TIMEOUT) -> None:
@@ -55,11 +77,12 @@ class Server(MutableMapping[str, Array]):
 
     @property
     def address(self) -> str:
-        """Where it listens, as attach() takes it in any process."""
+        """Address that `attach` takes in any process."""
         return self._address
 
     @property
     def closed(self) -> bool:
+        """Whether `close` was called."""
         return self._number is None
 
     def _open(self) -> int:
@@ -85,7 +108,18 @@ class Server(MutableMapping[str, Array]):
         return len(self._arrays)
 
     def close(self) -> None:
-        """Ends the service; what is attached stays. It may be called again."""
+        """Stop the server; calling it again does nothing.
+
+        Attached arrays stay valid.
+
+        Examples
+        --------
+        >>> import usmbridge as ub
+        >>> server = ub.share.serve("")
+        >>> server.close()
+        >>> server.closed
+        True
+        """
         number, self._number = self._number, None
         self._arrays.clear()
         if number is not None:
@@ -103,44 +137,149 @@ class Server(MutableMapping[str, Array]):
             try:
                 self.close()
             except RuntimeError:
-                pass  # a forked child: the server is its parent's
+                pass  # in a forked child: the server belongs to the parent
 
     def __repr__(self) -> str:
         return f"<usmbridge.share.Server {'closed' if self.closed else self.address!r}: {', '.join(self._arrays) or 'no names'}>"
 
 
 def serve(path: "str | os.PathLike[str]", arrays: Mapping[str, Array] | None = None, *, timeout: float | None = _TIMEOUT) -> Server:
-    """Publishes arrays under names until the server is closed.
+    """Publish arrays under names until the server is closed.
 
-    Arrays must be made with interprocess= (BufferError): with "readonly" nobody but their
-    maker writes them, whatever they do; a read-only view of others arrives read-only too,
-    which keeps from accidents alone. timeout: seconds that work pending on an array may
-    take. ConnectionError: somebody serves there.
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The address, in a form that the module describes.
+    arrays : mapping of str to Array, optional
+        The first arrays to publish. If the memory was made with
+        ``interprocess="readonly"``, clients cannot write it in any way. A
+        read-only view of other memory arrives as a read-only Array, which
+        only prevents accidents.
+    timeout : float, optional
+        Seconds to wait for pending work on an array; None waits forever.
+
+    Returns
+    -------
+    Server
+        The server; a context manager that closes it.
+
+    Raises
+    ------
+    BufferError
+        If an array is not interprocess memory.
+    ConnectionError
+        If another process serves at the address.
+    TimeoutError
+        If pending work takes longer than `timeout`.
+    RuntimeError
+        In a forked child process.
+
+    Examples
+    --------
+    >>> import usmbridge as ub
+    >>> with ub.share.serve("") as server:
+    ...     server["a"] = ub.zeros(3, device="host", interprocess=True)
+    ...     ub.share.names(server.address)
+    ['a']
     """
     return Server(path, arrays, timeout)
 
 
 def attach(path: "str | os.PathLike[str]", name: str, *, timeout: float | None = _TIMEOUT) -> Array:
-    """The Array that is published under a name, on the same memory.
+    """Return the array that a server publishes under a name, on the same memory.
 
-    USM is USM of this process's OpenCL CPU device, of the same kind; where there is no such
-    device it is plain memory (usm_type None). ConnectionError: nobody serves there, or not
-    this user; KeyError: no such name; TimeoutError: no answer within so many seconds (None:
-    for ever).
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The address of the server.
+    name : str
+        The name.
+    timeout : float, optional
+        Seconds to wait for an answer; None waits forever.
+
+    Returns
+    -------
+    Array
+        The array. USM becomes USM of the same kind on this process's OpenCL
+        CPU device, or plain memory if it has no such device.
+
+    Raises
+    ------
+    ConnectionError
+        If no process serves at the address, or one of another user does.
+    KeyError
+        If the server has no such name.
+    TimeoutError
+        If there is no answer in time.
+    RuntimeError
+        In a forked child process.
+
+    Examples
+    --------
+    >>> import usmbridge as ub
+    >>> a = ub.ones(2, device="host", interprocess="readonly")
+    >>> with ub.share.serve("", {"a": a}) as server:
+    ...     b = ub.share.attach(server.address, "a")
+    >>> b.tolist(), b.interprocess
+    ([1.0, 1.0], 'readonly')
     """
     array: Array = _native._share_attach(os.fspath(path), name, timeout)
     return array
 
 
 def names(path: "str | os.PathLike[str]", *, timeout: float | None = _TIMEOUT) -> list[str]:
-    """What is published there, in order."""
+    """Return the names that a server publishes.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The address of the server.
+    timeout : float, optional
+        Seconds to wait for an answer; None waits forever.
+
+    Returns
+    -------
+    list of str
+        The names, sorted.
+
+    Raises
+    ------
+    ConnectionError, TimeoutError, RuntimeError
+        As in `attach`.
+
+    Examples
+    --------
+    >>> import usmbridge as ub
+    >>> with ub.share.serve("") as server:
+    ...     ub.share.names(server.address)
+    []
+    """
     listed: list[str] = _native._share_names(os.fspath(path), timeout)
     return listed
 
 
 def stats() -> dict[str, int]:
-    """Counts of this process: "peers" (processes connected), "leases" (its arrays that others
-    have), "unopened" (those that were sent and have not arrived), "opened" (arrays of others
-    that it has), "mapped" and "mapped_bytes" (segments of others; trim() unmaps idle ones)."""
+    """Return what this process shares, as counts.
+
+    Returns
+    -------
+    dict of str to int
+        "peers": connected processes. "leases": arrays of this process that
+        others hold. "unopened": arrays that were sent and not yet opened.
+        "opened": arrays of other processes that this one holds. "mapped" and
+        "mapped_bytes": mapped segments of other processes and their size;
+        `usmbridge.trim` unmaps idle ones.
+
+    Raises
+    ------
+    RuntimeError
+        In a forked child process.
+
+    Examples
+    --------
+    >>> import usmbridge as ub
+    >>> ub.share.stats()["opened"] >= 0
+    True
+    """
     counts: dict[str, int] = _native._share_stats()
     return counts

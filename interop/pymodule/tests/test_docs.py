@@ -1,0 +1,106 @@
+"""Docstrings: every public name has one in numpydoc's form, and its examples are true."""
+
+import builtins
+import doctest
+import importlib
+import inspect
+import io
+import re
+
+import pytest
+
+from conftest import peer
+
+# The modules with public names, and what each of them needs.
+MODULES = {
+    "usmbridge": (),
+    "usmbridge.cute": (),
+    "usmbridge.share": (),
+    "usmbridge.numba": ("numba",),
+    "usmbridge.dask": ("distributed",),
+}
+C_METHOD = type(str.join)
+C_ATTRIBUTE = type(property.__dict__.get("__isabstractmethod__"))
+HIDDEN = {"__dict__", "__weakref__"}
+SECTIONS = ["Parameters", "Returns", "Raises", "Warns", "See Also", "Notes", "Examples"]
+
+
+@pytest.fixture(params=MODULES)
+def module(request, np):
+    for name in MODULES[request.param]:
+        peer(name)
+    return importlib.import_module(request.param)
+
+
+def members(cls, path):
+    """The methods and attributes that a class defines. Of special names only C's have texts."""
+    for name, item in vars(cls).items():
+        written = isinstance(item, (C_METHOD, C_ATTRIBUTE)) and name not in HIDDEN
+        if written or (not name.startswith("_") and (inspect.isroutine(item) or isinstance(item, property))):
+            yield f"{path}.{name}", item
+
+
+def documented(module):
+    """Pairs of the dotted name and the object, for all public names of a module."""
+    yield module.__name__, module
+    for name in getattr(module, "__all__", [n for n in vars(module) if not n.startswith("_")]):
+        item, path = getattr(module, name), f"{module.__name__}.{name}"
+        if inspect.ismodule(item):
+            continue
+        yield path, item
+        if inspect.isclass(item):
+            yield from members(item, path)
+
+
+def sections(doc):
+    """A dict from the title of each section to its lines."""
+    found, lines, current = {}, doc.splitlines(), []
+    for line, rule in zip(lines, lines[1:] + [""]):
+        if rule and set(rule) == {"-"} and len(rule) == len(line):
+            current = found.setdefault(line, [])
+        else:
+            current.append(line)
+    return found
+
+
+def problems(path, item):
+    """What a docstring lacks."""
+    doc = inspect.getdoc(item)
+    if not doc:
+        return ["has no docstring"]
+    out, parts = [], sections(doc)
+    summary, *rest = doc.splitlines()
+    if not (summary.endswith((".", "…")) or ". " in summary or ";" in summary) or (rest and summary.endswith(".") and rest[0]):
+        out.append("the first line is not a summary")
+    titles = [t for t in parts if t in SECTIONS]
+    if len(titles) != len(parts) or titles != sorted(titles, key=SECTIONS.index):
+        out.append(f"sections {list(parts)}: unknown, or in another order than numpydoc's")
+    for line in parts.get("Raises", []):
+        if line and not line.startswith(" ") and re.fullmatch(r"[\w, ]+", line):
+            out += [f"{e} is not an exception" for e in line.split(", ") if not hasattr(builtins, e)]
+    name = path.rpartition(".")[2]
+    if name.startswith("_") or not (inspect.isroutine(item) or inspect.isclass(item)):
+        return out
+    if "Examples" not in parts and not name[0].isupper():
+        out.append("has no example")
+    if inspect.isroutine(item):
+        names = [p.name for p in inspect.signature(item).parameters.values() if p.name != "self"]
+        told = "\n".join(line for line in parts.get("Parameters", []) if not line.startswith(" "))
+        out += [f"the parameter {n} is not described" for n in names if not re.search(rf"\b{n}\b", told)]
+    return out
+
+
+def test_every_public_name_is_documented(module):
+    found = [f"{path}: {p}" for path, item in documented(module) for p in problems(path, item)]
+    assert not found, "\n" + "\n".join(found)
+
+
+def test_examples_are_true(module):
+    parser = doctest.DocTestParser()
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS, verbose=False)
+    report = io.StringIO()
+    for path, item in documented(module):
+        test = parser.get_doctest(inspect.getdoc(item) or "", {}, path, None, None)
+        runner.run(test, out=report.write)
+    vars(builtins).pop("_", None)  # the last result that an example showed
+    assert runner.tries > 0 and not report.getvalue(), report.getvalue()
