@@ -332,7 +332,7 @@ static const char doc_Array_astype[] =
 	"Raises\n"
 	"------\n"
 	"TypeError\n"
-	"    If `dtype` names no element type.\n"
+	"    If `dtype` names no element type, or is real and the array is complex.\n"
 	"MemoryError, RuntimeError\n"
 	"    If the conversion fails.\n"
 	"\n"
@@ -572,7 +572,8 @@ static const char doc_Array___reduce_ex__[] =
 	"\n"
 	"With protocol 5 the bytes are a buffer that can travel beside the pickle. It\n"
 	"is the memory itself if the host can read it. Unpickling gives memory of the\n"
-	"same kind on the device of the same name, else on the default device.\n"
+	"same kind on the device of the same name, and raises ValueError if there is\n"
+	"no such device.\n"
 	"\n"
 	"Raises\n"
 	"------\n"
@@ -1021,7 +1022,12 @@ static const char doc_cute_Tensor_memspace[] =
 	"Memory space: \"generic\" for memory of the host, \"gmem\" for memory of a device and shared USM.";
 
 static const char doc_cute_Tensor_element_type[] =
-	"CuTe's name of the element type, such as \"Float32\".";
+	"CuTe's name of the element type, such as \"Float32\".\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"TypeError\n"
+	"    If CuTe has no such element type, as for complex numbers.";
 
 static const char doc_cute_Tensor_layout[] =
 	"Layout as CuTe DSL prints it.\n"
@@ -1715,7 +1721,7 @@ static const char doc_cute_from_dlpack[] =
 	"Raises\n"
 	"------\n"
 	"TypeError\n"
-	"    If CuTe has no such element type, or an argument has the wrong type.\n"
+	"    If `tensor` has no ``__dlpack__``, or an argument has the wrong type.\n"
 	"ValueError\n"
 	"    If the address is not a multiple of `assumed_align`, or an argument or\n"
 	"    the layout is invalid. CuTe DSL raises RuntimeError instead.\n"

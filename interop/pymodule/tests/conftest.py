@@ -4,12 +4,17 @@ import gc
 import importlib
 import importlib.metadata
 import os
+import sys
 import time
 
 import pytest
 
 import old_numpy
 import usmbridge as ub
+
+BUILT_IN = ub.__spec__.origin == "built-in"
+# The interpreter for tests that need another process.
+HOST = os.environ.get("USMBRIDGE_TEST_HOST") or (os.readlink("/proc/self/exe") if BUILT_IN else sys.executable)
 
 
 def pytest_collection_modifyitems(items):

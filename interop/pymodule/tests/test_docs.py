@@ -1,15 +1,17 @@
-"""Docstrings: every public name has one in numpydoc's form, and its examples are true."""
+"""Documentation: every public name has a docstring in numpydoc's form, and all examples are true."""
 
 import builtins
 import doctest
 import importlib
 import inspect
 import io
+import pathlib
 import re
+import subprocess
 
 import pytest
 
-from conftest import peer
+from conftest import HOST, peer, sycl_device
 
 # The modules with public names, and what each of them needs.
 MODULES = {
@@ -95,12 +97,43 @@ def test_every_public_name_is_documented(module):
     assert not found, "\n" + "\n".join(found)
 
 
-def test_examples_are_true(module):
-    parser = doctest.DocTestParser()
+def failures(examples):
+    """Runs examples, pairs of a name and a text, each by itself, and returns what differs."""
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS, verbose=False)
     report = io.StringIO()
-    for path, item in documented(module):
-        test = parser.get_doctest(inspect.getdoc(item) or "", {}, path, None, None)
-        runner.run(test, out=report.write)
-    vars(builtins).pop("_", None)  # the last result that an example showed
-    assert runner.tries > 0 and not report.getvalue(), report.getvalue()
+    for path, text in examples:
+        runner.run(doctest.DocTestParser().get_doctest(text, {}, path, None, None), out=report.write)
+    vars(builtins).pop("_", None)  # the result of the last expression
+    assert runner.tries > 0
+    return report.getvalue()
+
+
+def test_examples_are_true(module):
+    report = failures((path, inspect.getdoc(item) or "") for path, item in documented(module))
+    assert not report, report
+
+
+@pytest.fixture(scope="module")
+def guide():
+    """The blocks of Python code of docs/python.md."""
+    page = pathlib.Path(__file__).parents[3] / "docs" / "python.md"
+    return re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def test_sessions_of_the_guide(guide):
+    sycl_device()
+    sessions = "\n".join(b for b in guide if b.startswith(">>> "))
+    for name in re.findall(r"^>>> import ([\w.]+)", sessions, re.MULTILINE):
+        peer(name)
+    report = failures([("docs/python.md", sessions)])
+    assert not report, report
+
+
+def test_programs_of_the_guide(guide, tmp_path):
+    programs = [b for b in guide if not b.startswith(">>> ")]
+    for n, text in enumerate(programs):
+        program = tmp_path / f"program{n}.py"
+        program.write_text(text)
+        out = subprocess.run([HOST, program], capture_output=True, text=True)
+        assert out.returncode == 0, out.stdout + out.stderr
+    assert programs

@@ -2,17 +2,15 @@
 
 import contextlib
 import ctypes as ct
-import os
 import subprocess
 import threading
 
 import pytest
+from conftest import HOST
 
 import capi
 import usmbridge as ub
 import usmbridge.cute
-
-HOST = os.environ.get("USMBRIDGE_TEST_HOST") or os.readlink("/proc/self/exe")
 
 
 @pytest.fixture

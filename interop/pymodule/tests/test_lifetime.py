@@ -4,8 +4,7 @@ import os
 import subprocess
 
 import pytest
-
-HOST = os.environ.get("USMBRIDGE_TEST_HOST") or os.readlink("/proc/self/exe")
+from conftest import HOST
 
 
 def run(code, expect=0):

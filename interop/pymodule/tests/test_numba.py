@@ -6,11 +6,9 @@ import subprocess
 import sys
 
 import pytest
-from conftest import peer
+from conftest import HOST, peer
 
 import usmbridge as ub
-
-HOST = os.environ.get("USMBRIDGE_TEST_HOST") or os.readlink("/proc/self/exe")
 
 
 @pytest.fixture

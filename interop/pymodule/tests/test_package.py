@@ -13,11 +13,9 @@ import sys
 import traceback
 
 import pytest
+from conftest import BUILT_IN, HOST
 
 import usmbridge as ub
-
-BUILT_IN = ub.__spec__.origin == "built-in"
-HOST = os.environ.get("USMBRIDGE_TEST_HOST") or (os.readlink("/proc/self/exe") if BUILT_IN else sys.executable)
 
 
 def run(*args, **env):

@@ -9,11 +9,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from conftest import HOST
 
 # Every so many allocations, and all of them in the hunt.
 STEP = 1 if "USMBRIDGE_HUNT" in os.environ else 13
 HERE = Path(__file__).parent
-HOST = os.environ.get("USMBRIDGE_TEST_HOST") or os.readlink("/proc/self/exe")
 
 
 def swept(way, step, env=None):

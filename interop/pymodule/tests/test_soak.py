@@ -7,9 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from conftest import HOST
 
 HERE = Path(__file__).parent
-HOST = os.environ.get("USMBRIDGE_TEST_HOST") or os.readlink("/proc/self/exe")
 COUNT = int(os.environ.get("USMBRIDGE_SOAK", 100_000))  # in each direction
 
 
