@@ -9,8 +9,7 @@
 // A [Pool] keeps memory of a resource ready: it gives and takes a block in some
 // twenty nanoseconds, reuses memory in the order of queues, gives idle memory
 // back, and tells where the memory is ([Pool.Stats], [Pool.Snapshot]). Small
-// resources wrap any other: [Limit], [Statistics], [Track], [Record], [NewPoison],
-// [NewOnFailure]; package umf offers pools of the Unified Memory Framework, package
+// resources wrap any other: [Limit], [Record] and [NewPoison]; package umf offers pools of the Unified Memory Framework, package
 // memtest a simulated device for tests. [As] finds the abilities of
 // what is wrapped. [Default] is the pool that a process shares for a place.
 //

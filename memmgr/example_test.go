@@ -46,7 +46,9 @@ func Example() {
 
 // Resources wrap one another; abilities are found by type.
 func ExampleAs() {
-	r := memmgr.NewLimit(memmgr.NewStatistics(memtest.NewSimulated()), 1<<20)
+	pool := memmgr.NewPool(memtest.NewSimulated())
+	defer pool.Close()
+	r := memmgr.NewLimit(pool, 1<<20)
 	b, err := memmgr.New(r, memmgr.Request{Size: 1000})
 	if err != nil {
 		fmt.Println(err)
@@ -57,7 +59,7 @@ func ExampleAs() {
 		fmt.Println(stats.AllocatedBytes.Current, stats.Allocation.Peak)
 	}
 	b.Release()
-	// Output: 1000 1
+	// Output: 1024 1
 }
 
 // A request with a context waits for room until the context ends.

@@ -20,11 +20,9 @@ func TestNilResourceIsRefused(t *testing.T) {
 		"Limit":      (*memmgr.Limit)(nil),
 		"overNil":    pool,
 		"limited":    memmgr.NewLimit(nil, 1<<20),
-		"counted":    memmgr.NewStatistics((*memmgr.Pool)(nil)),
-		"tracked":    memmgr.NewTrack(nil, 4),
+		"typed nil":  memmgr.NewLimit((*memmgr.Pool)(nil), 1<<20),
 		"recorded":   memmgr.NewRecord(nil, io.Discard),
 		"poisoned":   memmgr.NewPoison(nil),
-		"retried":    memmgr.NewOnFailure(nil, func(memmgr.Request, error) bool { return false }),
 		"USM of nil": memmgr.USM(nil, 0),
 	} {
 		_, err := memmgr.New(r, memmgr.Request{Size: 1})
@@ -42,7 +40,6 @@ func TestWrongFreesPanicWithAUseError(t *testing.T) {
 	for name, r := range map[string]memmgr.Resource{
 		"Pool":      pool,
 		"Host":      memmgr.Host(),
-		"Track":     memmgr.NewTrack(memmgr.Host(), 0),
 		"Poison":    memmgr.NewPoison(memmgr.Host()),
 		"Simulated": memtest.NewSimulated(),
 		"nil":       memmgr.NewLimit(nil, 100),

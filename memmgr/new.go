@@ -51,9 +51,7 @@ func New(r Resource, request Request) (Buffer, error) {
 		s.leave()
 		return p.slowBuffer(request)
 	}
-	if !p.uncounted {
-		s.countTake(k, uint64(request.Size))
-	}
+	s.countTake(k, uint64(request.Size))
 	due := s.delta > peakStep<<deltaShift
 	s.leave()
 	c.Requested = uint64(request.Size)
@@ -97,9 +95,7 @@ func (b Buffer) Release() {
 		return
 	}
 	s.put(int(k), c)
-	if !p.uncounted {
-		s.countPut(int(k), c)
-	}
+	s.countPut(int(k), c)
 	if s.overtaken(int(k)) {
 		p.afterPut(s, int(k))
 		return

@@ -27,15 +27,14 @@ import (
 // safe for concurrent use.
 type Pool struct {
 	// What the fast path reads.
-	home      *atomic.Uintptr // head of the home list
-	shards    []shard
-	added     addedShards
-	minUnits  uintptr
-	trace     *traceRing
-	flags     uint32 // of every cell
-	uncounted bool
-	watched   bool // traced or poisoned: no block goes the short way
-	poisons   bool // see DebugEnv
+	home     *atomic.Uintptr // head of the home list
+	shards   []shard
+	added    addedShards
+	minUnits uintptr
+	trace    *traceRing
+	flags    uint32 // of every cell
+	watched  bool   // traced or poisoned: no block goes the short way
+	poisons  bool   // see DebugEnv
 
 	upstream   Resource
 	sync       Synchronizer
@@ -124,10 +123,8 @@ type poolOptions struct {
 	high, low  uint64 // bytes out of use
 	decay      time.Duration
 	limit      uint64
-	fraction   float64
 	onOOM      func(*OutOfMemoryError) bool
 	traceSize  int
-	uncounted  bool
 }
 
 // WithName names the pool in reports.
@@ -166,10 +163,6 @@ func WithRetention(high, low uint64) PoolOption {
 // WithLimit bounds the bytes that the pool takes from its upstream.
 func WithLimit(bytes uint64) PoolOption { return func(o *poolOptions) { o.limit = bytes } }
 
-// WithDeviceFraction bounds them by a fraction of the device's memory, where the
-// upstream knows it.
-func WithDeviceFraction(f float64) PoolOption { return func(o *poolOptions) { o.fraction = f } }
-
 // OnOutOfMemory is called before a request fails, after everything else was
 // tried; when it returns true the request is tried once more. It may release
 // buffers, and must not allocate from the pool.
@@ -179,10 +172,6 @@ func OnOutOfMemory(f func(*OutOfMemoryError) bool) PoolOption {
 
 // WithTrace keeps the last n actions for the snapshot.
 func WithTrace(n int) PoolOption { return func(o *poolOptions) { o.traceSize = n } }
-
-// WithoutStatistics leaves the counting in front out: Stats tells of the
-// upstream only. For measuring what the counting costs.
-func WithoutStatistics() PoolOption { return func(o *poolOptions) { o.uncounted = true } }
 
 // deviceSized is an upstream that knows the memory of its device.
 type deviceSized interface{ DeviceTotal() uint64 }
@@ -219,7 +208,7 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	p.origin = newOrigin(upstream)
 	p.origin.sync, _ = As[Synchronizer](upstream)
 	p.sync = p.origin.sync
-	p.flags, p.uncounted = p.origin.flags, o.uncounted
+	p.flags = p.origin.flags
 	p.poisons = debug.poison && p.flags&owner.HostReadable != 0
 	p.watched = p.trace != nil || p.poisons
 	if p.sync == nil {
@@ -239,18 +228,12 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	return p
 }
 
-// bounded puts the limits of the options between the pool and its upstream.
+// bounded puts the limit of the options, if any, between the pool and its upstream.
 func bounded(upstream Resource, o *poolOptions) Resource {
-	limit := o.limit
-	if d, ok := As[deviceSized](upstream); ok && o.fraction > 0 && d.DeviceTotal() > 0 {
-		if f := max(1, uint64(o.fraction*float64(d.DeviceTotal()))); limit == 0 || f < limit { // 0 were none
-			limit = f
-		}
-	}
-	if limit == 0 {
+	if o.limit == 0 {
 		return upstream
 	}
-	return NewLimit(upstream, limit)
+	return NewLimit(upstream, o.limit)
 }
 
 // Name returns the pool's name.
@@ -331,9 +314,7 @@ func (p *Pool) cache(c *owner.Cell, k int) {
 		return
 	}
 	s.put(k, c)
-	if !p.uncounted {
-		s.countPut(k, c)
-	}
+	s.countPut(k, c)
 	if s.overtaken(k) {
 		p.afterPut(s, k)
 		return

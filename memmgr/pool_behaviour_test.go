@@ -210,13 +210,9 @@ func TestOutOfMemoryFindsWorkThatIsDoneAndAsksForHelp(t *testing.T) {
 	last, err = memmgr.New(p, memmgr.Request{Size: 12 << 20})
 	require.NoError(t, err, "the block's work is done")
 	require.Equal(t, 1, calls)
-	reclaimed := 0
-	remove := memmgr.AddReclaimer(func() { reclaimed++ })
-	defer remove()
 	next, err := memmgr.New(p, memmgr.Request{Size: 12 << 20})
 	require.NoError(t, err)
 	require.Equal(t, 2, calls)
-	require.NotZero(t, reclaimed)
 	next.Release()
 	require.NoError(t, p.Close())
 }

@@ -24,7 +24,7 @@ func (p *Pool) decayCaches(age uint32) {
 	if p.ticks%age == 0 {
 		p.decayDepot()
 	}
-	if p.ticks%max(1, age/looks) == 0 && (p.uncounted || p.cachedBytes() > p.counters.depotBytes) {
+	if p.ticks%max(1, age/looks) == 0 && p.cachedBytes() > p.counters.depotBytes {
 		p.decayFront()
 	}
 }
@@ -55,7 +55,7 @@ func (p *Pool) decayFront() {
 	p.stopShards()
 	defer p.resumeShards()
 	for s := range p.allShards() {
-		if p.uncounted || s.cached() > 0 {
+		if s.cached() > 0 {
 			p.decayShard(s)
 		}
 		if short {

@@ -187,7 +187,7 @@ func limitsOf(r Resource) (all []*Limit) {
 			all = append(all, l)
 		}
 		through, ok := r.(interface{ passesTo() Resource })
-		if _, asks := r.(*onFailure); !ok || asks {
+		if !ok {
 			return all
 		}
 		r = through.passesTo()

@@ -219,9 +219,7 @@ func (p *Pool) fromSpare(w *want) *owner.Cell {
 		return nil
 	}
 	c := s.take(w.class)
-	if !p.uncounted {
-		s.countTake(w.class, uint64(w.r.Size))
-	}
+	s.countTake(w.class, uint64(w.r.Size))
 	return c
 }
 

@@ -2,7 +2,6 @@ package memmgr
 
 import (
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
@@ -19,6 +18,7 @@ import (
 // others hold without need.
 func (p *Pool) scrape(w *want, cause error) (*owner.Cell, error) {
 	emptyFronts()
+	drainCells()
 	p.origin.list.Drain()
 	if c, err := p.scrapeOwn(w, cause); err == nil || !ranOut(err) {
 		return c, err
@@ -29,11 +29,7 @@ func (p *Pool) scrape(w *want, cause error) (*owner.Cell, error) {
 			return c, err
 		}
 	}
-	if !runReclaimers() {
-		return nil, cause
-	}
-	p.origin.list.Drain()
-	return p.scrapeOwn(w, cause)
+	return nil, cause
 }
 
 // releaseFor gives this pool's own part of the room back that a limit lacks for a
@@ -188,47 +184,11 @@ func (p *Pool) inUse() (bytes, blocks int64) {
 	return bytes, blocks
 }
 
-// reclaimers free memory that others hold without need.
-var reclaimers struct {
-	mu  sync.Mutex
-	all map[int]func()
-	n   int
-}
-
-// AddReclaimer registers a function that every pool calls when it is out of
-// memory, so that owners elsewhere can let go: a list of objects of another
-// runtime to be released, a cache. It may run on any goroutine, at any depth of
-// an allocation, and must not allocate from a pool. The result unregisters it.
-func AddReclaimer(f func()) (remove func()) {
-	reclaimers.mu.Lock()
-	defer reclaimers.mu.Unlock()
-	if reclaimers.all == nil {
-		reclaimers.all = map[int]func(){}
-	}
-	reclaimers.n++
-	id := reclaimers.n
-	reclaimers.all[id] = f
-	return func() {
-		reclaimers.mu.Lock()
-		defer reclaimers.mu.Unlock()
-		delete(reclaimers.all, id)
-	}
-}
-
-// runReclaimers reports whether there are any.
-func runReclaimers() bool {
-	reclaimers.mu.Lock()
-	all := make([]func(), 0, len(reclaimers.all))
-	for _, f := range reclaimers.all {
-		all = append(all, f)
-	}
-	reclaimers.mu.Unlock()
-	for _, f := range all {
-		f()
-	}
+// drainCells takes back what C code dropped of wrapped memory and of resources
+// above a pool, whose memory may belong to this pool.
+func drainCells() {
 	wrapped.list().Drain()
-	plainCells().Drain() // of resources above a pool
-	return len(all) > 0
+	plainCells().Drain()
 }
 
 // refuse is outOfMemory for callers without the lock.

@@ -573,7 +573,7 @@ func (p *Pool) watch(x *waiter) (ask bool) {
 			p.othersGiveWay(p.segmentNeed(x.w)) // enough for this one, perhaps
 		}
 		emptyFronts()
-		runReclaimers()
+		drainCells()
 		p.origin.list.Drain()
 	}
 	p.mu.Lock()

@@ -45,7 +45,7 @@ func TestDroppedResourcesAreForgotten(t *testing.T) {
 			r = sim // which has a Synchronizer of its own
 		}
 		use(t, memmgr.NewLimit(r, 1<<20))
-		use(t, memmgr.NewStatistics(r))
+		use(t, memmgr.NewPoison(r))
 	}
 	originsFall(t, before)
 	// 4000 were made; a processor takes cells by the dozen.

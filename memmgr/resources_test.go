@@ -25,27 +25,22 @@ func TestEveryResource(t *testing.T) {
 	}{
 		{"Simulated", simulated, true},
 		{"Limit", func(t testing.TB) memmgr.Resource { return memmgr.NewLimit(host(t), 1<<30) }, false},
-		{"Statistics", func(t testing.TB) memmgr.Resource { return memmgr.NewStatistics(host(t)) }, false},
-		{"Track", func(t testing.TB) memmgr.Resource { return memmgr.NewTrack(host(t), 8) }, false},
 		{"Record", func(t testing.TB) memmgr.Resource { return memmgr.NewRecord(host(t), io.Discard) }, false},
 		{"Poison", func(t testing.TB) memmgr.Resource { return memmgr.NewPoison(host(t)) }, false},
 		{"PoisonOverSimulated", func(t testing.TB) memmgr.Resource { return memmgr.NewPoison(simulated(t)) }, true},
-		{"OnFailure", func(t testing.TB) memmgr.Resource {
-			return memmgr.NewOnFailure(host(t), func(memmgr.Request, error) bool { return false })
-		}, false},
 		{"PoolOverSimulated", func(t testing.TB) memmgr.Resource {
 			p := memmgr.NewPool(simulated(t))
 			t.Cleanup(func() { require.NoError(t, p.Close()) })
 			return p
 		}, true},
 		{"PoolOverEverything", func(t testing.TB) memmgr.Resource {
-			p := memmgr.NewPool(memmgr.NewTrack(memmgr.NewStatistics(memmgr.NewLimit(memmgr.NewPoison(host(t)), 1<<30)), 4),
+			p := memmgr.NewPool(memmgr.NewRecord(memmgr.NewLimit(memmgr.NewPoison(host(t)), 1<<30), io.Discard),
 				memmgr.WithTrace(100), memmgr.WithCache(1<<20))
 			t.Cleanup(func() { require.NoError(t, p.Close()) })
 			return p
 		}, false},
 		{"EverythingOverPool", func(t testing.TB) memmgr.Resource {
-			return memmgr.NewRecord(memmgr.NewPoison(memmgr.NewTrack(memmgr.NewStatistics(memmgr.NewLimit(pool(t), 1<<30)), 4)), io.Discard)
+			return memmgr.NewRecord(memmgr.NewPoison(memmgr.NewLimit(pool(t), 1<<30)), io.Discard)
 		}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -69,39 +64,6 @@ func TestLimitRefusesWithTheWholeAccount(t *testing.T) {
 	}
 	a.Release()
 	require.Zero(t, l.Used())
-}
-
-func TestStatisticsAreExact(t *testing.T) {
-	s := memmgr.NewStatistics(memtest.NewSimulated())
-	a, err := memmgr.New(s, memmgr.Request{Size: 1000})
-	require.NoError(t, err)
-	b, err := memmgr.New(s, memmgr.Request{Size: 500})
-	require.NoError(t, err)
-	a.Release()
-	st := s.Stats()
-	require.Equal(t, memmgr.Stat{Current: 500, Peak: 1500, Allocated: 1500, Freed: 1000}, st.AllocatedBytes)
-	require.Equal(t, memmgr.Stat{Current: 1, Peak: 2, Allocated: 2, Freed: 1}, st.Allocation)
-	s.ResetPeaks()
-	require.EqualValues(t, 500, s.Stats().AllocatedBytes.Peak)
-	m := st.Map()
-	require.EqualValues(t, 1500, m["requested_bytes.all.peak"])
-	b.Release()
-}
-
-func TestTrackTellsOfLeaksAndWrongFrees(t *testing.T) {
-	tr := memmgr.NewTrack(memtest.NewSimulated(), 16)
-	b, err := tr.Allocate(memmgr.Request{Size: 77, Tag: "leaky"})
-	require.NoError(t, err)
-	var report bytes.Buffer
-	require.NoError(t, tr.WriteReport(&report))
-	require.Contains(t, report.String(), "leaky")
-	require.Contains(t, report.String(), "TestTrackTellsOfLeaksAndWrongFrees")
-	tr.Free(b)
-	require.Empty(t, tr.Outstanding())
-	message := panicText(func() { tr.Free(b) })
-	require.Contains(t, message, "second free")
-	require.Contains(t, message, "TestTrackTellsOfLeaksAndWrongFrees")
-	require.Contains(t, panicText(func() { tr.Free(memmgr.Block{Address: 1}) }), "never allocated")
 }
 
 // panicText returns what f panics with, as text.
@@ -200,28 +162,12 @@ func FuzzReadLog(f *testing.F) {
 	})
 }
 
-func TestOnFailureRetries(t *testing.T) {
-	sim := memtest.NewSimulated()
-	sim.FailAt(1)
-	asked := 0
-	f := memmgr.NewOnFailure(sim, func(r memmgr.Request, err error) bool {
-		asked++
-		require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
-		require.EqualValues(t, 9, r.Size)
-		return true
-	})
-	b, err := memmgr.New(f, memmgr.Request{Size: 9})
-	require.NoError(t, err)
-	require.Equal(t, 1, asked)
-	b.Release()
-}
-
 func TestAbilitiesAreFoundThroughWrappers(t *testing.T) {
 	p := newHostPool(t)
 	r := memmgr.NewRecord(memmgr.NewLimit(p, 1<<20), io.Discard)
 	trimmer, ok := memmgr.As[memmgr.Trimmer](r)
 	require.True(t, ok)
 	require.Same(t, p, trimmer.(*memmgr.Pool))
-	_, ok = memmgr.As[*memmgr.Track](r)
+	_, ok = memmgr.As[*memmgr.Tenant](r)
 	require.False(t, ok)
 }

@@ -262,9 +262,7 @@ func (t *Tenant) newBuffer(request Request) (Buffer, error) {
 	room := &s.rooms[t.number]
 	room.credit -= size
 	room.take(size, uint64(request.Size))
-	if !p.uncounted {
-		s.countTake(k, uint64(request.Size))
-	}
+	s.countTake(k, uint64(request.Size))
 	due := s.delta > peakStep<<deltaShift
 	s.leave()
 	c.Requested = uint64(request.Size)
@@ -305,9 +303,7 @@ func (p *Pool) freeCharged(c *owner.Cell) bool {
 	c.ResetFlags(p.flags)
 	c.Context = 0
 	s.put(int(k), c)
-	if !p.uncounted {
-		s.countPut(int(k), c)
-	}
+	s.countPut(int(k), c)
 	room, back := &s.rooms[number], int64(0)
 	room.give(classBytes[k], c.Requested)
 	if room.credit += classBytes[k]; room.credit > room.most {

@@ -53,7 +53,7 @@ func (t *Tenant) charge(w *want, amount int64) error {
 			func() bool { return true },
 			t.tighten,
 			func() bool { p.origin.list.Drain(); return p.waiting.Load() != 0 && p.completeSome(refusalLooks) > 0 },
-			func() bool { ran := runReclaimers(); p.origin.list.Drain(); return ran },
+			func() bool { drainCells(); p.origin.list.Drain(); return true },
 			func() bool { return p.options.onOOM != nil && p.options.onOOM(t.refuse(w, errTenant)) },
 		} {
 			if help() && t.tryCharge(amount) {

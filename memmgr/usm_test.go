@@ -152,7 +152,7 @@ func TestGuardedUSM(t *testing.T) {
 	memtest.Run(t, func(t testing.TB) memmgr.Resource {
 		upstream := memmgr.USM(rt.DefaultQueue(), syclobj.USMDevice).(usmResource)
 		t.Cleanup(func() { require.NoError(t, upstream.Close()) })
-		return memmgr.NewPoison(memmgr.NewStatistics(upstream))
+		return memmgr.NewPoison(upstream)
 	}, memtest.Options{Largest: 1 << 20, MaxAlign: 1024})
 }
 

@@ -155,17 +155,18 @@ func TestTruncatedAtEveryByte(t *testing.T) {
 // anything is asked of the resource.
 func TestNothingIsAllocatedForALie(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.npy")
-	count := memmgr.NewStatistics(memmgr.Host())
+	pool := memmgr.NewPool(memmgr.Host())
+	defer pool.Close()
 	for _, c := range []struct {
 		items string
 		want  error
 		asked int64
 	}{{"1000000000000", npy.ErrFormat, 0}, {"9", npy.ErrFormat, 0}, {"8", nil, 1}} {
 		require.NoError(t, os.WriteFile(path, file("{'descr': '<f8', 'fortran_order': False, 'shape': ("+c.items+",)}", 64), 0o600))
-		a, err := npy.Load(context.Background(), path, count, npy.ReadOptions{})
+		a, err := npy.Load(context.Background(), path, pool, npy.ReadOptions{})
 		require.ErrorIs(t, err, c.want)
 		a.Release()
-		require.Equal(t, c.asked, count.Stats().Allocation.Allocated)
+		require.Equal(t, c.asked, pool.Stats().Allocation.Allocated)
 	}
 }
 

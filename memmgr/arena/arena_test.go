@@ -47,7 +47,6 @@ func TestMemoryIsAResource(t *testing.T) {
 		"Host":      func(testing.TB) memmgr.Resource { return memmgr.Host() },
 		"Pool":      func(t testing.TB) memmgr.Resource { return newPool(t) },
 		"Tenant":    func(t testing.TB) memmgr.Resource { return newTenant(t, newPool(t), 1<<30) },
-		"Track":     func(testing.TB) memmgr.Resource { return memmgr.NewTrack(memmgr.Host(), 4) },
 		"Simulated": func(testing.TB) memmgr.Resource { return memtest.NewSimulated() },
 	} {
 		t.Run(name, func(t *testing.T) {

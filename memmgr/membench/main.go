@@ -75,7 +75,7 @@ func main() {
 	rounds := flag.Int("rounds", 41, "turns of each work; the best counts")
 	quick := flag.Bool("quick", false, "leave out the works that need minutes or gigabytes")
 	strict := flag.Bool("strict", false, "exit with 1 when a bound is missed")
-	only := flag.String("work", "", "regular expression of the works to run: one, two, sycl, random, batch, umf, larson, handover, million, heap, statistics, rmm, fragmentation, pending, refusal, tenant, service, rounds, off")
+	only := flag.String("work", "", "regular expression of the works to run: one, two, sycl, random, batch, umf, larson, handover, million, heap, rmm, fragmentation, pending, refusal, tenant, service, rounds, off")
 	service := flag.Duration("service", 8*time.Second, "how long the work \"service\" takes; 60s for the figure that counts")
 	profile := flag.String("cpuprofile", "", "file to write a CPU profile to")
 	snapshot := flag.String("snapshot", "", "directory to write an example of a pool's snapshot, picture, profile and log to, and nothing else")

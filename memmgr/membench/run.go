@@ -23,7 +23,7 @@ func (b *bench) run() {
 	}{
 		{"one", b.oneSize}, {"two", b.twoGoroutines}, {"sycl", b.rawSYCL}, {"random", b.randomSizes},
 		{"batch", b.batches}, {"umf", b.umfBenchmark}, {"larson", b.larson}, {"handover", b.handover},
-		{"million", b.millionLive}, {"heap", b.allocations}, {"statistics", b.statistics}, {"rmm", b.randomAllocations},
+		{"million", b.millionLive}, {"heap", b.allocations}, {"rmm", b.randomAllocations},
 		{"fragmentation", b.fragmentation},
 		{"pending", b.pending}, {"refusal", b.refusals}, {"tenant", b.tenants}, {"service", b.service},
 		{"rounds", b.largeRounds}, {"off", b.off},
@@ -322,15 +322,6 @@ func (b *bench) allocations() {
 	defer closePool(p)
 	n := testing.AllocsPerRun(10000, func() { oneSize(p, 4096, 1) })
 	b.add(result{Work: "Go heap allocations for an allocation and free", Ours: n, Unit: "", Ratio: n, Bound: 1e-9})
-}
-
-func (b *bench) statistics() {
-	const n = 50000
-	with, without := hostPool(), memmgr.NewPool(memmgr.Host(), memmgr.WithDecay(0), memmgr.WithoutStatistics())
-	defer closePool(with)
-	defer closePool(without)
-	on, off := b.best(n, func() int64 { return oneSize(with, 4096, n) }, func() int64 { return oneSize(without, 4096, n) })
-	b.add(result{Work: "allocate and free 4 KiB with statistics to without", Ours: on, Peer: off, Name: "without", Unit: "ns", Ratio: on / off, Bound: 1.1})
 }
 
 // randomAllocations is RMM's benchmark on upstreams of addresses alone.
