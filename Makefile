@@ -184,7 +184,7 @@ bench-wheel: wheel ## the Python benchmarks with the wheel in a plain python
 	@echo; echo "== CuTe layouts"
 	@$(WHEELED) interop/pymodule/bench/cute_bench.py
 
-check: format vet lint analyse memcheck race asan cgocheck clobber fuzz ## format, vet, lint, analysis of C, valgrind, race, asan, cgocheck2, clobberfree, fuzz smoke
+check: format vet lint analyse memcheck states race asan cgocheck clobber fuzz ## format, vet, lint, analysis of C, valgrind, block states, race, asan, cgocheck2, clobberfree, fuzz smoke
 
 # The same means for as long as they need: a night, not a change. What was interrupted goes on
 # where it was; `make check-long ONLY=cute` is one surface or target, ARGS=-list shows them all.
@@ -240,6 +240,10 @@ WITH_C = ./dlpack ./dlpack/internal/... ./memmgr/... ./syclobj/... ./usmarray/..
 # Most of what these files run is the peer's own.
 WITHOUT_PEERS = USMBRIDGE_PYTESTS="$(addprefix --ignore=tests/,test_numba.py test_package.py test_dask_cluster.py test_dask_everywhere.py test_dask_frames.py)"
 endif
+
+# The checks synchronize goroutines, so that the race detector would miss races: two runs.
+states: python ## the tests of memmgr with checks of the states of blocks and of the lock order
+	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) $(GO) test -tags usmb_checks -timeout 20m ./memmgr/...
 
 race: python
 	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) $(WITHOUT_PEERS) GO="$(GO)" interop/setup/patient-test.sh -race -timeout 20m -- $(INSTRUMENTED)

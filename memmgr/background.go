@@ -23,7 +23,7 @@ const (
 var keeper = newKeeper()
 
 type keeping struct {
-	mu      sync.Mutex
+	mu      rankedMutex
 	pools   []*Pool // open
 	closing []*Pool // closed, and not all of their memory is back
 	deferral

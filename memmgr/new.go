@@ -27,6 +27,7 @@ func New(r Resource, request Request) (Buffer, error) {
 	if request.Size > maxClassUnits*unit || request.Align > unit || request.Align&(request.Align-1) != 0 || (request.Queue != nil && p.waiting.Load() != 0) {
 		if request.Size >= p.options.large {
 			if c := p.newLarge(request.Size, request.Align); c != nil {
+				setState(c, stateInUse)
 				ref := c.Renew()
 				if request.Tag != "" || request.Queue != nil || stackDepth.Load() != 0 {
 					p.annotate(c, request.Tag, request.Queue)
@@ -55,6 +56,7 @@ func New(r Resource, request Request) (Buffer, error) {
 	due := s.delta > peakStep<<deltaShift
 	s.leave()
 	c.Requested = uint64(request.Size)
+	setState(c, stateInUse)
 	ref := c.Renew()
 	if due || request.Tag != "" || request.Queue != nil || p.watched || stackDepth.Load() != 0 {
 		p.annotate(c, request.Tag, request.Queue)

@@ -3,7 +3,6 @@ package memmgr
 import (
 	"context"
 	"errors"
-	"sync"
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
@@ -78,7 +77,7 @@ func both(a, b error) error {
 // A cell's queue promises that what is pending comes before later work of that queue, if it
 // is in order: [Submission.Begin] looks at no event then. Therefore an event is in the cell
 // before its queue is ([replacePending]), and comes before later work of the queue by then.
-var addingPending sync.Mutex
+var addingPending rankedMutex
 
 // moveTo makes a queue that the caller holds the queue of last use, and puts what is pending
 // before later work of it.

@@ -85,6 +85,7 @@ func (s *pendingSet) init() {
 // add takes a block in. sameOrder tells of a queue that is new here whether it is
 // in-order.
 func (s *pendingSet) add(c *owner.Cell, sameOrder func(a, b uintptr) bool) {
+	setState(c, statePending)
 	s.stamp++
 	class := int(c.Private)
 	c.Private = s.stamp<<pendingStampAt | uint64(class)
@@ -123,6 +124,7 @@ func (s *pendingSet) queue(ref uintptr, sameOrder func(a, b uintptr) bool) *pend
 
 // remove takes a block out, wherever it stands.
 func (s *pendingSet) remove(c *owner.Cell) {
+	setState(c, stateInHand)
 	q := s.queues[c.Queue()]
 	if hasStalled(c) {
 		q = &s.stalled
@@ -179,6 +181,7 @@ func (s *pendingSet) stall(c *owner.Cell) {
 	s.unclass(q, c)
 	s.drop(q, c)
 	c.Private |= pendingStalled
+	setState(c, stateStalled)
 	s.stalled.pushFront(c) // before those that were probed
 	s.ever++
 }

@@ -2,7 +2,6 @@ package memmgr
 
 import (
 	"math"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -66,7 +65,7 @@ type Pool struct {
 	rate     rate   // of allocations
 	ticks    uint32 // of the maintenance goroutine
 
-	sweeping sync.Mutex // held by completeAll, before p.mu
+	sweeping rankedMutex // held by completeAll, before p.mu
 
 	purging purging
 	elastic elastic
@@ -83,7 +82,7 @@ type Pool struct {
 	waits   latencies // of those who waited
 
 	tenants     atomic.Pointer[[]*Tenant] // by number; 0 is nobody. Copied on write
-	roomsMu     sync.Mutex                // of the tenants' rooms on shards, for those who look without stopping them; after mu
+	roomsMu     rankedMutex               // of the tenants' rooms on shards, for those who look without stopping them; after mu
 	tagged      tagUse
 	limits      []*Limit    // between the pool and its memory, outermost first
 	poolBelow   bool        // the memory comes from another pool
@@ -200,6 +199,7 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 		p.trace = newTraceRing(o.traceSize)
 	}
 	p.mu.init(p.upstream)
+	rankLocks(p)
 	p.pending.init()
 	p.limits = limitsOf(p.upstream)
 	_, p.poolBelow = As[*Pool](p.upstream)

@@ -69,6 +69,7 @@ func (p *Pool) popDepot(k int) *owner.Cell {
 		return nil
 	}
 	next, n := magazineParts(c)
+	setState(c, stateInHand)
 	r.top = next
 	if n > 1 {
 		r.top = c.Next
@@ -103,6 +104,7 @@ func (p *Pool) toDepot(c *owner.Cell, k int) {
 		p.toHeap(c)
 		return
 	}
+	setState(c, stateCached)
 	r := &p.depot[k]
 	next, n := r.top, uint32(0)
 	if top := r.top.Cell(); top != nil {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
@@ -63,10 +62,10 @@ func (e *HeldError) Unwrap() error { return ErrInUse }
 
 // elastic is what a pool knows of memory that sleeps.
 type elastic struct {
-	turn   sync.Mutex   // one Sleep or Wake at a time
+	turn   rankedMutex  // one Sleep or Wake at a time
 	asleep atomic.Int64 // blocks: nobody else need look at the rest
 
-	mu     sync.Mutex // after the pool's lock; nothing is waited for with it
+	mu     rankedMutex // after the pool's lock; nothing is waited for with it
 	byCell map[*owner.Cell]*sleeper
 	byTag  map[uint32][]*slumber
 }
@@ -261,6 +260,7 @@ func (p *Pool) suspendSegment(s *slumber, segment int32, o *SleepOptions, held *
 		}
 		b := &sleeper{of: s, ref: r, segment: segment, address: c.Address, size: uintptr(c.Size), moving: true}
 		e.byCell[c] = b
+		setState(c, stateAsleep)
 		e.asleep.Add(1)
 		s.blocks = append(s.blocks, b)
 	})
@@ -450,6 +450,7 @@ func (e *elastic) leave(s *slumber) {
 // forget takes a block off the tables. e.mu is held.
 func (e *elastic) forget(b *sleeper) {
 	delete(e.byCell, b.ref.Cell())
+	setState(b.ref.Cell(), stateInUse)
 	e.asleep.Add(-1)
 }
 

@@ -18,6 +18,7 @@ func (p *Pool) returnExported(c *owner.Cell) {
 	defer p.mu.Unlock()
 	p.uncount(c, int(c.Private))
 	c.SetFlags(owner.Queued)
+	setState(c, stateReturned)
 	p.returned = append(p.returned, c)
 	p.counters.returnedBytes += c.Size
 	p.waiting.Add(1)

@@ -208,6 +208,7 @@ func (s *shard) countPut(k int, c *owner.Cell) {
 
 // put pushes a block.
 func (s *shard) put(k int, c *owner.Cell) {
+	setState(c, stateCached)
 	f := &s.bins[k]
 	c.Next = f.head
 	f.head = owner.LinkTo(c)

@@ -86,6 +86,7 @@ func (p *Pool) mayWait(w *want) bool {
 // beginGrowth lets one goroutine at a time ask the upstream: the others find
 // what it got. It is held across that question alone.
 func (p *Pool) beginGrowth(ctx context.Context) error {
+	checkRank(rankGrowing)
 	if ctx == nil {
 		p.growing <- struct{}{}
 		return nil

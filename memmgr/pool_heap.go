@@ -68,6 +68,7 @@ func (p *Pool) handOver(c *owner.Cell, w *want) Buffer {
 	if w.tenant != nil {
 		w.tenant.mark(c)
 	}
+	setState(c, stateInUse)
 	b := Buffer{ref: c.Renew()}
 	p.annotate(c, w.r.Tag, w.r.Queue)
 	return b
@@ -202,6 +203,7 @@ func (p *Pool) newCell(block int32, class int) *owner.Cell {
 	c.Private = uint64(class)
 	c.ResetFlags(p.origin.flags)
 	p.heap.SetUser(block, c.Index())
+	setState(c, stateInHand)
 	return c
 }
 
@@ -247,6 +249,7 @@ func (p *Pool) restock(w *want) (m magazine) {
 }
 
 func (m *magazine) push(c *owner.Cell) {
+	setState(c, stateCached)
 	c.Next = m.head
 	m.head = owner.LinkTo(c)
 	m.n++
@@ -274,6 +277,7 @@ func (p *Pool) toFront(m magazine, k int) {
 // toHeap dissolves a block: it merges with its neighbours. p.mu is held.
 func (p *Pool) toHeap(c *owner.Cell) {
 	block := int32(c.Block)
+	setState(c, stateFree)
 	owner.Recycle(c)
 	seg := p.heap.Segment(block)
 	p.freed(seg, p.heap.Free(block))

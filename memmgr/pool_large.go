@@ -73,6 +73,7 @@ func (p *Pool) openIdle(w *want) bool {
 	}
 	c := p.takeIdle(at)
 	block := int32(c.Block)
+	setState(c, stateFree)
 	owner.Recycle(c)
 	n := p.heap.Segment(block)
 	p.segs[n].dedicated, p.segs[n].emptyTick = false, p.ticks
@@ -83,12 +84,14 @@ func (p *Pool) openIdle(w *want) bool {
 // takeIdle takes one off the list. p.mu is held.
 func (p *Pool) takeIdle(at int32) *owner.Cell {
 	c := p.idle.remove(at)
+	setState(c, stateInHand)
 	p.counters.idleBytes -= c.Size
 	return c
 }
 
 // retire keeps a dedicated segment for reuse. p.mu is held.
 func (p *Pool) retire(c *owner.Cell) {
+	setState(c, stateIdle)
 	p.idle.add(c, p.ticks)
 	p.counters.idleBytes += c.Size
 	if p.closed {
@@ -112,6 +115,7 @@ func (p *Pool) dropIdle(at int32) (freed uint64) {
 	c := p.takeIdle(at)
 	freed = c.Size
 	block := int32(c.Block)
+	setState(c, stateFree)
 	owner.Recycle(c)
 	n := p.heap.Segment(block)
 	base, units := p.heap.RemoveUsed(block)

@@ -6,7 +6,7 @@ import "sync"
 // back to the upstream when it was let go, on the same goroutine, because the
 // upstream may take its time and others want to allocate.
 type poolMutex struct {
-	sync.Mutex
+	rankedMutex
 	upstream  Resource
 	dropped   []Block   // to go back at the next Unlock
 	returning int       // goroutines that give some back
@@ -16,7 +16,7 @@ type poolMutex struct {
 
 func (m *poolMutex) init(upstream Resource) {
 	m.upstream = upstream
-	m.returned.L = &m.Mutex
+	m.returned.L = &m.rankedMutex
 }
 
 // drop has a segment go back. The lock is held.
@@ -25,19 +25,19 @@ func (m *poolMutex) drop(b Block) { m.dropped = append(m.dropped, b) }
 // Unlock lets go, and gives back what was dropped.
 func (m *poolMutex) Unlock() {
 	if len(m.dropped) == 0 {
-		m.Mutex.Unlock()
+		m.rankedMutex.Unlock()
 		return
 	}
 	dropped := m.dropped
 	m.dropped = nil
 	m.returning++
-	m.Mutex.Unlock()
+	m.rankedMutex.Unlock()
 	defer func() {
-		m.Mutex.Lock()
+		m.rankedMutex.Lock()
 		m.returning--
 		m.returns++
 		m.returned.Broadcast()
-		m.Mutex.Unlock()
+		m.rankedMutex.Unlock()
 	}()
 	freeEach(m.upstream, dropped)
 }

@@ -2,7 +2,6 @@ package memmgr
 
 import (
 	"errors"
-	"sync"
 	"sync/atomic"
 
 	"github.com/usmbridge/usmbridge/memmgr/internal/tlsf"
@@ -15,7 +14,7 @@ type purging struct {
 	// mu is held while free blocks are taken for their pages to go back, without
 	// the pool's lock: whoever has to see every free block waits for it, before it
 	// takes the pool's lock.
-	mu     sync.Mutex
+	mu     rankedMutex
 	to     Discarder     // nil: the memory has no pages
 	off    atomic.Bool   // the upstream refused: it has none after all
 	cursor tlsf.Cursor   // of the decay; guarded by mu

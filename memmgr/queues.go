@@ -2,7 +2,6 @@ package memmgr
 
 import (
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
@@ -21,7 +20,7 @@ type queueRecord struct {
 }
 
 var queues = struct {
-	mu     sync.Mutex
+	mu     rankedMutex
 	byRef  map[uintptr]*queueRecord
 	byHash map[uint64][]*queueRecord
 	// Queues on which exported memory was used before its queue of last use, counted: those

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
@@ -39,10 +38,10 @@ type Tenant struct {
 	line   waitLine
 	tagged tagUse
 
-	mu      sync.Mutex // after the pool's
-	charged uint64     // bytes in use, and credit of the processors
-	tight   bool       // no processor has credit, or gets any
-	epoch   uint32     // how often the credit was collected
+	mu      rankedMutex // after the pool's
+	charged uint64      // bytes in use, and credit of the processors
+	tight   bool        // no processor has credit, or gets any
+	epoch   uint32      // how often the credit was collected
 	closed  bool
 	central tenantCounts // what no processor's room counts
 	ooms    int64
@@ -102,6 +101,7 @@ func (p *Pool) NewTenant(name string, o TenantOptions) (*Tenant, error) {
 	if t.hard == 0 {
 		t.hard = math.MaxUint64
 	}
+	setRank(&t.mu, rankTenant)
 	t.line.tenant, t.line.weight = t, t.weight
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -267,6 +267,7 @@ func (t *Tenant) newBuffer(request Request) (Buffer, error) {
 	s.leave()
 	c.Requested = uint64(request.Size)
 	t.mark(c)
+	setState(c, stateInUse)
 	ref := c.Renew()
 	if due || request.Tag != "" || p.watched || stackDepth.Load() != 0 {
 		p.annotate(c, request.Tag, nil)

@@ -1,0 +1,115 @@
+//go:build usmb_checks
+
+package memmgr
+
+import (
+	"fmt"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+
+	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/memmgr/internal/pin"
+)
+
+// legal lists the transitions between the states of a block.
+var legal = [...][]blockState{
+	stateFree:     {stateInHand},
+	stateInHand:   {stateInUse, stateCached, statePending, stateIdle, stateFree},
+	stateInUse:    {stateCached, stateReturned, statePending, stateIdle, stateAsleep, stateFree},
+	stateAsleep:   {stateInUse},
+	stateCached:   {stateInUse, stateInHand, stateFree},
+	stateReturned: {statePending, stateCached, stateIdle, stateFree},
+	statePending:  {stateStalled, stateInHand},
+	stateStalled:  {stateInHand},
+	stateIdle:     {stateInHand},
+}
+
+var stateNames = [...]string{"free", "in hand", "in use", "asleep", "cached", "returned", "pending", "stalled", "idle"}
+
+func (s blockState) String() string { return stateNames[s] }
+
+// cellStates has the state of each cell's block by the number of the cell, in chunks that are
+// allocated when a cell of them is used for the first time.
+var cellStates [1 << 13]atomic.Pointer[[1 << 13]atomic.Uint32]
+
+// setState notes that a block changes its state. It panics on a transition that does not exist.
+func setState(c *owner.Cell, to blockState) {
+	chunk := &cellStates[c.Index()>>13]
+	if chunk.Load() == nil {
+		chunk.CompareAndSwap(nil, new([1 << 13]atomic.Uint32))
+	}
+	from := blockState(chunk.Load()[c.Index()&(1<<13-1)].Swap(uint32(to)))
+	for _, next := range legal[from] {
+		if next == to {
+			return
+		}
+	}
+	panic(fmt.Sprintf("memmgr: block at %#x: illegal transition from %q to %q", c.Address, from, to))
+}
+
+// rankedMutex is a mutex that panics when a goroutine acquires it while it holds a mutex of the
+// same or of a higher rank.
+type rankedMutex struct {
+	sync.Mutex
+	rank   lockRank
+	ranked bool
+}
+
+func setRank(m *rankedMutex, rank lockRank) { m.rank, m.ranked = rank, true }
+
+func (m *rankedMutex) Lock() {
+	if m.ranked {
+		checkRank(m.rank)
+	}
+	m.Mutex.Lock()
+	m.note(true)
+}
+
+func (m *rankedMutex) TryLock() bool {
+	locked := m.Mutex.TryLock()
+	if locked {
+		m.note(true)
+	}
+	return locked
+}
+
+func (m *rankedMutex) Unlock() {
+	m.note(false)
+	m.Mutex.Unlock()
+}
+
+// heldRanks has a bit for each rank of which a goroutine holds a lock, by the address of the
+// goroutine's descriptor.
+var heldRanks [64]struct {
+	sync.Mutex
+	of map[uintptr]uint32
+}
+
+func (m *rankedMutex) note(held bool) {
+	if !m.ranked {
+		return
+	}
+	g := pin.Goroutine()
+	part := &heldRanks[g>>8%uintptr(len(heldRanks))]
+	part.Lock()
+	defer part.Unlock()
+	if part.of == nil {
+		part.of = map[uintptr]uint32{}
+	}
+	if part.of[g] ^= 1 << m.rank; part.of[g] == 0 {
+		delete(part.of, g)
+	}
+}
+
+// checkRank panics when the goroutine holds a lock of this rank or of a higher one.
+func checkRank(rank lockRank) {
+	g := pin.Goroutine()
+	part := &heldRanks[g>>8%uintptr(len(heldRanks))]
+	part.Lock()
+	held := part.of[g]
+	part.Unlock()
+	if highest := bits.Len32(held) - 1; highest >= int(rank) {
+		panic(fmt.Sprintf("memmgr: lock order: acquiring a lock of rank %d while holding one of rank %d", rank, highest))
+	}
+}
