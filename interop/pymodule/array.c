@@ -1,11 +1,10 @@
-/* array.c: arrays as C sees them: life, layout, views. Their type is array_type.c. */
+/* array.c: the life, layout and views of arrays. Their Python type is in array_type.c. */
 #include <string.h>
 
-#include "usmb_array.h"
-#include "usmb_kept.h"
-#include "usmb_storage.h"
-#include "usmb_support.h"
-#include "usmb_syclref.h"
+#include "array.h"
+#include "storage.h"
+#include "support.h"
+#include "sycl.h"
 
 PyTypeObject *usmb_array_type;
 

@@ -1,29 +1,461 @@
-/* array_type.c: the type Array of Python: its attributes, methods and texts. */
+/* array_type.c: the Python type Array: its attributes, methods, operators and conversions of
+   elements. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "docstrings.h"
-#include "usmb_array.h"
-#include "usmb_arrow.h"
-#include "usmb_assign.h"
-#include "usmb_buffer.h"
-#include "usmb_copy.h"
-#include "usmb_create.h"
-#include "usmb_device.h"
-#include "usmb_dtype.h"
-#include "usmb_element.h"
-#include "usmb_export.h"
-#include "usmb_index.h"
-#include "usmb_module.h"
-#include "usmb_numpy.h"
-#include "usmb_operators.h"
-#include "usmb_pickle.h"
-#include "usmb_retype.h"
-#include "usmb_storage.h"
-#include "usmb_suai.h"
-#include "usmb_support.h"
-#include "usmb_syclref.h"
+#include "array.h"
+#include "create.h"
+#include "exchange.h"
+#include "module.h"
+#include "storage.h"
+#include "support.h"
+#include "sycl.h"
+
+/* ==== Elements as Python numbers ============================================================== */
+
+/* Item, tolist, int(), float() and so on. */
+
+/* ---- reading ------------------------------------------------------------------- */
+
+/* The type that holds every value of t and that C reads: t itself, where C has it. */
+static usmb_dl_dtype readable_type(usmb_dl_dtype t)
+{
+	int whole = t.bits == 8 || t.bits == 16 || t.bits == 32 || t.bits == 64;
+	switch (t.code) {
+	case USMB_DL_BOOL: return t;
+	case USMB_DL_INT:
+	case USMB_DL_UINT:
+		if (!whole) t.bits = 64;
+		return t;
+	case USMB_DL_COMPLEX:
+		if (t.bits != 64) t.bits = 128;
+		return t;
+	case USMB_DL_FLOAT:
+		if (t.bits != 32) t.bits = 64;
+		return t;
+	}
+	return (usmb_dl_dtype){USMB_DL_FLOAT, 64, 1};
+}
+
+/* a with its elements where C reads them, and work on them done: a itself, or a copy
+   in plain host memory, which Go converts. */
+static usmb_array *readable(usmb_array *a)
+{
+	usmb_dl_dtype t = readable_type(a->dtype);
+	usmb_where host;
+	if (a->flags & USMB_ARR_READ && t.code == a->dtype.code && t.bits == a->itembits)
+		return usmb_array_wait(a) < 0 ? NULL : (usmb_array *)Py_NewRef(a);
+	memset(&host, 0, sizeof host);
+	host.host = 1;
+	return (usmb_array *)usmb_copy_as(a, t, &host);
+}
+
+static PyObject *read_int(const char *p, uint8_t bits)
+{
+	uint64_t v = 0;
+	memcpy(&v, p, bits / 8);
+	return PyLong_FromLongLong((int64_t)(v << (64 - bits)) >> (64 - bits));
+}
+
+static PyObject *read_uint(const char *p, uint8_t bits)
+{
+	uint64_t v = 0;
+	memcpy(&v, p, bits / 8);
+	return PyLong_FromUnsignedLongLong(v);
+}
+
+static double read_real(const char *p, int bits)
+{
+	float f;
+	double d;
+	if (bits == 32) {
+		memcpy(&f, p, sizeof f);
+		return (double)f;
+	}
+	memcpy(&d, p, sizeof d);
+	return d;
+}
+
+/* The element of a readable type at p. */
+static PyObject *number_at(const char *p, usmb_dl_dtype t)
+{
+	switch (t.code) {
+	case USMB_DL_BOOL: return PyBool_FromLong(*p);
+	case USMB_DL_INT: return read_int(p, t.bits);
+	case USMB_DL_UINT: return read_uint(p, t.bits);
+	case USMB_DL_COMPLEX:
+		return PyComplex_FromDoubles(read_real(p, t.bits / 2), read_real(p + t.bits / 16, t.bits / 2));
+	}
+	return PyFloat_FromDouble(read_real(p, t.bits));
+}
+
+/* ---- one element ---------------------------------------------------------------- */
+
+/* The number at a position, counted in elements from the first. Packed elements are
+   read from the whole byte before. */
+static PyObject *number_of(usmb_array *a, int64_t position)
+{
+	int64_t group = a->itembits >= 8 ? 1 : 8 / (int64_t)(a->itembits & -a->itembits);
+	int64_t before = ((position % group) + group) % group, one = 1;
+	int64_t n = before + 1;
+	char *first = a->first + (position - before) * (int64_t)a->itembits / 8;
+	usmb_array *few = (usmb_array *)usmb_array_view(a, first, 1, &n, &one);
+	usmb_array *read = few ? readable(few) : NULL;
+	PyObject *v = read ? number_at(read->first + before * (read->itembits / 8), read->dtype) : NULL;
+	Py_XDECREF(read);
+	Py_XDECREF(few);
+	return v;
+}
+
+/* The number of an array of one element, which is asked for by the name of what. */
+static PyObject *only_number(PyObject *self, const char *what)
+{
+	usmb_array *a = (usmb_array *)self;
+	usmb_owner_drain();
+	if (a->nelem == 1) return number_of(a, 0);
+	return usmb_raise(PyExc_TypeError,
+	                  "%s is of an array of one element, this one has %lld; take one by its index, or use "
+	                  "numpy.asarray(a), where the host may read it, or a.asnumpy()",
+	                  what, (long long)a->nelem);
+}
+
+/* The same, handed to convert. */
+static PyObject *converted(PyObject *self, const char *what, PyObject *(*convert)(PyObject *))
+{
+	PyObject *v = only_number(self, what);
+	PyObject *r = v ? convert(v) : NULL;
+	Py_XDECREF(v);
+	return r;
+}
+
+static PyObject *array_int(PyObject *self)
+{
+	return converted(self, "int()", PyNumber_Long);
+}
+
+static PyObject *array_float(PyObject *self)
+{
+	return converted(self, "float()", PyNumber_Float);
+}
+
+static PyObject *as_complex(PyObject *v)
+{
+	double re = PyComplex_RealAsDouble(v);
+	if (re == -1.0 && PyErr_Occurred()) return NULL;
+	double im = PyComplex_ImagAsDouble(v);
+	return im == -1.0 && PyErr_Occurred() ? NULL : PyComplex_FromDoubles(re, im);
+}
+
+static PyObject *array_complex(PyObject *self, PyObject *unused)
+{
+	(void)unused;
+	return converted(self, "complex()", as_complex);
+}
+
+static PyObject *array_index(PyObject *self)
+{
+	usmb_array *a = (usmb_array *)self;
+	const char *name = usmb_dl_dtype_name(a->dtype);
+	if (a->ndim == 0 && (a->dtype.code == USMB_DL_INT || a->dtype.code == USMB_DL_UINT))
+		return only_number(self, "an index");
+	return usmb_raise(PyExc_TypeError,
+	                  "only an integer array of 0 dimensions is an index, this one has elements of type %s and %d "
+	                  "dimensions; int(a) reads the only element",
+	                  name ? name : "another library", a->ndim);
+}
+
+static int array_bool(PyObject *self)
+{
+	PyObject *v = only_number(self, "bool()");
+	int r = v ? PyObject_IsTrue(v) : -1;
+	Py_XDECREF(v);
+	return r;
+}
+
+/* ---- item ---------------------------------------------------------------------- */
+
+static int in_range(int64_t *i, int64_t n, const char *what)
+{
+	if (*i < -n || *i >= n) {
+		usmb_raise(PyExc_IndexError, "item: index %lld is out of bounds for %s %lld", (long long)*i, what,
+		           (long long)n);
+		return -1;
+	}
+	if (*i < 0) *i += n;
+	return 0;
+}
+
+/* The position of an index that counts through the array in C order. */
+static int flat_position(usmb_array *a, int64_t i, int64_t *position)
+{
+	*position = 0;
+	if (in_range(&i, a->nelem, "size") < 0) return -1;
+	for (int32_t k = a->ndim - 1; k >= 0; k--) {
+		*position += i % usmb_shape(a)[k] * usmb_strides(a)[k];
+		i /= usmb_shape(a)[k];
+	}
+	return 0;
+}
+
+static int position_at(usmb_array *a, const int64_t *index, Py_ssize_t n, int64_t *position)
+{
+	*position = 0;
+	if (n != a->ndim) {
+		usmb_raise(PyExc_ValueError, "item: %lld indices for an array of %d dimensions", (long long)n, a->ndim);
+		return -1;
+	}
+	for (int32_t k = 0; k < a->ndim; k++) {
+		int64_t i = index[k];
+		if (in_range(&i, usmb_shape(a)[k], "an axis of size") < 0) return -1;
+		if (a->nelem > 0) *position += i * usmb_strides(a)[k];
+	}
+	return 0;
+}
+
+static PyObject *array_item(PyObject *self, PyObject *const *args, Py_ssize_t n)
+{
+	usmb_array *a = (usmb_array *)self;
+	int64_t index[USMB_DL_MAX_NDIM], position = 0;
+	usmb_owner_drain();
+	if (n == 0 && a->nelem == 1) return number_of(a, 0);
+	if (n == 0)
+		return usmb_raise(PyExc_ValueError,
+		                  "item() takes an index where the array has other than one element; this one has %lld",
+		                  (long long)a->nelem);
+	int count = 0, flat = n == 1 && PyIndex_Check(args[0]);
+	if (n == 1) {
+		count = flat ? usmb_parse_dim(args[0], index, "item") : usmb_parse_dims(args[0], index, "item");
+		if (count < 0) return NULL;
+	} else {
+		for (; count < n && count < USMB_DL_MAX_NDIM; count++)
+			if (usmb_parse_dim(args[count], &index[count], "item") < 0) return NULL;
+	}
+	int bad = flat ? flat_position(a, index[0], &position) : position_at(a, index, n == 1 ? count : n, &position);
+	return bad ? NULL : number_of(a, position);
+}
+
+/* ---- tolist -------------------------------------------------------------------- */
+
+static PyObject *list_of(usmb_array *a, const char *p, int32_t axis)
+{
+	if (axis == a->ndim) return number_at(p, a->dtype);
+	int64_t n = usmb_shape(a)[axis], step = 0;
+	/* Without elements strides may be anything, and lead nowhere. */
+	if (a->nelem > 0) step = usmb_strides(a)[axis] * (a->itembits / 8);
+	PyObject *list = PyList_New((Py_ssize_t)n);
+	for (int64_t i = 0; list && i < n; i++) {
+		PyObject *v = list_of(a, p + i * step, axis + 1);
+		if (v)
+			PyList_SetItem(list, (Py_ssize_t)i, v);
+		else
+			Py_CLEAR(list);
+	}
+	return list;
+}
+
+/* item, tolist and the conversions of one element. */
+static PyObject *array_tolist(PyObject *self, PyObject *unused)
+{
+	(void)unused;
+	usmb_owner_drain();
+	usmb_array *read = readable((usmb_array *)self);
+	PyObject *list = read ? list_of(read, read->first, 0) : NULL;
+	Py_XDECREF(read);
+	return list;
+}
+
+/* ==== Other element types ===================================================================== */
+
+/* The elements as another type: view on the same bytes, astype by conversion; as_readonly. */
+
+static int cannot(usmb_array *a, usmb_dl_dtype t, const char *why)
+{
+	const char *from = usmb_dl_dtype_name(a->dtype), *to = usmb_dl_dtype_name(t);
+	usmb_raise(PyExc_ValueError, "view of %s elements as %s: %s; astype converts, copy() makes them lie in a row",
+	           from ? from : "these", to ? to : "others", why);
+	return -1;
+}
+
+/* The layout of a, counted in elements of t, whose size is another one: the last axis
+   is cut anew, the others keep their bytes. */
+static int recount(usmb_array *a, usmb_dl_dtype t, int64_t *shape, int64_t *strides)
+{
+	int64_t have = a->itembits, want = t.bits;
+	int32_t last = a->ndim - 1;
+	if (last < 0) return cannot(a, t, "a 0-d array has no axis to cut anew for elements of another size");
+	int64_t n = usmb_shape(a)[last], bits;
+	if (n != 1 && a->nelem != 0 && usmb_strides(a)[last] != 1)
+		return cannot(a, t, "the elements of the last axis do not lie in a row");
+	if (__builtin_mul_overflow(n, have, &bits) || bits % want != 0)
+		return cannot(a, t, "the last axis is no whole number of elements of the new size");
+	for (int32_t i = 0; i < last; i++) {
+		int64_t step;
+		shape[i] = usmb_shape(a)[i];
+		int unused = shape[i] == 1 || a->nelem == 0;
+		int over = __builtin_mul_overflow(usmb_strides(a)[i], have, &step);
+		if (!unused && (over || step % want != 0))
+			return cannot(a, t, "the steps of an axis are no whole numbers of elements of the new size");
+		strides[i] = over ? 1 : step / want;
+	}
+	shape[last] = bits / want;
+	strides[last] = 1;
+	return 0;
+}
+
+/* Whether Go could count from the start of the memory to a->first in elements of t. */
+static int counts(usmb_array *a, usmb_dl_dtype t)
+{
+	return (uint64_t)(a->first - (char *)a->cell->data) * 8 % t.bits == 0;
+}
+
+/* view */
+static PyObject *array_retype(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kw)
+{
+	PyObject *const names[1] = {usmb_name.dtype};
+	PyObject *v[1] = {NULL};
+	usmb_array *a = (usmb_array *)self;
+	int64_t shape[USMB_DL_MAX_NDIM], strides[USMB_DL_MAX_NDIM];
+	usmb_dl_dtype t;
+	usmb_owner_drain();
+	if (usmb_args("view", args, n, kw, names, 1, 1, 1, v) < 0) return NULL;
+	if (!usmb_given(v[0]))
+		return usmb_raise(PyExc_TypeError, "view takes an element type; a[...] is a view as it is");
+	if (usmb_parse_dtype(v[0], NULL, &t) < 0) return NULL;
+	int same = t.code == a->dtype.code && t.bits == a->dtype.bits;
+	if (same || t.bits == a->itembits)
+		return usmb_array_view_as(a, t, same ? a->flags : 0, a->first, a->ndim, usmb_shape(a), usmb_strides(a));
+	/* Padded elements are seen as others that are padded, where those are as narrow. */
+	if (a->dtype.bits < 8 && a->flags & USMB_ARR_PADDED && t.bits == a->dtype.bits)
+		return usmb_array_view_as(a, t, a->flags, a->first, a->ndim, usmb_shape(a), usmb_strides(a));
+	if (recount(a, t, shape, strides) < 0) return NULL;
+	if (!counts(a, t)) return usmb_array_rooted(a, t, 0, usmb_array_place(a), a->ndim, shape, strides);
+	return usmb_array_view_as(a, t, 0, a->first, a->ndim, shape, strides);
+}
+
+static PyObject *array_astype(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kw)
+{
+	PyObject *const names[2] = {usmb_name.dtype, usmb_name.copy};
+	PyObject *v[2] = {NULL, NULL};
+	usmb_array *a = (usmb_array *)self;
+	usmb_dl_dtype t;
+	int copy = 1;
+	usmb_owner_drain();
+	if (usmb_args("astype", args, n, kw, names, 2, 1, 1, v) < 0 || usmb_parse_dtype(v[0], "float64", &t) < 0)
+		return NULL;
+	if (v[1] && (copy = PyObject_IsTrue(v[1])) < 0) return NULL;
+	if (!copy && t.code == a->dtype.code && t.bits == a->dtype.bits) return Py_NewRef(self);
+	return usmb_copy_as(a, t, NULL);
+}
+
+static PyObject *array_as_readonly(PyObject *self, PyObject *unused)
+{
+	usmb_array *a = (usmb_array *)self;
+	(void)unused;
+	usmb_owner_drain();
+	return usmb_array_view_as(a, a->dtype, a->flags | USMB_ARR_READONLY, a->first, a->ndim, usmb_shape(a),
+	                          usmb_strides(a));
+}
+
+/* ==== Comparison, membership and arithmetic =================================================== */
+
+/* Array computes nothing: an operation that other array libraries apply to each element raises
+   TypeError that names such a library. */
+
+static PyObject *refuse(const char *operator)
+{
+	return usmb_raise(PyExc_TypeError,
+	                  "an Array computes nothing, so it has no %s; use numpy.asarray(a), where the host may read "
+	                  "the memory (a.asnumpy() copies it there), or dpnp.tensor.from_dlpack(a)",
+	                  operator);
+}
+
+/* Whether array libraries would work with o element by element. */
+static int is_operand(PyObject *o)
+{
+	if (usmb_is_array(o) || PyList_Check(o) || PyTuple_Check(o) || PyNumber_Check(o)) return 1;
+	if (PyUnicode_Check(o) || PyBytes_Check(o)) return 0;
+	return PyObject_CheckBuffer(o) || usmb_is_exporter(o);
+}
+
+/* ---- comparison ----------------------------------------------------------------- */
+
+static PyObject *array_richcompare(PyObject *self, PyObject *other, int op)
+{
+	static const char *const texts[] = {"<", "<=", "==", "!=", ">", ">="};
+	if (self == other && (op == Py_EQ || op == Py_NE)) return PyBool_FromLong(op == Py_EQ);
+	if (is_operand(other)) return refuse(texts[op]);
+	return Py_NewRef(Py_NotImplemented);
+}
+
+static Py_hash_t array_hash(PyObject *self)
+{
+	uintptr_t p = (uintptr_t)self;
+	return (Py_hash_t)(p >> 4 | p << (8 * sizeof p - 4)); /* never -1: objects are aligned */
+}
+
+static int array_contains(PyObject *self, PyObject *other)
+{
+	(void)self;
+	(void)other;
+	refuse("\"in\"");
+	return -1;
+}
+
+/* ---- arithmetic ------------------------------------------------------------------ */
+
+/* Every operator of Python's arithmetic, as X(slot, operator). */
+#define BINARY_OPERATORS(X) \
+	X(add, "+") \
+	X(subtract, "-") \
+	X(multiply, "*") \
+	X(true_divide, "/") \
+	X(floor_divide, "//") \
+	X(remainder, "%") \
+	X(divmod, "divmod()") \
+	X(matrix_multiply, "@") \
+	X(lshift, "<<") \
+	X(rshift, ">>") \
+	X(and, "&") \
+	X(or, "|") \
+	X(xor, "^")
+#define UNARY_OPERATORS(X) \
+	X(negative, "-") \
+	X(positive, "+") \
+	X(absolute, "abs()") \
+	X(invert, "~")
+
+static PyObject *refuse_both(PyObject *a, PyObject *b, const char *operator)
+{
+	if (is_operand(usmb_is_array(a) ? b : a)) return refuse(operator);
+	return Py_NewRef(Py_NotImplemented);
+}
+
+#define X(slot, text) \
+	static PyObject *array_##slot(PyObject *a, PyObject *b) \
+	{ \
+		return refuse_both(a, b, text); \
+	}
+BINARY_OPERATORS(X)
+#undef X
+
+#define X(slot, text) \
+	static PyObject *array_##slot(PyObject *a) \
+	{ \
+		(void)a; \
+		return refuse(text); \
+	}
+UNARY_OPERATORS(X)
+#undef X
+
+static PyObject *array_power(PyObject *a, PyObject *b, PyObject *modulus)
+{
+	(void)modulus;
+	return refuse_both(a, b, "**");
+}
+
+/* ==== Attributes, methods, the type =========================================================== */
 
 /* ---- attributes -------------------------------------------------------------- */
 
@@ -180,7 +612,7 @@ static PyObject *item_at(PyObject *self, Py_ssize_t i)
 	return r;
 }
 
-static PyObject *array_item(PyObject *self, Py_ssize_t i)
+static PyObject *array_item_at(PyObject *self, Py_ssize_t i)
 {
 	HELD(PyObject *, NULL, item_at(self, i));
 }
@@ -213,32 +645,32 @@ ALIVE_FAST_KW(usmb_array_arrow)
 ALIVE_FAST_KW(usmb_array_arrow_device)
 ALIVE_FAST_KW(usmb_array_reshape)
 ALIVE_FAST_KW(usmb_array_to_device)
-ALIVE_FAST_KW(usmb_array_astype)
-ALIVE_FAST_KW(usmb_array_retype)
+ALIVE_FAST_KW(array_astype)
+ALIVE_FAST_KW(array_retype)
 ALIVE_FAST_KW(usmb_array_numpy)
 ALIVE_FAST(usmb_array_transpose)
-ALIVE_FAST(usmb_array_item)
+ALIVE_FAST(array_item)
 ALIVE_FAST(usmb_array_function)
 ALIVE_TWO(usmb_array_dlpack_device, PyObject *)
 ALIVE_TWO(usmb_array_copy, PyObject *)
 ALIVE_TWO(usmb_array_asnumpy, PyObject *)
-ALIVE_TWO(usmb_array_as_readonly, PyObject *)
+ALIVE_TWO(array_as_readonly, PyObject *)
 ALIVE_TWO(usmb_array_fill, PyObject *)
-ALIVE_TWO(usmb_array_tolist, PyObject *)
-ALIVE_TWO(usmb_array_complex, PyObject *)
+ALIVE_TWO(array_tolist, PyObject *)
+ALIVE_TWO(array_complex, PyObject *)
 ALIVE_TWO(usmb_array_T, void *)
 ALIVE_TWO(usmb_array_mT, void *)
 ALIVE_TWO(usmb_array_suai, void *)
 ALIVE_TWO(usmb_array_interface, void *)
 ALIVE_TWO(usmb_array_subscript, PyObject *)
 ALIVE_TWO(usmb_array_reduce, PyObject *)
-ALIVE_ONE(usmb_array_int)
-ALIVE_ONE(usmb_array_float)
-ALIVE_ONE(usmb_array_index)
+ALIVE_ONE(array_int)
+ALIVE_ONE(array_float)
+ALIVE_ONE(array_index)
 
-static int alive_usmb_array_bool(PyObject *self)
+static int alive_array_bool(PyObject *self)
 {
-	HELD(int, -1, usmb_array_bool(self));
+	HELD(int, -1, array_bool(self));
 }
 
 static int alive_usmb_array_assign(PyObject *self, PyObject *key, PyObject *value)
@@ -362,13 +794,13 @@ static PyMethodDef methods[] = {
         {"copy", USMB_PY_CFUNC(alive_usmb_array_copy), METH_NOARGS, doc_Array_copy},
         {"to_device", USMB_PY_CFUNC(alive_usmb_array_to_device), METH_FASTCALL | METH_KEYWORDS, doc_Array_to_device},
         {"asnumpy", USMB_PY_CFUNC(alive_usmb_array_asnumpy), METH_NOARGS, doc_Array_asnumpy},
-        {"astype", USMB_PY_CFUNC(alive_usmb_array_astype), METH_FASTCALL | METH_KEYWORDS, doc_Array_astype},
-        {"view", USMB_PY_CFUNC(alive_usmb_array_retype), METH_FASTCALL | METH_KEYWORDS, doc_Array_view},
-        {"as_readonly", USMB_PY_CFUNC(alive_usmb_array_as_readonly), METH_NOARGS, doc_Array_as_readonly},
+        {"astype", USMB_PY_CFUNC(alive_array_astype), METH_FASTCALL | METH_KEYWORDS, doc_Array_astype},
+        {"view", USMB_PY_CFUNC(alive_array_retype), METH_FASTCALL | METH_KEYWORDS, doc_Array_view},
+        {"as_readonly", USMB_PY_CFUNC(alive_array_as_readonly), METH_NOARGS, doc_Array_as_readonly},
         {"fill", USMB_PY_CFUNC(alive_usmb_array_fill), METH_O, doc_Array_fill},
-        {"item", USMB_PY_CFUNC(alive_usmb_array_item), METH_FASTCALL, doc_Array_item},
-        {"tolist", USMB_PY_CFUNC(alive_usmb_array_tolist), METH_NOARGS, doc_Array_tolist},
-        {"__complex__", USMB_PY_CFUNC(alive_usmb_array_complex), METH_NOARGS, doc_Array___complex__},
+        {"item", USMB_PY_CFUNC(alive_array_item), METH_FASTCALL, doc_Array_item},
+        {"tolist", USMB_PY_CFUNC(alive_array_tolist), METH_NOARGS, doc_Array_tolist},
+        {"__complex__", USMB_PY_CFUNC(alive_array_complex), METH_NOARGS, doc_Array___complex__},
         {"__array__", USMB_PY_CFUNC(alive_usmb_array_numpy), METH_FASTCALL | METH_KEYWORDS, doc_Array___array__},
         {"__array_function__", USMB_PY_CFUNC(alive_usmb_array_function), METH_FASTCALL, doc_Array___array_function__},
         {"__copy__", USMB_PY_CFUNC(alive_usmb_array_copy), METH_NOARGS, doc_Array___copy__},
@@ -416,8 +848,8 @@ static PyType_Slot slots[] = {
         {Py_tp_clear, usmb_array_clear},
         {Py_tp_members, members},
         {Py_tp_repr, array_repr},
-        {Py_tp_richcompare, usmb_array_richcompare},
-        {Py_tp_hash, usmb_array_hash},
+        {Py_tp_richcompare, array_richcompare},
+        {Py_tp_hash, array_hash},
         {Py_tp_doc, (void *)doc_Array},
         {Py_tp_methods, methods},
         {Py_tp_getset, getset},
@@ -425,16 +857,16 @@ static PyType_Slot slots[] = {
         {Py_mp_subscript, alive_usmb_array_subscript},
         {Py_mp_ass_subscript, alive_usmb_array_assign},
         {Py_sq_length, array_length},
-        {Py_sq_item, array_item},
+        {Py_sq_item, array_item_at},
         {Py_sq_ass_item, alive_usmb_array_assign_item},
-        {Py_sq_contains, usmb_array_contains},
-        {Py_nb_int, alive_usmb_array_int},
-        {Py_nb_float, alive_usmb_array_float},
-        {Py_nb_index, alive_usmb_array_index},
-        {Py_nb_bool, alive_usmb_array_bool},
-        {Py_nb_power, usmb_array_power},
-#define X(slot, text) {Py_nb_##slot, usmb_array_##slot},
-        USMB_BINARY_OPERATORS(X) USMB_UNARY_OPERATORS(X)
+        {Py_sq_contains, array_contains},
+        {Py_nb_int, alive_array_int},
+        {Py_nb_float, alive_array_float},
+        {Py_nb_index, alive_array_index},
+        {Py_nb_bool, alive_array_bool},
+        {Py_nb_power, array_power},
+#define X(slot, text) {Py_nb_##slot, array_##slot},
+        BINARY_OPERATORS(X) UNARY_OPERATORS(X)
 #undef X
                 {Py_bf_getbuffer, usmb_array_getbuffer},
         {Py_bf_releasebuffer, usmb_array_releasebuffer},

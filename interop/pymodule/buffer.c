@@ -1,12 +1,12 @@
-/* buffer.c: Python's buffer protocol and NumPy's array interface, for memory
-   that the host may read; and arrays from the buffers of others. */
+/* buffer.c: Python's buffer protocol and NumPy's array interface, for memory that the host may
+   read; and arrays from the buffers of other objects. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "usmb_array.h"
-#include "usmb_buffer.h"
-#include "usmb_storage.h"
-#include "usmb_support.h"
+#include "array.h"
+#include "exchange.h"
+#include "storage.h"
+#include "support.h"
 
 /* Element types and their format letters of module struct, native sizes. */
 static const struct {

@@ -1,15 +1,14 @@
-/* create.c: new memory: where it is wanted, empty, zeros. */
+/* create.c: new memory and its place, copies and conversions, and writing into arrays. */
 #include <string.h>
 
-#include "usmb_array.h"
-#include "usmb_create.h"
-#include "usmb_device.h"
-#include "usmb_dtype.h"
-#include "usmb_kept.h"
 #include "usmb_pycall.h"
-#include "usmb_storage.h"
-#include "usmb_support.h"
-#include "usmb_syclref.h"
+#include "array.h"
+#include "create.h"
+#include "storage.h"
+#include "support.h"
+#include "sycl.h"
+
+/* ==== New memory ============================================================================== */
 
 /* ---- arguments ------------------------------------------------------------------------ */
 
@@ -132,35 +131,6 @@ const usmb_where *usmb_near(usmb_array *a, const usmb_where *w, usmb_where *room
 	return room;
 }
 
-int usmb_is_at(usmb_array *a, const usmb_where *w)
-{
-	usmb_place *place = usmb_array_place(a);
-	usmb_alloc_req req;
-	usmb_goerr err;
-	if (w->kind && place && place->kind != w->kind) return 0;
-	if (w->host) return place == NULL;
-	if (!place) return 0;
-	if (w->queue.form == USMB_FORM_QUEUE) return is_of_queue(place, w->queue.ref);
-	if (!w->device) return 1;
-	if (!place->is_subdevice && place->default_context &&
-	    PyUnicode_CompareWithASCIIString(w->device, place->filter) == 0)
-		return 1;
-	/* "cpu" and "opencl:cpu:0" may name one device: Go knows. */
-	if (usmb_py_in_child() || usmb_request(w, &req) < 0) {
-		PyErr_Clear();
-		return 0;
-	}
-	req.kind = place->kind;
-	usmb_array_hold(a);
-	PyThreadState *saved = PyEval_SaveThread();
-	int r = usmb_go_is_at(&req, a->cell, &err);
-	PyEval_RestoreThread(saved);
-	usmb_array_let(a);
-	return r == 1; /* what is wrong with the request, the copy to there says */
-}
-
-/* ---- memory ------------------------------------------------------------------------------- */
-
 /* Whether new memory is an arena's: that of the innermost call with a context on this
    thread. Go is asked once a call. */
 static int in_arena(void)
@@ -172,7 +142,8 @@ static int in_arena(void)
 	return call->memory == YES;
 }
 
-int usmb_request(const usmb_where *w, usmb_alloc_req *req)
+/* The request of w, whose texts it borrows; bytes are left 0. -1 with an exception. */
+static int request(const usmb_where *w, usmb_alloc_req *req)
 {
 	Py_ssize_t n = 0;
 	memset(req, 0, sizeof *req);
@@ -193,6 +164,35 @@ int usmb_request(const usmb_where *w, usmb_alloc_req *req)
 	return 0;
 }
 
+int usmb_is_at(usmb_array *a, const usmb_where *w)
+{
+	usmb_place *place = usmb_array_place(a);
+	usmb_alloc_req req;
+	usmb_goerr err;
+	if (w->kind && place && place->kind != w->kind) return 0;
+	if (w->host) return place == NULL;
+	if (!place) return 0;
+	if (w->queue.form == USMB_FORM_QUEUE) return is_of_queue(place, w->queue.ref);
+	if (!w->device) return 1;
+	if (!place->is_subdevice && place->default_context &&
+	    PyUnicode_CompareWithASCIIString(w->device, place->filter) == 0)
+		return 1;
+	/* "cpu" and "opencl:cpu:0" may name one device: Go knows. */
+	if (usmb_py_in_child() || request(w, &req) < 0) {
+		PyErr_Clear();
+		return 0;
+	}
+	req.kind = place->kind;
+	usmb_array_hold(a);
+	PyThreadState *saved = PyEval_SaveThread();
+	int r = usmb_go_is_at(&req, a->cell, &err);
+	PyEval_RestoreThread(saved);
+	usmb_array_let(a);
+	return r == 1; /* what is wrong with the request, the copy to there says */
+}
+
+/* ---- memory ------------------------------------------------------------------------------- */
+
 static int go_alloc(usmb_alloc_req *req, usmb_cell **cell, usmb_goerr *err)
 {
 	PyThreadState *saved = PyEval_SaveThread();
@@ -212,7 +212,7 @@ static usmb_cell *allocate(const usmb_where *w, int64_t bytes, int *wish)
 	int plain = w->queue.form == USMB_FORM_NONE && (w->host || !w->device) && !w->audience && !in_arena();
 	*wish = plain ? (int)usmb_wish_of(w->kind, w->host) : -1;
 	if (*wish >= 0 && (cell = usmb_kept_take((uint64_t)bytes, (usmb_wish)*wish))) return cell;
-	if (usmb_request(w, &req) < 0) return NULL;
+	if (request(w, &req) < 0) return NULL;
 	req.bytes = bytes;
 	if (go_alloc(&req, &cell, &err) < 0) {
 		usmb_raise_go(&err);
@@ -363,4 +363,250 @@ PyObject *usmb_py_zeros(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObje
 {
 	(void)m;
 	return create("zeros", args, n, kw, USMB_ZEROS);
+}
+
+/* ==== Copies and conversions ================================================================== */
+
+/* Go moves the elements. */
+
+void usmb_copy_beside(usmb_array *src, usmb_where *w)
+{
+	usmb_place *place = usmb_array_place(src);
+	memset(w, 0, sizeof *w);
+	w->host = place == NULL;
+	if (!place) return;
+	w->kind = place->kind;
+	w->queue.form = USMB_FORM_QUEUE;
+	w->queue.ref = place->queue; /* held by src */
+}
+
+enum { SMALL = 1 << 12 };
+
+/* Whether a copy moves few bytes in a row that the host reads, and changes none. */
+static int is_small(usmb_array *src, usmb_dl_dtype dtype)
+{
+	return src->flags & USMB_ARR_READ && src->flags & USMB_ARR_C && dtype.code == src->dtype.code &&
+	       dtype.bits == src->dtype.bits && !(src->flags & USMB_ARR_PADDED) && usmb_nbytes(src) <= SMALL;
+}
+
+/* Such a copy to memory that the host writes: Go is asked for that alone. */
+static PyObject *copy_small(usmb_array *src, const usmb_where *w)
+{
+	if (usmb_array_wait(src) < 0) return NULL;
+	usmb_array *a = (usmb_array *)usmb_new_array(w, src->ndim, usmb_shape(src), src->dtype, 0, USMB_WRITTEN);
+	size_t n = (size_t)usmb_nbytes(src);
+	if (a && n) memcpy(a->first, src->first, n); /* without elements there may be no address */
+	return (PyObject *)a;
+}
+
+static PyObject *copy_held(usmb_array *src, usmb_dl_dtype dtype, const usmb_where *w, int padded)
+{
+	usmb_where here;
+	usmb_alloc_req req;
+	usmb_goerr err;
+	usmb_cell *cell = NULL;
+	if (!w) {
+		usmb_copy_beside(src, &here);
+		w = &here;
+	}
+	int host = w->host || w->kind == USMB_USM_SHARED || w->kind == USMB_USM_HOST;
+	if (host && !padded && is_small(src, dtype)) {
+		/* Memory of the default device can be had by its kind alone, without Go. */
+		usmb_place *place = usmb_array_place(src);
+		if (w == &here && place && usmb_kept_lies_at(usmb_wish_of(place->kind, 0), place)) {
+			memset(&here, 0, sizeof here);
+			here.kind = place->kind;
+		}
+		PyObject *a = copy_small(src, w);
+		if (a && w == &here && src->queue && !((usmb_array *)a)->queue && usmb_array_place((usmb_array *)a))
+			((usmb_array *)a)->queue = Py_NewRef(src->queue);
+		return a;
+	}
+	err.kind = USMB_ERR_NONE;
+	if (usmb_go_allowed() < 0 || request(w, &req) < 0 || usmb_array_wait(src) < 0) return NULL;
+	req.padded = padded;
+	PyThreadState *saved = PyEval_SaveThread();
+	int r = usmb_go_copy(&req, src, dtype, &cell, &err);
+	PyEval_RestoreThread(saved);
+	if (r < 0) {
+		usmb_raise_go(&err);
+		return NULL;
+	}
+	PyObject *a = usmb_array_dense(cell, src->ndim, usmb_shape(src), dtype, 0, padded ? USMB_ARR_PADDED : 0);
+	if (a && w == &here)
+		((usmb_array *)a)->queue = src->queue && cell->place ? Py_NewRef(src->queue) : NULL;
+	else if (a && usmb_queue_of(&w->queue, cell->place, &((usmb_array *)a)->queue) < 0)
+		Py_CLEAR(a);
+	return a;
+}
+
+static PyObject *copy(usmb_array *src, usmb_dl_dtype dtype, const usmb_where *w, int padded)
+{
+	if (usmb_array_begin(src) < 0) return NULL;
+	PyObject *a = copy_held(src, dtype, w, padded);
+	usmb_array_let(src);
+	return a;
+}
+
+PyObject *usmb_copy_as(usmb_array *src, usmb_dl_dtype dtype, const usmb_where *w)
+{
+	int same = dtype.code == src->dtype.code && dtype.bits == src->dtype.bits;
+	return copy(src, dtype, w, same && src->flags & USMB_ARR_PADDED);
+}
+
+PyObject *usmb_copy_to(usmb_array *src, const usmb_where *w)
+{
+	return usmb_copy_as(src, src->dtype, w);
+}
+
+PyObject *usmb_copy_padded(usmb_array *src, const usmb_where *w)
+{
+	return copy(src, src->dtype, w, 1);
+}
+
+PyObject *usmb_copy_for(usmb_array *src, const usmb_dl_device *dev)
+{
+	usmb_place *place = usmb_array_place(src);
+	usmb_where w;
+	memset(&w, 0, sizeof w);
+	if (!dev && (!place || place->dl_error == 0)) return usmb_copy_to(src, NULL);
+	if (dev && dev->type == USMB_DL_CPU) {
+		w.host = 1;
+		return usmb_copy_to(src, &w);
+	}
+	/* The queue of a root device lies in its platform's default context. */
+	int32_t id = dev ? dev->id : place->root;
+	void *queue = NULL;
+	int code = usmb_sycl_current_queue(id, &queue);
+	if (code == USMB_SYCL_ENOLIB && usmb_open_sycl() == 0) code = usmb_sycl_current_queue(id, &queue);
+	if (PyErr_Occurred()) return NULL;
+	if (code != USMB_SYCL_OK || !queue)
+		return usmb_raise(PyExc_BufferError, "no copy on DLPack device (14, %d): %s", id,
+		                  usmb_sycl_strerror(code));
+	w.queue.form = USMB_FORM_QUEUE;
+	w.queue.ref = queue;
+	w.kind = place ? place->kind : USMB_USM_DEVICE;
+	return usmb_copy_to(src, &w);
+}
+
+PyObject *usmb_array_rooted(usmb_array *src, usmb_dl_dtype dtype, uint32_t extra, usmb_place *place, int32_t ndim,
+                            const int64_t *shape, const int64_t *strides)
+{
+	int64_t lo, hi;
+	/* The other cell knows nothing of work on this one. */
+	if (usmb_array_wait(src) < 0) return NULL;
+	/* Its owner is a view that nobody else has: src may be released. */
+	PyObject *owner = usmb_array_view(src, src->first, src->ndim, usmb_shape(src), usmb_strides(src));
+	usmb_array *a = owner ? usmb_array_raw(ndim) : NULL;
+	if (!a) {
+		Py_XDECREF(owner);
+		return NULL;
+	}
+	usmb_array_range(src, &lo, &hi);
+	lo = usmb_dl_whole_elements(lo, usmb_item_bits(dtype, extra));
+	if (place) usmb_place_retain(place);
+	usmb_cell *cell = usmb_cell_of_object(owner, src->first + lo, (uint64_t)(hi - lo), place);
+	if (!cell) {
+		if (place) usmb_place_release(place);
+		Py_DECREF(owner);
+		Py_DECREF(a);
+		return NULL;
+	}
+	if (ndim > 0) {
+		memcpy(usmb_shape(a), shape, (size_t)ndim * sizeof *shape);
+		memcpy(usmb_strides(a), strides, (size_t)ndim * sizeof *strides);
+	}
+	usmb_array_settle(a, cell, src->first, dtype, extra | (src->flags & USMB_ARR_READONLY));
+	if (src->queue) a->queue = Py_NewRef(src->queue);
+	return (PyObject *)a;
+}
+
+PyObject *usmb_as_host(usmb_array *src)
+{
+	if (!src->cell->place) return Py_NewRef(src);
+	return usmb_array_rooted(src, src->dtype, src->flags, NULL, src->ndim, usmb_shape(src), usmb_strides(src));
+}
+
+PyObject *usmb_array_copy(PyObject *self, PyObject *unused)
+{
+	(void)unused;
+	usmb_owner_drain();
+	return usmb_copy_to((usmb_array *)self, NULL);
+}
+
+/* The copy is complete on return: whatever is ordered behind it, is. */
+static int check_stream(PyObject *stream)
+{
+	usmb_syclref ref;
+	if (!usmb_given(stream)) return 0;
+	if (usmb_syclref_device(stream, &ref, "to_device: stream") < 0) return -1;
+	usmb_syclref_release(&ref, 0);
+	return 0;
+}
+
+PyObject *usmb_array_to_device(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kw)
+{
+	PyObject *const names[2] = {NULL, usmb_name.stream};
+	PyObject *v[2] = {NULL, NULL};
+	usmb_array *a = (usmb_array *)self;
+	usmb_where w;
+	memset(&w, 0, sizeof w);
+	usmb_owner_drain();
+	if (usmb_args("to_device", args, n, kw, names, 2, 1, 1, v) < 0) return NULL;
+	if (check_stream(v[1]) < 0) return NULL;
+	if (usmb_parse_device(v[0], &w) < 0) return NULL;
+	/* The kind of memory goes along, as long as both sides have kinds. */
+	PyObject *r;
+	if (usmb_is_at(a, &w)) {
+		r = usmb_stay(a, &w);
+	} else {
+		if (a->cell->place && !w.host) w.kind = usmb_array_place(a)->kind;
+		r = usmb_copy_to(a, &w);
+	}
+	usmb_where_clear(&w);
+	return r;
+}
+
+/* ==== Assignment ============================================================================== */
+
+void usmb_whole(usmb_array *a, usmb_region *part)
+{
+	part->ndim = part->axis = a->ndim;
+	part->offset = 0;
+	if (a->ndim > 0) {
+		memcpy(part->shape, usmb_shape(a), (size_t)a->ndim * sizeof *part->shape);
+		memcpy(part->strides, usmb_strides(a), (size_t)a->ndim * sizeof *part->strides);
+	}
+}
+
+/* src without the modes of one element that it has in front beyond ndim, which
+   assignment passes over. */
+static usmb_array *trimmed(usmb_array *src, int32_t ndim)
+{
+	int32_t skip = 0;
+	while (src->ndim - skip > ndim && usmb_shape(src)[skip] == 1) skip++;
+	if (skip == 0) return (usmb_array *)Py_NewRef(src);
+	return (usmb_array *)usmb_array_view(src, src->first, src->ndim - skip, usmb_shape(src) + skip,
+	                                     usmb_strides(src) + skip);
+}
+
+int usmb_assign_array(usmb_array *dst, const usmb_region *part, usmb_array *src)
+{
+	usmb_region where = *part;
+	usmb_goerr err;
+	int r = -1;
+	if (usmb_go_allowed() < 0 || usmb_array_begin(src) < 0) return -1;
+	usmb_array *from = trimmed(src, part->ndim);
+	usmb_array *to = (usmb_array *)usmb_array_view(dst, dst->first, dst->ndim, usmb_shape(dst), usmb_strides(dst));
+	if (from && to && usmb_array_wait(from) == 0 && usmb_array_wait(to) == 0) {
+		err.kind = USMB_ERR_NONE;
+		PyThreadState *saved = PyEval_SaveThread();
+		r = usmb_go_assign(to, &where, from, &err);
+		PyEval_RestoreThread(saved);
+		if (r < 0) usmb_raise_go(&err);
+	}
+	Py_XDECREF(from);
+	Py_XDECREF(to);
+	usmb_array_let(src);
+	return r;
 }

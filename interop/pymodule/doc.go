@@ -16,25 +16,30 @@
 // The GIL is released during such a call, except for the rules of a dictionary, which take a
 // fraction of a microsecond.
 //
-// The C files stand in floors, each on those before it; a test holds that (a file
-// includes the headers it uses, and none of a floor above its own):
+// The C files are ordered: a file uses functions of files before it only, which a test holds.
 //
-//	support      support.c (names, errors, arguments), dtype.c, typeinfo.c (what is remembered
-//	             about the types of others), dpctl.c (dpctl where it is loaded), device.c,
-//	             syclref.c (the forms of a syclobj, which queue an array names)
-//	storage      storage.c (cells whose end needs Python), kept.c (memory
-//	             given back, for the next arrays), tensor.c (DLPack tensors of
-//	             others)
-//	arrays       array.c
-//	memory       create.c (empty, zeros, where memory is wanted), copy.c
-//	protocols    promote.c (the type that holds two), element.c (elements as Python's
-//	             numbers), operators.c, numpy.c (what NumPy asks), assign.c, retype.c
-//	             (view, astype), full.c (ones, full, …_like), pickle.c, index.c, export.c, arrow.c (Arrow's C structs),
-//	             arrow_in.c, exchange.c, import.c, buffer.c, suai.c, suai_in.c, sequence.c, asarray.c,
-//	             cute_tensor.c, cute.c, numba.c, handover.c (ToPython,
-//	             FromPython), share.c (other processes)
-//	the module   array_type.c (attributes and methods of Array), module.c, package.c (the
-//	             built-in package around it)
+//	support.c     names, errors, calls into Go, the reading of arguments
+//	dtype.c       element types, and what is known about the types of other libraries
+//	sycl.c        Device, dpctl's classes, the forms of a syclobj
+//	storage.c     cells whose end needs Python; memory kept for the next arrays
+//	array.c       the life, layout and views of arrays
+//	create.c      new memory and its place, copies, writing into arrays
+//	buffer.c      the buffer protocol
+//	tensor.c      DLPack tensors of other libraries
+//	dlpack.c      __dlpack__, from_dlpack, the C exchange API
+//	suai.c        __sycl_usm_array_interface__, out and in
+//	arrow.c       the Arrow C data interface, out and in
+//	numpy.c       NumPy's array protocols and ml_dtypes
+//	asarray.c     arrays from any object, from numbers and from sequences
+//	index.c       subscripts, assignment to elements, reshape, transpose
+//	full.c        ones, full and the *_like functions
+//	pickle.c      pickles
+//	share.c       other processes
+//	cute.c        the submodule usmbridge.cute
+//	numba.c       functions that Numba compiles
+//	handover.c    ToPython, FromPython
+//	array_type.c  the type Array: attributes, methods, operators, elements as numbers
+//	module.c      the module, and the built-in package around it
 //
 // exports_cgo.go, exports_assign_cgo.go, exports_cute_cgo.go and
 // exports_interprocess_cgo.go hold what C calls;

@@ -3,7 +3,7 @@
 package pymodule
 
 /*
-#include "usmb_assign.h"
+#include "create.h"
 */
 import "C"
 

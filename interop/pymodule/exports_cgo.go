@@ -7,14 +7,10 @@ package pymodule
 #cgo LDFLAGS: -lm
 #include <stdlib.h>
 #include <string.h>
-#include "usmb_copy.h"
-#include "usmb_create.h"
-#include "usmb_device.h"
-#include "usmb_export.h"
-#include "usmb_module.h"
-#include "usmb_suai.h"
-#include "usmb_syclref.h"
-#include "usmb_tensor.h"
+#include "create.h"
+#include "sycl.h"
+#include "exchange.h"
+#include "module.h"
 */
 import "C"
 

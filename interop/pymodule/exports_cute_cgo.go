@@ -3,7 +3,7 @@
 package pymodule
 
 /*
-#include "usmb_cute.h"
+#include "cute.h"
 */
 import "C"
 

@@ -4,8 +4,8 @@ package pymodule
 
 /*
 #include <stdlib.h>
-#include "usmb_create.h"
-#include "usmb_share.h"
+#include "create.h"
+#include "module.h"
 */
 import "C"
 

@@ -11,104 +11,103 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// floors are the C files from the ground up, as the package documentation has them. A
-// header that several files share is named with the lowest of them.
-var floors = [][]string{
-	{"support", "dtype", "typeinfo", "dpctl", "device", "syclref"},
-	{"storage", "kept", "tensor"},
-	{"array"},
-	{"create", "copy"},
-	{"promote", "element", "operators", "numpy", "assign", "retype", "full", "pickle", "index", "export", "arrow", "arrow_in", "exchange", "import", "buffer", "suai", "suai_in", "sequence", "asarray", "cute_tensor", "cute", "numba", "handover", "share"},
-	{"array_type", "module", "package"},
+// floors are the C files in order: a file uses the functions and variables of files before
+// it only.
+var floors = []string{
+	"support", "dtype", "sycl", "storage", "array", "create", "buffer", "tensor", "dlpack", "suai",
+	"arrow", "numpy", "asarray", "index", "full", "pickle", "share", "cute", "numba", "handover",
+	"array_type", "module",
 }
 
-func floorOf(name string) int {
-	return slices.IndexFunc(floors, func(f []string) bool { return slices.Contains(f, name) })
+// headers are the headers in order: a header includes headers before it only.
+var headers = []string{
+	"support", "storage", "sycl", "array", "create", "exchange", "handover", "cute", "module",
 }
 
 var (
-	includes    = regexp.MustCompile(`(?m)^#include "usmb_(\w+)\.h"$`)
 	comments    = regexp.MustCompile(`(?s)/\*.*?\*/`)
+	includes    = regexp.MustCompile(`(?m)^#include "([a-z_]+)\.h"$`)
 	identifiers = regexp.MustCompile(`\b(?:usmb|USMB)_\w+`)
+	functions   = regexp.MustCompile(`(?m)^[A-Za-z_][\w *]*[ *](usmb_\w+)\([^;{}]*\)\n\{`)
+	variables   = regexp.MustCompile(`(?m)^[A-Za-z_][\w *]*[ *](usmb_\w+)(?:\[\w*\])?(?: = [^;]*)?;`)
 )
 
-// source is a C file or header: the headers of this package that it includes, and the
-// identifiers of this module in the rest of it.
+// source is a C file or header without its comments.
 type source struct {
-	includes []string
-	words    map[string]bool
+	includes []string // headers of this package
+	words    []string // identifiers of this module
+	defines  []string // functions and variables that other files can use
 }
 
 func read(t *testing.T, path string) source {
 	t.Helper()
 	raw, err := os.ReadFile(path)
 	require.NoError(t, err)
-	s := source{words: map[string]bool{}}
-	for _, m := range includes.FindAllStringSubmatch(string(raw), -1) {
-		if floorOf(m[1]) >= 0 {
+	text := comments.ReplaceAllString(string(raw), "")
+	var s source
+	for _, m := range includes.FindAllStringSubmatch(text, -1) {
+		if slices.Contains(headers, m[1]) {
 			s.includes = append(s.includes, m[1])
 		}
 	}
-	for _, w := range identifiers.FindAllString(comments.ReplaceAllString(string(raw), ""), -1) {
-		s.words[w] = true
+	s.words = identifiers.FindAllString(text, -1)
+	for _, found := range [][][]string{functions.FindAllStringSubmatch(text, -1), variables.FindAllStringSubmatch(text, -1)} {
+		for _, m := range found {
+			if !strings.HasPrefix(m[0], "static ") && !strings.HasPrefix(m[0], "extern ") {
+				s.defines = append(s.defines, m[1])
+			}
+		}
 	}
 	return s
 }
 
-// TestFloors holds the order of the C files: no file and no header includes one of a
-// floor above its own, nothing includes in a circle, and a C file includes the headers
-// that it uses and no others.
+// names returns the base names of the files that match pattern, without their extension.
+func names(t *testing.T, pattern string) []string {
+	t.Helper()
+	paths, err := filepath.Glob(pattern)
+	require.NoError(t, err)
+	for i, p := range paths {
+		paths[i] = strings.TrimSuffix(p, filepath.Ext(p))
+	}
+	return slices.DeleteFunc(paths, func(name string) bool { return name == "docstrings" })
+}
+
+// TestFloors holds the order of the C files: no two files use functions of each other.
 func TestFloors(t *testing.T) {
-	headers := map[string]source{}
-	paths, err := filepath.Glob("usmb_*.h")
-	require.NoError(t, err)
-	for _, p := range paths {
-		name := strings.TrimSuffix(strings.TrimPrefix(p, "usmb_"), ".h")
-		require.GreaterOrEqualf(t, floorOf(name), 0, "%s belongs to no floor: name it in the list", p)
-		headers[name] = read(t, p)
-	}
-	for name, h := range headers {
-		for _, below := range h.includes {
-			require.LessOrEqualf(t, floorOf(below), floorOf(name), "usmb_%s.h includes usmb_%s.h of a floor above", name, below)
+	require.ElementsMatch(t, floors, names(t, "*.c"), "the list must name each C file")
+	owner := map[string]int{} // of a function or variable: the position of its file
+	for i, name := range floors {
+		for _, f := range read(t, name+".c").defines {
+			owner[f] = i
 		}
 	}
-	for name := range headers {
-		require.NotContainsf(t, reach(headers, name, nil), name, "usmb_%s.h includes itself", name)
+	require.Greater(t, len(owner), 100)
+	for i, name := range floors {
+		for _, w := range read(t, name+".c").words {
+			if at, ok := owner[w]; ok {
+				require.LessOrEqualf(t, at, i, "%s.c uses %s of %s.c, which comes after it", name, w, floors[at])
+			}
+		}
 	}
-	files, err := filepath.Glob("*.c")
-	require.NoError(t, err)
-	listed := 0
-	for _, p := range files {
-		name := strings.TrimSuffix(p, ".c")
-		require.GreaterOrEqualf(t, floorOf(name), 0, "%s belongs to no floor: name it in the list", p)
-		listed++
-		f := read(t, p)
+}
+
+// TestHeaders holds the order of the headers. A C file includes headers of which it uses a
+// name, and no others.
+func TestHeaders(t *testing.T) {
+	require.ElementsMatch(t, headers, names(t, "*.h"), "the list must name each header")
+	words := map[string][]string{}
+	for i, name := range headers {
+		h := read(t, name+".h")
+		words[name] = h.words
+		for _, included := range h.includes {
+			require.Lessf(t, slices.Index(headers, included), i, "%s.h includes %s.h, which comes after it", name, included)
+		}
+	}
+	for _, name := range floors {
+		f := read(t, name+".c")
 		for _, h := range f.includes {
-			require.LessOrEqualf(t, floorOf(h), floorOf(name), "%s includes usmb_%s.h of a floor above", p, h)
-			used := slices.ContainsFunc(keys(f.words), func(w string) bool { return headers[h].words[w] })
-			require.Truef(t, used, "%s includes usmb_%s.h and uses nothing of it", p, h)
+			used := slices.ContainsFunc(words[h], func(w string) bool { return slices.Contains(f.words, w) })
+			require.Truef(t, used, "%s.c includes %s.h and uses nothing of it", name, h)
 		}
 	}
-	for _, f := range floors {
-		listed -= len(f)
-	}
-	require.Zero(t, listed, "the list names files that there are not")
-}
-
-// reach lists the headers that a header includes, at any depth.
-func reach(headers map[string]source, name string, seen []string) []string {
-	for _, h := range headers[name].includes {
-		if !slices.Contains(seen, h) {
-			seen = reach(headers, h, append(seen, h))
-		}
-	}
-	return seen
-}
-
-func keys(m map[string]bool) []string {
-	out := make([]string, 0, len(m))
-	for k := range m {
-		out = append(out, k)
-	}
-	return out
 }

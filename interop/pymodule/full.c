@@ -1,22 +1,32 @@
-/* full.c: new arrays with a value, and like others: ones, full, and the four …_like. */
+/* full.c: new arrays filled with a value or made like others: ones, full and the four *_like
+   functions. */
 #include <string.h>
 
-#include "usmb_array.h"
-#include "usmb_asarray.h"
-#include "usmb_assign.h"
-#include "usmb_copy.h"
-#include "usmb_create.h"
-#include "usmb_dtype.h"
-#include "usmb_full.h"
-#include "usmb_storage.h"
-#include "usmb_support.h"
+#include "array.h"
+#include "create.h"
+#include "exchange.h"
+#include "module.h"
+#include "storage.h"
+#include "support.h"
+#include "sycl.h"
+
+/* Writes value to all of dst, converted and broadcast. */
+static int assign_all(usmb_array *dst, PyObject *value)
+{
+	usmb_region all;
+	usmb_array *src = (usmb_array *)usmb_array_of_value(value, dst->dtype);
+	usmb_whole(dst, &all);
+	int r = src ? usmb_assign_array(dst, &all, src) : -1;
+	Py_XDECREF(src);
+	return r;
+}
 
 /* New memory, filled with value (NULL: zeros where zero is set, else nothing). */
 static PyObject *make(const usmb_where *w, int32_t ndim, const int64_t *shape, usmb_dl_dtype t, int fortran, int zero,
                       PyObject *value)
 {
 	PyObject *a = usmb_new_array(w, ndim, shape, t, fortran, zero ? USMB_ZEROS : value ? USMB_WRITTEN : USMB_ANY);
-	if (a && value && usmb_assign_all((usmb_array *)a, value) < 0) Py_CLEAR(a);
+	if (a && value && assign_all((usmb_array *)a, value) < 0) Py_CLEAR(a);
 	return a;
 }
 

@@ -1,11 +1,11 @@
-/* handover.c: arrays between Go and Python, on the same memory. Go calls these as
-   it calls the operations of interop/python: they take the GIL themselves. */
-#include "usmb_array.h"
-#include "usmb_asarray.h"
-#include "usmb_handover.h"
-#include "usmb_storage.h"
-#include "usmb_support.h"
-#include "usmb_syclref.h"
+/* handover.c: arrays between Go and Python, on the same memory. Go calls these functions as it
+   calls the operations of interop/python: they take the GIL themselves. */
+#include "array.h"
+#include "exchange.h"
+#include "handover.h"
+#include "storage.h"
+#include "support.h"
+#include "sycl.h"
 
 /* Whether a ModuleNotFoundError is about usmbridge itself, not about a module that it imports.
    Does not use usmb_name: the module that makes it may never have been imported. */

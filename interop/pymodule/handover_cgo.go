@@ -3,8 +3,8 @@
 package pymodule
 
 /*
-#include "usmb_array.h"
-#include "usmb_handover.h"
+#include "array.h"
+#include "handover.h"
 */
 import "C"
 

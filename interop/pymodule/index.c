@@ -1,10 +1,13 @@
-/* index.c: basic indexing, reshape, transpose: views by arithmetic alone. */
+/* index.c: subscripts: basic indexing, assignment to elements, reshape and transpose. Views are
+   computed by arithmetic alone. */
 #include <string.h>
 
-#include "usmb_array.h"
-#include "usmb_copy.h"
-#include "usmb_index.h"
-#include "usmb_support.h"
+#include "array.h"
+#include "create.h"
+#include "exchange.h"
+#include "module.h"
+#include "storage.h"
+#include "support.h"
 
 typedef usmb_region builder; /* a region under construction */
 
@@ -93,7 +96,7 @@ static int apply_key(builder *b, usmb_array *a, PyObject *key, int32_t rest)
 	return -1;
 }
 
-int usmb_array_region(usmb_array *a, PyObject *key, usmb_region *b)
+static int region_of(usmb_array *a, PyObject *key, usmb_region *b)
 {
 	PyObject *keys[2 * USMB_DL_MAX_NDIM + 1];
 	Py_ssize_t n = 1;
@@ -119,7 +122,7 @@ PyObject *usmb_array_subscript(PyObject *self, PyObject *key)
 {
 	usmb_array *a = (usmb_array *)self;
 	usmb_region b;
-	if (usmb_array_region(a, key, &b) < 0) return NULL;
+	if (region_of(a, key, &b) < 0) return NULL;
 	int64_t bits = b.offset * a->itembits;
 	if (bits % 8 != 0)
 		return usmb_raise(PyExc_IndexError,
@@ -294,4 +297,59 @@ PyObject *usmb_array_transpose(PyObject *self, PyObject *const *args, Py_ssize_t
 		seen |= UINT64_C(1) << axes[i];
 	}
 	return permuted(a, axes);
+}
+
+/* ==== Assignment ============================================================================== */
+
+/* Go converts the elements; Python numbers are range-checked as NumPy does. */
+
+static int writable(usmb_array *a)
+{
+	if (!(a->flags & USMB_ARR_READONLY)) return 0;
+	usmb_raise(PyExc_ValueError, "the array is read-only: assignment has no place to write to; copy() it first");
+	return -1;
+}
+
+int usmb_array_assign(PyObject *self, PyObject *key, PyObject *value)
+{
+	usmb_array *a = (usmb_array *)self;
+	usmb_region part;
+	usmb_owner_drain();
+	if (!value) {
+		usmb_raise(PyExc_ValueError, "elements of an array cannot be deleted");
+		return -1;
+	}
+	if (writable(a) < 0 || region_of(a, key, &part) < 0) return -1;
+	usmb_array *src = (usmb_array *)usmb_array_of_value(value, a->dtype);
+	int r = src ? usmb_assign_array(a, &part, src) : -1;
+	Py_XDECREF(src);
+	return r;
+}
+
+int usmb_array_assign_item(PyObject *self, Py_ssize_t i, PyObject *value)
+{
+	PyObject *key = PyLong_FromSsize_t(i);
+	int r = key ? usmb_array_assign(self, key, value) : -1;
+	Py_XDECREF(key);
+	return r;
+}
+
+PyObject *usmb_array_fill(PyObject *self, PyObject *value)
+{
+	usmb_array *a = (usmb_array *)self;
+	usmb_region all;
+	usmb_owner_drain();
+	if (writable(a) < 0) return NULL;
+	usmb_array *src = (usmb_array *)usmb_array_of_value(value, a->dtype);
+	int r = -1;
+	usmb_whole(a, &all);
+	if (src && src->ndim == 0)
+		r = usmb_assign_array(a, &all, src);
+	else if (src)
+		usmb_raise(PyExc_ValueError,
+		           "fill takes one number or a 0-d array, not one of %d dimensions; a[...] = x broadcasts",
+		           src->ndim);
+	Py_XDECREF(src);
+	if (r < 0) return NULL;
+	Py_RETURN_NONE;
 }

@@ -1,31 +1,19 @@
-/* module.c: the module usmbridge: functions, initialisation, errors, and the
-   reading of arguments. */
+/* module.c: the module usmbridge._native, and the package usmbridge in an interpreter that a Go
+   program hosts. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "docstrings.h"
-#include "usmb_asarray.h"
-#include "usmb_create.h"
-#include "usmb_cute.h"
-#include "usmb_device.h"
-#include "usmb_dtype.h"
-#include "usmb_dpctl.h"
-#include "usmb_export.h"
-#include "usmb_full.h"
-#include "usmb_import.h"
-#include "usmb_kept.h"
-#include "usmb_module.h"
-#include "usmb_numba.h"
-#include "usmb_pickle.h"
-#include "usmb_share.h"
-#include "usmb_storage.h"
-#include "usmb_suai.h"
-#include "usmb_support.h"
-#include "usmb_syclref.h"
-#include "usmb_tensor.h"
-#include "usmb_typeinfo.h"
+#include "create.h"
+#include "cute.h"
+#include "exchange.h"
+#include "handover.h"
+#include "module.h"
+#include "storage.h"
+#include "support.h"
+#include "sycl.h"
 
 char usmb_pymod_version[64] = "0";
 
@@ -254,4 +242,90 @@ PyObject *usmb_pymod_init(void)
 	}
 	module = Py_NewRef(m);
 	return m;
+}
+
+/* ==== The package ============================================================================= */
+
+/* The package usmbridge as a built-in module, which the carried importer turns into the package
+   with the C module as usmbridge._native in it. */
+
+#define MAX_FILES 64
+
+static struct {
+	const char *name;
+	const char *data;
+	Py_ssize_t size;
+} files[MAX_FILES];
+static int n_files;
+
+int usmb_package_add(const char *name, const char *data, size_t size)
+{
+	if (n_files == MAX_FILES) return -1;
+	files[n_files].name = name;
+	files[n_files].data = data;
+	files[n_files].size = (Py_ssize_t)size;
+	n_files++;
+	return 0;
+}
+
+/* All files but the importer, a dict from name to bytes. */
+static PyObject *carried(void)
+{
+	PyObject *dict = PyDict_New();
+	for (int i = 1; i < n_files && dict; i++) {
+		PyObject *data = PyBytes_FromStringAndSize(files[i].data, files[i].size);
+		if (!data || PyDict_SetItemString(dict, files[i].name, data) < 0) Py_CLEAR(dict);
+		Py_XDECREF(data);
+	}
+	return dict;
+}
+
+/* The importer's names, after its source has run. */
+static PyObject *run_importer(void)
+{
+	enum { FILE_INPUT = 257 };
+	if (!n_files) return usmb_raise(PyExc_ImportError, "usmbridge: this program carries no Python sources");
+	PyObject *code = Py_CompileString(files[0].data, "<usmbridge>/importer.py", FILE_INPUT);
+	PyObject *names = code ? PyDict_New() : NULL;
+	PyObject *name = PyUnicode_FromString("usmbridge._importer");
+	PyObject *done = NULL;
+	if (names && name && PyDict_SetItemString(names, "__name__", name) == 0 &&
+	    PyDict_SetItemString(names, "__builtins__", PyEval_GetBuiltins()) == 0)
+		done = PyEval_EvalCode(code, names, names);
+	if (!done) Py_CLEAR(names);
+	Py_XDECREF(done);
+	Py_XDECREF(name);
+	Py_XDECREF(code);
+	return names;
+}
+
+static int package_exec(PyObject *package)
+{
+	PyObject *native = usmb_pymod_init();
+	PyObject *sources = native ? carried() : NULL;
+	PyObject *names = sources ? run_importer() : NULL;
+	PyObject *install = names ? PyDict_GetItemString(names, "install") : NULL; /* borrowed */
+	PyObject *r = NULL;
+	if (install)
+		r = PyObject_CallFunctionObjArgs(install, package, native, sources, NULL);
+	else if (names)
+		usmb_raise(PyExc_ImportError, "usmbridge: the carried importer has no install()");
+	int failed = !r;
+	Py_XDECREF(r);
+	Py_XDECREF(names);
+	Py_XDECREF(sources);
+	Py_XDECREF(native);
+	if (failed) return -1;
+	usmb_handover_ready = 1;
+	return 0;
+}
+
+static PyModuleDef_Slot package_slots[] = {{Py_mod_exec, package_exec}, {0, NULL}};
+static PyModuleDef package_definition = {
+        PyModuleDef_HEAD_INIT, "usmbridge", NULL, 0, NULL, package_slots, NULL, NULL, NULL,
+};
+
+PyObject *usmb_package_init(void)
+{
+	return PyModuleDef_Init(&package_definition);
 }

@@ -1,12 +1,11 @@
-/* numba.c: Arrays in and out of functions that Numba compiles. They are called from
-   compiled code, with the GIL held, and know only the structure that Numba has of an
-   array. */
+/* numba.c: Arrays in and out of functions that Numba compiles. Compiled code calls these functions
+   with the GIL held; it has Numba's structure of an array only. */
 #include <stdint.h>
 
-#include "usmb_array.h"
-#include "usmb_buffer.h"
-#include "usmb_numba.h"
-#include "usmb_support.h"
+#include "array.h"
+#include "exchange.h"
+#include "module.h"
+#include "support.h"
 
 /* Numba's array, as its own extension modules declare it; extents and then strides in
    bytes follow. */
@@ -79,8 +78,12 @@ static int same_elements(usmb_dl_dtype t, int32_t kind, int32_t bits)
 	return 0;
 }
 
-PyObject *usmb_numba_take(PyObject *obj, void *out, int32_t kind, int32_t bits, int32_t ndim, int32_t layout,
-                          int32_t writable)
+/* Fills Numba's structure of an array (out) from an Array. Returns a new object that holds
+   the Array and its memory, whatever releases it: the caller makes the owner of the
+   structure's meminfo of it. kind, bits: the elements as NumPy names them; layout: 'C',
+   'F' or 'A'. */
+static PyObject *numba_take(PyObject *obj, void *out, int32_t kind, int32_t bits, int32_t ndim, int32_t layout,
+                            int32_t writable)
 {
 	native_array *native = out;
 	usmb_array *a = (usmb_array *)obj;
@@ -115,7 +118,9 @@ PyObject *usmb_numba_take(PyObject *obj, void *out, int32_t kind, int32_t bits, 
 	return h;
 }
 
-PyObject *usmb_numba_box(void *in, int32_t ndim)
+/* The Array that a structure was filled from, a new reference; NULL, without an
+   exception, when there is none or the structure is not of all of it. */
+static PyObject *numba_box(void *in, int32_t ndim)
 {
 	native_array *native = in;
 	if (!native->parent || !usmb_is_array(native->parent)) return NULL;
@@ -144,6 +149,6 @@ int usmb_numba_register(PyObject *module)
 {
 	hold_type = (PyTypeObject *)PyType_FromSpec(&hold_spec);
 	if (!hold_type) return -1;
-	if (add_address(module, "_numba_take", (void *)(uintptr_t)usmb_numba_take) < 0) return -1;
-	return add_address(module, "_numba_box", (void *)(uintptr_t)usmb_numba_box);
+	if (add_address(module, "_numba_take", (void *)(uintptr_t)numba_take) < 0) return -1;
+	return add_address(module, "_numba_box", (void *)(uintptr_t)numba_box);
 }

@@ -1,15 +1,12 @@
-/* numpy.c: Array among NumPy's arrays: __array__, __array_function__, asnumpy, and
-   the element types that NumPy has from ml_dtypes. */
+/* numpy.c: Array among NumPy's arrays: __array__, __array_function__, asnumpy, and the element
+   types that NumPy has from ml_dtypes. */
 #include <string.h>
 
-#include "usmb_array.h"
-#include "usmb_copy.h"
-#include "usmb_create.h"
-#include "usmb_dtype.h"
-#include "usmb_import.h"
-#include "usmb_numpy.h"
-#include "usmb_storage.h"
-#include "usmb_support.h"
+#include "array.h"
+#include "create.h"
+#include "exchange.h"
+#include "storage.h"
+#include "support.h"
 
 /* ---- out ------------------------------------------------------------------------ */
 

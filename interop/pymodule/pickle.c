@@ -1,16 +1,14 @@
-/* pickle.c: arrays in pickles. A pickle has the bytes and says what they mean and where
-   they lay. With protocol 5 they are a buffer, which may travel beside the pickle: then
-   it is the memory itself where the host may read that. */
+/* pickle.c: pickles of arrays. A pickle has the bytes, their layout and their place. With
+   protocol 5 the bytes are a buffer, which may travel beside the pickle; it is the array's own
+   memory if the host may read that. */
 #include <string.h>
 
-#include "usmb_array.h"
-#include "usmb_buffer.h"
-#include "usmb_copy.h"
-#include "usmb_create.h"
-#include "usmb_dtype.h"
-#include "usmb_pickle.h"
-#include "usmb_storage.h"
-#include "usmb_support.h"
+#include "array.h"
+#include "create.h"
+#include "exchange.h"
+#include "module.h"
+#include "storage.h"
+#include "support.h"
 
 static const usmb_dl_dtype bytes_type = {USMB_DL_UINT, 8, 1};
 

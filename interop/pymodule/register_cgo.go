@@ -4,10 +4,8 @@ package pymodule
 
 /*
 #include <string.h>
-#include "usmb_kept.h"
-#include "usmb_module.h"
-#include "usmb_package.h"
-#include "usmb_storage.h"
+#include "storage.h"
+#include "module.h"
 
 static void usmb_pymod_settle(usmb_list *list, const char *version, size_t n)
 {
@@ -59,7 +57,7 @@ func drainPython(l *owner.List) {
 var carry = sync.OnceFunc(func() {
 	for _, f := range pypackage.Carried(usmarray.Version) {
 		if C.usmb_package_add(C.CString(f.Name), C.CString(f.Data), C.size_t(len(f.Data))) != 0 {
-			panic(fmt.Errorf("pymodule: no room for %s: raise MAX_FILES in package.c", f.Name))
+			panic(fmt.Errorf("pymodule: no room for %s: raise MAX_FILES in module.c", f.Name))
 		}
 	}
 })

@@ -1,14 +1,14 @@
-/* share.c: arrays that go to other processes and come from them. Go has the servers and
-   the connections; nothing here waits with the GIL held. */
+/* share.c: arrays sent to and received from other processes. Go has the servers and the
+   connections; nothing here waits with the GIL held. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "usmb_array.h"
-#include "usmb_handover.h"
-#include "usmb_share.h"
-#include "usmb_storage.h"
-#include "usmb_support.h"
+#include "array.h"
+#include "handover.h"
+#include "module.h"
+#include "storage.h"
+#include "support.h"
 
 /* ---- arguments ------------------------------------------------------------------- */
 

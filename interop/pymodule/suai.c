@@ -1,11 +1,14 @@
-/* suai.c: __sycl_usm_array_interface__ of our arrays, for others. */
+/* suai.c: __sycl_usm_array_interface__ of our arrays, and arrays from that of other objects. */
+#include <stdlib.h>
 #include <string.h>
 
-#include "usmb_array.h"
-#include "usmb_storage.h"
-#include "usmb_suai.h"
-#include "usmb_support.h"
-#include "usmb_syclref.h"
+#include "array.h"
+#include "exchange.h"
+#include "storage.h"
+#include "support.h"
+#include "sycl.h"
+
+/* ==== Export ================================================================================== */
 
 /* What does not change between arrays of one type: the dictionary to begin with,
    copied for each access. A few are kept; guarded by the GIL. */
@@ -20,13 +23,14 @@ enum { PATTERNS = 16 };
 static pattern patterns[PATTERNS];
 static unsigned oldest;
 static PyObject *zero;
-PyObject *usmb_suai_one;
+/* the integer 1 */
+static PyObject *suai_one;
 
 int usmb_suai_register(void)
 {
 	zero = PyLong_FromLong(0);
-	usmb_suai_one = PyLong_FromLong(1);
-	return zero && usmb_suai_one ? 0 : -1;
+	suai_one = PyLong_FromLong(1);
+	return zero && suai_one ? 0 : -1;
 }
 
 static void clear_pattern(pattern *p)
@@ -90,7 +94,7 @@ static int fill_pattern(pattern *p, usmb_array *a)
 	         PyDict_SetItem(dict, usmb_name.data, none) == 0 &&
 	         PyDict_SetItem(dict, usmb_name.strides, none) == 0 &&
 	         PyDict_SetItem(dict, usmb_name.offset, zero) == 0 &&
-	         PyDict_SetItem(dict, usmb_name.version, usmb_suai_one) == 0 &&
+	         PyDict_SetItem(dict, usmb_name.version, suai_one) == 0 &&
 	         PyDict_SetItem(dict, usmb_name.syclobj, none) == 0;
 	Py_XDECREF(text);
 	Py_XDECREF(empty);
@@ -142,7 +146,7 @@ static PyObject *data_pair(usmb_array *a)
 	return pair;
 }
 
-int usmb_suai_check(usmb_array *a)
+static int suai_check(usmb_array *a)
 {
 	const char *name = usmb_dl_dtype_name(a->dtype);
 	if (!a->cell->place)
@@ -159,7 +163,7 @@ PyObject *usmb_array_suai(PyObject *self, void *closure)
 	usmb_array *a = (usmb_array *)self;
 	(void)closure;
 	usmb_owner_drain();
-	if (usmb_suai_check(a) < 0 || usmb_array_wait_known(a) < 0) return NULL;
+	if (suai_check(a) < 0 || usmb_array_wait_known(a) < 0) return NULL;
 	usmb_array_note_async(a);
 	pattern *p = pattern_for(a);
 	PyObject *clean = p ? clean_dict(p) : NULL;
@@ -177,4 +181,530 @@ PyObject *usmb_array_suai(PyObject *self, void *closure)
 	}
 	usmb_array_show(a);
 	return dict;
+}
+
+/* ==== Import ================================================================================== */
+
+/* This part reads the dictionary; the rules for its values are in Go, one set for both languages.
+   */
+
+/* A dictionary being taken apart, with what must be given back. */
+typedef struct {
+	usmb_suai_in in;
+	int64_t shape[USMB_DL_MAX_NDIM], strides[USMB_DL_MAX_NDIM];
+	usmb_syclref ref;
+	Py_buffer *view;   /* owned: the object's buffer where data is absent */
+	PyObject *held[8]; /* owned: the values of the dictionary, which code of theirs may empty */
+	int nheld;
+} parsed;
+
+#define WHERE "__sycl_usm_array_interface__: "
+
+/* A value of the dictionary, held by p; each key is asked for once. A list is
+   held as a tuple: it could change while it is read. */
+static PyObject *item(PyObject *dict, PyObject *key, parsed *p, int *bad)
+{
+	if (*bad) return NULL; /* an error is on its way: a look-up may run code, which must not meet it */
+	PyObject *v = PyDict_GetItemWithError(dict, key);
+	if (v) {
+		Py_INCREF(v); /* the dictionary may lose it: a new tuple may set off the collector, and that code */
+		if (PyList_Check(v)) {
+			PyObject *list = v;
+			v = PyList_AsTuple(list);
+			Py_DECREF(list);
+		}
+		if (v) p->held[p->nheld++] = v;
+	}
+	if (!v && PyErr_Occurred()) *bad = 1;
+	return v;
+}
+
+static int malformed(PyObject *kind, const char *key, const char *rule, PyObject *found)
+{
+	char type[64];
+	if (found)
+		usmb_raise(kind, WHERE "'%s' %s, found a %s", key, rule, usmb_type_name(found, type, sizeof type));
+	else
+		usmb_raise(kind, WHERE "'%s' %s, found nothing", key, rule);
+	return -1;
+}
+
+static int parse_version(PyObject *dict, parsed *p)
+{
+	int bad = 0;
+	PyObject *v = item(dict, usmb_name.version, p, &bad);
+	if (bad) return -1;
+	if (!v) return malformed(PyExc_ValueError, "version", "is required and must be 1", NULL);
+	if (v == suai_one) return 0;
+	if (!PyLong_Check(v)) return malformed(PyExc_TypeError, "version", "must be the integer 1", v);
+	int overflow;
+	long long n = PyLong_AsLongLongAndOverflow(v, &overflow);
+	if (n == 1 && !overflow) return 0;
+	if (overflow)
+		usmb_raise(PyExc_ValueError, WHERE "'version' must be 1, the only one there is, found an "
+		                                   "integer of more than 64 bits");
+	else
+		usmb_raise(PyExc_ValueError, WHERE "'version' must be 1, the only one there is, found %lld", n);
+	return -1;
+}
+
+/* An integer, or anything with __index__ that is no text. */
+static int parse_int(PyObject *o, const char *key, int64_t *out)
+{
+	if (PyLong_CheckExact(o)) {
+		*out = PyLong_AsLongLong(o);
+		return *out == -1 && PyErr_Occurred() ? -1 : 0;
+	}
+	if (!PyIndex_Check(o)) return malformed(PyExc_TypeError, key, "must hold integers", o);
+	PyObject *n = PyNumber_Index(o);
+	if (!n) return -1;
+	*out = PyLong_AsLongLong(n);
+	Py_DECREF(n);
+	return *out == -1 && PyErr_Occurred() ? -1 : 0;
+}
+
+/* A tuple or list of integers; returns how many, or -1. */
+static int parse_ints(PyObject *o, const char *key, int64_t *out)
+{
+	int n;
+	if (!PyTuple_Check(o)) /* lists came as tuples */
+		return malformed(PyExc_TypeError, key, "must be a tuple or list of integers", o);
+	Py_ssize_t size = PyTuple_Size(o);
+	if (size > USMB_DL_MAX_NDIM) {
+		usmb_raise(PyExc_ValueError, WHERE "'%s' has %lld entries, at most %d dimensions are possible", key,
+		           (long long)size, USMB_DL_MAX_NDIM);
+		return -1;
+	}
+	for (n = 0; n < (int)size; n++)
+		if (parse_int(PyTuple_GetItem(o, n), key, &out[n]) < 0) return -1;
+	return n;
+}
+
+static int parse_layout(PyObject *dict, parsed *p)
+{
+	int bad = 0;
+	PyObject *shape = item(dict, usmb_name.shape, p, &bad);
+	PyObject *strides = item(dict, usmb_name.strides, p, &bad);
+	PyObject *offset = item(dict, usmb_name.offset, p, &bad);
+	if (bad) return -1;
+	if (!shape || shape == Py_None) return malformed(PyExc_ValueError, "shape", "is required", shape);
+	p->in.ndim = parse_ints(shape, "shape", p->shape);
+	if (p->in.ndim < 0) return -1;
+	p->in.shape = p->shape;
+	if (strides && strides != Py_None) {
+		int n = parse_ints(strides, "strides", p->strides);
+		if (n < 0) return -1;
+		if (n != p->in.ndim) {
+			usmb_raise(PyExc_ValueError,
+			           WHERE
+			           "'strides' has %d entries and 'shape' has %d; both describe the same dimensions",
+			           n, p->in.ndim);
+			return -1;
+		}
+		p->in.strides = p->strides;
+	}
+	return offset && offset != Py_None ? parse_int(offset, "offset", &p->in.offset) : 0;
+}
+
+static int parse_typestr(PyObject *dict, parsed *p)
+{
+	int bad = 0;
+	Py_ssize_t n;
+	PyObject *v = item(dict, usmb_name.typestr, p, &bad);
+	if (bad) return -1;
+	if (!v || v == Py_None) return malformed(PyExc_ValueError, "typestr", "is required", v);
+	if (!PyUnicode_Check(v)) return malformed(PyExc_TypeError, "typestr", "must be a string such as \"<f4\"", v);
+	p->in.typestr = (char *)PyUnicode_AsUTF8AndSize(v, &n);
+	p->in.ntypestr = (uint64_t)n;
+	return p->in.typestr ? 0 : -1;
+}
+
+/* typedescr says more than typestr only for structured types; its first field
+   goes to the common rules. */
+static int parse_typedescr(PyObject *dict, parsed *p)
+{
+	int bad = 0;
+	Py_ssize_t n;
+	PyObject *v = item(dict, usmb_name.typedescr, p, &bad);
+	if (bad) return -1;
+	if (!v || v == Py_None) return 0;
+	if (!PyTuple_Check(v)) return malformed(PyExc_TypeError, "typedescr", "must be a list of tuples", v);
+	n = PyTuple_Size(v);
+	if (n == 0) return 0;
+	PyObject *field = PyTuple_GetItem(v, 0);
+	Py_ssize_t width = PyTuple_Check(field) ? PyTuple_Size(field) : 0;
+	if (width < 2) return malformed(PyExc_TypeError, "typedescr", "must hold tuples (name, type)", field);
+	PyObject *name = PyTuple_GetItem(field, 0), *type = PyTuple_GetItem(field, 1);
+	if (!PyUnicode_Check(type)) {
+		usmb_raise(PyExc_ValueError, WHERE "'typedescr' describes a structured type, which cannot be "
+		                                   "exchanged; export each field as an array of its own");
+		return -1;
+	}
+	int named = !PyUnicode_Check(name) || PyUnicode_GetLength(name) > 0;
+	Py_ssize_t length;
+	p->in.fieldtype = (char *)PyUnicode_AsUTF8AndSize(type, &length);
+	if (!p->in.fieldtype) return -1;
+	p->in.nfieldtype = (uint64_t)length;
+	/* One nameless field of the same type says nothing new. */
+	if (n == 1 && width == 2 && !named && p->in.nfieldtype == p->in.ntypestr &&
+	    !memcmp(p->in.fieldtype, p->in.typestr, p->in.ntypestr))
+		return 0;
+	p->in.nfields = (int32_t)(n > INT32_MAX ? INT32_MAX : n);
+	p->in.named = named;
+	p->in.shaped = width > 2;
+	return 0;
+}
+
+/* data absent: the buffer protocol, which the specification gives for memory
+   that the host can access. */
+static int parse_buffer(PyObject *obj, parsed *p)
+{
+	Py_buffer *view = calloc(1, sizeof *view);
+	if (!view) {
+		PyErr_NoMemory();
+		return -1;
+	}
+	int r = PyObject_GetBuffer(obj, view, PyBUF_STRIDED);
+	if (r < 0 && PyErr_ExceptionMatches(PyExc_BufferError)) {
+		PyErr_Clear();
+		r = PyObject_GetBuffer(obj, view, PyBUF_STRIDED_RO);
+	}
+	if (r < 0) {
+		free(view);
+		PyErr_Clear();
+		return malformed(PyExc_ValueError, "data", "is required where the object has no buffer protocol", NULL);
+	}
+	p->view = view;
+	p->in.data = (uint64_t)(uintptr_t)view->buf;
+	p->in.readonly = view->readonly;
+	if (PyBuffer_IsContiguous(view, 'C')) {
+		p->in.owner = p->in.data;
+		p->in.owner_size = (uint64_t)view->len;
+	}
+	return 0;
+}
+
+static int parse_data(PyObject *obj, PyObject *dict, int kind, parsed *p)
+{
+	int bad = 0;
+	PyObject *v = item(dict, usmb_name.data, p, &bad);
+	if (bad) return -1;
+	if (!v || v == Py_None) return parse_buffer(obj, p);
+	if (!PyTuple_Check(v)) return malformed(PyExc_TypeError, "data", "must be a tuple (pointer, read-only)", v);
+	if (PyTuple_Size(v) != 2)
+		return malformed(PyExc_ValueError, "data", "must have two items (pointer, read-only)", v);
+	PyObject *address = PyTuple_GetItem(v, 0), *flag = PyTuple_GetItem(v, 1);
+	if (!PyLong_Check(address))
+		return malformed(PyExc_TypeError, "data", "must begin with an integer address", address);
+	p->in.data = PyLong_AsUnsignedLongLong(address);
+	if (p->in.data == UINT64_MAX && PyErr_Occurred()) {
+		PyErr_Clear();
+		usmb_raise(PyExc_OverflowError, WHERE "'data' holds a pointer outside 0..2^64-1");
+		return -1;
+	}
+	int truth = flag == Py_True ? 1 : flag == Py_False ? 0 : PyObject_IsTrue(flag);
+	if (truth < 0) return -1;
+	/* dpctl's memory objects and oneDAL's tables mean writable by True. */
+	int inverted = kind == USMB_KIND_DPCTL_MEMORY || kind == USMB_KIND_ONEDAL;
+	p->in.readonly = inverted ? !truth : truth;
+	return 0;
+}
+
+/* The extent of the owner's allocation, where the owner is one that tells. What
+   does not answer as expected leaves the extent unknown. */
+static void owner_extent(PyObject *obj, int kind, parsed *p)
+{
+	PyObject *memory = NULL, *tensor = NULL, *address = NULL, *size = NULL;
+	if (kind == USMB_KIND_DPCTL_MEMORY) {
+		memory = Py_NewRef(obj);
+	} else if (kind == USMB_KIND_TENSOR) {
+		memory = PyObject_GetAttr(obj, usmb_name.usm_data);
+	} else if (kind == USMB_KIND_DPNP_ARRAY) {
+		tensor = PyObject_CallMethodObjArgs(obj, usmb_name.get_array, NULL);
+		memory = tensor ? PyObject_GetAttr(tensor, usmb_name.usm_data) : NULL;
+	}
+	if (memory) address = PyObject_GetAttr(memory, usmb_name._pointer);
+	if (address) size = PyObject_GetAttr(memory, usmb_name.nbytes);
+	if (size && PyLong_Check(address) && PyLong_Check(size)) {
+		p->in.owner = PyLong_AsUnsignedLongLong(address);
+		p->in.owner_size = PyLong_AsUnsignedLongLong(size);
+		if (PyErr_Occurred()) p->in.owner_size = UINT64_MAX;
+	}
+	if (PyErr_Occurred()) PyErr_Clear();
+	Py_XDECREF(tensor);
+	Py_XDECREF(memory);
+	Py_XDECREF(address);
+	Py_XDECREF(size);
+}
+
+static int parse_syclobj(PyObject *dict, parsed *p)
+{
+	int bad = 0;
+	PyObject *v = item(dict, usmb_name.syclobj, p, &bad);
+	if (bad) return -1;
+	if (!v || v == Py_None) return malformed(PyExc_ValueError, "syclobj", "is required", v);
+	if (usmb_syclref_get(v, &p->ref, WHERE "'syclobj'") < 0) return -1;
+	return 0;
+}
+
+/* Buffers and values are the object's, whose code must neither see nor lose an exception
+   that is on its way. */
+static void give_up(parsed *p)
+{
+	PyObject *type = NULL, *value, *trace;
+	int passing = PyErr_Occurred() != NULL;
+	if (__builtin_expect(passing, 0)) PyErr_Fetch(&type, &value, &trace);
+	if (p->view) {
+		PyBuffer_Release(p->view);
+		free(p->view);
+	}
+	usmb_syclref_release(&p->ref, 0);
+	while (p->nheld > 0) Py_DECREF(p->held[--p->nheld]);
+	if (__builtin_expect(passing, 0)) PyErr_Restore(type, value, trace);
+}
+
+/* The element type of a type string, in which dictionaries need a sign of the
+   machine's own byte order; 0 when it is none. */
+static int plain_type(const char *s, uint64_t n, usmb_dl_dtype *out)
+{
+	return n > 0 && (s[0] == '<' || s[0] == '=' || s[0] == '|') &&
+	       usmb_dl_dtype_by_typestr(s, (size_t)n, out) == USMB_DL_OK;
+}
+
+/* Says yes to ordinary dictionaries by dlpack's rules of layouts, which are no
+   laxer than those of dictionaries. Whatever it does not say yes to (no offsets
+   below 0, no odd alignment) goes to the rules themselves. */
+static int plainly_right(const parsed *p, usmb_suai_out *out)
+{
+	const usmb_suai_in *in = &p->in;
+	usmb_dl_span span;
+	if (in->nfields != 0 || in->data == 0 || in->offset < 0) return 0;
+	if (!plain_type(in->typestr, in->ntypestr, &out->dtype)) return 0;
+	int64_t bytes;
+	if (__builtin_mul_overflow(in->offset, (int64_t)(out->dtype.bits / 8), &bytes)) return 0;
+	usmb_dl_tensor t = {(void *)(uintptr_t)in->data,
+	                    {USMB_DL_CPU, 0},
+	                    in->ndim,
+	                    out->dtype,
+	                    in->shape,
+	                    in->strides,
+	                    (uint64_t)bytes};
+	if (usmb_dl_check(&t, 0, NULL, &span) != USMB_DL_OK || span.nelem == 0) return 0;
+	out->first = (uint64_t)(uintptr_t)span.first;
+	out->lo = out->first + (uint64_t)span.lo;
+	out->hi = out->first + (uint64_t)span.hi;
+	uint64_t end;
+	if (in->owner_size == UINT64_MAX) return 1;
+	return !__builtin_add_overflow(in->owner, in->owner_size, &end) && out->lo >= in->owner && out->hi <= end;
+}
+
+/* Arrays without elements reach nothing, whatever their other extents; DLPack, the
+   buffer protocol and our own strides still count in bits and bytes. */
+static int countable(const parsed *p, const usmb_suai_out *out)
+{
+	int64_t n = out->dtype.bits;
+	for (int32_t i = 0; i < p->in.ndim; i++)
+		if (p->shape[i] > 0 && __builtin_mul_overflow(n, p->shape[i], &n)) {
+			usmb_raise(PyExc_ValueError, WHERE "'shape' has extents whose product cannot be counted");
+			return 0;
+		}
+	return 1;
+}
+
+/* What the runtime says about the span: before anything of it is touched, its
+   first byte is looked up in the context named, then its device, then its last
+   byte. */
+static int find_place(parsed *p, usmb_suai_out *out, usmb_place **place)
+{
+	void *lo = (void *)(uintptr_t)out->lo, *hi = (void *)(uintptr_t)out->hi;
+	void *context = usmb_syclref_context(&p->ref), *queue = NULL;
+	if (!context && usmb_syclref_queue(&p->ref, WHERE "'syclobj'", &queue) < 0) return -1;
+	if (!context && !queue) {
+		usmb_raise(PyExc_ValueError,
+		           WHERE "'syclobj' names the host backend, which has no unified shared memory");
+		return -1;
+	}
+	int code = usmb_sycl_place_for(context, queue, lo, hi, place);
+	if (code == USMB_SYCL_ENOLIB && usmb_open_sycl() == 0)
+		code = usmb_sycl_place_for(context, queue, lo, hi, place);
+	if (code == USMB_SYCL_OK) return 0;
+	if (PyErr_Occurred()) return -1;
+	usmb_raise(PyExc_ValueError, WHERE "'data' %p to %p does not agree with 'syclobj': %s", lo, hi,
+	           usmb_sycl_strerror(code));
+	return -1;
+}
+
+/* A live cell of the same owner that covers the span, retained: what the runtime was
+   asked then, nobody may have changed while an Array of ours holds the owner. That the
+   dictionary still means that context is asked again. */
+static usmb_cell *known_cell(PyObject *obj, parsed *p, usmb_suai_out *out)
+{
+	if (p->view || out->lo == out->hi) return NULL;
+	usmb_cell *cell = usmb_cell_known(obj, (const char *)(uintptr_t)out->lo, (const char *)(uintptr_t)out->hi);
+	if (!cell) return NULL;
+	int narrower = !p->in.readonly && atomic_load_explicit(&cell->flags, memory_order_relaxed) & USMB_CELL_READONLY;
+	if (!narrower && usmb_syclref_in_context(&p->ref, cell->place)) return cell;
+	usmb_cell_drop_gil(cell);
+	return NULL;
+}
+
+/* A new cell of a dictionary that passed; takes over place. */
+static usmb_cell *new_cell(PyObject *obj, parsed *p, usmb_suai_out *out, usmb_place *place)
+{
+	usmb_cell *cell = NULL;
+	char *base = (char *)(uintptr_t)out->lo;
+	uint64_t bytes = out->hi - out->lo;
+	if (p->view) {
+		cell = usmb_cell_of_buffer(p->view, base, bytes);
+		if (cell) {
+			cell->place = place;
+			p->view = NULL;
+			if (!place->host_readable)
+				atomic_fetch_and_explicit(&cell->flags, ~(uint32_t)USMB_CELL_HOST_READABLE,
+				                          memory_order_relaxed);
+		}
+	} else {
+		cell = usmb_cell_of_object(obj, base, bytes, place);
+		if (cell) {
+			Py_INCREF(obj);
+			usmb_cell_remember(cell);
+		}
+	}
+	if (!cell)
+		usmb_place_release(place);
+	else if (p->in.readonly)
+		atomic_fetch_or_explicit(&cell->flags, USMB_CELL_READONLY, memory_order_relaxed);
+	return cell;
+}
+
+/* The array of a dictionary that passed; takes over the cell. */
+static PyObject *build(parsed *p, usmb_suai_out *out, usmb_cell *cell)
+{
+	usmb_array *a = usmb_array_raw(p->in.ndim);
+	if (!a) {
+		usmb_cell_drop_gil(cell);
+		return NULL;
+	}
+	for (int32_t i = 0; i < p->in.ndim; i++) usmb_shape(a)[i] = p->shape[i];
+	if (p->in.strides)
+		for (int32_t i = 0; i < p->in.ndim; i++) usmb_strides(a)[i] = p->strides[i];
+	else
+		usmb_fill_strides(p->in.ndim, p->shape, usmb_strides(a), 0);
+	usmb_array_settle(a, cell, (char *)(uintptr_t)out->first, out->dtype, p->in.readonly ? USMB_ARR_READONLY : 0);
+	if (usmb_queue_of(&p->ref, cell->place, &a->queue) == 0) return (PyObject *)a;
+	Py_DECREF(a);
+	return NULL;
+}
+
+/* The array of a dictionary that passed the rules, if the runtime agrees. */
+static PyObject *import_checked(PyObject *obj, parsed *p, usmb_suai_out *out)
+{
+	usmb_place *place;
+	usmb_cell *cell = known_cell(obj, p, out);
+	if (!cell) cell = find_place(p, out, &place) == 0 ? new_cell(obj, p, out, place) : NULL;
+	PyObject *r = cell ? build(p, out, cell) : NULL;
+	if (r) usmb_syclref_release(&p->ref, 1);
+	return r;
+}
+
+/* Checks what was taken apart, by the rules and by the runtime. */
+static PyObject *import_parsed(PyObject *obj, parsed *p)
+{
+	usmb_suai_out out;
+	usmb_goerr err;
+	err.kind = USMB_ERR_NONE;
+	if (!plainly_right(p, &out) && (usmb_go_allowed() < 0 || usmb_go_suai(&p->in, &out, &err) < 0)) {
+		if (!PyErr_Occurred()) usmb_raise_go(&err);
+		return NULL;
+	}
+	return countable(p, &out) ? import_checked(obj, p, &out) : NULL;
+}
+
+/* Nothing yet; the extents are written as they are found. */
+static void begin(parsed *p)
+{
+	memset(&p->in, 0, sizeof p->in);
+	memset(&p->ref, 0, sizeof p->ref);
+	p->view = NULL;
+	p->nheld = 0;
+	p->in.owner_size = UINT64_MAX;
+}
+
+PyObject *usmb_import_suai(PyObject *obj, PyObject *iface)
+{
+	parsed p;
+	char type[64];
+	PyObject *r = NULL;
+	begin(&p);
+	if (!PyDict_CheckExact(iface))
+		return usmb_raise(PyExc_TypeError, WHERE "must be a dict (exactly), found a %s",
+		                  usmb_type_name(iface, type, sizeof type));
+	const usmb_typeinfo *info = usmb_typeinfo_of(obj);
+	if (!info) return NULL;
+	int kind = info->kind;
+	if (parse_version(iface, &p) < 0 || parse_data(obj, iface, kind, &p) < 0 || parse_layout(iface, &p) < 0 ||
+	    parse_typestr(iface, &p) < 0 || parse_typedescr(iface, &p) < 0 || parse_syclobj(iface, &p) < 0)
+		goto done;
+	owner_extent(obj, kind, &p);
+	r = import_parsed(obj, &p);
+done:
+	give_up(&p);
+	return r;
+}
+
+PyObject *usmb_import_memory(PyObject *obj)
+{
+	parsed p;
+	uint64_t address, bytes, end;
+	PyObject *r = NULL;
+	if (!usmb_dpctl_memory(obj, &address, &bytes) || bytes > INT64_MAX / 8) return NULL;
+	begin(&p);
+	p.in.data = p.in.owner = address;
+	p.in.owner_size = bytes;
+	p.in.ndim = 1;
+	p.in.shape = p.shape;
+	p.shape[0] = (int64_t)bytes;
+	p.in.typestr = "|u1";
+	p.in.ntypestr = 3;
+	PyObject *queue = PyObject_GetAttr(obj, usmb_name.sycl_queue);
+	if (queue && usmb_syclref_get(queue, &p.ref, WHERE "'syclobj'") == 0) {
+		/* Bytes in a row meet the rules; what is no memory is for these to refuse. */
+		if (address && bytes && !__builtin_add_overflow(address, bytes, &end)) {
+			usmb_suai_out out = {.first = address, .lo = address, .hi = end, .dtype = {USMB_DL_UINT, 8, 1}};
+			r = import_checked(obj, &p, &out);
+		} else {
+			r = import_parsed(obj, &p);
+		}
+	}
+	Py_XDECREF(queue);
+	give_up(&p);
+	return r;
+}
+
+/* A view of an Array that has a dictionary. The dictionary is not read: a view has its own
+   reference of the memory. */
+static PyObject *view_of_own(usmb_array *a)
+{
+	if (!usmb_array_alive(a) || suai_check(a) < 0) return NULL;
+	return usmb_array_view(a, a->first, a->ndim, usmb_shape(a), usmb_strides(a));
+}
+
+PyObject *usmb_from_suai(PyObject *module, PyObject *obj)
+{
+	char type[64];
+	(void)module;
+	usmb_owner_drain();
+	PyObject *known = usmb_import_memory(obj);
+	if (known || PyErr_Occurred()) return known;
+	if (usmb_is_array(obj)) return view_of_own((usmb_array *)obj);
+	PyObject *iface = PyObject_GetAttr(obj, usmb_name.__sycl_usm_array_interface__);
+	if (!iface) {
+		if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return NULL;
+		PyErr_Clear();
+		return usmb_raise(PyExc_TypeError, "from_usm_array_interface: %s has no __sycl_usm_array_interface__",
+		                  usmb_type_name(obj, type, sizeof type));
+	}
+	PyObject *r = usmb_import_suai(obj, iface);
+	Py_DECREF(iface);
+	return r;
 }

@@ -1,10 +1,9 @@
-/* support.c: what every other file of the module stands on: names, errors, entries
-   into Go, the reading of arguments. */
+/* support.c: names, errors, calls into Go and the reading of arguments. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "usmb_support.h"
+#include "support.h"
 
 struct usmb_names usmb_name;
 

@@ -1,11 +1,10 @@
-/* tensor.c: DLPack tensors of others: how an object is asked for one, who owns its
-   memory then. What is made of it is another file's. */
+/* tensor.c: DLPack tensors of other libraries: how an object is asked for one, and the owner of
+   its memory. */
 #include <string.h>
 
-#include "usmb_storage.h"
-#include "usmb_support.h"
-#include "usmb_tensor.h"
-#include "usmb_typeinfo.h"
+#include "exchange.h"
+#include "storage.h"
+#include "support.h"
 
 static PyObject *our_version; /* (1, 3) */
 static PyObject *kw_version;  /* ("max_version",) */
@@ -102,7 +101,7 @@ static void *open_capsule(PyObject *capsule, int *versioned)
 
 /* On failure the capsule has its name again, and with it the duty
    to delete. */
-PyObject *usmb_tensor_take_capsule(PyObject *capsule, int versioned, usmb_take_fn take, void *ctx)
+static PyObject *tensor_take_capsule(PyObject *capsule, int versioned, usmb_take_fn take, void *ctx)
 {
 	void *managed = PyCapsule_CheckExact(capsule) ? PyCapsule_GetPointer(capsule, names[versioned]) : NULL;
 	if (__builtin_expect(!managed, 0)) {
@@ -178,7 +177,7 @@ static PyObject *take_object(PyObject *x, int kind, PyObject *method, usmb_take_
 {
 	PyObject *capsule = call_dlpack(x, kind, method);
 	if (!capsule) return NULL;
-	return done_with(capsule, usmb_tensor_take_capsule(capsule, kind != USMB_KIND_LEGACY, take, ctx));
+	return done_with(capsule, tensor_take_capsule(capsule, kind != USMB_KIND_LEGACY, take, ctx));
 }
 
 /* ---- PyTorch --------------------------------------------------------------------- */
@@ -246,7 +245,7 @@ static PyObject *take_torch(PyObject *x, const usmb_dl_exchange_api *api, usmb_t
    type and its exchange API to the process, so both stay. */
 PyObject *usmb_tensor_take(PyObject *x, usmb_take_fn take, void *ctx)
 {
-	if (PyCapsule_CheckExact(x)) return usmb_tensor_take_capsule(x, 1, take, ctx);
+	if (PyCapsule_CheckExact(x)) return tensor_take_capsule(x, 1, take, ctx);
 	const usmb_typeinfo *info = usmb_typeinfo_of(x);
 	if (!info) return NULL;
 	if (__builtin_expect(is_torch(info), 0))
@@ -288,5 +287,5 @@ PyObject *usmb_tensor_take_on_host(PyObject *x, PyObject *copy, usmb_take_fn tak
 	        PyObject_VectorcallMethod(usmb_name.__dlpack__, args + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, kw_full);
 	Py_DECREF(device);
 	if (!capsule) return NULL;
-	return done_with(capsule, usmb_tensor_take_capsule(capsule, 1, take, ctx));
+	return done_with(capsule, tensor_take_capsule(capsule, 1, take, ctx));
 }

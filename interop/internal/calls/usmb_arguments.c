@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "usmb_calls.h"
-#include "usmb_handover.h"
+#include "handover.h"
 
 static double number_of(uint64_t word)
 {

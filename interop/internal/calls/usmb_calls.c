@@ -7,10 +7,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "usmb_handover.h"
+#include "handover.h"
 #include "usmb_owner.h"
 #include "usmb_pyvalues.h"
-#include "usmb_storage.h"
+#include "storage.h"
 
 /* ---- items ------------------------------------------------------------------------- */
 

@@ -10,7 +10,7 @@ package main
 #include <dlfcn.h>
 
 #include "resident.h"
-#include "usmb_module.h"
+#include "module.h"
 
 // What can be said without the table, which is empty after a refusal: these two
 // are what they are in every CPython.

@@ -1,8 +1,8 @@
 /*
- * usmb_array.h: arrays.
+ * array.h: arrays.
  */
-#ifndef USMB_ARRAY_H
-#define USMB_ARRAY_H
+#ifndef USMB_PYMODULE_ARRAY_H
+#define USMB_PYMODULE_ARRAY_H
 
 #include "usmb_dlpack.h"
 #include "usmb_owner.h"

@@ -1,13 +1,352 @@
-/* syclref.c: the six forms of a syclobj, the light objects that carry a queue or a
-   context to others, and which queue object an array names. */
+/* sycl.c: SYCL devices, queues and contexts as Python objects: the type Device, dpctl's
+   classes where dpctl is loaded, and the six forms of a syclobj. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "docstrings.h"
-#include "usmb_device.h"
-#include "usmb_dpctl.h"
-#include "usmb_support.h"
-#include "usmb_syclref.h"
-#include "usmb_typeinfo.h"
+#include "support.h"
+#include "sycl.h"
+
+/* ==== Device ================================================================================== */
+
+typedef struct {
+	PyObject_HEAD PyObject *filter; /* str */
+	usmb_device_info info;
+} device;
+
+static PyTypeObject *device_type;
+/* Devices by filter string, made when first asked for. */
+static PyObject *by_filter;
+
+static void device_dealloc(PyObject *self)
+{
+	PyTypeObject *type = Py_TYPE(self);
+	Py_XDECREF(((device *)self)->filter);
+	PyObject_Free(self);
+	Py_DECREF(type);
+}
+
+static PyObject *device_repr(PyObject *self)
+{
+	device *d = (device *)self;
+	return PyUnicode_FromFormat("Device(\"%s\", \"%s\")", d->info.filter, d->info.name);
+}
+
+static PyObject *device_str(PyObject *self)
+{
+	return Py_NewRef(((device *)self)->filter);
+}
+
+/* Equal to another Device of the same filter string, and to that string. */
+static PyObject *device_compare(PyObject *a, PyObject *b, int op)
+{
+	PyObject *other = Py_TYPE(b) == device_type ? ((device *)b)->filter : PyUnicode_Check(b) ? b : NULL;
+	if (!other || (op != Py_EQ && op != Py_NE)) return Py_NewRef(Py_NotImplemented);
+	return PyObject_RichCompare(((device *)a)->filter, other, op);
+}
+
+static Py_hash_t device_hash(PyObject *self)
+{
+	return PyObject_Hash(((device *)self)->filter);
+}
+
+#define GETTER(name) static PyObject *get_##name(PyObject *self, void *closure __attribute__((unused)))
+#define INFO(self) (&((device *)(self))->info)
+
+GETTER(filter_string)
+{
+	return Py_NewRef(((device *)self)->filter);
+}
+GETTER(name)
+{
+	usmb_device_info *i = INFO(self);
+	return PyUnicode_DecodeUTF8(i->name, (Py_ssize_t)strlen(i->name), "replace");
+}
+GETTER(backend)
+{
+	usmb_device_info *i = INFO(self);
+	return PyUnicode_FromString(i->backend);
+}
+GETTER(device_type)
+{
+	usmb_device_info *i = INFO(self);
+	return PyUnicode_FromString(i->type);
+}
+GETTER(dlpack_device)
+{
+	usmb_device_info *i = INFO(self);
+	int64_t pair[2] = {i->dl_type, i->dl_id};
+	if (!i->has_dl) Py_RETURN_NONE;
+	return usmb_tuple_i64(pair, 2);
+}
+GETTER(global_mem_size)
+{
+	usmb_device_info *i = INFO(self);
+	return PyLong_FromUnsignedLongLong(i->memory);
+}
+
+static PyGetSetDef getset[] = {
+        {"filter_string", get_filter_string, NULL, doc_Device_filter_string, NULL},
+        {"name", get_name, NULL, doc_Device_name, NULL},
+        {"backend", get_backend, NULL, doc_Device_backend, NULL},
+        {"device_type", get_device_type, NULL, doc_Device_device_type, NULL},
+        {"dlpack_device", get_dlpack_device, NULL, doc_Device_dlpack_device, NULL},
+        {"global_mem_size", get_global_mem_size, NULL, doc_Device_global_mem_size, NULL},
+        {NULL, NULL, NULL, NULL, NULL},
+};
+static PyType_Slot slots[] = {
+        {Py_tp_dealloc, device_dealloc}, {Py_tp_repr, device_repr},
+        {Py_tp_str, device_str},         {Py_tp_richcompare, device_compare},
+        {Py_tp_hash, device_hash},       {Py_tp_getset, getset},
+        {Py_tp_doc, (void *)doc_Device}, {0, NULL},
+};
+static PyType_Spec spec = {"usmbridge.Device", sizeof(device), 0,
+                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+
+int usmb_device_register(PyObject *module)
+{
+	device_type = (PyTypeObject *)PyType_FromSpec(&spec);
+	by_filter = PyDict_New();
+	if (!device_type || !by_filter) return -1;
+	return PyModule_AddObjectRef(module, "Device", (PyObject *)device_type);
+}
+
+/* str of a Device, borrowed; NULL if it is none */
+static PyObject *device_filter(PyObject *o)
+{
+	return Py_TYPE(o) == device_type ? ((device *)o)->filter : NULL;
+}
+
+/* The Device of an entry, the same object each time. */
+static PyObject *device_for(const usmb_device_info *info)
+{
+	PyObject *key = PyUnicode_FromString(info->filter);
+	if (!key) return NULL;
+	PyObject *known = PyDict_GetItemWithError(by_filter, key);
+	if (known || PyErr_Occurred()) {
+		Py_DECREF(key);
+		Py_XINCREF(known);
+		return known;
+	}
+	device *d = PyObject_Malloc(sizeof *d);
+	if (!d) {
+		Py_DECREF(key);
+		return PyErr_NoMemory();
+	}
+	PyObject_Init((PyObject *)d, device_type);
+	d->filter = key;
+	d->info = *info;
+	if (PyDict_SetItem(by_filter, key, (PyObject *)d) == 0) return (PyObject *)d;
+	Py_DECREF(d);
+	return NULL;
+}
+
+PyObject *usmb_py_devices(PyObject *m, PyObject *unused)
+{
+	usmb_device_info *list = NULL;
+	int64_t n = 0;
+	usmb_goerr err;
+	(void)m;
+	(void)unused;
+	err.kind = USMB_ERR_NONE;
+	if (usmb_go_allowed() < 0) return NULL;
+	PyThreadState *saved = PyEval_SaveThread();
+	int r = usmb_go_devices(&list, &n, &err);
+	PyEval_RestoreThread(saved);
+	if (r < 0) {
+		usmb_raise_go(&err);
+		return NULL;
+	}
+	PyObject *out = PyList_New((Py_ssize_t)n);
+	for (int64_t i = 0; i < n && out; i++) {
+		PyObject *d = device_for(&list[i]);
+		if (d)
+			PyList_SetItem(out, (Py_ssize_t)i, d);
+		else
+			Py_CLEAR(out);
+	}
+	free(list);
+	return out;
+}
+
+static PyObject *device_named(const char *filter)
+{
+	PyObject *d = PyDict_GetItemString(by_filter, filter);
+	if (d) return Py_NewRef(d);
+	PyObject *all = usmb_py_devices(NULL, NULL); /* fills the dictionary */
+	if (!all) return NULL;
+	Py_DECREF(all);
+	d = PyDict_GetItemString(by_filter, filter);
+	if (d) return Py_NewRef(d);
+	return usmb_raise(PyExc_RuntimeError, "the device \"%s\" is not in the list of devices any more", filter);
+}
+
+PyObject *usmb_device_of_place(usmb_place *place)
+{
+	return device_named(place && place->filter ? place->filter : "host");
+}
+
+/* ==== dpctl =================================================================================== */
+
+/* dpctl, if this process has loaded it. Nothing here imports it. */
+
+/* dpctl publishes functions that give the reference inside its objects; they are
+   used for these very types alone. Filled in when first such an object comes. */
+typedef void *(*ref_of)(PyObject *);
+static struct {
+	PyTypeObject *type; /* owned */
+	ref_of get;
+} dpctl_queue, dpctl_context;
+
+static ref_of capi_function(PyObject *module, const char *name)
+{
+	PyObject *capi = PyObject_GetAttrString(module, "__pyx_capi__");
+	PyObject *capsule = capi ? PyMapping_GetItemString(capi, name) : NULL;
+	void *p = capsule && PyCapsule_CheckExact(capsule) ? PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule))
+	                                                   : NULL;
+	Py_XDECREF(capi);
+	Py_XDECREF(capsule);
+	PyErr_Clear();
+	return (ref_of)p;
+}
+
+static PyObject *loaded(const char *module)
+{
+	PyObject *key = PyUnicode_FromString(module);
+	PyObject *m = key ? PyImport_GetModule(key) : NULL;
+	Py_XDECREF(key);
+	return m;
+}
+
+/* Learns a type if o is of the class in that module of dpctl; else nothing. */
+static void learn(PyObject *o, const char *module, const char *class, const char *function, PyTypeObject **type,
+                  ref_of *get)
+{
+	PyObject *m = loaded(module);
+	PyObject *t = m ? PyObject_GetAttrString(m, class) : NULL;
+	ref_of f = t == (PyObject *)Py_TYPE(o) ? capi_function(m, function) : NULL;
+	PyErr_Clear();
+	if (f) {
+		*type = (PyTypeObject *)Py_NewRef(t);
+		*get = f;
+	}
+	Py_XDECREF(t);
+	Py_XDECREF(m);
+}
+
+/* What is asked with every object must be a comparison of pointers. */
+static int dpctl_ref(PyObject *o, int *is_queue, void **ref)
+{
+	PyTypeObject *type = Py_TYPE(o);
+	if (!dpctl_queue.type || !dpctl_context.type) {
+		const usmb_typeinfo *info = usmb_typeinfo_of(o);
+		int kind = info ? info->kind : USMB_KIND_PLAIN;
+		PyErr_Clear();
+		if (kind == USMB_KIND_QUEUE && !dpctl_queue.type)
+			learn(o, "dpctl._sycl_queue", "SyclQueue", "SyclQueue_GetQueueRef", &dpctl_queue.type,
+			      &dpctl_queue.get);
+		if (kind == USMB_KIND_CONTEXT && !dpctl_context.type)
+			learn(o, "dpctl._sycl_context", "SyclContext", "SyclContext_GetContextRef", &dpctl_context.type,
+			      &dpctl_context.get);
+	}
+	*is_queue = type == dpctl_queue.type;
+	if (!*is_queue && type != dpctl_context.type) return 0;
+	*ref = *is_queue ? dpctl_queue.get(o) : dpctl_context.get(o);
+	return *ref != NULL;
+}
+
+/* ---- its memory ---------------------------------------------------------------------- */
+
+enum { SORTS = 3 };
+static struct {
+	PyTypeObject *types[SORTS]; /* owned; NULL where not met yet */
+	void *(*pointer)(PyObject *);
+	size_t (*bytes)(PyObject *);
+} dpctl_memory;
+
+/* Learns the type of o, if it is one of dpctl's own. */
+static int learn_memory(PyObject *o)
+{
+	static const char *const names[SORTS] = {"MemoryUSMDevice", "MemoryUSMShared", "MemoryUSMHost"};
+	const usmb_typeinfo *info = usmb_typeinfo_of(o);
+	PyErr_Clear();
+	if (!info || info->kind != USMB_KIND_DPCTL_MEMORY) return 0;
+	PyObject *m = loaded("dpctl.memory._memory");
+	if (m && !dpctl_memory.pointer) {
+		ref_of bytes = capi_function(m, "Memory_GetNumBytes");
+		memcpy(&dpctl_memory.bytes, &bytes, sizeof bytes);
+		if (bytes) dpctl_memory.pointer = capi_function(m, "Memory_GetUsmPointer");
+	}
+	int found = 0;
+	for (int i = 0; m && dpctl_memory.pointer && i < SORTS && !found; i++) {
+		PyObject *t = PyObject_GetAttrString(m, names[i]);
+		found = t == (PyObject *)Py_TYPE(o);
+		if (found && !dpctl_memory.types[i]) dpctl_memory.types[i] = (PyTypeObject *)Py_NewRef(t);
+		Py_XDECREF(t);
+	}
+	Py_XDECREF(m);
+	PyErr_Clear();
+	return found;
+}
+
+int usmb_dpctl_memory(PyObject *o, uint64_t *address, uint64_t *bytes)
+{
+	PyTypeObject *const *t = dpctl_memory.types, *type = Py_TYPE(o);
+	if (type != t[0] && type != t[1] && type != t[2] && !learn_memory(o)) return 0;
+	*address = (uint64_t)(uintptr_t)dpctl_memory.pointer(o);
+	*bytes = dpctl_memory.bytes(o);
+	return 1;
+}
+
+/* ---- its objects for others ---------------------------------------------------------- */
+
+static PyObject *name_dpctl, *name_manager; /* interned */
+
+int usmb_dpctl_register(void)
+{
+	name_dpctl = PyUnicode_InternFromString("dpctl");
+	name_manager = PyUnicode_InternFromString("dpctl._sycl_queue_manager");
+	return name_dpctl && name_manager ? 0 : -1;
+}
+
+/* An attribute of a module of dpctl's; NULL without an exception where there is none: a
+   dpctl that is being imported has not all of them yet. */
+static PyObject *attribute(PyObject *module, const char *name)
+{
+	PyObject *m = PyImport_GetModule(module);
+	PyObject *v = m ? PyObject_GetAttrString(m, name) : NULL;
+	Py_XDECREF(m);
+	if (!v && PyErr_ExceptionMatches(PyExc_AttributeError)) PyErr_Clear();
+	return v;
+}
+
+/* A class of dpctl's, "SyclQueue" or "SyclContext"; NULL without an exception where
+   dpctl is not loaded, or not yet. */
+static PyObject *dpctl_class(const char *name)
+{
+	return attribute(name_dpctl, name);
+}
+
+/* The one queue that dpctl keeps for the context and device of a SyclQueue, the same
+   object each time; NULL without an exception where dpctl has no such store. */
+static PyObject *dpctl_kept_queue(PyObject *queue)
+{
+	PyObject *get = attribute(name_manager, "get_device_cached_queue");
+	if (!get) return NULL;
+	PyObject *context = PyObject_GetAttrString(queue, "sycl_context");
+	PyObject *device = context ? PyObject_GetAttrString(queue, "sycl_device") : NULL;
+	PyObject *key = device ? PyTuple_Pack(2, context, device) : NULL;
+	PyObject *kept = key ? PyObject_CallFunctionObjArgs(get, key, NULL) : NULL;
+	Py_DECREF(get);
+	Py_XDECREF(context);
+	Py_XDECREF(device);
+	Py_XDECREF(key);
+	return kept;
+}
+
+/* ==== Forms of a syclobj ====================================================================== */
+
+/* The forms of a syclobj, and the queue that an array names. */
 
 static const char queue_name[] = "SyclQueueRef";
 static const char queue_used[] = "used_SyclQueueRef";
@@ -148,7 +487,7 @@ static PyObject *light_of(PyTypeObject *type, usmb_place *place)
 static PyObject *as_dpctl(PyObject *l)
 {
 	if (!l) return NULL;
-	PyObject *type = usmb_dpctl_class(Py_TYPE(l) == queue_type ? "SyclQueue" : "SyclContext");
+	PyObject *type = dpctl_class(Py_TYPE(l) == queue_type ? "SyclQueue" : "SyclContext");
 	if (!type && !PyErr_Occurred()) return l;
 	PyObject *capsule = type ? light_capsule(l, NULL) : NULL;
 	PyObject *r = capsule ? PyObject_CallFunctionObjArgs(type, capsule, NULL) : NULL;
@@ -189,7 +528,7 @@ static PyObject *find_queue(usmb_place *place, int *keep)
 	PyObject *own = as_dpctl(light_of(queue_type, place));
 	*keep = 0;
 	if (!own || Py_TYPE(own) == queue_type) return own;
-	PyObject *theirs = usmb_dpctl_kept_queue(own);
+	PyObject *theirs = dpctl_kept_queue(own);
 	*keep = theirs != NULL;
 	if (!theirs && !PyErr_Occurred()) return own;
 	Py_DECREF(own);
@@ -241,7 +580,7 @@ void *usmb_queue_ref(PyObject *queue)
 	void *ref = NULL;
 	int is_queue;
 	if (Py_TYPE(queue) == queue_type) return light_ref(queue);
-	return usmb_dpctl_ref(queue, &is_queue, &ref) ? ref : NULL;
+	return dpctl_ref(queue, &is_queue, &ref) ? ref : NULL;
 }
 
 int usmb_syclref_register(PyObject *module)
@@ -312,7 +651,7 @@ int usmb_syclref_get(PyObject *o, usmb_syclref *out, const char *what)
 	char type[64];
 	memset(out, 0, sizeof *out);
 	int is_queue;
-	if (usmb_dpctl_ref(o, &is_queue, &out->ref)) {
+	if (dpctl_ref(o, &is_queue, &out->ref)) {
 		out->form = is_queue ? USMB_FORM_QUEUE : USMB_FORM_CONTEXT;
 		out->context = is_queue ? NULL : out->ref;
 		out->keep = Py_NewRef(o);
@@ -366,7 +705,7 @@ static int no_device(PyObject *o, const char *what)
 
 int usmb_is_device(PyObject *o)
 {
-	if (usmb_device_filter(o)) return 1;
+	if (device_filter(o)) return 1;
 	const usmb_typeinfo *info = usmb_typeinfo_of(o);
 	if (!info) PyErr_Clear();
 	return info && (info->kind == USMB_KIND_DEVICE || info->kind == USMB_KIND_ARRAY_DEVICE);
@@ -374,7 +713,7 @@ int usmb_is_device(PyObject *o)
 
 int usmb_syclref_device(PyObject *o, usmb_syclref *out, const char *what)
 {
-	PyObject *filter = usmb_device_filter(o), *queue = NULL;
+	PyObject *filter = device_filter(o), *queue = NULL;
 	memset(out, 0, sizeof *out);
 	if (!filter && PyUnicode_Check(o)) filter = o;
 	if (filter) return from_filter(Py_NewRef(filter), out);

@@ -1,11 +1,37 @@
 /*
- * usmb_syclref.h: the forms of a syclobj, and the light objects that carry one to others.
+ * sycl.h: SYCL devices, queues and contexts as Python objects.
  */
-#ifndef USMB_SYCLREF_H
-#define USMB_SYCLREF_H
+#ifndef USMB_PYMODULE_SYCL_H
+#define USMB_PYMODULE_SYCL_H
 
-#include "usmb_support.h"
+#include "support.h"
 #include "usmb_sycl.h"
+
+/* ---- device ---- */
+
+/* A Device, the same object each time for one filter string; "host" for no place. */
+PyObject *usmb_device_of_place(usmb_place *place);
+PyObject *usmb_py_devices(PyObject *m, PyObject *unused);
+int usmb_device_register(PyObject *module);
+
+/* What Go knows of a device; the array is freed with free. */
+typedef struct {
+	char filter[96], name[256], backend[32], type[32];
+	uint64_t memory;
+	int32_t dl_type, dl_id;
+	int32_t has_dl; /* DLPack can name the device */
+	int32_t reserved;
+} usmb_device_info;
+int usmb_go_devices(usmb_device_info **out, int64_t *n, usmb_goerr *err);
+
+/* ---- dpctl ---- */
+
+int usmb_dpctl_register(void);
+/* 1 when o is exactly one of dpctl.memory's objects: its memory. What its dictionary
+   says follows from it. Never an exception. */
+int usmb_dpctl_memory(PyObject *o, uint64_t *address, uint64_t *bytes);
+
+/* ---- syclref ---- */
 
 enum { USMB_FORM_NONE = 0, USMB_FORM_FILTER, USMB_FORM_QUEUE, USMB_FORM_CONTEXT };
 

@@ -1,20 +1,19 @@
 /*
- * usmb_cute.h: the submodule usmbridge.cute: tensors as CuTe DSL describes them.
+ * cute.h: the submodule usmbridge.cute: tensors as CuTe DSL describes them.
  *
- *   cute.c              from_dlpack, the submodule
- *   cute_tensor.c       the type Tensor
- *   exports_cute_cgo.go what Go does: conversion, marks, texts
+ * cute.c has from_dlpack and the type Tensor; exports_cute_cgo.go has Go's part:
+ * conversion, marks, texts.
  *
  * The rules are those of the Go package dlpack/cute. A Tensor holds the flat form
  * of its cute.Spec, an array of 64-bit words, in itself, so that conversions and
  * marks allocate nothing on Go's heap. All functions need the GIL, which is kept
  * in Go: a call takes a fraction of a microsecond and waits for nothing.
  */
-#ifndef USMB_CUTE_H
-#define USMB_CUTE_H
+#ifndef USMB_PYMODULE_CUTE_H
+#define USMB_PYMODULE_CUTE_H
 
+#include "support.h"
 #include "usmb_owner.h"
-#include "usmb_support.h"
 
 /* Where the parts of the flat form lie. Python's tests compare what is read there
    with the texts that Go makes of the same words. */
@@ -77,15 +76,7 @@ typedef struct {
 	int32_t space;     /* USMB_CUTE_SPACE_* */
 } usmb_cute_options;
 
-/* cute_tensor.c */
-extern PyTypeObject *usmb_cute_type;
-int usmb_cute_tensor_register(PyObject *module);
-/* A tensor without owner and address, for the caller to fill at once. */
-usmb_cute_tensor *usmb_cute_raw(int32_t rank);
-/* Reads an integer argument: TypeError or OverflowError that names what. */
-int usmb_cute_int(PyObject *o, const char *what, int64_t *out);
-
-/* cute.c: makes the submodule, as attribute cute of module and in sys.modules. */
+/* Makes the submodule, as attribute cute of module and in sys.modules. */
 int usmb_cute_register(PyObject *module);
 
 /* ---- what Go does: each function returns 0, or -1 and *err ------------------- */

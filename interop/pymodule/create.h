@@ -1,12 +1,14 @@
 /*
- * usmb_create.h: new memory, and where it is wanted.
+ * create.h: new memory and its place, copies, assignment.
  */
-#ifndef USMB_CREATE_H
-#define USMB_CREATE_H
+#ifndef USMB_PYMODULE_CREATE_H
+#define USMB_PYMODULE_CREATE_H
 
-#include "usmb_array.h"
-#include "usmb_support.h"
-#include "usmb_syclref.h"
+#include "support.h"
+#include "sycl.h"
+#include "array.h"
+
+/* ---- create ---- */
 
 /* Where new memory is wanted. */
 typedef struct {
@@ -92,7 +94,47 @@ int usmb_go_call_arena(void);
 int usmb_go_is_at(usmb_alloc_req *req, usmb_cell *cell, usmb_goerr *err);
 /* Whether the memory of a cell can be mapped by other processes: USMB_AUDIENCE_*. */
 int usmb_go_audience(usmb_cell *cell);
-/* The request of w, whose texts it borrows; bytes are left 0. -1 with an exception. */
-int usmb_request(const usmb_where *w, usmb_alloc_req *req);
+
+/* ---- copy ---- */
+
+/* Where beside src is: the same context, device and kind of memory. It borrows what
+   src holds: not for usmb_where_clear. */
+void usmb_copy_beside(usmb_array *src, usmb_where *w);
+/* A copy of src at w (NULL: beside src), C order. */
+PyObject *usmb_copy_to(usmb_array *src, const usmb_where *w);
+/* The same with the elements converted to dtype. */
+PyObject *usmb_copy_as(usmb_array *src, usmb_dl_dtype dtype, const usmb_where *w);
+/* A copy at w in which each element of less than a byte takes a byte. */
+PyObject *usmb_copy_padded(usmb_array *src, const usmb_where *w);
+/* A copy that DLPack consumers can take: on dev, or in the default context of
+   the array's own device when dev is NULL. */
+PyObject *usmb_copy_for(usmb_array *src, const usmb_dl_device *dev);
+/* The memory of src, from its lowest element on, with a cell of its own and the layout
+   given; place NULL: plain host memory. */
+PyObject *usmb_array_rooted(usmb_array *src, usmb_dl_dtype dtype, uint32_t extra, usmb_place *place, int32_t ndim,
+                            const int64_t *shape, const int64_t *strides);
+/* The same memory seen as plain host memory; NULL unless the host may read. */
+PyObject *usmb_as_host(usmb_array *src);
+PyObject *usmb_array_copy(PyObject *self, PyObject *unused);
+PyObject *usmb_array_to_device(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kw);
+/* New memory with the elements of src as dtype, in C order; bytes of the request do
+   not count. Sub-byte elements are stored as src stores them where the type stays,
+   else packed; padded where the request says so. */
+int usmb_go_copy(usmb_alloc_req *req, usmb_array *src, usmb_dl_dtype dtype, usmb_cell **out, usmb_goerr *err);
+
+/* ---- assignment ---- */
+
+/* The part of an array that an index names. */
+typedef struct {
+	int64_t shape[USMB_DL_MAX_NDIM], strides[USMB_DL_MAX_NDIM];
+	int32_t ndim;   /* modes of the part (so far) */
+	int32_t axis;   /* next mode of the array, while it is found */
+	int64_t offset; /* elements from the array's first */
+} usmb_region;
+/* The whole of an array. */
+void usmb_whole(usmb_array *a, usmb_region *part);
+/* Writes src, broadcast and converted, to a part of dst, which may be read-only. */
+int usmb_assign_array(usmb_array *dst, const usmb_region *part, usmb_array *src);
+int usmb_go_assign(usmb_array *dst, usmb_region *part, usmb_array *src, usmb_goerr *err);
 
 #endif

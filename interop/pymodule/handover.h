@@ -1,8 +1,8 @@
 /*
- * usmb_handover.h: arrays between Go and Python.
+ * handover.h: arrays between Go and Python.
  */
-#ifndef USMB_HANDOVER_H
-#define USMB_HANDOVER_H
+#ifndef USMB_PYMODULE_HANDOVER_H
+#define USMB_PYMODULE_HANDOVER_H
 
 #include "usmb_dlpack.h"
 #include "usmb_owner.h"

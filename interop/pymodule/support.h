@@ -1,17 +1,21 @@
 /*
- * usmb_support.h: names, errors, arguments: what every file stands on.
+ * support.h: names, errors, arguments, element types: the declarations that every file uses.
  *
  * Functions returning PyObject * return a new reference, or NULL with an exception
  * set; functions returning int return 0, or -1 with an exception set. The GIL is
- * needed unless a comment says otherwise. So it is in all headers of this package.
+ * needed unless a comment says otherwise. This holds for all headers of this package.
  */
-#ifndef USMB_SUPPORT_H
-#define USMB_SUPPORT_H
+#ifndef USMB_PYMODULE_SUPPORT_H
+#define USMB_PYMODULE_SUPPORT_H
 
 #include <stddef.h>
 #include <stdint.h>
+
 #include "usmb_dlpack.h"
+#include "usmb_pyapi.h"
 #include "usmb_pystate.h"
+
+/* ---- support ---- */
 
 /* Interned strings, made once. */
 #define USMB_NAMES(X) \
@@ -136,5 +140,48 @@ int usmb_parse_dims(PyObject *o, int64_t *out, const char *what);
 int usmb_parse_dim(PyObject *o, int64_t *out, const char *what);
 /* Tuple of integers. */
 PyObject *usmb_tuple_i64(const int64_t *v, Py_ssize_t n);
+
+/* ---- dtype ---- */
+
+/* The object for an element type: its name, a str that also equals NumPy's objects for
+   it. The same one each time. */
+PyObject *usmb_dtype_object(usmb_dl_dtype t);
+/* Reads a dtype argument: a name, a type string, or a type or dtype of NumPy or ml_dtypes in
+   this machine's byte order; NULL or None: dflt. */
+int usmb_parse_dtype(PyObject *o, const char *dflt, usmb_dl_dtype *out);
+/* Reports whether o, such as a NumPy dtype, has this machine's byte order or none: 1 or 0, -1
+   with an exception. */
+int usmb_native_order(PyObject *o);
+int usmb_dtype_register(PyObject *module);
+
+/* ---- typeinfo ---- */
+
+enum {
+	USMB_KIND_PLAIN = 0,
+	USMB_KIND_DPCTL_MEMORY, /* dpctl.memory.MemoryUSM* : _pointer, nbytes */
+	USMB_KIND_TENSOR,       /* usm_ndarray of dpctl or dpnp: usm_data */
+	USMB_KIND_DPNP_ARRAY,   /* dpnp.ndarray: get_array() */
+	USMB_KIND_QUEUE,        /* dpctl.SyclQueue */
+	USMB_KIND_CONTEXT,      /* dpctl.SyclContext */
+	USMB_KIND_DEVICE,       /* dpctl.SyclDevice: filter_string */
+	USMB_KIND_ARRAY_DEVICE, /* the Device of dpnp's arrays: sycl_queue */
+	USMB_KIND_LEGACY,       /* producers whose tensors have no flags, quicker without keywords */
+	USMB_KIND_WRITABLE,     /* producers that give no read-only memory in a tensor without flags */
+	USMB_KIND_TORCH,        /* exactly torch.Tensor or torch.nn.Parameter */
+	USMB_KIND_TORCH_OTHER,  /* another subclass of torch.Tensor */
+	USMB_KIND_ONEDAL        /* oneDAL's tables: data's second item means mutable */
+};
+
+typedef struct {
+	PyTypeObject *type;              /* borrowed while weak lives */
+	PyObject *weak;                  /* weak reference to it */
+	const usmb_dl_exchange_api *api; /* exchange API of our major version, or NULL; see usmb_tensor_take */
+	PyObject *method;                /* owned: its __dlpack__ where no instance can have another, or NULL */
+	int kind;                        /* USMB_KIND_* */
+} usmb_typeinfo;
+
+/* What is known about o's type; NULL with an exception set on failure. */
+const usmb_typeinfo *usmb_typeinfo_of(PyObject *o);
+void usmb_typeinfo_clear(void);
 
 #endif

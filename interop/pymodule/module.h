@@ -1,0 +1,133 @@
+/*
+ * module.h: the functions that the tables of the type Array and of the module name, and what the
+ * module asks of Go.
+ */
+#ifndef USMB_PYMODULE_MODULE_H
+#define USMB_PYMODULE_MODULE_H
+
+#include <stdint.h>
+
+#include "support.h"
+#include "array.h"
+#include "handover.h"
+#include "usmb_pyapi.h"
+
+/* ---- index ---- */
+
+PyObject *usmb_array_subscript(PyObject *self, PyObject *key);
+PyObject *usmb_array_reshape(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
+PyObject *usmb_array_transpose(PyObject *self, PyObject *const *args, Py_ssize_t n);
+PyObject *usmb_array_T(PyObject *self, void *closure);
+PyObject *usmb_array_mT(PyObject *self, void *closure);
+
+/* ---- assign ---- */
+
+int usmb_array_assign(PyObject *self, PyObject *key, PyObject *value); /* mp_ass_subscript */
+int usmb_array_assign_item(PyObject *self, Py_ssize_t i, PyObject *value);
+PyObject *usmb_array_fill(PyObject *self, PyObject *value);
+
+/* ---- pickle ---- */
+
+PyObject *usmb_array_reduce(PyObject *self, PyObject *protocol); /* __reduce_ex__ */
+PyObject *usmb_py_unpickle(PyObject *m, PyObject *const *args, Py_ssize_t n);
+
+/* ---- full ---- */
+
+PyObject *usmb_py_ones(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw);
+PyObject *usmb_py_full(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw);
+PyObject *usmb_py_empty_like(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw);
+PyObject *usmb_py_zeros_like(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw);
+PyObject *usmb_py_ones_like(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw);
+PyObject *usmb_py_full_like(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw);
+
+/* ---- share ---- */
+
+/* Times are nanoseconds, less than 0 for ever. What a function gives in *out is freed with
+   free. Each returns 0, or -1 and *err, without the GIL. */
+
+/* The handle of an array: *out is NULL for memory that nobody else can map. */
+int usmb_go_share_export(usmb_array *a, int64_t time, char **out, int64_t *n, usmb_goerr *err);
+/* Ends a handle that was not opened; waits for its maker if that is another process. */
+void usmb_go_share_revoke(char *handle, int64_t n);
+/* Opens a handle, or an array that a server publishes: *out has a reference for the caller. */
+int usmb_go_share_open(char *handle, int64_t n, int32_t usm, int64_t time, usmb_handover *out, usmb_goerr *err);
+int usmb_go_share_attach(char *address, int64_t naddress, char *name, int64_t nname, int64_t time, usmb_handover *out,
+                         usmb_goerr *err);
+/* What a server publishes: n names, each with a byte of zero behind it. */
+int usmb_go_share_names(char *address, int64_t naddress, int64_t time, char **out, int64_t *n, usmb_goerr *err);
+/* A server, its number, and where it listens. */
+int usmb_go_share_listen(char *address, int64_t naddress, int64_t time, uint64_t *number, char **out, int64_t *n,
+                         usmb_goerr *err);
+int usmb_go_share_publish(uint64_t number, char *name, int64_t nname, usmb_array *a, int64_t time, usmb_goerr *err);
+int usmb_go_share_withdraw(uint64_t number, char *name, int64_t nname, usmb_goerr *err);
+int usmb_go_share_close(uint64_t number, usmb_goerr *err);
+/* Handles in a row, each behind its length as a uint32_t: what is unopened of them when a process ends, ends. */
+int usmb_go_share_end_with(int64_t pid, char *handles, int64_t n, usmb_goerr *err);
+/* peers, unopened, leases, opened, mapped, mapped_bytes */
+enum { USMB_SHARE_STATS = 6 };
+void usmb_go_share_stats(int64_t *out);
+
+/* The functions _share_… of the module. */
+PyObject *usmb_py_share_export(PyObject *m, PyObject *args);
+PyObject *usmb_py_share_revoke(PyObject *m, PyObject *bytes);
+PyObject *usmb_py_share_open(PyObject *m, PyObject *args);
+PyObject *usmb_py_share_attach(PyObject *m, PyObject *args);
+PyObject *usmb_py_share_names(PyObject *m, PyObject *args);
+PyObject *usmb_py_share_listen(PyObject *m, PyObject *args);
+PyObject *usmb_py_share_publish(PyObject *m, PyObject *args);
+PyObject *usmb_py_share_withdraw(PyObject *m, PyObject *args);
+PyObject *usmb_py_share_close(PyObject *m, PyObject *args);
+PyObject *usmb_py_share_end_with(PyObject *m, PyObject *args);
+PyObject *usmb_py_share_stats(PyObject *m, PyObject *unused);
+
+/* ---- numba ---- */
+
+/* Tells the addresses of both to Python. */
+int usmb_numba_register(PyObject *module);
+
+/* ---- package ---- */
+
+/* A file of the package, before Python starts: name and data, which ends with a zero
+   byte after size, are kept. The first is the importer, which makes the package of the
+   others. 0, or -1: too many. */
+int usmb_package_add(const char *name, const char *data, size_t size);
+
+/* The init function of the built-in module. */
+PyObject *usmb_package_init(void);
+
+/* ---- module ---- */
+
+int usmb_array_register(PyObject *module);
+
+/* The module's init function, and its version text, set by Go first. */
+PyObject *usmb_pymod_init(void);
+extern char usmb_pymod_version[64];
+
+/* Where Python looks for packages, one directory a line: its own dpctl is the one
+   to use. */
+int usmb_go_paths(char *lines, uint64_t n, usmb_goerr *err);
+
+/* The elements of a host-readable array as NumPy prints them; *out is freed with
+   free. prefix: characters before the first bracket. */
+int usmb_go_text(usmb_dl_tensor *t, int32_t padded, int32_t prefix, char **out, usmb_goerr *err);
+
+/* Trims all pools; *bytes: what they gave back. */
+void usmb_go_trim(uint64_t *bytes);
+/* Bounds what the shared pools have from the system, together; 0 is no bound. */
+int usmb_go_set_limit(uint64_t bytes, usmb_goerr *err);
+
+/* One counter; the array is freed with free. */
+typedef struct {
+	char name[120];
+	int64_t value;
+} usmb_stat;
+int usmb_go_stats(usmb_stat **out, int64_t *n, usmb_goerr *err);
+
+/* The report of usminfo; *out is freed with free. version, executable, prefix: of the
+   Python that asks. */
+int usmb_go_info(int32_t json, char *version, char *executable, char *prefix, char **out, usmb_goerr *err);
+
+/* Waits, without the GIL, until nothing of ours is draining Python's list. */
+void usmb_go_stop(void);
+
+#endif
