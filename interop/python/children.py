@@ -1,14 +1,14 @@
-# Run when a built-in module of the program is first imported (usmb_py_main). From then on
-# multiprocessing's children run `program`, since the environment's plain python lacks the
-# module. multiprocessing takes long to import: it is told when somebody else imports it.
+# Makes multiprocessing start its children with `program`, because the environment's plain python
+# lacks the built-in modules. usmb_py_main runs this file at the first import of such a module.
+# multiprocessing takes long to import, so the file waits until the program imports it.
 import sys
 
-__name__ = "children"  # of what is defined here
+__name__ = "children"  # the module name of the classes below
 WHERE = "multiprocessing.spawn"
 
 
 class Then:
-    """Another's loader, and what follows it."""
+    """A loader that sets the executable after the original loader has run the module."""
 
     def __init__(self, loader):
         self.loader = loader
@@ -24,23 +24,23 @@ class Then:
 
 
 class Children:
-    """A finder on sys.meta_path that finds nothing by itself."""
+    """A finder on sys.meta_path that wraps the loader which another finder has for WHERE."""
 
     asking = False
 
     def find_spec(self, name, path=None, target=None):
         if name != WHERE or self.asking:
             return None
-        self.asking = True  # others ask everybody too
+        self.asking = True  # another finder of this kind asks all finders, this one included
         try:
-            spec = self.of_others(path, target)
+            spec = self.ask_others(path, target)
         finally:
             self.asking = False
         if spec is not None and spec.loader is not None:
             spec.loader = Then(spec.loader)
         return spec
 
-    def of_others(self, path, target):
+    def ask_others(self, path, target):
         for finder in list(sys.meta_path):
             find = None if finder is self else getattr(finder, "find_spec", None)
             spec = None if find is None else find(WHERE, path, target)

@@ -1,6 +1,6 @@
-# Run by Find on each candidate interpreter, of any version: prints one line of JSON.
+# Find runs this on each candidate interpreter, of any version. It prints one line of JSON.
 import sys
-sys.path = [p for p in sys.path if p]  # not the working directory's modules
+sys.path = [p for p in sys.path if p]  # import nothing from the working directory
 import json
 import os
 import sysconfig
@@ -14,7 +14,7 @@ names += ["libpython%s%s.so.1.0" % (short, getattr(sys, "abiflags", "")),
           "libpython%s.so.1.0" % short, "libpython%s.so" % short]
 dirs = [var("LIBDIR"), os.path.join(base, "lib"),
         os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(sys.executable))), "lib")]
-if base in ("/usr", "/usr/local"):  # a distribution's own: its libpython is a package beside it
+if base in ("/usr", "/usr/local"):  # a distribution's Python, whose libpython is a package of its own
     dirs += ["/usr/local/lib", "/usr/lib64", "/usr/lib"]
 dirs = [d for d in dirs if d]
 multiarch = var("MULTIARCH")

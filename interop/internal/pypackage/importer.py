@@ -1,29 +1,28 @@
-"""The importer of the built-in package: serves the sources that the program carries.
+"""Importer of the built-in package: serves the sources that a Go program carries.
 
-A program of Go runs this file when `usmbridge` is imported for the first time, and calls
-install(). What an installed package has by its directory, the built-in one has by this:
-submodules, their source text (inspect, tracebacks), resources, and the metadata of the
-distribution with its entry points. What an import alone does not need is in resources.py,
-since both are compiled each time.
+The program runs this file at the first import of `usmbridge` and calls install(). It provides what
+an installed package has by its directory: submodules, their source text (inspect, tracebacks),
+resources, and the metadata of the distribution with its entry points. The parts that an import does
+not need are in resources.py, because both files are compiled each time.
 """
 
 import sys
 
-ModuleSpec = type(sys.__spec__)  # importlib.machinery's, which takes a while to import
+ModuleSpec = type(sys.__spec__)  # importing importlib.machinery takes longer
 
 NAME = "usmbridge"
-BESIDE = "_usmbridge_dask"  # the entry point that must not load the package
+BESIDE = "_usmbridge_dask"  # the module of an entry point that must not load the package
 ROOT = "<" + NAME + ">/"
 
 
 class Importer:
-    """Finder, on sys.meta_path, and loader of the package and what is in it."""
+    """Finder on sys.meta_path and loader of the package and its submodules."""
 
     def __init__(self, native, files):
         self._native, self._files, self._resources = native, files, None
 
     def _path(self, fullname):
-        """The source file of a module; None for the C module and for what is not there."""
+        """Returns the path of a module's source; None for the C module and unknown names."""
         stem = fullname.replace(".", "/")
         for path in (stem + "/__init__.py", stem + ".py"):
             if path in self._files:
@@ -61,7 +60,7 @@ class Importer:
         name = module.__spec__.name
         code = self.get_code(name)
         if code is not None:
-            # Readers of source text ask for a file; it is one of the loader's.
+            # Readers of source text ask for a file name. get_data accepts this one.
             module.__file__ = self.get_filename(name)
             exec(code, module.__dict__)
 
@@ -92,7 +91,7 @@ class Importer:
         return self._more()["reader"](self._files, fullname.replace(".", "/")) if self.is_package(fullname) else None
 
     def _more(self):
-        """The names of resources.py."""
+        """Returns the names of resources.py, which runs at the first use."""
         if self._resources is None:
             names = {"__name__": NAME + "._resources", "ROOT": ROOT, "INFO": NAME + ".dist-info/"}
             exec(compile(self._files["resources.py"], ROOT + "resources.py", "exec", dont_inherit=True), names)
@@ -101,13 +100,13 @@ class Importer:
 
 
 def install(package, native, files):
-    """Makes the built-in module the package: called once by each import of it."""
+    """Makes the built-in module the package. Each import of it calls this once."""
     importer = next((f for f in sys.meta_path if type(f).__name__ == "Importer" and getattr(f, "_native", None) is native), None)
     if importer is None:
         importer = Importer(native, files)
         sys.meta_path.insert(0, importer)
-    # The spec stays the one that the import machinery marks as initializing until the import
-    # has ended: by that mark other threads know that they have to wait.
+    # Keep the spec object: the import machinery marks it as initializing until the import ends,
+    # and other threads wait because of that mark.
     spec = package.__spec__
     spec.loader, spec.submodule_search_locations = importer, []
     package.__loader__, package.__path__ = importer, spec.submodule_search_locations

@@ -87,7 +87,7 @@ Classifier: Typing :: Typed
 Requires-Python: >=3.11
 Project-URL: Homepage, https://github.com/usmbridge/usmbridge
 Project-URL: Source, https://github.com/usmbridge/usmbridge
-Project-URL: Documentation, https://github.com/usmbridge/usmbridge#readme
+Project-URL: Documentation, https://github.com/usmbridge/usmbridge/blob/main/docs/python.md
 Project-URL: Changelog, https://github.com/usmbridge/usmbridge/blob/main/CHANGELOG.md
 Project-URL: Issues, https://github.com/usmbridge/usmbridge/issues
 Provides-Extra: sycl

@@ -1,13 +1,14 @@
-"""What the importer has of the built-in package beside its modules: files and metadata.
+"""Files and metadata of the built-in package.
 
-The importer runs this when somebody asks, with ROOT and INFO, where both begin.
+The importer runs this at the first use, with ROOT and INFO, the prefixes of the paths of files and
+metadata.
 """
 
 import io
 
 
 class Resource:
-    """A file or directory of the package, as importlib.resources wants it."""
+    """A file or directory of the package; an importlib.resources.abc.Traversable."""
 
     def __init__(self, files, path):
         self._files, self._path = files, path
@@ -48,12 +49,12 @@ class Resource:
         if mode == "rb":
             return io.BytesIO(self.read_bytes())
         if mode != "r":
-            raise ValueError(f"{self} can be read only, with mode 'r' or 'rb', not {mode!r}")
+            raise ValueError(f"{self} can only be read, with mode 'r' or 'rb', not {mode!r}")
         return io.TextIOWrapper(io.BytesIO(self.read_bytes()), *args, **{"encoding": "utf-8", **kwargs})
 
 
 class Reader:
-    """The resource reader of one module."""
+    """The resource reader of one package."""
 
     def __init__(self, root):
         self._root = root
@@ -65,7 +66,7 @@ class Reader:
         return (self._root / resource).open("rb")
 
     def resource_path(self, resource):
-        raise FileNotFoundError(f"{self._root / resource} is no file of the system")
+        raise FileNotFoundError(f"{self._root / resource} is not a file of the file system")
 
     def is_resource(self, path):
         return (self._root / path).is_file()
@@ -75,12 +76,12 @@ class Reader:
 
 
 def reader(files, path):
-    """The reader of the package in that directory."""
+    """Returns the resource reader of the package in a directory."""
     return Reader(Resource(files, path))
 
 
 def distribution(files):
-    """The distribution's metadata. importlib.metadata is there when somebody asks."""
+    """Returns the metadata of the distribution."""
     from importlib.metadata import Distribution
 
     class BuiltIn(Distribution):

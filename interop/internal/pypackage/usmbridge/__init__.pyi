@@ -1,4 +1,4 @@
-"""Types of the package usmbridge; mypy's stubtest holds them to the C module."""
+"""Types of the package usmbridge. Tests compare them with the C module by mypy's stubtest."""
 
 import types
 from collections.abc import Sequence
@@ -34,14 +34,14 @@ __all__ = [
 
 __version__: str
 
-# Whatever names an element type: its array API name, a NumPy dtype or scalar type, …
+# An element type: its array API name, a type string, a NumPy dtype or scalar type.
 _DType: TypeAlias = Any
-# One of the forms of a syclobj that have a queue or device of their own.
+# One of the six forms of a syclobj.
 _SyclQueue: TypeAlias = Any
-# A filter string, our Device, or an object of dpctl or dpnp that means one.
+# A filter string, a Device, or a device or queue of dpctl or dpnp.
 _Device: TypeAlias = Any
 _USMType: TypeAlias = Literal["device", "shared", "host"]
-# What other processes may do with the memory: nothing, read and write, read.
+# Access of other processes to the memory: none, read and write, or read.
 _Interprocess: TypeAlias = bool | Literal["readonly"] | None
 _Shape: TypeAlias = SupportsIndex | Sequence[SupportsIndex]
 _Index: TypeAlias = SupportsIndex | slice | types.EllipsisType | None
@@ -186,7 +186,7 @@ class Array:
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any, /) -> Any: ...
     @property
     def __array_priority__(self) -> float: ...
-    # Numbers and arrays raise TypeError with the way out; the rest is Python's default.
+    # Operators with numbers and arrays raise TypeError; other operands have Python's default.
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...

@@ -1,7 +1,8 @@
-"""Arrays through multiprocessing: by handle where their memory can be shared, else by value.
+"""Sends Arrays through multiprocessing: by handle if their memory can be shared, else by value.
 
-Imported when multiprocessing is, and told when those of its modules are that it has to know
-(see _watch). Only multiprocessing's own pickler learns of it: pickle.dumps goes by value.
+_watch imports this module with multiprocessing and calls a function for each module of
+multiprocessing that has to be changed. Only multiprocessing's pickler sends handles; pickle.dumps
+stores the value.
 """
 
 import os
@@ -11,23 +12,26 @@ import time
 
 from usmbridge import Array, _native, _share_open
 
-TYPE_CHECKING = False  # typing's, without typing
+TYPE_CHECKING = False  # as in typing, without importing it
 if TYPE_CHECKING:
     from typing import Any
 
-# Seconds to make or open a handle; what takes long is a process that is stopped.
+# Seconds that making or opening a handle can take. Only a stopped process takes long.
 _PATIENCE = 60.0
-# Seconds that a child waits at its end for those who it sent arrays to.
+# Seconds that a child waits at its end for the processes that it sent arrays to.
 _LINGER = 10.0
 
-_sender = 0  # the process that sent handles
-_made = threading.local()  # of the pickling and the launching under way: their handles
+_sender = 0  # id of the process, if it has sent handles; a fork inherits it with the wrong id
+# The handles that the pickling (handles) and the launch of a process (launched) on this thread have
+# made so far.
+_made = threading.local()
 
 
 def _reduce(array: Array) -> "tuple[Any, ...]":
+    """Reduces an Array for multiprocessing's pickler."""
     global _sender
     made = getattr(_made, "handles", None)
-    if made is None:  # a pickler that is nobody's we know
+    if made is None:  # not called by ForkingPickler.dump
         made = []
     handle = _native._share_export(array, _PATIENCE, made)
     if handle is None:
@@ -40,8 +44,8 @@ def _reduce(array: Array) -> "tuple[Any, ...]":
 
 
 def _wait() -> None:
-    """A child that ends takes its handles with it. It waits for them as multiprocessing waits
-    for the bytes of its queues, and after that."""
+    """Waits until the handles that this child sent are opened, since they end with the process. It
+    runs after multiprocessing has waited for the bytes of its queues."""
     parent: "Any" = sys.modules["multiprocessing.process"].parent_process()
     if parent is None or _sender != os.getpid():
         return
@@ -51,14 +55,14 @@ def _wait() -> None:
         pause = min(2 * pause, 0.05)
 
 
-def _be_patient(module: "Any") -> None:
+def _wait_at_exit(module: "Any") -> None:
     module.Finalize(None, _wait, exitpriority=-10)  # queues have -5
 
 
 def util() -> None:
     module: "Any" = sys.modules["multiprocessing.util"]
-    _be_patient(module)
-    module.register_after_fork(module, _be_patient)  # a forked child forgets what was registered
+    _wait_at_exit(module)
+    module.register_after_fork(module, _wait_at_exit)  # a fork clears the registered finalizers
 
 
 def reduction() -> None:
@@ -67,14 +71,14 @@ def reduction() -> None:
     dump, revoke = pickler.dump, _native._share_revoke
 
     def withdrawing_dump(self: "Any", obj: object) -> None:
-        """Nobody gets the handles of a pickle that fails."""
+        """Pickles, and revokes the handles if that fails, since no process receives them."""
         outer = getattr(_made, "handles", None)
         made: "list[bytes]" = []
         _made.handles = made
         try:
             dump(self, obj)
         except BaseException:
-            if made:  # in a forked child revoking is an error, which would replace this one
+            if made:  # not called in a forked child, where revoke raises an error of its own
                 revoke(made)
             raise
         finally:
@@ -84,7 +88,8 @@ def reduction() -> None:
 
 
 def _ending_with_child(name: str) -> None:
-    """What was made for a process that is being started, and what it did not open, ends with it."""
+    """Ties the handles made for the arguments of a new process to it: those that it has not opened
+    end with it."""
     popen: "Any" = sys.modules[name].Popen
     launch = popen._launch
 
@@ -120,9 +125,9 @@ sys.exit(serve({child}, {fds}, [], {{}}))
 
 
 def forkserver() -> None:
-    """A fork server that has this module forks children in which Go cannot run: they become
-    fresh processes, as spawned ones are. One that has not is left alone, unless it is a
-    program that hosts Python."""
+    """Makes the children of a fork server execute the program anew, because Go cannot run in a fork.
+    This applies to a server that has loaded this module. If Go hosts Python, every server loads
+    it; otherwise servers without it stay as they are."""
     module: "Any" = sys.modules["multiprocessing.forkserver"]
     if not all(hasattr(module, name) for name in ("_serve_one", "_forkserver", "spawn", "util")):
         return
@@ -139,7 +144,8 @@ def forkserver() -> None:
         code = _SERVE.format(child=child_r, fds=list(fds))
         os.execv(program, [program, *module.util._args_from_interpreter_flags(), "-c", code, "--multiprocessing-fork"])
 
-    # the fresh process may import usmbridge before it serves (sitecustomize, .pth)
+    # The new process can import usmbridge before it serves (sitecustomize, .pth): let it find the
+    # original function.
     serve_one.__dict__["_usmbridge_original"] = module._serve_one
     module._serve_one = serve_one
     spec = sys.modules["usmbridge"].__spec__

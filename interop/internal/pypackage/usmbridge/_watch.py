@@ -1,12 +1,12 @@
-"""Modules of ours that belong to a module of others and are imported right after it.
+"""Imports a module of this package right after the module of another library that it extends.
 
-This runs at each import of the package, so it imports nothing itself: what it needs of the
-import machinery is in every interpreter from its start.
+This file runs at each import of the package. It imports nothing that an interpreter does not load
+at its start.
 """
 
 import sys
 
-TYPE_CHECKING = False  # typing's, without typing
+TYPE_CHECKING = False  # as in typing, without importing it
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 class _Watch:
-    """A finder on sys.meta_path that finds nothing by itself, until the other has come."""
+    """A finder on sys.meta_path that waits for one module. It passes the spec that the other
+    finders return and makes its loader import our module afterwards."""
 
     def __init__(self, name: str, ours: str) -> None:
         self.name, self.ours, self.asking = name, ours, False
@@ -22,13 +23,13 @@ class _Watch:
     def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "ModuleSpec | None":
         if name != self.name or self.asking:
             return None
-        self.asking = True  # others ask everybody too
+        self.asking = True  # another finder of this kind asks all finders, this one included
         try:
-            spec = self._of_others(path, target)
+            spec = self._ask_others(path, target)
         finally:
             self.asking = False
         if spec is None or spec.loader is None or isinstance(spec.loader, type):
-            return spec  # a loader that serves many: ours comes by the other's own means
+            return spec  # the loader serves many modules: rely on the library's entry point
         execute = spec.loader.exec_module
 
         def exec_module(module: "ModuleType") -> None:
@@ -40,11 +41,11 @@ class _Watch:
         try:
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         except AttributeError:
-            pass  # a loader that cannot be told: ours comes by the other's own means
+            pass  # the loader has no place for it: rely on the library's entry point
         return spec
 
-    def _of_others(self, path: "Any", target: "Any") -> "ModuleSpec | None":
-        """What the other finders say."""
+    def _ask_others(self, path: "Any", target: "Any") -> "ModuleSpec | None":
+        """Returns the spec that the first of the other finders has."""
         for finder in list(sys.meta_path):
             find = None if finder is self else getattr(finder, "find_spec", None)
             spec = None if find is None else find(self.name, path, target)
@@ -54,10 +55,11 @@ class _Watch:
 
 
 def bring(name: str, ours: str) -> None:
+    """Imports our module, and calls its function if one is named. A failure is a warning."""
     module, _, function = ours.partition(":")
     try:
-        # The package first. An import of a submodule holds the submodule's lock while it waits
-        # for the package, and the thread that imports the package may wait for that lock.
+        # Import the package first. An import of a submodule holds the submodule's lock while it
+        # waits for the package, and the thread that imports the package may wait for that lock.
         __import__("usmbridge")
         __import__(module)
         if function:
@@ -65,7 +67,7 @@ def bring(name: str, ours: str) -> None:
     except Exception as e:
         import warnings
 
-        warnings.warn(f"{name} does not know Arrays: {type(e).__name__}: {e}", stacklevel=2)
+        warnings.warn(f"{name} cannot handle Arrays: {type(e).__name__}: {e}", stacklevel=2)
 
 
 def _importing(module: "ModuleType | None") -> bool:
@@ -73,13 +75,13 @@ def _importing(module: "ModuleType | None") -> bool:
 
 
 def when_imported(name: str, ours: str) -> None:
-    """Imports our module as soon as the other has been imported: at once if it has. With
-    "module:function" the function is then called."""
+    """Imports our module when the module called name has been imported, or now if it has been.
+    With "module:function" the function is called afterwards."""
     if _importing(sys.modules.get(name)):
-        # Waits for the thread that imports it. In that thread itself this returns at once.
+        # Wait for the thread that imports it. In that thread this returns immediately.
         try:
             __import__(name)
-        except Exception:  # that import failed
+        except Exception:  # the import failed
             pass
     other = sys.modules.get(name)
     if other is None:
@@ -87,4 +89,5 @@ def when_imported(name: str, ours: str) -> None:
             sys.meta_path.insert(0, _Watch(name, ours))
     elif not _importing(other):
         bring(name, ours)
-    # Else this thread imports the other, which imports us: its entry point is still to come.
+    # Otherwise this thread is importing the other module, which imports this package. That
+    # library loads our module by its entry point later.
