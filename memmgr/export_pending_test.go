@@ -41,7 +41,7 @@ func OriginsOf(r Resource) (n int) {
 	origins.mu.Lock()
 	last := origins.next[1]
 	origins.mu.Unlock()
-	latest := known.find(r)
+	latest := findOrigin(resourceKey(r))
 	if latest != nil {
 		n = 1
 	}

@@ -217,7 +217,7 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	p.origin.resource = p
 	p.origin.list = owner.NewList(p.freeCell)
 	p.home = p.origin.list.Head()
-	origins.enter(p.origin, true)
+	origins.add(p.origin, true)
 	if p.origin.index < uint32(len(poolTable)) {
 		poolTable[p.origin.index].Store(p)
 	}

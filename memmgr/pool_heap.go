@@ -303,7 +303,7 @@ func (p *Pool) freed(seg int32, empty bool) {
 func (p *Pool) last() {
 	if p.leaked && p.heap.Counts().Segments == 0 {
 		p.leaked = false
-		p.origin.leave()
+		p.origin.removePool()
 	}
 }
 

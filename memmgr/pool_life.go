@@ -95,7 +95,7 @@ func (p *Pool) Close() error {
 	lingers := p.heap.Counts().Segments > 0
 	p.leaked = lingers
 	if !lingers {
-		p.origin.leave()
+		p.origin.removePool()
 	}
 	p.mu.awaitReturned()
 	p.mu.Unlock()

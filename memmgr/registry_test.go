@@ -1,6 +1,7 @@
 package memmgr_test
 
 import (
+	"fmt"
 	"runtime"
 	"sync"
 	"testing"
@@ -115,6 +116,26 @@ func TestClosedResourcesAreForgotten(t *testing.T) {
 	returned(t, sim)
 }
 
+// incomparable is a resource whose values cannot be compared.
+type incomparable struct {
+	*memtest.Simulated
+	names []string
+}
+
+func TestResourceThatCannotBeComparedIsRefused(t *testing.T) {
+	sim := memtest.NewSimulated()
+	r := incomparable{Simulated: sim}
+	_, err := memmgr.New(r, memmgr.Request{Size: 100})
+	require.ErrorIs(t, err, memmgr.ErrRequest)
+	var op *memmgr.OpError
+	require.ErrorAs(t, err, &op)
+	require.ErrorContains(t, err, "memmgr_test.incomparable cannot be compared; pass a pointer")
+	require.NoError(t, memmgr.Close(r))
+	use(t, &r)
+	require.NoError(t, memmgr.Close(&r))
+	returned(t, sim)
+}
+
 // Resources that lie at one address, and that take the place of one that is gone, are
 // told apart.
 func TestResourcesAtOneAddressAreToldApart(t *testing.T) {
@@ -212,7 +233,8 @@ func TestRegistryUnderConcurrentUseAndClose(t *testing.T) {
 // The registry does not become slower with what is in it: this is a benchmark.
 func BenchmarkWrapperAmongMany(b *testing.B) {
 	sim := memtest.NewSimulated()
-	for name, n := range map[string]int{"first": 0, "among20000": 20000} {
+	for _, n := range []int{0, 20000} {
+		name := fmt.Sprintf("among%d", n)
 		held := make([]memmgr.Resource, n)
 		for i := range held {
 			held[i] = memmgr.NewLimit(sim, 1<<30)
@@ -221,6 +243,12 @@ func BenchmarkWrapperAmongMany(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				use(b, memmgr.NewLimit(sim, 1<<30))
+			}
+		})
+		b.Run(name+"/again", func(b *testing.B) {
+			r := memmgr.NewLimit(sim, 1<<30)
+			for b.Loop() {
+				use(b, r)
 			}
 		})
 		runtime.KeepAlive(held)

@@ -217,10 +217,13 @@ func (noResource) Place() *syclobj.Place { return nil }
 
 // newCellBuffer gives a block of r an owner cell of its own.
 func newCellBuffer(r Resource, request Request) (Buffer, error) {
-	o := holdOrigin(&r)
+	o, err := retainOrigin(&r)
+	if err != nil {
+		return Buffer{}, err
+	}
 	block, err := r.Allocate(request)
 	if err != nil {
-		o.letGo()
+		o.release()
 		return Buffer{}, err
 	}
 	c, err := owner.New(o.list)
