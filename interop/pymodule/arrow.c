@@ -725,15 +725,32 @@ static usmb_cell *unpacked(const values *v)
 	return cell;
 }
 
-/* The array of the elements; it takes h over where it is on its memory (*taken). */
-static PyObject *array_of(holding *h, column *c, const values *v, int *taken)
+/* A cell on Arrow's memory, which takes over array on success. */
+static usmb_cell *cell_of(const usmb_arrow_array *array, char *data, int64_t bytes)
+{
+	holding *h = calloc(1, sizeof *h);
+	if (!h) {
+		PyErr_NoMemory();
+		return NULL;
+	}
+	h->foreign.end = end_holding;
+	h->array = *array;
+	usmb_cell *cell = usmb_cell_of_foreign(&h->foreign, data, (uint64_t)bytes);
+	if (!cell) free(h);
+	return cell;
+}
+
+/* Returns the array of the elements. *taken: whether it took over source, because it is on its
+   memory. */
+static PyObject *array_of(const usmb_arrow_array *source, column *c, const values *v, int *taken)
 {
 	usmb_dl_span span;
 	char text[512];
+	const int packed = c->packed;
 	int64_t width = c->dtype.bits / 8, skip = 0;
 	uintptr_t place = (uintptr_t)v->data;
-	if (!c->packed && (__builtin_mul_overflow(v->first, width, &skip) ||
-	                   __builtin_add_overflow(place, (uintptr_t)skip, &place))) {
+	if (!packed && (__builtin_mul_overflow(v->first, width, &skip) ||
+	                __builtin_add_overflow(place, (uintptr_t)skip, &place))) {
 		malformed("have an offset behind all memory");
 		return NULL;
 	}
@@ -741,17 +758,16 @@ static PyObject *array_of(holding *h, column *c, const values *v, int *taken)
 	if (!a) return NULL;
 	memcpy(usmb_shape(a), c->shape, (size_t)c->ndim * sizeof *c->shape);
 	memcpy(usmb_strides(a), c->strides, (size_t)c->ndim * sizeof *c->strides);
-	usmb_shape(a)[0] = h->array.length;
+	usmb_shape(a)[0] = source->length;
 	usmb_strides(a)[0] = c->size;
-	usmb_cell *cell = c->packed ? unpacked(v) : NULL;
+	usmb_cell *cell = packed ? unpacked(v) : NULL;
 	char *first = cell ? cell->data : (char *)place;
 	/* Arrow recommends an alignment and asks for none: the check sees an address that is
 	   aligned, in the same place but for its last bits. */
 	char *at = (char *)((uintptr_t)first & ~(uintptr_t)(width - 1));
 	usmb_dl_tensor t = {at, {USMB_DL_CPU, 0}, c->ndim, c->dtype, usmb_shape(a), usmb_strides(a), 0};
-	int code = c->packed && !cell ? -1 : usmb_dl_check(&t, 0, NULL, &span);
-	if (code == USMB_DL_OK && !c->packed)
-		cell = usmb_cell_of_foreign(&h->foreign, first + span.lo, (uint64_t)(span.hi - span.lo));
+	int code = packed && !cell ? -1 : usmb_dl_check(&t, 0, NULL, &span);
+	if (code == USMB_DL_OK && !packed) cell = cell_of(source, first + span.lo, span.hi - span.lo);
 	if (code > 0) usmb_raise(PyExc_BufferError, "%s", usmb_dl_explain(code, &t, text, sizeof text));
 	if (code != USMB_DL_OK || !cell) {
 		if (cell) usmb_cell_drop_gil(cell);
@@ -759,13 +775,13 @@ static PyObject *array_of(holding *h, column *c, const values *v, int *taken)
 		return NULL;
 	}
 	span.first = first;
-	*taken = !c->packed;
+	*taken = !packed;
 	if (*taken) atomic_fetch_or_explicit(&cell->flags, USMB_CELL_READONLY, memory_order_relaxed);
 	usmb_array_settle_as(a, cell, c->dtype, *taken ? USMB_ARR_READONLY : 0, &span);
 	return (PyObject *)a;
 }
 
-static PyObject *import(holding *h, const usmb_arrow_schema *schema, int may_copy, int *taken)
+static PyObject *import(const usmb_arrow_array *source, const usmb_arrow_schema *schema, int may_copy, int *taken)
 {
 	column c;
 	values v;
@@ -774,7 +790,7 @@ static PyObject *import(holding *h, const usmb_arrow_schema *schema, int may_cop
 		return usmb_raise(PyExc_ValueError,
 		                  "Arrow's booleans are bits, and an array has bytes: asarray without copy=False "
 		                  "copies them, or cast() them to uint8 or arrow.bool8 first");
-	return read_array(&h->array, &c, &v) < 0 ? NULL : array_of(h, &c, &v, taken);
+	return read_array(source, &c, &v) < 0 ? NULL : array_of(source, &c, &v, taken);
 }
 
 /* ---- the protocol ---------------------------------------------------------------------- */
@@ -815,13 +831,7 @@ static PyObject *import_moved(const usmb_arrow_schema *schema, const usmb_arrow_
 		        "copy there, or use from_dlpack",
 		        (int)d->device_type, (long long)d->device_id,
 		        d->sync_event ? ", with an event to wait for" : "");
-	holding *h = calloc(1, sizeof *h);
-	if (!h) return PyErr_NoMemory();
-	h->foreign.end = end_holding;
-	h->array = d->array;
-	PyObject *a = import(h, schema, may_copy, taken);
-	if (!*taken) free(h);
-	return a;
+	return import(&d->array, schema, may_copy, taken);
 }
 
 /* The producer's functions run whatever code; an exception here survives them. */

@@ -9,6 +9,256 @@
 #include "storage.h"
 #include "support.h"
 
+/* ==== Importers ============================================================================== */
+
+/* The ways to import an object's memory, in the order in which they are tried. */
+enum {
+	IMPORT_ARRAY,
+	IMPORT_DPCTL_MEMORY,
+	IMPORT_SUAI,
+	IMPORT_DLPACK,
+	IMPORT_BUFFER,
+	IMPORT_NUMBER_BUFFER,
+	IMPORT_ML_DTYPES,
+	IMPORT_ARRAY_INTERFACE,
+	IMPORT_ARRAY_VIEW,
+	IMPORT_ARROW,
+	IMPORT_ARROW_UNCOPIED,
+	IMPORT_ARRAY_COPY,
+	N_IMPORTERS
+};
+#define BIT(importer) (1u << (importer))
+
+/* Errors that let another importer try. */
+enum { BUFFER_ERROR = 1, TYPE_ERROR = 2, VALUE_ERROR = 4, NOT_IMPLEMENTED = 8, OTHER_ERROR = 16, ANY_ERROR = 31 };
+
+/* The import of one object. */
+typedef struct {
+	PyObject *o;
+	int may_copy;    /* elements that cannot be shared may be copied */
+	int typed;       /* the caller has an element type: numbers are read as numbers, whose range is checked */
+	int numpy;       /* usmb_numpy_protocol(o); UNKNOWN: not computed yet */
+	unsigned failed; /* BIT of each importer that failed */
+	unsigned errors; /* what error is below, as flags */
+	PyObject *type, *value, *trace; /* the error to raise if no other importer succeeds */
+} attempt;
+enum { UNKNOWN = -2 };
+
+static PyObject *take(PyObject *o, int may_copy, int typed);
+
+/* A number is one without its buffer too: the scalars of ml_dtypes have none. */
+static int is_number(PyObject *o)
+{
+	return PyNumber_Check(o) && !PySequence_Check(o);
+}
+
+static int always(attempt *t)
+{
+	(void)t;
+	return 1;
+}
+
+static int if_array(attempt *t)
+{
+	return usmb_is_array(t->o);
+}
+
+static int if_dlpack(attempt *t)
+{
+	if (PyCapsule_CheckExact(t->o)) return 1;
+	PyObject *method = usmb_optional_attr(t->o, usmb_name.__dlpack__);
+	Py_XDECREF(method);
+	return method ? 1 : PyErr_Occurred() ? -1 : 0;
+}
+
+static int if_buffer(attempt *t)
+{
+	return PyObject_CheckBuffer(t->o) && (t->failed || !is_number(t->o));
+}
+
+static int if_number_buffer(attempt *t)
+{
+	return !t->typed && PyObject_CheckBuffer(t->o) && is_number(t->o);
+}
+
+static int if_failed(attempt *t)
+{
+	return t->failed != 0;
+}
+
+static int numpy_protocol(attempt *t)
+{
+	if (t->numpy == UNKNOWN) t->numpy = is_number(t->o) ? USMB_NUMPY_NONE : usmb_numpy_protocol(t->o);
+	return t->numpy;
+}
+
+static int if_array_interface(attempt *t)
+{
+	int has = numpy_protocol(t);
+	return has < 0 ? has : has == USMB_NUMPY_SHARES;
+}
+
+static int if_array_method(attempt *t)
+{
+	return numpy_protocol(t) == USMB_NUMPY_MAY_COPY;
+}
+
+static int if_arrow(attempt *t)
+{
+	return t->failed & BIT(IMPORT_DLPACK) || !(is_number(t->o) || PyList_Check(t->o) || PyTuple_Check(t->o));
+}
+
+static int if_array_copy(attempt *t)
+{
+	return t->failed && t->may_copy;
+}
+
+static PyObject *import_array(attempt *t)
+{
+	return usmb_array_alive((usmb_array *)t->o) ? Py_NewRef(t->o) : NULL;
+}
+
+static PyObject *import_dpctl_memory(attempt *t)
+{
+	return usmb_import_memory(t->o);
+}
+
+static PyObject *import_suai(attempt *t)
+{
+	PyObject *dict = usmb_optional_attr(t->o, usmb_name.__sycl_usm_array_interface__);
+	PyObject *a = dict ? usmb_import_suai(t->o, dict) : NULL;
+	Py_XDECREF(dict);
+	return a;
+}
+
+static PyObject *import_dlpack(attempt *t)
+{
+	return usmb_import_object(t->o);
+}
+
+static PyObject *import_buffer(attempt *t)
+{
+	return usmb_import_buffer(t->o);
+}
+
+/* The value of a number is in its buffer only if that has no axes: NumPy's datetime64 has a buffer
+   of its bytes. Otherwise the caller reads it as a number. */
+static PyObject *import_number_buffer(attempt *t)
+{
+	PyObject *a = usmb_import_buffer(t->o);
+	if (!a) PyErr_Clear();
+	if (a && ((usmb_array *)a)->ndim != 0) Py_CLEAR(a);
+	return a;
+}
+
+static PyObject *import_ml_dtypes(attempt *t)
+{
+	return usmb_import_ml(t->o);
+}
+
+/* The array of an ndarray that NumPy made of another object, or NULL; takes over n. */
+static PyObject *import_ndarray(PyObject *n)
+{
+	PyObject *a = n ? take(n, 0, 0) : NULL;
+	Py_XDECREF(n);
+	return a;
+}
+
+static PyObject *import_by_numpy(attempt *t)
+{
+	return import_ndarray(usmb_numpy_asarray(t->o));
+}
+
+static PyObject *import_array_view(attempt *t)
+{
+	return import_ndarray(usmb_numpy_view(t->o));
+}
+
+static PyObject *import_arrow(attempt *t)
+{
+	return usmb_import_arrow(t->o, t->may_copy);
+}
+
+static PyObject *import_arrow_uncopied(attempt *t)
+{
+	return usmb_import_arrow(t->o, 0);
+}
+
+/* An importer is tried if none has failed, or if one of `after` failed with one of `errors`. It
+   returns NULL without an exception if it does not apply. Its own error replaces the earlier
+   one, unless one of `quiet_after` failed before. */
+static const struct importer {
+	int (*applies)(attempt *t); /* 1 or 0, -1 with an exception */
+	PyObject *(*import)(attempt *t);
+	unsigned after, errors, quiet_after;
+} importers[N_IMPORTERS] = {
+        [IMPORT_ARRAY] = {if_array, import_array, 0, 0, 0},
+        [IMPORT_DPCTL_MEMORY] = {always, import_dpctl_memory, 0, 0, 0},
+        [IMPORT_SUAI] = {always, import_suai, 0, 0, 0},
+        [IMPORT_DLPACK] = {if_dlpack, import_dlpack, 0, 0, 0},
+        /* After DLPack: read-only arrays of NumPy before 2.1, whose tensors have no such flag. */
+        [IMPORT_BUFFER] = {if_buffer, import_buffer, BIT(IMPORT_DLPACK), BUFFER_ERROR, BIT(IMPORT_DLPACK)},
+        [IMPORT_NUMBER_BUFFER] = {if_number_buffer, import_number_buffer, 0, 0, 0},
+        /* ndarrays of ml_dtypes element types, which no protocol of NumPy can describe. */
+        [IMPORT_ML_DTYPES] = {if_failed, import_ml_dtypes, BIT(IMPORT_DLPACK) | BIT(IMPORT_BUFFER),
+	                      BUFFER_ERROR | VALUE_ERROR, 0},
+        /* NumPy's protocols before Arrow: they have the shape of the elements. Arrow has a column of
+           them, which Pillow's images pad to four bytes for each pixel. */
+        [IMPORT_ARRAY_INTERFACE] = {if_array_interface, import_by_numpy, 0, 0, 0},
+        /* __array__ may copy, so it is asked for a view, then Arrow is, and only then for a copy. */
+        [IMPORT_ARRAY_VIEW] = {if_array_method, import_array_view, 0, 0, 0},
+        /* After DLPack: pyarrow has __dlpack__ for each of its arrays, but it fails for tensors,
+           slices with nulls before them, and booleans. */
+        [IMPORT_ARROW] = {if_arrow, import_arrow, BIT(IMPORT_DLPACK), ANY_ERROR & ~OTHER_ERROR, 0},
+        [IMPORT_ARROW_UNCOPIED] = {if_arrow, import_arrow_uncopied, BIT(IMPORT_ARRAY_VIEW), ANY_ERROR,
+	                           BIT(IMPORT_ARRAY_VIEW)},
+        [IMPORT_ARRAY_COPY] = {if_array_copy, import_by_numpy, BIT(IMPORT_ARRAY_VIEW), ANY_ERROR, 0},
+};
+
+static void forget_error(attempt *t)
+{
+	Py_CLEAR(t->type);
+	Py_CLEAR(t->value);
+	Py_CLEAR(t->trace);
+}
+
+/* Keeps the exception that is set, of the importer i, and clears it. */
+static void keep_error(attempt *t, int i)
+{
+	if (t->failed & importers[i].quiet_after) {
+		PyErr_Clear();
+	} else {
+		forget_error(t);
+		t->errors = PyErr_ExceptionMatches(PyExc_BufferError)           ? BUFFER_ERROR
+		            : PyErr_ExceptionMatches(PyExc_TypeError)           ? TYPE_ERROR
+		            : PyErr_ExceptionMatches(PyExc_ValueError)          ? VALUE_ERROR
+		            : PyErr_ExceptionMatches(PyExc_NotImplementedError) ? NOT_IMPLEMENTED
+		                                                                : OTHER_ERROR;
+		PyErr_Fetch(&t->type, &t->value, &t->trace);
+	}
+	t->failed |= BIT(i);
+}
+
+/* Returns the array of o by the first importer that succeeds; NULL without an exception if none
+   applies. An exception that is not an Exception, such as KeyboardInterrupt, ends the attempt. */
+static PyObject *take(PyObject *o, int may_copy, int typed)
+{
+	attempt t = {.o = o, .may_copy = may_copy, .typed = typed, .numpy = UNKNOWN};
+	for (int i = 0; i < N_IMPORTERS; i++) {
+		const struct importer *m = &importers[i];
+		if (t.failed && !(t.failed & m->after && t.errors & m->errors)) continue;
+		int applies = m->applies(&t);
+		PyObject *a = applies > 0 ? m->import(&t) : NULL;
+		if (a || (PyErr_Occurred() && (applies < 0 || !PyErr_ExceptionMatches(PyExc_Exception)))) {
+			if (t.failed) forget_error(&t);
+			return a;
+		}
+		if (PyErr_Occurred()) keep_error(&t, i);
+	}
+	if (t.failed) PyErr_Restore(t.type, t.value, t.trace);
+	return NULL;
+}
+
 /* ==== Promotion =============================================================================== */
 
 /* The element type that holds two, by the rules of NumPy's promote_types. The types that NumPy
@@ -243,8 +493,6 @@ static int add_array(PyObject *a, int32_t depth, survey *s)
 	Py_XDECREF(view);
 	return r;
 }
-
-static PyObject *take(PyObject *o, int may_copy, int typed);
 
 /* ---- looking --------------------------------------------------------------------- */
 
@@ -572,132 +820,7 @@ static PyObject *from_numbers(PyObject *o, usmb_dl_dtype t)
 	return r;
 }
 
-/* ==== Objects with memory ===================================================================== */
-
-/* Why one way failed, set aside while another is tried. */
-struct failure {
-	PyObject *type, *value, *trace;
-};
-
-static void set_aside(struct failure *f)
-{
-	PyErr_Fetch(&f->type, &f->value, &f->trace);
-}
-
-/* The other way's answer r; where it has none, why the first one failed is told, unless the
-   other failed too and is to tell (told). */
-static PyObject *settle(struct failure *f, PyObject *r, int told)
-{
-	if (!r && !(told && PyErr_Occurred())) {
-		PyErr_Restore(f->type, f->value, f->trace);
-		return NULL;
-	}
-	Py_XDECREF(f->type);
-	Py_XDECREF(f->value);
-	Py_XDECREF(f->trace);
-	return r;
-}
-
-/* The answer of a protocol; where it failed and o is an ndarray of one of ml_dtypes'
-   types, which no protocol of NumPy's can say, by that. */
-static PyObject *or_ml(PyObject *o, PyObject *answer)
-{
-	struct failure f;
-	if (answer || !(PyErr_ExceptionMatches(PyExc_BufferError) || PyErr_ExceptionMatches(PyExc_ValueError)))
-		return answer;
-	set_aside(&f);
-	return settle(&f, usmb_import_ml(o), 1);
-}
-
-/* The answer of DLPack; where o may not say it so and has a buffer, by that: read-only
-   arrays of NumPy before 2.1, whose tensors have no such flag. */
-static PyObject *or_buffer(PyObject *o, PyObject *answer)
-{
-	struct failure f;
-	if (answer || !PyErr_ExceptionMatches(PyExc_BufferError) || !PyObject_CheckBuffer(o)) return answer;
-	set_aside(&f);
-	return settle(&f, usmb_import_buffer(o), 0);
-}
-
-/* The answer of DLPack; where it failed and o speaks Arrow too, by that: pyarrow has
-   __dlpack__ for each of its arrays, and knows no tensors, no slices with nulls before
-   them, and no booleans there. */
-static PyObject *or_arrow(PyObject *o, PyObject *answer, int may_copy)
-{
-	struct failure f;
-	if (answer || !(PyErr_ExceptionMatches(PyExc_BufferError) || PyErr_ExceptionMatches(PyExc_TypeError) ||
-	                PyErr_ExceptionMatches(PyExc_ValueError) || PyErr_ExceptionMatches(PyExc_NotImplementedError)))
-		return answer;
-	set_aside(&f);
-	return settle(&f, usmb_import_arrow(o, may_copy), 1);
-}
-
-/* The array of n, an ndarray that NumPy has made of another object, or NULL; takes n. */
-static PyObject *of_ndarray(PyObject *n)
-{
-	PyObject *a = n ? or_buffer(n, or_ml(n, usmb_import_object(n))) : NULL;
-	Py_XDECREF(n);
-	return a;
-}
-
-/* Imports an object without a buffer by NumPy's array protocols or Arrow's C data interface.
-   The array protocols go first: they have the shape of the elements. Arrow has a column of
-   them, which Pillow's images pad to four bytes for each pixel. But __array__ may copy: it is
-   asked for a view, then Arrow is, and only then for a copy. */
-static PyObject *take_column(PyObject *o, int may_copy)
-{
-	struct failure f;
-	int arrow = !PyList_Check(o) && !PyTuple_Check(o), has = usmb_numpy_protocol(o);
-	if (has < 0) return NULL;
-	if (has == USMB_NUMPY_SHARES) return of_ndarray(usmb_numpy_asarray(o));
-	if (has == USMB_NUMPY_NONE) return arrow ? usmb_import_arrow(o, may_copy) : NULL;
-	PyObject *a = of_ndarray(usmb_numpy_view(o));
-	if (a || !PyErr_ExceptionMatches(PyExc_Exception)) return a;
-	set_aside(&f);
-	a = arrow ? usmb_import_arrow(o, 0) : NULL;
-	int failed = !a && usmb_clear_exception() == 0;
-	a = settle(&f, a, 1);
-	if (!failed || !may_copy) return a;
-	PyErr_Clear();
-	return of_ndarray(usmb_numpy_asarray(o));
-}
-
-/* Imports o by the first protocol that it has: SUAI, DLPack (with the fallbacks of the
-   or_ functions), the buffer protocol, take_column's. NULL without an exception if it has none
-   of them. may_copy: whether elements that cannot be shared may be copied. typed: whether the
-   caller makes elements of a given type: numbers that have a buffer, NumPy's scalars, are then
-   read as numbers, whose range is checked. */
-static PyObject *take(PyObject *o, int may_copy, int typed)
-{
-	if (usmb_is_array(o)) return usmb_array_alive((usmb_array *)o) ? Py_NewRef(o) : NULL;
-	PyObject *v = usmb_import_memory(o);
-	if (v || PyErr_Occurred()) return v;
-	v = usmb_optional_attr(o, usmb_name.__sycl_usm_array_interface__);
-	if (v) {
-		PyObject *r = usmb_import_suai(o, v);
-		Py_DECREF(v);
-		return r;
-	}
-	if (PyErr_Occurred()) return NULL;
-	v = usmb_optional_attr(o, usmb_name.__dlpack__);
-	if (v) {
-		Py_DECREF(v);
-		return or_arrow(o, or_buffer(o, or_ml(o, usmb_import_object(o))), may_copy);
-	}
-	if (PyErr_Occurred()) return NULL;
-	if (PyCapsule_CheckExact(o)) return usmb_import_object(o);
-	/* A number is one without its buffer too: the scalars of ml_dtypes give none. */
-	int number = PyNumber_Check(o) && !PySequence_Check(o);
-	if (number && (typed || !PyObject_CheckBuffer(o))) return NULL;
-	if (!PyObject_CheckBuffer(o)) return take_column(o, may_copy);
-	PyObject *a = or_ml(o, usmb_import_buffer(o));
-	if (!number) return a;
-	/* The value of a number is in its buffer only if that has no axes: NumPy's datetime64 shows
-	   its bytes. Otherwise the number is read as one. */
-	if (!a) PyErr_Clear();
-	if (a && ((usmb_array *)a)->ndim != 0) Py_CLEAR(a);
-	return a;
-}
+/* ==== asarray =================================================================================== */
 
 int usmb_is_exporter(PyObject *o)
 {

@@ -224,7 +224,7 @@ static void learn(PyObject *o, const char *module, const char *class, const char
 {
 	PyObject *m = loaded(module);
 	PyObject *t = m ? PyObject_GetAttrString(m, class) : NULL;
-	ref_of f = t == (PyObject *)Py_TYPE(o) ? capi_function(m, function) : NULL;
+	ref_of f = t && t == (PyObject *)Py_TYPE(o) ? capi_function(m, function) : NULL;
 	PyErr_Clear();
 	if (f) {
 		*type = (PyTypeObject *)Py_NewRef(t);
