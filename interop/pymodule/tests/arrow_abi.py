@@ -1,5 +1,5 @@
-"""The structs of the Arrow C data interface and its capsules, by ctypes: for what pyarrow
-neither shows nor makes (moved children, devices it lacks, structs that lie)."""
+"""The structs of the Arrow C data interface and their capsules, by ctypes. Tests use them for cases that
+pyarrow cannot produce or read: moved children, other devices, inconsistent structs."""
 
 import ctypes
 
@@ -37,7 +37,7 @@ def struct(capsule, name, kind):
 
 
 def capsule(thing, name):
-    """A capsule of a struct, without a destructor; whoever calls keeps the struct."""
+    """Returns a capsule of a struct, without a destructor. The caller keeps the struct alive."""
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
     return new(ctypes.addressof(thing), name, None)

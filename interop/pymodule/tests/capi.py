@@ -1,4 +1,4 @@
-"""DLPack tensors made and read by hand, with ctypes: the peer that does anything."""
+"""Makes and reads DLPack tensors by hand, with ctypes: a peer without restrictions."""
 
 import contextlib
 import ctypes as ct
@@ -46,7 +46,7 @@ def name(capsule):
 
 
 def tensor(capsule):
-    """The struct inside a capsule, not taken. It keeps the capsule, which owns what it reads."""
+    """Returns the struct of a capsule without taking it. The struct keeps the capsule, which owns its memory."""
     n = name(capsule)
     struct = (Versioned if n == VERSIONED else Legacy).from_address(py.PyCapsule_GetPointer(capsule, n))
     struct.capsule = capsule
@@ -54,8 +54,8 @@ def tensor(capsule):
 
 
 class Producer:
-    """An object with __dlpack__ that exports exactly what it is told to. As C producers do, it lives until its
-    deleter was called, whoever else has forgotten it."""
+    """An object with __dlpack__ that exports exactly the given fields. As a C producer does, it lives until its
+    deleter is called, even if no Python reference is left."""
 
     alive = []
 
@@ -115,7 +115,7 @@ class ExchangeAPI(ct.Structure):
 
 
 SET_ERROR = ct.CFUNCTYPE(None, ct.c_void_p, ct.c_char_p, ct.c_char_p)
-# PyDLL-style prototypes: called with the GIL held, and exceptions pass.
+# PyDLL-style prototypes: they are called with the GIL held, and exceptions pass through.
 ALLOCATE = ct.PYFUNCTYPE(ct.c_int, ct.POINTER(DLTensor), ct.POINTER(ct.c_void_p), ct.c_void_p, SET_ERROR)
 FROM_PY = ct.PYFUNCTYPE(ct.c_int, ct.py_object, ct.POINTER(ct.c_void_p))
 TO_PY = ct.PYFUNCTYPE(ct.c_int, ct.c_void_p, ct.POINTER(ct.py_object))
@@ -124,7 +124,7 @@ STREAM = ct.PYFUNCTYPE(ct.c_int, ct.c_int32, ct.c_int32, ct.POINTER(ct.c_void_p)
 
 
 def exchange(cls):
-    """The exchange API that a type publishes."""
+    """Returns the exchange API that a type publishes."""
     p = py.PyCapsule_GetPointer(cls.__dlpack_c_exchange_api__, b"dlpack_exchange_api")
     return ExchangeAPI.from_address(p)
 
@@ -143,8 +143,8 @@ class TorchFlags:
 
 @contextlib.contextmanager
 def as_torch(cls):
-    """Makes cls torch.Tensor, the class whose exchange API is used. The module caches facts about classes: enter this
-    before it imports the first object of cls."""
+    """Replaces torch.Tensor by cls, the class whose exchange API is used. The module caches facts about classes:
+    enter this before it imports the first object of cls."""
     before = sys.modules.get("torch")
     sys.modules["torch"] = types.SimpleNamespace(Tensor=cls)
     try:
@@ -157,7 +157,7 @@ def as_torch(cls):
 
 
 def table(api):
-    """The capsule of an exchange API, as a type publishes it."""
+    """Returns the capsule of an exchange API, as a type publishes it."""
     return py.PyCapsule_New(ct.addressof(api), NAMES[4], None)
 
 

@@ -1,4 +1,4 @@
-"""Fixtures: peers and devices that are there, and memory that must be given back."""
+"""Fixtures: peers, devices, and a check that each test gives back its memory."""
 
 import gc
 import importlib
@@ -18,7 +18,7 @@ HOST = os.environ.get("USMBRIDGE_TEST_HOST") or (os.readlink("/proc/self/exe") i
 
 
 def pytest_collection_modifyitems(items):
-    """With an old NumPy, what it cannot do is skipped, with the reason."""
+    """Skips the tests that an old NumPy cannot pass, with the reason."""
     try:
         version = tuple(int(n) for n in importlib.metadata.version("numpy").split(".")[:2])
     except importlib.metadata.PackageNotFoundError:
@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(items):
 
 
 def peer(name):
-    """The module, or a skip; a failure where the peers were installed on purpose."""
+    """Imports a module. Skips the test if it is missing, or fails if USMBRIDGE_REQUIRE_PEERS is set."""
     if os.environ.get("USMBRIDGE_REQUIRE_PEERS"):
         return importlib.import_module(name)
     return pytest.importorskip(name)
@@ -82,9 +82,9 @@ def pyarrow():
 
 
 def live(seconds=1):
-    """What is referenced now, after everything that can go has gone. An owner behind an Array is
-    found by the collector only once the Array has gone, so it takes several rounds; what other threads
-    give up comes when they get to it."""
+    """Returns the number of referenced buffers once garbage is collected and background work is done. The
+    collector finds an owner behind an Array only after the Array, so it takes several rounds; other threads
+    drop their references later."""
     end, i = time.monotonic() + seconds, 0
     while (n := ub.stats()["live_buffers.all.current"]) > live.base and time.monotonic() < end:
         if i < 5 or i % 100 == 0:
@@ -100,9 +100,9 @@ live.base = 0
 
 @pytest.fixture(autouse=True)
 def balanced():
-    """Every test gives back all memory it took or imported. What is there before it (dpnp's,
-    Numba's and Dask's modules above all) is none of its garbage: set aside, so that each of the
-    hundreds of collections of the suite walks what the test made and not a million objects."""
+    """Checks that each test gives back all memory that it took or imported. Older objects, mainly the modules of
+    dpnp, Numba and Dask, are frozen first: the hundreds of collections of the suite then visit the objects of the
+    test and not a million others."""
     gc.freeze()
     live.base = ub.stats()["live_buffers.all.current"]
     yield

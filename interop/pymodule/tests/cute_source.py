@@ -1,4 +1,4 @@
-"""Sources for tests of usmbridge.cute: tensors of any layout that are checked to be given up."""
+"""Sources for tests of usmbridge.cute: tensors of any layout, and a check that each one is released."""
 
 import gc
 
@@ -7,12 +7,12 @@ import pytest
 import capi
 from usmbridge.cute import from_dlpack
 
-ADDRESS = 1 << 40  # nothing here reads memory, so that any address does
+ADDRESS = 1 << 40  # no test reads the memory, so any address serves
 HUGE = (10**9, 10**9), (10**9, 1)
 
 
 class Source(capi.Producer):
-    """A producer that outlives its tensors and remembers its capsules."""
+    """A producer that outlives its tensors and keeps its capsules."""
 
     made = []
 
@@ -31,7 +31,7 @@ class Source(capi.Producer):
 
 @pytest.fixture(autouse=True)
 def sources():
-    """Every tensor that was taken is given up, once; what was refused is left alone."""
+    """Checks that every tensor that was taken is released once, and that refused ones are left alone."""
     Source.made.clear()
     yield
     gc.collect()
@@ -49,7 +49,7 @@ def c_order(shape):
 
 
 def tensor(shape, strides=None, width=None, **options):
-    """A tensor of the layout given, of bytes where floats would not fit any memory."""
+    """Returns a tensor of the given layout; of bytes if floats would exceed the address space."""
     dtype = (0, 8, 1) if shape == HUGE[0] else (2, 32, 1)
     p = Source(ADDRESS, shape, c_order(shape) if strides is None else strides, dtype)
     return from_dlpack(p, None, width, **options)

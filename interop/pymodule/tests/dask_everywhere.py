@@ -1,5 +1,4 @@
-"""What holds on any cluster, whatever its network and its backend; test_dask_everywhere.py
-says on which it is tried."""
+"""Checks that hold on any cluster, with any network and backend. test_dask_everywhere.py names the clusters."""
 
 import os
 import signal
@@ -30,7 +29,7 @@ def total(*parts):
 
 
 def arrays_arrive(client, kinds, receive):
-    """From worker to worker, to the client and back, with every type and layout."""
+    """Arrays of every type and layout go from worker to worker, to the client and back."""
     one, two = workers(client)
     for kind in kinds:
         want = facts(samples(kind, DTYPES))
@@ -44,7 +43,7 @@ def arrays_arrive(client, kinds, receive):
 
 
 def allocations(client, kind):
-    """How many times 8 MiB a worker asks its pools for to have an Array of that size."""
+    """Counts the allocations of 8 MiB that a worker makes for an Array of that size."""
     one, two = workers(client)
     made = client.submit(one_array, kind, workers=[one], pure=False)
     made.result()
@@ -74,12 +73,12 @@ def on_the_host_backend():
     with keep:
         assert set(map(tuple, client.run(lambda: [d.filter_string for d in ub.devices()]).values())) == {("host",)}
         for receive in (None, "shared"):
-            told = dask.setup(client, limit="1 GiB", receive=receive)
-            assert [v["receive"] for v in told.values()] == [receive and "plain"] * 2
+            settings = dask.setup(client, limit="1 GiB", receive=receive)
+            assert [v["receive"] for v in settings.values()] == [receive and "plain"] * 2
             arrays_arrive(client, [None], receive)
-            # Into the pool once with the hook; without it the memory is distributed's.
+            # One allocation from the pool with the hook; without it distributed allocates the memory.
             assert allocations(client, None) == (1 if receive else 0), receive
-        # Arrays that lay in USM where they came from are plain memory here.
+        # Arrays that were USM at the sender are plain memory here.
         header, frames = client.run(sent_from_usm, workers=workers(client)[:1]).popitem()[1]
         assert client.submit(received_here, header, frames, pure=False).result() == (None, "host", [3] * 5)
         survives_a_killed_worker(client, None)

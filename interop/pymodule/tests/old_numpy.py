@@ -1,12 +1,11 @@
-"""What the suite asks of NumPy that releases before 2.1 have not: skipped with them, by name.
+"""Tests that NumPy before 2.1 cannot pass, by name; they are skipped with such a release.
 
-Their from_dlpack gives read-only arrays, which they cannot give on by DLPack, and takes no keywords; before 2.0 there
-is no ndarray.mT, arrays have 32 dimensions at most, and values out of range are cut off where they are errors now.
-"""
+Its from_dlpack takes no keywords and returns read-only arrays, which it cannot export by DLPack. Before 2.0 there is
+no ndarray.mT, arrays have at most 32 dimensions, and values out of range wrap instead of raising an error."""
 
-READ_ONLY = "NumPy before 2.1 takes tensors read-only and cannot give read-only arrays by DLPack"
+READ_ONLY = "NumPy before 2.1 imports tensors read-only and cannot export read-only arrays by DLPack"
 KEYWORDS = "numpy.from_dlpack takes no keywords before NumPy 2.1"
-LATER = "the test compares with what NumPy does since 2.0"
+LATER = "the test compares with the behaviour of NumPy since 2.0"
 
 LACKING = {
     READ_ONLY: """
@@ -17,10 +16,10 @@ LACKING = {
         test_release::test_del_releases_the_source_at_once test_release::test_stats_are_exact
         test_release::test_a_chain_of_owners test_release::test_an_exception_passes test_release::test_threads
         test_release::test_in_a_child_and_at_the_end
-        test_released_meanwhile::test_what_compiled_functions_return_keeps_the_memory test_retype::test_as_readonly
-        test_sequences::test_a_leaf_is_looked_at_once test_buffers::test_buffers_out
+        test_released_meanwhile::test_results_of_compiled_functions_keep_the_memory test_retype::test_as_readonly
+        test_sequences::test_a_leaf_is_read_once test_buffers::test_buffers_out
         test_dlpack_import::test_legacy_tensors_are_read_only test_peers::test_numpy_both_ways
-        test_rows::test_numpy_takes_what_it_can
+        test_rows::test_numpy_imports
         """,
     KEYWORDS: """
         test_dlpack_export::test_usm_as_cpu test_dlpack_export::test_device_memory_as_cpu
@@ -35,7 +34,7 @@ LACKING = {
 
 
 def reason(version, module, function):
-    """Why a test is skipped with that NumPy, or None."""
+    """Returns why a test is skipped with that NumPy, or None."""
     if version >= (2, 1):
         return None
     for why, names in LACKING.items():

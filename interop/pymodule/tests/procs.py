@@ -1,5 +1,5 @@
-"""What the other processes of test_processes.py and test_share.py run: a module that they can import,
-whichever way they are started."""
+"""Functions that the processes of test_processes.py and test_share.py run. The module can be imported whichever
+way a process is started."""
 
 import os
 import signal
@@ -14,15 +14,15 @@ def describe(a):
 
 
 def echo(inbox, outbox):
-    """Says what comes and sends it back, until None comes."""
+    """Describes each array that arrives and sends it back, until None arrives."""
     for x in iter(inbox.get, None):
         outbox.put((os.getpid(), describe(x), x.tolist()))
         outbox.put(x)
-        del x  # before it waits for the next
+        del x  # before it blocks for the next one
 
 
 def increment(a, outbox=None):
-    """Adds one to an array in place, by its own kernel where the host may not write."""
+    """Adds one to an array in place, by dpnp if the host cannot write it."""
     add_one(a)
     if outbox is not None:
         outbox.put((os.getpid(), describe(a)))
@@ -47,7 +47,7 @@ def add_one(a):
 
 
 def same_and_more(a):
-    """For Pool: changes what it gets, and gives it back."""
+    """For Pool: changes its argument and returns it."""
     add_one(a)
     return a
 
@@ -69,7 +69,7 @@ def put_and_end(outbox, n):
 
 
 def write(a, outbox):
-    """Tries to write memory that is for reading."""
+    """Tries to write read-only memory and reports the errors."""
     import numpy as np
 
     said = []
@@ -83,14 +83,14 @@ def write(a, outbox):
 
 
 def write_by_address(a, outbox):
-    """What no rule of Python's keeps from it: the offender alone is hit."""
+    """Writes read-only memory by its address. Only the writing process is killed."""
     import ctypes
 
     outbox.put(a.tolist())
     outbox.close()
-    outbox.join_thread()  # a queue sends by a thread of its own, which ends with the process
+    outbox.join_thread()  # the queue sends by a thread, which ends with the process
     ctypes.memset(a._pointer, 1, 1)
-    time.sleep(600)  # killed if it was not hit
+    time.sleep(600)  # not reached unless the write was allowed
 
 
 def hold(a, outbox):
@@ -117,14 +117,14 @@ def die(a):
 
 
 class Deadly:
-    """Whoever unpickles it is killed."""
+    """Kills the process that unpickles it."""
 
     def __reduce__(self):
         return os.kill, (_Own(), signal.SIGKILL)
 
 
 class _Own:
-    """The process that unpickles it."""
+    """The id of the process that unpickles it."""
 
     def __reduce__(self):
         return os.getpid, ()
@@ -161,7 +161,7 @@ def fork_child(a, outbox):
 
 
 if __name__ == "__main__":
-    # The other side of test_share.py: what it reads are lines of Python.
+    # The other process of test_share.py. It reads lines of Python.
     names = {"ub": ub, "os": os, "sys": sys, "add_one": add_one, "describe": describe}
     for line in sys.stdin:
         try:

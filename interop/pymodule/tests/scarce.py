@@ -1,12 +1,11 @@
-"""What happens when memory runs out: run by test_scarce.py, in a process of its own.
+"""Checks every scenario without memory; test_scarce.py runs it in a process of its own.
 
     usmpython scarce.py python|c STEP
 
-Each of the scenarios is done again and again, and each time another allocation fails: of Python's
-by _testcapi, of the C parts' malloc by the library that test_scarce.py builds and preloads. It
-must raise MemoryError, or do without; all that it had taken must be back, and the next time it
-must work. STEP: every so many allocations, 1 for all of them.
-"""
+It repeats each scenario and makes another allocation fail each time: Python's allocations by _testcapi, those of the
+C parts by the library that test_scarce.py builds and preloads. The scenario must raise MemoryError or succeed
+without the allocation. It must give back everything it took, and succeed the next time. STEP is the distance
+between failing allocations; 1 means all of them."""
 
 import copy
 import ctypes
@@ -28,7 +27,7 @@ HOST = dict(device="host")
 SOON = 30.0
 kept = ub.full((4, 6), 3, "int32", **HOST)
 lent = ub.full((4, 6), 3, "int32", interprocess=True, **HOST)
-many = ub.zeros((1,) * 20, "float32", **HOST)  # more dimensions than small blocks have room for
+many = ub.zeros((1,) * 20, "float32", **HOST)  # more dimensions than an Array of the free list has
 wanted = [[3] * 6] * 4
 
 
@@ -95,7 +94,7 @@ def pickles():
 
 
 def withdrawn():
-    """A pickle that fails takes its handles back."""
+    """A pickle that fails revokes its handles."""
     try:
         ForkingPickler.dumps([lent, lent[1:], memoryview(b"")])
     except TypeError:
@@ -103,7 +102,7 @@ def withdrawn():
 
 
 def handles():
-    """A pickle that is lost when it is whole is its owner's: its handle ends by itself."""
+    """The handle of a complete pickle that is lost expires by itself."""
     a = ForkingPickler.loads(bytes(ForkingPickler.dumps(lent)))
     assert a._pointer == lent._pointer
 
@@ -167,7 +166,7 @@ def taken(f):
 
 
 def at_rest(f):
-    """What is taken once leases that are over have been told of."""
+    """Returns the counters once ended leases have been reported."""
     gc.collect()
     end = time.monotonic() + SOON
     while True:
@@ -188,7 +187,7 @@ def settled(f, before):
 
 
 class Python:
-    """Allocations of Python's own."""
+    """Allocations by Python's allocator."""
 
     def __init__(self):
         import _testcapi
@@ -196,8 +195,8 @@ class Python:
         self.api = _testcapi
 
     def positions(self, f):
-        """How many there are: with all of them failing from there on, it works. (Where nothing can
-        be had any more, a handle that was made is not called back either, and ends by itself.)"""
+        """Counts the allocations: the first position from which on the scenario succeeds although all
+        allocations fail. (If no memory is left, a handle is not revoked either, and expires by itself.)"""
         n = 1
         while True:
             self.api.set_nomemory(n, 0)
@@ -240,7 +239,7 @@ class C:
 
 def sweep(f, way, step):
     for _ in range(3):
-        f()  # what is made once, is made
+        f()  # makes what is made only once
     gc.collect()
     raised, failures = 0, []
     last = way.positions(f)
@@ -253,7 +252,7 @@ def sweep(f, way, step):
         except MemoryError:
             raised += 1
         except SystemError as e:
-            # Python's own, where it cannot make the exception that it is about to raise.
+            # Python's MemoryError, if it cannot allocate the exception that it is raising.
             if not str(e).startswith("error return without exception set"):
                 what = f"SystemError: {e}"
         except BaseException as e:

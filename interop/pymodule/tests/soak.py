@@ -1,13 +1,11 @@
-"""Exchanges without end: run by test_soak.py, in a process of its own, and by hand.
+"""Runs many exchanges and checks that no memory is lost; test_soak.py runs it in a process of its own.
 
     usmpython soak.py COUNT [MISTAKE]
 
-COUNT exchanges of mixed kinds go out (ours shown to others) and as many come in: DLPack, legacy,
-versioned and by the C exchange API, the dictionary of SYCL's memory, the buffer protocol, NumPy,
-handles of other processes. Resident memory must be flat within 1 % after the warm-up, and every
-counter where it was before. The last line is JSON; the status is 1 where something was lost. MISTAKE is
-one to make, for those who want to know that it is found: "leak" loses memory, "lose" loses arrays.
-"""
+It makes COUNT exports of mixed kinds and as many imports: DLPack (legacy, versioned, by the C exchange API), the
+SUAI dictionary, the buffer protocol, NumPy, and handles of other processes. After the warm-up, resident memory must
+be constant within 1 %, and every counter must return to its first value. The last line is JSON; the exit status is 1
+if something was lost. MISTAKE makes the test fail on purpose: "leak" loses memory, "lose" loses arrays."""
 
 import array
 import ctypes as ct
@@ -40,7 +38,7 @@ SETTLED = float(os.environ.get("USMBRIDGE_SOAK_SETTLED", 30))  # seconds
 
 
 class Keywordless:
-    """A producer of before max_version."""
+    """A producer from before max_version."""
 
     def __init__(self, x):
         self.x = x
@@ -58,7 +56,7 @@ class Shown:
         self.__sycl_usm_array_interface__ = a.__sycl_usm_array_interface__
 
 
-# Each of these does so many exchanges of one kind as it is told.
+# Each function makes the given number of exchanges of one kind.
 
 
 def legacy_out(n):
@@ -188,7 +186,7 @@ def lose(n):
         lost.append(ub.from_dlpack(host.__dlpack__()))
 
 
-# How many of each round's thousand: what takes long is rarer.
+# Exchanges of each kind in a round of a thousand. Slow kinds are rarer.
 OUT = [(legacy_out, 200), (versioned_out, 200), (buffer_out, 250), (table_out, 40), (handles, 1)]
 IN = [(legacy_in, 150), (versioned_in, 200), (capsule_in, 150), (buffer_in, 200), (table_in, 40), (handles, 1)]
 if np:
@@ -207,7 +205,7 @@ if usm and dm:
 
 
 def turn(kinds, exchanges):
-    """At least so many, and how many they were."""
+    """Makes at least count exchanges and returns their number."""
     done = 0
     while done < exchanges:
         for f, n in kinds:
@@ -229,7 +227,7 @@ def taken():
 
 
 def at_rest(before=None):
-    """The counters once what is told of in the background has been told."""
+    """Returns the counters once background work has updated them."""
     gc.collect()
     end = time.monotonic() + SETTLED
     while (before is not None and taken() != before) or any(taken()[3:]):
@@ -241,9 +239,9 @@ def at_rest(before=None):
 
 
 def soak(name, kinds, count):
-    """What a quarter of the count adds for good, the next adds again; what grew once, such as Go's heap,
-    does not, and what comes and goes is above the least of a quarter. So from the first to the last of
-    four quarters in a row the least must be flat; of the count's own, or of those after them."""
+    """Makes four quarters of the exchanges and compares the least resident memory of each. A leak grows in every
+    quarter; one-time growth, such as Go's heap, does not, and temporary memory is above the least of a quarter. The
+    least must therefore be constant over the first four quarters, or over four later ones."""
     turn(kinds, max(count // 20, 2000))
     before, warm = at_rest(), resident()
     start, done, least, most = time.monotonic(), 0, [], 0
@@ -272,9 +270,9 @@ def main():
     count = int(sys.argv[1])
     for mistake in sys.argv[2:]:
         IN.append(({"leak": leak, "lose": lose}[mistake], 100))
-    told = [soak("out", OUT, count), soak("in", IN, count)]
-    print(json.dumps(told))
-    return 1 if any(t["wrong"] for t in told) else 0
+    reports = [soak("out", OUT, count), soak("in", IN, count)]
+    print(json.dumps(reports))
+    return 1 if any(t["wrong"] for t in reports) else 0
 
 
 if __name__ == "__main__":

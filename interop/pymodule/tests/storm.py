@@ -1,10 +1,9 @@
-"""KeyboardInterrupt every 0.1 ms, in the midst of each of scarce.py's scenarios: run by
-test_scarce.py, in a process of its own.
+"""Raises KeyboardInterrupt every 0.1 ms during each scenario of scarce.py; test_scarce.py runs it in a process of
+its own.
 
     usmpython storm.py INTERRUPTS
 
-So many of them hit each scenario. None may crash it, turn into another error, or leave anything.
-"""
+INTERRUPTS of them hit each scenario. None may crash it, become another error, or leave memory behind."""
 
 import gc
 import json
@@ -14,7 +13,7 @@ import sys
 import scarce
 
 
-MOST = 3  # in one go: the second and third come while the first is dealt with
+MOST = 3  # interrupts at once: the second and third hit the handling of the first
 left = 0
 
 
@@ -26,7 +25,7 @@ def interrupt(*unused):
 
 
 def tried(f, at_once, depth):
-    """What became of it; each depth takes one interrupt."""
+    """Runs a scenario and returns its result. Each level of depth handles one interrupt."""
     global left
     try:
         if depth > 0:
@@ -46,14 +45,14 @@ def storm(f, most):
     for _ in range(3):
         f()
     before = scarce.at_rest(f)
-    told = {"done": 0, "hit": 0}
-    at_once = 1 if f is scarce.withdrawn else MOST  # a second can keep from taking handles back
+    counts = {"done": 0, "hit": 0}
+    at_once = 1 if f is scarce.withdrawn else MOST  # a second interrupt can prevent the revoking of handles
     wrong = []
-    while told["hit"] < most and told["done"] < 100 * most and not wrong:
+    while counts["hit"] < most and counts["done"] < 100 * most and not wrong:
         what = tried(f, at_once, MOST + 1)
         left = 0
-        if what in told:
-            told[what] += 1
+        if what in counts:
+            counts[what] += 1
         else:
             wrong.append(what)
     gc.collect()
@@ -61,7 +60,7 @@ def storm(f, most):
     if stays:
         wrong.append(stays)
     f()
-    return dict(name=f.__name__, failures=wrong, **told)
+    return dict(name=f.__name__, failures=wrong, **counts)
 
 
 def main():
@@ -71,7 +70,7 @@ def main():
         if len(sys.argv) < 3 or f.__name__ in sys.argv[2:]:
             print("begin", f.__name__, file=sys.stderr, flush=True)
             print(json.dumps(storm(f, int(sys.argv[1]))), flush=True)
-    signal.setitimer(signal.ITIMER_REAL, 0)  # Python's end takes the handler away
+    signal.setitimer(signal.ITIMER_REAL, 0)  # Python removes the signal handler at its end
 
 
 if __name__ == "__main__":

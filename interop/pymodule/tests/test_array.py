@@ -1,4 +1,4 @@
-"""Array itself: creation, attributes, views, conversion, printing; devices and counters."""
+"""Array: creation, attributes, views, conversion and printing; devices and counters."""
 
 import itertools
 
@@ -338,12 +338,12 @@ def test_stats():
     live()
     before = ub.stats()
     assert all(isinstance(k, str) and isinstance(v, int) for k, v in before.items())
-    # What earlier tests let go may still be on its way back: the numbers are large enough.
+    # Earlier tests may still be giving memory back, so compare with large numbers.
     own = [ub.empty(1000, "uint8", device="host") for _ in range(1000)]
     now = ub.stats()
     for name, each in (("allocated_bytes", 1000), ("requested_bytes", 1000), ("allocation", 1), ("live_buffers", 1), ("live_bytes", 1000)):
         assert now[name + ".all.current"] - before.get(name + ".all.current", 0) > 500 * each, name
-    # Memory of others is referenced, but is not the pools'.
+    # Imported memory is counted as referenced, but not as memory of the pools.
     many = [ub.asarray(bytearray(100)) for _ in range(1000)]
     after = ub.stats()
     assert after["live_buffers.all.current"] > now["live_buffers.all.current"] + 500
@@ -351,7 +351,7 @@ def test_stats():
     del own, many
 
 
-def test_docs():
+def test_texts_have_signatures():
     assert ub.__version__ and ub.__doc__
     for f in (ub.devices, ub.empty, ub.zeros, ub.asarray, ub.from_dlpack, ub.from_usm_array_interface, ub.stats, ub.Array.__dlpack__,
               ub.Array.reshape, ub.Array.copy):

@@ -1,5 +1,5 @@
-"""The Arrow C data interface out, with pyarrow as the consumer and, for what it does
-not do (moved children, devices it lacks), ctypes on the structs."""
+"""Export by the Arrow C data interface. pyarrow is the consumer; ctypes covers what it does not do (moved
+children, other devices)."""
 
 import ctypes
 import gc
@@ -25,7 +25,7 @@ def live():
 
 
 def test_structs_are_those_of_the_header(tmp_path):
-    """The structs by which these tests read what the module wrote, against arrow/c/abi.h."""
+    """The ctypes structs of these tests agree with arrow/c/abi.h."""
     lines = []
     for kind, name in ((Schema, "ArrowSchema"), (Memory, "ArrowArray"), (DeviceMemory, "ArrowDeviceArray")):
         lines.append((f"sizeof(struct {name})", ctypes.sizeof(kind)))
@@ -72,7 +72,7 @@ def test_views_and_offsets():
     assert pa.array(a.as_readonly()[0]).to_pylist() == [0, 1, 2, 3]
 
 
-def test_another_order_is_copied():
+def test_other_than_c_order_is_copied():
     before = live()
     x = np.arange(24, dtype="i4").reshape(2, 3, 4)
     a = ub.asarray(x, device="host", copy=True)
@@ -91,7 +91,7 @@ def test_booleans_are_bytes():
     assert v.storage.buffers()[1].address == a._pointer
 
 
-def test_what_arrow_cannot_say():
+def test_unsupported_arrays_are_buffer_errors():
     zeros = ub.zeros
     for a, why in (
         (zeros((), device="host"), "0-d"), (zeros((3, 1), dtype="bool", device="host"), "no bool"),
@@ -122,7 +122,7 @@ def test_arguments():
         a.__arrow_c_array__(future=None)
 
 
-def test_memory_lives_as_long_as_any():
+def test_each_export_keeps_the_memory():
     before = live()
     for shape in ((1000,), (10, 100)):
         a = ub.full(shape, 7, dtype="float32", device="host")
@@ -135,7 +135,7 @@ def test_memory_lives_as_long_as_any():
         assert live() == before
 
 
-def test_capsules_that_nobody_takes():
+def test_unconsumed_capsules_release_the_memory():
     before = live()
     a = ub.zeros((10, 100), device="host")
     count = sys.getrefcount(a)
@@ -185,7 +185,7 @@ def test_device_interface_on_the_host():
 
 
 @pytest.mark.parametrize("kind", ["shared", "host"])
-def test_usm_that_the_host_reads(device, kind):
+def test_host_readable_usm_is_cpu_memory(device, kind):
     a = ub.asarray(np.arange(6, dtype="f4").reshape(2, 3), usm_type=kind)
     t = pa.array(a)
     assert t.storage.values.buffers()[1].address == a._pointer

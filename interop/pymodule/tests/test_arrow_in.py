@@ -1,5 +1,5 @@
-"""The Arrow C data interface in: pyarrow as the producer, and for what it does not make
-(structs that lie, memory of devices) ctypes."""
+"""Import by the Arrow C data interface. pyarrow is the producer; ctypes covers what it does not make (inconsistent
+structs, memory of devices)."""
 
 import ctypes
 import gc
@@ -19,7 +19,7 @@ TYPES = "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float
 
 
 class Only:
-    """An object with Arrow's interface and nothing else."""
+    """An object with Arrow's interface and no other."""
 
     def __init__(self, x, device=False):
         name = "__arrow_c_device_array__" if device else "__arrow_c_array__"
@@ -80,7 +80,7 @@ def test_tensors(shape):
     x = np.arange(int(np.prod(shape)), dtype="f4").reshape(shape)
     t = pa.FixedShapeTensorArray.from_numpy_ndarray(x) if x.size else pa.ExtensionArray.from_storage(
         pa.fixed_shape_tensor(pa.float32(), shape[1:]), pa.array([], pa.list_(pa.float32(), 3)))
-    for o in (t, Only(t), OnlyDevice(t)):  # pyarrow's own has a __dlpack__, which refuses
+    for o in (t, Only(t), OnlyDevice(t)):  # pyarrow's tensor array has a __dlpack__ that refuses
         a = ub.asarray(o)
         assert (a.shape, str(a.dtype), a.readonly) == (shape, "float32", True)
         np.testing.assert_array_equal(a.asnumpy(), x)
@@ -105,7 +105,7 @@ def test_lists_of_one_size():
     assert (a.shape, a.tolist(), a.readonly) == ((2, 2), [[3, 4], [5, 6]], True)
 
 
-def test_there_and_back():
+def test_round_trip():
     for shape in ((6,), (2, 3), (2, 3, 4)):
         a = ub.asarray(np.arange(int(np.prod(shape)), dtype="f8").reshape(shape), device="host", copy=True)
         b = ub.asarray(Only(a))
@@ -133,7 +133,7 @@ def test_usm(device):
     assert a.usm_type == "device" and a.asnumpy().tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
-def test_booleans_are_copied_where_that_is_allowed():
+def test_booleans_are_copied_if_allowed():
     x = [bool(i % 3) for i in range(50)]
     v = pa.array(x)
     for o, want in ((v, x), (v[3:41], x[3:41]), (Only(v[9:]), x[9:]), (v[:0], [])):
@@ -160,7 +160,7 @@ def test_nulls():
     for o in (v, Only(v), v[1:], Only(v[1:])):
         with pytest.raises(BufferError, match="1 of [34] elements are null"):
             ub.asarray(o)
-    for o in (v[2:], Only(v[2:])):  # none in the slice: the bitmap says so
+    for o in (v[2:], Only(v[2:])):  # no null in the slice: the bitmap shows that
         assert ub.asarray(o).tolist() == [3, 4]
     lists = pa.array([[1, 2], None, [3, None]], pa.list_(pa.int32(), 2))
     with pytest.raises(BufferError, match="rows are null"):
@@ -183,18 +183,18 @@ def test_nulls():
     (lambda: pa.array([{"a": 1}]), r'format "\+s"'),
     (lambda: pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0" * 16], pa.binary(16))), "arrow.uuid"),
 ])
-def test_what_no_array_can_be(make, why):
+def test_unsupported_types_are_type_errors(make, why):
     for o in (make(), Only(make())):
         with pytest.raises(TypeError, match=why):
             ub.asarray(o)
 
 
-# ---- what nobody should make -------------------------------------------------------------
+# ---- invalid structs ---------------------------------------------------------------------
 
 
 class Producer:
-    """int32 [0, …, 11], as values, as lists of three or as tensors; what is set in say is
-    said instead. It counts how often each struct is released."""
+    """Produces int32 [0, …, 11] as values, lists of three or tensors. Entries of say replace fields of the structs. It
+    counts how often each struct is released."""
 
     def __init__(self, kind="values", **say):
         self.released = {}
@@ -271,7 +271,7 @@ def test_each_struct_is_released_once(kind, device):
     view = a[1:]
     del a
     assert p.released == {top + " schema": 1}
-    with pytest.raises(BufferError, match="released"):  # they were moved out
+    with pytest.raises(BufferError, match="released"):  # the structs were moved out of the capsules
         ub.asarray(p)
     assert view._pointer > ctypes.addressof(p.numbers)
     del view
@@ -376,14 +376,14 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("error, kind, say", [r[1:] for r in REFUSED], ids=[r[0] for r in REFUSED])
-def test_structs_that_lie(error, kind, say):
+def test_inconsistent_structs_are_refused(error, kind, say):
     p = Producer(kind, **say)
     with pytest.raises(error) as e:
         ub.asarray(p)
     assert len(str(e.value)) > 20 and type(e.value) is error
     top = "leaf" if kind == "values" else "top"
     if error is TypeError and "names" in say:
-        assert p.released == {}  # still the capsules'
+        assert p.released == {}  # the capsules still own the structs
     else:
         for what, thing in (("schema", p.schema), ("array", p.memory.array)):
             gone = say.get(what + "_nothing") == "release"
@@ -391,8 +391,8 @@ def test_structs_that_lie(error, kind, say):
             assert not thing.release
 
 
-def test_nothing_at_no_address():
-    """For the undefined behaviour sanitizer too: C copies nothing from nowhere."""
+def test_no_elements_at_a_null_address():
+    """For the undefined behaviour sanitizer too: C copies no bytes from a null address."""
     p = Producer("values", array_length=0, array_buffers=(None, None))
     assert ub.asarray(p, copy=True).tolist() == []
 
@@ -409,7 +409,7 @@ def test_bitmaps():
 
 
 def test_unaligned_values():
-    """Arrow recommends an alignment and demands none: a message of Flight lies anywhere."""
+    """Arrow recommends alignment without requiring it: messages of Flight can be at any address."""
     p = Producer(array_length=4)
     raw = (ctypes.c_char * 64)()
     at = ctypes.addressof(raw) + 1
@@ -423,7 +423,7 @@ def test_unaligned_values():
 
 
 @pytest.mark.parametrize("answer", [None, (), (1, 2), (1,), [1, 2], "ab"])
-def test_answers_that_are_no_pair_of_capsules(answer):
+def test_results_other_than_two_capsules(answer):
     class Liar:
         def __arrow_c_array__(self, requested_schema=None):
             return answer
@@ -449,12 +449,12 @@ def test_a_record_batch_is_an_array_as_numpy_has_it(np):
 
 
 class Picture:
-    """Like Pillow's images: the array interface has the picture, and Arrow rows of padded pixels."""
+    """As Pillow's images: the array interface has the picture, and Arrow rows of padded pixels."""
 
     def __init__(self, np, protocol):
         self.pixels = np.arange(2 * 5 * 3, dtype="uint8").reshape(2, 5, 3)
         self.padded = pa.FixedSizeListArray.from_arrays(pa.array(range(2 * 5 * 4), pa.uint8()), 4)
-        method = lambda dtype=None, copy=None: self.pixels  # NumPy's own takes no copy before 2.0
+        method = lambda dtype=None, copy=None: self.pixels  # before NumPy 2.0 ndarray.__array__ takes no copy
         offer = method if protocol == "__array__" else getattr(self.pixels, protocol)
         setattr(type(self), protocol, property(lambda self: offer))
 
@@ -463,7 +463,7 @@ class Picture:
 
 
 @pytest.mark.parametrize("protocol", ["__array_interface__", "__array_struct__", "__array__"])
-def test_array_protocols_go_before_arrow(np, protocol):
+def test_array_protocols_precede_arrow(np, protocol):
     picture = type("One", (Picture,), {})(np, protocol)
     for a in (ub.asarray(picture), ub.asarray([picture])[0], ub.asarray(picture, device="host")):
         assert a.shape == (2, 5, 3) and a.tolist() == picture.pixels.tolist()
@@ -480,7 +480,7 @@ def test_pillow(np):
 
 
 def test_order_of_protocols(np):
-    """A buffer goes before NumPy's protocols, and those go before Arrow."""
+    """The buffer protocol is tried before NumPy's protocols, and those before Arrow."""
     class WithBuffer(bytearray):
         def __arrow_c_array__(self):
             raise AssertionError("asked")
@@ -498,7 +498,7 @@ def test_order_of_protocols(np):
 
 
 class Copies:
-    """A producer whose __array__ can only copy. NumPy requires ValueError for copy=False then."""
+    """A producer whose __array__ can only copy. NumPy requires ValueError for copy=False in that case."""
 
     def __init__(self, x):
         self.x = x
@@ -510,14 +510,14 @@ class Copies:
 
 
 class CopiesOld(Copies):
-    """The same as of NumPy 1, whose __array__ takes no copy."""
+    """The same with the signature of NumPy 1, whose __array__ takes no copy."""
 
     def __array__(self, dtype=None):
         return super().__array__()
 
 
 class Both(Copies):
-    """Has Arrow's interface too."""
+    """The same with Arrow's interface."""
 
     def __arrow_c_array__(self, requested_schema=None):
         return self.x.__arrow_c_array__(requested_schema)
@@ -566,7 +566,7 @@ def test_interrupts_in_producers_pass(method):
             ub.asarray(Interrupted(pa.array([1])), copy=copy)
 
 
-def test_operators_know_arrow():
+def test_operators_refuse_arrow_arrays():
     a = ub.zeros(2, device="host")
     with pytest.raises(TypeError, match="computes nothing"):
         a == Only(pa.array([1, 2]))

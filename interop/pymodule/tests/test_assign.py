@@ -1,4 +1,4 @@
-"""Writing elements: a[index] = value and fill, against NumPy."""
+"""Writing elements, a[index] = value and fill, compared with NumPy."""
 
 import random
 
@@ -40,15 +40,15 @@ def test_values_as_numpy(np):
                     say = where, dtype, value, key, want, got
                     is_complex = np.iscomplexobj(value) and not dtype.startswith("complex") and dtype != "bool"
                     if dtype == "bool" and x[key].ndim == 0 and isinstance(value, (list, tuple, range)) or dtype == "bool" and got is TypeError:
-                        pass  # NumPy takes the truth of any object
+                        pass  # NumPy uses the truth value of any object
                     elif is_complex:
                         assert got in (TypeError, ValueError) or x[key].size == 0, say
                     elif isinstance(value, float) and value != value and dtype not in ("float32", "complex64", "bool", "float16"):
                         assert got is want is ValueError, say
                     elif want and isinstance(value, list) and np.ndim(value) > x[key].ndim and np.shape(value)[0] == 1:
-                        pass  # modes of one in front: NumPy passes them over in an array, but not in a list
+                        pass  # leading axes of extent 1: NumPy ignores them in an array, but not in a list
                     elif isinstance(value, np.uint64):
-                        pass  # wraps as an array's elements do; NumPy's scalars go through C's long
+                        pass  # wraps as an array's elements do; NumPy converts its scalars by C's long
                     elif want:
                         assert got and issubclass(got, (want, TypeError, ValueError, OverflowError)), say
                     elif isinstance(value, str):

@@ -1,4 +1,4 @@
-"""The buffer protocol and __array_interface__, out and in."""
+"""The buffer protocol and __array_interface__, exported and imported."""
 
 import array
 import gc
@@ -71,7 +71,7 @@ def test_in(np):
         a = ub.asarray(x)
         assert a.dtype == dtype and a.asnumpy().tolist() == [1, 2, 3] and not a.readonly
         with pytest.raises(BufferError):
-            x.append(4)  # exported
+            x.append(4)  # the exported buffer prevents it
         del a
         gc.collect()
         x.append(4)

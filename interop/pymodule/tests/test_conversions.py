@@ -1,4 +1,4 @@
-"""One memory through several libraries and both protocols: address, layout, flags, owners."""
+"""One memory through several libraries and both protocols: address, layout, flags and owners."""
 
 import itertools
 
@@ -43,7 +43,7 @@ def test_dpctl_ours_dpnp_ours_dpctl(device, dpctl, dpt):
 
 
 def test_any_order_of_release(device, dpt):
-    """Whichever holder goes last gives the memory back, once."""
+    """The last holder gives the memory back, once, in any order of release."""
     for order in itertools.permutations(range(5)):
         a = ub.zeros(8, usm_type="shared")
         b = dpt.from_dlpack(a)

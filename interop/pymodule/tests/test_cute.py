@@ -1,4 +1,4 @@
-"""usmbridge.cute: CuTe DSL's conversion and marks, as recorded and as documented."""
+"""usmbridge.cute: conversion and marks, compared with recorded and documented results of CuTe DSL."""
 
 import json
 import pathlib
@@ -11,7 +11,7 @@ VECTORS = pathlib.Path(__file__).resolve().parents[3] / "dlpack/cute/testdata/cu
 
 
 def run(shape, strides, width, ops, **options):
-    """The layout after the operations, or the text of the first failure."""
+    """Returns the layout after the operations, or the text of the first failure."""
     t = tensor(shape, strides, width, **options)
     for name, args in ops:
         before = str(t)

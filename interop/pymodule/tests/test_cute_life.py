@@ -1,4 +1,4 @@
-"""usmbridge.cute: who keeps memory alive, and tensors of other libraries."""
+"""usmbridge.cute: lifetime of the memory, and tensors of other libraries."""
 
 import ctypes as ct
 import gc

@@ -1,4 +1,4 @@
-"""usmbridge.cute: what a tensor tells, the options of a conversion, keys."""
+"""usmbridge.cute: attributes of a tensor, options of a conversion, keys."""
 
 import importlib
 import sys

@@ -1,4 +1,4 @@
-"""Arrays in a real Dask cluster: worker processes, the network between them, the disk."""
+"""Arrays in a Dask cluster with worker processes, network and disk."""
 
 import asyncio
 import contextlib
@@ -16,12 +16,12 @@ import usmbridge as ub
 
 cloudpickle = pytest.importorskip("cloudpickle") if not os.environ.get("USMBRIDGE_REQUIRE_PEERS") else peer("cloudpickle")
 distributed = peer("distributed")
-# Workers get the functions of this file by value: they have no pytest to import.
+# Send the functions of this file to the workers by value: they cannot import pytest.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 DTYPES = ["bool", "int8", "uint64", "float16", "float32", "complex128", "bfloat16", "float8_e5m2", "float6_e2m3fn", "int4"]
 KINDS = [None, "device", "shared", "host"]
-SOON = 300  # seconds; what is waited for comes at once, on a machine that is not busy
+SOON = 300  # seconds; on an idle machine the results come immediately
 
 
 def places():
@@ -51,14 +51,14 @@ def cluster():
 
 @pytest.fixture
 def client(cluster):
-    """Two workers that hold nothing when it begins, and nothing when it has ended."""
+    """A client of two workers that hold no Arrays before and after the test."""
     cluster.wait_for_workers(2, timeout=SOON)
     yield cluster
     gc.collect()
     until = time.monotonic() + SOON
     while any((held := cluster.run(held_by_worker)).values()) and time.monotonic() < until:
         time.sleep(0.02)
-    assert not any(held.values()), f"workers hold memory that nobody wants any more: {cluster.run(whose)}"
+    assert not any(held.values()), f"workers hold memory after all results were released: {cluster.run(holders)}"
 
 
 def held_by_worker():
@@ -70,8 +70,8 @@ def held_by_worker():
     return ub.stats()["live_buffers.all.current"]
 
 
-def whose(dask_worker):
-    """What a worker still has: the values of tasks, and what else refers to Arrays."""
+def holders(dask_worker):
+    """Returns what a worker still holds: the values of tasks, and other objects that refer to Arrays."""
     import gc
 
     arrays = [o for o in gc.get_objects() if type(o) is ub.Array]
@@ -84,7 +84,7 @@ def where(kind):
 
 
 def samples(kind, dtypes):
-    """Arrays of every type, layout and size, deterministic."""
+    """Returns Arrays of every type, layout and size, always the same."""
     import usmbridge as ub
 
     out = []
@@ -109,7 +109,7 @@ def there(arrays):
 
 
 def workers(client):
-    client.wait_for_workers(2, timeout=60)  # on a loaded machine one may be about to connect again
+    client.wait_for_workers(2, timeout=60)  # on a busy machine a worker may be reconnecting
     return sorted(client.scheduler_info(n_workers=-1)["workers"])
 
 
@@ -117,8 +117,8 @@ def workers(client):
 def test_worker_to_worker(client, receive):
     from usmbridge import dask
 
-    told = dask.setup(client, limit=0, receive=receive)
-    assert set(told) == set(workers(client)) and all(v == {"limit": None, "receive": receive} for v in told.values())
+    settings = dask.setup(client, limit=0, receive=receive)
+    assert set(settings) == set(workers(client)) and all(v == {"limit": None, "receive": receive} for v in settings.values())
     one, two = workers(client)
     for kind in places():
         made = client.submit(samples, kind, DTYPES, workers=[one], pure=False)
@@ -131,7 +131,7 @@ def test_worker_to_worker(client, receive):
 
 
 def test_received_without_a_copy(client):
-    """With the hook an Array of the kind that is received into takes one allocation, not two."""
+    """With the hook, an Array of the received kind takes one allocation instead of two."""
     from usmbridge import dask
 
     one, two = workers(client)
@@ -174,24 +174,24 @@ def test_numpy_and_bytes_through_the_hook(client, np):
     dask.setup(client)
 
 
-def test_what_a_worker_says(client):
+def test_metrics_of_a_worker(client):
     from usmbridge import dask
 
-    told = dask.setup(client, limit="64 MiB")
-    assert [v["limit"] for v in told.values()] == [64 << 20] * 2
+    settings = dask.setup(client, limit="64 MiB")
+    assert [v["limit"] for v in settings.values()] == [64 << 20] * 2
     whole = client.run(lambda dask_worker: dask_worker.memory_manager.memory_limit)
     assert {a: v["limit"] for a, v in dask.setup(client).items()} == whole
-    told = dask.setup(client, limit=0.25)
-    assert {a: v["limit"] for a, v in told.items()} == {a: int(0.25 * n) for a, n in whole.items()}
+    settings = dask.setup(client, limit=0.25)
+    assert {a: v["limit"] for a, v in settings.items()} == {a: int(0.25 * n) for a, n in whole.items()}
 
     def metrics(dask_worker):
         a = ub.empty(8 << 20, "uint8", device="host")
         said = dask_worker.metrics["usmbridge"](dask_worker)
         return said["allocated"] >= a.nbytes and said["reserved"] >= said["allocated"] and said["limit"]
 
-    assert client.run(metrics) == {a: v["limit"] for a, v in told.items()}
+    assert client.run(metrics) == {a: v["limit"] for a, v in settings.items()}
     keys = {"allocated", "reserved", "limit", "received elsewhere"}
-    for _ in range(SOON * 50):  # with the next heartbeats
+    for _ in range(SOON * 50):  # metrics arrive with the next heartbeats
         if all(keys == set(w["metrics"].get("usmbridge", ())) for w in client.scheduler_info(n_workers=-1)["workers"].values()):
             break
         time.sleep(0.02)
@@ -206,7 +206,7 @@ def test_a_task_beyond_the_limit_fails_alone(client):
     one, two = workers(client)
     with pytest.raises(MemoryError, match="limit 64 MiB"):
         client.submit(ub.empty, 100 << 20, "uint8", workers=[one], pure=False).result()
-    # What is received stays where it was received, in plain memory.
+    # The value stays in plain memory, where it was received.
     dask.setup(client, limit=0)
     made = [client.submit(ub.ones, n << 20, "uint8", usm_type="shared", workers=[one], pure=False) for n in (60, 100)]
     distributed.wait(made)
@@ -215,7 +215,7 @@ def test_a_task_beyond_the_limit_fails_alone(client):
         got = client.submit(lambda a: (a.usm_type, a.readonly, a.nbytes, a[-1].item()), a, workers=[two], pure=False).result(timeout=SOON)
         assert got[:2] == (None, False) and got[3] == 1
     assert client.submit(lambda: ub.ones(3).tolist(), workers=[two], pure=False).result() == [1, 1, 1]
-    del made, a  # the error above knows this frame
+    del made, a  # the error above refers to this frame
     dask.setup(client, limit=0)
 
 
@@ -237,7 +237,7 @@ def test_setting_up_again_and_off(client):
     assert set(client.run(state).values()) == {(True, False, False)}
 
 
-def test_another_distributed_is_left_alone(client):
+def test_an_unknown_distributed_is_not_changed(client):
     from usmbridge import dask
 
     def break_it(mend=False):
@@ -249,8 +249,8 @@ def test_another_distributed_is_left_alone(client):
     client.run(break_it)
     try:
         with pytest.warns(RuntimeWarning, match="host_array"):
-            told = dask.setup(client, receive="shared")
-        assert [v["receive"] for v in told.values()] == [None, None]
+            settings = dask.setup(client, receive="shared")
+        assert [v["receive"] for v in settings.values()] == [None, None]
         one, two = workers(client)
         made = client.submit(ub.ones, 1 << 20, usm_type="shared", workers=[one], pure=False)
         assert client.submit(lambda a: float(memoryview(a)[-1]), made, workers=[two], pure=False).result() == 1
@@ -266,14 +266,14 @@ def test_asynchronous_client():
     async def run():
         async with distributed.LocalCluster(n_workers=2, processes=False, asynchronous=True, dashboard_address=":0", memory_limit="1 GiB") as cluster:
             async with distributed.Client(cluster, asynchronous=True) as client:
-                told = await dask.setup(client)
-                # One process: the pools may have what both workers may.
+                settings = await dask.setup(client)
+                # One process: the pools have the sum of both workers' limits.
                 refused = 0
                 try:
                     await client.submit(ub.empty, 3 << 30, "uint8", device="host")
                 except MemoryError as e:
                     refused = "limit 2 GiB" in str(e)
-                return sorted(v["limit"] for v in told.values()), refused
+                return sorted(v["limit"] for v in settings.values()), refused
 
     assert asyncio.run(run()) == ([1 << 30] * 2, True)
     ub.trim()
@@ -281,8 +281,7 @@ def test_asynchronous_client():
 
 
 def test_spilling_and_back():
-    """Four times what a worker may have in memory: all values come back equal, and what was
-    spilled has left the pools."""
+    """With four times the memory of a worker all values come back equal, and spilled ones leave the pools."""
     from usmbridge import dask
 
     import dask.config as config
@@ -310,9 +309,8 @@ def test_spilling_and_back():
         del made, right
 
 
-def test_memory_of_spilled_arrays_goes_back():
-    """Dask spills by resident memory too: what Arrays leave in a pool must not make it
-    spill everything."""
+def test_memory_of_spilled_arrays_is_trimmed():
+    """Dask also spills by resident memory: idle memory in a pool must not make it spill everything."""
     from usmbridge import dask
 
     keep, client = start(n_workers=1, memory_limit="2 GiB")
@@ -324,7 +322,7 @@ def test_memory_of_spilled_arrays_goes_back():
             manager, monitor = dask_worker.memory_manager, dask_worker.monitor
             arrays = [ub.full(64 << 20, 1, "uint8", device="host") for _ in range(8)]
             held = plain(monitor)
-            # As if Dask's target were there already.
+            # Set the threshold to the present size.
             del arrays
             kept = ub.stats()["reserved_bytes.all.current"]
             limit, manager.memory_limit = manager.memory_limit, 1
@@ -341,8 +339,8 @@ def test_memory_of_spilled_arrays_goes_back():
         assert reserved < kept and held - after >= (kept - reserved) // 2
 
 
-def test_a_killed_worker_costs_its_part_again(client):
-    """Results are right, and only what was lost is computed again."""
+def test_values_of_a_killed_worker_are_computed_again(client):
+    """Results are right, and only the lost values are computed again."""
     one, two = workers(client)
     pids = client.run(os.getpid)
     runs = distributed.Queue("runs", client=client)
@@ -373,7 +371,7 @@ def test_a_killed_worker_costs_its_part_again(client):
 
 
 def test_pickles_are_not_used(client):
-    """An Array inside of other objects goes by protocol 5, alone by its own frames."""
+    """An Array inside another object is pickled by protocol 5; an Array by itself uses its own frames."""
     header, frames = distributed.protocol.serialize(ub.zeros(1 << 18, usm_type="shared"))
     assert header["serializer"] == "dask" and len(frames) == 2
 
@@ -390,7 +388,7 @@ def test_pickles_are_not_used(client):
 
 
 def test_executors(client):
-    """concurrent.futures takes and gives Arrays by pickles."""
+    """concurrent.futures sends Arrays by pickles."""
     import concurrent.futures
     import multiprocessing
 

@@ -16,7 +16,7 @@ from test_dask_cluster import places, start, workers
 
 
 def test_host_backend():
-    """USMBRIDGE_SYCL=off: the client and its workers have plain memory only."""
+    """With USMBRIDGE_SYCL=off the client and its workers have plain memory only."""
     env = {k: v for k, v in os.environ.items() if k != "USMBRIDGE_REQUIRE_SYCL"}
     env |= dict(USMBRIDGE_SYCL="off", PYTHONPATH=os.pathsep.join([os.path.dirname(__file__), *filter(None, [env.get("PYTHONPATH")])]))
     program = "import dask_everywhere\nif __name__ == '__main__':\n    dask_everywhere.on_the_host_backend()\n"
@@ -26,7 +26,7 @@ def test_host_backend():
 
 @pytest.fixture
 def security(tmp_path):
-    """A certificate for one cluster, which trusts nothing else."""
+    """A certificate for one cluster, which trusts no other."""
     openssl = shutil.which("openssl")
     if openssl is None:
         pytest.skip("there is no openssl command to make a certificate with")
@@ -41,7 +41,7 @@ def security(tmp_path):
 
 
 def test_behind_tls(security):
-    """What TLS gives is received as what TCP gives, into USM too."""
+    """Messages over TLS are received like those over TCP, into USM too."""
     from usmbridge import dask
 
     kinds = places()
@@ -49,11 +49,11 @@ def test_behind_tls(security):
     with keep:
         assert all(address.startswith("tls://") for address in [client.scheduler.address, *workers(client)])
         for receive, some in ((None, ["shared"]), ("shared", kinds)):
-            told = dask.setup(client, limit=0, receive=receive)
-            assert [v["receive"] for v in told.values()] == [receive] * 2
+            settings = dask.setup(client, limit=0, receive=receive)
+            assert [v["receive"] for v in settings.values()] == [receive] * 2
             every.arrays_arrive(client, some, receive)
             assert every.allocations(client, "shared") == 1
-        # A client without the certificate is not let in, and the cluster goes on.
+        # A client without the certificate is refused, and the cluster continues.
         with pytest.raises((OSError, TypeError)):
-            distributed.Client(client.scheduler.address, timeout="3s", set_as_default=False)  # it would stay that
+            distributed.Client(client.scheduler.address, timeout="3s", set_as_default=False)  # it would stay the default client
         assert client.submit(sum, [1, 2], pure=False).result() == 3

@@ -1,4 +1,4 @@
-"""How Arrays travel in Dask, without a cluster: headers, frames, sizes, spilling."""
+"""Serialization of Arrays for Dask without a cluster: headers, frames, sizes, spilling."""
 
 import gc
 import os
@@ -40,7 +40,7 @@ def layouts(whole):
 
 
 def bits(a):
-    """The elements of an Array in C order, bit for bit. Packed ones leave bits over."""
+    """Returns the elements of an Array in C order, bit for bit, without the unused bits of packed ones."""
     return a.tolist() if a.dtype in PACKED else pickle.dumps(a.copy().to_device("host"), 4)
 
 
@@ -50,7 +50,7 @@ def same(a, b):
 
 
 def arrived(sent, start, own=False):
-    """What a receiver has of frames: slices of one buffer, from some offset on."""
+    """Returns frames as a receiver has them: slices of one buffer, from an offset on."""
     size = start + sum(memoryview(f).nbytes for f in sent)
     buffer = memoryview(ub.empty(size, "uint8", **(own or dict(device="host"))) if own is not False else bytearray(size))
     out = []
@@ -63,7 +63,7 @@ def arrived(sent, start, own=False):
 
 
 @pytest.mark.parametrize("start", [0, 1, 8, 61])
-def test_all_there_is_at_any_offset(frames, start):
+def test_every_array_at_any_offset(frames, start):
     for where in places():
         for dtype in DTYPES:
             whole = ub.asarray([[1, 0, 1, 1, 0, 0, 1, 0], [0, 0, 1, 0, 1, 1, 0, 1]], dtype=dtype, **where)
@@ -89,7 +89,7 @@ def test_through_distributed(protocol, compression):
 
 
 def test_pieces(frames, monkeypatch):
-    """An Array that is longer than a frame may be."""
+    """An Array can be longer than a frame."""
     monkeypatch.setattr(frames, "LARGE", 64)
     monkeypatch.setattr(frames, "MOST", 100)
     for where in places():
@@ -132,7 +132,7 @@ def test_staging_is_host_usm_of_the_pool(frames):
     assert ub.stats()["allocation.all.allocated"] == before + 2
 
 
-def test_received_into_our_memory_stays_there(frames):
+def test_frames_in_usm_are_not_copied(frames):
     for own, stays in ((dict(usm_type="shared"), (None, "shared")), (dict(usm_type="host"), (None, "host")), (dict(device="host"), (None,))):
         for where in places():
             a = ub.asarray(list(range(40_000)), dtype="float32", **where)
@@ -143,7 +143,7 @@ def test_received_into_our_memory_stays_there(frames):
                 address = ub.asarray(got[0])._pointer
                 assert (b._pointer == address) == (start == 0 and a.usm_type in stays)
                 same(a, b)
-                # Received as a small part of much, it goes elsewhere and lets the rest go.
+                # A small part of a large buffer is copied, so that the buffer can be freed.
                 wide = memoryview(ub.empty(10 * a.nbytes, "uint8", **own))
                 part = wide[256 : 256 + a.nbytes]
                 part[:] = got[0]
@@ -154,7 +154,7 @@ def test_received_into_our_memory_stays_there(frames):
                     same(a, c)
 
 
-def test_read_only_frames_of_what_may_be_written(frames):
+def test_read_only_frames_of_writable_arrays_are_copied(frames):
     for n in (3, 30_000):
         a = ub.asarray([1.5] * n, dtype="float64", device="host")
         for x in (a, a.as_readonly()):
@@ -167,7 +167,7 @@ def test_read_only_frames_of_what_may_be_written(frames):
                 b[0] = 3
 
 
-def test_nothing_arrives_without_frames(frames):
+def test_missing_frames_are_refused(frames):
     for where in places():
         for shape in ((0,), (3, 0)):
             a = ub.zeros(shape, "float32", **where)
@@ -211,7 +211,7 @@ def test_hostile_headers_and_frames(frames):
     assert (now["live_buffers.all.current"], now["allocation.all.allocated"]) == (live, allocated)
 
 
-def test_where_there_is_no_such_device(frames):
+def test_an_unknown_device_becomes_the_default(frames):
     a = ub.asarray([1, 2, 3], device=sycl_device(), usm_type="shared")
     header, sent = frames.dumps(a)
     b = frames.loads({**header, "device": "level_zero:gpu:77"}, sent)
@@ -260,8 +260,8 @@ def test_spilled_and_back(frames, tmp_path):
         del a
 
 
-def test_found_by_itself():
-    """Whatever is imported first, in a process that says nothing of usmbridge.dask."""
+def test_registered_without_an_import():
+    """Arrays are registered in any order of imports, in a process that does not import usmbridge.dask."""
     peer("distributed")
     code = """
 import {first}
@@ -279,7 +279,7 @@ print(deserialize(header, frames).tolist(), dask.sizeof.sizeof(usmbridge.zeros(1
 
 
 def test_the_entry_point_loads_nothing():
-    """Dask alone does not pay for us, and knows the sizes once there is an Array."""
+    """Dask alone does not load usmbridge, and knows the sizes once there is an Array."""
     peer("dask")
     code = """
 import sys, dask.sizeof
@@ -298,7 +298,7 @@ assert "distributed" not in sys.modules
     assert [e.value for e in entry_points(group="dask.sizeof") if e.name == "usmbridge"] == ["_usmbridge_dask:register"]
 
 
-def test_receiving_is_left_alone_where_distributed_is_another(frames, monkeypatch):
+def test_an_unknown_distributed_is_not_changed(frames, monkeypatch):
     tcp = peer("distributed.comm.tcp")
     from usmbridge import _dask_receive as receive
 
@@ -360,8 +360,8 @@ def test_arguments_of_setup():
         dask.setup()
 
 
-def test_what_the_pools_have_no_room_for(frames, caplog):
-    """It is in memory already: an error would keep Dask waiting."""
+def test_arrays_beyond_the_pools_stay_in_plain_memory(frames, caplog):
+    """The message is in memory already: an error would make Dask wait forever."""
     for n, start in ((1000, 0), (5_000_000, 0), (5_000_000, 1)):
         a = ub.asarray(list(range(100)), dtype="int64", device=sycl_device(), usm_type="shared").view("uint8")
         whole = ub.zeros(n * 8, "uint8", usm_type="shared")
@@ -415,7 +415,7 @@ print("done")
 
 
 def test_limit_of_the_pools():
-    """All pools together, whatever they hold; what is idle makes room."""
+    """The limit covers all pools together, whatever they hold; idle memory is returned for it."""
     sycl_device()
     p = subprocess.run([HOST, "-c", LIMIT], capture_output=True, text=True)
     assert p.stdout == "done\n", p.stderr

@@ -1,4 +1,4 @@
-"""device=, to_device and stream= in all the forms that name a device or a queue."""
+"""device=, to_device and stream= in all forms that name a device or a queue."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from test_queues import KINDS, kept_queue, syclobj
 
 
 def forms(device, dpctl, dpt):
-    """(argument, the queue that it names or None)."""
+    """Returns pairs of an argument and the queue that it names, or None."""
     d = dpctl.SyclDevice(device.filter_string)
     q = dpctl.SyclQueue(d, property="in_order")
     return [
@@ -42,8 +42,8 @@ def test_new_arrays(device, np, dpctl, dpt):
             assert a.asnumpy().shape == (3,)
 
 
-def test_where_it_lies_already(device, np, dpctl, dpt):
-    """No copy; a queue that was asked for is the one that is named then."""
+def test_memory_on_the_device_is_not_copied(device, np, dpctl, dpt):
+    """Nothing is copied; a queue that was given is the array's queue afterwards."""
     for kind in KINDS:
         a = ub.asarray(np.arange(4.0), usm_type=kind)
         for form, queue in forms(device, dpctl, dpt):
@@ -87,7 +87,7 @@ def test_named_queues_are_waited_for_when_another_is_asked_for(device, np, dpctl
         assert (np.asarray(memoryview(a.to_device(q2))) == 3).all()
 
 
-def test_what_names_no_device(device, dpctl):
+def test_objects_that_name_no_device(device, dpctl):
     d = dpctl.SyclDevice(device.filter_string)
     calls = (
         lambda x: ub.empty(3, device=x),
@@ -115,7 +115,7 @@ def test_what_names_no_device(device, dpctl):
 
 
 def test_devices_that_fail(device):
-    """What a peer's device raises passes; what it answers is checked."""
+    """An exception of a peer's device passes; its result is checked."""
 
     class SyclDevice:
         @property

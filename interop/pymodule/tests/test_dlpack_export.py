@@ -28,7 +28,7 @@ def test_device(device):
 ])
 def test_max_version(max_version, name):
     a = ub.empty((2, 3), device="host")
-    for _ in range(2):  # the second call takes the remembered way
+    for _ in range(2):  # the second call uses the cached version
         c = a.__dlpack__(max_version=max_version)
         assert capi.name(c) == name
         m = capi.tensor(c)
@@ -76,7 +76,7 @@ def test_every_mix_of_keywords(device, dpctl):
 @pytest.mark.parametrize("stream", [0, 7, object(), 1.5, (1, 2)])
 @pytest.mark.parametrize("kw", [{}, dict(copy=True), dict(dl_device=(1, 0))])
 def test_bad_stream(device, stream, kw):
-    """Whether there is something to order or not: nothing pending, host memory, a copy, a consumer on the host."""
+    """With or without work to order: nothing pending, host memory, a copy, a consumer on the host."""
     for a in (ub.empty(3), ub.empty(3, usm_type="shared"), ub.empty(3, device="host")):
         with pytest.raises(TypeError, match="stream"):
             a.__dlpack__(stream=stream, **kw)
@@ -148,7 +148,7 @@ def test_device_memory_as_cpu(np, device):
     with pytest.raises(BufferError):
         np.from_dlpack(a, device="cpu", copy=False)
     with pytest.raises((BufferError, RuntimeError)):
-        np.from_dlpack(a)  # kDLOneAPI is nothing for NumPy
+        np.from_dlpack(a)  # NumPy does not support kDLOneAPI
 
 
 def test_host_to_device(device):
@@ -186,7 +186,7 @@ def test_strides_and_offsets(device):
         assert m.t.strides[:2] == [-8, -2]
         first = a._pointer + 4 * (5 * 8 + 7)
         assert m.t.data + m.t.byte_offset == v._pointer == first
-        if one:  # consumers of kDLOneAPI look the lowest address up
+        if one:  # consumers of kDLOneAPI look up the lowest address
             assert m.t.data == a._pointer + 4
         else:
             assert m.t.byte_offset == 0
@@ -198,7 +198,7 @@ def test_not_in_default_context(np, dpctl, device):
     own = dpctl.SyclContext([dpctl.SyclDevice(device.filter_string)])
     q = dpctl.SyclQueue(own, dpctl.SyclDevice(device.filter_string))
     a = ub.zeros(3, usm_type="shared", sycl_queue=q)
-    assert a.__dlpack_device__() == device.dlpack_device  # so that a consumer can go on and ask for a copy
+    assert a.__dlpack_device__() == device.dlpack_device  # so that a consumer can continue and ask for a copy
     for ask in (a.__dlpack__, lambda: a.__dlpack__(max_version=(1, 0))):
         with pytest.raises(BufferError, match=r"default context.*copy=True"):
             ask()
@@ -209,7 +209,7 @@ def test_not_in_default_context(np, dpctl, device):
     m, c = struct(a, copy=True)
     assert (m.t.device_type, m.t.device_id) == device.dlpack_device and m.flags == 2
     assert a.__sycl_usm_array_interface__["data"][0] == a._pointer
-    # the host can read it whatever its context
+    # the host can read it in any context
     m, c = struct(a, dl_device=(1, 0))
     assert m.t.data == a._pointer and m.flags == 0
     with pytest.raises(BufferError):
@@ -225,7 +225,7 @@ def test_capsule_owns_until_taken(np):
     del a
     m = capi.tensor(c)
     assert m.t.data == p
-    del c  # never taken: its destructor gives the memory back (checked by the fixture)
+    del c  # never consumed: its destructor releases the memory, which the fixture checks
 
 
 def test_renamed_capsule_is_not_deleted(np):
@@ -256,7 +256,7 @@ def test_types_with_numpy(np, dtype):
     ("bfloat16", 4, 16), ("float8_e4m3fn", 10, 8), ("float8_e5m2", 12, 8), ("float8_e8m0fnu", 14, 8),
     ("float6_e2m3fn", 15, 6), ("float4_e2m1fn", 17, 4),
 ])
-def test_types_that_only_dlpack_has(device, dtype, code, bits):
+def test_types_without_a_typestr(device, dtype, code, bits):
     for dev in ("host", device):
         a = ub.zeros((4, 4), dtype, device=dev)
         m, c = struct(a)
@@ -273,7 +273,7 @@ def test_types_that_only_dlpack_has(device, dtype, code, bits):
 
 
 class Number:
-    """An integer that may become another one."""
+    """An integer whose value can change."""
 
     def __init__(self, value):
         self.value = value

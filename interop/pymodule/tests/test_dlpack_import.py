@@ -1,4 +1,4 @@
-"""from_dlpack: what producers do, each row of the table of disagreements."""
+"""from_dlpack: the behaviours of producers, one for each row of the table of disagreements."""
 
 import ctypes as ct
 import sys
@@ -26,7 +26,7 @@ def test_object_and_capsule(np, memory, versioned):
     a = ub.from_dlpack(p)
     assert p.asked == [{"max_version": (1, 3)}]
     assert a._pointer == memory and a.shape == (2, 3) and a.strides == (3, 1) and values(a) == [[0, 1, 2], [3, 4, 5]]
-    assert a.readonly == (not versioned) and p.deleted == 0  # without flags nobody says that it may be written to
+    assert a.readonly == (not versioned) and p.deleted == 0  # a tensor without flags may be read-only
     del a
     assert p.deleted == 1
     q = capi.Producer(memory, (2,), versioned=versioned)
@@ -50,7 +50,7 @@ def test_legacy_tensors_are_read_only(memory, np, tvm_ffi):
     with pytest.raises(TypeError):
         memoryview(a)[0] = 1
     assert not a.copy().readonly
-    # Those that are known to say so, or to have nothing read-only.
+    # Types that are known to report it, or to have no read-only memory.
     h = ub.zeros(3, device="host")
     assert not ub.from_dlpack(h.__dlpack__()).readonly
     assert not ub.from_dlpack(tvm_ffi.from_dlpack(np.zeros(3, "float32"))).readonly
@@ -119,7 +119,7 @@ def test_capsule_of_another_name():
 
 
 def refused(match=None, **kw):
-    """A tensor that must be refused: the capsule stays its owner's, nothing is deleted twice."""
+    """A tensor that must be refused: the capsule stays with its owner, and the deleter runs at most once."""
     p = capi.Producer(**kw)
     c = p.capsule()
     before = capi.name(c)
@@ -135,8 +135,8 @@ def test_refused(memory):
     refused("version", data=memory, version=(0, 8))
     refused("lanes", data=memory, dtype=(2, 32, 4))
     refused("lanes", data=memory, dtype=(2, 32, 0))
-    refused(data=memory, dtype=(6, 1, 1))       # bool of one bit
-    refused(data=memory, dtype=(3, 64, 1))      # opaque handle
+    refused(data=memory, dtype=(6, 1, 1))  # bool of one bit
+    refused(data=memory, dtype=(3, 64, 1))  # opaque handle
     refused(data=memory, dtype=(99, 32, 1))
     refused(data=memory, dtype=(2, 33, 1))
     refused(data=memory, shape=(-1,))
@@ -146,7 +146,7 @@ def test_refused(memory):
     refused("dimension|ndim", data=memory, ndim=-1)
     refused("dimension|ndim", data=memory, ndim=65)
     refused(data=memory, shape=(2,), shape_null=True)
-    refused(data=0)                              # NULL with elements
+    refused(data=0)  # NULL with elements
     refused("align|multiple", data=memory + 2)
     refused("align|multiple", data=memory, byte_offset=6)
     for device in ((2, 0), (3, 0), (4, 0), (7, 0), (8, 0), (10, 0), (12, 0), (13, 0), (15, 0), (17, 0), (18, 0), (0, 0), (99, 0)):
@@ -303,14 +303,14 @@ def test_far_device_asks_its_owner(memory):
 
 
 @pytest.mark.parametrize("device", [(-1, 0), (-(1 << 31), 0), (0, 0)])
-def test_a_device_type_that_is_none(memory, device):
+def test_an_unknown_device_type(memory, device):
     for kw in (dict(device="host"), dict(device="host", copy=True), {}):
         with pytest.raises(BufferError, match="device"):
             ub.from_dlpack(capi.Producer(memory, device=device), **kw)
 
 
-def test_asarray_takes_the_buffer_of_what_dlpack_may_not_say(np):
-    """NumPy before 2.1 refuses its read-only arrays, since its tensors cannot tell that they are."""
+def test_asarray_uses_the_buffer_of_read_only_arrays(np):
+    """NumPy before 2.1 refuses to export read-only arrays, because its tensors have no such flag."""
 
     class Old(bytearray):
         def __dlpack__(self, **kw):
@@ -326,5 +326,5 @@ def test_asarray_takes_the_buffer_of_what_dlpack_may_not_say(np):
     assert a[0].item() == 1
     with pytest.raises(BufferError, match="cannot tell"):
         ub.from_dlpack(o)
-    with pytest.raises(BufferError, match="byte order"):  # the buffer says nothing that we take: why DLPack failed is told
+    with pytest.raises(BufferError, match="byte order"):  # the buffer fails too: the error of DLPack is raised
         ub.asarray(np.arange(3, dtype=">i4"))

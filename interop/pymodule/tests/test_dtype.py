@@ -1,4 +1,4 @@
-"""Element types as objects: names that also equal NumPy's objects."""
+"""DType: names of element types that also equal NumPy's objects."""
 
 import copy
 import json
@@ -80,7 +80,7 @@ def test_unrelated_objects():
     assert ub.DType("f4") == "float32" and ub.DType(float) == "float64" and ub.DType(bool) == "bool"
 
 
-def test_what_comparing_raises_is_no():
+def test_an_error_in_a_comparison_means_unequal():
     class Loud:
         __module__ = "numpy"
 

@@ -1,4 +1,4 @@
-"""Conversions between all pairs of element types, and from Python's numbers, against NumPy and ml_dtypes."""
+"""Conversions between all pairs of element types, and from Python's numbers, compared with NumPy and ml_dtypes."""
 
 import ctypes
 import importlib.util
@@ -13,7 +13,7 @@ import usmbridge as ub
 
 @pytest.fixture(scope="module")
 def say():
-    """What usmarray's test asks too."""
+    """The helper that usmarray's test uses too."""
     peer("ml_dtypes")
     path = pathlib.Path(__file__).parents[3] / "usmarray" / "testdata" / "conversions.py"
     spec = importlib.util.spec_from_file_location("conversions", path)
@@ -23,7 +23,7 @@ def say():
 
 
 def array_of(say, x, name):
-    """A host Array with the elements of x, which NumPy may not be able to exchange."""
+    """Returns a host Array with the elements of x, also for types that NumPy cannot export."""
     a = ub.empty(x.size, name, device="host")
     raw = say.packed(x, name)
     assert raw.nbytes == a.nbytes
@@ -35,7 +35,7 @@ def agrees(say, a, want, name):
     np = say.np
     got = np.frombuffer(ctypes.string_at(a._pointer, a.nbytes), "uint8")
     bits = say.packed(want, name)
-    used = want.size * say.bits_of(name)  # the last byte may not be full
+    used = want.size * say.bits_of(name)  # the last byte can be partly used
     if a.dtype == name and np.array_equal(*(np.unpackbits(x, count=used, bitorder="little") for x in (got, bits))):
         return True
     if a.dtype != name or say.bits_of(name) < 8:
@@ -114,7 +114,7 @@ def test_truth_of_numbers():
 
 @pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt, ValueError])
 @pytest.mark.parametrize("attribute", ["name", "__name__"])
-def test_what_a_dtype_raises_passes(error, attribute):
+def test_an_error_in_a_dtype_passes(error, attribute):
     class Type:
         def __getattr__(self, name):
             raise error("its own") if name == attribute else AttributeError(name)

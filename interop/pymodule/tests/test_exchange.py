@@ -1,4 +1,4 @@
-"""The C exchange API: all five functions of ours, and the use of others'."""
+"""The C exchange API: the five functions of Array's, and the use of other libraries'."""
 
 import contextlib
 import ctypes as ct
@@ -75,7 +75,7 @@ def test_borrow(api, device):
 
 
 def test_a_borrowed_tensor_keeps_the_memory(api, device):
-    """It owns nothing: its consumer keeps the Array alive, whatever becomes of it meanwhile."""
+    """The consumer of a borrowed tensor keeps the Array alive, and release() must not free the memory."""
     for place in ({"device": "host"}, {"usm_type": "device"}):
         a, t = ub.full((40, 25), 7.0, "float64", **place), capi.DLTensor()
         address = a._pointer
@@ -114,8 +114,8 @@ def test_allocator(api, device):
 
 
 def test_allocator_without_the_gil(api):
-    """The allocator is called from threads that hold no GIL."""
-    lib = ct.CFUNCTYPE(ct.c_int, ct.POINTER(capi.DLTensor), ct.POINTER(ct.c_void_p), ct.c_void_p, ct.c_void_p)  # drops the GIL
+    """The allocator can be called from threads that do not hold the GIL."""
+    lib = ct.CFUNCTYPE(ct.c_int, ct.POINTER(capi.DLTensor), ct.POINTER(ct.c_void_p), ct.c_void_p, ct.c_void_p)  # releases the GIL
     allocate = lib(api.allocate)
     p = capi.Producer(0, (1000,))
     outs = [ct.c_void_p() for _ in range(8)]
@@ -150,8 +150,8 @@ def test_tvm_ffi_takes_ours(tvm_ffi, np):
     tvm_ffi.from_dlpack(ub.zeros((3, 0), device="host"))
 
 
-def test_theirs(tvm_ffi, np):
-    """A light producer: allocator and borrow are NULL."""
+def test_a_minimal_producer(tvm_ffi, np):
+    """A minimal producer: allocator and borrow are NULL."""
     x = np.arange(6, dtype="float32")
     t = tvm_ffi.core.DLTensorTestWrapper(tvm_ffi.from_dlpack(x))
     for _ in range(2):
@@ -164,7 +164,7 @@ def test_theirs(tvm_ffi, np):
 
 @pytest.fixture
 def producer():
-    """Types with an exchange API of any shape, made by hand, that are torch.Tensor while they are used."""
+    """Makes types with an exchange API of any form that are torch.Tensor during the test."""
     kept = []
 
     def make(major=1, minor=3, prev=None, from_py=None, stream=None, base=capi.TorchFlags, **members):
@@ -205,7 +205,7 @@ def two(producer):
 
 
 def taken(x):
-    """The elements of x by each way to import it, which must agree."""
+    """Imports x in each way and returns its elements, which must agree."""
     ways = [memoryview(f(x)).tolist() for f in (ub.from_dlpack, ub.asarray)]
     t = ub.cute.from_dlpack(x)
     ways.append(list((ct.c_float * 2).from_address(t.data_ptr)))
@@ -213,8 +213,8 @@ def taken(x):
     return ways[0]
 
 
-def test_the_table_is_for_calls_and_dlpack_for_what_is_kept(two):
-    """The exchange API skips the checks of __dlpack__: of a type that is not known to have none it is not used."""
+def test_the_table_is_not_used_for_unknown_types(two):
+    """The exchange API skips the checks of __dlpack__, so it is only used for types that are known to have none."""
     assert taken(two()()) == [3, 4]
 
     def refuse(self, **keywords):
@@ -226,8 +226,8 @@ def test_the_table_is_for_calls_and_dlpack_for_what_is_kept(two):
             f(refusing)
 
 
-def test_the_table_of_torch(two):
-    """Of exactly torch.Tensor the exchange API is used, where the tensor is in no state that __dlpack__ asks about."""
+def test_the_table_is_used_for_torch_tensors(two):
+    """The exchange API is used for exact torch.Tensor objects in a state that needs no check of __dlpack__."""
     cls = two()
     sub = type("Sub", (cls,), {})
     with capi.as_torch(cls):
@@ -242,7 +242,7 @@ def test_the_table_of_torch(two):
 
 @pytest.mark.parametrize("flag", ["is_neg", "requires_grad", "is_conj"])
 def test_interrupts_in_the_flags_pass(two, flag):
-    """Only instances of Exception are dropped: a KeyboardInterrupt there cancels the call."""
+    """Only subclasses of Exception are ignored: a KeyboardInterrupt cancels the call."""
 
     def interrupt(self):
         raise KeyboardInterrupt
@@ -265,8 +265,8 @@ def test_lazy_negation(two):
                     f(x)
 
 
-def test_why_the_table_failed(two):
-    """PyTorch's exchange API has a RuntimeError for sparse tensors; __dlpack__ has the right one."""
+def test_an_error_of_the_table_is_replaced_by_that_of_dlpack(two):
+    """PyTorch's exchange API raises RuntimeError for sparse tensors; __dlpack__ raises the right error."""
 
     def refuse(self, **keywords):
         raise BufferError("layout")
@@ -297,14 +297,14 @@ print("fine")
 
 
 def test_forged_types(tvm_ffi):
-    """A class with the name of another and the table of a third is no such class: that table does not check what it
-    is given, so it must not be called."""
+    """A class with the name of torch.Tensor and a foreign table is not used by that table, which does not check its
+    argument."""
     out = subprocess.run([HOST, "-c", FORGED], capture_output=True, text=True)
     assert (out.returncode, out.stdout) == (0, "fine\n"), out.stderr
 
 
 def test_a_subclass_with_a_table(tvm_ffi, np):
-    """The exchange API is inherited, and knows nothing of what a subclass does."""
+    """A subclass inherits the exchange API, which ignores what the subclass changes."""
     x, y = np.arange(4, dtype="float32"), np.zeros(4, "float32")
 
     class Mine(tvm_ffi.core.DLTensorTestWrapper):
@@ -345,7 +345,7 @@ def test_failures_delete_once(producer):
 
 @pytest.mark.parametrize("how", ["table", "method"])
 def test_work_of_the_producer_becomes_pending(producer, device, dpctl, how):
-    """Also where the tensor itself came by __dlpack__, in which PyTorch waits for nothing on a SYCL device."""
+    """Also if the tensor came by __dlpack__, in which PyTorch does not wait on a SYCL device."""
     a = ub.zeros(16, usm_type="shared")
     q = dpctl.SyclQueue(device.filter_string)
     asked = []
@@ -363,13 +363,13 @@ def test_work_of_the_producer_becomes_pending(producer, device, dpctl, how):
     c = b.__dlpack__(stream=q, max_version=(1, 0))
     memoryview(b)
     del b, c
-    ub.stats()  # any entry ends what a deleter had to leave
+    ub.stats()  # an entry completes what a deleter deferred
     assert p.deleted == 1
 
 
 def test_a_table_outlives_its_attribute(producer):
-    """DLPack has a table live as long as the process and lets consumers keep it for each type: what the type
-    publishes later, or no more, changes nothing for types that were met before."""
+    """DLPack tables live as long as the process, and consumers may cache them for each type: removing or replacing
+    the attribute later does not affect types that were used before."""
     buf = (ct.c_float * 4)(1, 2, 3, 4)
     producer.tensor["p"] = capi.Producer(ct.addressof(buf))
     asked = []

@@ -24,7 +24,7 @@ def count():
 
 
 def becomes(n):
-    """Memory that is given up on a list of Go's is counted a moment later."""
+    """Waits for a count: memory that is released by Go's background list is counted later."""
     end = time.monotonic() + 30
     while count() != n and time.monotonic() < end:
         time.sleep(0.001)
@@ -60,7 +60,7 @@ def test_memory_goes_at_release(np):
 
 
 def show(a):
-    """Reads the dictionaries that a has; a consumer of one keeps the Array alive, and nothing else of its memory."""
+    """Reads the dictionaries of a. Their consumers keep the Array alive, and no other reference of its memory."""
     for name in ("__sycl_usm_array_interface__", "__array_interface__"):
         getattr(a, name, None)
 
@@ -115,7 +115,7 @@ CONSUMERS = {
 @pytest.mark.parametrize("kind", ["device", "shared", "host"])
 @pytest.mark.parametrize("name", CONSUMERS)
 def test_a_dictionary_keeps_the_memory(dpctl, dpnp, name, kind):
-    """Its consumer keeps the Array alive: the memory goes with the object and not with release()."""
+    """A consumer of the dictionary keeps the Array alive: the memory is freed with the object, not by release()."""
     before = count()
     with ub.full(1000, 7.0, usm_type=kind) as a:
         consumer = CONSUMERS[name](a)
@@ -165,7 +165,7 @@ def test_memory_is_back_when_the_object_of_a_dictionary_has_gone(device):
 
 
 def test_views_and_tensors_do_not_delay_release(np, tvm_ffi):
-    """What owns a reference of its own leaves release() as it is."""
+    """Consumers with a reference of their own do not delay release()."""
     for make in kinds(np):
         a = make()
         made = [a[1:], ub.from_dlpack(a), ub.asarray(a)[0], a.__dlpack__(max_version=(1, 0))]
@@ -193,7 +193,7 @@ def test_the_collector_frees_a_cycle_of_a_dictionary():
         assert gone() is None
 
 
-def test_what_was_made_of_it_stays(np):
+def test_views_and_tensors_stay_valid(np):
     for make in kinds(np):
         a = make()
         v, t = a[1:], a.T.as_readonly()
@@ -225,7 +225,7 @@ def test_buffers_keep_the_memory(np):
         assert becomes(held - 1)
 
 
-def test_release_while_others_work():
+def test_release_during_operations_of_other_threads():
     for _ in range(20):
         a = ub.zeros(1 << 18, "float64", device="host")
         start = threading.Barrier(3)
@@ -270,7 +270,7 @@ def test_weak_references():
 
 
 class Owner:
-    """Memory by the dictionary, from an object that can hold what is made of it."""
+    """Memory by the dictionary, of an object that can hold arrays made of itself."""
 
     alive = 0
 
@@ -304,7 +304,7 @@ def test_cycles_through_the_owner(dpctl):
         assert collected() == 0, make
 
 
-def test_what_is_used_from_outside_stays(dpctl):
+def test_a_cycle_with_an_outside_reference_stays(dpctl):
     memory = dpctl.memory.MemoryUSMShared(1024)
     for keep in (lambda a: a, lambda a: a[1:], lambda a: a.__dlpack__(max_version=(1, 0)), lambda a: memoryview(a), lambda a: a[1:][1:].view("int32")):
         o = Owner(memory)
@@ -330,7 +330,7 @@ def test_cycles_through_a_buffer(np):
     r = weakref.ref(x)
     del x
     gc.collect()
-    # NumPy's own part of such a cycle is not collected; ours must not break it.
+    # NumPy does not collect its part of such a cycle; the module must not break it
     if r() is not None:
         assert r().mine.tolist() == [0] * 5
         del r().mine
@@ -341,7 +341,7 @@ def test_collected_arrays_are_released(dpctl):
     seen = []
 
     class Late:
-        """Its end comes while the cycle is taken apart."""
+        """Its finalizer runs while the cycle is cleared."""
 
         def __del__(self):
             try:

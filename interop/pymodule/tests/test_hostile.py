@@ -1,4 +1,4 @@
-"""Peers that misbehave: code of theirs that runs in the middle of a call, and what they leave behind."""
+"""Peers that misbehave: foreign code that runs during a call, and the state it leaves."""
 
 import ctypes as ct
 import gc
@@ -69,7 +69,7 @@ def test_the_dictionary_emptied_while_it_is_read(memory, dpctl):
     class Provider:
         def _get_capsule(self):
             h.__sycl_usm_array_interface__.clear()
-            self.junk = ["".join(["|", "x", chr(65 + i % 26)]) for i in range(1000)]  # takes freed strings' places
+            self.junk = ["".join(["|", "x", chr(65 + i % 26)]) for i in range(1000)]  # reuses the places of freed strings
             return q._get_capsule()
 
     h = holder(memory, typestr="".join(["<", "i", "4"]), shape=tuple([2, 3]), typedescr=[("", "".join(["<", "i", "4"]))])
@@ -82,8 +82,8 @@ def test_the_dictionary_emptied_while_it_is_read(memory, dpctl):
         ub.from_usm_array_interface(h)
 
 
-def test_an_owner_whose_end_ends_many():
-    """The cells kept for the next imports are counted after the owner's end, which may fill their room."""
+def test_an_owner_whose_finalizer_releases_many():
+    """The list of kept cells is counted after the owner's end, which may fill it."""
     run("""
 class Owner(bytearray):
     def __init__(self, inner):
@@ -125,7 +125,7 @@ def test_an_exception_on_its_way_survives_the_deleter(memory, floats):
 
 
 def test_chains_of_owners_need_no_stack(np):
-    """Each array owns a view of the one before: their ends must not nest as deep."""
+    """Each array owns a view of the one before: their finalizers must not nest as deep."""
     run("""
 a = ub.asarray(bytearray(16))
 for _ in range(100000):
@@ -161,9 +161,9 @@ def test_one_capsule_and_many_threads(np):
 
 
 def test_a_capsule_is_renamed_before_it_is_taken(device):
-    """An import that drops the GIL must not let another take the same capsule; a failed one gives the name back."""
+    """An import that releases the GIL must not let another one take the same capsule; a failed one restores the name."""
     seen = []
-    p = capi.Producer(0, (0,), device=device.dlpack_device)  # memory of its own is allocated meanwhile
+    p = capi.Producer(0, (0,), device=device.dlpack_device)  # memory is allocated for it meanwhile
     c = p.capsule()
     stop = threading.Event()
 
@@ -183,7 +183,7 @@ def test_a_capsule_is_renamed_before_it_is_taken(device):
     assert capi.name(bad) == b"dltensor_versioned"
 
 
-def test_changed_typedescr_is_not_given_out_again(device):
+def test_a_changed_typedescr_is_not_reused(device):
     a = ub.zeros(3, usm_type="shared")
     for change in (list.clear, lambda d: d.append(5), lambda d: d.insert(0, ("x", "<f8")), lambda d: d.__setitem__(0, 5)):
         change(a.__sycl_usm_array_interface__["typedescr"])
@@ -201,7 +201,7 @@ def test_empty_arrays_with_wild_strides(floats, memory):
 
 
 def test_misaligned_interface(np, memory):
-    """SUAI asks for no alignment, DLPack does."""
+    """SUAI requires no alignment, DLPack does."""
     np.asarray(memory)[:13] = list(range(13))
     a = ub.from_usm_array_interface(Holder(memory, data=(memory._pointer + 1, False), shape=(3,), typestr="<i4"))
     want = np.asarray(memory)[1:13].copy().view("<i4").tolist()
@@ -213,7 +213,7 @@ def test_misaligned_interface(np, memory):
 
 
 def test_packed_elements_before_the_first(device):
-    """Negative strides of elements of less than a byte reach into the byte before."""
+    """Negative strides of elements of less than a byte can begin in the byte before."""
     a = ub.asarray([0x21, 0x43, 0x65], dtype="uint8", usm_type="device")
     b = ub.from_dlpack(capi.Producer(a._pointer + 1, (2,), dtype=(17, 4, 1), strides=(-1,), device=device.dlpack_device))
     api = capi.exchange(ub.Array)
@@ -274,7 +274,7 @@ def test_instances_cannot_be_forged():
 
 
 def test_references_balance(np, device, memory):
-    """A thousand calls of each sort, failing ones included, change no count."""
+    """A thousand calls of each kind, failing ones included, change no reference count."""
     x, h, s = np.arange(64.0), ub.zeros(64, device="host"), ub.zeros(64, usm_type="shared")
     q = s.sycl_queue
     broken = holder(memory, shape=(-1,))
@@ -309,7 +309,7 @@ def test_references_balance(np, device, memory):
 
 
 @pytest.mark.parametrize("code", [
-    # daemon threads in the middle of everything when the interpreter ends
+    # Daemon threads run at any place when the interpreter ends.
     """
 import threading, time, numpy as np
 x = np.arange(8.)
@@ -319,7 +319,7 @@ def work():
 for _ in range(4): threading.Thread(target=work, daemon=True).start()
 time.sleep(.2)
 """,
-    # forks while other threads import, export and allocate
+    # Forks happen while other threads import, export and allocate.
     """
 import threading, warnings, numpy as np
 warnings.simplefilter("ignore")
@@ -339,8 +339,8 @@ for i in range(10):
 stop.append(1)
 for t in threads: t.join()
 """,
-    # no memory left for arrays; what Go's own heap needs stays, since its
-    # runtime ends the process where it gets none
+    # There is no memory for arrays. Go's own heap keeps what it needs, because
+    # its runtime ends the process without it.
     """
 import resource
 ub.zeros(3, device="host")
@@ -355,7 +355,7 @@ assert 1 <= len(keep) <= 10, len(keep)
 keep.clear()
 assert memoryview(ub.zeros(64 << 20, "uint8", device="host"))[-1] == 0
 """,
-    # producers that ask us in turn, and sequences that hold themselves
+    # Producers call back, and sequences contain themselves.
     """
 class R:
     def __dlpack__(self, **kw): return ub.from_dlpack(self)
@@ -367,7 +367,7 @@ for f, error in ((lambda: ub.from_dlpack(R()), RecursionError), (lambda: ub.asar
     except error: pass
     else: raise AssertionError
 """,
-    # the collector runs at every allocation
+    # The collector runs at every allocation.
     """
 gc.set_threshold(1)
 import numpy as np
@@ -381,8 +381,8 @@ def test_survives(np, code):
     run(code)
 
 
-def test_a_lookup_that_fails_is_not_left_behind(device):
-    """sys.modules is asked for dpctl; what that raises is the caller's to see, and only there."""
+def test_an_error_in_a_lookup_is_not_left_set(device):
+    """The lookup of dpctl in sys.modules can raise. The caller gets that error, and no later call does."""
 
     class Key:
         def __hash__(self):
@@ -393,7 +393,7 @@ def test_a_lookup_that_fails_is_not_left_behind(device):
                 return True
             raise MemoryError("in a comparison")
 
-    # Of another context, so that nobody has asked for its queue before.
+    # An array of another context, whose queue has not been looked up before.
     made = importlib.import_module("dpctl")
     context = made.SyclContext([made.SyclDevice(device.filter_string)])
     a, key, missing = ub.zeros(3, sycl_queue=context), Key(), object()
@@ -411,7 +411,7 @@ def test_a_lookup_that_fails_is_not_left_behind(device):
 
 
 def test_strides_too_wide_for_bytes(np):
-    """Of modes of one element, and of arrays of none: they lead nowhere, and mean nothing."""
+    """In axes of one element and arrays without elements such strides are never used."""
     buf = (ct.c_double * 4)(1, 2, 3, 4)
     wide = (1 << 62) + 1
     a = ub.from_dlpack(capi.Producer(ct.addressof(buf), (1, 4, 1), (wide, 1, -wide), (2, 64, 1)))
@@ -428,13 +428,13 @@ def test_strides_too_wide_for_bytes(np):
 
 @pytest.mark.parametrize("take", [ub.from_dlpack, ub.cute.from_dlpack], ids=["array", "cute"])
 def test_a_tensor_is_read_once(device, np, take):
-    """Other threads write into a producer's struct while it is taken: without the GIL, as NumPy copies here, and
-    with it, while an empty tensor without an address gets memory of its own. What was found sound is what is used."""
+    """Other threads write into a producer's struct during the import: without the GIL, as NumPy copies here, and with
+    it, while memory is allocated for an empty tensor. The values that were checked are the values that are used."""
     p = capi.Producer(0, (0,) + (1,) * 63, device=device.dlpack_device)
     stop = threading.Event()
 
     def often(address, dtype, values):
-        """Writes the values in turns, a long time without the GIL."""
+        """Writes the values in turn, mostly without the GIL."""
         one = np.ctypeslib.as_array((ct.c_byte * np.dtype(dtype).itemsize).from_address(address)).view(dtype)
         where = np.lib.stride_tricks.as_strided(one, (1 << 20,), (0,))
         values = np.resize(np.array(values, dtype), where.shape)
@@ -450,7 +450,7 @@ def test_a_tensor_is_read_once(device, np, take):
             try:
                 a = take(capi.py.PyCapsule_New(ct.addressof(p.m), p.name, None))
             except BufferError as e:
-                assert "NULL" in str(e)  # five elements, and nowhere
+                assert "NULL" in str(e)  # five elements at a null address
                 continue
             assert a.shape in ((0,), (0,) + (1,) * 63)
             assert take is not ub.from_dlpack or (a.size, a.ndim) == (0, len(a.shape))
@@ -460,7 +460,7 @@ def test_a_tensor_is_read_once(device, np, take):
 
 
 @pytest.mark.parametrize("name", ["\0f4", "f4\0", "<f4\0", "float32\0", "\0float32", "float32\0x", "\0", ""])
-def test_names_of_types_end_where_they_end(name):
+def test_type_names_of_any_length(name):
     with pytest.raises(TypeError):
         ub.zeros(1, dtype=name)
 
@@ -468,7 +468,7 @@ def test_names_of_types_end_where_they_end(name):
 @pytest.mark.parametrize("f", [ub.cute.from_dlpack, ub.cute.from_dlpack_dynamic])
 def test_calls_without_arguments(f):
     with pytest.raises(TypeError, match="misses an argument: tensor"):
-        next(iter(f, None))  # gives no place for arguments at all
+        next(iter(f, None))  # calls without an argument array
     with pytest.raises(TypeError, match="misses an argument: tensor"):
         f()
 
@@ -476,7 +476,7 @@ def test_calls_without_arguments(f):
 @pytest.mark.parametrize("way", ["from_dlpack", "a sequence", "a pickle"])
 @pytest.mark.parametrize("after", range(6))
 def test_released_by_the_collector_while_it_is_viewed(way, after):
-    shape = (1, 1, 1, 1, 1, 1 << 16)  # of more axes than arrays are kept for
+    shape = (1, 1, 1, 1, 1, 1 << 16)  # more axes than an Array of the free list has
     a = ub.full(shape[5:], 7, dtype="uint8", device="host")[None, None, None, None, None]
     flat = a.reshape(-1)
     buffer = pickle.PickleBuffer(flat)
@@ -499,7 +499,7 @@ def test_released_by_the_collector_while_it_is_viewed(way, after):
     gc.set_threshold(1)
     try:
         v = take()
-    except ValueError as e:  # that is an answer, too
+    except ValueError as e:  # this result is correct too
         assert "released" in str(e)
         return
     finally:

@@ -1,4 +1,4 @@
-"""What an import changes in the process: the OpenCL driver is known, whoever comes first; nothing else."""
+"""Effects of an import on the process: the OpenCL driver is configured in any order of imports; nothing else changes."""
 
 import os
 import subprocess
@@ -28,8 +28,8 @@ print(here == (subprocess.run(["printenv", "OCL_ICD_FILENAMES"], capture_output=
         assert said[:2] == ["True True", "True"], (first, said)
 
 
-def test_what_is_configured_stays(device):
-    """Also where Python's program has done it."""
+def test_a_configured_driver_stays(device):
+    """Also if the Python program has configured it."""
     said = python(
         """
 import os
@@ -44,9 +44,9 @@ print(os.environ["OCL_ICD_FILENAMES"], os.popen("printenv OCL_ICD_FILENAMES").re
 
 
 def test_devices_listed_before(device, dpctl):
-    """As packages do that list them at import: too late, and said so."""
+    """Some packages list devices when they are imported. It is too late then, and a warning says so."""
     if not os.path.exists(os.path.join(os.path.dirname(dpctl.__file__), "../../../libintelocl.so")):
-        return  # the driver is the system's, and configured for everybody
+        return  # the system configures the driver for every program
     said = python(
         """
 import os
@@ -64,11 +64,10 @@ print([str(w.message) for w in caught if w.category is RuntimeWarning])
 
 
 def test_children_inherit_the_same_signals():
-    """subprocess(restore_signals=False): what Python ignores, its children ignore, with us as without.
+    """subprocess(restore_signals=False): children ignore the same signals with and without the module.
 
-    But for 32 and 33, which are the C library's own: its posix_spawn, by which Python starts programs from 3.13
-    on, has children ignore them, until their first thread starts.
-    """
+    Signals 32 and 33 belong to the C library: its posix_spawn, which Python uses from 3.13 on, makes children ignore
+    them until their first thread starts."""
     said = python(
         """
 import subprocess
@@ -115,6 +114,6 @@ print(least())
 
 
 def test_no_other_module_is_imported():
-    """What an import brings beside this package takes its time in each process, wanted or not."""
+    """Modules that an import loads beside this package cost time in each process."""
     said = python("import sys; before = set(sys.modules)\nimport usmbridge\nprint(sorted(m for m in set(sys.modules) - before if m.partition('.')[0] not in ('usmbridge', *sys.builtin_module_names)))")
     assert said[0] == "[]"

@@ -1,4 +1,4 @@
-"""Memory that other processes can map: interprocess= where it is made."""
+"""interprocess= : memory that other processes can map."""
 
 import gc
 import os
@@ -39,13 +39,13 @@ def test_everything_that_makes_arrays_takes_it(make):
             assert a.tolist() == [[5] * 4] * 3
 
 
-def test_what_shares_the_memory_says_the_same(np):
+def test_views_report_it(np):
     for asked in (True, "readonly"):
         a = ub.zeros((4, 6), device="host", interprocess=asked)
         views = [a[1:, ::2], a.T, a.mT, a[0], a[..., None], a.reshape(6, 4), a.as_readonly(), a.view("int32"), a[:0]]
         views += [ub.asarray(np.asarray(a)), ub.from_dlpack(a), ub.asarray(memoryview(a)[1:]), ub.asarray(a)]
         assert [v.interprocess for v in views] == [asked] * len(views)
-        # What is made beside it is not told to be shared, and neither is a copy.
+        # New arrays beside it and copies do not inherit it.
         for other in (ub.empty_like(a), a.copy(), a.astype("int8"), a.to_device("host") if a.usm_type else a.copy()):
             assert other.interprocess is False
         with a:
@@ -55,7 +55,7 @@ def test_what_shares_the_memory_says_the_same(np):
     assert ub.asarray(np.zeros(4)).interprocess is False and ub.asarray([1, 2]).interprocess is False
 
 
-def test_values_that_it_has_not():
+def test_invalid_values():
     for value in ("read", "", "READONLY"):
         with pytest.raises(ValueError, match='"readonly"'):
             ub.zeros(3, interprocess=value)
@@ -67,7 +67,7 @@ def test_values_that_it_has_not():
 
 
 def test_each_audience_has_pages_of_its_own():
-    """A peer sees whole segments: no array of one audience may lie in a segment of another."""
+    """A peer maps whole segments: arrays of different audiences must not share a segment."""
     page = os.sysconf("SC_PAGESIZE")
     for where in places():
         pages = {}
@@ -81,7 +81,7 @@ def test_each_audience_has_pages_of_its_own():
 
 
 def test_counted_limited_and_trimmed():
-    """The counters have it, trim() gives all of it back, and a limit holds for it."""
+    """The counters include it, trim() returns all of it, and limits apply to it."""
     for where in ("dict(device='host')", "dict(usm_type='shared')", "dict(usm_type='device')"):
         if "usm" in where:
             sycl_device()
@@ -137,8 +137,8 @@ def test_kernels_compute_in_it(dpt, dpnp):
     gc.collect()
 
 
-def test_where_there_is_no_more():
-    """The reason is told: here, that each segment takes a descriptor."""
+def test_out_of_descriptors():
+    """The error has the reason: each segment takes a descriptor."""
     out = run("""
 import resource
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
@@ -154,7 +154,7 @@ except MemoryError as e:
 
 
 def test_a_forked_child_shares_what_its_parent_made():
-    """It is shared memory (MAP_SHARED), not a copy on write: documented."""
+    """It is shared memory (MAP_SHARED) and not a copy on write, as documented."""
     out = run("""
 a, b = ub.zeros(4, "int32", device="host", interprocess=True), ub.zeros(4, "int32", device="host")
 m, n = memoryview(a), memoryview(b)

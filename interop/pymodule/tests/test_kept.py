@@ -1,4 +1,4 @@
-"""Memory that arrays give back serves the next ones at once, and is counted as what it is."""
+"""Memory of released arrays that the module keeps for the next ones, and its statistics."""
 
 import pytest
 
@@ -53,8 +53,8 @@ def test_zeros_of_memory_that_was_used(make, np):
             z.fill(9)
 
 
-def test_what_others_may_use_goes_to_the_pool(device):
-    """Exported USM waits behind a barrier; a view or a tensor that lives keeps the memory."""
+def test_exported_memory_goes_to_the_pool(device):
+    """Exported USM waits behind a barrier; a view or a tensor keeps the memory in use."""
     a = ub.empty(5000, "uint8")
     address, c = a._pointer, a.__dlpack__()
     del a
@@ -70,7 +70,7 @@ def test_what_others_may_use_goes_to_the_pool(device):
 
 
 def test_bounds(make):
-    """More than is kept, in number and in bytes; nothing is lost."""
+    """No more than the limit is kept, in number and in bytes; the rest returns to the pool."""
     live()
     base = counts()
     for sizes in (range(1, 500), [3 << 20] * 5, [1 << 20] * 9, [7] * 100):
@@ -86,8 +86,8 @@ def test_trim(make):
     before = ub.stats()["reserved_bytes.all.current"]
     given = ub.trim()
     after = ub.stats()["reserved_bytes.all.current"]
-    # Pages out of use in a segment that stays, since something of it lives, are given back
-    # too, and stay reserved.
+    # Unused pages of a segment that is still in use are returned too, and stay
+    # reserved.
     assert isinstance(given, int) and 0 <= before - after <= given
 
 
@@ -106,8 +106,8 @@ assert ub.empty(100, device="host")._pointer == p
     )
 
 
-def test_copies_take_what_is_kept(make):
-    """A small copy lies beside its source, in memory that a dead array kept; values and statistics are right."""
+def test_copies_use_kept_memory(make):
+    """A small copy uses memory that a released array left; values and statistics are right."""
     live()
     base = counts()
     a = make(300, "uint8")

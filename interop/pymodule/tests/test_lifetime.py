@@ -1,4 +1,4 @@
-"""Ends: process exit, fork, finalisation, in interpreters of their own."""
+"""Process exit, fork and finalization, in interpreters of their own."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ def test_plain_exit():
 
 
 def test_exit_with_everything_alive(np):
-    """Arrays, tensors and owners of each sort outlive the module."""
+    """Arrays, tensors and owners of each kind exist until the interpreter ends."""
     run("""
 import atexit, numpy as np
 x = np.arange(10.)
@@ -38,7 +38,7 @@ builtins.keep = keep; builtins.caps = caps; builtins.views = [a[1:] for a in kee
 
 
 def test_deleters_after_python_has_gone(np):
-    """A tensor that a C library still holds when the interpreter ends."""
+    """A C library holds a tensor beyond the end of the interpreter."""
     run("""
 import ctypes as ct, atexit, numpy as np
 a = ub.from_dlpack(np.arange(4.))
@@ -109,7 +109,7 @@ print("parent")
     assert out == "child\nparent\n"
 
 
-def test_a_child_shares_what_is_made_for_others_alone(np):
+def test_a_child_shares_interprocess_memory_only(np):
     out = run("""
 import numpy as np, warnings
 warnings.simplefilter("ignore")
@@ -162,7 +162,7 @@ print(repr(a))
 
 
 def test_sycl_that_comes_later():
-    """A library that Python loads after the first use is found by a tensor that needs it."""
+    """A SYCL library that Python loads later is found by the first tensor that needs it."""
     run("""
 assert ub.devices()
 try:

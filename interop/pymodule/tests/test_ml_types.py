@@ -1,4 +1,4 @@
-"""The element types that NumPy has from ml_dtypes, both ways, bit for bit."""
+"""The element types that NumPy has from ml_dtypes, imported and exported, bit for bit."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ def bits_of(name):
 
 @pytest.fixture(params=TYPES)
 def case(request, np):
-    """A type of ml_dtypes and an array with each of its bit patterns (a sample of the wide ones)."""
+    """Returns a type of ml_dtypes and an array of each of its bit patterns (a sample for wide types)."""
     ml = peer("ml_dtypes")
     name, bits = request.param, bits_of(request.param)
     dtype = np.dtype(getattr(ml, name))

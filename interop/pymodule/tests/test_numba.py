@@ -1,4 +1,4 @@
-"""Functions that Numba compiles take Arrays on memory that the host may read."""
+"""Functions that Numba compiles take Arrays on memory that the host can read."""
 
 import gc
 import os
@@ -18,7 +18,7 @@ def numba():
 
 @pytest.fixture(params=["host", "shared", "host USM"])
 def new(request):
-    """empty() on each sort of memory that the host may read."""
+    """Returns empty() for each kind of memory that the host can read."""
     if request.param == "host":
         return lambda shape, dtype="float64", **kw: ub.zeros(shape, dtype, device="host", **kw)
     request.getfixturevalue("device")
@@ -41,7 +41,7 @@ def test_reads_and_writes(np, numba, new):
     n[...] = np.arange(12).reshape(3, 4)
     assert f(a) == (66.0, (3, 4), (32, 8), 12, 2, 8)
     assert n.tolist() == [[i * 10 + j for j in range(4)] for i in range(3)]
-    # A view of it, with other strides, is another type and the same memory.
+    # A view with other strides has another type and the same memory.
     assert f(a[::-1, 1::2])[1:3] == ((3, 2), (-32, 16)) and n[2].tolist() == [20, 0, 22, 1]
     assert f(a.T)[2] == (8, 32) and n[0].tolist() == [0, 10, 20, 30]
 
@@ -65,7 +65,7 @@ def test_element_types(np, numba, dtype):
     assert double(a) == double(n) and np.asarray(a).tolist() == n.tolist()
 
 
-def test_what_comes_back(np, numba, new):
+def test_results(np, numba, new):
     a = new((4, 3))
     assert numba.njit(lambda a: a)(a) is a
     assert numba.njit(lambda a, b: b if a.size > 100 else a)(a, a.copy()) is a
@@ -80,7 +80,7 @@ def test_what_comes_back(np, numba, new):
 
 
 def test_a_view_keeps_the_memory(np, numba, new):
-    """With nothing but a compiled function's result left, the memory is still there."""
+    """The result of a compiled function alone keeps the memory alive."""
     a = new(1000)
     view = numba.njit(lambda a: a[500:])(a)
     before = ub.stats()["live_buffers.all.current"]
@@ -120,8 +120,8 @@ def test_read_only(np, numba):
         write(a)
 
 
-def test_typed_first_in_a_process(numba):
-    """Whatever is imported and used first, an Array is typed as one."""
+def test_the_first_type_in_a_process(numba):
+    """An Array has its type in any order of imports and uses."""
     for first, call in (("usmbridge, numba", "numba.njit(lambda a: a.sum())(a)"), ("numba, usmbridge", "numba.njit(lambda a: a.sum())(a)"),
                         ("usmbridge, numba", "numba.vectorize(lambda x: x + 1)(a).sum() - 4"), ("usmbridge, numba", "str(numba.typeof(a))"),
                         ("numba", "numba.njit(lambda: 0)(); import usmbridge; a = usmbridge.zeros(4, device='host'); str(numba.typeof(a))")):
@@ -178,7 +178,7 @@ def test_globals_and_other_misuse(np, numba):
 
 
 def test_misaligned_memory_is_refused(numba, device):
-    """A dictionary may say that elements lie anywhere; compiled code may not believe that."""
+    """A dictionary can describe elements at any address; compiled code requires alignment."""
     keep = ub.zeros(64, "uint8", usm_type="shared")
 
     class Holder:
@@ -206,7 +206,7 @@ def test_inner_functions_and_unification(np, numba, new):
     a = new(5)
     np.asarray(a)[:] = range(5)
     assert f(a, 2) == (10, 9, 30, 0)
-    # Beside NumPy arrays, in one call.
+    # Together with NumPy arrays, in one call.
     assert numba.njit(lambda a, n: (a + n).sum())(a, np.ones(5)) == 15
 
 
@@ -234,8 +234,8 @@ def test_parallel_vectorize_and_gufunc(np, numba, new):
     assert triple(a).tolist() == [3] * 1000
 
 
-def test_work_of_ours_is_waited_for(np, numba, device):
-    """What this library still does on the memory is done before compiled code reads it."""
+def test_pending_work_is_waited_for(np, numba, device):
+    """Pending work of this library on the memory is done before compiled code reads it."""
     source = ub.asarray(np.arange(1 << 20, dtype="float64"), usm_type="device")
     total = numba.njit(lambda a: a.sum())
     want = float(np.arange(1 << 20).sum())
@@ -253,7 +253,7 @@ np.asarray(a)[:] = range(8)
 results = total(a), total(np.asarray(a))
 """ + HITS
 
-# As where usmbridge is not installed.
+# As if usmbridge were not installed.
 CACHED_WITHOUT = """
 import sys
 sys.modules["usmbridge"] = None
@@ -262,13 +262,13 @@ from cached_functions import total
 results = [total(np.arange(8, dtype=t)) for t in sys.argv[1:]]
 """ + HITS
 
-# As a version of usmbridge whose compiled code calls other helpers.
+# As with a version of usmbridge whose compiled code calls other helpers.
 CACHED_OTHERWISE = "import usmbridge.numba\nusmbridge.numba._AGREEMENT += 1\n" + CACHED
 
 
 @pytest.fixture
 def cached(numba, tmp_path):
-    """Runs a program in a process of its own, with a function whose compilations are kept."""
+    """Runs a program in a process of its own, with a function that is cached."""
     (tmp_path / "cached_functions.py").write_text("import numba\n\n@numba.njit(cache=True)\ndef total(a):\n    return a.sum()\n")
     env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
            "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
@@ -282,20 +282,20 @@ def cached(numba, tmp_path):
 
 
 def test_cache(cached):
-    """cache=True: another process loads what one has compiled, for Arrays and for NumPy's."""
+    """cache=True: another process loads what one has compiled, for Arrays and for NumPy arrays."""
     assert cached(CACHED_WITHOUT, "float64") == "28.0 0 1"
     assert cached(CACHED) == "28.0 28.0 1 1"
     assert cached(CACHED) == "28.0 28.0 2 0"
-    # Programs that cannot import usmbridge use the same cache, and write it, with
-    # entries of ours that they do not understand: those are compiled anew later.
+    # Programs that cannot import usmbridge read and write the same cache. They do not
+    # use its entries for Arrays and compile those functions again.
     assert cached(CACHED_WITHOUT, "float64", "float32") == "28.0 28.0 1 1"
     assert cached(CACHED) == "28.0 28.0 1 1"
-    # Code that calls helpers which are no longer there would end the process.
+    # Code that calls helpers which no longer exist would end the process.
     assert cached(CACHED_OTHERWISE) == "28.0 28.0 1 1"
 
 
 def test_types_are_pickled_and_copied(numba):
-    """By pickle as by Numba's own pickler."""
+    """By pickle and by Numba's own pickler."""
     import copy
     import pickle
 
@@ -308,7 +308,7 @@ def test_types_are_pickled_and_copied(numba):
 
 
 def test_without_numba():
-    """Without Numba nothing is missing, and nothing of ours imports it."""
+    """Without Numba the package works, and it does not import Numba."""
     out = subprocess.run([HOST, "-c", "import usmbridge, sys; assert 'numba' not in sys.modules; print('ok')"], capture_output=True, text=True)
     assert out.stdout == "ok\n", out.stderr
     code = "import sys; sys.modules['numba'] = None\nimport usmbridge; print(usmbridge.zeros(2, device='host').shape)"

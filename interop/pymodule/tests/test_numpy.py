@@ -1,4 +1,4 @@
-"""Array among NumPy's arrays: what NumPy takes of it is its memory or an error, never another value."""
+"""Array as an argument of NumPy: it sees the same memory or gets an error, never other values."""
 
 import pytest
 from conftest import sycl_device
@@ -69,7 +69,7 @@ def test_functions_of_numpy_see_the_memory(np):
         np.testing.assert_array_equal(a, x)
 
 
-def test_array_function_leaves_others_their_turn(np):
+def test_array_function_returns_notimplemented_for_other_types(np):
     class Other:
         def __array_function__(self, func, types, args, kwargs):
             return "other"

@@ -1,4 +1,4 @@
-"""Elements as Python's numbers, against NumPy."""
+"""Elements as Python's numbers, compared with NumPy."""
 
 import math
 import operator
@@ -41,7 +41,7 @@ def test_one_element_as_numpy(np, dtype):
                 assert outcome(lambda: operator.index(a)) == outcome(lambda: operator.index(x)), (dtype, shape)
 
 
-def test_more_or_fewer_are_no_number(np):
+def test_other_than_one_element_is_refused(np):
     for shape in ((0,), (2,), (2, 3), (1, 0)):
         for a in copies(np.zeros(shape, "int32")):
             for f in (int, float, complex, bool, operator.index, lambda a: [1, 2][a], lambda a: range(3)[a]):
@@ -100,7 +100,7 @@ def test_only_a_0d_integer_is_an_index(np):
 
 
 def test_an_array_of_integers_is_a_shape(np):
-    """Of one dimension, as a list of them is."""
+    """One of one axis is a shape, as a list of its elements is."""
     for value in (2, [2], [2, 3], [0], [[2]], [2.0]):
         k, size = np.asarray(value), int(np.prod(value))
         for key in (k, *copies(k)):

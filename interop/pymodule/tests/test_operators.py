@@ -1,4 +1,4 @@
-"""Array computes nothing and says so: no operator gives a value that another library would not."""
+"""Operators of Array raise TypeError, so that none returns another value than an array library would."""
 
 import operator
 import weakref
@@ -25,7 +25,7 @@ def test_with_numbers_and_arrays(np, op):
                 op(other, a)
 
 
-def test_in_place_leaves_numpys_array(np):
+def test_in_place_operators_do_not_change_numpys_array(np):
     x = np.zeros(3)
     with pytest.raises(TypeError, match=WAY):
         x += ub.zeros(3, device="host")
@@ -42,7 +42,7 @@ def test_unary_and_membership():
             x in a
 
 
-def test_arrays_of_others(dpt, dpnp):
+def test_arrays_of_other_libraries(dpt, dpnp):
     a = ub.asarray([1, 2])
     for other in (dpt.asarray([1, 2]), dpnp.asarray([1, 2])):
         for op in (operator.eq, operator.ne, operator.lt, operator.add):

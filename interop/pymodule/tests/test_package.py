@@ -1,4 +1,4 @@
-"""The package around the C module: the same built in and as a wheel; its stubs."""
+"""The package around the C module, built in and as a wheel, and its stubs."""
 
 import importlib
 import importlib.metadata
@@ -25,7 +25,7 @@ def run(*args, **env):
 
 
 def test_names_are_the_packages():
-    """What people see and pickles carry does not say how the package is loaded."""
+    """Names and pickles do not depend on how the package is loaded."""
     assert ub.__name__ == ub.__package__ == "usmbridge" and ub._native.__name__ == "usmbridge._native"
     for name in ub.__all__:
         item = getattr(ub, name)
@@ -88,8 +88,8 @@ def test_as_program():
 
 
 def test_a_free_threaded_python_is_refused():
-    """With words, before anything of C is looked for. What `make test-pythons` does with a python3.14t where
-    there is one is done here with its ABI flags."""
+    """The error comes before the C module is searched. `make test-pythons` uses a python3.14t if there is one; this
+    test uses its ABI flags."""
     out = run("-c", """
 import sys
 sys.abiflags += "t"
@@ -105,7 +105,7 @@ except ImportError as e:
 
 @pytest.fixture
 def stubs(tmp_path):
-    """A directory with the package's files, for mypy, apart from where programs run."""
+    """Returns a directory with the package's files for mypy, away from where programs run."""
     if not os.environ.get("USMBRIDGE_REQUIRE_PEERS"):
         pytest.importorskip("mypy")
     folder = tmp_path / "stubs" / "usmbridge"
@@ -123,9 +123,9 @@ def mypy(stubs, module, *args):
 
 
 def test_stubs(stubs):
-    """The stubs say what the module has, no more and no less; by hand this is
+    """The stubs declare exactly what the module has. By hand:
     `MYPYPATH=interop/internal/pypackage bin/usmpython -m mypy.stubtest usmbridge`."""
-    # The buffer protocol has Python names from 3.12 on; typing has them everywhere.
+    # The buffer protocol has Python names from 3.12 on; typing has them in all versions.
     allowed = stubs.parent / "allowed"
     allowed.write_text("usmbridge\\.Array\\.__(release_)?buffer__\n")
     mypy(stubs, "mypy.stubtest", "usmbridge", "--concise", "--allowlist", str(allowed), "--ignore-unused-allowlist")
@@ -147,7 +147,7 @@ ub.zeros(3, usm_type="fast")  # type: ignore[arg-type]
 
 
 def test_stubs_in_use(stubs):
-    """A program that uses the module is checked as its author means it."""
+    """A type checker accepts a typical program."""
     program = stubs.parent / "program.py"
     program.write_text(USES)
     mypy(stubs, "mypy", "--strict", str(program))

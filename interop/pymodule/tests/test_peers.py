@@ -1,4 +1,4 @@
-"""Hand-overs with the real peers, both ways, and what each of them asks for."""
+"""Exchanges with the real peers in both directions, with the arguments that each of them passes."""
 
 import threading
 
@@ -12,7 +12,7 @@ from conftest import peer
 def test_dpnp_both_ways(dpt, device, np):
     for kind in ("device", "shared", "host"):
         x = dpt.reshape(dpt.arange(24, dtype="int32", usm_type=kind), (2, 3, 4))
-        x.sycl_queue.wait()  # DLPack orders nothing here: a producer finishes first
+        x.sycl_queue.wait()  # DLPack does not order this: a producer finishes first
         for y in (x, x[:, 1], x[::-1], dpt.permute_dims(x, (2, 0, 1)), x[..., ::2], x[0, 0, 0], x[:0]):
             a = ub.from_dlpack(y)
             assert a.shape == y.shape and a.usm_type == kind and a.device == device
@@ -84,7 +84,7 @@ def test_pyarrow(pyarrow, np):
     assert b.asnumpy().tolist() == [1, 2, 3] and b.dtype == "int32" and b._pointer == arr.buffers()[1].address
     del arr
     assert b.asnumpy().tolist() == [1, 2, 3]
-    # Its own from_dlpack takes strided arrays of the host, of USM none.
+    # pyarrow's from_dlpack takes strided host arrays, but no USM.
     m = ub.asarray(np.arange(6, dtype="int32").reshape(2, 3), device="host", copy=True)
     for view in (m, m.T, m[:, 1:], m[1]):
         t = pyarrow.Tensor.from_dlpack(view)
@@ -117,8 +117,8 @@ def test_tvm_ffi(tvm_ffi, np):
     assert ub.from_dlpack(t.__dlpack__(max_version=(1, 0)))._pointer == x.ctypes.data
 
 
-def test_asks_as_the_others_do(np, device):
-    """What consumers that are not here pass: CuTe DSL and mpi4py stream=-1, torch (1, 0) and more."""
+def test_arguments_of_other_consumers(np, device):
+    """Arguments of consumers that are not installed: CuTe DSL and mpi4py pass stream=-1, torch (1, 0) and more."""
     a = ub.zeros(3, device="host")
     assert capi.name(a.__dlpack__(stream=-1)) == capi.LEGACY
     assert capi.name(a.__dlpack__(stream=None, max_version=(1, 0), dl_device=None, copy=None)) == capi.VERSIONED
@@ -128,10 +128,10 @@ def test_asks_as_the_others_do(np, device):
 
 
 def test_capsules_dropped_by_other_threads(np, device):
-    """Deleters on threads without the GIL; owners of Python end when an entry runs."""
+    """Deleters run on threads without the GIL; owners that are Python objects end with the next entry."""
     import ctypes as ct
 
-    free = ct.CFUNCTYPE(None, ct.c_void_p)  # drops the GIL around the call
+    free = ct.CFUNCTYPE(None, ct.c_void_p)  # releases the GIL around the call
     x = np.arange(1000.0)
     addresses = []
     for a in (ub.zeros(100, device="host"), ub.zeros(100), ub.from_dlpack(x)):
@@ -173,7 +173,7 @@ def test_threads_import_and_export(np, device):
 
 
 def test_reads_wait_for_dpnp(dpt, np):
-    """dpnp computes in the background, and __dlpack__ waits for nothing."""
+    """dpnp computes in the background, and its __dlpack__ does not wait."""
     n = 1 << 20
     want = (np.arange(n, dtype="float64") * 3).sum()
     for _ in range(5):

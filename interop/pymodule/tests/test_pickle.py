@@ -63,8 +63,8 @@ def test_out_of_band_buffers_are_the_memory():
             b = pickle.loads(data, buffers=buffers)
             assert same(x, b) and b.strides == x.strides
             if readable:
-                assert b._pointer == x._pointer  # the very memory, as it lies where it should
-            # Memory of others takes its place.
+                assert b._pointer == x._pointer  # the same memory, because it is of the right kind
+            # Imported memory is used in its place.
             other = bytearray(raw)
             c = pickle.loads(data, buffers=[other])
             assert same(x, c)
@@ -99,7 +99,7 @@ def test_unaligned_buffers_are_copied():
 
 
 def test_packed_elements_begin_where_they_can():
-    """Six bits each: not at every byte of a buffer of ours."""
+    """Elements of six bits do not begin at every byte of a buffer."""
     a = ub.asarray([1, 0, 2, 1], dtype="float6_e2m3fn", device="host")
     data = pickle.dumps(a, protocol=5, buffer_callback=lambda b: None)
     for at in range(4):
@@ -109,8 +109,8 @@ def test_packed_elements_begin_where_they_can():
         assert same(a, b) and b.copy().tolist() == a.tolist() and (b._pointer == wide[at:]._pointer) == (at % 3 == 0)
 
 
-def test_elsewhere(tmp_path):
-    """In another process: on the same device where there is one, else a clear error."""
+def test_in_another_process(tmp_path):
+    """In another process: on the same device if it exists, otherwise an error."""
     device = sycl_device()
     for name, a in (("usm", ub.asarray([1, 2, 3], device=device, usm_type="device")), ("host", ub.asarray([1, 2, 3], device="host"))):
         (tmp_path / name).write_bytes(pickle.dumps(a))

@@ -1,4 +1,4 @@
-"""Arrays through multiprocessing: the same memory where it can be, else by value."""
+"""Arrays through multiprocessing: the same memory if it can be shared, otherwise by value."""
 
 import gc
 import multiprocessing
@@ -22,7 +22,7 @@ from test_lifetime import HOST
 import usmbridge as ub
 
 METHODS = ("spawn", "forkserver")
-SOON = 60  # seconds; what is waited for comes at once, on a machine that is not busy
+SOON = 60  # seconds; on an idle machine the results come immediately
 
 
 def soon(what):
@@ -38,8 +38,8 @@ def usm_kinds():
 
 
 @pytest.fixture(autouse=True)
-def nothing_stays():
-    """Leases end with those who had them, and nothing idle stays mapped."""
+def no_leases_remain():
+    """Leases end with the processes that had them, and no idle memory stays mapped."""
     yield
     gc.collect()
     soon(lambda: ub.share.stats()["leases"] == 0 and ub.share.stats()["opened"] == 0)
@@ -49,7 +49,7 @@ def nothing_stays():
 
 @pytest.fixture(scope="module", params=METHODS)
 def pair(request):
-    """A process that sends back what it is sent."""
+    """A process that sends back the arrays that it receives."""
     context = multiprocessing.get_context(request.param)
     inbox, outbox = context.Queue(), context.Queue()
     p = context.Process(target=procs.echo, args=(inbox, outbox))
@@ -75,7 +75,7 @@ def test_a_queue_carries_memory_and_views(pair):
                 told, values, back = pair(v)
                 assert told == procs.describe(v) == procs.describe(back), (where, dtype)
                 assert values == v.tolist()
-                assert back._pointer == v._pointer or v.size == 0  # its own memory, not another mapping
+                assert back._pointer == v._pointer or v.size == 0  # the same mapping, not a second one
                 if not v.readonly and v.size:
                     back.fill(1)
                     assert v.tolist() == back.tolist() != values
@@ -89,17 +89,17 @@ def test_types_that_numpy_lacks(pair):
         assert told == procs.describe(a) and values == a.tolist() and back._pointer == a._pointer
 
 
-def test_readonly_memory_comes_readonly(pair):
+def test_readonly_memory_arrives_readonly(pair):
     for where in (dict(device="host"), *(dict(usm_type=k) for k in usm_kinds())):
         a = ub.ones(5, "int32", interprocess="readonly", **where)
         told, values, back = pair(a)
         assert told == ((5,), (1,), "int32", a.usm_type, True, "readonly") and values == [1] * 5
-        assert back.readonly and back._pointer == a._pointer and not a.readonly  # lent to be read, it comes back so
+        assert back.readonly and back._pointer == a._pointer and not a.readonly  # lent read-only, it comes back read-only
         a.fill(3)
         assert back.tolist() == [3] * 5
 
 
-def test_what_cannot_be_shared_goes_by_value(pair):
+def test_other_memory_is_sent_by_value(pair):
     for where in (dict(device="host"), *(dict(usm_type=k) for k in usm_kinds())):
         a = ub.full((4, 4), 2, "int32", **where)
         for v in (a, a.T, a[::2, ::2]):
@@ -109,7 +109,7 @@ def test_what_cannot_be_shared_goes_by_value(pair):
 
 
 def test_many_at_once_keep_their_order(pair):
-    """From several threads, with garbage between them."""
+    """From several threads, with other messages between them."""
     arrays = [ub.full(3, i, "int32", device="host", interprocess=True) for i in range(50)]
     lock, failed = threading.Lock(), []
 
@@ -154,7 +154,7 @@ def test_arguments_and_pipes(method):
     p.start()
     ours.send(a)
     assert ours.recv() == p.pid and a.tolist()[:3] == [2, 1, 1]
-    soon(lambda: ub.share.stats()["leases"] == 1)  # that of the process before ends when its end is told
+    soon(lambda: ub.share.stats()["leases"] == 1)  # the lease of the process before ends when its end is noticed
     p.kill()
     p.join()
     soon(lambda: ub.share.stats()["leases"] == 0)
@@ -178,7 +178,7 @@ class Putter:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_pool(method):
-    """Arguments and results, those that a worker made and those that it was given."""
+    """Arguments and results; results that the worker made, and its arguments."""
     context = multiprocessing.get_context(method)
     with context.Pool(2) as pool:
         a = ub.zeros((4, 6), "int32", device="host", interprocess=True)
@@ -188,7 +188,7 @@ def test_pool(method):
         assert v._pointer == a[1:, ::2]._pointer and v.strides == (6, 2) and v.shape == (3, 3)
         made = pool.map(procs.make, range(1, 20))
         assert [m.tolist() for m in made] == [[n] * n for n in range(1, 20)] and all(m.interprocess is True for m in made)
-        assert pool.map(procs.total, made) == [n * n for n in range(1, 20)]  # theirs, passed on by us to either of them
+        assert pool.map(procs.total, made) == [n * n for n in range(1, 20)]  # arrays of one worker that this process passes on to any of them
         del made, rows, v
     gc.collect()
 
@@ -212,7 +212,7 @@ def test_kernels_on_both_sides(method, dpt):
 
 
 def test_the_readonly_audience(np):
-    """Python refuses to write, and who goes around that is hit alone."""
+    """Python refuses to write, and a write by address kills only the writing process."""
     context = multiprocessing.get_context("spawn")
     a = ub.zeros(4, "int32", device="host", interprocess="readonly")
     p, outbox = started(context, procs.write, a)
@@ -229,8 +229,8 @@ def test_the_readonly_audience(np):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_who_ends_has_its_results_taken_first(method):
-    """A process that puts an array and ends: as with any other object, it arrives."""
+def test_a_process_waits_for_its_results_at_exit(method):
+    """A process puts an array into a queue and ends: the array arrives, as any other object."""
     context = multiprocessing.get_context(method)
     outbox = context.Queue()
     for n in (3, 5):
@@ -238,7 +238,7 @@ def test_who_ends_has_its_results_taken_first(method):
         p.start()
         a = outbox.get(timeout=SOON)
         p.join(SOON)
-        assert p.exitcode == 0 and a.tolist() == [n] * n  # its maker is gone
+        assert p.exitcode == 0 and a.tolist() == [n] * n  # its maker has ended
         a.fill(7)
         assert a.tolist() == [7] * n and a.interprocess is True
         inbox, told = context.Queue(), context.Queue()
@@ -278,7 +278,7 @@ def reduced(a):
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_forged_handles(data):
-    """Bytes that were made up, cut off or altered open nothing, and take nothing along."""
+    """Bytes that are invented, cut off or altered open nothing, and revoke no handle."""
     a = ub.ones(4, "int32", device="host", interprocess=True)
     _, (handle, usm, _) = reduced(a)
     forged = bytearray(handle)
@@ -288,7 +288,7 @@ def test_forged_handles(data):
         case "longer":
             forged += data.draw(st.binary(min_size=1, max_size=40))
         case "altered":
-            at = data.draw(st.integers(0, 23))  # what follows is no secret, and compared as well
+            at = data.draw(st.integers(0, 23))  # the rest is no secret and is compared too
             forged[at] ^= data.draw(st.integers(1, 255))
         case "random":
             forged = data.draw(st.binary(max_size=300))
@@ -300,8 +300,8 @@ def test_forged_handles(data):
             ub._share_open(bad, False, 1.0)
 
 
-def test_altered_beyond_the_secret():
-    """Every byte of a handle counts."""
+def test_altered_handles():
+    """Every byte of a handle is checked."""
     a = ub.ones((2, 3), "int32", device="host", interprocess=True)
     _, (handle, usm, _) = reduced(a)
     for at in range(len(handle)):
@@ -312,8 +312,8 @@ def test_altered_beyond_the_secret():
     assert ub._share_open(handle, usm, 5.0).shape == (2, 3)
 
 
-# How many processes are killed: a few, or those of the hunt, which also says how long memory took
-# to come back and wants it within a second, and so wants a machine that is not busy.
+# Number of killed processes: a few, or more in a hunt. A hunt also reports how long memory takes to
+# return and requires a second at most, so it needs an idle machine.
 KILLS = (3, pytest.param(50, marks=pytest.mark.skipif("USMBRIDGE_HUNT" not in os.environ, reason="long: set USMBRIDGE_HUNT")))
 HUNT_BOUND = 1.0  # seconds
 
@@ -322,8 +322,8 @@ OTHER_TESTS = tuple(f"{p}usmbridge-{name}-" for p in ("", "sem.") for name in ("
 
 
 def left_behind():
-    """What there is of memory that processes share: mappings and descriptors here, names in the system
-    (but those of other tests, which may run beside these)."""
+    """Returns shared memory that is left: mappings and descriptors here, names in the system (without those of
+    other tests that may run at the same time)."""
     with open("/proc/self/maps") as f:
         maps = sum("memfd:usmbridge" in line for line in f)
     files = 0
@@ -331,11 +331,11 @@ def left_behind():
         try:
             files += "memfd:usmbridge" in os.readlink("/proc/self/fd/" + fd)
         except OSError:
-            pass  # that of the directory itself
+            pass  # the descriptor of the directory itself
     return maps, files, {name for name in os.listdir("/dev/shm") if "usmbridge" in name and not name.startswith(OTHER_TESTS)}
 
 
-def told(n, times):
+def report(n, times):
     if n >= 50:
         print(f"{n} processes killed; memory was back after {max(times):.3f} s at most, {sorted(times)[len(times) // 2]:.3f} s in the middle")
         assert max(times) <= HUNT_BOUND
@@ -343,7 +343,7 @@ def told(n, times):
 
 @pytest.mark.parametrize("n", KILLS)
 def test_killed_at_random_moments(n):
-    """The memory of a killed process is back, SYCL or not; nothing of it stays behind."""
+    """The memory of a killed process returns, with and without SYCL, and nothing of it stays."""
     peer("dpnp")
     context = multiprocessing.get_context("spawn")
     kinds = [dict(usm_type=k) for k in usm_kinds()]
@@ -370,12 +370,12 @@ def test_killed_at_random_moments(n):
         outbox.close()
         first = first or left_behind()
     soon(lambda: all(now <= then for now, then in zip(left_behind(), first)))
-    told(n, times)
+    report(n, times)
 
 
 @pytest.mark.parametrize("n", KILLS)
 def test_makers_killed_at_random_moments(n):
-    """Memory stays with those who have it when its maker is killed, and goes with them."""
+    """Memory stays with the processes that hold it when its maker is killed, and ends with them."""
     sycl_device()
     context = multiprocessing.get_context("spawn")
     kinds = usm_kinds()
@@ -389,7 +389,7 @@ def test_makers_killed_at_random_moments(n):
             del kept[:-3]
         p.kill()
         try:
-            while True:  # until its end is told
+            while True:  # until its end is noticed
                 kept.append(ub.share.attach(address, "a"))
         except (ConnectionError, TimeoutError):
             pass
@@ -398,7 +398,7 @@ def test_makers_killed_at_random_moments(n):
             assert a[:3].tolist() == [7, 7, 7] and a[-1].item() == 7
         if kept:
             kept[0].fill(8)
-            assert kept[-1][-1].item() == 8  # one memory
+            assert kept[-1][-1].item() == 8  # the same memory
         a = None
         kept.clear()
         at = time.monotonic()
@@ -407,7 +407,7 @@ def test_makers_killed_at_random_moments(n):
         outbox.close()
         first = first or left_behind()
     soon(lambda: all(now <= then for now, then in zip(left_behind(), first)))
-    told(n, times)
+    report(n, times)
 
 
 def test_a_killed_worker_of_a_pool():
@@ -416,17 +416,17 @@ def test_a_killed_worker_of_a_pool():
         a = ub.zeros(100, "int32", device="host", interprocess=True)
         pool.apply_async(procs.die, (a,))
         soon(lambda: ub.share.stats()["leases"] == 0 and ub.share.stats()["unopened"] == 0)
-        assert pool.apply(procs.same_and_more, (a,)).tolist() == [1] * 100  # by the worker in its place
+        assert pool.apply(procs.same_and_more, (a,)).tolist() == [1] * 100  # by the worker that replaces it
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_arguments_of_a_process_that_dies_before_it_has_them(method):
+def test_arguments_of_a_process_that_dies_at_its_start(method):
     context = multiprocessing.get_context(method)
     a = ub.zeros(100, "int32", device="host", interprocess=True)
     kept = ForkingPickler.dumps(a)
     p = context.Process(target=procs.total, args=([procs.Deadly(), a, a[::2]],))
     p.start()
-    soon(lambda: ub.share.stats()["unopened"] == 1)  # what was not for that process stays
+    soon(lambda: ub.share.stats()["unopened"] == 1)  # a handle for another process stays
     p.join(SOON)
     assert ForkingPickler.loads(kept).tolist() == [0] * 100
 
@@ -439,7 +439,7 @@ def test_arguments_of_a_process_that_cannot_be_started():
     try:
         p = context.Process(target=procs.total, args=(a,))
         try:
-            p.start()  # where it is executed late, the child ends
+            p.start()  # if it is executed late, the child ends
         except OSError:
             pass
     finally:
@@ -447,7 +447,7 @@ def test_arguments_of_a_process_that_cannot_be_started():
     soon(lambda: ub.share.stats()["unopened"] == 0)
 
 
-def test_forked_children_of_those_who_received():
+def test_forked_children_of_a_receiver():
     context = multiprocessing.get_context("spawn")
     a = ub.zeros(4, "int32", device="host", interprocess=True)
     p, outbox = started(context, procs.fork_child, a)
@@ -456,7 +456,7 @@ def test_forked_children_of_those_who_received():
 
 
 def test_forked_children_send_nothing_shared():
-    """They cannot enter Go: what would be shared is refused in words, the rest goes by value."""
+    """They cannot enter Go: shared memory is refused with an error, other arrays are sent by value."""
     a = ub.zeros(4, "int32", device="host", interprocess=True)
     plain = ub.ones(4, "int32", device="host")
     pid = os.fork()
@@ -594,11 +594,11 @@ print("done", flush=True)
 @pytest.mark.parametrize("early", ("early", "late"))
 @pytest.mark.parametrize("kind", ("host", "device", "shared"))
 def test_workers_that_are_forked(tmp_path, kind, early):
-    """Arrays arrive as memory of the worker, or as an error that the parent gets."""
+    """Arrays arrive as memory of the worker, or the parent gets an error."""
     if kind != "host":
         sycl_device()
     (tmp_path / "main.py").write_text(FORKED)
-    with open(tmp_path / "out", "w+") as out:  # workers that are left would keep a pipe open
+    with open(tmp_path / "out", "w+") as out:  # remaining workers would keep a pipe open
         p = subprocess.Popen([HOST, str(tmp_path / "main.py"), early, kind], stdout=out, stderr=out, start_new_session=True)
         try:
             p.wait(3 * SOON)

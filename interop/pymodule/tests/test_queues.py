@@ -1,4 +1,4 @@
-"""Which queue an Array names, and what follows: computing together, sharing, order."""
+"""The queue that an Array names, and its effects: computing together, sharing, order of work."""
 
 import gc
 import sys
@@ -12,7 +12,7 @@ KINDS = ("device", "shared", "host")
 
 
 def kept_queue(dpctl, device):
-    """The queue that dpctl itself keeps for a root device."""
+    """Returns the queue that dpctl keeps for a root device."""
     manager = pytest.importorskip("dpctl._sycl_queue_manager")
     return manager.get_device_cached_queue(dpctl.SyclDevice(device.filter_string))
 
@@ -29,7 +29,7 @@ def syclobj(a):
 
 
 def test_the_queue_that_dpctl_keeps(device, dpctl):
-    """Where no queue was named: one object for a context and device, dpctl's own."""
+    """If no queue was given: dpctl's own object for the context and device."""
     kept = kept_queue(dpctl, device)
     for kind in KINDS:
         a = ub.empty((2, 3), usm_type=kind, device=device)
@@ -53,8 +53,8 @@ def test_the_queue_of_another_context(device, dpctl):
     assert dpctl.memory.as_usm_memory(a).sycl_queue == kept
 
 
-def test_the_very_object(device, dpctl):
-    """The queue that was given at creation and at import, also through views and copies."""
+def test_the_given_queue_object(device, dpctl):
+    """The queue given at creation or import is the array's, through views and copies too."""
     d = dpctl.SyclDevice(device.filter_string)
     for prop in ([], "in_order", "enable_profiling"):
         q = dpctl.SyclQueue(d, property=prop)
@@ -83,7 +83,7 @@ def test_capsules_and_subclasses(device, dpctl):
 
 
 def test_arrays_of_peers_and_back(device, dpctl, dpt, dpnp):
-    """A dpnp array taken in and given back computes with its siblings."""
+    """A dpnp array that is imported and exported again computes with its siblings."""
     for q in (None, dpctl.SyclQueue(device.filter_string, property="in_order"), dpctl.SyclQueue(device.filter_string)):
         x = dpt.arange(6, dtype="float32", sycl_queue=q)
         for a in (ub.asarray(x), ub.from_dlpack(x), ub.from_usm_array_interface(x)):
@@ -110,7 +110,7 @@ def test_computing_together(device, np, dpctl, dpt, dpnp):
 
 
 def test_dpnp_shares(device, np, dpnp, dpt):
-    """Which of dpnp's functions give the memory itself, as the README's table says."""
+    """The functions of dpnp that share memory, as in the README's table."""
 
     def address(x):
         x = x.get_array() if isinstance(x, dpnp.ndarray) else x
@@ -124,8 +124,8 @@ def test_dpnp_shares(device, np, dpnp, dpt):
             assert address(x) == a._pointer, i
             x[...] = i
             assert (a.asnumpy() == i).all(), i
-        # dpnp.asarray compares queue objects by identity, and dpctl makes a new one for what
-        # comes by a dictionary: its own memory behind a foreign object is copied too.
+        # dpnp.asarray compares queue objects by identity, and dpctl makes a new one for a
+        # dictionary: even its own memory behind another object is copied.
         own = dpnp.zeros(3)
         foreign = holder(own)
         assert address(dpnp.asarray(foreign, sycl_queue=own.sycl_queue)) != address(own)
@@ -134,7 +134,7 @@ def test_dpnp_shares(device, np, dpnp, dpt):
 
 
 def test_host_reads_wait_for_the_queue(device, np, dpctl, dpt):
-    """What was computed into ours by a consumer of the dictionary, or on the queue that was given, is seen."""
+    """Results computed by a consumer of the dictionary, or on the given queue, are visible."""
     n = 1 << 20
     for q in (None, dpctl.SyclQueue(device.filter_string, property="in_order"), dpctl.SyclQueue(device.filter_string)):
         for kind in KINDS:
@@ -153,7 +153,7 @@ def test_host_reads_wait_for_the_queue(device, np, dpctl, dpt):
 
 
 def test_dpctl_memory_copies(device, np, dpctl):
-    """Between ours and dpctl's memory, on the kept queue and on others."""
+    """Copies between Arrays and dpctl's memory, on the kept queue and on others."""
     data = np.arange(1 << 14, dtype="uint8")
     for q in (None, dpctl.SyclQueue(device.filter_string, property="in_order"), dpctl.SyclQueue(device.filter_string)):
         for kind in KINDS:
@@ -170,7 +170,7 @@ def test_dpctl_memory_copies(device, np, dpctl):
 
 
 def test_stream_waits_for_the_named_queue(device, dpctl, dpt, np):
-    """__dlpack__(stream=q2) of an array that names q1: q2 comes behind q1's work."""
+    """__dlpack__(stream=q2) of an array that names q1 orders q2 behind q1's work."""
     q1 = dpctl.SyclQueue(device.filter_string, property="in_order")
     q2 = dpctl.SyclQueue(device.filter_string, property="in_order")
     for _ in range(5):
@@ -184,8 +184,8 @@ def test_stream_waits_for_the_named_queue(device, dpctl, dpt, np):
         del c
 
 
-def test_a_queue_that_lies(device, dpctl, dpt):
-    """What calls itself dpnp's array and names a queue of another context is not believed."""
+def test_a_queue_of_another_context_is_ignored(device, dpctl, dpt):
+    """An object that looks like dpnp's array and names a queue of another context."""
     x = dpt.zeros(4)
     other = dpctl.SyclQueue(dpctl.SyclContext([dpctl.SyclDevice(device.filter_string)]), dpctl.SyclDevice(device.filter_string))
 
@@ -214,8 +214,8 @@ def test_queues_are_given_back(device, dpctl):
     assert sys.getrefcount(q) == before
 
 
-def test_dpctl_comes_later(device, dpctl):
-    """Arrays and queues from before dpctl was loaded name dpctl's queue once it is."""
+def test_dpctl_is_loaded_later(device, dpctl):
+    """Arrays and queues from before dpctl was loaded name dpctl's queue afterwards."""
     said = run(
         """
 a = ub.empty(3, usm_type="shared")
@@ -230,9 +230,9 @@ print(a.sycl_queue is kept, b.sycl_queue is kept, b.__sycl_usm_array_interface__
     assert said == ["usmbridge", "SyclQueue", "True", "True", "True"]
 
 
-def test_new_contents_come_after_the_former_users_work(np, dpctl, device):
-    """Memory is given out again on an in-order queue before its former user's work there has ended: what is in it
-    from the start is written behind that."""
+def test_initial_values_follow_work_on_reused_memory(np, dpctl, device):
+    """Memory is reused on an in-order queue while its former user's work runs there: initial values are written
+    behind that work."""
     dpt = pytest.importorskip("dpnp.tensor")
     memory = pytest.importorskip("dpctl.memory")
     q = dpctl.SyclQueue(device.filter_string, property="in_order")

@@ -1,4 +1,4 @@
-"""When owners are given up: at once where the consumer's deleter runs with the GIL held."""
+"""Release of owners: immediately if the consumer's deleter runs with the GIL held."""
 
 import ctypes as ct
 import sys
@@ -13,7 +13,7 @@ from conftest import live
 from test_lifetime import run
 
 
-USED = b"used_dltensor_versioned"  # lives as long as the capsules that have it
+USED = b"used_dltensor_versioned"  # lives as long as the capsules with that name
 
 
 def watched(np, n=4):
@@ -34,7 +34,7 @@ def test_del_releases_the_source_at_once(np):
                 assert gone() is None
 
 
-def test_counts_as_numpys_own_tests_do(np):
+def test_reference_counts_of_numpys_tests(np):
     x = np.arange(5)
     before = sys.getrefcount(x)
     y = np.from_dlpack(ub.from_dlpack(x))
@@ -75,7 +75,7 @@ def test_stats_are_exact(np):
 
 
 def test_a_chain_of_owners(np):
-    """Each link owns the one before through a capsule: any length, no recursion, all gone at once."""
+    """Each link owns the one before through a capsule: all are released at once, without recursion."""
     x, gone = watched(np)
     link = x
     del x
@@ -87,7 +87,7 @@ def test_a_chain_of_owners(np):
 
 
 def test_an_exception_passes(np):
-    """A deleter that runs while an exception is on its way neither sees nor loses it."""
+    """A deleter that runs while an exception is set neither sees nor loses it."""
     seen = []
 
     class Noisy(np.ndarray):
@@ -109,7 +109,7 @@ def test_an_exception_passes(np):
 
 
 def deleter_of(np, x):
-    """A versioned tensor on x whose deleter is called by address, and its address."""
+    """Returns a versioned tensor on x whose deleter is called by address, and that address."""
     capsule = ub.from_dlpack(x).__dlpack__(max_version=(1, 3))
     managed = ct.addressof(capi.tensor(capsule))
     capi.py.PyCapsule_SetName(capsule, USED)
@@ -117,7 +117,7 @@ def deleter_of(np, x):
 
 
 def test_with_and_without_the_gil(np):
-    """ctypes gives the GIL up for functions of CDLL's sort, and keeps it for PyDLL's."""
+    """ctypes releases the GIL for functions of CDLL and keeps it for those of PyDLL."""
     for kind, prompt in ((ct.PYFUNCTYPE, True), (ct.CFUNCTYPE, False)):
         for _ in range(20):
             x, gone = watched(np)
@@ -128,12 +128,12 @@ def test_with_and_without_the_gil(np):
             deleter = ct.cast(managed, ct.POINTER(ct.c_void_p))[2]
             kind(None, ct.c_void_p)(deleter)(managed)
             if not prompt:
-                ub.stats()  # whoever enters with the GIL next
+                ub.stats()  # the next entry with the GIL
             assert gone() is None
 
 
-def test_from_a_thread_that_python_does_not_know(np):
-    """Called without the GIL on a thread that has a state in Python, which is not the current one."""
+def test_from_a_foreign_thread(np):
+    """Called without the GIL on a thread whose Python thread state is not the current one."""
     for _ in range(20):
         x, gone = watched(np)
         managed = deleter_of(np, x)
@@ -147,7 +147,7 @@ def test_from_a_thread_that_python_does_not_know(np):
 
 
 def test_threads(np):
-    """Many threads take and drop at once; nothing is lost or ended twice."""
+    """Many threads import and release at once; nothing is lost or released twice."""
     refs, lock = [], threading.Lock()
 
     def work():
@@ -188,7 +188,7 @@ sys.late = y
 
 
 def test_after_a_subinterpreter(np):
-    """Which makes CPython's own check of the GIL say yes everywhere."""
+    """A subinterpreter makes CPython's PyGILState_Check return true on every thread."""
     run(
         """
 import numpy as np, weakref, ctypes as ct, threading

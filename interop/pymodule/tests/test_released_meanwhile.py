@@ -1,5 +1,5 @@
-"""release() in the middle of an operation: by code that the operation runs, and by other threads. What has begun goes
-on with the memory that it began on, and gives it up in the end."""
+"""release() during an operation, by code that the operation runs and by other threads. The operation continues on
+the memory that it began with, and releases it at its end."""
 
 import ctypes
 import operator
@@ -15,7 +15,7 @@ from test_given_up import becomes, count
 
 
 class Releasing:
-    """Releases arrays when it is asked for anything, and is a 1, an element type, or a place."""
+    """Releases arrays when one of its attributes is read. It also works as 1, as an element type and as a device."""
 
     def __init__(self, *arrays, text="int32"):
         self.arrays, self.text = arrays, text
@@ -60,7 +60,7 @@ OPERATIONS = {
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_what_has_begun_goes_on(name):
+def test_operations_continue(name):
     do, want = OPERATIONS[name]
     for place in places():
         a = ub.asarray([[1, 2, 3], [4, 5, 6]], dtype="float32", **place)
@@ -71,7 +71,7 @@ def test_what_has_begun_goes_on(name):
         assert becomes(held - 1)
 
 
-def test_assignments_go_on():
+def test_assignments_continue():
     for place in places():
         for write in (lambda a, r: operator.setitem(a, (r, 0), 7), lambda a, r: operator.setitem(a, (1, 0), r), lambda a, r: a.fill(r), lambda a, r: operator.setitem(a, ..., [r, 2, 3])):
             a = ub.zeros((2, 3), **place)
@@ -100,7 +100,7 @@ def test_parts_of_a_sequence_are_kept_while_it_is_read():
 
 
 def other_thread(step):
-    """Runs step over and over beside the caller's block."""
+    """Runs step repeatedly beside the caller's block."""
 
     class Beside:
         def __enter__(self):
@@ -130,7 +130,7 @@ READS = {
 
 @pytest.mark.parametrize("name", READS)
 def test_another_thread_releases(name):
-    """Memory that is given up is written over at once: nobody who reads it sees that."""
+    """Released memory is overwritten immediately: no reader sees that."""
     box = []
 
     def step():
@@ -161,7 +161,7 @@ def test_another_thread_releases(name):
     live()
 
 
-def test_what_compiled_functions_return_keeps_the_memory(numba):
+def test_results_of_compiled_functions_keep_the_memory(numba):
     tail = numba.njit(lambda a: a[1:])
     for place in ({"device": "host"}, {"usm_type": "shared"}):
         a = ub.full(1 << 12, 3.0, **place)
@@ -178,9 +178,9 @@ def test_what_compiled_functions_return_keeps_the_memory(numba):
 
 
 def test_a_compiled_function_holds_its_arguments(numba):
-    """The GIL is dropped in it: another thread releases what it works on."""
+    """A compiled function releases the GIL: another thread releases the array that it works on."""
 
-    pause = ctypes.CDLL(None).sched_yield  # of which the compiler knows nothing: flags are read each time
+    pause = ctypes.CDLL(None).sched_yield  # unknown to the compiler, so that flags are read each time
     pause.argtypes = []
 
     @numba.njit(nogil=True)
@@ -192,7 +192,7 @@ def test_a_compiled_function_holds_its_arguments(numba):
         return a.min()
 
     np = pytest.importorskip("numpy")
-    wait(ub.full(4, 3.0, device="host"), np.ones(2, "int64"))  # compiled
+    wait(ub.full(4, 3.0, device="host"), np.ones(2, "int64"))  # compiles it
     a, flags = ub.full(1 << 12, 3.0, device="host"), np.zeros(2, "int64")
     got = []
     t = threading.Thread(target=lambda: got.append(wait(a, flags)))

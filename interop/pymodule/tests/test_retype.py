@@ -1,4 +1,4 @@
-"""view, astype, mT, as_readonly, and new arrays with values, against NumPy."""
+"""view, astype, mT, as_readonly, and new arrays with values, compared with NumPy."""
 
 import itertools
 import random
@@ -33,7 +33,7 @@ def test_view_as_numpy(np):
                 want, got = outcome(lambda: z.view(target)), outcome(lambda: a.view(target))
                 if isinstance(want, type):
                     assert got is want is ValueError, (source, target, key)
-                elif got is ValueError:  # steps that are no whole elements: NumPy counts them in bytes
+                elif got is ValueError:  # steps that are not whole elements: NumPy counts bytes
                     assert any(s % want.itemsize for s, n in zip(want.strides, want.shape) if n > 1) and want.size, (source, target, key)
                 else:
                     assert got.shape == want.shape and got.dtype == target and (got.size == 0 or got._pointer == want.ctypes.data)
@@ -62,7 +62,7 @@ def test_view_of_narrow_types(np):
     assert ub.asarray(1.0).view("int64").item() == 0x3FF0000000000000
 
 
-def test_view_keeps_leave_and_life(np):
+def test_view_keeps_readonly_and_memory(np):
     a = ub.zeros(4, "float64", device="host").as_readonly()
     assert a.view("int32").readonly and a.view("float64").readonly
     v = ub.asarray(np.arange(17, dtype="uint8"), copy=True)[1:].view("int64")  # begins inside an element

@@ -1,4 +1,4 @@
-"""Where DLPack's and the USM array interface's peers disagree: one test for each row that the other files leave open."""
+"""Cases in which the peers of DLPack and SUAI disagree: a test for each row that the other files do not cover."""
 
 import ctypes as ct
 
@@ -38,7 +38,7 @@ def test_strides_and_deleter_are_always_there(device):
 
 
 def test_alignment(device):
-    """256 bytes unless asked otherwise."""
+    """256 bytes unless another alignment is requested."""
     for size in (1, 3, 64, 1000, 100000):
         for a in everywhere(size, "uint8"):
             assert a._pointer % 256 == 0
@@ -53,7 +53,7 @@ def test_empty_usm_has_an_address(device, dpt, np):
 
 
 def test_byte_offset_as_dpnp_reads_it(device, dpt, np):
-    """dpnp looks the lowest address up, and honours byte_offset; both directions, strides of either sign."""
+    """dpnp looks up the lowest address and honours byte_offset; both directions, strides of either sign."""
     x = dpt.reshape(dpt.arange(24, dtype="int32"), (4, 6))
     x.sycl_queue.wait()
     for key in ((slice(None, None, -1),), (slice(None), slice(None, None, -2)), (slice(1, 3), slice(2, 5)), (slice(None, None, -1), 3)):
@@ -66,7 +66,7 @@ def test_byte_offset_as_dpnp_reads_it(device, dpt, np):
 
 
 def test_0d_of_dpnp_is_read_only(device, dpt):
-    """dpnp flags 0-d exports so; the flag is kept, ours have none."""
+    """dpnp flags 0-d exports as read-only. The flag is kept; exports of Array do not have it."""
     x = dpt.asarray(5.0)
     x.sycl_queue.wait()
     a = ub.from_dlpack(x)
@@ -87,7 +87,7 @@ def test_read_only_crosses_the_protocols(device, shared, dpt):
     assert managed(b)[0].flags == 1 and managed(b, dl_device=(1, 0))[0].flags == 1
 
 
-def test_numpy_takes_what_it_can(np, device):
+def test_numpy_imports(np, device):
     h, s = ub.zeros(3, device="host"), ub.zeros(3, usm_type="shared")
     legacy = type("L", (), {"__dlpack__": lambda self, **kw: h.__dlpack__(), "__dlpack_device__": lambda self: (1, 0)})()
     assert not np.from_dlpack(legacy).flags.writeable  # NumPy's rule for the legacy form
@@ -96,8 +96,8 @@ def test_numpy_takes_what_it_can(np, device):
         np.from_dlpack(s)
 
 
-def test_who_asks_how(device, dpctl, dpt, dpnp):
-    """The keywords of the consumers that are there, as they pass them."""
+def test_keywords_of_consumers(device, dpctl, dpt, dpnp):
+    """The keywords of the installed consumers, as they pass them."""
     asked = []
 
     class Spy:
@@ -139,7 +139,7 @@ def test_default_context_by_either_spelling(device, dpctl):
     for ask in (outside.__dlpack__, lambda: ub.from_dlpack(outside)):
         with pytest.raises(BufferError, match="default context") as e:
             ask()
-        # both contexts are named, and the way out
+        # the message names both contexts and the solution
         assert str(e.value).count("context") >= 2 and "copy=True" in str(e.value)
         assert len({w for w in str(e.value).replace(",", " ").replace(";", " ").replace(")", " ").split() if w.startswith("0x")}) >= 2
     assert managed(outside, copy=True)[0].t.device_id == device.dlpack_device[1]
@@ -147,7 +147,7 @@ def test_default_context_by_either_spelling(device, dpctl):
 
 
 def test_partitions(device, dpctl):
-    """A part of a device: SUAI always; DLPack names the parent where the memory is in its default context."""
+    """Sub-devices: SUAI always works; DLPack names the parent if the memory is in its default context."""
     d = dpctl.SyclDevice(device.filter_string)
     try:
         parts = d.create_sub_devices(partition=1)
@@ -212,8 +212,8 @@ def test_type_strings_of_either_order_mark(shared, typestr, dtype):
     assert order == ("|" if a.itemsize == 1 else "<")
 
 
-def test_who_means_writable_by_true(shared, dpctl):
-    """dpctl.memory and oneDAL write True for writable; everybody else for read-only."""
+def test_true_means_writable_for_some_producers(shared, dpctl):
+    """dpctl.memory and oneDAL write True for writable; all other producers for read-only."""
     assert shared.__sycl_usm_array_interface__["data"][1] is True and not ub.from_usm_array_interface(shared).readonly
     table = type("homogen_table", (Holder,), {"__module__": "onedal._onedal_py_dpc"})
     for flag in (True, False):
@@ -223,7 +223,7 @@ def test_who_means_writable_by_true(shared, dpctl):
 
 
 def test_context_with_ordinary_memory(shared, np, dpctl, device):
-    """dpctl ends the process here."""
+    """dpctl ends the process in this case."""
     x = np.zeros(16)
     c = dpctl.SyclQueue(device.filter_string).sycl_context
     for syclobj in (c, c._get_capsule()):
@@ -257,7 +257,7 @@ def test_no_interface_for_types_without_a_string(device):
 
 
 def test_buffer_requests(device):
-    """Each flag of PEP 3118, on layouts that have and have not what it asks for."""
+    """Each flag of PEP 3118, on layouts that have and do not have the requested property."""
 
     class Buffer(ct.Structure):
         _fields_ = [("buf", ct.c_void_p), ("obj", ct.c_void_p), ("len", ct.c_ssize_t), ("itemsize", ct.c_ssize_t), ("readonly", ct.c_int),

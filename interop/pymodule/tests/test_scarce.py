@@ -1,5 +1,4 @@
-"""Each allocation fails, one after the other, and interrupts hit everything: scarce.py and storm.py,
-each in a process of its own."""
+"""Failing allocations and interrupts: runs scarce.py and storm.py, each in a process of its own."""
 
 import ctypes
 import json
@@ -11,20 +10,20 @@ from pathlib import Path
 import pytest
 from conftest import HOST
 
-# Every so many allocations, and all of them in the hunt.
+# Distance between failing allocations; a hunt fails all of them.
 STEP = 1 if "USMBRIDGE_HUNT" in os.environ else 13
 HERE = Path(__file__).parent
 
 
 def swept(way, step, env=None):
-    """What scarce.py tells, having found no failure."""
+    """Returns the reports of scarce.py, after checking that it found no failure."""
     r = subprocess.run([HOST, str(HERE / "scarce.py"), way, str(step)], capture_output=True, text=True, timeout=3600, env={**os.environ, **(env or {})})
     assert r.returncode == 0, (r.returncode, r.stderr[-3000:])
-    told = [json.loads(line) for line in r.stdout.splitlines()]
-    assert len(told) >= 10
-    assert [t for t in told if t["failures"]] == []
-    print(f"{sum(t['tried'] for t in told)} allocations failed")
-    return told
+    reports = [json.loads(line) for line in r.stdout.splitlines()]
+    assert len(reports) >= 10
+    assert [t for t in reports if t["failures"]] == []
+    print(f"{sum(t['tried'] for t in reports)} allocations failed")
+    return reports
 
 
 def test_allocations_of_python():
@@ -34,24 +33,24 @@ def test_allocations_of_python():
         _testcapi.set_nomemory
     except (ImportError, AttributeError):
         pytest.skip("this Python has no _testcapi.set_nomemory, which makes its allocations fail")
-    told = swept("python", STEP)
-    assert sum(t["raised"] for t in told) > 10
+    reports = swept("python", STEP)
+    assert sum(t["raised"] for t in reports) > 10
 
 
 def test_interrupts():
     hits = 1000 if "USMBRIDGE_HUNT" in os.environ else 20
     r = subprocess.run([HOST, str(HERE / "storm.py"), str(hits)], capture_output=True, text=True, timeout=3600)
     assert r.returncode == 0, (r.returncode, r.stderr[-3000:])
-    told = [json.loads(line) for line in r.stdout.splitlines()]
-    hit = sum(t["hit"] for t in told)
-    assert len(told) >= 10 and hit > 100
+    reports = [json.loads(line) for line in r.stdout.splitlines()]
+    hit = sum(t["hit"] for t in reports)
+    assert len(reports) >= 10 and hit > 100
     print(f"{hit} interrupts hit")
-    assert [t for t in told if t["failures"]] == []
+    assert [t for t in reports if t["failures"]] == []
 
 
 def places(program, to):
-    """Where the C parts of this project lie in a program that hosts Python: those of Go and of its
-    own support for C end the program where there is no memory."""
+    """Returns the address ranges of this project's C code in a program that hosts Python. Allocations of Go and of
+    its C runtime must not fail, because the program ends then."""
     symbols = subprocess.run(["nm", "-S", "--defined-only", program], capture_output=True, text=True, check=True).stdout
     found = []
     for line in symbols.splitlines():
@@ -74,5 +73,5 @@ def test_allocations_of_c(tmp_path):
     subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", str(library), str(HERE / "scarce.c")], check=True)
     if places(program, where) < 100:
         pytest.skip("the program has no names of its C parts")
-    told = swept("c", 1, {"LD_PRELOAD": str(library), "USMB_SCARCE": str(where)})
-    assert sum(t["raised"] for t in told) > 10
+    reports = swept("c", 1, {"LD_PRELOAD": str(library), "USMB_SCARCE": str(where)})
+    assert sum(t["raised"] for t in reports) > 10

@@ -1,4 +1,4 @@
-"""asarray of lists: numbers, numbers that know their type, arrays; against NumPy."""
+"""asarray of sequences of numbers, typed numbers and arrays, compared with NumPy."""
 
 import itertools
 
@@ -31,7 +31,7 @@ def test_scalars_keep_their_type(np):
 
 
 def test_types_of_each_number(np):
-    """A class whose numbers say different types of their own."""
+    """A class whose numbers name different types."""
 
     class Number:
         def __init__(self, dtype):
@@ -100,7 +100,7 @@ def test_numpy_scalars_become_elements_by_the_same_rule(np):
         for i, way in enumerate(ways(dtype)):
             with pytest.raises(error):
                 print(i, value, dtype, way(value))
-    # Elements of arrays, of 0 dimensions too, are converted as by astype.
+    # Elements of arrays, 0-d arrays included, are converted as by astype.
     assert ub.asarray(np.asarray(300), dtype="uint8").item() == ub.full(1, np.asarray(300), "uint8")[0].item() == 44
 
 
@@ -147,7 +147,7 @@ def test_lists_of_own_arrays(np):
 
 
 def test_arrays_and_rows_of_one_shape(np):
-    """An array and a list of its shape stand for the same, wherever they are in a sequence."""
+    """An array and a list of its shape are equivalent anywhere in a sequence."""
     x = np.arange(6, dtype="int32").reshape(2, 3)
     f = np.asarray([0.5, 1.5, 2.5], "float32")
     for where in (dict(device="host"), dict(device=sycl_device()), dict(device=sycl_device(), usm_type="shared")):
@@ -167,16 +167,16 @@ def test_arrays_and_rows_of_one_shape(np):
                 ub.asarray([a[0], [1, 2, np.complex64(1j)]], dtype=dtype)
 
 
-def test_sequences_of_others(np, dpt):
+def test_sequences_of_other_arrays(np, dpt):
     assert same(np, ub.asarray([memoryview(b"ab"), bytearray(b"cd")]), np.array([[97, 98], [99, 100]], "uint8"))
     b = ub.asarray([dpt.asarray([1, 2]), dpt.asarray([3, 4])])
     assert b.tolist() == [[1, 2], [3, 4]] and b.usm_type == "device"
     big = np.arange(3, dtype=">i4")
-    assert ub.asarray([big, big]).tolist() == [[0, 1, 2], [0, 1, 2]]  # no protocol has it: read number by number
+    assert ub.asarray([big, big]).tolist() == [[0, 1, 2], [0, 1, 2]]  # no protocol supports it, so it is read number by number
     assert same(np, ub.asarray([range(3), (1, 2, 3)]), np.array([[0, 1, 2], [1, 2, 3]]))
 
 
-def test_a_leaf_is_looked_at_once(np):
+def test_a_leaf_is_read_once(np):
     asked = []
 
     class Producer:

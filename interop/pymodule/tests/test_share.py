@@ -1,4 +1,4 @@
-"""usmbridge.share: arrays for processes that are no relatives."""
+"""usmbridge.share: arrays for unrelated processes."""
 
 import gc
 import os
@@ -26,7 +26,7 @@ def soon(what):
 
 
 @pytest.fixture(autouse=True)
-def nothing_stays():
+def no_leases_remain():
     yield
     gc.collect()
     soon(lambda: ub.share.stats()["leases"] == ub.share.stats()["opened"] == 0)
@@ -35,7 +35,7 @@ def nothing_stays():
 
 
 class Other:
-    """A process that is no relative: it evaluates lines."""
+    """An unrelated process that evaluates lines of Python."""
 
     def __init__(self, host=HOST, **env):
         self.p = subprocess.Popen([host, procs.__file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **env})
@@ -46,7 +46,7 @@ class Other:
         return self.p.stdout.readline().rstrip("\n")
 
     def stop(self):
-        """Returns when each of its threads stands still, which the signal alone does not say."""
+        """Returns when all its threads are stopped, which the signal alone does not guarantee."""
         self.p.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self.p.pid, os.WSTOPPED | os.WNOWAIT)
 
@@ -81,7 +81,7 @@ def test_same_memory_both_ways(other, tmp_path):
         assert other("!y.fill(1)").startswith("ValueError") and b.tolist() == [1] * 5
         other(f"!z = ub.share.attach({path!r}, 'only')")
         assert other("!z.fill(1)").startswith("ValueError")
-        # An update is for those who attach from now on.
+        # An update applies to later calls of attach.
         server["a"] = c = ub.full(2, 6, "int32", device="host", interprocess=True)
         assert other(f"ub.share.attach({path!r}, 'a').tolist()") == "[6, 6]" and c.interprocess
         del server["a"]
@@ -95,13 +95,13 @@ def test_same_memory_both_ways(other, tmp_path):
     for use in (lambda: server.__setitem__("a", a), server.__enter__):
         with pytest.raises(ValueError, match="closed"):
             use()
-    assert other("(x.tolist()[0], describe(x)[0])") == "([0, 8], (2, 2))"  # what is attached stays
+    assert other("(x.tolist()[0], describe(x)[0])") == "([0, 8], (2, 2))"  # the attached array stays
     assert other(f"ub.share.attach({path!r}, 'b')").startswith("ConnectionError")
     assert other("!x = y = z = None") == "None"
     assert os.listdir(tmp_path) == []
 
 
-def test_other_ways_to_say_where(other, tmp_path):
+def test_other_forms_of_address(other, tmp_path):
     a = ub.ones(3, device="host", interprocess=True)
     for path in ("", f"@usmbridge-test-{os.getpid()}", f"unix:{tmp_path}/socket", tmp_path / "path"):
         with ub.share.serve(path, {"a": a}) as server:
@@ -114,8 +114,8 @@ def test_other_ways_to_say_where(other, tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_the_other_one_serves(other, tmp_path):
-    """Attaching is the same in this process; a connection is kept, and made anew where it is gone."""
+def test_the_other_process_serves(other, tmp_path):
+    """Attaching is the same in this process; a connection is kept, and made again if it was lost."""
     path = str(tmp_path / "x")
     with pytest.raises(ConnectionError, match="nobody listens"):
         ub.share.attach(path, "a")
@@ -127,7 +127,7 @@ def test_the_other_one_serves(other, tmp_path):
     assert eval(other("ub.share.stats()"))["leases"] == 2
     b.release()
     soon(lambda: eval(other("ub.share.stats()"))["leases"] == 1)
-    # It is passed on by its maker.
+    # Its maker passes it on.
     with ub.share.serve("", {}) as server:
         with pytest.raises(BufferError, match="lie in no segment|not shared"):
             server["a"] = a
@@ -207,8 +207,8 @@ def test_arguments():
         ub.share.names("@usmbridge-test-nobody")
 
 
-def test_waiting_takes_a_timeout_and_lets_others_run(other):
-    """A process that is stopped answers nothing; the GIL is free meanwhile, and afterwards all is well."""
+def test_waiting_has_a_timeout_and_releases_the_gil(other):
+    """A stopped process does not answer; the GIL is released meanwhile, and later calls work."""
     address = eval(other("globals().setdefault('s', ub.share.serve('', dict(a=ub.zeros(2, device='host', interprocess=True)))).address"))
     a = ub.share.attach(address, "a")
     other.stop()
@@ -235,7 +235,7 @@ def test_waiting_takes_a_timeout_and_lets_others_run(other):
     assert ub.share.attach(address, "a", timeout=SOON)._pointer == a._pointer
 
 
-def test_killed_while_they_have_it():
+def test_clients_are_killed():
     a = ub.zeros(1 << 20, "int8", device="host", interprocess=True)
     with ub.share.serve("", {"a": a}) as server:
         for _ in range(5):
@@ -250,7 +250,7 @@ def test_killed_while_they_have_it():
 
 
 def test_trim_unmaps(other):
-    """After it nothing idle stays mapped, here or there."""
+    """Afterwards no idle memory is mapped in either process."""
 
     def mapped():
         return sum("memfd:" in line for line in pathlib.Path("/proc/self/maps").read_text().splitlines())
@@ -273,7 +273,7 @@ def test_trim_unmaps(other):
     soon(idle)
 
 
-def test_nothing_starts_before_it_is_used():
+def test_servers_start_at_first_use():
     from test_lifetime import run
 
     out = run("""

@@ -1,4 +1,4 @@
-"""Exchanges without end: soak.py, in a process of its own."""
+"""Runs soak.py, many exchanges, in a process of its own."""
 
 import ctypes
 import json
@@ -17,9 +17,9 @@ def soaked(*args, **env):
     r = subprocess.run([HOST, str(HERE / "soak.py"), *args], capture_output=True, text=True, timeout=7200, env={**os.environ, **env})
     assert r.returncode in (0, 1) and r.stdout, (r.returncode, r.stderr[-3000:])
     print(r.stderr)
-    told = json.loads(r.stdout.splitlines()[-1])
-    assert r.returncode == any(t["wrong"] for t in told)
-    return told
+    reports = json.loads(r.stdout.splitlines()[-1])
+    assert r.returncode == any(t["wrong"] for t in reports)
+    return reports
 
 
 @pytest.fixture(autouse=True)
@@ -29,12 +29,12 @@ def plain():
 
 
 def test_soak():
-    told = soaked(str(COUNT))
-    assert [t["wrong"] for t in told] == [[], []]
-    assert all(t["exchanges"] >= COUNT and len(t["kinds"]) >= 5 for t in told)
+    reports = soaked(str(COUNT))
+    assert [t["wrong"] for t in reports] == [[], []]
+    assert all(t["exchanges"] >= COUNT and len(t["kinds"]) >= 5 for t in reports)
 
 
 @pytest.mark.parametrize("mistake, said", [("leak", "resident memory grew"), ("lose", "counters were")])
-def test_what_is_lost_is_found(mistake, said):
+def test_losses_are_found(mistake, said):
     out, back = soaked("20000", mistake, USMBRIDGE_SOAK_SETTLED="0.1")
     assert out["wrong"] == [] and any(said in w for w in back["wrong"]), back

@@ -1,4 +1,4 @@
-"""Importing the memory of one owner again: what is remembered, and what is asked again."""
+"""Repeated imports of the memory of one owner: cached facts, and checks that are repeated."""
 
 import gc
 
@@ -24,7 +24,7 @@ def contexts(device, dpctl):
     return [dpctl.SyclQueue(d), dpctl.SyclQueue(dpctl.SyclContext([d]), d)]
 
 
-def test_again(device, dpctl, contexts):
+def test_repeated_imports(device, dpctl, contexts):
     """Every form of syclobj, any part of the span, each with its own queue and layout."""
     q = contexts[0]
     m = dpctl.memory.MemoryUSMShared(64, queue=q)
@@ -50,7 +50,7 @@ def test_read_only_first(device, dpctl, contexts):
 
 
 def test_freed_and_allocated_again_in_another_context(device, dpctl, contexts):
-    """An owner that gives its memory up, although an Array holds it, and shows other memory at the same address."""
+    """The owner frees its memory although an Array holds it, and shows other memory at the same address."""
     same = 0
     for size in (64, 4096, 1 << 20):
         for _ in range(10):
@@ -66,7 +66,7 @@ def test_freed_and_allocated_again_in_another_context(device, dpctl, contexts):
                 same += again._pointer == address
                 b = ub.asarray(h)
                 assert b._pointer == again._pointer and b.sycl_context == contexts[1].sycl_context
-                # With the former context the pointer is no USM, and still not believed.
+                # In the former context the pointer is not USM, and is refused again.
                 h.show(again, contexts[0])
                 if again._pointer != address:
                     with pytest.raises(ValueError, match="syclobj"):
@@ -76,7 +76,7 @@ def test_freed_and_allocated_again_in_another_context(device, dpctl, contexts):
         pytest.skip("the allocator gave no address again: only what differs was tried")
 
 
-def test_a_wider_span_is_asked_for(device, dpctl, contexts):
+def test_a_wider_span_is_looked_up(device, dpctl, contexts):
     m = dpctl.memory.MemoryUSMShared(64)
     h = Holder(m, contexts[0], shape=(16,))
     first = ub.asarray(h)
@@ -87,7 +87,7 @@ def test_a_wider_span_is_asked_for(device, dpctl, contexts):
     assert ub.asarray(h).nbytes == 64 and first.nbytes == 16
 
 
-def test_the_context_is_asked_each_time(device, dpctl, contexts):
+def test_the_context_is_looked_up_each_time(device, dpctl, contexts):
     m = dpctl.memory.MemoryUSMShared(64, queue=contexts[0])
     h = Holder(m, contexts[0])
     first = ub.asarray(h)
@@ -99,7 +99,7 @@ def test_the_context_is_asked_each_time(device, dpctl, contexts):
 
 
 def test_another_owner_at_the_same_address(device, dpctl, contexts):
-    """Python gives the address of an owner that has gone to the next."""
+    """Python reuses the address of a freed owner for the next object."""
     for i in range(300):
         m = dpctl.memory.MemoryUSMShared(64, queue=contexts[i % 2])
         h = Holder(m, contexts[i % 2])
@@ -109,7 +109,7 @@ def test_another_owner_at_the_same_address(device, dpctl, contexts):
 
 
 def test_memory_objects(device, dpctl, contexts):
-    """dpctl.memory's own, without their dictionary; subclasses with it."""
+    """dpctl.memory's own objects, without their dictionary; subclasses with it."""
     for q in contexts:
         for kind in (dpctl.memory.MemoryUSMShared, dpctl.memory.MemoryUSMDevice, dpctl.memory.MemoryUSMHost):
             m = kind(48, queue=q)

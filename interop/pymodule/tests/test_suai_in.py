@@ -1,4 +1,4 @@
-"""Arrays from the __sycl_usm_array_interface__ of others: forms, owners, errors."""
+"""Import by __sycl_usm_array_interface__: forms, owners, errors."""
 
 import gc
 import sys
@@ -10,7 +10,7 @@ import usmbridge as ub
 
 
 class Holder:
-    """Any object with a dictionary, keeping its memory alive."""
+    """An object with a dictionary that keeps its memory alive."""
 
     def __init__(self, memory, **changes):
         self.memory = memory
@@ -131,7 +131,7 @@ def test_owner_is_kept(memory):
     assert sys.getrefcount(h) == n + 1
     del c
     gc.collect()
-    assert ub.from_dlpack(ub.from_usm_array_interface(h))._pointer == memory._pointer  # an entry drains
+    assert ub.from_dlpack(ub.from_usm_array_interface(h))._pointer == memory._pointer  # an entry releases deferred owners
     assert sys.getrefcount(h) == n
 
 
@@ -139,7 +139,7 @@ WILD = 0x123456789000
 
 
 @pytest.mark.parametrize("changes, error, match", [
-    # every key missing
+    # each key missing
     (dict(version=...), ValueError, "version"), (dict(data=...), ValueError, "data"), (dict(shape=...), ValueError, "shape"),
     (dict(typestr=...), ValueError, "typestr"), (dict(syclobj=...), ValueError, "syclobj"),
     (dict(data=None), ValueError, "data"), (dict(shape=None), ValueError, "shape"), (dict(syclobj=None), ValueError, "syclobj"),
@@ -182,7 +182,7 @@ WILD = 0x123456789000
     (dict(syclobj="host"), ValueError, "host"), (dict(syclobj=""), ValueError, None), (dict(syclobj=capi.py.PyCapsule_New(4096, capi.LEGACY, None)), ValueError, "dltensor"),
 ])
 def test_malformed(memory, device, changes, error, match):
-    class Known(type(memory)):  # a subclass of dpctl's memory, whose extent is known
+    class Known(type(memory)):  # a subclass of dpctl's memory, whose size is known
         __sycl_usm_array_interface__ = None
 
     Known.__module__, Known.__qualname__ = "dpctl.memory._memory", "MemoryUSMShared"
@@ -190,7 +190,7 @@ def test_malformed(memory, device, changes, error, match):
     d = dict(memory.__sycl_usm_array_interface__, **changes)
     Known.__sycl_usm_array_interface__ = {k: v for k, v in d.items() if v is not Ellipsis}
     if "data" in changes and changes["data"] in (..., None):
-        m = Holder(memory, **changes)  # one without a buffer
+        m = Holder(memory, **changes)  # an owner without a buffer
     with pytest.raises(error, match=match):
         ub.from_usm_array_interface(m)
 
@@ -198,7 +198,7 @@ def test_malformed(memory, device, changes, error, match):
 def test_pointers_that_are_not_usm(memory, dpctl, device, np):
     x = np.zeros(64)
     q = dpctl.SyclQueue(device.filter_string)
-    # dpctl ends the process on a context with ordinary memory
+    # dpctl ends the process if a context has ordinary memory
     for syclobj in (q, q.sycl_context, device.filter_string, q._get_capsule(), q.sycl_context._get_capsule(), Provider(q)):
         with pytest.raises(ValueError, match="unified shared memory"):
             ub.from_usm_array_interface(Holder(memory, data=(x.ctypes.data, False), syclobj=syclobj))
@@ -276,7 +276,7 @@ def test_a_byte_order_is_one_of_three(memory, typestr):
 
 
 def test_spans_as_wide_as_the_address_space(memory, device):
-    """From the first element to the last byte is more than a signed number holds."""
+    """The distance from the first element to the last byte exceeds a signed number."""
     for syclobj in (memory.sycl_queue, device.filter_string):
         with pytest.raises(ValueError, match="span|address"):
             ub.from_usm_array_interface(Holder(memory, data=(1 << 63, False), shape=(2,), strides=((1 << 63) - 1,),

@@ -98,7 +98,7 @@ def test_syclobj_again_and_again(device, dpctl, dpt):
 
 
 def test_light_queues():
-    """What stands for queues where dpctl is not loaded."""
+    """The objects for queues while dpctl is not loaded."""
     run(
         """
 a, b = ub.empty(3), ub.empty(1)
@@ -137,7 +137,7 @@ def test_peers_read(device, np, dpctl, dpt, dpnp):
 
 
 def test_any_queue_and_context(device, dpctl):
-    """In-order and profiling queues, sub-devices, contexts over several devices."""
+    """In-order and profiling queues, sub-devices, contexts of several devices."""
     d = dpctl.SyclDevice(device.filter_string)
     for prop in ("in_order", "enable_profiling", ["in_order", "enable_profiling"]):
         q = dpctl.SyclQueue(d, property=prop)
