@@ -10,8 +10,8 @@ import (
 
 var pageSize = uintptr(os.Getpagesize())
 
-// mapPages maps size bytes of zeroed pages at an aligned address: it maps more than is
-// needed and unmaps both ends.
+// mapPages maps size bytes of zeroed pages at an aligned address. It maps more than that and unmaps
+// both ends.
 func mapPages(size, align uintptr) (uintptr, error) {
 	extra := uintptr(0)
 	if align > pageSize {
@@ -42,8 +42,8 @@ func unmapPages(address, size uintptr) error {
 	return nil
 }
 
-// discardPages gives the pages of private anonymous memory back; they are zero
-// when they are next touched.
+// discardPages returns the pages of private anonymous memory to the system. They are zero at the
+// next access.
 func discardPages(address, size uintptr) error {
 	if _, _, errno := syscall.Syscall(syscall.SYS_MADVISE, address, size, syscall.MADV_DONTNEED); errno != 0 {
 		return os.NewSyscallError("madvise", errno)
@@ -51,8 +51,8 @@ func discardPages(address, size uintptr) error {
 	return nil
 }
 
-// residentBytes returns how much of whole pages is in memory; all of it when the
-// system does not tell.
+// residentBytes returns the number of bytes of whole pages that are resident, size if the system
+// does not report it.
 func residentBytes(address, size uintptr) (n uintptr) {
 	var states [4096]byte
 	for size > 0 {

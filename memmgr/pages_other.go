@@ -11,8 +11,8 @@ import (
 
 var pageSize = uintptr(os.Getpagesize())
 
-// pages keeps Go memory that stands in for mapped pages reachable: Go's objects
-// do not move, so their addresses serve as well.
+// pages keeps the Go memory reachable that replaces mapped pages. Objects of the Go heap do not
+// move, so their addresses can be used.
 var pages = struct {
 	mu sync.Mutex
 	m  map[uintptr][]byte
@@ -38,7 +38,7 @@ func unmapPages(address, _ uintptr) error {
 	return nil
 }
 
-// discardPages has no pages here: the memory is Go's.
+// discardPages fails: pages of the Go heap cannot be returned.
 func discardPages(uintptr, uintptr) error {
 	return noPages("on this system it is memory of the Go heap")
 }

@@ -68,7 +68,7 @@ type Pool struct {
 	sweeping rankedMutex // held by completeAll, before p.mu
 
 	purging purging
-	elastic elastic
+	sleep   sleep
 
 	growing chan struct{} // held by the one who asks the upstream
 
@@ -214,6 +214,7 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	if p.sync == nil {
 		p.sync = systemEvents
 	}
+	p.sleep.init(p.origin, p.purging.to, p.sync)
 	p.origin.resource = p
 	p.origin.list = owner.NewList(p.freeCell)
 	p.home = p.origin.list.Head()

@@ -7,7 +7,7 @@ import (
 // slowFree takes back a dead cell that has more to it than a size class: work
 // pending, an export, a tag, a record of its place of allocation.
 func (p *Pool) slowFree(c *owner.Cell) {
-	if p.elastic.asleep.Load() != 0 && p.cameHome(c) {
+	if p.sleep.dropBlock(c) {
 		return
 	}
 	noteRelease(c)

@@ -24,7 +24,7 @@ const (
 type lockRank uint8
 
 const (
-	rankSleep         lockRank = iota // elastic.turn
+	rankSleep         lockRank = iota // sleep.turn
 	rankPurging                       // purging.mu
 	rankSweeping                      // Pool.sweeping
 	rankGrowing                       // Pool.growing, a channel: checked, not held
@@ -32,18 +32,18 @@ const (
 	rankPool                          // Pool.mu
 	rankRooms                         // Pool.roomsMu
 	rankTenant                        // Tenant.mu
-	rankSleepTables                   // elastic.mu
+	rankSleepTables                   // sleep.mu
 	rankLeaf                          // keeper.mu, queues.mu
 )
 
 // rankLocks gives the locks of a new pool their ranks.
 func rankLocks(p *Pool) {
-	setRank(&p.elastic.turn, rankSleep)
+	setRank(&p.sleep.turn, rankSleep)
 	setRank(&p.purging.mu, rankPurging)
 	setRank(&p.sweeping, rankSweeping)
 	setRank(&p.mu.rankedMutex, rankPool)
 	setRank(&p.roomsMu, rankRooms)
-	setRank(&p.elastic.mu, rankSleepTables)
+	setRank(&p.sleep.mu, rankSleepTables)
 }
 
 func init() {
