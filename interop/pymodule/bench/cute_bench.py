@@ -1,12 +1,10 @@
-"""Time of usmbridge.cute, and of CuTe DSL beside it where a Python with it is named.
+"""Measures usmbridge.cute, and CuTe DSL if a Python with it is named.
 
     usmpython interop/pymodule/bench/cute_bench.py
     USMBRIDGE_CUTE_PYTHON=/path/to/venv/bin/python usmpython interop/pymodule/bench/cute_bench.py
 
-CuTe DSL (the package nvidia-cutlass-dsl) runs in an interpreter of its own, in turns
-with ours, so that both see the same machine. Exits with 1 when the conversion with its
-mark takes more than a fifth of CuTe DSL's time.
-"""
+CuTe DSL (the package nvidia-cutlass-dsl) runs in an interpreter of its own, in turns with this one, so that both see the
+same machine. The exit status is 1 if a conversion with its mark takes more than a fifth of CuTe DSL's time."""
 
 import json
 import os

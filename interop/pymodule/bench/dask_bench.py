@@ -1,9 +1,9 @@
-"""From worker to worker of a Dask cluster: 64 MiB as an Array against as a NumPy array, with
-messages received as distributed does it and, by the choice of setup(receive=...), straight
-into USM. Medians, all kinds in turns in one cluster.
+"""Measures 64 MiB between workers of a Dask cluster, as an Array and as a NumPy array.
 
     bin/usmpython interop/pymodule/bench/dask_bench.py [--json FILE] [--rounds N] [--strict]
-"""
+
+Messages are received as distributed does it, and into USM by setup(receive=...). The results are medians; all kinds run in
+turns in one cluster."""
 
 import argparse
 import json
@@ -16,8 +16,8 @@ import usmbridge as ub
 
 ELEMENTS = 1 << 24  # of float32
 
-# What is moved, how it is received, and how fast it must be: NumPy's time over ours, with
-# the same way of receiving. NumPy itself must not be slower for the hook.
+# What is moved, how it is received, and the bound: NumPy's time divided by the Array's, with the same way of
+# receiving. The hook must not make NumPy itself slower.
 CASES = [
     ("numpy", None, None),
     ("plain", None, 0.3),
@@ -51,7 +51,7 @@ def measure(client, rounds):
 
     one, two = sorted(client.scheduler_info()["workers"])
     times = {case[:2]: [] for case in CASES}
-    for i in range(rounds + 2):  # the first two make the pools and are not counted
+    for i in range(rounds + 2):  # the first two create the pools and are not counted
         for receive in (None, "shared"):
             dask.setup(client, receive=receive)
             for kind, how, _ in CASES:
@@ -65,7 +65,7 @@ def measure(client, rounds):
                 if i >= 2:
                     times[kind, how].append(time.perf_counter() - start)
                 del x, y
-                time.sleep(0.02)  # for the messages that free them
+                time.sleep(0.02)  # for the messages that free the arrays
     return {case: statistics.median(t) for case, t in times.items()}
 
 

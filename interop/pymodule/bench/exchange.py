@@ -1,11 +1,9 @@
-"""Hand-overs against the peers, as ratios in one process.
+"""Measures exchanges against the peers, as ratios in one process.
 
     bin/usmpython interop/pymodule/bench/exchange.py [--json FILE] [--rounds N] [--only REGEXP] [--strict]
 
-Each row times an operation of ours and the peer's in turns and compares the best of
-all rounds, so that a busy machine disturbs both alike. --strict: exit status 1 when a
-bound is missed.
-"""
+Each row times an operation of usmbridge and the peer's in turns and compares the best of all rounds, so that a busy
+machine affects both. With --strict the exit status is 1 if a bound is missed."""
 
 import argparse
 import gc
@@ -45,13 +43,13 @@ class Holder:
 
 
 def through_pickle(a):
-    """There and back, the memory beside the pickle."""
+    """Pickles and unpickles with the memory beside the pickle."""
     buffers = []
     return pickle.loads(pickle.dumps(a, 5, buffer_callback=buffers.append), buffers=buffers)
 
 
 def rows():
-    """(name, ours, (peer's name, peer's), bound); the callables take no argument."""
+    """Returns rows of (name, our call, (peer's name, peer's call), bound); the calls take no argument."""
     host = ub.empty((4, 5), device="host")
     if np:
         x = np.zeros((4, 5), "float32")
@@ -87,7 +85,7 @@ def rows():
     q = dpctl.SyclQueue()
     for name, syclobj in (("a filter string", sycl[0].filter_string), ("a context", q.sycl_context), ("our queue", plain["syclobj"]), ("a SyclQueue", q)):
         h = Holder(m, syclobj=syclobj, **shape)
-        quick = syclobj is q or syclobj is plain["syclobj"]  # dpnp's way is a quarter as long then
+        quick = syclobj is q or syclobj is plain["syclobj"]  # dpnp's way takes a quarter of the time then
         yield f"array from a dictionary, {name}", (g, h), "dpnp.tensor.asarray", (dpt.asarray, h), 0.08 if quick else 1 / 20
         if quick:
             h.alive = g(h)
@@ -99,7 +97,7 @@ def rows():
 
 
 def timer(spec):
-    """A timer of a call f(*args), or of a statement about o."""
+    """Returns a timer of a call f(*args), or of a statement about o."""
     f, *args = spec
     if isinstance(f, str):
         return timeit.Timer(f, globals={"o": args[0]})

@@ -1,12 +1,10 @@
-"""What an import costs: time, and memory at rest, beside an extension module with nothing in it.
+"""Measures the time and the memory of an import, compared with an empty extension module.
 
     bin/usmpython interop/pymodule/bench/import_bench.py [--json FILE] [--rounds N] [--strict]
 
-Fresh processes of this interpreter import the one and the other in turns; each tells the
-time of its import statement and how much more memory is resident a while later. The
-best time and the middle memory of each count. The empty module is compiled here, with $CC
-or cc.
-"""
+New processes of this interpreter import one or the other in turns. Each reports the time of its import statement and the
+growth of resident memory a while later. The best time and the median memory of each are compared. The empty module is
+compiled here, with $CC or cc."""
 
 import argparse
 import json
@@ -21,9 +19,9 @@ import tempfile
 
 import usmbridge as ub
 
-MILLISECONDS, MEBIBYTES = 10, 5  # the bounds: more than the empty module
+MILLISECONDS, MEBIBYTES = 10, 5  # the bounds: difference from the empty module
 
-# The definition is PyModuleDef of the stable ABI, so that no header of Python's is needed.
+# The definition is PyModuleDef of the stable ABI, so that no header of Python is needed.
 EMPTY = """
 typedef struct {
 	long refs; void *type, *init; long index; void *copy; /* PyModuleDef_HEAD_INIT */
@@ -59,7 +57,7 @@ def built(folder):
 
 
 def measure(rounds, folder):
-    """({name: seconds}, {name: KiB}) of both modules."""
+    """Returns ({name: seconds}, {name: KiB}) of both modules."""
     host = os.readlink("/proc/self/exe") if ub.__spec__.origin == "built-in" else sys.executable
     paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = dict(os.environ, PYTHONPATH=os.pathsep.join(paths))

@@ -1,8 +1,6 @@
-"""Calls of compiled functions: an Array, the NumPy array of the same memory, and the way through
-numpy.asarray, in one process.
+"""Measures calls of compiled functions: with an Array, with the NumPy array of the same memory, and by numpy.asarray.
 
-    bin/usmpython interop/pymodule/bench/numba_bench.py [--json FILE] [--rounds N] [--strict]
-"""
+    bin/usmpython interop/pymodule/bench/numba_bench.py [--json FILE] [--rounds N] [--strict]"""
 
 import argparse
 import json
@@ -30,7 +28,7 @@ def total(a):
 
 
 def measure(calls, rounds):
-    """The best time of each call, in turns."""
+    """Returns the best time of each call, measured in turns."""
     timers = [timeit.Timer("f(o)" if not through else "f(asarray(o))", globals=dict(f=f, o=o, asarray=np.asarray)) for f, o, through in calls]
     counts = []
     for t in timers:

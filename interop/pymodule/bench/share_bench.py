@@ -1,14 +1,12 @@
-"""What it costs to hand an array to another Python: by handle, against the other ways there are.
+"""Measures sending an array to another Python process, by handle and by other ways.
 
     bin/usmpython interop/pymodule/bench/share_bench.py [--json FILE] [--rounds N] [--strict]
 
-One other process (spawn), and one message to it and one back for each measurement, all ways in
-turns, round by round; the middle of the times counts. A small tuple is what a Queue takes by
-itself, and the bound of a hand-over is 1.5 of that. The other side of an array by handle, of a
-block of multiprocessing.shared_memory (the block sent, attached, shown as an array and closed
-there) and of a pickled NumPy array reads the first and the last byte. Then memory that is new
-for each message, at its whole way: made, filled, sent, read there, given up.
-"""
+Each measurement is one message to another process (spawn) and one back. All ways run in turns, round by round, and medians
+are compared. A small tuple is the cost of a Queue itself; the bound of a handle is 1.5 times that. The receiver reads the
+first and the last byte of an array by handle, of a block of multiprocessing.shared_memory (sent, attached, shown as an
+array and closed) and of a pickled NumPy array. Further rows use new memory for each message and include making, filling
+and releasing it."""
 
 import argparse
 import json
@@ -24,7 +22,7 @@ import numpy as np
 
 import usmbridge as ub
 
-BOUND = 1.5  # of a small tuple's
+BOUND = 1.5  # times that of a small tuple
 SIZES = (1, 64, 1024)  # MiB
 
 
@@ -33,7 +31,7 @@ def ends(a):
 
 
 def answer(inbox, outbox):
-    """The other process."""
+    """Runs the other process."""
     for what, x in iter(inbox.get, None):
         if what == "shm":
             name, size = x
@@ -64,7 +62,7 @@ class Ways:
         return {"tuple": ("tuple", (2, 3)), "ours": ("ours", self.array), "shm": ("shm", (self.block.name, self.size)), "numpy": ("numpy", self.numpy)}[way]
 
     def new(self, way, ask):
-        """New memory, its whole way."""
+        """Sends new memory, including making and releasing it."""
         if way == "ours":
             a = ub.empty(self.size, "uint8", device="host", interprocess=True)
             np.asarray(a)[:] = 1
@@ -129,7 +127,7 @@ def main():
         for i in range(rounds + 5):
             for way in times:
                 if way == "numpy" and (mib >= 64 and i % 20 or mib == 1024 and i >= 25):
-                    continue  # it takes as long as all others together
+                    continue  # it takes as long as all other ways together
                 t = timed(ask, ways.message(way))
                 if i >= 5 or way == "numpy":
                     times[way].append(t)

@@ -1,7 +1,6 @@
-"""JAX on the CPU: its wheel brings no tests, so these are ours, both ways.
+"""Exchanges with JAX on the CPU in both directions; its wheel brings no tests.
 
-    make test-peers
-"""
+    make test-peers"""
 
 import jax
 import jax.numpy as jnp
@@ -10,10 +9,10 @@ import pytest
 
 import usmbridge as ub
 
-# JAX shares memory that begins at a multiple of 64 bytes, and copies other.
+# JAX shares memory whose address is a multiple of 64 bytes, and copies other memory.
 ALIGNED = 64
 
-# What JAX has a DLPack type for. It packs no int4 and no int2 into one.
+# Element types that JAX supports in DLPack. It does not pack int4 and int2.
 DTYPES = [
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32", "float64",
     "complex64", "complex128", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",
@@ -34,7 +33,7 @@ def balanced():
 
 @pytest.fixture
 def usm():
-    """What makes an array on the SYCL device."""
+    """Returns a function that makes arrays on the SYCL device."""
     if len(ub.devices()) == 1:
         pytest.skip("no SYCL device")
     return lambda x, kind: ub.asarray(x, usm_type=kind, copy=True)
@@ -49,8 +48,8 @@ def test_version():
 
 
 @pytest.mark.parametrize("take", [ub.asarray, ub.from_dlpack], ids=["asarray", "from_dlpack"])
-def test_theirs_is_read_only(take):
-    """What JAX compiled may rely on its arrays' values: nothing of ours writes to them."""
+def test_imports_are_read_only(take):
+    """Compiled functions of JAX rely on the values of its arrays: this library must not write to them."""
     j = jnp.arange(6.0).reshape(2, 3)
     a = take(j)
     assert a._pointer == where(j) and a.readonly and a.shape == (2, 3) and a.tolist() == j.tolist()
@@ -58,7 +57,7 @@ def test_theirs_is_read_only(take):
         with pytest.raises((TypeError, ValueError, BufferError)):
             write()
     assert j.tolist() == [[0, 1, 2], [3, 4, 5]]
-    # Read-only memory has no legacy tensor, the only one that JAX asks for: NumPy's answer too.
+    # Read-only memory has no legacy tensor, the only form that JAX requests. NumPy refuses it too.
     with pytest.raises(BufferError, match="read-only"):
         jax.dlpack.from_dlpack(a)
     assert jax.dlpack.from_dlpack(a.copy()).tolist() == j.tolist()
@@ -77,13 +76,13 @@ def test_element_types_both_ways(dtype):
 
 
 def test_four_bits():
-    """JAX packs float4 into its tensors, and takes none."""
+    """JAX exports float4 as packed tensors, and does not import them."""
     j = jnp.array([1, -2, 3, 0.5, 6], "float4_e2m1fn")
     a = ub.from_dlpack(j)
     assert a.dtype == "float4_e2m1fn" and a.astype("float32").tolist() == [1, -2, 3, 0.5, 6]
 
 
-def test_ours_is_the_same_memory():
+def test_exports_share_the_memory():
     a = ub.asarray(np.arange(12, dtype="float32").reshape(3, 4), device="host", copy=True)
     assert a._pointer % ALIGNED == 0, "the pool aligns better than this"
     for take in (jax.dlpack.from_dlpack, jnp.from_dlpack):
@@ -91,7 +90,7 @@ def test_ours_is_the_same_memory():
             j = take(a, copy=copy)
             assert where(j) == a._pointer and j.tolist() == a.tolist()
         assert where(take(a.T, copy=False)) == a._pointer and take(a.T).shape == (4, 3)
-        # Not aligned as it wants: a copy, or its refusal.
+        # Unaligned memory: JAX copies or refuses it.
         assert where(take(a[1:])) != a[1:]._pointer and take(a[1:]).tolist() == a[1:].tolist()
         with pytest.raises(ValueError, match="not aligned"):
             take(a[1:], copy=False)
@@ -100,7 +99,7 @@ def test_ours_is_the_same_memory():
     assert jax.dlpack.from_dlpack(a[:0]).shape == (0, 4)
 
 
-def test_strides_that_jax_has_not():
+def test_strides_that_jax_lacks():
     a = ub.zeros((3, 4), device="host")
     for view in (a[:, ::2], a[::-1]):
         with pytest.raises(jax.errors.JaxRuntimeError, match="strid"):
@@ -109,7 +108,7 @@ def test_strides_that_jax_has_not():
 
 
 def test_usm(usm):
-    """JAX knows no memory of SYCL; what the host reads goes by NumPy's view of it."""
+    """JAX does not support SYCL memory; memory that the host can read goes through NumPy's view of it."""
     values = np.arange(16, dtype="float32")
     for kind in ("shared", "host"):
         a = usm(values, kind)
@@ -127,7 +126,7 @@ def test_usm(usm):
     assert ub.asarray(j, usm_type="device").asnumpy().tolist() == j.tolist()
 
 
-def test_ours_lives_while_jax_holds_it():
+def test_exports_live_while_jax_holds_them():
     before = live()
     a = ub.asarray(np.arange(1000, dtype="float32"), device="host", copy=True)
     j = jax.dlpack.from_dlpack(a)
@@ -137,7 +136,7 @@ def test_ours_lives_while_jax_holds_it():
     assert live() == before
 
 
-def test_theirs_lives_while_we_hold_it():
+def test_imports_live_while_an_array_holds_them():
     j = jnp.arange(1000.0)
     at = where(j)
     a = ub.from_dlpack(j)
@@ -147,7 +146,7 @@ def test_theirs_lives_while_we_hold_it():
 
 
 def test_donated_memory_is_not_reused():
-    """A compiled function may not take the memory of its argument while we show it."""
+    """A compiled function must not reuse the memory of its argument while it is exported."""
     j = jnp.arange(1000.0)
     a = ub.from_dlpack(j)
     doubled = jax.jit(lambda x: x * 2, donate_argnums=0)(j)
@@ -155,7 +154,7 @@ def test_donated_memory_is_not_reused():
 
 
 def test_work_in_the_background_is_done():
-    """JAX computes while Python goes on; what we take in is computed."""
+    """JAX computes in the background; an import waits for the result."""
     f = jax.jit(lambda x: jnp.cumsum(jnp.sin(x)))
     x = jnp.arange(1 << 20, dtype="float32")
     want = np.asarray(f(x))
@@ -163,6 +162,6 @@ def test_work_in_the_background_is_done():
         assert np.array_equal(ub.from_dlpack(f(x)).asnumpy(), want)
 
 
-def test_lists_of_theirs():
+def test_lists_of_jax_arrays():
     a = ub.asarray([jnp.ones(2), jnp.zeros(2)], device="host")
     assert a.dtype == "float32" and a.tolist() == [[1, 1], [0, 0]]

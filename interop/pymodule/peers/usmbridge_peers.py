@@ -1,13 +1,12 @@
-"""A plugin for pytest: the peers' own tests, unmodified, with usmbridge in the process.
+"""A pytest plugin that runs the peers' own tests, unmodified, with usmbridge in the process.
 
     bin/usmpython -m pytest -p usmbridge_peers [--route] --pyargs numpy._core.tests.test_dlpack ...
 
-usmbridge is imported before anything of the peers. With --route what they import by DLPack
-goes through us: their from_dlpack(x) becomes from_dlpack(usmbridge.from_dlpack(x)).
+It imports usmbridge before the peers. With --route the peers' DLPack imports go through usmbridge: their from_dlpack(x)
+becomes from_dlpack(usmbridge.from_dlpack(x)).
 
-A test that fails is in the table below with the reason; one that is not, or that passes
-although it is there, fails the run. So does a run with --route in which nothing was routed.
-"""
+The tables below list the tests that fail, with the reason. A failing test that is not listed, and a listed test that passes,
+fail the run. So does a run with --route that routed nothing."""
 
 import functools
 import importlib
@@ -37,7 +36,7 @@ routed_calls = 0
 
 
 def through(original):
-    """from_dlpack of a peer, by way of ours; device and copy stay the peer's to judge."""
+    """Returns a peer's from_dlpack that goes through usmbridge; the peer handles device and copy."""
 
     @functools.wraps(original)
     def from_dlpack(x, /, **kwargs):
@@ -49,7 +48,7 @@ def through(original):
 
 
 class _StandIn(type):
-    """The class of what stands for a class whose methods cannot be replaced: it is that class, but for from_dlpack."""
+    """A subclass with another from_dlpack, for a class whose methods cannot be replaced."""
 
     def __getattr__(cls, name):
         return getattr(cls.original, name)

@@ -1,4 +1,4 @@
-"""Hunts: each target in a process of its own, for as long as asked, over several sittings if need be."""
+"""Hunts: runs each target in a process of its own for the given time, in several runs if needed."""
 
 import argparse
 import ast
@@ -29,7 +29,7 @@ def replay(name, path):
 
 
 class Hunt:
-    """One target's progress, kept in a file after each step."""
+    """The progress of one target, saved in a file after each step."""
 
     def __init__(self, name, results, seed):
         self.name, self.results, self.path = name, results, results / f"{name}.json"
@@ -52,7 +52,7 @@ class Hunt:
         print(f"{self.name}: finding in {path}: {about.strip().splitlines()[-1][:400]}", flush=True)
 
     def step(self, seconds):
-        """One process; it ends when the time is up, or when it dies."""
+        """Runs one process until the time is up or it dies."""
         s, start = self.state, time.monotonic()
         book = self.results / f"{self.name}.journal"
         book.unlink(missing_ok=True)

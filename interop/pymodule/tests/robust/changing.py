@@ -1,8 +1,7 @@
-"""Producers that change while they are taken: at a chosen call of theirs, or under another thread's hands.
+"""Producers that change during an import: at a chosen call of theirs, or by another thread.
 
-Every value a state may have keeps all elements inside the window, whichever fields are mixed, or is one that must be
-refused. What an import gives must be made of fields that existed, checked as they are, and lie in the window.
-"""
+Each value of a state keeps all elements inside the window, in any mixture with the other state, or must be refused. An
+imported array must consist of fields that existed, checked with the values that it has, and lie in the window."""
 
 import ctypes as ct
 import math
@@ -15,8 +14,8 @@ ERRORS = (TypeError, ValueError, OverflowError, BufferError, LookupError, Attrib
 AT = 1024
 pointer = ct.POINTER(ct.c_int64)
 
-# Writes without the GIL, word by word as a producer's stores are. A sanitizer's own memmove goes byte by byte, and
-# pointers of which a part is written are none that anybody could take.
+# Writes without the GIL, word by word as a producer does. A sanitizer's memmove copies bytes, and half-written
+# pointers would be no valid test.
 wmemmove = ct.CDLL(None).wmemmove
 wmemmove.argtypes, wmemmove.restype = [ct.c_void_p, ct.c_void_p, ct.c_size_t], ct.c_void_p
 
@@ -30,7 +29,7 @@ def raw(address):
 
 
 class Struct:
-    """A managed tensor of two states. The second deleter and the second shape are its own too."""
+    """A managed tensor with two states. The second deleter and the second shape are separate objects too."""
 
     FIRST = {"place": "window", "versioned": True, "version": (1, 3), "flags": 0, "at": AT, "data": None, "byte_offset": 0, "device": None, "ndim": None,
              "dtype": (2, 32, 1), "shape": (2, 3), "strides": (3, 1), "shape_null": False, "deleter": "count", "destructor": True}
@@ -84,7 +83,7 @@ FIELDS = ["ndim 64", "ndim 0", "ndim -1", "ndim 65", "ndim huge", "shape", "exte
 
 
 def check_array(a, about, base=None, size=None):
-    """a agrees with itself, and all its elements lie where they may."""
+    """Checks that a is consistent and that all its elements are in allowed places."""
     count = math.prod(a.shape)
     oracles.equal((a.size, a.ndim, len(a.strides)), (count, len(a.shape), len(a.shape)), "the array and its shape", about)
     if any(not 0 <= n <= 8 for n in a.shape):
@@ -131,7 +130,7 @@ class Moment:
 
 
 def watched(moment, name, members):
-    """A new type, and an instance of it, whose every attribute is a moment: the type's own too."""
+    """Returns a new type and an instance of it. Each read of an attribute of either is a moment."""
 
     class Meta(type):
         def __getattribute__(cls, key):
@@ -147,7 +146,7 @@ def watched(moment, name, members):
 
 
 class Key(str):
-    """Equal to a key and of its hash, so that each look-up of the key calls it."""
+    """Equal to a key and with its hash, so that each lookup of the key calls it."""
 
     moment = None
 

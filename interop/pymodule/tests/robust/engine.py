@@ -1,4 +1,4 @@
-"""Targets: a strategy for examples and a check of one. As tests they are short and always the same."""
+"""Targets: a strategy for examples and a check of one. As tests they are short and deterministic."""
 
 import ctypes
 import functools
@@ -18,17 +18,17 @@ from robust import producers, strategies
 
 TARGETS = {}
 
-BATCH = 500  # examples to a seed
+BATCH = 500  # examples for each seed
 
 
 class Target:
-    """generate makes an example of a random.Random; check raises where the module and the model disagree."""
+    """generate makes an example from a random.Random; check raises if the module and the model disagree."""
 
     def __init__(self, name, generate, check, examples):
         self.name, self.generate, self.check, self.examples = name, generate, check, examples
 
     def smoke(self):
-        """As a test: always the same examples."""
+        """Runs the target as a test, always with the same examples."""
         options = settings(max_examples=self.examples, derandomize=True, database=None, deadline=None, report_multiple_bugs=False,
                            phases=(Phase.generate, Phase.shrink), print_blob=False, suppress_health_check=list(HealthCheck))
 
@@ -38,12 +38,12 @@ class Target:
         options(hypothesis.given(strategies.strategy(self.generate))(check_one))()
 
     def run(self, example):
-        """The check; what callbacks of the example raise where nobody can take it is theirs."""
+        """Runs the check. Exceptions in callbacks that no caller receives belong to the example."""
         with producers.unraisable():
             self.check(example)
 
     def fails(self, example):
-        """The traceback of a failing example, or None. What it left is collected, so that it troubles no other."""
+        """Returns the traceback of a failing example, or None. Its garbage is collected, so that the next is not affected."""
         try:
             self.run(example)
         except KeyboardInterrupt:
@@ -71,12 +71,12 @@ class Target:
             if not failed and live() > base:
                 failed = f"seed {seed}", f"{live()} owners are alive after a batch, {base} were before"
             if failed:
-                base = live()  # what a failed check holds is not counted twice
+                base = live()  # memory held by a failed check is not counted twice
             yield journal.begun - before, failed
             seed += 1
 
     def simplify(self, example, about, journal):
-        """The simplest example that fails at the same place."""
+        """Returns the simplest example that fails at the same place."""
 
         def same(s):
             journal.begin(s)
@@ -89,23 +89,23 @@ class Target:
 
 
 def sort_of(about):
-    """What makes two findings the same: the place in the harness, the kind of error, and its first words."""
+    """Returns the key of a finding: its place in the harness, the kind of error, and its first words."""
     lines = about.strip().splitlines()
     places = [line.strip() for line in lines if line.startswith('  File "') and "/robust/test_" in line]
     return (places[-1] if places else "") + " " + lines[-1][:48]
 
 
 def bound_memory(room=2 << 30):
-    """An example that takes too much is a MemoryError, not the end of everybody on the machine."""
+    """Limits the address space: an example that takes too much raises MemoryError and does not affect other processes."""
     if hasattr(ctypes.CDLL(None), "__asan_init"):
-        return  # the sanitizer reserves what it may ever need
+        return  # the sanitizer reserves a large address range
     with open("/proc/self/statm") as f:
         used = int(f.read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + room, resource.RLIM_INFINITY))
 
 
 def live():
-    """Owner cells in use, after everything that can go has gone."""
+    """Returns the owner cells in use after all garbage was collected."""
     for _ in range(20):
         gc.collect()
         ub.zeros(0, device="host")
@@ -134,7 +134,7 @@ def target(generate, examples=200):
 
 @functools.cache
 def load():
-    """All targets, by name."""
+    """Returns all targets by name."""
     for path in sorted(pathlib.Path(__file__).parent.glob("test_*.py")):
         importlib.import_module(f"robust.{path.stem}")
     return TARGETS

@@ -1,14 +1,14 @@
-"""The example that a process is at, where a parent finds it after the process has died."""
+"""The current example of a process, in memory that the parent can read after the process has died."""
 
 import mmap
 import struct
 
 ROOM = 1 << 20
-HEAD = struct.Struct("<QQ")  # length of the text, 0 when no example runs; examples begun
+HEAD = struct.Struct("<QQ")  # length of the text, 0 if no example runs; examples begun
 
 
 class Journal:
-    """A shared file; what is written there stays when the process goes, however it goes."""
+    """A shared file. Its contents stay when the process ends in any way."""
 
     def __init__(self, path):
         with open(path, "a+b") as f:
@@ -27,7 +27,7 @@ class Journal:
 
 
 def read(path):
-    """(the text of the example in progress or None, examples begun)."""
+    """Returns the text of the example in progress, or None, and the number of examples begun."""
     with open(path, "rb") as f:
         data = f.read()
     n, begun = HEAD.unpack_from(data)

@@ -1,4 +1,4 @@
-"""Memory that the harness owns: a host window between pages that nobody may touch, and USM of dpctl."""
+"""Memory of the harness: a host window between inaccessible pages, and USM of dpctl."""
 
 import ctypes as ct
 import functools
@@ -15,7 +15,7 @@ libc.mprotect.argtypes = [ct.c_void_p, ct.c_size_t, ct.c_int]
 
 
 class Window:
-    """size bytes (whole pages) of distinct contents; a byte before and a byte after end the process."""
+    """size bytes (whole pages) of distinct contents. Access to the byte before or after ends the process."""
 
     def __init__(self, size=PAGE):
         self.map = mmap.mmap(-1, size + 2 * PAGE)
@@ -37,7 +37,7 @@ def window():
 
 
 def sycl():
-    """The first SYCL device, or None where there is none and none is required."""
+    """Returns the first SYCL device, or None if there is none and none is required."""
     found = [d for d in ub.devices() if d.filter_string != "host"]
     assert found or not os.environ.get("USMBRIDGE_REQUIRE_SYCL"), "a SYCL device is required and there is none"
     return found[0] if found else None
@@ -52,20 +52,20 @@ def dpctl():
 
 @functools.cache
 def queue():
-    """dpctl's own queue for the device, in the default context."""
+    """Returns dpctl's queue for the device, in the default context."""
     return dpctl().SyclQueue(sycl().filter_string)
 
 
 @functools.cache
 def foreign_queue():
-    """A queue whose context is not the platform's default one."""
+    """Returns a queue whose context is not the platform's default one."""
     d = dpctl().SyclDevice(sycl().filter_string)
     return dpctl().SyclQueue(dpctl().SyclContext([d]), d)
 
 
 @functools.cache
 def usm(kind, size=4096):
-    """A dpctl memory object: kind is device, shared, host, or foreign (device, of another context)."""
+    """Returns a dpctl memory object. kind is device, shared, host, or foreign (device memory of another context)."""
     memory = dpctl().memory
     types = {"device": memory.MemoryUSMDevice, "shared": memory.MemoryUSMShared, "host": memory.MemoryUSMHost}
     m = types.get(kind, memory.MemoryUSMDevice)(size, queue=foreign_queue() if kind == "foreign" else queue())
@@ -75,7 +75,7 @@ def usm(kind, size=4096):
 
 @functools.cache
 def lookup():
-    """DPCTLUSM_GetPointerType: an account of pointers that owes nothing to the module."""
+    """DPCTLUSM_GetPointerType: a check of pointers that is independent of the module."""
     lib = ct.CDLL(glob.glob(os.path.join(os.path.dirname(dpctl().__file__), "libDPCTLSyclInterface.so*"))[0])
     f = lib.DPCTLUSM_GetPointerType
     f.argtypes, f.restype = [ct.c_void_p, ct.c_void_p], ct.c_int
@@ -83,7 +83,7 @@ def lookup():
 
 
 def pointer_type(address, q=None):
-    """0 for what is no USM of that queue's context."""
+    """Returns the type of a pointer, 0 if it is not USM of that queue's context."""
     if not 0 < address < 1 << 64:
         return 0
     return lookup()(address, (q or queue()).sycl_context.addressof_ref())
@@ -94,12 +94,12 @@ KINDS = ("shared", "device", "host", "foreign")
 
 @functools.cache
 def places():
-    """Where tensors may lie on this machine."""
+    """Returns the places of this machine that tensors can be in."""
     return ("window",) + (KINDS if sycl() else ())
 
 
 def base(place):
-    """(address, size) of a place."""
+    """Returns the address and size of a place."""
     if place == "window":
         return window().address, window().size
     m = usm(place)
@@ -111,7 +111,7 @@ def dl_device(place):
 
 
 def settled():
-    """Gives what waits for an entry a chance to end."""
+    """Enters the module, which releases deferred owners."""
     for _ in range(3):
         ub.zeros(0, device="host")
 
@@ -125,7 +125,7 @@ def threads():
 
 
 def on_thread(function, argument):
-    """Runs a C function of one pointer on a thread that Python does not know, the GIL dropped meanwhile."""
+    """Runs a C function of one pointer on a thread that is unknown to Python, with the GIL released."""
     create, join = threads()
     t = ct.c_ulong()
     if create(ct.byref(t), None, function, argument) == 0:

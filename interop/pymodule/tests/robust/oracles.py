@@ -1,11 +1,11 @@
-"""The rules, in Python's unbounded integers, from the standards and the error table of package pymodule."""
+"""The rules in unbounded integers, from the standards and the table of errors in docs/python.md."""
 
 import itertools
 import math
 
 MAX64, MIN64 = (1 << 63) - 1, -(1 << 63)
 
-# (code, bits) of DLPack and the names of the array libraries.
+# (code, bits) of DLPack and the array API names.
 NAMES = {
     (6, 8): "bool", (0, 8): "int8", (0, 16): "int16", (0, 32): "int32", (0, 64): "int64",
     (1, 8): "uint8", (1, 16): "uint16", (1, 32): "uint32", (1, 64): "uint64",
@@ -17,14 +17,14 @@ NAMES = {
     (0, 1): "int1", (0, 2): "int2", (0, 4): "int4", (1, 1): "uint1", (1, 2): "uint2", (1, 4): "uint4",
 }
 BITS = {name: bits for (_, bits), name in NAMES.items()}
-# What a dictionary may call them, without the byte order.
+# Type strings of a dictionary, without the byte order.
 TYPESTRS = {"b1": "bool", "i1": "int8", "i2": "int16", "i4": "int32", "i8": "int64", "u1": "uint8", "u2": "uint16",
             "u4": "uint32", "u8": "uint64", "f2": "float16", "f4": "float32", "f8": "float64", "c8": "complex64",
             "c16": "complex128"}
 
 
 class Refused(Exception):
-    """kinds: the errors that are right, any of them."""
+    """kinds: the exceptions, each of which is right."""
 
     def __init__(self, *kinds):
         super().__init__(kinds)
@@ -45,7 +45,7 @@ def c_order(shape):
 
 
 def span(shape, strides, bits):
-    """Bytes [lo, hi) relative to the first element; (0, 0) without elements."""
+    """Returns the bytes [lo, hi) relative to the first element; (0, 0) without elements."""
     if 0 in shape:
         return 0, 0
     reach = [stride * (extent - 1) for extent, stride in zip(shape, strides)]
@@ -58,7 +58,7 @@ def fits(*numbers):
 
 
 def layout(shape, strides, bits, error):
-    """Refuses what cannot be counted in 64 bits."""
+    """Refuses layouts that exceed 64 bits."""
     count = math.prod(e for e in shape if e > 0)
     if not fits(count, count * bits):
         raise Refused(error)
@@ -75,8 +75,8 @@ def step_bits(bits, padded):
 
 
 class Facts:
-    """What an array must say of itself. address None: not defined; strides None: an empty array without strides, whose
-    own may be any."""
+    """The facts that an array must report. address None: undefined; strides None: an empty array without strides, whose
+    reported strides can be any."""
 
     def __init__(self, shape, strides, name, address, readonly, bits):
         self.shape, self.strides, self.name, self.address = shape, strides, name, address
@@ -99,7 +99,7 @@ class Facts:
         return (self.address or 0) + lo, (self.address or 0) + hi
 
     def elements(self, read):
-        """The elements in C order as a number, the first in its lowest bits. read(address, n): bytes there."""
+        """Returns the elements in C order as a number, the first in its lowest bits. read(address, n) returns bytes."""
         lo, hi = self.span()
         stored = int.from_bytes(read(lo, hi - lo), "little")
         value = 0
@@ -111,8 +111,8 @@ class Facts:
 
 
 def tensor(t, roots):
-    """The facts of a DLPack tensor, or Refused. t: the fields as they are in memory, with shape and strides read where
-    ndim allows; roots: how many kDLOneAPI devices there are. What memory lies there is the caller's question."""
+    """Returns the facts of a DLPack tensor, or Refused. t has the fields as they are in memory, with shape and strides
+    read if ndim allows it; roots is the number of kDLOneAPI devices. The caller checks the memory at the address."""
     no = BufferError
     if t["versioned"] and t["version"][0] != 1:
         raise Refused(no)
@@ -149,7 +149,7 @@ def tensor(t, roots):
 
 
 def outcome(call, allowed, about):
-    """What call gives, or None when it raised what is allowed."""
+    """Returns the result of call, or None if it raised an allowed exception."""
     try:
         return call()
     except allowed:
@@ -159,7 +159,7 @@ def outcome(call, allowed, about):
 
 
 def expect(call, want, about):
-    """want: Facts, which the result must show, or Refused. Returns the array or None."""
+    """Checks a result against want: Facts or Refused. Returns the array or None."""
     if isinstance(want, Refused):
         a = outcome(call, want.kinds, about)
         if a is not None:
@@ -171,7 +171,7 @@ def expect(call, want, about):
 
 
 def attempt(model, *args):
-    """A model's facts, or the Refused it raises."""
+    """Returns the facts of a model, or the Refused that it raises."""
     try:
         return model(*args)
     except Refused as r:

@@ -1,4 +1,4 @@
-"""DLPack producers made of examples: structs byte by byte, deleters and destructors of every sort."""
+"""DLPack producers made of examples: structs byte by byte, and deleters and destructors of every kind."""
 
 import collections
 import contextlib
@@ -16,8 +16,8 @@ capsule_new = ct.PYFUNCTYPE(ct.py_object, ct.c_void_p, ct.c_char_p, ct.c_void_p)
 
 
 class Tensor:
-    """One managed tensor in memory of its own. It stays for a while after its check: what a bug left behind must not
-    find other things at its address."""
+    """One managed tensor in memory of its own. It stays for a while after its check, so that a dangling pointer does not
+    reach another object at its address."""
 
     recent = collections.deque(maxlen=4096)
 
@@ -38,7 +38,7 @@ class Tensor:
         t.data, t.ndim, t.byte_offset = self.data, self.ndim, e["byte_offset"]
         t.device_type, t.device_id = self.device
         t.code, t.bits, t.lanes = e["dtype"]
-        # Room for 64 of each, so that an ndim that lies within the rules' bounds reads what it should.
+        # Room for 64 of each, so that a valid ndim reads defined values.
         self.shape, self.strides = (ct.c_int64 * 64)(*e["shape"]), (ct.c_int64 * 64)(*(e["strides"] or ()))
         pointer = ct.POINTER(ct.c_int64)
         t.shape = ct.cast(None, pointer) if e["shape_null"] else ct.cast(self.shape, pointer)
@@ -49,7 +49,7 @@ class Tensor:
         self.destructor = DESTRUCTOR(self.destroy)
 
     def fields(self):
-        """The struct's contents as the model reads them."""
+        """Returns the contents of the struct as the model reads them."""
         e = self.e
         return dict(e, data=self.data, device=self.device, ndim=self.ndim, shape=None if e["shape_null"] else tuple(self.shape),
                     strides=None if e["strides"] is None else tuple(self.strides))
@@ -69,7 +69,7 @@ class Tensor:
             raise LookupError("a deleter's own")
 
     def destroy(self, capsule):
-        """As producers do: a capsule that nobody took still owns its tensor."""
+        """The destructor of a typical producer: a capsule that was not consumed still owns its tensor."""
         if capsule_name(capsule) == self.name and self.m.deleter:
             capi.DELETER(self.m.deleter)(ct.addressof(self.m))
 
@@ -77,7 +77,7 @@ class Tensor:
         return capsule_new(ct.addressof(self.m), self.name, ct.cast(self.destructor, ct.c_void_p) if self.e["destructor"] else None)
 
     def check_ended(self, taken, capsules):
-        """Exactly one end, or none where the capsule was left to an owner that does nothing."""
+        """Checks that the tensor ended exactly once, or never if its owner does nothing."""
         if not self.m.deleter:
             want = 0
         elif taken:
@@ -89,7 +89,7 @@ class Tensor:
 
 
 class Giver:
-    """An object with __dlpack__; a capsule of its that is refused ends at once, its destructor Python code."""
+    """An object with __dlpack__. If a capsule of it is refused, it ends at once, by a destructor in Python."""
 
     def __init__(self, tensor):
         self.tensor = tensor
@@ -103,7 +103,7 @@ class Giver:
 
 @contextlib.contextmanager
 def unraisable():
-    """Collects what callbacks raise where nobody can take it."""
+    """Collects exceptions of callbacks that no caller receives."""
     seen = []
     old, sys.unraisablehook = sys.unraisablehook, lambda u: seen.append(u.exc_type)
     try:

@@ -1,8 +1,7 @@
-"""Examples: plain literals, so that they can be printed, read back and run again.
+"""Examples: literals that can be printed, read and run again.
 
-Each generator is a function of a random.Random. Hypothesis gives it one whose choices it makes and simplifies; a hunt
-gives it Python's, which is some fifty times faster.
-"""
+Each generator is a function of a random.Random. Hypothesis passes one whose choices it makes and simplifies; a hunt
+passes Python's, which is about fifty times faster."""
 
 from hypothesis import strategies as st
 
@@ -16,7 +15,7 @@ def strategy(generate):
 
 
 def rarely(r, n):
-    """True once in n times."""
+    """Returns True once in n times."""
     return r.randrange(n) == n - 1
 
 
@@ -56,9 +55,9 @@ def times(r, n, one):
 
 
 def shape_and_strides(r):
-    """A shape, and strides or None; up to 64 dimensions, most of few."""
+    """Returns a shape, and strides or None; up to 64 axes, mostly few."""
     n = r.choice([5, 8, 63, 64]) if rarely(r, 14) else r.randint(0, 4)
-    if n > 8:  # ones, with few exceptions: larger products are wild anyhow
+    if n > 8:  # mostly ones: larger products are invalid anyway
         shape, strides = [1] * n, [1] * n
         for _ in range(r.randint(0, 3)):
             i = r.randrange(n)
@@ -80,7 +79,7 @@ DEVICES = [1, 14, 14, 0, -1, 2, 3, 4, 13, 1 << 30]
 
 
 def tensor_fields(r, places):
-    """The fields of a DLPack tensor and its deleter. at is relative to the place; data, where given, is not."""
+    """Returns the fields of a DLPack tensor and its deleter. at is relative to the place; data, if given, is not."""
     shape, strides = shape_and_strides(r)
     return {
         "place": r.choice(places), "versioned": bool(r.randrange(2)),
@@ -100,7 +99,7 @@ def tensor_fields(r, places):
 
 
 def simpler(x):
-    """Literals like x, with less in them."""
+    """Yields literals like x with less in them."""
     if isinstance(x, dict):
         for k, v in x.items():
             for s in simpler(v):
@@ -121,7 +120,7 @@ def simpler(x):
 
 
 def simplest(x, fails, rounds=2000):
-    """The last of a chain of simpler examples that all fail."""
+    """Returns the last of a chain of simpler examples that all fail."""
     progress = True
     while progress:
         progress = False

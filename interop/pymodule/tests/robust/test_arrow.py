@@ -1,5 +1,5 @@
-"""Arrow's C data interface in: both structs field by field, their children, metadata and capsules. What the interface
-says of a column becomes an array that lies there; the rest is refused; each struct is released once."""
+"""Import by Arrow's C data interface: both structs field by field, their children, metadata and capsules. A valid column
+becomes an array on its memory; others are refused; each struct is released once."""
 
 import ctypes as ct
 import itertools
@@ -17,7 +17,7 @@ FORMATS = {b"c": "int8", b"C": "uint8", b"s": "int16", b"S": "uint16", b"i": "in
            b"e": "float16", b"f": "float32", b"g": "float64", b"b": "bool"}
 TENSOR = b"arrow.fixed_shape_tensor"
 NAMES = [TENSOR, TENSOR, TENSOR, b"", b"arrow.bool8", b"arrow.uuid", TENSOR + b"x" * 60, TENSOR + b"\0", b"\xff"]
-MOST = 4096  # what may be read of what is only believed
+MOST = 4096  # bytes that can be read although only the struct says that they exist
 
 
 # ---- examples ----------------------------------------------------------------------------------------------
@@ -43,7 +43,7 @@ def schema(r, form):
 
 
 def text(r, size):
-    """Parameters of a tensor, mostly of lists of that size."""
+    """Returns parameters of a tensor, mostly of lists of that size."""
     kind = r.randrange(10)
     shape = [size] if kind < 4 or size % 2 else [2, size // 2]
     number = lambda r: r.choice([0, 1, 2, 3, size, -1, True, None, "3", 1.0, 1.5, [], strategies.wild(r), 1 << 64])  # noqa: E731
@@ -102,7 +102,7 @@ def example(r):
 
 
 class Column:
-    """Both structs, as an example says; released counts what their owners were told."""
+    """Both structs, as an example describes them; released counts the releases of each."""
 
     def __init__(self, e):
         self.e, self.released, self.keep = e, {}, []
@@ -198,7 +198,7 @@ def packed(m):
 
 
 def extension(m):
-    """(name, parameters) of metadata; a BufferError where their lengths cannot be."""
+    """Returns (name, parameters) of metadata; a BufferError if its lengths are invalid."""
     keys = b"ARROW:extension:name", b"ARROW:extension:metadata"
     if m is None:
         return b"", b""
@@ -215,10 +215,10 @@ def whole(n):
 
 
 def tensor(parameters, size):
-    """(shape, strides) of a row."""
+    """Returns (shape, strides) of a row."""
     no = oracles.Refused(BufferError)
     if len(parameters) > 4095:
-        raise no  # more than there is room for
+        raise no  # exceeds the buffer of the C code
     try:
         pairs = json.loads(parameters.decode(), object_pairs_hook=tuple)
     except (ValueError, RecursionError):
@@ -240,7 +240,7 @@ def tensor(parameters, size):
 
 
 def values(s, m):
-    """The element type of values, and whether they are bits."""
+    """Returns the element type of values, and whether they are bits."""
     if s["format"] is None:
         raise oracles.Refused(BufferError)
     if s["dictionary"]:
@@ -255,7 +255,7 @@ def values(s, m):
 
 
 def counted(a, lists):
-    """Lengths that can be, and the buffers and children of the type."""
+    """Checks lengths, and the buffers and children of the type."""
     right = a["length"] >= 0 and a["offset"] >= 0 and -1 <= a["null_count"] <= a["length"] and oracles.fits(a["length"] + a["offset"])
     n = (1, 1) if lists else (2, 0)
     right &= a["n_buffers"] in (None, n[0]) and a["buffers"] != "NULL" and not a["dictionary"]
@@ -272,7 +272,7 @@ def nulls(a, first, n):
 
 
 def model(e):
-    """The Facts of the array, or Refused: with the first error in the order of the structs."""
+    """Returns the Facts of the array, or Refused with the first error in the order of the structs."""
     if e["gives"] == "raise":
         raise oracles.Refused(LookupError)
     if e["gives"] != "pair":
@@ -313,7 +313,7 @@ def model(e):
         nulls(a, a["offset"], a["length"])
         below, first, n = e["child"], e["child"]["offset"] + a["offset"] * size, a["length"] * size
     else:
-        # The child of what is no list is one too many, and its buffers are one too few.
+        # If the format is not a list, the child is one too many, and the buffers are one too few.
         counted(dict(a, n_buffers=1 if e["leaf"] and a["n_buffers"] is None else a["n_buffers"], n_children=1 if e["leaf"] and a["n_children"] is None else a["n_children"]), False)
         below, first, n = a, a["offset"], a["length"]
     data = 0 if below["buffers"] == "few" else memory.window().address + e["at"] if e["data"] is None else e["data"]
@@ -333,14 +333,14 @@ def model(e):
 
 
 class Want:
-    """The Facts, and where the elements come from: strides and the first, in elements or bits."""
+    """The Facts, and the source of the elements: strides and the first, in elements or bits."""
 
     def __init__(self, facts, strides, first, bits):
         self.facts, self.strides, self.first, self.bits = facts, strides, first, bits
 
 
 def reads(e):
-    """Whether more could be read of what the interface lets nobody check than there is: then the example has none of it."""
+    """Reports whether the unverifiable part of the structs could lead beyond the memory; the example is changed then."""
     numbers = [abs(a[k]) for a in (e["array"], e["child"]) if a for k in ("length", "offset")]
     return max(numbers) > 300 or e["data"] is not None
 
@@ -359,7 +359,7 @@ def tame(e):
 
 
 def elements(a, want, e):
-    """The elements are those of the window."""
+    """Checks that the elements are those of the window."""
     there, copied, n = memory.window().bytes(), a.copy(), a.itemsize
     got = ct.string_at(copied._pointer, copied.nbytes)
     for i, index in enumerate(itertools.product(*map(range, a.shape))):

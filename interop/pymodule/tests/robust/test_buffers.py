@@ -1,4 +1,4 @@
-"""The buffer protocol: what others export, honest and not, and what is exported to them, by NumPy's account."""
+"""The buffer protocol: valid and invalid buffers of other exporters, and exports, compared with NumPy's."""
 
 import ctypes as ct
 import importlib
@@ -95,7 +95,7 @@ def export(r):
 
 
 def export_model(e, address):
-    """The facts of a buffer or Refused; None where an exporter's lie cannot be told from the truth."""
+    """Returns the facts of a buffer or Refused; None if an exporter's lie cannot be detected."""
     no = oracles.Refused(BufferError, TypeError)
     form = (e["format"] if e["format"] is not None else b"B").decode("latin-1")
     swapped = form[:1] in (">", "!")
@@ -103,7 +103,7 @@ def export_model(e, address):
     if letter in ("F", "D"):
         letter = {"F": "Zf", "D": "Zd"}[letter]
     if letter not in LETTERS or LETTERS[letter] != e["itemsize"] or (swapped and e["itemsize"] != 1):
-        # Sizes that the letter does not have by the standard but the array libraries do are their exporter's matter.
+        # Formats whose size is not standard but known to the array libraries depend on the exporter.
         return no if letter not in LETTERS or (swapped and e["itemsize"] != 1) or e["itemsize"] not in (1, 2, 4, 8, 16) else None
     if e["suboffsets"] or not 0 <= e["ndim"] <= 64:
         return no
@@ -128,7 +128,7 @@ def export_model(e, address):
     want = oracles.attempt(oracles.tensor, fields, 0)
     if isinstance(want, oracles.Refused):
         return no
-    # len is the product of the shape by the standard; one that disagrees is a lie.
+    # By the standard len is the product of the shape; another value is a lie.
     return want if e["len"] == n * e["itemsize"] else None
 
 
@@ -187,7 +187,7 @@ def made(e, np):
     x = x.reshape(x.shape + (1,) * min(e["ones"], 64 - x.ndim)) if e["ones"] else x
     x = x[(*(slice(*c) for c in e["cut"][: x.ndim]), ...)]
     if e["through"] == "field" and dtype.names:
-        x = x[dtype.names[-1]]  # strides that are no multiples of the item size
+        x = x[dtype.names[-1]]  # strides that are not multiples of the item size
     x.flags.writeable = not e["readonly"]
     return x
 
@@ -209,7 +209,7 @@ def test_buffers_in(e):
     a = oracles.outcome(lambda: ub.asarray(m), () if good else (BufferError, TypeError), e)
     if a is None:
         return
-    # A stride that nothing steps by may be left out of account.
+    # A stride of an axis of one element may be ignored.
     if not good and not (aligned and all(s % y.itemsize == 0 for s, n in zip(y.strides, y.shape) if n > 1)):
         raise AssertionError(f"taken: {m.format!r} {y.dtype!r} {y.strides} of {e!r}")
     oracles.equal((a.shape, str(a.dtype), a.readonly, a.nbytes), (y.shape, y.dtype.name, e["readonly"], y.nbytes), "facts", e)
@@ -227,7 +227,7 @@ def ask(x, flags):
     v = PyBuffer()
     try:
         get_buffer(x, ct.byref(v), flags)
-    except (BufferError, ValueError):  # NumPy has ValueError for a read-only array
+    except (BufferError, ValueError):  # NumPy raises ValueError for a read-only array
         return None
     n = v.ndim
     got = (v.len, v.itemsize, v.readonly, n, v.format, tuple(v.shape[:n]) if v.shape else None, tuple(v.strides[:n]) if v.strides else None)
@@ -257,9 +257,9 @@ def test_buffers_out(e):
         if want[6] is not None and got[6] is not None:
             live = [i for i, n in enumerate(x.shape) if n > 1] if x.size else []
             got[6], want[6] = [got[6][i] for i in live], [want[6][i] for i in live]
-        if not flags & 8:  # no shape was asked for: one run of bytes, which NumPy calls 0-d and a memoryview 1-d
+        if not flags & 8:  # no shape was requested: one run of bytes, which NumPy calls 0-d and a memoryview 1-d
             want[3] = 1
-        # 0-d: NULL and an empty array say the same.
+        # 0-d: NULL and an empty array are equivalent
         for k in (5, 6):
             if x.ndim == 0:
                 got[k] = want[k] = None

@@ -1,4 +1,4 @@
-"""usmbridge.cute: conversions and marks on layouts of every sort, against the documented rules."""
+"""usmbridge.cute: conversions and marks on layouts of every kind, compared with the documented rules."""
 
 import re
 
@@ -7,7 +7,7 @@ import usmbridge.cute as cute
 from robust import memory, oracles, producers, strategies
 from robust.engine import target
 
-# Element types that DLPack has and CuTe has not.
+# Element types that DLPack has and CuTe lacks.
 NAMELESS = {(c, b) for c, b in oracles.NAMES if c in (5, 7, 11, 13) or b < 8 and (c, b) in ((0, 1), (0, 2), (1, 1), (1, 2), (1, 4))}
 
 
@@ -32,7 +32,7 @@ def operation(r):
 
 def example(r):
     fields = strategies.tensor_fields(r, ("window",))
-    if r.randrange(4):  # compact layouts of few modes, which the marks are made for
+    if r.randrange(4):  # compact layouts of few modes, which the marks are for
         shape = strategies.times(r, r.randint(0, 5), lambda r: r.choice([1, 1, 2, 3, 4, 8, 16]))
         axes = list(range(len(shape)))
         r.shuffle(axes)
@@ -56,7 +56,7 @@ def example(r):
 
 
 def printed(text):
-    """(extents, strides) of a printed layout: each an integer, or a string for a dynamic one."""
+    """Returns (extents, strides) of a printed layout: each an integer, or a string for a dynamic one."""
     halves = re.fullmatch(r"\(([^()]*)\):\(([^()]*)\)", text)
     assert halves, f"not a layout: {text!r}"
     result = []
@@ -70,7 +70,7 @@ def printed(text):
 
 
 def consistent(t, e):
-    """What a tensor says of itself agrees with what it prints."""
+    """Checks that the attributes of a tensor agree with its text."""
     extents, strides = printed(t.layout)
     oracles.equal(t.dynamic_shapes_mask, tuple(int(isinstance(x, str)) for x in extents), "dynamic shapes", e)
     oracles.equal(t.dynamic_strides_mask, tuple(int(isinstance(x, str)) for x in strides), "dynamic strides", e)
@@ -79,14 +79,14 @@ def consistent(t, e):
         for s, n in zip(said, numbers):
             if isinstance(s, int):
                 oracles.equal(s, n, "static mode", e)
-            elif "div=" in s and 0 not in t.shape:  # strides of an empty tensor lead nowhere
+            elif "div=" in s and 0 not in t.shape:  # strides of an empty tensor are never used
                 oracles.equal(n % int(re.search(r"div=(\d+)", s)[1]), 0, f"divisibility of {n} in {t.layout}", e)
     assert str(t) == f"Tensor<0x{t.data_ptr:016x}@{t.memspace} o {t.layout}>", (str(t), e)
     assert t.key.startswith(f"{t.element_type}@{t.memspace} align={t.assumed_align}"), (t.key, e)
 
 
 def leads(t, options, keywords):
-    """The leading mode of mark_layout_dynamic: an index, None for none, or an error."""
+    """Returns the leading mode of mark_layout_dynamic: an index, None, or an error."""
     ones = [i for i, s in enumerate(t.stride) if s == 1]
     given = keywords.get("leading_dim")
     if given is not None:
@@ -111,7 +111,7 @@ def fresh(t):
 
 
 def mark_layout(t, e, keywords, use):
-    """Marks and compares with the rule, where no mark came before."""
+    """Marks, and compares with the rule if this is the first mark."""
     before, text, new = (t.shape, t.stride), t.layout, fresh(t)
     lead = leads(t, e["options"], keywords)
     width = e["options"].get("use_32bit_stride")
@@ -136,7 +136,7 @@ def mark_layout(t, e, keywords, use):
 
 
 def convertible(e, tensor, want):
-    """Whether the options can be: None where the reasons are many."""
+    """Reports whether the options are valid; None if there are several reasons."""
     o = e["options"]
     kinds = set()
     align = o.get("assumed_align")
@@ -167,7 +167,7 @@ def test_cute(e):
     tensor = producers.Tensor(e["tensor"])
     fields = tensor.fields()
     device = fields["device"]
-    # Any device with addresses will do here; its memory is not looked at.
+    # Any device with addresses is accepted; its memory is not read.
     want = oracles.attempt(oracles.tensor, dict(fields, device=(1, 0)), 0)
     if device[0] < 1 or device[1] < 0:
         want = oracles.Refused(BufferError)
@@ -180,12 +180,12 @@ def test_cute(e):
         except (TypeError, ValueError, OverflowError, BufferError) as error:
             expected = set(kinds)
             if device[0] in (4, 7, 8, 15):
-                expected.update((ValueError, BufferError))  # handles are no addresses
+                expected.update((ValueError, BufferError))  # handles are not addresses
             if device[0] == 14:
-                expected.add(BufferError)  # no USM lies here
+                expected.add(BufferError)  # not USM
             if e["function"] == "from_dlpack_dynamic":
                 expected.add(ValueError)
-            # Which pointers and extents CuTe's 64-bit and 32-bit words hold is its own matter.
+            # The model does not cover the pointers and extents that CuTe's 64-bit and 32-bit words hold.
             if not isinstance(error, tuple(expected | ({ValueError} if sparse(want) else set()))):
                 raise AssertionError(f"refused with {type(error).__name__}: {error}; right are {expected} for {e!r}") from error
             oracles.equal((capi.name(capsule), tensor.deleted), (tensor.name, 0), "what was refused is left alone", e)

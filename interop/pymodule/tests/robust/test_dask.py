@@ -1,6 +1,6 @@
-"""What other processes of a Dask cluster send: headers with keys, types and counts of all sorts, frames of other sizes,
-numbers and kinds. An Array comes of it that has exactly these bytes, or a ValueError or TypeError before any memory is
-taken."""
+"""Messages of other processes of a Dask cluster: headers with keys, types and counts of all kinds, frames of other sizes,
+numbers and kinds. The result is an Array with exactly these bytes, or a ValueError or TypeError before any memory is
+allocated."""
 
 import functools
 import importlib
@@ -15,7 +15,7 @@ from robust.engine import target
 
 DTYPES = ["int8", "uint8", "bool", "int32", "float64", "complex128", "bfloat16", "int4", "uint1", "float6_e2m3fn"]
 FIELDS = ["usmbridge", "dtype", "shape", "order", "padded", "usm_type", "device", "readonly", "nbytes"]
-# What msgpack makes of bytes, and a little more.
+# The types that msgpack returns, and a few more.
 WILD = [None, True, False, -1, 0, 1, 2, 7, 1 << 63, (1 << 64) - 1, -(1 << 63), 1.0, 0.5, 1e300, "", "C", "x" * 300, "\0", "\udc80", "host", b"", b"C",
         [], (), {}, [[]], {"shape": (1,)}, [None], {b"": {}}]
 LIES = {
@@ -28,7 +28,7 @@ FRAMES = ["bytes", "bytes", "bytearray", "readonly", "odd", "own", "usm", "float
 
 @functools.cache
 def frames():
-    """The module, or a skip where there is no distributed."""
+    """Returns the module, or skips the test without distributed."""
     if not os.environ.get("USMBRIDGE_REQUIRE_PEERS"):
         pytest.importorskip("distributed")
     return importlib.import_module("usmbridge._dask_frames")
@@ -39,7 +39,7 @@ def extent(r):
 
 
 def lie(r):
-    """A change of a header: what is done to which key, and the value."""
+    """Returns a change of a header: the operation, the key, and the value."""
     key = r.choice(FIELDS)
     how = r.choice(["drop", "set", "set", "set", "set"])
     if key == "shape":
@@ -81,7 +81,7 @@ def made(e):
 
 
 def frame(what, data, start):
-    """A frame of a sort with these bytes, and whether it is one."""
+    """Returns a frame of a kind with these bytes, and whether it is valid."""
     n = len(data)
     if what == "bytearray":
         return bytearray(data), True
@@ -119,7 +119,7 @@ def bits_of(dtype, padded):
 
 
 def right(h):
-    """Whether a header is one of an Array, by the rules in the module's text, within what an Array can be."""
+    """Reports whether a header is valid by the rules in the module's text."""
     if type(h) is not dict or any(k not in h for k in FIELDS):
         return False
     version = h["usmbridge"]
@@ -132,7 +132,7 @@ def right(h):
         return False
     if h["usm_type"] not in (None, "device", "shared", "host") or type(h["device"]) is not (type(None) if h["usm_type"] is None else str):
         return False
-    if h["usm_type"] and h["device"] == "host":  # which has none
+    if h["usm_type"] and h["device"] == "host":  # the host backend has no usm_type
         return False
     try:
         bits = bits_of(h["dtype"], h["padded"])
@@ -154,7 +154,7 @@ def test_dask(e):
             header.pop(key, None)
         else:
             header[key] = value
-    if e["lies"] and e["agree"]:  # so that it is the frames that do not fit
+    if e["lies"] and e["agree"]:  # make the frames the only error
         try:
             header["nbytes"] = (math.prod(header["shape"]) * bits_of(header["dtype"], header["padded"]) + 7) // 8
         except (TypeError, ValueError, KeyError, OverflowError):

@@ -1,4 +1,5 @@
-"""__sycl_usm_array_interface__ in: hostile objects under every key, by the error table of package pymodule."""
+"""Import by __sycl_usm_array_interface__: hostile objects under every key, checked against the table of errors in
+docs/python.md."""
 
 import ctypes as ct
 import gc
@@ -15,13 +16,14 @@ from robust.test_dlpack import everything
 
 
 class Stage:
-    """What code that runs in the middle of an import can reach."""
+    """The objects that code which runs during an import can change."""
 
     def __init__(self, e):
         self.e, self.dictionary, self.holder, self.ran, self.raised = e, None, None, 0, False
 
     def references(self):
-        """Of the holder. Always by this load: from 3.14 on, some uses of a local variable count and some do not."""
+        """Returns the reference count of the holder. It always reads this attribute: from 3.14 on some uses of a local variable
+        count and some do not."""
         return sys.getrefcount(self.holder)
 
     def act(self, action):
@@ -71,7 +73,7 @@ class Truth(Index):
 
 
 class Lying:
-    """Answers other than its base has for it; only the base's own count."""
+    """Its methods disagree with its base class; only the base's value is used."""
 
     def __len__(self):
         return 77
@@ -119,7 +121,7 @@ def is_spec(x):
 
 
 def made(x, stage):
-    """The object that a spec ("make", sort, value, action) stands for; literals are themselves."""
+    """Returns the object of a spec ("make", kind, value, action); literals stand for themselves."""
     if is_spec(x):
         _, sort, value, what = x
         value = made(value, stage)
@@ -218,7 +220,7 @@ KEYS = ["version", "data", "shape", "strides", "offset", "typestr", "typedescr",
 
 
 def example(r):
-    """What differs from a good dictionary; "absent" takes a key away."""
+    """Returns the differences from a valid dictionary; "absent" removes a key."""
     changes = {}
     for key in sorted(r.sample(KEYS, r.choice([0, 1, 1, 2, 2, 3, 4])), key=KEYS.index):
         changes[key] = "absent" if strategies.rarely(r, 12) else value(r, key, changes)
@@ -234,7 +236,7 @@ class Problem(Exception):
 
 
 class Model:
-    """Reads the values by the table. errors: the kinds that are right, if any is; facts otherwise."""
+    """Reads the values by the table. errors has the exceptions that are right, if there is one; otherwise facts is set."""
 
     def __init__(self, keys, base, size, known):
         self.keys, self.base, self.size, self.known, self.errors = keys, base, size, known, set()
@@ -271,7 +273,7 @@ class Model:
                     self.wrong(TypeError)
                 x = v
             elif sort == "int":
-                # What its own __index__ says would do too, but the number is its value.
+                # Its own __index__ would be valid too, but the number is its value.
                 x = v
             else:
                 self.wrong(TypeError)
@@ -286,7 +288,7 @@ class Model:
         if len(values) > 64:
             self.wrong(ValueError)
         result, bad = [], False
-        for v in values:  # one error is raised; any of theirs is right
+        for v in values:  # one error is raised; each of theirs is right
             try:
                 result.append(self.integer(v))
             except Problem:
@@ -406,7 +408,7 @@ class Model:
         except oracles.Refused:
             self.errors.add(ValueError)
             return None
-        if 0 in shape:  # it reaches nothing, and still may have strides and an offset that nobody could take
+        if 0 in shape:  # no element is accessed, and strides and an offset can be any
             try:
                 oracles.layout(tuple(max(1, n) for n in shape), strides, bits, ValueError)
                 assert oracles.fits(offset * bits)
@@ -419,7 +421,7 @@ class Model:
         lo, hi = first + lo, first + hi
         if not (self.base <= lo and hi <= self.base + self.size):
             if 0 in shape or not self.known and memory.pointer_type(lo) and memory.pointer_type(lo) == memory.pointer_type(hi - 1):
-                return "either"  # nobody can tell
+                return "either"  # the model does not know
             self.errors.add(ValueError)
             return None
         if 0 in shape and hi == self.base + self.size:
@@ -432,7 +434,7 @@ class Holder:
 
 
 class Known(Holder):
-    """Looks like dpctl's memory, whose extent is asked for; its flag means the opposite."""
+    """Looks like dpctl's memory, whose size is looked up; its flag means the opposite."""
 
 
 Known.__module__, Known.__qualname__ = "dpctl.memory._memory", "MemoryUSMShared"
@@ -441,7 +443,7 @@ ERRORS = (TypeError, ValueError, OverflowError, BufferError, LookupError)
 
 
 def resolved(x, base):
-    """Addresses filled in."""
+    """Fills in addresses."""
     if isinstance(x, tuple) and len(x) == 2 and x[0] == "address":
         named = {"wild": 0x123456789000, "null": 0, "negative": -8, "huge": 1 << 64, "text": "12"}
         at = x[1]

@@ -15,7 +15,7 @@ def example(r):
 
 
 def in_usm(facts, tensor):
-    """Whether the kDLOneAPI span lies in memory that such a tensor may name; None where nobody can tell."""
+    """Reports whether the kDLOneAPI span is in memory that such a tensor can name; None if that is unknown."""
     e = tensor.e
     if facts.address is None:
         if tensor.data == 0:
@@ -49,8 +49,8 @@ def readable(facts, tensor):
 
 
 def whole(facts):
-    """Whether the first element is some number of elements from the lowest byte, as what Go does to elements needs it to
-    be: not so where elements of six bits lie before it."""
+    """Reports whether the first element is a whole number of elements from the lowest byte, which Go requires. With elements
+    of six bits before it, it need not be."""
     return (facts.address - facts.span()[0]) * 8 % facts.bits == 0
 
 
@@ -64,7 +64,7 @@ def check_elements(a, facts, about):
 
 
 def everything(a):
-    """All that reads the description of an array, or its elements."""
+    """Reads everything that depends on the description of an array, or its elements."""
     for f in (lambda: a.__sycl_usm_array_interface__, lambda: ub.from_dlpack(a), lambda: a.__dlpack__(max_version=(1, 0)), a.__dlpack__,
               lambda: a.__array_interface__, lambda: a.__dlpack_device__(), lambda: a[..., :1], lambda: a[::-1].T, lambda: a.reshape(-1) if a.size < 500 else None,
               lambda: memoryview(a), lambda: ub.cute.from_dlpack(a).mark_layout_dynamic(), lambda: ub.asarray(a, dtype="float32") if a.size < 500 else None):
@@ -93,7 +93,7 @@ def end(a, how, inside):
         capi.py.PyCapsule_SetName(c, capi.NAMES[2])
         if how == "export":
             capi.delete(ct.addressof(m))
-        else:  # on a thread that never heard of Python
+        else:  # on a thread that is unknown to Python
             memory.on_thread(m.deleter, ct.addressof(m))
 
 

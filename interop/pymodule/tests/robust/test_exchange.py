@@ -1,4 +1,4 @@
-"""The C exchange API: tables of others that do anything, and the functions of ours with anything in them."""
+"""The C exchange API: arbitrary tables of other types, and Array's functions with arbitrary arguments."""
 
 import ctypes as ct
 
@@ -8,7 +8,7 @@ from robust import memory, oracles, producers, strategies
 from robust.engine import target
 from robust.test_dlpack import check_elements, in_usm, readable
 
-# C functions of Python itself: they return 0 and leave an error behind.
+# C functions of Python that return 0 and leave an error set.
 FAILING = {"PyErr_NoMemory": MemoryError, "PyErr_BadArgument": TypeError}
 
 
@@ -80,7 +80,7 @@ class Api:
 
 
 def model(api):
-    """The result of from_dlpack by the rules for tables: Facts, Refused, or None where both are right."""
+    """Returns the result of from_dlpack by the rules for tables: Facts, Refused, or None if both are right."""
     e, tensor = api.e, api.tensor
     usable = e["name"] == "dlpack_exchange_api" and 1 in e["majors"] and e["from_py"] != "NULL"
     if e["type"] != "other" and e["flag"] == "is_neg":
@@ -119,7 +119,7 @@ def test_exchange(e):
         taken = a is not None
         del a
         memory.settled()
-        # A table that gave a tensor and failed all the same still owns it; one that gave and succeeded does not.
+        # A table that returned a tensor and failed still owns it; one that succeeded does not.
         asked = api.given and e["rc"] == 0
         if asked:
             oracles.equal(tensor.deleted, api.given if tensor.m.deleter else 0, "deletions", e)
@@ -132,13 +132,13 @@ def test_exchange(e):
 
 def call(r):
     fields = dict(strategies.tensor_fields(r, memory.places()), versioned=True)
-    if r.randrange(3):  # what can be allocated
+    if r.randrange(3):  # a size that can be allocated
         fields.update(shape=strategies.times(r, r.randint(0, 4), lambda r: r.randint(0, 6)), ndim=None, shape_null=False, device=None)
     return {"tensor": fields, "what": r.choice(["allocate", "to_py", "round"]), "where": r.choice(["window", "shared", "device"])}
 
 
 def allocation(t, roots):
-    """The Facts of what the allocator makes of a prototype, or Refused."""
+    """Returns the Facts of the allocator's result for a prototype, or Refused."""
     shape = tuple(t["shape"] or ())[: max(0, t["ndim"])]
     want = oracles.attempt(oracles.tensor, dict(t, data=4096, byte_offset=0, strides=None, flags=0, version=(1, 3)), roots)
     if isinstance(want, oracles.Refused):
@@ -149,7 +149,7 @@ def allocation(t, roots):
     if n * want.bits > 1 << 55:
         return oracles.Refused(MemoryError, BufferError)
     if n * want.bits > 1 << 28:
-        return None  # there may be so much, but not for a test
+        return None  # more than a test should allocate
     want.address, want.readonly = None, False
     return want
 
@@ -163,7 +163,7 @@ def test_exchange_functions(e):
     roots = 1 if memory.sycl() else 0
 
     def take(address):
-        """The Array of a tensor, taken; the reference is ours."""
+        """Returns the Array of a tensor, which is consumed; the caller owns the reference."""
         if to_py(address, ct.byref(obj)) != 0:
             raise AssertionError("no error was set")
         a = obj.value

@@ -1,4 +1,4 @@
-"""__dlpack__ with every mix of arguments, of arrays of every sort: what comes out is the array, or the right error."""
+"""__dlpack__ of every kind of array with every mix of arguments: it exports the array or raises the right error."""
 
 import capi
 import usmbridge as ub
@@ -9,7 +9,7 @@ SORTS = ["host", "packed", "padded", "readonly", "empty", "0-d", "reversed", "bf
 
 
 class Number:
-    """An integer by __index__ alone, which may raise."""
+    """An integer by __index__ alone, which can raise."""
 
     def __init__(self, value, what):
         self.value, self.what = value, what
@@ -36,7 +36,7 @@ def integer(r):
 
 
 def pair(r):
-    """Something like (major, minor) or (type, id)."""
+    """Returns an object like (major, minor) or (type, id)."""
     if strategies.rarely(r, 8):
         return r.choice([(), (1,), (1, 0, 0), 5, "ab", b"ab", {}, {1, 0}, (1, (1, 0))])
     both = r.choice([(1, 0), (1, 3), (14, 0), (integer(r), integer(r))])
@@ -64,7 +64,7 @@ def made(x):
 
 
 def source(e):
-    """(the array, the example's tensor of which it was made)."""
+    """Returns the array and the tensor that it was made of."""
     sort, place = e["sort"], e["place"]
     name = {"packed": (17, 4, 1), "padded": (17, 4, 1), "bfloat16": (4, 16, 1)}.get(sort, (2, 32, 1))
     shape, strides = {"empty": ((0, 3), None), "0-d": ((), None), "reversed": ((2, 3), (-3, -1))}.get(sort, ((2, 4), None))
@@ -76,7 +76,7 @@ def source(e):
 
 
 def number(x, errors):
-    """An integer that stands in a pair; None and an error otherwise."""
+    """Returns an integer of a pair, or None and an error."""
     if isinstance(x, tuple) and len(x) == 4:
         if x[3] == "raise":
             errors.add(LookupError)
@@ -100,8 +100,8 @@ def read_pair(x, errors):
 
 
 def model(e):
-    """(errors, doubtful, versioned, device, copied): what the arguments ask for; either errors or an export. doubtful: an
-    error for the stream may be left out, where nothing is pending and it is not looked at."""
+    """Returns (errors, doubtful, versioned, device, copied). doubtful: an error for the stream can be missing, because
+    the stream is not read if nothing is pending."""
     k, errors = e["keywords"], set()
     version, device, copy = k.get("max_version"), k.get("dl_device"), k.get("copy")
     here = memory.dl_device(e["place"])

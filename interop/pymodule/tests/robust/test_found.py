@@ -1,4 +1,4 @@
-"""Examples that failed once, as the hunts gave them."""
+"""Examples that failed once in hunts."""
 
 import hashlib
 
@@ -14,15 +14,15 @@ BUFFER = {"format": b"f", "itemsize": 4, "ndim": 1, "shape": (2,), "shape_null":
           "at": 0, "null": False}
 
 FOUND = [
-    # an error of ours met the producer's destructor, and was lost
+    # the producer's destructor lost the module's error
     ("dlpack", {"tensor": {**TENSOR, "shape": (0,), "shape_null": True}, "via": "object", "end": "del"}),
     # the error for an empty tensor on a device that does not exist
     ("dlpack", {"tensor": {**TENSOR, "data": 0, "device": (14, 1), "shape": (0,)}, "via": "object", "end": "del"}),
     # complex numbers of integers
     ("exporters", {**BUFFER, "format": b"ZB", "itemsize": 8, "len": 16}),
-    # a negative number of dimensions
+    # a negative number of axes
     ("exporters", {**BUFFER, "ndim": -1}),
-    # type strings and names that go on behind a NUL
+    # type strings and names that continue after a NUL
     ("dictionaries", {"memory": "shared", "owner": "unknown", "keys": {"typestr": "\0f4"}, "function": "from_usm_array_interface"}),
     ("texts", {"what": "dtype", "text": "float64\0x"}),
     ("texts", {"what": "dtype", "text": "<u1\0"}),
@@ -31,7 +31,7 @@ FOUND = [
 
 
 @pytest.mark.parametrize("i", range(len(FOUND)))
-def test_again(i):
+def test_found_examples(i):
     name, example = FOUND[i]
     if memory.sycl() is None and (name == "dictionaries" or "device" in example):
         pytest.skip("no SYCL device")
@@ -39,7 +39,7 @@ def test_again(i):
 
 
 def test_bytes_of_any_shape():
-    """A consumer that asks for no shape sees one run of bytes."""
+    """A consumer that requests no shape sees one run of bytes."""
     for shape in ((), (4,), (4, 4), (2, 2, 2)):
         a = ub.zeros(shape, "float64", device="host")
         assert hashlib.sha256(a).digest() == hashlib.sha256(bytes(a.nbytes)).digest()
@@ -48,7 +48,7 @@ def test_bytes_of_any_shape():
 @pytest.mark.skipif(memory.sycl() is None, reason="no SYCL device")
 @pytest.mark.parametrize("key", ["shape", "strides", "offset"])
 def test_an_error_in_a_look_up_ends_the_look_ups(key):
-    """A key of the dictionary raises while it is compared; no other is compared after that."""
+    """If a key of the dictionary raises while it is compared, no other key is compared."""
     late = []
 
     class Key(str):
@@ -72,7 +72,7 @@ def test_an_error_in_a_look_up_ends_the_look_ups(key):
 
 
 def test_the_paths_run_foreign_code():
-    """Each path of test_switches gets somewhere when nobody disturbs it."""
+    """Each path of test_switches calls foreign code if nothing changes."""
     with producers.unraisable():
         for name, path in test_switches.PATHS.items():
             p = path(-1, "collect")
@@ -83,7 +83,7 @@ def test_the_paths_run_foreign_code():
 
 
 def test_a_number_whose_type_is_none():
-    """An attribute dtype of None says nothing of the element type: no error without an exception."""
+    """An attribute dtype of None means no type: no error without an exception."""
 
     class Number:
         dtype = None
@@ -98,7 +98,7 @@ def test_a_number_whose_type_is_none():
 
 
 def test_an_error_ends_the_reading_of_a_pickle():
-    """The first of two truth values raises; the second is not asked under its exception."""
+    """If the first of two truth values raises, the second is not evaluated with that exception set."""
     asked = []
 
     class Flag:
@@ -112,7 +112,7 @@ def test_an_error_ends_the_reading_of_a_pickle():
 
 
 def test_keywords_that_change_while_they_are_read():
-    """__array_function__ looks into lists, whose own iteration adds keywords and takes them away again."""
+    """__array_function__ iterates over lists, whose iteration adds and removes keywords."""
     a = ub.zeros(2, device="host")
     kwargs = {}
 
@@ -139,7 +139,7 @@ def test_keywords_that_change_while_they_are_read():
 
 
 def test_integers_beyond_int64():
-    """NumPy makes uint64 of them, as long as none is negative."""
+    """NumPy makes uint64 of them if none is negative."""
     assert ub.asarray([2**63, 1]).tolist() == [2**63, 1] and ub.asarray(2**64 - 1).dtype == "uint64" and ub.full((), 2**63).item() == 2**63
     for no in ([2**63, -1], [2**64], -(2**63) - 1):
         with pytest.raises(OverflowError):
@@ -149,7 +149,7 @@ def test_integers_beyond_int64():
 
 
 def test_strides_that_lead_nowhere():
-    """Of an array without elements they may be any numbers; nobody multiplies them (UBSan)."""
+    """Strides of an array without elements can be any numbers; they are not multiplied (UBSan)."""
     for shape in ((0, 3), (3, 0), (3, 0, 2)):
         a = ub.from_dlpack(producers.Tensor({**TENSOR, "versioned": True, "shape": shape, "strides": (1 << 62,) * len(shape)}).capsule())
         want = [] if shape[0] == 0 else [[]] * 3

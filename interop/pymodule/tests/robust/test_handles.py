@@ -1,5 +1,5 @@
-"""Handles of arrays for other processes: cut, changed, lengthened, revoked, opened twice, in pickles and alone. As it was
-made, a handle opens the array once; with anything else in it, it opens nothing and costs the array nothing."""
+"""Handles of arrays for other processes: cut, changed, lengthened, revoked, opened twice, in pickles and alone. An unchanged
+handle opens the array once; a changed one opens nothing and does not affect the array."""
 
 import io
 import math
@@ -13,7 +13,7 @@ from robust.engine import target
 from robust.test_pickles import changed
 from usmbridge import _native
 
-# What is no handle, one that is over, one whose maker is not to be reached.
+# Bytes that are not a handle, an ended handle, and one whose maker cannot be reached.
 REFUSALS = (ValueError, ReferenceError, ConnectionError)
 PICKLES = (*REFUSALS, TypeError, AttributeError, LookupError, OverflowError, EOFError, MemoryError, ImportError, UnicodeError, RecursionError,
            BufferError, AssertionError, struct.error, pickle.UnpicklingError)
@@ -21,7 +21,8 @@ TIMES = [None, 5, 5.0, 1e300, math.inf, -1, -0.0, math.nan, "1", (), 1 << 2000]
 
 
 class Unpickler(pickle._Unpickler):
-    """Only what a pickle of ours names. It is the one in Python: C's takes gigabytes for a memo of a large number."""
+    """Loads only the names of the module's pickles. It is Python's implementation: C's allocates gigabytes for the memo of a
+    large number."""
 
     def find_class(self, module, name):
         if module == "usmbridge" and name in ("_share_open", "_unpickle", "DType"):
@@ -56,7 +57,7 @@ def same(b, a, e):
 
 
 def opens(handle, a, e, good=True):
-    """Opens a handle that must, or must not."""
+    """Opens a handle that must open, or must fail."""
     about = f"a handle of {len(handle)} bytes of {e!r}"
     b = oracles.outcome(lambda: _native._share_open(handle, a.usm_type is not None, 5.0), () if good else REFUSALS, about)
     oracles.equal(b is not None, good, "opened", about)
@@ -65,7 +66,7 @@ def opens(handle, a, e, good=True):
 
 
 def arguments(handle, a, e):
-    """_share_open with arguments of all sorts."""
+    """Calls _share_open with arguments of all kinds."""
     given = {"own": handle, "text": "handle", "none": None, "number": 7, "buffer": bytearray(handle), "long": handle * 99, "empty": b""}[e["handle"]]
     try:
         right = e["time"] is None or float(e["time"]) >= 0
@@ -89,7 +90,7 @@ def in_pickle(a, e):
         same(oracles.outcome(Unpickler(io.BytesIO(data)).load, (), e), a, e)
         return
     oracles.outcome(Unpickler(io.BytesIO(other)).load, PICKLES, e)
-    try:  # for the once that it can be
+    try:  # for the one opening that is allowed
         Unpickler(io.BytesIO(data)).load()
     except REFUSALS:
         pass
@@ -125,7 +126,7 @@ def test_handles(e):
             opens(other, a, e, other == handle and not opened)
             opened = opened or other == handle
         if e["after"] == "again":
-            opens(handle, a, e, not opened)  # as if nothing had been
+            opens(handle, a, e, not opened)  # as if no attempt had been made
             opens(handle, a, e, False)
         _native._share_revoke(handle)
     oracles.equal((_native._share_stats()["unopened"], _native._share_stats()["leases"]), (0, 0), "handles that are left", e)

@@ -1,6 +1,6 @@
-"""Lives: arrays of every sort of memory, views, buffers, exports, NumPy's views, pickles out of band, weak references and
-cycles, made and given up in any order. A model knows who holds which memory: what it says is alive can be read and says
-what was written; what was released says so; the counters are exact."""
+"""Lifetimes: arrays of every kind of memory, views, buffers, exports, NumPy's views, pickles out of band, weak references
+and cycles, made and released in any order. A model knows the holders of each memory: live objects can be read and have
+the written values, released ones raise an error, and the counters are exact."""
 
 import contextlib
 import copy
@@ -28,7 +28,7 @@ def sources():
 
 
 class Owner:
-    """Memory by the dictionary, which may hold what is made of it."""
+    """Memory by the dictionary, of an object that can hold arrays made of itself."""
 
     def __init__(self):
         self.memory = memory.usm("shared")
@@ -36,7 +36,7 @@ class Owner:
 
 
 class Thing:
-    """Something that holds memory: block is a number for the memory, its contents in the world's values."""
+    """A holder of memory: block is a number for the memory, whose contents are in the world's values."""
 
     def __init__(self, sort, x, block, ref=None):
         self.sort, self.x, self.block, self.ref, self.released = sort, x, block, ref, False
@@ -58,7 +58,7 @@ class World:
             if source == "cycle":
                 o.back = a
             del o
-            value = None  # its contents are everybody's
+            value = None  # contents that other arrays share
         elif source in ("numpy", "bytes", "memoryview"):
             np = importlib.import_module("numpy")
             x = np.full(8, value, "float32")
@@ -185,8 +185,8 @@ class World:
 
 
 def live(base=0):
-    """Owners in use when cycles are gone. An owner behind an Array is found only once that has gone: several rounds, and
-    of all objects only where the young ones were not enough."""
+    """Returns the owners in use without cycles. An owner behind an Array is found only after the Array: it takes several
+    rounds, and a full collection if the young objects were not enough."""
     for generation in (1, 1, 1, 2, 2, 2):
         n = ub.stats()["live_buffers.all.current"]
         if n <= base:
@@ -200,7 +200,7 @@ class Tail:
 
 
 def tail():
-    """A compiled function that gives a view back."""
+    """A compiled function that returns a view."""
     if Tail.function is None:
         Tail.function = importlib.import_module("numba").njit(lambda a: a[1:])
     return Tail.function

@@ -1,7 +1,6 @@
-"""Time of check, time of use, of all that takes or gives elements: at the k-th call of foreign code the arrays of the
-operation are released or dropped, what it reads from is emptied or grows, memory is written over, an error is raised.
-Releasing and collecting change nothing of what the operation answers; the rest ends it with an error or not, and
-nothing is left behind."""
+"""Changes during all operations on elements: at the k-th call of foreign code the arrays of the operation are released or
+dropped, its source is emptied or grows, memory is overwritten, or an error is raised. Releasing and collecting do not
+change the result; other changes may end the operation with an error. Nothing is left behind."""
 
 import functools
 import gc
@@ -17,7 +16,7 @@ from robust.changing import ERRORS, Integer, Moment, Truth, watched
 from robust.engine import target
 
 CHANGES = ["release", "drop", "churn", "collect", "raise", "clear", "grow", "release sources"]
-STEADY = {"release", "churn", "collect", "drop"}  # the answer stays what it is
+STEADY = {"release", "churn", "collect", "drop"}  # changes that do not affect the result
 
 
 def np():
@@ -47,7 +46,7 @@ class Named:
 
 
 class Typed(Number):
-    """A number that says which type it has."""
+    """A number that names its type."""
 
     @property
     def dtype(self):
@@ -71,7 +70,7 @@ class Items:
 
 
 class Listed(list):
-    """A list that others iterate in its own way."""
+    """A list with an iteration of its own."""
 
     moment = None
 
@@ -83,16 +82,16 @@ class Listed(list):
 
 
 class Hand:
-    """One entry, the arrays in it and what can be emptied; run gives something to compare."""
+    """One operation, its arrays, and the objects that can be emptied; run returns a value to compare."""
 
-    argument = False  # the array is an argument, which may have been released before it is looked at
+    argument = False  # the array is an argument, which may have been released before it is read
 
     def __init__(self, k, what, place):
         self.what, self.place = what, place
         self.before = owners()
         self.moment = Moment(k, self.change)
         self.arrays = [ub.asarray([[1, 2, 3], [4, 5, 6]], dtype="float32", **place)]
-        self.kept = self.arrays[0][...]  # what was written is seen here
+        self.kept = self.arrays[0][...]  # shows what was written
         self.sources, self.lists = [], []
         self.prepare()
         self.moment.calls = 0
@@ -125,7 +124,7 @@ class Hand:
             for x in self.lists:
                 if isinstance(x, dict):
                     x.update({f"more{i}": 1 for i in range(100)})
-                elif len(x) < 1000:  # who follows it must come to an end
+                elif len(x) < 1000:  # an iteration must end
                     x.extend([1] * 1000)
 
     @property
@@ -362,7 +361,7 @@ class Device(ToDevice):
 
 
 class DnpDevice(ToDevice):
-    """dpnp's Device by its name alone, whose sycl_queue is asked."""
+    """dpnp's Device by its name alone, whose sycl_queue is read."""
 
     def queue(self):
         m = self.moment
@@ -397,7 +396,7 @@ PLACES = {"host": {"device": "host"}} | ({"device": {"usm_type": "device"}, "sha
 
 @functools.cache
 def undisturbed(name, place):
-    """(the answer, how many calls of foreign code there are)."""
+    """Returns the result without changes, and the number of calls of foreign code."""
     with producers.unraisable():
         hand = ENTRIES[name](-1, "collect", PLACES[place])
         answer = facts(hand.run())
@@ -453,7 +452,7 @@ def example_beside(r):
 
 @target(example_beside, 60)
 def test_meanwhile_beside(e):
-    """The same by a thread that does nothing else, at any moment when the GIL changes hands."""
+    """The same by a thread that makes changes whenever it gets the GIL."""
     want, _ = undisturbed(e["entry"], e["place"])
     steady = STEADY.issuperset(e["changes"])
     stop, box, broken, before, interval = threading.Event(), [], [], owners(), sys.getswitchinterval()
@@ -501,7 +500,7 @@ def test_meanwhile_beside(e):
 
 @pytest.mark.parametrize("name", sorted(ENTRIES))
 def test_every_call(name):
-    """Every change at every call, in every place; foreign code runs in each entry."""
+    """Makes every change at every call, in every place; foreign code runs in each operation."""
     for place in PLACES:
         calls = undisturbed(name, place)[1]
         assert calls > 0, f"no foreign code ran at {place}"

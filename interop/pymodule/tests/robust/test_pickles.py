@@ -1,5 +1,5 @@
-"""Pickles that lie: every argument of _unpickle, pickles cut and changed, buffers of other sizes and sorts, buffers whose
-giver changes its mind. An array comes of it that lies in what was given, or the right error."""
+"""Invalid pickles: every argument of _unpickle, pickles that are cut and changed, buffers of other sizes and kinds, and
+buffers that change. The result is an array on the given memory, or the right error."""
 
 import ctypes as ct
 import io
@@ -16,7 +16,7 @@ ERRORS = (TypeError, ValueError, OverflowError, BufferError, LookupError, Attrib
 
 
 class Pool(io.BytesIO):
-    """Only what a pickle of ours names; the rest is not this module's to answer for."""
+    """Loads only the names of the module's pickles; other code in a pickle is not covered."""
 
 
 class Unpickler(pickle.Unpickler):
@@ -27,7 +27,7 @@ class Unpickler(pickle.Unpickler):
 
 
 def argument(r, i):
-    """The i-th argument, mostly of the right sort."""
+    """Returns the i-th argument, mostly of the right kind."""
     wild = [None, -1, 1 << 64, "", "\0", "x" * 3000, b"", (), [], {}, 1.5, True, "\udc80", object, ("make", r.choice(["raise", "index", "name"]))]
     if strategies.rarely(r, 7):
         return r.choice(wild)
@@ -76,7 +76,7 @@ class Made:
 
 
 def buffer(what, size):
-    """A buffer of a sort, and the memory (address, size) where an array may lie without a copy."""
+    """Returns a buffer of a kind, and the memory (address, size) that an array can use without a copy."""
     whole = bytearray(size)
     if what == "bytes":
         return bytes(whole)
@@ -99,7 +99,7 @@ def buffer(what, size):
 
 
 def wanted(call):
-    """The bytes that a call's array has, where that can be said."""
+    """Returns the bytes of a call's array, if the model knows them."""
     try:
         bits = oracles.BITS[call[1]] if call[1] != "int1" else 1
         if call[4] and bits < 8:

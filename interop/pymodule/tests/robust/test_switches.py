@@ -1,4 +1,4 @@
-"""Time of check, time of use, by callbacks: at the k-th call of foreign code something of the producer changes."""
+"""Changes by callbacks: at the k-th call of foreign code something of the producer changes."""
 
 import ctypes as ct
 import gc
@@ -14,7 +14,7 @@ from robust.test_buffers import Exporter, current
 
 
 class Path:
-    """One way in or out, with everything of it that can change."""
+    """One way to import or export, with everything in it that can change."""
 
     changes = FIELDS
     fields = {}
@@ -73,7 +73,7 @@ class Path:
         self.taken = None
         memory.settled()
         if self.what.startswith("rename"):
-            return  # it is the renamer's now
+            return  # the renamed capsule belongs to the callback
         n = self.struct.deleted
         if n > 1 or (succeeded and n != 1):
             raise AssertionError(f"the deleter ran {n} times for {type(self).__name__}, {self.what}, {self.moment.k}")
@@ -132,7 +132,7 @@ class FromDlpackLikeDpnp(FromDlpack):
 
 
 class FromDlpackEmpty(FromDlpack):
-    """Without data, on a SYCL device: memory of our own is allocated, the GIL dropped."""
+    """Without data, on a SYCL device: memory is allocated for it with the GIL released."""
 
     fields = {"device": (14, 0), "data": 0, "shape": (0, 3), "strides": (3, 1)} if memory.sycl() else {}
 
@@ -217,7 +217,7 @@ class Dictionary(Path):
         self.d = {Key(k): v for k, v in values.items()}
         for k in self.d:
             k.moment = m
-        # Small numbers made here, not the interpreter's: nobody else keeps them.
+        # Numbers made here, not the interpreter's small ones: no other reference keeps them.
         self.members = {"__sycl_usm_array_interface__": self.d, "_pointer": self.base, "nbytes": self.size, "memory": memory_, "usm_data": property(lambda x: x)}
 
     def change(self):
@@ -255,7 +255,7 @@ class Dictionary(Path):
         return ub.from_usm_array_interface(self.object)
 
     def check(self, result):
-        # A producer that lies about its own allocation cannot be caught; it stays within what there is.
+        # A lie about the own allocation cannot be detected; this one stays within the memory.
         check_array(result, (type(self).__name__, self.what, self.moment.k), self.base, self.size)
 
     def end(self, succeeded):
@@ -386,7 +386,7 @@ class Export(Path):
 
 
 class Index(Path):
-    """Indices and shapes that run code: an array is immutable, and stays alive."""
+    """Indices and shapes that run code: an array is immutable and stays alive."""
 
     changes = ["drop", "collect", "raise"]
 
@@ -453,7 +453,7 @@ PATHS = {p.__name__: p for p in [FromDlpack, FromDlpackLegacy, FromDlpackDeviceC
 
 
 def go(name, k, what):
-    """Runs a path with one change at the k-th call; returns how many calls there were."""
+    """Runs a path with one change at the k-th call; returns the number of calls."""
     with producers.unraisable():
         path = PATHS[name](k, what)
         result = None
@@ -482,7 +482,7 @@ def test_switches(e):
 
 @pytest.mark.parametrize("name", sorted(PATHS))
 def test_every_call(name):
-    """Every change at every call, and each path undisturbed first."""
+    """Makes every change at every call, after each path has run without changes."""
     calls = go(name, -1, "collect")
     assert calls > 0, "no foreign code ran"
     for what in PATHS[name].changes:

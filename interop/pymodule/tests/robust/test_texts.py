@@ -33,14 +33,14 @@ def example(r):
 
 
 def dtype_of(text):
-    """The name a text stands for; None for no type, ... where both would do."""
+    """Returns the name that a text stands for; None for no type, ... if both are right."""
     if text in oracles.BITS:
         return text
     if text in ALIASES:
         return ALIASES[text]
     t = text[1:] if text[:1] in ("<", "=", "|", ">", "!") else text
     if text[:1] in (">", "!") and t[1:].lstrip("0") != "1":
-        return None  # another byte order than the machine's, which single bytes have none of
+        return None  # another byte order than the machine's, which single bytes do not have
     if len(t) < 2 or not t[1:].isascii() or not t[1:].isdigit():
         return None
     name = oracles.TYPESTRS.get(t[0] + str(int(t[1:])))
@@ -79,7 +79,7 @@ def refused(call, kinds, e):
 
 
 def same_as_dpctl(text):
-    """Whether dpctl finds a device by the filter."""
+    """Reports whether dpctl finds a device by the filter."""
     try:
         memory.dpctl().SyclDevice(text)
     except (memory.dpctl().SyclDeviceCreationError, ValueError, UnicodeError):
@@ -130,7 +130,7 @@ def test_texts(e):
 
 
 def plain(text):
-    """Whether a text has the form [backend:][type:][number], each at most once."""
+    """Reports whether a text has the form [backend:][type:][number], each at most once."""
     text = text.strip()
     parts = text.split(":")
     sorts = [("cuda", "hip", "level_zero", "opencl"), ("accelerator", "cpu", "gpu")]

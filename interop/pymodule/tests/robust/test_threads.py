@@ -1,4 +1,4 @@
-"""Time of check, time of use, by threads: others write into the producer, with the GIL and without, while it is taken."""
+"""Changes by threads: another thread writes into the producer during the import, with the GIL and without."""
 
 import ctypes as ct
 import sys
@@ -10,7 +10,7 @@ from robust import changing, memory, producers
 from robust.changing import ERRORS, FIELDS, Struct, check_array, check_cute, write
 from robust.engine import target
 
-# "data odd" is missing: a window's elements that are not aligned are refused, not read.
+# "data odd" is missing: unaligned elements of a window are refused, not read.
 CHANGES = [f for f in FIELDS if f not in ("deleter", "version")]
 PATHS = ["versioned", "legacy", "object", "cute", "exchange", "usm", "empty", "host", "dictionary", "known", "export", "sequence", "one capsule"]
 
@@ -39,7 +39,7 @@ class Object:
 
 
 def struct_path(e):
-    """(take, step, ended): one import, one change of the other thread, and what to ask in the end."""
+    """Returns (take, step, ended): one import, one change by the other thread, and the final check."""
     path = e["path"]
     fields = {"destructor": False}
     if path == "legacy":
@@ -80,7 +80,7 @@ def struct_path(e):
 
     def step():
         turn[0] ^= 1
-        if e["how"] == "whole":  # ctypes drops the GIL for it
+        if e["how"] == "whole":  # ctypes releases the GIL for it
             write(address, changed if turn[0] else s.before, size)
             write(s.tensor.shape, changed_extents if turn[0] else extents, 512)
         elif turn[0]:
@@ -103,7 +103,7 @@ def struct_path(e):
         s.back()
         gave.clear()
         memory.settled()
-        if path == "exchange":  # it gives each time and is ended each time
+        if path == "exchange":  # each call exports a tensor that ends
             taken = s.deleted
         changing.oracles.equal(s.deleted, taken, "deletions", e)
 
@@ -181,7 +181,7 @@ def sequence_path(e):
 
 
 def capsule_path(e):
-    """Both threads take the same capsules: one of them gets each."""
+    """Both threads consume the same capsules: one of them gets each."""
     s = Struct(destructor=False)
     box = [s.tensor.capsule()]
     got = []

@@ -1,5 +1,5 @@
-"""Elements: writing, reading, converting, copying, pickling, new arrays with values: what NumPy answers, on memory that
-it sees too. An example is one array and what is done to it, and to its twin of NumPy's, one after the other."""
+"""Elements: writing, reading, converting, copying, pickling, new arrays with values, compared with NumPy on memory of the
+same contents. An example is one array and a series of operations on it and on its NumPy twin."""
 
 import copy
 import importlib
@@ -15,9 +15,9 @@ from robust.test_views import apply as view_of, built, cut, position
 
 NUMPYS = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "complex64", "complex128"]
 ML = ["bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
-      "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn", "int2", "int4", "uint2", "uint4", "uint1"]  # int1 has no 1
+      "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn", "int2", "int4", "uint2", "uint4", "uint1"]  # int1 has no value 1
 NARROW = ML[9:]
-ERRORS = (TypeError, ValueError, OverflowError, LookupError, MemoryError)  # LookupError: also what an index of the example raises
+ERRORS = (TypeError, ValueError, OverflowError, LookupError, MemoryError)  # LookupError: also raised by an index of the example
 
 
 def np():
@@ -25,7 +25,7 @@ def np():
 
 
 def numpys(name):
-    """NumPy's dtype of a name, those of ml_dtypes too."""
+    """Returns NumPy's dtype of a name, including those of ml_dtypes."""
     return np().dtype(getattr(importlib.import_module("ml_dtypes"), name) if name in ML else name)
 
 
@@ -106,7 +106,7 @@ def example(r):
 
 
 def contents(name, shape, seed, wild=False):
-    """An array of NumPy's with values of the type: small ones, or any bits."""
+    """Returns a NumPy array with values of the type: small ones, or any bits."""
     r, n = random.Random(seed), 1
     for extent in shape:
         n *= extent
@@ -122,13 +122,13 @@ def where(place):
 
 
 def ours(x, place):
-    """An Array with the contents and order of an ndarray."""
+    """Returns an Array with the contents and order of an ndarray."""
     a = ub.asarray(x, **where(place), copy=True)
     return ub.asarray(x.T, **where(place), copy=True).T if x.flags.f_contiguous and not x.flags.c_contiguous else a
 
 
 def bits(x):
-    """The elements as bytes in C order, NaN as one NaN."""
+    """Returns the elements as bytes in C order, with one form of NaN."""
     x = np().ascontiguousarray(x)
     if x.dtype.kind in "fc" or x.dtype.name in ML and kind(x.dtype.name) == "f":
         with np().errstate(all="ignore"):
@@ -157,14 +157,14 @@ def outcome(f):
 
 
 def agree(a, ours_, x, theirs, about):
-    """Both refuse, or both do the same."""
+    """Checks that both refuse, or that both results are equal."""
     if (ours_ is None) != (theirs is None):
         raise AssertionError(f"ours {type(ours_).__name__}: {ours_}; NumPy's {type(theirs).__name__}: {theirs}; {about!r}")
     return ours_ is None
 
 
 def converts(source, to):
-    """Whether NumPy defines what elements of a type become, or may, in another."""
+    """Reports whether NumPy defines the conversion of a type into another one."""
     s, t = kind(source), kind(to)
     if s == t == "c" or s != "c" and t in "bc" or source == to:
         return True
@@ -177,7 +177,7 @@ def converts(source, to):
 
 
 class Pair:
-    """An Array and an ndarray that are to stay the same."""
+    """An Array and an ndarray that must stay equal."""
 
     def __init__(self, e):
         self.e = e
@@ -195,7 +195,7 @@ class Pair:
             self.same_nans()
 
     def same_nans(self):
-        """One NaN is as good as another, until a view shows the bits: a conversion of NumPy's keeps a signalling one."""
+        """Makes NaNs equal until a view shows their bits: NumPy's conversion keeps a signalling one."""
         if self.wild and (kind(str(self.a.dtype)) in "fc") and self.x.flags.writeable and self.x.size:
             if np().isnan(self.x).any():
                 self.x[...] = self.a.asnumpy()
@@ -209,7 +209,7 @@ class Pair:
     # -- writing
 
     def values(self, v):
-        """(for us, for NumPy, the type it has or None) of a value."""
+        """Returns (for the Array, for NumPy, its type or None) of a value."""
         if isinstance(v, list):
             both = [self.values(w) for w in v]
             return [b[0] for b in both], [b[1] for b in both], None
@@ -228,7 +228,7 @@ class Pair:
         return a, self.x[key_ + (...,)], str(a.dtype)
 
     def settles(self, v, name):
-        """Whether the outcome of writing v is NumPy's to define."""
+        """Reports whether NumPy defines the result of writing v."""
         to = str(self.a.dtype)
         if to in ML and not isinstance(v, tuple):
             return False
@@ -244,7 +244,7 @@ class Pair:
                     return False
             return k_of(numbers) != "mixed" and not (to == "bool" and isinstance(v, list))
         if name is None or v[0] == "scalar" and name in NARROW and kind(name) in "iu":
-            return False  # a scalar of ml_dtypes' is a number here, in bounds or not
+            return False  # a scalar of ml_dtypes is a number here, in range or not
         # Small values, so that floats fit integers.
         return converts(name, to) or (kind(name) == "f" and kind(to) in "iu" and v[0] != "part" and numpys(to).itemsize > 1 and name not in ML)
 
@@ -260,9 +260,9 @@ class Pair:
         settled = self.settles(v, name)
         _, mine = outcome(lambda: self.a.__setitem__(key_, a))
         _, theirs = outcome(lambda: self.x.__setitem__(key_, x))
-        # NumPy 2.4 refuses arrays of one element in the place of a number, where others take them.
+        # NumPy 2.4 refuses arrays of one element in the place of a number; older releases accept them.
         if not settled or lists(v) and (mine or theirs) or name and theirs and (name in ML or np().size(x) == 1 and np().ndim(x)):
-            self.x[...] = self.a.asnumpy()  # no oracle for what was written, nor for which numbers of a list were
+            self.x[...] = self.a.asnumpy()  # no oracle for the result, nor for the part of a list that was written
             if mine and not isinstance(v, list) and bits(self.x) != bits(before):
                 raise AssertionError(f"refused and written all the same: {about!r}")
             return
@@ -326,7 +326,7 @@ class Pair:
         a, mine = outcome(lambda: self.a.view(name))
         x, theirs = outcome(lambda: self.x.view(numpys(name)))
         if mine and x is not None and (any(s % x.itemsize for s, n in zip(x.strides, x.shape) if n > 1) or not x.size):
-            return  # steps that are no whole elements: NumPy counts them in bytes
+            return  # steps that are not whole elements: NumPy counts bytes
         if agree(None, mine, None, theirs, about):
             self.wild = True
             self.become(a, x)
@@ -348,7 +348,7 @@ class Pair:
                 raise AssertionError(f"a copy, though copy=False: {about!r}")
             return
         x, theirs = outcome(lambda: self.x.astype(numpys(name), order="C"))
-        if theirs is None:  # ml_dtypes does not know all pairs
+        if theirs is None:  # ml_dtypes does not support all pairs
             self.become(a, x)
 
     def mT(self, about):
@@ -441,7 +441,7 @@ class Pair:
             same(a, x, about)
 
     def loose(self, x):
-        """order="K" of what is neither C nor Fortran keeps NumPy's order of the axes, where ours is C."""
+        """For order="K" of an array that is neither C nor Fortran, NumPy keeps the order of the axes; Array uses C's."""
         return not self.x.flags.c_contiguous and not self.x.flags.f_contiguous
 
     def asarray(self, about, name, place, copy_):
@@ -497,7 +497,7 @@ def lists(v):
 
 
 def k_of(numbers):
-    """"mixed" where the numbers have no common type that both libraries choose alike."""
+    """Returns "mixed" if the numbers have no common type that both libraries choose alike."""
     ints = [n for n in numbers if isinstance(n, int) and not isinstance(n, bool)]
     return "mixed" if any(not -(1 << 63) <= n < 1 << 63 for n in ints) and len(numbers) > 1 else ""
 

@@ -1,4 +1,4 @@
-"""Indexing, reshape, transpose: what NumPy answers, views where NumPy has views, and its errors."""
+"""Indexing, reshape, transpose, compared with NumPy: the same values, views and errors."""
 
 import importlib
 
@@ -8,7 +8,7 @@ from robust.engine import target
 
 
 class Index:
-    """An integer of another type; "raise" and "collect" run code when it is asked."""
+    """An integer of another type; "raise" and "collect" run code when it is converted."""
 
     def __init__(self, value, action=None):
         self.value, self.action = value, action
@@ -78,7 +78,7 @@ def example(r):
 
 
 def built(p):
-    """The object that an example's literal stands for."""
+    """Returns the object that an example's literal stands for."""
     if p == "...":
         return ...
     if p == "new":
@@ -121,7 +121,7 @@ def apply(x, op):
 
 
 def fancy(op):
-    """Keys that NumPy takes as masks or lists; an Array has views only and answers IndexError."""
+    """Reports keys that NumPy uses as masks or lists; an Array has views only and raises IndexError."""
     return op[0] == "index" and any(p in (("object", True), ("object", [])) for p in op[1])
 
 
@@ -140,16 +140,16 @@ KINDS = {
 
 def compare_errors(ours, theirs, op, about):
     if theirs is None:
-        # NumPy takes other negative numbers than -1 for it, and cuts axes to 32 bits.
+        # NumPy accepts other negative numbers than -1 for it, and truncates axes to 32 bits.
         if op[0] in ("reshape", "transpose") and any(not -64 <= n < 1 << 31 or n < -1 and op[0] == "reshape" for n in op[1]):
             return
         raise AssertionError(f"refused with {type(ours).__name__}: {ours}; NumPy does {op!r} of {about!r}")
     if ours is None:
         raise AssertionError(f"taken, and NumPy refuses {op!r} with {type(theirs).__name__}: {theirs} of {about!r}")
     if type(ours) is LookupError and "raise" in repr(op):
-        return  # an index's own error, in whose place NumPy puts one of its own
+        return  # an index's own error, which NumPy replaces
     right = next((kinds for kind, kinds in KINDS.items() if type(theirs) is kind), (type(theirs),))
-    if op[0] != "index" or len(op[1]) > 1 or "text" in repr(op):  # several reasons, in whichever order
+    if op[0] != "index" or len(op[1]) > 1 or "text" in repr(op):  # several reasons, in any order
         right = IndexError, ValueError, TypeError, OverflowError
     if not isinstance(ours, right):
         raise AssertionError(f"raised {type(ours).__name__}: {ours}, NumPy {type(theirs).__name__}: {theirs}; {op!r} of {about!r}")
@@ -179,7 +179,7 @@ def test_views(e):
         a = ub.asarray(x, usm_type=e["place"])
         if a.strides != tuple(s // x.itemsize for s in x.strides):
             x = np.ascontiguousarray(x).reshape(x.shape)
-    start = a._pointer, x.ctypes.data  # of memory that both still look at, or None
+    start = a._pointer, x.ctypes.data  # first elements of memory that both still use, or None
     for op in e["operations"]:
         b, ours = attempt(lambda: apply(a, op))
         if fancy(op):
