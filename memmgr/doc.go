@@ -146,9 +146,8 @@
 //
 // # Finding leaks
 //
-// [WriteLeaks] and [Live] tell what is still referenced, [WriteProfile] writes
-// it as a profile for pprof; with [RecordStacks] each says where the memory was
-// allocated. Close of a pool returns a [*LeakError] when buffers are out, and
+// [Live] lists the memory that is still referenced; package report writes it as text and
+// as a profile for pprof. With [RecordStacks] each entry has its place of allocation. Close of a pool returns a [*LeakError] when buffers are out, and
 // memtest.Main fails a test binary that leaves any. [DebugEnv] turns these and other
 // checks on in a program as it stands; [SetLogger] is told of what reaches no caller.
 //

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/usmbridge/usmbridge/memmgr/internal/bytesize"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -182,15 +183,4 @@ func misuse(op, format string, args ...any) *UseError {
 	return &UseError{Op: op, Err: fmt.Errorf(format, args...)}
 }
 
-// bytesText writes a number of bytes for people.
-func bytesText(n uint64) string {
-	const units = "KMGTPE"
-	if n < 1024 {
-		return fmt.Sprintf("%d B", n)
-	}
-	v, u := float64(n)/1024, 0
-	for v >= 1024 && u < len(units)-1 {
-		v, u = v/1024, u+1
-	}
-	return fmt.Sprintf("%.4g %ciB", v, units[u])
-}
+func bytesText(n uint64) string { return bytesize.Text(n) }

@@ -1,28 +1,22 @@
 package memmgr
 
 import (
-	"fmt"
-	"io"
-	"sort"
-
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/tlsf"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// LiveBuffer describes memory that somebody still references.
+// LiveBuffer describes memory that is still referenced.
 type LiveBuffer struct {
 	Address   uintptr
 	Size      uint64
 	Requested uint64
-	Count     int            // references
-	Place     *syclobj.Place // nil for memory that C wrapped
-	Resource  Resource       // nil for foreign memory
+	Count     int // references
+	Place     *syclobj.Place
+	Resource  Resource // nil for foreign memory
 	Tag       string
-	Stack     string // place of allocation, when stacks were recorded
+	Stack     Stack // place of allocation, where it was recorded
 	Foreign   bool
-
-	stack uint32
 }
 
 // Live lists the memory that is referenced now, oldest cell first. It looks at
@@ -34,17 +28,15 @@ func Live() []LiveBuffer {
 	return all
 }
 
-// describe tells about the memory of a live cell.
+// describe returns the description of the memory of a live cell.
 func describe(c *owner.Cell, count int) LiveBuffer {
 	b := LiveBuffer{
-		Address: c.Address, Size: c.Size, Requested: c.Requested, Count: count,
-		Tag: tagName(c.Tag), Stack: stackText(c.Stack), stack: c.Stack,
+		Address: c.Address, Size: c.Size, Requested: c.Requested, Count: count, Place: placeOfCell(c),
+		Tag: tagName(c.Tag), Stack: stackOf(c.Stack),
 		Foreign: c.Flags()&owner.Foreign != 0,
 	}
 	if o := originOf(c); o != nil {
-		b.Resource, b.Place = o.current(), o.goPlace
-	} else {
-		b.Place = wrappedPlace(c)
+		b.Resource = o.current()
 	}
 	return b
 }
@@ -93,49 +85,4 @@ func LiveCount() (buffers int, bytes uint64) {
 func OwnerBytes() uint64 {
 	_, used := owner.Capacity()
 	return uint64(used) * owner.CellBytes
-}
-
-// WriteLeaks writes what is still referenced, grouped by place of allocation,
-// biggest first, and returns how many pieces of memory it found.
-func WriteLeaks(w io.Writer) (int, error) {
-	type group struct {
-		first LiveBuffer
-		n     int
-		bytes uint64
-	}
-	groups := map[[2]string]*group{}
-	all := Live()
-	for _, b := range all {
-		k := [2]string{b.Stack, b.Tag}
-		g := groups[k]
-		if g == nil {
-			g = &group{first: b}
-			groups[k] = g
-		}
-		g.n++
-		if b.Size != owner.UnknownSize {
-			g.bytes += b.Size
-		}
-	}
-	sorted := make([]*group, 0, len(groups))
-	for _, g := range groups {
-		sorted = append(sorted, g)
-	}
-	sort.Slice(sorted, func(i, j int) bool { return sorted[i].bytes > sorted[j].bytes })
-	for _, g := range sorted {
-		where := g.first.Stack
-		if where == "" {
-			where = "\t(memmgr.RecordStacks(16) tells where)\n"
-		}
-		tag := ""
-		if g.first.Tag != "" {
-			tag = fmt.Sprintf(" tagged %q", g.first.Tag)
-		}
-		_, err := fmt.Fprintf(w, "%d still referenced, %s%s, first at %#x, allocated at\n%s",
-			g.n, bytesText(g.bytes), tag, g.first.Address, where)
-		if err != nil {
-			return len(all), err
-		}
-	}
-	return len(all), nil
 }

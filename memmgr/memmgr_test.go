@@ -1,7 +1,6 @@
 package memmgr_test
 
 import (
-	"bytes"
 	"io"
 	"testing"
 	"unsafe"
@@ -47,23 +46,6 @@ func TestUseAfterReleaseTellsThePlaceOfAllocation(t *testing.T) {
 		require.Contains(t, e.Error(), "Buffer.Data")
 	}()
 	b.Data()
-}
-
-func TestLeakReportNamesTheCaller(t *testing.T) {
-	b, err := memmgr.New(memmgr.Host(), memmgr.Request{Size: 5000, Tag: "left behind"})
-	require.NoError(t, err)
-	var report bytes.Buffer
-	n, err := memmgr.WriteLeaks(&report)
-	require.NoError(t, err)
-	require.Equal(t, 1, n)
-	require.Contains(t, report.String(), "left behind")
-	require.Contains(t, report.String(), "TestLeakReportNamesTheCaller")
-	b.Release()
-	report.Reset()
-	n, err = memmgr.WriteLeaks(&report)
-	require.NoError(t, err)
-	require.Zero(t, n)
-	require.Empty(t, report.String())
 }
 
 func TestTypedCopies(t *testing.T) {

@@ -63,8 +63,8 @@ func (e *LeakError) Error() string {
 	}
 	s := fmt.Sprintf("memmgr: pool %q was closed with %d buffers (%s) in use; they stay valid, and their memory goes back as they are released",
 		e.Pool, len(e.Buffers), bytesText(bytes))
-	if len(e.Buffers) > 0 && e.Buffers[0].Stack != "" {
-		return s + "; the first was allocated at\n" + e.Buffers[0].Stack
+	if len(e.Buffers) > 0 && len(e.Buffers[0].Stack) > 0 {
+		return s + "; the first was allocated at\n" + e.Buffers[0].Stack.String()
 	}
 	return s
 }

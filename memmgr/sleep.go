@@ -49,8 +49,8 @@ func (e *HeldError) Error() string {
 	s := fmt.Sprintf("memmgr: Pool.Sleep: %d of %d blocks of %q are held", e.Held, e.Blocks, e.Tag)
 	for i, h := range e.Holders[:min(len(e.Holders), 3)] {
 		s += fmt.Sprintf("; %s at %#x: %s", bytesText(h.Size), h.Address, e.Reasons[i])
-		if h.Stack != "" {
-			s += ", allocated at\n" + h.Stack
+		if len(h.Stack) > 0 {
+			s += ", allocated at\n" + h.Stack.String()
 		}
 	}
 	return s + "; release views, exports and arrays that share the memory first"

@@ -1,9 +1,6 @@
 package memmgr
 
 import (
-	"bufio"
-	"encoding/json"
-	"io"
 	"time"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
@@ -29,7 +26,7 @@ type SnapshotBlock struct {
 	State     BlockState
 	Cached    bool // free, and kept for its size class
 	Tag       string
-	stack     uint32
+	Stack     Stack // place of allocation of a block in use, where it was recorded
 }
 
 // SnapshotSegment is upstream memory and its blocks, by address.
@@ -39,14 +36,6 @@ type SnapshotSegment struct {
 	Dedicated bool // one block that fills it
 	Kept      bool // gives nothing out until it is empty, for one who waits: see SnapshotWait
 	Blocks    []SnapshotBlock
-}
-
-// sum adds up the blocks of a state.
-func (s *SnapshotSegment) sum(f func(*SnapshotBlock) uint64) (n uint64) {
-	for i := range s.Blocks {
-		n += f(&s.Blocks[i])
-	}
-	return n
 }
 
 // SnapshotWait is a request that waits for memory. KeptSince is since when the pool
@@ -139,155 +128,11 @@ func snapshotBlock(base uintptr, piece tlsf.Piece) SnapshotBlock {
 	switch {
 	case c.Count() > 0:
 		b.State, b.Requested = BlockActive, c.Requested
-		b.Tag, b.stack = tagName(c.Tag), c.Stack
+		b.Tag, b.Stack = tagName(c.Tag), stackOf(c.Stack)
 	case c.Flags()&owner.Queued != 0:
 		b.State, b.Requested = BlockPending, c.Requested
 	default:
 		b.Cached = true
 	}
 	return b
-}
-
-// field is an entry of a dictionary whose order is kept.
-type field struct {
-	key   string
-	value any
-}
-
-// tree builds the snapshot as PyTorch's tools read it: dictionaries ([]field),
-// lists ([]any), strings, integers and booleans.
-func (s *Snapshot) tree() []field {
-	segments := make([]any, 0, len(s.Segments))
-	for i := range s.Segments {
-		segments = append(segments, s.segmentTree(&s.Segments[i]))
-	}
-	actions := make([]any, 0, len(s.Trace))
-	for i := range s.Trace {
-		actions = append(actions, s.actionTree(&s.Trace[i]))
-	}
-	// The viewer looks traces up by device number.
-	traces := make([]any, s.Device+1)
-	for i := range traces {
-		traces[i] = []any{}
-	}
-	traces[s.Device] = actions
-	settings := []field{{"pool", s.Pool}, {"place", s.Place}, {"lost_actions", int64(s.Lost)}}
-	for _, stat := range []struct {
-		name string
-		of   Stat
-	}{
-		{"allocated_bytes", s.Stats.AllocatedBytes}, {"reserved_bytes", s.Stats.ReservedBytes},
-		{"active_bytes", s.Stats.ActiveBytes}, {"requested_bytes", s.Stats.RequestedBytes},
-	} {
-		settings = append(settings, field{stat.name + ".current", stat.of.Current}, field{stat.name + ".peak", stat.of.Peak})
-	}
-	return []field{
-		{"segments", segments},
-		{"device_traces", traces},
-		{"allocator_settings", settings},
-		{"external_annotations", []any{}},
-	}
-}
-
-func (s *Snapshot) segmentTree(seg *SnapshotSegment) []field {
-	blocks := make([]any, 0, len(seg.Blocks))
-	for i := range seg.Blocks {
-		b := &seg.Blocks[i]
-		blocks = append(blocks, []field{
-			{"address", int64(b.Address)}, {"size", int64(b.Size)}, {"requested_size", int64(b.Requested)},
-			{"state", string(b.State)}, {"frames", framesTree(b.stack, b.Tag)},
-		})
-	}
-	kind := "small"
-	if seg.Dedicated {
-		kind = "large"
-	}
-	return []field{
-		{"device", int64(s.Device)}, {"address", int64(seg.Address)}, {"total_size", int64(seg.Size)},
-		{"allocated_size", int64(seg.sum(func(b *SnapshotBlock) uint64 {
-			if b.State == BlockActive {
-				return b.Size
-			}
-			return 0
-		}))},
-		{"active_size", int64(seg.sum(func(b *SnapshotBlock) uint64 {
-			if b.State != BlockFree {
-				return b.Size
-			}
-			return 0
-		}))},
-		{"requested_size", int64(seg.sum(func(b *SnapshotBlock) uint64 { return b.Requested }))},
-		{"stream", int64(0)}, {"segment_type", kind}, {"segment_pool_id", []any{int64(0), int64(0)}},
-		{"is_expandable", false}, {"frames", []any{}}, {"blocks", blocks},
-	}
-}
-
-func (s *Snapshot) actionTree(e *TraceEntry) []field {
-	t := []field{
-		{"action", string(e.Action)}, {"addr", int64(e.Address)}, {"size", int64(e.Size)},
-		{"stream", int64(0)}, {"time_us", e.Time.UnixMicro()}, {"frames", framesTree(e.stack, e.Tag)},
-	}
-	if e.Action == traceOOM {
-		t = append(t, field{"device_free", int64(0)})
-	}
-	return t
-}
-
-// framesTree lists a recorded stack, innermost first; a tag shows as a frame of
-// its own, because the viewer has no other place for it.
-func framesTree(stack uint32, tag string) []any {
-	frames := []any{}
-	if tag != "" {
-		frames = append(frames, []field{{"filename", "tag"}, {"line", int64(0)}, {"name", tag}})
-	}
-	for f := range userFrames(stackPCs(stack)) {
-		frames = append(frames, []field{{"filename", f.File}, {"line", int64(f.Line)}, {"name", f.Function}})
-	}
-	return frames
-}
-
-// WriteJSON writes the snapshot in the structure of PyTorch's memory snapshots.
-func (s *Snapshot) WriteJSON(w io.Writer) error {
-	b := bufio.NewWriter(w)
-	if err := writeJSON(b, s.tree()); err != nil {
-		return err
-	}
-	if err := b.WriteByte('\n'); err != nil {
-		return err
-	}
-	return b.Flush()
-}
-
-func writeJSON(w *bufio.Writer, v any) error {
-	switch v := v.(type) {
-	case []field:
-		return writeJSONList(w, '{', '}', len(v), func(i int) error {
-			if err := writeJSON(w, v[i].key); err != nil {
-				return err
-			}
-			_ = w.WriteByte(':') // bufio keeps the error for Flush
-			return writeJSON(w, v[i].value)
-		})
-	case []any:
-		return writeJSONList(w, '[', ']', len(v), func(i int) error { return writeJSON(w, v[i]) })
-	}
-	text, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(text)
-	return err
-}
-
-func writeJSONList(w *bufio.Writer, open, end byte, n int, each func(int) error) error {
-	_ = w.WriteByte(open) // bufio keeps the error for Flush
-	for i := range n {
-		if i > 0 {
-			_ = w.WriteByte(',')
-		}
-		if err := each(i); err != nil {
-			return err
-		}
-	}
-	return w.WriteByte(end)
 }

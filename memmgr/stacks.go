@@ -94,24 +94,17 @@ next:
 	return number
 }
 
-// stackPCs returns the frames of a recorded stack, for profiles.
-func stackPCs(number uint32) []uintptr {
-	stacks.mu.Lock()
-	defer stacks.mu.Unlock()
-	if int(number) >= len(stacks.all) {
-		return nil
-	}
-	return stacks.all[number]
-}
+// Stack is a recorded place of allocation: program counters as runtime.Callers returns
+// them, innermost first. It must not be changed.
+type Stack []uintptr
 
-// userFrames yields the frames of a stack, innermost first, without those of this
-// package's own code.
-func userFrames(pcs []uintptr) iter.Seq[runtime.Frame] {
+// Frames yields the frames of a stack, innermost first, without those of this package.
+func (s Stack) Frames() iter.Seq[runtime.Frame] {
 	return func(yield func(runtime.Frame) bool) {
-		if len(pcs) == 0 {
+		if len(s) == 0 {
 			return
 		}
-		frames := runtime.CallersFrames(pcs)
+		frames := runtime.CallersFrames(s)
 		for more := true; more; {
 			var f runtime.Frame
 			f, more = frames.Next()
@@ -122,22 +115,30 @@ func userFrames(pcs []uintptr) iter.Seq[runtime.Frame] {
 	}
 }
 
-// FormatStack writes a stack that runtime.Callers recorded as the reports of this
-// package do: function, file and line of each frame outside of it, innermost first.
-// It is "" for an empty one.
-func FormatStack(pcs []uintptr) string {
+// String returns function, file and line of each of [Stack.Frames], in two lines each. It
+// is "" for an empty stack.
+func (s Stack) String() string {
 	var b strings.Builder
-	for f := range userFrames(pcs) {
+	for f := range s.Frames() {
 		fmt.Fprintf(&b, "\t%s\n\t\t%s:%d\n", f.Function, f.File, f.Line)
 	}
 	return b.String()
 }
 
-// stackText is FormatStack of a recorded stack by its number.
-func stackText(number uint32) string { return FormatStack(stackPCs(number)) }
+// stackOf returns a recorded stack by its number.
+func stackOf(number uint32) Stack {
+	stacks.mu.Lock()
+	defer stacks.mu.Unlock()
+	if int(number) >= len(stacks.all) {
+		return nil
+	}
+	return stacks.all[number]
+}
 
-// internalFrame tells frames of this package's own code from those of its
-// users and tests.
+// stackText returns a recorded stack as text.
+func stackText(number uint32) string { return stackOf(number).String() }
+
+// internalFrame reports whether a frame is code of this package, its tests excepted.
 func internalFrame(f runtime.Frame) bool {
 	return strings.HasPrefix(f.Function, "github.com/usmbridge/usmbridge/memmgr.") &&
 		!strings.HasSuffix(filepath.Base(f.File), "_test.go")

@@ -25,7 +25,9 @@ type TraceEntry struct {
 	Size    uint64
 	Tag     string
 	Time    time.Time
-	stack   uint32
+	Stack   Stack // where it was recorded
+
+	stack uint32
 }
 
 // traceRing keeps the last actions.
@@ -70,7 +72,9 @@ func (t *traceRing) list() (entries []TraceEntry, lost uint64) {
 		first = t.next - n
 	}
 	for i := first; i < t.next; i++ {
-		entries = append(entries, t.entries[i%n])
+		e := t.entries[i%n]
+		e.Stack = stackOf(e.stack)
+		entries = append(entries, e)
 	}
 	return entries, first
 }

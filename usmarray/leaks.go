@@ -89,7 +89,7 @@ func (w *watchedArrays) report(e *watchedArray) {
 	w.leaked++
 	w.bytes += e.bytes
 	w.mu.Unlock()
-	memmgr.Found(fmt.Sprintf("an array %s was collected without Release; its memory of %d bytes stays allocated", e.what, e.bytes), memmgr.FormatStack(e.pcs))
+	memmgr.Found(fmt.Sprintf("an array %s was collected without Release; its memory of %d bytes stays allocated", e.what, e.bytes), memmgr.Stack(e.pcs).String())
 }
 
 // Leaked returns how many arrays that owned memory were collected without Release so

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/report"
 )
 
 // writeSnapshot plays a while with a pool and writes what it looks like then:
@@ -27,11 +28,12 @@ func writeSnapshot(dir string) error {
 	record := memmgr.NewRecord(p, log)
 	live := demonstrate(p, record)
 	s := p.Snapshot()
-	for name, write := range map[string]func(io.Writer) error{
-		"snapshot.json": s.WriteJSON, "snapshot.pickle": s.WritePickle, "snapshot.svg": s.WriteSVG,
-		"snapshot.txt": s.WriteTable, "profile.pb.gz": memmgr.WriteProfile,
+	for name, write := range map[string]func(io.Writer, *memmgr.Snapshot) error{
+		"snapshot.json": report.WriteJSON, "snapshot.pickle": report.WritePickle, "snapshot.svg": report.WriteSVG,
+		"snapshot.txt":  report.WriteTable,
+		"profile.pb.gz": func(w io.Writer, _ *memmgr.Snapshot) error { return report.WriteProfile(w) },
 	} {
-		if err := writeFile(filepath.Join(dir, name), write); err != nil {
+		if err := writeFile(filepath.Join(dir, name), func(w io.Writer) error { return write(w, s) }); err != nil {
 			return err
 		}
 	}

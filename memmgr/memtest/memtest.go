@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/report"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -375,7 +376,7 @@ func run(m *testing.M, end func() error) int {
 			code = 1
 		}
 	}
-	if n, err := memmgr.WriteLeaks(os.Stderr); code == 0 && (n != 0 || err != nil) {
+	if n, err := report.WriteLeaks(os.Stderr); code == 0 && (n != 0 || err != nil) {
 		fmt.Fprintf(os.Stderr, "memtest: %d pieces of memory are still referenced after the tests\n", n)
 		code = 1
 	}

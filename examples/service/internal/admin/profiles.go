@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/report"
 )
 
 // longest is how many seconds a profile over time may take.
@@ -30,18 +31,18 @@ func profiles(ctx context.Context, mux *http.ServeMux, pool *memmgr.Pool) {
 	mux.Handle("/debug/pprof/trace", bounded(1, pprof.Trace))
 	mux.Handle("/debug/pprof/memory", oneByOne(func(w http.ResponseWriter, _ *http.Request) {
 		attach(w, "application/octet-stream", "memory.pb.gz")
-		_ = memmgr.WriteProfile(w) // who asked has gone
+		_ = report.WriteProfile(w) // fails only when the client has gone
 	}))
 	if pool == nil {
 		return
 	}
 	mux.Handle("/debug/memory.svg", oneByOne(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "image/svg+xml")
-		_ = pool.Snapshot().WriteSVG(w)
+		_ = report.WriteSVG(w, pool.Snapshot())
 	}))
 	mux.Handle("/debug/memory.json", oneByOne(func(w http.ResponseWriter, _ *http.Request) {
 		attach(w, "application/json", "memory.json")
-		_ = pool.Snapshot().WriteJSON(w)
+		_ = report.WriteJSON(w, pool.Snapshot())
 	}))
 }
 

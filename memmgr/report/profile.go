@@ -1,31 +1,33 @@
-package memmgr
+package report
 
 import (
 	"compress/gzip"
 	"io"
 	"runtime"
+	"strconv"
 	"time"
+	"unsafe"
 
-	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/memmgr"
 )
 
 // WriteProfile writes a profile of the memory that is referenced now, by place
 // of allocation, in objects and bytes: gzipped profile.proto, which `go tool
-// pprof` opens. Places are known from [RecordStacks] on; other memory is summed
-// under one frame. Labels are the tag and the place of the memory.
+// pprof` opens. Memory whose place was not recorded ([memmgr.RecordStacks]) is summed under
+// one frame. Labels are the tag and the place of the memory.
 func WriteProfile(w io.Writer) error {
 	b := newProfileBuilder()
-	eachLive(func(c *owner.Cell, _ int) {
-		size := c.Size
-		if size == owner.UnknownSize {
+	for _, live := range memmgr.Live() {
+		size := live.Size
+		if size == memmgr.UnknownSize {
 			size = 0
 		}
 		place := "host memory"
-		if p := placeOfCell(c); p != nil {
-			place = p.String()
+		if live.Place != nil {
+			place = live.Place.String()
 		}
-		b.add(c.Stack, tagName(c.Tag), place, size)
-	})
+		b.add(live.Stack, live.Tag, place, size)
+	}
 	z := gzip.NewWriter(w)
 	if _, err := z.Write(b.encode()); err != nil {
 		return err
@@ -47,11 +49,12 @@ type profileBuilder struct {
 }
 
 type profileKey struct {
-	stack      uint32
+	stack      *uintptr // each place has one array of addresses
 	tag, place string
 }
 
 type profileSample struct {
+	stack          memmgr.Stack
 	objects, bytes int64
 }
 
@@ -74,11 +77,11 @@ func (b *profileBuilder) string(s string) int64 {
 	return n
 }
 
-func (b *profileBuilder) add(stack uint32, tag, place string, bytes uint64) {
-	k := profileKey{stack, tag, place}
+func (b *profileBuilder) add(stack memmgr.Stack, tag, place string, bytes uint64) {
+	k := profileKey{unsafe.SliceData(stack), tag, place}
 	s := b.samples[k]
 	if s == nil {
-		s = &profileSample{}
+		s = &profileSample{stack: stack}
 		b.samples[k] = s
 		b.order = append(b.order, k)
 	}
@@ -100,7 +103,7 @@ func (b *profileBuilder) location(f runtime.Frame) uint64 {
 		m.int(4, b.string(f.File))
 		b.funcs.message(5, m)
 	}
-	key += "\x00" + itoa(f.Line)
+	key += "\x00" + strconv.Itoa(f.Line)
 	loc, ok := b.locations[key]
 	if !ok {
 		loc = uint64(len(b.locations) + 1)
@@ -115,12 +118,11 @@ func (b *profileBuilder) location(f runtime.Frame) uint64 {
 	return loc
 }
 
-func (b *profileBuilder) stack(number uint32) (locations []uint64) {
-	pcs := stackPCs(number)
-	if len(pcs) == 0 {
+func (b *profileBuilder) stack(stack memmgr.Stack) (locations []uint64) {
+	if len(stack) == 0 {
 		return []uint64{b.location(runtime.Frame{Function: "(place of allocation not recorded)"})}
 	}
-	for f := range userFrames(pcs) {
+	for f := range stack.Frames() {
 		locations = append(locations, b.location(f))
 	}
 	return locations
@@ -136,7 +138,7 @@ func (b *profileBuilder) encode() []byte {
 	}
 	for _, k := range b.order {
 		var s message
-		s.packed(1, b.stack(k.stack))
+		s.packed(1, b.stack(b.samples[k].stack))
 		s.packed(2, []uint64{uint64(b.samples[k].objects), uint64(b.samples[k].bytes)})
 		for _, label := range [][2]string{{"tag", k.tag}, {"place", k.place}} {
 			if label[1] == "" {

@@ -1,10 +1,12 @@
-package memmgr
+package report
 
 import (
 	"bufio"
 	"encoding/binary"
 	"fmt"
 	"io"
+
+	"github.com/usmbridge/usmbridge/memmgr"
 )
 
 // Opcodes of Python's pickle protocol 2, from CPython's Lib/pickletools.py.
@@ -26,12 +28,12 @@ const (
 	pickleGet       = 'j'
 )
 
-// WritePickle writes the snapshot as a pickle of the structure that WriteJSON
-// writes: the file that PyTorch's viewer opens.
-func (s *Snapshot) WritePickle(w io.Writer) error {
+// WritePickle writes a snapshot of a pool as a pickle of the structure that WriteJSON
+// writes: the file that PyTorch's memory viewer opens.
+func WritePickle(w io.Writer, s *memmgr.Snapshot) error {
 	p := pickler{w: bufio.NewWriter(w), strings: map[string]uint32{}}
 	p.bytes(pickleProto, 2)
-	p.value(s.tree())
+	p.value(tree(s))
 	p.bytes(pickleStop)
 	if p.err != nil {
 		return p.err
@@ -79,7 +81,7 @@ func (p *pickler) value(v any) {
 	case nil:
 		p.bytes(pickleNone)
 	default:
-		p.err = fmt.Errorf("memmgr: a snapshot cannot hold a %T", v)
+		p.err = fmt.Errorf("report: a snapshot cannot hold a %T", v)
 	}
 }
 

@@ -1,0 +1,227 @@
+package report_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/memtest"
+	"github.com/usmbridge/usmbridge/memmgr/report"
+)
+
+func TestMain(m *testing.M) { memtest.Main(m) }
+
+// lively makes a pool with buffers in use, cached and waiting.
+func lively(t testing.TB) (*memmgr.Snapshot, func()) {
+	sim := memtest.NewSimulated()
+	p := memmgr.NewPool(sim, memmgr.WithName("picture"), memmgr.WithTrace(1000), memmgr.WithDecay(0))
+	var held []memmgr.Buffer
+	for i := range 30 {
+		b, err := memmgr.New(p, memmgr.Request{Size: uintptr(1000 + i*40000), Tag: []string{"weights", "images"}[i%2]})
+		require.NoError(t, err)
+		held = append(held, b)
+	}
+	big, err := memmgr.New(p, memmgr.Request{Size: 20 << 20})
+	require.NoError(t, err)
+	held = append(held, big)
+	for i := 0; i < 30; i += 3 {
+		held[i].Release()
+		held[i] = memmgr.Buffer{}
+	}
+	waiting, err := p.Allocate(memmgr.Request{Size: 500000})
+	require.NoError(t, err)
+	event := sim.Submit(3)
+	waiting.Queue, waiting.Event = 3, sim.CopyEvent(event)
+	p.Free(waiting)
+	s := p.Snapshot()
+	return s, func() {
+		sim.Complete(event)
+		sim.ReleaseEvent(event)
+		for _, b := range held {
+			if b.Valid() {
+				b.Release()
+			}
+		}
+		require.NoError(t, p.Close())
+	}
+}
+
+func TestSnapshotAccountsForEveryByte(t *testing.T) {
+	s, end := lively(t)
+	defer end()
+	states := map[memmgr.BlockState]int{}
+	used := uint64(0)
+	for _, seg := range s.Segments {
+		at := seg.Address
+		for _, b := range seg.Blocks {
+			require.Equal(t, at, b.Address)
+			at += uintptr(b.Size)
+			states[b.State]++
+			if b.State == memmgr.BlockActive {
+				used += b.Size
+				require.LessOrEqual(t, b.Requested, b.Size)
+			}
+		}
+		require.EqualValues(t, seg.Size, at-seg.Address)
+	}
+	require.Equal(t, 21, states[memmgr.BlockActive])
+	require.Equal(t, 1, states[memmgr.BlockPending])
+	require.NotZero(t, states[memmgr.BlockFree])
+	require.EqualValues(t, s.Stats.AllocatedBytes.Current, used)
+	actions := map[string]int{}
+	for _, e := range s.Trace {
+		actions[e.Action]++
+	}
+	require.Equal(t, 32, actions["alloc"])
+	require.Equal(t, 11, actions["free_requested"])
+	require.Equal(t, 10, actions["free_completed"])
+	require.Equal(t, len(s.Segments), actions["segment_alloc"])
+	require.Equal(t, 1, actions["snapshot"])
+}
+
+func TestSnapshotJSONHasTheViewersKeys(t *testing.T) {
+	s, end := lively(t)
+	defer end()
+	var out bytes.Buffer
+	require.NoError(t, report.WriteJSON(&out, s))
+	var got struct {
+		Segments []struct {
+			Address   uint64 `json:"address"`
+			TotalSize uint64 `json:"total_size"`
+			Allocated uint64 `json:"allocated_size"`
+			Type      string `json:"segment_type"`
+			Blocks    []struct {
+				Size   uint64 `json:"size"`
+				State  string `json:"state"`
+				Frames []struct {
+					Filename, Name string
+					Line           int
+				}
+			}
+		}
+		Traces [][]struct {
+			Action string
+			Addr   uint64
+			Size   uint64
+			Time   int64 `json:"time_us"`
+		} `json:"device_traces"`
+	}
+	require.NoError(t, json.Unmarshal(out.Bytes(), &got))
+	require.Len(t, got.Segments, len(s.Segments))
+	require.Len(t, got.Traces, 1)
+	require.Len(t, got.Traces[0], len(s.Trace))
+	require.Contains(t, out.String(), "report_test.lively")
+	for _, seg := range got.Segments {
+		sum := uint64(0)
+		for _, b := range seg.Blocks {
+			sum += b.Size
+		}
+		require.Equal(t, seg.TotalSize, sum)
+	}
+}
+
+// Python must read from the pickle what it reads from the JSON.
+func TestSnapshotPickleIsTheSameInPython(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("no python3 on PATH to read the pickle with")
+	}
+	s, end := lively(t)
+	defer end()
+	dir := t.TempDir()
+	write := func(name string, f func(io.Writer, *memmgr.Snapshot) error) string {
+		var out bytes.Buffer
+		require.NoError(t, f(&out, s))
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, out.Bytes(), 0o600))
+		return path
+	}
+	out, err := exec.Command(python, "-c", `
+import json, pickle, sys
+a = json.load(open(sys.argv[1]))
+b = pickle.load(open(sys.argv[2], "rb"))
+assert a == b, "the two differ"
+print(len(b["segments"]), len(b["device_traces"][0]))
+`, write("s.json", report.WriteJSON), write("s.pickle", report.WritePickle)).CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.NotEmpty(t, strings.Fields(string(out)))
+}
+
+func TestSnapshotPictureIsWellFormed(t *testing.T) {
+	s, end := lively(t)
+	defer end()
+	var out bytes.Buffer
+	require.NoError(t, report.WriteSVG(&out, s))
+	d := xml.NewDecoder(&out)
+	rects := 0
+	for {
+		token, err := d.Token()
+		if err == io.EOF {
+			break
+		}
+		require.NoError(t, err)
+		if e, ok := token.(xml.StartElement); ok && e.Name.Local == "rect" {
+			rects++
+		}
+	}
+	require.Greater(t, rects, 40)
+	var table bytes.Buffer
+	require.NoError(t, report.WriteTable(&table, s))
+	for _, part := range []string{"picture", "weights", "images", "reserved", "segment", "largest free"} {
+		require.Contains(t, table.String(), part)
+	}
+}
+
+func TestProfileOpensInPprof(t *testing.T) {
+	p := memmgr.NewPool(memmgr.Host())
+	t.Cleanup(func() { require.NoError(t, p.Close()) })
+	var held []memmgr.Buffer
+	for range 3 {
+		b, err := memmgr.New(p, memmgr.Request{Size: 1 << 20, Tag: "profiled"})
+		require.NoError(t, err)
+		held = append(held, b)
+	}
+	defer func() {
+		for _, b := range held {
+			b.Release()
+		}
+	}()
+	path := filepath.Join(t.TempDir(), "usm.pb.gz")
+	f, err := os.Create(path)
+	require.NoError(t, err)
+	require.NoError(t, report.WriteProfile(f))
+	require.NoError(t, f.Close())
+	out, err := exec.Command("go", "tool", "pprof", "-top", "-cum", "-sample_index=inuse_space", path).CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.Contains(t, string(out), "TestProfileOpensInPprof")
+	require.Contains(t, string(out), "3MB")
+	out, err = exec.Command("go", "tool", "pprof", "-tags", "-sample_index=inuse_objects", path).CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.Contains(t, string(out), "profiled")
+}
+
+func TestLeakReportNamesTheCaller(t *testing.T) {
+	b, err := memmgr.New(memmgr.Host(), memmgr.Request{Size: 5000, Tag: "left behind"})
+	require.NoError(t, err)
+	var text bytes.Buffer
+	n, err := report.WriteLeaks(&text)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.Contains(t, text.String(), "left behind")
+	require.Contains(t, text.String(), "TestLeakReportNamesTheCaller")
+	b.Release()
+	text.Reset()
+	n, err = report.WriteLeaks(&text)
+	require.NoError(t, err)
+	require.Zero(t, n)
+	require.Empty(t, text.String())
+}
