@@ -161,99 +161,22 @@ PyObject *usmb_array_numpy(PyObject *self, PyObject *const *args, Py_ssize_t n, 
 
 /* ---- __array_function__ ------------------------------------------------------------- */
 
-enum { NESTED_MAX = 32 };
-
-static PyObject *with_ndarrays(PyObject *o, int depth, int *found);
-
-/* The items of a list or tuple with ndarrays for Arrays: a list. */
-static PyObject *items_with_ndarrays(PyObject *o, int depth, int *found)
+/* Calls a function of the package's file _numpy.py. */
+static PyObject *call_python(const char *function, PyObject *const *args, Py_ssize_t n)
 {
-	PyObject *items = PySequence_Tuple(o);
-	Py_ssize_t n = items ? PyTuple_Size(items) : 0;
-	PyObject *list = items ? PyList_New(n) : NULL;
-	for (Py_ssize_t i = 0; list && i < n; i++) {
-		PyObject *v = with_ndarrays(PyTuple_GetItem(items, i), depth, found);
-		if (v)
-			PyList_SetItem(list, i, v);
-		else
-			Py_CLEAR(list);
-	}
-	Py_XDECREF(items);
-	return list;
-}
-
-/* o with an ndarray on the same memory for each Array in it, in lists and tuples too;
-   *found is set where there was one. */
-static PyObject *with_ndarrays(PyObject *o, int depth, int *found)
-{
-	int fresh, before = *found;
-	if (usmb_is_array(o)) {
-		*found = 1;
-		if (!usmb_array_alive((usmb_array *)o)) return NULL;
-		return ((usmb_array *)o)->flags & USMB_ARR_READ ? ndarray_of((usmb_array *)o, &fresh) : not_readable();
-	}
-	if (depth == NESTED_MAX || !(PyList_Check(o) || PyTuple_Check(o))) return Py_NewRef(o);
-	PyObject *list = items_with_ndarrays(o, depth + 1, found);
-	if (!list) return NULL;
-	PyObject *r = *found == before   ? Py_NewRef(o) /* nothing of ours: also subclasses stay */
-	              : PyTuple_Check(o) ? PyList_AsTuple(list)
-	                                 : Py_NewRef(list);
-	Py_DECREF(list);
+	PyObject *module = PyImport_ImportModule("usmbridge._numpy");
+	PyObject *f = module ? PyObject_GetAttrString(module, function) : NULL;
+	PyObject *r = f ? PyObject_Vectorcall(f, args, (size_t)n, NULL) : NULL;
+	Py_XDECREF(f);
+	Py_XDECREF(module);
 	return r;
 }
 
-static PyObject *keywords_with_ndarrays(PyObject *kwargs, int *found)
-{
-	/* Of what nobody else has: the code that values run may change kwargs. */
-	PyObject *in = PyDict_Copy(kwargs), *key, *value;
-	PyObject *out = in ? PyDict_Copy(in) : NULL;
-	Py_ssize_t at = 0;
-	while (out && PyDict_Next(in, &at, &key, &value)) {
-		PyObject *v = with_ndarrays(value, 0, found);
-		if (!v || PyDict_SetItem(out, key, v) < 0) Py_CLEAR(out);
-		Py_XDECREF(v);
-	}
-	Py_XDECREF(in);
-	return out;
-}
-
-/* Whether all the types that take part are NumPy's and ours: others go first. */
-static int only_ours(PyObject *types)
-{
-	PyObject *numpy = PyImport_ImportModule("numpy");
-	PyObject *base = numpy ? PyObject_GetAttrString(numpy, "ndarray") : NULL;
-	PyObject *list = base ? PySequence_Tuple(types) : NULL;
-	int ours = list ? 1 : -1;
-	for (Py_ssize_t i = 0; ours == 1 && i < PyTuple_Size(list); i++) {
-		PyObject *t = PyTuple_GetItem(list, i);
-		ours = t == (PyObject *)usmb_array_type ||
-		       (PyType_Check(t) && PyType_IsSubtype((PyTypeObject *)t, (PyTypeObject *)base));
-	}
-	Py_XDECREF(list);
-	Py_XDECREF(base);
-	Py_XDECREF(numpy);
-	return ours;
-}
-
-/* __array_function__(func, types, args, kwargs): NumPy's own answer for the ndarrays
-   on the same memory. Without it NumPy would take what it cannot view for a sequence,
-   or, where it swallows errors (array_equal), for another value. */
 PyObject *usmb_array_function(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
 	(void)self;
 	usmb_owner_drain();
-	if (n != 4 || !PyTuple_Check(args[2]) || !PyDict_Check(args[3]))
-		return usmb_raise(PyExc_TypeError, "__array_function__ takes func, types, args and kwargs");
-	int found = 0, ours = only_ours(args[1]);
-	if (ours < 0) return NULL;
-	if (!ours) return Py_NewRef(Py_NotImplemented);
-	PyObject *positional = with_ndarrays(args[2], 0, &found);
-	PyObject *keywords = positional ? keywords_with_ndarrays(args[3], &found) : NULL;
-	PyObject *r = NULL;
-	if (keywords) r = found ? PyObject_Call(args[0], positional, keywords) : Py_NewRef(Py_NotImplemented);
-	Py_XDECREF(keywords);
-	Py_XDECREF(positional);
-	return r;
+	return call_python("array_function", args, n);
 }
 
 /* ---- in --------------------------------------------------------------------------- */
@@ -317,54 +240,9 @@ int usmb_numpy_protocol(PyObject *o)
 	return USMB_NUMPY_NONE;
 }
 
-/* o.__array__(copy=False). An __array__ that takes no copy may copy, so its TypeError becomes the
-   ValueError that the others raise. */
-static PyObject *ask_for_view(PyObject *o)
-{
-	char name[64];
-	PyObject *const args[] = {o, Py_False};
-	PyObject *words = PyTuple_Pack(1, usmb_name.copy);
-	PyObject *r = words ? PyObject_VectorcallMethod(usmb_name.__array__, args, 1, words) : NULL;
-	Py_XDECREF(words);
-	if (r || !PyErr_ExceptionMatches(PyExc_TypeError)) return r;
-	PyObject *type, *value, *trace;
-	PyErr_Fetch(&type, &value, &trace);
-	PyObject *text = value ? PyObject_Str(value) : NULL;
-	const char *why = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
-	usmb_raise(PyExc_ValueError,
-	           "asarray: __array__(copy=False) of %s failed (%s), so its elements cannot be shared for sure; leave "
-	           "copy=False out, or pass numpy.array(x), to copy them",
-	           usmb_type_name(o, name, sizeof name), why ? why : "TypeError");
-	Py_XDECREF(text);
-	Py_XDECREF(type);
-	Py_XDECREF(value);
-	Py_XDECREF(trace);
-	return NULL;
-}
-
-/* r, if it is an ndarray; takes r. */
-static PyObject *only_ndarray(PyObject *numpy, PyObject *r)
-{
-	char name[64];
-	PyObject *base = r ? PyObject_GetAttrString(numpy, "ndarray") : NULL;
-	int is = base && PyType_IsSubtype(Py_TYPE(r), (PyTypeObject *)base);
-	if (base && !is)
-		usmb_raise(PyExc_ValueError, "asarray: __array__ returned a %s, not a numpy.ndarray",
-		           usmb_type_name(r, name, sizeof name));
-	Py_XDECREF(base);
-	if (!is) Py_CLEAR(r);
-	return r;
-}
-
 PyObject *usmb_numpy_view(PyObject *o)
 {
-	PyObject *numpy = PyImport_ImportModule("numpy");
-	PyObject *view = numpy ? only_ndarray(numpy, ask_for_view(o)) : NULL;
-	/* A subclass, such as a masked array, has other meanings of its elements. */
-	PyObject *r = view ? PyObject_CallMethod(numpy, "asarray", "O", view) : NULL;
-	Py_XDECREF(view);
-	Py_XDECREF(numpy);
-	return r;
+	return call_python("view", &o, 1);
 }
 
 PyObject *usmb_numpy_asarray(PyObject *o)

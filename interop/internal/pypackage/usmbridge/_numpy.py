@@ -1,0 +1,58 @@
+"""NumPy's array protocols where Python suffices. The C module imports this file when it needs it."""
+
+import numpy
+
+from usmbridge import Array
+
+_MAX_DEPTH = 32  # of nested lists and tuples
+
+
+def _with_ndarrays(o, depth=0):
+    """Returns o with an ndarray on the same memory for each Array in it, in lists and tuples too.
+
+    The result is o itself if there is no Array in it.
+    """
+    if isinstance(o, Array):
+        return o.__array__()
+    if depth == _MAX_DEPTH or not isinstance(o, (list, tuple)):
+        return o
+    before = tuple(o)
+    after = [_with_ndarrays(item, depth + 1) for item in before]
+    if all(x is y for x, y in zip(before, after, strict=True)):
+        return o
+    return tuple(after) if isinstance(o, tuple) else after
+
+
+def array_function(func, types, args, kwargs):
+    """Calls a function of NumPy with ndarrays on the memory of the Arrays in its arguments.
+
+    Without it NumPy would read an Array of device memory as a sequence, or, in functions that
+    swallow errors (array_equal), return a wrong result.
+    """
+    if not isinstance(args, tuple) or not isinstance(kwargs, dict):
+        raise TypeError("__array_function__ takes func, types, args and kwargs")
+    if not all(t is Array or (isinstance(t, type) and issubclass(t, numpy.ndarray)) for t in types):
+        return NotImplemented
+    items = kwargs.copy()
+    positional = _with_ndarrays(args)
+    keywords = {name: _with_ndarrays(value) for name, value in items.items()}
+    if positional is args and all(keywords[name] is items[name] for name in items):
+        return NotImplemented
+    return func(*positional, **keywords)
+
+
+def view(o):
+    """Returns o.__array__(copy=False), which is on the memory of o, as an ndarray.
+
+    An __array__ without the parameter copy may copy. Its TypeError becomes the ValueError that
+    others raise if they cannot share their memory.
+    """
+    try:
+        a = o.__array__(copy=False)
+    except TypeError as e:
+        raise ValueError(
+            f"asarray: __array__(copy=False) of {type(o).__name__} failed ({e}), so its elements cannot be shared for sure; "
+            "leave copy=False out, or pass numpy.array(x), to copy them") from None
+    if not isinstance(a, numpy.ndarray):
+        raise ValueError(f"asarray: __array__ returned a {type(a).__name__}, not a numpy.ndarray")
+    return numpy.asarray(a)  # the elements of a subclass, such as a masked array, can have other meanings
