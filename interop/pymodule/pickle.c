@@ -12,7 +12,7 @@
 
 static const usmb_dl_dtype bytes_type = {USMB_DL_UINT, 8, 1};
 
-/* n bytes from the first element on. */
+/* Returns n bytes from the first element on. */
 static PyObject *as_bytes(usmb_array *a, int64_t n)
 {
 	int64_t one = 1;
@@ -21,8 +21,8 @@ static PyObject *as_bytes(usmb_array *a, int64_t n)
 
 /* ---- out ------------------------------------------------------------------------- */
 
-/* A copy that the host may read: in host USM beside a, which its device copies to by
-   itself; on the host backend where there is none of either. */
+/* Copies a to memory that the host can read: host USM beside a, to which its device copies, or plain memory
+   if there is none. */
 static PyObject *staged(usmb_array *a)
 {
 	usmb_where w;
@@ -38,14 +38,14 @@ static PyObject *staged(usmb_array *a)
 	return usmb_copy_to(a, &w);
 }
 
-/* a with its elements in a row, of either order: itself, or a copy. */
+/* Returns a if its elements are contiguous in either order, otherwise a copy. */
 static usmb_array *in_a_row(usmb_array *a)
 {
 	if (a->flags & (USMB_ARR_C | USMB_ARR_F)) return (usmb_array *)Py_NewRef(a);
 	return (usmb_array *)staged(a);
 }
 
-/* Its bytes where the host may read them, after work on them. */
+/* Returns its bytes in memory that the host can read, after pending work on them. */
 static PyObject *readable_bytes(usmb_array *row)
 {
 	PyObject *bytes = as_bytes(row, usmb_nbytes(row));
@@ -67,7 +67,7 @@ static PyObject *pickle_buffer(PyObject *bytes)
 	return r;
 }
 
-/* The arguments of _unpickle. */
+/* Returns the arguments of _unpickle. */
 static PyObject *arguments(usmb_array *a, usmb_array *row, PyObject *payload, const char *name)
 {
 	static const char *const kinds[] = {NULL, "device", "shared", "host"};
@@ -117,7 +117,7 @@ PyObject *usmb_array_reduce(PyObject *self, PyObject *protocol)
 
 /* ---- in -------------------------------------------------------------------------- */
 
-/* What a pickle says of its bytes. */
+/* The description of a pickle's bytes. */
 typedef struct {
 	usmb_dl_dtype dtype;
 	int64_t shape[USMB_DL_MAX_NDIM];
@@ -127,8 +127,7 @@ typedef struct {
 	usmb_where w;
 } recipe;
 
-/* The array whose buffer a buffer passes on, with a reference; NULL where it is
-   another's. */
+/* Returns the array whose buffer a buffer forwards, a new reference; NULL if it is not an array's. */
 static PyObject *own_of(PyObject *buffer)
 {
 	Py_buffer view;
@@ -138,16 +137,16 @@ static PyObject *own_of(PyObject *buffer)
 	return own;
 }
 
-/* Whether elements could begin where a does: aligned, or packed a whole number of them
-   from the start of its memory. */
+/* Reports whether elements can begin at a's address: aligned, or packed a whole number of them from the start
+   of its memory. */
 static int may_begin(usmb_array *a, usmb_dl_dtype dtype)
 {
 	if (dtype.bits >= 8) return (uintptr_t)a->first % (dtype.bits / 8) == 0;
 	return (uint64_t)(a->first - (char *)a->cell->data) * 8 % dtype.bits == 0;
 }
 
-/* A copy of a buffer's bytes, which a describes, at w; NULL: beside a. In a forked child memory
-   comes from Python: Go and SYCL, which would provide it, cannot be called there. */
+/* Copies a buffer's bytes, which a describes, to w; NULL: beside a. In a forked child the memory comes from
+   Python, because Go and SYCL cannot be called there. */
 static PyObject *copied_bytes(PyObject *buffer, usmb_array *a, const usmb_where *w)
 {
 	if (!usmb_py_in_child()) return usmb_copy_to(a, w);
@@ -157,7 +156,7 @@ static PyObject *copied_bytes(PyObject *buffer, usmb_array *a, const usmb_where 
 	return out;
 }
 
-/* The bytes where the recipe wants them: theirs where that will do. */
+/* Returns the bytes at the place of the recipe: the buffer itself if possible. */
 static PyObject *placed_bytes(PyObject *buffer, const recipe *r)
 {
 	PyObject *own = own_of(buffer);
@@ -171,7 +170,7 @@ static PyObject *placed_bytes(PyObject *buffer, const recipe *r)
 	} else if (!usmb_is_at(a, &r->w)) {
 		out = copied_bytes(buffer, a, &r->w);
 	} else {
-		/* Bytes stay what they are, so what may be written to needs others. */
+		/* bytes objects are immutable, so a writable array needs a copy. */
 		int apart = PyBytes_Check(buffer) && !r->readonly;
 		out = apart || !may_begin(a, r->dtype) ? copied_bytes(buffer, a, NULL) : Py_NewRef(a);
 	}
@@ -203,7 +202,7 @@ static int parse_recipe(PyObject *const *args, recipe *r)
 	if (r->padded && stored.bits < 8) stored = bytes_type;
 	r->nbytes = usmb_dense_bytes(r->ndim, r->shape, stored);
 	if (r->nbytes < 0) return -1;
-	if (usmb_py_in_child()) { /* host memory, whatever it was: see copied_bytes */
+	if (usmb_py_in_child()) { /* host memory in any case: see copied_bytes */
 		r->w.host = 1;
 		return 0;
 	}

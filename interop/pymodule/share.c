@@ -1,5 +1,5 @@
-/* share.c: arrays sent to and received from other processes. Go has the servers and the
-   connections; nothing here waits with the GIL held. */
+/* share.c: arrays sent to and received from other processes. Go has the servers and the connections. No
+   function waits with the GIL held. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 /* ---- arguments ------------------------------------------------------------------- */
 
-/* Seconds, or None: for ever. */
+/* Reads seconds, or None for no limit. */
 static int parse_time(PyObject *o, int64_t *ns)
 {
 	*ns = -1;
@@ -49,7 +49,7 @@ static usmb_array *parse_array(PyObject *o)
 	return NULL;
 }
 
-/* What each entry begins with. */
+/* The beginning of each entry: drains, and reads the timeout. */
 static int enter(PyObject *time, int64_t *ns)
 {
 	usmb_owner_drain();
@@ -65,7 +65,7 @@ static int enter(PyObject *time, int64_t *ns)
 
 /* ---- arrays ------------------------------------------------------------------------ */
 
-/* What Go opened; takes the reference over. */
+/* Makes the Array of memory that Go opened. Consumes the reference. */
 static PyObject *received(const usmb_handover *h)
 {
 	usmb_array *a = usmb_array_raw(h->ndim);
@@ -81,7 +81,7 @@ static PyObject *received(const usmb_handover *h)
 	return (PyObject *)a;
 }
 
-/* The handle is in the list as well, before a signal can keep the caller from having it. */
+/* Stores the handle in the list too, before a signal can prevent the caller from receiving it. */
 PyObject *usmb_py_share_export(PyObject *m, PyObject *args)
 {
 	PyObject *o, *time, *made = NULL, *out = NULL;
@@ -96,7 +96,7 @@ PyObject *usmb_py_share_export(PyObject *m, PyObject *args)
 	if (enter(time, &ns) < 0) return NULL;
 	usmb_array *a = parse_array(o);
 	if (!a) return NULL;
-	/* Of what others do on queues of theirs Go knows nothing. */
+	/* Go does not know the work of other libraries on the array's queue. */
 	if (usmb_array_wait(a) == 0) {
 		GO(usmb_go_share_export(a, ns, &handle, &n, &err));
 		if (r == 0) out = handle ? PyBytes_FromStringAndSize(handle, (Py_ssize_t)n) : Py_NewRef(Py_None);
@@ -104,14 +104,14 @@ PyObject *usmb_py_share_export(PyObject *m, PyObject *args)
 			Py_DECREF(out);
 			out = NULL;
 		}
-		if (!out && handle) usmb_go_share_revoke(handle, n); /* nobody gets it */
+		if (!out && handle) usmb_go_share_revoke(handle, n); /* no caller gets the handle */
 		free(handle);
 	}
 	usmb_array_let(a);
 	return out;
 }
 
-/* Handles in a list, or one. It takes no memory of Python's: there may be none. */
+/* Revokes the handles of a list, or one. It allocates no Python memory, because there may be none. */
 PyObject *usmb_py_share_revoke(PyObject *m, PyObject *handles)
 {
 	char *handle;
@@ -124,7 +124,7 @@ PyObject *usmb_py_share_revoke(PyObject *m, PyObject *handles)
 		if (!PyBytes_Check(bytes))
 			return usmb_raise(PyExc_TypeError, "_share_revoke takes the bytes of handles");
 		if (PyBytes_AsStringAndSize(bytes, &handle, &n) < 0) return NULL;
-		Py_INCREF(bytes); /* the list is anybody's while others run */
+		Py_INCREF(bytes); /* other threads can change the list */
 		PyThreadState *saved = PyEval_SaveThread();
 		usmb_go_share_revoke(handle, n);
 		PyEval_RestoreThread(saved);
@@ -184,7 +184,7 @@ PyObject *usmb_py_share_names(PyObject *m, PyObject *args)
 	GO(usmb_go_share_names(address, naddress, ns, &names, &n, &err));
 	list = r < 0 ? NULL : PyList_New(0);
 	const char *p = names;
-	for (int64_t i = 0; i < n && list; i++) { /* a length in 8 bytes, and the name */
+	for (int64_t i = 0; i < n && list; i++) { /* a length of 8 bytes, and the name */
 		uint64_t length;
 		memcpy(&length, p, sizeof length);
 		PyObject *s = PyUnicode_DecodeUTF8(p + sizeof length, (Py_ssize_t)length, "surrogateescape");

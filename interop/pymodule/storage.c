@@ -1,5 +1,5 @@
-/* storage.c: the owners of memory: cells whose end needs Python, and the cache of memory that
-   arrays gave back. */
+/* storage.c: the owners of memory: cells whose end needs Python, and the cache of memory that arrays
+   released. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,9 +20,9 @@ void *usmb_pending_copy(usmb_cell *cell)
 	void *copy = event ? usmb_sycl_event_copy(event) : NULL;
 	PyThreadState *saved = NULL;
 	if (event && !copy) {
-		/* No memory for a reference: the last resort is to wait here, while nobody may
-		   exchange the event, which only the cell holds. The GIL comes back after that
-		   is over, since who has it may wait for it. */
+		/* There is no memory for a reference. Wait here instead: no other thread may exchange the
+		   event meanwhile, which only the cell holds. Take the GIL again after that is over, since
+		   its holder may be waiting for it. */
 		if (usmb_py_holds_gil()) saved = PyEval_SaveThread();
 		usmb_sycl_wait_event(event);
 	}
@@ -53,7 +53,7 @@ void usmb_pending_set(usmb_cell *cell, void *event)
 
 /* ---- ends ------------------------------------------------------------------------ */
 
-/* The memory's facts and any event still noted go with the cell. */
+/* Releases the memory's place and any pending event with the cell. */
 static void release_facts(usmb_cell *cell)
 {
 	void *event = atomic_load_explicit(&cell->pending, memory_order_acquire);
@@ -65,8 +65,7 @@ static void release_facts(usmb_cell *cell)
 	cell->place = NULL;
 }
 
-/* These run with the GIL held. Once Python is gone its references can only be
-   leaked. */
+/* These functions run with the GIL held. After the end of Python its references are leaked. */
 static void end_object(usmb_cell *cell)
 {
 	PyObject *o = cell->ctx;
@@ -116,15 +115,14 @@ static void end_legacy(usmb_cell *cell)
 	if (usmb_py_alive()) usmb_dl_delete(managed, 0);
 }
 
-/* A few dead cells stay here for the next imports, out of reach of other threads
-   (GIL), with a generation of their own and count 0. */
+/* A few free cells for the next imports, guarded by the GIL. They have a generation of their own and count 0,
+   and no other thread has a reference. */
 enum { STASH = 32 };
 static usmb_cell *stash[STASH];
 static int stashed;
 
-/* Ends of owners within ends of owners, under the GIL. Beyond DEEP a cell goes on
-   the list instead, for an end further out: chains of owners may be of any length,
-   the stack is not. */
+/* Nesting of owners' ends, guarded by the GIL. Beyond DEEP a cell goes on the list instead, for the outermost
+   end: chains of owners can be longer than the stack. */
 enum { DEEP = 24 };
 static int nested;
 
@@ -134,8 +132,8 @@ static void finish_gil(usmb_cell *cell)
 		usmb_cell_push(cell);
 		return;
 	}
-	/* An array may go while an exception passes (a list half built): what the owner's
-	   end runs must neither see nor lose it. */
+	/* An array can end while an exception is set (a list half built). The code that the owner's end runs
+	   must neither see nor lose it. */
 	PyObject *type = NULL, *value, *trace;
 	int passing = PyErr_Occurred() != NULL;
 	if (__builtin_expect(passing, 0)) PyErr_Fetch(&type, &value, &trace);
@@ -143,14 +141,14 @@ static void finish_gil(usmb_cell *cell)
 	cell->at_zero(cell);
 	nested--;
 	if (__builtin_expect(passing, 0)) PyErr_Restore(type, value, trace);
-	/* Only now: the owner's end may have filled the stash. */
+	/* Check only now: the owner's end may have filled the stash. */
 	if (stashed == STASH) {
 		usmb_cell_recycle(cell);
 		return;
 	}
 	uint64_t word = atomic_load_explicit(&cell->word, memory_order_relaxed);
 	atomic_store_explicit(&cell->word, ((word >> 32) + 1) << 32, memory_order_release);
-	/* Readable flags of the next life must not be this one's. */
+	/* The next use of the cell must not inherit the flags. */
 	atomic_store_explicit(&cell->flags, 0, memory_order_relaxed);
 	stash[stashed++] = cell;
 }
@@ -204,8 +202,8 @@ usmb_cell *usmb_cell_of_object(PyObject *o, void *data, uint64_t size, usmb_plac
 	return new_cell(o, end_object, data, size, place);
 }
 
-/* By the owner's address, under the GIL. Nothing is held: a dead cell's generation has
-   moved on, and a live one says itself whose it is. */
+/* Cells by the owner's address, guarded by the GIL. The table holds no references: the generation of a freed
+   cell has changed, and a live cell names its owner. */
 enum { KNOWN = 64 };
 static struct {
 	usmb_cell *cell;
@@ -256,9 +254,8 @@ usmb_cell *usmb_cell_of_block(void *block, uint64_t size)
 	return new_cell(block, end_block, block, size, NULL);
 }
 
-/* For consumers' deleters, which run on any thread: where that thread holds the GIL the
-   owner is given up at once, as other producers do. Cells beyond DEEP are on the list
-   then, and are the outermost end's. */
+/* Drops a reference for the deleter of a consumer, on any thread. If the thread holds the GIL, the owner is
+   released immediately, as other producers do. Cells beyond DEEP go on the list for the outermost end. */
 static int end_here(usmb_cell *cell)
 {
 	if (!cell->at_zero || !usmb_py_holds_gil() || nested >= DEEP) return 0;
@@ -281,21 +278,21 @@ void usmb_cell_drop_gil(usmb_cell *cell)
 		usmb_cell_push(cell);
 }
 
-/* Ends what others dropped; the error indicator survives. GIL. */
+/* Ends the cells that other threads dropped. The current exception is kept. Needs the GIL. */
 void usmb_owner_drain_slow(void)
 {
 	PyObject *type, *value, *trace;
 	if (nested >= DEEP) return;
 	PyErr_Fetch(&type, &value, &trace);
 	nested++;
-	/* What lies deeper comes on the list meanwhile; the outermost drain takes it all. */
+	/* Ends within this loop add cells to the list; the outermost drain takes them all. */
 	do usmb_list_run(usmb_pylist, NULL);
 	while (nested == 1 && !usmb_list_empty(usmb_pylist));
 	nested--;
 	PyErr_Restore(type, value, trace);
 }
 
-/* For the list's own goroutine: takes the GIL. 0 when Python is gone. */
+/* The same for the list's goroutine: takes the GIL. Returns 0 after the end of Python. */
 int usmb_owner_drain_locked(void)
 {
 	if (!usmb_py_alive()) return 0;
@@ -307,30 +304,30 @@ int usmb_owner_drain_locked(void)
 
 /* ==== Kept memory ============================================================================= */
 
-/* Memory that arrays gave back, for the next arrays of the same size. The cache is filled and
-   emptied under the GIL. A reader or trimmer of the pools empties it on any thread: it exchanges a
-   slot for NULL, and the thread that got the cell owns it. */
+/* Memory that arrays released, for the next arrays of the same size. The cache is filled and emptied under
+   the GIL. A reader or trimmer of the pools empties it on any thread: it exchanges a slot for NULL, and the
+   thread that got the cell owns it. */
 
 enum { SETS = 16, WAYS = 4, WISHES = 8 };
 #define KEEP_BYTES ((uint64_t)4 << 20)
 
 static struct set {
 	_Atomic(usmb_cell *) cells[WAYS];
-	uint64_t requested[WAYS]; /* this and the rest under the GIL */
+	uint64_t requested[WAYS]; /* this and the following fields are guarded by the GIL */
 	usmb_wish wishes[WAYS];
 	unsigned oldest;
 } sets[SETS];
-/* What was put here less what was taken out again, under the GIL; and what other threads
-   have taken of it that is not deducted yet. */
+/* Bytes put here minus bytes taken out, guarded by the GIL; and bytes that other threads have taken and that
+   are not deducted yet. */
 static uint64_t kept_bytes;
 static int64_t kept_cells;
 static _Atomic uint64_t gone_bytes;
 static _Atomic int64_t gone_cells;
 
-/* What cells of a wish look like when Go makes them. */
+/* Properties of the cells that Go makes for a wish. */
 static struct {
-	uint64_t serial; /* of their place, 0 for none */
-	void *queue;     /* compared, never used */
+	uint64_t serial; /* of their place, 0 without one */
+	void *queue;     /* compared, never dereferenced */
 	uint32_t flags;
 } fresh[WISHES];
 
@@ -339,7 +336,7 @@ static struct set *set_of(uint64_t bytes, usmb_wish wish)
 	return &sets[((bytes * WISHES + wish) * 0x9E3779B97F4A7C15u) >> 60];
 }
 
-/* What lies there, the caller's then; NULL where it was empty, or somebody was quicker. */
+/* Takes the cell of a slot; NULL if it is empty or another thread has taken it. */
 static usmb_cell *take_at(struct set *s, int i)
 {
 	usmb_cell *cell = atomic_exchange_explicit(&s->cells[i], NULL, memory_order_acq_rel);
@@ -349,7 +346,7 @@ static usmb_cell *take_at(struct set *s, int i)
 	return cell;
 }
 
-/* Deducts what others have taken. */
+/* Deducts the bytes that other threads have taken. */
 static void deduct(void)
 {
 	if (atomic_load_explicit(&gone_cells, memory_order_relaxed) == 0) return;
@@ -359,13 +356,13 @@ static void deduct(void)
 
 usmb_cell *usmb_kept_take(uint64_t bytes, usmb_wish wish)
 {
-	if (kept_cells == 0) return NULL; /* too many at worst */
+	if (kept_cells == 0) return NULL; /* at most too high */
 	struct set *s = set_of(bytes, wish);
 	for (int i = 0; i < WAYS; i++) {
 		if (s->wishes[i] != wish || s->requested[i] != bytes) continue;
 		usmb_cell *cell = take_at(s, i);
 		if (!cell) continue;
-		/* SYCL may have been found since: then the default is another place. */
+		/* If SYCL has been found since, the default is another place. */
 		if (!cell->place && !(wish & 4) && usmb_sycl_loaded()) {
 			usmb_cell_push(cell);
 			continue;
@@ -389,8 +386,8 @@ int usmb_kept_lies_at(usmb_wish wish, const usmb_place *place)
 	return fresh[wish].serial == place->serial;
 }
 
-/* Not what was exported by DLPack, used on another queue, is worked on, or is to be seen in a
-   profile: that is for the pool to sort out. */
+/* Reports whether a cell can be kept. Memory that was exported by DLPack, used on another queue, has pending
+   work, or is recorded for a profile goes to the pool. */
 static int may_be_kept(usmb_cell *cell, usmb_wish wish)
 {
 	return atomic_load_explicit(&cell->pending, memory_order_acquire) == NULL &&
@@ -412,7 +409,7 @@ void usmb_kept_drop(usmb_cell *cell, usmb_wish wish)
 		return;
 	}
 	deduct();
-	/* Of what is kept nobody may want anything any more. */
+	/* The kept blocks have sizes that are not requested any more. */
 	if (kept_bytes + cell->size > KEEP_BYTES) usmb_kept_clear();
 	struct set *s = set_of(cell->requested, wish);
 	int at = 0;

@@ -1,6 +1,4 @@
-/*
- * storage.h: the owners of memory, work pending on it, and the cache of memory that arrays gave back.
- */
+/* storage.h: the owners of memory, work pending on it, and the cache of memory that arrays released. */
 #ifndef USMB_PYMODULE_STORAGE_H
 #define USMB_PYMODULE_STORAGE_H
 
@@ -12,36 +10,35 @@
 /* ---- storage ---- */
 
 extern usmb_list *usmb_pylist; /* drop list of cells whose end needs Python */
-/* A cell that owns a Python object (takes the reference), or a managed tensor,
-   or a Py_buffer. MemoryError when there is none. They take over place. */
+/* Make a cell that owns a Python object (consumes the reference), a managed tensor, or a Py_buffer.
+   MemoryError if there is no memory. They consume place. */
 usmb_cell *usmb_cell_of_object(PyObject *o, void *data, uint64_t size, usmb_place *place);
 usmb_cell *usmb_cell_of_managed(void *managed, int versioned, void *data, uint64_t size, usmb_place *place);
 usmb_cell *usmb_cell_of_buffer(Py_buffer *owned, void *data, uint64_t size);
-/* Memory of others that a function of C gives back. */
+/* Foreign memory that a C function releases. */
 typedef struct usmb_foreign {
-	/* Called once, with the GIL held, when the last reference has gone; never once Python
-	   is gone. It frees the struct as well. */
+	/* Called once, with the GIL held, when the last reference is dropped; not after the end of Python. It
+	   frees the struct too. */
 	void (*end)(struct usmb_foreign *);
 } usmb_foreign;
 usmb_cell *usmb_cell_of_foreign(usmb_foreign *owned, void *data, uint64_t size);
-/* Makes a cell of an object known, so that the next import of the same object finds it
-   while it lives: usmb_cell_known gives it, retained, when it covers [lo, hi). The cell
-   holds the object, so neither can be another one at the same address. */
+/* Registers the cell of an object, so that the next import of the object finds it while it lives.
+   usmb_cell_known returns it, retained, if it covers [lo, hi). The cell holds the object, so the address
+   cannot belong to another one. */
 void usmb_cell_remember(usmb_cell *cell);
 usmb_cell *usmb_cell_known(PyObject *owner, const char *lo, const char *hi);
-/* A cell that owns a block of malloc. */
+/* Makes a cell that owns a block of malloc. */
 usmb_cell *usmb_cell_of_block(void *block, uint64_t size);
-/* Whether the cell is one of this file's, and not of Go's memory manager. */
+/* Reports whether the cell is one of this file's, and not of Go's memory manager. */
 static inline int usmb_owned_by_python(const usmb_cell *cell)
 {
 	return cell->home == usmb_pylist;
 }
 
-/* The Python object that one of this file's cells keeps alive, borrowed; NULL where it
-   keeps none that can be seen. */
+/* Returns the Python object that one of this file's cells holds, borrowed; NULL if there is none. */
 PyObject *usmb_cell_object(const usmb_cell *cell);
-/* The array through which the collector sees that object, borrowed, NULL: none yet. One
-   object's cell may get several arrays by imports of its own. GIL. */
+/* Returns the array through which the collector sees that object, borrowed; NULL if there is none. Repeated
+   imports give one cell several arrays. Needs the GIL. */
 static inline void *usmb_cell_root(const usmb_cell *cell)
 {
 	return (void *)(uintptr_t)cell->private;
@@ -51,56 +48,51 @@ static inline void usmb_cell_set_root(usmb_cell *cell, void *root)
 	cell->private = (uint64_t)(uintptr_t)root;
 }
 
-/* Pending work of a cell. copy: an owned reference of its event, NULL for none, or when
-   there was no memory for one and the work was waited for, the GIL dropped;
-   done: forgets the event once it is complete; set: puts an owned event in the
-   place of what was there. No GIL needed. */
+/* Pending work of a cell. copy returns an owned reference of its event; NULL if there is none, or if there
+   was no memory for a reference and the work was waited for, with the GIL released. done forgets the event
+   once it is complete. set replaces the event by an owned one. The GIL is not needed. */
 void *usmb_pending_copy(usmb_cell *cell);
 void usmb_pending_done(usmb_cell *cell);
 void usmb_pending_set(usmb_cell *cell, void *event);
 void usmb_storage_register(void);
-/* Gives the cells back that are kept for the next imports. */
+/* Frees the cells of the stash. */
 void usmb_owner_clear(void);
-/* Drops a reference with the GIL held: ends Python's cells on the spot. */
+/* Drops a reference with the GIL held: ends cells that need Python immediately. */
 void usmb_cell_drop_gil(usmb_cell *cell);
-/* Ends what was dropped where the GIL could not be taken: every entry calls it,
-   dealloc included. One read when idle. */
+/* Ends the cells that were dropped without the GIL. Every entry calls it, dealloc included. It costs one read
+   if there are none. */
 void usmb_owner_drain_slow(void);
 static inline void usmb_owner_drain(void)
 {
 	if (!usmb_list_empty(usmb_pylist)) usmb_owner_drain_slow();
 }
-/* No GIL: takes it and drains; 0 when Python is gone. */
+/* Takes the GIL and drains; 0 after the end of Python. Called without the GIL. */
 int usmb_owner_drain_locked(void);
 
 /* ---- kept ---- */
 
-/*
- * Most new arrays have the size of one that has just gone. Entering Go for both costs
- * more than all the rest; a few blocks of the shared pools therefore stay here. They are
- * dead for everybody else: no handle to them is valid, and live_buffers does not count
- * them. To their pool they are in use, so whoever reads, trims or closes the pools, in
- * Python or in Go (memmgr.AddCache), has them given back first. Bounded in number and in
- * bytes. All but usmb_kept_clear under the GIL.
- */
+/* A cache of memory. Most new arrays have the size of one that was just released, and entering Go for both
+   costs more than the rest of the work. A few blocks of the shared pools therefore stay here. No handle to
+   them is valid, and live_buffers does not count them. For their pool they are in use: a function that reads,
+   trims or closes the pools, in Python or in Go (memmgr.AddCache), has them returned first. The cache is
+   limited in number and in bytes. All functions but usmb_kept_clear need the GIL. */
 
-/* What was asked for beside the size: the default device (kind 0 to 3), or the host's. */
+/* The requested place: the default device with a kind of memory (0 to 3), or the host. */
 typedef uint32_t usmb_wish;
 static inline usmb_wish usmb_wish_of(int kind, int host)
 {
 	return (uint32_t)kind | (host ? 4u : 0u);
 }
 
-/* A cell with one reference for that many bytes; NULL when none is kept. */
+/* Returns a cell with one reference for that many bytes; NULL if there is none. */
 usmb_cell *usmb_kept_take(uint64_t bytes, usmb_wish wish);
-/* Tells of a cell that Go has just made for a wish, and may be kept later. */
+/* Reports a cell that Go has just made for a wish and that can be kept later. */
 void usmb_kept_note(usmb_cell *cell, usmb_wish wish);
-/* Whether the memory that Go makes for a wish lies there, as far as it has made any. */
+/* Reports whether Go's memory for a wish is at place, if Go has made any. */
 int usmb_kept_lies_at(usmb_wish wish, const usmb_place *place);
-/* Drops a reference to a cell that was noted; the last one keeps it, where its memory is
-   as it was when it was made. */
+/* Drops a reference to a reported cell. The last one keeps the cell if its memory is in its initial state. */
 void usmb_kept_drop(usmb_cell *cell, usmb_wish wish);
-/* Gives all back to their pools; 1 when there were any. On any thread. */
+/* Returns all cells to their pools; 1 if there were any. On any thread. */
 int usmb_kept_clear(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* suai.c: __sycl_usm_array_interface__ of our arrays, and arrays from that of other objects. */
+/* suai.c: __sycl_usm_array_interface__ of Array, and its import from other objects. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,11 +10,11 @@
 
 /* ==== Export ================================================================================== */
 
-/* What does not change between arrays of one type: the dictionary to begin with,
-   copied for each access. A few are kept; guarded by the GIL. */
+/* The part of a dictionary that is equal for all arrays of one type; it is copied for each access. A few are
+   cached, guarded by the GIL. */
 typedef struct {
 	usmb_dl_dtype dtype;
-	PyObject *dict;  /* all keys; those of one array are None */
+	PyObject *dict;  /* all keys; those of a single array are None */
 	PyObject *field; /* ("", typestr) */
 	PyObject *descr; /* [field], in dict as typedescr */
 } pattern;
@@ -59,13 +59,13 @@ static PyObject *list_of(PyObject *field)
 	return list;
 }
 
-/* The list in typedescr is shared by the dictionaries; one that somebody changed
-   is not given out again. Returns the pattern's dictionary, a new reference. */
+/* Returns the pattern's dictionary, a new reference. Its dictionaries share the list in typedescr: a list
+   that a consumer has changed is replaced. */
 static PyObject *clean_dict(pattern *p)
 {
 	if (PyList_Size(p->descr) == 1 && PyList_GetItem(p->descr, 0) == p->field) return Py_NewRef(p->dict);
-	/* A new list may set off the collector, and that code which asks for other
-	   dictionaries, until this pattern is another one. */
+	/* A new list can start the collector, and thereby code that reads other dictionaries until this
+	   pattern is another one. */
 	PyObject *dict = Py_NewRef(p->dict), *field = Py_NewRef(p->field), *list = list_of(field), *old = NULL;
 	int r = list ? PyDict_SetItem(dict, usmb_name.typedescr, list) : -1;
 	if (r == 0 && p->dict == dict) {
@@ -122,7 +122,7 @@ static pattern *pattern_for(usmb_array *a)
 	return fill_pattern(p, a) < 0 ? NULL : p;
 }
 
-/* Sets and gives up value; -1 when it is NULL or cannot be set. */
+/* Sets an item and drops the reference of value; -1 if value is NULL or cannot be set. */
 static int put(PyObject *dict, PyObject *key, PyObject *value)
 {
 	if (!value) return -1;
@@ -141,7 +141,7 @@ static PyObject *data_pair(usmb_array *a)
 		return NULL;
 	}
 	PyTuple_SetItem(pair, 0, address);
-	/* True means read-only: the specification's meaning. */
+	/* True means read-only, as in the specification. */
 	PyTuple_SetItem(pair, 1, Py_NewRef(a->flags & USMB_ARR_READONLY ? Py_True : Py_False));
 	return pair;
 }
@@ -185,29 +185,28 @@ PyObject *usmb_array_suai(PyObject *self, void *closure)
 
 /* ==== Import ================================================================================== */
 
-/* This part reads the dictionary; the rules for its values are in Go, one set for both languages.
-   */
+/* This part reads the dictionary. The rules for its values are in Go, one implementation for both languages. */
 
-/* A dictionary being taken apart, with what must be given back. */
+/* A dictionary in parts, and the references to release. */
 typedef struct {
 	usmb_suai_in in;
 	int64_t shape[USMB_DL_MAX_NDIM], strides[USMB_DL_MAX_NDIM];
 	usmb_syclref ref;
-	Py_buffer *view;   /* owned: the object's buffer where data is absent */
-	PyObject *held[8]; /* owned: the values of the dictionary, which code of theirs may empty */
+	Py_buffer *view;   /* owned: the object's buffer if data is absent */
+	PyObject *held[8]; /* owned: the values of the dictionary, which foreign code can remove from it */
 	int nheld;
 } parsed;
 
 #define WHERE "__sycl_usm_array_interface__: "
 
-/* A value of the dictionary, held by p; each key is asked for once. A list is
-   held as a tuple: it could change while it is read. */
+/* Returns a value of the dictionary, held by p. Each key is read once. A list is held as a tuple, because it
+   could change during the import. */
 static PyObject *item(PyObject *dict, PyObject *key, parsed *p, int *bad)
 {
-	if (*bad) return NULL; /* an error is on its way: a look-up may run code, which must not meet it */
+	if (*bad) return NULL; /* an exception is set: a lookup can run code, which must not see it */
 	PyObject *v = PyDict_GetItemWithError(dict, key);
 	if (v) {
-		Py_INCREF(v); /* the dictionary may lose it: a new tuple may set off the collector, and that code */
+		Py_INCREF(v); /* the dictionary can drop it: a new tuple can start the collector, which runs code */
 		if (PyList_Check(v)) {
 			PyObject *list = v;
 			v = PyList_AsTuple(list);
@@ -248,7 +247,7 @@ static int parse_version(PyObject *dict, parsed *p)
 	return -1;
 }
 
-/* An integer, or anything with __index__ that is no text. */
+/* Reads an integer, or an object with __index__ that is not a str. */
 static int parse_int(PyObject *o, const char *key, int64_t *out)
 {
 	if (PyLong_CheckExact(o)) {
@@ -263,11 +262,11 @@ static int parse_int(PyObject *o, const char *key, int64_t *out)
 	return *out == -1 && PyErr_Occurred() ? -1 : 0;
 }
 
-/* A tuple or list of integers; returns how many, or -1. */
+/* Reads a tuple or list of integers; returns their number, or -1. */
 static int parse_ints(PyObject *o, const char *key, int64_t *out)
 {
 	int n;
-	if (!PyTuple_Check(o)) /* lists came as tuples */
+	if (!PyTuple_Check(o)) /* lists arrive as tuples */
 		return malformed(PyExc_TypeError, key, "must be a tuple or list of integers", o);
 	Py_ssize_t size = PyTuple_Size(o);
 	if (size > USMB_DL_MAX_NDIM) {
@@ -319,8 +318,8 @@ static int parse_typestr(PyObject *dict, parsed *p)
 	return p->in.typestr ? 0 : -1;
 }
 
-/* typedescr says more than typestr only for structured types; its first field
-   goes to the common rules. */
+/* Reads typedescr, which adds information only for structured types. Its first field goes to the common
+   rules. */
 static int parse_typedescr(PyObject *dict, parsed *p)
 {
 	int bad = 0;
@@ -345,7 +344,7 @@ static int parse_typedescr(PyObject *dict, parsed *p)
 	p->in.fieldtype = (char *)PyUnicode_AsUTF8AndSize(type, &length);
 	if (!p->in.fieldtype) return -1;
 	p->in.nfieldtype = (uint64_t)length;
-	/* One nameless field of the same type says nothing new. */
+	/* One nameless field of the same type adds nothing. */
 	if (n == 1 && width == 2 && !named && p->in.nfieldtype == p->in.ntypestr &&
 	    !memcmp(p->in.fieldtype, p->in.typestr, p->in.ntypestr))
 		return 0;
@@ -355,8 +354,7 @@ static int parse_typedescr(PyObject *dict, parsed *p)
 	return 0;
 }
 
-/* data absent: the buffer protocol, which the specification gives for memory
-   that the host can access. */
+/* Reads the buffer protocol if data is absent, as the specification says for memory that the host can access. */
 static int parse_buffer(PyObject *obj, parsed *p)
 {
 	Py_buffer *view = calloc(1, sizeof *view);
@@ -404,14 +402,14 @@ static int parse_data(PyObject *obj, PyObject *dict, int kind, parsed *p)
 	}
 	int truth = flag == Py_True ? 1 : flag == Py_False ? 0 : PyObject_IsTrue(flag);
 	if (truth < 0) return -1;
-	/* dpctl's memory objects and oneDAL's tables mean writable by True. */
+	/* For dpctl's memory objects and oneDAL's tables True means writable. */
 	int inverted = kind == USMB_KIND_DPCTL_MEMORY || kind == USMB_KIND_ONEDAL;
 	p->in.readonly = inverted ? !truth : truth;
 	return 0;
 }
 
-/* The extent of the owner's allocation, where the owner is one that tells. What
-   does not answer as expected leaves the extent unknown. */
+/* Reads the size of the owner's allocation if the owner reports it. An unexpected answer leaves the size
+   unknown. */
 static void owner_extent(PyObject *obj, int kind, parsed *p)
 {
 	PyObject *memory = NULL, *tensor = NULL, *address = NULL, *size = NULL;
@@ -447,8 +445,8 @@ static int parse_syclobj(PyObject *dict, parsed *p)
 	return 0;
 }
 
-/* Buffers and values are the object's, whose code must neither see nor lose an exception
-   that is on its way. */
+/* Releases the parts. Buffers and values can run foreign code, which must neither see nor lose the current
+   exception. */
 static void give_up(parsed *p)
 {
 	PyObject *type = NULL, *value, *trace;
@@ -463,17 +461,16 @@ static void give_up(parsed *p)
 	if (__builtin_expect(passing, 0)) PyErr_Restore(type, value, trace);
 }
 
-/* The element type of a type string, in which dictionaries need a sign of the
-   machine's own byte order; 0 when it is none. */
+/* Reads the element type of a type string, which needs a sign of the machine's byte order in a dictionary; 0
+   if it is invalid. */
 static int plain_type(const char *s, uint64_t n, usmb_dl_dtype *out)
 {
 	return n > 0 && (s[0] == '<' || s[0] == '=' || s[0] == '|') &&
 	       usmb_dl_dtype_by_typestr(s, (size_t)n, out) == USMB_DL_OK;
 }
 
-/* Says yes to ordinary dictionaries by dlpack's rules of layouts, which are no
-   laxer than those of dictionaries. Whatever it does not say yes to (no offsets
-   below 0, no odd alignment) goes to the rules themselves. */
+/* Reports whether an ordinary dictionary is valid by dlpack's rules of layouts, which are not laxer than
+   those of dictionaries. All other dictionaries (negative offsets, odd alignments) go to the rules in Go. */
 static int plainly_right(const parsed *p, usmb_suai_out *out)
 {
 	const usmb_suai_in *in = &p->in;
@@ -498,8 +495,8 @@ static int plainly_right(const parsed *p, usmb_suai_out *out)
 	return !__builtin_add_overflow(in->owner, in->owner_size, &end) && out->lo >= in->owner && out->hi <= end;
 }
 
-/* Arrays without elements reach nothing, whatever their other extents; DLPack, the
-   buffer protocol and our own strides still count in bits and bytes. */
+/* Reports whether an array without elements can be counted. It accesses no memory, but DLPack, the buffer
+   protocol and strides count in bits and bytes. */
 static int countable(const parsed *p, const usmb_suai_out *out)
 {
 	int64_t n = out->dtype.bits;
@@ -511,9 +508,8 @@ static int countable(const parsed *p, const usmb_suai_out *out)
 	return 1;
 }
 
-/* What the runtime says about the span: before anything of it is touched, its
-   first byte is looked up in the context named, then its device, then its last
-   byte. */
+/* Looks up the span in the runtime before any access to it: its first byte in the named context, then its
+   device, then its last byte. */
 static int find_place(parsed *p, usmb_suai_out *out, usmb_place **place)
 {
 	void *lo = (void *)(uintptr_t)out->lo, *hi = (void *)(uintptr_t)out->hi;
@@ -534,9 +530,8 @@ static int find_place(parsed *p, usmb_suai_out *out, usmb_place **place)
 	return -1;
 }
 
-/* A live cell of the same owner that covers the span, retained: what the runtime was
-   asked then, nobody may have changed while an Array of ours holds the owner. That the
-   dictionary still means that context is asked again. */
+/* Returns a live cell of the same owner that covers the span, retained. The lookups for it are still valid,
+   because an Array holds the owner. Whether the dictionary still names that context is checked again. */
 static usmb_cell *known_cell(PyObject *obj, parsed *p, usmb_suai_out *out)
 {
 	if (p->view || out->lo == out->hi) return NULL;
@@ -548,7 +543,7 @@ static usmb_cell *known_cell(PyObject *obj, parsed *p, usmb_suai_out *out)
 	return NULL;
 }
 
-/* A new cell of a dictionary that passed; takes over place. */
+/* Makes a cell for a valid dictionary. Consumes place. */
 static usmb_cell *new_cell(PyObject *obj, parsed *p, usmb_suai_out *out, usmb_place *place)
 {
 	usmb_cell *cell = NULL;
@@ -577,7 +572,7 @@ static usmb_cell *new_cell(PyObject *obj, parsed *p, usmb_suai_out *out, usmb_pl
 	return cell;
 }
 
-/* The array of a dictionary that passed; takes over the cell. */
+/* Makes the array of a valid dictionary. Consumes the cell. */
 static PyObject *build(parsed *p, usmb_suai_out *out, usmb_cell *cell)
 {
 	usmb_array *a = usmb_array_raw(p->in.ndim);
@@ -596,7 +591,7 @@ static PyObject *build(parsed *p, usmb_suai_out *out, usmb_cell *cell)
 	return NULL;
 }
 
-/* The array of a dictionary that passed the rules, if the runtime agrees. */
+/* Makes the array of a dictionary that passed the rules, if the runtime confirms the memory. */
 static PyObject *import_checked(PyObject *obj, parsed *p, usmb_suai_out *out)
 {
 	usmb_place *place;
@@ -607,7 +602,7 @@ static PyObject *import_checked(PyObject *obj, parsed *p, usmb_suai_out *out)
 	return r;
 }
 
-/* Checks what was taken apart, by the rules and by the runtime. */
+/* Checks the parts by the rules and by the runtime. */
 static PyObject *import_parsed(PyObject *obj, parsed *p)
 {
 	usmb_suai_out out;
@@ -620,7 +615,7 @@ static PyObject *import_parsed(PyObject *obj, parsed *p)
 	return countable(p, &out) ? import_checked(obj, p, &out) : NULL;
 }
 
-/* Nothing yet; the extents are written as they are found. */
+/* Clears p; the extents are set when they are read. */
 static void begin(parsed *p)
 {
 	memset(&p->in, 0, sizeof p->in);
@@ -668,7 +663,7 @@ PyObject *usmb_import_memory(PyObject *obj)
 	p.in.ntypestr = 3;
 	PyObject *queue = PyObject_GetAttr(obj, usmb_name.sycl_queue);
 	if (queue && usmb_syclref_get(queue, &p.ref, WHERE "'syclobj'") == 0) {
-		/* Bytes in a row meet the rules; what is no memory is for these to refuse. */
+		/* Contiguous bytes meet the rules. The general path refuses memory that is invalid. */
 		if (address && bytes && !__builtin_add_overflow(address, bytes, &end)) {
 			usmb_suai_out out = {.first = address, .lo = address, .hi = end, .dtype = {USMB_DL_UINT, 8, 1}};
 			r = import_checked(obj, &p, &out);
@@ -681,7 +676,7 @@ PyObject *usmb_import_memory(PyObject *obj)
 	return r;
 }
 
-/* A view of an Array that has a dictionary. The dictionary is not read: a view has its own
+/* Returns a view of an Array that has a dictionary. The dictionary is not read, because a view has its own
    reference of the memory. */
 static PyObject *view_of_own(usmb_array *a)
 {

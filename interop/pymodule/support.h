@@ -75,7 +75,7 @@ int usmb_support_register(void); /* makes the names */
 
 /* ---- errors ------------------------------------------------------------------------------ */
 
-/* What a Go function reports. kind 0: fine. */
+/* An error that a Go function reports. kind 0 is no error. */
 enum {
 	USMB_ERR_NONE = 0,
 	USMB_ERR_VALUE,
@@ -94,60 +94,58 @@ typedef struct {
 	char message[1020]; /* terminated */
 } usmb_goerr;
 
-/* Raises what a Go function reported; returns -1. */
+/* Raises the error of a Go function; returns -1. */
 int usmb_raise_go(const usmb_goerr *e);
-/* The exception that it is raised as, borrowed. */
+/* Returns the exception type of the error, borrowed. */
 PyObject *usmb_goerr_exception(const usmb_goerr *e);
-/* Raises kind (an exception of usmb_py) with a message as printf writes it. */
+/* Raises kind, an exception type, with a message in printf's format. Returns NULL. */
 PyObject *usmb_raise(PyObject *kind, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* -1 with RuntimeError in a forked child, where Go cannot run. */
+/* Returns -1 with RuntimeError in a forked child, where Go cannot run. */
 int usmb_go_allowed(void);
-/* Attribute of o; NULL without an exception when it has none, with one when asking
-   for it raised anything else. */
+/* Returns an attribute of o; NULL without an exception if it is missing, and with one if reading it raised
+   another error. */
 PyObject *usmb_optional_attr(PyObject *o, PyObject *name);
-/* Clears an instance of Exception and returns 0. Any other exception, such as
-   KeyboardInterrupt, ends the call of Python that is running: it stays set and -1 is returned. */
+/* Clears an instance of Exception and returns 0. Any other exception, such as KeyboardInterrupt, ends the
+   running Python call: it stays set and -1 is returned. */
 int usmb_clear_exception(void);
-/* Gives up an object of others whose end may run code, such as a capsule: that must neither
-   see nor lose an exception that is on its way. */
+/* Drops a reference whose end can run foreign code, such as a capsule's, so that the code neither sees nor
+   loses the current exception. */
 void usmb_decref_aside(PyObject *o);
-/* Name of o's type for messages; static storage of the caller. */
+/* Returns the name of o's type for messages, in the caller's buffer. */
 const char *usmb_type_name(PyObject *o, char *buf, size_t n);
 
 /* ---- entries into Go: each returns 0, or -1 and *err -------------------------------------- */
 
-/* Loads SYCL if that was not done: 1 when there is SYCL, 0 when there is none. */
+/* Loads SYCL if necessary: 1 if there is SYCL, 0 if not. */
 int usmb_go_open(usmb_goerr *err);
-/* The same from Python's side, the GIL dropped: 0 when SYCL is there, -1 when not
-   (with or without an exception set). */
+/* The same for C code with the GIL, which is released meanwhile: 0 if there is SYCL, -1 if not (with or
+   without an exception set). */
 int usmb_open_sycl(void);
 
 /* ---- arguments --------------------------------------------------------------------------- */
 
-/* Whether an optional argument is there, and not None. */
+/* Reports whether an optional argument is given and not None. */
 static inline int usmb_given(PyObject *o)
 {
 	return o && o != Py_None;
 }
-/* Matches the keywords of a fast call to names (interned) and fills slots with
-   borrowed values; npos positional arguments fill the first slots. min, maxpos:
-   how many positional ones there must and may be. */
+/* Matches the keywords of a fast call to names (interned) and fills slots with borrowed values. Positional
+   arguments fill the first slots: at least min, at most maxpos. */
 int usmb_args(const char *func, PyObject *const *args, Py_ssize_t n, PyObject *kwnames, PyObject *const *names,
               int count, int min, int maxpos, PyObject **slots);
-/* Reads a shape: an integer, or a sequence or 1-d array of integers; returns ndim or -1.
-   And one integer. */
+/* Reads a shape: an integer, or a sequence or 1-d array of integers. Returns ndim or -1. usmb_parse_dim reads
+   one integer. */
 int usmb_parse_dims(PyObject *o, int64_t *out, const char *what);
 int usmb_parse_dim(PyObject *o, int64_t *out, const char *what);
-/* Tuple of integers. */
+/* Returns a tuple of integers. */
 PyObject *usmb_tuple_i64(const int64_t *v, Py_ssize_t n);
 
 /* ---- dtype ---- */
 
-/* The object for an element type: its name, a str that also equals NumPy's objects for
-   it. The same one each time. */
+/* Returns the DType of an element type, always the same object. */
 PyObject *usmb_dtype_object(usmb_dl_dtype t);
-/* Reads a dtype argument: a name, a type string, or a type or dtype of NumPy or ml_dtypes in
-   this machine's byte order; NULL or None: dflt. */
+/* Reads a dtype argument: a name, a type string, or a type or dtype of NumPy or ml_dtypes in this machine's
+   byte order. NULL and None mean dflt. */
 int usmb_parse_dtype(PyObject *o, const char *dflt, usmb_dl_dtype *out);
 /* Reports whether o, such as a NumPy dtype, has this machine's byte order or none: 1 or 0, -1
    with an exception. */
@@ -165,22 +163,22 @@ enum {
 	USMB_KIND_CONTEXT,      /* dpctl.SyclContext */
 	USMB_KIND_DEVICE,       /* dpctl.SyclDevice: filter_string */
 	USMB_KIND_ARRAY_DEVICE, /* the Device of dpnp's arrays: sycl_queue */
-	USMB_KIND_LEGACY,       /* producers whose tensors have no flags, quicker without keywords */
-	USMB_KIND_WRITABLE,     /* producers that give no read-only memory in a tensor without flags */
+	USMB_KIND_LEGACY,       /* producers of tensors without flags that are faster without keywords */
+	USMB_KIND_WRITABLE,     /* producers that never export read-only memory as a tensor without flags */
 	USMB_KIND_TORCH,        /* exactly torch.Tensor or torch.nn.Parameter */
 	USMB_KIND_TORCH_OTHER,  /* another subclass of torch.Tensor */
 	USMB_KIND_ONEDAL        /* oneDAL's tables: data's second item means mutable */
 };
 
 typedef struct {
-	PyTypeObject *type;              /* borrowed while weak lives */
+	PyTypeObject *type;              /* borrowed while weak is alive */
 	PyObject *weak;                  /* weak reference to it */
 	const usmb_dl_exchange_api *api; /* exchange API of our major version, or NULL; see usmb_tensor_take */
-	PyObject *method;                /* owned: its __dlpack__ where no instance can have another, or NULL */
+	PyObject *method;                /* owned: its __dlpack__ if no instance can have another one, or NULL */
 	int kind;                        /* USMB_KIND_* */
 } usmb_typeinfo;
 
-/* What is known about o's type; NULL with an exception set on failure. */
+/* Returns the cached facts of o's type; NULL with an exception on failure. */
 const usmb_typeinfo *usmb_typeinfo_of(PyObject *o);
 void usmb_typeinfo_clear(void);
 

@@ -15,7 +15,7 @@ typedef struct {
 } device;
 
 static PyTypeObject *device_type;
-/* Devices by filter string, made when first asked for. */
+/* Devices by filter string. Go lists them at the first use. */
 static PyObject *by_filter;
 
 static void device_dealloc(PyObject *self)
@@ -37,7 +37,7 @@ static PyObject *device_str(PyObject *self)
 	return Py_NewRef(((device *)self)->filter);
 }
 
-/* Equal to another Device of the same filter string, and to that string. */
+/* A Device equals another Device with the same filter string, and that string. */
 static PyObject *device_compare(PyObject *a, PyObject *b, int op)
 {
 	PyObject *other = Py_TYPE(b) == device_type ? ((device *)b)->filter : PyUnicode_Check(b) ? b : NULL;
@@ -111,13 +111,13 @@ int usmb_device_register(PyObject *module)
 	return PyModule_AddObjectRef(module, "Device", (PyObject *)device_type);
 }
 
-/* str of a Device, borrowed; NULL if it is none */
+/* Returns the str of a Device, borrowed; NULL if o is not a Device. */
 static PyObject *device_filter(PyObject *o)
 {
 	return Py_TYPE(o) == device_type ? ((device *)o)->filter : NULL;
 }
 
-/* The Device of an entry, the same object each time. */
+/* Returns the Device of an entry, always the same object. */
 static PyObject *device_for(const usmb_device_info *info)
 {
 	PyObject *key = PyUnicode_FromString(info->filter);
@@ -188,10 +188,10 @@ PyObject *usmb_device_of_place(usmb_place *place)
 
 /* ==== dpctl =================================================================================== */
 
-/* dpctl, if this process has loaded it. Nothing here imports it. */
+/* dpctl, if this process has loaded it. This file never imports it. */
 
-/* dpctl publishes functions that give the reference inside its objects; they are
-   used for these very types alone. Filled in when first such an object comes. */
+/* dpctl publishes C functions that return the reference inside its objects. They are used for dpctl's own
+   types only, and are looked up when the first such object arrives. */
 typedef void *(*ref_of)(PyObject *);
 static struct {
 	PyTypeObject *type; /* owned */
@@ -218,7 +218,7 @@ static PyObject *loaded(const char *module)
 	return m;
 }
 
-/* Learns a type if o is of the class in that module of dpctl; else nothing. */
+/* Stores a type if o is of that class of that module of dpctl. */
 static void learn(PyObject *o, const char *module, const char *class, const char *function, PyTypeObject **type,
                   ref_of *get)
 {
@@ -234,7 +234,7 @@ static void learn(PyObject *o, const char *module, const char *class, const char
 	Py_XDECREF(m);
 }
 
-/* What is asked with every object must be a comparison of pointers. */
+/* This runs for every object that is imported, so it only compares pointers. */
 static int dpctl_ref(PyObject *o, int *is_queue, void **ref)
 {
 	PyTypeObject *type = Py_TYPE(o);
@@ -259,12 +259,12 @@ static int dpctl_ref(PyObject *o, int *is_queue, void **ref)
 
 enum { SORTS = 3 };
 static struct {
-	PyTypeObject *types[SORTS]; /* owned; NULL where not met yet */
+	PyTypeObject *types[SORTS]; /* owned; NULL before the first object of the type */
 	void *(*pointer)(PyObject *);
 	size_t (*bytes)(PyObject *);
 } dpctl_memory;
 
-/* Learns the type of o, if it is one of dpctl's own. */
+/* Stores the type of o if it is one of dpctl's own. */
 static int learn_memory(PyObject *o)
 {
 	static const char *const names[SORTS] = {"MemoryUSMDevice", "MemoryUSMShared", "MemoryUSMHost"};
@@ -309,8 +309,8 @@ int usmb_dpctl_register(void)
 	return name_dpctl && name_manager ? 0 : -1;
 }
 
-/* An attribute of a module of dpctl's; NULL without an exception where there is none: a
-   dpctl that is being imported has not all of them yet. */
+/* Returns an attribute of a module of dpctl; NULL without an exception if it is missing, as in a dpctl that
+   is being imported. */
 static PyObject *attribute(PyObject *module, const char *name)
 {
 	PyObject *m = PyImport_GetModule(module);
@@ -320,15 +320,15 @@ static PyObject *attribute(PyObject *module, const char *name)
 	return v;
 }
 
-/* A class of dpctl's, "SyclQueue" or "SyclContext"; NULL without an exception where
-   dpctl is not loaded, or not yet. */
+/* Returns a class of dpctl, "SyclQueue" or "SyclContext"; NULL without an exception if dpctl is not loaded,
+   or is being loaded. */
 static PyObject *dpctl_class(const char *name)
 {
 	return attribute(name_dpctl, name);
 }
 
-/* The one queue that dpctl keeps for the context and device of a SyclQueue, the same
-   object each time; NULL without an exception where dpctl has no such store. */
+/* Returns the queue that dpctl keeps for the context and device of a SyclQueue, always the same object; NULL
+   without an exception if dpctl has no such store. */
 static PyObject *dpctl_kept_queue(PyObject *queue)
 {
 	PyObject *get = attribute(name_manager, "get_device_cached_queue");
@@ -369,8 +369,8 @@ static void *light_ref(PyObject *self)
 	return l->queue ? l->queue : l->place->queue;
 }
 
-/* The producer's destructor frees under both names: a consumer renames the
-   capsule after it has copied the object. */
+/* Destructor of a capsule. A consumer renames the capsule after it has copied the object, so the object is
+   freed under both names. */
 static void end_queue(PyObject *capsule)
 {
 	const char *name = PyCapsule_GetName(capsule);
@@ -425,7 +425,7 @@ static PyObject *light_compare(PyObject *a, PyObject *b, int op)
 	return PyBool_FromLong(same == (op == Py_EQ));
 }
 
-/* Equal ones lie on the same root device. */
+/* Equal objects have the same root device. */
 static Py_hash_t light_hash(PyObject *self)
 {
 	return ((light *)self)->place->root + 1024;
@@ -482,8 +482,8 @@ static PyObject *light_of(PyTypeObject *type, usmb_place *place)
 	return (PyObject *)l;
 }
 
-/* dpctl's own object for a light one (taken over), where the process has dpctl
-   loaded: consumers such as dpnp check for that very type. */
+/* Returns dpctl's own object for a light one, whose reference it consumes, if the process has loaded dpctl:
+   consumers such as dpnp check for that type. */
 static PyObject *as_dpctl(PyObject *l)
 {
 	if (!l) return NULL;
@@ -504,8 +504,8 @@ PyObject *usmb_public_context(usmb_place *place)
 
 /* ---- the queue where nobody named one --------------------------------------------- */
 
-/* The objects that dpctl keeps for places, by their small ids: a cache, under the GIL.
-   dpctl keeps them as long as the process. */
+/* A cache of the objects that dpctl keeps for places, by the small ids of the places. Guarded by the GIL.
+   dpctl keeps them as long as the process lives. */
 enum { KEPT = 16 };
 static struct {
 	uint64_t serial; /* of the place */
@@ -594,7 +594,7 @@ int usmb_syclref_register(PyObject *module)
 
 /* ---- recognising ------------------------------------------------------------------------ */
 
-/* A capsule's reference; takes over keep. 1 when it is neither sort of capsule. */
+/* Reads the reference of a capsule. Consumes keep. Returns 1 if it is neither kind of capsule. */
 static int from_capsule(PyObject *keep, usmb_syclref *out, const char *what)
 {
 	const char *name = PyCapsule_GetName(keep);
@@ -633,7 +633,7 @@ static int refuse(PyObject *o, const char *what)
 	return -1;
 }
 
-/* The filter string keep, which is taken over. */
+/* Reads the filter string keep, whose reference it consumes. */
 static int from_filter(PyObject *keep, usmb_syclref *out)
 {
 	out->keep = keep;
@@ -679,7 +679,7 @@ int usmb_syclref_get(PyObject *o, usmb_syclref *out, const char *what)
 	return -1;
 }
 
-/* dpctl's devices; those that are a part of another have no filter string. */
+/* Reads a device of dpctl. Sub-devices have no filter string. */
 static int from_sycl_device(PyObject *o, usmb_syclref *out, const char *what)
 {
 	PyObject *filter = PyObject_GetAttr(o, usmb_name.filter_string);
@@ -738,8 +738,7 @@ int usmb_syclref_device(PyObject *o, usmb_syclref *out, const char *what)
 	return r;
 }
 
-/* Finding the device takes a fraction of a microsecond and keeps the GIL; loading
-   SYCL, where that is still to be done, gives it up. */
+/* Finding the device takes a fraction of a microsecond and keeps the GIL. Loading SYCL releases it. */
 int usmb_syclref_queue(const usmb_syclref *r, const char *what, void **queue)
 {
 	usmb_goerr err;
@@ -753,7 +752,7 @@ int usmb_syclref_queue(const usmb_syclref *r, const char *what, void **queue)
 	return -1;
 }
 
-/* Our own light objects name the place's queue, which is to say none. */
+/* Light objects name the queue of the place, which counts as no queue. */
 int usmb_queue_of(const usmb_syclref *r, usmb_place *place, PyObject **out)
 {
 	*out = NULL;

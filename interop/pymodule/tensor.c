@@ -1,5 +1,5 @@
-/* tensor.c: DLPack tensors of other libraries: how an object is asked for one, and the owner of
-   its memory. */
+/* tensor.c: DLPack tensors of other libraries: the calls that ask an object for one, and the owner of its
+   memory. */
 #include <string.h>
 
 #include "exchange.h"
@@ -21,8 +21,7 @@ int usmb_tensor_register(void)
 
 /* ---- owners ---------------------------------------------------------------------- */
 
-/* The place of kDLOneAPI memory, by all the rules; loads SYCL when this is the
-   first that is heard of it. */
+/* Finds the place of kDLOneAPI memory and makes all checks. Loads SYCL if necessary. */
 static int oneapi_place(const usmb_dl_snapshot *s, usmb_place **out)
 {
 	const char *first = s->span.first, *lo = first + s->span.lo, *hi = first + s->span.hi;
@@ -36,8 +35,8 @@ static int oneapi_place(const usmb_dl_snapshot *s, usmb_place **out)
 	return -1;
 }
 
-/* A tensor without elements and without an address on a SYCL device gets memory of
-   its own there, since USM consumers need an address. */
+/* Allocates memory for a tensor without elements and without an address on a SYCL device, because consumers
+   of USM need an address. */
 static usmb_cell *stand_in(const usmb_dl_device *device)
 {
 	usmb_cell *cell = NULL;
@@ -47,7 +46,7 @@ static usmb_cell *stand_in(const usmb_dl_device *device)
 	PyThreadState *saved = PyEval_SaveThread();
 	int r = usmb_go_alloc_for(device->type, device->id, 1, &cell, &err);
 	PyEval_RestoreThread(saved);
-	if (err.kind == USMB_ERR_VALUE) err.kind = USMB_ERR_BUFFER; /* there is no such device */
+	if (err.kind == USMB_ERR_VALUE) err.kind = USMB_ERR_BUFFER; /* the device does not exist */
 	if (r < 0) usmb_raise_go(&err);
 	return r < 0 ? NULL : cell;
 }
@@ -60,7 +59,7 @@ usmb_cell *usmb_tensor_cell(void *managed, int versioned, usmb_dl_snapshot *s)
 		usmb_cell *cell = stand_in(&s->t.device);
 		if (!cell) return NULL;
 		s->span.first = cell->data;
-		usmb_dl_delete(managed, versioned); /* taken, like any other */
+		usmb_dl_delete(managed, versioned); /* consumed, as any other tensor */
 		return cell;
 	}
 	if (usm && oneapi_place(s, &place) < 0) return NULL;
@@ -79,7 +78,7 @@ usmb_cell *usmb_tensor_cell(void *managed, int versioned, usmb_dl_snapshot *s)
 static const char *const names[2] = {usmb_dl_name_legacy, usmb_dl_name_versioned};
 static const char *const used_names[2] = {usmb_dl_name_legacy_used, usmb_dl_name_versioned_used};
 
-/* The tensor of a capsule and its form; NULL with the reason. */
+/* Returns the tensor of a capsule and its form, or NULL with an exception. */
 static void *open_capsule(PyObject *capsule, int *versioned)
 {
 	char type[64];
@@ -99,8 +98,8 @@ static void *open_capsule(PyObject *capsule, int *versioned)
 	                  name ? name : "");
 }
 
-/* On failure the capsule has its name again, and with it the duty
-   to delete. */
+/* Passes the tensor of a capsule to take. On failure the capsule has its name again, and with it the duty to
+   call the deleter. */
 static PyObject *tensor_take_capsule(PyObject *capsule, int versioned, usmb_take_fn take, void *ctx)
 {
 	void *managed = PyCapsule_CheckExact(capsule) ? PyCapsule_GetPointer(capsule, names[versioned]) : NULL;
@@ -108,7 +107,7 @@ static PyObject *tensor_take_capsule(PyObject *capsule, int versioned, usmb_take
 		PyErr_Clear();
 		managed = open_capsule(capsule, &versioned);
 	}
-	/* Renamed first: taking may drop the GIL, and nobody else must take it then. */
+	/* Rename the capsule first: take may release the GIL, and no other import may take the tensor then. */
 	if (!managed || PyCapsule_SetName(capsule, used_names[versioned]) != 0) return NULL;
 	PyObject *a = take(managed, versioned, ctx);
 	if (!a) PyCapsule_SetName(capsule, names[versioned]);
@@ -126,7 +125,7 @@ static PyObject *no_dlpack(PyObject *x)
 	        usmb_type_name(x, type, sizeof type));
 }
 
-/* x.__dlpack__ with or without max_version; method is the type's own, or NULL. */
+/* Calls x.__dlpack__ with or without max_version. method is the type's own method, or NULL. */
 static inline PyObject *ask(PyObject *x, PyObject *method, PyObject *kwnames)
 {
 	PyObject *args[3] = {NULL, x, our_version};
@@ -135,8 +134,8 @@ static inline PyObject *ask(PyObject *x, PyObject *method, PyObject *kwnames)
 	              : PyObject_VectorcallMethod(usmb_name.__dlpack__, args + 1, n, kwnames);
 }
 
-/* Producers from before 2022 take no keywords: they answer TypeError, and are
-   asked again without. What they raise then is theirs and passes unchanged. */
+/* Calls __dlpack__ with keywords. Producers from before 2022 take none and raise TypeError: those are called
+   again without keywords. Exceptions of that call pass unchanged. */
 static PyObject *call_dlpack(PyObject *x, int kind, PyObject *method)
 {
 	if (kind == USMB_KIND_LEGACY) return ask(x, method, NULL);
@@ -163,7 +162,7 @@ static PyObject *call_dlpack(PyObject *x, int kind, PyObject *method)
 	return NULL;
 }
 
-/* Gives the capsule up. One that was refused ends its tensor now. */
+/* Drops the reference of the capsule. A refused capsule deletes its tensor now. */
 static PyObject *done_with(PyObject *capsule, PyObject *a)
 {
 	if (a)
@@ -187,8 +186,8 @@ static int is_torch(const usmb_typeinfo *info)
 	return info->kind == USMB_KIND_TORCH || info->kind == USMB_KIND_TORCH_OTHER;
 }
 
-/* The value of a flag of x, an attribute or a method without arguments: 1 or 0; -1, without
-   an exception, if it is not a bool; -2 with an exception that is not an Exception. */
+/* Reads a flag of x, an attribute or a method without arguments. Returns 1 or 0; -1 without an exception if
+   it is not a bool; -2 with an exception that is not an Exception. */
 static int flag_of(PyObject *x, PyObject *name, int method)
 {
 	PyObject *args[2] = {NULL, x};
@@ -199,8 +198,8 @@ static int flag_of(PyObject *x, PyObject *name, int method)
 	return usmb_clear_exception() < 0 ? -2 : r;
 }
 
-/* PyTorch exports the memory of a lazily negated tensor without its sign, by __dlpack__
-   too. Returns is_neg() as flag_of does, or -2 with an exception if it is true. */
+/* Checks for a lazily negated tensor, whose memory PyTorch exports without the sign, by __dlpack__ too.
+   Returns is_neg() as flag_of does, or -2 with an exception if it is true. */
 static int check_negated(PyObject *x)
 {
 	int negated = flag_of(x, usmb_name.is_neg, 1);
@@ -222,10 +221,10 @@ static PyObject *take_exchange(usmb_dl_versioned *managed, usmb_take_fn take, vo
 	return o;
 }
 
-/* The exchange API (NULL: not to be used) saves most of the time of __dlpack__, but skips
-   its checks, since it is made for the duration of a kernel call. It is used only for a
-   tensor without the states that __dlpack__ checks. Where it fails, __dlpack__ reports the
-   reason: a sparse tensor is a BufferError there, and a RuntimeError here. */
+/* Imports a PyTorch tensor. The exchange API (NULL: not to be used) takes a fraction of the time of
+   __dlpack__, but skips its checks, since it is made for the duration of a kernel call. It is used only for a
+   tensor without the states that __dlpack__ checks. If it fails, __dlpack__ reports the reason: a sparse
+   tensor is a BufferError there, and a RuntimeError here. */
 static PyObject *take_torch(PyObject *x, const usmb_dl_exchange_api *api, usmb_take_fn take, void *ctx)
 {
 	usmb_dl_versioned *managed = NULL;
@@ -241,8 +240,8 @@ static PyObject *take_torch(PyObject *x, const usmb_dl_exchange_api *api, usmb_t
 	return take_object(x, USMB_KIND_TORCH, NULL, take, ctx);
 }
 
-/* The entry of the type may be removed during a call into x. Its method belongs to a static
-   type and its exchange API to the process, so both stay. */
+/* The entry of the type can be removed during a call into x. Its method belongs to a static type and its
+   exchange API to the process, so both stay valid. */
 PyObject *usmb_tensor_take(PyObject *x, usmb_take_fn take, void *ctx)
 {
 	if (PyCapsule_CheckExact(x)) return tensor_take_capsule(x, 1, take, ctx);
@@ -255,8 +254,8 @@ PyObject *usmb_tensor_take(PyObject *x, usmb_take_fn take, void *ctx)
 
 /* ---- far memory ---------------------------------------------------------------------- */
 
-/* Whether x says itself that it is on a device whose memory cannot be taken, be
-   that a device at all or not; -1 on error. */
+/* Reports whether x names a device whose memory cannot be imported, which need not be a valid device; -1 on
+   error. */
 int usmb_tensor_is_far(PyObject *x)
 {
 	if (PyCapsule_CheckExact(x)) return 0;
@@ -274,7 +273,7 @@ int usmb_tensor_is_far(PyObject *x)
 	return type != USMB_DL_CPU && type != USMB_DL_ONEAPI;
 }
 
-/* Memory of a device that only its owner can reach: it copies to the host. */
+/* Imports memory of such a device through its owner, which copies it to the host. */
 PyObject *usmb_tensor_take_on_host(PyObject *x, PyObject *copy, usmb_take_fn take, void *ctx)
 {
 	int64_t cpu[2] = {USMB_DL_CPU, 0};
