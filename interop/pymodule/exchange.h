@@ -14,37 +14,35 @@
 
 /* ---- tensor ---- */
 
-/* Makes an object of a managed tensor; takes it on success, leaves it on failure. */
+/* Makes an object of a managed tensor. Consumes the tensor on success and leaves it on failure. */
 typedef PyObject *(*usmb_take_fn)(void *managed, int versioned, void *ctx);
 
-/* Has x, an object or a capsule, give a tensor by any of DLPack's ways, and take make
-   something of it. Nothing is waited for; an Array of ours is like any other object
-   here. */
+/* Asks x, an object or a capsule, for a tensor by any method of DLPack and passes it to take. It waits for no
+   work. An Array is treated like any other object. */
 PyObject *usmb_tensor_take(PyObject *x, usmb_take_fn take, void *ctx);
-/* The same with the tensor on the host, copied there by x itself; copy is passed on. */
+/* The same with the tensor on the host, copied there by x; copy is passed on. */
 PyObject *usmb_tensor_take_on_host(PyObject *x, PyObject *copy, usmb_take_fn take, void *ctx);
-/* Whether x says that it lies where none of its memory can be taken; -1 on error. */
+/* Reports whether x names a device whose memory cannot be imported; -1 on error. */
 int usmb_tensor_is_far(PyObject *x);
 
-/* The owner of a tensor on kDLCPU or kDLOneAPI, after all the checks of an import
-   beyond those of s, which was read of it: the struct is not looked at again. Takes
-   the tensor on success, leaves it on failure; NULL with an exception. An empty
-   tensor without an address gets one in s. May drop the GIL. */
+/* Makes the owner of a tensor on kDLCPU or kDLOneAPI, after all checks of an import beyond those of s, which
+   was read from it: the struct is not read again. Consumes the tensor on success and leaves it on failure;
+   NULL with an exception. An empty tensor without an address gets one in s. It can release the GIL. */
 usmb_cell *usmb_tensor_cell(void *managed, int versioned, usmb_dl_snapshot *s);
 int usmb_tensor_register(void);
 
-/* Memory for a DLPack device; device memory for kDLOneAPI. */
+/* Allocates memory for a DLPack device; device memory for kDLOneAPI. */
 int usmb_go_alloc_for(int32_t device_type, int32_t device_id, int64_t bytes, usmb_cell **out, usmb_goerr *err);
 
 /* ---- export ---- */
 
 PyObject *usmb_array_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
 PyObject *usmb_array_dlpack_device(PyObject *self, PyObject *unused);
-/* DLPack device of the array: 0, or -1 with BufferError when there is none. */
+/* Returns the DLPack device of the array: 0, or -1 with BufferError if there is none. */
 int usmb_array_device(usmb_array *a, usmb_dl_device *out);
-/* 0 when the elements are aligned as DLPack has it, else -1 with BufferError. */
+/* Returns 0 if the elements have the alignment that DLPack requires, else -1 with BufferError. */
 int usmb_array_check_aligned(usmb_array *a);
-/* The standard's flags of the array. */
+/* Returns the array's flags of the DLPack standard. */
 static inline uint64_t usmb_array_dlflags(const usmb_array *a)
 {
 	return (a->flags & USMB_ARR_READONLY ? USMB_DL_FLAG_READ_ONLY : 0) |
@@ -59,7 +57,7 @@ void usmb_go_used_on(usmb_cell *cell, void *queue);
 /* ---- import ---- */
 
 PyObject *usmb_from_dlpack(PyObject *module, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
-/* The array of x by any of DLPack's ways, without copying. */
+/* Imports x by any method of DLPack without a copy. */
 PyObject *usmb_import_object(PyObject *x);
 
 /* ---- buffer ---- */
@@ -67,22 +65,22 @@ PyObject *usmb_import_object(PyObject *x);
 int usmb_array_getbuffer(PyObject *self, Py_buffer *view, int flags);
 void usmb_array_releasebuffer(PyObject *self, Py_buffer *view);
 PyObject *usmb_array_interface(PyObject *self, void *closure);
-/* A host array on obj's buffer, without a copy; -1 and TypeError without one. */
+/* Makes a host array on obj's buffer without a copy; TypeError if obj has none. */
 PyObject *usmb_import_buffer(PyObject *obj);
 
 /* ---- suai ---- */
 
 PyObject *usmb_array_suai(PyObject *self, void *closure);
 PyObject *usmb_from_suai(PyObject *module, PyObject *obj);
-/* The array of obj's dictionary. iface: the dictionary (borrowed). */
+/* Imports obj by its dictionary iface (borrowed). */
 PyObject *usmb_import_suai(PyObject *obj, PyObject *iface);
-/* The array of one of dpctl.memory's objects, whose dictionary need not be asked for:
-   the same facts, and the same checks. NULL without an exception for anything else. */
+/* Imports one of dpctl.memory's objects without reading its dictionary, which has the same facts; all checks
+   are made. NULL without an exception for other objects. */
 PyObject *usmb_import_memory(PyObject *obj);
 int usmb_suai_register(void);
 void usmb_suai_clear(void);
 
-/* A __sycl_usm_array_interface__ taken apart; everything is borrowed. */
+/* A __sycl_usm_array_interface__ in parts; everything is borrowed. */
 typedef struct {
 	uint64_t data;
 	int64_t offset;
@@ -92,7 +90,7 @@ typedef struct {
 	uint64_t ntypestr;
 	char *fieldtype; /* of the first field of typedescr */
 	uint64_t nfieldtype;
-	uint64_t owner;      /* the owner's allocation, where its size is known */
+	uint64_t owner;      /* the owner's allocation, if its size is known */
 	uint64_t owner_size; /* UINT64_MAX: unknown */
 	int32_t ndim;
 	int32_t nfields; /* fields of typedescr, 0 for none */
@@ -112,11 +110,10 @@ int usmb_go_suai(usmb_suai_in *in, usmb_suai_out *out, usmb_goerr *err);
 PyObject *usmb_array_arrow(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
 PyObject *usmb_array_arrow_device(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
 
-/* The read-only array on o's memory by __arrow_c_device_array__, else by
-   __arrow_c_array__; NULL without an exception where o has neither. may_copy: whether
-   booleans, which are bits in Arrow, may be copied to bytes. Errors: BufferError for
-   structs that don't fit, nulls, memory of another device; TypeError for element types
-   that no array has; ValueError for booleans without may_copy. */
+/* Imports o by __arrow_c_device_array__, else by __arrow_c_array__, as a read-only array on its memory; NULL
+   without an exception if it has neither. may_copy: whether booleans, which are bits in Arrow, may be copied
+   to bytes. Errors: BufferError for inconsistent structs, nulls and memory of another device; TypeError for
+   unsupported element types; ValueError for booleans without may_copy. */
 PyObject *usmb_import_arrow(PyObject *o, int may_copy);
 
 /* ---- numpy ---- */
@@ -124,8 +121,8 @@ PyObject *usmb_import_arrow(PyObject *o, int may_copy);
 PyObject *usmb_array_numpy(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kw); /* __array__ */
 PyObject *usmb_array_function(PyObject *self, PyObject *const *args, Py_ssize_t n);            /* __array_function__ */
 PyObject *usmb_array_asnumpy(PyObject *self, PyObject *unused);
-/* The array of an ndarray whose element type NumPy has from ml_dtypes, and so gives
-   by no protocol, without a copy. NULL without an exception where o is none. */
+/* Imports an ndarray with an element type of ml_dtypes, which NumPy exports by no protocol, without a copy.
+   NULL without an exception for other objects. */
 PyObject *usmb_import_ml(PyObject *o);
 
 enum {
@@ -133,29 +130,28 @@ enum {
 	USMB_NUMPY_SHARES,  /* __array_interface__ or __array_struct__, which describe memory */
 	USMB_NUMPY_MAY_COPY /* __array__ only */
 };
-/* Which of NumPy's array protocols o has: USMB_NUMPY_NONE also where NumPy cannot be imported; -1 with
+/* Returns the array protocol of NumPy that o has; USMB_NUMPY_NONE also if NumPy cannot be imported; -1 with
    an exception. */
 int usmb_numpy_protocol(PyObject *o);
-/* The ndarray of o.__array__(copy=False), which is on the memory of o. A ValueError for an __array__
-   that does not take copy. */
+/* Returns the ndarray of o.__array__(copy=False), which is on the memory of o. Raises ValueError for an
+   __array__ that does not take copy. */
 PyObject *usmb_numpy_view(PyObject *o);
-/* numpy.asarray(o), which may copy where o has __array__ only. */
+/* Returns numpy.asarray(o), which can copy if o has __array__ only. */
 PyObject *usmb_numpy_asarray(PyObject *o);
 
 /* ---- asarray ---- */
 
 PyObject *usmb_py_asarray(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw);
-/* The array of an object by SUAI, DLPack, its buffer, NumPy's array protocols or Arrow, never
-   a copy; TypeError for an object that has none of them. */
+/* Imports an object by SUAI, DLPack, its buffer, NumPy's array protocols or Arrow, without a copy; TypeError
+   for an object without any of them. */
 PyObject *usmb_take_object(PyObject *o);
 
-/* Whether o's type has one of the array protocols. */
+/* Reports whether o's type has one of the array protocols. */
 int usmb_is_exporter(PyObject *o);
 
-/* The array of o, by all of asarray's ways. */
+/* Imports o in every way that asarray has. */
 PyObject *usmb_array_of(PyObject *o);
-/* The same of what is to be assigned to elements of type t: numbers are checked as t,
-   and lie there as of a type that holds them. */
+/* The same for a value of elements of type t: numbers are checked for t and stored in a type that holds them. */
 PyObject *usmb_array_of_value(PyObject *o, usmb_dl_dtype t);
 
 #endif

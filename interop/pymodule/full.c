@@ -21,7 +21,8 @@ static int assign_all(usmb_array *dst, PyObject *value)
 	return r;
 }
 
-/* New memory, filled with value (NULL: zeros where zero is set, else nothing). */
+/* Makes new memory and fills it with value. If value is NULL, it is zeroed if zero is set, and left as it is
+   otherwise. */
 static PyObject *make(const usmb_where *w, int32_t ndim, const int64_t *shape, usmb_dl_dtype t, int fortran, int zero,
                       PyObject *value)
 {
@@ -30,7 +31,7 @@ static PyObject *make(const usmb_where *w, int32_t ndim, const int64_t *shape, u
 	return a;
 }
 
-/* The type that value has by itself. */
+/* Reads the element type that asarray(value) has. */
 static int type_of_value(PyObject *value, usmb_dl_dtype *t)
 {
 	PyObject *a = usmb_array_of(value);
@@ -71,7 +72,7 @@ PyObject *usmb_py_full(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObjec
 
 /* ---- …_like ----------------------------------------------------------------------- */
 
-/* Whether the elements of a lie as in Fortran, for order="K" and "A". */
+/* Reports whether order asks for column-major order; for "K" and "A" whether a has it. */
 static int like_fortran(usmb_array *a, PyObject *order)
 {
 	if (!order || PyUnicode_CompareWithASCIIString(order, "K") == 0 ||
@@ -94,7 +95,7 @@ enum { LIKE_EMPTY, LIKE_ZEROS, LIKE_ONES, LIKE_FULL };
 
 static PyObject *like(const char *func, int what, PyObject *const *args, Py_ssize_t n, PyObject *kw)
 {
-	/* fill_value is in the second place for full_like only; a name of NULL matches no keyword. */
+	/* Only full_like has a fill_value, in the second place; a name of NULL matches no keyword. */
 	PyObject *const names[8] = {NULL,
 	                            what == LIKE_FULL ? usmb_name.fill_value : NULL,
 	                            usmb_name.dtype,

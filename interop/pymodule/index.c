@@ -33,7 +33,7 @@ static int apply_int(builder *b, usmb_array *a, PyObject *key)
 		return -1;
 	}
 	if (i < 0) i += n;
-	/* Without elements strides may be anything, and lead nowhere. */
+	/* Strides of an array without elements can have any value and are not used. */
 	if (a->nelem > 0) b->offset += i * usmb_strides(a)[b->axis];
 	b->axis++;
 	return 0;
@@ -62,7 +62,7 @@ static int apply_rest(builder *b, usmb_array *a, int32_t count)
 	return 0;
 }
 
-/* How many modes of the source the keys use up; -1 when they cannot be. */
+/* Returns how many axes of the source the keys use; -1 if there are too many. */
 static int32_t consumed(PyObject *const *keys, Py_ssize_t n, int32_t ndim)
 {
 	int32_t used = 0, ellipses = 0;
@@ -133,7 +133,7 @@ PyObject *usmb_array_subscript(PyObject *self, PyObject *key)
 
 /* ---- shapes -------------------------------------------------------------------- */
 
-/* Replaces one -1 by what the others leave; checks the number of elements. */
+/* Replaces one -1 by the remaining extent; checks the number of elements. */
 static int complete_shape(usmb_array *a, int32_t ndim, int64_t *shape)
 {
 	int64_t known = 1;
@@ -152,7 +152,7 @@ static int complete_shape(usmb_array *a, int32_t ndim, int64_t *shape)
 		known = a->nelem;
 		open = -1;
 	}
-	/* Empty, but its strides must be numbers as well. */
+	/* An array without elements needs strides that can be computed too. */
 	int64_t span = a->itembits;
 	for (int32_t i = 0; i < ndim && open < 0; i++)
 		if (shape[i] > 0 && __builtin_mul_overflow(span, shape[i], &span)) {
@@ -165,8 +165,8 @@ static int complete_shape(usmb_array *a, int32_t ndim, int64_t *shape)
 	return -1;
 }
 
-/* Strides of a view with the new shape: each run of old modes that step evenly
-   is cut anew. 0 when the layout needs a copy. */
+/* Computes the strides of a view with the new shape: each run of old axes with an even step is divided anew.
+   Returns 0 if the layout needs a copy. */
 static int view_strides(usmb_array *a, int32_t ndim, const int64_t *shape, int64_t *strides)
 {
 	int64_t os[USMB_DL_MAX_NDIM], ot[USMB_DL_MAX_NDIM];
@@ -197,7 +197,7 @@ static int view_strides(usmb_array *a, int32_t ndim, const int64_t *shape, int64
 		ni = nj;
 	}
 	int64_t last = ni > 0 ? strides[ni - 1] : 1;
-	for (; ni < ndim; ni++) strides[ni] = last; /* modes of size 1 at the end */
+	for (; ni < ndim; ni++) strides[ni] = last; /* axes of extent 1 at the end */
 	return 1;
 }
 

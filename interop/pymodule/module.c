@@ -46,7 +46,8 @@ static PyObject *py_stats(PyObject *m, PyObject *unused)
 	return dict;
 }
 
-/* What `python -m usmbridge` prints: (as JSON, version, executable and prefix of Python). */
+/* Returns the text of `python -m usmbridge`. Arguments: whether as JSON; version, executable and prefix of
+   Python. */
 static PyObject *py_info(PyObject *m, PyObject *args)
 {
 	int as_json = 0;
@@ -82,7 +83,7 @@ static PyObject *py_trim(PyObject *m, PyObject *unused)
 	return PyLong_FromUnsignedLongLong(bytes);
 }
 
-/* What usmbridge.dask bounds the process's pools with. */
+/* Limits the process's pools, for usmbridge.dask. */
 static PyObject *py_set_limit(PyObject *m, PyObject *bytes)
 {
 	usmb_goerr err;
@@ -136,15 +137,14 @@ static PyMethodDef functions[] = {
         {NULL, NULL, 0, NULL},
 };
 
-/* Its functions say that they are usmbridge's, where people find them; the module itself
-   is usmbridge._native. Size 0: whoever imports it again, another interpreter too, comes through the
-   init function. */
+/* The functions name the module usmbridge, where users find them; the module itself is usmbridge._native. The
+   size is 0, so that a further import, also by another interpreter, calls the init function. */
 static PyModuleDef definition = {
         PyModuleDef_HEAD_INIT, "usmbridge", doc_module, 0, functions, NULL, NULL, NULL, NULL,
 };
 
-/* Before Python goes: what is cached goes first, then Go's drainer of Python's
-   list is stopped, with the lock dropped so that it can finish. */
+/* Runs before the end of Python: releases the caches, then stops Go's drainer of Python's list, with the GIL
+   released so that it can finish. */
 static void at_exit(void)
 {
 	usmb_owner_drain();
@@ -163,7 +163,7 @@ static void at_exit(void)
 
 #define DRIVERS "OCL_ICD_FILENAMES"
 
-/* os.environ was read when Python started. */
+/* Adds the variable to os.environ, which was read when Python started. */
 static int show_drivers(void)
 {
 	const char *set = getenv(DRIVERS);
@@ -179,8 +179,8 @@ static int show_drivers(void)
 	return r;
 }
 
-/* Go makes drivers known there. That it is too late for that is worth a warning: SYCL
-   will find no device, and nothing else would say why. */
+/* Passes sys.path to Go, which configures the drivers there. If it is too late for that, a warning says so:
+   SYCL finds no device then, and no other message gives the reason. */
 static int tell_go(const char *lines, Py_ssize_t n)
 {
 	usmb_goerr err;
@@ -191,7 +191,7 @@ static int tell_go(const char *lines, Py_ssize_t n)
 	return r < 0 ? PyErr_WarnEx(PyExc_RuntimeWarning, err.message, 1) : 0;
 }
 
-/* Tells Go sys.path. What is odd in it is passed over. */
+/* Passes sys.path to Go. Entries that are not str are skipped. */
 static int tell_paths(void)
 {
 	PyObject *path = PySys_GetObject("path"); /* borrowed */
@@ -212,7 +212,7 @@ static int tell_paths(void)
 	return r;
 }
 
-static PyObject *module; /* one per process: its types are */
+static PyObject *module; /* one for the process, because its types are */
 
 PyObject *usmb_pymod_init(void)
 {
@@ -246,7 +246,7 @@ PyObject *usmb_pymod_init(void)
 
 /* ==== The package ============================================================================= */
 
-/* The package usmbridge as a built-in module, which the carried importer turns into the package
+/* The package usmbridge as a built-in module. The importer that the program carries makes it the package,
    with the C module as usmbridge._native in it. */
 
 #define MAX_FILES 64
@@ -268,7 +268,7 @@ int usmb_package_add(const char *name, const char *data, size_t size)
 	return 0;
 }
 
-/* All files but the importer, a dict from name to bytes. */
+/* Returns all files but the importer, a dict from name to bytes. */
 static PyObject *carried(void)
 {
 	PyObject *dict = PyDict_New();
@@ -280,7 +280,7 @@ static PyObject *carried(void)
 	return dict;
 }
 
-/* The importer's names, after its source has run. */
+/* Runs the importer's source and returns its names. */
 static PyObject *run_importer(void)
 {
 	enum { FILE_INPUT = 257 };

@@ -42,32 +42,33 @@ PyObject *usmb_py_full_like(PyObject *m, PyObject *const *args, Py_ssize_t n, Py
 
 /* ---- share ---- */
 
-/* Times are nanoseconds, less than 0 for ever. What a function gives in *out is freed with
-   free. Each returns 0, or -1 and *err, without the GIL. */
+/* Times are nanoseconds; a negative one is no limit. The caller frees *out with free. Each function returns
+   0, or -1 and *err. They are called without the GIL. */
 
-/* The handle of an array: *out is NULL for memory that nobody else can map. */
+/* Makes a handle of an array. *out is NULL if other processes cannot map the memory. */
 int usmb_go_share_export(usmb_array *a, int64_t time, char **out, int64_t *n, usmb_goerr *err);
-/* Ends a handle that was not opened; waits for its maker if that is another process. */
+/* Ends a handle that was not opened. If its maker is another process, it waits for that. */
 void usmb_go_share_revoke(char *handle, int64_t n);
-/* Opens a handle, or an array that a server publishes: *out has a reference for the caller. */
+/* Open a handle, or an array that a server publishes. *out has a reference for the caller. */
 int usmb_go_share_open(char *handle, int64_t n, int32_t usm, int64_t time, usmb_handover *out, usmb_goerr *err);
 int usmb_go_share_attach(char *address, int64_t naddress, char *name, int64_t nname, int64_t time, usmb_handover *out,
                          usmb_goerr *err);
-/* What a server publishes: n names, each with a byte of zero behind it. */
+/* Lists the names that a server publishes: n names, each followed by a zero byte. */
 int usmb_go_share_names(char *address, int64_t naddress, int64_t time, char **out, int64_t *n, usmb_goerr *err);
-/* A server, its number, and where it listens. */
+/* Starts a server; returns its number and its address. */
 int usmb_go_share_listen(char *address, int64_t naddress, int64_t time, uint64_t *number, char **out, int64_t *n,
                          usmb_goerr *err);
 int usmb_go_share_publish(uint64_t number, char *name, int64_t nname, usmb_array *a, int64_t time, usmb_goerr *err);
 int usmb_go_share_withdraw(uint64_t number, char *name, int64_t nname, usmb_goerr *err);
 int usmb_go_share_close(uint64_t number, usmb_goerr *err);
-/* Handles in a row, each behind its length as a uint32_t: what is unopened of them when a process ends, ends. */
+/* Ties handles to a process: those that are unopened when it ends, end too. handles has each one after its
+   length as a uint32_t. */
 int usmb_go_share_end_with(int64_t pid, char *handles, int64_t n, usmb_goerr *err);
 /* peers, unopened, leases, opened, mapped, mapped_bytes */
 enum { USMB_SHARE_STATS = 6 };
 void usmb_go_share_stats(int64_t *out);
 
-/* The functions _share_… of the module. */
+/* The functions _share_* of the module. */
 PyObject *usmb_py_share_export(PyObject *m, PyObject *args);
 PyObject *usmb_py_share_revoke(PyObject *m, PyObject *bytes);
 PyObject *usmb_py_share_open(PyObject *m, PyObject *args);
@@ -82,14 +83,14 @@ PyObject *usmb_py_share_stats(PyObject *m, PyObject *unused);
 
 /* ---- numba ---- */
 
-/* Tells the addresses of both to Python. */
+/* Adds the addresses of both functions to the module, as integers. */
 int usmb_numba_register(PyObject *module);
 
 /* ---- package ---- */
 
-/* A file of the package, before Python starts: name and data, which ends with a zero
-   byte after size, are kept. The first is the importer, which makes the package of the
-   others. 0, or -1: too many. */
+/* Adds a file of the package, before Python starts. name and data are not copied; a zero byte follows the
+   data. The first file is the importer, which makes the package of the others. Returns 0, or -1 if there are
+   too many. */
 int usmb_package_add(const char *name, const char *data, size_t size);
 
 /* The init function of the built-in module. */
@@ -103,31 +104,30 @@ int usmb_array_register(PyObject *module);
 PyObject *usmb_pymod_init(void);
 extern char usmb_pymod_version[64];
 
-/* Where Python looks for packages, one directory a line: its own dpctl is the one
-   to use. */
+/* Sets the directories that Python searches for packages, one a line: its dpctl is the one to use. */
 int usmb_go_paths(char *lines, uint64_t n, usmb_goerr *err);
 
-/* The elements of a host-readable array as NumPy prints them; *out is freed with
-   free. prefix: characters before the first bracket. */
+/* Formats the elements of a host-readable array as NumPy does. prefix: characters before the first bracket.
+   The caller frees *out with free. */
 int usmb_go_text(usmb_dl_tensor *t, int32_t padded, int32_t prefix, char **out, usmb_goerr *err);
 
-/* Trims all pools; *bytes: what they gave back. */
+/* Trims all pools; *bytes receives the bytes returned to the system. */
 void usmb_go_trim(uint64_t *bytes);
-/* Bounds what the shared pools have from the system, together; 0 is no bound. */
+/* Limits the memory that the shared pools have from the system together; 0 is no limit. */
 int usmb_go_set_limit(uint64_t bytes, usmb_goerr *err);
 
-/* One counter; the array is freed with free. */
+/* A counter. The caller frees the array with free. */
 typedef struct {
 	char name[120];
 	int64_t value;
 } usmb_stat;
 int usmb_go_stats(usmb_stat **out, int64_t *n, usmb_goerr *err);
 
-/* The report of usminfo; *out is freed with free. version, executable, prefix: of the
-   Python that asks. */
+/* Formats the report of usminfo for the Python of that version, executable and prefix. The caller frees *out
+   with free. */
 int usmb_go_info(int32_t json, char *version, char *executable, char *prefix, char **out, usmb_goerr *err);
 
-/* Waits, without the GIL, until nothing of ours is draining Python's list. */
+/* Waits until no goroutine drains Python's list. Called without the GIL. */
 void usmb_go_stop(void);
 
 #endif

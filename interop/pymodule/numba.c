@@ -1,5 +1,5 @@
-/* numba.c: Arrays in and out of functions that Numba compiles. Compiled code calls these functions
-   with the GIL held; it has Numba's structure of an array only. */
+/* numba.c: Arrays as arguments and results of functions that Numba compiles. Compiled code calls these
+   functions with the GIL held. It only has Numba's structure of an array. */
 #include <stdint.h>
 
 #include "array.h"
@@ -7,8 +7,7 @@
 #include "module.h"
 #include "support.h"
 
-/* Numba's array, as its own extension modules declare it; extents and then strides in
-   bytes follow. */
+/* Numba's array, as its own extension modules declare it. The extents and then the strides in bytes follow. */
 typedef struct {
 	void *meminfo;
 	PyObject *parent;
@@ -20,14 +19,14 @@ typedef struct {
 
 /* ---- holds ------------------------------------------------------------------------ */
 
-/* What compiled code has of an Array lives as long as its meminfo, which may be longer
-   than the call: a view that comes back, an array in a list. */
+/* Holds an Array for compiled code. It lives as long as the meminfo of Numba's structure, which can exceed
+   the call: a view that is returned, an array in a list. */
 typedef struct {
-	PyObject_HEAD usmb_array *array; /* owned, and held */
+	PyObject_HEAD usmb_array *array; /* owned and held */
 } hold;
 
 static PyTypeObject *hold_type;
-/* Dead holds for the next calls; guarded by the GIL. */
+/* Free hold objects for the next calls, guarded by the GIL. */
 enum { HOLDS = 16 };
 static hold *dead[HOLDS];
 static int ndead;
@@ -61,7 +60,7 @@ static PyType_Spec hold_spec = {"usmbridge._native.Hold", sizeof(hold), 0,
 
 /* ---- in and out ------------------------------------------------------------------- */
 
-/* Whether the elements are NumPy's of that kind letter and number of bits. */
+/* Reports whether the elements have NumPy's kind letter and number of bits. */
 static int same_elements(usmb_dl_dtype t, int32_t kind, int32_t bits)
 {
 	static const struct {
@@ -78,10 +77,9 @@ static int same_elements(usmb_dl_dtype t, int32_t kind, int32_t bits)
 	return 0;
 }
 
-/* Fills Numba's structure of an array (out) from an Array. Returns a new object that holds
-   the Array and its memory, whatever releases it: the caller makes the owner of the
-   structure's meminfo of it. kind, bits: the elements as NumPy names them; layout: 'C',
-   'F' or 'A'. */
+/* Fills Numba's structure of an array (out) from an Array. Returns a new object that holds the Array and its
+   memory even if it is released; the caller makes it the owner of the structure's meminfo. kind and bits are
+   those of the NumPy dtype; layout is 'C', 'F' or 'A'. */
 static PyObject *numba_take(PyObject *obj, void *out, int32_t kind, int32_t bits, int32_t ndim, int32_t layout,
                             int32_t writable)
 {
@@ -118,8 +116,8 @@ static PyObject *numba_take(PyObject *obj, void *out, int32_t kind, int32_t bits
 	return h;
 }
 
-/* The Array that a structure was filled from, a new reference; NULL, without an
-   exception, when there is none or the structure is not of all of it. */
+/* Returns the Array that a structure was filled from, a new reference; NULL without an exception if there is
+   none, or if the structure describes a part of it. */
 static PyObject *numba_box(void *in, int32_t ndim)
 {
 	native_array *native = in;

@@ -1,5 +1,5 @@
-/* numpy.c: Array among NumPy's arrays: __array__, __array_function__, asnumpy, and the element
-   types that NumPy has from ml_dtypes. */
+/* numpy.c: Array as an argument of NumPy: __array__, __array_function__, asnumpy, and the element types that
+   NumPy has from ml_dtypes. */
 #include <string.h>
 
 #include "array.h"
@@ -16,7 +16,7 @@ static const char *name_of(usmb_dl_dtype t)
 	return name ? name : "this element type";
 }
 
-/* The scalar type of ml_dtypes for t, which NumPy itself lacks. */
+/* Returns the scalar type of ml_dtypes for t, which NumPy lacks. */
 static PyObject *ml_type(usmb_dl_dtype t)
 {
 	const char *name = usmb_dl_dtype_name(t);
@@ -37,19 +37,19 @@ static PyObject *ml_type(usmb_dl_dtype t)
 	return type;
 }
 
-/* The unsigned integers that the elements of a lie in. */
+/* Returns a view of a as unsigned integers of the elements' size. */
 static PyObject *as_integers(usmb_array *a)
 {
 	usmb_dl_dtype t = {USMB_DL_UINT, (uint8_t)a->itembits, 1};
 	return usmb_array_view_as(a, t, 0, a->first, a->ndim, usmb_shape(a), usmb_strides(a));
 }
 
-/* The ndarray on the memory of a, which the host may read; elements that share bytes
-   are unpacked into new memory, and *fresh says so. */
+/* Returns an ndarray on the memory of a, which the host can read. Elements that share bytes are unpacked into
+   new memory; *fresh reports that. */
 static PyObject *ndarray_of(usmb_array *a, int *fresh)
 {
 	usmb_where host;
-	/* NumPy asks, and one that was released since this began answers nobody. */
+	/* NumPy calls back. An array that was released meanwhile refuses that, so use a view. */
 	if (a->flags & USMB_ARR_RELEASED) {
 		PyObject *view = usmb_array_view(a, a->first, a->ndim, usmb_shape(a), usmb_strides(a));
 		PyObject *n = view ? ndarray_of((usmb_array *)view, fresh) : NULL;
@@ -121,8 +121,8 @@ static int no_copy(const char *why)
 	return -1;
 }
 
-/* r, an ndarray, with the element type and freshness asked for; takes r. copy: 0, 1,
-   or 2 for where needed. */
+/* Returns r, an ndarray whose reference it consumes, with the requested element type. copy is 0 (never), 1
+   (always; fresh: r is a copy already) or 2 (if needed). */
 static PyObject *as_asked(PyObject *r, PyObject *dtype, int copy, int fresh)
 {
 	PyObject *had = usmb_given(dtype) ? PyObject_GetAttr(r, usmb_name.dtype) : NULL;
@@ -161,7 +161,7 @@ PyObject *usmb_array_numpy(PyObject *self, PyObject *const *args, Py_ssize_t n, 
 
 /* ---- __array_function__ ------------------------------------------------------------- */
 
-/* Calls a function of the package's file _numpy.py. */
+/* Calls a function of the package's module _numpy. */
 static PyObject *call_python(const char *function, PyObject *const *args, Py_ssize_t n)
 {
 	PyObject *module = PyImport_ImportModule("usmbridge._numpy");
@@ -215,7 +215,7 @@ PyObject *usmb_import_ml(PyObject *o)
 	return r;
 }
 
-/* Whether NumPy can be imported; -1 with an exception that is not its absence. */
+/* Reports whether NumPy can be imported; -1 with an exception other than its absence. */
 static int have_numpy(void)
 {
 	PyObject *numpy = PyImport_ImportModule("numpy");
