@@ -1,10 +1,12 @@
 package python
 
 import (
-	"errors"
 	"fmt"
 	"math/big"
 	"reflect"
+	"runtime"
+
+	"github.com/usmbridge/usmbridge/interop/internal/values"
 )
 
 // Tuple converts to a Python tuple, where other slices become lists; Value returns
@@ -29,6 +31,15 @@ func (e *ConversionError) Error() string {
 // Unwrap returns the reason.
 func (e *ConversionError) Unwrap() error { return e.Err }
 
+// Reasons of a *ConversionError, to be tested with errors.Is.
+var (
+	// ErrCycle is the reason for a container that contains itself. The text says where.
+	ErrCycle = values.ErrCycle
+	// ErrTooDeep is the reason for containers in containers more than 1000 deep: as far as
+	// Python's own functions follow them.
+	ErrTooDeep = values.ErrTooDeep
+)
+
 // take returns the new reference of a result.
 func (r ret) take() (ptr, error) {
 	if r.code != codeOK {
@@ -45,17 +56,22 @@ func constant(p ptr) (ptr, error) {
 	return p, nil
 }
 
-// convert returns a new reference.
+// convert returns a new reference to the Python object of a Go value.
 func convert(v any) (ptr, error) {
 	if p, ok, err := convertPlain(v); ok {
 		return p, err
 	}
-	var n nesting
-	p, err := n.convert(v)
-	return p, n.locate(err)
+	c := &conversion{}
+	defer c.end()
+	c.encoder.Rules, c.encoder.Addresses = c, true
+	if err := c.encoder.Encode(v); err != nil {
+		return nil, err
+	}
+	return opFromWords(c.encoder.Words).take()
 }
 
-// convertPlain converts what holds nothing else; other values are not ok.
+// convertPlain converts the usual values that hold no others, with one entry into C. ok is false for
+// other values.
 func convertPlain(v any) (p ptr, ok bool, err error) {
 	switch v := v.(type) {
 	case nil:
@@ -100,120 +116,80 @@ func convertPlain(v any) (p ptr, ok bool, err error) {
 	return p, true, err
 }
 
-// convert returns a new reference; after an error n is where it arose.
-func (n *nesting) convert(v any) (ptr, error) {
-	if p, ok, err := convertPlain(v); ok {
-		return p, err
-	}
-	return n.convertReflect(reflect.ValueOf(v))
+// conversion writes a value as words, of which C makes the object. It implements values.Rules.
+type conversion struct {
+	encoder values.Encoder
+	refs    []ptr // objects in the words
+	held    bool  // whether it holds the GIL
+	entered int64
 }
 
-func (n *nesting) convertReflect(v reflect.Value) (ptr, error) {
-	switch v.Kind() {
-	case reflect.Bool:
-		return convert(v.Bool())
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		return opFromInt(v.Int()).take()
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
-		return opFromUint(v.Uint()).take()
-	case reflect.Float32, reflect.Float64:
-		return opFromFloat(v.Float()).take()
-	case reflect.Complex64, reflect.Complex128:
-		return opFromComplex(v.Complex()).take()
-	case reflect.String:
-		return opFromText(v.String()).take()
-	case reflect.Slice:
-		if v.Type().Elem().Kind() == reflect.Uint8 {
-			return opFromBytes(v.Bytes()).take()
-		}
-		return n.convertSlice(v, identity{v.UnsafePointer(), v.Len(), v.Type()})
-	case reflect.Array:
-		return n.convertSlice(v, identity{})
-	case reflect.Map:
-		return n.convertMap(v)
-	case reflect.Struct:
-		return nil, &ConversionError{From: v.Type().String(), To: pythonObject, Err: errors.New("pass a map of its fields")}
-	case reflect.Func:
-		if v.IsNil() {
-			return constant(opNone())
-		}
-		return newFunction(nameOf(v), v.Type().String(), typedFunc(v))
-	case reflect.Pointer:
-		if v.IsNil() {
-			return constant(opNone())
-		}
-		return n.convertTarget(v)
+// end releases the objects in the words, and the GIL.
+func (c *conversion) end() {
+	dropAll(c.refs)
+	if c.held {
+		opLeave(c.entered)
+		runtime.UnlockOSThread()
 	}
-	return nil, &ConversionError{From: v.Type().String(), To: pythonObject}
 }
 
-// pythonObject is what a ConversionError calls the aim of Interpreter.New.
-const pythonObject = "a Python object"
+// hold acquires the GIL until end, so that the objects of a container are made without handing the
+// GIL around between them.
+func (c *conversion) hold() error {
+	if c.held {
+		return nil
+	}
+	runtime.LockOSThread()
+	r := opEnter()
+	if r.code != codeOK {
+		runtime.UnlockOSThread()
+		return r.err()
+	}
+	c.held, c.entered = true, r.num
+	return nil
+}
 
-// atOnce runs f with the GIL held throughout, so that a container is converted
-// without handing the lock around between its elements.
-func atOnce(f func() (ptr, error)) (p ptr, err error) {
-	err = with(func() error {
-		p, err = f()
+// Write writes tuples, and the objects of values that mean something in this process only.
+func (c *conversion) Write(e *values.Encoder, v any) (known bool, err error) {
+	switch v := v.(type) {
+	case Tuple:
+		return true, e.Sequence(values.Tuple, v, typeTuple)
+	case *Object, string, []byte, error, Func, func(Args) (any, error):
+		return true, c.object(func() (ptr, error) {
+			p, _, err := convertPlain(v)
+			return p, err
+		})
+	}
+	if f := reflect.ValueOf(v); f.Kind() == reflect.Func {
+		return true, c.object(func() (ptr, error) { return function(f) })
+	}
+	return false, nil
+}
+
+// function returns a new reference to a Python function of a Go one of any type.
+func function(f reflect.Value) (ptr, error) {
+	if f.IsNil() {
+		return constant(opNone())
+	}
+	return newFunction(nameOf(f), f.Type().String(), typedFunc(f))
+}
+
+// object writes the address of an object.
+func (c *conversion) object(convert func() (ptr, error)) error {
+	if err := c.hold(); err != nil {
 		return err
-	})
-	return p, err
+	}
+	p, err := convert()
+	if err != nil {
+		return err
+	}
+	c.refs = append(c.refs, p)
+	return c.encoder.Object(p)
 }
 
-func (n *nesting) convertTarget(v reflect.Value) (ptr, error) {
-	if err := n.enter(identity{v.UnsafePointer(), 1, v.Type()}, v.Type().String(), pythonObject); err != nil {
-		return nil, err
-	}
-	n.at(inTarget, nil)
-	p, err := n.convert(v.Elem().Interface())
-	if err == nil {
-		n.leave()
-	}
-	return p, err
+// Refuse returns a *ConversionError.
+func (c *conversion) Refuse(typ string, reason error) error {
+	return &ConversionError{From: typ, To: "a Python object", Err: reason}
 }
 
-func (n *nesting) convertSlice(v reflect.Value, id identity) (ptr, error) {
-	if err := n.enter(id, v.Type().String(), pythonObject); err != nil {
-		return nil, err
-	}
-	return atOnce(func() (ptr, error) {
-		refs := make([]ptr, 0, v.Len())
-		for i := range v.Len() {
-			n.at(inElement, i)
-			p, err := n.convert(v.Index(i).Interface())
-			if err != nil {
-				dropAll(refs)
-				return nil, err
-			}
-			refs = append(refs, p)
-		}
-		n.leave()
-		return opFromList(refs, v.Type() == reflect.TypeFor[Tuple]()).take()
-	})
-}
-
-func (n *nesting) convertMap(v reflect.Value) (ptr, error) {
-	if err := n.enter(identity{v.UnsafePointer(), 1, v.Type()}, v.Type().String(), pythonObject); err != nil {
-		return nil, err
-	}
-	return atOnce(func() (ptr, error) {
-		refs := make([]ptr, 0, 2*v.Len())
-		for it := v.MapRange(); it.Next(); {
-			key := it.Key().Interface()
-			for _, part := range [...]struct {
-				where place
-				value any
-			}{{inKey, key}, {inElement, it.Value().Interface()}} {
-				n.at(part.where, key)
-				p, err := n.convert(part.value)
-				if err != nil {
-					dropAll(refs)
-					return nil, err
-				}
-				refs = append(refs, p)
-			}
-		}
-		n.leave()
-		return opFromDict(refs).take()
-	})
-}
+var typeTuple = reflect.TypeFor[Tuple]()

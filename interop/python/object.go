@@ -335,7 +335,7 @@ func arguments(self ptr, args []any) (*callArgs, error) {
 		}
 		names = append(names, r.val)
 	}
-	r := opFromList(names, true)
+	r := opFromNames(names)
 	if r.code != codeOK {
 		a.release()
 		return nil, r.err()

@@ -15,7 +15,11 @@ package python
 */
 import "C"
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/usmbridge/usmbridge/interop/internal/values"
+)
 
 // The operations of the C files (usmb_pyop_*), one cgo call each, callable from any goroutine.
 // Strings pass as pointer and length, without a copy; C strings are copied.
@@ -99,13 +103,8 @@ func opItems(o ptr, out []ptr) ret {
 	return toRet(C.usmb_pyop_items(o, first(out), C.size_t(len(out))))
 }
 func opFromInt(v int64) ret     { return toRet(C.usmb_pyop_from_int(C.int64_t(v))) }
-func opFromUint(v uint64) ret   { return toRet(C.usmb_pyop_from_uint(C.uint64_t(v))) }
 func opFromFloat(v float64) ret { return toRet(C.usmb_pyop_from_float(C.double(v))) }
 func opErrorHandle(exc ptr) ret { return toRet(C.usmb_pyop_error_handle(exc)) }
-
-func opFromComplex(v complex128) ret {
-	return toRet(C.usmb_pyop_from_complex(C.double(real(v)), C.double(imag(v))))
-}
 
 func opDictItems(o ptr, out []ptr) ret {
 	return toRet(C.usmb_pyop_dict_items(o, first(out), C.size_t(len(out)/2)))
@@ -169,19 +168,25 @@ func opFromHex(s string) ret {
 	return withCString(s, func(c *C.char) C.usmb_pyret { return C.usmb_pyop_from_hex(c) })
 }
 
-// opFromList takes the references over.
-func opFromList(items []ptr, tuple bool) ret {
-	t := C.int(0)
-	if tuple {
-		t = 1
-	}
-	return toRet(C.usmb_pyop_from_list(first(items), C.size_t(len(items)), t))
+// opFromNames makes a tuple. It takes the references over.
+func opFromNames(items []ptr) ret {
+	return toRet(C.usmb_pyop_from_names(first(items), C.size_t(len(items))))
 }
 
-// opFromDict takes the references over.
-func opFromDict(keysValues []ptr) ret {
-	return toRet(C.usmb_pyop_from_dict(first(keysValues), C.size_t(len(keysValues)/2)))
+// opFromWords makes the object of a value that package values wrote.
+func opFromWords(words []uint64) ret {
+	return toRet(C.usmb_pyop_from_words((*C.uint64_t)(unsafe.SliceData(words))))
 }
+
+// The kinds of values are the same in C: each difference is the index of an array of one element.
+var (
+	_ = [1]struct{}{}[C.USMB_VALUE_UINT-values.Uint]
+	_ = [1]struct{}{}[C.USMB_VALUE_COMPLEX-values.Complex]
+	_ = [1]struct{}{}[C.USMB_VALUE_BYTES-values.Bytes]
+	_ = [1]struct{}{}[C.USMB_VALUE_DICT-values.Dict]
+	_ = [1]struct{}{}[C.USMB_VALUE_OBJECT-values.Object]
+	_ = [1]struct{}{}[C.USMB_VALUE_ARRAY-values.Array]
+)
 
 func opImport(name string) ret {
 	return withCString(name, func(c *C.char) C.usmb_pyret { return C.usmb_pyop_import(c) })

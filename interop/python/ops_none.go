@@ -52,14 +52,12 @@ func opSetItem(_, _, _ ptr) ret                    { return none }
 func opItems(ptr, []ptr) ret                       { return none }
 func opDictItems(ptr, []ptr) ret                   { return none }
 func opFromInt(int64) ret                          { return none }
-func opFromUint(uint64) ret                        { return none }
 func opFromFloat(float64) ret                      { return none }
-func opFromComplex(complex128) ret                 { return none }
 func opFromText(string) ret                        { return none }
 func opFromBytes([]byte) ret                       { return none }
 func opFromHex(string) ret                         { return none }
-func opFromList([]ptr, bool) ret                   { return none }
-func opFromDict([]ptr) ret                         { return none }
+func opFromNames([]ptr) ret                        { return none }
+func opFromWords([]uint64) ret                     { return none }
 func opErrorHandle(ptr) ret                        { return none }
 func opSysSet(string, ptr) ret                     { return none }
 func opCall(ptr, []ptr, int, ptr) ret              { return none }

@@ -1,19 +1,14 @@
 //go:build linux && cgo
 
 /* Values: ints, texts and containers from Go, and what Go reads of an object. */
+#include <string.h>
+
 #include "usmb_pyvalues.h"
 
 usmb_pyret usmb_pyop_from_int(int64_t v)
 {
 	USMB_PY_BEGIN(r);
 	r.val = PyLong_FromLongLong(v);
-	return usmb_py_end(r, st, r.val != NULL);
-}
-
-usmb_pyret usmb_pyop_from_uint(uint64_t v)
-{
-	USMB_PY_BEGIN(r);
-	r.val = PyLong_FromUnsignedLongLong(v);
 	return usmb_py_end(r, st, r.val != NULL);
 }
 
@@ -28,13 +23,6 @@ usmb_pyret usmb_pyop_from_float(double v)
 {
 	USMB_PY_BEGIN(r);
 	r.val = PyFloat_FromDouble(v);
-	return usmb_py_end(r, st, r.val != NULL);
-}
-
-usmb_pyret usmb_pyop_from_complex(double re, double im)
-{
-	USMB_PY_BEGIN(r);
-	r.val = PyComplex_FromDoubles(re, im);
 	return usmb_py_end(r, st, r.val != NULL);
 }
 
@@ -57,33 +45,91 @@ static void drop_all(void **items, size_t n)
 	for (size_t i = 0; i < n; i++) Py_XDECREF(items[i]);
 }
 
-usmb_pyret usmb_pyop_from_list(void **items, size_t n, int tuple)
+usmb_pyret usmb_pyop_from_names(void **items, size_t n)
 {
 	USMB_PY_BEGIN(r);
-	r.val = tuple ? PyTuple_New((Py_ssize_t)n) : PyList_New((Py_ssize_t)n);
+	r.val = PyTuple_New((Py_ssize_t)n);
 	if (!r.val) {
 		drop_all(items, n);
 		return usmb_py_end(r, st, 0);
 	}
-	for (size_t i = 0; i < n; i++) {
-		if (tuple)
-			PyTuple_SetItem(r.val, (Py_ssize_t)i, items[i]);
-		else
-			PyList_SetItem(r.val, (Py_ssize_t)i, items[i]);
-	}
+	for (size_t i = 0; i < n; i++) PyTuple_SetItem(r.val, (Py_ssize_t)i, items[i]);
 	return usmb_py_end(r, st, 1);
 }
 
-usmb_pyret usmb_pyop_from_dict(void **kv, size_t n)
+static double double_of(uint64_t word)
+{
+	double d;
+	memcpy(&d, &word, sizeof d);
+	return d;
+}
+
+static PyObject *read_sequence(usmb_words *w, Py_ssize_t n, int tuple)
+{
+	PyObject *list = tuple ? PyTuple_New(n) : PyList_New(n);
+	for (Py_ssize_t i = 0; list && i < n; i++) {
+		PyObject *v = usmb_py_read_value(w);
+		if (!v) {
+			Py_CLEAR(list);
+		} else if (tuple) {
+			PyTuple_SetItem(list, i, v);
+		} else {
+			PyList_SetItem(list, i, v);
+		}
+	}
+	return list;
+}
+
+static PyObject *read_dict(usmb_words *w, Py_ssize_t n)
+{
+	PyObject *d = PyDict_New();
+	for (Py_ssize_t i = 0; d && i < n; i++) {
+		PyObject *key = usmb_py_read_value(w);
+		PyObject *v = key ? usmb_py_read_value(w) : NULL;
+		if (!v || PyDict_SetItem(d, key, v) < 0) Py_CLEAR(d);
+		Py_XDECREF(key);
+		Py_XDECREF(v);
+	}
+	return d;
+}
+
+PyObject *usmb_py_read_value(usmb_words *w)
+{
+	uint64_t word = w->words[w->at], n = usmb_value_n(word);
+	uint32_t kind = usmb_value_kind(word);
+	if (kind == USMB_VALUE_ARRAY && w->array) return w->array(w);
+	const uint64_t *in = w->words + ++w->at;
+	switch (kind) {
+	case USMB_VALUE_NONE: return Py_NewRef(Py_None);
+	case USMB_VALUE_BOOL: return Py_NewRef(n ? Py_True : Py_False);
+	case USMB_VALUE_INT: w->at++; return PyLong_FromLongLong((int64_t)*in);
+	case USMB_VALUE_UINT: w->at++; return PyLong_FromUnsignedLongLong(*in);
+	case USMB_VALUE_FLOAT: w->at++; return PyFloat_FromDouble(double_of(*in));
+	case USMB_VALUE_COMPLEX: w->at += 2; return PyComplex_FromDoubles(double_of(in[0]), double_of(in[1]));
+	case USMB_VALUE_BIG:
+		w->at += (uint32_t)(n / 8 + 1);
+		return PyLong_FromString((const char *)in, NULL, 16);
+	case USMB_VALUE_TEXT:
+		w->at += (uint32_t)(n / 8 + 1);
+		return PyUnicode_FromStringAndSize((const char *)in, (Py_ssize_t)n);
+	case USMB_VALUE_BYTES:
+		w->at += (uint32_t)(n / 8 + 1);
+		return PyBytes_FromStringAndSize((const char *)in, (Py_ssize_t)n);
+	case USMB_VALUE_OBJECT: w->at++; return Py_NewRef((PyObject *)(uintptr_t)*in);
+	case USMB_VALUE_LIST:
+	case USMB_VALUE_TUPLE: return read_sequence(w, (Py_ssize_t)n, kind == USMB_VALUE_TUPLE);
+	case USMB_VALUE_DICT: return read_dict(w, (Py_ssize_t)n);
+	}
+	PyErr_SetString(PyExc_SystemError, "a value from Go has an unknown kind");
+	return NULL;
+}
+
+usmb_pyret usmb_pyop_from_words(const uint64_t *words)
 {
 	USMB_PY_BEGIN(r);
-	PyObject *d = PyDict_New();
-	int ok = d != NULL;
-	for (size_t i = 0; ok && i < n; i++) ok = PyDict_SetItem(d, kv[2 * i], kv[2 * i + 1]) == 0;
-	drop_all(kv, 2 * n);
-	if (!ok) Py_CLEAR(d);
-	r.val = d;
-	return usmb_py_end(r, st, ok);
+	usmb_words w = {.words = words};
+	r.val = usmb_py_read_value(&w);
+	return usmb_py_end(r, st, r.val != NULL);
 }
 
 /* An int: its value when that fits int64. */

@@ -30,14 +30,46 @@ usmb_pyret usmb_pyop_index(void *o);                            /* num by __inde
 usmb_pyret usmb_pyop_float(void *o);                            /* re by __float__ */
 
 usmb_pyret usmb_pyop_from_int(int64_t v);
-usmb_pyret usmb_pyop_from_uint(uint64_t v);
 usmb_pyret usmb_pyop_from_hex(const char *text); /* "-1f", NUL-ended */
 usmb_pyret usmb_pyop_from_float(double v);
-usmb_pyret usmb_pyop_from_complex(double re, double im);
 usmb_pyret usmb_pyop_from_text(const char *s, size_t n);
 usmb_pyret usmb_pyop_from_bytes(const void *p, size_t n);
-/* take over the references in items, also on failure */
-usmb_pyret usmb_pyop_from_list(void **items, size_t n, int tuple);
-usmb_pyret usmb_pyop_from_dict(void **keys_values, size_t n);
+usmb_pyret usmb_pyop_from_names(void **items, size_t n); /* a tuple; takes over the references, also on failure */
+usmb_pyret usmb_pyop_from_words(const uint64_t *words);
+
+/* Kinds of values that Go wrote as words: interop/internal/values describes the format. */
+enum {
+	USMB_VALUE_NONE = 0,
+	USMB_VALUE_BOOL,
+	USMB_VALUE_INT,
+	USMB_VALUE_UINT,
+	USMB_VALUE_BIG,
+	USMB_VALUE_FLOAT,
+	USMB_VALUE_COMPLEX,
+	USMB_VALUE_TEXT,
+	USMB_VALUE_BYTES,
+	USMB_VALUE_LIST,
+	USMB_VALUE_TUPLE,
+	USMB_VALUE_DICT,
+	USMB_VALUE_NUMBER,
+	USMB_VALUE_OBJECT,
+	USMB_VALUE_ARRAY
+};
+#define USMB_VALUE_BITS 4
+
+static inline uint32_t usmb_value_kind(uint64_t word) { return word & ((1u << USMB_VALUE_BITS) - 1); }
+static inline uint64_t usmb_value_n(uint64_t word) { return word >> USMB_VALUE_BITS; }
+
+/* Words that are being read. */
+typedef struct usmb_words {
+	const uint64_t *words;
+	uint32_t at;
+	/* Makes the object of an array whose first word is at at, and moves at behind it. After a
+	   failure at stays. NULL: there are no arrays. */
+	PyObject *(*array)(struct usmb_words *w);
+} usmb_words;
+
+/* GIL: a new reference to the next value; NULL with an exception. */
+PyObject *usmb_py_read_value(usmb_words *w);
 
 #endif /* USMB_PYVALUES_H */

@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"runtime"
 	"unsafe"
+
+	"github.com/usmbridge/usmbridge/interop/internal/values"
 )
 
 // Value converts a Python object to the Go value nearest to it:
@@ -29,15 +31,26 @@ import (
 func (o *Object) Value() (v any, err error) {
 	defer runtime.KeepAlive(o)
 	err = with(func() error {
-		var n nesting
-		v, err = n.value(o.ptr("Value"))
-		return n.locate(err)
+		var r reader
+		v, err = r.value(o.ptr("Value"))
+		return r.path.Locate(err)
 	})
 	return v, err
 }
 
-// value converts one object; after an error n is where it arose.
-func (n *nesting) value(p ptr) (any, error) {
+// reader converts objects to Go values.
+type reader struct{ path values.Path } // after an error, where it arose
+
+// enter adds a container to the path.
+func (n *reader) enter(p ptr, from, to string) error {
+	if err := n.path.Enter(p, 0, nil); err != nil {
+		return &ConversionError{From: from, To: to, Err: err}
+	}
+	return nil
+}
+
+// value converts one object.
+func (n *reader) value(p ptr) (any, error) {
 	r := opView(p)
 	if r.code != codeOK {
 		return nil, r.err()
@@ -93,18 +106,18 @@ func bigInt(p ptr) (*big.Int, error) {
 	return n, nil
 }
 
-func (n *nesting) list(p ptr, length int) ([]any, error) {
+func (n *reader) list(p ptr, length int) ([]any, error) {
 	refs := make([]ptr, length)
 	if r := opItems(p, refs); r.code != codeOK {
 		return nil, r.err()
 	}
 	defer dropAll(refs)
-	if err := n.enter(identity{address: p}, "a list or tuple", "a Go slice"); err != nil {
+	if err := n.enter(p, "a list or tuple", "a Go slice"); err != nil {
 		return nil, err
 	}
 	list := make([]any, length)
 	for i, e := range refs {
-		n.at(inElement, i)
+		n.path.AtIndex(i)
 		v, err := n.value(e)
 		if err != nil {
 			releaseAll(list)
@@ -112,7 +125,7 @@ func (n *nesting) list(p ptr, length int) ([]any, error) {
 		}
 		list[i] = v
 	}
-	n.leave()
+	n.path.Leave()
 	return list, nil
 }
 
@@ -138,13 +151,13 @@ func releaseAll(list []any) {
 	}
 }
 
-func (n *nesting) dict(p ptr, length int) (any, error) {
+func (n *reader) dict(p ptr, length int) (any, error) {
 	refs := make([]ptr, 2*length)
 	if r := opDictItems(p, refs); r.code != codeOK {
 		return nil, r.err()
 	}
 	defer dropAll(refs)
-	if err := n.enter(identity{address: p}, "a dict", "a Go map"); err != nil {
+	if err := n.enter(p, "a dict", "a Go map"); err != nil {
 		return nil, err
 	}
 	keys, vals := make([]any, 0, length), make([]any, 0, length)
@@ -157,13 +170,13 @@ func (n *nesting) dict(p ptr, length int) (any, error) {
 		}
 		keys, vals = append(keys, k), append(vals, v)
 	}
-	n.leave()
+	n.path.Leave()
 	return mapOf(keys, vals), nil
 }
 
 // pair converts the key and the value of a dict's entry number i.
-func (n *nesting) pair(i int, key, val ptr) (k, v any, err error) {
-	n.at(inKey, i)
+func (n *reader) pair(i int, key, val ptr) (k, v any, err error) {
+	n.path.AtKeyNumber(i)
 	if k, err = n.value(key); err != nil {
 		return nil, nil, err
 	}
@@ -171,7 +184,7 @@ func (n *nesting) pair(i int, key, val ptr) (k, v any, err error) {
 		releaseAll([]any{k})
 		return nil, nil, &ConversionError{From: "a dict", To: "a Go map", Err: fmt.Errorf("a key is a %T", k)}
 	}
-	n.at(inElement, k)
+	n.path.AtEntry(k)
 	if v, err = n.value(val); err != nil {
 		releaseAll([]any{k})
 	}

@@ -152,7 +152,7 @@ func (d *decoder) table() ([]entry, error) {
 		return nil, err
 	}
 	if n > maxArrays {
-		return nil, d.bad("%d arrays, and %d is the most", n, maxArrays)
+		return nil, bad("%d arrays, and %d is the most", n, maxArrays)
 	}
 	var entries []entry
 	for range n {
@@ -170,10 +170,10 @@ func (d *decoder) table() ([]entry, error) {
 		}
 		h, err := share.ParseHandle(b)
 		if err != nil {
-			return nil, d.bad("%w", err)
+			return nil, bad("%w", err)
 		}
 		if where[0] > entryUSM {
-			return nil, d.bad("an array of kind %d", where[0])
+			return nil, bad("an array of kind %d", where[0])
 		}
 		entries = append(entries, entry{where[0] == entryUSM, h})
 	}

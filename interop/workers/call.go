@@ -22,9 +22,9 @@ func (p *Pool) Call(ctx context.Context, function string, args ...any) (any, err
 	if err := checkFunction(function); err != nil {
 		return nil, p.count(&executor.Error{Function: function, Err: err})
 	}
-	e := encoder{limit: p.config.MaxMessage}
+	e := newEncoder(p.config.MaxMessage)
 	if err := e.call(function, args); err != nil {
-		return nil, p.count(&executor.Error{Function: function, Err: fmt.Errorf("arguments: %w", err)})
+		return nil, p.count(&executor.Error{Function: function, Err: err})
 	}
 	for again := false; ; again = true {
 		r, err := p.enter(ctx, function)
@@ -40,7 +40,7 @@ func (p *Pool) Call(ctx context.Context, function string, args ...any) (any, err
 			return nil, p.count(&executor.Error{Function: function, Err: err})
 		}
 		c := call{process: r, function: function}
-		result, err := c.within(ctx, &e)
+		result, err := c.within(ctx, e)
 		if errors.Is(err, errNotSent) {
 			if !again && ctx.Err() == nil {
 				continue // it had ended before, so that nothing of the call has begun
@@ -123,7 +123,7 @@ func (c *call) make(ctx context.Context, e *encoder) (any, error) {
 	c.number = r.last
 	i := &interrupt{process: r, call: c.number, grace: p.config.Grace}
 	defer i.stop(context.AfterFunc(ctx, i.put))
-	if err := r.wire.send(toCall, c.number, out.table, e.b); err != nil {
+	if err := r.wire.send(toCall, c.number, out.table, e.bytes()); err != nil {
 		p.lender.revoke(c.handles)
 		if errors.Is(err, ErrTooLong) {
 			return nil, &executor.Error{Function: c.function, Err: fmt.Errorf("arguments: %w", err)}
@@ -209,7 +209,7 @@ func (c *call) result(d *decoder) (any, error) {
 		return nil, &executor.Error{Function: c.function, Err: fmt.Errorf("result: %w", err)}
 	}
 	v, err := d.result()
-	d.settle(err == nil)
+	d.releaseUnused(err == nil)
 	if err != nil {
 		return nil, err
 	}

@@ -279,14 +279,10 @@ func (c *child) finished() {
 
 func (c *child) serve(ctx context.Context, id uint64, d *decoder) {
 	result, err := c.run(ctx, d)
-	var e encoder
+	e := newEncoder(c.setup.MaxMessage)
 	var out lent
 	if err == nil {
-		e.limit = c.setup.MaxMessage
-		if err = e.value(result); err == nil {
-			err = e.bounded()
-		}
-		if err == nil {
+		if err = e.Encode(result); err == nil {
 			out, err = c.lender.lend(ctx, e.arrays)
 		}
 		releaseValue(result)
@@ -300,7 +296,7 @@ func (c *child) serve(ctx context.Context, id uint64, d *decoder) {
 		for _, n := range []uint64{out.traffic.Handles, out.traffic.Copies, out.traffic.Bytes} {
 			head = binary.AppendUvarint(head, n)
 		}
-		if err = c.wire.send(atResult, id, head, out.table, e.b); err != nil {
+		if err = c.wire.send(atResult, id, head, out.table, e.bytes()); err != nil {
 			c.lender.revoke(out.handles)
 		}
 		if errors.Is(err, ErrTooLong) {

@@ -12,10 +12,12 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/interop/executor"
+	"github.com/usmbridge/usmbridge/interop/internal/values"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
@@ -32,9 +34,9 @@ func samples() []any {
 
 func encoded(t testing.TB, v any) []byte {
 	t.Helper()
-	e := encoder{limit: 1 << 20}
-	require.NoError(t, e.value(v))
-	return e.b
+	e := newEncoder(1 << 20)
+	require.NoError(t, e.Encode(v))
+	return e.bytes()
 }
 
 func TestValues(t *testing.T) {
@@ -65,29 +67,87 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// What a worker may send to do harm.
+// words are the bytes of a message of these words.
+func words(w ...uint64) []byte {
+	var b []byte
+	for _, x := range w {
+		b = binary.NativeEndian.AppendUint64(b, x)
+	}
+	return b
+}
+
+func word(kind values.Kind, n uint64) uint64 { return uint64(kind) | n<<4 }
+
+// address is an address of this process that a worker might send.
+var address int64
+
+// forged is what a worker may send to do harm.
+func forged() map[string][]byte {
+	here := uint64(uintptr(unsafe.Pointer(&address)))
+	return map[string][]byte{
+		"nothing":         {},
+		"half a word":     {0, 0, 0},
+		"a kind":          words(word(15, 0)),
+		"none with one":   words(word(values.None, 1)),
+		"bool of two":     words(word(values.Bool, 2)),
+		"an int with one": words(word(values.Int, 1), 1),
+		"after the end":   words(word(values.None, 0), 0),
+		"a long list":     words(word(values.List, 1<<40)),
+		"a long dict":     words(word(values.Dict, 2), 0, 0, 0),
+		"a long text":     words(word(values.Text, 1<<60-1), 0),
+		"text, no NUL":    words(word(values.Text, 8), 0),
+		"an array":        words(word(values.Number, 0)),
+		"a list as key":   words(word(values.Dict, 1), word(values.List, 0), word(values.None, 0)),
+		"a key twice":     words(word(values.Dict, 2), word(values.Text, 1), 'a', 0, word(values.Text, 1), 'a', 0),
+		"a number twice":  words(word(values.Dict, 2), word(values.Int, 0), 2, 0, word(values.Int, 0), 2, 0),
+		"a deep list":     bytes.Repeat(words(word(values.List, 1)), 5000),
+
+		"an object":               words(word(values.Object, 0), here),
+		"no object":               words(word(values.Object, 0), 0),
+		"an object in a list":     words(word(values.List, 1), word(values.Object, 0), here),
+		"an object as key":        words(word(values.Dict, 1), word(values.Object, 0), here, 0),
+		"an object in a tuple":    words(word(values.Tuple, 2), 0, word(values.Object, 7), here),
+		"an address of an array":  words(word(values.Array, 1), here, here, 0, 0, 1, 1),
+		"an array without extent": words(word(values.Array, 0), here, here, 0, 0),
+		"an array in a dict":      words(word(values.Dict, 1), word(values.Text, 1), 'a', word(values.Array, 0), here, here, 0, 0),
+	}
+}
+
+// TestForgedValues checks that a worker cannot make its maker use addresses, or memory for what it
+// only announces.
 func TestForgedValues(t *testing.T) {
-	for name, b := range map[string][]byte{
-		"nothing":        {},
-		"a tag":          {200},
-		"after the end":  {tagNone, 0},
-		"a long list":    append([]byte{tagList}, binary.AppendUvarint(nil, 1<<40)...),
-		"a long text":    append([]byte{tagText}, binary.AppendUvarint(nil, math.MaxUint64)...),
-		"an array":       {tagArray, 0},
-		"a list as key":  {tagAnyDict, 1, tagList, 0, tagNone},
-		"a key twice":    {tagDict, 2, 1, 'a', tagNone, 1, 'a', tagNone},
-		"a number twice": {tagAnyDict, 2, tagInt, 2, tagNone, tagInt, 2, tagNone},
-		"a deep list":    bytes.Repeat([]byte{tagList, 1}, 5000),
-	} {
+	a, err := usmarray.WrapSlice([]int32{1}, []int{1})
+	require.NoError(t, err)
+	defer a.Release()
+	for name, b := range forged() {
 		d := decoder{b: b}
 		_, err := d.result()
 		require.ErrorIs(t, err, ErrMessage, name)
+		// The same as an argument of a call, and after a table with an array.
+		d = decoder{b: append(words(word(values.Text, 1), 'f', word(values.Int, 0), 1, word(values.Int, 0), 0), b...)}
+		_, _, err = d.call()
+		require.ErrorIs(t, err, ErrMessage, name)
+		if name != "an array" {
+			d = decoder{b: b, arrays: []*usmarray.Array{a}}
+			_, err = d.result()
+			require.ErrorIs(t, err, ErrMessage, name)
+		}
 	}
+}
+
+// TestNoAddresses checks that the encoder of messages writes no addresses.
+func TestNoAddresses(t *testing.T) {
+	e := newEncoder(1 << 20)
+	require.Panics(t, func() { _ = e.Object(unsafe.Pointer(&address)) })
+	require.Panics(t, func() { _, _ = e.Array(1) })
 }
 
 func FuzzValue(f *testing.F) {
 	for _, v := range samples() {
 		f.Add(encoded(f, v))
+	}
+	for _, b := range forged() {
+		f.Add(b)
 	}
 	var arrays []*usmarray.Array
 	for i := range 3 {
@@ -103,9 +163,9 @@ func FuzzValue(f *testing.F) {
 			require.ErrorIs(t, err, ErrMessage)
 			return
 		}
-		e := encoder{limit: math.MaxInt}
-		require.NoError(t, e.value(v))
-		d = decoder{b: e.b, arrays: e.arrays}
+		e := newEncoder(math.MaxInt)
+		require.NoError(t, e.Encode(v))
+		d = decoder{b: e.bytes(), arrays: e.arrays}
 		again, err := d.result()
 		require.NoError(t, err)
 		require.Equal(t, rendered(reflect.ValueOf(v)), rendered(reflect.ValueOf(again)))
@@ -141,25 +201,32 @@ func rendered(v reflect.Value) string {
 	return fmt.Sprintf("%v%q", v.Type(), parts)
 }
 
-// TestSmallLargeIntegers: an integer has one form, so that one key is not two.
+// TestSmallLargeIntegers checks that an integer has one form, so that one key is not two.
 func TestSmallLargeIntegers(t *testing.T) {
-	for _, b := range [][]byte{{0, 0}, {1, 0}, {0, 1, 7}, {1, 1, 140}, {1, 8, 128, 0, 0, 0, 0, 0, 0, 0}, {0, 9, 0, 255, 0, 0, 0, 0, 0, 0, 0}} {
-		d := decoder{b: append([]byte{tagBig}, b...)}
-		v, err := d.value()
-		if len(b) == 11 { // zeros before a number beyond int64
-			require.NoError(t, err)
-			require.Equal(t, new(big.Int).SetBytes(b[2:]), v)
-			continue
-		}
-		require.ErrorIs(t, err, ErrMessage, "%v is %v", b, v)
+	text := func(digits string) []byte {
+		b := append(words(word(values.Big, uint64(len(digits)))), digits...)
+		return append(b, make([]byte, 8-len(digits)%8)...)
 	}
+	for _, b := range [][]byte{
+		text(""), text("0"), text("-7"), text("7fffffffffffffff"), text("ffffffffffffffff"), text("-8000000000000000"),
+		text("010000000000000000"), text("+10000000000000000"), text("1_0000000000000000"), text("ABCDEF0123456789AB"), text("x"),
+		words(word(values.Uint, 0), 0), words(word(values.Uint, 0), math.MaxInt64),
+	} {
+		d := decoder{b: b}
+		v, err := d.result()
+		require.ErrorIs(t, err, ErrMessage, "%q is %v", b, v)
+	}
+	d := decoder{b: text("-10000000000000000")}
+	v, err := d.result()
+	require.NoError(t, err)
+	require.Equal(t, new(big.Int).Lsh(big.NewInt(-1), 64), v)
 }
 
 func FuzzCall(f *testing.F) {
 	for _, args := range [][]any{nil, {1, "x"}, {python.Kwargs{"a": 1}}, {nil, python.Kwargs{"a": []any{}}}} {
-		e := encoder{limit: 1 << 20}
+		e := newEncoder(1 << 20)
 		require.NoError(f, e.call("module:name", args))
-		f.Add(append([]byte{0}, e.b...))
+		f.Add(append([]byte{0}, e.bytes()...))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d := decoder{b: b}

@@ -24,7 +24,8 @@ import (
 // Item is one call. It is made by [New], for as many calls as one likes, one after the other;
 // what is said of a method's thread holds besides what State says.
 type Item struct {
-	c *C.usmb_item
+	c         *C.usmb_item
+	arguments Arguments
 
 	ctx    context.Context
 	mu     sync.Mutex
@@ -50,6 +51,7 @@ func New() *Item {
 		return nil
 	}
 	i := &Item{c: c}
+	i.arguments.init(i)
 	if items.known == nil {
 		items.known = map[uint64]weak.Pointer[Item]{}
 	}

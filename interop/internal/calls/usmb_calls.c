@@ -49,16 +49,17 @@ int usmb_item_grow(usmb_item *item, uint32_t words)
 void usmb_item_clear(usmb_item *item)
 {
 	while (item->at < item->used) {
-		uint64_t word = item->code[item->at++], n = word >> USMB_ARG_BITS;
-		switch (word & ((1u << USMB_ARG_BITS) - 1)) {
-		case USMB_ARG_INT:
-		case USMB_ARG_UINT:
-		case USMB_ARG_FLOAT:
-		case USMB_ARG_BORROWED: item->at++; break;
-		case USMB_ARG_COMPLEX: item->at += 2; break;
-		case USMB_ARG_TEXT:
-		case USMB_ARG_BYTES: item->at += (uint32_t)(n / 8 + 1); break;
-		case USMB_ARG_ARRAY:
+		uint64_t word = item->code[item->at++], n = usmb_value_n(word);
+		switch (usmb_value_kind(word)) {
+		case USMB_VALUE_INT:
+		case USMB_VALUE_UINT:
+		case USMB_VALUE_FLOAT:
+		case USMB_VALUE_OBJECT: item->at++; break;
+		case USMB_VALUE_COMPLEX: item->at += 2; break;
+		case USMB_VALUE_BIG:
+		case USMB_VALUE_TEXT:
+		case USMB_VALUE_BYTES: item->at += (uint32_t)(n / 8 + 1); break;
+		case USMB_VALUE_ARRAY:
 			usmb_cell_drop((void *)(uintptr_t)item->code[item->at]);
 			item->at += (uint32_t)(4 + 2 * n);
 			break;
@@ -106,18 +107,67 @@ static void let(arguments *a)
 	free(a->more);
 }
 
-/* A name of an argument: interned, since functions compare it with their own by identity
-   first. */
-static PyObject *name_of(usmb_item *item)
+/* Arguments that are being read, and the memory of arrays among them whose pending writes the call
+   waits for. */
+typedef struct {
+	usmb_words in;
+	uint32_t n, room;
+	usmb_cell **cells; /* with a reference each */
+	usmb_cell *few[8];
+} reader;
+
+/* Notes memory whose writes are waited for; 0 with an exception. */
+static int wait_for(reader *r, usmb_cell *cell)
 {
-	uint64_t n = item->code[item->at] >> USMB_ARG_BITS;
-	const char *text = (const char *)(item->code + item->at + 1);
-	item->at += (uint32_t)(n / 8 + 2);
-	if (memchr(text, 0, n)) return PyUnicode_FromStringAndSize(text, (Py_ssize_t)n);
+	if (r->n == r->room) {
+		usmb_cell **more = malloc(2 * (size_t)r->room * sizeof *more);
+		if (!more) {
+			PyErr_NoMemory();
+			return 0;
+		}
+		memcpy(more, r->cells, r->n * sizeof *more);
+		if (r->cells != r->few) free(r->cells);
+		r->cells = more;
+		r->room *= 2;
+	}
+	usmb_cell_retain(cell);
+	r->cells[r->n++] = cell;
+	return 1;
+}
+
+/* The words of an array after the first: cell with a reference, first element, dtype, flags,
+   extents, strides. */
+static PyObject *read_array(usmb_words *in)
+{
+	uint64_t n = usmb_value_n(in->words[in->at]);
+	const uint64_t *words = in->words + in->at + 1;
+	usmb_cell *cell = (usmb_cell *)(uintptr_t)words[0];
+	usmb_dl_dtype dtype;
+	memcpy(&dtype, words + 2, sizeof dtype);
+	uint32_t flags = (uint32_t)words[3];
+	PyObject *a = usmb_handover_array(cell, (uintptr_t)words[1], dtype, flags & ~USMB_ARG_WAIT, (int32_t)n,
+	                                  (int64_t *)words + 4, (int64_t *)words + 4 + n);
+	/* After a failure the words still own the reference of the cell, and usmb_item_clear, which
+	   goes on at this value, drops it. */
+	if (!a) return NULL;
+	in->at += (uint32_t)(5 + 2 * n);
+	if (!(flags & USMB_ARG_WAIT) || wait_for((reader *)in, cell)) return a;
+	Py_DECREF(a);
+	return NULL;
+}
+
+/* The name of an argument: interned, since functions compare it with their own by identity
+   first. */
+static PyObject *name_of(usmb_words *in)
+{
+	uint64_t n = usmb_value_n(in->words[in->at]);
+	const char *text = (const char *)(in->words + in->at + 1);
+	if (usmb_value_kind(in->words[in->at]) != USMB_VALUE_TEXT || memchr(text, 0, n)) return usmb_py_read_value(in);
+	in->at += (uint32_t)(n / 8 + 2);
 	return PyUnicode_InternFromString(text);
 }
 
-static int take(usmb_item *item, arguments *a, usmb_waits *waits)
+static int take(usmb_item *item, arguments *a, usmb_words *in)
 {
 	uint32_t all = item->positional + item->named;
 	*a = (arguments){.positional = item->positional};
@@ -134,10 +184,10 @@ static int take(usmb_item *item, arguments *a, usmb_waits *waits)
 	if (item->named && !(a->names = PyTuple_New(item->named))) return 0;
 	for (; a->n < all; a->n++) {
 		if (a->n >= item->positional) {
-			PyObject *name = name_of(item);
+			PyObject *name = name_of(in);
 			if (!name || PyTuple_SetItem(a->names, (Py_ssize_t)(a->n - item->positional), name)) return 0;
 		}
-		if (!(a->refs[a->n] = usmb_argument(item, waits))) return 0;
+		if (!(a->refs[a->n] = usmb_py_read_value(in))) return 0;
 	}
 	return 1;
 }
@@ -168,17 +218,20 @@ static void view(usmb_item *item)
 static void run(usmb_item *item)
 {
 	arguments a;
-	usmb_waits waits = {.cells = waits.few, .room = sizeof waits.few / sizeof *waits.few};
+	reader in = {.in = {.words = item->code, .at = item->at, .array = read_array},
+	             .cells = in.few, .room = sizeof in.few / sizeof *in.few};
 	usmb_pyret *r = &item->result;
-	if (take(item, &a, &waits))
+	int taken = take(item, &a, &in.in);
+	item->at = in.in.at;
+	if (taken)
 		*r = usmb_py_call_with(&item->call, item->function, (void **)a.refs,
 		                       a.positional | PY_VECTORCALL_ARGUMENTS_OFFSET, a.names);
 	else
 		usmb_py_take_exception(r);
 	/* After an exception too: the arguments are their owners' again. */
-	for (uint32_t i = 0; i < waits.n; i++) {
-		int settled = usmb_handover_settle(waits.cells[i]);
-		usmb_cell_drop_gil(waits.cells[i]);
+	for (uint32_t i = 0; i < in.n; i++) {
+		int settled = usmb_handover_settle(in.cells[i]);
+		usmb_cell_drop_gil(in.cells[i]);
 		if (settled == 0) continue;
 		if (r->code) {
 			PyErr_Clear();
@@ -187,7 +240,7 @@ static void run(usmb_item *item)
 		Py_XDECREF((PyObject *)r->val);
 		usmb_py_take_exception(r);
 	}
-	if (waits.cells != waits.few) free(waits.cells);
+	if (in.cells != in.few) free(in.cells);
 	let(&a);
 	if (r->code == 0 && r->num == 0) view(item);
 }

@@ -6,28 +6,8 @@
 #define USMB_CALLS_H
 
 #include "usmb_pycall.h"
+#include "usmb_pyvalues.h"
 
-/*
- * Arguments are a row of words, written by Go without the GIL. Each value begins with a word
- * of its kind and, above USMB_ARG_BITS, a number n; the words that follow, and then the
- * values inside of it:
- */
-enum {
-	USMB_ARG_NONE = 0,
-	USMB_ARG_BOOL,     /* n */
-	USMB_ARG_INT,      /* the int64 */
-	USMB_ARG_UINT,     /* the uint64 */
-	USMB_ARG_FLOAT,    /* the double */
-	USMB_ARG_COMPLEX,  /* two doubles */
-	USMB_ARG_TEXT,     /* n bytes of UTF-8 and a NUL, filled up to whole words */
-	USMB_ARG_BYTES,    /* the same */
-	USMB_ARG_BORROWED, /* a PyObject* that the caller keeps until the call is over */
-	USMB_ARG_ARRAY,    /* n dimensions: cell (with a reference), first element, dtype, flags, extents, strides */
-	USMB_ARG_LIST,     /* n values */
-	USMB_ARG_TUPLE,    /* n values */
-	USMB_ARG_DICT      /* n keys, each with its value */
-};
-#define USMB_ARG_BITS 4
 #define USMB_ARG_WAIT (1u << 31) /* flag of an array: what was told to write there is waited for */
 
 /* Who has the say over a call: moved by exchange, by its caller and by who runs it. */
@@ -41,7 +21,7 @@ typedef struct usmb_item {
 	uint32_t named;         /* of the arguments, how many at the end are a name and a value */
 	uint32_t positional;
 	uint32_t room, used, at; /* words of code: allocated, written, and read */
-	uint64_t *code;
+	uint64_t *code;        /* positional values, then names and values: see interop/internal/values */
 	void *function; /* borrowed: whoever runs the batch keeps it */
 	int64_t nanoseconds;
 	/* The result. kind is of usmb_pyop_view; plain ones are in here, of others, and where an
@@ -78,14 +58,5 @@ void usmb_item_drop(usmb_item *item);
 int usmb_batch_run(usmb_batch *batch);
 
 int64_t usmb_calls_now(void);
-
-/* Memory of arguments that is to be waited for. */
-typedef struct usmb_waits {
-	uint32_t n, room;
-	struct usmb_cell **cells; /* with a reference each */
-	struct usmb_cell *few[8];
-} usmb_waits;
-/* GIL: a new reference to the next value of the arguments; NULL with an exception. */
-PyObject *usmb_argument(usmb_item *item, usmb_waits *waits);
 
 #endif
