@@ -61,6 +61,11 @@ func convert(v any) (ptr, error) {
 	if p, ok, err := convertPlain(v); ok {
 		return p, err
 	}
+	return convertWords(v)
+}
+
+// convertWords converts any value, with one entry into C for all that is in it.
+func convertWords(v any) (ptr, error) {
 	c := &conversion{}
 	defer c.end()
 	c.encoder.Rules, c.encoder.Addresses = c, true
