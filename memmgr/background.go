@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/usmbridge/usmbridge/internal/diag"
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/shared"
 )
@@ -29,7 +30,7 @@ type keeping struct {
 	deferral
 	handled sync.Cond // inHand fell
 	running bool
-	stopped bool           // for good, by StopBackground
+	stopped bool           // for good, by stopBackground
 	ended   sync.WaitGroup // the goroutine
 	wake    chan struct{}
 }
@@ -161,14 +162,10 @@ func (k *keeping) tickPools() {
 	}
 }
 
-// StopBackground ends the work that this package does by itself, for good, and
-// waits for what is under way: the look after pools and after frees that wait for a
-// device, and the reaper that takes back what C dropped (owner.StopReaper). It is
-// for a process that is about to end through C's exit, as Python's own does, because
-// the destructors that run then take SYCL down under such work. Memory can still be
-// allocated and released; what C drops afterwards is leaked, and what waits for a
-// device waits for [Flush]. A Go program that ends by itself need not call it.
-func StopBackground() {
+func init() { diag.OnStop(stopBackground) }
+
+// stopBackground ends the keeper and the reaper for good: see diag.StopBackground.
+func stopBackground() {
 	keeper.mu.Lock()
 	keeper.stopped = true
 	keeper.poke()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/diag"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
@@ -71,14 +72,14 @@ func TestBackgroundEnds(t *testing.T) {
 
 	work = freeBehind(t, sim)
 	p = memmgr.NewPool(sim)
-	memmgr.StopBackground()
+	diag.StopBackground()
 	require.True(t, gone())
 	end(sim, work)
 	end(sim, freeBehind(t, sim))
 	require.True(t, gone(), "started again")
 	blocks, _ := sim.InUse()
 	require.EqualValues(t, 2, blocks)
-	memmgr.StopBackground() // may be called again
+	diag.StopBackground() // may be called again
 	require.NoError(t, p.Close())
 	memmgr.Flush()
 	returned(t, sim)

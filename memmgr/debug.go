@@ -1,11 +1,9 @@
 package memmgr
 
 import (
-	"fmt"
-	"os"
-	"strings"
-	"sync/atomic"
+	"log/slog"
 
+	"github.com/usmbridge/usmbridge/internal/diag"
 	"github.com/usmbridge/usmbridge/internal/owner"
 )
 
@@ -24,52 +22,29 @@ import (
 //
 // It is read once, when the process starts. Without it nothing of this costs
 // anything: membench's work "off" measures that against a build without the checks.
-const DebugEnv = "USMBRIDGE_DEBUG"
+const DebugEnv = diag.Env
 
-// debug holds the words that were given.
-var debug = readDebug(os.Getenv(DebugEnv))
-
-type debugging struct{ stacks, poison, leaks bool }
+// debug holds the checks that are on.
+var debug = diag.Enabled
 
 // debugStackDepth is how many frames the word "stacks" records.
 const debugStackDepth = 16
 
-func readDebug(words string) (d debugging) {
-	known := map[string]*bool{"stacks": &d.stacks, "poison": &d.poison, "leaks": &d.leaks}
-	for word := range strings.SplitSeq(words, ",") {
-		word = strings.TrimSpace(word)
-		if on, ok := known[word]; ok {
-			*on = true
-		} else if word != "" {
-			fmt.Fprintf(os.Stderr, "usmbridge: %s has the word %q; known are stacks, poison and leaks\n", DebugEnv, word)
-		}
-	}
-	if d.stacks {
+func init() {
+	if debug.Stacks {
 		RecordStacks(debugStackDepth)
 	}
-	return d
 }
 
-// DebugLeaks reports whether [DebugEnv] asks for arrays that were forgotten.
-func DebugLeaks() bool { return debug.leaks }
+// SetLogger sets the logger for failures that reach no caller, such as a release in the
+// background, and for what the checks of [DebugEnv] find. Failures are errors, mistakes of
+// the program are warnings. nil, the default, logs nothing; what the checks find is then
+// written to the standard error. It may be called at any time. The logger is called on any
+// goroutine, with no lock of this package held.
+func SetLogger(l *slog.Logger) { diag.SetLogger(l) }
 
-// debugFindings counts what found was told.
-var debugFindings atomic.Uint64
-
-// Found tells of a mistake of the program that one of the checks of [DebugEnv] found
-// and that no panic can tell: to the logger of [SetLogger], else to the standard
-// error. place is where the memory was allocated, "" when that is not known.
-func Found(what, place string) {
-	debugFindings.Add(1)
-	if l := logger.Load(); l != nil {
-		l.Warn("usmbridge: "+what, "allocated", place)
-		return
-	}
-	if place != "" {
-		what += "; allocated at\n" + place
-	}
-	fmt.Fprintln(os.Stderr, "usmbridge: "+what)
-}
+// backgroundFailed logs a failure of background work. No lock of a pool is held.
+func backgroundFailed(op string, err error) { diag.Failed(op, err) }
 
 // releasedAgain notes that a stale handle was released.
 func (b Buffer) releasedAgain() {
@@ -81,7 +56,7 @@ func (b Buffer) releasedAgain() {
 	if former.released != 0 {
 		what += "; the last reference was released at\n" + stackText(former.released)
 	}
-	Found(what, stackText(former.stack))
+	diag.Found(what, stackText(former.stack))
 }
 
 // A pool that poisons marks the cells whose blocks are filled, and looks at each

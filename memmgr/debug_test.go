@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/internal/diag"
 )
 
 // debugged runs the calling test's body in a process of its own that has the words
@@ -53,9 +55,9 @@ func TestDebugStacks(t *testing.T) {
 			b.Data()
 		}()
 		b.Release()
-		require.EqualValues(t, 1, debugFindings.Load())
+		require.EqualValues(t, 1, diag.Findings.Load())
 		Buffer{}.Release()
-		require.EqualValues(t, 1, debugFindings.Load(), "the zero Buffer may be released")
+		require.EqualValues(t, 1, diag.Findings.Load(), "the zero Buffer may be released")
 	})
 	require.Contains(t, out, "released again")
 	require.Contains(t, out, "releaseHere")
@@ -134,7 +136,7 @@ func TestDebugPoisonOfTenants(t *testing.T) {
 }
 
 func TestDebugUnknownWord(t *testing.T) {
-	out := debugged(t, "venom", func() { require.Equal(t, debugging{}, debug) })
+	out := debugged(t, "venom", func() { require.Equal(t, diag.Checks{}, debug) })
 	require.Contains(t, out, `USMBRIDGE_DEBUG has the word "venom"; known are stacks, poison and leaks`)
 }
 
@@ -143,10 +145,10 @@ func TestSetLogger(t *testing.T) {
 	var text bytes.Buffer
 	SetLogger(slog.New(slog.NewTextHandler(&text, nil)))
 	defer SetLogger(nil)
-	before := backgroundFailures.Load()
+	before := diag.Failures.Load()
 	backgroundFailed("Pool.Release", errors.New("the device is gone"))
-	Found("something was forgotten", "main.go:1")
+	diag.Found("something was forgotten", "main.go:1")
 	require.Contains(t, text.String(), `level=ERROR msg="usmbridge: work in the background failed" op=Pool.Release error="the device is gone"`)
 	require.Contains(t, text.String(), `level=WARN msg="usmbridge: something was forgotten" allocated=main.go:1`)
-	require.Equal(t, before+1, backgroundFailures.Load())
+	require.Equal(t, before+1, diag.Failures.Load())
 }

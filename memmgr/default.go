@@ -11,24 +11,33 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// defaults are the resources that the process shares: one for each place, and those that
-// packages below this one add (internal/shared).
+// defaults are the pools that the process shares: one for each place, and those that
+// other packages add through internal/shared.
 var defaults = struct {
 	mu sync.Mutex
-	m  map[shared.Key]defaultResource
-}{m: map[shared.Key]defaultResource{}}
+	m  map[shared.Key]defaultPool
+}{m: map[shared.Key]defaultPool{}}
 
-func init() { shared.Resource = sharedResource }
+func init() { shared.Pool = sharedPool }
 
-type defaultResource struct {
-	resource Resource
-	close    func() error
+type defaultPool struct {
+	pool     *Pool
+	upstream io.Closer // nil where it needs no closing
 }
 
-// Default returns the pool that everything in the process shares for the memory
-// of one context, device and kind: for users who bring no resource of
-// their own. On a queue of the host backend (or nil) it is that of host memory.
-func Default(q *syclobj.Queue, kind syclobj.USMKind) (Resource, error) {
+func (d defaultPool) close() error {
+	err := d.pool.Close()
+	if d.upstream != nil {
+		err = multierr.Append(err, d.upstream.Close())
+	}
+	return err
+}
+
+// Default returns the pool that everything in the process shares for the memory of one
+// context, device and kind: for users without a resource of their own. On a queue of the
+// host backend (or nil) it is the pool of host memory. The caller does not close it: see
+// [CloseDefaults].
+func Default(q *syclobj.Queue, kind syclobj.USMKind) (*Pool, error) {
 	place := syclobj.HostPlace()
 	if q != nil && !q.IsHost() {
 		p, err := q.Place(kind)
@@ -42,21 +51,38 @@ func Default(q *syclobj.Queue, kind syclobj.USMKind) (Resource, error) {
 	defer defaults.mu.Unlock()
 	key := shared.Key{Place: place}
 	if d, ok := defaults.m[key]; ok {
-		return d.resource, nil
+		return d.pool, nil
 	}
 	d, err := newDefault(q, kind)
 	if err != nil {
 		return nil, err
 	}
 	defaults.m[key] = d
-	return d.resource, nil
+	return d.pool, nil
 }
 
-// sharedResource is [shared.Resource]. Making the upstream may take a while, and nobody
-// waits for it who wants another.
-func sharedResource(key shared.Key, name string, upstream func() (io.Closer, error)) (any, error) {
-	if r := findDefault(key); r != nil {
-		return r, nil
+// newDefault makes a pool, named after its memory.
+func newDefault(q *syclobj.Queue, kind syclobj.USMKind) (defaultPool, error) {
+	if q == nil || q.IsHost() {
+		return defaultPool{pool: newShared(Host(), "host")}, nil
+	}
+	upstream := USM(q, kind).(*usmResource)
+	if upstream.err != nil { // the queue was closed meanwhile, for example
+		return defaultPool{}, upstream.err
+	}
+	return defaultPool{newShared(upstream, kind.String()+" "+upstream.place.FilterString()), upstream}, nil
+}
+
+// newShared makes a pool within the limit of the default pools.
+func newShared(from Resource, name string) *Pool {
+	return NewPool(&Limit{over(from), defaultBudget}, WithName(name))
+}
+
+// sharedPool is [shared.Pool]. Making the upstream may take a while, so no lock is held
+// meanwhile.
+func sharedPool(key shared.Key, name string, upstream func() (io.Closer, error)) (any, error) {
+	if p := findDefault(key); p != nil {
+		return p, nil
 	}
 	made, err := upstream()
 	if err != nil {
@@ -64,42 +90,31 @@ func sharedResource(key shared.Key, name string, upstream func() (io.Closer, err
 	}
 	from, ok := made.(Resource)
 	if !ok {
-		return nil, multierr.Append(errors.New("memmgr: what a shared pool shall stand on is no Resource"), made.Close())
+		return nil, multierr.Append(errors.New("memmgr: the upstream of a shared pool is not a Resource"), made.Close())
 	}
 	defaults.mu.Lock()
 	if d, ok := defaults.m[key]; ok {
 		defaults.mu.Unlock()
-		return d.resource, made.Close()
+		return d.pool, made.Close()
 	}
 	defer defaults.mu.Unlock()
-	p := NewPool(&Limit{over(from), defaultBudget}, WithName(name))
-	defaults.m[key] = defaultResource{p, func() error { return multierr.Append(p.Close(), made.Close()) }}
+	p := newShared(from, name)
+	defaults.m[key] = defaultPool{p, made}
 	return p, nil
 }
 
-func findDefault(key shared.Key) Resource {
+func findDefault(key shared.Key) *Pool {
 	defaults.mu.Lock()
 	defer defaults.mu.Unlock()
-	return defaults.m[key].resource
+	return defaults.m[key].pool
 }
 
-// Defaults lists the shared resources made so far.
-func Defaults() []Resource {
-	defaults.mu.Lock()
-	defer defaults.mu.Unlock()
-	all := make([]Resource, 0, len(defaults.m))
-	for _, d := range defaults.m {
-		all = append(all, d.resource)
-	}
-	return all
-}
-
-// CloseDefaults closes the shared resources, so that contexts can go. Memory in
-// use stays valid; later calls of [Default] make new ones.
+// CloseDefaults closes the shared pools, so that contexts can be closed. Memory in use
+// stays valid; later calls of [Default] make new pools.
 func CloseDefaults() error {
 	defaults.mu.Lock()
 	all := defaults.m
-	defaults.m = map[shared.Key]defaultResource{}
+	defaults.m = map[shared.Key]defaultPool{}
 	defaults.mu.Unlock()
 	var err error
 	for _, d := range all {
@@ -108,36 +123,28 @@ func CloseDefaults() error {
 	return err
 }
 
-// defaultBudget is what the pools of Default count in together.
+// defaultBudget is what the default pools count in together.
 var defaultBudget = newLimitBudget(unlimited)
 
-// SetDefaultLimit bounds the bytes that the pools of [Default] may have from the system at
-// a time, all of them together, those that they keep idle included; 0 is no bound, as at
-// the beginning. It can come at any time: where more is held already, what is idle is
-// given back, nothing is taken from its users, and requests that need more from the system
-// are refused with an [*OutOfMemoryError] until enough was freed.
+// SetDefaultLimit bounds the bytes that the default pools may hold from the system at a
+// time, all of them together, idle memory included; 0 means no bound, as at the start. It
+// may be called at any time. If the pools hold more than the new limit, they give idle
+// memory back, memory in use stays, and requests that need more from the system are
+// refused with an [*OutOfMemoryError] until enough was freed.
 func SetDefaultLimit(bytes uint64) {
 	if bytes == 0 {
 		bytes = unlimited
 	}
 	defaultBudget.limit.Store(bytes)
-	for _, r := range Defaults() {
-		if p, ok := r.(*Pool); ok && defaultBudget.used.Load() > bytes {
+	defaults.mu.Lock()
+	all := make([]*Pool, 0, len(defaults.m))
+	for _, d := range defaults.m {
+		all = append(all, d.pool)
+	}
+	defaults.mu.Unlock()
+	for _, p := range all {
+		if defaultBudget.used.Load() > bytes {
 			p.Trim(0)
 		}
 	}
-}
-
-// newDefault makes a pool, named after its memory.
-func newDefault(q *syclobj.Queue, kind syclobj.USMKind) (defaultResource, error) {
-	if q == nil || q.IsHost() {
-		p := NewPool(&Limit{over(Host()), defaultBudget}, WithName("host"))
-		return defaultResource{p, p.Close}, nil
-	}
-	upstream := USM(q, kind).(*usmResource)
-	if upstream.err != nil { // of a queue that was closed meanwhile, say
-		return defaultResource{}, upstream.err
-	}
-	p := NewPool(&Limit{over(upstream), defaultBudget}, WithName(kind.String()+" "+upstream.place.FilterString()))
-	return defaultResource{p, func() error { return multierr.Append(p.Close(), upstream.Close()) }}, nil
 }

@@ -1,5 +1,7 @@
 package memmgr
 
+import "github.com/usmbridge/usmbridge/internal/diag"
+
 // Stall makes everything that waits for the device count as waiting since ever, for
 // tests that cannot wait so long.
 func Stall(p *Pool) {
@@ -16,7 +18,7 @@ func Stalled(p *Pool) int {
 }
 
 // BackgroundFailures returns how many failures of work that nobody waits for were told.
-func BackgroundFailures() uint64 { return backgroundFailures.Load() }
+func BackgroundFailures() uint64 { return diag.Failures.Load() }
 
 // ForgetStart makes memory of no pool that waits for a device count as waiting since
 // ever.

@@ -33,3 +33,21 @@ func HoldQueues() (let func()) {
 	queues.mu.Lock()
 	return queues.mu.Unlock
 }
+
+// StacksRecorded returns the depth of the stacks that are recorded.
+func StacksRecorded() int { return int(stackDepth.Load()) }
+
+// ClearPending removes the pending event of a buffer whose work is known to be complete.
+func (b Buffer) ClearPending() {
+	c := b.live("ClearPending")
+	if event := swapPending(c, 0); event != 0 {
+		systemEvents.ReleaseEvent(event)
+	}
+}
+
+// DefaultPools returns the number of default pools.
+func DefaultPools() int {
+	defaults.mu.Lock()
+	defer defaults.mu.Unlock()
+	return len(defaults.m)
+}

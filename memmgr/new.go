@@ -74,7 +74,7 @@ func New(r Resource, request Request) (Buffer, error) {
 // reason that New is.
 func (b Buffer) Release() {
 	if last, ok := b.ref.TryUnref(); !last {
-		if !ok && !b.releaseAsleep() && debug.stacks {
+		if !ok && !b.releaseAsleep() && debug.Stacks {
 			b.releasedAgain()
 		}
 		return

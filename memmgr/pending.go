@@ -235,15 +235,6 @@ func (b Buffer) WaitContext(ctx context.Context) error {
 	return err
 }
 
-// ClearPending forgets the pending event: for callers that know the work to be
-// complete, or that wait for it by other means.
-func (b Buffer) ClearPending() {
-	c := b.live("ClearPending")
-	if event := swapPending(c, 0); event != 0 {
-		systemEvents.ReleaseEvent(event)
-	}
-}
-
 // copyPending returns an owned copy of the pending event, 0 where nothing is pending. Where
 // the library gives no copy, having no memory, it waits for the work there and then, the last
 // resort: failed is the work's failure. Nobody may exchange the event meanwhile, because only

@@ -209,7 +209,7 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	p.origin.sync, _ = As[Synchronizer](upstream)
 	p.sync = p.origin.sync
 	p.flags = p.origin.flags
-	p.poisons = debug.poison && p.flags&owner.HostReadable != 0
+	p.poisons = debug.Poison && p.flags&owner.HostReadable != 0
 	p.watched = p.trace != nil || p.poisons
 	if p.sync == nil {
 		p.sync = systemEvents

@@ -107,6 +107,19 @@ type Upstreamer interface {
 	Upstream() Resource
 }
 
+// Adopter is a resource that owns what is made of its memory, such as the memory of an
+// arena (package arena). Whoever makes an owning value of its memory hands it over with
+// Adopt.
+type Adopter interface {
+	// Adopt takes over the duty to release x, which is comparable. It fails with an error
+	// of kind [ErrClosed] when the resource was closed; then x stays the caller's. Valid
+	// reports whether x was not released yet.
+	Adopt(x interface {
+		Release()
+		Valid() bool
+	}) error
+}
+
 // Trimmer is a resource that can give idle memory back.
 type Trimmer interface {
 	// Trim returns idle memory to where it came from until at most keep bytes

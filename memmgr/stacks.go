@@ -21,9 +21,6 @@ var stackDepth atomic.Int32
 // until asked for. Memory allocated before stays without a place.
 func RecordStacks(depth int) { stackDepth.Store(int32(max(0, min(depth, 64)))) }
 
-// StacksRecorded returns the depth in force.
-func StacksRecorded() int { return int(stackDepth.Load()) }
-
 // stacks holds every distinct stack once, by number, so that a cell carries four
 // bytes. Programs have few distinct places of allocation.
 var stacks = struct {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/usmbridge/usmbridge/dlpack"
 	"github.com/usmbridge/usmbridge/memmgr"
-	"github.com/usmbridge/usmbridge/memmgr/arena"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -43,8 +42,8 @@ func WithContext(ctx context.Context) Option {
 func Padded() Option { return Option{func(o *createOptions) { o.padded = true }} }
 
 // New allocates an array from a resource; its elements are not set. The caller
-// owns it and calls Release, unless the resource is an arena's memory (package
-// memmgr/arena), which releases it at its end. Errors: ErrLayout for a shape that cannot be,
+// owns it and calls Release, unless the resource is a memmgr.Adopter such as an arena's
+// memory, which then releases it. Errors: ErrLayout for a shape that cannot be,
 // ErrType for a type with lanes, and the resource's own (memmgr.ErrOutOfMemory).
 func New(r memmgr.Resource, dt DataType, shape []int, opts ...Option) (*Array, error) {
 	var o createOptions
@@ -85,8 +84,8 @@ func create(op string, r memmgr.Resource, dt DataType, shape []int, o *createOpt
 		fillCStrides(a.layout.strides, shape)
 	}
 	a.watch()
-	if m, ok := r.(*arena.Memory); ok {
-		if err := m.Arena().Own(a); err != nil { // it ended meanwhile
+	if m, ok := r.(memmgr.Adopter); ok {
+		if err := m.Adopt(a); err != nil { // closed meanwhile
 			a.Release()
 			return nil, wrapErr(op, nil, err)
 		}

@@ -6,11 +6,12 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/usmbridge/usmbridge/internal/diag"
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
 // watchLeaks is whether arrays that own memory are watched: USMBRIDGE_DEBUG=leaks.
-var watchLeaks = memmgr.DebugLeaks()
+var watchLeaks = diag.Enabled.Leaks
 
 // owners are the watched arrays that were not released.
 var owners = watchedArrays{all: map[uintptr]*watchedArray{}}
@@ -89,7 +90,7 @@ func (w *watchedArrays) report(e *watchedArray) {
 	w.leaked++
 	w.bytes += e.bytes
 	w.mu.Unlock()
-	memmgr.Found(fmt.Sprintf("an array %s was collected without Release; its memory of %d bytes stays allocated", e.what, e.bytes), memmgr.Stack(e.pcs).String())
+	diag.Found(fmt.Sprintf("an array %s was collected without Release; its memory of %d bytes stays allocated", e.what, e.bytes), memmgr.Stack(e.pcs).String())
 }
 
 // Leaked returns how many arrays that owned memory were collected without Release so

@@ -22,6 +22,7 @@ import (
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/diag"
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/interop/internal/calling"
 	"github.com/usmbridge/usmbridge/interop/internal/usminfo"
@@ -520,6 +521,6 @@ func usmb_go_stop() {
 	// Where Python ends the process, C's exit runs the destructors of SYCL: nothing
 	// may call it any more. A Go program that closes its interpreter goes on.
 	if py := python.Current(); py == nil || py.Adopted() {
-		memmgr.StopBackground()
+		diag.StopBackground()
 	}
 }

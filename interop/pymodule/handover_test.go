@@ -34,7 +34,11 @@ func resource(q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error) {
 	embedded.mu.Lock()
 	embedded.used = append(embedded.used, q.Device().FilterString()+" "+kind.String())
 	embedded.mu.Unlock()
-	return memmgr.Default(q, kind)
+	p, err := memmgr.Default(q, kind)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // start embeds Python with the module, on a Runtime of the test's.

@@ -49,9 +49,8 @@ del a, b`, nil, names...)
 		require.NoError(t, err)
 	}
 	hold()
-	shared, err := memmgr.Default(rt.HostQueue(), syclobj.USMUnknown)
+	pool, err := memmgr.Default(rt.HostQueue(), syclobj.USMUnknown)
 	require.NoError(t, err)
-	pool := shared.(*memmgr.Pool)
 	for range 3 {
 		s := pool.Stats()
 		require.Zero(t, s.AllocatedBytes.Current)

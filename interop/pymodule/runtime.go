@@ -140,11 +140,14 @@ func openRuntime(again bool) (*syclobj.Runtime, error) {
 
 // resourceOn is the resource for a queue and kind.
 func resourceOn(q *syclobj.Queue, usm syclobj.USMKind) (memmgr.Resource, error) {
-	choose := chosen()
-	if choose == nil {
-		choose = memmgr.Default
+	if choose := chosen(); choose != nil {
+		return choose(q, kindOn(q, usm))
 	}
-	return choose(q, kindOn(q, usm))
+	p, err := memmgr.Default(q, kindOn(q, usm))
+	if err != nil {
+		return nil, err // and not a nil *Pool in an interface
+	}
+	return p, nil
 }
 
 // chosen is the program's choice of resources, nil for none.

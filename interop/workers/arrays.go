@@ -121,7 +121,7 @@ func (l *lender) copied(ctx context.Context, a *usmarray.Array) (*usmarray.Array
 	return a.Copy(r, options...)
 }
 
-func (l *lender) like(p *syclobj.Place) (memmgr.Resource, error) {
+func (l *lender) like(p *syclobj.Place) (*memmgr.Pool, error) {
 	if !p.IsHost() {
 		if q, err := p.Queue(); err == nil {
 			if r, err := segment.Default(q, p.Kind(), l.audience); err == nil {

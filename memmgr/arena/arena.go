@@ -109,13 +109,22 @@ func (a *Arena) Resource(q *syclobj.Queue, usm syclobj.USMKind, otherwise Choose
 		choose = otherwise
 	}
 	if choose == nil {
-		choose = memmgr.Default
+		choose = defaultPool
 	}
 	from, err := choose(q, usm)
 	if err != nil {
 		return nil, err
 	}
 	return a.Over(from), nil
+}
+
+// defaultPool is memmgr.Default as a Chooser.
+func defaultPool(q *syclobj.Queue, usm syclobj.USMKind) (memmgr.Resource, error) {
+	p, err := memmgr.Default(q, usm)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // Own gives the arena what the caller owns: End releases it. x must be comparable. On error,

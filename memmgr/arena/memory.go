@@ -25,6 +25,14 @@ type block struct {
 // Arena returns the arena that the memory is of.
 func (m *Memory) Arena() *Arena { return m.arena }
 
+// Adopt implements [memmgr.Adopter]: the arena owns x, as with [Arena.Own].
+func (m *Memory) Adopt(x interface {
+	Release()
+	Valid() bool
+}) error {
+	return m.arena.Own(x)
+}
+
 // Place implements memmgr.Resource.
 func (m *Memory) Place() *syclobj.Place { return m.from.Place() }
 

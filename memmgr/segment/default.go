@@ -11,11 +11,11 @@ import (
 
 // Default returns the pool that everything in the process shares for segments of one
 // audience in the memory of one context, device and kind, as memmgr.Default does for
-// memory of the process's own: under the limit of memmgr.SetDefaultLimit, listed by
-// memmgr.Defaults and closed by memmgr.CloseDefaults. On a queue of the host backend (or
+// memory of the process's own. It counts against the limit of memmgr.SetDefaultLimit and
+// is closed by memmgr.CloseDefaults. On a queue of the host backend (or
 // nil) it is that of host memory. It fails as [NewHost] and [NewUSM] do, and may be called
 // from any goroutine.
-func Default(q *syclobj.Queue, kind syclobj.USMKind, a Audience) (memmgr.Resource, error) {
+func Default(q *syclobj.Queue, kind syclobj.USMKind, a Audience) (*memmgr.Pool, error) {
 	place := syclobj.HostPlace()
 	if q != nil && !q.IsHost() {
 		p, err := q.Place(kind)
@@ -26,7 +26,7 @@ func Default(q *syclobj.Queue, kind syclobj.USMKind, a Audience) (memmgr.Resourc
 		place = p
 	}
 	name := fmt.Sprintf("%s, %v", nameOf(place), a)
-	made, err := shared.Resource(shared.Key{Place: place, Variant: a}, name, func() (io.Closer, error) {
+	made, err := shared.Pool(shared.Key{Place: place, Variant: a}, name, func() (io.Closer, error) {
 		if place.IsHost() {
 			return closer(NewHost(a))
 		}
@@ -35,8 +35,7 @@ func Default(q *syclobj.Queue, kind syclobj.USMKind, a Audience) (memmgr.Resourc
 	if err != nil {
 		return nil, err
 	}
-	r, _ := made.(memmgr.Resource)
-	return r, nil
+	return made.(*memmgr.Pool), nil
 }
 
 // closer keeps a nil *Resource from being an io.Closer.

@@ -11,7 +11,7 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-func hostDefault(t *testing.T, a segment.Audience) memmgr.Resource {
+func hostDefault(t *testing.T, a segment.Audience) *memmgr.Pool {
 	t.Helper()
 	r, err := segment.Default(nil, syclobj.USMUnknown, a)
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -30,10 +30,10 @@ func TestDefault(t *testing.T) {
 	require.NotSame(t, write, read)
 	plain, err := memmgr.Default(nil, syclobj.USMUnknown)
 	require.NoError(t, err)
-	require.NotContains(t, []memmgr.Resource{write, read}, plain)
-	require.Subset(t, memmgr.Defaults(), []memmgr.Resource{write, read, plain})
+	require.NotContains(t, []*memmgr.Pool{write, read}, plain)
+	require.Subset(t, memmgr.Pools(), []*memmgr.Pool{write, read, plain})
 
-	for _, r := range []memmgr.Resource{write, read} {
+	for _, r := range []*memmgr.Pool{write, read} {
 		b, err := memmgr.New(r, memmgr.Request{Size: 1000})
 		require.NoError(t, err)
 		s, _, ok := segment.Find(b.Address(), b.Size())

@@ -3,6 +3,7 @@ package segment
 import (
 	"fmt"
 
+	"github.com/usmbridge/usmbridge/internal/diag"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/internal/shared"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -51,18 +52,18 @@ func (r *region) cover(fd int, readOnly bool) error {
 // end gives the addresses back, and reports whether it could. USM is freed only with
 // pages of its own under it again, as the runtime expects them: where those cannot be
 // had it is left allocated, with what lies in it, and so it is at the end of the process
-// (memmgr.StopBackground).
+// (diag.StopBackground).
 func (r *region) end() bool {
 	if r.opened != nil {
 		if err := closeHandle(r.opened, r.base); err != nil {
-			memmgr.Found(fmt.Sprintf("%d bytes of %v at %#x stay open: %v", r.size, r.opened, r.base, err), "")
+			diag.Found(fmt.Sprintf("%d bytes of %v at %#x stay open: %v", r.size, r.opened, r.base, err), "")
 			return false
 		}
 		return true
 	}
 	if r.usm == nil {
 		if err := unmap(r.base, r.size); err != nil {
-			memmgr.Found(fmt.Sprintf("%d bytes of shared memory at %#x stay mapped: %v", r.size, r.base, err), "")
+			diag.Found(fmt.Sprintf("%d bytes of shared memory at %#x stay mapped: %v", r.size, r.base, err), "")
 			return false
 		}
 		return true
@@ -73,7 +74,7 @@ func (r *region) end() bool {
 // free gives the USM back with pages of its own under it.
 func (r *region) free() bool {
 	if err := r.uncover(); err != nil {
-		memmgr.Found(fmt.Sprintf("%d bytes of %v at %#x are lost: they were shared, and pages of their own could not be put back, "+
+		diag.Found(fmt.Sprintf("%d bytes of %v at %#x are lost: they were shared, and pages of their own could not be put back, "+
 			"without which they must not be freed: %v", r.size, r.usm.Place(), r.base, err), "")
 		return false
 	}

@@ -1,6 +1,5 @@
-// Package shared lets packages below memmgr have resources that the whole process shares,
-// as those of memmgr.Default: pools under the limit of memmgr.SetDefaultLimit, which
-// memmgr.CloseDefaults closes.
+// Package shared lets the packages in folders of memmgr add pools to the default ones: they
+// count against memmgr.SetDefaultLimit and are closed by memmgr.CloseDefaults.
 package shared
 
 import (
@@ -8,16 +7,16 @@ import (
 	"sync"
 )
 
-// Key says which of them it is.
+// Key identifies a default pool.
 type Key struct {
 	Place   any // a *syclobj.Place
-	Variant any // what tells memory of one place from other such memory; nil: that of memmgr.Default
+	Variant any // distinguishes the pools of one place; nil for that of memmgr.Default
 }
 
-// Resource is memmgr's: it gives the resource of a key, a pool with a name over the
-// memmgr.Resource that upstream makes. Upstream is called where there is none yet; what it
-// made is closed with the pool, or at once where somebody else was quicker.
-var Resource func(key Key, name string, upstream func() (io.Closer, error)) (any, error)
+// Pool is set by memmgr: it returns the *memmgr.Pool of a key. If there is none, it makes
+// one with a name over the memmgr.Resource that upstream returns, which is closed with the
+// pool, or at once if another goroutine was faster.
+var Pool func(key Key, name string, upstream func() (io.Closer, error)) (any, error)
 
 // ending is set once the process is about to end through C's exit.
 var ending struct {
@@ -25,16 +24,17 @@ var ending struct {
 	over bool
 }
 
-// End is memmgr.StopBackground's: from now on, and when it returns, nobody is inside
-// UnlessEnding.
+// End is called by diag.StopBackground. When it returns, no call is inside UnlessEnding, and
+// later calls do nothing.
 func End() {
 	ending.mu.Lock()
 	ending.over = true
 	ending.mu.Unlock()
 }
 
-// UnlessEnding calls f, which gives memory back to a runtime of others, unless the process
-// is about to end, under whose destructors that must not be; it reports whether it did.
+// UnlessEnding calls f, which gives memory back to another runtime, unless the process is
+// about to end: the destructors that run then must not be disturbed. It reports whether f
+// ran and returned true.
 func UnlessEnding(f func() bool) bool {
 	ending.mu.RLock()
 	defer ending.mu.RUnlock()

@@ -80,7 +80,11 @@ func (m *memory) choose(account memmgr.Resource, q *syclobj.Queue, kind syclobj.
 	if m.has(q, kind) {
 		return account, nil
 	}
-	return memmgr.Default(q, kind)
+	p, err := memmgr.Default(q, kind)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 func (m *memory) has(q *syclobj.Queue, kind syclobj.USMKind) bool {
