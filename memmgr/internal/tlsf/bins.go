@@ -46,6 +46,14 @@ func (b *bins) above(level, index int) (l, s int, ok bool) {
 	return 0, 0, false
 }
 
+// binsOf returns the bins that a free block belongs to.
+func (h *Heap) binsOf(r *record) *bins {
+	if h.segments[r.segment].whole {
+		return &h.whole
+	}
+	return &h.bins
+}
+
 // insert puts a free block into its bin.
 func (h *Heap) insert(i int32) {
 	r := h.at(i)
@@ -59,11 +67,12 @@ func (h *Heap) insert(i int32) {
 		h.setAside(i)
 		return
 	}
+	b := h.binsOf(r)
 	l, s := bin(r.size)
-	head := &h.bins.heads[l][s]
+	head := &b.heads[l][s]
 	if *head == 0 {
-		h.bins.top |= 1 << l
-		h.bins.sub[l] |= 1 << s
+		b.top |= 1 << l
+		b.sub[l] |= 1 << s
 	}
 	if r.size < listUnits {
 		r.a, r.b = none, *head-1
@@ -89,17 +98,18 @@ func (h *Heap) remove(i int32) {
 		h.forgetFound(i)
 		return
 	}
+	b := h.binsOf(r)
 	l, s := bin(r.size)
-	head := &h.bins.heads[l][s]
+	head := &b.heads[l][s]
 	if r.size < listUnits {
 		h.unlink(head, r)
 	} else {
 		*head = h.uproot(*head-1, i) + 1
 	}
 	if *head == 0 {
-		h.bins.sub[l] &^= 1 << s
-		if h.bins.sub[l] == 0 {
-			h.bins.top &^= 1 << l
+		b.sub[l] &^= 1 << s
+		if b.sub[l] == 0 {
+			b.top &^= 1 << l
 		}
 	}
 }
@@ -215,9 +225,9 @@ func (h *Heap) least(root int32, key *record) int32 {
 	return found
 }
 
-// first returns the first block of a bin.
-func (h *Heap) firstOf(l, s int) int32 {
-	i := h.bins.heads[l][s] - 1
+// first returns the first block of a bin that has one.
+func (b *bins) first(h *Heap, l, s int) int32 {
+	i := b.heads[l][s] - 1
 	if h.at(i).size < listUnits {
 		return i
 	}
@@ -229,9 +239,9 @@ func (h *Heap) firstOf(l, s int) int32 {
 
 // from returns the first free block that is not before the key, in the order of
 // the bins, or none. In a list it is the first block of the key's size.
-func (h *Heap) from(key *record) int32 {
+func (b *bins) from(h *Heap, key *record) int32 {
 	l, s := bin(key.size)
-	if head := h.bins.heads[l][s]; head != 0 {
+	if head := b.heads[l][s]; head != 0 {
 		if key.size < listUnits {
 			return head - 1
 		}
@@ -239,32 +249,32 @@ func (h *Heap) from(key *record) int32 {
 			return i
 		}
 	}
-	if l, s, ok := h.bins.above(l, s); ok {
-		return h.firstOf(l, s)
+	if l, s, ok := b.above(l, s); ok {
+		return b.first(h, l, s)
+	}
+	return none
+}
+
+// after returns the free block that follows another in the order of the bins, or
+// none.
+func (b *bins) after(h *Heap, i int32) int32 {
+	r := h.at(i)
+	if r.size >= listUnits {
+		return b.from(h, &record{size: r.size, segment: r.segment, offset: r.offset + 1})
+	}
+	if r.b != none {
+		return r.b
+	}
+	l, s := bin(r.size)
+	if l, s, ok := b.above(l, s); ok {
+		return b.first(h, l, s)
 	}
 	return none
 }
 
 // find returns the best fit: the smallest free block of at least so many units,
 // and of several the one in the lowest place; or none.
-func (h *Heap) find(units uint32) int32 { return h.from(&record{size: units}) }
-
-// after returns the free block that follows another in the order of the bins, or
-// none.
-func (h *Heap) after(i int32) int32 {
-	r := h.at(i)
-	if r.size >= listUnits {
-		return h.from(&record{size: r.size, segment: r.segment, offset: r.offset + 1})
-	}
-	if r.b != none {
-		return r.b
-	}
-	l, s := bin(r.size)
-	if l, s, ok := h.bins.above(l, s); ok {
-		return h.firstOf(l, s)
-	}
-	return none
-}
+func (h *Heap) find(units uint32) int32 { return h.bins.from(h, &record{size: units}) }
 
 // Largest returns the bytes of the largest free block.
 func (h *Heap) Largest() uintptr {

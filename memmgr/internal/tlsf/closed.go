@@ -3,7 +3,7 @@ package tlsf
 // A closed segment gives nothing out: what is free in it, or becomes so, merges there
 // and is in no bin, so that it becomes one large block in the end.
 
-// Close closes a segment, empty or in use.
+// Close closes a segment, empty or in use. It ignores segments of AddWhole.
 func (h *Heap) Close(n int32) { h.setClosed(n, true) }
 
 // Open ends Close. A segment that was removed meanwhile is open already.
@@ -17,7 +17,7 @@ func (h *Heap) setClosed(n int32, closed bool) {
 		return
 	}
 	seg := &h.segments[n]
-	if seg.closed == closed || seg.units == 0 {
+	if seg.closed == closed || seg.units == 0 || seg.whole {
 		return
 	}
 	for i := seg.first; i != none; i = h.at(i).next {

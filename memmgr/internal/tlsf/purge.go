@@ -20,7 +20,7 @@ type Cursor struct {
 func (h *Heap) NextDirty(c *Cursor, age uint32, tries int) (block int32, ended bool) {
 	c.at.size = max(c.at.size, purgeUnits)
 	for ; tries > 0; tries-- {
-		i := h.from(&c.at)
+		i := h.bins.from(h, &c.at)
 		if i == none {
 			return none, true
 		}

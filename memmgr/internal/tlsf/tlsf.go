@@ -38,6 +38,7 @@ type segment struct {
 	next  int32 // next free number
 
 	closed bool // its free blocks are in no bin
+	whole  bool // it is one block; while that is free, it is in Heap.whole
 }
 
 // Heap is a set of segments divided into blocks. The zero Heap is ready.
@@ -48,7 +49,8 @@ type Heap struct {
 	segments []segment
 	spareSeg int32 // free segment number + 1
 
-	bins   bins
+	bins   bins // free blocks of segments that are divided
+	whole  bins // free segments that AddWhole added
 	counts Counts
 	wanted uint32 // of TakeClosed
 	found  int32  // a free block of a closed segment that has so many units, + 1
@@ -109,11 +111,11 @@ func (h *Heap) AddSegment(base uintptr, units uint32, purged bool) int32 {
 	return n
 }
 
-// AddUsed takes over address space as one block in use, of a segment of its
-// own, and returns the block.
-func (h *Heap) AddUsed(base uintptr, units uint32) int32 {
+// AddWhole takes over address space as one block in use and returns the block. Alloc
+// does not divide the segment; AllocWhole finds it again when the block is free.
+func (h *Heap) AddWhole(base uintptr, units uint32) int32 {
 	n := h.addSegment(base, units)
-	h.segments[n].used = 1
+	h.segments[n].used, h.segments[n].whole = 1, true
 	h.counts.UsedBlocks++
 	h.counts.UsedUnits += uint64(units)
 	return h.segments[n].first
@@ -171,7 +173,7 @@ func (h *Heap) allocAligned(units, align uint32) int32 {
 // alignment and happens to lie well for this one, looking at so many blocks at
 // most, or at all that could serve when limit is negative.
 func (h *Heap) AllocLying(units, align uint32, limit int) int32 {
-	for i := h.find(units); i != none && limit != 0; i = h.after(i) {
+	for i := h.find(units); i != none && limit != 0; i = h.bins.after(h, i) {
 		limit--
 		if r := h.at(i); uint64(r.size) >= uint64(units)+uint64(h.skip(r, align)) {
 			return h.takeAligned(i, units, align)
@@ -197,6 +199,32 @@ func (h *Heap) takeAligned(i int32, units, align uint32) int32 {
 func (h *Heap) skip(r *record, align uint32) uint32 {
 	at := uint64(h.segments[r.segment].base/Unit) + uint64(r.offset)
 	return uint32(-at & uint64(align-1))
+}
+
+// AllocWhole takes the smallest free segment of AddWhole that has between least and
+// most units and is aligned to a power of two in units relative to address 0. It
+// returns the block, or a negative number when none of the first tries segments fits.
+func (h *Heap) AllocWhole(least, most, align uint32, tries int) int32 {
+	for i := h.whole.from(h, &record{size: least}); i != none && tries > 0; i = h.whole.after(h, i) {
+		r := h.at(i)
+		if r.size > most {
+			return none
+		}
+		if h.skip(r, align) == 0 {
+			h.take(i)
+			return i
+		}
+		tries--
+	}
+	return none
+}
+
+// Divide makes a free segment of AddWhole one that Alloc divides.
+func (h *Heap) Divide(n int32) {
+	seg := &h.segments[n]
+	h.remove(seg.first)
+	seg.whole = false
+	h.insert(seg.first)
 }
 
 // take makes a free block used.
@@ -304,18 +332,6 @@ func (h *Heap) RemoveSegment(n int32) (base uintptr, units uint32) {
 	return h.forget(n)
 }
 
-// RemoveUsed takes out a segment that is one block in use.
-func (h *Heap) RemoveUsed(block int32) (base uintptr, units uint32) {
-	r := h.at(block)
-	n := r.segment
-	if r.free || h.segments[n].units != r.size {
-		panic("tlsf: block is not a segment of its own")
-	}
-	h.counts.UsedBlocks--
-	h.counts.UsedUnits -= uint64(r.size)
-	return h.forget(n)
-}
-
 func (h *Heap) forget(n int32) (base uintptr, units uint32) {
 	seg := &h.segments[n]
 	base, units = seg.base, seg.units
@@ -343,16 +359,6 @@ func (h *Heap) SetUser(i int32, word uint32) { h.at(i).a = int32(word) }
 
 // User returns it.
 func (h *Heap) User(i int32) uint32 { return uint32(h.at(i).a) }
-
-// EmptySegmentNumbers appends the numbers of the empty segments.
-func (h *Heap) EmptySegmentNumbers(to []int32) []int32 {
-	for n := range h.segments {
-		if h.segments[n].first != none && h.segments[n].used == 0 && h.segments[n].units != 0 {
-			to = append(to, int32(n))
-		}
-	}
-	return to
-}
 
 // SegmentBase returns base and size in bytes of a segment.
 func (h *Heap) SegmentBase(n int32) (base, size uintptr) {

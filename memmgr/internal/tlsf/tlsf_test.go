@@ -12,19 +12,22 @@ import (
 func check(t require.TestingT, h *Heap) {
 	var c Counts
 	inLists := map[int32]bool{}
-	for l := range h.bins.heads {
-		for s := range h.bins.heads[l] {
-			head := h.bins.heads[l][s]
-			require.Equal(t, head != 0, h.bins.sub[l]&(1<<s) != 0)
-			for _, i := range checkBin(t, h, head-1) {
-				r := h.at(i)
-				require.True(t, r.free)
-				bl, bs := bin(r.size)
-				require.Equal(t, [2]int{l, s}, [2]int{bl, bs})
-				inLists[i] = true
+	for _, b := range []*bins{&h.bins, &h.whole} {
+		for l := range b.heads {
+			for s := range b.heads[l] {
+				head := b.heads[l][s]
+				require.Equal(t, head != 0, b.sub[l]&(1<<s) != 0)
+				for _, i := range checkBin(t, h, head-1) {
+					r := h.at(i)
+					require.True(t, r.free)
+					require.Same(t, b, h.binsOf(r))
+					bl, bs := bin(r.size)
+					require.Equal(t, [2]int{l, s}, [2]int{bl, bs})
+					inLists[i] = true
+				}
 			}
+			require.Equal(t, b.sub[l] != 0, b.top&(1<<l) != 0)
 		}
-		require.Equal(t, h.bins.sub[l] != 0, h.bins.top&(1<<l) != 0)
 	}
 	for n := range h.segments {
 		seg := &h.segments[n]
@@ -306,14 +309,31 @@ func TestAlignmentLosesNothing(t *testing.T) {
 	}
 }
 
-func TestDedicatedSegments(t *testing.T) {
+func TestWholeSegments(t *testing.T) {
 	var h Heap
-	i := h.AddUsed(1<<30, 4096)
+	a, b := h.AddWhole(1<<30, 4096), h.AddWhole(1<<31+64*Unit, 5000)
+	check(t, &h)
+	require.False(t, h.segments[h.Segment(b)].used == 0)
+	require.True(t, h.Free(a))
+	require.True(t, h.Free(b))
 	check(t, &h)
 	require.EqualValues(t, -1, h.Alloc(1, 1))
-	base, units := h.RemoveUsed(i)
-	require.EqualValues(t, 1<<30, base)
-	require.EqualValues(t, 4096, units)
+	require.EqualValues(t, 2, h.Counts().EmptySegments)
+	require.EqualValues(t, -1, h.AllocWhole(4097, 4999, 1, 9))
+	require.EqualValues(t, -1, h.AllocWhole(4097, 5000, 128, 9), "it lies at a multiple of 64 units")
+	require.Equal(t, b, h.AllocWhole(4097, 5000, 64, 9))
+	require.EqualValues(t, -1, h.AllocWhole(1, 4096, 1, 0))
+	require.Equal(t, a, h.AllocWhole(1, 4096, 1, 1))
+	check(t, &h)
+	h.Free(a)
+	h.Divide(h.Segment(a))
+	check(t, &h)
+	require.EqualValues(t, -1, h.AllocWhole(1, 4096, 1, 9))
+	require.GreaterOrEqual(t, h.Alloc(1, 1), int32(0))
+	h.Free(b)
+	base, units := h.RemoveSegment(h.Segment(b))
+	require.EqualValues(t, 1<<31+64*Unit, base)
+	require.EqualValues(t, 5000, units)
 	check(t, &h)
 }
 
@@ -374,7 +394,8 @@ func anyFits(h *Heap, units, align uint32) bool {
 		base, _ := h.SegmentBase(p.Segment)
 		at := base + p.Offset
 		skip := -at & (uintptr(align)*Unit - 1)
-		found = found || p.Free && !h.segments[p.Segment].closed && p.Size >= uintptr(units)*Unit+skip
+		seg := &h.segments[p.Segment]
+		found = found || p.Free && !seg.closed && !seg.whole && p.Size >= uintptr(units)*Unit+skip
 	})
 	return found
 }
@@ -394,7 +415,11 @@ func run(t require.TestingT, script []byte) {
 		op, x, y := script[k]%8, uint32(script[k+1]), uint32(script[k+2])
 		switch {
 		case op == 0 && h.counts.Segments < 8:
-			h.AddSegment(base, 16+x*64+y, x%2 == 0)
+			if y%8 == 7 {
+				h.Free(h.AddWhole(base, 16+x*64+y))
+			} else {
+				h.AddSegment(base, 16+x*64+y, x%2 == 0)
+			}
 			base += 1 << 24
 		case op == 1 && y%4 != 0:
 			n := int32(y/4) % max(h.SegmentNumbers(), 1)
@@ -411,9 +436,15 @@ func run(t require.TestingT, script []byte) {
 				h.Free(i)
 			}
 		case op == 1:
-			for _, n := range h.EmptySegmentNumbers(nil) {
-				h.RemoveSegment(n)
-				break
+			for n := range h.segments {
+				if seg := &h.segments[n]; seg.units != 0 && seg.used == 0 {
+					if seg.whole && x%2 == 0 {
+						h.Divide(int32(n))
+					} else {
+						h.RemoveSegment(int32(n))
+					}
+					break
+				}
 			}
 		case op < 5:
 			units, align := 1+x*y%300, uint32(1)<<(y%6)
