@@ -22,7 +22,7 @@ var legal = [...][]blockState{
 	stateReturned: {statePending, stateCached, stateIdle, stateFree},
 	statePending:  {stateStalled, stateInHand},
 	stateStalled:  {stateInHand},
-	stateIdle:     {stateInHand},
+	stateIdle:     {stateInHand, stateFree},
 }
 
 var stateNames = [...]string{"free", "in hand", "in use", "asleep", "cached", "returned", "pending", "stalled", "idle"}

@@ -129,3 +129,40 @@ func finish(p *Pool, c *owner.Cell) {
 	}
 	c.Finish()
 }
+
+// newLarge is the fast path of a large request: an idle segment, if the pool is not
+// locked and no request waits; else nil. One request in many takes the slow path, which
+// times it.
+func (p *Pool) newLarge(size, align uintptr) *owner.Cell {
+	if size > maxSegment || align > unit || align&(align-1) != 0 ||
+		p.watched || p.waiting.Load() != 0 || !p.mu.TryLock() {
+		return nil
+	}
+	defer p.mu.Unlock()
+	p.counters.locked++
+	if p.closed || p.waiters.n != 0 || p.waiters.hold.of != nil || p.counters.locked%latencySample == 0 {
+		return nil
+	}
+	need := roundUp(size, unit)
+	c := p.heap.takeIdle(need, need+need/8, unit)
+	if c != nil {
+		p.counters.allocs[ownSegment]++
+		p.counters.asked += uint64(size)
+		p.counters.large += c.Size
+		p.publishLarge(int64(c.Size), 1, int64(size))
+		c.Requested = uint64(size)
+	}
+	return c
+}
+
+// freeLarge frees a large block whose cell has nothing recorded on it.
+func (p *Pool) freeLarge(c *owner.Cell) {
+	p.mu.Lock()
+	p.counters.frees[ownSegment]++
+	p.counters.unasked += c.Requested
+	p.counters.unlarge += c.Size
+	p.publishLarge(-int64(c.Size), -1, -int64(c.Requested))
+	p.heap.retire(c)
+	p.roomMade()
+	p.mu.Unlock()
+}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
-	"github.com/usmbridge/usmbridge/memmgr/internal/tlsf"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -26,9 +25,8 @@ import (
 // safe for concurrent use.
 type Pool struct {
 	// What the fast path reads.
-	home     *atomic.Uintptr // head of the home list
-	shards   []shard
-	added    addedShards
+	home *atomic.Uintptr // head of the home list
+	front
 	minUnits uintptr
 	trace    *traceRing
 	flags    uint32 // of every cell
@@ -42,28 +40,19 @@ type Pool struct {
 	placeQueue *syclobj.Queue // for telling it by its address only
 
 	published gauges       // see peakStep
-	ordinary  atomic.Int64 // bytes reserved but for idle large segments
 	waiting   atomic.Int32 // blocks in pending or returned that have not stalled
 
 	mu       poolMutex
-	heap     tlsf.Heap
-	segs     []poolSegment          // by the heap's segment number
-	depot    [numClasses]depotClass // what the processors do not have
-	cold     magazineStack          // what is to be dissolved, of all classes
-	budget   budget                 // of front and depot
-	pressed  bool                   // somebody waits for memory
-	hand     int                    // the class that eviction from the depot looks at next
+	heap     heap
 	pending  pendingSet
 	returned []*owner.Cell // exported blocks that came home, no barrier yet
 	refused  []*owner.Cell // and those whose queue took none
-	idle     idleSet       // dedicated segments out of use
 	batch    eventBatch
 	spent    []uintptr // events of completed blocks, to be let go
 	closed   bool
 	leaked   bool // closed, and blocks are still out
 	counters poolCounters
-	rate     rate   // of allocations
-	ticks    uint32 // of the maintenance goroutine
+	rate     rate // of allocations
 
 	sweeping rankedMutex // held by completeAll, before p.mu
 
@@ -92,23 +81,6 @@ type Pool struct {
 // poolTable finds the pool of a cell by its resource number in one step, for
 // Release; pools beyond it are found through the origins.
 var poolTable [1024]atomic.Pointer[Pool]
-
-// poolSegment is what the pool keeps about a segment beside what the heap knows,
-// in half a cache line: what the upstream wants to have back.
-type poolSegment struct {
-	cookie    uint64
-	requested uintptr
-	emptyTick uint32 // the pool's tick at which it became empty
-	align     uint8  // its logarithm
-	dedicated bool
-}
-
-// block is what the upstream gave.
-func (s *poolSegment) block(base, size uintptr) Block {
-	return Block{
-		Address: base, Size: size, Requested: s.requested, Align: 1 << s.align, Cookie: s.cookie,
-	}
-}
 
 // PoolOption changes how a pool behaves.
 type PoolOption func(*poolOptions)
@@ -189,9 +161,11 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	o.minSegment = roundUp(min(max(o.minSegment, unit), maxSegment), unit)
 	p := &Pool{
 		upstream: bounded(upstream, &o), options: o,
-		shards: newShards(), growing: make(chan struct{}, 1), minUnits: 2,
+		growing: make(chan struct{}, 1), minUnits: 2,
 	}
-	p.setBound()
+	p.front.init()
+	p.budget.fixed, p.budget.inUse = o.cache, &p.published.bytes.now
+	p.budget.set()
 	if place := upstream.Place(); place == nil || place.IsHost() {
 		p.minUnits = 1
 	}
@@ -217,6 +191,10 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	p.sleep.init(p.origin, p.purging.to, p.sync)
 	p.origin.resource = p
 	p.origin.list = owner.NewList(p.freeCell)
+	p.heap.origin, p.heap.mu, p.heap.trace, p.heap.emptied = p.origin, &p.mu, p.trace, p.last
+	p.heap.large, p.heap.high, p.heap.low = o.large, o.high, o.low
+	p.heap.depot.budget = &p.budget
+	p.purging.heap = &p.heap
 	p.home = p.origin.list.Head()
 	origins.add(p.origin, true)
 	if p.origin.index < uint32(len(poolTable)) {
@@ -273,8 +251,8 @@ func (p *Pool) freeCell(c *owner.Cell) {
 	}
 }
 
-// afterPut does what a free has to do now and then: publish, keep within the
-// limit, and turn a full magazine over. It leaves the shard.
+// afterPut does the rare part of a free: it publishes counts, keeps the shard within
+// its limit, and moves a full magazine to the depot. It leaves the shard.
 func (p *Pool) afterPut(s *shard, k int) {
 	var c change
 	if s.isDue() {
@@ -294,22 +272,22 @@ func (p *Pool) afterPut(s *shard, k int) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.spill(full, k)
-	if p.dissolveStack(surplus) {
-		p.yieldDepot()
+	p.heap.spill(full, k)
+	if p.heap.dissolveStack(surplus) {
+		p.heap.yieldDepot()
 	}
 	p.roomMade()
 }
 
-// cache puts a block that is ready for reuse into the front, or into the depot
-// while somebody holds the front.
+// cache puts a block that is ready for reuse into the front, or into the depot while
+// the shards are stopped.
 func (p *Pool) cache(c *owner.Cell, k int) {
 	s := p.enter()
 	if s == nil {
 		p.mu.Lock()
 		p.addShards()
 		p.uncount(c, k)
-		p.toDepot(c, k)
+		p.heap.cache(c, k)
 		p.roomMade()
 		p.mu.Unlock()
 		return
@@ -325,16 +303,7 @@ func (p *Pool) cache(c *owner.Cell, k int) {
 
 // publishShard publishes what the caller's shard has counted, if it is due.
 func (p *Pool) publishShard() {
-	s := p.enter()
-	if s == nil {
-		return // whoever holds the shards publishes, or the next one
-	}
-	var c change
-	if s.isDue() {
-		c = s.takeChange()
-	}
-	s.leave()
-	if c != (change{}) {
+	if c := p.takeDue(); c != (change{}) {
 		p.publish(c)
 	}
 }

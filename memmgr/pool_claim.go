@@ -29,7 +29,7 @@ const shareTime = 2 * askAgain
 // keeps is how much a pool has for the one for whom it keeps room, when all of that has
 // come back. p.mu is held.
 func (p *Pool) keeps() uint64 {
-	has := p.counters.idleBytes
+	has := p.heap.idleBytes
 	for _, n := range p.waiters.hold.closed {
 		if p.heap.Closed(n) { // else it went back, and the number may be another's
 			_, size := p.heap.SegmentBase(n)
@@ -42,7 +42,7 @@ func (p *Pool) keeps() uint64 {
 // mustClaim tells whether one wants more than its pool has and could ask for, whatever
 // comes back to it, and other pools have it. p.mu is held.
 func (p *Pool) mustClaim(x *waiter) bool {
-	need, has, others := p.segmentNeed(x.w), p.counters.reserved, p.waiters.shares
+	need, has, others := p.segmentNeed(x.w), p.heap.count.reserved, p.waiters.shares
 	tight, room := p.limitRoom()
 	if tight == nil { // nobody knows what the device has left
 		return has < need && others != 0
@@ -70,7 +70,7 @@ func (p *Pool) sharers() (all []sharer, bytes uint64) {
 	tight, _ := p.limitRoom()
 	for _, q := range keeper.open() {
 		if q != p && (tight != nil && q.countsIn(tight.budget) || tight == nil && q.Place() == p.Place()) {
-			n := uint64(max(0, q.counters.reservedNow.Load()))
+			n := uint64(max(0, q.heap.count.now.Load()))
 			all, bytes = append(all, sharer{q, n}), bytes+n
 		}
 	}

@@ -181,9 +181,9 @@ func (p *Pool) finishPending(c *owner.Cell) {
 // tickPending is the part of a tick that completes what waits for the device.
 func (p *Pool) tickPending() {
 	p.mu.Lock()
-	p.ticks++
-	p.heap.Tick = p.ticks / p.heapTick()
-	p.pending.tick(p.ticks)
+	p.heap.clock++
+	p.heap.Tick = p.heap.clock / p.heapTick()
+	p.pending.tick(p.heap.clock)
 	p.refence()
 	waits := p.pending.n != 0
 	if waits {

@@ -19,27 +19,11 @@ func (p *Pool) gather(units uint32) {
 	if fit := p.heap.BestFit(units); fit != 0 && fit-units <= units/gatherFit {
 		return
 	}
-	most := max(gatherBytes, int64(p.counters.reserved)/gatherShare)
-	if p.counters.depotBytes > most {
+	most := max(gatherBytes, int64(p.heap.count.reserved)/gatherShare)
+	if p.heap.depot.bytes > most {
 		for k := coarseClasses; k < numClasses; k++ {
-			for m := p.popMagazine(k); m.n != 0; m = p.popMagazine(k) {
-				p.dissolveAll(m)
-				p.budget.give(m.bytes(k))
-			}
+			p.heap.flushClass(k)
 		}
 	}
-	s := p.enter()
-	if s == nil {
-		return
-	}
-	var out magazineStack
-	if s.cached() > most/int64(len(p.shards)) {
-		for k := coarseClasses; k < numClasses; k++ {
-			for s.takeOff(k, &out) != 0 {
-			}
-		}
-		s.watch()
-	}
-	s.leave()
-	p.dissolveStack(out)
+	p.heap.dissolveStack(p.takeLarge(most))
 }

@@ -13,7 +13,7 @@ import (
 // what it has from its upstream less what users hold.
 func (p *Pool) idleBytes() uint64 {
 	used, _ := p.inUse()
-	return uint64(max(0, p.counters.reservedNow.Load()-used))
+	return uint64(max(0, p.heap.count.now.Load()-used))
 }
 
 // othersGiveWay has other pools give up idle memory for a request of so many bytes,
@@ -26,7 +26,7 @@ func (p *Pool) othersGiveWay(need uint64) (gave bool) {
 		tight, room = nil, 0 // the device refused
 	} else {
 		p.mu.Lock()
-		room += p.spare()
+		room += p.heap.spare()
 		p.mu.Unlock()
 		if room >= need {
 			return false // nobody else has to
@@ -78,8 +78,8 @@ func (p *Pool) yield(bytes uint64) (freed uint64) {
 	if p.closed {
 		return 0
 	}
-	spare := p.spare()
-	freed = p.release(spare - min(spare, bytes))
+	spare := p.heap.spare()
+	freed = p.heap.release(spare - min(spare, bytes))
 	if freed >= bytes || p.cachedBytes() <= 0 {
 		return freed
 	}
@@ -88,8 +88,8 @@ func (p *Pool) yield(bytes uint64) (freed uint64) {
 		return freed
 	}
 	p.flush()
-	spare = p.spare()
-	more := p.release(spare - min(spare, bytes-freed))
+	spare = p.heap.spare()
+	more := p.heap.release(spare - min(spare, bytes-freed))
 	if more == 0 {
 		end := time.Now()
 		p.barren = end.Add(max(barrenTime, futileShare*end.Sub(start)))

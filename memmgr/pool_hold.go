@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"time"
-
-	"github.com/usmbridge/usmbridge/internal/owner"
 )
 
 // Keeping room for one who waits. What comes back to a pool comes in pieces, and
@@ -131,11 +129,11 @@ func (p *Pool) deservesHold(x *waiter, at time.Time) bool {
 	if at.Sub(x.first) >= shareTime && p.mustClaim(x) {
 		return true // what went past it elsewhere nobody knows
 	}
-	free := p.freeBytes()
+	free := p.heap.freeBytes()
 	if tight, room := p.limitRoom(); tight != nil {
 		free += room
 	}
-	return free >= uint64(p.leastUnits(x.w))*unit && at.Sub(x.first) >= fragmentedTime && r.served > x.served
+	return free >= uint64(x.w.least)*unit && at.Sub(x.first) >= fragmentedTime && r.served > x.served
 }
 
 // beginHold closes the segments that empty soonest, for one who waits. p.mu is held.
@@ -144,14 +142,14 @@ func (p *Pool) beginHold(x *waiter, at time.Time) {
 	h.of, h.since = x, at
 	h.until = at.Add(x.holdTime())
 	x.holds++
-	kept := p.counters.idleBytes
+	kept := p.heap.idleBytes
 	if tight, room := p.limitRoom(); tight != nil {
 		kept += room
 	}
 	if x.line.tenant != nil {
 		p.keepOfTenant(x.line, x, at)
 	}
-	p.heap.Want(p.leastUnits(x.w))
+	p.heap.Want(x.w.least)
 	for _, n := range p.emptiest() {
 		if kept >= p.segmentNeed(x.w) {
 			break
@@ -177,7 +175,7 @@ func (p *Pool) emptiest() []int32 {
 	}
 	var places []place
 	for n := range p.heap.SegmentNumbers() {
-		if used, units := p.heap.Used(n); units != 0 && !p.segs[n].dedicated {
+		if used, units := p.heap.Used(n); units != 0 && !p.heap.segs[n].dedicated {
 			places = append(places, place{n, float64(used) / float64(units)})
 		}
 	}
@@ -196,7 +194,7 @@ func (p *Pool) keptNow() (blocks int, free uint64) {
 		used, _ := p.heap.Used(n)
 		blocks += int(used)
 	}
-	free = p.spare()
+	free = p.heap.spare()
 	if tight, room := p.limitRoom(); tight != nil {
 		free += room
 	}
@@ -235,23 +233,6 @@ func (p *Pool) serveHeld() bool {
 	return false
 }
 
-// takeKept takes a block out of a closed segment. p.mu is held.
-func (p *Pool) takeKept(w *want) *owner.Cell {
-	i := p.heap.TakeClosed(w.align)
-	if i < 0 {
-		return nil
-	}
-	class := noClass
-	if p.leastUnits(w) == w.units {
-		class = w.class
-	}
-	c := p.newCell(i, class)
-	if c == nil {
-		p.heap.Free(i)
-	}
-	return c
-}
-
 // opensHold ends a hold for a request that cannot wait, before that is refused, if one
 // of the closed segments has a block for it. p.mu is held.
 func (p *Pool) opensHold(w *want) bool {
@@ -259,7 +240,7 @@ func (p *Pool) opensHold(w *want) bool {
 	if h.of == nil || w.r.Context != nil {
 		return false
 	}
-	if !p.heap.ClosedFits(p.leastUnits(w), h.closed) {
+	if !p.heap.ClosedFits(w.least, h.closed) {
 		return false
 	}
 	p.endHold()

@@ -16,14 +16,14 @@ func (p *Pool) tick() (ended bool) {
 	p.expireClaim()
 	age := p.decayTicks()
 	if p.options.decay > 0 {
-		p.purgeTick(age / p.heapTick())
+		p.purging.tick(age / p.heapTick())
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return !p.leaked
 	}
-	if p.counters.reserved == 0 {
+	if p.heap.count.reserved == 0 {
 		return false
 	}
 	p.setBound()
@@ -31,10 +31,10 @@ func (p *Pool) tick() (ended bool) {
 		return false
 	}
 	p.decayCaches(age)
-	for p.dissolveCold(coldPortion) {
+	for p.heap.dissolveCold(coldPortion) {
 		p.breathe(1)
 	}
-	for !p.closed && p.decaySegments(age) {
+	for !p.closed && p.heap.decaySegments(age) {
 		p.breathe(1)
 	}
 	p.roomMade()
@@ -84,10 +84,10 @@ func (p *Pool) Close() error {
 		p.mu.Unlock()
 		return nil
 	}
-	p.closed = true
+	p.closed, p.front.closed, p.heap.closed, p.heap.depot.off = true, true, true, true
 	p.endWaits()
 	p.flush()
-	p.release(0)
+	p.heap.release(0)
 	var live []LiveBuffer
 	p.eachUsed(func(c *owner.Cell) { live = append(live, describe(c, int(c.Count()))) })
 	// Beside the buffers in use there may be some that others release right now:

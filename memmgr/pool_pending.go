@@ -53,7 +53,7 @@ func (p *Pool) settle(c *owner.Cell) {
 	}
 	p.mu.Lock()
 	p.uncount(c, k)
-	p.dissolve(c)
+	p.heap.dissolveUnclassed(c)
 	p.roomMade()
 	p.mu.Unlock()
 }
@@ -81,10 +81,10 @@ func (p *Pool) complete(c *owner.Cell) {
 	}
 	p.poisonFree(c)
 	if k := int(c.Private); k < noClass {
-		p.toDepot(c, k)
+		p.heap.cache(c, k)
 		return
 	}
-	p.dissolve(c)
+	p.heap.dissolveUnclassed(c)
 }
 
 // sameQueueTries bounds the search among blocks that have no class.
@@ -102,7 +102,7 @@ func (p *Pool) sameQueue(w *want) *owner.Cell {
 		return nil
 	}
 	k := pendingKey{queue, w.class}
-	if p.dedicated(w) {
+	if p.heap.dedicated(w) {
 		k.class = ownSegment
 	}
 	need := uint64(w.units) * unit

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
-	"github.com/usmbridge/usmbridge/memmgr/internal/pin"
 )
 
 // What a pool does before it refuses a request, in this order, and what it tells
@@ -37,8 +36,8 @@ func (p *Pool) scrape(w *want, cause error) (*owner.Cell, error) {
 func (p *Pool) releaseFor(need uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if tight, room := p.limitRoom(); tight != nil && room < need && room+p.spare() >= need {
-		p.release(0)
+	if tight, room := p.limitRoom(); tight != nil && room < need && room+p.heap.spare() >= need {
+		p.heap.release(0)
 	}
 }
 
@@ -57,7 +56,7 @@ func (p *Pool) askLeast(w *want) (*owner.Cell, error) {
 // the cause when nothing helped.
 func (p *Pool) scrapeOwn(w *want, cause error) (*owner.Cell, error) {
 	p.completeSome(refusalLooks)
-	p.awaitPurge()
+	p.purging.await()
 	p.mu.Lock()
 	need := p.segmentNeed(w)
 	room := need - 1 // it was refused: that much at most
@@ -67,20 +66,20 @@ func (p *Pool) scrapeOwn(w *want, cause error) (*owner.Cell, error) {
 	p.counters.retries++
 	c := p.find(w)
 	if c == nil && p.opensHold(w) {
-		c = p.carveAny(w)
+		c = p.heap.carveAny(w)
 	}
 	if c == nil {
 		c = p.findInCaches(w, room)
 	}
 	if c == nil {
-		c = p.carveAny(w)
+		c = p.heap.carveAny(w)
 	}
-	if c == nil && p.openIdle(w) {
-		c = p.carveAny(w)
+	if c == nil && p.heap.openIdle(w) {
+		c = p.heap.carveAny(w)
 	}
 	released := uint64(0)
-	if c == nil && p.spare()+room >= need {
-		released = p.release(0)
+	if c == nil && p.heap.spare()+room >= need {
+		released = p.heap.release(0)
 	}
 	if c == nil && (p.mu.awaitReturned() || p.mu.returns != w.returns) {
 		released++ // by others, who had not told the upstream when it was asked
@@ -121,8 +120,8 @@ func (p *Pool) findInCaches(w *want, room uint64) *owner.Cell {
 	if cached <= 0 {
 		return nil
 	}
-	need := uint64(p.leastUnits(w)) * unit
-	free := uint64(cached) + p.heap.Counts().FreeUnits*unit + p.counters.idleBytes
+	need := uint64(w.least) * unit
+	free := uint64(cached) + p.heap.Counts().FreeUnits*unit
 	if free+room < need {
 		return nil
 	}
@@ -143,45 +142,14 @@ func (p *Pool) findInCaches(w *want, room uint64) *owner.Cell {
 // cachedBytes is what front and depot hold, as well as can be told without
 // stopping anybody. p.mu is held.
 func (p *Pool) cachedBytes() int64 {
-	n := p.counters.depotBytes
-	for s := range p.allShards() {
-		cached, _, _ := s.glance()
-		n += cached
-	}
-	return n
-}
-
-// glance reads a shard that others may be working on: the bytes in its bins, and
-// what it has not published. It is an estimate while the shard is in use, exact
-// otherwise, and costs whoever works there nothing.
-//
-//go:norace
-func (s *shard) glance() (cached, bytes, blocks int64) {
-	if !pin.Fast {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		c := s.change()
-		return s.cached(), c.bytes, c.blocks
-	}
-	for range 4 {
-		stocked, sent, c := s.stocked, s.sent, s.change()
-		if stocked == s.stocked && sent == s.sent && c == s.change() {
-			return stocked - sent - c.bytes, c.bytes, c.blocks
-		}
-	}
-	c := s.change()
-	return s.stocked - s.sent - c.bytes, c.bytes, c.blocks
+	return p.heap.depot.bytes + p.cached()
 }
 
 // inUse is what users hold, as well as can be told without stopping anybody: exact
 // while nobody allocates or releases.
 func (p *Pool) inUse() (bytes, blocks int64) {
-	bytes, blocks = p.published.bytes.now.Load(), p.published.blocks.now.Load()
-	for s := range p.allShards() {
-		_, b, n := s.glance()
-		bytes, blocks = bytes+b, blocks+n
-	}
-	return bytes, blocks
+	bytes, blocks = p.unpublished()
+	return bytes + p.published.bytes.now.Load(), blocks + p.published.blocks.now.Load()
 }
 
 // drainCells takes back what C code dropped of wrapped memory and of resources
@@ -222,7 +190,7 @@ func (p *Pool) outOfMemory(w *want, cause error) *OutOfMemoryError {
 		Request: w.r, Place: p.Place(), Rounded: uint64(w.units) * unit,
 		LargestFree: uint64(p.heap.Largest()),
 		Allocated:   uint64(max(bytes, 0)),
-		Reserved:    p.counters.reserved,
+		Reserved:    p.heap.count.reserved,
 		Pending:     p.pending.bytes + p.counters.returnedBytes,
 		Holders:     p.holders(bytes, blocks),
 		Err:         reasonOf(cause),

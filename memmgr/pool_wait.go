@@ -131,7 +131,7 @@ func (p *Pool) waitsBehind(w *want) bool {
 	if w.r.Context == nil || r.n == 0 && r.hold.of == nil {
 		return false
 	}
-	if r.hold.of != nil && p.dedicated(w) {
+	if r.hold.of != nil && p.heap.dedicated(w) {
 		return true // segments of their own are kept as well
 	}
 	line := p.lineOf(w)
@@ -468,32 +468,27 @@ func (p *Pool) findFor(x *waiter) *owner.Cell {
 		}
 	}
 	r := &p.waiters
-	if p.freeBytes() < uint64(p.leastUnits(w))*unit {
+	if p.heap.freeBytes() < uint64(w.least)*unit {
 		return nil
 	}
-	if r.keepsFromIt(x) && p.dedicated(w) {
-		return p.carveAny(w) // segments of their own are kept as well
+	if r.keepsFromIt(x) && p.heap.dedicated(w) {
+		return p.heap.carveAny(w) // segments of their own are kept as well
 	}
 	if c := p.findFree(w); c != nil {
 		return c
 	}
 	if r.hold.of == x {
-		if c := p.takeKept(w); c != nil {
+		if c := p.heap.takeReserved(w); c != nil {
 			return c
 		}
 	}
-	if c := p.carveAny(w); c != nil {
+	if c := p.heap.carveAny(w); c != nil {
 		return c
 	}
-	if (r.thorough || r.hold.of == x) && p.openIdle(w) {
-		return p.carveAny(w)
+	if (r.thorough || r.hold.of == x) && p.heap.openIdle(w) {
+		return p.heap.carveAny(w)
 	}
 	return nil
-}
-
-// freeBytes is what nobody uses, beside the caches. p.mu is held.
-func (p *Pool) freeBytes() uint64 {
-	return uint64(p.counters.depotBytes) + p.heap.Counts().FreeUnits*unit + p.counters.idleBytes
 }
 
 // mayGrow tells whether the limits have room for one who waits, with what the pool
@@ -506,9 +501,9 @@ func (p *Pool) mayGrow(x *waiter) bool {
 		return false
 	}
 	if r.keepsFromIt(x) {
-		return room >= need && room+p.spare() >= need+p.segmentNeed(r.hold.of.w)
+		return room >= need && room+p.heap.spare() >= need+p.segmentNeed(r.hold.of.w)
 	}
-	return room+p.spare() >= need
+	return room+p.heap.spare() >= need
 }
 
 // keepsFromIt tells whether room is kept for another.
@@ -630,8 +625,8 @@ func (p *Pool) growInLine(x *waiter) {
 		p.mu.Unlock()
 		return
 	}
-	if (tight == nil || room < uint64(need)) && p.spare() > 0 && !p.waiters.keepsFromIt(x) {
-		p.release(0)
+	if (tight == nil || room < uint64(need)) && p.heap.spare() > 0 && !p.waiters.keepsFromIt(x) {
+		p.heap.release(0)
 	}
 	p.mu.Unlock()
 	c, err := p.grow(x.w, size, need)

@@ -83,10 +83,12 @@ func (p *Pool) Snapshot() *Snapshot {
 		s.Trace, s.Lost = p.trace.list()
 	}
 	p.heap.Walk(func(n int32, base, size uintptr) {
-		s.Segments = append(s.Segments, SnapshotSegment{Address: base, Size: uint64(size), Dedicated: p.segs[n].dedicated, Kept: p.heap.Closed(n)})
+		s.Segments = append(s.Segments, SnapshotSegment{Address: base, Size: uint64(size), Dedicated: p.heap.segs[n].dedicated, Kept: p.heap.Closed(n)})
 	}, func(piece tlsf.Piece) {
 		seg := &s.Segments[len(s.Segments)-1]
-		seg.Blocks = append(seg.Blocks, snapshotBlock(seg.Address, piece))
+		b := snapshotBlock(seg.Address, piece)
+		b.Cached = b.Cached || piece.Free && seg.Dedicated // idle
+		seg.Blocks = append(seg.Blocks, b)
 	})
 	s.Waiting = p.snapshotWaits()
 	return s

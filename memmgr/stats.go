@@ -4,7 +4,6 @@ import (
 	"sync/atomic"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
-	"github.com/usmbridge/usmbridge/memmgr/internal/tlsf"
 )
 
 // Stat is one quantity over time, in PyTorch's terms.
@@ -194,33 +193,8 @@ type poolCounters struct {
 	locked         uint64                 // requests that found the lock free
 	owed           change                 // blocks and asked that the gauges do not have yet
 
-	reservedNow                atomic.Int64 // reserved, for those without the mutex
-	reserved, reservedPeak     uint64
-	segments, segmentsPeak     int64
-	reservedEver, reservedGone uint64
-	deviceAllocs, deviceFrees  int64
-	splitPeak, splitBytesPeak  int64
-	retries, ooms              int64
-	depotBytes                 int64
-	idleBytes, returnedBytes   uint64
-}
-
-func (c *poolCounters) segmentAdded(bytes uint64) {
-	c.reserved += bytes
-	c.reservedNow.Add(int64(bytes))
-	c.reservedEver += bytes
-	c.reservedPeak = max(c.reservedPeak, c.reserved)
-	c.segments++
-	c.segmentsPeak = max(c.segmentsPeak, c.segments)
-	c.deviceAllocs++
-}
-
-func (c *poolCounters) segmentDropped(bytes uint64) {
-	c.reserved -= bytes
-	c.reservedNow.Add(-int64(bytes))
-	c.reservedGone += bytes
-	c.segments--
-	c.deviceFrees++
+	retries, ooms int64
+	returnedBytes uint64
 }
 
 // count notes that the slow path gives a block to a user. p.mu is held.
@@ -231,7 +205,7 @@ func (p *Pool) count(c *owner.Cell, w *want) {
 	if k >= noClass {
 		p.counters.large += c.Size
 	}
-	p.noteSplit()
+	p.heap.noteSplit()
 	p.settleLarge()
 	p.publish(change{bytes: int64(c.Size), blocks: 1, asked: int64(w.r.Size)})
 }
@@ -244,18 +218,6 @@ func (p *Pool) uncount(c *owner.Cell, k int) {
 		p.counters.unlarge += c.Size
 	}
 	p.publish(change{bytes: -int64(c.Size), blocks: -1, asked: -int64(c.Requested)})
-}
-
-// noteSplit keeps the peaks of free memory in segments that are in use.
-func (p *Pool) noteSplit() {
-	blocks, bytes := p.split()
-	p.counters.splitPeak = max(p.counters.splitPeak, blocks)
-	p.counters.splitBytesPeak = max(p.counters.splitBytesPeak, bytes)
-}
-
-func (p *Pool) split() (blocks, bytes int64) {
-	c := p.heap.Counts()
-	return int64(c.FreeBlocks - c.EmptySegments), int64(c.FreeUnits-c.EmptyUnits) * tlsf.Unit
 }
 
 // Stats implements [StatsReporter]. Current values are exact at the time of the
@@ -328,9 +290,9 @@ func (s *Stat) settle(peak int64) {
 
 // heapStats adds what the mutex guards.
 func (p *Pool) heapStats(s *Stats) {
-	c := &p.counters
-	p.noteSplit()
-	blocks, bytes := p.split()
+	p.heap.noteSplit()
+	c := &p.heap.count
+	blocks, bytes := p.heap.split()
 	s.Segment = Stat{Current: c.segments, Peak: c.segmentsPeak, Allocated: c.deviceAllocs, Freed: c.deviceFrees}
 	s.ReservedBytes = Stat{
 		Current: int64(c.reserved), Peak: int64(c.reservedPeak),
@@ -338,11 +300,11 @@ func (p *Pool) heapStats(s *Stats) {
 	}
 	s.InactiveSplit = Stat{Current: blocks, Peak: c.splitPeak}
 	s.InactiveSplitBytes = Stat{Current: bytes, Peak: c.splitBytesPeak}
-	s.NumAllocRetries, s.NumOOMs = c.retries, c.ooms
+	s.NumAllocRetries, s.NumOOMs = p.counters.retries, p.counters.ooms
 	s.NumStalled = int64(p.pending.ever)
 	s.NumDeviceAlloc, s.NumDeviceFree = c.deviceAllocs, c.deviceFrees
-	s.CachedBytes += c.depotBytes
-	s.MetadataBytes = int64(p.heap.Bytes() + p.frontBytes() + uint64(p.heap.Counts().UsedBlocks)*owner.CellBytes)
+	s.CachedBytes += p.heap.depot.bytes
+	s.MetadataBytes = int64(p.heap.Bytes() + p.front.metadataBytes() + uint64(p.heap.Counts().UsedBlocks)*owner.CellBytes)
 }
 
 // ResetPeaks implements [StatsReporter]: the peaks from here to a later Stats are
@@ -355,9 +317,9 @@ func (p *Pool) ResetPeaks() {
 	for _, each := range []*gauge{&g.bytes, &g.blocks, &g.asked, &g.active, &g.activeBlocks} {
 		each.reset()
 	}
-	c := &p.counters
+	c := &p.heap.count
 	c.reservedPeak, c.segmentsPeak = c.reserved, c.segments
-	c.splitPeak, c.splitBytesPeak = p.split()
+	c.splitPeak, c.splitBytesPeak = p.heap.split()
 }
 
 // TotalStats adds the counters of all open pools: what the process holds in

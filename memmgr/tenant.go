@@ -348,7 +348,7 @@ func (t *Tenant) slowBuffer(request Request) (Buffer, error) {
 	if w.class != noClass {
 		t.refill(amount)
 	}
-	b, err := p.serve(&w)
+	b, err := p.miss(&w)
 	if err != nil {
 		if !w.owes {
 			t.discharge(amount)

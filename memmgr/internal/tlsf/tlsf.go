@@ -219,13 +219,9 @@ func (h *Heap) AllocWhole(least, most, align uint32, tries int) int32 {
 	return none
 }
 
-// Divide makes a free segment of AddWhole one that Alloc divides.
-func (h *Heap) Divide(n int32) {
-	seg := &h.segments[n]
-	h.remove(seg.first)
-	seg.whole = false
-	h.insert(seg.first)
-}
+// Divide makes a segment of AddWhole that is in use one that Alloc divides when it is
+// free.
+func (h *Heap) Divide(n int32) { h.segments[n].whole = false }
 
 // take makes a free block used.
 func (h *Heap) take(i int32) {

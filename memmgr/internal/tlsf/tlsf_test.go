@@ -325,8 +325,8 @@ func TestWholeSegments(t *testing.T) {
 	require.EqualValues(t, -1, h.AllocWhole(1, 4096, 1, 0))
 	require.Equal(t, a, h.AllocWhole(1, 4096, 1, 1))
 	check(t, &h)
-	h.Free(a)
 	h.Divide(h.Segment(a))
+	h.Free(a)
 	check(t, &h)
 	require.EqualValues(t, -1, h.AllocWhole(1, 4096, 1, 9))
 	require.GreaterOrEqual(t, h.Alloc(1, 1), int32(0))
@@ -439,7 +439,9 @@ func run(t require.TestingT, script []byte) {
 			for n := range h.segments {
 				if seg := &h.segments[n]; seg.units != 0 && seg.used == 0 {
 					if seg.whole && x%2 == 0 {
+						h.Take(seg.first)
 						h.Divide(int32(n))
+						h.Free(seg.first)
 					} else {
 						h.RemoveSegment(int32(n))
 					}

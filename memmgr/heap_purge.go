@@ -11,6 +11,8 @@ import (
 // are in use, where the upstream is a [Discarder]. A block is purged once: the
 // heap remembers it until the block merges with another or is used again.
 type purging struct {
+	heap *heap
+
 	// mu is held while free blocks are taken for their pages to go back, without
 	// the pool's lock: whoever has to see every free block waits for it, before it
 	// takes the pool's lock.
@@ -37,14 +39,13 @@ const (
 // purge gives back the pages of blocks that have been free for so many ticks,
 // one portion from the cursor on, and returns the bytes that were in memory. ended
 // tells that the cursor went through all blocks.
-func (p *Pool) purge(cursor *tlsf.Cursor, age uint32) (freed uint64, ended bool) {
-	g := &p.purging
+func (g *purging) purge(cursor *tlsf.Cursor, age uint32) (freed uint64, ended bool) {
 	if g.to == nil || g.off.Load() {
 		return 0, true
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	ended = p.takeDirty(cursor, age)
+	ended = g.takeDirty(cursor, age)
 	for i := range g.taken {
 		t := &g.taken[i]
 		if t.size == 0 {
@@ -52,21 +53,21 @@ func (p *Pool) purge(cursor *tlsf.Cursor, age uint32) (freed uint64, ended bool)
 		}
 		resident := residentBytes(t.address, t.size)
 		if err := g.to.Discard(t.address, t.size); err != nil {
-			p.purgeFailed(err)
+			g.failed(err)
 			ended = true
 			break
 		}
 		freed += uint64(resident)
 	}
-	p.giveBackDirty()
+	g.giveBackDirty()
 	g.bytes.Add(freed)
 	return freed, ended
 }
 
-// purgeFailed ends purging for good where the memory has no pages. Another
+// failed ends purging for good where the memory has no pages. Another
 // failure is told; the blocks are tried again.
-func (p *Pool) purgeFailed(err error) {
-	p.purging.off.Store(true)
+func (g *purging) failed(err error) {
+	g.off.Store(true)
 	if !errors.Is(err, errors.ErrUnsupported) {
 		backgroundFailed("give pages of free memory back", err)
 	}
@@ -74,17 +75,17 @@ func (p *Pool) purgeFailed(err error) {
 
 // takeDirty takes a portion of free blocks out of the heap, and tells whether
 // there are no more. purging.mu is held.
-func (p *Pool) takeDirty(cursor *tlsf.Cursor, age uint32) (ended bool) {
-	g := &p.purging
+func (g *purging) takeDirty(cursor *tlsf.Cursor, age uint32) (ended bool) {
+	h := g.heap
 	g.taken = g.taken[:0]
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed || p.heap.Counts().DirtyUnits == 0 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed || h.Counts().DirtyUnits == 0 {
 		return true
 	}
 	bytes := uintptr(0)
 	for looks := 0; looks < purgeLooks && bytes < purgeBytes; looks++ {
-		block, end := p.heap.NextDirty(cursor, age, 1)
+		block, end := h.NextDirty(cursor, age, 1)
 		if end {
 			return true
 		}
@@ -92,9 +93,9 @@ func (p *Pool) takeDirty(cursor *tlsf.Cursor, age uint32) (ended bool) {
 			continue
 		}
 		t := purgedBlock{block: block}
-		t.address, t.size = wholePages(p.heap.Address(block), p.heap.Size(block))
-		p.heap.Take(block)
-		p.heap.SetUser(block, 0)
+		t.address, t.size = wholePages(h.Address(block), h.Size(block))
+		h.Take(block)
+		h.SetUser(block, 0)
 		g.taken = append(g.taken, t)
 		bytes += t.size
 	}
@@ -103,28 +104,29 @@ func (p *Pool) takeDirty(cursor *tlsf.Cursor, age uint32) (ended bool) {
 
 // giveBackDirty puts what takeDirty took back into the heap. Blocks of a closed
 // pool's last segments end here. purging.mu is held.
-func (p *Pool) giveBackDirty() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	purged := !p.purging.off.Load()
-	for _, t := range p.purging.taken {
-		seg := p.heap.Segment(t.block)
-		p.freed(seg, p.heap.GiveBack(t.block, purged))
+func (g *purging) giveBackDirty() {
+	h := g.heap
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	purged := !g.off.Load()
+	for _, t := range g.taken {
+		seg := h.Segment(t.block)
+		h.freed(seg, h.GiveBack(t.block, purged))
 	}
 }
 
 // purgeAll gives back the pages of all free blocks in segments that are in use,
 // except those of keep bytes.
-func (p *Pool) purgeAll(keep uint64) (freed uint64) {
+func (g *purging) purgeAll(keep uint64) (freed uint64) {
 	var cursor tlsf.Cursor
 	for {
-		p.mu.Lock()
-		held := p.heap.Counts().DirtyUnits*unit + p.counters.idleBytes
-		p.mu.Unlock()
+		g.heap.mu.Lock()
+		held := g.heap.Counts().DirtyUnits * unit
+		g.heap.mu.Unlock()
 		if held <= keep {
 			return freed
 		}
-		n, ended := p.purge(&cursor, 0)
+		n, ended := g.purge(&cursor, 0)
 		freed += n
 		if ended {
 			return freed
@@ -132,25 +134,25 @@ func (p *Pool) purgeAll(keep uint64) (freed uint64) {
 	}
 }
 
-// purgeTick is the decay of free blocks: a portion at a time, and from the
+// tick is the decay of free blocks: a portion at a time, and from the
 // beginning again.
-func (p *Pool) purgeTick(age uint32) {
-	if _, ended := p.purge(&p.purging.cursor, age); ended {
-		p.purging.mu.Lock()
-		p.purging.cursor = tlsf.Cursor{}
-		p.purging.mu.Unlock()
+func (g *purging) tick(age uint32) {
+	if _, ended := g.purge(&g.cursor, age); ended {
+		g.mu.Lock()
+		g.cursor = tlsf.Cursor{}
+		g.mu.Unlock()
 	}
 }
 
-// awaitPurge returns when no free block is in hand for purging.
-func (p *Pool) awaitPurge() {
-	p.purging.mu.Lock()
-	defer p.purging.mu.Unlock()
+// await returns when no free block is out of the heap for purging.
+func (g *purging) await() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 }
 
 // untouched tells whether no page of new memory holds anything.
-func (p *Pool) untouched(address, size uintptr) bool {
-	if p.purging.to == nil || p.purging.off.Load() {
+func (g *purging) untouched(address, size uintptr) bool {
+	if g.to == nil || g.off.Load() {
 		return false
 	}
 	from, bytes := wholePages(address, size)

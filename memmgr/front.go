@@ -1,0 +1,372 @@
+package memmgr
+
+import (
+	"iter"
+	"runtime"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/memmgr/internal/pin"
+)
+
+// front is the part of a pool that caches free blocks by size class: one shard for
+// each processor, with one bin for each class. It is the only part on the fast path.
+//
+// Lock: a shard belongs to the goroutine that entered it, until it leaves. stopShards
+// gives all of them to the goroutine that holds Pool.mu, until resumeShards. Pool.mu
+// guards pressed and closed. The budget is atomic.
+type front struct {
+	shards  []shard
+	added   addedShards
+	budget  cacheBudget // of the shards and the depot
+	pressed bool        // a request waits for memory: nothing is cached
+	closed  bool        // the shards stay stopped
+}
+
+// addedShards are the shards of processors that were added after the pool was made,
+// when GOMAXPROCS grew. They stay when it falls.
+type addedShards struct {
+	all   atomic.Pointer[[]*shard] // replaced under Pool.mu
+	short atomic.Bool              // a processor found no shard
+}
+
+func (a *addedShards) list() []*shard {
+	if all := a.all.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
+
+func (f *front) init() {
+	pin.Register()
+	f.shards = make([]shard, max(runtime.GOMAXPROCS(0), runtime.NumCPU()))
+	for s := range f.allShards() {
+		s.watch()
+	}
+}
+
+// addShards makes shards for processors that found none. Pool.mu is held, and the
+// shards are not stopped.
+func (f *front) addShards() {
+	if f.closed || !f.added.short.Load() {
+		return
+	}
+	f.added.short.Store(false)
+	all := append([]*shard(nil), f.added.list()...)
+	for len(f.shards)+len(all) < runtime.GOMAXPROCS(0) {
+		s := &shard{pressed: f.pressed}
+		s.watch()
+		all = append(all, s)
+	}
+	f.added.all.Store(&all)
+}
+
+// allShards iterates over the shards of all processors.
+func (f *front) allShards() iter.Seq[*shard] {
+	return func(yield func(*shard) bool) {
+		for i := range f.shards {
+			if !yield(&f.shards[i]) {
+				return
+			}
+		}
+		for _, s := range f.added.list() {
+			if !yield(s) {
+				return
+			}
+		}
+	}
+}
+
+func (f *front) countShards() int { return len(f.shards) + len(f.added.list()) }
+
+// metadataBytes returns the Go memory of the shards.
+func (f *front) metadataBytes() uint64 {
+	return uint64(f.countShards()) * uint64(unsafe.Sizeof(shard{}))
+}
+
+// enter gives the caller the shard of its processor until leave, or nil while the
+// shards are stopped. Nothing may block between the two calls.
+func (f *front) enter() *shard {
+	id := pin.Pin()
+	s := f.claim(id)
+	if s == nil {
+		s = f.claimOther(id)
+	}
+	if s == nil {
+		pin.Unpin()
+	}
+	return s
+}
+
+// claim is the part of enter that is inlined into the fast path: it takes the shard
+// of a pinned processor, or returns nil. Then the caller tries claimOther, and unpins
+// if that returns nil too.
+func (f *front) claim(id int) *shard {
+	if !pin.Fast || id >= len(f.shards) || !pin.Expedited() {
+		return nil
+	}
+	s := &f.shards[id]
+	// A plain store: stopShards makes this processor pass a barrier before it reads
+	// busy.
+	pin.Store(&s.busy, 1)
+	if atomic.LoadUint32(&s.stop) != 0 {
+		pin.Store(&s.busy, 0)
+		return nil
+	}
+	pin.Acquire(&s.turn)
+	return s
+}
+
+// claimOther is claim for the rare cases: Pin is only a hint, the processor was added
+// after the pool was made, or the system has no barrier for other processors.
+func (f *front) claimOther(id int) *shard {
+	switch {
+	case !pin.Fast:
+		return f.shards[id%len(f.shards)].claimLocked()
+	case id < len(f.shards):
+		if pin.Expedited() {
+			return nil
+		}
+		return f.shards[id].claimFenced()
+	}
+	added := f.added.list()
+	if id-len(f.shards) >= len(added) {
+		f.added.short.Store(true)
+		return nil
+	}
+	return added[id-len(f.shards)].claimFenced()
+}
+
+// stopShards keeps every processor off its shard until resumeShards. Pool.mu is held.
+func (f *front) stopShards() {
+	for s := range f.allShards() {
+		if !pin.Fast {
+			s.mu.Lock()
+			s.stop = 1
+			s.mu.Unlock()
+			continue
+		}
+		atomic.StoreUint32(&s.stop, 1)
+	}
+	if !pin.Fast {
+		return
+	}
+	pin.Barrier()
+	for s := range f.allShards() {
+		for atomic.LoadUint32(&s.busy) != 0 {
+			runtime.Gosched()
+		}
+	}
+}
+
+// resumeShards ends stopShards, unless the pool is closed.
+func (f *front) resumeShards() {
+	if f.closed {
+		return
+	}
+	for s := range f.allShards() {
+		if !pin.Fast {
+			s.mu.Lock()
+			s.stop = 0
+			s.mu.Unlock()
+			continue
+		}
+		atomic.StoreUint32(&s.stop, 0)
+	}
+}
+
+// cached estimates the bytes in the bins. It does not stop the shards.
+func (f *front) cached() (n int64) {
+	for s := range f.allShards() {
+		cached, _, _ := s.glance()
+		n += cached
+	}
+	return n
+}
+
+// unpublished estimates the bytes and blocks that users hold and that no shard has
+// published yet. It does not stop the shards.
+func (f *front) unpublished() (bytes, blocks int64) {
+	for s := range f.allShards() {
+		_, b, n := s.glance()
+		bytes, blocks = bytes+b, blocks+n
+	}
+	return bytes, blocks
+}
+
+// drain takes all blocks out of the bins. Pool.mu is held.
+func (f *front) drain() (out magazineStack) {
+	f.stopShards()
+	defer f.resumeShards()
+	for s := range f.allShards() {
+		f.empty(s, &out)
+	}
+	return out
+}
+
+// press begins or ends the time in which nothing is cached. It takes all blocks out of
+// the bins. Pool.mu is held.
+func (f *front) press(on bool) (out magazineStack) {
+	f.stopShards()
+	defer f.resumeShards()
+	f.pressed = on
+	for s := range f.allShards() {
+		f.empty(s, &out)
+		s.pressed = on
+		s.watch()
+	}
+	return out
+}
+
+// empty takes all blocks out of a stopped shard and sets its limit to 0.
+func (f *front) empty(s *shard, out *magazineStack) {
+	for k := range s.bins {
+		for s.takeOff(k, out) != 0 {
+		}
+	}
+	f.budget.give(s.limit)
+	s.limit = 0
+	s.watch()
+}
+
+// takeSpare takes a block of the other magazine of the caller's bin; nil when that is
+// empty too.
+func (f *front) takeSpare(k int, requested uintptr) *owner.Cell {
+	s := f.enter()
+	if s == nil {
+		return nil
+	}
+	defer s.leave()
+	if !s.reload(k) {
+		return nil
+	}
+	s.countTake(k, uint64(requested))
+	return s.take(k)
+}
+
+// stock puts a magazine, with its bytes of the budget, into the bin of the caller's
+// shard. It returns the magazine that finds no place.
+func (f *front) stock(m magazine, k int) (back magazine) {
+	s := f.enter()
+	if s == nil {
+		return m
+	}
+	back = s.stock(k, m)
+	// A shard that takes more than it gives back would hoard the bytes.
+	f.lower(s, s.slack()-m.bytes(k)-peakStep)
+	s.leave()
+	return back
+}
+
+// takeDue returns the counts of the caller's shard if they are due to be published.
+func (f *front) takeDue() (c change) {
+	s := f.enter()
+	if s == nil {
+		return c // the goroutine that stopped the shards publishes, or a later call
+	}
+	if s.isDue() {
+		c = s.takeChange()
+	}
+	s.leave()
+	return c
+}
+
+// takeLarge takes the blocks of the classes above coarseUnits out of the caller's
+// shard if it caches more than its part of so many bytes.
+func (f *front) takeLarge(most int64) (out magazineStack) {
+	s := f.enter()
+	if s == nil {
+		return out
+	}
+	if s.cached() > most/int64(len(f.shards)) {
+		for k := coarseClasses; k < numClasses; k++ {
+			for s.takeOff(k, &out) != 0 {
+			}
+		}
+		s.watch()
+	}
+	s.leave()
+	return out
+}
+
+// lower takes bytes of a shard's limit back. The shard is stopped, or the caller's.
+func (f *front) lower(s *shard, bytes int64) {
+	if bytes <= 0 {
+		return
+	}
+	s.limit -= bytes
+	f.budget.give(bytes)
+	s.watch()
+}
+
+// fit keeps a shard within its limit after a put: it raises the limit while the budget
+// allows it, and then takes blocks off for the heap. The shard is the caller's.
+func (f *front) fit(s *shard, k int) (surplus magazineStack) {
+	if s.pressed {
+		s.takeOff(k, &surplus)
+		s.takeOff(k, &surplus)
+		s.watch()
+		return surplus
+	}
+	over := s.cached() - s.limit
+	if over <= 0 {
+		return surplus
+	}
+	if more := f.budget.takeShare(over); more != 0 {
+		s.limit += more
+	} else {
+		// More than needed, because it takes time to look for classes to evict.
+		s.evict(k, over+s.limit/16, &surplus)
+	}
+	s.watch()
+	return surplus
+}
+
+// lowerAll takes the unused parts of all limits back. Pool.mu is held.
+func (f *front) lowerAll() {
+	f.stopShards()
+	defer f.resumeShards()
+	for s := range f.allShards() {
+		f.lower(s, s.slack())
+	}
+}
+
+// evictMissing takes blocks off all shards until the budget is not exceeded any more.
+// Pool.mu is held.
+func (f *front) evictMissing() (surplus magazineStack) {
+	f.stopShards()
+	defer f.resumeShards()
+	others := f.countShards()
+	for s := range f.allShards() {
+		// Each shard gives its share of what is still missing.
+		missing := -f.budget.left.Load()
+		if missing <= 0 {
+			break
+		}
+		s.evict(numClasses-1, missing/int64(others)+1, &surplus)
+		others--
+		f.lower(s, s.slack())
+	}
+	return surplus
+}
+
+// age takes blocks out of the bins that were not needed during the last looks: all of
+// a bin whose counts have not moved, and else its spare magazine if that has stayed.
+// They come with their bytes of the budget. Unused limits go back when the budget runs
+// low. Pool.mu is held.
+func (f *front) age() (cold magazineStack) {
+	short := f.budget.left.Load() < f.budget.bound.Load()/8
+	f.stopShards()
+	defer f.resumeShards()
+	for s := range f.allShards() {
+		if s.cached() > 0 {
+			s.age(&cold)
+		}
+		if short {
+			f.lower(s, s.slack()-s.slack()/2)
+		}
+		s.watch()
+	}
+	return cold
+}

@@ -1,0 +1,353 @@
+package memmgr
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/memmgr/internal/pin"
+)
+
+// bin caches the free blocks of one class on one shard: the magazine in use, and a
+// spare one that is full or empty.
+type bin struct {
+	magazine
+	spareN  uint32
+	spare   owner.Link
+	frees   uint64 // blocks freed by users, ever
+	stocked int64  // blocks moved in from the depot, less those moved out
+}
+
+// blocks returns the number of blocks in the bin.
+func (f *bin) blocks() uint32 { return f.n + f.spareN }
+
+// allocs returns the number of blocks handed out to users, ever: stocked + frees - blocks.
+func (f *bin) allocs() uint64 { return uint64(f.stocked) + f.frees - uint64(f.blocks()) }
+
+// uses counts allocations and frees, to see whether the bin was used meanwhile.
+func (f *bin) uses() uint32 { return uint32(f.frees + f.allocs()) }
+
+// shard is the part of the front for one processor. It holds only the counts that the
+// fast path must write; others follow from them.
+type shard struct {
+	busy uint32 // 1 while the processor works on it
+	stop uint32 // 1 while another goroutine owns it, or wants to
+	turn uint32 // orders the users for the race detector
+	mu   sync.Mutex
+
+	delta   int64        // allocated less freed and not published: bytes<<20 + blocks
+	low     int64        // delta below it: something is due
+	asked   uint64       // bytes requested, ever
+	unasked uint64       // bytes requested of freed blocks, ever
+	stocked int64        // bytes moved in from the depot, less those moved out
+	sent    int64        // bytes of delta published so far
+	told    int64        // asked less unasked, as published
+	limit   int64        // bytes that the bins may hold, taken from the budget
+	pressed bool         // the bins hold nothing: a request waits for memory
+	hand    uint16       // the class that eviction looks at next
+	rooms   []tenantRoom // by the number of the tenant
+	bins    [numClasses]bin
+	passed  [numClasses]uint32 // uses of each bin when the hand passed
+	looked  [numClasses]binLook
+	_       [128]byte
+}
+
+// binLook is what the last call of age found in a bin.
+type binLook struct {
+	spare     owner.Link
+	uses      uint32
+	idle      uint8 // looks since the bin was used
+	spareIdle uint8 // looks since the spare magazine was used
+}
+
+// looks is how often within the time of WithDecay the bins are looked at.
+const looks = 4
+
+// cached returns the bytes in the bins: bytes moved in less bytes held by users.
+func (s *shard) cached() int64 { return s.stocked - s.sent - s.change().bytes }
+
+// slack returns the bytes of the limit that are not used.
+func (s *shard) slack() int64 { return max(s.limit-s.cached(), 0) }
+
+// claimFenced is [front.claim] with a fence of its own.
+func (s *shard) claimFenced() *shard {
+	pin.Acquire(&s.turn) // first: the race detector takes the store for the whole synchronization
+	atomic.StoreUint32(&s.busy, 1)
+	if atomic.LoadUint32(&s.stop) != 0 {
+		pin.Store(&s.busy, 0)
+		return nil
+	}
+	return s
+}
+
+// claimLocked is [front.claim] where Pin is only a hint.
+func (s *shard) claimLocked() *shard {
+	s.mu.Lock()
+	if s.stop != 0 {
+		s.mu.Unlock()
+		return nil
+	}
+	return s
+}
+
+// leave ends enter.
+func (s *shard) leave() {
+	if !pin.Fast {
+		s.mu.Unlock()
+		return
+	}
+	pin.Release(&s.turn)
+	pin.Release(&s.busy)
+	// On amd64 a plain store is a release.
+	pin.Store(&s.busy, 0)
+	pin.Unpin()
+}
+
+// take removes a block of a class; nil when the magazine in use is empty.
+func (s *shard) take(k int) *owner.Cell {
+	f := &s.bins[k]
+	c := f.head.Cell()
+	if c == nil {
+		return nil
+	}
+	f.head = c.Next
+	f.n--
+	return c
+}
+
+func (s *shard) countTake(k int, requested uint64) {
+	s.asked += requested
+	s.delta += classDelta[k]
+}
+
+func (s *shard) countPut(k int, c *owner.Cell) {
+	s.bins[k].frees++
+	s.unasked += c.Requested
+	s.delta -= classDelta[k]
+}
+
+// put adds a block.
+func (s *shard) put(k int, c *owner.Cell) { s.bins[k].push(c) }
+
+// reload makes the spare magazine the one in use when that is empty. It reports
+// whether there is a block to take.
+func (s *shard) reload(k int) bool {
+	f := &s.bins[k]
+	if f.n != 0 || f.spareN == 0 {
+		return f.n != 0
+	}
+	f.magazine = magazine{f.spare, f.spareN}
+	f.spare, f.spareN = 0, 0
+	return true
+}
+
+// stock adds a magazine and adds its bytes, taken from the budget, to the limit. It
+// returns the magazine that finds no place: the spare one when another goroutine
+// stocked meanwhile, and m while nothing is cached.
+func (s *shard) stock(k int, m magazine) (back magazine) {
+	if s.pressed {
+		return m
+	}
+	f := &s.bins[k]
+	back = magazine{f.spare, f.spareN}
+	f.spare, f.spareN = f.head, f.n
+	f.magazine = m
+	s.moved(k, int64(m.n)-int64(back.n))
+	s.limit += classBytes[k] * (int64(m.n) - int64(back.n))
+	s.watch()
+	return back
+}
+
+// unstock takes the spare magazine out for the depot, with its bytes of the limit. The
+// magazine in use becomes the spare one.
+func (s *shard) unstock(k int) magazine {
+	f := &s.bins[k]
+	m := magazine{f.spare, f.spareN}
+	f.spare, f.spareN = f.head, f.n
+	f.magazine = magazine{}
+	s.moved(k, -int64(m.n))
+	s.limit -= classBytes[k] * int64(m.n)
+	s.watch()
+	return m
+}
+
+// moved counts blocks that moved in from the depot.
+func (s *shard) moved(k int, blocks int64) {
+	s.bins[k].stocked += blocks
+	s.stocked += classBytes[k] * blocks
+}
+
+// remove takes a magazine out of a bin, the spare one first.
+func (s *shard) remove(k int) (m magazine) {
+	f := &s.bins[k]
+	if f.spareN != 0 {
+		m = magazine{f.spare, f.spareN}
+		f.spare, f.spareN = 0, 0
+	} else {
+		m, f.magazine = f.magazine, m
+	}
+	s.moved(k, -int64(m.n))
+	return m
+}
+
+// takeOff moves a magazine to a stack and returns its bytes. The limit stays.
+func (s *shard) takeOff(k int, to *magazineStack) (bytes int64) {
+	m := s.remove(k)
+	if m.n == 0 {
+		return 0
+	}
+	to.push(m)
+	return m.bytes(k)
+}
+
+// coldTries is how many classes an eviction looks at for blocks that were not used
+// since the last look.
+const coldTries = 64
+
+// evict takes magazines of at least so many bytes out: first of classes that were not
+// used since the hand passed, of which it looks at a few, then of the growing class,
+// and then of any class.
+func (s *shard) evict(growing int, bytes int64, out *magazineStack) {
+	for range coldTries {
+		if bytes <= 0 {
+			return
+		}
+		k := s.nextClass()
+		f := &s.bins[k]
+		if f.blocks() == 0 {
+			continue
+		}
+		if used := f.uses(); used != s.passed[k] {
+			s.passed[k] = used
+			continue
+		}
+		bytes -= s.takeOff(k, out)
+	}
+	for range 2 { // the spare magazine and the one in use
+		if bytes > 0 {
+			bytes -= s.takeOff(growing, out)
+		}
+	}
+	for tries := numClasses; tries > 0 && bytes > 0; tries-- {
+		k := s.nextClass()
+		for s.bins[k].blocks() != 0 && bytes > 0 {
+			bytes -= s.takeOff(k, out)
+		}
+	}
+}
+
+func (s *shard) nextClass() int {
+	k := s.hand
+	s.hand = (k + 1) % numClasses
+	return int(k)
+}
+
+// age is the part of [front.age] for one stopped shard.
+func (s *shard) age(cold *magazineStack) {
+	for k := range s.bins {
+		f, l := &s.bins[k], &s.looked[k]
+		if uses := f.uses(); uses != l.uses {
+			l.uses, l.idle = uses, 0
+		} else if l.idle++; l.idle >= looks && f.blocks() != 0 {
+			s.chill(k, cold)
+		}
+		if f.spare == 0 {
+			// Later looks see whether the blocks that are here now were needed.
+			f.spare, f.spareN, f.magazine = f.head, f.n, magazine{}
+			l.spareIdle = 0
+		}
+		if f.spare != l.spare {
+			l.spare, l.spareIdle = f.spare, 0
+		} else if l.spareIdle++; f.spare != 0 && l.spareIdle >= looks {
+			s.chill(k, cold)
+		}
+		l.idle = min(l.idle, looks)
+	}
+}
+
+// chill takes the spare magazine out, with its bytes of the limit. If the whole bin is
+// idle it takes both.
+func (s *shard) chill(k int, cold *magazineStack) {
+	for {
+		bytes := s.takeOff(k, cold)
+		s.limit -= bytes
+		if bytes == 0 || s.looked[k].idle < looks {
+			return
+		}
+	}
+}
+
+// peakStep is how many bytes a processor may be ahead of what is published: the peak
+// of allocated bytes is exact to this much for each processor.
+const (
+	peakStep   = 4 << 20
+	deltaShift = 20
+)
+
+// change is what a shard has to publish.
+type change struct {
+	bytes, blocks, asked int64
+}
+
+// watch sets the value of delta below which something is due: a change to publish, or
+// more bytes in the bins than the limit, which is negative for a shard that must cache
+// nothing.
+func (s *shard) watch() {
+	limit := s.limit
+	if s.pressed {
+		limit = -1
+	}
+	room := max(s.stocked-s.sent-limit, -peakStep)
+	s.low = min(room, peakStep) << deltaShift
+}
+
+// overtaken reports, after a put, whether something is due.
+func (s *shard) overtaken(k int) bool {
+	return s.delta < s.low || s.bins[k].n >= magazineSize[k]
+}
+
+// isDue reports whether a change is large enough to publish: in bytes, or in blocks,
+// of which delta holds fewer than 2^19 either way.
+func (s *shard) isDue() bool {
+	const limit, most = peakStep << deltaShift, 1 << (deltaShift - 2)
+	return uint64(s.delta+limit) > 2*limit || uint64(s.change().blocks+most) > 2*most
+}
+
+// change returns the bytes and blocks that are not published.
+func (s *shard) change() change {
+	// The low bits are the blocks, as a signed number.
+	blocks := s.delta << (64 - deltaShift) >> (64 - deltaShift)
+	return change{bytes: (s.delta - blocks) >> deltaShift, blocks: blocks}
+}
+
+// takeChange returns what is not published, for publishing.
+func (s *shard) takeChange() change {
+	c := s.change()
+	asked := int64(s.asked - s.unasked)
+	c.asked = asked - s.told
+	s.told, s.delta = asked, 0
+	s.sent += c.bytes
+	s.watch()
+	return c
+}
+
+// glance reads the bytes in the bins and the unpublished change of a shard that may be
+// in use. The result is an estimate while it is in use, and exact otherwise.
+//
+//go:norace
+func (s *shard) glance() (cached, bytes, blocks int64) {
+	if !pin.Fast {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		c := s.change()
+		return s.cached(), c.bytes, c.blocks
+	}
+	for range 4 {
+		stocked, sent, c := s.stocked, s.sent, s.change()
+		if stocked == s.stocked && sent == s.sent && c == s.change() {
+			return stocked - sent - c.bytes, c.bytes, c.blocks
+		}
+	}
+	c := s.change()
+	return s.stocked - s.sent - c.bytes, c.bytes, c.blocks
+}

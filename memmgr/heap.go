@@ -1,0 +1,452 @@
+package memmgr
+
+import (
+	"math"
+	"math/bits"
+	"sync/atomic"
+
+	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/memmgr/internal/tlsf"
+)
+
+// heap is the part of a pool that holds memory from the upstream: segments, the blocks
+// that they are divided into, and the depot. Requests of at least large bytes get a
+// dedicated segment, which stays idle for reuse when its block is freed.
+//
+// Lock: Pool.mu guards every field but count.now; each method requires it.
+type heap struct {
+	tlsf.Heap
+	depot depot
+
+	segs           []poolSegment // by segment number
+	oldest, newest int32         // segments out of use by age: number + 1, 0 for none
+	clock          uint32        // ticks of the keeper
+	idleBytes      uint64        // in idle dedicated segments
+	count          segmentCounts
+	closed         bool // segments go back as soon as they are empty
+
+	origin    *origin
+	mu        *poolMutex // takes the segments that go back
+	trace     *traceRing
+	large     uintptr
+	high, low uint64 // see WithRetention
+	emptied   func() // called when the last segment of a closed heap goes back
+}
+
+// poolSegment holds what the pool records about a segment beside the TLSF heap.
+type poolSegment struct {
+	cookie       uint64
+	requested    uintptr
+	older, newer int32      // neighbours in the list by age: number + 1
+	cell         owner.Link // of an idle dedicated segment
+	emptyTick    uint32     // clock when the segment went out of use
+	align        uint8      // its logarithm
+	dedicated    bool
+	listed       bool // in the list by age
+}
+
+// block is what the upstream gave.
+func (s *poolSegment) block(base, size uintptr) Block {
+	return Block{
+		Address: base, Size: size, Requested: s.requested, Align: 1 << s.align, Cookie: s.cookie,
+	}
+}
+
+// segmentCounts counts segments and their bytes.
+type segmentCounts struct {
+	reserved, reservedPeak     uint64
+	segments, segmentsPeak     int64
+	reservedEver, reservedGone uint64
+	deviceAllocs, deviceFrees  int64
+	splitPeak, splitBytesPeak  int64
+	now                        atomic.Int64 // reserved; read without the lock
+}
+
+func (c *segmentCounts) added(bytes uint64) {
+	c.reserved += bytes
+	c.now.Store(int64(c.reserved))
+	c.reservedEver += bytes
+	c.reservedPeak = max(c.reservedPeak, c.reserved)
+	c.segments++
+	c.segmentsPeak = max(c.segmentsPeak, c.segments)
+	c.deviceAllocs++
+}
+
+func (c *segmentCounts) dropped(bytes uint64) {
+	c.reserved -= bytes
+	c.now.Store(int64(c.reserved))
+	c.reservedGone += bytes
+	c.segments--
+	c.deviceFrees++
+}
+
+// split returns the free blocks and bytes in segments that are in use.
+func (h *heap) split() (blocks, bytes int64) {
+	c := h.Counts()
+	return int64(c.FreeBlocks - c.EmptySegments), int64(c.FreeUnits-c.EmptyUnits) * tlsf.Unit
+}
+
+// noteSplit raises the peaks of split.
+func (h *heap) noteSplit() {
+	blocks, bytes := h.split()
+	h.count.splitPeak = max(h.count.splitPeak, blocks)
+	h.count.splitBytesPeak = max(h.count.splitBytesPeak, bytes)
+}
+
+// dedicated reports whether a request gets a dedicated segment.
+func (h *heap) dedicated(w *want) bool {
+	return w.class == noClass && uintptr(w.units)*unit >= h.large
+}
+
+// carve takes a block out of a segment; nil when none fits.
+func (h *heap) carve(w *want) *owner.Cell {
+	if h.dedicated(w) {
+		return nil
+	}
+	return h.cellOf(h.Alloc(w.units, w.align), w.class)
+}
+
+// carveAny is carve as the last resort, after the caches were emptied: it takes any
+// free block that holds the request, without rounding to the size class and without
+// the bound on the search for an aligned place.
+func (h *heap) carveAny(w *want) *owner.Cell {
+	i := h.Alloc(w.least, w.align)
+	if i < 0 && w.align > 1 {
+		i = h.AllocLying(w.least, w.align, -1)
+	}
+	return h.cellOf(i, w.leastClass())
+}
+
+// takeReserved takes the block that [tlsf.Heap.Want] named out of a closed segment.
+func (h *heap) takeReserved(w *want) *owner.Cell {
+	return h.cellOf(h.TakeClosed(w.align), w.leastClass())
+}
+
+// cellOf gives a block that was just taken its cell. It returns nil for a negative
+// block, and when there are no more cells.
+func (h *heap) cellOf(block int32, class int) *owner.Cell {
+	if block < 0 {
+		return nil
+	}
+	c, err := owner.New(h.origin.list)
+	if err != nil {
+		h.Free(block)
+		return nil
+	}
+	c.Unref() // no user has it yet
+	c.Address, c.Size = h.Address(block), uint64(h.Size(block))
+	c.Place = uintptr(h.origin.place)
+	c.Resource = h.origin.index
+	c.Block = uint32(block)
+	c.Private = uint64(class)
+	c.ResetFlags(h.origin.flags)
+	h.SetUser(block, c.Index())
+	h.unlist(h.Segment(block))
+	setState(c, stateInHand)
+	return c
+}
+
+// toHeap frees a block; it merges with its neighbours.
+func (h *heap) toHeap(c *owner.Cell) {
+	block := int32(c.Block)
+	setState(c, stateFree)
+	owner.Recycle(c)
+	seg := h.Segment(block)
+	h.freed(seg, h.Free(block))
+}
+
+// freed records that a block of a segment was freed, and whether the segment is
+// empty now.
+func (h *heap) freed(seg int32, empty bool) {
+	if !empty {
+		return
+	}
+	if h.closed {
+		h.dropSegment(seg)
+		return
+	}
+	h.list(seg)
+	h.retain()
+}
+
+// dissolve frees the blocks of a magazine.
+func (h *heap) dissolve(m magazine) {
+	for c := m.head.Cell(); c != nil; {
+		next := c.Next.Cell()
+		h.toHeap(c)
+		c = next
+	}
+}
+
+// dissolveStack frees the blocks of many magazines, and reports whether there were any.
+func (h *heap) dissolveStack(s magazineStack) bool {
+	any := s.top != 0
+	for s.top != 0 {
+		h.dissolve(s.pop())
+	}
+	return any
+}
+
+// cache puts a block into the depot, or frees it when the depot may not hold more.
+func (h *heap) cache(c *owner.Cell, k int) {
+	if !h.depot.put(c, k) {
+		h.toHeap(c)
+	}
+}
+
+// spill puts a magazine that comes with its bytes of the cache budget into the depot,
+// or frees its blocks while nothing is cached.
+func (h *heap) spill(m magazine, k int) {
+	if m.n != 0 && !h.depot.push(m, k) {
+		h.dissolve(m)
+	}
+}
+
+// flush frees all blocks of the depot.
+func (h *heap) flush() {
+	h.dissolveCold(math.MaxInt)
+	for k := 0; k < numClasses && h.depot.bytes != 0; k++ {
+		h.flushClass(k)
+	}
+}
+
+func (h *heap) flushClass(k int) {
+	for m := h.depot.pop(k); m.n != 0; m = h.depot.pop(k) {
+		h.dissolve(m)
+		h.depot.budget.give(m.bytes(k))
+	}
+}
+
+// yieldDepot frees about one magazine of the depot, so that a shard finds room in the
+// cache budget: blocks in use have precedence over blocks that lie in the depot.
+func (h *heap) yieldDepot() {
+	if h.depot.bytes == 0 {
+		return
+	}
+	if h.depot.cold.top != 0 {
+		h.dissolveCold(1)
+		return
+	}
+	if m, k := h.depot.next(); m.n != 0 {
+		h.dissolve(m)
+		h.depot.budget.give(m.bytes(k))
+	}
+}
+
+// dissolveCold frees about so many blocks of the cold magazines, and reports whether
+// some are left.
+func (h *heap) dissolveCold(blocks int) (more bool) {
+	d := &h.depot
+	for blocks > 0 && d.cold.top != 0 {
+		m := d.cold.pop()
+		size := m.bytes(int(m.head.Cell().Private))
+		blocks -= int(m.n)
+		h.dissolve(m)
+		d.bytes -= size
+		d.budget.give(size)
+	}
+	return d.cold.top != 0
+}
+
+// takeIdle takes the smallest idle dedicated segment that holds the bytes, has at most
+// most bytes and is aligned; nil when there is none.
+func (h *heap) takeIdle(least, most, align uintptr) *owner.Cell {
+	if h.idleBytes == 0 {
+		return nil
+	}
+	from, to, lies := uint32(least/unit), uint32(min(most, maxSegment)/unit), uint32(align/unit)
+	block := h.AllocWhole(from, to, max(lies, 1), idleTries)
+	if block < 0 {
+		return nil
+	}
+	n := h.Segment(block)
+	c := h.segs[n].cell.Cell()
+	h.segs[n].cell = 0
+	h.unlist(n)
+	h.SetUser(block, c.Index())
+	h.idleBytes -= c.Size
+	setState(c, stateInHand)
+	return c
+}
+
+// idleTries is how many idle segments are tried for an alignment beyond that of pages.
+const idleTries = 256
+
+// reuseIdle takes an idle dedicated segment that wastes at most an eighth.
+func (h *heap) reuseIdle(w *want) *owner.Cell {
+	need := uintptr(w.units) * unit
+	return h.takeIdle(need, need+need/8, uintptr(w.align)*unit)
+}
+
+// openIdle makes the smallest idle dedicated segment that holds a large request an
+// ordinary one, however much larger it is, before the request is refused: the rest
+// serves other requests.
+func (h *heap) openIdle(w *want) bool {
+	if h.closed || !h.dedicated(w) {
+		return false
+	}
+	c := h.takeIdle(uintptr(w.units)*unit, maxSegment, uintptr(w.align)*unit)
+	if c == nil {
+		return false
+	}
+	block := int32(c.Block)
+	n := h.Segment(block)
+	h.Divide(n)
+	h.segs[n].dedicated = false
+	setState(c, stateFree)
+	owner.Recycle(c)
+	h.Free(block)
+	h.list(n)
+	return true
+}
+
+// retire makes a dedicated segment idle.
+func (h *heap) retire(c *owner.Cell) {
+	setState(c, stateIdle)
+	block := int32(c.Block)
+	n := h.Segment(block)
+	h.segs[n].cell = owner.LinkTo(c)
+	h.idleBytes += c.Size
+	h.freed(n, h.Free(block))
+}
+
+// dissolveUnclassed frees a block that has no size class.
+func (h *heap) dissolveUnclassed(c *owner.Cell) {
+	if c.Private == ownSegment {
+		h.retire(c)
+		return
+	}
+	h.toHeap(c)
+}
+
+// list appends an empty segment to the list by age.
+func (h *heap) list(n int32) {
+	s := &h.segs[n]
+	s.emptyTick, s.listed = h.clock, true
+	s.older, s.newer = h.newest, 0
+	if h.newest != 0 {
+		h.segs[h.newest-1].newer = n + 1
+	} else {
+		h.oldest = n + 1
+	}
+	h.newest = n + 1
+}
+
+// unlist takes a segment out of that list if it is there.
+func (h *heap) unlist(n int32) {
+	s := &h.segs[n]
+	if !s.listed {
+		return
+	}
+	s.listed = false
+	if s.older != 0 {
+		h.segs[s.older-1].newer = s.newer
+	} else {
+		h.oldest = s.newer
+	}
+	if s.newer != 0 {
+		h.segs[s.newer-1].older = s.older
+	} else {
+		h.newest = s.older
+	}
+}
+
+// addSegment takes over memory of the upstream. untouched reports that no page of it
+// is resident. The result is the block of a dedicated segment.
+func (h *heap) addSegment(b Block, dedicated, untouched bool) (block int32) {
+	units := uint32(b.Size / unit)
+	var n int32
+	if dedicated {
+		block = h.AddWhole(b.Address, units)
+		n = h.Segment(block)
+	} else {
+		n, block = h.AddSegment(b.Address, units, untouched), -1
+	}
+	for int(n) >= len(h.segs) {
+		h.segs = append(h.segs, poolSegment{})
+	}
+	h.segs[n] = poolSegment{
+		cookie: b.Cookie, requested: b.Requested,
+		align: uint8(bits.TrailingZeros64(uint64(b.Align))), dedicated: dedicated,
+	}
+	if !dedicated {
+		h.list(n)
+	}
+	h.count.added(uint64(b.Size))
+	h.depot.budget.follow(h.divided())
+	h.depot.budget.raise()
+	if h.trace != nil {
+		h.trace.addSegment(traceSegmentAlloc, b)
+	}
+	return block
+}
+
+// dropSegment hands an empty segment to the upstream, which gets it when Pool.mu is
+// released.
+func (h *heap) dropSegment(n int32) {
+	h.unlist(n)
+	s := &h.segs[n]
+	if c := s.cell.Cell(); c != nil {
+		h.idleBytes -= c.Size
+		setState(c, stateFree)
+		owner.Recycle(c)
+	}
+	base, units := h.RemoveSegment(n)
+	b := s.block(base, uintptr(units)*unit)
+	*s = poolSegment{}
+	h.count.dropped(uint64(b.Size))
+	h.depot.budget.follow(h.divided())
+	if h.trace != nil {
+		h.trace.addSegment(traceSegmentFree, b)
+	}
+	h.mu.drop(b)
+	if h.closed && h.Counts().Segments == 0 {
+		h.emptied()
+	}
+}
+
+// spare returns the bytes that release could give back.
+func (h *heap) spare() uint64 { return h.Counts().EmptyUnits * unit }
+
+// divided returns the bytes of all segments but the idle dedicated ones.
+func (h *heap) divided() int64 { return int64(h.count.reserved - h.idleBytes) }
+
+// freeBytes returns the bytes of free blocks, those of the depot included.
+func (h *heap) freeBytes() uint64 { return uint64(h.depot.bytes) + h.Counts().FreeUnits*unit }
+
+// release gives segments out of use back, oldest first, until at most keep bytes of
+// them are left.
+func (h *heap) release(keep uint64) (freed uint64) {
+	before := h.spare()
+	for h.spare() > keep {
+		h.dropSegment(h.oldest - 1)
+	}
+	return before - h.spare()
+}
+
+// retain gives the oldest segments out of use back while there are more bytes of them
+// than [WithRetention] allows.
+func (h *heap) retain() {
+	if h.spare() > h.high {
+		h.release(h.low)
+	}
+}
+
+// segmentPortion is how many segments go back under one hold of the lock.
+const segmentPortion = 32
+
+// decaySegments gives back a portion of the segments that have been out of use for so
+// many ticks, and reports whether there are more.
+func (h *heap) decaySegments(age uint32) (more bool) {
+	for range segmentPortion {
+		if !h.hasAged(age) {
+			return false
+		}
+		h.dropSegment(h.oldest - 1)
+	}
+	return h.hasAged(age)
+}
+
+func (h *heap) hasAged(age uint32) bool {
+	return h.oldest != 0 && h.clock-h.segs[h.oldest-1].emptyTick >= age
+}

@@ -1,0 +1,407 @@
+package memmgr
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/usmbridge/usmbridge/internal/owner"
+)
+
+var errTooLarge = errors.New("larger than any memory this pool could manage")
+
+// errNoRoom is the refusal of a limit that has less room than a request needs.
+var errNoRoom error = &OutOfMemoryError{Err: errLimit}
+
+// errNoCells is the refusal of a request for which there is memory but no owner cell.
+var errNoCells = owner.ErrNoMemory
+
+var errSoft = errors.New("the tenant has more than its soft limit, and other requests wait")
+
+// maxSegment is the largest segment in bytes: 31 bits number its units, and on 32-bit
+// systems it is at most half of the address space.
+const maxSegment uintptr = min(1<<31*unit, math.MaxUint/2+1)
+
+// want is a request in the pool's own terms.
+type want struct {
+	r     Request // a copy: a pointer would keep requests on the Go heap
+	class int
+	units uint32 // rounded to the size class
+	least uint32 // units without that rounding
+	align uint32 // units
+
+	tenant  *Tenant // the account that is charged, nil for the pool's own
+	amount  int64   // the charge
+	owes    bool    // the charge was given back while the request waits
+	returns uint64  // poolMutex.returns when the upstream was asked
+}
+
+// leastClass returns the class of a block of least units.
+func (w *want) leastClass() int {
+	if w.least == w.units {
+		return w.class
+	}
+	return noClass
+}
+
+// wantFor checks a request and puts it in the pool's terms.
+func (p *Pool) wantFor(r *Request) (want, error) {
+	if err := r.Check(); err != nil {
+		return want{}, err
+	}
+	units := max((r.Size+unit-1)/unit, p.minUnits)
+	if units > maxSegment/unit || r.Alignment() > maxSegment {
+		return want{}, &OutOfMemoryError{Request: *r, Place: p.Place(), Rounded: uint64(units) * unit, Err: errTooLarge}
+	}
+	w := want{r: *r, class: noClass, units: uint32(units), least: uint32(units), align: uint32(max(r.Alignment()/unit, 1))}
+	if units <= maxClassUnits && w.align == 1 {
+		w.class = classOf(units)
+		w.units = classUnits[w.class]
+	}
+	return w, nil
+}
+
+// slowBuffer serves a request that the fast path did not.
+func (p *Pool) slowBuffer(request Request) (Buffer, error) {
+	w, err := p.wantFor(&request)
+	if err != nil {
+		return Buffer{}, err
+	}
+	return p.miss(&w)
+}
+
+// miss gives a request a block that the fast path did not find. It takes the steps
+// below in this order.
+func (p *Pool) miss(w *want) (Buffer, error) {
+	// 1. The other magazine of the bin.
+	if w.class != noClass && (w.r.Queue == nil || p.waiting.Load() == 0) {
+		if c := p.takeSpare(w.class, w.r.Size); c != nil {
+			return p.handOver(c, w), nil
+		}
+	}
+	// 2. What the pool has at hand, unless the request must queue: a pending block of
+	// the same queue, completed blocks, the depot, an idle segment, the heap.
+	since, stands := p.lockTimed()
+	if p.closed {
+		p.mu.Unlock()
+		return Buffer{}, p.closedError()
+	}
+	p.addShards()
+	c := p.findNow(w)
+	if c == nil {
+		p.mu.Unlock()
+		since, stands = now(), 1
+		var err error
+		k := *w // a copy on the Go heap: only a request that gets here may have to wait
+		for again := false; ; again = true {
+			// 3. A request that must not overtake waiters queues behind them, or is
+			// refused.
+			behind, yields := p.standsBehind(&k)
+			if behind {
+				c, err = p.await(&k)
+				break
+			}
+			if yields {
+				err = p.failed(&k, errSoft)
+				break
+			}
+			// 4. The caches of all shards, and a new segment.
+			if c, err = p.extend(&k); err != nil && ranOut(err) && !ended(k.r.Context) {
+				// 5. Everything that can be reclaimed.
+				c, err = p.scrape(&k, err)
+			}
+			if err == nil || !ranOut(err) {
+				break
+			}
+			if ended(k.r.Context) {
+				err = p.failed(&k, k.r.Context.Err())
+				break
+			}
+			// 6. The callback, once.
+			if !again && p.options.onOOM != nil && p.options.onOOM(p.refuse(&k, err)) {
+				continue
+			}
+			// 7. A request with a context waits, another one fails.
+			if p.mayWait(&k) {
+				c, err = p.await(&k)
+			} else {
+				err = p.failed(&k, err)
+			}
+			break
+		}
+		if err != nil {
+			w.owes = k.owes
+			p.slow.add(now()-since, stands)
+			return Buffer{}, err
+		}
+		p.mu.Lock()
+	}
+	// 8. A magazine for the shard, so that the next requests need no lock.
+	p.count(c, w)
+	stock := p.restock(w)
+	p.mu.Unlock()
+	if stock.n != 0 {
+		if back := p.front.stock(stock, w.class); back.n != 0 {
+			p.mu.Lock()
+			p.heap.spill(back, w.class)
+			p.mu.Unlock()
+		}
+	}
+	b := p.handOver(c, w)
+	if stands != 0 {
+		p.slow.add(now()-since, stands)
+	}
+	return b, nil
+}
+
+// handOver makes a block the buffer of a request.
+func (p *Pool) handOver(c *owner.Cell, w *want) Buffer {
+	c.Requested = uint64(w.r.Size)
+	if w.tenant != nil {
+		w.tenant.mark(c)
+	}
+	setState(c, stateInUse)
+	b := Buffer{ref: c.Renew()}
+	p.annotate(c, w.r.Tag, w.r.Queue)
+	return b
+}
+
+func (p *Pool) closedError() error {
+	return &OpError{Op: "Pool.Allocate", Place: p.Place(), Kind: ErrClosed}
+}
+
+// find takes a block that the pool has: a pending block of the same queue, or a free
+// one after blocks whose work is done were collected. p.mu is held.
+func (p *Pool) find(w *want) *owner.Cell {
+	if p.closed {
+		return nil
+	}
+	if p.waiting.Load() != 0 {
+		if c := p.sameQueue(w); c != nil {
+			return c
+		}
+		p.collectNow(16)
+	}
+	return p.findFree(w)
+}
+
+// findFree takes a free block: of the depot, an idle segment, or the heap. p.mu is
+// held.
+func (p *Pool) findFree(w *want) *owner.Cell {
+	if w.class != noClass {
+		if c := p.heap.depot.popBlock(w.class); c != nil {
+			return c
+		}
+	} else if p.heap.dedicated(w) {
+		return p.heap.reuseIdle(w)
+	}
+	if w.units > coarseUnits {
+		p.gather(w.units)
+	}
+	return p.heap.carve(w)
+}
+
+// restock takes a magazine for the front, with its bytes of the budget: one of the
+// depot, or a few blocks that it cuts out of the heap. p.mu is held.
+func (p *Pool) restock(w *want) (m magazine) {
+	if w.class == noClass || p.pressed {
+		return m
+	}
+	if m = p.heap.depot.pop(w.class); m.n != 0 {
+		return m
+	}
+	size, most := classBytes[w.class], int64(classBatch(w.class)-1)
+	granted := p.budget.take(min(size, size*most), size*(most-1))
+	for n := granted / size; n > 0; n-- {
+		c := p.heap.carve(w)
+		if c == nil {
+			break
+		}
+		m.push(c)
+	}
+	p.budget.give(granted - m.bytes(w.class))
+	return m
+}
+
+// standsBehind tells whether a request has to stand in line, and whether it is
+// refused because it cannot and others come first.
+func (p *Pool) standsBehind(w *want) (behind, yields bool) {
+	if w.r.Context == nil && w.tenant == nil {
+		return false, false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	// While room is kept for somebody, nobody else asks the upstream on its own.
+	behind = p.waitsBehind(w) || w.r.Context != nil && p.waiters.hold.of != nil
+	return behind, !behind && p.waiters.n > 0 && p.yieldsFirst(w)
+}
+
+// mayWait tells whether a request has a context to wait with, and memory could
+// ever suffice for it.
+func (p *Pool) mayWait(w *want) bool {
+	need := uint64(w.units) * unit
+	for _, l := range p.limits {
+		if need > l.Bytes() {
+			return false
+		}
+	}
+	if d := p.deviceSized; d != nil && d.DeviceTotal() != 0 && need > d.DeviceTotal() {
+		return false
+	}
+	return w.r.Context != nil
+}
+
+// beginGrowth lets one goroutine at a time ask the upstream: the others find
+// what it got. It is held across that question alone.
+func (p *Pool) beginGrowth(ctx context.Context) error {
+	checkRank(rankGrowing)
+	if ctx == nil {
+		p.growing <- struct{}{}
+		return nil
+	}
+	select {
+	case p.growing <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case p.growing <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// ended tells whether a request's context is over; nil never is.
+func ended(ctx context.Context) bool { return ctx != nil && ctx.Err() != nil }
+
+func (p *Pool) endGrowth() { <-p.growing }
+
+// extend serves a request from the caches, where that is possible, or from a new
+// segment.
+func (p *Pool) extend(w *want) (*owner.Cell, error) {
+	if err := p.beginGrowth(w.r.Context); err != nil {
+		return nil, err
+	}
+	defer p.endGrowth()
+	p.mu.Lock()
+	c := p.find(w) // others may have got it meanwhile
+	if c == nil && !p.heap.dedicated(w) {
+		c = p.findInCaches(w, 0)
+	}
+	size, need := p.segmentFor(w)
+	w.returns = p.mu.returns
+	p.mu.Unlock()
+	if c != nil {
+		return c, nil
+	}
+	return p.grow(w, size, need)
+}
+
+// segmentNeed returns the size of the smallest segment that serves a request.
+func (p *Pool) segmentNeed(w *want) uint64 { return uint64(roundUp(uintptr(w.units)*unit, 4096)) }
+
+// segmentFor returns the size of the next segment, and the least that serves
+// the request. p.mu is held.
+func (p *Pool) segmentFor(w *want) (size, need uintptr) {
+	need = uintptr(p.segmentNeed(w))
+	if p.heap.dedicated(w) {
+		return need, need
+	}
+	// The alignment of a new segment is as asked, so none of it is lost. However
+	// much is reserved, segments stay so small that they become empty again.
+	growth := min(uintptr(p.heap.count.reserved)/p.options.growth, 2*p.options.large)
+	size = max(need, p.options.minSegment, growth)
+	// Whole multiples, so that requests like this one leave no rest.
+	size = (roundUp(size, 64<<10) + need - 1) / need * need
+	return min(size, maxSegment/need*need), need
+}
+
+// grow asks the upstream for a segment, for half of it when refused, down to
+// what the request needs. A limit on the way is asked for its room first, so
+// that a refusal costs one question at most.
+func (p *Pool) grow(w *want, size, need uintptr) (*owner.Cell, error) {
+	if tight, room := p.limitRoom(); tight != nil && room < uint64(size) {
+		if room < uint64(need) {
+			return nil, errNoRoom
+		}
+		size = max(uintptr(room)&^(4096-1), need)
+	}
+	for {
+		c, err := p.ask(w, size)
+		if err == nil || size <= need || !ranOut(err) || ended(w.r.Context) {
+			return c, err
+		}
+		size = max(size/2/need*need, need)
+	}
+}
+
+// limitRoom returns the tightest limit between the pool and its memory, and the
+// bytes that it has left; nil when there is none.
+func (p *Pool) limitRoom() (tight *Limit, room uint64) {
+	for _, l := range p.limits {
+		if r := l.budget.room(); l.bounds() && (tight == nil || r < room) {
+			tight, room = l, r
+		}
+	}
+	return tight, room
+}
+
+// limitsOf lists the limits whose room tells what a resource can still give: those
+// on the way down through resources that pass each request on as it is. Behind others,
+// such as a pool with memory of its own, nobody knows without asking.
+func limitsOf(r Resource) (all []*Limit) {
+	for {
+		if l, ok := r.(*Limit); ok {
+			all = append(all, l)
+		}
+		through, ok := r.(interface{ passesTo() Resource })
+		if !ok {
+			return all
+		}
+		r = through.passesTo()
+	}
+}
+
+func (p *Pool) ask(w *want, size uintptr) (*owner.Cell, error) {
+	start := time.Now()
+	r := Request{Size: size, Align: max(unit, uintptr(w.align)*unit), Tag: "pool segment"}
+	if !p.poolBelow { // else that would wait, with this pool's right to grow
+		r.Context = w.r.Context
+	}
+	b, err := p.upstream.Allocate(r)
+	p.upstreamCalls.add(time.Since(start), 1)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	if p.closed { // meanwhile
+		p.mu.Unlock()
+		p.upstream.Free(b)
+		return nil, p.closedError()
+	}
+	defer p.mu.Unlock()
+	p.futile = futileFlush{}
+	b.Size = min(b.Size, maxSegment) &^ (unit - 1)
+	block := p.heap.addSegment(b, p.heap.dedicated(w), p.purging.untouched(b.Address, b.Size))
+	var c *owner.Cell
+	if block < 0 {
+		c = p.find(w)
+	} else {
+		n := p.heap.Segment(block)
+		if c = p.heap.cellOf(block, ownSegment); c == nil {
+			p.heap.dropSegment(n)
+		}
+	}
+	if c == nil {
+		return nil, p.outOfMemory(w, errNoCells)
+	}
+	return c, nil
+}
+
+// ranOut tells whether memory, or the time to wait for it, ran out: an ended
+// context counts, whether the upstream gave it a type or not.
+func ranOut(err error) bool {
+	return errors.Is(err, ErrOutOfMemory) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
