@@ -35,8 +35,8 @@ func TestChecksFindASecondFree(t *testing.T) {
 	require.Panics(t, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.toDepot(c, int(c.Private))
-		p.toDepot(c, int(c.Private))
+		p.heap.cache(c, int(c.Private))
+		p.heap.cache(c, int(c.Private))
 	})
 }
 
