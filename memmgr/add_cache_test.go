@@ -8,8 +8,8 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// TestCachesInFrontGiveBack: what a cache in front of a pool keeps is given back before
-// the pool tells what is in use, is trimmed or closed, or refuses a request.
+// TestCachesInFrontGiveBack: a cache in front of a pool gives its blocks back before the pool
+// reports counters, is trimmed or closed, or refuses a request.
 func TestCachesInFrontGiveBack(t *testing.T) {
 	p := memmgr.NewPool(memmgr.NewLimit(memmgr.Host(), 8<<20))
 	var kept []memmgr.Buffer

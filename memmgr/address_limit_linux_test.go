@@ -14,10 +14,10 @@ import (
 
 const addressesEnv = "USMBRIDGE_TEST_ADDRESSES"
 
-// The system gives a process no more addresses, at each of many places of a script that takes
-// memory of all sizes from the host and from a pool. It is told by an error of its own, all that
-// was taken goes back, and with room again the script runs whole. What Go needs for itself is
-// there: a program of Go's ends without it.
+// The system refuses more address space at many places of a script that allocates blocks of all
+// sizes from the host and from a pool. Each refusal is a typed error, all memory is freed, and the
+// whole script succeeds when there is address space again. The limit leaves enough for the Go
+// runtime, which would end the program otherwise.
 func TestEveryAddressLimit(t *testing.T) {
 	if os.Getenv(addressesEnv) == "" {
 		if instrumented {

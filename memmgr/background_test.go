@@ -15,7 +15,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
 
-// freeBehind frees a block of the device with work pending that nobody has ended.
+// freeBehind frees a block of the device with work pending that has not ended.
 func freeBehind(t *testing.T, sim *memtest.Simulated) (work uintptr) {
 	b := mustAllocate(t, sim, 100)
 	work = sim.Submit(1)
@@ -29,7 +29,7 @@ func end(sim *memtest.Simulated, work uintptr) {
 	sim.ReleaseEvent(work)
 }
 
-// Memory goes back when its own work ends, whatever else is still under way.
+// Memory is freed when its own work ends, regardless of other work.
 func TestFreesDoNotWaitForOneAnother(t *testing.T) {
 	sim := memtest.NewSimulated()
 	first, second := freeBehind(t, sim), freeBehind(t, sim)
@@ -48,8 +48,8 @@ func goroutines() string {
 	return string(all[:runtime.Stack(all, true)])
 }
 
-// Without pools and frees that wait there is no goroutine; after StopBackground
-// there is none either, and what waits for a device waits for Flush.
+// Without pools and pending frees there is no goroutine. After StopBackground there is none
+// either, and Flush processes memory that waits for a device.
 func TestBackgroundEnds(t *testing.T) {
 	const env, loop = "USMBRIDGE_TEST_BACKGROUND", "memmgr.(*keeping).loop"
 	if os.Getenv(env) == "" {
@@ -64,7 +64,7 @@ func TestBackgroundEnds(t *testing.T) {
 	require.True(t, gone(), "merely importing the package started something")
 	work := freeBehind(t, sim)
 	p := memmgr.NewPool(sim)
-	// Before it runs for the first time, its stack does not show what it runs.
+	// Before its first run the stack of the goroutine does not show the function.
 	require.Eventually(t, func() bool { return !gone() }, patience, time.Millisecond)
 	end(sim, work)
 	require.NoError(t, p.Close())

@@ -8,8 +8,8 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// A request is served as long as a block that fits is free, though the rounding
-// to its size class does not fit.
+// A request is served as long as a free block fits, even if the size of the request rounded up to
+// its size class does not fit.
 func TestTheLastBlockThatFitsIsFound(t *testing.T) {
 	p := memmgr.NewPool(memmgr.Host(), memmgr.WithLimit(2<<20), memmgr.WithDecay(0))
 	defer closePoolQuietly(t, p)
@@ -28,7 +28,7 @@ func TestTheLastBlockThatFitsIsFound(t *testing.T) {
 	again.Release()
 }
 
-// Nor does it matter that the request would rather have a segment of its own.
+// The same holds for a request that would get a dedicated segment.
 func TestALargeRequestIsServedFromTheMiddleOfASegment(t *testing.T) {
 	p := memmgr.NewPool(memmgr.Host(), memmgr.WithLimit(8<<20), memmgr.WithSegment(8<<20), memmgr.WithLarge(4<<20), memmgr.WithDecay(0))
 	defer closePoolQuietly(t, p)

@@ -12,7 +12,7 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// usmResource is what the tests ask of memmgr.USM's resource.
+// usmResource has the methods of the resource of memmgr.USM that the tests use.
 type usmResource interface {
 	memmgr.Resource
 	io.Closer
@@ -86,8 +86,8 @@ func TestWrapReleasesOnce(t *testing.T) {
 	require.ErrorIs(t, err, memmgr.ErrRequest)
 }
 
-// A closer gets its words back once; a record that is used again
-// carries nothing over from the one before it.
+// A closer receives its arguments once. A record that is reused contains nothing of its former
+// use.
 func TestWrapWithCloser(t *testing.T) {
 	memory := make([]int32, 4)
 	p := unsafe.Pointer(&memory[0])

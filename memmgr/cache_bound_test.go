@@ -12,8 +12,8 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// churn has goroutines allocate, hand over and release blocks of many classes until
-// end is called, which takes everything back.
+// churn lets goroutines allocate, exchange and release blocks of many classes until end is called,
+// which releases all blocks.
 func churn(t *testing.T, p *memmgr.Pool, goroutines int) (end func()) {
 	var stop atomic.Bool
 	var done sync.WaitGroup
@@ -60,8 +60,7 @@ func churn(t *testing.T, p *memmgr.Pool, goroutines int) (end func()) {
 	}
 }
 
-// The bound holds while many goroutines use many classes, to the block that each
-// processor has in hand, whatever the number of processors.
+// The bound holds while many goroutines use many classes, except for one block per processor.
 func TestCacheBoundHoldsUnderLoad(t *testing.T) {
 	const inHand = 2 << 20 // the largest class
 	for _, procs := range []int{1, 2, 8} {
@@ -88,7 +87,7 @@ func TestCacheBoundHoldsUnderLoad(t *testing.T) {
 	}
 }
 
-// While somebody waits, what is freed is where any request finds it.
+// While a request waits, every freed block is available to any request.
 func TestPressedPoolKeepsNoBlock(t *testing.T) {
 	_, p := simulatedPool(t, memmgr.WithDecay(0))
 	var all []memmgr.Block

@@ -15,7 +15,7 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
 
-// onTwoQueues gives a fake machine with two in-order queues and a resource.
+// onTwoQueues returns a fake machine with two in-order queues and a resource.
 func onTwoQueues(t *testing.T) (*sycltest.Fake, *syclobj.Runtime, [2]*syclobj.Queue, usmResource) {
 	fake, rt := onFake(t, sycltest.OneCPU)
 	if fake == nil {
@@ -45,7 +45,7 @@ func fill(t *testing.T, q *syclobj.Queue, b memmgr.Buffer) *syclobj.Event {
 	return ev
 }
 
-// owned returns a reference of the event for Submission.End to take.
+// owned returns a reference of the event that Submission.End takes over.
 func owned(t *testing.T, r memmgr.Resource, ev *syclobj.Event) unsafe.Pointer {
 	b := newBuffer(t, r)
 	defer b.Release()
@@ -55,8 +55,7 @@ func owned(t *testing.T, r memmgr.Resource, ev *syclobj.Event) unsafe.Pointer {
 	return ref
 }
 
-// letOthersRun gives goroutines that are not waiting for anybody ample time to get to where
-// they do.
+// letOthersRun gives other goroutines enough time to reach the point where they block.
 func letOthersRun() {
 	for range 20 {
 		runtime.Gosched()
@@ -64,8 +63,8 @@ func letOthersRun() {
 	}
 }
 
-// A submission that begins while another's event is on its way into the buffer either starts
-// after that, or makes the buffer wait for both.
+// A submission that begins while the event of another one is being stored in the buffer either
+// starts after that event or makes the buffer wait for both.
 func TestFakeSubmissionsThatMeetBothStayPending(t *testing.T) {
 	fake, _, queues, r := onTwoQueues(t)
 	if fake == nil {
@@ -101,14 +100,14 @@ func TestFakeSubmissionsThatMeetBothStayPending(t *testing.T) {
 	require.NoError(t, second.Close())
 }
 
-// While a change of the queue of last use is under way, work on the new queue is not
-// taken to come after what is pending.
+// While the queue of last use changes, work on the new queue is not assumed to be ordered after
+// the pending work.
 func TestFakeQueueIsNotedAfterItsEvent(t *testing.T) {
 	fake, _, queues, r := onTwoQueues(t)
 	if fake == nil {
 		return
 	}
-	// Each change finds that barriers are refused, and waits for the pending work.
+	// The runtime refuses barriers, so each change waits for the pending work.
 	for name, change := range map[string]func(memmgr.Buffer, *syclobj.Event) error{
 		"UsedOn": func(b memmgr.Buffer, _ *syclobj.Event) error {
 			b.UsedOn(queues[1])
@@ -123,7 +122,7 @@ func TestFakeQueueIsNotedAfterItsEvent(t *testing.T) {
 		"Submission": func(b memmgr.Buffer, ev *syclobj.Event) error {
 			var s memmgr.Submission
 			s.Begin(queues[1], []memmgr.Buffer{b})
-			// What comes in between is joined.
+			// An event that was recorded meanwhile is joined.
 			if err := b.SetPending(queues[0], ev); err != nil {
 				return err
 			}
@@ -164,8 +163,8 @@ func TestFakeQueueIsNotedAfterItsEvent(t *testing.T) {
 	}
 }
 
-// An event of nobody knows which queue is not in the buffer before the queue of last use
-// waits for it.
+// An event of an unknown queue is stored in the buffer only after the queue of last use waits for
+// it.
 func TestFakeStrayEventIsPutBehindABarrier(t *testing.T) {
 	fake, _, queues, r := onTwoQueues(t)
 	if fake == nil {
@@ -193,8 +192,8 @@ func TestFakeStrayEventIsPutBehindABarrier(t *testing.T) {
 	require.NoError(t, work.Close())
 }
 
-// A queue that is closed while it is looked up is not touched any more: the fake library
-// ends the process when a deleted queue is used.
+// A queue that is closed during its lookup is not used any more: the fake library ends the process
+// when a deleted queue is used.
 func TestFakeQueueClosedWhileItIsNoted(t *testing.T) {
 	fake, rt, _, r := onTwoQueues(t)
 	if fake == nil {
@@ -227,8 +226,8 @@ func TestFakeQueueClosedWhileItIsNoted(t *testing.T) {
 	}
 }
 
-// Work whose queue was closed after it was submitted is pending all the same, and before
-// what comes on the queue of last use.
+// Work whose queue was closed after the submission is still pending, and is ordered before work on
+// the queue of last use.
 func TestFakeEventOfAClosedQueueIsPending(t *testing.T) {
 	fake, rt, queues, r := onTwoQueues(t)
 	if fake == nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/usmbridge/usmbridge/internal/diag"
 )
 
-// debugged runs the calling test's body in a process of its own that has the words
-// in its environment, and returns what it wrote.
+// debugged runs the body of the calling test in a child process with these words in its
+// environment, and returns its output.
 func debugged(t *testing.T, words string, body func()) string {
 	t.Helper()
 	if os.Getenv("USMBRIDGE_TEST_CHILD") != "" {
@@ -35,8 +35,8 @@ func debugged(t *testing.T, words string, body func()) string {
 //go:noinline
 func releaseHere(b Buffer) { b.Release() }
 
-// With "stacks" a panic on use after release names both places, and a second
-// release is told.
+// With "stacks" the panic of a use after release names both places, and a second release is
+// reported.
 func TestDebugStacks(t *testing.T) {
 	out := debugged(t, "stacks", func() {
 		p := NewPool(Host())
@@ -63,8 +63,8 @@ func TestDebugStacks(t *testing.T) {
 	require.Contains(t, out, "releaseHere")
 }
 
-// With "poison" memory is filled, and a write to freed memory is found when the
-// block is given out again, whatever its size.
+// With "poison" memory is filled, and a write to freed memory is detected when the block is
+// allocated again, for all sizes.
 func TestDebugPoison(t *testing.T) {
 	debugged(t, "poison,stacks", func() {
 		runtime.GOMAXPROCS(1) // else the next request may come from another processor, for another block
@@ -104,7 +104,7 @@ func TestDebugPoison(t *testing.T) {
 	})
 }
 
-// Tenants' memory is watched like the pool's own, and stays charged.
+// The memory of tenants is checked like that of the pool, and stays charged.
 func TestDebugPoisonOfTenants(t *testing.T) {
 	debugged(t, "poison", func() {
 		runtime.GOMAXPROCS(1) // else the next request may come from another processor, for another block
@@ -140,7 +140,7 @@ func TestDebugUnknownWord(t *testing.T) {
 	require.Contains(t, out, `USMBRIDGE_DEBUG has the word "venom"; known are stacks, poison and leaks`)
 }
 
-// What fails in the background goes to the logger.
+// Failures in the background are passed to the logger.
 func TestSetLogger(t *testing.T) {
 	var text bytes.Buffer
 	SetLogger(slog.New(slog.NewTextHandler(&text, nil)))

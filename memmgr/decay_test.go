@@ -11,8 +11,8 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
 
-// decaying is a pool whose clock the test moves: memory decays after so many ticks.
-// One processor works, so that what is kept is in one place.
+// decaying returns a pool whose clock the test controls: memory decays after so many ticks. One
+// processor works, so that all cached blocks are in one shard or in the depot.
 func decaying(t *testing.T, ticks int, options ...memmgr.PoolOption) (*memtest.Simulated, *memmgr.Pool) {
 	before := runtime.GOMAXPROCS(1)
 	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
@@ -21,7 +21,7 @@ func decaying(t *testing.T, ticks int, options ...memmgr.PoolOption) (*memtest.S
 	return sim, p
 }
 
-// fillClass has the pool keep so many bytes of one size.
+// fillClass makes the pool cache so many bytes of one size.
 func fillClass(t *testing.T, p *memmgr.Pool, size uintptr, bytes uintptr) {
 	var all []memmgr.Buffer
 	for n := uintptr(0); n < bytes; n += size {
@@ -34,8 +34,8 @@ func fillClass(t *testing.T, p *memmgr.Pool, size uintptr, bytes uintptr) {
 	}
 }
 
-// A class that nobody uses decays, in front and depot, while another one is in use
-// all the time; so do the segments that held it.
+// A class that is not used decays in front and depot while another class is in constant use, and so
+// do its segments.
 func TestClassesDecayWhileOthersWork(t *testing.T) {
 	const age, hot, cold = 8, 1000, 300 << 10
 	sim, p := decaying(t, age, memmgr.WithCache(256<<20))
@@ -63,15 +63,15 @@ func TestClassesDecayWhileOthersWork(t *testing.T) {
 	require.LessOrEqual(t, left, int64(256<<20), "no byte of the budget is counted twice")
 }
 
-// Of a class in use, what was not needed decays.
+// Of a class in use, the blocks that were not needed decay.
 func TestSurplusOfAClassInUseDecays(t *testing.T) {
 	const age, size = 8, 100 << 10
 	_, p := decaying(t, age, memmgr.WithCache(256<<20))
 	fillClass(t, p, size, 200<<20)
 	before := p.Stats().CachedBytes
 	require.Greater(t, before, int64(190<<20))
-	// A goroutine that changes its processor uses what is kept there, so it may take
-	// longer than twice the age.
+	// A goroutine that moves to another processor uses the blocks of that shard. Therefore decay may
+	// take longer than twice the age.
 	for ticks := 0; ticks < 40*age && (ticks < 4*age || p.Stats().CachedBytes >= 1<<20); ticks++ {
 		p.Tick()
 		b, err := memmgr.New(p, memmgr.Request{Size: size})
@@ -81,7 +81,7 @@ func TestSurplusOfAClassInUseDecays(t *testing.T) {
 	require.Less(t, p.Stats().CachedBytes, int64(1<<20))
 }
 
-// What a class needs again within the time of decay stays.
+// Blocks that a class needs again within the time of decay stay.
 func TestWhatIsNeededDoesNotDecay(t *testing.T) {
 	const age, size = 8, 100 << 10
 	_, p := decaying(t, age, memmgr.WithCache(256<<20))
@@ -96,7 +96,7 @@ func TestWhatIsNeededDoesNotDecay(t *testing.T) {
 	require.Greater(t, after.CachedBytes, before.CachedBytes*9/10)
 }
 
-// A large segment decays by its own age, whatever others do.
+// A large segment decays by its own age, regardless of other segments.
 func TestLargeSegmentsDecayByAge(t *testing.T) {
 	const age = 8
 	sim, p := decaying(t, age)
@@ -118,8 +118,8 @@ func TestLargeSegmentsDecayByAge(t *testing.T) {
 	require.Zero(t, bytes)
 }
 
-// The default bound leaves a sixth of what is reserved to all classes, and falls
-// when most of it is in use.
+// The default bound leaves a sixth of the reserved memory to all classes, and falls when most of
+// the memory is in use.
 func TestDefaultBoundFollowsTheState(t *testing.T) {
 	_, p := decaying(t, 8)
 	fillClass(t, p, 1<<20, 500<<20)
@@ -141,7 +141,7 @@ func TestDefaultBoundFollowsTheState(t *testing.T) {
 	require.LessOrEqual(t, s.CachedBytes, (s.ReservedBytes.Current-4000<<20)*5/6)
 }
 
-// Times of more ticks than are counted are times still: nothing goes back.
+// A decay time of more ticks than the counter holds is still a long time: nothing is freed.
 func TestLongDecay(t *testing.T) {
 	for _, ticks := range []int{1 << 32, 1<<32 + 1} {
 		sim, p := decaying(t, ticks)

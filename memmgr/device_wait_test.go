@@ -13,8 +13,8 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
 
-// Requests wait for work on a device, in a pool and at a tenant's limit, and with an
-// end; what others release meanwhile serves them too.
+// Requests wait for work on a device, in a pool and at the limit of a tenant, until a deadline.
+// Memory that is released meanwhile serves them too.
 func TestFakeWaitingForTheDevice(t *testing.T) {
 	fake, rt := onFake(t, sycltest.TwoGPUs)
 	if fake == nil {

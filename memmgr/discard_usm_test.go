@@ -14,8 +14,7 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
 
-// onOpenCLCPU opens a runtime whose default device's memory has pages, or skips
-// and says why.
+// onOpenCLCPU opens a runtime whose default device has memory with pages, or skips the test.
 func onOpenCLCPU(t *testing.T) *syclobj.Runtime {
 	rt := openSYCL(t)
 	if info := rt.DefaultDevice().Info(); info.Backend != syclobj.BackendOpenCL || info.Type != syclobj.TypeCPU {
@@ -60,7 +59,7 @@ func TestPagesOfUSMGoBack(t *testing.T) {
 	}
 }
 
-// Memory of a graphics card keeps its pages, and the resource says why.
+// The pages of a GPU's memory stay, and the error explains it.
 func TestFakePagesOfAGPUStay(t *testing.T) {
 	fake, rt := onFake(t, sycltest.TwoGPUs)
 	if fake == nil {

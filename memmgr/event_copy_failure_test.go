@@ -13,8 +13,8 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
 
-// Where the library has no memory for a second reference of a pending event, nobody goes on
-// as if nothing were pending: the work is waited for.
+// If the library has no memory for a second reference of a pending event, the operation waits for
+// the work.
 func TestFakeEventsWithoutACopyAreWaitedFor(t *testing.T) {
 	fake, rt := onFake(t, sycltest.OneCPU)
 	if fake == nil {

@@ -15,8 +15,7 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// A pool over memory of the default device, or of the host when there is no
-// SYCL.
+// A pool over memory of the default device, or over host memory without SYCL.
 func Example() {
 	rt, err := syclobj.Open(syclobj.HostOnly())
 	if err != nil {
@@ -44,7 +43,7 @@ func Example() {
 	// Output: [1 2 3] 4000 host memory
 }
 
-// Resources wrap one another; abilities are found by type.
+// Resources wrap one another. As finds an interface that one of them implements.
 func ExampleAs() {
 	pool := memmgr.NewPool(memtest.NewSimulated())
 	defer pool.Close()
@@ -116,8 +115,8 @@ func ExamplePool_NewTenant() {
 	// 0
 }
 
-// The order of an end: buffers (and arrays), what is still on its way back, pools,
-// what they took from, and the runtime last. Each Close tells what is left.
+// The order of shutdown: buffers and arrays, memory that waits for a device, pools, their upstreams,
+// and the runtime last. Each Close reports memory that is still in use.
 func Example_shutdown() {
 	rt, err := syclobj.Open(syclobj.HostOnly())
 	if err != nil {

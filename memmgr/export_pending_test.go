@@ -2,26 +2,25 @@ package memmgr
 
 import "github.com/usmbridge/usmbridge/internal/diag"
 
-// Stall makes everything that waits for the device count as waiting since ever, for
-// tests that cannot wait so long.
+// Stall makes all pending blocks count as waiting for longer than stallTime.
 func Stall(p *Pool) {
 	p.mu.Lock()
 	p.pending.late = p.pending.stamp
 	p.mu.Unlock()
 }
 
-// Stalled returns how many blocks have been put aside because their work does not end.
+// Stalled returns the number of stalled blocks.
 func Stalled(p *Pool) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.pending.stalled.n
 }
 
-// BackgroundFailures returns how many failures of work that nobody waits for were told.
+// BackgroundFailures returns the number of reported failures of work in the background.
 func BackgroundFailures() uint64 { return diag.Failures.Load() }
 
-// ForgetStart makes memory of no pool that waits for a device count as waiting since
-// ever.
+// ForgetStart makes unpooled memory that waits for a device count as waiting for longer than
+// stallTime.
 func ForgetStart() {
 	keeper.mu.Lock()
 	defer keeper.mu.Unlock()
@@ -30,15 +29,15 @@ func ForgetStart() {
 	}
 }
 
-// Origins returns how many resources the package knows.
+// Origins returns the number of registered resources.
 func Origins() int {
 	origins.mu.Lock()
 	defer origins.mu.Unlock()
 	return origins.inUse
 }
 
-// OriginsOf returns how often the package knows a resource: as one that new memory is
-// made of, and as those that memory of before its Close names.
+// OriginsOf returns the number of origins of a resource: the one for new memory, and those of memory
+// that was allocated before the resource was closed.
 func OriginsOf(r Resource) (n int) {
 	origins.mu.Lock()
 	last := origins.next[1]
@@ -59,5 +58,5 @@ func OriginsOf(r Resource) (n int) {
 	return n
 }
 
-// Shards returns how many processors have a front of their own in the pool.
+// Shards returns the number of shards of the pool.
 func Shards(p *Pool) int { return p.countShards() }

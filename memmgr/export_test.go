@@ -2,33 +2,32 @@ package memmgr
 
 import "github.com/usmbridge/usmbridge/internal/owner"
 
-// Tick does what the keeper does to the pool four times a second.
+// Tick runs one tick of the keeper for the pool.
 func (p *Pool) Tick() (ended bool) { return p.tick() }
 
-// Press begins or ends the time in which somebody waits for memory.
+// Press begins or ends the pressed mode.
 func (p *Pool) Press(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.press(on)
 }
 
-// BudgetLeft returns the bytes of the bound on free blocks that nobody has taken.
+// BudgetLeft returns the unused bytes of the cache bound.
 func (p *Pool) BudgetLeft() int64 { return p.budget.left.Load() }
 
-// Inside is Cell for tests, which show it to nobody.
+// Inside returns the cell, as Cell does, but does not mark it as shown to C.
 func (b Buffer) Inside() *owner.Cell { return b.ref.Cell() }
 
 // ResidentBytes is residentBytes.
 func ResidentBytes(address, size uintptr) uintptr { return residentBytes(address, size) }
 
-// Untended keeps the keeper off the pool, so that only Tick moves its clock.
+// Untended removes the pool from the keeper, so that only Tick advances its clock.
 func (p *Pool) Untended() { keeper.remove(p, false) }
 
 // TickTime is the time between two ticks.
 const TickTime = tickTime
 
-// HoldQueues keeps others from the table of queues until the function that it returns is
-// called.
+// HoldQueues locks the table of queues until the returned function is called.
 func HoldQueues() (let func()) {
 	queues.mu.Lock()
 	return queues.mu.Unlock

@@ -1,14 +1,14 @@
 package memmgr
 
-// KeepsRoom tells whether the pool keeps room for one who waits.
+// KeepsRoom reports whether the pool reserves memory for a waiter.
 func KeepsRoom(p *Pool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.waiters.hold.of != nil
 }
 
-// TenantKeepsRoom tells whether a tenant keeps room for one who waits in the pool's line,
-// for whom the pool does not.
+// TenantKeepsRoom reports whether a tenant reserves room below its limit for a waiter in the pool's
+// line for which the pool reserves nothing.
 func TenantKeepsRoom(p *Pool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -20,7 +20,7 @@ func TenantKeepsRoom(p *Pool) bool {
 	return false
 }
 
-// KeepsRoomForAnother tells whether the pool keeps room for one who waits in another.
+// KeepsRoomForAnother reports whether the pool reserves memory for a waiter of another pool.
 func KeepsRoomForAnother(p *Pool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

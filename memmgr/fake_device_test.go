@@ -16,7 +16,7 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
 
-// onFake opens a runtime on a fake machine; nil in the parent process.
+// onFake opens a runtime on a fake machine. It returns nil in the parent process.
 func onFake(t *testing.T, m sycltest.Machine) (*sycltest.Fake, *syclobj.Runtime) {
 	fake := sycltest.Child(t, m)
 	if fake == nil {
@@ -29,7 +29,7 @@ func onFake(t *testing.T, m sycltest.Machine) (*sycltest.Fake, *syclobj.Runtime)
 	return fake, rt
 }
 
-// permutations calls f with every order of 0..n-1.
+// permutations calls f with each permutation of 0..n-1.
 func permutations(n int, f func([]int)) {
 	order := make([]int, 0, n)
 	used := make([]bool, n)
@@ -52,8 +52,8 @@ func permutations(n int, f func([]int)) {
 	next()
 }
 
-// Work on several queues completes in every possible order: no block in flight
-// is given out, and each one comes back once its own work is done.
+// Work on several queues completes in every possible order. No block in flight is allocated, and
+// each block is free again once its own work is done.
 func TestFakeEveryOrderOfCompletion(t *testing.T) {
 	fake, rt := onFake(t, sycltest.TwoGPUs)
 	if fake == nil {
@@ -77,7 +77,7 @@ func TestFakeEveryOrderOfCompletion(t *testing.T) {
 			b, err := memmgr.New(p, memmgr.Request{Size: 5000})
 			require.NoError(t, err)
 			addresses[i] = b.Address()
-			// Queues 0, 1 and 0 again take work in any order; 2 is in-order.
+			// Queues 0 and 1 are out-of-order, 2 is in-order.
 			q := queues[[]int{0, 1, 0, 2}[i]]
 			ev, err := q.Memset(b.Data(), 1, 5000)
 			require.NoError(t, err)
@@ -124,8 +124,8 @@ func TestFakeEveryOrderOfCompletion(t *testing.T) {
 	require.Zero(t, fake.Used(0))
 }
 
-// The library refuses the n-th allocation, for every n that a scripted run
-// reaches: each failure is typed, nothing is lost on the device.
+// The library refuses the n-th allocation, for each n that a script reaches. Each failure is typed,
+// and all device memory is freed.
 func TestFakeEveryAllocationFailure(t *testing.T) {
 	fake, rt := onFake(t, sycltest.OneCPU)
 	if fake == nil {
@@ -197,8 +197,8 @@ func TestFakeLimitAndExhaustion(t *testing.T) {
 	require.Zero(t, fake.Used(0))
 }
 
-// The kinds of a device are its own: asking for one that it lacks fails at
-// once, without a call that could end the process.
+// A device supports certain kinds of memory. A request for another kind fails before the library is
+// called, which could end the process.
 func TestFakeMissingKind(t *testing.T) {
 	machine := sycltest.Machine{{Backend: syclobj.BackendLevelZero, Name: "Fake", Devices: []sycltest.Device{
 		{Type: syclobj.TypeGPU, Name: "Fake GPU", Lacks: []syclobj.USMKind{syclobj.USMShared}},
@@ -215,8 +215,7 @@ func TestFakeMissingKind(t *testing.T) {
 	require.ErrorIs(t, err, memmgr.ErrRequest)
 }
 
-// Memory returns although nobody allocates: the maintenance goroutine sees the
-// event done.
+// Memory is freed without further allocations: the keeper notices the end of the event.
 func TestFakePendingMemoryReturnsByItself(t *testing.T) {
 	fake, rt := onFake(t, sycltest.OneCPU)
 	if fake == nil {
@@ -242,7 +241,7 @@ func TestFakePendingMemoryReturnsByItself(t *testing.T) {
 	require.NoError(t, upstream.Close())
 }
 
-// Two contexts, two devices, three kinds: each pool keeps to its place.
+// Two contexts, two devices, three kinds: each pool serves its own place.
 func TestFakePoolsKeepToTheirPlaces(t *testing.T) {
 	fake, rt := onFake(t, sycltest.TwoGPUs)
 	if fake == nil {
@@ -274,7 +273,7 @@ func TestFakePoolsKeepToTheirPlaces(t *testing.T) {
 	require.NoError(t, memmgr.CloseDefaults())
 }
 
-// A queue that fails, or is closed, while its pool is made is an error.
+// If the queue fails or is closed while its pool is made, Default returns an error.
 func TestFakeDefaultOfFailingQueue(t *testing.T) {
 	fake, rt := onFake(t, sycltest.TwoGPUs)
 	if fake == nil {
@@ -304,8 +303,9 @@ func TestFakeDefaultOfFailingQueue(t *testing.T) {
 	require.NoError(t, memmgr.CloseDefaults())
 }
 
-// The default pools' limit is one for all kinds and devices: a pool gets what the others
-// keep idle, what is beyond is refused with the account, and lowering takes nothing away.
+// The limit of the default pools is shared by all kinds and devices. A pool can use memory that
+// others have idle, requests beyond the limit fail with the full report, and lowering the limit
+// leaves memory in use alone.
 func TestFakeDefaultLimit(t *testing.T) {
 	fake, rt := onFake(t, sycltest.TwoGPUs)
 	if fake == nil {

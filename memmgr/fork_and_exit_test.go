@@ -14,8 +14,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// A forked child drops what it inherited, in C; the parent's pool does not
-// notice.
+// A forked child drops inherited references in C. The pool of the parent is not affected.
 func TestForkedChildLeavesThePoolAlone(t *testing.T) {
 	p := newHostPool(t)
 	b, err := memmgr.New(p, memmgr.Request{Size: 1000})
@@ -61,8 +60,8 @@ func TestCThreadsFreeWhileGoroutinesAllocate(t *testing.T) {
 	require.EqualValues(t, 40000, p.Stats().Allocation.Freed)
 }
 
-// A process may end with pools open, buffers in use and memory on its way back:
-// nothing runs at exit that could hang or crash.
+// A process may end with open pools, buffers in use and pending memory: no exit handler hangs or
+// crashes.
 func TestExitWithEverythingOpen(t *testing.T) {
 	const env = "USMBRIDGE_TEST_EXIT"
 	if os.Getenv(env) != "" {

@@ -10,8 +10,8 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
 
-// Pools under one limit, or on one device, give each other what they keep idle: as
-// whole segments, in caches, or free in the heap.
+// Pools below one limit or on one device release idle memory for each other: whole segments, cached
+// blocks, and free blocks of the heap.
 func TestPoolsGiveWayToEachOther(t *testing.T) {
 	const room = 100 << 20
 	for _, under := range []struct {
@@ -45,7 +45,7 @@ func TestPoolsGiveWayToEachOther(t *testing.T) {
 	}
 }
 
-// Others give up what is needed and keep the rest, and what is in use stays.
+// Other pools release as much as is needed and no more. Memory in use stays.
 func TestGivingWayTakesNoMoreThanIsNeeded(t *testing.T) {
 	l := memmgr.NewLimit(memtest.NewSimulated(), 100<<20)
 	a, b := memmgr.NewPool(l, memmgr.WithDecay(0)), memmgr.NewPool(l, memmgr.WithDecay(0))
@@ -69,7 +69,7 @@ func TestGivingWayTakesNoMoreThanIsNeeded(t *testing.T) {
 	require.NoError(t, b.Close())
 }
 
-// A pool with a limit of its own asks nothing of the others when that refuses.
+// A pool with a limit of its own does not ask other pools when this limit refuses a request.
 func TestAnOwnLimitIsNobodyElsesBusiness(t *testing.T) {
 	sim := memtest.NewSimulated()
 	a, b := memmgr.NewPool(sim, memmgr.WithDecay(0)), memmgr.NewPool(sim, memmgr.WithLimit(1<<20))
@@ -81,7 +81,7 @@ func TestAnOwnLimitIsNobodyElsesBusiness(t *testing.T) {
 	require.NoError(t, b.Close())
 }
 
-// What becomes idle in one pool serves those who wait in another.
+// Memory that becomes idle in one pool serves waiters of another pool.
 func TestWaitersGetWhatAnotherPoolKeepsIdle(t *testing.T) {
 	for _, up := range []memmgr.Resource{
 		memmgr.NewLimit(memtest.NewSimulated(), 32<<20), memtest.NewSimulated(memtest.Capacity(32 << 20)),
@@ -98,8 +98,8 @@ func TestWaitersGetWhatAnotherPoolKeepsIdle(t *testing.T) {
 	}
 }
 
-// Neither what a pool keeps idle itself nor what another one does is enough for a
-// request: together they are.
+// The idle memory of the pool and that of another pool are each too little for a request, but
+// together they suffice.
 func TestAPoolAndAnotherGiveWayTogether(t *testing.T) {
 	for _, ctx := range []context.Context{nil, context.Background()} {
 		l := memmgr.NewLimit(memtest.NewSimulated(), 16<<20)

@@ -14,8 +14,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
 
-// Large buffers are kept like small ones: rounds of the same need ask the upstream
-// once.
+// Idle large blocks are reused like small ones: repeated rounds ask the upstream once.
 func TestLargeBlocksAreKept(t *testing.T) {
 	_, p := simulatedPool(t)
 	var held [16]memmgr.Buffer
@@ -40,8 +39,8 @@ func TestLargeBlocksAreKept(t *testing.T) {
 	require.EqualValues(t, len(held)*20<<20, s.ReservedBytes.Current)
 }
 
-// A large request gets an idle segment of the smallest size that holds it and wastes
-// at most an eighth, or a new one.
+// A large request gets the smallest idle segment that holds it and wastes at most an eighth, or a new
+// one.
 func TestLargeBlocksFitBest(t *testing.T) {
 	_, p := simulatedPool(t, memmgr.WithDecay(0))
 	rng := rand.New(rand.NewPCG(8, 1))
@@ -90,8 +89,8 @@ func TestLargeBlocksFitBest(t *testing.T) {
 	}
 }
 
-// Above the high mark the oldest go back, down to the low mark, large segments and
-// small ones alike.
+// Above the high mark the oldest idle segments are freed, down to the low mark, dedicated and ordinary
+// ones alike.
 func TestRetentionGivesTheOldestBack(t *testing.T) {
 	sim, p := simulatedPool(t, memmgr.WithDecay(0), memmgr.WithRetention(200<<20, 100<<20), memmgr.WithCache(0))
 	large := func(mib uintptr) memmgr.Block { return mustAllocate(t, p, mib<<20) }
@@ -118,8 +117,8 @@ func TestRetentionGivesTheOldestBack(t *testing.T) {
 	require.LessOrEqual(t, after, int64(100<<20))
 }
 
-// On the way to a refusal a large request is served from an idle segment that is
-// much larger, and the rest of it serves others.
+// Before a large request is refused, it is served from an idle segment that is much larger. The rest
+// of the segment serves other requests.
 func TestRefusalOpensAnIdleSegment(t *testing.T) {
 	_, p := simulatedPool(t, memmgr.WithLimit(100<<20), memmgr.WithDecay(0))
 	p.Free(mustAllocate(t, p, 100<<20))
@@ -135,7 +134,7 @@ func TestRefusalOpensAnIdleSegment(t *testing.T) {
 	p.Free(mustAllocate(t, p, 100<<20))
 }
 
-// gatedUpstream lets a test hold up calls of Free, and tells of refusals.
+// gatedUpstream lets a test delay calls of Free, and counts refusals.
 type gatedUpstream struct {
 	*memtest.Simulated
 	gate    chan struct{} // a call of Free takes one
@@ -165,8 +164,8 @@ func (g *gatedUpstream) Free(b memmgr.Block) {
 	g.Simulated.Free(b)
 }
 
-// A pool serves others while it gives memory back, and a request that the upstream
-// refuses meanwhile is served by what was on its way.
+// A pool serves requests while it frees memory. A request that the upstream refuses meanwhile is
+// served from the memory that was being freed.
 func TestOthersAllocateWhileMemoryGoesBack(t *testing.T) {
 	up := &gatedUpstream{
 		Simulated: memtest.NewSimulated(memtest.Capacity(64 << 20)),
@@ -202,8 +201,7 @@ func TestOthersAllocateWhileMemoryGoesBack(t *testing.T) {
 	require.Zero(t, blocks)
 }
 
-// What came back after the upstream refused, and before the pool heard of it, serves
-// the request.
+// Memory that was freed between the refusal of the upstream and its return serves the request.
 func TestMemoryThatCameBackDuringARefusal(t *testing.T) {
 	up := &gatedUpstream{
 		Simulated: memtest.NewSimulated(memtest.Capacity(64 << 20)),

@@ -10,8 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every duration lies in the bucket whose top is the first not below it, and tops
-// are at most an eighth apart.
+// Each duration is in the first bucket whose top is not less. Tops differ by at most an eighth.
 func TestLatencyBuckets(t *testing.T) {
 	for b := 1; b < latencyBuckets; b++ {
 		below, top := latencyTop(b-1), latencyTop(b)
@@ -25,7 +24,7 @@ func TestLatencyBuckets(t *testing.T) {
 	require.Equal(t, latencyBuckets-1, latencyBucket(1<<62))
 }
 
-// Percentiles are those of the sorted durations, to an eighth.
+// Percentiles are those of the sorted durations, with an error of at most an eighth.
 func TestLatencyPercentiles(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var l latencies
@@ -49,7 +48,7 @@ func TestLatencyPercentiles(t *testing.T) {
 	}
 }
 
-// What was too quick to be timed counts as well, at the floor.
+// Calls that were too quick to be timed count at the lowest bucket.
 func TestLatencyOfQuickCalls(t *testing.T) {
 	var l latencies
 	require.Equal(t, Latency{}, l.summary(0))
@@ -64,7 +63,8 @@ func TestLatencyOfQuickCalls(t *testing.T) {
 	require.EqualValues(t, latencyFloor, only.Max)
 }
 
-// Octaves hold what their eighths hold, and the sum of two is that of all calls.
+// An octave contains the counts of its eighths, and the sum of two distributions is that of all
+// calls.
 func TestLatencyBucketsAndSum(t *testing.T) {
 	var a, b, both latencies
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -94,8 +94,8 @@ func TestLatencyBucketsAndSum(t *testing.T) {
 	require.Equal(t, second, none)
 }
 
-// Every request of a pool is in the distribution, those in front at its floor, and
-// every call of the upstream.
+// The distributions contain each request of a pool, fast-path requests in the lowest bucket, and each
+// call of the upstream.
 func TestLatencyOfPool(t *testing.T) {
 	p := NewPool(Host())
 	const n = 1000
@@ -114,7 +114,7 @@ func TestLatencyOfPool(t *testing.T) {
 	require.NoError(t, p.Close())
 }
 
-// What expvar publishes has the pools by name, those of one name added up.
+// expvar publishes the pools by name; pools of the same name are added up.
 func TestVars(t *testing.T) {
 	for range 2 {
 		p := NewPool(Host(), WithName("published"))
@@ -134,7 +134,7 @@ func TestVars(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A rate is that between the values that lie at least a second apart.
+// A rate is computed from values at least a second apart.
 func TestRate(t *testing.T) {
 	var r rate
 	require.Zero(t, r.see(1000, 0), "nothing to compare with")

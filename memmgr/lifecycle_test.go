@@ -15,7 +15,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
 
-// returned waits until the simulated device has everything back.
+// returned waits until all memory of the simulated device is free.
 func returned(t testing.TB, sim *memtest.Simulated) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -24,15 +24,14 @@ func returned(t testing.TB, sim *memtest.Simulated) {
 	}, patience, 5*time.Millisecond, "the memory never went back")
 }
 
-// noEvents waits until nobody holds an event of the simulated device: whoever asked for one
-// lets go of it a moment after he told of its end.
+// noEvents waits until all events of the simulated device are released: a waiter releases its event a
+// moment after it reports the end.
 func noEvents(t testing.TB, sim *memtest.Simulated, what ...any) {
 	t.Helper()
 	require.Eventually(t, func() bool { return sim.Events() == 0 }, patience, time.Millisecond, what...)
 }
 
-// A buffer that outlives its pool goes back although its work ends later, when
-// nobody calls the pool any more.
+// A buffer that outlives its pool is freed when its work ends, without further calls of the pool.
 func TestPendingMemoryOfAClosedPoolGoesBack(t *testing.T) {
 	sim := memtest.NewSimulated()
 	p := memmgr.NewPool(sim)
@@ -65,7 +64,7 @@ func TestExportedMemoryOfAClosedPoolGoesBack(t *testing.T) {
 	require.NotContains(t, memmgr.Pools(), p)
 }
 
-// slowUpstream lets a test act while the pool asks for a segment.
+// slowUpstream lets a test run code while the pool asks for a segment.
 type slowUpstream struct {
 	*memtest.Simulated
 	during func()
@@ -76,8 +75,8 @@ func (u *slowUpstream) Allocate(r memmgr.Request) (memmgr.Block, error) {
 	return u.Simulated.Allocate(r)
 }
 
-// Close while another goroutine is in the middle of growing the pool: that one
-// is told so, and the segment goes back.
+// Close is called while another goroutine grows the pool: that request fails with ErrClosed, and the
+// segment is freed.
 func TestCloseWhileThePoolGrows(t *testing.T) {
 	u := &slowUpstream{Simulated: memtest.NewSimulated()}
 	p := memmgr.NewPool(u)
@@ -89,8 +88,8 @@ func TestCloseWhileThePoolGrows(t *testing.T) {
 	returned(t, u.Simulated)
 }
 
-// A request whose context ends while another one asks the upstream fails with the
-// typed error, which tells both.
+// A request whose context ends while another request asks the upstream fails with a typed error that
+// matches both the context's error and ErrOutOfMemory.
 func TestContextEndsWhileAnotherRequestGrowsThePool(t *testing.T) {
 	u := &slowUpstream{Simulated: memtest.NewSimulated()}
 	p := memmgr.NewPool(u)
@@ -108,8 +107,8 @@ func TestContextEndsWhileAnotherRequestGrowsThePool(t *testing.T) {
 	require.NoError(t, p.Close())
 }
 
-// The peak of the number of buffers stays right when many small ones go while
-// few large ones come, on one processor, in equal amounts of bytes.
+// The peak number of buffers is correct when many small buffers are freed while a few large ones are
+// allocated on one processor, with equal amounts of bytes.
 func TestPeakCountSurvivesUnevenTraffic(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	defer memmgr.RecordStacks(memmgr.StacksRecorded())
@@ -145,7 +144,7 @@ func TestPeakCountSurvivesUnevenTraffic(t *testing.T) {
 	}
 }
 
-// refusing is a device whose queues take no barrier for a while.
+// refusing is a device whose queues refuse barriers for a while.
 type refusing struct {
 	*memtest.Simulated
 	refuse atomic.Bool
@@ -158,8 +157,8 @@ func (r *refusing) Barrier(queue uintptr) (uintptr, error) {
 	return r.Simulated.Barrier(queue)
 }
 
-// Without a barrier nobody knows when the consumer of exported memory is done:
-// the memory waits for one.
+// Without a barrier the end of a consumer's work is unknown: exported memory waits until the queue
+// takes one.
 func TestExportedMemoryWaitsForABarrierThatIsRefused(t *testing.T) {
 	r := &refusing{Simulated: memtest.NewSimulated()}
 	p := memmgr.NewPool(r)
@@ -186,7 +185,7 @@ func TestExportedMemoryWaitsForABarrierThatIsRefused(t *testing.T) {
 	returned(t, r.Simulated)
 }
 
-// No alignment is passed over in silence, however large.
+// Each alignment is honoured or refused, however large.
 func TestHugeAlignmentIsKeptOrRefused(t *testing.T) {
 	_, p := simulatedPool(t)
 	for shift := 8; shift < 62; shift++ {

@@ -12,8 +12,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/internal/pin"
 )
 
-// membarrier of Linux's membarrier.h: a command that only a registered process may
-// use.
+// membarrier is a command of Linux's membarrier.h that only a registered process may use.
 func membarrierAllowed() error {
 	const number, privateExpedited = 324, 1 << 3
 	if _, _, errno := syscall.RawSyscall(number, privateExpedited, 0, 0); errno != 0 {
@@ -22,8 +21,8 @@ func membarrierAllowed() error {
 	return nil
 }
 
-// A program that imports this package and makes no pool does not pay for the
-// registration with the kernel.
+// A program that imports this package and makes no pool does not register with the kernel, which
+// would take time.
 func TestImportRegistersNothingWithTheKernel(t *testing.T) {
 	const env = "USMBRIDGE_TEST_MEMBARRIER"
 	if os.Getenv(env) == "" {

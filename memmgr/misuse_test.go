@@ -10,7 +10,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
 
-// A nil resource is refused with an error, whoever is given it.
+// Every function that takes a resource refuses nil with an error.
 func TestNilResourceIsRefused(t *testing.T) {
 	pool := memmgr.NewPool(nil, memmgr.WithName("over nothing"))
 	t.Cleanup(func() { require.NoError(t, pool.Close()) })
@@ -34,7 +34,7 @@ func TestNilResourceIsRefused(t *testing.T) {
 	}
 }
 
-// A free of what is not out panics in the same way everywhere.
+// A free of memory that is not allocated panics in the same way in all resources.
 func TestWrongFreesPanicWithAUseError(t *testing.T) {
 	_, pool := simulatedPool(t)
 	for name, r := range map[string]memmgr.Resource{

@@ -14,8 +14,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// paged is the host resource with the calls of Discard counted; fail makes them
-// fail.
+// paged is the host resource with a count of the calls of Discard. fail makes them fail.
 type paged struct {
 	memmgr.Resource
 	calls  atomic.Int64
@@ -34,7 +33,7 @@ func (r *paged) Discard(address, size uintptr) error {
 	return r.Resource.(memmgr.Discarder).Discard(address, size)
 }
 
-// onPages is a pool over such a resource.
+// onPages returns a pool over such a resource.
 func onPages(t *testing.T, options ...memmgr.PoolOption) (*paged, *memmgr.Pool) {
 	if runtime.GOOS != "linux" {
 		t.Skip("memory has no pages here that could be given back")
@@ -66,7 +65,7 @@ func requireAll(t testing.TB, b memmgr.Buffer, value byte) {
 	}
 }
 
-// resident is how much of a pool's segments is in memory.
+// resident returns the number of resident bytes in the segments of a pool.
 func resident(p *memmgr.Pool) (n uintptr) {
 	for _, s := range p.Snapshot().Segments {
 		n += memmgr.ResidentBytes(s.Address, uintptr(s.Size))
@@ -102,11 +101,11 @@ func TestTrimGivesPagesOfFreeBlocksBack(t *testing.T) {
 	require.LessOrEqual(t, after, uintptr(104<<10))
 	requireAll(t, kept, 1)
 
-	// Once for each free block.
+	// One call for each free block.
 	calls := r.calls.Load()
 	require.Zero(t, p.Trim(0))
 	require.Equal(t, calls, r.calls.Load())
-	// What is used and freed again merges with the rest, which is purged anew.
+	// A block that is used and freed again merges with its neighbours; the result is purged again.
 	newTouched(t, p, 300<<10, 3).Release()
 	require.GreaterOrEqual(t, p.Trim(0), uint64(296<<10))
 	require.Zero(t, p.Trim(0))
@@ -141,7 +140,7 @@ func TestIdlePagesDecay(t *testing.T) {
 	requireAll(t, kept, 1)
 }
 
-// Times of more ticks than the heap tells apart end too.
+// A decay time of more ticks than the heap can distinguish ends too.
 func TestIdlePagesDecayAfterHours(t *testing.T) {
 	const ticks = 1<<17 + 12345
 	_, p := onPages(t, memmgr.WithDecay(ticks*memmgr.TickTime), memmgr.WithSegment(16<<20), memmgr.WithCache(0))
@@ -173,7 +172,7 @@ func TestPurgingEndsWhereThereAreNoPages(t *testing.T) {
 	require.EqualValues(t, 1, r.calls.Load(), "asked again after it said that there are none")
 }
 
-// Blocks that are in hand for purging are waited for before a request fails.
+// Before a request fails, it waits for blocks whose pages are being returned.
 func TestARequestWaitsForBlocksInHand(t *testing.T) {
 	r, p := onPages(t, memmgr.WithDecay(0), memmgr.WithLimit(2<<20))
 	kept := newTouched(t, p, 4<<10, 1)
@@ -201,10 +200,10 @@ func TestARequestWaitsForBlocksInHand(t *testing.T) {
 	kept.Release()
 }
 
-// Under allocation, release, trimming and decay from all sides no byte is lost.
+// No byte is lost under concurrent allocation, release, trimming and decay.
 func TestPurgingBesideUse(t *testing.T) {
 	_, p := onPages(t, memmgr.WithDecay(50*time.Millisecond), memmgr.WithCache(1<<20))
-	// An edge is written at both ends and in the middle of each block.
+	// Each block is written at both ends and in the middle.
 	edges := func(b memmgr.Buffer, f func(*byte)) {
 		all, err := b.Bytes()
 		if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
 
-// asked is the simulated device, which counts the questions and refuses barriers and
-// joins when told to. Of failed work it tells nothing but the end, to who waits.
+// asked is the simulated device. It counts queries of events, and refuses barriers and joins on
+// request. Failed work ends only for callers that wait for it.
 type asked struct {
 	*memtest.Simulated
 	questions atomic.Int64
@@ -44,8 +44,8 @@ func (a *asked) Join(queue, x, y uintptr) (uintptr, error) {
 
 func newAsked() *asked { return &asked{Simulated: memtest.NewSimulated()} }
 
-// freePending frees a block of the pool with work on a queue pending, and returns the
-// work's event.
+// freePending frees a block of the pool with work on a queue pending, and returns the event of the
+// work.
 func freePending(t testing.TB, sim *memtest.Simulated, p *memmgr.Pool, size, queue uintptr) (work uintptr) {
 	b := mustAllocate(t, p, size)
 	work = sim.Submit(queue)
@@ -56,8 +56,8 @@ func freePending(t testing.TB, sim *memtest.Simulated, p *memmgr.Pool, size, que
 
 func active(p *memmgr.Pool) int64 { return p.Stats().Active.Current }
 
-// Whatever the order in which work ends, each end costs a bounded number of
-// questions, and none hides behind work that goes on.
+// For every order in which work ends, each end costs a bounded number of queries, and no finished
+// block is hidden by work that goes on.
 func TestCompletingAsksAFewQuestionsABlock(t *testing.T) {
 	const n = 6000
 	for name, queues := range map[string]int{"one queue": 1, "many": 7} {
@@ -83,7 +83,7 @@ func TestCompletingAsksAFewQuestionsABlock(t *testing.T) {
 			}
 			questions := sim.questions.Load() - before
 			require.Zero(t, active(p))
-			// Six sweeps over what is left, and what ticks add.
+			// Six sweeps over the remaining blocks, and the queries of ticks.
 			require.Less(t, questions, int64(20*n), "%s, %s", name, order)
 			require.NoError(t, p.Close())
 			returned(t, sim.Simulated)
@@ -102,8 +102,8 @@ func sequence(n int, backwards bool) []int {
 	return all
 }
 
-// An event that the driver lost costs its own block: what comes after it on the queue
-// is found done by ordinary requests, Close does not wait for it, and it is told of.
+// An event that the driver lost affects its own block alone: requests find later blocks of the queue
+// done, Close does not wait for it, and it is reported.
 func TestLostEventCostsItsOwnBlock(t *testing.T) {
 	for _, queue := range []uintptr{1, 2} {
 		sim := newAsked()
@@ -135,7 +135,7 @@ func TestLostEventCostsItsOwnBlock(t *testing.T) {
 	}
 }
 
-// Waiting for everything leaves what waits where requests find it, and holds nothing.
+// While Flush or Close waits for all blocks, requests still find them, and no lock is held.
 func TestCloseAndFlushWaitWithoutTakingAnythingAway(t *testing.T) {
 	sim := newAsked()
 	p := memmgr.NewPool(sim)
@@ -152,7 +152,7 @@ func TestCloseAndFlushWaitWithoutTakingAnythingAway(t *testing.T) {
 	for _, work := range others {
 		end(sim.Simulated, work)
 	}
-	// They come back to requests, and count as such, while Flush waits for the first.
+	// Requests reuse them, and they count as reused, while Flush waits for the first one.
 	require.Eventually(t, func() bool {
 		p.Free(mustAllocate(t, p, 1000))
 		return active(p) == 1
@@ -169,8 +169,8 @@ func TestCloseAndFlushWaitWithoutTakingAnythingAway(t *testing.T) {
 	returned(t, sim.Simulated)
 }
 
-// Memory that was exported waits for a barrier on its queue, however often the
-// runtime refuses it, and one that refuses does not take every request's time.
+// Exported memory waits for a barrier on its queue, however often the runtime refuses it. A queue
+// that refuses does not slow down every request.
 func TestRefusedBarriersKeepPoolMemory(t *testing.T) {
 	sim := newAsked()
 	p := memmgr.NewPool(sim)
@@ -196,7 +196,7 @@ func TestRefusedBarriersKeepPoolMemory(t *testing.T) {
 	returned(t, sim.Simulated)
 }
 
-// The same for memory of no pool: it must not be freed under a consumer's work.
+// The same for unpooled memory: it must not be freed while a consumer works on it.
 func TestRefusedBarriersKeepMemoryOfNoPool(t *testing.T) {
 	sim := newAsked()
 	for _, pending := range []bool{false, true} {
@@ -234,8 +234,8 @@ func TestRefusedBarriersKeepMemoryOfNoPool(t *testing.T) {
 	}
 }
 
-// A lost event of memory of no pool holds nobody up, and the memory goes back if the
-// work ends after all.
+// A lost event of unpooled memory delays no other memory, and the memory is freed if the work ends
+// after all.
 func TestFlushDoesNotWaitForStalledFrees(t *testing.T) {
 	sim := memtest.NewSimulated()
 	told := memmgr.BackgroundFailures()
@@ -250,13 +250,12 @@ func TestFlushDoesNotWaitForStalledFrees(t *testing.T) {
 	returned(t, sim)
 }
 
-// failing is a device of which only a wait tells that work has failed.
+// failing is a device of which only a wait reports that work has failed.
 type failing struct{ *memtest.Simulated }
 
 func (failing) EventDone(uintptr) bool { return false }
 
-// Memory whose work failed goes back with Flush and with Close, even if it was taken
-// for lost before.
+// Flush and Close free memory whose work failed, even if it had stalled before.
 func TestFailedWorkEndsWithWhoWaits(t *testing.T) {
 	sim := failing{memtest.NewSimulated()}
 	p := memmgr.NewPool(sim)

@@ -15,8 +15,8 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
 
-// simulatedPool is a pool over a simulated device; at the end the device must
-// have everything back, events included.
+// simulatedPool returns a pool over a simulated device. At the end all memory and events of the device
+// must be released.
 func simulatedPool(t testing.TB, options ...memmgr.PoolOption) (*memtest.Simulated, *memmgr.Pool) {
 	sim := memtest.NewSimulated()
 	p := memmgr.NewPool(sim, options...)
@@ -37,7 +37,7 @@ func mustAllocate(t testing.TB, r memmgr.Resource, size uintptr) memmgr.Block {
 }
 
 func TestFreedBlockComesBackFirst(t *testing.T) {
-	// One processor: on another one the goroutine finds others first.
+	// One processor: on another one the goroutine would find other blocks first.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	_, p := simulatedPool(t)
 	for _, size := range []uintptr{1, 3000, 100 << 10, 1 << 20} {
@@ -57,8 +57,8 @@ func TestFreedBlockComesBackFirst(t *testing.T) {
 	require.Panics(t, func() { p.Free(a) }, "a second free")
 }
 
-// A block freed with work pending is not given out before its event is done, in
-// whatever order events complete.
+// A block freed with work pending is not allocated before its event is done, for every order in which
+// events complete.
 func TestPendingBlocksWaitForTheirEvents(t *testing.T) {
 	const n = 6
 	rng := rand.New(rand.NewPCG(3, 3))
@@ -217,8 +217,8 @@ func TestOutOfMemoryFindsWorkThatIsDoneAndAsksForHelp(t *testing.T) {
 	require.NoError(t, p.Close())
 }
 
-// The upstream refuses the n-th call, for every n that the script reaches: each
-// failure is typed, nothing is lost, and the pool works on.
+// The upstream refuses the n-th call, for each n that the script reaches. Each failure is typed, no
+// memory is lost, and the pool continues to work.
 func TestEveryUpstreamFailureLosesNothing(t *testing.T) {
 	script := func(p *memmgr.Pool) (failures int) {
 		rng := rand.New(rand.NewPCG(11, 4))
@@ -347,8 +347,7 @@ func TestStatsFollowABufferThroughItsLife(t *testing.T) {
 	require.Zero(t, p.Stats().AllocatedBytes.Peak)
 }
 
-// Statistics that are counted on shards must come out exact when many
-// goroutines allocate and others free.
+// Statistics that shards count are exact when some goroutines allocate and others free.
 func TestStatsAreExactUnderConcurrency(t *testing.T) {
 	_, p := simulatedPool(t, memmgr.WithCache(1<<20))
 	const goroutines, rounds = 6, 3000

@@ -12,10 +12,10 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// FuzzPool runs scripts of allocations, references, releases, sleep, export and trimming on a
-// pool with a limit, and on a model of it: a list of what is in use, and what was written there.
-// Memory in use is whole, apart, aligned and unchanged, the counters are those of the model,
-// what must fit is given, and what cannot is refused.
+// FuzzPool runs scripts of allocations, references, releases, sleep, export and trimming on a pool with a
+// limit, and on a model of the pool: a list of the blocks in use with their contents. Blocks in use are
+// disjoint, aligned and unchanged, the counters agree with the model, requests that must fit succeed, and
+// impossible ones fail.
 func FuzzPool(f *testing.F) {
 	f.Add(uint8(0), []byte{0, 10, 0, 0, 20, 3, 1, 0, 0, 2, 0, 0, 6, 0, 0, 0, 200, 9, 2, 1, 0})
 	f.Add(uint8(1), []byte{0, 255, 0, 0, 255, 1, 2, 0, 0, 7, 0, 0, 0, 255, 12, 3, 0, 0, 4, 0, 0, 5, 0, 0})
@@ -33,11 +33,11 @@ func FuzzPool(f *testing.F) {
 
 const (
 	fuzzLimit = 4 << 20
-	// A request of so many bytes has room in an empty pool, whatever its segments' sizes.
+	// An empty pool has room for a request of so many bytes, whatever the sizes of its segments.
 	fuzzFits = 1 << 20
 )
 
-// A held is memory that is in use, as the model knows it.
+// held is a block in use in the model.
 type held struct {
 	buffer memmgr.Buffer
 	at     uintptr
@@ -116,7 +116,7 @@ func (m *poolModel) requested() (n int64) {
 }
 
 func (m *poolModel) allocate(x, y byte) {
-	// From bytes to more than the limit, and what no memory has.
+	// From a few bytes to more than the limit, and sizes that no memory has.
 	size := uintptr(x)<<(x%16) + uintptr(y)
 	align := uintptr(0)
 	switch {
@@ -132,7 +132,7 @@ func (m *poolModel) allocate(x, y byte) {
 	request := memmgr.Request{Size: size, Align: align, Tag: tag}
 	asked := request.Alignment()
 	b, err := memmgr.New(m.pool, request)
-	// See Request.Check: beside sizes that nothing has, those that nobody is asked for.
+	// See Request.Check.
 	if align&(align-1) != 0 || size > math.MaxInt/2-asked {
 		require.ErrorIs(m.t, err, memmgr.ErrRequest, "%d bytes at %d", size, align)
 		return
@@ -157,15 +157,15 @@ func (m *poolModel) allocate(x, y byte) {
 	m.held = append(m.held, h)
 }
 
-// memory is the bytes, by the address, so that nothing of the pool stands between.
+// memory returns the bytes at the address of a block, without calling the pool.
 func (h *held) memory() []byte {
 	return unsafe.Slice((*byte)(h.buffer.Data()), h.size)
 }
 
-// value is what byte i of the memory is to be: other memory has other bytes there.
+// value returns the expected value of byte i of a block; it differs between blocks.
 func (h *held) value(i int) byte { return h.seed + byte(i>>8)*7 + byte(i) }
 
-// places are some bytes at each end, and some between.
+// places returns the indices of some bytes at each end and in the middle.
 func (h *held) places(f func(i int)) {
 	for i := 0; i < h.size; i++ {
 		if i == 64 && h.size > 128 {
@@ -229,7 +229,7 @@ func (m *poolModel) retain(x byte) {
 	}
 }
 
-// misuse is of handles whose memory is gone, which others may have now.
+// misuse uses handles whose memory is free, or allocated again.
 func (m *poolModel) misuse(x byte) {
 	if len(m.gone) == 0 {
 		return

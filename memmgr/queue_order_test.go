@@ -16,9 +16,8 @@ import (
 
 const barriers = "DPCTLQueue_SubmitBarrierForEvents"
 
-// The barrier for foreign memory that was exported goes on the queue that the
-// buffer names, although its user closed that long ago. The fake library ends
-// the process when a deleted queue is used.
+// The barrier for exported foreign memory is submitted to the queue that the buffer records, even if the
+// user closed that queue before. The fake library ends the process when a deleted queue is used.
 func TestFakeWrappedMemoryKeepsItsQueueForTheBarrier(t *testing.T) {
 	fake, rt := onFake(t, sycltest.OneCPU)
 	if fake == nil {
@@ -48,8 +47,8 @@ func TestFakeWrappedMemoryKeepsItsQueueForTheBarrier(t *testing.T) {
 	require.Zero(t, fake.Used(0))
 }
 
-// Memory whose work is pending on one queue and that is then used on another,
-// in-order one: reuse on the latter at once is right only behind that work.
+// Memory with work pending on one queue is used on another, in-order queue: immediate reuse on the latter
+// is correct only after the pending work.
 func TestFakeUseOnAnotherQueueComesAfterPendingWork(t *testing.T) {
 	fake, rt := onFake(t, sycltest.OneCPU)
 	if fake == nil {
@@ -104,8 +103,8 @@ func TestFakeUseOnAnotherQueueComesAfterPendingWork(t *testing.T) {
 	require.Zero(t, fake.Used(0))
 }
 
-// A block of a pool behind another resource comes without work pending on it,
-// for nobody could tell of it, and counts no queue beyond its use.
+// A block of a pool behind another resource is returned without work pending on it, because a Block cannot
+// carry it, and counts no queue after its use.
 func TestFakeWrappedPoolHandsOutNothingInFlight(t *testing.T) {
 	fake, rt := onFake(t, sycltest.OneCPU)
 	if fake == nil {
@@ -142,8 +141,8 @@ func TestFakeWrappedPoolHandsOutNothingInFlight(t *testing.T) {
 	require.Equal(t, queues[0], queues[2], "queues that nobody let go of")
 }
 
-// Work that failed is told to whoever records the next work, because the event
-// that knew is gone afterwards.
+// A failure of work is reported by the call that records the next work, because the event of the failed
+// work is released then.
 func TestFakeFailureOfFormerWorkIsTold(t *testing.T) {
 	fake, rt := onFake(t, sycltest.OneCPU)
 	if fake == nil {

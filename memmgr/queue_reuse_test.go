@@ -16,25 +16,25 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
 
-// reuse checks that memory is never given out while work of its former user goes on,
-// but to work that the queue itself puts behind.
+// reuse checks that memory is not allocated while work of its former user goes on, except to work that the
+// queue orders after it.
 type reuse struct {
 	mu    sync.Mutex
 	works []*usedBy
-	// pairs are works on one piece of memory of which the second must end later.
+	// pairs are pieces of work on the same memory of which the second must end later.
 	pairs [][2]*syclobj.Event
 	all   []*syclobj.Event
 }
 
-// usedBy is work on memory.
+// usedBy is a piece of work on memory.
 type usedBy struct {
 	from, to uintptr
 	event    *syclobj.Event
 	last     *syclobj.Queue // the queue of last use of the block: the order to come after
 }
 
-// given checks the moment at which memory is given out for a queue, nil for the host,
-// and returns the works that go on and that its next work must come behind.
+// given checks the moment at which memory is allocated for a queue, nil for the host. It returns the work
+// in progress that the next work must be ordered after.
 func (r *reuse) given(b memmgr.Buffer, q *syclobj.Queue) ([]*syclobj.Event, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,7 +76,7 @@ func (r *reuse) follows(before []*syclobj.Event, next *syclobj.Event) {
 	}
 }
 
-// ordered checks the order of all pairs as far as it shows.
+// ordered checks the order of all pairs, as far as it can be observed.
 func (r *reuse) ordered() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -88,8 +88,7 @@ func (r *reuse) ordered() error {
 	return nil
 }
 
-// step allocates for a queue or for the host, has one or two queues work on the
-// memory, and releases it.
+// step allocates for a queue or for the host, lets one or two queues work on the memory, and releases it.
 func (r *reuse) step(p *memmgr.Pool, queues []*syclobj.Queue, rng *rand.Rand) error {
 	q := queues[rng.IntN(len(queues))]
 	request := memmgr.Request{Size: []uintptr{700, 5000, 300 << 10}[rng.IntN(3)], Queue: q}
@@ -133,8 +132,8 @@ func (r *reuse) step(p *memmgr.Pool, queues []*syclobj.Queue, rng *rand.Rand) er
 	return nil
 }
 
-// Random work on in-order and out-of-order queues from several goroutines, which ends
-// in random order: memory is reused in the order of queues alone.
+// Several goroutines submit random work to in-order and out-of-order queues, and it ends in random order.
+// Memory is reused only in the order of queues.
 func TestFakeReuseFollowsTheQueues(t *testing.T) {
 	fake, rt := onFake(t, sycltest.OneCPU)
 	if fake == nil {

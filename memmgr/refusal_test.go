@@ -14,7 +14,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
 
-// What makes no sense is refused whether or not the pool has a block at hand.
+// Invalid requests are refused whether or not the pool has a cached block.
 func TestBadAlignmentIsRefusedColdAndWarm(t *testing.T) {
 	_, p := simulatedPool(t)
 	for _, r := range []memmgr.Resource{memmgr.Host(), memmgr.NewLimit(memmgr.Host(), 1<<40), p} {
@@ -46,7 +46,7 @@ func TestSegmentSizesBeyondWhatUnitsNumber(t *testing.T) {
 	}
 }
 
-// counted is an upstream that counts its calls and answers them as told.
+// counted is an upstream that counts its calls and returns the results that the test sets.
 type counted struct {
 	memmgr.Resource
 	calls  atomic.Int64
@@ -63,8 +63,7 @@ func (c *counted) Allocate(r memmgr.Request) (memmgr.Block, error) {
 	return c.Resource.Allocate(r)
 }
 
-// An upstream that tells of an ended context by the bare error: from the pool it
-// is a typed one.
+// The upstream returns the bare error of a context. The error of the pool is typed.
 func TestContextErrorOfAnUpstreamIsTyped(t *testing.T) {
 	for _, cause := range []error{context.Canceled, context.DeadlineExceeded} {
 		up := &counted{Resource: memtest.NewSimulated(), refuse: func(int64) error { return cause }}
@@ -79,7 +78,7 @@ func TestContextErrorOfAnUpstreamIsTyped(t *testing.T) {
 	}
 }
 
-// A callback that says no ends the request: nothing is asked again.
+// If the callback returns false, the request fails without another attempt.
 func TestOnOutOfMemoryDecidesAboutTheRetry(t *testing.T) {
 	sim := memtest.NewSimulated(memtest.Capacity(1 << 20))
 	up := &counted{Resource: sim}
@@ -102,7 +101,7 @@ func TestOnOutOfMemoryDecidesAboutTheRetry(t *testing.T) {
 	require.NoError(t, p.Close())
 }
 
-// The statistics of a snapshot are those of its segments.
+// The statistics of a snapshot agree with its segments.
 func TestSnapshotIsOfOneMoment(t *testing.T) {
 	_, p := simulatedPool(t)
 	var stop atomic.Bool
@@ -128,8 +127,8 @@ func TestSnapshotIsOfOneMoment(t *testing.T) {
 			}
 		})
 	}
-	// A buffer in the hands of a goroutine that has just taken or dropped it shows
-	// in one place alone: one for each goroutine.
+	// A buffer that a goroutine is allocating or releasing appears in one of the two places only: at most one
+	// per goroutine.
 	for range 200 {
 		s := p.Snapshot()
 		active, reserved := int64(0), int64(0)
@@ -148,8 +147,7 @@ func TestSnapshotIsOfOneMoment(t *testing.T) {
 	wg.Wait()
 }
 
-// A refusal leaves the caches alone where they could not serve the request, and
-// dissolves them where they could.
+// A request that is refused evicts the caches only if that can serve it.
 func TestRefusalTouchesTheCachesOnlyWhereTheyHelp(t *testing.T) {
 	_, p := simulatedPool(t, memmgr.WithLimit(8<<20), memmgr.WithDecay(0))
 	held, err := memmgr.New(p, memmgr.Request{Size: 5 << 20})
@@ -176,8 +174,7 @@ func TestRefusalTouchesTheCachesOnlyWhereTheyHelp(t *testing.T) {
 	held.Release()
 }
 
-// Holders are counted as memory comes and goes, whoever drops it and whatever it
-// waits for.
+// Holders are counted as memory is allocated and released, for every way of release.
 func TestHoldersAreCountedByTag(t *testing.T) {
 	sim := memtest.NewSimulated(memtest.Capacity(32 << 20))
 	p := memmgr.NewPool(sim)
@@ -209,7 +206,7 @@ func TestHoldersAreCountedByTag(t *testing.T) {
 	require.NoError(t, p.Close())
 }
 
-// A limit gives out its last byte and not one more, alone, shared and at once.
+// A limit grants its last byte and not one more, alone, shared and concurrently.
 func TestLimitIsExactAtTheBoundary(t *testing.T) {
 	sim := memtest.NewSimulated()
 	l := memmgr.NewLimit(sim, 1000)
@@ -230,7 +227,7 @@ func TestLimitIsExactAtTheBoundary(t *testing.T) {
 	_, err = l.Allocate(memmgr.Request{Size: 1 << 61})
 	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
 
-	// A pool's limit bounds its segments, to the byte.
+	// The limit of a pool bounds its segments exactly.
 	p := memmgr.NewPool(sim, memmgr.WithLimit(4<<20+4096))
 	one, err := memmgr.New(p, memmgr.Request{Size: 4<<20 + 4096})
 	require.NoError(t, err)
@@ -279,8 +276,8 @@ func TestPoolsUnderOneLimitNeverExceedIt(t *testing.T) {
 	require.Zero(t, l.Used())
 }
 
-// A pool above a pool asks it: what that one keeps idle counts, though the limit below
-// has no room. And the upper one does the waiting.
+// A pool asks the pool that is its upstream, whose idle memory can serve it although the limit below has no
+// room. The upper pool waits.
 func TestPoolAbovePool(t *testing.T) {
 	sim := memtest.NewSimulated()
 	lower := memmgr.NewPool(sim, memmgr.WithLimit(8<<20), memmgr.WithDecay(0))
@@ -301,9 +298,9 @@ func TestPoolAbovePool(t *testing.T) {
 	require.Zero(t, blocks)
 }
 
-// An upstream whose n-th call fails, to allocate or to free, for every n that a script
-// of waits, trims, tenants and decay reaches: the failure comes out where it happened,
-// and everything else works on. A free that fails is a mistake below, and panics.
+// The n-th call of the upstream fails, to allocate or to free, for each n that a script of waits, trims,
+// tenants and decay reaches. The failure is reported where it happened, and everything else continues to
+// work. A free that fails is an error in the upstream, and panics.
 func TestEveryUpstreamCallFails(t *testing.T) {
 	for n := int64(1); ; n++ {
 		up := &failsAt{Simulated: memtest.NewSimulated(), at: n}
@@ -361,7 +358,7 @@ func TestEveryUpstreamCallFails(t *testing.T) {
 
 var errFails = errors.New("this call fails")
 
-// failsAt fails one call, of Allocate by an error, of Free by a panic.
+// failsAt makes one call fail: Allocate returns an error, Free panics.
 type failsAt struct {
 	*memtest.Simulated
 	calls atomic.Int64

@@ -22,7 +22,7 @@ func use(t testing.TB, r memmgr.Resource) {
 	b.Release()
 }
 
-// originsFall waits until no more resources are known than before.
+// originsFall waits until at most so many resources are registered.
 func originsFall(t testing.TB, before int) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -31,8 +31,8 @@ func originsFall(t testing.TB, before int) {
 	}, patience, time.Millisecond, "resources that their user dropped are known still")
 }
 
-// A wrapper for each request is collected with its user's last reference to it: no
-// entry, no cell and no memory of it stay.
+// A wrapper that is made for each request is collected after the last reference of its user: its entry, cell
+// and memory are freed.
 func TestDroppedResourcesAreForgotten(t *testing.T) {
 	p := newHostPool(t)
 	sim := memtest.NewSimulated()
@@ -49,13 +49,13 @@ func TestDroppedResourcesAreForgotten(t *testing.T) {
 		use(t, memmgr.NewPoison(r))
 	}
 	originsFall(t, before)
-	// 4000 were made; a processor takes cells by the dozen.
+	// 4000 were made; a processor allocates cells by the dozen.
 	require.LessOrEqual(t, memmgr.OwnerBytes(), cells+256*owner.CellBytes)
 	use(t, sim)
 	returned(t, sim)
 }
 
-// What is in use keeps its resource, and the last of it lets go.
+// Memory in use keeps its resource reachable until the last release.
 func TestMemoryInUseKeepsItsResource(t *testing.T) {
 	sim := memtest.NewSimulated()
 	use(t, sim)
@@ -136,8 +136,7 @@ func TestResourceThatCannotBeComparedIsRefused(t *testing.T) {
 	returned(t, sim)
 }
 
-// Resources that lie at one address, and that take the place of one that is gone, are
-// told apart.
+// Resources at the same address are distinguished, also if the former one was collected.
 func TestResourcesAtOneAddressAreToldApart(t *testing.T) {
 	type pair struct{ *memtest.Simulated } // its first field lies where it does
 	sim := memtest.NewSimulated()
@@ -166,13 +165,13 @@ func TestResourcesAtOneAddressAreToldApart(t *testing.T) {
 	returned(t, sim)
 }
 
-// global is no object of the collector's.
+// global is not an object of the Go heap.
 var global struct {
 	nothing
 	name string
 }
 
-// nothing is a resource without a size: all of them lie at one address.
+// nothing is a resource of size zero: all values have the same address.
 type nothing struct{}
 
 func (*nothing) Allocate(r memmgr.Request) (memmgr.Block, error) {

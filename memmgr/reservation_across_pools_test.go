@@ -11,7 +11,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
 
-// sharing makes pools over what they share, by name.
+// sharing returns functions that make pools, by the name of what the pools share.
 func sharing(bound uint64) map[string]memmgr.Resource {
 	return map[string]memmgr.Resource{
 		"limit":  memmgr.NewLimit(memtest.NewSimulated(), bound),
@@ -30,8 +30,8 @@ func threePools(t testing.TB, shared memmgr.Resource) (pools []*memmgr.Pool, end
 	}
 }
 
-// A request that needs what other pools have is served although these use whatever
-// comes back to them.
+// A request that needs memory of other pools is served although these reuse all memory that is released to
+// them.
 func TestPoolsThatShareKeepRoomForEachOther(t *testing.T) {
 	for name, shared := range sharing(32 << 20) {
 		t.Run(name, func(t *testing.T) {
@@ -49,8 +49,8 @@ func TestPoolsThatShareKeepRoomForEachOther(t *testing.T) {
 	}
 }
 
-// Two pools want all of what they share, at the same time and again and again: neither
-// waits for the other for ever, and those who want little of a third are served.
+// Two pools repeatedly request everything that they share. Neither starves, and small requests of a third
+// pool are served.
 func TestPoolsThatWantEverythingTakeTurns(t *testing.T) {
 	for name, shared := range sharing(32 << 20) {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestPoolsThatWantEverythingTakeTurns(t *testing.T) {
 	}
 }
 
-// What a pool keeps for another ends with that one's wait, and with the pool.
+// A reservation for another pool ends with the wait of that pool, and with that pool.
 func TestClaimsEnd(t *testing.T) {
 	for name, shared := range sharing(32 << 20) {
 		t.Run(name, func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// The pool keeps nothing back for one whose own tenant has no room for it: the others
-// of that tenant may be what it waits for. Its tenant keeps room, for a moment at a time.
+// The pool reserves nothing for a waiter whose tenant has no room: it may be waiting for other waiters of
+// this tenant. The tenant reserves room instead, for a short time.
 func TestNothingIsKeptForOneWhoseTenantIsFull(t *testing.T) {
 	_, p := simulatedPool(t, memmgr.WithLimit(64<<20))
 	tenant := newTenant(t, p, "t", memmgr.TenantOptions{Hard: 32 << 20})
@@ -32,14 +32,14 @@ func TestNothingIsKeptForOneWhoseTenantIsFull(t *testing.T) {
 	}
 	held.Release()
 	served(t, request(p, context.Background(), 40<<20)).Release()
-	// What its tenant kept goes to the others again when nothing comes of it.
+	// The tenant's room goes to other requests when the reservation brings nothing.
 	served(t, request(tenant, context.Background(), 16<<20)).Release()
 	small.Release()
 	served(t, large).Release()
 }
 
-// A release that makes a large free range hands it over: the waiting request is served
-// before Release returns, wherever the range lies.
+// A release that completes a large free range serves the waiting request before Release returns, wherever
+// the range is.
 func TestReleaseServesALargeRequestAtOnce(t *testing.T) {
 	_, p := simulatedPool(t, memmgr.WithLimit(32<<20), memmgr.WithSegment(32<<20))
 	var held []memmgr.Buffer

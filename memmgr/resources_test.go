@@ -13,7 +13,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
 
-// Every resource passes the one suite, alone and stacked.
+// Every resource passes the same suite, alone and stacked.
 func TestEveryResource(t *testing.T) {
 	simulated := func(testing.TB) memmgr.Resource { return memtest.NewSimulated() }
 	host := func(testing.TB) memmgr.Resource { return memmgr.Host() }
@@ -66,7 +66,7 @@ func TestLimitRefusesWithTheWholeAccount(t *testing.T) {
 	require.Zero(t, l.Used())
 }
 
-// panicText returns what f panics with, as text.
+// panicText returns the value that f panics with, as text.
 func panicText(f func()) (text string) {
 	defer func() {
 		switch v := recover().(type) {

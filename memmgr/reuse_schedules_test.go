@@ -21,14 +21,13 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// A schedule is a random sequence of what users of memory do: allocate for a queue or for
-// the host, submit work on one or several buffers, show memory to a consumer on another
-// queue, which works on it without telling anybody, release, in the midst of which the
-// device ends pieces of work in any order. The fake machine notes when each began. Memory is
-// given to somebody else only when the work of those before him is over, or for a queue that
-// puts his work behind it: that is checked of every two pieces of work on the same bytes.
+// A schedule is a random sequence of the actions of users: allocate for a queue or for the host, submit work on
+// one or several buffers, export memory to a consumer that works on another queue without recording it,
+// release. Meanwhile the device ends pieces of work in any order. The fake machine records when each piece
+// began. Memory may be allocated again only when all former work is done, or for a queue that orders its work
+// after it. This is checked for each two pieces of work on the same bytes.
 
-// piece is work on memory.
+// piece is a piece of work on memory.
 type piece struct {
 	from, to uintptr
 	event    *syclobj.Event
@@ -44,14 +43,14 @@ type block struct {
 	pieces []*piece
 }
 
-// consumer has a tensor, and works on the queue under which it was shown to it.
+// consumer has a tensor, and works on the queue of its export.
 type consumer struct {
 	tensor dlpack.Tensor
 	block  *block
 	queue  *syclobj.Queue
 }
 
-// schedule plays on one machine.
+// schedule runs on one machine.
 type schedule struct {
 	fake      *sycltest.Fake
 	rt        *syclobj.Runtime
@@ -64,7 +63,7 @@ type schedule struct {
 	reused    *int // how often memory was given out behind work
 }
 
-// scheduled is a device, or some memory of it.
+// scheduled is a resource of a device.
 type scheduled struct {
 	pools  []*memmgr.Pool
 	queues []*syclobj.Queue
@@ -72,7 +71,7 @@ type scheduled struct {
 
 var errReused = errors.New("memory was reused under work")
 
-// Few sizes, so that memory comes round soon.
+// Few sizes, so that memory is reused soon.
 var scheduledSizes = []uintptr{600, 5000}
 
 func (s *schedule) allocate(d *scheduled) error {
@@ -103,14 +102,14 @@ func (s *schedule) allocate(d *scheduled) error {
 	return nil
 }
 
-// worked notes work.
+// worked records work.
 func (s *schedule) worked(x *block, ev *syclobj.Event) {
 	p := &piece{x.buffer.Address(), x.buffer.Address() + uintptr(x.buffer.Size()), ev, x, x.behind}
 	s.pieces = append(s.pieces, p)
 	x.pieces = append(x.pieces, p)
 }
 
-// submit has a queue work on one to three buffers, by one of the ways to say so.
+// submit submits work on one to three buffers to a queue, and records it in one of the ways of the API.
 func (s *schedule) submit(q *syclobj.Queue, blocks []*block) error {
 	x := blocks[0]
 	if len(blocks) > 1 || s.rng.IntN(2) == 0 {
@@ -148,7 +147,7 @@ func (s *schedule) submit(q *syclobj.Queue, blocks []*block) error {
 		s.scratch.ClearPending()
 		return sub.End(ref)
 	}
-	// The rule for SetPending: the queue comes behind what is pending before it works.
+	// The rule for SetPending: the queue waits for the pending work before it works.
 	x.buffer.UsedOn(q)
 	ev, err := q.Memset(x.buffer.Data(), 1, 8)
 	if err != nil {
@@ -158,7 +157,7 @@ func (s *schedule) submit(q *syclobj.Queue, blocks []*block) error {
 	return x.buffer.SetPending(q, ev)
 }
 
-// show gives a consumer a tensor of the memory under a queue.
+// show exports memory to a consumer that works on a queue.
 func (s *schedule) show(q *syclobj.Queue, x *block) error {
 	x.buffer.Retain()
 	n := int(x.buffer.Size())
@@ -181,7 +180,7 @@ func (s *schedule) show(q *syclobj.Queue, x *block) error {
 	return nil
 }
 
-// consume is a consumer's work, of which nobody is told.
+// consume submits the work of a consumer, which is not recorded.
 func (s *schedule) consume(c consumer) error {
 	ev, err := c.queue.Memset(c.block.buffer.Data(), 2, 8)
 	if err == nil {
@@ -190,7 +189,7 @@ func (s *schedule) consume(c consumer) error {
 	return err
 }
 
-// of gives the blocks of a device.
+// of returns the blocks of a device.
 func (s *schedule) of(d *scheduled) (found []*block) {
 	for _, b := range s.blocks {
 		for _, p := range d.pools {
@@ -202,7 +201,7 @@ func (s *schedule) of(d *scheduled) (found []*block) {
 	return found
 }
 
-// step does one thing.
+// step performs one action.
 func (s *schedule) step() error {
 	d := &s.devices[s.rng.IntN(len(s.devices))]
 	q := d.queues[s.rng.IntN(len(d.queues))]
@@ -234,7 +233,7 @@ func (s *schedule) step() error {
 	return nil
 }
 
-// release has a user let go of memory; consumers may have it longer.
+// release releases a block of a user; consumers may hold it longer.
 func (s *schedule) release(i int) {
 	s.blocks[i].buffer.Release()
 	s.blocks = append(s.blocks[:i], s.blocks[i+1:]...)
@@ -286,8 +285,7 @@ func (p *piece) inOrder() error {
 	return nil
 }
 
-// stage is the machine on which schedules are played: two devices, of each two kinds of
-// memory, and queues of either order.
+// stage is the machine of the schedules: two devices with two kinds of memory each, and queues of either order.
 func stage(t *testing.T, rt *syclobj.Runtime, around func(memmgr.Resource) memmgr.Resource) []scheduled {
 	var devices []scheduled
 	for _, filter := range []string{"level_zero:gpu:0", "level_zero:gpu:1"} {
@@ -313,7 +311,7 @@ func stage(t *testing.T, rt *syclobj.Runtime, around func(memmgr.Resource) memmg
 	return devices
 }
 
-// schedules plays so many of them, and stops at the first that goes wrong.
+// schedules runs so many schedules, and stops at the first failure.
 func schedules(t *testing.T, fake *sycltest.Fake, rt *syclobj.Runtime, seed uint64, count int, around func(memmgr.Resource) memmgr.Resource) (reused int, err error) {
 	devices := stage(t, rt, around)
 	upstream := memmgr.USM(devices[0].queues[0], syclobj.USMHost).(usmResource)
@@ -332,8 +330,8 @@ func schedules(t *testing.T, fake *sycltest.Fake, rt *syclobj.Runtime, seed uint
 
 func itself(r memmgr.Resource) memmgr.Resource { return r }
 
-// The queues' rules hold in schedules without number: USMBRIDGE_SCHEDULES of them, in
-// processes of so many that the fake library's memory of what is deleted stays small.
+// The rules of queues hold in random schedules: USMBRIDGE_SCHEDULES of them, in child processes whose number of
+// schedules keeps the fake library's list of deleted objects short.
 func TestFakeSchedules(t *testing.T) {
 	count := 3000
 	if text := os.Getenv("USMBRIDGE_SCHEDULES"); text != "" {
@@ -358,8 +356,7 @@ func TestFakeSchedules(t *testing.T) {
 	}
 }
 
-// liar is a resource whose events and queues are not as it says: what breaks one of the rules
-// that pools go by.
+// liar is a resource that misreports its events or queues, which breaks one of the rules that pools rely on.
 type liar struct {
 	memmgr.Resource
 	memmgr.Synchronizer
@@ -390,7 +387,7 @@ func (l liar) Join(queue, a, b uintptr) (uintptr, error) {
 	return l.Synchronizer.Join(queue, a, b)
 }
 
-// The checker finds each rule that is broken, soon.
+// The checker detects each rule that is broken, soon.
 func TestFakeSchedulesFindMistakes(t *testing.T) {
 	for _, mistake := range []string{
 		"events are done early", "every queue is in order", "consumers are forgotten", "the first of two is forgotten",
@@ -412,8 +409,8 @@ func TestFakeSchedulesFindMistakes(t *testing.T) {
 	}
 }
 
-// Memory that two consumers were shown, each under a queue of its own, waits for the work of
-// both, in a pool and out of one. The second consumer's queue is the last that is noted.
+// Memory that two consumers received, each with a queue of its own, waits for the work of both, in a pool and
+// without one. The second consumer's queue is the queue of last use.
 func TestFakeConsumersOnTwoQueues(t *testing.T) {
 	fake, _, queues, r := onTwoQueues(t)
 	if fake == nil {

@@ -15,12 +15,12 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/internal/seccomp"
 )
 
-// enterSandbox has the kernel refuse membarrier to every thread of the process from
-// here on, as the filter of a sandbox does that does not know it.
+// enterSandbox makes the kernel refuse membarrier to all threads of the process from now on, as the filter of a
+// sandbox does that does not list it.
 func enterSandbox() error { return seccomp.Refuse(324, nil, syscall.EPERM) }
 
-// A process that enters a sandbox in mid-run, under load, goes on with fences of its
-// own: every block has one user, and the counts are exact.
+// A process that enters a sandbox under load continues with fences of its own: each block has one user, and the
+// counts are exact.
 func TestSandboxEnteredInMidRun(t *testing.T) {
 	const env, cannot = "USMBRIDGE_TEST_SANDBOX", "this system makes no sandbox: "
 	if os.Getenv(env) == "" {

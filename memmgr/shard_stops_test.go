@@ -15,9 +15,9 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/internal/pin"
 )
 
-// hammer has goroutines allocate and free from the fronts of a pool of the host, while
-// others stop them all the time; meanwhile is called once, when they are at it. Each
-// block in use carries its user's number, so one that two have at a time is found.
+// hammer lets goroutines allocate and free blocks of a host pool while other goroutines stop the shards all the
+// time. It calls meanwhile once, under load. Each block in use contains the number of its user, so that a block
+// with two users is detected.
 func hammer(p *memmgr.Pool, goroutines, rounds int, meanwhile func() error) error {
 	if instrumented {
 		rounds /= 8
@@ -60,7 +60,7 @@ func hammer(p *memmgr.Pool, goroutines, rounds int, meanwhile func() error) erro
 	return nil
 }
 
-// useBlocks holds a few blocks at a time and marks each as its own.
+// useBlocks holds a few blocks at a time and writes its number to each.
 func useBlocks(p *memmgr.Pool, number uint64, rounds int, steps *atomic.Int64) error {
 	var held [8]memmgr.Buffer
 	mark := func(b memmgr.Buffer, from, to uint64) error {
@@ -92,15 +92,14 @@ func useBlocks(p *memmgr.Pool, number uint64, rounds int, steps *atomic.Int64) e
 	return nil
 }
 
-// The fronts keep their blocks apart while they are stopped and read from elsewhere;
-// the race detector sees the same code.
+// Shards are not corrupted while they are stopped and read by other goroutines. The race detector checks the same
+// code.
 func TestFrontsUnderStops(t *testing.T) {
 	p := newHostPool(t)
 	require.NoError(t, hammer(p, 4, 20000, func() error { return nil }))
 }
 
-// Processors that come later get fronts of their own, and those that go leave theirs
-// to be emptied.
+// Processors that are added later get shards of their own. The shards of removed processors can be emptied.
 func TestFrontsFollowGOMAXPROCS(t *testing.T) {
 	before := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(before)
@@ -110,7 +109,7 @@ func TestFrontsFollowGOMAXPROCS(t *testing.T) {
 		runtime.GOMAXPROCS(most)
 		return nil
 	}))
-	// A processor gets its front when the system gives its thread time, which others may have.
+	// A processor gets its shard when the operating system runs its thread.
 	for end := time.Now().Add(patience); pin.Fast && memmgr.Shards(p) < most && time.Now().Before(end); {
 		require.NoError(t, hammer(p, 2*most, 500, func() error { return nil }))
 	}

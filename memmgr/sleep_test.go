@@ -21,7 +21,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
 
-// tagged is a buffer with random contents, and what they are.
+// tagged is a buffer with random contents, and a copy of them.
 type tagged struct {
 	memmgr.Buffer
 	data []byte
@@ -48,7 +48,7 @@ func (x *tagged) require(t testing.TB) {
 	require.True(t, bytes.Equal(x.data, got), "contents changed")
 }
 
-// mixture allocates blocks of all sizes, of two tags and none, side by side.
+// mixture allocates blocks of all sizes, of two tags and without a tag, next to each other.
 func mixture(t testing.TB, p memmgr.Resource, n int) (sleepers, others []tagged) {
 	rng := rand.New(rand.NewPCG(5, uint64(n)))
 	for range n {
@@ -271,7 +271,7 @@ func TestSleepAndWakeReportUnknownTags(t *testing.T) {
 	require.NoError(t, p.Wake("kv cache"))
 }
 
-// failingStore keeps bytes until something goes wrong.
+// failingStore stores bytes until a failure that the test configures.
 type failingStore struct {
 	data       []byte
 	room       int   // bytes after which writing fails; short ones tell of no error
@@ -390,8 +390,8 @@ func TestRestoringThatFailsCanBeTriedAgain(t *testing.T) {
 	releaseTagged(sleepers, others)
 }
 
-// Buffers that are released while they sleep go back to the pool; their memory
-// serves others at once, and those who sleep beside them wake up whole.
+// Buffers that are released while they sleep return to the pool. Their memory serves other requests at once,
+// and the buffers that still sleep wake with their contents.
 func TestReleaseAsleep(t *testing.T) {
 	_, p := onPages(t, memmgr.WithDecay(0), memmgr.WithCache(0))
 	sleepers, others := mixture(t, p, 400)
@@ -450,8 +450,7 @@ func TestCloseWhileMemorySleeps(t *testing.T) {
 	x.Release()
 }
 
-// A tenant's memory sleeps like any other of the pool, and is charged until it is
-// released.
+// The memory of a tenant sleeps like other memory of the pool, and is charged until it is released.
 func TestTenantsMemorySleeps(t *testing.T) {
 	_, p := onPages(t, memmgr.WithDecay(0))
 	tenant, err := p.NewTenant("one", memmgr.TenantOptions{Hard: 2 << 20})
@@ -532,8 +531,7 @@ func TestSleepWaitsForWork(t *testing.T) {
 	noEvents(t, sim)
 }
 
-// Users who work, release and allocate while the memory goes to sleep and wakes see
-// their own bytes or an error, never others.
+// Users that work, release and allocate while the memory falls asleep and wakes see their own bytes or an error.
 func TestSleepBesideUse(t *testing.T) {
 	_, p := onPages(t, memmgr.WithDecay(50*time.Millisecond), memmgr.WithCache(1<<20))
 	first, err := memmgr.New(p, memmgr.Request{Size: 3000, Tag: "kv"}) // so that the pool knows the tag

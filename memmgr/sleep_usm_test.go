@@ -13,8 +13,8 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// USM of every kind sleeps on an OpenCL CPU device and wakes with its contents;
-// copies on the queue work in it as before.
+// USM of each kind sleeps on an OpenCL CPU device and wakes with its contents. Copies on the queue work before
+// and after.
 func TestUSMSleeps(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "contents"))
 	require.NoError(t, err)
@@ -29,7 +29,7 @@ func TestUSMSleeps(t *testing.T) {
 			defer func() { require.NoError(t, p.Close()) }()
 			sleepers, others := mixture(t, p, 100)
 			defer releaseTagged(sleepers, others)
-			// The queue still works on one of them, as far as anybody knows.
+			// One block has recorded work on the queue.
 			ev, err := q.Memcpy(sleepers[0].Data(), sleepers[1].Data(), 1)
 			require.NoError(t, err)
 			require.NoError(t, sleepers[0].SetPending(q, ev))

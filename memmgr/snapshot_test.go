@@ -10,7 +10,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// A snapshot names those who wait, for what, and what is kept for whom.
+// A snapshot lists the waiters with their requests and reservations.
 func TestSnapshotNamesThoseWhoWait(t *testing.T) {
 	_, p := simulatedPool(t, memmgr.WithLimit(32<<20))
 	tenant := newTenant(t, p, "t", memmgr.TenantOptions{Hard: 4 << 20})

@@ -20,12 +20,11 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
 
-// huntSeconds names how long TestNobodyWaitsForEver hunts; without it, it plays a few
-// scenarios.
+// huntSeconds is the duration of TestNobodyWaitsForEver in seconds. Without it the test runs a few scenarios.
 const huntSeconds = "USMBRIDGE_HUNT"
 
-// Whatever the pools, the limits, the tenants, the sizes and the ways in which memory
-// comes back: when nobody holds anything while it waits, everybody is served.
+// For all pools, limits, tenants, sizes and ways of release: if no goroutine holds memory while it waits, every
+// request is served.
 func TestNobodyWaitsForEver(t *testing.T) {
 	defer memmgr.RecordStacks(memmgr.StacksRecorded())
 	memmgr.RecordStacks(0) // else no block goes the short way
@@ -56,7 +55,7 @@ type hunt struct {
 	late     sync.WaitGroup
 }
 
-// huntAccount is what a request may go to, and how large it may be.
+// huntAccount is the target of a request and its maximum size.
 type huntAccount struct {
 	from memmgr.Resource
 	most uintptr
@@ -64,8 +63,8 @@ type huntAccount struct {
 
 func pick[T any](rng *rand.Rand, of ...T) T { return of[rng.IntN(len(of))] }
 
-// newHunt draws a scenario: pools that share a limit, or a device, or have limits of
-// their own, with and without tenants.
+// newHunt draws a scenario: pools that share a limit or a device, or have limits of their own, with and without
+// tenants.
 func newHunt(t testing.TB, seed uint64) *hunt {
 	rng := rand.New(rand.NewPCG(seed, 11))
 	bound := pick[uint64](rng, 8, 32, 64, 96, 128) << 20
@@ -116,7 +115,7 @@ func (h *hunt) addPool(rng *rand.Rand, p *memmgr.Pool, bound uint64, top uintptr
 	}
 }
 
-// run plays the scenario for a time, and ends it.
+// run runs the scenario for a time, and ends it.
 func (h *hunt) run(d time.Duration) {
 	var workers sync.WaitGroup
 	end := time.Now().Add(d)
@@ -139,7 +138,7 @@ func (h *hunt) run(d time.Duration) {
 	noEvents(h.t, h.sim, h.name)
 }
 
-// request takes memory, keeps it for a while and gives it back in one of many ways.
+// request allocates memory, holds it for a while and releases it in one of many ways.
 func (h *hunt) request(rng *rand.Rand) bool {
 	a := h.accounts[rng.IntN(len(h.accounts))]
 	size := uintptr(1 + rng.Int64N(int64(min(a.most, 64<<rng.IntN(21)))))
@@ -191,7 +190,7 @@ func (h *hunt) use(rng *rand.Rand) {
 	time.Sleep(time.Duration(rng.Int64N(int64(h.hold))))
 }
 
-// freePending frees a block with work pending on it, which ends a while later.
+// freePending frees a block with work pending that ends a while later.
 func (h *hunt) freePending(rng *rand.Rand, from memmgr.Resource, block memmgr.Block) {
 	block.Queue = uintptr(1 + rng.IntN(3))
 	block.Event = h.sim.Submit(block.Queue)

@@ -54,8 +54,8 @@ func TestTenantOptionsAreChecked(t *testing.T) {
 	require.Same(t, p, over)
 }
 
-// The hard limit gives out its last byte and not one more, whatever lies where on
-// the processors, for every size of block.
+// The hard limit grants its last byte and not one more, for each size of block, although blocks are cached on
+// several processors.
 func TestTenantHardLimitIsExact(t *testing.T) {
 	for _, size := range []uintptr{256, 4096, 100 << 10, 1 << 20, 3 << 20, 20 << 20} {
 		_, p := simulatedPool(t)
@@ -98,7 +98,7 @@ func TestTenantHardLimitIsExact(t *testing.T) {
 	}
 }
 
-// What was released with work pending counts until the work is done.
+// Memory that was released with work pending counts until the work is done.
 func TestTenantIsChargedForPendingMemory(t *testing.T) {
 	sim, p := simulatedPool(t)
 	tenant := newTenant(t, p, "pending", memmgr.TenantOptions{Hard: 2 << 20})
@@ -121,7 +121,7 @@ func TestTenantIsChargedForPendingMemory(t *testing.T) {
 	require.Zero(t, tenant.Stats().ActiveBytes.Current)
 }
 
-// Who waits below a hard limit is served in order and is nobody else's concern.
+// Waiters at a hard limit are served in order and do not affect other accounts.
 func TestTenantWaits(t *testing.T) {
 	_, p := simulatedPool(t)
 	tenant := newTenant(t, p, "waits", memmgr.TenantOptions{Hard: 3 << 20})
@@ -155,8 +155,7 @@ func TestTenantWaits(t *testing.T) {
 	require.ErrorIs(t, err, memmgr.ErrOutOfMemory, "never possible")
 }
 
-// A large request that the hard limit refuses stops no small one, and small ones do
-// not starve it.
+// A large request that the hard limit refuses does not stop small ones, and small ones do not starve it.
 func TestTenantStarvesNobody(t *testing.T) {
 	_, p := simulatedPool(t)
 	tenant := newTenant(t, p, "mixed", memmgr.TenantOptions{Hard: 16 << 20})
@@ -197,7 +196,7 @@ func TestClosedTenant(t *testing.T) {
 	rest.Release()
 	require.Zero(t, tenant.Stats().ActiveBytes.Current)
 	require.NoError(t, tenant.Close())
-	// Its number serves another one, many times over.
+	// Its number is used by other tenants, many times over.
 	for range 3000 {
 		next, err := p.NewTenant("next", memmgr.TenantOptions{Hard: 1 << 20})
 		require.NoError(t, err)
@@ -209,8 +208,8 @@ func TestClosedTenant(t *testing.T) {
 	require.ErrorIs(t, err, memmgr.ErrClosed)
 }
 
-// While somebody waits, a tenant above its soft limit comes last: it is refused
-// without a context, and served after the others with one.
+// While a request waits, a tenant above its soft limit has the lowest priority: its requests without a context
+// are refused, and those with a context are served after the others.
 func TestSoftLimitYieldsUnderPressure(t *testing.T) {
 	_, p := simulatedPool(t, memmgr.WithLimit(8<<20))
 	greedy := newTenant(t, p, "greedy", memmgr.TenantOptions{Soft: 2 << 20})
@@ -235,7 +234,7 @@ func TestSoftLimitYieldsUnderPressure(t *testing.T) {
 	held[2].Release()
 }
 
-// Among those who wait, memory goes by weight.
+// Waiters share memory by weight.
 func TestWeightsShareWhatComesBack(t *testing.T) {
 	_, p := simulatedPool(t, memmgr.WithLimit(16<<20))
 	var held []memmgr.Buffer
@@ -280,9 +279,8 @@ func TestWeightsShareWhatComesBack(t *testing.T) {
 	}
 }
 
-// Tenants and the pool itself on many goroutines, buffers freed by others than took
-// them, some pending, some tagged, limits hit all the time: never above a limit, and
-// in the end every account is at 0.
+// Many goroutines use tenants and the pool itself, release buffers of each other, some pending, some tagged, and
+// hit limits all the time: usage never exceeds a limit, and in the end every account is at 0.
 func TestTenantAccountsUnderStress(t *testing.T) {
 	sim, p := simulatedPool(t)
 	const tenants, hard = 3, 4 << 20
@@ -360,7 +358,7 @@ func TestTenantAccountsUnderStress(t *testing.T) {
 	_ = sim
 }
 
-// The end of the pool ends its tenants' waits.
+// Close of the pool ends the waits of its tenants.
 func TestPoolCloseEndsTenants(t *testing.T) {
 	p := memmgr.NewPool(memtest.NewSimulated())
 	tenant, err := p.NewTenant("orphan", memmgr.TenantOptions{Hard: 1 << 20})
@@ -377,8 +375,8 @@ func TestPoolCloseEndsTenants(t *testing.T) {
 	require.NoError(t, tenant.Close())
 }
 
-// Tenants come and go while others look at accounts and processors are added: an
-// account is never lost, and no processor lacks a room for long.
+// Tenants are opened and closed while other goroutines read accounts and processors are added: no account is
+// lost, and every processor soon has a room for each tenant.
 func TestTenantsComeAndGoUnderLoad(t *testing.T) {
 	_, p := simulatedPool(t)
 	before := runtime.GOMAXPROCS(0)

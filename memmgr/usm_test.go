@@ -14,7 +14,7 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// openSYCL opens a runtime with a device, or skips and says why.
+// openSYCL opens a runtime with a device, or skips the test.
 func openSYCL(t testing.TB) *syclobj.Runtime {
 	t.Helper()
 	rt, err := syclobj.Open()
@@ -57,8 +57,7 @@ func TestBufferOutlivesQueueAndRuntime(t *testing.T) {
 	require.ErrorIs(t, err, memmgr.ErrClosed)
 }
 
-// A long copy is under way when the last reference goes: the memory must not be
-// freed before the copy is done.
+// A long copy runs during the last release: the memory must not be freed before the copy is done.
 func TestReleaseWithWorkPending(t *testing.T) {
 	rt := openSYCL(t)
 	q := rt.DefaultQueue()
@@ -156,8 +155,8 @@ func TestGuardedUSM(t *testing.T) {
 	}, memtest.Options{Largest: 1 << 20, MaxAlign: 1024})
 }
 
-// A long copy runs while its destination is released: a request for the same
-// in-order queue gets the memory at once, another one only when the copy is done.
+// A long copy runs while its destination is released. A request for the same in-order queue gets the memory at
+// once, another request only when the copy is done.
 func TestQueueOrderedReuseOnTheDevice(t *testing.T) {
 	rt := openSYCL(t)
 	q, err := rt.NewQueue(nil, rt.DefaultDevice(), syclobj.InOrder)

@@ -15,10 +15,10 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
 
-// patience is how long a test waits for what must happen: far longer than it takes.
+// patience is the timeout of tests: far longer than any correct run takes.
 const patience = 60 * time.Second
 
-// granted is what a request that may wait came to.
+// granted is the result of a request that may wait.
 type granted struct {
 	b   memmgr.Buffer
 	err error
@@ -40,7 +40,7 @@ func waits(t testing.TB, p *memmgr.Pool, n int64) {
 	require.Eventually(t, func() bool { return p.Stats().NumWaiting == n }, patience, 100*time.Microsecond)
 }
 
-// served returns what a request got.
+// served returns the buffer of a request.
 func served(t testing.TB, c chan granted) memmgr.Buffer {
 	t.Helper()
 	select {
@@ -60,8 +60,8 @@ func mustNew(t testing.TB, r memmgr.Resource, size uintptr) memmgr.Buffer {
 	return b
 }
 
-// Those who wait for the same amount are served in the order in which they came, and
-// those behind one who gives up move on.
+// Waiters for the same amount are served in the order of arrival, and a waiter that gives up does not block those
+// behind it.
 func TestWaitingIsFirstComeFirstServed(t *testing.T) {
 	for _, size := range []uintptr{1 << 20, 4 << 20, 20 << 20} {
 		_, p := simulatedPool(t, memmgr.WithLimit(3*uint64(size)))
@@ -102,8 +102,7 @@ func TestWaitingIsFirstComeFirstServed(t *testing.T) {
 	}
 }
 
-// What could never be served is refused at once, and so is what comes with an ended
-// context.
+// A request that could never be served is refused at once, and so is one whose context has ended.
 func TestHopelessRequestsDoNotWait(t *testing.T) {
 	sim := memtest.NewSimulated(memtest.Capacity(8 << 20))
 	p := memmgr.NewPool(sim)
@@ -139,8 +138,8 @@ func TestCloseEndsWaits(t *testing.T) {
 	require.Zero(t, blocks)
 }
 
-// Who waits for the device gets the first block whose work ends; others are served
-// meanwhile by what is released; a lost event costs its own block alone.
+// A waiter for the device gets the first block whose work ends. Other waiters are served meanwhile from released
+// memory. A lost event affects its own block alone.
 func TestWaitingForTheDevice(t *testing.T) {
 	for _, size := range []uintptr{1 << 20, 4 << 20, 20 << 20} {
 		sim := memtest.NewSimulated(memtest.Capacity(uint64(3 * size)))
@@ -181,7 +180,7 @@ func TestWaitingForTheDevice(t *testing.T) {
 	}
 }
 
-// oneOf returns what the first of some requests that is served gets.
+// oneOf returns the buffer of the first of some requests that is served.
 func oneOf(t testing.TB, all ...chan granted) chan granted {
 	t.Helper()
 	got := make(chan granted, 1)
@@ -199,7 +198,7 @@ func oneOf(t testing.TB, all ...chan granted) chan granted {
 	return got
 }
 
-// The device frees what others took from it: the pool asks it again.
+// Memory that others release on the device serves waiters: the pool asks the upstream again.
 func TestWaitingForMemoryThatOthersTook(t *testing.T) {
 	sim := memtest.NewSimulated(memtest.Capacity(8 << 20))
 	p := memmgr.NewPool(sim)
@@ -225,7 +224,7 @@ func TestWaitingForMemoryThatOthersTook(t *testing.T) {
 	require.NoError(t, p.Close())
 }
 
-// Pools under one limit: what one gives back serves those who wait in the other.
+// Two pools below one limit: memory that one releases serves waiters of the other.
 func TestWaitingForAnotherPoolUnderTheLimit(t *testing.T) {
 	l := memmgr.NewLimit(memtest.NewSimulated(), 32<<20)
 	a, b := memmgr.NewPool(l), memmgr.NewPool(l)
@@ -241,8 +240,7 @@ func TestWaitingForAnotherPoolUnderTheLimit(t *testing.T) {
 	require.Zero(t, l.Used())
 }
 
-// keepBusy keeps n goroutines at taking and releasing blocks of a size until stopped;
-// each one waits when it must.
+// keepBusy lets n goroutines allocate and release blocks of a size until stopped; each waits if necessary.
 func keepBusy(t testing.TB, r memmgr.Resource, n int, size uintptr) (rounds *atomic.Int64, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -265,7 +263,7 @@ func keepBusy(t testing.TB, r memmgr.Resource, n int, size uintptr) (rounds *ato
 	return rounds, func() { cancel(); wg.Wait() }
 }
 
-// A large request is served although small ones take whatever comes back.
+// A large request is served although small ones use all memory that is released.
 func TestSmallRequestsDoNotStarveLargeOnes(t *testing.T) {
 	for _, large := range []uintptr{6 << 20, 28 << 20} {
 		limit := large + 2<<20
@@ -279,7 +277,7 @@ func TestSmallRequestsDoNotStarveLargeOnes(t *testing.T) {
 	}
 }
 
-// A large request that cannot be served stops nobody.
+// A large request that cannot be served does not stop small ones.
 func TestLargeRequestsDoNotStarveSmallOnes(t *testing.T) {
 	_, p := simulatedPool(t, memmgr.WithLimit(32<<20))
 	held := mustNew(t, p, 20<<20)
@@ -300,8 +298,8 @@ func TestLargeRequestsDoNotStarveSmallOnes(t *testing.T) {
 	held.Release()
 }
 
-// Requests of all sizes, with and without contexts that end, with work pending and
-// with upstream refusals: nothing is lost, nobody is forgotten.
+// Requests of all sizes, with and without contexts that end, with work pending and with refusals of the upstream:
+// no memory is lost, and every request ends.
 func TestWaitingUnderStress(t *testing.T) {
 	sim := memtest.NewSimulated()
 	l := memmgr.NewLimit(sim, 48<<20)
@@ -363,8 +361,8 @@ func TestWaitingUnderStress(t *testing.T) {
 	noEvents(t, sim)
 }
 
-// A request for which the upstream has no room stops none of those behind it for
-// which it has: neither a few of them, nor one behind many.
+// A request for which the upstream has no room does not stop smaller requests behind it: neither if there are a few
+// of them, nor if many wait in between.
 func TestThoseBehindAskTheUpstreamToo(t *testing.T) {
 	for name, make := range map[string]func(bound uint64) (*memtest.Simulated, *memmgr.Pool){
 		"limit": func(bound uint64) (*memtest.Simulated, *memmgr.Pool) {
@@ -409,8 +407,8 @@ func TestThoseBehindAskTheUpstreamToo(t *testing.T) {
 	}
 }
 
-// Who waits in the pool's line is charged when it is served and not before: meanwhile
-// the tenant's others have all of its limit.
+// A request that waits in the pool's line is charged when it is served and not before. Meanwhile other requests of
+// the tenant can use its whole limit.
 func TestWhoWaitsInThePoolTakesNoRoomOfItsTenant(t *testing.T) {
 	_, p := simulatedPool(t, memmgr.WithLimit(48<<20))
 	tenant := newTenant(t, p, "t", memmgr.TenantOptions{Hard: 32 << 20})
@@ -441,8 +439,8 @@ func TestWhoWaitsInThePoolTakesNoRoomOfItsTenant(t *testing.T) {
 	held.Release()
 }
 
-// A large request is served although memory comes back so slowly that it is in use
-// elsewhere before enough of it is there, and others are served all the time.
+// A large request is served although released memory is small and reused before enough of it is free, and other
+// requests are served all the time.
 func TestALargeRequestGathersWhatComesBackSlowly(t *testing.T) {
 	_, p := simulatedPool(t, memmgr.WithLimit(32<<20))
 	var held []memmgr.Buffer
@@ -473,8 +471,7 @@ func TestALargeRequestGathersWhatComesBackSlowly(t *testing.T) {
 	}
 }
 
-// While room is kept for one who waits, a request that cannot wait still gets what is
-// free.
+// While the pool reserves memory for a waiter, a request that cannot wait still gets free memory.
 func TestKeptRoomServesWhoCannotWait(t *testing.T) {
 	_, p := simulatedPool(t, memmgr.WithLimit(32<<20))
 	var held []memmgr.Buffer
