@@ -116,8 +116,8 @@ static PyObject *only_number(PyObject *self, const char *what)
 	usmb_owner_drain();
 	if (a->nelem == 1) return number_of(a, 0);
 	return usmb_raise(PyExc_TypeError,
-	                  "%s is of an array of one element, this one has %lld; take one by its index, or use "
-	                  "numpy.asarray(a), where the host may read it, or a.asnumpy()",
+	                  "%s needs an array of one element, this one has %lld; index it, or use numpy.asarray(a) if "
+	                  "the host can read it, or a.asnumpy()",
 	                  what, (long long)a->nelem);
 }
 
@@ -222,7 +222,7 @@ static PyObject *array_item(PyObject *self, PyObject *const *args, Py_ssize_t n)
 	if (n == 0 && a->nelem == 1) return number_of(a, 0);
 	if (n == 0)
 		return usmb_raise(PyExc_ValueError,
-		                  "item() takes an index where the array has other than one element; this one has %lld",
+		                  "item() needs an index unless the array has one element; this one has %lld",
 		                  (long long)a->nelem);
 	int count = 0, flat = n == 1 && PyIndex_Check(args[0]);
 	if (n == 1) {
@@ -273,7 +273,8 @@ static PyObject *array_tolist(PyObject *self, PyObject *unused)
 static int cannot(usmb_array *a, usmb_dl_dtype t, const char *why)
 {
 	const char *from = usmb_dl_dtype_name(a->dtype), *to = usmb_dl_dtype_name(t);
-	usmb_raise(PyExc_ValueError, "view of %s elements as %s: %s; astype converts, copy() makes them lie in a row",
+	usmb_raise(PyExc_ValueError,
+	           "view of %s elements as %s: %s; astype() converts, copy() makes the elements contiguous",
 	           from ? from : "these", to ? to : "others", why);
 	return -1;
 }
@@ -284,19 +285,19 @@ static int recount(usmb_array *a, usmb_dl_dtype t, int64_t *shape, int64_t *stri
 {
 	int64_t have = a->itembits, want = t.bits;
 	int32_t last = a->ndim - 1;
-	if (last < 0) return cannot(a, t, "a 0-d array has no axis to cut anew for elements of another size");
+	if (last < 0) return cannot(a, t, "a 0-d array has no axis for elements of another size");
 	int64_t n = usmb_shape(a)[last], bits;
 	if (n != 1 && a->nelem != 0 && usmb_strides(a)[last] != 1)
-		return cannot(a, t, "the elements of the last axis do not lie in a row");
+		return cannot(a, t, "the elements of the last axis are not contiguous");
 	if (__builtin_mul_overflow(n, have, &bits) || bits % want != 0)
-		return cannot(a, t, "the last axis is no whole number of elements of the new size");
+		return cannot(a, t, "the last axis is not a whole number of elements of the new size");
 	for (int32_t i = 0; i < last; i++) {
 		int64_t step;
 		shape[i] = usmb_shape(a)[i];
 		int unused = shape[i] == 1 || a->nelem == 0;
 		int over = __builtin_mul_overflow(usmb_strides(a)[i], have, &step);
 		if (!unused && (over || step % want != 0))
-			return cannot(a, t, "the steps of an axis are no whole numbers of elements of the new size");
+			return cannot(a, t, "the steps of an axis are not whole numbers of elements of the new size");
 		strides[i] = over ? 1 : step / want;
 	}
 	shape[last] = bits / want;
@@ -321,7 +322,7 @@ static PyObject *array_retype(PyObject *self, PyObject *const *args, Py_ssize_t 
 	usmb_owner_drain();
 	if (usmb_args("view", args, n, kw, names, 1, 1, 1, v) < 0) return NULL;
 	if (!usmb_given(v[0]))
-		return usmb_raise(PyExc_TypeError, "view takes an element type; a[...] is a view as it is");
+		return usmb_raise(PyExc_TypeError, "view takes an element type; a[...] is a view of the same type");
 	if (usmb_parse_dtype(v[0], NULL, &t) < 0) return NULL;
 	int same = t.code == a->dtype.code && t.bits == a->dtype.bits;
 	if (same || t.bits == a->itembits)

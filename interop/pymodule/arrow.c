@@ -243,12 +243,12 @@ static const char *check(usmb_array *a, int64_t *row)
 	if (!format && a->dtype.code == USMB_DL_BOOL && a->ndim == 1) format = "c";
 	if (!format) {
 		usmb_raise(PyExc_BufferError,
-		           "Arrow stores no %s as memory has it; view() the elements as integers of their size",
+		           "Arrow has no element type %s of this layout; view() the elements as integers of their size",
 		           usmb_dl_dtype_name(a->dtype));
 		return NULL;
 	}
 	if (a->ndim == 0) {
-		usmb_raise(PyExc_BufferError, "a 0-d array is no Arrow array; reshape(1)");
+		usmb_raise(PyExc_BufferError, "a 0-d array cannot be an Arrow array; use reshape(1)");
 		return NULL;
 	}
 	*row = 1;
@@ -320,8 +320,7 @@ static int unknown_wish(PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 	for (Py_ssize_t i = 0; i < keywords; i++) {
 		PyObject *key = PyTuple_GetItem(kwnames, i);
 		if (PyUnicode_Compare(key, usmb_name.requested_schema) == 0 || !usmb_given(args[n + i])) continue;
-		usmb_raise(PyExc_NotImplementedError,
-		           "__arrow_c_device_array__: an argument that is not known here has a value");
+		usmb_raise(PyExc_NotImplementedError, "__arrow_c_device_array__: an unknown argument is not None");
 		return 1;
 	}
 	return 0;
@@ -471,8 +470,7 @@ static int read_extension(const char *at, extension *e)
 
 static int unknown_extension(const extension *e)
 {
-	usmb_raise(PyExc_TypeError, "a column of Arrow's extension type \"%s\" is no array here; give its storage",
-	           e->name);
+	usmb_raise(PyExc_TypeError, "Arrow's extension type \"%s\" is unsupported; pass its storage", e->name);
 	return -1;
 }
 
@@ -591,8 +589,8 @@ static int read_values(const usmb_arrow_schema *s, column *c)
 		c->dtype = (usmb_dl_dtype){USMB_DL_BOOL, 8, 1};
 	} else if (arrow_dtype(s->format, &c->dtype) < 0) {
 		usmb_raise(PyExc_TypeError,
-		           "Arrow values of format \"%.40s\" are no elements of an array; integers, float16, float32, "
-		           "float64 and booleans are: cast() them first",
+		           "Arrow values of format \"%.40s\" are unsupported; cast() them to integers, float16, "
+		           "float32, float64 or booleans first",
 		           s->format);
 		return -1;
 	}
@@ -665,7 +663,7 @@ static int check_nulls(const uint8_t *valid, int64_t null_count, int64_t first, 
 	for (int64_t i = first; i < first + n; i++) nulls += !bit(valid, i);
 	if (nulls == 0) return 0;
 	usmb_raise(PyExc_BufferError,
-	           "%lld of %lld %s are null, which an array cannot say; fill them first (pyarrow: fill_null())",
+	           "%lld of %lld %s are null, which an array cannot represent; fill them first (pyarrow: fill_null())",
 	           (long long)nulls, (long long)n, what);
 	return -1;
 }
@@ -803,7 +801,7 @@ static int move(PyObject *pair, int device, usmb_arrow_schema *schema, usmb_arro
 	void *m = s ? PyCapsule_GetPointer(second, device ? device_name : array_name) : NULL;
 	if (!m) {
 		PyErr_Clear();
-		usmb_raise(PyExc_TypeError, "%s gave other capsules than \"%s\" and \"%s\"",
+		usmb_raise(PyExc_TypeError, "%s returned other capsules than \"%s\" and \"%s\"",
 		           device ? "__arrow_c_device_array__" : "__arrow_c_array__", schema_name,
 		           device ? device_name : array_name);
 		return -1;
@@ -825,12 +823,11 @@ static PyObject *import_moved(const usmb_arrow_schema *schema, const usmb_arrow_
 		return NULL;
 	}
 	if (d->device_type != USMB_ARROW_CPU || d->sync_event)
-		return usmb_raise(
-		        PyExc_BufferError,
-		        "Arrow's memory is on device type %d (%lld)%s; only the CPU's (1) is taken: ask for a "
-		        "copy there, or use from_dlpack",
-		        (int)d->device_type, (long long)d->device_id,
-		        d->sync_event ? ", with an event to wait for" : "");
+		return usmb_raise(PyExc_BufferError,
+		                  "Arrow's memory is on device type %d (%lld)%s; only CPU memory (1) can be imported: "
+		                  "copy it to the CPU, or use from_dlpack",
+		                  (int)d->device_type, (long long)d->device_id,
+		                  d->sync_event ? ", with an event to wait for" : "");
 	return import(&d->array, schema, may_copy, taken);
 }
 
@@ -859,7 +856,7 @@ PyObject *usmb_import_arrow(PyObject *o, int may_copy)
 	usmb_arrow_schema schema;
 	usmb_arrow_device_array d;
 	if (!PyTuple_Check(pair) || PyTuple_Size(pair) != 2) {
-		usmb_raise(PyExc_TypeError, "%s gave no tuple of two capsules",
+		usmb_raise(PyExc_TypeError, "%s did not return a tuple of two capsules",
 		           device ? "__arrow_c_device_array__" : "__arrow_c_array__");
 	} else if (move(pair, device, &schema, &d) == 0) {
 		a = import_moved(&schema, &d, may_copy, &taken);

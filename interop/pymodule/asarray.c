@@ -385,8 +385,8 @@ static int own_type(PyObject *o, usmb_dl_dtype *t)
 			const char *s = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
 			if (s)
 				usmb_raise(PyExc_TypeError,
-				           "asarray: %s is a number of type \"%s\", which arrays here cannot have; "
-				           "convert it first with its method astype",
+				           "asarray: %s is a number of type \"%s\", which arrays do not support; "
+				           "convert it first by its method astype",
 				           usmb_type_name(o, name, sizeof name), s);
 			Py_XDECREF(text);
 		}
@@ -772,8 +772,7 @@ static int common_type(const survey *s, usmb_dl_dtype *t)
 {
 	*t = s->typed ? s->type : defaults[LEAF_NONE];
 	if (!s->mixed) return 0;
-	usmb_raise(PyExc_TypeError,
-	           "asarray: no element type is known to hold all of the sequence's; say which with dtype=");
+	usmb_raise(PyExc_TypeError, "asarray: the sequence has no common element type; give one with dtype=");
 	return -1;
 }
 
@@ -850,7 +849,7 @@ PyObject *usmb_take_object(PyObject *o)
 
 static int no_copy(const char *why)
 {
-	usmb_raise(PyExc_ValueError, "asarray: copy=False, but %s takes a copy; leave copy out to allow it", why);
+	usmb_raise(PyExc_ValueError, "asarray: copy=False, but %s needs a copy; leave copy out to allow it", why);
 	return -1;
 }
 

@@ -199,13 +199,13 @@ static PyObject *array_of_view(Py_buffer *view)
 	usmb_dl_dtype dtype;
 	if (parse_format(view->format, view->itemsize, &dtype) < 0)
 		return usmb_raise(PyExc_TypeError,
-		                  "a buffer with format \"%s\" of %lld bytes has no element type here; native "
-		                  "booleans, integers, floats and complex numbers have",
+		                  "a buffer with format \"%s\" of %lld bytes is unsupported; native booleans, "
+		                  "integers, floats and complex numbers are supported",
 		                  view->format ? view->format : "", (long long)view->itemsize);
 	if (view->suboffsets || view->ndim < 0 || view->ndim > USMB_DL_MAX_NDIM || (view->ndim > 1 && !view->shape))
 		return usmb_raise(PyExc_BufferError,
-		                  "a buffer of pointers, of more than %d dimensions, or of dimensions without "
-		                  "extents cannot be taken",
+		                  "a buffer of pointers, of more than %d dimensions, or of dimensions without extents "
+		                  "is unsupported",
 		                  USMB_DL_MAX_NDIM);
 	usmb_array *a = usmb_array_raw(view->ndim);
 	if (!a) return NULL;
@@ -215,7 +215,7 @@ static PyObject *array_of_view(Py_buffer *view)
 		Py_DECREF(a);
 		return usmb_raise(
 		        PyExc_BufferError,
-		        "the buffer's strides are no multiples of its item size; make a contiguous copy first");
+		        "the buffer's strides are not multiples of its item size; make a contiguous copy first");
 	}
 	int64_t *strides = view->strides ? usmb_strides(a) : NULL;
 	usmb_dl_tensor t = {view->buf, {USMB_DL_CPU, 0}, view->ndim, dtype, usmb_shape(a), strides, 0};

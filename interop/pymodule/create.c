@@ -40,7 +40,7 @@ static int parse_kind(PyObject *o, int *kind)
 			return 0;
 		}
 	const char *s = PyUnicode_AsUTF8AndSize(o, NULL);
-	if (s) usmb_raise(PyExc_ValueError, "usm_type \"%s\": there are \"device\", \"shared\" and \"host\"", s);
+	if (s) usmb_raise(PyExc_ValueError, "usm_type must be \"device\", \"shared\" or \"host\", not \"%s\"", s);
 	return -1;
 }
 
@@ -65,7 +65,7 @@ int usmb_parse_audience(PyObject *o, int *audience)
 	const char *s = PyUnicode_AsUTF8AndSize(o, NULL);
 	if (s)
 		usmb_raise(PyExc_ValueError,
-		           "interprocess=\"%s\": there are True (others read and write), \"readonly\" and False", s);
+		           "interprocess must be True (others read and write), False or \"readonly\", not \"%s\"", s);
 	return -1;
 }
 
@@ -252,7 +252,7 @@ int64_t usmb_dense_bytes(int32_t ndim, const int64_t *shape, usmb_dl_dtype dtype
 	int empty = 0, over = 0;
 	for (int32_t i = 0; i < ndim; i++) {
 		if (shape[i] < 0) {
-			usmb_raise(PyExc_ValueError, "shape: %lld is no extent; extents are 0 or more",
+			usmb_raise(PyExc_ValueError, "shape: invalid extent %lld; extents are 0 or more",
 			           (long long)shape[i]);
 			return -1;
 		}

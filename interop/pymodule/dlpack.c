@@ -214,7 +214,7 @@ static int parse_version(PyObject *o, request *r)
 		}
 	if (parse_pair(o, "max_version", pair) < 0) return -1;
 	if (pair[0] < 0 || pair[0] > UINT32_MAX || pair[1] < 0 || pair[1] > UINT32_MAX) {
-		usmb_raise(PyExc_ValueError, "__dlpack__: max_version holds a number that is no version");
+		usmb_raise(PyExc_ValueError, "__dlpack__: max_version has an invalid number");
 		return -1;
 	}
 	r->major = (uint32_t)pair[0];
@@ -429,11 +429,10 @@ PyObject *usmb_array_dlpack_device(PyObject *self, PyObject *unused)
 static PyObject *refuse_device(const usmb_dl_tensor *t)
 {
 	const char *name = usmb_dl_device_name(t->device.type);
-	return usmb_raise(
-	        PyExc_BufferError,
-	        "from_dlpack: the tensor is on device (%d, %d)%s%s; only kDLCPU (1) and kDLOneAPI (14) can be taken "
-	        "without a copy: ask its owner for a copy on the host",
-	        t->device.type, t->device.id, name ? " " : "", name ? name : "");
+	return usmb_raise(PyExc_BufferError,
+	                  "from_dlpack: the tensor is on device (%d, %d)%s%s; only kDLCPU (1) and kDLOneAPI (14) can "
+	                  "be imported without a copy: ask its owner for a copy on the host",
+	                  t->device.type, t->device.id, name ? " " : "", name ? name : "");
 }
 
 /* The array of a snapshot that is sound and on a device of ours. */
@@ -473,7 +472,7 @@ static PyObject *import_from(void *managed, int versioned, PyObject *o)
 {
 	usmb_dl_snapshot s;
 	char text[512];
-	if (!managed) return usmb_raise(PyExc_BufferError, "from_dlpack: NULL is no tensor");
+	if (!managed) return usmb_raise(PyExc_BufferError, "from_dlpack: the tensor is NULL");
 	int code = usmb_dl_read_managed(managed, versioned, &s);
 	if (__builtin_expect(code == USMB_DL_OK, 1)) {
 		if (!versioned && !writable_legacy(managed, o)) s.flags |= USMB_DL_FLAG_READ_ONLY;

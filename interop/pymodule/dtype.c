@@ -227,8 +227,8 @@ int usmb_parse_dtype(PyObject *o, const char *dflt, usmb_dl_dtype *out)
 		int native = usmb_native_order(o);
 		if (!native)
 			usmb_raise(PyExc_TypeError,
-			           "dtype \"%s\" has another byte order than this machine, which arrays here cannot "
-			           "have; use dtype.newbyteorder(\"=\")",
+			           "dtype \"%s\" has another byte order than this machine, which arrays do not "
+			           "support; use dtype.newbyteorder(\"=\")",
 			           s);
 		r = native > 0 ? 0 : -1;
 	}

@@ -142,7 +142,7 @@ static int complete_shape(usmb_array *a, int32_t ndim, int64_t *shape)
 		if (shape[i] == -1 && open < 0) {
 			open = i;
 		} else if (shape[i] < 0 || __builtin_mul_overflow(known, shape[i], &known)) {
-			usmb_raise(PyExc_ValueError, "reshape: %lld is no extent; one -1 at most stands for the rest",
+			usmb_raise(PyExc_ValueError, "reshape: invalid extent %lld; at most one can be -1",
 			           (long long)shape[i]);
 			return -1;
 		}
@@ -306,7 +306,7 @@ PyObject *usmb_array_transpose(PyObject *self, PyObject *const *args, Py_ssize_t
 static int writable(usmb_array *a)
 {
 	if (!(a->flags & USMB_ARR_READONLY)) return 0;
-	usmb_raise(PyExc_ValueError, "the array is read-only: assignment has no place to write to; copy() it first");
+	usmb_raise(PyExc_ValueError, "the array is read-only; copy() it to write");
 	return -1;
 }
 

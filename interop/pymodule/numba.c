@@ -90,7 +90,7 @@ static PyObject *numba_take(PyObject *obj, void *out, int32_t kind, int32_t bits
 		char name[200];
 		return usmb_raise(
 		        PyExc_TypeError,
-		        "this compiled function takes a usmbridge.Array of other elements or dimensions, not %s",
+		        "this compiled function takes a usmbridge.Array with other elements or dimensions, not %s",
 		        usmb_type_name(obj, name, sizeof name));
 	}
 	if (!usmb_array_aligned(a))

@@ -117,7 +117,7 @@ static PyObject *not_readable(void)
 
 static int no_copy(const char *why)
 {
-	usmb_raise(PyExc_ValueError, "copy=False, but %s takes a copy; leave copy out to allow it", why);
+	usmb_raise(PyExc_ValueError, "copy=False, but %s needs a copy; leave copy out to allow it", why);
 	return -1;
 }
 

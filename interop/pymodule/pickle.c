@@ -165,7 +165,7 @@ static PyObject *placed_bytes(PyObject *buffer, const recipe *r)
 	if (!a) return NULL;
 	PyObject *out = NULL;
 	if (a->ndim != 1 || a->itembits != 8 || a->nelem != r->nbytes || !(a->flags & USMB_ARR_C)) {
-		usmb_raise(PyExc_ValueError, "the pickled array has %lld bytes, its buffer has not",
+		usmb_raise(PyExc_ValueError, "the pickled array has %lld bytes, its buffer has another size",
 		           (long long)r->nbytes);
 	} else if (!usmb_is_at(a, &r->w)) {
 		out = copied_bytes(buffer, a, &r->w);
@@ -221,10 +221,8 @@ PyObject *usmb_py_unpickle(PyObject *m, PyObject *const *args, Py_ssize_t n)
 	(void)m;
 	usmb_owner_drain();
 	if (n != 8)
-		return usmb_raise(
-		        PyExc_TypeError,
-		        "_unpickle takes the buffer, element type, shape, order, padding, usm_type, device and "
-		        "leave to write of a pickled array");
+		return usmb_raise(PyExc_TypeError, "_unpickle takes the buffer, element type, shape, order, padding, "
+		                                   "usm_type, device and readonly flag of a pickled array");
 	memset(&r, 0, sizeof r);
 	PyObject *a = parse_recipe(args, &r) == 0 ? rebuild(args[0], &r) : NULL;
 	usmb_where_clear(&r.w);

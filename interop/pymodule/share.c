@@ -20,7 +20,7 @@ static int parse_time(PyObject *o, int64_t *ns)
 	double seconds = PyFloat_AsDouble(o);
 	if (seconds == -1 && PyErr_Occurred()) return -1;
 	if (isnan(seconds) || seconds < 0) {
-		usmb_raise(PyExc_ValueError, "timeout is seconds, 0 or more, or None to wait for ever");
+		usmb_raise(PyExc_ValueError, "timeout is seconds, 0 or more, or None to wait forever");
 		return -1;
 	}
 	if (seconds < 9e9) *ns = (int64_t)(seconds * 1e9);

@@ -58,7 +58,7 @@ int usmb_go_allowed(void)
 	if (!usmb_py_in_child()) return 0;
 	usmb_raise(PyExc_RuntimeError,
 	           "usmbridge: this process is a fork of one that used usmbridge; exports and releases still work "
-	           "here, the rest needs a fresh process (multiprocessing's \"spawn\")");
+	           "here, other operations need a new process (multiprocessing's \"spawn\")");
 	return -1;
 }
 
@@ -130,7 +130,7 @@ int usmb_args(const char *func, PyObject *const *args, Py_ssize_t n, PyObject *k
 	for (int i = 0; i < min; i++)
 		if (!slots[i]) {
 			const char *s = names[i] ? PyUnicode_AsUTF8AndSize(names[i], NULL) : "the first";
-			usmb_raise(PyExc_TypeError, "%s() misses an argument: %s", func, s ? s : "?");
+			usmb_raise(PyExc_TypeError, "%s() lacks an argument: %s", func, s ? s : "?");
 			return -1;
 		}
 	return 0;

@@ -606,7 +606,7 @@ static int from_capsule(PyObject *keep, usmb_syclref *out, const char *what)
 	else {
 		if (name && (!strcmp(name, queue_used) || !strcmp(name, context_used)))
 			usmb_raise(PyExc_ValueError,
-			           "%s: the capsule \"%s\" was consumed before; such a capsule can be taken once", what,
+			           "%s: the capsule \"%s\" was consumed before; such a capsule can be used once", what,
 			           name);
 		else
 			usmb_raise(PyExc_ValueError,
@@ -688,7 +688,7 @@ static int from_sycl_device(PyObject *o, usmb_syclref *out, const char *what)
 	if (!filter && !PyErr_ExceptionMatches(PyExc_TypeError) && !PyErr_ExceptionMatches(PyExc_ValueError)) return -1;
 	PyErr_Clear();
 	usmb_raise(PyExc_ValueError,
-	           "%s: the SyclDevice has no filter string, as parts of a device have none; give a SyclQueue on it",
+	           "%s: the SyclDevice has no filter string, because sub-devices have none; give a SyclQueue on it",
 	           what);
 	return -1;
 }

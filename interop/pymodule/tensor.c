@@ -30,7 +30,7 @@ static int oneapi_place(const usmb_dl_snapshot *s, usmb_place **out)
 		code = usmb_sycl_dlpack_import(s->t.device.id, lo, hi, out);
 	if (code == USMB_SYCL_OK) return 0;
 	if (PyErr_Occurred()) return -1;
-	usmb_raise(PyExc_BufferError, "from_dlpack: memory at %p said to be on DLPack device (14, %d): %s",
+	usmb_raise(PyExc_BufferError, "from_dlpack: the tensor names memory at %p on DLPack device (14, %d): %s",
 	           s->span.first, s->t.device.id, usmb_sycl_strerror(code));
 	return -1;
 }
@@ -92,8 +92,7 @@ static void *open_capsule(PyObject *capsule, int *versioned)
 	if (name && !strncmp(name, "used_dltensor", 13))
 		return usmb_raise(
 		        PyExc_BufferError,
-		        "from_dlpack: the capsule \"%s\" was consumed before; a DLPack capsule can be taken once",
-		        name);
+		        "from_dlpack: the capsule \"%s\" was consumed before; a DLPack capsule can be used once", name);
 	return usmb_raise(PyExc_BufferError, "from_dlpack: a capsule named \"%s\" holds no DLPack tensor",
 	                  name ? name : "");
 }
@@ -121,7 +120,7 @@ static PyObject *no_dlpack(PyObject *x)
 	char type[64];
 	return usmb_raise(
 	        PyExc_TypeError,
-	        "from_dlpack: %s has no __dlpack__ and is no DLPack capsule; use asarray for sequences and buffers",
+	        "from_dlpack: %s has no __dlpack__ and is not a DLPack capsule; use asarray for sequences and buffers",
 	        usmb_type_name(x, type, sizeof type));
 }
 

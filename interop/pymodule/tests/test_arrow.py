@@ -94,8 +94,8 @@ def test_booleans_are_bytes():
 def test_unsupported_arrays_are_buffer_errors():
     zeros = ub.zeros
     for a, why in (
-        (zeros((), device="host"), "0-d"), (zeros((3, 1), dtype="bool", device="host"), "no bool"),
-        (zeros(3, dtype="complex64", device="host"), "no complex64"), (zeros(3, dtype="bfloat16", device="host"), "no bfloat16"),
+        (zeros((), device="host"), "0-d"), (zeros((3, 1), dtype="bool", device="host"), "no element type bool"),
+        (zeros(3, dtype="complex64", device="host"), "no element type complex64"), (zeros(3, dtype="bfloat16", device="host"), "no element type bfloat16"),
     ):
         with pytest.raises(BufferError, match=why):
             a.__arrow_c_array__()

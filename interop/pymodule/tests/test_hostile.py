@@ -467,9 +467,9 @@ def test_type_names_of_any_length(name):
 
 @pytest.mark.parametrize("f", [ub.cute.from_dlpack, ub.cute.from_dlpack_dynamic])
 def test_calls_without_arguments(f):
-    with pytest.raises(TypeError, match="misses an argument: tensor"):
+    with pytest.raises(TypeError, match="lacks an argument: tensor"):
         next(iter(f, None))  # calls without an argument array
-    with pytest.raises(TypeError, match="misses an argument: tensor"):
+    with pytest.raises(TypeError, match="lacks an argument: tensor"):
         f()
 
 
@@ -523,7 +523,7 @@ def test_capsules_of_arrow_that_run_code_at_their_end():
         def __arrow_c_array__(self, requested_schema=None):
             return tuple(capi.py.PyCapsule_New(1, b"other", ct.cast(end, ct.c_void_p)) for _ in range(2))
 
-    with pytest.raises(TypeError, match="gave other capsules"):
+    with pytest.raises(TypeError, match="returned other capsules"):
         ub.asarray(Other())
     assert ended == [0, 1]
 
