@@ -53,8 +53,8 @@ func ExampleAs() {
 		fmt.Println(err)
 		return
 	}
-	if s, ok := memmgr.As[memmgr.StatsReporter](r); ok {
-		stats := s.Stats()
+	if p, ok := memmgr.As[*memmgr.Pool](r); ok {
+		stats := p.Stats()
 		fmt.Println(stats.AllocatedBytes.Current, stats.Allocation.Peak)
 	}
 	b.Release()

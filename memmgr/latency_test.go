@@ -1,7 +1,6 @@
 package memmgr
 
 import (
-	"encoding/json"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -112,26 +111,6 @@ func TestLatencyOfPool(t *testing.T) {
 	require.GreaterOrEqual(t, s.AllocationLatency.Max, s.UpstreamLatency.Max, "a request waited for that call")
 	require.Equal(t, s.UpstreamLatency.Count, s.Map()["upstream_latency.count"])
 	require.NoError(t, p.Close())
-}
-
-// expvar publishes the pools by name; pools of the same name are added up.
-func TestVars(t *testing.T) {
-	for range 2 {
-		p := NewPool(Host(), WithName("published"))
-		b, err := New(p, Request{Size: 100})
-		require.NoError(t, err)
-		defer func() {
-			b.Release()
-			require.NoError(t, p.Close())
-		}()
-	}
-	p := NewPool(Host())
-	defer func() { require.NoError(t, p.Close()) }()
-	all := Vars()
-	require.EqualValues(t, 2, all["published"]["allocation.all.current"])
-	require.Contains(t, all, "host memory")
-	_, err := json.Marshal(all)
-	require.NoError(t, err)
 }
 
 // A rate is computed from values at least a second apart.

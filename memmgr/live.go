@@ -79,10 +79,3 @@ func LiveCount() (buffers int, bytes uint64) {
 	})
 	return buffers, bytes
 }
-
-// OwnerBytes returns the memory that owner cells have taken since the start of
-// the process; a cell that is free again is used again.
-func OwnerBytes() uint64 {
-	_, used := owner.Capacity()
-	return uint64(used) * owner.CellBytes
-}

@@ -39,7 +39,7 @@ func TestDroppedResourcesAreForgotten(t *testing.T) {
 	use(t, p)
 	use(t, sim)
 	runtime.GC()
-	before, cells := memmgr.Origins(), memmgr.OwnerBytes()
+	before, cells := memmgr.Origins(), owner.Bytes()
 	for i := range 2000 {
 		var r memmgr.Resource = p
 		if i%2 == 0 {
@@ -50,7 +50,7 @@ func TestDroppedResourcesAreForgotten(t *testing.T) {
 	}
 	originsFall(t, before)
 	// 4000 were made; a processor allocates cells by the dozen.
-	require.LessOrEqual(t, memmgr.OwnerBytes(), cells+256*owner.CellBytes)
+	require.LessOrEqual(t, owner.Bytes(), cells+256*owner.CellBytes)
 	use(t, sim)
 	returned(t, sim)
 }

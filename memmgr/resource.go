@@ -101,12 +101,6 @@ type Resource interface {
 	Place() *syclobj.Place
 }
 
-// Upstreamer is a resource that wraps another.
-type Upstreamer interface {
-	// Upstream returns the wrapped resource.
-	Upstream() Resource
-}
-
 // Adopter is a resource that owns what is made of its memory, such as the memory of an
 // arena (package arena). Whoever makes an owning value of its memory hands it over with
 // Adopt.
@@ -159,7 +153,7 @@ func As[T any](r Resource) (T, bool) {
 		if t, ok := r.(T); ok {
 			return t, true
 		}
-		u, ok := r.(Upstreamer)
+		u, ok := r.(interface{ Upstream() Resource })
 		if !ok {
 			break
 		}

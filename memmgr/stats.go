@@ -113,13 +113,6 @@ func (s *Stats) Add(o *Stats) {
 	s.MetadataBytes += o.MetadataBytes
 }
 
-// StatsReporter is a resource that counts.
-type StatsReporter interface {
-	Stats() Stats
-	// ResetPeaks makes every peak start over from the current value.
-	ResetPeaks()
-}
-
 // gauge is a quantity with its peak.
 type gauge struct {
 	now, peak atomic.Int64
@@ -220,7 +213,7 @@ func (p *Pool) uncount(c *owner.Cell, k int) {
 	p.publish(change{bytes: -int64(c.Size), blocks: -1, asked: -int64(c.Requested)})
 }
 
-// Stats implements [StatsReporter]. Current values are exact at the time of the
+// Stats returns the counters. Current values are exact at the time of the
 // call. The peak of reserved bytes is exact; the peaks of allocated and active
 // bytes are exact to 4 MiB for each processor, and to the calls of Stats.
 func (p *Pool) Stats() Stats {
@@ -307,7 +300,7 @@ func (p *Pool) heapStats(s *Stats) {
 	s.MetadataBytes = int64(p.heap.Bytes() + p.front.metadataBytes() + uint64(p.heap.Counts().UsedBlocks)*owner.CellBytes)
 }
 
-// ResetPeaks implements [StatsReporter]: the peaks from here to a later Stats are
+// ResetPeaks makes every peak start over from the current value: the peaks from here to a later Stats are
 // those of the region between.
 func (p *Pool) ResetPeaks() {
 	p.Stats()

@@ -542,7 +542,7 @@ func (t *Tenant) closedError() error {
 	return &OpError{Op: "Tenant.Allocate", Place: t.Place(), Kind: ErrClosed}
 }
 
-// Stats implements [StatsReporter]: what the tenant has of the pool. Peaks are those
+// Stats returns the counters of what the tenant has of the pool. Peaks are those
 // that refusals, waits and calls of Stats saw.
 func (t *Tenant) Stats() (s Stats) {
 	p := t.pool
@@ -575,7 +575,7 @@ func (t *Tenant) Stats() (s Stats) {
 	return s
 }
 
-// ResetPeaks implements [StatsReporter].
+// ResetPeaks makes every peak start over from the current value.
 func (t *Tenant) ResetPeaks() {
 	t.mu.Lock()
 	t.peak = 0

@@ -78,12 +78,3 @@ func (t *traceRing) list() (entries []TraceEntry, lost uint64) {
 	}
 	return entries, first
 }
-
-// Trace returns the last actions of a pool made with [WithTrace], oldest first.
-func (p *Pool) Trace() []TraceEntry {
-	if p.trace == nil {
-		return nil
-	}
-	entries, _ := p.trace.list()
-	return entries
-}

@@ -159,3 +159,10 @@ func Recycle(c *Cell) {
 		}
 	}
 }
+
+// Bytes returns the memory that cells have taken since the start of the process. A cell
+// that is free is used again.
+func Bytes() uint64 {
+	_, used := Capacity()
+	return uint64(used) * CellBytes
+}

@@ -110,7 +110,7 @@ func (s *Server) Stats() Stats {
 	v.Tensors, v.Bytes = s.store.Size()
 	v.Streams, v.InFlight = s.gate.Streams(), s.gate.InFlight()
 	_, v.Sending = codec.Outstanding()
-	if r, ok := memmgr.As[memmgr.StatsReporter](s.o.Memory); ok {
+	if r, ok := memmgr.As[interface{ Stats() memmgr.Stats }](s.o.Memory); ok {
 		m := r.Stats()
 		v.Memory = m.Map()
 	}

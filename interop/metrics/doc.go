@@ -9,5 +9,5 @@
 //
 // A program that wants neither can publish the same counters by package expvar:
 //
-//	expvar.Publish("usmbridge", expvar.Func(func() any { return memmgr.Vars() }))
+//	expvar.Publish("usmbridge", expvar.Func(func() any { return report.Vars() }))
 package metrics

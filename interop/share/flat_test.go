@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/interop/share"
-	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 )
 
@@ -32,7 +32,7 @@ func measure(t *testing.T) (f footprint) {
 	require.NoError(t, err)
 	ours, err := mappings()
 	require.NoError(t, err)
-	return footprint{m.HeapAlloc, memmgr.OwnerBytes(), strings.Count(string(text), "\n"), descriptors(t), ours}
+	return footprint{m.HeapAlloc, owner.Bytes(), strings.Count(string(text), "\n"), descriptors(t), ours}
 }
 
 // A hundred thousand openings (with USMBRIDGE_HUNT a million) leave nothing.

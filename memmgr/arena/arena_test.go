@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/arena"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
@@ -239,12 +240,12 @@ func TestTenThousandArenasAreFlat(t *testing.T) {
 		}
 		require.Zero(t, a.End())
 		if i == 100 {
-			cells = memmgr.OwnerBytes()
+			cells = owner.Bytes()
 		}
 	}
 	memmgr.Flush()
 	require.Zero(t, tenant.Stats().Allocation.Current)
-	require.LessOrEqual(t, memmgr.OwnerBytes(), cells+1<<16, "cells are used again")
+	require.LessOrEqual(t, owner.Bytes(), cells+1<<16, "cells are used again")
 }
 
 func TestContexts(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/umf"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -256,7 +257,7 @@ func (b *bench) millionLive() {
 		runtime.GC()
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		cells := memmgr.OwnerBytes()
+		cells := owner.Bytes()
 		for i := range live {
 			buffer, err := memmgr.New(p, memmgr.Request{Size: uintptr(sizes[i%n])})
 			if err != nil {
@@ -266,7 +267,7 @@ func (b *bench) millionLive() {
 		}
 		runtime.GC()
 		runtime.ReadMemStats(&after)
-		bytes = float64(after.HeapAlloc-before.HeapAlloc) + float64(memmgr.OwnerBytes()-cells)
+		bytes = float64(after.HeapAlloc-before.HeapAlloc) + float64(owner.Bytes()-cells)
 		beside, _ = b.best(n, func() int64 { return oneSize(p, 1024, n) }, nil)
 		ns, _ = b.best(n, func() int64 { return replace(p, live, where, sizes) }, nil)
 		clearBuffers(live)

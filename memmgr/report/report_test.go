@@ -225,3 +225,23 @@ func TestLeakReportNamesTheCaller(t *testing.T) {
 	require.Zero(t, n)
 	require.Empty(t, text.String())
 }
+
+// expvar publishes the pools by name; pools of the same name are added up.
+func TestVars(t *testing.T) {
+	for range 2 {
+		p := memmgr.NewPool(memmgr.Host(), memmgr.WithName("published"))
+		b, err := memmgr.New(p, memmgr.Request{Size: 100})
+		require.NoError(t, err)
+		defer func() {
+			b.Release()
+			require.NoError(t, p.Close())
+		}()
+	}
+	p := memmgr.NewPool(memmgr.Host())
+	defer func() { require.NoError(t, p.Close()) }()
+	all := report.Vars()
+	require.EqualValues(t, 2, all["published"]["allocation.all.current"])
+	require.Contains(t, all, "host memory")
+	_, err := json.Marshal(all)
+	require.NoError(t, err)
+}

@@ -1,12 +1,14 @@
-package memmgr
+package report
+
+import "github.com/usmbridge/usmbridge/memmgr"
 
 // Vars returns the counters of the open pools as package expvar publishes them, by
 // the pool's name, or its memory when it has none; pools that share it are added up.
 //
-//	expvar.Publish("usmbridge", expvar.Func(func() any { return memmgr.Vars() }))
+//	expvar.Publish("usmbridge", expvar.Func(func() any { return report.Vars() }))
 func Vars() map[string]map[string]int64 {
-	sums := map[string]*Stats{}
-	for _, p := range Pools() {
+	sums := map[string]*memmgr.Stats{}
+	for _, p := range memmgr.Pools() {
 		name, s := p.Name(), p.Stats()
 		if place := p.Place(); name == "" && place != nil {
 			name = place.String()
