@@ -8,8 +8,8 @@
 
 PyTypeObject *usmb_array_type;
 
-/* Freed arrays of few dimensions, kept for the next ones: most arrays live for
-   one hand-over only. Guarded by the GIL. */
+/* Freed arrays of few dimensions, for reuse: most arrays live for one hand-over only. Guarded by
+   the GIL. */
 enum { KEEP_NDIM = 4, KEEP_MAX = 64 };
 static usmb_array *kept[KEEP_MAX];
 static int nkept;
@@ -39,7 +39,7 @@ usmb_array *usmb_array_raw(int32_t ndim)
 
 /* ---- cycles ---------------------------------------------------------------------- */
 
-/* Lets the collector know an array whose memory belongs to a Python object. Others
+/* Registers an array with the collector if its memory belongs to a Python object. Other arrays
    cannot be in a cycle. */
 static void track(usmb_array *a)
 {
@@ -56,7 +56,7 @@ static void track(usmb_array *a)
 	PyObject_GC_Track(a);
 }
 
-/* Makes the collector forget an array that is about to drop its cell. */
+/* Unregisters an array that is about to drop its cell. */
 static void untrack(usmb_array *a)
 {
 	if (!a->tracked) return;
@@ -65,7 +65,7 @@ static void untrack(usmb_array *a)
 	if (usmb_cell_root(a->cell) == a) usmb_cell_set_root(a->cell, NULL);
 }
 
-/* Takes an array out of the count of those that share its cell. */
+/* Removes an array from the sharers of its root. */
 static void leave_root(usmb_array *a)
 {
 	usmb_array *root = a->root;
@@ -100,12 +100,12 @@ int usmb_array_clear(PyObject *self)
 
 /* ---- release ---------------------------------------------------------------------- */
 
-/* What a released array has for memory: nothing, but nobody who looks all the same
-   reads wild. Its count never ends. */
+/* The memory of released arrays: empty, so that a stray read stays in bounds. Its count never
+   reaches zero. */
 usmb_cell usmb_no_memory = {.word = 1u << 30};
 static char no_bytes[16];
 
-/* Drops an array's reference of its cell; flags are the array's. */
+/* Drops an array's reference of its cell. flags are those of the array. */
 static void drop_cell(usmb_cell *cell, uint32_t flags)
 {
 	if (flags & USMB_ARR_KEEP)
@@ -171,7 +171,7 @@ void usmb_array_name_queue(usmb_array *a, PyObject *queue)
 {
 	PyObject *old = a->queue;
 	a->queue = queue;
-	/* The end of a queue is SYCL's, which a forked child cannot call. */
+	/* Destroying a queue calls SYCL, which a forked child must not. */
 	if (old && !usmb_py_in_child()) Py_DECREF(old);
 }
 
@@ -208,9 +208,9 @@ void usmb_fill_strides(int32_t ndim, const int64_t *shape, int64_t *strides, int
 	}
 }
 
-/* Strides of modes that have one element do not matter; an array without
-   elements is contiguous in every order. Products are unsigned: they wrap in arrays
-   without elements only, where they mean nothing. */
+/* Strides of axes with one element do not matter, and an array without elements is contiguous in
+   every order. The products are unsigned: they overflow only in arrays without elements, where they
+   are not used. */
 static uint32_t contiguity(int32_t ndim, const int64_t *shape, const int64_t *strides)
 {
 	uint32_t flags = USMB_ARR_C | USMB_ARR_F;
@@ -256,7 +256,7 @@ void usmb_array_settle_as(usmb_array *a, usmb_cell *cell, usmb_dl_dtype dtype, u
 void usmb_array_settle(usmb_array *a, usmb_cell *cell, char *first, usmb_dl_dtype dtype, uint32_t extra)
 {
 	uint32_t flags = memory_flags(cell, extra) | contiguity(a->ndim, usmb_shape(a), usmb_strides(a));
-	uint64_t n = 1; /* see contiguity */
+	uint64_t n = 1; /* unsigned: see contiguity */
 	for (int32_t i = 0; i < a->ndim; i++) n *= (uint64_t)usmb_shape(a)[i];
 	a->cell = cell;
 	a->first = first;
@@ -271,7 +271,7 @@ PyObject *usmb_array_view_as(usmb_array *src, usmb_dl_dtype dtype, uint32_t extr
                              const int64_t *shape, const int64_t *strides)
 {
 	if (src->cell == &usmb_no_memory && !usmb_array_alive(src)) return NULL;
-	/* A new array may set off the collector, and that code which releases src. */
+	/* Creating an array can run the collector, and code that releases src. */
 	usmb_array_hold(src);
 	usmb_array *a = usmb_array_raw(ndim);
 	if (a) {
@@ -310,7 +310,7 @@ void usmb_array_range(usmb_array *a, int64_t *lo, int64_t *hi)
 	*hi = ((up + 1) * bits + 7) / 8;
 }
 
-/* Ours, then others': a queue of theirs may be the one that our work went to. */
+/* Waits for our work first: it may have been submitted to that queue. */
 int usmb_cell_wait(usmb_cell *cell, void *queue)
 {
 	void *event = usmb_pending_copy(cell);

@@ -115,7 +115,7 @@ PyObject *usmb_stay(usmb_array *a, const usmb_where *w)
 	}
 	if (!queue || queue == a->queue || queue == kept)
 		view = Py_NewRef(a);
-	else if (usmb_array_wait(a) == 0) /* what is on the queue it named, nobody would wait for any more */
+	else if (usmb_array_wait(a) == 0) /* the queue that the array had is forgotten, so wait for its work here */
 		view = usmb_array_view(a, a->first, a->ndim, usmb_shape(a), usmb_strides(a));
 	if (view && view != (PyObject *)a) usmb_array_name_queue((usmb_array *)view, Py_NewRef(queue));
 	Py_XDECREF(queue);
@@ -131,8 +131,8 @@ const usmb_where *usmb_near(usmb_array *a, const usmb_where *w, usmb_where *room
 	return room;
 }
 
-/* Whether new memory is an arena's: that of the innermost call with a context on this
-   thread. Go is asked once a call. */
+/* Whether new memory comes from an arena: that of the innermost call with a context on this thread.
+   Asks Go once for each call. */
 static int in_arena(void)
 {
 	enum { NO = 1, YES = 2 };
@@ -142,7 +142,7 @@ static int in_arena(void)
 	return call->memory == YES;
 }
 
-/* The request of w, whose texts it borrows; bytes are left 0. -1 with an exception. */
+/* Makes the request for w, whose text it borrows; bytes are left 0. */
 static int request(const usmb_where *w, usmb_alloc_req *req)
 {
 	Py_ssize_t n = 0;
@@ -177,7 +177,7 @@ int usmb_is_at(usmb_array *a, const usmb_where *w)
 	if (!place->is_subdevice && place->default_context &&
 	    PyUnicode_CompareWithASCIIString(w->device, place->filter) == 0)
 		return 1;
-	/* "cpu" and "opencl:cpu:0" may name one device: Go knows. */
+	/* "cpu" and "opencl:cpu:0" can be the same device: ask Go. */
 	if (usmb_py_in_child() || request(w, &req) < 0) {
 		PyErr_Clear();
 		return 0;
@@ -188,7 +188,7 @@ int usmb_is_at(usmb_array *a, const usmb_where *w)
 	int r = usmb_go_is_at(&req, a->cell, &err);
 	PyEval_RestoreThread(saved);
 	usmb_array_let(a);
-	return r == 1; /* what is wrong with the request, the copy to there says */
+	return r == 1; /* an invalid request makes the copy fail, with the error */
 }
 
 /* ---- memory ------------------------------------------------------------------------------- */
@@ -201,7 +201,7 @@ static int go_alloc(usmb_alloc_req *req, usmb_cell **cell, usmb_goerr *err)
 	return r;
 }
 
-/* *wish: what usmb_kept_drop wants to know of the cell, -1 for one that is not kept. */
+/* *wish: the argument for usmb_kept_drop, -1 if the cell must not be kept. */
 static usmb_cell *allocate(const usmb_where *w, int64_t bytes, int *wish)
 {
 	usmb_alloc_req req;
@@ -293,7 +293,7 @@ PyObject *usmb_new_array(const usmb_where *w, int32_t ndim, const int64_t *shape
 	if (a && wish >= 0) ((usmb_array *)a)->flags |= USMB_ARR_KEEP | (uint32_t)wish << USMB_ARR_WISH;
 	if (a && usmb_queue_of(&w->queue, cell->place, &((usmb_array *)a)->queue) < 0) Py_CLEAR(a);
 	if (!a || content == USMB_ANY || bytes == 0) return a;
-	/* Memory may be given out again on a queue on which its former user's work goes on. */
+	/* The memory can be reused on a queue that still runs its last user's work. */
 	int pending = atomic_load_explicit(&cell->pending, memory_order_acquire) != NULL;
 	if ((!pending || usmb_cell_wait(cell, NULL) == 0) &&
 	    (content == USMB_WRITTEN || clear_memory((usmb_array *)a, bytes) == 0))
@@ -305,7 +305,7 @@ PyObject *usmb_new_array(const usmb_where *w, int32_t ndim, const int64_t *shape
 int usmb_parse_new(const char *func, PyObject *const *args, Py_ssize_t n, PyObject *kw, PyObject **value,
                    usmb_new_args *out)
 {
-	/* A name of NULL matches no keyword: only full has a fill_value, in the second place. */
+	/* NULL matches no keyword: only full has fill_value, as its second argument. */
 	PyObject *const names[8] = {usmb_name.shape,
 	                            value ? usmb_name.fill_value : usmb_name.dtype,
 	                            value ? usmb_name.dtype : NULL,
@@ -367,8 +367,6 @@ PyObject *usmb_py_zeros(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObje
 
 /* ==== Copies and conversions ================================================================== */
 
-/* Go moves the elements. */
-
 void usmb_copy_beside(usmb_array *src, usmb_where *w)
 {
 	usmb_place *place = usmb_array_place(src);
@@ -377,25 +375,25 @@ void usmb_copy_beside(usmb_array *src, usmb_where *w)
 	if (!place) return;
 	w->kind = place->kind;
 	w->queue.form = USMB_FORM_QUEUE;
-	w->queue.ref = place->queue; /* held by src */
+	w->queue.ref = place->queue; /* borrowed from src */
 }
 
 enum { SMALL = 1 << 12 };
 
-/* Whether a copy moves few bytes in a row that the host reads, and changes none. */
+/* Whether a copy is small, contiguous, readable by the host and keeps the element type. */
 static int is_small(usmb_array *src, usmb_dl_dtype dtype)
 {
 	return src->flags & USMB_ARR_READ && src->flags & USMB_ARR_C && dtype.code == src->dtype.code &&
 	       dtype.bits == src->dtype.bits && !(src->flags & USMB_ARR_PADDED) && usmb_nbytes(src) <= SMALL;
 }
 
-/* Such a copy to memory that the host writes: Go is asked for that alone. */
+/* Copies to memory that the host can write: enters Go for the allocation only. */
 static PyObject *copy_small(usmb_array *src, const usmb_where *w)
 {
 	if (usmb_array_wait(src) < 0) return NULL;
 	usmb_array *a = (usmb_array *)usmb_new_array(w, src->ndim, usmb_shape(src), src->dtype, 0, USMB_WRITTEN);
 	size_t n = (size_t)usmb_nbytes(src);
-	if (a && n) memcpy(a->first, src->first, n); /* without elements there may be no address */
+	if (a && n) memcpy(a->first, src->first, n); /* first may be NULL if there are no elements */
 	return (PyObject *)a;
 }
 
@@ -411,7 +409,7 @@ static PyObject *copy_held(usmb_array *src, usmb_dl_dtype dtype, const usmb_wher
 	}
 	int host = w->host || w->kind == USMB_USM_SHARED || w->kind == USMB_USM_HOST;
 	if (host && !padded && is_small(src, dtype)) {
-		/* Memory of the default device can be had by its kind alone, without Go. */
+		/* Memory of the default device is requested by kind alone, without entering Go. */
 		usmb_place *place = usmb_array_place(src);
 		if (w == &here && place && usmb_kept_lies_at(usmb_wish_of(place->kind, 0), place)) {
 			memset(&here, 0, sizeof here);
@@ -474,7 +472,7 @@ PyObject *usmb_copy_for(usmb_array *src, const usmb_dl_device *dev)
 		w.host = 1;
 		return usmb_copy_to(src, &w);
 	}
-	/* The queue of a root device lies in its platform's default context. */
+	/* The queue of a root device is in its platform's default context. */
 	int32_t id = dev ? dev->id : place->root;
 	void *queue = NULL;
 	int code = usmb_sycl_current_queue(id, &queue);
@@ -493,9 +491,9 @@ PyObject *usmb_array_rooted(usmb_array *src, usmb_dl_dtype dtype, uint32_t extra
                             const int64_t *shape, const int64_t *strides)
 {
 	int64_t lo, hi;
-	/* The other cell knows nothing of work on this one. */
+	/* The new cell does not have the pending work of this one. */
 	if (usmb_array_wait(src) < 0) return NULL;
-	/* Its owner is a view that nobody else has: src may be released. */
+	/* The owner is a new view, because src can be released. */
 	PyObject *owner = usmb_array_view(src, src->first, src->ndim, usmb_shape(src), usmb_strides(src));
 	usmb_array *a = owner ? usmb_array_raw(ndim) : NULL;
 	if (!a) {
@@ -534,7 +532,7 @@ PyObject *usmb_array_copy(PyObject *self, PyObject *unused)
 	return usmb_copy_to((usmb_array *)self, NULL);
 }
 
-/* The copy is complete on return: whatever is ordered behind it, is. */
+/* Checks the stream argument. The copy is complete on return, so any order holds. */
 static int check_stream(PyObject *stream)
 {
 	usmb_syclref ref;
@@ -555,7 +553,7 @@ PyObject *usmb_array_to_device(PyObject *self, PyObject *const *args, Py_ssize_t
 	if (usmb_args("to_device", args, n, kw, names, 2, 1, 1, v) < 0) return NULL;
 	if (check_stream(v[1]) < 0) return NULL;
 	if (usmb_parse_device(v[0], &w) < 0) return NULL;
-	/* The kind of memory goes along, as long as both sides have kinds. */
+	/* Keep the kind of memory if both places have kinds. */
 	PyObject *r;
 	if (usmb_is_at(a, &w)) {
 		r = usmb_stay(a, &w);
@@ -579,8 +577,7 @@ void usmb_whole(usmb_array *a, usmb_region *part)
 	}
 }
 
-/* src without the modes of one element that it has in front beyond ndim, which
-   assignment passes over. */
+/* A view of src without leading axes of length 1 beyond ndim, which assignment ignores. */
 static usmb_array *trimmed(usmb_array *src, int32_t ndim)
 {
 	int32_t skip = 0;

@@ -10,126 +10,125 @@
 
 /* ---- create ---- */
 
-/* Where new memory is wanted. */
+/* The place of new memory. */
 typedef struct {
-	usmb_syclref queue; /* form NONE: the device decides */
+	usmb_syclref queue; /* form NONE: device decides */
 	PyObject *device;   /* owned str with a filter string, or NULL */
-	int kind;           /* USMB_USM_*, or 0: what the device's default is */
+	int kind;           /* USMB_USM_*, or 0: the device's default */
 	int host;           /* 1: the host backend */
-	int audience;       /* USMB_AUDIENCE_*: what other processes may do with it */
+	int audience;       /* USMB_AUDIENCE_*: the access of other processes */
 } usmb_where;
 
-/* The values of interprocess=: None and False, True, "readonly". As package segment
-   numbers audiences. */
+/* The values of interprocess=: None or False, True, "readonly". The numbers are those of package
+   segment. */
 enum { USMB_AUDIENCE_NONE = 0, USMB_AUDIENCE_WRITE = 1, USMB_AUDIENCE_READ = 2 };
-/* Reads the interprocess argument, NULL where there is none. */
+/* Reads the interprocess argument, which may be NULL. */
 int usmb_parse_audience(PyObject *o, int *audience);
 
-/* The arguments of empty and its sisters. */
+/* The arguments of empty, zeros, ones and full. */
 typedef struct {
 	int64_t shape[USMB_DL_MAX_NDIM];
 	int ndim;
 	int fortran;
-	PyObject *dtype; /* borrowed, NULL: none was given */
-	usmb_dl_dtype t; /* for the caller, who knows the default */
+	PyObject *dtype; /* borrowed; NULL: not given */
+	usmb_dl_dtype t; /* set by the caller, which knows the default */
 	usmb_where w;
 } usmb_new_args;
-/* Reads them; value, where there is one, gets full's fill_value, borrowed. clear gives
-   back what they hold; made: the array, if one came of it. */
+/* Reads the arguments. *value gets the fill_value of full, borrowed, unless value is NULL. clear
+   frees what they own; made is the new array, or NULL on failure. */
 int usmb_parse_new(const char *func, PyObject *const *args, Py_ssize_t n, PyObject *kw, PyObject **value,
                    usmb_new_args *out);
 void usmb_new_args_clear(usmb_new_args *in, PyObject *made);
 
 PyObject *usmb_py_empty(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw);
 PyObject *usmb_py_zeros(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw);
-/* What is to be in new memory: anything, zeros, or what the caller writes at once; of the
-   former user's work it is waited for only where something is written. */
+/* The contents of new memory: undefined, zeros, or to be written by the caller at once. Only the
+   last two wait for work that the memory's last user left pending. */
 typedef enum { USMB_ANY, USMB_ZEROS, USMB_WRITTEN } usmb_content;
 /* New memory at w, laid out in C (or Fortran) order. */
 PyObject *usmb_new_array(const usmb_where *w, int32_t ndim, const int64_t *shape, usmb_dl_dtype dtype, int fortran,
                          usmb_content content);
 void usmb_where_clear(usmb_where *w);
-/* An array of the whole of new memory; takes over the cell. extra as for
-   usmb_array_settle. */
+/* An array of all of new memory; takes over the cell. extra as for usmb_array_settle. */
 PyObject *usmb_array_dense(usmb_cell *cell, int32_t ndim, const int64_t *shape, usmb_dl_dtype dtype, int fortran,
                            uint32_t extra);
 /* Bytes of a dense array; -1 with ValueError when they cannot be addressed. */
 int64_t usmb_dense_bytes(int32_t ndim, const int64_t *shape, usmb_dl_dtype dtype);
-/* Reads the usm_type, sycl_queue and device arguments, each NULL where there is none. */
+/* Reads the usm_type, sycl_queue and device arguments, each of which may be NULL. */
 int usmb_parse_where(PyObject *kind, PyObject *queue, PyObject *dev, usmb_where *w);
-/* Reads the device= argument: whatever usmb_syclref_device takes. */
+/* Reads the device= argument: any form that usmb_syclref_device accepts. */
 int usmb_parse_device(PyObject *o, usmb_where *w);
-/* Whether a device= argument says anything. */
+/* Whether a device was given. */
 static inline int usmb_has_device(const usmb_where *w)
 {
 	return w->device || w->queue.form != USMB_FORM_NONE;
 }
-/* Whether the array already lies where w says: in its device and kind of memory, and
-   where w names a queue, in the queue's context. */
+/* Whether the memory of an array is at w: the same device and kind of memory, and if w has a queue,
+   the queue's context. */
 int usmb_is_at(usmb_array *a, const usmb_where *w);
-/* An array that is there: itself, or a view that names the queue in w. w may be NULL. */
+/* For an array that is at w: itself, or a view with the queue in w. w may be NULL. */
 PyObject *usmb_stay(usmb_array *a, const usmb_where *w);
-/* Where a copy of an array that is there goes: beside it (NULL), or in the same kind of
-   memory on the queue in w, borrowed by room. */
+/* The place of a copy of an array that is at w: beside it (NULL), or the same kind of memory on the
+   queue in w. room receives the place. */
 const usmb_where *usmb_near(usmb_array *a, const usmb_where *w, usmb_where *room);
 
-/* Memory that is wanted. Text is borrowed and may lack a terminator. */
+/* A request for memory. Text is borrowed and may lack a terminator. */
 typedef struct {
 	int64_t bytes;
-	int32_t form;     /* USMB_FORM_*, NONE: device decides */
+	int32_t form;     /* USMB_FORM_*; NONE: filter decides */
 	int32_t kind;     /* USMB_USM_*, 0: device memory */
 	int32_t host;     /* 1: the host backend */
-	int32_t padded;   /* 1: elements of less than a byte take one each */
+	int32_t padded;   /* 1: a sub-byte element takes a byte */
 	int32_t shared;   /* written by usmb_go_alloc: 1 for memory of one of the shared pools */
-	int32_t audience; /* USMB_AUDIENCE_*; usmb_go_alloc alone asks */
-	int32_t arena;    /* 1: the context of the call that this thread is in carries an arena */
+	int32_t audience; /* USMB_AUDIENCE_*; only for usmb_go_alloc */
+	int32_t arena;    /* 1: the context of the current call from Go carries an arena */
 	void *ref;        /* queue or context, borrowed */
-	char *filter;     /* filter string of form FILTER or of the device, NULL: the default device */
+	char *filter;     /* filter string of form FILTER or of the device; NULL: the default device */
 	uint64_t nfilter;
 } usmb_alloc_req;
 int usmb_go_alloc(usmb_alloc_req *req, usmb_cell **out, usmb_goerr *err);
-/* Whether the context of the call from Go that this thread is in carries an arena. */
+/* Whether the context of the current call from Go carries an arena. */
 int usmb_go_call_arena(void);
-/* 1 when the memory of a cell lies where a request would be met, 0 when elsewhere. */
+/* 1 if the memory of a cell is where a request would put it, else 0. */
 int usmb_go_is_at(usmb_alloc_req *req, usmb_cell *cell, usmb_goerr *err);
-/* Whether the memory of a cell can be mapped by other processes: USMB_AUDIENCE_*. */
+/* Other processes' access to the memory of a cell: USMB_AUDIENCE_*. */
 int usmb_go_audience(usmb_cell *cell);
 
 /* ---- copy ---- */
 
-/* Where beside src is: the same context, device and kind of memory. It borrows what
-   src holds: not for usmb_where_clear. */
+/* The place of src: its context, device and kind of memory. The references are borrowed from src:
+   do not call usmb_where_clear. */
 void usmb_copy_beside(usmb_array *src, usmb_where *w);
-/* A copy of src at w (NULL: beside src), C order. */
+/* A copy of src at w (NULL: at the place of src) in C order. */
 PyObject *usmb_copy_to(usmb_array *src, const usmb_where *w);
 /* The same with the elements converted to dtype. */
 PyObject *usmb_copy_as(usmb_array *src, usmb_dl_dtype dtype, const usmb_where *w);
-/* A copy at w in which each element of less than a byte takes a byte. */
+/* A copy at w in which each sub-byte element takes a byte. */
 PyObject *usmb_copy_padded(usmb_array *src, const usmb_where *w);
-/* A copy that DLPack consumers can take: on dev, or in the default context of
-   the array's own device when dev is NULL. */
+/* A copy that DLPack consumers can import: on dev, or if dev is NULL, in the default context of the
+   array's own device. */
 PyObject *usmb_copy_for(usmb_array *src, const usmb_dl_device *dev);
-/* The memory of src, from its lowest element on, with a cell of its own and the layout
-   given; place NULL: plain host memory. */
+/* A view of the memory of src, from its lowest element on, with a cell of its own. place NULL:
+   plain host memory. */
 PyObject *usmb_array_rooted(usmb_array *src, usmb_dl_dtype dtype, uint32_t extra, usmb_place *place, int32_t ndim,
                             const int64_t *shape, const int64_t *strides);
-/* The same memory seen as plain host memory; NULL unless the host may read. */
+/* The same memory as plain host memory; NULL with an exception if the host cannot read it. */
 PyObject *usmb_as_host(usmb_array *src);
 PyObject *usmb_array_copy(PyObject *self, PyObject *unused);
 PyObject *usmb_array_to_device(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kw);
-/* New memory with the elements of src as dtype, in C order; bytes of the request do
-   not count. Sub-byte elements are stored as src stores them where the type stays,
-   else packed; padded where the request says so. */
+/* New memory with the elements of src converted to dtype, in C order; ignores bytes in the request.
+   Sub-byte elements keep their storage if the type stays, else they are packed, or padded if the
+   request says so. */
 int usmb_go_copy(usmb_alloc_req *req, usmb_array *src, usmb_dl_dtype dtype, usmb_cell **out, usmb_goerr *err);
 
 /* ---- assignment ---- */
 
-/* The part of an array that an index names. */
+/* The part of an array that an index selects. */
 typedef struct {
 	int64_t shape[USMB_DL_MAX_NDIM], strides[USMB_DL_MAX_NDIM];
-	int32_t ndim;   /* modes of the part (so far) */
-	int32_t axis;   /* next mode of the array, while it is found */
-	int64_t offset; /* elements from the array's first */
+	int32_t ndim;   /* axes of the part so far */
+	int32_t axis;   /* next axis of the array; used by the parser only */
+	int64_t offset; /* in elements, from the first element of the array */
 } usmb_region;
 /* The whole of an array. */
 void usmb_whole(usmb_array *a, usmb_region *part);

@@ -20,9 +20,9 @@ void *usmb_pending_copy(usmb_cell *cell)
 	void *copy = event ? usmb_sycl_event_copy(event) : NULL;
 	PyThreadState *saved = NULL;
 	if (event && !copy) {
-		/* There is no memory for a reference. Wait here instead: no other thread may exchange the
-		   event meanwhile, which only the cell holds. Take the GIL again after that is over, since
-		   its holder may be waiting for it. */
+		/* No memory for a copy of the event: wait here, while the exchange lock keeps the
+		   event in the cell. The GIL is taken again after unlocking, because its holder may
+		   wait for the lock. */
 		if (usmb_py_holds_gil()) saved = PyEval_SaveThread();
 		usmb_sycl_wait_event(event);
 	}
@@ -53,7 +53,7 @@ void usmb_pending_set(usmb_cell *cell, void *event)
 
 /* ---- ends ------------------------------------------------------------------------ */
 
-/* Releases the memory's place and any pending event with the cell. */
+/* Releases the place and the pending event of a cell. */
 static void release_facts(usmb_cell *cell)
 {
 	void *event = atomic_load_explicit(&cell->pending, memory_order_acquire);
@@ -65,7 +65,8 @@ static void release_facts(usmb_cell *cell)
 	cell->place = NULL;
 }
 
-/* These functions run with the GIL held. After the end of Python its references are leaked. */
+/* The functions below run with the GIL held. After Python has ended, references can only be leaked.
+   */
 static void end_object(usmb_cell *cell)
 {
 	PyObject *o = cell->ctx;
@@ -115,14 +116,14 @@ static void end_legacy(usmb_cell *cell)
 	if (usmb_py_alive()) usmb_dl_delete(managed, 0);
 }
 
-/* A few free cells for the next imports, guarded by the GIL. They have a generation of their own and count 0,
-   and no other thread has a reference. */
+/* Dead cells for the next imports. Other threads cannot reach them (GIL); each has a generation of
+   its own and count 0. */
 enum { STASH = 32 };
 static usmb_cell *stash[STASH];
 static int stashed;
 
-/* Nesting of owners' ends, guarded by the GIL. Beyond DEEP a cell goes on the list instead, for the outermost
-   end: chains of owners can be longer than the stack. */
+/* How deep the ends of owners nest, under the GIL. Beyond DEEP a cell goes on the list, for an
+   outer end to run: chains of owners can have any length, but the stack cannot. */
 enum { DEEP = 24 };
 static int nested;
 
@@ -132,8 +133,8 @@ static void finish_gil(usmb_cell *cell)
 		usmb_cell_push(cell);
 		return;
 	}
-	/* An array can end while an exception is set (a list half built). The code that the owner's end runs
-	   must neither see nor lose it. */
+	/* An array can be deallocated while an exception is set. Code that the owner's end runs
+	   must not see or clear it. */
 	PyObject *type = NULL, *value, *trace;
 	int passing = PyErr_Occurred() != NULL;
 	if (__builtin_expect(passing, 0)) PyErr_Fetch(&type, &value, &trace);
@@ -148,7 +149,7 @@ static void finish_gil(usmb_cell *cell)
 	}
 	uint64_t word = atomic_load_explicit(&cell->word, memory_order_relaxed);
 	atomic_store_explicit(&cell->word, ((word >> 32) + 1) << 32, memory_order_release);
-	/* The next use of the cell must not inherit the flags. */
+	/* The next user of the cell must not see these flags. */
 	atomic_store_explicit(&cell->flags, 0, memory_order_relaxed);
 	stash[stashed++] = cell;
 }
@@ -202,8 +203,8 @@ usmb_cell *usmb_cell_of_object(PyObject *o, void *data, uint64_t size, usmb_plac
 	return new_cell(o, end_object, data, size, place);
 }
 
-/* Cells by the owner's address, guarded by the GIL. The table holds no references: the generation of a freed
-   cell has changed, and a live cell names its owner. */
+/* By the address of the owner, under the GIL. The entries hold no references: the generation of a
+   dead cell has changed, and a live cell has the address of its owner. */
 enum { KNOWN = 64 };
 static struct {
 	usmb_cell *cell;
@@ -254,8 +255,9 @@ usmb_cell *usmb_cell_of_block(void *block, uint64_t size)
 	return new_cell(block, end_block, block, size, NULL);
 }
 
-/* Drops a reference for the deleter of a consumer, on any thread. If the thread holds the GIL, the owner is
-   released immediately, as other producers do. Cells beyond DEEP go on the list for the outermost end. */
+/* The end for deleters of consumers, which run on any thread. If the thread holds the GIL, the
+   owner is freed at once, as other producers do. Cells beyond DEEP are then on the list, and the
+   outermost end runs them. */
 static int end_here(usmb_cell *cell)
 {
 	if (!cell->at_zero || !usmb_py_holds_gil() || nested >= DEEP) return 0;
@@ -278,21 +280,21 @@ void usmb_cell_drop_gil(usmb_cell *cell)
 		usmb_cell_push(cell);
 }
 
-/* Ends the cells that other threads dropped. The current exception is kept. Needs the GIL. */
+/* Ends the dropped cells and keeps the exception that is set. GIL. */
 void usmb_owner_drain_slow(void)
 {
 	PyObject *type, *value, *trace;
 	if (nested >= DEEP) return;
 	PyErr_Fetch(&type, &value, &trace);
 	nested++;
-	/* Ends within this loop add cells to the list; the outermost drain takes them all. */
+	/* Deeper ends add to the list meanwhile; the outermost drain empties it. */
 	do usmb_list_run(usmb_pylist, NULL);
 	while (nested == 1 && !usmb_list_empty(usmb_pylist));
 	nested--;
 	PyErr_Restore(type, value, trace);
 }
 
-/* The same for the list's goroutine: takes the GIL. Returns 0 after the end of Python. */
+/* Called by the list's own goroutine. Returns 0 if Python has ended. */
 int usmb_owner_drain_locked(void)
 {
 	if (!usmb_py_alive()) return 0;
@@ -313,20 +315,20 @@ enum { SETS = 16, WAYS = 4, WISHES = 8 };
 
 static struct set {
 	_Atomic(usmb_cell *) cells[WAYS];
-	uint64_t requested[WAYS]; /* this and the following fields are guarded by the GIL */
+	uint64_t requested[WAYS]; /* this and the members below: under the GIL */
 	usmb_wish wishes[WAYS];
 	unsigned oldest;
 } sets[SETS];
-/* Bytes put here minus bytes taken out, guarded by the GIL; and bytes that other threads have taken and that
-   are not deducted yet. */
+/* The bytes put here minus the bytes taken under the GIL; and the bytes that other threads have
+   taken and that are not subtracted yet. */
 static uint64_t kept_bytes;
 static int64_t kept_cells;
 static _Atomic uint64_t gone_bytes;
 static _Atomic int64_t gone_cells;
 
-/* Properties of the cells that Go makes for a wish. */
+/* The properties of the cells that Go makes for a wish. */
 static struct {
-	uint64_t serial; /* of their place, 0 without one */
+	uint64_t serial; /* of their place, 0 for none */
 	void *queue;     /* compared, never dereferenced */
 	uint32_t flags;
 } fresh[WISHES];
@@ -336,7 +338,7 @@ static struct set *set_of(uint64_t bytes, usmb_wish wish)
 	return &sets[((bytes * WISHES + wish) * 0x9E3779B97F4A7C15u) >> 60];
 }
 
-/* Takes the cell of a slot; NULL if it is empty or another thread has taken it. */
+/* Takes the cell in a slot; NULL if the slot is empty or another thread took the cell. */
 static usmb_cell *take_at(struct set *s, int i)
 {
 	usmb_cell *cell = atomic_exchange_explicit(&s->cells[i], NULL, memory_order_acq_rel);
@@ -346,7 +348,7 @@ static usmb_cell *take_at(struct set *s, int i)
 	return cell;
 }
 
-/* Deducts the bytes that other threads have taken. */
+/* Subtracts the bytes that other threads have taken. */
 static void deduct(void)
 {
 	if (atomic_load_explicit(&gone_cells, memory_order_relaxed) == 0) return;
@@ -356,13 +358,13 @@ static void deduct(void)
 
 usmb_cell *usmb_kept_take(uint64_t bytes, usmb_wish wish)
 {
-	if (kept_cells == 0) return NULL; /* at most too high */
+	if (kept_cells == 0) return NULL; /* kept_cells can be too high, never too low */
 	struct set *s = set_of(bytes, wish);
 	for (int i = 0; i < WAYS; i++) {
 		if (s->wishes[i] != wish || s->requested[i] != bytes) continue;
 		usmb_cell *cell = take_at(s, i);
 		if (!cell) continue;
-		/* If SYCL has been found since, the default is another place. */
+		/* SYCL may have been loaded since: then the default memory is in another place. */
 		if (!cell->place && !(wish & 4) && usmb_sycl_loaded()) {
 			usmb_cell_push(cell);
 			continue;
@@ -386,8 +388,8 @@ int usmb_kept_lies_at(usmb_wish wish, const usmb_place *place)
 	return fresh[wish].serial == place->serial;
 }
 
-/* Reports whether a cell can be kept. Memory that was exported by DLPack, used on another queue, has pending
-   work, or is recorded for a profile goes to the pool. */
+/* Reports whether a cell may be kept. Memory that was exported by DLPack, used on another queue,
+   has pending work or is profiled goes to its pool, which handles these. */
 static int may_be_kept(usmb_cell *cell, usmb_wish wish)
 {
 	return atomic_load_explicit(&cell->pending, memory_order_acquire) == NULL &&
@@ -409,7 +411,7 @@ void usmb_kept_drop(usmb_cell *cell, usmb_wish wish)
 		return;
 	}
 	deduct();
-	/* The kept blocks have sizes that are not requested any more. */
+	/* The kept sizes may be out of use: start again. */
 	if (kept_bytes + cell->size > KEEP_BYTES) usmb_kept_clear();
 	struct set *s = set_of(cell->requested, wish);
 	int at = 0;

@@ -9,36 +9,36 @@
 
 /* ---- storage ---- */
 
-extern usmb_list *usmb_pylist; /* drop list of cells whose end needs Python */
-/* Make a cell that owns a Python object (consumes the reference), a managed tensor, or a Py_buffer.
-   MemoryError if there is no memory. They consume place. */
+extern usmb_list *usmb_pylist; /* drop list of the cells whose end needs Python */
+/* A cell that owns a Python object (takes over the reference), a managed tensor or a Py_buffer;
+   takes over place. NULL with MemoryError on failure. */
 usmb_cell *usmb_cell_of_object(PyObject *o, void *data, uint64_t size, usmb_place *place);
 usmb_cell *usmb_cell_of_managed(void *managed, int versioned, void *data, uint64_t size, usmb_place *place);
 usmb_cell *usmb_cell_of_buffer(Py_buffer *owned, void *data, uint64_t size);
-/* Foreign memory that a C function releases. */
+/* Memory that a C function frees. */
 typedef struct usmb_foreign {
-	/* Called once, with the GIL held, when the last reference is dropped; not after the end of Python. It
-	   frees the struct too. */
+	/* Called once with the GIL held when the last reference is dropped, but not after Python
+	   has ended. It must free the struct too. */
 	void (*end)(struct usmb_foreign *);
 } usmb_foreign;
 usmb_cell *usmb_cell_of_foreign(usmb_foreign *owned, void *data, uint64_t size);
-/* Registers the cell of an object, so that the next import of the object finds it while it lives.
-   usmb_cell_known returns it, retained, if it covers [lo, hi). The cell holds the object, so the address
-   cannot belong to another one. */
+/* Remembers the cell of an object, so that the next import of the same object finds it.
+   usmb_cell_known returns that cell, retained, if it covers [lo, hi). The cell holds the object, so
+   no other object can have its address meanwhile. */
 void usmb_cell_remember(usmb_cell *cell);
 usmb_cell *usmb_cell_known(PyObject *owner, const char *lo, const char *hi);
 /* Makes a cell that owns a block of malloc. */
 usmb_cell *usmb_cell_of_block(void *block, uint64_t size);
-/* Reports whether the cell is one of this file's, and not of Go's memory manager. */
+/* Whether the cell was made by storage.c, not by the memory manager of Go. */
 static inline int usmb_owned_by_python(const usmb_cell *cell)
 {
 	return cell->home == usmb_pylist;
 }
 
-/* Returns the Python object that one of this file's cells holds, borrowed; NULL if there is none. */
+/* The Python object that such a cell keeps alive, borrowed; NULL if it has none. */
 PyObject *usmb_cell_object(const usmb_cell *cell);
-/* Returns the array through which the collector sees that object, borrowed; NULL if there is none. Repeated
-   imports give one cell several arrays. Needs the GIL. */
+/* The array that reports that object to the collector, borrowed, or NULL. Each import of an object
+   can have a root of its own. GIL. */
 static inline void *usmb_cell_root(const usmb_cell *cell)
 {
 	return (void *)(uintptr_t)cell->private;
@@ -48,51 +48,55 @@ static inline void usmb_cell_set_root(usmb_cell *cell, void *root)
 	cell->private = (uint64_t)(uintptr_t)root;
 }
 
-/* Pending work of a cell. copy returns an owned reference of its event; NULL if there is none, or if there
-   was no memory for a reference and the work was waited for, with the GIL released. done forgets the event
-   once it is complete. set replaces the event by an owned one. The GIL is not needed. */
+/* The pending work of a cell. copy returns an owned copy of its event; NULL if there is none, or if
+   memory ran out and the function waited for the work instead, with the GIL dropped. done removes
+   the event once it is complete. set replaces the event and takes over the new one. No GIL needed.
+   */
 void *usmb_pending_copy(usmb_cell *cell);
 void usmb_pending_done(usmb_cell *cell);
 void usmb_pending_set(usmb_cell *cell, void *event);
 void usmb_storage_register(void);
-/* Frees the cells of the stash. */
+/* Frees the cells that are stashed for the next imports. */
 void usmb_owner_clear(void);
-/* Drops a reference with the GIL held: ends cells that need Python immediately. */
+/* Drops a reference with the GIL held, so that Python's cells end at once. */
 void usmb_cell_drop_gil(usmb_cell *cell);
-/* Ends the cells that were dropped without the GIL. Every entry calls it, dealloc included. It costs one read
-   if there are none. */
+/* Ends the cells that were dropped by threads that could not take the GIL. Every entry calls
+   usmb_owner_drain, dealloc included; it costs one read if there are none. */
 void usmb_owner_drain_slow(void);
 static inline void usmb_owner_drain(void)
 {
 	if (!usmb_list_empty(usmb_pylist)) usmb_owner_drain_slow();
 }
-/* Takes the GIL and drains; 0 after the end of Python. Called without the GIL. */
+/* The same without the GIL: takes it and drains. Returns 0 if Python has ended. */
 int usmb_owner_drain_locked(void);
 
 /* ---- kept ---- */
 
-/* A cache of memory. Most new arrays have the size of one that was just released, and entering Go for both
-   costs more than the rest of the work. A few blocks of the shared pools therefore stay here. No handle to
-   them is valid, and live_buffers does not count them. For their pool they are in use: a function that reads,
-   trims or closes the pools, in Python or in Go (memmgr.AddCache), has them returned first. The cache is
-   limited in number and in bytes. All functions but usmb_kept_clear need the GIL. */
+/*
+ * Most new arrays have the size of one that was just freed, and entering Go for both costs more
+ * than everything else. So a few blocks of the shared pools are kept here. No handle to them is
+ * valid, and live_buffers does not count them. To their pool they are in use: reading, trimming
+ * and closing the pools, in Python or in Go (memmgr.AddCache), empties the cache first. It is
+ * bounded in number and in bytes. All functions but usmb_kept_clear need the GIL.
+ */
 
-/* The requested place: the default device with a kind of memory (0 to 3), or the host. */
+/* What a request asks for besides the size: the default device (kind 0 to 3), or host memory. */
 typedef uint32_t usmb_wish;
 static inline usmb_wish usmb_wish_of(int kind, int host)
 {
 	return (uint32_t)kind | (host ? 4u : 0u);
 }
 
-/* Returns a cell with one reference for that many bytes; NULL if there is none. */
+/* A kept cell of that size with one reference, or NULL. */
 usmb_cell *usmb_kept_take(uint64_t bytes, usmb_wish wish);
-/* Reports a cell that Go has just made for a wish and that can be kept later. */
+/* Notes a cell that Go has just made for a wish and that may be kept later. */
 void usmb_kept_note(usmb_cell *cell, usmb_wish wish);
-/* Reports whether Go's memory for a wish is at place, if Go has made any. */
+/* Whether Go made its last memory for the wish at place. */
 int usmb_kept_lies_at(usmb_wish wish, const usmb_place *place);
-/* Drops a reference to a reported cell. The last one keeps the cell if its memory is in its initial state. */
+/* Drops a reference to a noted cell. The last reference keeps the cell, if its memory is as it was
+   when made. */
 void usmb_kept_drop(usmb_cell *cell, usmb_wish wish);
-/* Returns all cells to their pools; 1 if there were any. On any thread. */
+/* Returns all kept cells to their pools; 1 if there were any. Any thread. */
 int usmb_kept_clear(void);
 
 #endif
