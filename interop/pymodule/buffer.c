@@ -8,7 +8,7 @@
 #include "storage.h"
 #include "support.h"
 
-/* Element types and their format letters of module struct, native sizes. */
+/* Element types and their format characters of module struct in native sizes. */
 static const struct {
 	uint8_t code, bits;
 	const char *format;
@@ -52,8 +52,8 @@ static int check_request(usmb_array *a, int flags)
 	return 0;
 }
 
-/* Bytes from one index to the next. A stride that cannot be said in bytes leads
-   nowhere: only a mode of one element, or an array of none, has such. */
+/* The stride of an axis in bytes. If it overflows, the axis has one element or the array has none,
+   so that it is not used. */
 static int64_t byte_stride(usmb_array *a, int32_t i)
 {
 	int64_t bytes;
@@ -86,14 +86,14 @@ int usmb_array_getbuffer(PyObject *self, Py_buffer *view, int flags)
 	view->len = (Py_ssize_t)usmb_nbytes(a);
 	view->itemsize = (Py_ssize_t)usmb_itemsize(a);
 	view->readonly = (a->flags & USMB_ARR_READONLY) != 0;
-	view->ndim = flags & PyBUF_ND ? a->ndim : 1; /* without extents: one run of bytes */
+	view->ndim = flags & PyBUF_ND ? a->ndim : 1; /* without a shape: a run of bytes */
 	view->format = flags & PyBUF_FORMAT ? (char *)format : NULL;
 	view->shape = flags & PyBUF_ND && a->ndim > 0 ? (Py_ssize_t *)usmb_shape(a) : NULL;
 	view->strides = strides;
 	view->suboffsets = NULL;
 	view->internal = strides;
 	view->obj = Py_NewRef(self);
-	usmb_array_hold(a); /* its extents and its memory */
+	usmb_array_hold(a); /* the view uses its shape and memory */
 	return 0;
 }
 
@@ -153,7 +153,7 @@ PyObject *usmb_array_interface(PyObject *self, void *closure)
 
 /* ---- in ------------------------------------------------------------------------------ */
 
-/* The element type of a format; native byte order only. */
+/* Reads a format; native byte order only. */
 static int parse_format(const char *format, Py_ssize_t itemsize, usmb_dl_dtype *out)
 {
 	const char *f = format ? format : "B";
@@ -184,7 +184,7 @@ static int parse_format(const char *format, Py_ssize_t itemsize, usmb_dl_dtype *
 	return itemsize >= 1 && itemsize <= 16 && format_of(*out) ? 0 : -1;
 }
 
-/* Strides in elements of the view, which has some; -1 when they are no whole elements. */
+/* Converts the strides of a view to elements; -1 if they are not multiples of the element size. */
 static int element_strides(const Py_buffer *view, int64_t *strides)
 {
 	for (int i = 0; i < view->ndim; i++) {

@@ -7,8 +7,8 @@
 
 /* ==== Types of other libraries ================================================================ */
 
-/* Direct-mapped. An entry goes with its type, by a weak reference's callback, so
-   that nothing is kept alive and no address is taken for another type's. */
+/* A direct-mapped cache. The callback of a weak reference removes an entry with its type, so the
+   cache keeps no type alive, and a new type at the same address finds no old entry. */
 enum { ENTRIES = 64 };
 static usmb_typeinfo cache[ENTRIES];
 static PyObject *forget; /* the callback */
@@ -36,7 +36,7 @@ static size_t slot_of(PyTypeObject *type)
 	return ((uintptr_t)type >> 5) * 0x9E3779B1u >> 7 & (ENTRIES - 1);
 }
 
-/* A string attribute of a type as UTF-8 in buf; empty when there is none. */
+/* A string attribute of a type as UTF-8 in buf; empty if there is none. */
 static void attribute(PyTypeObject *type, PyObject *name, char *buf, size_t n)
 {
 	buf[0] = 0;
@@ -57,11 +57,10 @@ static int begins(const char *s, const char *prefix)
 	return strncmp(s, prefix, strlen(prefix)) == 0;
 }
 
-/* The class of that name in a module that is loaded, a new reference; NULL, without an
-   exception, if there is none. */
+/* A class of a loaded module, a new reference; NULL without an exception if there is none. */
 static PyObject *loaded_class(const char *module, const char *name)
 {
-	/* Not PyImport_GetModule, which waits for a thread that imports the module. */
+	/* PyImport_GetModule would wait for a thread that is importing the module. */
 	PyObject *m = PyDict_GetItemString(PyImport_GetModuleDict(), module); /* borrowed */
 	if (!m) return NULL;
 	Py_INCREF(m);
@@ -72,9 +71,9 @@ static PyObject *loaded_class(const char *module, const char *name)
 	return class;
 }
 
-/* Compares with the classes themselves: any class can have their names, and calling
-   PyTorch's exchange API with another class's object, or another library's exchange API
-   with this one's, may crash. */
+/* Compares with the classes themselves, because any class can have their names. To call PyTorch's
+   exchange API with an object of another class, or another library's with one of PyTorch's, may
+   crash. */
 static int torch_kind_of(PyTypeObject *type)
 {
 	int kind = USMB_KIND_PLAIN;
@@ -105,19 +104,18 @@ static int kind_of(PyTypeObject *type)
 		if (begins(module, "dpnp") && (!strcmp(name, "dpnp_array") || !strcmp(name, "ndarray")))
 			return USMB_KIND_DPNP_ARRAY;
 	}
-	/* tvm-ffi's tensors are never read-only, and it prefers the legacy form itself. */
+	/* Tensors of tvm-ffi are never read-only, and it prefers the legacy form. */
 	if (begins(module, "tvm_ffi") && !strcmp(name, "Tensor")) return USMB_KIND_LEGACY;
-	/* NumPy before 2.1, which has no other form, refuses read-only arrays. */
+	/* NumPy before 2.1 has the legacy form only, and refuses to export read-only arrays. */
 	if (!strcmp(module, "numpy") && !strcmp(name, "ndarray")) return USMB_KIND_WRITABLE;
 	if (begins(module, "onedal") || begins(module, "daal4py") || begins(module, "sklearnex"))
 		return USMB_KIND_ONEDAL;
 	return torch_kind_of(type);
 }
 
-/* DLPack has a table live as long as the process, and lets a consumer keep what it
-   found for each type. So the type is asked once, and what is published later in
-   another's place, or deleted, changes nothing: the table that was found stays right
-   to call. */
+/* An exchange API lives as long as the process, and DLPack allows consumers to cache it for each
+   type. So it is read once: a later change or deletion of the attribute has no effect, and the API
+   that was found stays valid. */
 static const usmb_dl_exchange_api *api_of(PyTypeObject *type)
 {
 	PyObject *capsule = PyObject_GetAttr((PyObject *)type, usmb_name.__dlpack_c_exchange_api__);
@@ -130,9 +128,8 @@ static const usmb_dl_exchange_api *api_of(PyTypeObject *type)
 	return found && found->managed_tensor_from_py_object_no_sync ? found : NULL;
 }
 
-/* The type's own __dlpack__, which then is that of all its instances: the type is a
-   static one (which nobody can change), looks attributes up in the ordinary way, and
-   its instances have no dictionary. */
+/* The type's __dlpack__ if all its instances must have the same: the type is static and cannot be
+   changed, attribute access is the generic one, and instances have no dictionary. */
 static PyObject *method_of(PyTypeObject *type)
 {
 	if (PyType_GetFlags(type) & Py_TPFLAGS_HEAPTYPE) return NULL;
@@ -171,8 +168,7 @@ static PyTypeObject *dtype_type;
 
 /* ---- what names an element type ------------------------------------------------------ */
 
-/* A name ("float32"), a type string ("<f4", "f4"), or an object with such a name
-   (NumPy's types and dtypes, Python's bool, int, float, complex). */
+/* Reads a name ("float32"), a type string ("<f4", "f4") or an alias. */
 static int dtype_of_text(const char *s, size_t n, usmb_dl_dtype *out)
 {
 	static const struct {
@@ -193,7 +189,7 @@ int usmb_native_order(PyObject *o)
 	return native;
 }
 
-/* Raises the TypeError for an object that names no element type; s is its text, or NULL. */
+/* Raises TypeError for an object that is not an element type; s is its text, or NULL. */
 static int bad_dtype(PyObject *o, const char *s)
 {
 	char type[64];
@@ -238,7 +234,7 @@ int usmb_parse_dtype(PyObject *o, const char *dflt, usmb_dl_dtype *out)
 
 /* ---- equality ------------------------------------------------------------------------ */
 
-/* Whether an attribute of o is the text s; what asking for it raises counts as no. */
+/* Whether an attribute of o is the text s; an exception counts as no. */
 static int attribute_is(PyObject *o, PyObject *name, PyObject *s)
 {
 	PyObject *v = PyObject_GetAttr(o, name);
@@ -248,7 +244,7 @@ static int attribute_is(PyObject *o, PyObject *name, PyObject *s)
 	return same;
 }
 
-/* Whether a type is of NumPy's making, or of ml_dtypes'. */
+/* Whether a type belongs to NumPy or ml_dtypes. */
 static int is_numpys(PyObject *type)
 {
 	PyObject *module = PyObject_GetAttr(type, usmb_name.__module__);
@@ -259,7 +255,8 @@ static int is_numpys(PyObject *type)
 	return is;
 }
 
-/* Whether o is NumPy's scalar type of the name, or a dtype of it. -1: neither. */
+/* 1 if o is NumPy's scalar type or dtype of that name, 0 if it is another one of NumPy's, else -1.
+   */
 static int equals(PyObject *self, PyObject *o)
 {
 	if (PyType_Check(o)) {
@@ -306,7 +303,7 @@ static PyObject *make(usmb_dl_dtype t)
 	return o;
 }
 
-/* Made once for each type that comes; a place that two types share is the later one's. */
+/* Objects are made on demand. If two types share an entry, the later one replaces the earlier. */
 PyObject *usmb_dtype_object(usmb_dl_dtype t)
 {
 	enum { PLACES = 128 };
@@ -379,7 +376,7 @@ static PyType_Slot slots[] = {
         {0, NULL},
 };
 
-/* Sizes 0: those of str. */
+/* Sizes of 0 are inherited from str. */
 static PyType_Spec spec = {"usmbridge.DType", 0, 0, Py_TPFLAGS_DEFAULT, slots};
 
 int usmb_dtype_register(PyObject *module)

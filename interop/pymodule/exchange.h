@@ -1,6 +1,5 @@
 /*
- * exchange.h: the exchange protocols: arrays from other libraries' objects, and the parts of exports
- * that several files use.
+ * exchange.h: the exchange protocols: imports, and the parts of exports that several files use.
  */
 #ifndef USMB_PYMODULE_EXCHANGE_H
 #define USMB_PYMODULE_EXCHANGE_H
@@ -14,20 +13,21 @@
 
 /* ---- tensor ---- */
 
-/* Makes an object of a managed tensor. Consumes the tensor on success and leaves it on failure. */
+/* Makes an object of a managed tensor; takes over the tensor on success only. */
 typedef PyObject *(*usmb_take_fn)(void *managed, int versioned, void *ctx);
 
-/* Asks x, an object or a capsule, for a tensor by any method of DLPack and passes it to take. It waits for no
-   work. An Array is treated like any other object. */
+/* Gets a DLPack tensor from x, an object or a capsule, and returns the result of take for it. Does
+   not wait for pending work. x may be an Array. */
 PyObject *usmb_tensor_take(PyObject *x, usmb_take_fn take, void *ctx);
 /* The same with the tensor on the host, copied there by x; copy is passed on. */
 PyObject *usmb_tensor_take_on_host(PyObject *x, PyObject *copy, usmb_take_fn take, void *ctx);
-/* Reports whether x names a device whose memory cannot be imported; -1 on error. */
+/* Whether x reports a device whose memory cannot be imported; -1 on error. */
 int usmb_tensor_is_far(PyObject *x);
 
-/* Makes the owner of a tensor on kDLCPU or kDLOneAPI, after all checks of an import beyond those of s, which
-   was read from it: the struct is not read again. Consumes the tensor on success and leaves it on failure;
-   NULL with an exception. An empty tensor without an address gets one in s. It can release the GIL. */
+/* The owner of a tensor on kDLCPU or kDLOneAPI. Makes all the checks of an import that s, a
+   snapshot of the tensor, does not have yet; does not read the tensor again. Takes over the tensor
+   on success only; NULL with an exception. An empty tensor without an address gets one in s. May
+   drop the GIL. */
 usmb_cell *usmb_tensor_cell(void *managed, int versioned, usmb_dl_snapshot *s);
 int usmb_tensor_register(void);
 
@@ -38,11 +38,11 @@ int usmb_go_alloc_for(int32_t device_type, int32_t device_id, int64_t bytes, usm
 
 PyObject *usmb_array_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
 PyObject *usmb_array_dlpack_device(PyObject *self, PyObject *unused);
-/* Returns the DLPack device of the array: 0, or -1 with BufferError if there is none. */
+/* The DLPack device of the array; -1 with BufferError if it has none. */
 int usmb_array_device(usmb_array *a, usmb_dl_device *out);
-/* Returns 0 if the elements have the alignment that DLPack requires, else -1 with BufferError. */
+/* 0 if the elements are aligned as DLPack requires, else -1 with BufferError. */
 int usmb_array_check_aligned(usmb_array *a);
-/* Returns the array's flags of the DLPack standard. */
+/* The array's flags in DLPack's encoding. */
 static inline uint64_t usmb_array_dlflags(const usmb_array *a)
 {
 	return (a->flags & USMB_ARR_READONLY ? USMB_DL_FLAG_READ_ONLY : 0) |
@@ -51,13 +51,13 @@ static inline uint64_t usmb_array_dlflags(const usmb_array *a)
 void usmb_export_clear(void);
 int usmb_exchange_register(void); /* publishes the exchange API on the type */
 
-/* Notes the queue that will use the memory next. */
+/* Notes the queue that uses the memory next. */
 void usmb_go_used_on(usmb_cell *cell, void *queue);
 
 /* ---- import ---- */
 
 PyObject *usmb_from_dlpack(PyObject *module, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
-/* Imports x by any method of DLPack without a copy. */
+/* Imports x by DLPack, without a copy. */
 PyObject *usmb_import_object(PyObject *x);
 
 /* ---- buffer ---- */
@@ -65,22 +65,22 @@ PyObject *usmb_import_object(PyObject *x);
 int usmb_array_getbuffer(PyObject *self, Py_buffer *view, int flags);
 void usmb_array_releasebuffer(PyObject *self, Py_buffer *view);
 PyObject *usmb_array_interface(PyObject *self, void *closure);
-/* Makes a host array on obj's buffer without a copy; TypeError if obj has none. */
+/* An array on the buffer of obj, without a copy; NULL with TypeError if it has none. */
 PyObject *usmb_import_buffer(PyObject *obj);
 
 /* ---- suai ---- */
 
 PyObject *usmb_array_suai(PyObject *self, void *closure);
 PyObject *usmb_from_suai(PyObject *module, PyObject *obj);
-/* Imports obj by its dictionary iface (borrowed). */
+/* Imports obj by its dictionary, which is borrowed. */
 PyObject *usmb_import_suai(PyObject *obj, PyObject *iface);
-/* Imports one of dpctl.memory's objects without reading its dictionary, which has the same facts; all checks
-   are made. NULL without an exception for other objects. */
+/* Imports an object of dpctl.memory without reading its dictionary, with the same checks. NULL
+   without an exception for other objects. */
 PyObject *usmb_import_memory(PyObject *obj);
 int usmb_suai_register(void);
 void usmb_suai_clear(void);
 
-/* A __sycl_usm_array_interface__ in parts; everything is borrowed. */
+/* The contents of a __sycl_usm_array_interface__; everything is borrowed. */
 typedef struct {
 	uint64_t data;
 	int64_t offset;
@@ -110,10 +110,10 @@ int usmb_go_suai(usmb_suai_in *in, usmb_suai_out *out, usmb_goerr *err);
 PyObject *usmb_array_arrow(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
 PyObject *usmb_array_arrow_device(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
 
-/* Imports o by __arrow_c_device_array__, else by __arrow_c_array__, as a read-only array on its memory; NULL
-   without an exception if it has neither. may_copy: whether booleans, which are bits in Arrow, may be copied
-   to bytes. Errors: BufferError for inconsistent structs, nulls and memory of another device; TypeError for
-   unsupported element types; ValueError for booleans without may_copy. */
+/* Imports o read-only by __arrow_c_device_array__, else by __arrow_c_array__; NULL without an
+   exception if it has neither. may_copy: booleans, which are bits in Arrow, may be copied to bytes.
+   Raises BufferError for invalid structs, nulls and memory of other devices, TypeError for other
+   element types, and ValueError for booleans without may_copy. */
 PyObject *usmb_import_arrow(PyObject *o, int may_copy);
 
 /* ---- numpy ---- */
@@ -121,8 +121,8 @@ PyObject *usmb_import_arrow(PyObject *o, int may_copy);
 PyObject *usmb_array_numpy(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kw); /* __array__ */
 PyObject *usmb_array_function(PyObject *self, PyObject *const *args, Py_ssize_t n);            /* __array_function__ */
 PyObject *usmb_array_asnumpy(PyObject *self, PyObject *unused);
-/* Imports an ndarray with an element type of ml_dtypes, which NumPy exports by no protocol, without a copy.
-   NULL without an exception for other objects. */
+/* Imports an ndarray of an element type of ml_dtypes, which no protocol of NumPy can describe,
+   without a copy. NULL without an exception for other objects. */
 PyObject *usmb_import_ml(PyObject *o);
 
 enum {
@@ -130,28 +130,29 @@ enum {
 	USMB_NUMPY_SHARES,  /* __array_interface__ or __array_struct__, which describe memory */
 	USMB_NUMPY_MAY_COPY /* __array__ only */
 };
-/* Returns the array protocol of NumPy that o has; USMB_NUMPY_NONE also if NumPy cannot be imported; -1 with
+/* The array protocol of NumPy that o has; USMB_NUMPY_NONE also if NumPy cannot be imported. -1 with
    an exception. */
 int usmb_numpy_protocol(PyObject *o);
-/* Returns the ndarray of o.__array__(copy=False), which is on the memory of o. Raises ValueError for an
-   __array__ that does not take copy. */
+/* The ndarray o.__array__(copy=False), which is on the memory of o; ValueError if __array__ does
+   not accept copy. */
 PyObject *usmb_numpy_view(PyObject *o);
-/* Returns numpy.asarray(o), which can copy if o has __array__ only. */
+/* numpy.asarray(o), which may copy if o has __array__ only. */
 PyObject *usmb_numpy_asarray(PyObject *o);
 
 /* ---- asarray ---- */
 
 PyObject *usmb_py_asarray(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw);
-/* Imports an object by SUAI, DLPack, its buffer, NumPy's array protocols or Arrow, without a copy; TypeError
-   for an object without any of them. */
+/* Imports o by SUAI, DLPack, its buffer, NumPy's array protocols or Arrow, never by a copy;
+   TypeError if it has none of them. */
 PyObject *usmb_take_object(PyObject *o);
 
 /* Reports whether o's type has one of the array protocols. */
 int usmb_is_exporter(PyObject *o);
 
-/* Imports o in every way that asarray has. */
+/* asarray(o). */
 PyObject *usmb_array_of(PyObject *o);
-/* The same for a value of elements of type t: numbers are checked for t and stored in a type that holds them. */
+/* asarray(o) for an assignment to elements of type t: numbers are range-checked for t, but may be
+   stored in a wider type. */
 PyObject *usmb_array_of_value(PyObject *o, usmb_dl_dtype t);
 
 #endif

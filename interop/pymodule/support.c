@@ -25,7 +25,7 @@ PyObject *usmb_raise(PyObject *kind, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(text, sizeof text, format, args);
 	va_end(args);
-	/* Replace invalid UTF-8: the name can be cut within a character. */
+	/* A name that was cut in the middle must not raise UnicodeDecodeError. */
 	PyObject *s = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
 	if (!s) return NULL;
 	PyErr_SetObject(kind, s);
@@ -157,8 +157,8 @@ int usmb_parse_dims(PyObject *o, int64_t *out, const char *what)
 	char type[64];
 	if (PyIndex_Check(o)) {
 		if (usmb_parse_dim(o, out, what) == 0) return 1;
-		/* Every array has __index__. For an array that is not a 0-d integer it fails, and the array
-		   is read as a sequence. */
+		/* Every array has __index__. It raises for arrays that are not 0-d and integer;
+		   these are read as a sequence. */
 		if (!PySequence_Check(o) ||
 		    !(PyErr_ExceptionMatches(PyExc_TypeError) || PyErr_ExceptionMatches(PyExc_ValueError)))
 			return -1;

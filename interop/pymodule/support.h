@@ -17,7 +17,7 @@
 
 /* ---- support ---- */
 
-/* Interned strings, made once. */
+/* Interned strings. */
 #define USMB_NAMES(X) \
 	X(version) \
 	X(data) \
@@ -71,11 +71,11 @@ struct usmb_names {
 };
 extern struct usmb_names usmb_name;
 
-int usmb_support_register(void); /* makes the names */
+int usmb_support_register(void); /* makes the strings */
 
 /* ---- errors ------------------------------------------------------------------------------ */
 
-/* An error that a Go function reports. kind 0 is no error. */
+/* The error of a Go function. kind 0: success. */
 enum {
 	USMB_ERR_NONE = 0,
 	USMB_ERR_VALUE,
@@ -96,53 +96,54 @@ typedef struct {
 
 /* Raises the error of a Go function; returns -1. */
 int usmb_raise_go(const usmb_goerr *e);
-/* Returns the exception type of the error, borrowed. */
+/* The class of that exception, borrowed. */
 PyObject *usmb_goerr_exception(const usmb_goerr *e);
-/* Raises kind, an exception type, with a message in printf's format. Returns NULL. */
+/* Raises an exception of class kind with a message in the format of printf; returns NULL. */
 PyObject *usmb_raise(PyObject *kind, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Returns -1 with RuntimeError in a forked child, where Go cannot run. */
+/* 0; -1 with RuntimeError in a forked child, where Go cannot run. */
 int usmb_go_allowed(void);
-/* Returns an attribute of o; NULL without an exception if it is missing, and with one if reading it raised
-   another error. */
+/* The attribute name of o. NULL without an exception if there is none, with one if the access
+   raised anything but AttributeError. */
 PyObject *usmb_optional_attr(PyObject *o, PyObject *name);
-/* Clears an instance of Exception and returns 0. Any other exception, such as KeyboardInterrupt, ends the
-   running Python call: it stays set and -1 is returned. */
+/* Clears an instance of Exception and returns 0. Any other exception, such as KeyboardInterrupt,
+   must end the running call: it stays set, and the result is -1. */
 int usmb_clear_exception(void);
-/* Drops a reference whose end can run foreign code, such as a capsule's, so that the code neither sees nor
-   loses the current exception. */
+/* Drops a foreign object, such as a capsule, whose deallocation may run code, and keeps the
+   exception that is set. */
 void usmb_decref_aside(PyObject *o);
-/* Returns the name of o's type for messages, in the caller's buffer. */
+/* The name of o's type for messages, in buf. */
 const char *usmb_type_name(PyObject *o, char *buf, size_t n);
 
 /* ---- entries into Go: each returns 0, or -1 and *err -------------------------------------- */
 
-/* Loads SYCL if necessary: 1 if there is SYCL, 0 if not. */
+/* Loads SYCL if it is not loaded. Returns 1 if it is available, else 0. */
 int usmb_go_open(usmb_goerr *err);
-/* The same for C code with the GIL, which is released meanwhile: 0 if there is SYCL, -1 if not (with or
-   without an exception set). */
+/* The same with the GIL dropped: 0 if SYCL is available, else -1, with or without an exception. */
 int usmb_open_sycl(void);
 
 /* ---- arguments --------------------------------------------------------------------------- */
 
-/* Reports whether an optional argument is given and not None. */
+/* Whether an optional argument was given and is not None. */
 static inline int usmb_given(PyObject *o)
 {
 	return o && o != Py_None;
 }
-/* Matches the keywords of a fast call to names (interned) and fills slots with borrowed values. Positional
-   arguments fill the first slots: at least min, at most maxpos. */
+/* Matches the arguments of a fast call to names (interned) and fills slots with borrowed values.
+   Positional arguments fill the first slots: at least min of them are required, at most maxpos
+   allowed. */
 int usmb_args(const char *func, PyObject *const *args, Py_ssize_t n, PyObject *kwnames, PyObject *const *names,
               int count, int min, int maxpos, PyObject **slots);
-/* Reads a shape: an integer, or a sequence or 1-d array of integers. Returns ndim or -1. usmb_parse_dim reads
-   one integer. */
+/* usmb_parse_dims reads a shape, which is an integer or a sequence or 1-d array of integers, and
+   returns its length or -1; usmb_parse_dim reads one integer. */
 int usmb_parse_dims(PyObject *o, int64_t *out, const char *what);
 int usmb_parse_dim(PyObject *o, int64_t *out, const char *what);
-/* Returns a tuple of integers. */
+/* A tuple of integers. */
 PyObject *usmb_tuple_i64(const int64_t *v, Py_ssize_t n);
 
 /* ---- dtype ---- */
 
-/* Returns the DType of an element type, always the same object. */
+/* The Python object of an element type: its name, a str that also equals NumPy's objects for the
+   type. Mostly the same object for the same type. */
 PyObject *usmb_dtype_object(usmb_dl_dtype t);
 /* Reads a dtype argument: a name, a type string, or a type or dtype of NumPy or ml_dtypes in this machine's
    byte order. NULL and None mean dflt. */
@@ -163,8 +164,8 @@ enum {
 	USMB_KIND_CONTEXT,      /* dpctl.SyclContext */
 	USMB_KIND_DEVICE,       /* dpctl.SyclDevice: filter_string */
 	USMB_KIND_ARRAY_DEVICE, /* the Device of dpnp's arrays: sycl_queue */
-	USMB_KIND_LEGACY,       /* producers of tensors without flags that are faster without keywords */
-	USMB_KIND_WRITABLE,     /* producers that never export read-only memory as a tensor without flags */
+	USMB_KIND_LEGACY,       /* producers whose tensors have no flags and which are faster without keywords */
+	USMB_KIND_WRITABLE,     /* producers that export no read-only memory in tensors without flags */
 	USMB_KIND_TORCH,        /* exactly torch.Tensor or torch.nn.Parameter */
 	USMB_KIND_TORCH_OTHER,  /* another subclass of torch.Tensor */
 	USMB_KIND_ONEDAL        /* oneDAL's tables: data's second item means mutable */
@@ -173,12 +174,12 @@ enum {
 typedef struct {
 	PyTypeObject *type;              /* borrowed while weak is alive */
 	PyObject *weak;                  /* weak reference to it */
-	const usmb_dl_exchange_api *api; /* exchange API of our major version, or NULL; see usmb_tensor_take */
-	PyObject *method;                /* owned: its __dlpack__ if no instance can have another one, or NULL */
-	int kind;                        /* USMB_KIND_* */
+	const usmb_dl_exchange_api *api; /* exchange API of our major version, or NULL */
+	PyObject *method; /* owned: the __dlpack__ of all instances, or NULL if instances can have their own */
+	int kind;         /* USMB_KIND_* */
 } usmb_typeinfo;
 
-/* Returns the cached facts of o's type; NULL with an exception on failure. */
+/* The entry for o's type; NULL with an exception on failure. */
 const usmb_typeinfo *usmb_typeinfo_of(PyObject *o);
 void usmb_typeinfo_clear(void);
 

@@ -15,7 +15,7 @@ typedef struct {
 } device;
 
 static PyTypeObject *device_type;
-/* Devices by filter string. Go lists them at the first use. */
+/* Devices by filter string, made on demand. */
 static PyObject *by_filter;
 
 static void device_dealloc(PyObject *self)
@@ -37,7 +37,7 @@ static PyObject *device_str(PyObject *self)
 	return Py_NewRef(((device *)self)->filter);
 }
 
-/* A Device equals another Device with the same filter string, and that string. */
+/* A Device equals another Device of the same filter string, and that string. */
 static PyObject *device_compare(PyObject *a, PyObject *b, int op)
 {
 	PyObject *other = Py_TYPE(b) == device_type ? ((device *)b)->filter : PyUnicode_Check(b) ? b : NULL;
@@ -111,13 +111,13 @@ int usmb_device_register(PyObject *module)
 	return PyModule_AddObjectRef(module, "Device", (PyObject *)device_type);
 }
 
-/* Returns the str of a Device, borrowed; NULL if o is not a Device. */
+/* The str of a Device, borrowed; NULL for other objects. */
 static PyObject *device_filter(PyObject *o)
 {
 	return Py_TYPE(o) == device_type ? ((device *)o)->filter : NULL;
 }
 
-/* Returns the Device of an entry, always the same object. */
+/* The Device of an entry, one object for each filter string. */
 static PyObject *device_for(const usmb_device_info *info)
 {
 	PyObject *key = PyUnicode_FromString(info->filter);
@@ -190,8 +190,8 @@ PyObject *usmb_device_of_place(usmb_place *place)
 
 /* dpctl, if this process has loaded it. This file never imports it. */
 
-/* dpctl publishes C functions that return the reference inside its objects. They are used for dpctl's own
-   types only, and are looked up when the first such object arrives. */
+/* Functions that dpctl publishes, which return the reference in its objects. They are called with
+   exactly these types. Filled in when the first such object is seen. */
 typedef void *(*ref_of)(PyObject *);
 static struct {
 	PyTypeObject *type; /* owned */
@@ -218,7 +218,7 @@ static PyObject *loaded(const char *module)
 	return m;
 }
 
-/* Stores a type if o is of that class of that module of dpctl. */
+/* Fills in a type if o is of that class of a dpctl module. */
 static void learn(PyObject *o, const char *module, const char *class, const char *function, PyTypeObject **type,
                   ref_of *get)
 {
@@ -234,7 +234,9 @@ static void learn(PyObject *o, const char *module, const char *class, const char
 	Py_XDECREF(m);
 }
 
-/* This runs for every object that is imported, so it only compares pointers. */
+/* 1 if o is exactly a dpctl.SyclQueue or dpctl.SyclContext: which of them, and its reference,
+   borrowed from o. Never an exception. Called for every object, so known types cost a comparison of
+   pointers. */
 static int dpctl_ref(PyObject *o, int *is_queue, void **ref)
 {
 	PyTypeObject *type = Py_TYPE(o);
@@ -259,12 +261,12 @@ static int dpctl_ref(PyObject *o, int *is_queue, void **ref)
 
 enum { SORTS = 3 };
 static struct {
-	PyTypeObject *types[SORTS]; /* owned; NULL before the first object of the type */
+	PyTypeObject *types[SORTS]; /* owned; NULL: not seen yet */
 	void *(*pointer)(PyObject *);
 	size_t (*bytes)(PyObject *);
 } dpctl_memory;
 
-/* Stores the type of o if it is one of dpctl's own. */
+/* Fills in the type of o if it is one of dpctl's own. */
 static int learn_memory(PyObject *o)
 {
 	static const char *const names[SORTS] = {"MemoryUSMDevice", "MemoryUSMShared", "MemoryUSMHost"};
@@ -309,8 +311,8 @@ int usmb_dpctl_register(void)
 	return name_dpctl && name_manager ? 0 : -1;
 }
 
-/* Returns an attribute of a module of dpctl; NULL without an exception if it is missing, as in a dpctl that
-   is being imported. */
+/* An attribute of a dpctl module; NULL without an exception if it is missing, which is possible
+   while dpctl is being imported. */
 static PyObject *attribute(PyObject *module, const char *name)
 {
 	PyObject *m = PyImport_GetModule(module);
@@ -320,15 +322,15 @@ static PyObject *attribute(PyObject *module, const char *name)
 	return v;
 }
 
-/* Returns a class of dpctl, "SyclQueue" or "SyclContext"; NULL without an exception if dpctl is not loaded,
-   or is being loaded. */
+/* The class "SyclQueue" or "SyclContext" of dpctl; NULL without an exception if dpctl is not loaded
+   yet. */
 static PyObject *dpctl_class(const char *name)
 {
 	return attribute(name_dpctl, name);
 }
 
-/* Returns the queue that dpctl keeps for the context and device of a SyclQueue, always the same object; NULL
-   without an exception if dpctl has no such store. */
+/* The one queue that dpctl keeps for the context and device of a SyclQueue; NULL without an
+   exception if dpctl has no such store. */
 static PyObject *dpctl_kept_queue(PyObject *queue)
 {
 	PyObject *get = attribute(name_manager, "get_device_cached_queue");
@@ -346,8 +348,6 @@ static PyObject *dpctl_kept_queue(PyObject *queue)
 
 /* ==== Forms of a syclobj ====================================================================== */
 
-/* The forms of a syclobj, and the queue that an array names. */
-
 static const char queue_name[] = "SyclQueueRef";
 static const char queue_used[] = "used_SyclQueueRef";
 static const char context_name[] = "SyclContextRef";
@@ -356,8 +356,8 @@ static const char context_used[] = "used_SyclContextRef";
 /* ---- the light objects ------------------------------------------------------------ */
 
 typedef struct {
-	PyObject_HEAD usmb_place *place; /* retained: holds the context, and a queue */
-	void *queue;                     /* owned: another queue than the place's, or NULL */
+	PyObject_HEAD usmb_place *place; /* retained: owns the context and a queue */
+	void *queue;                     /* owned: a queue other than the place's, or NULL */
 } light;
 
 static PyTypeObject *queue_type, *context_type;
@@ -369,8 +369,8 @@ static void *light_ref(PyObject *self)
 	return l->queue ? l->queue : l->place->queue;
 }
 
-/* Destructor of a capsule. A consumer renames the capsule after it has copied the object, so the object is
-   freed under both names. */
+/* The destructor frees the object under both names: a consumer renames the capsule after it has
+   copied the object. */
 static void end_queue(PyObject *capsule)
 {
 	const char *name = PyCapsule_GetName(capsule);
@@ -425,7 +425,7 @@ static PyObject *light_compare(PyObject *a, PyObject *b, int op)
 	return PyBool_FromLong(same == (op == Py_EQ));
 }
 
-/* Equal objects have the same root device. */
+/* Equal objects are on the same root device. */
 static Py_hash_t light_hash(PyObject *self)
 {
 	return ((light *)self)->place->root + 1024;
@@ -482,8 +482,8 @@ static PyObject *light_of(PyTypeObject *type, usmb_place *place)
 	return (PyObject *)l;
 }
 
-/* Returns dpctl's own object for a light one, whose reference it consumes, if the process has loaded dpctl:
-   consumers such as dpnp check for that type. */
+/* Replaces a light object (taken over) by dpctl's own, if dpctl is loaded: consumers such as dpnp
+   check for that exact type. */
 static PyObject *as_dpctl(PyObject *l)
 {
 	if (!l) return NULL;
@@ -504,13 +504,13 @@ PyObject *usmb_public_context(usmb_place *place)
 
 /* ---- the queue where nobody named one --------------------------------------------- */
 
-/* A cache of the objects that dpctl keeps for places, by the small ids of the places. Guarded by the GIL.
-   dpctl keeps them as long as the process lives. */
+/* A cache, under the GIL, of the objects that dpctl keeps for places, by the places' small ids.
+   dpctl keeps them until the process ends. */
 enum { KEPT = 16 };
 static struct {
 	uint64_t serial; /* of the place */
 	PyObject *queue;
-	void *context; /* owned: the queue's */
+	void *context; /* owned: the context of the queue */
 } kept[KEPT];
 
 static void keep_at(unsigned at, uint64_t serial, PyObject *queue, void *context)
@@ -594,7 +594,7 @@ int usmb_syclref_register(PyObject *module)
 
 /* ---- recognising ------------------------------------------------------------------------ */
 
-/* Reads the reference of a capsule. Consumes keep. Returns 1 if it is neither kind of capsule. */
+/* Reads a capsule; takes over keep. Returns 1 if it is not a queue or context capsule. */
 static int from_capsule(PyObject *keep, usmb_syclref *out, const char *what)
 {
 	const char *name = PyCapsule_GetName(keep);
@@ -633,7 +633,7 @@ static int refuse(PyObject *o, const char *what)
 	return -1;
 }
 
-/* Reads the filter string keep, whose reference it consumes. */
+/* Reads a filter string; takes over keep. */
 static int from_filter(PyObject *keep, usmb_syclref *out)
 {
 	out->keep = keep;
@@ -679,7 +679,7 @@ int usmb_syclref_get(PyObject *o, usmb_syclref *out, const char *what)
 	return -1;
 }
 
-/* Reads a device of dpctl. Sub-devices have no filter string. */
+/* Reads a dpctl.SyclDevice. Sub-devices have no filter string. */
 static int from_sycl_device(PyObject *o, usmb_syclref *out, const char *what)
 {
 	PyObject *filter = PyObject_GetAttr(o, usmb_name.filter_string);
@@ -738,7 +738,7 @@ int usmb_syclref_device(PyObject *o, usmb_syclref *out, const char *what)
 	return r;
 }
 
-/* Finding the device takes a fraction of a microsecond and keeps the GIL. Loading SYCL releases it. */
+/* Finding the device takes less than a microsecond and keeps the GIL; loading SYCL drops it. */
 int usmb_syclref_queue(const usmb_syclref *r, const char *what, void **queue)
 {
 	usmb_goerr err;
@@ -752,7 +752,7 @@ int usmb_syclref_queue(const usmb_syclref *r, const char *what, void **queue)
 	return -1;
 }
 
-/* Light objects name the queue of the place, which counts as no queue. */
+/* Our light objects stand for the place's queue, so they name no other one. */
 int usmb_queue_of(const usmb_syclref *r, usmb_place *place, PyObject **out)
 {
 	*out = NULL;

@@ -9,17 +9,17 @@
 
 /* ---- device ---- */
 
-/* Returns the Device of a place, always the same object for a filter string; "host" if place is NULL. */
+/* The Device of a place, one object for each filter string; "host" for NULL. */
 PyObject *usmb_device_of_place(usmb_place *place);
 PyObject *usmb_py_devices(PyObject *m, PyObject *unused);
 int usmb_device_register(PyObject *module);
 
-/* A device as Go describes it. The caller frees the array with free. */
+/* The properties of a device. Free the array with free. */
 typedef struct {
 	char filter[96], name[256], backend[32], type[32];
 	uint64_t memory;
 	int32_t dl_type, dl_id;
-	int32_t has_dl; /* whether DLPack has a number for the device */
+	int32_t has_dl; /* 1: the device has a DLPack device id */
 	int32_t reserved;
 } usmb_device_info;
 int usmb_go_devices(usmb_device_info **out, int64_t *n, usmb_goerr *err);
@@ -27,8 +27,8 @@ int usmb_go_devices(usmb_device_info **out, int64_t *n, usmb_goerr *err);
 /* ---- dpctl ---- */
 
 int usmb_dpctl_register(void);
-/* Returns 1 if o is exactly one of dpctl.memory's objects, with its memory, which determines its dictionary.
-   Never sets an exception. */
+/* 1 if o is exactly one of dpctl.memory's types: its memory, from which its dictionary follows.
+   Never an exception. */
 int usmb_dpctl_memory(PyObject *o, uint64_t *address, uint64_t *bytes);
 
 /* ---- syclref ---- */
@@ -39,47 +39,48 @@ enum { USMB_FORM_NONE = 0, USMB_FORM_FILTER, USMB_FORM_QUEUE, USMB_FORM_CONTEXT 
 typedef struct {
 	int form;           /* USMB_FORM_* */
 	void *ref;          /* sycl::queue* or sycl::context*, borrowed from keep */
-	void *context;      /* sycl::context*, if it is known without a call of the runtime; borrowed from keep */
+	void *context;      /* sycl::context*, borrowed from keep, if known without a call to SYCL */
 	const char *filter; /* filter string, borrowed from keep */
 	Py_ssize_t nfilter; /* its length */
-	PyObject *keep;     /* owned: the object that ref or filter belongs to */
-	int capsule;        /* keep is a capsule to rename when it is used */
+	PyObject *keep;     /* owned: the owner of ref or filter */
+	int capsule;        /* keep is a capsule to be renamed when used */
 } usmb_syclref;
 
-/* Reads a syclobj. Raises TypeError that begins with what for any other object. */
+/* Reads a syclobj; TypeError that begins with what for anything else. */
 int usmb_syclref_get(PyObject *o, usmb_syclref *out, const char *what);
-/* Reads an object that names a device: a filter string, a Device, a dpctl.SyclDevice (all of form FILTER
-   then), a queue, dpnp's Device (form QUEUE). Raises TypeError that begins with what for any other object,
-   and ValueError for a sub-device. */
+/* Reads a device: a filter string, our Device and dpctl.SyclDevice become form FILTER; a queue and
+   dpnp's Device become form QUEUE. TypeError that begins with what for anything else, ValueError
+   for a sub-device. */
 int usmb_syclref_device(PyObject *o, usmb_syclref *out, const char *what);
-/* Reports whether o is a Device of this module, of dpctl or of dpnp. Never sets an exception. */
+/* Whether o is our Device, or dpctl's or dpnp's; never an exception. */
 int usmb_is_device(PyObject *o);
-/* Returns the queue that r names, borrowed: its own, or the default queue of the device of a filter string;
-   loads SYCL if necessary. NULL for a context and for the host backend. Raises ValueError that begins with
-   what if there is no such device. */
+/* *queue: the queue of r, borrowed: its own, or the default queue of the device of a filter string,
+   for which SYCL is loaded if needed. NULL for a context and for the host backend. ValueError that
+   begins with what if no device matches. */
 int usmb_syclref_queue(const usmb_syclref *r, const char *what, void **queue);
-/* Returns the context that r names if it is known without a call of the runtime, else NULL. Borrowed until
-   other Python code runs. */
+/* The context of r if it is known without a call to SYCL, borrowed until other Python code runs;
+   else NULL. */
 void *usmb_syclref_context(const usmb_syclref *r);
-/* Releases r. used: rename its capsule to used_... first. */
+/* Drops the reference of r; used: rename the capsule to used_... first. */
 void usmb_syclref_release(usmb_syclref *r, int used);
 
-/* Return the queue and context that users see of memory without a given queue: the queue that dpctl keeps for
-   the context and device, and a context of dpctl; light objects of this file if dpctl is not loaded. The
-   queue is noted as the place's consumer. */
+/* The queue and context that users see for memory without a queue of its own: the queue that dpctl
+   keeps for the context and device, and a dpctl.SyclContext, if dpctl is loaded, else light objects
+   of sycl.c. The queue is noted as the place's consumer. */
 PyObject *usmb_public_queue(usmb_place *place);
 PyObject *usmb_public_context(usmb_place *place);
-/* Returns in *out, as a new reference, the object by which memory at place names the queue in r: the given
-   SyclQueue; for a capsule, or an object that only has one, a SyclQueue made of it; NULL if r names no queue. */
+/* *out: the queue object for arrays at place with the queue in r: the SyclQueue that was given, or
+   one made from the capsule. A new reference; NULL if r has no queue. */
 int usmb_queue_of(const usmb_syclref *r, usmb_place *place, PyObject **out);
-/* Reports whether r, a queue, a context or a filter string, names the context of place. */
+/* Whether r, a queue, a context or a filter string, is in the context of place. */
 int usmb_syclref_in_context(const usmb_syclref *r, usmb_place *place);
-/* Returns the sycl::queue of such an object, borrowed from it. */
+/* The sycl::queue of such an object, borrowed. */
 void *usmb_queue_ref(PyObject *queue);
 void usmb_syclref_clear(void);
 int usmb_syclref_register(PyObject *module);
 
-/* Returns the default queue of the device of a filter string, borrowed; NULL for the host backend. */
+/* The default queue of the device that matches a filter string, borrowed; NULL for the host
+   backend. */
 int usmb_go_queue_of(char *filter, uint64_t nfilter, void **queue, usmb_goerr *err);
 
 #endif

@@ -21,7 +21,7 @@ int usmb_tensor_register(void)
 
 /* ---- owners ---------------------------------------------------------------------- */
 
-/* Finds the place of kDLOneAPI memory and makes all checks. Loads SYCL if necessary. */
+/* The place of kDLOneAPI memory, after all checks. Loads SYCL if needed. */
 static int oneapi_place(const usmb_dl_snapshot *s, usmb_place **out)
 {
 	const char *first = s->span.first, *lo = first + s->span.lo, *hi = first + s->span.hi;
@@ -35,7 +35,7 @@ static int oneapi_place(const usmb_dl_snapshot *s, usmb_place **out)
 	return -1;
 }
 
-/* Allocates memory for a tensor without elements and without an address on a SYCL device, because consumers
+/* Memory for a tensor without elements and without an address on a SYCL device, because consumers
    of USM need an address. */
 static usmb_cell *stand_in(const usmb_dl_device *device)
 {
@@ -59,7 +59,7 @@ usmb_cell *usmb_tensor_cell(void *managed, int versioned, usmb_dl_snapshot *s)
 		usmb_cell *cell = stand_in(&s->t.device);
 		if (!cell) return NULL;
 		s->span.first = cell->data;
-		usmb_dl_delete(managed, versioned); /* consumed, as any other tensor */
+		usmb_dl_delete(managed, versioned); /* the tensor is taken, as on every success */
 		return cell;
 	}
 	if (usm && oneapi_place(s, &place) < 0) return NULL;
@@ -78,7 +78,7 @@ usmb_cell *usmb_tensor_cell(void *managed, int versioned, usmb_dl_snapshot *s)
 static const char *const names[2] = {usmb_dl_name_legacy, usmb_dl_name_versioned};
 static const char *const used_names[2] = {usmb_dl_name_legacy_used, usmb_dl_name_versioned_used};
 
-/* Returns the tensor of a capsule and its form, or NULL with an exception. */
+/* The tensor in a capsule and its form; NULL with an exception. */
 static void *open_capsule(PyObject *capsule, int *versioned)
 {
 	char type[64];
@@ -97,8 +97,9 @@ static void *open_capsule(PyObject *capsule, int *versioned)
 	                  name ? name : "");
 }
 
-/* Passes the tensor of a capsule to take. On failure the capsule has its name again, and with it the duty to
-   call the deleter. */
+/* Takes the tensor of a capsule that __dlpack__ returned. versioned is the form that was asked for;
+   the name of the capsule is read only if it has the other form. On failure the capsule gets its
+   name back, and so deletes the tensor. */
 static PyObject *tensor_take_capsule(PyObject *capsule, int versioned, usmb_take_fn take, void *ctx)
 {
 	void *managed = PyCapsule_CheckExact(capsule) ? PyCapsule_GetPointer(capsule, names[versioned]) : NULL;
@@ -106,7 +107,8 @@ static PyObject *tensor_take_capsule(PyObject *capsule, int versioned, usmb_take
 		PyErr_Clear();
 		managed = open_capsule(capsule, &versioned);
 	}
-	/* Rename the capsule first: take may release the GIL, and no other import may take the tensor then. */
+	/* Rename first: take may drop the GIL, and no other consumer must take the tensor
+	   meanwhile. */
 	if (!managed || PyCapsule_SetName(capsule, used_names[versioned]) != 0) return NULL;
 	PyObject *a = take(managed, versioned, ctx);
 	if (!a) PyCapsule_SetName(capsule, names[versioned]);
@@ -124,7 +126,7 @@ static PyObject *no_dlpack(PyObject *x)
 	        usmb_type_name(x, type, sizeof type));
 }
 
-/* Calls x.__dlpack__ with or without max_version. method is the type's own method, or NULL. */
+/* Calls x.__dlpack__ with or without max_version. method is the type's own, or NULL. */
 static inline PyObject *ask(PyObject *x, PyObject *method, PyObject *kwnames)
 {
 	PyObject *args[3] = {NULL, x, our_version};
@@ -133,8 +135,8 @@ static inline PyObject *ask(PyObject *x, PyObject *method, PyObject *kwnames)
 	              : PyObject_VectorcallMethod(usmb_name.__dlpack__, args + 1, n, kwnames);
 }
 
-/* Calls __dlpack__ with keywords. Producers from before 2022 take none and raise TypeError: those are called
-   again without keywords. Exceptions of that call pass unchanged. */
+/* Calls x.__dlpack__. Producers from before 2022 take no keywords and raise TypeError; they are
+   called again without keywords, and an exception of that call is left as it is. */
 static PyObject *call_dlpack(PyObject *x, int kind, PyObject *method)
 {
 	if (kind == USMB_KIND_LEGACY) return ask(x, method, NULL);
@@ -161,7 +163,7 @@ static PyObject *call_dlpack(PyObject *x, int kind, PyObject *method)
 	return NULL;
 }
 
-/* Drops the reference of the capsule. A refused capsule deletes its tensor now. */
+/* Drops a capsule. If the import failed, this deletes its tensor. */
 static PyObject *done_with(PyObject *capsule, PyObject *a)
 {
 	if (a)
@@ -185,8 +187,8 @@ static int is_torch(const usmb_typeinfo *info)
 	return info->kind == USMB_KIND_TORCH || info->kind == USMB_KIND_TORCH_OTHER;
 }
 
-/* Reads a flag of x, an attribute or a method without arguments. Returns 1 or 0; -1 without an exception if
-   it is not a bool; -2 with an exception that is not an Exception. */
+/* The value of a flag of x, an attribute or a method without arguments: 1 or 0; -1 without an
+   exception if it is not a bool; -2 with an exception that is not an Exception. */
 static int flag_of(PyObject *x, PyObject *name, int method)
 {
 	PyObject *args[2] = {NULL, x};
@@ -220,10 +222,10 @@ static PyObject *take_exchange(usmb_dl_versioned *managed, usmb_take_fn take, vo
 	return o;
 }
 
-/* Imports a PyTorch tensor. The exchange API (NULL: not to be used) takes a fraction of the time of
-   __dlpack__, but skips its checks, since it is made for the duration of a kernel call. It is used only for a
-   tensor without the states that __dlpack__ checks. If it fails, __dlpack__ reports the reason: a sparse
-   tensor is a BufferError there, and a RuntimeError here. */
+/* Imports a torch.Tensor. The exchange API (NULL: do not use) saves most of the time of __dlpack__,
+   but skips its checks, because it is made for the duration of a kernel call. So it is used only
+   for tensors without the states that __dlpack__ checks. If it fails, __dlpack__ reports the
+   reason: a sparse tensor is a BufferError there and a RuntimeError here. */
 static PyObject *take_torch(PyObject *x, const usmb_dl_exchange_api *api, usmb_take_fn take, void *ctx)
 {
 	usmb_dl_versioned *managed = NULL;
@@ -239,7 +241,7 @@ static PyObject *take_torch(PyObject *x, const usmb_dl_exchange_api *api, usmb_t
 	return take_object(x, USMB_KIND_TORCH, NULL, take, ctx);
 }
 
-/* The entry of the type can be removed during a call into x. Its method belongs to a static type and its
+/* A call into x can remove the entry of its type. The method belongs to a static type and the
    exchange API to the process, so both stay valid. */
 PyObject *usmb_tensor_take(PyObject *x, usmb_take_fn take, void *ctx)
 {
@@ -253,8 +255,7 @@ PyObject *usmb_tensor_take(PyObject *x, usmb_take_fn take, void *ctx)
 
 /* ---- far memory ---------------------------------------------------------------------- */
 
-/* Reports whether x names a device whose memory cannot be imported, which need not be a valid device; -1 on
-   error. */
+/* Any device counts whose memory cannot be imported, also an invalid one. */
 int usmb_tensor_is_far(PyObject *x)
 {
 	if (PyCapsule_CheckExact(x)) return 0;
@@ -272,7 +273,7 @@ int usmb_tensor_is_far(PyObject *x)
 	return type != USMB_DL_CPU && type != USMB_DL_ONEAPI;
 }
 
-/* Imports memory of such a device through its owner, which copies it to the host. */
+/* For memory that only its owner can reach: the owner copies it to the host. */
 PyObject *usmb_tensor_take_on_host(PyObject *x, PyObject *copy, usmb_take_fn take, void *ctx)
 {
 	int64_t cpu[2] = {USMB_DL_CPU, 0};
