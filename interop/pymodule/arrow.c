@@ -12,18 +12,18 @@
 
 /* ==== The structs of the interface ============================================================ */
 
-/* What kind of values an array has: 72 bytes where pointers have 8. */
+/* ArrowSchema: the type of the values. 72 bytes with pointers of 8. */
 typedef struct usmb_arrow_schema {
 	const char *format, *name;
-	const char *metadata; /* int32 pairs, then each int32 length and bytes, twice a pair */
+	const char *metadata; /* int32 number of pairs, then for each key and value an int32 length and bytes */
 	int64_t flags;
 	int64_t n_children;
 	struct usmb_arrow_schema **children, *dictionary;
-	void (*release)(struct usmb_arrow_schema *); /* NULL: it was */
+	void (*release)(struct usmb_arrow_schema *); /* NULL: released */
 	void *private_data;
 } usmb_arrow_schema;
 
-/* Their memory: 80 bytes. */
+/* ArrowArray: the buffers. 80 bytes. */
 typedef struct usmb_arrow_array {
 	int64_t length, null_count, offset, n_buffers, n_children;
 	const void **buffers;
@@ -32,8 +32,8 @@ typedef struct usmb_arrow_array {
 	void *private_data;
 } usmb_arrow_array;
 
-/* The same on a device: 128 bytes. sync_event is the device's own, of ONEAPI a pointer
-   to a sycl::event; NULL: nothing to wait for. */
+/* ArrowDeviceArray: the same on a device. 128 bytes. sync_event has the type of the device: for
+   ONEAPI a pointer to a sycl::event; NULL: no need to wait. */
 typedef struct {
 	usmb_arrow_array array;
 	int64_t device_id; /* -1 for the CPU */
@@ -46,9 +46,9 @@ enum { USMB_ARROW_CPU = 1, USMB_ARROW_ONEAPI = 14 };
 
 /* ==== Export ================================================================================== */
 
-/* An array of one axis as values, one of more axes as a column of arrow.fixed_shape_tensor, on the
-   same memory. Elements in another order than C's are copied. Nothing else enters Go, and the
-   release functions need neither the GIL nor a lock. */
+/* An array of one axis is exported as values, one of more axes as a column of
+   arrow.fixed_shape_tensor, on the same memory. Elements that are not in C order are copied, by Go;
+   the rest does not enter Go. The release functions need neither the GIL nor a lock. */
 
 static const struct {
 	uint8_t code, bits;
@@ -59,7 +59,7 @@ static const struct {
         {USMB_DL_FLOAT, 16, "e"}, {USMB_DL_FLOAT, 32, "f"}, {USMB_DL_FLOAT, 64, "g"},
 };
 
-/* The element type of a format of the interface: 0, or -1 without an exception. */
+/* The element type of a format; -1 without an exception if there is none. */
 static int arrow_dtype(const char *format, usmb_dl_dtype *out)
 {
 	for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
@@ -74,21 +74,20 @@ static const char schema_name[] = "arrow_schema", array_name[] = "arrow_array", 
 
 /* ---- what the structs refer to ----------------------------------------------------- */
 
-/* A consumer may move a child out and release the parent: both own a share of what
-   either refers to. */
+/* A consumer may move a child out and release its parent, so both own a share of the memory. */
 typedef struct {
 	atomic_int shares;
 	usmb_arrow_schema child, *children[1];
 	char format[24];
-	char text[]; /* metadata: an extension type */
+	char text[]; /* metadata of an extension type */
 } schema_rest;
 
 typedef struct {
 	atomic_int shares;
 	usmb_cell *cell;
-	void *event; /* owned: sycl::event*, whose address is the sync_event */
+	void *event; /* owned: sycl::event*; sync_event points to it */
 	usmb_arrow_array child, *children[1];
-	const void *none[1], *values[2]; /* buffers: validity; validity and values */
+	const void *none[1], *values[2]; /* buffers: validity only; validity and values */
 } array_rest;
 
 static void release_schema(usmb_arrow_schema *s)
@@ -112,7 +111,7 @@ static void release_array(usmb_arrow_array *a)
 	free(rest);
 }
 
-/* A capsule that was not taken owns its struct's contents; the struct is its own. */
+/* A capsule owns its struct, and the struct's contents until a consumer moves them out. */
 static void end_schema(PyObject *capsule)
 {
 	usmb_arrow_schema *s = PyCapsule_GetPointer(capsule, schema_name);
@@ -147,7 +146,7 @@ static char *put_pair(char *at, const char *text)
 	return at + sizeof n + n;
 }
 
-/* {"shape":[…]} of the axes behind the rows; 20 digits each at most, and commas. */
+/* Writes {"shape":[…]} for the axes after the first; at most 20 digits and a comma each. */
 static void shape_text(usmb_array *a, char *out, size_t room)
 {
 	size_t at = (size_t)snprintf(out, room, "{\"shape\":[");
@@ -232,14 +231,14 @@ static int fill_array(usmb_array *a, int64_t row, void *event, usmb_arrow_array 
 
 /* ---- the methods ------------------------------------------------------------------------ */
 
-/* The format of the values and the elements of a row; NULL with BufferError when Arrow
-   cannot say what the array is. */
+/* Returns the format of the values, and in *row the elements of a row; NULL with BufferError if
+   Arrow cannot describe the array. */
 static const char *check(usmb_array *a, int64_t *row)
 {
 	const char *format = NULL;
 	for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
 		if (formats[i].code == a->dtype.code && formats[i].bits == a->dtype.bits) format = formats[i].format;
-	/* Booleans of Arrow's own are bits; of a byte each they are an extension type. */
+	/* Arrow's booleans are bits; booleans of a byte are an extension type. */
 	if (!format && a->dtype.code == USMB_DL_BOOL && a->ndim == 1) format = "c";
 	if (!format) {
 		usmb_raise(PyExc_BufferError,
@@ -286,7 +285,7 @@ static PyObject *pair(usmb_array *a, const char *format, int64_t row, void *arra
 	return both;
 }
 
-/* requested_schema is a wish, which a producer may leave: the consumer converts. */
+/* A producer may ignore requested_schema; the consumer then converts. */
 static int parse(const char *func, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
 	PyObject *const names[1] = {usmb_name.requested_schema};
@@ -312,7 +311,7 @@ static PyObject *export_host(usmb_array *a)
 	return pair(a, format, row, out, array_name, end_array);
 }
 
-/* Arguments that a later edition of the protocol may have: None is none, as it says. */
+/* Later versions of the protocol may add arguments. The protocol says that None must be ignored. */
 static int unknown_wish(PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
 	Py_ssize_t keywords = kwnames ? PyTuple_Size(kwnames) : 0;
@@ -326,8 +325,9 @@ static int unknown_wish(PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 	return 0;
 }
 
-/* Memory that the host can read is the CPU's, after a wait: consumers of that are many.
-   Device memory is ONEAPI's, with the event of our pending work. */
+/* Memory that the host can read is exported as CPU memory after waiting for work, because most
+   consumers accept only that. Device memory is exported as ONEAPI, with the event of our pending
+   work. */
 static int fill_device(usmb_array *a, int64_t row, usmb_arrow_device_array *out)
 {
 	memset(out, 0, sizeof *out);
@@ -357,7 +357,7 @@ static PyObject *export_device(usmb_array *a)
 	return pair(a, format, row, out, device_name, end_device);
 }
 
-/* The array, or a copy in C order where its elements are in another. */
+/* Exports the array, or a copy in C order if its elements are in another order. */
 static PyObject *ordered(PyObject *self, PyObject *(*export)(usmb_array *))
 {
 	usmb_array *a = (usmb_array *)self;
@@ -382,22 +382,22 @@ PyObject *usmb_array_arrow_device(PyObject *self, PyObject *const *args, Py_ssiz
 
 /* ==== Import ================================================================================== */
 
-/* Values of one type, lists of a fixed size and columns of arrow.fixed_shape_tensor, without a
-   copy. The structs are first moved out of their capsules, so that each is read from a copy and
-   released once, even if the producer changes them meanwhile. The interface does not carry the
-   lengths of buffers: they are trusted. */
+/* Imports values of one type, lists of a fixed size and columns of arrow.fixed_shape_tensor,
+   without a copy. The structs are first moved out of their capsules, so that each is read from a
+   copy and released once, even if the producer changes them meanwhile. The interface does not have
+   the lengths of buffers, so they are trusted. */
 
-/* What a schema says, in the words of arrays. */
+/* The contents of a schema. */
 typedef struct {
 	usmb_dl_dtype dtype;
-	int packed; /* booleans of a bit each, which need a copy */
-	int lists;  /* of so many elements: */
+	int packed; /* booleans of a bit each, which must be copied */
+	int lists;  /* lists of size elements: */
 	int64_t size;
-	int32_t ndim;                                               /* with the rows */
-	int64_t shape[USMB_DL_MAX_NDIM], strides[USMB_DL_MAX_NDIM]; /* of a row, from 1 on */
+	int32_t ndim;                                               /* including the rows */
+	int64_t shape[USMB_DL_MAX_NDIM], strides[USMB_DL_MAX_NDIM]; /* of a row, from index 1 on */
 } column;
 
-/* Their memory, which a cell owns. */
+/* A foreign array that a cell owns. */
 typedef struct {
 	usmb_foreign foreign;
 	usmb_arrow_array array;
@@ -414,11 +414,10 @@ static int malformed(const char *what)
 enum { NAME_ROOM = 64, PARAMETERS_ROOM = 4096, PAIRS_MAX = 1024, TEXT_MAX = 1 << 24 };
 
 typedef struct {
-	char name[NAME_ROOM], parameters[PARAMETERS_ROOM]; /* empty: none */
+	char name[NAME_ROOM], parameters[PARAMETERS_ROOM]; /* empty: not present */
 } extension;
 
-/* One text of the metadata and its length, as much of it as there is room for; NULL when
-   the length cannot be. */
+/* Reads a text of the metadata and its length, truncated to room; NULL if the length is invalid. */
 static const char *get_text(const char *at, char *out, size_t room, size_t *length)
 {
 	int32_t n;
@@ -436,8 +435,9 @@ static int is_text(const char *text, size_t length, const char *wanted)
 	return length == strlen(wanted) && memcmp(text, wanted, length) == 0;
 }
 
-/* A name with a NUL is another than what stands before it; parameters with one, or for
-   which there is no room, are none. Of what comes twice others may take the other one. */
+/* A name with a NUL byte is not the name before that byte. Parameters with a NUL byte, or longer
+   than the buffer, are ignored. If a key is repeated, implementations differ in which one they use,
+   so that is an error. */
 static int read_extension(const char *at, extension *e)
 {
 	char key[32], value[PARAMETERS_ROOM];
@@ -474,7 +474,7 @@ static int unknown_extension(const extension *e)
 	return -1;
 }
 
-/* The integers of a list in a parameter object: how many, 0 without such a list. */
+/* Reads a list of integers from a parameter object; returns its length, 0 if there is none. */
 static int integers(PyObject *parameters, const char *key, int64_t *out)
 {
 	PyObject *list = PyDict_GetItemString(parameters, key); /* borrowed */
@@ -491,7 +491,7 @@ static int integers(PyObject *parameters, const char *key, int64_t *out)
 	return (int)n;
 }
 
-/* A dictionary of pairs of which no key comes twice. */
+/* Makes a dictionary of pairs; an error if a key is repeated. */
 static PyObject *once_each(PyObject *pairs)
 {
 	Py_ssize_t n = PyTuple_Size(pairs);
@@ -507,7 +507,7 @@ static PyObject *once_each(PyObject *pairs)
 	return d;
 }
 
-/* json.loads(text, object_pairs_hook=tuple), by which no object is a list. */
+/* json.loads(text, object_pairs_hook=tuple): objects become tuples, never lists. */
 static PyObject *load_json(const char *text)
 {
 	PyObject *json = PyImport_ImportModule("json");
@@ -528,7 +528,7 @@ static PyObject *parse_parameters(const char *text)
 	if (v && PyTuple_Check(v)) {
 		d = once_each(v);
 	} else if (v || PyErr_ExceptionMatches(PyExc_ValueError) ||
-	           PyErr_ExceptionMatches(PyExc_RuntimeError)) { /* RecursionError: too deep */
+	           PyErr_ExceptionMatches(PyExc_RuntimeError)) { /* RecursionError: nested too deep */
 		PyErr_Clear();
 		malformed("describe a tensor by parameters that are no JSON object");
 	}
@@ -536,7 +536,7 @@ static PyObject *parse_parameters(const char *text)
 	return d;
 }
 
-/* shape and permutation of arrow.fixed_shape_tensor: axis i of a row is the stored axis
+/* Reads shape and permutation of arrow.fixed_shape_tensor: axis i of a row is the stored axis
    permutation[i]. */
 static int read_tensor(PyObject *parameters, column *c)
 {
@@ -546,7 +546,7 @@ static int read_tensor(PyObject *parameters, column *c)
 	if (permuted < 0) return -1;
 	PyObject *given = PyDict_GetItemString(parameters, "shape"); /* borrowed */
 	if (!given || given == Py_None) return malformed("describe a tensor without a shape");
-	/* Strides are products as well, and leave out what is 0. */
+	/* Strides are products too, without the extents of 0. */
 	for (int i = 0; i < n; i++) {
 		if (shape[i] == 0)
 			zero = 0;
@@ -597,7 +597,7 @@ static int read_values(const usmb_arrow_schema *s, column *c)
 	return s->n_children == 0 ? 0 : malformed("have values with children");
 }
 
-/* The number behind "+w:"; -1 when there is none. */
+/* The number after "+w:"; -1 if there is none. */
 static int64_t list_size(const char *format)
 {
 	int64_t n = 0;
@@ -668,7 +668,7 @@ static int check_nulls(const uint8_t *valid, int64_t null_count, int64_t first, 
 	return -1;
 }
 
-/* Where the elements are, once all that can be checked was. */
+/* The position of the elements, after all possible checks. */
 typedef struct {
 	const char *data;
 	int64_t first, n;
@@ -709,7 +709,7 @@ static void end_holding(usmb_foreign *f)
 	free(h);
 }
 
-/* Booleans a byte each, of Arrow's bits. */
+/* Unpacks Arrow's bits to booleans of a byte. */
 static usmb_cell *unpacked(const values *v)
 {
 	uint8_t *block = malloc(v->n ? (size_t)v->n : 1);
@@ -723,7 +723,7 @@ static usmb_cell *unpacked(const values *v)
 	return cell;
 }
 
-/* A cell on Arrow's memory, which takes over array on success. */
+/* Makes a cell on the memory of an Arrow array, which it takes over on success. */
 static usmb_cell *cell_of(const usmb_arrow_array *array, char *data, int64_t bytes)
 {
 	holding *h = calloc(1, sizeof *h);
@@ -738,8 +738,7 @@ static usmb_cell *cell_of(const usmb_arrow_array *array, char *data, int64_t byt
 	return cell;
 }
 
-/* Returns the array of the elements. *taken: whether it took over source, because it is on its
-   memory. */
+/* Makes the array. *taken: whether it took over source, because it uses source's memory. */
 static PyObject *array_of(const usmb_arrow_array *source, column *c, const values *v, int *taken)
 {
 	usmb_dl_span span;
@@ -760,8 +759,8 @@ static PyObject *array_of(const usmb_arrow_array *source, column *c, const value
 	usmb_strides(a)[0] = c->size;
 	usmb_cell *cell = packed ? unpacked(v) : NULL;
 	char *first = cell ? cell->data : (char *)place;
-	/* Arrow recommends an alignment and asks for none: the check sees an address that is
-	   aligned, in the same place but for its last bits. */
+	/* Arrow recommends an alignment but does not require one, so the check gets the address
+	   rounded down to one. */
 	char *at = (char *)((uintptr_t)first & ~(uintptr_t)(width - 1));
 	usmb_dl_tensor t = {at, {USMB_DL_CPU, 0}, c->ndim, c->dtype, usmb_shape(a), usmb_strides(a), 0};
 	int code = packed && !cell ? -1 : usmb_dl_check(&t, 0, NULL, &span);
@@ -793,7 +792,7 @@ static PyObject *import(const usmb_arrow_array *source, const usmb_arrow_schema 
 
 /* ---- the protocol ---------------------------------------------------------------------- */
 
-/* Moves both structs out of their capsules: the caller releases what it got. */
+/* Moves both structs out of their capsules; the caller must release them. */
 static int move(PyObject *pair, int device, usmb_arrow_schema *schema, usmb_arrow_device_array *d)
 {
 	PyObject *first = PyTuple_GetItem(pair, 0), *second = PyTuple_GetItem(pair, 1);
@@ -811,7 +810,7 @@ static int move(PyObject *pair, int device, usmb_arrow_schema *schema, usmb_arro
 	memcpy(d, m, device ? sizeof *d : sizeof d->array);
 	*schema = *s;
 	s->release = NULL;
-	((usmb_arrow_array *)m)->release = NULL; /* both kinds begin with it */
+	((usmb_arrow_array *)m)->release = NULL; /* both structs begin with it */
 	return 0;
 }
 
@@ -831,7 +830,7 @@ static PyObject *import_moved(const usmb_arrow_schema *schema, const usmb_arrow_
 	return import(&d->array, schema, may_copy, taken);
 }
 
-/* The producer's functions run whatever code; an exception here survives them. */
+/* Releases both and keeps the exception that is set: the producer's functions can run any code. */
 static void release_both(usmb_arrow_schema *schema, usmb_arrow_array *array)
 {
 	PyObject *type, *value, *trace;

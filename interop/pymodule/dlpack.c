@@ -71,13 +71,13 @@ static inline int export_array(usmb_array *a, usmb_dl_device dev, uint64_t flags
 		usmb_cell_drop_gil(a->cell);
 		return raise_export(code, &view);
 	}
-	/* USM that others may have in use is given out again only behind a barrier. */
+	/* Exported USM is reused only behind a barrier, because consumers may still use it. */
 	if (a->cell->place && !(atomic_load_explicit(&a->cell->flags, memory_order_relaxed) & USMB_CELL_EXPORTED))
 		atomic_fetch_or_explicit(&a->cell->flags, USMB_CELL_EXPORTED, memory_order_relaxed);
 	return 0;
 }
 
-/* One managed tensor of the array as dev; -1 with BufferError or MemoryError. */
+/* Makes a managed tensor of the array on device dev; -1 with BufferError or MemoryError. */
 static int array_export(usmb_array *a, usmb_dl_device dev, uint64_t flags, int versioned, void **out)
 {
 	return export_array(a, dev, flags, versioned, out);
@@ -85,8 +85,7 @@ static int array_export(usmb_array *a, usmb_dl_device dev, uint64_t flags, int v
 
 /* ---- capsules ------------------------------------------------------------------ */
 
-/* A capsule that was never taken still owns its tensor; a taken one has another
-   name. */
+/* A capsule that was not imported owns its tensor; an imported one has another name. */
 static void end_versioned(PyObject *capsule)
 {
 	const char *name = PyCapsule_GetName(capsule);
@@ -113,14 +112,14 @@ static inline PyObject *capsule_of(usmb_array *a, usmb_dl_device dev, uint64_t f
 
 /* ---- negotiation ----------------------------------------------------------------- */
 
-/* What a call of __dlpack__ asks for. */
+/* The arguments of a call of __dlpack__. */
 typedef struct {
-	PyObject *stream;      /* NULL or None: nothing asked */
-	int has_max;           /* max_version given */
+	PyObject *stream;      /* NULL or None: not given */
+	int has_max;           /* max_version was given */
 	uint32_t major, minor; /* of max_version */
-	int has_device;        /* dl_device given */
-	int64_t device[2];     /* dl_device: type and id as they were given */
-	int copy;              /* 1 always, 0 never, 2 where needed */
+	int has_device;        /* dl_device was given */
+	int64_t device[2];     /* dl_device: type and id */
+	int copy;              /* 1 always, 0 never, 2 if needed */
 } request;
 
 static int parse_pair(PyObject *o, const char *what, int64_t out[2])
@@ -144,14 +143,14 @@ static int parse_pair(PyObject *o, const char *what, int64_t out[2])
 	return bad ? -1 : 0;
 }
 
-/* Call sites pass the same tuple of keywords each time, and consumers the same
-   max_version: what they mean is remembered. The entries own their objects, which
-   therefore are only what nobody can change or wait for the end of: tuples of this
-   module's own strings, and of two exact integers. */
+/* Call sites pass the same tuple of keywords each time, and consumers the same max_version, so
+   their meaning is cached. The entries own their keys. These are only objects that cannot change
+   and have no owner waiting for their end: tuples of our own strings, and tuples of two exact
+   integers. */
 enum { SITES = 8, VERSIONS = 4 };
 static struct {
 	PyObject *kwnames;
-	int at[4]; /* which argument each keyword is, or -1 */
+	int at[4]; /* the argument of each keyword, or -1 */
 } sites[SITES];
 static struct {
 	PyObject *tuple;
@@ -178,7 +177,7 @@ static void remember_site(PyObject *kwnames, PyObject *const *args, PyObject *co
 	Py_XDECREF(old);
 }
 
-/* Sorts the keyword arguments into v: stream, max_version, dl_device, copy. */
+/* Stores the keyword arguments in v: stream, max_version, dl_device, copy. */
 static int sort_arguments(PyObject *const *args, Py_ssize_t n, PyObject *kwnames, PyObject **v)
 {
 	PyObject *const names[4] = {usmb_name.stream, usmb_name.max_version, usmb_name.dl_device, usmb_name.copy};
@@ -264,13 +263,13 @@ static int is_minus_one(PyObject *o)
 	return PyLong_AsLongLongAndOverflow(o, &overflow) == -1 && !overflow;
 }
 
-/* The consumer's stream, read before anything is done for it, so that a wrong one
-   is an error whether or not there is work to order. */
+/* The consumer's stream. It is read first, so that an invalid one is an error even if there is no
+   work to order. */
 typedef struct {
 	usmb_syclref ref;
-	void *queue;   /* the consumer's; NULL: none is known */
-	int chained;   /* the consumer's work is ordered on queue; else the host waits */
-	int unordered; /* stream=-1: the consumer wants no ordering */
+	void *queue;   /* the consumer's queue, or NULL */
+	int chained;   /* the consumer's work is ordered on queue; otherwise the host waits */
+	int unordered; /* stream=-1: the consumer asks for no ordering */
 } consumer;
 
 static int parse_stream(PyObject *stream, consumer *c)
@@ -279,7 +278,7 @@ static int parse_stream(PyObject *stream, consumer *c)
 	memset(c, 0, sizeof *c);
 	c->unordered = stream && is_minus_one(stream);
 	if (!stream || c->unordered) return 0;
-	/* A device names no queue: its consumer may work on any. */
+	/* A device is not a queue: the consumer may use any queue of it. */
 	int device = usmb_is_device(stream);
 	int r = device ? usmb_syclref_device(stream, &c->ref, what) : usmb_syclref_get(stream, &c->ref, what);
 	if (r < 0) return -1;
@@ -289,7 +288,7 @@ static int parse_stream(PyObject *stream, consumer *c)
 	return -1;
 }
 
-/* Puts events and the work so far of another queue before what comes on queue. */
+/* Orders later work on queue behind an event and behind the work submitted to another queue. */
 static int chain(void *queue, void *event, void *other)
 {
 	void *deps[2];
@@ -305,8 +304,8 @@ static int chain(void *queue, void *event, void *other)
 	return code;
 }
 
-/* Orders the consumer behind our pending work, and behind the queue that the array
-   names: on its queue where it gives one, else by waiting. */
+/* Orders the consumer behind our pending work and behind the queue of the array: on the consumer's
+   queue if it gave one, else by waiting. */
 static int order(usmb_array *a, const consumer *c)
 {
 	if (c->unordered) return 0;
@@ -315,7 +314,7 @@ static int order(usmb_array *a, const consumer *c)
 	if (!c->queue || waited < 0) return waited;
 	void *event = usmb_pending_copy(a->cell);
 	void *named = a->queue && !usmb_py_in_child() ? usmb_queue_ref(a->queue) : NULL;
-	/* Where it cannot be ordered the host waits. */
+	/* If the work cannot be ordered, wait for it. */
 	if (c->chained && chain(c->queue, event, named) != USMB_SYCL_OK) waited = usmb_array_wait_known(a);
 	usmb_sycl_event_delete(event);
 	if (waited == 0 && a->cell->place && !usmb_py_in_child()) usmb_go_used_on(a->cell, c->queue);
@@ -332,8 +331,8 @@ static int raise_device(usmb_array *a, const int64_t want[2], const char *why)
 	return -1;
 }
 
-/* The array to export for a request, and the device to call it by. *src is a
-   new reference; *copied tells whether it is a copy. */
+/* Chooses the array to export for a request, and its device. *src is a new reference; *copied:
+   whether it is a copy. */
 static int choose(usmb_array *a, request *r, usmb_dl_device *dev, PyObject **src, int *copied)
 {
 	*copied = 0;
@@ -348,7 +347,7 @@ static int choose(usmb_array *a, request *r, usmb_dl_device *dev, PyObject **src
 	}
 	usmb_place *place = usmb_array_place(a);
 	int64_t type = r->device[0], id = r->device[1];
-	int cpu = type == USMB_DL_CPU && id == 0; /* the only CPU there is, as NumPy has it */
+	int cpu = type == USMB_DL_CPU && id == 0; /* id 0 is the only CPU, as in NumPy */
 	int here = place ? place->dl_error == 0 && type == place->dl_type && id == place->dl_id : cpu;
 	if (!cpu && (type != USMB_DL_ONEAPI || id < 0 || id > INT32_MAX))
 		return raise_device(a, r->device, "only (1, 0) and (14, root device index) can be asked for");
@@ -381,7 +380,7 @@ static PyObject *export_request(usmb_array *a, request *r)
 		goto done;
 	}
 	if (!copied) {
-		/* A host consumer of USM has no stream: it reads at once. */
+		/* A consumer of USM on the host has no stream: it reads at once. */
 		int reads = dev.type == USMB_DL_CPU && a->cell->place;
 		if ((reads ? usmb_array_wait(a) : order(a, &c)) < 0) goto done;
 	}
@@ -398,7 +397,7 @@ PyObject *usmb_array_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n,
 	const usmb_dl_device cpu = {USMB_DL_CPU, 0};
 	request r;
 	usmb_owner_drain();
-	/* Host memory with nothing special asked: the way of nearly all calls. */
+	/* Host memory without special requests: nearly all calls. */
 	int plain = !a->cell->place && !(a->flags & (USMB_ARR_READONLY | USMB_ARR_PADDED));
 	if (plain && n == 0 && !kwnames) return capsule_of(a, cpu, 0, 0);
 	if (parse_request(args, n, kwnames, &r) < 0) return NULL;
@@ -407,9 +406,9 @@ PyObject *usmb_array_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n,
 	return export_request(a, &r);
 }
 
-/* Memory outside its platform's default context is on its root device all the same:
-   __dlpack__ is what refuses it, so that a consumer that asked here first comes to
-   ask there, and may ask for a copy. */
+/* Memory outside its platform's default context reports its root device here. __dlpack__ then
+   refuses it with a message that offers a copy, so that consumers which ask for the device first
+   see that message. */
 PyObject *usmb_array_dlpack_device(PyObject *self, PyObject *unused)
 {
 	usmb_array *a = (usmb_array *)self;
@@ -435,7 +434,7 @@ static PyObject *refuse_device(const usmb_dl_tensor *t)
 	                  t->device.type, t->device.id, name ? " " : "", name ? name : "");
 }
 
-/* The array of a snapshot that is sound and on a device of ours. */
+/* Makes the array of a snapshot that passed the checks and is on a supported device. */
 static PyObject *array_of(void *managed, int versioned, usmb_dl_snapshot *s)
 {
 	usmb_array *a = usmb_array_raw(s->t.ndim);
@@ -455,9 +454,9 @@ static PyObject *array_of(void *managed, int versioned, usmb_dl_snapshot *s)
 	return (PyObject *)a;
 }
 
-/* Whether the tensors of o (NULL: unknown) without flags may be written to. They cannot
-   say so: jax gives immutable arrays in them. Ours, and those of types that refuse to
-   give read-only memory in this form, may. */
+/* Whether tensors of o (NULL: unknown) without flags are writable. The legacy form cannot mark
+   read-only memory, and jax exports immutable arrays in it. Our own tensors are writable, and so
+   are those of types that do not export read-only memory in this form. */
 static int writable_legacy(const void *managed, PyObject *o)
 {
 	if (usmb_dl_is_own(managed, 0)) return 1;
@@ -467,7 +466,7 @@ static int writable_legacy(const void *managed, PyObject *o)
 	       (info->kind == USMB_KIND_LEGACY || info->kind == USMB_KIND_WRITABLE || info->kind == USMB_KIND_TORCH);
 }
 
-/* import_managed of a tensor that o gave. */
+/* Imports a managed tensor of o. */
 static PyObject *import_from(void *managed, int versioned, PyObject *o)
 {
 	usmb_dl_snapshot s;
@@ -482,20 +481,20 @@ static PyObject *import_from(void *managed, int versioned, PyObject *o)
 	return usmb_raise(PyExc_BufferError, "from_dlpack: %s", usmb_dl_explain_snapshot(code, &s, text, sizeof text));
 }
 
-/* The array of a managed tensor; takes it on success, leaves it on failure. */
+/* Imports a managed tensor; takes it over on success only. */
 static PyObject *import_managed(void *managed, int versioned)
 {
 	return import_from(managed, versioned, NULL);
 }
 
-/* ctx: the object that is asked. */
+/* ctx is the producer. */
 static PyObject *take_array(void *managed, int versioned, void *ctx)
 {
 	return import_from(managed, versioned, ctx);
 }
 
-/* Ours, by view: its facts are settled. What DLPack cannot describe stays out,
-   as it would between strangers. */
+/* Imports an Array as a view. It must be one that DLPack can describe, as if it came from another
+   library. */
 static PyObject *import_own(usmb_array *a)
 {
 	usmb_dl_device dev;
@@ -503,9 +502,8 @@ static PyObject *import_own(usmb_array *a)
 	return usmb_array_view(a, a->first, a->ndim, usmb_shape(a), usmb_strides(a));
 }
 
-/* Types with an exchange API name the queue that they work on, and neither that API nor
-   their __dlpack__ needs to wait for it: the work on it so far becomes pending work of the
-   array o. */
+/* Types with an exchange API report the queue that they work on; neither that API nor their
+   __dlpack__ waits for it. The work submitted to it so far becomes pending work of the array o. */
 static PyObject *note_stream(const usmb_dl_exchange_api *api, PyObject *o)
 {
 	usmb_array *a = (usmb_array *)o;
@@ -520,9 +518,8 @@ static PyObject *note_stream(const usmb_dl_exchange_api *api, PyObject *o)
 	return NULL;
 }
 
-/* dpnp's arrays name the queue that works on them, and __dlpack__ waits for
-   nothing: the array names it too, and whoever reads here waits for it first. One of
-   another context is no queue for this memory. */
+/* dpnp's arrays report the queue that works on them, and their __dlpack__ does not wait. The new
+   array gets that queue, so that readers wait for it, unless it is in another context. */
 static PyObject *note_producer(PyObject *x, PyObject *o)
 {
 	usmb_array *a = (usmb_array *)o;
@@ -557,7 +554,7 @@ PyObject *usmb_import_object(PyObject *x)
 
 /* ---- device= and copy= ---------------------------------------------------------------- */
 
-/* Brings a to where w says, if anything is said there; takes a. */
+/* Copies a to the place w if one was requested; takes over a. */
 static PyObject *settle_request(PyObject *a, const usmb_where *w, int has_device, int copy)
 {
 	usmb_array *src = (usmb_array *)a;
@@ -606,8 +603,8 @@ PyObject *usmb_from_dlpack(PyObject *module, PyObject *const *args, Py_ssize_t n
 
 /* ==== The C exchange API ====================================================================== */
 
-/* Allocates like the prototype. May run without the GIL; errors go through
-   set_error, as the standard wants. */
+/* Allocates an array like the prototype. May run without the GIL. Errors go through set_error, as
+   the standard requires. */
 static int allocate(usmb_dl_tensor *proto, usmb_dl_versioned **out, void *error_ctx, usmb_dl_set_error set_error)
 {
 	usmb_goerr err;
@@ -619,7 +616,7 @@ static int allocate(usmb_dl_tensor *proto, usmb_dl_versioned **out, void *error_
 	char text[512];
 	asked.strides = NULL;
 	asked.byte_offset = 0;
-	/* The layout is checked on a stand-in address before memory is asked for. */
+	/* Check the layout with a dummy address before allocating. */
 	asked.data = (void *)(uintptr_t)4096;
 	int code = usmb_dl_read(&asked, 0, &s);
 	if (code != USMB_DL_OK) {
@@ -632,7 +629,7 @@ static int allocate(usmb_dl_tensor *proto, usmb_dl_versioned **out, void *error_
 		          "usmbridge: cannot allocate in a forked child process; start it afresh (spawn)");
 		return -1;
 	}
-	/* Memory may have to be waited for, and be others' to give back with the GIL. */
+	/* The allocation can wait for memory that another thread must free with the GIL. */
 	PyThreadState *saved = usmb_py_holds_gil() ? PyEval_SaveThread() : NULL;
 	int r = usmb_go_alloc_for(t.device.type, t.device.id, s.span.hi, &cell, &err);
 	if (saved) PyEval_RestoreThread(saved);
@@ -672,8 +669,8 @@ static int from_object(void *o, usmb_dl_versioned **out)
 	return 0;
 }
 
-/* Takes the tensor on success; on failure it stays the caller's, as other
-   implementations of this function and their callers have it. */
+/* Takes over the tensor on success only, as other implementations of this function do and callers
+   expect. */
 static int to_object(usmb_dl_versioned *tensor, void **out)
 {
 	*out = import_managed(tensor, 1);
@@ -703,7 +700,7 @@ static int borrow(void *o, usmb_dl_tensor *out)
 	return 0;
 }
 
-/* The queue of kDLOneAPI work is the one this library uses for the device. */
+/* The current queue for kDLOneAPI is the one that this library uses for the device. */
 static int work_stream(int32_t device_type, int32_t device_id, void **out)
 {
 	*out = NULL;

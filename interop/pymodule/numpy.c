@@ -16,7 +16,7 @@ static const char *name_of(usmb_dl_dtype t)
 	return name ? name : "this element type";
 }
 
-/* Returns the scalar type of ml_dtypes for t, which NumPy lacks. */
+/* The scalar type of ml_dtypes for t, which is not a type of NumPy. */
 static PyObject *ml_type(usmb_dl_dtype t)
 {
 	const char *name = usmb_dl_dtype_name(t);
@@ -37,19 +37,19 @@ static PyObject *ml_type(usmb_dl_dtype t)
 	return type;
 }
 
-/* Returns a view of a as unsigned integers of the elements' size. */
+/* The same memory as unsigned integers of the element size. */
 static PyObject *as_integers(usmb_array *a)
 {
 	usmb_dl_dtype t = {USMB_DL_UINT, (uint8_t)a->itembits, 1};
 	return usmb_array_view_as(a, t, 0, a->first, a->ndim, usmb_shape(a), usmb_strides(a));
 }
 
-/* Returns an ndarray on the memory of a, which the host can read. Elements that share bytes are unpacked into
-   new memory; *fresh reports that. */
+/* The ndarray on the memory of a, which the host can read. Elements that share bytes are unpacked
+   into new memory, and *fresh is set. */
 static PyObject *ndarray_of(usmb_array *a, int *fresh)
 {
 	usmb_where host;
-	/* NumPy calls back. An array that was released meanwhile refuses that, so use a view. */
+	/* An array that was released meanwhile refuses NumPy; a view of it does not. */
 	if (a->flags & USMB_ARR_RELEASED) {
 		PyObject *view = usmb_array_view(a, a->first, a->ndim, usmb_shape(a), usmb_strides(a));
 		PyObject *n = view ? ndarray_of((usmb_array *)view, fresh) : NULL;
@@ -121,8 +121,8 @@ static int no_copy(const char *why)
 	return -1;
 }
 
-/* Returns r, an ndarray whose reference it consumes, with the requested element type. copy is 0 (never), 1
-   (always; fresh: r is a copy already) or 2 (if needed). */
+/* Converts r, an ndarray, to dtype, and copies it if required; takes over r. copy: 0 never, 1
+   always, 2 if needed. */
 static PyObject *as_asked(PyObject *r, PyObject *dtype, int copy, int fresh)
 {
 	PyObject *had = usmb_given(dtype) ? PyObject_GetAttr(r, usmb_name.dtype) : NULL;
@@ -181,8 +181,8 @@ PyObject *usmb_array_function(PyObject *self, PyObject *const *args, Py_ssize_t 
 
 /* ---- in --------------------------------------------------------------------------- */
 
-/* ml_dtype_of reads the element type of o's dtype and reports whether it is one that NumPy has
-   from ml_dtypes only, in this machine's byte order. An attribute that raises leaves its exception. */
+/* Reads the element type of o's dtype and reports whether it is a type of ml_dtypes in this
+   machine's byte order. An attribute that raises leaves its exception. */
 static int ml_dtype_of(PyObject *o, usmb_dl_dtype *t)
 {
 	PyObject *dtype = usmb_optional_attr(o, usmb_name.dtype);
@@ -215,7 +215,7 @@ PyObject *usmb_import_ml(PyObject *o)
 	return r;
 }
 
-/* Reports whether NumPy can be imported; -1 with an exception other than its absence. */
+/* Whether NumPy can be imported; -1 with an exception other than ImportError. */
 static int have_numpy(void)
 {
 	PyObject *numpy = PyImport_ImportModule("numpy");

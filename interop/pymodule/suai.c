@@ -10,11 +10,11 @@
 
 /* ==== Export ================================================================================== */
 
-/* The part of a dictionary that is equal for all arrays of one type; it is copied for each access. A few are
-   cached, guarded by the GIL. */
+/* The constant part for arrays of one type: a dictionary to copy for each access. A few patterns
+   are cached, guarded by the GIL. */
 typedef struct {
 	usmb_dl_dtype dtype;
-	PyObject *dict;  /* all keys; those of a single array are None */
+	PyObject *dict;  /* has all keys; those that differ between arrays are None */
 	PyObject *field; /* ("", typestr) */
 	PyObject *descr; /* [field], in dict as typedescr */
 } pattern;
@@ -23,7 +23,7 @@ enum { PATTERNS = 16 };
 static pattern patterns[PATTERNS];
 static unsigned oldest;
 static PyObject *zero;
-/* the integer 1 */
+/* The integer 1. */
 static PyObject *suai_one;
 
 int usmb_suai_register(void)
@@ -59,13 +59,13 @@ static PyObject *list_of(PyObject *field)
 	return list;
 }
 
-/* Returns the pattern's dictionary, a new reference. Its dictionaries share the list in typedescr: a list
-   that a consumer has changed is replaced. */
+/* Returns the pattern's dictionary, a new reference. The list in typedescr is shared by all
+   dictionaries; if a consumer changed it, the pattern gets a new one. */
 static PyObject *clean_dict(pattern *p)
 {
 	if (PyList_Size(p->descr) == 1 && PyList_GetItem(p->descr, 0) == p->field) return Py_NewRef(p->dict);
-	/* A new list can start the collector, and thereby code that reads other dictionaries until this
-	   pattern is another one. */
+	/* Creating a list can run the collector, and code that reads other dictionaries and
+	   replaces this pattern. */
 	PyObject *dict = Py_NewRef(p->dict), *field = Py_NewRef(p->field), *list = list_of(field), *old = NULL;
 	int r = list ? PyDict_SetItem(dict, usmb_name.typedescr, list) : -1;
 	if (r == 0 && p->dict == dict) {
@@ -122,7 +122,7 @@ static pattern *pattern_for(usmb_array *a)
 	return fill_pattern(p, a) < 0 ? NULL : p;
 }
 
-/* Sets an item and drops the reference of value; -1 if value is NULL or cannot be set. */
+/* Sets a key and drops value; -1 if value is NULL or cannot be set. */
 static int put(PyObject *dict, PyObject *key, PyObject *value)
 {
 	if (!value) return -1;
@@ -141,7 +141,7 @@ static PyObject *data_pair(usmb_array *a)
 		return NULL;
 	}
 	PyTuple_SetItem(pair, 0, address);
-	/* True means read-only, as in the specification. */
+	/* True means read-only, as the specification says. */
 	PyTuple_SetItem(pair, 1, Py_NewRef(a->flags & USMB_ARR_READONLY ? Py_True : Py_False));
 	return pair;
 }
@@ -185,28 +185,29 @@ PyObject *usmb_array_suai(PyObject *self, void *closure)
 
 /* ==== Import ================================================================================== */
 
-/* This part reads the dictionary. The rules for its values are in Go, one implementation for both languages. */
+/* This part reads the dictionary. The rules for its values are in Go, one set for both languages.
+   */
 
-/* A dictionary in parts, and the references to release. */
+/* A dictionary that is being read, with what it owns. */
 typedef struct {
 	usmb_suai_in in;
 	int64_t shape[USMB_DL_MAX_NDIM], strides[USMB_DL_MAX_NDIM];
 	usmb_syclref ref;
-	Py_buffer *view;   /* owned: the object's buffer if data is absent */
-	PyObject *held[8]; /* owned: the values of the dictionary, which foreign code can remove from it */
+	Py_buffer *view;   /* owned: the object's buffer if data is missing */
+	PyObject *held[8]; /* owned: the values of the dictionary, which foreign code can clear */
 	int nheld;
 } parsed;
 
 #define WHERE "__sycl_usm_array_interface__: "
 
-/* Returns a value of the dictionary, held by p. Each key is read once. A list is held as a tuple, because it
-   could change during the import. */
+/* Reads a key once; p holds the value. A list is held as a tuple, because it could change while it
+   is read. */
 static PyObject *item(PyObject *dict, PyObject *key, parsed *p, int *bad)
 {
-	if (*bad) return NULL; /* an exception is set: a lookup can run code, which must not see it */
+	if (*bad) return NULL; /* an exception is set: a look-up may run code, which must not see it */
 	PyObject *v = PyDict_GetItemWithError(dict, key);
 	if (v) {
-		Py_INCREF(v); /* the dictionary can drop it: a new tuple can start the collector, which runs code */
+		Py_INCREF(v); /* creating a tuple can run the collector, and code that removes the value */
 		if (PyList_Check(v)) {
 			PyObject *list = v;
 			v = PyList_AsTuple(list);
@@ -247,7 +248,7 @@ static int parse_version(PyObject *dict, parsed *p)
 	return -1;
 }
 
-/* Reads an integer, or an object with __index__ that is not a str. */
+/* Reads an integer or any object with __index__ except text. */
 static int parse_int(PyObject *o, const char *key, int64_t *out)
 {
 	if (PyLong_CheckExact(o)) {
@@ -262,11 +263,11 @@ static int parse_int(PyObject *o, const char *key, int64_t *out)
 	return *out == -1 && PyErr_Occurred() ? -1 : 0;
 }
 
-/* Reads a tuple or list of integers; returns their number, or -1. */
+/* Reads a tuple of integers; returns its length, or -1. */
 static int parse_ints(PyObject *o, const char *key, int64_t *out)
 {
 	int n;
-	if (!PyTuple_Check(o)) /* lists arrive as tuples */
+	if (!PyTuple_Check(o)) /* lists were converted to tuples */
 		return malformed(PyExc_TypeError, key, "must be a tuple or list of integers", o);
 	Py_ssize_t size = PyTuple_Size(o);
 	if (size > USMB_DL_MAX_NDIM) {
@@ -318,8 +319,8 @@ static int parse_typestr(PyObject *dict, parsed *p)
 	return p->in.typestr ? 0 : -1;
 }
 
-/* Reads typedescr, which adds information only for structured types. Its first field goes to the common
-   rules. */
+/* typedescr differs from typestr only for structured types. The common rules get its first field.
+   */
 static int parse_typedescr(PyObject *dict, parsed *p)
 {
 	int bad = 0;
@@ -344,7 +345,7 @@ static int parse_typedescr(PyObject *dict, parsed *p)
 	p->in.fieldtype = (char *)PyUnicode_AsUTF8AndSize(type, &length);
 	if (!p->in.fieldtype) return -1;
 	p->in.nfieldtype = (uint64_t)length;
-	/* One nameless field of the same type adds nothing. */
+	/* One field without a name and with the same type adds nothing. */
 	if (n == 1 && width == 2 && !named && p->in.nfieldtype == p->in.ntypestr &&
 	    !memcmp(p->in.fieldtype, p->in.typestr, p->in.ntypestr))
 		return 0;
@@ -354,7 +355,8 @@ static int parse_typedescr(PyObject *dict, parsed *p)
 	return 0;
 }
 
-/* Reads the buffer protocol if data is absent, as the specification says for memory that the host can access. */
+/* If data is missing, the specification refers to the buffer protocol for memory that the host can
+   access. */
 static int parse_buffer(PyObject *obj, parsed *p)
 {
 	Py_buffer *view = calloc(1, sizeof *view);
@@ -402,13 +404,13 @@ static int parse_data(PyObject *obj, PyObject *dict, int kind, parsed *p)
 	}
 	int truth = flag == Py_True ? 1 : flag == Py_False ? 0 : PyObject_IsTrue(flag);
 	if (truth < 0) return -1;
-	/* For dpctl's memory objects and oneDAL's tables True means writable. */
+	/* In dpctl's memory objects and oneDAL's tables, True means writable. */
 	int inverted = kind == USMB_KIND_DPCTL_MEMORY || kind == USMB_KIND_ONEDAL;
 	p->in.readonly = inverted ? !truth : truth;
 	return 0;
 }
 
-/* Reads the size of the owner's allocation if the owner reports it. An unexpected answer leaves the size
+/* The extent of the owner's allocation, if the owner reports it. An unexpected answer leaves it
    unknown. */
 static void owner_extent(PyObject *obj, int kind, parsed *p)
 {
@@ -445,8 +447,7 @@ static int parse_syclobj(PyObject *dict, parsed *p)
 	return 0;
 }
 
-/* Releases the parts. Buffers and values can run foreign code, which must neither see nor lose the current
-   exception. */
+/* Frees what p owns. The code of those objects must not see or clear the exception that is set. */
 static void give_up(parsed *p)
 {
 	PyObject *type = NULL, *value, *trace;
@@ -461,16 +462,15 @@ static void give_up(parsed *p)
 	if (__builtin_expect(passing, 0)) PyErr_Restore(type, value, trace);
 }
 
-/* Reads the element type of a type string, which needs a sign of the machine's byte order in a dictionary; 0
-   if it is invalid. */
+/* The element type of a type string with this machine's byte order; 0 if there is none. */
 static int plain_type(const char *s, uint64_t n, usmb_dl_dtype *out)
 {
 	return n > 0 && (s[0] == '<' || s[0] == '=' || s[0] == '|') &&
 	       usmb_dl_dtype_by_typestr(s, (size_t)n, out) == USMB_DL_OK;
 }
 
-/* Reports whether an ordinary dictionary is valid by dlpack's rules of layouts, which are not laxer than
-   those of dictionaries. All other dictionaries (negative offsets, odd alignments) go to the rules in Go. */
+/* Accepts ordinary dictionaries by dlpack's layout rules, which are at least as strict. All others
+   (negative offsets, odd alignment) go to the full rules. */
 static int plainly_right(const parsed *p, usmb_suai_out *out)
 {
 	const usmb_suai_in *in = &p->in;
@@ -495,8 +495,8 @@ static int plainly_right(const parsed *p, usmb_suai_out *out)
 	return !__builtin_add_overflow(in->owner, in->owner_size, &end) && out->lo >= in->owner && out->hi <= end;
 }
 
-/* Reports whether an array without elements can be counted. It accesses no memory, but DLPack, the buffer
-   protocol and strides count in bits and bytes. */
+/* Arrays without elements access no memory, but DLPack, the buffer protocol and our strides still
+   compute with their extents in bits and bytes. */
 static int countable(const parsed *p, const usmb_suai_out *out)
 {
 	int64_t n = out->dtype.bits;
@@ -508,8 +508,8 @@ static int countable(const parsed *p, const usmb_suai_out *out)
 	return 1;
 }
 
-/* Looks up the span in the runtime before any access to it: its first byte in the named context, then its
-   device, then its last byte. */
+/* Checks the span with the SYCL runtime before accessing it: the first byte in the given context,
+   then the device, then the last byte. */
 static int find_place(parsed *p, usmb_suai_out *out, usmb_place **place)
 {
 	void *lo = (void *)(uintptr_t)out->lo, *hi = (void *)(uintptr_t)out->hi;
@@ -530,8 +530,8 @@ static int find_place(parsed *p, usmb_suai_out *out, usmb_place **place)
 	return -1;
 }
 
-/* Returns a live cell of the same owner that covers the span, retained. The lookups for it are still valid,
-   because an Array holds the owner. Whether the dictionary still names that context is checked again. */
+/* Finds a live cell of the same owner that covers the span, retained. The runtime's answers stay
+   valid while an Array holds the owner. Only the context is checked again. */
 static usmb_cell *known_cell(PyObject *obj, parsed *p, usmb_suai_out *out)
 {
 	if (p->view || out->lo == out->hi) return NULL;
@@ -543,7 +543,7 @@ static usmb_cell *known_cell(PyObject *obj, parsed *p, usmb_suai_out *out)
 	return NULL;
 }
 
-/* Makes a cell for a valid dictionary. Consumes place. */
+/* Makes a cell for a dictionary that passed the checks; takes over place. */
 static usmb_cell *new_cell(PyObject *obj, parsed *p, usmb_suai_out *out, usmb_place *place)
 {
 	usmb_cell *cell = NULL;
@@ -572,7 +572,7 @@ static usmb_cell *new_cell(PyObject *obj, parsed *p, usmb_suai_out *out, usmb_pl
 	return cell;
 }
 
-/* Makes the array of a valid dictionary. Consumes the cell. */
+/* Makes the array for a dictionary that passed the checks; takes over the cell. */
 static PyObject *build(parsed *p, usmb_suai_out *out, usmb_cell *cell)
 {
 	usmb_array *a = usmb_array_raw(p->in.ndim);
@@ -591,7 +591,7 @@ static PyObject *build(parsed *p, usmb_suai_out *out, usmb_cell *cell)
 	return NULL;
 }
 
-/* Makes the array of a dictionary that passed the rules, if the runtime confirms the memory. */
+/* Imports a dictionary that passed the rules, if it passes the checks of the runtime. */
 static PyObject *import_checked(PyObject *obj, parsed *p, usmb_suai_out *out)
 {
 	usmb_place *place;
@@ -602,7 +602,7 @@ static PyObject *import_checked(PyObject *obj, parsed *p, usmb_suai_out *out)
 	return r;
 }
 
-/* Checks the parts by the rules and by the runtime. */
+/* Checks the values by the rules and the runtime, and imports. */
 static PyObject *import_parsed(PyObject *obj, parsed *p)
 {
 	usmb_suai_out out;
@@ -615,7 +615,7 @@ static PyObject *import_parsed(PyObject *obj, parsed *p)
 	return countable(p, &out) ? import_checked(obj, p, &out) : NULL;
 }
 
-/* Clears p; the extents are set when they are read. */
+/* Does not clear the extents, which are written when they are read. */
 static void begin(parsed *p)
 {
 	memset(&p->in, 0, sizeof p->in);
@@ -663,7 +663,7 @@ PyObject *usmb_import_memory(PyObject *obj)
 	p.in.ntypestr = 3;
 	PyObject *queue = PyObject_GetAttr(obj, usmb_name.sycl_queue);
 	if (queue && usmb_syclref_get(queue, &p.ref, WHERE "'syclobj'") == 0) {
-		/* Contiguous bytes meet the rules. The general path refuses memory that is invalid. */
+		/* Contiguous bytes pass the rules; the checks below refuse invalid memory. */
 		if (address && bytes && !__builtin_add_overflow(address, bytes, &end)) {
 			usmb_suai_out out = {.first = address, .lo = address, .hi = end, .dtype = {USMB_DL_UINT, 8, 1}};
 			r = import_checked(obj, &p, &out);
@@ -676,7 +676,7 @@ PyObject *usmb_import_memory(PyObject *obj)
 	return r;
 }
 
-/* Returns a view of an Array that has a dictionary. The dictionary is not read, because a view has its own
+/* A view of an Array that has a dictionary. The dictionary is not read: the view has its own
    reference of the memory. */
 static PyObject *view_of_own(usmb_array *a)
 {
