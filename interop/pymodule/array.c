@@ -93,7 +93,7 @@ int usmb_array_clear(PyObject *self)
 	usmb_array_release(a);
 	if (a->shown) {
 		a->shown = 0;
-		usmb_array_let(a);
+		usmb_array_unhold(a);
 	}
 	return 0;
 }
@@ -114,7 +114,7 @@ static void drop_cell(usmb_cell *cell, uint32_t flags)
 		usmb_cell_drop_gil(cell);
 }
 
-void usmb_array_give_up(usmb_array *a)
+void usmb_array_drop_memory(usmb_array *a)
 {
 	usmb_cell *cell = a->cell;
 	uint32_t flags = a->flags;
@@ -162,7 +162,7 @@ void usmb_array_release(usmb_array *a)
 {
 	if (a->flags & USMB_ARR_RELEASED) return;
 	a->flags |= USMB_ARR_RELEASED;
-	if (a->holds == 0) usmb_array_give_up(a);
+	if (a->holds == 0) usmb_array_drop_memory(a);
 }
 
 /* ---- life -------------------------------------------------------------------------- */
@@ -284,7 +284,7 @@ PyObject *usmb_array_view_as(usmb_array *src, usmb_dl_dtype dtype, uint32_t extr
 		                  extra | (src->flags & (USMB_ARR_READONLY | USMB_ARR_MEMORY)));
 		if (src->queue) a->queue = Py_NewRef(src->queue);
 	}
-	usmb_array_let(src);
+	usmb_array_unhold(src);
 	return (PyObject *)a;
 }
 
@@ -333,7 +333,7 @@ static int wait_for(usmb_array *a, void *queue)
 {
 	usmb_array_hold(a);
 	int r = usmb_cell_wait(a->cell, queue);
-	usmb_array_let(a);
+	usmb_array_unhold(a);
 	return r;
 }
 

@@ -114,10 +114,10 @@ static inline void usmb_array_hold(usmb_array *a)
 {
 	a->holds++;
 }
-void usmb_array_give_up(usmb_array *a); /* drops the memory: called by the last hold to end after release() */
-static inline void usmb_array_let(usmb_array *a)
+void usmb_array_drop_memory(usmb_array *a); /* drops the memory: called by the last hold to end after release() */
+static inline void usmb_array_unhold(usmb_array *a)
 {
-	if (--a->holds == 0 && __builtin_expect(a->flags & USMB_ARR_RELEASED, 0)) usmb_array_give_up(a);
+	if (--a->holds == 0 && __builtin_expect(a->flags & USMB_ARR_RELEASED, 0)) usmb_array_drop_memory(a);
 }
 /* The cell of arrays that dropped their memory. */
 extern usmb_cell usmb_no_memory;

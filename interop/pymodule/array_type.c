@@ -15,11 +15,9 @@
 
 /* ==== Elements as Python numbers ============================================================== */
 
-/* Item, tolist, int(), float() and so on. */
-
 /* ---- reading ------------------------------------------------------------------- */
 
-/* The type that holds every value of t and that C reads: t itself, where C has it. */
+/* The type that holds every value of t and that C can read: t itself if C has it. */
 static usmb_dl_dtype readable_type(usmb_dl_dtype t)
 {
 	int whole = t.bits == 8 || t.bits == 16 || t.bits == 32 || t.bits == 64;
@@ -39,8 +37,8 @@ static usmb_dl_dtype readable_type(usmb_dl_dtype t)
 	return (usmb_dl_dtype){USMB_DL_FLOAT, 64, 1};
 }
 
-/* a with its elements where C reads them, and work on them done: a itself, or a copy
-   in plain host memory, which Go converts. */
+/* The array itself if C can read its elements, else a copy in host memory, which Go converts. Waits
+   for work on it. */
 static usmb_array *readable(usmb_array *a)
 {
 	usmb_dl_dtype t = readable_type(a->dtype);
@@ -78,7 +76,7 @@ static double read_real(const char *p, int bits)
 	return d;
 }
 
-/* The element of a readable type at p. */
+/* Reads the element at p, of a readable type. */
 static PyObject *number_at(const char *p, usmb_dl_dtype t)
 {
 	switch (t.code) {
@@ -93,8 +91,8 @@ static PyObject *number_at(const char *p, usmb_dl_dtype t)
 
 /* ---- one element ---------------------------------------------------------------- */
 
-/* The number at a position, counted in elements from the first. Packed elements are
-   read from the whole byte before. */
+/* Reads the number at a position in elements from the first. For packed elements the position can
+   start within a byte. */
 static PyObject *number_of(usmb_array *a, int64_t position)
 {
 	int64_t group = a->itembits >= 8 ? 1 : 8 / (int64_t)(a->itembits & -a->itembits);
@@ -109,7 +107,7 @@ static PyObject *number_of(usmb_array *a, int64_t position)
 	return v;
 }
 
-/* The number of an array of one element, which is asked for by the name of what. */
+/* The number in an array of one element; what is the name of the operation, for messages. */
 static PyObject *only_number(PyObject *self, const char *what)
 {
 	usmb_array *a = (usmb_array *)self;
@@ -121,7 +119,7 @@ static PyObject *only_number(PyObject *self, const char *what)
 	                  what, (long long)a->nelem);
 }
 
-/* The same, handed to convert. */
+/* The same, converted by convert. */
 static PyObject *converted(PyObject *self, const char *what, PyObject *(*convert)(PyObject *))
 {
 	PyObject *v = only_number(self, what);
@@ -187,7 +185,7 @@ static int in_range(int64_t *i, int64_t n, const char *what)
 	return 0;
 }
 
-/* The position of an index that counts through the array in C order. */
+/* The position of the element with index i in C order. */
 static int flat_position(usmb_array *a, int64_t i, int64_t *position)
 {
 	*position = 0;
@@ -242,7 +240,7 @@ static PyObject *list_of(usmb_array *a, const char *p, int32_t axis)
 {
 	if (axis == a->ndim) return number_at(p, a->dtype);
 	int64_t n = usmb_shape(a)[axis], step = 0;
-	/* Without elements strides may be anything, and lead nowhere. */
+	/* Without elements the stride is arbitrary and not used. */
 	if (a->nelem > 0) step = usmb_strides(a)[axis] * (a->itembits / 8);
 	PyObject *list = PyList_New((Py_ssize_t)n);
 	for (int64_t i = 0; list && i < n; i++) {
@@ -255,7 +253,6 @@ static PyObject *list_of(usmb_array *a, const char *p, int32_t axis)
 	return list;
 }
 
-/* item, tolist and the conversions of one element. */
 static PyObject *array_tolist(PyObject *self, PyObject *unused)
 {
 	(void)unused;
@@ -268,8 +265,6 @@ static PyObject *array_tolist(PyObject *self, PyObject *unused)
 
 /* ==== Other element types ===================================================================== */
 
-/* The elements as another type: view on the same bytes, astype by conversion; as_readonly. */
-
 static int cannot(usmb_array *a, usmb_dl_dtype t, const char *why)
 {
 	const char *from = usmb_dl_dtype_name(a->dtype), *to = usmb_dl_dtype_name(t);
@@ -279,8 +274,8 @@ static int cannot(usmb_array *a, usmb_dl_dtype t, const char *why)
 	return -1;
 }
 
-/* The layout of a, counted in elements of t, whose size is another one: the last axis
-   is cut anew, the others keep their bytes. */
+/* Computes the layout of a in elements of t, which has another size: the last axis is split anew,
+   the others keep their steps in bytes. */
 static int recount(usmb_array *a, usmb_dl_dtype t, int64_t *shape, int64_t *strides)
 {
 	int64_t have = a->itembits, want = t.bits;
@@ -305,13 +300,14 @@ static int recount(usmb_array *a, usmb_dl_dtype t, int64_t *shape, int64_t *stri
 	return 0;
 }
 
-/* Whether Go could count from the start of the memory to a->first in elements of t. */
+/* Whether the offset of a->first in the memory is a whole number of elements of t, which Go
+   requires. */
 static int counts(usmb_array *a, usmb_dl_dtype t)
 {
 	return (uint64_t)(a->first - (char *)a->cell->data) * 8 % t.bits == 0;
 }
 
-/* view */
+/* The method view. */
 static PyObject *array_retype(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kw)
 {
 	PyObject *const names[1] = {usmb_name.dtype};
@@ -327,7 +323,7 @@ static PyObject *array_retype(PyObject *self, PyObject *const *args, Py_ssize_t 
 	int same = t.code == a->dtype.code && t.bits == a->dtype.bits;
 	if (same || t.bits == a->itembits)
 		return usmb_array_view_as(a, t, same ? a->flags : 0, a->first, a->ndim, usmb_shape(a), usmb_strides(a));
-	/* Padded elements are seen as others that are padded, where those are as narrow. */
+	/* Padded elements can be viewed as another padded type of the same width. */
 	if (a->dtype.bits < 8 && a->flags & USMB_ARR_PADDED && t.bits == a->dtype.bits)
 		return usmb_array_view_as(a, t, a->flags, a->first, a->ndim, usmb_shape(a), usmb_strides(a));
 	if (recount(a, t, shape, strides) < 0) return NULL;
@@ -361,7 +357,7 @@ static PyObject *array_as_readonly(PyObject *self, PyObject *unused)
 
 /* ==== Comparison, membership and arithmetic =================================================== */
 
-/* Array computes nothing: an operation that other array libraries apply to each element raises
+/* An Array computes nothing: an operation that other array libraries apply to each element raises
    TypeError that names such a library. */
 
 static PyObject *refuse(const char *operator)
@@ -372,7 +368,7 @@ static PyObject *refuse(const char *operator)
 	                  operator);
 }
 
-/* Whether array libraries would work with o element by element. */
+/* Whether other array libraries would apply an operator to each element of o. */
 static int is_operand(PyObject *o)
 {
 	if (usmb_is_array(o) || PyList_Check(o) || PyTuple_Check(o) || PyNumber_Check(o)) return 1;
@@ -406,7 +402,7 @@ static int array_contains(PyObject *self, PyObject *other)
 
 /* ---- arithmetic ------------------------------------------------------------------ */
 
-/* Every operator of Python's arithmetic, as X(slot, operator). */
+/* Python's arithmetic operators, as X(slot, operator). */
 #define BINARY_OPERATORS(X) \
 	X(add, "+") \
 	X(subtract, "-") \
@@ -461,12 +457,12 @@ static PyObject *array_power(PyObject *a, PyObject *b, PyObject *modulus)
 /* ---- attributes -------------------------------------------------------------- */
 
 #define ARRAY(self) ((usmb_array *)(self))
-/* What a released array has no more, and what holds one meanwhile. */
+/* Fails for a released array, else holds it during a call. */
 #define HELD(type, failed, call) \
 	if (!usmb_array_alive(ARRAY(self))) return failed; \
 	usmb_array_hold(ARRAY(self)); \
 	type result = call; \
-	usmb_array_let(ARRAY(self)); \
+	usmb_array_unhold(ARRAY(self)); \
 	return result
 #define GETTER(name) \
 	static PyObject *read_##name(PyObject *self); \
@@ -545,7 +541,7 @@ GETTER(interprocess)
 {
 	usmb_array *a = ARRAY(self);
 	int audience = a->flags & USMB_ARR_PEERS_READ ? USMB_AUDIENCE_READ : USMB_AUDIENCE_WRITE;
-	/* Memory that came another way may be such memory too: Go knows. */
+	/* Imported memory may have been made by Go for other processes: ask Go. */
 	if (!(a->flags & USMB_ARR_INTERPROCESS)) audience = usmb_py_in_child() ? 0 : usmb_go_audience(a->cell);
 	if (audience == USMB_AUDIENCE_READ) return PyUnicode_InternFromString("readonly");
 	return PyBool_FromLong(audience != USMB_AUDIENCE_NONE);
@@ -581,7 +577,8 @@ GETTER(sycl_context)
 	return usmb_public_context(a->cell->place);
 }
 
-/* NumPy's operators leave those with an Array to it, whose refusal has words. */
+/* NumPy's operators leave the operation to an operand with a higher priority, so that our TypeError
+   is raised. */
 GETTER(priority)
 {
 	(void)self;
@@ -620,7 +617,7 @@ static PyObject *array_item_at(PyObject *self, Py_ssize_t i)
 
 /* ---- release ------------------------------------------------------------------- */
 
-/* The same for what other files do with an array: NAME becomes alive_NAME. */
+/* Wraps functions of other files by HELD: f becomes alive_f. */
 #define ALIVE_FAST_KW(f) \
 	static PyObject *alive_##f(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kw) \
 	{ \
@@ -714,7 +711,7 @@ static PyObject *plain_repr(usmb_array *a, PyObject *body)
 	usmb_place *place = usmb_array_place(a);
 	static const char *const kinds[] = {"", "device", "shared", "host"};
 	PyObject *r = NULL;
-	/* An extent of 0 shows in the brackets only where it is the one there is. */
+	/* Show the shape unless the brackets do. */
 	int empty = a->nelem == 0 && a->ndim > 1;
 	if (shape && dtype && body && empty && place)
 		r = PyUnicode_FromFormat("Array([], shape=%S, dtype=%U, device=%s, usm_type=%s)", shape, dtype,
@@ -775,7 +772,7 @@ done:
 static PyObject *array_repr(PyObject *self)
 {
 	if (ARRAY(self)->flags & USMB_ARR_RELEASED) return PyUnicode_FromString("<Array, released>");
-	/* No error: multiprocessing takes the repr of a result that cannot be sent. */
+	/* No error: multiprocessing calls repr() for a result that cannot be sent. */
 	if (ARRAY(self)->flags & USMB_ARR_RECEIVED && usmb_py_in_child())
 		return PyUnicode_FromString("<Array, memory of another process>");
 	HELD(PyObject *, NULL, held_repr(self));

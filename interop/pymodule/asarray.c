@@ -39,14 +39,14 @@ typedef struct {
 	int typed;       /* the caller has an element type: numbers are read as numbers, whose range is checked */
 	int numpy;       /* usmb_numpy_protocol(o); UNKNOWN: not computed yet */
 	unsigned failed; /* BIT of each importer that failed */
-	unsigned errors; /* what error is below, as flags */
+	unsigned errors; /* the class of the error below, as a flag */
 	PyObject *type, *value, *trace; /* the error to raise if no other importer succeeds */
 } attempt;
 enum { UNKNOWN = -2 };
 
 static PyObject *take(PyObject *o, int may_copy, int typed);
 
-/* A number is one without its buffer too: the scalars of ml_dtypes have none. */
+/* Numbers without a buffer count too: scalars of ml_dtypes have none. */
 static int is_number(PyObject *o)
 {
 	return PyNumber_Check(o) && !PySequence_Check(o);
@@ -196,7 +196,7 @@ static const struct importer {
         [IMPORT_DPCTL_MEMORY] = {always, import_dpctl_memory, 0, 0, 0},
         [IMPORT_SUAI] = {always, import_suai, 0, 0, 0},
         [IMPORT_DLPACK] = {if_dlpack, import_dlpack, 0, 0, 0},
-        /* After DLPack: read-only arrays of NumPy before 2.1, whose tensors have no such flag. */
+        /* After DLPack: NumPy before 2.1 cannot export read-only arrays by it. */
         [IMPORT_BUFFER] = {if_buffer, import_buffer, BIT(IMPORT_DLPACK), BUFFER_ERROR, BIT(IMPORT_DLPACK)},
         [IMPORT_NUMBER_BUFFER] = {if_number_buffer, import_number_buffer, 0, 0, 0},
         /* ndarrays of ml_dtypes element types, which no protocol of NumPy can describe. */
@@ -222,7 +222,7 @@ static void forget_error(attempt *t)
 	Py_CLEAR(t->trace);
 }
 
-/* Keeps the exception that is set, of the importer i, and clears it. */
+/* Stores and clears the exception that importer i raised. */
 static void keep_error(attempt *t, int i)
 {
 	if (t->failed & importers[i].quiet_after) {
@@ -261,8 +261,8 @@ static PyObject *take(PyObject *o, int may_copy, int typed)
 
 /* ==== Promotion =============================================================================== */
 
-/* The element type that holds two, by the rules of NumPy's promote_types. The types that NumPy
-   lacks promote to those that it has, or not at all. */
+/* promote() returns the element type that holds two others, by the rules of NumPy's promote_types.
+   Types that NumPy lacks promote to those that it has, or not at all. */
 
 static int is_int(usmb_dl_dtype t)
 {
@@ -287,13 +287,13 @@ static usmb_dl_dtype both_int(usmb_dl_dtype a, usmb_dl_dtype b)
 	return type(USMB_DL_INT, max(s, 2 * u));
 }
 
-/* The IEEE type for the values of t, a real one. */
+/* The IEEE type that holds the values of t, a real type. */
 static usmb_dl_dtype ieee(usmb_dl_dtype t)
 {
 	if (is_int(t)) return type(USMB_DL_FLOAT, t.bits <= 8 ? 16 : t.bits <= 16 ? 32 : 64);
 	if (t.code == USMB_DL_FLOAT) return t;
 	if (t.code == USMB_DL_BFLOAT) return type(USMB_DL_FLOAT, 32);
-	return type(USMB_DL_FLOAT, 16); /* bool; float8 and narrower are asked for elsewhere */
+	return type(USMB_DL_FLOAT, 16); /* bool; narrow types are checked by the caller */
 }
 
 static int is_narrow(usmb_dl_dtype t)
@@ -315,7 +315,7 @@ static int promote(usmb_dl_dtype a, usmb_dl_dtype b, usmb_dl_dtype *out)
 	else {
 		usmb_dl_dtype x = a.code == USMB_DL_COMPLEX ? type(USMB_DL_FLOAT, a.bits / 2) : a;
 		usmb_dl_dtype y = b.code == USMB_DL_COMPLEX ? type(USMB_DL_FLOAT, b.bits / 2) : b;
-		/* What is narrow is held by float32 and float64, and bfloat16 by no float16. */
+		/* float32 and float64 hold the narrow types; float16 does not hold bfloat16. */
 		int wide = max(ieee(x).bits, ieee(y).bits);
 		if ((is_narrow(x) || is_narrow(y)) && wide < 32) return -1;
 		if (is_narrow(x) && is_narrow(y)) return -1;
@@ -330,21 +330,21 @@ static int promote(usmb_dl_dtype a, usmb_dl_dtype b, usmb_dl_dtype *out)
 /* Numbers, arrays, and nested sequences of them. Python's numbers are read as bool, int64, uint64,
    float64 or complex128; Go converts them to other types. */
 
-/* Kinds of numbers, the later ones holding the earlier. */
+/* Kinds of numbers; each includes the values of the earlier ones. */
 enum { LEAF_NONE, LEAF_BOOL, LEAF_INT, LEAF_FLOAT, LEAF_COMPLEX };
 
-/* What is known of a nested sequence. Its leaves are kept, so that it is looked at
-   once: what they run when they are read may change it. A leaf that is an array has the
-   last axes of the result, so that an array and a list of its shape stand for the same. */
+/* The structure of a nested sequence. The leaves are stored, so that the sequence is traversed
+   once: reading a leaf can run code that changes it. A leaf that is an array adds its axes as the
+   last axes of the result, so that an array and a list of its shape are equivalent. */
 typedef struct {
-	int64_t shape[USMB_DL_MAX_NDIM]; /* of the result; -1 for extents that are not known yet */
-	int32_t ndim;                    /* of the result; -1 until a leaf or an empty sequence was seen */
+	int64_t shape[USMB_DL_MAX_NDIM]; /* of the result; -1: not known yet */
+	int32_t ndim;                    /* of the result; -1 until the first leaf or empty sequence */
 	int leaf;                        /* LEAF_* of all leaves so far */
 	int arrays;                      /* whether there are arrays among them */
 	int typed;                       /* whether type holds all leaves */
-	int mixed;                       /* whether no type does */
+	int mixed;                       /* whether the leaves have no common type */
 	usmb_dl_dtype type;
-	PyTypeObject *last; /* the type of number that was seen last, and its element type: a static one, as NumPy's */
+	PyTypeObject *last; /* the static type of the last number with a dtype, and that dtype */
 	usmb_dl_dtype last_type;
 	PyObject *leaves; /* list of numbers and Arrays */
 } survey;
@@ -368,9 +368,9 @@ static int kind_of(usmb_dl_dtype t)
 	return LEAF_FLOAT;
 }
 
-/* own_type reads the element type that a number names in its attribute dtype, as NumPy's scalars
-   do: 1, 0 where it names none. A type that arrays cannot have (datetime64, clongdouble) is a
-   TypeError: by float() or int() such a number would lose its unit or its imaginary part. */
+/* Reads the element type in a number's attribute dtype, which NumPy's scalars have. Returns 1, or 0
+   if there is none. Types that arrays cannot have (datetime64, clongdouble) are a TypeError: with
+   float() or int() such a number would lose its unit or its imaginary part. */
 static int own_type(PyObject *o, usmb_dl_dtype *t)
 {
 	char name[64];
@@ -420,7 +420,7 @@ static int type_of(PyObject *o, survey *s, usmb_dl_dtype *t)
 	int own = own_type(o, t);
 	if (own < 0) return -1;
 	if (own) {
-		/* Other classes may say another one for each of their numbers. */
+		/* Numbers of a heap type can differ in their dtype. */
 		if (!(PyType_GetFlags(type) & Py_TPFLAGS_HEAPTYPE)) {
 			s->last = type;
 			s->last_type = *t;
@@ -449,14 +449,14 @@ static int uneven(int32_t depth)
 	return -1;
 }
 
-/* set_extent notes the length of an axis, on which all sequences and arrays must agree. */
+/* Sets the length of an axis, in which all sequences and arrays must agree. */
 static int set_extent(survey *s, int32_t axis, int64_t n)
 {
 	if (s->shape[axis] < 0) s->shape[axis] = n;
 	return s->shape[axis] == n ? 0 : uneven(axis);
 }
 
-/* set_ndim notes the number of axes that a leaf or an empty sequence at a depth gives the result. */
+/* Sets the number of axes of the result, found by a leaf or an empty sequence at a depth. */
 static int set_ndim(survey *s, int32_t depth, int32_t ndim)
 {
 	if (ndim > USMB_DL_MAX_NDIM) {
@@ -467,7 +467,7 @@ static int set_ndim(survey *s, int32_t depth, int32_t ndim)
 	return s->ndim == ndim ? 0 : uneven(depth);
 }
 
-/* add_leaf notes a leaf of a type and shape. */
+/* Adds a leaf. */
 static int add_leaf(PyObject *o, int32_t depth, survey *s, usmb_dl_dtype t, int32_t ndim, const int64_t *shape)
 {
 	if (set_ndim(s, depth, depth + ndim) < 0) return -1;
@@ -486,7 +486,7 @@ static int add_array(PyObject *a, int32_t depth, survey *s)
 {
 	usmb_array *x = (usmb_array *)a;
 	if (!usmb_array_alive(x)) return -1;
-	/* A view of our own: what is looked at next may release the array. */
+	/* A view, because traversing the other items can release the array. */
 	PyObject *view = usmb_array_view(x, x->first, x->ndim, usmb_shape(x), usmb_strides(x));
 	s->arrays = 1;
 	int r = view ? add_leaf(view, depth, s, x->dtype, x->ndim, usmb_shape((usmb_array *)view)) : -1;
@@ -514,8 +514,8 @@ static int look_into(PyObject *o, int32_t depth, survey *s)
 	return bad ? -1 : 0;
 }
 
-/* Looks at an object of another's type: an array where it has memory, else its items,
-   else a number. */
+/* Adds an object of another type: as an array if it has memory, else by its items, else as a
+   number. */
 static int look_at_other(PyObject *o, int32_t depth, survey *s)
 {
 	usmb_dl_dtype t;
@@ -549,7 +549,7 @@ static int look(PyObject *o, int32_t depth, survey *s)
 
 /* ---- reading --------------------------------------------------------------------- */
 
-/* What the numbers are read as on their way to an element type. */
+/* How numbers are read before the conversion to an element type. */
 typedef struct {
 	usmb_dl_dtype as;
 	const char *name; /* of the element type, for messages */
@@ -576,7 +576,7 @@ static reading reading_for(usmb_dl_dtype t)
 	return r;
 }
 
-/* The word that holds a Python integer as int64 or uint64. */
+/* Reads a Python integer as int64 or uint64. */
 static int read_long(PyObject *o, const reading *r, int64_t *out)
 {
 	int above = 0;
@@ -594,7 +594,7 @@ static int read_long(PyObject *o, const reading *r, int64_t *out)
 	return -1;
 }
 
-/* read_int does so for any number. Its fraction is cut. */
+/* Reads any number as an integer; truncates fractions. */
 static int read_int(PyObject *number, const reading *r, int64_t *out)
 {
 	PyObject *o = PyLong_Check(number)    ? Py_NewRef(number)
@@ -608,7 +608,7 @@ static int read_int(PyObject *number, const reading *r, int64_t *out)
 static int read_complex(PyObject *number, char *dst)
 {
 	double d[2];
-	/* What is complex by its __complex__ alone, as NumPy's scalars, has parts only then. */
+	/* NumPy's complex scalars have only __complex__, so make a complex of them. */
 	PyObject *o = PyComplex_Check(number) ? Py_NewRef(number)
 	                                      : PyObject_CallFunctionObjArgs((PyObject *)&PyComplex_Type, number, NULL);
 	if (!o) return -1;
@@ -640,8 +640,8 @@ static int read_number(PyObject *o, const reading *r, char *dst)
 	}
 }
 
-/* suits reports whether numbers of a kind become elements of type t: complex numbers become no
-   real ones. Anything else read_number converts: fractions are cut toward zero, as by int(). */
+/* Whether numbers of a kind can become elements of type t: complex numbers cannot become real ones.
+   read_number converts all others; fractions are truncated toward zero, as int() does. */
 static int suits(int leaf, usmb_dl_dtype t)
 {
 	if (leaf != LEAF_COMPLEX || t.code == USMB_DL_BOOL || t.code == USMB_DL_COMPLEX) return 1;
@@ -651,7 +651,7 @@ static int suits(int leaf, usmb_dl_dtype t)
 	return 0;
 }
 
-/* An array on memory of C, for numbers on their way. */
+/* A new array on malloc memory, for numbers before their conversion. */
 static PyObject *scratch(int32_t ndim, const int64_t *shape, usmb_dl_dtype t)
 {
 	int64_t bytes = usmb_dense_bytes(ndim, shape, t);
@@ -664,7 +664,7 @@ static PyObject *scratch(int32_t ndim, const int64_t *shape, usmb_dl_dtype t)
 	return NULL;
 }
 
-/* read_all reads the numbers from begin to end to dst, where they lie as r says. */
+/* Reads the numbers from begin to end to dst, as r describes. */
 static int read_all(PyObject *leaves, Py_ssize_t begin, Py_ssize_t end, const reading *r, char *dst)
 {
 	for (Py_ssize_t i = begin; i < end; i++) {
@@ -674,12 +674,13 @@ static int read_all(PyObject *leaves, Py_ssize_t begin, Py_ssize_t end, const re
 	return 0;
 }
 
-/* The array of a sequence of numbers alone, as t at w; as they were read where w is
-   NULL. */
+/* Makes the array of a sequence of numbers only, as type t at w. If w is NULL, the numbers are not
+   converted. */
 static PyObject *of_numbers(const survey *s, PyObject *leaves, usmb_dl_dtype t, const usmb_where *w)
 {
 	reading r = reading_for(t);
-	/* What needs no conversion is read to where it stays, if C can write there. */
+	/* Numbers that need no conversion are read directly into the result, if the host can write
+	   it. */
 	int there = w && w->host && r.as.code == t.code && r.as.bits == t.bits;
 	PyObject *a =
 	        there ? usmb_new_array(w, s->ndim, s->shape, t, 0, USMB_WRITTEN) : scratch(s->ndim, s->shape, r.as);
@@ -690,8 +691,8 @@ static PyObject *of_numbers(const survey *s, PyObject *leaves, usmb_dl_dtype t, 
 	return out;
 }
 
-/* next_part returns the leaves from *at on that are assigned together, and moves *at behind them:
-   an array, or all numbers up to the next array, in one axis. */
+/* Returns the leaves from *at on that are assigned together, and advances *at: one array, or all
+   numbers up to the next array as an array of one axis. */
 static usmb_array *next_part(PyObject *leaves, Py_ssize_t *at, const reading *r)
 {
 	PyObject *first = PyTuple_GetItem(leaves, *at);
@@ -708,7 +709,7 @@ static usmb_array *next_part(PyObject *leaves, Py_ssize_t *at, const reading *r)
 	return (usmb_array *)a;
 }
 
-/* Beside the first array in USM; else in host memory. */
+/* Chooses the place of the first array in USM, else host memory. */
 static void choose_place(PyObject *leaves, usmb_where *w)
 {
 	memset(w, 0, sizeof *w);
@@ -721,8 +722,7 @@ static void choose_place(PyObject *leaves, usmb_where *w)
 	}
 }
 
-/* of_arrays returns the array of a sequence with arrays in it. Its leaves lie one behind the other
-   in C order. */
+/* Makes the array of a sequence that has arrays. The leaves are adjacent in C order. */
 static PyObject *of_arrays(const survey *s, PyObject *leaves, usmb_dl_dtype t, const usmb_where *w)
 {
 	usmb_where here;
@@ -755,7 +755,7 @@ static PyObject *of_arrays(const survey *s, PyObject *leaves, usmb_dl_dtype t, c
 	return NULL;
 }
 
-/* The leaves of o, which nobody else can change any more. */
+/* Returns the leaves of o as a tuple, which no other code can change. */
 static PyObject *leaves_of(PyObject *o, survey *s)
 {
 	memset(s, 0, sizeof *s);
@@ -767,7 +767,7 @@ static PyObject *leaves_of(PyObject *o, survey *s)
 	return leaves;
 }
 
-/* The type for the leaves where none was asked for. */
+/* The type for all leaves if none was requested. */
 static int common_type(const survey *s, usmb_dl_dtype *t)
 {
 	*t = s->typed ? s->type : defaults[LEAF_NONE];
@@ -776,7 +776,7 @@ static int common_type(const survey *s, usmb_dl_dtype *t)
 	return -1;
 }
 
-/* Whether all leaves are Python's own integers, which can be read twice. */
+/* Whether all leaves are exactly int, which can be read twice. */
 static int only_ints(PyObject *leaves)
 {
 	for (Py_ssize_t i = PyTuple_Size(leaves); i-- > 0;)
@@ -784,8 +784,8 @@ static int only_ints(PyObject *leaves)
 	return 1;
 }
 
-/* The array of a number, or of a nested sequence of numbers and arrays, at
-   w (NULL: beside the first array in USM, else in host memory); dtype may be NULL. */
+/* Makes an array of a number, or of a nested sequence of numbers and arrays, at w (NULL: at the
+   place of the first array in USM, else in host memory). dtype may be NULL. */
 static PyObject *from_sequence(PyObject *o, const usmb_dl_dtype *dtype, const usmb_where *w)
 {
 	survey s;
@@ -798,7 +798,7 @@ static PyObject *from_sequence(PyObject *o, const usmb_dl_dtype *dtype, const us
 	int ok = dtype ? (t = *dtype, 0) == 0 : common_type(&s, &t) == 0;
 	if (ok && suits(s.leaf, t))
 		r = s.arrays ? of_arrays(&s, leaves, t, w) : of_numbers(&s, leaves, t, w ? w : &host);
-	/* Beyond int64 there is uint64, as in NumPy. */
+	/* Integers beyond int64 become uint64, as in NumPy. */
 	if (!r && ok && !dtype && !s.arrays && s.leaf == LEAF_INT && t.code == USMB_DL_INT &&
 	    PyErr_ExceptionMatches(PyExc_OverflowError) && only_ints(leaves)) {
 		PyErr_Clear();
@@ -808,7 +808,7 @@ static PyObject *from_sequence(PyObject *o, const usmb_dl_dtype *dtype, const us
 	return r;
 }
 
-/* usmb_array_of_value of such. */
+/* The same for an assignment to elements of type t: see usmb_array_of_value. */
 static PyObject *from_numbers(PyObject *o, usmb_dl_dtype t)
 {
 	survey s;
@@ -853,7 +853,7 @@ static int no_copy(const char *why)
 	return -1;
 }
 
-/* The memory of src as it is asked for: itself where that will do. */
+/* Returns src itself if it has the requested type and place, else a view or a copy. */
 static PyObject *adapt_held(usmb_array *src, const usmb_dl_dtype *dtype, const usmb_where *w, int copy)
 {
 	int retype = dtype && (dtype->code != src->dtype.code || dtype->bits != src->dtype.bits);
@@ -874,11 +874,11 @@ static PyObject *adapt(usmb_array *src, const usmb_dl_dtype *dtype, const usmb_w
 {
 	if (usmb_array_begin(src) < 0) return NULL;
 	PyObject *a = adapt_held(src, dtype, w, copy);
-	usmb_array_let(src);
+	usmb_array_unhold(src);
 	return a;
 }
 
-/* Memory where o has some, else a sequence of numbers. */
+/* Imports o if it has memory, else reads it as a sequence of numbers. */
 static PyObject *asarray(PyObject *o, const usmb_dl_dtype *dtype, const usmb_where *w, int copy)
 {
 	PyObject *a = take(o, copy != 0, dtype != NULL), *r;

@@ -101,7 +101,7 @@ void usmb_array_releasebuffer(PyObject *self, Py_buffer *view)
 {
 	PyMem_Free(view->internal);
 	view->internal = NULL;
-	usmb_array_let((usmb_array *)self);
+	usmb_array_unhold((usmb_array *)self);
 }
 
 static int put(PyObject *dict, PyObject *key, PyObject *value)

@@ -187,7 +187,7 @@ int usmb_is_at(usmb_array *a, const usmb_where *w)
 	PyThreadState *saved = PyEval_SaveThread();
 	int r = usmb_go_is_at(&req, a->cell, &err);
 	PyEval_RestoreThread(saved);
-	usmb_array_let(a);
+	usmb_array_unhold(a);
 	return r == 1; /* an invalid request makes the copy fail, with the error */
 }
 
@@ -411,7 +411,7 @@ static PyObject *copy_held(usmb_array *src, usmb_dl_dtype dtype, const usmb_wher
 	if (host && !padded && is_small(src, dtype)) {
 		/* Memory of the default device is requested by kind alone, without entering Go. */
 		usmb_place *place = usmb_array_place(src);
-		if (w == &here && place && usmb_kept_lies_at(usmb_wish_of(place->kind, 0), place)) {
+		if (w == &here && place && usmb_kept_is_at(usmb_wish_of(place->kind, 0), place)) {
 			memset(&here, 0, sizeof here);
 			here.kind = place->kind;
 		}
@@ -442,7 +442,7 @@ static PyObject *copy(usmb_array *src, usmb_dl_dtype dtype, const usmb_where *w,
 {
 	if (usmb_array_begin(src) < 0) return NULL;
 	PyObject *a = copy_held(src, dtype, w, padded);
-	usmb_array_let(src);
+	usmb_array_unhold(src);
 	return a;
 }
 
@@ -604,6 +604,6 @@ int usmb_assign_array(usmb_array *dst, const usmb_region *part, usmb_array *src)
 	}
 	Py_XDECREF(from);
 	Py_XDECREF(to);
-	usmb_array_let(src);
+	usmb_array_unhold(src);
 	return r;
 }

@@ -31,7 +31,7 @@ static struct {
 
 /* ---- life --------------------------------------------------------------------------- */
 
-/* A tensor without owner and address, for the caller to fill at once. */
+/* A tensor without owner and address, which the caller must fill at once. */
 static usmb_cute_tensor *cute_raw(int32_t rank)
 {
 	Py_ssize_t n = usmb_cute_word_count(rank);
@@ -63,7 +63,7 @@ static void tensor_dealloc(PyObject *self)
 	Py_DECREF(type);
 }
 
-/* self, unless it was released. */
+/* Returns self; NULL with an exception if it was released. */
 static usmb_cute_tensor *live(PyObject *self, const char *what)
 {
 	usmb_cute_tensor *t = (usmb_cute_tensor *)self;
@@ -73,7 +73,7 @@ static usmb_cute_tensor *live(PyObject *self, const char *what)
 	return NULL;
 }
 
-/* live, for what needs Go. */
+/* The same for operations that call Go. */
 static usmb_cute_tensor *live_go(PyObject *self, const char *what)
 {
 	usmb_owner_drain();
@@ -115,7 +115,7 @@ static PyObject *tensor_exit(PyObject *self, PyObject *const *args, Py_ssize_t n
 
 /* ---- marks ---------------------------------------------------------------------------- */
 
-/* Reads an integer argument: TypeError or OverflowError that names what. */
+/* Reads an integer argument; TypeError or OverflowError that begins with what. */
 static int cute_int(PyObject *o, const char *what, int64_t *out)
 {
 	char type[64];
@@ -129,7 +129,7 @@ static int cute_int(PyObject *o, const char *what, int64_t *out)
 	if (!i) return -1;
 	*out = PyLong_AsLongLongAndOverflow(i, &overflow);
 	Py_DECREF(i);
-	/* The smallest number stands for "not given" in Go. */
+	/* The smallest integer means "not given" in Go. */
 	if (!overflow && *out != INT64_MIN) return *out == -1 && PyErr_Occurred() ? -1 : 0;
 	usmb_raise(PyExc_OverflowError, "%s does not fit 64 bits", what);
 	return -1;
@@ -148,13 +148,13 @@ static PyObject *mark_layout(PyObject *self, PyObject *const *args, Py_ssize_t n
 	int deduce = !v[0] || v[0] == Py_None;
 	if (!deduce && cute_int(v[0], "leading_dim", &leading) < 0) return NULL;
 	err.kind = USMB_ERR_NONE;
-	if (!(t = live(self, "mark_layout_dynamic"))) return NULL; /* __index__ may have released it */
+	if (!(t = live(self, "mark_layout_dynamic"))) return NULL; /* __index__ can have released it */
 	if (usmb_go_cute_mark_layout(t->words, t->ob_base.ob_size, deduce, leading, &err) == 0) return Py_NewRef(self);
 	usmb_raise_go(&err);
 	return NULL;
 }
 
-/* Reads stride_order into out; the number of modes, or -1. */
+/* Reads stride_order into out; returns the number of modes, or -1. */
 static Py_ssize_t parse_order(PyObject *o, int32_t rank, int64_t out[USMB_CUTE_MAX_RANK])
 {
 	char type[64];
@@ -244,7 +244,7 @@ GETTER(stride, usmb_tuple_i64(usmb_cute_stride(t), usmb_cute_rank(t)))
 GETTER(assumed_align, PyLong_FromLongLong(t->words[USMB_CUTE_ALIGN]))
 GETTER(data_ptr, PyLong_FromVoidPtr(t->first))
 
-/* 1 for what is dynamic. */
+/* A tuple with 1 for each dynamic mode. */
 static PyObject *mask(const int64_t *div, int32_t rank)
 {
 	int64_t ones[USMB_CUTE_MAX_RANK];
@@ -326,8 +326,8 @@ static int describe(usmb_dl_tensor *view, uint64_t flags, usmb_cute_options *o, 
 	return usmb_raise_go(&err);
 }
 
-/* Converts what view shows, with its first element at view->data and its strides
-   filled in. The result has no owner yet. */
+/* Converts view, whose data is the address of its first element and whose strides are set. The
+   result has no owner yet. */
 static usmb_cute_tensor *convert(usmb_dl_tensor *view, uint64_t flags, usmb_cute_options *o)
 {
 	usmb_cute_tensor *t = cute_raw(view->ndim);
@@ -340,14 +340,14 @@ static usmb_cute_tensor *convert(usmb_dl_tensor *view, uint64_t flags, usmb_cute
 	return t;
 }
 
-/* Host USM belongs to the host; shared USM may move to the device. */
+/* Host USM belongs to the host; shared USM can migrate to the device. */
 static int is_host_usm(const usmb_cell *cell)
 {
 	const usmb_place *place = cell->place;
 	return place && place->kind == USMB_USM_HOST;
 }
 
-/* An Array of ours, if DLPack can describe it. */
+/* Converts an Array, if DLPack can describe it. */
 static PyObject *take_own(usmb_array *a, usmb_cute_options *o)
 {
 	usmb_dl_tensor view = {a->first, {USMB_DL_CPU, 0}, a->ndim, a->dtype, usmb_shape(a), usmb_strides(a), 0};
@@ -360,9 +360,9 @@ static PyObject *take_own(usmb_array *a, usmb_cute_options *o)
 	return (PyObject *)t;
 }
 
-/* Gives t the managed tensor of kDLOneAPI memory that s shows, after all the
-   checks of an import. Takes the tensor on success only, so nothing after the
-   import may fail: describing it again, as the host's, cannot. */
+/* Makes t the owner of a managed tensor of kDLOneAPI memory, after all checks of an import. Takes
+   over the tensor on success only, so no step after the import may fail. Describing host USM again
+   as the host's memory cannot fail. */
 static int own_usm(usmb_cute_tensor *t, void *managed, int versioned, usmb_dl_snapshot *s, usmb_cute_options *o)
 {
 	usmb_cell *cell = usmb_tensor_cell(managed, versioned, s);
@@ -376,8 +376,8 @@ static int own_usm(usmb_cute_tensor *t, void *managed, int versioned, usmb_dl_sn
 	return 0;
 }
 
-/* Gives t a managed tensor on any other device. Only its layout can be checked,
-   and more is not needed: nothing here touches the memory. */
+/* Makes t the owner of a managed tensor on any other device. Only its layout is checked, because
+   the memory is never accessed. */
 static int own_managed(usmb_cute_tensor *t, void *managed, int versioned, const usmb_dl_snapshot *s)
 {
 	usmb_cell *cell = usmb_cell_of_managed(managed, versioned, (char *)s->span.first + s->span.lo,
@@ -445,7 +445,7 @@ static int parse_leading(PyObject *o, int32_t *out)
 	return -1;
 }
 
-/* v: the slots after the tensor, NULL where not given. */
+/* v: the arguments after the tensor, NULL if not given. */
 static int parse_options(PyObject **v, usmb_cute_options *o)
 {
 	int yes;
@@ -472,7 +472,7 @@ static PyObject *from_dlpack(const char *func, int dynamic, PyObject *const *arg
 	o.dynamic = dynamic;
 	usmb_owner_drain();
 	if (usmb_go_allowed() < 0) return NULL;
-	PyObject *x = n > 0 ? args[0] : NULL; /* without arguments there may be no place for them */
+	PyObject *x = n > 0 ? args[0] : NULL; /* args may be NULL if there are no arguments */
 	if (n != 1 || kwnames) {
 		PyObject *const names[5] = {name.tensor, name.assumed_align, name.use_32bit_stride, name.leading,
 		                            name.unit_strides};
@@ -486,7 +486,7 @@ static PyObject *from_dlpack(const char *func, int dynamic, PyObject *const *arg
 	if (!usmb_array_alive(own)) return NULL;
 	usmb_array_hold(own);
 	PyObject *t = take_own(own, &o);
-	usmb_array_let(own);
+	usmb_array_unhold(own);
 	return t;
 }
 
@@ -519,8 +519,8 @@ int usmb_cute_register(PyObject *module)
 {
 	PyObject *m = PyModule_Create2(&definition, USMB_PYTHON_ABI_VERSION);
 	if (!m) return -1;
-	/* The import system looks here before it asks the parent, which is no
-	   package, for a path. */
+	/* The import system looks in sys.modules before it asks the parent for a path, which this
+	   parent does not have. */
 	PyObject *modules = PyImport_GetModuleDict();
 	int r = cute_tensor_register(m);
 	if (r == 0) r = PyDict_SetItemString(modules, "usmbridge.cute", m);

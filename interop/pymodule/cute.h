@@ -1,13 +1,13 @@
 /*
  * cute.h: the submodule usmbridge.cute: tensors as CuTe DSL describes them.
  *
- * cute.c has from_dlpack and the type Tensor; exports_cute_cgo.go has Go's part:
- * conversion, marks, texts.
+ * cute.c has from_dlpack and the type Tensor; exports_cute_cgo.go has Go's part: conversion,
+ * marks, texts.
  *
- * The rules are those of the Go package dlpack/cute. A Tensor holds the flat form
- * of its cute.Spec, an array of 64-bit words, in itself, so that conversions and
- * marks allocate nothing on Go's heap. All functions need the GIL, which is kept
- * in Go: a call takes a fraction of a microsecond and waits for nothing.
+ * The rules are those of the Go package dlpack/cute. A Tensor contains the flat form of its
+ * cute.Spec, an array of 64-bit words, so that conversions and marks allocate nothing on Go's
+ * heap. All functions need the GIL and keep it in Go: a call takes less than a microsecond and
+ * does not wait.
  */
 #ifndef USMB_PYMODULE_CUTE_H
 #define USMB_PYMODULE_CUTE_H
@@ -15,8 +15,8 @@
 #include "support.h"
 #include "usmb_owner.h"
 
-/* Where the parts of the flat form lie. Python's tests compare what is read there
-   with the texts that Go makes of the same words. */
+/* Positions in the flat form. Python tests compare the values there with the texts that Go makes
+   from the same words. */
 enum {
 	USMB_CUTE_ALIGN = 1,     /* word with the assumed alignment */
 	USMB_CUTE_HEADER = 3,    /* words before the extents */
@@ -24,25 +24,25 @@ enum {
 	USMB_CUTE_MAX_RANK = 64
 };
 
-/* Words of the flat form: header, four words a mode, a byte a mode. */
+/* Number of words: header, four words for each mode, a byte for each mode. */
 static inline Py_ssize_t usmb_cute_word_count(int32_t rank)
 {
 	return USMB_CUTE_HEADER + 4 * (Py_ssize_t)rank + (rank + 7) / 8;
 }
 
-/* A tensor. It owns one reference of its cell until it is released. The marks
-   change words, nothing else changes. */
+/* A tensor. It owns one reference of its cell until it is released. Only the marks change it: they
+   change words. */
 typedef struct usmb_cute_tensor {
 	PyObject_VAR_HEAD usmb_cell *cell; /* owner of the memory; NULL once released */
 	char *first;                       /* address of the first element */
-	int64_t words[];                   /* ob_size of them */
+	int64_t words[];                   /* ob_size words */
 } usmb_cute_tensor;
 
 static inline int32_t usmb_cute_rank(const usmb_cute_tensor *t)
 {
 	return (int32_t)(t->words[0] >> (8 * USMB_CUTE_RANK_BYTE) & 0xff);
 }
-/* The four tables of one word a mode. */
+/* The four tables of one word for each mode. */
 static inline int64_t *usmb_cute_shape(usmb_cute_tensor *t)
 {
 	return t->words + USMB_CUTE_HEADER;
@@ -60,12 +60,12 @@ static inline int64_t *usmb_cute_stride_div(usmb_cute_tensor *t)
 	return usmb_cute_shape(t) + 3 * usmb_cute_rank(t);
 }
 
-/* Values of the options below; those of the Go package. */
+/* Values of the options below, as in the Go package. */
 enum { USMB_CUTE_STRIDES_PLAIN = 0, USMB_CUTE_STRIDES_64, USMB_CUTE_STRIDES_32 };
 enum { USMB_CUTE_LEADING_UNIQUE = 0, USMB_CUTE_LEADING_SKIP_SIZE_ONE };
 enum { USMB_CUTE_SPACE_BY_DEVICE = 0, USMB_CUTE_SPACE_GENERIC, USMB_CUTE_SPACE_GMEM };
 
-/* What a conversion was asked for. */
+/* The options of a conversion. */
 typedef struct {
 	int64_t align;     /* bytes; meaningful with has_align */
 	int32_t has_align; /* 0: the natural alignment */
@@ -81,12 +81,12 @@ int usmb_cute_register(PyObject *module);
 
 /* ---- what Go does: each function returns 0, or -1 and *err ------------------- */
 
-/* Describes t (data: the address of the first element, strides there) in words.
-   flags: DLPack's. */
+/* Writes the description of t to words. t has strides, and data is the address of its first
+   element; flags are those of DLPack. */
 int usmb_go_cute_convert(usmb_dl_tensor *t, uint64_t flags, usmb_cute_options *o, int64_t *words, int64_t nwords,
                          usmb_goerr *err);
-/* The marks; they leave words alone on failure. deduce: leading is not given.
-   order NULL: not given; no more than USMB_CUTE_MAX_RANK numbers. */
+/* The marks. They leave words unchanged on failure. deduce: leading was not given. order NULL: not
+   given; at most USMB_CUTE_MAX_RANK numbers. */
 int usmb_go_cute_mark_layout(int64_t *words, int64_t nwords, int32_t deduce, int64_t leading, usmb_goerr *err);
 int usmb_go_cute_mark_compact(int64_t *words, int64_t nwords, int64_t mode, int64_t *order, int64_t norder,
                               int64_t divisibility, usmb_goerr *err);
@@ -98,9 +98,9 @@ enum {
 	USMB_CUTE_TEXT_ELEMENT,
 	USMB_CUTE_TEXT_SPACE
 };
-/* Room for the longest text: 64 dynamic modes with the longest divisibilities. */
+/* Size of the longest text: 64 dynamic modes with the longest divisibilities. */
 enum { USMB_CUTE_TEXT_MAX = 8192 };
-/* Writes a text about words into buf, USMB_CUTE_TEXT_MAX bytes, and its length. */
+/* Writes a text about words to buf, which has USMB_CUTE_TEXT_MAX bytes, and its length to *n. */
 int usmb_go_cute_text(int64_t *words, int64_t nwords, int32_t what, void *data, char *buf, int64_t *n, usmb_goerr *err);
 
 #endif

@@ -245,7 +245,7 @@ static int attribute_is(PyObject *o, PyObject *name, PyObject *s)
 }
 
 /* Whether a type belongs to NumPy or ml_dtypes. */
-static int is_numpys(PyObject *type)
+static int is_of_numpy(PyObject *type)
 {
 	PyObject *module = PyObject_GetAttr(type, usmb_name.__module__);
 	const char *s = module && PyUnicode_Check(module) ? PyUnicode_AsUTF8AndSize(module, NULL) : NULL;
@@ -260,7 +260,7 @@ static int is_numpys(PyObject *type)
 static int equals(PyObject *self, PyObject *o)
 {
 	if (PyType_Check(o)) {
-		if (!is_numpys(o)) return -1;
+		if (!is_of_numpy(o)) return -1;
 		if (attribute_is(o, usmb_name.__name__, self)) return 1;
 		PyObject *older = PyUnicode_FromString("bool_"); /* NumPy 1's bool */
 		int is = older && attribute_is(o, usmb_name.__name__, older) &&
@@ -268,7 +268,7 @@ static int equals(PyObject *self, PyObject *o)
 		Py_XDECREF(older);
 		return is;
 	}
-	if (!is_numpys((PyObject *)Py_TYPE(o))) return -1;
+	if (!is_of_numpy((PyObject *)Py_TYPE(o))) return -1;
 	int is = attribute_is(o, usmb_name.name, self) && usmb_native_order(o) > 0;
 	PyErr_Clear();
 	return is;

@@ -21,8 +21,7 @@ static int assign_all(usmb_array *dst, PyObject *value)
 	return r;
 }
 
-/* Makes new memory and fills it with value. If value is NULL, it is zeroed if zero is set, and left as it is
-   otherwise. */
+/* Makes an array filled with value; if value is NULL, with zeros if zero is set, else undefined. */
 static PyObject *make(const usmb_where *w, int32_t ndim, const int64_t *shape, usmb_dl_dtype t, int fortran, int zero,
                       PyObject *value)
 {
@@ -31,7 +30,7 @@ static PyObject *make(const usmb_where *w, int32_t ndim, const int64_t *shape, u
 	return a;
 }
 
-/* Reads the element type that asarray(value) has. */
+/* The element type of asarray(value). */
 static int type_of_value(PyObject *value, usmb_dl_dtype *t)
 {
 	PyObject *a = usmb_array_of(value);
@@ -72,7 +71,7 @@ PyObject *usmb_py_full(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObjec
 
 /* ---- …_like ----------------------------------------------------------------------- */
 
-/* Reports whether order asks for column-major order; for "K" and "A" whether a has it. */
+/* Whether the result has Fortran order, for all values of order. */
 static int like_fortran(usmb_array *a, PyObject *order)
 {
 	if (!order || PyUnicode_CompareWithASCIIString(order, "K") == 0 ||
@@ -95,7 +94,7 @@ enum { LIKE_EMPTY, LIKE_ZEROS, LIKE_ONES, LIKE_FULL };
 
 static PyObject *like(const char *func, int what, PyObject *const *args, Py_ssize_t n, PyObject *kw)
 {
-	/* Only full_like has a fill_value, in the second place; a name of NULL matches no keyword. */
+	/* Only full_like has fill_value, as its second argument; NULL matches no keyword. */
 	PyObject *const names[8] = {NULL,
 	                            what == LIKE_FULL ? usmb_name.fill_value : NULL,
 	                            usmb_name.dtype,
@@ -139,7 +138,7 @@ static PyObject *like(const char *func, int what, PyObject *const *args, Py_ssiz
 	usmb_where_clear(&w);
 	Py_XDECREF(one);
 done:
-	usmb_array_let(a);
+	usmb_array_unhold(a);
 	Py_DECREF(a);
 	return r;
 }

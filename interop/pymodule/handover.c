@@ -7,8 +7,8 @@
 #include "support.h"
 #include "sycl.h"
 
-/* Reports whether a ModuleNotFoundError is about usmbridge itself, and not about a module that it imports. It
-   does not use usmb_name, because the module that makes it may not have been imported. */
+/* Whether a ModuleNotFoundError is for usmbridge itself, not for a module that it imports. Does not
+   use usmb_name, which is empty until the module is imported. */
 static int not_found(PyObject *value)
 {
 	PyObject *name = PyObject_GetAttrString(value, "name");
@@ -18,8 +18,9 @@ static int not_found(PyObject *value)
 	return r;
 }
 
-/* Raises the ImportError for an interpreter without this program's module usmbridge, or with another module
-   of that name. Other errors of the import stay: they say why the package cannot be imported. */
+/* Raises ImportError if the interpreter lacks this program's module usmbridge, or has another
+   module of that name. Any other exception of the import is left: it is the reason why the package
+   cannot be imported. */
 static int not_imported(void)
 {
 	PyObject *type = NULL, *value = NULL, *trace = NULL;
@@ -49,9 +50,9 @@ static int not_imported(void)
 
 int usmb_handover_ready;
 
-/* Imports the package, or waits for the thread that imports it. The import makes the types first and
-   registers with Numba last, so existing types do not show that it is complete. The thread that imports the
-   package does not wait for itself. */
+/* Imports the package, or waits for the thread that is importing it. That thread itself does not
+   wait: the types exist before the import completes, because they are made first and Numba is
+   registered last. */
 static int imported(void)
 {
 	if (__builtin_expect(usmb_handover_ready, 1)) return 1;
@@ -86,7 +87,7 @@ int usmb_handover_settle(usmb_cell *cell)
 {
 	usmb_place *place = cell->place;
 	if (!place || !usmb_cell_seen(cell)) return 0;
-	/* The call notes dpctl's queue for the memory as its consumer. */
+	/* Making the queue object notes the queue that dpctl keeps for the memory. */
 	PyObject *queue = usmb_public_queue(place);
 	if (!queue) return -1;
 	Py_DECREF(queue);
@@ -114,11 +115,11 @@ usmb_pyret usmb_handover_from_python(void *o, usmb_handover *out)
 	usmb_owner_drain();
 	usmb_array *a = imported() ? (usmb_array *)usmb_take_object(o) : NULL;
 	if (a && usmb_array_begin(a) < 0) Py_CLEAR(a);
-	/* Go knows pending events, but not the queues of other libraries. */
+	/* Go handles pending events, but not the queues of other libraries. */
 	int others = a && (a->queue || (a->cell->place && usmb_place_consumer(a->cell->place)));
 	int ok = a && (!others || usmb_array_wait(a) == 0);
 	if (ok) describe(a, out);
-	if (a) usmb_array_let(a);
+	if (a) usmb_array_unhold(a);
 	Py_XDECREF(a);
 	return usmb_py_end(r, st, ok);
 }

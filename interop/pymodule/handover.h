@@ -8,21 +8,21 @@
 #include "usmb_owner.h"
 #include "usmb_pyresult.h"
 
-/* Whether the import of the package is complete; until then an exchange imports it, or waits. Guarded by the
-   GIL. */
+/* Whether the import of the package has completed. Until then a hand-over imports it or waits.
+   Guarded by the GIL. */
 extern int usmb_handover_ready;
-/* Makes a new Array on memory of a cell. It consumes one reference of the cell on success. first is an
-   address; flags are USMB_ARR_READONLY and USMB_ARR_PADDED. Called by Go without the GIL. */
+/* For Go, without the GIL. Makes an Array on the memory of a cell and takes over one reference of
+   it on success. first is an address; flags are USMB_ARR_READONLY and USMB_ARR_PADDED. */
 usmb_pyret usmb_handover_to_python(usmb_cell *cell, uintptr_t first, usmb_dl_dtype dtype, uint32_t flags, int32_t ndim,
                                    const int64_t *shape, const int64_t *strides);
 /* The same with the GIL held: returns a new reference, or NULL with an exception. */
 PyObject *usmb_handover_array(usmb_cell *cell, uintptr_t first, usmb_dl_dtype dtype, uint32_t flags, int32_t ndim,
                               const int64_t *shape, const int64_t *strides);
-/* Waits for device work on memory that the caller keeps, if the memory was exported to a library that can use
-   a device: -1 with an exception. Needs the GIL. */
+/* Waits for work of devices on memory that the caller retains, if other libraries know the memory;
+   -1 with an exception. GIL. */
 int usmb_handover_settle(usmb_cell *cell);
-/* The memory of an object by usmb_take_object, after its producer's work has finished: the cell with one
-   reference for the caller. */
+/* The memory of an object that usmb_take_object imported, after the producer's work on it. The
+   caller owns one reference of the cell. */
 typedef struct {
 	usmb_cell *cell;
 	uintptr_t first;

@@ -33,7 +33,7 @@ static int apply_int(builder *b, usmb_array *a, PyObject *key)
 		return -1;
 	}
 	if (i < 0) i += n;
-	/* Strides of an array without elements can have any value and are not used. */
+	/* Without elements the stride is arbitrary and not used. */
 	if (a->nelem > 0) b->offset += i * usmb_strides(a)[b->axis];
 	b->axis++;
 	return 0;
@@ -45,7 +45,7 @@ static int apply_slice(builder *b, usmb_array *a, PyObject *key)
 	if (PySlice_Unpack(key, &start, &stop, &step) < 0) return -1;
 	int64_t stride = usmb_strides(a)[b->axis];
 	Py_ssize_t n = PySlice_AdjustIndices((Py_ssize_t)usmb_shape(a)[b->axis], &start, &stop, step);
-	/* A slice without elements must not move the address out of the memory. */
+	/* An empty slice must not move the address out of the memory. */
 	if (n > 0 && a->nelem > 0) b->offset += start * stride;
 	int64_t wide;
 	if (__builtin_mul_overflow(stride, (int64_t)step, &wide)) wide = stride;
@@ -62,7 +62,7 @@ static int apply_rest(builder *b, usmb_array *a, int32_t count)
 	return 0;
 }
 
-/* Returns how many axes of the source the keys use; -1 if there are too many. */
+/* The number of axes that the keys use; -1 if they are invalid. */
 static int32_t consumed(PyObject *const *keys, Py_ssize_t n, int32_t ndim)
 {
 	int32_t used = 0, ellipses = 0;
@@ -133,7 +133,7 @@ PyObject *usmb_array_subscript(PyObject *self, PyObject *key)
 
 /* ---- shapes -------------------------------------------------------------------- */
 
-/* Replaces one -1 by the remaining extent; checks the number of elements. */
+/* Replaces one -1 by the extent that remains, and checks the number of elements. */
 static int complete_shape(usmb_array *a, int32_t ndim, int64_t *shape)
 {
 	int64_t known = 1;
@@ -152,7 +152,7 @@ static int complete_shape(usmb_array *a, int32_t ndim, int64_t *shape)
 		known = a->nelem;
 		open = -1;
 	}
-	/* An array without elements needs strides that can be computed too. */
+	/* The array is empty, but its strides must be valid too. */
 	int64_t span = a->itembits;
 	for (int32_t i = 0; i < ndim && open < 0; i++)
 		if (shape[i] > 0 && __builtin_mul_overflow(span, shape[i], &span)) {
@@ -165,8 +165,8 @@ static int complete_shape(usmb_array *a, int32_t ndim, int64_t *shape)
 	return -1;
 }
 
-/* Computes the strides of a view with the new shape: each run of old axes with an even step is divided anew.
-   Returns 0 if the layout needs a copy. */
+/* Strides of a view with the new shape: each run of old axes with one common step is split anew. 0
+   if the layout needs a copy. */
 static int view_strides(usmb_array *a, int32_t ndim, const int64_t *shape, int64_t *strides)
 {
 	int64_t os[USMB_DL_MAX_NDIM], ot[USMB_DL_MAX_NDIM];
@@ -197,7 +197,7 @@ static int view_strides(usmb_array *a, int32_t ndim, const int64_t *shape, int64
 		ni = nj;
 	}
 	int64_t last = ni > 0 ? strides[ni - 1] : 1;
-	for (; ni < ndim; ni++) strides[ni] = last; /* axes of extent 1 at the end */
+	for (; ni < ndim; ni++) strides[ni] = last; /* axes of length 1 at the end */
 	return 1;
 }
 

@@ -46,7 +46,7 @@ static PyObject *py_stats(PyObject *m, PyObject *unused)
 	return dict;
 }
 
-/* Returns the text of `python -m usmbridge`. Arguments: whether as JSON; version, executable and prefix of
+/* The report of python -m usmbridge. Arguments: as JSON, and version, executable and prefix of
    Python. */
 static PyObject *py_info(PyObject *m, PyObject *args)
 {
@@ -83,7 +83,7 @@ static PyObject *py_trim(PyObject *m, PyObject *unused)
 	return PyLong_FromUnsignedLongLong(bytes);
 }
 
-/* Limits the process's pools, for usmbridge.dask. */
+/* Sets the limit of the process's pools, for usmbridge.dask. */
 static PyObject *py_set_limit(PyObject *m, PyObject *bytes)
 {
 	usmb_goerr err;
@@ -137,14 +137,15 @@ static PyMethodDef functions[] = {
         {NULL, NULL, 0, NULL},
 };
 
-/* The functions name the module usmbridge, where users find them; the module itself is usmbridge._native. The
-   size is 0, so that a further import, also by another interpreter, calls the init function. */
+/* The functions have usmbridge as their module, where users find them; the module itself is
+   usmbridge._native. Size 0: a second import, also in another interpreter, calls the init function
+   again. */
 static PyModuleDef definition = {
         PyModuleDef_HEAD_INIT, "usmbridge", doc_module, 0, functions, NULL, NULL, NULL, NULL,
 };
 
-/* Runs before the end of Python: releases the caches, then stops Go's drainer of Python's list, with the GIL
-   released so that it can finish. */
+/* Runs before Python ends: frees the caches, then stops Go's drainer of Python's list, with the GIL
+   dropped so that it can finish. */
 static void at_exit(void)
 {
 	usmb_owner_drain();
@@ -163,7 +164,7 @@ static void at_exit(void)
 
 #define DRIVERS "OCL_ICD_FILENAMES"
 
-/* Adds the variable to os.environ, which was read when Python started. */
+/* Sets the variable in os.environ, which Python read at its start. */
 static int show_drivers(void)
 {
 	const char *set = getenv(DRIVERS);
@@ -179,9 +180,9 @@ static int show_drivers(void)
 	return r;
 }
 
-/* Passes sys.path to Go, which configures the drivers there. If it is too late for that, a warning says so:
-   SYCL finds no device then, and no other message gives the reason. */
-static int tell_go(const char *lines, Py_ssize_t n)
+/* Passes sys.path to Go, which sets the drivers' variable. Warns if that is too late, because SYCL
+   will find no device and does not report why. */
+static int pass_paths(const char *lines, Py_ssize_t n)
 {
 	usmb_goerr err;
 	int before = getenv(DRIVERS) != NULL;
@@ -191,8 +192,8 @@ static int tell_go(const char *lines, Py_ssize_t n)
 	return r < 0 ? PyErr_WarnEx(PyExc_RuntimeWarning, err.message, 1) : 0;
 }
 
-/* Passes sys.path to Go. Entries that are not str are skipped. */
-static int tell_paths(void)
+/* Collects sys.path for Go; ignores entries that are not text. */
+static int pass_sys_path(void)
 {
 	PyObject *path = PySys_GetObject("path"); /* borrowed */
 	PyObject *newline = PyUnicode_FromString("\n"), *text = NULL;
@@ -205,14 +206,14 @@ static int tell_paths(void)
 	if (clean && newline) text = PyUnicode_Join(newline, clean);
 	const char *s = text ? PyUnicode_AsUTF8AndSize(text, &length) : NULL;
 	PyErr_Clear();
-	int r = s && !usmb_py_in_child() ? tell_go(s, length) : 0;
+	int r = s && !usmb_py_in_child() ? pass_paths(s, length) : 0;
 	Py_XDECREF(text);
 	Py_XDECREF(clean);
 	Py_XDECREF(newline);
 	return r;
 }
 
-static PyObject *module; /* one for the process, because its types are */
+static PyObject *module; /* one for each process, as its types are */
 
 PyObject *usmb_pymod_init(void)
 {
@@ -236,7 +237,7 @@ PyObject *usmb_pymod_init(void)
 		return NULL;
 	}
 	usmb_py_at_exit(at_exit);
-	if (tell_paths() < 0) {
+	if (pass_sys_path() < 0) {
 		Py_DECREF(m);
 		return NULL;
 	}
@@ -246,8 +247,8 @@ PyObject *usmb_pymod_init(void)
 
 /* ==== The package ============================================================================= */
 
-/* The package usmbridge as a built-in module. The importer that the program carries makes it the package,
-   with the C module as usmbridge._native in it. */
+/* The package usmbridge as a built-in module. The carried importer turns it into the package, with
+   the C module as usmbridge._native. */
 
 #define MAX_FILES 64
 
@@ -268,7 +269,7 @@ int usmb_package_add(const char *name, const char *data, size_t size)
 	return 0;
 }
 
-/* Returns all files but the importer, a dict from name to bytes. */
+/* A dict from name to bytes of all files but the importer. */
 static PyObject *carried(void)
 {
 	PyObject *dict = PyDict_New();

@@ -1,6 +1,6 @@
 /*
- * module.h: the functions that the tables of the type Array and of the module name, and what the
- * module asks of Go.
+ * module.h: the functions that the tables of the type Array and of the module refer to, and the
+ * functions of Go that the module calls.
  */
 #ifndef USMB_PYMODULE_MODULE_H
 #define USMB_PYMODULE_MODULE_H
@@ -42,10 +42,10 @@ PyObject *usmb_py_full_like(PyObject *m, PyObject *const *args, Py_ssize_t n, Py
 
 /* ---- share ---- */
 
-/* Times are nanoseconds; a negative one is no limit. The caller frees *out with free. Each function returns
-   0, or -1 and *err. They are called without the GIL. */
+/* Times are nanoseconds; a negative time means no limit. Results in *out are freed with free. Each
+   function returns 0, or -1 and *err, and needs no GIL. */
 
-/* Makes a handle of an array. *out is NULL if other processes cannot map the memory. */
+/* Makes a handle of an array; *out is NULL for memory that other processes cannot map. */
 int usmb_go_share_export(usmb_array *a, int64_t time, char **out, int64_t *n, usmb_goerr *err);
 /* Ends a handle that was not opened. If its maker is another process, it waits for that. */
 void usmb_go_share_revoke(char *handle, int64_t n);
@@ -53,16 +53,16 @@ void usmb_go_share_revoke(char *handle, int64_t n);
 int usmb_go_share_open(char *handle, int64_t n, int32_t usm, int64_t time, usmb_handover *out, usmb_goerr *err);
 int usmb_go_share_attach(char *address, int64_t naddress, char *name, int64_t nname, int64_t time, usmb_handover *out,
                          usmb_goerr *err);
-/* Lists the names that a server publishes: n names, each followed by a zero byte. */
+/* The names of the arrays that a server publishes: n names, each after its length in 8 bytes. */
 int usmb_go_share_names(char *address, int64_t naddress, int64_t time, char **out, int64_t *n, usmb_goerr *err);
-/* Starts a server; returns its number and its address. */
+/* Starts a server: its number, and the address on which it listens. */
 int usmb_go_share_listen(char *address, int64_t naddress, int64_t time, uint64_t *number, char **out, int64_t *n,
                          usmb_goerr *err);
 int usmb_go_share_publish(uint64_t number, char *name, int64_t nname, usmb_array *a, int64_t time, usmb_goerr *err);
 int usmb_go_share_withdraw(uint64_t number, char *name, int64_t nname, usmb_goerr *err);
 int usmb_go_share_close(uint64_t number, usmb_goerr *err);
-/* Ties handles to a process: those that are unopened when it ends, end too. handles has each one after its
-   length as a uint32_t. */
+/* Revokes handles when the process pid ends, if they were not opened. handles has each handle after
+   its length as a uint32_t. */
 int usmb_go_share_end_with(int64_t pid, char *handles, int64_t n, usmb_goerr *err);
 /* peers, unopened, leases, opened, mapped, mapped_bytes */
 enum { USMB_SHARE_STATS = 6 };
@@ -83,14 +83,14 @@ PyObject *usmb_py_share_stats(PyObject *m, PyObject *unused);
 
 /* ---- numba ---- */
 
-/* Adds the addresses of both functions to the module, as integers. */
+/* Adds the addresses of both functions to the module. */
 int usmb_numba_register(PyObject *module);
 
 /* ---- package ---- */
 
-/* Adds a file of the package, before Python starts. name and data are not copied; a zero byte follows the
-   data. The first file is the importer, which makes the package of the others. Returns 0, or -1 if there are
-   too many. */
+/* Adds a file of the package, before Python starts. name and data are kept; data is terminated with
+   a zero byte after size. The first file is the importer, which makes the package from the others.
+   -1 if there are too many. */
 int usmb_package_add(const char *name, const char *data, size_t size);
 
 /* The init function of the built-in module. */
@@ -100,34 +100,34 @@ PyObject *usmb_package_init(void);
 
 int usmb_array_register(PyObject *module);
 
-/* The module's init function, and its version text, set by Go first. */
+/* The init function of the C module, and its version, which Go sets before. */
 PyObject *usmb_pymod_init(void);
 extern char usmb_pymod_version[64];
 
-/* Sets the directories that Python searches for packages, one a line: its dpctl is the one to use. */
+/* Passes sys.path, one directory a line, in which Go finds the program's dpctl. */
 int usmb_go_paths(char *lines, uint64_t n, usmb_goerr *err);
 
-/* Formats the elements of a host-readable array as NumPy does. prefix: characters before the first bracket.
-   The caller frees *out with free. */
+/* The elements of a host-readable array in the format of NumPy; free *out with free. prefix:
+   characters before the first bracket. */
 int usmb_go_text(usmb_dl_tensor *t, int32_t padded, int32_t prefix, char **out, usmb_goerr *err);
 
-/* Trims all pools; *bytes receives the bytes returned to the system. */
+/* Trims all pools; *bytes: the bytes freed. */
 void usmb_go_trim(uint64_t *bytes);
-/* Limits the memory that the shared pools have from the system together; 0 is no limit. */
+/* Sets the limit for the memory of all shared pools together; 0 means none. */
 int usmb_go_set_limit(uint64_t bytes, usmb_goerr *err);
 
-/* A counter. The caller frees the array with free. */
+/* A counter; free the array with free. */
 typedef struct {
 	char name[120];
 	int64_t value;
 } usmb_stat;
 int usmb_go_stats(usmb_stat **out, int64_t *n, usmb_goerr *err);
 
-/* Formats the report of usminfo for the Python of that version, executable and prefix. The caller frees *out
-   with free. */
+/* The report of usminfo; free *out with free. version, executable and prefix are those of the
+   running Python. */
 int usmb_go_info(int32_t json, char *version, char *executable, char *prefix, char **out, usmb_goerr *err);
 
-/* Waits until no goroutine drains Python's list. Called without the GIL. */
+/* Waits, without the GIL, until no goroutine drains Python's list. */
 void usmb_go_stop(void);
 
 #endif

@@ -7,7 +7,8 @@
 #include "module.h"
 #include "support.h"
 
-/* Numba's array, as its own extension modules declare it. The extents and then the strides in bytes follow. */
+/* Numba's array structure, as its extension modules declare it. The extents follow, then the
+   strides in bytes. */
 typedef struct {
 	void *meminfo;
 	PyObject *parent;
@@ -19,14 +20,14 @@ typedef struct {
 
 /* ---- holds ------------------------------------------------------------------------ */
 
-/* Holds an Array for compiled code. It lives as long as the meminfo of Numba's structure, which can exceed
-   the call: a view that is returned, an array in a list. */
+/* Keeps an Array and its memory for compiled code, as long as the structure's meminfo. That can be
+   longer than the call: a returned view, an array in a list. */
 typedef struct {
-	PyObject_HEAD usmb_array *array; /* owned and held */
+	PyObject_HEAD usmb_array *array; /* owned, with a hold */
 } hold;
 
 static PyTypeObject *hold_type;
-/* Free hold objects for the next calls, guarded by the GIL. */
+/* Freed holds for reuse; guarded by the GIL. */
 enum { HOLDS = 16 };
 static hold *dead[HOLDS];
 static int ndead;
@@ -45,7 +46,7 @@ static void hold_dealloc(PyObject *self)
 {
 	hold *h = (hold *)self;
 	PyTypeObject *type = Py_TYPE(self);
-	usmb_array_let(h->array);
+	usmb_array_unhold(h->array);
 	Py_DECREF(h->array);
 	if (ndead < HOLDS)
 		dead[ndead++] = h;
@@ -60,7 +61,7 @@ static PyType_Spec hold_spec = {"usmbridge._native.Hold", sizeof(hold), 0,
 
 /* ---- in and out ------------------------------------------------------------------- */
 
-/* Reports whether the elements have NumPy's kind letter and number of bits. */
+/* Whether elements of type t are those of NumPy's kind letter and number of bits. */
 static int same_elements(usmb_dl_dtype t, int32_t kind, int32_t bits)
 {
 	static const struct {
@@ -77,9 +78,9 @@ static int same_elements(usmb_dl_dtype t, int32_t kind, int32_t bits)
 	return 0;
 }
 
-/* Fills Numba's structure of an array (out) from an Array. Returns a new object that holds the Array and its
-   memory even if it is released; the caller makes it the owner of the structure's meminfo. kind and bits are
-   those of the NumPy dtype; layout is 'C', 'F' or 'A'. */
+/* Fills Numba's structure of an array (out) from an Array. Returns a new object that holds the
+   Array and its memory even after release(); the caller makes it the owner of the structure's
+   meminfo. kind, bits: the element type as NumPy describes it; layout: 'C', 'F' or 'A'. */
 static PyObject *numba_take(PyObject *obj, void *out, int32_t kind, int32_t bits, int32_t ndim, int32_t layout,
                             int32_t writable)
 {
@@ -116,8 +117,8 @@ static PyObject *numba_take(PyObject *obj, void *out, int32_t kind, int32_t bits
 	return h;
 }
 
-/* Returns the Array that a structure was filled from, a new reference; NULL without an exception if there is
-   none, or if the structure describes a part of it. */
+/* Returns the Array that a structure was filled from, a new reference. NULL without an exception if
+   there is none, or if the structure is not of the whole Array. */
 static PyObject *numba_box(void *in, int32_t ndim)
 {
 	native_array *native = in;

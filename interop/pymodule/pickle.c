@@ -12,7 +12,7 @@
 
 static const usmb_dl_dtype bytes_type = {USMB_DL_UINT, 8, 1};
 
-/* Returns n bytes from the first element on. */
+/* The n bytes from the first element on. */
 static PyObject *as_bytes(usmb_array *a, int64_t n)
 {
 	int64_t one = 1;
@@ -21,8 +21,8 @@ static PyObject *as_bytes(usmb_array *a, int64_t n)
 
 /* ---- out ------------------------------------------------------------------------- */
 
-/* Copies a to memory that the host can read: host USM beside a, to which its device copies, or plain memory
-   if there is none. */
+/* A copy that the host can read: in host USM of the same context, to which the device copies
+   directly, or on the host backend if the device has no host USM. */
 static PyObject *staged(usmb_array *a)
 {
 	usmb_where w;
@@ -31,21 +31,21 @@ static PyObject *staged(usmb_array *a)
 		w.kind = USMB_USM_HOST;
 		PyObject *copy = usmb_copy_to(a, &w);
 		if (copy || !PyErr_ExceptionMatches(PyExc_ValueError)) return copy;
-		PyErr_Clear(); /* a device without host USM */
+		PyErr_Clear(); /* the device has no host USM */
 	}
 	memset(&w, 0, sizeof w);
 	w.host = 1;
 	return usmb_copy_to(a, &w);
 }
 
-/* Returns a if its elements are contiguous in either order, otherwise a copy. */
-static usmb_array *in_a_row(usmb_array *a)
+/* The array if its elements are contiguous in C or Fortran order, else a copy. */
+static usmb_array *contiguous(usmb_array *a)
 {
 	if (a->flags & (USMB_ARR_C | USMB_ARR_F)) return (usmb_array *)Py_NewRef(a);
 	return (usmb_array *)staged(a);
 }
 
-/* Returns its bytes in memory that the host can read, after pending work on them. */
+/* Its bytes, which the host must be able to read, after pending work. */
 static PyObject *readable_bytes(usmb_array *row)
 {
 	PyObject *bytes = as_bytes(row, usmb_nbytes(row));
@@ -67,7 +67,7 @@ static PyObject *pickle_buffer(PyObject *bytes)
 	return r;
 }
 
-/* Returns the arguments of _unpickle. */
+/* The arguments of _unpickle for a. */
 static PyObject *arguments(usmb_array *a, usmb_array *row, PyObject *payload, const char *name)
 {
 	static const char *const kinds[] = {NULL, "device", "shared", "host"};
@@ -98,7 +98,7 @@ PyObject *usmb_array_reduce(PyObject *self, PyObject *protocol)
 	usmb_owner_drain();
 	if (usmb_parse_dim(protocol, &version, "__reduce_ex__") < 0) return NULL;
 	if (!name) return usmb_raise(PyExc_TypeError, "an element type without a name cannot be pickled");
-	usmb_array *row = in_a_row(a);
+	usmb_array *row = contiguous(a);
 	PyObject *bytes = row ? readable_bytes(row) : NULL, *payload = NULL, *r = NULL;
 	if (bytes && version >= 5)
 		payload = pickle_buffer(bytes);
@@ -117,7 +117,7 @@ PyObject *usmb_array_reduce(PyObject *self, PyObject *protocol)
 
 /* ---- in -------------------------------------------------------------------------- */
 
-/* The description of a pickle's bytes. */
+/* The description of the bytes in a pickle. */
 typedef struct {
 	usmb_dl_dtype dtype;
 	int64_t shape[USMB_DL_MAX_NDIM];
@@ -127,7 +127,7 @@ typedef struct {
 	usmb_where w;
 } recipe;
 
-/* Returns the array whose buffer a buffer forwards, a new reference; NULL if it is not an array's. */
+/* The Array that exported a buffer, a new reference; NULL if another object exported it. */
 static PyObject *own_of(PyObject *buffer)
 {
 	Py_buffer view;
@@ -137,16 +137,16 @@ static PyObject *own_of(PyObject *buffer)
 	return own;
 }
 
-/* Reports whether elements can begin at a's address: aligned, or packed a whole number of them from the start
-   of its memory. */
+/* Whether elements of dtype can start at the first byte of a: it must be aligned, or for packed
+   elements, a whole number of elements after the start of the memory. */
 static int may_begin(usmb_array *a, usmb_dl_dtype dtype)
 {
 	if (dtype.bits >= 8) return (uintptr_t)a->first % (dtype.bits / 8) == 0;
 	return (uint64_t)(a->first - (char *)a->cell->data) * 8 % dtype.bits == 0;
 }
 
-/* Copies a buffer's bytes, which a describes, to w; NULL: beside a. In a forked child the memory comes from
-   Python, because Go and SYCL cannot be called there. */
+/* A copy at w of the bytes of a buffer, which a describes; w NULL: at the place of a. In a forked
+   child the memory comes from Python, because Go and SYCL cannot be called there. */
 static PyObject *copied_bytes(PyObject *buffer, usmb_array *a, const usmb_where *w)
 {
 	if (!usmb_py_in_child()) return usmb_copy_to(a, w);
@@ -156,7 +156,7 @@ static PyObject *copied_bytes(PyObject *buffer, usmb_array *a, const usmb_where 
 	return out;
 }
 
-/* Returns the bytes at the place of the recipe: the buffer itself if possible. */
+/* The bytes at the place that the recipe requests: those of the buffer if possible. */
 static PyObject *placed_bytes(PyObject *buffer, const recipe *r)
 {
 	PyObject *own = own_of(buffer);
@@ -202,7 +202,7 @@ static int parse_recipe(PyObject *const *args, recipe *r)
 	if (r->padded && stored.bits < 8) stored = bytes_type;
 	r->nbytes = usmb_dense_bytes(r->ndim, r->shape, stored);
 	if (r->nbytes < 0) return -1;
-	if (usmb_py_in_child()) { /* host memory in any case: see copied_bytes */
+	if (usmb_py_in_child()) { /* host memory in all cases: see copied_bytes */
 		r->w.host = 1;
 		return 0;
 	}

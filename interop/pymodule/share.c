@@ -12,7 +12,7 @@
 
 /* ---- arguments ------------------------------------------------------------------- */
 
-/* Reads seconds, or None for no limit. */
+/* Reads seconds; None means no limit. */
 static int parse_time(PyObject *o, int64_t *ns)
 {
 	*ns = -1;
@@ -49,7 +49,7 @@ static usmb_array *parse_array(PyObject *o)
 	return NULL;
 }
 
-/* The beginning of each entry: drains, and reads the timeout. */
+/* Common start of all entries. */
 static int enter(PyObject *time, int64_t *ns)
 {
 	usmb_owner_drain();
@@ -65,7 +65,7 @@ static int enter(PyObject *time, int64_t *ns)
 
 /* ---- arrays ------------------------------------------------------------------------ */
 
-/* Makes the Array of memory that Go opened. Consumes the reference. */
+/* Makes the Array of memory that Go opened; takes over its reference. */
 static PyObject *received(const usmb_handover *h)
 {
 	usmb_array *a = usmb_array_raw(h->ndim);
@@ -81,7 +81,8 @@ static PyObject *received(const usmb_handover *h)
 	return (PyObject *)a;
 }
 
-/* Stores the handle in the list too, before a signal can prevent the caller from receiving it. */
+/* The handle is also appended to the list before a signal can interrupt the call, so that the
+   caller can always revoke it. */
 PyObject *usmb_py_share_export(PyObject *m, PyObject *args)
 {
 	PyObject *o, *time, *made = NULL, *out = NULL;
@@ -92,11 +93,11 @@ PyObject *usmb_py_share_export(PyObject *m, PyObject *args)
 	if (!PyArg_ParseTuple(args, "OO|O:_share_export", &o, &time, &made)) return NULL;
 	usmb_owner_drain();
 	if (usmb_is_array(o) && usmb_py_in_child() && !(((usmb_array *)o)->flags & USMB_ARR_INTERPROCESS))
-		Py_RETURN_NONE; /* by value, which needs no Go */
+		Py_RETURN_NONE; /* sent by value, which needs no Go */
 	if (enter(time, &ns) < 0) return NULL;
 	usmb_array *a = parse_array(o);
 	if (!a) return NULL;
-	/* Go does not know the work of other libraries on the array's queue. */
+	/* Go does not know the work of other libraries on their queues. */
 	if (usmb_array_wait(a) == 0) {
 		GO(usmb_go_share_export(a, ns, &handle, &n, &err));
 		if (r == 0) out = handle ? PyBytes_FromStringAndSize(handle, (Py_ssize_t)n) : Py_NewRef(Py_None);
@@ -104,14 +105,15 @@ PyObject *usmb_py_share_export(PyObject *m, PyObject *args)
 			Py_DECREF(out);
 			out = NULL;
 		}
-		if (!out && handle) usmb_go_share_revoke(handle, n); /* no caller gets the handle */
+		if (!out && handle) usmb_go_share_revoke(handle, n); /* the caller does not get the handle */
 		free(handle);
 	}
-	usmb_array_let(a);
+	usmb_array_unhold(a);
 	return out;
 }
 
-/* Revokes the handles of a list, or one. It allocates no Python memory, because there may be none. */
+/* Revokes one handle or a list of handles. Allocates no Python memory, because there may be none
+   left. */
 PyObject *usmb_py_share_revoke(PyObject *m, PyObject *handles)
 {
 	char *handle;
@@ -124,7 +126,7 @@ PyObject *usmb_py_share_revoke(PyObject *m, PyObject *handles)
 		if (!PyBytes_Check(bytes))
 			return usmb_raise(PyExc_TypeError, "_share_revoke takes the bytes of handles");
 		if (PyBytes_AsStringAndSize(bytes, &handle, &n) < 0) return NULL;
-		Py_INCREF(bytes); /* other threads can change the list */
+		Py_INCREF(bytes); /* other code can change the list while the GIL is dropped */
 		PyThreadState *saved = PyEval_SaveThread();
 		usmb_go_share_revoke(handle, n);
 		PyEval_RestoreThread(saved);
@@ -184,7 +186,7 @@ PyObject *usmb_py_share_names(PyObject *m, PyObject *args)
 	GO(usmb_go_share_names(address, naddress, ns, &names, &n, &err));
 	list = r < 0 ? NULL : PyList_New(0);
 	const char *p = names;
-	for (int64_t i = 0; i < n && list; i++) { /* a length of 8 bytes, and the name */
+	for (int64_t i = 0; i < n && list; i++) { /* a length in 8 bytes, then the name */
 		uint64_t length;
 		memcpy(&length, p, sizeof length);
 		PyObject *s = PyUnicode_DecodeUTF8(p + sizeof length, (Py_ssize_t)length, "surrogateescape");
@@ -236,7 +238,7 @@ PyObject *usmb_py_share_publish(PyObject *m, PyObject *args)
 		GO(usmb_go_share_publish(number, name, n, a, ns, &err));
 		done = r == 0;
 	}
-	usmb_array_let(a);
+	usmb_array_unhold(a);
 	if (!done) return NULL;
 	Py_RETURN_NONE;
 }

@@ -383,7 +383,7 @@ void usmb_kept_note(usmb_cell *cell, usmb_wish wish)
 	fresh[wish].serial = cell->place ? ((usmb_place *)cell->place)->serial : 0;
 }
 
-int usmb_kept_lies_at(usmb_wish wish, const usmb_place *place)
+int usmb_kept_is_at(usmb_wish wish, const usmb_place *place)
 {
 	return fresh[wish].serial == place->serial;
 }

@@ -92,7 +92,7 @@ usmb_cell *usmb_kept_take(uint64_t bytes, usmb_wish wish);
 /* Notes a cell that Go has just made for a wish and that may be kept later. */
 void usmb_kept_note(usmb_cell *cell, usmb_wish wish);
 /* Whether Go made its last memory for the wish at place. */
-int usmb_kept_lies_at(usmb_wish wish, const usmb_place *place);
+int usmb_kept_is_at(usmb_wish wish, const usmb_place *place);
 /* Drops a reference to a noted cell. The last reference keeps the cell, if its memory is as it was
    when made. */
 void usmb_kept_drop(usmb_cell *cell, usmb_wish wish);

@@ -448,7 +448,7 @@ static int parse_syclobj(PyObject *dict, parsed *p)
 }
 
 /* Frees what p owns. The code of those objects must not see or clear the exception that is set. */
-static void give_up(parsed *p)
+static void free_parsed(parsed *p)
 {
 	PyObject *type = NULL, *value, *trace;
 	int passing = PyErr_Occurred() != NULL;
@@ -643,7 +643,7 @@ PyObject *usmb_import_suai(PyObject *obj, PyObject *iface)
 	owner_extent(obj, kind, &p);
 	r = import_parsed(obj, &p);
 done:
-	give_up(&p);
+	free_parsed(&p);
 	return r;
 }
 
@@ -672,7 +672,7 @@ PyObject *usmb_import_memory(PyObject *obj)
 		}
 	}
 	Py_XDECREF(queue);
-	give_up(&p);
+	free_parsed(&p);
 	return r;
 }
 
