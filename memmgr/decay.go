@@ -1,11 +1,55 @@
 package memmgr
 
+import "math"
+
 // What the pool caches goes back by age: blocks of a class that were not needed for the
 // time of [WithDecay] are freed, and segments that were out of use as long go back to
 // the upstream. Both happen in portions, between which others get the lock.
 
 // coldPortion is how many blocks are freed under one hold of the lock.
 const coldPortion = 512
+
+// tick completes what waits for the device, and lets memory go that has been
+// idle for the time of [WithDecay]. It tells whether the pool was closed and the
+// last of its memory is back.
+func (p *Pool) tick() (ended bool) {
+	p.origin.list.Drain()
+	p.tickPending()
+	p.expireClaim()
+	age := p.decayTicks()
+	if p.options.decay > 0 {
+		p.purging.tick(age / p.heapTick())
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return !p.leaked
+	}
+	if p.heap.count.reserved == 0 {
+		return false
+	}
+	p.setBound()
+	if p.options.decay <= 0 {
+		return false
+	}
+	p.decayCaches(age)
+	for p.heap.dissolveCold(coldPortion) {
+		p.breathe(1)
+	}
+	for !p.closed && p.heap.decaySegments(age) {
+		p.breathe(1)
+	}
+	p.roomMade()
+	return false
+}
+
+// decayTicks is the time of [WithDecay], or 17 years: of more the count would begin anew.
+func (p *Pool) decayTicks() uint32 {
+	return uint32(min(max(1, p.options.decay/tickTime), math.MaxInt32))
+}
+
+// heapTick is how many ticks the heap counts as one: of 1<<16 it loses count.
+func (p *Pool) heapTick() uint32 { return p.decayTicks()>>15 + 1 }
 
 // setBound makes the bound on cached blocks what it should be. Where it falls below
 // what is cached, blocks are evicted until it holds. p.mu is held.
@@ -32,53 +76,4 @@ func (p *Pool) decayCaches(age uint32) {
 	if h.clock%max(1, age/looks) == 0 && p.cached() > 0 {
 		h.depot.chillStack(p.front.age())
 	}
-}
-
-// flush frees every block that front and depot cache. p.mu is held.
-func (p *Pool) flush() {
-	p.heap.dissolveStack(p.drain())
-	p.heap.flush()
-}
-
-// press begins or ends the time in which a request waits for memory: nothing is cached
-// meanwhile. Each block that is freed goes to the heap at once, and [Pool.roomMade] is
-// called. p.mu is held.
-func (p *Pool) press(on bool) {
-	if p.pressed == on {
-		return
-	}
-	p.heap.depot.off = on || p.closed
-	p.heap.dissolveStack(p.front.press(on))
-	p.heap.flush()
-}
-
-// last ends the part of a closed pool in the tables, with its last segment. p.mu is
-// held.
-func (p *Pool) last() {
-	if p.leaked {
-		p.leaked = false
-		p.origin.removePool()
-	}
-}
-
-// Trim implements [Trimmer]: the caches dissolve, and what is out of use goes back
-// to the upstream until at most keep bytes of it are left. Where the upstream is a
-// [Discarder], so do the whole pages of free blocks in other segments.
-func (p *Pool) Trim(keep uint64) (freed uint64) {
-	emptyFronts()
-	p.origin.list.Drain()
-	p.completeAll()
-	freed = p.trimSegments(keep)
-	return freed + p.purging.purgeAll(keep)
-}
-
-// trimSegments is Trim's part of whole segments, while the keeper has no block in hand
-// that would hold its segment. A call of the upstream may panic.
-func (p *Pool) trimSegments(keep uint64) (freed uint64) {
-	p.purging.mu.Lock()
-	defer p.purging.mu.Unlock()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.flush()
-	return p.heap.release(keep)
 }

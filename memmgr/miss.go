@@ -109,7 +109,7 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 			// 4. The caches of all shards, and a new segment.
 			if c, err = p.extend(&k); err != nil && ranOut(err) && !ended(k.r.Context) {
 				// 5. Everything that can be reclaimed.
-				c, err = p.scrape(&k, err)
+				c, err = p.reclaim(&k, err)
 			}
 			if err == nil || !ranOut(err) {
 				break
@@ -382,7 +382,7 @@ func (p *Pool) ask(w *want, size uintptr) (*owner.Cell, error) {
 		return nil, p.closedError()
 	}
 	defer p.mu.Unlock()
-	p.futile = futileFlush{}
+	p.searched = futileFlush{}
 	b.Size = min(b.Size, maxSegment) &^ (unit - 1)
 	block := p.heap.addSegment(b, p.heap.dedicated(w), p.purging.untouched(b.Address, b.Size))
 	var c *owner.Cell

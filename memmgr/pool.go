@@ -63,8 +63,7 @@ type Pool struct {
 
 	slow, upstreamCalls latencies // of requests that the front did not serve, and for segments
 
-	futile futileFlush // guarded by mu
-	barren time.Time   // until when others let the caches alone; guarded by mu
+	searched, yielded futileFlush // for requests of the pool, and for other pools
 
 	waiters waitRoom  // guarded by mu
 	asked   time.Time // when the lookout last did what it does seldom; guarded by mu

@@ -2,52 +2,9 @@ package memmgr
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
 )
-
-// tick completes what waits for the device, and lets memory go that has been
-// idle for the time of [WithDecay]. It tells whether the pool was closed and the
-// last of its memory is back.
-func (p *Pool) tick() (ended bool) {
-	p.origin.list.Drain()
-	p.tickPending()
-	p.expireClaim()
-	age := p.decayTicks()
-	if p.options.decay > 0 {
-		p.purging.tick(age / p.heapTick())
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return !p.leaked
-	}
-	if p.heap.count.reserved == 0 {
-		return false
-	}
-	p.setBound()
-	if p.options.decay <= 0 {
-		return false
-	}
-	p.decayCaches(age)
-	for p.heap.dissolveCold(coldPortion) {
-		p.breathe(1)
-	}
-	for !p.closed && p.heap.decaySegments(age) {
-		p.breathe(1)
-	}
-	p.roomMade()
-	return false
-}
-
-// decayTicks is the time of [WithDecay], or 17 years: of more the count would begin anew.
-func (p *Pool) decayTicks() uint32 {
-	return uint32(min(max(1, p.options.decay/tickTime), math.MaxInt32))
-}
-
-// heapTick is how many ticks the heap counts as one: of 1<<16 it loses count.
-func (p *Pool) heapTick() uint32 { return p.decayTicks()>>15 + 1 }
 
 // LeakError is what Close returns when buffers of the pool are still in use.
 type LeakError struct {
@@ -104,4 +61,13 @@ func (p *Pool) Close() error {
 		return &LeakError{Pool: p.options.name, Buffers: live}
 	}
 	return nil
+}
+
+// last ends the part of a closed pool in the tables, with its last segment. p.mu is
+// held.
+func (p *Pool) last() {
+	if p.leaked {
+		p.leaked = false
+		p.origin.removePool()
+	}
 }

@@ -564,12 +564,10 @@ func (p *Pool) watch(x *waiter) (ask bool) {
 	p.mu.Unlock()
 	if due {
 		p.claimElsewhere()
-		if !p.othersGiveWay(need) {
-			p.othersGiveWay(p.segmentNeed(x.w)) // enough for this one, perhaps
+		p.collectDropped()
+		if !p.reclaimOthers(need) {
+			p.reclaimOthers(p.segmentNeed(x.w)) // enough for this one, perhaps
 		}
-		emptyFronts()
-		drainCells()
-		p.origin.list.Drain()
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,0 +1,308 @@
+package memmgr
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/usmbridge/usmbridge/internal/owner"
+)
+
+// reclaim finds memory for a request that the upstream has just refused. It takes the
+// steps below in this order until one of them serves the request. The poller of the
+// waitlist takes steps 1, 2 and 4 and then serves the waiters in their order; another
+// pool takes step 3d of this one ([Pool.yield]); [Pool.Trim] takes steps 1 to 3 for
+// everything.
+//
+// No step looks at live blocks, and only 3b and 3d may stop the shards: a refusal that
+// nothing can help takes microseconds. No lock is held when other pools are called.
+func (p *Pool) reclaim(w *want, cause error) (*owner.Cell, error) {
+	// 1. Blocks that caches in front of the pools hold, and that C dropped.
+	p.collectDropped()
+	// 2. Blocks whose device work is done, and blocks whose pages are being returned.
+	p.completeSome(refusalLooks)
+	p.purging.await()
+	// 3. What this pool has. If segments went back, ask the upstream again.
+	c, released := p.reclaimOwn(w)
+	if c != nil {
+		return c, nil
+	}
+	if released {
+		if c, err := p.askLeast(w); err == nil || !ranOut(err) {
+			return c, err
+		}
+	}
+	// 4. What other pools have. If segments went back, ask the upstream again.
+	need := p.segmentNeed(w)
+	if p.reclaimOthers(need) {
+		p.mu.Lock()
+		if tight, room := p.limitRoom(); tight != nil && room < need && room+p.heap.spare() >= need {
+			p.heap.release(0)
+		}
+		p.mu.Unlock()
+		if c, err := p.askLeast(w); err == nil || !ranOut(err) {
+			return c, err
+		}
+	}
+	return nil, cause
+}
+
+// collectDropped is step 1 of reclaim.
+func (p *Pool) collectDropped() {
+	emptyFronts()
+	drainCells()
+	p.origin.list.Drain()
+}
+
+// drainCells frees the memory that C code dropped of wrapped memory and of resources
+// above a pool: it may belong to this pool.
+func drainCells() {
+	wrapped.list().Drain()
+	plainCells().Drain()
+}
+
+// reclaimOwn is step 3 of reclaim. It reports whether segments went back that the
+// upstream did not have when it was asked.
+func (p *Pool) reclaimOwn(w *want) (c *owner.Cell, released bool) {
+	p.mu.Lock() // no defer: a panic of the upstream comes when the lock is released
+	need := p.segmentNeed(w)
+	room := need - 1 // the upstream refused: it has at most that
+	if tight, left := p.limitRoom(); tight != nil {
+		room = min(room, left)
+	}
+	p.counters.retries++
+	// a. What step 2 freed, and memory that is reserved for a waiter: a request without
+	// a context is not refused because of a reservation.
+	c = p.find(w)
+	if c == nil && p.opensHold(w) {
+		c = p.heap.carveAny(w)
+	}
+	// b. Cached blocks.
+	if c == nil {
+		c = p.findInCaches(w, room)
+	}
+	// c. A block of any size, and then an idle dedicated segment of any size.
+	if c == nil {
+		c = p.heap.carveAny(w)
+	}
+	if c == nil && p.heap.openIdle(w) {
+		c = p.heap.carveAny(w)
+	}
+	// d. Segments out of use, to the upstream.
+	if c == nil {
+		released = p.heap.spare()+room >= need && p.heap.release(0) != 0
+		released = p.mu.awaitReturned() || released || p.mu.returns != w.returns
+	}
+	w.returns = p.mu.returns
+	p.mu.Unlock()
+	return c, released
+}
+
+// askLeast asks the upstream for as little as serves the request.
+func (p *Pool) askLeast(w *want) (*owner.Cell, error) {
+	if err := p.beginGrowth(w.r.Context); err != nil {
+		return nil, err
+	}
+	defer p.endGrowth()
+	need := uintptr(p.segmentNeed(w))
+	return p.grow(w, need, need)
+}
+
+// refusalLooks is how many pending blocks that are not done a refusal looks at; the
+// keeper looks at the others.
+const refusalLooks = 64
+
+// reclaimOthers is step 4 of reclaim: other pools below the limit that refused, or all
+// pools where the device did, give up idle memory, those with the most first. They do so
+// until there is enough together with what the limit has left and this pool could give
+// back. It reports whether any went back. No lock is held.
+func (p *Pool) reclaimOthers(need uint64) (gave bool) {
+	tight, room := p.limitRoom()
+	if tight == nil || room >= need {
+		tight, room = nil, 0 // the device refused
+	} else {
+		p.mu.Lock()
+		room += p.heap.spare()
+		p.mu.Unlock()
+		if room >= need {
+			return false // this pool has enough
+		}
+	}
+	type giver struct {
+		pool  *Pool
+		bytes uint64
+	}
+	var others []giver
+	sum, missing := uint64(0), need-room
+	for _, q := range keeper.open() {
+		if q == p || (tight != nil && !q.countsIn(tight.budget)) {
+			continue
+		}
+		if n := q.notInUse(); n > 0 {
+			others, sum = append(others, giver{q, n}), sum+n
+		}
+	}
+	if tight != nil && sum < missing {
+		return false
+	}
+	slices.SortFunc(others, func(a, b giver) int { return cmp.Compare(b.bytes, a.bytes) })
+	for _, o := range others {
+		freed := o.pool.yield(missing)
+		gave = gave || freed > 0
+		if freed >= missing {
+			break
+		}
+		missing -= freed
+	}
+	return gave
+}
+
+// notInUse estimates, without the lock, the bytes from the upstream that users do not
+// hold.
+func (p *Pool) notInUse() uint64 {
+	used, _ := p.inUse()
+	return uint64(max(0, p.heap.count.now.Load()-used))
+}
+
+// countsIn reports whether a pool's memory counts in a budget.
+func (p *Pool) countsIn(b *limitBudget) bool {
+	return slices.ContainsFunc(p.limits, func(l *Limit) bool { return l.budget == b })
+}
+
+// yield gives up to so many bytes back for another pool: first segments out of use, then
+// those that become so when the cached blocks are evicted.
+func (p *Pool) yield(bytes uint64) (freed uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return 0
+	}
+	release := func() {
+		spare := p.heap.spare()
+		freed += p.heap.release(spare - min(spare, bytes-freed))
+	}
+	release()
+	if freed < bytes && p.cachedBytes() > 0 {
+		p.yielded.flush(p, 0, 0, barrenTime, func() bool {
+			before := freed
+			release()
+			return freed != before
+		})
+	}
+	return freed
+}
+
+// findInCaches evicts all cached blocks and looks again, if what is then free together
+// with so much room could serve the request. p.mu is held.
+func (p *Pool) findInCaches(w *want, room uint64) (c *owner.Cell) {
+	cached, need := p.cachedBytes(), uint64(w.least)*unit
+	free := uint64(max(cached, 0)) + p.heap.Counts().FreeUnits*unit
+	if cached <= 0 || free+room < need {
+		return nil
+	}
+	p.searched.flush(p, need, free, futileTime, func() bool {
+		c = p.find(w)
+		return c != nil
+	})
+	return c
+}
+
+// futileFlush limits how often all cached blocks are evicted in vain, because that stops
+// every processor. Pool.mu guards it.
+type futileFlush struct {
+	need, free uint64
+	until      time.Time
+}
+
+// After an eviction in vain the next one waits for so long, or longer if it took long.
+const (
+	futileTime  = time.Millisecond      // for a request of the pool
+	barrenTime  = 10 * time.Millisecond // for another pool
+	futileShare = 20                    // at most one part of the time goes to evictions in vain
+)
+
+// flush evicts all cached blocks and calls use, which reports whether that helped. If it
+// did not, the next evictions for as much or more are left out for a while, unless more
+// is free by then.
+func (f *futileFlush) flush(p *Pool, need, free uint64, pause time.Duration, use func() bool) {
+	start := time.Now()
+	if need >= f.need && free <= f.free && start.Before(f.until) {
+		return
+	}
+	p.flush()
+	if !use() {
+		end := time.Now()
+		*f = futileFlush{need, free, end.Add(max(pause, futileShare*end.Sub(start)))}
+	}
+}
+
+// cachedBytes estimates the bytes that front and depot cache, without stopping the
+// shards. p.mu is held.
+func (p *Pool) cachedBytes() int64 { return p.heap.depot.bytes + p.cached() }
+
+// flush frees every block that front and depot cache. p.mu is held.
+func (p *Pool) flush() {
+	p.heap.dissolveStack(p.drain())
+	p.heap.flush()
+}
+
+// press begins or ends the time in which a request waits for memory: nothing is cached
+// meanwhile. Each block that is freed goes to the heap at once, and [Pool.roomMade] is
+// called. p.mu is held.
+func (p *Pool) press(on bool) {
+	if p.pressed == on {
+		return
+	}
+	p.heap.depot.off = on || p.closed
+	p.heap.dissolveStack(p.front.press(on))
+	p.heap.flush()
+}
+
+// Trim implements [Trimmer]: the caches dissolve, and what is out of use goes back
+// to the upstream until at most keep bytes of it are left. Where the upstream is a
+// [Discarder], so do the whole pages of free blocks in other segments.
+func (p *Pool) Trim(keep uint64) (freed uint64) {
+	p.collectDropped()
+	p.completeAll()
+	freed = p.trimSegments(keep)
+	return freed + p.purging.purgeAll(keep)
+}
+
+// trimSegments is Trim's part of whole segments, while the keeper has no block in hand
+// that would hold its segment. A call of the upstream may panic.
+func (p *Pool) trimSegments(keep uint64) (freed uint64) {
+	p.purging.mu.Lock()
+	defer p.purging.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.flush()
+	return p.heap.release(keep)
+}
+
+// Cached blocks cost room twice: they serve one size alone, and they keep the free
+// memory beside them from merging with it, so that larger blocks are cut up
+// instead. For small sizes that is nothing. Blocks above coarseUnits are gathered
+// back into the heap when a request finds none of its size at hand and nothing in
+// the heap that fits it to a gatherFit, while there are more of them than
+// gatherBytes and a gatherShare of what is reserved.
+const (
+	gatherFit   = 16
+	gatherBytes = 32 << 20
+	gatherShare = 64
+)
+
+// gather dissolves the larger blocks that the caller's processor and the depot
+// keep, if that is due before a block of so many units is cut. The other processors
+// do so themselves. p.mu is held.
+func (p *Pool) gather(units uint32) {
+	if fit := p.heap.BestFit(units); fit != 0 && fit-units <= units/gatherFit {
+		return
+	}
+	most := max(gatherBytes, int64(p.heap.count.reserved)/gatherShare)
+	if p.heap.depot.bytes > most {
+		for k := coarseClasses; k < numClasses; k++ {
+			p.heap.flushClass(k)
+		}
+	}
+	p.heap.dissolveStack(p.takeLarge(most))
+}
