@@ -1,6 +1,8 @@
 package memmgr
 
 import (
+	"errors"
+	"fmt"
 	"sync/atomic"
 
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -55,3 +57,27 @@ func (r *hostResource) InUse() (blocks, bytes int64) { return r.blocks.Load(), r
 
 // roundUp rounds to a multiple of a power of two.
 func roundUp(n, unit uintptr) uintptr { return (n + unit - 1) &^ (unit - 1) }
+
+// Discard implements [Discarder]: the pages are zero when they are next touched.
+func (r *hostResource) Discard(address, size uintptr) error {
+	if err := discardPages(address, size); err != nil {
+		return &OpError{Op: "Discard", Place: r.Place(), Err: err}
+	}
+	return nil
+}
+
+// wholePages returns the pages that lie within a range as a range; empty when
+// there are none.
+func wholePages(address, size uintptr) (from, bytes uintptr) {
+	from = roundUp(address, pageSize)
+	end := (address + size) &^ (pageSize - 1)
+	if from >= end {
+		return from, 0
+	}
+	return from, end - from
+}
+
+// noPages is the error of memory that has no pages to give back.
+func noPages(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", errors.ErrUnsupported, fmt.Sprintf(format, args...))
+}

@@ -121,6 +121,19 @@ type Trimmer interface {
 	Trim(keep uint64) (freed uint64)
 }
 
+// Discarder is a resource whose memory lies in pages that can go back to the
+// system while the memory is allocated: [Host], and [USM] where the memory of the
+// device is the process's own.
+type Discarder interface {
+	// Discard gives the pages of a range back, of memory that the resource gave
+	// and nobody uses meanwhile. Address and size are multiples of the system's
+	// page size. What is read there afterwards is undefined until it is written;
+	// the address stays allocated. It may be called from any goroutine, and fails
+	// with an error that wraps errors.ErrUnsupported, and tells why, where the
+	// memory has no such pages.
+	Discard(address, size uintptr) error
+}
+
 // Synchronizer knows the order of work on the memory of a resource. Events and
 // queues are raw references (sycl::event*, sycl::queue*), never 0.
 type Synchronizer interface {

@@ -1,10 +1,12 @@
 package memmgr
 
 import (
+	"sync"
 	"time"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/tlsf"
+	"github.com/usmbridge/usmbridge/syclobj"
 )
 
 // BlockState is what a block is used for, in the words of PyTorch's memory
@@ -137,4 +139,150 @@ func snapshotBlock(base uintptr, piece tlsf.Piece) SnapshotBlock {
 		b.Cached = true
 	}
 	return b
+}
+
+// Actions of a pool, in the words of PyTorch's memory viewer.
+const (
+	traceAlloc         = "alloc"
+	traceFreeRequested = "free_requested"
+	traceFreeCompleted = "free_completed"
+	traceSegmentAlloc  = "segment_alloc"
+	traceSegmentFree   = "segment_free"
+	traceSnapshot      = "snapshot"
+	traceOOM           = "oom"
+)
+
+// TraceEntry is one action of a pool.
+type TraceEntry struct {
+	Action  string // "alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "snapshot" or "oom"
+	Address uintptr
+	Size    uint64
+	Tag     string
+	Time    time.Time
+	Stack   Stack // where it was recorded
+
+	stack uint32
+}
+
+// traceRing keeps the last actions.
+type traceRing struct {
+	mu      sync.Mutex
+	entries []TraceEntry
+	next    uint64 // actions ever
+}
+
+func newTraceRing(n int) *traceRing { return &traceRing{entries: make([]TraceEntry, n)} }
+
+func (t *traceRing) put(e TraceEntry) {
+	e.Time = time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.entries[t.next%uint64(len(t.entries))] = e
+	t.next++
+}
+
+func (t *traceRing) add(action string, c *owner.Cell) {
+	t.put(TraceEntry{Action: action, Address: c.Address, Size: c.Size, Tag: tagName(c.Tag), stack: c.Stack})
+}
+
+func (t *traceRing) addSegment(action string, b Block) {
+	e := TraceEntry{Action: action, Address: b.Address, Size: uint64(b.Size)}
+	if depth := stackDepth.Load(); depth != 0 {
+		e.stack = captureStack(int(depth), 4)
+	}
+	t.put(e)
+}
+
+func (t *traceRing) addOOM(bytes uint64) { t.put(TraceEntry{Action: traceOOM, Size: bytes}) }
+
+// list returns the actions that are still kept, oldest first, and how many were
+// lost.
+func (t *traceRing) list() (entries []TraceEntry, lost uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := uint64(len(t.entries))
+	first := uint64(0)
+	if t.next > n {
+		first = t.next - n
+	}
+	for i := first; i < t.next; i++ {
+		e := t.entries[i%n]
+		e.Stack = stackOf(e.stack)
+		entries = append(entries, e)
+	}
+	return entries, first
+}
+
+// LiveBuffer describes memory that is still referenced.
+type LiveBuffer struct {
+	Address   uintptr
+	Size      uint64
+	Requested uint64
+	Count     int // references
+	Place     *syclobj.Place
+	Resource  Resource // nil for foreign memory
+	Tag       string
+	Stack     Stack // place of allocation, where it was recorded
+	Foreign   bool
+}
+
+// Live lists the memory that is referenced now, oldest cell first. It looks at
+// every owner cell ever used, so it is for reports, not for steady work. Memory
+// that is allocated or released meanwhile may or may not be in the list.
+func Live() []LiveBuffer {
+	var all []LiveBuffer
+	eachLive(func(c *owner.Cell, count int) { all = append(all, describe(c, count)) })
+	return all
+}
+
+// describe returns the description of the memory of a live cell.
+func describe(c *owner.Cell, count int) LiveBuffer {
+	b := LiveBuffer{
+		Address: c.Address, Size: c.Size, Requested: c.Requested, Count: count, Place: placeOfCell(c),
+		Tag: tagName(c.Tag), Stack: stackOf(c.Stack),
+		Foreign: c.Flags()&owner.Foreign != 0,
+	}
+	if o := originOf(c); o != nil {
+		b.Resource = o.current()
+	}
+	return b
+}
+
+// eachLive calls f for every cell of this package's memory that is alive.
+func eachLive(f func(c *owner.Cell, count int)) {
+	_, used := owner.Capacity()
+	for i := 1; i <= used; i++ {
+		c := owner.At(uint32(i))
+		r := c.Ref()
+		n := r.Count()
+		if n == 0 || (c.Resource == 0 && c.Flags()&owner.Foreign == 0) {
+			continue
+		}
+		f(c, int(n))
+	}
+}
+
+// eachUsed calls f for the cells of this pool that users hold. It looks at every
+// block. p.mu is held.
+func (p *Pool) eachUsed(f func(*owner.Cell)) {
+	p.heap.Walk(func(int32, uintptr, uintptr) {}, func(b tlsf.Piece) {
+		if b.Free || b.User == 0 {
+			return
+		}
+		if c := owner.At(b.User); c.Count() > 0 {
+			f(c)
+		}
+	})
+}
+
+// LiveCount returns how many pieces of memory are referenced, and their bytes
+// as far as known.
+func LiveCount() (buffers int, bytes uint64) {
+	eachLive(func(c *owner.Cell, _ int) {
+		buffers++
+		if c.Size != owner.UnknownSize {
+			bytes += c.Size
+		}
+	})
+	return buffers, bytes
 }

@@ -49,3 +49,11 @@ func usmAlloc(*syclobj.Place, uintptr, uintptr) (uintptr, error) { return 0, err
 func usmFree(*syclobj.Place, uintptr) error { return errors.ErrUnsupported }
 
 func eventRef(*syclobj.Event) uintptr { return 0 }
+
+// tryDiscard has no SYCL memory to try.
+func (r *usmResource) tryDiscard() error {
+	if r.err != nil {
+		return r.err
+	}
+	return noPages("built without SYCL")
+}

@@ -107,3 +107,17 @@ func (r *usmResource) giveBack(b Block) {
 	r.bytes.Add(-int64(b.Size))
 	r.place.Release()
 }
+
+// Discard implements [Discarder]. The first call tries it out on memory of its
+// own, since nothing in SYCL says whether it works.
+func (r *usmResource) Discard(address, size uintptr) error {
+	r.pages.once.Do(func() { r.pages.err = r.tryDiscard() })
+	err := r.pages.err
+	if err == nil {
+		err = discardPages(address, size)
+	}
+	if err != nil {
+		return &OpError{Op: "Discard", Place: r.place, Err: err}
+	}
+	return nil
+}
