@@ -48,6 +48,17 @@ func setState(c *owner.Cell, to blockState) {
 	panic(fmt.Sprintf("memmgr: block at %#x: illegal transition from %q to %q", c.Address, from, to))
 }
 
+// checkNotPending panics if the block is pending: then fields of its cell have other meanings.
+func checkNotPending(c *owner.Cell) {
+	chunk := cellStates[c.Index()>>13].Load()
+	if chunk == nil {
+		return
+	}
+	if s := blockState(chunk[c.Index()&(1<<13-1)].Load()); s == statePending || s == stateStalled {
+		panic(fmt.Sprintf("memmgr: block at %#x: the state %q has no size class in this field", c.Address, s))
+	}
+}
+
 // rankedMutex is a mutex that panics when a goroutine acquires it while it holds a mutex of the
 // same or of a higher rank.
 type rankedMutex struct {

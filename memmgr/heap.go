@@ -138,7 +138,7 @@ func (h *heap) cellOf(block int32, class int) *owner.Cell {
 	c.Place = uintptr(h.origin.place)
 	c.Resource = h.origin.index
 	c.Block = uint32(block)
-	c.Private = uint64(class)
+	setBlockClass(c, class)
 	c.ResetFlags(h.origin.flags)
 	h.SetUser(block, c.Index())
 	h.unlist(h.Segment(block))
@@ -239,7 +239,7 @@ func (h *heap) dissolveCold(blocks int) (more bool) {
 	d := &h.depot
 	for blocks > 0 && d.cold.top != 0 {
 		m := d.cold.pop()
-		size := m.bytes(int(m.head.Cell().Private))
+		size := m.bytes(blockClass(m.head.Cell()))
 		blocks -= int(m.n)
 		h.dissolve(m)
 		d.bytes -= size
@@ -312,7 +312,7 @@ func (h *heap) retire(c *owner.Cell) {
 
 // dissolveUnclassed frees a block that has no size class.
 func (h *heap) dissolveUnclassed(c *owner.Cell) {
-	if c.Private == ownSegment {
+	if blockClass(c) == ownSegment {
 		h.retire(c)
 		return
 	}

@@ -162,7 +162,7 @@ func (d *depot) chill(m magazine, k int) {
 func (d *depot) chillStack(s magazineStack) {
 	for s.top != 0 {
 		m := s.pop()
-		d.chill(m, int(m.head.Cell().Private))
+		d.chill(m, blockClass(m.head.Cell()))
 	}
 }
 

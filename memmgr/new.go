@@ -81,7 +81,7 @@ func (b Buffer) Release() {
 	}
 	c := b.ref.Cell()
 	p := poolOf(c)
-	k := uint(c.Private)
+	k := uint(blockClass(c))
 	if p == nil || !c.Plain(p.flags) || k >= numClasses || p.watched {
 		finish(p, c)
 		return
@@ -117,7 +117,7 @@ func poolOf(c *owner.Cell) *Pool {
 // finish takes a dead cell back that is not an ordinary one of a pool.
 func finish(p *Pool, c *owner.Cell) {
 	if p != nil {
-		if c.Private == ownSegment && c.Plain(p.flags) && !p.watched {
+		if blockClass(c) == ownSegment && c.Plain(p.flags) && !p.watched {
 			p.freeLarge(c)
 			return
 		}

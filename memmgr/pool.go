@@ -241,7 +241,7 @@ func (p *Pool) annotate(c *owner.Cell, tag string, q *syclobj.Queue) {
 
 // freeCell takes a dead cell back: the drain function of the home list.
 func (p *Pool) freeCell(c *owner.Cell) {
-	if k := uint(c.Private); c.Plain(p.flags) && k < numClasses && !p.watched {
+	if k := uint(blockClass(c)); c.Plain(p.flags) && k < numClasses && !p.watched {
 		p.cache(c, int(k))
 		return
 	}

@@ -329,13 +329,7 @@ func init() { dropped.TakeBack = func() { plainCells().Sync() } }
 func (o *origin) drain(c *owner.Cell) {
 	o.bound.Load() // the race detector cannot see that C dropped the cell after retain set it
 	noteRelease(c)
-	block := Block{
-		Address:   c.Address,
-		Size:      uintptr(c.Size),
-		Requested: uintptr(c.Requested),
-		Align:     uintptr(c.Private),
-		Cookie:    uint64(c.Context),
-	}
+	block := upstreamBlock(c)
 	work := lastWorkOf(c, o.sync)
 	forgetQueue(c.Queue())
 	owner.Recycle(c)

@@ -255,8 +255,7 @@ func newCellBuffer(r Resource, request Request) (Buffer, error) {
 	c.Requested = uint64(request.Size)
 	c.Place = uintptr(o.place)
 	c.Resource = o.index
-	c.Context = uintptr(block.Cookie)
-	c.Private = uint64(block.Align)
+	setUpstreamBlock(c, block)
 	c.Tag = tagNumber(request.Tag)
 	c.ResetFlags(o.flags)
 	noteAllocation(c)

@@ -192,7 +192,7 @@ type poolCounters struct {
 
 // count notes that the slow path gives a block to a user. p.mu is held.
 func (p *Pool) count(c *owner.Cell, w *want) {
-	k := int(c.Private)
+	k := blockClass(c)
 	p.counters.allocs[k]++
 	p.counters.asked += uint64(w.r.Size)
 	if k >= noClass {

@@ -277,13 +277,13 @@ func (t *Tenant) newBuffer(request Request) (Buffer, error) {
 
 // mark writes the tenant into a cell that only the caller knows.
 func (t *Tenant) mark(c *owner.Cell) {
-	c.Context = uintptr(t.number)
+	setChargedTenant(c, uintptr(t.number))
 	c.ResetFlags(t.pool.flags | owner.Charged | c.Flags()&owner.Poisoned) // poisonFresh looks for that
 }
 
 // freeCharged takes a tenant's block back the short way, and tells whether it could.
 func (p *Pool) freeCharged(c *owner.Cell) bool {
-	k := uint(c.Private)
+	k := uint(blockClass(c))
 	if k >= numClasses || p.watched || !c.Plain(p.flags|owner.Charged) {
 		return false
 	}
@@ -296,13 +296,13 @@ func (p *Pool) freeCharged(c *owner.Cell) bool {
 		pin.Unpin()
 		return false
 	}
-	number := c.Context
+	number := chargedTenant(c)
 	if int(number) >= len(s.rooms) {
 		s.leave()
 		return false
 	}
 	c.ResetFlags(p.flags)
-	c.Context = 0
+	setChargedTenant(c, 0)
 	s.put(int(k), c)
 	s.countPut(int(k), c)
 	room, back := &s.rooms[number], int64(0)
@@ -356,7 +356,7 @@ func (t *Tenant) slowBuffer(request Request) (Buffer, error) {
 		return Buffer{}, err
 	}
 	c := b.ref.Cell()
-	got := p.amount(c.Requested, int(c.Private))
+	got := p.amount(c.Requested, blockClass(c))
 	t.mu.Lock()
 	t.central.take(got, c.Requested)
 	t.mu.Unlock()
@@ -448,31 +448,31 @@ func (t *Tenant) discharge(bytes int64) (owing bool) {
 
 // uncharge takes a block off its tenant's account whose work is done.
 func (p *Pool) uncharge(c *owner.Cell) {
-	if c.Context == 0 {
+	if chargedTenant(c) == 0 {
 		return
 	}
-	t := p.tenant(c.Context)
-	c.Context = 0
-	t.discharge(p.amount(c.Requested, int(c.Private)))
+	t := p.tenant(chargedTenant(c))
+	setChargedTenant(c, 0)
+	t.discharge(p.amount(c.Requested, blockClass(c)))
 }
 
 // noteGiven counts the release of a block by its user.
 func (p *Pool) noteGiven(c *owner.Cell) {
-	if c.Context == 0 {
+	if chargedTenant(c) == 0 {
 		return
 	}
-	t := p.tenant(c.Context)
+	t := p.tenant(chargedTenant(c))
 	t.mu.Lock()
-	t.central.give(p.amount(c.Requested, int(c.Private)), c.Requested)
+	t.central.give(p.amount(c.Requested, blockClass(c)), c.Requested)
 	t.mu.Unlock()
 }
 
 // tagsOf returns the counts by tag that a cell belongs to.
 func (p *Pool) tagsOf(c *owner.Cell) *tagUse {
-	if c.Context == 0 {
+	if chargedTenant(c) == 0 {
 		return &p.tagged
 	}
-	return &p.tenant(c.Context).tagged
+	return &p.tenant(chargedTenant(c)).tagged
 }
 
 // inUse is what the tenant is charged with, without credit, as well as can be told

@@ -118,7 +118,7 @@ func Wrap(p unsafe.Pointer, size uint64, o WrapOptions) (Buffer, error) {
 	c.Address, c.Size = uintptr(p), size
 	c.Requested = size
 	c.Place = uintptr(place.Ref())
-	c.Context = uintptr(wrapped.add(p, place, &o))
+	setWrapRecord(c, wrapped.add(p, place, &o))
 	if !o.GivePlace {
 		place.Retain()
 	}
@@ -136,14 +136,14 @@ func wrappedPlace(c *owner.Cell) *syclobj.Place {
 	if c.Home() == nil || c.Home() != wrapped.list() {
 		return nil
 	}
-	return wrapped.place(uint32(c.Context))
+	return wrapped.place(wrapRecord(c))
 }
 
 func (t *wrappedTable) drain(c *owner.Cell) {
 	noteRelease(c)
 	queue := c.Queue()
 	defer forgetQueue(queue) // a barrier may have to go on it first
-	r := t.take(uint32(c.Context))
+	r := t.take(wrapRecord(c))
 	if c.Pending() != 0 || c.Flags()&owner.Exported != 0 {
 		s := events{}
 		if r.place.Ref() != nil {
