@@ -54,16 +54,16 @@ func (p *Pool) heapTick() uint32 { return p.decayTicks()>>15 + 1 }
 // setBound makes the bound on cached blocks what it should be. Where it falls below
 // what is cached, blocks are evicted until it holds. p.mu is held.
 func (p *Pool) setBound() {
-	p.budget.follow(p.heap.divided())
-	if !p.budget.set() {
+	p.front.budget.follow(p.heap.divided())
+	if !p.front.budget.set() {
 		return
 	}
-	p.lowerAll()
-	for tries := numClasses; tries > 0 && p.budget.left.Load() < 0; tries-- {
+	p.front.lowerAll()
+	for tries := numClasses; tries > 0 && p.front.budget.left.Load() < 0; tries-- {
 		p.heap.yieldDepot()
 	}
-	if p.budget.left.Load() < 0 {
-		p.heap.dissolveStack(p.evictMissing())
+	if p.front.budget.left.Load() < 0 {
+		p.heap.dissolveStack(p.front.evictMissing())
 	}
 }
 
@@ -73,7 +73,7 @@ func (p *Pool) decayCaches(age uint32) {
 	if h.clock%age == 0 {
 		h.depot.age()
 	}
-	if h.clock%max(1, age/looks) == 0 && p.cached() > 0 {
+	if h.clock%max(1, age/looks) == 0 && p.front.cached() > 0 {
 		h.depot.chillStack(p.front.age())
 	}
 }

@@ -59,4 +59,4 @@ func OriginsOf(r Resource) (n int) {
 }
 
 // Shards returns the number of shards of the pool.
-func Shards(p *Pool) int { return p.countShards() }
+func Shards(p *Pool) int { return p.front.countShards() }

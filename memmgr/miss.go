@@ -76,7 +76,7 @@ func (p *Pool) slowBuffer(request Request) (Buffer, error) {
 func (p *Pool) miss(w *want) (Buffer, error) {
 	// 1. The other magazine of the bin.
 	if w.class != noClass && (w.r.Queue == nil || p.waiting.Load() == 0) {
-		if c := p.takeSpare(w.class, w.r.Size); c != nil {
+		if c := p.front.takeSpare(w.class, w.r.Size); c != nil {
 			return p.handOver(c, w), nil
 		}
 	}
@@ -87,7 +87,7 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 		p.mu.Unlock()
 		return Buffer{}, p.closedError()
 	}
-	p.addShards()
+	p.front.addShards()
 	c := p.findNow(w)
 	if c == nil {
 		p.mu.Unlock()
@@ -205,14 +205,14 @@ func (p *Pool) findFree(w *want) *owner.Cell {
 // restock takes a magazine for the front, with its bytes of the budget: one of the
 // depot, or a few blocks that it cuts out of the heap. p.mu is held.
 func (p *Pool) restock(w *want) (m magazine) {
-	if w.class == noClass || p.pressed {
+	if w.class == noClass || p.front.pressed {
 		return m
 	}
 	if m = p.heap.depot.pop(w.class); m.n != 0 {
 		return m
 	}
 	size, most := classBytes[w.class], int64(classBatch(w.class)-1)
-	granted := p.budget.take(min(size, size*most), size*(most-1))
+	granted := p.front.budget.take(min(size, size*most), size*(most-1))
 	for n := granted / size; n > 0; n-- {
 		c := p.heap.carve(w)
 		if c == nil {
@@ -220,7 +220,7 @@ func (p *Pool) restock(w *want) (m magazine) {
 		}
 		m.push(c)
 	}
-	p.budget.give(granted - m.bytes(w.class))
+	p.front.budget.give(granted - m.bytes(w.class))
 	return m
 }
 

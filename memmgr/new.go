@@ -39,9 +39,9 @@ func New(r Resource, request Request) (Buffer, error) {
 	}
 	k := classOf(max((request.Size+unit-1)/unit, p.minUnits))
 	id := pin.Pin()
-	s := p.claim(id)
+	s := p.front.claim(id)
 	if s == nil {
-		s = p.claimOther(id)
+		s = p.front.claimOther(id)
 	}
 	if s == nil {
 		pin.Unpin()
@@ -87,9 +87,9 @@ func (b Buffer) Release() {
 		return
 	}
 	id := pin.Pin()
-	s := p.claim(id)
+	s := p.front.claim(id)
 	if s == nil {
-		s = p.claimOther(id)
+		s = p.front.claimOther(id)
 	}
 	if s == nil {
 		pin.Unpin()

@@ -25,8 +25,8 @@ import (
 // safe for concurrent use.
 type Pool struct {
 	// What the fast path reads.
-	home *atomic.Uintptr // head of the home list
-	front
+	home     *atomic.Uintptr // head of the home list
+	front    front
 	minUnits uintptr
 	trace    *traceRing
 	flags    uint32 // of every cell
@@ -163,8 +163,8 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 		growing: make(chan struct{}, 1), minUnits: 2,
 	}
 	p.front.init()
-	p.budget.fixed, p.budget.inUse = o.cache, &p.published.bytes.now
-	p.budget.set()
+	p.front.budget.fixed, p.front.budget.inUse = o.cache, &p.published.bytes.now
+	p.front.budget.set()
 	if place := upstream.Place(); place == nil || place.IsHost() {
 		p.minUnits = 1
 	}
@@ -192,7 +192,7 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	p.origin.list = owner.NewList(p.freeCell)
 	p.heap.origin, p.heap.mu, p.heap.trace, p.heap.emptied = p.origin, &p.mu, p.trace, p.last
 	p.heap.large, p.heap.high, p.heap.low = o.large, o.high, o.low
-	p.heap.depot.budget = &p.budget
+	p.heap.depot.budget = &p.front.budget
 	p.purging.heap = &p.heap
 	p.home = p.origin.list.Head()
 	origins.add(p.origin, true)
@@ -257,7 +257,7 @@ func (p *Pool) afterPut(s *shard, k int) {
 	if s.isDue() {
 		c = s.takeChange()
 	}
-	surplus := p.fit(s, k)
+	surplus := p.front.fit(s, k)
 	var full magazine
 	if s.bins[k].n >= magazineSize[k] {
 		full = s.unstock(k)
@@ -281,10 +281,10 @@ func (p *Pool) afterPut(s *shard, k int) {
 // cache puts a block that is ready for reuse into the front, or into the depot while
 // the shards are stopped.
 func (p *Pool) cache(c *owner.Cell, k int) {
-	s := p.enter()
+	s := p.front.enter()
 	if s == nil {
 		p.mu.Lock()
-		p.addShards()
+		p.front.addShards()
 		p.uncount(c, k)
 		p.heap.cache(c, k)
 		p.roomMade()
@@ -302,7 +302,7 @@ func (p *Pool) cache(c *owner.Cell, k int) {
 
 // publishShard publishes what the caller's shard has counted, if it is due.
 func (p *Pool) publishShard() {
-	if c := p.takeDue(); c != (change{}) {
+	if c := p.front.takeDue(); c != (change{}) {
 		p.publish(c)
 	}
 }

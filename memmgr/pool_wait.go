@@ -374,7 +374,7 @@ func (p *Pool) serveLines() {
 // relax ends the pressure when nobody waits any more, here or for what is kept here.
 // p.mu is held.
 func (p *Pool) relax() {
-	if p.waiters.n == 0 && p.waiters.hold.of == nil && p.pressed && !p.closed {
+	if p.waiters.n == 0 && p.waiters.hold.of == nil && p.front.pressed && !p.closed {
 		p.press(false)
 	}
 }

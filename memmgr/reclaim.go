@@ -238,11 +238,11 @@ func (f *futileFlush) flush(p *Pool, need, free uint64, pause time.Duration, use
 
 // cachedBytes estimates the bytes that front and depot cache, without stopping the
 // shards. p.mu is held.
-func (p *Pool) cachedBytes() int64 { return p.heap.depot.bytes + p.cached() }
+func (p *Pool) cachedBytes() int64 { return p.heap.depot.bytes + p.front.cached() }
 
 // flush frees every block that front and depot cache. p.mu is held.
 func (p *Pool) flush() {
-	p.heap.dissolveStack(p.drain())
+	p.heap.dissolveStack(p.front.drain())
 	p.heap.flush()
 }
 
@@ -250,7 +250,7 @@ func (p *Pool) flush() {
 // meanwhile. Each block that is freed goes to the heap at once, and [Pool.roomMade] is
 // called. p.mu is held.
 func (p *Pool) press(on bool) {
-	if p.pressed == on {
+	if p.front.pressed == on {
 		return
 	}
 	p.heap.depot.off = on || p.closed
@@ -304,5 +304,5 @@ func (p *Pool) gather(units uint32) {
 			p.heap.flushClass(k)
 		}
 	}
-	p.heap.dissolveStack(p.takeLarge(most))
+	p.heap.dissolveStack(p.front.takeLarge(most))
 }

@@ -5,7 +5,7 @@ import "errors"
 // inUse estimates the bytes and blocks that users hold, without stopping the shards. It
 // is exact while no goroutine allocates or frees.
 func (p *Pool) inUse() (bytes, blocks int64) {
-	bytes, blocks = p.unpublished()
+	bytes, blocks = p.front.unpublished()
 	return bytes + p.published.bytes.now.Load(), blocks + p.published.blocks.now.Load()
 }
 

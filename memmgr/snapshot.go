@@ -77,8 +77,8 @@ func (p *Pool) Snapshot() *Snapshot {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.stopShards()
-	defer p.resumeShards()
+	p.front.stopShards()
+	defer p.front.resumeShards()
 	s.Taken, s.Stats = time.Now(), p.stats()
 	if p.trace != nil {
 		p.trace.put(TraceEntry{Action: traceSnapshot})

@@ -221,8 +221,8 @@ func (p *Pool) Stats() Stats {
 	p.origin.list.Sync() // what C has dropped is free
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.stopShards()
-	defer p.resumeShards()
+	p.front.stopShards()
+	defer p.front.resumeShards()
 	return p.stats()
 }
 
@@ -233,7 +233,7 @@ func (p *Pool) stats() Stats {
 	c := &p.counters
 	allocs, frees := c.allocs, c.frees
 	asked, unasked := c.asked, c.unasked
-	for sh := range p.allShards() {
+	for sh := range p.front.allShards() {
 		s.CachedBytes += sh.cached()
 		p.publish(sh.takeChange())
 		asked += sh.asked

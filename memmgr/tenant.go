@@ -113,7 +113,7 @@ func (p *Pool) NewTenant(name string, o TenantOptions) (*Tenant, error) {
 	if taken {
 		return nil, opError("Pool.NewTenant", ErrRequest, "the pool has an open tenant %q; close it first, or choose another name", name)
 	}
-	t.step = int64(min(maxCredit, t.hard/creditShare/uint64(len(p.shards))))
+	t.step = int64(min(maxCredit, t.hard/creditShare/uint64(len(p.front.shards))))
 	p.addTenant(t)
 	return t, nil
 }
@@ -150,10 +150,10 @@ func (p *Pool) addTenant(t *Tenant) {
 	}
 	all[t.number] = t
 	p.tenants.Store(&all)
-	p.stopShards()
-	defer p.resumeShards()
+	p.front.stopShards()
+	defer p.front.resumeShards()
 	p.makeRooms()
-	for s := range p.allShards() {
+	for s := range p.front.allShards() {
 		s.rooms[t.number] = tenantRoom{}
 	}
 }
@@ -164,7 +164,7 @@ func (p *Pool) makeRooms() {
 	p.roomsMu.Lock()
 	defer p.roomsMu.Unlock()
 	tenants := *p.tenants.Load()
-	for s := range p.allShards() {
+	for s := range p.front.allShards() {
 		had := len(s.rooms)
 		if had >= len(tenants) {
 			continue
@@ -241,9 +241,9 @@ func (t *Tenant) newBuffer(request Request) (Buffer, error) {
 	}
 	k := classOf(max((request.Size+unit-1)/unit, p.minUnits))
 	id := pin.Pin()
-	s := p.claim(id)
+	s := p.front.claim(id)
 	if s == nil {
-		s = p.claimOther(id)
+		s = p.front.claimOther(id)
 	}
 	if s == nil {
 		pin.Unpin()
@@ -288,9 +288,9 @@ func (p *Pool) freeCharged(c *owner.Cell) bool {
 		return false
 	}
 	id := pin.Pin()
-	s := p.claim(id)
+	s := p.front.claim(id)
 	if s == nil {
-		s = p.claimOther(id)
+		s = p.front.claimOther(id)
 	}
 	if s == nil {
 		pin.Unpin()
@@ -378,7 +378,7 @@ func (t *Tenant) refill(size int64) {
 	epoch := t.epoch
 	t.mu.Unlock()
 	housed := true
-	if s := t.pool.enter(); s != nil {
+	if s := t.pool.front.enter(); s != nil {
 		room := t.roomOn(s)
 		if housed = room != nil; housed && room.epoch == epoch && room.credit < step {
 			room.credit += step
@@ -393,9 +393,9 @@ func (t *Tenant) refill(size int64) {
 	if !housed { // a processor that came after the tenant
 		p := t.pool
 		p.mu.Lock()
-		p.stopShards()
+		p.front.stopShards()
 		p.makeRooms()
-		p.resumeShards()
+		p.front.resumeShards()
 		p.mu.Unlock()
 	}
 }
@@ -417,11 +417,11 @@ func (t *Tenant) tighten() bool {
 	t.tight = true
 	t.epoch++
 	t.mu.Unlock()
-	p.stopShards()
-	defer p.resumeShards()
+	p.front.stopShards()
+	defer p.front.resumeShards()
 	p.makeRooms()
 	credit := int64(0)
-	for s := range p.allShards() {
+	for s := range p.front.allShards() {
 		room := &s.rooms[t.number]
 		credit += room.credit
 		room.credit, room.most, room.epoch = 0, -1, t.epoch
@@ -483,7 +483,7 @@ func (t *Tenant) inUse() (bytes, blocks int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	bytes, blocks = int64(t.charged), int64(t.central.allocs-t.central.frees)
-	for s := range t.pool.allShards() {
+	for s := range t.pool.front.allShards() {
 		credit, n := s.glanceAt(t.number)
 		bytes, blocks = bytes-credit, blocks+n
 	}
@@ -548,12 +548,12 @@ func (t *Tenant) Stats() (s Stats) {
 	p := t.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.stopShards()
-	defer p.resumeShards()
+	p.front.stopShards()
+	defer p.front.resumeShards()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	sum, bytes := t.central, int64(t.charged)
-	for s := range p.allShards() {
+	for s := range p.front.allShards() {
 		if rooms := s.rooms; int(t.number) < len(rooms) {
 			r := &rooms[t.number]
 			bytes -= r.credit
