@@ -52,12 +52,6 @@ static int is_number(PyObject *o)
 	return PyNumber_Check(o) && !PySequence_Check(o);
 }
 
-static int always(attempt *t)
-{
-	(void)t;
-	return 1;
-}
-
 static int if_array(attempt *t)
 {
 	return usmb_is_array(t->o);
@@ -188,13 +182,13 @@ static PyObject *import_arrow_uncopied(attempt *t)
    returns NULL without an exception if it does not apply. Its own error replaces the earlier
    one, unless one of `quiet_after` failed before. */
 static const struct importer {
-	int (*applies)(attempt *t); /* 1 or 0, -1 with an exception */
+	int (*applies)(attempt *t); /* 1 or 0, -1 with an exception; NULL: always 1 */
 	PyObject *(*import)(attempt *t);
 	unsigned after, errors, quiet_after;
 } importers[N_IMPORTERS] = {
         [IMPORT_ARRAY] = {if_array, import_array, 0, 0, 0},
-        [IMPORT_DPCTL_MEMORY] = {always, import_dpctl_memory, 0, 0, 0},
-        [IMPORT_SUAI] = {always, import_suai, 0, 0, 0},
+        [IMPORT_DPCTL_MEMORY] = {NULL, import_dpctl_memory, 0, 0, 0},
+        [IMPORT_SUAI] = {NULL, import_suai, 0, 0, 0},
         [IMPORT_DLPACK] = {if_dlpack, import_dlpack, 0, 0, 0},
         /* After DLPack: NumPy before 2.1 cannot export read-only arrays by it. */
         [IMPORT_BUFFER] = {if_buffer, import_buffer, BIT(IMPORT_DLPACK), BUFFER_ERROR, BIT(IMPORT_DLPACK)},
@@ -247,13 +241,15 @@ static PyObject *take(PyObject *o, int may_copy, int typed)
 	for (int i = 0; i < N_IMPORTERS; i++) {
 		const struct importer *m = &importers[i];
 		if (t.failed && !(t.failed & m->after && t.errors & m->errors)) continue;
-		int applies = m->applies(&t);
+		int applies = m->applies ? m->applies(&t) : 1;
+		if (applies == 0) continue;
 		PyObject *a = applies > 0 ? m->import(&t) : NULL;
-		if (a || (PyErr_Occurred() && (applies < 0 || !PyErr_ExceptionMatches(PyExc_Exception)))) {
+		if (!a && !PyErr_Occurred()) continue;
+		if (a || applies < 0 || !PyErr_ExceptionMatches(PyExc_Exception)) {
 			if (t.failed) forget_error(&t);
 			return a;
 		}
-		if (PyErr_Occurred()) keep_error(&t, i);
+		keep_error(&t, i);
 	}
 	if (t.failed) PyErr_Restore(t.type, t.value, t.trace);
 	return NULL;

@@ -161,22 +161,27 @@ PyObject *usmb_array_numpy(PyObject *self, PyObject *const *args, Py_ssize_t n, 
 
 /* ---- __array_function__ ------------------------------------------------------------- */
 
-/* Calls a function of the package's module _numpy. */
-static PyObject *call_python(const char *function, PyObject *const *args, Py_ssize_t n)
+/* Calls a function of the package's module _numpy; *f caches it. */
+static PyObject *call_python(PyObject **f, const char *function, PyObject *const *args, Py_ssize_t n)
 {
-	PyObject *module = PyImport_ImportModule("usmbridge._numpy");
-	PyObject *f = module ? PyObject_GetAttrString(module, function) : NULL;
-	PyObject *r = f ? PyObject_Vectorcall(f, args, (size_t)n, NULL) : NULL;
-	Py_XDECREF(f);
-	Py_XDECREF(module);
-	return r;
+	if (!*f) {
+		PyObject *module = PyImport_ImportModule("usmbridge._numpy");
+		PyObject *found = module ? PyObject_GetAttrString(module, function) : NULL;
+		Py_XDECREF(module);
+		if (!found) return NULL;
+		PyObject *old = *f; /* the import can run other threads, which can have set it */
+		*f = found;
+		Py_XDECREF(old);
+	}
+	return PyObject_Vectorcall(*f, args, (size_t)n, NULL);
 }
 
 PyObject *usmb_array_function(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
 	(void)self;
+	static PyObject *function;
 	usmb_owner_drain();
-	return call_python("array_function", args, n);
+	return call_python(&function, "array_function", args, n);
 }
 
 /* ---- in --------------------------------------------------------------------------- */
@@ -242,7 +247,8 @@ int usmb_numpy_protocol(PyObject *o)
 
 PyObject *usmb_numpy_view(PyObject *o)
 {
-	return call_python("view", &o, 1);
+	static PyObject *function;
+	return call_python(&function, "view", &o, 1);
 }
 
 PyObject *usmb_numpy_asarray(PyObject *o)

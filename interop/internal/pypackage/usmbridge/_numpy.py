@@ -12,15 +12,17 @@ def _with_ndarrays(o, depth=0):
 
     The result is o itself if there is no Array in it.
     """
-    if isinstance(o, Array):
+    if type(o) is Array:
         return o.__array__()
     if depth == _MAX_DEPTH or not isinstance(o, (list, tuple)):
         return o
-    before = tuple(o)
-    after = [_with_ndarrays(item, depth + 1) for item in before]
-    if all(x is y for x, y in zip(before, after, strict=True)):
+    items, found = list(o), False
+    for i, item in enumerate(items):
+        items[i] = _with_ndarrays(item, depth + 1)
+        found = found or items[i] is not item
+    if not found:
         return o
-    return tuple(after) if isinstance(o, tuple) else after
+    return tuple(items) if isinstance(o, tuple) else items
 
 
 def array_function(func, types, args, kwargs):
@@ -31,14 +33,15 @@ def array_function(func, types, args, kwargs):
     """
     if not isinstance(args, tuple) or not isinstance(kwargs, dict):
         raise TypeError("__array_function__ takes func, types, args and kwargs")
-    if not all(t is Array or (isinstance(t, type) and issubclass(t, numpy.ndarray)) for t in types):
-        return NotImplemented
-    items = kwargs.copy()
+    for t in types:
+        if t is not Array and not (isinstance(t, type) and issubclass(t, numpy.ndarray)):
+            return NotImplemented
     positional = _with_ndarrays(args)
-    keywords = {name: _with_ndarrays(value) for name, value in items.items()}
-    if positional is args and all(keywords[name] is items[name] for name in items):
-        return NotImplemented
-    return func(*positional, **keywords)
+    found, keywords = positional is not args, {}
+    for name, value in tuple(kwargs.items()):
+        keywords[name] = _with_ndarrays(value)
+        found = found or keywords[name] is not value
+    return func(*positional, **keywords) if found else NotImplemented
 
 
 def view(o):
