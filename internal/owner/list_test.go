@@ -101,7 +101,7 @@ func TestBatchTakesTheChainItself(t *testing.T) {
 	require.EqualValues(t, 50, n.Load())
 }
 
-// Many goroutines make, share and drop cells; every one must come home once.
+// Many goroutines make, share and drop cells. Each cell is drained once.
 func TestConcurrentChurn(t *testing.T) {
 	const goroutines, rounds = 8, 20000
 	var drained atomic.Int64

@@ -25,7 +25,7 @@ func TestHeaderAndMirrorAgree(t *testing.T) {
 	require.NotZero(t, owner.DropFunc())
 }
 
-// Frees from anywhere: nobody allocates or drains, and the memory returns.
+// C and Go drop cells while no goroutine allocates or drains: the memory is freed.
 func TestDropOnCThreadsReturnsByTheReaper(t *testing.T) {
 	const n = 50000
 	var drained atomic.Int64
@@ -61,7 +61,7 @@ func TestAtZeroRunsInC(t *testing.T) {
 	require.EqualValues(t, 99*100/2, ownertest.ZeroSum()-before)
 }
 
-// C threads and goroutines fight for the same free cells and lists.
+// C threads and goroutines contend for the same free cells and lists.
 func TestChurnFromBothLanguages(t *testing.T) {
 	const perThread = 30000
 	var drained atomic.Int64
@@ -121,9 +121,8 @@ func BenchmarkDropInC(b *testing.B) {
 	}
 }
 
-// 16 C threads and 16 goroutines have the same cells: the ones give up what they hold, the
-// others take and give up references of their own, by handles that may be stale by then. Each
-// cell ends once, when the last of both has let go.
+// 16 C threads and 16 goroutines share the same cells: the threads drop their references, the goroutines add and drop
+// references of their own by handles that may be stale. Each cell is finished once, after the last drop.
 func TestSameCellsOnThreadsAndGoroutines(t *testing.T) {
 	const n, both, rounds = 4000, 16, 3
 	var drained atomic.Int64

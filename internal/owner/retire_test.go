@@ -9,8 +9,7 @@ import (
 	"github.com/usmbridge/usmbridge/internal/owner"
 )
 
-// A list that is retired while somebody drains it keeps its place until that
-// ends: the drainer still looks at it.
+// A list that is retired during a drain keeps its place until the drain ends, because the drain still reads it.
 func TestRetiredListKeepsItsPlaceWhileItIsDrained(t *testing.T) {
 	inside, proceed, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	l := owner.NewList(func(c *owner.Cell) {

@@ -12,7 +12,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/arena"
 )
 
-// Memory that C dropped is back before a request is refused for its sake, and at the end.
+// Memory that C dropped is freed before a request would be refused for lack of it, and at the end.
 func TestWhatCDroppedIsBack(t *testing.T) {
 	a := arena.New(arena.Options{Limit: 1000})
 	m := a.Over(newPool(t))

@@ -42,7 +42,7 @@ func allocate(t testing.TB, r memmgr.Resource, size uintptr, tag string) memmgr.
 	return b
 }
 
-// An arena's memory is a resource as all are, above whatever it stands.
+// The memory of an arena passes the conformance suite over every upstream.
 func TestMemoryIsAResource(t *testing.T) {
 	for name, make := range map[string]func(testing.TB) memmgr.Resource{
 		"Host":      func(testing.TB) memmgr.Resource { return memmgr.Host() },
@@ -125,7 +125,7 @@ func TestLimitIsOneOverAllResources(t *testing.T) {
 	require.Equal(t, []memmgr.Holder{{Tenant: "r", Tag: "x", Bytes: 6000, Count: 1}, {Tenant: "r", Tag: "y", Bytes: 3500, Count: 2}}, oom.Holders)
 	z.Release()
 	allocate(t, device, 501, "").Release()
-	// What the resource below refuses is not charged.
+	// A request that the upstream refuses is not charged.
 	_, err = memmgr.New(a.Over(memmgr.NewLimit(memmgr.Host(), 10)), memmgr.Request{Size: 900})
 	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
 	require.NotErrorIs(t, err, arena.ErrLimit)
@@ -215,7 +215,7 @@ func TestOutstandingWhileOthersAllocate(t *testing.T) {
 	require.Equal(t, bytes, nowBytes)
 }
 
-// What is owned and was released long ago does not pile up.
+// Objects that the arena owns and that were released before do not accumulate.
 func TestOwnedIsPruned(t *testing.T) {
 	a := arena.New(arena.Options{})
 	defer a.End()
@@ -228,7 +228,7 @@ func TestOwnedIsPruned(t *testing.T) {
 	require.Less(t, arena.Owns(a), 1000)
 }
 
-// Thousands of arenas leave nothing: no memory, and no entry for their resources.
+// Thousands of arenas leave nothing behind: no memory, and no origin.
 func TestTenThousandArenasAreFlat(t *testing.T) {
 	tenant := newTenant(t, newPool(t), 1<<30)
 	cells := uint64(0)

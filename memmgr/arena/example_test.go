@@ -9,8 +9,8 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// A request with its client's tenant and a limit of its own. Nothing that it makes needs to
-// be released; what is to outlive it is kept.
+// A request with the tenant of its client and a limit of its own. Its arrays need no release.
+// Results that outlive the request are retained.
 func Example() {
 	pool := memmgr.NewPool(memmgr.Host())
 	defer pool.Close()

@@ -1,6 +1,6 @@
 package arena
 
-// Owns returns how many things the arena holds.
+// Owns returns the number of objects that the arena owns.
 func Owns(a *Arena) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()

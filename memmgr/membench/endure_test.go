@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The short form: what counters say at the end. That memory does not grow takes longer to say.
+// The short form checks the counters at the end. Growth of memory shows only in longer runs.
 func TestEndure(t *testing.T) {
 	require.NoError(t, runEndure(2*time.Second, false))
 }

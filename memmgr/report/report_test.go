@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { memtest.Main(m) }
 
-// lively makes a pool with buffers in use, cached and waiting.
+// lively makes a pool with buffers in use, cached blocks and waiting requests.
 func lively(t testing.TB) (*memmgr.Snapshot, func()) {
 	sim := memtest.NewSimulated()
 	p := memmgr.NewPool(sim, memmgr.WithName("picture"), memmgr.WithTrace(1000), memmgr.WithDecay(0))
@@ -129,7 +129,7 @@ func TestSnapshotJSONHasTheViewersKeys(t *testing.T) {
 	}
 }
 
-// Python must read from the pickle what it reads from the JSON.
+// Python must read the same from the pickle as from the JSON.
 func TestSnapshotPickleIsTheSameInPython(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {

@@ -13,19 +13,18 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 )
 
-// readPages reads a byte of every page.
+// readPages reads a byte of each page.
 func readPages(b []byte) {
 	for i := 0; i < len(b); i += 4096 {
 		seen += b[i]
 	}
 }
 
-// seen keeps what was read, so that it is read.
+// seen prevents the compiler from removing the reads.
 var seen byte
 
-// BenchmarkFirstAttach attaches 1 GiB that another mapping filled and reads every page
-// of it, and the same with nothing but mmap and munmap, by turns. The
-// metric "x-plain" is the ratio of the medians; at most 1.1 is wanted.
+// BenchmarkFirstAttach attaches 1 GiB that another mapping filled and reads every page of it. In turns it does
+// the same with mmap and munmap alone. The metric "x-plain" is the ratio of the medians; the goal is at most 1.1.
 func BenchmarkFirstAttach(b *testing.B) {
 	const size = 1 << 30
 	r := newHost(b, segment.PeersWrite)
@@ -40,7 +39,7 @@ func BenchmarkFirstAttach(b *testing.B) {
 	benchmarkAttach(b, s, f, attachment(s, f))
 }
 
-// benchmarkAttach takes turns with plain mappings.
+// benchmarkAttach alternates with plain mappings.
 func benchmarkAttach(b *testing.B, s segment.Segment, f *os.File, a segment.Attachment) {
 	attach := func() {
 		m, err := segment.Map(a)
@@ -84,7 +83,7 @@ func benchmarkAttach(b *testing.B, s segment.Segment, f *os.File, a segment.Atta
 	b.ReportMetric(float64(plain[median].Microseconds())/1000, "plain-ms")
 }
 
-// BenchmarkFind looks for one of many segments.
+// BenchmarkFind looks up one of many segments.
 func BenchmarkFind(b *testing.B) {
 	r := newHost(b, segment.PeersWrite)
 	var held []memmgr.Block

@@ -21,8 +21,7 @@ func hostDefault(t *testing.T, a segment.Audience) *memmgr.Pool {
 	return r
 }
 
-// The shared pools of segments are one for each audience, are among those of memmgr, and
-// end with them.
+// There is one shared pool of segments for each audience. Defaults lists these pools, and CloseDefaults closes them.
 func TestDefault(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, memmgr.CloseDefaults()) })
 	write, read := hostDefault(t, segment.PeersWrite), hostDefault(t, segment.PeersRead)

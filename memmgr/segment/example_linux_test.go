@@ -8,7 +8,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 )
 
-// Memory of a pool is shown to another process, which may only read it.
+// A pool shares memory with another process, which can only read it.
 func Example() {
 	r, err := segment.NewHost(segment.PeersRead)
 	if err != nil {

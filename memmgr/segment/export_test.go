@@ -1,5 +1,4 @@
 package segment
 
-// Populate has the resource take pages as where the system promises no more memory
-// than it has.
+// Populate makes the resource reserve pages as on systems that do not overcommit memory.
 func (r *Resource) Populate() { r.options.populate = true }

@@ -27,8 +27,7 @@ func init() {
 	}
 }
 
-// refuse has the kernel answer a system call with an error where its argument is as
-// said: in this process from here on.
+// refuse makes the kernel return an error for a system call with a certain argument, in this process from now on.
 func refuse(t faultTest, call uint32, argument int, test uint16, k uint32, answer syscall.Errno) {
 	if err := seccomp.Refuse(call, &seccomp.Argument{N: argument, Test: test, K: k}, answer); err != nil {
 		t.Logf("cannot make filters of system calls here: %v", err)
@@ -105,7 +104,7 @@ func noAdvice(t faultTest) {
 	r.Free(b)
 }
 
-// Memory that cannot be unmapped stays, is told, and stays counted.
+// Memory that cannot be unmapped stays mapped, is reported, and stays counted.
 func noUnmapping(t faultTest) {
 	r := hostOf(t, segment.PeersWrite)
 	b, err := r.Allocate(memmgr.Request{Size: 11 << 12})

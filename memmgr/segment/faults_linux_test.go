@@ -15,7 +15,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 )
 
-// memoryFile makes a memory file of any seals.
+// memoryFile makes a memory file with these seals.
 func memoryFile(t *testing.T, size int64, seals int, flags uintptr) *os.File {
 	name := append([]byte("test"), 0)
 	fd, _, errno := syscall.Syscall(segment.SysMemfdCreate, uintptr(unsafe.Pointer(&name[0])), 3|flags, 0)
@@ -30,7 +30,7 @@ func memoryFile(t *testing.T, size int64, seals int, flags uintptr) *os.File {
 	return f
 }
 
-// Whatever a descriptor is, Map maps it or says what is wrong with it.
+// Map maps every kind of descriptor or reports why it cannot.
 func TestMapLooksBeforeItMaps(t *testing.T) {
 	const size, fixed, future, write = 8 << 10, 1 | 2 | 4, 0x10, 8
 	file := func(path string, flags int) func(*testing.T) *os.File {
@@ -99,7 +99,7 @@ func TestMapLooksBeforeItMaps(t *testing.T) {
 	}
 }
 
-// Memory of huge pages may be missing at the first touch.
+// Huge pages may be missing at the first access.
 func TestHugePagesAreRefused(t *testing.T) {
 	nothingStays(t)
 	f := memoryFile(t, 2<<20, 7, 4) // MFD_HUGETLB
@@ -116,7 +116,7 @@ func closed(f func(*testing.T) *os.File) func(*testing.T) *os.File {
 	}
 }
 
-// readable opens a file again, to read it.
+// readable opens a file again for reading.
 func readable(f func(*testing.T) *os.File) func(*testing.T) *os.File {
 	return func(t *testing.T) *os.File {
 		again, err := os.Open(filepath.Join("/proc/self/fd", fdText(f(t))))
@@ -141,7 +141,7 @@ func TestNoAudience(t *testing.T) {
 	}
 }
 
-// Faults that change the whole process are made in one of its own.
+// Faults that affect the whole process are injected in a child process.
 func init() {
 	for name, fault := range map[string]func(t faultTest){
 		"no descriptors": noDescriptors,
@@ -155,10 +155,10 @@ func init() {
 	}
 }
 
-// faults are scenes that a child process plays alone.
+// faults are scenarios that run in a child process of their own.
 var faults = map[string]func(faultTest){}
 
-// faultTest is what require needs, outside of a test.
+// faultTest is the part of testing.T that require needs, outside of a test.
 type faultTest struct{ testing.TB }
 
 func (faultTest) Helper()                      {}
@@ -197,7 +197,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// refused checks that an allocation fails for a reason, and that nothing of it stays.
+// refused checks that an allocation fails for a reason and leaves nothing behind.
 func refused(t faultTest, r memmgr.Resource, size uintptr, reasons ...error) {
 	before := holding(t)
 	_, err := r.Allocate(memmgr.Request{Size: size})
@@ -247,7 +247,7 @@ func noDescriptors(t faultTest) {
 	require.NoError(t, p.Close())
 }
 
-// mapped is how many bytes of addresses this process has taken.
+// mapped returns the number of mapped bytes of this process.
 func mapped(t faultTest) uint64 {
 	text, err := os.ReadFile("/proc/self/statm")
 	require.NoError(t, err)
@@ -268,7 +268,7 @@ func noAddresses(t faultTest) {
 	r.Free(b)
 }
 
-// A file that is larger than this limit would end the process by SIGXFSZ.
+// A file larger than this limit would end the process by SIGXFSZ.
 func fileLimit(t faultTest) {
 	r := hostOf(t, segment.PeersWrite)
 	back := limit(t, 1, 1<<20) // RLIMIT_FSIZE

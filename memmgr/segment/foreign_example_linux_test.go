@@ -12,8 +12,8 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 )
 
-// POSIX shared memory of another program becomes a buffer, which keeps the mapping until
-// nobody uses it. Whoever trusts what was read asks Err first.
+// POSIX shared memory of another program becomes a buffer that keeps the mapping until the last release. Err reports
+// whether data that was read is valid.
 func ExampleMapForeign() {
 	theirs, err := os.CreateTemp("/dev/shm", "example-") // another program's
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 )
 
-// named makes POSIX shared memory of some bytes 1, 2, … 251, 1, … as another program would.
+// named makes POSIX shared memory with the bytes 1, 2, … 251, 1, … as another program would.
 func named(t testing.TB, size int) (name string, f *os.File) {
 	t.Helper()
 	f, err := os.CreateTemp("/dev/shm", "usmbridge-test-")
@@ -50,7 +50,7 @@ func pattern(size int) []byte {
 	return b
 }
 
-// taken maps it; without a guard it is a copy.
+// taken maps the memory; without a guard it is a copy.
 func taken(t testing.TB, f segment.Foreign) *segment.Mapping {
 	t.Helper()
 	if !guard.Supported {
@@ -62,7 +62,7 @@ func taken(t testing.TB, f segment.Foreign) *segment.Mapping {
 	return m
 }
 
-// live is taken for what needs the guard.
+// live is taken for tests that need the guard.
 func live(t testing.TB, f segment.Foreign) *segment.Mapping {
 	t.Helper()
 	if !guard.Supported {
@@ -75,7 +75,7 @@ func live(t testing.TB, f segment.Foreign) *segment.Mapping {
 
 func shown(m *segment.Mapping) []byte { return unsafe.Slice((*byte)(m.Data()), m.Size()) }
 
-// Any part of shared memory is mapped, by name or by descriptor, as often as one likes.
+// Any part of shared memory can be mapped, by name or by descriptor, several times.
 func TestForeignParts(t *testing.T) {
 	nothingStays(t)
 	const size = 10000
@@ -107,7 +107,7 @@ func TestForeignParts(t *testing.T) {
 	}
 }
 
-// What is written on one side is read on the other; a copy stays as it was.
+// Bytes written on one side are read on the other. A copy does not change.
 func TestForeignIsShared(t *testing.T) {
 	nothingStays(t)
 	name, f := named(t, 5000)
@@ -141,7 +141,7 @@ func TestForeignIsShared(t *testing.T) {
 	require.Equal(t, "and there", string(shown(again)[:9]), "the other mapping stays")
 }
 
-// Whatever is asked for, it is mapped or refused with what is wrong, and nothing stays.
+// Every request is mapped or refused with its error, and leaves nothing behind.
 func TestForeignLooksBeforeItMaps(t *testing.T) {
 	nothingStays(t)
 	name, f := named(t, 8192)
@@ -239,7 +239,7 @@ func TestForeignLooksBeforeItMaps(t *testing.T) {
 	}
 }
 
-// openFiles is what this process has open of shared memory.
+// openFiles lists the open descriptors of shared memory in this process.
 func openFiles(t testing.TB) (n int) {
 	links, err := filepath.Glob("/proc/self/fd/*")
 	require.NoError(t, err)
@@ -266,7 +266,7 @@ func init() {
 	}
 }
 
-// Another process cuts memory off while this one reads it.
+// Another process truncates the memory while this one reads it.
 func TestForeignIsCutOffWhileItIsRead(t *testing.T) {
 	nothingStays(t)
 	const pages = 64
@@ -310,7 +310,7 @@ func TestForeignIsCutOffWhileItIsRead(t *testing.T) {
 	require.Equal(t, 2*4096, n)
 	require.NoError(t, whole.Err())
 	require.Equal(t, pattern(2*4096), shown(whole))
-	// It stays so, whatever becomes of the file.
+	// The result stays, whatever happens to the file.
 	shown(m)[pages*4096-1] = 7
 	require.NoError(t, f.Truncate(pages*4096))
 	require.ErrorIs(t, m.Err(), segment.ErrTruncated)
@@ -321,7 +321,7 @@ func TestForeignIsCutOffWhileItIsRead(t *testing.T) {
 	require.EqualValues(t, 0, shown(again)[pages*4096-1])
 }
 
-// What was cut off and nobody touched is told too.
+// A truncation is reported even if no access noticed it.
 func TestForeignIsCutOffAndNotTouched(t *testing.T) {
 	nothingStays(t)
 	name, f := named(t, 8192)
@@ -335,8 +335,7 @@ func TestForeignIsCutOffAndNotTouched(t *testing.T) {
 	require.ErrorIs(t, err, segment.ErrSize)
 }
 
-// A copy is memory of this process alone: it has no descriptor, and nothing that becomes of the
-// other memory is seen in it.
+// A copy is private memory: it has no descriptor, and changes of the other memory do not affect it.
 func TestForeignCopy(t *testing.T) {
 	nothingStays(t)
 	const size = 3 * 4096
@@ -365,8 +364,7 @@ func TestForeignCopy(t *testing.T) {
 	require.ErrorIs(t, err, memmgr.ErrClosed)
 }
 
-// A mapping that is closed while others read it is theirs to the end of the read, and fails
-// afterwards, whatever it is of.
+// A mapping that is closed during reads stays until these reads end. Later reads fail.
 func TestReadAtWhileItIsClosed(t *testing.T) {
 	nothingStays(t)
 	const size = 16 * 4096
@@ -418,7 +416,7 @@ func TestReadAtWhileItIsClosed(t *testing.T) {
 	}
 }
 
-// Sealed memory needs no guard, and a segment is none of others.
+// Sealed memory needs no guard, and a segment is not foreign memory.
 func TestForeignThatIsSealed(t *testing.T) {
 	nothingStays(t)
 	f := memoryFile(t, 8192, 1|2|4, 0)
@@ -441,8 +439,8 @@ func TestForeignThatIsSealed(t *testing.T) {
 	require.NoError(t, m.Close())
 }
 
-// Who gives a descriptor cuts the memory off and seals it while it is looked at: it is refused
-// with its new size, or mapped under a guard, and touching it never faults.
+// A peer truncates and seals the memory during Map: Map refuses it with its new size or maps it with a guard, and
+// access never faults.
 func TestForeignIsSealedMeanwhile(t *testing.T) {
 	nothingStays(t)
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
@@ -480,7 +478,7 @@ func TestForeignIsSealedMeanwhile(t *testing.T) {
 
 var spin atomic.Int32
 
-// A buffer of it keeps the mapping for as long as somebody uses it.
+// A buffer of the memory keeps the mapping until its last release.
 func TestForeignBuffer(t *testing.T) {
 	nothingStays(t)
 	name, _ := named(t, 100)
@@ -500,7 +498,7 @@ func TestForeignBuffer(t *testing.T) {
 	}
 }
 
-// A block of Python's multiprocessing.shared_memory, made and cut off by a real Python.
+// A block of Python's multiprocessing.shared_memory, made and truncated by a real Python.
 func TestForeignOfPython(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {

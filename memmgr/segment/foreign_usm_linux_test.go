@@ -16,8 +16,8 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// USM over memory of others: kernels and copies of the runtime see it, and what is cut off is
-// zeros for its threads too; afterwards the USM is freed as usual.
+// USM over foreign memory: kernels and copies of the runtime can use it, and truncated parts are zeros for its threads
+// too. Afterwards the USM is freed as usual.
 func TestForeignUSM(t *testing.T) {
 	rt := onOpenCLCPU(t)
 	nothingStays(t)
@@ -81,7 +81,7 @@ func init() {
 	}
 }
 
-// A driver that comes up when the guard is there already does not end it.
+// A driver that starts after the guard was installed does not disable it.
 func TestForeignBeforeTheDriver(t *testing.T) {
 	require.NoError(t, onOpenCLCPU(t).Close())
 	name, f := named(t, 8192)

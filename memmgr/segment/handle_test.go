@@ -18,13 +18,13 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
 
-// sharingGPU is a machine whose driver shares device memory by handles, on its first GPU.
+// sharingGPU is a machine whose driver shares device memory of its first GPU by handles.
 var sharingGPU = sycltest.Machine{{Backend: syclobj.BackendLevelZero, Name: "Fake Level Zero", Devices: []sycltest.Device{
 	{Type: syclobj.TypeGPU, Name: "Fake GPU A", Memory: 4 << 30, IPC: true},
 	{Type: syclobj.TypeGPU, Name: "Fake GPU B", Memory: 4 << 30},
 }}}
 
-// onGPU opens a fake machine's GPU; nil in the parent process.
+// onGPU opens the GPU of a fake machine. It returns nil in the parent process.
 func onGPU(t *testing.T, n int) (*sycltest.Fake, *syclobj.Queue) {
 	fake := sycltest.Child(t, sharingGPU)
 	if fake == nil {
@@ -217,8 +217,8 @@ func TestFakeHandlesThatAreRefused(t *testing.T) {
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 }
 
-// What a handle gives is looked at before anybody uses it: both ends, each 2 MiB between,
-// and the device; what is refused is closed again.
+// Memory from a handle is checked before use: both ends, each 2 MiB between them, and the device. Refused memory is
+// closed.
 func TestFakeHandlesAreLookedInto(t *testing.T) {
 	fake, q := onGPU(t, 0)
 	if fake == nil {
@@ -248,7 +248,7 @@ func TestFakeHandlesAreLookedInto(t *testing.T) {
 	require.NoError(t, m.Close())
 }
 
-// A device whose driver has no handles.
+// The driver of this device has no handles.
 func TestFakeHandlesNeedTheAspect(t *testing.T) {
 	fake, q := onGPU(t, 1)
 	if fake == nil {
@@ -263,7 +263,7 @@ func TestFakeHandlesNeedTheAspect(t *testing.T) {
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 }
 
-// What the installed library says, where it has no handles.
+// The error of the installed library if it has no handles.
 func TestHandlesOfTheInstalledLibrary(t *testing.T) {
 	rt := onOpenCLCPU(t)
 	_, err := segment.Map(segment.Attachment{Handle: []byte("x"), Size: 4096, Audience: segment.PeersWrite,

@@ -15,7 +15,7 @@ func depth(n *node) int {
 	return 1 + max(depth(n.left), depth(n.right))
 }
 
-// The index finds what a sorted list finds, whatever the order of changes.
+// The index returns the same results as a sorted list, for every order of changes.
 func TestIndexAgainstAList(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	var x index
@@ -40,8 +40,8 @@ func TestIndexAgainstAList(t *testing.T) {
 	}
 }
 
-// A hundred thousand segments, in order of address as a process makes them, are found
-// in a few tens of steps; and a state that somebody reads does not change.
+// A hundred thousand segments in order of address are found in a few tens of steps. A state that a reader holds does
+// not change.
 func TestIndexOfManySegments(t *testing.T) {
 	const n = 100_000
 	var x index

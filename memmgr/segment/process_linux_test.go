@@ -19,11 +19,11 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 )
 
-// A peer is this test binary as another process: it does what peers[name] says. It
-// gets lines from its standard input and answers with lines.
+// A peer is this test binary as another process: it runs peers[name]. It reads lines from its standard input and answers
+// with lines.
 const peerEnv = "USMBRIDGE_TEST_PEER"
 
-// talk is a peer's end of the conversation.
+// talk is a peer's end of the connection.
 type talk struct{ in *bufio.Scanner }
 
 func (t talk) hear() string {
@@ -40,7 +40,7 @@ func runPeer(name string) {
 	os.Exit(0)
 }
 
-// peer is the other end.
+// peer is the test's end of the connection.
 type peer struct {
 	t   testing.TB
 	cmd *exec.Cmd
@@ -63,7 +63,7 @@ func startPeer(t testing.TB, name string, files ...*os.File) *peer {
 	return p
 }
 
-// ask says a line and returns the answer.
+// ask sends a line and returns the answer.
 func (p *peer) ask(format string, a ...any) string {
 	p.t.Helper()
 	_, err := fmt.Fprintf(p.in, format+"\n", a...)
@@ -77,13 +77,13 @@ func (p *peer) hear() string {
 	return p.out.Text()
 }
 
-// end lets the peer go, and returns how it ended.
+// end makes the peer exit, and returns its status.
 func (p *peer) end() error {
 	p.in.Close()
 	return p.cmd.Wait()
 }
 
-// held is what a process has of what this package makes.
+// held lists the mappings and descriptors of this package in a process.
 type held struct {
 	files, maps           int
 	mappings, descriptors int
@@ -113,7 +113,7 @@ func nothingStays(t testing.TB) {
 	})
 }
 
-// logged is what is told to the logger meanwhile.
+// logged returns the records that the logger received meanwhile.
 func logged(f func()) string {
 	var b bytes.Buffer
 	memmgr.SetLogger(slog.New(slog.NewTextHandler(&b, nil)))

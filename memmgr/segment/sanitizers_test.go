@@ -2,5 +2,5 @@
 
 package segment_test
 
-// instrumented tells that each system call and access costs several times as much.
+// instrumented reports that system calls and memory accesses cost several times as much.
 const instrumented = true

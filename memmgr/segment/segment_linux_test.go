@@ -33,7 +33,7 @@ func newBuffer(t testing.TB, r memmgr.Resource, size uintptr) memmgr.Buffer {
 	return b
 }
 
-// fileOf is a descriptor of the segment that a buffer lies in, closed with the test.
+// fileOf returns a descriptor of the segment of a buffer, closed with the test.
 func fileOf(t testing.TB, b memmgr.Buffer) (s segment.Segment, offset uint64, f *os.File) {
 	s, offset, ok := segment.Find(b.Address(), b.Size())
 	require.True(t, ok)
@@ -160,7 +160,7 @@ func TestClosedResource(t *testing.T) {
 	b.Release()
 }
 
-// peers are what other processes do in these tests.
+// peers are the roles of other processes in these tests.
 var peers = map[string]func(talk){
 	"reader": func(t talk) {
 		var a segment.Attachment
@@ -234,7 +234,7 @@ var peers = map[string]func(talk){
 	},
 }
 
-// attempt tells whether an access is a fault.
+// attempt reports whether an access faults.
 func attempt(f func()) (err error) {
 	debug.SetPanicOnFault(true)
 	defer func() {
@@ -266,7 +266,7 @@ func TestAnotherProcessWrites(t *testing.T) {
 	require.NoError(t, other.end())
 }
 
-// A process that has one buffer sees all of its segment, and no other pool's.
+// A process that has one buffer can access its whole segment, and no other pool's.
 func TestAnotherProcessSeesTheWholeSegment(t *testing.T) {
 	nothingStays(t)
 	p := memmgr.NewPool(newHost(t, segment.PeersRead))
@@ -294,7 +294,7 @@ func TestAnotherProcessSeesTheWholeSegment(t *testing.T) {
 	require.NoError(t, other.end())
 }
 
-// A view that is mapped read-only faults in the process that writes, and nowhere else.
+// A read-only view faults in a process that writes, and in no other process.
 func TestAnotherProcessReads(t *testing.T) {
 	for _, a := range []segment.Audience{segment.PeersWrite, segment.PeersRead} {
 		t.Run(a.String(), func(t *testing.T) {
@@ -387,7 +387,7 @@ func TestReceivedMappingsAreNotForked(t *testing.T) {
 	require.NotContains(t, mappingFlags(t, b.Address()), " dc ")
 }
 
-// mappingFlags are the flags that the kernel tells of the mapping at an address.
+// mappingFlags returns the kernel's flags of the mapping at an address.
 func mappingFlags(t *testing.T, address uintptr) string {
 	text, err := os.ReadFile("/proc/self/smaps")
 	require.NoError(t, err)
@@ -399,7 +399,7 @@ func mappingFlags(t *testing.T, address uintptr) string {
 	return flags + " "
 }
 
-// Pages of idle memory go back while their segment is in use, where peers may write.
+// Pages of idle memory are freed while their segment is in use, if peers may write.
 func TestIdlePagesOfAPoolGoBack(t *testing.T) {
 	for a, goes := range map[segment.Audience]bool{segment.PeersWrite: true, segment.PeersRead: false} {
 		t.Run(a.String(), func(t *testing.T) {
@@ -452,7 +452,7 @@ func TestIdlePagesOfAPoolGoBack(t *testing.T) {
 	})
 }
 
-// blocksOf is the bytes of a memory file that are in memory.
+// blocksOf returns the number of resident bytes of a memory file.
 func blocksOf(t *testing.T, f *os.File) int64 {
 	var s syscall.Stat_t
 	require.NoError(t, syscall.Fstat(int(f.Fd()), &s))
@@ -490,7 +490,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// Whoever looks for segments while others come and go finds those that are there.
+// Lookups find existing segments while others are added and removed.
 func TestFindWhileSegmentsComeAndGo(t *testing.T) {
 	nothingStays(t)
 	r := newHost(t, segment.PeersWrite)
@@ -534,7 +534,7 @@ func TestFindWhileSegmentsComeAndGo(t *testing.T) {
 	looks.Wait()
 }
 
-// manyRounds is how often what must not grow is done.
+// manyRounds is the number of repetitions in tests for leaks.
 func manyRounds() int {
 	if testing.Short() || instrumented {
 		return 2000
@@ -567,8 +567,8 @@ func TestOpenAndCloseIsFlat(t *testing.T) {
 	}
 }
 
-// proportional is the share of a process in the segments that it maps, in bytes: the
-// pages that n processes have count a n-th in each.
+// proportional returns the share of a process in the segments that it maps, in bytes: a page that n processes map counts
+// a n-th in each.
 func proportional(t testing.TB, pid string) (bytes int) {
 	text, err := os.ReadFile("/proc/" + pid + "/smaps")
 	require.NoError(t, err)
@@ -584,7 +584,7 @@ func proportional(t testing.TB, pid string) (bytes int) {
 	return bytes
 }
 
-// Memory that three processes have is there once.
+// Memory that three processes share is resident once.
 func TestThreeProcessesCountOnce(t *testing.T) {
 	nothingStays(t)
 	const size = 64 << 20
@@ -611,7 +611,7 @@ func TestThreeProcessesCountOnce(t *testing.T) {
 	}
 }
 
-// A pool's memory sleeps and wakes with its contents, unless a peer's part of it is held.
+// Memory of a pool sleeps and wakes with its contents, unless a peer holds part of it.
 func TestSharedMemorySleeps(t *testing.T) {
 	nothingStays(t)
 	p := memmgr.NewPool(newHost(t, segment.PeersWrite), memmgr.WithDecay(0))

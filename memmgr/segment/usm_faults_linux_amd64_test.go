@@ -16,7 +16,7 @@ import (
 
 func init() { peers["lost USM"] = func(talk) { lostUSM(faultTest{}) } }
 
-// lostUSM frees shared USM while no anonymous memory can be put over addresses.
+// lostUSM frees shared USM while anonymous memory cannot be mapped over addresses.
 func lostUSM(t faultTest) {
 	rt, err := syclobj.Open()
 	require.NoError(t, err)

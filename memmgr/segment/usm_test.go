@@ -23,8 +23,7 @@ import (
 
 var kinds = []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost}
 
-// onOpenCLCPU opens a runtime whose default device's memory can be shared, or skips
-// and says why.
+// onOpenCLCPU opens a runtime whose default device's memory can be shared, or skips the test.
 func onOpenCLCPU(t testing.TB) *syclobj.Runtime {
 	t.Helper()
 	rt, err := syclobj.Open()
@@ -70,7 +69,7 @@ func TestUSMResource(t *testing.T) {
 	}
 }
 
-// Small segments and large ones stay USM of their kind to the last byte.
+// Small and large segments stay USM of their kind to the last byte.
 func TestSegmentsAreUSM(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -99,7 +98,7 @@ func TestSegmentsAreUSM(t *testing.T) {
 	}
 }
 
-// Every turn between two processes: a queue here, plain memory there.
+// Two processes alternate: one uses a queue, the other plain memory.
 func TestAnotherProcessAndUSM(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -171,7 +170,7 @@ func init() {
 	}
 }
 
-// The receiver has USM of its own context over the same pages, to write or to read.
+// The receiver has USM of its own context over the same pages, writable or read-only.
 func TestTheReceiverHasUSM(t *testing.T) {
 	for _, kind := range kinds {
 		for _, a := range []segment.Audience{segment.PeersWrite, segment.PeersRead} {
@@ -222,7 +221,7 @@ func TestIdlePagesOfSharedUSMGoBack(t *testing.T) {
 	require.True(t, bytes.Equal(data[:100<<10], got))
 }
 
-// Thousands of small segments lie in USM at once, within the bound.
+// Thousands of small segments are USM at the same time, within the limit of mappings.
 func TestManySegmentsInUSM(t *testing.T) {
 	nothingStays(t)
 	rt := onOpenCLCPU(t)
@@ -278,18 +277,18 @@ func TestOpenAndCloseOfUSMIsFlat(t *testing.T) {
 			before = lines(t)
 		}
 	}
-	// Mappings of the runtime, of Go and of new threads come and go, but not by the round.
+	// Mappings of the runtime, of Go and of new threads change, but do not grow with each round.
 	require.LessOrEqual(t, lines(t), before+200)
 }
 
-// lines counts all mappings of the process.
+// lines returns the number of mappings of the process.
 func lines(t testing.TB) int {
 	text, err := os.ReadFile("/proc/self/maps")
 	require.NoError(t, err)
 	return bytes.Count(text, []byte("\n"))
 }
 
-// Memory under which no pages can be put back is never freed, and told.
+// Memory under which pages cannot be put back is not freed, and reported.
 func TestUSMThatCannotBeFreedIsLost(t *testing.T) {
 	onOpenCLCPU(t)
 	p := startPeer(t, "lost USM")
@@ -301,8 +300,7 @@ func TestUSMThatCannotBeFreedIsLost(t *testing.T) {
 	require.Equal(t, "played", line)
 }
 
-// On a device whose USM is no pages of the process the trial says so, and leaves
-// nothing.
+// On a device whose USM is not memory of the process the trial reports it, and leaves nothing behind.
 func TestFakeMemoryCannotBeShared(t *testing.T) {
 	fake := sycltest.Child(t, sycltest.TwoGPUs)
 	if fake == nil {
@@ -333,7 +331,7 @@ func TestFakeMemoryCannotBeShared(t *testing.T) {
 	}
 }
 
-// A trial that lacked the means is made again; one that had them is not.
+// A trial that failed for lack of resources is repeated; another one is not.
 func TestFakeTrialIsMadeOnce(t *testing.T) {
 	fake := sycltest.Child(t, sycltest.OneCPU)
 	if fake == nil {

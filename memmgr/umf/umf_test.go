@@ -87,7 +87,7 @@ func TestMissingLibraryIsNamed(t *testing.T) {
 	require.ErrorContains(t, err, "pip install umf")
 }
 
-// Files that dlopen would not survive, or would wait at for ever, are errors.
+// Files that dlopen would crash on, or would block on, are errors.
 func TestNoLibraryIsNamed(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "libumf.so")
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))

@@ -22,7 +22,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/internal/guard/guardtest"
 )
 
-// roles are what this binary does as a second process, which may end by a signal.
+// roles are the functions of this binary as a second process, which may end by a signal.
 var roles = map[string]func(){
 	"panics by SIGBUS": func() {
 		_ = guarded(&testing.T{}, mapped(&testing.T{}, 1)) // the handler is there
@@ -72,7 +72,7 @@ func second(role string) (stderr string, err error) {
 
 var page = os.Getpagesize()
 
-// memory is a mapping of a file that can be cut off.
+// memory is a mapping of a file that can be truncated.
 type memory struct {
 	bytes []byte
 	file  *os.File
@@ -105,7 +105,7 @@ func guarded(t testing.TB, m memory) guard.Range {
 	return r
 }
 
-// Whoever touches what was cut off sees zeros, and the rest as it was.
+// An access to a truncated part reads zeros; the rest is unchanged.
 func TestTruncation(t *testing.T) {
 	for name, sum := range map[string]func(m memory) uint64{
 		"Go": func(m memory) (sum uint64) {
@@ -146,7 +146,7 @@ func TestTruncation(t *testing.T) {
 	}
 }
 
-// It is cut off by another process while it is read, again and again.
+// Another process truncates the file repeatedly while it is read.
 func TestCutOffMeanwhile(t *testing.T) {
 	for name, sum := range map[string]func(m memory) uint64{
 		"Go": func(m memory) (sum uint64) {
@@ -196,7 +196,7 @@ func TestCutOffMeanwhile(t *testing.T) {
 	}
 }
 
-// Many at once, on all kinds of threads, while ranges come and go.
+// Many accesses at once, on all kinds of threads, while ranges are added and removed.
 func TestManyAtOnce(t *testing.T) {
 	var group sync.WaitGroup
 	for n := range 6 {
@@ -225,7 +225,7 @@ func TestManyAtOnce(t *testing.T) {
 	group.Wait()
 }
 
-// recovered returns the panic of a fault that Go tells.
+// recovered returns the panic of a fault that Go reports.
 func recovered(f func()) (what any) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() { what = recover() }()
@@ -233,8 +233,7 @@ func recovered(f func()) (what any) {
 	return nil
 }
 
-// Faults outside of ranges are Go's as before: a panic that can be recovered from, as often
-// as it comes.
+// Faults outside of the ranges are handled by Go as before: a panic that can be recovered, repeatedly.
 func TestOtherFaultsAreGos(t *testing.T) {
 	r := guarded(t, mapped(t, 1))
 	var fault runtime.Error
@@ -255,7 +254,7 @@ func TestOtherFaultsAreGos(t *testing.T) {
 	require.False(t, r.Lost())
 }
 
-// A range that was removed is guarded no more.
+// A range that was removed is not guarded any more.
 func TestRemoved(t *testing.T) {
 	m := mapped(t, 1)
 	r, err := guard.Add(uintptr(m.at()), uintptr(page), true)
@@ -265,7 +264,7 @@ func TestRemoved(t *testing.T) {
 	require.NotNil(t, recovered(func() { m.bytes[0]++ }))
 }
 
-// What nobody guards ends the process as it would without.
+// A fault in unguarded memory ends the process, as without the guard.
 func TestUnguardedFaultsEndTheProcess(t *testing.T) {
 	stderr, err := second("panics by SIGBUS")
 	require.Error(t, err)
@@ -282,7 +281,7 @@ func TestUnguardedFaultsEndTheProcess(t *testing.T) {
 	require.True(t, status.Signaled() || strings.Contains(stderr, "SIGBUS") || strings.Contains(stderr, "AddressSanitizer: BUS"), "%v: %s", err, stderr)
 }
 
-// underHandler has a driver install its handler over ours, and Keep find it.
+// underHandler installs a driver's handler over the guard's, and Keep detects it.
 func underHandler(h guardtest.Handler) {
 	t := &testing.T{}
 	check := func(ok bool, what string) {
@@ -313,8 +312,8 @@ func underHandler(h guardtest.Handler) {
 	check(guardtest.Sum(m.at(), len(m.bytes)) == uint64(2*page) && r.Lost(), "guarded afterwards")
 }
 
-// A driver's handler that is installed later does not end the guard, whether it calls the one
-// before it or takes itself away; nor does it keep Go's from being called.
+// A driver's handler that is installed later does not disable the guard, whether it calls the previous one or removes
+// itself. Go's handler is still called.
 func TestHandlersOfDrivers(t *testing.T) {
 	for _, role := range []string{"chaining", "leaving"} {
 		stderr, err := second(role)
@@ -322,7 +321,7 @@ func TestHandlersOfDrivers(t *testing.T) {
 	}
 }
 
-// There are as many ranges as are told.
+// The number of ranges is as documented.
 func TestFull(t *testing.T) {
 	const most = 4096
 	m := mapped(t, 1)

@@ -43,10 +43,10 @@ func init() {
 	}
 }
 
-// skipped is how a second process ends that cannot do what it is for.
+// skipped is the exit status of a second process that cannot run its role.
 const skipped = 77
 
-// Where the system has not the pages for all that is gone, it gives the one that is touched.
+// If the system lacks pages for all truncated memory, it gets a page for the access.
 func TestShortOfMemory(t *testing.T) {
 	stderr, err := second("short of memory")
 	var end *exec.ExitError

@@ -7,10 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A model of the protocol between those who hold shards and those who stop them, on
-// processors of the x86 kind: stores wait in a buffer of the processor in order, and
-// loads pass them. The checker goes through every state that any interleaving reaches,
-// with the kernel refusing the barrier from any moment on.
+// A model of the protocol between goroutines that hold shards and goroutines that stop them, on x86 processors: stores
+// wait in a buffer of the processor in order, and loads pass them. The checker visits each state that any interleaving
+// reaches, with the kernel refusing the barrier from any moment on.
 //
 // The model has holders, each pinned to a P with a shard in every pool, and one
 // stopper for each pool. A holder works on one of its shards at a time.
@@ -20,7 +19,7 @@ const (
 	modelPools   = 2
 )
 
-// Where a holder is.
+// The state of a holder.
 const (
 	outside  = iota // at a safe point, not pinned
 	pinned          // and about to ask whether it must fence
@@ -31,7 +30,7 @@ const (
 	backing         // found it stopped, about to clear busy
 )
 
-// Where a stopper is.
+// The state of a stopper.
 const (
 	idle     = iota
 	fencing  // has set stop
@@ -42,15 +41,14 @@ const (
 	stopping // in the shards
 )
 
-// words of memory: for each pool and holder busy and the shard's data, for each pool
-// stop, then expedited.
+// The words of memory: for each pool and holder busy and the data of the shard, for each pool stop, then expedited.
 type modelMemory struct {
 	busy, data [modelPools][modelHolders]uint8
 	stop       [modelPools]uint8
 	expedited  uint8
 }
 
-// store is one that waits in a buffer.
+// store is a store that waits in a buffer.
 type store struct{ word, pool, value uint8 }
 
 const (
@@ -69,7 +67,7 @@ type modelStopper struct {
 	seen     [modelHolders]uint8 // busy as it was read, for a mutant
 }
 
-// modelState is comparable: the set of them is the checker's memory.
+// modelState is comparable: the checker keeps the set of visited states.
 type modelState struct {
 	memory   modelMemory
 	holders  [modelHolders]modelHolder
@@ -79,7 +77,7 @@ type modelState struct {
 	turner   uint8
 }
 
-// mutant is a mistake that the checker must find.
+// mutant is an error in the protocol that the checker must find.
 type mutant struct {
 	noBarrier     bool // the stopper does not have others pass a barrier
 	noCheck       bool // the holder does not look at stop
@@ -120,7 +118,7 @@ func (m *model) run() {
 	}
 }
 
-// step adds the states that follow.
+// step adds the successor states.
 func (m *model) step(s modelState) {
 	if !s.refused {
 		next := s
@@ -140,7 +138,7 @@ func (m *model) step(s modelState) {
 	}
 }
 
-// drain takes the oldest store of a holder's processor to memory.
+// drain writes the oldest store of a holder's processor to memory.
 func (s *modelState) drain(h int) {
 	b := &s.holders[h]
 	first := b.buffer[0]
@@ -244,7 +242,7 @@ func (m *model) hold(s modelState, h int) {
 	m.add(s)
 }
 
-// forget clears what a holder outside does not know, so that equal states are one.
+// forget clears values that a holder outside cannot know, so that equal states are one state.
 func (b *modelHolder) forget() {
 	if b.at == outside {
 		b.pool, b.fences = 0, 0
@@ -344,7 +342,7 @@ func TestFenceProtocol(t *testing.T) {
 	}
 }
 
-// The checker finds what is wrong with each of these.
+// The checker finds the error in each of these.
 func TestFenceProtocolMutantsAreFound(t *testing.T) {
 	for name, wrong := range map[string]mutant{
 		"no barrier":                          {noBarrier: true},

@@ -8,8 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// In the fast form nobody shares a pinned number; in the portable one the number
-// is a hint and only has to be one.
+// In the fast form each pinned number has one user. In the portable form the number is a hint.
 func TestPinExcludesOthers(t *testing.T) {
 	Register()
 	var mu sync.Mutex
