@@ -8,22 +8,22 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// Buffer is a handle on memory with counted references. It is a plain value of
-// two words; copying it does not retain. The zero Buffer refers to no memory:
-// Valid is false, and everything else panics.
+// Buffer is a handle of reference-counted memory: a plain value of two words. Copying it
+// does not add a reference. The zero Buffer refers to no memory: Valid returns false,
+// Release does nothing, and the other methods panic. Methods are safe for concurrent use.
 type Buffer struct {
 	ref owner.Ref
 }
 
-// FromCell returns the handle of memory whose owner cell came from C or from
-// another package. It takes over no reference: call Retain to own one.
+// FromCell returns the handle of memory whose owner cell came from C or from another
+// package of this module. It adds no reference and takes none over.
 func FromCell(c *owner.Cell) Buffer { return Buffer{ref: c.Ref()} }
 
-// Cell returns the owner cell, for exchange with C. A reference that C will
-// drop must be added with Retain first.
+// Cell returns the owner cell, for exchange with C by the packages of this module. A
+// reference that C will drop must be added with Retain first.
 func (b Buffer) Cell() *owner.Cell {
 	c := b.live("Cell")
-	if c.Tag != 0 { // others do not sleep
+	if c.Tag != 0 { // memory without a tag does not sleep
 		c.SetFlags(owner.Shown)
 	}
 	return c
@@ -36,12 +36,12 @@ func (b Buffer) Valid() bool { return !b.ref.Gone() }
 func (b Buffer) Count() int {
 	n := b.ref.Count()
 	if n == 0 && !b.ref.Gone() {
-		n = 1 // asleep, or it was until now
+		n = 1 // asleep, or it woke up between the two reads
 	}
 	return int(n)
 }
 
-// live returns the cell of memory that is alive, or panics.
+// live returns the cell of memory that is referenced and awake, or panics.
 func (b Buffer) live(op string) *owner.Cell {
 	if !b.ref.Valid() {
 		panic(b.stale(op))
@@ -49,9 +49,9 @@ func (b Buffer) live(op string) *owner.Cell {
 	return b.ref.Cell()
 }
 
-// known is live for what tells about the memory and does not touch it: that may be
-// asleep.
-func (b Buffer) known(op string) *owner.Cell {
+// valid returns the cell of memory that is referenced, awake or asleep, or panics. It is
+// for methods that do not touch the memory.
+func (b Buffer) valid(op string) *owner.Cell {
 	if !b.Valid() {
 		panic(b.stale(op))
 	}
@@ -66,55 +66,55 @@ func (b Buffer) Retain() Buffer {
 	return b
 }
 
-// TryRetain adds a reference unless the memory is gone already, and reports
-// whether it did: for whoever races with the last release.
+// TryRetain adds a reference and reports true, unless the last reference was released. It
+// is for callers that race with the last release.
 func (b Buffer) TryRetain() bool { return b.ref.TryRetain() }
 
-// Data returns the address of the first byte. Memory of kind "device" may not
-// be read through it.
+// Data returns the address of the first byte. The host must not access memory of kind
+// "device" through it.
 func (b Buffer) Data() unsafe.Pointer { return b.live("Data").Data() }
 
 // Address is Data as an integer.
-func (b Buffer) Address() uintptr { return b.known("Address").Address }
+func (b Buffer) Address() uintptr { return b.valid("Address").Address }
 
-// Size returns the bytes that may be used, at least those asked for.
-func (b Buffer) Size() uint64 { return b.known("Size").Size }
+// Size returns the usable size in bytes, at least Requested.
+func (b Buffer) Size() uint64 { return b.valid("Size").Size }
 
-// Requested returns the bytes asked for.
-func (b Buffer) Requested() uint64 { return b.known("Requested").Requested }
+// Requested returns the size of the request in bytes.
+func (b Buffer) Requested() uint64 { return b.valid("Requested").Requested }
 
-// Place returns the facts of the memory: context, device, kind. It is valid
-// while the buffer is; the caller retains it to keep it longer.
-func (b Buffer) Place() *syclobj.Place { return placeOfCell(b.known("Place")) }
+// Place returns context, device and kind of the memory. It is valid as long as the buffer;
+// the caller retains it to use it longer.
+func (b Buffer) Place() *syclobj.Place { return placeOfCell(b.valid("Place")) }
 
-// HostReadable reports whether the processor may read the memory.
+// HostReadable reports whether the host may read and write the memory.
 func (b Buffer) HostReadable() bool {
-	return b.known("HostReadable").Flags()&owner.HostReadable != 0
+	return b.valid("HostReadable").Flags()&owner.HostReadable != 0
 }
 
-// ReadOnly reports whether writing through this buffer is refused.
-func (b Buffer) ReadOnly() bool { return b.known("ReadOnly").Flags()&owner.ReadOnly != 0 }
+// ReadOnly reports whether writes through this package are refused.
+func (b Buffer) ReadOnly() bool { return b.valid("ReadOnly").Flags()&owner.ReadOnly != 0 }
 
-// SetReadOnly marks the memory: writing through any buffer of it is refused.
+// SetReadOnly makes this package refuse writes to the memory through any of its handles.
 func (b Buffer) SetReadOnly() { b.live("SetReadOnly").SetFlags(owner.ReadOnly) }
 
-// Exported reports whether the memory left this module's hands.
-func (b Buffer) Exported() bool { return b.known("Exported").Flags()&owner.Exported != 0 }
+// Exported reports whether SetExported was called.
+func (b Buffer) Exported() bool { return b.valid("Exported").Flags()&owner.Exported != 0 }
 
-// SetExported notes that the memory leaves this module's hands: when it comes
-// back it is reused only behind a barrier on its queue.
+// SetExported records that code outside of this module gets the memory. After its release
+// the memory is reused only behind a barrier on its queue.
 func (b Buffer) SetExported() { b.live("SetExported").SetFlags(owner.Exported) }
 
 // Tag returns the tag of the request.
-func (b Buffer) Tag() string { return tagName(b.known("Tag").Tag) }
+func (b Buffer) Tag() string { return tagName(b.valid("Tag").Tag) }
 
 // Resource returns the resource that the memory belongs to, nil for foreign
 // memory.
-func (b Buffer) Resource() Resource { return resourceOfCell(b.known("Resource")) }
+func (b Buffer) Resource() Resource { return resourceOfCell(b.valid("Resource")) }
 
-// Bytes returns the memory as a slice, after waiting for pending work. It does
-// not copy: the slice is valid while the buffer is. It fails with
-// ErrNotHostReadable for device memory.
+// Bytes waits for pending work and returns the memory as a slice. It does not copy: the
+// slice is valid as long as the buffer. It fails with an [*OpError] of kind
+// ErrNotHostReadable for device memory and ErrRange for memory of unknown size.
 func (b Buffer) Bytes() ([]byte, error) {
 	const op = "Buffer.Bytes"
 	if err := b.awake(op); err != nil {
@@ -133,25 +133,25 @@ func (b Buffer) Bytes() ([]byte, error) {
 	return unsafe.Slice((*byte)(c.Data()), c.Size), nil
 }
 
-// stale makes the panic's value: what is known of the memory that was.
+// stale returns the panic value for an operation on memory that is released or asleep.
 func (b Buffer) stale(op string) *UseError {
 	op = "Buffer." + op
 	c := b.ref.Cell()
 	if c == nil {
 		return misuse(op, "the zero Buffer has no memory")
 	}
-	if !b.ref.Gone() { // or has woken up meanwhile
+	if !b.ref.Gone() { // asleep, or it woke up since
 		return misuse(op, "%w; Pool.Wake brings it back", ErrAsleep)
 	}
 	what := "the last reference was released; Retain one for as long as the memory is used"
 	if c.Count() != 0 {
-		what += " (its owner serves other memory by now)"
+		what += " (its owner cell is used for other memory now)"
 	}
 	e := misuse(op, "%s", what)
 	former := formerOf(b.ref)
 	e.Allocated, e.Released = stackText(former.stack), stackText(former.released)
 	if e.Allocated == "" {
-		e.Err = fmt.Errorf("%w; memmgr.RecordStacks(16) tells where it was allocated", e.Err)
+		e.Err = fmt.Errorf("%w; call memmgr.RecordStacks(16) to record where it was allocated", e.Err)
 	}
 	return e
 }

@@ -15,9 +15,9 @@ type Scalar interface {
 		~float32 | ~float64 | ~complex64 | ~complex128
 }
 
-var errUnknownSize = errors.New("the extent of this memory is not known; its owner told only an address")
+var errUnknownSize = errors.New("the size of this memory is unknown")
 
-// accessError is about a copy or a view that the memory does not allow.
+// accessError returns the error of an access that the memory does not allow.
 func accessError(op string, c *owner.Cell, kind, err error) error {
 	return &OpError{Op: op, Place: placeOfCell(c), Kind: kind, Err: err}
 }
@@ -26,8 +26,8 @@ func rangeError(op string, c *owner.Cell, offset, length uint64) error {
 	return opError(op, ErrRange, "%d bytes from byte %d do not fit in %d bytes", length, int64(offset), c.Size)
 }
 
-// span checks that n elements of some bytes from element offset lie inside, and
-// returns the address.
+// span checks that n elements of a width in bytes, starting at element offset, lie inside
+// the buffer, and returns their address.
 func span(op string, c *owner.Cell, offset, n int, width uintptr) (unsafe.Pointer, error) {
 	if offset < 0 {
 		return nil, rangeError(op, c, uint64(offset)*uint64(width), uint64(n)*uint64(width))
@@ -39,9 +39,9 @@ func span(op string, c *owner.Cell, offset, n int, width uintptr) (unsafe.Pointe
 	return unsafe.Add(c.Data(), first), nil
 }
 
-// CopyIn copies src to the buffer, from element offset of type T, and returns
-// when it is done. It waits for pending work first. Memory that the host cannot
-// write is reached through the place's queue.
+// CopyIn waits for pending work and copies src to the buffer, starting at element offset of
+// type T. It returns when the copy is complete. It uses the place's queue for memory that
+// the host cannot write. Errors are of type [*OpError].
 func CopyIn[T Scalar](b Buffer, offset int, src []T) error {
 	const op = "CopyIn"
 	c, err := b.use(op)
@@ -70,8 +70,8 @@ func CopyIn[T Scalar](b Buffer, offset int, src []T) error {
 	return q.Write(p, rawBytes(src))
 }
 
-// CopyOut copies from the buffer, from element offset of type T, to dst; the
-// counterpart of [CopyIn].
+// CopyOut waits for pending work and copies from the buffer to dst, starting at element
+// offset of type T. It is the counterpart of [CopyIn].
 func CopyOut[T Scalar](b Buffer, offset int, dst []T) error {
 	const op = "CopyOut"
 	c, err := b.use(op)
@@ -97,8 +97,9 @@ func CopyOut[T Scalar](b Buffer, offset int, dst []T) error {
 	return q.Read(rawBytes(dst), p)
 }
 
-// CopyBuffer copies n bytes between buffers and returns when it is done. Both
-// must be of one context, or readable by the host.
+// CopyBuffer waits for pending work, copies n bytes between buffers and returns when the
+// copy is complete. Offsets are in bytes. Both buffers must be of one context, or one of
+// them host-readable.
 func CopyBuffer(dst Buffer, dstOffset uint64, src Buffer, srcOffset, n uint64) error {
 	const op = "CopyBuffer"
 	d, err := dst.use(op)
@@ -155,7 +156,7 @@ func copyOnQueue(op string, c *owner.Cell, place *syclobj.Place, to, from unsafe
 	return ev.Wait(context.Background())
 }
 
-// rawBytes is the memory of a slice of scalars.
+// rawBytes returns the memory of a slice of scalars.
 func rawBytes[T Scalar](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), uintptr(len(s))*unsafe.Sizeof(*new(T)))
 }

@@ -15,21 +15,19 @@ import (
 	"github.com/usmbridge/usmbridge/internal/owner"
 )
 
-// DebugEnv is the environment variable that turns checks on in a program as it
-// stands, as a list of words with commas between them:
+// DebugEnv is the environment variable that turns checks on, as a comma-separated list of
+// words:
 //
-//   - stacks: every allocation and last release notes its place ([RecordStacks]),
-//     so that reports of leaks and panics on use after release name both, and a
-//     release of what was released before is logged.
-//   - poison: memory of pools that the host can read is filled when it is given out
-//     and again when it comes back, and a write to it in between is a panic with a
-//     [*CorruptionError] when the memory is next given out. [NewPoison] finds
-//     writes beyond a block's ends as well.
-//   - leaks: arrays that own memory and are collected without Release are counted
-//     and logged (package usmarray). Their memory stays allocated.
+//   - stacks: every allocation and last release records its place ([RecordStacks]), so that
+//     leak reports and panics on use after release name both. A second release is logged.
+//   - poison: host-readable memory of pools is filled when it is allocated and when it is
+//     freed. If it was written in between, the next allocation of it panics with a
+//     [*CorruptionError]. [NewPoison] also finds writes beyond the ends of a block.
+//   - leaks: arrays that own memory and are collected without Release are counted and
+//     logged (package usmarray). Their memory stays allocated.
 //
-// It is read once, when the process starts. Without it nothing of this costs
-// anything: membench's work "off" measures that against a build without the checks.
+// It is read once, when the process starts. The checks cost nothing when they are off:
+// membench's work "off" compares with a build without them.
 const DebugEnv = diag.Env
 
 // debug holds the checks that are on.
@@ -54,7 +52,7 @@ func SetLogger(l *slog.Logger) { diag.SetLogger(l) }
 // backgroundFailed logs a failure of background work. No lock of a pool is held.
 func backgroundFailed(op string, err error) { diag.Failed(op, err) }
 
-// releasedAgain notes that a stale handle was released.
+// releasedAgain logs the release of a handle after the last reference.
 func (b Buffer) releasedAgain() {
 	if b.ref.Cell() == nil {
 		return // the zero Buffer may always be released
@@ -67,11 +65,10 @@ func (b Buffer) releasedAgain() {
 	diag.Found(what, stackText(former.stack))
 }
 
-// A pool that poisons marks the cells whose blocks are filled, and looks at each
-// when it is given out again. A block whose cell went has no mark, whatever
-// happened to its pages meanwhile.
+// A pool that poisons marks the cells of filled blocks and compares a marked block before
+// it is allocated again. A block that loses its cell loses the mark.
 
-// poisonFree fills a block that nobody uses any more.
+// poisonFree fills a block that was freed.
 func (p *Pool) poisonFree(c *owner.Cell) {
 	if !p.poisons {
 		return
@@ -80,14 +77,14 @@ func (p *Pool) poisonFree(c *owner.Cell) {
 	c.SetFlags(owner.Poisoned)
 }
 
-// poisonFresh looks whether the block was written to since it was filled, and
-// fills it for its new user. What is queued on a device for it is left alone.
+// poisonFresh panics if the block was written since it was freed, and fills it for its new
+// user. It does nothing to a block with pending work.
 func (p *Pool) poisonFresh(c *owner.Cell) {
 	if !p.poisons || c.Pending() != 0 {
 		return
 	}
 	if c.Flags()&owner.Poisoned != 0 {
-		c.ResetFlags(c.Flags() &^ owner.Poisoned) // a tenant's stays charged
+		c.ResetFlags(c.Flags() &^ owner.Poisoned) // other flags stay, such as Charged
 		for i, v := range hostBytes(c.Address, uintptr(c.Size)) {
 			if v != poisonFreed {
 				panic(&CorruptionError{
@@ -103,36 +100,36 @@ func (p *Pool) poisonFresh(c *owner.Cell) {
 // stackDepth is how many frames to record, 0 for none.
 var stackDepth atomic.Int32
 
-// RecordStacks turns the recording of places of allocation on (depth frames,
-// at most 64) or off (0). It costs about 300 ns an allocation, so it is off
-// until asked for. Memory allocated before stays without a place.
+// RecordStacks sets how many frames of the place of allocation are recorded, at most 64; 0,
+// the default, records none. Recording costs about 300 ns per allocation. It has no effect
+// on memory that is already allocated.
 func RecordStacks(depth int) { stackDepth.Store(int32(max(0, min(depth, 64)))) }
 
-// stacks holds every distinct stack once, by number, so that a cell carries four
-// bytes. Programs have few distinct places of allocation.
+// stacks contains every distinct stack once. A cell stores its number in four bytes.
+// Programs have few distinct places of allocation.
 var stacks = struct {
 	mu     sync.Mutex
 	seed   maphash.Seed
 	byHash map[uint64][]uint32
 	all    [][]uintptr
-	// The stacks of memory that is gone, for the panic on use after release.
+	// The stacks of freed memory, for the panic on use after release.
 	former [4096]formerRecord
 }{seed: maphash.MakeSeed(), byHash: map[uint64][]uint32{}, all: make([][]uintptr, 1)}
 
 type formerRecord struct {
 	ref      owner.Ref
 	stack    uint32 // of the allocation
-	released uint32 // of the last release, 0 when that was C's
+	released uint32 // of the last release, 0 if C released it
 }
 
-// noteAllocation records where the memory of a new cell was asked for.
+// noteAllocation records the place of allocation in a new cell.
 func noteAllocation(c *owner.Cell) {
 	if depth := stackDepth.Load(); depth != 0 {
 		c.Stack = captureStack(int(depth), 3)
 	}
 }
 
-// noteRelease remembers the place of memory that is about to go.
+// noteRelease records the places of allocation and release of a cell that is freed.
 func noteRelease(c *owner.Cell) {
 	if c.Stack == 0 {
 		return
@@ -228,8 +225,8 @@ func internalFrame(f runtime.Frame) bool {
 		!strings.HasSuffix(filepath.Base(f.File), "_test.go")
 }
 
-// formerOf returns what is known of the memory of a stale handle, nothing when
-// other memory has taken its place in the table.
+// formerOf returns the record of the memory of a stale handle, the zero record if another
+// one has replaced it.
 func formerOf(r owner.Ref) formerRecord {
 	if f := formerAt(r.Cell()); f.ref == r {
 		return f
@@ -237,7 +234,7 @@ func formerOf(r owner.Ref) formerRecord {
 	return formerRecord{}
 }
 
-// formerAt returns the record in a cell's place of the table.
+// formerAt returns the record at a cell's position in the table.
 func formerAt(c *owner.Cell) formerRecord {
 	stacks.mu.Lock()
 	defer stacks.mu.Unlock()

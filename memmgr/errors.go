@@ -9,44 +9,40 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// The kinds of failure. The typed errors of this package answer to one of them
-// through errors.Is.
+// The kinds of failure. Each typed error of this package matches one of them with
+// errors.Is.
 var (
 	// ErrOutOfMemory: memory, a limit or address space is used up
 	// ([OutOfMemoryError]).
 	ErrOutOfMemory = errors.New("out of memory")
-	// ErrRequest: the request makes no sense, whoever is asked; so does one that
-	// names no resource.
+	// ErrRequest: the request is invalid for every resource, or the resource is.
 	ErrRequest = errors.New("invalid request")
-	// ErrNotHostReadable: the processor cannot read the memory.
+	// ErrNotHostReadable: the host cannot read the memory.
 	ErrNotHostReadable = errors.New("memory is not readable by the host")
 	// ErrReadOnly: the memory must not be written.
 	ErrReadOnly = errors.New("memory is read-only")
-	// ErrRange: an access lies outside the buffer, or the buffer's extent is not
-	// known.
+	// ErrRange: an access lies outside the buffer, or the size of the buffer is unknown.
 	ErrRange = errors.New("outside the buffer")
 	// ErrClosed: the resource was closed.
 	ErrClosed = errors.New("resource is closed")
-	// ErrReleased: use of memory that is not in use, because it was released or
-	// was never allocated here; the value of a panic ([UseError]).
+	// ErrReleased: the memory was released, or was not allocated here ([UseError]).
 	ErrReleased = errors.New("memory is not in use")
-	// ErrAsleep: use of memory that [Pool.Sleep] put to sleep.
+	// ErrAsleep: [Pool.Sleep] put the memory to sleep.
 	ErrAsleep = errors.New("memory is asleep")
-	// ErrInUse: memory that is to fall asleep is in use elsewhere ([HeldError]).
+	// ErrInUse: memory to be put to sleep is in use ([HeldError]).
 	ErrInUse = errors.New("memory is in use")
 )
 
-// OpError is the type of the errors of this package, but for those that have
-// numbers to tell ([OutOfMemoryError], [LeakError]) and those that only a mistake
-// in the program makes ([UseError], [CorruptionError]).
+// OpError is the error of a failed operation. Other types are [OutOfMemoryError],
+// [LeakError] and [HeldError], and the panic values [UseError] and [CorruptionError].
 type OpError struct {
-	Op    string         // what was tried, such as "Buffer.Bytes"
-	Place *syclobj.Place // on which memory, nil when that does not matter
-	Kind  error          // one of the Err… sentinels, nil when the cause comes from below
-	Err   error          // what was asked, what was found and what to do; may be nil
+	Op    string         // the operation, such as "Buffer.Bytes"
+	Place *syclobj.Place // of the memory, nil where it does not matter
+	Kind  error          // one of the Err… sentinels, nil if the cause is an upstream's
+	Err   error          // the problem and a hint; may be nil
 }
 
-// Error names operation, memory and reason.
+// Error returns operation, place and reason.
 func (e *OpError) Error() string {
 	s := "memmgr: " + e.Op
 	if e.Place != nil {
@@ -58,7 +54,7 @@ func (e *OpError) Error() string {
 	return s
 }
 
-// Unwrap gives the kind and the cause to errors.Is and errors.As.
+// Unwrap returns Kind and Err.
 func (e *OpError) Unwrap() []error { return kindAndCause(e.Kind, e.Err) }
 
 func kindAndCause(kind, cause error) (both []error) {
@@ -74,7 +70,7 @@ func opError(op string, kind error, format string, args ...any) error {
 	return &OpError{Op: op, Kind: kind, Err: fmt.Errorf(format, args...)}
 }
 
-// Holder is one user of memory in an OutOfMemoryError, by tag.
+// Holder is the memory that one tag holds.
 type Holder struct {
 	Tenant string // "" for memory of the pool itself
 	Tag    string // "" for memory without a tag
@@ -82,24 +78,24 @@ type Holder struct {
 	Count  uint64
 }
 
-// OutOfMemoryError tells why memory could not be had, and who holds it.
-// Resources fill in what they know; numbers they cannot know stay 0.
+// OutOfMemoryError is the error of a request that could not be served, with the largest
+// holders of the memory. Numbers that a resource does not know are 0.
 type OutOfMemoryError struct {
-	Request     Request        // what was asked
-	Place       *syclobj.Place // of which memory
-	Tenant      string         // whose account, "" for the pool's own
-	Rounded     uint64         // bytes the resource looked for
-	LargestFree uint64         // largest block it holds free
-	Allocated   uint64         // bytes in use; exact while nobody allocates or releases
+	Request     Request
+	Place       *syclobj.Place // of the memory
+	Tenant      string         // the account, "" for the pool's own
+	Rounded     uint64         // bytes after rounding
+	LargestFree uint64         // largest free block in bytes
+	Allocated   uint64         // bytes in use; exact if no other call runs
 	Reserved    uint64         // bytes taken from the upstream
-	Pending     uint64         // bytes freed that wait for work on the device
-	Limit       uint64         // limit in bytes that refused, 0 for none
-	DeviceTotal uint64         // memory of the device
-	Holders     []Holder       // biggest first
+	Pending     uint64         // freed bytes with pending work
+	Limit       uint64         // the limit that refused in bytes, 0 for none
+	DeviceTotal uint64         // memory of the device in bytes
+	Holders     []Holder       // largest first
 	Err         error          // the upstream's reason
 }
 
-// Error gives the whole account on one line.
+// Error returns all figures on one line.
 func (e *OutOfMemoryError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "memmgr: out of memory: asked for %s", bytesText(uint64(e.Request.Size)))
@@ -146,19 +142,19 @@ func (e *OutOfMemoryError) Error() string {
 	return b.String()
 }
 
-// Unwrap gives ErrOutOfMemory and the upstream's reason.
+// Unwrap returns ErrOutOfMemory and Err.
 func (e *OutOfMemoryError) Unwrap() []error { return kindAndCause(ErrOutOfMemory, e.Err) }
 
-// UseError is the value of the panic on use of a buffer after its release, and on
-// a free of what is not out. It matches ErrReleased.
+// UseError is the value of the panic on use of a buffer after its release, and on a free of
+// a block that is not in use. It matches ErrReleased, or ErrAsleep for memory asleep.
 type UseError struct {
 	Op        string // the method that was called, such as "Buffer.Data"
-	Err       error  // what was found, and what to do
-	Allocated string // where the memory was allocated, when stacks are recorded
-	Released  string // where its last reference was released
+	Err       error  // the problem and a hint
+	Allocated string // place of allocation, if stacks are recorded
+	Released  string // place of the last release, if stacks are recorded
 }
 
-// Error says what was done wrong and how to find it.
+// Error returns operation, problem and the recorded places.
 func (e *UseError) Error() string {
 	s := "memmgr: " + e.Op + ": " + e.Err.Error()
 	if e.Allocated != "" {
@@ -170,7 +166,7 @@ func (e *UseError) Error() string {
 	return s
 }
 
-// Unwrap gives ErrReleased, or ErrAsleep, and what was found.
+// Unwrap returns ErrReleased and Err, or an error that matches ErrAsleep.
 func (e *UseError) Unwrap() []error {
 	if errors.Is(e.Err, ErrAsleep) {
 		return []error{e.Err}
@@ -178,7 +174,7 @@ func (e *UseError) Unwrap() []error {
 	return kindAndCause(ErrReleased, e.Err)
 }
 
-// misuse is the value of a panic.
+// misuse returns the value of a panic.
 func misuse(op, format string, args ...any) *UseError {
 	return &UseError{Op: op, Err: fmt.Errorf(format, args...)}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// hostResource gives whole pages of the process.
+// hostResource allocates whole pages of the process.
 type hostResource struct {
 	blocks atomic.Int64
 	bytes  atomic.Int64
@@ -16,9 +16,9 @@ type hostResource struct {
 
 var host hostResource
 
-// Host returns the resource of the host backend: zeroed pages of the process's
-// own memory, taken from the system one by one and given back at once. A [Pool]
-// above it makes small allocations cheap. There is one for the process.
+// Host returns the resource of the host backend: zeroed pages of the process, mapped by
+// each allocation and unmapped by each free. A [Pool] above it makes small allocations
+// cheap. There is one per process.
 func Host() Resource { return &host }
 
 // Place implements [Resource].
@@ -52,7 +52,7 @@ func (r *hostResource) unmap(b Block) {
 	r.bytes.Add(-int64(b.Size))
 }
 
-// InUse returns the blocks and bytes given out and not yet back.
+// InUse returns the number of blocks in use and their bytes.
 func (r *hostResource) InUse() (blocks, bytes int64) { return r.blocks.Load(), r.bytes.Load() }
 
 // roundUp rounds to a multiple of a power of two.
@@ -66,8 +66,7 @@ func (r *hostResource) Discard(address, size uintptr) error {
 	return nil
 }
 
-// wholePages returns the pages that lie within a range as a range; empty when
-// there are none.
+// wholePages returns the range of whole pages inside a range; bytes is 0 if there are none.
 func wholePages(address, size uintptr) (from, bytes uintptr) {
 	from = roundUp(address, pageSize)
 	end := (address + size) &^ (pageSize - 1)
@@ -77,7 +76,7 @@ func wholePages(address, size uintptr) (from, bytes uintptr) {
 	return from, end - from
 }
 
-// noPages is the error of memory that has no pages to give back.
+// noPages returns the error of memory whose pages cannot be returned.
 func noPages(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errors.ErrUnsupported, fmt.Sprintf(format, args...))
 }

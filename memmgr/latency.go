@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Latency is how long calls took: the smallest durations that so many of them did
-// not exceed, each rounded up by at most an eighth.
+// Latency is the distribution of the durations of calls. Percentiles are rounded up by at
+// most an eighth.
 type Latency struct {
 	Count int64         `json:"count"` // calls
 	P50   time.Duration `json:"p50_ns"`
@@ -20,9 +20,8 @@ type Latency struct {
 	counts []int64 // by bucket; nil when there were no calls
 }
 
-// Buckets yields the calls by duration, from short to long: how many took at most
-// top and more than the top before, an octave each. Octaves without calls are left
-// out.
+// Buckets yields the number of calls by octave of duration, shortest first: those that
+// took at most top and more than the previous octave. It skips octaves without calls.
 func (l *Latency) Buckets(yield func(top time.Duration, calls int64) bool) {
 	for at := 0; at < len(l.counts); {
 		last := (at + 7) / 8 * 8 // 0, then the eighths of an octave
@@ -36,7 +35,7 @@ func (l *Latency) Buckets(yield func(top time.Duration, calls int64) bool) {
 	}
 }
 
-// add puts the calls of another one in.
+// add adds the calls of another distribution.
 func (l *Latency) add(o *Latency) {
 	if o.Count == 0 {
 		return
@@ -48,10 +47,10 @@ func (l *Latency) add(o *Latency) {
 	*l = summary(counts, max(l.Max, o.Max))
 }
 
-// Durations are counted in buckets of eight an octave, from latencyFloor up to
-// hours; what is longer counts in the last one.
+// Durations are counted in eight buckets per octave, from latencyFloor up to hours. The
+// last bucket counts all longer durations.
 const (
-	latencyFloor   = 512 // nanoseconds; the first bucket holds everything up to it
+	latencyFloor   = 512 // nanoseconds; the first bucket counts all durations up to it
 	latencyOctaves = 34
 	latencyBuckets = 1 + 8*latencyOctaves
 )
@@ -62,7 +61,7 @@ type latencies struct {
 	max    atomic.Int64
 }
 
-// add counts n calls that took so long.
+// add counts n calls of one duration.
 func (l *latencies) add(d time.Duration, n int64) {
 	l.counts[latencyBucket(d)].Add(n)
 	for {
@@ -73,7 +72,7 @@ func (l *latencies) add(d time.Duration, n int64) {
 	}
 }
 
-// latencyBucket returns the bucket whose top is the first not below d.
+// latencyBucket returns the first bucket whose top is at least d.
 func latencyBucket(d time.Duration) int {
 	if d <= latencyFloor {
 		return 0
@@ -93,8 +92,8 @@ func latencyTop(bucket int) time.Duration {
 	return latencyFloor << octave / 8 * time.Duration(9+eighth)
 }
 
-// summary tells the percentiles, with so many calls more that were too quick to be
-// worth timing.
+// summary returns the distribution, with a number of calls added that were too quick to be
+// timed.
 func (l *latencies) summary(quick int64) Latency {
 	counts := make([]int64, latencyBuckets)
 	for i := range l.counts {
@@ -108,7 +107,7 @@ func (l *latencies) summary(quick int64) Latency {
 	return summary(counts, longest)
 }
 
-// summary makes a Latency of the calls by bucket, which it keeps.
+// summary makes a Latency of the calls by bucket and takes over counts.
 func summary(counts []int64, longest time.Duration) Latency {
 	s := Latency{Max: longest}
 	for _, n := range counts {
@@ -132,12 +131,13 @@ func summary(counts []int64, longest time.Duration) Latency {
 	return s
 }
 
-// latencySample is how many requests that found the pool's lock free and a block at
-// hand there are to one that is timed: reading the clock twice costs a tenth of one.
+// latencySample: of the requests that find the pool's lock free and a free block, one in so
+// many is timed, because reading the clock twice costs a tenth of such a request.
 const latencySample = 64
 
-// lockTimed locks the pool for a request and tells since when it is timed, 0 when it
-// is not, and for how many it stands. Those that must wait for the lock all are.
+// lockTimed locks the pool for a request. It returns the start time of a timed request, 0
+// if it is not timed, and how many requests it stands for. All requests that wait for the
+// lock are timed.
 func (p *Pool) lockTimed() (since time.Duration, stands int64) {
 	if p.mu.TryLock() {
 		p.counters.locked++
@@ -156,8 +156,8 @@ func now() time.Duration { return time.Since(processStart) }
 
 var processStart = time.Now()
 
-// quick estimates how many of so many allocations the front served: those that
-// nobody timed or stands for.
+// quick estimates how many of the allocations the front served: those that no timed request
+// stands for.
 func (p *Pool) quick(allocations int64) int64 {
 	for i := range p.slow.counts {
 		allocations -= p.slow.counts[i].Load()
@@ -165,14 +165,14 @@ func (p *Pool) quick(allocations int64) int64 {
 	return max(0, allocations)
 }
 
-// rate is how fast a counter grows. Its owner locks.
+// rate is the growth of a counter per second. Its owner locks it.
 type rate struct {
-	at        time.Duration // of the last value that counted, 0 for none
+	at        time.Duration // time of the last value used, 0 for none
 	value     int64
 	perSecond float64
 }
 
-// see takes the counter's value at a time, and returns the rate.
+// see adds the counter's value at a time and returns the rate.
 func (r *rate) see(value int64, at time.Duration) float64 {
 	since := at - r.at
 	if r.at != 0 && since < time.Second {

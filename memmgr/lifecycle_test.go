@@ -204,5 +204,5 @@ func TestPoisonSecondFreeIsAPanicNotACrash(t *testing.T) {
 	p := memmgr.NewPoison(memmgr.Host())
 	b := mustAllocate(t, p, 100)
 	p.Free(b)
-	require.Contains(t, panicText(func() { p.Free(b) }), "back already")
+	require.Contains(t, panicText(func() { p.Free(b) }), "already freed")
 }

@@ -5,14 +5,13 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/internal/pin"
 )
 
-// New allocates from a resource and returns a buffer with one reference. A
-// [Pool] keeps owner cells with its blocks; for other resources the buffer's cell
-// is made here.
+// New allocates memory from a resource and returns a buffer with one reference, which the
+// caller releases. The memory is not initialized, unless the resource does so. Errors:
+// [*OpError] of kind ErrRequest or ErrClosed, [*OutOfMemoryError], and the resource's own.
 //
-// The body is the path that nearly all requests to a pool take: a block of the
-// class from the processor's own cache. It stands here in one piece, and the
-// request travels by value, because a call or an address costs a tenth of the
-// whole.
+// The body is the fast path of a pool: a block from the bin of the processor's own shard.
+// It is one function, and the request is passed by value, because a call or an address
+// costs a tenth of the whole.
 func New(r Resource, request Request) (Buffer, error) {
 	p, ok := r.(*Pool)
 	if !ok || p == nil {
@@ -64,14 +63,12 @@ func New(r Resource, request Request) (Buffer, error) {
 	return Buffer{ref: ref}, nil
 }
 
-// Release ends one reference. With the last one the memory goes back to its
-// resource, now, or when the work pending on it is done. On a buffer whose memory
-// is gone, and on the zero Buffer, it does nothing, so that it can be deferred; but
-// while others hold references, a release too many ends one of theirs, and their
-// next use of the buffer panics.
+// Release removes one reference. With the last one the memory returns to its resource,
+// immediately or when the work pending on it is complete. Release does nothing on the zero
+// Buffer and after the last reference, so that it can be deferred. While other references
+// exist, one Release too many removes one of them, and the next use of its buffer panics.
 //
-// The second half is [Pool.cache] for the cells of pools, in one piece for the
-// reason that New is.
+// The second half repeats [Pool.cache], for the reason that New is one function.
 func (b Buffer) Release() {
 	if last, ok := b.ref.TryUnref(); !last {
 		if !ok && !b.releaseAsleep() && debug.Stacks {
@@ -105,7 +102,7 @@ func (b Buffer) Release() {
 	s.leave()
 }
 
-// poolOf returns the pool of a cell, nil when it is not a pool's or has a number
+// poolOf returns the pool of a cell, nil if its resource is not a pool or has a number
 // beyond the table.
 func poolOf(c *owner.Cell) *Pool {
 	if i := c.Resource; i < uint32(len(poolTable)) {
@@ -114,7 +111,7 @@ func poolOf(c *owner.Cell) *Pool {
 	return nil
 }
 
-// finish takes a dead cell back that is not an ordinary one of a pool.
+// finish frees a cell without references that the fast path of Release does not take.
 func finish(p *Pool, c *owner.Cell) {
 	if p != nil {
 		if blockClass(c) == ownSegment && c.Plain(p.flags) && !p.watched {

@@ -10,26 +10,26 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// DefaultAlign is the alignment in bytes of an allocation that asks for none.
+// DefaultAlign is the alignment in bytes of a request with Align 0.
 const DefaultAlign = 256
 
-// Request says what memory is wanted.
+// Request describes the memory to allocate.
 type Request struct {
-	// Size in bytes; 0 is allowed and gives a valid address of its own.
+	// Size in bytes. Memory of size 0 has a valid address of its own.
 	Size uintptr
 	// Align is a power of two in bytes; 0 means [DefaultAlign].
 	Align uintptr
-	// Queue the memory will first be used on; nil when not known. A resource
-	// that orders reuse by queues uses it, others ignore it.
+	// Queue is the queue that uses the memory first, nil if unknown. A pool may then
+	// reuse memory whose pending work is on the same in-order queue.
 	Queue *syclobj.Queue
-	// Tag names the user of the memory in statistics and reports.
+	// Tag names the purpose of the memory in statistics and reports.
 	Tag string
-	// Context makes a request wait for room where a resource can wait ([Pool]),
-	// until it ends. nil: a request that cannot be served now fails now.
+	// Context makes the request wait for memory until the context ends, if the resource
+	// can wait ([Pool]). If it is nil, a request that cannot be served fails immediately.
 	Context context.Context
 }
 
-// Alignment returns the alignment in bytes that holds for the request.
+// Alignment returns Align, or DefaultAlign if it is 0.
 func (r *Request) Alignment() uintptr {
 	if r.Align == 0 {
 		return DefaultAlign
@@ -37,8 +37,7 @@ func (r *Request) Alignment() uintptr {
 	return r.Align
 }
 
-// Check returns an [*OpError] of kind ErrRequest when no resource can fulfil the
-// request.
+// Check returns an [*OpError] of kind ErrRequest for a request that no resource can serve.
 func (r *Request) Check() error {
 	if r.Align&(r.Align-1) != 0 {
 		return r.refuse("the alignment must be a power of two")
@@ -49,7 +48,7 @@ func (r *Request) Check() error {
 	return nil
 }
 
-// refuse is the error of a request that makes no sense.
+// refuse returns the error of an invalid request.
 func (r *Request) refuse(format string, args ...any) error {
 	return opError("Allocate", ErrRequest, "%d bytes aligned to %d: %s", r.Size, r.Alignment(), fmt.Sprintf(format, args...))
 }
@@ -57,47 +56,43 @@ func (r *Request) refuse(format string, args ...any) error {
 // maxSize leaves room for rounding below the largest int.
 const maxSize = uintptr(1)<<(bits.UintSize-2) - 1
 
-// Block is memory on its way between a resource and its user: what Allocate
-// returns and Free takes back. It is a plain value; whoever frees passes on the
-// same address and cookie.
+// Block is what Allocate returns and Free takes: a plain value. Free needs the same
+// address, size, requested size and cookie.
 type Block struct {
 	// Address of the first byte, aligned as asked.
 	Address uintptr
-	// Size in bytes that may be used; at least the size asked for.
+	// Size is the usable size in bytes, at least Requested.
 	Size uintptr
-	// Requested is the size asked for.
+	// Requested is the size of the request in bytes.
 	Requested uintptr
-	// Align is the alignment asked for.
+	// Align is the alignment of the request in bytes.
 	Align uintptr
-	// Cookie belongs to the resource that gave the block.
+	// Cookie is private to the resource.
 	Cookie uint64
-	// Queue is a reference of the queue of last use (sycl::queue*), borrowed;
-	// 0 for none. Set by the user for Free.
+	// Queue is a borrowed reference of the queue of last use (sycl::queue*), 0 for none.
+	// The caller of Free sets it.
 	Queue uintptr
-	// Event is an owned reference of the event (sycl::event*) that the memory's
-	// last work ends with, 0 for none. Set by the user for Free, which takes it.
+	// Event is an owned reference of the event of the last work (sycl::event*), 0 for
+	// none. The caller of Free sets it; Free takes it over.
 	Event uintptr
 }
 
-// Resource is a source of memory of one place, in the manner of
-// http.RoundTripper: small, so that one resource can wrap another.
-//
-// Both methods may be called from any number of goroutines. A resource that
-// wraps another one also has an Upstream() Resource method, by which [As] finds
-// the abilities of the wrapped ones.
+// Resource is a source of memory of one place. It is a small interface, as
+// http.RoundTripper is, so that one resource can wrap another. A resource is comparable:
+// [New] refuses others. A wrapper also has the method Upstream() Resource, by which [As]
+// finds the abilities of the wrapped resource. Methods are safe for concurrent use.
 type Resource interface {
-	// Allocate returns memory for the request, or a typed error: a
-	// [*OpError] when the request makes no sense, a [*OutOfMemoryError] when memory
-	// ran out. It never returns a nil address without error.
+	// Allocate returns memory for the request. It fails with an [*OpError] for an invalid
+	// request and with an [*OutOfMemoryError] when memory ran out. Without an error the
+	// address is not 0.
 	Allocate(Request) (Block, error)
 
-	// Free takes a block back, with its pending event if there is one; the
-	// memory is not reused before that is done, and Free does not wait for it.
-	// Freeing what was not allocated, or twice, panics with a [*UseError] where it
-	// is detected.
+	// Free frees a block and takes over its pending event. The memory is not reused before
+	// the event is complete, and Free does not wait for it. A free of a block that is not
+	// in use panics with a [*UseError] where it is detected.
 	Free(Block)
 
-	// Place tells the facts of the memory that this resource gives.
+	// Place returns context, device and kind of the memory, borrowed from the resource.
 	Place() *syclobj.Place
 }
 
@@ -114,53 +109,50 @@ type Adopter interface {
 	}) error
 }
 
-// Trimmer is a resource that can give idle memory back.
+// Trimmer is a resource that can return idle memory to its upstream.
 type Trimmer interface {
-	// Trim returns idle memory to where it came from until at most keep bytes
-	// are held in reserve, and says how many bytes went back.
+	// Trim returns idle memory until at most keep bytes are idle. It returns the number of
+	// bytes that it returned.
 	Trim(keep uint64) (freed uint64)
 }
 
 // Discarder is a resource whose memory lies in pages that can go back to the
-// system while the memory is allocated: [Host], and [USM] where the memory of the
-// device is the process's own.
+// system while the memory is allocated: [Host], and [USM] of a device that uses memory of
+// the process.
 type Discarder interface {
-	// Discard gives the pages of a range back, of memory that the resource gave
-	// and nobody uses meanwhile. Address and size are multiples of the system's
-	// page size. What is read there afterwards is undefined until it is written;
-	// the address stays allocated. It may be called from any goroutine, and fails
-	// with an error that wraps errors.ErrUnsupported, and tells why, where the
-	// memory has no such pages.
+	// Discard returns the pages of a range of allocated memory to the system. Address and
+	// size are in bytes and multiples of the page size. The address stays allocated; the
+	// contents are undefined until they are written. The range must not be in use during
+	// the call. It fails with an error that wraps errors.ErrUnsupported if the memory has
+	// no such pages.
 	Discard(address, size uintptr) error
 }
 
-// Synchronizer knows the order of work on the memory of a resource. Events and
-// queues are raw references (sycl::event*, sycl::queue*), never 0.
+// Synchronizer orders work on the memory of a resource. Events and queues are raw
+// references (sycl::event*, sycl::queue*), not 0 unless stated.
 type Synchronizer interface {
 	// EventDone reports whether the work of the event is complete.
 	EventDone(event uintptr) bool
-	// WaitEvent blocks until it is complete.
+	// WaitEvent waits until the work is complete and returns its failure.
 	WaitEvent(event uintptr) error
-	// CopyEvent returns an owned second reference of an event.
+	// CopyEvent returns an owned second reference of an event, 0 if memory ran out.
 	CopyEvent(event uintptr) uintptr
-	// ReleaseEvent ends the ownership of an event.
+	// ReleaseEvent releases an owned event.
 	ReleaseEvent(event uintptr)
-	// Barrier submits a barrier to the queue, or to the place's own queue for
-	// 0, and returns an owned event; 0 when nothing can be pending.
+	// Barrier submits a barrier to the queue, or to the place's own queue for 0. It returns
+	// an owned event, or 0 if nothing can be pending.
 	Barrier(queue uintptr) (uintptr, error)
-	// Join returns an owned event that is done when both events are, submitted
-	// to the queue, or to the place's own queue for 0. It takes neither.
+	// Join returns an owned event that completes when both events did. It is submitted to
+	// the queue, or to the place's own queue for 0. Both events stay the caller's.
 	Join(queue, a, b uintptr) (uintptr, error)
-	// SameOrder reports whether everything on queue b that comes after work on
-	// queue a in program order also runs after it: one in-order queue.
+	// SameOrder reports whether a and b are one in-order queue, so that later submissions
+	// to b run after the work on a.
 	SameOrder(a, b uintptr) bool
-	// QueueRef returns the reference by which cells name a queue, 0 when none
-	// does.
+	// QueueRef returns the reference of a queue that cells store, 0 if there is none.
 	QueueRef(q *syclobj.Queue) uintptr
 }
 
-// As finds an ability: the first resource of type T on the way from r to its
-// innermost upstream.
+// As returns the first value of type T among r, its upstream, and so on.
 func As[T any](r Resource) (T, bool) {
 	for !missing(r) {
 		if t, ok := r.(T); ok {
@@ -176,9 +168,9 @@ func As[T any](r Resource) (T, bool) {
 	return none, false
 }
 
-// FreeAfter calls free with the block once the event that it carries is done: now,
-// if there is none, else later on another goroutine. s knows the event; nil stands
-// for the SYCL runtime. It is the Free of a resource that reuses nothing.
+// FreeAfter calls free with the block when the event of the block is complete: immediately
+// if there is none, else on another goroutine. s is the synchronizer of the event, nil for
+// that of the SYCL runtime. Resources that do not reuse memory implement Free with it.
 func FreeAfter(b Block, s Synchronizer, free func(Block)) {
 	if s == nil {
 		s = systemEvents
@@ -192,10 +184,10 @@ func FreeAfter(b Block, s Synchronizer, free func(Block)) {
 	keeper.after(work, func() { free(b) })
 }
 
-// upstream is the part that resources which wrap another one share.
+// upstream is embedded in the wrappers of this package.
 type upstream struct{ from Resource }
 
-// over returns it for a resource, which may be missing.
+// over returns the upstream for a resource, which may be missing.
 func over(r Resource) upstream {
 	if missing(r) {
 		r = noResource{}
@@ -209,33 +201,33 @@ func (u *upstream) Place() *syclobj.Place { return u.from.Place() }
 // Upstream returns the wrapped resource.
 func (u *upstream) Upstream() Resource { return u.from }
 
-// passesTo marks the resources of this package that keep no memory of their own.
+// passesTo marks wrappers that have no memory of their own.
 func (u *upstream) passesTo() Resource { return u.from }
 
-// missing tells whether there is no resource: nil, or a nil pointer in the
-// interface. It is not for the way of every allocation.
+// missing reports whether r is nil or a nil pointer in the interface. It is too slow for
+// the fast path.
 func missing(r Resource) bool {
 	v := reflect.ValueOf(r)
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// noResource stands where a program gave nil.
+// noResource replaces a nil resource. Its Allocate returns an error.
 type noResource struct{}
 
 // Allocate implements [Resource].
 func (noResource) Allocate(r Request) (Block, error) {
-	return Block{}, r.refuse("nil was given for a resource; memmgr.Host() or memmgr.Default gives one")
+	return Block{}, r.refuse("the resource is nil; use memmgr.Host() or memmgr.Default")
 }
 
 // Free implements [Resource].
 func (noResource) Free(b Block) {
-	panic(misuse("Free", "the block at %#x cannot have come from a nil resource", b.Address))
+	panic(misuse("Free", "%#x: not allocated from a nil resource", b.Address))
 }
 
 // Place implements [Resource].
 func (noResource) Place() *syclobj.Place { return nil }
 
-// newCellBuffer gives a block of r an owner cell of its own.
+// newCellBuffer allocates a block of a resource that is not a pool and makes its cell.
 func newCellBuffer(r Resource, request Request) (Buffer, error) {
 	o, err := retainOrigin(&r)
 	if err != nil {

@@ -9,14 +9,13 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// BlockState is what a block is used for, in the words of PyTorch's memory
-// viewer.
+// BlockState is the state of a block, in the terms of PyTorch's memory viewer.
 type BlockState string
 
 // The states of blocks.
 const (
 	BlockActive  BlockState = "active_allocated"
-	BlockPending BlockState = "active_pending_free" // freed, the device still works on it
+	BlockPending BlockState = "active_pending_free" // freed, with pending work
 	BlockFree    BlockState = "inactive"
 )
 
@@ -26,16 +25,16 @@ type SnapshotBlock struct {
 	Size      uint64
 	Requested uint64 // of a block in use
 	State     BlockState
-	Cached    bool // free, and kept for its size class
+	Cached    bool // free, in a cache of its size class
 	Tag       string
 	Stack     Stack // place of allocation of a block in use, where it was recorded
 }
 
-// SnapshotSegment is upstream memory and its blocks, by address.
+// SnapshotSegment is a segment and its blocks in order of address.
 type SnapshotSegment struct {
 	Address   uintptr
 	Size      uint64
-	Dedicated bool // one block that fills it
+	Dedicated bool // it is one block
 	Kept      bool // gives nothing out until it is empty, for one who waits: see SnapshotWait
 	Blocks    []SnapshotBlock
 }
@@ -61,10 +60,10 @@ type Snapshot struct {
 	Segments []SnapshotSegment
 	Waiting  []SnapshotWait // those of one tenant and range of sizes in order of arrival
 	Trace    []TraceEntry
-	Lost     uint64 // actions that the ring no longer held
+	Lost     uint64 // number of older actions, which the ring has lost
 }
 
-// Snapshot takes the pool's state. The pool is locked meanwhile.
+// Snapshot returns the state of the pool, which is locked meanwhile.
 func (p *Pool) Snapshot() *Snapshot {
 	emptyFronts()
 	p.origin.list.Drain()
@@ -96,7 +95,7 @@ func (p *Pool) Snapshot() *Snapshot {
 	return s
 }
 
-// snapshotWaits lists those who wait. p.mu is held.
+// snapshotWaits lists the waiting requests. p.mu is held.
 func (p *Pool) snapshotWaits() (all []SnapshotWait) {
 	r := &p.waiters
 	for _, line := range r.lines {
@@ -141,7 +140,7 @@ func snapshotBlock(base uintptr, piece tlsf.Piece) SnapshotBlock {
 	return b
 }
 
-// Actions of a pool, in the words of PyTorch's memory viewer.
+// Actions of a pool, in the terms of PyTorch's memory viewer.
 const (
 	traceAlloc         = "alloc"
 	traceFreeRequested = "free_requested"
@@ -164,7 +163,7 @@ type TraceEntry struct {
 	stack uint32
 }
 
-// traceRing keeps the last actions.
+// traceRing contains the last actions.
 type traceRing struct {
 	mu      sync.Mutex
 	entries []TraceEntry
@@ -195,8 +194,7 @@ func (t *traceRing) addSegment(action string, b Block) {
 
 func (t *traceRing) addOOM(bytes uint64) { t.put(TraceEntry{Action: traceOOM, Size: bytes}) }
 
-// list returns the actions that are still kept, oldest first, and how many were
-// lost.
+// list returns the actions in the ring, oldest first, and the number of lost ones.
 func (t *traceRing) list() (entries []TraceEntry, lost uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -226,9 +224,9 @@ type LiveBuffer struct {
 	Foreign   bool
 }
 
-// Live lists the memory that is referenced now, oldest cell first. It looks at
-// every owner cell ever used, so it is for reports, not for steady work. Memory
-// that is allocated or released meanwhile may or may not be in the list.
+// Live lists the memory that is referenced now, oldest cell first. It visits every owner
+// cell that was ever used: it is for reports. Memory that is allocated or released during
+// the call may or may not be in the list.
 func Live() []LiveBuffer {
 	var all []LiveBuffer
 	eachLive(func(c *owner.Cell, count int) { all = append(all, describe(c, count)) })
@@ -248,7 +246,7 @@ func describe(c *owner.Cell, count int) LiveBuffer {
 	return b
 }
 
-// eachLive calls f for every cell of this package's memory that is alive.
+// eachLive calls f for every cell of this package's memory that has references.
 func eachLive(f func(c *owner.Cell, count int)) {
 	_, used := owner.Capacity()
 	for i := 1; i <= used; i++ {
@@ -262,8 +260,8 @@ func eachLive(f func(c *owner.Cell, count int)) {
 	}
 }
 
-// eachUsed calls f for the cells of this pool that users hold. It looks at every
-// block. p.mu is held.
+// eachUsed calls f for the cells of this pool that have references. It visits every block.
+// p.mu is held.
 func (p *Pool) eachUsed(f func(*owner.Cell)) {
 	p.heap.Walk(func(int32, uintptr, uintptr) {}, func(b tlsf.Piece) {
 		if b.Free || b.User == 0 {
@@ -275,8 +273,8 @@ func (p *Pool) eachUsed(f func(*owner.Cell)) {
 	})
 }
 
-// LiveCount returns how many pieces of memory are referenced, and their bytes
-// as far as known.
+// LiveCount returns the number of pieces of memory that are referenced, and the bytes of
+// those whose size is known.
 func LiveCount() (buffers int, bytes uint64) {
 	eachLive(func(c *owner.Cell, _ int) {
 		buffers++

@@ -25,14 +25,13 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// events orders work through the SYCL runtime. queue is the place's own,
-// borrowed from the place that the resource holds; 0 when there is none.
+// events orders work through the SYCL runtime. queue is the place's own, borrowed from the
+// place that the resource retains; 0 if there is none.
 type events struct {
 	queue uintptr
 }
 
-// systemEvents is for cells whose resource is not at hand; events know their
-// own context.
+// systemEvents is for cells without a resource: an event contains its context.
 var systemEvents events
 
 func (e events) on(queue uintptr) unsafe.Pointer {
@@ -112,7 +111,7 @@ func copyEvent(event uintptr) uintptr {
 	return uintptr(C.usmb_sycl_event_copy(foreignPointer(event)))
 }
 
-// copyEvents fills out with owned references of an event, 0 where there is none to be had.
+// copyEvents fills out with owned references of an event, 0 where memory ran out.
 func copyEvents(event uintptr, out []uintptr) {
 	C.go_event_copies(C.uintptr_t(event), (*C.uintptr_t)(unsafe.Pointer(&out[0])), C.size_t(len(out)))
 }
@@ -123,7 +122,7 @@ func equalQueueRefs(a, b uintptr) bool {
 	return C.usmb_sycl_queue_equal(foreignPointer(a), foreignPointer(b)) != 0
 }
 
-// placeQueue returns the queue that belongs to a place, borrowed.
+// placeQueue returns the queue of a place, borrowed.
 func placeQueue(p *syclobj.Place) uintptr {
 	if p.Ref() == nil {
 		return 0
@@ -131,7 +130,7 @@ func placeQueue(p *syclobj.Place) uintptr {
 	return uintptr((*C.usmb_place)(p.Ref()).queue)
 }
 
-// usmAlloc allocates in a place, which needs no queue of the user's.
+// usmAlloc allocates in a place, on the place's own queue.
 func usmAlloc(p *syclobj.Place, size, align uintptr) (uintptr, error) {
 	c := (*C.usmb_place)(p.Ref())
 	var out unsafe.Pointer
@@ -152,11 +151,10 @@ func eventRef(ev *syclobj.Event) uintptr {
 	return copyEvent(uintptr(own.Ref()))
 }
 
-// tryDiscard finds out whether pages of this resource's memory can be given back.
-// The OpenCL device of a CPU serves USM from private memory of the process; no
-// other device does, and memory that a device maps must never lose its pages. Even
-// there it is tried: pages go, the runtime still tells the kind, and copies on the
-// queue work in the memory as before.
+// tryDiscard tests whether the pages of this resource's memory can be returned. Only the
+// OpenCL device of a CPU allocates USM in private memory of the process; memory that another
+// device maps must never lose its pages. The test checks that the pages go, that the runtime
+// still reports the kind, and that copies on the queue still work.
 func (r *usmResource) tryDiscard() error {
 	if r.err != nil {
 		return r.err
@@ -188,7 +186,7 @@ func (r *usmResource) tryDiscard() error {
 		return err
 	}
 	if n := residentBytes(address, size); n != 0 {
-		return noPages("%d of %d bytes stayed in memory when their pages were given back", n, size)
+		return noPages("%d of %d bytes stayed resident after their pages were returned", n, size)
 	}
 	back := make([]byte, size)
 	if err := q.Read(back, at); err != nil {
@@ -206,7 +204,7 @@ func (r *usmResource) tryDiscard() error {
 	return r.stillUSM(address, size)
 }
 
-// stillUSM asks the runtime whether it knows the memory as before.
+// stillUSM checks that the runtime reports the memory as before.
 func (r *usmResource) stillUSM(address, size uintptr) error {
 	own := (*C.usmb_place)(r.place.Ref())
 	var found *C.usmb_place

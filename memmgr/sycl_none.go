@@ -8,8 +8,8 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// events orders nothing: without cgo there is no SYCL, and host work is done
-// when it is submitted.
+// events orders nothing: without cgo there is no SYCL, and host work is complete when it
+// is submitted.
 type events struct {
 	queue uintptr
 }

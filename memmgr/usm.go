@@ -8,8 +8,8 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// usmResource gives unified shared memory of one context, device and kind,
-// straight from the SYCL runtime.
+// usmResource allocates unified shared memory of one context, device and kind from the
+// SYCL runtime.
 type usmResource struct {
 	events
 	place  *syclobj.Place
@@ -26,17 +26,16 @@ type usmResource struct {
 	}
 }
 
-// USM returns the resource of a queue's context and device for one kind of
-// unified shared memory. It takes from the runtime at each allocation (1.5 us
-// and more); put a [Pool] above it. The queue may be closed afterwards. The
-// resource is an [io.Closer]: Close lets go of the context, which memory that was
-// given out keeps alive until it is back.
+// USM returns the resource of a queue's context and device for one kind of unified shared
+// memory. It calls the SYCL runtime for each allocation, which takes 1.5 us or more; put a
+// [Pool] above it. The queue may be closed afterwards. The resource is an [io.Closer]:
+// Close releases the context, which memory in use keeps alive.
 //
-// On a queue of the host backend the result is [Host]. When the device lacks
-// the kind, or the queue is closed, the resource says so at each Allocate.
+// On a queue of the host backend the result is [Host]. If the device does not support the
+// kind, or the queue is closed, each Allocate returns the error.
 func USM(q *syclobj.Queue, kind syclobj.USMKind) Resource {
 	if q == nil {
-		return &usmResource{kind: kind, err: opError("USM", ErrRequest, "no queue was given; Runtime.DefaultQueue has one")}
+		return &usmResource{kind: kind, err: opError("USM", ErrRequest, "the queue is nil; use Runtime.DefaultQueue")}
 	}
 	if q.IsHost() {
 		return Host()
@@ -51,13 +50,13 @@ func USM(q *syclobj.Queue, kind syclobj.USMKind) Resource {
 	}
 }
 
-// Place implements [Resource]; nil when the resource could not be made.
+// Place implements [Resource]; nil if the resource could not be made.
 func (r *usmResource) Place() *syclobj.Place { return r.place }
 
 // DeviceTotal returns the bytes of memory of the device.
 func (r *usmResource) DeviceTotal() uint64 { return r.total }
 
-// InUse returns the blocks and bytes given out and not yet back.
+// InUse returns the number of blocks in use and their bytes.
 func (r *usmResource) InUse() (blocks, bytes int64) { return r.blocks.Load(), r.bytes.Load() }
 
 // Close implements io.Closer. Allocate fails afterwards. Close may be called again.
@@ -97,9 +96,9 @@ func (r *usmResource) Allocate(request Request) (Block, error) {
 }
 
 // Free implements [Resource].
-func (r *usmResource) Free(b Block) { FreeAfter(b, r, r.giveBack) }
+func (r *usmResource) Free(b Block) { FreeAfter(b, r, r.free) }
 
-func (r *usmResource) giveBack(b Block) {
+func (r *usmResource) free(b Block) {
 	if err := usmFree(r.place, b.Address); err != nil {
 		panic(misuse("Free", "%d bytes at %#x of %v: %w", b.Size, b.Address, r.place, err))
 	}
@@ -108,8 +107,8 @@ func (r *usmResource) giveBack(b Block) {
 	r.place.Release()
 }
 
-// Discard implements [Discarder]. The first call tries it out on memory of its
-// own, since nothing in SYCL says whether it works.
+// Discard implements [Discarder]. The first call tries it on memory of its own, because
+// SYCL does not report whether it works.
 func (r *usmResource) Discard(address, size uintptr) error {
 	r.pages.once.Do(func() { r.pages.err = r.tryDiscard() })
 	err := r.pages.err

@@ -8,11 +8,11 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// UnknownSize is the size in bytes of foreign memory whose extent nobody told.
+// UnknownSize is the size of foreign memory whose size is not known.
 const UnknownSize = owner.UnknownSize
 
-// wrapped is the table of foreign memory that Go wraps: what to call when the
-// last reference goes. A cell's context is the number of its record.
+// wrapped is the table of foreign memory that Go wraps, with the functions to call after
+// the last reference. The Context of such a cell is the number of its record.
 var wrapped wrappedTable
 
 type wrappedRecord struct {
@@ -33,8 +33,8 @@ type wrappedTable struct {
 	drains  *owner.List
 }
 
-// list returns the home of wrapped memory. Its closers are foreign code that
-// run in the goroutine that releases, or in the reaper.
+// list returns the home list of the cells. The closers are foreign code; they run in the
+// goroutine that releases, or in the reaper.
 func (t *wrappedTable) list() *owner.List {
 	t.once.Do(func() {
 		t.records = make([]wrappedRecord, 1, 64)
@@ -43,8 +43,8 @@ func (t *wrappedTable) list() *owner.List {
 	return t.drains
 }
 
-// add writes a record field by field: one that is built and then copied whole
-// makes the copy wait for the stores.
+// add writes a record field by field: a copy of a whole record would wait for the stores
+// that built it.
 func (t *wrappedTable) add(memory unsafe.Pointer, place *syclobj.Place, o *WrapOptions) uint32 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -77,32 +77,31 @@ func (t *wrappedTable) place(n uint32) *syclobj.Place {
 	return t.records[n].place
 }
 
-// WrapOptions say what foreign memory is and how it ends.
+// WrapOptions describe foreign memory and its end.
 type WrapOptions struct {
-	// Place tells what memory it is; nil means plain host memory. The buffer holds
-	// a reference of its own.
+	// Place is context, device and kind of the memory, nil for host memory. The buffer
+	// retains it.
 	Place *syclobj.Place
-	// GivePlace hands the caller's reference of Place over instead, unless Wrap
-	// fails: two atomic operations less where the place was looked up for this
-	// memory alone.
+	// GivePlace makes the buffer take over the caller's reference of Place instead, unless
+	// Wrap fails. This saves two atomic operations.
 	GivePlace bool
 
-	// Release, which may be nil, is called once, on any goroutine, after the last
-	// reference is gone and pending work is done. It may take a while, but must not
-	// wait for another buffer's release.
+	// Release, which may be nil, is called once, on any goroutine, after the last reference
+	// was released and pending work is complete. It must not wait for the release of
+	// another buffer.
 	Release func()
-	// Closer is called with P and N after Release: the same for callers that wrap
-	// often, without a closure to allocate.
+	// Closer, which may be nil, is called with P and N after Release. It serves callers
+	// that wrap often, because it needs no closure.
 	Closer func(p unsafe.Pointer, n uintptr)
 	P      unsafe.Pointer
 	N      uintptr
 }
 
-// Wrap makes a buffer of size bytes at p that somebody else allocated; size is
-// [UnknownSize] when nobody told. The buffer keeps Go memory reachable.
+// Wrap makes a buffer of foreign memory: size bytes at p, or [UnknownSize]. The caller
+// releases it. The buffer keeps Go memory reachable.
 //
-// It fails with an [*OpError] of kind ErrRequest for a nil address with a size; then nothing was
-// taken over and nothing will be called.
+// It fails with an [*OpError] of kind ErrRequest for a nil address with a size. On error it
+// takes nothing over and calls nothing.
 func Wrap(p unsafe.Pointer, size uint64, o WrapOptions) (Buffer, error) {
 	if p == nil && size != 0 {
 		return Buffer{}, opError("Wrap", ErrRequest, "a nil address with a size of %d bytes", size)

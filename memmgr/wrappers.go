@@ -12,9 +12,9 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// Record logs every call as CSV in the columns of RMM's memory event log (Thread,
-// Time, Action, Pointer, Size, Stream), so that tools for it read it, and package
-// memtest runs it again. Go has no thread numbers worth writing: Thread is 0.
+// Record logs every call as CSV in the columns of RMM's memory event log (Thread, Time,
+// Action, Pointer, Size, Stream), so that tools for that log can read it and package
+// memtest can replay it. Thread is always 0.
 type Record struct {
 	upstream
 
@@ -23,7 +23,7 @@ type Record struct {
 	err error
 }
 
-// NewRecord logs what is asked of an upstream.
+// NewRecord returns a resource that logs the calls of an upstream.
 func NewRecord(from Resource, log io.Writer) *Record {
 	r := &Record{upstream: over(from), log: bufio.NewWriter(log)}
 	_, r.err = r.log.WriteString("Thread,Time,Action,Pointer,Size,Stream\n")
@@ -46,8 +46,7 @@ func (r *Record) Allocate(request Request) (Block, error) {
 
 // Free implements [Resource].
 func (r *Record) Free(b Block) {
-	// Noted before the memory can be given to somebody else, so that the log
-	// is in an order that can have happened.
+	// Log before the memory can be allocated again, so that the log has a possible order.
 	r.note("deallocate", b.Address, b.Requested, b.Queue)
 	r.from.Free(b)
 }
@@ -61,8 +60,7 @@ func (r *Record) note(action string, address, size, queue uintptr) {
 	}
 }
 
-// Flush writes what the log has buffered and returns the first failure of the
-// writer.
+// Flush writes the buffered part of the log and returns the first failure of the writer.
 func (r *Record) Flush() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,37 +70,37 @@ func (r *Record) Flush() error {
 	return r.err
 }
 
-// What Poison writes: before use, after use, and around.
+// The patterns for memory before use, after use, and around a block.
 const (
 	poisonNew    = 0xAA
 	poisonFreed  = 0xDD
 	poisonMargin = 0xFD
 )
 
-// PoisonMargin is the guard in bytes on each side of a block, so long that the
-// block keeps the default alignment.
+// PoisonMargin is the size in bytes of the guard on each side of a block: a multiple of the
+// default alignment.
 const PoisonMargin = 256
 
 type poison struct {
 	upstream
 	mu    sync.Mutex
-	outer map[uintptr]Block // what the upstream gave, by the inner address
+	outer map[uintptr]Block // blocks of the upstream, by the address of the guarded block
 	fill  func(address, size uintptr, value byte) error
 	read  func(address uintptr, to []byte) error
 }
 
-// CorruptionError is the value of the panic when memory was written to that the
-// writer did not hold: a margin of [NewPoison], or a freed block ([DebugEnv]).
+// CorruptionError is the value of the panic when a guard of [NewPoison] or a freed block
+// ([DebugEnv]) was written.
 type CorruptionError struct {
 	Address  uintptr // of the block
-	Size     uintptr // asked for, of a freed block its size
+	Size     uintptr // of the request; of a freed block its whole size
 	Offset   int     // of the first wrong byte, relative to the block
 	Found    byte
 	Freed    bool   // the block was written after its last release
-	Released string // where that was, when stacks are recorded
+	Released string // place of that release, if stacks are recorded
 }
 
-// Error tells where the write went.
+// Error returns the position of the write.
 func (e *CorruptionError) Error() string {
 	if e.Freed {
 		s := fmt.Sprintf("memmgr: the freed block of %d bytes at %#x was written: byte %d is %#02x", e.Size, e.Address, e.Offset, e.Found)
@@ -119,11 +117,11 @@ func (e *CorruptionError) Error() string {
 		e.Size, e.Address, side, e.Offset, e.Found)
 }
 
-// NewPoison returns a resource that fills memory with a pattern when it is given
-// out and another when it comes back, and puts a guarded margin around it: reads of
-// what was not written and of what was freed show, and writes beyond either end
-// panic at the free with a [*CorruptionError]. Device memory is filled through the
-// place's queue; memory that nobody can write is passed through untouched.
+// NewPoison returns a resource that fills memory with one pattern when it is allocated and
+// with another when it is freed, and puts a guard on each side. Reads of uninitialized and
+// of freed memory return the patterns; a write beyond either end makes Free panic with a
+// [*CorruptionError]. Device memory is filled through the place's queue. Memory that can
+// not be written is passed through.
 func NewPoison(from Resource) Resource {
 	p := &poison{upstream: over(from), outer: map[uintptr]Block{}}
 	place := p.Place()
@@ -154,12 +152,11 @@ func NewPoison(from Resource) Resource {
 	return p
 }
 
-// poisonDevice has one thread at a time wait for a device on behalf of poison: the OpenCL CPU
-// driver now and then loses a piece of work when several wait inside it, and each allocation
-// and free waits here.
+// poisonDevice lets one thread at a time wait for a device here: the OpenCL CPU driver
+// sometimes loses work when several threads wait inside it.
 var poisonDevice sync.Mutex
 
-// hostBytes returns memory that the processor may read as a slice.
+// hostBytes returns host-readable memory as a slice.
 func hostBytes(address, size uintptr) []byte {
 	return unsafe.Slice((*byte)(foreignPointer(address)), size)
 }
@@ -186,7 +183,7 @@ func fillOnDevice(place *syclobj.Place, address, size uintptr, value byte) error
 	return ev.Wait(context.Background())
 }
 
-// poisonLead keeps an alignment beyond the default one.
+// poisonLead returns the size of the leading guard, which keeps larger alignments.
 func poisonLead(align uintptr) uintptr { return max(PoisonMargin, align) }
 
 // Allocate implements [Resource].
@@ -199,7 +196,7 @@ func (p *poison) Allocate(r Request) (Block, error) {
 	}
 	lead := poisonLead(r.Alignment())
 	if r.Size > maxSize-2*lead-r.Alignment() {
-		return Block{}, r.refuse("with %d bytes of guard it cannot be addressed", 2*lead)
+		return Block{}, r.refuse("with %d bytes of guards it cannot be addressed", 2*lead)
 	}
 	inner := r
 	inner.Size = lead + r.Size + PoisonMargin
@@ -233,26 +230,26 @@ func (p *poison) Free(b Block) {
 		p.from.Free(b)
 		return
 	}
-	// Margins can be looked at only when the work is done.
+	// The guards can be read only when the work is complete.
 	s, _ := As[Synchronizer](p.from)
 	FreeAfter(b, s, p.check)
 }
 
-// check looks at the margins of a block and gives it back.
+// check compares the guards of a block and frees it.
 func (p *poison) check(b Block) {
-	// Known first and looked at second: what is back may not be readable.
-	outer := p.known(b.Address, false)
+	// Validate the block before reading it: freed memory may already be unmapped.
+	outer := p.outerOf(b.Address, false)
 	p.inspect(&b)
 	if b.Requested > 0 {
 		_ = p.fill(b.Address, b.Requested, poisonFreed)
 	}
-	p.known(b.Address, true)
+	p.outerOf(b.Address, true)
 	p.from.Free(outer)
 }
 
-// known returns what the upstream gave for a block, and forgets it if asked to.
-// It panics when there is no such block.
-func (p *poison) known(address uintptr, forget bool) Block {
+// outerOf returns the upstream's block of a guarded block, and removes the record if forget
+// is set. It panics if there is none.
+func (p *poison) outerOf(address uintptr, forget bool) Block {
 	p.mu.Lock()
 	outer, ok := p.outer[address]
 	if forget {
@@ -260,7 +257,7 @@ func (p *poison) known(address uintptr, forget bool) Block {
 	}
 	p.mu.Unlock()
 	if !ok {
-		panic(misuse("Free", "the poisoning resource did not give %#x, or has it back already", address))
+		panic(misuse("Free", "%#x: not allocated from this resource, or already freed", address))
 	}
 	return outer
 }
@@ -269,7 +266,7 @@ func (p *poison) inspect(b *Block) {
 	guard := make([]byte, PoisonMargin)
 	for _, side := range []int{-PoisonMargin, int(b.Requested)} {
 		if err := p.read(uintptr(int(b.Address)+side), guard); err != nil {
-			continue // the device is gone; there is nothing to compare
+			continue // the device failed: nothing to compare
 		}
 		for i, v := range guard {
 			if v != poisonMargin {
