@@ -1,118 +1,113 @@
-// Package workers runs functions of Python in processes of their own for a service
-// written in Go: each process has its own interpreter, with a lock of its own, and a
-// process that crashes or hangs is replaced. Arrays go there and back by handle, on the
-// same memory. Linux with cgo; elsewhere New answers errors.ErrUnsupported.
+// Package workers runs Python functions in separate processes for a service written in Go. Each
+// process has its own interpreter with its own lock, and a process that crashes or hangs is
+// replaced. Arrays travel in both directions by handle, on the same memory. The package needs Linux
+// and cgo; elsewhere New returns errors.ErrUnsupported.
 //
-// A [Pool] is an executor.Runner, as an executor.Executor is, and the two give the same
-// errors where these mean the same, so that a service may have either.
+// A [Pool] is an executor.Runner, as an executor.Executor is. Both return the same errors for the
+// same failures, so that a service can use either.
 //
-// # What a worker is
+// # Worker processes
 //
-// The program itself, started once more: no second binary is installed, whatever program
-// embeds this package, and the worker has the very version of this code that its maker
-// has. So main calls [Main] first, which returns at once in the program itself and never
-// in a worker:
+// A worker is the program itself, started once more. No second binary is installed, and the worker
+// runs the same version of this code as its maker. Therefore main calls [Main] first, which returns
+// immediately in the program itself and never returns in a worker:
 //
 //	func main() {
 //		workers.Main()
 //		…
 //
-// In tests that is TestMain. A worker is marked by USMBRIDGE_WORKER in its environment, which
-// Main removes. New returns an error if this program has not called Main before, because each
-// worker would then run the whole program again. For the same reason New fails in package
-// initialization and in a worker. A program that cannot call Main (a library in another's process)
-// sets Config.Program to one that does.
+// In tests, TestMain calls it. The environment variable USMBRIDGE_WORKER marks a worker; Main removes
+// it. New returns an error if this program has not called Main before, because each worker would
+// then run the whole program again. For the same reason New fails during package initialization and
+// in a worker. A program that cannot call Main, such as a library in another program, sets
+// Config.Program to one that does.
 //
-// A worker loads the Python of its maker's choice, makes the modules of Config.Modules,
-// imports, and runs the steps of the warm-up; then it serves one call at a time, always on
-// the same thread, through an executor.Executor of its own. The module usmbridge is built in.
+// A worker loads the same Python as its maker, creates the modules of Config.Modules, imports, and
+// runs the warm-up steps. Then it serves one call at a time, always on the same thread, through its
+// own executor.Executor. The module usmbridge is built in.
 //
 // # Calls
 //
-// They are those of package executor: a function is named "module:name"; a call takes None
-// (nil), bool, integers, floats, complex numbers, strings, bytes, slices, maps, arrays
-// (*usmarray.Array) anywhere in these, and a python.Kwargs last. What means something in one
-// process alone (*python.Object, functions) is a *python.ConversionError, and so are structs.
-// What a worker is sent in one call may take Config.MaxMessage bytes, arrays apart, and so may
-// what it answers.
+// Calls are those of package executor: a function is named "module:name". Arguments are None (nil),
+// bool, integers, floats, complex numbers, strings, bytes, slices and maps, arrays
+// (*usmarray.Array) at any depth, and a python.Kwargs last. A value that is valid in one process only
+// (*python.Object, functions) is a *python.ConversionError; so are structs. The values of a call may
+// have Config.MaxMessage bytes, without the arrays, and so may those of its result. A number takes 16
+// bytes, a text at least 16, and each container 8 bytes besides its elements.
 //
-// An array in memory of package segment (segment.Default, or a pool above its resources) goes by
-// handle: no byte is copied, views are views, what is read-only stays so, and what the
-// function writes its caller sees at the call's end; that is how it fills memory that its caller
-// made (a parameter "outputs"). An array in other memory goes by value, as a copy that the
-// worker can read alone, so that a write which nobody would see fails. Results are the other way
-// round: an array that the function made with interprocess=True, was given, or took from
-// another worker comes by handle, any other is copied once, in the worker, into memory that
-// both have. An array that came from one worker may be passed to the next, by handle while its
-// maker lives, else by value. [Pool.Traffic] counts both ways and the bytes of copies.
+// An array in memory of package segment (segment.Default, or a pool above its resources) travels by
+// handle. No byte is copied, views stay views, and read-only arrays stay read-only. The caller sees
+// what the function has written when the call ends; so a function fills memory of its caller (a
+// parameter "outputs"). An array in other memory travels by value, as a copy that is read-only in the
+// worker: a write would be lost, so it fails. For results it is the other way round. An array that the
+// function made with interprocess=True, received as an argument, or took from another worker travels
+// by handle. Any other array is copied once, in the worker, into memory that both processes map. An
+// array of one worker can be passed to the next: by handle while its maker lives, else by value.
+// [Pool.Traffic] counts both ways and the copied bytes.
 //
-// USM of an OpenCL CPU device is USM of the worker's own runtime there, of the same kind; a
-// worker loads SYCL with the first such array, and has memory of the host where there is no SYCL.
-// Results that are USM are USM here with Config.SYCL, else memory of the host.
+// USM of an OpenCL CPU device is USM of the worker's own runtime, of the same kind. A worker loads
+// SYCL with the first such array; without SYCL it uses host memory. Results in USM are USM in the
+// maker with Config.SYCL, else host memory.
 //
-// What the worker holds of an array's memory, in Python or for a call, it holds by a lease
-// (package share): the memory returns to its pool when the worker has let it go or has ended.
-// Results are valid until they are released, whatever becomes of the worker that made them.
+// A worker holds the memory of an array by a lease (package share). The memory returns to its pool
+// when the worker has released it or has ended. Results are valid until they are released, even if
+// the worker that made them has ended.
 //
-// # What happens to a call
+// # Outcomes of a call
 //
-//   - its context ends while it waits for a worker: python.ErrNotBegun; no place among those
-//     that wait: executor.ErrFull
-//   - its context ends while it runs: Python's code is interrupted as by
-//     python.Object.CallContext, and the error says what became of the call
-//   - it still runs Config.Grace later, in C code for instance: its worker is killed, with
-//     what the worker started, and replaced; the error is of kind executor.ErrStuck
-//   - its worker ends in it: ErrDied, and a [Death] with the exit status and the last words:
-//     the end of what the worker wrote, with Python's stacks where it crashed. Calls in
-//     other workers do not notice, and those that wait do not either
-//   - an exception is a *python.Error with its classes, message and traceback, but without
-//     the object; what of it is longer than a message may be is cut
-//   - its arguments, its result or their arrays take more than a message may: ErrTooLong, of it
-//     alone
+//   - The context ends while the call waits for a worker: python.ErrNotBegun. The queue is full:
+//     executor.ErrFull.
+//   - The context ends while the call runs: its Python code is interrupted as by
+//     python.Object.CallContext, and the error reports the outcome.
+//   - The call still runs Config.Grace later, in C code for instance: the worker and the processes
+//     that it started are killed, and the worker is replaced. The error is of kind
+//     executor.ErrStuck.
+//   - The worker ends during the call: ErrDied, and a [Death] with the exit status and the last
+//     output, which includes Python's stacks after a crash. Calls in other workers and waiting calls
+//     are not affected.
+//   - The function raises an exception: a *python.Error with classes, message and traceback, but
+//     without the object. Texts that exceed a message are cut.
+//   - The arguments, the result or their arrays exceed a message: ErrTooLong, of this call only.
 //
-// A call that was written to a worker which ended before it could be read is made in another
-// one, once; any other may have done something, and is never made twice.
+// If a worker ended before it could read a call, the call is made once more in another worker. No
+// other call is repeated, because it may have had effects.
 //
 // # Restarts
 //
-// A worker that ended is started anew: at once the first time, later after a wait that doubles
-// from 0.1 to 5 s. After Config.Restarts within Config.Window it is left alone until the
-// window allows another. When that is so of all, calls are refused with ErrRestarts, Health
-// says so, and both tell how the last one died.
+// A worker that ended is restarted: immediately the first time, later after a wait that doubles from
+// 0.1 to 5 s. After Config.Restarts restarts within Config.Window the next one waits until the window
+// allows it. If this holds for all workers, calls are refused with ErrRestarts, and Health returns an
+// error; both include the last death.
 //
-// [Pool.Workers] tells the state of each: what is imported or warmed up, process, calls,
-// restarts, and its last death. Health is nil while Config.Least workers are ready.
+// [Pool.Workers] reports the state of each worker: the current import or warm-up step, process, calls,
+// restarts and last death. Health returns nil while at least Config.Least workers are ready.
 //
-// # The end, and nothing left behind
+// # Shutdown
 //
-// Close lets calls come to their end and workers end as Python programs do, atexit functions
-// included; what has not ended after Config.Grace is killed. A worker ends with its maker,
-// however that ends: the kernel kills it then (PR_SET_PDEATHSIG), and it watches the connection
-// besides. It leads a process group of its own, which is killed when it has ended, so that
-// nothing that it started stays, unless it left the group; and so that Ctrl-C at a terminal
-// does not reach it. SIGINT, SIGTERM and SIGHUP it passes over, because its maker decides. What a
-// worker has started is not ended with it only where its maker is killed (SIGKILL) at the same
-// time.
+// Close waits for running calls and lets the workers exit as Python programs do, with their atexit
+// functions. Workers that have not ended after Config.Grace are killed. A worker also ends with its
+// maker, however that ends: the kernel kills it (PR_SET_PDEATHSIG), and it watches its connection. A
+// worker leads its own process group. The group is killed when the worker has ended, so the processes
+// that the worker started end too, unless they left the group; and Ctrl-C at a terminal does not reach
+// it. A worker ignores SIGINT, SIGTERM and SIGHUP, because its maker decides. Processes that a worker
+// started survive only if the maker is killed (SIGKILL) at the same time as the worker.
 //
-// Worker and maker talk over a pair of sockets without a name; handles lead to abstract
-// socket names (package share). Nothing has a name in the file system, and every descriptor is
-// closed on exec. A worker is trusted as far as its user is: it may do to its own process
-// whatever it likes, but what it answers is checked before it is believed, and lengths are
-// bounded before memory is taken for them.
+// # Security
 //
-// # What it costs
+// Worker and maker communicate over an unnamed pair of sockets. Handles refer to abstract socket
+// names (package share). No file is created, and each descriptor is closed on exec. A worker has the
+// rights of its user and can do anything to its own process. Its answers are checked before they are
+// used, lengths are checked before memory is allocated for them, and addresses in them are refused.
 //
-// On one machine with two cores a call of add(1) took 31 us in a worker where a round trip of 64
-// bytes on a Unix socket took 13 us and the embedded interpreter 3 us, and one with an array of
-// 1 MiB, or of any size, 72 us: handing it over is a message, opening it another, its end a third
-// (BenchmarkSmallCall). In return workers run pure Python at the same time, as far as plain
-// processes do: in three runs there two gained over one 0.88, 0.92 and 0.98 of what two plain Python
-// processes gained over one (BenchmarkBusy, with the embedded interpreter beside them, which gains
-// nothing). A worker has an interpreter, and
-// what it imports, of its own in memory, and starts in some tenths of a second.
+// # Costs
 //
-// # Threads
+// On one machine with two cores a call of add(1) took 31 us in a worker, where a round trip of 64
+// bytes on a Unix socket took 13 us and a call in the embedded interpreter 3 us. A call with an array
+// took 72 us, of 1 MiB or of any other size: three messages hand over, open and end it
+// (BenchmarkSmallCall). In return workers run pure Python in parallel, as far as plain processes do: in
+// three runs the gain of two workers over one was 0.88, 0.92 and 0.98 of that of plain Python
+// processes; the embedded interpreter gains nothing (BenchmarkBusy). Each worker has an interpreter
+// and its imports in memory, and starts in some tenths of a second.
 //
-// A Pool has a thread on which workers are started, and for each worker three goroutines,
-// which sleep.
+// A Pool has one thread that starts workers, and three sleeping goroutines for each worker.
 package workers

@@ -17,13 +17,13 @@ import (
 	"github.com/usmbridge/usmbridge/interop/python"
 )
 
-// Batch is calls in a row.
+// Batch is a row of calls.
 type Batch struct {
 	c     *C.usmb_batch
-	items [Size]*Item // reachable while they are in it
+	items [Size]*Item // keeps the items of c reachable
 }
 
-// NewBatch makes an empty one; nil when there is no memory.
+// NewBatch returns an empty batch, or nil if memory is exhausted.
 func NewBatch() *Batch {
 	c := (*C.usmb_batch)(C.calloc(1, C.sizeof_usmb_batch))
 	if c == nil {
@@ -35,7 +35,7 @@ func NewBatch() *Batch {
 	return b
 }
 
-// Reset empties it. No other method may run.
+// Reset removes all calls. No other method may run at the same time.
 func (b *Batch) Reset() {
 	for i := range b.items[:b.c.n] {
 		b.slot(i).Store(nil)
@@ -53,7 +53,7 @@ func (b *Batch) ended() *atomic.Uint32  { return (*atomic.Uint32)(unsafe.Pointer
 func (b *Batch) current() *atomic.Int32 { return (*atomic.Int32)(unsafe.Pointer(&b.c.current)) }
 func (b *Batch) began() *atomic.Int64   { return (*atomic.Int64)(unsafe.Pointer(&b.c.began)) }
 
-// Add puts a call of a function at the end, before Run: at most [Size]. The function stays
+// Add appends a call of a function, before Run; at most [Size] calls. The caller keeps the function
 // until Run has returned.
 func (b *Batch) Add(i *Item, function *python.Object) {
 	i.c.function = function.Pointer()
@@ -62,24 +62,24 @@ func (b *Batch) Add(i *Item, function *python.Object) {
 	b.c.n++
 }
 
-// Run makes the calls that are not taken back: in one entry into C, on this thread.
+// Run makes the calls that are not taken back, in one entry into C, on this thread.
 func (b *Batch) Run() {
 	C.usmb_batch_run(b.c)
 	runtime.KeepAlive(b)
 }
 
-// Ended is how many of the calls are over by now. Any thread, until Reset.
+// Ended returns the number of completed calls. Any thread, until Reset.
 func (b *Batch) Ended() int { return int(b.ended().Load()) }
 
-// At is the place of the call that was the nth to be over; n is less than Ended.
+// At returns the place of the call that completed as number n, which is less than Ended.
 func (b *Batch) At(n int) int { return int(b.c.order[n]) }
 
-// TakeBack takes a call out that has not begun, and reports whether it has. Any thread, until
-// Reset.
+// TakeBack removes the call at a place if it has not begun, and reports whether it did. Any thread,
+// until Reset.
 func (b *Batch) TakeBack(at int) bool { return b.slot(at).Swap(nil) != nil }
 
-// Current is the place of the call that runs, and for how long it has; -1 for none. Any
-// thread, until Reset.
+// Current returns the place of the running call, -1 for none, and how long it has run. Any thread,
+// until Reset.
 func (b *Batch) Current() (at int, age time.Duration) {
 	at = int(b.current().Load())
 	if at < 0 {

@@ -1,30 +1,29 @@
 // Package calls makes several calls of Python functions in one entry into Python.
 //
-// A call's arguments are written down as a row of words by whoever wants it, without Python's
-// lock (the GIL), and made objects by C where the call is made, one after the other; plain
-// results come back the same way. So a short call costs neither Go's entries into C, of which
-// there would be several for each of its arguments, nor entries into Python, and its caller's
-// part of the work is done beside the calls of others.
+// The caller encodes the arguments of a call as words (package values) without the GIL. C creates the
+// Python objects when it makes the call, and plain results return in the same way. So a short call
+// needs no cgo call and no entry into Python for each argument, and its caller encodes while other
+// calls run.
 //
-// An [Item] is one call, a [Batch] what is made in a row. Who has the say over a call is its
-// [State], an atomic word that its caller and the batch exchange: a caller that gives up
-// before its call has begun takes it out of the row, and rows that are held up are taken
-// apart, by TakeBack, for others to go on with.
+// An [Item] is one call, a [Batch] a row of calls. The [State] of an Item records which side owns it:
+// an atomic word that the caller and the batch exchange. A caller that gives up before its call has
+// begun removes it from the row. TakeBack removes calls from a row that is held up, so that another
+// batch can run them.
 //
-// A call has a context: the one of its caller, for functions of Go that Python calls. Nothing
-// here waits for it. Who wants the call to stop calls Interrupt.
+// A call has the context of its caller, for Go functions that Python calls. This package does not wait
+// for the context. To stop a call, use Interrupt.
 package calls
 
-// State is who has the say over a call.
+// State records which side owns a call.
 type State uint32
 
-// States. Whoever moves a call out of Waiting or Running, by [Item.Move], has the say.
+// States. The side that moves a call out of Waiting or Running, by [Item.Move], owns it.
 const (
 	Waiting State = iota // not begun
 	Running              // begun, or its result is being read
-	Left                 // given up by its caller: nobody wants the result
-	Done                 // its result is there, or soon
+	Left                 // abandoned by its caller: the result is dropped
+	Done                 // the result is ready, or will be soon
 )
 
-// Size is how many calls a batch can have.
+// Size is the maximum number of calls of a batch.
 const Size = 32

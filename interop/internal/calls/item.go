@@ -21,27 +21,28 @@ import (
 	"github.com/usmbridge/usmbridge/interop/python"
 )
 
-// Item is one call. It is made by [New], for as many calls as one likes, one after the other;
-// what is said of a method's thread holds besides what State says.
+// Item is one call. [New] makes it; it can be reused for any number of calls, one after the other.
+// Methods that name no thread are for the owner of the call (State).
 type Item struct {
 	c         *C.usmb_item
 	arguments Arguments
 
 	ctx    context.Context
 	mu     sync.Mutex
-	within context.Context // what functions of Go that the call runs have of ctx; nil: none asked
+	within context.Context // the context for Go functions that the call runs; nil: not requested yet
 	cancel context.CancelCauseFunc
-	cause  error // of Interrupt, where ctx has not ended
+	cause  error // the cause of Interrupt if ctx had not ended
 }
 
-// items finds Items by their numbers.
+// items maps the numbers of calls to Items.
 var items struct {
 	sync.RWMutex
 	last  uint64
 	known map[uint64]weak.Pointer[Item]
 }
 
-// New makes an item; nil when there is no memory. It lives as long as it is reachable.
+// New returns an item, or nil if memory is exhausted. Its memory of C is freed when the item is
+// unreachable.
 func New() *Item {
 	items.Lock()
 	defer items.Unlock()
@@ -71,18 +72,18 @@ func init() {
 		items.RLock()
 		i := items.known[number].Value()
 		items.RUnlock()
-		if i == nil { // its batch holds it
+		if i == nil { // Not for a running call: its batch refers to it.
 			return context.Background()
 		}
 		return i.contextWithin()
 	}
 }
 
-// Begin makes it a call that waits, of a context. The item is nobody else's.
+// Begin makes it a waiting call with a context. Only the caller has the item.
 func (i *Item) Begin(ctx context.Context) { i.ctx = ctx }
 
-// End gives up what the call still holds, and makes the item ready for another. The item is
-// nobody else's.
+// End releases the arguments and the result of the call, and makes the item ready for another.
+// Only the caller has the item.
 func (i *Item) End() {
 	if i.cancel != nil {
 		i.cancel(nil)
@@ -94,15 +95,15 @@ func (i *Item) End() {
 
 func (i *Item) state() *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(&i.c.state)) }
 
-// State is who has the say.
+// State returns which side owns the call. Any thread.
 func (i *Item) State() State { return State(i.state().Load()) }
 
-// Move gives the say to another, if from has it. Any thread.
+// Move changes the state from one to another, and reports whether it was from. Any thread.
 func (i *Item) Move(from, to State) bool {
 	return i.state().CompareAndSwap(uint32(from), uint32(to))
 }
 
-// MoveToRunning begins a call whose arguments have still to be written. Its batch's own thread.
+// MoveToRunning begins a call whose arguments are not written yet. For the thread of its batch.
 func (i *Item) MoveToRunning() bool {
 	if !i.Move(Waiting, Running) {
 		return false
@@ -111,15 +112,15 @@ func (i *Item) MoveToRunning() bool {
 	return true
 }
 
-// Ran reports whether the function was called, or could not be, in a batch that is over. Else
-// somebody had moved the call out of Waiting before.
+// Ran reports, after its batch has run, whether the call was made or failed to enter Python. If not,
+// it had been moved out of Waiting before.
 func (i *Item) Ran() bool { return i.c.call.state != C.USMB_CALL_WAITS || i.c.result.code != 0 }
 
-// Took is how long the call took, in nanoseconds, once it is over.
+// Took returns the duration of a completed call in nanoseconds.
 func (i *Item) Took() int64 { return int64(i.c.nanoseconds) }
 
-// contextWithin is the context of the call for functions of Go that it runs: it ends with the
-// call, and with Interrupt.
+// contextWithin returns the context for Go functions that the call runs. It ends with the call and
+// with Interrupt.
 func (i *Item) contextWithin() context.Context {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -132,9 +133,9 @@ func (i *Item) contextWithin() context.Context {
 	return i.within
 }
 
-// Interrupt asks a call to stop, if it runs, as python.Object.CallContext does when its context
-// ends: this is for who notices that. cause is why, where the context has not ended. It waits
-// for the GIL; any thread that does not hold it, until End.
+// Interrupt asks a running call to stop, as python.Object.CallContext does when its context ends.
+// cause is the reason if the context has not ended. It waits for the GIL. Any thread that does not
+// hold the GIL may call it until End.
 func (i *Item) Interrupt(cause error) {
 	i.mu.Lock()
 	if cause != nil && i.cause == nil {
@@ -148,7 +149,7 @@ func (i *Item) Interrupt(cause error) {
 	runtime.KeepAlive(i)
 }
 
-// endedBy is the context that a call was interrupted for.
+// endedBy returns the ended context for which the call was interrupted.
 func (i *Item) endedBy() context.Context {
 	i.mu.Lock()
 	cause := i.cause
@@ -161,15 +162,15 @@ func (i *Item) endedBy() context.Context {
 	return ctx
 }
 
-// Plain reports whether Result needs no Python.
+// Plain reports whether Result works without Python.
 func (i *Item) Plain() bool {
 	r := &i.c.result
 	return r.code != C.USMB_PYE_EXCEPTION && r.val == nil && r.num == 0
 }
 
-// Result is the result of a call that is over, once. Other values than None, bool, int, float
-// and complex are Python's still: an *python.Object, owned by who gets it. For those, and for
-// exceptions, the GIL is held ([Item.Plain]).
+// Result returns the result of a completed call, once. None, bool, int, float and complex are
+// converted; other values are a *python.Object that the caller owns. For these and for exceptions
+// the GIL must be held ([Item.Plain]).
 func (i *Item) Result() (any, error) {
 	r := &i.c.result
 	defer runtime.KeepAlive(i)
