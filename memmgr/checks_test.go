@@ -45,16 +45,16 @@ func TestChecksRejectLocksOutOfOrder(t *testing.T) {
 	defer func() { require.NoError(t, p.Close()) }()
 	defer func() { require.NoError(t, q.Close()) }()
 	require.NotPanics(t, func() {
-		p.sweeping.Lock()
+		p.pending.sweeping.Lock()
 		p.mu.Lock()
 		queues.mu.Lock()
 		queues.mu.Unlock() //nolint:staticcheck // only the order counts
 		p.mu.Unlock()
-		p.sweeping.Unlock()
+		p.pending.sweeping.Unlock()
 	})
 	require.True(t, p.mu.TryLock())
 	require.Panics(t, q.mu.Lock, "no lock spans two pools")
-	require.Panics(t, p.sweeping.Lock)
+	require.Panics(t, p.pending.sweeping.Lock)
 	require.Panics(t, func() { _ = p.beginGrowth(nil) }) //nolint:staticcheck // as for a request without a context
 	p.mu.Unlock()
 	q.mu.Lock()

@@ -14,7 +14,11 @@ const coldPortion = 512
 // last of its memory is back.
 func (p *Pool) tick() (ended bool) {
 	p.origin.list.Drain()
-	p.tickPending()
+	p.mu.Lock()
+	p.heap.clock++
+	p.heap.Tick = p.heap.clock / p.heapTick()
+	p.mu.Unlock()
+	p.pending.tick()
 	p.expireClaim()
 	age := p.decayTicks()
 	if p.options.decay > 0 {
@@ -34,10 +38,10 @@ func (p *Pool) tick() (ended bool) {
 	}
 	p.decayCaches(age)
 	for p.heap.dissolveCold(coldPortion) {
-		p.breathe(1)
+		p.pending.breathe(1)
 	}
 	for !p.closed && p.heap.decaySegments(age) {
-		p.breathe(1)
+		p.pending.breathe(1)
 	}
 	p.roomMade()
 	return false

@@ -56,7 +56,7 @@ func (w *lastWork) takeBarrier(queue uintptr) bool {
 		w.events[0] = barrier
 		return true
 	}
-	joined, err := w.sync.Join(queue, barrier, w.events[0])
+	joined, err := joinEvents(w.sync, queue, w.events[0], barrier, false)
 	switch {
 	case err == nil:
 		w.sync.ReleaseEvent(w.events[0])

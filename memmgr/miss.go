@@ -75,7 +75,7 @@ func (p *Pool) slowBuffer(request Request) (Buffer, error) {
 // below in this order.
 func (p *Pool) miss(w *want) (Buffer, error) {
 	// 1. The other magazine of the bin.
-	if w.class != noClass && (w.r.Queue == nil || p.waiting.Load() == 0) {
+	if w.class != noClass && (w.r.Queue == nil || p.pending.unstalled.Load() == 0) {
 		if c := p.front.takeSpare(w.class, w.r.Size); c != nil {
 			return p.handOver(c, w), nil
 		}
@@ -177,11 +177,11 @@ func (p *Pool) find(w *want) *owner.Cell {
 	if p.closed {
 		return nil
 	}
-	if p.waiting.Load() != 0 {
+	if p.pending.unstalled.Load() != 0 {
 		if c := p.sameQueue(w); c != nil {
 			return c
 		}
-		p.collectNow(16)
+		p.pending.collectNow(16)
 	}
 	return p.findFree(w)
 }

@@ -23,7 +23,7 @@ func New(r Resource, request Request) (Buffer, error) {
 	if p.home.Load() != 0 {
 		p.origin.list.Drain()
 	}
-	if request.Size > maxClassUnits*unit || request.Align > unit || request.Align&(request.Align-1) != 0 || (request.Queue != nil && p.waiting.Load() != 0) {
+	if request.Size > maxClassUnits*unit || request.Align > unit || request.Align&(request.Align-1) != 0 || (request.Queue != nil && p.pending.unstalled.Load() != 0) {
 		if request.Size >= p.options.large {
 			if c := p.newLarge(request.Size, request.Align); c != nil {
 				setState(c, stateInUse)
@@ -132,7 +132,7 @@ func finish(p *Pool, c *owner.Cell) {
 // times it.
 func (p *Pool) newLarge(size, align uintptr) *owner.Cell {
 	if size > maxSegment || align > unit || align&(align-1) != 0 ||
-		p.watched || p.waiting.Load() != 0 || !p.mu.TryLock() {
+		p.watched || p.pending.unstalled.Load() != 0 || !p.mu.TryLock() {
 		return nil
 	}
 	defer p.mu.Unlock()

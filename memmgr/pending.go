@@ -1,273 +1,510 @@
 package memmgr
 
 import (
-	"context"
-	"errors"
-	"unsafe"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// Queue returns the reference (sycl::queue*) of the queue of last use, nil when
-// none was recorded. It is borrowed: valid as long as the buffer is and no other
-// queue is recorded.
-func (b Buffer) Queue() unsafe.Pointer { return foreignPointer(b.live("Queue").Queue()) }
+const (
+	// firstBatch is how many blocks of a queue are queried at first. While all of them are done,
+	// the number doubles, up to mostBatch, which is also the most that are queried without
+	// releasing the lock.
+	firstBatch = 4
+	mostBatch  = 64
+	// tickLooks bounds the blocks that a tick queries although they are not done.
+	tickLooks = 1024
+	// sameQueueTries bounds the search among blocks that have no class.
+	sameQueueTries = 32
+	// Exported blocks share one barrier per queue. It is submitted when the list has this many
+	// blocks or bytes, when a request searches for memory, and at each tick.
+	returnedBlocks = 32
+	returnedBytes  = 16 << 20
+)
 
-// UsedOn records the queue of last use: the memory is reused at once by work on
-// that queue if it is in-order, and behind a barrier on it after an export. Work
-// that is still pending from another queue is put before what comes on this one,
-// by a barrier. A queue of the host, and one that is closed, is not recorded.
-func (b Buffer) UsedOn(q *syclobj.Queue) {
-	c := b.live("UsedOn")
-	rec, _ := holdQueue(q)
-	if rec == nil {
-		return
-	}
-	defer forgetQueue(rec.ref)
-	moveTo(c, rec)
-}
-
-// SetPending records that work on the memory was submitted to q and ends with
-// ev, which must be an event of q: other work on an in-order q comes after it
-// without being told to. For an event of another queue, or of nobody knows which,
-// q is nil. The buffer keeps a reference of its own to the event. An event that is
-// still pending from before is waited for too. The error tells of work recorded
-// before that has failed meanwhile, which nobody could learn later, or that q is closed
-// (syclobj.ErrClosed); ev is recorded all the same.
-func (b Buffer) SetPending(q *syclobj.Queue, ev *syclobj.Event) error {
-	c := b.live("SetPending")
-	rec, closed := holdQueue(q)
-	if rec != nil {
-		defer forgetQueue(rec.ref)
-	}
-	ref := uintptr(0)
-	if ev != nil {
-		ref = eventRef(ev)
-	}
-	if ref != 0 {
-		addingPending.Lock()
-		defer addingPending.Unlock()
-		return both(joinPending(c, rec, ref), closed)
-	}
-	if rec != nil {
-		moveTo(c, rec)
-	}
-	if ev == nil {
-		return closed
-	}
-	// No event of the runtime stands behind it: host work, or done.
-	return both(ev.Wait(context.Background()), closed)
-}
-
-// both is errors.Join that leaves an error as it is where there is only one.
-func both(a, b error) error {
-	switch {
-	case a == nil:
-		return b
-	case b == nil:
-		return a
-	}
-	return errors.Join(a, b)
-}
-
-// addingPending is held by whoever puts an event into a cell, or changes the queue of one
-// that others know: meanwhile others can only take away an event that is done.
+// pending is the part of a pool that holds the freed blocks whose device work has not finished.
 //
-// A cell's queue promises that what is pending comes before later work of that queue, if it
-// is in order: [Submission.Begin] looks at no event then. Therefore an event is in the cell
-// before its queue is ([replacePending]), and comes before later work of the queue by then.
-var addingPending rankedMutex
+// The event of a block stays in its cell, and the links between blocks are fields of the cell too
+// (pending_queue.go): a pending block needs no memory of its own.
+//
+// Exported blocks come here through returned: their consumers may have submitted work without
+// reporting it. The block is pending as soon as each queue that it was used on has taken a barrier.
+// A block whose barrier a queue refused is in refused until the next tick.
+//
+// mu is the lock of the pool and guards all fields, except for unstalled, which is read without
+// it. Methods that release it for moments say so. sweeping precedes mu.
+type pending struct {
+	mu       sync.Locker
+	sync     Synchronizer
+	resource uint32 // of the cells of the pool
+	name     string // of the pool, for reports
+	place    *syclobj.Place
+	complete func(*owner.Cell) // makes a block reusable; it has left this part
+	roomMade func()            // serves waiters
 
-// moveTo makes a queue that the caller holds the queue of last use, and puts what is pending
-// before later work of it.
-func moveTo(c *owner.Cell, rec *queueRecord) {
-	if c.Queue() == rec.ref {
+	pendingQueues
+	stallClock
+	ever     uint64 // blocks that have stalled
+	reported uint64 // number of stalled blocks at the last report
+
+	unstalled atomic.Int32 // blocks here, without those that stalled and those in refused
+	n         int          // pending blocks, including stalled ones
+	bytes     uint64       // and their bytes
+
+	returned      []*owner.Cell
+	refused       []*owner.Cell
+	returnedBytes uint64 // of both
+
+	batch    eventBatch
+	spent    []uintptr   // events of completed blocks, to be released without mu
+	sweeping rankedMutex // held by completeAll: each queue has one position for it
+}
+
+func (s *pending) init(mu sync.Locker, events Synchronizer, o *origin, name string) {
+	s.mu, s.sync, s.resource, s.place, s.name = mu, events, o.index, o.goPlace, name
+	s.pendingQueues = newPendingQueues()
+}
+
+// eventBatch has the arguments of one call of eventsDone. It is a field of the part because C
+// must not be given addresses in the stack of a goroutine, which can move.
+type eventBatch struct {
+	cells  [mostBatch]*owner.Cell
+	events [mostBatch]uintptr
+	done   [mostBatch]bool
+}
+
+// eventBatcher is an optional interface of a Synchronizer: the same operations on many events.
+type eventBatcher interface {
+	// EventsDone is EventDone for each event.
+	EventsDone(events []uintptr, done []bool)
+	// ReleaseEvents is ReleaseEvent for each event.
+	ReleaseEvents(events []uintptr)
+}
+
+func eventsDone(s Synchronizer, events []uintptr, done []bool) {
+	if b, ok := s.(eventBatcher); ok {
+		b.EventsDone(events, done)
 		return
 	}
-	addingPending.Lock()
-	defer addingPending.Unlock()
-	if c.Queue() == rec.ref {
+	for i, event := range events {
+		done[i] = s.EventDone(event)
+	}
+}
+
+func releaseEvents(s Synchronizer, events []uintptr) {
+	if b, ok := s.(eventBatcher); ok {
+		b.ReleaseEvents(events)
 		return
 	}
-	event, _ := copyPending(c) // without an event there is nobody to tell, as below
-	if event == 0 {
-		noteRecord(c, rec)
+	for _, event := range events {
+		s.ReleaseEvent(event)
+	}
+}
+
+// working reports whether the recorded work of a cell has not finished.
+func (s *pending) working(c *owner.Cell) bool {
+	event := c.Pending()
+	return event != 0 && !s.sync.EventDone(event)
+}
+
+// add adds a block.
+func (s *pending) add(c *owner.Cell) {
+	setState(c, statePending)
+	c.SetFlags(owner.Queued)
+	s.push(c, s.next(), s.sync.SameOrder)
+	s.n++
+	s.bytes += c.Size
+	s.unstalled.Add(1)
+}
+
+// remove removes a block.
+func (s *pending) remove(c *owner.Cell) {
+	setState(c, stateInHand)
+	if !hasStalled(c) {
+		s.unstalled.Add(-1)
+	}
+	s.unlink(c)
+	s.n--
+	s.bytes -= c.Size
+}
+
+// finish removes a block whose work has finished and makes it reusable.
+func (s *pending) finish(c *owner.Cell) {
+	s.remove(c)
+	s.spent = append(s.spent, c.SwapPending(0))
+	s.complete(c)
+}
+
+// update finishes a block if its work has finished. Otherwise the block has stalled. An error of
+// the work is not reported here, but to callers that wait for the work.
+func (s *pending) update(c *owner.Cell, over bool) {
+	switch {
+	case over:
+		s.finish(c)
+	case !hasStalled(c):
+		setState(c, stateStalled)
+		s.setStalled(c)
+		s.ever++
+		s.unstalled.Add(-1)
+	}
+}
+
+// takeFor removes a block whose pending work is on an in-order queue: new work of this queue comes
+// after it. The event stays in the cell, so that the host can wait for it. A block of no class must
+// fit the size and the alignment, both in bytes.
+func (s *pending) takeFor(queue uintptr, class int, size uint64, align uintptr) *owner.Cell {
+	at := s.newest[pendingKey{queue, class}]
+	for tries := sameQueueTries; at != 0 && tries > 0; tries-- {
+		c := owner.At(at)
+		at = classLinks(c).behind()
+		if class >= noClass && (c.Size < size || c.Size-size > size/8 || c.Address%align != 0) {
+			continue
+		}
+		s.remove(c)
+		return c
+	}
+	return nil
+}
+
+// dropWork releases the event and the queues of a cell.
+func (s *pending) dropWork(c *owner.Cell) {
+	if event := c.SwapPending(0); event != 0 {
+		s.sync.ReleaseEvent(event)
+	}
+	if q := c.Queue(); q != 0 {
+		c.SetQueue(0)
+		forgetQueue(q)
+		forgetQueues(takeFormer(c))
+	}
+}
+
+// addReturned adds a block that was exported.
+func (s *pending) addReturned(c *owner.Cell) {
+	setState(c, stateReturned)
+	c.SetFlags(owner.Queued)
+	s.returned = append(s.returned, c)
+	s.returnedBytes += c.Size
+	s.unstalled.Add(1)
+	if len(s.returned) >= returnedBlocks || s.returnedBytes >= returnedBytes {
+		s.fence()
+	}
+}
+
+// fence submits one barrier to each queue that a returned block was used on, and makes the blocks
+// wait for it beside their own events. If a queue refuses the barrier, the end of the consumers'
+// work cannot be observed: the block waits for the next tick, which tries again.
+func (s *pending) fence() {
+	if len(s.returned) == 0 {
 		return
 	}
-	defer systemEvents.ReleaseEvent(event)
-	if !systemEvents.EventDone(event) {
-		joined, err := systemEvents.Join(rec.ref, event, event)
-		if err == nil {
-			if old := replacePending(c, rec, joined); old != 0 {
-				systemEvents.ReleaseEvent(old)
-			}
-			return
+	f := fenceRound{pending: s, barriers: map[uintptr]barrier{}}
+	for _, c := range s.returned {
+		s.unstalled.Add(-1)
+		if !f.putBefore(c) {
+			s.refused = append(s.refused, c)
+			continue
 		}
-		_ = systemEvents.WaitEvent(event) // the last resort, and still right
+		s.returnedBytes -= c.Size
+		if c.Pending() == 0 {
+			s.complete(c)
+			continue
+		}
+		s.add(c)
 	}
-	noteRecord(c, rec)
+	f.end()
+	clear(s.returned)
+	s.returned = s.returned[:0]
 }
 
-// joinPending puts an owned event of the queue into the cell, joined with what is there, and
-// makes that queue the one of last use. rec is nil if the event's queue is not known: then
-// the queue of last use stays and is made to wait for the event. It returns the failure of
-// work that nobody can wait for any more. addingPending is held.
-func joinPending(c *owner.Cell, rec *queueRecord, event uintptr) error {
-	old, failed := copyPending(c)
-	defer func() {
-		if old != 0 {
-			systemEvents.ReleaseEvent(old)
-		}
-	}()
-	before := old // what must come first
-	if old != 0 && systemEvents.EventDone(old) {
-		failed = systemEvents.WaitEvent(old) // at once: for its failure; there was none yet
-		before = 0
-	}
-	queue := c.Queue()
-	stray := rec == nil && queue != 0 && !systemEvents.EventDone(event)
-	if rec != nil {
-		queue = rec.ref
-	}
-	if before != 0 || stray {
-		first := before
-		if first == 0 {
-			first = event
-		}
-		if joined, err := systemEvents.Join(queue, first, event); err == nil {
-			systemEvents.ReleaseEvent(event)
-			event = joined
-		} else {
-			// The last resort, and still right.
-			if before != 0 {
-				failed = systemEvents.WaitEvent(before)
-			}
-			if stray {
-				failed = both(failed, systemEvents.WaitEvent(event))
-			}
-		}
-	}
-	left := replacePending(c, rec, event)
-	if left == 0 {
-		return failed
-	}
-	defer systemEvents.ReleaseEvent(left)
-	if old == 0 { // there was an event, of which there was no copy to be had
-		failed = both(failed, systemEvents.WaitEvent(left))
-	}
-	return failed
+// fenceAgain is fence, with the blocks whose barriers were refused.
+func (s *pending) fenceAgain() {
+	s.unstalled.Add(int32(len(s.refused)))
+	s.returned = append(s.returned, s.refused...)
+	clear(s.refused)
+	s.refused = s.refused[:0]
+	s.fence()
 }
 
-// replacePending puts an owned event that comes before later work of the queue into the
-// cell, then makes the queue the one of last use, nil leaving that as it is, and counts the
-// change last: who has seen the count sees the rest. It hands the former event to the
-// caller. addingPending is held.
-func replacePending(c *owner.Cell, rec *queueRecord, event uintptr) uintptr {
-	old := swapPending(c, event)
-	if rec != nil {
-		noteRecord(c, rec)
-	}
-	changesOf(c).Add(oneChange)
-	return old
+// fenceRound has the barriers of one call of fence by queue.
+type fenceRound struct {
+	pending  *pending
+	barriers map[uintptr]barrier
 }
 
-func swapPending(c *owner.Cell, event uintptr) uintptr {
-	c.HoldPending()
-	defer c.LetPending()
-	return c.SwapPending(event)
+type barrier struct {
+	event   uintptr // owned; 0 when nothing is pending on the queue
+	refused bool
 }
 
-// Pending reports whether work is known to be under way on the memory.
-func (b Buffer) Pending() bool {
-	event, _ := copyPending(b.live("Pending"))
-	if event == 0 {
+// putBefore makes a block wait for barriers on its queue of last use and on its former queues, and
+// reports whether the runtime accepted them.
+func (f *fenceRound) putBefore(c *owner.Cell) bool {
+	s := f.pending.sync
+	if b := f.on(c.Queue()); b.refused || (b.event != 0 && addEvent(s, c, b.event, false) != nil) {
 		return false
 	}
-	defer systemEvents.ReleaseEvent(event)
-	return !systemEvents.EventDone(event)
+	for _, q := range formerQueues(c) {
+		b := f.on(q)
+		if b.refused {
+			return false
+		}
+		// A request for the block's queue of last use may get the block immediately, so the
+		// barrier on the other queue has to precede later work of this queue.
+		if b.event != 0 && !s.EventDone(b.event) && addEvent(s, c, b.event, true) != nil {
+			return false
+		}
+	}
+	return true
 }
 
-// PendingEvent returns an owned reference (sycl::event*) of the pending event,
-// nil when nothing is pending; for handing it to C code.
-func (b Buffer) PendingEvent() unsafe.Pointer {
-	event, _ := copyPending(b.live("PendingEvent"))
-	return foreignPointer(event)
+// on returns the barrier of the round on a queue.
+func (f *fenceRound) on(q uintptr) barrier {
+	b, submitted := f.barriers[q]
+	if !submitted {
+		event, err := f.pending.sync.Barrier(q)
+		b = barrier{event, err != nil}
+		f.barriers[q] = b
+	}
+	return b
 }
 
-// Wait blocks until the work that SetPending recorded is complete, and returns
-// its failure if it failed.
-func (b Buffer) Wait() error {
-	c := b.live("Wait")
-	if c.Pending() == 0 {
-		return nil
-	}
-	event, failed := copyPending(c)
-	if event == 0 {
-		clearPending(c)
-		return failed
-	}
-	defer systemEvents.ReleaseEvent(event)
-	err := systemEvents.WaitEvent(event)
-	clearPending(c)
-	return err
-}
-
-// WaitContext is Wait that gives up when the context ends. The work goes on, and the
-// wait leaves nothing behind.
-func (b Buffer) WaitContext(ctx context.Context) error {
-	c := b.live("WaitContext")
-	event, failed := copyPending(c)
-	if event == 0 { // before the context is asked, which may wind up a timer
-		clearPending(c)
-		return failed
-	}
-	if ctx.Done() == nil {
-		systemEvents.ReleaseEvent(event)
-		return b.Wait()
-	}
-	ev := syclobj.EventFromRef(foreignPointer(event))
-	defer func() { _ = ev.Close() }()
-	err := ev.Wait(ctx)
-	if ended := ctx.Err(); ended == nil || !errors.Is(err, ended) {
-		clearPending(c)
-	}
-	return err
-}
-
-// copyPending returns an owned copy of the pending event, 0 where nothing is pending. Where
-// the library gives no copy, having no memory, it waits for the work there and then, the last
-// resort: failed is the work's failure. Nobody may exchange the event meanwhile, because only
-// the cell holds it.
-func copyPending(c *owner.Cell) (event uintptr, failed error) {
-	if c.Pending() == 0 {
-		return 0, nil
-	}
-	c.HoldPending()
-	defer c.LetPending()
-	pending := c.Pending()
-	if event = copyEvent(pending); event == 0 && pending != 0 {
-		failed = systemEvents.WaitEvent(pending)
-	}
-	return event, failed
-}
-
-// clearPending forgets the pending event if it is done.
-func clearPending(c *owner.Cell) {
-	c.HoldPending()
-	event := c.Pending()
-	if event != 0 && systemEvents.EventDone(event) {
-		c.SwapPending(0)
-	} else {
-		event = 0
-	}
-	c.LetPending()
-	if event != 0 {
-		systemEvents.ReleaseEvent(event)
+func (f *fenceRound) end() {
+	for _, b := range f.barriers {
+		if b.event != 0 {
+			f.pending.sync.ReleaseEvent(b.event)
+		}
 	}
 }
 
-// foreignPointer turns an address outside the Go heap into a pointer.
-func foreignPointer(address uintptr) unsafe.Pointer {
-	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
+// collectNow finishes blocks whose work is done, for a request; limit bounds the blocks queried.
+func (s *pending) collectNow(limit int) {
+	s.collect(limit)
+	s.releaseSpent()
+}
+
+// collect finishes blocks whose events are done. limit bounds the blocks queried.
+func (s *pending) collect(limit int) (queried, done int) {
+	s.fence()
+	for visits := len(s.ring); visits > 0 && queried < limit && len(s.ring) > 0; visits-- {
+		s.turn %= len(s.ring)
+		q := s.ring[s.turn]
+		a, d := s.queryQueue(q, limit-queried)
+		queried, done = queried+a, done+d
+		if d == 0 {
+			s.turn++
+		}
+	}
+	return queried, done
+}
+
+// queryQueue queries the oldest blocks of a queue. If none of them is done, it continues behind
+// them where the last such query ended, so that one block that does not end hides no others.
+func (s *pending) queryQueue(q *pendingQueue, limit int) (queried, done int) {
+	queried, done, next := s.query(q, q.first, min(limit, q.batch))
+	if done == queried {
+		q.batch = min(2*q.batch, mostBatch)
+		return queried, done
+	}
+	q.batch = firstBatch
+	if done > 0 || queried == limit || q.n == 0 {
+		return queried, done
+	}
+	if q.cursor == 0 {
+		q.cursor = next
+	}
+	a, d, next := s.query(q, q.cursor, min(limit-queried, 4*firstBatch))
+	q.cursor = next
+	return queried + a, done + d
+}
+
+// query queries up to most blocks of a queue, beginning with the cell number from. It finishes the
+// blocks that are done and marks those that have stalled. next is the cell number of the block
+// behind them.
+func (s *pending) query(q *pendingQueue, from uint32, most int) (queried, done int, next uint32) {
+	b := &s.batch
+	for next = from; next != 0 && queried < most; queried++ {
+		c := owner.At(next)
+		b.cells[queried], b.events[queried] = c, c.Pending()
+		next = queueLinks(c).behind()
+	}
+	eventsDone(s.sync, b.events[:queried], b.done[:queried])
+	for i, c := range b.cells[:queried] {
+		over := b.done[i]
+		if over {
+			done++
+		}
+		if over || s.isLate(pendingStamp(c)) {
+			s.update(c, over)
+		}
+	}
+	return queried, done, next
+}
+
+// breathe releases mu for a moment between two portions of work, after serving waiters if the
+// portion made memory free. mu is held.
+func (s *pending) breathe(done int) {
+	if done > 0 {
+		s.roomMade()
+	}
+	spent := s.spent
+	s.spent = nil
+	s.mu.Unlock()
+	releaseEvents(s.sync, spent)
+	s.mu.Lock()
+}
+
+// releaseSpent releases the events of finished blocks. It holds mu and is for few of them; breathe
+// does it without.
+func (s *pending) releaseSpent() {
+	releaseEvents(s.sync, s.spent)
+	s.spent = s.spent[:0]
+}
+
+// completeSome finishes blocks whose work is done. budget bounds the blocks that it queries
+// although they are not done. mu is not held.
+func (s *pending) completeSome(budget int) (completed int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fence()
+	for budget = min(budget, s.n); budget > 0; {
+		queried, done := s.collect(min(budget, mostBatch))
+		completed += done
+		if queried == 0 {
+			break
+		}
+		budget -= queried - done
+		s.breathe(done)
+	}
+	return completed
+}
+
+// completeAll queries each block once, including stalled ones. mu is not held.
+func (s *pending) completeAll() (completed int) {
+	s.sweeping.Lock()
+	defer s.sweeping.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fenceAgain()
+	last := s.stamp
+	for _, ref := range s.refs() {
+		if q := s.queues[ref]; q != nil {
+			completed += s.sweep(q, last)
+		}
+	}
+	return completed + s.sweep(&s.stalled, last)
+}
+
+// sweep queries once each block of a queue up to a stamp. It releases mu between portions.
+func (s *pending) sweep(q *pendingQueue, last uint64) (completed int) {
+	for q.sweep = q.first; q.sweep != 0 && pendingStamp(owner.At(q.sweep)) <= last; {
+		_, done, next := s.query(q, q.sweep, mostBatch)
+		completed += done
+		q.sweep = next
+		s.breathe(done)
+	}
+	q.sweep = 0
+	return completed
+}
+
+// tickStalled finishes stalled blocks that are done after all: a portion, or several while all of
+// a portion is done. The next tick continues behind them. It releases mu between portions.
+func (s *pending) tickStalled() {
+	q := &s.stalled
+	for {
+		if q.cursor == 0 {
+			q.cursor = q.first
+		}
+		_, done, next := s.query(q, q.cursor, mostBatch)
+		q.cursor = next
+		if done == 0 {
+			return
+		}
+		s.breathe(done)
+	}
+}
+
+// tick does what is due four times a second. mu is not held.
+func (s *pending) tick() {
+	s.mu.Lock()
+	s.stallClock.tick()
+	s.fenceAgain()
+	any := s.n != 0
+	if any {
+		s.tickStalled()
+	}
+	s.mu.Unlock()
+	if any {
+		s.completeSome(tickLooks)
+		s.reportStalled()
+	}
+}
+
+// reportStalled reports the blocks that have stalled since the last report. mu is not held.
+func (s *pending) reportStalled() {
+	s.mu.Lock()
+	news := s.ever - s.reported
+	s.reported = s.ever
+	s.mu.Unlock()
+	if news > 0 {
+		backgroundFailed("Pool.Release", &OpError{
+			Op: "Pool.Release", Place: s.place,
+			Err: fmt.Errorf("%d blocks of pool %q wait for work on the device: %w within %v", news, s.name, errStalled, stallTime),
+		})
+	}
+}
+
+// lastStamp implements pendingWork.
+func (s *pending) lastStamp() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stamp
+}
+
+// stallUntil implements pendingWork.
+func (s *pending) stallUntil(stamp uint64) {
+	s.mu.Lock()
+	s.late = max(s.late, stamp)
+	s.mu.Unlock()
+	s.completeAll()
+}
+
+// awaitNext implements pendingWork.
+func (s *pending) awaitNext(stalled bool, most time.Duration) awaited {
+	s.mu.Lock()
+	s.fence()
+	next := s.oldest
+	if stalled {
+		next = s.nextProbe
+	}
+	c := next()
+	if c == nil {
+		s.mu.Unlock()
+		return nothingPending
+	}
+	stamp, event := pendingStamp(c), s.sync.CopyEvent(c.Pending())
+	s.mu.Unlock()
+	over := awaitEvent(s.sync, event, most)
+	s.mu.Lock()
+	if !over {
+		s.late = max(s.late, stamp)
+	}
+	if c.Resource == s.resource && c.Flags()&owner.Queued != 0 && pendingStamp(c) == stamp { // the same block still
+		s.update(c, over)
+		s.releaseSpent()
+		if over {
+			s.roomMade()
+		}
+	}
+	s.mu.Unlock()
+	if !stalled {
+		s.completeSome(mostBatch)
+	}
+	if over {
+		return workEnded
+	}
+	return workPending
 }

@@ -39,22 +39,15 @@ type Pool struct {
 	options    poolOptions
 	placeQueue *syclobj.Queue // for telling it by its address only
 
-	published gauges       // see peakStep
-	waiting   atomic.Int32 // blocks in pending or returned that have not stalled
+	published gauges // see peakStep
 
 	mu       poolMutex
 	heap     heap
-	pending  pendingSet
-	returned []*owner.Cell // exported blocks that came home, no barrier yet
-	refused  []*owner.Cell // and those whose queue took none
-	batch    eventBatch
-	spent    []uintptr // events of completed blocks, to be let go
+	pending  pending
 	closed   bool
 	leaked   bool // closed, and blocks are still out
 	counters poolCounters
 	rate     rate // of allocations
-
-	sweeping rankedMutex // held by completeAll, before p.mu
 
 	purging purging
 	sleep   sleep
@@ -173,7 +166,6 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	}
 	p.mu.init(p.upstream)
 	rankLocks(p)
-	p.pending.init()
 	p.limits = limitsOf(p.upstream)
 	_, p.poolBelow = As[*Pool](p.upstream)
 	p.deviceSized, _ = As[deviceSized](p.upstream)
@@ -196,6 +188,8 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	p.purging.heap = &p.heap
 	p.home = p.origin.list.Head()
 	origins.add(p.origin, true)
+	p.pending.init(&p.mu, p.sync, p.origin, o.name)
+	p.pending.complete, p.pending.roomMade = p.complete, p.roomMade
 	if p.origin.index < uint32(len(poolTable)) {
 		poolTable[p.origin.index].Store(p)
 	}
@@ -347,7 +341,11 @@ func (p *Pool) Free(b Block) {
 		if c.Queue() == 0 && (holdQueueRef(b.Queue) || p.origin.place == nil) {
 			c.SetQueue(b.Queue)
 		}
-		p.pendToo(c, b.Event)
+		// The user holds the block until Release. If the events cannot be joined, wait here.
+		if addEvent(p.sync, c, b.Event, false) != nil {
+			_ = p.sync.WaitEvent(b.Event)
+		}
+		p.sync.ReleaseEvent(b.Event)
 	}
 	Buffer{ref: r}.Release()
 }

@@ -1,11 +1,11 @@
 package memmgr
 
-import (
-	"github.com/usmbridge/usmbridge/internal/owner"
-)
+import "github.com/usmbridge/usmbridge/internal/owner"
 
-// slowFree takes back a dead cell that has more to it than a size class: work
-// pending, an export, a tag, a record of its place of allocation.
+// This file connects the part pending with the other parts of a pool.
+
+// slowFree processes a dead cell that is not plain: it has pending work, a tag or a recorded
+// stack, or its memory was exported.
 func (p *Pool) slowFree(c *owner.Cell) {
 	if p.sleep.dropBlock(c) {
 		return
@@ -19,34 +19,27 @@ func (p *Pool) slowFree(c *owner.Cell) {
 		p.tagsOf(c).add(c.Tag, -int64(c.Size), -1)
 		c.Tag = 0
 	}
-	exported := c.Flags()&owner.Exported != 0
+	exported := c.Flags()&owner.Exported != 0 && p.origin.sync != nil
 	c.ResetFlags(p.origin.flags)
-	if exported && p.origin.sync != nil {
-		p.returnExported(c)
+	if !exported && !p.pending.working(c) {
+		p.settle(c)
 		return
 	}
-	if event := c.Pending(); event != 0 && !p.sync.EventDone(event) {
-		p.mu.Lock()
-		p.uncount(c, int(c.Private))
-		c.SetFlags(owner.Queued)
-		p.pending.add(c, p.sync.SameOrder)
-		p.waiting.Add(1)
-		p.roomMade() // for requests on the same queue
-		p.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.uncount(c, blockClass(c))
+	if exported {
+		p.pending.addReturned(c)
 		return
 	}
-	p.settle(c)
+	p.pending.add(c)
+	p.roomMade() // a request for the same queue may take it
 }
 
-// settle makes a block reusable whose work is done, as a free by the user.
+// settle makes a block without pending work reusable and counts the free.
 func (p *Pool) settle(c *owner.Cell) {
-	p.uncharge(c)
-	p.forgetWork(c)
-	if p.trace != nil {
-		p.trace.add(traceFreeCompleted, c)
-	}
-	p.poisonFree(c)
-	k := int(c.Private)
+	p.endUse(c)
+	k := blockClass(c)
 	if k < noClass {
 		p.cache(c, k)
 		return
@@ -58,41 +51,28 @@ func (p *Pool) settle(c *owner.Cell) {
 	p.mu.Unlock()
 }
 
-// forgetWork ends what a cell knows of events and queues.
-func (p *Pool) forgetWork(c *owner.Cell) {
-	if event := c.SwapPending(0); event != 0 {
-		p.sync.ReleaseEvent(event)
-	}
-	if q := c.Queue(); q != 0 {
-		c.SetQueue(0)
-		forgetQueue(q)
-		forgetQueues(takeFormer(c))
-	}
-}
-
-// complete makes a block reusable that had been counted as freed before. p.mu
-// is held.
+// complete makes a block reusable whose free was counted before. p.mu is held.
 func (p *Pool) complete(c *owner.Cell) {
-	p.uncharge(c)
-	p.forgetWork(c)
 	c.ResetFlags(p.origin.flags)
-	if p.trace != nil {
-		p.trace.add(traceFreeCompleted, c)
-	}
-	p.poisonFree(c)
-	if k := int(c.Private); k < noClass {
+	p.endUse(c)
+	if k := blockClass(c); k < noClass {
 		p.heap.cache(c, k)
 		return
 	}
 	p.heap.dissolveUnclassed(c)
 }
 
-// sameQueueTries bounds the search among blocks that have no class.
-const sameQueueTries = 32
+// endUse ends the user's part in a block whose work is done.
+func (p *Pool) endUse(c *owner.Cell) {
+	p.uncharge(c)
+	p.pending.dropWork(c)
+	if p.trace != nil {
+		p.trace.add(traceFreeCompleted, c)
+	}
+	p.poisonFree(c)
+}
 
-// sameQueue takes a block whose pending work is on the in-order queue that the
-// request is for: whatever it is used for next comes after that work. The event
-// stays with the buffer, for the host to wait on. p.mu is held.
+// sameQueue takes a block whose pending work is on the in-order queue of a request. p.mu is held.
 func (p *Pool) sameQueue(w *want) *owner.Cell {
 	if w.r.Queue == nil {
 		return nil
@@ -101,24 +81,21 @@ func (p *Pool) sameQueue(w *want) *owner.Cell {
 	if queue == 0 || !p.sync.SameOrder(queue, queue) {
 		return nil
 	}
-	k := pendingKey{queue, w.class}
+	class := w.class
 	if p.heap.dedicated(w) {
-		k.class = ownSegment
+		class = ownSegment
 	}
-	need := uint64(w.units) * unit
-	at := p.pending.newest[k]
-	for tries := sameQueueTries; at != 0 && tries > 0; tries-- {
-		c := owner.At(at)
-		at = classLinks(c).behind()
-		if w.class == noClass && (c.Size < need || c.Size-need > need/8 ||
-			c.Address%(uintptr(w.align)*unit) != 0) {
-			continue
-		}
-		p.pending.remove(c)
-		p.waiting.Add(-1)
+	c := p.pending.takeFor(queue, class, uint64(w.units)*unit, uintptr(w.align)*unit)
+	if c != nil {
 		p.uncharge(c)
 		c.ResetFlags(p.origin.flags)
-		return c
 	}
-	return nil
+	return c
+}
+
+// awaitAll waits for pending work, except for stalled work, and reports that. p.mu is not held.
+func (p *Pool) awaitAll() {
+	p.pending.completeAll()
+	awaitWork(&p.pending)
+	p.pending.reportStalled()
 }

@@ -462,7 +462,7 @@ func (p *Pool) serveOne(x *waiter) bool {
 // findFor looks for a block for one who waits, in what is free. p.mu is held.
 func (p *Pool) findFor(x *waiter) *owner.Cell {
 	w := x.w
-	if w.r.Queue != nil && p.waiting.Load() != 0 {
+	if w.r.Queue != nil && p.pending.unstalled.Load() != 0 {
 		if c := p.sameQueue(w); c != nil {
 			return c
 		}
@@ -553,7 +553,7 @@ func (p *Pool) pauseOf(x *waiter, pause time.Duration) time.Duration {
 // question.
 func (p *Pool) watch(x *waiter) (ask bool) {
 	p.origin.list.Drain()
-	p.completeSome(refusalLooks)
+	p.pending.completeSome(refusalLooks)
 	due := false
 	need := p.segmentNeed(x.w)
 	p.mu.Lock()
@@ -648,10 +648,8 @@ func (p *Pool) growInLine(x *waiter) {
 
 // putBack takes a block back that was found for one who is gone. p.mu is held.
 func (p *Pool) putBack(c *owner.Cell) {
-	if event := c.Pending(); event != 0 && !p.sync.EventDone(event) {
-		c.SetFlags(owner.Queued)
-		p.pending.add(c, p.sync.SameOrder)
-		p.waiting.Add(1)
+	if p.pending.working(c) {
+		p.pending.add(c)
 		return
 	}
 	p.complete(c)

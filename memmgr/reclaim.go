@@ -20,7 +20,7 @@ func (p *Pool) reclaim(w *want, cause error) (*owner.Cell, error) {
 	// 1. Blocks that caches in front of the pools hold, and that C dropped.
 	p.collectDropped()
 	// 2. Blocks whose device work is done, and blocks whose pages are being returned.
-	p.completeSome(refusalLooks)
+	p.pending.completeSome(refusalLooks)
 	p.purging.await()
 	// 3. What this pool has. If segments went back, ask the upstream again.
 	c, released := p.reclaimOwn(w)
@@ -263,7 +263,7 @@ func (p *Pool) press(on bool) {
 // [Discarder], so do the whole pages of free blocks in other segments.
 func (p *Pool) Trim(keep uint64) (freed uint64) {
 	p.collectDropped()
-	p.completeAll()
+	p.pending.completeAll()
 	freed = p.trimSegments(keep)
 	return freed + p.purging.purgeAll(keep)
 }

@@ -41,7 +41,7 @@ func (p *Pool) outOfMemory(w *want, cause error) *OutOfMemoryError {
 		LargestFree: uint64(p.heap.Largest()),
 		Allocated:   uint64(max(bytes, 0)),
 		Reserved:    p.heap.count.reserved,
-		Pending:     p.pending.bytes + p.counters.returnedBytes,
+		Pending:     p.pending.bytes + p.pending.returnedBytes,
 		Holders:     p.holders(bytes, blocks),
 		Err:         reasonOf(cause),
 	}

@@ -26,7 +26,7 @@ type lockRank uint8
 const (
 	rankSleep         lockRank = iota // sleep.turn
 	rankPurging                       // purging.mu
-	rankSweeping                      // Pool.sweeping
+	rankSweeping                      // pending.sweeping
 	rankGrowing                       // Pool.growing, a channel: checked, not held
 	rankPendingChange                 // addingPending
 	rankPool                          // Pool.mu
@@ -40,7 +40,7 @@ const (
 func rankLocks(p *Pool) {
 	setRank(&p.sleep.turn, rankSleep)
 	setRank(&p.purging.mu, rankPurging)
-	setRank(&p.sweeping, rankSweeping)
+	setRank(&p.pending.sweeping, rankSweeping)
 	setRank(&p.mu.rankedMutex, rankPool)
 	setRank(&p.roomsMu, rankRooms)
 	setRank(&p.sleep.mu, rankSleepTables)

@@ -187,7 +187,6 @@ type poolCounters struct {
 	owed           change                 // blocks and asked that the gauges do not have yet
 
 	retries, ooms int64
-	returnedBytes uint64
 }
 
 // count notes that the slow path gives a block to a user. p.mu is held.
@@ -259,7 +258,7 @@ func (p *Pool) stats() Stats {
 	s.RequestedBytes = Stat{Allocated: int64(asked), Freed: int64(unasked)}
 	s.RequestedBytes.settle(g.asked.peak.Load())
 	s.Active, s.ActiveBytes = s.Allocation, s.AllocatedBytes
-	waiting, waitingBytes := int64(p.pending.n+len(p.returned)+len(p.refused)), int64(p.pending.bytes+c.returnedBytes)
+	waiting, waitingBytes := int64(p.pending.n+len(p.pending.returned)+len(p.pending.refused)), int64(p.pending.bytes+p.pending.returnedBytes)
 	s.Active.Freed -= waiting
 	s.ActiveBytes.Freed -= waitingBytes
 	g.activeBlocks.raise(g.blocks.now.Load() + waiting)

@@ -52,7 +52,10 @@ func (t *Tenant) charge(w *want, amount int64) error {
 		for _, help := range []func() bool{
 			func() bool { return true },
 			t.tighten,
-			func() bool { p.origin.list.Drain(); return p.waiting.Load() != 0 && p.completeSome(refusalLooks) > 0 },
+			func() bool {
+				p.origin.list.Drain()
+				return p.pending.unstalled.Load() != 0 && p.pending.completeSome(refusalLooks) > 0
+			},
 			func() bool { drainCells(); p.origin.list.Drain(); return true },
 			func() bool { return p.options.onOOM != nil && p.options.onOOM(t.refuse(w, errTenant)) },
 		} {
@@ -122,8 +125,8 @@ func (t *Tenant) look(x *tenantWaiter) bool {
 	}
 	p := t.pool
 	p.origin.list.Drain()
-	if p.waiting.Load() != 0 {
-		p.completeSome(refusalLooks)
+	if p.pending.unstalled.Load() != 0 {
+		p.pending.completeSome(refusalLooks)
 	}
 	t.mu.Lock()
 	t.admit()

@@ -1,0 +1,304 @@
+package memmgr
+
+import (
+	"context"
+	"errors"
+	"unsafe"
+
+	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+var errNoReference = errors.New("the library gives no reference of an event")
+
+// joinEvents returns an owned event that is complete when a and b are. It takes neither. a is 0 if
+// there is only b. If ordered, the event is one of the queue in any case, so that b precedes later
+// work of an in-order queue even if it is not an event of that queue.
+//
+// The runtime may refuse it. Then nothing has changed, and the caller keeps both events, waits for
+// one of them, or tries again later.
+func joinEvents(s Synchronizer, queue, a, b uintptr, ordered bool) (uintptr, error) {
+	switch {
+	case a != 0:
+		return s.Join(queue, a, b)
+	case ordered:
+		return s.Join(queue, b, b)
+	}
+	if own := s.CopyEvent(b); own != 0 {
+		return own, nil
+	}
+	return 0, errNoReference
+}
+
+// addEvent makes a cell that only the caller has wait for an event beside its own. It does not
+// take the event. If ordered, the event precedes later work of the cell's queue. On an error
+// nothing has changed.
+func addEvent(s Synchronizer, c *owner.Cell, event uintptr, ordered bool) error {
+	own := c.Pending()
+	if own != 0 && s.EventDone(own) {
+		own = 0
+	}
+	joined, err := joinEvents(s, c.Queue(), own, event, ordered)
+	if err != nil {
+		return err
+	}
+	if old := c.SwapPending(joined); old != 0 {
+		s.ReleaseEvent(old)
+	}
+	return nil
+}
+
+// Queue returns the reference (sycl::queue*) of the queue of last use, nil if none is recorded.
+// The reference is borrowed: it is valid until the buffer is released or another queue is
+// recorded.
+func (b Buffer) Queue() unsafe.Pointer { return foreignPointer(b.live("Queue").Queue()) }
+
+// UsedOn records the queue of last use. If the queue is in-order, its work may reuse the memory
+// immediately after release; if the memory was exported, after a barrier on the queue. Work that is
+// pending from another queue is put before later work of this queue by a barrier. UsedOn ignores
+// queues of the host and closed queues.
+func (b Buffer) UsedOn(q *syclobj.Queue) {
+	c := b.live("UsedOn")
+	rec, _ := holdQueue(q)
+	if rec == nil {
+		return
+	}
+	defer forgetQueue(rec.ref)
+	moveTo(c, rec)
+}
+
+// SetPending records that work on the memory was submitted to q and that it ends with ev. ev must
+// be an event of q, because other work on an in-order q is then ordered after it without a
+// dependency. q is nil if ev is an event of another or of an unknown queue. The buffer retains the
+// event. If an event is pending already, the buffer waits for both.
+//
+// The error is that of earlier recorded work which has failed, and which no later wait can report,
+// or syclobj.ErrClosed if q is closed. ev is recorded in any case.
+func (b Buffer) SetPending(q *syclobj.Queue, ev *syclobj.Event) error {
+	c := b.live("SetPending")
+	rec, closed := holdQueue(q)
+	if rec != nil {
+		defer forgetQueue(rec.ref)
+	}
+	ref := uintptr(0)
+	if ev != nil {
+		ref = eventRef(ev)
+	}
+	if ref != 0 {
+		addingPending.Lock()
+		defer addingPending.Unlock()
+		return both(joinPending(c, rec, ref), closed)
+	}
+	if rec != nil {
+		moveTo(c, rec)
+	}
+	if ev == nil {
+		return closed
+	}
+	// The event has no reference of the runtime: it is host work, or complete.
+	return both(ev.Wait(context.Background()), closed)
+}
+
+// both is errors.Join, but returns a single error unchanged.
+func both(a, b error) error {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	return errors.Join(a, b)
+}
+
+// addingPending is held while an event is added to a cell, and while the queue of a cell that other
+// goroutines may use is changed. Without it a cell can only lose an event that is done.
+//
+// If the queue of a cell is in-order, the pending event precedes later work of that queue:
+// [Submission.Begin] relies on this and returns no event then. Therefore [replacePending] stores the
+// event before the queue.
+var addingPending rankedMutex
+
+// moveTo makes a queue, which the caller holds, the queue of last use, and puts the pending event
+// before later work of it. If the runtime refuses the barrier, moveTo waits for the event.
+func moveTo(c *owner.Cell, rec *queueRecord) {
+	if c.Queue() == rec.ref {
+		return
+	}
+	addingPending.Lock()
+	defer addingPending.Unlock()
+	if c.Queue() == rec.ref {
+		return
+	}
+	event, _ := copyPending(c)
+	if event == 0 {
+		noteRecord(c, rec)
+		return
+	}
+	defer systemEvents.ReleaseEvent(event)
+	if !systemEvents.EventDone(event) {
+		joined, err := joinEvents(systemEvents, rec.ref, 0, event, true)
+		if err == nil {
+			if old := replacePending(c, rec, joined); old != 0 {
+				systemEvents.ReleaseEvent(old)
+			}
+			return
+		}
+		_ = systemEvents.WaitEvent(event)
+	}
+	noteRecord(c, rec)
+}
+
+// joinPending adds an event to a cell, which it takes, and makes the event's queue the queue of last
+// use. If that queue is not known, rec is nil: the queue of last use stays, and its later work comes
+// after the event. If the runtime refuses the barrier, joinPending waits for the work. It returns
+// the failure of work that no later wait can report. addingPending is held.
+func joinPending(c *owner.Cell, rec *queueRecord, event uintptr) error {
+	old, failed := copyPending(c)
+	defer func() {
+		if old != 0 {
+			systemEvents.ReleaseEvent(old)
+		}
+	}()
+	before := old // has to precede the result
+	if old != 0 && systemEvents.EventDone(old) {
+		failed = systemEvents.WaitEvent(old) // returns immediately, with the failure of the work
+		before = 0
+	}
+	queue := c.Queue()
+	stray := rec == nil && queue != 0 && !systemEvents.EventDone(event)
+	if rec != nil {
+		queue = rec.ref
+	}
+	if before != 0 || stray {
+		if joined, err := joinEvents(systemEvents, queue, before, event, stray); err == nil {
+			systemEvents.ReleaseEvent(event)
+			event = joined
+		} else {
+			if before != 0 {
+				failed = systemEvents.WaitEvent(before)
+			}
+			if stray {
+				failed = both(failed, systemEvents.WaitEvent(event))
+			}
+		}
+	}
+	left := replacePending(c, rec, event)
+	if left == 0 {
+		return failed
+	}
+	defer systemEvents.ReleaseEvent(left)
+	if old == 0 { // the cell had an event that could not be copied
+		failed = both(failed, systemEvents.WaitEvent(left))
+	}
+	return failed
+}
+
+// replacePending stores an owned event that precedes later work of the queue in a cell, then the
+// queue of last use unless rec is nil, and then counts the change: a goroutine that reads the new
+// count also reads the new event and queue. It returns the former event, which the caller owns.
+// addingPending is held.
+func replacePending(c *owner.Cell, rec *queueRecord, event uintptr) uintptr {
+	old := swapPending(c, event)
+	if rec != nil {
+		noteRecord(c, rec)
+	}
+	changesOf(c).Add(oneChange)
+	return old
+}
+
+func swapPending(c *owner.Cell, event uintptr) uintptr {
+	c.HoldPending()
+	defer c.LetPending()
+	return c.SwapPending(event)
+}
+
+// Pending reports whether recorded work on the memory has not finished.
+func (b Buffer) Pending() bool {
+	event, _ := copyPending(b.live("Pending"))
+	if event == 0 {
+		return false
+	}
+	defer systemEvents.ReleaseEvent(event)
+	return !systemEvents.EventDone(event)
+}
+
+// PendingEvent returns an owned reference (sycl::event*) of the pending event for C code, nil if no
+// event is recorded.
+func (b Buffer) PendingEvent() unsafe.Pointer {
+	event, _ := copyPending(b.live("PendingEvent"))
+	return foreignPointer(event)
+}
+
+// Wait blocks until the work that SetPending recorded has finished, and returns its failure.
+func (b Buffer) Wait() error {
+	c := b.live("Wait")
+	if c.Pending() == 0 {
+		return nil
+	}
+	event, failed := copyPending(c)
+	if event == 0 {
+		clearPending(c)
+		return failed
+	}
+	defer systemEvents.ReleaseEvent(event)
+	err := systemEvents.WaitEvent(event)
+	clearPending(c)
+	return err
+}
+
+// WaitContext is Wait, but returns when the context ends. The work itself continues.
+func (b Buffer) WaitContext(ctx context.Context) error {
+	c := b.live("WaitContext")
+	event, failed := copyPending(c)
+	if event == 0 { // without a call of the context, which may start a timer
+		clearPending(c)
+		return failed
+	}
+	if ctx.Done() == nil {
+		systemEvents.ReleaseEvent(event)
+		return b.Wait()
+	}
+	ev := syclobj.EventFromRef(foreignPointer(event))
+	defer func() { _ = ev.Close() }()
+	err := ev.Wait(ctx)
+	if ended := ctx.Err(); ended == nil || !errors.Is(err, ended) {
+		clearPending(c)
+	}
+	return err
+}
+
+// copyPending returns an owned copy of the pending event, 0 if there is none. If the library cannot
+// copy the event for lack of memory, copyPending waits for the work instead and returns its failure.
+// Meanwhile the event cannot be exchanged, because the cell has the only reference.
+func copyPending(c *owner.Cell) (event uintptr, failed error) {
+	if c.Pending() == 0 {
+		return 0, nil
+	}
+	c.HoldPending()
+	defer c.LetPending()
+	pending := c.Pending()
+	if event = copyEvent(pending); event == 0 && pending != 0 {
+		failed = systemEvents.WaitEvent(pending)
+	}
+	return event, failed
+}
+
+// clearPending removes the pending event if it is done.
+func clearPending(c *owner.Cell) {
+	c.HoldPending()
+	event := c.Pending()
+	if event != 0 && systemEvents.EventDone(event) {
+		c.SwapPending(0)
+	} else {
+		event = 0
+	}
+	c.LetPending()
+	if event != 0 {
+		systemEvents.ReleaseEvent(event)
+	}
+}
+
+// foreignPointer converts an address outside the Go heap to a pointer.
+func foreignPointer(address uintptr) unsafe.Pointer {
+	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
+}

@@ -1,0 +1,252 @@
+package memmgr
+
+import (
+	"unsafe"
+
+	"github.com/usmbridge/usmbridge/internal/owner"
+)
+
+// pendingQueues has the lists of pending blocks. All that it stores about a block is in the cell:
+//
+//   - Each queue has a list in the order of release, linked by cell numbers in Cell.Magazine.
+//   - Blocks of one class on an in-order queue, of which a request for that queue may take any, form
+//     another list, linked in Cell.Next.
+//   - Stalled blocks are in neither of them but in the list stalled.
+//
+// To add, remove and find a block is O(1).
+type pendingQueues struct {
+	queues  map[uintptr]*pendingQueue
+	ring    []*pendingQueue // the values of queues, for visits in turn
+	turn    int             // index in ring of the next visit
+	newest  map[pendingKey]uint32
+	stalled pendingQueue
+	unused  *pendingQueue // for the next queue: a queue often has one block only
+}
+
+// pendingKey identifies a list of blocks of one class on an in-order queue.
+type pendingKey struct {
+	queue uintptr
+	class int
+}
+
+// pendingQueue is the list of the blocks that wait for work on one queue, oldest first.
+type pendingQueue struct {
+	ref         uintptr
+	inOrder     bool
+	at          int // index in ring
+	n           int
+	first, last uint32
+	cursor      uint32 // where queries behind the first blocks continue
+	sweep       uint32 // where completeAll continues
+	batch       int    // number of blocks to query at once
+}
+
+// While a block is pending, Cell.Private has its class in the low bits, then two flags (the block
+// has stalled; it was probed since), then its stamp, which no other block of the pool has had.
+const (
+	pendingClassBits = 14
+	pendingStalled   = 1 << pendingClassBits
+	pendingProbed    = 2 << pendingClassBits
+	pendingStampAt   = pendingClassBits + 2
+)
+
+func pendingClass(c *owner.Cell) int    { return int(c.Private & (1<<pendingClassBits - 1)) }
+func pendingStamp(c *owner.Cell) uint64 { return c.Private >> pendingStampAt }
+func hasStalled(c *owner.Cell) bool     { return c.Private&pendingStalled != 0 }
+
+// links are the cell numbers of the neighbours in a list, 0 for none.
+type links uint64
+
+func linksOf(before, behind uint32) links { return links(before)<<32 | links(behind) }
+func (l links) before() uint32            { return uint32(l >> 32) }
+func (l links) behind() uint32            { return uint32(l) }
+
+// queueLinks are the links in the list of a queue. classLinks are those in the list of a class,
+// where the newest block is the first.
+func queueLinks(c *owner.Cell) *links { return (*links)(&c.Magazine) }
+func classLinks(c *owner.Cell) *links { return (*links)(unsafe.Pointer(&c.Next)) }
+
+func newPendingQueues() pendingQueues {
+	return pendingQueues{queues: map[uintptr]*pendingQueue{}, newest: map[pendingKey]uint32{}}
+}
+
+// push adds a block with a new stamp. sameOrder is that of [Synchronizer].
+func (s *pendingQueues) push(c *owner.Cell, stamp uint64, sameOrder func(a, b uintptr) bool) {
+	class := int(c.Private)
+	c.Private = stamp<<pendingStampAt | uint64(class)
+	q := s.queue(c.Queue(), sameOrder)
+	q.push(c)
+	*classLinks(c) = 0
+	if !q.inOrder {
+		return
+	}
+	k := pendingKey{q.ref, class}
+	older := s.newest[k]
+	*classLinks(c) = linksOf(0, older)
+	if older != 0 {
+		l := classLinks(owner.At(older))
+		*l = linksOf(c.Index(), l.behind())
+	}
+	s.newest[k] = c.Index()
+}
+
+// queue returns the list of a queue, and adds it on first use.
+func (s *pendingQueues) queue(ref uintptr, sameOrder func(a, b uintptr) bool) *pendingQueue {
+	if q := s.queues[ref]; q != nil {
+		return q
+	}
+	q := s.unused
+	s.unused = nil
+	if q == nil {
+		q = &pendingQueue{}
+	}
+	*q = pendingQueue{ref: ref, inOrder: ref != 0 && sameOrder(ref, ref), at: len(s.ring), batch: firstBatch}
+	s.queues[ref] = q
+	s.ring = append(s.ring, q)
+	return q
+}
+
+// unlink removes a block and resets Cell.Private to its class.
+func (s *pendingQueues) unlink(c *owner.Cell) {
+	if hasStalled(c) {
+		s.stalled.unlink(c)
+	} else {
+		s.unlinkQueued(c)
+	}
+	c.Private = uint64(pendingClass(c))
+}
+
+// setStalled moves a block to the list of stalled blocks, before those that were probed.
+func (s *pendingQueues) setStalled(c *owner.Cell) {
+	s.unlinkQueued(c)
+	c.Private |= pendingStalled
+	s.stalled.pushFront(c)
+}
+
+// unlinkQueued removes a block from the lists of its queue and of its class, and an empty queue.
+func (s *pendingQueues) unlinkQueued(c *owner.Cell) {
+	q := s.queues[c.Queue()]
+	s.unlinkClass(q, c)
+	q.unlink(c)
+	if q.n != 0 {
+		return
+	}
+	delete(s.queues, q.ref)
+	last := len(s.ring) - 1
+	s.ring[q.at] = s.ring[last]
+	s.ring[q.at].at = q.at
+	s.ring[last] = nil
+	s.ring = s.ring[:last]
+	s.unused = q
+}
+
+// unlinkClass removes a block from the list of its class.
+func (s *pendingQueues) unlinkClass(q *pendingQueue, c *owner.Cell) {
+	if !q.inOrder {
+		return
+	}
+	l := *classLinks(c)
+	if l.behind() != 0 {
+		older := classLinks(owner.At(l.behind()))
+		*older = linksOf(l.before(), older.behind())
+	}
+	if l.before() != 0 {
+		newer := classLinks(owner.At(l.before()))
+		*newer = linksOf(newer.before(), l.behind())
+		return
+	}
+	k := pendingKey{q.ref, pendingClass(c)}
+	if l.behind() == 0 {
+		delete(s.newest, k)
+		return
+	}
+	s.newest[k] = l.behind()
+}
+
+// refs lists the queues.
+func (s *pendingQueues) refs() []uintptr {
+	refs := make([]uintptr, len(s.ring))
+	for i, q := range s.ring {
+		refs[i] = q.ref
+	}
+	return refs
+}
+
+// oldest returns the oldest block that has not stalled, nil if there is none.
+func (s *pendingQueues) oldest() *owner.Cell {
+	var found *owner.Cell
+	for _, q := range s.ring {
+		if c := owner.At(q.first); found == nil || pendingStamp(c) < pendingStamp(found) {
+			found = c
+		}
+	}
+	return found
+}
+
+// nextProbe returns a stalled block that was not probed and marks it as probed; nil if there is
+// none. Probed blocks are at the end of the list.
+func (s *pendingQueues) nextProbe() *owner.Cell {
+	q := &s.stalled
+	if q.first == 0 {
+		return nil
+	}
+	c := owner.At(q.first)
+	if c.Private&pendingProbed != 0 {
+		return nil
+	}
+	c.Private |= pendingProbed
+	q.unlink(c)
+	q.push(c)
+	return c
+}
+
+// push adds a block at the end.
+func (q *pendingQueue) push(c *owner.Cell) {
+	*queueLinks(c) = linksOf(q.last, 0)
+	if q.last != 0 {
+		l := queueLinks(owner.At(q.last))
+		*l = linksOf(l.before(), c.Index())
+	} else {
+		q.first = c.Index()
+	}
+	q.last = c.Index()
+	q.n++
+}
+
+// pushFront adds a block at the front.
+func (q *pendingQueue) pushFront(c *owner.Cell) {
+	*queueLinks(c) = linksOf(0, q.first)
+	if q.first != 0 {
+		l := queueLinks(owner.At(q.first))
+		*l = linksOf(c.Index(), l.behind())
+	} else {
+		q.last = c.Index()
+	}
+	q.first = c.Index()
+	q.n++
+}
+
+// unlink removes a block. A cursor on it moves to the next block.
+func (q *pendingQueue) unlink(c *owner.Cell) {
+	l := *queueLinks(c)
+	if q.cursor == c.Index() {
+		q.cursor = l.behind()
+	}
+	if q.sweep == c.Index() {
+		q.sweep = l.behind()
+	}
+	if l.before() != 0 {
+		b := queueLinks(owner.At(l.before()))
+		*b = linksOf(b.before(), l.behind())
+	} else {
+		q.first = l.behind()
+	}
+	if l.behind() != 0 {
+		b := queueLinks(owner.At(l.behind()))
+		*b = linksOf(l.before(), b.behind())
+	} else {
+		q.last = l.before()
+	}
+	q.n--
+	*queueLinks(c) = 0
+}
