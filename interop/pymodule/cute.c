@@ -10,6 +10,50 @@
 
 /* ==== The type Tensor ========================================================================= */
 
+/* Positions in the flat form. Python tests compare the values there with the texts that Go makes
+   from the same words. */
+enum {
+	CUTE_ALIGN = 1,    /* word with the assumed alignment */
+	CUTE_HEADER = 3,   /* words before the extents */
+	CUTE_RANK_BYTE = 5 /* byte of word 0 with the rank */
+};
+
+/* Number of words: header, four words for each mode, a byte for each mode. */
+static inline Py_ssize_t cute_word_count(int32_t rank)
+{
+	return CUTE_HEADER + 4 * (Py_ssize_t)rank + (rank + 7) / 8;
+}
+
+/* A tensor. It owns one reference of its cell until it is released. Only the marks change it: they
+   change words. */
+typedef struct cute_tensor {
+	PyObject_VAR_HEAD usmb_cell *cell; /* owner of the memory; NULL once released */
+	char *first;                       /* address of the first element */
+	int64_t words[];                   /* ob_size words */
+} cute_tensor;
+
+static inline int32_t cute_rank(const cute_tensor *t)
+{
+	return (int32_t)(t->words[0] >> (8 * CUTE_RANK_BYTE) & 0xff);
+}
+/* The four tables of one word for each mode. */
+static inline int64_t *cute_shape(cute_tensor *t)
+{
+	return t->words + CUTE_HEADER;
+}
+static inline int64_t *cute_stride(cute_tensor *t)
+{
+	return cute_shape(t) + cute_rank(t);
+}
+static inline int64_t *cute_shape_div(cute_tensor *t)
+{
+	return cute_shape(t) + 2 * cute_rank(t);
+}
+static inline int64_t *cute_stride_div(cute_tensor *t)
+{
+	return cute_shape(t) + 3 * cute_rank(t);
+}
+
 static PyTypeObject *cute_type;
 
 /* Keyword names, interned. */
@@ -32,10 +76,10 @@ static struct {
 /* ---- life --------------------------------------------------------------------------- */
 
 /* A tensor without owner and address, which the caller must fill at once. */
-static usmb_cute_tensor *cute_raw(int32_t rank)
+static cute_tensor *cute_raw(int32_t rank)
 {
-	Py_ssize_t n = usmb_cute_word_count(rank);
-	usmb_cute_tensor *t = PyObject_Malloc(sizeof *t + (size_t)n * sizeof *t->words);
+	Py_ssize_t n = cute_word_count(rank);
+	cute_tensor *t = PyObject_Malloc(sizeof *t + (size_t)n * sizeof *t->words);
 	if (!t) {
 		PyErr_NoMemory();
 		return NULL;
@@ -47,7 +91,7 @@ static usmb_cute_tensor *cute_raw(int32_t rank)
 	return t;
 }
 
-static void drop(usmb_cute_tensor *t)
+static void drop(cute_tensor *t)
 {
 	usmb_cell *cell = t->cell;
 	t->cell = NULL;
@@ -58,15 +102,15 @@ static void drop(usmb_cute_tensor *t)
 static void tensor_dealloc(PyObject *self)
 {
 	PyTypeObject *type = Py_TYPE(self);
-	drop((usmb_cute_tensor *)self);
+	drop((cute_tensor *)self);
 	PyObject_Free(self);
 	Py_DECREF(type);
 }
 
 /* Returns self; NULL with an exception if it was released. */
-static usmb_cute_tensor *live(PyObject *self, const char *what)
+static cute_tensor *live(PyObject *self, const char *what)
 {
-	usmb_cute_tensor *t = (usmb_cute_tensor *)self;
+	cute_tensor *t = (cute_tensor *)self;
 	if (__builtin_expect(t->cell != NULL, 1)) return t;
 	usmb_raise(PyExc_ValueError,
 	           "%s was used on a tensor after its release(): keep it until the last use, or clone() it", what);
@@ -74,7 +118,7 @@ static usmb_cute_tensor *live(PyObject *self, const char *what)
 }
 
 /* The same for operations that call Go. */
-static usmb_cute_tensor *live_go(PyObject *self, const char *what)
+static cute_tensor *live_go(PyObject *self, const char *what)
 {
 	usmb_owner_drain();
 	return usmb_go_allowed() < 0 ? NULL : live(self, what);
@@ -83,15 +127,15 @@ static usmb_cute_tensor *live_go(PyObject *self, const char *what)
 static PyObject *tensor_release(PyObject *self, PyObject *unused)
 {
 	(void)unused;
-	drop((usmb_cute_tensor *)self);
+	drop((cute_tensor *)self);
 	Py_RETURN_NONE;
 }
 
 static PyObject *tensor_clone(PyObject *self, PyObject *unused)
 {
 	(void)unused;
-	usmb_cute_tensor *t = live(self, "clone");
-	usmb_cute_tensor *c = t ? cute_raw(usmb_cute_rank(t)) : NULL;
+	cute_tensor *t = live(self, "clone");
+	cute_tensor *c = t ? cute_raw(cute_rank(t)) : NULL;
 	if (!c) return NULL;
 	for (Py_ssize_t i = 0; i < t->ob_base.ob_size; i++) c->words[i] = t->words[i];
 	usmb_cell_retain(t->cell);
@@ -141,7 +185,7 @@ static PyObject *mark_layout(PyObject *self, PyObject *const *args, Py_ssize_t n
 	PyObject *v[1] = {NULL};
 	int64_t leading = 0;
 	usmb_goerr err;
-	usmb_cute_tensor *t = live_go(self, "mark_layout_dynamic");
+	cute_tensor *t = live_go(self, "mark_layout_dynamic");
 	if (!t) return NULL;
 	if ((n != 0 || kwnames) && usmb_args("mark_layout_dynamic", args, n, kwnames, names, 1, 0, 1, v) < 0)
 		return NULL;
@@ -184,11 +228,11 @@ static PyObject *mark_compact(PyObject *self, PyObject *const *args, Py_ssize_t 
 	int64_t mode, divisibility = 1, order[USMB_CUTE_MAX_RANK];
 	Py_ssize_t norder = 0;
 	usmb_goerr err;
-	usmb_cute_tensor *t = live_go(self, "mark_compact_shape_dynamic");
+	cute_tensor *t = live_go(self, "mark_compact_shape_dynamic");
 	if (!t || usmb_args("mark_compact_shape_dynamic", args, n, kwnames, names, 3, 1, 3, v) < 0) return NULL;
 	int given = v[1] && v[1] != Py_None;
 	if (cute_int(v[0], "mode", &mode) < 0) return NULL;
-	if (given && (norder = parse_order(v[1], usmb_cute_rank(t), order)) < 0) return NULL;
+	if (given && (norder = parse_order(v[1], cute_rank(t), order)) < 0) return NULL;
 	if (v[2] && cute_int(v[2], "divisibility", &divisibility) < 0) return NULL;
 	err.kind = USMB_ERR_NONE;
 	if (!(t = live(self, "mark_compact_shape_dynamic"))) return NULL;
@@ -201,7 +245,7 @@ static PyObject *mark_compact(PyObject *self, PyObject *const *args, Py_ssize_t 
 
 /* ---- attributes --------------------------------------------------------------------------- */
 
-static PyObject *text_of(usmb_cute_tensor *t, int what)
+static PyObject *text_of(cute_tensor *t, int what)
 {
 	char buf[USMB_CUTE_TEXT_MAX];
 	int64_t n = 0;
@@ -215,8 +259,8 @@ static PyObject *text_of(usmb_cute_tensor *t, int what)
 
 static PyObject *tensor_str(PyObject *self)
 {
-	if (!((usmb_cute_tensor *)self)->cell) return PyUnicode_FromString("Tensor<released>");
-	usmb_cute_tensor *t = live_go(self, "str()");
+	if (!((cute_tensor *)self)->cell) return PyUnicode_FromString("Tensor<released>");
+	cute_tensor *t = live_go(self, "str()");
 	return t ? text_of(t, USMB_CUTE_TEXT_TENSOR) : NULL;
 }
 
@@ -224,7 +268,7 @@ static PyObject *tensor_str(PyObject *self)
 	static PyObject *get_##attribute(PyObject *self, void *closure) \
 	{ \
 		(void)closure; \
-		usmb_cute_tensor *t = live_go(self, #attribute); \
+		cute_tensor *t = live_go(self, #attribute); \
 		return t ? text_of(t, what) : NULL; \
 	}
 TEXT(memspace, USMB_CUTE_TEXT_SPACE)
@@ -236,12 +280,12 @@ TEXT(key, USMB_CUTE_TEXT_KEY)
 	static PyObject *get_##attribute(PyObject *self, void *closure) \
 	{ \
 		(void)closure; \
-		usmb_cute_tensor *t = live(self, #attribute); \
+		cute_tensor *t = live(self, #attribute); \
 		return t ? (expression) : NULL; \
 	}
-GETTER(shape, usmb_tuple_i64(usmb_cute_shape(t), usmb_cute_rank(t)))
-GETTER(stride, usmb_tuple_i64(usmb_cute_stride(t), usmb_cute_rank(t)))
-GETTER(assumed_align, PyLong_FromLongLong(t->words[USMB_CUTE_ALIGN]))
+GETTER(shape, usmb_tuple_i64(cute_shape(t), cute_rank(t)))
+GETTER(stride, usmb_tuple_i64(cute_stride(t), cute_rank(t)))
+GETTER(assumed_align, PyLong_FromLongLong(t->words[CUTE_ALIGN]))
 GETTER(data_ptr, PyLong_FromVoidPtr(t->first))
 
 /* A tuple with 1 for each dynamic mode. */
@@ -251,13 +295,13 @@ static PyObject *mask(const int64_t *div, int32_t rank)
 	for (int32_t i = 0; i < rank; i++) ones[i] = div[i] != 0;
 	return usmb_tuple_i64(ones, rank);
 }
-GETTER(dynamic_shapes_mask, mask(usmb_cute_shape_div(t), usmb_cute_rank(t)))
-GETTER(dynamic_strides_mask, mask(usmb_cute_stride_div(t), usmb_cute_rank(t)))
+GETTER(dynamic_shapes_mask, mask(cute_shape_div(t), cute_rank(t)))
+GETTER(dynamic_strides_mask, mask(cute_stride_div(t), cute_rank(t)))
 
 static PyObject *get_released(PyObject *self, void *closure)
 {
 	(void)closure;
-	return PyBool_FromLong(!((usmb_cute_tensor *)self)->cell);
+	return PyBool_FromLong(!((cute_tensor *)self)->cell);
 }
 
 /* ---- the type --------------------------------------------------------------------------------- */
@@ -296,7 +340,7 @@ static PyType_Slot slots[] = {
 
 static PyType_Spec spec = {
         "usmbridge.cute.Tensor",
-        sizeof(usmb_cute_tensor),
+        sizeof(cute_tensor),
         sizeof(int64_t),
         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
         slots,
@@ -317,7 +361,7 @@ static int cute_tensor_register(PyObject *module)
 
 /* ---- making tensors ------------------------------------------------------------ */
 
-static int describe(usmb_dl_tensor *view, uint64_t flags, usmb_cute_options *o, usmb_cute_tensor *t)
+static int describe(usmb_dl_tensor *view, uint64_t flags, usmb_cute_options *o, cute_tensor *t)
 {
 	usmb_goerr err;
 	err.kind = USMB_ERR_NONE;
@@ -328,9 +372,9 @@ static int describe(usmb_dl_tensor *view, uint64_t flags, usmb_cute_options *o, 
 
 /* Converts view, whose data is the address of its first element and whose strides are set. The
    result has no owner yet. */
-static usmb_cute_tensor *convert(usmb_dl_tensor *view, uint64_t flags, usmb_cute_options *o)
+static cute_tensor *convert(usmb_dl_tensor *view, uint64_t flags, usmb_cute_options *o)
 {
-	usmb_cute_tensor *t = cute_raw(view->ndim);
+	cute_tensor *t = cute_raw(view->ndim);
 	if (!t) return NULL;
 	if (describe(view, flags, o, t) < 0) {
 		Py_DECREF(t);
@@ -353,7 +397,7 @@ static PyObject *take_own(usmb_array *a, usmb_cute_options *o)
 	usmb_dl_tensor view = {a->first, {USMB_DL_CPU, 0}, a->ndim, a->dtype, usmb_shape(a), usmb_strides(a), 0};
 	if (usmb_array_device(a, &view.device) < 0) return NULL;
 	if (is_host_usm(a->cell)) o->space = USMB_CUTE_SPACE_GENERIC;
-	usmb_cute_tensor *t = convert(&view, usmb_array_dlflags(a), o);
+	cute_tensor *t = convert(&view, usmb_array_dlflags(a), o);
 	if (!t) return NULL;
 	usmb_cell_retain(a->cell);
 	t->cell = a->cell;
@@ -363,7 +407,7 @@ static PyObject *take_own(usmb_array *a, usmb_cute_options *o)
 /* Makes t the owner of a managed tensor of kDLOneAPI memory, after all checks of an import. Takes
    over the tensor on success only, so no step after the import may fail. Describing host USM again
    as the host's memory cannot fail. */
-static int own_usm(usmb_cute_tensor *t, void *managed, int versioned, usmb_dl_snapshot *s, usmb_cute_options *o)
+static int own_usm(cute_tensor *t, void *managed, int versioned, usmb_dl_snapshot *s, usmb_cute_options *o)
 {
 	usmb_cell *cell = usmb_tensor_cell(managed, versioned, s);
 	if (!cell) return -1;
@@ -378,7 +422,7 @@ static int own_usm(usmb_cute_tensor *t, void *managed, int versioned, usmb_dl_sn
 
 /* Makes t the owner of a managed tensor on any other device. Only its layout is checked, because
    the memory is never accessed. */
-static int own_managed(usmb_cute_tensor *t, void *managed, int versioned, const usmb_dl_snapshot *s)
+static int own_managed(cute_tensor *t, void *managed, int versioned, const usmb_dl_snapshot *s)
 {
 	usmb_cell *cell = usmb_cell_of_managed(managed, versioned, (char *)s->span.first + s->span.lo,
 	                                       (uint64_t)(s->span.hi - s->span.lo), NULL);
@@ -400,7 +444,7 @@ static PyObject *take_managed(void *managed, int versioned, void *ctx)
 	s.t.data = s.span.first;
 	s.t.strides = s.strides;
 	s.t.byte_offset = 0;
-	usmb_cute_tensor *r = convert(&s.t, s.flags, ctx);
+	cute_tensor *r = convert(&s.t, s.flags, ctx);
 	if (!r) return NULL;
 	int owned = s.t.device.type == USMB_DL_ONEAPI ? own_usm(r, managed, versioned, &s, ctx)
 	                                              : own_managed(r, managed, versioned, &s);

@@ -15,50 +15,7 @@
 #include "support.h"
 #include "usmb_owner.h"
 
-/* Positions in the flat form. Python tests compare the values there with the texts that Go makes
-   from the same words. */
-enum {
-	USMB_CUTE_ALIGN = 1,     /* word with the assumed alignment */
-	USMB_CUTE_HEADER = 3,    /* words before the extents */
-	USMB_CUTE_RANK_BYTE = 5, /* byte of word 0 with the rank */
-	USMB_CUTE_MAX_RANK = 64
-};
-
-/* Number of words: header, four words for each mode, a byte for each mode. */
-static inline Py_ssize_t usmb_cute_word_count(int32_t rank)
-{
-	return USMB_CUTE_HEADER + 4 * (Py_ssize_t)rank + (rank + 7) / 8;
-}
-
-/* A tensor. It owns one reference of its cell until it is released. Only the marks change it: they
-   change words. */
-typedef struct usmb_cute_tensor {
-	PyObject_VAR_HEAD usmb_cell *cell; /* owner of the memory; NULL once released */
-	char *first;                       /* address of the first element */
-	int64_t words[];                   /* ob_size words */
-} usmb_cute_tensor;
-
-static inline int32_t usmb_cute_rank(const usmb_cute_tensor *t)
-{
-	return (int32_t)(t->words[0] >> (8 * USMB_CUTE_RANK_BYTE) & 0xff);
-}
-/* The four tables of one word for each mode. */
-static inline int64_t *usmb_cute_shape(usmb_cute_tensor *t)
-{
-	return t->words + USMB_CUTE_HEADER;
-}
-static inline int64_t *usmb_cute_stride(usmb_cute_tensor *t)
-{
-	return usmb_cute_shape(t) + usmb_cute_rank(t);
-}
-static inline int64_t *usmb_cute_shape_div(usmb_cute_tensor *t)
-{
-	return usmb_cute_shape(t) + 2 * usmb_cute_rank(t);
-}
-static inline int64_t *usmb_cute_stride_div(usmb_cute_tensor *t)
-{
-	return usmb_cute_shape(t) + 3 * usmb_cute_rank(t);
-}
+enum { USMB_CUTE_MAX_RANK = 64 };
 
 /* Values of the options below, as in the Go package. */
 enum { USMB_CUTE_STRIDES_PLAIN = 0, USMB_CUTE_STRIDES_64, USMB_CUTE_STRIDES_32 };
