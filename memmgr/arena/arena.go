@@ -16,29 +16,29 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// ErrLimit is the reason in the memmgr.OutOfMemoryError of a request that the arena's own
-// limit refuses.
+// ErrLimit is wrapped by the memmgr.OutOfMemoryError of a request above the arena's limit.
 var ErrLimit = errors.New("the arena's limit is reached")
 
-// Options say what an arena is. The zero value has no name and no limit.
+// Options configure an arena. The zero value has no name and no limit.
 type Options struct {
-	// Name stands in errors as the tenant: the request, or its client.
+	// Name is the tenant in errors, such as the request or its client.
 	Name string
-	// Limit is the number of bytes, as asked for, that the arena's memory may be at a time,
-	// all resources together; 0 for none. It refuses and never waits: what could be waited
-	// for is the request's own.
+	// Limit bounds the requested bytes in use at a time, over all resources; 0 means no
+	// limit. A request above it fails and never waits, because it could only wait for memory
+	// of the same request.
 	Limit uint64
-	// Choose finds the resource that memory is to come from where a queue and a kind of USM
-	// are asked for (syclobj.USMUnknown on the host backend's queue), as Python's arrays do:
-	// a tenant's, for one. nil leaves that to whoever asks.
+	// Choose returns the resource for a queue and a kind of USM (syclobj.USMUnknown on the
+	// queue of the host backend), as Python's arrays need it. If it is nil, the caller of
+	// Resource chooses.
 	Choose Chooser
 }
 
-// Chooser finds a resource for a queue and a kind of USM. It may be called from any goroutine.
+// Chooser returns a resource for a queue and a kind of USM. It may be called from any
+// goroutine.
 type Chooser func(*syclobj.Queue, syclobj.USMKind) (memmgr.Resource, error)
 
-// Owned is what an arena can own: a *usmarray.Array, a memmgr.Buffer, and whatever else is
-// comparable and ends by Release. Valid tells whether it has not been released yet.
+// Owned is a value that an arena can own, such as a *usmarray.Array or a memmgr.Buffer. It is
+// comparable. Valid reports whether it was not released yet.
 type Owned interface {
 	Release()
 	Valid() bool
@@ -50,17 +50,17 @@ type Arena struct {
 
 	mu       sync.Mutex
 	ended    bool
-	counted  bool   // what is out stands in outstanding: not before End has released what it may
-	charged  uint64 // bytes that are out, or about to be
+	counted  bool   // out is counted in outstanding: set by End after its releases
+	charged  uint64 // bytes in use or being allocated
 	out      use
-	kept     use // of what is out: what Keep was called with
+	kept     use // the part of out for which Keep was called
 	tags     map[string]use
 	memories []*Memory
 	owned    map[Owned]struct{}
-	prune    int // so many owned are looked through for what is released already
+	prune    int // number of owned values at which released ones are removed
 }
 
-// use is so many blocks and bytes.
+// use is a number of blocks and their bytes.
 type use struct {
 	blocks int
 	bytes  uint64
@@ -71,20 +71,20 @@ func (u *use) add(blocks int, bytes uint64) {
 	u.bytes += bytes
 }
 
-// leastPrune is how many may be owned before anybody looks whether they are alive still.
+// leastPrune is the number of owned values at which Own first removes released ones.
 const leastPrune = 64
 
-// New makes an arena. The caller ends it.
+// New makes an arena. The caller ends it with [Arena.End].
 func New(o Options) *Arena { return &Arena{options: o, prune: leastPrune} }
 
-// Name returns the name that it was given.
+// Name returns Options.Name.
 func (a *Arena) Name() string { return a.options.Name }
 
-// Over returns the arena's memory above a resource, the same for the same one.
+// Over returns the arena's memory over a resource, the same Memory for the same resource.
 func (a *Arena) Over(from memmgr.Resource) *Memory {
 	v := reflect.ValueOf(from)
 	if !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		from = memmgr.NewLimit(from, math.MaxUint64) // which says so
+		from = memmgr.NewLimit(from, math.MaxUint64) // its Allocate returns the error
 	}
 	same := v.IsValid() && v.Comparable()
 	a.mu.Lock()
@@ -95,14 +95,15 @@ func (a *Arena) Over(from memmgr.Resource) *Memory {
 		}
 	}
 	m := &Memory{arena: a, from: from, blocks: map[uintptr]block{}}
-	if !a.ended { // nobody gets memory of it then
+	if !a.ended { // after the end it allocates nothing
 		a.memories = append(a.memories, m)
 	}
 	return m
 }
 
-// Resource returns the arena's memory for a queue and a kind of USM: above what Options.Choose
-// says; without it above what otherwise says, and without that above memmgr.Default.
+// Resource returns the arena's memory for a queue and a kind of USM, over the resource that
+// Options.Choose returns. If that is nil, otherwise chooses, and if that is nil too,
+// memmgr.Default.
 func (a *Arena) Resource(q *syclobj.Queue, usm syclobj.USMKind, otherwise Chooser) (*Memory, error) {
 	choose := a.options.Choose
 	if choose == nil {
@@ -127,13 +128,13 @@ func defaultPool(q *syclobj.Queue, usm syclobj.USMKind) (memmgr.Resource, error)
 	return p, nil
 }
 
-// Own gives the arena what the caller owns: End releases it. x must be comparable. On error,
-// memmgr.ErrClosed after End, it is the caller's still.
+// Own gives x to the arena: End releases it. x must be comparable. After End it fails with
+// memmgr.ErrClosed, and x stays the caller's.
 func (a *Arena) Own(x Owned) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.ended {
-		return a.tooLate("Own")
+		return a.closedError("Own")
 	}
 	if a.owned == nil {
 		a.owned = map[Owned]struct{}{}
@@ -150,10 +151,9 @@ func (a *Arena) Own(x Owned) error {
 	return nil
 }
 
-// Keep takes x out of the arena: it is the caller's, who releases it, and its memory, as far
-// as it is of this arena, may be held beyond the end without being reported as left. It
-// returns whether the arena owned it; what the caller owns already, such as a result of
-// Python's, is only not reported.
+// Keep takes x out of the arena: the caller owns it and releases it. Memory of this arena in x
+// may outlive the arena without being reported as left. Keep reports whether the arena owned
+// x. If the caller owned it before, such as a result of Python, it is only not reported.
 func (a *Arena) Keep(x Owned) (owned bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -178,7 +178,7 @@ func (a *Arena) Keep(x Owned) (owned bool) {
 	return owned
 }
 
-// Used returns the bytes, as asked for, that are allocated from the arena now.
+// Used returns the requested bytes in use.
 func (a *Arena) Used() uint64 {
 	dropped.TakeBack()
 	a.mu.Lock()
@@ -186,14 +186,14 @@ func (a *Arena) Used() uint64 {
 	return a.out.bytes
 }
 
-// Left is memory of an arena that somebody holds beyond its end.
+// Left is memory of an arena that is still referenced.
 type Left struct {
 	Blocks int
-	Bytes  uint64          // as asked for
-	ByTag  []memmgr.Holder // most bytes first; memory that was kept is not in it
+	Bytes  uint64          // as requested
+	ByTag  []memmgr.Holder // largest first; without kept memory
 }
 
-// String says it in words, "" where nothing is left.
+// String describes the memory that is left, "" for none.
 func (l Left) String() string {
 	if l.Blocks == 0 {
 		return ""
@@ -213,8 +213,8 @@ func (l Left) String() string {
 	return s
 }
 
-// Left tells what of the arena's memory is out and was not kept; after End that is what
-// others hold.
+// Left returns the arena's memory in use without kept memory. After End this is the memory
+// with references of other owners.
 func (a *Arena) Left() Left {
 	dropped.TakeBack()
 	a.mu.Lock()
@@ -242,7 +242,7 @@ func (a *Arena) left() Left {
 	return l
 }
 
-// holders lists who has what, most bytes first.
+// holders lists the holders by tag, largest first.
 func holders(name string, tags map[string]use) []memmgr.Holder {
 	all := make([]memmgr.Holder, 0, len(tags))
 	for tag, u := range tags {
@@ -254,10 +254,9 @@ func holders(name string, tags map[string]use) []memmgr.Holder {
 	return all
 }
 
-// End ends the arena: what it owns is released, and nothing is allocated from it any more. It
-// returns what others hold of its memory, which stays valid for them. Work that is pending on
-// what is released is not waited for, as with every Release. Calling it again only tells what
-// is left.
+// End ends the arena: it releases what the arena owns, and later allocations fail. It returns
+// the memory that other references keep, which stays valid. It does not wait for pending
+// work, as Release does not. Another call only returns what is left.
 func (a *Arena) End() Left {
 	a.mu.Lock()
 	first := !a.ended
@@ -280,25 +279,25 @@ func (a *Arena) End() Left {
 	a.mu.Unlock()
 	if first {
 		for _, m := range memories {
-			_ = memmgr.Close(m) // forgets it; it is nothing that could fail to close
+			_ = memmgr.Close(m) // drops the records of m; a Memory has no Close that could fail
 		}
 	}
 	return l
 }
 
-// heldByOthers returns how many blocks are out that nobody said are kept.
+// heldByOthers returns the number of blocks in use that are not kept.
 func (a *Arena) heldByOthers() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.out.blocks - a.kept.blocks
 }
 
-// tooLate is the error of what comes too late.
-func (a *Arena) tooLate(op string) error {
+// closedError returns the error of an operation after End.
+func (a *Arena) closedError(op string) error {
 	return &memmgr.OpError{Op: "Arena." + op, Kind: memmgr.ErrClosed, Err: fmt.Errorf("the arena %q has ended", a.options.Name)}
 }
 
-// outstanding is the memory of arenas that have ended.
+// outstanding counts the memory of arenas that have ended.
 var outstanding counted
 
 type counted struct{ blocks, bytes atomic.Int64 }
@@ -308,8 +307,8 @@ func (c *counted) add(blocks int, bytes uint64) {
 	c.bytes.Add(int64(bytes))
 }
 
-// Outstanding returns how many blocks of all arenas that have ended are held still, kept ones
-// included, and their bytes.
+// Outstanding returns the number of blocks in use of all arenas that have ended, including
+// kept ones, and their bytes.
 func Outstanding() (blocks int, bytes uint64) {
 	return int(outstanding.blocks.Load()), uint64(outstanding.bytes.Load())
 }
@@ -321,7 +320,7 @@ func NewContext(ctx context.Context, a *Arena) context.Context {
 	return context.WithValue(ctx, key{}, a)
 }
 
-// FromContext returns the arena that a context carries, nil for none.
+// FromContext returns the arena of a context, nil for none.
 func FromContext(ctx context.Context) *Arena {
 	a, _ := ctx.Value(key{}).(*Arena)
 	return a

@@ -1,52 +1,50 @@
-// Package arena gives a request its own memory: what it allocates is counted together,
-// bounded together, and ends with it.
+// Package arena gives a request memory of its own, which is counted together, bounded
+// together, and released at the end of the request.
 //
-// An [Arena] stands between a request and the resources that the program has: pools,
-// tenants of pools. [Arena.Over] makes a [Memory] of such a resource, a memmgr.Resource like
-// any other, whose memory comes from there and is the arena's to count. One arena may
-// stand over several, so that one limit holds for the host's memory and a device's.
+// An [Arena] stands between a request and the resources of the program: pools and tenants of
+// pools. [Arena.Over] makes a [Memory] over such a resource: a memmgr.Resource that takes its
+// memory from there and counts it for the arena. One arena may have memory over several
+// resources, so that one limit holds for host and device memory together.
 //
 //	a := arena.New(arena.Options{Name: id, Limit: 64 << 20})
 //	defer a.End()
 //	x, err := usmarray.New(a.Over(tenant), usmarray.Float32, shape) // no Release needed
 //	out, err := executor.Call(arena.NewContext(ctx, a), "model:infer", x)
 //
-// # Who owns what
+// # Ownership
 //
-// An array that usmarray makes straight from an arena's memory (New and its sisters, copies
-// into it) belongs to the arena: End releases it. Releasing it before is allowed and gives
-// the memory back at once; [Arena.Keep] takes it out, and it is the caller's then, who
-// releases it. Whatever else the request has can be given to the arena by [Arena.Own]: an
-// array from elsewhere, a memmgr.Buffer. A buffer of memmgr.New is the caller's, as from any
-// resource, until it is given.
+// The arena owns the arrays that usmarray makes directly from its memory (New, its variants,
+// and copies into it): End releases them. A Release before that frees the memory immediately.
+// [Arena.Keep] returns the ownership of an array to the caller. [Arena.Own] gives the arena
+// another value, such as an array from elsewhere or a memmgr.Buffer. A buffer that memmgr.New
+// returns belongs to the caller, as with any resource.
 //
-// An array that the arena has released panics on use with memmgr.ErrReleased, as after a
-// Release of one's own; so do buffers. A slice of its memory must not be used any more.
+// An array or buffer that the arena has released panics on use with memmgr.ErrReleased. A
+// slice of its memory must not be used any more.
 //
-// # What is held beyond the end
+// # Memory that outlives the arena
 //
-// End gives up the arena's own references and nobody else's. Memory that others hold stays as
-// it is: an array that Retain made, a tensor that a consumer has not deleted, an Array that
-// Python code put into a global. None of them dangles. End returns what is left, by tag
-// (memory that Python allocated has the tag "python"), [Arena.Left] tells it again later, and
-// [Outstanding] counts it over all arenas that have ended: a service whose functions keep what
-// they should not sees that number grow. It still counts for the resource below, a tenant or
-// a limit, until it is let go. For each piece of it memmgr.Live tells references and stack;
-// its Resource is the [Memory].
+// End releases only the references of the arena. Memory with other references stays valid:
+// an array that Retain returned, a tensor that its consumer has not deleted, an Array that
+// Python code stored in a global. End returns what is left, by tag (memory that Python
+// allocated has the tag "python"). [Arena.Left] returns it again later, and [Outstanding]
+// adds it up over all arenas that have ended: the number grows if functions of a service keep
+// memory by mistake. Such memory still counts for the resource below, a tenant or a limit.
+// memmgr.Live lists references and stack of each piece; its Resource is the [Memory].
 //
-// Nothing is allocated from an arena that has ended: memmgr.ErrClosed.
+// After End, allocations from the arena fail with memmgr.ErrClosed.
 //
 // # In Python
 //
-// A context made by [NewContext] takes the arena into calls of Python: package pymodule takes
-// the memory of arrays that the code of such a call makes from it. See there. A call that runs
-// in a process of its own (interop/workers) allocates there, as without an arena.
+// A context of [NewContext] passes the arena to calls of Python: package pymodule then
+// allocates the arrays of the called code from it. A call that runs in a process of its own
+// (interop/workers) allocates there, without the arena.
 //
 // # Threads and cost
 //
-// All methods may be called from any goroutine. End is for when the request's work is over:
-// what still allocates then gets an error. An allocation takes one lock of the arena and a
-// cell of its own: with its free half a microsecond, where a pool alone takes 25 ns; an arena
-// itself costs 0.4 us, and 4 us more for the first allocation above each resource
-// (BenchmarkArena). End costs what its releases cost. Without an arena nothing of this is paid.
+// All methods are safe for concurrent use. Call End when the work of the request is over: a
+// later allocation fails. An allocation takes a lock of the arena and a cell of its own, half
+// a microsecond with its free, where a pool alone takes 25 ns. An arena costs 0.4 us, and the
+// first allocation over each resource another 4 us (BenchmarkArena). End costs as much as its
+// releases.
 package arena

@@ -8,21 +8,22 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// Memory is an arena's memory above one resource: a memmgr.Resource. [Arena.Over] makes it.
+// Memory is the memory of an arena over one resource. It implements memmgr.Resource.
+// [Arena.Over] makes it.
 type Memory struct {
 	arena  *Arena
 	from   memmgr.Resource
-	blocks map[uintptr]block // that are out, by address; guarded by the arena
+	blocks map[uintptr]block // in use, by address; guarded by arena.mu
 }
 
-// block is one piece of memory that is out.
+// block is one block in use.
 type block struct {
 	bytes uint64
 	tag   string
 	kept  bool
 }
 
-// Arena returns the arena that the memory is of.
+// Arena returns the arena of the memory.
 func (m *Memory) Arena() *Arena { return m.arena }
 
 // Adopt implements [memmgr.Adopter]: the arena owns x, as with [Arena.Own].
@@ -39,15 +40,15 @@ func (m *Memory) Place() *syclobj.Place { return m.from.Place() }
 // Upstream returns the resource that the memory comes from.
 func (m *Memory) Upstream() memmgr.Resource { return m.from }
 
-// Allocate implements memmgr.Resource. Errors of its own: memmgr.ErrClosed after the arena's
-// end, a memmgr.OutOfMemoryError with ErrLimit above its limit.
+// Allocate implements memmgr.Resource. It fails with memmgr.ErrClosed after the end of the
+// arena and with a memmgr.OutOfMemoryError that wraps ErrLimit above its limit.
 func (m *Memory) Allocate(r memmgr.Request) (memmgr.Block, error) {
 	if err := r.Check(); err != nil {
 		return memmgr.Block{}, err
 	}
 	size := uint64(r.Size)
 	if err := m.arena.charge(size); err != nil {
-		dropped.TakeBack() // of what C has dropped some may be ours
+		dropped.TakeBack() // C may have dropped memory of this arena
 		if err = m.arena.charge(size); err != nil {
 			return memmgr.Block{}, m.refused(&r, err)
 		}
@@ -63,7 +64,7 @@ func (m *Memory) Allocate(r memmgr.Request) (memmgr.Block, error) {
 	m.blocks[b.Address] = block{bytes: size, tag: r.Tag}
 	a.out.add(1, size)
 	a.note(r.Tag, 1, size)
-	if a.counted { // it ended meanwhile
+	if a.counted { // the arena has ended since
 		outstanding.add(1, size)
 	}
 	return b, nil
@@ -71,18 +72,18 @@ func (m *Memory) Allocate(r memmgr.Request) (memmgr.Block, error) {
 
 // Free implements memmgr.Resource.
 func (m *Memory) Free(b memmgr.Block) {
-	m.forget(b.Address)
+	m.remove(b.Address)
 	m.from.Free(b)
 }
 
-// forget takes a block off the account.
-func (m *Memory) forget(address uintptr) {
+// remove removes a block from the account.
+func (m *Memory) remove(address uintptr) {
 	a := m.arena
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	was, ok := m.blocks[address]
 	if !ok {
-		panic(&memmgr.UseError{Op: "arena.Memory.Free", Err: fmt.Errorf("%#x is not out, or not of this arena", address)})
+		panic(&memmgr.UseError{Op: "arena.Memory.Free", Err: fmt.Errorf("%#x: not allocated from this arena", address)})
 	}
 	delete(m.blocks, address)
 	a.charged -= was.bytes
@@ -96,7 +97,7 @@ func (m *Memory) forget(address uintptr) {
 	}
 }
 
-// keep notes that a block is meant to be held beyond the end. The arena's mutex is held.
+// keep marks a block that may outlive the arena. arena.mu is held.
 func (m *Memory) keep(address uintptr) {
 	if b, ok := m.blocks[address]; ok && !b.kept {
 		b.kept = true
@@ -105,7 +106,7 @@ func (m *Memory) keep(address uintptr) {
 	}
 }
 
-// note counts by tag. a.mu is held.
+// note adds to the counts of a tag. a.mu is held.
 func (a *Arena) note(tag string, blocks int, bytes uint64) {
 	if a.tags == nil {
 		a.tags = map[string]use{}
@@ -119,12 +120,12 @@ func (a *Arena) note(tag string, blocks int, bytes uint64) {
 	a.tags[tag] = u
 }
 
-// charge counts bytes that are about to be allocated.
+// charge counts bytes before their allocation. It fails above the limit and after the end.
 func (a *Arena) charge(bytes uint64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.ended {
-		return a.tooLate("Allocate")
+		return a.closedError("Allocate")
 	}
 	if limit := a.options.Limit; limit != 0 && (a.charged > limit || bytes > limit-a.charged) {
 		return ErrLimit
@@ -133,7 +134,7 @@ func (a *Arena) charge(bytes uint64) error {
 	return nil
 }
 
-// refused makes the error of a request that was not charged.
+// refused returns the error of a request that charge refused.
 func (m *Memory) refused(r *memmgr.Request, err error) error {
 	if err != ErrLimit { //nolint:errorlint // charge's own
 		return err
