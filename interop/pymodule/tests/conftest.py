@@ -4,6 +4,7 @@ import gc
 import importlib
 import importlib.metadata
 import os
+import subprocess
 import sys
 import time
 
@@ -44,6 +45,31 @@ def sycl_device():
     pytest.skip("no SYCL device")
 
 
+def places(kinds=("device", "shared", "host")):
+    """Yields the arguments for new arrays on the host backend and in each kind of USM."""
+    yield dict(device="host")
+    for kind in kinds:
+        yield dict(device=sycl_device(), usm_type=kind)
+
+
+SOON = 60  # seconds; on an idle machine the results come immediately
+
+
+def soon(reached):
+    """Waits until a condition is true."""
+    end = time.monotonic() + SOON
+    while not reached():
+        assert time.monotonic() < end, ub.share.stats()
+        time.sleep(0.005)
+
+
+def run(code, expect=0):
+    """Runs code in an interpreter of its own and returns its output."""
+    p = subprocess.run([HOST, "-c", "import usmbridge as ub, sys, os, gc\n" + code], capture_output=True, text=True, timeout=600)
+    assert p.returncode == expect, p.stdout + p.stderr
+    return p.stdout
+
+
 @pytest.fixture
 def np():
     return peer("numpy")
@@ -69,6 +95,11 @@ def dpt(device):
 @pytest.fixture
 def dpnp(device):
     return peer("dpnp")
+
+
+@pytest.fixture
+def numba():
+    return peer("numba")
 
 
 @pytest.fixture

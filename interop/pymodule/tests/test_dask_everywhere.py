@@ -5,8 +5,7 @@ import shutil
 import subprocess
 
 import pytest
-from conftest import peer
-from test_package import HOST
+from conftest import HOST, peer
 
 distributed = peer("distributed")
 peer("cloudpickle")

@@ -7,10 +7,9 @@ import subprocess
 import weakref
 
 import pytest
-from conftest import peer, sycl_device
+from conftest import HOST, peer, places, sycl_device
 
 import usmbridge as ub
-from test_lifetime import HOST
 
 DTYPES = ["bool", "int8", "uint64", "float16", "float32", "complex128", "bfloat16", "float8_e5m2", "float6_e2m3fn", "int4", "uint1", "complex32"]
 PACKED = ("float6_e2m3fn", "int4", "uint1")
@@ -27,12 +26,6 @@ def frames():
 @pytest.fixture
 def protocol(frames):
     return peer("distributed.protocol")
-
-
-def places():
-    yield dict(device="host")
-    for kind in ("device", "shared", "host"):
-        yield dict(device=sycl_device(), usm_type=kind)
 
 
 def layouts(whole):

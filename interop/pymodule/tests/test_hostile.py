@@ -8,10 +8,10 @@ import sys
 import threading
 
 import pytest
+from conftest import run
 
 import capi
 import usmbridge as ub
-from test_lifetime import run
 from test_suai_in import Holder
 
 

@@ -3,7 +3,7 @@
 import os
 import subprocess
 
-from test_lifetime import HOST
+from conftest import HOST
 
 BARE = {k: v for k, v in os.environ.items() if not k.startswith("OCL_ICD_")}
 

@@ -4,16 +4,9 @@ import gc
 import os
 
 import pytest
-from conftest import sycl_device
+from conftest import places, run, sycl_device
 
 import usmbridge as ub
-from test_lifetime import run
-
-
-def places():
-    yield dict(device="host")
-    for kind in ("device", "shared", "host"):
-        yield dict(device=sycl_device(), usm_type=kind)
 
 
 MAKERS = [

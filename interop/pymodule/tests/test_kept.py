@@ -3,8 +3,7 @@
 import pytest
 
 import usmbridge as ub
-from conftest import live
-from test_lifetime import run
+from conftest import live, run
 
 
 def counts():

@@ -3,14 +3,7 @@
 import os
 import subprocess
 
-import pytest
-from conftest import HOST
-
-
-def run(code, expect=0):
-    p = subprocess.run([HOST, "-c", "import usmbridge as ub, sys, os, gc\n" + code], capture_output=True, text=True, timeout=600)
-    assert p.returncode == expect, p.stdout + p.stderr
-    return p.stdout
+from conftest import HOST, run
 
 
 def test_plain_exit():

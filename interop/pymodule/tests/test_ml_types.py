@@ -4,10 +4,9 @@ import subprocess
 import sys
 
 import pytest
-from conftest import peer, sycl_device
+from conftest import HOST, peer, sycl_device
 
 import usmbridge as ub
-from test_lifetime import HOST
 
 TYPES = ["bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
          "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn", "int1", "int2", "int4", "uint1", "uint2", "uint4", "complex32"]

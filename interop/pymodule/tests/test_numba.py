@@ -6,14 +6,9 @@ import subprocess
 import sys
 
 import pytest
-from conftest import HOST, peer
+from conftest import HOST
 
 import usmbridge as ub
-
-
-@pytest.fixture
-def numba():
-    return peer("numba")
 
 
 @pytest.fixture(params=["host", "shared", "host USM"])

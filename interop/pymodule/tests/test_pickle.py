@@ -8,18 +8,11 @@ import subprocess
 import sys
 
 import pytest
-from conftest import sycl_device
+from conftest import HOST, places, sycl_device
 
 import usmbridge as ub
-from test_lifetime import HOST
 
 DTYPES = ["bool", "int8", "uint64", "float16", "float32", "complex128", "bfloat16", "float8_e5m2", "float6_e2m3fn", "int4", "uint1", "complex32"]
-
-
-def places():
-    yield dict(device="host")
-    for kind in ("device", "shared", "host"):
-        yield dict(device=sycl_device(), usm_type=kind)
 
 
 def same(a, b):

@@ -14,22 +14,13 @@ from multiprocessing.reduction import ForkingPickler
 
 import procs
 import pytest
-from conftest import peer, sycl_device
+from conftest import HOST, SOON, peer, soon, sycl_device
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_lifetime import HOST
 
 import usmbridge as ub
 
 METHODS = ("spawn", "forkserver")
-SOON = 60  # seconds; on an idle machine the results come immediately
-
-
-def soon(what):
-    end = time.monotonic() + SOON
-    while not what():
-        assert time.monotonic() < end, ub.share.stats()
-        time.sleep(0.005)
 
 
 def usm_kinds():
@@ -57,9 +48,9 @@ def pair(request):
 
     def ask(x):
         inbox.put(x)
-        pid, told, values = outbox.get(timeout=SOON)
+        pid, described, values = outbox.get(timeout=SOON)
         assert pid == p.pid
-        return told, values, outbox.get(timeout=SOON)
+        return described, values, outbox.get(timeout=SOON)
 
     yield ask
     inbox.put(None)

@@ -4,9 +4,9 @@ import gc
 import sys
 
 import pytest
+from conftest import run
 
 import usmbridge as ub
-from test_lifetime import run
 
 KINDS = ("device", "shared", "host")
 

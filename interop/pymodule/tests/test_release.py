@@ -9,8 +9,7 @@ import pytest
 
 import capi
 import usmbridge as ub
-from conftest import live
-from test_lifetime import run
+from conftest import live, run
 
 
 USED = b"used_dltensor_versioned"  # lives as long as the capsules with that name

@@ -10,19 +10,9 @@ import time
 
 import procs
 import pytest
-from conftest import sycl_device
+from conftest import HOST, SOON, soon, sycl_device
 
 import usmbridge as ub
-from test_lifetime import HOST
-
-SOON = 60
-
-
-def soon(what):
-    end = time.monotonic() + SOON
-    while not what():
-        assert time.monotonic() < end, ub.share.stats()
-        time.sleep(0.005)
 
 
 @pytest.fixture(autouse=True)
@@ -274,7 +264,7 @@ def test_trim_unmaps(other):
 
 
 def test_servers_start_at_first_use():
-    from test_lifetime import run
+    from conftest import run
 
     out = run("""
 def threads():

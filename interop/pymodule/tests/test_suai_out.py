@@ -1,9 +1,9 @@
 """__sycl_usm_array_interface__ of Array, as the peers read it."""
 
 import pytest
+from conftest import run
 
 import usmbridge as ub
-from test_lifetime import run
 
 
 KEYS = {"shape", "typestr", "typedescr", "data", "strides", "offset", "version", "syclobj"}
