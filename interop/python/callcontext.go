@@ -13,38 +13,39 @@ import (
 
 const opCallContextName = "CallContext"
 
-// entering is held by the one call with a context whose thread waits for the GIL. That
-// wait cannot be broken off, so who gives up leaves a thread behind until the GIL has
-// come to it: one at most, because the others wait here.
+// entering is held by the one call with a context whose thread waits for the GIL. That wait cannot be
+// cancelled, so a caller that gives up leaves the thread waiting. The channel limits such threads to
+// one; other calls wait for the channel.
 var entering = make(chan struct{}, 1)
 
 // CallContext is Call with a context that bounds the wait for the GIL and the run.
 // When ctx ends, the Python code of the call is interrupted: the exception
-// usmbridge.Interrupted, a KeyboardInterrupt, is raised in its thread, once. With an
-// ended context the error is an *OpError that wraps ctx.Err(), and context.Cause where
-// there is one, and says what became of the call by its Kind:
+// usmbridge.Interrupted, a KeyboardInterrupt, is raised in its thread, once. The error is
+// then an *OpError that wraps ctx.Err(), and context.Cause if there is one. Its Kind
+// reports the outcome:
 //
-//   - ErrNotBegun: it was not called, and will not be
-//   - ErrInterrupted: the exception ended it; errors.As finds it as *Error, whose
-//     traceback says where the code was
-//   - ErrNotStopped: it ran to its end after it had been asked to stop; its result is
+//   - ErrNotBegun: the function was not called, and will not be
+//   - ErrInterrupted: the exception ended the call; errors.As finds it as an *Error, whose
+//     traceback shows the position of the code
+//   - ErrNotStopped: the call ran to completion after the interrupt; its result is
 //     dropped, its exception, if any, is wrapped
 //
-// A call that ends before it could be asked to stop gives its result, whatever ctx says
-// by then. The exception never reaches other calls: it is put only while this one runs,
-// and taken back at its end, both with the GIL held.
+// A call that ends before the interrupt returns its result, even if ctx has ended. The
+// exception never reaches other calls: it is set only while this one runs, and removed at
+// its end, both with the GIL held.
 //
-// What runs in C is not stopped: the exception is raised when the next byte code of the
-// thread runs, so a NumPy or Numba function, time.sleep or a wait for a lock takes as long
-// as it takes, and CallContext with it. So is Python code that catches the exception, or
-// that is in a finalizer, where Python prints and drops it. What a Go function that the
-// code calls swallows of it, or a CallContext in there, is raised again when that returns.
+// C code is not stopped. The exception is raised when the thread executes the next byte
+// code, so CallContext waits for a NumPy or Numba function, time.sleep or a lock to
+// return. Code that catches the exception is not stopped either, nor is a finalizer, in
+// which Python prints and drops exceptions. If a Go function that the code calls discards
+// the exception, or a CallContext inside of it does, it is raised again when the function
+// returns.
 //
-// The wait for the GIL ends with ctx when the calling goroutine does not hold it; then
-// the call runs on another thread than a caller's that is locked to one. In With and in
-// a Func, which hold the GIL already, the call is made there and then. Where Python code
-// gives the GIL up and waits to have it back, that wait does not end. Go functions that
-// the code calls on its thread are given ctx, if their first parameter is a context.
+// If the calling goroutine does not hold the GIL, the end of ctx also ends the wait for
+// the GIL; the call then runs on another thread, even if the goroutine is locked to one.
+// In With and in a Func, which hold the GIL, the call is made on the same thread. If Python code
+// releases the GIL and waits to acquire it again, that wait does not end with ctx. Go functions
+// that the code calls on its thread receive ctx if their first parameter is a context.
 func (o *Object) CallContext(ctx context.Context, args ...any) (*Object, error) {
 	defer runtime.KeepAlive(o)
 	f := o.ptr(opCallContextName)
@@ -79,9 +80,9 @@ type contextCall struct {
 	ctx    context.Context
 	f      ptr
 	args   []any
-	begun  atomic.Bool // by its thread, which has the GIL, or given up by the caller
+	begun  atomic.Bool // set by its thread, with the GIL, or by a caller that gives up
 
-	dropException bool // errors do not keep their exception objects
+	dropException bool // release the exception objects of errors
 }
 
 func (c *contextCall) interrupt() { opInterrupt(&c.record) }
@@ -99,8 +100,8 @@ func init() {
 	}
 }
 
-// currentContext returns the context of the call that this thread is in, and
-// context.Background in none. For functions that Python calls.
+// currentContext returns the context of the innermost call on this thread, or context.Background
+// without one. It is for functions that Python calls.
 func currentContext() context.Context {
 	r := opCurrentCall()
 	if r == nil {
@@ -112,7 +113,7 @@ func currentContext() context.Context {
 	return (*contextCall)(unsafe.Pointer(r)).ctx
 }
 
-// callResult is what a thread hands back to the caller.
+// callResult is the outcome that a thread returns to the caller.
 type callResult struct {
 	o        *Object
 	err      error
@@ -121,13 +122,13 @@ type callResult struct {
 
 func (r callResult) take() (*Object, error) {
 	if r.panicked != nil {
-		panic(r.panicked) // misuse of an argument, on the stack of who made it
+		panic(r.panicked) // misuse of an argument: panic on the stack of the caller
 	}
 	return r.o, r.err
 }
 
-// runApart runs the call on a goroutine of its own, unless the caller has gone when the
-// GIL is there. It keeps the callable.
+// runApart runs the call on its own goroutine, unless the caller has given up when the GIL is
+// acquired. It keeps the callable alive.
 func (c *contextCall) runApart(o *Object, ended chan<- callResult) {
 	var r callResult
 	defer runtime.KeepAlive(o)
@@ -165,13 +166,13 @@ func (c *contextCall) run() (*Object, error) {
 	return c.result(r)
 }
 
-// result makes of what the call gave what the caller gets.
+// result converts the result of the call, considering an interrupt.
 func (c *contextCall) result(r ret) (*Object, error) {
 	switch {
 	case r.code != codeOK && r.code != codeException:
 		return nil, r.err()
 	case r.num&callAsked != 0:
-	case r.num&callStopped != 0 && c.ctx.Err() != nil: // by the interrupt of a call around this one
+	case r.num&callStopped != 0 && c.ctx.Err() != nil: // by the interrupt of an enclosing call
 	case r.code == codeException:
 		return nil, c.raised(r.exc)
 	default:
@@ -194,7 +195,7 @@ func (c *contextCall) result(r ret) (*Object, error) {
 	return nil, c.failed(kind, hint, raised)
 }
 
-// raised makes the error of an exception that the call raised. It takes over the object.
+// raised returns the error of an exception of the call. It takes over the object.
 func (c *contextCall) raised(exc ptr) error {
 	e := newError(exc)
 	if c.dropException {
@@ -205,7 +206,7 @@ func (c *contextCall) raised(exc ptr) error {
 
 func (c *contextCall) notBegun() error { return c.failed(ErrNotBegun, "", nil) }
 
-// failed wraps the end of the context and what Python raised.
+// failed wraps the error of the context and the exception.
 func (c *contextCall) failed(kind error, hint string, raised error) error {
 	err := c.ctx.Err()
 	if cause := context.Cause(c.ctx); !errors.Is(err, cause) {

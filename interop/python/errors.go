@@ -7,53 +7,51 @@ import (
 	"strings"
 )
 
-// Reasons, to be tested with errors.Is, why no Python can be used or a call was
-// refused.
+// Reasons why Python cannot be used, for errors.Is.
 var (
-	// ErrNotFound: no usable Python was found. The error is a *NotFoundError.
+	// ErrNotFound is returned, in a *NotFoundError, if no usable Python was found.
 	ErrNotFound = errors.New("no usable Python found")
-	// ErrNoLibrary: the interpreter is linked statically and no libpython of its
-	// version lies where it says its libraries are.
+	// ErrNoLibrary is returned if the interpreter is linked statically and its library
+	// directories have no libpython of its version.
 	ErrNoLibrary = errors.New("this Python has no shared libpython")
-	// ErrTooOld: older than MinVersion.
+	// ErrTooOld is returned for a Python older than MinVersion.
 	ErrTooOld = errors.New("this Python is too old")
-	// ErrFreeThreaded: a free-threaded build ("python3.13t"): it has no stable ABI.
+	// ErrFreeThreaded is returned for a free-threaded build ("python3.13t"), which has no stable ABI.
 	ErrFreeThreaded = errors.New("this Python is a free-threaded build, which has no stable ABI")
-	// ErrNotCPython: another implementation of the language.
+	// ErrNotCPython is returned for another implementation of the language.
 	ErrNotCPython = errors.New("this Python is not CPython")
-	// ErrConflict: the process holds another Python than the one asked for, or it
-	// is initialised already and cannot take the option any more.
+	// ErrConflict is returned if the process runs another Python than the requested one, or if
+	// Python is initialized already and the option has no effect any more.
 	ErrConflict = errors.New("this process already runs Python")
-	// ErrNotStarted: there is no running interpreter.
+	// ErrNotStarted is returned if no interpreter runs.
 	ErrNotStarted = errors.New("Python is not started; call python.Start")
-	// ErrGone: the interpreter has ended (Interpreter.Close, or Python's own exit).
+	// ErrGone is returned after the end of the interpreter (Interpreter.Close, or Python's own exit).
 	ErrGone = errors.New("Python has ended in this process")
-	// ErrForked: the process is a child made by fork without exec, in which the Go
-	// runtime has no threads. Start children with "spawn" instead.
+	// ErrForked is returned in a child made by fork without exec, in which the Go runtime has no
+	// threads. Start children with "spawn" instead.
 	ErrForked = errors.New("Go cannot be entered in a forked child; use the spawn start method")
 )
 
-// What became of a CallContext whose context ended; the Kind of its *OpError.
+// Outcomes of a CallContext whose context ended: the Kind of its *OpError.
 var (
-	// ErrNotBegun: the context ended before the call began. No Python code of it has
-	// run, and none will.
+	// ErrNotBegun: the context ended before the call began. The function was not called and will not
+	// be.
 	ErrNotBegun = errors.New("its context ended before it began")
-	// ErrInterrupted: the call was stopped by the exception that was raised in it. What
-	// it did before is done.
+	// ErrInterrupted: the exception raised in the call ended it. Its effects until then remain.
 	ErrInterrupted = errors.New("it was interrupted because its context ended")
-	// ErrNotStopped: the call went on to its end when its context had ended: it was in C
-	// code until then, or its Python code caught the exception.
+	// ErrNotStopped: the call ran to completion although its context had ended: it was in C code
+	// until then, or its Python code caught the exception.
 	ErrNotStopped = errors.New("its context ended, and it ran to its end all the same")
 )
 
-// OpError is a Python that cannot be used, or a call that its context ended: what was
-// done with what, the reason and, where there is one, the remedy.
+// OpError is returned if Python cannot be used, or for a call whose context ended. It names the
+// operation, its object, the reason and, if known, the remedy.
 type OpError struct {
 	Op   string // "Inspect", "Start", "Main", "RegisterModule" or "CallContext"
-	Path string // the interpreter, libpython or module, "this process" for what is there; what was called
+	Path string // the interpreter, library, module or function; "this process" for a Python in it
 	Kind error  // one of the Err… sentinels, or nil
-	Err  error  // what was found, or nil
-	Hint string // what to install or set, or empty
+	Err  error  // the cause, or nil
+	Hint string // an instruction, or empty
 }
 
 // Error names the operation, the file, the reason and the remedy.
@@ -76,21 +74,21 @@ func (e *OpError) Unwrap() []error {
 	return slices.DeleteFunc([]error{e.Kind, e.Err}, func(err error) bool { return err == nil })
 }
 
-// UseError is what a misused Object panics with: nil, after Release, or an argument
-// of a callback after that returned.
+// UseError is the value of the panic when an Object is misused: a nil Object, one after Release, or
+// an argument of a Func after the Func returned.
 type UseError struct {
 	Op     string // the method
 	Reason string
 }
 
-// Error says what was used and why it cannot be.
+// Error names the method and the reason.
 func (e *UseError) Error() string { return "python: Object." + e.Op + ": " + e.Reason }
 
-// Attempt is one interpreter that Find looked at.
+// Attempt is one interpreter that Find examined.
 type Attempt struct {
 	Source     string // "USMBRIDGE_PYTHON", "VIRTUAL_ENV" or "PATH"
-	Executable string // what was run
-	Err        error  // why it was passed over; nil for the one chosen
+	Executable string // the path that was run
+	Err        error  // why it cannot be used; nil for the chosen one
 }
 
 // NotFoundError lists what Find tried. errors.Is sees ErrNotFound and the reason

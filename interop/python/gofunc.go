@@ -64,7 +64,7 @@ func parameters(t reflect.Type, args []*Object) ([]reflect.Value, error) {
 	return in, nil
 }
 
-// results makes one value of what a Go function returned: None, the value, or a tuple.
+// results combines the results of a Go function: None, the value, or a tuple.
 func results(t reflect.Type, out []reflect.Value) (any, error) {
 	if n := len(out); n > 0 && t.Out(n-1) == typeError {
 		if err, _ := out[n-1].Interface().(error); err != nil {
@@ -85,7 +85,7 @@ func results(t reflect.Type, out []reflect.Value) (any, error) {
 	return list, nil
 }
 
-// nameOf is what Python shows of a Go function: the last part of its name.
+// nameOf returns the name that Python shows of a Go function: the last part of its name in Go.
 func nameOf(f reflect.Value) string {
 	fn := runtime.FuncForPC(f.Pointer())
 	if fn == nil {

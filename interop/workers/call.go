@@ -43,7 +43,7 @@ func (p *Pool) Call(ctx context.Context, function string, args ...any) (any, err
 		result, err := c.within(ctx, e)
 		if errors.Is(err, errNotSent) {
 			if !again && ctx.Err() == nil {
-				continue // it had ended before, so that nothing of the call has begun
+				continue // the worker had ended before; no part of the call has begun
 			}
 			err = c.died()
 		}
@@ -86,12 +86,12 @@ type call struct {
 	handles  []share.Handle
 }
 
-// within makes the call and gives the worker back, also where it panics: an argument that was
-// released costs its caller the call, and nobody the worker.
+// within makes the call and returns the worker to the pool, also after a panic: an argument that was
+// released fails the call, but does not cost the pool a worker.
 func (c *call) within(ctx context.Context, e *encoder) (any, error) {
 	r, over := c.process, false
 	defer func() {
-		if !over && c.number != 0 { // an answer may come that nobody reads
+		if !over && c.number != 0 { // an answer may still arrive
 			r.kill(errPanicked)
 		}
 		r.worker.pool.give(r)
@@ -156,7 +156,7 @@ func (c *call) make(ctx context.Context, e *encoder) (any, error) {
 	return nil, c.died()
 }
 
-// answer reads the answer. Errors that are no *executor.Error are the end of the worker.
+// answer reads the answer. An error that is not an *executor.Error means that the worker ended.
 func (c *call) answer(ctx context.Context) (any, error) {
 	r, p := c.process, c.process.worker.pool
 	m, err := r.wire.read()
@@ -200,7 +200,7 @@ func (c *call) result(d *decoder) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Whoever is late kills the worker, and so ends this too.
+	// A worker that takes too long is killed, which ends this wait too.
 	d.arrays, err = openAll(context.Background(), entries, func(bool) (*share.Server, error) { return p.server, nil })
 	if err != nil {
 		if c.process.ending(err) {
@@ -217,10 +217,10 @@ func (c *call) result(d *decoder) (any, error) {
 	return v, nil
 }
 
-// deathTime is how long the end of a process that was killed is waited for.
+// deathTime bounds the wait for the end of a killed process.
 const deathTime = 10 * time.Second
 
-// death is how the process ended, nil where it has not yet.
+// death returns how the process ended, or nil if it has not ended within deathTime.
 func (c *call) death() *Death {
 	timer := time.NewTimer(deathTime)
 	defer timer.Stop()
@@ -232,7 +232,7 @@ func (c *call) death() *Death {
 	}
 }
 
-// died is the error of a call whose worker ended in it.
+// died returns the error of a call whose worker ended during the call.
 func (c *call) died() error {
 	err := &executor.Error{Function: c.function, Kind: ErrDied}
 	if d := c.death(); d != nil {
@@ -246,7 +246,7 @@ func (c *call) died() error {
 	return err
 }
 
-// stuck is the error of a call whose worker was killed because it did not stop.
+// stuck returns the error of a call whose worker was killed because it did not stop.
 func (c *call) stuck(ctx context.Context, i *interrupt) error {
 	err := fmt.Errorf("%w, and %v later it still ran", ended(ctx), i.grace)
 	if d := c.death(); d != nil {
@@ -255,15 +255,15 @@ func (c *call) stuck(ctx context.Context, i *interrupt) error {
 	return &executor.Error{Function: c.function, Kind: executor.ErrStuck, Err: err}
 }
 
-// interrupt is what the end of a call's context does: the Python code is interrupted, and a
-// worker that goes on is killed.
+// interrupt handles the end of a call's context: it interrupts the Python code, and kills a worker
+// that continues.
 type interrupt struct {
 	process *process
 	call    uint64
 	grace   time.Duration
 
 	mu    sync.Mutex
-	sent  bool // the call was written: a cancel before it would be of no call that the worker knows
+	sent  bool // the call was written; the worker would ignore a cancel before it
 	over  bool // the call has ended
 	dead  bool // the worker was killed for it
 	timer *time.Timer
@@ -287,7 +287,7 @@ func (i *interrupt) put() {
 	}
 }
 
-// follow is called when the call was written, with what its cancel then follows.
+// follow is called when the call was written. It sends the cancel if the context has ended.
 func (i *interrupt) follow() {
 	i.mu.Lock()
 	i.sent = true
@@ -317,7 +317,7 @@ func (i *interrupt) killed() bool {
 	return i.dead
 }
 
-// stop is called at the end of the call, with what keeps put from being called.
+// stop is called at the end of the call. unwatch keeps put from being called.
 func (i *interrupt) stop(unwatch func() bool) {
 	unwatch()
 	i.mu.Lock()
