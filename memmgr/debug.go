@@ -33,9 +33,6 @@ const DebugEnv = diag.Env
 // debug holds the checks that are on.
 var debug = diag.Enabled
 
-// debugStackDepth is how many frames the word "stacks" records.
-const debugStackDepth = 16
-
 func init() {
 	if debug.Stacks {
 		RecordStacks(debugStackDepth)

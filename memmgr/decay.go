@@ -6,9 +6,6 @@ import "math"
 // time of [WithDecay] are freed, and segments that were out of use as long go back to
 // the upstream. Both happen in portions, between which others get the lock.
 
-// coldPortion is how many blocks are freed under one hold of the lock.
-const coldPortion = 512
-
 // tick completes what waits for the device, and lets memory go that has been
 // idle for the time of [WithDecay]. It tells whether the pool was closed and the
 // last of its memory is back.

@@ -18,16 +18,8 @@ type cacheBudget struct {
 	inUse   *atomic.Int64 // bytes that users hold, as far as they are published
 }
 
-const (
-	// defaultCache stands for the bound that follows the state of the pool.
-	defaultCache = -1
-	// That bound leaves a sixth of the divided bytes to requests of any class, because
-	// cached blocks do not merge. Other free bytes may be cached.
-	sharedPart = 6
-	// Where less is free, so much may be cached, or this part of the divided bytes.
-	leastCache     = 32 << 20
-	leastCachePart = 64
-)
+// defaultCache is the value of fixed for the bound that follows the state of the pool.
+const defaultCache = -1
 
 // take grants least bytes and up to more on top, or nothing.
 func (b *cacheBudget) take(least, more int64) int64 {

@@ -68,17 +68,16 @@ var classBytes, classDelta = func() (bytes, delta [numClasses]int64) {
 	return bytes, delta
 }()
 
-// magazineSize is how many blocks of a class make a magazine, the portion in
-// which blocks move between a processor and the depot: 16 MiB of them, at least
-// 4 and at most 128. A processor keeps up to two magazines of a class.
+// magazineSize is how many blocks of a class make a magazine, the unit in which blocks
+// move between a shard and the depot. A bin holds up to two magazines.
 var magazineSize = func() (table [numClasses]uint32) {
 	for k := range table {
-		table[k] = min(128, max(4, 16<<20/(classUnits[k]*unit)))
+		table[k] = min(mostMagazine, max(leastMagazine, magazineBytes/(classUnits[k]*unit)))
 	}
 	return table
 }()
 
 // classBatch is how many blocks are cut out of a segment at a time.
 func classBatch(k int) int {
-	return int(min(64, max(1, 128<<10/(classUnits[k]*unit))))
+	return int(min(batchBlocks, max(1, batchBytes/(classUnits[k]*unit))))
 }

@@ -60,9 +60,6 @@ type binLook struct {
 	spareIdle uint8 // looks since the spare magazine was used
 }
 
-// looks is how often within the time of WithDecay the bins are looked at.
-const looks = 4
-
 // cached returns the bytes in the bins: bytes moved in less bytes held by users.
 func (s *shard) cached() int64 { return s.stocked - s.sent - s.change().bytes }
 
@@ -200,10 +197,6 @@ func (s *shard) takeOff(k int, to *magazineStack) (bytes int64) {
 	return m.bytes(k)
 }
 
-// coldTries is how many classes an eviction looks at for blocks that were not used
-// since the last look.
-const coldTries = 64
-
 // evict takes magazines of at least so many bytes out: first of classes that were not
 // used since the hand passed, of which it looks at a few, then of the growing class,
 // and then of any class.
@@ -277,12 +270,8 @@ func (s *shard) chill(k int, cold *magazineStack) {
 	}
 }
 
-// peakStep is how many bytes a processor may be ahead of what is published: the peak
-// of allocated bytes is exact to this much for each processor.
-const (
-	peakStep   = 4 << 20
-	deltaShift = 20
-)
+// deltaShift is where the bytes begin in shard.delta: the blocks lie in the bits below.
+const deltaShift = 20
 
 // change is what a shard has to publish.
 type change struct {

@@ -265,9 +265,6 @@ func (h *heap) takeIdle(least, most, align uintptr) *owner.Cell {
 	return c
 }
 
-// idleTries is how many idle segments are tried for an alignment beyond that of pages.
-const idleTries = 256
-
 // reuseIdle takes an idle dedicated segment that wastes at most an eighth.
 func (h *heap) reuseIdle(w *want) *owner.Cell {
 	need := uintptr(w.units) * unit
@@ -427,9 +424,6 @@ func (h *heap) retain() {
 		h.release(h.low)
 	}
 }
-
-// segmentPortion is how many segments go back under one hold of the lock.
-const segmentPortion = 32
 
 // decaySegments gives back a portion of the segments that have been out of use for so
 // many ticks, and reports whether there are more.

@@ -29,13 +29,6 @@ type purgedBlock struct {
 	address, size uintptr // whole pages of it
 }
 
-// A portion of purging ends after so many bytes, or so many blocks looked at: the
-// pool's lock is held for the latter, and blocks are missing for the former.
-const (
-	purgeBytes = 8 << 20
-	purgeLooks = 256
-)
-
 // purge gives back the pages of blocks that have been free for so many ticks,
 // one portion from the cursor on, and returns the bytes that were in memory. ended
 // tells that the cursor went through all blocks.

@@ -10,15 +10,6 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/internal/shared"
 )
 
-const (
-	// tickTime is how often pools are looked after.
-	tickTime = 250 * time.Millisecond
-	// A free that waits for a device is looked at after shortPoll, and again after
-	// twice the time, up to longPoll: what has just been submitted ends soon.
-	shortPoll = 100 * time.Microsecond
-	longPoll  = 10 * time.Millisecond
-)
-
 // keeper is the one goroutine of this package, and what it looks after: pools, and
 // frees that wait for a device. It is there while there are any.
 var keeper = newKeeper()

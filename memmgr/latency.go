@@ -131,10 +131,6 @@ func summary(counts []int64, longest time.Duration) Latency {
 	return s
 }
 
-// latencySample: of the requests that find the pool's lock free and a free block, one in so
-// many is timed, because reading the clock twice costs a tenth of such a request.
-const latencySample = 64
-
 // lockTimed locks the pool for a request. It returns the start time of a timed request, 0
 // if it is not timed, and how many requests it stands for. All requests that wait for the
 // lock are timed.

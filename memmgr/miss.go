@@ -181,7 +181,7 @@ func (p *Pool) find(w *want) *owner.Cell {
 		if c := p.sameQueue(w); c != nil {
 			return c
 		}
-		p.pending.collectNow(16)
+		p.pending.collectNow(missLooks)
 	}
 	return p.findFree(w)
 }

@@ -10,22 +10,6 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-const (
-	// firstBatch is how many blocks of a queue are queried at first. While all of them are done,
-	// the number doubles, up to mostBatch, which is also the most that are queried without
-	// releasing the lock.
-	firstBatch = 4
-	mostBatch  = 64
-	// tickLooks bounds the blocks that a tick queries although they are not done.
-	tickLooks = 1024
-	// sameQueueTries bounds the search among blocks that have no class.
-	sameQueueTries = 32
-	// Exported blocks share one barrier per queue. It is submitted when the list has this many
-	// blocks or bytes, when a request searches for memory, and at each tick.
-	returnedBlocks = 32
-	returnedBytes  = 16 << 20
-)
-
 // pending is the part of a pool that holds the freed blocks whose device work has not finished.
 //
 // The event of a block stays in its cell, and the links between blocks are fields of the cell too

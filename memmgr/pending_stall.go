@@ -5,17 +5,6 @@ import (
 	"time"
 )
 
-// Work has stalled if it has not finished after stallTicks ticks. Stalled work is queried now and
-// then, and reported. Flush and Close do not wait for it, except for one probe: a wait of
-// probeTime, because the runtime may report the end of failed work to waits only. After maxProbes
-// probes without success they stop probing.
-const (
-	stallTicks = 40
-	stallTime  = stallTicks * tickTime
-	probeTime  = 100 * time.Millisecond
-	maxProbes  = 16
-)
-
 var errStalled = errors.New("its work has not ended")
 
 // stallClock decides which entries of a collection have stalled. Each entry has a stamp, which

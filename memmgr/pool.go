@@ -144,7 +144,7 @@ type deviceSized interface{ DeviceTotal() uint64 }
 func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	upstream = over(upstream).from
 	o := poolOptions{
-		minSegment: 2 << 20, growth: 16, large: 16 << 20, cache: defaultCache, decay: 10 * time.Second,
+		minSegment: defaultSegment, growth: defaultGrowth, large: defaultLarge, cache: defaultCache, decay: defaultDecay,
 		high: math.MaxUint64,
 	}
 	for _, option := range options {

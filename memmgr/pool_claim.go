@@ -19,13 +19,6 @@ import (
 // whoever looks after the claiming pool, and ends by itself: no pool knows of more than
 // its own part, and no lock is held across pools.
 
-// claimTime is how long a claim lasts that nobody renews.
-const claimTime = 3 * askAgain
-
-// shareTime is how long somebody is first of its lane who wants more than its pool has,
-// until it claims it of others.
-const shareTime = 2 * askAgain
-
 // keeps is how much a pool has for the one for whom it keeps room, when all of that has
 // come back. p.mu is held.
 func (p *Pool) keeps() uint64 {

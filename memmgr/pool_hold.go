@@ -15,19 +15,6 @@ import (
 // came back for a while, or when it took too long, and then everybody is served for a
 // time.
 
-const (
-	// Room is kept for one who waits as long as something comes back within holdTime,
-	// or within twice that at each further attempt up to longHold; mostHold in all.
-	holdTime = 10 * time.Millisecond
-	longHold = 16 * holdTime
-	mostHold = 2 * time.Second
-	// When that was in vain, everybody is served for openShare times as long.
-	openShare = 3
-	// A tenant's queue knows nothing of segments: it keeps room for holdTime and then
-	// serves everybody for openTime.
-	openTime = openShare * holdTime
-)
-
 // hold is what a pool keeps, for whom and how long; its lock guards it.
 type hold struct {
 	of     *waiter

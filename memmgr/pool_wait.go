@@ -30,26 +30,6 @@ import (
 // who wait is the lookout ([Pool.watch]): it completes blocks whose work on the
 // device is over, asks other pools to give way, and starts over when it goes.
 
-// lanes is how many lanes a line has: each for sizes up to four times those of the one
-// before, so that who wants little never stands behind many who want much.
-const lanes = 11
-
-const (
-	// lookAhead is how many of a lane are tried behind one who cannot be served.
-	lookAhead = 16
-	// fragmentedTime is how long somebody is first of its lane, with enough free in
-	// pieces, until the pool keeps what comes back for it.
-	fragmentedTime = 5 * time.Millisecond
-	// The lookout looks after shortWatch and then less often, down to longWatch.
-	shortWatch = 100 * time.Microsecond
-	longWatch  = 5 * time.Millisecond
-	// retryTime is how often one who waits asks an upstream that seems to have room.
-	retryTime = time.Millisecond
-	// askAgain is how often an upstream that has no limit to tell of its room is
-	// asked again, and others are asked to give way.
-	askAgain = 10 * time.Millisecond
-)
-
 // waiter is a request that waits. p.mu guards it, but for the channels.
 type waiter struct {
 	w          *want

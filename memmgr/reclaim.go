@@ -108,10 +108,6 @@ func (p *Pool) askLeast(w *want) (*owner.Cell, error) {
 	return p.grow(w, need, need)
 }
 
-// refusalLooks is how many pending blocks that are not done a refusal looks at; the
-// keeper looks at the others.
-const refusalLooks = 64
-
 // reclaimOthers is step 4 of reclaim: other pools below the limit that refused, or all
 // pools where the device did, give up idle memory, those with the most first. They do so
 // until there is enough together with what the limit has left and this pool could give
@@ -213,13 +209,6 @@ type futileFlush struct {
 	need, free uint64
 	until      time.Time
 }
-
-// After an eviction in vain the next one waits for so long, or longer if it took long.
-const (
-	futileTime  = time.Millisecond      // for a request of the pool
-	barrenTime  = 10 * time.Millisecond // for another pool
-	futileShare = 20                    // at most one part of the time goes to evictions in vain
-)
 
 // flush evicts all cached blocks and calls use, which reports whether that helped. If it
 // did not, the next evictions for as much or more are left out for a while, unless more

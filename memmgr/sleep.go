@@ -41,9 +41,6 @@ type HeldError struct {
 	Held    int          // held blocks in total
 }
 
-// mostHeld is the maximum length of HeldError.Holders.
-const mostHeld = 16
-
 // Error describes the first holders.
 func (e *HeldError) Error() string {
 	s := fmt.Sprintf("memmgr: Pool.Sleep: %d of %d blocks of %q are held", e.Held, e.Blocks, e.Tag)

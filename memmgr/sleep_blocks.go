@@ -120,10 +120,6 @@ func holder(c *owner.Cell, count int, o *SleepOptions) string {
 	return ""
 }
 
-// sleepGrace bounds the wait for work without a context: a barrier takes a moment even if nothing
-// is pending.
-const sleepGrace = 10 * time.Millisecond
-
 // awaitWork waits for the work on the blocks of a group: for the recorded events, and for a barrier
 // on each queue that the blocks were used on.
 func (s *sleep) awaitWork(g *sleepGroup, o *SleepOptions) error {

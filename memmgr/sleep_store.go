@@ -38,9 +38,6 @@ func (s callersStore) sync() error {
 	return nil
 }
 
-// storeChunk is the number of bytes that are transferred at a time.
-const storeChunk = 4 << 20
-
 // memoryStore stores contents in chunks of memory of a resource, SleepOptions.Into.
 type memoryStore struct {
 	from   Resource

@@ -106,9 +106,6 @@ func (u *tagUse) of(tag uint32) *tagCount {
 	return table[tag]
 }
 
-// mostHolders is the maximum number of holders in an error.
-const mostHolders = 8
-
 // holders lists the holders by tag. bytes and blocks are the totals: the remainder that no tag
 // counts is listed as memory without a tag.
 func (u *tagUse) holders(tenant string, bytes, blocks int64) (all []Holder) {

@@ -118,15 +118,6 @@ func (p *Pool) NewTenant(name string, o TenantOptions) (*Tenant, error) {
 	return t, nil
 }
 
-const (
-	// maxCredit is the most that a processor is credited with at a time; a
-	// creditShare of the hard limit is, over all processors.
-	maxCredit   = 1 << 20
-	creditShare = 16
-	// Credit is given again when a share of the limit is free.
-	looseShare = 8
-)
-
 // addTenant gives a tenant a number, of one that is gone if there is any. p.mu is
 // held.
 func (p *Pool) addTenant(t *Tenant) {

@@ -1,0 +1,193 @@
+package memmgr
+
+import "time"
+
+// This file holds the constants that decide how fast the memory manager is and how much it
+// keeps. Each one states its unit, its reason, and what to measure when it changes: a work of
+// membench (the argument of -work), or a benchmark or test of this package. Constants that
+// describe the layout of data stand beside the data.
+
+// Defaults of the options.
+const (
+	// defaultSegment is the smallest segment in bytes. Smaller segments mean more calls of the
+	// upstream, larger ones more memory for a small process. Measure: heap, fragmentation.
+	defaultSegment = 2 << 20
+	// defaultGrowth is the part of the reserved bytes that the next segment has. A sixteenth
+	// wastes at most 1.09 times the peak, doubling 1.96 times. Measure: fragmentation.
+	defaultGrowth = 16
+	// defaultLarge is the size in bytes from which a request gets a dedicated segment: a call
+	// of the upstream costs little compared with the use of such a block. Measure: rmm.
+	defaultLarge = 16 << 20
+	// defaultDecay is how long memory stays idle before it goes back. It is longer than the
+	// pause between two requests to a service. Measure: service, rounds.
+	defaultDecay = 10 * time.Second
+)
+
+// Front: the caches of the processors.
+const (
+	// A magazine has magazineBytes, but at least leastMagazine and at most mostMagazine blocks.
+	// Larger magazines mean fewer visits to the depot and more cached bytes. Measure: larson,
+	// handover, fragmentation.
+	magazineBytes = 16 << 20
+	leastMagazine = 4
+	mostMagazine  = 128
+	// A miss cuts batchBytes of blocks of its class, at most batchBlocks. Measure: batch, random.
+	batchBytes  = 128 << 10
+	batchBlocks = 64
+	// peakStep is how many bytes a shard may be ahead of what it has published. The peak of
+	// allocated bytes is exact to this much for each processor. Measure: two.
+	peakStep = 4 << 20
+	// coldTries is how many classes an eviction looks at for blocks that were not used lately.
+	// Measure: random, BenchmarkPoolReplace.
+	coldTries = 64
+	// looks is how often within the time of WithDecay each bin is looked at for unused blocks.
+	// A look stops the shards. Measure: TestSurplusOfAClassInUseDecays, two.
+	looks = 4
+)
+
+// Cache budget: the bound on cached blocks if WithCache does not set it.
+const (
+	// The bound leaves one in sharedPart of the divided bytes to requests of any class,
+	// because cached blocks do not merge. Measure: fragmentation, random.
+	sharedPart = 6
+	// The bound is at least leastCache bytes, and one in leastCachePart of the divided bytes.
+	// Measure: random, larson.
+	leastCache     = 32 << 20
+	leastCachePart = 64
+)
+
+// Heap.
+const (
+	// idleTries is how many idle dedicated segments are tried for an alignment that not all
+	// segments have. Measure: TestLargeBlocksFitBest.
+	idleTries = 256
+	// segmentPortion segments or coldPortion blocks are freed under one hold of Pool.mu, so
+	// that requests get the lock in between. Measure: pending (its longest pause).
+	segmentPortion = 32
+	coldPortion    = 512
+	// A portion of purging ends after purgeBytes, for which the blocks are out of the heap, or
+	// after purgeLooks blocks, for which Pool.mu is held. Measure: TestPurgingBesideUse, service.
+	purgeBytes = 8 << 20
+	purgeLooks = 256
+)
+
+// Reclaim.
+const (
+	// refusalLooks is how many pending blocks that are not done a refusal looks at. The keeper
+	// looks at the others. Measure: refusal, pending.
+	refusalLooks = 64
+	// After all cached blocks were evicted in vain, the next eviction waits for so long: for a
+	// request of the pool, and for another pool. An eviction stops every processor.
+	// Measure: refusal, service.
+	futileTime = time.Millisecond
+	barrenTime = 10 * time.Millisecond
+	// At most one part in futileShare of the time goes to evictions in vain. Measure: refusal.
+	futileShare = 20
+)
+
+// Keeper: the goroutine of the package.
+const (
+	// tickTime is the time between two ticks. All ages are multiples of it. Measure: off, two.
+	tickTime = 250 * time.Millisecond
+	// A free that waits for a device is looked at after shortPoll, and then after twice the
+	// time, up to longPoll: short work ends soon. Measure: pending, sycl.
+	shortPoll = 100 * time.Microsecond
+	longPoll  = 10 * time.Millisecond
+)
+
+// Pending.
+const (
+	// firstBatch is how many blocks of a queue are asked for first. While all of them are done
+	// the number doubles up to mostBatch, which is also the number under one hold of Pool.mu.
+	// Measure: pending.
+	firstBatch = 4
+	mostBatch  = 64
+	// missLooks is how many pending blocks a miss asks for before it takes another block.
+	// Measure: pending.
+	missLooks = 16
+	// tickLooks is how many blocks that are not done a tick looks at. Measure: pending.
+	tickLooks = 1024
+	// Work that has not ended after stallTicks ticks has stalled: the runtime may have lost its
+	// event. Longer than any kernel that is expected. Measure: nothing; it is a deadline.
+	stallTicks = 40
+	stallTime  = stallTicks * tickTime
+	// A caller that waits for everything waits for each stalled block for probeTime, because
+	// only the wait reports the end of work that failed. It gives up after maxProbes that do
+	// not end. Measure: the time of TestLostEventCostsItsOwnBlock.
+	probeTime = 100 * time.Millisecond
+	maxProbes = 16
+	// Exported memory waits for one barrier for all blocks of a queue: for returnedBlocks or
+	// returnedBytes, or until a request needs memory or the next tick. Measure: sycl.
+	returnedBlocks = 32
+	returnedBytes  = 16 << 20
+	// sameQueueTries bounds the search for a pending block without a class. Measure: pending.
+	sameQueueTries = 32
+)
+
+// Waitlist.
+const (
+	// lanes is the number of lanes of a line. Each lane serves sizes up to four times those of
+	// the lane before, so that small requests do not queue behind large ones. Measure: service.
+	lanes = 11
+	// lookAhead is how many waiters of a lane are tried behind one that cannot be served.
+	// Measure: service.
+	lookAhead = 16
+	// fragmentedTime is how long a waiter is first of its lane, with enough memory free in
+	// pieces, before it gets a reservation. Measure: service (longest time blocked).
+	fragmentedTime = 5 * time.Millisecond
+	// The poller polls after shortWatch and then less often, down to longWatch. Measure: service.
+	shortWatch = 100 * time.Microsecond
+	longWatch  = 5 * time.Millisecond
+	// retryTime is how often a waiter asks an upstream that seems to have room. Measure: service.
+	retryTime = time.Millisecond
+	// askAgain is how often a waiter asks other pools, and an upstream whose room is unknown.
+	// Measure: service.
+	askAgain = 10 * time.Millisecond
+	// A reservation lasts while memory comes back within holdTime, within twice that at each
+	// further attempt up to longHold, and mostHold in all. Measure: service, tenant.
+	holdTime = 10 * time.Millisecond
+	longHold = 16 * holdTime
+	mostHold = 2 * time.Second
+	// After a reservation in vain all waiters are served for openShare times as long.
+	// Measure: service (throughput).
+	openShare = 3
+	// A tenant reserves room below its hard limit for holdTime, and then serves all of its
+	// waiters for openTime. Measure: tenant.
+	openTime = openShare * holdTime
+	// claimTime is how long a reservation in another pool lasts that is not renewed.
+	// Measure: service.
+	claimTime = 3 * askAgain
+	// shareTime is how long a waiter that wants more than its pool has is first of its lane
+	// before other pools reserve for it. Measure: service.
+	shareTime = 2 * askAgain
+)
+
+// Tenants.
+const (
+	// A processor gets credit of maxCredit bytes at a time, or of one in creditShare of the
+	// hard limit over all processors. More credit means fewer locked charges and a limit that
+	// is reached earlier. Measure: tenant.
+	maxCredit   = 1 << 20
+	creditShare = 16
+	// Credit is given again when one in looseShare of the limit is free. Measure: tenant.
+	looseShare = 8
+)
+
+// Sleep, statistics and reports.
+const (
+	// sleepGrace bounds the wait for work without a context: a barrier takes a moment even if
+	// nothing is pending. Measure: nothing; it is a deadline.
+	sleepGrace = 10 * time.Millisecond
+	// storeChunk is the number of bytes that Sleep and Wake transfer at a time. Measure: the
+	// duration of Sleep of a large tag.
+	storeChunk = 4 << 20
+	// One in latencySample requests that find Pool.mu free and a block is timed, because reading
+	// the clock twice costs a tenth of such a request. Measure: BenchmarkPoolReplace.
+	latencySample = 64
+	// mostHeld and mostHolders are the maximum lengths of lists in errors: enough to find the
+	// cause, and short enough to read.
+	mostHeld    = 16
+	mostHolders = 8
+	// debugStackDepth is how many frames the word "stacks" of DebugEnv records.
+	debugStackDepth = 16
+)
