@@ -300,7 +300,7 @@ func TestBadUse(t *testing.T) {
 	require.NoError(t, err)
 	other := arena.New(arena.Options{})
 	defer other.End()
-	require.PanicsWithError(t, fmt.Sprintf("memmgr: arena.Memory.Free: %#x is not out, or not of this arena", b.Address), func() { other.Over(memmgr.Host()).Free(b) })
+	require.PanicsWithError(t, fmt.Sprintf("memmgr: arena.Memory.Free: %#x: not allocated from this arena", b.Address), func() { other.Over(memmgr.Host()).Free(b) })
 	m.Free(b)
 	require.Panics(t, func() { m.Free(b) })
 	mine := allocate(t, m, 1, "")
