@@ -24,9 +24,7 @@ func BackgroundFailures() uint64 { return diag.Failures.Load() }
 func ForgetStart() {
 	keeper.mu.Lock()
 	defer keeper.mu.Unlock()
-	for _, d := range keeper.waiting {
-		d.since = d.since.Add(-stallTime)
-	}
+	keeper.late = keeper.stamp
 }
 
 // Origins returns the number of registered resources.

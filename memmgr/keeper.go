@@ -10,15 +10,15 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/internal/shared"
 )
 
-// keeper is the one goroutine of this package, and what it looks after: pools, and
-// frees that wait for a device. It is there while there are any.
+// keeper runs the one goroutine of this package. The goroutine ticks the pools and runs unpooled
+// frees. It exists while there are any of these.
 var keeper = newKeeper()
 
 type keeping struct {
 	mu      rankedMutex
 	pools   []*Pool // open
-	closing []*Pool // closed, and not all of their memory is back
-	deferral
+	closing []*Pool // closed, but some of their memory is in use or pending
+	unpooled
 	handled sync.Cond // inHand fell
 	running bool
 	stopped bool           // for good, by stopBackground
@@ -32,7 +32,7 @@ func newKeeper() *keeping {
 	return k
 }
 
-// add looks after a new pool.
+// add registers a new pool.
 func (k *keeping) add(p *Pool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -40,8 +40,7 @@ func (k *keeping) add(p *Pool) {
 	k.start()
 }
 
-// start makes the goroutine, or tells it that there is more to look at. k.mu is
-// held.
+// start starts the goroutine, or wakes it if it runs. k.mu is held.
 func (k *keeping) start() {
 	if k.running {
 		k.poke()
@@ -60,9 +59,8 @@ func (k *keeping) poke() {
 	}
 }
 
-// remove takes a closed pool out. One that lingers, because memory of it is in
-// use or on its way back, is still looked after: nobody else would see the end
-// of work that is pending on that memory.
+// remove removes a closed pool. A pool that lingers, because some of its memory is in use or
+// pending, still gets ticks, which observe the end of the pending work.
 func (k *keeping) remove(p *Pool, lingers bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -89,8 +87,7 @@ func (k *keeping) all() []*Pool {
 	return append(slices.Clone(k.pools), k.closing...)
 }
 
-// idle ends the goroutine when there is nothing more to do, or tells whether frees
-// wait.
+// idle reports whether the goroutine has to end, and otherwise whether frees are waiting.
 func (k *keeping) idle() (idle, waiting bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -117,7 +114,7 @@ func (k *keeping) loop() {
 		timer.Reset(max(0, time.Until(due)))
 		select {
 		case <-k.wake:
-			// However often this happens, it only brings the look forward.
+			// A wake-up only moves the next look forward.
 			poll = shortPoll
 			if soon := time.Now().Add(poll); soon.Before(look) {
 				look = soon
@@ -128,17 +125,20 @@ func (k *keeping) loop() {
 		start := time.Now()
 		k.finishSome(tickLooks)
 		if !start.Before(tick) {
-			k.finishAside()
+			k.mu.Lock()
+			k.tick()
+			k.mu.Unlock()
+			k.finishStalled()
 			k.tickPools()
 			tick = time.Now().Add(tickTime)
 		}
-		// A look at very many takes its time; then it is done less often.
+		// Looks that take long happen less often.
 		poll = min(max(min(2*poll, longPoll), 20*time.Since(start)), tickTime)
 		look = time.Now().Add(poll)
 	}
 }
 
-// tickPools looks after each pool, unless it is to stop.
+// tickPools ticks each pool, until the keeper is stopped.
 func (k *keeping) tickPools() {
 	for _, p := range k.all() {
 		k.mu.Lock()

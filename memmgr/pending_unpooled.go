@@ -1,0 +1,333 @@
+package memmgr
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/usmbridge/usmbridge/internal/owner"
+)
+
+// lastWork is the work that has to finish before memory that is in no pool is freed: up to two
+// events, and barriers that queues have refused so far.
+type lastWork struct {
+	sync   Synchronizer
+	events [2]uintptr // owned, 0 for none
+	fences []uintptr  // queues that still have to take a barrier, held; 0 is the place's own queue
+}
+
+// lastWorkOf takes the pending work of a dead cell: its event, and for exported memory a barrier on
+// each queue that it was used on, because consumers may have submitted work without reporting it.
+func lastWorkOf(c *owner.Cell, s Synchronizer) (w lastWork) {
+	w.sync = s
+	w.events[0] = c.SwapPending(0)
+	former := takeFormer(c)
+	if s == nil {
+		forgetQueues(former)
+		return w
+	}
+	if q := c.Queue(); c.Flags()&owner.Exported != 0 && !w.takeBarrier(q) && (q == 0 || holdQueueRef(q)) {
+		w.fences = append(w.fences, q)
+	}
+	for _, q := range former {
+		if w.takeBarrier(q) {
+			forgetQueue(q)
+		} else {
+			w.fences = append(w.fences, q)
+		}
+	}
+	w.dropDone()
+	return w
+}
+
+// takeBarrier adds an event for all work on a queue, and reports whether the queue took the barrier.
+// If not, the end of the consumers' work cannot be observed yet.
+func (w *lastWork) takeBarrier(queue uintptr) bool {
+	barrier, err := w.sync.Barrier(queue)
+	if err != nil {
+		return false
+	}
+	if barrier == 0 {
+		return true
+	}
+	if w.events[0] == 0 {
+		w.events[0] = barrier
+		return true
+	}
+	joined, err := joinEvents(w.sync, queue, w.events[0], barrier, false)
+	switch {
+	case err == nil:
+		w.sync.ReleaseEvent(w.events[0])
+		w.sync.ReleaseEvent(barrier)
+		w.events[0] = joined
+	case w.events[1] == 0:
+		w.events[1] = barrier // the free waits for both
+	default:
+		_ = w.sync.WaitEvent(barrier) // both places are used
+		w.sync.ReleaseEvent(barrier)
+	}
+	return true
+}
+
+// retake submits the refused barriers again.
+func (w *lastWork) retake() {
+	refused := w.fences
+	w.fences = nil
+	for _, q := range refused {
+		if w.takeBarrier(q) {
+			forgetQueue(q)
+		} else {
+			w.fences = append(w.fences, q)
+		}
+	}
+}
+
+// dropDone releases the events that are done.
+func (w *lastWork) dropDone() {
+	for i, event := range w.events {
+		w.events[i] = dropIfDone(w.sync, event)
+	}
+	if w.events[0] == 0 {
+		w.events[0], w.events[1] = w.events[1], 0
+	}
+}
+
+// fenced reports whether a queue still has to take a barrier.
+func (w *lastWork) fenced() bool { return len(w.fences) > 0 }
+
+// over reports whether all work has finished.
+func (w *lastWork) over() bool { return !w.fenced() && w.events[0] == 0 }
+
+// single reports whether at most one event is left to wait for.
+func (w *lastWork) single() bool { return !w.fenced() && w.events[1] == 0 }
+
+func dropIfDone(s Synchronizer, event uintptr) uintptr {
+	if event != 0 && s.EventDone(event) {
+		s.ReleaseEvent(event)
+		return 0
+	}
+	return event
+}
+
+// unpooledFree is memory that is in no pool and was released with work pending.
+type unpooledFree struct {
+	work  lastWork
+	stamp uint64
+	run   func() // frees the memory
+
+	held     bool // a goroutine looks at it, without keeper.mu
+	reported bool
+	probed   bool // see probeTime
+}
+
+// look runs the free if its work has finished, and reports whether it did.
+func (d *unpooledFree) look() bool {
+	d.work.retake()
+	d.work.dropDone()
+	if !d.work.over() {
+		return false
+	}
+	d.run()
+	return true
+}
+
+// report reports once that the free may never happen.
+func (d *unpooledFree) report() {
+	if d.reported {
+		return
+	}
+	d.reported = true
+	err := errStalled
+	if d.work.fenced() {
+		err = errNoBarrier
+	}
+	backgroundFailed("Buffer.Release", &OpError{Op: "Buffer.Release", Err: fmt.Errorf("memory waits for work on the device: %w", err)})
+}
+
+var errNoBarrier = errors.New("its queue takes no barrier, by which alone the end of a consumer's work could be told")
+
+// unpooled holds the frees that no pool handles, those of [FreeAfter] for example. The keeper looks
+// at a portion of them at a time; keeper.mu guards it.
+type unpooled struct {
+	stallClock
+	waiting []*unpooledFree // the next one to look at is the first
+	stalled []*unpooledFree // and those with a refused barrier; looked at by each tick
+	inHand  int             // frees that goroutines look at without keeper.mu
+}
+
+func (w *unpooled) count() int { return len(w.waiting) + len(w.stalled) + w.inHand }
+
+// put adds a free to its list.
+func (w *unpooled) put(d *unpooledFree) {
+	if d.work.fenced() || w.isLate(d.stamp) {
+		w.stalled = append(w.stalled, d)
+		return
+	}
+	w.waiting = append(w.waiting, d)
+}
+
+// after runs f once the work, which it takes, has finished. It does not wait.
+func (k *keeping) after(w lastWork, f func()) {
+	d := &unpooledFree{work: w, run: f}
+	if w.fenced() {
+		d.report()
+	}
+	k.mu.Lock()
+	d.stamp = k.next()
+	k.put(d)
+	k.start()
+	k.mu.Unlock()
+}
+
+// finishSome runs frees whose work has finished. vain bounds the frees it looks at whose work has
+// not.
+func (k *keeping) finishSome(vain int) {
+	k.mu.Lock()
+	vain = min(vain, len(k.waiting))
+	k.mu.Unlock()
+	for vain > 0 {
+		frees := k.takeSome(&k.waiting, min(vain, mostBatch))
+		if len(frees) == 0 {
+			return
+		}
+		vain -= k.lookAt(frees)
+	}
+}
+
+// finishStalled looks once at each stalled free.
+func (k *keeping) finishStalled() {
+	k.mu.Lock()
+	n := len(k.stalled)
+	k.mu.Unlock()
+	for n > 0 {
+		frees := k.takeSome(&k.stalled, min(n, mostBatch))
+		n -= len(frees)
+		if len(frees) == 0 {
+			return
+		}
+		k.lookAt(frees)
+	}
+}
+
+// takeSome takes frees out of a list for lookAt.
+func (k *keeping) takeSome(from *[]*unpooledFree, n int) []*unpooledFree {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	n = min(n, len(*from))
+	frees := append([]*unpooledFree(nil), (*from)[:n]...)
+	for _, d := range frees {
+		d.held = true
+	}
+	clear((*from)[:n])
+	*from = (*from)[n:]
+	k.inHand += n
+	return frees
+}
+
+// lookAt runs the frees whose work has finished and puts the others back. It returns their number.
+func (k *keeping) lookAt(frees []*unpooledFree) int {
+	later := frees[:0]
+	for _, d := range frees {
+		if !d.look() {
+			later = append(later, d)
+		}
+	}
+	k.mu.Lock()
+	late := k.late
+	k.mu.Unlock()
+	for _, d := range later {
+		if d.work.fenced() || d.stamp <= late {
+			d.report()
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.inHand -= len(frees)
+	for _, d := range later {
+		d.held = false
+		k.put(d)
+	}
+	k.handled.Broadcast()
+	return len(later)
+}
+
+// flush waits until all frees have run, including those that frees add, but not for stalled ones
+// beyond the probes.
+func (k *keeping) flush() {
+	awaitWork(k)
+	k.finishStalled()
+}
+
+// lastStamp implements pendingWork.
+func (k *keeping) lastStamp() uint64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.stamp
+}
+
+// stallUntil implements pendingWork.
+func (k *keeping) stallUntil(stamp uint64) {
+	k.mu.Lock()
+	k.late = max(k.late, stamp)
+	n := len(k.waiting)
+	k.mu.Unlock()
+	k.finishSome(n)
+}
+
+// awaitNext implements pendingWork.
+func (k *keeping) awaitNext(stalled bool, most time.Duration) awaited {
+	k.mu.Lock()
+	d := k.nextAwaited(stalled)
+	if d == nil {
+		k.mu.Unlock()
+		return nothingPending
+	}
+	n, s, event := len(k.waiting), d.work.sync, d.work.events[0]
+	over := event == 0 // another goroutine has waited for it
+	mine := uintptr(0)
+	if !over {
+		mine = s.CopyEvent(event)
+	}
+	k.mu.Unlock()
+	over = over || awaitEvent(s, mine, most)
+	k.mu.Lock()
+	ended := over && event != 0 && !d.held && d.work.events[0] == event
+	if ended { // a failure of the work is reported to those who wait for it
+		d.work.events[0], d.work.events[1] = d.work.events[1], 0
+	}
+	if !over && !stalled {
+		k.late = max(k.late, d.stamp)
+	}
+	k.mu.Unlock()
+	if ended {
+		s.ReleaseEvent(event)
+	}
+	if !stalled {
+		k.finishSome(n)
+	}
+	if over {
+		return workEnded
+	}
+	return workPending
+}
+
+// nextAwaited returns the first waiting free, or a stalled one that was not probed, which it marks
+// as probed; nil if there is none. k.mu is held, and released while it waits for frees in hand.
+func (k *keeping) nextAwaited(stalled bool) *unpooledFree {
+	if !stalled {
+		for k.inHand > 0 {
+			k.handled.Wait()
+		}
+		if len(k.waiting) == 0 {
+			return nil
+		}
+		return k.waiting[0]
+	}
+	for _, d := range k.stalled {
+		if !d.probed && d.work.events[0] != 0 {
+			d.probed = true
+			return d
+		}
+	}
+	return nil
+}
