@@ -106,9 +106,7 @@ PyObject *usmb_py_read_value(usmb_words *w)
 	case USMB_VALUE_UINT: w->at++; return PyLong_FromUnsignedLongLong(*in);
 	case USMB_VALUE_FLOAT: w->at++; return PyFloat_FromDouble(double_of(*in));
 	case USMB_VALUE_COMPLEX: w->at += 2; return PyComplex_FromDoubles(double_of(in[0]), double_of(in[1]));
-	case USMB_VALUE_BIG:
-		w->at += (uint32_t)(n / 8 + 1);
-		return PyLong_FromString((const char *)in, NULL, 16);
+	case USMB_VALUE_BIG: w->at += (uint32_t)(n / 8 + 1); return PyLong_FromString((const char *)in, NULL, 16);
 	case USMB_VALUE_TEXT:
 		w->at += (uint32_t)(n / 8 + 1);
 		return PyUnicode_FromStringAndSize((const char *)in, (Py_ssize_t)n);

@@ -57,8 +57,14 @@ enum {
 };
 #define USMB_VALUE_BITS 4
 
-static inline uint32_t usmb_value_kind(uint64_t word) { return word & ((1u << USMB_VALUE_BITS) - 1); }
-static inline uint64_t usmb_value_n(uint64_t word) { return word >> USMB_VALUE_BITS; }
+static inline uint32_t usmb_value_kind(uint64_t word)
+{
+	return word & ((1u << USMB_VALUE_BITS) - 1);
+}
+static inline uint64_t usmb_value_n(uint64_t word)
+{
+	return word >> USMB_VALUE_BITS;
+}
 
 /* Words that are being read. */
 typedef struct usmb_words {

@@ -219,7 +219,8 @@ static void run(usmb_item *item)
 {
 	arguments a;
 	reader in = {.in = {.words = item->code, .at = item->at, .array = read_array},
-	             .cells = in.few, .room = sizeof in.few / sizeof *in.few};
+	             .cells = in.few,
+	             .room = sizeof in.few / sizeof *in.few};
 	usmb_pyret *r = &item->result;
 	int taken = take(item, &a, &in.in);
 	item->at = in.in.at;

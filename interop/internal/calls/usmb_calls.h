@@ -21,8 +21,8 @@ typedef struct usmb_item {
 	uint32_t named;         /* of the arguments, how many at the end are a name and a value */
 	uint32_t positional;
 	uint32_t room, used, at; /* words of code: allocated, written, and read */
-	uint64_t *code;        /* positional values, then names and values: see interop/internal/values */
-	void *function; /* borrowed: the caller of usmb_batch_run keeps it */
+	uint64_t *code;          /* positional values, then names and values: see interop/internal/values */
+	void *function;          /* borrowed: the caller of usmb_batch_run keeps it */
 	int64_t nanoseconds;
 	/* The result. kind is of usmb_pyop_view; plain ones are in here, of others, and where an
 	   interrupt had a part in it, val is a new reference. num is USMB_CALL_*; number is the
