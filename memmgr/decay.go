@@ -6,9 +6,8 @@ import "math"
 // time of [WithDecay] are freed, and segments that were out of use as long go back to
 // the upstream. Both happen in portions, between which others get the lock.
 
-// tick completes what waits for the device, and lets memory go that has been
-// idle for the time of [WithDecay]. It tells whether the pool was closed and the
-// last of its memory is back.
+// tick collects blocks whose device work is done, and returns memory that has been idle for
+// the time of [WithDecay]. It reports whether the pool is closed and all its memory is back.
 func (p *Pool) tick() (ended bool) {
 	p.origin.list.Drain()
 	p.mu.Lock()
@@ -44,12 +43,12 @@ func (p *Pool) tick() (ended bool) {
 	return false
 }
 
-// decayTicks is the time of [WithDecay], or 17 years: of more the count would begin anew.
+// decayTicks is the time of [WithDecay], or 17 years: the count wraps around after more.
 func (p *Pool) decayTicks() uint32 {
 	return uint32(min(max(1, p.options.decay/tickTime), math.MaxInt32))
 }
 
-// heapTick is how many ticks the heap counts as one: of 1<<16 it loses count.
+// heapTick is how many ticks the heap counts as one: its counter has 16 bits.
 func (p *Pool) heapTick() uint32 { return p.decayTicks()>>15 + 1 }
 
 // setBound makes the bound on cached blocks what it should be. Where it falls below

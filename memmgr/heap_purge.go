@@ -13,9 +13,8 @@ import (
 type purging struct {
 	heap *heap
 
-	// mu is held while free blocks are taken for their pages to go back, without
-	// the pool's lock: whoever has to see every free block waits for it, before it
-	// takes the pool's lock.
+	// mu is held while free blocks are out of the heap, without Pool.mu. A goroutine that
+	// must see every free block acquires it before Pool.mu.
 	mu     rankedMutex
 	to     Discarder     // nil: the memory has no pages
 	off    atomic.Bool   // the upstream refused: it has none after all
@@ -31,7 +30,7 @@ type purgedBlock struct {
 
 // purge gives back the pages of blocks that have been free for so many ticks,
 // one portion from the cursor on, and returns the bytes that were in memory. ended
-// tells that the cursor went through all blocks.
+// reports that the cursor went through all blocks.
 func (g *purging) purge(cursor *tlsf.Cursor, age uint32) (freed uint64, ended bool) {
 	if g.to == nil || g.off.Load() {
 		return 0, true
@@ -58,7 +57,7 @@ func (g *purging) purge(cursor *tlsf.Cursor, age uint32) (freed uint64, ended bo
 }
 
 // failed ends purging for good where the memory has no pages. Another
-// failure is told; the blocks are tried again.
+// failure is reported.
 func (g *purging) failed(err error) {
 	g.off.Store(true)
 	if !errors.Is(err, errors.ErrUnsupported) {
@@ -66,7 +65,7 @@ func (g *purging) failed(err error) {
 	}
 }
 
-// takeDirty takes a portion of free blocks out of the heap, and tells whether
+// takeDirty takes a portion of free blocks out of the heap, and reports whether
 // there are no more. purging.mu is held.
 func (g *purging) takeDirty(cursor *tlsf.Cursor, age uint32) (ended bool) {
 	h := g.heap
@@ -143,7 +142,7 @@ func (g *purging) await() {
 	defer g.mu.Unlock()
 }
 
-// untouched tells whether no page of new memory holds anything.
+// untouched reports whether no page of new memory is resident.
 func (g *purging) untouched(address, size uintptr) bool {
 	if g.to == nil || g.off.Load() {
 		return false

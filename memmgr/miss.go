@@ -221,21 +221,21 @@ func (p *Pool) restock(w *want) (m magazine) {
 	return m
 }
 
-// standsBehind tells whether a request has to stand in line, and whether it is
-// refused because it cannot and others come first.
+// standsBehind reports whether a request must queue behind waiters, and whether it is
+// refused because it cannot queue while waiters have precedence.
 func (p *Pool) standsBehind(w *want) (behind, yields bool) {
 	if w.r.Context == nil && w.tenant == nil {
 		return false, false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// While room is kept for somebody, nobody else asks the upstream on its own.
+	// During a reservation only the waiters ask the upstream.
 	behind = p.waitsBehind(w) || w.r.Context != nil && p.waiters.hold.of != nil
 	return behind, !behind && p.waiters.n > 0 && p.yieldsFirst(w)
 }
 
-// mayWait tells whether a request has a context to wait with, and memory could
-// ever suffice for it.
+// mayWait reports whether a request has a context, and whether the limits and the device
+// could ever serve it.
 func (p *Pool) mayWait(w *want) bool {
 	need := uint64(w.units) * unit
 	for _, l := range p.limits {
@@ -249,8 +249,8 @@ func (p *Pool) mayWait(w *want) bool {
 	return w.r.Context != nil
 }
 
-// beginGrowth lets one goroutine at a time ask the upstream: the others find
-// what it got. It is held across that question alone.
+// beginGrowth lets one goroutine at a time ask the upstream. The next one first looks at
+// the memory that the one before it got.
 func (p *Pool) beginGrowth(ctx context.Context) error {
 	checkRank(rankGrowing)
 	if ctx == nil {
@@ -270,20 +270,20 @@ func (p *Pool) beginGrowth(ctx context.Context) error {
 	}
 }
 
-// ended tells whether a request's context is over; nil never is.
+// ended reports whether a request's context is done; nil never is.
 func ended(ctx context.Context) bool { return ctx != nil && ctx.Err() != nil }
 
 func (p *Pool) endGrowth() { <-p.growing }
 
-// extend serves a request from the caches, where that is possible, or from a new
-// segment.
+// extend serves a request from memory that was freed meanwhile, from the cached blocks, or
+// from a new segment.
 func (p *Pool) extend(w *want) (*owner.Cell, error) {
 	if err := p.beginGrowth(w.r.Context); err != nil {
 		return nil, err
 	}
 	defer p.endGrowth()
 	p.mu.Lock()
-	c := p.find(w) // others may have got it meanwhile
+	c := p.find(w) // another goroutine may have got a segment meanwhile
 	if c == nil && !p.heap.dedicated(w) {
 		c = p.findInCaches(w, 0)
 	}
@@ -306,18 +306,18 @@ func (p *Pool) segmentFor(w *want) (size, need uintptr) {
 	if p.heap.dedicated(w) {
 		return need, need
 	}
-	// The alignment of a new segment is as asked, so none of it is lost. However
-	// much is reserved, segments stay so small that they become empty again.
+	// A new segment has the alignment of the request, so none of it is lost. The bound
+	// keeps segments so small that they become empty again.
 	growth := min(uintptr(p.heap.count.reserved)/p.options.growth, 2*p.options.large)
 	size = max(need, p.options.minSegment, growth)
-	// Whole multiples, so that requests like this one leave no rest.
+	// A multiple of the request, so that equal requests leave no rest.
 	size = (roundUp(size, 64<<10) + need - 1) / need * need
 	return min(size, maxSegment/need*need), need
 }
 
-// grow asks the upstream for a segment, for half of it when refused, down to
-// what the request needs. A limit on the way is asked for its room first, so
-// that a refusal costs one question at most.
+// grow asks the upstream for a segment. After a refusal it asks for half as much, down to
+// the bytes of the request. It reads the room of the limits first, so that a limit
+// refuses at most once.
 func (p *Pool) grow(w *want, size, need uintptr) (*owner.Cell, error) {
 	if tight, room := p.limitRoom(); tight != nil && room < uint64(size) {
 		if room < uint64(need) {
@@ -345,9 +345,9 @@ func (p *Pool) limitRoom() (tight *Limit, room uint64) {
 	return tight, room
 }
 
-// limitsOf lists the limits whose room tells what a resource can still give: those
-// on the way down through resources that pass each request on as it is. Behind others,
-// such as a pool with memory of its own, nobody knows without asking.
+// limitsOf lists the limits that bound what a resource can still give: those that are
+// reached through resources that pass each request on unchanged. The room behind other
+// resources, such as a pool, is unknown.
 func limitsOf(r Resource) (all []*Limit) {
 	for {
 		if l, ok := r.(*Limit); ok {
@@ -364,7 +364,7 @@ func limitsOf(r Resource) (all []*Limit) {
 func (p *Pool) ask(w *want, size uintptr) (*owner.Cell, error) {
 	start := time.Now()
 	r := Request{Size: size, Align: max(unit, uintptr(w.align)*unit), Tag: "pool segment"}
-	if !p.poolBelow { // else that would wait, with this pool's right to grow
+	if !p.poolBelow { // a pool would wait, and block the growth of this one
 		r.Context = w.r.Context
 	}
 	b, err := p.upstream.Allocate(r)
@@ -397,8 +397,7 @@ func (p *Pool) ask(w *want, size uintptr) (*owner.Cell, error) {
 	return c, nil
 }
 
-// ranOut tells whether memory, or the time to wait for it, ran out: an ended
-// context counts, whether the upstream gave it a type or not.
+// ranOut reports whether an error means that memory, or the time to wait for it, ran out.
 func ranOut(err error) bool {
 	return errors.Is(err, ErrOutOfMemory) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
