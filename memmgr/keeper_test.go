@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,6 +42,46 @@ func TestFreesDoNotWaitForOneAnother(t *testing.T) {
 	end(sim, first)
 	memmgr.Flush()
 	returned(t, sim)
+}
+
+// uncopied is a device that gives no second references of events on request.
+type uncopied struct {
+	*memtest.Simulated
+	refuse atomic.Bool
+	asked  atomic.Int64
+}
+
+func (u *uncopied) CopyEvent(event uintptr) uintptr {
+	if u.refuse.Load() {
+		u.asked.Add(1)
+		return 0
+	}
+	return u.Simulated.CopyEvent(event)
+}
+
+// If the event of an unpooled block cannot be copied, Flush polls it. The block has not stalled.
+func TestFlushWaitsForAnEventWithoutACopy(t *testing.T) {
+	u := &uncopied{Simulated: memtest.NewSimulated()}
+	work := u.Submit(1)
+	failures := memmgr.BackgroundFailures()
+	freed := make(chan struct{})
+	memmgr.FreeAfter(memmgr.Block{Event: u.CopyEvent(work)}, u, func(memmgr.Block) { close(freed) })
+	u.refuse.Store(true)
+	flushed := make(chan struct{})
+	go func() {
+		memmgr.Flush()
+		close(flushed)
+	}()
+	require.Eventually(t, func() bool { return u.asked.Load() > 0 }, patience, time.Millisecond)
+	select {
+	case <-flushed:
+		t.Error("Flush returned while work of less than stallTime was pending")
+	case <-time.After(20 * time.Millisecond):
+	}
+	end(u.Simulated, work)
+	<-flushed
+	<-freed
+	require.Equal(t, failures, memmgr.BackgroundFailures(), "the block was reported as stalled")
 }
 
 func goroutines() string {

@@ -37,8 +37,8 @@ type pendingWork interface {
 	// stallUntil declares that pending entries up to a stamp have stalled, and releases the
 	// entries whose work is done.
 	stallUntil(stamp uint64)
-	// awaitNext waits for the oldest entry that has not stalled, or for a stalled one that was
-	// not probed.
+	// awaitNext waits for an entry that has not stalled, or for a stalled one that was not
+	// probed.
 	awaitNext(stalled bool, most time.Duration) awaited
 }
 

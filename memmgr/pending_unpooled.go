@@ -289,14 +289,16 @@ func (k *keeping) awaitNext(stalled bool, most time.Duration) awaited {
 		mine = s.CopyEvent(event)
 	}
 	k.mu.Unlock()
-	over = over || awaitEvent(s, mine, most)
+	if !over {
+		if mine == 0 { // no memory for a copy: poll
+			time.Sleep(min(most, longPoll))
+		}
+		over = awaitEvent(s, mine, most)
+	}
 	k.mu.Lock()
 	ended := over && event != 0 && !d.held && d.work.events[0] == event
 	if ended { // a failure of the work is reported to those who wait for it
 		d.work.events[0], d.work.events[1] = d.work.events[1], 0
-	}
-	if !over && !stalled {
-		k.late = max(k.late, d.stamp)
 	}
 	k.mu.Unlock()
 	if ended {
