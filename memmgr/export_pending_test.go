@@ -16,6 +16,9 @@ func Stalled(p *Pool) int {
 	return p.pending.stalled.n
 }
 
+// Unstalled returns the number of blocks that a request without the lock takes as pending.
+func Unstalled(p *Pool) int { return int(p.pending.unstalled.Load()) }
+
 // BackgroundFailures returns the number of reported failures of work in the background.
 func BackgroundFailures() uint64 { return diag.Failures.Load() }
 

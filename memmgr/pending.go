@@ -187,7 +187,6 @@ func (s *pending) fence() {
 	}
 	f := fenceRound{pending: s, barriers: map[uintptr]barrier{}}
 	for _, c := range s.returned {
-		s.unstalled.Add(-1)
 		if !f.putBefore(c) {
 			s.refused = append(s.refused, c)
 			continue
@@ -200,6 +199,8 @@ func (s *pending) fence() {
 		s.add(c)
 	}
 	f.end()
+	// Last: a request that reads 0 does not wait for mu, and finds none of these blocks.
+	s.unstalled.Add(-int32(len(s.returned)))
 	clear(s.returned)
 	s.returned = s.returned[:0]
 }

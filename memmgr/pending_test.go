@@ -169,6 +169,39 @@ func TestCloseAndFlushWaitWithoutTakingAnythingAway(t *testing.T) {
 	returned(t, sim.Simulated)
 }
 
+// observed is the simulated device. It notes how many blocks are pending when a barrier is submitted.
+type observed struct {
+	*memtest.Simulated
+	pool    *memmgr.Pool
+	pending []int
+}
+
+func (o *observed) Barrier(queue uintptr) (uintptr, error) {
+	o.pending = append(o.pending, memmgr.Unstalled(o.pool))
+	return o.Simulated.Barrier(queue)
+}
+
+// A request without the lock sees exported memory as pending also while its barrier is submitted.
+func TestExportedMemoryIsPendingDuringItsBarrier(t *testing.T) {
+	sim := &observed{Simulated: memtest.NewSimulated()}
+	p := memmgr.NewPool(sim)
+	p.Untended()
+	sim.pool = p
+	b, err := memmgr.New(p, memmgr.Request{Size: 5000})
+	require.NoError(t, err)
+	work := sim.Submit(0)
+	b.SetExported()
+	b.Release()
+	p.Tick()
+	require.Equal(t, []int{1}, sim.pending)
+	require.Equal(t, 1, memmgr.Unstalled(p))
+	end(sim.Simulated, work)
+	p.Tick()
+	require.Zero(t, memmgr.Unstalled(p))
+	require.NoError(t, p.Close())
+	returned(t, sim.Simulated)
+}
+
 // Exported memory waits for a barrier on its queue, however often the runtime refuses it. A queue
 // that refuses does not slow down every request.
 func TestRefusedBarriersKeepPoolMemory(t *testing.T) {
