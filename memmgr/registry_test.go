@@ -119,7 +119,7 @@ func TestClosedResourcesAreForgotten(t *testing.T) {
 // incomparable is a resource whose values cannot be compared.
 type incomparable struct {
 	*memtest.Simulated
-	names []string
+	_ []string
 }
 
 func TestResourceThatCannotBeComparedIsRefused(t *testing.T) {

@@ -39,8 +39,11 @@ var logger atomic.Pointer[slog.Logger]
 // SetLogger sets the logger, nil for none.
 func SetLogger(l *slog.Logger) { logger.Store(l) }
 
-// Failures and Findings count the calls of [Failed] and [Found].
-var Failures, Findings atomic.Uint64
+// Failures counts the calls of [Failed].
+var Failures atomic.Uint64
+
+// Findings counts the calls of [Found].
+var Findings atomic.Uint64
 
 // Failed logs a failure of background work: the operation, and why it failed. The caller
 // holds no lock that the logger could need.
