@@ -254,6 +254,7 @@ func (k *keeping) lookAt(frees []*unpooledFree) int {
 // flush waits until all frees have run, including those that frees add, but not for stalled ones
 // beyond the probes.
 func (k *keeping) flush() {
+	k.stallUntil(0) // so that those that are late already are not waited for
 	awaitWork(k)
 	k.finishStalled()
 }
