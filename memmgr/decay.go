@@ -15,7 +15,7 @@ func (p *Pool) tick() (ended bool) {
 	p.heap.Tick = p.heap.clock / p.heapTick()
 	p.mu.Unlock()
 	p.pending.tick()
-	p.expireClaim()
+	p.expireForAnother()
 	age := p.decayTicks()
 	if p.options.decay > 0 {
 		p.purging.tick(age / p.heapTick())
@@ -39,7 +39,7 @@ func (p *Pool) tick() (ended bool) {
 	for !p.closed && p.heap.decaySegments(age) {
 		p.pending.breathe(1)
 	}
-	p.roomMade()
+	p.serveWaiters()
 	return false
 }
 

@@ -124,7 +124,7 @@ func CloseDefaults() error {
 }
 
 // defaultBudget is what the default pools count in together.
-var defaultBudget = newLimitBudget(unlimited)
+var defaultBudget = newSharedBudget(unlimited)
 
 // SetDefaultLimit bounds the bytes that the default pools may hold from the system at a
 // time, all of them together, idle memory included; 0 means no bound, as at the start. It

@@ -4,7 +4,7 @@ package memmgr
 func KeepsRoom(p *Pool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.waiters.hold.of != nil
+	return p.waitlist.reserved.of != nil
 }
 
 // TenantKeepsRoom reports whether a tenant reserves room below its limit for a waiter in the pool's
@@ -12,8 +12,8 @@ func KeepsRoom(p *Pool) bool {
 func TenantKeepsRoom(p *Pool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, line := range p.waiters.lines {
-		if line.keeps != nil && line.keeps != p.waiters.hold.of {
+	for _, line := range p.waitlist.lines {
+		if line.reserved.of != nil && line.reserved.of != p.waitlist.reserved.of {
 			return true
 		}
 	}
@@ -24,5 +24,5 @@ func TenantKeepsRoom(p *Pool) bool {
 func KeepsRoomForAnother(p *Pool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.waiters.hold.of != nil && p.waiters.hold.of.claims != nil
+	return p.waitlist.reserved.remote()
 }

@@ -90,7 +90,7 @@ func TestWaitersGetWhatAnotherPoolKeepsIdle(t *testing.T) {
 		held := mustNew(t, b, 30<<20)
 		large, small := request(a, context.Background(), 20<<20), request(a, context.Background(), 3<<20)
 		waits(t, a, 2)
-		held.Release() // stays in b until a's lookout asks for it
+		held.Release() // stays in b until a's poller asks for it
 		served(t, large).Release()
 		served(t, small).Release()
 		require.NoError(t, a.Close())

@@ -8,43 +8,43 @@ import (
 
 var errLimit = errors.New("the limit is reached")
 
-// Limit bounds the bytes that its users may hold at a time, counted as they
-// were asked for. A request beyond the limit is refused with an
-// [*OutOfMemoryError]. It never waits: a [Pool] above a limit does, for requests
-// with a context, and several pools may stand on one limit.
+// Limit bounds the bytes in use of an upstream: the sum of the requested sizes. A request
+// beyond the limit fails with an [*OutOfMemoryError]; a Limit never waits. A [Pool] above a
+// limit waits for requests with a context. Several pools may share one limit. Safe for
+// concurrent use.
 type Limit struct {
 	upstream
-	budget *limitBudget
+	budget *sharedBudget
 }
 
-// limitBudget is what limits count in: one of its own for each, or the one that the
-// pools of [Default] share.
-type limitBudget struct{ limit, used atomic.Uint64 }
+// sharedBudget is the budget of a limit, and of all pools above it. The pools of [Default]
+// share one.
+type sharedBudget struct{ limit, used atomic.Uint64 }
 
-// unlimited is the limit of a budget that has none.
+// unlimited is the limit of a budget without a bound.
 const unlimited = math.MaxUint64
 
-func newLimitBudget(bytes uint64) *limitBudget {
-	b := &limitBudget{}
+func newSharedBudget(bytes uint64) *sharedBudget {
+	b := &sharedBudget{}
 	b.limit.Store(bytes)
 	return b
 }
 
-// room returns the bytes that are left; none when the limit came down below what is used.
-func (b *limitBudget) room() uint64 {
+// room returns the bytes that are left: 0 if the limit was lowered below the bytes in use.
+func (b *sharedBudget) room() uint64 {
 	used, limit := b.used.Load(), b.limit.Load()
 	return limit - min(used, limit)
 }
 
-// NewLimit bounds an upstream to so many bytes.
+// NewLimit bounds the bytes that may be in use of an upstream.
 func NewLimit(from Resource, bytes uint64) *Limit {
-	return &Limit{upstream: over(from), budget: newLimitBudget(bytes)}
+	return &Limit{upstream: over(from), budget: newSharedBudget(bytes)}
 }
 
 // Bytes returns the limit.
 func (l *Limit) Bytes() uint64 { return l.budget.limit.Load() }
 
-// Used returns the bytes held now.
+// Used returns the bytes in use.
 func (l *Limit) Used() uint64 { return l.budget.used.Load() }
 
 // bounds reports whether there is a limit.
@@ -85,7 +85,7 @@ func (l *Limit) reserve(r *Request) error {
 	}
 }
 
-// refusal tells of a request beyond the limit, of which so much is used.
+// refusal returns the error for a request beyond the limit.
 func (l *Limit) refusal(r *Request, used uint64) error {
 	return &OutOfMemoryError{
 		Request: *r, Place: l.Place(), Rounded: uint64(r.Size), Allocated: used, Limit: l.Bytes(), Err: errLimit,

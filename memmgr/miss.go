@@ -230,8 +230,8 @@ func (p *Pool) standsBehind(w *want) (behind, yields bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	// During a reservation only the waiters ask the upstream.
-	behind = p.waitsBehind(w) || w.r.Context != nil && p.waiters.hold.of != nil
-	return behind, !behind && p.waiters.n > 0 && p.yieldsFirst(w)
+	behind = p.waitsBehind(w) || w.r.Context != nil && p.waitlist.reserved.of != nil
+	return behind, !behind && p.waitlist.n > 0 && p.yieldsFirst(w)
 }
 
 // mayWait reports whether a request has a context, and whether the limits and the device

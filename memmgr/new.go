@@ -137,7 +137,7 @@ func (p *Pool) newLarge(size, align uintptr) *owner.Cell {
 	}
 	defer p.mu.Unlock()
 	p.counters.locked++
-	if p.closed || p.waiters.n != 0 || p.waiters.hold.of != nil || p.counters.locked%latencySample == 0 {
+	if p.closed || p.waitlist.n != 0 || p.waitlist.reserved.of != nil || p.counters.locked%latencySample == 0 {
 		return nil
 	}
 	need := roundUp(size, unit)
@@ -160,6 +160,6 @@ func (p *Pool) freeLarge(c *owner.Cell) {
 	p.counters.unlarge += c.Size
 	p.publishLarge(-int64(c.Size), -1, -int64(c.Requested))
 	p.heap.retire(c)
-	p.roomMade()
+	p.serveWaiters()
 	p.mu.Unlock()
 }

@@ -22,13 +22,13 @@ import (
 // mu is the lock of the pool and guards all fields, except for unstalled, which is read without
 // it. Methods that release it for moments say so. sweeping precedes mu.
 type pending struct {
-	mu       sync.Locker
-	sync     Synchronizer
-	resource uint32 // of the cells of the pool
-	name     string // of the pool, for reports
-	place    *syclobj.Place
-	complete func(*owner.Cell) // makes a block reusable; it has left this part
-	roomMade func()            // serves waiters
+	mu           sync.Locker
+	sync         Synchronizer
+	resource     uint32 // of the cells of the pool
+	name         string // of the pool, for reports
+	place        *syclobj.Place
+	complete     func(*owner.Cell) // makes a block reusable; it has left this part
+	serveWaiters func()
 
 	pendingQueues
 	stallClock
@@ -333,7 +333,7 @@ func (s *pending) query(q *pendingQueue, from uint32, most int) (queried, done i
 // portion made memory free. mu is held.
 func (s *pending) breathe(done int) {
 	if done > 0 {
-		s.roomMade()
+		s.serveWaiters()
 	}
 	spent := s.spent
 	s.spent = nil
@@ -481,7 +481,7 @@ func (s *pending) awaitNext(stalled bool, most time.Duration) awaited {
 		s.update(c, over)
 		s.releaseSpent()
 		if over {
-			s.roomMade()
+			s.serveWaiters()
 		}
 	}
 	s.mu.Unlock()

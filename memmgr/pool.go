@@ -58,9 +58,8 @@ type Pool struct {
 
 	searched, yielded futileFlush // for requests of the pool, and for other pools
 
-	waiters waitRoom  // guarded by mu
-	asked   time.Time // when the lookout last did what it does seldom; guarded by mu
-	waits   latencies // of those who waited
+	waitlist waitlist  // guarded by mu
+	waits    latencies // of waiters
 
 	tenants     atomic.Pointer[[]*Tenant] // by number; 0 is nobody. Copied on write
 	roomsMu     rankedMutex               // of the tenants' rooms on shards, for those who look without stopping them; after mu
@@ -189,7 +188,7 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	p.home = p.origin.list.Head()
 	origins.add(p.origin, true)
 	p.pending.init(&p.mu, p.sync, p.origin, o.name)
-	p.pending.complete, p.pending.roomMade = p.complete, p.roomMade
+	p.pending.complete, p.pending.serveWaiters = p.complete, p.serveWaiters
 	if p.origin.index < uint32(len(poolTable)) {
 		poolTable[p.origin.index].Store(p)
 	}
@@ -269,7 +268,7 @@ func (p *Pool) afterPut(s *shard, k int) {
 	if p.heap.dissolveStack(surplus) {
 		p.heap.yieldDepot()
 	}
-	p.roomMade()
+	p.serveWaiters()
 }
 
 // cache puts a block that is ready for reuse into the front, or into the depot while
@@ -281,7 +280,7 @@ func (p *Pool) cache(c *owner.Cell, k int) {
 		p.front.addShards()
 		p.uncount(c, k)
 		p.heap.cache(c, k)
-		p.roomMade()
+		p.serveWaiters()
 		p.mu.Unlock()
 		return
 	}

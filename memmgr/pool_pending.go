@@ -33,7 +33,7 @@ func (p *Pool) slowFree(c *owner.Cell) {
 		return
 	}
 	p.pending.add(c)
-	p.roomMade() // a request for the same queue may take it
+	p.serveWaiters() // a request for the same queue may take it
 }
 
 // settle makes a block without pending work reusable and counts the free.
@@ -47,7 +47,7 @@ func (p *Pool) settle(c *owner.Cell) {
 	p.mu.Lock()
 	p.uncount(c, k)
 	p.heap.dissolveUnclassed(c)
-	p.roomMade()
+	p.serveWaiters()
 	p.mu.Unlock()
 }
 

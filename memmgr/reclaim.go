@@ -74,7 +74,7 @@ func (p *Pool) reclaimOwn(w *want) (c *owner.Cell, released bool) {
 	// a. What step 2 freed, and memory that is reserved for a waiter: a request without
 	// a context is not refused because of a reservation.
 	c = p.find(w)
-	if c == nil && p.opensHold(w) {
+	if c == nil && p.cancelReservation(w) {
 		c = p.heap.carveAny(w)
 	}
 	// b. Cached blocks.
@@ -161,7 +161,7 @@ func (p *Pool) notInUse() uint64 {
 }
 
 // countsIn reports whether a pool's memory counts in a budget.
-func (p *Pool) countsIn(b *limitBudget) bool {
+func (p *Pool) countsIn(b *sharedBudget) bool {
 	return slices.ContainsFunc(p.limits, func(l *Limit) bool { return l.budget == b })
 }
 
@@ -236,8 +236,8 @@ func (p *Pool) flush() {
 }
 
 // press begins or ends the time in which a request waits for memory: nothing is cached
-// meanwhile. Each block that is freed goes to the heap at once, and [Pool.roomMade] is
-// called. p.mu is held.
+// meanwhile. Each block that is freed goes to the heap at once, and [Pool.serveWaiters]
+// is called. p.mu is held.
 func (p *Pool) press(on bool) {
 	if p.front.pressed == on {
 		return

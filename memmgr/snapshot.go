@@ -97,16 +97,16 @@ func (p *Pool) Snapshot() *Snapshot {
 
 // snapshotWaits lists the waiting requests. p.mu is held.
 func (p *Pool) snapshotWaits() (all []SnapshotWait) {
-	r := &p.waiters
-	for _, line := range r.lines {
+	l := &p.waitlist
+	for _, line := range l.lines {
 		for lane := range line.lanes {
 			for x := line.lanes[lane].first; x != nil; x = x.next {
-				wait := SnapshotWait{Requested: uint64(x.w.r.Size), Since: x.since, Kept: x.holds}
+				wait := SnapshotWait{Requested: uint64(x.w.r.Size), Since: x.since, Kept: x.attempts}
 				if t := x.w.tenant; t != nil {
 					wait.Tenant = t.name
 				}
-				if r.hold.of == x {
-					wait.KeptSince = r.hold.since
+				if l.reserved.of == x {
+					wait.KeptSince = l.reserved.since
 				}
 				all = append(all, wait)
 			}
@@ -116,7 +116,7 @@ func (p *Pool) snapshotWaits() (all []SnapshotWait) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		for _, x := range t.queue {
-			all = append(all, SnapshotWait{Requested: x.asked, Tenant: t.name, AtHard: true, Since: x.since})
+			all = append(all, SnapshotWait{Requested: uint64(x.w.r.Size), Tenant: t.name, AtHard: true, Since: x.since})
 		}
 	})
 	return all

@@ -266,7 +266,7 @@ func (p *Pool) stats() Stats {
 	s.AllocationRate = p.rate.see(s.Allocation.Allocated, now())
 	s.AllocationLatency = p.slow.summary(p.quick(s.Allocation.Allocated))
 	s.UpstreamLatency, s.WaitLatency = p.upstreamCalls.summary(0), p.waits.summary(0)
-	s.NumWaiting = int64(p.waiters.n)
+	s.NumWaiting = int64(p.waitlist.n)
 	p.eachTenant(func(t *Tenant) { s.NumWaiting += t.queued() })
 	s.Active.settle(max(g.activeBlocks.peak.Load(), g.blocks.peak.Load()))
 	s.ActiveBytes.settle(max(g.active.peak.Load(), g.bytes.peak.Load()))

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/pin"
@@ -46,12 +45,11 @@ type Tenant struct {
 	central tenantCounts // what no processor's room counts
 	ooms    int64
 	peak    int64
-	owing   int             // requests that wait in the pool's line, and are not charged
-	kept    uint64          // bytes for one of them that nobody else is charged with
-	queue   []*tenantWaiter // in order of arrival
-	granted uint64          // bytes charged, ever
-	held    time.Time       // since when the queue waits for its first; zero: it does not
-	open    time.Time       // until when it may not
+	waiting int         // requests in line: they wait for memory and are not charged
+	aside   uint64      // bytes that are reserved for one of them
+	granted uint64      // bytes charged, ever
+	queue   []*waiter   // wait for room below the hard limit, in order of arrival
+	first   reservation // of room for the first of the queue
 }
 
 // tenantRoom is a tenant's account with one processor; the shard's owner changes it.
@@ -186,7 +184,7 @@ func (t *Tenant) roomOn(s *shard) *tenantRoom {
 func (t *Tenant) isGone() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.closed && t.charged == 0 && t.owing == 0
+	return t.closed && t.charged == 0 && t.waiting == 0
 }
 
 func (t *Tenant) isClosed() bool {
@@ -309,7 +307,7 @@ func (p *Pool) freeCharged(c *owner.Cell) bool {
 	}
 	if back != 0 {
 		if t := p.tenant(number); t.discharge(back) {
-			p.tell()
+			p.serveTenant()
 		}
 	}
 	return true
@@ -333,7 +331,7 @@ func (t *Tenant) slowBuffer(request Request) (Buffer, error) {
 	}
 	amount := p.amount(uint64(request.Size), w.class)
 	w.tenant, w.amount = t, amount
-	if err := t.charge(&w, amount); err != nil {
+	if err := t.charge(&w); err != nil {
 		return Buffer{}, err
 	}
 	if w.class != noClass {
@@ -392,7 +390,7 @@ func (t *Tenant) refill(size int64) {
 }
 
 // room is what is left below the hard limit. t.mu is held.
-func (t *Tenant) room() uint64 { return t.hard - min(t.charged+t.kept, t.hard) }
+func (t *Tenant) room() uint64 { return t.hard - min(t.charged+t.aside, t.hard) }
 
 // tighten collects the credit of all processors, so that the limit is exact. It
 // reports whether there may have been any.
@@ -423,18 +421,18 @@ func (t *Tenant) tighten() bool {
 	return true
 }
 
-// discharge takes bytes off the account; those who wait in the tenant's queue get
-// them. It tells whether some of the tenant's wait in the pool's line.
-func (t *Tenant) discharge(bytes int64) (owing bool) {
+// discharge takes bytes off the account and charges requests of the queue. It reports
+// whether requests of the tenant wait for memory.
+func (t *Tenant) discharge(bytes int64) (waiting bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.charged -= uint64(bytes)
 	if len(t.queue) > 0 {
 		t.admit()
-	} else if t.tight && !t.closed && t.owing == 0 && t.room() >= t.hard/looseShare {
+	} else if t.tight && !t.closed && t.waiting == 0 && t.room() >= t.hard/looseShare {
 		t.tight = false
 	}
-	return t.owing > 0
+	return t.waiting > 0
 }
 
 // uncharge takes a block off its tenant's account whose work is done.

@@ -1,43 +1,38 @@
 package memmgr
 
 import (
-	"context"
 	"slices"
 	"time"
 )
 
-// Waiting for room below a tenant's hard limit, in a queue of the tenant's own: those
-// who wait here want nothing of the pool yet. Who has to stand in the pool's line then
-// gives back what it was charged with, so that nobody waits for room that is not used,
-// and is charged again when the pool has a block for it.
+// Waiting for room below a tenant's hard limit. These requests stand in a queue of the
+// tenant: they want no memory of the pool yet, and the pool is not pressed. Once there is
+// room the tenant is charged, and the request goes on to the pool. If it must wait there for
+// memory, the charge is given back, so that no request waits for room that is not used. The
+// tenant is charged again when the pool has a block.
 
-// tenantWaiter is a request that waits for room below the hard limit.
-type tenantWaiter struct {
-	need  uint64
-	asked uint64
-	since time.Time
-	err   error
-	ready chan struct{} // closed when it was charged, or err is set
-	done  bool
-	first uint64 // what had been granted when it became the first; 0: it is not
-}
-
-// tryCharge charges the account, if the limit allows it.
+// tryCharge charges the account if the limit allows it.
 func (t *Tenant) tryCharge(amount int64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed || uint64(amount) > t.room() {
 		return false
 	}
-	t.charged += uint64(amount)
-	t.granted += uint64(amount)
+	t.add(amount)
 	return true
 }
 
-// charge takes bytes of the account: what lies unused on the processors, what
-// the device is done with, what others can let go of; then it waits, or refuses.
-func (t *Tenant) charge(w *want, amount int64) error {
-	if uint64(amount) > t.hard {
+// add charges the account. t.mu is held.
+func (t *Tenant) add(amount int64) {
+	t.charged += uint64(amount)
+	t.granted += uint64(amount)
+}
+
+// charge charges the account for a request. Above the hard limit it collects the credit of
+// the processors, blocks whose device work is done, and memory that C dropped, and calls
+// OnOutOfMemory. Then a request with a context waits, and another one fails.
+func (t *Tenant) charge(w *want) error {
+	if uint64(w.amount) > t.hard {
 		return t.refuse(w, errTenant)
 	}
 	ctx := w.r.Context
@@ -59,7 +54,7 @@ func (t *Tenant) charge(w *want, amount int64) error {
 			func() bool { drainCells(); p.origin.list.Drain(); return true },
 			func() bool { return p.options.onOOM != nil && p.options.onOOM(t.refuse(w, errTenant)) },
 		} {
-			if help() && t.tryCharge(amount) {
+			if help() && t.tryCharge(w.amount) {
 				return nil
 			}
 		}
@@ -70,16 +65,15 @@ func (t *Tenant) charge(w *want, amount int64) error {
 	case ctx.Err() != nil:
 		return t.refuse(w, ctx.Err())
 	}
-	return t.await(w, amount)
+	return t.await(w)
 }
 
-// await waits for room below the hard limit, first come, first served. A request
-// that does not fit is passed over by some behind it, as in the pool's lines. Nobody
-// else is held up: the pool knows of the request when there is room for it.
-func (t *Tenant) await(w *want, amount int64) error {
+// await waits for room below the hard limit, first come, first served. If the first request
+// does not fit, the next few are tried. Requests of other accounts are not affected.
+func (t *Tenant) await(w *want) error {
 	start := now()
 	defer func() { t.pool.waits.add(now()-start, 1) }()
-	x := &tenantWaiter{need: uint64(amount), asked: uint64(w.r.Size), since: time.Now(), ready: make(chan struct{})}
+	x := newWaiter(w)
 	t.mu.Lock()
 	if t.closed {
 		t.mu.Unlock()
@@ -87,36 +81,25 @@ func (t *Tenant) await(w *want, amount int64) error {
 	}
 	t.queue = append(t.queue, x)
 	t.mu.Unlock()
-	t.tighten() // somebody may have been credited since
+	t.tighten() // a processor may have got credit meanwhile
 	t.mu.Lock()
 	t.admit()
 	t.mu.Unlock()
-	ctx, pause := w.r.Context, shortWatch
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	for {
-		select {
-		case <-x.ready:
-			if x.err == nil && ctx.Err() != nil {
-				t.discharge(amount)
-				return t.refuse(w, ctx.Err())
-			}
-			return x.err
-		case <-ctx.Done():
-			return t.giveUp(w, x, ctx)
-		case <-timer.C:
+	ready := x.await(func(interval time.Duration) (next, sleep time.Duration) {
+		if !t.poll(x) {
+			return interval, 4 * longWatch
 		}
-		pause = min(2*pause, longWatch)
-		if !t.look(x) {
-			pause = longWatch * 4
-		}
-		timer.Reset(pause)
+		return interval, interval
+	})
+	if !ready || x.err == nil && ended(w.r.Context) {
+		return t.giveUp(x, w.r.Context.Err())
 	}
+	return x.err
 }
 
-// look is what one who waits does now and then; it tells whether it is the one who
-// is to do it often. That is the first.
-func (t *Tenant) look(x *tenantWaiter) bool {
+// poll runs when a waiter of the queue wakes. The first of the queue completes pending blocks
+// for all. poll reports whether the waiter is the first.
+func (t *Tenant) poll(x *waiter) bool {
 	t.mu.Lock()
 	first := len(t.queue) > 0 && t.queue[0] == x
 	t.mu.Unlock()
@@ -134,153 +117,149 @@ func (t *Tenant) look(x *tenantWaiter) bool {
 	return true
 }
 
-// giveUp ends a wait with its context: the place in the queue, or what was charged
-// at the last moment, goes to others.
-func (t *Tenant) giveUp(w *want, x *tenantWaiter, ctx context.Context) error {
+// giveUp ends a wait in the queue whose context ended. A charge at the last moment is given
+// back.
+func (t *Tenant) giveUp(x *waiter, cause error) error {
 	t.mu.Lock()
 	if x.err != nil {
 		t.mu.Unlock()
 		return x.err
 	}
 	back := int64(0)
-	if x.done {
-		back = int64(x.need)
+	if x.left {
+		back = x.w.amount
 	} else {
-		t.queue = slices.DeleteFunc(t.queue, func(y *tenantWaiter) bool { return y == x })
+		t.queue = slices.DeleteFunc(t.queue, func(y *waiter) bool { return y == x })
 	}
 	t.mu.Unlock()
 	if t.discharge(back) {
-		t.pool.tell()
+		t.pool.serveTenant()
 	}
-	return t.refuse(w, ctx.Err())
+	return t.refuse(x.w, cause)
 }
 
-// owe takes what a request is charged with off the account while it stands in the
-// pool's line.
-func (t *Tenant) owe(w *want) {
+// suspendCharge gives the charge of a request back while it waits for memory.
+func (t *Tenant) suspendCharge(w *want) {
 	t.mu.Lock()
-	t.owing++
+	t.waiting++
 	t.mu.Unlock()
-	t.tighten() // later, what lies on the processors could be missing
+	t.tighten() // from now on no processor gets credit, so the room is exact
 	w.owes = true
 	t.discharge(w.amount)
 }
 
-// endOwing ends owe: the request stands in line no more.
-func (t *Tenant) endOwing() {
+// endSuspension notes that a request waits for memory no more.
+func (t *Tenant) endSuspension() {
 	t.mu.Lock()
-	t.owing--
+	t.waiting--
 	t.mu.Unlock()
-	t.discharge(0) // those who wait for nothing else than that
+	t.discharge(0) // may allow credit again
 }
 
-// affords tells whether the account has room for a request in the pool's line, which
-// may be the one that room is kept for.
-func (t *Tenant) affords(w *want, held bool) bool {
+// affords reports whether the account has room for a waiter for memory. Pool.mu is held.
+func (t *Tenant) affords(x *waiter) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.roomInLine(held) >= uint64(w.amount)
+	return t.roomFor(x) >= uint64(x.w.amount)
 }
 
-func (t *Tenant) roomInLine(held bool) uint64 {
-	if held {
+// roomFor returns the room for a waiter for memory, which includes the bytes that are
+// reserved for it. t.mu and Pool.mu are held.
+func (t *Tenant) roomFor(x *waiter) uint64 {
+	if t.line.reserved.of == x {
 		return t.hard - min(t.charged, t.hard)
 	}
 	return t.room()
 }
 
-// pay charges the account with a request that leaves the pool's line, if there is
-// room.
-func (t *Tenant) pay(w *want, held bool) bool {
+// chargeWaiter charges the account for a waiter that the pool has a block for, if there is
+// room. Pool.mu is held.
+func (t *Tenant) chargeWaiter(x *waiter) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.roomInLine(held) < uint64(w.amount) {
+	if t.roomFor(x) < uint64(x.w.amount) {
 		return false
 	}
-	t.charged += uint64(w.amount)
-	t.granted += uint64(w.amount)
-	w.owes = false
+	t.add(x.w.amount)
+	x.w.owes = false
 	return true
 }
 
-// keep keeps room for one in the pool's line, 0 for none.
-func (t *Tenant) keep(amount int64) {
+// reserve sets the bytes that are reserved for a waiter for memory, 0 for none.
+func (t *Tenant) reserve(amount int64) {
 	t.mu.Lock()
-	t.kept = uint64(amount)
+	t.aside = uint64(amount)
 	t.mu.Unlock()
 	t.discharge(0)
 }
 
-// grantedBytes is what the account was charged with, ever, without what went through
-// the credit of processors: there is none while anybody waits.
+// grantedBytes returns the bytes that the account was charged with, ever. Credit of the
+// processors does not count; there is none while a request waits.
 func (t *Tenant) grantedBytes() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.granted
 }
 
-// tell tells those in the pool's line that an account has more room. The pool's lock
-// is not held.
-func (p *Pool) tell() {
+// serveTenant serves waiters after an account got more room.
+func (p *Pool) serveTenant() {
 	p.mu.Lock()
-	p.roomMade()
+	p.serveWaiters()
 	p.mu.Unlock()
 }
 
-// admit charges those in the queue for whom there is room. t.mu is held.
+// admit charges requests of the queue for which there is room. t.mu is held.
 func (t *Tenant) admit() {
 	for at := 0; at < min(len(t.queue), lookAhead); {
 		x := t.queue[at]
-		if at == 0 && x.first == 0 {
-			x.first, t.held = t.granted+1, time.Time{}
+		if at == 0 && x.first.IsZero() {
+			x.first, x.charged, t.first.of = time.Now(), t.granted, nil
 		}
-		if x.need > t.room() {
-			if at == 0 && t.keepsFor(x) {
+		if uint64(x.w.amount) > t.room() {
+			if at == 0 && t.reservesFor(x) {
 				return
 			}
 			at++
 			continue
 		}
-		t.charged += x.need
-		t.granted += x.need
+		t.add(x.w.amount)
 		t.queue = slices.Delete(t.queue, at, at+1)
-		x.done = true
+		x.left = true
 		close(x.ready)
 	}
 }
 
-// keepsFor tells whether what comes back is kept for the first, because enough went
-// past it. t.mu is held.
-func (t *Tenant) keepsFor(x *tenantWaiter) bool {
-	at := time.Now()
-	if at.Before(t.open) || t.granted+1-x.first < 2*x.need+1<<20 {
+// reservesFor reports whether room is reserved for the first of the queue. That begins when
+// too much went to other requests, and lasts for reserveTime. t.mu is held.
+func (t *Tenant) reservesFor(x *waiter) bool {
+	r, at := &t.first, time.Now()
+	if at.Before(r.pause) || t.granted-x.charged < x.patience() {
 		return false
 	}
-	if t.held.IsZero() {
-		t.held = at
+	if r.of == nil {
+		r.of, r.since, r.until = x, at, at.Add(reserveTime)
 	}
-	if at.Sub(t.held) < holdTime {
+	if at.Before(r.until) {
 		return true
 	}
-	x.first, t.held, t.open = t.granted+1, time.Time{}, at.Add(openTime)
+	x.charged, r.of, r.pause = t.granted, nil, at.Add(tenantPause)
 	return false
 }
 
-// queued returns how many wait for room below the hard limit.
+// queued returns how many requests wait for room below the hard limit.
 func (t *Tenant) queued() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return int64(len(t.queue))
 }
 
-// endQueue ends the account, and sends everybody in the queue away.
+// endQueue closes the account and ends all waits in the queue.
 func (t *Tenant) endQueue(cause error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closed = true
 	for _, x := range t.queue {
-		x.err = cause
-		close(x.ready)
+		x.fail(cause)
 	}
 	t.queue = nil
 }

@@ -143,20 +143,20 @@ const (
 	// askAgain is how often a waiter asks other pools, and an upstream whose room is unknown.
 	// Measure: service.
 	askAgain = 10 * time.Millisecond
-	// A reservation lasts while memory comes back within holdTime, within twice that at each
-	// further attempt up to longHold, and mostHold in all. Measure: service, tenant.
-	holdTime = 10 * time.Millisecond
-	longHold = 16 * holdTime
-	mostHold = 2 * time.Second
-	// After a reservation in vain all waiters are served for openShare times as long.
+	// A reservation lasts while memory comes back within reserveTime, within twice that at each
+	// further attempt up to longReserve, and mostReserve in all. Measure: service, tenant.
+	reserveTime = 10 * time.Millisecond
+	longReserve = 16 * reserveTime
+	mostReserve = 2 * time.Second
+	// After a reservation in vain all waiters are served for pauseShare times as long.
 	// Measure: service (throughput).
-	openShare = 3
-	// A tenant reserves room below its hard limit for holdTime, and then serves all of its
-	// waiters for openTime. Measure: tenant.
-	openTime = openShare * holdTime
-	// claimTime is how long a reservation in another pool lasts that is not renewed.
+	pauseShare = 3
+	// A tenant reserves room below its hard limit for reserveTime, and then serves all of its
+	// waiters for tenantPause. Measure: tenant.
+	tenantPause = pauseShare * reserveTime
+	// remoteTime is how long a reservation in another pool lasts that is not renewed.
 	// Measure: service.
-	claimTime = 3 * askAgain
+	remoteTime = 3 * askAgain
 	// shareTime is how long a waiter that wants more than its pool has is first of its lane
 	// before other pools reserve for it. Measure: service.
 	shareTime = 2 * askAgain

@@ -1,0 +1,352 @@
+package memmgr
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Reserving memory for one waiter. Memory comes back in pieces, and small requests take each
+// piece, so that a large request might wait without end. Therefore the pool closes the
+// segments with the fewest blocks in use, as many as the request needs: they serve only the
+// waiter and become empty, while other requests are served from the rest. Room below the
+// limit and idle segments are reserved too. If no memory comes back for a while, or after
+// mostReserve, the reservation ends, and then all waiters are served for a time.
+//
+// Reserving in other pools. A waiter may want more than its own pool has below the limit, or
+// on the device, that it shares with others. Then memory that these get back would go to
+// their own requests. So while a pool reserves for such a waiter, its poller has the other
+// pools reserve what is missing. They close segments for it as for a waiter of their own, do
+// not grow into its room, and give up segments that become empty ([Pool.yield]).
+//
+// A pool reserves for one waiter at a time. Of several, its own and those of other pools, the
+// one that has waited longest wins. All pools decide so: the oldest waiter gets what it needs
+// from each of them, and no two waiters wait for each other. The poller renews a reservation
+// in another pool; else it expires. Each pool accesses only its own part, and no lock spans
+// pools.
+
+// considerReservations begins reservations for waiters that were passed by too often, and
+// ends expired ones. p.mu is held.
+//
+// The pool reserves nothing for a waiter whose tenant has no room for it: the memory would be
+// of no use before other requests of that tenant are released, and these may wait as well.
+// For such a waiter the tenant reserves room.
+func (p *Pool) considerReservations() {
+	r, at := &p.waitlist.reserved, time.Now()
+	changed := false
+	for _, line := range p.waitlist.lines {
+		if p.considerTenant(line, at) {
+			changed = true
+		}
+	}
+	if r.of == nil && !at.Before(r.pause) {
+		x := p.waitlist.oldest(func(x *waiter) bool { return p.affords(x) && p.needsReservation(x, at) })
+		if x != nil {
+			p.beginReservation(x, at)
+			changed = true // there may be enough already
+		}
+	}
+	if changed {
+		p.serveWaiters()
+	}
+}
+
+// considerTenant has a tenant reserve room for a waiter for memory that it does not afford,
+// when enough went to other requests of the tenant. It ends such a reservation when it has
+// expired, and reports that. p.mu is held.
+func (p *Pool) considerTenant(line *waitLine, at time.Time) (ended bool) {
+	switch r := &line.reserved; {
+	case line.tenant == nil:
+	case r.of != nil:
+		if r.of != p.waitlist.reserved.of && at.After(r.until) {
+			line.endReservation(at)
+			return true
+		}
+	case at.After(r.pause):
+		granted := line.tenant.grantedBytes()
+		if x := line.oldest(func(x *waiter) bool { return !p.affords(x) && granted-x.charged >= x.patience() }); x != nil {
+			line.reserve(x, at)
+		}
+	}
+	return false
+}
+
+// needsReservation reports whether too much went to other requests while the waiter was first
+// of its lane, or enough is free in pieces, or it waits for memory of other pools. p.mu is
+// held.
+func (p *Pool) needsReservation(x *waiter, at time.Time) bool {
+	l := &p.waitlist
+	if l.served-x.served >= x.patience() {
+		return true
+	}
+	if at.Sub(x.first) >= shareTime && p.needsOthers(x) {
+		return true // what other pools gave to their requests is unknown
+	}
+	free := p.heap.freeBytes() + p.knownRoom()
+	return free >= uint64(x.w.least)*unit && at.Sub(x.first) >= fragmentedTime && l.served > x.served
+}
+
+// knownRoom returns the bytes that the tightest limit has left, 0 if no limit bounds the pool.
+func (p *Pool) knownRoom() uint64 {
+	if tight, room := p.limitRoom(); tight != nil {
+		return room
+	}
+	return 0
+}
+
+// beginReservation reserves memory for a waiter. p.mu is held.
+func (p *Pool) beginReservation(x *waiter, at time.Time) {
+	r := &p.waitlist.reserved
+	r.of, r.since, r.until = x, at, at.Add(x.reserveTime())
+	x.attempts++
+	if x.line.tenant != nil {
+		x.line.reserve(x, at)
+	}
+	p.heap.Want(x.w.least)
+	p.closeSegments(p.knownRoom(), p.segmentNeed(x.w))
+	r.blocks, r.free = p.reservedState()
+	if p.needsOthers(x) {
+		r.until = at.Add(longReserve)
+		p.waitlist.asked = time.Time{} // the next poll asks other pools
+	}
+}
+
+// closeSegments closes ordinary segments, those with the smallest part in use first, until
+// the reservation has so many bytes together with some room elsewhere. It returns how many
+// bytes it has in the pool. p.mu is held.
+func (p *Pool) closeSegments(room, need uint64) (has uint64) {
+	r := &p.waitlist.reserved
+	if has = p.reservedBytes(); has+room >= need {
+		return has
+	}
+	type candidate struct {
+		n    int32
+		part float64
+	}
+	var open []candidate
+	for n := range p.heap.SegmentNumbers() {
+		if used, units := p.heap.Used(n); units != 0 && !p.heap.segs[n].dedicated && !p.heap.Closed(n) {
+			open = append(open, candidate{n, float64(used) / float64(units)})
+		}
+	}
+	slices.SortFunc(open, func(a, b candidate) int { return cmp.Compare(a.part, b.part) })
+	for _, s := range open {
+		if has+room >= need {
+			break
+		}
+		_, size := p.heap.SegmentBase(s.n)
+		has += uint64(size)
+		p.heap.Close(s.n)
+		r.closed = append(r.closed, s.n)
+	}
+	return has
+}
+
+// reservedBytes returns how much the pool has for its reservation when all blocks in closed
+// segments have come back. p.mu is held.
+func (p *Pool) reservedBytes() uint64 {
+	has := p.heap.idleBytes
+	for _, n := range p.waitlist.reserved.closed {
+		if p.heap.Closed(n) { // else the segment went back, and the number may be another's
+			_, size := p.heap.SegmentBase(n)
+			has += uint64(size)
+		}
+	}
+	return has
+}
+
+// reservedState returns how many blocks are in use in closed segments, and the bytes that are
+// free elsewhere. p.mu is held.
+func (p *Pool) reservedState() (blocks int, free uint64) {
+	for _, n := range p.waitlist.reserved.closed {
+		used, _ := p.heap.Used(n)
+		blocks += int(used)
+	}
+	return blocks, p.heap.spare() + p.knownRoom()
+}
+
+// reserveTime returns how long a reservation lasts while no memory comes back.
+func (x *waiter) reserveTime() time.Duration {
+	return min(reserveTime<<min(x.attempts, 8), longReserve)
+}
+
+// serveReserved serves the waiter with the reservation and reports whether it could. It ends
+// a reservation that has expired, and prolongs one to which memory came back. p.mu is held.
+func (p *Pool) serveReserved() bool {
+	r := &p.waitlist.reserved
+	x := r.of
+	if x == nil {
+		return false
+	}
+	if at := time.Now(); at.After(r.until) {
+		if r.remote() {
+			p.endReservation()
+			return false
+		}
+		blocks, free := p.reservedState()
+		if blocks >= r.blocks && free <= r.free || at.Sub(r.since) > mostReserve {
+			p.endReservation()
+			return false
+		}
+		r.blocks, r.free, r.until = blocks, free, at.Add(x.reserveTime())
+	}
+	if r.remote() {
+		return false
+	}
+	if p.serveOne(x) {
+		return true
+	}
+	p.considerGrowth(x)
+	return false
+}
+
+// cancelReservation ends the reservation for a request that cannot wait, before that is
+// refused, if a closed segment has a block for it. It reports whether it did. p.mu is held.
+func (p *Pool) cancelReservation(w *want) bool {
+	r := &p.waitlist.reserved
+	if r.of == nil || w.r.Context != nil || !p.heap.ClosedFits(w.least, r.closed) {
+		return false
+	}
+	p.endReservation()
+	p.relax()
+	return true
+}
+
+// endReservation opens the closed segments. p.mu is held.
+func (p *Pool) endReservation() {
+	r, at := &p.waitlist.reserved, time.Now()
+	x := r.of
+	if r.pause = at; x.cell == nil && x.remote == nil {
+		r.pause = at.Add(pauseShare * min(at.Sub(r.since), longReserve))
+	}
+	x.first, x.served = at, p.waitlist.served
+	if line := x.line; line != nil && line.reserved.of != nil {
+		line.endReservation(at)
+	}
+	r.of = nil
+	p.heap.Want(0)
+	for _, n := range r.closed {
+		p.heap.Open(n)
+	}
+	r.closed = r.closed[:0]
+}
+
+// needsOthers reports whether a waiter wants more than its pool has and could ask for, and
+// other pools have it. p.mu is held.
+func (p *Pool) needsOthers(x *waiter) bool {
+	need, has, others := p.segmentNeed(x.w), p.heap.count.reserved, p.waitlist.others
+	tight, room := p.limitRoom()
+	if tight == nil { // the room of the device is unknown
+		return has < need && others != 0
+	}
+	return has+room < need && has+room+others >= need
+}
+
+// sharer is another pool with the same limit, or on the same device.
+type sharer struct {
+	pool  *Pool
+	bytes uint64 // that it has of the limit or the device
+}
+
+// sharers lists them, those with the most memory first.
+func (p *Pool) sharers() (all []sharer, bytes uint64) {
+	tight, _ := p.limitRoom()
+	for _, q := range keeper.open() {
+		if q != p && (tight != nil && q.countsIn(tight.budget) || tight == nil && q.Place() == p.Place()) {
+			n := uint64(max(0, q.heap.count.now.Load()))
+			all, bytes = append(all, sharer{q, n}), bytes+n
+		}
+	}
+	slices.SortFunc(all, func(a, b sharer) int { return cmp.Compare(b.bytes, a.bytes) })
+	return all, bytes
+}
+
+// reserveElsewhere has other pools reserve what this one lacks for its reservation, or renew
+// that. No lock is held.
+func (p *Pool) reserveElsewhere() {
+	sharers, bytes := p.sharers()
+	p.mu.Lock()
+	r := &p.waitlist.reserved
+	p.waitlist.others = bytes
+	x := r.of
+	if x == nil || r.remote() || !p.needsOthers(x) {
+		p.mu.Unlock()
+		return
+	}
+	need := p.segmentNeed(x.w)
+	missing := need - min(p.reservedBytes()+p.knownRoom(), need)
+	x.elsewhere = true
+	p.mu.Unlock()
+	for _, s := range sharers {
+		if missing == 0 {
+			break
+		}
+		missing -= min(missing, s.pool.reserveForAnother(x, need, missing))
+	}
+	p.mu.Lock()
+	left := x.left
+	p.mu.Unlock()
+	if left { // meanwhile, and it has already cancelled what it knew of
+		p.cancelElsewhere(x)
+	}
+}
+
+// reserveForAnother reserves the missing bytes for a waiter of another pool, or renews that,
+// unless the pool reserves for an older waiter. It returns how many bytes it has reserved. No
+// lock is held.
+func (p *Pool) reserveForAnother(x *waiter, need, missing uint64) uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r, at := &p.waitlist.reserved, time.Now()
+	if p.closed {
+		return 0
+	}
+	if r.of != nil && r.of.remote != x {
+		if !x.since.Before(r.of.since) {
+			return 0
+		}
+		p.endReservation()
+	}
+	if r.of == nil {
+		w := &want{class: noClass, units: uint32(need / unit), align: 1}
+		r.of, r.since = &waiter{w: w, since: x.since, remote: x}, at
+		p.press(true)
+		p.heap.Want(0)
+	}
+	r.until = at.Add(remoteTime)
+	has := p.closeSegments(0, missing)
+	p.serveWaiters() // those that an earlier reservation held up
+	return has
+}
+
+// cancelElsewhere ends the reservations of other pools for a waiter that has left. No lock is
+// held.
+func (p *Pool) cancelElsewhere(x *waiter) {
+	p.mu.Lock()
+	elsewhere := x.elsewhere
+	p.mu.Unlock()
+	if !elsewhere {
+		return
+	}
+	for _, q := range keeper.open() {
+		if q != p {
+			q.endForAnother(func(r *reservation) bool { return r.of.remote == x })
+		}
+	}
+}
+
+// expireForAnother ends a reservation for a waiter of another pool that was not renewed.
+func (p *Pool) expireForAnother() {
+	p.endForAnother(func(r *reservation) bool { return time.Now().After(r.until) })
+}
+
+// endForAnother ends a reservation for a waiter of another pool, if f returns true.
+func (p *Pool) endForAnother(f func(*reservation) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r := &p.waitlist.reserved; r.remote() && f(r) {
+		p.endReservation()
+		p.serveWaiters()
+		p.relax()
+	}
+}

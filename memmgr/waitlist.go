@@ -1,0 +1,421 @@
+package memmgr
+
+import (
+	"time"
+
+	"github.com/usmbridge/usmbridge/internal/owner"
+)
+
+// Waiting for memory. A request with a context that cannot be served waits in its pool
+// until it is served or its context ends.
+//
+// Waiters stand in lines: one of the pool and one of each tenant. A line has a lane for each
+// range of sizes, and each lane is first come, first served. When memory comes back, the
+// pool tries the lines in the order of their weighted service ([waitLine.virtual]), the lanes
+// of a line in turn, and in a lane the oldest waiter and the next few behind it. So a large
+// request that cannot be served does not block small ones.
+//
+// Small requests could take all memory that comes back. Therefore the pool reserves memory
+// for a waiter that is first of its lane when more than [waiter.patience] went to other
+// requests, or when enough is free for it in pieces; see reservation.go.
+//
+// A request without a context never waits, and other requests do not wait for it: it takes
+// free memory or is refused.
+//
+// While a request waits, the pool is pressed ([Pool.press]): the caches are empty, and each
+// freed block goes to the heap, merges there and serves the lines. One waiter is the poller
+// ([Pool.poll]): it completes blocks whose device work is done and asks other pools for
+// memory. When it leaves, another waiter becomes the poller.
+//
+// [waitlist] is the part with the lines. The methods of Pool below connect it to the heap, to
+// the tenants and to the upstream.
+
+// waitsBehind reports whether a new request must queue before it is tried. p.mu is held.
+func (p *Pool) waitsBehind(w *want) bool {
+	l := &p.waitlist
+	if w.r.Context == nil || l.n == 0 && l.reserved.of == nil {
+		return false
+	}
+	if l.reserved.of != nil && p.heap.dedicated(w) {
+		return true // idle dedicated segments are part of the reservation
+	}
+	return l.lineOf(w).lanes[laneOf(w)].first != nil || p.yieldsFirst(w)
+}
+
+// yieldsFirst reports whether a request comes after all waiters of other accounts, because
+// its tenant is above its soft limit. p.mu is held.
+func (p *Pool) yieldsFirst(w *want) bool {
+	return w.tenant != nil && p.waitlist.n > w.tenant.line.n && w.tenant.overSoft()
+}
+
+// findNow is find for a new request: free memory goes to earlier waiters first. p.mu is held.
+func (p *Pool) findNow(w *want) *owner.Cell {
+	if p.waitsBehind(w) || p.waitlist.n > 0 && p.yieldsFirst(w) {
+		return nil
+	}
+	c := p.find(w)
+	if c != nil && p.waitlist.n > 0 {
+		p.waitlist.served += c.Size
+	}
+	return c
+}
+
+// await waits until a request is served or its context ends. While the request waits for
+// memory, its tenant is not charged: other requests of the tenant may use that room.
+func (p *Pool) await(w *want) (*owner.Cell, error) {
+	start := now()
+	defer func() { p.waits.add(now()-start, 1) }()
+	if t := w.tenant; t != nil {
+		t.suspendCharge(w)
+		defer t.endSuspension()
+	}
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil, p.closedError()
+	}
+	if w.tenant != nil && w.tenant.isClosed() {
+		p.mu.Unlock()
+		return nil, w.tenant.closedError()
+	}
+	if p.waitlist.n == 0 {
+		p.press(true)
+	}
+	x := p.waitlist.add(w)
+	defer p.cancelElsewhere(x)
+	p.serveWaiters() // from memory that came back since the last search
+	p.mu.Unlock()
+	ready := x.await(func(interval time.Duration) (next, sleep time.Duration) {
+		if p.attend(x) {
+			interval = shortWatch
+		}
+		return interval, p.sleepOf(x, interval)
+	})
+	if !ready || x.err == nil && ended(w.r.Context) {
+		return nil, p.giveUp(x, w.r.Context.Err())
+	}
+	return x.cell, x.err
+}
+
+// giveUp ends a wait whose context ended. A block that was granted at the last moment goes
+// back.
+func (p *Pool) giveUp(x *waiter, cause error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if x.err != nil {
+		return x.err
+	}
+	if x.left {
+		p.putBack(x.cell)
+		x.cell = nil
+		if t := x.w.tenant; t != nil && !x.w.owes {
+			x.w.owes = true
+			t.discharge(x.w.amount)
+		}
+	} else {
+		p.leave(x)
+	}
+	p.serveWaiters()
+	p.relax()
+	return p.fail(x.w, cause)
+}
+
+// leave takes a waiter out of its line and ends its reservations. p.mu is held.
+func (p *Pool) leave(x *waiter) {
+	p.waitlist.remove(x)
+	if p.waitlist.reserved.of == x {
+		p.endReservation()
+	} else if x.line.reserved.of == x {
+		x.line.endReservation(time.Now())
+	}
+}
+
+// grant ends a wait with a block. If the tenant has no room any more, it frees the block and
+// reports false. p.mu is held.
+func (p *Pool) grant(x *waiter, c *owner.Cell) bool {
+	if t := x.w.tenant; t != nil && !t.chargeWaiter(x) {
+		p.putBack(c)
+		return false
+	}
+	p.waitlist.count(x.line, c.Size)
+	x.cell = c
+	p.leave(x)
+	close(x.ready)
+	return true
+}
+
+// serveWaiters serves waiters from memory that came back. p.mu is held.
+func (p *Pool) serveWaiters() {
+	if p.waitlist.n != 0 {
+		p.serveLines()
+	}
+}
+
+func (p *Pool) serveLines() {
+	l := &p.waitlist
+	if l.serving {
+		return // serving frees memory itself
+	}
+	l.serving = true
+	defer func() { l.serving = false }()
+	for l.n > 0 && (p.serveReserved() || p.serveNext()) {
+	}
+	p.relax()
+}
+
+// relax ends the pressure when no request waits and nothing is reserved. p.mu is held.
+func (p *Pool) relax() {
+	if p.waitlist.n == 0 && p.waitlist.reserved.of == nil && p.front.pressed && !p.closed {
+		p.press(false)
+	}
+}
+
+// serveNext serves one waiter and reports whether it could. p.mu is held.
+func (p *Pool) serveNext() bool {
+	p.waitlist.sort()
+	for _, line := range p.waitlist.lines {
+		for range lanes {
+			line.turn = (line.turn + 1) % lanes
+			if p.serveLane(line.lanes[line.turn].first) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// serveLane tries the first waiter of a lane and the next few. If the upstream may have room
+// for one of them, and no waiter before it is about to ask, that one is woken to ask. p.mu is
+// held.
+func (p *Pool) serveLane(first *waiter) bool {
+	x, mayAsk := first, true
+	for range lookAhead {
+		if x == nil {
+			return false
+		}
+		if p.serveOne(x) {
+			return true
+		}
+		if mayAsk {
+			p.considerGrowth(x)
+		}
+		mayAsk = mayAsk && !x.asks
+		x = x.next
+	}
+	return false
+}
+
+// considerGrowth wakes a waiter to ask the upstream, if that may have room. p.mu is held.
+func (p *Pool) considerGrowth(x *waiter) {
+	if !x.asks && p.mayGrow(x) && p.affords(x) {
+		x.askUpstream()
+	}
+}
+
+// affords reports whether the tenant of a waiter has room for it. p.mu is held.
+func (p *Pool) affords(x *waiter) bool {
+	t := x.w.tenant
+	return t == nil || t.affords(x)
+}
+
+// serveOne serves a waiter from free memory and reports whether it could. p.mu is held.
+func (p *Pool) serveOne(x *waiter) bool {
+	if !p.affords(x) {
+		return false
+	}
+	c := p.findFor(x)
+	return c != nil && p.grant(x, c)
+}
+
+// findFor finds a free block for a waiter. p.mu is held.
+func (p *Pool) findFor(x *waiter) *owner.Cell {
+	w := x.w
+	if w.r.Queue != nil && p.pending.unstalled.Load() != 0 {
+		if c := p.sameQueue(w); c != nil {
+			return c
+		}
+	}
+	l := &p.waitlist
+	if p.heap.freeBytes() < uint64(w.least)*unit {
+		return nil
+	}
+	if l.reserved.except(x) && p.heap.dedicated(w) {
+		return p.heap.carveAny(w) // idle dedicated segments are part of the reservation
+	}
+	if c := p.findFree(w); c != nil {
+		return c
+	}
+	if l.reserved.of == x {
+		if c := p.heap.takeReserved(w); c != nil {
+			return c
+		}
+	}
+	if c := p.heap.carveAny(w); c != nil {
+		return c
+	}
+	if (l.idle || l.reserved.of == x) && p.heap.openIdle(w) {
+		return p.heap.carveAny(w)
+	}
+	return nil
+}
+
+// mayGrow reports whether the limits have room for a waiter, with what the pool could give
+// back and without the reservation of another waiter, and the upstream has not just refused
+// as much. It returns false without a limit, because the room is unknown. p.mu is held.
+func (p *Pool) mayGrow(x *waiter) bool {
+	need, l := p.segmentNeed(x.w), &p.waitlist
+	tight, room := p.limitRoom()
+	if tight == nil || l.refusal.covers(need) {
+		return false
+	}
+	if l.reserved.except(x) {
+		return room >= need && room+p.heap.spare() >= need+p.segmentNeed(l.reserved.of.w)
+	}
+	return room+p.heap.spare() >= need
+}
+
+// attend runs when a waiter wakes: it asks the upstream if the waiter is to, and polls if it
+// is the poller. It reports whether that served a request.
+func (p *Pool) attend(x *waiter) (progress bool) {
+	p.mu.Lock()
+	asks, polls, left, before := x.asks, p.waitlist.poller == x, x.left, p.waitlist.n
+	x.asks = false
+	p.mu.Unlock()
+	if left {
+		return false
+	}
+	if polls {
+		asks = p.poll(x) || asks
+	}
+	if asks {
+		p.growFor(x)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.waitlist.n < before
+}
+
+// sleepOf returns how long a waiter sleeps: only the poller wakes by itself.
+func (p *Pool) sleepOf(x *waiter, interval time.Duration) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.waitlist.poller != x {
+		return time.Hour
+	}
+	if r := &p.waitlist.reserved; r.of != nil { // other waiters are served as soon as it expires
+		interval = min(interval, max(time.Until(r.until), shortWatch))
+	}
+	return interval
+}
+
+// poll is one round of the poller. It reports whether the poller is to ask the upstream.
+func (p *Pool) poll(x *waiter) (ask bool) {
+	p.origin.list.Drain()
+	p.pending.completeSome(refusalLooks)
+	due := false
+	need := p.segmentNeed(x.w)
+	p.mu.Lock()
+	if at := time.Now(); at.Sub(p.waitlist.asked) >= askAgain {
+		p.waitlist.asked, due = at, true
+	}
+	p.waitlist.eachFirst(func(first *waiter) { need = max(need, p.segmentNeed(first.w)) })
+	p.mu.Unlock()
+	if due {
+		p.reserveElsewhere()
+		p.collectDropped()
+		if !p.reclaimOthers(need) {
+			p.reclaimOthers(p.segmentNeed(x.w)) // may be enough for this waiter
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waitlist.idle = true
+	p.serveWaiters()
+	p.waitlist.idle = false
+	p.considerReservations()
+	if tight, _ := p.limitRoom(); due && tight == nil {
+		p.waitlist.eachFirst(askBlindly)
+	}
+	ask, x.asks = x.asks && !x.left, false
+	return ask
+}
+
+// askBlindly wakes the first waiter of a lane to ask an upstream with unknown room, and of
+// the next few the one with the smallest request: it may fit where the first does not.
+func askBlindly(first *waiter) {
+	least, x := first, first.next
+	for i := 1; i < lookAhead && x != nil; i, x = i+1, x.next {
+		if x.w.units < least.w.units {
+			least = x
+		}
+	}
+	first.askUpstream()
+	least.askUpstream()
+}
+
+// growFor asks the upstream on behalf of a waiter. The segment serves other waiters too.
+func (p *Pool) growFor(x *waiter) {
+	if p.beginGrowth(x.w.r.Context) != nil {
+		return
+	}
+	defer p.endGrowth()
+	p.mu.Lock()
+	l := &p.waitlist
+	size, need := p.segmentFor(x.w)
+	tight, room := p.limitRoom()
+	if x.left || !p.affords(x) || tight == nil && l.reserved.takesAll(x) || l.refusal.covers(uint64(need)) {
+		p.mu.Unlock()
+		return
+	}
+	if (tight == nil || room < uint64(need)) && p.heap.spare() > 0 && !l.reserved.except(x) {
+		p.heap.release(0)
+	}
+	p.mu.Unlock()
+	c, err := p.grow(x.w, size, need)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case err == nil && !x.left:
+		p.grant(x, c)
+	case err == nil:
+		p.putBack(c)
+	case !x.left && !ranOut(err):
+		p.leave(x)
+		x.fail(err)
+	default:
+		l.refusal.note(uint64(need))
+	}
+	p.serveWaiters()
+	p.relax()
+}
+
+// putBack frees a block that no waiter took. p.mu is held.
+func (p *Pool) putBack(c *owner.Cell) {
+	if p.pending.working(c) {
+		p.pending.add(c)
+		return
+	}
+	p.complete(c)
+}
+
+// endWaits ends all waits of a pool that closes. p.mu is held.
+func (p *Pool) endWaits() {
+	for len(p.waitlist.lines) > 0 {
+		p.endLine(p.waitlist.lines[0], p.closedError())
+	}
+	p.eachTenant(func(t *Tenant) { t.endQueue(p.closedError()) })
+	if p.waitlist.reserved.of != nil { // for a waiter of another pool
+		p.endReservation()
+	}
+}
+
+// endLine ends all waits of a line. p.mu is held.
+func (p *Pool) endLine(line *waitLine, cause error) {
+	for lane := range line.lanes {
+		for x := line.lanes[lane].first; x != nil; x = line.lanes[lane].first {
+			p.leave(x)
+			x.fail(cause)
+		}
+	}
+	p.relax()
+}

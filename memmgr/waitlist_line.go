@@ -1,0 +1,318 @@
+package memmgr
+
+import (
+	"math/bits"
+	"time"
+
+	"github.com/usmbridge/usmbridge/internal/owner"
+)
+
+// waitlist is the part of a pool that holds the requests that wait for memory, and the
+// reservation for one of them. Pool.mu guards it.
+type waitlist struct {
+	n       int         // waiters
+	lines   []*waitLine // those with waiters
+	own     waitLine    // of requests to the pool itself
+	served  uint64      // bytes handed out while requests waited, ever
+	virtual uint64      // of the line served last; a new line starts there
+	serving bool        // serveWaiters is running
+	idle    bool        // idle dedicated segments may be divided, because the poller serves
+
+	poller *waiter
+	asked  time.Time // when the poller last asked other pools
+	others uint64    // bytes that pools with the same limit or device had at that time
+
+	refusal  refusal // the last one of the upstream
+	reserved reservation
+}
+
+// waiter is a request that waits: for memory of its pool, or for room below the hard limit
+// of its tenant. Pool.mu guards the former and Tenant.mu the latter, except for the channels.
+type waiter struct {
+	w          *want
+	line       *waitLine // nil for a waiter below the hard limit, and for one of another pool
+	lane       int
+	next, prev *waiter
+	cell       *owner.Cell   // the block that the waiter was granted
+	err        error         // why the wait ended without a block
+	left       bool          // it waits no more
+	ready      chan struct{} // closed when cell or err is set, or the tenant was charged
+	wake       chan struct{} // signals that the waiter became the poller, or is to ask the upstream
+	asks       bool          // it is to ask the upstream
+
+	since     time.Time // when the wait began
+	first     time.Time // when it became the first of its lane; zero before
+	served    uint64    // waitlist.served at that time
+	charged   uint64    // Tenant.granted at that time
+	attempts  int       // reservations that it had
+	elsewhere bool      // other pools reserve for it as well
+	remote    *waiter   // the waiter of another pool that this one stands for
+}
+
+func newWaiter(w *want) *waiter {
+	return &waiter{w: w, since: time.Now(), ready: make(chan struct{}), wake: make(chan struct{}, 1)}
+}
+
+// patience returns how many bytes may go to other waiters while this one is first.
+func (x *waiter) patience() uint64 { return 2*uint64(x.w.units)*unit + 1<<20 }
+
+// await blocks until the waiter is ready or the context of its request ends. It reports
+// whether the waiter is ready. Between, it calls poll, at intervals that double from
+// shortWatch to longWatch. poll returns the interval to go on with and the time to sleep.
+func (x *waiter) await(poll func(interval time.Duration) (next, sleep time.Duration)) bool {
+	interval := shortWatch
+	timer := time.NewTimer(interval)
+	defer timer.Stop()
+	for {
+		select {
+		case <-x.ready:
+			return true
+		case <-x.w.r.Context.Done():
+			return false
+		case <-x.wake:
+			interval = shortWatch
+		case <-timer.C:
+			interval = min(2*interval, longWatch)
+		}
+		next, sleep := poll(interval)
+		interval = next
+		timer.Reset(sleep)
+	}
+}
+
+// signal wakes the waiter's goroutine.
+func (x *waiter) signal() {
+	select {
+	case x.wake <- struct{}{}:
+	default:
+	}
+}
+
+// askUpstream wakes the waiter to ask the upstream.
+func (x *waiter) askUpstream() {
+	x.asks = true
+	x.signal()
+}
+
+// fail ends a wait with an error. The waiter has left its line.
+func (x *waiter) fail(err error) {
+	x.err = err
+	close(x.ready)
+}
+
+// reservation is memory, or room below a hard limit, that goes to one waiter only. A line
+// of a tenant has one of room for its waiters for memory, a tenant has one for its waiters
+// for room, and a pool has one of memory. The lock of the waiter guards it.
+type reservation struct {
+	of    *waiter // nil if there is no reservation
+	since time.Time
+	until time.Time // when it expires; memory that comes back prolongs that of a pool
+	pause time.Time // no other reservation begins before
+
+	closed []int32 // segments of the pool that serve only the waiter
+	blocks int     // in use in these segments, when the reservation was last prolonged
+	free   uint64  // bytes that were free elsewhere at that time
+}
+
+// remote reports whether the reservation is for a waiter of another pool.
+func (r *reservation) remote() bool { return r.of != nil && r.of.remote != nil }
+
+// except reports whether there is a reservation for another waiter.
+func (r *reservation) except(x *waiter) bool { return r.of != nil && r.of != x }
+
+// takesAll reports whether another waiter is to get all memory that an upstream with
+// unknown room has left, because several pools reserve for it.
+func (r *reservation) takesAll(x *waiter) bool {
+	return r.except(x) && (r.of.elsewhere || r.remote())
+}
+
+// waitLine holds the waiters for memory of one account.
+type waitLine struct {
+	lanes   [lanes]struct{ first, last *waiter }
+	n       int
+	turn    int  // the lane served last
+	over    bool // the tenant is above its soft limit
+	weight  uint64
+	virtual uint64  // bytes served divided by weight: the line with the least is next
+	tenant  *Tenant // nil for the pool's own
+
+	reserved reservation // of room below the tenant's hard limit
+}
+
+func laneOf(w *want) int { return min(bits.Len32(w.units-1)/2, lanes-1) }
+
+// lineOf returns the line of a request's account.
+func (l *waitlist) lineOf(w *want) *waitLine {
+	if w.tenant != nil {
+		return &w.tenant.line
+	}
+	return &l.own
+}
+
+// add puts a request at the end of its lane.
+func (l *waitlist) add(w *want) *waiter {
+	x := newWaiter(w)
+	line := l.lineOf(w)
+	x.line, x.lane = line, laneOf(w)
+	if line.n == 0 {
+		// A line does not make up for the time when it had no waiters.
+		line.virtual = max(line.virtual, l.virtual)
+		l.lines = append(l.lines, line)
+	}
+	l.n++
+	line.n++
+	lane := &line.lanes[x.lane]
+	if x.prev = lane.last; x.prev == nil {
+		lane.first = x
+		l.becameFirst(x)
+	} else {
+		x.prev.next = x
+	}
+	lane.last = x
+	if l.poller == nil {
+		l.poller = x
+	}
+	return x
+}
+
+// becameFirst notes that a waiter became the first of its lane.
+func (l *waitlist) becameFirst(x *waiter) {
+	x.first, x.served = time.Now(), l.served
+	if t := x.line.tenant; t != nil {
+		x.charged = t.grantedBytes()
+	}
+}
+
+// remove takes a waiter out of its lane. If it was the poller, another waiter becomes it.
+// The caller ends its reservations.
+func (l *waitlist) remove(x *waiter) {
+	line := x.line
+	lane := &line.lanes[x.lane]
+	if x.prev != nil {
+		x.prev.next = x.next
+	} else if lane.first = x.next; x.next != nil {
+		l.becameFirst(x.next)
+	}
+	if x.next != nil {
+		x.next.prev = x.prev
+	} else {
+		lane.last = x.prev
+	}
+	x.left = true
+	l.n--
+	if line.n--; line.n == 0 {
+		for i, other := range l.lines {
+			if other == line {
+				l.lines = append(l.lines[:i], l.lines[i+1:]...)
+				break
+			}
+		}
+	}
+	if l.poller == x {
+		l.poller = nil
+		l.eachFirst(func(first *waiter) { l.poller = first })
+		if l.poller != nil {
+			l.poller.signal()
+		}
+	}
+}
+
+// count adds the bytes of a block to what was served.
+func (l *waitlist) count(line *waitLine, bytes uint64) {
+	l.served += bytes
+	line.virtual += bytes << 16 / max(line.weight, 1)
+	l.virtual = max(l.virtual, line.virtual)
+}
+
+// eachFirst calls f for the first waiter of each lane.
+func (l *waitlist) eachFirst(f func(*waiter)) {
+	for _, line := range l.lines {
+		line.eachFirst(f)
+	}
+}
+
+func (l *waitLine) eachFirst(f func(*waiter)) {
+	for lane := range l.lanes {
+		if x := l.lanes[lane].first; x != nil {
+			f(x)
+		}
+	}
+}
+
+// oldest returns the waiter that has been the first of its lane for longest, of those for
+// which f returns true.
+func (l *waitlist) oldest(f func(*waiter) bool) (oldest *waiter) {
+	l.eachFirst(keepOldest(&oldest, f))
+	return oldest
+}
+
+func (l *waitLine) oldest(f func(*waiter) bool) (oldest *waiter) {
+	l.eachFirst(keepOldest(&oldest, f))
+	return oldest
+}
+
+func keepOldest(oldest **waiter, f func(*waiter) bool) func(*waiter) {
+	return func(x *waiter) {
+		if (*oldest == nil || x.first.Before((*oldest).first)) && f(x) {
+			*oldest = x
+		}
+	}
+}
+
+// sort orders the lines: those of tenants above their soft limit last, and then by the
+// least weighted service. There is one for each tenant with waiters.
+func (l *waitlist) sort() {
+	lines := l.lines
+	if len(lines) < 2 {
+		return
+	}
+	for _, line := range lines {
+		line.over = line.tenant.overSoft()
+	}
+	for i := 1; i < len(lines); i++ {
+		for k := i; k > 0 && lines[k].before(lines[k-1]); k-- {
+			lines[k], lines[k-1] = lines[k-1], lines[k]
+		}
+	}
+}
+
+// before reports whether a line is served before another.
+func (l *waitLine) before(o *waitLine) bool {
+	if l.over != o.over {
+		return o.over
+	}
+	return l.virtual < o.virtual
+}
+
+// reserve has the tenant of a line reserve room below its hard limit for a waiter.
+func (l *waitLine) reserve(x *waiter, at time.Time) {
+	l.reserved.of, l.reserved.since, l.reserved.until = x, at, at.Add(reserveTime)
+	l.tenant.reserve(x.w.amount)
+}
+
+// endReservation ends it. If it was in vain, all waiters of the line are served for a time.
+func (l *waitLine) endReservation(at time.Time) {
+	r := &l.reserved
+	if r.pause = at; r.of.cell == nil {
+		r.pause, r.of.charged = at.Add(tenantPause), l.tenant.grantedBytes()
+	}
+	r.of = nil
+	l.tenant.reserve(0)
+}
+
+// refusal is a recent refusal of the upstream. Requests for as much or more do not ask again
+// for retryTime.
+type refusal struct {
+	need uint64
+	at   time.Duration // see now
+}
+
+// covers reports whether the upstream would refuse so many bytes as well.
+func (r *refusal) covers(need uint64) bool { return need >= r.need && now()-r.at < retryTime }
+
+// note records a refusal, unless a recent one of fewer bytes covers it.
+func (r *refusal) note(need uint64) {
+	if !r.covers(need) {
+		*r = refusal{need, now()}
+	}
+}
