@@ -1,6 +1,8 @@
 package memmgr
 
-import "github.com/usmbridge/usmbridge/internal/owner"
+import (
+	"github.com/usmbridge/usmbridge/internal/owner"
+)
 
 // The meaning of some fields of an owner cell depends on the owner of the memory and on the state
 // of the block (docs/internals.md has a table). Only the accessors here, those of pending blocks
@@ -38,4 +40,56 @@ func upstreamBlock(c *owner.Cell) Block {
 		Address: c.Address, Size: uintptr(c.Size), Requested: uintptr(c.Requested),
 		Align: uintptr(c.Private), Cookie: uint64(c.Context),
 	}
+}
+
+// blockState is where a block of a pool is and who may use it. docs/internals.md shows the
+// states with their transitions, and the meaning of each field of the owner cell in each state.
+//
+// The state is not stored: each part knows the state of the blocks that it has. The functions
+// that change it call [setState], which checks the transition in builds with the tag usmb_checks.
+type blockState uint32
+
+const (
+	stateFree     blockState = iota // in the heap, without a cell
+	stateInHand                     // held by one goroutine, on its way to another state
+	stateInUse                      // buffers or C refer to it
+	stateAsleep                     // in use; the handles are stale until it wakes
+	stateCached                     // in a magazine of a shard or of the depot
+	stateReturned                   // exported memory that waits for a barrier
+	statePending                    // its device work has not finished
+	stateStalled                    // as pending, for longer than stallTime
+	stateIdle                       // a dedicated segment out of use
+)
+
+// lockRank is the place of a lock in the lock order: a goroutine that holds a lock acquires only
+// locks of higher ranks. docs/internals.md says what each lock guards.
+type lockRank uint8
+
+const (
+	rankSleep         lockRank = iota // sleep.turn
+	rankPurging                       // purging.mu
+	rankSweeping                      // pending.sweeping
+	rankGrowing                       // Pool.growing, a channel: checked, not held
+	rankPendingChange                 // addingPending
+	rankPool                          // Pool.mu
+	rankRooms                         // Pool.roomsMu
+	rankTenant                        // Tenant.mu
+	rankSleepTables                   // sleep.mu
+	rankLeaf                          // keeper.mu, queues.mu
+)
+
+// rankLocks gives the locks of a new pool their ranks.
+func rankLocks(p *Pool) {
+	setRank(&p.sleep.turn, rankSleep)
+	setRank(&p.purging.mu, rankPurging)
+	setRank(&p.pending.sweeping, rankSweeping)
+	setRank(&p.mu.rankedMutex, rankPool)
+	setRank(&p.roomsMu, rankRooms)
+	setRank(&p.sleep.mu, rankSleepTables)
+}
+
+func init() {
+	setRank(&addingPending, rankPendingChange)
+	setRank(&keeper.mu, rankLeaf)
+	setRank(&queues.mu, rankLeaf)
 }
