@@ -2,21 +2,21 @@ package segment
 
 import "strconv"
 
-// Audience says what other processes may do with a segment that they map. It is
-// fixed when the segment is made, and kept by seals of the kernel.
+// Audience is the access that other processes have to a segment. It is fixed when the segment is
+// made. The kernel enforces it by seals.
 type Audience uint8
 
 const (
-	// PeersWrite lets whoever has the descriptor read and write. Nobody can change
-	// the size (F_SEAL_SHRINK, F_SEAL_GROW) or the seals (F_SEAL_SEAL).
+	// PeersWrite lets every process that has the descriptor read and write. No process can
+	// change the size (F_SEAL_SHRINK, F_SEAL_GROW) or the seals (F_SEAL_SEAL).
 	PeersWrite Audience = iota + 1
-	// PeersRead lets others read alone (F_SEAL_FUTURE_WRITE besides, Linux 5.1). The
-	// mapping of the process that made the segment stays writable; a peer that tries
-	// to write hits itself alone.
+	// PeersRead lets other processes only read (F_SEAL_FUTURE_WRITE in addition, Linux 5.1). The
+	// mapping of the process that made the segment stays writable. A write by a peer faults in
+	// the peer.
 	PeersRead
 )
 
-// String gives "peers write" or "peers read".
+// String returns "peers write" or "peers read".
 func (a Audience) String() string {
 	switch a {
 	case PeersWrite:
@@ -27,16 +27,16 @@ func (a Audience) String() string {
 	return "Audience(" + strconv.Itoa(int(a)) + ")"
 }
 
-// check refuses what is no audience; the zero value is none, so that nobody shares
-// more than was said.
+// check refuses invalid audiences. The zero value is invalid, so that write access is always
+// explicit.
 func (a Audience) check(op string) error {
 	if a == PeersWrite || a == PeersRead {
 		return nil
 	}
-	return opError(op, ErrAudience, "%v is no audience; PeersWrite and PeersRead are", a)
+	return opError(op, ErrAudience, "invalid audience %v; use PeersWrite or PeersRead", a)
 }
 
-// seals are those that a segment of the audience has.
+// seals returns the seals of a segment for the audience.
 func (a Audience) seals() int {
 	const fixed = sealSeal | sealShrink | sealGrow
 	if a == PeersRead {
@@ -45,7 +45,7 @@ func (a Audience) seals() int {
 	return fixed
 }
 
-// Seals of a memory file, as <linux/fcntl.h> numbers them.
+// Seals of a memory file (<linux/fcntl.h>).
 const (
 	sealSeal        = 0x01
 	sealShrink      = 0x02

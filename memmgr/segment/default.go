@@ -9,12 +9,11 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// Default returns the pool that everything in the process shares for segments of one
-// audience in the memory of one context, device and kind, as memmgr.Default does for
-// memory of the process's own. It counts against the limit of memmgr.SetDefaultLimit and
-// is closed by memmgr.CloseDefaults. On a queue of the host backend (or
-// nil) it is that of host memory. It fails as [NewHost] and [NewUSM] do, and may be called
-// from any goroutine.
+// Default returns the pool that the whole process shares for segments of one audience in the memory
+// of one context, device and kind; memmgr.Default does the same for memory that is not shared with
+// other processes. If q is nil or of the host backend, it is the pool of host memory. The pool
+// counts against the limit of memmgr.SetDefaultLimit, and memmgr.CloseDefaults closes it. Default
+// fails as [NewHost] and [NewUSM] do. It is safe for concurrent use.
 func Default(q *syclobj.Queue, kind syclobj.USMKind, a Audience) (*memmgr.Pool, error) {
 	place := syclobj.HostPlace()
 	if q != nil && !q.IsHost() {
@@ -38,7 +37,7 @@ func Default(q *syclobj.Queue, kind syclobj.USMKind, a Audience) (*memmgr.Pool, 
 	return made.(*memmgr.Pool), nil
 }
 
-// closer keeps a nil *Resource from being an io.Closer.
+// closer converts r to an io.Closer that is nil on errors, rather than one that holds a nil pointer.
 func closer(r *Resource, err error) (io.Closer, error) {
 	if err != nil {
 		return nil, err

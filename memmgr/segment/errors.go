@@ -5,38 +5,39 @@ import (
 	"fmt"
 )
 
-// The kinds of failure that are this package's own. What the kernel answered, where
-// it was asked, is in the error as a syscall.Errno.
+// The kinds of errors of this package. An error that comes from the kernel also wraps its
+// syscall.Errno.
 var (
-	// ErrSeals: a descriptor is no sealable memory, or lacks seals that its audience
-	// promises, so that a peer could cut the memory off under a reader.
-	ErrSeals = errors.New("the memory is not sealed as it must be")
-	// ErrSize: the memory has another size than was told.
-	ErrSize = errors.New("the memory has another size")
-	// ErrAudience: the memory is of another audience than was told, or what was asked
-	// is not for that audience.
-	ErrAudience = errors.New("not for this audience")
-	// ErrRefused: memory of others that may not be mapped: of a user who is not admitted,
-	// a link, a directory, a pipe, a file of a disk, or one that this process may not open so.
+	// ErrSeals means that a descriptor is not of a memory file, or lacks the seals of its
+	// audience, so that a peer could truncate the memory while it is in use.
+	ErrSeals = errors.New("the memory is not sealed as required")
+	// ErrSize means that the memory does not have the given size, or that the size is invalid.
+	ErrSize = errors.New("wrong size")
+	// ErrAudience means that the memory is for another audience, or that the audience does not
+	// permit the operation.
+	ErrAudience = errors.New("wrong audience")
+	// ErrRefused means that memory of another program may not be mapped: it is a link, a
+	// directory, a pipe or a file on a disk, it belongs to a user that is not admitted, or this
+	// process lacks the permission.
 	ErrRefused = errors.New("not memory that may be mapped")
-	// ErrTruncated: another process cut memory off that is mapped here, or a page of it could
-	// not be had when it was touched: of a sparse file where the memory is full, or one that
-	// the hardware found broken. Zeros lie there and behind since.
-	ErrTruncated = errors.New("the memory was cut off")
-	// ErrLimit: a bound on mappings or descriptors is reached.
+	// ErrTruncated means that another process truncated memory that is mapped here, or that a
+	// page was missing when it was accessed: memory was full, or the hardware reported the page
+	// as broken. The missing page and all pages after it read as zeros once one was accessed.
+	ErrTruncated = errors.New("the memory was truncated")
+	// ErrLimit means that the limit on mappings or descriptors is reached.
 	ErrLimit = errors.New("a limit is reached")
 )
 
-// OpError is the type of this package's errors. Requests that make no sense and
-// memory that runs out are errors of package memmgr, as from every resource; those
-// have an OpError as their reason where this package knows it.
+// OpError is the type of this package's errors. Invalid requests to a [Resource] and running out of
+// memory are errors of package memmgr, as for every resource. They wrap an OpError if the cause is
+// in this package.
 type OpError struct {
-	Op   string // what was tried, such as "Map"
-	Kind error  // one of the Err… sentinels, one of memmgr's, or errors.ErrUnsupported; nil when the cause says all
-	Err  error  // what was asked, what was found and what to do; may be nil
+	Op   string // the operation, such as "Map"
+	Kind error  // an Err… value of this package or of memmgr, or errors.ErrUnsupported; nil if Err is sufficient
+	Err  error  // the cause; may be nil
 }
 
-// Error names operation, kind and reason.
+// Error returns the operation, the kind and the cause.
 func (e *OpError) Error() string {
 	s := "segment: " + e.Op
 	for _, reason := range e.Unwrap() {
@@ -45,7 +46,7 @@ func (e *OpError) Error() string {
 	return s
 }
 
-// Unwrap gives the kind and the cause to errors.Is and errors.As.
+// Unwrap returns the kind and the cause.
 func (e *OpError) Unwrap() (both []error) {
 	for _, err := range []error{e.Kind, e.Err} {
 		if err != nil {

@@ -105,7 +105,7 @@ func TestHugePagesAreRefused(t *testing.T) {
 	f := memoryFile(t, 2<<20, 7, 4) // MFD_HUGETLB
 	_, err := segment.Map(segment.Attachment{File: f, Size: 2 << 20, Audience: segment.PeersWrite})
 	require.ErrorIs(t, err, segment.ErrSeals)
-	require.ErrorContains(t, err, "of another kind")
+	require.ErrorContains(t, err, "not on tmpfs")
 }
 
 func closed(f func(*testing.T) *os.File) func(*testing.T) *os.File {
@@ -261,7 +261,7 @@ func noAddresses(t faultTest) {
 	r := hostOf(t, segment.PeersWrite)
 	b, err := r.Allocate(memmgr.Request{Size: 1 << 20})
 	require.NoError(t, err)
-	// Beside what is mapped, which under a sanitizer is many TiB, and which goes on growing.
+	// In addition to existing mappings, which are many TiB under a sanitizer and still grow.
 	back := limit(t, syscall.RLIMIT_AS, mapped(t)+1<<40)
 	refused(t, r, 2<<40, memmgr.ErrOutOfMemory, syscall.ENOMEM)
 	back()

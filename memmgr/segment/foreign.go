@@ -14,40 +14,42 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// Foreign says which memory of others, which is no segment, [MapForeign] maps, and how.
+// Foreign describes the memory that [MapForeign] maps. The memory belongs to another program and
+// is not a segment.
 type Foreign struct {
-	// Name is that of POSIX shared memory (shm_open, shm_overview(7)), or of a block of
-	// Python's multiprocessing.shared_memory: one name, with or without a slash before it.
+	// Name is the name of POSIX shared memory (shm_open, shm_overview(7)) or of a block of
+	// Python's multiprocessing.shared_memory. A leading slash is optional.
 	Name string
-	// File, instead of Name, is a descriptor of such memory, or of a memory file. It is
-	// borrowed: the caller closes it, right after MapForeign if it likes.
+	// File is a descriptor of such memory or of a memory file. Set either Name or File.
+	// MapForeign duplicates the descriptor; the caller may close it after the call.
 	File *os.File
-	// Offset of the first byte in the memory, and Size, in bytes; neither need be a multiple of
-	// anything. All of them must be there.
+	// Offset is the position of the first byte in the memory, and Size the number of bytes to
+	// map. Neither has an alignment. All of the bytes must exist.
 	Offset, Size uint64
 	// ReadOnly maps the memory so that writing to it from this process faults.
 	ReadOnly bool
-	// Copy takes a copy of the bytes as they are now, in memory of this process: where there is
-	// no guard, or the bytes must not change under a reader. ReadOnly must be set, and Queue
-	// not.
+	// Copy copies the bytes into private memory instead of mapping them. Use it where there is
+	// no guard, or where the bytes must not change while they are read. It requires ReadOnly,
+	// and a Queue that is nil or of the host backend.
 	Copy bool
-	// Owner decides whether memory of a user is mapped; an error refuses it. nil admits any
-	// memory with a File, and with a Name that of this process's effective user. In a user
-	// namespace the kernel reports the overflow uid (65534) for every user that has no id
-	// there: with a Name nil does not admit it unless the namespace has an id for every user.
+	// Owner reports whether memory that belongs to a user may be mapped; a non-nil error refuses
+	// it. If Owner is nil, a File may belong to any user, and a Name must belong to this
+	// process's effective user. In a user namespace the kernel reports the overflow uid (65534)
+	// for every user that has no id there. A nil Owner refuses a Name of that uid unless the
+	// namespace maps every user.
 	Owner func(uid uint32) error
-	// Queue makes the memory USM of the queue's context, as [NewUSM] does and where that
-	// works, of kind Kind. nil, or a queue of the host backend: memory of the host.
+	// Queue makes the memory USM of kind Kind in the queue's context, on devices where [NewUSM]
+	// can do so without handles. With nil or a queue of the host backend it is host memory.
 	Queue *syclobj.Queue
 	Kind  syclobj.USMKind
-	// MaxMappings is [WithMaxMappings] for this mapping.
+	// MaxMappings is the limit for this mapping, as in [WithMaxMappings].
 	MaxMappings int
 }
 
-// foreign is what a Mapping has of such memory. Nothing changes until the mapping's end, for
-// which nobody looks any more.
+// foreign is the part of a Mapping that only [MapForeign] sets. It is immutable until Close, and
+// not read after Close.
 type foreign struct {
-	file   *os.File // the mapping's own; nil for a copy
+	file   *os.File // owned by the mapping; nil for a copy
 	offset uint64   // of the first byte in the file
 	size   uint64   // bytes
 	shift  uintptr  // of the first byte in its page
@@ -56,33 +58,35 @@ type foreign struct {
 	guard   guard.Range
 }
 
-// fileFacts are what the kernel tells of a descriptor.
+// fileFacts are the properties of a descriptor that the kernel reports.
 type fileFacts struct {
 	size      uint64
 	uid       uint32
 	mode      os.FileMode
-	memory    bool // of ordinary pages, and no file of a disk
-	unchanged bool // sealed: nobody can cut it off
+	memory    bool // a regular file on tmpfs, without huge pages
+	unchanged bool // sealed against shrinking
 }
 
-// MapForeign maps memory of others that is no segment: POSIX shared memory by its name, or
-// what a descriptor gives. It may be mapped as often as one likes, any part of it, and the
-// mappings know nothing of each other.
+// MapForeign maps memory of another program that is not a segment: POSIX shared memory, by its
+// name or by a descriptor. The same memory can be mapped any number of times, whole or in parts.
+// The mappings are independent of each other.
 //
-// Nothing seals such memory, so anybody who may write to it can cut it off at any time, and
-// touching what is gone ends a process (SIGBUS). Here it is mapped under a guard: whoever
-// touches it, in Go, in C, or a driver on a thread of its own, sees zeros there and behind,
-// and goes on; [Mapping.Err] tells then, and whoever trusts what was read asks it first.
-// What is written after that reaches nobody. The guard is a handler of SIGBUS, which is
-// installed by the first mapping and stays; faults elsewhere go on to the handler that was
-// there. A system call to which such memory is given fails with EFAULT instead, and a thread of C
-// that has SIGBUS blocked is out of its reach: touching what is gone there ends the process. Builds
-// without cgo have no guard: memory that is not sealed against shrinking is then refused with
-// errors.ErrUnsupported, unless Copy is set.
+// Such memory is not sealed, so any process that may write to it can truncate it at any time.
+// Access to a truncated page normally ends the process (SIGBUS). MapForeign therefore installs a
+// guard. After an access to a truncated page, from Go, from C or from a thread of a driver, that
+// page and all pages after it read as zeros, and the access continues. Later writes to these pages
+// do not reach other processes. [Mapping.Err] reports the truncation: call it before trusting
+// bytes that were read.
 //
-// Errors: memmgr.ErrRequest for what makes no sense, fs.ErrNotExist, [ErrRefused] for other
-// users' memory, for links, and for what is no memory, [ErrSize] for no bytes at all and for
-// bytes that are not there, [ErrLimit]. Nothing is left behind by one that fails.
+// The guard is a SIGBUS handler. The first mapping installs it, and it stays installed. It passes
+// faults at other addresses on to the previous handler. Two cases are not covered: a system call
+// that accesses a truncated page fails with EFAULT, and an access from a C thread that blocks
+// SIGBUS ends the process. Builds without cgo have no guard; they refuse memory that is not sealed
+// against shrinking with errors.ErrUnsupported, unless Copy is set.
+//
+// Errors: memmgr.ErrRequest if f is inconsistent; fs.ErrNotExist; [ErrRefused] for links, for
+// files that are not memory and for memory of a user that is not admitted; [ErrSize] if Size is 0
+// or some of the bytes do not exist; [ErrLimit]. A call that fails releases all it acquired.
 func MapForeign(f Foreign) (*Mapping, error) {
 	const op = "MapForeign"
 	if err := f.check(op); err != nil {
@@ -97,7 +101,7 @@ func MapForeign(f Foreign) (*Mapping, error) {
 		m.place, m.usm = usm.Place(), usm
 	}
 	c := foreignCost(usm)
-	if err := spent.take(op, c, bounds{mappings: f.MaxMappings}.filled()); err != nil {
+	if err := spent.take(op, c, limits{mappings: f.MaxMappings}.withDefaults()); err != nil {
 		closeUSM(usm)
 		return nil, err
 	}
@@ -109,25 +113,26 @@ func MapForeign(f Foreign) (*Mapping, error) {
 	return m, nil
 }
 
-// foreignCost is what such memory takes: the part that was cut off is a mapping besides. A copy
-// has neither that nor the descriptor, once it is filled.
+// foreignCost returns the cost of a mapping of foreign memory. The guard replaces truncated pages,
+// which makes them a mapping of their own. A copy needs neither that mapping nor the descriptor
+// once it is filled.
 func foreignCost(usm memmgr.Resource) cost {
 	return cost{mappings: mappingsOf(usm) + 1, descriptors: 1}
 }
 
-// check refuses what makes no sense before anything is opened.
+// check validates the fields before anything is opened.
 func (f *Foreign) check(op string) error {
 	switch {
 	case (f.File == nil) == (f.Name == ""):
-		return opError(op, memmgr.ErrRequest, "one of Name and File must be given")
+		return opError(op, memmgr.ErrRequest, "set exactly one of Name and File")
 	case f.Size == 0:
-		return opError(op, ErrSize, "no bytes are asked for")
+		return opError(op, ErrSize, "Size is 0")
 	case f.Size > uint64(maxSize) || f.Offset > uint64(maxSize):
-		return opError(op, ErrSize, "%d bytes from %d on are more than can be mapped", f.Size, f.Offset)
+		return opError(op, ErrSize, "%d bytes at offset %d exceed the address space", f.Size, f.Offset)
 	case f.Copy && !f.ReadOnly:
-		return opError(op, memmgr.ErrRequest, "a copy that is written to reaches nobody; set ReadOnly")
+		return opError(op, memmgr.ErrRequest, "writes to a copy do not reach other processes; set ReadOnly")
 	case f.Copy && f.Queue != nil && !f.Queue.IsHost():
-		return opError(op, memmgr.ErrRequest, "Copy is memory of the host; without a Queue it can be copied on")
+		return opError(op, memmgr.ErrRequest, "Copy makes host memory; leave Queue nil and copy from there to the device")
 	case f.File == nil:
 		return checkName(op, f.Name)
 	}
@@ -137,16 +142,17 @@ func (f *Foreign) check(op string) error {
 // maxName is the longest name of a file.
 const maxName = 255
 
-// checkName wants one name, of a file in the one directory.
+// checkName checks that a name is a single file name, so that it cannot leave sharedDirectory.
 func checkName(op, name string) error {
 	bare := strings.TrimPrefix(name, "/")
 	if bare == "" || len(bare) > maxName || bare == "." || bare == ".." || strings.ContainsAny(bare, "/\x00") {
-		return opError(op, memmgr.ErrRequest, "%q is no name of shared memory: 1 to %d bytes, none of them a slash but for the first", name, maxName)
+		return opError(op, memmgr.ErrRequest, "invalid name of shared memory %q; use 1 to %d bytes without a slash, except a leading one", name, maxName)
 	}
 	return nil
 }
 
-// mapInto opens, looks and maps. On an error c is what is given back.
+// mapInto opens the memory and maps it into m. If it fails, it sets c to the cost that the caller
+// returns to the budget.
 func (f *Foreign) mapInto(op string, m *Mapping, c *cost) (err error) {
 	file, facts, err := f.open(op)
 	if err != nil {
@@ -160,7 +166,7 @@ func (f *Foreign) mapInto(op string, m *Mapping, c *cost) (err error) {
 	shift := uintptr(f.Offset) % pageSize
 	own := &foreign{file: file, offset: f.Offset, size: f.Size, shift: shift}
 	if !f.Copy && !facts.unchanged && !guard.Supported {
-		return opError(op, errors.ErrUnsupported, "memory that others can cut off is mapped under a guard alone, which needs cgo; set Copy to have its bytes")
+		return opError(op, errors.ErrUnsupported, "the memory is not sealed against shrinking, and the guard against truncation needs cgo; set Copy")
 	}
 	if m.region, err = newRegion(m.usm, roundUp(shift+uintptr(f.Size), pageSize), pageSize); err != nil {
 		return err
@@ -168,23 +174,23 @@ func (f *Foreign) mapInto(op string, m *Mapping, c *cost) (err error) {
 	m.region.offset = f.Offset - uint64(shift)
 	defer func() {
 		if err != nil && !m.region.end() {
-			c.mappings = 0 // they stay
+			c.mappings = 0 // still mapped, so still counted
 		}
 	}()
 	if f.Copy {
 		m.foreign = own
 		if err = m.fill(); err == nil {
-			spare := foreignCost(nil)
-			spare.mappings -= mappingsOf(nil)
-			spent.giveBack(spare)
+			surplus := foreignCost(nil)
+			surplus.mappings -= mappingsOf(nil)
+			spent.giveBack(surplus)
 		}
 		return err
 	}
-	// Guarded before the file is there, so that nobody sees it without.
+	// Add the guard before the file is mapped, so that the mapping is never unguarded.
 	if !facts.unchanged {
 		if own.guard, err = guard.Add(m.region.base, m.region.size, !f.ReadOnly); err != nil {
 			if errors.Is(err, guard.ErrFull) {
-				err = opError(op, ErrLimit, "%w; close mappings, or map larger parts", err)
+				err = opError(op, ErrLimit, "%w; close mappings, or map fewer and larger parts", err)
 			}
 			return err
 		}
@@ -196,10 +202,10 @@ func (f *Foreign) mapInto(op string, m *Mapping, c *cost) (err error) {
 		}()
 	}
 	if err = m.region.cover(int(file.Fd()), f.ReadOnly); err == nil {
-		err = notForChildren(m.region.base, m.region.size)
+		err = dontFork(m.region.base, m.region.size)
 	}
 	if forbidden(err) {
-		err = opError(op, ErrRefused, "the descriptor is not for what was asked (read-only %v): %w", f.ReadOnly, err)
+		err = opError(op, ErrRefused, "the descriptor does not permit this access (read-only %v): %w", f.ReadOnly, err)
 	}
 	if err == nil {
 		m.foreign = own
@@ -207,12 +213,12 @@ func (f *Foreign) mapInto(op string, m *Mapping, c *cost) (err error) {
 	return err
 }
 
-// open gives a descriptor of the mapping's own, of memory that may be mapped.
+// open returns a descriptor that the mapping owns, of memory that may be mapped.
 func (f *Foreign) open(op string) (file *os.File, facts fileFacts, err error) {
 	fd := -1
 	if f.File != nil {
-		err = withFile(op, f.File, func(theirs int) (err error) {
-			fd, err = duplicate(theirs)
+		err = withFile(op, f.File, func(borrowed int) (err error) {
+			fd, err = duplicate(borrowed)
 			return err
 		})
 	} else if fd, err = openNamed(strings.TrimPrefix(f.Name, "/"), f.ReadOnly); forbidden(err) {
@@ -231,10 +237,10 @@ func (f *Foreign) open(op string) (file *os.File, facts fileFacts, err error) {
 	return os.NewFile(uintptr(fd), fileName), facts, nil
 }
 
-// admit looks whether it is memory, whose it is, and whether all that is asked for is there.
+// admit checks that the file is memory, that its owner is admitted, and that it has all bytes.
 func (f *Foreign) admit(op string, facts fileFacts) error {
 	if !facts.memory {
-		return opError(op, ErrRefused, "%s is no memory of ordinary pages, but %v, or a file of a disk", f.what(), facts.mode)
+		return opError(op, ErrRefused, "%s (mode %v) is not memory of ordinary pages", f.source(), facts.mode)
 	}
 	owner := f.Owner
 	if owner == nil && f.File == nil {
@@ -242,16 +248,17 @@ func (f *Foreign) admit(op string, facts fileFacts) error {
 	}
 	if owner != nil {
 		if err := owner(facts.uid); err != nil {
-			return opError(op, ErrRefused, "%s belongs to user %d: %w", f.what(), facts.uid, err)
+			return opError(op, ErrRefused, "%s belongs to user %d: %w", f.source(), facts.uid, err)
 		}
 	}
 	if f.Offset > facts.size || f.Size > facts.size-f.Offset {
-		return opError(op, ErrSize, "%d bytes from %d on are asked for, and %s has %d", f.Size, f.Offset, f.what(), facts.size)
+		return opError(op, ErrSize, "%s has %d bytes (want %d bytes at offset %d)", f.source(), facts.size, f.Size, f.Offset)
 	}
 	return nil
 }
 
-func (f *Foreign) what() string {
+// source names the memory in errors.
+func (f *Foreign) source() string {
 	if f.File != nil {
 		return "the descriptor"
 	}
@@ -260,12 +267,12 @@ func (f *Foreign) what() string {
 
 func sameUser(uid uint32) error {
 	if err := userid.CheckOwn(uid); err != nil {
-		return fmt.Errorf("%w; Foreign.Owner can admit others", err)
+		return fmt.Errorf("%w; set Foreign.Owner to admit other users", err)
 	}
 	return nil
 }
 
-// fill copies the bytes, and lets go of what they were copied from.
+// fill copies the bytes of the file into the region and closes the file.
 func (m *Mapping) fill() error {
 	if err := mapAnonymous(m.region.base, m.region.size); err != nil {
 		return err
@@ -277,15 +284,16 @@ func (m *Mapping) fill() error {
 	if err := protect(m.region.base, m.region.size); err != nil {
 		return err
 	}
-	if err := notForChildren(m.region.base, m.region.size); err != nil { // as all Mappings
+	if err := dontFork(m.region.base, m.region.size); err != nil {
 		return err
 	}
-	_ = f.file.Close() // of memory: nothing is written that could fail
+	_ = f.file.Close() // a memory file has no delayed writes that could fail
 	f.file = nil
 	return nil
 }
 
-// end closes what the memory was opened with, and tells what it cost. The region is there.
+// end removes the guard, closes the file and returns the cost of the mapping. The caller releases
+// the region afterwards.
 func (f *foreign) end(usm memmgr.Resource) cost {
 	if f.file == nil {
 		return cost{mappings: mappingsOf(usm)}
@@ -293,15 +301,17 @@ func (f *foreign) end(usm memmgr.Resource) cost {
 	if f.guarded {
 		f.guard.Remove()
 	}
-	_ = f.file.Close() // of memory: nothing is written that could fail
+	_ = f.file.Close() // a memory file has no delayed writes that could fail
 	return foreignCost(usm)
 }
 
-// Err tells whether the memory is still what it was: [ErrTruncated] when another process cut
-// it off, which is so for ever once it was noticed, memmgr.ErrClosed after Close. Ask it
-// after reading, before what was read is trusted, and after writing. Until Close it is nil for
-// segments, which nobody can cut off, and for copies. It also puts the guard back over handlers that
-// were installed since. It takes two system calls.
+// Err reports whether the memory is still complete. It returns [ErrTruncated] if another process
+// truncated the memory, and memmgr.ErrClosed after Close. Call it after reading, before the bytes
+// are trusted, and after writing. Once an access was answered by zeros, Err fails until Close.
+// Segments, which are sealed, and copies have no error before Close.
+//
+// Err also reinstalls the guard if another SIGBUS handler has replaced it. It makes two system
+// calls.
 func (m *Mapping) Err() error {
 	const op = "Mapping.Err"
 	m.mu.RLock()
@@ -309,7 +319,7 @@ func (m *Mapping) Err() error {
 	f := m.foreign
 	switch {
 	case m.closed:
-		return opError(op, memmgr.ErrClosed, "the mapping was closed")
+		return opError(op, memmgr.ErrClosed, "the mapping is closed")
 	case f == nil || f.file == nil:
 		return nil
 	}
@@ -323,31 +333,31 @@ func (m *Mapping) Err() error {
 	if err != nil {
 		return &OpError{Op: op, Err: err}
 	}
-	switch there := facts.size - min(facts.size, f.offset); {
-	case there < f.size && lost:
-		return opError(op, ErrTruncated, "%d of %d bytes are there; others were touched, and are zeros now", there, f.size)
-	case there < f.size:
-		return opError(op, ErrTruncated, "%d of %d bytes are there", there, f.size)
+	switch left := facts.size - min(facts.size, f.offset); {
+	case left < f.size && lost:
+		return opError(op, ErrTruncated, "%d of %d bytes are left; missing bytes were accessed and read as zeros", left, f.size)
+	case left < f.size:
+		return opError(op, ErrTruncated, "%d of %d bytes are left", left, f.size)
 	case lost:
-		return opError(op, ErrTruncated, "some of the %d bytes could not be had when they were touched, and are zeros now: "+
-			"the memory is full or broken, or it was cut off and made longer again", f.size)
+		return opError(op, ErrTruncated, "some of the %d bytes were missing when they were accessed, and read as zeros: "+
+			"memory is full or broken, or the file was truncated and extended again", f.size)
 	}
 	return nil
 }
 
-// ReadAt implements io.ReaderAt: it copies bytes from an offset in the memory on. Of memory
-// that others can cut off it reads the file, so that it needs no guard and tells at once, by
-// [ErrTruncated], what is not there any more; of a copy, the copy. Memory that the host cannot
-// read fails with errors.ErrUnsupported, and after Close it is memmgr.ErrClosed.
+// ReadAt implements io.ReaderAt for the bytes of the mapping. For memory of [MapForeign] it reads
+// the file instead of the mapping, so it does not depend on the guard and returns [ErrTruncated]
+// if bytes are missing. It fails with errors.ErrUnsupported if the host cannot read the memory,
+// and with memmgr.ErrClosed after Close.
 func (m *Mapping) ReadAt(p []byte, off int64) (n int, err error) {
 	const op = "Mapping.ReadAt"
 	if off < 0 {
-		return 0, opError(op, memmgr.ErrRequest, "an offset of %d", off)
+		return 0, opError(op, memmgr.ErrRequest, "negative offset %d", off)
 	}
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if m.closed {
-		return 0, opError(op, memmgr.ErrClosed, "the mapping was closed")
+		return 0, opError(op, memmgr.ErrClosed, "the mapping is closed")
 	}
 	size := m.Size()
 	if uint64(off) >= size {
@@ -369,12 +379,11 @@ func (m *Mapping) ReadAt(p []byte, off int64) (n int, err error) {
 	return copy(p, unsafe.Slice((*byte)(m.Data()), size)[off:]), err
 }
 
-// readAt reads the file.
 func (f *foreign) readAt(op string, p []byte, off uint64) (int, error) {
 	n, err := f.file.ReadAt(p, int64(f.offset+off))
 	switch {
 	case errors.Is(err, io.EOF):
-		return n, opError(op, ErrTruncated, "%d of %d bytes from %d on are there", n, len(p), off)
+		return n, opError(op, ErrTruncated, "%d of %d bytes at offset %d are left", n, len(p), off)
 	case err != nil:
 		return n, &OpError{Op: op, Err: err}
 	}

@@ -6,11 +6,11 @@ import (
 	"syscall"
 )
 
-// sharedDirectory is where shm_open has its names.
+// sharedDirectory is the directory of shm_open.
 const sharedDirectory = "/dev/shm/"
 
-// openNamed opens shared memory by its name. No link is followed, and nothing is opened that
-// could make a process wait or a device do something.
+// openNamed opens shared memory by its name. It does not follow links, and opens only regular files,
+// because opening a pipe can block and opening a device can have effects.
 func openNamed(name string, readOnly bool) (int, error) {
 	path := sharedDirectory + name
 	info, err := os.Lstat(path)
@@ -25,7 +25,7 @@ func openNamed(name string, readOnly bool) (int, error) {
 		flags = syscall.O_RDONLY
 	}
 	fd := -1
-	// It may be something else by now: factsOf looks again.
+	// The file may have been replaced since Lstat. Foreign.admit checks the opened descriptor.
 	err = retried(func() (err error) {
 		fd, err = syscall.Open(path, flags|syscall.O_CLOEXEC|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
 		return err
@@ -36,9 +36,8 @@ func openNamed(name string, readOnly bool) (int, error) {
 	return fd, nil
 }
 
-// factsOf asks the kernel what a descriptor is of. The seals come before the size: what is sealed
-// by then keeps the size that is told next, while a size that was told first can be cut off, and
-// only then sealed.
+// factsOf reads the properties of a descriptor. It reads the seals before the size, so that the size
+// of a sealed file is final. In the other order the file could shrink and be sealed in between.
 func factsOf(fd int) (f fileFacts, err error) {
 	if seals, err := fileSeals(fd); err == nil {
 		f.unchanged = seals&sealShrink != 0
@@ -65,7 +64,7 @@ func factsOf(fd int) (f fileFacts, err error) {
 	return f, nil
 }
 
-// forbidden tells that something may not be opened or mapped as asked.
+// forbidden reports whether a file may not be opened or mapped in this way.
 func forbidden(err error) bool {
 	for _, reason := range []error{syscall.EACCES, syscall.EPERM, syscall.ELOOP, syscall.ENXIO, syscall.EISDIR} {
 		if errors.Is(err, reason) {

@@ -252,7 +252,7 @@ func openFiles(t testing.TB) (n int) {
 }
 
 func init() {
-	// Cuts shared memory off, to the sizes that it is told.
+	// Truncates shared memory to the sizes that it receives.
 	peers["cutter"] = func(k talk) {
 		name := k.hear()
 		for {
@@ -272,7 +272,7 @@ func TestForeignIsCutOffWhileItIsRead(t *testing.T) {
 	const pages = 64
 	name, f := named(t, pages*4096)
 	m := live(t, segment.Foreign{Name: name, Size: pages * 4096})
-	whole := live(t, segment.Foreign{Name: name, Size: 2 * 4096, ReadOnly: true}) // what stays
+	whole := live(t, segment.Foreign{Name: name, Size: 2 * 4096, ReadOnly: true}) // the part that is not truncated
 	p := startPeer(t, "cutter")
 	_, err := fmt.Fprintln(p.in, name)
 	require.NoError(t, err)
@@ -302,7 +302,7 @@ func TestForeignIsCutOffWhileItIsRead(t *testing.T) {
 	}
 	require.NoError(t, p.end())
 	require.ErrorIs(t, m.Err(), segment.ErrTruncated)
-	require.ErrorContains(t, m.Err(), "8192 of 262144 bytes are there")
+	require.ErrorContains(t, m.Err(), "8192 of 262144 bytes are left")
 	require.Equal(t, pattern(2*4096), shown(m)[:2*4096])
 	require.Equal(t, make([]byte, (pages-2)*4096), shown(m)[2*4096:])
 	n, err := m.ReadAt(make([]byte, 3*4096), 0)
@@ -314,7 +314,7 @@ func TestForeignIsCutOffWhileItIsRead(t *testing.T) {
 	shown(m)[pages*4096-1] = 7
 	require.NoError(t, f.Truncate(pages*4096))
 	require.ErrorIs(t, m.Err(), segment.ErrTruncated)
-	require.ErrorContains(t, m.Err(), "made longer again")
+	require.ErrorContains(t, m.Err(), "extended again")
 	require.EqualValues(t, 7, shown(m)[pages*4096-1])
 	again := live(t, segment.Foreign{Name: name, Size: pages * 4096})
 	require.NoError(t, again.Err())
@@ -348,7 +348,7 @@ func TestForeignCopy(t *testing.T) {
 	require.Equal(t, mappings+1, mappingsNow)
 	require.Equal(t, descriptors, descriptorsNow)
 	require.Equal(t, files, openFiles(t))
-	require.Contains(t, mappingFlags(t, uintptr(m.Data())&^4095), " dc ", "as all that came from others")
+	require.Contains(t, mappingFlags(t, uintptr(m.Data())&^4095), " dc ", "a mapping is absent in forked children")
 	_, err = f.WriteAt([]byte("changed"), 5)
 	require.NoError(t, err)
 	require.NoError(t, f.Truncate(0))

@@ -56,8 +56,8 @@ func TestForeignUSM(t *testing.T) {
 }
 
 func init() {
-	// Maps the memory that it is told, has the driver come up and compute, and then reads what
-	// was cut off: in Go, without a word to the guard in between.
+	// Maps the named memory, then loads the driver and runs a kernel, and then reads truncated
+	// memory from Go without a call of Err in between.
 	peers["driver comes later"] = func(k talk) {
 		t := faultTest{}
 		m, err := segment.MapForeign(segment.Foreign{Name: k.hear(), Size: 8192})

@@ -7,14 +7,14 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// Device memory that is the driver's is shared by handles, which the driver makes of an
-// allocation in one process and opens in another.
+// Device memory of a driver is shared by handles. The driver makes a handle of an allocation in one
+// process and opens it in another.
 
-// maxHandle bounds the bytes of a handle; those of drivers have some tens.
+// maxHandle is the largest size of a handle, in bytes. Handles of drivers have some tens.
 const maxHandle = 4096
 
-// tryHandles finds out whether memory of this resource can be shared by handles: that
-// one can be made. None is opened, since in the process that made it no driver has to.
+// tryHandles tests whether the driver can make a handle of memory of this resource. It does not open
+// the handle: drivers need not support that in the process that made it.
 func tryHandles(usm memmgr.Resource) error {
 	if err := handleSupport(usm.Place()); err != nil {
 		return err
@@ -30,17 +30,17 @@ func tryHandles(usm memmgr.Resource) error {
 	return nil
 }
 
-// checkHandle refuses what makes no sense before the driver sees it.
+// checkHandle validates the fields before they are passed to the driver.
 func (a *Attachment) checkHandle(op string) error {
 	switch {
 	case len(a.Handle) == 0 || len(a.Handle) > maxHandle:
-		return opError(op, memmgr.ErrRequest, "a handle of %d bytes; it has some tens, and at most %d", len(a.Handle), maxHandle)
+		return opError(op, memmgr.ErrRequest, "invalid handle of %d bytes (want 1 to %d)", len(a.Handle), maxHandle)
 	case a.Audience != PeersWrite:
-		return opError(op, ErrAudience, "memory with a handle is for %q, and %q was told", PeersWrite, a.Audience)
+		return opError(op, ErrAudience, "memory with a handle has one audience (got %q, want %q)", a.Audience, PeersWrite)
 	case a.Queue == nil || a.Queue.IsHost():
-		return opError(op, memmgr.ErrRequest, "memory with a handle needs a Queue on the device that it lies on")
+		return opError(op, memmgr.ErrRequest, "set Queue to a queue on the device of the handle's memory")
 	case a.Kind != syclobj.USMDevice:
-		return opError(op, memmgr.ErrRequest, "memory with a handle is of kind %v, and not %v", syclobj.USMDevice, a.Kind)
+		return opError(op, memmgr.ErrRequest, "memory with a handle has one kind (got %v, want %v)", a.Kind, syclobj.USMDevice)
 	}
 	return nil
 }
@@ -56,7 +56,7 @@ func (a *Attachment) open(op string) (*Mapping, error) {
 		return nil, failed(op, err)
 	}
 	c := cost{mappings: 1}
-	if err := spent.take(op, c, bounds{mappings: a.MaxMappings}.filled()); err != nil {
+	if err := spent.take(op, c, limits{mappings: a.MaxMappings}.withDefaults()); err != nil {
 		place.Release()
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (a *Attachment) open(op string) (*Mapping, error) {
 		spent.giveBack(c)
 		place.Release()
 		if errors.Is(err, syclobj.ErrOverrun) {
-			return nil, opError(op, ErrSize, "the memory of the handle is smaller than the %d bytes that were told, or has gaps: %w", a.Size, err)
+			return nil, opError(op, ErrSize, "the memory of the handle has fewer than %d bytes, or gaps: %w", a.Size, err)
 		}
 		return nil, failed(op, err)
 	}

@@ -16,10 +16,10 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// handleSupport is nil where memory of a place can be shared by handles.
+// handleSupport returns an error if memory of a place cannot be shared by handles.
 func handleSupport(place *syclobj.Place) error {
 	if place.Kind() != syclobj.USMDevice {
-		return cannot("only memory of kind %v has handles, and this is %v", syclobj.USMDevice, place)
+		return cannot("only memory of kind %v has handles (got %v)", syclobj.USMDevice, place)
 	}
 	switch C.usmb_sycl_ipc_support((*C.usmb_place)(place.Ref()).device) {
 	case C.USMB_SYCL_IPC_OK:
@@ -27,7 +27,7 @@ func handleSupport(place *syclobj.Place) error {
 	case C.USMB_SYCL_IPC_NO_LIBRARY:
 		return cannot("no SYCL library is loaded")
 	case C.USMB_SYCL_IPC_NO_FUNCTIONS:
-		return cannot("the SYCL library has no DPCTLIPCMem_GetHandle and its sisters, which a dpctl later than 0.22 brings")
+		return cannot("the SYCL library lacks DPCTLIPCMem_GetHandle and related functions; install a dpctl later than 0.22")
 	case C.USMB_SYCL_IPC_NOT_BUILT:
 		return cannot("the SYCL library was built without inter-process communication")
 	}
@@ -41,7 +41,7 @@ func handleOf(place *syclobj.Place, base uintptr) ([]byte, error) {
 	code := C.usmb_sycl_ipc_get((*C.usmb_place)(place.Ref()).context, pointer(base),
 		(*C.char)(unsafe.Pointer(&buffer)), C.size_t(len(buffer)), &n)
 	if code == C.USMB_SYCL_EARG {
-		return nil, fmt.Errorf("a handle of %d bytes; at most %d are expected", uint64(n), maxHandle)
+		return nil, fmt.Errorf("the driver's handle has %d bytes (want at most %d)", uint64(n), maxHandle)
 	}
 	if code != C.USMB_SYCL_OK {
 		return nil, &syclobj.OpError{Op: "make a handle", Err: syclobj.Code(code)}
@@ -61,7 +61,7 @@ func openHandle(place *syclobj.Place, handle []byte, size uintptr) (uintptr, err
 	return uintptr(out), nil
 }
 
-// closeHandle ends what openHandle gave.
+// closeHandle unmaps memory that openHandle mapped.
 func closeHandle(place *syclobj.Place, base uintptr) error {
 	if code := C.usmb_sycl_ipc_close((*C.usmb_place)(place.Ref()).context, pointer(base)); code != C.USMB_SYCL_OK {
 		return &syclobj.OpError{Op: "close a handle", Err: syclobj.Code(code)}

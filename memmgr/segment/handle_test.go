@@ -151,7 +151,7 @@ func TestFakeHandlesThatAreRefused(t *testing.T) {
 	nothingStays(t)
 	_, err := segment.NewUSM(q, syclobj.USMDevice, segment.PeersRead)
 	require.ErrorIs(t, err, errors.ErrUnsupported)
-	require.ErrorContains(t, err, "others can write")
+	require.ErrorContains(t, err, "let peers write")
 	_, err = segment.NewUSM(q, syclobj.USMShared, segment.PeersWrite)
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	require.ErrorContains(t, err, "only memory of kind device has handles")

@@ -5,16 +5,15 @@ import (
 	"sync/atomic"
 )
 
-// live is the segments of this process by address.
+// live contains the allocated segments of this process.
 var live index
 
-// index is a set of segments that do not overlap, ordered by address: a treap whose
-// nodes never change, so that those who search take no lock and see one state of it.
-// A change copies the path to the root, which costs little beside the system calls
-// that a segment is made with.
+// index is a set of segments, ordered by address, that do not overlap. It is a treap of immutable
+// nodes, so find takes no lock and reads a consistent state. A change copies the path from the root,
+// which costs little compared with the system calls that make a segment.
 type index struct {
 	root atomic.Pointer[node]
-	mu   sync.Mutex // held to change root
+	mu   sync.Mutex // guards writes of root
 }
 
 type node struct {
@@ -24,8 +23,8 @@ type node struct {
 
 func (n *node) base() uintptr { return n.record.region.base }
 
-// priority spreads addresses evenly (splitmix64), so that the depth is logarithmic
-// whatever the order of changes is.
+// priority is a hash of the address (splitmix64). It keeps the expected depth logarithmic for any
+// order of changes.
 func (n *node) priority() uint64 {
 	z := uint64(n.base()) + 0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
@@ -33,7 +32,7 @@ func (n *node) priority() uint64 {
 	return z ^ z>>31
 }
 
-// find returns the segment that an address lies in, nil when there is none.
+// find returns the segment that contains an address, or nil.
 func (x *index) find(address uintptr) *record {
 	var best *record
 	for n := x.root.Load(); n != nil; {
@@ -55,8 +54,7 @@ func (x *index) add(r *record) {
 	x.root.Store(insert(x.root.Load(), &node{record: r}))
 }
 
-// remove takes the segment out that begins at an address and that belongs to a
-// resource; nil when there is none.
+// remove removes and returns the segment of a resource that begins at an address, or returns nil.
 func (x *index) remove(base uintptr, of *Resource) *record {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -85,7 +83,7 @@ func insert(n, x *node) *node {
 	return &c
 }
 
-// split divides a treap into what lies below an address and the rest.
+// split divides a treap into the segments below an address and the rest.
 func split(n *node, at uintptr) (below, rest *node) {
 	if n == nil {
 		return nil, nil
@@ -99,7 +97,7 @@ func split(n *node, at uintptr) (below, rest *node) {
 	return below, &c
 }
 
-// without is the treap less the segment at an address, which is in it.
+// without returns the treap without the segment at base, which must be in it.
 func without(n *node, base uintptr) *node {
 	c := *n
 	switch {
@@ -113,7 +111,7 @@ func without(n *node, base uintptr) *node {
 	return &c
 }
 
-// join makes one treap of two, all of the first lying below all of the second.
+// join merges two treaps. All addresses of a are below those of b.
 func join(a, b *node) *node {
 	if a == nil {
 		return b

@@ -10,55 +10,51 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// Attachment says which memory of another process [Map] maps, and how.
+// Attachment describes the segment of another process that [Map] maps.
 type Attachment struct {
-	// File is the descriptor that [Segment.File] gave in the other process. It is
-	// borrowed: the caller closes it, right after Map if it likes.
+	// File is the descriptor that [Segment.File] returned in the other process. Map does not
+	// keep it; the caller may close it after the call.
 	File *os.File
-	// Handle, instead of File, is what [Segment.Handle] gave there. Queue is needed then;
-	// the memory is of kind USMDevice on its device. It goes to the driver as it is:
-	// take it from peers alone that may be trusted with the device.
+	// Handle is the handle that [Segment.Handle] returned there. Set either File or Handle. A
+	// Handle requires a Queue on the device of the memory, and the kind USMDevice. Its bytes go
+	// to the driver unchecked: accept them only from peers that are trusted with the device.
 	Handle []byte
-	// Size in bytes and Audience, as the other process told them. Memory that is
-	// anything else is refused.
+	// Size, in bytes, and Audience are those of the segment, as the other process sent them. Map
+	// refuses memory of another size or audience.
 	Size     uint64
 	Audience Audience
-	// ReadOnly maps the memory so that writing to it from this process faults: a
-	// must for PeersRead. On PeersWrite it protects from accidents, not from intent,
-	// since the descriptor can be opened again for writing; memory with a Handle has
-	// no protection at all.
+	// ReadOnly maps the memory so that writing to it from this process faults. PeersRead
+	// requires it. With PeersWrite it protects only against mistakes, because the descriptor can
+	// be opened again for writing. It does not protect memory with a Handle.
 	ReadOnly bool
-	// Queue makes the memory USM of the queue's context, as [NewUSM] does and where
-	// that works, of kind Kind. nil, or a queue of the host backend: memory of the host.
+	// Queue makes the memory USM of kind Kind in the queue's context, on devices where [NewUSM]
+	// can do so. With nil or a queue of the host backend it is host memory.
 	Queue *syclobj.Queue
 	Kind  syclobj.USMKind
-	// MaxMappings is [WithMaxMappings] for this mapping.
+	// MaxMappings is the limit for this mapping, as in [WithMaxMappings].
 	MaxMappings int
 }
 
-// Mapping is memory of another process in this one. It is not inherited by forked
-// children, for whom the addresses are unmapped. Its methods may be called from any
-// goroutine.
+// Mapping is memory of another process, mapped into this one by [Map] or [MapForeign]. The
+// addresses are not mapped in forked children. Methods are safe for concurrent use.
 type Mapping struct {
 	region   region
 	readOnly bool
 	place    *syclobj.Place
-	usm      memmgr.Resource // that the memory lies over; nil for none
+	usm      memmgr.Resource // of the USM under the memory; nil for none
 	once     sync.Once
-	foreign  *foreign // what it is of memory that is no segment; nil otherwise
+	foreign  *foreign // nil for a segment
 
-	mu     sync.RWMutex // held by ReadAt and Err while they look
+	mu     sync.RWMutex // read-locked by ReadAt and Err, so that Close waits for them
 	closed bool
 }
 
-// Map maps a segment of another process. Nothing that the other process does later
-// can take the memory from under a reader: Map looks first whether the memory is
-// sealed for its audience (else [ErrSeals], [ErrAudience]) and has the size that was
-// told ([ErrSize]). It fails with [ErrLimit] when there are too many mappings, and
-// leaves nothing behind when it fails.
+// Map maps a segment of another process. The memory stays valid until the Mapping is closed, even if
+// the other process frees the segment or ends. To ensure this, Map requires the seals of the
+// audience (else [ErrSeals] or [ErrAudience]) and the given size (else [ErrSize]). Map fails with
+// [ErrLimit] if there are too many mappings. A call that fails releases all it acquired.
 //
-// The memory stays as long as the Mapping is open, whatever becomes of the other
-// process.
+// Memory with a Handle has no seals. The driver decides how long it stays valid.
 func Map(a Attachment) (*Mapping, error) {
 	const op = "Map"
 	if err := a.check(op); err != nil {
@@ -76,7 +72,7 @@ func Map(a Attachment) (*Mapping, error) {
 		m.place, m.usm = usm.Place(), usm
 	}
 	c := cost{mappings: mappingsOf(usm)}
-	if err := spent.take(op, c, bounds{mappings: a.MaxMappings}.filled()); err != nil {
+	if err := spent.take(op, c, limits{mappings: a.MaxMappings}.withDefaults()); err != nil {
 		closeUSM(m.usm)
 		return nil, err
 	}
@@ -84,7 +80,7 @@ func Map(a Attachment) (*Mapping, error) {
 	if err == nil {
 		if err = a.cover(&m.region); err != nil {
 			if !m.region.end() {
-				c.mappings = 0 // they stay
+				c.mappings = 0 // still mapped, so still counted
 			}
 		}
 	}
@@ -96,19 +92,19 @@ func Map(a Attachment) (*Mapping, error) {
 	return m, nil
 }
 
-// check refuses what makes no sense before anything is opened.
+// check validates the fields and the descriptor before anything is mapped.
 func (a *Attachment) check(op string) error {
 	if err := a.Audience.check(op); err != nil {
 		return err
 	}
 	if a.Audience == PeersRead && !a.ReadOnly {
-		return opError(op, ErrAudience, "memory for %q is mapped to be written; set ReadOnly", a.Audience)
+		return opError(op, ErrAudience, "memory for %q cannot be mapped for writing; set ReadOnly", a.Audience)
 	}
 	if (a.File == nil) == (a.Handle == nil) {
-		return opError(op, memmgr.ErrRequest, "one of File and Handle must be given")
+		return opError(op, memmgr.ErrRequest, "set exactly one of File and Handle")
 	}
 	if a.Size == 0 || a.Size > uint64(maxSize) || a.Size%uint64(pageSize) != 0 {
-		return opError(op, ErrSize, "%d bytes are no segment, which has whole pages of %d bytes", a.Size, pageSize)
+		return opError(op, ErrSize, "invalid size of %d bytes; a segment has whole pages of %d bytes", a.Size, pageSize)
 	}
 	if a.Handle != nil {
 		return a.checkHandle(op)
@@ -116,7 +112,7 @@ func (a *Attachment) check(op string) error {
 	return withFile(op, a.File, func(fd int) error { return a.inspect(op, fd) })
 }
 
-// maxSize is the largest size of a segment that is taken from another process.
+// maxSize is the largest size of a mapping, in bytes. It keeps sums of sizes from overflowing.
 const maxSize = ^uintptr(0) >> 2
 
 // withFile calls f with the descriptor, which stays open for the call.
@@ -132,34 +128,35 @@ func withFile(op string, file *os.File, f func(fd int) error) error {
 	return inner
 }
 
-// inspect looks whether a descriptor is what was told.
+// inspect checks that a descriptor has the seals of the audience and the size.
 func (a *Attachment) inspect(op string, fd int) error {
 	seals, err := fileSeals(fd)
 	if err != nil {
-		return opError(op, ErrSeals, "the descriptor is no memory file: %w", err)
+		return opError(op, ErrSeals, "the descriptor is not a memory file: %w", err)
 	}
 	fixed := PeersWrite.seals()
 	if seals&fixed != fixed {
-		return opError(op, ErrSeals, "its seals are %#x, and %#x are needed so that it cannot be cut off", seals, fixed)
+		return opError(op, ErrSeals, "a peer can change its size (got seals %#x, want %#x)", seals, fixed)
 	}
 	found := PeersWrite
 	if seals&(sealWrite|sealFutureWrite) != 0 {
 		found = PeersRead
 	}
 	if found != a.Audience {
-		return opError(op, ErrAudience, "its seals %#x are those of %q, and %q was told", seals, found, a.Audience)
+		return opError(op, ErrAudience, "got %q (seals %#x), want %q", found, seals, a.Audience)
 	}
 	size, err := pagedFileSize(fd)
 	if err != nil {
 		return opError(op, ErrSeals, "%w", err)
 	}
 	if size != a.Size {
-		return opError(op, ErrSize, "it has %d bytes, and %d were told", size, a.Size)
+		return opError(op, ErrSize, "got %d bytes, want %d", size, a.Size)
 	}
 	return nil
 }
 
-// usm makes the resource of USM that the memory is to lie over, nil for none.
+// usm returns the resource of USM to map the memory over, or nil for host memory. The caller closes
+// it.
 func (a *Attachment) usm(op string) (memmgr.Resource, error) {
 	if a.Queue == nil || a.Queue.IsHost() {
 		return nil, nil
@@ -167,7 +164,7 @@ func (a *Attachment) usm(op string) (memmgr.Resource, error) {
 	usm, handles, err := shareable(op, a.Queue, a.Kind)
 	if err == nil && handles {
 		closeUSM(usm)
-		return nil, opError(op, errors.ErrUnsupported, "no file can be laid over %v", usm.Place())
+		return nil, opError(op, errors.ErrUnsupported, "a file cannot be mapped over %v", usm.Place())
 	}
 	return usm, err
 }
@@ -177,7 +174,7 @@ func (a *Attachment) cover(r *region) error {
 	if err := withFile("Map", a.File, func(fd int) error { return r.cover(fd, a.ReadOnly) }); err != nil {
 		return err
 	}
-	return notForChildren(r.base, r.size)
+	return dontFork(r.base, r.size)
 }
 
 // Data returns the address of the first byte.
@@ -188,7 +185,7 @@ func (m *Mapping) Data() unsafe.Pointer {
 	return pointer(m.region.base)
 }
 
-// Size returns the bytes of the segment, or those that were asked for ([MapForeign]).
+// Size returns the size of the segment, or Foreign.Size for memory of [MapForeign], in bytes.
 func (m *Mapping) Size() uint64 {
 	if m.foreign != nil {
 		return m.foreign.size
@@ -199,12 +196,12 @@ func (m *Mapping) Size() uint64 {
 // ReadOnly reports whether writing to the memory faults.
 func (m *Mapping) ReadOnly() bool { return m.readOnly }
 
-// Place tells the facts of the memory in this process. It is valid while the Mapping is
-// open.
+// Place returns the place of the memory in this process. It is valid until Close.
 func (m *Mapping) Place() *syclobj.Place { return m.place }
 
-// Close unmaps the memory; nobody may use it any more, and work on it must be done.
-// It waits for ReadAt and Err, which fail from then on, and may be called again.
+// Close unmaps the memory. The caller first makes sure that no code and no device work uses the
+// memory. Close waits for calls of ReadAt and Err; later calls of these fail. Further calls of
+// Close do nothing.
 func (m *Mapping) Close() error {
 	m.once.Do(func() {
 		m.mu.Lock()
@@ -215,7 +212,7 @@ func (m *Mapping) Close() error {
 			c = m.foreign.end(m.region.usm)
 		}
 		if !m.region.end() {
-			c.mappings = 0 // they stay
+			c.mappings = 0 // still mapped, so still counted
 		}
 		spent.giveBack(c)
 		closeUSM(m.usm)
@@ -226,5 +223,5 @@ func (m *Mapping) Close() error {
 	return nil
 }
 
-// pointer is memory that the system mapped, at an address that no Go memory has.
+// pointer converts the address of memory outside the Go heap.
 func pointer(address uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&address)) }

@@ -109,7 +109,7 @@ func nothingStays(t testing.TB) {
 	before := holding(t)
 	t.Cleanup(func() {
 		memmgr.Flush()
-		require.Equal(t, before, holding(t), "files, maps, and what the package counts of both")
+		require.Equal(t, before, holding(t), "open files, mappings and their counts in the package")
 	})
 }
 

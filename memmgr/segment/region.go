@@ -9,20 +9,20 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// region is addresses of this process that a memory file is laid over: a range of its
-// own, or that of an allocation of USM. Or it is device memory: an allocation as it is, or
-// one of another process that a driver opened.
+// region is a range of addresses. A memory file is mapped over it; the range itself is reserved, or is
+// an allocation of USM. With handles there is no file: the region is an allocation of device memory,
+// or memory of another process that the driver opened.
 type region struct {
 	base, size uintptr
-	usm        memmgr.Resource // nil: a range of its own
-	block      memmgr.Block    // of usm
-	covered    bool            // a file was laid over it, or may have been
-	offset     uint64          // of the region in the file, in whole pages
-	opened     *syclobj.Place  // the driver opened it there; nil otherwise
+	usm        memmgr.Resource // nil for a reserved range
+	block      memmgr.Block    // allocated from usm
+	covered    bool            // mapping a file over it was attempted
+	offset     uint64          // of the region in the file, in bytes; a multiple of the page size
+	opened     *syclobj.Place  // place of memory that the driver opened; nil otherwise
 }
 
-// mappingsOf is how many mappings a region adds to the process at most: one in a range
-// of its own; in USM the allocation that it splits comes to lie on both sides.
+// mappingsOf returns the largest number of mappings that a region adds to the process: one for a
+// reserved range, and two for USM, because the file splits the runtime's mapping into two parts.
 func mappingsOf(usm memmgr.Resource) int {
 	if usm == nil {
 		return 1
@@ -30,7 +30,8 @@ func mappingsOf(usm memmgr.Resource) int {
 	return 2
 }
 
-// newRegion takes whole pages of addresses, aligned to at least a page.
+// newRegion reserves or allocates a region. size is a multiple of the page size, and align at least
+// a page.
 func newRegion(usm memmgr.Resource, size, align uintptr) (region, error) {
 	if usm == nil {
 		base, err := reserve(size, align)
@@ -49,10 +50,9 @@ func (r *region) cover(fd int, readOnly bool) error {
 	return mapOver(r.base, r.size, fd, r.offset, readOnly)
 }
 
-// end gives the addresses back, and reports whether it could. USM is freed only with
-// pages of its own under it again, as the runtime expects them: where those cannot be
-// had it is left allocated, with what lies in it, and so it is at the end of the process
-// (diag.StopBackground).
+// end releases the addresses and reports whether it succeeded. USM is freed only after private pages
+// are mapped under it again, as the runtime expects. If they cannot be mapped, the USM stays
+// allocated. It also stays allocated once the process is ending (diag.StopBackground).
 func (r *region) end() bool {
 	if r.opened != nil {
 		if err := closeHandle(r.opened, r.base); err != nil {
@@ -71,21 +71,15 @@ func (r *region) end() bool {
 	return shared.UnlessEnding(r.free)
 }
 
-// free gives the USM back with pages of its own under it.
+// free maps private pages under the USM and frees it. It reports whether it succeeded.
 func (r *region) free() bool {
-	if err := r.uncover(); err != nil {
-		diag.Found(fmt.Sprintf("%d bytes of %v at %#x are lost: they were shared, and pages of their own could not be put back, "+
-			"without which they must not be freed: %v", r.size, r.usm.Place(), r.base, err), "")
-		return false
+	if r.covered {
+		if err := mapAnonymous(r.base, r.size); err != nil {
+			diag.Found(fmt.Sprintf("%d bytes of %v at %#x are lost: they were shared, and cannot be freed without "+
+				"private pages under them: %v", r.size, r.usm.Place(), r.base, err), "")
+			return false
+		}
 	}
 	r.usm.Free(r.block)
 	return true
-}
-
-// uncover puts pages of the process's own back under USM.
-func (r *region) uncover() error {
-	if !r.covered {
-		return nil
-	}
-	return mapAnonymous(r.base, r.size)
 }

@@ -11,17 +11,17 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// Resource gives memory that other processes can map, each allocation a segment of
-// its own: a [memmgr.Resource], which a [memmgr.Pool] is put above, since a segment
-// costs a descriptor, one or two mappings, and tens of microseconds. All memory of a
-// Resource is for one audience, because a peer sees the whole segment.
+// Resource is a [memmgr.Resource] of memory that other processes can map. Each allocation is a
+// segment of its own, which costs a descriptor, one or two mappings and tens of microseconds: put a
+// [memmgr.Pool] above the Resource. All memory of a Resource has one audience, because a peer can
+// access the whole segment.
 //
-// It is safe for concurrent use. Close it when it is not needed any more.
+// A Resource is safe for concurrent use. Close it after use.
 type Resource struct {
 	audience Audience
 	options  options
-	usm      memmgr.Resource // what the segments lie over; nil: memory of the host
-	handles  bool            // others open usm by handles of the driver, not by files
+	usm      memmgr.Resource // upstream of the segments; nil for host memory
+	handles  bool            // peers open segments by handles of the driver, not by files
 	place    *syclobj.Place
 	closed   atomic.Bool
 	blocks   atomic.Int64
@@ -29,28 +29,28 @@ type Resource struct {
 }
 
 type options struct {
-	most bounds
-	// populate takes the pages of each segment when it is made: where the system promises
-	// no more memory than it has, a page that it cannot give at the first touch ends the
-	// process, and so running out is an error instead. Elsewhere it would not be: the
-	// system kills somebody.
+	limits limits
+	// populate reserves the pages of each segment when it is made, so that running out of memory
+	// is an error of Allocate. It is set where the system does not overcommit memory. Elsewhere
+	// it would not help: the system ends a process instead of returning an error.
 	populate bool
 }
 
 // Option adjusts a [Resource].
 type Option func(*options)
 
-// WithMaxMappings bounds the mappings that this package may hold in the whole process
-// for the Resource to make one more: an allocation beyond it fails with kind ErrLimit.
-// The default, and what 0 stands for, is half of vm.max_map_count.
-func WithMaxMappings(n int) Option { return func(o *options) { o.most.mappings = n } }
+// WithMaxMappings limits the mappings of this package in the whole process. An allocation of the
+// Resource that would exceed the limit fails with [ErrLimit]. The default, also for 0, is half of
+// vm.max_map_count.
+func WithMaxMappings(n int) Option { return func(o *options) { o.limits.mappings = n } }
 
-// WithMaxDescriptors is the same for descriptors, of which each segment has one. The
-// default is half of RLIMIT_NOFILE.
-func WithMaxDescriptors(n int) Option { return func(o *options) { o.most.descriptors = n } }
+// WithMaxDescriptors limits the descriptors of this package in the whole process, as
+// [WithMaxMappings] does for mappings. Each segment has one descriptor. The default, also for 0, is
+// half of RLIMIT_NOFILE.
+func WithMaxDescriptors(n int) Option { return func(o *options) { o.limits.descriptors = n } }
 
-// NewHost makes a resource of segments in memory of the host: zeroed pages. It
-// fails with errors.ErrUnsupported, and says why, where the system has no such memory.
+// NewHost returns a resource of segments in host memory. New segments are zero. NewHost fails with
+// errors.ErrUnsupported and a reason if the system does not support such memory.
 func NewHost(a Audience, o ...Option) (*Resource, error) {
 	const op = "NewHost"
 	r, err := newResource(op, a, o)
@@ -68,14 +68,14 @@ func newResource(op string, a Audience, o []Option) (*Resource, error) {
 	if err := a.check(op); err != nil {
 		return nil, err
 	}
-	r := &Resource{audience: a, options: options{populate: promisesAreKept()}}
+	r := &Resource{audience: a, options: options{populate: strictOvercommit()}}
 	for _, option := range o {
 		option(&r.options)
 	}
 	return r, nil
 }
 
-// tryFile tries what the system can do for an audience before anybody counts on it.
+// tryFile checks that the system can make and seal memory files for an audience.
 func tryFile(op string, a Audience) error {
 	fd, err := createFile(pageSize)
 	if err == nil {
@@ -88,7 +88,7 @@ func tryFile(op string, a Audience) error {
 	return nil
 }
 
-// failed wraps what a system call or a trial said.
+// failed wraps err in an OpError unless it is one already.
 func failed(op string, err error) error {
 	if own := (*OpError)(nil); errors.As(err, &own) {
 		return err
@@ -96,21 +96,20 @@ func failed(op string, err error) error {
 	return &OpError{Op: op, Err: err}
 }
 
-// Audience says what peers may do with the memory.
+// Audience returns the access that peers have to the memory.
 func (r *Resource) Audience() Audience { return r.audience }
 
 // Place implements [memmgr.Resource].
 func (r *Resource) Place() *syclobj.Place { return r.place }
 
-// Upstream returns the resource of the USM that the segments lie over; nil for memory
-// of the host.
+// Upstream returns the resource that the segments' USM is allocated from, or nil for host memory.
 func (r *Resource) Upstream() memmgr.Resource { return r.usm }
 
-// InUse returns the segments and bytes given out and not yet back.
+// InUse returns the number and the bytes of the segments that are allocated.
 func (r *Resource) InUse() (blocks, bytes int64) { return r.blocks.Load(), r.bytes.Load() }
 
-// Close implements io.Closer: Allocate fails afterwards. What was given out stays
-// valid, and is freed as before. Close may be called again.
+// Close implements io.Closer. Allocate fails afterwards. Allocated segments stay valid and must
+// still be freed. Further calls do nothing.
 func (r *Resource) Close() error {
 	if r.closed.Swap(true) {
 		return nil
@@ -121,15 +120,15 @@ func (r *Resource) Close() error {
 	return nil
 }
 
-// Allocate implements [memmgr.Resource]. Size and alignment are raised to whole pages;
-// memory of the host is zero.
+// Allocate implements [memmgr.Resource]. Size and alignment are rounded up to whole pages. Host
+// memory is zero.
 func (r *Resource) Allocate(request memmgr.Request) (memmgr.Block, error) {
 	const op = "Resource.Allocate"
 	if err := request.Check(); err != nil {
 		return memmgr.Block{}, err
 	}
 	if r.closed.Load() {
-		return memmgr.Block{}, opError(op, memmgr.ErrClosed, "make another one")
+		return memmgr.Block{}, opError(op, memmgr.ErrClosed, "the resource is closed")
 	}
 	whole := pageSize
 	if r.handles {
@@ -151,10 +150,10 @@ func (r *Resource) Allocate(request memmgr.Request) (memmgr.Block, error) {
 	}, nil
 }
 
-// newSegment makes a segment that nobody can find yet. On failure nothing stays.
+// newSegment makes a segment and does not publish it in live. If it fails, it releases everything.
 func (r *Resource) newSegment(size, align uintptr) (s *record, err error) {
 	c := r.cost()
-	if err := spent.take("Resource.Allocate", c, r.options.most.filled()); err != nil {
+	if err := spent.take("Resource.Allocate", c, r.options.limits.withDefaults()); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -186,13 +185,13 @@ func (r *Resource) newSegment(size, align uintptr) (s *record, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// The mapping comes before the seals: FUTURE_WRITE lets it stay writable.
+	// Map before sealing: F_SEAL_FUTURE_WRITE forbids new writable mappings and keeps this one.
 	if err = at.cover(fd, false); err == nil {
 		err = sealFile(fd, r.audience.seals())
 	}
 	if err != nil {
 		if !at.end() {
-			c.mappings = 0 // they stay
+			c.mappings = 0 // still mapped, so still counted
 		}
 		return nil, err
 	}
@@ -200,20 +199,21 @@ func (r *Resource) newSegment(size, align uintptr) (s *record, err error) {
 	return s, nil
 }
 
-// cost is what each segment takes.
+// cost returns the cost of each segment.
 func (r *Resource) cost() cost {
 	if r.handles {
-		return cost{} // the driver's own affair
+		return cost{} // allocated by the driver, without a mapping or descriptor of this package
 	}
 	return cost{mappings: mappingsOf(r.usm), descriptors: 1}
 }
 
-// devicePage is what segments of a driver's device memory are multiples of: a peer sees
-// whole pages, and this is the size of a GPU's large ones.
+// devicePage is the unit of size and alignment of segments with handles, in bytes. A peer can
+// access whole pages of the device, so no other allocation may share a page with a segment. 2 MiB
+// is the size of a large page of GPUs.
 const devicePage = 2 << 20
 
-// Free implements [memmgr.Resource]. Peers that mapped the segment keep the memory; the
-// system takes it back with the last of them.
+// Free implements [memmgr.Resource]. Mappings of peers stay valid. The system frees the pages with
+// the last mapping.
 func (r *Resource) Free(b memmgr.Block) {
 	events, _ := memmgr.As[memmgr.Synchronizer](r)
 	memmgr.FreeAfter(b, events, r.end)
@@ -223,45 +223,45 @@ func (r *Resource) end(b memmgr.Block) {
 	s := live.remove(b.Address, r)
 	if s == nil {
 		panic(&memmgr.UseError{Op: "segment.Resource.Free", Err: fmt.Errorf(
-			"%w: %d bytes at %#x are no segment of this resource, or were freed before", memmgr.ErrReleased, b.Size, b.Address)})
+			"%w: %d bytes at %#x: not a segment of this resource, or already freed", memmgr.ErrReleased, b.Size, b.Address)})
 	}
 	s.mu.Lock()
-	if s.gone = true; s.fd >= 0 {
+	if s.freed = true; s.fd >= 0 {
 		closeFile(s.fd)
 	}
 	s.mu.Unlock()
 	c := r.cost()
 	if !s.region.end() {
-		c.mappings = 0 // they stay
+		c.mappings = 0 // still mapped, so still counted
 	}
 	spent.giveBack(c)
 	r.blocks.Add(-1)
 	r.bytes.Add(-int64(s.region.size))
 }
 
-// Discard implements [memmgr.Discarder]: the pages go back to the system, in every
-// process that maps them, and are zero when they are next touched. A pool does so with
-// memory that nobody refers to, which no peer has a handle of either. The memory of
-// PeersRead, whose seals forbid it to everybody, keeps its pages, as does memory where
-// vm.overcommit_memory is 2: the error wraps errors.ErrUnsupported.
+// Discard implements [memmgr.Discarder]. It returns the pages to the system for every process that
+// maps them. They are zero at their next access. The caller makes sure that no buffer, and so no
+// peer, uses the memory. Discard fails with errors.ErrUnsupported for an audience of [PeersRead],
+// where the seals forbid it, for memory with handles, and where the system does not overcommit
+// memory (vm.overcommit_memory is 2).
 func (r *Resource) Discard(address, size uintptr) error {
 	const op = "Resource.Discard"
 	switch {
 	case r.audience != PeersWrite:
-		return opError(op, errors.ErrUnsupported, "the seals of %q keep the pages", r.audience)
+		return opError(op, errors.ErrUnsupported, "the seals for %q forbid it", r.audience)
 	case r.handles:
-		return opError(op, errors.ErrUnsupported, "%v has no pages of the process", r.place)
+		return opError(op, errors.ErrUnsupported, "%v is not in pages of the process", r.place)
 	case r.options.populate:
-		return opError(op, errors.ErrUnsupported, "vm.overcommit_memory is 2, and pages that go might not come back")
+		return opError(op, errors.ErrUnsupported, "vm.overcommit_memory is 2, so discarded pages may not be available again")
 	}
 	s, offset, ok := Find(address, uint64(size))
 	if !ok || s.r.of != r {
-		return opError(op, memmgr.ErrRequest, "%d bytes at %#x are no memory of this resource", size, address)
+		return opError(op, memmgr.ErrRequest, "%d bytes at %#x: not memory of this resource", size, address)
 	}
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
-	if s.r.gone {
-		return s.r.freed(op)
+	if s.r.freed {
+		return s.r.freedError(op)
 	}
 	if err := dropPages(s.r.fd, offset, uint64(size)); err != nil {
 		return failed(op, err)
@@ -271,5 +271,5 @@ func (r *Resource) Discard(address, size uintptr) error {
 
 var pageSize = uintptr(os.Getpagesize())
 
-// roundUp rounds to a multiple of a power of two.
+// roundUp rounds n up to a multiple of unit, a power of two.
 func roundUp(n, unit uintptr) uintptr { return (n + unit - 1) &^ (unit - 1) }

@@ -11,20 +11,18 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// ID names a segment for ever: it is random, and no other segment of any process
-// has it.
+// ID identifies a segment among those of all processes. It is random and is not reused.
 type ID [16]byte
 
-// String gives the ID in hexadecimal digits.
+// String returns the ID as hexadecimal digits.
 func (id ID) String() string { return hex.EncodeToString(id[:]) }
 
-// Segment is memory of this process that others can map: a handle, which may be
-// copied and compared. It is found by [Find], and stays valid while a buffer in it
-// does; afterwards File fails, and the rest still tells what the segment was. Its
-// methods may be called from any goroutine. The zero Segment has no memory.
+// Segment is a reference to memory of this process that other processes can map. It may be copied
+// and compared. [Find] returns it. After the segment is freed, File and Handle fail; the other
+// methods still work. Methods are safe for concurrent use. The zero Segment has no memory.
 type Segment struct{ r *record }
 
-// record is what a Segment refers to.
+// record is the state of a segment.
 type record struct {
 	id       ID
 	region   region
@@ -32,14 +30,14 @@ type record struct {
 	of       *Resource
 
 	mu     sync.Mutex
-	gone   bool
-	fd     int    // the memory file; -1 for device memory of a driver
-	handle []byte // of the driver, once somebody asked
+	freed  bool
+	fd     int    // the memory file; -1 for memory with a handle
+	handle []byte // made by the driver at the first call of Handle
 }
 
-// Find returns the segment that bytes [address, address+size) lie in, and the
-// offset of address in it, in bytes. It takes time logarithmic in the number of
-// segments, waits for nobody, and may be called from any goroutine.
+// Find returns the segment that contains the bytes [address, address+size), and the offset of
+// address in the segment, in bytes. It takes time logarithmic in the number of segments, takes no
+// lock, and is safe for concurrent use.
 func Find(address uintptr, size uint64) (s Segment, offset uint64, ok bool) {
 	r := live.find(address)
 	if r == nil {
@@ -52,7 +50,7 @@ func Find(address uintptr, size uint64) (s Segment, offset uint64, ok bool) {
 	return Segment{r}, offset, true
 }
 
-// ID returns the segment's name.
+// ID returns the identity of the segment, zero for the zero Segment.
 func (s Segment) ID() ID {
 	if s.r == nil {
 		return ID{}
@@ -68,7 +66,7 @@ func (s Segment) Size() uint64 {
 	return uint64(s.r.region.size)
 }
 
-// Audience says what peers may do with all of the segment.
+// Audience returns the access that peers have to the whole segment.
 func (s Segment) Audience() Audience {
 	if s.r == nil {
 		return 0
@@ -76,7 +74,7 @@ func (s Segment) Audience() Audience {
 	return s.r.audience
 }
 
-// Place tells the facts of the memory in this process, as the buffers in it do.
+// Place returns the place of the memory in this process, nil for the zero Segment.
 func (s Segment) Place() *syclobj.Place {
 	if s.r == nil {
 		return nil
@@ -84,12 +82,11 @@ func (s Segment) Place() *syclobj.Place {
 	return s.r.of.Place()
 }
 
-// File returns a descriptor of the segment's memory for a peer, which [Map] takes.
-// It is the caller's own, closed on exec, and stays good when the segment is gone;
-// the caller closes it. The memory was sealed for its audience before anybody could
-// ask for it. It fails with kind memmgr.ErrClosed when the segment is gone, with
-// errors.ErrUnsupported for memory that has a Handle instead, and with the kernel's
-// reason when there are too many descriptors.
+// File returns a new descriptor of the segment's memory, for a peer to pass to [Map]. The caller
+// owns it and closes it. It is closed on exec, and stays valid after the segment is freed. The
+// memory is sealed for its audience. File fails with memmgr.ErrClosed after the segment is freed,
+// with errors.ErrUnsupported for memory that has a Handle instead, and with the kernel's error if
+// there are too many descriptors.
 func (s Segment) File() (*os.File, error) {
 	const op = "Segment.File"
 	if s.r == nil {
@@ -97,25 +94,25 @@ func (s Segment) File() (*os.File, error) {
 	}
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
-	if s.r.gone {
-		return nil, s.r.freed(op)
+	if s.r.freed {
+		return nil, s.r.freedError(op)
 	}
 	if s.r.fd < 0 {
-		return nil, opError(op, errors.ErrUnsupported, "segment %v is %v; Handle is what others open it by", s.r.id, s.r.of.place)
+		return nil, opError(op, errors.ErrUnsupported, "segment %v is %v, without a descriptor; use Handle", s.r.id, s.r.of.place)
 	}
 	fd, err := duplicate(s.r.fd)
 	if err != nil {
-		return nil, opError(op, nil, "a second descriptor of segment %v: %w", s.r.id, err)
+		return nil, opError(op, nil, "duplicate the descriptor of segment %v: %w", s.r.id, err)
 	}
 	return os.NewFile(uintptr(fd), fileName), nil
 }
 
-// Handle returns what a peer opens device memory by where it is the driver's
-// ([NewUSM] on a GPU), for [Attachment]: some tens of bytes that the driver made, which
-// mean nothing to anybody else and hold while the segment is allocated; the caller's own.
-// Whoever has them, and may use the device as this process's user, can write. It fails
-// with kind memmgr.ErrClosed when the segment is gone, and with errors.ErrUnsupported for
-// memory that has a File instead.
+// Handle returns the handle by which a peer opens device memory of the driver ([NewUSM] on a GPU),
+// for Attachment.Handle. It is some tens of bytes, made and understood only by the driver. It is
+// valid while the segment is allocated. The caller owns the slice. A process that has the handle,
+// and may use the device as this process's user, can write to the memory. Handle fails with
+// memmgr.ErrClosed after the segment is freed, and with errors.ErrUnsupported for memory that has a
+// File instead.
 func (s Segment) Handle() ([]byte, error) {
 	const op = "Segment.Handle"
 	if s.r == nil {
@@ -123,11 +120,11 @@ func (s Segment) Handle() ([]byte, error) {
 	}
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
-	if s.r.gone {
-		return nil, s.r.freed(op)
+	if s.r.freed {
+		return nil, s.r.freedError(op)
 	}
 	if s.r.fd >= 0 {
-		return nil, opError(op, errors.ErrUnsupported, "segment %v is a memory file; File gives its descriptor", s.r.id)
+		return nil, opError(op, errors.ErrUnsupported, "segment %v is a memory file, without a handle; use File", s.r.id)
 	}
 	if s.r.handle == nil {
 		handle, err := handleOf(s.r.of.place, s.r.region.base)
@@ -139,10 +136,9 @@ func (s Segment) Handle() ([]byte, error) {
 	return bytes.Clone(s.r.handle), nil
 }
 
-// freed is the error of a segment that is gone.
-func (r *record) freed(op string) error {
+func (r *record) freedError(op string) error {
 	return opError(op, memmgr.ErrClosed, "segment %v was freed; retain a buffer in it for as long as it is shared", r.id)
 }
 
-// fileName is what the system's lists of mappings show for segments.
+// fileName is the name of memory files, as in /proc/self/maps.
 const fileName = "usmbridge"

@@ -114,7 +114,7 @@ func TestSegmentThatIsGone(t *testing.T) {
 	require.ErrorIs(t, err, memmgr.ErrClosed)
 	require.EqualValues(t, 8192, s.Size())
 
-	m, err := segment.Map(attachment(s, f)) // who has a descriptor has the memory
+	m, err := segment.Map(attachment(s, f)) // a descriptor is sufficient to map the memory
 	require.NoError(t, err)
 	require.Equal(t, make([]byte, 8192), bytesOf(m))
 	require.NoError(t, m.Close())
@@ -490,7 +490,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// Lookups find existing segments while others are added and removed.
+// Lookups find existing segments while other segments are added and removed.
 func TestFindWhileSegmentsComeAndGo(t *testing.T) {
 	nothingStays(t)
 	r := newHost(t, segment.PeersWrite)
@@ -623,7 +623,7 @@ func TestSharedMemorySleeps(t *testing.T) {
 	require.NoError(t, memmgr.CopyIn(b, 0, data))
 	_, _, f := fileOf(t, b)
 
-	lease := b.Retain() // what is lent to a peer has a reference of its own
+	lease := b.Retain() // the loan to a peer has its own reference
 	_, err = p.Sleep("asleep", memmgr.SleepOptions{Into: memmgr.Host()})
 	require.ErrorIs(t, err, memmgr.ErrInUse)
 	lease.Release()

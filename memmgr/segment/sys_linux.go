@@ -16,8 +16,8 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/internal/sysmap"
 )
 
-// Numbers of <linux/memfd.h>, <linux/fcntl.h>, <linux/falloc.h>, <linux/magic.h> and
-// <sys/mman.h> that package syscall does not have.
+// Constants of <linux/memfd.h>, <linux/fcntl.h>, <linux/falloc.h>, <linux/magic.h> and
+// <sys/resource.h> that package syscall does not define.
 const (
 	mfdCloexec      = 0x1
 	mfdAllowSealing = 0x2
@@ -35,17 +35,17 @@ const (
 	rlimitFSize = 1
 )
 
-// createFile makes a memory file of some bytes that is closed on exec, cannot be
-// executed, and can be sealed.
+// createFile makes a memory file of size bytes. It is closed on exec, cannot be executed, and can be
+// sealed.
 func createFile(size uintptr) (int, error) {
-	// A file larger than this limit would not be refused, but end the process by a signal.
+	// Extending a file beyond this limit raises SIGXFSZ, which ends the process.
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(rlimitFSize, &limit); err == nil && uint64(size) > limit.Cur {
-		return -1, fmt.Errorf("%d bytes are more than RLIMIT_FSIZE allows, which is %d: %w", size, limit.Cur, syscall.EFBIG)
+		return -1, fmt.Errorf("%d bytes exceed RLIMIT_FSIZE (%d): %w", size, limit.Cur, syscall.EFBIG)
 	}
 	name := append([]byte(fileName), 0)
 	fd, errno := memfdCreate(name, mfdCloexec|mfdAllowSealing|mfdNoexecSeal)
-	if errno == syscall.EINVAL { // a kernel that does not know the last flag
+	if errno == syscall.EINVAL { // MFD_NOEXEC_SEAL is unknown before Linux 6.3
 		fd, errno = memfdCreate(name, mfdCloexec|mfdAllowSealing)
 	}
 	if errno == syscall.ENOSYS {
@@ -61,8 +61,8 @@ func createFile(size uintptr) (int, error) {
 	return fd, nil
 }
 
-// sysMemfdCreate is the number of the system call memfd_create; package syscall does not
-// have it for every architecture. 0: not known.
+// sysMemfdCreate is the number of the system call memfd_create, or 0 if it is unknown. Package syscall
+// does not define it for every architecture.
 var sysMemfdCreate = map[string]uintptr{
 	"386": 356, "amd64": 319, "arm": 385, "arm64": 279, "loong64": 279, "mips": 4354, "mipsle": 4354, "mips64": 5314,
 	"mips64le": 5314, "ppc64": 360, "ppc64le": 360, "riscv64": 279, "s390x": 350,
@@ -76,17 +76,17 @@ func memfdCreate(name []byte, flags uintptr) (int, syscall.Errno) {
 	return int(fd), errno
 }
 
-// sealFile adds seals.
+// sealFile adds seals to a memory file.
 func sealFile(fd, seals int) error {
 	_, err := fcntl(fd, fAddSeals, seals)
 	if errors.Is(err, syscall.EINVAL) && seals&sealFutureWrite != 0 {
-		return fmt.Errorf("%w: the kernel has no F_SEAL_FUTURE_WRITE (Linux 5.1), without which others could write; "+
-			"share the memory with peers that may write, or by copies", errors.ErrUnsupported)
+		return fmt.Errorf("%w: the kernel has no F_SEAL_FUTURE_WRITE (Linux 5.1), without which peers could write; "+
+			"use PeersWrite, or send copies", errors.ErrUnsupported)
 	}
 	return err
 }
 
-// fileSeals returns the seals of a memory file. Other files have none: EINVAL.
+// fileSeals returns the seals of a memory file. It fails with EINVAL for other files.
 func fileSeals(fd int) (int, error) { return fcntl(fd, fGetSeals, 0) }
 
 func fcntl(fd, command, argument int) (int, error) {
@@ -97,20 +97,20 @@ func fcntl(fd, command, argument int) (int, error) {
 	return int(n), nil
 }
 
-// duplicate makes a second descriptor.
+// duplicate returns a new descriptor of the same file, closed on exec.
 func duplicate(fd int) (int, error) { return fcntl(fd, fDupfdCloexec, 0) }
 
-func closeFile(fd int) { _ = syscall.Close(fd) } // of memory: nothing is written that could fail
+func closeFile(fd int) { _ = syscall.Close(fd) } // a memory file has no delayed writes that could fail
 
-// pagedFileSize returns the size of a memory file of ordinary pages. Huge pages are
-// refused: one that is missing at its first touch ends the process that touched it.
+// pagedFileSize returns the size of a memory file of ordinary pages, in bytes. It refuses files of
+// huge pages: if the system has no huge page at the first access, the process ends.
 func pagedFileSize(fd int) (uint64, error) {
 	var system syscall.Statfs_t
 	if err := retried(func() error { return syscall.Fstatfs(fd, &system) }); err != nil {
 		return 0, os.NewSyscallError("fstatfs", err)
 	}
 	if uint32(system.Type) != tmpfsMagic {
-		return 0, fmt.Errorf("its memory is of another kind (file system %#x) than that of segments (%#x)", uint32(system.Type), tmpfsMagic)
+		return 0, fmt.Errorf("the file is not on tmpfs (got file system %#x, want %#x)", uint32(system.Type), tmpfsMagic)
 	}
 	var file syscall.Stat_t
 	if err := retried(func() error { return syscall.Fstat(fd, &file) }); err != nil {
@@ -119,19 +119,19 @@ func pagedFileSize(fd int) (uint64, error) {
 	return uint64(file.Size), nil
 }
 
-// takePages has the system provide all pages of a memory file now.
+// takePages allocates all pages of a memory file.
 func takePages(fd int, size uintptr) error {
 	return os.NewSyscallError("fallocate", retried(func() error { return syscall.Fallocate(fd, 0, 0, int64(size)) }))
 }
 
-// dropPages gives pages of a memory file back.
+// dropPages frees pages of a memory file.
 func dropPages(fd int, offset, size uint64) error {
 	return os.NewSyscallError("fallocate", retried(func() error {
 		return syscall.Fallocate(fd, fallocPunchHole|fallocKeepSize, int64(offset), int64(size))
 	}))
 }
 
-// retried repeats a call that a signal interrupts.
+// retried repeats a system call while a signal interrupts it.
 func retried(f func() error) error {
 	for {
 		if err := f(); !errors.Is(err, syscall.EINTR) {
@@ -140,7 +140,7 @@ func retried(f func() error) error {
 	}
 }
 
-// reserve takes addresses that nothing can be read or written at.
+// reserve reserves a range of addresses without access (PROT_NONE).
 func reserve(size, align uintptr) (uintptr, error) {
 	all := size + align - pageSize
 	base, err := sysmap.Mmap(0, all, syscall.PROT_NONE, syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_NORESERVE, -1, 0)
@@ -153,14 +153,15 @@ func reserve(size, align uintptr) (uintptr, error) {
 			continue
 		}
 		if err := unmap(surplus.base, surplus.size); err != nil {
-			_ = unmap(base, all) // whole, which needs no more mappings
+			_ = unmap(base, all) // succeeds: it splits no mapping
 			return 0, err
 		}
 	}
 	return start, nil
 }
 
-// mapOver maps a memory file, from a page on, over addresses that are the caller's.
+// mapOver maps a memory file over a range that the caller owns. offset is in bytes, a multiple of the
+// page size.
 func mapOver(base, size uintptr, fd int, offset uint64, readOnly bool) error {
 	protection := syscall.PROT_READ | syscall.PROT_WRITE
 	if readOnly {
@@ -170,8 +171,8 @@ func mapOver(base, size uintptr, fd int, offset uint64, readOnly bool) error {
 	return err
 }
 
-// mapAnonymous puts fresh memory of the process over addresses that are the caller's.
-// The system is not asked for a promise of all of its pages, so as to refuse seldom.
+// mapAnonymous maps private zero pages over a range that the caller owns. MAP_NORESERVE makes a
+// failure unlikely.
 func mapAnonymous(base, size uintptr) error {
 	_, err := sysmap.Mmap(base, size, syscall.PROT_READ|syscall.PROT_WRITE,
 		syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_FIXED|syscall.MAP_NORESERVE, -1, 0)
@@ -185,7 +186,7 @@ func unmap(base, size uintptr) error {
 	return nil
 }
 
-// protect lets pages be read and no more.
+// protect makes pages read-only.
 func protect(base, size uintptr) error {
 	if _, _, errno := syscall.Syscall(syscall.SYS_MPROTECT, base, size, syscall.PROT_READ); errno != 0 {
 		return os.NewSyscallError("mprotect", errno)
@@ -193,16 +194,16 @@ func protect(base, size uintptr) error {
 	return nil
 }
 
-// notForChildren leaves addresses unmapped in processes that are forked later.
-func notForChildren(base, size uintptr) error {
+// dontFork keeps a range from being mapped in children that are forked later.
+func dontFork(base, size uintptr) error {
 	if _, _, errno := syscall.Syscall(syscall.SYS_MADVISE, base, size, syscall.MADV_DONTFORK); errno != 0 {
 		return os.NewSyscallError("madvise", errno)
 	}
 	return nil
 }
 
-// ranOut tells whether a failure means that something is used up which others may give
-// back.
+// ranOut reports whether an operation failed because a resource is exhausted, so that a retry after
+// freeing memory can succeed.
 func ranOut(err error) bool {
 	for _, reason := range []error{memmgr.ErrOutOfMemory, ErrLimit, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.ENOSPC, syscall.EFBIG} {
 		if errors.Is(err, reason) {
@@ -212,7 +213,7 @@ func ranOut(err error) bool {
 	return false
 }
 
-// systemMappings is how many mappings the system allows a process, read once.
+// systemMappings returns the largest number of mappings of a process. It reads it once.
 var systemMappings = sync.OnceValue(func() int {
 	if n := systemNumber("/proc/sys/vm/max_map_count"); n > 0 {
 		return n
@@ -220,7 +221,7 @@ var systemMappings = sync.OnceValue(func() int {
 	return 65530 // the kernel's default
 })
 
-// systemDescriptors is how many descriptors it allows this one.
+// systemDescriptors returns the largest number of descriptors of this process.
 func systemDescriptors() int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -229,11 +230,10 @@ func systemDescriptors() int {
 	return int(min(limit.Cur, math.MaxInt32))
 }
 
-// promisesAreKept tells whether the system promises no more memory than it has, asked
-// once.
-var promisesAreKept = sync.OnceValue(func() bool { return systemNumber("/proc/sys/vm/overcommit_memory") == 2 })
+// strictOvercommit reports whether the system does not overcommit memory. It reads the setting once.
+var strictOvercommit = sync.OnceValue(func() bool { return systemNumber("/proc/sys/vm/overcommit_memory") == 2 })
 
-// systemNumber reads a setting of the system, -1 when it cannot be read.
+// systemNumber reads a number from a file of /proc/sys, or returns -1.
 func systemNumber(file string) int {
 	text, err := os.ReadFile(file)
 	if err != nil {

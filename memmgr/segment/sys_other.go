@@ -8,8 +8,8 @@ import (
 	"runtime"
 )
 
-// Memory files are Linux's: making one fails, and nothing else is ever reached.
-var errNoFiles = fmt.Errorf("%w: shared memory needs Linux (memfd_create), and this is %s", errors.ErrUnsupported, runtime.GOOS)
+// Only Linux has memory files. createFile fails elsewhere, so the other functions are never called.
+var errNoFiles = fmt.Errorf("%w: shared memory needs Linux (got %s)", errors.ErrUnsupported, runtime.GOOS)
 
 func createFile(uintptr) (int, error)           { return -1, errNoFiles }
 func sealFile(int, int) error                   { return errNoFiles }
@@ -23,11 +23,11 @@ func reserve(uintptr, uintptr) (uintptr, error) { return 0, errNoFiles }
 func protect(uintptr, uintptr) error            { return errNoFiles }
 func mapAnonymous(uintptr, uintptr) error       { return errNoFiles }
 func unmap(uintptr, uintptr) error              { return errNoFiles }
-func notForChildren(uintptr, uintptr) error     { return errNoFiles }
+func dontFork(uintptr, uintptr) error           { return errNoFiles }
 func ranOut(error) bool                         { return false }
 func systemMappings() int                       { return 0 }
 func systemDescriptors() int                    { return 0 }
-func promisesAreKept() bool                     { return false }
+func strictOvercommit() bool                    { return false }
 
 func mapOver(uintptr, uintptr, int, uint64, bool) error { return errNoFiles }
 func openNamed(string, bool) (int, error)               { return -1, errNoFiles }

@@ -18,28 +18,28 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// tryOverlay finds out whether a memory file can be laid over memory of this resource.
+// tryOverlay tests whether a memory file can be mapped over memory of this resource.
 func tryOverlay(usm memmgr.Resource) error {
 	device, err := usm.Place().Device()
 	if err != nil {
 		return err
 	}
 	if info := device.Info(); info.Backend != syclobj.BackendOpenCL || info.Type != syclobj.TypeCPU {
-		return cannot("%s is not memory of the process; only that of an OpenCL CPU device is", usm.Place())
+		return cannot("%s is not in pages of the process; only that of an OpenCL CPU device is", usm.Place())
 	}
-	// Runtimes serve small and large allocations in different ways.
+	// Runtimes allocate small and large blocks in different ways.
 	for _, pages := range []uintptr{1, 16, 1024} {
 		if err := tryOverlayOf(usm, pages*pageSize); err != nil {
-			return fmt.Errorf("trying it with %d bytes of %s: %w", pages*pageSize, usm.Place(), err)
+			return fmt.Errorf("test with %d bytes of %s: %w", pages*pageSize, usm.Place(), err)
 		}
 	}
 	return nil
 }
 
-// tryOverlayOf tries it with some bytes, a multiple of sixteen.
+// tryOverlayOf runs the test on size bytes, a multiple of 16.
 func tryOverlayOf(usm memmgr.Resource, size uintptr) (err error) {
 	c := cost{mappings: mappingsOf(usm) + 1, descriptors: 1}
-	if err := spent.take("NewUSM", c, bounds{}.filled()); err != nil {
+	if err := spent.take("NewUSM", c, limits{}.withDefaults()); err != nil {
 		return err
 	}
 	defer func() { spent.giveBack(c) }()
@@ -48,7 +48,7 @@ func tryOverlayOf(usm memmgr.Resource, size uintptr) (err error) {
 		return err
 	}
 	defer closeFile(fd)
-	other, err := newRegion(nil, size, pageSize) // as a peer has it
+	other, err := newRegion(nil, size, pageSize) // stands for the mapping of a peer
 	if err != nil {
 		return err
 	}
@@ -64,13 +64,13 @@ func tryOverlayOf(usm memmgr.Resource, size uintptr) (err error) {
 		if r.end() {
 			return
 		}
-		c.mappings = 1 // the others stay
+		c.mappings = 1 // only that of other is released
 		if err == nil {
-			err = cannot("pages of the process's own cannot be put back under it")
+			err = cannot("private pages cannot be mapped under it again")
 		}
 	}()
 	if r.base%pageSize != 0 {
-		return cannot("an allocation that was to be aligned to %d bytes lies at %#x", pageSize, r.base)
+		return cannot("an allocation at %#x is not aligned (want %d bytes)", r.base, pageSize)
 	}
 	if err := r.cover(fd, false); err != nil {
 		return err
@@ -82,11 +82,12 @@ func tryOverlayOf(usm memmgr.Resource, size uintptr) (err error) {
 	return tryBytes(q, usm.Place(), &r, unsafe.Slice((*byte)(pointer(other.base)), size), fd)
 }
 
-// tryBytes has the queue and another mapping of the file see each other's bytes.
+// tryBytes checks that commands of the queue and another mapping of the file see each other's
+// writes.
 func tryBytes(q *syclobj.Queue, place *syclobj.Place, r *region, other []byte, fd int) error {
 	at, back := pointer(r.base), make([]byte, r.size)
 	for _, step := range []struct {
-		what, text string
+		name, text string
 		do         func(text string) (seen []byte, err error)
 	}{
 		{"a copy to it", "written on a q. ", func(text string) ([]byte, error) {
@@ -109,10 +110,10 @@ func tryBytes(q *syclobj.Queue, place *syclobj.Place, r *region, other []byte, f
 	} {
 		seen, err := step.do(step.text)
 		if err != nil {
-			return fmt.Errorf("%s: %w", step.what, err)
+			return fmt.Errorf("%s: %w", step.name, err)
 		}
 		if !bytes.Equal(seen, sample(r.size, step.text)) {
-			return cannot("%s shows other bytes than another mapping of the same memory", step.what)
+			return cannot("%s and another mapping of the memory have different bytes", step.name)
 		}
 		if err := stillUSM(place, r); err != nil {
 			return err
@@ -134,17 +135,17 @@ func fill(q *syclobj.Queue, at unsafe.Pointer, sixteen string, size uintptr) err
 	return e.Wait(context.Background())
 }
 
-// stillUSM asks the runtime whether it knows the memory as before.
+// stillUSM checks that the runtime still reports the memory as USM of its kind.
 func stillUSM(place *syclobj.Place, r *region) error {
 	own := (*C.usmb_place)(place.Ref())
 	var found *C.usmb_place
 	code := C.usmb_sycl_place_for(own.context, own.queue, pointer(r.base), pointer(r.base+r.size), &found)
 	if code != C.USMB_SYCL_OK {
-		return cannot("the runtime does not tell its kind any more: %v", syclobj.Code(code))
+		return cannot("the runtime no longer reports its kind: %v", syclobj.Code(code))
 	}
 	defer C.usmb_place_release(found)
 	if found.kind != own.kind {
-		return cannot("the runtime calls it %v memory now", syclobj.USMKind(found.kind))
+		return cannot("the runtime reports it as %v memory", syclobj.USMKind(found.kind))
 	}
 	return nil
 }

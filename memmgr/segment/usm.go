@@ -9,27 +9,25 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// NewUSM makes a resource of segments in unified shared memory of a queue's context
-// and device. On a queue of the host backend the result is that of [NewHost].
+// NewUSM returns a resource of segments in unified shared memory of a queue's context and device.
+// For a queue of the host backend it calls [NewHost].
 //
-// On an OpenCL CPU device, whose USM is pages of the process, any kind can be shared: a
-// memory file is laid over an allocation, which stays USM of its kind, and pages of the
-// process's own are put back before it is freed. Nothing in SYCL promises that, so the
-// first call for a device and kind tries it: that the runtime still tells the kind, and
-// that copies and fills on the queue and another mapping of the file see each other's
-// bytes.
+// On an OpenCL CPU device, whose USM is in pages of the process, any kind can be shared. A memory
+// file is mapped over an allocation, which stays USM of its kind. Private pages are mapped under it
+// again before it is freed. SYCL does not guarantee that this works, so the first call for a device
+// and kind tests it: the runtime must still report the kind, and commands on the queue and another
+// mapping of the file must see each other's writes.
 //
-// On other devices memory of kind "device" can be shared with [PeersWrite] where the SYCL
-// library has handles for it (DPCTLIPCMem_GetHandle, in releases of dpctl after 0.22) and
-// the device supports them. Segments are then multiples of 2 MiB, so that a peer sees
-// nothing beside them.
+// On other devices memory of kind device can be shared with [PeersWrite] if the SYCL library has
+// handles (DPCTLIPCMem_GetHandle, in releases of dpctl after 0.22) and the device supports them.
+// Segments are then multiples of 2 MiB, so that they share no page with other allocations.
 //
-// Where neither is so NewUSM fails with errors.ErrUnsupported, and says why. The memory
-// has any content. The queue may be closed afterwards.
+// If neither works, NewUSM fails with errors.ErrUnsupported and the reason. New segments have
+// undefined content. The queue may be closed after the call.
 func NewUSM(q *syclobj.Queue, kind syclobj.USMKind, a Audience, o ...Option) (*Resource, error) {
 	const op = "NewUSM"
 	if q == nil {
-		return nil, opError(op, memmgr.ErrRequest, "no queue was given; Runtime.DefaultQueue has one")
+		return nil, opError(op, memmgr.ErrRequest, "the queue is nil; use Runtime.DefaultQueue")
 	}
 	if q.IsHost() {
 		return NewHost(a, o...)
@@ -44,7 +42,7 @@ func NewUSM(q *syclobj.Queue, kind syclobj.USMKind, a Audience, o ...Option) (*R
 	if !r.handles {
 		err = tryFile(op, a)
 	} else if a != PeersWrite {
-		err = opError(op, errors.ErrUnsupported, "%v is shared by handles, by which others can write; nothing makes it for %q", r.usm.Place(), a)
+		err = opError(op, errors.ErrUnsupported, "%v is shared by handles, which let peers write; audience %q is not possible", r.usm.Place(), a)
 	}
 	if err != nil {
 		closeUSM(r.usm)
@@ -54,8 +52,8 @@ func NewUSM(q *syclobj.Queue, kind syclobj.USMKind, a Audience, o ...Option) (*R
 	return r, nil
 }
 
-// shareable makes the resource of USM that memory files are laid over, or that handles
-// are made for, where either works.
+// shareable returns the upstream resource of USM, and whether its memory is shared by handles rather
+// than by memory files. It fails if neither works. The caller closes usm.
 func shareable(op string, q *syclobj.Queue, kind syclobj.USMKind) (usm memmgr.Resource, handles bool, err error) {
 	place, err := q.Place(kind)
 	if err != nil {
@@ -63,25 +61,24 @@ func shareable(op string, q *syclobj.Queue, kind syclobj.USMKind) (usm memmgr.Re
 	}
 	defer place.Release()
 	usm = memmgr.USM(q, kind)
-	if handles, err = trials.of(place, q.Device()).settled(usm); err != nil {
+	if handles, err = trials.of(place, q.Device()).result(usm); err != nil {
 		closeUSM(usm)
 		return nil, false, failed(op, err)
 	}
 	return usm, handles, nil
 }
 
-// closeUSM lets go of a resource's context.
+// closeUSM closes a resource of shareable; usm may be nil.
 func closeUSM(usm memmgr.Resource) {
 	if c, ok := usm.(interface{ Close() error }); ok {
-		_ = c.Close() // lets go of a count, and cannot fail
+		_ = c.Close() // releases a reference to the context; it cannot fail
 	}
 }
 
-// trials remembers how the USM of which devices can be shared.
+// trials caches the test results of this process.
 var trials = trialTable{m: map[trialKey]*trial{}}
 
-// trialTable has one trial for each device and kind: as many as there are devices, since
-// a context makes no difference.
+// trialTable has one trial for each device and kind. The context does not affect the result.
 type trialTable struct {
 	mu sync.Mutex
 	m  map[trialKey]*trial
@@ -92,9 +89,9 @@ type trialKey struct {
 	kind                 syclobj.USMKind
 }
 
-// trial is how it works on one device; whoever comes while it is tried waits.
+// trial is the test of one device and kind.
 type trial struct {
-	mu      sync.Mutex
+	mu      sync.Mutex // held during the test, so that concurrent callers wait for it
 	done    bool
 	handles bool
 	err     error
@@ -111,9 +108,10 @@ func (t *trialTable) of(place *syclobj.Place, d *syclobj.Device) *trial {
 	return t.m[key]
 }
 
-// settled returns whether it works by handles, or an error where it does not work. What
-// it found out stays, what kept it from finding out does not.
-func (t *trial) settled(usm memmgr.Resource) (handles bool, err error) {
+// result runs the test, unless its result is known. It returns whether memory is shared by handles, or
+// an error if it cannot be shared. Errors of the test itself, such as a lack of memory, are not
+// kept.
+func (t *trial) result(usm memmgr.Resource) (handles bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.done {
@@ -126,7 +124,7 @@ func (t *trial) settled(usm memmgr.Resource) (handles bool, err error) {
 	return handles, err
 }
 
-// try finds out how memory of this resource can be shared.
+// try tests how memory of this resource can be shared.
 func try(usm memmgr.Resource) (handles bool, err error) {
 	files := tryOverlay(usm)
 	if !errors.Is(files, errors.ErrUnsupported) {
@@ -134,12 +132,12 @@ func try(usm memmgr.Resource) (handles bool, err error) {
 	}
 	err = tryHandles(usm)
 	if errors.Is(err, errors.ErrUnsupported) {
-		err = fmt.Errorf("not by files: %w; not by handles: %w", files, err)
+		err = fmt.Errorf("by memory files: %w; by handles: %w", files, err)
 	}
 	return true, err
 }
 
-// cannot is the error of a device whose USM cannot be shared.
+// cannot returns the error for a device whose USM cannot be shared.
 func cannot(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errors.ErrUnsupported, fmt.Sprintf(format, args...))
 }
