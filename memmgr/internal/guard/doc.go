@@ -1,31 +1,30 @@
-// Package guard keeps touching memory of a file that another process cut off from ending this
-// process. Linux, with cgo.
+// Package guard keeps the process alive when it accesses pages of a mapped file that another
+// process has truncated. It needs Linux and cgo.
 //
-// A mapping of a file that has no pages any more where it is touched raises SIGBUS: in Go code,
-// in C, on a driver's thread that Go does not know. The handler looks the address up in a table
-// of ranges, without a lock; in one of them it puts pages of zeros there and behind, notes that,
-// and returns, so that the touch is repeated and sees zeros. Every other fault is handed on to
-// the handler that was there before, so that Go panics as ever and drivers crash as they like.
+// Such an access raises SIGBUS, in Go code, in C, or on a thread of a driver that Go does not know.
+// The handler of this package looks the address up in a table of ranges, without a lock. If the
+// address is in a guarded range, the handler maps zero pages from there to the end of the range,
+// marks the range as lost and returns. The access is then repeated and reads zeros. The handler
+// passes every other fault on to the previous handler, so Go still panics and drivers still handle
+// their own faults.
 //
-// The handler stays until the process ends. A driver that brings its own, on top, is found by
-// [Keep], which whoever relies on the guard calls from time to time: ours goes on top again,
-// and theirs is called for faults that are not ours. (Package syclobj puts handlers back that
-// were there before a driver came: one that is installed on another thread at that moment is
-// lost, until Keep.)
+// The handler stays installed until the process ends. If a driver installs its own handler over it,
+// [Keep] installs this one again and passes other faults to the driver's: call Keep from time to
+// time. (Package syclobj restores the handlers of before a driver was loaded. A handler that is
+// installed on another thread at that moment is lost until Keep.)
 //
-// SIGBUS has other causes too: a page of a sparse file on a file system that is full, and one
-// that the hardware found broken. They look the same to the handler, which does the same.
+// SIGBUS has other causes: a page of a sparse file on a full file system, and a page that the
+// hardware reports as broken. The handler cannot distinguish them and treats them alike.
 //
-// A system call to which such memory is given fails with EFAULT instead, and knows of no guard.
-// Nor does a thread that has SIGBUS blocked: the kernel then ends the process, and asks no
-// handler.
+// The guard does not cover system calls, which fail with EFAULT for such memory, and threads that
+// block SIGBUS, where the kernel ends the process without calling a handler.
 package guard
 
 import "errors"
 
-// ErrFull tells that there are as many ranges as the table holds, 4,096.
+// ErrFull is returned by [Add] when the table holds its maximum of 4,096 ranges.
 var ErrFull = errors.New("too many guarded ranges")
 
-// Range is a guarded range of addresses, made by [Add]. Its methods may be called from any
-// goroutine, until Remove.
+// Range is a guarded range of addresses, returned by [Add]. Its methods are safe for concurrent use,
+// and must not be called after Remove.
 type Range struct{ number int32 }

@@ -14,11 +14,11 @@ import (
 	"syscall"
 )
 
-// Supported reports whether there is a guard in this build.
+// Supported reports whether this build has a guard.
 const Supported = true
 
-// Add guards whole pages at base, of a mapping that may be read, and written where writable.
-// Errors: ErrFull, and what the kernel says of the handler.
+// Add guards size bytes at base: whole pages of a mapping that is readable, and writable if writable
+// is set. It fails with ErrFull, or if the handler cannot be installed.
 func Add(base, size uintptr, writable bool) (Range, error) {
 	w := C.int(0)
 	if writable {
@@ -37,11 +37,11 @@ func Add(base, size uintptr, writable bool) (Range, error) {
 // Lost reports whether a page of the range was replaced by zeros.
 func (r Range) Lost() bool { return C.usmb_guard_lost(C.int(r.number)) != 0 }
 
-// Remove ends the guarding, once. Nobody may touch the range any more; no handler does when
-// it returns.
+// Remove removes the guard. Call it once, after the last access to the range. When it returns, no
+// handler uses the range.
 func (r Range) Remove() { C.usmb_guard_remove(C.int(r.number)) }
 
-// Keep puts the handler back on top where another was installed since, or it was taken away.
+// Keep installs the handler again if another one replaced it.
 func Keep() error {
 	if errno := C.usmb_guard_keep(); errno != 0 {
 		return os.NewSyscallError("sigaction", syscall.Errno(errno))

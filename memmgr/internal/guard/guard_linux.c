@@ -15,32 +15,34 @@
 #include <unistd.h>
 
 /*
- * The handler reads this table without a lock. A range is live while base is not 0; end and
- * protection do not change meanwhile. busy counts the handlers at work in it, for which its
- * end waits, so that none maps pages over addresses which are somebody else's by then.
+ * The handler reads the table of ranges without a lock. A range is live while base is not 0; end
+ * and protection are constant while it is live. busy counts the handlers that use the range.
+ * usmb_guard_remove waits for them, so that none maps pages over addresses that are in use for
+ * another purpose by then.
  */
 typedef struct guarded {
 	uintptr_t base, end;
 	int protection;
 	int lost, busy;
-	int next; /* free one, while it is free */
+	int next; /* next free slot, while the slot is free */
 } guarded;
 
 static guarded ranges[USMB_GUARD_MOST];
-static int used; /* slots that were ever taken */
+static int used; /* slots that were used at least once */
 
-static pthread_mutex_t change = PTHREAD_MUTEX_INITIALIZER; /* of what only add, remove and keep change */
+/* Serializes add, remove and keep; guards free_slots and next, and writes of used and formers. */
+static pthread_mutex_t change = PTHREAD_MUTEX_INITIALIZER;
 static int free_slots = -1;
 
 /*
- * Handlers that were there before, the oldest first: Go's own, and those of drivers that were
- * installed over this one. Written under the mutex, before their number is.
+ * Previous handlers, the oldest first: that of Go, and those of drivers that replaced this one.
+ * An entry is written before formers counts it.
  */
 enum { FORMER_MOST = 8 };
 static struct sigaction former[FORMER_MOST];
 static int formers;
 
-/* What this thread handed on last: the same fault again means that it led nowhere. */
+/* The fault that this thread passed on last. If it repeats, the chosen handler did not resolve it. */
 static __thread struct {
 	const void *address;
 	uintptr_t at;
@@ -63,18 +65,18 @@ static bool zeros(uintptr_t from, size_t size, int protection)
 	long p = syscall(SYS_mmap, from, size, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
 	                 0);
 
-	/* Received memory does not exist in forked children. A failure leaves zeros there. */
+	/* Foreign mappings are absent in forked children. If madvise fails, a child has the zeros. */
 	if (p != (long)from) return false;
 	(void)syscall(SYS_madvise, from, size, MADV_DONTFORK);
 	return true;
 }
 
 /*
- * Puts zeros at the page and at all behind it in the range: what is behind the end of a file
- * that was cut off is all gone, and so a range never becomes more than two mappings, however
- * its pages are touched. (A page that is missing because the file system is full, or poisoned,
- * looks the same here: what is behind it goes too, and Lost tells of both.) Where the system
- * has not that much to give, the page alone.
+ * Maps zeros over the page and over all pages after it in the range. All pages after the end of a
+ * truncated file are missing too, and a range thus never has more than two mappings, whatever the
+ * order of the accesses. If a page is missing because the file system is full or the page is
+ * broken, the pages after it are replaced as well; Lost reports both cases. If the system cannot
+ * map all of them, only the page is replaced.
  */
 static bool replace(guarded *g, uintptr_t address, size_t page)
 {
@@ -83,7 +85,7 @@ static bool replace(guarded *g, uintptr_t address, size_t page)
 	return zeros(from, g->end - from, g->protection) || zeros(from, page, g->protection);
 }
 
-static size_t page_size; /* sysconf is not for handlers */
+static size_t page_size; /* cached, because sysconf is not async-signal-safe */
 
 static bool repaired(uintptr_t address)
 {
@@ -107,7 +109,7 @@ static bool repaired(uintptr_t address)
 	return false;
 }
 
-/* As the process would end without anybody: by the signal itself, at the same place. */
+/* Restores the default action. The access then repeats and the signal ends the process. */
 static void by_default(int sig)
 {
 	struct sigaction act;
@@ -118,9 +120,10 @@ static void by_default(int sig)
 }
 
 /*
- * Hands a fault that is not ours on: to the handler that came last, and if the same fault
- * comes again from the same place, to the one before it. A driver's handler takes itself away
- * and returns so that the fault is raised anew, or calls the one before it, which is this.
+ * Passes a fault outside the guarded ranges to the newest previous handler. If the same fault
+ * repeats at the same instruction, passes it to the handler before that one. A driver's handler
+ * either uninstalls itself and returns, which repeats the fault, or calls the handler that it
+ * replaced, which is this one.
  */
 static void hand_on(int sig, siginfo_t *info, void *context)
 {
@@ -145,8 +148,8 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 {
 	int saved = errno;
 
-	/* Not what somebody sent, which has no address, nor an address that is not aligned, which
-	 * would not be so with other pages either. */
+	/* Repair neither signals sent by a process, which have no address, nor misaligned accesses, which
+	 * zero pages would not resolve. */
 	bool missing = info->si_code == BUS_ADRERR || info->si_code == BUS_OBJERR || info->si_code == BUS_MCEERR_AR;
 
 	if (!missing || !repaired((uintptr_t)info->si_addr)) hand_on(sig, info, context);
@@ -164,7 +167,7 @@ static bool same_handler(const struct sigaction *a, const struct sigaction *b)
 	return a->sa_flags & SA_SIGINFO ? a->sa_sigaction == b->sa_sigaction : a->sa_handler == b->sa_handler;
 }
 
-/* Remembers a handler as the last one; beyond the bound the newest gives its place up. */
+/* Appends a handler to former, unless it is in the table or the table is full. */
 static void remember(const struct sigaction *a)
 {
 	int n = formers;
@@ -176,7 +179,7 @@ static void remember(const struct sigaction *a)
 	__atomic_store_n(&formers, n + 1, __ATOMIC_RELEASE);
 }
 
-/* Under the mutex. */
+/* Installs the handler if it is not installed. The caller holds change. */
 static int install(void)
 {
 	struct sigaction now, act;
@@ -187,9 +190,9 @@ static int install(void)
 	remember(&now);
 	memset(&act, 0, sizeof act);
 	act.sa_sigaction = on_fault;
-	/* On the signal stack: that of a goroutine's thread is too small for any handler, and a
-	 * thread without one uses its own. All else is blocked meanwhile: whoever ends a range
-	 * waits for a handler that is at work in it. */
+	/* Use the signal stack, because a goroutine's stack is too small for a handler. A thread
+	 * without a signal stack uses its normal one. Block all other signals, so that no other
+	 * handler delays this one while usmb_guard_remove waits for it. */
 	act.sa_flags = SA_SIGINFO | SA_ONSTACK | (now.sa_flags & (SA_RESTART | SA_NODEFER));
 	sigfillset(&act.sa_mask);
 	return sigaction(SIGBUS, &act, NULL) == 0 ? 0 : errno;

@@ -4,17 +4,17 @@ package guard
 
 import "errors"
 
-// Supported reports whether there is a guard in this build.
+// Supported reports whether this build has a guard.
 const Supported = false
 
-// Add fails: a handler of signals that runs on any thread cannot be written in Go.
+// Add fails with errors.ErrUnsupported: Go cannot handle signals on threads it does not know.
 func Add(uintptr, uintptr, bool) (Range, error) { return Range{}, errors.ErrUnsupported }
 
 // Lost reports whether a page of the range was replaced by zeros.
 func (Range) Lost() bool { return false }
 
-// Remove ends the guarding.
+// Remove does nothing.
 func (Range) Remove() {}
 
-// Keep has nothing to put back.
+// Keep does nothing.
 func Keep() error { return nil }

@@ -300,7 +300,7 @@ func underHandler(h guardtest.Handler) {
 	check(h.Calls() == 0, "theirs was called for what is ours")
 	other := mapped(t, 1)
 	cut(t, other, 0)
-	for range 3 { // theirs comes first, and Go's after it, as often as it is
+	for range 3 { // the replaced handlers, Go's last, are called on every fault
 		calls := h.Calls()
 		check(recovered(func() { other.bytes[0]++ }) != nil, "Go's panic")
 		check(h.Calls() > calls, "theirs was passed over")

@@ -1,7 +1,7 @@
 /*
- * A guard for mappings of files that others can cut off. Touching a page that the file does
- * not have any more raises SIGBUS; inside a guarded range the handler puts zeros there and
- * notes it, and the touch succeeds. Linux.
+ * A guard for mappings of files that another process can truncate. Access to a truncated page
+ * raises SIGBUS. In a guarded range the handler maps zero pages, marks the range as lost, and the
+ * access succeeds. Linux only. All functions may be called from any thread.
  */
 #ifndef USMB_GUARD_H
 #define USMB_GUARD_H
@@ -9,24 +9,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { USMB_GUARD_MOST = 4096 }; /* ranges at a time */
+enum { USMB_GUARD_MOST = 4096 }; /* largest number of ranges */
 
 /*
- * Guards [base, base + size), whole pages of the caller's, mapped with PROT_READ, and
- * PROT_WRITE too where writable. Returns the number of the range, -1 when there are too many
- * (ENOSPC) and when the handler cannot be installed (errno). Any thread.
+ * Guards [base, base + size), whole pages that the caller mapped with PROT_READ, and with
+ * PROT_WRITE if writable is not 0. Returns the number of the range. Returns -1 and sets errno if
+ * there are too many ranges (ENOSPC) or if the handler cannot be installed.
  */
 int usmb_guard_add(uintptr_t base, size_t size, int writable);
 /*
- * Ends the guarding of a range that add gave; nobody may touch it any more. When it returns,
- * no handler is at work in it. Any thread, once for each range.
+ * Removes a range that add returned, once. The caller no longer accesses the memory. When it
+ * returns, no handler uses the range.
  */
 void usmb_guard_remove(int range);
-/* Whether a page of the range was lost. Any thread. */
+/* Returns 1 if a page of the range was replaced by zeros. */
 int usmb_guard_lost(int range);
 /*
- * Puts the handler back where another was installed over it since; that one is called for
- * faults outside of guarded ranges from then on. 0, or an errno. Any thread.
+ * Installs the handler again if another one replaced it. The other handler is called for faults
+ * outside guarded ranges from then on. Returns 0 or an errno.
  */
 int usmb_guard_keep(void);
 

@@ -1,7 +1,7 @@
 //go:build cgo && linux
 
-// Package guardtest helps to test the guard: it reads memory in C, on threads of Go's and on
-// others, and installs handlers of SIGBUS as drivers do.
+// Package guardtest helps to test the guard. It reads memory in C, on threads of Go and of C, and
+// installs SIGBUS handlers as drivers do.
 package guardtest
 
 /*
@@ -15,13 +15,13 @@ import (
 	"unsafe"
 )
 
-// Sum adds up n bytes in one cgo call.
+// Sum returns the sum of n bytes, computed in one cgo call.
 func Sum(p unsafe.Pointer, n int) uint64 {
 	return uint64(C.usmb_test_sum((*C.uchar)(p), C.size_t(n)))
 }
 
-// SumOnThread does so on a thread that C makes and Go does not know, with a signal stack of
-// its own or without any.
+// SumOnThread returns the sum of n bytes, computed on a thread that C makes and Go does not know.
+// ownStack gives the thread a signal stack.
 func SumOnThread(p unsafe.Pointer, n int, ownStack bool) (uint64, error) {
 	var sum C.uint64_t
 	own := C.int(0)
@@ -37,13 +37,14 @@ func SumOnThread(p unsafe.Pointer, n int, ownStack bool) (uint64, error) {
 // Handler is a driver's handler of SIGBUS.
 type Handler int
 
-// Chaining calls the handler before it; Leaving puts that back and returns, as LLVM's does.
+// Chaining calls the handler that it replaced. Leaving reinstalls that handler and returns, as the
+// handler of LLVM does.
 const (
 	Chaining Handler = iota
 	Leaving
 )
 
-// Install installs it over what is there, once.
+// Install replaces the current handler by h. Call it once.
 func (h Handler) Install() error {
 	if rc := C.usmb_test_install(C.int(h)); rc != 0 {
 		return syscall.Errno(rc)
@@ -51,5 +52,5 @@ func (h Handler) Install() error {
 	return nil
 }
 
-// Calls tells how often it was called.
+// Calls returns how often h was called.
 func (h Handler) Calls() int { return int(C.usmb_test_calls(C.int(h))) }
