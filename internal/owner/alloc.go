@@ -7,19 +7,19 @@ import (
 	"unsafe"
 )
 
-// ErrNoMemory is returned when the system gives no memory for another cell.
+// ErrNoMemory is returned when there is no memory for another cell.
 var ErrNoMemory = errors.New("owner: no memory for another owner cell: " +
 	"the reservation is used up or the system refuses to commit more of it")
 
 // layoutVersion is USMB_OWNER_LAYOUT.
 const layoutVersion = 1
 
-// slabCells is how many cells are made readable at a time: two MiB of them,
-// which cost nothing until they are touched.
+// slabCells is the number of cells that are made accessible at a time: 2 MiB, which use no memory
+// until the first access.
 const slabCells = 16384
 
-// mostCells is how many cells the reservation is made for: 8 GiB of addresses, or an eighth
-// of a 32-bit process's.
+// mostCells is the number of cells of the reservation: 8 GiB of addresses, or an eighth of a 32-bit
+// address space.
 const mostCells = min(1<<26, math.MaxInt/4/CellBytes)
 
 // control is usmb_control: the head of the reservation, in the place of cell 0.
@@ -36,12 +36,11 @@ type control struct {
 	_         [4]uint64
 }
 
-// ctl is settled once, when the package is initialised: C code may ask for
-// cells from the moment that any Go code can run.
+// ctl is set at package initialisation, because C code may allocate cells as soon as Go code runs.
 var ctl = reserveCells()
 
-// reserveCells makes the reservation, halving its size on failure, and commits
-// the first slab, which the control block heads.
+// reserveCells makes the reservation and commits the first slab. The control block takes the place of
+// cell 0.
 func reserveCells() *control {
 	base, cells := reserve(mostCells, slabCells)
 	if base == nil {
@@ -59,25 +58,26 @@ func reserveCells() *control {
 	return c
 }
 
-// At returns the cell with an index; cells have indices 1 and up.
+// At returns the cell with an index. Indices begin at 1.
 func At(index uint32) *Cell {
 	return (*Cell)(unsafe.Add(unsafe.Pointer(ctl), uintptr(index)*CellBytes))
 }
 
-// Index returns the number of a cell: four bytes instead of a pointer.
+// Index returns the index of a cell, a reference of 4 bytes.
 func (c *Cell) Index() uint32 {
 	return uint32((uintptr(unsafe.Pointer(c)) - uintptr(unsafe.Pointer(ctl))) / CellBytes)
 }
 
-// Capacity returns how many cells the reservation can hold and how many have
-// ever been in use.
+// Capacity returns the number of cells of the reservation, and how many of them have been used at least
+// once.
 func Capacity() (cells, used int) { return int(ctl.limit), int(ctl.bump.Load()) - 1 }
 
 func popFree() *Cell {
 	head := ctl.freeHead.Load()
 	for uint32(head) != 0 {
 		c := At(uint32(head))
-		// The cell may be taken under our eyes; then the tag has moved on.
+		// Another thread may take the cell before the load of link. The tag in head then differs,
+		// and the exchange fails.
 		next := (head>>32+1)<<32 | uint64(c.link.Load())
 		if ctl.freeHead.CompareAndSwap(head, next) {
 			return c
@@ -87,8 +87,8 @@ func popFree() *Cell {
 	return nil
 }
 
-// commitSlab makes the next slab readable. Several threads may do the same one:
-// asking twice for the same protection is harmless.
+// commitSlab makes the next slab accessible. Several threads may commit the same slab: setting the same
+// protection twice is harmless.
 func commitSlab(have uint32) bool {
 	want := min(ctl.limit-have, ctl.slab)
 	if want == 0 || !commit(unsafe.Pointer(At(have)), uintptr(want)*CellBytes) {
@@ -120,9 +120,8 @@ func rawCell() *Cell {
 	return bump()
 }
 
-// New returns a cell with count 1 whose home is the given list (nil: none), of
-// unknown size and with all other facts zero. It returns [ErrNoMemory] when the
-// reservation is used up.
+// New returns a cell with count 1, unknown size and all other fields zero. home is the list that drains
+// it; nil for none. It fails with [ErrNoMemory].
 func New(home *List) (*Cell, error) {
 	c := rawCell()
 	if c == nil {
@@ -137,8 +136,8 @@ func New(home *List) (*Cell, error) {
 func (c *Cell) clear() {
 	c.Next, c.home, c.AtZero, c.Address, c.Place, c.Context = 0, 0, 0, 0, 0, 0
 	c.Size, c.Requested = UnknownSize, 0
-	// Nobody else sees the cell yet, so plain stores do for its atomic fields:
-	// each atomic one costs as much as the rest of this function.
+	// The cell is not published yet, so its atomic fields need only plain stores. One atomic store
+	// would cost as much as the rest of this function.
 	*(*uintptr)(unsafe.Pointer(&c.pending)) = 0
 	*(*uintptr)(unsafe.Pointer(&c.queue)) = 0
 	c.Block, c.Resource, c.Stack, c.Tag = 0, 0, 0, 0
@@ -146,8 +145,8 @@ func (c *Cell) clear() {
 	c.Private, c.Magazine = 0, 0
 }
 
-// Recycle gives a dead cell's place back. The generation moves on, so every
-// handle to it becomes stale. The caller owns the cell and forgets it.
+// Recycle makes a dead cell free for reuse and all its handles stale. The caller must not use the cell
+// afterwards.
 func Recycle(c *Cell) {
 	c.Retire()
 	index := uint64(c.Index())
@@ -160,8 +159,8 @@ func Recycle(c *Cell) {
 	}
 }
 
-// Bytes returns the memory that cells have taken since the start of the process. A cell
-// that is free is used again.
+// Bytes returns the bytes of all cells that have been used at least once. Free cells are reused and
+// stay counted.
 func Bytes() uint64 {
 	_, used := Capacity()
 	return uint64(used) * CellBytes

@@ -9,19 +9,19 @@ import (
 // Bits of a cell's flags; USMB_CELL_* in usmb_owner.h.
 const (
 	ReadOnly     uint32 = 1    // writes through this owner are refused
-	Exported     uint32 = 2    // left our hands through an exchange protocol
-	HostReadable uint32 = 4    // the processor may read the memory
-	Foreign      uint32 = 8    // memory of others
-	Queued       uint32 = 16   // free has been asked for, work is still pending
-	pendingHeld  uint32 = 32   // somebody looks at or changes pending right now
-	Poisoned     uint32 = 64   // nobody uses the block, and it is filled to show who does
-	Charged      uint32 = 128  // the account that the context numbers is charged with it
-	Lent         uint32 = 256  // given out by its address, without a handle
-	Shown        uint32 = 512  // C was given the cell
-	async        uint32 = 1024 // shown to those who let devices work on it in their own queues
+	Exported     uint32 = 2    // was exported by an exchange protocol
+	HostReadable uint32 = 4    // the host can read the memory
+	Foreign      uint32 = 8    // memory of another library
+	Queued       uint32 = 16   // freed, with work still pending
+	pendingHeld  uint32 = 32   // lock of pending
+	Poisoned     uint32 = 64   // free, and filled with a pattern that detects writes
+	Charged      uint32 = 128  // charged to the account whose number is Context
+	Lent         uint32 = 256  // allocated by address, without a handle
+	Shown        uint32 = 512  // C has had the cell
+	async        uint32 = 1024 // exported to a consumer that submits work on its own queues
 )
 
-// UnknownSize is the size of a cell whose allocation's extent nobody told.
+// UnknownSize is the Size of a cell if the size of its allocation is unknown.
 const UnknownSize = ^uint64(0)
 
 // CellBytes is the size of a cell in memory.
@@ -29,51 +29,50 @@ const CellBytes = 128
 
 // Cell is the owner of one piece of memory: usmb_cell of usmb_owner.h.
 //
-// Cells come from [New] or from C and are never made as Go values. The exported
-// fields are written by whoever makes the cell, before others see it, and read by
-// anybody; what changes afterwards is atomic and has methods. Addresses lie outside
-// the Go heap, which is why they are integers here: storing them needs no write
-// barrier, and the collector ignores them.
+// Cells are made by [New] or by C, never as Go values. The maker writes the exported fields before it
+// publishes the cell; afterwards they are only read. Fields that change later are atomic and have
+// methods. Addresses are integers because the memory is outside the Go heap: storing them needs no
+// write barrier, and the garbage collector ignores them.
 type Cell struct {
-	// The first cache line is what giving out and taking back touches.
-	word      atomic.Uint64
-	Next      Link // in a chain of dead cells, for the chain's owner
+	// The first cache line has the fields that allocating and freeing access.
+	word      atomic.Uint64 // generation<<32 | count
+	Next      Link          // in a chain of dead cells; used by the owner of the chain
 	pending   atomic.Uintptr
 	queue     atomic.Uintptr
 	Requested uint64 // bytes the user asked for
-	Private   uint64 // the resource's own
+	Private   uint64 // used by the resource
 	Resource  uint32 // index of the Go resource that owns the memory
 	flags     atomic.Uint32
-	Stack     uint32 // number of the place of allocation, 0 for none
+	Stack     uint32 // number of the recorded stack of the allocation, 0 for none
 	Tag       uint32 // number of the user's tag, 0 for none
 
 	home     uintptr
-	AtZero   uintptr // C function (void (*)(usmb_cell *)) that the drainer runs before it recycles the cell, 0 for none; only with cgo
+	AtZero   uintptr // C function (void (*)(usmb_cell *)) that runs before the cell is recycled, 0 for none; only with cgo
 	Address  uintptr // base of the allocation
-	Size     uint64  // of the allocation in bytes, UnknownSize when not known
-	Place    uintptr // usmb_place of the memory, which the cell does not count; 0 for plain host memory
+	Size     uint64  // of the allocation in bytes, or UnknownSize
+	Place    uintptr // usmb_place of the memory, borrowed; 0 for plain host memory
 	Context  uintptr // for AtZero
 	Block    uint32  // index of a pool's block
 	link     atomic.Uint32
 	Magazine uint64 // a pool's magazine that this cell heads
 }
 
-// pointer turns an address outside the Go heap into a pointer. Going through
-// memory keeps vet and checkptr, which know only Go's own objects, out of it.
+// pointer converts an address outside the Go heap. The detour through memory avoids the checks of vet
+// and checkptr, which know only Go objects.
 func pointer(address uintptr) unsafe.Pointer {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
 }
 
-// CellOf returns the cell at an address that C handed over (usmb_cell*).
+// CellOf returns the cell at an address from C (usmb_cell*).
 func CellOf(p unsafe.Pointer) *Cell { return (*Cell)(p) }
 
 // Pointer returns the cell's address for C (usmb_cell*).
 func (c *Cell) Pointer() unsafe.Pointer { return unsafe.Pointer(c) }
 
-// Count returns the number of references; 0 for a dead or free cell.
+// Count returns the number of references, 0 for a dead or free cell.
 func (c *Cell) Count() uint32 { return uint32(c.word.Load()) }
 
-// Ref returns the handle of the cell as it is now.
+// Ref returns a handle with the current generation of the cell.
 func (c *Cell) Ref() Ref { return Ref{cell: c, generation: uint32(c.word.Load() >> 32)} }
 
 // Data returns the base address of the allocation as a pointer.
@@ -85,47 +84,46 @@ func (c *Cell) Home() *List { return listOf(c.home) }
 // Flags returns the flag bits.
 func (c *Cell) Flags() uint32 { return c.flags.Load() }
 
-// SetFlags sets bits and leaves the others.
+// SetFlags sets bits and keeps the remaining ones.
 func (c *Cell) SetFlags(bits uint32) { c.flags.Or(bits) }
 
-// ResetFlags replaces all bits. For whoever makes the cell, before others see
-// it: the store is a plain one.
+// ResetFlags replaces all bits by a plain store. Only the maker of the cell may call it, before it
+// publishes the cell.
 func (c *Cell) ResetFlags(bits uint32) { *(*uint32)(unsafe.Pointer(&c.flags)) = bits }
 
-// Pending returns the event of the last work submitted on the memory; the cell
-// keeps it. 0: nothing is pending.
+// Pending returns the event of the last work that was submitted on the memory, 0 for none. The cell
+// owns it.
 func (c *Cell) Pending() uintptr { return c.pending.Load() }
 
-// SwapPending puts an owned event in the cell (0 for none) and hands the former
-// one to the caller, who owns it then.
+// SwapPending stores an event, 0 for none, and returns the previous one. The cell takes ownership of
+// the new event, and the caller of the previous one.
 func (c *Cell) SwapPending(event uintptr) uintptr { return c.pending.Swap(event) }
 
-// HoldPending keeps others from exchanging the pending event until LetPending,
-// so that the reference can be loaded and copied in one piece. For those steps
-// only, never while waiting.
+// HoldPending locks the pending event until LetPending, so that the caller can load it and copy its
+// reference before it is exchanged. Do not wait while holding it.
 func (c *Cell) HoldPending() {
 	for c.flags.Or(pendingHeld)&pendingHeld != 0 {
 		runtime.Gosched()
 	}
 }
 
-// LetPending ends HoldPending.
+// LetPending unlocks the pending event.
 func (c *Cell) LetPending() { c.flags.And(^pendingHeld) }
 
-// Queue returns the reference of the queue of last use, 0 for none; borrowed.
+// Queue returns the queue of last use, 0 for none. The reference is borrowed.
 func (c *Cell) Queue() uintptr { return c.queue.Load() }
 
-// SetQueue records the queue of last use; the cell does not count it.
+// SetQueue records the queue of last use. The cell does not retain it.
 func (c *Cell) SetQueue(q uintptr) { c.queue.Store(q) }
 
-// Plain reports whether nothing was recorded on the cell beside the given flags:
-// no event, queue, tag or place of allocation.
+// Plain reports whether the cell has exactly the given flags, and no event, queue, tag or recorded
+// stack.
 func (c *Cell) Plain(flags uint32) bool {
 	return uint64(c.flags.Load()^flags)|uint64(c.Stack|c.Tag)|uint64(c.pending.Load())|uint64(c.queue.Load()) == 0
 }
 
-// Link is the address of a cell in a chain: a pointer that the collector need
-// not know, so that storing it takes no write barrier. 0 ends the chain.
+// Link is the address of a cell in a chain, 0 at its end. It is an integer so that storing it needs no
+// write barrier.
 type Link uintptr
 
 // LinkTo returns the link to a cell.
@@ -134,14 +132,13 @@ func LinkTo(c *Cell) Link { return Link(unsafe.Pointer(c)) }
 // Cell returns the cell, nil at the end of a chain.
 func (l Link) Cell() *Cell { return (*Cell)(pointer(uintptr(l))) }
 
-// Unref drops a reference and reports whether it was the last: then the caller
-// must finish the cell ([Cell.Finish], or its own drain).
+// Unref drops a reference and reports whether it was the last. If so, the caller must finish the cell
+// ([Cell.Finish], or its own drain function).
 func (c *Cell) Unref() bool { return uint32(c.word.Add(^uint64(0))) == 0 }
 
-// Renew gives a dead cell that the caller alone can reach a new life without
-// passing through the free cells: the generation moves on, the count becomes 1. It
-// returns the new handle. It takes no locked instruction: whoever gets the handle
-// gets it through an ordering of its own.
+// Renew reuses a dead cell that only the caller can reach: it increments the generation, sets the
+// count to 1 and returns the new handle. It uses no locked instruction, so the caller must publish
+// the handle by a synchronizing operation.
 func (c *Cell) Renew() Ref {
 	w := (*uint64)(unsafe.Pointer(&c.word))
 	generation := uint32(*w>>32) + 1
@@ -149,20 +146,20 @@ func (c *Cell) Renew() Ref {
 	return Ref{cell: c, generation: generation}
 }
 
-// Retire makes every handle to a dead cell stale while the caller keeps it.
+// Retire makes all handles of a dead cell stale. The caller keeps the cell.
 func (c *Cell) Retire() { c.word.Store((c.word.Load()>>32 + 1) << 32) }
 
-// Release drops one reference of a cell that C's rules own (no generation to
-// check); the last one finishes the cell ([Cell.Finish]).
+// Release drops one reference without a check of the generation, and finishes the cell if it was the
+// last ([Cell.Finish]).
 func (c *Cell) Release() {
 	if c.Unref() {
 		c.Finish()
 	}
 }
 
-// Finish disposes of a dead cell: the home list's drain function runs now, in
-// this goroutine; a cell with a C function at zero, or whose list has its own
-// goroutine, is pushed to its list.
+// Finish disposes of a dead cell. The drain function of its home list runs immediately, in this
+// goroutine. A cell with a C function (AtZero), or whose list has its own goroutine, is pushed on its
+// list instead. A cell without a home is recycled.
 func (c *Cell) Finish() {
 	l := c.Home()
 	if l == nil {

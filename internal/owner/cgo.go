@@ -13,12 +13,11 @@ import "C"
 
 import "unsafe"
 
-// bind tells C where the reservation is.
+// bind gives C the address of the reservation.
 func bind(c *control) { C.usmb_owner_bind((*C.usmb_control)(unsafe.Pointer(c))) }
 
-// DropFunc returns the address of usmb_cell_drop, void (*)(void *cell): drops
-// one reference from any thread, with no lock and no entry into Go. It is 0
-// when the module was built without cgo.
+// DropFunc returns the address of usmb_cell_drop, void (*)(void *cell), which drops one reference. It
+// may be called from any thread, takes no lock and does not enter Go. Without cgo it is 0.
 func DropFunc() uintptr { return uintptr(C.usmb_cell_drop) }
 
 func finishInC(chain *Cell) { C.usmb_chain_finish((*C.usmb_cell)(unsafe.Pointer(chain))) }

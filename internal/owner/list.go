@@ -15,13 +15,12 @@ type clist struct {
 	id         uint32
 	reserved32 uint32
 	own        waker
-	here       uintptr // C's alone: Go never ends a cell in the place of its list
+	here       uintptr // used only by C
 	_          [10]uint64
 }
 
-// List is a drop list: dead cells that anyone pushed, taken as a whole chain by
-// whoever drains. Lists live as long as the process, because a cell may come
-// home late.
+// List is a drop list: any thread pushes dead cells, and a drain takes the whole chain. The cells of a
+// list refer to it as their home, so it must exist until the last of them is dead ([List.Retire]).
 type List struct {
 	c      *clist
 	drain  func(*Cell)
@@ -29,38 +28,35 @@ type List struct {
 	own    bool
 	closed atomic.Bool
 	busy   atomic.Int32
-	// retired: the place can go as soon as nobody drains.
+	// retired is set by Retire. The last drain that is in progress recycles the list's place.
 	retired atomic.Bool
 	reap    *reaper
 }
 
-// Option changes what NewList makes.
+// Option adjusts a list of [NewList].
 type Option func(*List)
 
-// OwnGoroutine gives the list a reaper of its own, because its drain function
-// may block for long. Cells that Go releases are pushed on such a list too, so
-// that no releasing goroutine blocks.
+// OwnGoroutine gives the list its own reaper. Use it if the drain function can block for long. Cells
+// that Go releases are pushed on such a list too, so that releasing them never blocks.
 func OwnGoroutine() Option { return func(l *List) { l.own = true } }
 
-// Batch replaces the cell-by-cell drain: f is called when the list has cells,
-// and takes them itself ([List.Take], or usmb_list_run in C).
+// Batch replaces the drain function of single cells. f is called when the list has cells, and takes
+// them ([List.Take], or usmb_list_run in C).
 func Batch(f func(*List)) Option { return func(l *List) { l.batch = f } }
 
-// lists is the table behind usmb_list.id; entry 0 is nil. It is copied on
-// write, because every release reads it.
+// lists maps usmb_list.id to lists; entry 0 is nil. The table is copied on write, because every release
+// reads it. listsMu serializes writers.
 var (
 	lists   atomic.Pointer[[]*List]
 	listsMu sync.Mutex
 )
 
-// NewList makes a list. drain disposes of one dead cell and ends with
-// [Recycle], unless it keeps the cell for [Cell.Renew]; it runs in the goroutine
-// that releases, or drains, or in a reaper, so it must be safe for concurrent
-// use. A nil drain only recycles. Cells with a C function at zero never reach
-// it: that function runs and the cell is recycled.
+// NewList makes a list. drain disposes of one dead cell and recycles it ([Recycle]), or keeps it for
+// [Cell.Renew]. It runs in the goroutine that releases the cell, in one that calls Drain, or in a
+// reaper, so it must be safe for concurrent use. If drain is nil, cells are only recycled. drain is
+// not called for cells with a C function: the function runs and the cell is recycled.
 //
-// NewList panics when not even one cell can be had, as the runtime does without
-// memory.
+// NewList panics if there is no memory for a cell.
 func NewList(drain func(*Cell), options ...Option) *List {
 	c := rawCell()
 	if c == nil {
@@ -115,7 +111,7 @@ func (l *List) Pointer() unsafe.Pointer {
 
 func (l *List) address() uintptr { return uintptr(l.Pointer()) }
 
-// listOf returns the Go side of a usmb_list, nil for none and for C's own.
+// listOf returns the List of a usmb_list, nil for address 0 and for lists made by C.
 func listOf(address uintptr) *List {
 	if address == 0 {
 		return nil
@@ -123,15 +119,14 @@ func listOf(address uintptr) *List {
 	return (*lists.Load())[(*clist)(pointer(address)).id]
 }
 
-// empty reports whether no cell waits; cheap enough for an allocation path.
 func (l *List) empty() bool { return l.c.head.Load() == 0 }
 
-// Head returns the head of the list, 0 while it is empty, for watching it without
-// following pointers.
+// Head returns the head of the list, which is 0 while the list is empty. Callers poll it without
+// following further pointers.
 func (l *List) Head() *atomic.Uintptr { return &l.c.head }
 
-// Take returns the chain of waiting cells, oldest first, linked by
-// Cell.Next; nil when there is none. The caller owns them.
+// Take removes and returns all cells of the list, oldest first, linked by Cell.Next, or nil. The caller
+// owns them.
 func (l *List) Take() *Cell {
 	c := (*Cell)(pointer(l.c.head.Swap(0)))
 	var oldest *Cell
@@ -143,13 +138,14 @@ func (l *List) Take() *Cell {
 	return oldest
 }
 
-// Drain disposes of every waiting cell in the caller's goroutine. Any number of
-// goroutines may drain one list at a time. After Close it does nothing.
+// Drain disposes of all cells of the list in the caller's goroutine. Several goroutines may drain a list
+// at the same time. After Close it does nothing.
 func (l *List) Drain() {
 	if l.empty() || l.closed.Load() {
 		return
 	}
-	// Counted first and asked again: from here on Retire leaves the place to us.
+	// Increment busy and then check closed again: Retire does not recycle the place while busy is not
+	// 0.
 	l.busy.Add(1)
 	defer l.leave()
 	switch {
@@ -161,21 +157,21 @@ func (l *List) Drain() {
 	}
 }
 
-// leave ends a drain; the last one gives the place of a retired list back.
+// leave ends a drain. The last one recycles the place of a retired list.
 func (l *List) leave() {
 	if l.busy.Add(-1) == 0 {
 		l.vacate()
 	}
 }
 
-// vacate gives the place of a retired list back, once.
+// vacate recycles the place of a retired list, once.
 func (l *List) vacate() {
 	if l.retired.CompareAndSwap(true, false) {
 		Recycle((*Cell)(unsafe.Pointer(l.c)))
 	}
 }
 
-// dispose finishes a chain: what C must do in one call, the rest by drain.
+// dispose finishes a chain: cells with a C function in one call of C, the rest by drain.
 func (l *List) dispose(chain *Cell) {
 	var inC *Cell
 	for chain != nil {
@@ -201,9 +197,8 @@ func (l *List) drainOne(c *Cell) {
 	l.drain(c)
 }
 
-// Sync drains and then waits until no other goroutine is in the middle of
-// draining this list, so that everything pushed before the call is disposed of
-// when it returns. Not to be called from a drain function.
+// Sync drains the list and waits for drains in progress. When it returns, all cells that were pushed
+// before the call are disposed of. It must not be called from a drain function.
 func (l *List) Sync() {
 	l.Drain()
 	for l.busy.Load() != 0 || (!l.empty() && !l.closed.Load()) {
@@ -212,13 +207,12 @@ func (l *List) Sync() {
 	}
 }
 
-// Close stops the draining for good: cells that come home from now on stay on
-// the list, leaked on purpose. For owners that can no longer be asked (an
-// interpreter that is shutting down). It does not wait for a drain under way.
+// Close disables draining for good. Cells that are pushed later stay on the list and are leaked on
+// purpose. Use it when the drain function can no longer run, as during the shutdown of an
+// interpreter. It does not wait for drains in progress.
 func (l *List) Close() { l.closed.Store(true) }
 
-// Retire ends a list that no cell names as its home any more: its place may
-// serve another list. Using the list afterwards is an error of the caller.
+// Retire releases a list that is no longer the home of any cell. The list must not be used afterwards.
 func (l *List) Retire() {
 	l.closed.Store(true)
 	listsMu.Lock()
@@ -227,8 +221,7 @@ func (l *List) Retire() {
 	table[l.c.id] = nil
 	lists.Store(&table)
 	if l.own {
-		// A list with a reaper of its own keeps its place: the reaper sleeps on
-		// the waker that lies in it.
+		// The place of the list contains the waker that its own reaper sleeps on, so keep it.
 		return
 	}
 	l.retired.Store(true)
@@ -237,10 +230,10 @@ func (l *List) Retire() {
 	}
 }
 
-// push puts a dead cell on its home list and wakes the reaper when it sleeps.
+// push puts a dead cell on its home list and wakes the reaper if it sleeps.
 func push(c *Cell) {
 	l := (*clist)(pointer(c.home))
-	// Once the cell is on it, the list may be drained and retired.
+	// Read waker before the push: after it, the list may be drained and retired.
 	w := (*waker)(pointer(l.waker))
 	for {
 		head := l.head.Load()

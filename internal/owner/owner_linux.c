@@ -1,5 +1,5 @@
-/* The owner cell's functions for C. The Go mirror of each is in alloc.go and
- * list.go: a change here is a change there. */
+/* Functions of the owner cell. alloc.go and list.go have the same functions in Go: change
+ * both together. */
 #include "usmb_owner.h"
 
 #include <pthread.h>
@@ -9,8 +9,8 @@
 
 usmb_control *usmb_owner_control;
 
-/* In the child of a fork the eventfds still reach the parent and nobody reaps,
- * so waking stops; cells and lists go on working on the child's own copy. */
+/* Set in forked children. There the eventfds still wake the parent's reapers, so waking is
+ * disabled. Cells and lists work on the child's copy. */
 static _Atomic int usmb_forked;
 
 static void usmb_owner_in_child(void)
@@ -24,7 +24,7 @@ void usmb_owner_bind(usmb_control *control)
 	pthread_atfork(NULL, NULL, usmb_owner_in_child);
 }
 
-/* True in a process that was forked from the one that loaded this library. */
+/* Returns 1 in a process that was forked from the one that loaded this library. */
 int usmb_owner_forked(void)
 {
 	return atomic_load(&usmb_forked);
@@ -35,7 +35,8 @@ static usmb_cell *usmb_pop_free(usmb_control *ctl)
 	uint64_t head = atomic_load_explicit(&ctl->free_head, memory_order_acquire);
 	while ((uint32_t)head != 0) {
 		usmb_cell *cell = usmb_cell_at((uint32_t)head);
-		/* The cell may be taken under our eyes; then the tag has moved on. */
+		/* Another thread may take the cell before the load of link. The tag in head then
+		 * differs, and the exchange fails. */
 		uint64_t next = ((head >> 32) + 1) << 32 | atomic_load_explicit(&cell->link, memory_order_relaxed);
 		if (atomic_compare_exchange_weak_explicit(&ctl->free_head, &head, next, memory_order_acq_rel,
 		                                          memory_order_acquire))
@@ -44,8 +45,8 @@ static usmb_cell *usmb_pop_free(usmb_control *ctl)
 	return NULL;
 }
 
-/* Makes the next slab readable. Several threads may do the same one: asking
- * twice for the same protection is harmless. */
+/* Makes the next slab accessible. Several threads may commit the same slab: setting the same
+ * protection twice is harmless. */
 static int usmb_commit(usmb_control *ctl, uint32_t have)
 {
 	uint32_t want = ctl->limit - have < ctl->slab ? ctl->limit - have : ctl->slab;
@@ -136,7 +137,7 @@ static void usmb_wake(usmb_waker *waker)
 	if (atomic_load(&waker->armed) == 0 || atomic_exchange(&waker->armed, 0) == 0) return;
 	if (atomic_load_explicit(&usmb_forked, memory_order_relaxed)) return;
 	uint64_t one = 1;
-	/* EAGAIN means that the counter is full: the reaper has its wake-up. */
+	/* EAGAIN means that the counter is full, so a signal is already pending. */
 	ssize_t n = write(waker->fd, &one, sizeof one);
 	(void)n;
 }
@@ -149,7 +150,7 @@ void usmb_cell_push(usmb_cell *cell)
 		return;
 	}
 	if (list->here != NULL && list->here(cell)) return;
-	/* Once the cell is on it, the list may be drained and retired. */
+	/* Read waker before the push: after it, the list may be drained and retired. */
 	usmb_waker *waker = list->waker;
 	usmb_cell *head = atomic_load_explicit(&list->head, memory_order_relaxed);
 	do {

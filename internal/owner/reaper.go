@@ -18,18 +18,17 @@ func (w *waker) wake() {
 	}
 }
 
-// reaper drains lists when nobody else does.
+// reaper is a goroutine that drains lists on which C has pushed cells.
 type reaper struct {
-	waker *waker
-	lists func() []*List
-	sleep func()
-	// stopped is set for good by StopReaper; working is held while it drains.
-	stopped atomic.Bool
-	working sync.Mutex
+	waker   *waker
+	lists   func() []*List
+	sleep   func()
+	stopped atomic.Bool // set by StopReaper
+	working sync.Mutex  // held while it drains
 }
 
-// newReaper makes a reaper; its goroutine, run, is started once the lists it
-// serves name it, and lives as long as the process, like them.
+// newReaper makes a reaper. The caller starts its goroutine, run, after the lists refer to it. The
+// goroutine runs until the process ends.
 func newReaper(w *waker, lists func() []*List) *reaper {
 	return &reaper{waker: w, lists: lists, sleep: openWaker(w)}
 }
@@ -48,8 +47,7 @@ var commonReaper = sync.OnceValue(func() *reaper {
 func (r *reaper) run() {
 	for {
 		r.drain()
-		// Armed first and looked second: whoever pushes after the look sees
-		// the mark and signals.
+		// Set armed before checking the lists: a push after the check reads armed and signals.
 		r.waker.armed.Store(1)
 		if r.idle() {
 			r.sleep()
@@ -60,11 +58,10 @@ func (r *reaper) run() {
 
 func (r *reaper) serves(l *List) bool { return l != nil && l.reap == r && !l.closed.Load() }
 
-// StopReaper ends the work of the reaper that lists share, for good, and waits for
-// what it has under way. It is for a process that is about to end through C's
-// exit, whose destructors take down what the drain functions would call: cells
-// that C drops afterwards are leaked. Releases and drains by Go go on as before,
-// and lists with a goroutine of their own are not touched (see [List.Close]).
+// StopReaper stops the shared reaper for good and waits for its drain in progress. Use it before the
+// process ends by C's exit, whose destructors unload libraries that drain functions call. Cells that
+// C drops afterwards are leaked. Releases and drains by Go still work. Lists with their own goroutine
+// are not affected (see [List.Close]).
 func StopReaper() {
 	r := commonReaper()
 	r.stopped.Store(true)

@@ -1,23 +1,22 @@
 package owner
 
-// Ref is a handle on a cell: the cell and the generation it had when the handle
-// was made. The zero Ref refers to nothing. A Ref is a plain value: copying it
-// does not retain.
+// Ref is a handle of a cell: the cell and its generation when the handle was made. The zero Ref refers
+// to no cell. Copying a Ref does not retain the cell.
 type Ref struct {
 	cell       *Cell
 	generation uint32
 }
 
-// MakeRef returns the handle of a cell and a generation that travelled apart.
+// MakeRef returns the handle of a cell and a generation that were stored separately.
 func MakeRef(c *Cell, generation uint32) Ref { return Ref{cell: c, generation: generation} }
 
-// Cell returns the cell, whatever has become of it; nil for the zero Ref.
+// Cell returns the cell, even if the handle is stale, or nil for the zero Ref.
 func (r Ref) Cell() *Cell { return r.cell }
 
 // Generation returns the generation of the handle.
 func (r Ref) Generation() uint32 { return r.generation }
 
-// Valid reports whether the memory is still owned through this handle's cell.
+// Valid reports whether the cell is alive and has the generation of the handle.
 func (r Ref) Valid() bool {
 	if r.cell == nil {
 		return false
@@ -26,7 +25,7 @@ func (r Ref) Valid() bool {
 	return uint32(w>>32) == r.generation && uint32(w) != 0
 }
 
-// Count returns the number of references, 0 when the handle is stale.
+// Count returns the number of references, or 0 if the handle is stale.
 func (r Ref) Count() uint32 {
 	if r.cell == nil {
 		return 0
@@ -38,7 +37,7 @@ func (r Ref) Count() uint32 {
 	return uint32(w)
 }
 
-// TryRetain adds a reference if the handle is alive.
+// TryRetain adds a reference if the handle is valid, and reports whether it did.
 func (r Ref) TryRetain() bool {
 	if r.cell == nil {
 		return false
@@ -54,8 +53,8 @@ func (r Ref) TryRetain() bool {
 	}
 }
 
-// TryUnref drops a reference: ok is false when the handle is stale, last true
-// when the reference was the last and the caller must finish the cell.
+// TryUnref drops a reference. ok is false if the handle is stale. last is true if the reference was the
+// last: the caller must finish the cell.
 func (r Ref) TryUnref() (last, ok bool) {
 	if r.cell == nil {
 		return false, false
@@ -71,12 +70,12 @@ func (r Ref) TryUnref() (last, ok bool) {
 	}
 }
 
-// suspended is the bit of a generation that is turned over while a cell is
-// suspended: every handle is stale then, and each can tell why.
+// suspended is the bit of the generation that is inverted while a cell is suspended. All handles are
+// stale then, and can still detect the reason.
 const suspended = uint64(1) << 63
 
-// Suspend makes every handle stale until Resume, if the cell is alive through this
-// one and its count is 1; it reports whether it did. C must hold no reference.
+// Suspend makes all handles of the cell stale until Resume, if this handle is valid and the count is
+// 1. It reports whether it did. C must hold no reference.
 func (r Ref) Suspend() bool {
 	if r.cell == nil {
 		return false
@@ -85,8 +84,7 @@ func (r Ref) Suspend() bool {
 	return r.cell.word.CompareAndSwap(w, w^suspended)
 }
 
-// Resume ends Suspend, by the handle that was suspended, and reports whether the
-// cell was still as Suspend had left it.
+// Resume ends Suspend of the same handle. It reports whether the cell was suspended.
 func (r Ref) Resume() bool {
 	if r.cell == nil {
 		return false
@@ -100,9 +98,8 @@ func (r Ref) Suspended() bool {
 	return r.cell != nil && r.cell.word.Load() == (uint64(r.generation)<<32|1)^suspended
 }
 
-// Gone reports whether the handle is stale for good: neither alive nor suspended, at
-// one moment. Asked one after the other, Valid and Suspended may both say no of a cell
-// that goes from one to the other.
+// Gone reports whether the handle is stale for good. It reads the cell once. Separate calls of Valid and
+// Suspended could both return false for a cell that changes between the two states.
 func (r Ref) Gone() bool {
 	if r.cell == nil {
 		return true

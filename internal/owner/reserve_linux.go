@@ -5,16 +5,15 @@ import (
 	"unsafe"
 )
 
-// hugePage is the size of the pages that cells beyond the first slab should lie
-// in: a program with a million live cells spends more time on address
-// translation than on counting otherwise.
+// hugePage is the size of the pages for cells beyond the first slab, in bytes. With small pages, a
+// program with a million live cells spends more time on address translation than on counting.
 const hugePage = 2 << 20
 
-// adviseHuge asks for huge pages (MADV_HUGEPAGE of Linux's mman-common.h).
+// adviseHuge is MADV_HUGEPAGE of Linux's mman-common.h.
 const adviseHuge = 14
 
-// reserve takes address space for up to the given number of cells, halving on
-// failure, and commits the first ones.
+// reserve reserves address space for cells, halves their number on failure, and commits the first ones.
+// It returns the address and the number of cells, or nil.
 func reserve(cells, commitFirst int) (unsafe.Pointer, int) {
 	for ; cells >= commitFirst; cells /= 2 {
 		m, err := syscall.Mmap(-1, 0, cells*CellBytes+hugePage, syscall.PROT_NONE,
@@ -24,7 +23,7 @@ func reserve(cells, commitFirst int) (unsafe.Pointer, int) {
 		}
 		base := unsafe.Pointer(unsafe.SliceData(m))
 		base = unsafe.Add(base, -uintptr(base)&(hugePage-1))
-		// A system that refuses serves small pages; all works the same.
+		// Without huge pages everything works, only slower.
 		_ = syscall.Madvise(unsafe.Slice((*byte)(base), cells*CellBytes)[hugePage:], adviseHuge)
 		if !commit(base, uintptr(commitFirst)*CellBytes) {
 			return nil, 0

@@ -4,12 +4,11 @@ package owner
 
 import "unsafe"
 
-// reservation keeps the cells reachable for ever. Go's objects do not move and
-// the system gives pages on first touch, so a large slice does as a
-// reservation where there is no C to share it with.
+// reservation keeps the cells reachable. It is a slice, because there is no C code to share it with. Go
+// objects do not move, and the system provides pages at their first access.
 var reservation []Cell
 
-// reserve takes room for cells; all of it is readable at once.
+// reserve allocates all cells; they are accessible immediately.
 func reserve(cells, commitFirst int) (unsafe.Pointer, int) {
 	cells = max(min(cells, 1<<20), commitFirst)
 	reservation = make([]Cell, cells)

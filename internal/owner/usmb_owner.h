@@ -1,18 +1,16 @@
 /*
- * The owner cell: the only owner that memory has, seen from C.
+ * The C interface of the owner cell, the reference count of a piece of memory.
  *
- * A cell counts the references to one piece of memory and carries the facts
- * that whoever shows that memory to others needs. Cells live in one address
- * range that is reserved once and never unmapped, so reading a cell is always
- * safe, however late; a generation tells a handle that its cell has since been
- * given to other memory.
+ * A cell counts the references to the memory and has the properties that exports of the
+ * memory need. Cells live in one address range that is reserved once and never unmapped, so
+ * a late read of a cell is safe. The generation of a cell changes when it is reused, which
+ * makes older handles stale.
  *
- * Threads: every function here may be called from any thread. None takes a
- * lock, none enters Go, none needs Python's lock. A cell's plain fields are
- * written by whoever made it, before it is shown to others.
+ * Threads: every function may be called from any thread. None takes a lock, enters Go or
+ * needs Python's lock. The maker of a cell writes its plain fields before it publishes the
+ * cell.
  *
- * Go mirrors this file: the layout and the algorithms are the same there, and a
- * test compares the offsets.
+ * Go mirrors this file: it has the same layout and algorithms. A test compares the offsets.
  */
 #ifndef USMB_OWNER_H
 #define USMB_OWNER_H
@@ -29,19 +27,19 @@
 /* Bits of usmb_cell.flags. */
 enum {
 	USMB_CELL_READONLY = 1,      /* writes through this owner are refused */
-	USMB_CELL_EXPORTED = 2,      /* left our hands through an exchange protocol */
-	USMB_CELL_HOST_READABLE = 4, /* the processor may read the memory */
-	USMB_CELL_FOREIGN = 8,       /* memory of others, released by at_zero or a Go closer */
-	USMB_CELL_QUEUED = 16,       /* free has been asked for, work is still pending */
-	USMB_CELL_PENDING_HELD = 32, /* somebody looks at or changes pending right now */
-	USMB_CELL_POISONED = 64,     /* nobody uses the block, and it is filled to show who does */
-	USMB_CELL_CHARGED = 128,     /* the account that the context numbers is charged with it */
-	USMB_CELL_LENT = 256,        /* given out by its address, without a handle */
-	USMB_CELL_SHOWN = 512,       /* C was given the cell */
-	USMB_CELL_ASYNC = 1024       /* shown to those who let devices work on it in their own queues */
+	USMB_CELL_EXPORTED = 2,      /* was exported by an exchange protocol */
+	USMB_CELL_HOST_READABLE = 4, /* the host can read the memory */
+	USMB_CELL_FOREIGN = 8,       /* memory of another library, released by at_zero or a Go closer */
+	USMB_CELL_QUEUED = 16,       /* freed, with work still pending */
+	USMB_CELL_PENDING_HELD = 32, /* lock of pending */
+	USMB_CELL_POISONED = 64,     /* free, and filled with a pattern that detects writes */
+	USMB_CELL_CHARGED = 128,     /* charged to the account whose number is ctx */
+	USMB_CELL_LENT = 256,        /* allocated by address, without a handle */
+	USMB_CELL_SHOWN = 512,       /* C has had the cell */
+	USMB_CELL_ASYNC = 1024       /* exported to a consumer that submits work on its own queues */
 };
 
-/* What wakes a reaper: an eventfd, written only while somebody sleeps on it. */
+/* The wake-up of a reaper: an eventfd that is written only while the reaper sleeps. */
 typedef struct usmb_waker {
 	_Atomic uint32_t armed; /* 1 while the reaper sleeps or is about to */
 	int32_t fd;             /* non-blocking eventfd, -1 for none */
@@ -49,37 +47,37 @@ typedef struct usmb_waker {
 
 typedef struct usmb_cell usmb_cell;
 
-/* A drop list: dead cells pushed by any thread, taken as a whole chain. */
+/* A drop list: any thread pushes dead cells, and a drain takes the whole chain. */
 typedef struct usmb_list {
-	_Atomic uint64_t word;     /*  0 count 0 for ever: a stale handle to the place stays invalid */
-	_Atomic(usmb_cell *) head; /*  8 last pushed */
-	usmb_waker *waker;         /* 16 who to wake, NULL for nobody */
+	_Atomic uint64_t word;     /*  0 the count is always 0, so handles of the cell before stay stale */
+	_Atomic(usmb_cell *) head; /*  8 last cell pushed */
+	usmb_waker *waker;         /* 16 waker of the reaper, NULL for none */
 	uint32_t id;               /* 24 Go's table index, 0 for a list that C made */
 	uint32_t reserved32;       /* 28 */
-	usmb_waker own;            /* 32 used when the list has a reaper of its own */
-	/* 40 asked with a cell that C is about to push, on any thread: 1 when it has ended
-	   and recycled the cell there and then. NULL: nobody. Set before the list has cells. */
+	usmb_waker own;            /* 32 waker of the list's own reaper, if it has one */
+	/* 40 called on any thread before C pushes a cell; NULL for none. Returns 1 if it has
+	   finished and recycled the cell. Set before the list has cells. */
 	int (*here)(usmb_cell *dead);
 	uint64_t reserved[10]; /* 48 */
-} usmb_list;                   /* 128 bytes: it lives in a cell's place */
+} usmb_list;                   /* 128 bytes: it takes the place of a cell */
 
-/* The first cache line is what giving out and taking back touches. */
+/* The first cache line has the fields that allocating and freeing access. */
 struct usmb_cell {
 	_Atomic uint64_t word;            /*  0 generation<<32 | count */
 	usmb_cell *next;                  /*  8 link while on a drop list */
-	_Atomic(void *) pending;          /* 16 owned event of the last work submitted on it, NULL: none */
-	_Atomic(void *) queue;            /* 24 queue of last use, borrowed, NULL: none */
+	_Atomic(void *) pending;          /* 16 owned event of the last submitted work, NULL for none */
+	_Atomic(void *) queue;            /* 24 queue of last use, borrowed, NULL for none */
 	uint64_t requested;               /* 32 bytes the user asked for */
-	uint64_t private;                 /* 40 whoever made the cell: a pool, the block's size class */
+	uint64_t private;                 /* 40 used by the maker of the cell; in a pool, the block's size class */
 	uint32_t resource;                /* 48 index of the Go resource that owns the memory */
 	_Atomic uint32_t flags;           /* 52 USMB_CELL_* */
-	uint32_t stack;                   /* 56 record of the place of allocation, 0: none */
-	uint32_t tag;                     /* 60 user's tag, 0: none */
+	uint32_t stack;                   /* 56 recorded stack of the allocation, 0 for none */
+	uint32_t tag;                     /* 60 user's tag, 0 for none */
 	usmb_list *home;                  /* 64 list that gets the cell when the count reaches 0 */
-	void (*at_zero)(usmb_cell *cell); /* 72 C job of the drainer, which recycles afterwards; NULL: Go's */
+	void (*at_zero)(usmb_cell *cell); /* 72 runs before the cell is recycled; NULL: Go's drain function runs */
 	void *data;                       /* 80 base address of the allocation */
-	uint64_t size;                    /* 88 its size in bytes; UINT64_MAX when unknown */
-	void *place;                      /* 96 usmb_place of the memory, NULL: plain host memory */
+	uint64_t size;                    /* 88 its size in bytes; UINT64_MAX if unknown */
+	void *place;                      /* 96 usmb_place of the memory, NULL for plain host memory */
 	void *ctx;                        /* 104 context of at_zero */
 	uint32_t block;                   /* 112 index of a pool's block */
 	_Atomic uint32_t link;            /* 116 next free cell, while the cell is free */
@@ -88,12 +86,12 @@ struct usmb_cell {
 
 /* Head of the reservation, in the place of cell 0. */
 typedef struct usmb_control {
-	_Atomic uint64_t free_head; /*  0 tag<<32 | index of the first free cell, index 0: none */
+	_Atomic uint64_t free_head; /*  0 tag<<32 | index of the first free cell, index 0 for none */
 	uint64_t pad[7];            /*  8 keeps the contended word alone on its line */
-	_Atomic uint32_t bump;      /* 64 first cell never used yet */
-	_Atomic uint32_t committed; /* 68 cells below this index are readable */
+	_Atomic uint32_t bump;      /* 64 first cell that was never used */
+	_Atomic uint32_t committed; /* 68 cells below this index are accessible */
 	uint32_t limit;             /* 72 cells in the reservation */
-	uint32_t slab;              /* 76 cells made readable at a time */
+	uint32_t slab;              /* 76 cells made accessible at a time */
 	usmb_waker waker;           /* 80 of the common reaper */
 	uint32_t layout;            /* 88 USMB_OWNER_LAYOUT */
 	uint32_t cell_bytes;        /* 92 sizeof(usmb_cell) */
@@ -102,38 +100,36 @@ typedef struct usmb_control {
 
 #define USMB_OWNER_LAYOUT 1u
 
-/* The control block, NULL until Go has made the reservation (at package
- * initialisation, before any Go code that could call C). */
+/* The control block. It is NULL until Go has made the reservation, at package
+ * initialisation. */
 extern usmb_control *usmb_owner_control;
 
-/* A new cell with count 1, home as given, size UINT64_MAX, all else zero.
- * NULL when the system gives no more memory. */
+/* Returns a cell with count 1, the given home, size UINT64_MAX and all other fields zero, or
+ * NULL if there is no memory. */
 usmb_cell *usmb_cell_new(usmb_list *home);
 
-/* Puts a dead cell on its home list and wakes the reaper when it sleeps, unless the
- * list's here ends it. A cell without home is finished here and now. */
+/* Puts a dead cell on its home list and wakes the reaper if it sleeps, unless the list's
+ * function here finishes the cell. Finishes a cell without home immediately. */
 void usmb_cell_push(usmb_cell *dead);
 
-/* Gives a dead cell's place back; its generation moves on, so every handle to
- * it becomes invalid. */
+/* Makes a dead cell free for reuse and all its handles stale. */
 void usmb_cell_recycle(usmb_cell *dead);
 
-/* Runs at_zero, if any, and recycles. For drainers. */
+/* Runs at_zero, if set, and recycles the cell. */
 void usmb_cell_finish(usmb_cell *dead);
 
-/* Drops one reference; the last one pushes the cell. This is the function that
- * deleters of exchange protocols call: any thread, no lock, no entry into Go. */
+/* Drops one reference and pushes the cell if it was the last. Deleters of exchange protocols
+ * call this function. */
 void usmb_cell_drop(void *cell);
 
-/* A list nobody drains but the caller (it wakes nobody). NULL: no memory. */
+/* Returns a list without a reaper, which the caller drains, or NULL if there is no memory. */
 usmb_list *usmb_list_new(void);
 
-/* Takes the whole chain, oldest first, linked by next; NULL when empty. */
+/* Removes and returns all cells, oldest first, linked by next, or NULL. */
 usmb_cell *usmb_list_take(usmb_list *list);
 
-/* Takes the chain and finishes every cell that has an at_zero; returns the
- * others (Go's) as a chain in *rest and the number finished. rest may be NULL:
- * then those are recycled too. */
+/* Removes all cells, finishes those with an at_zero and returns their number. Stores the
+ * remaining ones, which Go drains, as a chain in *rest, or recycles them if rest is NULL. */
 size_t usmb_list_run(usmb_list *list, usmb_cell **rest);
 
 static inline int usmb_list_empty(usmb_list *list)
@@ -151,13 +147,13 @@ static inline uint32_t usmb_cell_generation(usmb_cell *cell)
 	return (uint32_t)(atomic_load_explicit(&cell->word, memory_order_relaxed) >> 32);
 }
 
-/* Adds a reference; the caller holds one already. */
+/* Adds a reference. The caller must hold one. */
 static inline void usmb_cell_retain(usmb_cell *cell)
 {
 	atomic_fetch_add_explicit(&cell->word, 1, memory_order_relaxed);
 }
 
-/* Adds a reference if the handle (cell, generation) is alive; 1 on success. */
+/* Adds a reference if the handle (cell, generation) is valid. Returns 1 if it did. */
 static inline int usmb_cell_try_retain(usmb_cell *cell, uint32_t generation)
 {
 	uint64_t w = atomic_load_explicit(&cell->word, memory_order_relaxed);
@@ -169,17 +165,16 @@ static inline int usmb_cell_try_retain(usmb_cell *cell, uint32_t generation)
 	return 0;
 }
 
-/* Drops a reference; 1 when it was the last: the caller then must finish the
- * cell (usmb_cell_push, or usmb_cell_finish where it may run at_zero). */
+/* Drops a reference. Returns 1 if it was the last: the caller must then push the cell
+ * (usmb_cell_push), or finish it where at_zero may run (usmb_cell_finish). */
 static inline int usmb_cell_unref(usmb_cell *cell)
 {
 	return (uint32_t)atomic_fetch_sub_explicit(&cell->word, 1, memory_order_acq_rel) == 1;
 }
 
-/* The pending event is an owned reference, so reading it takes two steps (load,
- * copy the reference) that must not mix with somebody else's exchange and
- * delete. Hold it for those steps only; never while waiting. Dropping a
- * reference never needs it. */
+/* Locks the pending event. The event is an owned reference: between loading it and copying
+ * the reference, no other thread may exchange and delete it. Do not wait while holding the
+ * lock. Dropping a reference never takes it. */
 static inline void usmb_cell_hold_pending(usmb_cell *cell)
 {
 	while (atomic_fetch_or_explicit(&cell->flags, USMB_CELL_PENDING_HELD, memory_order_acquire) &

@@ -9,8 +9,8 @@ var (
 	wakers   = map[*waker]chan struct{}{}
 )
 
-// openWaker returns the function that sleeps until signal; without eventfd (and
-// so without C that pushes) a channel does.
+// openWaker returns the function that sleeps until signal. It uses a channel, because without C code no
+// eventfd is needed.
 func openWaker(w *waker) (sleep func()) {
 	ch := make(chan struct{}, 1)
 	wakersMu.Lock()

@@ -1,4 +1,4 @@
-/* What the tests ask of C. */
+/* C functions for the tests. */
 #ifndef USMB_OWNERTEST_HELPERS_H
 #define USMB_OWNERTEST_HELPERS_H
 

@@ -105,7 +105,7 @@ int usmb_test_drop_in_fork(usmb_cell *cell)
 	pid_t pid = fork();
 	if (pid < 0) return -1;
 	if (pid == 0) {
-		/* Only what a forked child of a threaded process may do. */
+		/* The forked child of a threaded process may call only async-signal-safe functions. */
 		uint32_t before = usmb_cell_count(cell);
 		usmb_cell_drop(cell);
 		usmb_list *list = usmb_list_new();

@@ -16,17 +16,17 @@ import (
 	"github.com/usmbridge/usmbridge/internal/owner"
 )
 
-// Supported tells whether the helpers are there.
+// Supported reports whether this build has the helpers.
 const Supported = true
 
-// Layout is what the C compiler says of the header's structs.
+// Layout is the layout of the header's structs according to the C compiler.
 type Layout struct {
 	Cell, List, Control []uintptr // offsets in order, then the size
 	Flags               []uint32
 	Version             uint32
 }
 
-// HeaderLayout asks the C compiler.
+// HeaderLayout returns the layout of the C compiler.
 func HeaderLayout() Layout {
 	c := C.usmb_test_offsets()
 	var l Layout

@@ -2,5 +2,5 @@
 
 package ownertest
 
-// Supported tells whether the helpers are there.
+// Supported reports whether this build has the helpers.
 const Supported = false
