@@ -1,18 +1,16 @@
-// Package pin lets a goroutine hold on to a shard of data for the few
-// nanoseconds that it works on it.
+// Package pin gives a goroutine exclusive use of a shard of data for a few nanoseconds.
 //
-// In the fast form ([Fast]) the shard is that of the processor (P) that runs the
-// goroutine: [Pin] stops preemption, so nobody else on that P can come between,
-// and whoever must reach another P's shard first makes every running thread pass
-// a barrier ([Barrier]). The fast path then costs no locked instruction.
+// In the fast form ([Fast]) a shard belongs to the processor (P) that runs the goroutine. [Pin]
+// disables preemption, so no other goroutine on that P runs in between. Code that needs the shard of
+// another P first makes every running thread pass a memory barrier ([Barrier]). The fast path then
+// needs no locked instruction.
 //
-// Whoever holds on to a shard says so by a plain store, and then looks whether
-// somebody wants to stop it; whoever wants to says so, has everybody pass a barrier,
-// and then looks whether the shard is held. The model checker among the tests of this
-// package goes through all interleavings of that, on processors with store buffers.
-// The race detector sees the same code: it is told of the order that pinning makes
-// among the users of a shard ([Acquire], [Release]), and nothing else.
+// The protocol: the user of a shard sets "in use" by a plain store, and then checks for a stop
+// request. A goroutine that needs another P's shard sets the stop request, calls Barrier, and then
+// checks "in use". The tests of this package check all interleavings by a model of processors with
+// store buffers. The same code runs under the race detector: [Acquire] and [Release] declare the
+// order that pinning establishes among the users of a shard, and no other order.
 //
-// The portable form, for other systems and under the tag usmb_portable, gives a hint
+// In the portable form, for other systems and with the build tag usmb_portable, Pin returns a hint
 // which shard to lock.
 package pin

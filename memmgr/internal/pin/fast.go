@@ -10,10 +10,10 @@ import (
 	_ "unsafe" // for go:linkname
 )
 
-// Fast tells that Pin excludes all others on the shard.
+// Fast reports whether Pin gives exclusive use of the shard.
 const Fast = true
 
-// The runtime keeps these two for the packages that link to them.
+// The runtime keeps these functions stable for packages that link to them.
 //
 //go:linkname procPin runtime.procPin
 func procPin() int
@@ -21,11 +21,11 @@ func procPin() int
 //go:linkname procUnpin runtime.procUnpin
 func procUnpin()
 
-// Pin stops preemption of the goroutine and returns the number of its P. Until
-// Unpin it must not block, allocate or call what may.
+// Pin disables preemption of the goroutine and returns the number of its P. Until Unpin the goroutine
+// must not block or allocate, nor call functions that may.
 func Pin() int { return procPin() }
 
-// Unpin ends Pin.
+// Unpin enables preemption again.
 func Unpin() { procUnpin() }
 
 const (
@@ -34,23 +34,24 @@ const (
 	cmdRegisterPrivateExpedite = 1 << 4
 )
 
-// expedited is 1 while Barrier reaches all processors. It changes once, from 1 to 0.
+// expedited is 1 while Barrier makes all running threads pass a fence. Register sets it, and the first
+// failure of Barrier clears it for good.
 var expedited uint32
 
-// Expedited reports whether the shard's user may leave the fence to Barrier. Where it
-// does not (an old kernel, a sandbox, even one entered in mid-run), the user must fence
-// by itself. It is asked while pinned, each time.
+// Expedited reports whether the user of a shard may omit its fence, because Barrier supplies it. It
+// returns false on old kernels and in sandboxes, also in one that the process entered later. Call
+// it after each Pin, while pinned.
 func Expedited() bool { return atomic.LoadUint32(&expedited) != 0 }
 
-// fenced: every P knows that Expedited is false.
+// fenced.done is set once every P has read that Expedited is false.
 var fenced struct {
 	done atomic.Bool
 	mu   sync.Mutex
 }
 
-// Register asks the kernel for Barrier, the first time that it is called; before
-// that nobody may Pin. The kernel takes some ten milliseconds for it in a process
-// with threads, which is why merely importing this package does not ask.
+// Register enables Barrier in the kernel, at its first call. It must return before the first Pin. It
+// takes about 10 ms in a process with several threads, so it does not run at package
+// initialisation.
 var Register = sync.OnceFunc(func() {
 	if membarrier(cmdRegisterPrivateExpedite) {
 		atomic.StoreUint32(&expedited, 1)
@@ -64,11 +65,11 @@ func membarrier(command uintptr) bool {
 	return errno == 0
 }
 
-// Barrier has every running thread of the process pass a full memory barrier, unless
-// the users of shards fence by themselves. When the kernel refuses it after all, as it
-// does once the process is in a sandbox, users are told to fence; Barrier returns when
-// each P has passed a safe point since, which is a barrier as well: nobody is in the
-// middle of what it began without a fence.
+// Barrier makes every running thread of the process pass a full memory barrier, unless the users of
+// shards execute fences themselves. If the kernel refuses, as it does in a sandbox that the process
+// has entered, Barrier clears Expedited and waits until each P has passed a safe point. A safe point
+// is a barrier too, and no goroutine is pinned there, so every use of a shard that began without a
+// fence has ended.
 func Barrier() {
 	if fenced.done.Load() || membarrier(cmdPrivateExpedited) {
 		return
@@ -83,8 +84,8 @@ func Barrier() {
 	fenced.done.Store(true)
 }
 
-// safePoint returns after each P has been at a safe point, where nothing is pinned:
-// reading these statistics stops the world.
+// safePoint returns after each P has been at a safe point, where no goroutine is pinned. Reading
+// these statistics stops the world.
 func safePoint() {
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)

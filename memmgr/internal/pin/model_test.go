@@ -27,16 +27,16 @@ const (
 	checking        // about to load stop
 	working         // in the shard
 	leaving         // has written to the shard, about to clear busy
-	backing         // found it stopped, about to clear busy
+	backing         // found stop set, about to clear busy
 )
 
 // The state of a stopper.
 const (
 	idle     = iota
 	fencing  // has set stop
-	turning  // the barrier was refused: about to have everybody fence
-	waiting  // for everybody to pass a safe point
-	telling  // that all have
+	turning  // the barrier was refused: about to clear expedited
+	waiting  // for all holders to pass a safe point
+	telling  // about to record that all holders have passed one
 	looking  // whether shards are busy
 	stopping // in the shards
 )
@@ -73,20 +73,20 @@ type modelState struct {
 	holders  [modelHolders]modelHolder
 	stoppers [modelPools]modelStopper
 	refused  bool // the kernel refuses from here on
-	done     bool // everybody is known to fence
+	done     bool // all holders fence
 	turner   uint8
 }
 
 // mutant is an error in the protocol that the checker must find.
 type mutant struct {
-	noBarrier     bool // the stopper does not have others pass a barrier
-	noCheck       bool // the holder does not look at stop
-	noSafePoint   bool // after a refusal nobody waits for safe points
+	noBarrier     bool // the stopper makes no holder pass a barrier
+	noCheck       bool // the holder does not check stop
+	noSafePoint   bool // after a refusal the stopper does not wait for safe points
 	earlyLook     bool // busy is read before the barrier
-	othersHurry   bool // who finds expedited cleared takes that for done
+	othersHurry   bool // a second stopper that reads expedited as cleared does not wait for done
 	clearFirst    bool // busy is cleared before the last write to the shard
-	noFenceAtAll  bool // told to fence, the holder does not
-	panicsInstead bool // the refusal is ignored, as if deleting the panic were enough
+	noFenceAtAll  bool // the holder never fences
+	panicsInstead bool // the refusal is ignored
 }
 
 type model struct {
