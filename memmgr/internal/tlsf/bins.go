@@ -7,24 +7,23 @@ const (
 	subCount = 1 << subBits
 	levels   = 32 - subBits + 1
 
-	// listUnits is where trees begin: smaller blocks lie in lists, one for each
-	// size, in which the one that was freed last comes first.
+	// listUnits is the smallest size in trees. Smaller blocks are in lists, one for each size, with
+	// the block that was freed last at the head.
 	listUnits = 16
 )
 
-// bins holds the free blocks: up to 31 units a bin for each size, above them 32
-// an octave. From listUnits on a bin is a tree ordered by size, then segment, then
-// offset, so that the best fit, and of several the one in the lowest segment, is
-// found in steps that grow with the logarithm of one bin's blocks. The trees are
-// treaps whose priorities follow from the records' numbers: nothing is stored
-// beside the two links.
+// bins contains the free blocks. There is one bin for each size up to 31 units, and 32 bins per octave
+// above. Bins from listUnits on are trees ordered by size, segment and offset. The best fit, and
+// among equals the one in the segment with the lowest number, is found in time logarithmic in the
+// blocks of one bin. The trees are treaps whose priorities are hashes of the record numbers, so a
+// record stores only its two links.
 type bins struct {
-	top   uint32 // bit per level with a non-empty bin
-	sub   [levels]uint32
+	top   uint32                  // a bit for each level with a non-empty bin
+	sub   [levels]uint32          // a bit for each non-empty bin of a level
 	heads [levels][subCount]int32 // record + 1
 }
 
-// bin returns the place of free blocks of so many units.
+// bin returns the bin of free blocks of a size.
 func bin(units uint32) (level, index int) {
 	if units < subCount {
 		return 0, int(units)
@@ -33,8 +32,7 @@ func bin(units uint32) (level, index int) {
 	return l - subBits + 1, int(units>>(l-subBits)) - subCount
 }
 
-// above returns the first non-empty bin after one; ok is false when there is
-// none.
+// above returns the first non-empty bin after the given one; ok is false if there is none.
 func (b *bins) above(level, index int) (l, s int, ok bool) {
 	if m := b.sub[level] & uint32(uint64(^uint32(0))<<(index+1)); m != 0 {
 		return level, bits.TrailingZeros32(m), true
@@ -64,7 +62,7 @@ func (h *Heap) insert(i int32) {
 		h.counts.DirtyUnits += uint64(r.size)
 	}
 	if h.segments[r.segment].closed {
-		h.setAside(i)
+		h.noteClosed(i)
 		return
 	}
 	b := h.binsOf(r)
@@ -95,7 +93,9 @@ func (h *Heap) remove(i int32) {
 		h.counts.DirtyUnits -= uint64(r.size)
 	}
 	if h.segments[r.segment].closed {
-		h.forgetFound(i)
+		if h.found == i+1 {
+			h.found = 0
+		}
 		return
 	}
 	b := h.binsOf(r)
@@ -136,7 +136,7 @@ func less(x, y *record) bool {
 	return x.offset < y.offset
 }
 
-// priority spreads the numbers of records; it is different for each.
+// priority is a hash of a record's number. It is different for each record.
 func priority(i int32) uint32 {
 	x := uint32(i) * 0x9E3779B1
 	x ^= x >> 15
@@ -159,7 +159,7 @@ func (h *Heap) plant(root, i int32) int32 {
 			link = &t.b
 		}
 	}
-	// What was here is divided by the new record, which takes its place.
+	// The new record replaces the subtree at link and splits it into its own children.
 	rest := *link
 	*link = i
 	low, high := &r.a, &r.b
@@ -212,7 +212,7 @@ func (h *Heap) uproot(root, i int32) int32 {
 	return root
 }
 
-// least returns the first record of a tree that is not before the key, or none.
+// least returns the first record of a tree that is not less than key, or none.
 func (h *Heap) least(root int32, key *record) int32 {
 	found := none
 	for i := root; i != none; {
@@ -225,7 +225,7 @@ func (h *Heap) least(root int32, key *record) int32 {
 	return found
 }
 
-// first returns the first block of a bin that has one.
+// first returns the first block of a non-empty bin.
 func (b *bins) first(h *Heap, l, s int) int32 {
 	i := b.heads[l][s] - 1
 	if h.at(i).size < listUnits {
@@ -237,8 +237,8 @@ func (b *bins) first(h *Heap, l, s int) int32 {
 	return i
 }
 
-// from returns the first free block that is not before the key, in the order of
-// the bins, or none. In a list it is the first block of the key's size.
+// from returns the first free block that is not less than key in the order of the bins, or none. In a
+// list it is the first block of the key's size.
 func (b *bins) from(h *Heap, key *record) int32 {
 	l, s := bin(key.size)
 	if head := b.heads[l][s]; head != 0 {
@@ -255,8 +255,7 @@ func (b *bins) from(h *Heap, key *record) int32 {
 	return none
 }
 
-// after returns the free block that follows another in the order of the bins, or
-// none.
+// after returns the free block that follows i in the order of the bins, or none.
 func (b *bins) after(h *Heap, i int32) int32 {
 	r := h.at(i)
 	if r.size >= listUnits {
@@ -272,11 +271,11 @@ func (b *bins) after(h *Heap, i int32) int32 {
 	return none
 }
 
-// find returns the best fit: the smallest free block of at least so many units,
-// and of several the one in the lowest place; or none.
+// find returns the best fit, or none: the smallest free block of at least units, and among equals the
+// first in the order of the bin.
 func (h *Heap) find(units uint32) int32 { return h.bins.from(h, &record{size: units}) }
 
-// Largest returns the bytes of the largest free block.
+// Largest returns the bytes of the largest free block that Alloc can use.
 func (h *Heap) Largest() uintptr {
 	if h.bins.top == 0 {
 		return 0

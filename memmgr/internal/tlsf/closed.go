@@ -1,15 +1,15 @@
 package tlsf
 
-// A closed segment gives nothing out: what is free in it, or becomes so, merges there
-// and is in no bin, so that it becomes one large block in the end.
+// Alloc takes no block of a closed segment. Free blocks of a closed segment are in no bin. They still
+// merge, so the segment becomes one large free block in the end.
 
 // Close closes a segment, empty or in use. It ignores segments of AddWhole.
 func (h *Heap) Close(n int32) { h.setClosed(n, true) }
 
-// Open ends Close. A segment that was removed meanwhile is open already.
+// Open ends Close. It ignores segments that were removed.
 func (h *Heap) Open(n int32) { h.setClosed(n, false) }
 
-// Closed tells whether a segment is closed.
+// Closed reports whether a segment is closed.
 func (h *Heap) Closed(n int32) bool { return h.segments[n].closed }
 
 func (h *Heap) setClosed(n int32, closed bool) {
@@ -24,7 +24,7 @@ func (h *Heap) setClosed(n int32, closed bool) {
 		if !h.at(i).free {
 			continue
 		}
-		// insert and remove look at the segment.
+		// remove reads the previous value, insert the new one.
 		seg.closed = !closed
 		h.remove(i)
 		seg.closed = closed
@@ -33,26 +33,20 @@ func (h *Heap) setClosed(n int32, closed bool) {
 	seg.closed = closed
 }
 
-// Want has TakeClosed look out for a block of so many units, from the next Close on.
+// Want sets the size of the block that TakeClosed takes. Call it before Close.
 func (h *Heap) Want(units uint32) { h.wanted, h.found, h.most = units, 0, 0 }
 
-// setAside notes a free block of a closed segment, if it is what is wanted.
-func (h *Heap) setAside(i int32) {
+// noteClosed records a free block of a closed segment if it is large enough for Want.
+func (h *Heap) noteClosed(i int32) {
 	h.most = max(h.most, h.at(i).size)
 	if h.wanted != 0 && h.at(i).size >= h.wanted {
 		h.found = i + 1
 	}
 }
 
-func (h *Heap) forgetFound(i int32) {
-	if h.found == i+1 {
-		h.found = 0
-	}
-}
-
-// TakeClosed takes what Want named out of a closed segment, aligned as in Alloc, and
-// returns the block; a negative number when there is none yet. It knows of the block
-// that became large enough last.
+// TakeClosed takes a block of the size of Want from a closed segment, aligned as in Alloc. It returns
+// the block, or a negative number if there is none. It considers only the free block that became
+// large enough last.
 func (h *Heap) TakeClosed(align uint32) int32 {
 	i := h.found - 1
 	if i == none {
@@ -65,8 +59,8 @@ func (h *Heap) TakeClosed(align uint32) int32 {
 	return h.takeAligned(i, h.wanted, align)
 }
 
-// Used returns how many blocks of a segment are in use, and its units; 0 and 0 for a
-// number that no segment has.
+// Used returns the number of blocks in use of a segment, and its size in units. For an unused segment
+// number it returns 0 and 0.
 func (h *Heap) Used(n int32) (blocks int32, units uint32) {
 	if int(n) >= len(h.segments) {
 		return 0, 0
@@ -74,9 +68,8 @@ func (h *Heap) Used(n int32) (blocks int32, units uint32) {
 	return h.segments[n].used, h.segments[n].units
 }
 
-// ClosedFits tells whether one of some closed segments has a free block of so many
-// units. It looks at all of their blocks, unless none of them became so large since it
-// did last.
+// ClosedFits reports whether one of the closed segments has a free block of at least units. It reads
+// all of their blocks, unless no free block became large enough since the last call.
 func (h *Heap) ClosedFits(units uint32, closed []int32) bool {
 	if units > h.most {
 		return false
@@ -86,7 +79,7 @@ func (h *Heap) ClosedFits(units uint32, closed []int32) bool {
 		if int(n) >= len(h.segments) || h.segments[n].units == 0 || !h.segments[n].closed {
 			continue
 		}
-		for i := h.first(n); i != none; i = h.at(i).next {
+		for i := h.segments[n].first; i != none; i = h.at(i).next {
 			if r := h.at(i); r.free {
 				h.most = max(h.most, r.size)
 			}
@@ -95,5 +88,5 @@ func (h *Heap) ClosedFits(units uint32, closed []int32) bool {
 	return units <= h.most
 }
 
-// SegmentNumbers returns the bound of the numbers that segments have.
+// SegmentNumbers returns the exclusive upper bound of segment numbers.
 func (h *Heap) SegmentNumbers() int32 { return int32(len(h.segments)) }

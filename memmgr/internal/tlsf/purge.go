@@ -1,22 +1,20 @@
 package tlsf
 
-// purgeUnits is the least free block that is looked at for purging: a page of
-// the smallest size there is.
+// purgeUnits is the size of the smallest free block that is purged: 4 KiB, the smallest page size.
 const purgeUnits = 16
 
-// dirty tells whether a free block may hold pages that nobody needs.
+// dirty reports whether a free block may contain whole pages that were not purged.
 func (r *record) dirty() bool { return !r.purged && r.size >= purgeUnits }
 
-// Cursor is a place in the order of the free blocks, for going through them in
-// portions while they change. The zero Cursor is the beginning.
+// Cursor is a position in the order of the free blocks. It stays valid while they change. The zero
+// Cursor is the beginning.
 type Cursor struct {
-	at record // the next one to be looked at, or where it would be
+	at record // the key of the next block
 }
 
-// NextDirty looks at so many free blocks from the cursor on, moves it, and
-// returns the first that was not purged, has been free for so many ticks, and
-// lies in a segment that is in use; negative when there is none among them. ended
-// tells that there are no more blocks.
+// NextDirty advances the cursor by at most tries free blocks. It returns the first of them that was not
+// purged, has been free for at least age ticks, and is in a segment with blocks in use, or a negative
+// number. ended reports that the cursor is at the end.
 func (h *Heap) NextDirty(c *Cursor, age uint32, tries int) (block int32, ended bool) {
 	c.at.size = max(c.at.size, purgeUnits)
 	for ; tries > 0; tries-- {
@@ -33,11 +31,11 @@ func (h *Heap) NextDirty(c *Cursor, age uint32, tries int) (block int32, ended b
 	return none, false
 }
 
-// Take takes a whole free block, for GiveBack.
+// Take takes a whole free block. GiveBack returns it.
 func (h *Heap) Take(i int32) { h.take(i) }
 
-// GiveBack makes a block free again that Take took, purged or not, and reports
-// whether its segment is one free block now. The time of its becoming free stays.
+// GiveBack makes a block of Take free again, and records whether it was purged. It keeps the tick at
+// which the block was freed. It reports whether the segment has no block in use.
 func (h *Heap) GiveBack(i int32, purged bool) (empty bool) {
 	r := h.at(i)
 	seg := r.segment

@@ -4,8 +4,7 @@ import (
 	"fmt"
 )
 
-// Unit is the granule in bytes: every block starts at a multiple of it, relative
-// to an address that is one too, and is a multiple of it long.
+// Unit is the granule in bytes. The address and the size of every block are multiples of it.
 const Unit = 256
 
 const (
@@ -21,24 +20,24 @@ type record struct {
 	size   uint32 // units
 	prev   int32  // neighbour at the lower address
 	next   int32  // neighbour at the higher address
-	// Free: the bin's links, before and after in a list, left and right in a
-	// tree. In use: a is the user's word.
+	// Free block: the links of its bin, previous and next in a list, left and right in a tree.
+	// Block in use: a is the user's word.
 	a, b    int32
 	segment int32
-	tick    uint16 // free: the low bits of Heap.Tick at which it became so
+	tick    uint16 // free block: low bits of Heap.Tick when it was freed
 	free    bool
-	purged  bool // free: its whole pages hold nothing
+	purged  bool // free block: its whole pages have no memory
 }
 
 type segment struct {
 	base  uintptr
 	units uint32
-	first int32 // none: the number is free
+	first int32 // lowest block, constant because merging keeps the lower record; none if the number is unused
 	used  int32 // blocks in use
-	next  int32 // next free number
+	next  int32 // next unused number + 1
 
 	closed bool // its free blocks are in no bin
-	whole  bool // it is one block; while that is free, it is in Heap.whole
+	whole  bool // it is one block, which is in Heap.whole while it is free
 }
 
 // Heap is a set of segments divided into blocks. The zero Heap is ready.
@@ -50,32 +49,32 @@ type Heap struct {
 	spareSeg int32 // free segment number + 1
 
 	bins   bins // free blocks of segments that are divided
-	whole  bins // free segments that AddWhole added
+	whole  bins // free segments of AddWhole
 	counts Counts
-	wanted uint32 // of TakeClosed
-	found  int32  // a free block of a closed segment that has so many units, + 1
-	most   uint32 // at least as large as any free block of closed segments
+	wanted uint32 // set by Want
+	found  int32  // a free block of a closed segment with at least wanted units, + 1
+	most   uint32 // upper bound of the free blocks of closed segments, in units
 
-	// Tick is the user's clock: freed blocks carry the low bits of it, for Stale.
+	// Tick is the caller's clock. Freed blocks record its low bits, for NextDirty.
 	Tick uint32
 }
 
-// Counts is what a heap holds.
+// Counts are the counts of a heap.
 type Counts struct {
 	Segments      int
-	EmptySegments int    // segments that are one free block
-	UsedBlocks    int    // in use
-	FreeBlocks    int    // free, whole segments included
-	UsedUnits     uint64 // in use
+	EmptySegments int // segments without a block in use
+	UsedBlocks    int
+	FreeBlocks    int // including whole segments
+	UsedUnits     uint64
 	FreeUnits     uint64
 	EmptyUnits    uint64 // in empty segments
 	DirtyUnits    uint64 // free and not purged
 }
 
-// Counts returns the counts.
+// Counts returns the current counts.
 func (h *Heap) Counts() Counts { return h.counts }
 
-// Bytes returns the memory that the bookkeeping takes.
+// Bytes returns the bytes of the heap's records.
 func (h *Heap) Bytes() uint64 { return uint64(len(h.chunks)) * chunkSize * 32 }
 
 func (h *Heap) at(i int32) *record { return &h.chunks[i>>chunkBits][i&(chunkSize-1)] }
@@ -99,8 +98,8 @@ func (h *Heap) dropRecord(i int32) {
 	h.spare = i + 1
 }
 
-// AddSegment takes over address space as one free block and returns its number.
-// base must be a multiple of Unit. purged tells that no page of it holds anything.
+// AddSegment adds address space as a segment of one free block and returns the segment's number. base
+// must be a multiple of Unit. purged means that its pages have no memory yet.
 func (h *Heap) AddSegment(base uintptr, units uint32, purged bool) int32 {
 	n := h.addSegment(base, units)
 	h.counts.EmptySegments++
@@ -111,8 +110,8 @@ func (h *Heap) AddSegment(base uintptr, units uint32, purged bool) int32 {
 	return n
 }
 
-// AddWhole takes over address space as one block in use and returns the block. Alloc
-// does not divide the segment; AllocWhole finds it again when the block is free.
+// AddWhole adds address space as a segment of one block in use and returns the block. Alloc does not
+// divide the segment. When the block is free, only AllocWhole takes it.
 func (h *Heap) AddWhole(base uintptr, units uint32) int32 {
 	n := h.addSegment(base, units)
 	h.segments[n].used, h.segments[n].whole = 1, true
@@ -123,7 +122,7 @@ func (h *Heap) AddWhole(base uintptr, units uint32) int32 {
 
 func (h *Heap) addSegment(base uintptr, units uint32) int32 {
 	if base%Unit != 0 || units == 0 {
-		panic(fmt.Sprintf("tlsf: a segment of %d units at %#x", units, base))
+		panic(fmt.Sprintf("tlsf: invalid segment of %d units at %#x", units, base))
 	}
 	n := h.spareSeg - 1
 	if n >= 0 {
@@ -139,9 +138,8 @@ func (h *Heap) addSegment(base uintptr, units uint32) int32 {
 	return n
 }
 
-// Alloc takes so many units, aligned to a power of two in units relative to
-// address 0, and returns the block, or a negative number when no free block is
-// large enough.
+// Alloc takes a block of at least 1 unit. Its address is a multiple of align units, a power of two. It
+// returns the block, or a negative number if no free block fits.
 func (h *Heap) Alloc(units, align uint32) int32 {
 	if units == 0 {
 		units = 1
@@ -169,9 +167,8 @@ func (h *Heap) allocAligned(units, align uint32) int32 {
 	return h.takeAligned(i, units, align)
 }
 
-// AllocLying takes an aligned block out of a free one that is too small for any
-// alignment and happens to lie well for this one, looking at so many blocks at
-// most, or at all that could serve when limit is negative.
+// AllocLying takes an aligned block from a free block that is not large enough for every address but
+// fits at its own. It tries at most limit free blocks, or all of them if limit is negative.
 func (h *Heap) AllocLying(units, align uint32, limit int) int32 {
 	for i := h.find(units); i != none && limit != 0; i = h.bins.after(h, i) {
 		limit--
@@ -182,7 +179,7 @@ func (h *Heap) AllocLying(units, align uint32, limit int) int32 {
 	return none
 }
 
-// takeAligned takes the first aligned place of a free block that has one.
+// takeAligned takes the first aligned part of a free block that is large enough.
 func (h *Heap) takeAligned(i int32, units, align uint32) int32 {
 	skip := h.skip(h.at(i), align)
 	h.take(i)
@@ -195,15 +192,15 @@ func (h *Heap) takeAligned(i int32, units, align uint32) int32 {
 	return i
 }
 
-// skip returns how many units lie before the first aligned one.
+// skip returns the number of units before the first aligned one of a block.
 func (h *Heap) skip(r *record, align uint32) uint32 {
 	at := uint64(h.segments[r.segment].base/Unit) + uint64(r.offset)
 	return uint32(-at & uint64(align-1))
 }
 
-// AllocWhole takes the smallest free segment of AddWhole that has between least and
-// most units and is aligned to a power of two in units relative to address 0. It
-// returns the block, or a negative number when none of the first tries segments fits.
+// AllocWhole takes the smallest free segment of AddWhole that has between least and most units and
+// whose address is a multiple of align units. It tries at most tries segments that are not aligned.
+// It returns the block, or a negative number.
 func (h *Heap) AllocWhole(least, most, align uint32, tries int) int32 {
 	for i := h.whole.from(h, &record{size: least}); i != none && tries > 0; i = h.whole.after(h, i) {
 		r := h.at(i)
@@ -219,11 +216,10 @@ func (h *Heap) AllocWhole(least, most, align uint32, tries int) int32 {
 	return none
 }
 
-// Divide makes a segment of AddWhole that is in use one that Alloc divides when it is
-// free.
+// Divide turns a segment of AddWhole that is in use into one that Alloc divides.
 func (h *Heap) Divide(n int32) { h.segments[n].whole = false }
 
-// take makes a free block used.
+// take marks a free block as used.
 func (h *Heap) take(i int32) {
 	r := h.at(i)
 	seg := &h.segments[r.segment]
@@ -237,7 +233,7 @@ func (h *Heap) take(i int32) {
 	h.counts.UsedUnits += uint64(r.size)
 }
 
-// split divides a used block and returns the upper part, used too.
+// split divides a used block and returns the upper part, which is used too.
 func (h *Heap) split(i int32, units uint32) int32 {
 	j := h.newRecord()
 	r := h.at(i)
@@ -254,15 +250,15 @@ func (h *Heap) split(i int32, units uint32) int32 {
 	return j
 }
 
-// cut gives back what a used block has over so many units.
+// cut frees the part of a used block beyond units.
 func (h *Heap) cut(i int32, units uint32) {
 	if h.at(i).size > units {
 		h.release(h.split(i, units))
 	}
 }
 
-// release makes a used block free and merges it with its neighbours.
-func (h *Heap) release(i int32) int32 {
+// release makes a used block free and merges it with free neighbours.
+func (h *Heap) release(i int32) {
 	r := h.at(i)
 	seg := &h.segments[r.segment]
 	seg.used--
@@ -284,11 +280,9 @@ func (h *Heap) release(i int32) int32 {
 		h.counts.EmptyUnits += uint64(seg.units)
 	}
 	h.insert(i)
-	return i
 }
 
-// absorb joins a block with its upper neighbour, neither in a bin. The younger
-// one's tick counts.
+// absorb merges a block with its upper neighbour and keeps the later tick. Neither is in a bin.
 func (h *Heap) absorb(i, upper int32) {
 	r, u := h.at(i), h.at(upper)
 	r.size += u.size
@@ -303,12 +297,11 @@ func (h *Heap) absorb(i, upper int32) {
 	h.dropRecord(upper)
 }
 
-// Free gives a block back, and reports whether its segment is one free block
-// now.
+// Free frees a block and reports whether its segment has no block in use.
 func (h *Heap) Free(i int32) (empty bool) {
 	r := h.at(i)
 	if r.free || r.segment == none {
-		panic("tlsf: block is free already")
+		panic("tlsf: block is already free")
 	}
 	seg := r.segment
 	r.purged, r.tick = false, uint16(h.Tick)
@@ -316,7 +309,7 @@ func (h *Heap) Free(i int32) (empty bool) {
 	return h.segments[seg].used == 0
 }
 
-// RemoveSegment takes an empty segment out and returns what was added.
+// RemoveSegment removes a segment without blocks in use and returns its address and size.
 func (h *Heap) RemoveSegment(n int32) (base uintptr, units uint32) {
 	seg := &h.segments[n]
 	if seg.used != 0 {
@@ -325,11 +318,6 @@ func (h *Heap) RemoveSegment(n int32) (base uintptr, units uint32) {
 	h.remove(seg.first)
 	h.counts.EmptySegments--
 	h.counts.EmptyUnits -= uint64(seg.units)
-	return h.forget(n)
-}
-
-func (h *Heap) forget(n int32) (base uintptr, units uint32) {
-	seg := &h.segments[n]
 	base, units = seg.base, seg.units
 	h.dropRecord(seg.first)
 	*seg = segment{first: none, next: h.spareSeg}
@@ -338,7 +326,7 @@ func (h *Heap) forget(n int32) (base uintptr, units uint32) {
 	return base, units
 }
 
-// Address returns where a block starts.
+// Address returns the address of a block.
 func (h *Heap) Address(i int32) uintptr {
 	r := h.at(i)
 	return h.segments[r.segment].base + uintptr(r.offset)*Unit
@@ -353,15 +341,15 @@ func (h *Heap) Segment(i int32) int32 { return h.at(i).segment }
 // SetUser sets the user's word of a block in use.
 func (h *Heap) SetUser(i int32, word uint32) { h.at(i).a = int32(word) }
 
-// User returns it.
+// User returns the user's word of a block in use.
 func (h *Heap) User(i int32) uint32 { return uint32(h.at(i).a) }
 
-// SegmentBase returns base and size in bytes of a segment.
+// SegmentBase returns the address and the size in bytes of a segment.
 func (h *Heap) SegmentBase(n int32) (base, size uintptr) {
 	return h.segments[n].base, uintptr(h.segments[n].units) * Unit
 }
 
-// Piece is a block as Walk shows it.
+// Piece describes a block for Walk.
 type Piece struct {
 	Segment int32
 	Offset  uintptr // bytes from the segment's base
@@ -370,8 +358,8 @@ type Piece struct {
 	User    uint32 // of a block in use
 }
 
-// Walk calls segment for every segment and then block for each of its blocks by
-// address.
+// Walk calls segment for every segment, and then block for each of its blocks in the order of their
+// addresses.
 func (h *Heap) Walk(segment func(n int32, base, size uintptr), block func(Piece)) {
 	for n := range h.segments {
 		seg := &h.segments[n]
@@ -379,7 +367,7 @@ func (h *Heap) Walk(segment func(n int32, base, size uintptr), block func(Piece)
 			continue
 		}
 		segment(int32(n), seg.base, uintptr(seg.units)*Unit)
-		for i := h.first(int32(n)); i != none; i = h.at(i).next {
+		for i := seg.first; i != none; i = h.at(i).next {
 			r := h.at(i)
 			p := Piece{Segment: int32(n), Offset: uintptr(r.offset) * Unit, Size: uintptr(r.size) * Unit, Free: r.free}
 			if !r.free {
@@ -390,8 +378,8 @@ func (h *Heap) Walk(segment func(n int32, base, size uintptr), block func(Piece)
 	}
 }
 
-// WalkUsed calls f with the user's word of each block in use of a segment, by
-// address; false when there are no segments of that number or above.
+// WalkUsed calls f with the user's word of each block in use of a segment, in the order of addresses.
+// It returns false if there is no segment with this or a higher number.
 func (h *Heap) WalkUsed(segment int32, f func(user uint32)) bool {
 	if int(segment) >= len(h.segments) {
 		return false
@@ -399,14 +387,10 @@ func (h *Heap) WalkUsed(segment int32, f func(user uint32)) bool {
 	if h.segments[segment].units == 0 {
 		return true
 	}
-	for i := h.first(segment); i != none; i = h.at(i).next {
+	for i := h.segments[segment].first; i != none; i = h.at(i).next {
 		if r := h.at(i); !r.free {
 			f(uint32(r.a))
 		}
 	}
 	return true
 }
-
-// first returns the lowest block; it never moves, because merging keeps the
-// lower record.
-func (h *Heap) first(n int32) int32 { return h.segments[n].first }
