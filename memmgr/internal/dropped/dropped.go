@@ -1,9 +1,8 @@
-// Package dropped lets packages below memmgr that count or bound memory have what C has
-// dropped back at once, as pools have by themselves.
+// Package dropped lets packages in folders of memmgr reclaim the memory that C has dropped, without
+// waiting for the reaper.
 package dropped
 
-// TakeBack is memmgr's: it takes what C has dropped back into the resources that are no pools,
-// where the reaper would in a moment, and waits for what a reaper has in hand. Memory that
-// waits for work stays out. It costs next to nothing where there is nothing. Not to be called
-// from a resource's Free.
+// TakeBack is set by memmgr. It frees the memory that C has dropped and that belongs to resources
+// other than pools, and waits for a reaper that is doing so. Memory with pending work is not freed.
+// The call is cheap if there is no such memory. It must not be made from a resource's Free.
 var TakeBack func()

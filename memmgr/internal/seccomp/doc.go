@@ -1,3 +1,3 @@
-// Package seccomp has the kernel refuse system calls, as a sandbox does: for tests of what
-// happens then. Linux on amd64.
+// Package seccomp makes the kernel refuse system calls, as a sandbox does. It is for tests, on Linux
+// and amd64.
 package seccomp

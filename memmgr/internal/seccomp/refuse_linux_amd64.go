@@ -7,22 +7,22 @@ import (
 	"unsafe"
 )
 
-// What an argument of a system call is tested for: the jumps of the kernel's filters.
+// Tests of an argument of a system call: the jump instructions of the kernel's filters.
 const (
 	Equals = 0x15 // the argument is K
 	HasBit = 0x45 // the argument has a bit of K
 )
 
-// Argument narrows a refusal to calls of which one argument is as said.
+// Argument restricts a refusal to calls with a matching argument.
 type Argument struct {
-	N    int    // which, from 0
+	N    int    // index of the argument, from 0
 	Test uint16 // Equals or HasBit
-	K    uint32 // what its lower half is compared with
+	K    uint32 // compared with the lower half of the argument
 }
 
-// Refuse has the kernel answer a system call with an error, in all threads of the process
-// from here on; only the calls with such an argument, unless that is nil. There is no way
-// back, so it is for processes that a test starts.
+// Refuse makes the kernel fail a system call with the error answer, in all threads of the process. If
+// only is not nil, calls with another argument succeed. This cannot be undone, so call it in a process
+// that the test starts for this purpose.
 func Refuse(call uint32, only *Argument, answer syscall.Errno) error {
 	const (
 		prctlNoNewPrivileges = 38
