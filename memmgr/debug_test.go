@@ -137,7 +137,7 @@ func TestDebugPoisonOfTenants(t *testing.T) {
 
 func TestDebugUnknownWord(t *testing.T) {
 	out := debugged(t, "venom", func() { require.Equal(t, diag.Checks{}, debug) })
-	require.Contains(t, out, `USMBRIDGE_DEBUG has the word "venom"; known are stacks, poison and leaks`)
+	require.Contains(t, out, `USMBRIDGE_DEBUG: unknown check "venom"; use stacks, poison or leaks`)
 }
 
 // Failures in the background are passed to the logger.

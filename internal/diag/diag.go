@@ -1,6 +1,5 @@
-// Package diag reports problems of a program or of its devices that no caller can be told
-// of, and ends the background work of this module. Package memmgr has the public side:
-// SetLogger and DebugEnv.
+// Package diag reports problems that no function call can return, and stops the background work of
+// this module. Package memmgr has the public functions: SetLogger and DebugEnv.
 package diag
 
 import (
@@ -12,13 +11,13 @@ import (
 	"sync/atomic"
 )
 
-// Env is the environment variable that turns checks on.
+// Env is the environment variable that enables checks.
 const Env = "USMBRIDGE_DEBUG"
 
-// Checks are the checks that [Env] can name.
+// Checks are the checks that [Env] can enable.
 type Checks struct{ Stacks, Poison, Leaks bool }
 
-// Enabled are the checks that the environment named when the process started.
+// Enabled are the checks that were enabled when the process started.
 var Enabled = read(os.Getenv(Env))
 
 func read(words string) (c Checks) {
@@ -28,7 +27,7 @@ func read(words string) (c Checks) {
 		if on, ok := checks[word]; ok {
 			*on = true
 		} else if word != "" {
-			fmt.Fprintf(os.Stderr, "usmbridge: %s has the word %q; known are stacks, poison and leaks\n", Env, word)
+			fmt.Fprintf(os.Stderr, "usmbridge: %s: unknown check %q; use stacks, poison or leaks\n", Env, word)
 		}
 	}
 	return c
@@ -36,7 +35,7 @@ func read(words string) (c Checks) {
 
 var logger atomic.Pointer[slog.Logger]
 
-// SetLogger sets the logger, nil for none.
+// SetLogger sets the logger. nil removes it.
 func SetLogger(l *slog.Logger) { logger.Store(l) }
 
 // Failures counts the calls of [Failed].
@@ -45,8 +44,8 @@ var Failures atomic.Uint64
 // Findings counts the calls of [Found].
 var Findings atomic.Uint64
 
-// Failed logs a failure of background work: the operation, and why it failed. The caller
-// holds no lock that the logger could need.
+// Failed logs a failure of background work: the operation and its error. The caller must not hold a
+// lock that the logger could need.
 func Failed(op string, err error) {
 	Failures.Add(1)
 	if l := logger.Load(); l != nil {
@@ -54,19 +53,19 @@ func Failed(op string, err error) {
 	}
 }
 
-// Found logs a mistake of the program that a check found and that no panic can report. It
-// writes to the standard error where there is no logger. place is where the memory was
-// allocated, "" when that was not recorded.
-func Found(what, place string) {
+// Found logs an error of the program that a check found and that cannot be reported by a panic. It
+// writes to standard error if there is no logger. place is the stack of the allocation, "" if it was
+// not recorded.
+func Found(problem, place string) {
 	Findings.Add(1)
 	if l := logger.Load(); l != nil {
-		l.Warn("usmbridge: "+what, "allocated", place)
+		l.Warn("usmbridge: "+problem, "allocated", place)
 		return
 	}
 	if place != "" {
-		what += "; allocated at\n" + place
+		problem += "; allocated at\n" + place
 	}
-	fmt.Fprintln(os.Stderr, "usmbridge: "+what)
+	fmt.Fprintln(os.Stderr, "usmbridge: "+problem)
 }
 
 var stop struct {
@@ -74,19 +73,18 @@ var stop struct {
 	hooks []func()
 }
 
-// OnStop registers a function for [StopBackground].
+// OnStop registers a function that [StopBackground] calls.
 func OnStop(f func()) {
 	stop.mu.Lock()
 	defer stop.mu.Unlock()
 	stop.hooks = append(stop.hooks, f)
 }
 
-// StopBackground ends the background work of this module for good and waits for what is
-// in progress. It may be called again. It is for a process that is about to end through
-// C's exit, as Python's own does: the destructors that run then take SYCL down under such
-// work. Memory can still be allocated and released; what C drops afterwards is leaked, and
-// memory with pending work waits for memmgr.Flush. A Go program that ends by itself need
-// not call it.
+// StopBackground stops the background work of this module for good and waits for work in progress.
+// Further calls are allowed. Call it before a process ends through C's exit, as Python does: the
+// destructors that run then unload SYCL while such work could use it. Memory can still be allocated
+// and released. Memory that C drops afterwards is leaked, and memory with pending work is freed only by
+// memmgr.Flush. A Go program that returns from main need not call it.
 func StopBackground() {
 	stop.mu.Lock()
 	defer stop.mu.Unlock()
