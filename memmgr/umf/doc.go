@@ -1,13 +1,11 @@
-// Package umf offers memory pools of the Unified Memory Framework (libumf.so, as
-// the Python package umf and oneAPI's runtimes carry it) as resources of package
-// memmgr, when that library can be found at run time.
+// Package umf provides memory pools of the Unified Memory Framework as resources of package memmgr. It
+// loads libumf.so at run time, which is part of the Python package umf and of oneAPI's runtimes.
 //
-// It serves as an optional upstream, and as the peer that this module's own pool
-// is measured against. Memory is the host's: UMF has no provider for SYCL.
+// The pools are an optional upstream, and a reference for benchmarks of this module's pool. They
+// allocate host memory, because UMF has no provider for SYCL.
 //
 // # Ownership and threads
 //
-// A [Pool] belongs to whoever made it, and is closed after the last of its
-// blocks is freed. Its methods may be called from any goroutine. The library is
-// never unloaded.
+// The caller owns a [Pool] and closes it after the last of its blocks is freed. Its methods
+// except Close are safe for concurrent use. The library is never unloaded.
 package umf

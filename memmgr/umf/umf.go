@@ -26,6 +26,7 @@ static unsigned usmb_umf_do_version(usmb_umf *u)
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -44,9 +45,8 @@ type Library struct {
 	path string
 }
 
-// Open loads the first libumf.so found: one of the paths given, or, without
-// any, that of the active virtual environment (VIRTUAL_ENV), or the loader's
-// own. The error of a failure names every file tried.
+// Open loads the first usable libumf.so of the given paths. Without paths it tries the active virtual
+// environment (VIRTUAL_ENV), and then the loader's search path. Its error lists every file tried.
 func Open(paths ...string) (*Library, error) {
 	if len(paths) == 0 {
 		if env := os.Getenv("VIRTUAL_ENV"); env != "" {
@@ -71,7 +71,7 @@ func Open(paths ...string) (*Library, error) {
 		}
 		tried = append(tried, path+": "+C.GoString(&reason[0]))
 	}
-	return nil, fmt.Errorf("umf: no usable libumf.so (pip install umf brings one): %s", strings.Join(tried, "; "))
+	return nil, fmt.Errorf("umf: no usable libumf.so; install one with pip install umf: %s", strings.Join(tried, "; "))
 }
 
 // Path returns the file that was loaded.
@@ -89,17 +89,19 @@ type DisjointParams struct {
 	MaxPoolableSize uintptr
 	Capacity        uintptr
 	MinBucketSize   uintptr
-	// AddressOnly puts the pool over a provider that counts and gives addresses
-	// without memory, as [memmgr.Simulated] does.
+	// AddressOnly puts the pool over a provider of addresses without memory, which only counts.
 	AddressOnly bool
 }
 
-// DeviceParams are those that oneAPI's Unified Runtime uses for device memory.
+// DeviceParams returns the parameters that oneAPI's Unified Runtime uses for device memory.
 func DeviceParams() DisjointParams {
 	return DisjointParams{SlabMinSize: 64 << 10, MaxPoolableSize: 4 << 20, Capacity: 4, MinBucketSize: 64}
 }
 
-// Pool is a pool of UMF as a resource.
+// errRefused is the cause in an out-of-memory error of a pool.
+var errRefused = errors.New("UMF's pool returned no memory")
+
+// Pool is a [memmgr.Resource] of a pool of UMF. It is safe for concurrent use, except Close.
 type Pool struct {
 	pool        *C.usmb_umf_pool
 	addressOnly bool
@@ -117,7 +119,7 @@ func (l *Library) NewDisjoint(p DisjointParams) (*Pool, error) {
 	pool := C.usmb_umf_pool_new(l.lib, 0, provider, C.size_t(p.SlabMinSize), C.size_t(p.MaxPoolableSize),
 		C.size_t(p.Capacity), C.size_t(p.MinBucketSize), &rc)
 	if pool == nil {
-		return nil, fmt.Errorf("umf: making a disjoint pool with %+v: UMF's result %d", p, int(rc))
+		return nil, fmt.Errorf("umf: make a disjoint pool with %+v: UMF returned %d", p, int(rc))
 	}
 	return &Pool{pool: pool, addressOnly: p.AddressOnly}, nil
 }
@@ -128,7 +130,7 @@ func (l *Library) NewScalable() (*Pool, error) {
 	var rc C.int
 	pool := C.usmb_umf_pool_new(l.lib, 1, C.USMB_UMF_OS, 0, 0, 0, 0, &rc)
 	if pool == nil {
-		return nil, fmt.Errorf("umf: making a scalable pool: UMF's result %d; is libtbbmalloc.so.2 installed?", int(rc))
+		return nil, fmt.Errorf("umf: make a scalable pool: UMF returned %d; install libtbbmalloc.so.2", int(rc))
 	}
 	return &Pool{pool: pool}, nil
 }
@@ -136,8 +138,8 @@ func (l *Library) NewScalable() (*Pool, error) {
 // Handle returns the pool for C code that includes umf.h (usmb_umf_pool*).
 func (p *Pool) Handle() unsafe.Pointer { return unsafe.Pointer(p.pool) }
 
-// Provided returns what an address-only pool holds from its provider now and
-// held at most, in bytes, and how often it asked; zeros once it is closed.
+// Provided returns the bytes that an address-only pool has from its provider, their peak, and the
+// number of its requests. After Close it returns zeros.
 func (p *Pool) Provided() (now, peak, calls int64) {
 	if p.pool == nil {
 		return 0, 0, 0
@@ -145,13 +147,13 @@ func (p *Pool) Provided() (now, peak, calls int64) {
 	return int64(p.pool.bytes), int64(p.pool.peak), int64(p.pool.calls)
 }
 
-// AddressOnly tells whether there is no memory behind the addresses.
+// AddressOnly reports whether the addresses have no memory.
 func (p *Pool) AddressOnly() bool { return p.addressOnly }
 
 // Place implements [memmgr.Resource].
 func (*Pool) Place() *syclobj.Place { return syclobj.HostPlace() }
 
-// InUse returns the blocks and bytes given out and not yet back.
+// InUse returns the number of blocks in use and their bytes.
 func (p *Pool) InUse() (blocks, bytes int64) { return p.blocks.Load(), p.bytes.Load() }
 
 // Allocate implements [memmgr.Resource].
@@ -172,33 +174,32 @@ func (p *Pool) Allocate(r memmgr.Request) (memmgr.Block, error) {
 	return memmgr.Block{Address: uintptr(m), Size: size, Requested: r.Size, Align: r.Alignment()}, nil
 }
 
-// Free implements [memmgr.Resource]. UMF knows no events: pending work is
-// waited for.
+// Free implements [memmgr.Resource]. It waits for pending work, because UMF has no events.
 func (p *Pool) Free(b memmgr.Block) {
 	memmgr.FreeAfter(b, nil, func(b memmgr.Block) {
 		if p.pool == nil {
 			panic(&memmgr.UseError{Op: "umf.Pool.Free", Err: fmt.Errorf("%#x: %w", b.Address, memmgr.ErrClosed)})
 		}
 		if rc := C.usmb_umf_do_free(p.pool, *(*unsafe.Pointer)(unsafe.Pointer(&b.Address))); rc != 0 {
-			panic(&memmgr.UseError{Op: "umf.Pool.Free", Err: fmt.Errorf("%#x: UMF's result %d", b.Address, int(rc))})
+			panic(&memmgr.UseError{Op: "umf.Pool.Free", Err: fmt.Errorf("%#x: UMF returned %d", b.Address, int(rc))})
 		}
 		p.blocks.Add(-1)
 		p.bytes.Add(-int64(b.Size))
 	})
 }
 
-// Close ends the pool; all blocks must be back.
+// Close destroys the pool. It fails if blocks are in use.
 func (p *Pool) Close() error {
 	if p.pool == nil {
 		return nil
 	}
 	if n := p.blocks.Load(); n != 0 {
-		return fmt.Errorf("umf: closing a pool with %d blocks in use", n)
+		return fmt.Errorf("umf: close a pool: %d blocks are in use", n)
 	}
 	rc := C.usmb_umf_pool_delete(p.pool)
 	p.pool = nil
 	if rc != 0 {
-		return fmt.Errorf("umf: closing a pool: UMF's result %d", int(rc))
+		return fmt.Errorf("umf: close a pool: UMF returned %d", int(rc))
 	}
 	return nil
 }

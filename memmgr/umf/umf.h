@@ -1,5 +1,5 @@
-/* The functions of libumf.so that are used, looked up at run time. Prototypes
- * follow UMF 1.2's public headers; results are 0 for success. */
+/* The functions of libumf.so that this package uses, resolved at run time. The prototypes
+ * are those of UMF 1.2's public headers. A result of 0 means success. */
 #ifndef USMB_UMF_H
 #define USMB_UMF_H
 
@@ -29,7 +29,7 @@ typedef struct usmb_umf {
 	struct usmb_umf *next; /* tables live as long as the process */
 } usmb_umf;
 
-/* Loads the library; NULL with a reason in err. */
+/* Loads the library. On failure returns NULL and writes the reason to err. */
 usmb_umf *usmb_umf_open(const char *path, char *err, size_t n);
 
 enum { USMB_UMF_OS = 0, USMB_UMF_COUNTING = 1 };
@@ -37,12 +37,13 @@ enum { USMB_UMF_OS = 0, USMB_UMF_COUNTING = 1 };
 typedef struct usmb_umf_pool {
 	void *pool, *provider;
 	usmb_umf *lib;
-	/* What the counting provider gave: addresses with no memory behind them. */
+	/* Counts of the counting provider, which returns addresses without memory. */
 	_Atomic int64_t bytes, peak, calls;
 	_Atomic uint64_t next;
 } usmb_umf_pool;
 
-/* kind 0: disjoint, 1: scalable. NULL on failure, with the code in *rc. */
+/* Makes a disjoint pool (kind 0) or a scalable one (kind 1). On failure returns NULL and
+ * stores UMF's code in *rc. */
 usmb_umf_pool *usmb_umf_pool_new(usmb_umf *lib, int kind, int provider, size_t slab_min, size_t max_poolable,
                                  size_t capacity, size_t min_bucket, int *rc);
 int usmb_umf_pool_delete(usmb_umf_pool *p);

@@ -1,5 +1,5 @@
-/* Loading libumf.so, and pools over its provider of system memory or over one
- * of our own that only counts. */
+/* Loads libumf.so and makes pools over its provider of system memory, or over a provider of
+ * this file that only counts. */
 #include "umf.h"
 
 #include <dlfcn.h>
@@ -14,7 +14,7 @@ static int usmb_umf_symbol(void *lib, const char *name, void **to, char *err, si
 	return *to != NULL;
 }
 
-/* Every table that was filled: libraries are never unloaded. */
+/* The tables of all loaded libraries, which are never unloaded. */
 static _Atomic(usmb_umf *) usmb_umf_loaded;
 
 usmb_umf *usmb_umf_open(const char *path, char *err, size_t n)
@@ -64,7 +64,7 @@ usmb_umf *usmb_umf_open(const char *path, char *err, size_t n)
 	return u;
 }
 
-/* The table of a provider's operations, version 1.0: what every 1.x accepts. */
+/* The table of a provider's operations, version 1.0, which every 1.x accepts. */
 typedef struct provider_ops {
 	uint32_t version;
 	int (*initialize)(const void *params, void **provider);
@@ -75,7 +75,7 @@ typedef struct provider_ops {
 	int (*get_recommended_page_size)(void *provider, size_t size, size_t *page);
 	int (*get_min_page_size)(void *provider, const void *p, size_t *page);
 	int (*get_name)(void *provider, const char **name);
-	void *optional[16]; /* purge, merge, split, ipc, ctl: none */
+	void *optional[16]; /* purge, merge, split, ipc, ctl: not implemented */
 } provider_ops;
 
 static int counting_initialize(const void *params, void **provider)
