@@ -12,8 +12,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// testDropInC drops on C threads, which no Go code sees, and expects the memory
-// back without any further allocation.
+// testDropInC drops references on C threads. The memory must be freed without another allocation.
 func testDropInC(t *testing.T, r memmgr.Resource, _ Options) {
 	var cells []*owner.Cell
 	for i := range 500 {

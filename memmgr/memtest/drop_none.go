@@ -8,6 +8,5 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// testDropInC has no C to drop from in this build; a Go release on another
-// goroutine is all there is.
+// testDropInC tests releases on another goroutine, because this build has no C code.
 func testDropInC(t *testing.T, r memmgr.Resource, o Options) { testOtherGoroutine(t, r, o) }

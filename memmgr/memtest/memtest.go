@@ -1,8 +1,7 @@
-// Package memtest checks that a [memmgr.Resource] behaves as all resources must:
-// one suite that every resource passes.
+// Package memtest tests implementations of [memmgr.Resource].
 //
-// [Run] is the suite; [Main] and [MainSYCL] are TestMains that fail a test binary which
-// leaves memory referenced, or SYCL objects alive.
+// [Run] is a suite that every resource must pass. [Main] and [MainSYCL] are TestMains that fail if the
+// tests leave memory referenced or SYCL objects alive.
 package memtest
 
 import (
@@ -24,13 +23,13 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// Options say what a resource cannot do.
+// Options limit the suite for a resource.
 type Options struct {
-	// AddressOnly: there is no memory behind the addresses.
+	// AddressOnly means that the addresses have no memory.
 	AddressOnly bool
-	// Largest is the largest block that the suite may ask for; 0 means 8 MiB.
+	// Largest is the largest block that the suite requests, in bytes; 0 means 8 MiB.
 	Largest uintptr
-	// MaxAlign is the largest alignment asked for; 0 means 64 KiB.
+	// MaxAlign is the largest alignment that the suite requests, in bytes; 0 means 64 KiB.
 	MaxAlign uintptr
 }
 
@@ -43,8 +42,8 @@ func (o *Options) defaults() {
 	}
 }
 
-// Run runs the suite. newResource makes a fresh resource for each part; it
-// registers its own clean-up with t.
+// Run runs the suite. newResource makes a new resource for each part and registers its clean-up with
+// t.
 func Run(t *testing.T, newResource func(t testing.TB) memmgr.Resource, options Options) {
 	options.defaults()
 	for _, part := range []struct {
@@ -152,7 +151,7 @@ func testDisjoint(t *testing.T, r memmgr.Resource, o Options) {
 	}
 }
 
-// pattern fills a buffer with what only it has.
+// pattern returns n bytes that depend on seed.
 func pattern(n int, seed byte) []byte {
 	p := make([]byte, n)
 	for i := range p {
@@ -221,7 +220,7 @@ func testFailures(t *testing.T, r memmgr.Resource, o Options) {
 	for _, size := range sizes {
 		_, err := memmgr.New(r, memmgr.Request{Size: size})
 		require.Error(t, err, "size %d", size)
-		typed := isAny(err, memmgr.ErrRequest, memmgr.ErrOutOfMemory)
+		typed := errors.Is(err, memmgr.ErrRequest) || errors.Is(err, memmgr.ErrOutOfMemory)
 		require.True(t, typed, "an untyped error for size %d: %v", size, err)
 		require.True(t, strings.Contains(err.Error(), "byte") || strings.Contains(err.Error(), "iB"), err.Error())
 	}
@@ -298,8 +297,8 @@ func testConcurrent(t *testing.T, r memmgr.Resource, o Options) {
 	}
 }
 
-// churn holds a few buffers, each filled with its own pattern, and checks the
-// pattern when it lets go.
+// churn holds a few buffers, each filled with its own pattern, and checks the pattern before it
+// releases a buffer.
 func churn(r memmgr.Resource, o Options, seed uint64, rounds int) error {
 	rng := rand.New(rand.NewPCG(seed, 9))
 	var held [16]memmgr.Buffer
@@ -347,12 +346,12 @@ func churn(r memmgr.Resource, o Options, seed uint64, rounds int) error {
 	return nil
 }
 
-// Main runs the tests of a package and fails when memory is still referenced
-// after the last one, telling where it was allocated.
+// Main runs the tests of a package and exits. It fails if memory is still referenced after the last
+// test, and prints the stacks of its allocations.
 func Main(m *testing.M) { os.Exit(run(m, nil)) }
 
-// MainSYCL is [Main] for tests that share a runtime, which end closes after the last one,
-// when the default pools are closed: it fails too when SYCL objects are alive then.
+// MainSYCL is [Main] for tests that share a runtime. After the last test it closes the default pools
+// and calls end, which closes the runtime. It also fails if SYCL objects are still alive then.
 func MainSYCL(m *testing.M, end func() error) {
 	os.Exit(run(m, func() error {
 		if err := errors.Join(memmgr.CloseDefaults(), end()); err != nil {
@@ -365,7 +364,7 @@ func MainSYCL(m *testing.M, end func() error) {
 	}))
 }
 
-// run gives the exit status; end, which may be nil, closes what the tests shared.
+// run runs the tests, calls end unless it is nil, and returns the exit status.
 func run(m *testing.M, end func() error) int {
 	memmgr.RecordStacks(16)
 	code := m.Run()

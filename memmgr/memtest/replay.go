@@ -21,17 +21,17 @@ type Event struct {
 	Queue   uintptr
 }
 
-// ReadLog reads a log in RMM's columns.
+// ReadLog reads a log of [memmgr.Record], which has the columns of RMM's logs.
 func ReadLog(r io.Reader) ([]Event, error) {
 	in := csv.NewReader(r)
 	in.FieldsPerRecord = 6
 	in.TrimLeadingSpace = true
 	header, err := in.Read()
 	if err != nil {
-		return nil, fmt.Errorf("memtest: reading the header of a log: %w", err)
+		return nil, fmt.Errorf("memtest: read the header of the log: %w", err)
 	}
 	if got := strings.Join(header, ","); got != "Thread,Time,Action,Pointer,Size,Stream" {
-		return nil, fmt.Errorf("memtest: the log's columns are %q, expected Thread,Time,Action,Pointer,Size,Stream", got)
+		return nil, fmt.Errorf("memtest: unknown columns of the log (got %q, want Thread,Time,Action,Pointer,Size,Stream)", got)
 	}
 	var all []Event
 	for {
@@ -40,7 +40,7 @@ func ReadLog(r io.Reader) ([]Event, error) {
 			return all, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("memtest: reading a log: %w", err)
+			return nil, fmt.Errorf("memtest: read the log: %w", err)
 		}
 		e, err := parseEvent(row)
 		if err != nil {
@@ -56,7 +56,7 @@ func parseEvent(row []string) (Event, error) {
 	switch e.Action {
 	case "allocate", "allocate failure", "deallocate", "free":
 	default:
-		return e, fmt.Errorf("action %q is none of allocate, allocate failure, deallocate", e.Action)
+		return e, fmt.Errorf("unknown action %q (want allocate, allocate failure or deallocate)", e.Action)
 	}
 	if e.Action == "free" {
 		e.Action = "deallocate"
@@ -80,17 +80,17 @@ func parseEvent(row []string) (Event, error) {
 	return e, nil
 }
 
-// ReplayResult is what a replay did.
+// ReplayResult has the counts of a replay.
 type ReplayResult struct {
 	Allocations, Frees int
-	Failures           int    // allocations that succeeded in the log and failed now
-	Unmatched          int    // frees of memory that the log never allocated
-	PeakRequested      uint64 // most bytes requested at a time
+	Failures           int    // allocations that succeeded in the log and failed in the replay
+	Unmatched          int    // frees of memory that was not allocated in the log
+	PeakRequested      uint64 // largest number of requested bytes in use
 	Elapsed            time.Duration
 }
 
-// Replay runs a log against a resource, in order and on this goroutine, and
-// frees at the end what the log left.
+// Replay runs the events on a resource, in their order and on this goroutine. Then it frees the blocks
+// that the log did not free.
 func Replay(r memmgr.Resource, events []Event) ReplayResult {
 	var result ReplayResult
 	live := map[uintptr][]memmgr.Block{}

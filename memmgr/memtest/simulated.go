@@ -10,14 +10,13 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// Simulated is a resource with addresses and no memory behind them, and with a
-// device whose work ends when the test says so: for tests of what stands above it,
-// and for measurements of bookkeeping alone. It panics on frees of what it did not
-// give.
+// Simulated is a resource of addresses without memory, on a device whose work ends when the test calls
+// Complete. It is for tests of resources above it, and for benchmarks of the bookkeeping alone. It
+// panics on frees of blocks that it did not allocate. It is safe for concurrent use.
 type Simulated struct {
 	mu       sync.Mutex
 	capacity uint64
-	failAt   int // the call of Allocate to refuse, counted from 1; 0: none
+	failAt   int // the call of Allocate that fails, counted from 1; 0 for none
 	calls    int
 	next     uintptr
 	blocks   map[uintptr]uintptr // address to size
@@ -26,7 +25,7 @@ type Simulated struct {
 
 	events  map[uintptr]*simEvent
 	last    uintptr
-	work    map[uintptr][]uintptr // by queue: events not done, oldest first
+	work    map[uintptr][]uintptr // by queue: incomplete events, oldest first
 	inOrder map[uintptr]bool
 	waiting sync.Cond
 }
@@ -37,10 +36,10 @@ type simEvent struct {
 	deps []uintptr // owned; a joined event is done when they are
 }
 
-// SimulatedOption changes what NewSimulated makes.
+// SimulatedOption adjusts a resource of [NewSimulated].
 type SimulatedOption func(*Simulated)
 
-// Capacity bounds the memory of the simulated device.
+// Capacity limits the memory of the simulated device.
 func Capacity(bytes uint64) SimulatedOption {
 	return func(s *Simulated) { s.capacity = bytes }
 }
@@ -48,7 +47,7 @@ func Capacity(bytes uint64) SimulatedOption {
 // simulatedLargest is the largest block in bytes.
 const simulatedLargest = min(1<<46, math.MaxUint/4)
 
-// NewSimulated makes a simulated upstream.
+// NewSimulated makes a simulated resource.
 func NewSimulated(options ...SimulatedOption) *Simulated {
 	s := &Simulated{
 		next: 1 << (bits.UintSize - 20), blocks: map[uintptr]uintptr{}, events: map[uintptr]*simEvent{},
@@ -61,19 +60,18 @@ func NewSimulated(options ...SimulatedOption) *Simulated {
 	return s
 }
 
-// FailAt makes the n-th Allocate from now on fail as if memory had run out; 0
-// ends that.
+// FailAt makes the n-th call of Allocate from now on fail with an out-of-memory error. 0 disables it.
 func (s *Simulated) FailAt(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls, s.failAt = 0, n
 }
 
-// Place implements [memmgr.Resource]. The memory counts as the host's for want of
-// another place; AddressOnly keeps the host from reading it.
+// Place implements [memmgr.Resource]. It returns the host's place, because there is no device; see
+// AddressOnly.
 func (*Simulated) Place() *syclobj.Place { return syclobj.HostPlace() }
 
-// AddressOnly tells that nobody may read or write the memory.
+// AddressOnly returns true: the memory must not be accessed.
 func (*Simulated) AddressOnly() bool { return true }
 
 // DeviceTotal returns the capacity.
@@ -102,8 +100,8 @@ func (s *Simulated) Allocate(r memmgr.Request) (memmgr.Block, error) {
 	return memmgr.Block{Address: at, Size: size, Requested: r.Size, Align: r.Alignment()}, nil
 }
 
-// Free implements [memmgr.Resource]. It panics when the block is not out. A block with
-// work pending counts as out until the work is done.
+// Free implements [memmgr.Resource]. It panics if the block is not in use. A block with pending work
+// stays in use until the work is complete.
 func (s *Simulated) Free(b memmgr.Block) { memmgr.FreeAfter(b, s, s.free) }
 
 func (s *Simulated) free(b memmgr.Block) {
@@ -111,27 +109,27 @@ func (s *Simulated) free(b memmgr.Block) {
 	defer s.mu.Unlock()
 	size, ok := s.blocks[b.Address]
 	if !ok || size < b.Size {
-		panic(&memmgr.UseError{Op: "Free", Err: fmt.Errorf("the simulated device did not give %d bytes at %#x", b.Size, b.Address)})
+		panic(&memmgr.UseError{Op: "Free", Err: fmt.Errorf("%d bytes at %#x: not allocated from the simulated device", b.Size, b.Address)})
 	}
 	delete(s.blocks, b.Address)
 	s.used -= uint64(size)
 }
 
-// InUse returns the blocks and bytes given out and not yet back.
+// InUse returns the number of blocks in use and their bytes.
 func (s *Simulated) InUse() (blocks, bytes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return int64(len(s.blocks)), int64(s.used)
 }
 
-// Peak returns the most bytes that were out at a time.
+// Peak returns the largest number of bytes in use so far.
 func (s *Simulated) Peak() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.peak
 }
 
-// Events returns how many events are owned by somebody.
+// Events returns the number of events that were not released.
 func (s *Simulated) Events() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +149,7 @@ func (s *Simulated) Submit(queue uintptr) (event uintptr) {
 	defer s.mu.Unlock()
 	event = s.newEvent(nil)
 	s.work[queue] = append(s.work[queue], event)
-	s.events[event].refs++ // the device's own
+	s.events[event].refs++ // released by Complete
 	return event
 }
 
@@ -165,7 +163,7 @@ func (s *Simulated) Complete(event uintptr) {
 				continue
 			}
 			if i == 0 {
-				s.work[queue] = events[1:] // whatever is behind
+				s.work[queue] = events[1:]
 			} else {
 				s.work[queue] = append(events[:i:i], events[i+1:]...)
 			}
@@ -205,7 +203,7 @@ func (s *Simulated) doneLocked(event uintptr) bool {
 func (s *Simulated) releaseLocked(event uintptr) {
 	e := s.events[event]
 	if e == nil {
-		panic(fmt.Errorf("memtest: release of simulated event %d, which nobody owns", event))
+		panic(fmt.Errorf("memtest: release of simulated event %d, which was already released", event))
 	}
 	if e.refs--; e.refs > 0 {
 		return
@@ -272,8 +270,8 @@ func (s *Simulated) SameOrder(a, b uintptr) bool {
 	return a == b && s.inOrder[a]
 }
 
-// QueueRef implements [memmgr.Synchronizer]: the simulated queues are numbers, which no
-// queue object stands for.
+// QueueRef implements [memmgr.Synchronizer]. It returns 0: simulated queues are numbers without a queue
+// object.
 func (*Simulated) QueueRef(*syclobj.Queue) uintptr { return 0 }
 
 func roundUp(n, unit uintptr) uintptr { return (n + unit - 1) &^ (unit - 1) }
