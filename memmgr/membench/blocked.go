@@ -15,13 +15,12 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// What stood in the way of a request for which there was room in bytes. Memory does
-// not move: such room may lie in pieces, between blocks that others hold, and those may
-// wait themselves. So the time that a request was blocked is compared with the earliest
-// moment at which a pool that knew the future could have served it: one that from the
-// first look on keeps exactly the blocks free that are given back soonest and lie
-// together, or the segments that empty soonest, and that serves nobody else out of
-// them. What is later than that is the pool's.
+// This file explains why a request was blocked although enough bytes were free. Memory cannot be moved,
+// so the free bytes may be fragmented by blocks in use, whose owners may wait themselves. The time that
+// a request was blocked is therefore compared with the earliest moment at which an ideal pool could
+// have served it. From the first snapshot on, the ideal pool reserves the adjacent blocks that are
+// freed soonest, or the segments that become empty soonest. Only the time after that moment is
+// attributed to the pool.
 
 // holding is a buffer in use.
 type holding struct {
@@ -34,13 +33,13 @@ func (h *holding) take(b memmgr.Buffer) {
 	h.address.Store(int64(uintptr(b.Data())))
 }
 
-// release is one that was given back.
+// release is the release of a buffer.
 type release struct {
 	address uintptr
 	at      time.Time
 }
 
-// releases notes them while somebody looks.
+// releases records the releases while on is set.
 type releases struct {
 	on  atomic.Bool
 	mu  sync.Mutex
@@ -57,7 +56,7 @@ func (r *releases) note(b memmgr.Buffer) {
 	r.mu.Unlock()
 }
 
-// stop forgets everything.
+// stop stops recording and removes all records.
 func (r *releases) stop() {
 	if !r.on.Load() {
 		return
@@ -74,34 +73,34 @@ func (r *releases) since(n int) []release {
 	return slices.Clone(r.all[n:])
 }
 
-// holder is what is known of a block in use.
+// holder describes the owner of a block in use.
 type holder struct {
 	worker int
 	size   int64
 	age    time.Duration
-	wants  int64 // what its worker waits for
+	wants  int64 // bytes that its worker waits for, 0 for none
 }
 
-// inquiry looks at one request that seems to be blocked for long.
+// inquiry observes one request that seems to be blocked for long.
 type inquiry struct {
 	worker   int
 	size     int64
-	waited   time.Duration // without the time that the watch was kept from running, until the first look
+	waited   time.Duration // until the first snapshot, without the time in which the watch did not run
 	first    *memmgr.Snapshot
 	holders  map[uintptr]holder
-	from     int // of the releases
+	from     int // index of the first release after the snapshot
 	last     time.Time
-	together time.Duration // after the first look, when a free range of the size was seen; negative: never
+	together time.Duration // from the first snapshot to one with a free range of the size; negative for none
 	clock    []watchStep
 }
 
-// watchStep is how much of the time until a moment counts.
+// watchStep is the part of the time since the first snapshot in which the watch ran.
 type watchStep struct {
 	at    time.Time
 	awake time.Duration
 }
 
-// inquire takes the first look.
+// inquire begins an inquiry with a snapshot.
 func (s *serviceLoad) inquire(g int, size int64, waited time.Duration) *inquiry {
 	q := &inquiry{worker: g, size: size, waited: waited, together: -1}
 	s.released.on.Store(true)
@@ -131,10 +130,10 @@ func (s *serviceLoad) holders(at time.Time) map[uintptr]holder {
 	return all
 }
 
-// inquiryPause is how often the pool is looked at again.
+// inquiryPause is the least time between two snapshots of an inquiry.
 const inquiryPause = 2 * time.Millisecond
 
-// step goes on with an inquiry.
+// step continues an inquiry.
 func (q *inquiry) step(s *serviceLoad, at time.Time, awake time.Duration) {
 	q.clock = append(q.clock, watchStep{at, q.clock[len(q.clock)-1].awake + awake})
 	if q.together < 0 && at.Sub(q.last) > inquiryPause {
@@ -145,7 +144,7 @@ func (q *inquiry) step(s *serviceLoad, at time.Time, awake time.Duration) {
 	}
 }
 
-// awakeAt is how much of the time from the first look to a moment counts.
+// awakeAt returns the time from the first snapshot to at in which the watch ran.
 func (q *inquiry) awakeAt(at time.Time) time.Duration {
 	i, _ := slices.BinarySearchFunc(q.clock, at, func(w watchStep, at time.Time) int { return w.at.Compare(at) })
 	return q.clock[min(i, len(q.clock)-1)].awake
@@ -153,7 +152,7 @@ func (q *inquiry) awakeAt(at time.Time) time.Duration {
 
 func free(b *memmgr.SnapshotBlock) bool { return b.State == memmgr.BlockFree || b.Cached }
 
-// lyingTogether is the largest free range inside a segment.
+// lyingTogether returns the size of the largest free range inside a segment.
 func lyingTogether(s *memmgr.Snapshot) (largest int64) {
 	for i := range s.Segments {
 		run := int64(0)
@@ -170,14 +169,14 @@ func lyingTogether(s *memmgr.Snapshot) (largest int64) {
 
 // place is memory that could have served a request.
 type place struct {
-	at     time.Time // from when on
+	at     time.Time // when it became free
 	blocks []*memmgr.SnapshotBlock
-	what   string
+	name   string
 }
 
-// earliest returns the place that is free first: inside of a segment, or by segments
-// that go back to the upstream. The time is the first look's where it was free then;
-// the zero place, of no time, where nothing was until the end.
+// earliest returns the place that became free first: a range in a segment, or whole segments that can
+// be returned to the upstream. If it was free at the first snapshot, its time is that of the
+// snapshot. If there was none, earliest returns the zero place.
 func (q *inquiry) earliest(back []release, limit int64) (best place) {
 	freed := map[uintptr]time.Time{}
 	for _, r := range back {
@@ -236,7 +235,7 @@ func (q *inquiry) earliest(back []release, limit int64) (best place) {
 			break
 		}
 		room += int64(w.of.Size)
-		p.at, p.blocks, p.what = w.at, append(p.blocks, inUse(w.of.Blocks)...), fmt.Sprintf("of %d whole segments", n+1)
+		p.at, p.blocks, p.name = w.at, append(p.blocks, inUse(w.of.Blocks)...), fmt.Sprintf("of %d whole segments", n+1)
 	}
 	if room >= q.size {
 		try(p)
@@ -256,40 +255,39 @@ func inUse(blocks []memmgr.SnapshotBlock) (all []*memmgr.SnapshotBlock) {
 	return all
 }
 
-// finding is what an inquiry came to.
+// finding is the result of an inquiry.
 type finding struct {
-	beyond time.Duration // blocked, without the time until the earliest place was free
+	beyond time.Duration // time blocked after the earliest place became free
 	lines  []string
 }
 
-// end closes an inquiry when the request is not blocked any more.
+// end ends an inquiry after the request is no longer blocked.
 func (q *inquiry) end(s *serviceLoad) finding {
 	last := q.clock[len(q.clock)-1]
 	p := q.earliest(s.released.since(q.from), s.limit)
 	whole := q.waited + last.awake
 	var f finding
 	if p.at.IsZero() {
-		f.beyond = q.waited // no place was there in all the time
-		p.what = "nowhere"
+		f.beyond = q.waited // no place became free during the inquiry
 	} else {
 		f.beyond = whole - q.awakeAt(p.at)
 	}
 	t := &q.first.Stats
 	f.lines = append(f.lines,
-		fmt.Sprintf("worker %d of tenant %c wanted %s and was blocked for %s, %s of them until the first look", q.worker, 'a'+q.worker%serviceTenants, mib(q.size), ms(whole), ms(q.waited)),
-		fmt.Sprintf("there were %d segments of %s, of which %s was in use; %s of others' pending, %d waited; the largest free range had %s",
+		fmt.Sprintf("worker %d of tenant %c wanted %s and was blocked for %s, %s of them until the first snapshot", q.worker, 'a'+q.worker%serviceTenants, mib(q.size), ms(whole), ms(q.waited)),
+		fmt.Sprintf("there were %d segments of %s, of which %s was in use; %s was pending, %d requests waited; the largest free range had %s",
 			len(q.first.Segments), mib(t.ReservedBytes.Current), mib(t.AllocatedBytes.Current), mib(t.ActiveBytes.Current-t.AllocatedBytes.Current),
 			len(q.first.Waiting), mib(lyingTogether(q.first))))
 	f.lines = append(f.lines, q.standing(), q.keeping())
 	seen := "no free range of that size was seen"
 	if q.together >= 0 {
-		seen = fmt.Sprintf("a free range of that size was seen %s after the first look", ms(q.together))
+		seen = fmt.Sprintf("a free range of that size was seen %s after the first snapshot", ms(q.together))
 	}
-	f.lines = append(f.lines, seen+"; "+p.told(q)+fmt.Sprintf("; it was blocked no more at %s", ms(last.at.Sub(q.first.Taken))))
+	f.lines = append(f.lines, seen+"; "+p.describe(q)+fmt.Sprintf("; its wait ended after %s", ms(last.at.Sub(q.first.Taken))))
 	return f
 }
 
-// standing tells where the request waited, and what its tenant had.
+// standing describes where the request waited and the memory in use of its tenant.
 func (q *inquiry) standing() string {
 	where, tenant, inUse := "had been served already", string(rune('a'+q.worker%serviceTenants)), int64(0)
 	for _, w := range q.first.Waiting {
@@ -306,10 +304,10 @@ func (q *inquiry) standing() string {
 			inUse += h.size
 		}
 	}
-	return fmt.Sprintf("at the first look it %s; its tenant had %s in use", where, mib(inUse))
+	return fmt.Sprintf("at the first snapshot it %s; its tenant had %s in use", where, mib(inUse))
 }
 
-// keeping tells for whom the pool kept room at the first look.
+// keeping describes the reservation of the pool at the first snapshot.
 func (q *inquiry) keeping() string {
 	for _, w := range q.first.Waiting {
 		if w.KeptSince.IsZero() {
@@ -321,39 +319,39 @@ func (q *inquiry) keeping() string {
 				closed = append(closed, fmt.Sprintf("%s with %d blocks in use", mib(int64(seg.Size)), len(inUse(seg.Blocks))))
 			}
 		}
-		return fmt.Sprintf("room had been kept for %s, for %s of tenant %s that waited for %s, for the %d. time: segments [%s]",
+		return fmt.Sprintf("room had been kept for %s, for %s of tenant %s that had waited for %s, reservation number %d: segments [%s]",
 			ms(q.first.Taken.Sub(w.KeptSince)), mib(int64(w.Requested)), w.Tenant, ms(q.first.Taken.Sub(w.Since)), w.Kept, strings.Join(closed, ", "))
 	}
-	return "room was kept for nobody"
+	return "no room was kept"
 }
 
-// told describes a place and who was there.
-func (p place) told(q *inquiry) string {
+// describe describes a place and the owners of its blocks.
+func (p place) describe(q *inquiry) string {
 	if p.at.IsZero() {
-		return "no place for it became free, however it is chosen"
+		return "no place for it became free"
 	}
-	var who []holder
+	var owners []holder
 	for _, b := range p.blocks {
 		h, ok := q.holders[b.Address]
 		if !ok {
 			h = holder{worker: -1, size: int64(b.Size)}
 		}
-		who = append(who, h)
+		owners = append(owners, h)
 	}
-	slices.SortFunc(who, func(a, b holder) int { return cmp.Compare(b.age, a.age) })
+	slices.SortFunc(owners, func(a, b holder) int { return cmp.Compare(b.age, a.age) })
 	const most = 6
 	var names []string
-	for _, h := range who[:min(len(who), most)] {
+	for _, h := range owners[:min(len(owners), most)] {
 		name := fmt.Sprintf("%s by worker %d for %s", mib(h.size), h.worker, ms(h.age))
 		if h.wants != 0 {
-			name += fmt.Sprintf(" who waits for %s", mib(h.wants))
+			name += fmt.Sprintf(" that waits for %s", mib(h.wants))
 		}
 		names = append(names, name)
 	}
-	if len(who) > most {
-		names = append(names, fmt.Sprintf("and %d more", len(who)-most))
+	if len(owners) > most {
+		names = append(names, fmt.Sprintf("and %d more", len(owners)-most))
 	}
-	return fmt.Sprintf("the earliest place, %s, was free after %s, held until then: [%s]", p.what, ms(p.at.Sub(q.first.Taken)), strings.Join(names, ", "))
+	return fmt.Sprintf("the earliest place, %s, was free after %s, held until then: [%s]", p.name, ms(p.at.Sub(q.first.Taken)), strings.Join(names, ", "))
 }
 
 func mib(n int64) string        { return fmt.Sprintf("%.4g MiB", float64(n)/(1<<20)) }

@@ -83,8 +83,8 @@ func runEndure(d time.Duration, flat bool) error {
 	return errors.Join(all...)
 }
 
-// touchAll has the pool take what its limit allows, every page of it, so that memory does not
-// grow later by pages that nobody had touched before.
+// touchAll allocates memory up to the pool's limit and writes to every page, so that the resident memory
+// does not grow later by first accesses.
 func (s *serviceLoad) touchAll() error {
 	const size = 2 << 20
 	var all []memmgr.Buffer

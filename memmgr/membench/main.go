@@ -29,7 +29,7 @@ type result struct {
 	Peer  float64 `json:"peer,omitempty"`
 	Name  string  `json:"peer_name,omitempty"`
 	Unit  string  `json:"unit"`
-	Ratio float64 `json:"ratio,omitempty"` // of ours to the peer, or what the bound is about
+	Ratio float64 `json:"ratio,omitempty"` // of this module to the peer, or the value that the bound limits
 	Bound float64 `json:"bound,omitempty"`
 	Least bool    `json:"at_least,omitempty"` // the bound is from below
 	Note  string  `json:"note,omitempty"`
@@ -37,7 +37,7 @@ type result struct {
 	Account []string `json:"account,omitempty"` // printed below the table
 }
 
-// met tells whether the bound holds; results without one always do.
+// met reports whether the bound holds. It is true for results without a bound.
 func (r *result) met() bool {
 	switch {
 	case r.Bound == 0:
@@ -58,7 +58,7 @@ func (r *result) verdict() string {
 	return "MISSED"
 }
 
-// bench holds what the works share.
+// bench is the state that all works share.
 type bench struct {
 	lib    *umf.Library
 	rounds int

@@ -61,7 +61,7 @@ func (p peer) replaceThreads(s slots, each int, where, sizes []uint32, threads i
 	return int64(C.usmb_bench_replace_threads(p.handle(), s.at, C.size_t(each), u32(where), u32(sizes), C.size_t(len(where)), C.int(threads)))
 }
 
-// mallocTrim has malloc give back what it can.
+// mallocTrim makes malloc return unused memory to the system.
 func mallocTrim() { C.malloc_trim(0) }
 
 func (p peer) clear(s slots) { C.usmb_bench_clear(p.handle(), s.at, C.size_t(s.n)) }

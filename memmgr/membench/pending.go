@@ -15,8 +15,8 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// gate is a device whose events are done for nobody until it opens: so that all of
-// the memory waits, and all of it can go back at once.
+// gate is a device whose events stay incomplete until it opens, so that all of the memory is pending
+// and becomes reusable at the same time.
 type gate struct {
 	memmgr.Resource
 	memmgr.Synchronizer
@@ -32,13 +32,13 @@ func (g *gate) Upstream() memmgr.Resource { return g.Resource }
 
 func (g *gate) EventDone(event uintptr) bool { return g.open.Load() && g.Synchronizer.EventDone(event) }
 
-// batcher is what the pool looks for in a Synchronizer.
+// batcher is the optional interface of a Synchronizer that a pool uses for many events.
 type batcher interface {
 	EventsDone(events []uintptr, done []bool)
 	ReleaseEvents(events []uintptr)
 }
 
-// batchGate is a gate on a device that takes many events at once.
+// batchGate is a gate on a device that implements batcher.
 type batchGate struct {
 	*gate
 	batcher
@@ -52,7 +52,7 @@ func (g batchGate) EventsDone(events []uintptr, done []bool) {
 	g.batcher.EventsDone(events, done)
 }
 
-// withBatches keeps the device's own way to take many events at once.
+// withBatches returns g, as a batcher if the device is one.
 func (g *gate) withBatches() memmgr.Resource {
 	if b, ok := g.Synchronizer.(batcher); ok {
 		return batchGate{g, b}
@@ -60,7 +60,7 @@ func (g *gate) withBatches() memmgr.Resource {
 	return g
 }
 
-// numbered is a device whose events are numbers and cost nothing: what remains is the
+// numbered is a device whose events are numbers without cost: the remaining cost is the
 // pool's own part. Queue 1 is in-order.
 type numbered struct{ memmgr.Resource }
 
@@ -160,7 +160,7 @@ func completing(upstream memmgr.Resource, n int, use func(*memmgr.Pool) func()) 
 	for _, free := range frees {
 		free()
 	}
-	time.Sleep(100 * time.Millisecond) // what the queue has left to do
+	time.Sleep(100 * time.Millisecond) // let the queue finish
 	if got := p.Stats().Active.Current; got != int64(n) {
 		panic(fmt.Errorf("membench: %d blocks wait, not %d", got, n))
 	}
@@ -174,7 +174,7 @@ func completing(upstream memmgr.Resource, n int, use func(*memmgr.Pool) func()) 
 	return took, busy
 }
 
-// processorTime is what the process has used so far, in nanoseconds.
+// processorTime returns the processor time of the process, in nanoseconds.
 func processorTime() float64 {
 	var u syscall.Rusage
 	exitOn(syscall.Getrusage(syscall.RUSAGE_SELF, &u))

@@ -36,7 +36,7 @@ func full(live int) (p *memmgr.Pool, buffers []memmgr.Buffer) {
 	return p, buffers
 }
 
-// refuse asks rounds times for what there is no room for, and returns the time.
+// refuse makes rounds requests that do not fit and returns the time.
 func refuse(r memmgr.Resource, rounds int) int64 {
 	start := time.Now()
 	for range rounds {
@@ -48,7 +48,7 @@ func refuse(r memmgr.Resource, rounds int) int64 {
 	return time.Since(start).Nanoseconds()
 }
 
-// refusals measures what a request beyond a limit costs, itself and others.
+// refusals measures the cost of a request beyond a limit, for itself and for concurrent requests.
 func (b *bench) refusals() {
 	first := 0.0
 	for _, live := range []int{1000, 10000, 100000, 500000} {
@@ -166,7 +166,7 @@ func (b *bench) service() {
 	b.add(result{
 		Work: "  beyond the time until a place for it could have been free, without brackets of a no-op",
 		Ours: float64(seen.beyond) / 1e6, Unit: "ms", Ratio: float64(seen.beyond) / 1e6, Bound: 50,
-		Account: append(seen.told("blocked longest", seen.account), seen.told("blocked longest beyond that time", seen.worst)...),
+		Account: append(seen.report("blocked longest", seen.account), seen.report("blocked longest beyond that time", seen.worst)...),
 	})
 	// In turns, so that other load on the machine touches both alike.
 	var ratios []float64

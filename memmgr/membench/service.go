@@ -22,9 +22,8 @@ const (
 	serviceDeadline = time.Second
 )
 
-// serviceLoad is what a service does to a pool: 64 goroutines for 4 tenants, each
-// of whose requests takes one to four buffers, large and small, with a deadline,
-// and gives them back.
+// serviceLoad simulates a service on a pool: 64 goroutines serve requests of 4 tenants. Each request
+// allocates one to four buffers, large and small, with a deadline, and releases them.
 type serviceLoad struct {
 	pool    *memmgr.Pool
 	tenants [serviceTenants]memmgr.Resource
@@ -35,18 +34,18 @@ type serviceLoad struct {
 	served  atomic.Int64
 	failed  atomic.Int64
 	waits   int64
-	touch   bool // memory that can be written is
+	touch   bool // write to the memory
 
-	// For the account of who is blocked; only where somebody watches.
+	// The following fields are used only if watched is set, to explain blocked requests.
 	watched  bool
 	holding  [serviceWorkers][4]holding
 	released releases
 }
 
-// blocking is an allocation under way, for the one who watches.
+// blocking is an allocation of a worker that is in progress.
 type blocking struct {
-	size  atomic.Int64 // 0: there is none
-	order atomic.Int64 // of its start
+	size  atomic.Int64 // 0 for none
+	order atomic.Int64 // number of the allocation, in the order of their starts
 	_     [48]byte
 }
 
@@ -61,8 +60,8 @@ func newServiceLoad(limit, hard uint64) *serviceLoad {
 	s.pool = memmgr.NewPool(newAddresses(), options...)
 	for i := range s.tenants {
 		s.tenants[i] = s.pool
-		// All have the same weight and no soft limit: else it would be meant that some
-		// wait while there is room.
+		// All tenants have the same weight and no soft limit. Otherwise some would wait by design
+		// while there is room.
 		if hard != 0 {
 			tenant, err := s.pool.NewTenant(string(rune('a'+i)), memmgr.TenantOptions{Hard: hard})
 			exitOn(err)
@@ -81,27 +80,27 @@ func (s *serviceLoad) close() {
 	closePool(s.pool)
 }
 
-// brackets is what the one who watches saw.
+// brackets are the results of watch.
 type brackets struct {
 	blocked time.Duration // longest time that a request was blocked while there was room for it
-	awake   time.Duration // the same without the time that the watch itself was kept from running
-	noop    time.Duration // longest that it was
-	size    int64         // bytes of the request that was blocked longest without it
-	ready   time.Duration // longest that a request had not returned although nobody waited in the pool
-	beyond  time.Duration // longest without the time until any place for it could have been free
-	account []string      // of what was in the way of the one that was blocked longest
-	worst   []string      // of the one with the longest time beyond
+	awake   time.Duration // the same without the time in which the watch did not run
+	noop    time.Duration // longest time in which the watch did not run
+	size    int64         // bytes of the request with the longest time awake
+	ready   time.Duration // longest time in which a request did not return although none waited in the pool
+	beyond  time.Duration // longest time blocked after the earliest place was free
+	account []string      // explains the request with the longest time awake
+	worst   []string      // explains the request with the longest time beyond
 }
 
-// told heads an account.
-func (*brackets) told(which string, lines []string) []string {
+// report adds a heading to an account.
+func (*brackets) report(which string, lines []string) []string {
 	if lines == nil {
 		return nil
 	}
 	return append([]string{"service, " + which + ":"}, lines...)
 }
 
-// run keeps the load up for a time.
+// run runs the load for a time.
 func (s *serviceLoad) run(d time.Duration) (seen brackets) {
 	var stop atomic.Bool
 	var workers, watch sync.WaitGroup
@@ -142,12 +141,12 @@ func (s *serviceLoad) work(g int, stop *atomic.Bool) {
 			}
 			n++
 		}
-		runtime.Gosched() // others come while the buffers are in use
+		runtime.Gosched() // other workers run while the buffers are in use
 		for k, b := range held[:n] {
 			if s.touch {
 				mem := unsafe.Slice((*byte)(b.Data()), b.Size())
 				if mem[0] != byte(g) || mem[len(mem)-1] != byte(g) {
-					exitOn(fmt.Errorf("%d bytes at %#x are somebody else's too", b.Size(), b.Address()))
+					exitOn(fmt.Errorf("%d bytes at %#x are in use by two requests", b.Size(), b.Address()))
 				}
 			}
 			if s.watched {
@@ -162,7 +161,7 @@ func (s *serviceLoad) work(g int, stop *atomic.Bool) {
 	}
 }
 
-// serviceSize is log-uniform from 256 bytes to 4 MiB; one in 64 is larger.
+// serviceSize returns a log-uniform size from 128 bytes to 4 MiB. One in 64 is 16 to 24 MiB.
 func serviceSize(rng *rand.Rand) uintptr {
 	if rng.IntN(64) == 0 {
 		return uintptr(16+rng.IntN(9)) << 20
@@ -187,18 +186,18 @@ func (s *serviceLoad) allocate(g, i int, ctx context.Context, size uintptr) (mem
 	return b, err
 }
 
-// watchPause is how often the watch looks; longer steps are time that it was kept from
-// running, like everybody else.
+// watchPause is the time between two checks of the watch. A longer step means that the watch did not
+// run for a while, as may have happened to the workers too.
 const watchPause = 200 * time.Microsecond
 
-// suspicious is how long a request seems to be blocked until the pool is asked.
+// suspicious is the time that a request seems to be blocked before watch reads the state of the pool.
 const suspicious = 5 * time.Millisecond
 
-// watch looks all the time who is blocked. There is room for a request when it fits
-// below both limits although everybody who came before it is served first. How long
-// that goes on without a break is what counts. A request that has not returned while
-// nobody waits in the pool is not blocked there: it waits for a processor. That is
-// asked of the pool for those who seem to be blocked for long.
+// watch measures how long requests are blocked while there is room for them. There is room if the
+// request fits below both limits after all requests before it are served. The longest uninterrupted
+// time counts. If no request waits in the pool, a request that has not returned waits for a
+// processor, which does not count. watch checks that only after the time suspicious, because it
+// reads the state of the pool.
 func (s *serviceLoad) watch(stop *atomic.Bool) (seen brackets) {
 	var blocked, awake [serviceWorkers]time.Duration
 	var was [serviceWorkers]int64

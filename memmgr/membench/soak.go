@@ -172,7 +172,7 @@ func (s *soak) piece(ctx context.Context, q *syclobj.Queue, rng *rand.Rand, size
 	return nil
 }
 
-// finish closes the pool and tells whether everything came back.
+// finish closes the pool and reports whether all memory was freed.
 func (s *soak) finish(warm int64) error {
 	end := resident()
 	memmgr.Flush()

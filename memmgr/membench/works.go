@@ -27,7 +27,7 @@ func oneSize(p *memmgr.Pool, size uintptr, rounds int) int64 {
 }
 
 // together runs the work on so many goroutines at once and returns the time of
-// the slowest. As with the peer's threads, nobody starts before all are there.
+// the slowest. As with the peer's threads, no goroutine starts before all are ready.
 func together(n int, work func(g int)) int64 {
 	var there atomic.Int32
 	var longest atomic.Int64
