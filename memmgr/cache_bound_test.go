@@ -78,11 +78,11 @@ func TestCacheBoundHoldsUnderLoad(t *testing.T) {
 			require.LessOrEqual(t, most, bound+int64(procs)*inHand, "%d processors, a bound of %d", procs, bound)
 			require.LessOrEqual(t, p.Stats().CachedBytes, bound+int64(procs)*inHand)
 			if bound == 0 {
-				require.Zero(t, p.Stats().CachedBytes, "nothing is kept when nobody has a block in hand")
+				require.Zero(t, p.Stats().CachedBytes, "nothing is cached while no block is in use")
 			}
 			p.Trim(0)
 			require.Zero(t, p.Stats().CachedBytes)
-			require.Equal(t, bound, p.BudgetLeft(), "what was taken for blocks is back")
+			require.Equal(t, bound, p.BudgetLeft(), "bytes taken from the bound for blocks are returned")
 		}
 	}
 }

@@ -67,7 +67,7 @@ func TestDebugStacks(t *testing.T) {
 // allocated again, for all sizes.
 func TestDebugPoison(t *testing.T) {
 	debugged(t, "poison,stacks", func() {
-		runtime.GOMAXPROCS(1) // else the next request may come from another processor, for another block
+		runtime.GOMAXPROCS(1) // otherwise another processor's shard may serve the next request with another block
 		p := NewPool(Host())
 		for _, size := range []uintptr{1, 1000, 1 << 20, 3 << 20} {
 			b, err := New(p, Request{Size: size})
@@ -107,7 +107,7 @@ func TestDebugPoison(t *testing.T) {
 // The memory of tenants is checked like that of the pool, and stays charged.
 func TestDebugPoisonOfTenants(t *testing.T) {
 	debugged(t, "poison", func() {
-		runtime.GOMAXPROCS(1) // else the next request may come from another processor, for another block
+		runtime.GOMAXPROCS(1) // otherwise another processor's shard may serve the next request with another block
 		for _, size := range []uintptr{1000, 1 << 20} {
 			tenant, err := NewPool(Host()).NewTenant("t", TenantOptions{})
 			require.NoError(t, err)

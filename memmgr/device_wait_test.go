@@ -46,7 +46,7 @@ func TestFakeWaitingForTheDevice(t *testing.T) {
 		held := mustNew(t, r, total/2)
 		event := release(total / 2)
 		_, err = memmgr.New(r, memmgr.Request{Size: total / 2})
-		require.ErrorIs(t, err, memmgr.ErrOutOfMemory, "without a context nobody waits for the device")
+		require.ErrorIs(t, err, memmgr.ErrOutOfMemory, "a request without a context does not wait for the device")
 		ctx, cancel := context.WithCancel(context.Background())
 		gone := request(r, ctx, total)
 		waits(t, p, 1)

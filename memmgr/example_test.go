@@ -131,8 +131,8 @@ func Example_shutdown() {
 		return
 	}
 
-	memmgr.Flush()     // what C dropped, and what work was pending on
-	err = pool.Close() // kept stays valid, and Close tells of it
+	memmgr.Flush()     // frees memory that C dropped and memory of pending work
+	err = pool.Close() // kept stays valid, and Close returns an error for it
 	var leak *memmgr.LeakError
 	if errors.As(err, &leak) {
 		fmt.Println(len(leak.Buffers), leak.Buffers[0].Tag)

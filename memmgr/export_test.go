@@ -1,6 +1,9 @@
 package memmgr
 
-import "github.com/usmbridge/usmbridge/internal/owner"
+import (
+	"github.com/usmbridge/usmbridge/internal/diag"
+	"github.com/usmbridge/usmbridge/internal/owner"
+)
 
 // Tick runs one tick of the keeper for the pool.
 func (p *Pool) Tick() (ended bool) { return p.tick() }
@@ -49,4 +52,91 @@ func DefaultPools() int {
 	defaults.mu.Lock()
 	defer defaults.mu.Unlock()
 	return len(defaults.m)
+}
+
+// Stall makes all pending blocks count as waiting for longer than stallTime.
+func Stall(p *Pool) {
+	p.mu.Lock()
+	p.pending.late = p.pending.stamp
+	p.mu.Unlock()
+}
+
+// Stalled returns the number of stalled blocks.
+func Stalled(p *Pool) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.pending.stalled.n
+}
+
+// Unstalled returns the number of blocks that a request without the lock takes as pending.
+func Unstalled(p *Pool) int { return int(p.pending.unstalled.Load()) }
+
+// BackgroundFailures returns the number of reported failures of work in the background.
+func BackgroundFailures() uint64 { return diag.Failures.Load() }
+
+// ForgetStart makes unpooled memory that waits for a device count as waiting for longer than
+// stallTime.
+func ForgetStart() {
+	keeper.mu.Lock()
+	defer keeper.mu.Unlock()
+	keeper.late = keeper.stamp
+}
+
+// Origins returns the number of registered resources.
+func Origins() int {
+	origins.mu.Lock()
+	defer origins.mu.Unlock()
+	return origins.inUse
+}
+
+// OriginsOf returns the number of origins of a resource: the one for new memory, and those of memory
+// that was allocated before the resource was closed.
+func OriginsOf(r Resource) (n int) {
+	origins.mu.Lock()
+	last := origins.next[1]
+	origins.mu.Unlock()
+	latest := findOrigin(resourceKey(r))
+	if latest != nil {
+		n = 1
+	}
+	for i := range last {
+		chunk := origins.chunks[i/originChunk].Load()
+		if chunk == nil {
+			continue
+		}
+		if o := chunk[i%originChunk].Load(); o != nil && o != latest && o.current() == r {
+			n++
+		}
+	}
+	return n
+}
+
+// Shards returns the number of shards of the pool.
+func Shards(p *Pool) int { return p.front.countShards() }
+
+// KeepsRoom reports whether the pool reserves memory for a waiter.
+func KeepsRoom(p *Pool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.waitlist.reserved.of != nil
+}
+
+// TenantKeepsRoom reports whether a tenant reserves room below its limit for a waiter in the pool's
+// line for which the pool reserves nothing.
+func TenantKeepsRoom(p *Pool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, line := range p.waitlist.lines {
+		if line.reserved.of != nil && line.reserved.of != p.waitlist.reserved.of {
+			return true
+		}
+	}
+	return false
+}
+
+// KeepsRoomForAnother reports whether the pool reserves memory for a waiter of another pool.
+func KeepsRoomForAnother(p *Pool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.waitlist.reserved.remote()
 }

@@ -85,7 +85,7 @@ func TestFakeEveryOrderOfCompletion(t *testing.T) {
 			events[i] = ev
 			b.Release()
 		}
-		pending := []int{0, 1, 2, 3} // what Release(i) counts
+		pending := []int{0, 1, 2, 3} // the counts of Release(i)
 		for _, k := range order {
 			probes := map[uintptr]memmgr.Buffer{}
 			for range 100 {
@@ -346,7 +346,7 @@ func TestFakeDefaultLimit(t *testing.T) {
 	require.NoError(t, err)
 	refused(shared, 64<<20)
 
-	memmgr.SetDefaultLimit(1 << 20) // below what is used
+	memmgr.SetDefaultLimit(1 << 20) // below the bytes in use
 	refused(device, 1<<20)
 	require.EqualValues(t, 2*big, memmgr.TotalStats().RequestedBytes.Current)
 	c.Release()

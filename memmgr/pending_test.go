@@ -78,7 +78,7 @@ func TestCompletingAsksAFewQuestionsABlock(t *testing.T) {
 				end(sim.Simulated, works[k])
 				if ended++; ended%1000 == 0 {
 					p.Trim(1 << 40)
-					require.LessOrEqual(t, active(p), int64(n-ended), "%s, %s: what has ended is back", name, order)
+					require.LessOrEqual(t, active(p), int64(n-ended), "%s, %s: memory of completed work is freed", name, order)
 				}
 			}
 			questions := sim.questions.Load() - before
@@ -127,7 +127,7 @@ func TestLostEventCostsItsOwnBlock(t *testing.T) {
 		require.Eventually(t, func() bool { return memmgr.BackgroundFailures() > told }, patience, time.Millisecond)
 		require.EqualValues(t, 1, active(p), "it is not free")
 		require.EqualValues(t, 1, p.Stats().NumStalled)
-		require.NoError(t, p.Close(), "and nobody holds it")
+		require.NoError(t, p.Close(), "no reference is left")
 		blocks, _ := sim.InUse()
 		require.NotZero(t, blocks)
 		end(sim.Simulated, lost) // after all

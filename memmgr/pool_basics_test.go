@@ -24,7 +24,7 @@ func simulatedPool(t testing.TB, options ...memmgr.PoolOption) (*memtest.Simulat
 		require.NoError(t, p.Close())
 		blocks, _ := sim.InUse()
 		require.Zero(t, blocks, "segments that the device did not get back")
-		noEvents(t, sim, "events that nobody released")
+		noEvents(t, sim, "events that were not released")
 	})
 	return sim, p
 }
@@ -115,7 +115,7 @@ func TestExportedMemoryReturnsBehindABarrier(t *testing.T) {
 	b, err := memmgr.New(p, memmgr.Request{Size: 5000})
 	require.NoError(t, err)
 	address := b.Address()
-	work := sim.Submit(0) // the consumer's, which nobody told us about
+	work := sim.Submit(0) // unreported work of the consumer
 	b.SetExported()
 	b.Release()
 	require.EqualValues(t, 0, p.Stats().Allocation.Current)
@@ -201,7 +201,7 @@ func TestOutOfMemoryFindsWorkThatIsDoneAndAsksForHelp(t *testing.T) {
 	b.Queue, b.Event = 5, event
 	p.Free(b)
 	_, err := memmgr.New(p, memmgr.Request{Size: 12 << 20})
-	require.ErrorIs(t, err, memmgr.ErrOutOfMemory, "without a context nobody waits for the device")
+	require.ErrorIs(t, err, memmgr.ErrOutOfMemory, "a request without a context does not wait for the device")
 	var oom *memmgr.OutOfMemoryError
 	require.ErrorAs(t, err, &oom)
 	require.EqualValues(t, 12<<20, oom.Pending)

@@ -256,7 +256,7 @@ func (m *poolModel) sleep(x, y byte) {
 		}
 	}
 	if refused {
-		require.Error(m.t, err, "memory that somebody else may hold fell asleep")
+		require.Error(m.t, err, "memory with other references fell asleep")
 		return
 	}
 	if err != nil {
@@ -281,7 +281,7 @@ func (m *poolModel) wake(x byte) {
 			require.NoError(m.t, err)
 			h.asleep = false
 			require.False(m.t, h.buffer.Asleep())
-			if h.lost { // pages of zeros, or what was there: written again
+			if h.lost { // the pages are zero or unchanged: write them again
 				h.fill()
 				h.lost = false
 			}

@@ -138,7 +138,7 @@ func TestFakeWrappedPoolHandsOutNothingInFlight(t *testing.T) {
 		require.Zero(t, fake.Used(0))
 		queues = append(queues, fake.Live().Queues)
 	}
-	require.Equal(t, queues[0], queues[2], "queues that nobody let go of")
+	require.Equal(t, queues[0], queues[2], "queues that were not released")
 }
 
 // A failure of work is reported by the call that records the next work, because the event of the failed

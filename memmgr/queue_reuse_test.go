@@ -30,7 +30,7 @@ type reuse struct {
 type usedBy struct {
 	from, to uintptr
 	event    *syclobj.Event
-	last     *syclobj.Queue // the queue of last use of the block: the order to come after
+	last     *syclobj.Queue // the queue of last use of the block, which the next use must follow
 }
 
 // given checks the moment at which memory is allocated for a queue, nil for the host. It returns the work
@@ -119,7 +119,7 @@ func (r *reuse) step(p *memmgr.Pool, queues []*syclobj.Queue, rng *rand.Rand) er
 			break
 		}
 		q = queues[rng.IntN(len(queues))]
-		b.UsedOn(q) // comes behind what is pending
+		b.UsedOn(q) // follows the pending work
 	}
 	if rng.IntN(8) == 0 {
 		b.SetExported()

@@ -169,7 +169,7 @@ func TestRefusalTouchesTheCachesOnlyWhereTheyHelp(t *testing.T) {
 		require.Equal(t, cached, p.Stats().CachedBytes)
 	}
 	b, err := memmgr.New(p, memmgr.Request{Size: 2500 << 10})
-	require.NoError(t, err, "what the caches held makes room")
+	require.NoError(t, err, "cached blocks make room")
 	b.Release()
 	held.Release()
 }

@@ -229,7 +229,7 @@ func TestRegistryUnderConcurrentUseAndClose(t *testing.T) {
 	returned(t, sim)
 }
 
-// The registry does not become slower with what is in it: this is a benchmark.
+// The lookup time does not depend on the number of registered resources: this is a benchmark.
 func BenchmarkWrapperAmongMany(b *testing.B) {
 	sim := memtest.NewSimulated()
 	for _, n := range []int{0, 20000} {

@@ -11,7 +11,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
 
-// sharing returns functions that make pools, by the name of what the pools share.
+// sharing returns resources with a bound of bytes that pools share, by name.
 func sharing(bound uint64) map[string]memmgr.Resource {
 	return map[string]memmgr.Resource{
 		"limit":  memmgr.NewLimit(memtest.NewSimulated(), bound),

@@ -20,7 +20,7 @@ func TestNothingIsKeptForOneWhoseTenantIsFull(t *testing.T) {
 	waits(t, p, 1)
 	small := mustNew(t, tenant, 12<<20)
 	for deadline := time.Now().Add(patience); !memmgr.TenantKeepsRoom(p); {
-		require.True(t, time.Now().Before(deadline), "the tenant's others go past it for ever")
+		require.True(t, time.Now().Before(deadline), "other requests of the tenant overtake it for ever")
 		for _, r := range []memmgr.Resource{p, tenant} {
 			if b, err := memmgr.New(r, memmgr.Request{Size: 1 << 20}); err == nil {
 				b.Release()

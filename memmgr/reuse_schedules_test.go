@@ -94,7 +94,7 @@ func (s *schedule) allocate(d *scheduled) error {
 			return fmt.Errorf("%w: %#x was given out for %v", errReused, from, request.Queue)
 		}
 		if !b.Pending() {
-			return fmt.Errorf("%w: the host is not told to wait for what goes on at %#x", errReused, from)
+			return fmt.Errorf("%w: the host does not wait for the work at %#x", errReused, from)
 		}
 		x.behind = append(x.behind, p)
 		*s.reused++
@@ -425,7 +425,7 @@ func TestFakeConsumersOnTwoQueues(t *testing.T) {
 		fake.Hold(true)
 		b.SetExported()
 		b.UsedOn(queues[0])
-		first := fill(t, queues[0], b) // by the consumer, which tells nobody
+		first := fill(t, queues[0], b) // unreported work of the consumer
 		b.UsedOn(queues[1])
 		address := b.Address()
 		b.Release()

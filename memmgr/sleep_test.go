@@ -341,7 +341,7 @@ func TestSavingThatFailsLeavesEverythingAwake(t *testing.T) {
 		into := memmgr.NewLimit(memmgr.Host(), 9<<20)
 		_, err := p.Sleep("kv", memmgr.SleepOptions{Into: into})
 		require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
-		require.Zero(t, into.Used(), "what had been saved is kept")
+		require.Zero(t, into.Used(), "the saved bytes stay counted")
 		for _, x := range append(sleepers, others...) {
 			x.require(t)
 		}
@@ -380,7 +380,7 @@ func TestRestoringThatFailsCanBeTriedAgain(t *testing.T) {
 		breakIt()
 		require.Error(t, p.Wake("kv"))
 		require.True(t, sleepers[0].Asleep() && sleepers[len(sleepers)-1].Asleep())
-		require.Equal(t, asleep, resident(p), "what was read in vain takes memory")
+		require.Equal(t, asleep, resident(p), "bytes of the failed read use memory")
 		store.read, store.swap, store.data = nil, false, lost
 	}
 	require.NoError(t, p.Wake("kv"))
@@ -426,7 +426,7 @@ func TestReleaseAsleep(t *testing.T) {
 	_, err = p.Sleep("kv", memmgr.SleepOptions{Into: into})
 	require.NoError(t, err)
 	releaseTagged(all, rest)
-	require.Zero(t, into.Used(), "kept for nobody")
+	require.Zero(t, into.Used(), "saved bytes stay after the buffers are released")
 	require.NoError(t, p.Wake("kv"))
 }
 

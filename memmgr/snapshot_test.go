@@ -28,7 +28,7 @@ func TestSnapshotNamesThoseWhoWait(t *testing.T) {
 	for i := 0; i < 28; i += 2 {
 		held[i].Release()
 	}
-	served(t, request(p, context.Background(), 1<<20)).Release() // somebody went past it
+	served(t, request(p, context.Background(), 1<<20)).Release() // a later request overtook it
 	var s *memmgr.Snapshot
 	require.Eventually(t, func() bool {
 		s = p.Snapshot()

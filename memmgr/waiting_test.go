@@ -77,7 +77,7 @@ func TestWaitingIsFirstComeFirstServed(t *testing.T) {
 			waits(t, p, int64(i+1))
 		}
 		_, err := memmgr.New(p, memmgr.Request{Size: size})
-		require.ErrorIs(t, err, memmgr.ErrOutOfMemory, "without a context nobody waits")
+		require.ErrorIs(t, err, memmgr.ErrOutOfMemory, "a request without a context does not wait")
 		cancel()
 		gone := <-queue[1]
 		require.ErrorIs(t, gone.err, context.Canceled)
@@ -219,7 +219,7 @@ func TestWaitingForMemoryThatOthersTook(t *testing.T) {
 		g.b.Release()
 		served(t, small).Release()
 	case <-time.After(patience):
-		require.Fail(t, "nobody asked the device again")
+		require.Fail(t, "the pool did not request memory from the upstream again")
 	}
 	require.NoError(t, p.Close())
 }
@@ -457,7 +457,7 @@ func TestALargeRequestGathersWhatComesBackSlowly(t *testing.T) {
 			held = held[1:]
 			small = append(small, request(p, context.Background(), 1<<20))
 		}
-		time.Sleep(2 * time.Millisecond) // how slowly it comes back
+		time.Sleep(2 * time.Millisecond) // delays each release
 		for len(small) > 0 && len(small[0]) > 0 {
 			held, small = append(held, served(t, small[0])), small[1:]
 		}
