@@ -98,22 +98,19 @@ PyObject *usmb_py_read_value(usmb_words *w)
 	uint64_t word = w->words[w->at], n = usmb_value_n(word);
 	uint32_t kind = usmb_value_kind(word);
 	if (kind == USMB_VALUE_ARRAY && w->array) return w->array(w);
-	const uint64_t *in = w->words + ++w->at;
+	const uint64_t *in = w->words + w->at + 1;
+	w->at += usmb_value_size(word);
 	switch (kind) {
 	case USMB_VALUE_NONE: return Py_NewRef(Py_None);
 	case USMB_VALUE_BOOL: return Py_NewRef(n ? Py_True : Py_False);
-	case USMB_VALUE_INT: w->at++; return PyLong_FromLongLong((int64_t)*in);
-	case USMB_VALUE_UINT: w->at++; return PyLong_FromUnsignedLongLong(*in);
-	case USMB_VALUE_FLOAT: w->at++; return PyFloat_FromDouble(double_of(*in));
-	case USMB_VALUE_COMPLEX: w->at += 2; return PyComplex_FromDoubles(double_of(in[0]), double_of(in[1]));
-	case USMB_VALUE_BIG: w->at += (uint32_t)(n / 8 + 1); return PyLong_FromString((const char *)in, NULL, 16);
-	case USMB_VALUE_TEXT:
-		w->at += (uint32_t)(n / 8 + 1);
-		return PyUnicode_FromStringAndSize((const char *)in, (Py_ssize_t)n);
-	case USMB_VALUE_BYTES:
-		w->at += (uint32_t)(n / 8 + 1);
-		return PyBytes_FromStringAndSize((const char *)in, (Py_ssize_t)n);
-	case USMB_VALUE_OBJECT: w->at++; return Py_NewRef((PyObject *)(uintptr_t)*in);
+	case USMB_VALUE_INT: return PyLong_FromLongLong((int64_t)*in);
+	case USMB_VALUE_UINT: return PyLong_FromUnsignedLongLong(*in);
+	case USMB_VALUE_FLOAT: return PyFloat_FromDouble(double_of(*in));
+	case USMB_VALUE_COMPLEX: return PyComplex_FromDoubles(double_of(in[0]), double_of(in[1]));
+	case USMB_VALUE_BIG: return PyLong_FromString((const char *)in, NULL, 16);
+	case USMB_VALUE_TEXT: return PyUnicode_FromStringAndSize((const char *)in, (Py_ssize_t)n);
+	case USMB_VALUE_BYTES: return PyBytes_FromStringAndSize((const char *)in, (Py_ssize_t)n);
+	case USMB_VALUE_OBJECT: return Py_NewRef((PyObject *)(uintptr_t)*in);
 	case USMB_VALUE_LIST:
 	case USMB_VALUE_TUPLE: return read_sequence(w, (Py_ssize_t)n, kind == USMB_VALUE_TUPLE);
 	case USMB_VALUE_DICT: return read_dict(w, (Py_ssize_t)n);

@@ -66,6 +66,23 @@ static inline uint64_t usmb_value_n(uint64_t word)
 	return word >> USMB_VALUE_BITS;
 }
 
+/* The number of words of a value, without the values inside it. */
+static inline uint32_t usmb_value_size(uint64_t word)
+{
+	switch (usmb_value_kind(word)) {
+	case USMB_VALUE_INT:
+	case USMB_VALUE_UINT:
+	case USMB_VALUE_FLOAT:
+	case USMB_VALUE_OBJECT: return 2;
+	case USMB_VALUE_COMPLEX: return 3;
+	case USMB_VALUE_BIG:
+	case USMB_VALUE_TEXT:
+	case USMB_VALUE_BYTES: return (uint32_t)(usmb_value_n(word) / 8 + 2);
+	case USMB_VALUE_ARRAY: return (uint32_t)(2 * usmb_value_n(word) + 5);
+	}
+	return 1;
+}
+
 /* Words that are being read. */
 typedef struct usmb_words {
 	const uint64_t *words;

@@ -176,7 +176,7 @@ func (n *reader) dict(p ptr, length int) (any, error) {
 
 // pair converts the key and the value of a dict's entry number i.
 func (n *reader) pair(i int, key, val ptr) (k, v any, err error) {
-	n.path.AtKeyNumber(i)
+	n.path.AtKey(i)
 	if k, err = n.value(key); err != nil {
 		return nil, nil, err
 	}

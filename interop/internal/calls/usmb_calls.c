@@ -1,6 +1,6 @@
 //go:build linux && cgo
 
-/* Calls in a row: their states, and the way of each. */
+/* Items and batches: reading the arguments, making the calls, storing plain results. */
 #include "usmb_calls.h"
 
 #include <stdlib.h>
@@ -49,21 +49,10 @@ int usmb_item_grow(usmb_item *item, uint32_t words)
 void usmb_item_clear(usmb_item *item)
 {
 	while (item->at < item->used) {
-		uint64_t word = item->code[item->at++], n = usmb_value_n(word);
-		switch (usmb_value_kind(word)) {
-		case USMB_VALUE_INT:
-		case USMB_VALUE_UINT:
-		case USMB_VALUE_FLOAT:
-		case USMB_VALUE_OBJECT: item->at++; break;
-		case USMB_VALUE_COMPLEX: item->at += 2; break;
-		case USMB_VALUE_BIG:
-		case USMB_VALUE_TEXT:
-		case USMB_VALUE_BYTES: item->at += (uint32_t)(n / 8 + 1); break;
-		case USMB_VALUE_ARRAY:
-			usmb_cell_drop((void *)(uintptr_t)item->code[item->at]);
-			item->at += (uint32_t)(4 + 2 * n);
-			break;
-		}
+		uint64_t word = item->code[item->at];
+		if (usmb_value_kind(word) == USMB_VALUE_ARRAY)
+			usmb_cell_drop((void *)(uintptr_t)item->code[item->at + 1]);
+		item->at += usmb_value_size(word);
 	}
 	if (item->room > KEPT_ROOM) {
 		uint64_t *code = realloc(item->code, FIRST_ROOM * sizeof *code);
@@ -91,24 +80,24 @@ void usmb_item_drop(usmb_item *item)
 
 enum { FEW = 16 };
 
-/* The arguments as a vectorcall wants them. */
+/* The arguments in the form of a vectorcall. */
 typedef struct {
 	PyObject **refs; /* owned */
-	PyObject **more; /* where they are when they are many; NULL: in few */
+	PyObject **more; /* memory of refs if few is too small, else NULL */
 	PyObject *names; /* owned; NULL: none */
 	PyObject *few[FEW + 1];
 	uint32_t n, positional;
 } arguments;
 
-static void let(arguments *a)
+static void release_arguments(arguments *a)
 {
 	for (uint32_t i = 0; i < a->n; i++) Py_DECREF(a->refs[i]);
 	Py_XDECREF(a->names);
 	free(a->more);
 }
 
-/* Arguments that are being read, and the memory of arrays among them whose pending writes the call
-   waits for. */
+/* The words that are being read, and the memory of those arrays whose pending writes the call waits
+   for. */
 typedef struct {
 	usmb_words in;
 	uint32_t n, room;
@@ -116,7 +105,7 @@ typedef struct {
 	usmb_cell *few[8];
 } reader;
 
-/* Notes memory whose writes are waited for; 0 with an exception. */
+/* Adds memory whose pending writes the call waits for; 0 with an exception. */
 static int wait_for(reader *r, usmb_cell *cell)
 {
 	if (r->n == r->room) {
@@ -150,28 +139,29 @@ static PyObject *read_array(usmb_words *in)
 	/* After a failure the words still own the reference of the cell, and usmb_item_clear, which
 	   goes on at this value, drops it. */
 	if (!a) return NULL;
-	in->at += (uint32_t)(5 + 2 * n);
+	in->at += usmb_value_size(in->words[in->at]);
 	if (!(flags & USMB_ARG_WAIT) || wait_for((reader *)in, cell)) return a;
 	Py_DECREF(a);
 	return NULL;
 }
 
-/* The name of an argument: interned, since functions compare it with their own by identity
-   first. */
+/* Reads the name of an argument. It is interned because functions compare names by identity first. */
 static PyObject *name_of(usmb_words *in)
 {
-	uint64_t n = usmb_value_n(in->words[in->at]);
+	uint64_t word = in->words[in->at];
 	const char *text = (const char *)(in->words + in->at + 1);
-	if (usmb_value_kind(in->words[in->at]) != USMB_VALUE_TEXT || memchr(text, 0, n)) return usmb_py_read_value(in);
-	in->at += (uint32_t)(n / 8 + 2);
+	if (usmb_value_kind(word) != USMB_VALUE_TEXT || memchr(text, 0, usmb_value_n(word)))
+		return usmb_py_read_value(in);
+	in->at += usmb_value_size(word);
 	return PyUnicode_InternFromString(text);
 }
 
-static int take(usmb_item *item, arguments *a, usmb_words *in)
+/* Reads all arguments; 0 with an exception. The caller releases them in both cases. */
+static int read_arguments(usmb_item *item, arguments *a, usmb_words *in)
 {
 	uint32_t all = item->positional + item->named;
 	*a = (arguments){.positional = item->positional};
-	/* The place before the first is the callee's to use. */
+	/* PY_VECTORCALL_ARGUMENTS_OFFSET: the callee may use the element before the first. */
 	a->refs = a->few + 1;
 	if (all > FEW) {
 		a->more = malloc(((size_t)all + 1) * sizeof *a->more);
@@ -192,8 +182,8 @@ static int take(usmb_item *item, arguments *a, usmb_words *in)
 	return 1;
 }
 
-/* What is plain is read here; the rest is Go's to read, with the GIL. */
-static void view(usmb_item *item)
+/* Stores a plain result in the item. Go reads other results later, with the GIL. */
+static void store_plain(usmb_item *item)
 {
 	usmb_pyret *r = &item->result;
 	usmb_pyret plain = usmb_pyop_view(r->val);
@@ -222,14 +212,14 @@ static void run(usmb_item *item)
 	             .cells = in.few,
 	             .room = sizeof in.few / sizeof *in.few};
 	usmb_pyret *r = &item->result;
-	int taken = take(item, &a, &in.in);
+	int ok = read_arguments(item, &a, &in.in);
 	item->at = in.in.at;
-	if (taken)
+	if (ok)
 		*r = usmb_py_call_with(&item->call, item->function, (void **)a.refs,
 		                       a.positional | PY_VECTORCALL_ARGUMENTS_OFFSET, a.names);
 	else
 		usmb_py_take_exception(r);
-	/* After an exception too: the arguments are their owners' again. */
+	/* Wait after an exception too: the callers may use their arrays again. */
 	for (uint32_t i = 0; i < in.n; i++) {
 		int settled = usmb_handover_settle(in.cells[i]);
 		usmb_cell_drop_gil(in.cells[i]);
@@ -242,8 +232,8 @@ static void run(usmb_item *item)
 		usmb_py_take_exception(r);
 	}
 	if (in.cells != in.few) free(in.cells);
-	let(&a);
-	if (r->code == 0 && r->num == 0) view(item);
+	release_arguments(&a);
+	if (r->code == 0 && r->num == 0) store_plain(item);
 }
 
 /* ---- batches ----------------------------------------------------------------------- */
@@ -272,7 +262,7 @@ int usmb_batch_run(usmb_batch *b)
 		uint32_t waits = USMB_ITEM_WAITS;
 		if (!item) continue; /* taken back */
 		if (code) {
-			item->result.code = code; /* it never ran: its state stays */
+			item->result.code = code; /* not made: the state stays */
 		} else if (item->begun ||
 		           atomic_compare_exchange_strong_explicit(&item->state, &waits, USMB_ITEM_RUNS,
 		                                                   memory_order_acq_rel, memory_order_acquire)) {

@@ -10,44 +10,43 @@ import (
 	"unsafe"
 )
 
-// Rules say how an [Encoder] writes values that depend on its use.
+// Rules define how an [Encoder] writes the types that depend on its use.
 type Rules interface {
-	// Write writes v if its type is one that the rules know, and reports whether it is. It is
-	// called for each value that is not nil, a number, a text, bytes, a []any or a
-	// map[string]any, before reflection decides; and for texts and bytes longer than MaxText
-	// when the encoder writes addresses.
+	// Write writes v if the rules know its type, and reports whether they do. The encoder calls it
+	// before it uses reflection, for each value that is not nil, a number, a text, bytes, a []any
+	// or a map[string]any. An encoder with Addresses also calls it for texts and bytes longer
+	// than MaxText.
 	Write(e *Encoder, v any) (known bool, err error)
 
-	// Refuse makes the error for a value of a type that cannot be written; reason may be nil.
+	// Refuse returns the error for a value of a type that cannot be written. reason may be nil.
 	Refuse(typ string, reason error) error
 }
 
-// MaxText is the length, in bytes, of the longest texts and bytes that are written as words when
-// the encoder writes addresses: the copy in words is one more than necessary. Longer ones are for
-// the rules, which make Python objects of them.
+// MaxText is the maximum length in bytes of a text or bytes that an encoder with Addresses writes as
+// words. The rules make Python objects of longer ones, which saves the copy into words.
 const MaxText = 4096
 
 // Encoder writes values. Its zero value, with Rules, is ready.
 type Encoder struct {
-	// Words is what has been written. The caller may give it room.
+	// Words are the words written so far. The caller may set it to an empty slice with capacity.
 	Words []uint64
 
 	Rules Rules
 
-	// Grow returns words with room for n more; nil allocates memory of Go.
+	// Grow returns words with capacity for n more. If it is nil, the encoder allocates Go memory.
 	Grow func(words []uint64, n int) ([]uint64, error)
 
-	// Addresses allows Object and Array. They must not leave the process.
+	// Addresses allows Object and Array. Such words must not leave the process.
 	Addresses bool
 
 	path Path
 }
 
-// Reset removes all values and keeps the room.
+// Reset removes all values and keeps the capacity.
 func (e *Encoder) Reset() { e.Words, e.path = e.Words[:0], e.path[:0] }
 
-// Encode writes a value. An error says where in v it arose, and leaves the words of a part of v;
-// Reset removes them. Errors are those of Rules.Refuse, Rules.Write and Grow.
+// Encode writes a value. Errors are those of Rules.Refuse, Rules.Write and Grow, with the place in v
+// where they arose. After an error Words ends with a part of v; Reset removes it.
 func (e *Encoder) Encode(v any) error {
 	err := e.Value(v)
 	if err != nil {
@@ -66,7 +65,7 @@ func (e *Encoder) Arguments(positional []any, named map[string]any) error {
 		}
 	}
 	for name, v := range named {
-		if err := e.text(Text, name); err != nil {
+		if err := e.text(name); err != nil {
 			return err
 		}
 		if err := e.Encode(v); err != nil {
@@ -81,7 +80,7 @@ var (
 	typeDict = reflect.TypeFor[map[string]any]()
 )
 
-// Value writes a value inside of another one. It is for Rules.Write; others call Encode.
+// Value writes a value inside another one. Only Rules.Write calls it; use Encode elsewhere.
 func (e *Encoder) Value(v any) error {
 	switch v := v.(type) {
 	case nil:
@@ -103,7 +102,7 @@ func (e *Encoder) Value(v any) error {
 	case complex128:
 		return e.complex(v)
 	case string:
-		return e.text(Text, v)
+		return e.text(v)
 	case []byte:
 		return e.bytes(v)
 	case *big.Int:
@@ -119,12 +118,19 @@ func (e *Encoder) Value(v any) error {
 	return e.reflected(reflect.ValueOf(v))
 }
 
-// Sequence writes the elements of a list or tuple. typ is the type of the slice.
-func (e *Encoder) Sequence(kind Kind, v []any, typ reflect.Type) error {
-	if err := e.path.Enter(unsafe.Pointer(unsafe.SliceData(v)), len(v), typ); err != nil {
+// enter adds a container to the path and writes its first word. The number n of its values is part of
+// its identity. For a Dict n is 0: the caller counts the entries as it writes them, and then corrects
+// the word.
+func (e *Encoder) enter(kind Kind, n int, address unsafe.Pointer, typ reflect.Type) error {
+	if err := e.path.Enter(address, n, typ); err != nil {
 		return e.Rules.Refuse(typ.String(), err)
 	}
-	if err := e.head(kind, len(v)); err != nil {
+	return e.head(kind, n)
+}
+
+// Sequence writes the elements of a list or tuple. typ is the type of the slice.
+func (e *Encoder) Sequence(kind Kind, v []any, typ reflect.Type) error {
+	if err := e.enter(kind, len(v), unsafe.Pointer(unsafe.SliceData(v)), typ); err != nil {
 		return err
 	}
 	for i, x := range v {
@@ -138,16 +144,13 @@ func (e *Encoder) Sequence(kind Kind, v []any, typ reflect.Type) error {
 }
 
 func (e *Encoder) dict(v map[string]any) error {
-	if err := e.path.Enter(reflect.ValueOf(v).UnsafePointer(), 1, typeDict); err != nil {
-		return e.Rules.Refuse(typeDict.String(), err)
-	}
 	at, n := len(e.Words), 0
-	if err := e.head(Dict, 0); err != nil {
+	if err := e.enter(Dict, 0, reflect.ValueOf(v).UnsafePointer(), typeDict); err != nil {
 		return err
 	}
 	for name, x := range v {
 		e.path.AtName(name)
-		if err := e.text(Text, name); err != nil {
+		if err := e.text(name); err != nil {
 			return err
 		}
 		if err := e.Value(x); err != nil {
@@ -174,7 +177,7 @@ func (e *Encoder) reflected(v reflect.Value) error {
 	case reflect.Complex64, reflect.Complex128:
 		return e.complex(v.Complex())
 	case reflect.String:
-		return e.text(Text, v.String())
+		return e.text(v.String())
 	case reflect.Slice:
 		if v.Type().Elem().Kind() == reflect.Uint8 {
 			return e.bytes(v.Bytes())
@@ -195,10 +198,7 @@ func (e *Encoder) reflected(v reflect.Value) error {
 var errStruct = errors.New("pass a map of its fields")
 
 func (e *Encoder) elements(v reflect.Value, address unsafe.Pointer) error {
-	if err := e.path.Enter(address, v.Len(), v.Type()); err != nil {
-		return e.Rules.Refuse(v.Type().String(), err)
-	}
-	if err := e.head(List, v.Len()); err != nil {
+	if err := e.enter(List, v.Len(), address, v.Type()); err != nil {
 		return err
 	}
 	for i := range v.Len() {
@@ -212,11 +212,8 @@ func (e *Encoder) elements(v reflect.Value, address unsafe.Pointer) error {
 }
 
 func (e *Encoder) entries(v reflect.Value) error {
-	if err := e.path.Enter(v.UnsafePointer(), 1, v.Type()); err != nil {
-		return e.Rules.Refuse(v.Type().String(), err)
-	}
 	at, n := len(e.Words), 0
-	if err := e.head(Dict, 0); err != nil {
+	if err := e.enter(Dict, 0, v.UnsafePointer(), v.Type()); err != nil {
 		return err
 	}
 	for it := v.MapRange(); it.Next(); n++ {
@@ -292,12 +289,12 @@ func (e *Encoder) bytes(v []byte) error {
 	return e.copy(Bytes, unsafe.String(unsafe.SliceData(v), len(v)))
 }
 
-func (e *Encoder) text(kind Kind, v string) error {
+func (e *Encoder) text(v string) error {
 	if len(v) > MaxText && e.Addresses {
 		_, err := e.Rules.Write(e, v)
 		return err
 	}
-	return e.copy(kind, v)
+	return e.copy(Text, v)
 }
 
 // copy writes n characters and a NUL.

@@ -8,8 +8,7 @@ import (
 	"unsafe"
 )
 
-// MaxNesting is how deep containers may lie in containers: as far as Python's own functions
-// follow them.
+// MaxNesting is the maximum depth of nested containers. Python's own functions have the same limit.
 const MaxNesting = 1000
 
 // Reasons why a value cannot be converted.
@@ -18,18 +17,18 @@ var (
 	ErrTooDeep = fmt.Errorf("it is nested more than %d deep", MaxNesting)
 )
 
-// Path is the way from the outermost value of a conversion to the current one. It detects
-// containers that contain themselves, and says where an error arose.
+// Path leads from the outermost value of a conversion to the current one. It detects containers
+// that contain themselves, and locates errors.
 type Path []level
 
-// level is a container that is being converted, and the part of it that is converted now.
+// level is a container that is being converted, and the place of the current value in it.
 type level struct {
 	address unsafe.Pointer // nil for a container that cannot contain itself
 	length  int            // of a slice
 	typ     reflect.Type
 
 	place place
-	index int    // inIndex, inKeyNumber
+	index int    // inIndex
 	name  string // inName
 	key   any    // inKey, inEntry
 }
@@ -37,12 +36,11 @@ type level struct {
 type place uint8
 
 const (
-	inIndex     place = iota // the element with an index
-	inName                   // the entry with a text as key
-	inEntry                  // the entry with another key
-	inKey                    // the key itself
-	inKeyNumber              // the key of the entry with a number
-	inTarget                 // what a pointer points to
+	inIndex  place = iota // the element with an index
+	inName                // the value of an entry whose key is a text
+	inEntry               // the value of an entry with another key
+	inKey                 // the key of an entry
+	inTarget              // the target of a pointer
 )
 
 // Enter adds a container, until Leave. Its identity is the address, the length of a slice and
@@ -67,19 +65,19 @@ func (p *Path) Leave() { *p = (*p)[:len(*p)-1] }
 
 func (p Path) last() *level { return &p[len(p)-1] }
 
-// AtIndex notes that the element with this index of the innermost container is converted next.
+// AtIndex notes that the element with this index of the innermost container is the current value.
 func (p Path) AtIndex(i int) {
 	l := p.last()
 	l.place, l.index = inIndex, i
 }
 
-// AtName notes the entry with this text as key.
+// AtName notes the value of the entry with this text as key.
 func (p Path) AtName(name string) {
 	l := p.last()
 	l.place, l.name = inName, name
 }
 
-// AtEntry notes the entry with this key.
+// AtEntry notes the value of the entry with this key.
 func (p Path) AtEntry(key any) {
 	if name, ok := key.(string); ok {
 		p.AtName(name)
@@ -89,19 +87,13 @@ func (p Path) AtEntry(key any) {
 	l.place, l.key = inEntry, key
 }
 
-// AtKey notes this key.
+// AtKey notes the key of an entry. key is the key itself, or the number of the entry.
 func (p Path) AtKey(key any) {
 	l := p.last()
 	l.place, l.key = inKey, key
 }
 
-// AtKeyNumber notes the key of the entry with this number.
-func (p Path) AtKeyNumber(i int) {
-	l := p.last()
-	l.place, l.index = inKeyNumber, i
-}
-
-// AtTarget notes the value that a pointer points to.
+// AtTarget notes the target of a pointer.
 func (p Path) AtTarget() { p.last().place = inTarget }
 
 // Locate adds the path to an error, unless the error has it already or the path is empty.
@@ -112,7 +104,7 @@ func (p Path) Locate(err error) error {
 	return fmt.Errorf("%s: %w", p, err)
 }
 
-// shown is how many levels of a long path are written at either end.
+// shown is the number of levels that String writes at each end of a long path.
 const shown = 8
 
 // String writes the path as Go and Python would: value[2]["a"].
@@ -135,8 +127,6 @@ func (p Path) String() string {
 		switch l.place {
 		case inKey:
 			s += fmt.Sprintf(".key(%v)", l.key)
-		case inKeyNumber:
-			s += fmt.Sprintf(".key(%d)", l.index)
 		case inName:
 			s += fmt.Sprintf("[%q]", l.name)
 		case inEntry:
