@@ -14,90 +14,91 @@ import (
 	"github.com/usmbridge/usmbridge/interop/python"
 )
 
-// Runner runs functions of Python: an Executor on the interpreter of this process, or
-// processes of their own behind the same methods. All may be called from any goroutine.
+// Runner runs Python functions: an Executor in this process, or a pool of worker processes. Its
+// methods can be called from any goroutine.
 type Runner interface {
-	// Call runs a function and returns its result. The caller keeps its arguments, and owns
-	// the arrays in the result.
+	// Call runs a function and returns its result. The arguments remain the caller's. The caller
+	// owns the arrays in the result.
 	Call(ctx context.Context, function string, args ...any) (any, error)
-	// Health is nil when calls can be expected to be served, else why not.
+	// Health returns nil if a call can be expected to be served, else the reason.
 	Health() error
-	// Stats counts.
+	// Stats returns the current counts.
 	Stats() Stats
-	// Close ends it: calls under way may end until ctx does.
+	// Close refuses new calls and waits for the others, at most until ctx ends.
 	Close(ctx context.Context) error
 }
 
 // Step is one function of a warm-up.
 type Step struct {
 	Name string
-	// Run is called on a slot's thread, without the GIL; ctx ends with Close.
+	// Run is called on the thread of a slot, without the GIL. ctx ends with Close.
 	Run func(ctx context.Context, py *python.Interpreter) error
-	// Serial has it run on the lane's thread instead.
+	// Serial runs the step on the thread of the lane instead.
 	Serial bool
 }
 
-// Config says how an Executor works. The zero value is one slot with a queue of 64.
+// Config configures an Executor. The zero value means one slot and a queue of 64.
 type Config struct {
-	// Slots is how many calls run at a time, besides one of the lane; 0 is 1.
+	// Slots is the number of calls that run at a time, in addition to one on the lane. 0 means 1.
 	Slots int
-	// Queue is how many calls may wait for a slot, and as many for the lane; 0 is 64.
+	// Queue is the maximum number of calls that wait for a slot, and of calls that wait for the
+	// lane. 0 means 64.
 	Queue int
-	// Wait has a call wait, as long as its context allows, for a place in the queue.
-	// Without it a full queue is ErrFull.
+	// Wait makes a call wait for a place in the queue until its context ends. Otherwise a full
+	// queue returns ErrFull.
 	Wait bool
 	// Serial names the functions ("module:name") and modules ("module") whose calls run
 	// on the lane, one at a time.
 	Serial []string
-	// Warm are the steps to run before the first call.
+	// Warm lists the steps to run before the first call.
 	Warm []Step
-	// Grace is how long a call may run after its context's end before its slot counts as
-	// stuck; 0 is two seconds.
+	// Grace is the time that a call may run after the end of its context before its slot counts as
+	// stuck. 0 means two seconds.
 	Grace time.Duration
-	// Spare is how many stuck slots may be replaced at a time. 0 is as many as Slots,
-	// a negative number none.
+	// Spare is the maximum number of stuck slots that are replaced at a time. 0 means as many as
+	// Slots, a negative number means none.
 	Spare int
 }
 
 // Stats are the counts of a Runner.
 type Stats struct {
-	Slots   int // that take calls, the lane among them
-	Stuck   int // of them and beside them: whose call went on past its context's end
-	Running int // calls that run, those that are stuck among them
+	Slots   int // slots that take calls, including the lane
+	Stuck   int // slots whose call still runs Config.Grace after the end of its context
+	Running int // running calls, including stuck ones
 	Waiting int // calls in the queues
 
-	Calls       uint64 // that have ended, well or not
-	Failed      uint64 // of them: with an exception or a panic
-	Interrupted uint64 // of them: that were asked to stop, or went on all the same
-	NotBegun    uint64 // given up by their callers before they began
-	Refused     uint64 // for want of a place
+	Calls       uint64 // completed calls, successful or not
+	Failed      uint64 // completed calls that failed with an exception or a panic
+	Interrupted uint64 // completed calls that were asked to stop, whether they stopped or not
+	NotBegun    uint64 // calls whose context ended before they began
+	Refused     uint64 // calls that found the queue full
 
-	Oldest   time.Duration // for how long the longest-running call has run
-	WarmDone int           // steps of the warm-up that are done
-	WarmAll  int           // of so many
+	Oldest   time.Duration // age of the oldest running call
+	WarmDone int           // completed steps of the warm-up
+	WarmAll  int           // all steps of the warm-up
 }
 
-// Reasons, for errors.Is, why a call was not served.
+// Reasons why a call was not served, for errors.Is.
 var (
-	// ErrFull: as many calls wait as may. It comes as it is, without an *Error around it.
-	ErrFull = errors.New("executor: the queue is full: try again later, or make it longer (Config.Queue)")
-	// ErrClosed: Close has been called.
+	// ErrFull is returned if the queue is full. It is not wrapped in an *Error.
+	ErrFull = errors.New("executor: the queue is full; try again later or increase Config.Queue")
+	// ErrClosed is the reason after Close.
 	ErrClosed = errors.New("the executor is closed")
-	// ErrStuck: the call runs on after its context's end and cannot be stopped; in Health,
-	// such calls have all slots, or the lane.
-	ErrStuck = errors.New("it does not stop")
-	// ErrWarming: steps of the warm-up have still to run. Calls wait for that; Health gives it.
+	// ErrStuck is the reason if the call still runs after the end of its context and cannot be
+	// stopped. Health returns it if such calls occupy the lane or all slots.
+	ErrStuck = errors.New("call does not stop")
+	// ErrWarming is the reason in errors of Health and Ready during the warm-up. Calls wait for it.
 	ErrWarming = errors.New("the warm-up is not done")
 )
 
-// Error is a call that gave no result.
+// Error is the error of a call without a result.
 type Error struct {
 	Function string // "module:name"; "" in Health
-	Kind     error  // one of the Err… of this package or python.ErrNotBegun, or nil
-	Err      error  // what it was: of the context, an exception, a *python.PanicError
+	Kind     error  // an error variable of this package, python.ErrNotBegun, or nil
+	Err      error  // the cause: the error of the context, an exception, a *python.PanicError
 }
 
-// Error names the function, the reason and the cause.
+// Error returns the function, the reason and the cause.
 func (e *Error) Error() string {
 	s := "executor"
 	if e.Function != "" {
@@ -111,7 +112,7 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Unwrap gives Kind and Err.
+// Unwrap returns Kind and Err.
 func (e *Error) Unwrap() (both []error) {
 	for _, err := range []error{e.Kind, e.Err} {
 		if err != nil {
@@ -121,21 +122,21 @@ func (e *Error) Unwrap() (both []error) {
 	return both
 }
 
-// Executor runs functions of Python in this process.
+// Executor runs Python functions in this process. Its methods can be called from any goroutine.
 type Executor struct {
 	py     *python.Interpreter
 	config Config
 	serial map[string]bool
 	slots  *queue
-	lane   *queue // nil where nothing is serial
+	lane   *queue // nil if nothing is serial
 
 	functions sync.Map // name to *callable
 
-	ctx    context.Context // ends the steps and the running calls
+	ctx    context.Context // the context of the steps
 	cancel context.CancelCauseFunc
 	warm   warmup
 	closed atomic.Bool
-	over   sync.WaitGroup // the threads of slots
+	over   sync.WaitGroup // counts the goroutines of slots
 	ended  func() <-chan struct{}
 
 	counters counters
@@ -147,11 +148,11 @@ type counters struct {
 
 var _ Runner = (*Executor)(nil)
 
-// New starts an executor on a running interpreter: its threads, and the warm-up. It does
-// not wait for that; Ready does. Close ends it.
+// New starts an executor on a running interpreter. It does not wait for the warm-up; use Ready for
+// that. Close ends the executor.
 //
-// Errors: python.ErrNotStarted for a nil interpreter; a negative number in the
-// configuration, an empty name, a step without a function.
+// Errors: python.ErrNotStarted for a nil interpreter; a negative Slots, Queue or Grace, an empty name
+// in Serial, a step without a function.
 func New(py *python.Interpreter, config Config) (*Executor, error) {
 	if py == nil {
 		return nil, fmt.Errorf("executor: New: %w", python.ErrNotStarted)
@@ -185,7 +186,7 @@ func New(py *python.Interpreter, config Config) (*Executor, error) {
 	return e, nil
 }
 
-// complete checks the configuration and fills in what was left out.
+// complete checks the configuration and sets defaults.
 func (c *Config) complete() error {
 	if c.Slots < 0 || c.Queue < 0 || c.Grace < 0 {
 		return fmt.Errorf("Slots %d, Queue %d, Grace %v: none may be negative", c.Slots, c.Queue, c.Grace)
@@ -214,7 +215,7 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// queueOf chooses where a function runs.
+// queueOf returns the queue of a function: the lane's or the slots'.
 func (e *Executor) queueOf(function string) *queue {
 	if len(e.serial) == 0 {
 		return e.slots
@@ -226,10 +227,10 @@ func (e *Executor) queueOf(function string) *queue {
 	return e.slots
 }
 
-// Call runs a function of Python, as the page of the package says, and returns its
-// result. Arguments stay the caller's, and must not be changed before it returns; what
-// Python keeps of an array's memory it holds for itself. The caller owns the arrays in
-// the result (Release). Not to be called with the GIL held.
+// Call runs a Python function and returns its result: see the package documentation. The arguments
+// remain the caller's and must not be changed before Call returns. If Python keeps an array, it holds
+// its own reference to the memory. The caller owns the arrays in the result and must Release them. The
+// GIL must not be held.
 func (e *Executor) Call(ctx context.Context, function string, args ...any) (any, error) {
 	if ctx.Err() != nil {
 		return nil, e.notBegun(ctx, function)
@@ -264,7 +265,7 @@ func (e *Executor) Call(ctx context.Context, function string, args ...any) (any,
 	return e.leave(ctx, q, j)
 }
 
-// leave is what a caller does when its context has ended.
+// leave ends the wait of a caller whose context has ended.
 func (e *Executor) leave(ctx context.Context, q *queue, j *job) (any, error) {
 	if j.item.Move(calls.Waiting, calls.Left) {
 		q.remove(j)
@@ -280,7 +281,7 @@ func (e *Executor) leave(ctx context.Context, q *queue, j *job) (any, error) {
 		return j.result, j.err
 	case <-timer.C:
 	}
-	if j.read != nil { // the arguments are the caller's again when it returns
+	if j.read != nil { // The caller may change its arguments after Call returns.
 		select {
 		case <-j.ended:
 			return j.result, j.err
@@ -291,13 +292,14 @@ func (e *Executor) leave(ctx context.Context, q *queue, j *job) (any, error) {
 		<-j.ended
 		return j.result, j.err
 	}
-	e.stuck(q, j)
+	if q.noteStuck(j, &e.over) {
+		e.run(q, nil)
+	}
 	return nil, &Error{Function: j.function, Kind: ErrStuck,
-		Err: fmt.Errorf("%w, and %v later its slot was still in it", context.Cause(ctx), e.config.Grace)}
+		Err: fmt.Errorf("%w; still running %v later", context.Cause(ctx), e.config.Grace)}
 }
 
-// notBegun takes the caller's context, which has ended: the job's, made of it, ends a moment
-// later.
+// notBegun counts a call that its caller gave up before it began, and returns its error. ctx has ended.
 func (e *Executor) notBegun(ctx context.Context, function string) error {
 	e.counters.notBegun.Add(1)
 	err := ctx.Err()
@@ -307,8 +309,8 @@ func (e *Executor) notBegun(ctx context.Context, function string) error {
 	return &Error{Function: function, Kind: python.ErrNotBegun, Err: err}
 }
 
-// Ready waits until the warm-up is done. Errors: the step's that failed, ErrClosed, and
-// the context's.
+// Ready waits until the warm-up is done. Errors: the error of the step that failed, ErrClosed, and
+// ErrWarming with the cause of ctx if that ends first.
 func (e *Executor) Ready(ctx context.Context) error {
 	select {
 	case <-e.warm.over:
@@ -321,25 +323,24 @@ func (e *Executor) Ready(ctx context.Context) error {
 	return nil
 }
 
-// Health implements Runner: nil when calls can be expected to be served, else an *Error
-// that says why not, cheap enough for every probe.
+// Health implements Runner. It returns nil or an *Error. It is cheap enough for frequent probes.
 func (e *Executor) Health() error {
 	if e.closed.Load() {
 		return &Error{Kind: ErrClosed}
 	}
-	if _, err := python.Start(); err != nil { // started it is: the error says that it has ended
+	if _, err := python.Start(); err != nil { // Python was started, so an error means that it has ended.
 		return &Error{Err: err}
 	}
 	if err := e.warm.health(); err != nil {
 		return &Error{Kind: ErrWarming, Err: err}
 	}
 	for _, q := range e.queues() {
-		if free, stuck := q.counts(); free == 0 && stuck > 0 {
+		if free, stuck, _ := q.counts(); free == 0 && stuck > 0 {
 			_, function, age := q.runs()
 			if function == "" {
-				continue // it has ended just now
+				continue // The call has just ended.
 			}
-			return &Error{Kind: ErrStuck, Err: fmt.Errorf("no slot of the %s is free of calls that go on past their deadlines; %s has run for %v",
+			return &Error{Kind: ErrStuck, Err: fmt.Errorf("%s: all calls run past the end of their contexts; the oldest, %s, has run for %v",
 				q.name, function, age.Round(time.Millisecond))}
 		}
 	}
@@ -356,18 +357,17 @@ func (e *Executor) Stats() Stats {
 	s.Running, s.Oldest, _ = e.runs()
 	s.WarmDone, s.WarmAll = e.warm.progress()
 	for _, q := range e.queues() {
-		free, stuck := q.counts()
+		free, stuck, waiting := q.counts()
 		s.Slots += free
 		s.Stuck += stuck
-		s.Waiting += q.size()
+		s.Waiting += waiting
 	}
 	return s
 }
 
-// Close implements Runner. Until ctx ends, calls that wait and run come to their end;
-// then those that wait get ErrClosed, those that run are interrupted, and Config.Grace
-// is waited once more. The error says how many calls still run, ErrStuck. Further calls
-// of Close do the same, with what is left.
+// Close implements Runner. It waits for waiting and running calls until ctx ends. Then waiting calls
+// return ErrClosed, running calls are interrupted, and Close waits for Config.Grace. If calls still run
+// after that, it returns ErrStuck with their number. Close can be called again to wait for the rest.
 func (e *Executor) Close(ctx context.Context) error {
 	e.closed.Store(true)
 	e.slots.close()
@@ -378,7 +378,7 @@ func (e *Executor) Close(ctx context.Context) error {
 	select {
 	case <-over:
 	case <-ctx.Done():
-		cause := &Error{Kind: ErrClosed, Err: errors.New("it was not done when Close's context ended")}
+		cause := &Error{Kind: ErrClosed, Err: errors.New("the context of Close ended before the call")}
 		e.cancel(cause)
 		for _, q := range e.queues() {
 			end(append(q.takeAll(), q.interruptAll(cause)...), func(j *job) error { return &Error{Function: j.function, Kind: ErrClosed} })
@@ -389,11 +389,11 @@ func (e *Executor) Close(ctx context.Context) error {
 		case <-over:
 		case <-timer.C:
 			n, age, function := e.runs()
-			if n == 0 && e.warm.isOver() { // nothing holds the threads up
+			if n == 0 && e.warm.isOver() { // Nothing delays the goroutines.
 				<-over
 				break
 			}
-			return &Error{Kind: ErrStuck, Err: fmt.Errorf("%d calls still run, the oldest, %s, for %v; their threads stay until they end",
+			return &Error{Kind: ErrStuck, Err: fmt.Errorf("%d calls still run; the oldest, %s, has run for %v; their threads remain until they end",
 				n, function, age.Round(time.Millisecond))}
 		}
 	}
@@ -407,7 +407,7 @@ func (e *Executor) Close(ctx context.Context) error {
 	return nil
 }
 
-// queues lists what there is.
+// queues returns the queues in use.
 func (e *Executor) queues() []*queue {
 	if e.lane == nil {
 		return []*queue{e.slots}
@@ -415,7 +415,7 @@ func (e *Executor) queues() []*queue {
 	return []*queue{e.lane, e.slots}
 }
 
-// runs returns how many calls run and the oldest of them: for how long, and its function.
+// runs returns the number of running calls, and the age and the function of the oldest.
 func (e *Executor) runs() (n int, age time.Duration, function string) {
 	for _, q := range e.queues() {
 		m, f, a := q.runs()

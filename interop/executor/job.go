@@ -3,39 +3,41 @@ package executor
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/usmbridge/usmbridge/interop/internal/calls"
+	"github.com/usmbridge/usmbridge/interop/python"
 )
 
-// job is one call on its way. Its item says who has the say: its caller, which waits for it
-// and may give it up, or the slot that runs it.
+// job is one call. The state of its item records which side owns it: its caller, which waits for the
+// result and may give up, or the slot that runs it.
 type job struct {
 	item     *calls.Item
 	ctx      context.Context
 	function string
-	callable *callable     // nil: to be imported
-	args     []any         // that are for Python to convert; nil: the item has them
-	read     chan struct{} // closed when args have been converted; nil like them
-	ended    chan struct{} // gets a token when result and err are there, unless the caller left
+	callable *callable     // nil: not imported yet
+	args     []any         // arguments that only Python can convert; nil: the item has the arguments
+	read     chan struct{} // closed when args are converted; nil if args is nil
+	ended    chan struct{} // receives a token when result and err are set, unless the caller left
 	result   any
 	err      error
 
-	refs atomic.Int32 // the caller's, the queue's or slot's, those of interrupts
+	refs atomic.Int32 // references of the caller, of the queue or slot, and of interrupts
 
-	// Guarded by the queue.
+	// Guarded by queue.mu.
 	queued         bool
 	earlier, later *job
 }
 
-// jobs are used again: each has memory of C's and a channel.
+// jobs are reused: each has memory of C and a channel.
 var jobs sync.Pool
 
 var errNoMemory = errors.New("executor: no memory for a call")
 
-// newJob makes a call, its arguments written down where that needs no Python. It is the
-// caller's.
+// newJob returns a job with one reference, for the caller. Arguments that need no Python are encoded.
 func (e *Executor) newJob(ctx context.Context, function string, args []any) (*job, error) {
 	j, ok := jobs.Get().(*job)
 	if !ok {
@@ -56,7 +58,7 @@ func (e *Executor) newJob(ctx context.Context, function string, args []any) (*jo
 	return j, nil
 }
 
-// release gives a reference up; the last one gives the job to the next call.
+// release drops a reference. The last one returns the job to the pool.
 func (j *job) release() {
 	if j.refs.Add(-1) != 0 {
 		return
@@ -66,20 +68,20 @@ func (j *job) release() {
 	jobs.Put(j)
 }
 
-// interrupt asks the call to stop if it runs, for a cause where its context has not ended.
+// interrupt asks the call to stop if it runs. cause is the reason if its context has not ended.
 func (j *job) interrupt(cause error) {
 	j.refs.Add(1)
-	go func() { // it waits for Python's lock, which the call may have
+	go func() { // Interrupt waits for the GIL, which the call may hold.
 		j.item.Interrupt(cause)
 		j.release()
 	}()
 }
 
-// ready reports whether the call can be made without Go.
+// ready reports whether C can make the call on its own: function and arguments are known.
 func (j *job) ready() bool { return j.callable != nil && j.read == nil }
 
-// quick is how long the call will take, to all appearances, in nanoseconds; false when that is
-// not known, or longer than a call in a row may be.
+// quick returns the expected duration of the call in nanoseconds. ok is false if it is unknown, or
+// too long for a row.
 func (j *job) quick() (nanoseconds int64, ok bool) {
 	if !j.ready() {
 		return 0, false
@@ -88,7 +90,7 @@ func (j *job) quick() (nanoseconds int64, ok bool) {
 	return last, last > 0 && last < int64(longest/4)
 }
 
-// end gives jobs that have not begun their errors, and references of all up.
+// end sets the errors of jobs that have not begun, and drops a reference of each job.
 func end(jobs []*job, err func(*job) error) {
 	for _, j := range jobs {
 		if why := err(j); j.item.Move(calls.Waiting, calls.Done) {
@@ -97,4 +99,41 @@ func end(jobs []*job, err func(*job) error) {
 		}
 		j.release()
 	}
+}
+
+// callable is an imported function.
+type callable struct {
+	object *python.Object
+	last   atomic.Int64 // duration of the last completed call in nanoseconds; 0: none
+}
+
+// function returns the Python function of a name. It imports the function once and keeps it until
+// Close. The GIL must be held.
+func (e *Executor) function(name string) (*callable, error) {
+	if f, ok := e.functions.Load(name); ok {
+		return f.(*callable), nil
+	}
+	module, path, ok := strings.Cut(name, ":")
+	if !ok || module == "" || path == "" {
+		return nil, fmt.Errorf("%q names no function: wanted \"module:name\": %w", name, python.ValueError)
+	}
+	o, err := e.py.Import(module)
+	for part := range strings.SplitSeq(path, ".") {
+		if err != nil {
+			return nil, err
+		}
+		var next *python.Object
+		next, err = o.Attr(part)
+		o.Release()
+		o = next
+	}
+	if err != nil {
+		return nil, err
+	}
+	f := &callable{object: o}
+	if before, loaded := e.functions.LoadOrStore(name, f); loaded {
+		o.Release()
+		return before.(*callable), nil
+	}
+	return f, nil
 }

@@ -8,28 +8,28 @@ import (
 	"github.com/usmbridge/usmbridge/interop/internal/calls"
 )
 
-// queue gives jobs to slots in order of arrival, and bounds those that wait.
+// queue gives jobs to slots in order of arrival. The number of waiting jobs is bounded.
 type queue struct {
 	name   string
-	length int // how many may wait
+	length int // maximum number of waiting jobs
 
 	mu          sync.Mutex
 	first, last *job
-	waiting     int       // in it, or about to be: places taken
+	waiting     int       // places in use, by jobs in the queue or about to enter it
 	outside     list.List // of *place: callers that wait for a place
-	idle        []*slot   // the last to come is the first to go: its caches are warm
+	idle        []*slot   // a stack: the caches of the last slot are warm
 	busy        map[*slot]struct{}
-	short       int // of them: in short calls
-	free        int // slots that run, or will run, what is in the queue
+	short       int // busy slots in short calls
+	free        int // slots that take jobs, or will
 	stuck       int
 	spare       int // stuck slots that may still be replaced
 	closed      bool
-	failure     error // why calls are refused from now on
+	failure     error // the reason to refuse all calls; nil: they are not refused
 }
 
-// place is a wait for a place in the queue.
+// place is a caller's wait for a place in the queue.
 type place struct {
-	told  chan struct{} // closed when it is given, or none will be
+	ready chan struct{} // closed when the place is given, or the queue refuses calls
 	given bool
 }
 
@@ -37,8 +37,8 @@ func newQueue(name string, length, spare int) *queue {
 	return &queue{name: name, length: length, busy: map[*slot]struct{}{}, spare: spare}
 }
 
-// enter puts a job in, or gives it to an idle slot; either has a reference then. Errors:
-// ErrFull, the context's where wait is set, what close and fail say.
+// enter appends a job, or gives it to an idle slot, with a reference. Errors: ErrFull, the error of
+// the context if wait is set, ErrClosed, and the error of fail.
 func (q *queue) enter(j *job, wait bool) error {
 	q.mu.Lock()
 	given := false
@@ -49,7 +49,7 @@ func (q *queue) enter(j *job, wait bool) error {
 			return err
 		}
 		if len(q.idle) > 0 && !q.soon(j, given) {
-			s := q.idler()
+			s := q.popIdle()
 			q.leavePlace(given)
 			j.refs.Add(1)
 			q.give(s, j)
@@ -65,19 +65,19 @@ func (q *queue) enter(j *job, wait bool) error {
 			q.mu.Unlock()
 			return ErrFull
 		}
-		p := &place{told: make(chan struct{})}
+		p := &place{ready: make(chan struct{})}
 		at := q.outside.PushBack(p)
 		q.mu.Unlock()
 		var ended error
 		select {
-		case <-p.told:
+		case <-p.ready:
 		case <-j.ctx.Done():
 			ended = j.ctx.Err()
 		}
 		q.mu.Lock()
 		given = p.given
 		if ended != nil {
-			q.outside.Remove(at) // if it is still there
+			q.outside.Remove(at) // no effect if it was removed
 			q.leavePlace(given)
 			q.mu.Unlock()
 			return ended
@@ -98,17 +98,17 @@ func (q *queue) enter(j *job, wait bool) error {
 	return nil
 }
 
-// idler takes the slot that idles since last; there is one.
-func (q *queue) idler() *slot {
+// popIdle removes the slot that became idle last. There is an idle slot.
+func (q *queue) popIdle() *slot {
 	n := len(q.idle) - 1
 	s := q.idle[n]
 	q.idle = q.idle[:n]
 	return s
 }
 
-// soon reports whether a job is served sooner, and cheaper, by a slot that is in short calls
-// than by one that idles: two of them only take turns under the GIL. look sees to it where a
-// call takes longer after all.
+// soon reports whether the job should wait for a slot in short calls instead of waking an idle one.
+// The GIL lets only one of two slots run, so waking a slot costs time. If a call takes longer than
+// expected, look wakes idle slots.
 func (q *queue) soon(j *job, given bool) bool {
 	if q.short == 0 || !given && q.waiting >= q.length {
 		return false
@@ -117,7 +117,7 @@ func (q *queue) soon(j *job, given bool) bool {
 	return ok
 }
 
-// setShort notes whether a slot is in short calls.
+// setShort records whether a slot is in short calls.
 func (q *queue) setShort(s *slot, is bool) {
 	if s.short != is {
 		s.short = is
@@ -129,6 +129,7 @@ func (q *queue) setShort(s *slot, is bool) {
 	}
 }
 
+// refusal returns the error of new calls, or nil.
 func (q *queue) refusal() error {
 	if q.failure != nil {
 		return q.failure
@@ -139,7 +140,7 @@ func (q *queue) refusal() error {
 	return nil
 }
 
-// leavePlace gives a place up, to the next that waits for one.
+// leavePlace frees a place, if the caller had one, for the next caller that waits for a place.
 func (q *queue) leavePlace(had bool) {
 	if !had {
 		return
@@ -149,18 +150,18 @@ func (q *queue) leavePlace(had bool) {
 		p := q.outside.Remove(q.outside.Front()).(*place)
 		p.given = true
 		q.waiting++
-		close(p.told)
+		close(p.ready)
 	}
 }
 
-// tellOutside has those that wait for a place look why there is none.
-func (q *queue) tellOutside() {
+// refuseOutside wakes the callers that wait for a place. They find the reason in refusal.
+func (q *queue) refuseOutside() {
 	for q.outside.Len() > 0 {
-		close(q.outside.Remove(q.outside.Front()).(*place).told)
+		close(q.outside.Remove(q.outside.Front()).(*place).ready)
 	}
 }
 
-// give notes what a slot is about to run.
+// give appends a job to those of a slot.
 func (q *queue) give(s *slot, j *job) {
 	if s.n == 0 {
 		s.since = time.Now()
@@ -170,7 +171,7 @@ func (q *queue) give(s *slot, j *job) {
 	s.n++
 }
 
-// unlink takes a job out; its reference is the caller's.
+// unlink removes a job. The caller takes over its reference.
 func (q *queue) unlink(j *job) {
 	if j.earlier != nil {
 		j.earlier.later = j.later
@@ -186,7 +187,7 @@ func (q *queue) unlink(j *job) {
 	q.leavePlace(true)
 }
 
-// remove takes a job out that its caller gave up, if it is still in.
+// remove removes an abandoned job if it is still in the queue.
 func (q *queue) remove(j *job) {
 	q.mu.Lock()
 	was := j.queued
@@ -199,7 +200,7 @@ func (q *queue) remove(j *job) {
 	}
 }
 
-// takeAll takes out what waits.
+// takeAll removes all waiting jobs. The caller takes over their references.
 func (q *queue) takeAll() (jobs []*job) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -210,8 +211,8 @@ func (q *queue) takeAll() (jobs []*job) {
 	return jobs
 }
 
-// putBack takes jobs back that a slot had and has not begun, in their order, before all
-// others: with slots that idle begin them. Their references are the queue's again.
+// putBack returns jobs that a slot has not begun to the front of the queue, in order, and wakes idle
+// slots for them. The queue takes over their references.
 func (q *queue) putBack(jobs []*job) {
 	if len(jobs) == 0 {
 		return
@@ -236,17 +237,16 @@ func (q *queue) putBack(jobs []*job) {
 	}
 }
 
-// wakeIdle has slots that idle begin what waits.
+// wakeIdle gives waiting jobs to idle slots.
 func (q *queue) wakeIdle() {
 	for len(q.idle) > 0 && q.first != nil {
-		s := q.idler()
+		s := q.popIdle()
 		q.fill(s)
-		s.wake <- struct{}{} // there is room: it idles
+		s.wake <- struct{}{} // Does not block: the channel of an idle slot is empty.
 	}
 }
 
-// long is what becomes of a slot whose calls take longer than they were to: what waits is for
-// others.
+// long records that the calls of a slot take longer than expected. Idle slots get the waiting jobs.
 func (q *queue) long(s *slot) {
 	q.mu.Lock()
 	q.setShort(s, false)
@@ -254,8 +254,8 @@ func (q *queue) long(s *slot) {
 	q.mu.Unlock()
 }
 
-// fill gives a slot the first job, and those behind it where all are quick: what can be made in
-// a row without anybody waiting for long. false: there is none.
+// fill gives a slot the first job. If that is quick, fill adds the quick jobs behind it, as long as
+// all of them together take at most longest. It reports whether the slot has a job.
 func (q *queue) fill(s *slot) bool {
 	if s.n == 0 {
 		j := q.first
@@ -278,7 +278,8 @@ func (q *queue) fill(s *slot) bool {
 	return true
 }
 
-// next waits for the next jobs of a slot whose last ones are over; false ends the slot.
+// next removes the completed jobs of a slot and waits for its next ones. It returns false if the slot
+// must end.
 func (q *queue) next(s *slot) bool {
 	q.mu.Lock()
 	if !q.leave(s) {
@@ -300,7 +301,7 @@ func (q *queue) next(s *slot) bool {
 	return ok
 }
 
-// leave notes that the jobs of a slot are over; false ends the slot, which was replaced.
+// leave removes the completed jobs of a slot. It returns false if the slot was replaced and must end.
 func (q *queue) leave(s *slot) bool {
 	if s.n == 0 {
 		return true
@@ -325,9 +326,8 @@ func (q *queue) leave(s *slot) bool {
 	return true
 }
 
-// noteStuck counts the slot that runs the job as stuck, if it still does, takes back what it
-// had behind it, and reports whether another slot is to be run for it, which over counts
-// already.
+// noteStuck counts the slot that runs the job as stuck, unless the call has ended, and takes back the
+// jobs behind it. It reports whether the caller must run another slot, which over counts already.
 func (q *queue) noteStuck(j *job, over *sync.WaitGroup) (replace bool) {
 	q.mu.Lock()
 	var back []*job
@@ -345,7 +345,7 @@ func (q *queue) noteStuck(j *job, over *sync.WaitGroup) (replace bool) {
 			q.spare--
 			q.free++
 			s.replaced = true
-			over.Add(1) // while that slot, which is in busy, is counted too
+			over.Add(1) // The stuck slot is in busy, so over is not 0 here.
 			replace = true
 		}
 		break
@@ -355,13 +355,13 @@ func (q *queue) noteStuck(j *job, over *sync.WaitGroup) (replace bool) {
 	return replace
 }
 
-// close takes no new jobs; slots end when those that wait are done.
+// close refuses new jobs. Slots end when the waiting jobs are done.
 func (q *queue) close() {
 	q.mu.Lock()
 	idle := q.idle
 	q.idle = nil
 	q.closed = true
-	q.tellOutside()
+	q.refuseOutside()
 	q.free -= len(idle)
 	q.mu.Unlock()
 	for _, s := range idle {
@@ -369,32 +369,25 @@ func (q *queue) close() {
 	}
 }
 
-// fail refuses all jobs from now on with an error; those that wait are the caller's.
+// fail refuses all further jobs with an error. It returns the waiting jobs with their references.
 func (q *queue) fail(err error) []*job {
 	q.mu.Lock()
 	if q.failure == nil {
 		q.failure = err
 	}
-	q.tellOutside()
+	q.refuseOutside()
 	q.mu.Unlock()
 	return q.takeAll()
 }
 
-// counts returns how many slots take jobs, and how many are stuck.
-func (q *queue) counts() (free, stuck int) {
+// counts returns the number of slots that take jobs, of stuck slots, and of waiting jobs.
+func (q *queue) counts() (free, stuck, waiting int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.free, q.stuck
+	return q.free, q.stuck, q.waiting
 }
 
-// size returns how many jobs wait for a slot.
-func (q *queue) size() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.waiting
-}
-
-// runs returns how many calls run, which of them began first, and for how long it has run.
+// runs returns the number of running calls, and the function and the age of the oldest.
 func (q *queue) runs() (n int, function string, age time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -408,8 +401,8 @@ func (q *queue) runs() (n int, function string, age time.Duration) {
 	return n, function, age
 }
 
-// interruptAll asks all calls that run to stop, and returns those that slots have and have not
-// begun, with references.
+// interruptAll asks all running calls to stop. It returns the jobs that slots have not begun, with
+// references.
 func (q *queue) interruptAll(cause error) (jobs []*job) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

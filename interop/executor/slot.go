@@ -12,44 +12,44 @@ import (
 	"github.com/usmbridge/usmbridge/interop/python"
 )
 
-// longest bounds what a slot takes on at a time: calls in a row that take no longer together,
-// by what they took the last time. When one of them takes longer all the same, its
-// predecessors' results are handed over meanwhile, and those behind it taken back.
+// longest is the maximum expected duration of a row of calls, by their last durations. If a call takes
+// longer, the results before it are delivered, and the jobs behind it return to the queue.
 const longest = 100 * time.Microsecond
 
-// slot is one goroutine that runs jobs.
+// slot is a goroutine that runs jobs.
 type slot struct {
-	wake  chan struct{} // gets a token when jobs are given to it while it idles; closed: none will be
-	timer *time.Timer   // looks after a row
+	wake  chan struct{} // receives a token when an idle slot gets jobs; closed when the slot must end
+	timer *time.Timer   // calls look while a row runs
 
-	// Written by the slot, with the queue's lock; read by others with either. Those that are
-	// over, or were taken back, are other calls by then.
+	// Written with queue.mu held, by the slot or for an idle slot. Other goroutines read them with
+	// queue.mu held, or with mu held while begun is set. A job that was taken for delivery or taken back
+	// may be reused: it is then another call.
 	jobs  [calls.Size]*job
 	n     int
 	since time.Time
 
-	// Guarded by the queue.
-	short    bool // in short calls, as far as is known
+	// Guarded by queue.mu.
+	short    bool // in short calls, by their last durations
 	stuck    bool
-	replaced bool // then it ends with its jobs
+	replaced bool // by another slot: it ends after its jobs
 
 	mu     sync.Mutex
 	batch  *calls.Batch
-	alone  *job          // that is being made with Go's part in it
-	begun  bool          // the batch is being run
-	over   bool          // the slot has made its jobs, and gives them up
-	again  time.Duration // after which the timer looks again
-	handed int           // of those that are over in the batch, how many are on their way to their callers
+	alone  *job          // the running call of serveAlone
+	begun  bool          // the batch runs
+	over   bool          // the jobs are done, and their results are being delivered
+	again  time.Duration // time until look runs again
+	handed int           // number of completed calls of the batch that were taken for delivery
 }
 
-// start starts one more slot of a queue; first runs on it before the first job, and says
-// whether there is to be any.
+// start starts a slot of a queue. first, if not nil, runs on its goroutine before any job; if it
+// returns false, the slot ends.
 func (e *Executor) start(q *queue, first func() bool) {
 	e.over.Add(1)
 	e.run(q, first)
 }
 
-// run is start for a slot that over counts.
+// run is start for a slot that e.over counts already.
 func (e *Executor) run(q *queue, first func() bool) {
 	go func() {
 		defer e.over.Done()
@@ -65,24 +65,7 @@ func (e *Executor) run(q *queue, first func() bool) {
 	}()
 }
 
-// addSlots counts and starts threads.
-func (e *Executor) addSlots(q *queue, n int) {
-	q.mu.Lock()
-	q.free += n
-	q.mu.Unlock()
-	for range n {
-		e.start(q, nil)
-	}
-}
-
-// stuck is what a caller does that gives a running job up.
-func (e *Executor) stuck(q *queue, j *job) {
-	if q.noteStuck(j, &e.over) {
-		e.run(q, nil)
-	}
-}
-
-// serve makes the calls that the slot was given.
+// serve makes the calls of a slot's jobs.
 func (e *Executor) serve(s *slot) {
 	if j := s.jobs[0]; s.n == 1 && !j.ready() {
 		e.serveAlone(s, j)
@@ -111,7 +94,7 @@ func (e *Executor) serve(s *slot) {
 	e.finish(over[:n])
 }
 
-// take copies the jobs that are over and that nobody has taken. s.mu is held.
+// take copies the jobs that completed since the last take. s.mu must be held.
 func (s *slot) take(over *[calls.Size]*job) (n int) {
 	for ended := s.batch.Ended(); s.handed < ended; s.handed++ {
 		over[n] = s.jobs[s.batch.At(s.handed)]
@@ -120,7 +103,7 @@ func (s *slot) take(over *[calls.Size]*job) (n int) {
 	return n
 }
 
-// look is what the timer does: one of a row has taken longer than all were to.
+// look is the callback of the timer: the row takes longer than expected.
 func (e *Executor) look(q *queue, s *slot) {
 	s.mu.Lock()
 	if !s.begun {
@@ -135,7 +118,7 @@ func (e *Executor) look(q *queue, s *slot) {
 	switch {
 	case long:
 		back = s.takeBackLocked()
-	case at < 0 && n == 0: // it waits for the GIL, as others would
+	case at < 0 && n == 0: // The slot waits for the GIL. Another slot would wait too.
 		s.again = min(2*s.again, 50*longest)
 		s.timer.Reset(s.again)
 	default:
@@ -150,13 +133,14 @@ func (e *Executor) look(q *queue, s *slot) {
 	e.finish(over[:n])
 }
 
-// takeBack takes the jobs that the slot has not begun. The queue is locked.
+// takeBack removes the jobs that the slot has not begun. queue.mu must be held.
 func (s *slot) takeBack() []*job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.takeBackLocked()
 }
 
+// takeBackLocked is takeBack with s.mu held.
 func (s *slot) takeBackLocked() (jobs []*job) {
 	for i := 0; s.begun && i < s.n; i++ {
 		if s.batch.TakeBack(i) {
@@ -166,8 +150,7 @@ func (s *slot) takeBackLocked() (jobs []*job) {
 	return jobs
 }
 
-// unbegun returns the jobs that the slot has and has not begun, with references. The queue is
-// locked.
+// unbegun returns the jobs that the slot has not begun, with references. queue.mu must be held.
 func (s *slot) unbegun() (jobs []*job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,17 +160,17 @@ func (s *slot) unbegun() (jobs []*job) {
 	case s.over || s.alone != nil:
 		return nil
 	}
-	for _, j := range s.jobs[:s.n] { // it is about to: it finds them ended
+	for _, j := range s.jobs[:s.n] { // The slot is about to begin them. It will find them ended.
 		j.refs.Add(1)
 		jobs = append(jobs, j)
 	}
 	return jobs
 }
 
-// runs gives the job whose call runs, if one does, to f. The queue is locked.
+// runs calls f with the job whose call runs, if there is one. queue.mu must be held.
 func (s *slot) runs(f func(*job)) {
 	s.mu.Lock()
-	defer s.mu.Unlock() // with it the slot, and look, give no job up that has not ended
+	defer s.mu.Unlock() // While f runs, neither the slot nor look releases the job.
 	if s.alone != nil {
 		f(s.alone)
 	} else if at, _ := s.batch.Current(); s.begun && at >= 0 {
@@ -195,7 +178,7 @@ func (s *slot) runs(f func(*job)) {
 	}
 }
 
-// age is for how long the call that runs has. The queue is locked.
+// age returns how long the current call has run. queue.mu must be held.
 func (s *slot) age() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,12 +188,12 @@ func (s *slot) age() time.Duration {
 	return time.Since(s.since)
 }
 
-// serveAlone makes a call that needs Go before it: for its function, or its arguments.
+// serveAlone makes a call whose function must be imported, or whose arguments Python must convert.
 func (e *Executor) serveAlone(s *slot, j *job) {
 	var err error
 	entered := e.py.With(func() error {
 		if !j.item.MoveToRunning() {
-			return nil // its caller has gone, and told it
+			return nil // The caller left.
 		}
 		s.setAlone(j)
 		defer s.setAlone(nil)
@@ -218,7 +201,7 @@ func (e *Executor) serveAlone(s *slot, j *job) {
 		return nil
 	})
 	calling.DropException(err)
-	if entered != nil { // Python cannot be entered
+	if entered != nil { // Python has ended.
 		err = entered
 	}
 	s.mu.Lock()
@@ -241,7 +224,7 @@ func (s *slot) setAlone(j *job) {
 	s.mu.Unlock()
 }
 
-// makeAlone makes the call, unless it returns an error. The GIL is held.
+// makeAlone makes the call. If it returns an error, the call was not made. The GIL must be held.
 func (e *Executor) makeAlone(s *slot, j *job) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -249,12 +232,11 @@ func (e *Executor) makeAlone(s *slot, j *job) (err error) {
 		}
 	}()
 	if j.read != nil {
-		args, err := j.item.SetArgumentsWith(e.py, j.args)
-		if err != nil {
+		defer j.item.ReleaseArguments()
+		if err := j.item.SetArgumentsWith(e.py, j.args); err != nil {
 			return err
 		}
-		defer args.Release()
-		close(j.read) // from here on they may change: an import may take longer than the caller waits
+		close(j.read) // The caller may change them now: an import can take longer than the caller waits.
 	}
 	if j.callable == nil {
 		if j.callable, err = e.function(j.function); err != nil {
@@ -269,13 +251,12 @@ func (e *Executor) makeAlone(s *slot, j *job) (err error) {
 	return nil
 }
 
-// finish reads the results of calls that are over, hands them to their callers, and gives the
-// jobs up.
+// finish delivers the results of completed calls and releases the jobs.
 func (e *Executor) finish(jobs []*job) {
-	n := 0 // of those whose results are Python's still, put first
+	n := 0 // jobs whose results need Python; they move to the front
 	for i, j := range jobs {
 		if j.item.Plain() {
-			e.settle(j, nil)
+			e.deliver(j, nil)
 			continue
 		}
 		jobs[n], jobs[i] = j, jobs[n]
@@ -284,12 +265,12 @@ func (e *Executor) finish(jobs []*job) {
 	if n > 0 {
 		if err := e.py.With(func() error {
 			for _, j := range jobs[:n] {
-				e.settle(j, nil)
+				e.deliver(j, nil)
 			}
 			return nil
-		}); err != nil { // Python has ended: what is its own is not to be had
+		}); err != nil { // Python has ended: its objects cannot be read.
 			for _, j := range jobs[:n] {
-				e.settle(j, err)
+				e.deliver(j, err)
 			}
 		}
 	}
@@ -298,10 +279,10 @@ func (e *Executor) finish(jobs []*job) {
 	}
 }
 
-// settle reads a job's result, unless there is an error, and hands it over. The GIL is held
-// unless the result is plain.
-func (e *Executor) settle(j *job, err error) {
-	// Others have said what became of those that did not run, but where Python has ended.
+// deliver reads the result of a job, unless err is set, and hands it over. The GIL must be held unless
+// the result is plain.
+func (e *Executor) deliver(j *job, err error) {
+	// If the call was not made, its caller or end has set its outcome, unless Python has ended.
 	if !j.item.Ran() || j.item.State() == calls.Waiting && !j.item.Move(calls.Waiting, calls.Running) {
 		return
 	}
@@ -314,6 +295,7 @@ func (e *Executor) settle(j *job, err error) {
 	e.handOver(j)
 }
 
+// read sets the result or the error of a job. The GIL must be held unless the result is plain.
 func (e *Executor) read(j *job) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -330,14 +312,14 @@ func (e *Executor) read(j *job) {
 		j.result = v
 		return
 	}
-	// It may be for the end of the context that it failed, before it was asked to stop.
+	// The end of the context can be the reason of the failure before an interrupt arrives.
 	if ended := j.ctx.Err(); ended != nil && !errors.Is(err, ended) {
-		err = fmt.Errorf("%w (%w by then)", err, ended)
+		err = fmt.Errorf("%w (its context has ended: %w)", err, ended)
 	}
 	j.err = &Error{Function: j.function, Err: err}
 }
 
-// handOver gives a job that is over to its caller, or drops it.
+// handOver counts a completed job and wakes its caller. If the caller left, it releases the result.
 func (e *Executor) handOver(j *job) {
 	e.count(j.err)
 	if result := j.result; j.item.Move(calls.Running, calls.Done) {
@@ -347,7 +329,7 @@ func (e *Executor) handOver(j *job) {
 	}
 }
 
-// count notes how a call ended.
+// count counts a completed call by its outcome.
 func (e *Executor) count(err error) {
 	e.counters.calls.Add(1)
 	switch {

@@ -8,7 +8,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// fromPython converts a result. Every array in it is the caller's.
+// fromPython converts a result. The caller owns the arrays in it.
 func fromPython(o *python.Object) (any, error) {
 	v, err := o.Value()
 	if err != nil {
@@ -22,8 +22,8 @@ func fromPython(o *python.Object) (any, error) {
 	return out, nil
 }
 
-// arraysIn replaces the objects in a converted value by arrays, in place. After an error
-// release takes what is left of either.
+// arraysIn replaces the objects in a converted value by arrays, in place. After an error v contains
+// objects and arrays; release releases them.
 func arraysIn(v any) (any, error) {
 	switch v := v.(type) {
 	case *python.Object:
@@ -57,6 +57,7 @@ func arraysIn(v any) (any, error) {
 	return v, nil
 }
 
+// replaceAll is arraysIn for each element of a list.
 func replaceAll(list []any) error {
 	for i, e := range list {
 		a, err := arraysIn(e)
@@ -68,7 +69,7 @@ func replaceAll(list []any) error {
 	return nil
 }
 
-// release gives up the arrays and objects in a result that nobody gets.
+// release releases the arrays and objects in a result that is dropped.
 func release(v any) {
 	switch v := v.(type) {
 	case *python.Object:

@@ -10,11 +10,11 @@ import (
 	"github.com/usmbridge/usmbridge/interop/python"
 )
 
-// warmup is the steps before the first call.
+// warmup holds the steps before the first call and their progress.
 type warmup struct {
 	steps  []Step
-	onLane chan func()   // closed when no step is left
-	over   chan struct{} // closed when all are done, or one failed
+	onLane chan func()   // steps for the lane; closed after the last one
+	over   chan struct{} // closed when all steps are done, or one failed
 
 	mu   sync.Mutex
 	done int
@@ -25,14 +25,14 @@ func (w *warmup) init(steps []Step) {
 	w.steps, w.onLane, w.over = steps, make(chan func()), make(chan struct{})
 }
 
-// progress returns how many steps are done, of how many.
+// progress returns the number of completed steps and of all steps.
 func (w *warmup) progress() (steps, of int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.done, len(w.steps)
 }
 
-// isOver reports whether no step is left to run, or runs.
+// isOver reports whether all steps are done, or one failed.
 func (w *warmup) isOver() bool {
 	select {
 	case <-w.over:
@@ -42,14 +42,14 @@ func (w *warmup) isOver() bool {
 	}
 }
 
-// failed returns why a step failed, nil when none has.
+// failed returns the error of the step that failed, or nil.
 func (w *warmup) failed() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.err
 }
 
-// health says what is to be done, nil when that is nothing.
+// health returns nil after the warm-up, else the error of the step that failed or the progress.
 func (w *warmup) health() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -65,7 +65,7 @@ func (w *warmup) health() error {
 	return fmt.Errorf("%d of %d steps done, now %s", w.done, len(w.steps), w.steps[w.done].Name)
 }
 
-// laneSteps is what the lane's thread does until the warm-up is over.
+// laneSteps runs the steps of the lane, on its goroutine. It returns false if a step failed.
 func (e *Executor) laneSteps() bool {
 	for step := range e.warm.onLane {
 		step()
@@ -73,7 +73,8 @@ func (e *Executor) laneSteps() bool {
 	return e.warm.failed() == nil
 }
 
-// warmUp runs the steps on the first slot's thread, and starts the other slots.
+// warmUp runs the steps on the goroutine of the first slot, and starts the other slots. It returns
+// false if a step failed.
 func (e *Executor) warmUp() bool {
 	defer close(e.warm.over)
 	defer close(e.warm.onLane)
@@ -82,14 +83,20 @@ func (e *Executor) warmUp() bool {
 			return false
 		}
 	}
-	e.addSlots(e.slots, e.config.Slots-1)
+	more := e.config.Slots - 1
+	e.slots.mu.Lock()
+	e.slots.free += more
+	e.slots.mu.Unlock()
+	for range more {
+		e.start(e.slots, nil)
+	}
 	return true
 }
 
-// errGoexit is a step that did not return, as of runtime.Goexit or a test's FailNow.
-var errGoexit = errors.New("it ended its goroutine")
+// errGoexit is the error of a step that called runtime.Goexit, for instance by FailNow of a test.
+var errGoexit = errors.New("the step ended its goroutine (runtime.Goexit)")
 
-// warmStep runs one step and notes how it ended; false is not well.
+// warmStep runs one step and records its outcome. It returns false if the step failed.
 func (e *Executor) warmStep(i int, s Step) bool {
 	err := errGoexit
 	defer func() {
@@ -111,7 +118,7 @@ func (e *Executor) warmStep(i int, s Step) bool {
 	return err == nil
 }
 
-// step runs one step, where it wants to be.
+// step runs one step on this goroutine, or on the lane.
 func (e *Executor) step(s Step) (err error) {
 	run := func() {
 		defer func() {
@@ -132,7 +139,7 @@ func (e *Executor) step(s Step) (err error) {
 	return err
 }
 
-// refuse ends all that wait with an error, and what is to come.
+// refuse makes all waiting and further calls fail with an error.
 func (e *Executor) refuse(err error) {
 	for _, q := range e.queues() {
 		q.mu.Lock()

@@ -24,8 +24,8 @@ var (
 	errNeedsPython = errors.New("calls: a value for Python to convert")
 )
 
-// Arguments writes the arguments of an Item. It implements values.Rules.
-type Arguments struct {
+// arguments writes the arguments of an Item. It implements values.Rules.
+type arguments struct {
 	item    *Item
 	encoder values.Encoder
 	py      *python.Interpreter // nil: refuse values that only Python converts
@@ -49,25 +49,14 @@ func (i *Item) SetArguments(args []any) (ok bool) {
 }
 
 // SetArgumentsWith is SetArguments for all values that python.Object.Call takes. The GIL must be
-// held. The caller calls Release of the result when the call is over. After an error, or a panic,
-// there is nothing to release.
-func (i *Item) SetArgumentsWith(py *python.Interpreter, args []any) (*Arguments, error) {
-	a := &i.arguments
-	written := false
-	defer func() {
-		if !written {
-			a.Release()
-		}
-	}()
-	if err := a.write(py, args); err != nil {
-		return nil, err
-	}
-	written = true
-	return a, nil
+// held. The caller calls ReleaseArguments when the call is over, also after an error or a panic.
+func (i *Item) SetArgumentsWith(py *python.Interpreter, args []any) error {
+	return i.arguments.write(py, args)
 }
 
-// Release releases the Python objects that were made of arguments.
-func (a *Arguments) Release() {
+// ReleaseArguments releases the Python objects that SetArgumentsWith made.
+func (i *Item) ReleaseArguments() {
+	a := &i.arguments
 	for _, o := range a.objects {
 		o.Release()
 	}
@@ -75,12 +64,12 @@ func (a *Arguments) Release() {
 	a.objects = a.objects[:0]
 }
 
-func (a *Arguments) init(item *Item) {
+func (a *arguments) init(item *Item) {
 	a.item = item
 	a.encoder.Rules, a.encoder.Grow, a.encoder.Addresses = a, a.grow, true
 }
 
-func (a *Arguments) write(py *python.Interpreter, args []any) error {
+func (a *arguments) write(py *python.Interpreter, args []any) error {
 	var named python.Kwargs
 	if n := len(args); n > 0 {
 		if k, ok := args[n-1].(python.Kwargs); ok {
@@ -100,12 +89,12 @@ func (a *Arguments) write(py *python.Interpreter, args []any) error {
 }
 
 // memory returns the item's memory of C for words.
-func (a *Arguments) memory() []uint64 {
+func (a *arguments) memory() []uint64 {
 	return unsafe.Slice((*uint64)(unsafe.Pointer(a.item.c.code)), int(a.item.c.room))
 }
 
 // grow makes room for n more words.
-func (a *Arguments) grow(words []uint64, n int) ([]uint64, error) {
+func (a *arguments) grow(words []uint64, n int) ([]uint64, error) {
 	c := a.item.c
 	c.used = C.uint32_t(len(words))
 	if uint64(n) > math.MaxUint32/2 || C.usmb_item_grow(c, C.uint32_t(n)) == 0 {
@@ -117,7 +106,7 @@ func (a *Arguments) grow(words []uint64, n int) ([]uint64, error) {
 var typeTuple = reflect.TypeFor[python.Tuple]()
 
 // Write writes arrays and tuples, and has Python convert the values that only it can.
-func (a *Arguments) Write(e *values.Encoder, v any) (known bool, err error) {
+func (a *arguments) Write(e *values.Encoder, v any) (known bool, err error) {
 	switch v := v.(type) {
 	case *usmarray.Array:
 		return true, a.array(v)
@@ -133,12 +122,12 @@ func (a *Arguments) Write(e *values.Encoder, v any) (known bool, err error) {
 }
 
 // Refuse returns a *python.ConversionError.
-func (a *Arguments) Refuse(typ string, reason error) error {
+func (a *arguments) Refuse(typ string, reason error) error {
 	return &python.ConversionError{From: typ, To: "a Python object", Err: reason}
 }
 
 // object writes a value that Python converts.
-func (a *Arguments) object(v any) error {
+func (a *arguments) object(v any) error {
 	if a.py == nil {
 		return errNeedsPython
 	}
@@ -150,7 +139,7 @@ func (a *Arguments) object(v any) error {
 	return a.encoder.Object(o.Pointer())
 }
 
-func (a *Arguments) array(v *usmarray.Array) error {
+func (a *arguments) array(v *usmarray.Array) error {
 	if v == nil {
 		return a.encoder.None()
 	}

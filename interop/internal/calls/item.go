@@ -25,7 +25,7 @@ import (
 // Methods that name no thread are for the owner of the call (State).
 type Item struct {
 	c         *C.usmb_item
-	arguments Arguments
+	arguments arguments
 
 	ctx    context.Context
 	mu     sync.Mutex

@@ -10,10 +10,10 @@ import (
 	"github.com/usmbridge/usmbridge/interop/python"
 )
 
-// Item is no call here: there is no Python.
+// Item is a call. Without cgo there is no Python, and no call is made.
 type Item struct{}
 
-// New makes none.
+// New returns nil.
 func New() *Item { return nil }
 
 // Begin does nothing.
@@ -22,48 +22,43 @@ func (*Item) Begin(context.Context) {}
 // End does nothing.
 func (*Item) End() {}
 
-// State is Done.
+// State returns Done.
 func (*Item) State() State { return Done }
 
-// Move moves nothing.
+// Move returns false.
 func (*Item) Move(State, State) bool { return false }
 
-// MoveToRunning moves nothing.
+// MoveToRunning returns false.
 func (*Item) MoveToRunning() bool { return false }
 
-// Ran is false.
+// Ran returns false.
 func (*Item) Ran() bool { return false }
 
-// Took is 0.
+// Took returns 0.
 func (*Item) Took() int64 { return 0 }
 
 // Interrupt does nothing.
 func (*Item) Interrupt(error) {}
 
-// Plain is true.
+// Plain returns true.
 func (*Item) Plain() bool { return true }
 
-// Result is errors.ErrUnsupported.
+// Result returns errors.ErrUnsupported.
 func (*Item) Result() (any, error) { return nil, errors.ErrUnsupported }
 
-// SetArguments writes nothing.
+// SetArguments returns false.
 func (*Item) SetArguments([]any) bool { return false }
 
-// SetArgumentsWith is errors.ErrUnsupported.
-func (*Item) SetArgumentsWith(*python.Interpreter, []any) (*Arguments, error) {
-	return nil, errors.ErrUnsupported
-}
+// SetArgumentsWith returns errors.ErrUnsupported.
+func (*Item) SetArgumentsWith(*python.Interpreter, []any) error { return errors.ErrUnsupported }
 
-// Arguments are none.
-type Arguments struct{}
+// ReleaseArguments does nothing.
+func (*Item) ReleaseArguments() {}
 
-// Release does nothing.
-func (*Arguments) Release() {}
-
-// Batch has no calls.
+// Batch is a row of calls.
 type Batch struct{}
 
-// NewBatch makes none.
+// NewBatch returns nil.
 func NewBatch() *Batch { return nil }
 
 // Reset does nothing.
@@ -75,14 +70,14 @@ func (*Batch) Add(*Item, *python.Object) {}
 // Run does nothing.
 func (*Batch) Run() {}
 
-// Ended is 0.
+// Ended returns 0.
 func (*Batch) Ended() int { return 0 }
 
-// At is 0.
+// At returns 0.
 func (*Batch) At(int) int { return 0 }
 
-// TakeBack takes nothing.
+// TakeBack returns false.
 func (*Batch) TakeBack(int) bool { return false }
 
-// Current is none.
+// Current returns -1.
 func (*Batch) Current() (int, time.Duration) { return -1, 0 }
