@@ -20,7 +20,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// requests is the Python of these tests.
+// requests is the Python code of these tests.
 const requests = `
 import gc, threading
 import numpy, usmbridge
@@ -67,8 +67,8 @@ def hold(begun, n):
     while True: pass
 `
 
-// service opens an executor whose Python can ask how much of an arena is used: by used(),
-// of the arena that the context of the call carries.
+// service opens an executor. In its Python code, used() returns the number of used bytes of the arena in
+// the context of the call.
 func service(t *testing.T, c executor.Config) (*executor.Executor, memmgr.Resource) {
 	t.Helper()
 	py, _ := start(t)
@@ -87,8 +87,8 @@ func service(t *testing.T, c executor.Config) (*executor.Executor, memmgr.Resour
 	return open(t, c)
 }
 
-// ended ends an arena of which nothing may be left. What Python dropped on another thread,
-// or an exception's traceback held, may go a moment later.
+// ended ends an arena and checks that no memory is left. Memory that Python released on another thread,
+// or that the traceback of an exception held, can be freed a moment later.
 func ended(t *testing.T, a *arena.Arena) {
 	t.Helper()
 	a.End()
@@ -106,7 +106,7 @@ func TestRequestsMemoryEndsWithIt(t *testing.T) {
 	require.IsType(t, (*arena.Memory)(nil), y.Buffer().Resource())
 	require.NoError(t, a.Own(y), "the caller owns results, and may give them to the arena")
 	_, err = e.Call(ctx, "requests:churn", 200000, 1000)
-	require.NoError(t, err, "what is dropped makes room again")
+	require.NoError(t, err, "released memory makes room again")
 	x, err := usmarray.Zeros(a.Over(r), usmarray.Int32, []int{100})
 	require.NoError(t, err)
 	out, err = e.Call(ctx, "requests:copies", x)
@@ -117,14 +117,15 @@ func TestRequestsMemoryEndsWithIt(t *testing.T) {
 	require.False(t, y.Valid())
 	require.False(t, x.Valid())
 
-	// Without an arena memory comes from where it always did.
+	// Without an arena in the context, the memory comes from the default resource.
 	out, err = e.Call(t.Context(), "requests:make", 1000)
 	require.NoError(t, err)
 	require.Equal(t, r, out.(*usmarray.Array).Buffer().Resource())
 	out.(*usmarray.Array).Release()
 }
 
-// A request has the memory of its client's tenant, and no more than its own limit.
+// TestRequestsAreBounded checks that a request uses the memory of the tenant of its client, up to the
+// limit of its arena.
 func TestRequestsAreBounded(t *testing.T) {
 	e, r := service(t, executor.Config{})
 	pool, ok := memmgr.As[*memmgr.Pool](r)
@@ -150,12 +151,12 @@ func TestRequestsAreBounded(t *testing.T) {
 	require.NoError(t, err)
 	out.(*usmarray.Array).Release()
 	ended(t, a)
-	// What another thread dropped leaves the arena's account before it is the tenant's again.
+	// Memory that another thread releases leaves the arena's count before it returns to the tenant.
 	require.Eventually(t, func() bool { return tenant.Stats().Allocation.Current == 0 }, soon, time.Millisecond)
 	_, err = e.Call(ctx, "requests:make", 1)
-	require.ErrorContains(t, err, "has ended", "a call that comes after the end")
+	require.ErrorContains(t, err, "has ended", "a call after the end")
 
-	// The tenant's own limit is waited for, as long as the request may take.
+	// An allocation waits for the limit of the tenant until the context of the request ends.
 	big := arena.New(arena.Options{Choose: func(*syclobj.Queue, syclobj.USMKind) (memmgr.Resource, error) { return tenant, nil }})
 	held, err := memmgr.New(big.Over(tenant), memmgr.Request{Size: 600 << 10})
 	require.NoError(t, err)
@@ -171,8 +172,9 @@ func TestRequestsAreBounded(t *testing.T) {
 	ended(t, big)
 }
 
-// What Python keeps beyond the end stays whole, is told, and comes back when it goes.
-func TestWhatPythonKeepsIsTold(t *testing.T) {
+// TestReportsMemoryKeptByPython checks that memory that Python keeps after the end of its arena remains
+// valid, is reported, and is freed when Python releases it.
+func TestReportsMemoryKeptByPython(t *testing.T) {
 	e, _ := service(t, executor.Config{})
 	before, _ := arena.Outstanding()
 	a := arena.New(arena.Options{Name: "request"})
@@ -194,12 +196,12 @@ func TestWhatPythonKeepsIsTold(t *testing.T) {
 	now, _ = arena.Outstanding()
 	require.Equal(t, before, now)
 
-	// Results that are meant to stay are not reported.
+	// Results of the caller are not reported.
 	b := arena.New(arena.Options{})
 	out, err = e.Call(arena.NewContext(t.Context(), b), "requests:make", 100)
 	require.NoError(t, err)
 	answer := out.(*usmarray.Array)
-	require.False(t, b.Keep(answer), "it was the caller's all the time")
+	require.False(t, b.Keep(answer), "it was always the caller's")
 	require.Zero(t, b.End())
 	got, err := usmarray.Slice[uint8](answer)
 	require.NoError(t, err)
@@ -233,7 +235,8 @@ func TestCancelledCallsLeaveNothing(t *testing.T) {
 	}
 }
 
-// The innermost call with a context decides; threads that a call starts are in none.
+// TestNestedCallsAndThreads checks that the context of the innermost call applies, and that threads
+// that a call starts have none.
 func TestNestedCallsAndThreads(t *testing.T) {
 	e, _ := service(t, executor.Config{})
 	py, _ := start(t)
@@ -276,7 +279,7 @@ func TestNestedCallsAndThreads(t *testing.T) {
 	ended(t, inner)
 }
 
-// Thousands of requests, several at a time, leave nothing.
+// Thousands of requests, several at a time, leave no memory behind.
 func TestTenThousandRequestsAreFlat(t *testing.T) {
 	e, r := service(t, executor.Config{Slots: 2, Queue: 100})
 	n := 10000

@@ -17,13 +17,13 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// values makes values of bytes: each as the executor takes it, and as python.New does, with an
-// Array of Python's in the place of each array.
+// values generates values from bytes, in pairs: one for the executor, and one for python.New with a
+// Python Array in the place of each array.
 type values struct {
 	data    []byte
 	array   *usmarray.Array
 	object  *python.Object
-	strange bool // whether there may be values that only Python converts
+	strange bool // generate values that only Python converts, too
 }
 
 func (v *values) byte() byte {
@@ -123,8 +123,8 @@ def same(a, b, **named):
     return ",".join(sorted(named))
 `
 
-// FuzzArguments: what the executor makes of arguments without Python is what python makes of
-// them.
+// FuzzArguments checks that the executor, which encodes arguments without Python, converts them as
+// python.New does.
 func FuzzArguments(f *testing.F) {
 	for _, seed := range []string{"", "\x02abcdefgh", "\x0c\x04\x01\x01\x0a\x07\x02hi\x09\x01z", "\x0f\x02\x01a\x0e\x02\x0a\x00\x01b\x10\x01\x01c\x11",
 		"\x04\xff\xff\xff\xff\xff\xff\xff\xff", "\x0c\x02\x0b\x03a\x00b\x05\x03", "\x07\x0c\x00null\x00inside\x00"} {
@@ -164,7 +164,7 @@ func FuzzArguments(f *testing.F) {
 	})
 }
 
-// Arguments of every size, which do not fit where the usual ones do.
+// TestLargeArguments covers sizes below and above those of the preallocated memory.
 func TestLargeArguments(t *testing.T) {
 	e, r := open(t, executor.Config{})
 	py, _ := start(t)
@@ -218,7 +218,7 @@ def depth(x):
 	out, err := e.Call(t.Context(), "compared:length", arrays)
 	require.NoError(t, err)
 	require.EqualValues(t, 40, out)
-	// What is refused leaves nothing, whatever came before it.
+	// Refused arguments leave no memory behind, wherever the refused value is.
 	_, err = e.Call(t.Context(), "compared:length", arrays, map[string]any{"a": arrays[0], "b": make(chan int)})
 	require.ErrorContains(t, err, "chan int")
 	_, err = e.Call(t.Context(), "compared:length", arrays, "one too many")

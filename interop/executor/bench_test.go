@@ -19,7 +19,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// clients is how many goroutines call at a time.
+// clients is the number of goroutines that call at a time.
 const clients = 32
 
 const numbaModel = `
@@ -31,10 +31,11 @@ def energy(x):
     return e
 `
 
-// BenchmarkNumbaCalls has 32 goroutines call a compiled function on arrays of this
-// library, each with its own, by themselves and through executors, in turns within one
-// run. The ratios are of the bare goroutines: calls a second (want 1.2 or more), and CPU a
-// call (want 0.8 or less).
+// BenchmarkNumbaCalls makes 32 goroutines call a compiled function, each on its own array of this
+// library: directly, and through executors, in turns within one run. The ratios compare an executor
+// with direct calls: calls per second (want at least 1.2) and CPU time per call (want at most 0.8).
+// Direct calls vary by a factor of two between processes. To compare two versions of an executor,
+// multiply its ratio by bare-calls/s.
 func BenchmarkNumbaCalls(b *testing.B) {
 	environment(b, "numpy", "numba")
 	py, r := start(b)
@@ -115,11 +116,11 @@ func compareCalls(b *testing.B, py *python.Interpreter, f *python.Object, arrays
 	}
 }
 
-// clientsCall has all clients call for a while, and returns calls a second and
-// microseconds of CPU a call.
+// clientsCall makes all clients call for a while. It returns the calls per second and the CPU time per
+// call in microseconds.
 func clientsCall(b *testing.B, call func(context.Context, *usmarray.Array) error, arrays []*usmarray.Array) (rate, cpu float64) {
 	const while = 300 * time.Millisecond
-	require.NoError(b, call(b.Context(), arrays[0])) // compiled, and the threads are there
+	require.NoError(b, call(b.Context(), arrays[0])) // compiles the function and starts the threads
 	var calls atomic.Int64
 	var failed atomic.Pointer[error]
 	ctx, cancel := context.WithCancel(b.Context())
@@ -149,7 +150,7 @@ func clientsCall(b *testing.B, call func(context.Context, *usmarray.Array) error
 	return n / took.Seconds(), float64(used.Microseconds()) / n
 }
 
-// cpuTime is what this process has used.
+// cpuTime returns the CPU time of this process.
 func cpuTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))

@@ -18,8 +18,8 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// TestWritesAreDone: what dpnp was told to write into an argument, which it took by either protocol, and
-// may still be at when the function returns, is there for who reads the argument.
+// TestWritesAreDone checks that Call waits for writes of dpnp to an argument that are pending when the
+// function returns, with both protocols.
 func TestWritesAreDone(t *testing.T) {
 	if os.Getenv(childEnv) == "" {
 		inChild(t, "TestWritesAreDone", "usm")
@@ -76,7 +76,7 @@ def by_dictionary(x, *, outputs, n):
 	}
 	require.NoError(t, e.Close(t.Context()))
 	if !t.Failed() {
-		// The race detector ends a process by C's exit, whose handlers crash in dpnp's libraries.
+		// The race detector ends the process by C's exit. Exit handlers of dpnp's libraries crash then.
 		fmt.Println("--- PASS: TestWritesAreDone")
 		syscall.Exit(0)
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// A request with memory of its own: what the Go side and the Python side allocate for it is
-// bounded together, charged to its client, and ends with it. It says no Output because it
-// needs a Python.
+// Each request gets an arena: the allocations of its Go and Python code share one limit, are charged to
+// its client, and are freed when the request ends. There is no Output comment because the example needs
+// Python.
 func ExampleExecutor_Call_arena() {
 	var e *executor.Executor  // of the service
 	var client *memmgr.Tenant // of the service's pool
@@ -29,7 +29,7 @@ func ExampleExecutor_Call_arena() {
 		})
 		defer func() {
 			if left := a.End(); left.Blocks != 0 {
-				log.Printf("%s: %v", id, left) // Python keeps what it should not
+				log.Printf("%s: %v", id, left) // Python keeps memory of the request
 			}
 		}()
 		x, err := usmarray.FromSlice(a.Over(client), pixels, nil)
@@ -52,8 +52,8 @@ func ExampleExecutor_Call_arena() {
 	}
 }
 
-// A request of a service, with its deadline. It says no Output by which every go test
-// would run it, because it needs a Python with NumPy.
+// A service makes a call with the deadline of its request. There is no Output comment, so that go test
+// does not run the example, which needs Python with NumPy.
 func ExampleExecutor_Call() {
 	if err := pymodule.Register(); err != nil {
 		log.Fatal(err)

@@ -18,10 +18,10 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// soon is how long things that happen soon are waited for, on a machine under load.
+// soon is the maximum wait for an event that is expected immediately, on a machine under load.
 const soon = 60 * time.Second
 
-// begun makes a Python function that closes the channel when it is called.
+// begun returns a Python function, and the channel that it closes when it is called.
 func begun(t *testing.T) (*python.Object, <-chan struct{}) {
 	t.Helper()
 	py, _ := start(t)
@@ -32,7 +32,7 @@ func begun(t *testing.T) (*python.Object, <-chan struct{}) {
 	return o, c
 }
 
-// object makes an object of Python's, and the function that calls its method.
+// object returns a Python object, and a function that calls its method.
 func object(t *testing.T, expression, method string) (*python.Object, func()) {
 	t.Helper()
 	py, _ := start(t)
@@ -46,7 +46,7 @@ func object(t *testing.T, expression, method string) (*python.Object, func()) {
 	}
 }
 
-// event makes a threading.Event, and the function that sets it.
+// event returns a threading.Event, and a function that sets it.
 func event(t *testing.T) (*python.Object, func()) {
 	t.Helper()
 	return object(t, "__import__('threading').Event()", "set")
@@ -72,7 +72,7 @@ func TestCalls(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "inner", v)
 
-	// Arrays, both ways, and inside of containers.
+	// Arrays as arguments and as results, also inside containers.
 	x, err := usmarray.FromSlice(r, []float64{1, 2, 3}, []int{3})
 	require.NoError(t, err)
 	defer x.Release()
@@ -122,7 +122,7 @@ func TestErrors(t *testing.T) {
 			}
 		})
 	}
-	// A panic of Go code is the call's alone.
+	// A panic of Go code fails this call only.
 	x, err := usmarray.FromSlice(r, []float64{1}, []int{1})
 	require.NoError(t, err)
 	x.Release()
@@ -136,8 +136,8 @@ func TestErrors(t *testing.T) {
 	require.Equal(t, uint64(8), e.Stats().Calls)
 }
 
-// TestCyclicArguments: arguments that hold themselves are refused, however many ways lead
-// back in them.
+// TestCyclicArguments checks that arguments that contain themselves are refused, also if they do so in
+// several places.
 func TestCyclicArguments(t *testing.T) {
 	e, _ := open(t, executor.Config{})
 	list := []any{nil, nil}
@@ -154,8 +154,8 @@ func TestCyclicArguments(t *testing.T) {
 	require.Equal(t, []any{twice, twice, []any{}}, v)
 }
 
-// TestHandedOver: a result does not wait for the end of the next call, however short the
-// calls of that function have been.
+// TestHandedOver checks that a result does not wait for the end of the next call, even if earlier calls
+// of that function were short.
 func TestHandedOver(t *testing.T) {
 	e, _ := open(t, executor.Config{Queue: 8})
 	py, _ := start(t)
@@ -186,7 +186,7 @@ func TestHandedOver(t *testing.T) {
 		}
 		end()
 		require.NoError(t, group.Wait())
-		for range 4 { // its calls are short again
+		for range 4 { // until its calls count as short again
 			_, err := e.Call(t.Context(), "models:wait", nothing, quick)
 			require.NoError(t, err)
 		}
@@ -207,8 +207,8 @@ func TestConfig(t *testing.T) {
 	require.ErrorIs(t, err, python.ErrNotStarted)
 }
 
-// TestInterrupt: contexts end calls that wait and calls that run, each told what became
-// of it, and the slot goes on.
+// TestInterrupt checks that the end of a context ends a waiting and a running call, that the error
+// reports the outcome, and that the slot makes further calls.
 func TestInterrupt(t *testing.T) {
 	e, _ := open(t, executor.Config{Grace: soon})
 	began, running := begun(t)
@@ -268,7 +268,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestStuck: a slot whose call does not stop is told, replaced, and counted until it ends.
+// TestStuck checks that a slot whose call does not stop is reported, replaced, and counted until the
+// call ends.
 func TestStuck(t *testing.T) {
 	e, _ := open(t, executor.Config{Grace: 10 * time.Millisecond, Spare: 1, Serial: []string{"models:hold"}})
 	lock := func() (*python.Object, func()) {
@@ -305,11 +306,11 @@ func TestStuck(t *testing.T) {
 	same.Release()
 	m.Release()
 
-	first := hold("models:hold_too") // replaced
+	first := hold("models:hold_too") // the slot is replaced
 	works()
 	require.Equal(t, 1, e.Stats().Stuck)
 	require.Positive(t, e.Stats().Oldest)
-	second := hold("models:hold_too") // nothing is left to replace it
+	second := hold("models:hold_too") // Spare is used up
 	require.ErrorIs(t, e.Health(), executor.ErrStuck)
 	require.ErrorContains(t, e.Health(), "models:hold_too")
 	require.Equal(t, 2, e.Stats().Stuck)
@@ -327,8 +328,8 @@ func TestStuck(t *testing.T) {
 	require.Equal(t, 2, e.Stats().Slots, "one, and the lane")
 }
 
-// TestLane: what is serial runs one at a time, although Python switches threads in it and
-// more slots are there.
+// TestLane checks that serial functions run one at a time, although they let Python switch threads and
+// there are more slots.
 func TestLane(t *testing.T) {
 	e, _ := open(t, executor.Config{Slots: 4, Serial: []string{"models:alone"}})
 	var group errgroup.Group
@@ -401,8 +402,8 @@ func TestWarmUpFails(t *testing.T) {
 	}
 }
 
-// TestClose: what is under way ends; with Close's context what waits is refused and what
-// runs is interrupted.
+// TestClose checks that Close waits for all calls. When its context ends, waiting calls are refused and
+// running ones interrupted.
 func TestClose(t *testing.T) {
 	e, _ := open(t, executor.Config{})
 	began, running := begun(t)
@@ -423,8 +424,8 @@ func TestClose(t *testing.T) {
 	require.NoError(t, e.Close(t.Context()), "again")
 }
 
-// TestWaitEndsWithClose: who waits for a place hears of Close at once, although the call
-// that has the slot goes on.
+// TestWaitEndsWithClose checks that Close refuses a caller that waits for a place immediately, although
+// the call on the slot still runs.
 func TestWaitEndsWithClose(t *testing.T) {
 	e, _ := open(t, executor.Config{Queue: 1, Wait: true})
 	began, running := begun(t)
@@ -443,15 +444,15 @@ func TestWaitEndsWithClose(t *testing.T) {
 		require.ErrorIs(t, err, executor.ErrClosed)
 	case <-time.After(soon):
 		set()
-		t.Fatal("it waits on")
+		t.Fatal("the caller still waits for a place")
 	}
 	set()
 	require.NoError(t, <-closed)
 	require.NoError(t, group.Wait())
 }
 
-// TestSlowImport: a caller that does not wait for the end of an import has its arguments
-// to itself, and the call is not made when its context has ended.
+// TestSlowImport checks that the executor does not read the arguments of a caller that returned during
+// an import, and does not make the call if its context has ended.
 func TestSlowImport(t *testing.T) {
 	e, _ := open(t, executor.Config{Grace: time.Millisecond})
 	py, _ := start(t)
@@ -486,7 +487,7 @@ sys.meta_path.insert(0, Slow())
 	cancel()
 	require.ErrorIs(t, <-failed, executor.ErrStuck)
 	set()
-	for e.Stats().Running > 0 { // unsynchronised with what still read them, if anything did
+	for e.Stats().Running > 0 { // a data race if the executor still reads the arguments
 		args["b"]++
 		delete(args, "a")
 	}
@@ -502,7 +503,7 @@ func TestCloseInterrupts(t *testing.T) {
 	require.Eventually(t, func() bool { return e.Stats().Waiting == 1 }, soon, time.Millisecond)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	// An interrupt takes its time on a machine under load: then it is told, and tried again.
+	// On a machine under load an interrupt can take longer than Config.Grace. Then Close returns ErrStuck.
 	require.Eventually(t, func() bool { return e.Close(ctx) == nil }, soon, time.Millisecond)
 	err := <-runs
 	require.ErrorIs(t, err, python.ErrInterrupted)
@@ -510,8 +511,8 @@ func TestCloseInterrupts(t *testing.T) {
 	require.ErrorIs(t, <-waits, executor.ErrClosed)
 }
 
-// TestManyClients: calls with deadlines of all lengths, on arrays, from many goroutines:
-// each gets its own result or says why not, and nothing is left.
+// TestManyClients makes calls with deadlines of various lengths, on arrays, from many goroutines. It
+// checks that each returns its own result or an error, and that no memory is left.
 func TestManyClients(t *testing.T) {
 	e, r := open(t, executor.Config{Slots: 2, Queue: 8, Wait: true})
 	var group errgroup.Group

@@ -16,7 +16,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// failing is Python functions whose exceptions refer to their argument.
+// failing defines Python functions whose exceptions refer to their arguments.
 const failing = `
 def attribute(x, f): x.absent
 def value(x, f): raise ValueError(x)
@@ -41,8 +41,8 @@ class Odd:
 def result(x, f): return Odd(x)
 `
 
-// TestFailedCallsKeepNothing checks that the memory of a failed call's argument is free again
-// when the call has returned, although its error is kept.
+// TestFailedCallsKeepNothing checks that the argument of a failed call can be freed when the call has
+// returned, although its error is kept.
 func TestFailedCallsKeepNothing(t *testing.T) {
 	e, r := open(t, executor.Config{})
 	py, _ := start(t)

@@ -16,11 +16,11 @@ import (
 	"github.com/usmbridge/usmbridge/interop/python"
 )
 
-// childEnv marks the process in which a test may end Python.
+// childEnv is set in a process in which a test may end Python.
 const childEnv = "USMBRIDGE_TEST_EXECUTOR_CHILD"
 
-// inChild runs a test of this binary in a process of its own, and returns its output. If the
-// child skips the test, so does inChild.
+// inChild runs a test of this binary in a child process and returns its output. If the child skips the
+// test, inChild skips it too.
 func inChild(t *testing.T, name, kind string) string {
 	t.Helper()
 	env := environment(t, "numpy")
@@ -35,7 +35,7 @@ func inChild(t *testing.T, name, kind string) string {
 	return string(out)
 }
 
-// TestPythonEnds: calls that wait when Python ends are told.
+// TestPythonEnds checks that calls that wait when Python ends return an error.
 func TestPythonEnds(t *testing.T) {
 	if os.Getenv(childEnv) == "" {
 		inChild(t, "TestPythonEnds", "gone")
@@ -51,7 +51,7 @@ func TestPythonEnds(t *testing.T) {
 	go func() { _, err := e.Call(t.Context(), "models:wait", began, ev); runs <- err }()
 	await(t, running)
 	set()
-	// Calls come all the while: each is served, or told that Python has ended.
+	// Each call during the end of Python returns its result or python.ErrGone.
 	over := make(chan error, 8)
 	for range cap(over) {
 		go func() {
@@ -69,7 +69,7 @@ func TestPythonEnds(t *testing.T) {
 		case err := <-over:
 			require.ErrorIs(t, err, python.ErrGone)
 		case <-time.After(soon):
-			t.Fatal("a call was not told that Python has ended")
+			t.Fatal("a call did not return after the end of Python")
 		}
 	}
 	if err := <-runs; err != nil && !errors.Is(err, python.ErrGone) {
@@ -79,7 +79,8 @@ func TestPythonEnds(t *testing.T) {
 	require.NoError(t, e.Close(t.Context()))
 }
 
-// TestExample runs the example, which registers and starts Python by itself.
+// TestExample runs the example in a child process, because it registers the module and starts Python
+// itself.
 func TestExample(t *testing.T) {
 	if os.Getenv(childEnv) == "" {
 		require.Contains(t, inChild(t, "TestExample", "example"), "3\n")

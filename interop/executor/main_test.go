@@ -22,7 +22,8 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// required reports whether what a test needs was installed on purpose.
+// required reports whether the environment requires the peers of the tests, so that a missing one is
+// an error.
 func required() bool {
 	return os.Getenv("USMBRIDGE_REQUIRE_PYTHON") == "1" || os.Getenv("USMBRIDGE_REQUIRE_PEERS") == "1"
 }
@@ -72,7 +73,7 @@ func findPython(modules ...string) (*python.Environment, error) {
 	return nil, fmt.Errorf("no Python with %s: %s", strings.Join(modules, ", "), strings.Join(tried, "; "))
 }
 
-// embedded is the Python of this process; there can be one only.
+// embedded is the Python of this process. There can be only one.
 var embedded struct {
 	once    sync.Once
 	missing error // why there is no suitable Python; the tests skip
@@ -81,7 +82,7 @@ var embedded struct {
 	err     error
 }
 
-// models is the Python of the tests.
+// models is the Python code of the tests.
 const models = `
 import threading, time
 import numpy
@@ -122,12 +123,12 @@ class Group:
         def f(): return "inner"
 `
 
-// start embeds Python with the module usmbridge and the tests' functions, in a process
-// that keeps them to its end.
+// start embeds Python with the module usmbridge and the functions of the tests. They remain until the
+// process ends.
 func start(t testing.TB) (*python.Interpreter, memmgr.Resource) {
 	t.Helper()
 	embedded.once.Do(func() {
-		// t.Skip would end the first test here, and leave the others with no interpreter and no error.
+		// Do not call t.Skip here: later tests would find no interpreter and no error.
 		var env *python.Environment
 		if env, embedded.missing = findPython("numpy"); embedded.missing != nil {
 			return
@@ -155,8 +156,8 @@ func start(t testing.TB) (*python.Interpreter, memmgr.Resource) {
 	return embedded.py, r
 }
 
-// open makes an executor that is closed at the end of the test, and checks that nothing
-// of Python's or of memory is left then.
+// open returns an executor that is closed at the end of the test. Then it checks that no Python object
+// and no memory is left.
 func open(t testing.TB, c executor.Config) (*executor.Executor, memmgr.Resource) {
 	t.Helper()
 	py, r := start(t)
@@ -165,7 +166,7 @@ func open(t testing.TB, c executor.Config) (*executor.Executor, memmgr.Resource)
 	e, err := executor.New(py, c)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		require.NoError(t, e.Close(context.Background())) // the test's has ended
+		require.NoError(t, e.Close(context.Background())) // t.Context has ended here
 		require.Eventually(t, func() bool {
 			now, _ := python.ObjectCounts()
 			live, _ := memmgr.LiveCount()

@@ -18,7 +18,7 @@ import (
 	"github.com/usmbridge/usmbridge/interop/python"
 )
 
-// rows are short functions of plain arguments, which a slot makes several calls of in a row.
+// rows defines short functions with plain arguments. A slot makes several calls of them in a row.
 const rows = `
 import threading
 gates, count = {}, 0
@@ -37,8 +37,8 @@ def spin(n, x):
     return x
 `
 
-// row opens an executor and makes calls in one row: each slot is held until all of them wait.
-// The functions that it returns free the slots, one after the other.
+// row opens an executor and makes calls that form one row: all slots are occupied until all calls
+// wait. Each of the returned functions frees one slot.
 func row(t *testing.T, slots int, calls ...func(*executor.Executor) error) (*executor.Executor, *errgroup.Group, []func()) {
 	t.Helper()
 	py, _ := start(t)
@@ -47,7 +47,7 @@ func row(t *testing.T, slots int, calls ...func(*executor.Executor) error) (*exe
 	t.Cleanup(m.Release)
 	e, _ := open(t, executor.Config{Slots: slots})
 	ctx := context.Background()
-	for range 20 { // until they are known to be short
+	for range 20 { // until the executor knows that they are short
 		for _, c := range []struct {
 			function string
 			args     []any
@@ -79,19 +79,20 @@ func calling(function string, args ...any) func(*executor.Executor) error {
 	}
 }
 
-// gate shuts or lifts a gate, beside the executor.
-func gate(t *testing.T, what string, n int) {
+// gate calls shut or lift for a gate, without the executor.
+func gate(t *testing.T, action string, n int) {
 	t.Helper()
 	py, _ := start(t)
 	m, err := py.Import("rows")
 	require.NoError(t, err)
 	defer m.Release()
-	r, err := m.Method(what, n)
+	r, err := m.Method(action, n)
 	require.NoError(t, err)
 	r.Release()
 }
 
-// A call that waits for one behind it in its row does not keep it from another slot.
+// TestRowIsTakenApart checks that another slot runs the calls behind a call that takes long. Here the
+// first call waits for the second.
 func TestRowIsTakenApart(t *testing.T) {
 	e, group, free := row(t, 2, calling("rows:gate", 1), calling("rows:lift", 1))
 	gate(t, "shut", 1)
@@ -102,7 +103,7 @@ func TestRowIsTakenApart(t *testing.T) {
 	require.Zero(t, e.Stats().Waiting)
 }
 
-// A result is there although a call behind it in its row takes long.
+// TestRowHandsOver checks that a result is delivered while a later call of its row still runs.
 func TestRowHandsOver(t *testing.T) {
 	short := make(chan error, 1)
 	_, group, free := row(t, 1, func(e *executor.Executor) error {
@@ -125,7 +126,8 @@ func TestRowHandsOver(t *testing.T) {
 	require.NoError(t, group.Wait())
 }
 
-// Who leaves a row is not called, and the others are.
+// TestRowIsLeft checks that a call whose caller left its row is not made, and that the rest of the row
+// is.
 func TestRowIsLeft(t *testing.T) {
 	py, _ := start(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -156,7 +158,7 @@ func TestRowIsLeft(t *testing.T) {
 	require.EqualValues(t, 20, n)
 }
 
-// Close refuses what is in rows and has not begun, when its context ends.
+// When the context of Close ends, Close refuses the calls in rows that have not begun.
 func TestRowIsClosed(t *testing.T) {
 	refused := func(e *executor.Executor) error {
 		if _, err := e.Call(context.Background(), "rows:inc"); !errors.Is(err, executor.ErrClosed) {
@@ -180,13 +182,13 @@ func TestRowIsClosed(t *testing.T) {
 	await(t, began)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	// As in TestCloseInterrupts: an interrupt may take longer than Config.Grace.
+	// As in TestCloseInterrupts, an interrupt can take longer than Config.Grace.
 	require.Eventually(t, func() bool { return e.Close(ended) == nil }, soon, time.Millisecond)
 	require.NoError(t, group.Wait())
 }
 
-// Contexts that end at any time hit their own calls alone: all others give what they should,
-// however they follow each other in rows.
+// TestRowsUnderCancellation checks that a context that ends at any time affects its own call only. All
+// other calls of the rows return their results.
 func TestRowsUnderCancellation(t *testing.T) {
 	for _, slots := range []int{1, 3} {
 		t.Run(fmt.Sprint(slots), func(t *testing.T) {
@@ -233,8 +235,8 @@ func TestRowsUnderCancellation(t *testing.T) {
 	}
 }
 
-// What a closing executor tells its calls is told to none that another one has by now: a
-// call that was handed over while its row goes on is nobody's any more.
+// TestRowThatIsClosed checks that Close does not interrupt a call of another executor. A job that was
+// delivered while its row still runs can be reused by that executor.
 func TestRowThatIsClosed(t *testing.T) {
 	py, _ := start(t)
 	short := make(chan error, 8)
@@ -256,7 +258,7 @@ func TestRowThatIsClosed(t *testing.T) {
 	require.NoError(t, err)
 	gate(t, "shut", 9)
 	free[0]()
-	for range cap(short) { // the row is in its last call
+	for range cap(short) { // Then the last call of the row runs.
 		require.NoError(t, <-short)
 	}
 	began, running := begun(t)
@@ -274,7 +276,7 @@ func TestRowThatIsClosed(t *testing.T) {
 	lifted := make(chan struct{})
 	go func() {
 		defer close(lifted)
-		time.Sleep(100 * time.Millisecond) // by then it was asked to stop
+		time.Sleep(100 * time.Millisecond) // Close has asked the call to stop by then.
 		gate(t, "lift", 9)
 	}()
 	require.NoError(t, e.Close(ended))

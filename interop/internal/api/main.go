@@ -1,15 +1,15 @@
 // Command api prints the public surface of the module: a line for every exported
 // function, method and type of its importable packages, sorted, and a count of
-// each package. The list is kept beside it in surface.txt, which its test holds
-// to what the code says, so that the surface grows only on purpose:
+// each package. The test compares the list with surface.txt, so that the surface
+// changes only on purpose:
 //
 //	go run ./interop/internal/api            > interop/internal/api/surface.txt
 //	go run ./interop/internal/api -counts
 //
 // Left out are internal packages, commands, and packages that help tests (named
 // …test). Constants and variables are left out too: they are numbers of an ABI and
-// errors, which a package's own documentation lists. What only one operating
-// system or build has is not seen; Linux on amd64 with cgo has everything.
+// errors, which the documentation of a package lists. The list is that of the
+// current system and build; Linux on amd64 with cgo has all declarations.
 package main
 
 import (

@@ -18,8 +18,7 @@ import (
 
 const module = "github.com/usmbridge/usmbridge"
 
-// surface holds the declarations of each package, by the package's path below
-// the module.
+// surface maps the path of each package below the module to its declarations.
 type surface map[string][]string
 
 // read lists the public packages of the module that dir lies in.
@@ -60,7 +59,7 @@ func read(dir string) (surface, error) {
 	}
 }
 
-// declarations gives the exported functions, methods and types of a file, the
+// declarations returns the exported functions, methods and types of a file, the
 // functions with their signatures.
 func declarations(file string) ([]string, error) {
 	set := token.NewFileSet()
@@ -88,7 +87,7 @@ func declarations(file string) ([]string, error) {
 }
 
 func function(set *token.FileSet, d *ast.FuncDecl) (string, bool) {
-	// Functions that C calls are exported to the linker, not to Go's readers.
+	// Functions that C calls are exported to the linker only.
 	if !d.Name.IsExported() || d.Recv != nil && !ast.IsExported(receiver(d)) {
 		return "", false
 	}
@@ -101,7 +100,7 @@ func function(set *token.FileSet, d *ast.FuncDecl) (string, bool) {
 	return strings.Join(strings.Fields(b.String()), " "), true
 }
 
-// receiver is the name of a method's type.
+// receiver returns the name of the type of a method.
 func receiver(d *ast.FuncDecl) string {
 	t := d.Recv.List[0].Type
 	for {
@@ -120,7 +119,7 @@ func receiver(d *ast.FuncDecl) string {
 	}
 }
 
-// demands gives the exported methods that an interface asks for.
+// demands returns the exported methods of an interface.
 func demands(set *token.FileSet, t *ast.TypeSpec) []string {
 	face, ok := t.Type.(*ast.InterfaceType)
 	if !ok {
@@ -141,7 +140,7 @@ func demands(set *token.FileSet, t *ast.TypeSpec) []string {
 	return lines
 }
 
-// kind says what a type is made of, in a word.
+// kind returns a word for the underlying type.
 func kind(t *ast.TypeSpec) string {
 	switch x := t.Type.(type) {
 	case *ast.StructType:
@@ -156,7 +155,7 @@ func kind(t *ast.TypeSpec) string {
 	return "of others"
 }
 
-// text is the list, a heading for each package.
+// text returns the list, with a heading for each package.
 func (s surface) text() string {
 	var b strings.Builder
 	paths := make([]string, 0, len(s))
@@ -177,7 +176,7 @@ func (s surface) text() string {
 	return b.String()
 }
 
-// addresses counts the declarations of a package that name a bare address.
+// addresses counts the declarations of a package with uintptr or unsafe.Pointer.
 func (s surface) addresses(path string) int {
 	n := 0
 	for _, line := range s[path] {

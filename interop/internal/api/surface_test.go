@@ -8,16 +8,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// most is how many functions, methods and types the packages that everybody meets may
-// export: a newcomer has to read them. mostOfOne holds for each other package, which is met
-// by those who need it.
+// most is the maximum number of functions, methods and types that the common packages together may
+// export, because new users must read them. mostOfOne is the maximum for each other package.
 const (
 	most      = 800
 	mostOfOne = 45
 )
 
-// everybodys are the packages that a program with arrays meets, by their paths in the module.
-var everybodys = []string{
+// common lists the packages that most programs with arrays use, by their paths in the module.
+var common = []string{
 	"dlpack", "dlpack/cute", "interop/pymodule", "interop/python", "memmgr", "memmgr/umf",
 	"syclobj", "usmarray",
 }
@@ -27,17 +26,17 @@ func TestSurfaceIsListed(t *testing.T) {
 	require.NoError(t, err)
 	listed, err := os.ReadFile("surface.txt")
 	require.NoError(t, err)
-	require.Equal(t, string(listed), s.text(), "the public surface changed: where that is meant, write the list anew "+
-		"(go run ./interop/internal/api > interop/internal/api/surface.txt) and say it in the changelog")
+	require.Equal(t, string(listed), s.text(), "the public surface changed: if this is intended, update the list "+
+		"(go run ./interop/internal/api > interop/internal/api/surface.txt) and the changelog")
 	total := 0
 	for dir, names := range s {
-		if slices.Contains(everybodys, dir) {
+		if slices.Contains(common, dir) {
 			total += len(names)
 			continue
 		}
-		require.LessOrEqual(t, len(names), mostOfOne, "%s: unexport what users do not need", dir)
+		require.LessOrEqual(t, len(names), mostOfOne, "%s: unexport names that users do not need", dir)
 	}
-	require.LessOrEqual(t, total, most, "unexport what users do not need")
+	require.LessOrEqual(t, total, most, "unexport names that users do not need")
 }
 
 func TestDeclarationsOfAFile(t *testing.T) {

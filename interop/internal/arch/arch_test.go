@@ -18,8 +18,8 @@ import (
 
 const module = "github.com/usmbridge/usmbridge"
 
-// layer is a directory of the module with the directories that its packages,
-// and those below them, may use. The longest matching path rules.
+// layer is a directory of the module, and the directories that the packages below it may use. The
+// longest matching path applies.
 type layer struct {
 	path string
 	uses []string
@@ -36,7 +36,7 @@ var layers = []layer{
 	{"examples", []string{"interop", "usmarray", "memmgr", "internal/owner", "internal", "syclobj", "dlpack"}},
 }
 
-// modules lists what packages other than tests may take from outside.
+// modules lists the external modules that packages other than tests may use.
 var modules = []string{"go.uber.org/multierr", "golang.org/x/sync", "github.com/x448/float16"}
 
 type goPackage struct {
@@ -52,8 +52,7 @@ type goPackage struct {
 	Module     *struct{ Path string }
 }
 
-// list runs `go list -deps` over the module and returns every package, ours
-// and others'.
+// list runs `go list -deps` over the module and returns all packages and their dependencies.
 func list(t *testing.T) map[string]goPackage {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Name,Dir,Standard,Deps,GoFiles,CFiles,HFiles,CgoFiles,Module", module+"/...")
@@ -73,7 +72,7 @@ func list(t *testing.T) map[string]goPackage {
 	}
 }
 
-// layerOf finds the layer of a package of ours.
+// layerOf returns the layer of a package of this module.
 func layerOf(path string) (layer, bool) {
 	rel := strings.TrimPrefix(path, module+"/")
 	best, ok := layer{}, false

@@ -1,11 +1,11 @@
-// Package arch holds the test of the module's layers: which package may
-// import which, in Go and in C, and which modules the library may pull in.
+// Package arch tests the layers of the module: which packages may import which, in Go and in C, and
+// which external modules they may use.
 //
 //	examples                        anything
-//	interop                         all below; alone in knowing Python
+//	interop                         all below; the only layer that uses Python
 //	usmarray                        memmgr, syclobj, dlpack
 //	memmgr                          internal/owner, syclobj
 //	internal/owner, syclobj, dlpack nothing of this module
 //
-// It has no code of its own.
+// It contains only tests.
 package arch

@@ -24,9 +24,9 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray/kernel"
 )
 
-// TestErrorsShareAShape: every package's error of an operation names it in Op and
-// holds the reason in Err, and errors.Is and errors.As see through it. Those of
-// package cute hold CuTe DSL's own texts, which name no operation.
+// TestErrorsShareAShape checks that the operation errors of all packages have the operation in Op and
+// the reason in Err, and that errors.Is and errors.As find the reason. The errors of package cute have
+// the texts of CuTe DSL, which name no operation.
 func TestErrorsShareAShape(t *testing.T) {
 	for _, e := range []error{
 		&dlpack.Error{}, &syclobj.OpError{}, &memmgr.OpError{}, &segment.OpError{}, &share.OpError{}, &npy.OpError{}, &safetensors.OpError{}, &usmarray.OpError{}, &python.OpError{},
@@ -54,8 +54,8 @@ func seesThrough(t *testing.T, e error) {
 	require.True(t, one || many, "%T has no Unwrap", e)
 }
 
-// TestNoPanicIsAString: what a panic carries is an error that says what was done
-// wrong. Internal packages may say in a word which of their own rules broke.
+// TestNoPanicIsAString checks that the value of a panic is an error. Internal packages may panic with
+// a string.
 func TestNoPanicIsAString(t *testing.T) {
 	seen := 0
 	for path, p := range list(t) {
@@ -82,7 +82,7 @@ func TestNoPanicIsAString(t *testing.T) {
 	require.Greater(t, seen, 10)
 }
 
-// isText reports whether an expression is a string as far as the syntax tells.
+// isText reports whether an expression is a string, as far as its syntax shows.
 func isText(e ast.Expr) bool {
 	switch x := e.(type) {
 	case *ast.BasicLit:

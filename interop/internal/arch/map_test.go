@@ -11,7 +11,7 @@ import (
 	"github.com/usmbridge/usmbridge/interop/internal/treetest"
 )
 
-// TestMapNamesWhatIsThere: the files and directories that the pages for people name
+// TestMapNamesWhatIsThere checks that the files and directories that CONTRIBUTING.md and README.md name
 // exist.
 func TestMapNamesWhatIsThere(t *testing.T) {
 	root := filepath.Join("..", "..", "..")

@@ -15,7 +15,7 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
 
-// Two GPUs with tiles and a CPU, as sycltest describes machines to the fake library.
+// machine describes two GPUs with tiles and a CPU to the fake library of sycltest.
 const machine = `platform 131072 Fake Level Zero
 device 16 1073741824 8 2 14 Fake GPU A
 device 16 1073741824 8 2 14 Fake GPU B
@@ -26,7 +26,7 @@ device 4 1073741824 8 0 14 Fake CPU
 // sources are the C parts that need neither Go nor Python.
 var sources = []string{"dlpack/*.c", "internal/owner/owner_linux.c", "syclobj/*.c", "interop/internal/memcheck/testdata/drive/*.c"}
 
-// build compiles the driver and gives its path.
+// build compiles the driver and returns its path.
 func build(t *testing.T, flags ...string) string {
 	t.Helper()
 	root, err := filepath.Abs("../../..")
@@ -59,13 +59,13 @@ func build(t *testing.T, flags ...string) string {
 	return out
 }
 
-// drive runs the program under a command and gives what it wrote.
+// drive runs the program under a command and returns its output.
 func drive(t *testing.T, under []string, program string, args ...string) (string, error) {
 	t.Helper()
 	command := append(append(append([]string{}, under...), program), args...)
 	cmd := exec.CommandContext(t.Context(), command[0], command[1:]...) //nolint:gosec // Built above.
 	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "LD_") && !strings.HasPrefix(v, "ASAN_") { // this test's own sanitizer's
+		if !strings.HasPrefix(v, "LD_") && !strings.HasPrefix(v, "ASAN_") { // variables for the sanitizer of this test process
 			cmd.Env = append(cmd.Env, v)
 		}
 	}
@@ -74,7 +74,8 @@ func drive(t *testing.T, under []string, program string, args ...string) (string
 	return string(out), err
 }
 
-// rounds are those of tensors and cells, and which of the calls and allocations fail: each in the hunt.
+// rounds returns the arguments of the driver: the number of rounds of tensors and cells, and the step
+// between the calls and allocations that fail. With USMBRIDGE_HUNT each of them fails.
 func rounds(short, step string) []string {
 	if os.Getenv("USMBRIDGE_HUNT") != "" {
 		return []string{"300000", "1"}
@@ -82,8 +83,7 @@ func rounds(short, step string) []string {
 	return []string{short, step}
 }
 
-// holds runs the driver, and makes sure of the tool that it runs under: mistakes that are
-// planted must be found.
+// holds runs the driver, and checks that the tool that it runs under finds deliberate mistakes.
 func holds(t *testing.T, under []string, program string, mistakes []string, args ...string) {
 	t.Helper()
 	out, err := drive(t, under, program, append([]string{sycltest.Library(t)}, args...)...)
@@ -105,8 +105,8 @@ func TestSanitized(t *testing.T) {
 	holds(t, nil, program, []string{"check", "read", "freed", "twice", "leak", "overflow"}, rounds("5000", "3")...)
 }
 
-// Valgrind sees what the sanitizers do not: decisions on memory that nobody wrote. It needs
-// no suppressions: nothing of the C library's is complained of on the systems that were tried.
+// Valgrind finds branches on uninitialized memory, which these sanitizers do not. No suppressions for the
+// C library were necessary on the systems that were tried.
 func TestMemcheck(t *testing.T) {
 	valgrind, err := exec.LookPath("valgrind")
 	if err != nil {

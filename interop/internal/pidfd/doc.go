@@ -1,3 +1,3 @@
-// Package pidfd tells the end of processes, children of this one or not. It reaps nobody. On
-// other systems than Linux every way in answers errors.ErrUnsupported.
+// Package pidfd waits for the end of processes, children of this one or not. It does not reap them. On
+// systems other than Linux all functions return errors.ErrUnsupported.
 package pidfd

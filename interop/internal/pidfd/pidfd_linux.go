@@ -14,15 +14,15 @@ import (
 // on all architectures, to which MIPS adds the base of its ABI.
 var sysPidfdOpen = 434 + map[string]uintptr{"mips": 4000, "mipsle": 4000, "mips64": 5000, "mips64le": 5000}[runtime.GOARCH]
 
-// Process is a descriptor of a process, which becomes readable when that ends. Its methods may
-// be called from any goroutine.
+// Process is a process descriptor, which becomes readable when the process ends. Its methods can be
+// called from any goroutine.
 type Process struct {
 	file *os.File
 	raw  syscall.RawConn
 }
 
-// Open opens the process of a number. Who may reap it keeps it from being reaped meanwhile, or
-// accepts that the number may mean another. An error of syscall.ESRCH: it is gone already.
+// Open opens the process with a number. If the process can be reaped during the call, the number may
+// refer to another process. The error is syscall.ESRCH if the process does not exist.
 func Open(pid int) (*Process, error) {
 	if pid <= 0 {
 		return nil, fmt.Errorf("pidfd_open(%d): %w", pid, syscall.ESRCH)
@@ -35,9 +35,9 @@ func Open(pid int) (*Process, error) {
 	return Of(int(fd))
 }
 
-// Of takes a descriptor over that the kernel gave otherwise.
+// Of takes ownership of a process descriptor from another source.
 func Of(fd int) (*Process, error) {
-	if err := syscall.SetNonblock(fd, true); err != nil { // so that the runtime's poller waits for it, and no thread
+	if err := syscall.SetNonblock(fd, true); err != nil { // The poller of the runtime waits for it, without a thread.
 		_ = syscall.Close(fd)
 		return nil, os.NewSyscallError("fcntl", err)
 	}
@@ -50,11 +50,11 @@ func Of(fd int) (*Process, error) {
 	return p, nil
 }
 
-// Wait returns nil when the process has ended, and an error when Close was called, or
-// os.ErrDeadlineExceeded.
+// Wait returns nil when the process has ended. It returns an error after Close, and
+// os.ErrDeadlineExceeded after the time of an earlier WaitUntil.
 func (p *Process) Wait() error { return p.raw.Read(ended) }
 
-// WaitUntil is Wait for a time at most.
+// WaitUntil is Wait until a time. After that it returns os.ErrDeadlineExceeded.
 func (p *Process) WaitUntil(t time.Time) error {
 	if err := p.file.SetReadDeadline(t); err != nil {
 		return err
@@ -66,10 +66,10 @@ func (p *Process) WaitUntil(t time.Time) error {
 	return err
 }
 
-// Close ends the waiting. It may be called again.
+// Close ends all waits. It can be called again.
 func (p *Process) Close() { _ = p.file.Close() }
 
-// ended asks whether a process has ended.
+// ended reports whether a process has ended.
 func ended(pidfd uintptr) bool {
 	p := struct {
 		fd              int32

@@ -14,13 +14,13 @@ import (
 
 func TestMain(m *testing.M) {
 	if os.Getenv("USMBRIDGE_TEST_PIDFD") != "" {
-		_, _ = os.Stdin.Read(make([]byte, 1)) // until the test closes it, or ends
+		_, _ = os.Stdin.Read(make([]byte, 1)) // until the test closes it or ends
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
 }
 
-// The end of a process is told while nobody has reaped it, and its exit status stays for who does.
+// TestWait checks that Wait returns before the process is reaped, and that its exit status remains.
 func TestWait(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "USMBRIDGE_TEST_PIDFD=1")
@@ -30,11 +30,11 @@ func TestWait(t *testing.T) {
 	p, err := pidfd.Open(cmd.Process.Pid)
 	require.NoError(t, err)
 	require.ErrorIs(t, p.WaitUntil(time.Now().Add(10*time.Millisecond)), os.ErrDeadlineExceeded)
-	told := make(chan error, 1)
-	go func() { told <- p.WaitUntil(time.Now().Add(time.Minute)) }()
+	done := make(chan error, 1)
+	go func() { done <- p.WaitUntil(time.Now().Add(time.Minute)) }()
 	require.NoError(t, in.Close())
-	require.NoError(t, <-told)
-	require.NoError(t, p.WaitUntil(time.Now().Add(time.Minute)), "told again")
+	require.NoError(t, <-done)
+	require.NoError(t, p.WaitUntil(time.Now().Add(time.Minute)), "it returns again")
 	require.NoError(t, cmd.Wait())
 	p.Close()
 	p.Close()
@@ -43,14 +43,14 @@ func TestWait(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ESRCH)
 }
 
-// Closing ends the waiting.
+// TestClose checks that Close ends a wait.
 func TestClose(t *testing.T) {
 	p, err := pidfd.Open(os.Getpid())
 	require.NoError(t, err)
-	told := make(chan error, 1)
-	go func() { told <- p.Wait() }()
+	done := make(chan error, 1)
+	go func() { done <- p.Wait() }()
 	p.Close()
-	require.Error(t, <-told)
+	require.Error(t, <-done)
 	_, err = pidfd.Open(0)
 	require.ErrorIs(t, err, syscall.ESRCH)
 }

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Process is a process whose end is told; there is none elsewhere than on Linux.
+// Process is a process descriptor. There are none on this system.
 type Process struct{}
 
-var errUnsupported = fmt.Errorf("the end of any process is told on Linux: %w", errors.ErrUnsupported)
+var errUnsupported = fmt.Errorf("waiting for any process needs Linux: %w", errors.ErrUnsupported)
 
 // Open fails.
 func Open(int) (*Process, error) { return nil, errUnsupported }

@@ -1,6 +1,6 @@
-// Package pypackage holds the Python sources of the package usmbridge and the metadata
-// of its distribution. The wheel is packed from them; a program that embeds Python
-// carries them, and importer.py serves them there.
+// Package pypackage embeds the Python sources of the package usmbridge and the metadata of its
+// distribution. The wheel is built from them. In a program that embeds Python, importer.py imports
+// them from the program.
 package pypackage
 
 import (
@@ -12,29 +12,29 @@ import (
 	"strings"
 )
 
-// importer is the file that serves the others in an embedded Python, resources what it
-// runs when files or metadata are asked for. They are no part of the package.
+// importer is the file that imports the package in an embedded Python. It runs resources when files
+// or metadata are requested. Neither file is part of the package.
 const (
 	importer  = "importer.py"
 	resources = "resources.py"
 )
 
-// daskEntry stands beside the package: what Dask loads of it before it needs it.
+// daskEntry is a separate module, so that Dask can load its entry point without the package.
 const daskEntry = "_usmbridge_dask.py"
 
 //go:embed importer.py resources.py _usmbridge_dask.py usmbridge/*.py usmbridge/*.pyi usmbridge/py.typed
 var sources embed.FS
 
-// File is one file of the package, its name as below site-packages, with slashes.
+// File is a file of the package. Name is the path below site-packages, with slashes.
 type File struct {
 	Name string
 	Data string
 }
 
-// Sources lists the package's own files, and the module beside it, sorted by name.
+// Sources returns the files of the package and the module daskEntry, sorted by name.
 func Sources() []File {
 	files := []File{{daskEntry, text(daskEntry)}}
-	// Reading what the program embeds cannot fail.
+	// Reading embedded files cannot fail.
 	_ = fs.WalkDir(sources, "usmbridge", func(name string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
 			files = append(files, File{name, text(name)})
@@ -44,8 +44,8 @@ func Sources() []File {
 	return files
 }
 
-// Carried lists what a program carries that embeds Python: the importer first, then
-// what it runs, the sources and the metadata of the version.
+// Carried returns the files for an embedded Python: the importer first, then resources, the sources and
+// the metadata of the version.
 func Carried(version string) []File {
 	files := append([]File{{importer, text(importer)}, {resources, text(resources)}}, Sources()...)
 	for _, f := range Metadata(version, "") {
@@ -62,7 +62,7 @@ func text(name string) string {
 	return string(data)
 }
 
-// metadata follows the core metadata specification, version 2.4.
+// metadata follows version 2.4 of the core metadata specification.
 const metadata = `Metadata-Version: 2.4
 Name: usmbridge
 Version: %s
@@ -109,12 +109,12 @@ usmbridge = _usmbridge_dask:register
 init = usmbridge:numba.init
 `
 
-// Metadata gives METADATA, with the readme as its description, entry_points.txt and
-// top_level.txt of the distribution.
+// Metadata returns METADATA, with the readme as its description, entry_points.txt and top_level.txt of
+// the distribution.
 func Metadata(version, readme string) []File {
 	head := fmt.Sprintf(metadata, version)
 	if readme != "" {
-		head += "\n" + linksAbroad(strings.TrimLeft(readme, "\n"))
+		head += "\n" + absoluteLinks(strings.TrimLeft(readme, "\n"))
 	}
 	return []File{
 		{"METADATA", head},
@@ -123,12 +123,12 @@ func Metadata(version, readme string) []File {
 	}
 }
 
-// inRepository is a link or a picture of Markdown whose place is a file of the repository.
+// inRepository matches links and pictures of Markdown whose target is a file of the repository.
 var inRepository = regexp.MustCompile(`(!?\[[^\]]*\]\()([A-Za-z][A-Za-z0-9_./-]*\))`)
 
-// linksAbroad names those files where they can be found from anywhere, since a package's
-// page has the text without the repository around it.
-func linksAbroad(readme string) string {
+// absoluteLinks replaces these targets by addresses on GitHub. The page of a package on a registry shows
+// the text without the repository.
+func absoluteLinks(readme string) string {
 	return inRepository.ReplaceAllStringFunc(readme, func(link string) string {
 		kind := "blob"
 		if strings.HasPrefix(link, "!") {

@@ -9,12 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLinksOfTheReadme: the page of a package stands alone.
+// TestLinksOfTheReadme checks that the description in the metadata has no relative links.
 func TestLinksOfTheReadme(t *testing.T) {
 	require.Equal(t,
 		"![a picture](https://github.com/usmbridge/usmbridge/raw/main/doc/a.jpg) [text](https://github.com/usmbridge/usmbridge/blob/main/LICENSE), "+
 			"[there](https://example.org/x), [here](#limits)",
-		linksAbroad("![a picture](doc/a.jpg) [text](LICENSE), [there](https://example.org/x), [here](#limits)"))
+		absoluteLinks("![a picture](doc/a.jpg) [text](LICENSE), [there](https://example.org/x), [here](#limits)"))
 
 	readme, err := os.ReadFile("../../../README.md")
 	require.NoError(t, err)

@@ -1,5 +1,5 @@
-// Package usminfo finds out what usmbridge has on this machine and says it: the
-// program usminfo and `python -m usmbridge` print what it writes.
+// Package usminfo reports the SYCL library, devices and Python that usmbridge finds on this machine. The
+// program usminfo and `python -m usmbridge` print the report.
 package usminfo
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// report is everything that was found; its JSON form is what --json prints.
+// report is the whole report. --json prints its JSON form.
 type report struct {
 	Version   string     `json:"version"`
 	Go        string     `json:"go"`
@@ -25,7 +25,7 @@ type report struct {
 	Missing   []missing  `json:"missing"`
 }
 
-// syclInfo describes the library, or where it was looked for.
+// syclInfo describes the library and the attempts to find it.
 type syclInfo struct {
 	Found           bool      `json:"found"`
 	Path            string    `json:"path,omitempty"`
@@ -36,8 +36,7 @@ type syclInfo struct {
 	Attempts        []attempt `json:"attempts"`
 }
 
-// pythonInfo describes the Python that python.Start would embed, or the one that
-// asks.
+// pythonInfo describes the Python that python.Start would embed, or the one that runs the report.
 type pythonInfo struct {
 	Found      bool      `json:"found"`
 	Version    string    `json:"version,omitempty"`
@@ -48,7 +47,7 @@ type pythonInfo struct {
 	Attempts   []attempt `json:"attempts"`
 }
 
-// attempt is one place that was looked at.
+// attempt is an attempt to load a library or a Python.
 type attempt struct {
 	Source string `json:"source"`
 	Path   string `json:"path,omitempty"`
@@ -72,12 +71,12 @@ type device struct {
 	ComputeUnits  uint32   `json:"compute_units"`
 	GlobalMemSize uint64   `json:"global_mem_size"`
 	MaxAllocSize  uint64   `json:"max_alloc_size"`
-	DLPack        *[2]int  `json:"dlpack_device"` // device type and id; null when DLPack cannot name it
-	USMKinds      []string `json:"usm_kinds"`     // empty on the host backend: its memory is no USM
+	DLPack        *[2]int  `json:"dlpack_device"` // device type and id; null if DLPack has no id for it
+	USMKinds      []string `json:"usm_kinds"`     // empty on the host backend, whose memory is not USM
 	IsDefault     bool     `json:"is_default"`
 }
 
-// missing is something that would add to what works here.
+// missing is a missing component, with the reason and the way to install it.
 type missing struct {
 	What string `json:"what"`
 	Why  string `json:"why"`
@@ -91,9 +90,8 @@ type Interpreter struct {
 	Prefix     string
 }
 
-// Write finds out and writes the report, as JSON or for people. With inside, the
-// Python of the report is that one and not the one that would be embedded; open
-// gives the Runtime to describe, which stays the caller's.
+// Write writes the report as JSON or as text. open returns the Runtime to describe, which the caller
+// owns. If inside is not nil, the report describes that Python, not the one that would be embedded.
 func Write(w io.Writer, asJSON bool, open func() (*syclobj.Runtime, error), inside *Interpreter) error {
 	r, err := gather(open, inside)
 	if err != nil {
@@ -108,8 +106,8 @@ func Write(w io.Writer, asJSON bool, open func() (*syclobj.Runtime, error), insi
 	return e.Encode(r)
 }
 
-// gather asks the libraries. A broken explicit choice (USMBRIDGE_SYCL naming
-// a file that is none) is reported like an absent library, with its error.
+// gather collects the report. If USMBRIDGE_SYCL names a file that is not a library, the report has its
+// error, as for a missing library.
 func gather(open func() (*syclobj.Runtime, error), inside *Interpreter) (*report, error) {
 	r := &report{
 		Version: usmarray.Version, Go: runtime.Version(),
@@ -177,7 +175,7 @@ func (r *report) devices(rt *syclobj.Runtime) {
 	}
 }
 
-// kDLCPU and kDLOneAPI are DLPack's device types of what a Runtime lists.
+// DLPack's types of the devices that a Runtime lists.
 const (
 	kDLCPU    = 1
 	kDLOneAPI = 14

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// print writes the report for people.
+// print writes the report as text.
 func (r *report) print(w io.Writer) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "usmbridge %s, %s, %s\n", r.Version, r.Go, r.System)
@@ -105,7 +105,7 @@ func memory(d device) string {
 	return text
 }
 
-// size gives bytes in the largest binary unit that leaves at least one.
+// size formats bytes in the largest binary unit of which there is at least one.
 func size(n uint64) string {
 	units := []string{"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
 	v, i := float64(n), 0
@@ -136,7 +136,7 @@ func joinNonEmpty(sep string, parts ...string) string {
 	return strings.Join(kept, sep)
 }
 
-// indent keeps the further lines of a message under its first.
+// indent indents all lines of a message after the first.
 func indent(s string, n int) string {
 	return strings.ReplaceAll(s, "\n", "\n"+strings.Repeat(" ", n))
 }

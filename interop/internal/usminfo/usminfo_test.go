@@ -20,7 +20,7 @@ func show(t *testing.T, r *report) string {
 	return b.String()
 }
 
-// gatherHere reports on a Runtime of the test's.
+// gatherHere returns a report on a Runtime that is closed at the end of the test.
 func gatherHere(t *testing.T) (*report, error) {
 	return gather(func() (*syclobj.Runtime, error) {
 		rt, err := syclobj.Open()
@@ -89,7 +89,7 @@ func TestMissingThingsAreNamedWithTheRemedy(t *testing.T) {
 	r, err := gatherHere(t)
 	require.NoError(t, err)
 	text := show(t, r)
-	if !r.SYCL.Found { // a library on the loader's path is found without any of these
+	if !r.SYCL.Found { // The loader can find a library without these variables.
 		require.Contains(t, text, "not found; the host backend serves")
 		require.Contains(t, text, remedy())
 	}
@@ -114,7 +114,7 @@ func TestNamedLibraryThatIsNone(t *testing.T) {
 	}
 }
 
-// canHaveSYCL tells whether this build has SYCL at all: not without cgo.
+// canHaveSYCL reports whether this build supports SYCL. It does not without cgo.
 func canHaveSYCL() bool {
 	rt, err := syclobj.Open()
 	if err != nil {
@@ -124,7 +124,7 @@ func canHaveSYCL() bool {
 	return !errors.Is(rt.SYCLError(), errors.ErrUnsupported)
 }
 
-// remedy is what a report without SYCL proposes.
+// remedy returns the instruction in a report without SYCL.
 func remedy() string {
 	if canHaveSYCL() {
 		return "pip install dpctl intel-opencl-rt"

@@ -8,22 +8,22 @@ import (
 	"math/big"
 )
 
-// Decoder reads values that another process wrote. The bytes may be anything: lengths are checked
-// before memory is allocated for them, and addresses are refused.
+// Decoder reads values from another process, which is not trusted. It checks lengths before it
+// allocates memory for them, and refuses addresses.
 type Decoder struct {
-	// Bytes is what has not been read. They need not be aligned.
+	// Bytes are the bytes that are not read yet. They need not be aligned.
 	Bytes []byte
 
-	// Array returns the value of a Number; nil refuses all.
+	// Array returns the value of a Number. If it is nil, the decoder refuses every Number.
 	Array func(n uint64) (any, error)
 
-	// Tuple makes the value of a tuple; nil makes a []any.
+	// Tuple returns the value of a tuple. If it is nil, a tuple is a []any.
 	Tuple func([]any) any
 
 	depth int
 }
 
-var errShort = errors.New("it ends too early")
+var errShort = errors.New("the data ends too early")
 
 // Value reads a value:
 //
@@ -36,9 +36,9 @@ var errShort = errors.New("it ends too early")
 //	Text          string
 //	Bytes         []byte
 //	List          []any
-//	Tuple         as the field Tuple makes it
+//	Tuple         the result of the field Tuple
 //	Dict          map[string]any if all keys are texts, else map[any]any
-//	Number        as the field Array makes it
+//	Number        the result of the field Array
 //
 // The result shares no memory with Bytes.
 func (d *Decoder) Value() (any, error) {
@@ -61,7 +61,7 @@ func (d *Decoder) Value() (any, error) {
 		return d.container(kind, n)
 	case Number:
 		if d.Array == nil {
-			return nil, errors.New("an array where there is none")
+			return nil, errors.New("an array is not allowed here")
 		}
 		return d.Array(n)
 	case Object, Array:
@@ -78,7 +78,7 @@ func (d *Decoder) End() error {
 	return nil
 }
 
-// Dict reads n texts, each with its value, in the place of a dictionary's entries.
+// Dict reads n entries of a dictionary, without its first word. All keys must be texts.
 func (d *Decoder) Dict(n uint64) (map[string]any, error) {
 	v, err := d.dict(n)
 	if err != nil {
@@ -113,7 +113,7 @@ func (d *Decoder) scalar(kind Kind, n uint64) (any, error) {
 		im, err := d.word()
 		return complex(math.Float64frombits(w), math.Float64frombits(im)), err
 	}
-	if w <= math.MaxInt64 { // An Int holds it. An integer has one form, so that one key is not two.
+	if w <= math.MaxInt64 { // It must be an Int. Otherwise one key could occur twice in a map.
 		return nil, fmt.Errorf("the integer %d as a large one", w)
 	}
 	return new(big.Int).SetUint64(w), nil
@@ -128,7 +128,7 @@ func (d *Decoder) word() (uint64, error) {
 	return w, nil
 }
 
-// take reads n bytes and what fills them up to whole words.
+// take reads n bytes and the padding up to a whole word. There is at least one byte of padding.
 func (d *Decoder) take(n uint64) ([]byte, error) {
 	if n >= uint64(len(d.Bytes)) || (n/8+1)*8 > uint64(len(d.Bytes)) {
 		return nil, errShort
@@ -176,10 +176,10 @@ func (d *Decoder) container(kind Kind, n uint64) (any, error) {
 	return v, nil
 }
 
-// fits checks that n things of so many bytes at least may follow.
+// fits checks that the rest can hold n elements of at least so many bytes.
 func (d *Decoder) fits(n uint64, bytes int) error {
 	if n > uint64(len(d.Bytes)/bytes) {
-		return fmt.Errorf("%d things in %d bytes", n, len(d.Bytes))
+		return fmt.Errorf("%d elements in %d bytes", n, len(d.Bytes))
 	}
 	return nil
 }
@@ -189,7 +189,7 @@ func (d *Decoder) dict(n uint64) (any, error) {
 		return nil, err
 	}
 	named := make(map[string]any, min(n, 4096))
-	var other map[any]any // once a key is not a text
+	var other map[any]any // nil until a key is not a text
 	for range n {
 		k, v, err := d.entry()
 		if err != nil {
