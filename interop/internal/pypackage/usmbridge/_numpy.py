@@ -13,8 +13,8 @@ def _with_ndarrays(o, depth=0):
     The result is o itself if there is no Array in it.
     """
     if type(o) is Array:
-        return o.__array__()
-    if depth == _MAX_DEPTH or not isinstance(o, (list, tuple)):
+        return numpy.asarray(o)
+    if not isinstance(o, (list, tuple)) or depth == _MAX_DEPTH:
         return o
     items, found = list(o), False
     for i, item in enumerate(items):
@@ -37,10 +37,13 @@ def array_function(func, types, args, kwargs):
         if t is not Array and not (isinstance(t, type) and issubclass(t, numpy.ndarray)):
             return NotImplemented
     positional = _with_ndarrays(args)
-    found, keywords = positional is not args, {}
-    for name, value in tuple(kwargs.items()):
-        keywords[name] = _with_ndarrays(value)
-        found = found or keywords[name] is not value
+    found = positional is not args
+    keywords = dict(kwargs)  # conversions can run code that changes kwargs
+    for name, value in keywords.items():
+        converted = _with_ndarrays(value)
+        if converted is not value:
+            keywords[name] = converted
+            found = True
     return func(*positional, **keywords) if found else NotImplemented
 
 
