@@ -5,56 +5,57 @@
 // # Finding and starting
 //
 // Find looks for a Python in USMBRIDGE_PYTHON, in the active virtual environment
-// and on PATH, and asks it for its library; a static interpreter without libpython,
-// one too old and a free-threaded build are told apart and named, with what to
-// install. Start loads and initialises it once for the process; where the process
-// is Python already, that interpreter is adopted. Main is the python3 command line
-// hosted by Go. Built-in modules are registered before either (RegisterModule); the
-// module usmbridge registers itself in programs that link interop/pymodule.
+// and on PATH, and runs it to locate its library. If an interpreter is linked
+// statically, too old or free-threaded, the error names the reason and the package to
+// install. Start loads and initialises Python once for the process. If the process
+// runs Python already, Start adopts that interpreter. Main runs the python3 command
+// line in a Go program. Built-in modules are registered before either
+// (RegisterModule). The module usmbridge registers itself in programs that link
+// interop/pymodule.
 //
 // # Threads and the GIL
 //
-// Everything may be called from any goroutine. Each operation on an Object takes
-// the GIL, does its work on one thread and gives the GIL up, in one cgo call;
-// Interpreter.With holds it over several. Python calling a Go Func holds it
-// already. Never wait for another goroutine with the GIL held: WithoutGIL is for
-// that.
+// All functions and methods may be called from any goroutine. Each operation on an
+// Object acquires the GIL and releases it, in one cgo call. Interpreter.With holds the
+// GIL over several operations. A Go Func runs with the GIL held. Never wait for
+// another goroutine with the GIL held: use WithoutGIL.
 //
-// Object.CallContext is a call that ends with a context: one that has not begun is
-// dropped, the Python code of one that runs is interrupted, and the error says which it
-// was. C code is not interrupted; the page of the method says what that means.
+// Object.CallContext binds a call to a context. When the context ends, a call that has
+// not begun is dropped and the Python code of a running call is interrupted. The error
+// reports the outcome. C code is not interrupted; see CallContext.
 //
-// The thread that initialises is Python's main thread; a Go program's goroutines
-// rarely run on it again. Signal handlers and pending calls of Python
-// (Py_AddPendingCall) run only there, so in an embedding program references that
-// were dropped on threads without the GIL are given up by the next operation of any
-// goroutine instead.
+// The thread that initialises Python is Python's main thread. A Go program's
+// goroutines rarely run on it again, but Python runs signal handlers and pending calls
+// (Py_AddPendingCall) only there. References that were dropped on threads without the
+// GIL are therefore released by the next operation of any goroutine.
 //
 // # Ownership
 //
-// An Object owns one reference until Release, which may be called again; the arguments
-// of a Func are borrowed. Use after Release, and of a nil Object, panics with a
-// *UseError. A forgotten Object is counted (ObjectCounts), and its reference is given
-// up by the next operation after Go collected it: never by a garbage collector's
-// goroutine itself.
+// An Object owns one reference until Release, which may be called again. The arguments
+// of a Func are borrowed. Use of a nil Object or of one after Release panics with a
+// *UseError. If Go collects an Object that was not released, ObjectCounts counts it as
+// lost, and the next operation releases its reference.
 //
 // # Errors
 //
-// A Python that cannot be found is a *NotFoundError, one that cannot be used an
-// *OpError, a value that does not fit the other language a *ConversionError. A Python
-// exception is an *Error with class, message and traceback; errors.Is with an
-// Exception tells the class. A Go function that Python calls raises the class that
-// its error wraps (MapError); the Go error comes back out of Python by errors.Is and
-// errors.As, and a Python exception that passes through Go is raised again as the
-// same object.
+//   - *NotFoundError: no usable Python was found
+//   - *OpError: Python cannot be used, or the context of a call ended
+//   - *ConversionError: a value does not fit the type of the other language
+//   - *Error: a Python exception, with class, message and traceback; errors.Is with an
+//     Exception compares the class
 //
-// # The end
+// If a Go function that Python calls returns an error, an exception of the class that
+// the error wraps is raised (MapError). If that exception reaches Go, errors.Is and
+// errors.As find the Go error. An *Error that passes through Go back to Python is
+// raised as the same exception object.
+//
+// # Shutdown
 //
 // Go never finalizes the interpreter. Interpreter.Close runs the atexit functions,
-// flushes, and refuses later calls with ErrGone, as Python's own exit does under
-// Main or in an adopted process; references dropped after that are leaked, since
-// there is nobody left to take them. In a child made by fork without exec, calls
-// into Go raise RuntimeError and calls from Go return ErrForked.
+// flushes the output and makes later calls fail with ErrGone. Under Main and in an
+// adopted process, Python's own exit does the same. References dropped after that are
+// leaked. In a child made by fork without exec, calls into Go raise RuntimeError and
+// calls from Go return ErrForked.
 //
 // # Tests with the race detector
 //
@@ -71,16 +72,16 @@
 // Races still fail the tests in which they are detected. Another program that ends with
 // syscall.Exit(0) still reports its races, but does not exit with status 66 because of them.
 //
-// # Python behind C code
+// # C code of other packages
 //
-// C files of packages that import this one include usmb_pyapi.h: the part of CPython's
-// stable ABI that the project uses, under CPython's own names. The names are macros for
-// the members of one table of pointers, which the loader fills. They also include
-// usmb_pystate.h: drains of dropped references, fork, Python's end.
-// Object.Pointer takes an Object to C, FromPointer brings one back.
-// The files stand in floors, from usmb_pyfuncs.h up to usmb_pyobject.c; a test holds
-// the order.
+// C files of packages that import this one include usmb_pyapi.h, which declares the
+// part of CPython's stable ABI that the project uses, under CPython's own names. The
+// names are macros for the members of one table of pointers, which the loader fills.
+// usmb_pystate.h declares the GIL, dropped references, fork and shutdown.
+// Object.Pointer and FromPointer convert between an Object and a PyObject*.
+// A test checks that each C file includes only lower ones in the order from
+// usmb_pyfuncs.h to usmb_pyobject.c.
 //
-// Without cgo and on systems other than Linux the package compiles, and everything
-// answers errors.ErrUnsupported.
+// Without cgo and on systems other than Linux the package compiles, and every
+// operation returns errors.ErrUnsupported.
 package python

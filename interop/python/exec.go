@@ -10,12 +10,13 @@ import (
 	"unsafe"
 )
 
-// Vars are the variables of a piece of code by name, values as Interpreter.New converts them.
+// Vars are the global variables of Python code, by name. Values are converted as by
+// Interpreter.New.
 type Vars map[string]any
 
 // Import imports a module by its full name.
 func (py *Interpreter) Import(name string) (*Object, error) {
-	if err := py.there(); err != nil {
+	if err := py.check(); err != nil {
 		return nil, err
 	}
 	return opImport(name).object()
@@ -37,21 +38,22 @@ func (py *Interpreter) Import(name string) (*Object, error) {
 //	Func, Go functions            a function
 //	error                         an exception instance
 //
-// and named types and pointers to these by what they are.
+// Named types are converted as their underlying types, and pointers as the values they
+// point to.
 //
-// A Go function of any type, func(int) (int, error), becomes one that takes its
-// parameters by position, as As converts them; an *Object is borrowed, as in Args,
-// and Objects inside of others are the function's to release. If the first parameter is
-// a context.Context, it is not Python's to give: it is the one of the Object.CallContext
-// that the thread is in, or context.Background. A last result that is an error is
-// raised as a Func's is; several others make a tuple. The function stays as long as the
-// Python object does, and runs on whatever thread calls it, as a Func does.
+// A Go function of any type becomes a Python function with positional parameters. The
+// arguments are converted as by As. An *Object argument is borrowed, as in Args; the
+// function releases Objects inside other arguments. If the first parameter is a
+// context.Context, Python does not pass it: the function receives the context of the
+// Object.CallContext on its thread, or context.Background. If the last result is an
+// error, it is raised as that of a Func. Several other results become a tuple. The Go
+// function is kept as long as the Python object, and runs on the calling thread.
 //
-// Other types, structs among them, a value that
-// contains itself (ErrCycle) and one nested too deep (ErrTooDeep) are a
-// *ConversionError, whose text says where in the value: value[2]["a"].
+// Other types, such as structs, a value that contains itself (ErrCycle) and a value
+// nested too deeply (ErrTooDeep) are a *ConversionError. Its text names the position in
+// the value, for example value[2]["a"].
 func (py *Interpreter) New(v any) (*Object, error) {
-	if err := py.there(); err != nil {
+	if err := py.check(); err != nil {
 		return nil, err
 	}
 	return newObject(v)
@@ -65,10 +67,10 @@ func newObject(v any) (*Object, error) {
 	return own(p), nil
 }
 
-// Func makes a Python function of a Go one. The name is what tracebacks and repr
-// show, doc its __doc__.
+// Func returns a Python function that calls f. Tracebacks and repr show name; doc is
+// its __doc__.
 func (py *Interpreter) Func(name, doc string, f Func) (*Object, error) {
-	if err := py.there(); err != nil {
+	if err := py.check(); err != nil {
 		return nil, err
 	}
 	if f == nil {
@@ -81,9 +83,9 @@ func (py *Interpreter) Func(name, doc string, f Func) (*Object, error) {
 	return own(p), nil
 }
 
-// Run executes statements in a namespace of their own with the variables in, and
-// returns the variables named in out, as Value converts them (an Object in the
-// result is the caller's to release). A missing one is a KeyError.
+// Run executes statements in a new namespace with the variables in. It returns the
+// variables named in out, converted as by Object.Value; the caller releases Objects
+// among them. A missing variable is a KeyError.
 func (py *Interpreter) Run(code string, in Vars, out ...string) (map[string]any, error) {
 	return py.exec("<go>", code, in, out)
 }
@@ -94,8 +96,8 @@ func (py *Interpreter) exec(filename, code string, in Vars, out []string) (resul
 		if err != nil {
 			return err
 		}
-		// Functions defined by the code and these globals refer to each other; the
-		// collector of Python takes them.
+		// Functions defined by the code and the globals refer to each other. Python's
+		// garbage collector frees them.
 		defer globals.Release()
 		if err := execute(filename, code, globals); err != nil {
 			return err
@@ -136,20 +138,24 @@ func (py *Interpreter) Eval(expr string, in Vars) (result *Object, err error) {
 	return result, err
 }
 
-// Module makes a module of Python source text, registers it under its name in
-// sys.modules, executes it and returns it. Its functions can then be called from Go
-// by Method, and imported by Python code. On an error nothing stays registered.
+// Module creates a module from Python source text, adds it to sys.modules, executes it
+// and returns it. Go code can then call its functions with Method, and Python code can
+// import it. If Module fails, sys.modules is restored.
 func (py *Interpreter) Module(name, source string) (mod *Object, err error) {
 	err = py.With(func() error {
-		if mod, err = py.newModule(name); err != nil {
+		class, err := py.importAttr("types", "ModuleType")
+		if err != nil {
 			return err
 		}
-		modules, err := py.sysModules()
+		defer class.Release()
+		modules, err := py.importAttr("sys", "modules")
 		if err != nil {
-			mod.Release()
 			return err
 		}
 		defer modules.Release()
+		if mod, err = class.Call(name); err != nil {
+			return err
+		}
 		if err = py.loadModule(mod, modules, name, source); err != nil {
 			mod.Release()
 			mod = nil
@@ -162,22 +168,14 @@ func (py *Interpreter) Module(name, source string) (mod *Object, err error) {
 	return mod, nil
 }
 
-func (py *Interpreter) newModule(name string) (*Object, error) {
-	types, err := py.Import("types")
+// importAttr imports a module and returns one of its attributes.
+func (py *Interpreter) importAttr(module, name string) (*Object, error) {
+	m, err := py.Import(module)
 	if err != nil {
 		return nil, err
 	}
-	defer types.Release()
-	return types.Method("ModuleType", name)
-}
-
-func (py *Interpreter) sysModules() (*Object, error) {
-	sys, err := py.Import("sys")
-	if err != nil {
-		return nil, err
-	}
-	defer sys.Release()
-	return sys.Attr("modules")
+	defer m.Release()
+	return m.Attr(name)
 }
 
 func (py *Interpreter) loadModule(mod, modules *Object, name, source string) error {
@@ -210,14 +208,9 @@ func (py *Interpreter) loadModule(mod, modules *Object, name, source string) err
 	return nil
 }
 
-// rememberSource lets tracebacks show the lines of a module that is no file.
+// rememberSource adds source to Python's linecache, so that tracebacks show its lines.
 func (py *Interpreter) rememberSource(filename, source string) error {
-	linecache, err := py.Import("linecache")
-	if err != nil {
-		return err
-	}
-	defer linecache.Release()
-	cache, err := linecache.Attr("cache")
+	cache, err := py.importAttr("linecache", "cache")
 	if err != nil {
 		return err
 	}
@@ -235,7 +228,7 @@ func (py *Interpreter) rememberSource(filename, source string) error {
 	return cache.SetItem(filename, Tuple{len(source), nil, lines, filename})
 }
 
-// namespace makes the globals of a piece of code.
+// namespace returns new globals with the variables in.
 func (py *Interpreter) namespace(name string, in Vars) (*Object, error) {
 	globals, err := newObject(map[string]any(in))
 	if err != nil {
@@ -261,7 +254,7 @@ func (py *Interpreter) addBuiltins(globals *Object) error {
 	return globals.SetItem("__builtins__", b)
 }
 
-// execute runs statements in the namespace.
+// execute runs statements in globals.
 func execute(filename, code string, globals *Object) error {
 	r, err := opRun(code, filename, startFile, globals.ptr("Run")).object()
 	if err != nil {
@@ -271,38 +264,38 @@ func execute(filename, code string, globals *Object) error {
 	return nil
 }
 
+// capsuleNames holds the C strings of staticName.
 var capsuleNames struct {
 	sync.Mutex
-	known map[string]ptr
+	byName map[string]ptr
 }
 
-// staticName returns a C string for name that lives for ever, one per name.
+// staticName returns a C string that is never freed, the same for equal names.
 func staticName(name string) ptr {
 	capsuleNames.Lock()
 	defer capsuleNames.Unlock()
-	if p, ok := capsuleNames.known[name]; ok {
+	if p, ok := capsuleNames.byName[name]; ok {
 		return p
 	}
-	if capsuleNames.known == nil {
-		capsuleNames.known = map[string]ptr{}
+	if capsuleNames.byName == nil {
+		capsuleNames.byName = map[string]ptr{}
 	}
 	p := cstring(name)
-	capsuleNames.known[name] = p
+	capsuleNames.byName[name] = p
 	return p
 }
 
-// Capsule makes a PyCapsule with a C pointer, not nil, and a name. It has no
-// destructor: whoever takes it must not need one. Names are kept for the life of
-// the process, so take them from a fixed set.
+// Capsule returns a PyCapsule of a C pointer, which must not be nil. The capsule has no
+// destructor. Names are never freed, so use a fixed set of names.
 func (py *Interpreter) Capsule(p unsafe.Pointer, name string) (*Object, error) {
-	if err := py.there(); err != nil {
+	if err := py.check(); err != nil {
 		return nil, err
 	}
 	return opCapsule(p, staticName(name)).object()
 }
 
-// CapsulePointer returns the pointer of a capsule of that name; another name or
-// another kind of object is a ValueError.
+// CapsulePointer returns the pointer of a capsule with that name. The error is a
+// ValueError if o is not a capsule or has another name.
 func (o *Object) CapsulePointer(name string) (unsafe.Pointer, error) {
 	defer runtime.KeepAlive(o)
 	r := opCapsulePointer(o.ptr("CapsulePointer"), name)

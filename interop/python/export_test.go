@@ -2,17 +2,18 @@ package python
 
 import "unsafe"
 
-// Alive and Held tell tests what the C side thinks.
+// Exported for tests.
 var (
 	Alive = opAlive
-	Held  = opHeld
+	Held  = opHoldsGIL
+	Less  = Version.less
 )
 
-// NewReference gives a test what C code would have: a reference of its own.
+// NewReference returns a new reference, as C code would own it.
 func NewReference(o *Object) (unsafe.Pointer, error) { return o.newReference("NewReference") }
 
-// Borrow is what the arguments of a Func are.
+// Borrow returns a borrowed Object, as the arguments of a Func are.
 func Borrow(p unsafe.Pointer) *Object { return borrow(p) }
 
-// DropLater gives such a reference up as the cleanup of a forgotten Object does.
+// DropLater releases a reference as the cleanup of an Object that was not released does.
 func DropLater(p unsafe.Pointer) { opDecrefLater(p) }

@@ -2,6 +2,7 @@ package python
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -17,8 +18,9 @@ import (
 	"github.com/usmbridge/usmbridge/internal/childenv"
 )
 
-// EnvVar names the environment variable that chooses the interpreter: a path of a
-// python3, of an environment's directory, the name of a program on PATH, or "off".
+// EnvVar is the environment variable that selects the interpreter. Its value is the
+// path of a python3 or of an environment's directory, the name of a program on PATH,
+// or "off".
 const EnvVar = "USMBRIDGE_PYTHON"
 
 // queryTimeout bounds one run of a candidate interpreter.
@@ -33,13 +35,37 @@ type Environment struct {
 	Version      Version // of the interpreter
 	Library      string  // libpython to load; empty when the process is Python already
 	Prefix       string  // sys.prefix, the environment
-	BasePrefix   string  // sys.base_prefix, the installation behind it
-	SitePackages string  // where its packages are (sysconfig's purelib)
-	Source       string  // who named it: "USMBRIDGE_PYTHON", "VIRTUAL_ENV", "PATH", "process" or "" (Inspect)
-	Soname       string  // INSTSONAME, the file name the build gives its library
+	BasePrefix   string  // sys.base_prefix, the installation of a virtual environment
+	SitePackages string  // the directory of its packages (sysconfig's purelib)
+	Source       string  // "USMBRIDGE_PYTHON", "VIRTUAL_ENV", "PATH", "process", or "" from Inspect
+	Soname       string  // INSTSONAME, the file name of the library according to the build
 }
 
-// answer is what query.py prints.
+// Version is a CPython release number, the first three parts of sys.version_info.
+type Version struct {
+	Major, Minor, Micro int
+}
+
+// MinVersion is the oldest supported CPython, the first with the buffer protocol in its
+// stable ABI.
+var MinVersion = Version{3, 11, 0}
+
+// String returns the version as "3.11.7".
+func (v Version) String() string {
+	return fmt.Sprintf("%d.%d.%d", v.Major, v.Minor, v.Micro)
+}
+
+// less reports whether v is older than w.
+func (v Version) less(w Version) bool {
+	return cmp.Or(cmp.Compare(v.Major, w.Major), cmp.Compare(v.Minor, w.Minor), cmp.Compare(v.Micro, w.Micro)) < 0
+}
+
+// versionFromHex decodes CPython's Py_Version: 0x030b07f0 is 3.11.7 final.
+func versionFromHex(x uint32) Version {
+	return Version{int(x >> 24), int(x >> 16 & 0xff), int(x >> 8 & 0xff)}
+}
+
+// answer is the output of query.py.
 type answer struct {
 	Executable     string   `json:"executable"`
 	Version        [3]int   `json:"version"`
@@ -53,12 +79,11 @@ type answer struct {
 	Libraries      []string `json:"libraries"`
 }
 
-// Find chooses a Python that can be embedded, in this order: USMBRIDGE_PYTHON, the
-// active virtual environment (VIRTUAL_ENV), each python3 on PATH. The first two
-// are the user's explicit choice: when set and unusable, that is the error, and
-// nothing else is tried. Each candidate is run once to ask for its version and its
-// library. Errors are *NotFoundError; on systems other than Linux
-// errors.ErrUnsupported.
+// Find returns a Python that can be embedded. It tries USMBRIDGE_PYTHON, the active
+// virtual environment (VIRTUAL_ENV) and each python3 on PATH, in this order. The first
+// two are explicit choices: if one is set but unusable, Find returns an error and tries
+// nothing else. Find runs each candidate once to read its version and its library. The
+// error is a *NotFoundError, or errors.ErrUnsupported on systems other than Linux.
 func Find() (*Environment, error) {
 	env, tried, err := find()
 	if err != nil {
@@ -70,8 +95,8 @@ func Find() (*Environment, error) {
 	return env, nil
 }
 
-// Attempts is Find with an account of every interpreter that was looked at, the
-// chosen one last with a nil Err. The Environment is nil when none is usable.
+// Attempts is Find that also returns every interpreter examined. The chosen one is the
+// last and has a nil Err. The Environment is nil if none is usable.
 func Attempts() (*Environment, []Attempt) {
 	env, tried, err := find()
 	if err != nil {
@@ -124,9 +149,9 @@ func candidates() []Attempt {
 	return list
 }
 
-// executableOf turns an environment's directory into its python. Paths are made
-// absolute; a plain name is the program of that name on PATH, and only where there is
-// none a directory.
+// executableOf returns the python of an environment's directory, and other paths as
+// they are. Paths are made absolute. A name without a separator is a program on PATH,
+// or a directory if there is no such program.
 func executableOf(path string) string {
 	if !strings.ContainsRune(path, filepath.Separator) {
 		if _, err := exec.LookPath(path); err == nil {
@@ -155,9 +180,9 @@ func isExecutable(path string) bool {
 	return err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0
 }
 
-// Inspect asks one interpreter (a path, a name on PATH, or an environment's
-// directory) what Find would, and resolves its library. Errors are
-// *OpError, or errors.ErrUnsupported on systems other than Linux.
+// Inspect runs one interpreter as Find does and returns its Environment. executable is
+// a path, a name on PATH, or an environment's directory. The error is an *OpError, or
+// errors.ErrUnsupported on systems other than Linux.
 func Inspect(executable string) (*Environment, error) {
 	if runtime.GOOS != "linux" {
 		return nil, fmt.Errorf("python: embedding on %s: %w", runtime.GOOS, errors.ErrUnsupported)
@@ -195,7 +220,7 @@ func inspect(executable string) (*Environment, error) {
 	}, nil
 }
 
-// query runs the interpreter on query.py.
+// query runs query.py in the interpreter.
 func query(executable string) (*answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), queryTimeout)
 	defer cancel()
@@ -213,7 +238,7 @@ func query(executable string) (*answer, error) {
 		}
 		return nil, fmt.Errorf("cannot be run: %w", err)
 	}
-	// Whatever start-up files print comes before the one line that counts.
+	// Start-up files may print before the line of query.py.
 	var a answer
 	line := lastLine(stdout.String())
 	if err := json.Unmarshal([]byte(line), &a); err != nil {
@@ -230,8 +255,8 @@ func lastLine(s string) string {
 	return s[strings.LastIndexByte(s, '\n')+1:]
 }
 
-// findLibrary returns the first library of the interpreter's own list that exists:
-// what the running interpreter had mapped, then what its build says.
+// findLibrary returns the first existing file among the libraries that the interpreter
+// had mapped, then among those that its build configuration names.
 func findLibrary(a *answer) string {
 	for _, p := range append(a.Mapped, a.Libraries...) {
 		if st, err := os.Stat(p); filepath.IsAbs(p) && err == nil && st.Mode().IsRegular() {

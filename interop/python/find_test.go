@@ -112,8 +112,17 @@ func TestFindOrder(t *testing.T) {
 	t.Setenv("PATH", path)
 }
 
-// TestFindNothingInTheWorkingDirectory: neither an interpreter nor what one runs when it is
-// asked comes from there, unless it is named by a path.
+func TestVersion(t *testing.T) {
+	a, b := python.Version{Major: 3, Minor: 11, Micro: 7}, python.Version{Major: 3, Minor: 12}
+	require.Equal(t, "3.11.7", a.String())
+	require.True(t, python.Less(a, b))
+	require.False(t, python.Less(b, a))
+	require.False(t, python.Less(a, a))
+	require.True(t, python.Less(a, python.Version{Major: 3, Minor: 11, Micro: 8}))
+}
+
+// TestFindNothingInTheWorkingDirectory checks that Find runs no interpreter and imports no
+// module from the working directory unless a path names it.
 func TestFindNothingInTheWorkingDirectory(t *testing.T) {
 	ran := filepath.Join(t.TempDir(), "ran")
 	here := t.TempDir()

@@ -12,30 +12,29 @@ import (
 var errUnsupported = fmt.Errorf("python: embedding needs Linux and cgo (%s/%s, or CGO_ENABLED=0): %w",
 	runtime.GOOS, runtime.GOARCH, errors.ErrUnsupported)
 
-// Interpreter is the one CPython of the process. All methods may be called from any
-// goroutine. Those of a nil one return ErrNotStarted, or the zero value where they
-// return no error.
+// Interpreter is the CPython interpreter of the process. All methods may be called
+// from any goroutine. On a nil Interpreter, methods return ErrNotStarted, or the zero
+// value if they return no error.
 type Interpreter struct {
 	env     Environment
 	adopted bool
 }
 
-// options of Start.
 type options struct {
 	env     *Environment
 	args    []string
 	hasArgs bool
 }
 
-// Option changes what Start does.
+// Option is an option of Start.
 type Option func(*options)
 
-// WithEnvironment starts the Python that Find or Inspect described.
+// WithEnvironment selects the Python of an Environment that Find or Inspect returned.
 func WithEnvironment(env *Environment) Option {
 	return func(o *options) { o.env = env }
 }
 
-// WithArgs sets sys.argv. Without it sys.argv is [""].
+// WithArgs sets sys.argv. The default is [""].
 func WithArgs(argv ...string) Option {
 	return func(o *options) { o.args, o.hasArgs = argv, true }
 }
@@ -45,19 +44,19 @@ var (
 	current *Interpreter
 )
 
-// Start loads and initialises Python, once for the process: further calls return
-// the same Interpreter, or ErrConflict when they ask for another Python. Where the
-// process is Python already (Go code in an extension module), that interpreter is
-// adopted. Without options the Python is the one of Find.
+// Start loads and initialises Python, once for the process. Further calls return the
+// same Interpreter, or ErrConflict if they request another Python. If the process runs
+// Python already (Go code in an extension module), that interpreter is adopted. By
+// default, Start uses the Python that Find returns.
 //
-// Python starts as `python3` of that environment would, with its packages and with
-// what PYTHON* variables say, but it installs no signal handlers (Go keeps its own,
-// so Ctrl-C ends the program and raises no KeyboardInterrupt), and it is never
-// finalized. Standard output is buffered by Python: Flush or Close writes it out.
+// Python starts as `python3` of that environment does, with its packages and the
+// PYTHON* environment variables. There are two differences: Python installs no signal
+// handlers, so Ctrl-C ends the program and raises no KeyboardInterrupt, and Python is
+// never finalized. Python buffers standard output; Flush and Close write it.
 //
-// A Python that cannot find its own standard library ends the process inside
-// Py_InitializeEx before 3.14; Find has run the interpreter before that, in the same
-// surroundings, and reports such an installation as an error.
+// Before 3.14, a Python that cannot find its standard library ends the process in
+// Py_InitializeEx. Find runs the interpreter with the same environment variables
+// first and returns an error for such an installation.
 func Start(opts ...Option) (*Interpreter, error) {
 	var o options
 	for _, f := range opts {
@@ -75,7 +74,7 @@ func Start(opts ...Option) (*Interpreter, error) {
 	if err != nil {
 		return nil, err
 	}
-	current = py // whatever becomes of its arguments: it runs
+	current = py // Python runs, even if setting the arguments fails.
 	if o.hasArgs {
 		if err := py.setArgs(o.args); err != nil {
 			return nil, err
@@ -84,14 +83,15 @@ func Start(opts ...Option) (*Interpreter, error) {
 	return py, nil
 }
 
-// agrees checks that options of a further Start ask for what is there.
+// agrees applies the options of a further Start to the running interpreter. It returns
+// ErrConflict if they request another Python.
 func (py *Interpreter) agrees(o *options) error {
 	if opGone() {
 		return fmt.Errorf("python: %w", ErrGone)
 	}
 	if o.env != nil && o.env.Prefix != py.env.Prefix {
 		return &OpError{Op: "Start", Path: o.env.Prefix, Kind: ErrConflict,
-			Err: fmt.Errorf("running is the one of %s", py.env.Prefix), Hint: "use a process for each"}
+			Err: fmt.Errorf("the running Python is that of %s", py.env.Prefix), Hint: "use one process for each Python"}
 	}
 	if o.hasArgs {
 		return py.setArgs(o.args)
@@ -108,14 +108,14 @@ func (py *Interpreter) setArgs(args []string) error {
 	return opSysSet("argv", argv).err()
 }
 
-// Current returns the interpreter that Start started or adopted, or nil.
+// Current returns the interpreter that Start started or adopted, or nil before Start.
 func Current() *Interpreter {
 	startMu.Lock()
 	defer startMu.Unlock()
 	return current
 }
 
-// Environment describes the Python that runs.
+// Environment describes the running Python.
 func (py *Interpreter) Environment() Environment {
 	if py == nil {
 		return Environment{}
@@ -123,25 +123,25 @@ func (py *Interpreter) Environment() Environment {
 	return py.env
 }
 
-// Adopted reports whether the process was Python before Go code was loaded into it.
+// Adopted reports whether the process ran Python before Start.
 func (py *Interpreter) Adopted() bool { return py != nil && py.adopted }
 
-// With runs f with the GIL held, on a locked OS thread. Operations on Objects take
-// the GIL by themselves; With is for doing many of them at a stretch, which spares
-// the hand-over of the lock between them, and for sequences that no other thread
-// may interrupt (as far as Python itself does not: it lets others run between
-// byte codes). It nests. Inside, do not wait for a goroutine that needs Python:
-// WithoutGIL is for that. The error is f's, or why Python cannot be entered:
-// ErrNotStarted, ErrGone, ErrForked. A panic of f passes through, the GIL released.
+// With runs f with the GIL held, on a locked OS thread. Operations on Objects acquire
+// the GIL themselves. Use With to hold it over many operations, which is faster, or to
+// keep other threads out of Python between them. Python code that f runs may still
+// release the GIL between byte codes. Calls of With nest. Inside f, do not wait for a
+// goroutine that needs Python; use WithoutGIL. With returns the error of f, or
+// ErrNotStarted, ErrGone or ErrForked if Python cannot be entered. If f panics, the
+// GIL is released.
 func (py *Interpreter) With(f func() error) error {
-	if err := py.there(); err != nil {
+	if err := py.check(); err != nil {
 		return err
 	}
 	return with(f)
 }
 
-// there is what every method asks that returns an error.
-func (py *Interpreter) there() error {
+// check returns ErrNotStarted for a nil Interpreter.
+func (py *Interpreter) check() error {
 	if py == nil {
 		return fmt.Errorf("python: nil *Interpreter: %w", ErrNotStarted)
 	}
@@ -159,9 +159,9 @@ func with(f func() error) error {
 	return f()
 }
 
-// WithoutGIL runs f with the GIL given up, inside a With or a Func: for waiting on a
-// device, a channel or another goroutine. f may call With again. Where the GIL is
-// not held it just runs f.
+// WithoutGIL runs f with the GIL released, inside With or a Func. Use it to wait for a
+// device, a channel or another goroutine. f may call With. If this thread does not
+// hold the GIL, WithoutGIL only runs f.
 func (py *Interpreter) WithoutGIL(f func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -170,7 +170,7 @@ func (py *Interpreter) WithoutGIL(f func()) {
 	f()
 }
 
-// Flush writes out what Python's sys.stdout and sys.stderr hold back.
+// Flush flushes Python's sys.stdout and sys.stderr.
 func (py *Interpreter) Flush() error {
 	return py.run("<flush>", `import sys
 for stream in (sys.stdout, sys.stderr):
@@ -179,34 +179,34 @@ for stream in (sys.stdout, sys.stderr):
 `)
 }
 
-// Close ends the use of Python: functions registered with atexit run, output is
-// flushed, references dropped so far are given up, and every later call is refused
-// with ErrGone. The interpreter itself is not finalized, since other threads and
-// libraries may still be in it, and cannot be started again in this process.
-// Closing twice does nothing. An adopted interpreter is left alone: its own exit
-// closes it.
+// Close ends the use of Python. It flushes the output, runs the functions registered
+// with atexit and releases dropped references. Every later call fails with ErrGone.
+// The interpreter is not finalized, because other threads and libraries may still use
+// it, and it cannot be started again in this process. A second Close does nothing. On
+// an adopted interpreter Close does nothing, because Python's own exit closes it.
 func (py *Interpreter) Close() error {
-	if err := py.there(); err != nil {
+	if err := py.check(); err != nil {
 		return err
 	}
 	if py.adopted || opGone() {
 		return nil
 	}
 	err := py.Flush()
-	// The hook that marks Python as gone is among these and runs last.
+	// These functions include exit_hook of usmb_pystate.c. It was registered first,
+	// so it runs last.
 	return errors.Join(err, py.run("<close>", "import atexit; atexit._run_exitfuncs()"))
 }
 
-// run executes internal code in a namespace of its own.
+// run executes internal code in a new namespace.
 func (py *Interpreter) run(filename, code string) error {
 	_, err := py.exec(filename, code, nil, nil)
 	return err
 }
 
-// RegisterModule makes a module built in to the interpreter that Start or Main will
-// start: init is the address of its C function PyInit_name, which must stay valid.
-// ErrConflict when the name is taken by another function or Python is initialised
-// already.
+// RegisterModule adds a built-in module to the interpreter that Start or Main will
+// start. init is the address of its C function PyInit_name, which must stay valid. The
+// error is ErrConflict if the name is registered with another function or if Python is
+// initialised already.
 func RegisterModule(name string, init unsafe.Pointer) error {
 	if name == "" || init == nil {
 		return &OpError{Op: "RegisterModule", Path: strconv.Quote(name), Err: errors.New("needs a name and a function")}
@@ -214,17 +214,16 @@ func RegisterModule(name string, init unsafe.Pointer) error {
 	return addModule(name, init)
 }
 
-// Main runs Python's command line with these arguments (args[0] is not among them)
-// and ends the process with Python's exit status, as the program python3 of that
-// environment would: signals, -m, -c, -i, scripts, standard input. It returns only
-// if Python could not be started. It must be called on the process's main thread:
-// call runtime.LockOSThread in an init function, and Main from main.
+// Main runs Python's command line with args (without the program name) and ends the
+// process with Python's exit status. It behaves as the python3 of that environment:
+// signals, -m, -c, -i, scripts, standard input. It returns only if Python cannot be
+// started. It must be called on the process's main thread: call runtime.LockOSThread
+// in an init function, and Main from main.
 //
-// host is the path of this program (os.Executable): children that multiprocessing
-// spawns run it once a module of RegisterModule was imported, since the
-// environment's plain python lacks those modules. sys.executable names the
-// environment's python all the same, because pip, venv and the finding of packages
-// go by it.
+// host is the path of this program (os.Executable). After the import of a module of
+// RegisterModule, multiprocessing starts its children with host, because the
+// environment's own python lacks these modules. sys.executable still names the
+// environment's python, because pip, venv and the package search depend on it.
 func Main(env *Environment, args []string, host string) error {
 	startMu.Lock()
 	started := current != nil

@@ -8,35 +8,31 @@ import (
 	"unsafe"
 )
 
-// liveObjects counts owned references held by Objects.
-var liveObjects atomic.Int64
+var liveObjects, lostObjects atomic.Int64
 
-// lostObjects counts Objects that were collected by Go without a Release.
-var lostObjects atomic.Int64
-
-// ObjectCounts returns how many Objects own a reference now, those neither released
-// nor collected yet, and how many Go's garbage collector has found without a Release
-// since the process began. A test that releases all it made sees live return to
-// where it was. References of lost ones are given up at the next entry into Python;
-// the count tells that a Release is missing somewhere.
+// ObjectCounts returns the number of Objects that own a reference now (live) and the
+// number that Go collected without a Release since the process began (lost). A test
+// that releases all its Objects sees live return to its value before. If lost grows,
+// a Release is missing. The next operation in Python releases the references of lost
+// Objects.
 func ObjectCounts() (live, lost int64) { return liveObjects.Load(), lostObjects.Load() }
 
-// Object is a reference to a Python object. An owned one (everything that this
-// package returns, unless it says "borrowed") keeps the object alive until Release.
-// Methods may be called from any goroutine; each takes the GIL for its duration,
-// or uses the one that Interpreter.With holds. On nil and after Release every method
-// but Release and String panics with a *UseError. An Object that is forgotten is
-// released some time after it was collected, which ObjectCounts tells.
+// Object is a reference to a Python object. Objects that this package returns are
+// owned, unless documented as borrowed: an owned Object keeps the Python object alive
+// until Release. Methods may be called from any goroutine. Each acquires the GIL for
+// its duration, or uses the GIL that Interpreter.With holds. If the Object is nil or
+// released, every method except Release and String panics with a *UseError. If Go
+// collects an owned Object that was not released, ObjectCounts counts it as lost.
 //
-// What has no method here is a call of Python's: of the modules builtins and operator,
-// as the example of Method shows.
+// For operations without a method, call the functions of the Python modules builtins
+// and operator, as in the example of Method.
 type Object struct {
 	p       atomic.Pointer[byte]
 	owned   bool
 	cleanup runtime.Cleanup
 }
 
-// own takes over one reference.
+// own returns an Object that takes over one reference.
 func own(p ptr) *Object {
 	o := &Object{owned: true}
 	o.p.Store((*byte)(p))
@@ -45,17 +41,16 @@ func own(p ptr) *Object {
 	return o
 }
 
-// lose is what happens to the reference of a forgotten Object. It runs on a
-// goroutine of the Go runtime and touches no Python object: the next drain does.
+// lose is the cleanup of an owned Object. It runs on a goroutine of the Go runtime,
+// which must not wait for the GIL, so it queues the reference for the next drain.
 func lose(p ptr) {
 	liveObjects.Add(-1)
 	lostObjects.Add(1)
 	opDecrefLater(p)
 }
 
-// ownUncounted takes over one reference that is given up when Go has collected the
-// Object: nobody has to release it, so it is not among those counted as live or
-// lost.
+// ownUncounted returns an Object that takes over one reference and releases it when
+// Go collects the Object. It needs no Release, so ObjectCounts does not count it.
 func ownUncounted(p ptr) *Object {
 	o := borrow(p)
 	o.cleanup = runtime.AddCleanup(o, opDecrefLater, p)
@@ -68,7 +63,8 @@ func borrow(p ptr) *Object {
 	return o
 }
 
-// FromPointer wraps a PyObject* of C code, taking over one reference. nil gives nil.
+// FromPointer wraps a PyObject* of C code and takes over one reference. It returns nil
+// for nil.
 func FromPointer(p unsafe.Pointer) *Object {
 	if p == nil {
 		return nil
@@ -76,30 +72,30 @@ func FromPointer(p unsafe.Pointer) *Object {
 	return own(p)
 }
 
-// ptr returns the PyObject* for the method op, and panics after Release. Callers keep
-// o alive.
+// ptr returns the PyObject*. It panics with a *UseError for the method op if o is nil
+// or released. Callers keep o alive.
 func (o *Object) ptr(op string) ptr {
 	if o == nil {
 		panic(&UseError{op, "the *Object is nil"})
 	}
 	p := o.p.Load()
 	if p == nil {
-		panic(&UseError{op, "after Release, or of an argument after the call it came with"})
+		panic(&UseError{op, "the *Object is released, or is an argument of a call that has returned"})
 	}
 	return ptr(p)
 }
 
-// Pointer returns the PyObject*, borrowed: it is valid while o is. Keep o reachable
-// (runtime.KeepAlive) while C uses it.
+// Pointer returns the PyObject* as a borrowed reference, which is valid until o is
+// released. Keep o reachable (runtime.KeepAlive) while C uses it.
 func (o *Object) Pointer() unsafe.Pointer { return o.ptr("Pointer") }
 
-// newReference returns the PyObject* with one reference more.
+// newReference returns the PyObject* as a new reference.
 func (o *Object) newReference(op string) (ptr, error) {
 	defer runtime.KeepAlive(o)
 	return constant(o.ptr(op))
 }
 
-// Retain returns an owned Object of the same Python object.
+// Retain returns another owned Object for the same Python object.
 func (o *Object) Retain() (*Object, error) {
 	p, err := o.newReference("Retain")
 	if err != nil {
@@ -108,9 +104,9 @@ func (o *Object) Retain() (*Object, error) {
 	return own(p), nil
 }
 
-// Release gives the reference up. Further calls do nothing, nor does one on nil or
-// on a borrowed Object, beyond making it unusable. When Python has ended the
-// reference is left alone: there is nobody to take it.
+// Release releases the reference and makes o unusable. On a borrowed Object it only
+// makes o unusable. It does nothing on nil or when called again. After the end of
+// Python the reference is leaked.
 func (o *Object) Release() {
 	if o == nil {
 		return
@@ -124,13 +120,13 @@ func (o *Object) Release() {
 	opDecref(ptr(p))
 }
 
-// Attr returns the attribute of that name.
+// Attr returns the attribute called name.
 func (o *Object) Attr(name string) (*Object, error) {
 	defer runtime.KeepAlive(o)
 	return opGetAttr(o.ptr("Attr"), name).object()
 }
 
-// SetAttr sets an attribute to a value that Interpreter.New can convert.
+// SetAttr sets an attribute to value, converted as by Interpreter.New.
 func (o *Object) SetAttr(name string, value any) error {
 	defer runtime.KeepAlive(o)
 	v, err := convert(value)
@@ -141,7 +137,7 @@ func (o *Object) SetAttr(name string, value any) error {
 	return opSetAttr(o.ptr("SetAttr"), name, v).err()
 }
 
-// Item returns o[key].
+// Item returns o[key], with key converted as by Interpreter.New.
 func (o *Object) Item(key any) (*Object, error) {
 	defer runtime.KeepAlive(o)
 	k, err := convert(key)
@@ -152,7 +148,7 @@ func (o *Object) Item(key any) (*Object, error) {
 	return opGetItem(o.ptr("Item"), k).object()
 }
 
-// SetItem does o[key] = value.
+// SetItem sets o[key] to value. Both are converted as by Interpreter.New.
 func (o *Object) SetItem(key, value any) error {
 	defer runtime.KeepAlive(o)
 	k, err := convert(key)
@@ -168,7 +164,7 @@ func (o *Object) SetItem(key, value any) error {
 	return opSetItem(o.ptr("SetItem"), k, v).err()
 }
 
-// delItem does del o[key].
+// delItem deletes o[key].
 func (o *Object) delItem(key any) error {
 	defer runtime.KeepAlive(o)
 	k, err := convert(key)
@@ -195,13 +191,13 @@ func (o *Object) Type() (string, error) { return o.text("Type", textType) }
 // Str returns str(o).
 func (o *Object) Str() (string, error) { return o.text("Str", textStr) }
 
-func (o *Object) text(op string, what int) (string, error) {
+func (o *Object) text(op string, kind int) (string, error) {
 	defer runtime.KeepAlive(o)
-	s, r := opText(o.ptr(op), what)
+	s, r := opText(o.ptr(op), kind)
 	return s, r.err()
 }
 
-// String returns repr(o), or says why there is none.
+// String returns repr(o), or a placeholder with the error if repr fails.
 func (o *Object) String() string {
 	if o == nil {
 		return "<nil Python object>"
@@ -216,9 +212,9 @@ func (o *Object) String() string {
 	return s
 }
 
-// All iterates over iter(o). Each element is owned by the loop's body for its
-// duration and released after it; Retain one to keep it. An error ends the
-// iteration and is its last element, with a nil Object.
+// All returns an iterator over iter(o). Each element is released after the loop body;
+// Retain it to keep it. If an error occurs, the iteration yields it with a nil Object
+// and ends.
 func (o *Object) All() iter.Seq2[*Object, error] {
 	return func(yield func(*Object, error) bool) {
 		it, err := opIter(o.ptr("All")).object()
@@ -247,11 +243,12 @@ func (o *Object) All() iter.Seq2[*Object, error] {
 	}
 }
 
-// Kwargs are the keyword arguments of a call, by name. Their order is not kept.
+// Kwargs are the keyword arguments of a call, by name. They are passed in no
+// particular order.
 type Kwargs map[string]any
 
-// Call calls o with positional arguments that Interpreter.New can convert; a last argument of
-// type Kwargs gives keyword arguments.
+// Call calls o. The arguments are converted as by Interpreter.New and passed by
+// position, except a last argument of type Kwargs, which holds keyword arguments.
 func (o *Object) Call(args ...any) (*Object, error) {
 	defer runtime.KeepAlive(o)
 	a, err := arguments(nil, args)
@@ -262,7 +259,7 @@ func (o *Object) Call(args ...any) (*Object, error) {
 	return opCall(o.ptr("Call"), a.refs, a.npos, a.kwnames).object()
 }
 
-// Method calls the method of that name: o.name(args...). Arguments are as in Call.
+// Method calls o.name(args...). The arguments are as in Call.
 func (o *Object) Method(name string, args ...any) (*Object, error) {
 	defer runtime.KeepAlive(o)
 	a, err := arguments(o.ptr("Method"), args)
@@ -275,22 +272,20 @@ func (o *Object) Method(name string, args ...any) (*Object, error) {
 
 // callArgs is an argument list in the form of a vectorcall.
 type callArgs struct {
-	refs    []ptr // positional ones, then the values of kwnames
+	refs    []ptr // positional arguments, then the values of kwnames
 	npos    int
-	kwnames ptr
-	owned   []ptr // what release gives up
+	kwnames ptr   // a tuple of str, or nil
+	owned   []ptr // the elements of refs that release releases
 }
 
 func (a *callArgs) release() {
-	for _, p := range a.owned {
-		opDecref(p)
-	}
+	dropAll(a.owned)
 	if a.kwnames != nil {
 		opDecref(a.kwnames)
 	}
 }
 
-// arguments converts an argument list; self, if any, comes first and is borrowed.
+// arguments converts an argument list. self, if not nil, is borrowed and placed first.
 func arguments(self ptr, args []any) (*callArgs, error) {
 	a := &callArgs{refs: make([]ptr, 0, len(args)+1)}
 	if self != nil {

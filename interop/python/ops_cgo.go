@@ -67,7 +67,6 @@ func opEnter() ret          { return toRet(C.usmb_pyop_enter()) }
 func opLeave(state int64)   { C.usmb_pyop_leave(C.int64_t(state)) }
 func opSuspend() ptr        { return C.usmb_pyop_suspend().val }
 func opResume(ts ptr)       { C.usmb_pyop_resume(ts) }
-func opHeld() bool          { return C.usmb_pyop_held() != 0 }
 func opIncref(o ptr) ret    { return toRet(C.usmb_pyop_incref(o)) }
 func opDecref(o ptr)        { C.usmb_pyop_decref(o) }
 func opDecrefLater(o ptr)   { C.usmb_py_decref_later((*C.PyObject)(o)) }

@@ -26,7 +26,6 @@ func opEnter() ret                                 { return none }
 func opLeave(int64)                                {}
 func opSuspend() ptr                               { return nil }
 func opResume(ptr)                                 {}
-func opHeld() bool                                 { return false }
 func opIncref(ptr) ret                             { return none }
 func opDecref(ptr)                                 {}
 func opDecrefLater(ptr)                            {}

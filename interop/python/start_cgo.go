@@ -167,12 +167,7 @@ func adopt(o *options) (*Interpreter, error) {
 
 // sysText returns an attribute of sys that is a str, "" when it is None.
 func (py *Interpreter) sysText(name string) (string, error) {
-	sys, err := py.Import("sys")
-	if err != nil {
-		return "", err
-	}
-	defer sys.Release()
-	v, err := sys.Attr(name)
+	v, err := py.importAttr("sys", name)
 	if err != nil {
 		return "", err
 	}

@@ -44,15 +44,10 @@ void usmb_pyop_leave(int64_t state)
 	usmb_py_leave((PyGILState_STATE)state);
 }
 
-int usmb_pyop_held(void)
-{
-	return usmb_py_holds_gil();
-}
-
 usmb_pyret usmb_pyop_suspend(void)
 {
 	usmb_pyret r = {0};
-	if (usmb_pyop_held()) r.val = PyEval_SaveThread();
+	if (usmb_py_holds_gil()) r.val = PyEval_SaveThread();
 	return r;
 }
 

@@ -39,6 +39,5 @@ usmb_pyret usmb_pyop_enter(void); /* num: the state for leave */
 void usmb_pyop_leave(int64_t state);
 usmb_pyret usmb_pyop_suspend(void); /* val: thread state, NULL when the GIL was not held */
 void usmb_pyop_resume(void *ts);
-int usmb_pyop_held(void);
 
 #endif /* USMB_PYRESULT_H */
