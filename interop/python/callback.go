@@ -1,46 +1,50 @@
 package python
 
 import (
+	"context"
 	"fmt"
+	"reflect"
+	"runtime"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 )
 
-// Args are the arguments of a call from Python. The Objects are borrowed: they are
-// valid until the function returns and panic when used later; Retain one to keep
-// it.
+// Args are the arguments of a call from Python. The Objects are borrowed. They are
+// valid until the function returns, and their methods panic after that; Retain one to
+// keep it.
 type Args struct {
 	Positional []*Object
 	Keyword    map[string]*Object
 }
 
-// Func is a Go function that Python can call. It runs on the thread of the caller
-// with the GIL held; what takes long without Python belongs in WithoutGIL. The
-// result is converted as by Interpreter.New (an owned *Object that it returns is released
-// after that). An error becomes an exception as MapError says; so does a
-// panic, as a RuntimeError with the stack of the panic.
+// Func is a Go function that Python can call. It runs on the thread of the caller with
+// the GIL held; do long work that does not need Python in WithoutGIL. The result is
+// converted as by Interpreter.New. If it is an owned *Object, it is then released. An
+// error is raised as the exception that MapError describes. A panic is raised as a
+// RuntimeError with the stack of the panic.
 type Func func(args Args) (any, error)
 
-// PanicError is what a panic in a Func is turned into; it is raised in Python as
-// RuntimeError and comes back to Go by errors.As.
+// PanicError is the error of a panic in a Func. Python receives it as a RuntimeError.
+// If that exception reaches Go, errors.As finds the PanicError.
 type PanicError struct {
-	Value any    // what was passed to panic
-	Stack string // where
+	Value any    // the argument of panic
+	Stack string // the stack at the panic
 }
 
-// Error describes the panic and where it happened.
+// Error returns the value of the panic and its stack.
 func (e *PanicError) Error() string {
 	return fmt.Sprintf("panic in Go: %v\n%s", e.Value, e.Stack)
 }
 
-// callback is what the handle of a function object refers to.
+// callback is the Go value behind the handle of a Python function.
 type callback struct {
 	name string
 	fn   Func
 }
 
-// newFunction returns a new reference to a Python function.
+// newFunction returns a new reference to a Python function that calls f.
 func newFunction(name, doc string, f Func) (ptr, error) {
 	if f == nil {
 		return constant(opNone())
@@ -56,8 +60,8 @@ func newFunction(name, doc string, f Func) (ptr, error) {
 	return r.take()
 }
 
-// goCall runs a Func for Python, GIL held: a new reference, or nil with the error
-// indicator set.
+// goCall runs a Func for Python, with the GIL held. It returns a new reference, or nil
+// with the error indicator set.
 func goCall(handle uintptr, args, kwargs ptr) ptr {
 	cb := handleValue(handle).(*callback)
 	p, err := cb.run(args, kwargs)
@@ -101,8 +105,8 @@ func (cb *callback) run(args, kwargs ptr) (p ptr, err error) {
 	return p, nil
 }
 
-// callbackArgs reads the tuple and the dict (or nil) of a call. The Objects are
-// borrowed from refs.
+// callbackArgs returns the arguments of a call: a tuple, and a dict or nil. The Objects
+// borrow from refs, which the caller releases.
 func callbackArgs(args, kwargs ptr) (a Args, refs []ptr, err error) {
 	n := opLen(args)
 	if n.code != codeOK {
@@ -137,25 +141,117 @@ func callbackArgs(args, kwargs ptr) (a Args, refs []ptr, err error) {
 	return a, append(refs, kv...), nil
 }
 
-// Go values that Python objects refer to: C holds a number, never a Go pointer.
-// (runtime/cgo has the same, but cannot be linked without cgo.)
+var (
+	typeContext = reflect.TypeFor[context.Context]()
+	typeError   = reflect.TypeFor[error]()
+	typeObject  = reflect.TypeFor[*Object]()
+)
+
+// typedFunc returns a Func that calls a Go function of any type.
+func typedFunc(f reflect.Value) Func {
+	t := f.Type()
+	return func(a Args) (any, error) {
+		if len(a.Keyword) > 0 {
+			return nil, fmt.Errorf("%w: a Go function of type %s takes no keyword arguments", TypeError, t)
+		}
+		in, err := parameters(t, a.Positional)
+		if err != nil {
+			return nil, err
+		}
+		return results(t, f.Call(in))
+	}
+}
+
+// parameters converts the arguments of a call to the parameters of a function of type t.
+func parameters(t reflect.Type, args []*Object) ([]reflect.Value, error) {
+	in := make([]reflect.Value, 0, t.NumIn())
+	if t.NumIn() > 0 && t.In(0) == typeContext && !(t.IsVariadic() && t.NumIn() == 1) {
+		in = append(in, reflect.ValueOf(currentContext()))
+	}
+	first, fixed := len(in), t.NumIn()-len(in)
+	if t.IsVariadic() {
+		fixed--
+	}
+	if len(args) < fixed || len(args) > fixed && !t.IsVariadic() {
+		return nil, fmt.Errorf("%w: a Go function of type %s takes %d arguments, %d were given", TypeError, t, fixed, len(args))
+	}
+	var made []any // the converted values, to release after an error
+	for i, o := range args {
+		want := t.In(min(first+i, t.NumIn()-1))
+		if t.IsVariadic() && first+i >= t.NumIn()-1 {
+			want = want.Elem()
+		}
+		v := reflect.New(want).Elem()
+		if want == typeObject {
+			v.Set(reflect.ValueOf(o)) // borrowed, as in Args
+		} else {
+			value, err := decode(v, o)
+			if err != nil {
+				releaseAll(made)
+				return nil, fmt.Errorf("argument %d: %w", i+1, err)
+			}
+			made = append(made, value)
+		}
+		in = append(in, v)
+	}
+	return in, nil
+}
+
+// results combines the results of a Go function: nil, the value, or a Tuple. If the last
+// result is a non-nil error, it returns that error.
+func results(t reflect.Type, out []reflect.Value) (any, error) {
+	if n := len(out); n > 0 && t.Out(n-1) == typeError {
+		if err, _ := out[n-1].Interface().(error); err != nil {
+			return nil, err
+		}
+		out = out[:n-1]
+	}
+	switch len(out) {
+	case 0:
+		return nil, nil
+	case 1:
+		return out[0].Interface(), nil
+	}
+	list := make(Tuple, len(out))
+	for i, v := range out {
+		list[i] = v.Interface()
+	}
+	return list, nil
+}
+
+// nameOf returns the last part of a Go function's name, as the name of the Python function.
+func nameOf(f reflect.Value) string {
+	fn := runtime.FuncForPC(f.Pointer())
+	if fn == nil {
+		return ""
+	}
+	name := fn.Name()
+	if i := strings.IndexByte(name, '['); i >= 0 { // a generic function, pkg.F[...], or a closure in one
+		end := strings.LastIndexByte(name, ']') + 1
+		name = name[:i] + name[max(i, end):]
+	}
+	return strings.TrimSuffix(name[strings.LastIndexByte(name, '.')+1:], "-fm")
+}
+
+// handles holds the Go values that Python objects refer to. C holds the key, never a Go
+// pointer. It replaces runtime/cgo.Handle, which cannot be linked without cgo.
 var (
 	handles    sync.Map // uintptr to any
 	lastHandle atomic.Uintptr
 )
 
-// newHandle returns a number, not 0, for v, until freeHandle.
+// newHandle stores v until freeHandle and returns its handle, which is not 0.
 func newHandle(v any) uintptr {
 	h := lastHandle.Add(1)
 	handles.Store(h, v)
 	return h
 }
 
-// handleValue returns what newHandle was given, nil after freeHandle.
+// handleValue returns the value of a handle, or nil after freeHandle.
 func handleValue(h uintptr) any {
 	v, _ := handles.Load(h)
 	return v
 }
 
-// freeHandle forgets the value.
+// freeHandle removes the value of a handle.
 func freeHandle(h uintptr) { handles.Delete(h) }

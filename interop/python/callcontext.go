@@ -13,9 +13,9 @@ import (
 
 const opCallContextName = "CallContext"
 
-// entering is held by the one call with a context whose thread waits for the GIL. That wait cannot be
-// cancelled, so a caller that gives up leaves the thread waiting. The channel limits such threads to
-// one; other calls wait for the channel.
+// entering is held by the call with a context whose thread waits for the GIL. That wait
+// cannot be cancelled, so a caller that gives up leaves the thread waiting. The channel
+// limits these threads to one; other calls wait for the channel.
 var entering = make(chan struct{}, 1)
 
 // CallContext is Call with a context that bounds the wait for the GIL and the run.
@@ -37,8 +37,8 @@ var entering = make(chan struct{}, 1)
 // C code is not stopped. The exception is raised when the thread executes the next byte
 // code, so CallContext waits for a NumPy or Numba function, time.sleep or a lock to
 // return. Code that catches the exception is not stopped either, nor is a finalizer, in
-// which Python prints and drops exceptions. If a Go function that the code calls discards
-// the exception, or a CallContext inside of it does, it is raised again when the function
+// which Python prints and drops exceptions. If a Go function that the code calls, or a
+// CallContext inside it, discards the exception, it is raised again when the function
 // returns.
 //
 // If the calling goroutine does not hold the GIL, the end of ctx also ends the wait for
@@ -185,12 +185,12 @@ func (c *contextCall) result(r ret) (*Object, error) {
 		opDecref(r.val)
 	}
 	kind := ErrNotStopped
-	hint := "it caught the exception that was to stop it: let KeyboardInterrupt pass"
+	hint := "it caught the exception of the interrupt: let KeyboardInterrupt pass"
 	switch {
 	case r.num&callStopped != 0:
 		kind, hint = ErrInterrupted, ""
 	case r.num&callUnseen != 0:
-		hint = "it ended before any byte code ran that the exception could be raised in: what runs in C is not stopped"
+		hint = "it executed no byte code after the interrupt: C code is not stopped"
 	}
 	return nil, c.failed(kind, hint, raised)
 }

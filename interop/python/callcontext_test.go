@@ -145,7 +145,7 @@ func testCallContextInC(t *testing.T, py *python.Interpreter) {
 		}
 		require.ErrorIs(t, err, python.ErrNotStopped)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorContains(t, err, "what runs in C is not stopped")
+		require.ErrorContains(t, err, "C code is not stopped")
 		return
 	}
 	t.Fatal("a deadline of 20 ms never came in a sleep of 500 ms, in 100 trials")

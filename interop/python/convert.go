@@ -9,14 +9,15 @@ import (
 	"github.com/usmbridge/usmbridge/interop/internal/values"
 )
 
-// Tuple converts to a Python tuple, where other slices become lists; Value returns
-// tuples as this type.
+// Tuple converts to a Python tuple. Other slices become lists. Value returns tuples as
+// this type.
 type Tuple []any
 
-// ConversionError is a value that does not fit the other language's type.
+// ConversionError is returned for a value that does not fit the type of the other
+// language.
 type ConversionError struct {
-	From, To string // types, "chan int" and "a Python object"
-	Err      error  // the reason: ErrCycle, ErrTooDeep, one in words, or nil
+	From, To string // types, for example "chan int" and "a Python object"
+	Err      error  // the reason: ErrCycle, ErrTooDeep, another error, or nil
 }
 
 // Error names both types and the reason.
@@ -31,24 +32,16 @@ func (e *ConversionError) Error() string {
 // Unwrap returns the reason.
 func (e *ConversionError) Unwrap() error { return e.Err }
 
-// Reasons of a *ConversionError, to be tested with errors.Is.
+// Reasons of a *ConversionError, for errors.Is.
 var (
-	// ErrCycle is the reason for a container that contains itself. The text says where.
+	// ErrCycle is the reason for a container that contains itself. The text names the position.
 	ErrCycle = values.ErrCycle
-	// ErrTooDeep is the reason for containers in containers more than 1000 deep: as far as
-	// Python's own functions follow them.
+	// ErrTooDeep is the reason for containers nested more than 1000 deep, the limit of
+	// Python's own functions.
 	ErrTooDeep = values.ErrTooDeep
 )
 
-// take returns the new reference of a result.
-func (r ret) take() (ptr, error) {
-	if r.code != codeOK {
-		return nil, r.err()
-	}
-	return r.val, nil
-}
-
-// constant returns a new reference to an object that somebody keeps alive: None, True.
+// constant returns a new reference to p, which the caller keeps alive, as None or True.
 func constant(p ptr) (ptr, error) {
 	if r := opIncref(p); r.code != codeOK {
 		return nil, r.err()
@@ -61,11 +54,6 @@ func convert(v any) (ptr, error) {
 	if p, ok, err := convertPlain(v); ok {
 		return p, err
 	}
-	return convertWords(v)
-}
-
-// convertWords converts any value, with one entry into C for all that is in it.
-func convertWords(v any) (ptr, error) {
 	c := &conversion{}
 	defer c.end()
 	c.encoder.Rules, c.encoder.Addresses = c, true
@@ -75,8 +63,8 @@ func convertWords(v any) (ptr, error) {
 	return opFromWords(c.encoder.Words).take()
 }
 
-// convertPlain converts the usual values that hold no others, with one entry into C. ok is false for
-// other values.
+// convertPlain converts the common types that are not containers, with one entry into C.
+// ok is false for other types.
 func convertPlain(v any) (p ptr, ok bool, err error) {
 	switch v := v.(type) {
 	case nil:
@@ -121,15 +109,16 @@ func convertPlain(v any) (p ptr, ok bool, err error) {
 	return p, true, err
 }
 
-// conversion writes a value as words, of which C makes the object. It implements values.Rules.
+// conversion encodes a value as words, so that C creates all objects of a container with
+// one entry. It implements values.Rules.
 type conversion struct {
 	encoder values.Encoder
-	refs    []ptr // objects in the words
-	held    bool  // whether it holds the GIL
-	entered int64
+	refs    []ptr // owned objects whose addresses are in the words
+	held    bool  // whether the conversion holds the GIL
+	entered int64 // the argument of opLeave
 }
 
-// end releases the objects in the words, and the GIL.
+// end releases refs and the GIL.
 func (c *conversion) end() {
 	dropAll(c.refs)
 	if c.held {
@@ -138,8 +127,8 @@ func (c *conversion) end() {
 	}
 }
 
-// hold acquires the GIL until end, so that the objects of a container are made without handing the
-// GIL around between them.
+// hold acquires the GIL until end, so that it is not released between the objects of a
+// container.
 func (c *conversion) hold() error {
 	if c.held {
 		return nil
@@ -154,7 +143,7 @@ func (c *conversion) hold() error {
 	return nil
 }
 
-// Write writes tuples, and the objects of values that mean something in this process only.
+// Write encodes tuples, and values whose objects must be created before C reads the words.
 func (c *conversion) Write(e *values.Encoder, v any) (known bool, err error) {
 	switch v := v.(type) {
 	case Tuple:
@@ -171,7 +160,7 @@ func (c *conversion) Write(e *values.Encoder, v any) (known bool, err error) {
 	return false, nil
 }
 
-// function returns a new reference to a Python function of a Go one of any type.
+// function returns a new reference to a Python function that calls a Go function of any type.
 func function(f reflect.Value) (ptr, error) {
 	if f.IsNil() {
 		return constant(opNone())
@@ -179,7 +168,7 @@ func function(f reflect.Value) (ptr, error) {
 	return newFunction(nameOf(f), f.Type().String(), typedFunc(f))
 }
 
-// object writes the address of an object.
+// object encodes the address of the object that convert returns.
 func (c *conversion) object(convert func() (ptr, error)) error {
 	if err := c.hold(); err != nil {
 		return err

@@ -41,7 +41,7 @@ var (
 	ErrInterrupted = errors.New("it was interrupted because its context ended")
 	// ErrNotStopped: the call ran to completion although its context had ended: it was in C code
 	// until then, or its Python code caught the exception.
-	ErrNotStopped = errors.New("its context ended, and it ran to its end all the same")
+	ErrNotStopped = errors.New("its context ended, but it ran to completion")
 )
 
 // OpError is returned if Python cannot be used, or for a call whose context ended. It names the
@@ -91,14 +91,14 @@ type Attempt struct {
 	Err        error  // why it cannot be used; nil for the chosen one
 }
 
-// NotFoundError lists what Find tried. errors.Is sees ErrNotFound and the reason
-// of each attempt.
+// NotFoundError lists the interpreters that Find examined. It wraps ErrNotFound and the
+// error of each attempt.
 type NotFoundError struct {
 	Tried []Attempt
-	Off   bool // USMBRIDGE_PYTHON says "off"
+	Off   bool // USMBRIDGE_PYTHON is "off"
 }
 
-// Error lists the attempts with their reasons.
+// Error lists the attempts and their errors.
 func (e *NotFoundError) Error() string {
 	if e.Off {
 		return "python: no usable Python found: " + EnvVar + " is \"off\"; unset it, or name an interpreter there"
@@ -116,7 +116,7 @@ func (e *NotFoundError) Error() string {
 	return b.String()
 }
 
-// Unwrap returns ErrNotFound and the reasons of all attempts.
+// Unwrap returns ErrNotFound and the errors of all attempts.
 func (e *NotFoundError) Unwrap() []error {
 	errs := []error{ErrNotFound}
 	for _, t := range e.Tried {

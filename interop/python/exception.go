@@ -12,16 +12,16 @@ import (
 	"sync"
 )
 
-// Exception names a Python exception class, "ValueError" or "package.Class". It is
-// an error for two uses: errors.Is(err, python.KeyError) tells whether a Python
-// error is of that class or one derived from it, and a Go function that Python
-// calls raises that class by returning an error that wraps it.
+// Exception is the name of a Python exception class, "ValueError" or "package.Class".
+// It implements error for two uses. errors.Is(err, python.KeyError) reports whether a
+// Python error is of that class or of a derived class. A Go function that Python calls
+// raises that class by returning an error that wraps it.
 type Exception string
 
 // Error returns the name of the class.
 func (e Exception) Error() string { return string(e) }
 
-// The built-in exception classes that exchange protocols speak of.
+// Built-in exception classes.
 const (
 	AttributeError      = Exception("AttributeError")
 	BufferError         = Exception("BufferError")
@@ -48,11 +48,10 @@ const (
 // are cleared after the texts have been taken. Arguments of the exception stay. Exceptions that
 // Python code around the call is handling are not cleared.
 type Error struct {
-	Type      string // class: "ValueError", "numpy.exceptions.AxisError"
-	Message   string // str() of the exception
-	Traceback string // as Python prints it, with causes and contexts
-	// Classes are the names of the class and of its bases, as Is compares them.
-	Classes []string
+	Type      string   // class: "ValueError", "numpy.exceptions.AxisError"
+	Message   string   // str() of the exception
+	Traceback string   // as Python prints it, with causes and contexts
+	Classes   []string // the names of the class and of its bases, which Is compares
 
 	exc   *Object
 	goErr error // the Go error that was raised as this exception
@@ -66,21 +65,20 @@ func (e *Error) Error() string {
 	return "python: " + e.Type + ": " + e.Message
 }
 
-// Is reports whether target is an Exception that names the class or a base of it.
+// Is reports whether target is an Exception that names the class or one of its bases.
 func (e *Error) Is(target error) bool {
 	x, ok := target.(Exception)
 	return ok && slices.Contains(e.Classes, string(x))
 }
 
-// Unwrap returns the Go error that a Go function raised, when the exception came
-// from one, so that errors.Is and errors.As see through Python.
+// Unwrap returns the Go error that was raised as this exception, or nil.
 func (e *Error) Unwrap() error { return e.goErr }
 
 // Exception returns the exception object, borrowed from e. It is nil for an error that was raised
 // in another process, and for one of package executor.
 func (e *Error) Exception() *Object { return e.exc }
 
-// newError takes over the exception object.
+// newError returns the error of an exception object, which it takes over.
 func newError(exc ptr) *Error {
 	e := &Error{
 		Type:      opErrorPart(exc, partType),
@@ -114,13 +112,16 @@ var errorMaps struct {
 	list []func(error) Exception
 }
 
-// MapError registers a rule for the exception class that a Go error is raised as: it
-// returns the class, or "" to leave the decision to the rules before it (the last
-// registered is asked first). Where no rule decides, it is the Exception that the
-// error wraps; the class of the *Error it wraps; the natural one of some errors of
-// Go's library (os.ErrNotExist is FileNotFoundError, os.ErrPermission
-// PermissionError, a deadline TimeoutError, errors.ErrUnsupported
-// NotImplementedError, a *ConversionError TypeError); else RuntimeError.
+// MapError registers a rule that returns the exception class for a Go error, or "" if
+// the rule does not apply. The rules are tried from the last registered to the first.
+// If none applies, the class is the first of these:
+//
+//   - the Exception that the error wraps
+//   - the class of the *Error that it wraps
+//   - TypeError for a *ConversionError, FileNotFoundError for fs.ErrNotExist,
+//     FileExistsError for fs.ErrExist, PermissionError for fs.ErrPermission,
+//     TimeoutError for a deadline, NotImplementedError for errors.ErrUnsupported
+//   - RuntimeError
 func MapError(rule func(error) Exception) {
 	errorMaps.Lock()
 	defer errorMaps.Unlock()
@@ -147,7 +148,7 @@ func exceptionFor(err error) Exception {
 	case errors.As(err, &x):
 		return x
 	case errors.As(err, &oe) && oe.Op == opCallContextName:
-		// An interrupt is for the call that it was put to, not for the one around it.
+		// The interrupt ends only its own call. The enclosing call is not interrupted.
 		if errors.Is(err, context.DeadlineExceeded) {
 			return "TimeoutError"
 		}
@@ -170,9 +171,10 @@ func exceptionFor(err error) Exception {
 	return RuntimeError
 }
 
-// exceptionOf makes the exception object of a Go error: the original one when err
-// is an *Error itself, else a new one of exceptionFor's class with err's message,
-// caused by the *Error that err wraps, if any.
+// exceptionOf returns a new reference to the exception object of a Go error. If err is
+// an *Error, it is the original object. Otherwise it is a new object of the class that
+// exceptionFor returns, with the message of err. Its cause is the exception of the
+// *Error that err wraps, if any.
 func exceptionOf(err error) (ptr, error) {
 	if e, ok := err.(*Error); ok && e.exc != nil { //nolint:errorlint // err itself, not one that it wraps
 		return e.exc.newReference("Retain")
@@ -185,7 +187,7 @@ func exceptionOf(err error) (ptr, error) {
 	return newException(exceptionFor(err), err.Error(), err, cause)
 }
 
-// newException makes an exception object that err is behind.
+// newException returns a new exception object that refers to err.
 func newException(class Exception, text string, err error, cause ptr) (ptr, error) {
 	h := newHandle(err)
 	r := opNewError(string(class), text, h, cause)
@@ -195,9 +197,9 @@ func newException(class Exception, text string, err error, cause ptr) (ptr, erro
 	return r.take()
 }
 
-// Raise sets Python's error indicator from a Go error, for a callback written in C
-// and Go that is about to return NULL. The GIL is held by the caller. An *Error is
-// raised again as the same exception object; others as MapError says.
+// Raise sets Python's error indicator from a Go error, before a function called by
+// Python returns NULL. The caller holds the GIL. An *Error is raised as the same
+// exception object, other errors as MapError describes.
 func Raise(err error) {
 	exc, e := raisable(err)
 	if e != nil {
@@ -210,8 +212,8 @@ func Raise(err error) {
 	opDecref(exc)
 }
 
-// raisable is exceptionOf where nothing may panic: an error's own methods are the program's,
-// and so are rules. What they panic with is raised in the error's place.
+// raisable is exceptionOf for callers that must not panic. If a method of the error or a
+// rule of MapError panics, it returns an exception of that panic.
 func raisable(err error) (exc ptr, e error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// ptr is a PyObject* (or other C pointer) without its type.
+// ptr is a PyObject* or another C pointer.
 type ptr = unsafe.Pointer
 
 // ret is the Go side of usmb_pyret.
@@ -18,7 +18,7 @@ type ret struct {
 	kind   int
 }
 
-// Codes of ret, as USMB_PYE_*; codeUnsupported is Go's own.
+// Values of ret.code: USMB_PYE_*, and codeUnsupported, which only Go uses.
 const (
 	codeOK          = 0
 	codeException   = 1
@@ -28,7 +28,7 @@ const (
 	codeUnsupported = -1
 )
 
-// Kinds of ret, as USMB_PYK_*.
+// Values of ret.kind, as USMB_PYK_*.
 const (
 	kindOther = iota
 	kindNone
@@ -45,7 +45,7 @@ const (
 	kindDict
 )
 
-// Arguments of opText and opErrorPart, as USMB_PYT_* and USMB_PYX_*.
+// Texts that opText returns, as USMB_PYT_*.
 const (
 	textValue = iota
 	textStr
@@ -54,6 +54,7 @@ const (
 	textHex
 )
 
+// Parts of an exception that opErrorPart returns, as USMB_PYX_*.
 const (
 	partType = iota
 	partMessage
@@ -61,7 +62,7 @@ const (
 	partLineage
 )
 
-// Bits of the num of opCallContext, as USMB_CALL_*: what became of an interrupt.
+// Bits of ret.num of opCallContext, as USMB_CALL_*: the outcome of an interrupt.
 const (
 	callAsked   = 1
 	callUnseen  = 2
@@ -74,7 +75,7 @@ const (
 	startEval = 258
 )
 
-// err turns the result into a Go error; an exception becomes an *Error.
+// err returns the error of a result. It takes over the exception.
 func (r ret) err() error {
 	switch r.code {
 	case codeOK:
@@ -92,7 +93,15 @@ func (r ret) err() error {
 	}
 }
 
-// object wraps the new reference of a result.
+// take returns the new reference of a result.
+func (r ret) take() (ptr, error) {
+	if r.code != codeOK {
+		return nil, r.err()
+	}
+	return r.val, nil
+}
+
+// object returns the new reference of a result as an owned Object.
 func (r ret) object() (*Object, error) {
 	if r.code != codeOK {
 		return nil, r.err()

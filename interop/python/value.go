@@ -11,23 +11,24 @@ import (
 	"github.com/usmbridge/usmbridge/interop/internal/values"
 )
 
-// Value converts a Python object to the Go value nearest to it:
+// Value converts a Python object to a Go value:
 //
 //	None                  nil
 //	bool                  bool
-//	int                   int64, or *big.Int when it does not fit
+//	int                   int64, or *big.Int if it does not fit
 //	float                 float64
 //	complex               complex128
 //	str                   string
 //	bytes, bytearray      []byte (copied)
 //	list                  []any
 //	tuple                 Tuple
-//	dict                  map[string]any, or map[any]any when a key is no str
+//	dict                  map[string]any, or map[any]any if a key is not a str
 //
-// and subclasses of these. Any other object comes as an owned *Object, also inside
-// containers. A dict with a key that is no Go map key (a tuple), an object that
-// contains itself (ErrCycle) and one nested too deep (ErrTooDeep) are a
-// *ConversionError, whose text says where in the object: value[2]["a"].
+// Subclasses are converted as their base class. Any other object is returned as an
+// owned *Object, also inside containers. A dict key that cannot be a Go map key (a
+// tuple), an object that contains itself (ErrCycle) and an object nested too deeply
+// (ErrTooDeep) are a *ConversionError. Its text names the position in the object, for
+// example value[2]["a"].
 func (o *Object) Value() (v any, err error) {
 	defer runtime.KeepAlive(o)
 	err = with(func() error {
@@ -38,10 +39,10 @@ func (o *Object) Value() (v any, err error) {
 	return v, err
 }
 
-// reader converts objects to Go values.
-type reader struct{ path values.Path } // after an error, where it arose
+// reader converts objects to Go values. After an error, path is its position.
+type reader struct{ path values.Path }
 
-// enter adds a container to the path.
+// enter adds a container to the path. It fails for a cycle or too deep nesting.
 func (n *reader) enter(p ptr, from, to string) error {
 	if err := n.path.Enter(p, 0, nil); err != nil {
 		return &ConversionError{From: from, To: to, Err: err}
@@ -174,7 +175,7 @@ func (n *reader) dict(p ptr, length int) (any, error) {
 	return mapOf(keys, vals), nil
 }
 
-// pair converts the key and the value of a dict's entry number i.
+// pair converts the key and the value of entry i of a dict.
 func (n *reader) pair(i int, key, val ptr) (k, v any, err error) {
 	n.path.AtKey(i)
 	if k, err = n.value(key); err != nil {
@@ -191,7 +192,7 @@ func (n *reader) pair(i int, key, val ptr) (k, v any, err error) {
 	return k, v, err
 }
 
-// mapOf makes the map of a dict: by string where all keys are.
+// mapOf returns a map[string]any if all keys are strings, otherwise a map[any]any.
 func mapOf(keys, vals []any) any {
 	named := make(map[string]any, len(keys))
 	for i, k := range keys {
@@ -208,25 +209,26 @@ func mapOf(keys, vals []any) any {
 	return named
 }
 
-// Int returns the object as an integer, by its __index__ (so no float passes).
-// OverflowError when it does not fit int64.
+// Int returns the result of the object's __index__, which a float lacks. The error is
+// an OverflowError if it does not fit int64.
 func (o *Object) Int() (int64, error) {
 	defer runtime.KeepAlive(o)
 	r := opIndex(o.ptr("Int"))
 	return r.num, r.err()
 }
 
-// Float returns the object as a float64, by its __float__ or __index__.
+// Float returns the result of the object's __float__ or __index__.
 func (o *Object) Float() (float64, error) {
 	defer runtime.KeepAlive(o)
 	r := opFloat(o.ptr("Float"))
 	return r.re, r.err()
 }
 
-// Text returns the characters of a str; other objects are a TypeError.
+// Text returns the contents of a str. The error is a TypeError for other objects.
 func (o *Object) Text() (string, error) { return o.text("Text", textValue) }
 
-// Bytes returns a copy of the contents of a bytes or bytearray object.
+// Bytes returns a copy of the contents of a bytes or bytearray object. The error is a
+// *ConversionError for other objects.
 func (o *Object) Bytes() ([]byte, error) {
 	var b []byte
 	err := with(func() error {
@@ -252,10 +254,11 @@ func (o *Object) mismatch(to string) error {
 	return &ConversionError{From: "Python " + t, To: to}
 }
 
-// As converts a Python object to the Go type T: what Value gives, fitted to T.
-// Integers are checked for range, an int serves where a float is asked, lists and
-// tuples fill slices and arrays of that length, dicts fill maps. T may be *Object,
-// then the result is owned. A value that does not fit is a *ConversionError.
+// As converts a Python object to the Go type T. It converts the result of Value to T:
+// integers are checked for range, an int converts to a floating-point type, lists and
+// tuples convert to slices and to arrays of their length, and dicts to maps. If T is
+// *Object, the result is owned. The error is a *ConversionError if the value does not
+// fit T.
 func As[T any](o *Object) (T, error) {
 	var t T
 	if p, ok := any(&t).(**Object); ok {
@@ -267,8 +270,8 @@ func As[T any](o *Object) (T, error) {
 	return t, err
 }
 
-// decode stores the value of an object in dst. It returns that value, whose Objects dst has.
-// After an error these are released.
+// decode stores the value of an object in dst and returns that value. dst owns the
+// Objects in it; after an error they are released.
 func decode(dst reflect.Value, o *Object) (any, error) {
 	v, err := o.Value()
 	if err != nil {
@@ -281,7 +284,7 @@ func decode(dst reflect.Value, o *Object) (any, error) {
 	return v, nil
 }
 
-// fit stores a result of Value in dst.
+// fit stores v, a result of Value, in dst.
 func fit(dst reflect.Value, v any) error {
 	if v == nil {
 		switch dst.Kind() {
@@ -335,7 +338,7 @@ func fit(dst reflect.Value, v any) error {
 	case map[string]any, map[any]any:
 		return fitMap(dst, src, bad)
 	}
-	// Named types of the same kind: type Name string, type Flag bool.
+	// A named type of the same kind, such as type Name string.
 	if src.Kind() == dst.Kind() && src.Type().ConvertibleTo(dst.Type()) {
 		dst.Set(src.Convert(dst.Type()))
 		return nil
