@@ -148,7 +148,7 @@ func exceptionFor(err error) Exception {
 	case errors.As(err, &x):
 		return x
 	case errors.As(err, &oe) && oe.Op == opCallContextName:
-		// The interrupt ends only its own call. The enclosing call is not interrupted.
+		// Not the class of the *Error: an interrupt must not interrupt the enclosing call.
 		if errors.Is(err, context.DeadlineExceeded) {
 			return "TimeoutError"
 		}

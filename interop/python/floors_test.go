@@ -11,22 +11,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// floors are the C files of this package from the ground up: a file includes, and so
-// calls, only what stands before it.
+// floors lists the C files of this package in order. A file includes, and therefore calls,
+// only files before it.
 var floors = []string{
 	"usmb_pyfuncs",  // the list of CPython's functions
-	"usmb_pytable",  // CPython's types, the table and what fills it
+	"usmb_pytable",  // CPython's types, the table and its loader
 	"usmb_pymacros", // CPython's names for the members of the table
-	"usmb_pyapi",    // CPython's C API as C files use it
-	"usmb_pysignals",
-	"usmb_pystate", // entering, drains, the end, fork
-	"usmb_pymodules",
-	"usmb_pyinit",
-	"usmb_pyresult", // how an operation begins and ends
+	"usmb_pyapi",    // CPython's C API for C files
+	"usmb_pystate",  // entering, drains, shutdown, fork
+	"usmb_pyinit",   // built-in modules, starting the interpreter
+	"usmb_pyresult", // the beginning and the end of an operation
 	"usmb_pycall",   // calls with a context
-	"usmb_pytext",
-	"usmb_pyvalues",
-	"usmb_pygo", // Go values held by Python
+	"usmb_pyvalues", // conversion of values and texts
+	"usmb_pygo",     // Go values held by Python
 	"usmb_pyerror",
 	"usmb_pyobject",
 }
@@ -52,8 +49,8 @@ func TestCFilesIncludeOnlyLowerOnes(t *testing.T) {
 	}
 }
 
-// TestTableHasNoUnusedRows: each row is looked up at every start, and one that is
-// missing refuses a Python.
+// TestTableHasNoUnusedRows checks that each row of the table is used. Every start looks up
+// all rows and fails if a required one is missing.
 func TestTableHasNoUnusedRows(t *testing.T) {
 	used := map[string]bool{}
 	for _, pattern := range []string{"*.[ch]", "../pymodule/*.[ch]", "../internal/calls/*.[ch]", "internal/testmod/*.c", "*.go"} {

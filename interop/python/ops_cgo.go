@@ -10,7 +10,6 @@ package python
 #include "usmb_pyerror.h"
 #include "usmb_pygo.h"
 #include "usmb_pyobject.h"
-#include "usmb_pytext.h"
 #include "usmb_pyvalues.h"
 */
 import "C"
@@ -21,17 +20,17 @@ import (
 	"github.com/usmbridge/usmbridge/interop/internal/values"
 )
 
-// The operations of the C files (usmb_pyop_*), one cgo call each, callable from any goroutine.
-// Strings pass as pointer and length, without a copy; C strings are copied.
+// The operations of the C files (usmb_pyop_*) may be called from any goroutine. Each is one
+// cgo call. Strings are passed as pointer and length without a copy, or copied to C strings.
 
 func toRet(r C.usmb_pyret) ret {
 	return ret{val: r.val, num: int64(r.num), re: float64(r.re), im: float64(r.im),
 		exc: r.exc, code: int(r.code), kind: int(r.kind)}
 }
 
-// FromResult takes over what an operation of another package's C file returned, a
-// usmb_pyret (usmb_pyresult.h): its new reference as an owned Object (nil for NULL),
-// or its failure as the error that operations of this package give.
+// FromResult takes over the usmb_pyret (usmb_pyresult.h) that an operation in a C file of
+// another package returned. It returns the new reference as an owned Object (nil for
+// NULL), or the error that operations of this package return.
 func FromResult(result unsafe.Pointer) (*Object, error) {
 	r := retAt(result)
 	if r.code != codeOK {
@@ -44,14 +43,14 @@ func chars(s string) (*C.char, C.size_t) {
 	return (*C.char)(unsafe.Pointer(unsafe.StringData(s))), C.size_t(len(s))
 }
 
-// withCString passes s as a C string that is freed after f.
+// withCString calls f with a C string of s, which it then frees.
 func withCString(s string, f func(*C.char) C.usmb_pyret) ret {
 	c := C.CString(s)
 	defer C.free(unsafe.Pointer(c))
 	return toRet(f(c))
 }
 
-// takeText copies and frees a malloc'ed text.
+// takeText copies and frees the text of a result.
 func takeText(r ret) (string, ret) {
 	if r.code != 0 {
 		return "", r
@@ -113,26 +112,27 @@ func opCall(f ptr, args []ptr, npos int, kwnames ptr) ret {
 	return toRet(C.usmb_pyop_call(f, first(args), C.size_t(npos), kwnames))
 }
 
-// callRecord is what C and Go share of a call with a context. C's threads write it with
-// the GIL held; it holds no pointers.
+// callRecord is the state of a call with a context that C and Go share. C writes it with
+// the GIL held. It has no Go pointers.
 type callRecord C.usmb_call
 
-// opCallContext is opCall with a record that opInterrupt can be called with meanwhile.
+// opCallContext is opCall with a record, which other threads may pass to opInterrupt during
+// the call.
 func opCallContext(c *callRecord, f ptr, args []ptr, npos int, kwnames ptr) ret {
 	return toRet(C.usmb_pyop_call_context((*C.usmb_call)(c), f, first(args), C.size_t(npos), kwnames))
 }
 
-// fromC is the number of a call that was not made by CallContext, 0 for one that was.
+// fromC returns the number of a call that C code made, or 0 for a CallContext.
 func (c *callRecord) fromC() uint64 { return uint64(c.number) }
 
-// retAt reads the result of an operation of another package's C file.
+// retAt reads a usmb_pyret.
 func retAt(result unsafe.Pointer) ret { return toRet(*(*C.usmb_pyret)(result)) }
 
 func opInterrupt(c *callRecord) { C.usmb_pyop_interrupt((*C.usmb_call)(c)) }
 func opHoldsGIL() bool          { return C.usmb_py_holds_gil() != 0 }
 
-// opCurrentCall returns the record of the call that this thread is in, nil for none. It is
-// memory of Go, which that call holds: its frames are below the caller's on the stack.
+// opCurrentCall returns the record of the innermost call on this thread, or nil. A
+// CallContext keeps its record reachable while it runs.
 func opCurrentCall() *callRecord { return (*callRecord)(C.usmb_py_call_current()) }
 
 // opMethod calls a method of args[0].
@@ -141,13 +141,13 @@ func opMethod(name string, args []ptr, npos int, kwnames ptr) ret {
 	return toRet(C.usmb_pyop_method(p, n, first(args), C.size_t(npos), kwnames))
 }
 
-func opText(o ptr, what int) (string, ret) {
-	return takeText(toRet(C.usmb_pyop_text(o, C.int(what))))
+func opText(o ptr, kind int) (string, ret) {
+	return takeText(toRet(C.usmb_pyop_text(o, C.int(kind))))
 }
 
-// opErrorPart gives "" for what cannot be had.
-func opErrorPart(exc ptr, what int) string {
-	s, r := takeText(toRet(C.usmb_pyop_error_part(exc, C.int(what))))
+// opErrorPart returns a part of an exception, or "" if reading it fails.
+func opErrorPart(exc ptr, part int) string {
+	s, r := takeText(toRet(C.usmb_pyop_error_part(exc, C.int(part))))
 	if r.code == codeException {
 		opDecref(r.exc)
 	}
@@ -167,17 +167,18 @@ func opFromHex(s string) ret {
 	return withCString(s, func(c *C.char) C.usmb_pyret { return C.usmb_pyop_from_hex(c) })
 }
 
-// opFromNames makes a tuple. It takes the references over.
+// opFromNames returns a tuple. It takes over the references.
 func opFromNames(items []ptr) ret {
 	return toRet(C.usmb_pyop_from_names(first(items), C.size_t(len(items))))
 }
 
-// opFromWords makes the object of a value that package values wrote.
+// opFromWords returns the object of a value that package values encoded.
 func opFromWords(words []uint64) ret {
 	return toRet(C.usmb_pyop_from_words((*C.uint64_t)(unsafe.SliceData(words))))
 }
 
-// The kinds of values are the same in C: each difference is the index of an array of one element.
+// These declarations compile only if the kinds of values are equal in C: each difference
+// indexes an array of one element.
 var (
 	_ = [1]struct{}{}[C.USMB_VALUE_UINT-values.Uint]
 	_ = [1]struct{}{}[C.USMB_VALUE_COMPLEX-values.Complex]
@@ -203,7 +204,7 @@ func opRun(code, filename string, start int, globals ptr) ret {
 	})
 }
 
-// opCapsule needs a name that is never freed.
+// opCapsule returns a new capsule. name must never be freed.
 func opCapsule(p ptr, name ptr) ret {
 	return toRet(C.usmb_pyop_capsule(p, (*C.char)(name)))
 }

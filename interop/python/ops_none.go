@@ -2,15 +2,14 @@
 
 package python
 
-// Without cgo, and on systems other than Linux, no interpreter can be loaded:
-// every operation answers errors.ErrUnsupported.
+// Without cgo and on systems other than Linux, no interpreter can be loaded. Every
+// operation returns errors.ErrUnsupported.
 
 var none = ret{code: codeUnsupported}
 
-// FromResult has no results to take over here.
+// FromResult returns errors.ErrUnsupported on this platform.
 func FromResult(ptr) (*Object, error) { return nil, errUnsupported }
 
-// callRecord has nothing to record here.
 type callRecord struct{}
 
 func (*callRecord) fromC() uint64 { return 0 }

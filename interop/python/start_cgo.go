@@ -29,7 +29,8 @@ func startError(library string, kind, err error) error {
 	return &OpError{Op: "Start", Path: library, Kind: kind, Err: err}
 }
 
-// withErrText calls f with a buffer for a C error text and returns the text.
+// withErrText calls f with a buffer for an error text. It returns that text and the
+// result of f.
 func withErrText(f func(buf *C.char, n C.size_t) bool) (string, bool) {
 	buf := (*C.char)(C.calloc(1, errBuf))
 	defer C.free(unsafe.Pointer(buf))
@@ -37,46 +38,42 @@ func withErrText(f func(buf *C.char, n C.size_t) bool) (string, bool) {
 	return C.GoString(buf), ok
 }
 
-// start does the work of Start, under its lock.
+// start implements Start. The caller holds startMu.
 func start(o *options) (*Interpreter, error) {
 	if C.usmb_py_in_process() != 0 {
 		if err := load(nil, "this process"); err != nil {
 			return nil, err
 		}
-		if C.usmb_pyx_initialized() != 0 {
+		if C.usmb_py_initialized() != 0 {
 			return adopt(o)
 		}
 	}
-	env, err := o.environment()
+	if o.env != nil {
+		return initialize(o.env)
+	}
+	env, err := Find()
 	if err != nil {
 		return nil, err
 	}
 	return initialize(env)
 }
 
-// environment resolves the options to a description.
-func (o *options) environment() (*Environment, error) {
-	if o.env != nil {
-		return o.env, nil
-	}
-	return Find()
-}
-
-// load fills the table from a dlopen handle, or from the process when nil.
+// load fills the table of CPython's functions from a dlopen handle, or from the process if
+// handle is nil. library is the name for errors.
 func load(handle ptr, library string) error {
 	var missing *C.char
 	if C.usmb_py_load(handle, &missing) == 0 {
 		return nil
 	}
-	what := C.GoString(missing)
-	if what == C.USMB_PY_FREE_THREADED {
+	symbol := C.GoString(missing)
+	if symbol == C.USMB_PY_FREE_THREADED {
 		return startError(library, ErrFreeThreaded, nil)
 	}
 	return startError(library, ErrTooOld,
-		fmt.Errorf("it has no symbol %s: need CPython %d.%d or newer", what, MinVersion.Major, MinVersion.Minor))
+		fmt.Errorf("it has no symbol %s: need CPython %d.%d or newer", symbol, MinVersion.Major, MinVersion.Minor))
 }
 
-// open loads the library of an environment and its functions.
+// open loads the library of an environment and fills the table from it.
 func open(env *Environment) error {
 	if env.Library == "" {
 		return startError(env.Executable, ErrNoLibrary, nil)
@@ -85,7 +82,7 @@ func open(env *Environment) error {
 		return startError(env.Library, errors.ErrUnsupported,
 			errors.New("the program is linked statically and cannot load shared libraries; link it dynamically, without -static"))
 	}
-	// A library that was cut short would end the process in dlopen.
+	// dlopen of a truncated library would end the process.
 	if err := elfcheck.File(env.Library); err != nil {
 		return startError(env.Library, nil, err)
 	}
@@ -110,7 +107,8 @@ func open(env *Environment) error {
 	return nil
 }
 
-// registerPackages registers the modules of the packages that the program links.
+// registerPackages registers the modules of packages that the program links, such as
+// interop/pymodule.
 func registerPackages() error {
 	if calling.Register == nil {
 		return nil
@@ -118,6 +116,7 @@ func registerPackages() error {
 	return calling.Register()
 }
 
+// initialize loads and initialises the Python of env.
 func initialize(env *Environment) (*Interpreter, error) {
 	if err := registerPackages(); err != nil {
 		return nil, err
@@ -126,9 +125,9 @@ func initialize(env *Environment) (*Interpreter, error) {
 		return nil, err
 	}
 	program := C.CString(env.Executable)
-	wide := wideString(env.Executable) // Python keeps the pointer: never freed
+	wide := wideString(env.Executable) // not freed: Python keeps the pointer
 	defer C.free(unsafe.Pointer(program))
-	// The thread state is given up on the thread that made it.
+	// usmb_py_initialize must release the GIL on the thread that initialised Python.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	text, ok := withErrText(func(buf *C.char, n C.size_t) bool {
@@ -140,7 +139,7 @@ func initialize(env *Environment) (*Interpreter, error) {
 	return &Interpreter{env: *env}, nil
 }
 
-// adopt takes the interpreter that the process has already.
+// adopt returns the interpreter that the process runs already.
 func adopt(o *options) (*Interpreter, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -165,7 +164,7 @@ func adopt(o *options) (*Interpreter, error) {
 	return py, py.agrees(&options{env: o.env})
 }
 
-// sysText returns an attribute of sys that is a str, "" when it is None.
+// sysText returns an attribute of sys that is a str, or "" if it is None.
 func (py *Interpreter) sysText(name string) (string, error) {
 	v, err := py.importAttr("sys", name)
 	if err != nil {
@@ -178,14 +177,14 @@ func (py *Interpreter) sysText(name string) (string, error) {
 	return v.Text()
 }
 
-// wideString makes a wchar_t string (32 bits each on Linux). Bytes that are no UTF-8
-// become lone surrogates, as Python's file system encoding has it.
+// wideString returns a new wchar_t string (32 bits per character on Linux). Bytes that are
+// not UTF-8 become lone surrogates, as in Python's file system encoding.
 func wideString(s string) *C.wchar_t {
 	const surrogateEscape = 0xDC00
 	w := make([]C.wchar_t, 0, len(s)+1)
 	for i := 0; i < len(s); {
 		r, n := utf8.DecodeRuneInString(s[i:])
-		if r == utf8.RuneError && n == 1 { // one bad byte, not an encoded U+FFFD
+		if r == utf8.RuneError && n == 1 { // an invalid byte, not an encoded U+FFFD
 			r = surrogateEscape + rune(s[i])
 		}
 		w = append(w, C.wchar_t(r))
@@ -198,26 +197,26 @@ func wideString(s string) *C.wchar_t {
 	return (*C.wchar_t)(p)
 }
 
-// addModule does the work of RegisterModule.
+// addModule implements RegisterModule.
 func addModule(name string, init ptr) error {
-	n := C.CString(name) // kept by C for ever when it succeeds
-	if C.usmb_pyx_add_module(n, init) == 0 {
+	n := C.CString(name) // C keeps it on success
+	if C.usmb_py_add_module(n, init) == 0 {
 		return nil
 	}
 	C.free(unsafe.Pointer(n))
 	return &OpError{Op: "RegisterModule", Path: name, Kind: ErrConflict,
-		Err: errors.New("its name is taken, or modules cannot be added any more")}
+		Err: errors.New("the name is registered already, or modules cannot be added any more")}
 }
 
-// childrenScript tells multiprocessing what its children run.
+// childrenScript makes multiprocessing start its children with the host program.
 //
 //go:embed children.py
 var childrenScript string
 
-// runMain does the work of Main; it returns only on failure.
+// runMain implements Main. It returns only on failure.
 func runMain(env *Environment, args []string, host string) error {
-	if os.Getpid() != int(C.usmb_pyx_thread_id()) {
-		return &OpError{Op: "Main", Path: env.Executable, Err: errors.New("called on another thread than the process's first"),
+	if os.Getpid() != int(C.usmb_py_thread_id()) {
+		return &OpError{Op: "Main", Path: env.Executable, Err: errors.New("not called on the process's main thread"),
 			Hint: "call runtime.LockOSThread in an init function"}
 	}
 	if err := registerPackages(); err != nil {

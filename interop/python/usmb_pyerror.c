@@ -6,7 +6,7 @@
 #include "usmb_pycall.h"
 #include "usmb_pyerror.h"
 #include "usmb_pygo.h"
-#include "usmb_pytext.h"
+#include "usmb_pyvalues.h"
 
 /* The attribute of an exception that holds the Go error behind it. */
 #define GO_ERROR "__go_error__"

@@ -1,8 +1,9 @@
 //go:build linux && cgo
 
-/* Opening libpython, starting the interpreter, being `python3`. */
+/* Opening libpython, built-in modules, starting the interpreter and the python3 command line. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,11 +12,91 @@
 #include <unistd.h>
 
 #include "usmb_pyinit.h"
-#include "usmb_pymodules.h"
+
+/* ---- built-in modules ------------------------------------------------------------------- */
+
+#define MAX_MODULES 8
+
+static pthread_mutex_t modules_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct {
+	const char *name;
+	PyObject *(*init)(void);
+} modules[MAX_MODULES];
+static int n_modules;
+static int modules_closed;
+static void (*first_import)(void);
+
+/* Initialises a registered module. usmb_py_main cannot run code between the start of the
+   interpreter and the first import, so this function installs the hooks. */
+static PyObject *init_module(int i)
+{
+	if (usmb_py_install()) {
+		if (!PyErr_Occurred())
+			PyErr_SetString(PyExc_ImportError,
+			                "this interpreter is shutting down, or was shut down before in this process");
+		return NULL;
+	}
+	if (first_import) first_import();
+	return modules[i].init();
+}
+/* The inittab takes functions without a parameter. */
+#define TRAMPOLINE(i) \
+	static PyObject *init_##i(void) \
+	{ \
+		return init_module(i); \
+	}
+TRAMPOLINE(0)
+TRAMPOLINE(1)
+TRAMPOLINE(2)
+TRAMPOLINE(3)
+TRAMPOLINE(4)
+TRAMPOLINE(5)
+TRAMPOLINE(6)
+TRAMPOLINE(7)
+static PyObject *(*const trampolines[MAX_MODULES])(void) = {init_0, init_1, init_2, init_3,
+                                                            init_4, init_5, init_6, init_7};
+
+int usmb_py_add_module(const char *name, void *function)
+{
+	PyObject *(*init)(void);
+	int rc = -1;
+	memcpy(&init, &function, sizeof init);
+	pthread_mutex_lock(&modules_lock);
+	int i;
+	for (i = 0; i < n_modules && strcmp(modules[i].name, name) != 0; i++) {
+	}
+	if (i < n_modules) {
+		rc = modules[i].init == init ? 0 : -1;
+	} else if (!modules_closed && n_modules < MAX_MODULES) {
+		modules[n_modules].name = name;
+		modules[n_modules].init = init;
+		n_modules++;
+		rc = 0;
+	}
+	pthread_mutex_unlock(&modules_lock);
+	return rc;
+}
+
+/* Before initialisation: appends the registered modules to the inittab. on_import, if not
+   NULL, is called before each module's init function, with the GIL held. */
+static int append_modules(void (*on_import)(void))
+{
+	pthread_mutex_lock(&modules_lock);
+	modules_closed = 1;
+	first_import = on_import;
+	int n = n_modules;
+	pthread_mutex_unlock(&modules_lock);
+	for (int i = 0; i < n; i++)
+		if (PyImport_AppendInittab(modules[i].name, trampolines[i])) return -1;
+	return 0;
+}
+
+/* ---- starting --------------------------------------------------------------------------- */
 
 void *usmb_py_open(const char *path, char *err, size_t n)
 {
-	/* Global, or extension modules (which name no libpython) find no symbols. */
+	/* RTLD_GLOBAL, because extension modules are not linked to libpython. */
 	void *h = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
 	if (!h) {
 		const char *e = dlerror();
@@ -29,8 +110,9 @@ int usmb_py_in_process(void)
 	return dlsym(RTLD_DEFAULT, "Py_IsInitialized") != NULL;
 }
 
-/* PEP 741: options by name. The configuration begins as an isolated one; what is
-   set here makes it the one of `python3` less the command line and the signals. */
+/* Initialises Python by PEP 741, whose options have names. The initial configuration is
+   an isolated one. These options make it that of python3, except for the command line and
+   the signal handlers. */
 static int initialize_by_name(const char *program, char *err, size_t n)
 {
 	static const struct {
@@ -59,10 +141,9 @@ static int initialize_by_name(const char *program, char *err, size_t n)
 	return rc;
 }
 
-/* Settles the locale and UTF-8 mode as `python3` does: without this, a process that
-   has no locale (a container, a service) gets ASCII for file names and output.
-   PyPreConfig is a struct of some ten ints that only Python itself looks into; the
-   room here is plenty. */
+/* Sets the locale and UTF-8 mode as python3 does. Otherwise a process without a locale (a
+   container, a service) uses ASCII for file names and output. PyPreConfig has about ten
+   ints and only Python accesses them, so the buffer is large enough. */
 static int preinitialize(char *err, size_t n)
 {
 	union {
@@ -78,7 +159,7 @@ static int preinitialize(char *err, size_t n)
 	return -1;
 }
 
-/* The text of the current exception, which is cleared. */
+/* Writes the text of the current exception to err and clears the exception. */
 static void take_error(char *err, size_t n)
 {
 	PyObject *type, *value, *tb;
@@ -95,7 +176,7 @@ static void take_error(char *err, size_t n)
 
 int usmb_py_initialize(const char *program, const wchar_t *wide_program, char *err, size_t n)
 {
-	if (usmb_py_append_modules(NULL)) {
+	if (append_modules(NULL)) {
 		snprintf(err, n, "out of memory for the built-in modules");
 		return -1;
 	}
@@ -103,8 +184,8 @@ int usmb_py_initialize(const char *program, const wchar_t *wide_program, char *e
 	if (usmb_py.PyInitConfig_Create && usmb_py.Py_InitializeFromInitConfig) {
 		if (initialize_by_name(program, err, n)) return -1;
 	} else if (usmb_py.Py_SetProgramName) {
-		/* From the program's name the interpreter derives its prefix and, by the
-       pyvenv.cfg beside it, the environment's packages. */
+		/* The interpreter derives its prefix from the program's name, and the
+		   environment's packages from the pyvenv.cfg beside it. */
 		usmb_py.Py_SetProgramName(wide_program);
 		Py_InitializeEx(0);
 	} else {
@@ -136,9 +217,9 @@ int usmb_py_adopt_running(char *err, size_t n)
 
 static const char *host_program, *host_children;
 
-/* multiprocessing's spawn and forkserver start sys.executable, the environment's
-   plain python, in which our built-in modules do not exist. A program that has
-   imported one needs them in its children too. */
+/* Runs children.py, once. multiprocessing starts sys.executable, the environment's own
+   python, which lacks the registered modules. A program that imported one of them needs
+   them in its children too. */
 static void children_need_host(void)
 {
 	enum { FILE_INPUT = 257 };
@@ -154,7 +235,7 @@ static void children_need_host(void)
 	if (exe && PyDict_SetItemString(names, "program", exe) == 0 &&
 	    PyDict_SetItemString(names, "__builtins__", PyEval_GetBuiltins()) == 0)
 		res = PyEval_EvalCode(code, names, names);
-	/* What is odd here is told by children that find no such module. */
+	/* If this fails, children report that they cannot import the module. */
 	if (!res) PyErr_Clear();
 	Py_XDECREF(res);
 	Py_XDECREF(exe);
@@ -164,12 +245,11 @@ static void children_need_host(void)
 }
 
 /*
- * The Go runtime has a handler on nearly every signal. Python takes a signal with a
- * handler it does not know for someone else's: no KeyboardInterrupt, and
- * signal.getsignal() says None, which multiprocessing's forkserver cannot restore.
- * Those that the runtime can do without go back to their default, as a fresh process
- * has them; ignored ones (nohup) stay ignored. Go keeps SIGURG, by which it preempts
- * goroutines, SIGPROF, and those of crashes.
+ * Restores the default action of the signals that the Go runtime does not need. The
+ * runtime has a handler for nearly every signal, and Python leaves signals with a foreign
+ * handler alone: there would be no KeyboardInterrupt, and signal.getsignal() would return
+ * None, which multiprocessing's forkserver cannot restore. Ignored signals (nohup) stay
+ * ignored. Go keeps SIGURG, which preempts goroutines, SIGPROF and the signals of crashes.
  */
 static void default_signals(void)
 {
@@ -186,8 +266,8 @@ static void default_signals(void)
 		case SIGABRT:
 		case SIGKILL:
 		case SIGSTOP:
-		case 32:
-		case 33: /* 32, 33: the C library's */ continue;
+		case 32: /* 32 and 33 belong to the C library. */
+		case 33: continue;
 		}
 		if (sigaction(sig, NULL, &act) || act.sa_handler == SIG_DFL || act.sa_handler == SIG_IGN) continue;
 		memset(&act, 0, sizeof act);
@@ -200,29 +280,22 @@ void usmb_py_main(int argc, char **argv, const char *host, const char *children)
 {
 	host_program = host;
 	host_children = children;
-	if (usmb_py_append_modules(children_need_host)) {
+	if (append_modules(children_need_host)) {
 		fprintf(stderr, "usmpython: out of memory for the built-in modules\n");
 		exit(1);
 	}
 	default_signals();
 	int rc = Py_BytesMain(argc, argv);
-	/* As python3 does; and a forked child cannot return into Go. */
+	/* python3 exits too, and a forked child cannot return to Go. */
 	exit(rc);
 }
 
-int usmb_pyx_initialized(void)
+int usmb_py_initialized(void)
 {
 	return usmb_py.version && Py_IsInitialized();
 }
 
-int usmb_pyx_add_module(const char *name, void *init)
-{
-	PyObject *(*fn)(void);
-	memcpy(&fn, &init, sizeof fn);
-	return usmb_py_add_module(name, fn);
-}
-
-int usmb_pyx_thread_id(void)
+int usmb_py_thread_id(void)
 {
 	return (int)syscall(SYS_gettid);
 }

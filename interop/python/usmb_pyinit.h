@@ -1,37 +1,45 @@
 /*
- * usmb_pyinit.h: opening libpython, starting the interpreter, being `python3`.
+ * usmb_pyinit.h: opening libpython, built-in modules, starting the interpreter and the
+ * python3 command line.
  */
 #ifndef USMB_PYINIT_H
 #define USMB_PYINIT_H
 
 #include "usmb_pystate.h"
 
-/* dlopen(path, RTLD_NOW | RTLD_GLOBAL); NULL and dlerror's text in err. */
+/* Returns the handle of the library, or NULL with the text of dlerror in err. */
 void *usmb_py_open(const char *path, char *err, size_t n);
 
-/* 1 when the process's global symbols hold a CPython. */
+/* Reports whether the process's global symbols include a CPython. */
 int usmb_py_in_process(void);
 
-/* Initialises Python on this thread as if `program` (an absolute path, in two
-   encodings) had been started, without signal handlers, and gives the GIL up.
-   0, or -1 and the reason in err. */
+/* Registers a built-in module before initialisation. init is the address of its
+   function PyInit_name. Keeps name and init. Returns 0, or -1 if the name is registered
+   with another function, there are too many modules or Python is initialised. */
+int usmb_py_add_module(const char *name, void *init);
+
+/* Initialises Python on this thread as the program (an absolute path, in two encodings)
+   does, without signal handlers, and releases the GIL. Keeps wide_program. Returns 0, or
+   -1 with the reason in err. */
 int usmb_py_initialize(const char *program, const wchar_t *wide_program, char *err, size_t n);
 
-/* For a process that is Python already: installs the hooks, taking the GIL. */
+/* Acquires the GIL of a process that runs Python already and calls usmb_py_install.
+   Returns 0, or -1 with the reason in err. */
 int usmb_py_adopt_running(char *err, size_t n);
 
 /*
- * Runs the python3 command line on this thread, which must be the process's first,
- * and then the C library's exit: it does not return. argv[0] is the environment's
- * python, host the program that multiprocessing starts for its children once a
- * built-in module of ours has been imported (NULL: argv[0] too), and children the
- * source text of children.py, which sees to that. Both are kept.
+ * Runs the python3 command line on this thread, which must be the main thread, and then
+ * exit. It does not return. argv[0] is the environment's python. host is the program that
+ * multiprocessing starts for its children after the import of a registered module (NULL:
+ * argv[0]). children is the source text of children.py, which sets that program. host and
+ * children must stay valid.
  */
 void usmb_py_main(int argc, char **argv, const char *host, const char *children);
 
-/* For Go, which cannot call function pointers. */
-int usmb_pyx_initialized(void); /* Py_IsInitialized of a loaded table */
-int usmb_pyx_add_module(const char *name, void *init);
-int usmb_pyx_thread_id(void); /* of the calling thread; the process id on its first */
+/* Reports whether the table is loaded and Python is initialised. */
+int usmb_py_initialized(void);
+
+/* Returns the id of the calling thread. That of the main thread is the process id. */
+int usmb_py_thread_id(void);
 
 #endif /* USMB_PYINIT_H */

@@ -1,9 +1,9 @@
 //go:build linux && cgo
 
-/* The GIL for a stretch of operations, and results of those that raised. */
+/* Entering Python for several operations, and exceptions as results. */
 #include "usmb_pyresult.h"
 
-/* The current exception as one normalized object with its traceback; cleared. */
+/* Returns the current exception as one normalized object with its traceback, and clears it. */
 static PyObject *take_exception(void)
 {
 	if (usmb_py.PyErr_GetRaisedException) {

@@ -1,7 +1,8 @@
 /*
- * usmb_pyresult.h: how an operation that Go asks of Python begins and ends. Each
- * (usmb_pyop_*) takes the GIL, nestable, does its work and turns an exception into a
- * result, so that it is one cgo call and may come from any goroutine.
+ * usmb_pyresult.h: the beginning and the end of an operation that Go calls
+ * (usmb_pyop_*). Each operation acquires the GIL, does its work and returns an exception
+ * as part of its result. It is therefore one cgo call and may run on any thread.
+ * Operations nest.
  */
 #ifndef USMB_PYRESULT_H
 #define USMB_PYRESULT_H
@@ -9,24 +10,24 @@
 #include "usmb_pystate.h"
 
 typedef struct usmb_pyret {
-	void *val;   /* a new reference, or memory to free, as the operation says */
+	void *val;   /* a new reference, unless the operation documents otherwise */
 	int64_t num; /* an integer result */
 	double re, im;
-	void *exc;    /* code USMB_PYE_EXCEPTION: the exception, owned by the caller */
+	void *exc;    /* for USMB_PYE_EXCEPTION: the exception, owned by the caller */
 	int32_t code; /* USMB_PYE_* */
-	int32_t kind; /* of usmb_pyop_view: USMB_PYK_* */
+	int32_t kind; /* for usmb_pyop_view: USMB_PYK_* */
 } usmb_pyret;
 
-/* Declares r and st and takes the GIL; returns r at once when that is refused. */
+/* Declares r and st and acquires the GIL. If Python cannot be entered, it returns r. */
 #define USMB_PY_BEGIN(r) \
 	usmb_pyret r = {0}; \
 	PyGILState_STATE st; \
 	if ((r.code = usmb_py_enter(&st))) return r
 
-/* GIL: makes r the current exception, normalized and with its traceback; cleared. */
+/* GIL: moves the current exception to r, normalized and with its traceback. */
 void usmb_py_take_exception(usmb_pyret *r);
 
-/* Gives the GIL up and returns r, or the current exception unless ok. */
+/* Releases the GIL. Returns r, or the current exception if ok is 0. */
 static inline usmb_pyret usmb_py_end(usmb_pyret r, PyGILState_STATE st, int ok)
 {
 	if (!ok) usmb_py_take_exception(&r);
@@ -34,10 +35,13 @@ static inline usmb_pyret usmb_py_end(usmb_pyret r, PyGILState_STATE st, int ok)
 	return r;
 }
 
-/* The GIL over several operations, for Interpreter.With, and given up inside that. */
-usmb_pyret usmb_pyop_enter(void); /* num: the state for leave */
+/* Acquire and release the GIL, for Interpreter.With. num: the argument of leave */
+usmb_pyret usmb_pyop_enter(void);
 void usmb_pyop_leave(int64_t state);
-usmb_pyret usmb_pyop_suspend(void); /* val: thread state, NULL when the GIL was not held */
+
+/* Release the GIL if it is held, and acquire it again, for Interpreter.WithoutGIL.
+   val: the argument of resume, NULL if the GIL was not held */
+usmb_pyret usmb_pyop_suspend(void);
 void usmb_pyop_resume(void *ts);
 
 #endif /* USMB_PYRESULT_H */

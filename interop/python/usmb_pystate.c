@@ -3,10 +3,10 @@
 /* The interpreter as this process has it: entering, drains, its end, fork. */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
-#include "usmb_pysignals.h"
 #include "usmb_pystate.h"
 
 _Atomic int usmb_py_state;
@@ -275,11 +275,30 @@ int usmb_py_install(void)
 	return 0;
 }
 
+/* ---- being adopted -------------------------------------------------------------------- */
+
+static unsigned char ignored[NSIG];
+
+/* The lowest priority that is not the system's own: before Go's start, which has none. */
+__attribute__((constructor(101))) static void note_ignored(void)
+{
+	struct sigaction now;
+	for (int sig = 1; sig < NSIG; sig++)
+		ignored[sig] = sigaction(sig, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
+static void ignore_again(void)
+{
+	struct sigaction now;
+	for (int sig = 1; sig < NSIG; sig++)
+		if (ignored[sig] && sigaction(sig, NULL, &now) == 0 && now.sa_handler != SIG_IGN) signal(sig, SIG_IGN);
+}
+
 int usmb_py_adopt(void)
 {
 	const char *missing = NULL;
 	if (usmb_py_load(NULL, &missing)) return -1;
 	if (!Py_IsInitialized()) return -1;
-	if (!usmb_py_alive()) usmb_py_ignore_again(); /* once: what is changed later is the program's wish */
+	if (!usmb_py_alive()) ignore_again(); /* once: what is changed later is the program's wish */
 	return usmb_py_install();
 }

@@ -1,6 +1,7 @@
 //go:build linux && cgo
 
-/* Values: ints, texts and containers from Go, and what Go reads of an object. */
+/* Conversion of values and texts between Go and Python. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "usmb_pyvalues.h"
@@ -127,7 +128,7 @@ usmb_pyret usmb_pyop_from_words(const uint64_t *words)
 	return usmb_py_end(r, st, r.val != NULL);
 }
 
-/* An int: its value when that fits int64. */
+/* Stores an int in r if it fits int64. Returns 1, or 0 with an exception. */
 static int view_int(PyObject *o, usmb_pyret *r)
 {
 	int overflow = 0;
@@ -231,4 +232,67 @@ usmb_pyret usmb_pyop_float(void *o)
 	USMB_PY_BEGIN(r);
 	r.re = PyFloat_AsDouble(o);
 	return usmb_py_end(r, st, r.re != -1.0 || !PyErr_Occurred());
+}
+
+int usmb_py_copy_text(PyObject *s, int strict, usmb_pyret *r)
+{
+	PyObject *b = PyUnicode_AsEncodedString(s, "utf-8", strict ? "strict" : "backslashreplace");
+	char *p;
+	Py_ssize_t n;
+	if (!b) return 0;
+	if (PyBytes_AsStringAndSize(b, &p, &n) == 0) {
+		r->val = malloc((size_t)n + 1);
+		if (r->val) {
+			memcpy(r->val, p, (size_t)n + 1);
+			r->num = n;
+		} else {
+			PyErr_NoMemory();
+		}
+	}
+	Py_DECREF(b);
+	return r->val != NULL;
+}
+
+PyObject *usmb_py_class_name(PyTypeObject *t)
+{
+	PyObject *name = PyObject_GetAttrString((PyObject *)t, "__qualname__");
+	if (!name) return NULL;
+	if (!PyUnicode_Check(name)) { /* A metaclass may return any object. */
+		Py_DECREF(name);
+		PyErr_SetString(PyExc_TypeError, "the __qualname__ of a class is not a str");
+		return NULL;
+	}
+	PyObject *mod = PyObject_GetAttrString((PyObject *)t, "__module__");
+	if (!mod || !PyUnicode_Check(mod)) {
+		PyErr_Clear();
+		Py_XDECREF(mod);
+		return name;
+	}
+	if (PyUnicode_CompareWithASCIIString(mod, "builtins") != 0) {
+		PyObject *full = PyUnicode_FromFormat("%U.%U", mod, name);
+		Py_DECREF(name);
+		name = full;
+	}
+	Py_DECREF(mod);
+	return name;
+}
+
+usmb_pyret usmb_pyop_text(void *o, int kind)
+{
+	USMB_PY_BEGIN(r);
+	PyObject *s = NULL;
+	switch (kind) {
+	case USMB_PYT_STR: s = PyObject_Str(o); break;
+	case USMB_PYT_REPR: s = PyObject_Repr(o); break;
+	case USMB_PYT_HEX: s = PyNumber_ToBase(o, 16); break;
+	case USMB_PYT_TYPE: s = usmb_py_class_name(Py_TYPE(o)); break;
+	default:
+		if (PyUnicode_Check(o))
+			s = Py_NewRef(o);
+		else
+			PyErr_SetString(PyExc_TypeError, "not a str");
+	}
+	int ok = s && usmb_py_copy_text(s, kind == USMB_PYT_VALUE, &r);
+	Py_XDECREF(s);
+	return usmb_py_end(r, st, ok);
 }

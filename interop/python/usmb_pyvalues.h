@@ -1,43 +1,57 @@
 /*
- * usmb_pyvalues.h: values: made for Python from Go's, and read by Go.
+ * usmb_pyvalues.h: conversion of values and texts between Go and Python.
  */
 #ifndef USMB_PYVALUES_H
 #define USMB_PYVALUES_H
 
 #include "usmb_pyresult.h"
 
-/* What a value is, to Go. */
+/* Kinds of objects, and the members of usmb_pyret that usmb_pyop_view sets for each. */
 enum {
 	USMB_PYK_OTHER = 0,
 	USMB_PYK_NONE,
 	USMB_PYK_BOOL,    /* num */
 	USMB_PYK_INT,     /* num */
-	USMB_PYK_BIGINT,  /* does not fit int64 */
+	USMB_PYK_BIGINT,  /* an int that does not fit int64 */
 	USMB_PYK_FLOAT,   /* re */
 	USMB_PYK_COMPLEX, /* re, im */
 	USMB_PYK_STR,
-	USMB_PYK_BYTES,     /* val: the bytes inside the object, num: how many */
-	USMB_PYK_BYTEARRAY, /* the same */
-	USMB_PYK_LIST,      /* num: length, as for the next two */
-	USMB_PYK_TUPLE,
-	USMB_PYK_DICT
+	USMB_PYK_BYTES,     /* val: the bytes, in memory of the object; num: their number */
+	USMB_PYK_BYTEARRAY, /* as USMB_PYK_BYTES */
+	USMB_PYK_LIST,      /* num: length */
+	USMB_PYK_TUPLE,     /* num: length */
+	USMB_PYK_DICT       /* num: length */
 };
 
 usmb_pyret usmb_pyop_view(void *o);
-usmb_pyret usmb_pyop_items(void *o, void **out, size_t n);      /* of a list or tuple: n new references */
-usmb_pyret usmb_pyop_dict_items(void *o, void **out, size_t n); /* key, value, ...: 2n new references */
-usmb_pyret usmb_pyop_index(void *o);                            /* num by __index__ */
-usmb_pyret usmb_pyop_float(void *o);                            /* re by __float__ */
+/* Stores n new references: the elements of a list or tuple of length n. */
+usmb_pyret usmb_pyop_items(void *o, void **out, size_t n);
+/* Stores 2n new references: the keys and values of a dict of length n, in turn. */
+usmb_pyret usmb_pyop_dict_items(void *o, void **out, size_t n);
+usmb_pyret usmb_pyop_index(void *o); /* num: the result of __index__ */
+usmb_pyret usmb_pyop_float(void *o); /* re: the result of __float__ or __index__ */
 
 usmb_pyret usmb_pyop_from_int(int64_t v);
-usmb_pyret usmb_pyop_from_hex(const char *text); /* "-1f", NUL-ended */
+usmb_pyret usmb_pyop_from_hex(const char *text); /* an int from text such as "-1f" */
 usmb_pyret usmb_pyop_from_float(double v);
 usmb_pyret usmb_pyop_from_text(const char *s, size_t n);
 usmb_pyret usmb_pyop_from_bytes(const void *p, size_t n);
-usmb_pyret usmb_pyop_from_names(void **items, size_t n); /* a tuple; takes over the references, also on failure */
+usmb_pyret usmb_pyop_from_names(void **items, size_t n); /* a tuple; steals the references, also on failure */
 usmb_pyret usmb_pyop_from_words(const uint64_t *words);
 
-/* Kinds of values that Go wrote as words: interop/internal/values describes the format. */
+/* Kinds of texts: the contents of a str, str(o), repr(o), the name of the class, hex(o). */
+enum { USMB_PYT_VALUE = 0, USMB_PYT_STR, USMB_PYT_REPR, USMB_PYT_TYPE, USMB_PYT_HEX };
+
+usmb_pyret usmb_pyop_text(void *o, int kind); /* val: UTF-8 to free; num: length */
+
+/* GIL: stores a malloc'ed UTF-8 copy of a str in r. Unless strict, lone surrogates become
+   escapes. Returns 1, or 0 with an exception. */
+int usmb_py_copy_text(PyObject *s, int strict, usmb_pyret *r);
+
+/* GIL: returns "Class" for a built-in class, otherwise "module.Class". New reference. */
+PyObject *usmb_py_class_name(PyTypeObject *t);
+
+/* Kinds of values that Go encoded as words; interop/internal/values describes the format. */
 enum {
 	USMB_VALUE_NONE = 0,
 	USMB_VALUE_BOOL,
@@ -83,16 +97,16 @@ static inline uint32_t usmb_value_size(uint64_t word)
 	return 1;
 }
 
-/* Words that are being read. */
+/* The state of a decoder of words. */
 typedef struct usmb_words {
 	const uint64_t *words;
-	uint32_t at;
-	/* Makes the object of an array whose first word is at at, and moves at behind it. After a
-	   failure at stays. NULL: there are no arrays. */
+	uint32_t at; /* index of the next word */
+	/* Returns the object of the array at the index at and advances at behind the array. If it
+	   fails, it does not change at. NULL: arrays are not supported. */
 	PyObject *(*array)(struct usmb_words *w);
 } usmb_words;
 
-/* GIL: a new reference to the next value; NULL with an exception. */
+/* GIL: returns a new reference to the next value, or NULL with an exception. */
 PyObject *usmb_py_read_value(usmb_words *w);
 
 #endif /* USMB_PYVALUES_H */
