@@ -1,6 +1,6 @@
 /*
  * usmb_pyapi.h: CPython's C API for the C files of this project: the table of
- * usmb_pytable.h under CPython's own names, and what Python.h defines inline.
+ * usmb_pytable.h under CPython's own names, and the inline functions of Python.h.
  */
 #ifndef USMB_PYAPI_H
 #define USMB_PYAPI_H
@@ -11,10 +11,10 @@
 /* ---- reference counts -------------------------------------------------------- */
 
 /*
- * Inline counting that is right for every supported version: ordinary objects
- * never reach 2^31 references, immortal ones (3.12+) have bit 31 of the low half
- * set and are left alone. The upper half belongs to the interpreter (flags from
- * 3.14 on) and is never touched. GIL.
+ * GIL. These functions are correct for every supported version. Ordinary objects never
+ * reach 2^31 references. Immortal objects (3.12+) have bit 31 of the low half set and are
+ * not counted. The upper half belongs to the interpreter (flags since 3.14) and is not
+ * changed.
  */
 static inline void Py_INCREF_(PyObject *o)
 {

@@ -1,18 +1,18 @@
 //go:build linux && cgo
 
-/* Calls with a context, and their interrupts. */
+/* Calls with a context, and interrupts of these calls. */
 #include "usmb_pycall.h"
 
-/* How many exceptions back an interrupt is looked for behind the one that ended a call. */
+/* The longest chain of causes and contexts that is searched for an interrupt. */
 #define MAX_CHAIN 64
 
-/* The calls that a thread is in, innermost first: a function of Go's that Python calls
-   may call Python again. On the stacks of their functions. */
+/* The active calls of a thread, innermost first. Calls nest because a Go function that Python
+   calls may call Python. Each frame is on the stack of usmb_py_call_with. */
 struct frame {
 	usmb_call *call;
 	struct frame *outer;
-	int in_go; /* so many functions of Go's deep, which may swallow what is raised in them */
-	int due;   /* an exception was put before the last of them, or during it */
+	int in_go; /* number of active Go functions, which may discard exceptions */
+	int due;   /* the exception was set before the innermost of them began, or during it */
 };
 static __thread struct frame *innermost;
 
@@ -22,10 +22,9 @@ usmb_call *usmb_py_call_current(void)
 }
 
 /*
- * The class of the exception, made once: a KeyboardInterrupt, because that is what
- * libraries let through as a wish to stop (asyncio's loop, for one, logs and drops every
- * other BaseException of a callback), and a class of its own, so that it is told from
- * one that the code raised. GIL; NULL with an exception.
+ * The class is created once. It derives from KeyboardInterrupt, because libraries pass that
+ * exception on as a request to stop (asyncio's loop logs and drops every other BaseException
+ * of a callback). It is a separate class to distinguish it from exceptions of the code.
  */
 PyObject *usmb_py_interrupted(void)
 {
@@ -38,17 +37,17 @@ PyObject *usmb_py_interrupted(void)
 	return class;
 }
 
-static void put(void)
+/* Sets the exception in this thread. */
+static void set_exception(void)
 {
 	PyThreadState_SetAsyncExc((unsigned long)innermost->call->thread, usmb_py_interrupted());
 }
 
 /*
- * Takes back the exception that is still to be raised in this thread, and says whether
- * there was one, as told by the reference that it had of the class. GIL, and one was put,
- * so the class is there.
+ * Removes the pending exception of this thread. Reports whether there was one: a pending
+ * exception holds a reference to its class. The class exists, because an exception was set.
  */
-static int take(void)
+static int remove_exception(void)
 {
 	PyObject *class = usmb_py_interrupted();
 	Py_ssize_t before = class->ob_refcnt;
@@ -64,15 +63,15 @@ static int any_owed(const struct frame *f)
 
 int usmb_py_call_hold(void)
 {
-	return any_owed(innermost) && take();
+	return any_owed(innermost) && remove_exception();
 }
 
 void usmb_py_call_unhold(int held)
 {
-	if (held) put();
+	if (held) set_exception();
 }
 
-/* Whether one is to be raised. If not, the innermost call has had its own. */
+/* Reports whether an exception is pending. If not, that of the innermost call was raised. */
 static int pending(void)
 {
 	int is = usmb_py_call_hold();
@@ -97,16 +96,16 @@ void usmb_py_call_go_leave(int outer, int failed)
 	if (!f) return;
 	f->in_go--;
 	if (f->due && failed && PyErr_ExceptionMatches(usmb_py_interrupted())) {
-		f->call->owed = 0; /* it goes on from here: once is enough */
-		take();
+		f->call->owed = 0; /* The function raises it; do not raise it again. */
+		remove_exception();
 	} else if (f->due && !pending()) {
-		put();
+		set_exception();
 	}
 	f->due = outer & 1;
 	f->call->owed |= outer >> 1;
 }
 
-/* Puts the exception to the thread of a call that runs. */
+/* Sets the exception in the thread of a running call. */
 static void ask(usmb_call *c)
 {
 	PyObject *class = usmb_py_interrupted();
@@ -118,7 +117,7 @@ static void ask(usmb_call *c)
 		if (in->in_go)
 			in->due = 1;
 		else if (class->ob_refcnt != before)
-			in->call->owed = 0; /* none was there: the one before was raised */
+			in->call->owed = 0; /* None was pending: the previous one was raised. */
 		c->asked = c->owed = 1;
 	}
 }
@@ -127,7 +126,8 @@ void usmb_pyop_interrupt(usmb_call *c)
 {
 	PyGILState_STATE st;
 	if (usmb_py_enter(&st)) return;
-	/* The state cannot change now, so the exception meets this call or none. */
+	/* The state cannot change while this thread holds the GIL, so only this call can receive
+	   the exception. */
 	if (c->state == USMB_CALL_WAITS)
 		c->early = 1;
 	else if (c->state == USMB_CALL_RUNS && !c->asked)
@@ -136,9 +136,9 @@ void usmb_pyop_interrupt(usmb_call *c)
 }
 
 /*
- * The end of the innermost call: says whether its own exception was still to be raised.
- * A thread has room for one: those that calls around this one are owed were replaced by
- * its own, or raised in it, and one for all of them is put again.
+ * Removes the frame of the innermost call. Reports whether its exception was still pending. A
+ * thread has one pending exception: the exceptions of enclosing calls were replaced by that of
+ * this call or raised in it. If an enclosing call is owed one, it is set again, once for all.
  */
 static int end_innermost(void)
 {
@@ -147,23 +147,23 @@ static int end_innermost(void)
 	c->owed = 0;
 	struct frame *outer = innermost->outer;
 	if (any_owed(outer)) {
-		put();
+		set_exception();
 		outer->due = outer->in_go > 0;
 	}
 	innermost = outer;
 	return unseen;
 }
 
-/* Whether exc is an interrupt, or was raised because of one or while one was handled, so
-   many exceptions back. */
-static int stopped(PyObject *exc, int chain)
+/* Reports whether one of the first `limit` exceptions in the chain of causes and contexts of
+   exc is an interrupt. */
+static int stopped(PyObject *exc, int limit)
 {
 	PyObject *class = usmb_py_interrupted();
 	int found = 0;
 	if (!class) PyErr_Clear();
 	if (!class) return 0;
 	Py_INCREF(exc);
-	for (int i = 0; exc && !found && i < chain; i++) {
+	for (int i = 0; exc && !found && i < limit; i++) {
 		found = usmb_py_type_check(exc, (PyTypeObject *)class);
 		PyObject *next = PyException_GetCause(exc);
 		if (!next) next = PyException_GetContext(exc);
@@ -177,7 +177,7 @@ static int stopped(PyObject *exc, int chain)
 usmb_pyret usmb_py_call_with(usmb_call *c, void *f, void **args, size_t nargs, void *kwnames)
 {
 	usmb_pyret r = {0};
-	if (!usmb_py_alive()) { /* it ended while this thread waited for the GIL */
+	if (!usmb_py_alive()) { /* Python ended while this thread waited for the GIL. */
 		r.code = USMB_PYE_GONE;
 		return r;
 	}
@@ -193,7 +193,7 @@ usmb_pyret usmb_py_call_with(usmb_call *c, void *f, void **args, size_t nargs, v
 	int unseen = end_innermost();
 	if (!r.val) usmb_py_take_exception(&r);
 	if (c->asked) r.num = USMB_CALL_ASKED | (unseen ? USMB_CALL_UNSEEN : 0);
-	/* One that was put to a call around this one may have come up in here. */
+	/* The exception of an enclosing call may have been raised in this call. */
 	if (r.exc && stopped(r.exc, c->asked ? MAX_CHAIN : 1)) r.num |= USMB_CALL_STOPPED;
 	return r;
 }

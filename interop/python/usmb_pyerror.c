@@ -1,6 +1,6 @@
 //go:build linux && cgo
 
-/* Exceptions: what Go asks of one, and those that Go raises. */
+/* Reading exceptions for Go, and raising exceptions for Go errors. */
 #include <string.h>
 
 #include "usmb_pycall.h"
@@ -8,10 +8,10 @@
 #include "usmb_pygo.h"
 #include "usmb_pyvalues.h"
 
-/* The attribute of an exception that holds the Go error behind it. */
+/* The attribute of an exception that holds the handle of its Go error. */
 #define GO_ERROR "__go_error__"
 
-/* str(exc), or a note that it failed. New reference. */
+/* Returns a new reference to str(exc), or to a placeholder if str fails. */
 static PyObject *message_of(PyObject *exc)
 {
 	PyObject *s = PyObject_Str(exc);
@@ -20,6 +20,7 @@ static PyObject *message_of(PyObject *exc)
 	return PyUnicode_FromString("<str() of the exception failed>");
 }
 
+/* Returns a new reference to the formatted exception, or to "" if formatting fails. */
 static PyObject *traceback_of(PyObject *exc)
 {
 	PyObject *mod = PyImport_ImportModule("traceback");
@@ -36,12 +37,12 @@ static PyObject *traceback_of(PyObject *exc)
 	return empty;
 }
 
-/* The names of the class and its bases, one a line. */
+/* Returns a new reference to the names of the class and its bases, one per line. */
 static PyObject *lineage_of(PyObject *exc)
 {
 	PyObject *mro = PyObject_GetAttrString((PyObject *)Py_TYPE(exc), "__mro__");
 	if (!mro) return NULL;
-	if (!PyTuple_Check(mro)) { /* a metaclass's answer */
+	if (!PyTuple_Check(mro)) { /* A metaclass may return any object. */
 		Py_DECREF(mro);
 		return usmb_py_class_name(Py_TYPE(exc));
 	}
@@ -60,12 +61,12 @@ static PyObject *lineage_of(PyObject *exc)
 	return s;
 }
 
-usmb_pyret usmb_pyop_error_part(void *exc, int what)
+usmb_pyret usmb_pyop_error_part(void *exc, int part)
 {
 	USMB_PY_BEGIN(r);
 	PyObject *s;
-	int held = usmb_py_call_hold(); /* what is asked of an exception runs Python */
-	switch (what) {
+	int held = usmb_py_call_hold(); /* Reading an exception runs Python code. */
+	switch (part) {
 	case USMB_PYX_TYPE: s = usmb_py_class_name(Py_TYPE(exc)); break;
 	case USMB_PYX_MESSAGE: s = message_of(exc); break;
 	case USMB_PYX_TRACEBACK: s = traceback_of(exc); break;
@@ -122,7 +123,8 @@ static PyObject *chain_of(PyObject *exc, PyObject *seen)
 	return found;
 }
 
-/* The attribute, and NULL without an exception if there is none. */
+/* Returns a new reference to an attribute. If o is NULL or reading fails, it returns NULL
+   without an exception. */
 static PyObject *attribute(PyObject *o, const char *name)
 {
 	PyObject *value = o ? PyObject_GetAttrString(o, name) : NULL;
@@ -130,10 +132,10 @@ static PyObject *attribute(PyObject *o, const char *name)
 	return value;
 }
 
-/* Whether a frame is of a generator, a coroutine or an asynchronous generator. */
+/* Reports whether a frame belongs to a generator, a coroutine or an asynchronous generator. */
 static int is_resumable(PyObject *frame)
 {
-	enum { GENERATOR = 0x20, COROUTINE = 0x80, ASYNC_GENERATOR = 0x200 }; /* of inspect.CO_... */
+	enum { GENERATOR = 0x20, COROUTINE = 0x80, ASYNC_GENERATOR = 0x200 }; /* as inspect.CO_* */
 	PyObject *code = attribute(frame, "f_code"), *flags = attribute(code, "co_flags");
 	long long bits = flags ? PyLong_AsLongLong(flags) : 0;
 	Py_XDECREF(flags);
@@ -202,12 +204,13 @@ void usmb_pyop_raise(void *exc)
 	PyErr_Restore(Py_NewRef(Py_TYPE(exc)), Py_NewRef(exc), PyException_GetTraceback(exc));
 }
 
-/* "ValueError" or "package.module.Class": new reference to an exception class. */
+/* Returns a new reference to the exception class "ValueError" or "package.module.Class". If
+   it does not exist, it returns RuntimeError. */
 static PyObject *find_class(const char *name)
 {
 	if (!strcmp(name, USMB_PY_INTERRUPTED)) {
-		PyObject *own = usmb_py_interrupted(); /* in no module */
-		if (own) return Py_NewRef(own);
+		PyObject *interrupted = usmb_py_interrupted(); /* It is not in a module. */
+		if (interrupted) return Py_NewRef(interrupted);
 		PyErr_Clear();
 	}
 	const char *dot = strrchr(name, '.');
@@ -234,10 +237,10 @@ usmb_pyret usmb_pyop_new_error(const char *cls, const char *msg, size_t n, uintp
 	PyObject *c = find_class(cls);
 	PyObject *m = PyUnicode_DecodeUTF8(msg, (Py_ssize_t)n, "replace");
 	PyObject *exc = c && m ? PyObject_CallFunctionObjArgs(c, m, NULL) : NULL;
-	/* A class may make what it likes. */
+	/* The __new__ of a class may return any object. */
 	if (exc && !usmb_py_type_check(exc, (PyTypeObject *)PyExc_BaseException)) Py_CLEAR(exc);
 	if (!exc && m) {
-		/* A class that takes other arguments than one message. */
+		/* The class does not accept one argument. */
 		PyErr_Clear();
 		exc = PyObject_CallFunctionObjArgs(PyExc_RuntimeError, m, NULL);
 	}

@@ -1,25 +1,31 @@
 /*
- * usmb_pyerror.h: exceptions: what Go asks of one, and those that Go raises.
+ * usmb_pyerror.h: reading exceptions for Go, and raising exceptions for Go errors.
  */
 #ifndef USMB_PYERROR_H
 #define USMB_PYERROR_H
 
 #include "usmb_pyresult.h"
 
-/* What usmb_pyop_error_part tells about an exception. */
+/* Parts of an exception: the name of its class, its message, its traceback, and the names of
+   its class and base classes, one per line. */
 enum { USMB_PYX_TYPE = 0, USMB_PYX_MESSAGE, USMB_PYX_TRACEBACK, USMB_PYX_LINEAGE };
 
-usmb_pyret usmb_pyop_error_part(void *exc, int what); /* val: malloc'ed UTF-8, num: length */
-/* Drops what exc and the exceptions behind it (causes, contexts, members of groups) keep of the
-   failed call: the local variables of the frames in their tracebacks, and the "obj" of an
-   AttributeError. Generators that caught such an exception keep theirs. Exceptions that Python code on this thread is handling are left alone. */
+usmb_pyret usmb_pyop_error_part(void *exc, int part); /* val: UTF-8 to free; num: length */
+
+/* Clears the local variables of the frames in the tracebacks of exc and of the exceptions
+   behind it (causes, contexts, members of groups), and the obj of AttributeErrors among them.
+   Generators that caught an exception keep their variables. Exceptions that Python code on
+   this thread is handling are not cleared. */
 void usmb_pyop_detach_error(void *exc);
-/* GIL held by the caller: sets the error indicator to exc (reference kept by caller). */
+
+/* GIL: sets the error indicator to exc, with a new reference. */
 void usmb_pyop_raise(void *exc);
-/* An exception object of the class named "ValueError" or "module.Class", with a
-   message and, when not 0, the handle of the Go error behind it; cause may be NULL. */
+
+/* val: a new exception of the class "ValueError" or "module.Class". handle: that of its Go
+   error, or 0. cause: an exception, or NULL. */
 usmb_pyret usmb_pyop_new_error(const char *cls, const char *msg, size_t n, uintptr_t handle, void *cause);
-/* num: the handle, 0 when there is none */
+
+/* num: the handle of the Go error, or 0 */
 usmb_pyret usmb_pyop_error_handle(void *exc);
 
 #endif /* USMB_PYERROR_H */

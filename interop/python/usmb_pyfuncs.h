@@ -7,9 +7,9 @@
 #define USMB_PYFUNCS_H
 
 /*
- * Required: exported by every libpython from 3.11 on. All but the ones marked (*)
- * are in the stable ABI of 3.11; those are exported by 3.11 and entered the stable
- * ABI later (Vectorcall in 3.12, AsUTF8 in 3.13) or are documented and kept.
+ * Required: exported by every libpython since 3.11. They are in the stable ABI of 3.11,
+ * except those after a (*). These are exported by 3.11 and entered the stable ABI later
+ * (Vectorcall in 3.12, AsUTF8 in 3.13), or are documented and stable in practice.
  */
 #define USMB_PY_REQUIRED(X) \
 	/* objects */ \
@@ -194,17 +194,17 @@
 	X(int, Py_BytesMain, (int, char **))
 
 /*
- * Optional: NULL where the running Python lacks them. The number says since when
- * (or until when) they are exported.
+ * Optional: NULL if the running Python lacks them. The comments state the first or the
+ * last version that exports them.
  */
 #define USMB_PY_OPTIONAL(X) \
 	X(PyObject *, PyErr_GetRaisedException, (void)) /* 3.12 */ \
 	X(void, PyErr_SetRaisedException, (PyObject *)) /* 3.12 */ \
 	X(void, Py_SetProgramName, (const wchar_t *))   /* to 3.14 */ \
-	/* the same under two names */ \
+	/* one function under two names */ \
 	X(PyThreadState *, PyThreadState_GetUnchecked, (void))  /* 3.13 */ \
 	X(PyThreadState *, _PyThreadState_UncheckedGet, (void)) /* not stable, to 3.12 at least */ \
-	/* not stable, 3.8: what decides on UTF-8 before the rest begins */ \
+	/* not stable, 3.8: preinitialisation, which selects the UTF-8 mode */ \
 	X(void, PyPreConfig_InitPythonConfig, (void *)) \
 	X(PyStatus, Py_PreInitialize, (const void *)) \
 	/* PEP 741, 3.14: initialisation without the layout of PyConfig */ \

@@ -8,9 +8,9 @@
 #include "usmb_pygo.h"
 
 #define HANDLE_NAME "usmbridge.go_handle"
-static const char f_name[] = "usmbridge.go_function";
+#define FUNCTION_NAME "usmbridge.go_function"
 
-/* What a function object needs for as long as it lives. */
+/* The memory of a function object, owned by its capsule. */
 struct go_function {
 	PyMethodDef def;
 	uintptr_t handle;
@@ -41,7 +41,7 @@ uintptr_t usmb_py_handle_of(PyObject *capsule)
 
 static PyObject *call_go(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-	struct go_function *f = PyCapsule_GetPointer(self, f_name);
+	struct go_function *f = PyCapsule_GetPointer(self, FUNCTION_NAME);
 	if (!f) return NULL;
 	usmb_py_drain();
 	if (usmb_py_in_child()) {
@@ -58,7 +58,7 @@ static PyObject *call_go(PyObject *self, PyObject *args, PyObject *kwargs)
 
 static void function_destructor(PyObject *capsule)
 {
-	struct go_function *f = PyCapsule_GetPointer(capsule, f_name);
+	struct go_function *f = PyCapsule_GetPointer(capsule, FUNCTION_NAME);
 	if (!f) return;
 	usmb_py_handle_free(f->handle);
 	free(f);
@@ -81,13 +81,13 @@ usmb_pyret usmb_pyop_function(uintptr_t handle, const char *name, const char *do
 	f->def.ml_doc = f->text + n;
 	f->def.ml_meth = USMB_PY_CFUNC(call_go);
 	f->def.ml_flags = METH_VARARGS | METH_KEYWORDS;
-	PyObject *c = PyCapsule_New(f, f_name, function_destructor);
+	PyObject *c = PyCapsule_New(f, FUNCTION_NAME, function_destructor);
 	if (!c) {
 		usmb_py_handle_free(handle);
 		free(f);
 		return usmb_py_end(r, st, 0);
 	}
-	/* The function holds the capsule as its self, and with it its own definition. */
+	/* The function object holds the capsule as its self, which keeps its definition alive. */
 	r.val = PyCFunction_NewEx(&f->def, c, NULL);
 	Py_DECREF(c);
 	return usmb_py_end(r, st, r.val != NULL);

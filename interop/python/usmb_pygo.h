@@ -6,24 +6,26 @@
 
 #include "usmb_pyresult.h"
 
-/* A Go handle is a number of handle.go's, not 0. Making takes it over, on failure
-   too: it is freed when the Python object that holds it goes. */
+/* A handle is a number, not 0, that newHandle of callback.go returned. The Python object that
+   holds it frees it. Functions that create such an object take over the handle, also if they
+   fail. */
 
-/* A Python function that calls the Go function of the handle. */
+/* val: a Python function that calls the Go function of the handle */
 usmb_pyret usmb_pyop_function(uintptr_t handle, const char *name, const char *doc);
 
-/* GIL: a capsule that holds a handle, and the handle in one (0 and an exception in
-   others). */
+/* GIL: returns a new capsule that holds a handle, or NULL with an exception. */
 PyObject *usmb_py_handle_new(uintptr_t handle);
+
+/* GIL: returns the handle in a capsule, or 0 with an exception. */
 uintptr_t usmb_py_handle_of(PyObject *capsule);
 
-/* Frees one that no object came to hold. In a forked child the Go runtime is not
-   there to be told: the handle leaks. */
+/* Frees a handle. In a forked child, Go cannot be called, and the handle leaks. */
 void usmb_py_handle_free(uintptr_t handle);
 
-/* Exported by Go, the only calls of these files into it: runs a Go function with the
-   GIL held, result a new reference or NULL with an exception set; frees a handle. */
+/* Exported by Go. GIL: runs a Go function and returns a new reference, or NULL with an
+   exception. */
 extern PyObject *usmb_py_go_call(uintptr_t handle, PyObject *args, PyObject *kwargs);
+/* Exported by Go: frees a handle. */
 extern void usmb_py_go_free(uintptr_t handle);
 
 #endif /* USMB_PYGO_H */

@@ -110,7 +110,7 @@ usmb_pyret usmb_pyop_sys_set(const char *name, void *v)
 usmb_pyret usmb_pyop_builtins(void)
 {
 	USMB_PY_BEGIN(r);
-	/* With no Python frame below, the interpreter's own builtins. */
+	/* Without a Python frame on the stack, these are the builtins of the interpreter. */
 	r.val = PyEval_GetBuiltins();
 	Py_XINCREF(r.val);
 	return usmb_py_end(r, st, r.val != NULL);

@@ -1,6 +1,6 @@
 //go:build linux && cgo
 
-/* The interpreter as this process has it: entering, drains, its end, fork. */
+/* The state of the interpreter in this process: entering, drains, shutdown, fork. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>
@@ -21,40 +21,43 @@ static usmb_py_drain_fn exits[MAX_HOOKS];
 static _Atomic int n_exits;
 static pthread_mutex_t hooks_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Threads between usmb_py_enter and usmb_py_leave, and kicks in progress. */
+/* The number of threads in usmb_py_kick or between usmb_py_enter and usmb_py_leave. */
 static _Atomic long inside;
+/* Nested calls of usmb_py_enter on this thread. */
 static __thread int depth;
 
 /* ---- entering and leaving -------------------------------------------------------- */
 
 /*
- * A thread's state in Python is made at its first entry and kept until the thread
- * ends. Making it anew each time, as PyGILState_Ensure and Release do by themselves,
- * costs ten microseconds where Python code runs (its stack is mapped and unmapped),
- * and would forget the thread's threading.local and context variables.
+ * Set if this thread keeps its Python thread state until it ends. PyGILState_Ensure and
+ * Release alone create and delete the state at each entry. That costs ten microseconds if
+ * Python code runs (its stack is mapped and unmapped) and loses the thread's
+ * threading.local and context variables.
  */
 static __thread int kept;
 
 extern int __cxa_thread_atexit_impl(void (*)(void *), void *, void *) __attribute__((weak));
 extern void *__dso_handle;
 
+/* Deletes the kept thread state when the thread ends. */
 static void forget_thread(void *unused)
 {
 	(void)unused;
 	atomic_fetch_add(&inside, 1);
 	if (usmb_py_alive() && !usmb_py_in_child()) {
 		PyGILState_Ensure();
-		PyGILState_Release(USMB_PYGILSTATE_LOCKED);   /* that one, the lock stays */
-		PyGILState_Release(USMB_PYGILSTATE_UNLOCKED); /* the kept one: deletes the state */
+		PyGILState_Release(USMB_PYGILSTATE_LOCKED);   /* of this Ensure; the GIL stays held */
+		PyGILState_Release(USMB_PYGILSTATE_UNLOCKED); /* of keep_thread: deletes the state */
 	}
 	atomic_fetch_sub(&inside, 1);
 }
 
-/* GIL held by an Ensure that found no state (had is 0): one more, never released. */
+/* GIL: keeps the thread state that PyGILState_Ensure created, by a second Ensure. had: the
+   thread had a state before, which Python deletes. */
 static void keep_thread(int had)
 {
 	kept = 1;
-	if (had) return; /* Python's own thread, which ends it itself */
+	if (had) return;
 	PyGILState_Ensure();
 	if (__cxa_thread_atexit_impl) __cxa_thread_atexit_impl(forget_thread, NULL, &__dso_handle);
 }
@@ -81,17 +84,17 @@ int usmb_py_enter(PyGILState_STATE *st)
 
 void usmb_py_leave(PyGILState_STATE st)
 {
-	/* Not inside of another: what an operation gave may point into an object that a
-	   finalizer changes. */
+	/* Not in a nested call: a finalizer may change an object to whose memory the result of an
+	   earlier operation points. */
 	if (depth == 1) usmb_py_drain();
 	PyGILState_Release(st);
 	if (--depth == 0) atomic_fetch_sub(&inside, 1);
 }
 
 /*
- * PyGILState_Check will not do: it says yes on every thread once there has been a
- * subinterpreter. The thread's own state is a thread-local; the current one is that of
- * whoever holds the GIL up to 3.11, and later this thread's while it does.
+ * PyGILState_Check returns 1 on every thread once a subinterpreter was created. Compare this
+ * thread's state with the current one instead. Up to 3.11, the current state is that of the
+ * thread that holds the GIL. Later it is this thread's state while it holds the GIL.
  */
 int usmb_py_holds_gil(void)
 {
@@ -132,37 +135,37 @@ int usmb_py_at_exit(usmb_py_drain_fn fn)
 	return add_hook(exits, &n_exits, fn);
 }
 
-/* References to give up, a stack pushed by anyone and taken whole. */
-struct later {
-	struct later *next;
+/* A lock-free stack of references to release. Any thread pushes; a drain takes all. */
+struct dropped {
+	struct dropped *next;
 	PyObject *object;
 };
-static _Atomic(struct later *) laters;
+static _Atomic(struct dropped *) dropped;
 
-static void drain_laters(void)
+static void release_dropped(void)
 {
-	struct later *l = atomic_exchange_explicit(&laters, NULL, memory_order_acquire);
-	while (l) {
-		struct later *next = l->next;
-		Py_DECREF(l->object);
-		free(l);
-		l = next;
+	struct dropped *d = atomic_exchange_explicit(&dropped, NULL, memory_order_acquire);
+	while (d) {
+		struct dropped *next = d->next;
+		Py_DECREF(d->object);
+		free(d);
+		d = next;
 	}
 }
 
 void usmb_py_decref_later(PyObject *o)
 {
-	struct later *l = usmb_py_alive() ? malloc(sizeof *l) : NULL;
-	if (!l) return;
-	l->object = o;
-	l->next = atomic_load_explicit(&laters, memory_order_relaxed);
-	while (!atomic_compare_exchange_weak_explicit(&laters, &l->next, l, memory_order_release,
+	struct dropped *d = usmb_py_alive() ? malloc(sizeof *d) : NULL;
+	if (!d) return;
+	d->object = o;
+	d->next = atomic_load_explicit(&dropped, memory_order_relaxed);
+	while (!atomic_compare_exchange_weak_explicit(&dropped, &d->next, d, memory_order_release,
 	                                              memory_order_relaxed)) {
 	}
 	usmb_py_kick();
 }
 
-static int draining; /* under the GIL */
+static int draining; /* guarded by the GIL */
 
 void usmb_py_drain_now(void)
 {
@@ -171,7 +174,7 @@ void usmb_py_drain_now(void)
 	draining = 1;
 	PyErr_Fetch(&type, &value, &tb);
 	while (atomic_exchange(&usmb_py_drain_wanted, 0)) {
-		drain_laters();
+		release_dropped();
 		int n = atomic_load_explicit(&n_drains, memory_order_acquire);
 		for (int i = 0; i < n; i++) {
 			drains[i]();
@@ -182,7 +185,8 @@ void usmb_py_drain_now(void)
 	draining = 0;
 }
 
-static int pending(void *unused)
+/* The pending call of usmb_py_kick. */
+static int drain_pending(void *unused)
 {
 	(void)unused;
 	usmb_py_drain_now();
@@ -192,18 +196,19 @@ static int pending(void *unused)
 void usmb_py_kick(void)
 {
 	if (atomic_exchange(&usmb_py_drain_wanted, 1) || usmb_py_in_child()) return;
-	/* Counted as inside, so that the exit hook waits for a call that is under way. */
+	/* Count this thread as inside, so that the exit hook waits for it. */
 	if (depth == 0) atomic_fetch_add(&inside, 1);
-	if (usmb_py_alive()) Py_AddPendingCall(pending, NULL);
+	if (usmb_py_alive()) Py_AddPendingCall(drain_pending, NULL);
 	if (depth == 0) atomic_fetch_sub(&inside, 1);
 }
 
-/* ---- the end of Python --------------------------------------------------------------- */
+/* ---- shutdown and fork --------------------------------------------------------------- */
 
-/* How long the exit hook lets other threads finish what they do in Python. Those
-   that have not left by then are ended by the interpreter as daemon threads are. */
+/* The longest time that the exit hook waits for other threads to leave Python. After it,
+   the interpreter ends them like daemon threads. */
 #define EXIT_WAIT_MS 2000
 
+/* The function registered with atexit. */
 static PyObject *exit_hook(PyObject *self, PyObject *args)
 {
 	(void)self;
@@ -218,8 +223,8 @@ static PyObject *exit_hook(PyObject *self, PyObject *args)
 	usmb_py_drain_now();
 	atomic_store(&usmb_py_state, USMB_PY_GONE);
 	if (usmb_py_in_child()) Py_RETURN_NONE;
-	/* A thread that asks for the GIL of a finalized interpreter is killed or hangs:
-     let those that were admitted come and go first. */
+	/* A thread that acquires the GIL of a finalized interpreter is killed or hangs. Wait for
+	   the threads that have entered already. */
 	PyThreadState *ts = PyEval_SaveThread();
 	long self_inside = depth > 0;
 	for (int ms = 0; ms < EXIT_WAIT_MS && atomic_load(&inside) > self_inside; ms++) {
@@ -232,13 +237,13 @@ static PyObject *exit_hook(PyObject *self, PyObject *args)
 
 static void in_child(void)
 {
-	draining = 0; /* by a thread that this process does not have */
+	draining = 0; /* The thread that was draining may not exist in the child. */
 	atomic_store(&usmb_py_forked, 1);
 	atomic_store(&inside, depth > 0);
 }
 
-/* At load time: a process may fork before Python has imported anything of ours, and Go, if it
-   runs by then, does not run in that child either. */
+/* Runs when the library is loaded, because a process may fork before Python imports a module
+   of this project, and Go does not run in that child either. */
 __attribute__((constructor)) static void watch_forks(void)
 {
 	pthread_atfork(NULL, NULL, in_child);
@@ -261,7 +266,7 @@ static int install_exit_hook(void)
 
 int usmb_py_install(void)
 {
-	/* Types, caches and the exit hook are the main interpreter's. */
+	/* Types, caches and the exit hook belong to the main interpreter. */
 	if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
 		PyErr_SetString(PyExc_ImportError,
 		                "usmbridge works in the main interpreter alone, and this is a subinterpreter: "
@@ -275,11 +280,13 @@ int usmb_py_install(void)
 	return 0;
 }
 
-/* ---- being adopted -------------------------------------------------------------------- */
+/* ---- extension modules ---------------------------------------------------------------- */
 
+/* The signals that were ignored when the library was loaded. */
 static unsigned char ignored[NSIG];
 
-/* The lowest priority that is not the system's own: before Go's start, which has none. */
+/* The constructor has the first priority that programs may use, so it runs before the
+   start of the Go runtime. */
 __attribute__((constructor(101))) static void note_ignored(void)
 {
 	struct sigaction now;
@@ -287,6 +294,9 @@ __attribute__((constructor(101))) static void note_ignored(void)
 		ignored[sig] = sigaction(sig, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
+/* Ignores these signals again. The Go runtime handles SIGPIPE, which Python ignores. A program
+   that Python starts without restore_signals inherits ignored signals, but not handlers. Go
+   needs only the error of the write. */
 static void ignore_again(void)
 {
 	struct sigaction now;
@@ -299,6 +309,6 @@ int usmb_py_adopt(void)
 	const char *missing = NULL;
 	if (usmb_py_load(NULL, &missing)) return -1;
 	if (!Py_IsInitialized()) return -1;
-	if (!usmb_py_alive()) ignore_again(); /* once: what is changed later is the program's wish */
+	if (!usmb_py_alive()) ignore_again(); /* once, because the program may change signals later */
 	return usmb_py_install();
 }

@@ -1,6 +1,6 @@
 /*
- * usmb_pystate.h: the interpreter as this process has it: whether it can be called,
- * entering and leaving it, what waits to be drained, its end, forked children.
+ * usmb_pystate.h: the state of the interpreter in this process: acquiring the GIL,
+ * draining dropped references, shutdown, forked children.
  */
 #ifndef USMB_PYSTATE_H
 #define USMB_PYSTATE_H
@@ -10,11 +10,11 @@
 #include "usmb_pyapi.h"
 
 /*
- * The state word.
- *   USMB_PY_NONE     no Python in the process, or not initialised yet
- *   USMB_PY_ALIVE    calls are possible
- *   USMB_PY_GONE     the atexit hook has run: nothing may call Python any more;
- *                    what would need it is leaked on purpose
+ * The state of the interpreter.
+ *   USMB_PY_NONE     not initialised
+ *   USMB_PY_ALIVE    Python can be called
+ *   USMB_PY_GONE     the atexit hook has run; Python must not be called any more, and
+ *                    references that are still held are leaked
  */
 enum { USMB_PY_NONE = 0, USMB_PY_ALIVE = 1, USMB_PY_GONE = 2 };
 extern _Atomic int usmb_py_state;
@@ -23,9 +23,8 @@ static inline int usmb_py_alive(void)
 	return atomic_load_explicit(&usmb_py_state, memory_order_acquire) == USMB_PY_ALIVE;
 }
 
-/* 1 in a child made by fork() without exec since Python started here. Code that
-   would enter Go checks this first and raises RuntimeError: the Go runtime of a
-   forked child has no threads. C-only work stays allowed. One memory read. */
+/* 1 in a child made by fork without exec. Code that calls Go checks this first and raises
+   RuntimeError, because the Go runtime of a forked child has no threads. C code may run. */
 extern _Atomic int usmb_py_forked;
 static inline int usmb_py_in_child(void)
 {
@@ -33,64 +32,64 @@ static inline int usmb_py_in_child(void)
 }
 
 /*
- * Drains: functions that give up Python references which were dropped where the
- * GIL could not be taken. Each is called with the GIL held and must return soon;
- * it may run Python code (finalizers) and may be called again from inside that.
- * A drain must save nothing of the error indicator: usmb_py_drain does that.
+ * A drain releases Python references that were dropped without the GIL. It is called with
+ * the GIL held and must not block. It may run Python code (finalizers). It need not save the
+ * error indicator: usmb_py_drain_now does.
  */
 typedef void (*usmb_py_drain_fn)(void);
-int usmb_py_add_drain(usmb_py_drain_fn fn); /* any thread; 0, or -1 when 16 are registered already */
-void usmb_py_drain_now(void);               /* GIL: runs all drains */
-/* Any thread, no GIL, no lock, async-safe for deleters: notes that there is
-   something to drain, and asks the interpreter (Py_AddPendingCall) to do it at its
-   next opportunity. Costs one atomic when a request is already pending. */
+/* Any thread: registers a drain. Returns 0, or -1 if 16 are registered already. */
+int usmb_py_add_drain(usmb_py_drain_fn fn);
+/* GIL: runs all drains. */
+void usmb_py_drain_now(void);
+/* Any thread, without the GIL and without locks, also in deleters: requests a drain, by
+   usmb_py_drain and by a pending call of the interpreter. If a drain is requested already,
+   it costs one atomic operation. */
 void usmb_py_kick(void);
 extern _Atomic int usmb_py_drain_wanted;
-/* GIL: what every entry calls, dealloc included; one memory read when idle. */
+/* GIL: runs all drains if one was requested. Every entry calls it, tp_dealloc included. It
+   costs one memory read otherwise. */
 static inline void usmb_py_drain(void)
 {
 	if (atomic_load_explicit(&usmb_py_drain_wanted, memory_order_relaxed)) usmb_py_drain_now();
 }
 
-/* Any thread, no GIL: takes over one reference and gives it up at the next drain.
-   Allocates a list node; where there is none to be had, or Python is not alive, the
-   reference is leaked. */
+/* Any thread, without the GIL: takes over one reference and releases it at the next drain.
+   If Python is not alive or memory runs out, the reference is leaked. */
 void usmb_py_decref_later(PyObject *o);
 
-/* Functions called once, with the GIL held, by the atexit hook, before the state
-   becomes USMB_PY_GONE (stop reapers and the like); they must not wait for a thread
-   that needs the GIL. 0, or -1 when 16 are there. */
+/* Registers a function that the atexit hook calls once, with the GIL held, before the state
+   becomes USMB_PY_GONE. It must not wait for a thread that needs the GIL. Returns 0, or -1
+   if 16 are registered already. */
 int usmb_py_at_exit(usmb_py_drain_fn fn);
 
 /* ---- entering ------------------------------------------------------------ */
 
-/* Why an entry was refused. */
+/* Codes of usmb_py_enter and of operations. */
 enum {
 	USMB_PYE_OK = 0,
-	USMB_PYE_EXCEPTION = 1, /* a Python exception; it is in the result */
+	USMB_PYE_EXCEPTION = 1, /* an operation raised the exception in its result */
 	USMB_PYE_NONE = 2,      /* Python was not started */
 	USMB_PYE_GONE = 3,      /* Python has ended */
-	USMB_PYE_CHILD = 4      /* a forked child */
+	USMB_PYE_CHILD = 4      /* this is a forked child */
 };
 
-/* Takes the GIL, from any thread, nestable, and drains. On USMB_PYE_OK the thread
-   must call usmb_py_leave with the same *st, in reverse order of nesting. */
+/* Any thread: acquires the GIL and runs requested drains. Calls nest. If it returns
+   USMB_PYE_OK, the thread must call usmb_py_leave with *st, in reverse order of nesting. */
 int usmb_py_enter(PyGILState_STATE *st);
 void usmb_py_leave(PyGILState_STATE st);
 
-/* Whether this thread holds the GIL, as a thread of the main interpreter. Any thread;
-   0 where it cannot be told. */
+/* Any thread: reports whether this thread holds the GIL of the main interpreter. Returns 0
+   if this Python has no function to read it. */
 int usmb_py_holds_gil(void);
 
-/* GIL: atexit hook, fork handler, state ALIVE. 0, or -1 with an exception, or -1
-   without one when Python has ended in this process before. */
+/* GIL: installs the atexit hook and sets the state to USMB_PY_ALIVE. Returns 0, or -1. It
+   sets an exception unless Python has ended in this process before. */
 int usmb_py_install(void);
 
 /*
- * For a shared library imported as an extension module (a c-shared build): called
- * first thing in PyInit_*, GIL held. Loads the table from the process, marks Python
- * as alive, installs the atexit hook and the fork handlers. 0, or -1 when the
- * process has no usable Python (no exception can be set then).
+ * GIL: called first in PyInit_* of a shared library that is an extension module. It loads
+ * the table from the process and calls usmb_py_install. Returns 0, or -1. It sets no
+ * exception if the process has no usable Python.
  */
 int usmb_py_adopt(void);
 

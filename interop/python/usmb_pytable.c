@@ -63,12 +63,12 @@ static int fill(void *h, struct usmb_py *t, const char **missing)
 
 int usmb_py_load(void *handle, const char **missing)
 {
-	static struct usmb_py fresh; /* calls are serialised: Go's mutex, or the GIL */
+	static struct usmb_py fresh; /* guarded by startMu of Go, or by the GIL */
 	void *h = handle ? handle : RTLD_DEFAULT;
 	if (usmb_py.version) return 0;
 	memset(&fresh, 0, sizeof fresh);
-	/* Only free-threaded builds export this; their objects are laid out otherwise. Asked
-	   first, so that it is the reason that is given, whatever else such a build lacks. */
+	/* Only free-threaded builds export this symbol, and the layout of their objects differs.
+	   Check it first, so that it is the reported reason even if other symbols are missing. */
 	if (dlsym(h, "_Py_MergeZeroLocalRefcount")) {
 		*missing = USMB_PY_FREE_THREADED;
 		return -1;

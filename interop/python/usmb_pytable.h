@@ -4,7 +4,7 @@
  * and no link flags.
  *
  * The table, usmb_py, is filled by dlsym from the libpython in use (or from the global
- * symbols of a process that is Python already). C files include usmb_pyapi.h, which
+ * symbols of a process that runs Python already). C files include usmb_pyapi.h, which
  * defines CPython's names as macros for the members of the table.
  *
  * Layouts and numbers are those of the stable ABI as of Python 3.11 (PEP 384,
@@ -55,9 +55,9 @@ typedef struct {
 #define Py_SIZE(o) (((PyVarObject *)(o))->ob_size)
 #define Py_IS_TYPE(o, t) (Py_TYPE(o) == (t))
 
-/* What the functions of initialisation return (PEP 587). */
+/* The result of initialisation functions (PEP 587). */
 typedef struct PyStatus {
-	int kind; /* 0 done, 1 error, 2 exit wanted */
+	int kind; /* 0: success, 1: error, 2: exit */
 	const char *func;
 	const char *err_msg;
 	int exitcode;
@@ -283,8 +283,8 @@ typedef struct PyModuleDef {
 
 #define PyModuleDef_HEAD_INIT {{1, NULL}, NULL, 0, NULL}
 
-/* The version of the C API that PyModule_Create2 and PyModule_FromDefAndSpec2
-   are given: 3 is the stable ABI's (1013 the full one's; both are accepted). */
+/* The argument of PyModule_Create2 and PyModule_FromDefAndSpec2: 3 is the version of the
+   stable ABI. */
 #define USMB_PYTHON_ABI_VERSION 3
 
 /* ---- the buffer protocol (stable ABI from 3.11) ---------------------------- */
@@ -360,12 +360,12 @@ struct usmb_py {
 
 extern struct usmb_py usmb_py;
 
-/* Fills usmb_py from the process's global symbols (handle NULL) or from a dlopen
-   handle. 0, or -1 and the first missing symbol in *missing (a literal). Repeated
-   calls after success do nothing. */
+/* Fills usmb_py from a dlopen handle, or from the process's global symbols if handle is
+   NULL. Returns 0, or -1 with the first missing symbol in *missing (a literal). After a
+   success, further calls do nothing. */
 int usmb_py_load(void *handle, const char **missing);
 
-/* The answer of usmb_py_load in *missing for a free-threaded build. */
+/* The value of *missing for a free-threaded build. */
 #define USMB_PY_FREE_THREADED "free-threaded"
 
 #endif /* USMB_PYTABLE_H */
