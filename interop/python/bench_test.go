@@ -10,8 +10,8 @@ import (
 	"github.com/usmbridge/usmbridge/interop/python"
 )
 
-// BenchmarkPython measures one entry into Python and the usual operations. It embeds
-// the Python that Find chooses in the benchmark's own process.
+// BenchmarkPython measures an entry into Python and common operations. It embeds the Python
+// that Find returns.
 func BenchmarkPython(b *testing.B) {
 	env, err := python.Find()
 	if err != nil {

@@ -3,10 +3,15 @@
 package python_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
@@ -36,7 +41,7 @@ func testCallbacks(t *testing.T, py *python.Interpreter) {
 	_, err = f.Call("x", python.Kwargs{"y": 1})
 	require.ErrorIs(t, err, python.TypeError)
 
-	// Results: an owned Object is taken over; one that cannot be converted is an error.
+	// An owned Object as the result is released. A result that cannot be converted is an error.
 	id := ok[*python.Object](t)(py.New(func(a python.Args) (any, error) { return a.Positional[0].Retain() }))
 	defer id.Release()
 	list := ok[*python.Object](t)(py.New([]int{1}))
@@ -55,7 +60,7 @@ func testCallbacks(t *testing.T, py *python.Interpreter) {
 	require.ErrorIs(t, err, python.TypeError)
 	require.ErrorContains(t, err, "result of bad")
 
-	// Threads of Python, and recursion through both languages.
+	// Calls from Python threads, and recursion through both languages.
 	out, err = py.Run(`
 import threading
 results = []
@@ -129,7 +134,7 @@ leak = sys.getrefcount(usmb_testmod.Vector) - leak
 	for range 10 {
 		require.NoError(t, py.With(func() error { return nil }))
 	}
-	require.Equal(t, n, testmod.Drains(), "nothing wanted, nothing drained")
+	require.Equal(t, n, testmod.Drains(), "drained without a request")
 }
 
 func testForeignThread(t *testing.T, py *python.Interpreter) {
@@ -138,7 +143,7 @@ func testForeignThread(t *testing.T, py *python.Interpreter) {
 	o.Release()
 	require.True(t, alive())
 	testmod.DropOnThread(p)
-	require.False(t, alive(), "given up by the next entry")
+	require.False(t, alive(), "the next entry did not release the reference")
 }
 
 func testGIL(t *testing.T, py *python.Interpreter) {
@@ -162,7 +167,7 @@ func testGIL(t *testing.T, py *python.Interpreter) {
 						return errors.New("two holders of the GIL")
 					}
 					n, err := counter.Len()
-					inside.Add(-1) // before Python code may hand the lock on
+					inside.Add(-1) // before Python code can release the GIL
 					if err != nil || n > goroutines*rounds {
 						return fmt.Errorf("length %d: %w", n, err)
 					}
@@ -189,7 +194,7 @@ func testGIL(t *testing.T, py *python.Interpreter) {
 }
 
 func testWithoutGIL(t *testing.T, py *python.Interpreter) {
-	// A goroutine that needs Python is waited for inside With.
+	// Inside With, wait for a goroutine that needs Python.
 	require.NoError(t, py.With(func() error {
 		done := make(chan error)
 		go func() {
@@ -206,7 +211,7 @@ func testWithoutGIL(t *testing.T, py *python.Interpreter) {
 		require.True(t, python.Held())
 		return err
 	}))
-	py.WithoutGIL(func() {}) // not held: just runs
+	py.WithoutGIL(func() {}) // The GIL is not held.
 	f := ok[*python.Object](t)(py.New(func(python.Args) (any, error) {
 		var err error
 		py.WithoutGIL(func() { _, err = py.Run("z = 3", nil) })
@@ -237,4 +242,104 @@ parent = f()
 `, python.Vars{"f": f}, "status", "parent")
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{"status": int64(42), "parent": int64(1)}, out)
+}
+
+var errMine = errors.New("mine")
+
+type myError struct{ code int }
+
+func (e *myError) Error() string { return fmt.Sprint("code ", e.code) }
+
+func testTypedFuncs(t *testing.T, py *python.Interpreter) {
+	type key struct{}
+	vars := python.Vars{
+		"half": func(n int) (int, error) {
+			if n%2 != 0 {
+				return 0, &myError{n}
+			}
+			return n / 2, nil
+		},
+		"join":   func(sep string, parts ...string) string { return strings.Join(parts, sep) },
+		"swap":   func(x, y float64) (float64, float64) { return y, x },
+		"nobody": func() {},
+		"who":    func(ctx context.Context) string { s, _ := ctx.Value(key{}).(string); return s },
+		"same":   func(o *python.Object) (*python.Object, error) { return o.Retain() },
+		"boom":   func(int) error { panic("oh") },
+		"wrong":  func() error { return errMine },
+		"none":   (func(int) int)(nil),
+	}
+	out, err := py.Run(`
+import threading
+r = [half(8), join("-", "a", "b"), join("-"), swap(1, 2), nobody(), who(), none, half.__name__ != ""]
+x = object()
+r.append(same(x) is x)
+def text(f, *a, **k):
+    try: f(*a, **k)
+    except Exception as e: return type(e).__name__ + ": " + str(e).splitlines()[0]
+errors = [text(half, 3), text(half), text(half, 1, 2), text(half, "x"), text(half, n=2), text(boom, 1), text(join)]
+threads = [threading.Thread(target=lambda i=i: r.append(half(2 * i))) for i in range(4)]
+for th in threads: th.start()
+for th in threads: th.join()
+late = sorted(r[-4:])
+r = r[:-4]
+`, vars, "r", "errors", "late")
+	require.NoError(t, err)
+	require.Equal(t, []any{int64(4), "a-b", "", python.Tuple{2.0, 1.0}, nil, "", nil, true, true}, out["r"])
+	require.Equal(t, []any{int64(0), int64(1), int64(2), int64(3)}, out["late"], "on threads of Python")
+	for i, says := range []string{"RuntimeError: code 3", "TypeError: ", "TypeError: ", "TypeError: argument 1", "TypeError: ",
+		"RuntimeError: panic in Go: oh", "TypeError: "} {
+		require.Contains(t, out["errors"].([]any)[i], says)
+	}
+	// A Go error keeps its type on its way through Python.
+	_, err = py.Run("half(3)", python.Vars{"half": vars["half"]})
+	var mine *myError
+	require.ErrorAs(t, err, &mine)
+	require.Equal(t, 3, mine.code)
+	_, err = py.Run("wrong()", python.Vars{"wrong": vars["wrong"]})
+	require.ErrorIs(t, err, errMine)
+	// A context as the first parameter is that of the call.
+	f := ok[*python.Object](t)(py.Eval("lambda f: f()", nil))
+	defer f.Release()
+	o := ok[*python.Object](t)(f.CallContext(context.WithValue(t.Context(), key{}, "the caller"), vars["who"]))
+	require.Equal(t, "the caller", ok[string](t)(o.Text()))
+	o.Release()
+	// The Go function is freed with the Python object.
+	freed := make(chan struct{})
+	func() {
+		kept := new([1 << 10]byte)
+		once := sync.OnceFunc(func() { close(freed) })
+		addCleanup(kept, once)
+		o := ok[*python.Object](t)(py.New(func(i int) int { return int(kept[i]) }))
+		o.Release()
+	}()
+	collected(t, freed)
+}
+
+// addCleanup calls f after Go has collected *p.
+func addCleanup(p *[1 << 10]byte, f func()) {
+	runtime.AddCleanup(p, func(struct{}) { f() }, struct{}{})
+}
+
+func collected(t *testing.T, freed <-chan struct{}) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		runtime.GC()
+		select {
+		case <-freed:
+			return true
+		default:
+			return false
+		}
+	}, time.Minute, time.Millisecond, "the function is not freed")
+}
+
+func generic[T any](v T) T { return v }
+
+// testGenericNames checks the Python name of a generic function.
+func testGenericNames(t *testing.T, py *python.Interpreter) {
+	for _, f := range []any{generic[int], generic[map[string]int]} {
+		out, err := py.Run("n = f.__name__", python.Vars{"f": f}, "n")
+		require.NoError(t, err)
+		require.Equal(t, "generic", out["n"])
+	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/usmbridge/usmbridge/interop/python"
 )
 
-// contextCode is what the calls of these tests run.
+// contextCode defines the functions that these tests call.
 const contextCode = `
 def forever(begun):
     begun()
@@ -59,7 +59,7 @@ func testCallContext(t *testing.T, py *python.Interpreter) {
 	defer spin.Release()
 	reason := errors.New("the client has gone")
 
-	// What ends by itself is an ordinary call, whatever the context does afterwards.
+	// A call that ends before its context behaves as an ordinary call.
 	ctx, cancel := context.WithCancelCause(context.Background())
 	r := ok[*python.Object](t)(spin.CallContext(ctx, 10))
 	require.Equal(t, int64(45), ok[int64](t)(r.Int()))
@@ -73,7 +73,7 @@ func testCallContext(t *testing.T, py *python.Interpreter) {
 	r = ok[*python.Object](t)(spin.CallContext(context.Background(), 10))
 	r.Release()
 
-	// Ended before.
+	// The context ended before the call.
 	_, err = spin.CallContext(ctx, 10)
 	var failed *python.OpError
 	require.ErrorAs(t, err, &failed)
@@ -84,7 +84,7 @@ func testCallContext(t *testing.T, py *python.Interpreter) {
 	for _, c := range []struct {
 		name string
 		kind error
-		is   error // besides, nil for none
+		is   error // the exception, or nil
 		says string
 	}{
 		{"forever", python.ErrInterrupted, python.KeyboardInterrupt, ""},
@@ -106,7 +106,7 @@ func testCallContext(t *testing.T, py *python.Interpreter) {
 				}
 				var err error
 				if held {
-					err = py.With(call) // Python gives the GIL up while it runs
+					err = py.With(call) // Python releases the GIL between byte codes.
 				} else {
 					err = call()
 				}
@@ -126,13 +126,14 @@ func testCallContext(t *testing.T, py *python.Interpreter) {
 	}
 }
 
-// testCallContextInC: what is in C when the context ends runs on, and is told.
+// testCallContextInC checks that a C function is not interrupted, and that the error reports
+// it.
 func testCallContextInC(t *testing.T, py *python.Interpreter) {
 	sleep := ok[*python.Object](t)(py.Eval("__import__('time').sleep", nil))
 	defer sleep.Release()
-	// The call is a C function itself: no byte code follows in which it could be stopped.
-	// It sleeps longer than a deadline's timer takes, however loaded the machine is; where
-	// the deadline comes before the call has begun, it is tried again.
+	// The callable is a C function, so no byte code follows that could raise the exception.
+	// On a loaded machine the deadline may pass before the call begins or after it ends. The
+	// test then tries again.
 	for range 100 {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 		_, err := sleep.CallContext(ctx, 0.5)
@@ -141,23 +142,24 @@ func testCallContextInC(t *testing.T, py *python.Interpreter) {
 			continue
 		}
 		if err == nil {
-			continue // the timer was later still
+			continue // The timer fired after the sleep.
 		}
 		require.ErrorIs(t, err, python.ErrNotStopped)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "C code is not stopped")
 		return
 	}
-	t.Fatal("a deadline of 20 ms never came in a sleep of 500 ms, in 100 trials")
+	t.Fatal("in 100 trials, no deadline of 20 ms passed during a sleep of 500 ms")
 }
 
-// testCallContextWaits: a wait for the GIL ends with the context, and leaves nothing.
+// testCallContextWaits checks that the wait for the GIL ends with the context, and that the
+// call does not run later.
 func testCallContextWaits(t *testing.T, py *python.Interpreter) {
 	calls := 0
 	count := ok[*python.Object](t)(py.New(func(python.Args) (any, error) { calls++; return nil, nil }))
 	defer count.Release()
 	require.NoError(t, py.With(func() error {
-		// The GIL is held here throughout, so none of these can begin.
+		// This goroutine holds the GIL, so none of these calls can begin.
 		var group errgroup.Group
 		for range 16 {
 			group.Go(func() error {
@@ -173,11 +175,10 @@ func testCallContextWaits(t *testing.T, py *python.Interpreter) {
 		return group.Wait()
 	}))
 	ok[*python.Object](t)(count.CallContext(t.Context())).Release()
-	require.Equal(t, 1, calls, "what was given up ran later")
+	require.Equal(t, 1, calls, "a dropped call ran later")
 }
 
-// testCallContextMisuse: a misused argument panics where it was given, on whatever
-// thread the call would have run.
+// testCallContextMisuse checks that a released argument panics on the caller's goroutine.
 func testCallContextMisuse(t *testing.T, py *python.Interpreter) {
 	o := ok[*python.Object](t)(py.New(1))
 	f := ok[*python.Object](t)(py.Eval("lambda x: x", nil))
@@ -188,8 +189,8 @@ func testCallContextMisuse(t *testing.T, py *python.Interpreter) {
 	ok[*python.Object](t)(f.CallContext(t.Context(), 1)).Release()
 }
 
-// testCallContextNested: a call within a call, whose contexts end at once: the outer one
-// is stopped as well.
+// testCallContextNested checks that both calls are interrupted if a call and a nested call
+// share a context.
 func testCallContextNested(t *testing.T, py *python.Interpreter) {
 	m := contextModule(t, py)
 	defer m.Release()
@@ -215,8 +216,8 @@ func testCallContextNested(t *testing.T, py *python.Interpreter) {
 	}
 }
 
-// testCallContextSwallowed: what functions of Go's do with Python, inside of a call, and
-// drop the errors of, does not take the call's interrupt away, and makes none of two.
+// testCallContextSwallowed checks that a Go function that calls Python and discards the error
+// does not lose the interrupt of the enclosing call, and that no interrupt is raised twice.
 func testCallContextSwallowed(t *testing.T, py *python.Interpreter) {
 	m := ok[*python.Object](t)(py.Module("goswallow", `
 stop, times = False, 0
@@ -252,7 +253,7 @@ def caught(begun, cleanup):
 	defer toInt.Release()
 	wait := ok[*python.Object](t)(py.Eval("__import__('time').sleep", nil))
 	defer wait.Release()
-	// end has the call end all the same where its interrupt is lost, so that this is told.
+	// end ends a call whose interrupt was lost, so that the test fails instead of hanging.
 	end := func(stop bool) { require.NoError(t, m.SetAttr("stop", stop)) }
 
 	for _, c := range []struct {
@@ -343,14 +344,14 @@ def caught(begun, cleanup):
 	})
 }
 
-// testLateInterrupts: interrupts that come at about the end of a call reach that call or
-// none, never the next one on its thread.
+// testLateInterrupts checks that an interrupt near the end of a call never reaches the next
+// call on its thread.
 func testLateInterrupts(t *testing.T, py *python.Interpreter) {
 	m := contextModule(t, py)
 	defer m.Release()
 	spin := ok[*python.Object](t)(m.Attr("spin"))
 	defer spin.Release()
-	// Threads hand the GIL around often, so that interrupts come while calls run.
+	// With a short switch interval, more interrupts arrive while calls run.
 	_, err := py.Run("import sys; sys.setswitchinterval(2e-5)", nil)
 	require.NoError(t, err)
 	defer func() {
@@ -361,8 +362,8 @@ func testLateInterrupts(t *testing.T, py *python.Interpreter) {
 	var mu sync.Mutex
 	outcomes := map[error]int{}
 	round := func(i int) error {
-		// The call tells when it is near its end, so that the context ends about there,
-		// however fast the machine is.
+		// The call signals that it is near its end, so that the context ends at about that time
+		// on machines of any speed.
 		near := make(chan struct{})
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
@@ -395,7 +396,7 @@ func testLateInterrupts(t *testing.T, py *python.Interpreter) {
 			outcomes[failed.Kind]++
 			mu.Unlock()
 		}
-		// The next calls on this thread run plenty of byte codes.
+		// The next calls on this thread execute many byte codes.
 		for range 3 {
 			o, err := spin.Call(200)
 			if err != nil {
@@ -408,7 +409,7 @@ func testLateInterrupts(t *testing.T, py *python.Interpreter) {
 	var group errgroup.Group
 	for range 4 {
 		group.Go(func() error {
-			// On one thread with the GIL, so that the next calls are on it too.
+			// With holds the GIL on one thread, so that the next calls use the same thread.
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
 			for i := range rounds {
@@ -421,5 +422,5 @@ func testLateInterrupts(t *testing.T, py *python.Interpreter) {
 	}
 	require.NoError(t, group.Wait())
 	t.Logf("of %d calls: %v", 4*rounds, outcomes)
-	require.Positive(t, outcomes[python.ErrInterrupted], "no interrupt met its call: the test shows nothing")
+	require.Positive(t, outcomes[python.ErrInterrupted], "no call was interrupted")
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/usmbridge/usmbridge/interop/python/internal/testmod"
 )
 
-// TestEmbedded runs the embedding tests in a process of their own per Python.
+// TestEmbedded runs TestInChild in a new process for each Python.
 func TestEmbedded(t *testing.T) {
 	if os.Getenv(embedEnv) != "" {
 		t.Skip("this process is one of the children; TestInChild has the tests")
@@ -35,8 +35,8 @@ func TestEmbedded(t *testing.T) {
 	}
 }
 
-// runChild runs a test of this binary in a process that may embed that Python, and
-// returns what it wrote.
+// runChild runs a test of this binary in a process that embeds the given Python, and
+// returns its output.
 func runChild(t *testing.T, executable, test string, env ...string) string {
 	t.Helper()
 	args := []string{"-test.run=" + test, "-test.v", "-test.timeout=5m"}
@@ -52,8 +52,8 @@ func runChild(t *testing.T, executable, test string, env ...string) string {
 	return string(out)
 }
 
-// TestExamples runs the examples in a process of their own, since one of them closes
-// the interpreter.
+// TestExamples runs the examples in a new process, because one of them closes the
+// interpreter.
 func TestExamples(t *testing.T) {
 	if os.Getenv(embedEnv) != "" {
 		t.Skip("this process is a child for embedding")
@@ -72,7 +72,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// TestExamplesInChild is what TestExamples runs.
+// TestExamplesInChild is the child of TestExamples.
 func TestExamplesInChild(t *testing.T) {
 	if os.Getenv(embedEnv) == "" {
 		t.Skip("run by TestExamples in a process of its own")
@@ -84,8 +84,7 @@ func TestExamplesInChild(t *testing.T) {
 	ExampleStart()
 }
 
-// TestInChild holds the tests that embed Python; TestEmbedded runs it once per
-// version, in a process of its own.
+// TestInChild runs the tests that embed Python. It is the child of TestEmbedded.
 func TestInChild(t *testing.T) {
 	exe := os.Getenv(embedEnv)
 	if exe == "" {
@@ -94,7 +93,7 @@ func TestInChild(t *testing.T) {
 	testNilInterpreter(t)
 	require.False(t, python.Alive())
 	require.NoError(t, python.RegisterModule(testmod.Name, testmod.Init()))
-	require.NoError(t, python.RegisterModule(testmod.Name, testmod.Init()), "the same again is no conflict")
+	require.NoError(t, python.RegisterModule(testmod.Name, testmod.Init()), "the same registration again is a conflict")
 
 	env, err := python.Inspect(exe)
 	require.NoError(t, err)
@@ -124,9 +123,9 @@ func TestInChild(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			before, _ := python.ObjectCounts()
 			c.f(t, py)
-			// A call whose caller gave up lets go of its arguments on a goroutine of its own,
-			// and the one before may have done so since. An error's exception goes with the error,
-			// which a quiet process collects every two minutes only.
+			// If the caller of a CallContext gives up, another goroutine releases the arguments
+			// later. Exceptions are released when Go collects their errors, which an idle process
+			// does only every two minutes.
 			require.Eventually(t, func() bool {
 				live, _ := python.ObjectCounts()
 				if live > before {
@@ -139,7 +138,7 @@ func TestInChild(t *testing.T) {
 	t.Run("Close", func(t *testing.T) { testClose(t, py) })
 }
 
-// ok fails the test on an error and returns the value.
+// ok returns the value, or fails the test on an error.
 func ok[T any](t *testing.T) func(T, error) T {
 	return func(v T, err error) T {
 		t.Helper()
@@ -185,11 +184,11 @@ r["purelib"] = sysconfig.get_path("purelib")
 	require.Equal(t, env.Executable, r["exe"])
 	require.Equal(t, env.SitePackages, r["purelib"])
 	require.Contains(t, r["path"], env.SitePackages)
-	require.NotContains(t, r["path"], "", "the working directory is not searched")
+	require.NotContains(t, r["path"], "", "Python searches the working directory")
 	require.Equal(t, []any{"prog", "y"}, r["argv"])
 	require.Equal(t, python.Tuple{int64(env.Version.Major), int64(env.Version.Minor), int64(env.Version.Micro)}, r["version"])
 	require.Equal(t, "utf-8", r["fs"])
-	require.Nil(t, r["sigint"], "Go keeps the signal handlers")
+	require.Nil(t, r["sigint"], "Python installed a signal handler")
 }
 
 func testRun(t *testing.T, py *python.Interpreter) {
@@ -225,7 +224,7 @@ func testModule(t *testing.T, py *python.Interpreter) {
 	var e *python.Error
 	require.ErrorAs(t, err, &e)
 	require.Contains(t, e.Traceback, `File "<go module gomod>", line 2, in f`)
-	require.Contains(t, e.Traceback, "return 10 / x", "the source line is shown")
+	require.Contains(t, e.Traceback, "return 10 / x", "the traceback lacks the source line")
 
 	_, err = py.Module("gobad", "1/0")
 	require.ErrorIs(t, err, python.Exception("ZeroDivisionError"))
@@ -234,7 +233,7 @@ func testModule(t *testing.T, py *python.Interpreter) {
 	_, err = py.Module("gomod", "1/0")
 	require.Error(t, err)
 	kept := ok[*python.Object](t)(py.Import("gomod"))
-	require.Equal(t, m.Pointer(), kept.Pointer(), "a failed replacement leaves the old module")
+	require.Equal(t, m.Pointer(), kept.Pointer(), "a failed replacement removed the old module")
 	kept.Release()
 }
 
@@ -270,7 +269,7 @@ func testNumpy(t *testing.T, py *python.Interpreter) {
 	}
 }
 
-// TestStartErrors: what cannot be loaded is named.
+// TestStartErrors checks that an error of Start names the file that cannot be loaded.
 func TestStartErrors(t *testing.T) {
 	if os.Getenv(embedEnv) != "" {
 		t.Skip("this process is a child for embedding")
@@ -294,7 +293,7 @@ func TestStartErrors(t *testing.T) {
 	require.ErrorIs(t, err, python.ErrNoLibrary)
 	require.Nil(t, python.Current())
 
-	// A library without the symbols of a Python, and a Python other than said.
+	// Libraries without the symbols of CPython, and of a free-threaded build.
 	cc, err := exec.LookPath("cc")
 	if err != nil {
 		t.Skip("there is no C compiler named cc for a false libpython")
@@ -305,8 +304,8 @@ func TestStartErrors(t *testing.T) {
 		says   string
 	}{
 		{"int Py_IsNothing;", python.ErrTooOld, "it has no symbol"},
-		// What marks a free-threaded build, which no other check would find: such a
-		// library has the functions, and objects of another shape.
+		// A free-threaded build has the required functions, but its objects have another
+		// layout. Only this symbol identifies it.
 		{"void _Py_MergeZeroLocalRefcount(void *o) { (void)o; }", python.ErrFreeThreaded, "free-threaded build, which has no stable ABI"},
 	} {
 		src := filepath.Join(t.TempDir(), "fake.c")
@@ -320,7 +319,7 @@ func TestStartErrors(t *testing.T) {
 	}
 }
 
-// TestStartAgain runs TestStartAgainInChild in a process of its own.
+// TestStartAgain runs TestStartAgainInChild in a new process.
 func TestStartAgain(t *testing.T) {
 	if os.Getenv(embedEnv) != "" {
 		t.Skip("this process is a child for embedding")
@@ -332,12 +331,12 @@ func TestStartAgain(t *testing.T) {
 	runChild(t, env.Executable, "^TestStartAgainInChild$")
 }
 
-// An interpreter whose arguments were refused is the program's all the same, and not one that
-// was there before.
+// TestStartAgainInChild checks a second Start after the first started Python but failed to
+// set its arguments. The interpreter does not count as adopted.
 func TestStartAgainInChild(t *testing.T) {
 	exe := os.Getenv(embedEnv)
 	if exe == "" {
-		t.Skip("run by TestStartAgain in a process of its own")
+		t.Skip("run by TestStartAgain in a new process")
 	}
 	env, err := python.Inspect(exe)
 	require.NoError(t, err)
@@ -348,4 +347,62 @@ func TestStartAgainInChild(t *testing.T) {
 	require.False(t, py.Adopted())
 	require.NoError(t, py.Close())
 	require.ErrorIs(t, py.Flush(), python.ErrGone)
+}
+
+// TestAdopt imports an extension module written in Go into each Python.
+func TestAdopt(t *testing.T) {
+	if os.Getenv(embedEnv) != "" {
+		t.Skip("this process is a child for embedding")
+	}
+	list := pythons(t)
+	if len(list) == 0 {
+		skipWithoutPython(t, "there is no Python to import an extension module into")
+	}
+	dir := t.TempDir()
+	lib := filepath.Join(dir, "usmb_adopted.abi3.so")
+	out, err := exec.Command("go", "build", "-buildmode=c-shared", "-o", lib, "./testdata/adopt").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	const program = `
+import os, warnings, usmb_adopted
+warnings.simplefilter("ignore", DeprecationWarning)
+for i in range(3): usmb_adopted.run()
+pid = os.fork()
+if pid == 0:
+    try: usmb_adopted.run()
+    except RuntimeError: os._exit(42)
+    os._exit(1)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+`
+	for _, env := range list {
+		t.Run(env.Version.String()+" "+filepath.Base(env.Prefix), func(t *testing.T) {
+			cmd := exec.Command(env.Executable, "-c", program)
+			cmd.Env = append(os.Environ(), "PYTHONPATH="+dir)
+			out, err := cmd.CombinedOutput()
+			require.NoError(t, err, "%s", out)
+			require.Equal(t, "42\n", string(out))
+		})
+	}
+}
+
+// TestStaticProgram checks the error of Start in a statically linked program, which cannot
+// load libpython.
+func TestStaticProgram(t *testing.T) {
+	env, err := python.Find()
+	if err != nil {
+		t.Skip(err)
+	}
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip(err)
+	}
+	program := filepath.Join(t.TempDir(), "static")
+	build := exec.Command("go", "build", "-o", program, "-ldflags", "-linkmode external -extldflags -static", "./testdata/static")
+	build.Env = append(os.Environ(), "GOFLAGS=")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Skipf("no static C library to link with: %v\n%s", err, out)
+	}
+	cmd := exec.Command(program)
+	cmd.Env = append(os.Environ(), "USMBRIDGE_PYTHON="+env.Executable)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "linked statically")
 }

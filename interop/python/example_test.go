@@ -10,13 +10,13 @@ import (
 	"github.com/usmbridge/usmbridge/interop/python"
 )
 
-// The examples need a Python with a shared library, so they say no Output by which
-// every `go test` would run them; TestExamples runs those that need no package.
+// The examples have no Output comment, because they need a Python with a shared library.
+// TestExamples runs those that need no Python package.
 
 func ExampleStart() {
 	py, err := python.Start() // the Python of the active environment
 	if err != nil {
-		log.Fatal(err) // says what was tried and what to install
+		log.Fatal(err) // lists the interpreters examined and the package to install
 	}
 	defer py.Close()
 
@@ -59,7 +59,7 @@ func ExampleInterpreter_Func() {
 	half, err := py.Func("half", "half of an even int", func(a python.Args) (any, error) {
 		n, err := a.Positional[0].Int()
 		if err != nil {
-			return nil, err // raised again as the exception it was
+			return nil, err // raised as the same exception
 		}
 		if n%2 != 0 {
 			return nil, fmt.Errorf("%w: %d is odd", python.ValueError, n)
@@ -74,7 +74,7 @@ func ExampleInterpreter_Func() {
 	fmt.Println(errors.Is(err, python.ValueError), err)
 }
 
-// What Object has no method for are functions of the modules builtins and operator.
+// Operations without a method of Object are functions of the modules builtins and operator.
 func ExampleObject_Method() {
 	py, err := python.Start()
 	if err != nil {
@@ -99,7 +99,7 @@ func ExampleObject_Method() {
 	fmt.Println(answer, err)
 }
 
-// Go code that waits for another goroutine which needs Python gives the GIL up.
+// Code inside With releases the GIL to wait for a goroutine that needs Python.
 func ExampleInterpreter_WithoutGIL() {
 	py, err := python.Start()
 	if err != nil {
@@ -119,7 +119,7 @@ func ExampleInterpreter_WithoutGIL() {
 
 var errFull = errors.New("the pool is full")
 
-// A package says once which exceptions its errors are.
+// A package registers the exception classes of its errors once.
 func ExampleMapError() {
 	py, err := python.Start()
 	if err != nil {

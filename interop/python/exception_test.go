@@ -47,7 +47,7 @@ except Mine as e:
 	_, err = py.Run("import json\njson.loads('{')", nil)
 	require.ErrorIs(t, err, python.Exception("json.decoder.JSONDecodeError"))
 	_, err = py.Run("raise SystemExit(3)", nil)
-	require.ErrorIs(t, err, python.SystemExit, "a SystemExit is an error like others")
+	require.ErrorIs(t, err, python.SystemExit, "a SystemExit is not returned as an error")
 }
 
 type ownError struct{ n int }
@@ -79,7 +79,7 @@ func testGoErrors(t *testing.T, py *python.Interpreter) {
 		{os.ErrDeadlineExceeded, "TimeoutError"},
 		{errors.ErrUnsupported, python.NotImplementedError},
 		{&python.ConversionError{From: "a", To: "b"}, python.TypeError},
-		{fmt.Errorf("%w", python.Exception("json.decoder.JSONDecodeError")), python.RuntimeError}, // needs more arguments
+		{fmt.Errorf("%w", python.Exception("json.decoder.JSONDecodeError")), python.RuntimeError}, // The class needs more arguments.
 		{fmt.Errorf("%w", python.Exception("no.such.Class")), python.RuntimeError},
 		{fmt.Errorf("%w", python.Exception("int")), python.RuntimeError},
 		{io.EOF, python.RuntimeError},
@@ -91,7 +91,7 @@ func testGoErrors(t *testing.T, py *python.Interpreter) {
 		require.Equal(t, string(c.class), out["name"], "%v", c.err)
 		require.Equal(t, strings.ToValidUTF8(c.err.Error(), "�"), out["text"])
 		_, err = py.Run("f()", python.Vars{"f": f})
-		require.ErrorIs(t, err, c.err, "the Go error comes back out of Python")
+		require.ErrorIs(t, err, c.err, "the Go error is lost in Python")
 		require.ErrorIs(t, err, c.class)
 	}
 	raise = &ownError{7}
@@ -100,7 +100,7 @@ func testGoErrors(t *testing.T, py *python.Interpreter) {
 	require.ErrorAs(t, err, &own)
 	require.Equal(t, 7, own.n)
 
-	// A Python exception passes through Go as the same object.
+	// A Python exception that passes through Go is raised as the same object.
 	thrower := ok[*python.Object](t)(py.Eval("lambda exc: (_ for _ in ()).throw(exc)", nil))
 	defer thrower.Release()
 	through := ok[*python.Object](t)(py.Func("through", "", func(a python.Args) (any, error) {
@@ -141,9 +141,9 @@ func testPanics(t *testing.T, py *python.Interpreter) {
 	require.NoError(t, py.With(func() error { return nil }))
 }
 
-// testErrorsKeepNothing checks that an error keeps neither the local variables of the frames
-// that its exception, the exceptions behind it and those in its groups passed through, nor the
-// object of an AttributeError.
+// testErrorsKeepNothing checks that an error does not keep the object of an AttributeError or
+// the local variables of frames in tracebacks: those of its exception, of causes and contexts
+// and of group members.
 func testErrorsKeepNothing(t *testing.T, py *python.Interpreter) {
 	m := ok[*python.Object](t)(py.Module("keeping", `
 import weakref
@@ -200,7 +200,7 @@ def alive(): return sum(r() is not None for r in made), len(made)
 		require.NotZero(t, n[1], name)
 		require.Zero(t, n[0], "%s: its error keeps objects alive, of %d", name, n[1])
 	}
-	// The exceptions behind it stay.
+	// The causes are kept.
 	var e *python.Error
 	require.ErrorAs(t, kept[3], &e)
 	require.Contains(t, e.Traceback, "has no attribute 'absent'")
@@ -213,8 +213,8 @@ def alive(): return sum(r() is not None for r in made), len(made)
 	require.NotEmpty(t, kept)
 }
 
-// testHandledExceptionsStay checks that a failed call leaves alone the exceptions that Python
-// code around it is handling, although they are the context of its own.
+// testHandledExceptionsStay checks that a failed call does not clear the exceptions that
+// enclosing Python code is handling, although they are the context of its exception.
 func testHandledExceptionsStay(t *testing.T, py *python.Interpreter) {
 	f := ok[*python.Object](t)(py.Func("fails", "", func(python.Args) (any, error) {
 		_, err := py.Run("raise KeyError", nil)
@@ -237,7 +237,7 @@ except ValueError as outer:
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{"obj": "text", "word": "here"}, out)
 
-	// A suspended generator caught the cause of the error. It goes on afterwards.
+	// A suspended generator that caught the cause of the error can continue.
 	out, err = py.Run(`
 def connection():
     n = 0

@@ -13,7 +13,7 @@ import (
 	"github.com/usmbridge/usmbridge/interop/python"
 )
 
-// fakePython writes a program that answers like an interpreter would.
+// fakePython writes a program that prints a configuration as query.py does.
 func fakePython(t *testing.T, name, answer string) string {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -58,7 +58,7 @@ func TestFindRefusals(t *testing.T) {
 			require.ErrorAs(t, err, &none)
 			require.ErrorIs(t, err, python.ErrNotFound)
 			require.ErrorContains(t, err, c.says)
-			require.Len(t, none.Tried, 1, "an explicit choice is not replaced by another Python")
+			require.Len(t, none.Tried, 1, "another Python was tried after an explicit choice")
 			require.Equal(t, python.EnvVar, none.Tried[0].Source)
 		})
 	}
@@ -86,7 +86,7 @@ func TestFindOrder(t *testing.T) {
 		require.Equal(t, python.Version{Major: 3, Minor: 12, Micro: 4}, env.Version)
 		return env
 	}
-	// The scripts' shell finds echo built in, so PATH may hold these alone.
+	// The scripts use only built-in commands of the shell, so PATH needs no other directories.
 	t.Setenv("PATH", filepath.Dir(tooOld)+":"+filepath.Dir(onPath))
 	t.Setenv("VIRTUAL_ENV", venv)
 	t.Setenv(python.EnvVar, fromVar)
@@ -150,13 +150,13 @@ func TestFindNothingInTheWorkingDirectory(t *testing.T) {
 	elsewhere := fakePython(t, "python3", answer)
 	for _, c := range []struct{ variable, path string }{
 		{"", ":.:python3/bin:" + filepath.Dir(elsewhere)},
-		{"python3", filepath.Dir(elsewhere)}, // a program on PATH, not the directory of that name
+		{"python3", filepath.Dir(elsewhere)}, // the program on PATH, not the directory
 	} {
 		t.Setenv(python.EnvVar, c.variable)
 		t.Setenv("PATH", c.path)
 		env, err := python.Find()
 		require.NoError(t, err)
-		require.Equal(t, lib, env.Library, "the one that is named in full")
+		require.Equal(t, lib, env.Library, "a relative path was used")
 		require.NoFileExists(t, ran)
 	}
 	t.Setenv("PATH", "python3/bin")
@@ -166,7 +166,7 @@ func TestFindNothingInTheWorkingDirectory(t *testing.T) {
 	t.Setenv(python.EnvVar, "./python3")
 	_, err = python.Find()
 	require.NoError(t, err)
-	require.FileExists(t, ran, "it was asked for")
+	require.FileExists(t, ran, "the interpreter in the working directory was not run")
 }
 
 // TestCAPI compares the project's declarations with Python.h.
@@ -197,8 +197,8 @@ func TestCAPI(t *testing.T) {
 		compared++
 	}
 	if compared == 0 {
-		// Headers come with some Pythons only, and with none that set-up fetches.
-		t.Skip("the Python in use comes without Python.h: the C declarations were not compared")
+		// The Python installed by interop/setup has no headers.
+		t.Skip("no Python with a Python.h: the C declarations were not compared")
 	}
 }
 

@@ -18,15 +18,15 @@ import (
 	"github.com/usmbridge/usmbridge/interop/python/internal/testmod"
 )
 
-// nilError is an error that panics when it is nil and asked for its text.
+// nilError is an error whose nil pointer panics in Error.
 type nilError struct{ text string }
 
 func (e *nilError) Error() string { return e.text }
 
 var errForRule = errors.New("for the rule that panics")
 
-// What an error's own methods, and rules for errors, do when they are asked while Python
-// waits does not end the process.
+// testErrorsThatPanic checks that a panic in a method of an error or in a rule of MapError
+// does not end the process.
 func testErrorsThatPanic(t *testing.T, py *python.Interpreter) {
 	f := ok[*python.Object](t)(py.New(func() error { var e *nilError; return e }))
 	defer f.Release()
@@ -47,7 +47,8 @@ func testErrorsThatPanic(t *testing.T, py *python.Interpreter) {
 	require.ErrorContains(t, err, "in a rule")
 }
 
-// A class of exceptions that makes other objects is not raised.
+// testOddClasses checks exception classes whose instances are not exceptions or whose names
+// are not text.
 func testOddClasses(t *testing.T, py *python.Interpreter) {
 	m := ok[*python.Object](t)(py.Module("oddclasses", `
 class Number(Exception):
@@ -72,7 +73,6 @@ named = Named()
 	require.ErrorIs(t, err, python.RuntimeError)
 	require.ErrorContains(t, err, "five")
 
-	// Classes whose names are no text.
 	named := ok[*python.Object](t)(m.Attr("named"))
 	defer named.Release()
 	for _, name := range []any{5, bytes.Repeat([]byte{0x9c, 0x41, 0x41, 0x41}, 64), nil} {
@@ -83,16 +83,17 @@ named = Named()
 		var e *python.Error
 		require.ErrorAs(t, err, &e)
 		require.Equal(t, "named", e.Message)
-		out, err := py.Run("x = 1", nil, "x") // no exception was left behind
+		out, err := py.Run("x = 1", nil, "x") // fails if an exception is still set
 		require.NoError(t, err)
 		require.Equal(t, int64(1), out["x"])
 	}
 }
 
-// A bytearray is copied as it is, although objects are given up meanwhile whose finalizers
-// change it.
+// testBytearrayOnTheMove checks that Bytes copies a consistent bytearray while another goroutine
+// drops objects whose finalizers change it.
 func testBytearrayOnTheMove(t *testing.T, py *python.Interpreter) {
-	// What an operation inside With has found is read before anything is given up.
+	// Inside With, dropped references are released at the beginning of the next operation, not
+	// at the end of one, so that Go can read its result.
 	kick := ok[*python.Object](t)(py.Eval("__import__('usmb_testmod').kick", nil))
 	defer kick.Release()
 	require.NoError(t, py.With(func() error {
@@ -100,7 +101,7 @@ func testBytearrayOnTheMove(t *testing.T, py *python.Interpreter) {
 		r, err := kick.Call()
 		require.Equal(t, n, testmod.Drains())
 		r.Release()
-		require.Greater(t, testmod.Drains(), n, "the next operation begins with that")
+		require.Greater(t, testmod.Drains(), n, "the next operation did not begin with a drain")
 		return err
 	}))
 
@@ -132,7 +133,7 @@ class Mover:
 		for _, p := range movers {
 			for next := copies.Load() + 3; copies.Load() < next; {
 			}
-			for range rand.IntN(2000) { // while one is made
+			for range rand.IntN(2000) { // until some point of the next copy
 				runtime.KeepAlive(p)
 			}
 			python.DropLater(p)
@@ -156,7 +157,7 @@ class Mover:
 	}
 }
 
-// Source text with a NUL in it is not cut off there.
+// testNULs checks that source text with a NUL is an error.
 func testNULs(t *testing.T, py *python.Interpreter) {
 	_, err := py.Eval("1\x00+1", nil)
 	require.ErrorIs(t, err, python.ValueError)
@@ -189,7 +190,8 @@ func testNarrowFloats(t *testing.T, py *python.Interpreter) {
 	require.Equal(t, complex(0, 1e300), ok[complex128](t)(python.As[complex128](o)))
 }
 
-// Once there has been a subinterpreter CPython says of every thread that it holds the GIL.
+// testAfterSubinterpreter checks the detection of the GIL after the creation of a
+// subinterpreter, when PyGILState_Check returns 1 on every thread.
 func testAfterSubinterpreter(t *testing.T, py *python.Interpreter) {
 	_, err := py.Run(`
 try: import _interpreters as i
@@ -209,7 +211,7 @@ i.destroy(i.create())
 	}))
 }
 
-// Bytes of a path that are no UTF-8 are lone surrogates to Python, whatever they are.
+// TestWidePaths checks that bytes of a path that are not UTF-8 become lone surrogates.
 func TestWidePaths(t *testing.T) {
 	require.Equal(t, []int32{'a', 0xDCEF, 'b', 0xFFFD, 0xDCFF, 0x1F600}, python.Wide("a\xefb\uFFFD\xff😀"))
 }

@@ -13,8 +13,9 @@ import (
 
 var writeMacros = flag.Bool("write-macros", false, "write usmb_pymacros.h")
 
-// TestMacros holds usmb_pymacros.h to the lists of usmb_pyfuncs.h; with -write-macros it
-// writes that file. Without cgo, because the C files need the header.
+// TestMacros checks that usmb_pymacros.h matches the lists of usmb_pyfuncs.h. With
+// -write-macros it writes that file. That run needs CGO_ENABLED=0, because the C files
+// include the header.
 func TestMacros(t *testing.T) {
 	const path = "usmb_pymacros.h"
 	want := macros(t)

@@ -13,14 +13,14 @@ import (
 	"github.com/usmbridge/usmbridge/interop/python"
 )
 
-// embedEnv names the interpreter that a child of this test binary embeds: a process
-// holds one Python, so each version is a process.
+// embedEnv names the interpreter that a child process of this test embeds. A process can
+// embed only one Python.
 const embedEnv = "USMBRIDGE_TEST_EMBED"
 
-// morePythonsEnv lists further interpreters to test with, separated as PATH is.
+// morePythonsEnv lists further interpreters to test with, in the format of PATH.
 const morePythonsEnv = "USMBRIDGE_TEST_PYTHONS"
 
-// requireEnv fails instead of skipping when no Python is there.
+// requireEnv, if set to 1, makes tests fail instead of skip if there is no Python.
 const requireEnv = "USMBRIDGE_REQUIRE_PYTHON"
 
 func skipWithoutPython(t *testing.T, reason string) {
@@ -31,8 +31,8 @@ func skipWithoutPython(t *testing.T, reason string) {
 	t.Skip(reason)
 }
 
-// pythons lists the usable interpreters: the one Find chooses, the repository's
-// environment, and one of each minor version that lies on PATH or under pyenv.
+// pythons returns the usable interpreters: the one that Find returns, that of the
+// repository's .venv, and one of each minor version from PATH or pyenv.
 func pythons(t *testing.T) []*python.Environment {
 	t.Helper()
 	var list []*python.Environment

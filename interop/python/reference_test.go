@@ -20,16 +20,16 @@ import (
 	"github.com/usmbridge/usmbridge/interop/python/internal/testmod"
 )
 
-// watched makes an object and a function that tells whether it is alive. The weak
-// reference behind that stays for the rest of the process.
+// watched returns a new object and a function that reports whether it is alive. The
+// function's weak reference is never released.
 func watched(t *testing.T, py *python.Interpreter) (*python.Object, func() bool) {
 	t.Helper()
 	o := ok[*python.Object](t)(py.Eval("type('Watched', (), {})()", nil))
 	weakref := ok[*python.Object](t)(py.Import("weakref"))
 	defer weakref.Release()
 	ref := ok[*python.Object](t)(weakref.Method("ref", o))
-	// Borrowed from a list that lives as long as the interpreter, so that the
-	// counting of Objects is left to what is tested.
+	// A list keeps the weak reference, so that no Object owns it and ObjectCounts does not
+	// count it.
 	refs := ok[*python.Object](t)(py.Eval("__import__('sys').modules.setdefault('watched_refs', [])", nil))
 	defer refs.Release()
 	ok[*python.Object](t)(refs.Method("append", ref)).Release()
@@ -110,19 +110,19 @@ func testReferences(t *testing.T, py *python.Interpreter) {
 			c.use(o)
 			require.True(t, alive())
 			o.Release()
-			// Exceptions stay with their *Error until Go has collected it.
+			// An *Error keeps its exception until Go collects the *Error.
 			require.Eventually(t, func() bool {
 				runtime.GC()
 				collect(t, py)
 				return !alive()
 			}, time.Minute, time.Millisecond)
 			live, _ := python.ObjectCounts()
-			require.LessOrEqual(t, live, before, "fewer where Go has collected what was forgotten before")
+			require.LessOrEqual(t, live, before) // less if Go collected Objects of earlier tests
 		})
 	}
 }
 
-// collect runs Python's collector of cycles.
+// collect runs Python's garbage collector.
 func collect(t *testing.T, py *python.Interpreter) {
 	gc := ok[*python.Object](t)(py.Import("gc"))
 	defer gc.Release()
@@ -135,7 +135,7 @@ func testForgotten(t *testing.T, py *python.Interpreter) {
 	require.Eventually(t, func() bool {
 		runtime.GC()
 		return !alive()
-	}, time.Minute, time.Millisecond, "a forgotten Object gives its reference up")
+	}, time.Minute, time.Millisecond, "a collected Object did not release its reference")
 	live, lostNow := python.ObjectCounts()
 	require.LessOrEqual(t, live, before)
 	require.Greater(t, lostNow, lost)
@@ -151,7 +151,7 @@ func testFuncFreed(t *testing.T, py *python.Interpreter) {
 		f.Release()
 	}()
 	require.Eventually(t, func() bool { runtime.GC(); return freed.Load() }, time.Minute, time.Millisecond,
-		"Python's last reference to a Func lets Go forget it")
+		"Go keeps a Func after Python released its last reference")
 }
 
 func testClose(t *testing.T, py *python.Interpreter) {
@@ -177,13 +177,13 @@ func testClose(t *testing.T, py *python.Interpreter) {
 	require.ErrorIs(t, py.With(func() error { return nil }), python.ErrGone)
 	_, err = python.Start()
 	require.ErrorIs(t, err, python.ErrGone)
-	o.Release() // leaks on purpose, and does not crash
+	o.Release() // leaks the reference
 	python.Raise(io.EOF)
 	testmod.DropOnThread(spare)
 }
 
-// testThreadState: what Python keeps per thread stays from one entry to the next,
-// and goes when the OS thread ends.
+// testThreadState checks that thread-local objects of Python persist between entries and are
+// released when the OS thread ends.
 func testThreadState(t *testing.T, py *python.Interpreter) {
 	local := ok[*python.Object](t)(py.Eval("__import__('threading').local()", nil))
 	defer local.Release()
@@ -197,28 +197,28 @@ func testThreadState(t *testing.T, py *python.Interpreter) {
 		left = append(left, alive)
 		group.Add(1)
 		go func() {
-			runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+			runtime.LockOSThread() // not unlocked, so that the thread ends with the goroutine
 			defer group.Done()
 			errs <- keepLocal(local, o)
-			<-hold // so that each goroutine has a thread of its own
+			<-hold // Each goroutine uses a different thread.
 		}()
 	}
 	for range threads {
 		require.NoError(t, <-errs)
 	}
 	_, err := local.Attr("x")
-	require.ErrorIs(t, err, python.AttributeError, "other threads'")
+	require.ErrorIs(t, err, python.AttributeError, "this thread sees the object of another thread")
 	close(hold)
 	group.Wait()
-	// The process's first thread is parked by Go and never ends, and Python's main
-	// thread keeps its state: two that may have been among them.
+	// Two of the threads may keep their objects: the main thread of the process never ends,
+	// and Python's main thread keeps its state.
 	require.Eventually(t, func() bool {
 		left = slices.DeleteFunc(left, func(alive func() bool) bool { return !alive() })
 		return len(left) <= 2
 	}, time.Minute, time.Millisecond)
 }
 
-// keepLocal stores o for this thread, gives it up, and finds it in a later entry.
+// keepLocal stores o as a thread-local object, releases it, and reads it in a later entry.
 func keepLocal(local, o *python.Object) error {
 	if err := local.SetAttr("x", o); err != nil {
 		return err

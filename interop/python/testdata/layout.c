@@ -1,5 +1,5 @@
-/* Prints the sizes, offsets and numbers of the C API that this project relies on.
-   Compiled twice by a test: with the project's header and with Python.h. */
+/* Prints the sizes, offsets and numbers of the C API that this project uses. A test compares
+   the output with the project's header and with Python.h. */
 #ifdef REAL
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>

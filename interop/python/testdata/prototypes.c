@@ -1,5 +1,5 @@
-/* Compiled, with warnings as errors, against Python.h: each function of the
-   project's list must have the prototype that the list says. */
+/* A test compiles this file with Python.h and with warnings as errors. It checks that each
+   function in usmb_pyfuncs.h has the prototype of that list. */
 #include <Python.h>
 #include "usmb_pyfuncs.h"
 

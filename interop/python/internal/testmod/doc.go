@@ -1,4 +1,3 @@
-// Package testmod is a built-in module and some C callers for the tests of package
-// python: what they need of C and may not have in their own files. It owns nothing
-// beyond the life of the process, and is empty without cgo.
+// Package testmod is a built-in module with C functions for the tests of package python,
+// because test files cannot contain cgo code. It is never unloaded. Without cgo it is empty.
 package testmod

@@ -14,7 +14,7 @@ import (
 	_ "github.com/usmbridge/usmbridge/interop/python" // the C table and its functions
 )
 
-// Name is the module's.
+// Name is the name of the module.
 const Name = "usmb_testmod"
 
 // Init returns the address of the module's init function.
@@ -26,6 +26,6 @@ func Drains() int { return int(C.usmb_testmod_drains()) }
 // Exits returns how often the registered exit function ran.
 func Exits() int { return int(C.usmb_testmod_exits()) }
 
-// DropOnThread gives a reference up from a thread that is neither Go's nor
-// Python's and has no GIL, and waits for that thread.
+// DropOnThread releases a reference on a new thread without the GIL, which neither Go nor
+// Python created, and waits for that thread.
 func DropOnThread(object unsafe.Pointer) { C.usmb_testmod_drop_on_thread(object) }

@@ -1,6 +1,6 @@
 //go:build linux && cgo
 
-/* A module written as the project's own is: table of functions, heap type, buffer. */
+/* A module with methods, a heap type and the buffer protocol, like the project's own modules. */
 #include <pthread.h>
 #include <string.h>
 
@@ -75,7 +75,7 @@ static PyType_Slot vector_slots[] = {
 static PyType_Spec vector_spec = {"usmb_testmod.Vector", sizeof(vector), sizeof(double),
                                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE, vector_slots};
 
-/* kick() has the drains run at the next opportunity. */
+/* kick() requests a drain. */
 static PyObject *kick(PyObject *self, PyObject *unused)
 {
 	(void)self;

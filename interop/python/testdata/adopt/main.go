@@ -1,5 +1,5 @@
-// Command adopt is built as a shared library, the extension module usmb_adopted, by
-// a test: Go code that finds itself in a process which is Python already.
+// Command adopt is the extension module usmb_adopted, which a test builds as a shared
+// library. Its Go code runs in a process that runs Python already.
 package main
 
 /*
@@ -17,7 +17,8 @@ import (
 
 func main() {}
 
-// check is what the module's function run does: it returns nil or an exception.
+// usmb_adopted_check implements the function run of the module. It returns 0, or -1 with an
+// exception.
 //
 //export usmb_adopted_check
 func usmb_adopted_check() C.int {
@@ -47,12 +48,12 @@ func check() error {
 	if got := fmt.Sprint(out["r"]); got != fmt.Sprint([]any{env.Prefix, env.Executable, env.BasePrefix}) {
 		return fmt.Errorf("environment %+v, Python says %s", env, got)
 	}
-	// Another goroutine enters while this thread waits without the GIL.
+	// Another goroutine enters Python while this thread waits without the GIL.
 	done := make(chan error)
 	go func() {
 		_, err := py.Run("x = 1", nil)
 		done <- err
 	}()
 	py.WithoutGIL(func() { err = <-done })
-	return errors.Join(err, py.Close()) // Close leaves an adopted interpreter alone
+	return errors.Join(err, py.Close()) // Close does nothing on an adopted interpreter.
 }

@@ -1,4 +1,4 @@
-// The program of TestStaticProgram starts Python and prints why it cannot.
+// Command static is the program of TestStaticProgram. It prints the error of Start.
 package main
 
 import (
