@@ -41,9 +41,8 @@
 //	array_type.c  the type Array: attributes, methods, operators, elements as numbers
 //	module.c      the module, and the built-in package around it
 //
-// exports_cgo.go, exports_assign_cgo.go, exports_cute_cgo.go and
-// exports_interprocess_cgo.go hold what C calls;
-// handover_cgo.go and register_cgo.go call C.
+// C calls the functions of exports_cgo.go, exports_cute_cgo.go and
+// exports_interprocess_cgo.go. handover_cgo.go and register_cgo.go call C.
 //
 // # The package
 //

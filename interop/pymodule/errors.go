@@ -10,7 +10,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// kind is the Python exception that an error becomes; USMB_ERR_* in C.
+// kind is the Python exception class of an error, as USMB_ERR_* in C.
 type kind int32
 
 const (
@@ -57,7 +57,7 @@ var kinds = []struct {
 	{syclobj.ErrNoSYCL, kindValue},
 }
 
-// kindOf finds the Python exception for an error.
+// kindOf returns the kind of an error.
 func kindOf(err error) kind {
 	for _, k := range kinds {
 		if errors.Is(err, k.target) {

@@ -21,6 +21,8 @@ import (
 	"strings"
 	"unsafe"
 
+	"go.uber.org/multierr"
+
 	"github.com/usmbridge/usmbridge/dlpack"
 	"github.com/usmbridge/usmbridge/internal/diag"
 	"github.com/usmbridge/usmbridge/internal/owner"
@@ -34,13 +36,13 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// The numbers of the exceptions are C's too: this does not compile where they differ.
+// These declarations compile only if the constants are equal in C.
 var _ = [1]struct{}{}[int(segment.PeersWrite)-C.USMB_AUDIENCE_WRITE|int(segment.PeersRead)-C.USMB_AUDIENCE_READ]
 var _ = [1]struct{}{}[kindNone-C.USMB_ERR_NONE|kindValue-C.USMB_ERR_VALUE|kindType-C.USMB_ERR_TYPE|
 	kindBuffer-C.USMB_ERR_BUFFER|kindMemory-C.USMB_ERR_MEMORY|kindRuntime-C.USMB_ERR_RUNTIME|kindOverflow-C.USMB_ERR_OVERFLOW|
 	kindTimeout-C.USMB_ERR_TIMEOUT|kindConnection-C.USMB_ERR_CONNECTION|kindKey-C.USMB_ERR_KEY|kindReference-C.USMB_ERR_REFERENCE]
 
-// report writes an error for C and returns -1.
+// report writes an error to e and returns -1, or returns 0 if err is nil.
 func report(e *C.usmb_goerr, err error) C.int {
 	if err == nil {
 		return 0
@@ -56,7 +58,7 @@ func reportKind(e *C.usmb_goerr, k kind, text string) C.int {
 	return -1
 }
 
-// guard turns a panic into an error: it must not unwind through C.
+// guard recovers a panic and reports it as an error, because a panic must not unwind through C.
 func guard(e *C.usmb_goerr, r *C.int) {
 	if p := recover(); p != nil {
 		*r = reportKind(e, kindRuntime, fmt.Sprintf("usmbridge: internal panic: %v\n%s", p, debug.Stack()))
@@ -83,13 +85,13 @@ func usmb_go_paths(lines *C.char, n C.uint64_t, e *C.usmb_goerr) (r C.int) {
 	paths := strings.Split(text(lines, n), "\n")
 	setPaths(paths)
 	if err := configureDrivers(paths); err != nil {
-		return report(e, fmt.Errorf("usmbridge is imported too late to make the OpenCL CPU driver known; import it first: %w", err))
+		return report(e, fmt.Errorf("cannot register the OpenCL CPU driver; import usmbridge first: %w", err))
 	}
 	return 0
 }
 
-// readEnvironment brings what SYCL is found by up to date: Go's copy of the environment
-// is from the start of the process, and programs set os.environ before they import.
+// readEnvironment updates the environment variables that the search for SYCL reads. Go copies
+// the environment at the start of the process, but Python programs may set os.environ later.
 func readEnvironment() {
 	for _, name := range []string{syclobj.EnvLibrary, "VIRTUAL_ENV", "OCL_ICD_FILENAMES", "OCL_ICD_VENDORS"} {
 		c := C.CString(name)
@@ -98,7 +100,7 @@ func readEnvironment() {
 		was, set := os.LookupEnv(name)
 		switch {
 		case now == nil && set:
-			_ = os.Unsetenv(name) // it cannot fail for these names, nor can Setenv
+			_ = os.Unsetenv(name) // Unsetenv and Setenv cannot fail for these names.
 		case now != nil && (!set || was != C.GoString(now)):
 			_ = os.Setenv(name, C.GoString(now))
 		}
@@ -124,12 +126,12 @@ func usmb_go_alloc(req *C.usmb_alloc_req, out **C.usmb_cell, e *C.usmb_goerr) (r
 	if req.arena == 0 && ownPool(q, requestedKind(req)) {
 		req.shared = 1
 	}
-	return give(q, requestedKind(req), int64(req.bytes), req.arena != 0, out, e)
+	return allocate(q, requestedKind(req), int64(req.bytes), req.arena != 0, out, e)
 }
 
 //export usmb_go_call_arena
 func usmb_go_call_arena() (r C.int) {
-	defer func() { _ = recover() }() // a context of the program's that panics carries none
+	defer func() { _ = recover() }() // If a context of the program panics, there is no arena.
 	if arena.FromContext(calling.Context()) != nil {
 		return 1
 	}
@@ -181,12 +183,13 @@ func usmb_go_copy(req *C.usmb_alloc_req, src *C.usmb_array, dtype C.usmb_dl_dtyp
 	if err != nil {
 		return report(e, err)
 	}
-	defer a.Release() // an arena may own it as well: C gets a reference of its own
+	defer a.Release() // C gets another reference, because an arena may own the array too.
 	*out = (*C.usmb_cell)(a.Buffer().Retain().Cell().Pointer())
 	return 0
 }
 
-func give(q *syclobj.Queue, usm syclobj.USMKind, bytes int64, inArena bool, out **C.usmb_cell, e *C.usmb_goerr) C.int {
+// allocate stores the cell of a new buffer in *out.
+func allocate(q *syclobj.Queue, usm syclobj.USMKind, bytes int64, inArena bool, out **C.usmb_cell, e *C.usmb_goerr) C.int {
 	m, err := memoryOn(q, usm, inArena)
 	if err != nil {
 		return report(e, err)
@@ -201,8 +204,8 @@ func give(q *syclobj.Queue, usm syclobj.USMKind, bytes int64, inArena bool, out 
 
 func nothing() {}
 
-// requestedQueue finds the queue that a request names; release gives back what
-// was made for it. A request for a kind of USM is met by a SYCL device or not at all.
+// requestedQueue returns the queue of a request. The caller calls release after use. A request
+// for a kind of USM needs a SYCL device.
 func requestedQueue(req *C.usmb_alloc_req) (q *syclobj.Queue, release func(), err error) {
 	rt, err := openRuntime(false)
 	if err != nil {
@@ -216,14 +219,13 @@ func requestedQueue(req *C.usmb_alloc_req) (q *syclobj.Queue, release func(), er
 	return q, release, err
 }
 
-// noUSM says that a kind of USM was asked for where there is no SYCL device, and why
-// there is none.
+// noUSM returns the error of a request for USM without a SYCL device.
 func noUSM(rt *syclobj.Runtime, usm syclobj.USMKind) error {
-	why := rt.SYCLError()
-	if why == nil {
-		why = syclobj.ErrNoDevice
+	reason := rt.SYCLError()
+	if reason == nil {
+		reason = syclobj.ErrNoDevice
 	}
-	return fmt.Errorf("usm_type=%q is memory of a SYCL device, and there is none (leave usm_type out for plain memory of the host): %w", usm, why)
+	return fmt.Errorf("usm_type=%q needs a SYCL device (omit usm_type to allocate host memory): %w", usm, reason)
 }
 
 func queueOf(rt *syclobj.Runtime, req *C.usmb_alloc_req) (q *syclobj.Queue, release func(), err error) {
@@ -249,7 +251,7 @@ func queueOf(rt *syclobj.Runtime, req *C.usmb_alloc_req) (q *syclobj.Queue, rele
 	return rt.DefaultQueue(), nothing, nil
 }
 
-// queueOfContext makes a queue on the first device of a context.
+// queueOfContext returns a new queue on the first device of a context.
 func queueOfContext(rt *syclobj.Runtime, ref unsafe.Pointer) (*syclobj.Queue, func(), error) {
 	ctx, err := rt.ContextFromRef(ref)
 	if err != nil {
@@ -263,12 +265,12 @@ func queueOfContext(rt *syclobj.Runtime, ref unsafe.Pointer) (*syclobj.Queue, fu
 	return q, func() { release(); _ = ctx.Close() }, nil
 }
 
-// text copies a string of C that may lack a terminator.
+// text copies a C string of n bytes, which may lack a terminator.
 func text(p *C.char, n C.uint64_t) string {
 	return string(unsafe.Slice((*byte)(unsafe.Pointer(p)), n))
 }
 
-// view is text without the copy, for the time of the call.
+// view returns a C string of n bytes without a copy. It is valid for the duration of the call.
 func view(p *C.char, n C.uint64_t) string {
 	return unsafe.String((*byte)(unsafe.Pointer(p)), n)
 }
@@ -282,7 +284,7 @@ func usmb_go_alloc_for(deviceType, deviceID C.int32_t, bytes C.int64_t, out **C.
 	}
 	switch deviceType {
 	case C.USMB_DL_CPU:
-		return give(rt.HostQueue(), syclobj.USMUnknown, int64(bytes), true, out, e)
+		return allocate(rt.HostQueue(), syclobj.USMUnknown, int64(bytes), true, out, e)
 	case C.USMB_DL_ONEAPI:
 		d, err := rt.RootDevice(int32(deviceID))
 		if err != nil {
@@ -292,7 +294,7 @@ func usmb_go_alloc_for(deviceType, deviceID C.int32_t, bytes C.int64_t, out **C.
 		if err != nil {
 			return report(e, err)
 		}
-		return give(q, syclobj.USMDevice, int64(bytes), true, out, e)
+		return allocate(q, syclobj.USMDevice, int64(bytes), true, out, e)
 	}
 	return reportKind(e, kindBuffer, fmt.Sprintf("usmbridge allocates on kDLCPU (1) and kDLOneAPI (14), not on device (%d, %d)", deviceType, deviceID))
 }
@@ -321,8 +323,7 @@ func usmb_go_suai(in *C.usmb_suai_in, out *C.usmb_suai_out, e *C.usmb_goerr) (r 
 	}
 	out.first = C.uint64_t(span.First)
 	out.lo, out.hi = C.uint64_t(span.Lo), C.uint64_t(span.Hi)
-	dt := span.DataType
-	out.dtype = C.usmb_dl_dtype{code: C.uint8_t(dt.Code), bits: C.uint8_t(dt.Bits), lanes: C.uint16_t(dt.Lanes)}
+	out.dtype = cType(span.DataType)
 	return 0
 }
 
@@ -348,7 +349,7 @@ func usmb_go_queue_of(filter *C.char, n C.uint64_t, out *unsafe.Pointer, e *C.us
 	return 0
 }
 
-// ints shows numbers of C as Go's, without a copy; nil for none.
+// ints returns a C array as a slice, without a copy. It returns nil for NULL.
 func ints(p *C.int64_t, n C.int32_t) []int {
 	if p == nil {
 		return nil
@@ -356,7 +357,7 @@ func ints(p *C.int64_t, n C.int32_t) []int {
 	return unsafe.Slice((*int)(unsafe.Pointer(p)), n)
 }
 
-// fields is what the rules need to know of typedescr.
+// fields returns the properties of typedescr that USMInterface.Check reads.
 func fields(in *C.usmb_suai_in) []usmarray.TypeField {
 	list := make([]usmarray.TypeField, min(int(in.nfields), 2))
 	list[0].Type = text(in.fieldtype, in.nfieldtype)
@@ -411,7 +412,7 @@ func int64s(p *C.int64_t, n C.int32_t) []int64 {
 
 //export usmb_go_trim
 func usmb_go_trim(bytes *C.uint64_t) {
-	defer func() { _ = recover() }() // a wish: what was given back counts
+	defer func() { _ = recover() }() // After a panic, the bytes trimmed so far are returned.
 	for _, p := range memmgr.Pools() {
 		*bytes += C.uint64_t(p.Trim(0))
 	}
@@ -450,16 +451,16 @@ func usmb_go_stats(out **C.usmb_stat, n *C.int64_t, e *C.usmb_goerr) (r C.int) {
 func usmb_go_info(asJSON C.int32_t, version, executable, prefix *C.char, out **C.char, e *C.usmb_goerr) (r C.int) {
 	defer guard(e, &r)
 	var text strings.Builder
-	inside := usminfo.Interpreter{Version: C.GoString(version), Executable: C.GoString(executable), Prefix: C.GoString(prefix)}
+	interpreter := usminfo.Interpreter{Version: C.GoString(version), Executable: C.GoString(executable), Prefix: C.GoString(prefix)}
 	open := func() (*syclobj.Runtime, error) { return openRuntime(true) }
-	if err := usminfo.Write(&text, asJSON != 0, open, &inside); err != nil {
+	if err := usminfo.Write(&text, asJSON != 0, open, &interpreter); err != nil {
 		return report(e, err)
 	}
 	*out = C.CString(text.String())
 	return 0
 }
 
-// fill writes a terminated string into a field that is zero.
+// fill writes a terminated string into a zeroed field and truncates it if necessary.
 func fill(dst []C.char, s string) {
 	for i := 0; i < len(s) && i < len(dst)-1; i++ {
 		dst[i] = C.char(s[i])
@@ -480,12 +481,12 @@ func usmb_go_devices(out **C.usmb_device_info, n *C.int64_t, e *C.usmb_goerr) (r
 	}
 	infos := unsafe.Slice(p, len(list))
 	for i, d := range list {
-		info, says := &infos[i], d.Info()
+		info, device := &infos[i], d.Info()
 		fill(info.filter[:], d.FilterString())
-		fill(info.name[:], says.Name)
-		fill(info.backend[:], says.Backend.String())
-		fill(info._type[:], says.Type.String())
-		info.memory = C.uint64_t(says.GlobalMemSize)
+		fill(info.name[:], device.Name)
+		fill(info.backend[:], device.Backend.String())
+		fill(info._type[:], device.Type.String())
+		info.memory = C.uint64_t(device.GlobalMemSize)
 		id, err := d.DLPackID()
 		if err == nil {
 			info.has_dl, info.dl_id, info.dl_type = 1, C.int32_t(id), C.USMB_DL_ONEAPI
@@ -500,7 +501,7 @@ func usmb_go_devices(out **C.usmb_device_info, n *C.int64_t, e *C.usmb_goerr) (r
 
 //export usmb_go_used_on
 func usmb_go_used_on(cell *C.usmb_cell, queue unsafe.Pointer) {
-	defer func() { _ = recover() }() // a note only: the export goes on without it
+	defer func() { _ = recover() }() // The export continues without the note.
 	rt, err := openRuntime(false)
 	if err != nil {
 		return
@@ -518,9 +519,43 @@ func usmb_go_stop() {
 	stopSharing()
 	pythonList.Close()
 	pythonList.Sync()
-	// Where Python ends the process, C's exit runs the destructors of SYCL: nothing
-	// may call it any more. A Go program that closes its interpreter goes on.
+	// If Python ends the process, exit runs the destructors of SYCL, and Go must not call SYCL any
+	// more. A Go program that closes its interpreter continues.
 	if py := python.Current(); py == nil || py.Adopted() {
 		diag.StopBackground()
 	}
+}
+
+// usmb_go_assign writes the elements of src, broadcast and converted, to a part of dst. The
+// write is complete on return, because src may be memory that its owner frees then.
+//
+//export usmb_go_assign
+func usmb_go_assign(dst *C.usmb_array, part *C.usmb_region, src *C.usmb_array, e *C.usmb_goerr) (r C.int) {
+	defer guard(e, &r)
+	from, err := borrowed(src)
+	if err != nil {
+		return report(e, err)
+	}
+	to, err := borrowedPart(dst, part)
+	if err != nil {
+		return report(e, err)
+	}
+	if err = to.ConvertFrom(from); err == nil {
+		err = multierr.Append(to.Wait(), from.Wait())
+	}
+	return report(e, err)
+}
+
+// borrowedPart returns a Go array for a part of a Python Array. It is valid for the duration
+// of a call. Unlike a view in Python, it may begin inside a byte.
+func borrowedPart(a *C.usmb_array, part *C.usmb_region) (*usmarray.Array, error) {
+	whole, err := borrowed(a)
+	if err != nil {
+		return nil, err
+	}
+	layout, err := usmarray.NewLayout(ints(&part.shape[0], part.ndim), ints(&part.strides[0], part.ndim), whole.Layout().Offset()+int(part.offset))
+	if err != nil {
+		return nil, err
+	}
+	return usmarray.WrapBuffer(memmgr.FromCell(owner.CellOf(unsafe.Pointer(a.cell))), whole.DataType(), layout, optionsOf(a.flags)...)
 }

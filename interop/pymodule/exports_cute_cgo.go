@@ -15,7 +15,7 @@ import (
 	"github.com/usmbridge/usmbridge/dlpack/cute"
 )
 
-// The C enumerations carry the Go package's values.
+// These declarations compile only if the constants are equal in C.
 var (
 	_ = [1]struct{}{}[C.USMB_CUTE_STRIDES_64-cute.Strides64]
 	_ = [1]struct{}{}[C.USMB_CUTE_STRIDES_32-cute.Strides32]
@@ -25,7 +25,7 @@ var (
 	_ = [1]struct{}{}[C.USMB_CUTE_MAX_RANK-cute.MaxRank]
 )
 
-// reportCute is report for errors of dlpack/cute.
+// reportCute writes an error of dlpack/cute to e and returns -1.
 func reportCute(e *C.usmb_goerr, err error) C.int {
 	k := kindValue
 	if errors.Is(err, cute.ErrElementType) {
@@ -34,7 +34,7 @@ func reportCute(e *C.usmb_goerr, err error) C.int {
 	return reportKind(e, k, err.Error())
 }
 
-// words shows the flat form of a Spec, which lies in a Python object.
+// words returns the flat form of a Spec in a Python object, without a copy.
 func words(p *C.int64_t, n C.int64_t) []int64 {
 	return unsafe.Slice((*int64)(unsafe.Pointer(p)), n)
 }
@@ -48,7 +48,7 @@ func usmb_go_cute_convert(t *C.usmb_dl_tensor, flags C.uint64_t, o *C.usmb_cute_
 	v := dlpack.View{
 		Data:     t.data,
 		Device:   dlpack.Device{Type: dlpack.DeviceType(t.device._type), ID: int32(t.device.id)},
-		DataType: dlpack.DataType{Code: dlpack.Code(t.dtype.code), Bits: uint8(t.dtype.bits), Lanes: uint16(t.dtype.lanes)},
+		DataType: typeOf(t.dtype),
 		Shape:    int64s(t.shape, t.ndim),
 		Strides:  int64s(t.strides, t.ndim),
 	}
@@ -71,10 +71,10 @@ func usmb_go_cute_convert(t *C.usmb_dl_tensor, flags C.uint64_t, o *C.usmb_cute_
 	return putSpec(&s, p, n, e)
 }
 
-// putSpec writes the flat form, which has as many words as there is room for.
+// putSpec writes the flat form of s to p, which must have exactly its length.
 func putSpec(s *cute.Spec, p *C.int64_t, n C.int64_t, e *C.usmb_goerr) C.int {
 	if cute.WordCount(s.Rank()) != int(n) {
-		return reportKind(e, kindRuntime, "usmbridge.cute: the flat form has another length than its room")
+		return reportKind(e, kindRuntime, "usmbridge.cute: internal error: the flat form has the wrong length")
 	}
 	s.AppendWords(words(p, n)[:0])
 	return 0
@@ -111,14 +111,14 @@ func usmb_go_cute_mark_compact(p *C.int64_t, n C.int64_t, mode C.int64_t, order 
 }
 
 //export usmb_go_cute_text
-func usmb_go_cute_text(p *C.int64_t, n C.int64_t, what C.int32_t, data unsafe.Pointer, buf *C.char, length *C.int64_t, e *C.usmb_goerr) (r C.int) {
+func usmb_go_cute_text(p *C.int64_t, n C.int64_t, part C.int32_t, data unsafe.Pointer, buf *C.char, length *C.int64_t, e *C.usmb_goerr) (r C.int) {
 	defer guard(e, &r)
 	s, err := cute.SpecFromWords(words(p, n))
 	if err != nil {
 		return reportCute(e, err)
 	}
 	var t string
-	switch what {
+	switch part {
 	case C.USMB_CUTE_TEXT_TENSOR:
 		t = s.TensorString(data)
 	case C.USMB_CUTE_TEXT_LAYOUT:

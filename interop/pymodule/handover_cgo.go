@@ -24,13 +24,14 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// ToPython returns a usmbridge.Array on the memory of a Go array, which it keeps
-// alive on its own: the Go array may be released. Any goroutine; takes the GIL.
+// ToPython returns a usmbridge.Array on the memory of a Go array, without a copy. The Array
+// keeps the memory alive, so the Go array may be released. ToPython may be called from any
+// goroutine and acquires the GIL.
 //
-// Errors: usmarray.ErrLayout for more than 64 dimensions or packed elements that
-// begin inside a byte, python.ErrNotStarted and its like without Python, and what
-// Python raised, as *python.Error: an ImportError in an interpreter without the module
-// (see Register).
+// The error is usmarray.ErrLayout for more than 64 dimensions or for packed elements that
+// begin inside a byte, python.ErrNotStarted, python.ErrGone or python.ErrForked without
+// Python, or a *python.Error: an ImportError in an interpreter without the module (see
+// Register).
 func ToPython(a *usmarray.Array) (*python.Object, error) {
 	d, err := describe(a)
 	if err != nil {
@@ -49,14 +50,14 @@ func init() {
 	calling.Describe = func(a any) (calling.Array, error) { return describe(a.(*usmarray.Array)) }
 }
 
-// describe is what ToPython makes its Array of, with a reference of the memory.
+// describe returns the description of an array for Python, with a new reference to its memory.
 func describe(a *usmarray.Array) (d calling.Array, err error) {
 	shape, strides, dt := a.Shape(), a.Strides(), a.DataType()
 	if len(shape) > C.USMB_DL_MAX_NDIM {
-		return d, fmt.Errorf("pymodule: ToPython: %d dimensions, DLPack and Python know %d at most: %w", len(shape), C.USMB_DL_MAX_NDIM, usmarray.ErrLayout)
+		return d, fmt.Errorf("pymodule: cannot pass an array of %d dimensions to Python (at most %d): %w", len(shape), C.USMB_DL_MAX_NDIM, usmarray.ErrLayout)
 	}
 	if bits := dt.StorageBits(a.Padded()); bits < 8 && a.Layout().Offset()*bits%8 != 0 {
-		return d, fmt.Errorf("pymodule: ToPython: the packed %v elements begin inside a byte: %w", dt, usmarray.ErrLayout)
+		return d, fmt.Errorf("pymodule: cannot pass packed %v elements that begin inside a byte to Python: %w", dt, usmarray.ErrLayout)
 	}
 	var flags C.uint32_t
 	if a.ReadOnly() {
@@ -67,16 +68,16 @@ func describe(a *usmarray.Array) (d calling.Array, err error) {
 	}
 	buf := a.Buffer()
 	flags |= sharedFlags(buf)
-	t := C.usmb_dl_dtype{code: C.uint8_t(dt.Code), bits: C.uint8_t(dt.Bits), lanes: C.uint16_t(dt.Lanes)}
-	buf.Retain() // Python's
+	t := cType(dt)
+	buf.Retain()
 	return calling.Array{
 		Cell: uintptr(buf.Cell().Pointer()), First: uintptr(a.Pointer()),
 		DataType: *(*uint32)(unsafe.Pointer(&t)), Flags: uint32(flags), Shape: shape, Strides: strides,
 	}, nil
 }
 
-// sharedFlags are those of memory that several processes have. What this one received from
-// another is unmapped in forked children, where Python must not touch it.
+// sharedFlags returns the flags of memory that several processes map. Memory received from
+// another process is unmapped in forked children, where Python must not access it.
 func sharedFlags(buf memmgr.Buffer) (flags C.uint32_t) {
 	audience, ok := share.AudienceOf(buf)
 	if !ok {
@@ -92,13 +93,14 @@ func sharedFlags(buf memmgr.Buffer) (flags C.uint32_t) {
 	return flags
 }
 
-// FromPython returns a Go array on the memory of a Python object: one with
-// __sycl_usm_array_interface__, __dlpack__ or a buffer, without a copy. The array
-// keeps the object (or what it exported) alive until its Release, which may be
-// called in any goroutine and does not take the GIL. Any goroutine; takes the GIL.
+// FromPython returns a Go array on the memory of a Python object with
+// __sycl_usm_array_interface__, __dlpack__ or the buffer protocol, without a copy. The array
+// keeps the object, or the object that it exported, alive until its Release, which may be
+// called from any goroutine and does not acquire the GIL. FromPython may be called from any
+// goroutine and acquires the GIL.
 //
-// Errors: python.ErrNotStarted and its like without Python, and what Python raised,
-// as *python.Error.
+// The error is python.ErrNotStarted, python.ErrGone or python.ErrForked without Python, or a
+// *python.Error.
 func FromPython(o *python.Object) (*usmarray.Array, error) {
 	h := handovers.Get().(*C.usmb_handover)
 	defer handovers.Put(h)
@@ -120,15 +122,15 @@ func FromPython(o *python.Object) (*usmarray.Array, error) {
 	return a, err
 }
 
-// handovers are for C to write into: large, and used for a moment.
+// handovers pools the structs into which C writes, because they are large.
 var handovers = sync.Pool{New: func() any { return new(C.usmb_handover) }}
 
-// cInts shows numbers of Go as C's, without a copy.
+// cInts returns the elements of v as a C array, without a copy.
 func cInts(v []int) *C.int64_t { return (*C.int64_t)(unsafe.Pointer(unsafe.SliceData(v))) }
 
-// borrowed is an Array of Python's, for the time of a call.
+// borrowed returns a Go array for a Python Array. It is valid for the duration of a call.
 func borrowed(a *C.usmb_array) (*usmarray.Array, error) {
-	dims := ints((*C.int64_t)(unsafe.Add(unsafe.Pointer(a), C.sizeof_usmb_array)), 2*a.ndim) // its last member
+	dims := ints((*C.int64_t)(unsafe.Add(unsafe.Pointer(a), C.sizeof_usmb_array)), 2*a.ndim) // the flexible last member
 	cell := owner.CellOf(unsafe.Pointer(a.cell))
 	layout, err := layoutOf(cell, C.uintptr_t(uintptr(unsafe.Pointer(a.first))), a.itembits, dims[:a.ndim], dims[a.ndim:])
 	if err != nil {
@@ -137,17 +139,21 @@ func borrowed(a *C.usmb_array) (*usmarray.Array, error) {
 	return usmarray.WrapBuffer(memmgr.FromCell(cell), typeOf(a.dtype), layout, optionsOf(a.flags)...)
 }
 
-// layoutOf counts in elements from the start of the memory.
+// layoutOf returns a layout whose offset is in elements from the start of the memory.
 func layoutOf(cell *owner.Cell, first C.uintptr_t, itembits C.uint32_t, shape, strides []int) (usmarray.Layout, error) {
 	bits := int(uintptr(first)-cell.Address) * 8
 	if bits%int(itembits) != 0 {
-		return usmarray.Layout{}, fmt.Errorf("pymodule: the first element is not a whole number of elements from the start of its memory: %w", usmarray.ErrLayout)
+		return usmarray.Layout{}, fmt.Errorf("pymodule: the offset of the first element in its memory is not a multiple of the element size: %w", usmarray.ErrLayout)
 	}
 	return usmarray.NewLayout(shape, strides, bits/int(itembits))
 }
 
 func typeOf(t C.usmb_dl_dtype) dlpack.DataType {
 	return dlpack.DataType{Code: dlpack.Code(t.code), Bits: uint8(t.bits), Lanes: uint16(t.lanes)}
+}
+
+func cType(t dlpack.DataType) C.usmb_dl_dtype {
+	return C.usmb_dl_dtype{code: C.uint8_t(t.Code), bits: C.uint8_t(t.Bits), lanes: C.uint16_t(t.Lanes)}
 }
 
 func optionsOf(flags C.uint32_t) (opts []usmarray.BufferOption) {

@@ -31,8 +31,8 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// pythonList is the drop list of cells whose end needs Python. Its goroutine
-// takes the GIL, so it is one of its own.
+// pythonList is the drop list of cells whose destruction needs Python. Its goroutine acquires
+// the GIL, so it serves no other list.
 var pythonList = newPythonList()
 
 func newPythonList() *owner.List {
@@ -44,16 +44,15 @@ func newPythonList() *owner.List {
 	return l
 }
 
-// drainPython gives Python owners up. Once Python is gone they are leaked on
-// purpose.
+// drainPython releases Python owners. After the end of Python they are leaked.
 func drainPython(l *owner.List) {
 	if C.usmb_owner_drain_locked() == 0 {
 		l.Close()
 	}
 }
 
-// carry gives C the Python sources of the package, once and for ever: they are
-// served in forked children too, where Go cannot run.
+// carry copies the Python sources of the package to C memory, once. C serves them in forked
+// children too, where Go cannot run.
 var carry = sync.OnceFunc(func() {
 	for _, f := range pypackage.Carried(usmarray.Version) {
 		if C.usmb_package_add(C.CString(f.Name), C.CString(f.Data), C.size_t(len(f.Data))) != 0 {
@@ -62,23 +61,23 @@ var carry = sync.OnceFunc(func() {
 	}
 })
 
-// InitFunc returns the address of the init function (PyObject *(*)(void)) of the
-// built-in module usmbridge, which becomes the package of that name; for those who
-// fill an inittab themselves.
+// InitFunc returns the address of the init function, a PyObject *(*)(void), of the built-in
+// module usmbridge, which becomes the package of that name. It is for programs that fill the
+// inittab themselves.
 func InitFunc() unsafe.Pointer {
 	carry()
 	return C.usmb_package_init_address()
 }
 
-// Register sets the module's options before Python starts. A program without options
-// need not call it: python.Start and python.Main register the module by themselves
-// where the program links this package. Calling it again adds options.
+// Register registers the module with its options before Python starts. A program without
+// options need not call it: python.Start and python.Main register the module if the program
+// links this package. Further calls add options.
 //
-// An interpreter that interop/python did not start has the module only if the program
-// that started it added InitFunc to its inittab.
+// An interpreter that interop/python did not start has the module only if its program added
+// InitFunc to the inittab.
 //
-// Errors: [ErrRegistered] for another Runtime than the one in use; python.ErrConflict
-// if another module is registered under that name.
+// The error is [ErrRegistered] if the module uses another Runtime, or python.ErrConflict if
+// another module is registered under the name.
 func Register(options ...Option) error {
 	if err := configure(options); err != nil {
 		return err

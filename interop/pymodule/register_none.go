@@ -11,17 +11,16 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// errUnsupported matches errors.ErrUnsupported.
 var errUnsupported = fmt.Errorf("pymodule: the Python module needs Linux and cgo: %w", errors.ErrUnsupported)
 
-// InitFunc returns nil: there is no module without Linux and cgo.
+// InitFunc returns nil on this platform.
 func InitFunc() unsafe.Pointer { return nil }
 
-// Register reports that the module needs Linux and cgo.
+// Register returns errors.ErrUnsupported on this platform.
 func Register(...Option) error { return errUnsupported }
 
-// ToPython reports that the module needs Linux and cgo.
+// ToPython returns errors.ErrUnsupported on this platform.
 func ToPython(*usmarray.Array) (*python.Object, error) { return nil, errUnsupported }
 
-// FromPython reports that the module needs Linux and cgo.
+// FromPython returns errors.ErrUnsupported on this platform.
 func FromPython(*python.Object) (*usmarray.Array, error) { return nil, errUnsupported }

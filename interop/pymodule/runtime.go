@@ -3,8 +3,11 @@ package pymodule
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"go.uber.org/multierr"
@@ -12,15 +15,15 @@ import (
 	"github.com/usmbridge/usmbridge/interop/internal/calling"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/arena"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// ErrRegistered is returned by Register when options come after the module has
-// been used.
+// ErrRegistered is returned by Register if the module uses another Runtime already.
 var ErrRegistered = errors.New("pymodule: the module is in use already; register it, with its options, before Python starts")
 
-// Option changes what Register sets up.
+// Option is an option of Register.
 type Option func(*settings)
 
 type settings struct {
@@ -28,26 +31,26 @@ type settings struct {
 	resource ResourceFunc
 }
 
-// ResourceFunc chooses the resource that arrays made in Python get their memory
-// from, for a queue and a kind of USM (syclobj.USMUnknown on the host backend's
-// queue). It is called for each allocation, from any goroutine.
+// ResourceFunc returns the resource for arrays that Python creates on a queue with a kind of
+// USM (syclobj.USMUnknown on the queue of the host backend). It is called for each allocation,
+// from any goroutine.
 type ResourceFunc func(*syclobj.Queue, syclobj.USMKind) (memmgr.Resource, error)
 
-// SetRuntime lets the module use a Runtime of the program's, which stays open
-// until Python has ended. Without it the module opens one when it needs one.
+// SetRuntime makes the module use rt. The program must keep it open until Python has ended.
+// By default, the module opens a Runtime at first use.
 func SetRuntime(rt *syclobj.Runtime) Option { return func(s *settings) { s.runtime = rt } }
 
-// SetResource lets the module take memory from resources of the program's;
-// without it they are those of memmgr.Default.
+// SetResource makes the module allocate from the resources that f returns. The default is
+// memmgr.Default.
 func SetResource(f ResourceFunc) Option { return func(s *settings) { s.resource = f } }
 
-// state is what the module works with: its Runtime, and where its memory comes from.
+// state holds the Runtime and the settings of the module.
 var state struct {
 	mu       sync.Mutex
 	rt       *syclobj.Runtime
-	own      bool // opened here
+	own      bool // the module has opened rt
 	resource ResourceFunc
-	paths    []string // where Python looks for packages
+	paths    []string // Python's search path for packages
 }
 
 func setPaths(paths []string) {
@@ -56,9 +59,9 @@ func setPaths(paths []string) {
 	state.paths = paths
 }
 
-// configureDrivers makes the OpenCL CPU driver that lies in the environment of Python's
-// dpctl known, before anyone lists devices: a program that imports dpctl after this
-// module, or before it, finds them. The error tells that somebody has listed them.
+// configureDrivers registers the OpenCL CPU driver in the environment of Python's dpctl. It
+// must run before SYCL lists its devices, in this module or in dpctl; otherwise it returns an
+// error.
 func configureDrivers(paths []string) error {
 	library := os.Getenv(syclobj.EnvLibrary)
 	if library == "" {
@@ -72,8 +75,8 @@ func configureDrivers(paths []string) error {
 	return err
 }
 
-// libraryIn is the library of the dpctl that Python would import, "" for none. What depends
-// on the working directory does not count.
+// libraryIn returns the library of the dpctl that Python would import, or "". It ignores
+// relative paths.
 func libraryIn(paths []string) string {
 	for _, p := range paths {
 		library := filepath.Join(p, "dpctl", "libDPCTLSyclInterface.so")
@@ -84,9 +87,9 @@ func libraryIn(paths []string) string {
 	return ""
 }
 
-// openSYCL opens a Runtime on the library that Python itself would load with
-// dpctl: two libraries in one process know nothing of each other's contexts. Where Python has none,
-// or USMBRIDGE_SYCL decides, it is found as for any program.
+// openSYCL opens a Runtime on the library of Python's dpctl, because two libraries in one
+// process do not share their contexts. If Python has no dpctl or USMBRIDGE_SYCL is set, the
+// library is found as in other programs.
 func openSYCL(paths []string) (*syclobj.Runtime, error) {
 	if os.Getenv(syclobj.EnvLibrary) == "" {
 		if library := libraryIn(paths); library != "" {
@@ -98,6 +101,7 @@ func openSYCL(paths []string) (*syclobj.Runtime, error) {
 	return syclobj.Open()
 }
 
+// configure applies the options of Register.
 func configure(options []Option) error {
 	var s settings
 	for _, o := range options {
@@ -117,9 +121,8 @@ func configure(options []Option) error {
 	return nil
 }
 
-// openRuntime returns the module's Runtime, opening it at first use. again asks
-// for another look for SYCL where there was none: a library that was not in the
-// process then may be there now.
+// openRuntime returns the module's Runtime, which it opens at first use. If the Runtime has no
+// SYCL, again makes it search again, because the process may have loaded a library since.
 func openRuntime(again bool) (*syclobj.Runtime, error) {
 	state.mu.Lock()
 	defer state.mu.Unlock()
@@ -131,33 +134,32 @@ func openRuntime(again bool) (*syclobj.Runtime, error) {
 		return state.rt, err
 	}
 	if state.rt != nil {
-		// Without SYCL: nothing hangs on it.
-		_ = state.rt.Close()
+		_ = state.rt.Close() // It has no SYCL, so it owns no devices.
 	}
 	state.rt, state.own = rt, true
 	return rt, nil
 }
 
-// resourceOn is the resource for a queue and kind.
+// resourceOn returns the resource for a queue and a kind of USM.
 func resourceOn(q *syclobj.Queue, usm syclobj.USMKind) (memmgr.Resource, error) {
-	if choose := chosen(); choose != nil {
-		return choose(q, kindOn(q, usm))
+	if f := resourceFunc(); f != nil {
+		return f(q, kindOn(q, usm))
 	}
 	p, err := memmgr.Default(q, kindOn(q, usm))
 	if err != nil {
-		return nil, err // and not a nil *Pool in an interface
+		return nil, err // not a nil *Pool in an interface
 	}
 	return p, nil
 }
 
-// chosen is the program's choice of resources, nil for none.
-func chosen() ResourceFunc {
+// resourceFunc returns the function of SetResource, or nil.
+func resourceFunc() ResourceFunc {
 	state.mu.Lock()
 	defer state.mu.Unlock()
 	return state.resource
 }
 
-// kindOn is the kind of memory that there is on a queue where one is asked for.
+// kindOn returns usm, or syclobj.USMUnknown on the queue of the host backend.
 func kindOn(q *syclobj.Queue, usm syclobj.USMKind) syclobj.USMKind {
 	if q.IsHost() {
 		return syclobj.USMUnknown
@@ -165,10 +167,10 @@ func kindOn(q *syclobj.Queue, usm syclobj.USMKind) syclobj.USMKind {
 	return usm
 }
 
-// ownPool reports whether memory there comes from a pool that the process shares, as it
-// is: not from a resource of the program's, nor from a pool whose uses are checked.
+// ownPool reports whether memory comes from a shared pool of memmgr.Default that is not in
+// debug mode.
 func ownPool(q *syclobj.Queue, usm syclobj.USMKind) bool {
-	if chosen() != nil || os.Getenv(memmgr.DebugEnv) != "" {
+	if resourceFunc() != nil || os.Getenv(memmgr.DebugEnv) != "" {
 		return false
 	}
 	r, err := resourceOn(q, usm)
@@ -176,27 +178,60 @@ func ownPool(q *syclobj.Queue, usm syclobj.USMKind) bool {
 	return err == nil && pool
 }
 
-// setLimit bounds what the shared pools have from the system; 0 is no bound.
+// setLimit limits the memory that the shared pools reserve, in bytes. 0 means unlimited.
 func setLimit(bytes uint64) error {
-	if chosen() != nil {
-		return errors.New("this program gives Python's arrays memory of its own choice; its limits are the program's")
+	if resourceFunc() != nil {
+		return errors.New("the program allocates Python's arrays from its own resources (SetResource); set the limit there")
 	}
 	memmgr.SetDefaultLimit(bytes)
 	return nil
 }
 
-// tag names Python's arrays in statistics.
-const tag = "python"
-
-// memory is where new arrays of Python's get theirs from.
-type memory struct {
-	from memmgr.Resource
-	wait context.Context // what an allocation may wait for room; nil: it does not
+// allocateShared allocates memory that other processes can map, from the pool of its audience.
+func allocateShared(q *syclobj.Queue, usm syclobj.USMKind, audience segment.Audience, bytes uintptr) (memmgr.Buffer, error) {
+	if resourceFunc() != nil {
+		return memmgr.Buffer{}, errors.New("interprocess memory: the program allocates Python's arrays from its own resources (SetResource), which other processes cannot map")
+	}
+	r, err := segment.Default(q, kindOn(q, usm), audience)
+	if err != nil {
+		return memmgr.Buffer{}, fmt.Errorf("interprocess memory: %w", err)
+	}
+	return memmgr.New(r, memmgr.Request{Size: bytes, Queue: q, Tag: tag})
 }
 
-// memoryOn finds it for a queue and kind. inArena has the arena looked for that the context
-// of the call on this thread may carry: then memory is that arena's, and an allocation waits
-// as long as the call may run.
+// counter is one entry of stats().
+type counter struct {
+	name  string
+	value int64
+}
+
+// counters returns the counters of all pools, by the names of PyTorch's memory_stats, and those
+// of live buffers, which include imported memory.
+func counters() []counter {
+	total := memmgr.TotalStats()
+	m := total.Map()
+	n, bytes := memmgr.LiveCount()
+	m["live_buffers.all.current"] = int64(n)
+	m["live_bytes.all.current"] = int64(bytes)
+	list := make([]counter, 0, len(m))
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		list = append(list, counter{name, m[name]})
+	}
+	return list
+}
+
+// tag marks Python's arrays in statistics.
+const tag = "python"
+
+// memory is the source of memory for new arrays.
+type memory struct {
+	from memmgr.Resource
+	wait context.Context // bounds the wait for memory; nil: do not wait
+}
+
+// memoryOn returns the source for a queue and a kind of USM. If inArena is set and the context
+// of the call on this thread carries an arena, memory comes from that arena, and allocations
+// wait until that context ends.
 func memoryOn(q *syclobj.Queue, usm syclobj.USMKind, inArena bool) (m memory, err error) {
 	if inArena {
 		ctx := calling.Context()
@@ -204,7 +239,7 @@ func memoryOn(q *syclobj.Queue, usm syclobj.USMKind, inArena bool) (m memory, er
 			if ctx.Done() != nil {
 				m.wait = ctx
 			}
-			m.from, err = a.Resource(q, kindOn(q, usm), arena.Chooser(chosen()))
+			m.from, err = a.Resource(q, kindOn(q, usm), arena.Chooser(resourceFunc()))
 			return m, err
 		}
 	}
@@ -216,9 +251,9 @@ func (m memory) allocate(q *syclobj.Queue, bytes uintptr) (memmgr.Buffer, error)
 	return memmgr.New(m.from, memmgr.Request{Size: bytes, Queue: q, Tag: tag, Context: m.wait})
 }
 
-// copyOf makes an array of a type with the elements of another, in C order; padded has
-// sub-byte elements take a byte each. It is complete on return, since the memory of
-// others may go then.
+// copyOf returns a copy of an array in C order, converted to an element type. With padded,
+// each sub-byte element takes a byte. The copy is complete on return, because src may be
+// memory that its owner frees then.
 func (m memory) copyOf(src *usmarray.Array, q *syclobj.Queue, dt usmarray.DataType, padded bool) (*usmarray.Array, error) {
 	opts := []usmarray.Option{usmarray.WithQueue(q), usmarray.WithTag(tag), usmarray.WithContext(m.wait)}
 	if padded {

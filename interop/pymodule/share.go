@@ -15,40 +15,40 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// unopened is how long a handle waits for its opening: it may lie in a queue behind long
-// work. share.py tells it.
-const unopened = 10 * time.Minute
+// handleTime is the lifetime of a handle that is not opened. It is long, because a handle may
+// wait in a queue behind long work.
+const handleTime = 10 * time.Minute
 
-// sharing is this process's end of package share: servers, which are made when somebody
-// needs them. There are two for handles, so that a process that is handed memory of the
-// host need not load SYCL.
+// sharing holds the servers and connections of this process. They start when they are first
+// used. There are two servers for handles, so that a process that receives only host memory
+// does not load SYCL.
 var sharing struct {
-	mu       sync.Mutex
-	plain    *share.Server // makes handles, and opens those of host memory
-	usm      *share.Server // opens those of USM
-	served   map[uint64]*share.Server
-	last     uint64
-	attached map[string]*attached
-	over     bool
+	mu          sync.Mutex
+	plain       *share.Server            // makes handles, and opens handles of host memory
+	usm         *share.Server            // opens handles of USM
+	served      map[uint64]*share.Server // servers of share.serve, by number
+	last        uint64                   // the last number in served
+	connections map[string]*connection   // connections of share.attach, by address
+	closed      bool                     // set by stopSharing
 }
 
-// attached is a connection to a server that somebody named. Who uses it, the one who makes it
-// among them, is counted: it is closed by the last one after it was left.
-type attached struct {
-	ready chan struct{} // closed when peer and err are there
+// connection is a connection to the server at an address. Its users are counted. After it was
+// retired, the last user closes it.
+type connection struct {
+	ready chan struct{} // closed after peer and err are set
 	peer  *share.Peer
 	err   error
 
-	users int  // under sharing.mu
-	left  bool // under sharing.mu: in the table no more
+	users   int  // guarded by sharing.mu
+	retired bool // guarded by sharing.mu: it is no longer in sharing.connections
 }
 
-var errSharingOver = errors.New("Python has ended here: nothing is shared any more")
+var errSharingClosed = errors.New("Python has ended in this process: arrays cannot be shared any more")
 
-// optionsFor are those of servers and connections; with USM, memory of others that is USM
-// becomes USM of the OpenCL CPU device of this process, where there is one.
+// optionsFor returns the options of a server or connection. With usm, USM of other processes
+// is opened as USM of the OpenCL CPU device of this process, if there is one.
 func optionsFor(usm bool) (share.Options, error) {
-	o := share.Options{Unopened: unopened, AsHost: true}
+	o := share.Options{Unopened: handleTime, AsHost: true}
 	if !usm {
 		return o, nil
 	}
@@ -60,8 +60,8 @@ func optionsFor(usm bool) (share.Options, error) {
 	return o, err
 }
 
-// cpuQueue is a queue on the first device whose USM is memory of the process; nil where
-// there is none.
+// cpuQueue returns a queue of the first OpenCL CPU device, or nil. The USM of such a device
+// is memory of the process.
 func cpuQueue(rt *syclobj.Runtime) (*syclobj.Queue, error) {
 	for _, d := range rt.Devices() {
 		if info := d.Info(); info.Backend == syclobj.BackendOpenCL && info.Type == syclobj.TypeCPU {
@@ -71,7 +71,7 @@ func cpuQueue(rt *syclobj.Runtime) (*syclobj.Queue, error) {
 	return nil, nil
 }
 
-// handleServer is the server for handles; with usm the one that opens those of USM.
+// handleServer returns the server for handles of host memory, or with usm that for USM.
 func handleServer(ctx context.Context, usm bool) (*share.Server, error) {
 	sharing.mu.Lock()
 	defer sharing.mu.Unlock()
@@ -79,8 +79,8 @@ func handleServer(ctx context.Context, usm bool) (*share.Server, error) {
 	if usm {
 		at = &sharing.usm
 	}
-	if sharing.over {
-		return nil, errSharingOver
+	if sharing.closed {
+		return nil, errSharingClosed
 	}
 	if *at != nil {
 		return *at, nil
@@ -93,7 +93,7 @@ func handleServer(ctx context.Context, usm bool) (*share.Server, error) {
 	return *at, err
 }
 
-// allServers lists what there is.
+// allServers returns all servers of this process.
 func allServers() []*share.Server {
 	sharing.mu.Lock()
 	defer sharing.mu.Unlock()
@@ -109,28 +109,30 @@ func allServers() []*share.Server {
 	return all
 }
 
-// allPeers lists the connections, and which of them somebody attached by.
-func allPeers() (all []*share.Peer, named map[string]*share.Peer) {
+// allPeers returns the peers of all servers and connections, and those of the connections
+// alone, by address.
+func allPeers() (all []*share.Peer, attached map[string]*share.Peer) {
 	for _, s := range allServers() {
 		all = append(all, s.Peers()...)
 	}
-	named = map[string]*share.Peer{}
+	attached = map[string]*share.Peer{}
 	sharing.mu.Lock()
 	defer sharing.mu.Unlock()
-	for address, a := range sharing.attached {
+	for address, a := range sharing.connections {
 		select {
 		case <-a.ready:
 			if a.err == nil && a.peer.Err() == nil {
 				all = append(all, a.peer)
-				named[address] = a.peer
+				attached[address] = a.peer
 			}
 		default:
 		}
 	}
-	return all, named
+	return all, attached
 }
 
-// exportHandle makes the handle of an array, nil of memory that nobody else can map.
+// exportHandle returns a new handle of an array, or nil if other processes cannot map its
+// memory.
 func exportHandle(ctx context.Context, a *usmarray.Array) ([]byte, error) {
 	if _, ok := share.AudienceOf(a.Buffer()); !ok {
 		return nil, nil
@@ -146,13 +148,13 @@ func exportHandle(ctx context.Context, a *usmarray.Array) ([]byte, error) {
 	return h.Bytes(), nil
 }
 
-// openHandle opens one, which may be this process's own.
+// openHandle opens a handle, which this process may have made itself.
 func openHandle(ctx context.Context, b []byte, usm bool) (*usmarray.Array, error) {
 	h, err := share.ParseHandle(b)
 	if err != nil {
 		return nil, err
 	}
-	if s := serverOf(h); s != nil {
+	if s := makerOf(h); s != nil {
 		return s.Open(ctx, h)
 	}
 	s, err := handleServer(ctx, usm)
@@ -162,29 +164,29 @@ func openHandle(ctx context.Context, b []byte, usm bool) (*usmarray.Array, error
 	return s.Open(ctx, h)
 }
 
-// endWith ends handles with a process, those that nobody has opened by then.
-func endWith(pid int, handles []share.Handle) {
+// revokeAfter revokes handles when the process pid ends, or after handleTime.
+func revokeAfter(pid int, handles []share.Handle) {
 	p, err := pidfd.Open(pid)
 	if err != nil {
 		if errors.Is(err, syscall.ESRCH) {
-			go endHandles(handles)
+			go revoke(handles)
 		}
-		return // they end after their time
+		return // The handles expire after handleTime.
 	}
-	until := time.Now().Add(unopened)
+	until := time.Now().Add(handleTime)
 	go func() {
 		defer p.Close()
 		if p.WaitUntil(until) == nil {
-			endHandles(handles)
+			revoke(handles)
 		}
 	}()
 }
 
-// endHandles ends those that nobody opened. Those of memory of others are opened, for the once
-// that they can be.
-func endHandles(handles []share.Handle) {
+// revoke ends the handles that are not opened yet. It ends a handle of another process by
+// opening it, because a handle can be opened once only.
+func revoke(handles []share.Handle) {
 	for _, h := range handles {
-		if s := serverOf(h); s != nil {
+		if s := makerOf(h); s != nil {
 			s.Revoke(h)
 			continue
 		}
@@ -196,8 +198,8 @@ func endHandles(handles []share.Handle) {
 	}
 }
 
-// serverOf finds the server of this process that made a handle; nil for none.
-func serverOf(h share.Handle) *share.Server {
+// makerOf returns the server of this process that made a handle, or nil.
+func makerOf(h share.Handle) *share.Server {
 	for _, s := range allServers() {
 		if s.Address() == h.Maker() {
 			return s
@@ -206,9 +208,9 @@ func serverOf(h share.Handle) *share.Server {
 	return nil
 }
 
-// serve begins to listen, and numbers the server.
+// serve starts a server. It returns its number and its address.
 func serve(ctx context.Context, address string) (number uint64, at string, err error) {
-	o, err := optionsFor(false) // it opens nothing
+	o, err := optionsFor(false) // The server opens no handles.
 	if err != nil {
 		return 0, "", err
 	}
@@ -217,9 +219,9 @@ func serve(ctx context.Context, address string) (number uint64, at string, err e
 		return 0, "", err
 	}
 	sharing.mu.Lock()
-	if sharing.over {
+	if sharing.closed {
 		sharing.mu.Unlock()
-		return 0, "", errors.Join(errSharingOver, s.Close())
+		return 0, "", errors.Join(errSharingClosed, s.Close())
 	}
 	defer sharing.mu.Unlock()
 	if sharing.served == nil {
@@ -230,7 +232,8 @@ func serve(ctx context.Context, address string) (number uint64, at string, err e
 	return sharing.last, s.Address(), nil
 }
 
-func served(number uint64) (*share.Server, error) {
+// server returns the server with a number.
+func server(number uint64) (*share.Server, error) {
 	sharing.mu.Lock()
 	defer sharing.mu.Unlock()
 	if s := sharing.served[number]; s != nil {
@@ -239,8 +242,8 @@ func served(number uint64) (*share.Server, error) {
 	return nil, fmt.Errorf("the server was closed: %w", share.ErrClosed)
 }
 
-// endServer closes one; it may be closed already.
-func endServer(number uint64) error {
+// closeServer closes the server with a number, unless it is closed already.
+func closeServer(number uint64) error {
 	sharing.mu.Lock()
 	s := sharing.served[number]
 	delete(sharing.served, number)
@@ -251,24 +254,24 @@ func endServer(number uint64) error {
 	return s.Close()
 }
 
-// connection gives the connection with a server at an address, one for all attaching, and
-// whether it is new; done gives it back. It is another one than former, which is left where
-// it is still in the table.
-func connection(ctx context.Context, address string, former *attached) (a *attached, isNew bool, err error) {
+// connect returns the connection to the server at an address and whether it is new. All calls
+// share one connection for an address; the caller releases it. If former is not nil, it is
+// retired, and connect returns another connection.
+func connect(ctx context.Context, address string, former *connection) (a *connection, isNew bool, err error) {
 	for {
-		a, mine, err := use(address, former)
+		a, isNew, err := acquire(address, former)
 		if err != nil {
 			return nil, false, err
 		}
-		if mine {
+		if isNew {
 			var o share.Options
 			if o, a.err = optionsFor(true); a.err == nil {
 				a.peer, a.err = share.Dial(ctx, address, o)
 			}
 			close(a.ready)
 			if a.err != nil {
-				leave(address, a)
-				done(a)
+				retire(address, a)
+				release(a)
 				return nil, false, a.err
 			}
 			return a, true, nil
@@ -276,83 +279,85 @@ func connection(ctx context.Context, address string, former *attached) (a *attac
 		select {
 		case <-a.ready:
 		case <-ctx.Done():
-			done(a)
+			release(a)
 			return nil, false, ctx.Err()
 		}
 		if a.err == nil && a.peer.Err() == nil {
 			return a, false, nil
 		}
-		leave(address, a)
-		done(a)
+		retire(address, a)
+		release(a)
 		if a.err != nil && !errors.Is(a.err, context.DeadlineExceeded) {
 			return nil, false, a.err
 		}
 	}
 }
 
-// use counts a user of the connection at an address, and makes one, for the caller to dial,
-// where there is none.
-func use(address string, former *attached) (a *attached, mine bool, err error) {
+// acquire adds a user to the connection for an address. If isNew, it has added that connection,
+// and the caller must dial and close ready. It retires former first.
+func acquire(address string, former *connection) (a *connection, isNew bool, err error) {
 	if former != nil {
-		leave(address, former)
+		retire(address, former)
 	}
 	sharing.mu.Lock()
 	defer sharing.mu.Unlock()
-	if sharing.over {
-		return nil, false, errSharingOver
+	if sharing.closed {
+		return nil, false, errSharingClosed
 	}
-	if a = sharing.attached[address]; a == nil {
-		if sharing.attached == nil {
-			sharing.attached = map[string]*attached{}
+	if a = sharing.connections[address]; a == nil {
+		if sharing.connections == nil {
+			sharing.connections = map[string]*connection{}
 		}
-		a, mine = &attached{ready: make(chan struct{})}, true
-		sharing.attached[address] = a
+		a, isNew = &connection{ready: make(chan struct{})}, true
+		sharing.connections[address] = a
 	}
 	a.users++
-	return a, mine, nil
+	return a, isNew, nil
 }
 
-// leave ends a connection for those who attach from now on; it is there for those who use
-// it, and for its arrays.
-func leave(address string, a *attached) {
+// retire removes a connection from the table, so that later calls of connect do not return
+// it. It stays open for its users and its arrays.
+func retire(address string, a *connection) {
 	sharing.mu.Lock()
-	if sharing.attached[address] == a {
-		delete(sharing.attached, address)
+	if sharing.connections[address] == a {
+		delete(sharing.connections, address)
 	}
-	first := !a.left
-	a.left = true
+	first := !a.retired
+	a.retired = true
 	unused := first && a.users == 0
 	sharing.mu.Unlock()
 	a.closeIf(unused)
 }
 
-// done gives a connection back.
-func done(a *attached) {
+// release removes a user of a connection.
+func release(a *connection) {
 	sharing.mu.Lock()
 	a.users--
-	unused := a.left && a.users == 0
+	unused := a.retired && a.users == 0
 	sharing.mu.Unlock()
 	a.closeIf(unused)
 }
 
-// closeIf closes a connection that was left and that nobody uses, so that it is made.
-func (a *attached) closeIf(unused bool) {
+// closeIf closes a retired connection if it is unused. It is ready, because the caller of
+// acquire that dials is a user.
+func (a *connection) closeIf(unused bool) {
 	if unused && a.err == nil {
 		_ = a.peer.Close() // never fails
 	}
 }
 
-// attach opens what a server publishes.
+// attach opens the array that a server publishes under a name.
 func attach(ctx context.Context, address, name string) (a *usmarray.Array, err error) {
-	err = asked(ctx, address, func(p *share.Peer) error {
+	err = query(ctx, address, func(p *share.Peer) error {
 		a, err = p.Attach(ctx, name)
 		return err
 	})
 	return a, err
 }
 
+// published returns the names that a server publishes.
 func published(ctx context.Context, address string) (names []string, err error) {
-	err = asked(ctx, address, func(p *share.Peer) error {
+	err = query(ctx, address, func(p *share.Peer) error {
 		if names, err = p.Names(ctx); err == nil && len(names) == 0 {
 			err = errNoNames
 		}
@@ -364,40 +369,43 @@ func published(ctx context.Context, address string) (names []string, err error) 
 	return names, err
 }
 
-var errNoNames = fmt.Errorf("nothing is published: %w", share.ErrName)
+// errNoNames makes query try a new connection. A closed server publishes nothing.
+var errNoNames = fmt.Errorf("no array is published: %w", share.ErrName)
 
-// attempts is how many connections a question goes over, where servers come and go.
+// attempts is the number of connections that query tries.
 const attempts = 4
 
-// asked asks a server. A server that was closed lives on for those who have its arrays, and
-// knows no name; another may listen in its place by now.
-func asked(ctx context.Context, address string, ask func(*share.Peer) error) error {
-	var former *attached
+// query calls ask with a connection to the server at an address. A closed server keeps its
+// connections for the arrays that are open, but publishes nothing, and another server may
+// listen at the address. If ask fails on a connection that is lost or not new for this reason,
+// query therefore tries another one.
+func query(ctx context.Context, address string, ask func(*share.Peer) error) error {
+	var former *connection
 	for i := 1; ; i++ {
-		a, isNew, err := connection(ctx, address, former)
+		a, isNew, err := connect(ctx, address, former)
 		if err != nil {
 			return err
 		}
 		err = ask(a.peer)
-		over := a.peer.Err() != nil || errors.Is(err, share.ErrName)
-		done(a)
+		stale := a.peer.Err() != nil || errors.Is(err, share.ErrName)
+		release(a)
 		if err == nil || i == attempts || ctx.Err() != nil {
 			return err
 		}
-		if !errors.Is(err, share.ErrClosed) && (isNew || !over) {
+		if !errors.Is(err, share.ErrClosed) && (isNew || !stale) {
 			return err
 		}
 		former = a
 	}
 }
 
-// trimTime is how long trimming waits for a process that does not answer.
+// trimTime bounds the wait for the answers of other processes.
 const trimTime = time.Second
 
-// trimShared unmaps memory of others in which no array is open, and ends connections that
-// only were kept for the next attaching. It returns the bytes.
+// trimShared unmaps memory of other processes in which no array is open, and closes unused
+// connections. It returns the number of bytes unmapped.
 func trimShared() (bytes uint64) {
-	memmgr.Flush() // arrays that were dropped just now
+	memmgr.Flush() // frees arrays that were just dropped
 	all, _ := allPeers()
 	ctx, cancel := context.WithTimeout(context.Background(), trimTime)
 	defer cancel()
@@ -410,24 +418,25 @@ func trimShared() (bytes uint64) {
 		wait.Add(1)
 		go func() {
 			defer wait.Done()
-			_, _ = p.Names(ctx) // answered after what was asked before
+			_, _ = p.Names(ctx) // The answer comes after those to earlier requests.
 		}()
 	}
 	wait.Wait()
-	leaveUnused()
+	retireUnused()
 	return bytes
 }
 
-// leaveUnused ends the connections that nobody uses, and those that were lost.
-func leaveUnused() {
-	var unused []*attached
+// retireUnused retires and closes the connections that are lost or have no users and no open
+// arrays.
+func retireUnused() {
+	var unused []*connection
 	sharing.mu.Lock()
-	for address, a := range sharing.attached {
+	for address, a := range sharing.connections {
 		if a.users > 0 || a.peer.Err() == nil && a.peer.Stats().Opened > 0 {
 			continue
 		}
-		delete(sharing.attached, address)
-		a.left = true
+		delete(sharing.connections, address)
+		a.retired = true
 		unused = append(unused, a)
 	}
 	sharing.mu.Unlock()
@@ -436,7 +445,7 @@ func leaveUnused() {
 	}
 }
 
-// sharingStats sums what servers and connections count.
+// sharingStats returns the sum of the counters of servers and connections.
 func sharingStats() (sum share.Stats) {
 	add := func(s share.Stats) {
 		sum.Peers += s.Peers
@@ -450,20 +459,20 @@ func sharingStats() (sum share.Stats) {
 	for _, s := range allServers() {
 		add(s.Stats())
 	}
-	_, named := allPeers()
-	for _, p := range named {
+	_, attached := allPeers()
+	for _, p := range attached {
 		add(p.Stats())
 	}
 	return sum
 }
 
-// stopSharing ends what begins, before Python does.
+// stopSharing closes servers and connections before the end of Python, and prevents new ones.
 func stopSharing() {
 	sharing.mu.Lock()
-	sharing.over = true
+	sharing.closed = true
 	sharing.mu.Unlock()
-	_, named := allPeers()
-	for _, p := range named {
+	_, attached := allPeers()
+	for _, p := range attached {
 		_ = p.Close() // never fails
 	}
 	for _, s := range allServers() {
@@ -471,30 +480,32 @@ func stopSharing() {
 	}
 }
 
-// within is a context for a number of nanoseconds, less than 0: for ever.
-func within(nanoseconds int64) (context.Context, context.CancelFunc) {
+// withTimeout returns a context with a timeout in nanoseconds. If it is negative, there is no
+// timeout.
+func withTimeout(nanoseconds int64) (context.Context, context.CancelFunc) {
 	if nanoseconds < 0 {
 		return context.WithCancel(context.Background())
 	}
-	l := &limited{Context: context.Background(), until: time.Now().Add(time.Duration(nanoseconds))}
+	l := &lazyDeadline{Context: context.Background(), until: time.Now().Add(time.Duration(nanoseconds))}
 	return l, l.cancel
 }
 
-// limited is a context with a time that has a timer only once somebody waits: most calls do
-// not, and winding one up wakes a thread.
-type limited struct {
+// lazyDeadline is a context with a deadline that starts a timer only when Done or Value is
+// called. Most calls do not wait, and starting a timer wakes a thread.
+type lazyDeadline struct {
 	context.Context // context.Background
 	until           time.Time
 
 	mu    sync.Mutex
-	timed context.Context // nil until somebody waits
+	timed context.Context // nil until the timer starts
 	end   context.CancelFunc
 	ended bool
 }
 
-func (l *limited) Deadline() (time.Time, bool) { return l.until, true }
+func (l *lazyDeadline) Deadline() (time.Time, bool) { return l.until, true }
 
-func (l *limited) waited() context.Context {
+// timer returns the timed context. The first call starts its timer.
+func (l *lazyDeadline) timer() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.timed == nil {
@@ -506,12 +517,13 @@ func (l *limited) waited() context.Context {
 	return l.timed
 }
 
-func (l *limited) Done() <-chan struct{} { return l.waited().Done() }
+func (l *lazyDeadline) Done() <-chan struct{} { return l.timer().Done() }
 
-// Value is the timed one's, so that contexts that are made of this one hang on that.
-func (l *limited) Value(key any) any { return l.waited().Value(key) }
+// Value returns values of the timed context. Package context finds the parent of derived
+// contexts by them.
+func (l *lazyDeadline) Value(key any) any { return l.timer().Value(key) }
 
-func (l *limited) Err() error {
+func (l *lazyDeadline) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -525,7 +537,7 @@ func (l *limited) Err() error {
 	return nil
 }
 
-func (l *limited) cancel() {
+func (l *lazyDeadline) cancel() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ended = true

@@ -15,7 +15,7 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// sharingServer is a server that this process attaches by; no connection is left after the
+// sharingServer returns a server to attach to. It checks that no connection is left after the
 // test.
 func sharingServer(t *testing.T) *share.Server {
 	t.Helper()
@@ -33,24 +33,23 @@ func sharingServer(t *testing.T) *share.Server {
 	t.Cleanup(func() {
 		require.NoError(t, s.Close())
 		trimShared()
-		require.Empty(t, sharing.attached)
+		require.Empty(t, sharing.connections)
 	})
 	return s
 }
 
-// TestTrimLeavesUsedConnections: trimming, connections that are replaced, and questions at
-// the same time disturb each other in nothing.
+// TestTrimLeavesUsedConnections checks that concurrent trimming does not break queries.
 func TestTrimLeavesUsedConnections(t *testing.T) {
 	s := sharingServer(t)
-	var asking, trimming sync.WaitGroup
-	var over atomic.Bool
+	var querying, trimming sync.WaitGroup
+	var stop atomic.Bool
 	for range 2 {
 		trimming.Go(func() {
-			for !over.Load() {
+			for !stop.Load() {
 				trimShared()
 			}
 		})
-		asking.Go(func() {
+		querying.Go(func() {
 			for range 100 {
 				_, err := published(context.Background(), s.Address())
 				if err != nil {
@@ -58,14 +57,14 @@ func TestTrimLeavesUsedConnections(t *testing.T) {
 				}
 			}
 		})
-		asking.Go(func() {
+		querying.Go(func() {
 			for range 100 {
-				a, _, err := connection(context.Background(), s.Address(), nil)
+				a, _, err := connect(context.Background(), s.Address(), nil)
 				if err != nil {
 					t.Errorf("connection: %v", err)
 					continue
 				}
-				done(a)
+				release(a)
 				_, err = attach(context.Background(), s.Address(), "missing")
 				if kindOf(err) != kindKey {
 					t.Errorf("attach: %v", err)
@@ -73,53 +72,53 @@ func TestTrimLeavesUsedConnections(t *testing.T) {
 			}
 		})
 	}
-	asking.Wait()
-	over.Store(true)
+	querying.Wait()
+	stop.Store(true)
 	trimming.Wait()
 }
 
-// TestConnectionIsReplacedOnce: who asks for another connection than the one it had gets what
-// stands in its place by now, and who uses the former one keeps it.
+// TestConnectionIsReplacedOnce checks that all callers of connect with the same former
+// connection get the same replacement, and that the users of the former one can still use it.
 func TestConnectionIsReplacedOnce(t *testing.T) {
 	ctx, s := context.Background(), sharingServer(t)
-	one, isNew, err := connection(ctx, s.Address(), nil)
+	one, isNew, err := connect(ctx, s.Address(), nil)
 	require.NoError(t, err)
 	require.True(t, isNew)
-	two, isNew, err := connection(ctx, s.Address(), one)
+	two, isNew, err := connect(ctx, s.Address(), one)
 	require.NoError(t, err)
 	require.True(t, isNew)
 	require.NotSame(t, one, two)
 	_, err = one.peer.Names(ctx)
-	require.NoError(t, err, "it is used")
-	three, isNew, err := connection(ctx, s.Address(), one)
+	require.NoError(t, err, "a used connection was closed")
+	three, isNew, err := connect(ctx, s.Address(), one)
 	require.NoError(t, err)
 	require.False(t, isNew)
 	require.Same(t, two, three)
-	done(two)
+	release(two)
 	trimShared()
 	_, err = three.peer.Names(ctx)
-	require.NoError(t, err, "it is used")
-	done(one)
-	done(three)
+	require.NoError(t, err, "a used connection was closed")
+	release(one)
+	release(three)
 	_, err = one.peer.Names(ctx)
 	require.ErrorIs(t, err, share.ErrClosed)
 }
 
-// TestTrimForgetsLostConnections: a server that ended leaves nothing in the table.
+// TestTrimForgetsLostConnections checks that trimming removes the connection of a closed server.
 func TestTrimForgetsLostConnections(t *testing.T) {
 	s := sharingServer(t)
-	a, _, err := connection(context.Background(), s.Address(), nil)
+	a, _, err := connect(context.Background(), s.Address(), nil)
 	require.NoError(t, err)
-	done(a)
+	release(a)
 	require.NoError(t, s.Close())
 	<-a.peer.Done()
 	trimShared()
-	require.Empty(t, sharing.attached)
+	require.Empty(t, sharing.connections)
 }
 
-// A context with a time ends as those of package context do, whoever asks first.
-func TestWithin(t *testing.T) {
-	ctx, cancel := within(int64(time.Hour))
+// TestWithTimeout checks that contexts of withTimeout behave as those of package context.
+func TestWithTimeout(t *testing.T) {
+	ctx, cancel := withTimeout(int64(time.Hour))
 	at, ok := ctx.Deadline()
 	require.True(t, ok)
 	require.False(t, at.IsZero())
@@ -132,23 +131,23 @@ func TestWithin(t *testing.T) {
 	<-ctx.Done()
 	cancel()
 
-	ctx, cancel = within(int64(time.Hour))
+	ctx, cancel = withTimeout(int64(time.Hour))
 	cancel()
-	require.ErrorIs(t, ctx.Err(), context.Canceled, "nobody waited")
+	require.ErrorIs(t, ctx.Err(), context.Canceled, "canceled before the timer started")
 	<-ctx.Done()
 
-	ctx, cancel = within(0)
+	ctx, cancel = withTimeout(0)
 	defer cancel()
 	require.ErrorIs(t, ctx.Err(), context.DeadlineExceeded)
 	<-ctx.Done()
 	require.ErrorIs(t, ctx.Err(), context.DeadlineExceeded)
 
-	ctx, cancel = within(int64(time.Millisecond))
+	ctx, cancel = withTimeout(int64(time.Millisecond))
 	defer cancel()
 	<-ctx.Done()
 	require.ErrorIs(t, ctx.Err(), context.DeadlineExceeded)
 
-	ctx, cancel = within(-1)
+	ctx, cancel = withTimeout(-1)
 	require.NoError(t, ctx.Err())
 	cancel()
 	<-ctx.Done()
