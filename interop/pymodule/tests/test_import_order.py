@@ -60,7 +60,7 @@ print([str(w.message) for w in caught if w.category is RuntimeWarning])
 """
     )
     if said[0] == "0":
-        assert "import it first" in said[1] and "OCL_ICD_FILENAMES=" in said[1], said
+        assert "import usmbridge first" in said[1] and "OCL_ICD_FILENAMES=" in said[1], said
 
 
 def test_children_inherit_the_same_signals():
