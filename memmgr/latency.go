@@ -136,8 +136,8 @@ func summary(counts []int64, longest time.Duration) Latency {
 // lock are timed.
 func (p *Pool) lockTimed() (since time.Duration, stands int64) {
 	if p.mu.TryLock() {
-		p.counters.locked++
-		if p.counters.locked%latencySample != 0 {
+		p.account.locked++
+		if p.account.locked%latencySample != 0 {
 			return 0, 0
 		}
 		return now(), latencySample
@@ -154,9 +154,9 @@ var processStart = time.Now()
 
 // quick estimates how many of the allocations the front served: those that no timed request
 // stands for.
-func (p *Pool) quick(allocations int64) int64 {
-	for i := range p.slow.counts {
-		allocations -= p.slow.counts[i].Load()
+func (a *account) quick(allocations int64) int64 {
+	for i := range a.slow.counts {
+		allocations -= a.slow.counts[i].Load()
 	}
 	return max(0, allocations)
 }

@@ -132,13 +132,14 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 		}
 		if err != nil {
 			w.owes = k.owes
-			p.slow.add(now()-since, stands)
+			p.account.slow.add(now()-since, stands)
 			return Buffer{}, err
 		}
 		p.mu.Lock()
 	}
 	// 8. A magazine for the shard, so that the next requests need no lock.
-	p.count(c, w)
+	p.heap.noteSplit()
+	p.account.count(c, w)
 	stock := p.restock(w)
 	p.mu.Unlock()
 	if stock.n != 0 {
@@ -150,7 +151,7 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 	}
 	b := p.handOver(c, w)
 	if stands != 0 {
-		p.slow.add(now()-since, stands)
+		p.account.slow.add(now()-since, stands)
 	}
 	return b, nil
 }
@@ -368,7 +369,7 @@ func (p *Pool) ask(w *want, size uintptr) (*owner.Cell, error) {
 		r.Context = w.r.Context
 	}
 	b, err := p.upstream.Allocate(r)
-	p.upstreamCalls.add(time.Since(start), 1)
+	p.account.upstreamCalls.add(time.Since(start), 1)
 	if err != nil {
 		return nil, err
 	}
@@ -406,7 +407,7 @@ func ranOut(err error) bool {
 // is exact while no goroutine allocates or frees.
 func (p *Pool) inUse() (bytes, blocks int64) {
 	bytes, blocks = p.front.unpublished()
-	return bytes + p.published.bytes.now.Load(), blocks + p.published.blocks.now.Load()
+	return bytes + p.account.bytes.now.Load(), blocks + p.account.blocks.now.Load()
 }
 
 // refuse is outOfMemory for callers without the lock.
@@ -425,7 +426,7 @@ func (p *Pool) failed(w *want, cause error) error {
 
 // fail is failed for callers with the lock.
 func (p *Pool) fail(w *want, cause error) *OutOfMemoryError {
-	p.counters.ooms++
+	p.account.ooms++
 	if p.trace != nil {
 		p.trace.addOOM(uint64(w.units) * unit)
 	}
@@ -434,7 +435,7 @@ func (p *Pool) fail(w *want, cause error) *OutOfMemoryError {
 
 // outOfMemory gives the whole account of a failure. p.mu is held.
 func (p *Pool) outOfMemory(w *want, cause error) *OutOfMemoryError {
-	p.settleLarge()
+	p.account.publishRest()
 	bytes, blocks := p.inUse()
 	e := &OutOfMemoryError{
 		Request: w.r, Place: p.Place(), Rounded: uint64(w.units) * unit,
@@ -466,7 +467,7 @@ func (p *Pool) holders(bytes, blocks int64) (all []Holder) {
 		all = append(all, t.tagged.holders(t.name, b, n)...)
 		bytes, blocks = bytes-b, blocks-n
 	})
-	return biggest(append(all, p.tagged.holders("", bytes, blocks)...))
+	return biggest(append(all, p.account.tagged.holders("", bytes, blocks)...))
 }
 
 // reasonOf passes over an account of a limit or of this pool, so that one account

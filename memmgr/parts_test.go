@@ -19,7 +19,7 @@ import (
 var parts = []string{"front", "heap", "pending", "account", "waitlist", "reclaim", "sleep"}
 
 // shared are types that parts hand to each other, and descriptions that all parts read.
-var shared = []string{"magazine", "magazineStack", "origin", "cacheBudget", "poolMutex", "want"}
+var shared = []string{"magazine", "magazineStack", "origin", "cacheBudget", "poolMutex", "want", "change"}
 
 // TestPartsOfAPoolAreSeparate checks the methods of each part, and of the types that only this part
 // consists of: they have no parameter, result or variable of type *Pool, and access no field of

@@ -54,6 +54,11 @@ func (s *pending) init(mu sync.Locker, events Synchronizer, o *origin, name stri
 	s.pendingQueues = newPendingQueues()
 }
 
+// waiting returns the number of blocks whose release waits for device work, and their bytes.
+func (s *pending) waiting() (blocks, bytes uint64) {
+	return uint64(s.n + len(s.returned) + len(s.refused)), s.bytes + s.returnedBytes
+}
+
 // eventBatch has the arguments of one call of eventsDone. It is a field of the part because C
 // must not be given addresses in the stack of a goroutine, which can move.
 type eventBatch struct {
@@ -619,12 +624,12 @@ func (p *Pool) slowFree(c *owner.Cell) {
 	exported := c.Flags()&owner.Exported != 0 && p.origin.sync != nil
 	c.ResetFlags(p.origin.flags)
 	if !exported && !p.pending.working(c) {
-		p.settle(c)
+		p.freeNow(c)
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.uncount(c, blockClass(c))
+	p.account.uncount(c, blockClass(c))
 	if exported {
 		p.pending.addReturned(c)
 		return
@@ -633,8 +638,8 @@ func (p *Pool) slowFree(c *owner.Cell) {
 	p.serveWaiters() // a request for the same queue may take it
 }
 
-// settle makes a block without pending work reusable and counts the free.
-func (p *Pool) settle(c *owner.Cell) {
+// freeNow makes a block without pending work reusable and counts the free.
+func (p *Pool) freeNow(c *owner.Cell) {
 	p.endUse(c)
 	k := blockClass(c)
 	if k < noClass {
@@ -642,7 +647,7 @@ func (p *Pool) settle(c *owner.Cell) {
 		return
 	}
 	p.mu.Lock()
-	p.uncount(c, k)
+	p.account.uncount(c, k)
 	p.heap.dissolveUnclassed(c)
 	p.serveWaiters()
 	p.mu.Unlock()

@@ -11,68 +11,63 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// Pool keeps memory of one place ready for use.
+// Pool allocates from large segments of one upstream, which it divides and reuses.
 //
-// In front lie caches of free blocks by size class, one set for each processor;
-// behind them a segregated best fit over large segments of the upstream, with
-// splitting and merging; the largest requests get segments of their own.
-// Everything that the pool knows lies in Go memory: it never touches the memory
-// it manages.
+// Each processor has a cache of free blocks by size class. Behind the caches, a best-fit
+// heap over the segments splits and merges blocks. The largest requests get segments of
+// their own. All bookkeeping is in Go memory: the pool never accesses the memory that it
+// manages.
 //
-// Memory that is released with work pending is reused at once by a request for
-// the same in-order queue ([Request.Queue]), and by others when its event is
-// done. Memory that was exported is reused behind a barrier on its queue.
+// Memory that is released while device work is pending may be reused at once by a request
+// for the same in-order queue ([Request.Queue]), and by other requests when the work is
+// done. Memory that was exported is reused after a barrier on its queue.
 //
-// A Pool is a [Resource]; [New] on it costs no allocation of the Go heap. It is
-// safe for concurrent use.
+// A Pool is a [Resource]; [New] on it allocates nothing on the Go heap. It is safe for
+// concurrent use.
+//
+// docs/internals.md describes the parts, the states of a block and the order of the locks.
 type Pool struct {
-	// What the fast path reads.
-	home     *atomic.Uintptr // head of the home list
+	// Fields that the fast path reads.
+	home     *atomic.Uintptr // head of the list of cells that were freed elsewhere
 	front    front
 	minUnits uintptr
 	trace    *traceRing
 	flags    uint32 // of every cell
-	watched  bool   // traced or poisoned: no block goes the short way
+	watched  bool   // traced or poisoned: no request takes the fast path
 	poisons  bool   // see DebugEnv
 
 	upstream   Resource
 	sync       Synchronizer
 	origin     *origin
 	options    poolOptions
-	placeQueue *syclobj.Queue // for telling it by its address only
+	placeQueue *syclobj.Queue // the default queue of the place, only to compare with
 
-	published gauges // see peakStep
+	account account
 
-	mu       poolMutex
-	heap     heap
-	pending  pending
-	closed   bool
-	leaked   bool // closed, and blocks are still out
-	counters poolCounters
-	rate     rate // of allocations
+	mu      poolMutex
+	heap    heap
+	pending pending
+	closed  bool
+	leaked  bool // closed while blocks were in use
 
 	purging purging
 	sleep   sleep
 
-	growing chan struct{} // held by the one who asks the upstream
+	growing chan struct{} // a semaphore: its holder asks the upstream for a segment
 
-	slow, upstreamCalls latencies // of requests that the front did not serve, and for segments
+	searched, yielded futileFlush // evictions for requests of the pool, and for other pools
 
-	searched, yielded futileFlush // for requests of the pool, and for other pools
+	waitlist waitlist // guarded by mu
 
-	waitlist waitlist  // guarded by mu
-	waits    latencies // of waiters
-
-	tenants     atomic.Pointer[[]*Tenant] // by number; 0 is nobody. Copied on write
-	roomsMu     rankedMutex               // of the tenants' rooms on shards, for those who look without stopping them; after mu
-	tagged      tagUse
-	limits      []*Limit    // between the pool and its memory, outermost first
-	poolBelow   bool        // the memory comes from another pool
-	deviceSized deviceSized // nil where the upstream does not know its device
+	tenants     atomic.Pointer[[]*Tenant] // by number, copied on write; number 0 is no tenant
+	roomsMu     rankedMutex               // guards the slices of rooms while shards are not stopped; after mu
+	limits      []*Limit                  // between the pool and its memory, outermost first
+	poolBelow   bool                      // the memory comes from another pool
+	deviceSized deviceSized               // nil where the upstream does not know its device
 }
 
-// poolTable finds the pool of a cell by its resource number in one step, for
-// Release; pools beyond it are found through the origins.
+// poolTable has the pool of each resource number, for Release. Pools with higher numbers
+// are found through the origins.
 var poolTable [1024]atomic.Pointer[Pool]
 
 // PoolOption changes how a pool behaves.
@@ -94,32 +89,31 @@ type poolOptions struct {
 // WithName names the pool in reports.
 func WithName(name string) PoolOption { return func(o *poolOptions) { o.name = name } }
 
-// WithSegment sets the smallest segment that is asked of the upstream; the
-// default is 2 MiB.
+// WithSegment sets the least size of a segment in bytes; the default is 2 MiB.
 func WithSegment(bytes uintptr) PoolOption { return func(o *poolOptions) { o.minSegment = bytes } }
 
-// WithLarge sets the size from which a request gets a segment of its own; the
+// WithLarge sets the size in bytes from which a request gets a segment of its own; the
 // default is 16 MiB.
 func WithLarge(bytes uintptr) PoolOption { return func(o *poolOptions) { o.large = bytes } }
 
-// WithCache bounds the bytes of free blocks that the pool keeps at hand by class, on
-// all processors together and between them. It holds at all times, to the one block
-// that each processor is about to put away; 0 keeps nothing.
+// WithCache bounds the bytes of free blocks that the pool caches by size class, for all
+// processors together; 0 caches nothing. Each processor may exceed the bound by the one
+// block that it is freeing.
 //
-// The default depends on the pool's state, and is set anew four times a second and
-// when more may be kept: what is out of use beyond a sixth of what the pool has
-// from its upstream, at least 32 MiB and a 64th of it. More makes a pool of which
-// most is in use larger, because blocks that are kept for their class do not merge.
+// The default bound follows the pool's state and is updated four times a second, and when
+// the pool grows: the bytes that are not in use less a sixth of all bytes of the pool, and
+// at least 32 MiB and a 64th of all bytes. A larger bound can make a pool that is mostly in
+// use grow, because cached blocks do not merge.
 func WithCache(bytes int64) PoolOption { return func(o *poolOptions) { o.cache = max(bytes, 0) } }
 
-// WithDecay sets how long memory stays idle before it goes back to the upstream;
-// the default is 10 seconds, 0 keeps it for ever. So long, too, a free range stays in
-// memory whose segment is in use (see [Discarder]).
+// WithDecay sets how long memory stays idle before it goes back to the upstream; the
+// default is 10 seconds, 0 keeps it until [Pool.Trim]. The pages of free blocks in segments
+// that are in use stay resident for the same time (see [Discarder]).
 func WithDecay(d time.Duration) PoolOption { return func(o *poolOptions) { o.decay = d } }
 
-// WithRetention bounds the bytes that the pool keeps out of use, in segments of which
-// no part is in use: above high the oldest go back to the upstream until low are
-// left. The default has no such bound, and memory goes back by age alone.
+// WithRetention bounds the bytes of segments without a block in use. When there are more
+// than high, the segments that have been idle longest go back to the upstream until at most
+// low bytes are left. By default memory goes back by age alone.
 func WithRetention(high, low uint64) PoolOption {
 	return func(o *poolOptions) { o.high, o.low = high, min(low, high) }
 }
@@ -127,21 +121,21 @@ func WithRetention(high, low uint64) PoolOption {
 // WithLimit bounds the bytes that the pool takes from its upstream.
 func WithLimit(bytes uint64) PoolOption { return func(o *poolOptions) { o.limit = bytes } }
 
-// OnOutOfMemory is called before a request fails, after everything else was
-// tried; when it returns true the request is tried once more. It may release
-// buffers, and must not allocate from the pool.
+// OnOutOfMemory sets a function that is called before a request fails. If it returns true,
+// the request is tried once more. It may release buffers, and must not allocate from the
+// pool.
 func OnOutOfMemory(f func(*OutOfMemoryError) bool) PoolOption {
 	return func(o *poolOptions) { o.onOOM = f }
 }
 
-// WithTrace keeps the last n actions for the snapshot.
+// WithTrace records the last n actions of the pool for its snapshot.
 func WithTrace(n int) PoolOption { return func(o *poolOptions) { o.traceSize = n } }
 
-// deviceSized is an upstream that knows the memory of its device.
+// deviceSized is an upstream that knows how much memory its device has, in bytes.
 type deviceSized interface{ DeviceTotal() uint64 }
 
-// NewPool makes a pool over an upstream, which it does not own: close the pool
-// first, then the upstream.
+// NewPool returns a pool that takes segments from an upstream. It does not own the upstream:
+// close the pool first, then the upstream.
 func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	upstream = over(upstream).from
 	o := poolOptions{
@@ -157,7 +151,7 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 		growing: make(chan struct{}, 1), minUnits: 2,
 	}
 	p.front.init()
-	p.front.budget.fixed, p.front.budget.inUse = o.cache, &p.published.bytes.now
+	p.front.budget.fixed, p.front.budget.inUse = o.cache, &p.account.bytes.now
 	p.front.budget.set()
 	if place := upstream.Place(); place == nil || place.IsHost() {
 		p.minUnits = 1
@@ -201,7 +195,7 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	return p
 }
 
-// bounded puts the limit of the options, if any, between the pool and its upstream.
+// bounded returns the upstream behind the limit of the options, if there is one.
 func bounded(upstream Resource, o *poolOptions) Resource {
 	if o.limit == 0 {
 		return upstream
@@ -218,13 +212,14 @@ func (p *Pool) Place() *syclobj.Place { return p.origin.goPlace }
 // Upstream returns the resource that segments come from.
 func (p *Pool) Upstream() Resource { return p.upstream }
 
-// annotate adds what most requests do not ask for, and what is done now and then.
+// annotate does the parts of an allocation that are rarely needed: tag, debugging, queue and
+// the publication of the shard's counts.
 func (p *Pool) annotate(c *owner.Cell, tag string, q *syclobj.Queue) {
 	if c.Tag = tagNumber(tag); c.Tag != 0 {
 		p.tagsOf(c).add(c.Tag, int64(c.Size), 1)
 	}
 	noteAllocation(c)
-	if q != nil && q != p.placeQueue { // none noted means that one
+	if q != nil && q != p.placeQueue { // a cell without a queue means the default one
 		noteQueue(c, q)
 	}
 	if p.trace != nil {
@@ -234,7 +229,7 @@ func (p *Pool) annotate(c *owner.Cell, tag string, q *syclobj.Queue) {
 	p.publishShard()
 }
 
-// freeCell takes a dead cell back: the drain function of the home list.
+// freeCell frees the block of a cell without references. The home list calls it.
 func (p *Pool) freeCell(c *owner.Cell) {
 	if k := uint(blockClass(c)); c.Plain(p.flags) && k < numClasses && !p.watched {
 		p.cache(c, int(k))
@@ -245,8 +240,9 @@ func (p *Pool) freeCell(c *owner.Cell) {
 	}
 }
 
-// afterPut does the rare part of a free: it publishes counts, keeps the shard within
-// its limit, and moves a full magazine to the depot. It leaves the shard.
+// afterPut does the parts of a free that are rarely needed: it publishes counts, evicts
+// blocks above the shard's bound, and moves a full magazine to the depot. It leaves the
+// shard.
 func (p *Pool) afterPut(s *shard, k int) {
 	var c change
 	if s.isDue() {
@@ -259,7 +255,7 @@ func (p *Pool) afterPut(s *shard, k int) {
 	}
 	s.leave()
 	if c != (change{}) {
-		p.publish(c)
+		p.account.publish(c)
 	}
 	if full.n == 0 && surplus.top == 0 {
 		return
@@ -273,14 +269,14 @@ func (p *Pool) afterPut(s *shard, k int) {
 	p.serveWaiters()
 }
 
-// cache puts a block that is ready for reuse into the front, or into the depot while
-// the shards are stopped.
+// cache puts a reusable block into the front, or into the depot if the caller's processor
+// has no shard.
 func (p *Pool) cache(c *owner.Cell, k int) {
 	s := p.front.enter()
 	if s == nil {
 		p.mu.Lock()
 		p.front.addShards()
-		p.uncount(c, k)
+		p.account.uncount(c, k)
 		p.heap.cache(c, k)
 		p.serveWaiters()
 		p.mu.Unlock()
@@ -295,16 +291,15 @@ func (p *Pool) cache(c *owner.Cell, k int) {
 	s.leave()
 }
 
-// publishShard publishes what the caller's shard has counted, if it is due.
+// publishShard publishes the counts of the caller's shard if they are due.
 func (p *Pool) publishShard() {
 	if c := p.front.takeDue(); c != (change{}) {
-		p.publish(c)
+		p.account.publish(c)
 	}
 }
 
-// Allocate implements [Resource] for callers that keep no buffers. The memory is
-// ready for any queue and for the host: a Block has no way to tell of work that
-// is pending on it, so Queue does not matter here.
+// Allocate implements [Resource]. The memory is ready for any queue and for the host,
+// because a Block has no record of pending work. Therefore Request.Queue is ignored.
 func (p *Pool) Allocate(r Request) (Block, error) {
 	r.Queue = nil
 	b, err := New(p, r)
@@ -314,7 +309,7 @@ func (p *Pool) Allocate(r Request) (Block, error) {
 	return b.block(&r), nil
 }
 
-// block is a buffer of a pool as a plain value.
+// block returns the buffer as a Block, which is released by Pool.Free.
 func (b Buffer) block(r *Request) Block {
 	c := b.ref.Cell()
 	if c.Tag != 0 {
@@ -326,8 +321,8 @@ func (b Buffer) block(r *Request) Block {
 	}
 }
 
-// Free implements [Resource]. It panics when the block is not one of this
-// pool's, or was freed before.
+// Free implements [Resource]. It panics if the block is not of this pool or was already
+// freed.
 func (p *Pool) Free(b Block) {
 	index := uint32(b.Cookie >> 32)
 	if _, used := owner.Capacity(); index == 0 || int(index) > used {
@@ -351,13 +346,13 @@ func (p *Pool) Free(b Block) {
 	Buffer{ref: r}.Release()
 }
 
-// LeakError is what Close returns when buffers of the pool are still in use.
+// LeakError is the error of Close when buffers of the pool are still in use.
 type LeakError struct {
 	Pool    string
 	Buffers []LiveBuffer
 }
 
-// Error counts them and tells of the first.
+// Error gives the number and size of the buffers, and the stack of the first if known.
 func (e *LeakError) Error() string {
 	bytes := uint64(0)
 	for _, b := range e.Buffers {
@@ -371,10 +366,10 @@ func (e *LeakError) Error() string {
 	return s
 }
 
-// Close waits for pending work, gives all idle memory back and ends the pool.
-// Buffers in use stay valid; their memory goes back to the upstream as they are
-// released, and Close returns a [*LeakError] that lists them. Allocate fails
-// afterwards. Close may be called again.
+// Close waits for pending work, gives all idle memory back and closes the pool. Later
+// requests fail with ErrClosed. If buffers are in use, Close returns a [*LeakError] that
+// lists them. They stay valid, and their memory goes back to the upstream when they are
+// released. Close may be called again.
 func (p *Pool) Close() error {
 	emptyFronts()
 	p.origin.list.Sync()
@@ -392,8 +387,8 @@ func (p *Pool) Close() error {
 	p.heap.release(0)
 	var live []LiveBuffer
 	p.eachUsed(func(c *owner.Cell) { live = append(live, describe(c, int(c.Count()))) })
-	// Beside the buffers in use there may be some that others release right now:
-	// as long as a block is out, its cell comes home to this pool.
+	// Besides the buffers in use, some may be in release by other goroutines. While a
+	// segment is left, cells of blocks in it come back to this pool.
 	lingers := p.heap.Counts().Segments > 0
 	p.leaked = lingers
 	if !lingers {
@@ -408,7 +403,7 @@ func (p *Pool) Close() error {
 	return nil
 }
 
-// last ends the part of a closed pool in the tables, with its last segment. p.mu is
+// last removes a closed pool from the tables when its last segment has gone back. p.mu is
 // held.
 func (p *Pool) last() {
 	if p.leaked {
@@ -417,16 +412,15 @@ func (p *Pool) last() {
 	}
 }
 
-// poolMutex is the lock of a pool. Segments that are dropped while it is held go
-// back to the upstream when it was let go, on the same goroutine, because the
-// upstream may take its time and others want to allocate.
+// poolMutex is the lock of a pool. Segments that are dropped while it is held are freed
+// by Unlock after the lock is released, because the upstream may be slow.
 type poolMutex struct {
 	rankedMutex
 	upstream  Resource
-	dropped   []Block   // to go back at the next Unlock
-	returning int       // goroutines that give some back
-	returns   uint64    // how often one has done so
-	returned  sync.Cond // that one has
+	dropped   []Block   // the next Unlock frees them
+	returning int       // goroutines that are freeing segments
+	returns   uint64    // how many have finished
+	returned  sync.Cond // signals a change of returns
 }
 
 func (m *poolMutex) init(upstream Resource) {
@@ -434,10 +428,10 @@ func (m *poolMutex) init(upstream Resource) {
 	m.returned.L = &m.rankedMutex
 }
 
-// drop has a segment go back. The lock is held.
+// drop has the next Unlock free a segment. The lock is held.
 func (m *poolMutex) drop(b Block) { m.dropped = append(m.dropped, b) }
 
-// Unlock lets go, and gives back what was dropped.
+// Unlock releases the lock and then frees the dropped segments.
 func (m *poolMutex) Unlock() {
 	if len(m.dropped) == 0 {
 		m.rankedMutex.Unlock()
@@ -457,8 +451,8 @@ func (m *poolMutex) Unlock() {
 	freeEach(m.upstream, dropped)
 }
 
-// freeEach gives blocks back. Where the upstream panics over one, the others go back
-// all the same, before the panic goes on.
+// freeEach frees all blocks, also if the upstream panics for one of them. The panic goes on
+// afterwards.
 func freeEach(upstream Resource, blocks []Block) {
 	done := 0
 	defer func() {
@@ -471,11 +465,11 @@ func freeEach(upstream Resource, blocks []Block) {
 	}
 }
 
-// awaitReturned waits for as many goroutines to end giving back as are at it now,
-// and reports whether there were any. It waits for calls of Free alone, never for
-// room or a device. The lock is held, and let go meanwhile.
+// awaitReturned waits until as many goroutines have finished freeing segments as are doing
+// so now, and reports whether there were any. It waits only for calls of Free, not for
+// memory or a device. The lock is held on entry and return, but not during the wait.
 func (m *poolMutex) awaitReturned() (any bool) {
-	if len(m.dropped) > 0 { // or others would give it back, after this ends
+	if len(m.dropped) > 0 { // free these here, not in a later Unlock of another goroutine
 		m.Unlock()
 		m.Lock()
 	}

@@ -8,29 +8,28 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// Cells remember queues as bare references, which must not dangle when the user
-// closes a queue: the table below holds a reference of its own to each queue
-// that live cells name, counted by cells.
+// queueRecord is a queue that cells name. A cell contains only the address of a queue. So
+// that this stays valid when the user closes the queue, the record owns a reference.
 type queueRecord struct {
 	ref     uintptr // owned
-	users   int     // cells that name it
+	users   int     // cells that name the queue
 	inOrder bool
 	hash    uint64
-	from    *syclobj.Queue // that was last found to be this queue
+	from    *syclobj.Queue // the Go object that was last found to be this queue
 }
 
 var queues = struct {
 	mu     rankedMutex
 	byRef  map[uintptr]*queueRecord
 	byHash map[uint64][]*queueRecord
-	// Queues on which exported memory was used before its queue of last use, counted: those
-	// whom it was shown to there may still be at work, and tell nobody.
+	// Queues on which exported memory was used before its queue of last use. Importers may
+	// still have work on them without an event. Each entry counts as a user of the queue.
 	former  map[*owner.Cell][]uintptr
-	formers atomic.Int32 // cells in it
+	formers atomic.Int32 // cells in former
 }{byRef: map[uintptr]*queueRecord{}, byHash: map[uint64][]*queueRecord{}, former: map[*owner.Cell][]uintptr{}}
 
-// noteQueue records the queue of last use of a cell that its caller alone knows yet; for
-// others see [moveTo]. A queue of the host, and one that is closed, is not recorded.
+// noteQueue records the queue of last use of a cell that no other goroutine knows yet; for
+// other cells see [moveTo]. Closed queues and queues of the host are not recorded.
 func noteQueue(c *owner.Cell, q *syclobj.Queue) {
 	rec, _ := holdQueue(q)
 	if rec != nil {
@@ -39,9 +38,9 @@ func noteQueue(c *owner.Cell, q *syclobj.Queue) {
 	}
 }
 
-// holdQueue counts one more user of a queue and returns its record, nil for none and for
-// the host's, whose work is done when it is submitted; forgetQueue ends it. A closed queue
-// is syclobj.ErrClosed.
+// holdQueue adds a user to a queue and returns its record; the caller ends the use with
+// forgetQueue. The record is nil for a nil queue and for one of the host, whose work is done
+// when it is submitted. The error is syclobj.ErrClosed if the queue is closed.
 func holdQueue(q *syclobj.Queue) (*queueRecord, error) {
 	if q == nil || q.IsHost() {
 		return nil, nil
@@ -56,8 +55,9 @@ func holdQueue(q *syclobj.Queue) (*queueRecord, error) {
 	return rec, nil
 }
 
-// noteRecord records the queue of last use, which the caller holds, and counts the cell.
-// addingPending is held, unless the caller alone knows the cell.
+// noteRecord records the queue of last use of a cell and adds the cell to its users. The
+// caller is a user of the queue. addingPending is held, unless no other goroutine knows the
+// cell.
 func noteRecord(c *owner.Cell, rec *queueRecord) {
 	if c.Queue() == rec.ref {
 		return
@@ -67,30 +67,30 @@ func noteRecord(c *owner.Cell, rec *queueRecord) {
 	old := c.Queue()
 	rec.users++
 	c.SetQueue(rec.ref)
-	if !keepFormer(c, old) {
+	if !addFormer(c, old) {
 		dropQueue(old)
 	}
 }
 
-// keepFormer keeps the queue of last use of exported memory that is now used on another one,
-// and its count; queues.mu is held.
-func keepFormer(c *owner.Cell, q uintptr) bool {
+// addFormer adds the queue of last use of exported memory to its former queues, and reports
+// whether it did: then the cell stays a user of the queue. queues.mu is held.
+func addFormer(c *owner.Cell, q uintptr) bool {
 	if q == 0 || c.Flags()&owner.Exported == 0 || queues.byRef[q] == nil {
 		return false
 	}
-	kept := queues.former[c]
-	if slices.Contains(kept, q) {
+	former := queues.former[c]
+	if slices.Contains(former, q) {
 		return false
 	}
-	if kept == nil {
+	if former == nil {
 		queues.formers.Add(1)
 	}
-	queues.former[c] = append(kept, q)
+	queues.former[c] = append(former, q)
 	return true
 }
 
-// formerQueues are those that exported memory was used on before; they stay as long as the
-// caller holds the cell.
+// formerQueues returns the queues that exported memory was used on before its queue of last
+// use. They are valid while the caller holds the cell.
 func formerQueues(c *owner.Cell) []uintptr {
 	if queues.formers.Load() == 0 {
 		return nil
@@ -100,25 +100,25 @@ func formerQueues(c *owner.Cell) []uintptr {
 	return slices.Clone(queues.former[c])
 }
 
-// takeFormer hands formerQueues of a cell that ends, and their counts, to the caller.
+// takeFormer removes the former queues of a cell that ends and returns them. The caller ends
+// their use.
 func takeFormer(c *owner.Cell) []uintptr {
 	if queues.formers.Load() == 0 {
 		return nil
 	}
 	queues.mu.Lock()
 	defer queues.mu.Unlock()
-	kept := queues.former[c]
-	if kept != nil {
+	former := queues.former[c]
+	if former != nil {
 		delete(queues.former, c)
 		queues.formers.Add(-1)
 	}
-	return kept
+	return former
 }
 
-// findQueue returns the record of a queue, making it on first use; queues.mu is
-// held. Two Go objects may stand for one queue of the runtime.
+// findQueue returns the record of a queue, which it adds on first use. queues.mu is held.
 func findQueue(q *syclobj.Queue) (*queueRecord, error) {
-	rec, own, err := knownQueue(q)
+	rec, own, err := lookUpQueue(q)
 	if rec != nil || err != nil {
 		return rec, err
 	}
@@ -129,10 +129,10 @@ func findQueue(q *syclobj.Queue) (*queueRecord, error) {
 	return r, nil
 }
 
-// knownQueue returns the record of a queue, or, if there is none, an owned reference of
-// the queue; queues.mu is held. A borrowed reference would not do for comparing: whoever
-// closes the queue beside us deletes it.
-func knownQueue(q *syclobj.Queue) (rec *queueRecord, own uintptr, err error) {
+// lookUpQueue returns the record of a queue or, if there is none, an owned reference to the
+// queue. Two Go objects may stand for one SYCL queue. queues.mu is held. The comparison needs
+// an owned reference, because another goroutine may close the queue meanwhile.
+func lookUpQueue(q *syclobj.Queue) (rec *queueRecord, own uintptr, err error) {
 	same := queues.byHash[q.Hash()]
 	for _, r := range same {
 		if r.from == q && q.Ref() != nil {
@@ -154,8 +154,7 @@ func knownQueue(q *syclobj.Queue) (rec *queueRecord, own uintptr, err error) {
 	return nil, own, nil
 }
 
-// holdQueueRef counts another cell that names a queue of the table, and reports
-// whether it is there: others may be gone before the cell is.
+// holdQueueRef adds a user to a queue that is in the table, and reports whether it is there.
 func holdQueueRef(ref uintptr) bool {
 	if ref == 0 {
 		return false
@@ -170,7 +169,7 @@ func holdQueueRef(ref uintptr) bool {
 	return true
 }
 
-// forgetQueue ends a cell's use of its queue.
+// forgetQueue removes a user of a queue.
 func forgetQueue(ref uintptr) {
 	if ref == 0 {
 		return
@@ -186,8 +185,8 @@ func forgetQueues(refs []uintptr) {
 	}
 }
 
-// dropQueue is forgetQueue with queues.mu held. References that C put in a cell
-// by itself are not in the table and are C's to keep alive.
+// dropQueue is forgetQueue while queues.mu is held. It ignores references that C code put into
+// a cell: they are not in the table, and C keeps them valid.
 func dropQueue(ref uintptr) {
 	r := queues.byRef[ref]
 	if r == nil {
@@ -223,7 +222,7 @@ func (events) QueueRef(q *syclobj.Queue) uintptr {
 	if len(queues.byHash[q.Hash()]) == 0 {
 		return 0
 	}
-	rec, own, err := knownQueue(q)
+	rec, own, err := lookUpQueue(q)
 	switch {
 	case err != nil:
 		return 0

@@ -13,19 +13,18 @@ import (
 
 // reclaim finds memory for a request that the upstream has just refused. It takes the
 // steps below in this order until one of them serves the request. The poller of the
-// waitlist takes steps 1, 2 and 4 and then serves the waiters in their order; another
-// pool takes step 3d of this one ([Pool.yield]); [Pool.Trim] takes steps 1 to 3 for
-// everything.
+// waitlist takes steps 1, 2 and 4 and then serves the waiters in their order. Another pool
+// takes step 3d of this one ([Pool.yield]). [Pool.Trim] takes steps 1 to 3 for all memory.
 //
-// No step looks at live blocks, and only 3b and 3d may stop the shards: a refusal that
-// nothing can help takes microseconds. No lock is held when other pools are called.
+// No step visits blocks in use, and only 3b and 3d may stop the shards. So a refusal takes
+// microseconds if no step helps. No lock is held while other pools are called.
 func (p *Pool) reclaim(w *want, cause error) (*owner.Cell, error) {
-	// 1. Blocks that caches in front of the pools hold, and that C dropped.
+	// 1. Blocks in caches of other packages ([AddCache]), and blocks that C dropped.
 	p.collectDropped()
 	// 2. Blocks whose device work is done, and blocks whose pages are being returned.
 	p.pending.completeSome(refusalLooks)
 	p.purging.await()
-	// 3. What this pool has. If segments went back, ask the upstream again.
+	// 3. Memory of this pool. If segments went back, ask the upstream again.
 	c, released := p.reclaimOwn(w)
 	if c != nil {
 		return c, nil
@@ -35,7 +34,7 @@ func (p *Pool) reclaim(w *want, cause error) (*owner.Cell, error) {
 			return c, err
 		}
 	}
-	// 4. What other pools have. If segments went back, ask the upstream again.
+	// 4. Memory of other pools. If segments went back, ask the upstream again.
 	need := p.segmentNeed(w)
 	if p.reclaimOthers(need) {
 		p.mu.Lock()
@@ -57,8 +56,8 @@ func (p *Pool) collectDropped() {
 	p.origin.list.Drain()
 }
 
-// drainCells frees the memory that C code dropped of wrapped memory and of resources
-// above a pool: it may belong to this pool.
+// drainCells frees wrapped memory and memory of resources above a pool that C code dropped:
+// it may belong to this pool.
 func drainCells() {
 	wrapped.list().Drain()
 	plainCells().Drain()
@@ -73,9 +72,9 @@ func (p *Pool) reclaimOwn(w *want) (c *owner.Cell, released bool) {
 	if tight, left := p.limitRoom(); tight != nil {
 		room = min(room, left)
 	}
-	p.counters.retries++
-	// a. What step 2 freed, and memory that is reserved for a waiter: a request without
-	// a context is not refused because of a reservation.
+	p.account.retries++
+	// a. Memory that step 2 freed, and memory reserved for a waiter: a request without a
+	// context is not refused because of a reservation.
 	c = p.find(w)
 	if c == nil && p.cancelReservation(w) {
 		c = p.heap.carveAny(w)
@@ -111,10 +110,10 @@ func (p *Pool) askLeast(w *want) (*owner.Cell, error) {
 	return p.grow(w, need, need)
 }
 
-// reclaimOthers is step 4 of reclaim: other pools below the limit that refused, or all
-// pools where the device did, give up idle memory, those with the most first. They do so
-// until there is enough together with what the limit has left and this pool could give
-// back. It reports whether any went back. No lock is held.
+// reclaimOthers is step 4 of reclaim: other pools give up idle memory, those with the most
+// first. They are the pools below the limit that refused, or all pools if the device did. It
+// stops when the freed memory, the room of the limit and the idle memory of this pool are
+// enough together. It reports whether any memory went back. No lock is held.
 func (p *Pool) reclaimOthers(need uint64) (gave bool) {
 	tight, room := p.limitRoom()
 	if tight == nil || room >= need {
@@ -168,8 +167,8 @@ func (p *Pool) countsIn(b *sharedBudget) bool {
 	return slices.ContainsFunc(p.limits, func(l *Limit) bool { return l.budget == b })
 }
 
-// yield gives up to so many bytes back for another pool: first segments out of use, then
-// those that become so when the cached blocks are evicted.
+// yield gives up to so many bytes back for another pool: first segments without blocks in
+// use, then those that become so when the cached blocks are evicted.
 func (p *Pool) yield(bytes uint64) (freed uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -191,8 +190,8 @@ func (p *Pool) yield(bytes uint64) (freed uint64) {
 	return freed
 }
 
-// findInCaches evicts all cached blocks and looks again, if what is then free together
-// with so much room could serve the request. p.mu is held.
+// findInCaches evicts all cached blocks and searches again, if the free memory and so much
+// room of the upstream can then be enough. p.mu is held.
 func (p *Pool) findInCaches(w *want, room uint64) (c *owner.Cell) {
 	cached, need := p.cachedBytes(), uint64(w.least)*unit
 	free := uint64(max(cached, 0)) + p.heap.Counts().FreeUnits*unit
@@ -213,9 +212,8 @@ type futileFlush struct {
 	until      time.Time
 }
 
-// flush evicts all cached blocks and calls use, which reports whether that helped. If it
-// did not, the next evictions for as much or more are left out for a while, unless more
-// is free by then.
+// flush evicts all cached blocks and calls use, which reports whether that helped. If not,
+// flush does nothing for a while for needs as large or larger, unless more memory is free.
 func (f *futileFlush) flush(p *Pool, need, free uint64, pause time.Duration, use func() bool) {
 	start := time.Now()
 	if need >= f.need && free <= f.free && start.Before(f.until) {
@@ -238,9 +236,9 @@ func (p *Pool) flush() {
 	p.heap.flush()
 }
 
-// press begins or ends the time in which a request waits for memory: nothing is cached
-// meanwhile. Each block that is freed goes to the heap at once, and [Pool.serveWaiters]
-// is called. p.mu is held.
+// press turns the pressed mode on or off. The pool is pressed while a request waits for
+// memory. Then nothing is cached: each freed block goes to the heap at once, and
+// [Pool.serveWaiters] is called. p.mu is held.
 func (p *Pool) press(on bool) {
 	if p.front.pressed == on {
 		return
@@ -250,9 +248,9 @@ func (p *Pool) press(on bool) {
 	p.heap.flush()
 }
 
-// Trim implements [Trimmer]: the caches dissolve, and what is out of use goes back
-// to the upstream until at most keep bytes of it are left. Where the upstream is a
-// [Discarder], so do the whole pages of free blocks in other segments.
+// Trim implements [Trimmer]. It evicts all cached blocks, and gives segments without blocks
+// in use back to the upstream until at most keep bytes of them are left. If the upstream is
+// a [Discarder], it also gives back whole pages of free blocks in the other segments.
 func (p *Pool) Trim(keep uint64) (freed uint64) {
 	p.collectDropped()
 	p.pending.completeAll()
@@ -260,8 +258,8 @@ func (p *Pool) Trim(keep uint64) (freed uint64) {
 	return freed + p.purging.purgeAll(keep)
 }
 
-// trimSegments is Trim's part of whole segments, while the keeper has no block in hand
-// that would hold its segment. A call of the upstream may panic.
+// trimSegments is the part of Trim for whole segments. It holds purging.mu, because a block
+// that is being purged keeps its segment in use. A call of the upstream may panic.
 func (p *Pool) trimSegments(keep uint64) (freed uint64) {
 	p.purging.mu.Lock()
 	defer p.purging.mu.Unlock()
@@ -271,12 +269,10 @@ func (p *Pool) trimSegments(keep uint64) (freed uint64) {
 	return p.heap.release(keep)
 }
 
-// What the pool caches goes back by age: blocks of a class that were not needed for the
-// time of [WithDecay] are freed, and segments that were out of use as long go back to
-// the upstream. Both happen in portions, between which others get the lock.
-
 // tick collects blocks whose device work is done, and returns memory that has been idle for
-// the time of [WithDecay]. It reports whether the pool is closed and all its memory is back.
+// the time of [WithDecay]: cached blocks are freed, and segments without blocks in use go back
+// to the upstream. It does so in portions, between which it releases the lock. It reports
+// whether the pool is closed and all its memory is back.
 func (p *Pool) tick() (ended bool) {
 	p.origin.list.Drain()
 	p.mu.Lock()
@@ -312,7 +308,7 @@ func (p *Pool) tick() (ended bool) {
 	return false
 }
 
-// decayTicks is the time of [WithDecay], or 17 years: the count wraps around after more.
+// decayTicks is the time of [WithDecay] in ticks, at most 17 years: the counter wraps around.
 func (p *Pool) decayTicks() uint32 {
 	return uint32(min(max(1, p.options.decay/tickTime), math.MaxInt32))
 }
@@ -320,8 +316,8 @@ func (p *Pool) decayTicks() uint32 {
 // heapTick is how many ticks the heap counts as one: its counter has 16 bits.
 func (p *Pool) heapTick() uint32 { return p.decayTicks()>>15 + 1 }
 
-// setBound makes the bound on cached blocks what it should be. Where it falls below
-// what is cached, blocks are evicted until it holds. p.mu is held.
+// setBound updates the bound on cached bytes. If more is cached, it evicts blocks until the
+// bound holds. p.mu is held.
 func (p *Pool) setBound() {
 	p.front.budget.follow(p.heap.divided())
 	if !p.front.budget.set() {
@@ -347,18 +343,18 @@ func (p *Pool) decayCaches(age uint32) {
 	}
 }
 
-// fronts are the caches that others keep in front of the pools.
+// fronts are the caches that [AddCache] registers.
 var fronts struct {
 	mu  sync.Mutex
 	all atomic.Pointer[[]*func()]
 }
 
-// AddCache registers a function that gives back to the pools what a cache in front of
-// them keeps of their memory: blocks that nobody uses any more and that are in use to
-// their pool. It is called when a pool is asked for its counters or its state, is
-// trimmed or closed, and when a request finds no memory: from any goroutine, several at
-// a time, while no pool is locked. It must be quick and must not allocate from a pool.
-// remove takes it out again.
+// AddCache registers a cache that another package keeps in front of the pools: blocks that
+// no one uses, but that count as in use in their pool. give must free these blocks. It is
+// called before a pool returns its counters or a snapshot, is trimmed or closed, and when a
+// request finds no memory. Calls come from any goroutine, also at the same time, while no
+// pool is locked. give must be quick and must not allocate from a pool. remove ends the
+// registration.
 func AddCache(give func()) (remove func()) {
 	entry := &give
 	change := func(f func([]*func()) []*func()) {
@@ -379,8 +375,8 @@ func AddCache(give func()) (remove func()) {
 	})
 }
 
-// emptyFronts has the caches in front of the pools give everything back, by lists that
-// are still to be drained. No lock is held.
+// emptyFronts calls give of all registered caches. The freed blocks are then in lists that
+// must be drained. No lock is held.
 func emptyFronts() {
 	if all := fronts.all.Load(); all != nil {
 		for _, give := range *all {

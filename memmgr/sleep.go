@@ -105,7 +105,7 @@ func (p *Pool) Sleep(tag string, options SleepOptions) (freed uint64, err error)
 		p.freeReleased(s.end(g))
 		return 0, err
 	}
-	p.freeReleased(s.settle(g))
+	p.freeReleased(s.markAsleep(g))
 	return freed, nil
 }
 
@@ -125,7 +125,7 @@ func (p *Pool) Wake(tag string) error {
 	for g := s.latest(number); g != nil; g = s.latest(number) {
 		if err := s.restore(g); err != nil {
 			_, again := s.discard(g)
-			p.freeReleased(s.settle(g))
+			p.freeReleased(s.markAsleep(g))
 			return s.fail("Pool.Wake", errors.Join(err, again))
 		}
 		p.freeReleased(s.end(g))
@@ -135,7 +135,7 @@ func (p *Pool) Wake(tag string) error {
 
 // hasTag reports whether a buffer of the pool has ever had the tag with this number.
 func (p *Pool) hasTag(tag uint32) bool {
-	found := p.tagged.has(tag)
+	found := p.account.tagged.has(tag)
 	p.eachTenant(func(t *Tenant) { found = found || t.tagged.has(tag) })
 	return found
 }

@@ -269,9 +269,9 @@ func (s *sleep) discard(g *sleepGroup) (freed uint64, err error) {
 	return freed, nil
 }
 
-// settle marks the blocks of a group as asleep, and returns those that were released meanwhile,
+// markAsleep marks the blocks of a group as asleep, and returns those that were released meanwhile,
 // which the caller frees.
-func (s *sleep) settle(g *sleepGroup) (released []*sleepingBlock) {
+func (s *sleep) markAsleep(g *sleepGroup) (released []*sleepingBlock) {
 	s.mu.Lock()
 	g.blocks = slices.DeleteFunc(g.blocks, func(b *sleepingBlock) bool {
 		b.moving = false

@@ -9,7 +9,7 @@ import (
 	"github.com/usmbridge/usmbridge/internal/owner"
 )
 
-// Stat is one quantity over time, in PyTorch's terms.
+// Stat is one quantity over time. The field names are PyTorch's.
 type Stat struct {
 	Current   int64 `json:"current"`
 	Peak      int64 `json:"peak"`      // largest Current since the last reset
@@ -21,34 +21,34 @@ type Stat struct {
 type Stats struct {
 	Allocation         Stat // buffers in use
 	Segment            Stat // segments held from the upstream
-	Active             Stat // blocks in use or waiting for the device
+	Active             Stat // blocks that are in use, or free with device work pending
 	InactiveSplit      Stat // free blocks in segments that are partly in use
 	AllocatedBytes     Stat // of buffers in use
 	ReservedBytes      Stat // of segments
-	ActiveBytes        Stat
-	InactiveSplitBytes Stat
-	RequestedBytes     Stat // what users asked for of AllocatedBytes
+	ActiveBytes        Stat // of the blocks that Active counts
+	InactiveSplitBytes Stat // of the blocks that InactiveSplit counts
+	RequestedBytes     Stat // requested sizes of buffers in use, before rounding
 
-	NumAllocRetries int64 // times that memory was looked for again after a refusal
+	NumAllocRetries int64 // searches for memory after the upstream refused
 	NumOOMs         int64 // requests that failed
 	NumStalled      int64 // blocks whose pending work had not ended after ten seconds
 	NumDeviceAlloc  int64 // segments taken from the upstream
-	NumDeviceFree   int64 // and given back
+	NumDeviceFree   int64 // segments given back to it
 	NumWaiting      int64 // requests that wait for memory now
 
-	// AllocationRate is how many allocations there were a second between the calls of
-	// Stats, of which those within a second of another do not count.
+	// AllocationRate is the number of allocations a second since the previous call of
+	// Stats, or since an earlier one if that was less than a second ago.
 	AllocationRate float64
 
-	// AllocationLatency is of all requests, the refused ones included. Those that a
-	// processor's cache serves are not timed and count as the quickest; of others
-	// that find the pool's lock free and a block at hand one in 64 is timed.
+	// AllocationLatency covers all requests, also refused ones. Requests that the cache of
+	// a processor serves are not timed and count as the fastest. Of the requests that find
+	// the pool's lock and a block free, one in 64 is timed.
 	AllocationLatency Latency
-	UpstreamLatency   Latency // of calls of the upstream for segments
-	WaitLatency       Latency // of requests that waited for memory, however it ended
+	UpstreamLatency   Latency // calls of the upstream for segments
+	WaitLatency       Latency // waits for memory, successful or not
 
-	CachedBytes   int64 // free blocks at hand for their size class
-	MetadataBytes int64 // Go and C memory that keeping the books takes
+	CachedBytes   int64 // free blocks that are cached by size class
+	MetadataBytes int64 // Go and C memory of the pool's own data structures
 }
 
 // Map returns the counters under the names that PyTorch's memory_stats uses,
@@ -91,8 +91,8 @@ func (s *Stats) named() map[string]*Stat {
 	}
 }
 
-// Add adds the counters of another resource; peaks add up, which is an upper
-// bound of the common peak.
+// Add adds the counters of another resource. The sum of two peaks is an upper bound of the
+// common peak.
 func (s *Stats) Add(o *Stats) {
 	theirs := o.named()
 	for name, stat := range s.named() {
@@ -127,7 +127,7 @@ func (g *gauge) add(d int64) {
 	}
 }
 
-// raise lifts the peak to a value seen elsewhere.
+// raise lifts the peak to a value, if it is higher.
 func (g *gauge) raise(seen int64) {
 	for {
 		peak := g.peak.Load()
@@ -139,84 +139,88 @@ func (g *gauge) raise(seen int64) {
 
 func (g *gauge) reset() { g.peak.Store(g.now.Load()) }
 
-// gauges are what shards publish to.
-type gauges struct {
-	bytes, blocks, asked gauge
-	// The peaks of what is in use or waits for the device, as far as they are above
-	// those of what is in use: told by Stats, which knows what waits.
+// account is the part of a pool that counts: what is in use, and how long requests took.
+// A request that a shard serves is counted in the shard, and published here when the
+// shard's counts have changed by [peakStep]; other requests are counted here.
+type account struct {
+	// Gauges may be changed and read without a lock.
+	bytes, blocks, asked gauge // in use: bytes of blocks, blocks, requested bytes
+	// Peaks of the blocks in use together with those that have device work pending. Only
+	// [Pool.Stats] raises them, and only above the peaks of bytes and blocks.
 	active, activeBlocks gauge
+
+	// Latencies may be changed and read without a lock.
+	slow, upstreamCalls, waits latencies // requests that no shard served, calls for segments, waits for memory
+
+	tagged tagUse // by tag, without the tenants' blocks
+
+	// Pool.mu guards the following. They count only requests that no shard served.
+	allocs, frees          [numClasses + 2]uint64 // by class
+	large, unlarge         uint64                 // bytes of blocks without a class, allocated and freed
+	requested, unrequested uint64                 // requested bytes, allocated and freed
+	locked                 uint64                 // requests that found Pool.mu free and a block
+	unpublished            change                 // of large blocks: not yet in blocks and asked
+	rate                   rate                   // of allocations
+	retries, ooms          int64
 }
 
-func (p *Pool) publish(c change) {
-	g := &p.published
-	g.bytes.add(c.bytes)
-	g.blocks.add(c.blocks)
-	g.asked.add(c.asked)
+// publish adds a change to the gauges.
+func (a *account) publish(c change) {
+	a.bytes.add(c.bytes)
+	a.blocks.add(c.blocks)
+	a.asked.add(c.asked)
 }
 
-// publishLarge is publish for one large block, of which the bytes are what matters at
-// once: the rest is told to the gauges later, and only the peaks are kept meanwhile.
-// p.mu is held.
-func (p *Pool) publishLarge(bytes, blocks, asked int64) {
-	g, o := &p.published, &p.counters.owed
-	g.bytes.add(bytes)
+// publishLarge is publish for one large block. It updates at once only the gauge of bytes
+// and the peaks; publishRest does the rest. Pool.mu is held.
+func (a *account) publishLarge(bytes, blocks, asked int64) {
+	o := &a.unpublished
+	a.bytes.add(bytes)
 	o.blocks += blocks
 	o.asked += asked
 	if blocks > 0 {
-		g.blocks.raise(g.blocks.now.Load() + o.blocks)
-		g.asked.raise(g.asked.now.Load() + o.asked)
+		a.blocks.raise(a.blocks.now.Load() + o.blocks)
+		a.asked.raise(a.asked.now.Load() + o.asked)
 	}
 }
 
-// settleLarge tells the gauges what publishLarge did not. p.mu is held.
-func (p *Pool) settleLarge() {
-	if o := &p.counters.owed; *o != (change{}) {
-		p.published.blocks.add(o.blocks)
-		p.published.asked.add(o.asked)
+// publishRest adds the changes that publishLarge left. Pool.mu is held.
+func (a *account) publishRest() {
+	if o := &a.unpublished; *o != (change{}) {
+		a.blocks.add(o.blocks)
+		a.asked.add(o.asked)
 		*o = change{}
 	}
 }
 
-// poolCounters are guarded by the pool's mutex.
-type poolCounters struct {
-	allocs, frees  [numClasses + 2]uint64 // by the slow path, by class
-	large, unlarge uint64                 // bytes of blocks without a class, ever
-	asked, unasked uint64                 // bytes requested, by the slow path
-	locked         uint64                 // requests that found the lock free
-	owed           change                 // blocks and asked that the gauges do not have yet
-
-	retries, ooms int64
-}
-
-// count notes that the slow path gives a block to a user. p.mu is held.
-func (p *Pool) count(c *owner.Cell, w *want) {
+// count counts a block that goes to a user. Pool.mu is held.
+func (a *account) count(c *owner.Cell, w *want) {
 	k := blockClass(c)
-	p.counters.allocs[k]++
-	p.counters.asked += uint64(w.r.Size)
+	a.allocs[k]++
+	a.requested += uint64(w.r.Size)
 	if k >= noClass {
-		p.counters.large += c.Size
+		a.large += c.Size
 	}
-	p.heap.noteSplit()
-	p.settleLarge()
-	p.publish(change{bytes: int64(c.Size), blocks: 1, asked: int64(w.r.Size)})
+	a.publishRest()
+	a.publish(change{bytes: int64(c.Size), blocks: 1, asked: int64(w.r.Size)})
 }
 
-// uncount notes that it takes one back. p.mu is held.
-func (p *Pool) uncount(c *owner.Cell, k int) {
-	p.counters.frees[k]++
-	p.counters.unasked += c.Requested
+// uncount counts a block that a user freed. Pool.mu is held.
+func (a *account) uncount(c *owner.Cell, k int) {
+	a.frees[k]++
+	a.unrequested += c.Requested
 	if k >= noClass {
-		p.counters.unlarge += c.Size
+		a.unlarge += c.Size
 	}
-	p.publish(change{bytes: -int64(c.Size), blocks: -1, asked: -int64(c.Requested)})
+	a.publish(change{bytes: -int64(c.Size), blocks: -1, asked: -int64(c.Requested)})
 }
 
-// Stats returns the counters. Current values are exact at the time of the
-// call. The peak of reserved bytes is exact; the peaks of allocated and active
-// bytes are exact to 4 MiB for each processor, and to the calls of Stats.
+// Stats returns the counters. Current values are exact at the time of the call, and so is
+// the peak of reserved bytes. The peaks of allocated and active bytes may be up to 4 MiB
+// for each processor too low, and the latter are updated only by calls of Stats.
 func (p *Pool) Stats() Stats {
 	emptyFronts()
-	p.origin.list.Sync() // what C has dropped is free
+	p.origin.list.Sync() // free the blocks that C has dropped
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.front.stopShards()
@@ -224,16 +228,16 @@ func (p *Pool) Stats() Stats {
 	return p.stats()
 }
 
-// stats is Stats for whoever holds p.mu and has stopped the shards.
+// stats is Stats while p.mu is held and the shards are stopped.
 func (p *Pool) stats() Stats {
-	p.settleLarge()
+	a := &p.account
+	a.publishRest()
 	var s Stats
-	c := &p.counters
-	allocs, frees := c.allocs, c.frees
-	asked, unasked := c.asked, c.unasked
+	allocs, frees := a.allocs, a.frees
+	asked, unasked := a.requested, a.unrequested
 	for sh := range p.front.allShards() {
 		s.CachedBytes += sh.cached()
-		p.publish(sh.takeChange())
+		a.publish(sh.takeChange())
 		asked += sh.asked
 		unasked += sh.unasked
 		for k := range sh.bins {
@@ -241,46 +245,29 @@ func (p *Pool) stats() Stats {
 			frees[k] += sh.bins[k].frees
 		}
 	}
-	bytesIn, bytesOut := c.large, c.unlarge
+	bytesIn, bytesOut := a.large, a.unlarge
+	var blocksIn, blocksOut uint64
 	for k := range allocs {
-		s.Allocation.Allocated += int64(allocs[k])
-		s.Allocation.Freed += int64(frees[k])
+		blocksIn += allocs[k]
+		blocksOut += frees[k]
 		if k < numClasses {
 			bytesIn += allocs[k] * uint64(classUnits[k]) * unit
 			bytesOut += frees[k] * uint64(classUnits[k]) * unit
 		}
 	}
-	g := &p.published
-	s.Allocation.settle(g.blocks.peak.Load())
-	s.AllocatedBytes = Stat{Allocated: int64(bytesIn), Freed: int64(bytesOut)}
-	s.AllocatedBytes.settle(g.bytes.peak.Load())
-	s.RequestedBytes = Stat{Allocated: int64(asked), Freed: int64(unasked)}
-	s.RequestedBytes.settle(g.asked.peak.Load())
-	s.Active, s.ActiveBytes = s.Allocation, s.AllocatedBytes
-	waiting, waitingBytes := int64(p.pending.n+len(p.pending.returned)+len(p.pending.refused)), int64(p.pending.bytes+p.pending.returnedBytes)
-	s.Active.Freed -= waiting
-	s.ActiveBytes.Freed -= waitingBytes
-	g.activeBlocks.raise(g.blocks.now.Load() + waiting)
-	g.active.raise(g.bytes.now.Load() + waitingBytes)
-	s.AllocationRate = p.rate.see(s.Allocation.Allocated, now())
-	s.AllocationLatency = p.slow.summary(p.quick(s.Allocation.Allocated))
-	s.UpstreamLatency, s.WaitLatency = p.upstreamCalls.summary(0), p.waits.summary(0)
+	s.Allocation = newStat(blocksIn, blocksOut, a.blocks.peak.Load())
+	s.AllocatedBytes = newStat(bytesIn, bytesOut, a.bytes.peak.Load())
+	s.RequestedBytes = newStat(asked, unasked, a.asked.peak.Load())
+	waiting, waitingBytes := p.pending.waiting()
+	a.activeBlocks.raise(a.blocks.now.Load() + int64(waiting))
+	a.active.raise(a.bytes.now.Load() + int64(waitingBytes))
+	s.Active = newStat(blocksIn, blocksOut-waiting, max(a.activeBlocks.peak.Load(), a.blocks.peak.Load()))
+	s.ActiveBytes = newStat(bytesIn, bytesOut-waitingBytes, max(a.active.peak.Load(), a.bytes.peak.Load()))
+	s.AllocationRate = a.rate.see(s.Allocation.Allocated, now())
+	s.AllocationLatency = a.slow.summary(a.quick(s.Allocation.Allocated))
+	s.UpstreamLatency, s.WaitLatency = a.upstreamCalls.summary(0), a.waits.summary(0)
 	s.NumWaiting = int64(p.waitlist.n)
 	p.eachTenant(func(t *Tenant) { s.NumWaiting += t.queued() })
-	s.Active.settle(max(g.activeBlocks.peak.Load(), g.blocks.peak.Load()))
-	s.ActiveBytes.settle(max(g.active.peak.Load(), g.bytes.peak.Load()))
-	p.heapStats(&s)
-	return s
-}
-
-// settle fills in what follows from the sums.
-func (s *Stat) settle(peak int64) {
-	s.Current = s.Allocated - s.Freed
-	s.Peak = max(peak, s.Current)
-}
-
-// heapStats adds what the mutex guards.
-func (p *Pool) heapStats(s *Stats) {
 	p.heap.noteSplit()
 	c := &p.heap.count
 	blocks, bytes := p.heap.split()
@@ -291,30 +278,36 @@ func (p *Pool) heapStats(s *Stats) {
 	}
 	s.InactiveSplit = Stat{Current: blocks, Peak: c.splitPeak}
 	s.InactiveSplitBytes = Stat{Current: bytes, Peak: c.splitBytesPeak}
-	s.NumAllocRetries, s.NumOOMs = p.counters.retries, p.counters.ooms
+	s.NumAllocRetries, s.NumOOMs = a.retries, a.ooms
 	s.NumStalled = int64(p.pending.ever)
 	s.NumDeviceAlloc, s.NumDeviceFree = c.deviceAllocs, c.deviceFrees
 	s.CachedBytes += p.heap.depot.bytes
 	s.MetadataBytes = int64(p.heap.Bytes() + p.front.metadataBytes() + uint64(p.heap.Counts().UsedBlocks)*owner.CellBytes)
+	return s
 }
 
-// ResetPeaks makes every peak start over from the current value: the peaks from here to a later Stats are
-// those of the region between.
+// newStat returns the Stat with these sums and with a peak that was seen before.
+func newStat(allocated, freed uint64, peak int64) Stat {
+	current := int64(allocated - freed)
+	return Stat{Current: current, Peak: max(peak, current), Allocated: int64(allocated), Freed: int64(freed)}
+}
+
+// ResetPeaks sets every peak to the current value. A later call of Stats returns the peaks
+// since then.
 func (p *Pool) ResetPeaks() {
 	p.Stats()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	g := &p.published
-	for _, each := range []*gauge{&g.bytes, &g.blocks, &g.asked, &g.active, &g.activeBlocks} {
-		each.reset()
+	a := &p.account
+	for _, g := range []*gauge{&a.bytes, &a.blocks, &a.asked, &a.active, &a.activeBlocks} {
+		g.reset()
 	}
 	c := &p.heap.count
 	c.reservedPeak, c.segmentsPeak = c.reserved, c.segments
 	c.splitPeak, c.splitBytesPeak = p.heap.split()
 }
 
-// TotalStats adds the counters of all open pools: what the process holds in
-// pooled memory.
+// TotalStats returns the sum of the counters of all open pools.
 func TotalStats() Stats {
 	var total Stats
 	for _, p := range Pools() {

@@ -8,26 +8,25 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// Submission puts one piece of work that uses several buffers, and that somebody else
-// submits, in its place: after what the buffers wait for, and before whatever waits for
-// them from then on. Begin gives the events that the work starts after, End takes the
-// event of the work.
+// Submission orders work that uses several buffers and that other code submits: it starts
+// after the pending work of the buffers, and later uses of the buffers wait for it. Begin
+// returns the events that the work must start after; End records the event of the work.
 //
 //	var s memmgr.Submission
 //	event := submit(queue, s.Begin(queue, buffers))
 //	err := s.End(event)
 //
-// Unlike [Buffer.SetPending] for each buffer, it joins no events: the work comes after the
-// old ones, so that its own stands for them. A Submission is used by one goroutine, and
-// again after End; it allocates nothing on the Go heap for up to 32 buffers. The caller
-// holds references of the buffers meanwhile.
+// Unlike [Buffer.SetPending] for each buffer, it joins no events: the work starts after the
+// earlier events, so its own event replaces them. A Submission is for one goroutine at a
+// time and may be used again after End. It allocates nothing on the Go heap for up to 32
+// buffers. The caller must hold references to the buffers until End.
 type Submission struct {
 	cells  []*owner.Cell
-	marks  []uint32 // pendingChanges of each cell at Begin, odd where order alone does
+	marks  []uint32 // pendingChanges of each cell at Begin; odd if the order of the queue is enough
 	after  []unsafe.Pointer
-	copies []uintptr // of the event, one for each cell
-	spent  []uintptr // events to let go of
-	failed error     // of work that Begin had to wait for
+	copies []uintptr // of the event of the work, one for each cell
+	spent  []uintptr // events to release at the end
+	failed error     // from work that Begin had to wait for
 	record *queueRecord
 	room   struct {
 		cells  [32]*owner.Cell
@@ -38,9 +37,9 @@ type Submission struct {
 	}
 }
 
-// pendingChanges counts in twos, for the cells of some numbers together, how often an event
-// was put into one of them: addresses of events are used again, so that an event in a cell is
-// not known to be the one that was there before by its address.
+// pendingChanges counts, in steps of oneChange, how often an event was put into a cell. Cells
+// whose index modulo the length is equal share a count. Comparing the events themselves
+// would not do, because the address of an event is used again after its release.
 var pendingChanges [1024]atomic.Uint32
 
 const (
@@ -53,22 +52,22 @@ func changesOf(c *owner.Cell) *atomic.Uint32 {
 }
 
 // Begin returns the events (sycl::event*) that work on the queue with these buffers must
-// start after, beside the earlier work of the queue; they belong to the Submission and are
-// valid until End, which must follow. It panics with a UseError when a buffer was released.
-// The queue must not be one of the host backend, whose work needs no order.
+// start after, besides the earlier work of the queue. The Submission owns the events; they
+// are valid until End, which must follow. Begin panics with a UseError if a buffer was
+// released. The queue must not be of the host backend, whose work is done when submitted.
 func (s *Submission) Begin(q *syclobj.Queue, buffers []Buffer) []unsafe.Pointer {
 	for _, b := range buffers {
 		b.live("Submission.Begin")
 	}
 	s.cells, s.marks, s.after = s.room.cells[:0], s.room.marks[:0], s.room.after[:0]
-	s.record, _ = holdQueue(q) // a closed queue takes no work either
+	s.record, _ = holdQueue(q) // a closed queue fails when the caller submits
 	for _, b := range buffers {
 		s.add(b.ref.Cell())
 	}
 	return s.after
 }
 
-// add takes a cell in, once.
+// add adds a cell, unless it is there already.
 func (s *Submission) add(c *owner.Cell) {
 	for _, known := range s.cells {
 		if known == c {
@@ -76,11 +75,11 @@ func (s *Submission) add(c *owner.Cell) {
 		}
 	}
 	s.cells = append(s.cells, c)
-	// The mark first: changes are counted last, so that what is read here is at least as new
-	// as the mark, and End joins what is newer.
+	// Read the mark before the event: writers count after they have put the event. Thus the
+	// event read here is at least as new as the mark, and End joins all newer ones.
 	mark := changesOf(c).Load()
 	if s.record != nil && s.record.inOrder && c.Queue() == s.record.ref {
-		// Whatever is pending comes before later work of that queue.
+		// The queue runs later work after the pending work.
 		s.marks = append(s.marks, mark|sameOrder)
 		return
 	}
@@ -92,10 +91,10 @@ func (s *Submission) add(c *owner.Cell) {
 	s.failed = both(s.failed, failed)
 }
 
-// End makes the buffers wait for the event (sycl::event*) of the submitted work, which it
-// takes; nil says that nothing was submitted, and changes nothing. The error tells of work
-// recorded before that has failed meanwhile, as SetPending's does; the event is recorded all
-// the same.
+// End records the event (sycl::event*) of the submitted work in the buffers and takes
+// ownership of it. If nothing was submitted, event is nil and the buffers do not change. The
+// error, as that of SetPending, is of earlier work that has failed; the event is recorded
+// nevertheless.
 func (s *Submission) End(event unsafe.Pointer) error {
 	s.spent = s.room.spent[:0]
 	for _, e := range s.after {
@@ -118,13 +117,13 @@ func (s *Submission) End(event unsafe.Pointer) error {
 	return err
 }
 
-// put puts the event, which it takes, into all cells.
+// put puts the event into all cells and takes ownership of it.
 func (s *Submission) put(event uintptr) (failed error) {
 	addingPending.Lock()
 	defer addingPending.Unlock()
 	s.copies = append(s.room.copies[:0], make([]uintptr, len(s.cells))...)
 	copyEvents(event, s.copies)
-	// First, since cells share counts.
+	// Before the loop that changes counts, because cells share counts.
 	for i, c := range s.cells {
 		s.marks[i] ^= changesOf(c).Load()
 	}
@@ -133,7 +132,7 @@ func (s *Submission) put(event uintptr) (failed error) {
 		if own := s.copies[i]; own != 0 {
 			err = s.putInto(c, own, s.marks[i])
 		} else {
-			err = systemEvents.WaitEvent(event) // the last resort, and still right
+			err = systemEvents.WaitEvent(event) // there is no copy for this cell
 		}
 		if err != nil {
 			failed = err
@@ -143,9 +142,9 @@ func (s *Submission) put(event uintptr) (failed error) {
 	return failed
 }
 
-// putInto puts an event, which it takes, into one cell. What was there before Begin is what
-// the work started after; what came since (then changes has more than sameOrder) is joined.
-// addingPending is held.
+// putInto puts an event into one cell and takes ownership of it. The event replaces one from
+// before Begin, because the work started after that. It is joined with an event that came
+// later; then changes has more bits than sameOrder. addingPending is held.
 func (s *Submission) putInto(c *owner.Cell, event uintptr, changes uint32) error {
 	if changes&^sameOrder != 0 || s.record == nil {
 		return joinPending(c, s.record, event)
@@ -155,10 +154,10 @@ func (s *Submission) putInto(c *owner.Cell, event uintptr, changes uint32) error
 		return nil
 	}
 	s.spent = append(s.spent, old)
-	// Failures on one queue are told by the next wait for an event of it; those on another
-	// nobody would wait for any more.
+	// A later wait for an event of the same queue reports the failures of that queue. Failures
+	// of another queue would be lost with the event.
 	if changes&sameOrder == 0 && systemEvents.EventDone(old) {
-		return systemEvents.WaitEvent(old) // at once
+		return systemEvents.WaitEvent(old) // does not block
 	}
 	return nil
 }

@@ -10,62 +10,63 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// TenantOptions say how much of a pool a tenant may have.
+// TenantOptions bound the memory that a tenant may use of its pool.
 type TenantOptions struct {
-	// Soft is the number of bytes above which a tenant comes after the others while
-	// anybody waits for memory; 0 for none.
+	// Soft is a limit in bytes, 0 for none. While requests wait for memory, those of a
+	// tenant above its soft limit are served last.
 	Soft uint64
-	// Hard is the number of bytes that it never exceeds; 0 for none.
+	// Hard is the most that the tenant may use, in bytes; 0 for no limit.
 	Hard uint64
-	// Weight is its share, to that of others who wait too; 0 counts as 1.
+	// Weight is the tenant's share of the memory that comes back while requests of several
+	// tenants wait, relative to their weights; 0 counts as 1.
 	Weight int
 }
 
-// Tenant is an account of its own with one pool: a [Resource] whose memory comes
-// from the pool, counted and bounded apart from others'. What counts is the size of
-// blocks, and a block counts until the work that was pending at its release is done.
-// An allocation costs little more than one from the pool itself. Safe for concurrent
-// use.
+// Tenant is a [Resource] that allocates from a pool and has limits and counters of its
+// own. It counts the sizes of blocks. A block counts until it was released and the work
+// that was pending at its release is done. An allocation costs little more than one from
+// the pool itself. Safe for concurrent use.
 type Tenant struct {
 	pool   *Pool
 	name   string
-	number uint32 // in the pool's list, and in the cells
+	number uint32 // the index in Pool.tenants; cells name their tenant by it
 	soft   uint64
 	hard   uint64
 	weight uint64
-	step   int64 // bytes that a processor is credited with at a time
+	step   int64 // bytes of credit that a shard gets at a time
 	line   waitLine
 	tagged tagUse
 
 	mu      rankedMutex // after the pool's
-	charged uint64      // bytes in use, and credit of the processors
-	tight   bool        // no processor has credit, or gets any
+	charged uint64      // bytes in use, and the credit of all shards
+	tight   bool        // no shard has credit, and none gets any
 	epoch   uint32      // how often the credit was collected
 	closed  bool
-	central tenantCounts // what no processor's room counts
+	central tenantCounts // of requests that no room counted
 	ooms    int64
 	peak    int64
-	waiting int         // requests in line: they wait for memory and are not charged
-	aside   uint64      // bytes that are reserved for one of them
-	granted uint64      // bytes charged, ever
-	queue   []*waiter   // wait for room below the hard limit, in order of arrival
-	first   reservation // of room for the first of the queue
+	waiting int         // requests that wait for memory; they are not charged meanwhile
+	aside   uint64      // bytes reserved for one of them
+	granted uint64      // bytes charged since the tenant was opened
+	queue   []*waiter   // requests that wait for room below the hard limit, in order of arrival
+	first   reservation // of room, for the first of the queue
 }
 
-// tenantRoom is a tenant's account with one processor; the shard's owner changes it.
+// tenantRoom is the part of a tenant's account on one shard. Only the goroutine that
+// holds the shard changes it.
 type tenantRoom struct {
-	credit int64 // bytes that the processor may give out without asking
-	most   int64 // of credit, beyond which it gives some back
+	credit int64 // bytes that the shard may hand out; Tenant.charged includes them
+	most   int64 // above this credit, half of it goes back to the tenant
 	epoch  uint32
 	tenantCounts
 	_ [64]byte
 }
 
-// tenantCounts are sums over all times.
+// tenantCounts are totals since the tenant was opened.
 type tenantCounts struct {
 	allocs, frees  uint64
-	taken, given   uint64 // bytes
-	asked, unasked uint64
+	taken, given   uint64 // bytes of blocks
+	asked, unasked uint64 // the same in requested bytes
 }
 
 func (a *tenantCounts) take(bytes int64, asked uint64) {
@@ -80,11 +81,11 @@ func (a *tenantCounts) give(bytes int64, asked uint64) {
 	a.unasked += asked
 }
 
-// NewTenant opens an account with the pool. Reports and errors show its name, which no
-// other open tenant of the pool may have. The caller closes the tenant after use; its
-// name is free from then on, even while some of its memory is still in use. Errors:
-// ErrRequest for a name that is taken, for limits that contradict each other and for a
-// negative weight; ErrClosed.
+// NewTenant opens a tenant of the pool. Reports and errors show its name, which must
+// differ from those of the pool's other open tenants. The caller closes the tenant after
+// use; then its name may be used again, even while some of its memory is in use. Errors:
+// ErrRequest if the name is in use, if the soft limit is above the hard one, and if the
+// weight is negative; ErrClosed.
 func (p *Pool) NewTenant(name string, o TenantOptions) (*Tenant, error) {
 	switch {
 	case o.Weight < 0:
@@ -116,8 +117,8 @@ func (p *Pool) NewTenant(name string, o TenantOptions) (*Tenant, error) {
 	return t, nil
 }
 
-// addTenant gives a tenant a number, of one that is gone if there is any. p.mu is
-// held.
+// addTenant assigns a number to a tenant: that of a tenant that is gone, if there is one,
+// else the next. p.mu is held.
 func (p *Pool) addTenant(t *Tenant) {
 	var all []*Tenant
 	if old := p.tenants.Load(); old != nil {
@@ -135,7 +136,7 @@ func (p *Pool) addTenant(t *Tenant) {
 		all = append(all, nil)
 	}
 	if gone := all[t.number]; gone != nil {
-		p.tagged.adopt(&gone.tagged)
+		p.account.tagged.adopt(&gone.tagged)
 	}
 	all[t.number] = t
 	p.tenants.Store(&all)
@@ -147,7 +148,7 @@ func (p *Pool) addTenant(t *Tenant) {
 	}
 }
 
-// makeRooms gives every shard a room for every tenant. p.mu is held and the shards
+// makeRooms adds the rooms that shards lack for new tenants. p.mu is held and the shards
 // are stopped.
 func (p *Pool) makeRooms() {
 	p.roomsMu.Lock()
@@ -171,8 +172,8 @@ func (p *Pool) makeRooms() {
 	}
 }
 
-// roomOn returns the tenant's room on a shard that the caller holds, nil when there is
-// none yet.
+// roomOn returns the tenant's room on a shard that the caller holds, or nil if the shard
+// has none yet.
 func (t *Tenant) roomOn(s *shard) *tenantRoom {
 	if int(t.number) < len(s.rooms) {
 		return &s.rooms[t.number]
@@ -180,7 +181,7 @@ func (t *Tenant) roomOn(s *shard) *tenantRoom {
 	return nil
 }
 
-// isGone tells whether a tenant was closed and has all of its memory back.
+// isGone reports whether the tenant is closed and all of its memory is back.
 func (t *Tenant) isGone() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -193,7 +194,7 @@ func (t *Tenant) isClosed() bool {
 	return t.closed
 }
 
-// tenant returns the one with a number.
+// tenant returns the tenant with a number.
 func (p *Pool) tenant(number uintptr) *Tenant { return (*p.tenants.Load())[number] }
 
 // Name returns the tenant's name.
@@ -218,8 +219,8 @@ func (t *Tenant) Allocate(r Request) (Block, error) {
 // Free implements [Resource] as [Pool.Free] does.
 func (t *Tenant) Free(b Block) { t.pool.Free(b) }
 
-// newBuffer is New for a tenant: the same short way, with the room of the tenant on
-// the processor beside the pool's cache.
+// newBuffer is New for a tenant. Its fast path is that of the pool and charges the block
+// to the tenant's credit on the shard.
 func (t *Tenant) newBuffer(request Request) (Buffer, error) {
 	p := t.pool
 	if p.home.Load() != 0 {
@@ -264,13 +265,14 @@ func (t *Tenant) newBuffer(request Request) (Buffer, error) {
 	return Buffer{ref: ref}, nil
 }
 
-// mark writes the tenant into a cell that only the caller knows.
+// mark charges a cell to the tenant. No other goroutine knows the cell yet.
 func (t *Tenant) mark(c *owner.Cell) {
 	setChargedTenant(c, uintptr(t.number))
-	c.ResetFlags(t.pool.flags | owner.Charged | c.Flags()&owner.Poisoned) // poisonFresh looks for that
+	c.ResetFlags(t.pool.flags | owner.Charged | c.Flags()&owner.Poisoned) // poisonFresh reads Poisoned
 }
 
-// freeCharged takes a tenant's block back the short way, and tells whether it could.
+// freeCharged is the fast path of a free for a tenant's block. It reports whether it freed
+// the block.
 func (p *Pool) freeCharged(c *owner.Cell) bool {
 	k := uint(blockClass(c))
 	if k >= numClasses || p.watched || !c.Plain(p.flags|owner.Charged) {
@@ -313,7 +315,7 @@ func (p *Pool) freeCharged(c *owner.Cell) bool {
 	return true
 }
 
-// amount is what a block counts for, by what was asked and its class.
+// amount returns the bytes that a block of a class counts for.
 func (p *Pool) amount(requested uint64, class int) int64 {
 	if class < noClass {
 		return classBytes[class]
@@ -321,8 +323,8 @@ func (p *Pool) amount(requested uint64, class int) int64 {
 	return int64(max((requested+unit-1)/unit, uint64(p.minUnits)) * unit)
 }
 
-// slowBuffer charges the tenant, waiting for room where it must, and then has the
-// pool serve the request.
+// slowBuffer charges the tenant and then has the pool serve the request. It waits for room
+// below the hard limit if the request has a context.
 func (t *Tenant) slowBuffer(request Request) (Buffer, error) {
 	p := t.pool
 	w, err := p.wantFor(&request)
@@ -355,7 +357,7 @@ func (t *Tenant) slowBuffer(request Request) (Buffer, error) {
 	return b, nil
 }
 
-// refill credits the caller's processor with a portion, for the next requests.
+// refill gives the current shard credit for the next requests.
 func (t *Tenant) refill(size int64) {
 	step := max(t.step, size)
 	t.mu.Lock()
@@ -379,7 +381,7 @@ func (t *Tenant) refill(size int64) {
 	if step != 0 {
 		t.discharge(step)
 	}
-	if !housed { // a processor that came after the tenant
+	if !housed { // the shard is newer than the tenant
 		p := t.pool
 		p.mu.Lock()
 		p.front.stopShards()
@@ -389,11 +391,11 @@ func (t *Tenant) refill(size int64) {
 	}
 }
 
-// room is what is left below the hard limit. t.mu is held.
+// room returns the bytes that are left below the hard limit. t.mu is held.
 func (t *Tenant) room() uint64 { return t.hard - min(t.charged+t.aside, t.hard) }
 
-// tighten collects the credit of all processors, so that the limit is exact. It
-// reports whether there may have been any.
+// tighten takes the credit back from all shards, so that charged is exact. It reports
+// whether the shards may have had credit.
 func (t *Tenant) tighten() bool {
 	p := t.pool
 	p.mu.Lock()
@@ -421,8 +423,8 @@ func (t *Tenant) tighten() bool {
 	return true
 }
 
-// discharge takes bytes off the account and charges requests of the queue. It reports
-// whether requests of the tenant wait for memory.
+// discharge subtracts bytes from the account and charges requests of the queue, which
+// have room now. It reports whether requests of the tenant wait for memory.
 func (t *Tenant) discharge(bytes int64) (waiting bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -435,7 +437,7 @@ func (t *Tenant) discharge(bytes int64) (waiting bool) {
 	return t.waiting > 0
 }
 
-// uncharge takes a block off its tenant's account whose work is done.
+// uncharge subtracts a block from its tenant's account when its device work is done.
 func (p *Pool) uncharge(c *owner.Cell) {
 	if chargedTenant(c) == 0 {
 		return
@@ -445,7 +447,7 @@ func (p *Pool) uncharge(c *owner.Cell) {
 	t.discharge(p.amount(c.Requested, blockClass(c)))
 }
 
-// noteGiven counts the release of a block by its user.
+// noteGiven counts the release of a block in its tenant.
 func (p *Pool) noteGiven(c *owner.Cell) {
 	if chargedTenant(c) == 0 {
 		return
@@ -459,15 +461,15 @@ func (p *Pool) noteGiven(c *owner.Cell) {
 // tagsOf returns the counts by tag that a cell belongs to.
 func (p *Pool) tagsOf(c *owner.Cell) *tagUse {
 	if chargedTenant(c) == 0 {
-		return &p.tagged
+		return &p.account.tagged
 	}
 	return &p.tenant(chargedTenant(c)).tagged
 }
 
-// inUse is what the tenant is charged with, without credit, as well as can be told
-// without stopping anybody.
+// inUse estimates the bytes and blocks that are charged to the tenant, without credit. It
+// does not stop the shards.
 func (t *Tenant) inUse() (bytes, blocks int64) {
-	t.pool.roomsMu.Lock() // before the tenant's, as everywhere
+	t.pool.roomsMu.Lock()
 	defer t.pool.roomsMu.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -480,7 +482,7 @@ func (t *Tenant) inUse() (bytes, blocks int64) {
 	return max(bytes, 0), max(blocks, 0)
 }
 
-// glanceAt reads a tenant's room on a shard that others may be working on.
+// glanceAt reads a tenant's room while another goroutine may be changing it.
 //
 //go:norace
 func (s *shard) glanceAt(number uint32) (credit, blocks int64) {
@@ -495,7 +497,7 @@ func (s *shard) glanceAt(number uint32) (credit, blocks int64) {
 	return room.credit, int64(room.allocs - room.frees)
 }
 
-// overSoft tells whether the tenant has more than its soft limit.
+// overSoft reports whether the tenant uses more than its soft limit. t may be nil.
 func (t *Tenant) overSoft() bool {
 	if t == nil || t.soft == math.MaxUint64 {
 		return false
@@ -504,19 +506,19 @@ func (t *Tenant) overSoft() bool {
 	return uint64(bytes) > t.soft
 }
 
-// Close ends the account: requests fail from now on, those who wait included. Memory
-// in use stays valid and counts until it is back. Close may be called again.
+// Close ends the tenant: waiting and later requests fail with ErrClosed. Memory in use
+// stays valid, and counts in the tenant until it is released. Close may be called again.
 func (t *Tenant) Close() error {
 	t.endQueue(t.closedError())
 	t.pool.mu.Lock()
 	t.pool.endLine(&t.line, t.closedError())
 	t.pool.mu.Unlock()
-	t.tighten() // no credit is given any more
+	t.tighten() // and a closed tenant gets no credit again
 	return nil
 }
 
-// eachTenant calls f for the tenants of a pool, closed ones whose memory is not back
-// included.
+// eachTenant calls f for the pool's tenants, also for closed ones until their numbers are
+// used again.
 func (p *Pool) eachTenant(f func(*Tenant)) {
 	if all := p.tenants.Load(); all != nil {
 		for _, t := range *all {
@@ -531,8 +533,8 @@ func (t *Tenant) closedError() error {
 	return &OpError{Op: "Tenant.Allocate", Place: t.Place(), Kind: ErrClosed}
 }
 
-// Stats returns the counters of what the tenant has of the pool. Peaks are those
-// that refusals, waits and calls of Stats saw.
+// Stats returns the counters of the tenant. A peak is the largest value that a refusal, a
+// wait or a call of Stats saw.
 func (t *Tenant) Stats() (s Stats) {
 	p := t.pool
 	p.mu.Lock()
@@ -552,19 +554,15 @@ func (t *Tenant) Stats() (s Stats) {
 		}
 	}
 	t.peak = max(t.peak, bytes)
-	s.Allocation = Stat{Allocated: int64(sum.allocs), Freed: int64(sum.frees)}
-	s.Allocation.settle(0)
-	s.AllocatedBytes = Stat{Allocated: int64(sum.taken), Freed: int64(sum.given)}
-	s.AllocatedBytes.settle(0)
-	s.RequestedBytes = Stat{Allocated: int64(sum.asked), Freed: int64(sum.unasked)}
-	s.RequestedBytes.settle(0)
-	s.ActiveBytes = Stat{Allocated: int64(sum.taken), Freed: int64(sum.taken) - bytes}
-	s.ActiveBytes.settle(t.peak)
+	s.Allocation = newStat(sum.allocs, sum.frees, 0)
+	s.AllocatedBytes = newStat(sum.taken, sum.given, 0)
+	s.RequestedBytes = newStat(sum.asked, sum.unasked, 0)
+	s.ActiveBytes = newStat(sum.taken, sum.taken-uint64(bytes), t.peak)
 	s.NumOOMs, s.NumWaiting = t.ooms, int64(len(t.queue)+t.line.n)
 	return s
 }
 
-// ResetPeaks makes every peak start over from the current value.
+// ResetPeaks sets every peak to the current value.
 func (t *Tenant) ResetPeaks() {
 	t.mu.Lock()
 	t.peak = 0
@@ -574,7 +572,7 @@ func (t *Tenant) ResetPeaks() {
 
 var errTenant = errors.New("the tenant's hard limit is reached")
 
-// refuse gives the account of a request that the hard limit refuses.
+// refuse counts a request that the hard limit refuses and returns its error.
 func (t *Tenant) refuse(w *want, cause error) *OutOfMemoryError {
 	bytes, blocks := t.inUse()
 	e := &OutOfMemoryError{

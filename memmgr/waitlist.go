@@ -64,7 +64,7 @@ func (p *Pool) findNow(w *want) *owner.Cell {
 // memory, its tenant is not charged: other requests of the tenant may use that room.
 func (p *Pool) await(w *want) (*owner.Cell, error) {
 	start := now()
-	defer func() { p.waits.add(now()-start, 1) }()
+	defer func() { p.account.waits.add(now()-start, 1) }()
 	if t := w.tenant; t != nil {
 		t.suspendCharge(w)
 		defer t.endSuspension()
