@@ -382,7 +382,8 @@ func (p *Pool) ask(w *want, size uintptr) (*owner.Cell, error) {
 	defer p.mu.Unlock()
 	p.searched = futileFlush{}
 	b.Size = min(b.Size, maxSegment) &^ (unit - 1)
-	block := p.heap.addSegment(b, p.heap.dedicated(w), p.purging.untouched(b.Address, b.Size))
+	dedicated := p.heap.dedicated(w)
+	block := p.heap.addSegment(b, dedicated, !dedicated && p.purging.untouched(b.Address, b.Size))
 	var c *owner.Cell
 	if block < 0 {
 		c = p.find(w)
