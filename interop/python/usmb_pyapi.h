@@ -5,6 +5,14 @@
 #ifndef USMB_PYAPI_H
 #define USMB_PYAPI_H
 
+/*
+ * Without this, calls of a few dozen nanoseconds take up to 13 % longer after unrelated
+ * changes, by the address at which a function begins (measured: empty(64), 119 to 136 ns).
+ */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("align-functions=32")
+#endif
+
 #include "usmb_pytable.h"
 #include "usmb_pymacros.h"
 
