@@ -24,10 +24,10 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// marker is in the environment of a worker, and of nobody that it starts.
+// marker is set in the environment of a worker, and not in that of programs that it starts.
 const marker = "USMBRIDGE_WORKER"
 
-// setup is what a worker is told first.
+// setup is the first message to a worker.
 type setup struct {
 	Python     python.Environment
 	Path       []string
@@ -71,7 +71,7 @@ type child struct {
 	py     *python.Interpreter
 	exec   *executor.Executor
 	lender lender
-	usm    *share.Server // opens USM; made when some comes
+	usm    *share.Server // opens USM; made for the first USM that arrives
 
 	quit  chan struct{}
 	calls sync.WaitGroup
@@ -86,7 +86,7 @@ var (
 	errQuit      = errors.New("the worker is being ended")
 )
 
-// work serves until it is told to end.
+// work serves calls until the message to end.
 func work() error {
 	conn, err := inherited()
 	if err != nil {
@@ -107,7 +107,7 @@ func work() error {
 	ready := make(chan struct{})
 	go c.read(ready)
 	if err := c.start(); err != nil {
-		_ = c.fail(atFailed, 0, err) // the reader notices that its maker is gone
+		_ = c.fail(atFailed, 0, err) // the reader notices the end of the connection
 		c.end()
 		os.Exit(1)
 	}
@@ -120,8 +120,8 @@ func work() error {
 	return nil
 }
 
-// read takes messages until the connection ends, and with it this process, whatever Python
-// does.
+// read reads messages until the connection ends. Then it ends this process, even if Python is
+// busy.
 func (c *child) read(ready <-chan struct{}) {
 	for {
 		m, err := c.wire.read()
@@ -153,7 +153,7 @@ func (c *child) read(ready <-chan struct{}) {
 				c.cancel(errQuit)
 			}
 			c.mu.Unlock()
-			for err = nil; err == nil; { // nothing comes that counts but the end
+			for err = nil; err == nil; { // only the end of the connection matters now
 				_, err = c.wire.read()
 			}
 			killOwnGroup()
@@ -161,7 +161,7 @@ func (c *child) read(ready <-chan struct{}) {
 	}
 }
 
-// start starts Python and runs the warm-up, telling how far it is.
+// start starts Python and runs the warm-up. It reports each step.
 func (c *child) start() error {
 	s := &c.setup
 	c.tell(progress{State: Importing, Step: "Python " + s.Python.Version.String()})
@@ -193,7 +193,7 @@ func (c *child) tell(p progress) {
 	_ = c.wire.sendJSON(atState, 0, p) // the reader notices that its maker is gone
 }
 
-// steps are what runs on the thread of Python before the first call.
+// steps runs on the thread of Python before the first call.
 func (c *child) steps() (steps []executor.Step) {
 	s := &c.setup
 	add := func(p progress, f func(context.Context, *python.Interpreter) error) {
@@ -252,7 +252,7 @@ func warm(ctx context.Context, py *python.Interpreter, function string) error {
 	return err
 }
 
-// begin starts a call; the maker sends one at a time.
+// begin starts a call. The Pool sends one at a time.
 func (c *child) begin(m message) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	c.mu.Lock()
@@ -270,7 +270,7 @@ func (c *child) begin(m message) {
 	})
 }
 
-// finished is called before the answer is sent, after which the next call may come.
+// finished is called before the answer is sent, because the next call may arrive afterwards.
 func (c *child) finished() {
 	c.mu.Lock()
 	c.current, c.cancel = 0, nil
@@ -305,13 +305,13 @@ func (c *child) serve(ctx context.Context, id uint64, d *decoder) {
 	} else {
 		err = c.fail(atError, id, err)
 	}
-	if err != nil { // the answer cannot be sent, so nobody could wait for it
+	if err != nil { // the answer cannot be sent
 		fmt.Fprintln(os.Stderr, "worker: answering:", err)
 		killOwnGroup()
 	}
 }
 
-// fail tells its maker of an error, in short where all of it is longer than a message may be.
+// fail sends an error to the Pool, shortened if it is longer than a message may be.
 func (c *child) fail(k kind, id uint64, err error) error {
 	f := describe(err)
 	if err = c.wire.sendJSON(k, id, f); errors.Is(err, ErrTooLong) {
@@ -347,8 +347,8 @@ func (c *child) run(ctx context.Context, d *decoder) (any, error) {
 	return result, err
 }
 
-// written waits until what the function had this library write into its arguments is there for its
-// caller; what dpctl and dpnp write the executor has waited for.
+// written waits for writes of this library to the arguments, so that the caller sees them. The
+// executor has already waited for those of dpctl and dpnp.
 func written(ctx context.Context, arrays []*usmarray.Array) error {
 	for _, a := range arrays {
 		if a.ReadOnly() || a.Place().IsHost() {
@@ -361,7 +361,7 @@ func written(ctx context.Context, arrays []*usmarray.Array) error {
 	return nil
 }
 
-// server is where arrays of others are opened.
+// server returns the server that opens arrays of other processes.
 func (c *child) server(isUSM bool) (*share.Server, error) {
 	if !isUSM {
 		return c.lender.server, nil
@@ -385,7 +385,7 @@ func (c *child) server(isUSM bool) (*share.Server, error) {
 	return c.usm, err
 }
 
-// end lets Python end as a program's does.
+// end ends Python as at the end of a program.
 func (c *child) end() {
 	c.calls.Wait()
 	if c.exec != nil {

@@ -15,36 +15,35 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 )
 
-// State is what a worker does.
+// State is the state of a worker.
 type State string
 
 // States of a worker.
 const (
-	Starting  State = "starting"  // its process has been started, or soon is
-	Importing State = "importing" // Python starts, and imports
+	Starting  State = "starting"  // its process is being started
+	Importing State = "importing" // Python starts and imports Config.Modules
 	Warming   State = "warming"   // the steps of Config.Warm run
-	Ready     State = "ready"     // it takes calls, or is in one
-	Dead      State = "dead"      // it has ended; Since says when, Next when it is started anew
+	Ready     State = "ready"     // it waits for a call or runs one
+	Dead      State = "dead"      // its process has ended; Next is the time of the next start
 )
 
-// Status is what a page shows of a worker.
+// Status describes a worker, for status pages.
 type Status struct {
 	Index    int
 	State    State
-	Step     string    // what is imported, or called, on the way to Ready
-	PID      int       // of its process, 0 without one
-	Since    time.Time // its process was started, or ended
-	Next     time.Time // when it is started anew; zero where it is not Dead
-	Calls    uint64    // that its processes have ended
+	Step     string    // module or function of the start that runs now
+	PID      int       // process ID, 0 if there is no process
+	Since    time.Time // time at which the process was started, or ended
+	Next     time.Time // time of the next start; zero unless Dead
+	Calls    uint64    // finished calls, of all its processes
 	Restarts int
-	Last     *Death // how it ended the last time; nil for never
+	Last     *Death // the last end of a process; nil if there was none
 
-	Function string    // in which it is, "" for none
-	Began    time.Time // of that
+	Function string    // function that runs now, "" if none
+	Began    time.Time // time at which Function began
 }
 
-// Pool keeps processes that run functions of Python. All methods may be called from any
-// goroutine.
+// Pool runs Python functions in worker processes. All methods are safe for concurrent use.
 type Pool struct {
 	config  Config
 	setup   setup
@@ -54,18 +53,18 @@ type Pool struct {
 	lender  lender
 	outlet  outlet
 
-	ctx    context.Context // ends the workers
+	ctx    context.Context // its end stops the workers
 	cancel context.CancelFunc
-	over   chan struct{} // when the last worker has ended
+	over   chan struct{} // closed when the last worker has ended
 
 	arguments, results traffic
 	counters           counters
 
 	mu      sync.Mutex
 	workers []*worker
-	idle    []*process    // those used last at the end
+	idle    []*process    // the one used last is at the end
 	waiting list.List     // of *waiter
-	changed chan struct{} // closed with the next change of a state; nil where nobody waits for it
+	changed chan struct{} // closed at the next change of a state; nil if no goroutine waits for one
 	closed  bool
 }
 
@@ -76,20 +75,20 @@ type counters struct {
 // waiter is a call that waits for a worker.
 type waiter struct {
 	function string
-	got      chan *process // closed with err set where none will come
+	got      chan *process // closed, after err is set, if there will be none
 	err      error
-	at       *list.Element // nil when it waits no more; under Pool.mu
+	at       *list.Element // nil when it no longer waits; under Pool.mu
 }
 
 var _ executor.Runner = (*Pool)(nil)
 
-// New starts the workers of a Pool, and does not wait for them; Ready does, and calls do. Close
-// ends it.
+// New starts the workers of a Pool and does not wait for them. Ready and calls wait until a worker
+// is ready. The caller closes the Pool.
 //
-// Errors: a configuration that makes no sense, no Python (*python.NotFoundError), no memory that
-// processes can share (errors.ErrUnsupported elsewhere than on Linux and without cgo), a process
-// that has not called Main before, unless Config.Program is set, and a process that is itself a
-// worker. Nothing has been started then.
+// New returns an error, and starts nothing, if the configuration is invalid, if there is no Python
+// (*python.NotFoundError), if processes cannot share memory (errors.ErrUnsupported without cgo or
+// on other systems than Linux), if the program has not called Main and Config.Program is not set,
+// and if the process is itself a worker.
 func New(config Config) (*Pool, error) {
 	if err := config.complete(); err != nil {
 		return nil, fmt.Errorf("workers: New: %w", err)
@@ -119,7 +118,7 @@ func New(config Config) (*Pool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("workers: New: %w", err)
 	}
-	// What was copied for a worker is for it to read alone: what it wrote there nobody would see.
+	// Copies for a worker are read-only, because the caller would not see changes to a copy.
 	p.lender = lender{server: p.server, audience: segment.PeersRead}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.starter = newStarter()
@@ -141,11 +140,11 @@ func New(config Config) (*Pool, error) {
 	return p, nil
 }
 
-// forgetTime is how long the end of leases of processes that have ended is waited for; it takes
-// a moment.
+// forgetTime bounds the wait for the leases of processes that have ended. They end within
+// milliseconds.
 const forgetTime = 5 * time.Second
 
-// forget waits until what the workers held is back.
+// forget waits until all memory that the workers held is back.
 func (p *Pool) forget() {
 	for end := time.Now().Add(forgetTime); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if s := p.server.Stats(); s.Peers == 0 && s.Leases == 0 && s.Unopened == 0 {
@@ -154,7 +153,7 @@ func (p *Pool) forget() {
 	}
 }
 
-// change tells those who wait for a change of the workers' states. Under mu.
+// change wakes the goroutines that wait for a change of a worker's state. mu is held.
 func (p *Pool) change() {
 	if p.changed != nil {
 		close(p.changed)
@@ -162,7 +161,7 @@ func (p *Pool) change() {
 	}
 }
 
-// watch is closed with the next change. Under mu.
+// watch returns a channel that the next change closes. mu is held.
 func (p *Pool) watch() <-chan struct{} {
 	if p.changed == nil {
 		p.changed = make(chan struct{})
@@ -170,7 +169,7 @@ func (p *Pool) watch() <-chan struct{} {
 	return p.changed
 }
 
-// enter gives a call a worker that is ready, or makes it wait for one.
+// enter returns a ready worker for a call. It waits if there is none.
 func (p *Pool) enter(ctx context.Context, function string) (*process, error) {
 	p.mu.Lock()
 	if p.closed {
@@ -220,12 +219,12 @@ func (p *Pool) enter(ctx context.Context, function string) (*process, error) {
 	return nil, ctx.Err()
 }
 
-// give gives a worker back, to the next call that waits.
+// give hands a worker to the next waiting call, or makes it idle.
 func (p *Pool) give(r *process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r.function = ""
-	if r.dead { // it ended in the meantime, and nobody else has it
+	if r.dead { // it ended meanwhile, and this call was its only user
 		_ = r.wire.conn.Close()
 	}
 	if r.dead || r.spoiled.Load() {
@@ -243,7 +242,7 @@ func (p *Pool) give(r *process) {
 	p.change()
 }
 
-// refuse ends all that wait with an error. Under mu.
+// refuse ends all waits with an error. mu is held.
 func (p *Pool) refuse(err error) {
 	for front := p.waiting.Front(); front != nil; front = p.waiting.Front() {
 		w := p.waiting.Remove(front).(*waiter)
@@ -252,8 +251,8 @@ func (p *Pool) refuse(err error) {
 	}
 }
 
-// hopeless is why no worker will be ready soon; nil while there is one, or one on its way.
-// Under mu.
+// hopeless returns the reason why no worker will be ready soon; nil while one is ready or starts.
+// mu is held.
 func (p *Pool) hopeless() error {
 	var last *worker
 	for _, w := range p.workers {
@@ -268,8 +267,8 @@ func (p *Pool) hopeless() error {
 		len(p.workers), p.config.Restarts+1, p.config.Window, time.Until(last.next).Round(time.Millisecond), last.last)
 }
 
-// Ready waits until Health is nil. Errors: why it cannot become so for now, ErrRestarts,
-// executor.ErrClosed, and the context's.
+// Ready waits until Health returns nil. It returns ErrRestarts if the workers die too often,
+// executor.ErrClosed, or the error of the context.
 func (p *Pool) Ready(ctx context.Context) error {
 	for {
 		p.mu.Lock()
@@ -286,8 +285,9 @@ func (p *Pool) Ready(ctx context.Context) error {
 	}
 }
 
-// Health implements executor.Runner: nil when Config.Least workers are ready, in calls or
-// not, else an *executor.Error that says what the others do, cheap enough for every probe.
+// Health implements executor.Runner. It returns nil if at least Config.Least workers are ready or
+// in calls, and otherwise an *executor.Error with the state of the others. It is quick enough for
+// every health probe.
 func (p *Pool) Health() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -323,8 +323,8 @@ func (p *Pool) health() error {
 	return &executor.Error{Kind: executor.ErrWarming, Err: err}
 }
 
-// Stats implements executor.Runner. Slots are the workers that are ready, Stuck those in calls
-// whose context has ended, and the steps of the warm-up those of all workers.
+// Stats implements executor.Runner. Slots counts the workers that are ready, and Stuck those in
+// calls whose context has ended. The warm-up steps are those of all workers together.
 func (p *Pool) Stats() executor.Stats {
 	s := executor.Stats{
 		Calls: p.counters.calls.Load(), Failed: p.counters.failed.Load(), Interrupted: p.counters.interrupted.Load(),
@@ -350,7 +350,7 @@ func (p *Pool) Stats() executor.Stats {
 	return s
 }
 
-// Workers tells what each worker does.
+// Workers returns the status of each worker.
 func (p *Pool) Workers() []Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -364,15 +364,15 @@ func (p *Pool) Workers() []Status {
 	return all
 }
 
-// Traffic counts the arrays that went to the workers, and those that came from them.
+// Traffic counts the arrays in arguments and in results.
 func (p *Pool) Traffic() (arguments, results Traffic) {
 	return p.arguments.load(), p.results.load()
 }
 
-// Close implements executor.Runner. Until ctx ends, calls that wait and run come to their end;
-// then those that wait get executor.ErrClosed, and those that run are interrupted. The workers
-// end as Python programs do, and those that have not within Config.Grace are killed. Results
-// stay valid. Close may be called again.
+// Close implements executor.Runner. Until ctx ends, it lets waiting and running calls finish. Then
+// waiting calls fail with executor.ErrClosed and running calls are interrupted. The workers exit
+// as Python programs do, and are killed if that takes longer than Config.Grace. Results stay
+// valid. Close may be called again.
 func (p *Pool) Close(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed = true
@@ -391,7 +391,7 @@ func (p *Pool) Close(ctx context.Context) error {
 	return nil
 }
 
-// drain waits until no call waits or runs, or the workers are being ended.
+// drain waits until no call waits or runs, or until the workers are being stopped.
 func (p *Pool) drain() {
 	for {
 		p.mu.Lock()

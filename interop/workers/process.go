@@ -17,27 +17,27 @@ type process struct {
 	cmd     *exec.Cmd
 	pid     int
 	started time.Time
-	wire    *wire // one goroutine at a time has it
+	wire    *wire // for one goroutine at a time
 	last    uint64
 	pipe    *os.File
 	output  *output
 	overdue atomic.Bool // the context of its call has ended
-	spoiled atomic.Bool // it is being killed: nobody else gets it
+	spoiled atomic.Bool // it is being killed: it gets no further call
 
-	over  chan struct{} // closed when it has ended, and death says how
+	over  chan struct{} // closed when the process has ended and death is set
 	death *Death
 
 	mu   sync.Mutex
-	gone bool  // it has ended, and its number may be another's
+	gone bool  // the process has ended, and its ID may belong to another one
 	why  error // why it was killed
 
-	// Under Pool.mu:
-	function string // in which it is
+	// Pool.mu guards the following.
+	function string // the function that it runs
 	began    time.Time
 	dead     bool
 }
 
-// kill ends the process and what it has started; the first reason stays.
+// kill kills the process and its child processes. The reason of the first call is kept.
 func (r *process) kill(why error) {
 	r.spoiled.Store(true)
 	r.mu.Lock()
@@ -51,31 +51,31 @@ func (r *process) kill(why error) {
 	killGroup(r.pid)
 }
 
-// hangUpTime is how long a process may live whose connection is over.
+// hangUpTime is how long a process may run after its connection has ended.
 const hangUpTime = time.Second
 
 var errHungUp = errors.New("it closed its connection")
 
-// hungUp is called when the connection is over: mostly because the process has ended, and else
-// it is of no use.
+// hungUp is called when the connection has ended. Usually the process has ended too; if not, it is
+// useless.
 func (r *process) hungUp() {
 	r.spoiled.Store(true)
 	r.endOfItself(hangUpTime)
 	r.kill(errHungUp)
 }
 
-// outputTime is how long what a process has written is waited for when it has ended: what it
-// started may keep the pipe open.
+// outputTime bounds the wait for the output of a process that has ended: its child processes may
+// keep the pipe open.
 const outputTime = time.Second
 
-// wait waits for the end of the process, and says how it was.
+// wait waits for the end of the process and records how it ended.
 func (r *process) wait() {
 	err := awaitExit(r.pid)
 	r.mu.Lock()
 	r.gone = true
-	killGroup(r.pid) // what it started, while the number is its own
+	killGroup(r.pid) // its child processes, while the ID still belongs to it
 	r.mu.Unlock()
-	_ = r.cmd.Wait() // tells by an error what ProcessState says
+	_ = r.cmd.Wait() // ProcessState has the same information
 	d := &Death{Worker: r.worker.index, PID: r.pid, After: time.Since(r.started), At: time.Now()}
 	if s := r.cmd.ProcessState; s != nil {
 		d.Status = s.String()
@@ -85,7 +85,7 @@ func (r *process) wait() {
 	_ = r.pipe.SetReadDeadline(time.Now().Add(outputTime))
 	r.output.wait(2 * outputTime)
 	d.LastWords = r.output.words()
-	// What it has sent is still read; a forked child may keep its end open.
+	// Read all messages that it has sent; a forked child may keep the connection open.
 	_ = r.wire.conn.CloseRead()
 	_ = r.wire.conn.CloseWrite()
 	r.mu.Lock()
@@ -95,8 +95,8 @@ func (r *process) wait() {
 	close(r.over)
 }
 
-// ending reports whether an error of opening what the process had made is that of its end, which
-// it then waits for: the memory may also be of another worker that has ended.
+// ending reports whether memory of the process could not be opened because the process is ending,
+// and then waits for its end. The memory may also be of another worker that has ended.
 func (r *process) ending(err error) bool {
 	if !errors.Is(err, share.ErrDied) && !errors.Is(err, share.ErrClosed) && !errors.Is(err, share.ErrAddress) {
 		return false
@@ -114,7 +114,7 @@ func (r *process) ending(err error) bool {
 	}
 }
 
-// endOfItself waits until the process has ended, as it is about to, or for a while.
+// endOfItself waits for a limited time until the process has ended.
 func (r *process) endOfItself(while time.Duration) {
 	timer := time.NewTimer(while)
 	defer timer.Stop()

@@ -222,14 +222,14 @@ func (d *decoder) uvarint() (uint64, error) {
 	return v, nil
 }
 
-// count reads how many things follow that have so many bytes each at least.
+// count reads the number of the items that follow, each of which has at least so many bytes.
 func (d *decoder) count(each int) (int, error) {
 	n, err := d.uvarint()
 	if err != nil {
 		return 0, err
 	}
 	if n > uint64(len(d.b)/each) {
-		return 0, bad("%d things in %d bytes", n, len(d.b))
+		return 0, bad("%d items in %d bytes", n, len(d.b))
 	}
 	return int(n), nil
 }

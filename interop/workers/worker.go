@@ -12,25 +12,25 @@ import (
 	"github.com/usmbridge/usmbridge/interop/python"
 )
 
-// worker is a place of a Pool, and one process after another in it.
+// worker is one worker of a Pool. When its process ends, another one takes its place.
 type worker struct {
 	pool  *Pool
 	index int
 
-	// The rest is under pool.mu.
-	process  *process // nil without one
+	// pool.mu guards the following.
+	process  *process // nil if there is none
 	state    State
 	step     string
 	warmed   int // steps of the warm-up that are done
 	since    time.Time
 	next     time.Time
-	held     bool // it was started too often of late
+	held     bool // it was started too often recently
 	calls    uint64
 	restarts int
 	last     *Death
 }
 
-// update changes what is known of a worker.
+// update changes the state of a worker.
 func (w *worker) update(f func()) {
 	w.pool.mu.Lock()
 	defer w.pool.mu.Unlock()
@@ -38,8 +38,8 @@ func (w *worker) update(f func()) {
 	w.pool.change()
 }
 
-// The shortest and the longest wait before a worker is started anew that has died more than once
-// of late. The first time there is none.
+// The shortest and the longest wait before a worker is restarted that has died more than once
+// recently. After the first death it is restarted at once.
 const (
 	shortBackoff = 100 * time.Millisecond
 	longBackoff  = 5 * time.Second
@@ -90,7 +90,7 @@ func (w *worker) supervise() {
 	}
 }
 
-// run starts a process and sees it to its end.
+// run starts a process and waits for its end.
 func (w *worker) run() *Death {
 	p := w.pool
 	r, err := w.start()
@@ -110,7 +110,7 @@ func (w *worker) run() *Death {
 		}
 	}
 	<-r.over
-	if err != nil && r.death.Reason == nil { // nobody else has the Death of one that was not ready
+	if err != nil && r.death.Reason == nil { // only this function knows the Death of a process that was not ready
 		r.death.Reason = err
 	}
 	w.update(func() {
@@ -119,14 +119,14 @@ func (w *worker) run() *Death {
 		if i := slices.Index(p.idle, r); i >= 0 {
 			p.idle = slices.Delete(p.idle, i, i+1)
 		}
-		if r.function == "" { // else who has it closes
+		if r.function == "" { // otherwise the call that uses it closes it
 			_ = r.wire.conn.Close()
 		}
 	})
 	return r.death
 }
 
-// quit ends a process as a program ends, or kills it.
+// quit asks a process to exit, and kills it if that takes too long.
 func (w *worker) quit(r *process) {
 	timer := time.AfterFunc(w.pool.config.Grace, func() {
 		r.kill(fmt.Errorf("%v after it was told to end it had not", w.pool.config.Grace))
@@ -138,7 +138,7 @@ func (w *worker) quit(r *process) {
 	<-r.over
 }
 
-// start starts a process and tells it what to do.
+// start starts a process and sends it the set-up.
 func (w *worker) start() (*process, error) {
 	p := w.pool
 	from, to, err := os.Pipe()
@@ -159,7 +159,7 @@ func (w *worker) start() (*process, error) {
 	return r, nil
 }
 
-// warmUp sees a process through its start.
+// warmUp follows a process until it is ready.
 func (w *worker) warmUp(r *process) error {
 	p := w.pool
 	timer := time.AfterFunc(p.config.StartTime, func() {
@@ -169,7 +169,7 @@ func (w *worker) warmUp(r *process) error {
 	defer context.AfterFunc(p.ctx, func() { r.kill(errors.New("the Pool was closed while it started")) })()
 	if err := r.wire.sendJSON(toSetup, 0, &p.setup); errors.Is(err, ErrTooLong) {
 		return err
-	} // else what is read tells
+	} // otherwise reading reports the error
 	for heard := false; ; heard = true {
 		m, err := r.wire.read()
 		switch {
@@ -203,13 +203,14 @@ func (w *worker) warmUp(r *process) error {
 	}
 }
 
-// workerEnv is the environment of workers: this process's, what is needed, what was asked for.
+// workerEnv returns the environment of workers: that of this process, required variables, and
+// Config.Env.
 func workerEnv(e *python.Environment, more []string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, marker+"=") })
-	// What is written is seen, and a crash tells where Python was: all of it are last words.
+	// Output is not buffered, and a crash prints the Python stack: Death contains both.
 	env = append(env, "PYTHONUNBUFFERED=1", "PYTHONFAULTHANDLER=1")
 	if e.Prefix != e.BasePrefix {
-		env = append(env, "VIRTUAL_ENV="+e.Prefix) // where SYCL's libraries are looked for
+		env = append(env, "VIRTUAL_ENV="+e.Prefix) // the search path for the SYCL libraries
 	}
 	env = append(env, more...)
 	return append(env, marker+"=1")
