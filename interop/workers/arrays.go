@@ -15,7 +15,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// Traffic counts arrays that went one way.
+// Traffic counts the arrays of one direction.
 type Traffic struct {
 	Handles uint64 // by handle: no byte copied
 	Copies  uint64 // by value: into memory that the other process can map
@@ -34,28 +34,28 @@ func (t *traffic) load() Traffic {
 	return Traffic{Handles: t.handles.Load(), Copies: t.copies.Load(), Bytes: t.bytes.Load()}
 }
 
-// lender makes handles of arrays for another process.
+// lender exports arrays to another process as handles.
 type lender struct {
 	server *share.Server
-	// audience is that of copies: what they are for is told by who lends.
+	// audience is the audience of copies; the lender of each process sets it.
 	audience segment.Audience
 }
 
-// lent is the arrays of one message.
+// lent has the arrays of one message.
 type lent struct {
 	table   []byte
 	handles []share.Handle
 	traffic Traffic
 }
 
-// What the table says of an array beside its handle.
+// Kinds of memory of an array in the table.
 const (
 	entryHost byte = iota
 	entryUSM
 )
 
-// lend makes a handle of each array, which the other process opens once. Those that it could not
-// map go by value.
+// lend makes a handle for each array. The other process opens each handle once. Arrays that it
+// could not map go by value.
 func (l *lender) lend(ctx context.Context, arrays []*usmarray.Array) (out lent, err error) {
 	out.table = binary.AppendUvarint(nil, uint64(len(arrays)))
 	for i, a := range arrays {
@@ -99,8 +99,8 @@ func (l *lender) one(ctx context.Context, a *usmarray.Array, t *Traffic) (h shar
 	return h, c.Place().Kind() != syclobj.USMUnknown, err
 }
 
-// byValue reports whether the array cannot be lent: its connection ended while its maker may
-// live, or it is device memory of a driver whose maker ended.
+// byValue reports whether the array cannot be lent: the connection to the process that made it has
+// ended, or it is device memory of a driver and that process has ended.
 func byValue(err error) bool {
 	for _, reason := range []error{share.ErrNotShared, share.ErrClosed, share.ErrAddress, share.ErrStale} {
 		if errors.Is(err, reason) {
@@ -110,8 +110,8 @@ func byValue(err error) bool {
 	return false
 }
 
-// copied copies an array into memory of its own kind where others can map that, else into the
-// host's.
+// copied copies an array into memory of the same kind if other processes can map that kind, and
+// otherwise into host memory.
 func (l *lender) copied(ctx context.Context, a *usmarray.Array) (*usmarray.Array, error) {
 	options := []usmarray.Option{usmarray.WithContext(ctx), usmarray.WithTag("workers")}
 	r, err := l.like(a.Place())
@@ -132,7 +132,7 @@ func (l *lender) like(p *syclobj.Place) (*memmgr.Pool, error) {
 	return segment.Default(nil, syclobj.USMUnknown, l.audience)
 }
 
-// revoke ends the handles that nobody opened.
+// revoke ends the handles that were not opened.
 func (l *lender) revoke(handles []share.Handle) {
 	for _, h := range handles {
 		l.server.Revoke(h)
@@ -204,7 +204,7 @@ func releaseAll(arrays []*usmarray.Array) {
 	}
 }
 
-// releaseValue gives up the arrays in a result.
+// releaseValue releases the arrays in a result.
 func releaseValue(v any) {
 	switch v := v.(type) {
 	case *usmarray.Array:

@@ -12,9 +12,9 @@ import (
 	"github.com/usmbridge/usmbridge/interop/share"
 )
 
-// Call runs a function of Python in one of the workers, as the page of the package says, and
-// returns its result. Arguments stay the caller's, and must not be changed before it returns.
-// The caller owns the arrays in the result (Release).
+// Call runs a Python function in one of the workers and returns its result; see the package
+// documentation. The caller keeps ownership of the arguments and must not change them before Call
+// returns. The caller owns the arrays in the result and releases them.
 func (p *Pool) Call(ctx context.Context, function string, args ...any) (any, error) {
 	if ctx.Err() != nil {
 		return nil, p.notBegun(ctx, function)
@@ -114,7 +114,7 @@ func (c *call) make(ctx context.Context, e *encoder) (any, error) {
 		return nil, &executor.Error{Function: c.function, Err: fmt.Errorf("arguments: %w", err)}
 	}
 	c.handles = out.handles
-	if ctx.Err() != nil { // in all that copying
+	if ctx.Err() != nil { // while the arguments were copied
 		p.lender.revoke(c.handles)
 		return nil, &executor.Error{Function: c.function, Kind: python.ErrNotBegun, Err: ended(ctx)}
 	}
@@ -139,12 +139,12 @@ func (c *call) make(ctx context.Context, e *encoder) (any, error) {
 	if err == nil {
 		return result, nil
 	}
-	p.lender.revoke(c.handles) // what it has not opened it never will
+	p.lender.revoke(c.handles) // the worker opens no more handles after its answer
 	var told *executor.Error
 	if errors.As(err, &told) {
 		return nil, err
 	}
-	// The connection is over, or what came over it makes no sense.
+	// The connection has ended, or the worker sent an invalid message.
 	if errors.Is(err, ErrMessage) {
 		r.kill(err)
 	} else {

@@ -12,30 +12,30 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// Module is Python source that a program carries: each worker makes a module of it.
+// Module is the source of a Python module that is part of the Go program.
 type Module struct {
-	Name   string // as it is imported
+	Name   string // the name to import it by
 	Source string
 }
 
-// Config says how a Pool works. The zero value is one worker with the Python that
-// python.Find gives, and a queue of 64.
+// Config is the configuration of a Pool. The zero value is one worker with the Python of
+// python.Find, and a queue of 64.
 type Config struct {
-	// Workers is how many processes there are; 0 is 1. Each runs one call at a time.
+	// Workers is the number of processes; 0 is 1. Each runs one call at a time.
 	Workers int
-	// Queue is how many calls may wait for a worker; 0 is 64.
+	// Queue is the number of calls that may wait for a worker; 0 is 64.
 	Queue int
-	// Wait has a call wait, as long as its context allows, where Queue of them wait already.
-	// Without it that is executor.ErrFull.
+	// Wait makes calls wait, until their contexts end, also if Queue calls are waiting. If Wait is
+	// false, these calls fail with executor.ErrFull.
 	Wait bool
-	// Grace is how long a call may run after its context's end before its worker is killed;
-	// 0 is two seconds.
+	// Grace is how long a call may run after the end of its context before its worker is killed; 0
+	// is two seconds.
 	Grace time.Duration
-	// Least is how many workers must be ready for Health to be nil; 0 is 1.
+	// Least is the number of workers that must be ready for Health to be nil; 0 is 1.
 	Least int
 
-	// Restarts is how often each worker may be started anew within Window before it is left
-	// alone until that is over; 0 is 5, and 0 of Window a minute.
+	// Restarts is how often each worker is restarted within Window; 0 is 5. A worker that needs more
+	// is not started before the window has passed. A Window of 0 is one minute.
 	Restarts int
 	Window   time.Duration
 	// StartTime is how long a worker may take from its start until it is ready; 0 is ten
@@ -44,7 +44,7 @@ type Config struct {
 
 	// Python is the environment that the workers use; nil is that of python.Find.
 	Python *python.Environment
-	// Path stands before Python's own places to import from.
+	// Path is put at the front of Python's module search path.
 	Path []string
 	// Modules are made in each worker, in order, before anything is imported.
 	Modules []Module
@@ -54,22 +54,21 @@ type Config struct {
 	// arguments, before its first call.
 	Warm []string
 
-	// Env is added to the environment of the workers ("OMP_NUM_THREADS=1"); of two values
-	// of a name the last one holds.
+	// Env is added to the environment of the workers ("OMP_NUM_THREADS=1"). The last value of a name
+	// counts.
 	Env []string
-	// Output is where what the workers write to standard output and standard error goes,
-	// beside their last words; nil is os.Stderr. It is written to by one goroutine at a time.
-	// While a Write blocks, workers that write much wait for it, but none that has ended does;
-	// what they wrote after it may be missing from their last words.
+	// Output receives the standard output and standard error of the workers; nil is os.Stderr. One
+	// goroutine at a time writes to it. While a Write blocks, workers with much output wait for it,
+	// but workers that have ended do not: the end of their output may be missing from Death.
 	Output io.Writer
-	// Program is what is started, with its arguments: it calls Main. nil is this program.
+	// Program is the program to start, with its arguments. It must call Main. nil is this program.
 	Program []string
 
-	// SYCL is where results that are USM become USM of this process; it stays the caller's,
-	// and open until Close. nil: they are memory of the host here.
+	// SYCL is the queue whose context results in USM belong to. The caller owns it and keeps it open
+	// until Close. nil: results are host memory in this process.
 	SYCL *syclobj.Queue
-	// MaxMessage is how many bytes the values of a call, or of its result, may take on
-	// their way, arrays apart; 0 is 64 MiB.
+	// MaxMessage bounds the bytes of the values of a call, and of its result, without the memory of
+	// arrays; 0 is 64 MiB.
 	MaxMessage int
 }
 
@@ -80,7 +79,7 @@ const (
 	maxWorkers     = 1024
 )
 
-// complete checks the configuration and fills in what was left out.
+// complete checks the configuration and sets the defaults.
 func (c *Config) complete() error {
 	for _, v := range []struct {
 		name  string
@@ -133,7 +132,7 @@ func setDefault[T int | time.Duration](v *T, d T) {
 	}
 }
 
-// checkFunction wants "module:name".
+// checkFunction checks that a name has the form "module:name".
 func checkFunction(name string) error {
 	module, path, ok := strings.Cut(name, ":")
 	if !ok || module == "" || path == "" {

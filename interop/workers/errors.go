@@ -6,32 +6,32 @@ import (
 	"time"
 )
 
-// Reasons, for errors.Is, beside those of package executor.
+// Errors for errors.Is, in addition to those of package executor.
 var (
-	// ErrDied: the worker ended in the call, which may have done anything before. errors.As
+	// ErrDied: the worker ended during the call. The call may have had any effect before. errors.As
 	// finds a *Death.
 	ErrDied = errors.New("its worker died")
-	// ErrRestarts: every worker has been started as often as Config.Restarts allows within
-	// Config.Window, and none is tried before that is over.
+	// ErrRestarts: every worker was restarted as often within Config.Window as Config.Restarts
+	// allows. None is started before the window has passed.
 	ErrRestarts = errors.New("the workers die too often")
 	// ErrTooLong: the values of a call or of a result take more than Config.MaxMessage.
 	ErrTooLong = errors.New("too long a message")
-	// ErrMessage: the other process sent what is no message of this package.
+	// ErrMessage: the other process sent an invalid message.
 	ErrMessage = errors.New("not a message")
 )
 
 // Death is how the process of a worker ended.
 type Death struct {
-	Worker    int           // which of the Pool's, from 0
-	PID       int           // 0 where none could be started
+	Worker    int           // index in the Pool, from 0
+	PID       int           // 0 if no process could be started
 	Status    string        // "signal: killed", "exit status 3"
-	Reason    error         // why the Pool ended it, or what it said that failed; nil where nobody knows
-	LastWords string        // the end of what it wrote to standard output and standard error
-	After     time.Duration // since it was started
+	Reason    error         // why the Pool killed it, or the failure that it reported; nil if unknown
+	LastWords string        // the end of its standard output and standard error
+	After     time.Duration // time from its start to its end
 	At        time.Time
 }
 
-// Error tells which process ended how, and what it wrote last.
+// Error names the process, how it ended, and its last output.
 func (d *Death) Error() string {
 	s := fmt.Sprintf("worker %d", d.Worker)
 	if d.PID != 0 {
@@ -49,5 +49,5 @@ func (d *Death) Error() string {
 	return s
 }
 
-// Unwrap gives the reason.
+// Unwrap returns the reason.
 func (d *Death) Unwrap() error { return d.Reason }

@@ -9,12 +9,12 @@ import (
 	"github.com/usmbridge/usmbridge/interop/python"
 )
 
-// failure is an error on its way to the maker of a worker.
+// failure is the form in which a worker sends an error to the Pool.
 type failure struct {
-	Text       string      `json:"text"`              // all of it
-	Outcome    string      `json:"outcome,omitempty"` // of a call that was asked to stop
+	Text       string      `json:"text"`              // the text of the whole error
+	Outcome    string      `json:"outcome,omitempty"` // of an interrupted call
 	Exception  *exception  `json:"exception,omitempty"`
-	Class      string      `json:"class,omitempty"` // of exceptions, that it answers to
+	Class      string      `json:"class,omitempty"` // for exceptions: classes that errors.Is finds
 	Panic      *panicked   `json:"panic,omitempty"`
 	Conversion *conversion `json:"conversion,omitempty"`
 	TooLong    bool        `json:"too_long,omitempty"`
@@ -25,7 +25,7 @@ type exception struct {
 	Message   string   `json:"message"`
 	Traceback string   `json:"traceback"`
 	Classes   []string `json:"classes"`
-	Only      bool     `json:"only,omitempty"` // it is all of the error
+	Only      bool     `json:"only,omitempty"` // the error is nothing else
 }
 
 type panicked struct {
@@ -57,15 +57,15 @@ func cutTo(s string, most int) string {
 	return s
 }
 
-// Bounds of a failure in short: JSON takes up to six bytes for one of a text, and of slack
-// there is more than that for all.
+// Bounds of a shortened failure. JSON takes up to six bytes for one byte of a text; slack is larger
+// than all of them together.
 const (
 	shortText   = 4 << 10
 	mostClasses = 64
 )
 
-// shorten bounds all of a failure whose texts, as JSON, or whose names were too long. What is dropped
-// of the classes stands before the bases that they have in common with others.
+// shorten bounds the texts and names of a failure that is too long as JSON. Of the classes it keeps
+// the last ones, which are common bases.
 func (f *failure) shorten() {
 	short := func(texts ...*string) {
 		for _, s := range texts {
@@ -88,7 +88,7 @@ func (f *failure) shorten() {
 	}
 }
 
-// describe puts an error of package executor, or of the conversion of its result, in words.
+// describe converts an error of package executor, or of the conversion of a result.
 func describe(err error) *failure {
 	var e *executor.Error
 	if errors.As(err, &e) && e.Err != nil && e.Kind == nil {
@@ -129,7 +129,7 @@ func describe(err error) *failure {
 	return f
 }
 
-// remote is an error of another process: its text, and what errors.Is and errors.As find.
+// remote is an error of another process: its text, and the errors that errors.Is and errors.As find.
 type remote struct {
 	text string
 	in   []error
@@ -138,7 +138,7 @@ type remote struct {
 func (e *remote) Error() string   { return e.text }
 func (e *remote) Unwrap() []error { return e.in }
 
-// err makes the error again. why is what an outcome comes of.
+// err returns the error that the failure describes. why is the cause of an outcome.
 func (f *failure) err(function string, why error) error {
 	var in []error
 	if x := f.Exception; x != nil {
@@ -183,7 +183,7 @@ func (c *conversion) err() error {
 	return e
 }
 
-// ended is why a context has ended.
+// ended returns the reason why a context has ended.
 func ended(ctx context.Context) error {
 	err := ctx.Err()
 	if cause := context.Cause(ctx); !errors.Is(err, cause) {

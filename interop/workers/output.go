@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// lastWords is how many bytes of a worker's output its Death has at most, and kept of how many
-// they are chosen.
+// lastWords is the most bytes of a worker's output in its Death. They are chosen from the last kept
+// bytes.
 const (
 	lastWords = 8 << 10
 	kept      = 64 << 10
 )
 
-// output passes on what a worker writes, and keeps the end of it.
+// output copies the output of a worker to an outlet and keeps its end.
 type output struct {
 	mu   sync.Mutex
 	kept []byte
 	done chan struct{}
 }
 
-// outlet is where the output of all workers goes, one piece at a time.
+// outlet writes the output of all workers to one writer, one piece at a time.
 type outlet struct {
 	mu sync.Mutex
 	to io.Writer
@@ -32,10 +32,10 @@ type outlet struct {
 func (o *outlet) write(b []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	_, _ = o.to.Write(b) // nobody could be told
+	_, _ = o.to.Write(b) // there is no one to report an error to
 }
 
-// follow reads until the end of the pipe, or its deadline.
+// follow reads until the end of the pipe or its deadline.
 func follow(pipe *os.File, to *outlet) *output {
 	o := &output{done: make(chan struct{})}
 	go func() {
@@ -56,8 +56,7 @@ func follow(pipe *os.File, to *outlet) *output {
 	return o
 }
 
-// wait waits for the end of the pipe, or for a while: nobody knows how long Config.Output takes
-// for a piece.
+// wait waits for the end of the pipe, but not without a bound: a Write of Config.Output may block.
 func (o *output) wait(while time.Duration) {
 	timer := time.NewTimer(while)
 	defer timer.Stop()
@@ -76,18 +75,18 @@ func (o *output) keep(b []byte) {
 	}
 }
 
-// crash is how the report of Go's runtime begins; it goes on with all its stacks, which tell
-// little of what C code did, and each of which begins as stack says. A function may print
-// the like of the first and go on.
+// crash matches the beginning of a crash report of Go's runtime. The stacks of all goroutines
+// follow, each of which begins with a match of stack; they are of little use for a crash in C
+// code. A function may also print such a beginning and continue.
 var (
 	crash = regexp.MustCompile(`(?m)^(SIG[A-Z]+: |fatal error: |panic: )`)
 	stack = regexp.MustCompile(`(?m)^goroutine [0-9]+ .*\[`)
 )
 
-// crashWords is how much of such a report is among the last words.
+// crashWords is the most bytes of such a report in the last words.
 const crashWords = 1 << 10
 
-// words are the last lines, as far as they are kept.
+// words returns the last complete lines that are kept.
 func (o *output) words() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

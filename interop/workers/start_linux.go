@@ -11,11 +11,11 @@ import (
 	"unsafe"
 )
 
-// self is this program, whatever has become of the file that it was started from.
+// self is this program, even if its file was replaced or removed.
 const self = "/proc/self/exe"
 
-// starter starts processes on one thread: the signal that a worker gets when its maker is gone
-// comes with the end of the thread that made it, so that thread must last.
+// starter starts all processes on one thread. The kernel signals a worker when the thread that
+// started it ends (PR_SET_PDEATHSIG), so that thread must last as long as the workers.
 type starter struct{ work chan func() }
 
 func newStarter() *starter {
@@ -30,11 +30,11 @@ func newStarter() *starter {
 	return s
 }
 
-// end is called when no process is left.
+// end ends the thread. It is called when no process is left.
 func (s *starter) end() { close(s.work) }
 
-// start starts a worker: a process in a group of its own, with one end of a connection as
-// descriptor 3, its output in out, which is killed when this process ends.
+// start starts a worker: a process in its own process group, with one end of a connection as
+// descriptor 3 and its output in out. The kernel kills it when this process ends.
 func (s *starter) start(program, env []string, out *os.File) (cmd *exec.Cmd, conn *net.UnixConn, err error) {
 	ours, theirs, err := connection()
 	if err != nil {
@@ -56,7 +56,7 @@ func (s *starter) start(program, env []string, out *os.File) (cmd *exec.Cmd, con
 	return cmd, ours, nil
 }
 
-// connection makes both ends of a stream; neither is inherited by who is not given it.
+// connection returns both ends of a stream. Other child processes do not inherit them.
 func connection() (ours *net.UnixConn, theirs *os.File, err error) {
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -71,7 +71,7 @@ func connection() (ours *net.UnixConn, theirs *os.File, err error) {
 	return ours, theirs, nil
 }
 
-// connectionOf takes the file over.
+// connectionOf returns the connection of a file and takes ownership of the file.
 func connectionOf(f *os.File) (*net.UnixConn, error) {
 	defer f.Close()
 	c, err := net.FileConn(f)
@@ -86,14 +86,14 @@ func connectionOf(f *os.File) (*net.UnixConn, error) {
 	return u, nil
 }
 
-// inherited is the worker's end of the connection.
+// inherited returns the worker's end of the connection.
 func inherited() (*net.UnixConn, error) {
 	syscall.CloseOnExec(3)
 	return connectionOf(os.NewFile(3, "maker"))
 }
 
-// awaitExit waits until a child has ended, and leaves it to be waited for: its number, and that
-// of its group, is nobody else's until then.
+// awaitExit waits until a child has ended but does not reap it, so that its process ID and the ID
+// of its group are not used again yet.
 func awaitExit(pid int) error {
 	const exited, noReap, byPID = 4, 0x1000000, 1
 	var info [128]byte
@@ -108,10 +108,10 @@ func awaitExit(pid int) error {
 	}
 }
 
-// killGroup ends a worker and what it has started.
+// killGroup kills a worker and its child processes.
 func killGroup(pid int) { _ = syscall.Kill(-pid, syscall.SIGKILL) }
 
-// killOwnGroup is for a worker whose maker has gone.
+// killOwnGroup kills this worker and its child processes after the end of the Pool's process.
 func killOwnGroup() {
 	if syscall.Getpgrp() == os.Getpid() {
 		_ = syscall.Kill(0, syscall.SIGKILL)
@@ -119,6 +119,6 @@ func killOwnGroup() {
 	os.Exit(1)
 }
 
-// deaf has a worker pass over what a terminal, or who ends a service, sends to all of it: its
-// maker decides. Programs that it starts hear it.
+// deaf makes a worker ignore signals that a terminal or a service manager sends to all processes:
+// the Pool decides when the worker ends. Programs that the worker starts do not ignore them.
 var deaf = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}

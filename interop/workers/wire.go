@@ -10,24 +10,24 @@ import (
 	"sync"
 )
 
-// kind says what a message is.
+// kind is the kind of a message.
 type kind uint8
 
-// Messages to a worker, and to its maker.
+// Kinds of messages to a worker (to…) and from it (at…).
 const (
 	toSetup  kind = iota + 1 // a setup, the first
 	toCall                   // table of arrays, function, arguments
-	toCancel                 // interrupts the call of that number
-	toQuit                   // end when the call under way has ended
+	toCancel                 // interrupts the call with that number
+	toQuit                   // exit when the running call has ended
 	atState                  // a progress
 	atReady                  // the warm-up is done
-	atFailed                 // a failure: of the warm-up; the last
+	atFailed                 // a failure of the start; the last message
 	atResult                 // arrays copied, bytes copied, table of arrays, value
 	atError                  // a failure, of the call
 	lastKind = atError
 )
 
-// A message has a head: how many bytes follow it, its kind, the number of its call.
+// The head of a message: the number of bytes that follow, the kind, the number of the call.
 const headBytes = 4 + 1 + 8
 
 type message struct {
@@ -36,8 +36,8 @@ type message struct {
 	payload []byte // valid until the next one is read
 }
 
-// wire is one end of the connection between a worker and its maker. One goroutine reads;
-// any may write.
+// wire is one end of the connection between a worker and its Pool. One goroutine reads; any
+// goroutine may write.
 type wire struct {
 	conn *net.UnixConn
 	in   *bufio.Reader
@@ -48,7 +48,8 @@ type wire struct {
 	head    [headBytes]byte
 }
 
-// slack is what a message may have beyond Config.MaxMessage: names, and the table of arrays.
+// slack is the number of bytes that a message may have beyond Config.MaxMessage, for names and the
+// table of arrays.
 const slack = 1 << 20
 
 func newWire(conn *net.UnixConn, limit int) *wire {
@@ -87,7 +88,7 @@ func (w *wire) sendJSON(k kind, call uint64, v any) error {
 	return w.send(k, call, b)
 }
 
-// most is how many bytes are read at once on the word of the other side.
+// most is the largest buffer that is allocated before its bytes have arrived.
 const most = 1 << 20
 
 // read reads one message. io.EOF is the end of the connection between two messages.
@@ -107,10 +108,10 @@ func readMessage(in io.Reader, buf *[]byte, limit int) (m message, err error) {
 		return m, fmt.Errorf("%w: %d bytes, and %d is the most", ErrMessage, n, limit)
 	}
 	if cap(*buf) > most && n <= most/16 {
-		*buf = nil // a long one is not kept for short ones
+		*buf = nil // do not keep a large buffer
 	}
 	b := (*buf)[:0]
-	for len(b) < n { // memory comes with the bytes, not with the announcement
+	for len(b) < n { // allocate as the bytes arrive, not by the announced length
 		part := min(n-len(b), most)
 		at := len(b)
 		if cap(b)-at < part {
@@ -131,7 +132,7 @@ func readMessage(in io.Reader, buf *[]byte, limit int) (m message, err error) {
 	return m, nil
 }
 
-// progress is how far the start of a worker is.
+// progress describes how far the start of a worker is.
 type progress struct {
 	State State  `json:"state"`
 	Step  string `json:"step,omitempty"`
