@@ -136,8 +136,7 @@ func summary(counts []int64, longest time.Duration) Latency {
 // lock are timed.
 func (p *Pool) lockTimed() (since time.Duration, stands int64) {
 	if p.mu.TryLock() {
-		p.account.locked++
-		if p.account.locked%latencySample != 0 {
+		if !p.account.sample() {
 			return 0, 0
 		}
 		return now(), latencySample
@@ -145,6 +144,13 @@ func (p *Pool) lockTimed() (since time.Duration, stands int64) {
 	since = now()
 	p.mu.Lock()
 	return since, 1
+}
+
+// sample counts a request that found the lock free, and reports whether it is timed. Pool.mu
+// is held.
+func (a *account) sample() bool {
+	a.locked++
+	return a.locked%latencySample == 0
 }
 
 // now is the time since the process started.

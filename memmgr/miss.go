@@ -139,7 +139,7 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 	}
 	// 8. A magazine for the shard, so that the next requests need no lock.
 	p.heap.noteSplit()
-	p.account.count(c, w)
+	p.account.count(c, w.r.Size)
 	stock := p.restock(w)
 	p.mu.Unlock()
 	if stock.n != 0 {
@@ -438,12 +438,13 @@ func (p *Pool) fail(w *want, cause error) *OutOfMemoryError {
 func (p *Pool) outOfMemory(w *want, cause error) *OutOfMemoryError {
 	p.account.publishRest()
 	bytes, blocks := p.inUse()
+	_, pending := p.pending.waiting()
 	e := &OutOfMemoryError{
 		Request: w.r, Place: p.Place(), Rounded: uint64(w.units) * unit,
 		LargestFree: uint64(p.heap.Largest()),
 		Allocated:   uint64(max(bytes, 0)),
 		Reserved:    p.heap.count.reserved,
-		Pending:     p.pending.bytes + p.pending.returnedBytes,
+		Pending:     pending,
 		Holders:     p.holders(bytes, blocks),
 		Err:         reasonOf(cause),
 	}

@@ -140,17 +140,14 @@ func (p *Pool) newLarge(size, align uintptr) *owner.Cell {
 		return nil
 	}
 	defer p.mu.Unlock()
-	p.account.locked++
-	if p.closed || p.waitlist.n != 0 || p.waitlist.reserved.of != nil || p.account.locked%latencySample == 0 {
+	timed := p.account.sample()
+	if timed || p.closed || p.waitlist.n != 0 || p.waitlist.reserved.of != nil {
 		return nil
 	}
 	need := roundUp(size, unit)
 	c := p.heap.takeIdle(need, need+need/8, unit)
 	if c != nil {
-		p.account.allocs[ownSegment]++
-		p.account.requested += uint64(size)
-		p.account.large += c.Size
-		p.account.publishLarge(int64(c.Size), 1, int64(size))
+		p.account.countLarge(c, size)
 		c.Requested = uint64(size)
 	}
 	return c
@@ -159,10 +156,7 @@ func (p *Pool) newLarge(size, align uintptr) *owner.Cell {
 // freeLarge frees a large block whose cell has nothing recorded on it.
 func (p *Pool) freeLarge(c *owner.Cell) {
 	p.mu.Lock()
-	p.account.frees[ownSegment]++
-	p.account.unrequested += c.Requested
-	p.account.unlarge += c.Size
-	p.account.publishLarge(-int64(c.Size), -1, -int64(c.Requested))
+	p.account.uncountLarge(c)
 	p.heap.retire(c)
 	p.serveWaiters()
 	p.mu.Unlock()

@@ -158,7 +158,7 @@ type account struct {
 	allocs, frees          [numClasses + 2]uint64 // by class
 	large, unlarge         uint64                 // bytes of blocks without a class, allocated and freed
 	requested, unrequested uint64                 // requested bytes, allocated and freed
-	locked                 uint64                 // requests that found Pool.mu free and a block
+	locked                 uint64                 // requests that found Pool.mu free
 	unpublished            change                 // of large blocks: not yet in blocks and asked
 	rate                   rate                   // of allocations
 	retries, ooms          int64
@@ -194,25 +194,44 @@ func (a *account) publishRest() {
 }
 
 // count counts a block that goes to a user. Pool.mu is held.
-func (a *account) count(c *owner.Cell, w *want) {
-	k := blockClass(c)
+func (a *account) count(c *owner.Cell, requested uintptr) {
+	a.addTaken(c, blockClass(c), requested)
+	a.publishRest()
+	a.publish(change{bytes: int64(c.Size), blocks: 1, asked: int64(requested)})
+}
+
+// countLarge is count for a block with a segment of its own. Pool.mu is held.
+func (a *account) countLarge(c *owner.Cell, requested uintptr) {
+	a.addTaken(c, ownSegment, requested)
+	a.publishLarge(int64(c.Size), 1, int64(requested))
+}
+
+func (a *account) addTaken(c *owner.Cell, k int, requested uintptr) {
 	a.allocs[k]++
-	a.requested += uint64(w.r.Size)
+	a.requested += uint64(requested)
 	if k >= noClass {
 		a.large += c.Size
 	}
-	a.publishRest()
-	a.publish(change{bytes: int64(c.Size), blocks: 1, asked: int64(w.r.Size)})
 }
 
 // uncount counts a block that a user freed. Pool.mu is held.
 func (a *account) uncount(c *owner.Cell, k int) {
+	a.addFreed(c, k)
+	a.publish(change{bytes: -int64(c.Size), blocks: -1, asked: -int64(c.Requested)})
+}
+
+// uncountLarge is uncount for a block with a segment of its own. Pool.mu is held.
+func (a *account) uncountLarge(c *owner.Cell) {
+	a.addFreed(c, ownSegment)
+	a.publishLarge(-int64(c.Size), -1, -int64(c.Requested))
+}
+
+func (a *account) addFreed(c *owner.Cell, k int) {
 	a.frees[k]++
 	a.unrequested += c.Requested
 	if k >= noClass {
 		a.unlarge += c.Size
 	}
-	a.publish(change{bytes: -int64(c.Size), blocks: -1, asked: -int64(c.Requested)})
 }
 
 // Stats returns the counters. Current values are exact at the time of the call, and so is
