@@ -5,26 +5,18 @@ package syclobj_test
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/linkage/linkagetest"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
 // A statically linked program cannot load the SYCL library. Open reports that: with
 // the host backend alone, or as its error if a library was named.
 func TestStaticProgram(t *testing.T) {
-	if _, err := exec.LookPath("go"); err != nil {
-		t.Skip(err)
-	}
-	program := filepath.Join(t.TempDir(), "static")
-	build := exec.Command("go", "build", "-o", program, "-ldflags", "-linkmode external -extldflags -static", "./testdata/static")
-	build.Env = append(os.Environ(), "GOFLAGS=")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Skipf("no static C library to link with: %v\n%s", err, out)
-	}
+	program := linkagetest.Build(t)
 	run := func(env ...string) (string, error) {
 		cmd := exec.Command(program)
 		cmd.Env = append(append(os.Environ(), syclobj.EnvLibrary+"="), env...)

@@ -15,24 +15,32 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/linkage/linkagetest"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/interop/python/internal/testmod"
 )
 
 // TestEmbedded runs TestInChild in a new process for each Python.
 func TestEmbedded(t *testing.T) {
+	for _, env := range somePythons(t, "no Python can be embedded: the embedding tests were not run") {
+		t.Run(env.Version.String()+" "+filepath.Base(env.Prefix), func(t *testing.T) {
+			runChild(t, env.Executable, "^TestInChild$")
+		})
+	}
+}
+
+// somePythons returns the Pythons to test with, at least one. It skips the test in a child of an
+// embedding test, and with the given reason if there is no Python.
+func somePythons(t *testing.T, without string) []*python.Environment {
+	t.Helper()
 	if os.Getenv(embedEnv) != "" {
 		t.Skip("this process is one of the children; TestInChild has the tests")
 	}
 	list := pythons(t)
 	if len(list) == 0 {
-		skipWithoutPython(t, "no Python can be embedded: the embedding tests were not run")
+		skipWithoutPython(t, without)
 	}
-	for _, env := range list {
-		t.Run(env.Version.String()+" "+filepath.Base(env.Prefix), func(t *testing.T) {
-			runChild(t, env.Executable, "^TestInChild$")
-		})
-	}
+	return list
 }
 
 // runChild runs a test of this binary in a process that embeds the given Python, and
@@ -351,13 +359,7 @@ func TestStartAgainInChild(t *testing.T) {
 
 // TestAdopt imports an extension module written in Go into each Python.
 func TestAdopt(t *testing.T) {
-	if os.Getenv(embedEnv) != "" {
-		t.Skip("this process is a child for embedding")
-	}
-	list := pythons(t)
-	if len(list) == 0 {
-		skipWithoutPython(t, "there is no Python to import an extension module into")
-	}
+	list := somePythons(t, "there is no Python to import an extension module into")
 	dir := t.TempDir()
 	lib := filepath.Join(dir, "usmb_adopted.abi3.so")
 	out, err := exec.Command("go", "build", "-buildmode=c-shared", "-o", lib, "./testdata/adopt").CombinedOutput()
@@ -391,16 +393,7 @@ func TestStaticProgram(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	if _, err := exec.LookPath("go"); err != nil {
-		t.Skip(err)
-	}
-	program := filepath.Join(t.TempDir(), "static")
-	build := exec.Command("go", "build", "-o", program, "-ldflags", "-linkmode external -extldflags -static", "./testdata/static")
-	build.Env = append(os.Environ(), "GOFLAGS=")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Skipf("no static C library to link with: %v\n%s", err, out)
-	}
-	cmd := exec.Command(program)
+	cmd := exec.Command(linkagetest.Build(t))
 	cmd.Env = append(os.Environ(), "USMBRIDGE_PYTHON="+env.Executable)
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
