@@ -25,8 +25,7 @@
 //	array.c       the life, layout and views of arrays
 //	create.c      new memory and its place, copies, writing into arrays
 //	buffer.c      the buffer protocol
-//	tensor.c      DLPack tensors of other libraries
-//	dlpack.c      __dlpack__, from_dlpack, the C exchange API
+//	dlpack.c      __dlpack__, tensors of other libraries, from_dlpack, the C exchange API
 //	suai.c        __sycl_usm_array_interface__, out and in
 //	arrow.c       the Arrow C data interface, out and in
 //	numpy.c       NumPy's array protocols and ml_dtypes
