@@ -447,12 +447,12 @@ static int read_extension(const char *at, extension *e)
 	e->name[0] = e->parameters[0] = 0;
 	if (!at) return 0;
 	memcpy(&pairs, at, sizeof pairs);
-	if (pairs < 0 || pairs > PAIRS_MAX) return malformed("have metadata of a length that cannot be");
+	if (pairs < 0 || pairs > PAIRS_MAX) return malformed("have metadata with an invalid length");
 	at += sizeof pairs;
 	for (int32_t i = 0; i < pairs; i++) {
 		if (!(at = get_text(at, key, sizeof key, &key_length)) ||
 		    !(at = get_text(at, value, sizeof value, &length)))
-			return malformed("have metadata of a length that cannot be");
+			return malformed("have metadata with an invalid length");
 		if (is_text(key, key_length, "ARROW:extension:name")) {
 			names++;
 			size_t k = length < sizeof e->name ? length : sizeof e->name - 1;
@@ -465,7 +465,7 @@ static int read_extension(const char *at, extension *e)
 			if (length == strlen(value)) memcpy(e->parameters, value, length + 1);
 		}
 	}
-	return names > 1 || parameters > 1 ? malformed("have an extension type twice in their metadata") : 0;
+	return names > 1 || parameters > 1 ? malformed("have metadata with a repeated key") : 0;
 }
 
 static int unknown_extension(const extension *e)
@@ -481,12 +481,12 @@ static int integers(PyObject *parameters, const char *key, int64_t *out)
 	if (!list || list == Py_None) return 0;
 	Py_ssize_t n = PyList_Check(list) ? PyList_Size(list) : -1;
 	if (n < 0 || n >= USMB_DL_MAX_NDIM)
-		return malformed("describe a tensor of too many axes, or whose axes are no list");
+		return malformed("describe a tensor whose axes are not a list, or are too many");
 	for (Py_ssize_t i = 0; i < n; i++) {
 		PyObject *v = PyList_GetItem(list, i);
 		int over = !PyLong_Check(v) || v == Py_True || v == Py_False;
 		out[i] = over ? -1 : PyLong_AsLongLongAndOverflow(v, &over);
-		if (over || out[i] < 0) return malformed("describe a tensor with axes that are no extents");
+		if (over || out[i] < 0) return malformed("describe a tensor with an invalid extent or axis number");
 	}
 	return (int)n;
 }
@@ -530,7 +530,7 @@ static PyObject *parse_parameters(const char *text)
 	} else if (v || PyErr_ExceptionMatches(PyExc_ValueError) ||
 	           PyErr_ExceptionMatches(PyExc_RuntimeError)) { /* RecursionError: nested too deep */
 		PyErr_Clear();
-		malformed("describe a tensor by parameters that are no JSON object");
+		malformed("describe a tensor by parameters that are not a JSON object");
 	}
 	Py_XDECREF(v);
 	return d;
@@ -551,15 +551,16 @@ static int read_tensor(PyObject *parameters, column *c)
 		if (shape[i] == 0)
 			zero = 0;
 		else if (__builtin_mul_overflow(size, shape[i], &size))
-			return malformed("describe a tensor of no size");
+			return malformed("describe a tensor whose size overflows");
 	}
-	if (size * zero != c->size) return malformed("describe a tensor whose shape is not that of its lists");
+	if (size * zero != c->size)
+		return malformed("describe a tensor whose shape does not match the size of its lists");
 	uint64_t seen = 0;
 	for (int i = 0; i < permuted; i++)
 		if (order[i] < n) seen |= UINT64_C(1) << order[i];
 	given = PyDict_GetItemString(parameters, "permutation"); /* borrowed */
 	if (given && given != Py_None && (permuted != n || seen != (UINT64_C(1) << n) - 1))
-		return malformed("describe a tensor by a permutation that is none of its axes");
+		return malformed("describe a tensor by a permutation that does not have each axis once");
 	usmb_fill_strides(n, shape, strides, 0);
 	for (int i = 0; i < n; i++) {
 		int64_t axis = permuted ? order[i] : i;
@@ -643,10 +644,10 @@ static int check_struct(const usmb_arrow_array *a, int64_t buffers, int64_t chil
 	int64_t end;
 	if (a->length < 0 || a->offset < 0 || a->null_count < -1 || a->null_count > a->length ||
 	    __builtin_add_overflow(a->length, a->offset, &end))
-		return malformed("have lengths, offsets or counts that cannot be");
+		return malformed("have an invalid length, offset or null count");
 	if (a->n_buffers != buffers || a->n_children != children || a->dictionary || !a->buffers ||
 	    (children && (!a->children || !a->children[0])))
-		return malformed("have other buffers or children than their type");
+		return malformed("have a number of buffers or children that does not match their type");
 	return 0;
 }
 
@@ -659,7 +660,7 @@ static int check_nulls(const uint8_t *valid, int64_t null_count, int64_t first, 
 {
 	int64_t nulls = 0;
 	if (null_count == 0 || n == 0 || (!valid && null_count < 0)) return 0;
-	if (!valid) return malformed("have nulls, but no bitmap that says which");
+	if (!valid) return malformed("have nulls, but no validity bitmap");
 	for (int64_t i = first; i < first + n; i++) nulls += !bit(valid, i);
 	if (nulls == 0) return 0;
 	usmb_raise(PyExc_BufferError,
@@ -680,7 +681,7 @@ static int read_values_of(const usmb_arrow_array *a, int64_t first, int64_t n, v
 	v->data = a->buffers[1];
 	v->first = first;
 	v->n = n;
-	if (!v->data && n > 0) return malformed("have elements, but no memory of them");
+	if (!v->data && n > 0) return malformed("have elements, but no data buffer");
 	return check_nulls(valid, a->null_count, first, n, "elements");
 }
 
@@ -748,7 +749,7 @@ static PyObject *array_of(const usmb_arrow_array *source, column *c, const value
 	uintptr_t place = (uintptr_t)v->data;
 	if (!packed && (__builtin_mul_overflow(v->first, width, &skip) ||
 	                __builtin_add_overflow(place, (uintptr_t)skip, &place))) {
-		malformed("have an offset behind all memory");
+		malformed("have an offset beyond the address space");
 		return NULL;
 	}
 	usmb_array *a = usmb_array_raw(c->ndim);

@@ -66,7 +66,6 @@ typedef struct PyStatus {
 /* ---- function types ------------------------------------------------------ */
 
 typedef PyObject *(*PyCFunction)(PyObject *, PyObject *);
-typedef PyObject *(*PyCMethod)(PyObject *, PyTypeObject *, PyObject *const *, size_t, PyObject *);
 typedef int (*inquiry)(PyObject *);
 typedef int (*visitproc)(PyObject *, void *);
 typedef int (*traverseproc)(PyObject *, visitproc, void *);
@@ -89,11 +88,7 @@ typedef struct PyMethodDef {
 #define METH_KEYWORDS 0x0002
 #define METH_NOARGS 0x0004
 #define METH_O 0x0008
-#define METH_CLASS 0x0010
-#define METH_STATIC 0x0020
-#define METH_COEXIST 0x0040
 #define METH_FASTCALL 0x0080
-#define METH_METHOD 0x0200 /* with FASTCALL|KEYWORDS: PyCMethod, gets the defining class */
 
 /* Casts any of the calling conventions to the type of ml_meth, without the
    warning of gcc about incompatible function types. */
@@ -101,28 +96,12 @@ typedef struct PyMethodDef {
 
 typedef struct PyMemberDef {
 	const char *name;
-	int type; /* T_* */
+	int type; /* T_PYSSIZET, the only one used here */
 	Py_ssize_t offset;
 	int flags; /* READONLY, RELATIVE_OFFSET (3.12+) */
 	const char *doc;
 } PyMemberDef;
 
-#define T_SHORT 0
-#define T_INT 1
-#define T_LONG 2
-#define T_FLOAT 3
-#define T_DOUBLE 4
-#define T_STRING 5
-#define T_CHAR 7
-#define T_BYTE 8
-#define T_UBYTE 9
-#define T_USHORT 10
-#define T_UINT 11
-#define T_ULONG 12
-#define T_BOOL 14
-#define T_OBJECT_EX 16
-#define T_LONGLONG 17
-#define T_ULONGLONG 18
 #define T_PYSSIZET 19
 #define READONLY 1
 
@@ -147,13 +126,10 @@ typedef struct PyType_Spec {
 	PyType_Slot *slots;
 } PyType_Spec;
 
-#define Py_TPFLAGS_SEQUENCE (1UL << 5)
-#define Py_TPFLAGS_MAPPING (1UL << 6)
 #define Py_TPFLAGS_DISALLOW_INSTANTIATION (1UL << 7)
 #define Py_TPFLAGS_IMMUTABLETYPE (1UL << 8)
 #define Py_TPFLAGS_HEAPTYPE (1UL << 9)
 #define Py_TPFLAGS_BASETYPE (1UL << 10)
-#define Py_TPFLAGS_HAVE_VECTORCALL (1UL << 11) /* stable ABI from 3.12 */
 #define Py_TPFLAGS_HAVE_GC (1UL << 14)
 #define Py_TPFLAGS_METHOD_DESCRIPTOR (1UL << 17)
 #define Py_TPFLAGS_DEFAULT (0UL)
@@ -164,7 +140,6 @@ typedef struct PyType_Spec {
 #define Py_TPFLAGS_BYTES_SUBCLASS (1UL << 27)
 #define Py_TPFLAGS_UNICODE_SUBCLASS (1UL << 28)
 #define Py_TPFLAGS_DICT_SUBCLASS (1UL << 29)
-#define Py_TPFLAGS_BASE_EXC_SUBCLASS (1UL << 30)
 #define Py_TPFLAGS_TYPE_SUBCLASS (1UL << 31)
 
 /* Slot numbers: fixed by the stable ABI, never renumbered. */
@@ -303,7 +278,6 @@ typedef struct Py_buffer {
 	void *internal;
 } Py_buffer;
 
-#define PyBUF_MAX_NDIM 64
 #define PyBUF_SIMPLE 0
 #define PyBUF_WRITABLE 0x0001
 #define PyBUF_FORMAT 0x0004
@@ -313,16 +287,9 @@ typedef struct Py_buffer {
 #define PyBUF_F_CONTIGUOUS (0x0040 | PyBUF_STRIDES)
 #define PyBUF_ANY_CONTIGUOUS (0x0080 | PyBUF_STRIDES)
 #define PyBUF_INDIRECT (0x0100 | PyBUF_STRIDES)
-#define PyBUF_CONTIG (PyBUF_ND | PyBUF_WRITABLE)
-#define PyBUF_CONTIG_RO (PyBUF_ND)
 #define PyBUF_STRIDED (PyBUF_STRIDES | PyBUF_WRITABLE)
 #define PyBUF_STRIDED_RO (PyBUF_STRIDES)
-#define PyBUF_RECORDS (PyBUF_STRIDES | PyBUF_WRITABLE | PyBUF_FORMAT)
-#define PyBUF_RECORDS_RO (PyBUF_STRIDES | PyBUF_FORMAT)
-#define PyBUF_FULL (PyBUF_INDIRECT | PyBUF_WRITABLE | PyBUF_FORMAT)
 #define PyBUF_FULL_RO (PyBUF_INDIRECT | PyBUF_FORMAT)
-#define PyBUF_READ 0x100  /* PyMemoryView_FromMemory */
-#define PyBUF_WRITE 0x200 /* PyMemoryView_FromMemory */
 
 /* ---- vectorcall ------------------------------------------------------------ */
 
@@ -336,7 +303,6 @@ static inline Py_ssize_t PyVectorcall_NARGS(size_t nargsf)
 
 #define Py_file_input 257
 #define Py_eval_input 258
-#define Py_single_input 256
 
 /* ---- the table -------------------------------------------------------------- */
 
