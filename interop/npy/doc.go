@@ -1,51 +1,48 @@
-// Package npy reads and writes NumPy's .npy files straight into and from the memory of
-// arrays: USM and plain memory, of whatever resource the caller names.
+// Package npy reads NumPy's .npy files into arrays and writes arrays to them, without an intermediate
+// copy in Go memory. Arrays can be in USM or in host memory, of any resource.
 //
 //	a, err := npy.Load(ctx, "weights.npy", pool, npy.ReadOptions{})
 //	defer a.Release()
 //	err = npy.Save(ctx, "out.npy", a, npy.WriteOptions{})
 //
 // The format is that of numpy.lib.format (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html),
-// versions 1.0, 2.0 and 3.0, in C and in Fortran order. What is written is, byte for byte,
-// what numpy.save writes.
+// versions 1.0, 2.0 and 3.0, in C and in Fortran order. Written files are identical to those of
+// numpy.save.
 //
 // # Memory
 //
-// A header is checked against the size of the file before anything is allocated. Elements
-// are read by position and in parallel into memory that the host can read, and through a
-// ring of host memory into device memory; at most 16 MiB are needed beside the array. A
-// shard of rows is read without the rest of the file, of Fortran order too. Rows that lie
-// far apart in a file of Fortran order cost a system call for each column.
+// The header is checked against the size of the file before memory is allocated. Elements are read by
+// position and in parallel: directly into host-readable memory, and through a ring of host memory into
+// device memory. A transfer needs at most 16 MiB in addition to the array. Rows are read without the
+// rest of the file, also in Fortran order. If the columns of such a file are long, each column of the
+// rows costs a system call.
 //
-// An array that lies densely in C or Fortran order is written as it is, others in C order,
-// a piece at a time. A piece of device memory that lies scattered is gathered as
-// usmarray's CopyFrom does it, which may take host memory as large as the span of the piece.
+// A contiguous array is written in its own order (C or Fortran), other arrays in C order, one piece at a
+// time. A piece of strided device memory is copied with usmarray's CopyFrom, which can use as much host
+// memory as the piece spans.
 //
 // # Element types
 //
-// Those that NumPy and usmarray both have: bool, int8 to int64, uint8 to uint64, float16 to
-// float64, complex64, complex128. Files of the other byte order are converted while they
-// are read, because NumPy reads them as readily; what is written is little-endian.
-// Structured types, objects (which are pickles: programs, not data), text, dates, raw bytes
-// and extended precision are refused with usmarray.ErrType. So are, in writing, the types
-// that NumPy lacks, bfloat16 among them: package safetensors has a name for them.
+// The supported types are those that both NumPy and usmarray have: bool, int8 to int64, uint8 to uint64,
+// float16 to float64, complex64, complex128. Big-endian files are converted while they are read. Written
+// files are little-endian. Structured types, objects (pickles, which can run code), text, dates, raw bytes
+// and extended precision return usmarray.ErrType. So does writing a type that NumPy lacks, such as
+// bfloat16; use package safetensors for these.
 //
 // # Contexts
 //
-// The end of a context stops a transfer after the pieces under way (1 MiB each for a
-// goroutine); a call of an io.ReaderAt is waited for. Nothing is left behind: no goroutine,
-// no memory, no file. A context that can end also makes the allocation wait for room until
-// then, where the resource can wait (memmgr.Pool); context.Background does not.
+// When the context ends, a transfer stops after the pieces in progress (1 MiB for each goroutine) and
+// returns when running calls of the io.ReaderAt have returned. No goroutine, memory or file is left. If
+// the context can end and the resource can wait (memmgr.Pool), the allocation waits for memory until
+// then. With context.Background it does not wait.
 //
 // # Errors
 //
-// All are *[OpError], and answer to [ErrFormat] for a file that breaks the format's rules or
-// is shorter than its header says, [ErrNotRegular], usmarray.ErrType, usmarray.ErrIndex,
-// usmarray.ErrLayout, memmgr.ErrOutOfMemory, to the errors of package fs and of the context,
-// and, where a file shrank while it was read, to io.ErrUnexpectedEOF.
+// All errors are *[OpError]. They wrap [ErrFormat] if the file is invalid or too short, [ErrNotRegular],
+// usmarray.ErrType, usmarray.ErrIndex, usmarray.ErrLayout, memmgr.ErrOutOfMemory, an error of package fs,
+// the context's error, or io.ErrUnexpectedEOF if the file became shorter while it was read.
 //
 // # Threads
 //
-// A [File] may be used from several goroutines, if its io.ReaderAt may. Arrays that are
-// written must not change meanwhile.
+// A [File] is safe for concurrent use if its io.ReaderAt is. An array must not change while it is written.
 package npy

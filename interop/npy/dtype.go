@@ -9,8 +9,7 @@ import (
 
 const maxDims = usmarray.MaxDims
 
-// types are the element types that NumPy and usmarray both have, by the kind and size of
-// NumPy's type strings.
+// types maps the kind and size of NumPy's type strings to element types.
 var types = map[string]usmarray.DataType{
 	"b1": usmarray.Bool,
 	"i1": usmarray.Int8, "i2": usmarray.Int16, "i4": usmarray.Int32, "i8": usmarray.Int64,
@@ -27,7 +26,7 @@ var names = func() map[usmarray.DataType]string {
 	return m
 }()
 
-// refused are kinds of elements that are no numbers.
+// refused has the kinds of type strings whose elements are not numbers, with their names.
 var refused = map[byte]string{
 	'O': "are Python objects, stored as a pickle, which is a program; convert them with NumPy",
 	'S': "are byte strings", 'a': "are byte strings", 'U': "are text",
@@ -41,17 +40,16 @@ func typeError(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", usmarray.ErrType, fmt.Errorf(format, args...))
 }
 
-// byteOrder says of which a file is.
+// byteOrder is the byte order of the elements of a file.
 type byteOrder uint8
 
 const (
-	native byteOrder = iota // or of bytes
+	native byteOrder = iota // or single bytes, which have no order
 	little
 	big
 )
 
-// parseDescr reads a type string. Without a byte order, and with "=" and "|", it is that of
-// the machine, as NumPy has it.
+// parseDescr parses a type string. As in NumPy, "=", "|" and no prefix mean native byte order.
 func parseDescr(s string) (usmarray.DataType, byteOrder, error) {
 	order, rest := native, s
 	if s != "" {
@@ -75,7 +73,7 @@ func parseDescr(s string) (usmarray.DataType, byteOrder, error) {
 	return usmarray.DataType{}, 0, typeError("the element type %q; bool, integers, float16 to float64, complex64 and complex128 are read", printable(s))
 }
 
-// descrOf is the type string of a type, little-endian.
+// descrOf returns the little-endian type string of a type.
 func descrOf(dt usmarray.DataType) (string, error) {
 	s, ok := names[dt]
 	switch {
@@ -87,7 +85,7 @@ func descrOf(dt usmarray.DataType) (string, error) {
 	return "<" + s, nil
 }
 
-// swapWidth is the width of the parts of an element that have a byte order.
+// swapWidth returns the width in bytes of the units of an element that have a byte order.
 func swapWidth(dt usmarray.DataType) int {
 	if dt.IsComplex() {
 		return dt.Size() / 2

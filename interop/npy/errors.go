@@ -8,21 +8,19 @@ import (
 	"github.com/usmbridge/usmbridge/interop/internal/transfer"
 )
 
-// The kinds of failure that are this package's own. Every error answers to one of them, or to
-// one of the packages below, through errors.Is; see the package's page.
+// Errors of this package, for errors.Is. The package documentation lists those of other packages.
 var (
-	// ErrFormat: what is no .npy file, breaks the rules of the format, or is shorter than
-	// its header says.
+	// ErrFormat is returned for files that are invalid or shorter than the header requires.
 	ErrFormat = errors.New("not a valid .npy file")
-	// ErrNotRegular: a path that names a directory, a FIFO, a socket or a device.
+	// ErrNotRegular is returned for the path of a directory, FIFO, socket or device.
 	ErrNotRegular = transfer.ErrNotRegular
 )
 
 // OpError is the type of the errors of this package.
 type OpError struct {
 	Op   string // the function or method
-	File string // the path, "" for what was not opened by one
-	Err  error  // what was asked, what was found, what to do
+	File string // the path; empty for readers and writers
+	Err  error  // the problem and the remedy
 }
 
 // Error formats "npy: Op: File: Err".
@@ -34,10 +32,10 @@ func (e *OpError) Error() string {
 	return s + e.Err.Error()
 }
 
-// Unwrap gives the cause to errors.Is and errors.As.
+// Unwrap returns the cause.
 func (e *OpError) Unwrap() error { return e.Err }
 
-// named gives a failure its operation and file; nil stays nil.
+// named wraps an error in an OpError. It returns nil for nil.
 func named(op, file string, err error) error {
 	if err == nil {
 		return nil
@@ -45,11 +43,12 @@ func named(op, file string, err error) error {
 	return &OpError{Op: op, File: file, Err: err}
 }
 
+// formatError returns an error that wraps ErrFormat.
 func formatError(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrFormat, fmt.Errorf(format, args...))
 }
 
-// short is about a file that ends too early.
+// short returns an error for a file that ends too early.
 func short(format string, args ...any) error {
 	return fmt.Errorf("%w: %w: %w", ErrFormat, io.ErrUnexpectedEOF, fmt.Errorf(format, args...))
 }

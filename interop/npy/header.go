@@ -13,16 +13,16 @@ import (
 
 const (
 	magic = "\x93NUMPY"
-	// maxHeader is the most bytes of a header's text: what version 1.0 can say, and much
-	// more than any type needs that is read.
+	// maxHeader is the maximum size of a header in bytes. It is the limit of version 1.0, and
+	// much more than supported types need.
 	maxHeader = 1<<16 - 1
-	alignment = 64 // of the elements in the file
-	// growth is room for the longest length of the axis that grows when something is
-	// appended, which numpy.save leaves.
+	alignment = 64 // alignment of the elements in the file
+	// growth is the space that numpy.save reserves in the header so that the extent of the growing
+	// axis can be rewritten when elements are appended.
 	growth = 21
 )
 
-// Header is what a file says of its array.
+// Header describes the array of a file.
 type Header struct {
 	Version      [2]int // of the format: {1, 0}, {2, 0} or {3, 0}
 	DataType     usmarray.DataType
@@ -30,20 +30,20 @@ type Header struct {
 	FortranOrder bool
 	BigEndian    bool  // multi-byte elements are converted when they are read
 	DataOffset   int64 // position of the first element in the file
-	NBytes       int64 // of all elements
+	NBytes       int64 // size of all elements in bytes
 }
 
-// readHeader reads and checks a header, and says where the elements lie.
+// readHeader reads and validates the header, and returns the position of the elements.
 func readHeader(src *transfer.Source) (h Header, e transfer.Elements, err error) {
 	first := make([]byte, min(src.Size(), 12))
 	if err := src.ReadFull(first, 0); err != nil {
 		return h, e, err
 	}
 	if n := min(len(first), len(magic)); string(first[:n]) != magic[:n] {
-		return h, e, formatError("it begins with %q, not with %q", first[:n], magic)
+		return h, e, formatError("invalid magic (got %q, want %q)", first[:n], magic)
 	}
 	if len(first) < 10 {
-		return h, e, short("%d bytes are not even the beginning of a header", src.Size())
+		return h, e, short("incomplete header (the file has %d bytes)", src.Size())
 	}
 	h.Version = [2]int{int(first[6]), int(first[7])}
 	start, n := int64(10), int64(0)
@@ -52,17 +52,17 @@ func readHeader(src *transfer.Source) (h Header, e transfer.Elements, err error)
 		n = int64(binary.LittleEndian.Uint16(first[8:]))
 	case [2]int{2, 0}, [2]int{3, 0}:
 		if len(first) < 12 {
-			return h, e, short("%d bytes are not even the beginning of a header", src.Size())
+			return h, e, short("incomplete header (the file has %d bytes)", src.Size())
 		}
 		start, n = 12, int64(binary.LittleEndian.Uint32(first[8:]))
 	default:
-		return h, e, formatError("it is of version %d.%d of the format; 1.0, 2.0 and 3.0 are known", h.Version[0], h.Version[1])
+		return h, e, formatError("unsupported format version %d.%d (want 1.0, 2.0 or 3.0)", h.Version[0], h.Version[1])
 	}
 	if n > src.Size()-start {
-		return h, e, short("a header of %d bytes in a file of %d", n, src.Size())
+		return h, e, short("incomplete header (it has %d bytes, the file %d)", n, src.Size())
 	}
 	if n > maxHeader {
-		return h, e, formatError("a header of %d bytes; %d are enough for all types but structured ones, which are not read", n, maxHeader)
+		return h, e, formatError("header too long (got %d bytes, at most %d are supported; only structured types need more)", n, maxHeader)
 	}
 	text := make([]byte, n)
 	if err := src.ReadFull(text, start); err != nil {
@@ -87,12 +87,12 @@ func readHeader(src *transfer.Source) (h Header, e transfer.Elements, err error)
 		return h, e, fmt.Errorf("%w: %w", ErrFormat, err)
 	}
 	if there := src.Size() - h.DataOffset; h.NBytes > there {
-		return h, e, short("shape %v of %s takes %d bytes, and %d follow the header", h.Shape, h.DataType, h.NBytes, there)
+		return h, e, short("incomplete elements (shape %v of %s needs %d bytes, %d follow the header)", h.Shape, h.DataType, h.NBytes, there)
 	}
 	return h, e, nil
 }
 
-// elements says where the elements lie.
+// elements returns the position and layout of the elements.
 func (h *Header) elements(order byteOrder) transfer.Elements {
 	e := transfer.Elements{At: h.DataOffset, DataType: h.DataType, Shape: h.Shape, Fortran: h.FortranOrder && len(h.Shape) > 1}
 	if order != native {
@@ -101,7 +101,7 @@ func (h *Header) elements(order byteOrder) transfer.Elements {
 	return e
 }
 
-// appendHeader is the header of version 1.0 that numpy.save writes.
+// appendHeader appends the header of version 1.0 that numpy.save writes.
 func appendHeader(b []byte, descr string, fortran bool, shape []int) []byte {
 	var text strings.Builder
 	order := "False"
@@ -136,7 +136,7 @@ func appendHeader(b []byte, descr string, fortran bool, shape []int) []byte {
 	return append(b, '\n')
 }
 
-// clone is a header of the caller's own.
+// clone returns a deep copy.
 func (h Header) clone() Header {
 	h.Shape = slices.Clone(h.Shape)
 	return h

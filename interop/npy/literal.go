@@ -5,23 +5,22 @@ import (
 	"strings"
 )
 
-// literal is what the dictionary of a header says.
+// literal has the values in the dictionary of a header.
 type literal struct {
 	descr   string
 	fortran bool
 	shape   []int
 }
 
-// parser reads the Python literal of a header: a dictionary with the three keys of the
-// format, in any order, each once, and no other. Of Python's syntax it knows what such a
-// dictionary needs: strings without escapes, True and False, tuples of integers, commas at
-// the end. Long integers ("3L") are those of Python 2.
+// parser parses the Python literal of a header: a dictionary that has the three keys of the format, each
+// once, in any order. It accepts strings without escapes, True and False, tuples of integers, trailing
+// commas, and the long integers of Python 2 ("3L").
 type parser struct {
 	s string
 	i int
 }
 
-// parseLiteral reads the text of a header.
+// parseLiteral parses the text of a header.
 func parseLiteral(text string) (literal, error) {
 	p := &parser{s: text}
 	var l literal
@@ -35,7 +34,7 @@ func parseLiteral(text string) (literal, error) {
 			return l, err
 		}
 		if seen[key] {
-			return l, formatError("the header has the key %q twice", key)
+			return l, formatError("the header has a duplicate key %q", key)
 		}
 		seen[key] = true
 		if !p.take(':') {
@@ -49,7 +48,7 @@ func parseLiteral(text string) (literal, error) {
 		case "shape":
 			l.shape, err = p.tuple()
 		default:
-			err = formatError("the header has the key %q; a .npy file has descr, fortran_order and shape", key)
+			err = formatError("the header has an unknown key %q (want descr, fortran_order and shape)", key)
 		}
 		if err != nil {
 			return l, err
@@ -59,27 +58,27 @@ func parseLiteral(text string) (literal, error) {
 		}
 	}
 	if p.space(); p.i < len(p.s) {
-		return l, p.expected("nothing more but blanks")
+		return l, p.expected("the end of the header")
 	}
 	for _, key := range []string{"descr", "fortran_order", "shape"} {
 		if !seen[key] {
-			return l, formatError("the header lacks the key %q", key)
+			return l, formatError("the header has no key %q", key)
 		}
 	}
 	return l, nil
 }
 
-// expected is the error of a text that goes on otherwise than it should.
-func (p *parser) expected(what string) error {
+// expected returns the error of unexpected text at the current position.
+func (p *parser) expected(want string) error {
 	p.space()
 	found := "its end"
 	if rest := p.s[p.i:]; rest != "" {
 		found = `"` + printable(rest) + `"`
 	}
-	return formatError("byte %d of the header: %s was expected, and found %s", p.i, what, found)
+	return formatError("byte %d of the header: got %s, want %s", p.i, found, want)
 }
 
-// printable is the beginning of a text that may hold anything.
+// printable returns the beginning of s, with a dot for each unprintable character.
 func printable(s string) string {
 	const most = 24
 	if len(s) > most {
@@ -99,7 +98,7 @@ func (p *parser) space() {
 	}
 }
 
-// peek is the next byte that is no blank, 0 at the end.
+// peek skips blanks and returns the next byte, or 0 at the end.
 func (p *parser) peek() byte {
 	if p.space(); p.i == len(p.s) {
 		return 0
@@ -123,13 +122,13 @@ func (p *parser) text() (string, error) {
 	rest := p.s[p.i+1:]
 	end := strings.IndexByte(rest, quote)
 	if end < 0 || strings.ContainsAny(rest[:end], "\\\n\r") {
-		return "", p.expected("a string of one line, without escapes,")
+		return "", p.expected("a string on one line without escapes")
 	}
 	p.i += 1 + end + 1
 	return rest[:end], nil
 }
 
-// descr is a type as a string; a list or tuple describes structured elements.
+// descr parses a type string. A list or tuple describes structured elements, which are unsupported.
 func (p *parser) descr() (string, error) {
 	switch p.peek() {
 	case '[':
@@ -151,7 +150,7 @@ func (p *parser) boolean() (bool, error) {
 	return false, p.expected("True or False")
 }
 
-// tuple is a tuple of integers that are not negative.
+// tuple parses a tuple of non-negative integers.
 func (p *parser) tuple() ([]int, error) {
 	if !p.take('(') {
 		return nil, p.expected("a tuple")
@@ -171,7 +170,7 @@ func (p *parser) tuple() ([]int, error) {
 		comma = p.take(',')
 	}
 	if len(shape) == 1 && !comma {
-		return nil, formatError("the shape is an integer in parentheses; a tuple of one has a comma")
+		return nil, formatError("the shape is an integer in parentheses (want a tuple, with a comma)")
 	}
 	return shape, nil
 }
@@ -183,14 +182,14 @@ func (p *parser) integer() (int, error) {
 		digit := int(p.s[p.i] - '0')
 		if n > (math.MaxInt-digit)/10 {
 			p.i = start
-			return 0, p.expected("a length that memory can have")
+			return 0, p.expected("an extent that fits an int")
 		}
 		n = n*10 + digit
 	}
 	digits := p.s[start:p.i]
 	if digits == "" || len(digits) > 1 && digits[0] == '0' && n != 0 {
 		p.i = start
-		return 0, p.expected("an integer that is not negative")
+		return 0, p.expected("a non-negative integer")
 	}
 	if p.i < len(p.s) && p.s[p.i] == 'L' {
 		p.i++

@@ -9,23 +9,22 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// WriteOptions say how a file is written. The zero value will do.
+// WriteOptions configures Save. The zero value is valid.
 type WriteOptions struct {
-	// Writers is how many goroutines write at a time, 16 at most; 0 is one for each
-	// processor, 8 at most. 1 makes no goroutine.
+	// Writers is the number of goroutines that write, at most 16. 0 means one for each
+	// processor, at most 8. With 1 the caller's goroutine writes.
 	Writers int
-	// InPlace writes the file at its path, and does not wait for the disk. Otherwise it
-	// is written beside it under another name and takes its place when all is on the
-	// disk, so that no reader and no crash meets half a file; that needs room for both.
+	// InPlace writes to the file directly and does not sync it to disk. Otherwise Save writes
+	// a temporary file in the same directory, syncs it and renames it, so that readers never
+	// see an incomplete file, also after a crash. That needs disk space for both files.
 	InPlace bool
 }
 
-// Save writes an array of any memory to a file, after waiting for pending work. The elements
-// stand in the file in C order, or in Fortran order where that is how they lie. A file that
-// was there is replaced and its permissions are kept; a symbolic link is followed. When it
-// fails no file is left behind: what was there stays, but with InPlace. Errors:
-// usmarray.ErrType, ErrNotRegular, those of package fs (a full disk is syscall.ENOSPC) and
-// of the context.
+// Save writes an array to a file, after waiting for pending work on it. The elements are written in Fortran
+// order if they are contiguous in that order, else in C order. An existing file is replaced and its
+// permissions are kept; symbolic links are followed. If Save fails, it leaves no new file, and unless
+// InPlace is set the existing file is unchanged. Errors: usmarray.ErrType, ErrNotRegular, errors of package
+// fs (syscall.ENOSPC for a full disk), the context's error.
 func Save(ctx context.Context, path string, a *usmarray.Array, o WriteOptions) error {
 	const op = "Save"
 	c, header, err := prepare(a)
@@ -40,8 +39,8 @@ func Save(ctx context.Context, path string, a *usmarray.Array, o WriteOptions) e
 	}))
 }
 
-// Write writes an array as Save does, to a stream, from the calling goroutine. What was
-// written before a failure stays. Errors: usmarray.ErrType, the writer's, and the context's.
+// Write writes an array to a stream in the format of Save, from the calling goroutine. After an error, w
+// has a part of the file. Errors: usmarray.ErrType, those of w, the context's error.
 func Write(ctx context.Context, w io.Writer, a *usmarray.Array) error {
 	const op = "Write"
 	c, header, err := prepare(a)

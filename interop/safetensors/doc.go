@@ -1,5 +1,5 @@
-// Package safetensors reads and writes safetensors files straight into and from the memory
-// of arrays: USM and plain memory, of whatever resource the caller names.
+// Package safetensors reads safetensors files into arrays and writes arrays to them, without an
+// intermediate copy in Go memory. Arrays can be in USM or in host memory, of any resource.
 //
 //	f, err := safetensors.Open("model.safetensors")
 //	defer f.Close()
@@ -10,18 +10,21 @@
 // The format is the published one (https://github.com/huggingface/safetensors): eight bytes
 // with the little-endian length of a header, the header in JSON, the elements of all tensors.
 //
-// # What is refused
+// # Validation
 //
-// A header of more than 100 MB, that is no UTF-8, no JSON, does not begin with "{", has a key
-// twice, in a tensor or in the metadata too, has half of a surrogate pair (\ud800) in a text,
-// or null in the place of the metadata ("__metadata__": null), which the reference
-// implementation reads as none; tensors that leave holes between them,
-// overlap, or do not cover the file to its end; offsets that do not fit shape and type;
-// shapes that no array can have. All of that is checked when the file is opened, before
-// anything is allocated, and against the real size of the file. As in the reference
-// implementation the keys of the header may come in any order, and keys of a tensor that the
-// format does not know are passed over with their values, which may be nested 64 deep. A tensor of an element type that is not known is
-// refused only when it is read; it must have a whole number of bytes, and lie in its place.
+// Opening a file validates the header against the size of the file, before memory is allocated. It fails if
+//
+//   - the header has more than 100 MB, is not UTF-8 or not JSON, or does not begin with "{"
+//   - a key is repeated, also in a tensor or in the metadata
+//   - a string has half of a surrogate pair (\ud800)
+//   - the metadata is null, which the reference implementation reads as absent
+//   - there are gaps between tensors, tensors overlap, or they do not end at the end of the file
+//   - the offsets of a tensor do not match its shape and element type
+//   - an array cannot have the shape
+//
+// As in the reference implementation, the keys can have any order, and unknown keys of a tensor are ignored.
+// Their values can be nested up to 64 deep. A tensor of an unknown element type is an error only when it is
+// read; it must have a valid position and a whole number of bytes.
 //
 // # Element types
 //
@@ -29,29 +32,25 @@
 //	F8_E5M2, F8_E4M3 (float8_e4m3fn), F8_E8M0 (float8_e8m0fnu), F8_E5M2FNUZ, F8_E4M3FNUZ
 //	F6_E2M3, F6_E3M2, F4 (float4_e2m1fn): packed
 //
-// Other types of package dlpack have no name in the format and cannot be written
-// (usmarray.ErrType).
+// The format has no names for the other types of package dlpack. Writing them returns usmarray.ErrType.
 //
 // # Memory, contexts, threads
 //
-// Elements are read by position and in parallel into memory that the host can read, and
-// through a ring of host memory into device memory; at most 16 MiB are needed beside the
-// arrays. Rows are read without the rest. Arrays are written in C order, a piece at a time;
-// a piece of device memory that lies scattered is gathered as usmarray's CopyFrom does it,
-// which may take host memory as large as the span of the piece.
+// Elements are read by position and in parallel: directly into host-readable memory, and through a ring of
+// host memory into device memory. A transfer needs at most 16 MiB in addition to the arrays. Rows are read
+// without the rest of the tensor. Arrays are written in C order, one piece at a time. A piece of strided
+// device memory is copied with usmarray's CopyFrom, which can use as much host memory as the piece spans.
 //
-// The end of a context stops a transfer after the pieces under way (1 MiB each for a
-// goroutine); a call of an io.ReaderAt is waited for. Nothing is left behind: no goroutine,
-// no memory, no file. A context that can end also makes the allocation wait for room until
-// then, where the resource can wait (memmgr.Pool); context.Background does not.
+// When the context ends, a transfer stops after the pieces in progress (1 MiB for each goroutine) and
+// returns when running calls of the io.ReaderAt have returned. No goroutine, memory or file is left. If
+// the context can end and the resource can wait (memmgr.Pool), the allocation waits for memory until
+// then. With context.Background it does not wait.
 //
-// A [File] may be used from several goroutines, if its io.ReaderAt may. Arrays that are
-// written must not change meanwhile.
+// A [File] is safe for concurrent use if its io.ReaderAt is. An array must not change while it is written.
 //
 // # Errors
 //
-// All are *[OpError], and answer to [ErrFormat] for a file that breaks the format's rules or
-// is shorter than its header says, [ErrName], [ErrNotRegular], usmarray.ErrType,
-// usmarray.ErrIndex, usmarray.ErrLayout, memmgr.ErrOutOfMemory, to the errors of package fs
-// and of the context, and, where a file shrank while it was read, to io.ErrUnexpectedEOF.
+// All errors are *[OpError]. They wrap [ErrFormat] if the file is invalid or too short, [ErrName],
+// [ErrNotRegular], usmarray.ErrType, usmarray.ErrIndex, usmarray.ErrLayout, memmgr.ErrOutOfMemory, an error of
+// package fs, the context's error, or io.ErrUnexpectedEOF if the file became shorter while it was read.
 package safetensors

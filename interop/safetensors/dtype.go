@@ -7,14 +7,14 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// typeName is an element type under its name in the format.
+// typeName is an element type and its name in the format.
 type typeName struct {
 	name string
 	dt   usmarray.DataType
 }
 
-// types in the order of the reference implementation, which puts a file's tensors in the
-// reverse of it: by falling width, so that each lies where its elements may.
+// types has the element types in the order of the reference implementation. A file has its tensors in the
+// reverse order, by decreasing width, so that all elements are aligned.
 var types = []typeName{
 	{"BOOL", dlpack.Bool}, {"F4", dlpack.Float4E2M1FN}, {"F6_E2M3", dlpack.Float6E2M3FN}, {"F6_E3M2", dlpack.Float6E3M2FN},
 	{"U8", dlpack.Uint8}, {"I8", dlpack.Int8}, {"F8_E5M2", dlpack.Float8E5M2}, {"F8_E4M3", dlpack.Float8E4M3FN},
@@ -36,7 +36,7 @@ func typeError(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", usmarray.ErrType, fmt.Errorf(format, args...))
 }
 
-// swapWidth is the width of the parts of an element that have a byte order.
+// swapWidth returns the width in bytes of the units of an element that have a byte order.
 func swapWidth(dt usmarray.DataType) int {
 	if dt.IsComplex() {
 		return dt.Size() / 2

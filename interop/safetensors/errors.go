@@ -8,24 +8,22 @@ import (
 	"github.com/usmbridge/usmbridge/interop/internal/transfer"
 )
 
-// The kinds of failure that are this package's own. Every error answers to one of them, or to
-// one of the packages below, through errors.Is; see the package's page.
+// Errors of this package, for errors.Is. The package documentation lists those of other packages.
 var (
-	// ErrFormat: what is no safetensors file, breaks the rules of the format, or is shorter
-	// than its header says.
+	// ErrFormat is returned for files that are invalid or shorter than the header requires.
 	ErrFormat = errors.New("not a valid safetensors file")
-	// ErrName: no tensor of the file has the name; or, in writing, one cannot have it.
+	// ErrName is returned if the file has no tensor of that name, or if a tensor cannot be written under it.
 	ErrName = errors.New("no such tensor")
-	// ErrNotRegular: a path that names a directory, a FIFO, a socket or a device.
+	// ErrNotRegular is returned for the path of a directory, FIFO, socket or device.
 	ErrNotRegular = transfer.ErrNotRegular
 )
 
 // OpError is the type of the errors of this package.
 type OpError struct {
 	Op     string // the function or method
-	File   string // the path, "" for what was not opened by one
-	Tensor string // its name, where one is at fault
-	Err    error  // what was asked, what was found, what to do
+	File   string // the path; empty for readers and writers
+	Tensor string // name of the tensor that caused the error, or empty
+	Err    error  // the problem and the remedy
 }
 
 // Error formats "safetensors: Op: File: tensor "Tensor": Err".
@@ -40,10 +38,10 @@ func (e *OpError) Error() string {
 	return s + e.Err.Error()
 }
 
-// Unwrap gives the cause to errors.Is and errors.As.
+// Unwrap returns the cause.
 func (e *OpError) Unwrap() error { return e.Err }
 
-// ofTensor is a failure on its way up that is one tensor's.
+// ofTensor is an error of one tensor. Function named converts it.
 type ofTensor struct {
 	name string
 	err  error
@@ -51,7 +49,7 @@ type ofTensor struct {
 
 func (e *ofTensor) Error() string { return e.err.Error() }
 
-// about says which tensor a failure is of; nothing is put around it afterwards.
+// about adds the name of a tensor to an error. Only function named may wrap the result.
 func about(name string, err error) error {
 	if err == nil {
 		return nil
@@ -59,7 +57,7 @@ func about(name string, err error) error {
 	return &ofTensor{name, err}
 }
 
-// named gives a failure its operation and file; nil stays nil.
+// named wraps an error in an OpError. It returns nil for nil.
 func named(op, file string, err error) error {
 	if err == nil {
 		return nil
@@ -71,11 +69,12 @@ func named(op, file string, err error) error {
 	return e
 }
 
+// formatError returns an error that wraps ErrFormat.
 func formatError(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrFormat, fmt.Errorf(format, args...))
 }
 
-// short is about a file that ends too early.
+// short returns an error for a file that ends too early.
 func short(format string, args ...any) error {
 	return fmt.Errorf("%w: %w: %w", ErrFormat, io.ErrUnexpectedEOF, fmt.Errorf(format, args...))
 }

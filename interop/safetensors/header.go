@@ -20,7 +20,7 @@ const (
 	offsetsKey  = "data_offsets"
 )
 
-// entry is one tensor as a header describes it: unchecked.
+// entry describes a tensor as the header does. It is not validated.
 type entry struct {
 	name       string
 	dtype      string
@@ -28,18 +28,18 @@ type entry struct {
 	begin, end int64
 }
 
-// header reads the JSON of a header, token by token, because the values of a key that comes
-// twice, and the numbers that are none of a size, must not get lost.
+// header parses the JSON of a header. It reads tokens, because package json would accept duplicate keys and
+// lose digits of numbers.
 type header struct {
 	d       *json.Decoder
 	entries []entry
 	meta    map[string]string
 }
 
-// parseHeader reads the text of a header.
+// parseHeader parses the text of a header.
 func parseHeader(text []byte) (*header, error) {
 	if len(text) == 0 || text[0] != '{' {
-		return nil, formatError("the header begins with %q, not with {", text[:min(len(text), 1)])
+		return nil, formatError("invalid beginning of the header (got %q, want {)", text[:min(len(text), 1)])
 	}
 	if !utf8.Valid(text) {
 		return nil, formatError("the header is not UTF-8")
@@ -53,12 +53,12 @@ func parseHeader(text []byte) (*header, error) {
 		return nil, err
 	}
 	if _, err := h.d.Token(); !errors.Is(err, io.EOF) {
-		return nil, formatError("byte %d of the header: more than blanks after its end", h.d.InputOffset())
+		return nil, formatError("byte %d of the header: data after its end", h.d.InputOffset())
 	}
 	return h, nil
 }
 
-// token is the next token; the end of the text is an error like any other.
+// token returns the next token. The end of the text is an error.
 func (h *header) token() (json.Token, error) {
 	t, err := h.d.Token()
 	if err != nil {
@@ -67,11 +67,11 @@ func (h *header) token() (json.Token, error) {
 	return t, nil
 }
 
-func (h *header) expected(what string, found json.Token) error {
-	return formatError("byte %d of the header: %s was expected, and found %s", h.d.InputOffset(), what, shown(found))
+func (h *header) expected(want string, found json.Token) error {
+	return formatError("byte %d of the header: got %s, want %s", h.d.InputOffset(), shown(found), want)
 }
 
-// shown is a token for an error's text.
+// shown returns a token for an error text, quoted and shortened.
 func shown(t json.Token) string {
 	const most = 40
 	s := fmt.Sprintf("%v", t)
@@ -81,7 +81,7 @@ func shown(t json.Token) string {
 	return strconv.Quote(s)
 }
 
-// object reads an object whose keys differ; member reads the value of each.
+// object reads an object and calls member for each key, to read its value. A repeated key is an error.
 func (h *header) object(member func(key string) error) error {
 	t, err := h.token()
 	if err != nil {
@@ -104,7 +104,7 @@ func (h *header) object(member func(key string) error) error {
 			return h.expected("a key", t)
 		}
 		if seen[key] {
-			return formatError("byte %d of the header: the key %s comes twice", h.d.InputOffset(), shown(key))
+			return formatError("byte %d of the header: duplicate key %s", h.d.InputOffset(), shown(key))
 		}
 		seen[key] = true
 		if err := member(key); err != nil {
@@ -113,7 +113,7 @@ func (h *header) object(member func(key string) error) error {
 	}
 }
 
-// member is one of the header itself: a tensor, or the metadata.
+// member reads a tensor or the metadata.
 func (h *header) member(key string) error {
 	if key == metadataKey {
 		h.meta = map[string]string{}
@@ -137,7 +137,7 @@ func (h *header) member(key string) error {
 				return err
 			}
 			if len(both) != 2 {
-				return formatError("byte %d of the header: %s has %d items; a tensor has a beginning and an end", h.d.InputOffset(), offsetsKey, len(both))
+				return formatError("byte %d of the header: %s has %d items (want 2: the beginning and the end)", h.d.InputOffset(), offsetsKey, len(both))
 			}
 			e.begin, e.end = int64(both[0]), int64(both[1])
 		default:
@@ -176,7 +176,7 @@ func (h *header) text() (string, error) {
 	return s, nil
 }
 
-// sizes is a list of integers that are not negative, written as such.
+// sizes reads a list of non-negative integers.
 func (h *header) sizes() ([]int, error) {
 	t, err := h.token()
 	if err != nil {
@@ -200,7 +200,7 @@ func (h *header) sizes() ([]int, error) {
 		}
 		n, err := strconv.ParseUint(number.String(), 10, 64)
 		if err != nil || n > math.MaxInt {
-			return nil, h.expected("an integer that is not negative and that memory can have", t)
+			return nil, h.expected("a non-negative integer that fits an int", t)
 		}
 		if list = append(list, int(n)); len(list) > maxDims {
 			return nil, formatError("byte %d of the header: more than %d axes", h.d.InputOffset(), maxDims)
@@ -208,7 +208,7 @@ func (h *header) sizes() ([]int, error) {
 	}
 }
 
-// skip passes over a value of any kind, without looking at what it holds.
+// skip ignores the next value.
 func (h *header) skip() error {
 	if err := h.d.Decode(&skipped{}); err != nil {
 		return formatError("byte %d of the header: %w", h.d.InputOffset(), err)
@@ -216,11 +216,11 @@ func (h *header) skip() error {
 	return nil
 }
 
-// skipped is a value that is passed over. The decoder has checked its text, which is looked
-// at where it lies: a header may be one such value, and tokens would take many times its size.
+// skipped is an ignored value. It is scanned as text, because its tokens would take many times the memory of a
+// large header. The decoder has checked the syntax.
 type skipped struct{}
 
-// UnmarshalJSON looks at how deep the value is nested.
+// UnmarshalJSON checks the depth of nesting.
 func (*skipped) UnmarshalJSON(text []byte) error {
 	depth, quoted := 0, false
 	for i := 0; i < len(text); i++ {
@@ -241,8 +241,8 @@ func (*skipped) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// surrogates refuses escapes that are half a character (\ud800 to \udfff) without the other
-// half, of which the decoder makes U+FFFD: different names would become one.
+// surrogates refuses an escape for half of a surrogate pair (\ud800 to \udfff) without the other half. The
+// decoder would replace it by U+FFFD, so that different names could become equal.
 func surrogates(text []byte) error {
 	for i := 0; ; {
 		n := bytes.IndexByte(text[i:], '\\')
@@ -252,7 +252,7 @@ func surrogates(text []byte) error {
 		i += n
 		first, ok := escape(text[i:])
 		switch {
-		case !ok: // of one letter, or the decoder refuses it
+		case !ok: // an escape of one letter, or one that the decoder refuses
 			i += min(2, len(text)-i)
 			continue
 		case !utf16.IsSurrogate(first):
@@ -260,7 +260,7 @@ func surrogates(text []byte) error {
 			continue
 		}
 		if second, _ := escape(text[i+escapeBytes:]); utf16.DecodeRune(first, second) == utf8.RuneError {
-			return formatError("byte %d of the header: %s is half a character", i, text[i:i+escapeBytes])
+			return formatError("byte %d of the header: %s is half of a surrogate pair", i, text[i:i+escapeBytes])
 		}
 		i += 2 * escapeBytes
 	}
@@ -269,7 +269,7 @@ func surrogates(text []byte) error {
 // escapeBytes is the length of \u and four digits.
 const escapeBytes = 6
 
-// escape is the value of the escape that text begins with.
+// escape returns the value of the \u escape at the beginning of text.
 func escape(text []byte) (r rune, ok bool) {
 	if len(text) < escapeBytes || text[0] != '\\' || text[1] != 'u' {
 		return 0, false

@@ -12,23 +12,22 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// ReadOptions say how tensors are read. The zero value will do.
+// ReadOptions configures reads. The zero value is valid.
 type ReadOptions struct {
-	// Readers is how many goroutines read at a time, 16 at most; 0 is one for each
-	// processor, 8 at most. 1 makes no goroutine.
+	// Readers is the number of goroutines that read, at most 16. 0 means one for each
+	// processor, at most 8. With 1 the caller's goroutine reads.
 	Readers int
-	// Queue is where the memory will first be used; nil when that is not known.
+	// Queue is the queue that uses the memory first, or nil if it is not known.
 	Queue *syclobj.Queue
-	// Tag names the user of the memory in statistics and reports.
+	// Tag is the tag of the memory in statistics and reports.
 	Tag string
 }
 
-func (o ReadOptions) below() transfer.Options {
+func (o ReadOptions) transfer() transfer.Options {
 	return transfer.Options{Workers: o.Readers, Queue: o.Queue, Tag: o.Tag}
 }
 
-// File is a safetensors file of which the header was read. Its methods may be called from
-// several goroutines.
+// File is an open safetensors file. Its header has been read. It is safe for concurrent use.
 type File struct {
 	src     *transfer.Source
 	name    string
@@ -37,8 +36,8 @@ type File struct {
 	meta    map[string]string
 }
 
-// Open opens a regular file and reads its header. The caller closes the File. Errors:
-// ErrFormat, ErrNotRegular, those of package fs.
+// Open opens a regular file and reads its header. The caller must close the File. Errors: ErrFormat,
+// ErrNotRegular, errors of package fs.
 func Open(path string) (*File, error) {
 	const op = "Open"
 	src, err := transfer.Open(path)
@@ -52,8 +51,8 @@ func Open(path string) (*File, error) {
 	return f, named(op, path, err)
 }
 
-// NewFile reads the header of a file of size bytes in a reader, which stays the caller's;
-// its ReadAt is called from several goroutines. Errors: ErrFormat, and the reader's own.
+// NewFile reads the header of a file of size bytes from r. The caller keeps ownership of r, whose ReadAt is
+// called from several goroutines. Errors: ErrFormat, and those of r.
 func NewFile(r io.ReaderAt, size int64) (*File, error) {
 	const op = "NewFile"
 	src, err := transfer.FromReaderAt(r, size)
@@ -76,7 +75,7 @@ func newFile(src *transfer.Source, name string) (*File, error) {
 	return f, nil
 }
 
-// Tensors describes all tensors, in the order in which they lie in the file.
+// Tensors returns the descriptions of all tensors, in the order of their positions.
 func (f *File) Tensors() []Info {
 	list := make([]Info, len(f.tensors))
 	for i, t := range f.tensors {
@@ -85,7 +84,7 @@ func (f *File) Tensors() []Info {
 	return list
 }
 
-// Tensor describes one; ok is false when the file has none of the name.
+// Tensor returns the description of a tensor. ok is false if the file has no tensor of that name.
 func (f *File) Tensor(name string) (info Info, ok bool) {
 	i, ok := f.index[name]
 	if !ok {
@@ -94,21 +93,20 @@ func (f *File) Tensor(name string) (info Info, ok bool) {
 	return f.tensors[i].clone(), true
 }
 
-// Metadata is a copy of the file's __metadata__, nil when it has none.
+// Metadata returns a copy of __metadata__, or nil if the file has none.
 func (f *File) Metadata() map[string]string { return maps.Clone(f.meta) }
 
-// Close closes the file that Open opened. It may be called again.
+// Close closes the file that Open opened. Later calls return nil.
 func (f *File) Close() error { return named("Close", f.name, f.src.Close()) }
 
-// Read reads a tensor into new memory of a resource. The caller owns it. Errors: ErrName,
-// usmarray.ErrType for an element type that no array has; see the package's page.
+// Read reads a tensor into new memory of r. The caller owns the array. Errors: ErrName, usmarray.ErrType for an
+// unsupported element type; see the package documentation for others.
 func (f *File) Read(ctx context.Context, name string, r memmgr.Resource, o ReadOptions) (*usmarray.Array, error) {
 	return f.read(ctx, "Read", name, transfer.Whole, r, o)
 }
 
-// ReadRows is Read of rows [lo, hi) of the first axis, without reading the others. Errors:
-// usmarray.ErrIndex for rows that are not there, usmarray.ErrLayout for packed elements of
-// which the first row begins within a byte, and those of Read.
+// ReadRows reads rows [lo, hi) of the first axis as Read does. Errors: usmarray.ErrIndex for rows out of range,
+// usmarray.ErrLayout if row lo of packed elements does not begin at a byte, and those of Read.
 func (f *File) ReadRows(ctx context.Context, name string, r memmgr.Resource, lo, hi int, o ReadOptions) (*usmarray.Array, error) {
 	return f.read(ctx, "ReadRows", name, transfer.Rows{Lo: lo, Hi: hi}, r, o)
 }
@@ -118,7 +116,7 @@ func (f *File) read(ctx context.Context, op, name string, rows transfer.Rows, r 
 	if err != nil {
 		return nil, named(op, f.name, err)
 	}
-	arrays, err := transfer.ReadNew(ctx, f.src, []transfer.Wish{{Elements: e, Rows: rows}}, r, o.below())
+	arrays, err := transfer.ReadNew(ctx, f.src, []transfer.Wish{{Elements: e, Rows: rows}}, r, o.transfer())
 	if err != nil {
 		return nil, named(op, f.name, about(name, err))
 	}
@@ -128,16 +126,15 @@ func (f *File) read(ctx context.Context, op, name string, rows transfer.Rows, r 
 func (f *File) elements(name string) (*transfer.Elements, error) {
 	i, ok := f.index[name]
 	if !ok {
-		return nil, about(name, fmt.Errorf("%w; the file has %d others (Tensors)", ErrName, len(f.tensors)))
+		return nil, about(name, fmt.Errorf("%w (the file has %d tensors; Tensors lists them)", ErrName, len(f.tensors)))
 	}
 	return f.tensors[i].elements()
 }
 
-// ReadAll reads tensors, or all of the file where no names are given, each into memory of
-// its own; the goroutines go from one to the next. The caller owns the arrays. On an error
-// there are none. Only the first allocation waits for room as that of Read does: where a
-// later one finds none, the memory is given back and the error is memmgr.ErrOutOfMemory.
-// Errors: as of Read.
+// ReadAll reads the named tensors, or all tensors if there are no names, each into its own memory, in parallel.
+// The caller owns the arrays. On an error it returns none. Only the first allocation waits for memory, as in
+// Read. If a later one fails for lack of memory, all are released and the error is memmgr.ErrOutOfMemory.
+// Errors: those of Read.
 func (f *File) ReadAll(ctx context.Context, r memmgr.Resource, o ReadOptions, names ...string) (map[string]*usmarray.Array, error) {
 	const op = "ReadAll"
 	if len(names) == 0 {
@@ -160,7 +157,7 @@ func (f *File) ReadAll(ctx context.Context, r memmgr.Resource, o ReadOptions, na
 		unique = append(unique, name)
 		wishes = append(wishes, transfer.Wish{Elements: e, Rows: transfer.Whole})
 	}
-	arrays, err := transfer.ReadNew(ctx, f.src, wishes, r, o.below())
+	arrays, err := transfer.ReadNew(ctx, f.src, wishes, r, o.transfer())
 	if err != nil {
 		return nil, named(op, f.name, err)
 	}
@@ -171,15 +168,14 @@ func (f *File) ReadAll(ctx context.Context, r memmgr.Resource, o ReadOptions, na
 	return all, nil
 }
 
-// ReadInto reads a tensor into an array of its element type and shape that lies densely in C
-// order, in any memory. It waits for work pending there first. After a failure the elements
-// are undefined. Errors: usmarray.ErrType, usmarray.ErrLayout, usmarray.ErrReadOnly, and
-// those of Read.
+// ReadInto reads a tensor into an existing array, which must have the same element type and shape, and be
+// contiguous in C order. It waits for pending work on that array first. After an error the elements are
+// undefined. Errors: usmarray.ErrType, usmarray.ErrLayout, usmarray.ErrReadOnly, and those of Read.
 func (f *File) ReadInto(ctx context.Context, name string, a *usmarray.Array, o ReadOptions) error {
 	return f.into(ctx, "ReadInto", name, transfer.Whole, a, o)
 }
 
-// ReadRowsInto is ReadInto of rows [lo, hi) of the first axis.
+// ReadRowsInto reads rows [lo, hi) of the first axis as ReadInto does.
 func (f *File) ReadRowsInto(ctx context.Context, name string, a *usmarray.Array, lo, hi int, o ReadOptions) error {
 	return f.into(ctx, "ReadRowsInto", name, transfer.Rows{Lo: lo, Hi: hi}, a, o)
 }

@@ -17,24 +17,24 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// WriteOptions say what is written and how. The zero value will do.
+// WriteOptions configures Save and Write. The zero value is valid.
 type WriteOptions struct {
-	// Metadata is the file's __metadata__; nil for none.
+	// Metadata is written as __metadata__, unless it is nil.
 	Metadata map[string]string
-	// Writers is how many goroutines write at a time, 16 at most; 0 is one for each
-	// processor, 8 at most. 1 makes no goroutine.
+	// Writers is the number of goroutines that write, at most 16. 0 means one for each
+	// processor, at most 8. With 1 the caller's goroutine writes.
 	Writers int
-	// InPlace writes the file at its path, and does not wait for the disk. Otherwise it
-	// is written beside it under another name and takes its place when all is on the
-	// disk, so that no reader and no crash meets half a file; that needs room for both.
+	// InPlace writes to the file directly and does not sync it to disk. Otherwise Save writes
+	// a temporary file in the same directory, syncs it and renames it, so that readers never
+	// see an incomplete file, also after a crash. That needs disk space for both files.
 	InPlace bool
 }
 
-// Save writes arrays of any memory to a file, in C order, after waiting for pending work. A
-// file that was there is replaced and its permissions are kept; a symbolic link is followed.
-// When it fails no file is left behind: what was there stays, but with InPlace. Errors:
-// usmarray.ErrType for an element type that the format lacks, ErrName, ErrNotRegular, those
-// of package fs (a full disk is syscall.ENOSPC) and of the context.
+// Save writes arrays to a file in C order, after waiting for pending work on them. An existing file is
+// replaced and its permissions are kept; symbolic links are followed. If Save fails, it leaves no new file,
+// and unless InPlace is set the existing file is unchanged. Errors: usmarray.ErrType for an element type
+// that the format lacks, ErrName, ErrNotRegular, errors of package fs (syscall.ENOSPC for a full disk), the
+// context's error.
 func Save(ctx context.Context, path string, tensors map[string]*usmarray.Array, o WriteOptions) error {
 	const op = "Save"
 	header, order, err := prepare(tensors, o.Metadata)
@@ -56,9 +56,9 @@ func Save(ctx context.Context, path string, tensors map[string]*usmarray.Array, 
 	}))
 }
 
-// Write writes arrays as Save does, to a stream, from the calling goroutine; only
-// WriteOptions.Metadata matters. What was written before a failure stays. Errors:
-// usmarray.ErrType, ErrName, the writer's, and the context's.
+// Write writes arrays to a stream in the format of Save, from the calling goroutine. Of the options it uses
+// Metadata only. After an error, w has a part of the file. Errors: usmarray.ErrType, ErrName, those of w, the
+// context's error.
 func Write(ctx context.Context, w io.Writer, tensors map[string]*usmarray.Array, o WriteOptions) error {
 	const op = "Write"
 	header, order, err := prepare(tensors, o.Metadata)
@@ -76,29 +76,29 @@ func Write(ctx context.Context, w io.Writer, tensors map[string]*usmarray.Array,
 	return named(op, "", err)
 }
 
-// tensor is one on its way to a file.
+// tensor is a tensor to be written.
 type tensor struct {
 	name    string
-	rank    int // of its type in types
+	rank    int // index of its type in types
 	shape   []int
 	content *transfer.Content
 }
 
-// prepare makes the header and puts the tensors in order: as the reference implementation
-// has them, by falling width of their elements and then by name.
+// prepare returns the header, and the tensors in the order of the reference implementation: by decreasing
+// width of their elements, then by name.
 func prepare(tensors map[string]*usmarray.Array, meta map[string]string) ([]byte, []tensor, error) {
 	order := make([]tensor, 0, len(tensors))
 	for _, name := range slices.Sorted(maps.Keys(tensors)) {
 		a := tensors[name]
 		if name == metadataKey || !utf8.ValidString(name) {
-			return nil, nil, about(name, fmt.Errorf("%w: a tensor's name is UTF-8 and not %s", ErrName, metadataKey))
+			return nil, nil, about(name, fmt.Errorf("%w: a tensor's name must be UTF-8 and not %s", ErrName, metadataKey))
 		}
 		rank, ok := rankOf[a.DataType()]
 		if !ok {
-			return nil, nil, about(name, typeError("the format has no %s; convert the array (AsType)", a.DataType()))
+			return nil, nil, about(name, typeError("the format has no type %s; convert the array with AsType", a.DataType()))
 		}
 		if bits := a.Size() * a.DataType().BitSize(); bits%8 != 0 {
-			return nil, nil, about(name, fmt.Errorf("%w: %d elements of %s do not fill whole bytes, as the format wants", usmarray.ErrLayout, a.Size(), a.DataType()))
+			return nil, nil, about(name, fmt.Errorf("%w: %d elements of %s do not fill whole bytes, which the format requires", usmarray.ErrLayout, a.Size(), a.DataType()))
 		}
 		c, err := transfer.NewContent(a, false, transfer.SwapFor(false, swapWidth(a.DataType())))
 		if err != nil {
@@ -111,15 +111,14 @@ func prepare(tensors map[string]*usmarray.Array, meta map[string]string) ([]byte
 	return header, order, err
 }
 
-// appendHeader is the length and the JSON, padded so that the elements begin at a multiple
-// of eight bytes.
+// appendHeader returns the length and the JSON, padded so that the elements begin at a multiple of eight bytes.
 func appendHeader(order []tensor, meta map[string]string) ([]byte, error) {
 	b := bytes.NewBuffer(make([]byte, lengthBytes))
-	write := func(v any) { // a value of the format's own: nothing that fails
+	write := func(v any) { // encoding these types cannot fail
 		text := json.NewEncoder(b)
 		text.SetEscapeHTML(false)
 		_ = text.Encode(v)
-		b.Truncate(b.Len() - 1) // the end of the line
+		b.Truncate(b.Len() - 1) // the newline of Encode
 	}
 	separator := "{"
 	key := func(name string) {
@@ -157,7 +156,7 @@ func appendHeader(order []tensor, meta map[string]string) ([]byte, error) {
 	}
 	n := b.Len() - lengthBytes
 	if n > maxHeader {
-		return nil, formatError("a header of %d bytes; the format allows %d: write fewer tensors to a file", n, maxHeader)
+		return nil, formatError("header too long (got %d bytes, the format allows %d); write fewer tensors to a file", n, maxHeader)
 	}
 	binary.LittleEndian.PutUint64(b.Bytes(), uint64(n))
 	return b.Bytes(), nil
