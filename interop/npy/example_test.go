@@ -13,7 +13,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// A file is written, and read into the memory of a pool.
+// Write a file and read it into memory of a pool.
 func ExampleLoad() {
 	dir, err := os.MkdirTemp("", "npy-")
 	if err != nil {
@@ -42,7 +42,7 @@ func ExampleLoad() {
 	// Output: [0. 1. 2. 3. 4. 5.]
 }
 
-// Of a large file a process may read its share of the rows.
+// Read some rows of a file.
 func ExampleFile_ReadRows() {
 	whole, err := usmarray.WrapSlice([]int32{1, 2, 3, 4, 5, 6, 7, 8}, []int{4, 2})
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// FuzzHeader: whatever a file holds, it is refused with an error of a known kind, or
-// describes an array that is there, can be read, and is written and read again as it is.
+// FuzzHeader checks that any file is either refused with an error of a known kind, or can be read, written, and
+// read again with the same result.
 func FuzzHeader(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		file, err := npy.NewFile(bytes.NewReader(b), int64(len(b)))

@@ -15,8 +15,8 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// save has NumPy save arrays of every type, order and version, and describe each in a JSON
-// file: what it holds in C order, little-endian.
+// save is a script with which NumPy saves arrays of each type, order and version, and describes each in a JSON file,
+// with its bytes in C order, little-endian.
 const save = `
 import json, io
 import numpy as np
@@ -128,8 +128,7 @@ func shards(t *testing.T, f *npy.File, r memmgr.Resource, whole *usmarray.Array)
 	}
 }
 
-// TestWritesWhatNumPyWrites: NumPy loads and saves again what we saved, and the two files
-// have the same bytes.
+// TestWritesWhatNumPyWrites checks that NumPy loads our files and saves files with the same bytes.
 func TestWritesWhatNumPyWrites(t *testing.T) {
 	dir := t.TempDir()
 	ctx := context.Background()
@@ -169,7 +168,7 @@ for name in json.load(open("names.json")):
 `)
 }
 
-// layouts are arrays that lie in memory in every way, some of more than one piece.
+// layouts returns arrays of various layouts, some larger than one piece.
 func layouts(t *testing.T, r memmgr.Resource, dt usmarray.DataType) []*usmarray.Array {
 	t.Helper()
 	count := func(shape ...int) *usmarray.Array {

@@ -21,7 +21,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// file is a .npy file with a header of version 1.0.
+// file returns a .npy file with a header of version 1.0.
 func file(header string, data int) []byte {
 	b := append([]byte("\x93NUMPY\x01\x00"), byte(len(header)), byte(len(header)>>8))
 	return append(append(b, header...), make([]byte, data)...)
@@ -29,7 +29,7 @@ func file(header string, data int) []byte {
 
 func open(b []byte) (*npy.File, error) { return npy.NewFile(bytes.NewReader(b), int64(len(b))) }
 
-// saved is an array of 6 float32 as Save writes it.
+// saved returns the file of an array of 6 float32 elements.
 func saved(t testing.TB) []byte {
 	t.Helper()
 	a := own(t)(usmarray.FromSlice(memmgr.Host(), []float32{1, 2, 3, 4, 5, 6}, []int{2, 3}))
@@ -38,7 +38,7 @@ func saved(t testing.TB) []byte {
 	return b.Bytes()
 }
 
-// isKnown reports whether a refused header is refused in one of the two ways.
+// isKnown reports whether an error of a header is ErrFormat or ErrType.
 func isKnown(err error) bool {
 	return errors.Is(err, npy.ErrFormat) != errors.Is(err, usmarray.ErrType)
 }
@@ -106,7 +106,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// TestPickles: what NumPy itself writes and we do not read is refused with its type's name.
+// TestPickles checks that files of NumPy with unsupported types are refused, with the name of the type.
 func TestPickles(t *testing.T) {
 	dir := t.TempDir()
 	runPython(t, dir, `
@@ -146,13 +146,13 @@ func TestTruncatedAtEveryByte(t *testing.T) {
 		require.ErrorIs(t, err, npy.ErrFormat)
 		require.NotErrorIs(t, err, io.ErrUnexpectedEOF)
 	}
-	// A header of 4 GiB is not looked for, nor made room for.
+	// No memory is allocated for a header of 4 GiB.
 	_, err = open(append([]byte("\x93NUMPY\x02\x00\xff\xff\xff\xff"), whole...))
 	require.ErrorIs(t, err, npy.ErrFormat)
 }
 
-// TestNothingIsAllocatedForALie: a file that promises more than it has is refused before
-// anything is asked of the resource.
+// TestNothingIsAllocatedForALie checks that a file with fewer bytes than its header requires is refused before the
+// resource is called.
 func TestNothingIsAllocatedForALie(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.npy")
 	pool := memmgr.NewPool(memmgr.Host())
@@ -193,7 +193,7 @@ func TestNotAFile(t *testing.T) {
 	require.Error(t, err)
 }
 
-// large is a file of several pieces, and its header's length.
+// large returns a file of several pieces, and the length of its header.
 func large(t testing.TB) ([]byte, int) {
 	t.Helper()
 	a := own(t)(usmarray.Arange[float32](memmgr.Host(), 0, 1, 5<<18))
@@ -204,8 +204,8 @@ func large(t testing.TB) ([]byte, int) {
 
 var errDisk = errors.New("the disk is broken")
 
-// TestFailingReaders: whatever a reader does from any position on, the read ends with its
-// error, and nothing stays.
+// TestFailingReaders checks that a reader that fails at any position makes the read return its error and leaves no
+// memory.
 func TestFailingReaders(t *testing.T) {
 	whole, start := large(t)
 	ctx := context.Background()
@@ -257,7 +257,7 @@ func TestFailingReaders(t *testing.T) {
 	})
 }
 
-// TestShrinks: the file loses its end between Open and Read.
+// TestShrinks checks the error of a file that is truncated between Open and Read.
 func TestShrinks(t *testing.T) {
 	whole, start := large(t)
 	path := filepath.Join(t.TempDir(), "a.npy")
@@ -273,7 +273,7 @@ func TestShrinks(t *testing.T) {
 	}
 }
 
-// TestCancelledInTheMiddle: the context ends while a reader is in the middle of the file.
+// TestCancelledInTheMiddle ends the context while a reader is in the middle of the file.
 func TestCancelledInTheMiddle(t *testing.T) {
 	whole, start := large(t)
 	everyMemory(t, func(t *testing.T, r memmgr.Resource) {
@@ -301,8 +301,8 @@ func TestCancelledInTheMiddle(t *testing.T) {
 	})
 }
 
-// TestLimits: without a context that can end a read beyond the limit is refused; with one
-// it waits for room.
+// TestLimits checks that a read beyond the limit of its pool waits for memory if its context can end, and fails
+// otherwise.
 func TestLimits(t *testing.T) {
 	whole, _ := large(t)
 	f, err := open(whole)

@@ -14,7 +14,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// specialFiles are paths of what has no size and no positions; opening some would block.
+// specialFiles returns the paths of special files. Opening some of them would block.
 func specialFiles(t testing.TB, dir string) []string {
 	t.Helper()
 	fifo := filepath.Join(dir, "fifo")
@@ -24,7 +24,7 @@ func specialFiles(t testing.TB, dir string) []string {
 	return []string{fifo, link, "/dev/null", "/dev/zero", "/dev/full"}
 }
 
-// TestDevFull: a device without room, as a stream.
+// TestDevFull checks the error of Write to a full device.
 func TestDevFull(t *testing.T) {
 	f, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {

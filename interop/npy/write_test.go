@@ -33,8 +33,8 @@ func TestTypesNumPyLacks(t *testing.T) {
 	require.Equal(t, []string{"a.npy"}, list(t, dir))
 }
 
-// TestReplaces: a file that is there keeps its permissions, and those who have it open
-// keep the old one; a link stays a link.
+// TestReplaces checks that an existing file keeps its permissions, that processes that have it open still read the
+// old contents, and that a symbolic link stays a link.
 func TestReplaces(t *testing.T) {
 	dir := t.TempDir()
 	ctx := context.Background()
@@ -61,7 +61,7 @@ func TestReplaces(t *testing.T) {
 	require.Equal(t, []string{"a.npy", "link.npy"}, list(t, dir))
 }
 
-// TestCancelledSave leaves what was there.
+// TestCancelledSave checks that Save with an ended context keeps the existing file.
 func TestCancelledSave(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.npy")
@@ -79,7 +79,8 @@ type writerFunc func(p []byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// TestFailingWriters: a stream may fail at any byte, be short without a word, or be given up.
+// TestFailingWriters checks streams that fail at any byte, that return short writes without an error, and contexts
+// that end.
 func TestFailingWriters(t *testing.T) {
 	everyMemory(t, func(t *testing.T, r memmgr.Resource) {
 		host := own(t)(usmarray.Arange[float32](memmgr.Host(), 0, 1, 3<<18))

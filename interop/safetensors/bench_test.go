@@ -35,7 +35,7 @@ const (
 	benchRounds  = 5
 )
 
-// benchFile writes 2 GiB, and leaves them in the page cache.
+// benchFile writes a file of 2 GiB, which stays in the page cache.
 func benchFile(b *testing.B) string {
 	b.Helper()
 	dir := b.TempDir()
@@ -54,7 +54,7 @@ func benchFile(b *testing.B) string {
 	return path
 }
 
-// plainRead reads a file by several goroutines, by position, into one stretch of memory.
+// plainRead reads a file with several goroutines, by position, into memory.
 func plainRead(b *testing.B, f *os.File, to []byte, readers int) {
 	var next atomic.Int64
 	var all sync.WaitGroup
@@ -78,7 +78,7 @@ func plainRead(b *testing.B, f *os.File, to []byte, readers int) {
 	all.Wait()
 }
 
-// rss is a number of KiB that the system tells of this process.
+// rss returns a field of /proc/self/status in KiB.
 func rss(b *testing.B, key string) int64 {
 	b.Helper()
 	text, err := os.ReadFile("/proc/self/status")
@@ -94,7 +94,7 @@ func rss(b *testing.B, key string) int64 {
 	return 0
 }
 
-// beside is the most memory in MiB that f had at a time beside what there was.
+// beside returns the peak of additional resident memory during f, in MiB.
 func beside(b *testing.B, f func()) float64 {
 	b.Helper()
 	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {
@@ -124,10 +124,9 @@ func contest(rounds int, runs ...func()) []float64 {
 	return medians
 }
 
-// BenchmarkReadPlain reads 2 GiB from the page cache into arrays that are there, beside
-// plain parallel reads of the same file by as many goroutines into plain memory that is
-// there: in turns, in one run. The bounds are a ratio of 0.9 for memory that the host can
-// read, and 16 MiB beside; device memory takes one more copy.
+// BenchmarkReadPlain compares reads of 2 GiB from the page cache into existing arrays with plain reads of the same
+// file into existing memory, by the same number of goroutines. They run in turns. The bounds are a ratio of 0.9 for
+// host-readable memory, and 16 MiB of additional memory. Device memory takes one more copy.
 func BenchmarkReadPlain(b *testing.B) {
 	path := benchFile(b)
 	ctx := context.Background()
@@ -178,8 +177,7 @@ func BenchmarkReadPlain(b *testing.B) {
 	}
 }
 
-// peerLoads loads the file as a service in Python would, each time that it is told to, and
-// says how long it took.
+// peerLoads is a script that loads the file on each request, as a service in Python would, and prints the time.
 const peerLoads = `
 import sys, time
 import dpnp
@@ -194,9 +192,8 @@ for line in sys.stdin:
     print(seconds, flush=True)
 `
 
-// BenchmarkLoad loads 2 GiB from the page cache into USM device memory of a pool, allocation
-// included, beside safetensors.numpy and a copy into dpnp in a process of its own: in turns,
-// in one run. The bound is 1.5 times its speed.
+// BenchmarkLoad compares loading 2 GiB from the page cache into USM device memory of a pool, with the allocation, with
+// safetensors.numpy and a copy into dpnp in another process. They run in turns. The bound is 1.5 times its speed.
 func BenchmarkLoad(b *testing.B) {
 	path := benchFile(b)
 	pool := transfertest.USM(b, syclobj.USMDevice) // which configures OpenCL, for the peer too

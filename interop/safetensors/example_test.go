@@ -12,8 +12,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// A model is written, listed without reading its data, and one tensor's rows are read into
-// the memory of a pool.
+// Write a model, list its tensors without reading their data, and read rows of one tensor into memory of a pool.
 func Example() {
 	dir, err := os.MkdirTemp("", "safetensors-")
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// FuzzHeader: whatever a file holds, it is refused as malformed, or its tensors cover it,
-// can be read, and are written and read again as they are.
+// FuzzHeader checks that any file is either refused as invalid, or that its tensors cover it and can be read, written,
+// and read again with the same result.
 func FuzzHeader(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		file, err := safetensors.NewFile(bytes.NewReader(b), int64(len(b)))

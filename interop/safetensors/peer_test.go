@@ -18,8 +18,8 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// save has the reference implementation write tensors of every type, the ones that NumPy
-// lacks from their bytes, and describe them in a JSON file.
+// save is a script with which the reference implementation writes tensors of each type, and describes them in a JSON
+// file. Types that NumPy lacks are made from their bytes.
 const save = `
 import json
 import numpy as np
@@ -112,8 +112,8 @@ func shards(t *testing.T, f *safetensors.File, name string, r memmgr.Resource, w
 	require.ErrorIs(t, err, usmarray.ErrIndex)
 }
 
-// TestWritesWhatThePeerWrites: the reference implementation reads what we wrote, from every
-// memory and layout, and writes the same bytes.
+// TestWritesWhatThePeerWrites checks that the reference implementation reads our files, from each kind of memory and
+// layout, and writes files with the same bytes.
 func TestWritesWhatThePeerWrites(t *testing.T) {
 	dir := t.TempDir()
 	ctx := context.Background()
@@ -209,7 +209,7 @@ for i in range(4):
     theirs = serialize(flat, {"<format>": "pt & 'é'"})
     open(f"{i}.theirs", "wb").write(theirs)
 `)
-	// Without the types that the peer reads and cannot write the files are the same bytes.
+	// The files have the same bytes, except for types that the peer can read but not write.
 	for i := range count {
 		theirs, err := safetensors.Open(filepath.Join(dir, fmt.Sprintf("%d.theirs", i)))
 		require.NoError(t, err)
@@ -229,14 +229,14 @@ for i in range(4):
 	}
 }
 
-// copyBytes sets the elements of a dense array, as they lie.
+// copyBytes writes the bytes of the elements of a contiguous array.
 func copyBytes(t testing.TB, a *usmarray.Array, raw []byte) {
 	t.Helper()
 	require.NoError(t, memmgr.CopyIn(a.Buffer(), 0, raw))
 }
 
-// TestRefusesWhatThePeerRefuses: of a list of good and broken headers both take and refuse
-// the same, but where the list says otherwise.
+// TestRefusesWhatThePeerRefuses checks that both implementations accept and refuse the same headers, except for the
+// differences in the list.
 func TestRefusesWhatThePeerRefuses(t *testing.T) {
 	dir := t.TempDir()
 	verdicts := map[string]bool{}

@@ -21,7 +21,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// file is a safetensors file with so many bytes of data.
+// file returns a safetensors file with the given header and number of data bytes.
 func file(header string, data int) []byte {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
 	return append(append(b, header...), make([]byte, data)...)
@@ -31,7 +31,7 @@ func open(b []byte) (*safetensors.File, error) {
 	return safetensors.NewFile(bytes.NewReader(b), int64(len(b)))
 }
 
-// headers are texts of headers, good and bad.
+// headers has texts of valid and invalid headers.
 var headers = []struct {
 	header    string
 	data      int
@@ -115,8 +115,8 @@ var headers = []struct {
 	{header: `{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"more":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}}`, data: 1, want: safetensors.ErrFormat, peerReads: true},
 }
 
-// TestSkippedValueTakesNoMemoryOfItsOwn: what is allocated for a value that is passed over
-// does not grow with the number of values within it.
+// TestSkippedValueTakesNoMemoryOfItsOwn checks that the memory for an ignored value does not grow with the number of
+// values in it.
 func TestSkippedValueTakesNoMemoryOfItsOwn(t *testing.T) {
 	of := func(inner string) float64 {
 		b := file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"more":[`+inner+`0]}}`, 1)
@@ -150,7 +150,7 @@ func TestHeaders(t *testing.T) {
 	require.ErrorIs(t, err, safetensors.ErrFormat)
 }
 
-// TestUnknownType: a file with a tensor of a type from the future is read, but for that one.
+// TestUnknownType checks that a file with a tensor of an unknown type can be read, except for that tensor.
 func TestUnknownType(t *testing.T) {
 	f, err := open(file(`{"a":{"dtype":"F128","shape":[1],"data_offsets":[0,16]},"b":{"dtype":"U8","shape":[1],"data_offsets":[16,17]}}`, 17))
 	require.NoError(t, err)
@@ -189,13 +189,13 @@ func TestNames(t *testing.T) {
 	require.Error(t, safetensors.Write(ctx, io.Discard, nil, safetensors.WriteOptions{Metadata: map[string]string{"\xff": ""}}))
 	odd := own(t)(usmarray.New(memmgr.Host(), usmarray.DataType{Code: 17, Bits: 4, Lanes: 1}, []int{3}))
 	require.ErrorIs(t, safetensors.Write(ctx, io.Discard, map[string]*usmarray.Array{"a": odd}, safetensors.WriteOptions{}), usmarray.ErrLayout)
-	// What a caller does with a description is of no matter to the file.
+	// A caller may change a description without effect on the file.
 	f.Tensors()[0].Shape[0] = 100
 	require.Equal(t, []int{2, 3}, f.Tensors()[0].Shape)
 	require.Nil(t, f.Metadata())
 }
 
-// saved is a file with 6 float32 and 3 bytes as Write writes it.
+// saved returns a file with a tensor of 6 float32 elements and one of 3 bytes.
 func saved(t testing.TB) []byte {
 	t.Helper()
 	a := own(t)(usmarray.FromSlice(memmgr.Host(), []float32{1, 2, 3, 4, 5, 6}, []int{2, 3}))
@@ -231,7 +231,7 @@ func TestNotAFile(t *testing.T) {
 
 var errDisk = errors.New("the disk is broken")
 
-// large is a file with tensors of several pieces, and where its data begin.
+// large returns a file with tensors of several pieces, and the position of its data.
 func large(t testing.TB) ([]byte, int) {
 	t.Helper()
 	tensors := map[string]*usmarray.Array{}
@@ -243,7 +243,7 @@ func large(t testing.TB) ([]byte, int) {
 	return b.Bytes(), int(binary.LittleEndian.Uint64(b.Bytes())) + 8
 }
 
-// TestFailingReaders: a read of all tensors that fails in any of them leaves none.
+// TestFailingReaders checks that ReadAll returns no arrays and leaves no memory if the reader fails at any position.
 func TestFailingReaders(t *testing.T) {
 	whole, start := large(t)
 	everyMemory(t, func(t *testing.T, r memmgr.Resource) {
@@ -279,7 +279,7 @@ func TestFailingReaders(t *testing.T) {
 	})
 }
 
-// TestLimit: when there is room for some of the tensors only, none stays.
+// TestLimit checks that ReadAll leaves no memory if the limit allows only some of the tensors.
 func TestLimit(t *testing.T) {
 	whole, _ := large(t)
 	f, err := open(whole)
@@ -291,7 +291,7 @@ func TestLimit(t *testing.T) {
 	own(t)(f.Read(context.Background(), "2", pool, safetensors.ReadOptions{}))
 }
 
-// TestShrinks: the file loses its end between Open and Read.
+// TestShrinks checks the error of a file that is truncated between Open and Read.
 func TestShrinks(t *testing.T) {
 	whole, start := large(t)
 	path := filepath.Join(t.TempDir(), "a.safetensors")
@@ -313,7 +313,7 @@ type writerFunc func(p []byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// TestFailingWriters: a stream may fail at any byte or be given up, and a file is not there then.
+// TestFailingWriters checks streams that fail at any byte and contexts that end; no file is left.
 func TestFailingWriters(t *testing.T) {
 	a := own(t)(usmarray.Arange[float32](memmgr.Host(), 0, 1, 3<<18))
 	tensors := map[string]*usmarray.Array{"a": a, "b": a}
