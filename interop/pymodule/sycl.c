@@ -502,7 +502,7 @@ PyObject *usmb_public_context(usmb_place *place)
 	return as_dpctl(light_of(context_type, place));
 }
 
-/* ---- the queue where nobody named one --------------------------------------------- */
+/* ---- the queue if the caller gave none ---------------------------------------------- */
 
 /* A cache, under the GIL, of the objects that dpctl keeps for places, by the places' small ids.
    dpctl keeps them until the process ends. */
