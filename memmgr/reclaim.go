@@ -49,18 +49,14 @@ func (p *Pool) reclaim(w *want, cause error) (*owner.Cell, error) {
 	return nil, cause
 }
 
-// collectDropped is step 1 of reclaim.
+// collectDropped is step 1 of reclaim. Wrapped memory and memory of resources above a pool
+// may belong to this pool. Another goroutine may be freeing blocks of the pool that C dropped
+// before: collectDropped waits for it.
 func (p *Pool) collectDropped() {
 	emptyFronts()
-	drainCells()
-	p.origin.list.Drain()
-}
-
-// drainCells frees wrapped memory and memory of resources above a pool that C code dropped:
-// it may belong to this pool.
-func drainCells() {
 	wrapped.list().Drain()
 	plainCells().Drain()
+	p.origin.list.Sync()
 }
 
 // reclaimOwn is step 3 of reclaim. It reports whether segments went back that the

@@ -66,7 +66,7 @@ type Snapshot struct {
 // Snapshot returns the state of the pool, which is locked meanwhile.
 func (p *Pool) Snapshot() *Snapshot {
 	emptyFronts()
-	p.origin.list.Drain()
+	p.origin.list.Sync()
 	s := &Snapshot{Pool: p.options.name}
 	if place := p.Place(); place != nil {
 		s.Place = place.String()

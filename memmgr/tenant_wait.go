@@ -51,7 +51,7 @@ func (t *Tenant) charge(w *want) error {
 				p.origin.list.Drain()
 				return p.pending.unstalled.Load() != 0 && p.pending.completeSome(refusalLooks) > 0
 			},
-			func() bool { drainCells(); p.origin.list.Drain(); return true },
+			func() bool { p.collectDropped(); return true },
 			func() bool { return p.options.onOOM != nil && p.options.onOOM(t.refuse(w, errTenant)) },
 		} {
 			if help() && t.tryCharge(w.amount) {
