@@ -138,5 +138,5 @@ func TenantKeepsRoom(p *Pool) bool {
 func KeepsRoomForAnother(p *Pool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.waitlist.reserved.remote()
+	return p.waitlist.reserved.foreign
 }

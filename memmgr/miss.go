@@ -109,7 +109,7 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 			// 4. The caches of all shards, and a new segment.
 			if c, err = p.extend(&k); err != nil && ranOut(err) && !ended(k.r.Context) {
 				// 5. Everything that can be reclaimed.
-				c, err = p.reclaim(&k, err)
+				c, err = p.reclaimFor(&k, err)
 			}
 			if err == nil || !ranOut(err) {
 				break
@@ -380,7 +380,7 @@ func (p *Pool) ask(w *want, size uintptr) (*owner.Cell, error) {
 		return nil, p.closedError()
 	}
 	defer p.mu.Unlock()
-	p.searched = futileFlush{}
+	p.reclaim.requests = vainLimit{}
 	b.Size = min(b.Size, maxSegment) &^ (unit - 1)
 	dedicated := p.heap.dedicated(w)
 	block := p.heap.addSegment(b, dedicated, !dedicated && p.purging.untouched(b.Address, b.Size))

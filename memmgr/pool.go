@@ -55,8 +55,7 @@ type Pool struct {
 
 	growing chan struct{} // a semaphore: its holder asks the upstream for a segment
 
-	searched, yielded futileFlush // evictions for requests of the pool, and for other pools
-
+	reclaim  reclaim  // guarded by mu
 	waitlist waitlist // guarded by mu
 
 	tenants     atomic.Pointer[[]*Tenant] // by number, copied on write; number 0 is no tenant

@@ -11,14 +11,14 @@ import (
 	"github.com/usmbridge/usmbridge/internal/owner"
 )
 
-// reclaim finds memory for a request that the upstream has just refused. It takes the
+// reclaimFor finds memory for a request that the upstream has just refused. It takes the
 // steps below in this order until one of them serves the request. The poller of the
 // waitlist takes steps 1, 2 and 4 and then serves the waiters in their order. Another pool
 // takes step 3d of this one ([Pool.yield]). [Pool.Trim] takes steps 1 to 3 for all memory.
 //
 // No step visits blocks in use, and only 3b and 3d may stop the shards. So a refusal takes
 // microseconds if no step helps. No lock is held while other pools are called.
-func (p *Pool) reclaim(w *want, cause error) (*owner.Cell, error) {
+func (p *Pool) reclaimFor(w *want, cause error) (*owner.Cell, error) {
 	// 1. Blocks in caches of other packages ([AddCache]), and blocks that C dropped.
 	p.collectDropped()
 	// 2. Blocks whose device work is done, and blocks whose pages are being returned.
@@ -122,26 +122,18 @@ func (p *Pool) reclaimOthers(need uint64) (gave bool) {
 			return false // this pool has enough
 		}
 	}
-	type giver struct {
-		pool  *Pool
-		bytes uint64
-	}
-	var others []giver
-	sum, missing := uint64(0), need-room
-	for _, q := range keeper.open() {
-		if q == p || (tight != nil && !q.countsIn(tight.budget)) {
-			continue
+	others, sum := p.otherPools(func(q *Pool) uint64 {
+		if tight != nil && !q.countsIn(tight.budget) {
+			return 0
 		}
-		if n := q.notInUse(); n > 0 {
-			others, sum = append(others, giver{q, n}), sum+n
-		}
-	}
+		return q.notInUse()
+	})
+	missing := need - room
 	if tight != nil && sum < missing {
 		return false
 	}
-	slices.SortFunc(others, func(a, b giver) int { return cmp.Compare(b.bytes, a.bytes) })
 	for _, o := range others {
-		freed := o.pool.yield(missing)
+		freed := o.yield(missing)
 		gave = gave || freed > 0
 		if freed >= missing {
 			break
@@ -149,6 +141,27 @@ func (p *Pool) reclaimOthers(need uint64) (gave bool) {
 		missing -= freed
 	}
 	return gave
+}
+
+// otherPool is another pool, with bytes that it may give up.
+type otherPool struct {
+	*Pool
+	bytes uint64
+}
+
+// otherPools lists the other open pools for which f returns bytes, those with the most
+// first, and the sum.
+func (p *Pool) otherPools(f func(*Pool) uint64) (all []otherPool, sum uint64) {
+	for _, q := range keeper.open() {
+		if q == p {
+			continue
+		}
+		if n := f(q); n > 0 {
+			all, sum = append(all, otherPool{q, n}), sum+n
+		}
+	}
+	slices.SortFunc(all, func(a, b otherPool) int { return cmp.Compare(b.bytes, a.bytes) })
+	return all, sum
 }
 
 // notInUse estimates, without the lock, the bytes from the upstream that users do not
@@ -177,7 +190,7 @@ func (p *Pool) yield(bytes uint64) (freed uint64) {
 	}
 	release()
 	if freed < bytes && p.cachedBytes() > 0 {
-		p.yielded.flush(p, 0, 0, barrenTime, func() bool {
+		p.evictAll(&p.reclaim.others, 0, 0, barrenTime, func() bool {
 			before := freed
 			release()
 			return freed != before
@@ -194,31 +207,47 @@ func (p *Pool) findInCaches(w *want, room uint64) (c *owner.Cell) {
 	if cached <= 0 || free+room < need {
 		return nil
 	}
-	p.searched.flush(p, need, free, futileTime, func() bool {
+	p.evictAll(&p.reclaim.requests, need, free, futileTime, func() bool {
 		c = p.find(w)
 		return c != nil
 	})
 	return c
 }
 
-// futileFlush limits how often all cached blocks are evicted in vain, because that stops
-// every processor. Pool.mu guards it.
-type futileFlush struct {
+// reclaim is the part of a pool that limits evictions in vain. Pool.mu guards it.
+type reclaim struct {
+	requests, others vainLimit // evictions for requests of the pool, and for other pools
+}
+
+// vainLimit limits how often all cached blocks are evicted in vain, because that stops
+// every processor.
+type vainLimit struct {
 	need, free uint64
 	until      time.Time
 }
 
-// flush evicts all cached blocks and calls use, which reports whether that helped. If not,
-// flush does nothing for a while for needs as large or larger, unless more memory is free.
-func (f *futileFlush) flush(p *Pool, need, free uint64, pause time.Duration, use func() bool) {
+// covers reports whether an eviction would be in vain again: for a need as large or larger,
+// unless more memory is free.
+func (l *vainLimit) covers(need, free uint64, at time.Time) bool {
+	return need >= l.need && free <= l.free && at.Before(l.until)
+}
+
+// note records an eviction in vain.
+func (l *vainLimit) note(need, free uint64, start time.Time, pause time.Duration) {
+	end := time.Now()
+	*l = vainLimit{need, free, end.Add(max(pause, futileShare*end.Sub(start)))}
+}
+
+// evictAll evicts all cached blocks, unless that was in vain a moment ago, and calls use,
+// which reports whether it helped. p.mu is held.
+func (p *Pool) evictAll(l *vainLimit, need, free uint64, pause time.Duration, use func() bool) {
 	start := time.Now()
-	if need >= f.need && free <= f.free && start.Before(f.until) {
+	if l.covers(need, free, start) {
 		return
 	}
 	p.flush()
 	if !use() {
-		end := time.Now()
-		*f = futileFlush{need, free, end.Add(max(pause, futileShare*end.Sub(start)))}
+		l.note(need, free, start, pause)
 	}
 }
 

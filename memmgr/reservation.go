@@ -179,7 +179,7 @@ func (p *Pool) serveReserved() bool {
 		return false
 	}
 	if at := time.Now(); at.After(r.until) {
-		if r.remote() {
+		if r.foreign {
 			p.endReservation()
 			return false
 		}
@@ -190,7 +190,7 @@ func (p *Pool) serveReserved() bool {
 		}
 		r.blocks, r.free, r.until = blocks, free, at.Add(x.reserveTime())
 	}
-	if r.remote() {
+	if r.foreign {
 		return false
 	}
 	if p.serveOne(x) {
@@ -216,14 +216,17 @@ func (p *Pool) cancelReservation(w *want) bool {
 func (p *Pool) endReservation() {
 	r, at := &p.waitlist.reserved, time.Now()
 	x := r.of
-	if r.pause = at; x.cell == nil && x.remote == nil {
-		r.pause = at.Add(pauseShare * min(at.Sub(r.since), longReserve))
+	r.pause = at
+	if !r.foreign {
+		if x.cell == nil {
+			r.pause = at.Add(pauseShare * min(at.Sub(r.since), longReserve))
+		}
+		x.first, x.served = at, p.waitlist.served
+		if x.line.reserved.of != nil {
+			x.line.endReservation(at)
+		}
 	}
-	x.first, x.served = at, p.waitlist.served
-	if line := x.line; line != nil && line.reserved.of != nil {
-		line.endReservation(at)
-	}
-	r.of = nil
+	r.of, r.foreign = nil, false
 	p.heap.Want(0)
 	for _, n := range r.closed {
 		p.heap.Open(n)
@@ -242,23 +245,16 @@ func (p *Pool) needsOthers(x *waiter) bool {
 	return has+room < need && has+room+others >= need
 }
 
-// sharer is another pool with the same limit, or on the same device.
-type sharer struct {
-	pool  *Pool
-	bytes uint64 // that it has of the limit or the device
-}
-
-// sharers lists them, those with the most memory first.
-func (p *Pool) sharers() (all []sharer, bytes uint64) {
+// sharers lists the other pools with the same limit, or on the same device, with the bytes
+// that they have of it.
+func (p *Pool) sharers() (all []otherPool, bytes uint64) {
 	tight, _ := p.limitRoom()
-	for _, q := range keeper.open() {
-		if q != p && (tight != nil && q.countsIn(tight.budget) || tight == nil && q.Place() == p.Place()) {
-			n := uint64(max(0, q.heap.count.now.Load()))
-			all, bytes = append(all, sharer{q, n}), bytes+n
+	return p.otherPools(func(q *Pool) uint64 {
+		if tight != nil && !q.countsIn(tight.budget) || tight == nil && q.Place() != p.Place() {
+			return 0
 		}
-	}
-	slices.SortFunc(all, func(a, b sharer) int { return cmp.Compare(b.bytes, a.bytes) })
-	return all, bytes
+		return uint64(max(0, q.heap.count.now.Load()))
+	})
 }
 
 // reserveElsewhere has other pools reserve what this one lacks for its reservation, or renew
@@ -269,7 +265,7 @@ func (p *Pool) reserveElsewhere() {
 	r := &p.waitlist.reserved
 	p.waitlist.others = bytes
 	x := r.of
-	if x == nil || r.remote() || !p.needsOthers(x) {
+	if x == nil || r.foreign || !p.needsOthers(x) {
 		p.mu.Unlock()
 		return
 	}
@@ -281,7 +277,7 @@ func (p *Pool) reserveElsewhere() {
 		if missing == 0 {
 			break
 		}
-		missing -= min(missing, s.pool.reserveForAnother(x, need, missing))
+		missing -= min(missing, s.reserveForAnother(x, missing))
 	}
 	p.mu.Lock()
 	left := x.left
@@ -294,22 +290,21 @@ func (p *Pool) reserveElsewhere() {
 // reserveForAnother reserves the missing bytes for a waiter of another pool, or renews that,
 // unless the pool reserves for an older waiter. It returns how many bytes it has reserved. No
 // lock is held.
-func (p *Pool) reserveForAnother(x *waiter, need, missing uint64) uint64 {
+func (p *Pool) reserveForAnother(x *waiter, missing uint64) uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r, at := &p.waitlist.reserved, time.Now()
 	if p.closed {
 		return 0
 	}
-	if r.of != nil && r.of.remote != x {
+	if r.of != nil && r.of != x {
 		if !x.since.Before(r.of.since) {
 			return 0
 		}
 		p.endReservation()
 	}
 	if r.of == nil {
-		w := &want{class: noClass, units: uint32(need / unit), align: 1}
-		r.of, r.since = &waiter{w: w, since: x.since, remote: x}, at
+		r.of, r.since, r.foreign = x, at, true
 		p.press(true)
 		p.heap.Want(0)
 	}
@@ -330,7 +325,7 @@ func (p *Pool) cancelElsewhere(x *waiter) {
 	}
 	for _, q := range keeper.open() {
 		if q != p {
-			q.endForAnother(func(r *reservation) bool { return r.of.remote == x })
+			q.endForAnother(func(r *reservation) bool { return r.of == x })
 		}
 	}
 }
@@ -344,7 +339,7 @@ func (p *Pool) expireForAnother() {
 func (p *Pool) endForAnother(f func(*reservation) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if r := &p.waitlist.reserved; r.remote() && f(r) {
+	if r := &p.waitlist.reserved; r.foreign && f(r) {
 		p.endReservation()
 		p.serveWaiters()
 		p.relax()

@@ -30,7 +30,7 @@ type waitlist struct {
 // of its tenant. Pool.mu guards the former and Tenant.mu the latter, except for the channels.
 type waiter struct {
 	w          *want
-	line       *waitLine // nil for a waiter below the hard limit, and for one of another pool
+	line       *waitLine // nil for a waiter for room below the hard limit
 	lane       int
 	next, prev *waiter
 	cell       *owner.Cell   // the block that the waiter was granted
@@ -46,7 +46,6 @@ type waiter struct {
 	charged   uint64    // Tenant.granted at that time
 	attempts  int       // reservations that it had
 	elsewhere bool      // other pools reserve for it as well
-	remote    *waiter   // the waiter of another pool that this one stands for
 }
 
 func newWaiter(w *want) *waiter {
@@ -104,18 +103,16 @@ func (x *waiter) fail(err error) {
 // of a tenant has one of room for its waiters for memory, a tenant has one for its waiters
 // for room, and a pool has one of memory. The lock of the waiter guards it.
 type reservation struct {
-	of    *waiter // nil if there is no reservation
-	since time.Time
-	until time.Time // when it expires; memory that comes back prolongs that of a pool
-	pause time.Time // no other reservation begins before
+	of      *waiter // nil if there is no reservation
+	foreign bool    // of waits in another pool: only its fields w and since are read here
+	since   time.Time
+	until   time.Time // when it expires; memory that comes back prolongs that of a pool
+	pause   time.Time // no other reservation begins before
 
 	closed []int32 // segments of the pool that serve only the waiter
 	blocks int     // in use in these segments, when the reservation was last prolonged
 	free   uint64  // bytes that were free elsewhere at that time
 }
-
-// remote reports whether the reservation is for a waiter of another pool.
-func (r *reservation) remote() bool { return r.of != nil && r.of.remote != nil }
 
 // except reports whether there is a reservation for another waiter.
 func (r *reservation) except(x *waiter) bool { return r.of != nil && r.of != x }
@@ -123,7 +120,7 @@ func (r *reservation) except(x *waiter) bool { return r.of != nil && r.of != x }
 // takesAll reports whether another waiter is to get all memory that an upstream with
 // unknown room has left, because several pools reserve for it.
 func (r *reservation) takesAll(x *waiter) bool {
-	return r.except(x) && (r.of.elsewhere || r.remote())
+	return r.except(x) && (r.foreign || r.of.elsewhere)
 }
 
 // waitLine holds the waiters for memory of one account.
