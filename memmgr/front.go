@@ -140,15 +140,7 @@ func (f *front) claimOther(id int) *shard {
 
 // stopShards keeps every processor off its shard until resumeShards. Pool.mu is held.
 func (f *front) stopShards() {
-	for s := range f.allShards() {
-		if !pin.Fast {
-			s.mu.Lock()
-			s.stop = 1
-			s.mu.Unlock()
-			continue
-		}
-		atomic.StoreUint32(&s.stop, 1)
-	}
+	f.setStop(1)
 	if !pin.Fast {
 		return
 	}
@@ -162,17 +154,20 @@ func (f *front) stopShards() {
 
 // resumeShards ends stopShards, unless the pool is closed.
 func (f *front) resumeShards() {
-	if f.closed {
-		return
+	if !f.closed {
+		f.setStop(0)
 	}
+}
+
+func (f *front) setStop(stop uint32) {
 	for s := range f.allShards() {
 		if !pin.Fast {
 			s.mu.Lock()
-			s.stop = 0
+			s.stop = stop
 			s.mu.Unlock()
 			continue
 		}
-		atomic.StoreUint32(&s.stop, 0)
+		atomic.StoreUint32(&s.stop, stop)
 	}
 }
 
@@ -321,7 +316,7 @@ func (f *front) evictMissing() (surplus magazineStack) {
 	defer f.resumeShards()
 	others := f.countShards()
 	for s := range f.allShards() {
-		// Each shard gives its share of what is still missing.
+		// Each shard gives its share of the bytes that are still missing.
 		missing := -f.budget.left.Load()
 		if missing <= 0 {
 			break
