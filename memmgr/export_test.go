@@ -114,16 +114,16 @@ func OriginsOf(r Resource) (n int) {
 // Shards returns the number of shards of the pool.
 func Shards(p *Pool) int { return p.front.countShards() }
 
-// KeepsRoom reports whether the pool reserves memory for a waiter.
-func KeepsRoom(p *Pool) bool {
+// PoolReserves reports whether the pool reserves memory for a waiter.
+func PoolReserves(p *Pool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.waitlist.reserved.of != nil
 }
 
-// TenantKeepsRoom reports whether a tenant reserves room below its limit for a waiter in the pool's
+// TenantReserves reports whether a tenant reserves room below its limit for a waiter in the pool's
 // line for which the pool reserves nothing.
-func TenantKeepsRoom(p *Pool) bool {
+func TenantReserves(p *Pool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, line := range p.waitlist.lines {
@@ -134,8 +134,8 @@ func TenantKeepsRoom(p *Pool) bool {
 	return false
 }
 
-// KeepsRoomForAnother reports whether the pool reserves memory for a waiter of another pool.
-func KeepsRoomForAnother(p *Pool) bool {
+// ReservesForAnotherPool reports whether the pool reserves memory for a waiter of another pool.
+func ReservesForAnotherPool(p *Pool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.waitlist.reserved.foreign

@@ -33,7 +33,7 @@ type heap struct {
 	emptied   func() // called when the last segment of a closed heap goes back
 }
 
-// poolSegment holds what the pool records about a segment beside the TLSF heap.
+// poolSegment is the pool's record of a segment, beside that of the TLSF heap.
 type poolSegment struct {
 	cookie       uint64
 	requested    uintptr
@@ -45,7 +45,7 @@ type poolSegment struct {
 	listed       bool // in the list by age
 }
 
-// block is what the upstream gave.
+// block returns the segment as the upstream's block.
 func (s *poolSegment) block(base, size uintptr) Block {
 	return Block{
 		Address: base, Size: size, Requested: s.requested, Align: 1 << s.align, Cookie: s.cookie,
@@ -398,8 +398,8 @@ func (h *heap) dropSegment(n int32) {
 	}
 }
 
-// spare returns the bytes that release could give back.
-func (h *heap) spare() uint64 { return h.Counts().EmptyUnits * unit }
+// emptyBytes returns the bytes of segments out of use: those that release could give back.
+func (h *heap) emptyBytes() uint64 { return h.Counts().EmptyUnits * unit }
 
 // divided returns the bytes of all segments but the idle dedicated ones.
 func (h *heap) divided() int64 { return int64(h.count.reserved - h.idleBytes) }
@@ -410,17 +410,17 @@ func (h *heap) freeBytes() uint64 { return uint64(h.depot.bytes) + h.Counts().Fr
 // release gives segments out of use back, oldest first, until at most keep bytes of
 // them are left.
 func (h *heap) release(keep uint64) (freed uint64) {
-	before := h.spare()
-	for h.spare() > keep {
+	before := h.emptyBytes()
+	for h.emptyBytes() > keep {
 		h.dropSegment(h.oldest - 1)
 	}
-	return before - h.spare()
+	return before - h.emptyBytes()
 }
 
 // retain gives the oldest segments out of use back while there are more bytes of them
 // than [WithRetention] allows.
 func (h *heap) retain() {
-	if h.spare() > h.high {
+	if h.emptyBytes() > h.high {
 		h.release(h.low)
 	}
 }

@@ -80,7 +80,7 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 			return p.handOver(c, w), nil
 		}
 	}
-	// 2. What the pool has at hand, unless the request must queue: a pending block of
+	// 2. Memory that the pool has at hand, unless the request must queue: a pending block of
 	// the same queue, completed blocks, the depot, an idle segment, the heap.
 	since, stands := p.lockTimed()
 	if p.closed {
@@ -346,7 +346,7 @@ func (p *Pool) limitRoom() (tight *Limit, room uint64) {
 	return tight, room
 }
 
-// limitsOf lists the limits that bound what a resource can still give: those that are
+// limitsOf lists the limits that bound the memory which a resource can still give: those that are
 // reached through resources that pass each request on unchanged. The room behind other
 // resources, such as a pool, is unknown.
 func limitsOf(r Resource) (all []*Limit) {
@@ -472,8 +472,8 @@ func (p *Pool) holders(bytes, blocks int64) (all []Holder) {
 	return biggest(append(all, p.account.tagged.holders("", bytes, blocks)...))
 }
 
-// reasonOf passes over an account of a limit or of this pool, so that one account
-// tells it all.
+// reasonOf returns the cause of an error of a limit or of this pool, so that the message
+// contains each figure once.
 func reasonOf(cause error) error {
 	var oom *OutOfMemoryError
 	if errors.As(cause, &oom) && (errors.Is(oom.Err, errLimit) || oom.Reserved != 0) {

@@ -167,8 +167,8 @@ func (s *pending) dropWork(c *owner.Cell) {
 	}
 	if q := c.Queue(); q != 0 {
 		c.SetQueue(0)
-		forgetQueue(q)
-		forgetQueues(takeFormer(c))
+		releaseQueue(q)
+		releaseQueues(takeFormer(c))
 	}
 }
 
@@ -418,7 +418,7 @@ func (s *pending) tickStalled() {
 	}
 }
 
-// tick does what is due four times a second. mu is not held.
+// tick completes and reports stalled work. The keeper calls it four times a second. mu is not held.
 func (s *pending) tick() {
 	s.mu.Lock()
 	s.stallClock.tick()

@@ -333,7 +333,7 @@ func (p *Pool) Free(b Block) {
 		panic(misuse("Pool.Free", "the block at %#x is not of this pool, or was freed before", b.Address))
 	}
 	if b.Event != 0 {
-		if c.Queue() == 0 && (holdQueueRef(b.Queue) || p.origin.place == nil) {
+		if c.Queue() == 0 && (retainQueueRef(b.Queue) || p.origin.place == nil) {
 			c.SetQueue(b.Queue)
 		}
 		// The user holds the block until Release. If the events cannot be joined, wait here.
@@ -386,8 +386,8 @@ func (p *Pool) Close() error {
 	p.heap.release(0)
 	var live []LiveBuffer
 	p.eachUsed(func(c *owner.Cell) { live = append(live, describe(c, int(c.Count()))) })
-	// Besides the buffers in use, some may be in release by other goroutines. While a
-	// segment is left, cells of blocks in it come back to this pool.
+	// Besides the buffers in use, other goroutines may be releasing some. While a segment
+	// is left, cells of its blocks return to this pool.
 	lingers := p.heap.Counts().Segments > 0
 	p.leaked = lingers
 	if !lingers {

@@ -38,7 +38,7 @@ func (p *Pool) reclaimFor(w *want, cause error) (*owner.Cell, error) {
 	need := p.segmentNeed(w)
 	if p.reclaimOthers(need) {
 		p.mu.Lock()
-		if tight, room := p.limitRoom(); tight != nil && room < need && room+p.heap.spare() >= need {
+		if tight, room := p.limitRoom(); tight != nil && room < need && room+p.heap.emptyBytes() >= need {
 			p.heap.release(0)
 		}
 		p.mu.Unlock()
@@ -88,7 +88,7 @@ func (p *Pool) reclaimOwn(w *want) (c *owner.Cell, released bool) {
 	}
 	// d. Segments out of use, to the upstream.
 	if c == nil {
-		released = p.heap.spare()+room >= need && p.heap.release(0) != 0
+		released = p.heap.emptyBytes()+room >= need && p.heap.release(0) != 0
 		released = p.mu.awaitReturned() || released || p.mu.returns != w.returns
 	}
 	w.returns = p.mu.returns
@@ -116,7 +116,7 @@ func (p *Pool) reclaimOthers(need uint64) (gave bool) {
 		tight, room = nil, 0 // the device refused
 	} else {
 		p.mu.Lock()
-		room += p.heap.spare()
+		room += p.heap.emptyBytes()
 		p.mu.Unlock()
 		if room >= need {
 			return false // this pool has enough
@@ -185,8 +185,8 @@ func (p *Pool) yield(bytes uint64) (freed uint64) {
 		return 0
 	}
 	release := func() {
-		spare := p.heap.spare()
-		freed += p.heap.release(spare - min(spare, bytes-freed))
+		empty := p.heap.emptyBytes()
+		freed += p.heap.release(empty - min(empty, bytes-freed))
 	}
 	release()
 	if freed < bytes && p.cachedBytes() > 0 {
@@ -374,8 +374,7 @@ var fronts struct {
 	all atomic.Pointer[[]*func()]
 }
 
-// AddCache registers a cache that another package keeps in front of the pools: blocks that
-// no one uses, but that count as in use in their pool. give must free these blocks. It is
+// AddCache registers a cache that another package keeps in front of the pools: unused blocks that count as in use in their pool. give must free these blocks. It is
 // called before a pool returns its counters or a snapshot, is trimmed or closed, and when a
 // request finds no memory. Calls come from any goroutine, also at the same time, while no
 // pool is locked. give must be quick and must not allocate from a pool. remove ends the

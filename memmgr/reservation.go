@@ -16,7 +16,7 @@ import (
 // Reserving in other pools. A waiter may want more than its own pool has below the limit, or
 // on the device, that it shares with others. Then memory that these get back would go to
 // their own requests. So while a pool reserves for such a waiter, its poller has the other
-// pools reserve what is missing. They close segments for it as for a waiter of their own, do
+// pools reserve the missing bytes. They close segments for it as for a waiter of their own, do
 // not grow into its room, and give up segments that become empty ([Pool.yield]).
 //
 // A pool reserves for one waiter at a time. Of several, its own and those of other pools, the
@@ -40,7 +40,7 @@ func (p *Pool) considerReservations() {
 		}
 	}
 	if r.of == nil && !at.Before(r.pause) {
-		x := p.waitlist.oldest(func(x *waiter) bool { return p.affords(x) && p.needsReservation(x, at) })
+		x := oldest(p.waitlist.eachFirst, func(x *waiter) bool { return p.affords(x) && p.needsReservation(x, at) })
 		if x != nil {
 			p.beginReservation(x, at)
 			changed = true // there may be enough already
@@ -64,7 +64,7 @@ func (p *Pool) considerTenant(line *waitLine, at time.Time) (ended bool) {
 		}
 	case at.After(r.pause):
 		granted := line.tenant.grantedBytes()
-		if x := line.oldest(func(x *waiter) bool { return !p.affords(x) && granted-x.charged >= x.patience() }); x != nil {
+		if x := oldest(line.eachFirst, func(x *waiter) bool { return !p.affords(x) && granted-x.charged >= x.patience() }); x != nil {
 			line.reserve(x, at)
 		}
 	}
@@ -80,14 +80,14 @@ func (p *Pool) needsReservation(x *waiter, at time.Time) bool {
 		return true
 	}
 	if at.Sub(x.first) >= shareTime && p.needsOthers(x) {
-		return true // what other pools gave to their requests is unknown
+		return true // the bytes that other pools served meanwhile are unknown
 	}
-	free := p.heap.freeBytes() + p.knownRoom()
+	free := p.heap.freeBytes() + p.roomBelowLimit()
 	return free >= uint64(x.w.least)*unit && at.Sub(x.first) >= fragmentedTime && l.served > x.served
 }
 
-// knownRoom returns the bytes that the tightest limit has left, 0 if no limit bounds the pool.
-func (p *Pool) knownRoom() uint64 {
+// roomBelowLimit returns the bytes that the tightest limit has left, 0 if no limit bounds the pool.
+func (p *Pool) roomBelowLimit() uint64 {
 	if tight, room := p.limitRoom(); tight != nil {
 		return room
 	}
@@ -103,7 +103,7 @@ func (p *Pool) beginReservation(x *waiter, at time.Time) {
 		x.line.reserve(x, at)
 	}
 	p.heap.Want(x.w.least)
-	p.closeSegments(p.knownRoom(), p.segmentNeed(x.w))
+	p.closeSegments(p.roomBelowLimit(), p.segmentNeed(x.w))
 	r.blocks, r.free = p.reservedState()
 	if p.needsOthers(x) {
 		r.until = at.Add(longReserve)
@@ -162,7 +162,7 @@ func (p *Pool) reservedState() (blocks int, free uint64) {
 		used, _ := p.heap.Used(n)
 		blocks += int(used)
 	}
-	return blocks, p.heap.spare() + p.knownRoom()
+	return blocks, p.heap.emptyBytes() + p.roomBelowLimit()
 }
 
 // reserveTime returns how long a reservation lasts while no memory comes back.
@@ -257,8 +257,8 @@ func (p *Pool) sharers() (all []otherPool, bytes uint64) {
 	})
 }
 
-// reserveElsewhere has other pools reserve what this one lacks for its reservation, or renew
-// that. No lock is held.
+// reserveElsewhere has other pools reserve the bytes that this one lacks for its reservation,
+// or renew that. No lock is held.
 func (p *Pool) reserveElsewhere() {
 	sharers, bytes := p.sharers()
 	p.mu.Lock()
@@ -270,7 +270,7 @@ func (p *Pool) reserveElsewhere() {
 		return
 	}
 	need := p.segmentNeed(x.w)
-	missing := need - min(p.reservedBytes()+p.knownRoom(), need)
+	missing := need - min(p.reservedBytes()+p.roomBelowLimit(), need)
 	x.elsewhere = true
 	p.mu.Unlock()
 	for _, s := range sharers {
@@ -282,7 +282,7 @@ func (p *Pool) reserveElsewhere() {
 	p.mu.Lock()
 	left := x.left
 	p.mu.Unlock()
-	if left { // meanwhile, and it has already cancelled what it knew of
+	if left { // it left meanwhile, and has cancelled only earlier reservations
 		p.cancelElsewhere(x)
 	}
 }

@@ -58,7 +58,7 @@ func (r *Request) refuse(format string, args ...any) error {
 // maxSize leaves room for rounding below the largest int.
 const maxSize = uintptr(1)<<(bits.UintSize-2) - 1
 
-// Block is what Allocate returns and Free takes: a plain value. Free needs the same
+// Block is memory that Allocate returns and Free takes, as a plain value. Free needs the same
 // address, size, requested size and cookie.
 type Block struct {
 	// Address of the first byte, aligned as asked.
@@ -98,8 +98,8 @@ type Resource interface {
 	Place() *syclobj.Place
 }
 
-// Adopter is a resource that owns what is made of its memory, such as the memory of an
-// arena (package arena). Whoever makes an owning value of its memory hands it over with
+// Adopter is a resource that owns the values made of its memory, such as the memory of an
+// arena (package arena). Code that makes an owning value of its memory hands it over with
 // Adopt.
 type Adopter interface {
 	// Adopt takes over the duty to release x, which is comparable. It fails with an error

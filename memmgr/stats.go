@@ -139,7 +139,7 @@ func (g *gauge) raise(seen int64) {
 
 func (g *gauge) reset() { g.peak.Store(g.now.Load()) }
 
-// account is the part of a pool that counts: what is in use, and how long requests took.
+// account is the part of a pool that counts the memory in use and times requests.
 // A request that a shard serves is counted in the shard, and published here when the
 // shard's counts have changed by [peakStep]; other requests are counted here.
 type account struct {

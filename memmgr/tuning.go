@@ -34,7 +34,7 @@ const (
 	// A miss cuts batchBytes of blocks of its class, at most batchBlocks. Measure: batch, random.
 	batchBytes  = 128 << 10
 	batchBlocks = 64
-	// peakStep is how many bytes a shard may be ahead of what it has published. The peak of
+	// peakStep is how many bytes of changes a shard may have unpublished. The peak of
 	// allocated bytes is exact to this much for each processor. Measure: two.
 	peakStep = 4 << 20
 	// coldTries is how many classes an eviction looks at for blocks that were not used lately.
@@ -74,7 +74,7 @@ const (
 // Reclaim.
 const (
 	// refusalLooks is how many pending blocks that are not done a refusal looks at. The keeper
-	// looks at the others. Measure: refusal, pending.
+	// looks at the rest. Measure: refusal, pending.
 	refusalLooks = 64
 	// After all cached blocks were evicted in vain, the next eviction waits for so long: for a
 	// request of the pool, and for another pool. An eviction stops every processor.

@@ -259,8 +259,8 @@ func (p *Pool) findFor(x *waiter) *owner.Cell {
 	return nil
 }
 
-// mayGrow reports whether the limits have room for a waiter, with what the pool could give
-// back and without the reservation of another waiter, and the upstream has not just refused
+// mayGrow reports whether the limits have room for a waiter, with the memory that the pool could
+// give back and without the reservation of another waiter, and the upstream has not just refused
 // as much. It returns false without a limit, because the room is unknown. p.mu is held.
 func (p *Pool) mayGrow(x *waiter) bool {
 	need, l := p.segmentNeed(x.w), &p.waitlist
@@ -269,9 +269,9 @@ func (p *Pool) mayGrow(x *waiter) bool {
 		return false
 	}
 	if l.reserved.except(x) {
-		return room >= need && room+p.heap.spare() >= need+p.segmentNeed(l.reserved.of.w)
+		return room >= need && room+p.heap.emptyBytes() >= need+p.segmentNeed(l.reserved.of.w)
 	}
-	return room+p.heap.spare() >= need
+	return room+p.heap.emptyBytes() >= need
 }
 
 // attend runs when a waiter wakes: it asks the upstream if the waiter is to, and polls if it
@@ -367,7 +367,7 @@ func (p *Pool) growFor(x *waiter) {
 		p.mu.Unlock()
 		return
 	}
-	if (tight == nil || room < uint64(need)) && p.heap.spare() > 0 && !l.reserved.except(x) {
+	if (tight == nil || room < uint64(need)) && p.heap.emptyBytes() > 0 && !l.reserved.except(x) {
 		p.heap.release(0)
 	}
 	p.mu.Unlock()

@@ -214,7 +214,7 @@ func (l *waitlist) remove(x *waiter) {
 	}
 }
 
-// count adds the bytes of a block to what was served.
+// count adds the bytes of a block to those that were served.
 func (l *waitlist) count(line *waitLine, bytes uint64) {
 	l.served += bytes
 	line.virtual += bytes << 16 / max(line.weight, 1)
@@ -236,24 +236,15 @@ func (l *waitLine) eachFirst(f func(*waiter)) {
 	}
 }
 
-// oldest returns the waiter that has been the first of its lane for longest, of those for
-// which f returns true.
-func (l *waitlist) oldest(f func(*waiter) bool) (oldest *waiter) {
-	l.eachFirst(keepOldest(&oldest, f))
-	return oldest
-}
-
-func (l *waitLine) oldest(f func(*waiter) bool) (oldest *waiter) {
-	l.eachFirst(keepOldest(&oldest, f))
-	return oldest
-}
-
-func keepOldest(oldest **waiter, f func(*waiter) bool) func(*waiter) {
-	return func(x *waiter) {
-		if (*oldest == nil || x.first.Before((*oldest).first)) && f(x) {
-			*oldest = x
+// oldest returns the waiter that has been the first of its lane for longest, of those that
+// each passes to its argument and for which f returns true.
+func oldest(each func(func(*waiter)), f func(*waiter) bool) (oldest *waiter) {
+	each(func(x *waiter) {
+		if (oldest == nil || x.first.Before(oldest.first)) && f(x) {
+			oldest = x
 		}
-	}
+	})
+	return oldest
 }
 
 // sort orders the lines: those of tenants above their soft limit last, and then by the
