@@ -127,8 +127,13 @@ func TenantReserves(p *Pool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, line := range p.waitlist.lines {
-		if line.reserved.of != nil && line.reserved.of != p.waitlist.reserved.of {
-			return true
+		if t := line.tenant; t != nil {
+			t.mu.Lock()
+			of := t.reserved.of
+			t.mu.Unlock()
+			if of != nil && of != p.waitlist.reserved.of {
+				return true
+			}
 		}
 	}
 	return false

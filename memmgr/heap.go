@@ -117,11 +117,6 @@ func (h *heap) carveAny(w *want) *owner.Cell {
 	return h.cellOf(i, w.leastClass())
 }
 
-// takeReserved takes the block that [tlsf.Heap.Want] named out of a closed segment.
-func (h *heap) takeReserved(w *want) *owner.Cell {
-	return h.cellOf(h.TakeClosed(w.align), w.leastClass())
-}
-
 // cellOf gives a block that was just taken its cell. It returns nil for a negative
 // block, and when there are no more cells.
 func (h *heap) cellOf(block int32, class int) *owner.Cell {

@@ -62,7 +62,7 @@ func (p *Pool) collectDropped() {
 // reclaimOwn is step 3 of reclaim. It reports whether segments went back that the
 // upstream did not have when it was asked.
 func (p *Pool) reclaimOwn(w *want) (c *owner.Cell, released bool) {
-	p.mu.Lock() // no defer: a panic of the upstream comes when the lock is released
+	p.mu.Lock() // no defer: the upstream may panic when the lock is released
 	need := p.segmentNeed(w)
 	room := need - 1 // the upstream refused: it has at most that
 	if tight, left := p.limitRoom(); tight != nil {
@@ -214,25 +214,28 @@ func (p *Pool) findInCaches(w *want, room uint64) (c *owner.Cell) {
 	return c
 }
 
-// reclaim is the part of a pool that limits evictions in vain. Pool.mu guards it.
+// reclaim is the part of a pool that limits how often it looks for memory in vain. Pool.mu
+// guards it.
 type reclaim struct {
-	requests, others vainLimit // evictions for requests of the pool, and for other pools
+	// Evictions of all cached blocks for requests of the pool, and for other pools. They stop
+	// every processor.
+	requests, others vainLimit
+	refused          vainLimit // questions of waiters to the upstream
 }
 
-// vainLimit limits how often all cached blocks are evicted in vain, because that stops
-// every processor.
+// vainLimit is a recent attempt in vain.
 type vainLimit struct {
 	need, free uint64
 	until      time.Time
 }
 
-// covers reports whether an eviction would be in vain again: for a need as large or larger,
+// covers reports whether an attempt would be in vain again: for a need as large or larger,
 // unless more memory is free.
 func (l *vainLimit) covers(need, free uint64, at time.Time) bool {
 	return need >= l.need && free <= l.free && at.Before(l.until)
 }
 
-// note records an eviction in vain.
+// note records an attempt in vain that began at start.
 func (l *vainLimit) note(need, free uint64, start time.Time, pause time.Duration) {
 	end := time.Now()
 	*l = vainLimit{need, free, end.Add(max(pause, futileShare*end.Sub(start)))}
@@ -305,7 +308,7 @@ func (p *Pool) tick() (ended bool) {
 	p.heap.Tick = p.heap.clock / p.heapTick()
 	p.mu.Unlock()
 	p.pending.tick()
-	p.expireForAnother()
+	p.endForAnother(nil)
 	age := p.decayTicks()
 	if p.options.decay > 0 {
 		p.purging.tick(age / p.heapTick())

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Reserving memory for one waiter. Memory comes back in pieces, and small requests take each
+// Reserving memory for one waiter. Memory is freed in pieces, and small requests take each
 // piece, so that a large request might wait without end. Therefore the pool closes the
 // segments with the fewest blocks in use, as many as the request needs: they serve only the
 // waiter and become empty, while other requests are served from the rest. Room below the
-// limit and idle segments are reserved too. If no memory comes back for a while, or after
+// limit and idle segments are reserved too. If no memory is freed for a while, or after
 // mostReserve, the reservation ends, and then all waiters are served for a time.
 //
 // Reserving in other pools. A waiter may want more than its own pool has below the limit, or
@@ -55,17 +55,25 @@ func (p *Pool) considerReservations() {
 // when enough went to other requests of the tenant. It ends such a reservation when it has
 // expired, and reports that. p.mu is held.
 func (p *Pool) considerTenant(line *waitLine, at time.Time) (ended bool) {
-	switch r := &line.reserved; {
-	case line.tenant == nil:
+	t := line.tenant
+	if t == nil {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch r := &t.reserved; {
 	case r.of != nil:
 		if r.of != p.waitlist.reserved.of && at.After(r.until) {
-			line.endReservation(at)
+			t.endReservation(at)
+			t.roomChanged()
 			return true
 		}
 	case at.After(r.pause):
-		granted := line.tenant.grantedBytes()
-		if x := oldest(line.eachFirst, func(x *waiter) bool { return !p.affords(x) && granted-x.charged >= x.patience() }); x != nil {
-			line.reserve(x, at)
+		x := oldest(line.eachFirst, func(x *waiter) bool {
+			return t.roomFor(x) < uint64(x.w.amount) && t.granted-x.charged >= x.patience()
+		})
+		if x != nil {
+			t.reserve(x, at)
 		}
 	}
 	return false
@@ -99,8 +107,10 @@ func (p *Pool) beginReservation(x *waiter, at time.Time) {
 	r := &p.waitlist.reserved
 	r.of, r.since, r.until = x, at, at.Add(x.reserveTime())
 	x.attempts++
-	if x.line.tenant != nil {
-		x.line.reserve(x, at)
+	if t := x.w.tenant; t != nil {
+		t.mu.Lock()
+		t.reserve(x, at)
+		t.mu.Unlock()
 	}
 	p.heap.Want(x.w.least)
 	p.closeSegments(p.roomBelowLimit(), p.segmentNeed(x.w))
@@ -143,7 +153,7 @@ func (p *Pool) closeSegments(room, need uint64) (has uint64) {
 }
 
 // reservedBytes returns how much the pool has for its reservation when all blocks in closed
-// segments have come back. p.mu is held.
+// segments were freed. p.mu is held.
 func (p *Pool) reservedBytes() uint64 {
 	has := p.heap.idleBytes
 	for _, n := range p.waitlist.reserved.closed {
@@ -165,13 +175,13 @@ func (p *Pool) reservedState() (blocks int, free uint64) {
 	return blocks, p.heap.emptyBytes() + p.roomBelowLimit()
 }
 
-// reserveTime returns how long a reservation lasts while no memory comes back.
+// reserveTime returns how long a reservation lasts while no memory is freed.
 func (x *waiter) reserveTime() time.Duration {
 	return min(reserveTime<<min(x.attempts, 8), longReserve)
 }
 
 // serveReserved serves the waiter with the reservation and reports whether it could. It ends
-// a reservation that has expired, and prolongs one to which memory came back. p.mu is held.
+// a reservation that has expired, and prolongs one for which memory was freed. p.mu is held.
 func (p *Pool) serveReserved() bool {
 	r := &p.waitlist.reserved
 	x := r.of
@@ -222,9 +232,7 @@ func (p *Pool) endReservation() {
 			r.pause = at.Add(pauseShare * min(at.Sub(r.since), longReserve))
 		}
 		x.first, x.served = at, p.waitlist.served
-		if x.line.reserved.of != nil {
-			x.line.endReservation(at)
-		}
+		x.endTenantReservation(at)
 	}
 	r.of, r.foreign = nil, false
 	p.heap.Want(0)
@@ -325,21 +333,18 @@ func (p *Pool) cancelElsewhere(x *waiter) {
 	}
 	for _, q := range keeper.open() {
 		if q != p {
-			q.endForAnother(func(r *reservation) bool { return r.of == x })
+			q.endForAnother(x)
 		}
 	}
 }
 
-// expireForAnother ends a reservation for a waiter of another pool that was not renewed.
-func (p *Pool) expireForAnother() {
-	p.endForAnother(func(r *reservation) bool { return time.Now().After(r.until) })
-}
-
-// endForAnother ends a reservation for a waiter of another pool, if f returns true.
-func (p *Pool) endForAnother(f func(*reservation) bool) {
+// endForAnother ends a reservation for the waiter x of another pool. If x is nil, it ends one
+// that was not renewed. No lock is held.
+func (p *Pool) endForAnother(x *waiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if r := &p.waitlist.reserved; r.foreign && f(r) {
+	r := &p.waitlist.reserved
+	if r.foreign && (r.of == x || x == nil && time.Now().After(r.until)) {
 		p.endReservation()
 		p.serveWaiters()
 		p.relax()

@@ -30,6 +30,8 @@ func TestNothingIsReservedForAWaiterOfAFullTenant(t *testing.T) {
 		}
 		require.False(t, memmgr.PoolReserves(p), "a reservation that cannot help")
 	}
+	// A request without a context is not refused because of the reservation.
+	mustNew(t, tenant, 4<<20).Release()
 	held.Release()
 	served(t, request(p, context.Background(), 40<<20)).Release()
 	// The tenant's room goes to other requests when the reservation brings nothing.

@@ -22,7 +22,6 @@ type waitlist struct {
 	asked  time.Time // when the poller last asked other pools
 	others uint64    // bytes that pools with the same limit or device had at that time
 
-	refusal  refusal // the last one of the upstream
 	reserved reservation
 }
 
@@ -99,14 +98,13 @@ func (x *waiter) fail(err error) {
 	close(x.ready)
 }
 
-// reservation is memory, or room below a hard limit, that goes to one waiter only. A line
-// of a tenant has one of room for its waiters for memory, a tenant has one for its waiters
-// for room, and a pool has one of memory. The lock of the waiter guards it.
+// reservation is memory of a pool, or room below the hard limit of a tenant, that goes to
+// one waiter only. The lock of the pool or of the tenant guards it.
 type reservation struct {
 	of      *waiter // nil if there is no reservation
 	foreign bool    // of waits in another pool: only its fields w and since are read here
 	since   time.Time
-	until   time.Time // when it expires; memory that comes back prolongs that of a pool
+	until   time.Time // when it expires; freed memory prolongs that of a pool
 	pause   time.Time // no other reservation begins before
 
 	closed []int32 // segments of the pool that serve only the waiter
@@ -132,8 +130,6 @@ type waitLine struct {
 	weight  uint64
 	virtual uint64  // bytes served divided by weight: the line with the least is next
 	tenant  *Tenant // nil for the pool's own
-
-	reserved reservation // of room below the tenant's hard limit
 }
 
 func laneOf(w *want) int { return min(bits.Len32(w.units-1)/2, lanes-1) }
@@ -270,37 +266,4 @@ func (l *waitLine) before(o *waitLine) bool {
 		return o.over
 	}
 	return l.virtual < o.virtual
-}
-
-// reserve has the tenant of a line reserve room below its hard limit for a waiter.
-func (l *waitLine) reserve(x *waiter, at time.Time) {
-	l.reserved.of, l.reserved.since, l.reserved.until = x, at, at.Add(reserveTime)
-	l.tenant.reserve(x.w.amount)
-}
-
-// endReservation ends it. If it was in vain, all waiters of the line are served for a time.
-func (l *waitLine) endReservation(at time.Time) {
-	r := &l.reserved
-	if r.pause = at; r.of.cell == nil {
-		r.pause, r.of.charged = at.Add(tenantPause), l.tenant.grantedBytes()
-	}
-	r.of = nil
-	l.tenant.reserve(0)
-}
-
-// refusal is a recent refusal of the upstream. Requests for as much or more do not ask again
-// for retryTime.
-type refusal struct {
-	need uint64
-	at   time.Duration // see now
-}
-
-// covers reports whether the upstream would refuse so many bytes as well.
-func (r *refusal) covers(need uint64) bool { return need >= r.need && now()-r.at < retryTime }
-
-// note records a refusal, unless a recent one of fewer bytes covers it.
-func (r *refusal) note(need uint64) {
-	if !r.covers(need) {
-		*r = refusal{need, now()}
-	}
 }
