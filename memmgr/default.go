@@ -40,14 +40,6 @@ type defaultPool struct {
 	upstream io.Closer // nil where it needs no closing
 }
 
-func (d defaultPool) close() error {
-	err := d.pool.Close()
-	if d.upstream != nil {
-		err = multierr.Append(err, d.upstream.Close())
-	}
-	return err
-}
-
 // Default returns the pool that everything in the process shares for the memory of one
 // context, device and kind: for users without a resource of their own. On a queue of the
 // host backend (or nil) it is the pool of host memory. The caller does not close it: see
@@ -111,7 +103,10 @@ func CloseDefaults() error {
 	defaults.mu.Unlock()
 	var err error
 	for _, d := range all {
-		err = multierr.Append(err, d.close())
+		err = multierr.Append(err, d.pool.Close())
+		if d.upstream != nil {
+			err = multierr.Append(err, d.upstream.Close())
+		}
 	}
 	return err
 }

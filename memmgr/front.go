@@ -4,7 +4,6 @@ import (
 	"iter"
 	"runtime"
 	"sync/atomic"
-	"unsafe"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/pin"
@@ -79,11 +78,6 @@ func (f *front) allShards() iter.Seq[*shard] {
 }
 
 func (f *front) countShards() int { return len(f.shards) + len(f.added.list()) }
-
-// metadataBytes returns the Go memory of the shards.
-func (f *front) metadataBytes() uint64 {
-	return uint64(f.countShards()) * uint64(unsafe.Sizeof(shard{}))
-}
 
 // enter gives the caller the shard of its processor until leave, or nil while the
 // shards are stopped. Nothing may block between the two calls.

@@ -429,7 +429,7 @@ func (p *Pool) failed(w *want, cause error) error {
 func (p *Pool) fail(w *want, cause error) *OutOfMemoryError {
 	p.account.ooms++
 	if p.trace != nil {
-		p.trace.addOOM(uint64(w.units) * unit)
+		p.trace.put(TraceEntry{Action: traceOOM, Size: uint64(w.units) * unit})
 	}
 	return p.outOfMemory(w, cause)
 }

@@ -16,7 +16,7 @@ import (
 // The event of a block stays in its cell, and the links between blocks are fields of the cell too
 // (pending_queue.go): a pending block needs no memory of its own.
 //
-// Exported blocks come here through returned: their consumers may have submitted work without
+// Exported blocks are added through returned: their consumers may have submitted work without
 // reporting it. The block is pending as soon as each queue that it was used on has taken a barrier.
 // A block whose barrier a queue refused is in refused until the next tick.
 //

@@ -145,9 +145,9 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 		option(&o)
 	}
 	o.minSegment = roundUp(min(max(o.minSegment, unit), maxSegment), unit)
-	p := &Pool{
-		upstream: bounded(upstream, &o), options: o,
-		growing: make(chan struct{}, 1), minUnits: 2,
+	p := &Pool{upstream: upstream, options: o, growing: make(chan struct{}, 1), minUnits: 2}
+	if o.limit != 0 {
+		p.upstream = NewLimit(upstream, o.limit)
 	}
 	p.front.init()
 	p.front.budget.fixed, p.front.budget.inUse = o.cache, &p.account.bytes.now
@@ -156,7 +156,7 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 		p.minUnits = 1
 	}
 	if o.traceSize > 0 {
-		p.trace = newTraceRing(o.traceSize)
+		p.trace = &traceRing{entries: make([]TraceEntry, o.traceSize)}
 	}
 	p.mu.init(p.upstream)
 	rankLocks(p)
@@ -192,14 +192,6 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	}
 	keeper.add(p)
 	return p
-}
-
-// bounded returns the upstream behind the limit of the options, if there is one.
-func bounded(upstream Resource, o *poolOptions) Resource {
-	if o.limit == 0 {
-		return upstream
-	}
-	return NewLimit(upstream, o.limit)
 }
 
 // Name returns the pool's name.

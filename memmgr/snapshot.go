@@ -169,8 +169,6 @@ type traceRing struct {
 	next    uint64 // actions ever
 }
 
-func newTraceRing(n int) *traceRing { return &traceRing{entries: make([]TraceEntry, n)} }
-
 func (t *traceRing) put(e TraceEntry) {
 	e.Time = time.Now()
 	t.mu.Lock()
@@ -190,8 +188,6 @@ func (t *traceRing) addSegment(action string, b Block) {
 	}
 	t.put(e)
 }
-
-func (t *traceRing) addOOM(bytes uint64) { t.put(TraceEntry{Action: traceOOM, Size: bytes}) }
 
 // list returns the actions in the ring, oldest first, and the number of lost ones.
 func (t *traceRing) list() (entries []TraceEntry, lost uint64) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
 )
@@ -301,7 +302,8 @@ func (p *Pool) stats() Stats {
 	s.NumStalled = int64(p.pending.ever)
 	s.NumDeviceAlloc, s.NumDeviceFree = c.deviceAllocs, c.deviceFrees
 	s.CachedBytes += p.heap.depot.bytes
-	s.MetadataBytes = int64(p.heap.Bytes() + p.front.metadataBytes() + uint64(p.heap.Counts().UsedBlocks)*owner.CellBytes)
+	shards := uint64(p.front.countShards()) * uint64(unsafe.Sizeof(shard{}))
+	s.MetadataBytes = int64(p.heap.Bytes() + shards + uint64(p.heap.Counts().UsedBlocks)*owner.CellBytes)
 	return s
 }
 

@@ -143,7 +143,7 @@ func (s *Submission) put(event uintptr) (failed error) {
 }
 
 // putInto puts an event into one cell and takes ownership of it. The event replaces one from
-// before Begin, because the work started after that. It is joined with an event that came
+// before Begin, because the work started after that. It is joined with an event that was added
 // later; then changes has more bits than sameOrder. addingPending is held.
 func (s *Submission) putInto(c *owner.Cell, event uintptr, changes uint32) error {
 	if changes&^sameOrder != 0 || s.record == nil {

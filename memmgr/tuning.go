@@ -143,7 +143,7 @@ const (
 	// askAgain is how often a waiter asks other pools, and an upstream whose room is unknown.
 	// Measure: service.
 	askAgain = 10 * time.Millisecond
-	// A reservation lasts while memory comes back within reserveTime, within twice that at each
+	// A reservation lasts while memory is freed within reserveTime, within twice that at each
 	// further attempt up to longReserve, and mostReserve in all. Measure: service, tenant.
 	reserveTime = 10 * time.Millisecond
 	longReserve = 16 * reserveTime
