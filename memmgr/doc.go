@@ -73,7 +73,7 @@
 //
 // Importing the package starts nothing. While there are pools, or memory with pending work
 // and no pool, one goroutine completes freed memory and returns idle memory to its resource.
-// Another one takes back what C code dropped. Flush and Close use one more while they wait
+// Another one frees memory that C code dropped. Flush and Close use one more while they wait
 // for an event. Nothing runs at the end of the process.
 //
 // # Idle memory

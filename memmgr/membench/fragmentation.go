@@ -28,7 +28,7 @@ const (
 
 // fragmentationUser is the allocator under test.
 type fragmentationUser interface {
-	// replace frees what a slot holds and, unless the size is 0, fills it anew. It
+	// replace frees the block of a slot and, unless the size is 0, allocates another one. It
 	// returns the address.
 	replace(slot int, size uint32) unsafe.Pointer
 	// note receives the requested bytes in each of the three states.
