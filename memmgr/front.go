@@ -261,6 +261,24 @@ func (f *front) takeDue() (c change) {
 	return c
 }
 
+// takeLarge takes the blocks of the classes above coarseUnits out of the caller's shard
+// if it caches more than its part of so many bytes.
+func (f *front) takeLarge(most int64) (out magazineStack) {
+	s := f.enter()
+	if s == nil {
+		return out
+	}
+	if s.cached() > most/int64(len(f.shards)) {
+		for k := coarseClasses; k < numClasses; k++ {
+			for s.takeOff(k, &out) != 0 {
+			}
+		}
+		s.watch()
+	}
+	s.leave()
+	return out
+}
+
 // lower takes bytes of a shard's limit back. The shard is stopped, or the caller's.
 func (f *front) lower(s *shard, bytes int64) {
 	if bytes <= 0 {

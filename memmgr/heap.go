@@ -201,10 +201,14 @@ func (h *heap) spill(m magazine, k int) {
 func (h *heap) flush() {
 	h.dissolveCold(math.MaxInt)
 	for k := 0; k < numClasses && h.depot.bytes != 0; k++ {
-		for m := h.depot.pop(k); m.n != 0; m = h.depot.pop(k) {
-			h.dissolve(m)
-			h.depot.budget.give(m.bytes(k))
-		}
+		h.flushClass(k)
+	}
+}
+
+func (h *heap) flushClass(k int) {
+	for m := h.depot.pop(k); m.n != 0; m = h.depot.pop(k) {
+		h.dissolve(m)
+		h.depot.budget.give(m.bytes(k))
 	}
 }
 

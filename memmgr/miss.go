@@ -197,6 +197,9 @@ func (p *Pool) findFree(w *want) *owner.Cell {
 	} else if p.heap.dedicated(w) {
 		return p.heap.reuseIdle(w)
 	}
+	if w.units > coarseUnits {
+		p.gather(w.units)
+	}
 	return p.heap.carve(w)
 }
 

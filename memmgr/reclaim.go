@@ -297,6 +297,24 @@ func (p *Pool) trimSegments(keep uint64) (freed uint64) {
 	return p.heap.release(keep)
 }
 
+// gather evicts the cached blocks above coarseUnits of the caller's processor and of the
+// depot, if a block of so many units would have to be cut out of a larger one and they are
+// more than a bound. Cached blocks serve only their size and do not merge with the free memory
+// beside them, so that larger blocks would be cut up instead. The other processors do the
+// same. p.mu is held.
+func (p *Pool) gather(units uint32) {
+	if fit := p.heap.BestFit(units); fit != 0 && fit-units <= units/gatherFit {
+		return
+	}
+	most := max(gatherBytes, int64(p.heap.count.reserved)/gatherShare)
+	if p.heap.depot.bytes > most {
+		for k := coarseClasses; k < numClasses; k++ {
+			p.heap.flushClass(k)
+		}
+	}
+	p.heap.dissolveStack(p.front.takeLarge(most))
+}
+
 // tick collects blocks whose device work is done, and returns memory that has been idle for
 // the time of [WithDecay]: cached blocks are freed, and segments without blocks in use go back
 // to the upstream. It does so in portions, between which it releases the lock. It reports

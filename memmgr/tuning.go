@@ -81,6 +81,12 @@ const (
 	// Measure: refusal, service.
 	futileTime = time.Millisecond
 	barrenTime = 10 * time.Millisecond
+	// A request for a block above coarseUnits that fits no free block up to one in gatherFit
+	// larger evicts cached blocks of such sizes, if these are more than gatherBytes and one in
+	// gatherShare of the reserved bytes. Measure: service, fragmentation.
+	gatherFit   = 16
+	gatherBytes = 32 << 20
+	gatherShare = 64
 	// At most one part in futileShare of the time goes to evictions in vain. Measure: refusal.
 	futileShare = 20
 )
