@@ -145,11 +145,11 @@ func (b Buffer) stale(op string) *UseError {
 	if !b.ref.Gone() { // asleep, or it woke up since
 		return misuse(op, "%w; Pool.Wake brings it back", ErrAsleep)
 	}
-	what := "the last reference was released; Retain one for as long as the memory is used"
+	problem := "the last reference was released; Retain one for as long as the memory is used"
 	if c.Count() != 0 {
-		what += " (its owner cell is used for other memory now)"
+		problem += " (its owner cell is used for other memory now)"
 	}
-	e := misuse(op, "%s", what)
+	e := misuse(op, "%s", problem)
 	former := formerOf(b.ref)
 	e.Allocated, e.Released = stackText(former.stack), stackText(former.released)
 	if e.Allocated == "" {

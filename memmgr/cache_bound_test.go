@@ -88,7 +88,7 @@ func TestCacheBoundHoldsUnderLoad(t *testing.T) {
 }
 
 // While a request waits, every freed block is available to any request.
-func TestPressedPoolKeepsNoBlock(t *testing.T) {
+func TestPressedPoolCachesNoBlock(t *testing.T) {
 	_, p := simulatedPool(t, memmgr.WithDecay(0))
 	var all []memmgr.Block
 	for i := range 1000 {

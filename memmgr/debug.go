@@ -40,8 +40,8 @@ func init() {
 }
 
 // SetLogger sets the logger for failures that reach no caller, such as a release in the
-// background, and for what the checks of [DebugEnv] find. Failures are errors, mistakes of
-// the program are warnings. nil, the default, logs nothing; what the checks find is then
+// background, and for findings of the checks of [DebugEnv]. Failures are errors, mistakes of
+// the program are warnings. nil, the default, logs nothing; findings of the checks are then
 // written to the standard error. It may be called at any time. The logger is called on any
 // goroutine, with no lock of this package held.
 func SetLogger(l *slog.Logger) { diag.SetLogger(l) }
@@ -55,11 +55,11 @@ func (b Buffer) releasedAgain() {
 		return // the zero Buffer may always be released
 	}
 	former := formerOf(b.ref)
-	what := "a buffer was released again after its last reference was gone"
+	found := "a buffer was released again after its last reference was gone"
 	if former.released != 0 {
-		what += "; the last reference was released at\n" + stackText(former.released)
+		found += "; the last reference was released at\n" + stackText(former.released)
 	}
-	diag.Found(what, stackText(former.stack))
+	diag.Found(found, stackText(former.stack))
 }
 
 // A pool that poisons marks the cells of filled blocks and compares a marked block before

@@ -36,7 +36,7 @@ func fillClass(t *testing.T, p *memmgr.Pool, size uintptr, bytes uintptr) {
 
 // A class that is not used decays in front and depot while another class is in constant use, and so
 // do its segments.
-func TestClassesDecayWhileOthersWork(t *testing.T) {
+func TestIdleClassesDecayWhileOtherClassesAreUsed(t *testing.T) {
 	const age, hot, cold = 8, 1000, 300 << 10
 	sim, p := decaying(t, age, memmgr.WithCache(256<<20))
 	keep, err := memmgr.New(p, memmgr.Request{Size: hot})

@@ -18,19 +18,26 @@ var defaults = struct {
 	m  map[shared.Key]defaultPool
 }{m: map[shared.Key]defaultPool{}}
 
-func init() { shared.Pool = sharedPool }
+func init() {
+	shared.Pool = func(key shared.Key, name string, upstream func() (io.Closer, error)) (any, error) {
+		return defaultFor(key, func() (Resource, string, error) {
+			made, err := upstream()
+			if err != nil {
+				return nil, "", err
+			}
+			from, ok := made.(Resource)
+			if !ok {
+				err := errors.New("memmgr: the upstream of a shared pool is not a Resource")
+				return nil, "", multierr.Append(err, made.Close())
+			}
+			return from, name, nil
+		})
+	}
+}
 
 type defaultPool struct {
 	pool     *Pool
 	upstream io.Closer // nil where it needs no closing
-}
-
-func (d defaultPool) close() error {
-	err := d.pool.Close()
-	if d.upstream != nil {
-		err = multierr.Append(err, d.upstream.Close())
-	}
-	return err
 }
 
 // Default returns the pool that everything in the process shares for the memory of one
@@ -47,66 +54,44 @@ func Default(q *syclobj.Queue, kind syclobj.USMKind) (*Pool, error) {
 		defer p.Release()
 		place = p
 	}
+	return defaultFor(shared.Key{Place: place}, func() (Resource, string, error) {
+		if place.IsHost() {
+			return Host(), "host", nil
+		}
+		upstream := USM(q, kind).(*usmResource)
+		if upstream.err != nil { // the queue was closed meanwhile, for example
+			return nil, "", upstream.err
+		}
+		return upstream, kind.String() + " " + upstream.place.FilterString(), nil
+	})
+}
+
+// defaultFor returns the pool of a key. If there is none, it makes one over the resource, and
+// with the name, that upstream returns. Making the upstream may take a while, so no lock is
+// held meanwhile.
+func defaultFor(key shared.Key, upstream func() (Resource, string, error)) (*Pool, error) {
 	defaults.mu.Lock()
-	defer defaults.mu.Unlock()
-	key := shared.Key{Place: place}
-	if d, ok := defaults.m[key]; ok {
+	d, ok := defaults.m[key]
+	defaults.mu.Unlock()
+	if ok {
 		return d.pool, nil
 	}
-	d, err := newDefault(q, kind)
+	from, name, err := upstream()
 	if err != nil {
 		return nil, err
 	}
-	defaults.m[key] = d
-	return d.pool, nil
-}
-
-// newDefault makes a pool, named after its memory.
-func newDefault(q *syclobj.Queue, kind syclobj.USMKind) (defaultPool, error) {
-	if q == nil || q.IsHost() {
-		return defaultPool{pool: newShared(Host(), "host")}, nil
-	}
-	upstream := USM(q, kind).(*usmResource)
-	if upstream.err != nil { // the queue was closed meanwhile, for example
-		return defaultPool{}, upstream.err
-	}
-	return defaultPool{newShared(upstream, kind.String()+" "+upstream.place.FilterString()), upstream}, nil
-}
-
-// newShared makes a pool within the limit of the default pools.
-func newShared(from Resource, name string) *Pool {
-	return NewPool(&Limit{over(from), defaultBudget}, WithName(name))
-}
-
-// sharedPool is [shared.Pool]. Making the upstream may take a while, so no lock is held
-// meanwhile.
-func sharedPool(key shared.Key, name string, upstream func() (io.Closer, error)) (any, error) {
-	if p := findDefault(key); p != nil {
-		return p, nil
-	}
-	made, err := upstream()
-	if err != nil {
-		return nil, err
-	}
-	from, ok := made.(Resource)
-	if !ok {
-		return nil, multierr.Append(errors.New("memmgr: the upstream of a shared pool is not a Resource"), made.Close())
-	}
+	made, _ := from.(io.Closer)
 	defaults.mu.Lock()
-	if d, ok := defaults.m[key]; ok {
-		defaults.mu.Unlock()
+	d, ok = defaults.m[key]
+	if !ok {
+		d = defaultPool{NewPool(&Limit{over(from), defaultBudget}, WithName(name)), made}
+		defaults.m[key] = d
+	}
+	defaults.mu.Unlock()
+	if ok && made != nil { // another goroutine was faster
 		return d.pool, made.Close()
 	}
-	defer defaults.mu.Unlock()
-	p := newShared(from, name)
-	defaults.m[key] = defaultPool{p, made}
-	return p, nil
-}
-
-func findDefault(key shared.Key) *Pool {
-	defaults.mu.Lock()
-	defer defaults.mu.Unlock()
-	return defaults.m[key].pool
+	return d.pool, nil
 }
 
 // CloseDefaults closes the shared pools, so that contexts can be closed. Memory in use
@@ -118,12 +103,15 @@ func CloseDefaults() error {
 	defaults.mu.Unlock()
 	var err error
 	for _, d := range all {
-		err = multierr.Append(err, d.close())
+		err = multierr.Append(err, d.pool.Close())
+		if d.upstream != nil {
+			err = multierr.Append(err, d.upstream.Close())
+		}
 	}
 	return err
 }
 
-// defaultBudget is what the default pools count in together.
+// defaultBudget is the common budget of the default pools.
 var defaultBudget = newSharedBudget(unlimited)
 
 // SetDefaultLimit bounds the bytes that the default pools may hold from the system at a

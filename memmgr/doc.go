@@ -73,12 +73,12 @@
 //
 // Importing the package starts nothing. While there are pools, or memory with pending work
 // and no pool, one goroutine completes freed memory and returns idle memory to its resource.
-// Another one takes back what C code dropped. Flush and Close use one more while they wait
+// Another one frees memory that C code dropped. Flush and Close use one more while they wait
 // for an event. Nothing runs at the end of the process.
 //
 // # Idle memory
 //
-// Caches hold free memory in excess of a sixth of what the pool has, and at least 32 MiB;
+// Caches hold free memory in excess of a sixth of the pool's bytes, and at least 32 MiB;
 // [WithCache] sets another bound. Idle memory returns to the upstream after the time of
 // [WithDecay], above the marks of [WithRetention], by [Pool.Trim], and before a request
 // fails. Where the upstream is a [Discarder] (host memory; USM of an OpenCL CPU device), the
@@ -96,8 +96,8 @@
 // [Live] lists the memory that is still referenced; package report writes it as text and as
 // a profile for pprof. With [RecordStacks] each entry has its place of allocation. Pool.Close
 // returns a [*LeakError] when buffers are in use, and memtest.Main fails a test binary that
-// leaks. [DebugEnv] turns on these and other checks; [SetLogger] receives what reaches no
-// caller.
+// leaks. [DebugEnv] turns on these and other checks; [SetLogger] receives failures
+// that reach no caller.
 //
 // # Costs
 //

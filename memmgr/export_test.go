@@ -114,29 +114,34 @@ func OriginsOf(r Resource) (n int) {
 // Shards returns the number of shards of the pool.
 func Shards(p *Pool) int { return p.front.countShards() }
 
-// KeepsRoom reports whether the pool reserves memory for a waiter.
-func KeepsRoom(p *Pool) bool {
+// PoolReserves reports whether the pool reserves memory for a waiter.
+func PoolReserves(p *Pool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.waitlist.reserved.of != nil
 }
 
-// TenantKeepsRoom reports whether a tenant reserves room below its limit for a waiter in the pool's
+// TenantReserves reports whether a tenant reserves room below its limit for a waiter in the pool's
 // line for which the pool reserves nothing.
-func TenantKeepsRoom(p *Pool) bool {
+func TenantReserves(p *Pool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, line := range p.waitlist.lines {
-		if line.reserved.of != nil && line.reserved.of != p.waitlist.reserved.of {
-			return true
+		if t := line.tenant; t != nil {
+			t.mu.Lock()
+			of := t.reserved.of
+			t.mu.Unlock()
+			if of != nil && of != p.waitlist.reserved.of {
+				return true
+			}
 		}
 	}
 	return false
 }
 
-// KeepsRoomForAnother reports whether the pool reserves memory for a waiter of another pool.
-func KeepsRoomForAnother(p *Pool) bool {
+// ReservesForAnotherPool reports whether the pool reserves memory for a waiter of another pool.
+func ReservesForAnotherPool(p *Pool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.waitlist.reserved.remote()
+	return p.waitlist.reserved.foreign
 }

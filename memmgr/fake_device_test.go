@@ -242,7 +242,7 @@ func TestFakePendingMemoryReturnsByItself(t *testing.T) {
 }
 
 // Two contexts, two devices, three kinds: each pool serves its own place.
-func TestFakePoolsKeepToTheirPlaces(t *testing.T) {
+func TestFakePoolsUseMemoryOfTheirPlaces(t *testing.T) {
 	fake, rt := onFake(t, sycltest.TwoGPUs)
 	if fake == nil {
 		return

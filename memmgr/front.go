@@ -4,7 +4,6 @@ import (
 	"iter"
 	"runtime"
 	"sync/atomic"
-	"unsafe"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/pin"
@@ -80,11 +79,6 @@ func (f *front) allShards() iter.Seq[*shard] {
 
 func (f *front) countShards() int { return len(f.shards) + len(f.added.list()) }
 
-// metadataBytes returns the Go memory of the shards.
-func (f *front) metadataBytes() uint64 {
-	return uint64(f.countShards()) * uint64(unsafe.Sizeof(shard{}))
-}
-
 // enter gives the caller the shard of its processor until leave, or nil while the
 // shards are stopped. Nothing may block between the two calls.
 func (f *front) enter() *shard {
@@ -140,15 +134,7 @@ func (f *front) claimOther(id int) *shard {
 
 // stopShards keeps every processor off its shard until resumeShards. Pool.mu is held.
 func (f *front) stopShards() {
-	for s := range f.allShards() {
-		if !pin.Fast {
-			s.mu.Lock()
-			s.stop = 1
-			s.mu.Unlock()
-			continue
-		}
-		atomic.StoreUint32(&s.stop, 1)
-	}
+	f.setStop(1)
 	if !pin.Fast {
 		return
 	}
@@ -162,17 +148,20 @@ func (f *front) stopShards() {
 
 // resumeShards ends stopShards, unless the pool is closed.
 func (f *front) resumeShards() {
-	if f.closed {
-		return
+	if !f.closed {
+		f.setStop(0)
 	}
+}
+
+func (f *front) setStop(stop uint32) {
 	for s := range f.allShards() {
 		if !pin.Fast {
 			s.mu.Lock()
-			s.stop = 0
+			s.stop = stop
 			s.mu.Unlock()
 			continue
 		}
-		atomic.StoreUint32(&s.stop, 0)
+		atomic.StoreUint32(&s.stop, stop)
 	}
 }
 
@@ -272,6 +261,24 @@ func (f *front) takeDue() (c change) {
 	return c
 }
 
+// takeLarge takes the blocks of the classes above coarseUnits out of the caller's shard
+// if it caches more than its part of so many bytes.
+func (f *front) takeLarge(most int64) (out magazineStack) {
+	s := f.enter()
+	if s == nil {
+		return out
+	}
+	if s.cached() > most/int64(len(f.shards)) {
+		for k := coarseClasses; k < numClasses; k++ {
+			for s.takeOff(k, &out) != 0 {
+			}
+		}
+		s.watch()
+	}
+	s.leave()
+	return out
+}
+
 // lower takes bytes of a shard's limit back. The shard is stopped, or the caller's.
 func (f *front) lower(s *shard, bytes int64) {
 	if bytes <= 0 {
@@ -321,7 +328,7 @@ func (f *front) evictMissing() (surplus magazineStack) {
 	defer f.resumeShards()
 	others := f.countShards()
 	for s := range f.allShards() {
-		// Each shard gives its share of what is still missing.
+		// Each shard gives its share of the bytes that are still missing.
 		missing := -f.budget.left.Load()
 		if missing <= 0 {
 			break

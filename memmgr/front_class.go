@@ -59,8 +59,8 @@ var classUnits = func() (table [numClasses]uint32) {
 	return table
 }()
 
-// classBytes is the size of a block of each class; classDelta what it adds to a
-// shard's unpublished change.
+// classBytes is the size of a block of each class. classDelta is the number that such a
+// block adds to shard.delta.
 var classBytes, classDelta = func() (bytes, delta [numClasses]int64) {
 	for k := range bytes {
 		bytes[k] = int64(classUnits[k]) * unit
@@ -116,7 +116,7 @@ func (b *cacheBudget) take(least, more int64) int64 {
 	}
 }
 
-// takeShare grants so many bytes and a share of what is left, if the bound or the state
+// takeShare grants so many bytes and a share of the rest, if the bound or the state
 // of the pool allows it. The share is small, so that all processors find one.
 func (b *cacheBudget) takeShare(bytes int64) int64 {
 	share := func() int64 { return min(b.left.Load()/8, peakStep) }
@@ -162,7 +162,7 @@ func (b *cacheBudget) raise() {
 	}
 }
 
-// set makes the bound what it should be. It reports whether more than that is cached.
+// set updates the bound. It reports whether more than that is cached.
 func (b *cacheBudget) set() (exceeded bool) {
 	wanted := b.wanted()
 	b.give(wanted - b.bound.Swap(wanted))

@@ -28,31 +28,31 @@ func (f *bin) allocs() uint64 { return uint64(f.stocked) + f.frees - uint64(f.bl
 func (f *bin) uses() uint32 { return uint32(f.frees + f.allocs()) }
 
 // shard is the part of the front for one processor. It holds only the counts that the
-// fast path must write; others follow from them.
+// fast path must write; the other counts follow from them.
 type shard struct {
 	busy uint32 // 1 while the processor works on it
 	stop uint32 // 1 while another goroutine owns it, or wants to
 	turn uint32 // orders the users for the race detector
 	mu   sync.Mutex
 
-	delta   int64        // allocated less freed and not published: bytes<<20 + blocks
-	low     int64        // delta below it: something is due
-	asked   uint64       // bytes requested, ever
-	unasked uint64       // bytes requested of freed blocks, ever
-	stocked int64        // bytes moved in from the depot, less those moved out
-	sent    int64        // bytes of delta published so far
-	told    int64        // asked less unasked, as published
-	limit   int64        // bytes that the bins may hold, taken from the budget
-	pressed bool         // the bins hold nothing: a request waits for memory
-	hand    uint16       // the class that eviction looks at next
-	rooms   []tenantRoom // by the number of the tenant
-	bins    [numClasses]bin
-	passed  [numClasses]uint32 // uses of each bin when the hand passed
-	looked  [numClasses]binLook
-	_       [128]byte
+	delta     int64        // allocated less freed and not published: bytes<<20 + blocks
+	low       int64        // delta below it: something is due
+	asked     uint64       // bytes requested, ever
+	unasked   uint64       // bytes requested of freed blocks, ever
+	stocked   int64        // bytes moved in from the depot, less those moved out
+	sent      int64        // bytes of delta published so far
+	askedSent int64        // asked less unasked, as published
+	limit     int64        // bytes that the bins may hold, taken from the budget
+	pressed   bool         // the bins hold nothing: a request waits for memory
+	hand      uint16       // the class that eviction looks at next
+	rooms     []tenantRoom // by the number of the tenant
+	bins      [numClasses]bin
+	passed    [numClasses]uint32 // uses of each bin when the hand passed
+	looked    [numClasses]binLook
+	_         [128]byte
 }
 
-// binLook is what the last call of age found in a bin.
+// binLook is the state of a bin at the last call of age.
 type binLook struct {
 	spare     owner.Link
 	uses      uint32
@@ -273,7 +273,7 @@ func (s *shard) chill(k int, cold *magazineStack) {
 // deltaShift is where the bytes begin in shard.delta: the blocks lie in the bits below.
 const deltaShift = 20
 
-// change is what a shard has to publish.
+// change is the part of a shard's counts that is not published.
 type change struct {
 	bytes, blocks, asked int64
 }
@@ -309,12 +309,12 @@ func (s *shard) change() change {
 	return change{bytes: (s.delta - blocks) >> deltaShift, blocks: blocks}
 }
 
-// takeChange returns what is not published, for publishing.
+// takeChange returns the counts that are not published, for publishing.
 func (s *shard) takeChange() change {
 	c := s.change()
 	asked := int64(s.asked - s.unasked)
-	c.asked = asked - s.told
-	s.told, s.delta = asked, 0
+	c.asked = asked - s.askedSent
+	s.askedSent, s.delta = asked, 0
 	s.sent += c.bytes
 	s.watch()
 	return c

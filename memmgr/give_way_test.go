@@ -70,7 +70,7 @@ func TestGivingWayTakesNoMoreThanIsNeeded(t *testing.T) {
 }
 
 // A pool with a limit of its own does not ask other pools when this limit refuses a request.
-func TestAnOwnLimitIsNobodyElsesBusiness(t *testing.T) {
+func TestOwnLimitTakesNothingFromOtherPools(t *testing.T) {
 	sim := memtest.NewSimulated()
 	a, b := memmgr.NewPool(sim, memmgr.WithDecay(0)), memmgr.NewPool(sim, memmgr.WithLimit(1<<20))
 	mustNew(t, a, 20<<20).Release()
@@ -82,7 +82,7 @@ func TestAnOwnLimitIsNobodyElsesBusiness(t *testing.T) {
 }
 
 // Memory that becomes idle in one pool serves waiters of another pool.
-func TestWaitersGetWhatAnotherPoolKeepsIdle(t *testing.T) {
+func TestWaitersGetIdleMemoryOfAnotherPool(t *testing.T) {
 	for _, up := range []memmgr.Resource{
 		memmgr.NewLimit(memtest.NewSimulated(), 32<<20), memtest.NewSimulated(memtest.Capacity(32 << 20)),
 	} {

@@ -33,7 +33,7 @@ type heap struct {
 	emptied   func() // called when the last segment of a closed heap goes back
 }
 
-// poolSegment holds what the pool records about a segment beside the TLSF heap.
+// poolSegment is the pool's record of a segment, beside that of the TLSF heap.
 type poolSegment struct {
 	cookie       uint64
 	requested    uintptr
@@ -45,7 +45,7 @@ type poolSegment struct {
 	listed       bool // in the list by age
 }
 
-// block is what the upstream gave.
+// block returns the segment as the upstream's block.
 func (s *poolSegment) block(base, size uintptr) Block {
 	return Block{
 		Address: base, Size: size, Requested: s.requested, Align: 1 << s.align, Cookie: s.cookie,
@@ -115,11 +115,6 @@ func (h *heap) carveAny(w *want) *owner.Cell {
 		i = h.AllocLying(w.least, w.align, -1)
 	}
 	return h.cellOf(i, w.leastClass())
-}
-
-// takeReserved takes the block that [tlsf.Heap.Want] named out of a closed segment.
-func (h *heap) takeReserved(w *want) *owner.Cell {
-	return h.cellOf(h.TakeClosed(w.align), w.leastClass())
 }
 
 // cellOf gives a block that was just taken its cell. It returns nil for a negative
@@ -206,10 +201,14 @@ func (h *heap) spill(m magazine, k int) {
 func (h *heap) flush() {
 	h.dissolveCold(math.MaxInt)
 	for k := 0; k < numClasses && h.depot.bytes != 0; k++ {
-		for m := h.depot.pop(k); m.n != 0; m = h.depot.pop(k) {
-			h.dissolve(m)
-			h.depot.budget.give(m.bytes(k))
-		}
+		h.flushClass(k)
+	}
+}
+
+func (h *heap) flushClass(k int) {
+	for m := h.depot.pop(k); m.n != 0; m = h.depot.pop(k) {
+		h.dissolve(m)
+		h.depot.budget.give(m.bytes(k))
 	}
 }
 
@@ -398,8 +397,8 @@ func (h *heap) dropSegment(n int32) {
 	}
 }
 
-// spare returns the bytes that release could give back.
-func (h *heap) spare() uint64 { return h.Counts().EmptyUnits * unit }
+// emptyBytes returns the bytes of segments out of use: those that release could give back.
+func (h *heap) emptyBytes() uint64 { return h.Counts().EmptyUnits * unit }
 
 // divided returns the bytes of all segments but the idle dedicated ones.
 func (h *heap) divided() int64 { return int64(h.count.reserved - h.idleBytes) }
@@ -410,17 +409,17 @@ func (h *heap) freeBytes() uint64 { return uint64(h.depot.bytes) + h.Counts().Fr
 // release gives segments out of use back, oldest first, until at most keep bytes of
 // them are left.
 func (h *heap) release(keep uint64) (freed uint64) {
-	before := h.spare()
-	for h.spare() > keep {
+	before := h.emptyBytes()
+	for h.emptyBytes() > keep {
 		h.dropSegment(h.oldest - 1)
 	}
-	return before - h.spare()
+	return before - h.emptyBytes()
 }
 
 // retain gives the oldest segments out of use back while there are more bytes of them
 // than [WithRetention] allows.
 func (h *heap) retain() {
-	if h.spare() > h.high {
+	if h.emptyBytes() > h.high {
 		h.release(h.low)
 	}
 }

@@ -94,7 +94,7 @@ func (g *purging) takeDirty(cursor *tlsf.Cursor, age uint32) (ended bool) {
 	return false
 }
 
-// giveBackDirty puts what takeDirty took back into the heap. Blocks of a closed
+// giveBackDirty puts the blocks of takeDirty back into the heap. Blocks of a closed
 // pool's last segments end here. purging.mu is held.
 func (g *purging) giveBackDirty() {
 	h := g.heap

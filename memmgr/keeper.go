@@ -14,7 +14,7 @@ import (
 // frees. It exists while there are any of these.
 var keeper = newKeeper()
 
-type keeping struct {
+type keeperState struct {
 	mu      rankedMutex
 	pools   []*Pool // open
 	closing []*Pool // closed, but some of their memory is in use or pending
@@ -26,14 +26,14 @@ type keeping struct {
 	wake    chan struct{}
 }
 
-func newKeeper() *keeping {
-	k := &keeping{wake: make(chan struct{}, 1)}
+func newKeeper() *keeperState {
+	k := &keeperState{wake: make(chan struct{}, 1)}
 	k.handled.L = &k.mu
 	return k
 }
 
 // add registers a new pool.
-func (k *keeping) add(p *Pool) {
+func (k *keeperState) add(p *Pool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.pools = append(k.pools, p)
@@ -41,7 +41,7 @@ func (k *keeping) add(p *Pool) {
 }
 
 // start starts the goroutine, or wakes it if it runs. k.mu is held.
-func (k *keeping) start() {
+func (k *keeperState) start() {
 	if k.running {
 		k.poke()
 		return
@@ -52,7 +52,7 @@ func (k *keeping) start() {
 	}
 }
 
-func (k *keeping) poke() {
+func (k *keeperState) poke() {
 	select {
 	case k.wake <- struct{}{}:
 	default:
@@ -61,7 +61,7 @@ func (k *keeping) poke() {
 
 // remove removes a closed pool. A pool that lingers, because some of its memory is in use or
 // pending, still gets ticks, which observe the end of the pending work.
-func (k *keeping) remove(p *Pool, lingers bool) {
+func (k *keeperState) remove(p *Pool, lingers bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	is := func(q *Pool) bool { return q == p }
@@ -74,21 +74,21 @@ func (k *keeping) remove(p *Pool, lingers bool) {
 }
 
 // open lists the open pools, oldest first.
-func (k *keeping) open() []*Pool {
+func (k *keeperState) open() []*Pool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Clone(k.pools)
 }
 
 // all lists the open pools and those that are closing.
-func (k *keeping) all() []*Pool {
+func (k *keeperState) all() []*Pool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return append(slices.Clone(k.pools), k.closing...)
 }
 
 // idle reports whether the goroutine has to end, and otherwise whether frees are waiting.
-func (k *keeping) idle() (idle, waiting bool) {
+func (k *keeperState) idle() (idle, waiting bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.stopped || len(k.pools)+len(k.closing)+k.count() == 0 {
@@ -98,7 +98,7 @@ func (k *keeping) idle() (idle, waiting bool) {
 	return false, len(k.waiting) > 0
 }
 
-func (k *keeping) loop() {
+func (k *keeperState) loop() {
 	poll, look, tick := shortPoll, time.Now().Add(shortPoll), time.Now().Add(tickTime)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -139,7 +139,7 @@ func (k *keeping) loop() {
 }
 
 // tickPools ticks each pool, until the keeper is stopped.
-func (k *keeping) tickPools() {
+func (k *keeperState) tickPools() {
 	for _, p := range k.all() {
 		k.mu.Lock()
 		stopped := k.stopped
@@ -170,8 +170,8 @@ func stopBackground() {
 func Pools() []*Pool { return keeper.open() }
 
 // Flush waits until memory that was released with work pending, and memory that
-// C dropped, is back in its resources and pools. What has waited for ten seconds for
-// work that does not end is not waited for. For tests, reports and orderly ends.
+// C dropped, is back in its resources and pools. It does not wait for memory whose work has
+// been pending for ten seconds. For tests, reports and orderly ends.
 func Flush() {
 	pools := keeper.all()
 	emptyFronts()

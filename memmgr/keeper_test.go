@@ -92,7 +92,7 @@ func goroutines() string {
 // Without pools and pending frees there is no goroutine. After StopBackground there is none
 // either, and Flush processes memory that waits for a device.
 func TestBackgroundEnds(t *testing.T) {
-	const env, loop = "USMBRIDGE_TEST_BACKGROUND", "memmgr.(*keeping).loop"
+	const env, loop = "USMBRIDGE_TEST_BACKGROUND", "memmgr.(*keeperState).loop"
 	if os.Getenv(env) == "" {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestBackgroundEnds$")
 		cmd.Env = append(os.Environ(), env+"=1")

@@ -15,7 +15,7 @@ import (
 )
 
 // Idle large blocks are reused like small ones: repeated rounds ask the upstream once.
-func TestLargeBlocksAreKept(t *testing.T) {
+func TestLargeBlocksStayIdleForReuse(t *testing.T) {
 	_, p := simulatedPool(t)
 	var held [16]memmgr.Buffer
 	for range 200 {
@@ -166,7 +166,7 @@ func (g *gatedUpstream) Free(b memmgr.Block) {
 
 // A pool serves requests while it frees memory. A request that the upstream refuses meanwhile is
 // served from the memory that was being freed.
-func TestOthersAllocateWhileMemoryGoesBack(t *testing.T) {
+func TestRequestsContinueWhileMemoryGoesBack(t *testing.T) {
 	up := &gatedUpstream{
 		Simulated: memtest.NewSimulated(memtest.Capacity(64 << 20)),
 		gate:      make(chan struct{}), refused: make(chan struct{}, 1),

@@ -186,7 +186,7 @@ func TestExportedMemoryWaitsForABarrierThatIsRefused(t *testing.T) {
 }
 
 // Each alignment is honoured or refused, however large.
-func TestHugeAlignmentIsKeptOrRefused(t *testing.T) {
+func TestHugeAlignmentIsHonouredOrRefused(t *testing.T) {
 	_, p := simulatedPool(t)
 	for shift := 8; shift < 62; shift++ {
 		b, err := p.Allocate(memmgr.Request{Size: 20 << 20, Align: 1 << shift})

@@ -80,7 +80,7 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 			return p.handOver(c, w), nil
 		}
 	}
-	// 2. What the pool has at hand, unless the request must queue: a pending block of
+	// 2. Memory that the pool has at hand, unless the request must queue: a pending block of
 	// the same queue, completed blocks, the depot, an idle segment, the heap.
 	since, stands := p.lockTimed()
 	if p.closed {
@@ -109,7 +109,7 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 			// 4. The caches of all shards, and a new segment.
 			if c, err = p.extend(&k); err != nil && ranOut(err) && !ended(k.r.Context) {
 				// 5. Everything that can be reclaimed.
-				c, err = p.reclaim(&k, err)
+				c, err = p.reclaimFor(&k, err)
 			}
 			if err == nil || !ranOut(err) {
 				break
@@ -196,6 +196,9 @@ func (p *Pool) findFree(w *want) *owner.Cell {
 		}
 	} else if p.heap.dedicated(w) {
 		return p.heap.reuseIdle(w)
+	}
+	if w.units > coarseUnits {
+		p.gather(w.units)
 	}
 	return p.heap.carve(w)
 }
@@ -346,7 +349,7 @@ func (p *Pool) limitRoom() (tight *Limit, room uint64) {
 	return tight, room
 }
 
-// limitsOf lists the limits that bound what a resource can still give: those that are
+// limitsOf lists the limits that bound the memory which a resource can still give: those that are
 // reached through resources that pass each request on unchanged. The room behind other
 // resources, such as a pool, is unknown.
 func limitsOf(r Resource) (all []*Limit) {
@@ -380,7 +383,7 @@ func (p *Pool) ask(w *want, size uintptr) (*owner.Cell, error) {
 		return nil, p.closedError()
 	}
 	defer p.mu.Unlock()
-	p.searched = futileFlush{}
+	p.reclaim.requests = vainLimit{}
 	b.Size = min(b.Size, maxSegment) &^ (unit - 1)
 	dedicated := p.heap.dedicated(w)
 	block := p.heap.addSegment(b, dedicated, !dedicated && p.purging.untouched(b.Address, b.Size))
@@ -429,7 +432,7 @@ func (p *Pool) failed(w *want, cause error) error {
 func (p *Pool) fail(w *want, cause error) *OutOfMemoryError {
 	p.account.ooms++
 	if p.trace != nil {
-		p.trace.addOOM(uint64(w.units) * unit)
+		p.trace.put(TraceEntry{Action: traceOOM, Size: uint64(w.units) * unit})
 	}
 	return p.outOfMemory(w, cause)
 }
@@ -472,8 +475,8 @@ func (p *Pool) holders(bytes, blocks int64) (all []Holder) {
 	return biggest(append(all, p.account.tagged.holders("", bytes, blocks)...))
 }
 
-// reasonOf passes over an account of a limit or of this pool, so that one account
-// tells it all.
+// reasonOf returns the cause of an error of a limit or of this pool, so that the message
+// contains each figure once.
 func reasonOf(cause error) error {
 	var oom *OutOfMemoryError
 	if errors.As(cause, &oom) && (errors.Is(oom.Err, errLimit) || oom.Reserved != 0) {

@@ -295,7 +295,7 @@ func wrappedPlace(c *owner.Cell) *syclobj.Place {
 func (t *wrappedTable) drain(c *owner.Cell) {
 	noteRelease(c)
 	queue := c.Queue()
-	defer forgetQueue(queue) // a barrier may have to go on it first
+	defer releaseQueue(queue) // a barrier may have to go on it first
 	r := t.take(wrapRecord(c))
 	if c.Pending() != 0 || c.Flags()&owner.Exported != 0 {
 		s := events{}

@@ -16,7 +16,7 @@ import (
 // The event of a block stays in its cell, and the links between blocks are fields of the cell too
 // (pending_queue.go): a pending block needs no memory of its own.
 //
-// Exported blocks come here through returned: their consumers may have submitted work without
+// Exported blocks are added through returned: their consumers may have submitted work without
 // reporting it. The block is pending as soon as each queue that it was used on has taken a barrier.
 // A block whose barrier a queue refused is in refused until the next tick.
 //
@@ -167,8 +167,8 @@ func (s *pending) dropWork(c *owner.Cell) {
 	}
 	if q := c.Queue(); q != 0 {
 		c.SetQueue(0)
-		forgetQueue(q)
-		forgetQueues(takeFormer(c))
+		releaseQueue(q)
+		releaseQueues(takeFormer(c))
 	}
 }
 
@@ -418,7 +418,7 @@ func (s *pending) tickStalled() {
 	}
 }
 
-// tick does what is due four times a second. mu is not held.
+// tick completes and reports stalled work. The keeper calls it four times a second. mu is not held.
 func (s *pending) tick() {
 	s.mu.Lock()
 	s.stallClock.tick()

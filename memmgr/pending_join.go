@@ -59,11 +59,11 @@ func (b Buffer) Queue() unsafe.Pointer { return foreignPointer(b.live("Queue").Q
 // queues of the host and closed queues.
 func (b Buffer) UsedOn(q *syclobj.Queue) {
 	c := b.live("UsedOn")
-	rec, _ := holdQueue(q)
+	rec, _ := retainQueue(q)
 	if rec == nil {
 		return
 	}
-	defer forgetQueue(rec.ref)
+	defer releaseQueue(rec.ref)
 	moveTo(c, rec)
 }
 
@@ -76,9 +76,9 @@ func (b Buffer) UsedOn(q *syclobj.Queue) {
 // or syclobj.ErrClosed if q is closed. ev is recorded in any case.
 func (b Buffer) SetPending(q *syclobj.Queue, ev *syclobj.Event) error {
 	c := b.live("SetPending")
-	rec, closed := holdQueue(q)
+	rec, closed := retainQueue(q)
 	if rec != nil {
-		defer forgetQueue(rec.ref)
+		defer releaseQueue(rec.ref)
 	}
 	ref := uintptr(0)
 	if ev != nil {

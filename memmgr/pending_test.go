@@ -289,7 +289,7 @@ type failing struct{ *memtest.Simulated }
 func (failing) EventDone(uintptr) bool { return false }
 
 // Flush and Close free memory whose work failed, even if it had stalled before.
-func TestFailedWorkEndsWithWhoWaits(t *testing.T) {
+func TestFailedWorkEndsWhenItIsAwaited(t *testing.T) {
 	sim := failing{memtest.NewSimulated()}
 	p := memmgr.NewPool(sim)
 	for range 2 {

@@ -23,15 +23,15 @@ func lastWorkOf(c *owner.Cell, s Synchronizer) (w lastWork) {
 	w.events[0] = c.SwapPending(0)
 	former := takeFormer(c)
 	if s == nil {
-		forgetQueues(former)
+		releaseQueues(former)
 		return w
 	}
-	if q := c.Queue(); c.Flags()&owner.Exported != 0 && !w.takeBarrier(q) && (q == 0 || holdQueueRef(q)) {
+	if q := c.Queue(); c.Flags()&owner.Exported != 0 && !w.takeBarrier(q) && (q == 0 || retainQueueRef(q)) {
 		w.fences = append(w.fences, q)
 	}
 	for _, q := range former {
 		if w.takeBarrier(q) {
-			forgetQueue(q)
+			releaseQueue(q)
 		} else {
 			w.fences = append(w.fences, q)
 		}
@@ -75,7 +75,7 @@ func (w *lastWork) retake() {
 	w.fences = nil
 	for _, q := range refused {
 		if w.takeBarrier(q) {
-			forgetQueue(q)
+			releaseQueue(q)
 		} else {
 			w.fences = append(w.fences, q)
 		}
@@ -115,7 +115,7 @@ type unpooledFree struct {
 	stamp uint64
 	run   func() // frees the memory
 
-	held     bool // a goroutine looks at it, without keeper.mu
+	inHand   bool // a goroutine looks at it, without keeper.mu
 	reported bool
 	probed   bool // see probeTime
 }
@@ -144,7 +144,7 @@ func (d *unpooledFree) report() {
 	backgroundFailed("Buffer.Release", &OpError{Op: "Buffer.Release", Err: fmt.Errorf("memory waits for work on the device: %w", err)})
 }
 
-var errNoBarrier = errors.New("its queue takes no barrier, by which alone the end of a consumer's work could be told")
+var errNoBarrier = errors.New("its queue refuses barriers, so the end of its consumers' work cannot be observed")
 
 // unpooled holds the frees that no pool handles, those of [FreeAfter] for example. The keeper looks
 // at a portion of them at a time; keeper.mu guards it.
@@ -167,7 +167,7 @@ func (w *unpooled) put(d *unpooledFree) {
 }
 
 // after runs f once the work, which it takes, has finished. It does not wait.
-func (k *keeping) after(w lastWork, f func()) {
+func (k *keeperState) after(w lastWork, f func()) {
 	d := &unpooledFree{work: w, run: f}
 	if w.fenced() {
 		d.report()
@@ -181,7 +181,7 @@ func (k *keeping) after(w lastWork, f func()) {
 
 // finishSome runs frees whose work has finished. vain bounds the frees it looks at whose work has
 // not.
-func (k *keeping) finishSome(vain int) {
+func (k *keeperState) finishSome(vain int) {
 	k.mu.Lock()
 	vain = min(vain, len(k.waiting))
 	k.mu.Unlock()
@@ -195,7 +195,7 @@ func (k *keeping) finishSome(vain int) {
 }
 
 // finishStalled looks once at each stalled free.
-func (k *keeping) finishStalled() {
+func (k *keeperState) finishStalled() {
 	k.mu.Lock()
 	n := len(k.stalled)
 	k.mu.Unlock()
@@ -210,13 +210,13 @@ func (k *keeping) finishStalled() {
 }
 
 // takeSome takes frees out of a list for lookAt.
-func (k *keeping) takeSome(from *[]*unpooledFree, n int) []*unpooledFree {
+func (k *keeperState) takeSome(from *[]*unpooledFree, n int) []*unpooledFree {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	n = min(n, len(*from))
 	frees := append([]*unpooledFree(nil), (*from)[:n]...)
 	for _, d := range frees {
-		d.held = true
+		d.inHand = true
 	}
 	clear((*from)[:n])
 	*from = (*from)[n:]
@@ -225,7 +225,7 @@ func (k *keeping) takeSome(from *[]*unpooledFree, n int) []*unpooledFree {
 }
 
 // lookAt runs the frees whose work has finished and puts the others back. It returns their number.
-func (k *keeping) lookAt(frees []*unpooledFree) int {
+func (k *keeperState) lookAt(frees []*unpooledFree) int {
 	later := frees[:0]
 	for _, d := range frees {
 		if !d.look() {
@@ -244,7 +244,7 @@ func (k *keeping) lookAt(frees []*unpooledFree) int {
 	defer k.mu.Unlock()
 	k.inHand -= len(frees)
 	for _, d := range later {
-		d.held = false
+		d.inHand = false
 		k.put(d)
 	}
 	k.handled.Broadcast()
@@ -253,21 +253,21 @@ func (k *keeping) lookAt(frees []*unpooledFree) int {
 
 // flush waits until all frees have run, including those that frees add, but not for stalled ones
 // beyond the probes.
-func (k *keeping) flush() {
+func (k *keeperState) flush() {
 	k.stallUntil(0) // so that those that are late already are not waited for
 	awaitWork(k)
 	k.finishStalled()
 }
 
 // lastStamp implements pendingWork.
-func (k *keeping) lastStamp() uint64 {
+func (k *keeperState) lastStamp() uint64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.stamp
 }
 
 // stallUntil implements pendingWork.
-func (k *keeping) stallUntil(stamp uint64) {
+func (k *keeperState) stallUntil(stamp uint64) {
 	k.mu.Lock()
 	k.late = max(k.late, stamp)
 	n := len(k.waiting)
@@ -276,7 +276,7 @@ func (k *keeping) stallUntil(stamp uint64) {
 }
 
 // awaitNext implements pendingWork.
-func (k *keeping) awaitNext(stalled bool, most time.Duration) awaited {
+func (k *keeperState) awaitNext(stalled bool, most time.Duration) awaited {
 	k.mu.Lock()
 	d := k.nextAwaited(stalled)
 	if d == nil {
@@ -297,8 +297,8 @@ func (k *keeping) awaitNext(stalled bool, most time.Duration) awaited {
 		over = awaitEvent(s, mine, most)
 	}
 	k.mu.Lock()
-	ended := over && event != 0 && !d.held && d.work.events[0] == event
-	if ended { // a failure of the work is reported to those who wait for it
+	ended := over && event != 0 && !d.inHand && d.work.events[0] == event
+	if ended { // goroutines that wait for the work itself get its failure
 		d.work.events[0], d.work.events[1] = d.work.events[1], 0
 	}
 	k.mu.Unlock()
@@ -316,7 +316,7 @@ func (k *keeping) awaitNext(stalled bool, most time.Duration) awaited {
 
 // nextAwaited returns the first waiting free, or a stalled one that was not probed, which it marks
 // as probed; nil if there is none. k.mu is held, and released while it waits for frees in hand.
-func (k *keeping) nextAwaited(stalled bool) *unpooledFree {
+func (k *keeperState) nextAwaited(stalled bool) *unpooledFree {
 	if !stalled {
 		for k.inHand > 0 {
 			k.handled.Wait()

@@ -55,8 +55,7 @@ type Pool struct {
 
 	growing chan struct{} // a semaphore: its holder asks the upstream for a segment
 
-	searched, yielded futileFlush // evictions for requests of the pool, and for other pools
-
+	reclaim  reclaim  // guarded by mu
 	waitlist waitlist // guarded by mu
 
 	tenants     atomic.Pointer[[]*Tenant] // by number, copied on write; number 0 is no tenant
@@ -146,9 +145,9 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 		option(&o)
 	}
 	o.minSegment = roundUp(min(max(o.minSegment, unit), maxSegment), unit)
-	p := &Pool{
-		upstream: bounded(upstream, &o), options: o,
-		growing: make(chan struct{}, 1), minUnits: 2,
+	p := &Pool{upstream: upstream, options: o, growing: make(chan struct{}, 1), minUnits: 2}
+	if o.limit != 0 {
+		p.upstream = NewLimit(upstream, o.limit)
 	}
 	p.front.init()
 	p.front.budget.fixed, p.front.budget.inUse = o.cache, &p.account.bytes.now
@@ -157,7 +156,7 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 		p.minUnits = 1
 	}
 	if o.traceSize > 0 {
-		p.trace = newTraceRing(o.traceSize)
+		p.trace = &traceRing{entries: make([]TraceEntry, o.traceSize)}
 	}
 	p.mu.init(p.upstream)
 	rankLocks(p)
@@ -193,14 +192,6 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	}
 	keeper.add(p)
 	return p
-}
-
-// bounded returns the upstream behind the limit of the options, if there is one.
-func bounded(upstream Resource, o *poolOptions) Resource {
-	if o.limit == 0 {
-		return upstream
-	}
-	return NewLimit(upstream, o.limit)
 }
 
 // Name returns the pool's name.
@@ -334,7 +325,7 @@ func (p *Pool) Free(b Block) {
 		panic(misuse("Pool.Free", "the block at %#x is not of this pool, or was freed before", b.Address))
 	}
 	if b.Event != 0 {
-		if c.Queue() == 0 && (holdQueueRef(b.Queue) || p.origin.place == nil) {
+		if c.Queue() == 0 && (retainQueueRef(b.Queue) || p.origin.place == nil) {
 			c.SetQueue(b.Queue)
 		}
 		// The user holds the block until Release. If the events cannot be joined, wait here.
@@ -387,8 +378,8 @@ func (p *Pool) Close() error {
 	p.heap.release(0)
 	var live []LiveBuffer
 	p.eachUsed(func(c *owner.Cell) { live = append(live, describe(c, int(c.Count()))) })
-	// Besides the buffers in use, some may be in release by other goroutines. While a
-	// segment is left, cells of blocks in it come back to this pool.
+	// Besides the buffers in use, other goroutines may be releasing some. While a segment
+	// is left, cells of its blocks return to this pool.
 	lingers := p.heap.Counts().Segments > 0
 	p.leaked = lingers
 	if !lingers {

@@ -36,7 +36,7 @@ func mustAllocate(t testing.TB, r memmgr.Resource, size uintptr) memmgr.Block {
 	return b
 }
 
-func TestFreedBlockComesBackFirst(t *testing.T) {
+func TestLastFreedBlockIsReusedFirst(t *testing.T) {
 	// One processor: on another one the goroutine would find other blocks first.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	_, p := simulatedPool(t)
@@ -278,7 +278,7 @@ func TestIdleMemoryDecays(t *testing.T) {
 	p.Free(mustAllocate(t, p, 1<<20))
 }
 
-func TestTrimKeepsWhatIsAskedFor(t *testing.T) {
+func TestTrimLeavesTheRequestedBytes(t *testing.T) {
 	sim, p := simulatedPool(t, memmgr.WithDecay(0))
 	var all []memmgr.Block
 	for range 64 {

@@ -143,7 +143,7 @@ func TestFakeWrappedPoolHandsOutNothingInFlight(t *testing.T) {
 
 // A failure of work is reported by the call that records the next work, because the event of the failed
 // work is released then.
-func TestFakeFailureOfFormerWorkIsTold(t *testing.T) {
+func TestFakeFailureOfEarlierWorkIsReported(t *testing.T) {
 	fake, rt := onFake(t, sycltest.OneCPU)
 	if fake == nil {
 		return

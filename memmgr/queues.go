@@ -31,17 +31,17 @@ var queues = struct {
 // noteQueue records the queue of last use of a cell that no other goroutine knows yet; for
 // other cells see [moveTo]. Closed queues and queues of the host are not recorded.
 func noteQueue(c *owner.Cell, q *syclobj.Queue) {
-	rec, _ := holdQueue(q)
+	rec, _ := retainQueue(q)
 	if rec != nil {
 		noteRecord(c, rec)
-		forgetQueue(rec.ref)
+		releaseQueue(rec.ref)
 	}
 }
 
-// holdQueue adds a user to a queue and returns its record; the caller ends the use with
-// forgetQueue. The record is nil for a nil queue and for one of the host, whose work is done
+// retainQueue adds a user to a queue and returns its record; the caller ends the use with
+// releaseQueue. The record is nil for a nil queue and for one of the host, whose work is done
 // when it is submitted. The error is syclobj.ErrClosed if the queue is closed.
-func holdQueue(q *syclobj.Queue) (*queueRecord, error) {
+func retainQueue(q *syclobj.Queue) (*queueRecord, error) {
 	if q == nil || q.IsHost() {
 		return nil, nil
 	}
@@ -154,8 +154,8 @@ func lookUpQueue(q *syclobj.Queue) (rec *queueRecord, own uintptr, err error) {
 	return nil, own, nil
 }
 
-// holdQueueRef adds a user to a queue that is in the table, and reports whether it is there.
-func holdQueueRef(ref uintptr) bool {
+// retainQueueRef adds a user to a queue that is in the table, and reports whether it is there.
+func retainQueueRef(ref uintptr) bool {
 	if ref == 0 {
 		return false
 	}
@@ -169,8 +169,8 @@ func holdQueueRef(ref uintptr) bool {
 	return true
 }
 
-// forgetQueue removes a user of a queue.
-func forgetQueue(ref uintptr) {
+// releaseQueue removes a user of a queue.
+func releaseQueue(ref uintptr) {
 	if ref == 0 {
 		return
 	}
@@ -179,13 +179,13 @@ func forgetQueue(ref uintptr) {
 	dropQueue(ref)
 }
 
-func forgetQueues(refs []uintptr) {
+func releaseQueues(refs []uintptr) {
 	for _, ref := range refs {
-		forgetQueue(ref)
+		releaseQueue(ref)
 	}
 }
 
-// dropQueue is forgetQueue while queues.mu is held. It ignores references that C code put into
+// dropQueue is releaseQueue while queues.mu is held. It ignores references that C code put into
 // a cell: they are not in the table, and C keeps them valid.
 func dropQueue(ref uintptr) {
 	r := queues.byRef[ref]

@@ -11,14 +11,14 @@ import (
 	"github.com/usmbridge/usmbridge/internal/owner"
 )
 
-// reclaim finds memory for a request that the upstream has just refused. It takes the
+// reclaimFor finds memory for a request that the upstream has just refused. It takes the
 // steps below in this order until one of them serves the request. The poller of the
 // waitlist takes steps 1, 2 and 4 and then serves the waiters in their order. Another pool
 // takes step 3d of this one ([Pool.yield]). [Pool.Trim] takes steps 1 to 3 for all memory.
 //
 // No step visits blocks in use, and only 3b and 3d may stop the shards. So a refusal takes
 // microseconds if no step helps. No lock is held while other pools are called.
-func (p *Pool) reclaim(w *want, cause error) (*owner.Cell, error) {
+func (p *Pool) reclaimFor(w *want, cause error) (*owner.Cell, error) {
 	// 1. Blocks in caches of other packages ([AddCache]), and blocks that C dropped.
 	p.collectDropped()
 	// 2. Blocks whose device work is done, and blocks whose pages are being returned.
@@ -38,7 +38,7 @@ func (p *Pool) reclaim(w *want, cause error) (*owner.Cell, error) {
 	need := p.segmentNeed(w)
 	if p.reclaimOthers(need) {
 		p.mu.Lock()
-		if tight, room := p.limitRoom(); tight != nil && room < need && room+p.heap.spare() >= need {
+		if tight, room := p.limitRoom(); tight != nil && room < need && room+p.heap.emptyBytes() >= need {
 			p.heap.release(0)
 		}
 		p.mu.Unlock()
@@ -49,24 +49,20 @@ func (p *Pool) reclaim(w *want, cause error) (*owner.Cell, error) {
 	return nil, cause
 }
 
-// collectDropped is step 1 of reclaim.
+// collectDropped is step 1 of reclaim. Wrapped memory and memory of resources above a pool
+// may belong to this pool. Another goroutine may be freeing blocks of the pool that C dropped
+// before: collectDropped waits for it.
 func (p *Pool) collectDropped() {
 	emptyFronts()
-	drainCells()
-	p.origin.list.Drain()
-}
-
-// drainCells frees wrapped memory and memory of resources above a pool that C code dropped:
-// it may belong to this pool.
-func drainCells() {
 	wrapped.list().Drain()
 	plainCells().Drain()
+	p.origin.list.Sync()
 }
 
 // reclaimOwn is step 3 of reclaim. It reports whether segments went back that the
 // upstream did not have when it was asked.
 func (p *Pool) reclaimOwn(w *want) (c *owner.Cell, released bool) {
-	p.mu.Lock() // no defer: a panic of the upstream comes when the lock is released
+	p.mu.Lock() // no defer: the upstream may panic when the lock is released
 	need := p.segmentNeed(w)
 	room := need - 1 // the upstream refused: it has at most that
 	if tight, left := p.limitRoom(); tight != nil {
@@ -92,7 +88,7 @@ func (p *Pool) reclaimOwn(w *want) (c *owner.Cell, released bool) {
 	}
 	// d. Segments out of use, to the upstream.
 	if c == nil {
-		released = p.heap.spare()+room >= need && p.heap.release(0) != 0
+		released = p.heap.emptyBytes()+room >= need && p.heap.release(0) != 0
 		released = p.mu.awaitReturned() || released || p.mu.returns != w.returns
 	}
 	w.returns = p.mu.returns
@@ -120,32 +116,24 @@ func (p *Pool) reclaimOthers(need uint64) (gave bool) {
 		tight, room = nil, 0 // the device refused
 	} else {
 		p.mu.Lock()
-		room += p.heap.spare()
+		room += p.heap.emptyBytes()
 		p.mu.Unlock()
 		if room >= need {
 			return false // this pool has enough
 		}
 	}
-	type giver struct {
-		pool  *Pool
-		bytes uint64
-	}
-	var others []giver
-	sum, missing := uint64(0), need-room
-	for _, q := range keeper.open() {
-		if q == p || (tight != nil && !q.countsIn(tight.budget)) {
-			continue
+	others, sum := p.otherPools(func(q *Pool) uint64 {
+		if tight != nil && !q.countsIn(tight.budget) {
+			return 0
 		}
-		if n := q.notInUse(); n > 0 {
-			others, sum = append(others, giver{q, n}), sum+n
-		}
-	}
+		return q.notInUse()
+	})
+	missing := need - room
 	if tight != nil && sum < missing {
 		return false
 	}
-	slices.SortFunc(others, func(a, b giver) int { return cmp.Compare(b.bytes, a.bytes) })
 	for _, o := range others {
-		freed := o.pool.yield(missing)
+		freed := o.yield(missing)
 		gave = gave || freed > 0
 		if freed >= missing {
 			break
@@ -153,6 +141,27 @@ func (p *Pool) reclaimOthers(need uint64) (gave bool) {
 		missing -= freed
 	}
 	return gave
+}
+
+// otherPool is another pool, with bytes that it may give up.
+type otherPool struct {
+	*Pool
+	bytes uint64
+}
+
+// otherPools lists the other open pools for which f returns bytes, those with the most
+// first, and the sum.
+func (p *Pool) otherPools(f func(*Pool) uint64) (all []otherPool, sum uint64) {
+	for _, q := range keeper.open() {
+		if q == p {
+			continue
+		}
+		if n := f(q); n > 0 {
+			all, sum = append(all, otherPool{q, n}), sum+n
+		}
+	}
+	slices.SortFunc(all, func(a, b otherPool) int { return cmp.Compare(b.bytes, a.bytes) })
+	return all, sum
 }
 
 // notInUse estimates, without the lock, the bytes from the upstream that users do not
@@ -176,12 +185,12 @@ func (p *Pool) yield(bytes uint64) (freed uint64) {
 		return 0
 	}
 	release := func() {
-		spare := p.heap.spare()
-		freed += p.heap.release(spare - min(spare, bytes-freed))
+		empty := p.heap.emptyBytes()
+		freed += p.heap.release(empty - min(empty, bytes-freed))
 	}
 	release()
 	if freed < bytes && p.cachedBytes() > 0 {
-		p.yielded.flush(p, 0, 0, barrenTime, func() bool {
+		p.evictAll(&p.reclaim.others, 0, 0, barrenTime, func() bool {
 			before := freed
 			release()
 			return freed != before
@@ -198,31 +207,50 @@ func (p *Pool) findInCaches(w *want, room uint64) (c *owner.Cell) {
 	if cached <= 0 || free+room < need {
 		return nil
 	}
-	p.searched.flush(p, need, free, futileTime, func() bool {
+	p.evictAll(&p.reclaim.requests, need, free, futileTime, func() bool {
 		c = p.find(w)
 		return c != nil
 	})
 	return c
 }
 
-// futileFlush limits how often all cached blocks are evicted in vain, because that stops
-// every processor. Pool.mu guards it.
-type futileFlush struct {
+// reclaim is the part of a pool that limits how often it looks for memory in vain. Pool.mu
+// guards it.
+type reclaim struct {
+	// Evictions of all cached blocks for requests of the pool, and for other pools. They stop
+	// every processor.
+	requests, others vainLimit
+	refused          vainLimit // questions of waiters to the upstream
+}
+
+// vainLimit is a recent attempt in vain.
+type vainLimit struct {
 	need, free uint64
 	until      time.Time
 }
 
-// flush evicts all cached blocks and calls use, which reports whether that helped. If not,
-// flush does nothing for a while for needs as large or larger, unless more memory is free.
-func (f *futileFlush) flush(p *Pool, need, free uint64, pause time.Duration, use func() bool) {
+// covers reports whether an attempt would be in vain again: for a need as large or larger,
+// unless more memory is free.
+func (l *vainLimit) covers(need, free uint64, at time.Time) bool {
+	return need >= l.need && free <= l.free && at.Before(l.until)
+}
+
+// note records an attempt in vain that began at start.
+func (l *vainLimit) note(need, free uint64, start time.Time, pause time.Duration) {
+	end := time.Now()
+	*l = vainLimit{need, free, end.Add(max(pause, futileShare*end.Sub(start)))}
+}
+
+// evictAll evicts all cached blocks, unless that was in vain a moment ago, and calls use,
+// which reports whether it helped. p.mu is held.
+func (p *Pool) evictAll(l *vainLimit, need, free uint64, pause time.Duration, use func() bool) {
 	start := time.Now()
-	if need >= f.need && free <= f.free && start.Before(f.until) {
+	if l.covers(need, free, start) {
 		return
 	}
 	p.flush()
 	if !use() {
-		end := time.Now()
-		*f = futileFlush{need, free, end.Add(max(pause, futileShare*end.Sub(start)))}
+		l.note(need, free, start, pause)
 	}
 }
 
@@ -269,6 +297,24 @@ func (p *Pool) trimSegments(keep uint64) (freed uint64) {
 	return p.heap.release(keep)
 }
 
+// gather evicts the cached blocks above coarseUnits of the caller's processor and of the
+// depot, if a block of so many units would have to be cut out of a larger one and they are
+// more than a bound. Cached blocks serve only their size and do not merge with the free memory
+// beside them, so that larger blocks would be cut up instead. The other processors do the
+// same. p.mu is held.
+func (p *Pool) gather(units uint32) {
+	if fit := p.heap.BestFit(units); fit != 0 && fit-units <= units/gatherFit {
+		return
+	}
+	most := max(gatherBytes, int64(p.heap.count.reserved)/gatherShare)
+	if p.heap.depot.bytes > most {
+		for k := coarseClasses; k < numClasses; k++ {
+			p.heap.flushClass(k)
+		}
+	}
+	p.heap.dissolveStack(p.front.takeLarge(most))
+}
+
 // tick collects blocks whose device work is done, and returns memory that has been idle for
 // the time of [WithDecay]: cached blocks are freed, and segments without blocks in use go back
 // to the upstream. It does so in portions, between which it releases the lock. It reports
@@ -280,7 +326,7 @@ func (p *Pool) tick() (ended bool) {
 	p.heap.Tick = p.heap.clock / p.heapTick()
 	p.mu.Unlock()
 	p.pending.tick()
-	p.expireForAnother()
+	p.endForAnother(nil)
 	age := p.decayTicks()
 	if p.options.decay > 0 {
 		p.purging.tick(age / p.heapTick())
@@ -349,8 +395,7 @@ var fronts struct {
 	all atomic.Pointer[[]*func()]
 }
 
-// AddCache registers a cache that another package keeps in front of the pools: blocks that
-// no one uses, but that count as in use in their pool. give must free these blocks. It is
+// AddCache registers a cache that another package keeps in front of the pools: unused blocks that count as in use in their pool. give must free these blocks. It is
 // called before a pool returns its counters or a snapshot, is trimmed or closed, and when a
 // request finds no memory. Calls come from any goroutine, also at the same time, while no
 // pool is locked. give must be quick and must not allocate from a pool. remove ends the

@@ -14,8 +14,8 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// origin is what the cells of one resource share: the list that dead cells return
-// to, and the facts of the memory. It keeps the resource alive only while cells
+// origin is the common record of the cells of one resource: the list that dead cells
+// return to, and the facts of the memory. It keeps the resource alive only while cells
 // refer to it, so that a resource that its user dropped can be collected.
 type origin struct {
 	list    *owner.List
@@ -128,7 +128,7 @@ func (o *origin) current() Resource {
 var resources sync.Map
 
 // address is the key of a resource that is a pointer. Another object may take the
-// place of a collected one before the entry goes: origin.object tells them apart.
+// place of a collected one before the entry goes: origin.object distinguishes them.
 type address struct{ kind, object uintptr }
 
 // resourceKey returns the key of a resource, and the address of its object where it is
@@ -331,7 +331,7 @@ func (o *origin) drain(c *owner.Cell) {
 	noteRelease(c)
 	block := upstreamBlock(c)
 	work := lastWorkOf(c, o.sync)
-	forgetQueue(c.Queue())
+	releaseQueue(c.Queue())
 	owner.Recycle(c)
 	if !work.single() {
 		keeper.after(work, func() { o.free(block) })

@@ -137,7 +137,7 @@ func TestResourceThatCannotBeComparedIsRefused(t *testing.T) {
 }
 
 // Resources at the same address are distinguished, also if the former one was collected.
-func TestResourcesAtOneAddressAreToldApart(t *testing.T) {
+func TestResourcesAtOneAddressAreDistinct(t *testing.T) {
 	type pair struct{ *memtest.Simulated } // its first field lies where it does
 	sim := memtest.NewSimulated()
 	outer := &pair{sim}

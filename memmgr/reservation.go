@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// Reserving memory for one waiter. Memory comes back in pieces, and small requests take each
+// Reserving memory for one waiter. Memory is freed in pieces, and small requests take each
 // piece, so that a large request might wait without end. Therefore the pool closes the
 // segments with the fewest blocks in use, as many as the request needs: they serve only the
 // waiter and become empty, while other requests are served from the rest. Room below the
-// limit and idle segments are reserved too. If no memory comes back for a while, or after
+// limit and idle segments are reserved too. If no memory is freed for a while, or after
 // mostReserve, the reservation ends, and then all waiters are served for a time.
 //
 // Reserving in other pools. A waiter may want more than its own pool has below the limit, or
 // on the device, that it shares with others. Then memory that these get back would go to
 // their own requests. So while a pool reserves for such a waiter, its poller has the other
-// pools reserve what is missing. They close segments for it as for a waiter of their own, do
+// pools reserve the missing bytes. They close segments for it as for a waiter of their own, do
 // not grow into its room, and give up segments that become empty ([Pool.yield]).
 //
 // A pool reserves for one waiter at a time. Of several, its own and those of other pools, the
@@ -40,7 +40,7 @@ func (p *Pool) considerReservations() {
 		}
 	}
 	if r.of == nil && !at.Before(r.pause) {
-		x := p.waitlist.oldest(func(x *waiter) bool { return p.affords(x) && p.needsReservation(x, at) })
+		x := oldest(p.waitlist.eachFirst, func(x *waiter) bool { return p.affords(x) && p.needsReservation(x, at) })
 		if x != nil {
 			p.beginReservation(x, at)
 			changed = true // there may be enough already
@@ -55,17 +55,25 @@ func (p *Pool) considerReservations() {
 // when enough went to other requests of the tenant. It ends such a reservation when it has
 // expired, and reports that. p.mu is held.
 func (p *Pool) considerTenant(line *waitLine, at time.Time) (ended bool) {
-	switch r := &line.reserved; {
-	case line.tenant == nil:
+	t := line.tenant
+	if t == nil {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch r := &t.reserved; {
 	case r.of != nil:
 		if r.of != p.waitlist.reserved.of && at.After(r.until) {
-			line.endReservation(at)
+			t.endReservation(at)
+			t.roomChanged()
 			return true
 		}
 	case at.After(r.pause):
-		granted := line.tenant.grantedBytes()
-		if x := line.oldest(func(x *waiter) bool { return !p.affords(x) && granted-x.charged >= x.patience() }); x != nil {
-			line.reserve(x, at)
+		x := oldest(line.eachFirst, func(x *waiter) bool {
+			return t.roomFor(x) < uint64(x.w.amount) && t.granted-x.charged >= x.patience()
+		})
+		if x != nil {
+			t.reserve(x, at)
 		}
 	}
 	return false
@@ -80,14 +88,14 @@ func (p *Pool) needsReservation(x *waiter, at time.Time) bool {
 		return true
 	}
 	if at.Sub(x.first) >= shareTime && p.needsOthers(x) {
-		return true // what other pools gave to their requests is unknown
+		return true // the bytes that other pools served meanwhile are unknown
 	}
-	free := p.heap.freeBytes() + p.knownRoom()
+	free := p.heap.freeBytes() + p.roomBelowLimit()
 	return free >= uint64(x.w.least)*unit && at.Sub(x.first) >= fragmentedTime && l.served > x.served
 }
 
-// knownRoom returns the bytes that the tightest limit has left, 0 if no limit bounds the pool.
-func (p *Pool) knownRoom() uint64 {
+// roomBelowLimit returns the bytes that the tightest limit has left, 0 if no limit bounds the pool.
+func (p *Pool) roomBelowLimit() uint64 {
 	if tight, room := p.limitRoom(); tight != nil {
 		return room
 	}
@@ -99,11 +107,13 @@ func (p *Pool) beginReservation(x *waiter, at time.Time) {
 	r := &p.waitlist.reserved
 	r.of, r.since, r.until = x, at, at.Add(x.reserveTime())
 	x.attempts++
-	if x.line.tenant != nil {
-		x.line.reserve(x, at)
+	if t := x.w.tenant; t != nil {
+		t.mu.Lock()
+		t.reserve(x, at)
+		t.mu.Unlock()
 	}
 	p.heap.Want(x.w.least)
-	p.closeSegments(p.knownRoom(), p.segmentNeed(x.w))
+	p.closeSegments(p.roomBelowLimit(), p.segmentNeed(x.w))
 	r.blocks, r.free = p.reservedState()
 	if p.needsOthers(x) {
 		r.until = at.Add(longReserve)
@@ -143,7 +153,7 @@ func (p *Pool) closeSegments(room, need uint64) (has uint64) {
 }
 
 // reservedBytes returns how much the pool has for its reservation when all blocks in closed
-// segments have come back. p.mu is held.
+// segments were freed. p.mu is held.
 func (p *Pool) reservedBytes() uint64 {
 	has := p.heap.idleBytes
 	for _, n := range p.waitlist.reserved.closed {
@@ -162,16 +172,16 @@ func (p *Pool) reservedState() (blocks int, free uint64) {
 		used, _ := p.heap.Used(n)
 		blocks += int(used)
 	}
-	return blocks, p.heap.spare() + p.knownRoom()
+	return blocks, p.heap.emptyBytes() + p.roomBelowLimit()
 }
 
-// reserveTime returns how long a reservation lasts while no memory comes back.
+// reserveTime returns how long a reservation lasts while no memory is freed.
 func (x *waiter) reserveTime() time.Duration {
 	return min(reserveTime<<min(x.attempts, 8), longReserve)
 }
 
 // serveReserved serves the waiter with the reservation and reports whether it could. It ends
-// a reservation that has expired, and prolongs one to which memory came back. p.mu is held.
+// a reservation that has expired, and prolongs one for which memory was freed. p.mu is held.
 func (p *Pool) serveReserved() bool {
 	r := &p.waitlist.reserved
 	x := r.of
@@ -179,7 +189,7 @@ func (p *Pool) serveReserved() bool {
 		return false
 	}
 	if at := time.Now(); at.After(r.until) {
-		if r.remote() {
+		if r.foreign {
 			p.endReservation()
 			return false
 		}
@@ -190,7 +200,7 @@ func (p *Pool) serveReserved() bool {
 		}
 		r.blocks, r.free, r.until = blocks, free, at.Add(x.reserveTime())
 	}
-	if r.remote() {
+	if r.foreign {
 		return false
 	}
 	if p.serveOne(x) {
@@ -216,14 +226,15 @@ func (p *Pool) cancelReservation(w *want) bool {
 func (p *Pool) endReservation() {
 	r, at := &p.waitlist.reserved, time.Now()
 	x := r.of
-	if r.pause = at; x.cell == nil && x.remote == nil {
-		r.pause = at.Add(pauseShare * min(at.Sub(r.since), longReserve))
+	r.pause = at
+	if !r.foreign {
+		if x.cell == nil {
+			r.pause = at.Add(pauseShare * min(at.Sub(r.since), longReserve))
+		}
+		x.first, x.served = at, p.waitlist.served
+		x.endTenantReservation(at)
 	}
-	x.first, x.served = at, p.waitlist.served
-	if line := x.line; line != nil && line.reserved.of != nil {
-		line.endReservation(at)
-	}
-	r.of = nil
+	r.of, r.foreign = nil, false
 	p.heap.Want(0)
 	for _, n := range r.closed {
 		p.heap.Open(n)
@@ -242,51 +253,44 @@ func (p *Pool) needsOthers(x *waiter) bool {
 	return has+room < need && has+room+others >= need
 }
 
-// sharer is another pool with the same limit, or on the same device.
-type sharer struct {
-	pool  *Pool
-	bytes uint64 // that it has of the limit or the device
-}
-
-// sharers lists them, those with the most memory first.
-func (p *Pool) sharers() (all []sharer, bytes uint64) {
+// sharers lists the other pools with the same limit, or on the same device, with the bytes
+// that they have of it.
+func (p *Pool) sharers() (all []otherPool, bytes uint64) {
 	tight, _ := p.limitRoom()
-	for _, q := range keeper.open() {
-		if q != p && (tight != nil && q.countsIn(tight.budget) || tight == nil && q.Place() == p.Place()) {
-			n := uint64(max(0, q.heap.count.now.Load()))
-			all, bytes = append(all, sharer{q, n}), bytes+n
+	return p.otherPools(func(q *Pool) uint64 {
+		if tight != nil && !q.countsIn(tight.budget) || tight == nil && q.Place() != p.Place() {
+			return 0
 		}
-	}
-	slices.SortFunc(all, func(a, b sharer) int { return cmp.Compare(b.bytes, a.bytes) })
-	return all, bytes
+		return uint64(max(0, q.heap.count.now.Load()))
+	})
 }
 
-// reserveElsewhere has other pools reserve what this one lacks for its reservation, or renew
-// that. No lock is held.
+// reserveElsewhere has other pools reserve the bytes that this one lacks for its reservation,
+// or renew that. No lock is held.
 func (p *Pool) reserveElsewhere() {
 	sharers, bytes := p.sharers()
 	p.mu.Lock()
 	r := &p.waitlist.reserved
 	p.waitlist.others = bytes
 	x := r.of
-	if x == nil || r.remote() || !p.needsOthers(x) {
+	if x == nil || r.foreign || !p.needsOthers(x) {
 		p.mu.Unlock()
 		return
 	}
 	need := p.segmentNeed(x.w)
-	missing := need - min(p.reservedBytes()+p.knownRoom(), need)
+	missing := need - min(p.reservedBytes()+p.roomBelowLimit(), need)
 	x.elsewhere = true
 	p.mu.Unlock()
 	for _, s := range sharers {
 		if missing == 0 {
 			break
 		}
-		missing -= min(missing, s.pool.reserveForAnother(x, need, missing))
+		missing -= min(missing, s.reserveForAnother(x, missing))
 	}
 	p.mu.Lock()
 	left := x.left
 	p.mu.Unlock()
-	if left { // meanwhile, and it has already cancelled what it knew of
+	if left { // it left meanwhile, and has cancelled only earlier reservations
 		p.cancelElsewhere(x)
 	}
 }
@@ -294,22 +298,21 @@ func (p *Pool) reserveElsewhere() {
 // reserveForAnother reserves the missing bytes for a waiter of another pool, or renews that,
 // unless the pool reserves for an older waiter. It returns how many bytes it has reserved. No
 // lock is held.
-func (p *Pool) reserveForAnother(x *waiter, need, missing uint64) uint64 {
+func (p *Pool) reserveForAnother(x *waiter, missing uint64) uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r, at := &p.waitlist.reserved, time.Now()
 	if p.closed {
 		return 0
 	}
-	if r.of != nil && r.of.remote != x {
+	if r.of != nil && r.of != x {
 		if !x.since.Before(r.of.since) {
 			return 0
 		}
 		p.endReservation()
 	}
 	if r.of == nil {
-		w := &want{class: noClass, units: uint32(need / unit), align: 1}
-		r.of, r.since = &waiter{w: w, since: x.since, remote: x}, at
+		r.of, r.since, r.foreign = x, at, true
 		p.press(true)
 		p.heap.Want(0)
 	}
@@ -330,21 +333,18 @@ func (p *Pool) cancelElsewhere(x *waiter) {
 	}
 	for _, q := range keeper.open() {
 		if q != p {
-			q.endForAnother(func(r *reservation) bool { return r.of.remote == x })
+			q.endForAnother(x)
 		}
 	}
 }
 
-// expireForAnother ends a reservation for a waiter of another pool that was not renewed.
-func (p *Pool) expireForAnother() {
-	p.endForAnother(func(r *reservation) bool { return time.Now().After(r.until) })
-}
-
-// endForAnother ends a reservation for a waiter of another pool, if f returns true.
-func (p *Pool) endForAnother(f func(*reservation) bool) {
+// endForAnother ends a reservation for the waiter x of another pool. If x is nil, it ends one
+// that was not renewed. No lock is held.
+func (p *Pool) endForAnother(x *waiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if r := &p.waitlist.reserved; r.remote() && f(r) {
+	r := &p.waitlist.reserved
+	if r.foreign && (r.of == x || x == nil && time.Now().After(r.until)) {
 		p.endReservation()
 		p.serveWaiters()
 		p.relax()

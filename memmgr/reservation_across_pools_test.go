@@ -32,7 +32,7 @@ func threePools(t testing.TB, shared memmgr.Resource) (pools []*memmgr.Pool, end
 
 // A request that needs memory of other pools is served although these reuse all memory that is released to
 // them.
-func TestPoolsThatShareKeepRoomForEachOther(t *testing.T) {
+func TestPoolsThatShareReserveForEachOther(t *testing.T) {
 	for name, shared := range sharing(32 << 20) {
 		t.Run(name, func(t *testing.T) {
 			pools, end := threePools(t, shared)
@@ -77,7 +77,7 @@ func TestPoolsThatWantEverythingTakeTurns(t *testing.T) {
 }
 
 // A reservation for another pool ends with the wait of that pool, and with that pool.
-func TestClaimsEnd(t *testing.T) {
+func TestReservationsInOtherPoolsEnd(t *testing.T) {
 	for name, shared := range sharing(32 << 20) {
 		t.Run(name, func(t *testing.T) {
 			a, b := memmgr.NewPool(shared), memmgr.NewPool(shared)
@@ -87,14 +87,14 @@ func TestClaimsEnd(t *testing.T) {
 			}
 			claim := func(ctx context.Context) chan granted {
 				c := request(a, ctx, 24<<20)
-				require.Eventually(t, func() bool { return memmgr.KeepsRoomForAnother(b) }, patience, 100*time.Microsecond)
+				require.Eventually(t, func() bool { return memmgr.ReservesForAnotherPool(b) }, patience, 100*time.Microsecond)
 				return c
 			}
 			ctx, cancel := context.WithCancel(context.Background())
 			gone := claim(ctx)
 			cancel()
 			require.ErrorIs(t, (<-gone).err, context.Canceled)
-			require.Eventually(t, func() bool { return !memmgr.KeepsRoomForAnother(b) }, patience, time.Millisecond)
+			require.Eventually(t, func() bool { return !memmgr.ReservesForAnotherPool(b) }, patience, time.Millisecond)
 			for i := 0; i < 30; i += 2 {
 				held[i].Release()
 			}

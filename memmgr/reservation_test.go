@@ -12,15 +12,15 @@ import (
 
 // The pool reserves nothing for a waiter whose tenant has no room: it may be waiting for other waiters of
 // this tenant. The tenant reserves room instead, for a short time.
-func TestNothingIsKeptForOneWhoseTenantIsFull(t *testing.T) {
+func TestNothingIsReservedForAWaiterOfAFullTenant(t *testing.T) {
 	_, p := simulatedPool(t, memmgr.WithLimit(64<<20))
 	tenant := newTenant(t, p, "t", memmgr.TenantOptions{Hard: 32 << 20})
 	held := mustNew(t, p, 40<<20)
 	large := request(tenant, context.Background(), 28<<20)
 	waits(t, p, 1)
 	small := mustNew(t, tenant, 12<<20)
-	for deadline := time.Now().Add(patience); !memmgr.TenantKeepsRoom(p); {
-		require.True(t, time.Now().Before(deadline), "other requests of the tenant overtake it for ever")
+	for deadline := time.Now().Add(patience); !memmgr.TenantReserves(p); {
+		require.True(t, time.Now().Before(deadline), "other requests of the tenant overtake it forever")
 		for _, r := range []memmgr.Resource{p, tenant} {
 			if b, err := memmgr.New(r, memmgr.Request{Size: 1 << 20}); err == nil {
 				b.Release()
@@ -28,8 +28,10 @@ func TestNothingIsKeptForOneWhoseTenantIsFull(t *testing.T) {
 				require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
 			}
 		}
-		require.False(t, memmgr.KeepsRoom(p), "room that is of no use to anybody")
+		require.False(t, memmgr.PoolReserves(p), "a reservation that cannot help")
 	}
+	// A request without a context is not refused because of the reservation.
+	mustNew(t, tenant, 4<<20).Release()
 	held.Release()
 	served(t, request(p, context.Background(), 40<<20)).Release()
 	// The tenant's room goes to other requests when the reservation brings nothing.

@@ -55,7 +55,7 @@ type sleepingBlock struct {
 	// Guarded by sleep.mu.
 	moving   bool // Sleep or Wake is working on the block: its memory must not be reused
 	released bool // the user released it meanwhile
-	dropped  bool // and C dropped the last reference: the cell has come back already
+	dropped  bool // and C dropped the last reference: its cell was processed already
 }
 
 func (s *sleep) init(o *origin, pages Discarder, sync Synchronizer) {

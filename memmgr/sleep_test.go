@@ -177,7 +177,7 @@ func TestUseOfASleepingBuffer(t *testing.T) {
 	require.NoError(t, p.Wake("kv"), "nothing sleeps")
 }
 
-func TestSleepIsRefusedWhileOthersHoldMemory(t *testing.T) {
+func TestSleepIsRefusedWhileMemoryHasOtherOwners(t *testing.T) {
 	_, p := onPages(t, memmgr.WithDecay(0))
 	rng := rand.New(rand.NewPCG(1, 1))
 	x, y := newTagged(t, p, rng, "kv", 100<<10), newTagged(t, p, rng, "kv", 5000)

@@ -35,19 +35,18 @@ type SnapshotSegment struct {
 	Address   uintptr
 	Size      uint64
 	Dedicated bool // it is one block
-	Kept      bool // gives nothing out until it is empty, for one who waits: see SnapshotWait
+	Closed    bool // gives nothing out until it is empty: it is reserved for a waiter (SnapshotWait)
 	Blocks    []SnapshotBlock
 }
 
-// SnapshotWait is a request that waits for memory. KeptSince is since when the pool
-// keeps room for it, zero where it does not, and Kept how often it began to.
+// SnapshotWait is a request that waits for memory.
 type SnapshotWait struct {
-	Requested uint64
-	Tenant    string // "" for the pool's own
-	AtHard    bool   // for room under its tenant's hard limit, not for memory of the pool
-	Since     time.Time
-	KeptSince time.Time
-	Kept      int
+	Requested     uint64
+	Tenant        string // "" for the pool's own
+	AtHard        bool   // for room under its tenant's hard limit, not for memory of the pool
+	Since         time.Time
+	ReservedSince time.Time // start of its reservation of memory, zero if there is none
+	Reservations  int       // how many it has had
 }
 
 // Snapshot is the state of a pool at one moment.
@@ -66,7 +65,7 @@ type Snapshot struct {
 // Snapshot returns the state of the pool, which is locked meanwhile.
 func (p *Pool) Snapshot() *Snapshot {
 	emptyFronts()
-	p.origin.list.Drain()
+	p.origin.list.Sync()
 	s := &Snapshot{Pool: p.options.name}
 	if place := p.Place(); place != nil {
 		s.Place = place.String()
@@ -84,7 +83,7 @@ func (p *Pool) Snapshot() *Snapshot {
 		s.Trace, s.Lost = p.trace.list()
 	}
 	p.heap.Walk(func(n int32, base, size uintptr) {
-		s.Segments = append(s.Segments, SnapshotSegment{Address: base, Size: uint64(size), Dedicated: p.heap.segs[n].dedicated, Kept: p.heap.Closed(n)})
+		s.Segments = append(s.Segments, SnapshotSegment{Address: base, Size: uint64(size), Dedicated: p.heap.segs[n].dedicated, Closed: p.heap.Closed(n)})
 	}, func(piece tlsf.Piece) {
 		seg := &s.Segments[len(s.Segments)-1]
 		b := snapshotBlock(seg.Address, piece)
@@ -101,12 +100,12 @@ func (p *Pool) snapshotWaits() (all []SnapshotWait) {
 	for _, line := range l.lines {
 		for lane := range line.lanes {
 			for x := line.lanes[lane].first; x != nil; x = x.next {
-				wait := SnapshotWait{Requested: uint64(x.w.r.Size), Since: x.since, Kept: x.attempts}
+				wait := SnapshotWait{Requested: uint64(x.w.r.Size), Since: x.since, Reservations: x.attempts}
 				if t := x.w.tenant; t != nil {
 					wait.Tenant = t.name
 				}
 				if l.reserved.of == x {
-					wait.KeptSince = l.reserved.since
+					wait.ReservedSince = l.reserved.since
 				}
 				all = append(all, wait)
 			}
@@ -170,8 +169,6 @@ type traceRing struct {
 	next    uint64 // actions ever
 }
 
-func newTraceRing(n int) *traceRing { return &traceRing{entries: make([]TraceEntry, n)} }
-
 func (t *traceRing) put(e TraceEntry) {
 	e.Time = time.Now()
 	t.mu.Lock()
@@ -191,8 +188,6 @@ func (t *traceRing) addSegment(action string, b Block) {
 	}
 	t.put(e)
 }
-
-func (t *traceRing) addOOM(bytes uint64) { t.put(TraceEntry{Action: traceOOM, Size: bytes}) }
 
 // list returns the actions in the ring, oldest first, and the number of lost ones.
 func (t *traceRing) list() (entries []TraceEntry, lost uint64) {

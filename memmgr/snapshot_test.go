@@ -11,7 +11,7 @@ import (
 )
 
 // A snapshot lists the waiters with their requests and reservations.
-func TestSnapshotNamesThoseWhoWait(t *testing.T) {
+func TestSnapshotListsWaiters(t *testing.T) {
 	_, p := simulatedPool(t, memmgr.WithLimit(32<<20))
 	tenant := newTenant(t, p, "t", memmgr.TenantOptions{Hard: 4 << 20})
 	require.Empty(t, p.Snapshot().Waiting)
@@ -32,18 +32,18 @@ func TestSnapshotNamesThoseWhoWait(t *testing.T) {
 	var s *memmgr.Snapshot
 	require.Eventually(t, func() bool {
 		s = p.Snapshot()
-		return !s.Waiting[0].KeptSince.IsZero()
+		return !s.Waiting[0].ReservedSince.IsZero()
 	}, patience, 100*time.Microsecond)
 	w := s.Waiting[0]
 	require.EqualValues(t, 12<<20, w.Requested)
 	require.Empty(t, w.Tenant)
 	require.False(t, w.AtHard)
 	require.False(t, w.Since.Before(before))
-	require.False(t, w.KeptSince.Before(w.Since))
-	require.NotZero(t, w.Kept)
+	require.False(t, w.ReservedSince.Before(w.Since))
+	require.NotZero(t, w.Reservations)
 	kept := 0
 	for _, seg := range s.Segments {
-		if seg.Kept {
+		if seg.Closed {
 			kept++
 		}
 	}

@@ -20,12 +20,12 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
 
-// huntSeconds is the duration of TestNobodyWaitsForEver in seconds. Without it the test runs a few scenarios.
+// huntSeconds is the duration of TestEveryWaiterIsServed in seconds. Without it the test runs a few scenarios.
 const huntSeconds = "USMBRIDGE_HUNT"
 
 // For all pools, limits, tenants, sizes and ways of release: if no goroutine holds memory while it waits, every
 // request is served.
-func TestNobodyWaitsForEver(t *testing.T) {
+func TestEveryWaiterIsServed(t *testing.T) {
 	defer memmgr.RecordStacks(memmgr.StacksRecorded())
 	memmgr.RecordStacks(0) // else no block goes the short way
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))

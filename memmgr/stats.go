@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
 )
@@ -139,7 +140,7 @@ func (g *gauge) raise(seen int64) {
 
 func (g *gauge) reset() { g.peak.Store(g.now.Load()) }
 
-// account is the part of a pool that counts: what is in use, and how long requests took.
+// account is the part of a pool that counts the memory in use and times requests.
 // A request that a shard serves is counted in the shard, and published here when the
 // shard's counts have changed by [peakStep]; other requests are counted here.
 type account struct {
@@ -301,7 +302,8 @@ func (p *Pool) stats() Stats {
 	s.NumStalled = int64(p.pending.ever)
 	s.NumDeviceAlloc, s.NumDeviceFree = c.deviceAllocs, c.deviceFrees
 	s.CachedBytes += p.heap.depot.bytes
-	s.MetadataBytes = int64(p.heap.Bytes() + p.front.metadataBytes() + uint64(p.heap.Counts().UsedBlocks)*owner.CellBytes)
+	shards := uint64(p.front.countShards()) * uint64(unsafe.Sizeof(shard{}))
+	s.MetadataBytes = int64(p.heap.Bytes() + shards + uint64(p.heap.Counts().UsedBlocks)*owner.CellBytes)
 	return s
 }
 

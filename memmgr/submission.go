@@ -60,7 +60,7 @@ func (s *Submission) Begin(q *syclobj.Queue, buffers []Buffer) []unsafe.Pointer 
 		b.live("Submission.Begin")
 	}
 	s.cells, s.marks, s.after = s.room.cells[:0], s.room.marks[:0], s.room.after[:0]
-	s.record, _ = holdQueue(q) // a closed queue fails when the caller submits
+	s.record, _ = retainQueue(q) // a closed queue fails when the caller submits
 	for _, b := range buffers {
 		s.add(b.ref.Cell())
 	}
@@ -69,8 +69,8 @@ func (s *Submission) Begin(q *syclobj.Queue, buffers []Buffer) []unsafe.Pointer 
 
 // add adds a cell, unless it is there already.
 func (s *Submission) add(c *owner.Cell) {
-	for _, known := range s.cells {
-		if known == c {
+	for _, other := range s.cells {
+		if other == c {
 			return
 		}
 	}
@@ -110,7 +110,7 @@ func (s *Submission) End(event unsafe.Pointer) error {
 	}
 	systemEvents.ReleaseEvents(s.spent)
 	if s.record != nil {
-		forgetQueue(s.record.ref)
+		releaseQueue(s.record.ref)
 	}
 	clear(s.cells)
 	s.cells, s.after, s.record, s.failed = nil, nil, nil, nil
@@ -143,7 +143,7 @@ func (s *Submission) put(event uintptr) (failed error) {
 }
 
 // putInto puts an event into one cell and takes ownership of it. The event replaces one from
-// before Begin, because the work started after that. It is joined with an event that came
+// before Begin, because the work started after that. It is joined with an event that was added
 // later; then changes has more bits than sameOrder. addingPending is held.
 func (s *Submission) putInto(c *owner.Cell, event uintptr, changes uint32) error {
 	if changes&^sameOrder != 0 || s.record == nil {

@@ -199,7 +199,7 @@ func (r *usmResource) tryDiscard() error {
 		return err
 	}
 	if !bytes.Equal(back, sample) {
-		return noPages("memory whose pages were given back does not hold what is written to it")
+		return noPages("memory whose pages were given back does not store data any more")
 	}
 	return r.stillUSM(address, size)
 }
@@ -209,7 +209,7 @@ func (r *usmResource) stillUSM(address, size uintptr) error {
 	own := (*C.usmb_place)(r.place.Ref())
 	var found *C.usmb_place
 	code := C.usmb_sycl_place_for(own.context, own.queue, foreignPointer(address), foreignPointer(address+size), &found)
-	if err := syclError("tell the kind of memory whose pages were given back", code); err != nil {
+	if err := syclError("read the kind of memory whose pages were given back", code); err != nil {
 		return err
 	}
 	defer C.usmb_place_release(found)

@@ -17,7 +17,7 @@ type TenantOptions struct {
 	Soft uint64
 	// Hard is the most that the tenant may use, in bytes; 0 for no limit.
 	Hard uint64
-	// Weight is the tenant's share of the memory that comes back while requests of several
+	// Weight is the tenant's share of the memory that is freed while requests of several
 	// tenants wait, relative to their weights; 0 counts as 1.
 	Weight int
 }
@@ -37,19 +37,18 @@ type Tenant struct {
 	line   waitLine
 	tagged tagUse
 
-	mu      rankedMutex // after the pool's
-	charged uint64      // bytes in use, and the credit of all shards
-	tight   bool        // no shard has credit, and none gets any
-	epoch   uint32      // how often the credit was collected
-	closed  bool
-	central tenantCounts // of requests that no room counted
-	ooms    int64
-	peak    int64
-	waiting int         // requests that wait for memory; they are not charged meanwhile
-	aside   uint64      // bytes reserved for one of them
-	granted uint64      // bytes charged since the tenant was opened
-	queue   []*waiter   // requests that wait for room below the hard limit, in order of arrival
-	first   reservation // of room, for the first of the queue
+	mu       rankedMutex // after the pool's
+	charged  uint64      // bytes in use, and the credit of all shards
+	tight    bool        // no shard has credit, and none gets any
+	epoch    uint32      // how often the credit was collected
+	closed   bool
+	central  tenantCounts // of requests that no room counted
+	ooms     int64
+	peak     int64
+	waiting  int         // requests that wait for memory; they are not charged meanwhile
+	granted  uint64      // bytes charged since the tenant was opened
+	queue    []*waiter   // requests that wait for room below the hard limit, in order of arrival
+	reserved reservation // of room, for the first of the queue or for a waiter for memory
 }
 
 // tenantRoom is the part of a tenant's account on one shard. Only the goroutine that
@@ -391,8 +390,18 @@ func (t *Tenant) refill(size int64) {
 	}
 }
 
-// room returns the bytes that are left below the hard limit. t.mu is held.
-func (t *Tenant) room() uint64 { return t.hard - min(t.charged+t.aside, t.hard) }
+// room returns the bytes that are left below the hard limit and that are not reserved. t.mu
+// is held.
+func (t *Tenant) room() uint64 { return t.roomFor(nil) }
+
+// roomFor is room for a waiter, for which bytes may be reserved. t.mu is held.
+func (t *Tenant) roomFor(x *waiter) uint64 {
+	used := t.charged
+	if t.reserved.except(x) {
+		used += uint64(t.reserved.of.w.amount)
+	}
+	return t.hard - min(used, t.hard)
+}
 
 // tighten takes the credit back from all shards, so that charged is exact. It reports
 // whether the shards may have had credit.
@@ -423,18 +432,24 @@ func (t *Tenant) tighten() bool {
 	return true
 }
 
-// discharge subtracts bytes from the account and charges requests of the queue, which
-// have room now. It reports whether requests of the tenant wait for memory.
+// discharge subtracts bytes from the account. It reports whether requests of the tenant wait
+// for memory.
 func (t *Tenant) discharge(bytes int64) (waiting bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.charged -= uint64(bytes)
+	t.roomChanged()
+	return t.waiting > 0
+}
+
+// roomChanged charges requests of the queue that have room now. Without a queue it may allow
+// credit again. t.mu is held.
+func (t *Tenant) roomChanged() {
 	if len(t.queue) > 0 {
 		t.admit()
 	} else if t.tight && !t.closed && t.waiting == 0 && t.room() >= t.hard/looseShare {
 		t.tight = false
 	}
-	return t.waiting > 0
 }
 
 // uncharge subtracts a block from its tenant's account when its device work is done.

@@ -156,7 +156,7 @@ func TestTenantWaits(t *testing.T) {
 }
 
 // A large request that the hard limit refuses does not stop small ones, and small ones do not starve it.
-func TestTenantStarvesNobody(t *testing.T) {
+func TestTenantAtItsLimitDelaysNoOtherTenant(t *testing.T) {
 	_, p := simulatedPool(t)
 	tenant := newTenant(t, p, "mixed", memmgr.TenantOptions{Hard: 16 << 20})
 	held := mustNew(t, tenant, 8<<20)
@@ -235,7 +235,7 @@ func TestSoftLimitYieldsUnderPressure(t *testing.T) {
 }
 
 // Waiters share memory by weight.
-func TestWeightsShareWhatComesBack(t *testing.T) {
+func TestWeightsShareFreedMemory(t *testing.T) {
 	_, p := simulatedPool(t, memmgr.WithLimit(16<<20))
 	var held []memmgr.Buffer
 	for range 16 {
@@ -377,7 +377,7 @@ func TestPoolCloseEndsTenants(t *testing.T) {
 
 // Tenants are opened and closed while other goroutines read accounts and processors are added: no account is
 // lost, and every processor soon has a room for each tenant.
-func TestTenantsComeAndGoUnderLoad(t *testing.T) {
+func TestTenantsOpenAndCloseUnderLoad(t *testing.T) {
 	_, p := simulatedPool(t)
 	before := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(before)

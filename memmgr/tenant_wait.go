@@ -11,11 +11,16 @@ import (
 // memory, the charge is given back, so that no request waits for room that is not used. The
 // tenant is charged again when the pool has a block.
 
-// tryCharge charges the account if the limit allows it.
-func (t *Tenant) tryCharge(amount int64) bool {
+// tryCharge charges the account if the limit allows it, and if no reservation does, unless
+// force is set: that ends the reservation if the request needs its room.
+func (t *Tenant) tryCharge(amount int64, force bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed || uint64(amount) > t.room() {
+	need := uint64(amount)
+	if force && t.reserved.of != nil && need > t.room() && need <= t.roomFor(t.reserved.of) {
+		t.endReservation(time.Now())
+	}
+	if t.closed || need > t.room() {
 		return false
 	}
 	t.add(amount)
@@ -30,7 +35,8 @@ func (t *Tenant) add(amount int64) {
 
 // charge charges the account for a request. Above the hard limit it collects the credit of
 // the processors, blocks whose device work is done, and memory that C dropped, and calls
-// OnOutOfMemory. Then a request with a context waits, and another one fails.
+// OnOutOfMemory. Then a request with a context waits, and another one fails. A request
+// without a context is not refused because of a reservation.
 func (t *Tenant) charge(w *want) error {
 	if uint64(w.amount) > t.hard {
 		return t.refuse(w, errTenant)
@@ -44,6 +50,7 @@ func (t *Tenant) charge(w *want) error {
 	}
 	p := t.pool
 	if !behind {
+		force := false
 		for _, help := range []func() bool{
 			func() bool { return true },
 			t.tighten,
@@ -51,10 +58,10 @@ func (t *Tenant) charge(w *want) error {
 				p.origin.list.Drain()
 				return p.pending.unstalled.Load() != 0 && p.pending.completeSome(refusalLooks) > 0
 			},
-			func() bool { drainCells(); p.origin.list.Drain(); return true },
+			func() bool { p.collectDropped(); force = ctx == nil; return true },
 			func() bool { return p.options.onOOM != nil && p.options.onOOM(t.refuse(w, errTenant)) },
 		} {
-			if help() && t.tryCharge(w.amount) {
+			if help() && t.tryCharge(w.amount, force) {
 				return nil
 			}
 		}
@@ -129,7 +136,7 @@ func (t *Tenant) giveUp(x *waiter, cause error) error {
 	if x.left {
 		back = x.w.amount
 	} else {
-		t.queue = slices.DeleteFunc(t.queue, func(y *waiter) bool { return y == x })
+		t.dequeue(x)
 	}
 	t.mu.Unlock()
 	if t.discharge(back) {
@@ -163,15 +170,6 @@ func (t *Tenant) affords(x *waiter) bool {
 	return t.roomFor(x) >= uint64(x.w.amount)
 }
 
-// roomFor returns the room for a waiter for memory, which includes the bytes that are
-// reserved for it. t.mu and Pool.mu are held.
-func (t *Tenant) roomFor(x *waiter) uint64 {
-	if t.line.reserved.of == x {
-		return t.hard - min(t.charged, t.hard)
-	}
-	return t.room()
-}
-
 // chargeWaiter charges the account for a waiter that the pool has a block for, if there is
 // room. Pool.mu is held.
 func (t *Tenant) chargeWaiter(x *waiter) bool {
@@ -185,12 +183,37 @@ func (t *Tenant) chargeWaiter(x *waiter) bool {
 	return true
 }
 
-// reserve sets the bytes that are reserved for a waiter for memory, 0 for none.
-func (t *Tenant) reserve(amount int64) {
+// reserve reserves room for a waiter. t.mu is held.
+func (t *Tenant) reserve(x *waiter, at time.Time) {
+	r := &t.reserved
+	r.of, r.since, r.until = x, at, at.Add(reserveTime)
+}
+
+// endReservation ends a reservation of room in vain: then all waiters of the tenant are
+// served for a time. t.mu is held.
+func (t *Tenant) endReservation(at time.Time) {
+	r := &t.reserved
+	r.pause, r.of.charged = at.Add(tenantPause), t.granted
+	r.of = nil
+}
+
+// endTenantReservation ends the reservation of room for a waiter for memory. Pool.mu is held.
+func (x *waiter) endTenantReservation(at time.Time) {
+	t := x.w.tenant
+	if t == nil {
+		return
+	}
 	t.mu.Lock()
-	t.aside = uint64(amount)
-	t.mu.Unlock()
-	t.discharge(0)
+	defer t.mu.Unlock()
+	switch {
+	case t.reserved.of != x:
+		return
+	case x.cell != nil:
+		t.reserved.of = nil
+	default:
+		t.endReservation(at)
+	}
+	t.roomChanged()
 }
 
 // grantedBytes returns the bytes that the account was charged with, ever. Credit of the
@@ -213,9 +236,9 @@ func (t *Tenant) admit() {
 	for at := 0; at < min(len(t.queue), lookAhead); {
 		x := t.queue[at]
 		if at == 0 && x.first.IsZero() {
-			x.first, x.charged, t.first.of = time.Now(), t.granted, nil
+			x.first, x.charged = time.Now(), t.granted
 		}
-		if uint64(x.w.amount) > t.room() {
+		if uint64(x.w.amount) > t.roomFor(x) {
 			if at == 0 && t.reservesFor(x) {
 				return
 			}
@@ -223,27 +246,31 @@ func (t *Tenant) admit() {
 			continue
 		}
 		t.add(x.w.amount)
-		t.queue = slices.Delete(t.queue, at, at+1)
+		t.dequeue(x)
 		x.left = true
 		close(x.ready)
+	}
+}
+
+// dequeue takes a waiter out of the queue and ends the reservation for it. t.mu is held.
+func (t *Tenant) dequeue(x *waiter) {
+	t.queue = slices.DeleteFunc(t.queue, func(y *waiter) bool { return y == x })
+	if t.reserved.of == x {
+		t.reserved.of = nil
 	}
 }
 
 // reservesFor reports whether room is reserved for the first of the queue. That begins when
 // too much went to other requests, and lasts for reserveTime. t.mu is held.
 func (t *Tenant) reservesFor(x *waiter) bool {
-	r, at := &t.first, time.Now()
-	if at.Before(r.pause) || t.granted-x.charged < x.patience() {
-		return false
+	r, at := &t.reserved, time.Now()
+	if r.of == nil && !at.Before(r.pause) && t.granted-x.charged >= x.patience() {
+		t.reserve(x, at)
 	}
-	if r.of == nil {
-		r.of, r.since, r.until = x, at, at.Add(reserveTime)
+	if r.of == x && !at.Before(r.until) {
+		t.endReservation(at)
 	}
-	if at.Before(r.until) {
-		return true
-	}
-	x.charged, r.of, r.pause = t.granted, nil, at.Add(tenantPause)
-	return false
+	return r.of == x
 }
 
 // queued returns how many requests wait for room below the hard limit.

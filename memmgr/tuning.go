@@ -34,7 +34,7 @@ const (
 	// A miss cuts batchBytes of blocks of its class, at most batchBlocks. Measure: batch, random.
 	batchBytes  = 128 << 10
 	batchBlocks = 64
-	// peakStep is how many bytes a shard may be ahead of what it has published. The peak of
+	// peakStep is how many bytes of changes a shard may have unpublished. The peak of
 	// allocated bytes is exact to this much for each processor. Measure: two.
 	peakStep = 4 << 20
 	// coldTries is how many classes an eviction looks at for blocks that were not used lately.
@@ -74,13 +74,19 @@ const (
 // Reclaim.
 const (
 	// refusalLooks is how many pending blocks that are not done a refusal looks at. The keeper
-	// looks at the others. Measure: refusal, pending.
+	// looks at the rest. Measure: refusal, pending.
 	refusalLooks = 64
 	// After all cached blocks were evicted in vain, the next eviction waits for so long: for a
 	// request of the pool, and for another pool. An eviction stops every processor.
 	// Measure: refusal, service.
 	futileTime = time.Millisecond
 	barrenTime = 10 * time.Millisecond
+	// A request for a block above coarseUnits that fits no free block up to one in gatherFit
+	// larger evicts cached blocks of such sizes, if these are more than gatherBytes and one in
+	// gatherShare of the reserved bytes. Measure: service, fragmentation.
+	gatherFit   = 16
+	gatherBytes = 32 << 20
+	gatherShare = 64
 	// At most one part in futileShare of the time goes to evictions in vain. Measure: refusal.
 	futileShare = 20
 )
@@ -143,7 +149,7 @@ const (
 	// askAgain is how often a waiter asks other pools, and an upstream whose room is unknown.
 	// Measure: service.
 	askAgain = 10 * time.Millisecond
-	// A reservation lasts while memory comes back within reserveTime, within twice that at each
+	// A reservation lasts while memory is freed within reserveTime, within twice that at each
 	// further attempt up to longReserve, and mostReserve in all. Measure: service, tenant.
 	reserveTime = 10 * time.Millisecond
 	longReserve = 16 * reserveTime

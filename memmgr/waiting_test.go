@@ -199,7 +199,7 @@ func oneOf(t testing.TB, all ...chan granted) chan granted {
 }
 
 // Memory that others release on the device serves waiters: the pool asks the upstream again.
-func TestWaitingForMemoryThatOthersTook(t *testing.T) {
+func TestWaitingForMemoryThatOtherRequestsTook(t *testing.T) {
 	sim := memtest.NewSimulated(memtest.Capacity(8 << 20))
 	p := memmgr.NewPool(sim)
 	foreign, err := sim.Allocate(memmgr.Request{Size: 6 << 20})
@@ -363,7 +363,7 @@ func TestWaitingUnderStress(t *testing.T) {
 
 // A request for which the upstream has no room does not stop smaller requests behind it: neither if there are a few
 // of them, nor if many wait in between.
-func TestThoseBehindAskTheUpstreamToo(t *testing.T) {
+func TestWaitersBehindTheFirstAskTheUpstreamToo(t *testing.T) {
 	for name, make := range map[string]func(bound uint64) (*memtest.Simulated, *memmgr.Pool){
 		"limit": func(bound uint64) (*memtest.Simulated, *memmgr.Pool) {
 			sim := memtest.NewSimulated()
@@ -409,7 +409,7 @@ func TestThoseBehindAskTheUpstreamToo(t *testing.T) {
 
 // A request that waits in the pool's line is charged when it is served and not before. Meanwhile other requests of
 // the tenant can use its whole limit.
-func TestWhoWaitsInThePoolTakesNoRoomOfItsTenant(t *testing.T) {
+func TestWaiterForMemoryTakesNoRoomOfItsTenant(t *testing.T) {
 	_, p := simulatedPool(t, memmgr.WithLimit(48<<20))
 	tenant := newTenant(t, p, "t", memmgr.TenantOptions{Hard: 32 << 20})
 	held := mustNew(t, p, 30<<20)
@@ -441,7 +441,7 @@ func TestWhoWaitsInThePoolTakesNoRoomOfItsTenant(t *testing.T) {
 
 // A large request is served although released memory is small and reused before enough of it is free, and other
 // requests are served all the time.
-func TestALargeRequestGathersWhatComesBackSlowly(t *testing.T) {
+func TestALargeRequestGathersSlowlyFreedMemory(t *testing.T) {
 	_, p := simulatedPool(t, memmgr.WithLimit(32<<20))
 	var held []memmgr.Buffer
 	for range 32 {
@@ -472,7 +472,7 @@ func TestALargeRequestGathersWhatComesBackSlowly(t *testing.T) {
 }
 
 // While the pool reserves memory for a waiter, a request that cannot wait still gets free memory.
-func TestKeptRoomServesWhoCannotWait(t *testing.T) {
+func TestReservedMemoryServesRequestsWithoutAContext(t *testing.T) {
 	_, p := simulatedPool(t, memmgr.WithLimit(32<<20))
 	var held []memmgr.Buffer
 	for range 32 {
@@ -485,7 +485,7 @@ func TestKeptRoomServesWhoCannotWait(t *testing.T) {
 		held[i].Release()
 	}
 	held[0] = served(t, request(p, context.Background(), 1<<20))
-	require.Eventually(t, func() bool { return memmgr.KeepsRoom(p) }, patience, 100*time.Microsecond)
+	require.Eventually(t, func() bool { return memmgr.PoolReserves(p) }, patience, 100*time.Microsecond)
 	for i := 2; i < 32; i += 2 {
 		held[i] = mustNew(t, p, 1<<20)
 	}

@@ -10,12 +10,12 @@ import (
 // until it is served or its context ends.
 //
 // Waiters stand in lines: one of the pool and one of each tenant. A line has a lane for each
-// range of sizes, and each lane is first come, first served. When memory comes back, the
+// range of sizes, and each lane is first come, first served. When memory is freed, the
 // pool tries the lines in the order of their weighted service ([waitLine.virtual]), the lanes
 // of a line in turn, and in a lane the oldest waiter and the next few behind it. So a large
 // request that cannot be served does not block small ones.
 //
-// Small requests could take all memory that comes back. Therefore the pool reserves memory
+// Small requests could take all freed memory. Therefore the pool reserves memory
 // for a waiter that is first of its lane when more than [waiter.patience] went to other
 // requests, or when enough is free for it in pieces; see reservation.go.
 //
@@ -83,7 +83,7 @@ func (p *Pool) await(w *want) (*owner.Cell, error) {
 	}
 	x := p.waitlist.add(w)
 	defer p.cancelElsewhere(x)
-	p.serveWaiters() // from memory that came back since the last search
+	p.serveWaiters() // from memory that was freed since the last search
 	p.mu.Unlock()
 	ready := x.await(func(interval time.Duration) (next, sleep time.Duration) {
 		if p.attend(x) {
@@ -125,8 +125,8 @@ func (p *Pool) leave(x *waiter) {
 	p.waitlist.remove(x)
 	if p.waitlist.reserved.of == x {
 		p.endReservation()
-	} else if x.line.reserved.of == x {
-		x.line.endReservation(time.Now())
+	} else {
+		x.endTenantReservation(time.Now())
 	}
 }
 
@@ -144,7 +144,7 @@ func (p *Pool) grant(x *waiter, c *owner.Cell) bool {
 	return true
 }
 
-// serveWaiters serves waiters from memory that came back. p.mu is held.
+// serveWaiters serves waiters from freed memory. p.mu is held.
 func (p *Pool) serveWaiters() {
 	if p.waitlist.n != 0 {
 		p.serveLines()
@@ -245,8 +245,8 @@ func (p *Pool) findFor(x *waiter) *owner.Cell {
 	if c := p.findFree(w); c != nil {
 		return c
 	}
-	if l.reserved.of == x {
-		if c := p.heap.takeReserved(w); c != nil {
+	if l.reserved.of == x { // the block that heap.Want named, in a closed segment
+		if c := p.heap.cellOf(p.heap.TakeClosed(w.align), w.leastClass()); c != nil {
 			return c
 		}
 	}
@@ -259,19 +259,19 @@ func (p *Pool) findFor(x *waiter) *owner.Cell {
 	return nil
 }
 
-// mayGrow reports whether the limits have room for a waiter, with what the pool could give
-// back and without the reservation of another waiter, and the upstream has not just refused
+// mayGrow reports whether the limits have room for a waiter, with the memory that the pool could
+// give back and without the reservation of another waiter, and the upstream has not just refused
 // as much. It returns false without a limit, because the room is unknown. p.mu is held.
 func (p *Pool) mayGrow(x *waiter) bool {
 	need, l := p.segmentNeed(x.w), &p.waitlist
 	tight, room := p.limitRoom()
-	if tight == nil || l.refusal.covers(need) {
+	if tight == nil || p.reclaim.refused.covers(need, 0, time.Now()) {
 		return false
 	}
 	if l.reserved.except(x) {
-		return room >= need && room+p.heap.spare() >= need+p.segmentNeed(l.reserved.of.w)
+		return room >= need && room+p.heap.emptyBytes() >= need+p.segmentNeed(l.reserved.of.w)
 	}
-	return room+p.heap.spare() >= need
+	return room+p.heap.emptyBytes() >= need
 }
 
 // attend runs when a waiter wakes: it asks the upstream if the waiter is to, and polls if it
@@ -363,11 +363,11 @@ func (p *Pool) growFor(x *waiter) {
 	l := &p.waitlist
 	size, need := p.segmentFor(x.w)
 	tight, room := p.limitRoom()
-	if x.left || !p.affords(x) || tight == nil && l.reserved.takesAll(x) || l.refusal.covers(uint64(need)) {
+	if x.left || !p.affords(x) || tight == nil && l.reserved.takesAll(x) || p.reclaim.refused.covers(uint64(need), 0, time.Now()) {
 		p.mu.Unlock()
 		return
 	}
-	if (tight == nil || room < uint64(need)) && p.heap.spare() > 0 && !l.reserved.except(x) {
+	if (tight == nil || room < uint64(need)) && p.heap.emptyBytes() > 0 && !l.reserved.except(x) {
 		p.heap.release(0)
 	}
 	p.mu.Unlock()
@@ -383,7 +383,7 @@ func (p *Pool) growFor(x *waiter) {
 		p.leave(x)
 		x.fail(err)
 	default:
-		l.refusal.note(uint64(need))
+		p.reclaim.refused.note(uint64(need), 0, time.Now(), retryTime)
 	}
 	p.serveWaiters()
 	p.relax()

@@ -22,7 +22,6 @@ type waitlist struct {
 	asked  time.Time // when the poller last asked other pools
 	others uint64    // bytes that pools with the same limit or device had at that time
 
-	refusal  refusal // the last one of the upstream
 	reserved reservation
 }
 
@@ -30,7 +29,7 @@ type waitlist struct {
 // of its tenant. Pool.mu guards the former and Tenant.mu the latter, except for the channels.
 type waiter struct {
 	w          *want
-	line       *waitLine // nil for a waiter below the hard limit, and for one of another pool
+	line       *waitLine // nil for a waiter for room below the hard limit
 	lane       int
 	next, prev *waiter
 	cell       *owner.Cell   // the block that the waiter was granted
@@ -46,7 +45,6 @@ type waiter struct {
 	charged   uint64    // Tenant.granted at that time
 	attempts  int       // reservations that it had
 	elsewhere bool      // other pools reserve for it as well
-	remote    *waiter   // the waiter of another pool that this one stands for
 }
 
 func newWaiter(w *want) *waiter {
@@ -100,22 +98,19 @@ func (x *waiter) fail(err error) {
 	close(x.ready)
 }
 
-// reservation is memory, or room below a hard limit, that goes to one waiter only. A line
-// of a tenant has one of room for its waiters for memory, a tenant has one for its waiters
-// for room, and a pool has one of memory. The lock of the waiter guards it.
+// reservation is memory of a pool, or room below the hard limit of a tenant, that goes to
+// one waiter only. The lock of the pool or of the tenant guards it.
 type reservation struct {
-	of    *waiter // nil if there is no reservation
-	since time.Time
-	until time.Time // when it expires; memory that comes back prolongs that of a pool
-	pause time.Time // no other reservation begins before
+	of      *waiter // nil if there is no reservation
+	foreign bool    // of waits in another pool: only its fields w and since are read here
+	since   time.Time
+	until   time.Time // when it expires; freed memory prolongs that of a pool
+	pause   time.Time // no other reservation begins before
 
 	closed []int32 // segments of the pool that serve only the waiter
 	blocks int     // in use in these segments, when the reservation was last prolonged
 	free   uint64  // bytes that were free elsewhere at that time
 }
-
-// remote reports whether the reservation is for a waiter of another pool.
-func (r *reservation) remote() bool { return r.of != nil && r.of.remote != nil }
 
 // except reports whether there is a reservation for another waiter.
 func (r *reservation) except(x *waiter) bool { return r.of != nil && r.of != x }
@@ -123,7 +118,7 @@ func (r *reservation) except(x *waiter) bool { return r.of != nil && r.of != x }
 // takesAll reports whether another waiter is to get all memory that an upstream with
 // unknown room has left, because several pools reserve for it.
 func (r *reservation) takesAll(x *waiter) bool {
-	return r.except(x) && (r.of.elsewhere || r.remote())
+	return r.except(x) && (r.foreign || r.of.elsewhere)
 }
 
 // waitLine holds the waiters for memory of one account.
@@ -135,8 +130,6 @@ type waitLine struct {
 	weight  uint64
 	virtual uint64  // bytes served divided by weight: the line with the least is next
 	tenant  *Tenant // nil for the pool's own
-
-	reserved reservation // of room below the tenant's hard limit
 }
 
 func laneOf(w *want) int { return min(bits.Len32(w.units-1)/2, lanes-1) }
@@ -217,7 +210,7 @@ func (l *waitlist) remove(x *waiter) {
 	}
 }
 
-// count adds the bytes of a block to what was served.
+// count adds the bytes of a block to those that were served.
 func (l *waitlist) count(line *waitLine, bytes uint64) {
 	l.served += bytes
 	line.virtual += bytes << 16 / max(line.weight, 1)
@@ -239,24 +232,15 @@ func (l *waitLine) eachFirst(f func(*waiter)) {
 	}
 }
 
-// oldest returns the waiter that has been the first of its lane for longest, of those for
-// which f returns true.
-func (l *waitlist) oldest(f func(*waiter) bool) (oldest *waiter) {
-	l.eachFirst(keepOldest(&oldest, f))
-	return oldest
-}
-
-func (l *waitLine) oldest(f func(*waiter) bool) (oldest *waiter) {
-	l.eachFirst(keepOldest(&oldest, f))
-	return oldest
-}
-
-func keepOldest(oldest **waiter, f func(*waiter) bool) func(*waiter) {
-	return func(x *waiter) {
-		if (*oldest == nil || x.first.Before((*oldest).first)) && f(x) {
-			*oldest = x
+// oldest returns the waiter that has been the first of its lane for longest, of those that
+// each passes to its argument and for which f returns true.
+func oldest(each func(func(*waiter)), f func(*waiter) bool) (oldest *waiter) {
+	each(func(x *waiter) {
+		if (oldest == nil || x.first.Before(oldest.first)) && f(x) {
+			oldest = x
 		}
-	}
+	})
+	return oldest
 }
 
 // sort orders the lines: those of tenants above their soft limit last, and then by the
@@ -282,37 +266,4 @@ func (l *waitLine) before(o *waitLine) bool {
 		return o.over
 	}
 	return l.virtual < o.virtual
-}
-
-// reserve has the tenant of a line reserve room below its hard limit for a waiter.
-func (l *waitLine) reserve(x *waiter, at time.Time) {
-	l.reserved.of, l.reserved.since, l.reserved.until = x, at, at.Add(reserveTime)
-	l.tenant.reserve(x.w.amount)
-}
-
-// endReservation ends it. If it was in vain, all waiters of the line are served for a time.
-func (l *waitLine) endReservation(at time.Time) {
-	r := &l.reserved
-	if r.pause = at; r.of.cell == nil {
-		r.pause, r.of.charged = at.Add(tenantPause), l.tenant.grantedBytes()
-	}
-	r.of = nil
-	l.tenant.reserve(0)
-}
-
-// refusal is a recent refusal of the upstream. Requests for as much or more do not ask again
-// for retryTime.
-type refusal struct {
-	need uint64
-	at   time.Duration // see now
-}
-
-// covers reports whether the upstream would refuse so many bytes as well.
-func (r *refusal) covers(need uint64) bool { return need >= r.need && now()-r.at < retryTime }
-
-// note records a refusal, unless a recent one of fewer bytes covers it.
-func (r *refusal) note(need uint64) {
-	if !r.covers(need) {
-		*r = refusal{need, now()}
-	}
 }

@@ -12,9 +12,9 @@ import (
 // lists are the variables that name directories which code is taken from.
 var lists = []string{"PATH", "PYTHONPATH", "LD_LIBRARY_PATH"}
 
-// Absolute is the environment without what depends on the working directory: of the
-// variables that name directories which code is taken from, only absolute parts are left,
-// and a variable without any is not set. An empty part is the working directory too.
+// Absolute returns the environment without parts that depend on the working directory. Of
+// the variables that name directories of code it keeps only absolute parts, and removes a
+// variable that has none. An empty part means the working directory too.
 func Absolute(environ []string) []string {
 	var clean []string
 	for _, kv := range environ {

@@ -1,10 +1,8 @@
-// Package elfcheck tells a shared library that can be given to dlopen from a file
-// that would take the process down there: dlopen maps what the headers promise,
-// so that a library cut short by a full disk or a broken download ends the
-// process with SIGBUS, and opening a named pipe waits for ever.
+// Package elfcheck checks files before they are passed to dlopen. dlopen maps the sizes in the
+// headers of a file. If a full disk or a broken download truncated the library, the process ends
+// with SIGBUS. Opening a named pipe blocks forever.
 //
-// It serves the packages of this module that load libraries whose names users
-// give; it is not part of the module's promise of compatibility.
+// Packages of this module that load libraries with names from the user call it.
 package elfcheck
 
 import (
@@ -18,20 +16,19 @@ import (
 	"syscall"
 )
 
-// File reports why the file must not be given to dlopen: it cannot be opened (the
-// error then matches fs.ErrNotExist and others), is no regular file, is no ELF
-// file, is one for another machine, or is shorter than its headers say. nil says
-// that dlopen can map it, not that it will like it. The text is a sentence
-// without the path, such as "it is a named pipe, not a regular file".
+// File returns an error if the file must not be passed to dlopen: it cannot be opened (the
+// error then wraps that of the system, such as fs.ErrNotExist), is not a regular file or not an
+// ELF file, is for another machine, or is shorter than its headers state. Without an error
+// dlopen can map the file, but may still refuse it. The text is a sentence without the path,
+// such as "it is a named pipe, not a regular file".
 func File(path string) error {
 	_, err := check(path)
 	return err
 }
 
-// Needed is File for those of the libraries which the file at path needs, directly
-// or through others, that lie in dir. It gives the path of the first bad one and
-// what is wrong with it; an empty path and nil when there is none. The file itself
-// is one that File has found no fault in.
+// Needed calls File for each library in dir that the file at path needs, directly or through
+// other libraries. It returns the path of the first bad one with the error, or an empty path
+// and nil. The caller has checked the file itself.
 func Needed(path, dir string) (string, error) {
 	seen := map[string]bool{}
 	next := []string{path}
@@ -53,7 +50,7 @@ func Needed(path, dir string) (string, error) {
 	return "", nil
 }
 
-// check gives the names of the libraries that the file needs.
+// check is File, and returns the names of the libraries that the file needs.
 func check(path string) (needed []string, err error) {
 	// Without O_NONBLOCK a pipe would wait for a writer.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -87,8 +84,8 @@ func check(path string) (needed []string, err error) {
 	return needed, nil
 }
 
-// program is the ELF header of the running program; nil where it cannot be read,
-// and dlopen alone judges the machine.
+// program returns the ELF header of the running program, nil if it cannot be read. Then only
+// dlopen checks the machine.
 var program = sync.OnceValue(func() *elf.FileHeader {
 	f, err := elf.Open("/proc/self/exe")
 	if err != nil {
@@ -98,7 +95,7 @@ var program = sync.OnceValue(func() *elf.FileHeader {
 	return &f.FileHeader
 })
 
-// reason is what the operating system says, without the path.
+// reason returns the error of the operating system without the path.
 func reason(err error) error {
 	if e := (*fs.PathError)(nil); errors.As(err, &e) {
 		return e.Err

@@ -23,7 +23,7 @@ func whole(t testing.TB) []byte {
 	return text
 }
 
-// A whole library has no fault, and every shorter one has.
+// A complete library passes, and every truncated one is refused.
 func TestTruncated(t *testing.T) {
 	text := whole(t)
 	path := filepath.Join(t.TempDir(), "cut.so")
@@ -67,7 +67,7 @@ func TestNotRegular(t *testing.T) {
 	socket, err := net.Listen("unix", filepath.Join(dir, "socket"))
 	require.NoError(t, err)
 	defer socket.Close()
-	require.ErrorContains(t, elfcheck.File(filepath.Join(dir, "socket")), "no such device") // what open says of one
+	require.ErrorContains(t, elfcheck.File(filepath.Join(dir, "socket")), "no such device") // the error of opening a socket
 }
 
 // FuzzFile: what is found whole has all its segments, by debug/elf's account too, and what

@@ -43,7 +43,7 @@ func TestPushedCellsComeOutOldestFirst(t *testing.T) {
 	}
 }
 
-func TestReaperDrainsWhatNobodyElseDoes(t *testing.T) {
+func TestReaperDrainsCellsThatCDropped(t *testing.T) {
 	var n atomic.Int32
 	for _, options := range [][]Option{nil, {OwnGoroutine()}} {
 		l := NewList(func(c *Cell) { n.Add(1); Recycle(c) }, options...)
@@ -61,7 +61,7 @@ func TestReaperDrainsWhatNobodyElseDoes(t *testing.T) {
 	}
 }
 
-func TestOwnGoroutineKeepsOthersGoing(t *testing.T) {
+func TestOwnGoroutineDoesNotDelayOtherLists(t *testing.T) {
 	gate := make(chan struct{})
 	var slow, quick atomic.Int32
 	ls := NewList(func(c *Cell) { <-gate; slow.Add(1); Recycle(c) }, OwnGoroutine())

@@ -12,7 +12,7 @@ import (
 // on the other side of a socket, is the effective user of this process.
 //
 // In a user namespace the kernel reports the overflow uid for every user that has no id there. If
-// this process has that id itself, only a namespace with an id for every user tells them apart.
+// this process has that id itself, only a namespace with an id for every user distinguishes them.
 func CheckOwn(uid uint32) error {
 	own := os.Geteuid()
 	if int64(uid) != int64(own) {

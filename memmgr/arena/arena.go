@@ -256,7 +256,7 @@ func holders(name string, tags map[string]use) []memmgr.Holder {
 
 // End ends the arena: it releases what the arena owns, and later allocations fail. It returns
 // the memory that other references keep, which stays valid. It does not wait for pending
-// work, as Release does not. Another call only returns what is left.
+// work, as Release does not. Another call only returns the remaining memory.
 func (a *Arena) End() Left {
 	a.mu.Lock()
 	first := !a.ended

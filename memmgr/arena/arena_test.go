@@ -164,7 +164,7 @@ func TestAllocationsWaitWithTheirContext(t *testing.T) {
 	require.NoError(t, <-waits)
 }
 
-func TestEndWhileOthersAllocate(t *testing.T) {
+func TestEndDuringConcurrentAllocations(t *testing.T) {
 	pool := newPool(t)
 	for range 200 {
 		a := arena.New(arena.Options{})
@@ -190,7 +190,7 @@ func TestEndWhileOthersAllocate(t *testing.T) {
 	require.Zero(t, pool.Stats().Allocation.Current)
 }
 
-func TestOutstandingWhileOthersAllocate(t *testing.T) {
+func TestOutstandingDuringConcurrentAllocations(t *testing.T) {
 	blocks, bytes := arena.Outstanding()
 	for range 200 {
 		a := arena.New(arena.Options{})

@@ -26,7 +26,7 @@
 //
 // End releases only the references of the arena. Memory with other references stays valid:
 // an array that Retain returned, a tensor that its consumer has not deleted, an Array that
-// Python code stored in a global. End returns what is left, by tag (memory that Python
+// Python code stored in a global. End returns the remaining memory by tag (memory that Python
 // allocated has the tag "python"). [Arena.Left] returns it again later, and [Outstanding]
 // adds it up over all arenas that have ended: the number grows if functions of a service keep
 // memory by mistake. Such memory still counts for the resource below, a tenant or a limit.

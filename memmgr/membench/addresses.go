@@ -9,8 +9,8 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// addresses is an upstream without memory: it costs next to nothing, so that what
-// is measured is the pool above it.
+// addresses is an upstream without memory: it costs next to nothing, so that
+// a measurement shows the pool above it.
 type addresses struct{ next atomic.Uintptr }
 
 // newAddresses begins where no memory of the process lies.

@@ -278,7 +278,7 @@ func (q *inquiry) end(s *serviceLoad) finding {
 		fmt.Sprintf("there were %d segments of %s, of which %s was in use; %s was pending, %d requests waited; the largest free range had %s",
 			len(q.first.Segments), mib(t.ReservedBytes.Current), mib(t.AllocatedBytes.Current), mib(t.ActiveBytes.Current-t.AllocatedBytes.Current),
 			len(q.first.Waiting), mib(lyingTogether(q.first))))
-	f.lines = append(f.lines, q.standing(), q.keeping())
+	f.lines = append(f.lines, q.standing(), q.reservation())
 	seen := "no free range of that size was seen"
 	if q.together >= 0 {
 		seen = fmt.Sprintf("a free range of that size was seen %s after the first snapshot", ms(q.together))
@@ -307,22 +307,22 @@ func (q *inquiry) standing() string {
 	return fmt.Sprintf("at the first snapshot it %s; its tenant had %s in use", where, mib(inUse))
 }
 
-// keeping describes the reservation of the pool at the first snapshot.
-func (q *inquiry) keeping() string {
+// reservation describes the reservation of the pool at the first snapshot.
+func (q *inquiry) reservation() string {
 	for _, w := range q.first.Waiting {
-		if w.KeptSince.IsZero() {
+		if w.ReservedSince.IsZero() {
 			continue
 		}
 		var closed []string
 		for i := range q.first.Segments {
-			if seg := &q.first.Segments[i]; seg.Kept {
+			if seg := &q.first.Segments[i]; seg.Closed {
 				closed = append(closed, fmt.Sprintf("%s with %d blocks in use", mib(int64(seg.Size)), len(inUse(seg.Blocks))))
 			}
 		}
-		return fmt.Sprintf("room had been kept for %s, for %s of tenant %s that had waited for %s, reservation number %d: segments [%s]",
-			ms(q.first.Taken.Sub(w.KeptSince)), mib(int64(w.Requested)), w.Tenant, ms(q.first.Taken.Sub(w.Since)), w.Kept, strings.Join(closed, ", "))
+		return fmt.Sprintf("a reservation had lasted for %s, for %s of tenant %s that had waited for %s; it was number %d, with the segments [%s]",
+			ms(q.first.Taken.Sub(w.ReservedSince)), mib(int64(w.Requested)), w.Tenant, ms(q.first.Taken.Sub(w.Since)), w.Reservations, strings.Join(closed, ", "))
 	}
-	return "no room was kept"
+	return "nothing was reserved"
 }
 
 // describe describes a place and the owners of its blocks.

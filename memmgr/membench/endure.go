@@ -20,7 +20,7 @@ const (
 	endureLimit = 256 << 20
 	endureHard  = 80 << 20
 	// The least resident memory of a fraction of the time may rise by so much from the first
-	// to the last of four fractions in a row: what a leak adds it adds in each.
+	// to the last of four fractions in a row: a leak adds in each.
 	endureRise      = 0.01
 	endureFractions = 12
 )
@@ -61,7 +61,7 @@ func runEndure(d time.Duration, flat bool) error {
 		}
 	}
 	if stats.Allocation.Current != 0 || stats.AllocatedBytes.Current != 0 || stats.NumWaiting != 0 {
-		all = append(all, fmt.Errorf("the pool counts %d allocations of %d bytes, and %d who wait",
+		all = append(all, fmt.Errorf("the pool counts %d allocations of %d bytes, and %d waiting requests",
 			stats.Allocation.Current, stats.AllocatedBytes.Current, stats.NumWaiting))
 	}
 	all = append(all, s.pool.Close())

@@ -17,8 +17,8 @@ import (
 
 // Fragmentation: blocks of 256 B to 4 MiB, as many of each size as of twice the
 // size, 2 GiB of them live; random ones are replaced, then half are freed, then
-// all but a tenth. A byte is written to each page of each block, so that what
-// counts is memory, not address space.
+// all but a tenth. A byte is written to each page of each block, so that
+// memory counts, not address space.
 const (
 	fragmentationLive  = 2 << 30
 	fragmentationTurns = 1000000
@@ -26,12 +26,12 @@ const (
 	fragmentationPage  = 4096
 )
 
-// fragmentationUser is who is asked for memory.
+// fragmentationUser is the allocator under test.
 type fragmentationUser interface {
-	// replace frees what a slot holds and, unless the size is 0, fills it anew. It
+	// replace frees the block of a slot and, unless the size is 0, allocates another one. It
 	// returns the address.
 	replace(slot int, size uint32) unsafe.Pointer
-	// note is told of the three states: how much was asked for.
+	// note receives the requested bytes in each of the three states.
 	note(state string, bound float64, requested uint64)
 	// end is called when all slots are empty.
 	end()
@@ -168,7 +168,7 @@ type mallocFragments struct {
 }
 
 func newMallocFragments(b *bench) *mallocFragments {
-	// What works before this one left behind would be counted as free of charge.
+	// Memory that earlier works left free would not be counted.
 	mallocTrim()
 	debug.FreeOSMemory()
 	return &mallocFragments{b: b, s: newSlots(fragmentationSlots), before: residentSet()}

@@ -15,7 +15,7 @@ int64_t usmb_bench_one_size_threads(usmb_umf_pool *p, size_t size, size_t rounds
 int64_t usmb_bench_replace(usmb_umf_pool *p, void **slots, const uint32_t *where, const uint32_t *sizes, size_t n);
 int64_t usmb_bench_replace_threads(usmb_umf_pool *p, void **slots, size_t nslots, const uint32_t *where,
                                    const uint32_t *sizes, size_t n, int threads);
-/* Frees what the slots hold. */
+/* Frees the blocks in the slots. */
 void usmb_bench_clear(usmb_umf_pool *p, void **slots, size_t n);
 /* count blocks of one size, all live, then all freed; rounds times. */
 int64_t usmb_bench_batch(usmb_umf_pool *p, size_t size, size_t count, size_t rounds);

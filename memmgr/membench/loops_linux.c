@@ -9,7 +9,7 @@
 #include <time.h>
 
 #if defined(__GNUC__) && !defined(__clang__)
-/* What lies in the caller's slots is the caller's: gcc's analyser takes it for lost. */
+/* The caller owns the blocks in its slots; gcc's analyser reports them as leaks. */
 #pragma GCC diagnostic ignored "-Wanalyzer-malloc-leak"
 #endif
 

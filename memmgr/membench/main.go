@@ -82,7 +82,7 @@ func main() {
 	soaking := flag.Duration("soak", 0, "how long to fill and check memory on the SYCL device, and nothing else")
 	pace := flag.Duration("pace", 0, "how long each worker of -soak rests between two pieces of work")
 	enduring := flag.Duration("endure", 0, "how long to keep the load of a service up on the host's memory with limits that are reached, and nothing else; exits with 1 when memory grows or something is left")
-	turns := flag.Bool("turns", false, "what the work \"off\" runs: a turn for each line of the standard input")
+	turns := flag.Bool("turns", false, "run one turn of the work \"off\" for each line of the standard input")
 	flag.Parse()
 	if *turns {
 		exitOn(offTurns(os.Stdin, os.Stdout))

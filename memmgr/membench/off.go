@@ -17,16 +17,16 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// off measures what the checks of USMBRIDGE_DEBUG cost while nobody asks for them: this
-// program is built twice, as it is and without the places that look whether they are asked
-// for, and both do the same work in turns.
+// off measures the cost of the checks of USMBRIDGE_DEBUG while they are off: this program is
+// built twice, as it is and without the expressions that test whether a check is on, and both
+// do the same work in turns.
 func (b *bench) off() {
 	if err := b.tryOff(); err != nil {
 		fmt.Fprintln(os.Stderr, "membench: off:", err)
 	}
 }
 
-// checks are the expressions that look, and what stands there in a build that has none.
+// checks are the expressions that test for a check, with their replacements.
 var checks = map[string][]struct{ from, to string }{
 	"memmgr": {
 		{"stackDepth.Load()", "int32(0)"}, {"debug.Stacks", "false"}, {"debug.Poison", "false"},

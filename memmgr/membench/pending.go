@@ -118,8 +118,8 @@ func (b *bench) pendingOnQueue(rt *syclobj.Runtime, order syclobj.QueueProperty)
 }
 
 // pendingOn has each of n blocks used by work of its own, and measures from the end
-// of all of it. bare, which may be nil, measures what the device's library alone
-// takes to tell of n events and to let them go: the bound is on what comes on top. All
+// of all of it. bare, which may be nil, measures the time in which the device's library
+// alone queries and releases n events: the bound is on the time beyond that. All
 // of it is one thread's work, so its processor time counts, which other load on the
 // machine does not stretch.
 func (b *bench) pendingOn(name string, upstream memmgr.Resource, use func(*memmgr.Pool) (free func()), bare func(n int) float64) {

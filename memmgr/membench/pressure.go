@@ -77,7 +77,7 @@ func (b *bench) refusals() {
 
 // besideRefusals compares the throughput of one goroutine that allocates beside one
 // that is refused all the time to that beside one that only spins.
-func (b *bench) besideRefusals(who string, p *memmgr.Pool, refused memmgr.Resource) {
+func (b *bench) besideRefusals(refuser string, p *memmgr.Pool, refused memmgr.Resource) {
 	const n = 500000
 	times := int64(0)
 	beside := func(other func()) float64 {
@@ -113,7 +113,7 @@ func (b *bench) besideRefusals(who string, p *memmgr.Pool, refused memmgr.Resour
 		ratios = append(ratios, without/with)
 	}
 	b.add(result{
-		Work: fmt.Sprintf("allocate and free beside one whom %s refuses: throughput to beside one that spins", who),
+		Work: fmt.Sprintf("allocate and free beside refusals by %s: throughput to beside a spinning goroutine", refuser),
 		Ours: with, Peer: without, Name: "spinning", Unit: "ns", Ratio: median(ratios), Bound: 0.6, Least: true,
 		Note: fmt.Sprintf("%d refusals meanwhile", refusals),
 	})
@@ -160,7 +160,7 @@ func (b *bench) service() {
 	b.add(result{
 		Work: "mixed service, limits hit: longest time blocked while room was there",
 		Ours: float64(seen.blocked) / 1e6, Unit: "ms", Ratio: float64(seen.blocked) / 1e6, Bound: 50,
-		Note: fmt.Sprintf("longest bracket of a no-op %.3g ms, blocked without such brackets %.3g ms (for %d KiB), %.3g ms with nobody waiting in the pool; %d requests, %d waits, %d gave up",
+		Note: fmt.Sprintf("longest bracket of a no-op %.3g ms, blocked without such brackets %.3g ms (for %d KiB), %.3g ms without a waiter in the pool; %d requests, %d waits, %d gave up",
 			float64(seen.noop)/1e6, float64(seen.awake)/1e6, seen.size>>10, float64(seen.ready)/1e6, pressed.served.Load(), pressed.waits, pressed.failed.Load()),
 	})
 	b.add(result{

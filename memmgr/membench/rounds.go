@@ -8,7 +8,7 @@ import (
 )
 
 // largeRounds takes and gives large buffers in rounds of the same need, as a step of
-// a model does: each must come from what the round before gave back. The peer keeps
+// a model does: each must reuse memory of the round before. The peer caches
 // as much.
 func (b *bench) largeRounds() {
 	const size, count, rounds = 20 << 20, 16, 200

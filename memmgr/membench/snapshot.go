@@ -12,8 +12,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/report"
 )
 
-// writeSnapshot plays a while with a pool and writes what it looks like then:
-// the snapshot as JSON, pickle, picture and table, a profile, and a log.
+// writeSnapshot uses a pool for a while and then writes reports about it: the snapshot as JSON, pickle, picture and table, a profile, and a log.
 func writeSnapshot(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

@@ -21,8 +21,8 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// A soak run fills and checks buffers of shared USM on the real device for as long as
-// it is told to, on in-order and out-of-order queues, with waits that give up, and
+// A soak run fills and checks buffers of shared USM on the real device for a given
+// time, on in-order and out-of-order queues, with waits that give up, and
 // releases a good part with work pending. Nothing may be lost: every value read is
 // the one written, every block is back at the end but for those whose event the
 // driver never called done, and the resident memory does not grow.
@@ -30,7 +30,7 @@ const (
 	soakLimit    = 1 << 30
 	soakPatience = 10 * time.Second
 	// The CPU driver loses events of out-of-order queues under many submissions, with
-	// or without an allocator; so many at a time are what it bears.
+	// or without an allocator; this many at a time work.
 	soakOutOfOrder = 32
 )
 
@@ -98,7 +98,7 @@ func (s *soak) watch(ctx context.Context) (warm int64) {
 	}
 }
 
-// errStall: the driver did not call an event done. What is submitted to that queue
+// errStall: the driver did not call an event done. Work that is submitted to that queue
 // afterwards does not end either, so the worker goes on with another one.
 var errStall = errors.New("the driver lost an event")
 

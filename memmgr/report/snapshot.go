@@ -1,4 +1,4 @@
-// Package report writes what package memmgr knows about memory in use: the state of a
+// Package report writes reports about the memory of package memmgr: the state of a
 // pool as PyTorch's memory viewer reads it, as a picture and as a table; a profile for
 // pprof; and the memory that is still referenced, for finding leaks.
 package report

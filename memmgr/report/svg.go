@@ -28,7 +28,7 @@ var svgColours = []struct{ name, fill string }{
 }
 
 // WriteSVG draws the segments as bars, to one scale, with their blocks: in use
-// (with what rounding added), waiting for the device, cached, free. Hovering over
+// (with the bytes that rounding added), waiting for the device, cached, free. Hovering over
 // a block shows its address, sizes and tag.
 func WriteSVG(w io.Writer, s *memmgr.Snapshot) error {
 	segments := append([]memmgr.SnapshotSegment(nil), s.Segments...)

@@ -491,7 +491,7 @@ func TestBounds(t *testing.T) {
 }
 
 // Lookups find existing segments while other segments are added and removed.
-func TestFindWhileSegmentsComeAndGo(t *testing.T) {
+func TestFindWhileSegmentsOpenAndClose(t *testing.T) {
 	nothingStays(t)
 	r := newHost(t, segment.PeersWrite)
 	kept := newBuffer(t, r, 3*4096)

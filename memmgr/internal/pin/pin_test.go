@@ -9,7 +9,7 @@ import (
 )
 
 // In the fast form each pinned number has one user. In the portable form the number is a hint.
-func TestPinExcludesOthers(t *testing.T) {
+func TestPinExcludesOtherGoroutines(t *testing.T) {
 	Register()
 	var mu sync.Mutex
 	counts := make([]int, 1<<16)

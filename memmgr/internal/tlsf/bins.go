@@ -290,3 +290,11 @@ func (h *Heap) Largest() uintptr {
 	}
 	return uintptr(h.at(i).size) * Unit
 }
+
+// BestFit returns the units of the smallest free block of at least so many, 0 if there is none.
+func (h *Heap) BestFit(units uint32) uint32 {
+	if i := h.find(units); i != none {
+		return h.at(i).size
+	}
+	return 0
+}

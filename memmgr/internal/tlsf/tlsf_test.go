@@ -194,7 +194,7 @@ func TestAnAlignedPlaceIsFound(t *testing.T) {
 	require.EqualValues(t, -1, h.AllocLying(64, 64, -1))
 }
 
-func TestPurgedBlocksStaySoUntilTheyMergeWithOthers(t *testing.T) {
+func TestPurgedBlocksStayPurgedUntilTheyMerge(t *testing.T) {
 	var h Heap
 	h.AddSegment(1<<30, 1000, false)
 	a, b, c := h.Alloc(100, 1), h.Alloc(100, 1), h.Alloc(100, 1)

@@ -96,7 +96,7 @@ func paint(s *memmgr.Snapshot) picture {
 			h.Buffers++
 		}
 		if i < mostSegments {
-			p.Segments = append(p.Segments, segmentView{seg.Size, used, seg.Kept, cellsOf(seg)})
+			p.Segments = append(p.Segments, segmentView{seg.Size, used, seg.Closed, cellsOf(seg)})
 		}
 	}
 	p.Holders = []holderView{}
