@@ -36,16 +36,16 @@ var deviceNames = [...]string{
 	DeviceMAIA: "kDLMAIA", DeviceTrn: "kDLTrn",
 }
 
-// String is the standard's name ("kDLOneAPI"), or "DeviceType(99)".
+// String returns the standard's name ("kDLOneAPI"), or "DeviceType(99)".
 func (t DeviceType) String() string {
-	if t.Known() {
+	if t.known() {
 		return deviceNames[t]
 	}
 	return fmt.Sprintf("DeviceType(%d)", int32(t))
 }
 
-// Known reports whether DLPack 1.3 defines the type.
-func (t DeviceType) Known() bool {
+// known reports whether DLPack 1.3 defines the type.
+func (t DeviceType) known() bool {
 	return t >= 0 && int(t) < len(deviceNames) && deviceNames[t] != ""
 }
 

@@ -51,14 +51,6 @@ var formats = map[DataType]*FloatFormat{
 // for other types.
 func (d DataType) FloatFormat() *FloatFormat { return formats[d] }
 
-// Bits is the width of an element.
-func (f *FloatFormat) Bits() int {
-	if f.specials == specialsScale {
-		return int(f.exponent)
-	}
-	return int(1 + f.exponent + f.mantissa)
-}
-
 // MantissaBits is the width of the fraction as it is stored.
 func (f *FloatFormat) MantissaBits() int { return int(f.mantissa) }
 

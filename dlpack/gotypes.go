@@ -41,10 +41,10 @@ func init() {
 	}
 }
 
-// GoType is the Go type of the elements, or nil when there is none (complex32,
-// sub-byte integers, vector types). The Go type of a sub-byte float is a byte
-// wide: it fits padded elements, packed ones after [UnpackBits].
-func (d DataType) GoType() reflect.Type { return goTypes[d] }
+// goType returns the Go type of the elements, or nil if there is none (complex32, sub-byte
+// integers, vector types). The Go type of a sub-byte float is a byte wide: it fits padded
+// elements, and packed ones after [UnpackBits].
+func (d DataType) goType() reflect.Type { return goTypes[d] }
 
 // DataTypeOf is the element type of a Go type.
 func DataTypeOf[T Element]() DataType { return dataTypes[reflect.TypeFor[T]()] }

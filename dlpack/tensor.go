@@ -166,9 +166,6 @@ func (t Tensor) Managed() (managed unsafe.Pointer, versioned bool) {
 // carry none.
 func (t Tensor) Version() Version { return t.get().version }
 
-// Versioned reports whether the struct is a versioned one.
-func (t Tensor) Versioned() bool { return t.get().versioned != 0 }
-
 // Flags are the tensor's flags; legacy tensors have none.
 func (t Tensor) Flags() Flags { return t.get().flags }
 
@@ -197,25 +194,12 @@ func (t Tensor) Strides() []int64 {
 	return unsafe.Slice(ct.strides, ct.ndim)
 }
 
-// HasStrides reports whether the producer wrote strides; before DLPack 1.2 it
-// could leave them out for C order.
-func (t Tensor) HasStrides() bool { return t.get().hasStrides != 0 }
-
 // Span says which memory the tensor touches, its first element and contiguity.
 func (t Tensor) Span() Span { return t.get().span }
 
 // Data is the address of the first element, byte offset folded in; for handle
 // devices ([DeviceType.IsHandle]) the handle itself.
 func (t Tensor) Data() unsafe.Pointer { return t.get().span.First }
-
-// Count is the number of elements.
-func (t Tensor) Count() int64 { return t.get().span.Count }
-
-// RawData is the data field and byte offset as the producer wrote them.
-func (t Tensor) RawData() (data unsafe.Pointer, byteOffset uint64) {
-	ct := t.get().t
-	return ct.data, ct.byteOffset
-}
 
 // String is "float32[480,640] on kDLCPU:0", or "released tensor".
 func (t Tensor) String() string {

@@ -76,7 +76,7 @@ func hostElements(t Tensor, want DataType) error {
 	switch {
 	case got != want:
 		detail := fmt.Sprintf("the elements are %s, not %s", got, want)
-		if g := got.GoType(); g != nil {
+		if g := got.goType(); g != nil {
 			detail += fmt.Sprintf(": ask for %s", g)
 		}
 		return &Error{Op: "slice", Err: ErrDataType, Detail: detail}

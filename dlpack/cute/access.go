@@ -29,12 +29,6 @@ func (s *Spec) ElementType() ElementType { return s.element }
 // MemSpace returns the memory space.
 func (s *Spec) MemSpace() MemSpace { return s.space }
 
-// AssumedAlign returns the alignment a kernel may assume of the address, in bytes.
-func (s *Spec) AssumedAlign() int64 { return s.align }
-
-// StrideWidth returns the width of dynamic strides.
-func (s *Spec) StrideWidth() StrideWidth { return s.width }
-
 // Span returns the number of elements from the lowest address to the highest,
 // both included: CuTe's cosize. It is 0 for an empty tensor.
 func (s *Spec) Span() int64 { return s.span }

@@ -99,10 +99,10 @@ func widthIndex(bits uint8) int {
 	return -1
 }
 
-// ElementTypeOf returns CuTe's element type of a DLPack data type. It fails
+// elementTypeOf returns CuTe's element type of a DLPack data type. It fails
 // with ErrElementType for what CuTe has no name for: complex numbers, opaque
 // handles, vectors (lanes other than 1) and a few 8-bit floats.
-func ElementTypeOf(dt dlpack.DataType) (ElementType, error) {
+func elementTypeOf(dt dlpack.DataType) (ElementType, error) {
 	if dt.Lanes == 1 && int(dt.Code)*widths < len(byCode) {
 		if w := widthIndex(uint8(dt.Bits)); w >= 0 {
 			if e := byCode[int(dt.Code)*widths+w]; e != 0 {
@@ -122,8 +122,8 @@ func (e ElementType) String() string {
 	return elements[e].name
 }
 
-// Bits returns the width of one element in bits.
-func (e ElementType) Bits() int {
+// bits returns the width of one element in bits.
+func (e ElementType) bits() int {
 	if e >= elementTypes {
 		return 0
 	}
@@ -132,7 +132,7 @@ func (e ElementType) Bits() int {
 
 // naturalAlign is the alignment in bytes a tensor has when none is asked for.
 func (e ElementType) naturalAlign() int64 {
-	if n := int64(e.Bits() / 8); n > 1 {
+	if n := int64(e.bits() / 8); n > 1 {
 		return n
 	}
 	return 1

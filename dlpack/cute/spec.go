@@ -67,7 +67,7 @@ func (s *Spec) describe(v *dlpack.View, o *Options) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	element, err := ElementTypeOf(v.DataType)
+	element, err := elementTypeOf(v.DataType)
 	if err != nil {
 		return err
 	}
