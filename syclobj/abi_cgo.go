@@ -7,9 +7,8 @@ package syclobj
 #cgo LDFLAGS: -ldl -lpthread
 #include <stdlib.h>
 #include "objects.h"
-#include "usm.h"
 #include "usmb_sycl.h"
-#include "devicetable.h"
+#include "place.h"
 
 // Results by value, so that no Go variable's address is passed.
 typedef struct { void *p; int err; } usmb_ptr;
@@ -60,11 +59,6 @@ static usmb_ptr go_prefetch(void *queue, void *ptr, size_t size, void **deps, si
 	r.err = usmb_sycl_prefetch(queue, ptr, size, deps, n, &r.p);
 	return r;
 }
-static usmb_ptr go_advise(void *queue, void *ptr, size_t size, int advice, void **deps, size_t n) {
-	usmb_ptr r = {NULL, 0};
-	r.err = usmb_sycl_advise(queue, ptr, size, advice, deps, n, &r.p);
-	return r;
-}
 static usmb_ptr go_queue_new(void *ctx, void *device, int in_order, int profiling) {
 	usmb_ptr r = {NULL, 0};
 	r.err = usmb_sycl_queue_new(ctx, device, in_order, profiling, &r.p);
@@ -96,7 +90,6 @@ static usmb_ptr go_device_select(const char *filter) {
 #cgo noescape go_memset
 #cgo noescape go_fill
 #cgo noescape go_prefetch
-#cgo noescape go_advise
 #cgo nocallback go_place_for
 #cgo nocallback go_dlpack_import
 #cgo nocallback go_place_new
@@ -106,7 +99,6 @@ static usmb_ptr go_device_select(const char *filter) {
 #cgo nocallback go_memset
 #cgo nocallback go_fill
 #cgo nocallback go_prefetch
-#cgo nocallback go_advise
 #cgo nocallback usmb_sycl_free
 #cgo nocallback usmb_sycl_event_done
 #cgo nocallback usmb_sycl_event_states
@@ -292,8 +284,6 @@ func contextDevices(ctx ref) ([]ref, Code) {
 	return takeDevices(r.p)
 }
 
-func contextHash(ctx ref) uint64 { return uint64(C.usmb_context_hash(ctx)) }
-
 func queueNew(ctx, device ref, inOrder, profiling bool) (ref, Code) {
 	r := C.go_queue_new(ctx, device, cBool(inOrder), cBool(profiling))
 	return r.p, Code(r.err)
@@ -353,8 +343,6 @@ func submitWork(q ref, w *work, refs []ref) (ref, Code) {
 		r = C.go_fill(q, w.dst, C.uint64_t(low), C.uint64_t(high), C.size_t(w.width), C.size_t(w.n), deps, n)
 	case workPrefetch:
 		r = C.go_prefetch(q, w.dst, C.size_t(w.n), deps, n)
-	case workAdvise:
-		r = C.go_advise(q, w.dst, C.size_t(w.n), C.int(w.advice), deps, n)
 	}
 	return r.p, Code(r.err)
 }

@@ -82,7 +82,7 @@ func (q *Queue) Alloc(kind USMKind, size, align uintptr) (unsafe.Pointer, error)
 	ref, ok := q.h.use()
 	if !ok {
 		place.Release()
-		return nil, &OpError{Op: op, Err: ErrClosed}
+		return nil, &OpError{Op: op, Kind: ErrClosed}
 	}
 	p, code := usmAlloc(ref, q.kinds, kind, size, align)
 	q.h.done()
@@ -97,7 +97,7 @@ func (q *Queue) Alloc(kind USMKind, size, align uintptr) (unsafe.Pointer, error)
 func hostAlloc(op string, size, align uintptr) (unsafe.Pointer, error) {
 	base, p, err := mapHost(max(size, 1), align)
 	if err != nil {
-		return nil, &OpError{Op: op, Detail: fmt.Sprintf("%d bytes of host memory", size), Err: fmt.Errorf("%w: %w", ErrAllocation, err)}
+		return nil, &OpError{Op: op, Kind: ErrAllocation, Err: fmt.Errorf("%d bytes of host memory: %w", size, err)}
 	}
 	liveHostAllocations.Add(1)
 	remember(p, allocation{place: hostPlace, base: base})
@@ -116,7 +116,7 @@ func Free(p unsafe.Pointer) error {
 	if a.place.IsHost() {
 		liveHostAllocations.Add(-1)
 		if err := unmapHost(a.base); err != nil {
-			return &OpError{Op: op, Detail: "unmapping host memory", Err: err}
+			return &OpError{Op: op, Err: fmt.Errorf("unmapping host memory: %w", err)}
 		}
 		return nil
 	}

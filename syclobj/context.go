@@ -7,7 +7,6 @@ import "unsafe"
 type Context struct {
 	h      handle
 	table  *deviceTable
-	hash   uint64
 	root   int // index of a root device whose default context this is, -1 when none
 	host   bool
 	shared bool // belongs to the Runtime or to a place
@@ -51,18 +50,18 @@ func (rt *Runtime) ContextFromRef(ref unsafe.Pointer) (*Context, error) {
 		return nil, err
 	}
 	if ref == nil {
-		return nil, &OpError{Op: op, Err: ErrNil}
+		return nil, &OpError{Op: op, Kind: ErrNil}
 	}
 	own := copyRef(sortContext, ref)
 	if own == nil {
-		return nil, &OpError{Op: op, Err: ErrFailed}
+		return nil, &OpError{Op: op, Kind: ErrFailed}
 	}
 	return rt.table.wrapContext(own), nil
 }
 
 // wrapContext makes an owning Context of a reference.
 func (t *deviceTable) wrapContext(ref ref) *Context {
-	c := &Context{table: t, hash: contextHash(ref), root: -1}
+	c := &Context{table: t, root: -1}
 	if same := t.contextOf(ref); same != nil {
 		c.root = same.root
 	}
@@ -88,7 +87,7 @@ func (c *Context) Devices() ([]*Device, error) {
 	}
 	ref, ok := c.h.use()
 	if !ok {
-		return nil, &OpError{Op: op, Err: ErrClosed}
+		return nil, &OpError{Op: op, Kind: ErrClosed}
 	}
 	defer c.h.done()
 	if err := c.table.need(op); err != nil {
@@ -114,9 +113,6 @@ func (c *Context) Devices() ([]*Device, error) {
 func (c *Context) Equal(o *Context) bool {
 	return c == o || (c != nil && o != nil && !c.host && !o.host && c.h.equal(&o.h))
 }
-
-// Hash is the runtime's own hash; equal contexts have equal hashes.
-func (c *Context) Hash() uint64 { return c.hash }
 
 // Ref is the sycl::context*, borrowed; nil for the host's and after Close.
 func (c *Context) Ref() unsafe.Pointer { return c.h.get() }

@@ -1,9 +1,5 @@
 package syclobj
 
-import (
-	"unsafe"
-)
-
 // DeviceInfo is what the runtime says about a device. It does not change.
 type DeviceInfo struct {
 	Name          string
@@ -72,10 +68,6 @@ func (d *Device) DLPackID() (int32, error) {
 // device nor part of one.
 func (d *Device) Platform() *Platform { return d.platform }
 
-// Parent is the device that this one was split from, nil for a root device. It
-// belongs to the Runtime, or to whoever owns it.
-func (d *Device) Parent() *Device { return d.parent }
-
 // Root is the root device that this one is, or is part of.
 func (d *Device) Root() *Device {
 	for d.parent != nil {
@@ -111,9 +103,6 @@ func (d *Device) Equal(o *Device) bool {
 	return d == o || (d != nil && o != nil && d.host == o.host && !d.host && d.h.equal(&o.h))
 }
 
-// Ref is the sycl::device*, borrowed; nil for the host device and after Close.
-func (d *Device) Ref() unsafe.Pointer { return d.h.get() }
-
 // Close gives a sub-device up. On root devices and the host device it does
 // nothing. It may be called again.
 func (d *Device) Close() error {
@@ -131,52 +120,53 @@ func (d *Device) String() string {
 	return d.filter + " (" + d.info.Name + ")"
 }
 
-// SubDevicesEqually splits the device into parts of that many compute units.
-// The caller closes each part.
-func (d *Device) SubDevicesEqually(units int) ([]*Device, error) {
-	const op = "Device.SubDevicesEqually"
-	if err := notNil(op, d); err != nil {
-		return nil, err
-	}
-	if units <= 0 || uint64(units) > uint64(d.info.ComputeUnits) {
-		return nil, opErr(op, ErrArgument, "parts of %d compute units; %s has %d", units, d, d.info.ComputeUnits)
-	}
-	return d.split(op, nil, uint(units), 0)
+// Partition selects how [Device.SubDevices] splits a device. Set exactly one field. It is a value
+// that owns nothing; SubDevices only reads it.
+type Partition struct {
+	Units  int            // equal parts of this many compute units
+	Counts []int          // one part for each entry, of that many compute units
+	Domain AffinityDomain // parts along a shared resource; AffinityNextPartitionable gives the tiles of a GPU
 }
 
-// SubDevicesByCounts splits the device into parts of these numbers of compute
-// units. The caller closes each part.
-func (d *Device) SubDevicesByCounts(counts ...int) ([]*Device, error) {
-	const op = "Device.SubDevicesByCounts"
+// SubDevices splits the device. The caller closes each part. Errors: ErrArgument for a partition that
+// is invalid or larger than the device, ErrFailed if the device does not support it.
+func (d *Device) SubDevices(p Partition) ([]*Device, error) {
+	const op = "Device.SubDevices"
 	if err := notNil(op, d); err != nil {
 		return nil, err
 	}
-	sum := uint64(0)
+	counts := p.Counts
+	if p.Units != 0 {
+		counts = []int{p.Units}
+	}
+	set, sum, units := 0, uint64(0), uint64(d.info.ComputeUnits)
+	for _, given := range []bool{p.Units != 0, len(p.Counts) > 0, p.Domain != 0} {
+		if given {
+			set++
+		}
+	}
 	list := make([]uint, len(counts))
 	for i, n := range counts {
-		if n <= 0 || uint64(n) > uint64(d.info.ComputeUnits) {
-			return nil, opErr(op, ErrArgument, "a part of %d compute units; %s has %d", n, d, d.info.ComputeUnits)
+		if n <= 0 || uint64(n) > units {
+			return nil, opErr(op, ErrArgument, "a part of %d compute units; %s has %d", n, d, units)
 		}
 		list[i] = uint(n)
 		sum += uint64(n)
 	}
-	if len(counts) == 0 || sum > uint64(d.info.ComputeUnits) {
-		return nil, opErr(op, ErrArgument, "%d parts of %d compute units together; %s has %d", len(counts), sum, d, d.info.ComputeUnits)
+	switch {
+	case set != 1:
+		return nil, opErr(op, ErrArgument, "%d fields of the Partition are set; set Units, Counts or Domain", set)
+	case p.Domain != 0:
+		if p.Domain < AffinityNUMA || p.Domain > AffinityNextPartitionable {
+			return nil, opErr(op, ErrArgument, "domain %d", p.Domain)
+		}
+		return d.split(op, nil, 0, int(p.Domain))
+	case sum > units:
+		return nil, opErr(op, ErrArgument, "%d parts of %d compute units together; %s has %d", len(counts), sum, d, units)
+	case p.Units != 0:
+		return d.split(op, nil, list[0], 0)
 	}
 	return d.split(op, list, uint(len(list)), 0)
-}
-
-// SubDevicesByAffinity splits the device along a shared resource; tiles of a
-// GPU come with AffinityNextPartitionable. The caller closes each part.
-func (d *Device) SubDevicesByAffinity(domain AffinityDomain) ([]*Device, error) {
-	const op = "Device.SubDevicesByAffinity"
-	if err := notNil(op, d); err != nil {
-		return nil, err
-	}
-	if domain < AffinityNUMA || domain > AffinityNextPartitionable {
-		return nil, opErr(op, ErrArgument, "domain %d", domain)
-	}
-	return d.split(op, nil, 0, int(domain))
 }
 
 func (d *Device) split(op string, counts []uint, n uint, domain int) ([]*Device, error) {
@@ -185,7 +175,7 @@ func (d *Device) split(op string, counts []uint, n uint, domain int) ([]*Device,
 	}
 	ref, ok := d.h.use()
 	if !ok {
-		return nil, &OpError{Op: op, Err: ErrClosed}
+		return nil, &OpError{Op: op, Kind: ErrClosed}
 	}
 	defer d.h.done()
 	if err := d.table.need(op); err != nil {
@@ -217,3 +207,24 @@ func (t *deviceTable) wrapDevice(ref ref, parent *Device) *Device {
 	}
 	return d
 }
+
+// PlatformInfo is what the runtime says about a platform. It does not change.
+type PlatformInfo struct {
+	Name    string // "host" for the host backend
+	Vendor  string // who makes the driver
+	Version string // the driver's own text
+	Backend Backend
+}
+
+// Platform is a driver with its devices. Platforms belong to the Runtime.
+type Platform struct {
+	h       handle
+	info    PlatformInfo
+	devices []*Device
+}
+
+// Info is what the runtime says about the platform.
+func (p *Platform) Info() PlatformInfo { return p.info }
+
+// Devices lists the root devices in the runtime's order.
+func (p *Platform) Devices() []*Device { return append([]*Device(nil), p.devices...) }

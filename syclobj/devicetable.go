@@ -119,7 +119,6 @@ func (t *deviceTable) addRoot(index int, row rootRow) error {
 	if d.ctx.h.ref == nil {
 		return opErr("Open", ErrFailed, "copying the default context of %s", d.filter)
 	}
-	d.ctx.hash = contextHash(d.ctx.h.ref)
 	if row.queue != nil {
 		d.queue = &Queue{table: t, device: d, ctx: d.ctx, shared: true, properties: InOrder, kinds: d.kinds}
 		d.queue.h.init(copyRef(sortQueue, row.queue), sortQueue)

@@ -3,6 +3,7 @@ package syclobj
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -69,34 +70,40 @@ func (c Code) Is(target error) bool {
 	return c == ErrUnsupported && target == errors.ErrUnsupported
 }
 
-// OpError is the failure of one operation.
+// OpError is the type of nearly all errors of this package. It is a value: it owns nothing and may be
+// read by several goroutines.
 type OpError struct {
-	Op     string // the function or method, such as "Queue.Alloc"
-	Detail string // what was asked for and found; may be empty
-	Err    error  // a Code, or a more specific error
+	Op   string // the function or method, such as "Queue.Alloc"
+	Kind error  // a Code or errors.ErrUnsupported; nil if Err is sufficient
+	Err  error  // the problem; may be nil
 }
 
-// Error joins operation, detail and reason.
+// Error returns operation, problem and kind. The text of a kind ends with what to do.
 func (e *OpError) Error() string {
-	parts := []string{"syclobj: " + e.Op}
-	if e.Detail != "" {
-		parts = append(parts, e.Detail)
+	s := "syclobj: " + e.Op
+	for _, reason := range []error{e.Err, e.Kind} {
+		if reason != nil {
+			s += ": " + strings.TrimPrefix(reason.Error(), "syclobj: ")
+		}
 	}
-	if e.Err != nil {
-		parts = append(parts, strings.TrimPrefix(e.Err.Error(), "syclobj: "))
-	}
-	return strings.Join(parts, ": ")
+	return s
 }
 
-// Unwrap gives the reason.
-func (e *OpError) Unwrap() error { return e.Err }
+// Unwrap returns the kind and the problem.
+func (e *OpError) Unwrap() []error {
+	return slices.DeleteFunc([]error{e.Kind, e.Err}, func(err error) bool { return err == nil })
+}
 
-// opErr is nil for codeOK.
+// opErr returns nil for codeOK.
 func opErr(op string, code Code, format string, args ...any) error {
 	if code == codeOK {
 		return nil
 	}
-	return &OpError{Op: op, Detail: fmt.Sprintf(format, args...), Err: code}
+	e := &OpError{Op: op, Kind: code}
+	if format != "" {
+		e.Err = fmt.Errorf(format, args...)
+	}
+	return e
 }
 
 // notNil is ErrNil for a method that was called on a nil pointer.
@@ -107,9 +114,9 @@ func notNil[T any](op string, receiver *T) error {
 	return nil
 }
 
-// LibraryError says why a SYCL library could not be used. It matches
+// libraryError says why a SYCL library could not be used. It matches
 // ErrNoSYCL.
-type LibraryError struct {
+type libraryError struct {
 	Path    string // the file, or what was looked for
 	Symbol  string // the missing function, if that is the reason
 	Version string // the version found, if known
@@ -119,7 +126,7 @@ type LibraryError struct {
 }
 
 // Error names the file, the reason and what to do.
-func (e *LibraryError) Error() string {
+func (e *libraryError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "syclobj: %s: %s", e.Path, e.Reason)
 	if e.Symbol != "" {
@@ -138,9 +145,51 @@ func (e *LibraryError) Error() string {
 }
 
 // Unwrap gives ErrNoSYCL, and the underlying error if there is one.
-func (e *LibraryError) Unwrap() []error {
+func (e *libraryError) Unwrap() []error {
 	if e.Err == nil {
 		return []error{ErrNoSYCL}
 	}
 	return []error{ErrNoSYCL, e.Err}
 }
+
+// BuildError is a program that could not be built. It matches ErrFailed when the compiler
+// refused the program, and then has its words where OpenCL gives them.
+type BuildError struct {
+	Op     string
+	Device string // for which it was to be built, by its filter string
+	Log    string // what the compiler says, at most 64 KiB of it
+	Err    error
+}
+
+// Error gives the reason and the compiler's words.
+func (e *BuildError) Error() string {
+	s := "syclobj: " + e.Op + ": for " + e.Device + ": " + strings.TrimPrefix(e.Err.Error(), "syclobj: ")
+	if log := strings.TrimSpace(e.Log); log != "" {
+		s += ":\n" + log
+	}
+	return s
+}
+
+// Unwrap gives the reason.
+func (e *BuildError) Unwrap() error { return e.Err }
+
+// KernelError is a launch that was refused: for one of its arguments, or as a whole.
+type KernelError struct {
+	Op     string
+	Kernel string // its name
+	Index  int    // of the argument, from 0; -1 when it is not about one
+	Arg    string // what was given: "float64", "a pointer"
+	Err    error  // a Code, or a more specific error
+}
+
+// Error names the kernel, the argument and the reason.
+func (e *KernelError) Error() string {
+	s := "syclobj: " + e.Op + ": kernel " + e.Kernel + ": "
+	if e.Index >= 0 {
+		s += fmt.Sprintf("argument %d, %s: ", e.Index, e.Arg)
+	}
+	return s + strings.TrimPrefix(e.Err.Error(), "syclobj: ")
+}
+
+// Unwrap gives the reason.
+func (e *KernelError) Unwrap() error { return e.Err }

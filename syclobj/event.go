@@ -32,30 +32,30 @@ func newEvent(ref ref, profiling bool) *Event {
 	return e
 }
 
-// EventFromRef takes over an owned sycl::event*, such as memory managers hand
-// out. The caller closes the Event, and does not use the reference any more. A
-// nil reference is an event that is complete.
-func EventFromRef(ref unsafe.Pointer) *Event {
+// TakeEvent takes over a sycl::event* that the caller owns, such as [Kernel.Submit] returns. q is the
+// queue of the work, or nil if it is unknown; [Event.Times] needs it. The caller closes the Event and
+// does not use the reference any more. A nil reference is a complete event.
+func TakeEvent(q *Queue, ref unsafe.Pointer) *Event {
 	if ref == nil {
 		return completeEvent
 	}
-	return newEvent(ref, false)
+	return newEvent(ref, q != nil && q.properties&Profiling != 0)
 }
 
-// EventFromRef copies a sycl::event*, such as Arrow's device interface carries (the
-// function of that name takes one over). The caller closes the copy and keeps the
-// original. Errors: ErrNoSYCL, ErrNil, ErrFailed.
+// EventFromRef copies a sycl::event*, such as Arrow's device interface carries. The caller closes the
+// copy and keeps the original; [TakeEvent] takes one over instead. Errors: ErrNoSYCL, ErrNil,
+// ErrFailed.
 func (rt *Runtime) EventFromRef(ref unsafe.Pointer) (*Event, error) {
 	const op = "Runtime.EventFromRef"
 	if err := rt.needSYCL(op); err != nil {
 		return nil, err
 	}
 	if ref == nil {
-		return nil, &OpError{Op: op, Err: ErrNil}
+		return nil, &OpError{Op: op, Kind: ErrNil}
 	}
 	own := copyRef(sortEvent, ref)
 	if own == nil {
-		return nil, &OpError{Op: op, Err: ErrFailed}
+		return nil, &OpError{Op: op, Kind: ErrFailed}
 	}
 	return newEvent(own, false), nil
 }
@@ -193,7 +193,7 @@ func (e *Event) Times() (Times, error) {
 	}
 	ref, ok := e.h.use()
 	if !ok {
-		return Times{}, &OpError{Op: op, Err: ErrClosed}
+		return Times{}, &OpError{Op: op, Kind: ErrClosed}
 	}
 	defer e.h.done()
 	t, code := eventProfile(ref)

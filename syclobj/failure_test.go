@@ -78,7 +78,6 @@ func TestOperationsFail(t *testing.T) {
 		{"DPCTLQueue_Fill64", func() error { return onlyError(q.Fill(p, make([]byte, 8), 1)) }, syclobj.ErrFailed},
 		{"DPCTLQueue_Fill128", func() error { return onlyError(q.Fill(p, make([]byte, 16), 1)) }, syclobj.ErrFailed},
 		{"DPCTLQueue_Prefetch", func() error { return onlyError(q.Prefetch(p, 8)) }, syclobj.ErrFailed},
-		{"DPCTLQueue_MemAdvise", func() error { return onlyError(q.Advise(p, 8, 1)) }, syclobj.ErrFailed},
 		{"DPCTLQueue_SubmitBarrierForEvents", func() error { return onlyError(q.Memset(p, 0, 8, e)) }, syclobj.ErrFailed},
 		{"DPCTLQueue_SubmitBarrierForEvents", func() error { return q.Wait(context.Background()) }, syclobj.ErrFailed},
 		{"DPCTLaligned_alloc_device", func() error { return onlyError(q.Alloc(syclobj.USMDevice, 8, 0)) }, syclobj.ErrAllocation},
@@ -90,8 +89,8 @@ func TestOperationsFail(t *testing.T) {
 		{"DPCTLDeviceVector_CreateFromArray", func() error { return onlyError(rt.NewContext(gpu, gpu)) }, syclobj.ErrFailed},
 		{"DPCTLContext_GetDevices", func() error { return onlyError(gpu.DefaultContext().Devices()) }, syclobj.ErrFailed},
 		{"DPCTLQueue_Create", func() error { return onlyError(rt.NewQueue(nil, gpu, 0)) }, syclobj.ErrFailed},
-		{"DPCTLDevice_CreateSubDevicesByAffinity", func() error { return onlyError(gpu.SubDevicesByAffinity(syclobj.AffinityNUMA)) }, syclobj.ErrFailed},
-		{"DPCTLDeviceVector_GetAt", func() error { return onlyError(gpu.SubDevicesByAffinity(syclobj.AffinityNUMA)) }, syclobj.ErrFailed},
+		{"DPCTLDevice_CreateSubDevicesByAffinity", func() error { return onlyError(gpu.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNUMA})) }, syclobj.ErrFailed},
+		{"DPCTLDeviceVector_GetAt", func() error { return onlyError(gpu.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNUMA})) }, syclobj.ErrFailed},
 		{"DPCTLDeviceVector_GetAt", func() error { return onlyError(gpu.DefaultContext().Devices()) }, syclobj.ErrFailed},
 		{"DPCTLFilterSelector_Create", func() error { return onlyError(rt.Device("1")) }, syclobj.ErrNoDevice},
 		{"DPCTLDevice_CreateFromSelector", func() error { return onlyError(rt.Device("1")) }, syclobj.ErrNoDevice},
@@ -216,7 +215,7 @@ func TestClosing(t *testing.T) {
 	require.Nil(t, gpu.Ref())
 	for _, err := range []error{
 		onlyError(q.Alloc(syclobj.USMDevice, 1, 0)), onlyError(q.Barrier()), onlyError(q.Place(syclobj.USMDevice)), onlyError(place.Queue()),
-		onlyError(place.Device()), onlyError(place.Context()), onlyError(gpu.DefaultContext().Devices()), onlyError(gpu.SubDevicesEqually(1)),
+		onlyError(place.Device()), onlyError(place.Context()), onlyError(gpu.DefaultContext().Devices()), onlyError(gpu.SubDevices(syclobj.Partition{Units: 1})),
 	} {
 		require.ErrorIs(t, err, syclobj.ErrClosed)
 	}
@@ -239,7 +238,7 @@ func TestClosing(t *testing.T) {
 	require.NoError(t, syclobj.Free(p))
 	place.Release()
 	require.Zero(t, syclobj.LiveObjects())
-	require.Equal(t, "nothing", syclobj.LiveObjects().String())
+	require.Equal(t, syclobj.Live{}, syclobj.LiveObjects())
 }
 
 // Closing, looking up, allocating and submitting at once: no call may see a
@@ -250,7 +249,7 @@ func TestRaces(t *testing.T) {
 	}
 	rt := openReal(t)
 	gpu := rt.RootDevices()[0]
-	tiles, err := gpu.SubDevicesByAffinity(syclobj.AffinityNUMA)
+	tiles, err := gpu.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNUMA})
 	require.NoError(t, err)
 	for range 50 {
 		q, err := rt.NewQueue(nil, tiles[0], 0)

@@ -128,6 +128,6 @@ func (f filter) isHost() bool { return len(f) == 1 && f[0].backend == BackendHos
 
 // filterErr says which part of a filter string is wrong, why, and what a filter is.
 func filterErr(whole, part, reason string) error {
-	return &OpError{Op: "Runtime.Device", Err: ErrArgument, Detail: fmt.Sprintf("filter string %q: %q %s; a filter is host, or a comma list of "+
+	return &OpError{Op: "Runtime.Device", Kind: ErrArgument, Err: fmt.Errorf("filter string %q: %q %s; a filter is host, or a comma list of "+
 		"backend:type:number with at least one of the three, such as opencl:cpu:0, gpu or level_zero:gpu:1", whole, part, reason)}
 }

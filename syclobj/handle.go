@@ -74,7 +74,7 @@ func (h *handle) close() {
 // open is ErrClosed after close.
 func (h *handle) open(op string) error {
 	if h.closed.Load() {
-		return &OpError{Op: op, Err: ErrClosed}
+		return &OpError{Op: op, Kind: ErrClosed}
 	}
 	return nil
 }

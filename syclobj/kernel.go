@@ -45,7 +45,7 @@ func (k *Kernel) Close() error {
 // run: the launch is checked, and the event is nil. The launch starts after the events
 // (sycl::event*, borrowed) of deps, as well as after earlier work if the queue is in order.
 //
-// The event (sycl::event*, nil for complete) is the caller's, for [Queue.EventFromRef]. Submit allocates
+// The event (sycl::event*, nil for complete) is the caller's, for [TakeEvent]. Submit allocates
 // nothing on the Go heap. Package usmarray/kernel is the same for arrays, and looks after
 // order and lifetime.
 //
@@ -221,15 +221,6 @@ func (k *Kernel) failure(op string, code Code, l *launch) error {
 		}
 	}
 	return &KernelError{Op: op, Kernel: k.name, Index: -1, Err: fmt.Errorf("%s: %w", text, code)}
-}
-
-// EventFromRef is the package's EventFromRef for an event of work on this queue, whose
-// times are known then if the queue has the Profiling property.
-func (q *Queue) EventFromRef(ref unsafe.Pointer) *Event {
-	if ref == nil {
-		return completeEvent
-	}
-	return newEvent(ref, q.properties&Profiling != 0)
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -64,7 +64,7 @@ kernel void none(void) {}`, "")
 	}
 	event, err := none.Submit(q, []int{1}, nil, nil, nil)
 	require.NoError(t, err)
-	require.NoError(t, syclobj.EventFromRef(event).Wait(t.Context()))
+	require.NoError(t, syclobj.TakeEvent(nil, event).Wait(t.Context()))
 }
 
 func TestBuildRefusals(t *testing.T) {
@@ -108,7 +108,7 @@ func TestKernelsFail(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return syclobj.EventFromRef(event).Wait(t.Context())
+		return syclobj.TakeEvent(nil, event).Wait(t.Context())
 	}
 	require.NoError(t, whole())
 	require.Equal(t, []int32{1, 1, 1, 1}, unsafe.Slice((*int32)(m), 4))
@@ -186,7 +186,7 @@ func TestKernelFromManyGoroutines(t *testing.T) {
 				at := int32(64*g + i)
 				event, err := k.Submit(q, []int{1}, nil, []syclobj.KernelArg{syclobj.PointerArg(m), syclobj.ScalarArg(at), syclobj.ScalarArg(at + 1)}, nil)
 				if err == nil {
-					err = q.EventFromRef(event).Wait(t.Context())
+					err = syclobj.TakeEvent(q, event).Wait(t.Context())
 				}
 				if err != nil {
 					t.Error(err)

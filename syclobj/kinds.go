@@ -30,10 +30,6 @@ func (k USMKind) String() string {
 	return "USMKind(" + strconv.Itoa(int(k)) + ")"
 }
 
-// HostReadable reports whether the host may read memory of this kind through
-// its address.
-func (k USMKind) HostReadable() bool { return k == USMShared || k == USMHost }
-
 // Backend is what a SYCL platform runs on.
 type Backend int32
 

@@ -24,7 +24,7 @@ func TestAfterLastRuntime(t *testing.T) {
 	rt, err := syclobj.Open(syclobj.RequireSYCL())
 	require.NoError(t, err)
 	gpu := rt.RootDevices()[0]
-	tiles, err := gpu.SubDevicesByAffinity(syclobj.AffinityNUMA)
+	tiles, err := gpu.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNUMA})
 	require.NoError(t, err)
 	ctx, err := rt.NewContext(gpu)
 	require.NoError(t, err)
@@ -40,7 +40,7 @@ func TestAfterLastRuntime(t *testing.T) {
 	require.EqualValues(t, 7, *(*byte)(p))
 	for what, err := range map[string]error{
 		"devices of a context": onlyError(ctx.Devices()),
-		"parts of a part":      onlyError(tiles[0].SubDevicesEqually(1)),
+		"parts of a part":      onlyError(tiles[0].SubDevices(syclobj.Partition{Units: 1})),
 		"a new place":          onlyError(q.Place(syclobj.USMDevice)),
 		"memory in it":         onlyError(q.Alloc(syclobj.USMDevice, 8, 0)),
 	} {
@@ -290,7 +290,7 @@ func TestClosedHostQueue(t *testing.T) {
 	for _, err := range []error{
 		onlyError(q.Alloc(syclobj.USMShared, 8, 0)), onlyError(q.Memset(p, 1, 8)), onlyError(q.Barrier()), q.Wait(context.Background()),
 		q.Write(p, []byte{1}), onlyError(q.Memcpy(p, unsafe.Add(p, 4), 4)), onlyError(q.Fill(p, []byte{1}, 1)),
-		onlyError(q.Prefetch(p, 8)), onlyError(q.Advise(p, 8, 0)), onlyError(q.Place(syclobj.USMShared)),
+		onlyError(q.Prefetch(p, 8)), onlyError(q.Place(syclobj.USMShared)),
 	} {
 		require.ErrorIs(t, err, syclobj.ErrClosed)
 	}

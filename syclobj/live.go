@@ -1,10 +1,6 @@
 package syclobj
 
-import (
-	"fmt"
-	"strings"
-	"sync/atomic"
-)
+import "sync/atomic"
 
 var liveWaiters atomic.Int64
 
@@ -36,26 +32,4 @@ func LiveObjects() Live {
 		HostAllocations: liveHostAllocations.Load(),
 		Waiters:         liveWaiters.Load(),
 	}
-}
-
-// String lists what is not zero; "nothing" when all is.
-func (l Live) String() string {
-	var parts []string
-	for _, c := range []struct {
-		n    int64
-		name string
-	}{
-		{l.Platforms, "platforms"}, {l.Devices, "devices"}, {l.Contexts, "contexts"},
-		{l.Queues, "queues"}, {l.Events, "events"}, {l.Places, "places"},
-		{l.Allocations, "USM allocations"}, {l.HostAllocations, "host allocations"},
-		{l.Programs, "programs"}, {l.Kernels, "kernels"}, {l.Waiters, "waiters"},
-	} {
-		if c.n != 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.name))
-		}
-	}
-	if len(parts) == 0 {
-		return "nothing"
-	}
-	return strings.Join(parts, ", ")
 }

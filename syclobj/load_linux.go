@@ -32,7 +32,7 @@ func loadLibrary(ctx context.Context, asked string) (*Library, []Attempt, error)
 		asked, source = os.Getenv(EnvLibrary), EnvLibrary
 	}
 	if linkage.Static() {
-		err := &LibraryError{Path: libraryName, Reason: "the program is linked statically and cannot load shared libraries", Advice: "link it dynamically, without -static"}
+		err := &libraryError{Path: libraryName, Reason: "the program is linked statically and cannot load shared libraries", Advice: "link it dynamically, without -static"}
 		return nil, []Attempt{{Source: "program", Err: err}}, err
 	}
 	s := &librarySearch{asked: inDirectory(asked), source: source}
@@ -93,7 +93,7 @@ type librarySearch struct {
 // adopt uses the instance that the process holds already.
 func (s *librarySearch) adopt(loaded string) (*Library, error) {
 	if s.asked != "" && !sameFile(s.asked, loaded) {
-		err := &LibraryError{Path: s.asked, Reason: s.source + " asks for this file, but the process holds " + loaded + " already, and can hold one only",
+		err := &libraryError{Path: s.asked, Reason: s.source + " asks for this file, but the process holds " + loaded + " already, and can hold one only",
 			Advice: "ask for that one, or open the library before anything else loads it"}
 		s.attempts = append(s.attempts, Attempt{Source: s.source, Path: s.asked, Err: err})
 		return nil, err
@@ -124,11 +124,11 @@ func (s *librarySearch) try(source, path string) (*Library, error) {
 // there and broken matters more than the places where there is none.
 func (s *librarySearch) failure() error {
 	for _, a := range s.attempts {
-		if e := (*LibraryError)(nil); errors.As(a.Err, &e) && filepath.IsAbs(e.Path) {
+		if e := (*libraryError)(nil); errors.As(a.Err, &e) && filepath.IsAbs(e.Path) {
 			return e
 		}
 	}
-	return &LibraryError{Path: libraryName, Reason: "not found (already loaded, " + EnvLibrary + ", VIRTUAL_ENV, python3 on PATH, loader path)", Advice: adviceInstall}
+	return &libraryError{Path: libraryName, Reason: "not found (already loaded, " + EnvLibrary + ", VIRTUAL_ENV, python3 on PATH, loader path)", Advice: adviceInstall}
 }
 
 // openLibrary loads the file at path, or, when path has no slash, the one that the
@@ -137,14 +137,14 @@ func openLibrary(source, path string) (*Library, error) {
 	if !strings.Contains(path, "/") {
 		found, relative := onLoaderPath(path)
 		if found == path && relative != "" {
-			return nil, &LibraryError{Path: path, Reason: "there is one in the directory " + strconv.Quote(relative) + " of the loader's path, which is relative to the working directory: nothing is loaded from there",
+			return nil, &libraryError{Path: path, Reason: "there is one in the directory " + strconv.Quote(relative) + " of the loader's path, which is relative to the working directory: nothing is loaded from there",
 				Advice: "name directories of LD_LIBRARY_PATH in full, and leave none empty"}
 		}
 		path = found
 	}
 	version := dpctlVersion(path)
 	if tooOld(version) {
-		return nil, &LibraryError{Path: path, Version: version, Reason: "too old: dpctl 0.17 or newer is needed", Advice: adviceUpgrade}
+		return nil, &libraryError{Path: path, Version: version, Reason: "too old: dpctl 0.17 or newer is needed", Advice: adviceUpgrade}
 	}
 	dir := environmentLib(path)
 	if source != sourceLoaded { // the file of a loaded one may be gone
@@ -159,9 +159,9 @@ func openLibrary(source, path string) (*Library, error) {
 	defer C.free(unsafe.Pointer(d))
 	switch C.usmb_load_open(c, d, &real[0], C.size_t(len(real)), &text[0], C.size_t(len(text))) {
 	case C.USMB_LOAD_OPEN:
-		return nil, &LibraryError{Path: path, Reason: "cannot be loaded: " + C.GoString(&text[0]), Advice: adviceInstall}
+		return nil, &libraryError{Path: path, Reason: "cannot be loaded: " + C.GoString(&text[0]), Advice: adviceInstall}
 	case C.USMB_LOAD_SYMBOL:
-		return nil, &LibraryError{Path: path, Symbol: C.GoString(&text[0]), Version: version, Reason: "not a libDPCTLSyclInterface.so of dpctl 0.17 or newer", Advice: adviceUpgrade}
+		return nil, &libraryError{Path: path, Symbol: C.GoString(&text[0]), Version: version, Reason: "not a libDPCTLSyclInterface.so of dpctl 0.17 or newer", Advice: adviceUpgrade}
 	}
 	lib := &Library{Path: C.GoString(&real[0]), Source: source}
 	lib.DPCTLVersion = dpctlVersion(lib.Path)
@@ -183,16 +183,16 @@ func checkFile(path, dir string) error {
 	}
 	err := elfcheck.File(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return &LibraryError{Path: path, Reason: "no such file", Err: err, Advice: adviceInstall}
+		return &libraryError{Path: path, Reason: "no such file", Err: err, Advice: adviceInstall}
 	}
 	if err != nil {
-		return &LibraryError{Path: path, Reason: "not a library that can be loaded", Err: err, Advice: adviceReplace}
+		return &libraryError{Path: path, Reason: "not a library that can be loaded", Err: err, Advice: adviceReplace}
 	}
 	if dir == "" {
 		return nil
 	}
 	if file, err := elfcheck.Needed(path, dir); err != nil {
-		return &LibraryError{Path: path, Reason: "it needs " + file + ", which is not a library that can be loaded", Err: err, Advice: adviceReplace}
+		return &libraryError{Path: path, Reason: "it needs " + file + ", which is not a library that can be loaded", Err: err, Advice: adviceReplace}
 	}
 	return nil
 }

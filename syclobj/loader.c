@@ -4,6 +4,7 @@
 #include "loader.h"
 #include "signals.h"
 #include "symbols.h"
+#include "usmb_sycl.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -14,6 +15,7 @@
 
 struct usmb_dpctl usmb_dp;
 _Atomic int usmb_symbols_ready;
+_Atomic int64_t usmb_live_counts[USMB_LIVE_SORTS];
 
 static const struct {
 	const char *name;

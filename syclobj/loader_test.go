@@ -36,6 +36,17 @@ const (
 	envTimeout = "USMBRIDGE_TEST_TIMEOUT" // a duration for OpenContext
 )
 
+// attemptLine formats an attempt for comparison.
+func attemptLine(a syclobj.Attempt) string {
+	switch {
+	case a.Err == nil:
+		return fmt.Sprintf("%s: %s: taken", a.Source, a.Path)
+	case a.Path == "":
+		return fmt.Sprintf("%s: %v", a.Source, a.Err)
+	}
+	return fmt.Sprintf("%s: %s: %v", a.Source, a.Path, a.Err)
+}
+
 // report is what the processes that openIn starts do instead of tests.
 func report(file string) error {
 	var opts []syclobj.Option
@@ -55,7 +66,7 @@ func report(file string) error {
 			o.Path, o.Source, o.Version, o.Drivers = lib.Path, lib.Source, lib.DPCTLVersion, lib.OpenCLDrivers
 		}
 		for _, a := range rt.Attempts() {
-			o.Attempts = append(o.Attempts, a.String())
+			o.Attempts = append(o.Attempts, attemptLine(a))
 		}
 		err = rt.SYCLError()
 	}

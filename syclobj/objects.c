@@ -2,7 +2,7 @@
 
 #include "objects.h"
 #include "symbols.h"
-#include "devicetable.h"
+#include "place.h"
 
 void usmb_text_free(const char *text)
 {
@@ -135,11 +135,6 @@ int usmb_context_devices(void *ctx, void **out_vector)
 {
 	*out_vector = usmb_dp.DPCTLContext_GetDevices(ctx);
 	return *out_vector != NULL ? USMB_SYCL_OK : USMB_SYCL_EFAILED;
-}
-
-uint64_t usmb_context_hash(void *ctx)
-{
-	return usmb_dp.DPCTLContext_Hash(ctx);
 }
 
 uint64_t usmb_queue_hash(void *queue)

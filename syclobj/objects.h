@@ -53,10 +53,12 @@ void usmb_platform_delete(void *platform);
 
 int usmb_context_new(void **devices, size_t n, void **out_ctx);
 int usmb_context_devices(void *ctx, void **out_vector);
-uint64_t usmb_context_hash(void *ctx);
 uint64_t usmb_queue_hash(void *queue);
 int usmb_queue_describe(void *queue, usmb_queue_info *out);
 int usmb_event_profile(void *event, uint64_t out[3]);
+
+/* From now on one thread at a time allocates or frees USM: for drivers where two must not. */
+void usmb_usm_alone(void);
 
 /* Version text of the DPC++ compiler, given back by usmb_text_free. */
 const char *usmb_compiler_version(void);

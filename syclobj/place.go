@@ -39,9 +39,9 @@ type Place struct {
 // "host". It needs no Release.
 func HostPlace() *Place { return hostPlace }
 
-// PlaceFromRef is the Place of a usmb_place* that C code holds (nil: the
-// host's). The count is not touched.
-func PlaceFromRef(ref unsafe.Pointer) *Place {
+// WrapPlace returns the Place of a usmb_place* that C code holds, borrowed: it does not change the
+// count. nil is the host's place.
+func WrapPlace(ref unsafe.Pointer) *Place {
 	if ref == nil {
 		return hostPlace
 	}
@@ -78,7 +78,7 @@ func (p *Place) Release() {
 func (p *Place) Kind() USMKind { return p.kind }
 
 // HostReadable reports whether the host may use the memory's addresses.
-func (p *Place) HostReadable() bool { return p.ref == nil || p.kind.HostReadable() }
+func (p *Place) HostReadable() bool { return p.ref == nil || p.kind == USMShared || p.kind == USMHost }
 
 // IsHost reports whether this is plain host memory, unknown to SYCL.
 func (p *Place) IsHost() bool { return p.ref == nil }

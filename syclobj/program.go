@@ -92,7 +92,7 @@ func (q *Queue) buildProgram(op string, m *made) (*Program, error) {
 	}
 	m.where, m.info = q.device.FilterString(), q.device.Info()
 	if b := m.info.Backend; !m.il && b != BackendOpenCL {
-		return nil, &OpError{Op: op, Detail: fmt.Sprintf("on a device of %v, for which the library compiles SPIR-V alone: use BuildSPIRV", b), Err: errors.ErrUnsupported}
+		return nil, &OpError{Op: op, Kind: errors.ErrUnsupported, Err: fmt.Errorf("on a device of %v, for which the library compiles SPIR-V only: use BuildSPIRV", b)}
 	}
 	if err := m.keep(op, q); err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func (q *Queue) buildProgram(op string, m *made) (*Program, error) {
 }
 
 func noKernels(op string) error {
-	return &OpError{Op: op, Detail: "on the host backend, which runs no kernels: use a queue of a SYCL device", Err: errors.ErrUnsupported}
+	return &OpError{Op: op, Kind: errors.ErrUnsupported, Err: errors.New("on the host backend, which runs no kernels: use a queue of a SYCL device")}
 }
 
 // keep takes references of the queue's context and device, for the life of the program.
@@ -270,4 +270,26 @@ func (p *Program) Close() error {
 		p.h.close()
 	}
 	return nil
+}
+
+// USMB_CL_*: how OpenCL's own build ended.
+const (
+	clBuilt = iota
+	clRefused
+	clNoLoader
+	clNoDevice
+	clFailed
+)
+
+// cutLog makes text of what was kept of a log of so many bytes: what is no text is replaced,
+// and where it was cut it ends with a whole line and says so.
+func cutLog(b []byte, total int) string {
+	s := strings.ToValidUTF8(strings.ReplaceAll(string(b), "\x00", ""), "\uFFFD")
+	if total <= len(b) {
+		return s
+	}
+	if end := strings.LastIndexByte(s, '\n'); end > 0 {
+		s = s[:end]
+	}
+	return s + fmt.Sprintf("\n(cut: %d bytes in all)", total)
 }

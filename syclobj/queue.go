@@ -69,11 +69,11 @@ func (rt *Runtime) QueueFromRef(ref unsafe.Pointer) (*Queue, error) {
 		return nil, err
 	}
 	if ref == nil {
-		return nil, &OpError{Op: op, Err: ErrNil}
+		return nil, &OpError{Op: op, Kind: ErrNil}
 	}
 	own := copyRef(sortQueue, ref)
 	if own == nil {
-		return nil, &OpError{Op: op, Err: ErrFailed}
+		return nil, &OpError{Op: op, Kind: ErrFailed}
 	}
 	return rt.table.wrapQueue(op, own)
 }
@@ -117,12 +117,8 @@ func (q *Queue) Properties() QueueProperty { return q.properties }
 // IsHost reports whether this is a queue of the host backend.
 func (q *Queue) IsHost() bool { return q.host }
 
-// Equal reports whether both are the same queue of the runtime.
-func (q *Queue) Equal(o *Queue) bool {
-	return q == o || (q != nil && o != nil && !q.host && !o.host && q.h.equal(&o.h))
-}
-
-// Hash is the runtime's own hash; equal queues have equal hashes.
+// Hash returns the runtime's hash of the queue. Two Queues have the same hash if and only if they are
+// the same queue of the runtime, as long as both are open.
 func (q *Queue) Hash() uint64 { return q.hash }
 
 // Ref is the sycl::queue*, borrowed; nil for host queues and after Close.
@@ -141,12 +137,12 @@ func (q *Queue) CopyRef() (unsafe.Pointer, error) {
 	}
 	ref, ok := q.h.use()
 	if !ok {
-		return nil, &OpError{Op: op, Err: ErrClosed}
+		return nil, &OpError{Op: op, Kind: ErrClosed}
 	}
 	defer q.h.done()
 	own := copyRef(sortQueue, ref)
 	if own == nil {
-		return nil, &OpError{Op: op, Err: ErrFailed}
+		return nil, &OpError{Op: op, Kind: ErrFailed}
 	}
 	return own, nil
 }
@@ -166,7 +162,7 @@ func (q *Queue) Place(kind USMKind) (*Place, error) {
 	}
 	ref, ok := q.h.use()
 	if !ok {
-		return nil, &OpError{Op: op, Err: ErrClosed}
+		return nil, &OpError{Op: op, Kind: ErrClosed}
 	}
 	defer q.h.done()
 	if p := q.places[kind].Load(); p != nil {
@@ -217,6 +213,3 @@ func (q *Queue) Close() error {
 	}
 	return nil
 }
-
-// String names the device.
-func (q *Queue) String() string { return "queue on " + q.device.String() }

@@ -31,17 +31,6 @@ type Attempt struct {
 	Err    error  // nil when this one was taken
 }
 
-// String is one line for people.
-func (a Attempt) String() string {
-	if a.Err == nil {
-		return fmt.Sprintf("%s: %s: taken", a.Source, a.Path)
-	}
-	if a.Path == "" {
-		return fmt.Sprintf("%s: %v", a.Source, a.Err)
-	}
-	return fmt.Sprintf("%s: %s: %v", a.Source, a.Path, a.Err)
-}
-
 type options struct {
 	path     string
 	off      bool
@@ -113,12 +102,12 @@ func open(ctx context.Context, op string, opts []Option) (*Runtime, error) {
 		}
 	}
 	if o.off {
-		rt.why = &LibraryError{Path: libraryName, Reason: "SYCL is switched off", Advice: "open without HostOnly, and with USMBRIDGE_SYCL unset or a path"}
+		rt.why = &libraryError{Path: libraryName, Reason: "SYCL is switched off", Advice: "open without HostOnly, and with USMBRIDGE_SYCL unset or a path"}
 		rt.attempts = []Attempt{{Source: "off", Err: rt.why}}
 	} else {
 		rt.lib, rt.attempts, rt.why = loadLibrary(ctx, o.path)
 		if err := ctx.Err(); err != nil && rt.lib == nil {
-			return nil, &OpError{Op: op, Detail: "the search for the SYCL library", Err: err}
+			return nil, &OpError{Op: op, Err: fmt.Errorf("the search for the SYCL library: %w", err)}
 		}
 	}
 	if rt.lib != nil {
@@ -129,7 +118,7 @@ func open(ctx context.Context, op string, opts []Option) (*Runtime, error) {
 		case explicit || o.required:
 			return nil, err
 		default:
-			rt.why = &LibraryError{Path: rt.lib.Path, Version: rt.lib.DPCTLVersion, Reason: "it cannot list the devices", Err: err,
+			rt.why = &libraryError{Path: rt.lib.Path, Version: rt.lib.DPCTLVersion, Reason: "it cannot list the devices", Err: err,
 				Advice: "repair the drivers, or set " + EnvLibrary + "=off"}
 			rt.lib = nil
 		}
@@ -148,7 +137,7 @@ func (rt *Runtime) satisfies(o options) error {
 		return nil
 	}
 	if rt.table == nil {
-		return &OpError{Op: "Open", Detail: "SYCL is required", Err: rt.why}
+		return &OpError{Op: "Open", Err: fmt.Errorf("SYCL is required: %w", rt.why)}
 	}
 	for _, d := range rt.table.roots {
 		if len(o.backends) == 0 || slices.Contains(o.backends, d.info.Backend) {
@@ -156,9 +145,9 @@ func (rt *Runtime) satisfies(o options) error {
 		}
 	}
 	if len(rt.table.roots) == 0 {
-		return &OpError{Op: "Open", Detail: rt.lib.Path + " lists no device; for a CPU device run `pip install intel-opencl-rt` in the same environment (OpenCL drivers: " + rt.lib.OpenCLDrivers + ")", Err: ErrNoDevice}
+		return opErr("Open", ErrNoDevice, "%s lists no device; for a CPU device run `pip install intel-opencl-rt` in the same environment (OpenCL drivers: %s)", rt.lib.Path, rt.lib.OpenCLDrivers)
 	}
-	return &OpError{Op: "Open", Detail: fmt.Sprintf("a device of backend %v is required; there are: %s", o.backends, filterList(rt.table.roots)), Err: ErrNoDevice}
+	return opErr("Open", ErrNoDevice, "a device of backend %v is required; there are: %s", o.backends, filterList(rt.table.roots))
 }
 
 // Close gives the Runtime up; the last one of the process closes all root
@@ -289,7 +278,7 @@ func (rt *Runtime) needSYCL(op string) error {
 		return err
 	}
 	if rt.closed.Load() {
-		return &OpError{Op: op, Err: ErrClosed}
+		return &OpError{Op: op, Kind: ErrClosed}
 	}
 	if rt.table == nil {
 		return &OpError{Op: op, Err: rt.why}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/bits"
+	"strings"
 )
 
 // SPIR-V, of which only the frame is read here (SPIR-V specification 1.6, section 2.3).
@@ -35,4 +36,171 @@ func checkSPIRV(module []byte) error {
 		at += 4 * words
 	}
 	return nil
+}
+
+// The instructions and numbers of SPIR-V 1.6 (sections 3.3, 3.7 and 3.52) that say what a
+// kernel's parameters are.
+const (
+	opName, opEntryPoint                 = 5, 15
+	opTypeInt, opTypeFloat, opTypeVector = 21, 22, 23
+	opTypeImage, opTypeSampler           = 25, 26
+	opTypePointer, opTypeFunction        = 32, 33
+	opFunction, opFunctionParameter      = 54, 55
+	opTypeUntypedPointer                 = 4417
+	modelKernel                          = 6
+	storageConstant, storageGlobal       = 0, 5
+	storageLocal, storageFunction        = 4, 7
+)
+
+// spirvReader walks the instructions of a module that checkSPIRV has passed.
+type spirvReader struct {
+	types     map[uint32]KernelParam // as parameters of that type
+	functions map[uint32][]uint32    // function types: those of their parameters
+	entries   map[uint32][]string    // functions: their names as kernels
+	names     map[uint32]string
+	kernels   map[string][]KernelParam
+	at        []KernelParam // of the function whose parameters come next
+}
+
+// spirvKernels is what a module itself says of its kernels' parameters: whether they are
+// memory, of which kind, or values, and of which size. What a pointer points to it does not
+// say: compilers write any type there.
+func spirvKernels(module []byte) map[string][]KernelParam {
+	var order binary.ByteOrder = binary.LittleEndian
+	if order.Uint32(module) == bits.ReverseBytes32(spirvMagic) {
+		order = binary.BigEndian
+	}
+	r := spirvReader{map[uint32]KernelParam{}, map[uint32][]uint32{}, map[uint32][]string{}, map[uint32]string{}, map[string][]KernelParam{}, nil}
+	for at := 4 * spirvHeader; at < len(module); {
+		first := order.Uint32(module[at:])
+		n := int(first >> 16)
+		words := make([]uint32, n-1)
+		for i := range words {
+			words[i] = order.Uint32(module[at+4*(i+1):])
+		}
+		r.instruction(first&0xffff, words)
+		at += 4 * n
+	}
+	return r.kernels
+}
+
+// instruction takes one in; what lacks operands says nothing.
+func (r *spirvReader) instruction(op uint32, words []uint32) {
+	operand := func(i int) uint32 {
+		if i < len(words) {
+			return words[i]
+		}
+		return 0
+	}
+	id := operand(0)
+	switch op {
+	case opName:
+		r.names[id] = spirvText(words[min(1, len(words)):])
+	case opEntryPoint:
+		if id == modelKernel && len(words) > 2 {
+			r.entries[operand(1)] = append(r.entries[operand(1)], spirvText(words[2:]))
+		}
+	case opTypeInt:
+		r.types[id] = KernelParam{Address: "private", Type: map[uint32]string{8: "char", 16: "short", 32: "int", 64: "long"}[operand(1)]}
+	case opTypeFloat:
+		if len(words) == 2 { // else of another encoding than IEEE's
+			r.types[id] = KernelParam{Address: "private", Type: map[uint32]string{16: "half", 32: "float", 64: "double"}[operand(1)]}
+		}
+	case opTypeVector:
+		if of := r.types[operand(1)]; of.Address == "private" && of.Type != "" {
+			lanes := map[uint32]string{2: "2", 3: "3", 4: "4", 8: "8", 16: "16"}[operand(2)]
+			if lanes != "" {
+				r.types[id] = KernelParam{Address: "private", Type: of.Type + lanes}
+			}
+		}
+	case opTypeImage:
+		r.types[id] = KernelParam{Address: "global", Type: "image2d_t"}
+	case opTypeSampler:
+		r.types[id] = KernelParam{Address: "private", Type: "sampler_t"}
+	case opTypePointer, opTypeUntypedPointer:
+		r.types[id] = pointerIn(operand(1))
+	case opTypeFunction:
+		r.functions[id] = words[min(2, len(words)):]
+	case opFunction:
+		r.function(operand(1), operand(3))
+	case opFunctionParameter:
+		if len(r.at) > 0 {
+			r.at[0].Name = r.names[operand(1)]
+			r.at = r.at[1:]
+		}
+	}
+}
+
+// pointerIn is a parameter that points to memory of a storage class.
+func pointerIn(class uint32) KernelParam {
+	switch class {
+	case storageConstant:
+		return KernelParam{Address: "constant", Type: "void*", Const: true}
+	case storageGlobal:
+		return KernelParam{Address: "global", Type: "void*"}
+	case storageLocal:
+		return KernelParam{Address: "local", Type: "void*"}
+	case storageFunction: // a struct by value
+		return KernelParam{Address: "private"}
+	}
+	return KernelParam{}
+}
+
+// function notes the parameters of one, where it is a kernel.
+func (r *spirvReader) function(id, typ uint32) {
+	r.at = nil
+	names := r.entries[id]
+	params, known := r.functions[typ]
+	if len(names) == 0 || !known || len(params) > maxKernelArgs {
+		return
+	}
+	list := make([]KernelParam, len(params))
+	for i, t := range params {
+		list[i] = r.types[t]
+	}
+	for _, name := range names {
+		r.kernels[name] = list
+	}
+	r.at = list
+}
+
+// spirvText is a string of SPIR-V: bytes, the lowest of a word first, up to a zero.
+func spirvText(words []uint32) string {
+	var s strings.Builder
+	for _, w := range words {
+		for range 4 {
+			if w&0xff == 0 {
+				return s.String()
+			}
+			s.WriteByte(byte(w))
+			w >>= 8
+		}
+	}
+	return s.String()
+}
+
+// mergeParams fills in what the driver does not tell from what the module says; nil where
+// neither knows a kernel.
+func mergeParams(told, module map[string][]KernelParam) map[string][]KernelParam {
+	if told == nil && len(module) > 0 {
+		told = map[string][]KernelParam{}
+	}
+	for name, params := range module {
+		have := told[name]
+		if len(have) != len(params) {
+			if len(have) == 0 {
+				told[name] = params
+			}
+			continue
+		}
+		for i, p := range params {
+			switch {
+			case have[i].Address == "":
+				have[i] = p
+			case have[i].Address == p.Address && have[i].Type == "":
+				have[i].Type = p.Type
+			}
+		}
+	}
+	return told
 }

@@ -108,15 +108,6 @@ int usmb_sycl_prefetch(void *queue, const void *ptr, size_t size, void **deps, s
 	return submitted(usmb_dp.DPCTLQueue_Prefetch(queue, ptr, size), out_event);
 }
 
-int usmb_sycl_advise(void *queue, const void *ptr, size_t size, int advice, void **deps, size_t n, void **out_event)
-{
-	int err = arguments(queue, ptr, ptr, deps, n);
-
-	if (err == USMB_SYCL_OK) err = precede(queue, deps, n);
-	if (err != USMB_SYCL_OK) return err;
-	return submitted(usmb_dp.DPCTLQueue_MemAdvise(queue, ptr, size, advice), out_event);
-}
-
 int usmb_sycl_wait_event(void *event)
 {
 	if (event == NULL) return USMB_SYCL_OK;

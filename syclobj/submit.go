@@ -81,19 +81,6 @@ func (q *Queue) Prefetch(p unsafe.Pointer, n uintptr, deps ...*Event) (*Event, e
 	return q.submit(op, deps, work{kind: workPrefetch, dst: p, n: n})
 }
 
-// Advise passes advice, which the device defines (0 is its default), about n
-// bytes of USM from p.
-func (q *Queue) Advise(p unsafe.Pointer, n uintptr, advice int, deps ...*Event) (*Event, error) {
-	const op = "Queue.Advise"
-	if n == 0 {
-		return q.Barrier(deps...)
-	}
-	if err := checkSpan(op, p, n); err != nil {
-		return nil, err
-	}
-	return q.submit(op, deps, work{kind: workAdvise, dst: p, n: n, advice: advice})
-}
-
 // Barrier completes after deps, or, without deps, after all work submitted to
 // the queue so far; later work of the queue starts after it.
 func (q *Queue) Barrier(deps ...*Event) (*Event, error) {
@@ -154,7 +141,6 @@ const (
 	workMemset
 	workFill
 	workPrefetch
-	workAdvise
 )
 
 // work is one submission, by value so that nothing is allocated for it.
@@ -165,7 +151,6 @@ type work struct {
 	width    uintptr // bytes of a pattern
 	pattern  [16]byte
 	value    byte
-	advice   int
 }
 
 // submit turns deps into references, kept alive for the call, and the result
@@ -179,7 +164,7 @@ func (q *Queue) submit(op string, deps []*Event, w work) (*Event, error) {
 	}
 	queue, ok := q.h.use()
 	if !ok {
-		return nil, &OpError{Op: op, Err: ErrClosed}
+		return nil, &OpError{Op: op, Kind: ErrClosed}
 	}
 	defer q.h.done()
 	var room [4]ref
@@ -217,7 +202,7 @@ func (q *Queue) submitHost(deps []*Event, w *work) (*Event, error) {
 // onHost does the work.
 func (w *work) onHost() {
 	switch w.kind {
-	case workBarrier, workPrefetch, workAdvise: // nothing to wait for, to move or to advise
+	case workBarrier, workPrefetch: // nothing to wait for or to move
 	case workMemcpy:
 		copy(unsafe.Slice((*byte)(w.dst), w.n), unsafe.Slice((*byte)(w.src), w.n))
 	case workMemset:

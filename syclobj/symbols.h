@@ -132,7 +132,6 @@ typedef struct usmb_local_accessor {
 	X(void *, DPCTLQueue_MemcpyWithEvents, \
 	  (void *queue, void *dst, const void *src, size_t size, void **events, size_t n)) \
 	X(void *, DPCTLQueue_Prefetch, (void *queue, const void *ptr, size_t size)) \
-	X(void *, DPCTLQueue_MemAdvise, (void *queue, const void *ptr, size_t size, int advice)) \
 	X(void *, DPCTLQueue_SubmitBarrierForEvents, (void *queue, void **events, size_t n)) \
 	X(void *, DPCTLQueue_Memset, (void *queue, void *ptr, uint8_t value, size_t count)) \
 	X(void *, DPCTLQueue_Fill8, (void *queue, void *ptr, uint8_t value, size_t count)) \

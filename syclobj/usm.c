@@ -3,11 +3,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "objects.h"
+#include "place.h"
 #include "symbols.h"
-#include "usm.h"
-#include "usmb_sycl.h"
-
-uint32_t usmb_device_kinds(void *device);
 
 /*
  * Intel's OpenCL CPU driver of 2024.18.7 gives a block's address back before it forgets the

@@ -216,7 +216,6 @@ int usmb_sycl_memset(void *queue, void *dst, uint8_t value, size_t size, void **
 int usmb_sycl_fill(void *queue, void *dst, const void *pattern, size_t width, size_t count, void **deps, size_t n,
                    void **out_event);
 int usmb_sycl_prefetch(void *queue, const void *ptr, size_t size, void **deps, size_t n, void **out_event);
-int usmb_sycl_advise(void *queue, const void *ptr, size_t size, int advice, void **deps, size_t n, void **out_event);
 
 /* Owned copies (NULL on failure), and the end of owned refs (NULL ignored). */
 void *usmb_sycl_context_copy(void *ctx);

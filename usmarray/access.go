@@ -1,7 +1,6 @@
 package usmarray
 
 import (
-	"fmt"
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/dlpack"
@@ -46,7 +45,7 @@ func sliceOf[T Element](a *Array, op string) ([]T, error) {
 	if a.elemBits() != 8*int(unsafe.Sizeof(zero)) {
 		return nil, opErr(op, ErrLayout, "the %s elements are packed; make the array with Padded, or use At", a.dtype)
 	}
-	if !a.layout.IsC() {
+	if !a.layout.isC() {
 		return nil, opErr(op, ErrLayout, "the elements of shape %s with strides %s do not lie in a row; Copy first", tuple(a.layout.shape), tuple(a.layout.strides))
 	}
 	if err := a.hostAccess(op); err != nil {
@@ -238,7 +237,7 @@ func (a *Array) format(opts PrintOptions) (string, error) {
 // reader gives the bytes of elements by position. Small device memory is read
 // as a whole, of large only what is asked for.
 func (a *Array) reader(failed *error) func(position int) (raw []byte, shift int) {
-	lo, hi := a.layout.Span()
+	lo, hi := a.layout.bounds()
 	bits := a.elemBits()
 	first := lo * bits / 8
 	n := (hi*bits+7)/8 - first
@@ -261,12 +260,4 @@ func (a *Array) reader(failed *error) func(position int) (raw []byte, shift int)
 		}
 		return raw, shift
 	}
-}
-
-// GoString names type, shape and place, for %#v.
-func (a *Array) GoString() string {
-	if !a.Valid() {
-		return "usmarray.Array{released}"
-	}
-	return fmt.Sprintf("usmarray.Array{%s%v strides %v on %v}", a.dtype, a.layout.shape, a.layout.strides, a.place)
 }

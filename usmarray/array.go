@@ -1,6 +1,7 @@
 package usmarray
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -138,13 +139,13 @@ func (a *Array) Padded() bool {
 // IsC reports whether the elements lie densely in C order.
 func (a *Array) IsC() bool {
 	a.notNil("IsC")
-	return a.layout.IsC()
+	return a.layout.isC()
 }
 
 // IsF reports whether the elements lie densely in Fortran order.
 func (a *Array) IsF() bool {
 	a.notNil("IsF")
-	return a.layout.IsF()
+	return a.layout.isF()
 }
 
 // ReadOnly reports whether writing is refused: for this array, or for its
@@ -249,4 +250,28 @@ func (a *Array) String() string {
 		return fmt.Sprintf("<%s array of shape %s: %v>", a.dtype, tuple(a.layout.shape), err)
 	}
 	return s
+}
+
+// Synchronize blocks until the work that this library submitted on the memory
+// is complete, and everything submitted to the memory's own queue: what a
+// consumer that waits (the xpu contract) calls before it reads. Work that
+// others submitted to queues of theirs is theirs to wait for.
+func (a *Array) Synchronize(ctx context.Context) error {
+	const op = "Synchronize"
+	a.hold(op)
+	defer a.buf.Release()
+	if err := a.buf.WaitContext(ctx); err != nil {
+		return wrapErr(op, nil, err)
+	}
+	if a.place.IsHost() {
+		return ctx.Err()
+	}
+	q, err := a.copyQueue(op)
+	if err != nil {
+		return err
+	}
+	if err := q.Wait(ctx); err != nil {
+		return wrapErr(op, nil, err)
+	}
+	return nil
 }

@@ -64,9 +64,9 @@ func BenchmarkFromUSMInterface(b *testing.B) {
 		name string
 		obj  SyclObj
 	}{
-		{"context", ByContext(q.Context())},
-		{"queue", ByQueue(q)},
-		{"filter", ByFilter(q.Device().FilterString())},
+		{"context", SyclObj{Context: q.Context()}},
+		{"queue", SyclObj{Queue: q}},
+		{"filter", SyclObj{Filter: q.Device().FilterString()}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			d, err := a.USMInterface()

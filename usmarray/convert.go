@@ -117,7 +117,7 @@ type hostSpan struct {
 // spanOf makes the bytes of an array's span reachable; read asks for what they
 // hold.
 func spanOf(op string, a *Array, l *Layout, read bool) (*hostSpan, error) {
-	lo, hi := l.Span()
+	lo, hi := l.bounds()
 	s := &hostSpan{bits: a.elemBits(), arr: a}
 	s.first = lo * s.bits / 8
 	n := (hi*s.bits+7)/8 - s.first
@@ -134,7 +134,7 @@ func spanOf(op string, a *Array, l *Layout, read bool) (*hostSpan, error) {
 
 // gapless reports whether writing all elements writes every byte of the span.
 func gapless(a *Array) bool {
-	lo, hi := a.layout.Span()
+	lo, hi := a.layout.bounds()
 	bits := a.elemBits()
 	return hi-lo == a.Size() && !zeroStride(&a.layout) && lo*bits%8 == 0 && hi*bits%8 == 0
 }

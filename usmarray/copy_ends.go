@@ -98,7 +98,7 @@ func stagedBytes(dst, src *end) int {
 	n := 0
 	for _, e := range []*end{dst, src} {
 		if e.kind == endDevice {
-			lo, hi := e.layout.Span()
+			lo, hi := e.layout.bounds()
 			n += (hi - lo) * e.size
 		}
 	}
@@ -108,7 +108,7 @@ func stagedBytes(dst, src *end) int {
 // copyHost copies where the host may touch both ends.
 func copyHost(dst, src end) error {
 	if !overlap(&dst, &src) {
-		if dst.layout.IsC() && src.layout.IsC() { // small arrays would pay more for a plan than for the copy
+		if dst.layout.isC() && src.layout.isC() { // small arrays would pay more for a plan than for the copy
 			n := dst.layout.Size() * dst.size
 			copyBytes(unsafe.Slice((*byte)(dst.at(dst.layout.offset)), n), unsafe.Slice((*byte)(src.at(src.layout.offset)), n))
 			return nil
@@ -129,8 +129,8 @@ func copyHost(dst, src end) error {
 
 // overlap reports whether the spans of the ends share memory.
 func overlap(a, b *end) bool {
-	aLo, aHi := a.layout.Span()
-	bLo, bHi := b.layout.Span()
+	aLo, aHi := a.layout.bounds()
+	bLo, bHi := b.layout.bounds()
 	return a.address(aLo) < b.address(bHi) && b.address(bLo) < a.address(aHi)
 }
 
@@ -210,7 +210,7 @@ func copyStaged(op string, dst, src end) error {
 	if dst.kind != endDevice {
 		return copyHost(dst, src)
 	}
-	lo, hi := dst.layout.Span()
+	lo, hi := dst.layout.bounds()
 	d, err := stage(op, &dst, hi-lo != dst.layout.Size() || zeroStride(&dst.layout))
 	if err != nil {
 		return err
@@ -247,7 +247,7 @@ func stage(op string, e *end, read bool) (*staged, error) {
 	if err != nil {
 		return nil, err
 	}
-	lo, hi := e.layout.Span()
+	lo, hi := e.layout.bounds()
 	s := &staged{lo: lo, bytes: uintptr((hi - lo) * e.size), q: q}
 	from := q
 	if !q.Device().Supports(syclobj.USMHost) {

@@ -281,7 +281,7 @@ func (a *Array) exportSync(o *ExportOptions) error {
 		return nil
 	}
 	if ref := a.buf.PendingEvent(); ref != nil {
-		ev := syclobj.EventFromRef(ref)
+		ev := syclobj.TakeEvent(nil, ref)
 		defer ev.Close()
 		barrier, err := o.OnQueue.Barrier(ev)
 		if err != nil {
@@ -304,7 +304,7 @@ func (a *Array) PendingEvent() *syclobj.Event {
 	if ref == nil {
 		return nil // a nil Event is complete
 	}
-	return syclobj.EventFromRef(ref)
+	return syclobj.TakeEvent(nil, ref)
 }
 
 // DLDevice is the DLPack device of the memory (__dlpack_device__): (kDLOneAPI,

@@ -133,7 +133,6 @@ func TestUSMInterfaceOfHostMemory(t *testing.T) {
 	a := own(t)(Zeros(memmgr.Host(), Float32, []int{3}))
 	for _, f := range []func() error{
 		func() error { _, err := a.USMInterface(); return err },
-		func() error { _, err := a.USMInterfaceAs(SyclQueue); return err },
 	} {
 		err := f()
 		require.ErrorIs(t, err, ErrNotUSM)
@@ -157,7 +156,7 @@ func TestRefusalsOfDevices(t *testing.T) {
 	_, err = FromUSMInterface(rt, &d, nil)
 	requireKinds(t, err, ErrNotUSM)
 	d = must[USMInterface](t)(device.USMInterface())
-	d.SyclObj = ByFilter("opencl:gpu:99")
+	d.SyclObj = SyclObj{Filter: "opencl:gpu:99"}
 	_, err = FromUSMInterface(rt, &d, nil)
 	requireKinds(t, err, ErrInterface)
 

@@ -69,7 +69,7 @@ func ExampleView() {
 func ExampleUSMInterface_Check() {
 	d := usmarray.USMInterface{
 		Shape: []int{1 << 62, 8}, TypeStr: "<f4", Data: 0x7f0000000000, Version: 1,
-		SyclObj: usmarray.ByFilter("opencl:cpu:0"),
+		SyclObj: usmarray.SyclObj{Filter: "opencl:cpu:0"},
 	}
 	_, err := d.Check()
 	fmt.Println(errors.Is(err, usmarray.ErrInterface))

@@ -119,14 +119,14 @@ func FuzzLayout(f *testing.F) {
 		l, err := NewLayout(shape, nil, r.IntN(3))
 		require.NoError(t, err)
 		m := modelOf(&l)
-		lo, hi := l.Span()
+		lo, hi := l.bounds()
 		for range steps%6 + 1 {
 			l, m = step(t, r, l, m)
 			got := modelOf(&l)
 			require.True(t, slices.Equal(m.shape, got.shape), "%v, want %v", l, m.shape)
 			require.True(t, slices.Equal(m.pos, got.pos), "%v", l)
-			require.Equal(t, l.IsC(), len(m.pos) == 0 || consecutive(m.pos), "%v", l)
-			a, b := l.Span()
+			require.Equal(t, l.isC(), len(m.pos) == 0 || consecutive(m.pos), "%v", l)
+			a, b := l.bounds()
 			if len(m.pos) > 0 {
 				require.Equal(t, []int{slices.Min(m.pos), slices.Max(m.pos) + 1}, []int{a, b})
 				require.True(t, lo <= a && b <= hi)

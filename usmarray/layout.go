@@ -120,14 +120,14 @@ func (l Layout) Size() int {
 	return n
 }
 
-// Span is the half-open range of element indices, relative to the start of the
-// memory, that the layout touches: [lo, hi). Both are Offset for an empty one.
-func (l Layout) Span() (lo, hi int) {
+// bounds returns the half-open range of element indices, relative to the start of the memory, that the
+// layout touches: [lo, hi). Both are the offset if the layout is empty.
+func (l Layout) bounds() (lo, hi int) {
 	lo, hi, _ = l.span()
 	return lo, hi
 }
 
-// span is Span, and whether both ends, and the way from one to the other along
+// span is bounds, and whether both ends, and the way from one to the other along
 // each axis in either direction, fit an int. Strides of axes of length 1, and of
 // empty layouts, lead nowhere.
 func (l Layout) span() (lo, hi int, ok bool) {
@@ -151,14 +151,14 @@ func (l Layout) span() (lo, hi int, ok bool) {
 	return lo, hi, ok
 }
 
-// IsC reports whether the elements lie densely in C order (last axis fastest).
+// isC reports whether the elements lie densely in C order (last axis fastest).
 // As in NumPy, axes of length 1 do not count and an empty layout is
 // contiguous.
-func (l Layout) IsC() bool { return l.dense(len(l.shape)-1, -1) }
+func (l Layout) isC() bool { return l.dense(len(l.shape)-1, -1) }
 
-// IsF reports whether the elements lie densely in Fortran order (first axis
-// fastest), with the same rules as IsC.
-func (l Layout) IsF() bool { return l.dense(0, 1) }
+// isF reports whether the elements lie densely in Fortran order (first axis
+// fastest), with the same rules as isC.
+func (l Layout) isF() bool { return l.dense(0, 1) }
 
 // dense reports whether the elements lie densely when the axes grow slower from
 // one axis on, in steps of 1 or -1.

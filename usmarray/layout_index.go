@@ -1,7 +1,5 @@
 package usmarray
 
-import "fmt"
-
 // Index is one item of a basic index, what stands between the commas of
 // x[i, a:b:c, ..., None] in NumPy: made by At, Range, From, To, and the values
 // All, NewAxis and Ellipsis.
@@ -50,29 +48,6 @@ func To(stop int) Index { return Index{stop: stop, step: 1, hasStop: true} }
 func (x Index) By(step int) Index {
 	x.step = step
 	return x
-}
-
-// String writes the item as Python does.
-func (x Index) String() string {
-	switch x.kind {
-	case indexAt:
-		return fmt.Sprint(x.start)
-	case indexNewAxis:
-		return "None"
-	case indexEllipsis:
-		return "..."
-	}
-	s := ":"
-	if x.hasStart {
-		s = fmt.Sprint(x.start) + s
-	}
-	if x.hasStop {
-		s += fmt.Sprint(x.stop)
-	}
-	if x.step != 1 {
-		s += fmt.Sprintf(":%d", x.step)
-	}
-	return s
 }
 
 // resolve gives the first index and the number of elements of a slice of an

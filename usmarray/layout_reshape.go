@@ -58,7 +58,7 @@ func (l Layout) reshape(shape ...int) (Layout, error) {
 	out.offset = l.offset
 	out.shape = append(out.shape, want...)
 	out.strides = out.strides[:len(want)]
-	if l.Size() == 0 || l.IsC() {
+	if l.Size() == 0 || l.isC() {
 		fillCStrides(out.strides, want)
 		return out, nil
 	}

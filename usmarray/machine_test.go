@@ -67,10 +67,10 @@ func TestMachineSecondGPU(t *testing.T) {
 				}
 				require.Same(t, same, b.Place())
 				require.Equal(t, elements(t, v), elements(t, b))
-				for _, form := range []SyclForm{SyclFilter, SyclContext, SyclQueue} {
-					dict := must[USMInterface](t)(v.USMInterfaceAs(form))
-					if form == SyclFilter {
-						require.Equal(t, filter, dict.SyclObj.Filter())
+				for _, form := range []syclForm{filterForm, contextForm, queueForm} {
+					dict := must[USMInterface](t)(interfaceAs(v, form))
+					if form == filterForm {
+						require.Equal(t, filter, dict.SyclObj.Filter)
 					}
 					c := own(t)(FromUSMInterface(rt, &dict, nil))
 					require.Same(t, same, c.Place())
@@ -91,14 +91,14 @@ func TestMachineWrongDevice(t *testing.T) {
 	gpu, cpu := device(t, rt, "gpu:1"), device(t, rt, "cpu")
 	a := own(t)(Arange[int32](usm(t, queueOn(t, rt, nil, gpu), syclobj.USMDevice), 0, 1, 4))
 	d := must[USMInterface](t)(a.USMInterface())
-	d.SyclObj = ByFilter("opencl:cpu:0")
+	d.SyclObj = SyclObj{Filter: "opencl:cpu:0"}
 	_, err := FromUSMInterface(rt, &d, nil)
 	require.ErrorIs(t, err, ErrNotUSM)
-	d.SyclObj = ByContext(cpu.DefaultContext())
+	d.SyclObj = SyclObj{Context: cpu.DefaultContext()}
 	_, err = FromUSMInterface(rt, &d, nil)
 	require.ErrorIs(t, err, ErrNotUSM)
 	// The other GPU shares the context: the pointer decides the device.
-	d.SyclObj = ByFilter("level_zero:gpu:0")
+	d.SyclObj = SyclObj{Filter: "level_zero:gpu:0"}
 	b := own(t)(FromUSMInterface(rt, &d, nil))
 	require.Same(t, a.Place(), b.Place())
 	for _, c := range []struct {
@@ -131,7 +131,7 @@ func TestMachineTile(t *testing.T) {
 	}
 	rt := machine(t)
 	gpu := device(t, rt, "gpu:1")
-	tiles, err := gpu.SubDevicesByAffinity(syclobj.AffinityNextPartitionable)
+	tiles, err := gpu.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNextPartitionable})
 	require.NoError(t, err)
 	for _, tile := range tiles {
 		t.Cleanup(func() { require.NoError(t, tile.Close()) })
@@ -144,8 +144,8 @@ func TestMachineTile(t *testing.T) {
 		require.Equal(t, dlpack.OneAPI(1), x.Device())
 		b := own(t)(FromDLPack(rt, x))
 		require.Equal(t, "[0. 1. 2. 3. 4. 5.]", b.String())
-		for _, form := range []SyclForm{SyclNone, SyclFilter, SyclContext, SyclQueue} {
-			d := must[USMInterface](t)(a.USMInterfaceAs(form))
+		for _, form := range []syclForm{defaultForm, filterForm, contextForm, queueForm} {
+			d := must[USMInterface](t)(interfaceAs(a, form))
 			c := own(t)(FromUSMInterface(rt, &d, nil))
 			require.Equal(t, addressOf(a), addressOf(c))
 		}
@@ -170,7 +170,7 @@ func TestMachineContextOfTwo(t *testing.T) {
 	for _, d := range []*syclobj.Device{a, b} {
 		q := queueOn(t, rt, both, d)
 		arr := own(t)(Arange[int64](usm(t, q, syclobj.USMDevice), 0, 1, 5))
-		for _, obj := range []SyclObj{ByContext(both), ByQueue(q), ByQueue(queueOn(t, rt, both, a))} {
+		for _, obj := range []SyclObj{{Context: both}, {Queue: q}, {Queue: queueOn(t, rt, both, a)}} {
 			dict := must[USMInterface](t)(arr.USMInterface())
 			dict.SyclObj = obj
 			c := own(t)(FromUSMInterface(rt, &dict, nil))
@@ -182,8 +182,6 @@ func TestMachineContextOfTwo(t *testing.T) {
 		_, err := arr.DLPack()
 		require.ErrorIs(t, err, ErrExchange)
 		require.ErrorIs(t, err, syclobj.ErrNotDefault)
-		_, err = arr.USMInterfaceAs(SyclFilter)
-		require.ErrorIs(t, err, ErrInterface)
 		x := must[dlpack.Tensor](t)(arr.DLPackWith(ExportOptions{Copy: CopyAlways}))
 		id, err := d.DLPackID()
 		require.NoError(t, err)
@@ -310,7 +308,7 @@ func TestMachineFailures(t *testing.T) {
 	rt := machine(t)
 	q := queueOn(t, rt, nil, device(t, rt, "gpu:1"))
 	a := own(t)(Arange[int32](usm(t, q, syclobj.USMShared), 0, 1, 4))
-	d := must[USMInterface](t)(a.USMInterfaceAs(SyclContext))
+	d := must[USMInterface](t)(interfaceAs(a, contextForm))
 	released := false
 	fake.Fail("DPCTLUSM_GetPointerDevice", 1)
 	_, err := FromUSMInterface(rt, &d, func() { released = true })
@@ -337,7 +335,7 @@ func TestMachineNewOn(t *testing.T) {
 		require.NoError(t, memmgr.CloseDefaults())
 	})
 	a, b := device(t, rt, "gpu:0"), device(t, rt, "gpu:1")
-	tiles, err := b.SubDevicesByAffinity(syclobj.AffinityNextPartitionable)
+	tiles, err := b.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNextPartitionable})
 	require.NoError(t, err)
 	for _, tile := range tiles {
 		t.Cleanup(func() { require.NoError(t, tile.Close()) })
@@ -353,13 +351,13 @@ func TestMachineNewOn(t *testing.T) {
 		obj SyclObj
 		dev *syclobj.Device
 	}{
-		"filter":             {ByFilter("level_zero:gpu:1"), b},
-		"default context":    {ByContext(a.DefaultContext()), a},
-		"context of two":     {ByContext(both), a},
-		"queue":              {ByQueue(queueOn(t, rt, nil, b)), b},
-		"profiling queue":    {ByQueue(profiling), b},
-		"tile":               {ByQueue(onTile), tiles[0]},
-		"the host's backend": {ByFilter("host"), rt.HostQueue().Device()},
+		"filter":             {SyclObj{Filter: "level_zero:gpu:1"}, b},
+		"default context":    {SyclObj{Context: a.DefaultContext()}, a},
+		"context of two":     {SyclObj{Context: both}, a},
+		"queue":              {SyclObj{Queue: queueOn(t, rt, nil, b)}, b},
+		"profiling queue":    {SyclObj{Queue: profiling}, b},
+		"tile":               {SyclObj{Queue: onTile}, tiles[0]},
+		"the host's backend": {SyclObj{Filter: "host"}, rt.HostQueue().Device()},
 	} {
 		obj := c.obj
 		for _, k := range usmKinds {
@@ -378,7 +376,7 @@ func TestMachineNewOn(t *testing.T) {
 	}
 	_, err = newOn(rt, SyclObj{}, syclobj.USMShared, Int32, nil)
 	require.ErrorIs(t, err, ErrInterface)
-	_, err = newOn(rt, ByFilter("cuda"), syclobj.USMShared, Int32, nil)
+	_, err = newOn(rt, SyclObj{Filter: "cuda"}, syclobj.USMShared, Int32, nil)
 	require.ErrorIs(t, err, syclobj.ErrNoDevice)
 }
 

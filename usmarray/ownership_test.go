@@ -123,11 +123,11 @@ func TestBadSyclObjNeverPanics(t *testing.T) {
 	require.NoError(t, err)
 	for name, obj := range map[string]SyclObj{
 		"missing":            {},
-		"nil context":        ByContext(nil),
-		"nil queue":          ByQueue(nil),
-		"the host's filter":  ByFilter("host"),
-		"the host's context": ByContext(q.Context()),
-		"the host's queue":   ByQueue(q),
+		"nil context":        {Context: nil},
+		"nil queue":          {Queue: nil},
+		"the host's filter":  {Filter: "host"},
+		"the host's context": {Context: q.Context()},
+		"the host's queue":   {Queue: q},
 	} {
 		d := goodInterface()
 		d.SyclObj = obj
@@ -157,7 +157,7 @@ func TestReleaseInAnyOrder(t *testing.T) {
 		tensor := must[dlpack.Tensor](t)(view.DLPack())
 		c, err := FromDLPack(rt, must[dlpack.Tensor](t)(view.DLPackWith(ExportOptions{Legacy: true})))
 		require.NoError(t, err)
-		e, keeper, err := DLPackToUSMInterface(rt, must[dlpack.Tensor](t)(c.DLPack()), SyclNone)
+		e, keeper, err := DLPackToUSMInterface(rt, must[dlpack.Tensor](t)(c.DLPack()))
 		require.NoError(t, err)
 		require.Equal(t, addressOf(view), e.Data)
 		holders := []func(){b.Release, view.Retain().Release, tensor.Release, c.Release, keeper.Release}

@@ -130,11 +130,11 @@ func requireLayoutSpan(t *testing.T, shape, strides []int, want exactSpan, possi
 		return
 	}
 	require.NoError(t, err)
-	lo, hi := l.Span()
+	lo, hi := l.bounds()
 	require.Equal(t, want.lo.Int64(), int64(lo), "%v", l)
 	require.Equal(t, want.hi.Int64()+1, int64(hi), "%v", l)
-	require.Equal(t, want.c, l.IsC(), "%v", l)
-	require.Equal(t, want.f, l.IsF(), "%v", l)
+	require.Equal(t, want.c, l.isC(), "%v", l)
+	require.Equal(t, want.f, l.isF(), "%v", l)
 
 	// Views keep within the span, whatever the numbers.
 	items := make([]Index, len(shape))
@@ -153,7 +153,7 @@ func requireLayoutSpan(t *testing.T, shape, strides []int, want exactSpan, possi
 			continue
 		}
 		require.NoError(t, v.check(), "%v of %v", v, l)
-		a, b := v.Span()
+		a, b := v.bounds()
 		require.True(t, a == b || lo <= a && b <= hi, "%v of %v", v, l)
 	}
 }
@@ -225,7 +225,7 @@ func TestSpanLimits(t *testing.T) {
 				return
 			}
 			require.NoError(t, err)
-			lo, hi := l.Span()
+			lo, hi := l.bounds()
 			require.Equal(t, []int{c.lo, c.hi}, []int{lo, hi})
 		})
 	}

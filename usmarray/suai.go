@@ -20,8 +20,8 @@ type USMInterface struct {
 	// Data is the address that Offset counts from, an integer because nobody
 	// has checked yet what it points to. Not zero, even for size 0.
 	Data uintptr
-	// ReadOnly is the second item of data, as written by the producer; see
-	// Producer and IsReadOnly.
+	// ReadOnly is the second item of data: true means that the memory must not be written, as the
+	// specification says. dpctl.memory and oneDAL write true for writable memory; invert theirs.
 	ReadOnly bool
 	// Strides are in elements; nil (None, or absent) means C order.
 	Strides []int
@@ -31,8 +31,6 @@ type USMInterface struct {
 	Version int
 	// SyclObj says which context the memory belongs to.
 	SyclObj SyclObj
-	// Producer says who wrote the dictionary, where that changes its meaning.
-	Producer Producer
 	// Allocation is the memory that Data points into, where it is known; it
 	// catches a span that leaves its allocation for a neighbouring one, which
 	// the SYCL runtime cannot tell.
@@ -51,36 +49,4 @@ type TypeField struct {
 type Extent struct {
 	Base uintptr
 	Size uintptr // in bytes
-}
-
-// Producer names the authors of dictionaries that mean something of their own
-// by the second item of data.
-type Producer uint8
-
-const (
-	// ProducerSpec follows the specification: true is read-only.
-	ProducerSpec Producer = iota
-	// ProducerDpctlMemory is dpctl.memory, whose true means writable.
-	ProducerDpctlMemory
-	// ProducerOneDAL is oneDAL, whose true means mutable.
-	ProducerOneDAL
-)
-
-// String is the name of the library.
-func (p Producer) String() string {
-	switch p {
-	case ProducerDpctlMemory:
-		return "dpctl.memory"
-	case ProducerOneDAL:
-		return "oneDAL"
-	}
-	return "specification"
-}
-
-// IsReadOnly is the meaning of ReadOnly as written by Producer.
-func (d *USMInterface) IsReadOnly() bool {
-	if d.Producer == ProducerSpec {
-		return d.ReadOnly
-	}
-	return !d.ReadOnly
 }

@@ -31,13 +31,13 @@ func USMInterfaceToDLPack(rt *syclobj.Runtime, d *USMInterface, release func(), 
 // DLPackToUSMInterface turns a tensor into a dictionary of the same memory. On
 // success owner holds the tensor, whose handles are stale: release the owner when the consumer of the dictionary
 // is done. On error the tensor is untouched and still the caller's.
-func DLPackToUSMInterface(rt *syclobj.Runtime, t dlpack.Tensor, form SyclForm) (d USMInterface, owner *Array, err error) {
+func DLPackToUSMInterface(rt *syclobj.Runtime, t dlpack.Tensor) (d USMInterface, owner *Array, err error) {
 	const op = "DLPackToUSMInterface"
 	mine, ok := t.Take()
 	if !ok {
 		return USMInterface{}, nil, opErr(op, ErrExchange, "the tensor was released, detached or taken over before")
 	}
-	d, owner, err = tensorInterface(op, rt, mine, form)
+	d, owner, err = tensorInterface(op, rt, mine)
 	if err != nil {
 		mine.Take() // it is the caller's again
 	}
@@ -47,7 +47,7 @@ func DLPackToUSMInterface(rt *syclobj.Runtime, t dlpack.Tensor, form SyclForm) (
 // tensorInterface is DLPackToUSMInterface of a tensor that nobody else can use
 // meanwhile. A tensor cannot be had back from an array, so all that can fail
 // comes before the array is made.
-func tensorInterface(op string, rt *syclobj.Runtime, t dlpack.Tensor, form SyclForm) (USMInterface, *Array, error) {
+func tensorInterface(op string, rt *syclobj.Runtime, t dlpack.Tensor) (USMInterface, *Array, error) {
 	if t.Device().Type != dlpack.DeviceOneAPI {
 		return USMInterface{}, nil, opErr(op, ErrNotUSM, "the tensor lies on %v; the dictionary describes kDLOneAPI memory", t.Device())
 	}
@@ -60,7 +60,7 @@ func tensorInterface(op string, rt *syclobj.Runtime, t dlpack.Tensor, form SyclF
 	if err != nil {
 		return USMInterface{}, nil, err
 	}
-	obj, err := syclObjOf(op, place, form)
+	obj, err := syclObjOf(op, place)
 	if err == nil {
 		var a *Array
 		if a, err = wrapTensor(op, t, place, &span); err == nil {

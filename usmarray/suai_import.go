@@ -89,7 +89,7 @@ func (d *USMInterface) wrap(op string, place *syclobj.Place, s *USMSpan, release
 		return nil, wrapErr(op, nil, err)
 	}
 	flags := flagOwner
-	if d.IsReadOnly() {
+	if d.ReadOnly {
 		flags |= flagReadOnly
 	}
 	a := newArray(buf, place, s.DataType, len(d.Shape), flags)

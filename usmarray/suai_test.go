@@ -1,7 +1,6 @@
 package usmarray
 
 import (
-	"encoding/json"
 	"math"
 	"runtime"
 	"testing"
@@ -15,7 +14,7 @@ import (
 
 // goodInterface is a dictionary that Validate accepts; its address is made up.
 func goodInterface() USMInterface {
-	return USMInterface{Shape: []int{2, 3}, TypeStr: "<f4", Data: 0x100000, Version: 1, SyclObj: ByFilter("opencl:cpu:0")}
+	return USMInterface{Shape: []int{2, 3}, TypeStr: "<f4", Data: 0x100000, Version: 1, SyclObj: SyclObj{Filter: "opencl:cpu:0"}}
 }
 
 // TestValidate is the table of the package documentation, the rows that need
@@ -125,13 +124,14 @@ func TestImportErrors(t *testing.T) {
 		want string
 	}{
 		{"syclobj missing", func(d *USMInterface) { d.SyclObj = SyclObj{} }, ErrInterface, "syclobj", "missing"},
-		{"no such device", func(d *USMInterface) { d.SyclObj = ByFilter("level_zero:gpu:7") }, syclobj.ErrNoDevice, "syclobj", "level_zero:gpu:7"},
-		{"bad filter", func(d *USMInterface) { d.SyclObj = ByFilter("opencl:toaster") }, ErrInterface, "syclobj", "toaster"},
-		{"nil context", func(d *USMInterface) { d.SyclObj = ByContext(nil) }, ErrInterface, "syclobj", "nil"},
-		{"nil queue", func(d *USMInterface) { d.SyclObj = ByQueue(nil) }, ErrInterface, "syclobj", "nil"},
-		{"closed queue", func(d *USMInterface) { d.SyclObj = ByQueue(closedQ) }, syclobj.ErrClosed, "syclobj", "closed"},
-		{"closed context", func(d *USMInterface) { d.SyclObj = ByContext(closedContext) }, ErrInterface, "syclobj", "closed"},
-		{"other context", func(d *USMInterface) { d.SyclObj = ByContext(other) }, ErrNotUSM, "data", "not unified shared memory"},
+		{"two forms of syclobj", func(d *USMInterface) { d.SyclObj.Queue = closedQ }, ErrInterface, "syclobj", "several forms"},
+		{"no such device", func(d *USMInterface) { d.SyclObj = SyclObj{Filter: "level_zero:gpu:7"} }, syclobj.ErrNoDevice, "syclobj", "level_zero:gpu:7"},
+		{"bad filter", func(d *USMInterface) { d.SyclObj = SyclObj{Filter: "opencl:toaster"} }, ErrInterface, "syclobj", "toaster"},
+		{"nil context", func(d *USMInterface) { d.SyclObj = SyclObj{Context: nil} }, ErrInterface, "syclobj", "nil"},
+		{"nil queue", func(d *USMInterface) { d.SyclObj = SyclObj{Queue: nil} }, ErrInterface, "syclobj", "nil"},
+		{"closed queue", func(d *USMInterface) { d.SyclObj = SyclObj{Queue: closedQ} }, syclobj.ErrClosed, "syclobj", "closed"},
+		{"closed context", func(d *USMInterface) { d.SyclObj = SyclObj{Context: closedContext} }, ErrInterface, "syclobj", "closed"},
+		{"other context", func(d *USMInterface) { d.SyclObj = SyclObj{Context: other} }, ErrNotUSM, "data", "not unified shared memory"},
 		{"Go memory", func(d *USMInterface) { d.Data = uintptr(unsafe.Pointer(&goMemory[0])); d.Allocation = Extent{} }, ErrNotUSM, "data", "not unified shared memory"},
 		{"wild", func(d *USMInterface) { d.Data = 0x1234567890; d.Allocation = Extent{} }, ErrNotUSM, "data", "not unified shared memory"},
 		{"low", func(d *USMInterface) { d.Data = 8; d.Allocation = Extent{} }, ErrNotUSM, "data", "not unified shared memory"},
@@ -183,19 +183,47 @@ func views(t testing.TB, a *Array) map[string]*Array {
 	}
 }
 
+// syclForm is a form of the syclobj of a dictionary.
+type syclForm int
+
+const (
+	defaultForm syclForm = iota // as USMInterface returns it
+	filterForm
+	contextForm
+	queueForm
+)
+
+// interfaceAs describes an array with another form of syclobj.
+func interfaceAs(a *Array, form syclForm) (USMInterface, error) {
+	d, err := a.USMInterface()
+	if err != nil {
+		return d, err
+	}
+	switch form {
+	case filterForm:
+		d.SyclObj = SyclObj{Filter: a.Place().FilterString()}
+	case contextForm:
+		var o SyclObj
+		o.Context, err = a.Place().Context()
+		d.SyclObj = o
+	case queueForm:
+		var o SyclObj
+		o.Queue, err = a.Place().Queue()
+		d.SyclObj = o
+	}
+	return d, err
+}
+
 func TestInterfaceRoundTrip(t *testing.T) {
 	rt, q := needSYCL(t)
-	forms := []SyclForm{SyclNone, SyclFilter, SyclContext, SyclQueue}
+	forms := []syclForm{defaultForm, filterForm, contextForm, queueForm}
 	for _, k := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost} {
 		a := own(t)(Arange[float64](usm(t, q, k), 0, 1, 24))
 		for name, v := range views(t, a) {
 			t.Run(k.String()+" "+name, func(t *testing.T) {
 				for _, form := range forms {
-					d, err := v.USMInterfaceAs(form)
+					d, err := interfaceAs(v, form)
 					require.NoError(t, err)
-					if form != SyclNone {
-						require.Equal(t, form, d.SyclObj.Form())
-					}
 					require.Equal(t, v.IsC(), d.Strides == nil)
 					require.Equal(t, v.ReadOnly(), d.ReadOnly)
 					require.Zero(t, d.Offset)
@@ -261,40 +289,32 @@ func TestInterfaceErrorsOut(t *testing.T) {
 	require.ErrorContains(t, err, "DLPack")
 	oq := otherQueue(t, rt, q)
 	a := own(t)(Arange[float32](usm(t, oq, syclobj.USMShared), 0, 1, 4))
-	_, err = a.USMInterfaceAs(SyclFilter)
-	require.ErrorIs(t, err, ErrInterface)
-	require.ErrorContains(t, err, "default context")
-	for _, form := range []SyclForm{SyclNone, SyclContext, SyclQueue} {
-		d := must[USMInterface](t)(a.USMInterfaceAs(form))
+	d := must[USMInterface](t)(interfaceAs(a, filterForm))
+	_, err = FromUSMInterface(rt, &d, nil)
+	require.ErrorIs(t, err, ErrNotUSM, "the filter string names the default context")
+	for _, form := range []syclForm{defaultForm, contextForm, queueForm} {
+		d = must[USMInterface](t)(interfaceAs(a, form))
 		c := own(t)(FromUSMInterface(rt, &d, nil))
 		require.Equal(t, "[0. 1. 2. 3.]", c.String())
 		require.False(t, c.Place().IsDefaultContext())
 	}
 }
 
-func TestProducers(t *testing.T) {
-	d := goodInterface()
-	for _, p := range []Producer{ProducerSpec, ProducerDpctlMemory, ProducerOneDAL} {
-		d.Producer = p
-		for _, flag := range []bool{false, true} {
-			d.ReadOnly = flag
-			require.Equal(t, flag == (p == ProducerSpec), d.IsReadOnly(), "%v %v", p, flag)
-		}
-	}
+func TestInterfaceReadOnly(t *testing.T) {
 	rt, q := needSYCL(t)
 	a := own(t)(Zeros(usm(t, q, syclobj.USMShared), Float32, []int{2}))
-	d = must[USMInterface](t)(a.USMInterface())
-	d.ReadOnly, d.Producer = true, ProducerDpctlMemory
-	require.False(t, own(t)(FromUSMInterface(rt, &d, nil)).ReadOnly())
+	for _, readOnly := range []bool{false, true} {
+		d := must[USMInterface](t)(a.USMInterface())
+		d.ReadOnly = readOnly
+		require.Equal(t, readOnly, own(t)(FromUSMInterface(rt, &d, nil)).ReadOnly())
+	}
 }
 
 func TestInterfaceJSON(t *testing.T) {
 	d := goodInterface()
 	d.Strides, d.TypeDescr = []int{3, 1}, []TypeField{{"", "<f4", nil}}
-	b, err := json.Marshal(d)
-	require.NoError(t, err)
 	require.JSONEq(t, `{"shape":[2,3],"typestr":"<f4","typedescr":[["","<f4"]],"data":["0x100000",false],
-		"strides":[3,1],"offset":0,"version":1,"syclobj":{"form":"filter string","filter":"opencl:cpu:0"}}`, string(b))
+		"strides":[3,1],"offset":0,"version":1,"syclobj":{"form":"filter string","filter":"opencl:cpu:0"}}`, d.String())
 	require.JSONEq(t, `{"shape":[],"typestr":"","typedescr":null,"data":["0x0",false],"strides":null,"offset":0,"version":0,"syclobj":null}`, USMInterface{}.String())
 }
 

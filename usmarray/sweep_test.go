@@ -219,8 +219,8 @@ func playDictionaries(s *script) error {
 	if err != nil {
 		return err
 	}
-	for _, form := range []SyclForm{SyclNone, SyclFilter, SyclContext, SyclQueue} {
-		d, err := a.USMInterfaceAs(form)
+	for _, form := range []syclForm{defaultForm, filterForm, contextForm, queueForm} {
+		d, err := interfaceAs(a, form)
 		if err != nil {
 			return err
 		}
@@ -248,7 +248,7 @@ func playNewOn(s *script) error {
 		return err
 	}
 	for _, obj := range []SyclObj{
-		ByFilter("level_zero:gpu:1"), ByContext(both), ByQueue(q),
+		{Filter: "level_zero:gpu:1"}, {Context: both}, {Queue: q},
 	} {
 		a, err := newOn(s.rt, obj, syclobj.USMShared, Float32, []int{8})
 		if err != nil {
@@ -319,7 +319,7 @@ func playTiles(s *script) error {
 	if err != nil {
 		return err
 	}
-	tiles, err := gpu.SubDevicesByAffinity(syclobj.AffinityNextPartitionable)
+	tiles, err := gpu.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNextPartitionable})
 	if err != nil {
 		return err
 	}
@@ -404,7 +404,7 @@ func requireClean(t *testing.T, fake *sycltest.Fake, where string) {
 // submissions counts the work that the library has been given.
 func submissions(fake *sycltest.Fake) (n int) {
 	for _, f := range []string{
-		"Memcpy", "MemcpyWithEvents", "Memset", "SubmitBarrierForEvents", "Prefetch", "MemAdvise",
+		"Memcpy", "MemcpyWithEvents", "Memset", "SubmitBarrierForEvents", "Prefetch",
 		"Fill8", "Fill16", "Fill32", "Fill64", "Fill128",
 	} {
 		n += fake.Calls("DPCTLQueue_" + f)

@@ -34,6 +34,7 @@ static int go_alloc(void *queue, int32_t kind, size_t size, void **out) {
 	return usmb_sycl_alloc(queue, usmb_sycl_queue_kinds(queue), kind, size, 0, out);
 }
 static void go_nothing(void) {}
+static uint64_t go_context_hash(void *ctx) { return usmb_dp.DPCTLContext_Hash(ctx); }
 
 static void *go_program(void *queue, const char *source) {
 	void *ctx = usmb_dp.DPCTLQueue_GetContext(queue), *device = usmb_dp.DPCTLQueue_GetDevice(queue);
@@ -96,6 +97,9 @@ func ForeignAlloc(q *syclobj.Queue, kind syclobj.USMKind, size uintptr) (p unsaf
 		C.usmb_sycl_context_delete(ctx)
 	}, nil
 }
+
+// ContextHash returns the runtime's hash of a context.
+func ContextHash(c *syclobj.Context) uint64 { return uint64(C.go_context_hash(c.Ref())) }
 
 // CodeText is what C code says of a result.
 func CodeText(code syclobj.Code) string { return C.GoString(C.usmb_sycl_strerror(C.int(code))) }

@@ -23,6 +23,9 @@ func ForeignAlloc(*syclobj.Queue, syclobj.USMKind, uintptr) (unsafe.Pointer, fun
 	return nil, nil, syclobj.ErrUnsupported
 }
 
+// ContextHash needs Linux and cgo.
+func ContextHash(*syclobj.Context) uint64 { return 0 }
+
 // CodeText is what Go code says of a result.
 func CodeText(code syclobj.Code) string { return code.Error() }
 

@@ -154,7 +154,7 @@ func (w *work) submit(op string, q *syclobj.Queue, k *syclobj.Kernel, r *Range, 
 	if wanted {
 		// The reference itself goes to the arrays. Where no copy could be made the work was waited
 		// for, and its event let go: then there is none for them to keep.
-		own := q.EventFromRef(ref)
+		own := syclobj.TakeEvent(q, ref)
 		event, ref = own.Copy(), own.Ref()
 	}
 	if err := w.order.End(ref); err != nil {

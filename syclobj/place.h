@@ -2,8 +2,8 @@
  * The table of root devices, built when the first Runtime opens and dropped
  * when the last one closes. Private to this package.
  */
-#ifndef USMB_SYCL_DEVICETABLE_H
-#define USMB_SYCL_DEVICETABLE_H
+#ifndef USMB_SYCL_PLACE_H
+#define USMB_SYCL_PLACE_H
 
 #include "usmb_sycl.h"
 
