@@ -298,13 +298,13 @@ func TestImportErrors(t *testing.T) {
 				require.ErrorIs(t, err, c.err)
 				require.ErrorContains(t, err, c.text)
 				require.False(t, tensor.Valid())
-				var typed *dlpack.Error
+				var typed *dlpack.OpError
 				require.ErrorAs(t, err, &typed)
 				message, _, _, _, _, _ := cpeer.Snapshot(managed, !legacy, false)
-				require.Equal(t, typed.Detail, message, "C finds and says the same")
+				require.Equal(t, typed.Err.Error(), message, "C finds and says the same")
 				if c.err != dlpack.ErrVersion {
 					message, _, _, _, _, _ = cpeer.Snapshot(managed, !legacy, true)
-					require.Equal(t, typed.Detail, message)
+					require.Equal(t, typed.Err.Error(), message)
 				}
 				require.Equal(t, before, cpeer.Deleted(), "not the importer's to delete")
 				dlpack.Delete(managed, !legacy)

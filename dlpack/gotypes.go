@@ -8,9 +8,8 @@ import (
 	"github.com/x448/float16"
 )
 
-// Element is the Go types that have an element type of their own, exactly these
-// (a named type of somebody else's might mean something else). int and uint are
-// as wide as the machine has them.
+// Element is the set of Go types that correspond to an element type. Named types with these underlying
+// types are excluded, because their meaning may differ. int and uint have the machine's width.
 type Element interface {
 	bool | int8 | int16 | int32 | int64 | int | uint8 | uint16 | uint32 | uint64 | uint |
 		float32 | float64 | complex64 | complex128 |
@@ -44,26 +43,25 @@ func init() {
 	}
 }
 
-// goType returns the Go type of the elements, or nil if there is none (complex32, sub-byte
-// integers, vector types). The Go type of a sub-byte float is a byte wide: it fits padded
-// elements, and packed ones after [UnpackBits].
+// goType returns the Go type of the elements, or nil if there is none (complex32, sub-byte integers,
+// vector types). The Go type of a sub-byte float is a byte wide: it fits padded elements, and packed ones
+// after [UnpackBits].
 func (d DataType) goType() reflect.Type { return goTypes[d] }
 
-// DataTypeOf is the element type of a Go type.
+// DataTypeOf returns the element type of a Go type.
 func DataTypeOf[T Element]() DataType { return dataTypes[reflect.TypeFor[T]()] }
 
-// F16 is a float16 value (IEEE 754 binary16) with its conversions: Float32,
-// Bits, and float16.Fromfloat32, which rounds to nearest even. To the other formats
-// rounds [FloatFormat.Encode].
+// F16 is a float16 value (IEEE 754 binary16), with the conversions Float32, Bits and float16.Fromfloat32,
+// which rounds to nearest even. For the other formats use [FloatFormat.Encode].
 type F16 = float16.Float16
 
-// F16From rounds to the nearest float16, ties to even.
+// F16From returns the nearest float16, ties to even.
 func F16From(f float32) F16 { return float16.Fromfloat32(f) }
 
 // BF16 is a bfloat16 value: the upper half of a float32.
 type BF16 uint16
 
-// BF16From rounds to the nearest bfloat16, ties to even; NaN stays NaN.
+// BF16From returns the nearest bfloat16, ties to even. NaN remains NaN.
 func BF16From(f float32) BF16 {
 	bits := math.Float32bits(f)
 	if f != f {
@@ -72,11 +70,11 @@ func BF16From(f float32) BF16 {
 	return BF16((bits + 0x7fff + bits>>16&1) >> 16)
 }
 
-// Float32 is the value, exactly.
+// Float32 returns the exact value.
 func (b BF16) Float32() float32 { return math.Float32frombits(uint32(b) << 16) }
 
-// The values of the narrow formats, one type a code, so that a slice says what
-// it holds.
+// The values of the narrow formats, one Go type for each type code, so that the type of a slice identifies
+// its elements. They are plain values.
 type (
 	// F8E3M4 is a value of float8_e3m4.
 	F8E3M4 uint8

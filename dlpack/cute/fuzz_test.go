@@ -2,7 +2,6 @@ package cute
 
 import (
 	"encoding/binary"
-	"errors"
 	"slices"
 	"testing"
 
@@ -82,7 +81,7 @@ func requireTyped(t *testing.T, err error) {
 	t.Helper()
 	var typed *Error
 	require.ErrorAs(t, err, &typed)
-	require.NotNil(t, errors.Unwrap(err))
+	require.Contains(t, typed.Unwrap(), typed.Kind)
 	require.NotEmpty(t, err.Error())
 }
 

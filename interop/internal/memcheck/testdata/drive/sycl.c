@@ -1,6 +1,6 @@
 /* SYCL objects, places, spans and memory, on the fake library; each of its calls fails, and
  * each allocation of the C parts. */
-#include "devicetable.h"
+#include "place.h"
 #include "drive.h"
 #include "loader.h"
 #include "objects.h"
