@@ -180,7 +180,7 @@ func BenchmarkViews(b *testing.B) {
 	defer a.Release()
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := a.Index(Range(1, 100), At(3)); err != nil {
+		if _, err := a.Index(IndexRange(1, 100), IndexAt(3)); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -77,7 +77,7 @@ func TestDLPackPackedBackwards(t *testing.T) {
 			}
 			for start := 4; start < 21; start += 4 {
 				for stop := range start {
-					v, err := a.Index(Range(start, stop).By(-1))
+					v, err := a.Index(IndexRange(start, stop).By(-1))
 					require.NoError(t, err)
 					x, err := v.DLPack()
 					require.NoError(t, err)
@@ -439,7 +439,7 @@ func TestDLPackTypes(t *testing.T) {
 		}
 	}
 	p := own(t)(Zeros(memmgr.Host(), dlpack.Float4E2M1FN, []int{8}))
-	v := must[*Array](t)(p.Index(From(1)))
+	v := must[*Array](t)(p.Index(IndexFrom(1)))
 	_, err := v.DLPack()
 	require.ErrorIs(t, err, ErrExchange)
 	require.ErrorContains(t, err, "within a byte")

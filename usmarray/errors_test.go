@@ -63,7 +63,7 @@ func TestRefusals(t *testing.T) {
 	a := own(t)(Zeros(r, Float32, []int{2, 3}))
 	ro := a.AsReadOnly()
 	bits := own(t)(Zeros(r, dlpack.Float4E2M1FN, []int{4}))
-	odd := must[*Array](t)(bits.Index(From(1)))
+	odd := must[*Array](t)(bits.Index(IndexFrom(1)))
 	narrow := own(t)(Zeros(r, Float32, []int{2}))
 	marked := own(t)(Zeros(r, Float32, []int{2}))
 	marked.Buffer().SetReadOnly()
@@ -84,7 +84,7 @@ func TestRefusals(t *testing.T) {
 		{"Arange type", list(ErrType), func() error { _, err := Arange[bool](r, false, true, 1); return err }},
 		{"Full value", list(ErrType), func() error { _, err := Full(r, Uint8, nil, -1); return err }},
 		{"Index number", list(ErrLayout), func() error { _, err := a.Index(All, All, All); return err }},
-		{"Index range", []error{ErrLayout, ErrIndex}, func() error { _, err := a.Index(At(2)); return err }},
+		{"Index range", []error{ErrLayout, ErrIndex}, func() error { _, err := a.Index(IndexAt(2)); return err }},
 		{"Transpose", list(ErrLayout), func() error { _, err := a.Transpose(0, 0); return err }},
 		{"Transpose axis", []error{ErrLayout, ErrIndex}, func() error { _, err := a.Transpose(0, 2); return err }},
 		{"Reshape", list(ErrLayout), func() error { _, err := a.Reshape(4); return err }},

@@ -42,8 +42,8 @@ func ExampleArray_DLPack() {
 
 // A Go slice goes to a consumer of DLPack without a copy, pinned until the
 // consumer has deleted the tensor.
-func ExampleWrapSlice() {
-	a, err := usmarray.WrapSlice([]float32{1, 2, 3, 4, 5, 6}, []int{2, 3})
+func ExampleFromPinnedSlice() {
+	a, err := usmarray.FromPinnedSlice([]float32{1, 2, 3, 4, 5, 6}, []int{2, 3})
 	if err != nil {
 		log.Fatal(err)
 	}

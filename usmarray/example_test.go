@@ -17,7 +17,7 @@ func Example() {
 	}
 	defer a.Release()
 	m, _ := a.Reshape(3, 4)
-	v, _ := m.Index(usmarray.All.By(-1), usmarray.Range(1, 3)) // m[::-1, 1:3]
+	v, _ := m.Index(usmarray.All.By(-1), usmarray.IndexRange(1, 3)) // m[::-1, 1:3]
 	fmt.Println(m)
 	fmt.Println(v)
 	// Output:
@@ -35,7 +35,7 @@ func ExampleArray_Retain() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	tail, _ := a.Index(usmarray.From(2))
+	tail, _ := a.Index(usmarray.IndexFrom(2))
 	keep := tail.Retain()
 	a.Release()
 	fmt.Println(keep)

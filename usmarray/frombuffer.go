@@ -8,10 +8,9 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// FromBuffer makes an array of a part of a buffer and takes over one reference
-// of it; on error the reference is still the caller's. The layout's offset and
-// strides count elements from the start of the buffer. Errors: ErrLayout when an
-// element would lie outside the buffer, ErrType for a type with lanes.
+// FromBuffer returns an array of a part of a buffer and takes over one reference of it. On error the
+// reference is still the caller's. The layout's offset and strides count elements from the start of the
+// buffer. Errors: ErrLayout if an element would lie outside the buffer, ErrType for a type with lanes.
 func FromBuffer(buf memmgr.Buffer, dt DataType, l Layout, opts ...BufferOption) (*Array, error) {
 	a, err := WrapBuffer(buf, dt, l, opts...)
 	if err == nil {
@@ -21,8 +20,8 @@ func FromBuffer(buf memmgr.Buffer, dt DataType, l Layout, opts ...BufferOption) 
 	return a, err
 }
 
-// WrapBuffer is FromBuffer that borrows: the array is valid while the buffer
-// has another owner.
+// WrapBuffer is FromBuffer without taking a reference: the array borrows and is valid while the buffer has
+// another owner.
 func WrapBuffer(buf memmgr.Buffer, dt DataType, l Layout, opts ...BufferOption) (*Array, error) {
 	const op = "FromBuffer"
 	if classOf(dt) == classOther {
@@ -50,33 +49,30 @@ func WrapBuffer(buf memmgr.Buffer, dt DataType, l Layout, opts ...BufferOption) 
 	return a, nil
 }
 
-// BufferOption changes what FromBuffer and WrapBuffer make.
+// BufferOption is an option of FromBuffer, WrapBuffer and FromPinnedSlice. It is an immutable value.
 type BufferOption struct{ flag arrayFlags }
 
-// BufferReadOnly refuses writes through the array.
+// BufferReadOnly makes the array refuse writes.
 func BufferReadOnly() BufferOption { return BufferOption{flagReadOnly} }
 
-// BufferPadded says that elements of sub-byte types take a byte each.
+// BufferPadded declares that each element of a sub-byte type occupies a whole byte.
 func BufferPadded() BufferOption { return BufferOption{flagPadded} }
 
-// WrapSlice makes an array of a Go slice's own memory, without a copy: what
-// either side writes the other sees. It is plain host memory in C order; a nil
-// shape means one axis, an empty one a scalar. Elements of sub-byte types are
-// padded, as the slice has them; BufferReadOnly refuses writes through the array.
+// FromPinnedSlice returns an array of a Go slice's own memory, without a copy: the array and the slice see
+// each other's writes. It is plain host memory in C order. A nil shape means one axis, an empty one a
+// scalar. Elements of sub-byte types are padded, as in the slice; BufferReadOnly makes the array refuse
+// writes. [FromSlice] copies instead.
 //
-// The caller owns the array and calls Release. The slice's memory is pinned, so
-// that C may keep its address, until the last reference is gone: this array's,
-// those of retained views, and those of exported DLPack tensors, whose deleters
-// may run on any thread and never enter Go. A Go Release that was the last ends
-// the pin before it returns; after a last reference dropped in C the goroutine of
-// internal/owner ends it soon. Reading and writing the elements at the same time is
-// the users' to order, as for any slice.
+// The caller owns the array and calls Release. The slice's memory is pinned, so that C may keep its
+// address, until the last reference is dropped: of this array, of retained views, and of exported DLPack
+// tensors, whose deleters may run on any thread and never enter Go. If Go's Release drops the last
+// reference, the pin ends before it returns; if C drops it, a background goroutine ends the pin soon
+// after. The caller synchronizes concurrent reads and writes of the elements, as for any slice.
 //
-// Errors: ErrLayout when the shape does not hold exactly len(data) elements;
-// memmgr.ErrOutOfMemory when there is no room to count the references. The slice
-// is not pinned then.
-func WrapSlice[T Element](data []T, shape []int, opts ...BufferOption) (*Array, error) {
-	const op = "WrapSlice"
+// Errors: ErrLayout if the shape does not have exactly len(data) elements, memmgr.ErrOutOfMemory if the
+// references cannot be counted. The slice is not pinned then.
+func FromPinnedSlice[T Element](data []T, shape []int, opts ...BufferOption) (*Array, error) {
+	const op = "FromPinnedSlice"
 	if shape == nil {
 		shape = []int{len(data)}
 	}
@@ -85,7 +81,7 @@ func WrapSlice[T Element](data []T, shape []int, opts ...BufferOption) (*Array, 
 		return nil, opErr(op, ErrLayout, "%w", err)
 	}
 	if l.Size() != len(data) {
-		return nil, opErr(op, ErrLayout, "shape %s holds %d elements and the slice has %d; give a shape whose product is their number",
+		return nil, opErr(op, ErrLayout, "shape %s has %d elements and the slice %d; pass a shape with that number of elements",
 			tuple(shape), l.Size(), len(data))
 	}
 	var zero T

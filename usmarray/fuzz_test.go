@@ -182,7 +182,7 @@ func step(t *testing.T, r *rand.Rand, l Layout, m model) (Layout, model) {
 
 func randomItem(r *rand.Rand, d int) Index {
 	if d > 0 && r.IntN(4) == 0 {
-		return At(r.IntN(2*d) - d)
+		return IndexAt(r.IntN(2*d) - d)
 	}
 	x := All
 	if r.IntN(2) == 0 {

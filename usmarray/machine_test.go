@@ -214,12 +214,12 @@ func TestMachineCopies(t *testing.T) {
 	for _, from := range all {
 		src := own(t)(Arange[int16](from.r, 0, 1, 60))
 		m := must[*Array](t)(src.Reshape(6, 10))
-		strided := must[*Array](t)(m.Index(All.By(-2), Range(1, 9).By(3)))
+		strided := must[*Array](t)(m.Index(All.By(-2), IndexRange(1, 9).By(3)))
 		for _, to := range all {
 			dst := own(t)(Zeros(to.r, Int16, []int{6, 10}))
 			require.NoError(t, dst.CopyFrom(m), "%s to %s", from.name, to.name)
 			require.Equal(t, elements(t, m), elements(t, dst))
-			v := must[*Array](t)(dst.Index(Range(0, 3), To(6).By(2)))
+			v := must[*Array](t)(dst.Index(IndexRange(0, 3), IndexTo(6).By(2)))
 			require.NoError(t, v.CopyFrom(strided))
 			require.Equal(t, elements(t, strided), elements(t, v), "%s to %s", from.name, to.name)
 			require.Equal(t, int16(1), must[any](t)(dst.At(0, 1)), "gaps stay")

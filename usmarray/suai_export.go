@@ -10,17 +10,16 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// USMInterface describes the array as a __sycl_usm_array_interface__. It waits
-// for pending work first. Data is the address of element (0, …, 0) and Offset
-// 0; Strides are nil when the elements lie in C order. The dictionary borrows:
-// keep the array until the consumer is done.
+// USMInterface describes the array as a __sycl_usm_array_interface__, after waiting for pending work. Data
+// is the address of element (0, …, 0) and Offset is 0. Strides are nil if the elements are in C order. The
+// dictionary borrows: keep the array until the consumer is done.
 //
-// SyclObj is the queue of the memory, or its context if it has no queue. Replace it if the consumer
-// needs another form: [syclobj.Place.Context], or [syclobj.Place.FilterString] for memory in the default
-// context ([syclobj.Place.IsDefaultContext]).
+// SyclObj is the queue of the memory, or its context if it has no queue. Replace it if the consumer needs
+// another form: use [syclobj.Place.Context], or, for memory in the default context
+// ([syclobj.Place.IsDefaultContext]), [syclobj.Place.FilterString].
 //
-// Errors: ErrNotUSM on the host backend, ErrType for element types that have no
-// type string (bfloat16 and the narrower ones: use DLPack).
+// Errors: ErrNotUSM on the host backend, and ErrType for element types that have no type string (bfloat16
+// and narrower floats; use DLPack).
 func (a *Array) USMInterface() (USMInterface, error) {
 	const op = "USMInterface"
 	a.hold(op)
@@ -46,8 +45,7 @@ func (a *Array) USMInterface() (USMInterface, error) {
 	return a.describe(ts, obj), nil
 }
 
-// describe fills in everything but the type string and syclobj; pending work
-// was waited for.
+// describe fills in all fields, after pending work.
 func (a *Array) describe(ts string, obj SyclObj) USMInterface {
 	d := USMInterface{
 		Shape:     a.layout.Shape(),

@@ -41,13 +41,13 @@ func (o *SyclObj) resolve(op string, rt *syclobj.Runtime) (resolved, error) {
 	return resolved{}, keyErr(op, "syclobj", "several forms are set; set only one of filter string, context and queue")
 }
 
-// nilRuntime is the error of a syclobj that needs a Runtime to be resolved.
+// nilRuntime returns the error of a syclobj that needs a Runtime.
 func nilRuntime(op string) error {
 	return keyErr(op, "syclobj", "the Runtime is nil; give one from syclobj.Open")
 }
 
-// filterHit is the filter string that was resolved last: a program names few,
-// and comparing one is cheaper than any table.
+// filterHit is the last resolved filter string: programs use few of them, and one comparison is cheaper
+// than a table.
 type filterHit struct {
 	rt     *syclobj.Runtime
 	filter string
@@ -56,8 +56,8 @@ type filterHit struct {
 
 var lastFilter atomic.Pointer[filterHit]
 
-// resolveFilter finds the default context of a device's platform. Whether the
-// Runtime is still open is asked by whoever uses the context.
+// resolveFilter returns the default context of a device's platform. The user of the context checks whether
+// the Runtime is still open.
 func resolveFilter(op string, rt *syclobj.Runtime, filter string) (resolved, error) {
 	if h := lastFilter.Load(); h != nil && h.rt == rt && h.filter == filter {
 		return h.found, nil
@@ -74,14 +74,13 @@ func resolveFilter(op string, rt *syclobj.Runtime, filter string) (resolved, err
 	return r, nil
 }
 
-// QueueOn is a queue where a syclobj says, in any of its forms: the queue itself; for
-// a context one on its first device; for a filter string the default queue of that
-// device. Sub-devices, contexts over several devices, in-order and profiling queues all
-// do, and the filter string "host" gives the host backend's queue. What allocates there
-// is memmgr.Default(q, kind), or a resource of the caller's own.
+// QueueOn returns a queue for a syclobj of any form: the queue itself; a queue on the first device of a
+// context; or the default queue of a filter string's device. Sub-devices, contexts of several devices,
+// in-order and profiling queues are supported, and the filter string "host" selects the host backend's
+// queue. To allocate there, use memmgr.Default(q, kind) or a resource of your own.
 //
-// release gives back what was made for the call; it is never nil, and memory that was
-// allocated on the queue stays valid after it. Errors: ErrInterface.
+// release frees the objects that were created for the call; it is never nil, and memory that was allocated
+// on the queue stays valid after it. Errors: ErrInterface.
 func QueueOn(rt *syclobj.Runtime, obj SyclObj) (q *syclobj.Queue, release func(), err error) {
 	const op = "QueueOn"
 	if rt == nil {
@@ -112,7 +111,7 @@ func (r *resolved) queueFor(rt *syclobj.Runtime) (q *syclobj.Queue, release func
 		d = devices[0] // a context has at least one
 		closeDevices = func() {
 			for _, d := range devices {
-				_ = d.Close() // it cannot fail, nor can a queue's
+				_ = d.Close() // cannot fail
 			}
 		}
 	}

@@ -170,15 +170,15 @@ func views(t testing.TB, a *Array) map[string]*Array {
 	get := func(items ...Index) *Array { return must[*Array](t)(m.Index(items...)) }
 	return map[string]*Array{
 		"whole":           m,
-		"offset":          get(From(1)),
-		"columns":         get(All, Range(1, 5).By(2)),
+		"offset":          get(IndexFrom(1)),
+		"columns":         get(All, IndexRange(1, 5).By(2)),
 		"reversed":        get(All.By(-1), All.By(-1)),
-		"reversed middle": get(Range(2, 0).By(-1), Range(4, 1).By(-2)),
+		"reversed middle": get(IndexRange(2, 0).By(-1), IndexRange(4, 1).By(-2)),
 		"transposed":      must[*Array](t)(m.Transpose()),
-		"broadcast":       must[*Array](t)(get(At(1), NewAxis).Broadcast(3, 6)),
-		"size-1 axes":     get(Range(1, 2), NewAxis, Range(2, 3).By(5)),
-		"scalar":          get(At(2), At(3)),
-		"empty":           get(Range(2, 2)),
+		"broadcast":       must[*Array](t)(get(IndexAt(1), NewAxis).Broadcast(3, 6)),
+		"size-1 axes":     get(IndexRange(1, 2), NewAxis, IndexRange(2, 3).By(5)),
+		"scalar":          get(IndexAt(2), IndexAt(3)),
+		"empty":           get(IndexRange(2, 2)),
 		"read-only":       m.AsReadOnly(),
 	}
 }

@@ -132,7 +132,7 @@ func playCopies(s *script) error {
 		if err := a.Fill(7); err != nil {
 			return err
 		}
-		column, err := s.array(a.Index(All, Range(0, 6).By(2)))
+		column, err := s.array(a.Index(All, IndexRange(0, 6).By(2)))
 		if err != nil {
 			return err
 		}

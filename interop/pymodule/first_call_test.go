@@ -133,7 +133,7 @@ pause("usmbridge.", compiling)`, nil, "call")
 
 // assertTotal calls f with the array [1, 2], of which it returns 5.
 func assertTotal(t *testing.T, f *python.Object) {
-	a, err := usmarray.WrapSlice([]float64{1, 2}, nil)
+	a, err := usmarray.FromPinnedSlice([]float64{1, 2}, nil)
 	if !assert.NoError(t, err) {
 		return
 	}

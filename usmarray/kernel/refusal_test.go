@@ -23,7 +23,7 @@ func TestRefusals(t *testing.T) {
 	x := own(t)(usmarray.Zeros(r, usmarray.Float32, []int{8, 4}))
 	n := own(t)(usmarray.Zeros(r, usmarray.Int32, []int{8}))
 	fixed := x.AsReadOnly()
-	gaps := must[*usmarray.Array](t)(x.Index(usmarray.All, usmarray.From(0).By(2)))
+	gaps := must[*usmarray.Array](t)(x.Index(usmarray.All, usmarray.IndexFrom(0).By(2)))
 	host := own(t)(usmarray.Zeros(memmgr.Host(), usmarray.Float32, []int{32}))
 	f := kernel.Scalar(float32(1))
 	ctx, err := rt.NewContext(q.Device())
@@ -63,7 +63,7 @@ func TestRefusals(t *testing.T) {
 		{"local for a number", add, over.By(1), []kernel.Arg{kernel.ReadWrite(n), kernel.Local[int32](1)}, 1, syclobj.ErrArgument, "4 bytes of local memory"},
 		{"array for local", reverse, kernel.Over(8).By(4), []kernel.Arg{kernel.ReadWrite(n), kernel.ReadWrite(n)}, 1, syclobj.ErrArgument, "give local memory"},
 		{"local for an array", reverse, kernel.Over(8).By(4), []kernel.Arg{kernel.Local[int32](4), kernel.Local[int32](4)}, 0, syclobj.ErrArgument, "give a pointer"},
-		{"local without groups", reverse, kernel.Over(8), []kernel.Arg{kernel.ReadWrite(n), kernel.Local[int32](4)}, 1, syclobj.ErrArgument, "name the size of the groups"},
+		{"local without groups", reverse, kernel.Over(8), []kernel.Arg{kernel.ReadWrite(n), kernel.Local[int32](4)}, 1, syclobj.ErrArgument, "set the size of the groups"},
 		{"no local memory", reverse, kernel.Over(8).By(4), []kernel.Arg{kernel.ReadWrite(n), kernel.Local[int32](0)}, 1, syclobj.ErrArgument, "at least one byte"},
 		{"negative local memory", reverse, kernel.Over(8).By(4), []kernel.Arg{kernel.ReadWrite(n), kernel.Local[int32](-4)}, 1, syclobj.ErrArgument, "at least one byte"},
 		{"too much local memory", reverse, kernel.Over(8).By(4), []kernel.Arg{kernel.ReadWrite(n), kernel.Local[float64](1 << 28)}, 1, syclobj.ErrArgument, "the device has"},
@@ -95,7 +95,7 @@ func TestRefusals(t *testing.T) {
 		})
 	}
 
-	require.NoError(t, kernel.Launch(q, column, kernel.Over(3), kernel.ReadWrite(must[*usmarray.Array](t)(n.Index(usmarray.From(1).By(3)))).Strided(), kernel.Scalar(int64(3))))
+	require.NoError(t, kernel.Launch(q, column, kernel.Over(3), kernel.ReadWrite(must[*usmarray.Array](t)(n.Index(usmarray.IndexFrom(1).By(3)))).Strided(), kernel.Scalar(int64(3))))
 	require.Equal(t, "[0 7 0 0 7 0 0 7]", n.String(), "with the strides told, gaps are the kernel's business")
 
 	err = kernel.Launch(elsewhere, scale, over, kernel.Read(foreign), kernel.ReadWrite(foreign), f)
