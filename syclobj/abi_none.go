@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// Without cgo, or on another system, there is no SYCL object, so none of these
-// is reached with a reference; each answers as if the library were absent.
+// Without cgo, or on other systems, there are no SYCL objects, so none of these
+// functions is called with a reference. They behave as without the library.
 
 type ref = unsafe.Pointer
 

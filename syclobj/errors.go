@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// Code is a result of the C layer. It is an error itself, so that
-// errors.Is(err, ErrNotUSM) works on whatever this package returns.
+// Code is a result of the C layer. It is an error value itself, so that errors.Is(err, ErrNotUSM) works on
+// errors of this package.
 type Code int32
 
 // The codes, in the order of the header usmb_sycl.h.
 const (
 	codeOK            Code = iota
-	ErrNoSYCL              // no SYCL library was found or opened, or SYCL is switched off
+	ErrNoSYCL              // no SYCL library is loaded, or SYCL is switched off
 	ErrNil                 // a required pointer or handle is nil
-	ErrArgument            // an argument has an impossible value
+	ErrArgument            // an argument is invalid
 	ErrNoHostMemory        // out of host memory for bookkeeping
 	ErrAllocation          // the SYCL runtime could not allocate the memory
 	ErrNotUSM              // the first byte is not USM of the context
@@ -30,10 +30,10 @@ const (
 	ErrFailed              // the library reported a failure
 	ErrAsync               // work failed after its submission
 
-	// Codes of the Go side alone.
+	// Codes of the Go side only.
 	ErrClosed       Code = 100 // the object was closed
-	ErrNotAllocated Code = 101 // the pointer did not come from Queue.Alloc, or was freed
-	ErrUnsupported  Code = 102 // needs SYCL, which this build or system cannot have
+	ErrNotAllocated Code = 101 // the pointer was not returned by Queue.Alloc, or was freed
+	ErrUnsupported  Code = 102 // this build or system cannot have SYCL
 )
 
 var codeTexts = map[Code]string{
@@ -57,7 +57,7 @@ var codeTexts = map[Code]string{
 	ErrUnsupported:    "SYCL needs Linux and cgo; the host backend works everywhere",
 }
 
-// Error says what the code means and what to do about it.
+// Error returns the meaning of the code and a hint.
 func (c Code) Error() string {
 	if text, ok := codeTexts[c]; ok {
 		return text
@@ -106,7 +106,7 @@ func opErr(op string, code Code, format string, args ...any) error {
 	return e
 }
 
-// notNil is ErrNil for a method that was called on a nil pointer.
+// notNil returns ErrNil for a method that was called on a nil pointer.
 func notNil[T any](op string, receiver *T) error {
 	if receiver == nil {
 		return opErr(op, ErrNil, "called on a nil %T", receiver)
@@ -114,18 +114,17 @@ func notNil[T any](op string, receiver *T) error {
 	return nil
 }
 
-// libraryError says why a SYCL library could not be used. It matches
-// ErrNoSYCL.
+// libraryError is the error of a SYCL library that cannot be used. It matches ErrNoSYCL.
 type libraryError struct {
-	Path    string // the file, or what was looked for
-	Symbol  string // the missing function, if that is the reason
-	Version string // the version found, if known
-	Reason  string // what is wrong
-	Advice  string // what to do
+	Path    string // the file, or the name that was searched
+	Symbol  string // the missing function, or ""
+	Version string // the version of dpctl, or "" if unknown
+	Reason  string // the problem
+	Advice  string // the hint
 	Err     error  // an underlying error, or nil
 }
 
-// Error names the file, the reason and what to do.
+// Error returns the file, the reason and the hint.
 func (e *libraryError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "syclobj: %s: %s", e.Path, e.Reason)
@@ -144,7 +143,7 @@ func (e *libraryError) Error() string {
 	return b.String()
 }
 
-// Unwrap gives ErrNoSYCL, and the underlying error if there is one.
+// Unwrap returns ErrNoSYCL, and the underlying error if there is one.
 func (e *libraryError) Unwrap() []error {
 	if e.Err == nil {
 		return []error{ErrNoSYCL}
@@ -152,16 +151,16 @@ func (e *libraryError) Unwrap() []error {
 	return []error{ErrNoSYCL, e.Err}
 }
 
-// BuildError is a program that could not be built. It matches ErrFailed when the compiler
-// refused the program, and then has its words where OpenCL gives them.
+// BuildError is the error of a program that could not be built. It matches ErrFailed if the compiler
+// refused the program. It is a value: it owns nothing and may be read by several goroutines.
 type BuildError struct {
 	Op     string
-	Device string // for which it was to be built, by its filter string
-	Log    string // what the compiler says, at most 64 KiB of it
+	Device string // filter string of the target device
+	Log    string // at most 64 KiB of the compiler's log, if OpenCL provides it
 	Err    error
 }
 
-// Error gives the reason and the compiler's words.
+// Error returns the reason and the compiler's log.
 func (e *BuildError) Error() string {
 	s := "syclobj: " + e.Op + ": for " + e.Device + ": " + strings.TrimPrefix(e.Err.Error(), "syclobj: ")
 	if log := strings.TrimSpace(e.Log); log != "" {
@@ -170,19 +169,20 @@ func (e *BuildError) Error() string {
 	return s
 }
 
-// Unwrap gives the reason.
+// Unwrap returns Err.
 func (e *BuildError) Unwrap() error { return e.Err }
 
-// KernelError is a launch that was refused: for one of its arguments, or as a whole.
+// KernelError is the error of a refused launch: of one of its arguments, or as a whole. It is a value: it
+// owns nothing and may be read by several goroutines.
 type KernelError struct {
 	Op     string
-	Kernel string // its name
-	Index  int    // of the argument, from 0; -1 when it is not about one
-	Arg    string // what was given: "float64", "a pointer"
-	Err    error  // a Code, or a more specific error
+	Kernel string // the name of the kernel
+	Index  int    // the index of the invalid argument from 0, or -1
+	Arg    string // the argument: "float64", "a pointer"
+	Err    error  // the problem and a hint; it wraps a Code
 }
 
-// Error names the kernel, the argument and the reason.
+// Error returns the kernel, the argument and the reason.
 func (e *KernelError) Error() string {
 	s := "syclobj: " + e.Op + ": kernel " + e.Kernel + ": "
 	if e.Index >= 0 {
@@ -191,5 +191,5 @@ func (e *KernelError) Error() string {
 	return s + strings.TrimPrefix(e.Err.Error(), "syclobj: ")
 }
 
-// Unwrap gives the reason.
+// Unwrap returns Err.
 func (e *KernelError) Unwrap() error { return e.Err }

@@ -44,13 +44,13 @@ func TestParseFilterErrors(t *testing.T) {
 		{"cpu:cpu", "cpu:cpu", "repeated"},
 		{"opencl:cpu:0:1", "opencl:cpu:0:1", "repeated"},
 		{"0:cpu", "0:cpu", "out of order"},
-		{"-1", "-1", "is no backend"},
-		{"4294967296", "4294967296", "is no backend"},
-		{"*:gpu", "*", "is no backend"},
-		{"xpu", "xpu", "is no backend"},
+		{"-1", "-1", "is neither a backend"},
+		{"4294967296", "4294967296", "is neither a backend"},
+		{"*:gpu", "*", "is neither a backend"},
+		{"xpu", "xpu", "is neither a backend"},
 		{"host:0", "host:0", "stands alone"},
 		{"cpu,host", "host", "stands alone"},
-		{"cpu\x00", "cpu\x00", "is no backend"},
+		{"cpu\x00", "cpu\x00", "is neither a backend"},
 	} {
 		t.Run(c.in, func(t *testing.T) {
 			_, err := parseFilter(c.in)

@@ -125,8 +125,8 @@ func FuzzTypeName(f *testing.F) {
 func TestCloseDoesNotWaitForTheCompiler(t *testing.T) {
 	m := &made{}
 	m.parts.Store(2)
-	m.asking.Lock() // the compiler runs
-	defer m.asking.Unlock()
+	m.describing.Lock() // the compiler runs
+	defer m.describing.Unlock()
 	m.drop()
 	m.share()
 	require.EqualValues(t, 2, m.parts.Load())

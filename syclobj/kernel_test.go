@@ -57,7 +57,7 @@ kernel void none(void) {}`, "")
 	require.Empty(t, none.Params())
 	_, err = p.Kernel("nil")
 	require.ErrorIs(t, err, syclobj.ErrArgument)
-	require.ErrorContains(t, err, "it has all, none")
+	require.ErrorContains(t, err, "its kernels are all, none")
 	for _, name := range []string{"", "a\x00b"} {
 		_, err = p.Kernel(name)
 		require.ErrorIs(t, err, syclobj.ErrArgument)
@@ -74,7 +74,7 @@ func TestBuildRefusals(t *testing.T) {
 		"NUL in the options": func() (*syclobj.Program, error) { return q.BuildOpenCL("", "a\x00b") },
 		"no words":           func() (*syclobj.Program, error) { return q.BuildSPIRV([]byte{3, 2, 35}, "") },
 		"no header":          func() (*syclobj.Program, error) { return q.BuildSPIRV(make([]byte, 16), "") },
-		"no SPIR-V":          func() (*syclobj.Program, error) { return q.BuildSPIRV(make([]byte, 64), "") },
+		"not SPIR-V":          func() (*syclobj.Program, error) { return q.BuildSPIRV(make([]byte, 64), "") },
 	} {
 		p, err := build()
 		require.ErrorIs(t, err, syclobj.ErrArgument, name)
@@ -127,7 +127,7 @@ func TestKernelsFail(t *testing.T) {
 	_, err = q.BuildOpenCL("#error", "")
 	var e *syclobj.BuildError
 	require.ErrorAs(t, err, &e)
-	require.ErrorContains(t, err, "no OpenCL loader is in the process")
+	require.ErrorContains(t, err, "the process has no OpenCL loader")
 	require.Equal(t, before, fake.Live())
 }
 

@@ -4,19 +4,18 @@ import "sync/atomic"
 
 var liveWaiters atomic.Int64
 
-// Live counts what the process holds through this package, including what C
-// code of this module holds.
+// Live counts the objects that the process holds through this package, including those of C code of this
+// module. It is a plain value.
 type Live struct {
 	Platforms, Devices, Contexts, Queues, Events, Places int64
 	Allocations                                          int64 // USM
-	HostAllocations                                      int64 // of the host backend
+	HostAllocations                                      int64 // memory of the host backend
 	Programs, Kernels                                    int64
-	Waiters                                              int64 // events that somebody waits for who can give up
+	Waiters                                              int64 // events with a cancellable wait
 }
 
-// LiveObjects counts what is held now. It is all zero once every Runtime is
-// closed and everything else closed, freed and released; tests compare it
-// before and after.
+// LiveObjects counts the objects that are held now. All counts are zero once every Runtime is closed and
+// all other objects are closed, freed and released; tests compare it before and after.
 func LiveObjects() Live {
 	c := liveRefs()
 	return Live{

@@ -23,7 +23,7 @@ void usmb_device_describe(void *device, usmb_device_info *f)
 	f->vendor = usmb_dp.DPCTLDevice_GetVendor(device);
 	f->driver = usmb_dp.DPCTLDevice_GetDriverVersion(device);
 	f->global_mem = usmb_dp.DPCTLDevice_GetGlobalMemSize(device);
-	/* Asked of a device that has answered before, because it cannot catch. */
+	/* This function cannot catch exceptions, so call it only if another one has succeeded. */
 	f->max_alloc = f->name != NULL ? usmb_dp.DPCTLDevice_GetMaxMemAllocSize(device) : 0;
 	f->units = usmb_dp.DPCTLDevice_GetMaxComputeUnits(device);
 	f->max_subdevices = usmb_dp.DPCTLDevice_GetPartitionMaxSubDevices(device);

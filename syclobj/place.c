@@ -15,15 +15,17 @@
 #include <string.h>
 
 static _Atomic(usmb_device_table *) root_table;
-/* Calls that are using the table now; closing waits until none is left. */
+/* The number of calls that use the table now; closing waits until it is 0. */
 static _Atomic int64_t visitors;
 
 usmb_device_table *usmb_device_table_enter(void)
 {
 	usmb_device_table *t;
 
-	/* Announce first, look second: the closer clears the pointer first and
-	 * counts second, so one of the two always sees the other. */
+	/*
+	 * Increment visitors first, then load the table. Closing clears the table first, then reads
+	 * visitors. So one of the two always sees the other.
+	 */
 	atomic_fetch_add(&visitors, 1);
 	t = atomic_load(&root_table);
 	if (t == NULL) atomic_fetch_sub(&visitors, 1);
@@ -78,7 +80,7 @@ static char *filter_of(void *device)
 	return strdup(text);
 }
 
-/* The context that a queue of the device gets by default. */
+/* Returns the context that a queue of the device has by default. */
 static void *default_context(void *device)
 {
 	void *ctx = usmb_dp.DPCTLDeviceMgr_GetCachedContext(device);
@@ -102,7 +104,7 @@ static int root_init(usmb_root *r, void *device)
 	r->kinds = usmb_device_kinds(device);
 	r->filter = filter_of(device);
 	if (r->filter == NULL) return USMB_SYCL_ENOMEM;
-	/* A device on which no queue can be made is still listed. */
+	/* A device on which no queue can be created is listed too. */
 	(void)usmb_sycl_queue_new(r->context, device, 1, 0, &r->queue);
 	return USMB_SYCL_OK;
 }
@@ -221,16 +223,15 @@ int usmb_sycl_current_queue(int32_t device_id, void **out_queue)
 }
 
 /*
- * The interned places. A place whose count has reached zero may still be found
- * here for the moment until its releaser gets the lock; such a place is passed
- * over, never revived, so that exactly one thread frees it.
+ * The interned places. A place whose count has reached zero stays in the table until its releaser has the
+ * lock. Look-ups skip it and never revive it, so that exactly one thread frees it.
  */
 enum { BUCKETS = 64 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static usmb_place *places[BUCKETS];
 static uint64_t next_serial = 1;
-static uint32_t next_id = 1; /* 0 is nobody's */
-static uint32_t *free_ids;   /* stack of ids to give again */
+static uint32_t next_id = 1; /* 0 is not used */
+static uint32_t *free_ids;   /* stack of ids for reuse */
 static size_t free_n, free_cap;
 
 void usmb_place_retain(usmb_place *p)
@@ -254,7 +255,7 @@ static size_t bucket_of(void *ctx, void *device, int32_t kind)
 	return ((h >> 4) * 31 + (size_t)kind) % BUCKETS;
 }
 
-/* With the lock held. Room for the id's return is made when it is given out. */
+/* Called with the lock held. Grows free_ids too, so that returning the id cannot fail. */
 static int take_id(uint32_t *id)
 {
 	if (free_n > 0) {
@@ -309,7 +310,7 @@ void usmb_place_release(usmb_place *p)
 	place_free(p);
 }
 
-/* The default context of the platform of device; owned, NULL when there is none. */
+/* Returns the default context of the platform of device; owned, NULL if there is none. */
 static void *default_context_of(void *device)
 {
 	void *platform = usmb_dp.DPCTLDevice_GetPlatform(device), *def;
@@ -320,7 +321,7 @@ static void *default_context_of(void *device)
 	return def;
 }
 
-/* Is ctx the default context of the platform of device? */
+/* Reports whether ctx is the default context of the platform of device. */
 static int in_default_context(usmb_device_table *t, int32_t root, void *ctx, void *device)
 {
 	void *def;
@@ -336,7 +337,7 @@ static int in_default_context(usmb_device_table *t, int32_t root, void *ctx, voi
 
 char *usmb_place_explain(const usmb_place *p, char *buf, size_t n)
 {
-	const char *where = p->filter[0] != 0 ? p->filter : "a device that is no root device",
+	const char *where = p->filter[0] != 0 ? p->filter : "a device that is not a root device",
 	           *part = p->is_subdevice ? "a part of " : "";
 	void *def;
 
@@ -357,7 +358,7 @@ char *usmb_place_explain(const usmb_place *p, char *buf, size_t n)
 	return buf;
 }
 
-static void settle(usmb_device_table *t, usmb_place *p)
+static void describe_place(usmb_device_table *t, usmb_place *p)
 {
 	p->root = usmb_root_of(t, p->device, &p->is_subdevice);
 	p->default_context = in_default_context(t, p->root, p->context, p->device);
@@ -386,11 +387,11 @@ static void *queue_for(usmb_device_table *t, usmb_place *p, void *given)
 {
 	void *queue = NULL;
 
-	/* In a context over several devices the queue may be another device's. */
+	/* In a context of several devices the queue may be on another device. */
 	if (given != NULL && queue_is_on(given, p->device)) return usmb_sycl_queue_copy(given);
 	if (p->default_context && p->root >= 0 && !p->is_subdevice)
 		return usmb_sycl_queue_copy(t->roots[p->root].queue);
-	/* Without a queue the memory can still be shared, only not copied. */
+	/* Without a queue the memory can be shared but not copied. */
 	(void)usmb_sycl_queue_new(p->context, p->device, 1, 0, &queue);
 	return queue;
 }
@@ -409,7 +410,7 @@ static int place_make(usmb_device_table *t, void *ctx, void *device, int32_t kin
 		place_free(p);
 		return USMB_SYCL_EFAILED;
 	}
-	settle(t, p);
+	describe_place(t, p);
 	p->filter = strdup(p->root >= 0 ? t->roots[p->root].filter : "");
 	if (p->filter == NULL) {
 		place_free(p);
@@ -420,7 +421,7 @@ static int place_make(usmb_device_table *t, void *ctx, void *device, int32_t kin
 	return USMB_SYCL_OK;
 }
 
-/* With the lock held. */
+/* Called with the lock held. */
 static usmb_place *find(size_t bucket, void *ctx, void *device, int32_t kind)
 {
 	usmb_place *p;
@@ -464,8 +465,10 @@ int usmb_place_intern(usmb_device_table *t, void *ctx, void *device, int32_t kin
 	int32_t i;
 	int err;
 
-	/* Root devices in their default context, nearly all memory there is, have
-	 * their places in the table of root devices: no hash, no lock. */
+	/*
+	 * Root devices in their default context, the most common case, have their places in the table of
+	 * devices: no hash and no lock.
+	 */
 	for (i = 0; i < t->n && slot == NULL; i++)
 		if (usmb_dp.DPCTLDevice_AreEq(device, t->roots[i].device) &&
 		    usmb_dp.DPCTLContext_AreEq(ctx, t->roots[i].context))
@@ -475,7 +478,7 @@ int usmb_place_intern(usmb_device_table *t, void *ctx, void *device, int32_t kin
 		*out = p;
 		return USMB_SYCL_OK;
 	}
-	/* A root's place keeps the root's own queue, whoever asks first. */
+	/* A root's place always has the root's own queue. */
 	err = intern(t, ctx, device, kind, slot != NULL ? NULL : queue, &p);
 	if (err != USMB_SYCL_OK) return err;
 	if (slot != NULL) {
@@ -486,13 +489,12 @@ int usmb_place_intern(usmb_device_table *t, void *ctx, void *device, int32_t kin
 	return USMB_SYCL_OK;
 }
 
-/* The pointer functions of the library are declared without const. */
+/* The library declares its pointer functions without const. */
 #define PTR(p) ((void *)(uintptr_t)(p))
 
 /*
- * The whole check of a foreign span [lo, hi): the kind of lo in ctx, the kind of
- * hi-1 (when hi > lo + 1) and the device of lo, owned, in this order. hi == lo checks
- * the one address.
+ * Checks a foreign span [lo, hi): the kind of lo in ctx, the kind of hi-1 (if hi > lo + 1) and the device
+ * of lo, owned, in this order. If hi == lo, it checks one address.
  */
 static int check(void *ctx, const void *lo, const void *hi, int32_t *kind, void **device)
 {

@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// SPIR-V, of which only the frame is read here (SPIR-V specification 1.6, section 2.3).
+// The frame of SPIR-V modules (SPIR-V specification 1.6, section 2.3).
 const (
 	spirvMagic  = 0x07230203
 	spirvHeader = 5 // words
 )
 
-// checkSPIRV is what is wrong with the frame of a module: its header, and the lengths of
-// its instructions, which must end where the module does. A driver may end the process on
-// a module that was cut off; what the instructions mean is the driver's to check.
+// checkSPIRV checks the frame of a module: its header, and the lengths of its instructions, which must end
+// where the module does. A driver may crash on a truncated module. The driver checks the instructions
+// themselves.
 func checkSPIRV(module []byte) error {
 	if len(module)%4 != 0 || len(module) < 4*spirvHeader {
-		return fmt.Errorf("%w: %d bytes are no SPIR-V, which is words of 4 bytes, 5 at least", ErrArgument, len(module))
+		return fmt.Errorf("%w: %d bytes are not SPIR-V, which consists of at least 5 words of 4 bytes", ErrArgument, len(module))
 	}
 	var order binary.ByteOrder = binary.LittleEndian
 	switch magic := order.Uint32(module); magic {
@@ -26,20 +26,20 @@ func checkSPIRV(module []byte) error {
 	case bits.ReverseBytes32(spirvMagic):
 		order = binary.BigEndian
 	default:
-		return fmt.Errorf("%w: a module begins with the number %#08x, this with %#08x", ErrArgument, spirvMagic, magic)
+		return fmt.Errorf("%w: a module begins with the number %#08x, not with %#08x", ErrArgument, spirvMagic, magic)
 	}
 	for at := 4 * spirvHeader; at < len(module); {
 		words := int(order.Uint32(module[at:]) >> 16)
 		if words == 0 || 4*words > len(module)-at {
-			return fmt.Errorf("%w: the instruction at byte %d has %d words, of the module %d are left", ErrArgument, at, words, (len(module)-at)/4)
+			return fmt.Errorf("%w: the instruction at byte %d has %d words, but the module has only %d left", ErrArgument, at, words, (len(module)-at)/4)
 		}
 		at += 4 * words
 	}
 	return nil
 }
 
-// The instructions and numbers of SPIR-V 1.6 (sections 3.3, 3.7 and 3.52) that say what a
-// kernel's parameters are.
+// The instructions and numbers of SPIR-V 1.6 (sections 3.3, 3.7 and 3.52) that describe a
+// kernel's parameters.
 const (
 	opName, opEntryPoint                 = 5, 15
 	opTypeInt, opTypeFloat, opTypeVector = 21, 22, 23
@@ -52,19 +52,19 @@ const (
 	storageLocal, storageFunction        = 4, 7
 )
 
-// spirvReader walks the instructions of a module that checkSPIRV has passed.
+// spirvReader reads the instructions of a module that has passed checkSPIRV.
 type spirvReader struct {
-	types     map[uint32]KernelParam // as parameters of that type
-	functions map[uint32][]uint32    // function types: those of their parameters
-	entries   map[uint32][]string    // functions: their names as kernels
+	types     map[uint32]KernelParam // the parameter of each type
+	functions map[uint32][]uint32    // the parameter types of each function type
+	entries   map[uint32][]string    // the kernel names of each function
 	names     map[uint32]string
 	kernels   map[string][]KernelParam
-	at        []KernelParam // of the function whose parameters come next
+	at        []KernelParam // the parameters of the current function that were not named yet
 }
 
-// spirvKernels is what a module itself says of its kernels' parameters: whether they are
-// memory, of which kind, or values, and of which size. What a pointer points to it does not
-// say: compilers write any type there.
+// spirvKernels returns a module's own description of its kernels' parameters: the kind of memory, or the
+// size of values. It does not describe the targets of pointers, because compilers write arbitrary types
+// there.
 func spirvKernels(module []byte) map[string][]KernelParam {
 	var order binary.ByteOrder = binary.LittleEndian
 	if order.Uint32(module) == bits.ReverseBytes32(spirvMagic) {
@@ -84,7 +84,7 @@ func spirvKernels(module []byte) map[string][]KernelParam {
 	return r.kernels
 }
 
-// instruction takes one in; what lacks operands says nothing.
+// instruction reads one instruction. Missing operands are ignored.
 func (r *spirvReader) instruction(op uint32, words []uint32) {
 	operand := func(i int) uint32 {
 		if i < len(words) {
@@ -103,7 +103,7 @@ func (r *spirvReader) instruction(op uint32, words []uint32) {
 	case opTypeInt:
 		r.types[id] = KernelParam{Address: "private", Type: map[uint32]string{8: "char", 16: "short", 32: "int", 64: "long"}[operand(1)]}
 	case opTypeFloat:
-		if len(words) == 2 { // else of another encoding than IEEE's
+		if len(words) == 2 { // otherwise not an IEEE encoding
 			r.types[id] = KernelParam{Address: "private", Type: map[uint32]string{16: "half", 32: "float", 64: "double"}[operand(1)]}
 		}
 	case opTypeVector:
@@ -131,7 +131,7 @@ func (r *spirvReader) instruction(op uint32, words []uint32) {
 	}
 }
 
-// pointerIn is a parameter that points to memory of a storage class.
+// pointerIn returns a parameter that points to memory of a storage class.
 func pointerIn(class uint32) KernelParam {
 	switch class {
 	case storageConstant:
@@ -146,7 +146,7 @@ func pointerIn(class uint32) KernelParam {
 	return KernelParam{}
 }
 
-// function notes the parameters of one, where it is a kernel.
+// function records the parameters of a function that is a kernel.
 func (r *spirvReader) function(id, typ uint32) {
 	r.at = nil
 	names := r.entries[id]
@@ -164,7 +164,7 @@ func (r *spirvReader) function(id, typ uint32) {
 	r.at = list
 }
 
-// spirvText is a string of SPIR-V: bytes, the lowest of a word first, up to a zero.
+// spirvText returns a SPIR-V string: bytes up to a zero, the lowest of a word first.
 func spirvText(words []uint32) string {
 	var s strings.Builder
 	for _, w := range words {
@@ -179,8 +179,8 @@ func spirvText(words []uint32) string {
 	return s.String()
 }
 
-// mergeParams fills in what the driver does not tell from what the module says; nil where
-// neither knows a kernel.
+// mergeParams fills gaps in the driver's description from the module's. It returns nil if neither
+// describes a kernel.
 func mergeParams(told, module map[string][]KernelParam) map[string][]KernelParam {
 	if told == nil && len(module) > 0 {
 		told = map[string][]KernelParam{}
