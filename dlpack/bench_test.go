@@ -34,7 +34,7 @@ func compare(b *testing.B, op func()) {
 	b.ReportMetric(mine/empty, "cgo-calls/op")
 }
 
-// BenchmarkEmptyCall is the unit of the others.
+// BenchmarkEmptyCall is the reference for the other benchmarks.
 func BenchmarkEmptyCall(b *testing.B) {
 	for b.Loop() {
 		cpeer.Empty()

@@ -189,7 +189,7 @@ func requireFloat(t *testing.T, want string, got float32, what string) {
 	require.Equal(t, want, fmt.Sprintf("%08x", math.Float32bits(got)), what)
 }
 
-// Every value of every narrow format is what ml_dtypes reads.
+// Every value of every narrow format equals ml_dtypes' value.
 func TestNarrowFloats(t *testing.T) {
 	golden := goldenFloats(t)
 	methods := map[string]func(uint8) float32{
@@ -267,9 +267,8 @@ func TestPackedBits(t *testing.T) {
 	require.ErrorIs(t, dlpack.PackBits(packed, values, 0, 0), dlpack.ErrDataType)
 }
 
-// What is packed comes out again, and nothing beside it changes. The fuzzer likes
-// long inputs, which say nothing that a short one does not; so the values are cut,
-// and one comparison looks at all bits.
+// FuzzPackBits: unpacking returns the packed values, and other bits do not change. The input is cut,
+// because long inputs test nothing more; one comparison covers all bits.
 func FuzzPackBits(f *testing.F) {
 	f.Add([]byte{1, 2, 3}, uint8(4), uint8(1), byte(0xff))
 	f.Add([]byte{63, 0, 31}, uint8(6), uint8(3), byte(0))
@@ -314,7 +313,7 @@ func byTypeForm(s string) (dlpack.DataType, bool) {
 	return dlpack.DataType{Code: codes[m[2]], Bits: uint8(8 * size), Lanes: 1}, true
 }
 
-// FuzzParseTypeString: what the grammar has is read as that type, and nothing else is.
+// FuzzParseTypeString: strings of the grammar are parsed as their type, others are refused.
 func FuzzParseTypeString(f *testing.F) {
 	for _, s := range []string{"<f4", "|b1", "=i8", ">u2", "c16", "", "<", "<M8[ns]", "|V3", ">b1", "!u1", "f04", "<c4", "<f2\n"} {
 		f.Add(s)

@@ -36,7 +36,7 @@ func checkView(v dlpack.View, flags dlpack.Flags) (dlpack.Span, error) {
 	return dlpack.Check(&v, flags)
 }
 
-// exported is what a consumer in C reads of an export.
+// exported returns an exported tensor as a consumer in C reads it.
 func exported(t *testing.T, v dlpack.View, flags dlpack.Flags, versioned bool) cpeer.Fields {
 	t.Helper()
 	tensor, err := exportView(v, flags, versioned, dlpack.Owner{})
@@ -97,7 +97,7 @@ func TestExportByteOffset(t *testing.T) {
 			f := exported(t, c.view, 0, true)
 			require.Equal(t, c.data, f.Data)
 			require.Equal(t, c.offset, f.ByteOffset)
-			// Whatever the form, it comes back as the same first element.
+			// All forms have the same first element after the import.
 			back, err := checkView(dlpack.View{Data: f.Data, Device: f.Device, DataType: f.DataType, Shape: f.Shape,
 				Strides: f.Strides, ByteOffset: f.ByteOffset}, 0)
 			require.NoError(t, err)
@@ -151,7 +151,7 @@ func TestExportOfNoElements(t *testing.T) {
 	tensor.Release()
 }
 
-// layoutErrors are tensors that neither go out nor come in.
+// layoutErrors are tensors that can be neither exported nor imported.
 func layoutErrors(p unsafe.Pointer) map[string]struct {
 	view dlpack.View
 	err  error
@@ -439,8 +439,8 @@ func TestDataTypesAlike(t *testing.T) {
 	require.False(t, ok)
 }
 
-// One rule for type strings and names: Go and C take the same bytes for the same
-// type, of all strings of up to three bytes that could be one and many others.
+// TestTypeStringsAlike: Go and C parse the same strings as the same types, for all strings of up to three
+// bytes that could be a type and many more.
 func TestTypeStringsAlike(t *testing.T) {
 	alphabet := "\x00<=|>!biufcaOSUVmMt0123468? \xff"
 	strings := []string{""}

@@ -72,7 +72,7 @@ func TestFloatFormatsRound(t *testing.T) {
 	}
 }
 
-// What lies beyond the largest number, by the specials of the types.
+// Values above the largest number, by the special values of the types.
 func TestFloatFormatsOverflow(t *testing.T) {
 	inf, nan := math.Inf(1), math.NaN()
 	for d, want := range map[dlpack.DataType]float64{

@@ -175,7 +175,7 @@ func TestErrorText(t *testing.T) {
 	require.Equal(t, "dlpack: x: bad shape", (&dlpack.OpError{Op: "x", Kind: dlpack.ErrShape}).Error())
 }
 
-// What only C sees.
+// Functions that only C calls.
 func TestCInterface(t *testing.T) {
 	require.Equal(t, []string{dlpack.CapsuleLegacy, dlpack.CapsuleLegacyUsed, dlpack.CapsuleVersioned,
 		dlpack.CapsuleVersionedUsed, dlpack.CapsuleExchangeAPI}, cpeer.CapsuleNames())

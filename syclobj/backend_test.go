@@ -12,8 +12,7 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
 
-// What every backend does alike runs on the host, on the real SYCL and on the
-// fake machine.
+// TestBackends tests the common behaviour of the host backend, the real SYCL and the fake machine.
 func TestBackends(t *testing.T) {
 	t.Run("host", func(t *testing.T) { conform(t, openHost(t).HostQueue(), syclobj.USMShared) })
 	for _, kind := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost} {

@@ -101,7 +101,7 @@ func ExampleDevice_SubDevices() {
 	}
 }
 
-// What was found, and why not.
+// Where the library was searched, and which devices exist.
 func ExampleRuntime_Attempts() {
 	rt, err := syclobj.Open(syclobj.HostOnly())
 	if err != nil {

@@ -478,9 +478,9 @@ func TestHostQueueWaitsForSYCL(t *testing.T) {
 	require.Equal(t, []byte{9, 9, 9, 9}, got)
 }
 
-// Places of foreign memory come and go with nobody else holding them: the last
-// holder frees exactly once, while others ask for the same place or make another.
-func TestPlacesComeAndGo(t *testing.T) {
+// TestPlacesAreFreedOnce: the last holder of a place of foreign memory frees it exactly once, while other
+// goroutines look up the same place or create another.
+func TestPlacesAreFreedOnce(t *testing.T) {
 	if sycltest.Child(t, sycltest.TwoGPUs) == nil {
 		return
 	}
@@ -552,7 +552,7 @@ func TestClosingUnderC(t *testing.T) {
 	free()
 }
 
-// What is not ours is refused by Free, and adopted events are let go once.
+// Free refuses foreign memory, and adopted events are deleted once.
 func TestForeign(t *testing.T) {
 	if sycltest.Child(t, sycltest.OneCPU) == nil {
 		return

@@ -71,8 +71,8 @@ func FuzzLog(f *testing.F) {
 	})
 }
 
-// FuzzSPIRVFrame: no module makes the check read beyond it, and what passes has instructions
-// that end where the module does.
+// FuzzSPIRVFrame: the check never reads beyond a module, and the instructions of an accepted one end where
+// the module does.
 func FuzzSPIRVFrame(f *testing.F) {
 	whole := []byte{3, 2, 35, 7, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 17, 0, 2, 0, 4, 0, 0, 0}
 	f.Add(whole)
@@ -120,8 +120,8 @@ func FuzzTypeName(f *testing.F) {
 	})
 }
 
-// TestCloseDoesNotWaitForTheCompiler: while one goroutine asks for a program's parameters,
-// which takes a run of the compiler, others close its kernels.
+// TestCloseDoesNotWaitForTheCompiler: while one goroutine reads a program's parameters, which runs the
+// compiler, other goroutines can close its kernels.
 func TestCloseDoesNotWaitForTheCompiler(t *testing.T) {
 	m := &made{}
 	m.parts.Store(2)
@@ -132,8 +132,8 @@ func TestCloseDoesNotWaitForTheCompiler(t *testing.T) {
 	require.EqualValues(t, 2, m.parts.Load())
 }
 
-// TestSPIRVSaysItsParameters: what a module declares, in both orders of bytes.
-func TestSPIRVSaysItsParameters(t *testing.T) {
+// TestSPIRVParameters: the parameters that a module declares, in both byte orders.
+func TestSPIRVParameters(t *testing.T) {
 	instructions := [][]uint32{
 		{opEntryPoint, 6, 20, 0x64636261, 0, 99}, {opEntryPoint, 6, 20, 0x00000062}, {opEntryPoint, 5, 21, 0x00000063},
 		{opName, 31, 0x00000078},

@@ -74,7 +74,7 @@ func TestBuildRefusals(t *testing.T) {
 		"NUL in the options": func() (*syclobj.Program, error) { return q.BuildOpenCL("", "a\x00b") },
 		"no words":           func() (*syclobj.Program, error) { return q.BuildSPIRV([]byte{3, 2, 35}, "") },
 		"no header":          func() (*syclobj.Program, error) { return q.BuildSPIRV(make([]byte, 16), "") },
-		"not SPIR-V":          func() (*syclobj.Program, error) { return q.BuildSPIRV(make([]byte, 64), "") },
+		"not SPIR-V":         func() (*syclobj.Program, error) { return q.BuildSPIRV(make([]byte, 64), "") },
 	} {
 		p, err := build()
 		require.ErrorIs(t, err, syclobj.ErrArgument, name)

@@ -15,8 +15,8 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
 
-// Objects of the user's own outlive the last Runtime: what they hold still
-// works, what would need the table of devices is ErrClosed.
+// TestAfterLastRuntime: objects that the user owns outlive the last Runtime and still work; operations
+// that need the table of devices return ErrClosed.
 func TestAfterLastRuntime(t *testing.T) {
 	if sycltest.Child(t, sycltest.TwoGPUs) == nil {
 		return
@@ -134,7 +134,7 @@ func TestOpenWithBrokenDrivers(t *testing.T) {
 	require.Len(t, rt.RootDevices(), 3, "nothing stands in the way of the next")
 }
 
-// However often and by whomever an event is asked, a failure is told each time.
+// Every wait for a failed event returns the failure.
 func TestEventFailureStays(t *testing.T) {
 	fake := sycltest.Child(t, sycltest.TwoGPUs)
 	if fake == nil {

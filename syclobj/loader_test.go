@@ -18,7 +18,7 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
 
-// opening is what a process found that opened SYCL in a made-up environment.
+// opening is the result of a process that opened SYCL in an artificial environment.
 type opening struct {
 	Path, Source, Version, Drivers string
 	Attempts                       []string
@@ -47,7 +47,7 @@ func attemptLine(a syclobj.Attempt) string {
 	return fmt.Sprintf("%s: %s: %v", a.Source, a.Path, a.Err)
 }
 
-// report is what the processes that openIn starts do instead of tests.
+// report runs in the processes that openIn starts, instead of tests.
 func report(file string) error {
 	var opts []syclobj.Option
 	if path := os.Getenv(envOption); path != "" {
@@ -103,7 +103,7 @@ func openIn(t *testing.T, env ...string) opening {
 func openFrom(t *testing.T, dir string, env ...string) opening {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "opening.json")
-	// A process that waits for ever is a failure to tell, not to wait for.
+	// A process that blocks must be reported as a failure.
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	self, err := os.Executable()

@@ -69,8 +69,8 @@ func TestRealOwnContext(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// The exact end of an allocation is known to the byte, and memory that is not
-// USM is told apart; none of this ends the process.
+// TestRealPointers: the end of an allocation is detected exactly, and memory that is not USM is detected;
+// nothing crashes.
 func TestRealPointers(t *testing.T) {
 	rt := openReal(t)
 	q := rt.DefaultQueue()
@@ -94,8 +94,8 @@ func TestRealPointers(t *testing.T) {
 	require.NoError(t, syclobj.Free(host))
 }
 
-// What a driver cannot do about alignment is an error: OpenCL takes it in 32
-// bits, and gives memory aligned to what is left of a larger number.
+// TestRealLargeAlignment: an alignment that the driver does not support is an error. OpenCL takes it in 32
+// bits and silently uses the low bits of a larger number.
 func TestRealLargeAlignment(t *testing.T) {
 	q := openReal(t).DefaultQueue()
 	for kind := syclobj.USMDevice; kind <= syclobj.USMHost; kind++ {
@@ -112,7 +112,7 @@ func TestRealLargeAlignment(t *testing.T) {
 	}
 }
 
-// Runtimes come and go in one process.
+// Runtimes are opened and closed repeatedly in one process.
 func TestRealReopen(t *testing.T) {
 	openReal(t)
 	for range 3 {

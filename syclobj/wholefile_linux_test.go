@@ -13,9 +13,9 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// Files that dlopen would not survive, or would wait at for ever, are errors that
-// say what they are, however they are named.
-func TestFilesThatAreNoWholeLibrary(t *testing.T) {
+// TestIncompleteLibraryFiles: files that would crash or block dlopen are reported as errors with the
+// reason, for every way to name them.
+func TestIncompleteLibraryFiles(t *testing.T) {
 	whole, err := os.ReadFile(fakeLibrary(t))
 	require.NoError(t, err)
 	dir := t.TempDir()

@@ -15,7 +15,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// conversions has testdata/conversions.py write what NumPy and ml_dtypes say.
+// conversions runs testdata/conversions.py, which prints the results of NumPy and ml_dtypes.
 func conversions(t *testing.T) (dir string) {
 	t.Helper()
 	py := numpyPython(t)

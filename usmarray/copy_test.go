@@ -240,7 +240,7 @@ func TestBroadcastRowsOfAllSizes(t *testing.T) {
 	}
 }
 
-// Zeros are zeros also where a pool's memory was somebody else's before.
+// Zeros clears memory of a pool that was used before.
 func TestZerosOfMemoryThatWasUsed(t *testing.T) {
 	pool := memmgr.NewPool(memmgr.Host())
 	defer func() { require.NoError(t, pool.Close()) }()

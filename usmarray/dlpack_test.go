@@ -97,7 +97,7 @@ func TestDLPackPackedBackwards(t *testing.T) {
 	}
 }
 
-// eventually waits for what the reaper does after C dropped a reference.
+// eventually waits until the reaper has processed a reference that C dropped.
 func eventually(t testing.TB, ok func() bool) {
 	t.Helper()
 	require.Eventually(t, ok, time.Minute, time.Millisecond)
@@ -217,7 +217,7 @@ func TestDLPackDevicesAndCopies(t *testing.T) {
 	require.Equal(t, "[0 1 2 3 4]", own(t)(FromDLPack(rt, x)).String())
 }
 
-// A copy is what was asked for, or refused: CopyTo may give memory of another kind.
+// A copy fulfils the request or is refused: CopyTo may allocate memory of another kind.
 func TestDLPackCopyToElsewhere(t *testing.T) {
 	rt, q := needSYCL(t)
 	for _, a := range []*Array{
@@ -327,7 +327,7 @@ func TestFromDLPackErrors(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			if c.view.Device.ID < 0 {
 				_, err := dlpack.Export(&c.view, 0, true, dlpack.Owner{})
-				require.ErrorIs(t, err, dlpack.ErrDevice) // no such tensor comes this far
+				require.ErrorIs(t, err, dlpack.ErrDevice) // dlpack refuses such a tensor before
 				return
 			}
 			x, released := foreign(t, c.view, 0, true)
@@ -379,7 +379,7 @@ func TestConversions(t *testing.T) {
 			}
 		}
 	}
-	// What one protocol cannot say leaves the other's object alone.
+	// If one protocol cannot describe the memory, the object of the other is unchanged.
 	b := own(t)(Zeros(usm(t, q, syclobj.USMShared), Bfloat16, []int{2}))
 	x := must[dlpack.Tensor](t)(b.DLPack())
 	_, _, err := DLPackToUSMInterface(rt, x)

@@ -35,8 +35,7 @@ type named struct {
 	err  error
 }
 
-// requireKinds verifies that an error answers to the sentinels given, to those
-// that mean the same, and to no others.
+// requireKinds checks that an error matches the given kinds, those with the same meaning, and no others.
 func requireKinds(t *testing.T, err error, kinds ...error) {
 	t.Helper()
 	var oe *OpError

@@ -12,7 +12,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// One buffer, three faces: Go, the dictionary, DLPack.
+// Export an array as a DLPack tensor and import it, without a copy.
 func ExampleArray_DLPack() {
 	rt, err := syclobj.Open(syclobj.HostOnly())
 	if err != nil {
@@ -53,7 +53,7 @@ func ExampleFromPinnedSlice() {
 		log.Fatal(err)
 	}
 	fmt.Println(t)
-	// What a C library would do with the pointer of t.Detach().
+	// A C library would read the pointer of t.Detach() in this way.
 	defer t.Release()
 	values, err := dlpack.Slice[float32](t)
 	fmt.Println(values, err)

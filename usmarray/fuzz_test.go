@@ -240,8 +240,8 @@ func strided(shape, pos []int) bool {
 	return slices.Equal(fit.pos, pos)
 }
 
-// FuzzValidate feeds dictionaries of every sort to the validator; what it
-// accepts must hold in exact arithmetic, and it accepts what does.
+// FuzzValidate checks dictionaries of all kinds: the validator accepts exactly those that are valid in
+// exact arithmetic.
 func FuzzValidate(f *testing.F) {
 	f.Add("<f4", uint64(0x1000), int64(0), 1, []byte{2, 0, 3, 0}, []byte{3, 0, 1, 0}, uint64(0), uint64(0))
 	f.Add("<f8", uint64(1)<<63, int64(math.MinInt64), 1, []byte{2, 0}, []byte{0xff, 0xff}, uint64(1), uint64(9))
@@ -271,8 +271,8 @@ func FuzzValidate(f *testing.F) {
 
 var typeForm = regexp.MustCompile(`^[<=|](b1|[iu][1248]|f[248]|c8|c16)\z`)
 
-// sound says whether a dictionary describes memory that can be, by numbers without bounds. Not
-// sure is what only a number in between makes impossible.
+// sound reports whether a dictionary describes possible memory, computed with unbounded numbers. sure is
+// false if only an intermediate number overflows.
 func sound(d *USMInterface) (sound, sure bool) {
 	if d.Version != 1 || len(d.Shape) > MaxDims || !typeForm.MatchString(d.TypeStr) || d.Data == 0 ||
 		d.Strides != nil && len(d.Strides) != len(d.Shape) {

@@ -40,8 +40,8 @@ func device(t *testing.T, rt *syclobj.Runtime, filter string) *syclobj.Device {
 
 var usmKinds = []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost}
 
-// TestMachineSecondGPU: memory of every device goes through both protocols and
-// comes back on its own device.
+// TestMachineSecondGPU: memory of every device passes through both protocols and is imported on its own
+// device.
 func TestMachineSecondGPU(t *testing.T) {
 	if sycltest.Child(t, sycltest.CPUFirst) == nil {
 		return
@@ -81,8 +81,8 @@ func TestMachineSecondGPU(t *testing.T) {
 	}
 }
 
-// TestMachineWrongDevice: what a dictionary or a tensor says about its device
-// must agree with what the runtime says about the pointer.
+// TestMachineWrongDevice: the device in a dictionary or a tensor must be the runtime's device of the
+// pointer.
 func TestMachineWrongDevice(t *testing.T) {
 	if sycltest.Child(t, sycltest.TwoGPUs) == nil {
 		return
@@ -412,7 +412,7 @@ func TestZerosAfterWorkOfTheFormerUser(t *testing.T) {
 		case y = <-made:
 		case <-time.After(50 * time.Millisecond): // it waits
 		}
-		fake.Release(1) // what comes after the former user's, if it may
+		fake.Release(1) // the later work, if the order permits
 		fake.Hold(false)
 		fake.ReleaseAll()
 		if y == nil {

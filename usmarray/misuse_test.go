@@ -43,9 +43,9 @@ func callAll(a *Array) map[string]any {
 	return panics
 }
 
-// What may be asked of an array that is no more, or never was, does not panic;
-// everything else panics with a *UseError, and with nothing else.
-func TestUseOfNoArray(t *testing.T) {
+// TestInvalidArrays: descriptions of a released, nil or zero array do not panic; everything else panics
+// with a *UseError.
+func TestInvalidArrays(t *testing.T) {
 	released, err := Zeros(memmgr.Host(), Float32, []int{2, 3})
 	require.NoError(t, err)
 	view := released.AsReadOnly()
@@ -169,7 +169,7 @@ func (r releasing) Allocate(q memmgr.Request) (memmgr.Block, error) {
 	return r.Resource.Allocate(q)
 }
 
-// A release in the middle of an operation comes after it.
+// A release during an operation takes effect after it.
 func TestReleaseDuringOperation(t *testing.T) {
 	for name, op := range map[string]func(a *Array, r memmgr.Resource) (*Array, error){
 		"Copy":     func(a *Array, r memmgr.Resource) (*Array, error) { return a.Copy(r) },

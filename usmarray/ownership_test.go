@@ -25,7 +25,7 @@ func TestFromDLPackTakesOnce(t *testing.T) {
 	_, err := FromDLPack(rt, x)
 	require.ErrorIs(t, err, ErrExchange)
 	require.ErrorContains(t, err, "taken over")
-	x.Release() // somebody else's now: nothing happens
+	x.Release() // no effect: it was taken over
 	require.Equal(t, 2, a.Buffer().Count())
 	require.Equal(t, float32(0), must[any](t)(b.At(3)))
 }
@@ -71,7 +71,7 @@ func TestCopiedIsForTheConsumerAlone(t *testing.T) {
 	x.Release()
 }
 
-// Memory whose extent nobody knows says nothing about it in the dictionary.
+// Memory of unknown size has no Allocation in the dictionary.
 func TestInterfaceOfUnknownSize(t *testing.T) {
 	rt, q := needSYCL(t)
 	a := own(t)(Arange[float32](usm(t, q, syclobj.USMShared), 0, 1, 4))
@@ -116,7 +116,7 @@ func TestCopyPackedThroughTwoBuffers(t *testing.T) {
 	require.Equal(t, "[ 0  0  1  2  3  4  5  6  7  8  9 10 11 12 13 14]", base.String())
 }
 
-// What is wrong with syclobj is an error, in the dictionary's text too.
+// Invalid syclobjs are errors, also in the dictionary's text.
 func TestBadSyclObjNeverPanics(t *testing.T) {
 	rt := openRT(t)
 	q, err := syclobj.HostPlace().Queue()
@@ -183,8 +183,7 @@ func permutations(n int) [][]int {
 	return out
 }
 
-// What older and careless producers leave out: strides, deleter; and a byte
-// offset.
+// TestFromDLPackOfOldProducers: producers that omit strides or the deleter, and a byte offset.
 func TestFromDLPackOfOldProducers(t *testing.T) {
 	needDLPack(t)
 	rt := openRT(t)

@@ -59,11 +59,11 @@ func TestFromPinnedSlice(t *testing.T) {
 	require.ErrorIs(t, err, ErrLayout)
 }
 
-// wrapCollectable wraps a slice that nothing else reaches; collected tells when its
-// memory is gone.
+// pinCollectable makes an array of an otherwise unreachable slice; collected reports whether its
+// memory was collected.
 //
 //go:noinline
-func wrapCollectable(t *testing.T) (a *Array, collected *atomic.Bool) {
+func pinCollectable(t *testing.T) (a *Array, collected *atomic.Bool) {
 	t.Helper()
 	collected = new(atomic.Bool)
 	data := new([1 << 12]float32)
@@ -81,7 +81,7 @@ func requireCollected(t *testing.T, collected *atomic.Bool) {
 
 // The pin ends with the last reference, whichever that is, and not before.
 func TestFromPinnedSlicePin(t *testing.T) {
-	a, collected := wrapCollectable(t)
+	a, collected := pinCollectable(t)
 	view, err := a.Reshape(64, 64)
 	require.NoError(t, err)
 	view = view.Retain()
@@ -99,7 +99,7 @@ func TestFromPinnedSliceConsumer(t *testing.T) {
 	if !dlpack.Supported() {
 		t.Skip("tensors need cgo")
 	}
-	a, collected := wrapCollectable(t)
+	a, collected := pinCollectable(t)
 	x, err := a.DLPack()
 	require.NoError(t, err)
 	a.Release()

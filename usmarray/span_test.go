@@ -11,9 +11,8 @@ import (
 	"github.com/usmbridge/usmbridge/dlpack"
 )
 
-// exactSpan is what a shape and strides mean, in numbers that never overflow:
-// elements (of the axes that are not empty), and the first and the last element
-// relative to element (0, …, 0).
+// exactSpan is the memory of a shape and strides in unbounded numbers: the number of elements (without
+// empty axes), and the first and the last element relative to element (0, …, 0).
 type exactSpan struct {
 	count, lo, hi  *big.Int
 	empty, c, f    bool
@@ -95,9 +94,9 @@ func spanNumbers(raw []byte) (shape, strides []int) {
 	return shape, strides
 }
 
-// FuzzSpan holds the span and the order of elements, as Layout, the dictionary and
-// the C code of package dlpack work them out, against exact arithmetic: each
-// accepts what it can express, refuses the rest, and means the same by it.
+// FuzzSpan compares the span and the order of elements, as Layout, the dictionary and the C code of
+// package dlpack compute them, with exact arithmetic: each accepts the values that it can represent,
+// refuses the others, and agrees on the meaning.
 func FuzzSpan(f *testing.F) {
 	if intBits != 64 {
 		f.Skip("the limits are those of 64 bits")

@@ -100,7 +100,7 @@ func TestResolveAllocatesNothing(t *testing.T) {
 	}))
 }
 
-// TestImportErrors is the rest of the table: what the device says.
+// TestImportErrors tests the errors that depend on the device.
 func TestImportErrors(t *testing.T) {
 	rt, q := needSYCL(t)
 	a := own(t)(Arange[float32](usm(t, q, syclobj.USMShared), 0, 1, 6))

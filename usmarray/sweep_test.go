@@ -19,15 +19,14 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
 
-// The script below uses everything that this package and those under it do with
-// the SYCL library. The tests run it again and again: each function of the library
-// fails in each call that the script makes of it, one at a time, and each submitted
-// piece of work fails after it was accepted. Every time an error, if one comes out,
-// is of a type that a program can ask; nothing is left in the library, in the memory
-// manager or among our objects; and the script runs whole right afterwards.
+// The script below uses all operations of this package and its dependencies on
+// the SYCL library. The tests run it repeatedly: each function of the library
+// fails in each call of the script, one at a time, and each submitted
+// operation fails after it was accepted. Each time a returned error has a type that
+// a program can test; no object is left in the library, the memory
+// manager or this module; and the script succeeds afterwards.
 
-// scenes are the parts of the script. Each ends what it began; an error of one
-// does not keep the others from running.
+// scenes are the parts of the script. Each releases its objects; an error of one does not stop the others.
 var scenes = []struct {
 	name string
 	play func(s *script) error
@@ -40,7 +39,7 @@ var scenes = []struct {
 	{"tiles and contexts", playTiles},
 }
 
-// script is what the scenes play on.
+// script is the shared state of the scenes.
 type script struct {
 	fake *sycltest.Fake
 	rt   *syclobj.Runtime
@@ -50,7 +49,7 @@ type script struct {
 // later has f run when the scene is over.
 func (s *script) later(f func() error) { s.end = append(s.end, f) }
 
-// close ends what a scene began.
+// close releases the objects of a scene.
 func (s *script) close() error {
 	var all []error
 	for i := len(s.end) - 1; i >= 0; i-- {
@@ -96,7 +95,7 @@ func (s *script) usm(q *syclobj.Queue, k syclobj.USMKind) memmgr.Resource {
 	return r
 }
 
-// perform runs the whole script and gives what went wrong.
+// perform runs the whole script and returns its errors.
 func perform(fake *sycltest.Fake) error {
 	rt, err := syclobj.Open(syclobj.RequireSYCL())
 	if err != nil {
@@ -305,7 +304,7 @@ func playPool(s *script) error {
 	}
 	s.fake.Hold(false)
 	s.fake.ReleaseAll()
-	a, err := New(pool, Uint8, []int{7 << 20}) // needs what was freed
+	a, err := New(pool, Uint8, []int{7 << 20}) // needs the freed memory
 	if err != nil {
 		return errors.Join(first, err)
 	}
@@ -364,9 +363,9 @@ func functionsOf(t *testing.T, path string) (names []string) {
 	symbols, err := f.DynamicSymbols()
 	require.NoError(t, err)
 	for _, s := range symbols {
-		// DPCTLUSM_GetPointerType cannot fail: it tells what memory is. A block of which it says
-		// that it is none is not given to the library's free, which would end the process: it
-		// stays, as it should, and nothing after it would be clean here.
+		// DPCTLUSM_GetPointerType cannot fail: it returns the kind of memory. A block that it
+		// reports as unknown is not passed to the library's free, which would crash. It
+		// stays allocated, so later checks for leaks would fail.
 		if strings.HasPrefix(s.Name, "DPCTL") && s.Section != elf.SHN_UNDEF && s.Name != "DPCTLUSM_GetPointerType" {
 			names = append(names, s.Name)
 		}
@@ -375,7 +374,7 @@ func functionsOf(t *testing.T, path string) (names []string) {
 	return names
 }
 
-// requireTyped asserts that every error says by its type what went wrong.
+// requireTyped asserts that every error has one of the documented types.
 func requireTyped(t *testing.T, err error, where string) {
 	t.Helper()
 	var mine *OpError
@@ -418,7 +417,7 @@ func TestSweepEveryCallFails(t *testing.T) {
 		return
 	}
 	functions := functionsOf(t, os.Getenv(syclobj.EnvLibrary))
-	require.NoError(t, perform(fake)) // what is done once in a process is done
+	require.NoError(t, perform(fake)) // the first run does one-time work
 	before := map[string]int{}
 	for _, f := range functions {
 		before[f] = fake.Calls(f)

@@ -47,7 +47,7 @@ func TestFromDLPack(t *testing.T) {
 	require.Equal(t, "(30,20):(20,1)", c.Layout())
 	requireDeleted(t, 0, deleted)
 	require.False(t, x.Valid())
-	x.Release() // as a caller does who defers it: it is c's
+	x.Release() // like a deferred Release; does nothing, because c owns it
 	requireDeleted(t, 0, deleted)
 	_, err = FromDLPack(x, Options{})
 	require.ErrorIs(t, err, ErrReleased)

@@ -25,7 +25,7 @@ func (in *fuzzInput) next() int {
 
 func (in *fuzzInput) next16() int64 { return int64(in.next())<<8 | int64(uint8(in.next())) }
 
-// encode is the inverse of what FuzzMarks reads, for the seed corpus.
+// encode writes the input format of FuzzMarks, for the seed corpus.
 func encode(shape, strides []int64, marks ...int8) []byte {
 	out := []byte{byte(len(shape))}
 	for i := range shape {
@@ -85,7 +85,7 @@ func requireTyped(t *testing.T, err error) {
 	require.NotEmpty(t, err.Error())
 }
 
-// fuzzMark applies one mark and checks what must hold of it.
+// fuzzMark applies one mark and checks its invariants.
 func fuzzMark(t *testing.T, in *fuzzInput, s *Spec) {
 	before := s.copied()
 	index := make([]int64, s.Rank())
@@ -122,8 +122,7 @@ func fuzzMark(t *testing.T, in *fuzzInput, s *Spec) {
 	}
 }
 
-// FuzzWords: the flat form's reader takes any words, and what it accepts is what
-// the writer writes.
+// FuzzWords: the reader of the flat form accepts exactly the words that the writer writes.
 func FuzzWords(f *testing.F) {
 	for _, v := range readVectors(f)[:64] {
 		s, err := v.run(LeadingSkipSizeOne, Strides64)

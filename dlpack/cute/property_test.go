@@ -73,9 +73,8 @@ func offsets(s *Spec) []int64 {
 	}
 }
 
-// TestMarksKeepAddresses: whatever is marked, every index maps to the same
-// element, extents stay, static parts print their values, and what is called
-// divisible is.
+// TestMarksKeepAddresses: after any marks, every index maps to the same element, extents stay, static
+// parts print their values, and divisors divide.
 func TestMarksKeepAddresses(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	took := 0

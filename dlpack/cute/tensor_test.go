@@ -130,7 +130,7 @@ func TestWrapRefuses(t *testing.T) {
 	require.ErrorIs(t, err, ErrReleased)
 }
 
-// TestReuse: a tensor made of what a released one left behind has nothing of it.
+// TestReuse: a tensor that reuses the Spec of a released one has none of its contents.
 func TestReuse(t *testing.T) {
 	for range 100 {
 		for _, rank := range []int{64, 9, 3, 12, 0, 8} {

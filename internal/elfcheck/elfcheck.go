@@ -1,10 +1,8 @@
-// Package elfcheck tells a shared library that can be given to dlopen from a file
-// that would take the process down there: dlopen maps what the headers promise,
-// so that a library cut short by a full disk or a broken download ends the
-// process with SIGBUS, and opening a named pipe waits for ever.
+// Package elfcheck reports whether a file can safely be given to dlopen. dlopen maps the segments that the
+// headers describe, so that a library truncated by a full disk or an incomplete download ends the process
+// with SIGBUS; and opening a named pipe blocks forever.
 //
-// It serves the packages of this module that load libraries whose names users
-// give; it is not part of the module's promise of compatibility.
+// It serves the packages of this module that load libraries whose names users give.
 package elfcheck
 
 import (
@@ -18,20 +16,18 @@ import (
 	"syscall"
 )
 
-// File reports why the file must not be given to dlopen: it cannot be opened (the
-// error then matches fs.ErrNotExist and others), is no regular file, is no ELF
-// file, is one for another machine, or is shorter than its headers say. nil says
-// that dlopen can map it, not that it will like it. The text is a sentence
-// without the path, such as "it is a named pipe, not a regular file".
+// File returns the reason why the file must not be given to dlopen: it cannot be opened (the error then
+// matches fs.ErrNotExist and similar), is not a regular file, is not an ELF file, is for another machine,
+// or is shorter than its headers require. nil means that dlopen can map it, but not that it succeeds. The
+// text is a sentence without the path, such as "it is a named pipe, not a regular file".
 func File(path string) error {
 	_, err := check(path)
 	return err
 }
 
-// Needed is File for those of the libraries which the file at path needs, directly
-// or through others, that lie in dir. It gives the path of the first bad one and
-// what is wrong with it; an empty path and nil when there is none. The file itself
-// is one that File has found no fault in.
+// Needed applies File to the direct and indirect dependencies of the file at path that are in dir. It
+// returns the path of the first invalid one and the reason, or an empty path and nil. The file itself must
+// have passed File.
 func Needed(path, dir string) (string, error) {
 	seen := map[string]bool{}
 	next := []string{path}
@@ -53,9 +49,9 @@ func Needed(path, dir string) (string, error) {
 	return "", nil
 }
 
-// check gives the names of the libraries that the file needs.
+// check returns the names of the file's dependencies.
 func check(path string) (needed []string, err error) {
-	// Without O_NONBLOCK a pipe would wait for a writer.
+	// Without O_NONBLOCK, opening a pipe would wait for a writer.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, reason(err)
@@ -70,14 +66,14 @@ func check(path string) (needed []string, err error) {
 	}
 	lib, err := elf.NewFile(f)
 	if err != nil {
-		return nil, fmt.Errorf("of its %d bytes the ELF headers cannot be read: it is truncated or no shared library (%w)", info.Size(), err)
+		return nil, fmt.Errorf("the ELF headers of its %d bytes cannot be read: it is truncated or not a shared library (%w)", info.Size(), err)
 	}
 	if own := program(); own != nil && (lib.Class != own.Class || lib.Data != own.Data || lib.Machine != own.Machine) {
-		return nil, fmt.Errorf("it is for %v (%v, %v), and this program for %v (%v, %v)", lib.Machine, lib.Class, lib.Data, own.Machine, own.Class, own.Data)
+		return nil, fmt.Errorf("it is for %v (%v, %v), but this program is for %v (%v, %v)", lib.Machine, lib.Class, lib.Data, own.Machine, own.Class, own.Data)
 	}
 	for i, p := range lib.Progs {
 		if size := uint64(info.Size()); p.Type == elf.PT_LOAD && (p.Filesz > size || p.Off > size-p.Filesz) {
-			return nil, fmt.Errorf("it is truncated: its program header %d names %d bytes from byte %d, and the file has %d", i, p.Filesz, p.Off, size)
+			return nil, fmt.Errorf("it is truncated: its program header %d covers %d bytes from byte %d, but the file has %d", i, p.Filesz, p.Off, size)
 		}
 	}
 	needed, err = lib.ImportedLibraries()
@@ -87,8 +83,8 @@ func check(path string) (needed []string, err error) {
 	return needed, nil
 }
 
-// program is the ELF header of the running program; nil where it cannot be read,
-// and dlopen alone judges the machine.
+// program returns the ELF header of the running program; nil if it cannot be read, so that only dlopen
+// checks the machine.
 var program = sync.OnceValue(func() *elf.FileHeader {
 	f, err := elf.Open("/proc/self/exe")
 	if err != nil {
@@ -98,7 +94,7 @@ var program = sync.OnceValue(func() *elf.FileHeader {
 	return &f.FileHeader
 })
 
-// reason is what the operating system says, without the path.
+// reason returns the operating system's error without the path.
 func reason(err error) error {
 	if e := (*fs.PathError)(nil); errors.As(err, &e) {
 		return e.Err

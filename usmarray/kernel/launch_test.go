@@ -124,8 +124,8 @@ func TestLocalMemoryVectorsAndConstants(t *testing.T) {
 	require.Equal(t, y.String(), z.String())
 }
 
-// A launch comes after what was pending on its arrays, on the same and on other queues,
-// and whatever comes next after it.
+// TestOrder: a launch starts after the pending work on its arrays, on the same and on other queues, and
+// later work starts after it.
 func TestOrder(t *testing.T) {
 	rt, q := needSYCL(t)
 	k := take(t, build(t, q, source), "add")

@@ -106,8 +106,8 @@ func TestRefusals(t *testing.T) {
 	require.ErrorIs(t, kernel.Launch(q, nil, over), syclobj.ErrNil)
 }
 
-// Use after release is a mistake in the program, and panics as everywhere; what the launch
-// held by then it gives back.
+// TestReleasedArray: use after release is a mistake in the program and panics; the launch releases the
+// memory that it held.
 func TestReleasedArray(t *testing.T) {
 	_, q := needSYCL(t)
 	k := take(t, build(t, q, source), "scale")
