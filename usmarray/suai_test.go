@@ -124,7 +124,7 @@ func TestImportErrors(t *testing.T) {
 		want string
 	}{
 		{"syclobj missing", func(d *USMInterface) { d.SyclObj = SyclObj{} }, ErrInterface, "syclobj", "missing"},
-		{"two forms of syclobj", func(d *USMInterface) { d.SyclObj.Queue = closedQ }, ErrInterface, "syclobj", "several forms"},
+		{"two forms of syclobj", func(d *USMInterface) { d.SyclObj = SyclObj{Filter: "opencl:cpu:0", Queue: closedQ} }, ErrInterface, "syclobj", "several forms"},
 		{"no such device", func(d *USMInterface) { d.SyclObj = SyclObj{Filter: "level_zero:gpu:7"} }, syclobj.ErrNoDevice, "syclobj", "level_zero:gpu:7"},
 		{"bad filter", func(d *USMInterface) { d.SyclObj = SyclObj{Filter: "opencl:toaster"} }, ErrInterface, "syclobj", "toaster"},
 		{"nil context", func(d *USMInterface) { d.SyclObj = SyclObj{Context: nil} }, ErrInterface, "syclobj", "nil"},

@@ -66,7 +66,7 @@ func check(path string) (needed []string, err error) {
 	}
 	lib, err := elf.NewFile(f)
 	if err != nil {
-		return nil, fmt.Errorf("the ELF headers of its %d bytes cannot be read: it is truncated or not a shared library (%w)", info.Size(), err)
+		return nil, fmt.Errorf("of its %d bytes the ELF headers cannot be read: it is truncated or not a shared library (%w)", info.Size(), err)
 	}
 	if own := program(); own != nil && (lib.Class != own.Class || lib.Data != own.Data || lib.Machine != own.Machine) {
 		return nil, fmt.Errorf("it is for %v (%v, %v), but this program is for %v (%v, %v)", lib.Machine, lib.Class, lib.Data, own.Machine, own.Class, own.Data)

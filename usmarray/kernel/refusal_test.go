@@ -46,8 +46,8 @@ func TestRefusals(t *testing.T) {
 		is    error
 		says  string
 	}{
-		{"too few", scale, over, []kernel.Arg{kernel.Read(x), kernel.ReadWrite(x)}, -1, syclobj.ErrArgument, "takes 3 arguments, 2 were given"},
-		{"too many", scale, over, []kernel.Arg{kernel.Read(x), kernel.ReadWrite(x), f, f}, -1, syclobj.ErrArgument, "takes 3 arguments, 4 were given"},
+		{"too few", scale, over, []kernel.Arg{kernel.Read(x), kernel.ReadWrite(x)}, -1, syclobj.ErrArgument, "takes 3 arguments (got 2)"},
+		{"too many", scale, over, []kernel.Arg{kernel.Read(x), kernel.ReadWrite(x), f, f}, -1, syclobj.ErrArgument, "takes 3 arguments (got 4)"},
 		{"zero argument", scale, over, []kernel.Arg{kernel.Read(x), {}, f}, 1, syclobj.ErrArgument, "the zero KernelArg"},
 		{"nil array", scale, over, []kernel.Arg{kernel.Read(nil), kernel.ReadWrite(x), f}, 0, syclobj.ErrNil, "a nil array"},
 		{"host array", scale, over, []kernel.Arg{kernel.Read(x), kernel.ReadWrite(host), f}, 1, usmarray.ErrNotUSM, "ToDevice"},
@@ -56,13 +56,13 @@ func TestRefusals(t *testing.T) {
 		{"read-only to a pointer that writes", scale, over, []kernel.Arg{kernel.Read(x), kernel.Read(fixed), f}, 1, usmarray.ErrReadOnly, "global float* y"},
 		{"gaps", scale, over, []kernel.Arg{kernel.Read(gaps), kernel.ReadWrite(x), f}, 0, usmarray.ErrLayout, "Strided"},
 		{"element type", scale, over, []kernel.Arg{kernel.Read(n), kernel.ReadWrite(x), f}, 0, usmarray.ErrType, "global const float* x, the elements are int32"},
-		{"number for a pointer", scale, over, []kernel.Arg{f, kernel.ReadWrite(x), f}, 0, syclobj.ErrArgument, "give a pointer to USM"},
+		{"number for a pointer", scale, over, []kernel.Arg{f, kernel.ReadWrite(x), f}, 0, syclobj.ErrArgument, "pass a pointer to USM"},
 		{"array for a number", add, over, []kernel.Arg{kernel.ReadWrite(n), kernel.ReadWrite(n)}, 1, syclobj.ErrArgument, "the kernel takes int n"},
 		{"wrong size", add, over, []kernel.Arg{kernel.ReadWrite(n), kernel.Scalar(int64(1))}, 1, syclobj.ErrArgument, "argument 1, int64"},
 		{"float for an int", add, over, []kernel.Arg{kernel.ReadWrite(n), f}, 1, syclobj.ErrArgument, "argument 1, float32"},
 		{"local for a number", add, over.By(1), []kernel.Arg{kernel.ReadWrite(n), kernel.Local[int32](1)}, 1, syclobj.ErrArgument, "4 bytes of local memory"},
-		{"array for local", reverse, kernel.Over(8).By(4), []kernel.Arg{kernel.ReadWrite(n), kernel.ReadWrite(n)}, 1, syclobj.ErrArgument, "give local memory"},
-		{"local for an array", reverse, kernel.Over(8).By(4), []kernel.Arg{kernel.Local[int32](4), kernel.Local[int32](4)}, 0, syclobj.ErrArgument, "give a pointer"},
+		{"array for local", reverse, kernel.Over(8).By(4), []kernel.Arg{kernel.ReadWrite(n), kernel.ReadWrite(n)}, 1, syclobj.ErrArgument, "pass local memory"},
+		{"local for an array", reverse, kernel.Over(8).By(4), []kernel.Arg{kernel.Local[int32](4), kernel.Local[int32](4)}, 0, syclobj.ErrArgument, "pass a pointer"},
 		{"local without groups", reverse, kernel.Over(8), []kernel.Arg{kernel.ReadWrite(n), kernel.Local[int32](4)}, 1, syclobj.ErrArgument, "set the size of the groups"},
 		{"no local memory", reverse, kernel.Over(8).By(4), []kernel.Arg{kernel.ReadWrite(n), kernel.Local[int32](0)}, 1, syclobj.ErrArgument, "at least one byte"},
 		{"negative local memory", reverse, kernel.Over(8).By(4), []kernel.Arg{kernel.ReadWrite(n), kernel.Local[int32](-4)}, 1, syclobj.ErrArgument, "at least one byte"},
