@@ -116,7 +116,7 @@ func TestSPIRV(t *testing.T) {
 	require.ErrorIs(t, err, syclobj.ErrArgument)
 	require.Equal(t, []string{"global", "private"}, []string{k.Params()[0].Address, k.Params()[1].Address})
 	_, err = p.Kernel("sub")
-	require.ErrorContains(t, err, "no kernel sub; it has add")
+	require.ErrorContains(t, err, "no kernel sub; its kernels are add")
 	_, err = q.BuildSPIRV(addModule()[:92], "")
 	require.ErrorIs(t, err, syclobj.ErrArgument)
 }
