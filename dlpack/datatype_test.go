@@ -34,7 +34,7 @@ func TestNamesRoundTrip(t *testing.T) {
 	}
 }
 
-// Every code of the standard but the opaque handle has a type with a name.
+// TestEveryCodeHasAName: every code of the standard except the opaque handle has a type with a name.
 func TestEveryCodeHasAName(t *testing.T) {
 	codes := map[dlpack.Code]bool{dlpack.CodeOpaqueHandle: true}
 	for _, d := range dlpack.DataTypes() {
@@ -170,7 +170,7 @@ func TestGoTypes(t *testing.T) {
 	require.Equal(t, reflect.TypeFor[dlpack.F8E4M3FN](), dlpack.Float8E4M3FN.GoType())
 }
 
-// goldenFloats are values that ml_dtypes 0.6 and NumPy give.
+// goldenFloats returns values as computed by ml_dtypes 0.6 and NumPy.
 func goldenFloats(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile("testdata/float_values.json")
@@ -296,8 +296,8 @@ func FuzzPackBits(f *testing.F) {
 
 var typeForm = regexp.MustCompile(`^([<=|>!]?)([biufc])([1-9][0-9]*)$`)
 
-// byTypeForm reads a type string by its grammar: a sign of the byte order, which must be the
-// machine's but for single bytes, a letter, and the size in bytes without leading zeros.
+// byTypeForm parses a type string by its grammar: a byte-order sign, which must be the machine's except
+// for single bytes, a letter, and the size in bytes without leading zeros.
 func byTypeForm(s string) (dlpack.DataType, bool) {
 	m := typeForm.FindStringSubmatch(s)
 	if m == nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/usmbridge/usmbridge/dlpack/internal/cpeer"
 )
 
-// Memory goes out with an owner: a C function, here one that counts, and its
-// context. C takes the tensor over, sums it up and deletes it.
+// Export memory with an owner: a C function, here one that counts, and its context. C takes over the
+// tensor, sums it up and deletes it.
 func ExampleExport() {
 	memory := cpeer.Alloc(16 * 4)
 	defer cpeer.Free(memory)

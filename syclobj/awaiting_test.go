@@ -16,8 +16,8 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
 
-// Waits that are given up leave nothing behind while the work goes on: no goroutine,
-// no thread, no reference.
+// TestGivenUpWaitsLeaveNothing: after a cancelled wait no goroutine, thread or reference is left, while
+// the work continues.
 func TestGivenUpWaitsLeaveNothing(t *testing.T) {
 	fake := sycltest.Child(t, sycltest.OneCPU)
 	if fake == nil {

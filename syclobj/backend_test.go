@@ -26,7 +26,7 @@ func TestBackends(t *testing.T) {
 	}
 }
 
-// conform does everything a queue and its memory can do.
+// conform uses all operations of a queue and its memory.
 func conform(t *testing.T, q *syclobj.Queue, kind syclobj.USMKind) {
 	const n = 4096
 	ctx := context.Background()

@@ -2,7 +2,7 @@ package syclobj
 
 import "unsafe"
 
-// WaitingFor returns how many wait for an event so that they can give up.
+// WaitingFor returns the number of cancellable waits for an event.
 func WaitingFor(e *Event) int {
 	awaiting.mu.Lock()
 	defer awaiting.mu.Unlock()

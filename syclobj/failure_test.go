@@ -12,8 +12,8 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
 
-// Each function of the library that can fail does so in each of its first
-// calls while a Runtime opens; nothing may be left behind.
+// TestOpenFails: each function of the library fails in each of its first calls while a Runtime opens;
+// nothing is left behind.
 func TestOpenFails(t *testing.T) {
 	fake := sycltest.Child(t, sycltest.TwoGPUs)
 	if fake == nil {
@@ -123,7 +123,7 @@ func TestOperationsFail(t *testing.T) {
 	require.NoError(t, e2.Close())
 }
 
-// A place whose making fails half way leaves nothing and can be made later.
+// TestPlaceFails: a place whose creation fails half way leaves nothing behind and can be created later.
 func TestPlaceFails(t *testing.T) {
 	fake := sycltest.Child(t, sycltest.TwoGPUs)
 	if fake == nil {
@@ -241,8 +241,8 @@ func TestClosing(t *testing.T) {
 	require.Equal(t, syclobj.Live{}, syclobj.LiveObjects())
 }
 
-// Closing, looking up, allocating and submitting at once: no call may see a
-// deleted reference, which the fake library would end the process for.
+// TestRaces closes, looks up, allocates and submits concurrently: no call may use a deleted reference, for
+// which the fake library ends the process.
 func TestRaces(t *testing.T) {
 	if sycltest.Child(t, sycltest.TwoGPUs) == nil {
 		return

@@ -513,8 +513,8 @@ func TestPlacesAreFreedOnce(t *testing.T) {
 	require.Zero(t, syclobj.LiveObjects().Places)
 }
 
-// C code that looks at the table of devices while the last Runtime closes sees
-// all of it or none.
+// TestClosingUnderC: C code that uses the table of devices while the last Runtime closes finds a complete
+// table or none.
 func TestClosingUnderC(t *testing.T) {
 	if sycltest.Child(t, sycltest.TwoGPUs) == nil {
 		return
@@ -571,7 +571,7 @@ func TestForeign(t *testing.T) {
 	require.True(t, syclobj.TakeEvent(nil, nil).Done())
 }
 
-// A copy of a producer's event is another one: either may go first.
+// TestEventFromRefCopies: a copy of a producer's event is independent; either may be deleted first.
 func TestEventFromRefCopies(t *testing.T) {
 	if sycltest.Child(t, sycltest.OneCPU) == nil {
 		return

@@ -55,7 +55,7 @@ func TestCutLog(t *testing.T) {
 	require.Equal(t, "a\uFFFDb", cutLog([]byte("a\xff\x00b"), 4))
 }
 
-// FuzzLog: whatever a compiler says becomes text of bounded length.
+// FuzzLog: any output of a compiler becomes valid text of bounded length.
 func FuzzLog(f *testing.F) {
 	f.Add([]byte("1:2: error: no\n"), 15)
 	f.Add([]byte("cut he\xe2\x82"), 1<<20)
@@ -103,7 +103,7 @@ func FuzzSPIRVFrame(f *testing.F) {
 	})
 }
 
-// FuzzTypeName: any name that a driver gives a type is read.
+// FuzzTypeName: any name of a type is parsed without a panic.
 func FuzzTypeName(f *testing.F) {
 	for _, name := range []string{"float4*", "unsigned long", "struct pair", "int 3", "0", "half16"} {
 		f.Add(name)

@@ -82,7 +82,7 @@ func TestBuildRefusals(t *testing.T) {
 	}
 }
 
-// Every function that a build, a kernel and a launch use fails: nothing is left behind.
+// TestKernelsFail: every function that a build, a kernel and a launch use fails; nothing is left behind.
 func TestKernelsFail(t *testing.T) {
 	fake := sycltest.Child(t, sycltest.TwoGPUs)
 	if fake == nil {
@@ -169,7 +169,7 @@ func instruction(text string) []byte {
 	return append([]byte{0, 0, byte(n), byte(n >> 8)}, text...)
 }
 
-// A kernel from many goroutines, and closed beside them.
+// TestKernelFromManyGoroutines launches a kernel from many goroutines and closes it meanwhile.
 func TestKernelFromManyGoroutines(t *testing.T) {
 	q := openReal(t).DefaultQueue()
 	p, err := q.BuildOpenCL("kernel void put(global int *x, int at, int v) { x[at] = v; }", "")

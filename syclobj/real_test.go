@@ -42,8 +42,8 @@ func TestRealMachine(t *testing.T) {
 	}
 }
 
-// A context of a device's own is not the default one, even over one device, so
-// DLPack is refused and the memory known by its own context alone.
+// TestRealOwnContext: a new context is not the default one, even over the same device, so that DLPack is
+// refused and only that context knows the memory.
 func TestRealOwnContext(t *testing.T) {
 	rt := openReal(t)
 	d := rt.DefaultDevice()
@@ -127,7 +127,7 @@ func TestRealReopen(t *testing.T) {
 	require.ErrorContains(t, err, "the process holds")
 }
 
-// SYCL's drivers install signal handlers; Go's must survive them.
+// TestRealKeepsGoPanics: SYCL drivers install signal handlers, and Go's must be restored.
 func TestRealKeepsGoPanics(t *testing.T) {
 	q := openReal(t).DefaultQueue()
 	p := alloc(t, q, syclobj.USMShared, 64)
@@ -142,7 +142,7 @@ func TestRealKeepsGoPanics(t *testing.T) {
 
 var goArgument = "a nil dereference is a panic"
 
-// The numbers that the shims use are those of the library's own headers.
+// TestEnumsMatchHeaders compares the constants of the C layer with the library's own headers.
 func TestEnumsMatchHeaders(t *testing.T) {
 	rt := openReal(t)
 	include := filepath.Join(filepath.Dir(rt.Library().Path), "include", "syclinterface")

@@ -80,7 +80,7 @@ func TestIncompleteLibraryFiles(t *testing.T) {
 	})
 }
 
-// lengths are about n lengths below the length of a file, its ends among them.
+// lengths returns about n lengths below the length of a file, including the smallest and largest.
 func lengths(of, n int) []int {
 	list := []int{1, 4, 16, 63, 64, 65, 4095, 4096, 4097, of - 1}
 	for i := of / n; i < of; i += of / n {

@@ -122,9 +122,8 @@ func TestMachineWrongDevice(t *testing.T) {
 	}
 }
 
-// TestMachineTile: memory of a tile in the platform's default context is
-// exported under its root device, and imported on whatever device the runtime
-// names.
+// TestMachineTile: memory of a tile in the platform's default context is exported under its root device,
+// and imported on the device that the runtime returns.
 func TestMachineTile(t *testing.T) {
 	if sycltest.Child(t, sycltest.TwoGPUs) == nil {
 		return
@@ -152,8 +151,8 @@ func TestMachineTile(t *testing.T) {
 	}
 }
 
-// TestMachineContextOfTwo: a context over two GPUs serves SUAI from both; DLPack
-// refuses it, because it is not the default context, and offers a copy.
+// TestMachineContextOfTwo: SUAI works for both GPUs of a context; DLPack refuses the context, because it
+// is not the default one, and suggests a copy.
 func TestMachineContextOfTwo(t *testing.T) {
 	if sycltest.Child(t, sycltest.TwoGPUs) == nil {
 		return
@@ -190,9 +189,8 @@ func TestMachineContextOfTwo(t *testing.T) {
 	}
 }
 
-// TestMachineCopies: strided and dense copies between every two of: host
-// memory, and each kind on two GPUs of one platform, a CPU of another, and a
-// context of its own.
+// TestMachineCopies: strided and contiguous copies between host memory and each kind on two GPUs of one
+// platform, on a CPU of another, and in a separate context.
 func TestMachineCopies(t *testing.T) {
 	if sycltest.Child(t, sycltest.TwoGPUs) == nil {
 		return
@@ -227,8 +225,8 @@ func TestMachineCopies(t *testing.T) {
 	}
 }
 
-// TestMachinePending: an export waits for pending work, or puts a barrier on the
-// consumer's queue, or does neither, as asked.
+// TestMachinePending: an export waits for pending work, submits a barrier on the consumer's queue, or does
+// neither, depending on the options.
 func TestMachinePending(t *testing.T) {
 	fake := sycltest.Child(t, sycltest.TwoGPUs)
 	if fake == nil {
@@ -298,8 +296,7 @@ func TestMachineXPU(t *testing.T) {
 	}
 }
 
-// TestMachineFailures: when a call of the library fails, the import fails with
-// it and nothing is held.
+// TestMachineFailures: if a call of the library fails, the import fails and no reference is held.
 func TestMachineFailures(t *testing.T) {
 	fake := sycltest.Child(t, sycltest.TwoGPUs)
 	if fake == nil {
@@ -380,8 +377,8 @@ func TestMachineNewOn(t *testing.T) {
 	require.ErrorIs(t, err, syclobj.ErrNoDevice)
 }
 
-// Memory that is reused on the queue on which its former user's work goes on is cleared after
-// that work, on the host and on another queue too.
+// TestZerosAfterWorkOfTheFormerUser: memory that is reused on a queue with unfinished work of its former
+// user is cleared after that work, from the host and from another queue too.
 func TestZerosAfterWorkOfTheFormerUser(t *testing.T) {
 	fake := sycltest.Child(t, sycltest.OneCPU)
 	if fake == nil {

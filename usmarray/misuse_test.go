@@ -13,15 +13,15 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// misuse runs fn and gives the value of its panic, nil when it returned.
+// misuse runs fn and returns the value of its panic, nil if it returned.
 func misuse(fn func()) (value any) {
 	defer func() { value = recover() }()
 	fn()
 	return nil
 }
 
-// callAll calls every method of *Array on a, with arguments that mean nothing,
-// and gives the value that each panicked with.
+// callAll calls every method of *Array on a, with meaningless arguments, and returns the value of each
+// panic.
 func callAll(a *Array) map[string]any {
 	v := reflect.ValueOf(a)
 	panics := map[string]any{}
@@ -95,8 +95,7 @@ func TestZeroArray(t *testing.T) {
 	require.Equal(t, "<released array>", none.String())
 }
 
-// Arguments that are nil give an error that says which, or the panic of a nil
-// array.
+// TestNilArguments: a nil argument is an error that names it, or the panic of a nil array.
 func TestNilArguments(t *testing.T) {
 	a := own(t)(Zeros(memmgr.Host(), Float32, []int{2}))
 	x := []float32{1, 2}
@@ -157,8 +156,7 @@ func TestNilArguments(t *testing.T) {
 	require.True(t, tensor.Valid())
 }
 
-// releasing is a resource that lets go of an array while memory is allocated
-// for its copy.
+// releasing is a resource that releases an array while memory is allocated for its copy.
 type releasing struct {
 	memmgr.Resource
 	a *Array
@@ -193,8 +191,7 @@ func TestReleaseDuringOperation(t *testing.T) {
 	}))
 }
 
-// A use beside a release succeeds or panics with this package's type, whatever
-// the moment.
+// TestUseRacingWithRelease: a use concurrent with a release succeeds or panics with this package's type.
 func TestUseRacingWithRelease(t *testing.T) {
 	if runtime.GOMAXPROCS(0) < 2 {
 		t.Skip("one processor: nothing runs at the same time")

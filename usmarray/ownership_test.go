@@ -14,7 +14,7 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// A tensor can be taken over once, also while the array that took it lives.
+// TestFromDLPackTakesOnce: a tensor can be taken over once, also while the resulting array exists.
 func TestFromDLPackTakesOnce(t *testing.T) {
 	needDLPack(t)
 	rt := openRT(t)
@@ -30,8 +30,8 @@ func TestFromDLPackTakesOnce(t *testing.T) {
 	require.Equal(t, float32(0), must[any](t)(b.At(3)))
 }
 
-// Of several goroutines that take over one tensor, one succeeds, and the owner
-// is released once.
+// TestFromDLPackRace: if several goroutines take over one tensor, one succeeds, and the owner is released
+// once.
 func TestFromDLPackRace(t *testing.T) {
 	needDLPack(t)
 	rt := openRT(t)
@@ -56,8 +56,8 @@ func TestFromDLPackRace(t *testing.T) {
 	}
 }
 
-// IS_COPIED says that the consumer alone holds the memory: a copy that the user
-// made and keeps is none.
+// TestCopiedIsForTheConsumerAlone: IS_COPIED means that only the consumer holds the memory, so a copy that
+// the user made and keeps does not have it.
 func TestCopiedIsForTheConsumerAlone(t *testing.T) {
 	needDLPack(t)
 	a := own(t)(Zeros(memmgr.Host(), Float32, []int{4}))
@@ -85,7 +85,7 @@ func TestInterfaceOfUnknownSize(t *testing.T) {
 	require.Equal(t, "[0. 1. 2. 3.]", own(t)(FromDLPack(rt, must[dlpack.Tensor](t)(b.DLPack()))).String())
 }
 
-// Arrays without elements have an address all the same.
+// TestExchangeOfNewEmpty: arrays without elements have an address too.
 func TestExchangeOfNewEmpty(t *testing.T) {
 	rt, q := needSYCL(t)
 	for _, k := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost} {
@@ -101,7 +101,7 @@ func TestExchangeOfNewEmpty(t *testing.T) {
 	}
 }
 
-// Two buffers of one memory overlap for packed elements too.
+// TestCopyPackedThroughTwoBuffers: two buffers of the same memory overlap for packed elements too.
 func TestCopyPackedThroughTwoBuffers(t *testing.T) {
 	base := own(t)(New(memmgr.Host(), dlpack.Uint4, []int{16}))
 	for i := range 16 {
@@ -143,8 +143,8 @@ func TestBadSyclObjNeverPanics(t *testing.T) {
 	}
 }
 
-// However the holders of one memory let go of it, its owner is released once,
-// after the last.
+// TestReleaseInAnyOrder: the holders of one memory release it in any order, and its owner is released
+// once, after the last.
 func TestReleaseInAnyOrder(t *testing.T) {
 	rt, q := needSYCL(t)
 	a := own(t)(Arange[int32](usm(t, q, syclobj.USMShared), 0, 1, 8))
@@ -213,7 +213,7 @@ func TestFromDLPackOfOldProducers(t *testing.T) {
 	require.Equal(t, "[[12 13 14]\n [15 16 17]]", b.String())
 }
 
-// The most dimensions there are, and none.
+// TestExchangeOfManyDimensions uses the maximum number of dimensions, and none.
 func TestExchangeOfManyDimensions(t *testing.T) {
 	needDLPack(t)
 	rt := openRT(t)

@@ -79,7 +79,7 @@ func requireCollected(t *testing.T, collected *atomic.Bool) {
 	eventually(t, func() bool { memmgr.Flush(); runtime.GC(); return collected.Load() })
 }
 
-// The pin ends with the last reference, whichever that is, and not before.
+// TestFromPinnedSlicePin: the pin ends with the last reference, and not before.
 func TestFromPinnedSlicePin(t *testing.T) {
 	a, collected := pinCollectable(t)
 	view, err := a.Reshape(64, 64)
@@ -94,7 +94,7 @@ func TestFromPinnedSlicePin(t *testing.T) {
 	requireCollected(t, collected)
 }
 
-// A DLPack consumer's deleter, which never enters Go, ends the pin too.
+// TestFromPinnedSliceConsumer: the deleter of a DLPack consumer, which never enters Go, ends the pin too.
 func TestFromPinnedSliceConsumer(t *testing.T) {
 	if !dlpack.Supported() {
 		t.Skip("tensors need cgo")

@@ -76,8 +76,8 @@ func fits(numbers ...*big.Int) bool {
 	return true
 }
 
-// spanNumbers turns bytes into a shape and strides in which the limits of an int,
-// unit extents under huge strides, and dense axes are frequent.
+// spanNumbers converts bytes to a shape and strides, with frequent limits of int, unit extents with huge
+// strides, and contiguous axes.
 func spanNumbers(raw []byte) (shape, strides []int) {
 	extents := []int{0, 1, 1, 1, 2, 3, 4, 7, 1 << 20, 1 << 31, 1 << 62, maxInt, -1}
 	steps := []int{0, 1, -1, 2, -3, 5, 1 << 20, -(1 << 31), 1 << 38, 1 << 61, 1 << 62, -(1 << 62), maxInt, minInt}
@@ -199,7 +199,7 @@ func requireTensorSpan(t *testing.T, shape, strides []int, want exactSpan, possi
 	require.Equal(t, want.f, s.FContiguous(), "%v %v", shape, strides)
 }
 
-// The limits by name: axes of length 1 are never walked, and ends are exact.
+// TestSpanLimits: axes of length 1 do not contribute, and limits are exact.
 func TestSpanLimits(t *testing.T) {
 	if intBits != 64 {
 		t.Skip("the limits are those of 64 bits")

@@ -12,13 +12,12 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// goodInterface is a dictionary that Validate accepts; its address is made up.
+// goodInterface returns a dictionary that Check accepts; its address is invented.
 func goodInterface() USMInterface {
 	return USMInterface{Shape: []int{2, 3}, TypeStr: "<f4", Data: 0x100000, Version: 1, SyclObj: SyclObj{Filter: "opencl:cpu:0"}}
 }
 
-// TestValidate is the table of the package documentation, the rows that need
-// no device.
+// TestValidate tests the rows of the package documentation's table that need no device.
 func TestValidate(t *testing.T) {
 	huge := maxInt/2 + 1
 	for _, c := range []struct {
@@ -164,7 +163,7 @@ func openHostOnly(t testing.TB) *syclobj.Runtime {
 	return rt
 }
 
-// views are the layouts that every hand-over is tried with.
+// views returns the layouts for tests of exchange.
 func views(t testing.TB, a *Array) map[string]*Array {
 	m := must[*Array](t)(a.Reshape(4, 6))
 	get := func(items ...Index) *Array { return must[*Array](t)(m.Index(items...)) }
@@ -266,7 +265,7 @@ func TestInterfaceOfOddAddresses(t *testing.T) {
 	c := own(t)(FromUSMInterface(rt, &d, nil))
 	require.Equal(t, b.String(), c.String())
 	require.Equal(t, addressOf(b), addressOf(c))
-	// An address that is none, with an offset that leads to the memory.
+	// An invalid address with an offset that leads to the memory.
 	d.Data, d.Offset = 8+d.Data%8, int(d.Data-8-d.Data%8)/4
 	f := own(t)(FromUSMInterface(rt, &d, nil))
 	require.Equal(t, b.String(), f.String())

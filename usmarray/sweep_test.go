@@ -46,7 +46,7 @@ type script struct {
 	end  []func() error // run backwards
 }
 
-// later has f run when the scene is over.
+// later registers f to be called at the end of the scene.
 func (s *script) later(f func() error) { s.end = append(s.end, f) }
 
 // close releases the objects of a scene.
@@ -59,7 +59,7 @@ func (s *script) close() error {
 	return errors.Join(all...)
 }
 
-// array has an array released at the end.
+// array releases an array at the end of the scene.
 func (s *script) array(a *Array, err error) (*Array, error) {
 	if err == nil {
 		s.later(func() error { a.Release(); return nil })
@@ -67,7 +67,7 @@ func (s *script) array(a *Array, err error) (*Array, error) {
 	return a, err
 }
 
-// queue makes a queue that is closed at the end.
+// queue creates a queue that is closed at the end of the scene.
 func (s *script) queue(ctx *syclobj.Context, d *syclobj.Device, p syclobj.QueueProperty) (*syclobj.Queue, error) {
 	q, err := s.rt.NewQueue(ctx, d, p)
 	if err == nil {
@@ -262,8 +262,8 @@ func playNewOn(s *script) error {
 	return nil
 }
 
-// playPool frees memory under work that the test holds back, so that the pool
-// has to wait, to look and to give back.
+// playPool frees memory with pending work that the test holds back, so that the pool must wait and return
+// memory.
 func playPool(s *script) error {
 	gpu, q, err := s.gpu("level_zero:gpu:0")
 	if err != nil {
@@ -383,8 +383,8 @@ func requireTyped(t *testing.T, err error, where string) {
 	require.True(t, errors.As(err, &mine) || errors.As(err, &sycl) || errors.As(err, &memory), "%s: %T: %v", where, err, err)
 }
 
-// requireClean asserts that nothing is left behind. Memory whose last barrier was
-// refused may take until the pools look again.
+// requireClean asserts that nothing is left. Memory whose last barrier was refused is freed at the pools'
+// next check.
 func requireClean(t *testing.T, fake *sycltest.Fake, where string) {
 	t.Helper()
 	left := func() string {
@@ -400,7 +400,7 @@ func requireClean(t *testing.T, fake *sycltest.Fake, where string) {
 	}
 }
 
-// submissions counts the work that the library has been given.
+// submissions counts the submissions to the library.
 func submissions(fake *sycltest.Fake) (n int) {
 	for _, f := range []string{
 		"Memcpy", "MemcpyWithEvents", "Memset", "SubmitBarrierForEvents", "Prefetch",

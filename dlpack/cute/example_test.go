@@ -8,7 +8,7 @@ import (
 	"github.com/usmbridge/usmbridge/dlpack/cute"
 )
 
-// view describes float32 memory on the host that is only looked at here.
+// view describes float32 memory on the host that is never read.
 func view(shape, strides []int64) dlpack.View {
 	return dlpack.View{Shape: shape, Strides: strides, DataType: dlpack.Float32, Device: dlpack.CPU}
 }

@@ -38,9 +38,8 @@ func encode(shape, strides []int64, marks ...int8) []byte {
 	return out
 }
 
-// FuzzMarks: whatever the layout and the marks, nothing panics, a failure is
-// typed and changes nothing, and a success keeps addresses, extents and
-// divisibility, prints, keys and survives the flat form.
+// FuzzMarks: for any layout and marks, nothing panics; a failure has a type and changes nothing; a success
+// keeps addresses, extents and divisibility, and printing, the key and the flat form work.
 func FuzzMarks(f *testing.F) {
 	f.Add(uint8(0), encode(docA.Shape, docA.Strides, 0, 0))
 	f.Add(uint8(1), encode(docA.Shape, docA.Strides, 1, 0, 2, 0, 1, 3, 2, 0))

@@ -12,8 +12,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray/kernel"
 )
 
-// Everything that a launch refuses names the argument, leaves the arrays alone, and is
-// refused before anything is submitted.
+// TestRefusals: a refused launch names the argument, leaves the arrays unchanged, and submits nothing.
 func TestRefusals(t *testing.T) {
 	rt, q := needSYCL(t)
 	p := build(t, q, source)
