@@ -15,14 +15,14 @@ import (
 	"github.com/usmbridge/usmbridge/dlpack"
 )
 
-// An abiFact is a number that the standard fixes: an expression in the words of
-// its header, one in the words of ours, and Go's constant.
+// abiFact is a number that the standard defines: an expression in terms of dlpack.h, the same in terms of
+// usmb_dlpack.h, and Go's constant.
 type abiFact struct {
 	standard, ours string
 	want           int64
 }
 
-// offset makes a fact of a struct member's place.
+// offset returns the fact about the offset of a struct field.
 func offset(standard, ours string, want int64) abiFact {
 	return abiFact{"offsetof(" + standard + ")", "offsetof(" + ours + ")", want}
 }
@@ -96,8 +96,8 @@ func valueFacts() []abiFact {
 	return facts
 }
 
-// standardHeader finds the standard's own header in the active environment, or
-// skips; with USMBRIDGE_REQUIRE_PEERS=1 its absence is a failure.
+// standardHeader returns the path of dlpack.h in the active environment. Without it the test is skipped,
+// or fails with USMBRIDGE_REQUIRE_PEERS=1.
 func standardHeader(t *testing.T) string {
 	t.Helper()
 	environments := []string{filepath.Join("..", ".venv")}
@@ -165,20 +165,20 @@ func compareFacts(t *testing.T, header string, expression func(abiFact) string) 
 	}
 }
 
-// The constants of this package are those of the standard's own header.
+// TestStandardHeader compares the constants of this package with dlpack.h.
 func TestStandardHeader(t *testing.T) {
 	header := standardHeader(t)
 	compareFacts(t, header, func(f abiFact) string { return f.standard })
 }
 
-// So are those of this package's C header.
+// TestOwnHeader compares the constants of this package with usmb_dlpack.h.
 func TestOwnHeader(t *testing.T) {
 	header, err := filepath.Abs("usmb_dlpack.h")
 	require.NoError(t, err)
 	compareFacts(t, header, func(f abiFact) string { return f.ours })
 }
 
-// The internal structs that Go mirrors have one layout on both sides.
+// TestMirroredStructs compares the layout of structs that Go mirrors with C's.
 func TestMirroredStructs(t *testing.T) {
 	header, err := filepath.Abs("usmb_dl_internal.h")
 	require.NoError(t, err)
@@ -193,8 +193,7 @@ func TestMirroredStructs(t *testing.T) {
 	}
 }
 
-// No value of the standard is missing here: every enumerator and flag of the
-// header is in the list of facts.
+// TestNoValueMissing: every enumerator and flag of dlpack.h is in the list of facts.
 func TestNoValueMissing(t *testing.T) {
 	text, err := os.ReadFile(standardHeader(t))
 	require.NoError(t, err)

@@ -11,8 +11,8 @@ import (
 	"github.com/usmbridge/usmbridge/dlpack/internal/cpeer"
 )
 
-// compare runs op as the benchmark, then in turns with empty cgo calls, and
-// reports the ratio of the best rounds: both sides see the same machine.
+// compare runs op as the benchmark, then alternates it with empty cgo calls, and reports the ratio of the
+// best rounds, so that a busy machine affects both.
 func compare(b *testing.B, op func()) {
 	b.ReportAllocs()
 	for b.Loop() {
@@ -34,7 +34,7 @@ func compare(b *testing.B, op func()) {
 	b.ReportMetric(mine/empty, "cgo-calls/op")
 }
 
-// BenchmarkEmptyCall is the unit of the others.
+// BenchmarkEmptyCall is the reference for the other benchmarks.
 func BenchmarkEmptyCall(b *testing.B) {
 	for b.Loop() {
 		cpeer.Empty()
@@ -78,7 +78,7 @@ func BenchmarkImportRelease(b *testing.B) {
 	})
 }
 
-// BenchmarkCheck is the check of a view alone.
+// BenchmarkCheck measures the check of a view.
 func BenchmarkCheck(b *testing.B) {
 	memory := cpeer.Alloc(4 * 480 * 640)
 	defer cpeer.Free(memory)

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Code is the kind of an element type (DLDataTypeCode of the standard).
+// Code is the type code of an element type (DLDataTypeCode of the standard).
 type Code uint8
 
 // The type codes of DLPack 1.3.
@@ -13,7 +13,7 @@ const (
 	CodeInt               Code = 0
 	CodeUInt              Code = 1
 	CodeFloat             Code = 2
-	CodeOpaqueHandle      Code = 3 // carries no values that two libraries agree on; never exchanged here
+	CodeOpaqueHandle      Code = 3 // no common meaning between libraries; never exchanged
 	CodeBfloat            Code = 4
 	CodeComplex           Code = 5
 	CodeBool              Code = 6 // 8 bits each
@@ -37,7 +37,7 @@ var codeNames = [...]string{
 	"kDLFloat6_e2m3fn", "kDLFloat6_e3m2fn", "kDLFloat4_e2m1fn",
 }
 
-// String is the standard's name of the code ("kDLFloat").
+// String returns the standard's name of the code ("kDLFloat").
 func (c Code) String() string {
 	if int(c) < len(codeNames) {
 		return codeNames[c]
@@ -45,19 +45,17 @@ func (c Code) String() string {
 	return fmt.Sprintf("Code(%d)", uint8(c))
 }
 
-// DataType is an element type, laid out as DLDataType: Code says the kind,
-// Bits the width of one lane, Lanes how many of them make one element (1 but
-// for vector types). It is comparable; the zero value is no type.
-//
-// The byte order is the machine's own.
+// DataType is an element type, laid out as DLDataType. Code is the type code, Bits the width of one lane,
+// and Lanes the number of lanes in one element (1 except for vector types). It is a comparable value; the
+// zero value is no type. The byte order is that of the machine.
 type DataType struct {
 	Code  Code
 	Bits  uint8
 	Lanes uint16
 }
 
-// The element types that have a name, in the words of the array API and of
-// ml_dtypes. Compare with ==; they are not to be changed.
+// The element types that have a name, as in the array API and ml_dtypes. Compare them with ==; do not
+// modify them.
 var (
 	Bool              = DataType{CodeBool, 8, 1}
 	Int8              = DataType{CodeInt, 8, 1}
@@ -94,21 +92,19 @@ var (
 	Uint4             = DataType{CodeUInt, 4, 1}
 )
 
-// BitSize is the width of one element in bits when elements are packed:
-// Bits times Lanes.
+// BitSize returns the width of one packed element in bits: Bits times Lanes.
 func (d DataType) BitSize() int { return int(d.Bits) * int(d.Lanes) }
 
-// Size is the width of one element in bytes, rounded up: what one element
-// takes alone or padded. Of packed sub-byte types, n elements take less than
-// n*Size() bytes; see [DataType.ByteSize].
+// Size returns the width of one element in bytes, rounded up: the memory of a single or padded element. n
+// packed sub-byte elements take less than n*Size() bytes; see [DataType.ByteSize].
 func (d DataType) Size() int { return (d.BitSize() + 7) / 8 }
 
 // IsSubByte reports whether elements are narrower than a byte, so that packed
 // and padded storage differ.
 func (d DataType) IsSubByte() bool { return d.BitSize() < 8 }
 
-// StorageBits is the distance from one element to the next in bits: BitSize,
-// or 8 for padded sub-byte elements.
+// StorageBits returns the distance from one element to the next in bits: BitSize, or 8 for padded sub-byte
+// elements.
 func (d DataType) StorageBits(padded bool) int {
 	if padded && d.IsSubByte() {
 		return 8
@@ -116,19 +112,16 @@ func (d DataType) StorageBits(padded bool) int {
 	return d.BitSize()
 }
 
-// ByteSize is the number of bytes that n elements in a row take,
-// ceil(n*BitSize/8), or a byte each when sub-byte elements are padded. It
-// returns an error that is [ErrOverflow] when the size in bits does not fit
-// int64, and [ErrShape] when n is negative.
+// ByteSize returns the number of bytes of n consecutive elements: ceil(n*BitSize/8), or n if sub-byte
+// elements are padded. Errors: [ErrOverflow] if the size in bits does not fit int64, [ErrShape] if n is
+// negative.
 func (d DataType) ByteSize(n int64, padded bool) (int64, error) {
 	bits := int64(d.StorageBits(padded))
 	if n < 0 {
-		return 0, &Error{Op: "size", Err: ErrShape,
-			Detail: fmt.Sprintf("%d elements: a count is not negative", n)}
+		return 0, opErr("size", ErrShape, "%d elements: the number cannot be negative", n)
 	}
 	if bits > 0 && n > math.MaxInt64/bits {
-		return 0, &Error{Op: "size", Err: ErrOverflow,
-			Detail: fmt.Sprintf("%d elements of %d bits do not fit 63 bits: fix the shape", n, bits)}
+		return 0, opErr("size", ErrOverflow, "%d elements of %d bits do not fit 63 bits: fix the shape", n, bits)
 	}
 	total := n * bits
 	size := total / 8
@@ -138,8 +131,8 @@ func (d DataType) ByteSize(n int64, padded bool) (int64, error) {
 	return size, nil
 }
 
-// IsFloat reports whether the elements are real floating-point numbers of any
-// format, bfloat16 and the narrow ones included.
+// IsFloat reports whether the elements are real floating-point numbers of any format, including bfloat16
+// and the narrow formats.
 func (d DataType) IsFloat() bool {
 	return d.Code == CodeFloat || d.Code == CodeBfloat ||
 		d.Code >= CodeFloat8E3M4 && d.Code <= CodeFloat4E2M1FN
@@ -148,17 +141,15 @@ func (d DataType) IsFloat() bool {
 // IsComplex reports whether the elements are complex numbers.
 func (d DataType) IsComplex() bool { return d.Code == CodeComplex }
 
-// IsInteger reports whether the elements are integers, signed or not; bool is
-// not.
+// IsInteger reports whether the elements are signed or unsigned integers. Bool is not an integer type.
 func (d DataType) IsInteger() bool { return d.Code == CodeInt || d.Code == CodeUInt }
 
-// Check returns an error that is [ErrDataType] when the type cannot be
-// exchanged: lanes other than 1, opaque handles, codes after 1.3, and widths
-// that a code does not have (bool is 8 bits, integers 1 to 64 by powers of
-// two, the narrow floats exactly their own).
+// Check returns an error that matches [ErrDataType] if the type cannot be exchanged: lanes other than 1,
+// opaque handles, codes newer than DLPack 1.3, and widths that are invalid for the code. Valid widths are
+// 8 bits for bool, 1 to 64 by powers of two for integers, and the exact width of each narrow float.
 func (d DataType) Check() error {
 	if why := d.checkReason(); why != "" {
-		return &Error{Op: "data type", Err: ErrDataType, Detail: why}
+		return opErr("data type", ErrDataType, "%s", why)
 	}
 	return nil
 }
@@ -175,7 +166,7 @@ func (d DataType) checkReason() string {
 		return fmt.Sprintf("%s of %d bits with %d lanes: only 1 lane can be exchanged; give the lanes a dimension of their own",
 			d.Code, d.Bits, d.Lanes)
 	case d.Code == CodeOpaqueHandle:
-		return "opaque handles mean nothing to another library: export numbers"
+		return "opaque handles have no common meaning between libraries: export numbers"
 	case (d.Code == CodeInt || d.Code == CodeUInt) && d.Bits >= 1 && d.Bits <= 64 && d.Bits&(d.Bits-1) == 0:
 		return ""
 	case !known:

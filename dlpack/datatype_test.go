@@ -34,7 +34,7 @@ func TestNamesRoundTrip(t *testing.T) {
 	}
 }
 
-// Every code of the standard but the opaque handle has a type with a name.
+// TestEveryCodeHasAName: every code of the standard except the opaque handle has a type with a name.
 func TestEveryCodeHasAName(t *testing.T) {
 	codes := map[dlpack.Code]bool{dlpack.CodeOpaqueHandle: true}
 	for _, d := range dlpack.DataTypes() {
@@ -170,7 +170,7 @@ func TestGoTypes(t *testing.T) {
 	require.Equal(t, reflect.TypeFor[dlpack.F8E4M3FN](), dlpack.Float8E4M3FN.GoType())
 }
 
-// goldenFloats are values that ml_dtypes 0.6 and NumPy give.
+// goldenFloats returns values as computed by ml_dtypes 0.6 and NumPy.
 func goldenFloats(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile("testdata/float_values.json")
@@ -189,7 +189,7 @@ func requireFloat(t *testing.T, want string, got float32, what string) {
 	require.Equal(t, want, fmt.Sprintf("%08x", math.Float32bits(got)), what)
 }
 
-// Every value of every narrow format is what ml_dtypes reads.
+// Every value of every narrow format equals ml_dtypes' value.
 func TestNarrowFloats(t *testing.T) {
 	golden := goldenFloats(t)
 	methods := map[string]func(uint8) float32{
@@ -267,9 +267,8 @@ func TestPackedBits(t *testing.T) {
 	require.ErrorIs(t, dlpack.PackBits(packed, values, 0, 0), dlpack.ErrDataType)
 }
 
-// What is packed comes out again, and nothing beside it changes. The fuzzer likes
-// long inputs, which say nothing that a short one does not; so the values are cut,
-// and one comparison looks at all bits.
+// FuzzPackBits: unpacking returns the packed values, and other bits do not change. The input is cut,
+// because long inputs test nothing more; one comparison covers all bits.
 func FuzzPackBits(f *testing.F) {
 	f.Add([]byte{1, 2, 3}, uint8(4), uint8(1), byte(0xff))
 	f.Add([]byte{63, 0, 31}, uint8(6), uint8(3), byte(0))
@@ -297,8 +296,8 @@ func FuzzPackBits(f *testing.F) {
 
 var typeForm = regexp.MustCompile(`^([<=|>!]?)([biufc])([1-9][0-9]*)$`)
 
-// byTypeForm reads a type string by its grammar: a sign of the byte order, which must be the
-// machine's but for single bytes, a letter, and the size in bytes without leading zeros.
+// byTypeForm parses a type string by its grammar: a byte-order sign, which must be the machine's except
+// for single bytes, a letter, and the size in bytes without leading zeros.
 func byTypeForm(s string) (dlpack.DataType, bool) {
 	m := typeForm.FindStringSubmatch(s)
 	if m == nil {
@@ -314,7 +313,7 @@ func byTypeForm(s string) (dlpack.DataType, bool) {
 	return dlpack.DataType{Code: codes[m[2]], Bits: uint8(8 * size), Lanes: 1}, true
 }
 
-// FuzzParseTypeString: what the grammar has is read as that type, and nothing else is.
+// FuzzParseTypeString: strings of the grammar are parsed as their type, others are refused.
 func FuzzParseTypeString(f *testing.F) {
 	for _, s := range []string{"<f4", "|b1", "=i8", ">u2", "c16", "", "<", "<M8[ns]", "|V3", ">b1", "!u1", "f04", "<c4", "<f2\n"} {
 		f.Add(s)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// DeviceType is a kind of device (DLDeviceType of the standard).
+// DeviceType is the type of a device (DLDeviceType of the standard).
 type DeviceType int32
 
 // The device types of DLPack 1.3.
@@ -36,27 +36,27 @@ var deviceNames = [...]string{
 	DeviceMAIA: "kDLMAIA", DeviceTrn: "kDLTrn",
 }
 
-// String is the standard's name ("kDLOneAPI"), or "DeviceType(99)".
+// String returns the standard's name ("kDLOneAPI"), or "DeviceType(99)".
 func (t DeviceType) String() string {
-	if t.Known() {
+	if t.known() {
 		return deviceNames[t]
 	}
 	return fmt.Sprintf("DeviceType(%d)", int32(t))
 }
 
-// Known reports whether DLPack 1.3 defines the type.
-func (t DeviceType) Known() bool {
+// known reports whether DLPack 1.3 defines the type.
+func (t DeviceType) known() bool {
 	return t >= 0 && int(t) < len(deviceNames) && deviceNames[t] != ""
 }
 
-// IsHandle reports whether the data field of such a tensor is a handle and no
-// address (OpenCL, Vulkan, Metal, WebGPU): a byte offset stays beside it.
+// IsHandle reports whether the data field of a tensor on such a device is a handle, not an address
+// (OpenCL, Vulkan, Metal, WebGPU). A byte offset is then kept separately.
 func (t DeviceType) IsHandle() bool {
 	return t == DeviceOpenCL || t == DeviceVulkan || t == DeviceMetal || t == DeviceWebGPU
 }
 
-// Device is where memory lives (DLDevice): a type and an index, 0 for host
-// memory. It is comparable; the zero value is no device.
+// Device is the location of memory (DLDevice): a type and an index, 0 for host memory. It is a comparable
+// value; the zero value is no device.
 type Device struct {
 	Type DeviceType
 	ID   int32
@@ -65,30 +65,29 @@ type Device struct {
 // CPU is the host: (kDLCPU, 0).
 var CPU = Device{DeviceCPU, 0}
 
-// OneAPI is the kDLOneAPI device of a root device's index in the SYCL runtime's
-// list.
+// OneAPI returns the kDLOneAPI device with the index of a root device in the SYCL runtime's list.
 func OneAPI(index int32) Device { return Device{DeviceOneAPI, index} }
 
-// String is "kDLOneAPI:0".
+// String returns the form "kDLOneAPI:0".
 func (d Device) String() string { return fmt.Sprintf("%s:%d", d.Type, d.ID) }
 
-// HostReadable reports whether the device's memory can be read by the host at
-// its address by definition of the device type: kDLCPU and pinned host memory.
-// kDLOneAPI memory may be too, but its device type does not say so.
+// HostReadable reports whether the host can read the device's memory at its address, by the definition of
+// the device type: kDLCPU and pinned host memory. kDLOneAPI memory may be readable too, but the device
+// type does not determine it.
 func (d Device) HostReadable() bool {
 	return d.Type == DeviceCPU || d.Type == DeviceCUDAHost || d.Type == DeviceROCMHost
 }
 
-// Version is a DLPack version (DLPackVersion). Tensors of the same major
-// version share one layout.
+// Version is a DLPack version (DLPackVersion), a comparable value. Tensors of the same major version have
+// the same layout.
 type Version struct {
 	Major, Minor uint32
 }
 
-// CurrentVersion is the version this package writes and reads: 1.3.
+// CurrentVersion is the version that this package writes: 1.3.
 var CurrentVersion = Version{1, 3}
 
-// String is "1.3".
+// String returns the form "1.3".
 func (v Version) String() string { return fmt.Sprintf("%d.%d", v.Major, v.Minor) }
 
 // Flags are the properties of a versioned tensor (DLPACK_FLAG_BITMASK_*).
@@ -102,7 +101,7 @@ const (
 	knownFlags          = ReadOnly | IsCopied | SubBytePadded
 )
 
-// String is "READ_ONLY|IS_COPIED", or "0".
+// String returns the form "READ_ONLY|IS_COPIED", or "0".
 func (f Flags) String() string {
 	var parts []string
 	for _, n := range []struct {
@@ -122,11 +121,10 @@ func (f Flags) String() string {
 	return strings.Join(parts, "|")
 }
 
-// Negotiate decides what a producer hands out for a consumer's max_version: nil
-// (none given) and a lower major version mean the legacy struct, the same or a
-// higher major version the versioned one of [CurrentVersion]. flags are those
-// of the memory: what the legacy struct cannot say is an error ([ErrReadOnly]
-// or [ErrLegacy]).
+// Negotiate chooses the struct for a consumer's max_version. nil (not given) and a lower major version
+// select the legacy struct; the same or a higher major version selects the versioned struct of
+// [CurrentVersion]. flags are those of the memory. Errors: [ErrReadOnly] or [ErrLegacy] if the legacy
+// struct cannot express a flag.
 func Negotiate(maxVersion *Version, flags Flags) (versioned bool, err error) {
 	if maxVersion != nil && maxVersion.Major >= CurrentVersion.Major {
 		return true, nil
@@ -135,14 +133,11 @@ func Negotiate(maxVersion *Version, flags Flags) (versioned bool, err error) {
 }
 
 func legacyCarries(flags Flags) error {
-	const ask = ": ask with max_version=(1, 0) or newer"
 	switch {
 	case flags&ReadOnly != 0:
-		return &Error{Op: "negotiate", Err: ErrReadOnly,
-			Detail: "the legacy struct has no read-only flag" + ask + ", or copy"}
+		return opErr("negotiate", ErrReadOnly, "the legacy struct has no read-only flag: ask with max_version=(1, 0) or newer, or copy")
 	case flags&SubBytePadded != 0:
-		return &Error{Op: "negotiate", Err: ErrLegacy,
-			Detail: "the legacy struct cannot say that sub-byte elements are padded" + ask + ", or pack them"}
+		return opErr("negotiate", ErrLegacy, "the legacy struct cannot express that sub-byte elements are padded: ask with max_version=(1, 0) or newer, or pack them")
 	}
 	return nil
 }

@@ -1,18 +1,17 @@
-// Package dlpack is the DLPack 1.3 C ABI for Go: it builds, checks, takes over
-// and deletes managed tensors, and describes their element types and devices.
-// It knows no arrays, no SYCL and no Python, and imports nothing of this
-// module, so that any Go library can wrap its memory and exchange it with C
+// Package dlpack implements the DLPack 1.3 C ABI: it builds, checks, imports and deletes managed
+// tensors, and describes their element types and devices. It imports no other package of this module
+// and knows neither arrays nor SYCL nor Python, so that any Go library can exchange its memory with C
 // code through an unsafe.Pointer.
 //
-// # Exchanging with C
+// # Exchanging tensors with C
 //
-// Out: [Export] builds a tensor around a [View] of memory and an [Owner] that
-// keeps the memory; [Tensor.Detach] gives the pointer to hand over. In:
-// [Import] takes over a pointer that C handed out. A C library that fits:
+// [Export] builds a tensor from a [View] of memory and an [Owner] that keeps the memory alive;
+// [Tensor.Detach] returns the pointer to pass to C. [Import] takes over a pointer that C returned. For
+// example, a C library:
 //
 //	#include <dlpack/dlpack.h>
 //
-//	// Takes the tensor over: whatever happens, it deletes it.
+//	// Takes over the tensor and always deletes it.
 //	double sum(DLManagedTensorVersioned *m)
 //	{
 //		const DLTensor *t = &m->dl_tensor;
@@ -26,10 +25,10 @@
 //		return total;
 //	}
 //
-//	// Gives a tensor away; the taker calls its deleter.
+//	// Returns a tensor that the caller owns.
 //	DLManagedTensorVersioned *ramp(int64_t n);
 //
-// and the Go side of it:
+// and the Go code that calls it:
 //
 //	view := dlpack.View{Data: memory, Device: dlpack.CPU, DataType: dlpack.Float32, Shape: []int64{3}}
 //	t, err := dlpack.Export(&view, 0, true, owner)
@@ -42,61 +41,58 @@
 //	defer t.Release()
 //	values, err := dlpack.Slice[float32](t) // C's memory, no copy
 //
-// The layout of the structs is in the constants of this package (TensorSize,
-// VersionedFlagsOffset, ...), and in C in usmb_dlpack.h, which other cgo
-// packages may include and whose functions they may call; they import this
-// package so that the functions are linked.
+// The constants TensorSize, VersionedFlagsOffset, … give the layout of the structs. The header
+// usmb_dlpack.h declares the same for other cgo packages of this module, which may include it and call
+// its functions; they import this package so that the functions are linked.
 //
 // # Ownership
 //
-// A [Tensor] is owned: exactly one of Release, Detach, or a function that takes
-// it over ends it. It is a small value that may be copied; all copies end
-// together, and using one later panics. Export takes over one reference of the
-// owner on success and nothing on error; Import takes over the struct on
-// success and nothing on error, so that after a failed exchange exactly one
-// party, the one that had it before, still has it to delete. A deleter runs
-// once, whichever way a tensor ends; one that is NULL is left alone. What
-// [Tensor.Shape], [Slice] and the like return belongs to the tensor and must
-// not be used after its end.
+// A [Tensor] is owned. Exactly one call of Release, Detach or a function that takes it over ends it. It
+// is a small value that may be copied; all copies end together, and use after the end panics. [Export]
+// takes over one reference of the owner on success and nothing on error. [Import] takes over the struct
+// on success and nothing on error. So after a failed exchange the former owner still has the tensor to
+// delete. The deleter runs exactly once, however a tensor ends; a NULL deleter is not called. Slices
+// that [Tensor.Shape], [Slice] and other functions return belong to the tensor and must not be used
+// after its end.
 //
-// An owner is a C function and its context. Memory that Go owns goes out through
-// package usmarray, which has such owners: WrapSlice shows a Go slice, New and the
-// like make memory for any use.
+// An [Owner] is a C function and its context. Package usmarray has owners for memory that Go manages:
+// use usmarray.New and similar functions for new memory, and usmarray.FromPinnedSlice for the memory of
+// a Go slice.
 //
-// What a producer's struct says is read once, when it is taken over, and what it
-// writes there later is not believed. Its elements are its own to write.
+// The fields of a producer's struct are read once, at import, into a copy that is checked and used.
+// Later changes of the struct have no effect. The elements are not copied; the producer may write them.
 //
-// A tensor of another major version fails with [ErrVersion]; the only thing to
-// do with it is [Delete].
+// A tensor of another major version fails with [ErrVersion]; its only valid use is [Delete].
 //
 // # Threads
 //
-// All functions may be called from any goroutine. A deleter of ours runs on
-// whatever thread the consumer likes: it calls the owner's C function, takes no
-// lock, and never enters Go; in a forked child it deletes the child's copy, and
-// the parent hears nothing of it. This package has no goroutines.
+// All functions may be called from any goroutine. A deleter of this package runs on the thread that
+// calls it: it calls the owner's C function, takes no lock and never enters Go. In a forked child it
+// deletes the child's copy only. The package starts no goroutines.
 //
-// # What goes out and what comes in
+// # Rules for exported and imported tensors
 //
-// Out: the version is 1.3; strides are always written, 0-d tensors have neither
-// shape nor strides; data is the first element's address and byte_offset 0, but
-// for kDLOneAPI with negative strides data is the lowest address and
-// byte_offset leads to the first element; tensors of size 0 have NULL data, but
-// for kDLOneAPI they keep the USM pointer they need; read-only memory does not
-// go out as a legacy tensor, which could not say so, nor do padded sub-byte
-// elements.
+// Export writes version 1.3 and always writes strides; a tensor with 0 dimensions has neither shape nor
+// strides. data is the address of the first element and byte_offset is 0. The exception is kDLOneAPI
+// memory with negative strides: data is the lowest address and byte_offset leads to the first element.
+// Empty tensors have NULL data, except for kDLOneAPI, which needs a USM pointer. Read-only memory and
+// padded sub-byte elements are not exported as legacy tensors, because the legacy struct cannot express
+// them.
 //
-// In: NULL strides (older producers), NULL deleters, byte offsets, size 0, up
-// to 64 dimensions, packed and padded sub-byte elements and newer minor
-// versions are understood. Refused: lanes other than 1, bools that are not 8
-// bits, opaque handles, a first element or byte offset that is not at a multiple
-// of the item size (of whole-byte types with elements), sizes and spans whose
-// number of bits does not fit 63 bits, spans that wrap around the address
-// space.
+// Import accepts NULL strides (from older producers), NULL deleters, byte offsets, empty tensors, up to
+// 64 dimensions, packed and padded sub-byte elements, and newer minor versions. It refuses lanes other
+// than 1, bools that are not 8 bits, opaque handles, a first element or byte offset that is not a
+// multiple of the item size (for whole-byte types with elements), sizes and spans whose number of bits
+// does not fit 63 bits, and spans that wrap around the address space.
+//
+// # Errors
+//
+// Errors are [*OpError] and match one of the Err… variables with errors.Is. Misuse where no error is
+// returned panics with one: the use of an ended tensor, an index out of range, and [Strided.Set] on
+// read-only memory.
 //
 // # Builds
 //
-// Types, names, sizes, versions and flags are plain Go and work everywhere.
-// Tensors need linux and cgo; elsewhere Export, Import and Check
-// return errors.ErrUnsupported ([Supported] tells).
+// Types, names, sizes, versions and flags are plain Go and work on all systems. Tensors need Linux and
+// cgo; elsewhere Export, Import and Check return errors.ErrUnsupported, and [Supported] reports false.
 package dlpack

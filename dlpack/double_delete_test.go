@@ -12,10 +12,9 @@ import (
 	"github.com/usmbridge/usmbridge/dlpack/internal/cpeer"
 )
 
-// A consumer that deletes twice is at fault, but the owner keeps its other
-// references and the block is not handed out to two tensors at once. It is the
-// thread's own store of blocks that makes this observable, so the sanitizer's
-// builds, which keep none, leave it out.
+// TestDeletedTwice: a consumer that deletes twice is wrong, but the owner keeps its other references and
+// the block is not given to two tensors at once. Only the thread's cache of blocks makes this observable,
+// so builds with a sanitizer, which have none, skip the test.
 func TestDeletedTwice(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

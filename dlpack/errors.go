@@ -1,60 +1,70 @@
 package dlpack
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
-// What can be wrong with a tensor, a view or a type. Errors of this package are
-// *[Error] with one of these inside, so that errors.Is tells them apart; so are its
-// panics, which misuse gets where no error is returned: the use of a tensor that
-// ended, an index out of range, [Strided.Set] on read-only memory.
+// The kinds of error. Every error of this package, and every panic on misuse, is an *[OpError] that
+// matches one of them with errors.Is.
 var (
-	// ErrVersion: the major version is not ours; the tensor may only be deleted.
+	// ErrVersion reports another major version. The tensor may only be deleted.
 	ErrVersion = errors.New("another DLPack major version")
-	// ErrShape: the number of dimensions, or an extent.
+	// ErrShape reports an invalid number of dimensions or an invalid extent.
 	ErrShape = errors.New("bad shape")
-	// ErrStrides: the strides reach outside of what can be addressed.
+	// ErrStrides reports strides that lead outside the address space.
 	ErrStrides = errors.New("bad strides")
-	// ErrOverflow: the element count or the size in bits does not fit 63 bits.
+	// ErrOverflow reports an element count or size in bits that does not fit 63 bits.
 	ErrOverflow = errors.New("size overflow")
-	// ErrDataType: an element type that cannot be exchanged, or not the one asked for.
+	// ErrDataType reports an element type that cannot be exchanged, or not the requested one.
 	ErrDataType = errors.New("unsupported element type")
-	// ErrAlignment: the first element is not at a multiple of the item size.
+	// ErrAlignment reports a first element that is not at a multiple of the item size.
 	ErrAlignment = errors.New("misaligned data")
-	// ErrNull: no memory where there are elements, or no tensor at all.
+	// ErrNull reports elements without memory, or a NULL tensor.
 	ErrNull = errors.New("no data")
-	// ErrReadOnly: read-only memory where it could be written.
+	// ErrReadOnly reports read-only memory in an operation that would make it writable.
 	ErrReadOnly = errors.New("read-only memory")
-	// ErrDevice: not a device, or not one whose memory Go may touch.
+	// ErrDevice reports an invalid device, or one whose memory Go may not access.
 	ErrDevice = errors.New("unsupported device")
-	// ErrLayout: not contiguous, packed, or otherwise not what a view needs.
+	// ErrLayout reports a layout that is not contiguous, packed, or otherwise unsuitable for a view.
 	ErrLayout = errors.New("unsupported layout")
-	// ErrLegacy: a property that the legacy struct has no field for.
+	// ErrLegacy reports a property that the legacy struct has no field for.
 	ErrLegacy = errors.New("not expressible as a legacy tensor")
-	// ErrFlags: flags that DLPack 1.3 does not define.
+	// ErrFlags reports flags that DLPack 1.3 does not define.
 	ErrFlags = errors.New("unknown flags")
-	// ErrIndex: an index outside of the shape.
+	// ErrIndex reports an index outside the shape.
 	ErrIndex = errors.New("index out of range")
-	// ErrReleased: a tensor that was released, detached or taken over, or none.
+	// ErrReleased reports a tensor that was released, detached or taken over, or the zero Tensor.
 	ErrReleased = errors.New("released tensor")
-	// ErrOutOfMemory: no C memory for the block.
+	// ErrOutOfMemory reports that C memory could not be allocated.
 	ErrOutOfMemory = errors.New("out of memory")
 )
 
-// Error says which operation failed, why (Err, one of the sentinels above, or
-// errors.ErrUnsupported), and in Detail what was found and what to do.
-type Error struct {
-	Op     string // "export", "import", "view", "data type", ...
-	Err    error
-	Detail string
+// OpError is the type of every error of this package. It is a value: it owns nothing and may be read by
+// several goroutines.
+type OpError struct {
+	Op   string // the operation: "export", "import", "slice", "data type", …
+	Kind error  // one of the Err… variables, or errors.ErrUnsupported
+	Err  error  // the problem and a hint; may be nil
 }
 
-// Error is "dlpack: op: reason: detail".
-func (e *Error) Error() string {
-	s := "dlpack: " + e.Op + ": " + e.Err.Error()
-	if e.Detail != "" {
-		s += ": " + e.Detail
+// Error returns "dlpack: operation: kind: problem; hint".
+func (e *OpError) Error() string {
+	s := "dlpack: " + e.Op + ": " + e.Kind.Error()
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
 	}
 	return s
 }
 
-// Unwrap gives Err.
-func (e *Error) Unwrap() error { return e.Err }
+// Unwrap returns the kind and the problem.
+func (e *OpError) Unwrap() []error {
+	if e.Err == nil {
+		return []error{e.Kind}
+	}
+	return []error{e.Kind, e.Err}
+}
+
+func opErr(op string, kind error, format string, args ...any) error {
+	return &OpError{Op: op, Kind: kind, Err: fmt.Errorf(format, args...)}
+}

@@ -11,8 +11,8 @@ import (
 	"github.com/usmbridge/usmbridge/dlpack/internal/cpeer"
 )
 
-// Memory goes out with an owner: a C function, here one that counts, and its
-// context. C takes the tensor over, sums it up and deletes it.
+// Export memory with an owner: a C function, here one that counts, and its context. C takes over the
+// tensor, sums it up and deletes it.
 func ExampleExport() {
 	memory := cpeer.Alloc(16 * 4)
 	defer cpeer.Free(memory)
@@ -35,7 +35,7 @@ func ExampleExport() {
 	// 10 1
 }
 
-// What C hands out is taken over, checked and read in place.
+// Take over a tensor that C returned, check it and read it in place.
 func ExampleImport() {
 	values := cpeer.Alloc(3 * 8)
 	defer cpeer.Free(values)
@@ -65,7 +65,7 @@ func ExampleElements() {
 	copy(unsafe.Slice((*float32)(memory), 6), []float32{0, 1, 2, 3, 4, 5})
 	t, err := dlpack.Export(&dlpack.View{
 		Data: memory, Device: dlpack.CPU, DataType: dlpack.Float32, Shape: []int64{3, 2}, Strides: []int64{1, 3},
-	}, 0, true, dlpack.Owner{}) // nobody's: the memory outlives the tensor
+	}, 0, true, dlpack.Owner{}) // no owner: the memory outlives the tensor
 	if err != nil {
 		fmt.Println(err)
 		return

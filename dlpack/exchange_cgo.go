@@ -6,8 +6,8 @@ package dlpack
 #include <stdlib.h>
 #include "usmb_dl_internal.h"
 
-// Export and import keep no Go pointer and never call back; deleting may run
-// a deleter that enters Go, so it promises nothing.
+// Export and import retain no Go pointer and never call back into Go. Deleting may call a
+// deleter that enters Go.
 #cgo noescape usmb_dl_slot_export
 #cgo nocallback usmb_dl_slot_export
 #cgo noescape usmb_dl_slot_import
@@ -27,9 +27,9 @@ func newZeroed(size uintptr) unsafe.Pointer {
 	return C.calloc(1, C.size_t(size))
 }
 
-// cParts writes a view as C takes it; addresses are numbers there, since what
-// they point at is the owner's to keep. Field by field: a literal is built and
-// then copied whole, which waits for the stores it was built with.
+// cParts writes a view in C's form. Addresses become integers, since the owner keeps their memory. The
+// fields are written one by one: a composite literal would be built and then copied as a whole, which
+// waits for the stores.
 func cParts(p *C.usmb_dl_parts, v *View, flags uint64) {
 	p.data = C.uintptr_t(uintptr(v.Data))
 	p.device._type, p.device.id = C.int32_t(v.Device.Type), C.int32_t(v.Device.ID)
@@ -50,21 +50,34 @@ func cBool(b bool) C.int {
 	return 0
 }
 
-// Supported reports whether tensors can be exchanged in this build: linux with
-// cgo.
+// badForm reports whether checkForm would return an error. It is small enough to be inlined.
+func (v *View) badForm() bool {
+	return v == nil || v.Strides != nil && len(v.Strides) != len(v.Shape) || len(v.Shape) > MaxNDim
+}
+
+// checkForm checks the properties that only a Go view can violate, before the call of C.
+func (v *View) checkForm(op string) error {
+	if v == nil {
+		return opErr(op, ErrNull, "the view is nil: pass a view of the memory")
+	}
+	if v.Strides != nil && len(v.Strides) != len(v.Shape) {
+		return opErr(op, ErrStrides, "%d strides for %d dimensions: give one stride a dimension, or nil for C order", len(v.Strides), len(v.Shape))
+	}
+	if len(v.Shape) > MaxNDim {
+		return opErr(op, ErrShape, "ndim is %d: a tensor has 0 to %d dimensions; reshape it", len(v.Shape), MaxNDim)
+	}
+	return nil
+}
+
+// Supported reports whether tensors can be exchanged in this build: Linux with cgo.
 func Supported() bool { return true }
 
-// Export builds a managed tensor that shows the view's memory and holds one
-// reference of owner, and returns it owned: Release it, or Detach it to hand it
-// on. Shape and strides are copied. versioned chooses the struct; see
-// [Negotiate]. What goes out follows DLPack 1.3: strides are always written;
-// data is the first element's address with byte offset 0, but for kDLOneAPI
-// with negative strides the lowest address with the offset; size 0 has NULL
-// data, but for kDLOneAPI, which needs a USM pointer.
+// Export builds a managed tensor from a view and one reference of owner, and returns it owned: call
+// Release, or Detach to pass it on. Shape and strides are copied. versioned selects the struct; see
+// [Negotiate]. The package documentation lists the rules for the fields.
 //
-// On error nothing was taken and the owner's reference is still the caller's. The
-// view is not kept; it goes by pointer since it is large, and copying it costs as
-// much as the rest of the way to C.
+// On error nothing was taken over, and the caller still owns the reference. The view is not retained; it
+// is passed by pointer because it is large and copying it costs as much as the rest of the call.
 func Export(v *View, flags Flags, versioned bool, owner Owner) (Tensor, error) {
 	if v.badForm() {
 		return Tensor{}, v.checkForm("export")
@@ -87,16 +100,13 @@ func Export(v *View, flags Flags, versioned bool, owner Owner) (Tensor, error) {
 	return s.tensor(), nil
 }
 
-// Import takes over a managed tensor that a producer handed out
-// (DLManagedTensorVersioned when versioned, else DLManagedTensor), after
-// checking all that can be checked without knowing the device: version, number
-// of dimensions, extents, overflow of size and span, element type, alignment,
-// NULL data. Strides that are NULL, a NULL deleter, byte offsets and size 0 are
-// understood.
+// Import takes over a managed tensor of a producer (DLManagedTensorVersioned if versioned, else
+// DLManagedTensor) after checking everything that does not depend on the device: version, number of
+// dimensions, extents, overflow of size and span, element type, alignment and NULL data. NULL strides, a
+// NULL deleter, byte offsets and empty tensors are accepted.
 //
-// On error nothing was taken: the tensor still belongs to the caller, who
-// returns it to its producer or calls [Delete], which is right for an
-// [ErrVersion] too.
+// On error nothing was taken over, and the caller still owns the tensor: return it to its producer, or
+// call [Delete], which is also valid after [ErrVersion].
 func Import(managed unsafe.Pointer, versioned bool) (Tensor, error) {
 	s := takeSlot()
 	if s == nil {
@@ -109,20 +119,19 @@ func Import(managed unsafe.Pointer, versioned bool) (Tensor, error) {
 	return s.tensor(), nil
 }
 
-// Delete runs the deleter of a managed tensor that the caller owns, if there is
-// a tensor and it has one. It touches nothing else, so that tensors of any
-// major version can be deleted.
+// Delete calls the deleter of a managed tensor that the caller owns. A nil tensor and a NULL deleter are
+// ignored. It accesses nothing else, so that tensors of any major version can be deleted.
 func Delete(managed unsafe.Pointer, versioned bool) { deleteManaged(managed, versioned, nil) }
 
-// deleteManaged runs the deleter and frees what a slot had to allocate.
+// deleteManaged calls the deleter and frees the memory of a slot's dimensions.
 func deleteManaged(managed unsafe.Pointer, versioned bool, more unsafe.Pointer) {
 	C.usmb_dl_slot_delete(C.uintptr_t(uintptr(managed)), cBool(versioned), C.uintptr_t(uintptr(more)))
 }
 
 func freeMore(more unsafe.Pointer) { C.usmb_dl_slot_free(C.uintptr_t(uintptr(more))) }
 
-// Check tests a view as [Import] tests a tensor, and says which memory it
-// touches. Only SubBytePadded matters among the flags.
+// Check checks a view as [Import] checks a tensor, and returns the memory that it covers. Of the flags
+// only SubBytePadded is used.
 func Check(v *View, flags Flags) (Span, error) {
 	if err := v.checkForm("check"); err != nil {
 		return Span{}, err
@@ -157,7 +166,7 @@ var sentinels = map[int]error{
 
 const messageSize = 512
 
-// codeError is the error of a code about a view, in the C side's words.
+// codeError returns the error of a code about a view, with C's message.
 func codeError(op string, code int, v *View) error {
 	buf := (*C.char)(C.malloc(messageSize))
 	defer C.free(unsafe.Pointer(buf))
@@ -168,11 +177,10 @@ func codeError(op string, code int, v *View) error {
 		cParts(&parts, v, 0)
 		C.usmb_dl_parts_explain(C.int(code), &parts, cInts(v.Shape), cInts(v.Strides), buf, messageSize)
 	}
-	return &Error{Op: op, Err: sentinels[code], Detail: C.GoString(buf)}
+	return opErr(op, sentinels[code], "%s", C.GoString(buf))
 }
 
-// importError is the error of a failed import, whose message C left in the slot,
-// and gives the slot back.
+// importError returns the error of a failed import, whose message C left in the slot, and frees the slot.
 func (s *slot) importError(code int) error {
 	text := s.more
 	s.pushFree()
@@ -180,5 +188,5 @@ func (s *slot) importError(code int) error {
 		return codeError("import", code, nil)
 	}
 	defer freeMore(text)
-	return &Error{Op: "import", Err: sentinels[code], Detail: C.GoString((*C.char)(text))}
+	return opErr("import", sentinels[code], "%s", C.GoString((*C.char)(text)))
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/usmbridge/usmbridge/dlpack/internal/cpeer"
 )
 
-// memory is C memory of a test, aligned to 16 bytes.
+// memory returns C memory for a test, aligned to 16 bytes.
 func memory(t testing.TB, size int) unsafe.Pointer {
 	p := cpeer.Alloc(size)
 	require.NotNil(t, p)
@@ -27,7 +27,7 @@ func f32(p unsafe.Pointer, device dlpack.Device, shape, strides []int64) dlpack.
 	return dlpack.View{Data: p, Device: device, DataType: dlpack.Float32, Shape: shape, Strides: strides}
 }
 
-// exportView and checkView are Export and Check of a view that has no address.
+// exportView and checkView are Export and Check for a view that is not addressable.
 func exportView(v dlpack.View, flags dlpack.Flags, versioned bool, owner dlpack.Owner) (dlpack.Tensor, error) {
 	return dlpack.Export(&v, flags, versioned, owner)
 }
@@ -36,7 +36,7 @@ func checkView(v dlpack.View, flags dlpack.Flags) (dlpack.Span, error) {
 	return dlpack.Check(&v, flags)
 }
 
-// exported is what a consumer in C reads of an export.
+// exported returns an exported tensor as a consumer in C reads it.
 func exported(t *testing.T, v dlpack.View, flags dlpack.Flags, versioned bool) cpeer.Fields {
 	t.Helper()
 	tensor, err := exportView(v, flags, versioned, dlpack.Owner{})
@@ -97,7 +97,7 @@ func TestExportByteOffset(t *testing.T) {
 			f := exported(t, c.view, 0, true)
 			require.Equal(t, c.data, f.Data)
 			require.Equal(t, c.offset, f.ByteOffset)
-			// Whatever the form, it comes back as the same first element.
+			// All forms have the same first element after the import.
 			back, err := checkView(dlpack.View{Data: f.Data, Device: f.Device, DataType: f.DataType, Shape: f.Shape,
 				Strides: f.Strides, ByteOffset: f.ByteOffset}, 0)
 			require.NoError(t, err)
@@ -110,7 +110,7 @@ func TestExportByteOffset(t *testing.T) {
 	}
 }
 
-// Packed elements start between bytes; the lowest address is a whole one.
+// TestExportLowestOfPacked: packed elements may begin within a byte; the lowest address is a whole byte.
 func TestExportLowestOfPacked(t *testing.T) {
 	p := memory(t, 64)
 	v := dlpack.View{Data: unsafe.Add(p, 8), Device: dlpack.OneAPI(0), DataType: dlpack.Float4E2M1FN,
@@ -151,7 +151,7 @@ func TestExportOfNoElements(t *testing.T) {
 	tensor.Release()
 }
 
-// layoutErrors are tensors that neither go out nor come in.
+// layoutErrors are tensors that can be neither exported nor imported.
 func layoutErrors(p unsafe.Pointer) map[string]struct {
 	view dlpack.View
 	err  error
@@ -204,7 +204,7 @@ func layoutErrors(p unsafe.Pointer) map[string]struct {
 	}
 }
 
-// A failed export takes nothing: the owner is not dropped.
+// TestExportErrors: a failed export takes nothing over; the owner is not dropped.
 func TestExportErrors(t *testing.T) {
 	p := memory(t, 64)
 	owner := cpeer.NewOwner()
@@ -235,7 +235,7 @@ func TestExportErrors(t *testing.T) {
 		{f32(p, dlpack.Device{Type: 5}, []int64{2}, nil), 0, true, dlpack.ErrDevice},
 		{f32(p, dlpack.CPU, []int64{2}, []int64{}), 0, true, dlpack.ErrStrides},
 		{f32(p, dlpack.CPU, []int64{2}, []int64{1, 1}), 0, true, dlpack.ErrStrides},
-		// The bit of C's own option is no flag.
+		// The bit of C's own option is not a flag.
 		{f32(p, dlpack.CPU, []int64{2}, nil), 1 << 33, true, dlpack.ErrFlags},
 	} {
 		_, err := exportView(c.view, c.flags, c.versioned, owner.DLPack())
@@ -246,20 +246,20 @@ func TestExportErrors(t *testing.T) {
 	_, err = dlpack.Check(nil, 0)
 	require.ErrorIs(t, err, dlpack.ErrNull)
 	require.Zero(t, owner.Drops())
-	// Padding is no property of whole bytes: legacy need not say it.
+	// Padding does not apply to whole bytes, so the legacy struct is sufficient.
 	tensor, err := exportView(f32(p, dlpack.CPU, []int64{2}, nil), dlpack.SubBytePadded, false, owner.DLPack())
 	require.NoError(t, err)
 	tensor.Release()
 	require.Equal(t, int64(1), owner.Drops())
 }
 
-// fields of a producer for a view.
+// fields returns the fields of a producer for a view.
 func fields(v dlpack.View) cpeer.Fields {
 	return cpeer.Fields{Version: dlpack.CurrentVersion, Data: v.Data, Device: v.Device, NDim: int32(len(v.Shape)),
 		DataType: v.DataType, Shape: v.Shape, Strides: v.Strides, ByteOffset: v.ByteOffset}
 }
 
-// A failed import takes nothing: the caller deletes, once.
+// TestImportErrors: a failed import takes nothing over; the caller deletes the tensor once.
 func TestImportErrors(t *testing.T) {
 	p := memory(t, 64)
 	rows := map[string]struct {
@@ -298,13 +298,13 @@ func TestImportErrors(t *testing.T) {
 				require.ErrorIs(t, err, c.err)
 				require.ErrorContains(t, err, c.text)
 				require.False(t, tensor.Valid())
-				var typed *dlpack.Error
+				var typed *dlpack.OpError
 				require.ErrorAs(t, err, &typed)
 				message, _, _, _, _, _ := cpeer.Snapshot(managed, !legacy, false)
-				require.Equal(t, typed.Detail, message, "C finds and says the same")
+				require.Equal(t, typed.Err.Error(), message, "C finds and says the same")
 				if c.err != dlpack.ErrVersion {
 					message, _, _, _, _, _ = cpeer.Snapshot(managed, !legacy, true)
-					require.Equal(t, typed.Detail, message)
+					require.Equal(t, typed.Err.Error(), message)
 				}
 				require.Equal(t, before, cpeer.Deleted(), "not the importer's to delete")
 				dlpack.Delete(managed, !legacy)
@@ -415,7 +415,7 @@ func TestImportWithoutDeleter(t *testing.T) {
 	}
 }
 
-// The rules about types are one in Go and in C.
+// TestDataTypesAlike: Go and C have the same rules for types.
 func TestDataTypesAlike(t *testing.T) {
 	p := memory(t, 64)
 	for code := range 20 {
@@ -439,8 +439,8 @@ func TestDataTypesAlike(t *testing.T) {
 	require.False(t, ok)
 }
 
-// One rule for type strings and names: Go and C take the same bytes for the same
-// type, of all strings of up to three bytes that could be one and many others.
+// TestTypeStringsAlike: Go and C parse the same strings as the same types, for all strings of up to three
+// bytes that could be a type and many more.
 func TestTypeStringsAlike(t *testing.T) {
 	alphabet := "\x00<=|>!biufcaOSUVmMt0123468? \xff"
 	strings := []string{""}
@@ -483,7 +483,7 @@ func TestTypeStringsAlike(t *testing.T) {
 	require.Greater(t, taken, 60)
 }
 
-// FuzzTypeStringsAlike is the same for any bytes.
+// FuzzTypeStringsAlike is TestTypeStringsAlike for arbitrary bytes.
 func FuzzTypeStringsAlike(f *testing.F) {
 	for _, s := range []string{"<f4", "\x00f4", "|b1", ">u1", ">u2", "c16", "f4\x00", ""} {
 		f.Add(s)

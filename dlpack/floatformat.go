@@ -2,24 +2,24 @@ package dlpack
 
 import "math"
 
-// FloatFormat is a binary floating-point type of at most 16 bits: the widths of
-// its fields, its bias, and how it spells what is no finite number. Sources:
-// IEEE 754 for float16, the OCP 8-bit and microscaling specifications and the
-// type codes of DLPack 1.3 for the rest. [DataType.FloatFormat] gives it.
+// FloatFormat describes a binary floating-point type of at most 16 bits: the widths of its fields, its
+// bias, and its encodings of infinity and NaN. It is immutable and may be used by several goroutines.
+// [DataType.FloatFormat] returns it. Sources: IEEE 754 for float16; the OCP 8-bit and microscaling
+// specifications and the type codes of DLPack 1.3 for the others.
 type FloatFormat struct {
 	exponent, mantissa uint8 // widths in bits
 	bias               int
 	specials           specials
 }
 
-// specials says which bit patterns are no finite numbers.
+// specials defines which bit patterns are not finite numbers.
 type specials uint8
 
 const (
 	specialsIEEE   specials = iota // all exponent bits set: infinity or NaN
 	specialsNaN                    // all bits but the sign set: NaN; no infinity
 	specialsFNUZ                   // the pattern of -0 is the only NaN
-	specialsFinite                 // none
+	specialsFinite                 // neither infinity nor NaN
 	specialsScale                  // an unsigned power of two; all bits set: NaN
 )
 
@@ -47,23 +47,14 @@ var formats = map[DataType]*FloatFormat{
 	Float6E2M3FN: &formatE2M3FN, Float6E3M2FN: &formatE3M2FN, Float4E2M1FN: &formatE2M1FN,
 }
 
-// FloatFormat is the format of a floating-point type narrower than float32, nil
-// for other types.
+// FloatFormat returns the format of a floating-point type narrower than float32, nil for other types.
 func (d DataType) FloatFormat() *FloatFormat { return formats[d] }
 
-// Bits is the width of an element.
-func (f *FloatFormat) Bits() int {
-	if f.specials == specialsScale {
-		return int(f.exponent)
-	}
-	return int(1 + f.exponent + f.mantissa)
-}
-
-// MantissaBits is the width of the fraction as it is stored.
+// MantissaBits returns the number of stored bits of the fraction.
 func (f *FloatFormat) MantissaBits() int { return int(f.mantissa) }
 
-// Largest is the bits of the largest finite number; those of the positive
-// numbers run from 0 to there in the order of their values.
+// Largest returns the bits of the largest finite number. The bits of the positive numbers run from 0 to
+// Largest in the order of their values.
 func (f *FloatFormat) Largest() uint64 {
 	all := uint64(1)<<(f.exponent+f.mantissa) - 1
 	switch f.specials {
@@ -81,11 +72,10 @@ const (
 	wideBias     = 1023
 )
 
-// power is 2 to the n, for n that float64 holds as a normal number.
+// power returns 2 to the n, for n in the range of normal float64 numbers.
 func power(n int) float64 { return math.Float64frombits(uint64(n+wideBias) << wideMantissa) }
 
-// Decode is the value of the low bits, exactly; those above the width of the
-// format do not count.
+// Decode returns the exact value of the low bits; bits above the width of the format are ignored.
 func (f *FloatFormat) Decode(bits uint64) float64 {
 	mantissa := bits & (1<<f.mantissa - 1)
 	top := 1<<f.exponent - 1
@@ -110,11 +100,10 @@ func (f *FloatFormat) Decode(bits uint64) float64 {
 	return math.Float64frombits(sign<<63 | uint64(exponent-f.bias+wideBias)<<wideMantissa | mantissa<<(wideMantissa-f.mantissa))
 }
 
-// Encode is the bits of the value nearest to v, ties to even: one rounding. What
-// has no bits of its own becomes what ml_dtypes makes of it. Beyond the largest
-// number: infinity where the format has it, else NaN where it has that, else the
-// largest number. NaN keeps its sign where the format has two; where the format
-// has no NaN it becomes a zero, of the other sign.
+// Encode returns the bits of the value nearest to v, rounded once, ties to even. Values without an
+// encoding become what ml_dtypes makes of them. Above the largest number: infinity if the format has it,
+// else NaN if the format has that, else the largest number. NaN keeps its sign if the format has two NaNs.
+// In formats without NaN it becomes a zero of the opposite sign.
 func (f *FloatFormat) Encode(v float64) uint64 {
 	if f.specials == specialsScale {
 		return f.encodeScale(v)
@@ -156,8 +145,8 @@ func (f *FloatFormat) nan(sign uint64) uint64 {
 	return sign ^ 1<<(f.exponent+f.mantissa)
 }
 
-// encodePositive rounds the number whose bits as a float64 are wide, infinity
-// included; the result is above Largest on overflow.
+// encodePositive rounds the number whose float64 bits are wide, including infinity. The result is above
+// Largest on overflow.
 func (f *FloatFormat) encodePositive(wide uint64) uint64 {
 	e := int(wide>>wideMantissa) - wideBias
 	significand := wide&(1<<wideMantissa-1) | 1<<wideMantissa
@@ -179,8 +168,8 @@ func (f *FloatFormat) encodePositive(wide uint64) uint64 {
 	return uint64(e+f.bias-1)<<f.mantissa + units
 }
 
-// encodeScale takes the nearest power of two, the larger of two equally near;
-// what is no positive number has only NaN.
+// encodeScale returns the nearest power of two, the larger of two equally near. All other values than
+// positive finite numbers become NaN.
 func (f *FloatFormat) encodeScale(v float64) uint64 {
 	nan := f.Largest() + 1
 	if !(v > 0) || math.IsInf(v, 0) {

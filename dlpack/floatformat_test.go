@@ -23,9 +23,9 @@ func narrow(t *testing.T) map[dlpack.DataType]*dlpack.FloatFormat {
 	return out
 }
 
-// The two types with a decoder of their own agree with the general one, and
-// every pattern of every type encodes back.
-func TestFloatFormatsEncodeWhatTheyDecode(t *testing.T) {
+// TestFloatFormatsRoundTrip: the two types with their own decoder agree with the general one, and every
+// bit pattern of every type encodes back.
+func TestFloatFormatsRoundTrip(t *testing.T) {
 	for d, f := range narrow(t) {
 		for raw := range uint64(1) << f.Bits() {
 			got := f.Decode(raw)
@@ -48,7 +48,7 @@ func TestFloatFormatsEncodeWhatTheyDecode(t *testing.T) {
 	}
 }
 
-// Encode takes the nearest value, and the even one of two equally near.
+// TestFloatFormatsRound: Encode returns the nearest value, and the even one of two equally near.
 func TestFloatFormatsRound(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for d, f := range narrow(t) {
@@ -72,7 +72,7 @@ func TestFloatFormatsRound(t *testing.T) {
 	}
 }
 
-// What lies beyond the largest number, by the specials of the types.
+// Values above the largest number, by the special values of the types.
 func TestFloatFormatsOverflow(t *testing.T) {
 	inf, nan := math.Inf(1), math.NaN()
 	for d, want := range map[dlpack.DataType]float64{

@@ -16,8 +16,8 @@ import (
 	"github.com/usmbridge/usmbridge/dlpack/internal/cpeer"
 )
 
-// model is usmb_dl_check said again, slowly, in numbers without bounds: what
-// error, or which span.
+// model is the expected result of usmb_dl_check, computed slowly with unbounded numbers: an error or a
+// span.
 type model struct {
 	err          error
 	count        int64
@@ -139,8 +139,7 @@ func address(v dlpack.View, m model) error {
 	return nil
 }
 
-// requireModel compares the real check with the model, and what an export and
-// an import make of the same view.
+// requireModel compares the check with the model, and the results of export and import of the same view.
 func requireModel(t *testing.T, v dlpack.View, flags dlpack.Flags) {
 	t.Helper()
 	want := check(v, flags)
@@ -172,8 +171,7 @@ func requireModel(t *testing.T, v dlpack.View, flags dlpack.Flags) {
 	requireSameOut(t, v, flags&7, got)
 }
 
-// requireSameOut exports what was found sound: the consumer's first element and
-// span are the same.
+// requireSameOut exports a valid view and compares the consumer's first element and span.
 func requireSameOut(t *testing.T, v dlpack.View, flags dlpack.Flags, want dlpack.Span) {
 	t.Helper()
 	out, err := dlpack.Export(&v, flags, true, dlpack.Owner{})
@@ -263,7 +261,7 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// Small layouts, all of them: the span is what walking over every element finds.
+// All small layouts: the span equals the one found by visiting every element.
 func TestSpanByWalking(t *testing.T) {
 	p := memory(t, 64)
 	values := []int64{-2, -1, 0, 1, 2, 3}

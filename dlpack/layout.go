@@ -1,10 +1,9 @@
 package dlpack
 
-// The layout of the standard's structs on 64-bit machines, in bytes, for Go
-// code that reads or builds them itself. A test compares them with the
-// standard's own header and with this package's.
+// The layout of the standard's structs on 64-bit machines, in bytes, for Go code that reads or builds
+// them. A test compares them with dlpack.h and with usmb_dlpack.h.
 const (
-	MaxNDim = 64 // dimensions this package accepts; the standard has no bound
+	MaxNDim = 64 // the number of dimensions that this package accepts; the standard has no limit
 
 	// DLTensor
 	TensorSize             = 48
@@ -44,8 +43,8 @@ const (
 	ExchangeWorkStreamOffset = 48
 )
 
-// Names of the Python capsules that carry a tensor or the exchange API. A
-// consumer that took a tensor renames its capsule to the used name.
+// Names of the Python capsules with a tensor or the exchange API. A consumer that takes over a tensor
+// renames its capsule to the used name.
 const (
 	CapsuleLegacy        = "dltensor"
 	CapsuleLegacyUsed    = "used_dltensor"

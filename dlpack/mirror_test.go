@@ -2,7 +2,7 @@ package dlpack
 
 import "unsafe"
 
-// MirrorFact is a C expression and what Go holds it to be.
+// MirrorFact is a C expression and the value that Go expects.
 type MirrorFact struct {
 	Expression string
 	Value      int64

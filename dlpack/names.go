@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// typeNames holds the names, one a type, with the array interface's type
-// string where there is one. The C side has the same table for Python's hot
-// paths; a test compares them.
+// typeNames lists the names, one for each type, with the array interface's type string where one exists. C
+// has the same table for Python's hot paths; a test compares them.
 var typeNames = [...]struct {
 	dtype   DataType
 	name    string
@@ -76,12 +75,12 @@ func DataTypes() []DataType {
 	return all
 }
 
-// Name is the type's name ("float32", "bfloat16", "float8_e4m3fn") as the
-// array API and ml_dtypes write it, or "" when it has none.
+// Name returns the type's name ("float32", "bfloat16", "float8_e4m3fn") as in the array API and ml_dtypes,
+// or "".
 func (d DataType) Name() string { return namesByType[d] }
 
-// String is the type's name; vector types as "float32x4"; types without a name
-// as "kDLInt of 24 bits".
+// String returns the type's name, the form "float32x4" for vector types, and the form "kDLInt of 24 bits"
+// for types without a name.
 func (d DataType) String() string {
 	if name := namesByType[d]; name != "" {
 		return name
@@ -97,8 +96,7 @@ func (d DataType) String() string {
 	return fmt.Sprintf("%s of %d bits and %d lanes", d.Code, d.Bits, d.Lanes)
 }
 
-// ParseName returns the type of a name that [DataType.Name] gives. The error is
-// [ErrDataType].
+// ParseName returns the type with a name that [DataType.Name] returns. The error matches [ErrDataType].
 func ParseName(name string) (DataType, error) {
 	if d, ok := typesByName[name]; ok {
 		return d, nil
@@ -107,26 +105,22 @@ func ParseName(name string) (DataType, error) {
 	if d, err := ParseTypeString(name); err == nil {
 		detail = fmt.Sprintf("%q is a type string, not a name: write %q", name, d.Name())
 	}
-	return DataType{}, &Error{Op: "data type", Err: ErrDataType, Detail: detail}
+	return DataType{}, opErr("data type", ErrDataType, "%s", detail)
 }
 
-// TypeString is the type string of NumPy's array interface and of the SYCL USM
-// array interface ("<f4"; "|b1", "|i1", "|u1" for bytes). The narrow floats,
-// bfloat16, complex32 and sub-byte integers have none: the error is
-// [ErrDataType].
+// TypeString returns the type string of NumPy's array interface and of the SYCL USM array interface
+// ("<f4"; "|b1", "|i1", "|u1" for bytes). The narrow floats, bfloat16, complex32 and sub-byte integers
+// have none; the error matches [ErrDataType].
 func (d DataType) TypeString() (string, error) {
 	if s := typestrsByType[d]; s != "" {
 		return s, nil
 	}
-	return "", &Error{Op: "type string", Err: ErrDataType,
-		Detail: fmt.Sprintf("%s has no type string in the array interfaces: exchange it through DLPack, or convert to float32", d)}
+	return "", opErr("type string", ErrDataType, "%s has no type string in the array interfaces: exchange it through DLPack, or convert to float32", d)
 }
 
-// ParseTypeString returns the type of an array interface type string: a
-// byte-order sign, a kind (b, i, u, f, c) and a size in bytes. The machine's
-// own order is written '<', '=' or '|' (some libraries write '|' before every
-// size); the sign may be left out. Anything else is an error that is
-// [ErrDataType] and says what it was.
+// ParseTypeString parses an array interface type string: a byte-order sign, a kind (b, i, u, f, c) and a
+// size in bytes. The machine's own byte order is written '<', '=' or '|' (some libraries write '|' for
+// every size); the sign may be missing. The error matches [ErrDataType] and names the problem.
 func ParseTypeString(s string) (DataType, error) {
 	rest := s
 	if s != "" && strings.IndexByte("<=|>!", s[0]) >= 0 {
@@ -135,11 +129,10 @@ func ParseTypeString(s string) (DataType, error) {
 	if d, ok := typesByTypestr[rest]; ok && !foreignOrder(s, d) {
 		return d, nil
 	}
-	return DataType{}, &Error{Op: "type string", Err: ErrDataType, Detail: typestrReason(s, rest)}
+	return DataType{}, opErr("type string", ErrDataType, "%s", typestrReason(s, rest))
 }
 
-// foreignOrder reports whether s asks for big-endian numbers of more than a
-// byte.
+// foreignOrder reports whether s requests big-endian numbers of more than one byte.
 func foreignOrder(s string, d DataType) bool {
 	return (s[0] == '>' || s[0] == '!') && d.Bits > 8
 }
@@ -156,8 +149,8 @@ func typestrReason(s, rest string) string {
 		'O': "Python objects", 'V': "a structured or void type", 'S': "byte strings", 'U': "text",
 		'm': "a time difference", 'M': "a date", 't': "a bit field", 'a': "byte strings",
 	}
-	if what := kinds[rest[0]]; what != "" {
-		return fmt.Sprintf("type string %q is %s, which cannot be exchanged%s", s, what, want)
+	if kind := kinds[rest[0]]; kind != "" {
+		return fmt.Sprintf("type string %q is %s, which cannot be exchanged%s", s, kind, want)
 	}
 	if strings.IndexByte("biufc", rest[0]) >= 0 {
 		return fmt.Sprintf("type string %q has a size that this kind does not have%s", s, want)

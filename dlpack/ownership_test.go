@@ -168,14 +168,14 @@ func TestNoAllocation(t *testing.T) {
 
 func TestErrorText(t *testing.T) {
 	_, err := dlpack.Import(nil, true)
-	var e *dlpack.Error
+	var e *dlpack.OpError
 	require.True(t, errors.As(err, &e))
 	require.Equal(t, "import", e.Op)
 	require.Equal(t, "dlpack: import: no data: there is no memory behind the tensor (NULL): fix the producer", err.Error())
-	require.Equal(t, "dlpack: x: bad shape", (&dlpack.Error{Op: "x", Err: dlpack.ErrShape}).Error())
+	require.Equal(t, "dlpack: x: bad shape", (&dlpack.OpError{Op: "x", Kind: dlpack.ErrShape}).Error())
 }
 
-// What only C sees.
+// Functions that only C calls.
 func TestCInterface(t *testing.T) {
 	require.Equal(t, []string{dlpack.CapsuleLegacy, dlpack.CapsuleLegacyUsed, dlpack.CapsuleVersioned,
 		dlpack.CapsuleVersionedUsed, dlpack.CapsuleExchangeAPI}, cpeer.CapsuleNames())

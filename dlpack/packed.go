@@ -1,13 +1,9 @@
 package dlpack
 
-import "fmt"
-
-// Packed elements of less than a byte lie in little bit order: element i takes
-// the bits from i*width on, the lowest bit first, across byte boundaries.
-
-// UnpackBits reads len(dst) packed elements of width bits (1 to 8) from src,
-// beginning with the element first, one into the low bits of each byte of dst.
-// The error is [ErrShape] when src is too short and [ErrDataType] for a width.
+// UnpackBits reads len(dst) packed elements of width bits (1 to 8) from src, starting with element first,
+// each into the low bits of one byte of dst. Element i occupies the bits from i*width on, lowest bit
+// first, across byte boundaries. Errors: [ErrShape] if src is too short, [ErrDataType] for an invalid
+// width.
 func UnpackBits(dst, src []byte, first int64, width int) error {
 	if err := checkPacked("unpack", int64(len(dst)), int64(len(src)), first, width); err != nil {
 		return err
@@ -25,9 +21,8 @@ func UnpackBits(dst, src []byte, first int64, width int) error {
 	return nil
 }
 
-// PackBits is the reverse of [UnpackBits]: it writes the low width bits of each
-// byte of src as packed elements into dst, beginning with the element first,
-// and leaves the other bits of dst as they are.
+// PackBits is the inverse of [UnpackBits]: it writes the low width bits of each byte of src as packed
+// elements to dst, starting with element first, and keeps the other bits of dst.
 func PackBits(dst, src []byte, first int64, width int) error {
 	if err := checkPacked("pack", int64(len(src)), int64(len(dst)), first, width); err != nil {
 		return err
@@ -48,12 +43,11 @@ func PackBits(dst, src []byte, first int64, width int) error {
 
 func checkPacked(op string, count, room, first int64, width int) error {
 	if width < 1 || width > 8 {
-		return &Error{Op: op, Err: ErrDataType, Detail: fmt.Sprintf("a width of %d bits: packed elements have 1 to 8", width)}
+		return opErr(op, ErrDataType, "a width of %d bits: packed elements have 1 to 8", width)
 	}
-	// Divided, not multiplied, so that nothing overflows.
+	// Division instead of multiplication avoids overflow.
 	if held := room/int64(width)*8 + room%int64(width)*8/int64(width); first < 0 || count > held || first > held-count {
-		return &Error{Op: op, Err: ErrShape,
-			Detail: fmt.Sprintf("elements %d to %d of %d bits do not lie in %d bytes, which hold %d", first, first+count, width, room, held)}
+		return opErr(op, ErrShape, "elements %d to %d of %d bits do not lie in %d bytes, which hold %d", first, first+count, width, room, held)
 	}
 	return nil
 }

@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// Slots are C memory, made slab by slab and never freed: a stale Tensor can
-// look at its slot at any time and see another generation. Free ones are on a
+// Slots are C memory, allocated in slabs and never freed, so that a stale Tensor can
+// read its slot at any time and find another generation. Free slots are on a
 // lock-free stack whose head carries a tag against reuse between read and swap.
 const (
 	slabSlots = 512
@@ -27,9 +27,8 @@ func slotAt(index uint32) *slot {
 	return &slabs[(index-1)/slabSlots].Load()[(index-1)%slabSlots]
 }
 
-// Live is the number of tensors that are held: made by [Export] or [Import]
-// and neither released nor detached. It looks through all places there are, for
-// tests and reports.
+// Live returns the number of tensors that are held: made by [Export] or [Import] and neither released nor
+// detached. It scans all slots, and is meant for tests and reports.
 func Live() int {
 	slabMu.Lock()
 	defer slabMu.Unlock()
@@ -42,7 +41,7 @@ func Live() int {
 	return n
 }
 
-// takeSlot returns a free slot; nil when C memory or the table is exhausted.
+// takeSlot takes a free slot; nil if C is out of memory or the table is full.
 func takeSlot() *slot {
 	for {
 		head := freeHead.Load()
@@ -60,14 +59,14 @@ func takeSlot() *slot {
 	}
 }
 
-// tensor is the handle of a slot that C filled and made live.
+// tensor returns the handle of a slot that C filled and made live.
 func (s *slot) tensor() Tensor { return Tensor{s, s.word.Load() >> 1} }
 
-// pushFree puts back a slot that no tensor lives in.
+// pushFree returns a slot without a tensor to the free list.
 func (s *slot) pushFree() {
 	for {
 		head := freeHead.Load()
-		if next := uint32(head); s.next.Load() != next { // mostly it is: a store costs as much as a swap
+		if next := uint32(head); s.next.Load() != next { // usually equal; a store costs as much as a swap
 			s.next.Store(next)
 		}
 		if freeHead.CompareAndSwap(head, (head>>32+1)<<32|uint64(s.index)) {
@@ -76,7 +75,7 @@ func (s *slot) pushFree() {
 	}
 }
 
-// growSlots adds a slab of free slots unless another goroutine just did.
+// growSlots adds a slab of free slots unless another goroutine has just done so.
 func growSlots() bool {
 	slabMu.Lock()
 	defer slabMu.Unlock()

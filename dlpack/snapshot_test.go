@@ -12,7 +12,7 @@ import (
 	"github.com/usmbridge/usmbridge/dlpack/internal/cpeer"
 )
 
-// What a producer writes into its struct after it was taken over is not believed.
+// Changes that a producer makes to its struct after the import have no effect.
 func TestImportedTensorStands(t *testing.T) {
 	p := memory(t, 64)
 	for _, versioned := range []bool{true, false} {
@@ -43,9 +43,9 @@ func TestImportedTensorStands(t *testing.T) {
 	}
 }
 
-// A producer's thread that writes on while the tensor is looked at: what comes of it
-// is an error or a tensor that agrees with itself. The writer switches between one
-// extent of 1 and 64 extents of 2, of which nothing fits memory.
+// TestImportWhileProducerWrites: while a thread of the producer writes to the tensor, an import returns an
+// error or a consistent tensor. The writer switches between one extent of 1 and 64 extents of 2, which
+// exceed any memory.
 func TestImportWhileProducerWrites(t *testing.T) {
 	p := memory(t, 64)
 	f := fields(f32(p, dlpack.CPU, slices.Repeat([]int64{1}, 64), slices.Repeat([]int64{1}, 64)))

@@ -11,7 +11,7 @@ import (
 	"github.com/usmbridge/usmbridge/dlpack/internal/cpeer"
 )
 
-// A claimed tensor answers to the claim alone, and comes back by the same way.
+// Only the claim of a claimed tensor is valid, and a second Take returns the tensor.
 func TestTake(t *testing.T) {
 	counter := cpeer.NewOwner()
 	defer counter.Free()

@@ -6,22 +6,21 @@ import (
 	"unsafe"
 )
 
-// Owner is what keeps exported memory alive: a C function and its context. The
-// block that [Export] builds takes over one reference, and gives it back by one
-// call of Drop(Ctx), on whichever thread the last consumer runs. Drop is the
-// address of a C function void(*)(void*) that may be called on any thread,
-// with or without foreign locks held: it must not block and must not enter Go.
+// Owner keeps exported memory alive: a C function and its context. The block that [Export] builds takes
+// over one reference and drops it with one call of Drop(Ctx), on the thread of the last consumer. Drop is
+// the address of a C function void(*)(void*) that may be called on any thread, with or without foreign
+// locks held: it must not block and must not enter Go.
 //
-// The zero Owner is memory that nobody owns and that outlives every consumer.
+// The zero Owner is for memory without an owner that outlives every consumer.
 type Owner struct {
 	Drop uintptr
 	Ctx  unsafe.Pointer
 }
 
-// View describes memory to export. Shape and strides are copied; nothing of the
-// view is kept. Strides count elements; nil means C order. ByteOffset leads from
-// Data to the first element and is a multiple of the item size. Data is C
-// memory, or Go memory that stays pinned until the owner is dropped.
+// View describes memory to export. It is a value that owns nothing: shape and strides are copied and
+// nothing is retained. Strides count elements; nil means C order. ByteOffset leads from Data to the first
+// element and is a multiple of the item size. Data is C memory, or Go memory that stays pinned until the
+// owner is dropped.
 type View struct {
 	Data       unsafe.Pointer
 	Device     Device
@@ -31,31 +30,30 @@ type View struct {
 	ByteOffset uint64
 }
 
-// Span says which memory a tensor touches.
+// Span describes the memory that a tensor covers. It is a value that owns nothing.
 type Span struct {
-	First      unsafe.Pointer // the first element (index 0, 0, ...), byte offset folded in; a handle as it is
-	Count      int64          // elements
-	Lo, Hi     int64          // bytes touched, relative to First: [Lo, Hi), Lo <= 0
-	ItemBits   uint32         // from one element to the next
+	First      unsafe.Pointer // address of the first element (index 0, 0, ...) including the byte offset, or the handle
+	Count      int64          // number of elements
+	Lo, Hi     int64          // bytes relative to First: [Lo, Hi), Lo <= 0
+	ItemBits   uint32         // bits from one element to the next
 	contig     uint32
-	ByteOffset uint64 // of handle devices, where it cannot be folded in; else 0
+	ByteOffset uint64 // handle devices: the byte offset; else 0
 }
 
-// CContiguous reports whether elements lie in row-major order without gaps
-// (extents of 1 do not matter, empty tensors are contiguous).
+// CContiguous reports whether the elements are contiguous in row-major order. Dimensions of extent 1 do
+// not matter; empty tensors are contiguous.
 func (s Span) CContiguous() bool { return s.contig&1 != 0 }
 
-// FContiguous is the same for column-major order.
+// FContiguous reports whether the elements are contiguous in column-major order.
 func (s Span) FContiguous() bool { return s.contig&2 != 0 }
 
-// Tensor is an owned managed tensor: a small value that names a place where the
-// tensor is kept. Copies name the same tensor. The zero Tensor is none.
+// Tensor is an owned managed tensor: a small value that refers to the tensor's slot. Copies refer to the
+// same tensor. The zero Tensor refers to none.
 //
-// Exactly one of Release, Detach or whoever takes the tensor over ends it;
-// after that every method but Valid, Take, Release and String panics with an
-// [*Error] that is [ErrReleased], on all copies. Methods
-// may be called from several goroutines, but Release and Detach must not run
-// beside a method that reads.
+// Exactly one call of Release, Detach or a function that takes the tensor over ends it. After that every
+// method except Valid, Take, Release and String panics with an [*OpError] that matches [ErrReleased], on
+// all copies. Methods may be called from several goroutines, but Release and Detach must not run
+// concurrently with a method that reads.
 type Tensor struct {
 	slot *slot
 	gen  uint64
@@ -72,14 +70,14 @@ type ctensor struct {
 	byteOffset uint64
 }
 
-// slot is usmb_dl_slot: one tensor's place, in C memory that is never freed. What
-// it says of an imported tensor was read from the producer's struct once.
+// slot is usmb_dl_slot: one tensor, in C memory that is never freed. The fields of an imported tensor were
+// read from the producer's struct once.
 type slot struct {
 	word       atomic.Uint64 // generation<<1 | live
 	next       atomic.Uint32 // index+1 of the next free slot
 	index      uint32        // own index+1
 	managed    unsafe.Pointer
-	more       unsafe.Pointer // C memory of the tensor's dimensions when dims is too small, or nil
+	more       unsafe.Pointer // C memory for the dimensions if dims is too small, or nil
 	flags      Flags
 	versioned  uint32
 	version    Version
@@ -93,7 +91,7 @@ type slot struct {
 // slotNDim is USMB_DL_SLOT_NDIM.
 const slotNDim = 6
 
-// Valid reports whether the tensor is held and was not released or detached.
+// Valid reports whether the tensor is held: neither released nor detached.
 func (t Tensor) Valid() bool {
 	return t.slot != nil && t.slot.word.Load() == t.gen<<1|1
 }
@@ -105,18 +103,17 @@ func (t Tensor) get() *slot {
 	return t.slot
 }
 
-func stale(op string) *Error {
-	return &Error{Op: op, Err: ErrReleased,
-		Detail: "it was released, detached or taken over, or never made: keep it until its last use"}
+func stale(op string) error {
+	return opErr(op, ErrReleased, "it was released, detached or taken over, or is the zero Tensor: keep it until its last use")
 }
 
-// end makes all handles stale; true for the one caller that did it.
+// end makes all handles stale. It returns true to exactly one caller.
 func (t Tensor) end() bool {
 	return t.slot != nil && t.slot.word.CompareAndSwap(t.gen<<1|1, (t.gen+1)<<1)
 }
 
-// Release runs the producer's deleter, once. Releasing again, or after Detach,
-// or the zero Tensor, does nothing, so that it can be deferred.
+// Release calls the producer's deleter, once. It does nothing on a released or detached tensor and on the
+// zero Tensor, so that it can be deferred.
 func (t Tensor) Release() {
 	if !t.end() {
 		return
@@ -126,15 +123,14 @@ func (t Tensor) Release() {
 	deleteManaged(managed, versioned != 0, more)
 }
 
-// Detach gives up the tensor: the caller now owns the managed struct
-// (DLManagedTensorVersioned when versioned, else DLManagedTensor), to hand it
-// on or to [Delete] it.
+// Detach ends the tensor and gives the managed struct (DLManagedTensorVersioned if versioned, else
+// DLManagedTensor) to the caller, who passes it on or calls [Delete].
 func (t Tensor) Detach() (managed unsafe.Pointer, versioned bool) {
 	s := t.get()
 	managed, versioned = s.managed, s.versioned != 0
 	more := s.more
 	if !t.end() {
-		panic(stale("detach")) // somebody else was quicker
+		panic(stale("detach")) // a concurrent call ended it
 	}
 	s.pushFree()
 	if more != nil {
@@ -143,81 +139,63 @@ func (t Tensor) Detach() (managed unsafe.Pointer, versioned bool) {
 	return managed, versioned
 }
 
-// takenBit tells the handle that Take returns from the one it was called on. No
-// slot is used so often that counting its tensors reaches this bit.
+// takenBit distinguishes the handle that Take returns from the one it was called on. A slot's generation
+// never reaches this bit.
 const takenBit = 1 << 62
 
-// Take claims the tensor: every handle becomes stale but the one returned, also
-// when several goroutines try at once; ok is false for those that come late, and
-// for a tensor that ended. Taking the result once more gives the former handles
-// their validity back and returns theirs: so does a taker who cannot use it.
+// Take claims the tensor: all handles except the returned one become stale. If several goroutines try at
+// once, one succeeds; ok is false for the others and for a tensor that has ended. Calling Take on the
+// result makes the former handles valid again and the result stale, for a caller that cannot use the
+// tensor.
 func (t Tensor) Take() (taken Tensor, ok bool) {
 	taken = Tensor{t.slot, t.gen ^ takenBit}
 	return taken, t.slot != nil && t.slot.word.CompareAndSwap(t.gen<<1|1, taken.gen<<1|1)
 }
 
-// Managed is the managed struct, borrowed: valid until the tensor ends.
+// Managed returns the managed struct, borrowed: it is valid until the tensor ends.
 func (t Tensor) Managed() (managed unsafe.Pointer, versioned bool) {
 	s := t.get()
 	return s.managed, s.versioned != 0
 }
 
-// Version is the version the producer wrote; zero for legacy tensors, which
-// carry none.
+// Version returns the version that the producer wrote, zero for legacy tensors, which have none.
 func (t Tensor) Version() Version { return t.get().version }
 
-// Versioned reports whether the struct is a versioned one.
-func (t Tensor) Versioned() bool { return t.get().versioned != 0 }
-
-// Flags are the tensor's flags; legacy tensors have none.
+// Flags returns the tensor's flags. Legacy tensors have none.
 func (t Tensor) Flags() Flags { return t.get().flags }
 
-// Device is where the memory lives.
+// Device returns the device of the memory.
 func (t Tensor) Device() Device { return t.get().t.device }
 
-// DataType is the element type.
+// DataType returns the element type.
 func (t Tensor) DataType() DataType { return t.get().t.dtype }
 
-// NDim is the number of dimensions, 0 to 64.
+// NDim returns the number of dimensions, 0 to 64.
 func (t Tensor) NDim() int { return int(t.get().t.ndim) }
 
-// Shape is the number of elements in each dimension. The slice is the tensor's:
-// valid until the tensor ends, and not to be written. That of an imported tensor
-// is what the producer's struct said when it was taken over.
+// Shape returns the number of elements in each dimension. The slice belongs to the tensor: it is valid
+// until the tensor ends and must not be written. For an imported tensor it holds the values read at
+// import.
 func (t Tensor) Shape() []int64 {
 	ct := t.get().t
 	return unsafe.Slice(ct.shape, ct.ndim)
 }
 
-// Strides are the steps in elements from one index to the next, by dimension. The
-// slice is as for Shape, and has C-order strides when an older producer left them
-// out.
+// Strides returns the steps in elements from one index to the next, by dimension. The rules for the slice
+// are those of Shape. If an older producer wrote no strides, it holds those of C order.
 func (t Tensor) Strides() []int64 {
 	ct := t.get().t
 	return unsafe.Slice(ct.strides, ct.ndim)
 }
 
-// HasStrides reports whether the producer wrote strides; before DLPack 1.2 it
-// could leave them out for C order.
-func (t Tensor) HasStrides() bool { return t.get().hasStrides != 0 }
-
-// Span says which memory the tensor touches, its first element and contiguity.
+// Span returns the memory that the tensor covers, its first element and contiguity.
 func (t Tensor) Span() Span { return t.get().span }
 
-// Data is the address of the first element, byte offset folded in; for handle
-// devices ([DeviceType.IsHandle]) the handle itself.
+// Data returns the address of the first element including the byte offset, or the handle for handle
+// devices ([DeviceType.IsHandle]).
 func (t Tensor) Data() unsafe.Pointer { return t.get().span.First }
 
-// Count is the number of elements.
-func (t Tensor) Count() int64 { return t.get().span.Count }
-
-// RawData is the data field and byte offset as the producer wrote them.
-func (t Tensor) RawData() (data unsafe.Pointer, byteOffset uint64) {
-	ct := t.get().t
-	return ct.data, ct.byteOffset
-}
-
-// String is "float32[480,640] on kDLCPU:0", or "released tensor".
+// String returns the form "float32[480,640] on kDLCPU:0", or "released tensor".
 func (t Tensor) String() string {
 	if !t.Valid() {
 		return "released tensor"

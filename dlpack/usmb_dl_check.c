@@ -1,6 +1,6 @@
 //go:build linux
 
-/* What can be said of a tensor without knowing its device. */
+/* Checks of a tensor that need no knowledge of its device. */
 #include "usmb_dl_internal.h"
 
 int usmb_dl_is_handle_device(int32_t type)
@@ -34,14 +34,14 @@ int usmb_dl_dtype_check(usmb_dl_dtype d)
 	}
 }
 
-/* What the loop over the dimensions finds, in elements. */
+/* The extent of a layout, in elements. */
 typedef struct {
 	int64_t nelem, lo, hi;
 	uint32_t contig;
 } extent;
 
-/* ESHAPE or EOVERFLOW; the product leaves out extents of 0, so that an empty
- * tensor has C-order strides that can be written down too. */
+/* OK, ESHAPE or EOVERFLOW. The product skips extents of 0, so that the C-order strides of an empty tensor
+ * can be computed too. */
 static int check_shape(int32_t ndim, const int64_t *shape, uint32_t bits, int64_t *product, int *empty)
 {
 	int64_t n = 1;
@@ -55,7 +55,7 @@ static int check_shape(int32_t ndim, const int64_t *shape, uint32_t bits, int64_
 			return USMB_DL_EOVERFLOW;
 	}
 	*product = n;
-	/* Sizes are counted in bits by some consumers: those must fit as well. */
+	/* Some consumers count sizes in bits, so those must fit as well. */
 	return __builtin_mul_overflow(n, (int64_t)bits, &n) ? USMB_DL_EOVERFLOW : USMB_DL_OK;
 }
 
@@ -88,7 +88,7 @@ static int walk_strides(int32_t ndim, const int64_t *shape, const int64_t *strid
 	}
 	e->lo = lo;
 	e->hi = hi;
-	if (c) /* both only when there is one way to go */
+	if (c) /* both orders only if at most one dimension has several elements */
 		e->contig = USMB_DL_C_CONTIGUOUS | (wide < 2 ? USMB_DL_F_CONTIGUOUS : 0);
 	else
 		e->contig = wide < 2 ? 0 : f_contiguous(ndim, shape, strides);
@@ -105,7 +105,7 @@ static void fill_c_order(int32_t ndim, const int64_t *shape, int64_t *strides)
 	}
 }
 
-/* Elements to bytes: first element's byte is 0. OK or ESTRIDES. */
+/* Converts element positions to bytes relative to the first element. OK or ESTRIDES. */
 static int to_bytes(const extent *e, uint32_t bits, usmb_dl_span *s)
 {
 	int64_t lo, hi;
@@ -118,7 +118,7 @@ static int to_bytes(const extent *e, uint32_t bits, usmb_dl_span *s)
 	return USMB_DL_OK;
 }
 
-/* Address, offset and alignment of a tensor that has elements. */
+/* Checks address, offset and alignment of a tensor that has elements. */
 static int check_address(const usmb_dl_tensor *t, uint32_t bits, usmb_dl_span *s)
 {
 	uintptr_t mask = bits >= 8 ? bits / 8 - 1 : 0; /* every whole-byte width is a power of two */
@@ -127,7 +127,7 @@ static int check_address(const usmb_dl_tensor *t, uint32_t bits, usmb_dl_span *s
 	if (data == 0) return USMB_DL_ENULL;
 	if ((t->byte_offset & mask) != 0) return USMB_DL_EALIGN;
 	if (usmb_dl_is_handle_device(t->device.type)) {
-		/* Only the offset is a number here. */
+		/* data is a handle; only the offset can be checked. */
 		s->offset = t->byte_offset;
 		if (t->byte_offset > INT64_MAX) return USMB_DL_EOVERFLOW;
 		first = (uintptr_t)t->byte_offset;
@@ -141,9 +141,9 @@ static int check_address(const usmb_dl_tensor *t, uint32_t bits, usmb_dl_span *s
 	return USMB_DL_OK;
 }
 
-/* The short way for elements that lie densely in C order, which most tensors'
- * do: 1 when everything but the address is settled, 0 to look closer. Reads every
- * extent and stride once and writes them to shape_out and strides_out (or NULL). */
+/* Fast path for dense C order, the layout of most tensors. Returns 1 if everything but the address has
+ * been checked, 0 if check_layout must decide. Reads every extent and stride once and writes them to
+ * shape_out and strides_out (which may be NULL). */
 static inline __attribute__((always_inline)) int check_dense(const usmb_dl_tensor *t, uint32_t bits, int64_t *shape_out,
                                                              int64_t *strides_out, usmb_dl_span *s)
 {
@@ -170,8 +170,7 @@ static inline __attribute__((always_inline)) int check_dense(const usmb_dl_tenso
 	return 1;
 }
 
-/* Everything after the fields themselves were found sound, of a layout that is not
- * dense. */
+/* Checks any layout, after check_fields. */
 static int check_layout(const usmb_dl_tensor *t, uint32_t bits, int64_t *strides_out, usmb_dl_span *s)
 {
 	const int64_t *strides = t->strides;
@@ -203,7 +202,7 @@ static int check_layout(const usmb_dl_tensor *t, uint32_t bits, int64_t *strides
 	return check_address(t, bits, s);
 }
 
-/* What can be said without shape and strides. */
+/* Checks the fields without the arrays of shape and strides. */
 static inline int check_fields(const usmb_dl_tensor *t)
 {
 	if (t->ndim < 0 || t->ndim > USMB_DL_MAX_NDIM) return USMB_DL_ENDIM;
@@ -239,7 +238,7 @@ int usmb_dl_read_dims(usmb_dl_tensor *t, uint64_t flags, int64_t *shape, int64_t
 	t->shape = shape;
 	if (steps != NULL) t->strides = strides;
 	if (dense) return check_address(t, bits, span);
-	/* What check_dense read is forgotten. */
+	/* Discard the values that check_dense read, and read each once again. */
 	for (int32_t i = 0; i < ndim; i++) shape[i] = READ(theirs[i]);
 	if (steps != NULL)
 		for (int32_t i = 0; i < ndim; i++) strides[i] = READ(steps[i]);

@@ -1,14 +1,14 @@
 //go:build linux
 
-/* Both directions of the exchange: building a managed tensor, and reading and
- * deleting one. */
+/* Both directions of the exchange: building a managed tensor, and reading and deleting one. */
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "usmb_dl_internal.h"
 
 _Static_assert(sizeof(usmb_dl_tensor) == 48 && sizeof(usmb_dl_managed) == 64 && sizeof(usmb_dl_versioned) == 80 &&
                        sizeof(usmb_dl_exchange_api) == 56,
-               "the layouts of DLPack are those of 64-bit machines here");
+               "the struct layouts are those of 64-bit machines");
 
 const char usmb_dl_name_legacy[] = "dltensor";
 const char usmb_dl_name_legacy_used[] = "used_dltensor";
@@ -16,11 +16,14 @@ const char usmb_dl_name_versioned[] = "dltensor_versioned";
 const char usmb_dl_name_versioned_used[] = "used_dltensor_versioned";
 const char usmb_dl_name_exchange_api[] = "dlpack_exchange_api";
 
-/* The owner's context is the struct's own ctx; its function follows. */
+/*
+ * The block of an exported tensor. The owner's context is the ctx of the struct; the owner's function,
+ * shape and strides follow it. ndim is kept apart from the tensor's, which consumers may overwrite.
+ */
 typedef struct {
 	usmb_dl_managed m;
 	usmb_drop_fn drop;
-	int64_t ndim; /* the block's own: consumers may write into the tensor */
+	int64_t ndim;
 	int64_t dims[];
 } legacy_block;
 
@@ -31,14 +34,76 @@ typedef struct {
 	int64_t dims[];
 } versioned_block;
 
-/* What both deleters do. ndim is the block's own, inside it. */
+/*
+ * Each thread keeps a few deleted blocks for its next tensors: most tensors are small and are made and
+ * deleted on one thread. Blocks of up to SMALL dimensions have one size, so that each fits any of them;
+ * larger ones are not kept.
+ */
+enum { SMALL = 4, KEEP = 8 };
+static const size_t small_size = sizeof(versioned_block) + 2 * SMALL * sizeof(int64_t);
+
+#if defined(__SANITIZE_ADDRESS__)
+/* Kept memory would hide use after free from the sanitizer. */
+enum { OFF = 1 };
+#else
+enum { OFF = 0 };
+#endif
+
+static __thread struct {
+	void *kept[KEEP];
+	int n;
+	int state; /* 0: undecided; 1: the end of this thread frees the blocks; -1: keep nothing */
+} cache;
+
+static pthread_key_t at_end;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int have_key;
+
+/* Runs when a thread ends. */
+static void free_kept(void *unused)
+{
+	(void)unused;
+	while (cache.n > 0) free(cache.kept[--cache.n]);
+	cache.state = -1;
+}
+
+static void make_key(void)
+{
+	have_key = pthread_key_create(&at_end, free_kept) == 0;
+}
+
+/* Decides whether this thread may keep blocks. */
+static int may_keep(void)
+{
+	pthread_once(&once, make_key);
+	cache.state = !OFF && have_key && pthread_setspecific(at_end, &cache) == 0 ? 1 : -1;
+	return cache.state == 1;
+}
+
+/* Returns memory for a block of either kind, NULL if out of memory. */
+static void *block_new(int32_t ndim)
+{
+	if (ndim > SMALL) return malloc(sizeof(versioned_block) + 2 * sizeof(int64_t) * (size_t)ndim);
+	return cache.n > 0 ? cache.kept[--cache.n] : malloc(small_size);
+}
+
+/* ndim is the number that the block was made for. */
+static void block_free(void *block, int32_t ndim)
+{
+	if (ndim <= SMALL && cache.n < KEEP && (cache.state == 1 || (cache.state == 0 && may_keep())))
+		cache.kept[cache.n++] = block;
+	else
+		free(block);
+}
+
+/* Deletes a block once; ndim lies inside it. */
 static inline void end_block(void *block, int64_t *ndim, usmb_drop_fn drop, void *ctx)
 {
 	int32_t n = (int32_t)*ndim;
 
-	if (n < 0) return; /* deleted before: the owner must not lose a second reference */
+	if (n < 0) return; /* deleted before: do not drop a second reference of the owner */
 	*ndim = -1;
-	usmb_dl_block_free(block, n);
+	block_free(block, n);
 	if (drop != NULL) drop(ctx);
 }
 
@@ -56,8 +121,8 @@ static void delete_versioned(usmb_dl_versioned *m)
 	end_block(b, &b->ndim, b->drop, m->ctx);
 }
 
-/* Writes shape and strides behind the block and points t at them. Sets *empty
- * and *lo, the lowest element relative to the first (at most 0). */
+/* Writes shape and strides to dims, in the block, and sets t's pointers to them. Sets *empty and *lo, the
+ * lowest element relative to the first (at most 0). */
 static void copy_dims(usmb_dl_tensor *t, const usmb_dl_tensor *view, int64_t *dims, int *empty, int64_t *lo)
 {
 	int32_t ndim = view->ndim;
@@ -78,12 +143,12 @@ static void copy_dims(usmb_dl_tensor *t, const usmb_dl_tensor *view, int64_t *di
 		}
 		if (view->strides == NULL)
 			n *= extent;
-		else if (strides[i] < 0) /* wraps only where there is no element, and does not count then */
+		else if (strides[i] < 0) /* wraps only in an empty tensor, where it is not used */
 			*lo = (int64_t)((uint64_t)*lo + (uint64_t)strides[i] * (uint64_t)(extent - 1));
 	}
 }
 
-/* Where the tensor starts, by the rules of the header. OK or ENULL. */
+/* Sets data and byte_offset by the rules of usmb_dl_export. OK or ENULL. */
 static int place_data(usmb_dl_tensor *t, const usmb_dl_tensor *view, uint64_t flags, int empty, int64_t lo)
 {
 	if (usmb_dl_is_handle_device(view->device.type)) {
@@ -107,7 +172,7 @@ static int place_data(usmb_dl_tensor *t, const usmb_dl_tensor *view, uint64_t fl
 	return USMB_DL_OK;
 }
 
-/* What legacy tensors have no field for. */
+/* Reports flags that legacy tensors cannot express: OK, EREADONLY or EPADDED. */
 static int legacy_carries(uint64_t flags)
 {
 	if (flags & USMB_DL_FLAG_READ_ONLY) return USMB_DL_EREADONLY;
@@ -121,7 +186,7 @@ static int check_export(const usmb_dl_tensor *view, uint64_t flags, int versione
 	if (flags & ~(USMB_DL_FLAGS_KNOWN | USMB_DL_EXPORT_CHECKED)) return USMB_DL_EFLAGS;
 	if (!versioned) {
 		rc = legacy_carries(flags);
-		/* Only whether elements of less than a byte are padded is lost. */
+		/* Padding matters for sub-byte elements only. */
 		if (rc == USMB_DL_EPADDED && view != NULL && view->dtype.bits >= 8) rc = USMB_DL_OK;
 		if (rc != USMB_DL_OK) return rc;
 	}
@@ -130,7 +195,7 @@ static int check_export(const usmb_dl_tensor *view, uint64_t flags, int versione
 	return rc == USMB_DL_OK && usmb_dl_device_name(view->device.type) == NULL ? USMB_DL_EDEVICE : rc;
 }
 
-/* Writes what surrounds the tensor. */
+/* Writes the fields of the block outside the tensor. */
 static void seal(void *block, int versioned, uint64_t flags, int32_t ndim, usmb_drop_fn drop, void *ctx)
 {
 	if (versioned) {
@@ -152,21 +217,19 @@ static void seal(void *block, int versioned, uint64_t flags, int32_t ndim, usmb_
 	}
 }
 
-/* Whether the elements of a settled layout that has strides all lie at and above
- * the first one, whatever the shape; and there are some. */
-static int goes_up(const usmb_dl_tensor *view)
+/* Reports whether a checked layout with strides has elements, and none lies below the first. */
+static int ascending(const usmb_dl_tensor *view)
 {
 	for (int32_t i = 0; i < view->ndim; i++)
 		if (view->strides[i] < 0 || view->shape[i] == 0) return 0;
 	return 1;
 }
 
-/* The short way of most exports: a settled layout, no flags, and data the first
- * element's address. */
+/* Fast path of most exports: a checked layout, no flags, and data is the first element's address. */
 static int export_plain(const usmb_dl_tensor *view, int versioned, usmb_drop_fn drop, void *ctx, void **out)
 {
 	int32_t ndim = view->ndim;
-	char *block = usmb_dl_block_new(ndim);
+	char *block = block_new(ndim);
 	int64_t *dims;
 	usmb_dl_tensor *t;
 	int empty = 0;
@@ -200,11 +263,11 @@ int usmb_dl_export(const usmb_dl_tensor *view, uint64_t flags, int versioned, us
 	char *block;
 
 	if (flags == USMB_DL_EXPORT_CHECKED && (view->strides != NULL || view->ndim == 0) &&
-	    (view->device.type == USMB_DL_CPU || (view->device.type == USMB_DL_ONEAPI && goes_up(view))))
+	    (view->device.type == USMB_DL_CPU || (view->device.type == USMB_DL_ONEAPI && ascending(view))))
 		return export_plain(view, versioned, drop, ctx, out);
 	rc = check_export(view, flags, versioned);
 	if (rc != USMB_DL_OK) return rc;
-	block = usmb_dl_block_new(view->ndim);
+	block = block_new(view->ndim);
 	if (block == NULL) return USMB_DL_ENOMEM;
 	t = versioned ? &((versioned_block *)block)->m.t : &((legacy_block *)block)->m.t;
 	t->device = view->device;
@@ -213,7 +276,7 @@ int usmb_dl_export(const usmb_dl_tensor *view, uint64_t flags, int versioned, us
 	copy_dims(t, view, (int64_t *)(block + head), &empty, &lo);
 	rc = place_data(t, view, flags, empty, lo);
 	if (rc != USMB_DL_OK) {
-		usmb_dl_block_free(block, view->ndim);
+		block_free(block, view->ndim);
 		return rc;
 	}
 	seal(block, versioned, flags, view->ndim, drop, ctx);
@@ -221,7 +284,7 @@ int usmb_dl_export(const usmb_dl_tensor *view, uint64_t flags, int versioned, us
 	return USMB_DL_OK;
 }
 
-/* The tensor's fields, without shape and strides. */
+/* Copies the fields, but not the arrays of shape and strides. Each field is read once. */
 static void copy_fields(usmb_dl_tensor *to, const usmb_dl_tensor *from)
 {
 	to->data = READ(from->data);
@@ -295,7 +358,7 @@ void usmb_dl_delete(void *managed, int versioned)
 
 int usmb_dl_negotiate(int has_max, uint32_t major, uint32_t minor, uint64_t flags, int *versioned)
 {
-	(void)minor; /* minors only add values: a newer one of the same major reads ours, an older one knows its limits */
+	(void)minor; /* minor versions only add values, so that all of one major version can read the struct */
 	*versioned = has_max && major >= USMB_DL_MAJOR;
 	return *versioned ? USMB_DL_OK : legacy_carries(flags);
 }
@@ -304,7 +367,7 @@ const usmb_dl_exchange_api *usmb_dl_exchange_find(const void *api)
 {
 	const usmb_dl_exchange_header *h = api;
 
-	/* A chain has one link per major version: a longer one is a loop. */
+	/* A chain has one table per major version, so that a longer one is a loop. */
 	for (int i = 0; h != NULL && i < 64; i++, h = h->prev_api)
 		if (h->version.major == USMB_DL_MAJOR) return (const usmb_dl_exchange_api *)h;
 	return NULL;

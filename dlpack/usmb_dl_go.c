@@ -1,6 +1,6 @@
 //go:build linux
 
-/* What Go calls: one call per whole operation. */
+/* The functions that Go calls: one call per operation. */
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -12,15 +12,14 @@ static usmb_dl_tensor from_parts(const usmb_dl_parts *p, const int64_t *shape, c
 	                        (int64_t *)shape, (int64_t *)strides, p->byte_offset};
 }
 
-/* Only the caller holds the slot now: a plain release store will do. */
+/* Only the caller uses the slot now, so a release store is sufficient. */
 static void make_live(usmb_dl_slot *slot)
 {
 	atomic_store_explicit(&slot->word, atomic_load_explicit(&slot->word, memory_order_relaxed) | 1,
 	                      memory_order_release);
 }
 
-/* Puts a message of malloc about what was found in the place of what was allocated
- * for it; gives the code back. */
+/* Replaces more by an error message from malloc, and returns the code. */
 static int explain_in(usmb_dl_slot *s, int code)
 {
 	enum { TEXT = 512 };
@@ -69,7 +68,7 @@ int usmb_dl_slot_export(uintptr_t slot, const usmb_dl_parts *parts, const int64_
 	void *managed;
 	int rc;
 
-	/* Checked here for its span, so the builder need not do it again. */
+	/* The check also gives the span; usmb_dl_export need not repeat it. */
 	rc = usmb_dl_check(&view, parts->flags, NULL, &s->span);
 	if (rc == USMB_DL_OK && parts->device.type != USMB_DL_ONEAPI && usmb_dl_device_name(parts->device.type) == NULL)
 		rc = USMB_DL_EDEVICE;

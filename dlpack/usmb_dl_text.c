@@ -1,7 +1,6 @@
 //go:build linux
 
-/* Names of types and devices; messages: what was found, what was wanted, what to
- * do. Go has the same names and rules; tests hold the two equal. */
+/* Names of types and devices, and error messages. Go has the same names and rules; tests compare them. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -90,7 +89,7 @@ int usmb_dl_dtype_by_name(const char *name, usmb_dl_dtype *out)
 int usmb_dl_dtype_by_typestr(const char *s, size_t n, usmb_dl_dtype *out)
 {
 	int sign = n > 0 && (*s == '<' || *s == '=' || *s == '|' || *s == '>' || *s == '!');
-	int foreign = sign && (*s == '>' || *s == '!'); /* matters to more than a byte */
+	int foreign = sign && (*s == '>' || *s == '!'); /* invalid for more than one byte */
 
 	s += sign;
 	n -= (size_t)sign;
@@ -98,7 +97,7 @@ int usmb_dl_dtype_by_typestr(const char *s, size_t n, usmb_dl_dtype *out)
 	for (int i = 0; i < TYPES; i++) {
 		const char *t = types[i].typestr;
 
-		/* Two letters tell nearly all apart, for less than a call each. */
+		/* Compare two letters first: they differ for nearly all, and no call is needed. */
 		if (t == NULL || t[1] != s[0] || t[2] != s[1] || strlen(t + 1) != n || memcmp(t + 1, s, n) != 0)
 			continue;
 		if (foreign && types[i].dtype.bits > 8) return USMB_DL_EDTYPE;
@@ -175,7 +174,7 @@ static void explain_shape(const usmb_dl_tensor *t, char *buf, size_t n)
 	snprintf(buf, n, "%s", general[USMB_DL_ESHAPE]);
 }
 
-/* "code 3, 64 bits" or the type's name. */
+/* Writes the type's name, or "type code 3 of 64 bits". */
 static void print_type(usmb_dl_dtype d, char *buf, size_t n)
 {
 	const char *name = usmb_dl_dtype_name((usmb_dl_dtype){d.code, d.bits, 1});
@@ -217,7 +216,7 @@ static void explain_align(const usmb_dl_tensor *t, char *buf, size_t n)
 	         t->data, t->byte_offset, type, item);
 }
 
-/* "(2, 3)", cut with "..." when there are many. */
+/* Writes "(2, 3)", cut off with "..." if there are many. */
 static void print_ints(const int64_t *v, int32_t count, char *buf, size_t n)
 {
 	size_t at = (size_t)snprintf(buf, n, "(");
@@ -232,7 +231,7 @@ static void print_ints(const int64_t *v, int32_t count, char *buf, size_t n)
 	snprintf(buf + at, n - at, ")");
 }
 
-/* Codes about a shape that is sound in itself: what it is comes first. */
+/* Message for codes about a valid shape; the layout comes first. */
 static void explain_extent(int code, const usmb_dl_tensor *t, char *buf, size_t n)
 {
 	char shape[192], strides[192] = "in C order", type[64];
@@ -252,7 +251,7 @@ static void explain_device(const usmb_dl_tensor *t, char *buf, size_t n)
 {
 	snprintf(buf, n,
 	         "device (%" PRId32 ", %" PRId32
-	         ") is none: the type is 1 (kDLCPU) to 18 (kDLTrn), the id not negative",
+	         ") is invalid: the type must be 1 (kDLCPU) to 18 (kDLTrn), and the id not negative",
 	         t->device.type, t->device.id);
 }
 
@@ -265,7 +264,7 @@ char *usmb_dl_explain(int code, const usmb_dl_tensor *t, char *buf, size_t n)
 		snprintf(buf, n, "unknown DLPack error %d", code);
 		return buf;
 	}
-	if (t == NULL) { /* no details */
+	if (t == NULL) {
 		snprintf(buf, n, "%s", general[code]);
 		return buf;
 	}
@@ -311,6 +310,6 @@ char *usmb_dl_explain_version(usmb_dl_version found, char *buf, size_t n)
 char *usmb_dl_explain_snapshot(int code, const usmb_dl_snapshot *s, char *buf, size_t n)
 {
 	if (code == USMB_DL_EVERSION) return usmb_dl_explain_version(s->version, buf, n);
-	/* Without a device there was no tensor. */
+	/* If the device is zero, there was no tensor. */
 	return usmb_dl_explain(code, code == USMB_DL_ENULL && s->t.device.type == 0 ? NULL : &s->t, buf, n);
 }

@@ -1,16 +1,15 @@
 /*
- * The DLPack 1.3 C ABI in this project's words, and the rules that go with it.
+ * The DLPack 1.3 C ABI, and functions to build, check, read and delete managed tensors.
  *
- * Source of the layouts and values: the DLPack standard, dlpack.h at version
- * 1.3 (dmlc/dlpack); a test compares every offset and value with that header.
+ * Source of the layouts and values: dlpack.h 1.3 (dmlc/dlpack). A test compares every offset and value
+ * with that header.
  *
- * Nothing here knows arrays, SYCL, Python or Go. An owner of memory is a pair
- * (function, context): the function gives back one reference of the owner, on
- * whichever thread the last consumer happens to run.
+ * This code is independent of arrays, SYCL, Python and Go. The owner of memory is a pair (function,
+ * context); the function drops one reference of the owner, on any thread.
  *
- * Threads: every function may be called on any thread at any time; none locks,
- * and the only state is a few deleted blocks that each thread keeps for its next
- * tensors. A deleter that runs in a forked child deletes the child's copy alone.
+ * Threads: all functions may be called on any thread. They take no locks; the only state is a few deleted
+ * blocks that each thread keeps for its next tensors. A deleter in a forked child deletes the child's copy
+ * only.
  */
 #ifndef USMB_DLPACK_H
 #define USMB_DLPACK_H
@@ -73,10 +72,9 @@ enum {
 #define USMB_DL_FLAGS_KNOWN UINT64_C(7)
 
 /*
- * An option of usmb_dl_export, in the upper half of its flags; never emitted.
- * CHECKED: the view passed usmb_dl_check before, or is our own array whose
- *   layout was settled at creation: only what cannot be known from that
- *   (read-only, padding, size 0) is looked at again.
+ * An option in the flags of usmb_dl_export that is not written to the tensor: the view has passed
+ * usmb_dl_check, or is an array of this module, whose layout was checked at creation. Only properties
+ * that this does not cover (read-only, padding, size 0) are checked again.
  */
 #define USMB_DL_EXPORT_CHECKED (UINT64_C(1) << 33)
 
@@ -119,8 +117,8 @@ typedef struct usmb_dl_versioned {
 	usmb_dl_tensor t;                            /* 32 */
 } usmb_dl_versioned;                                 /* 80 bytes */
 
-/* The C exchange API of DLPack 1.2 and 1.3 (DLPackExchangeAPI). Functions
- * return 0, or -1 with the Python error set. */
+/* The C exchange API of DLPack 1.2 and 1.3 (DLPackExchangeAPI). Its functions return 0, or -1 with a
+ * Python exception set. */
 typedef struct usmb_dl_exchange_header {
 	usmb_dl_version version;                  /* 0 */
 	struct usmb_dl_exchange_header *prev_api; /* 8 an older table, or NULL */
@@ -150,31 +148,31 @@ extern const char usmb_dl_name_versioned[];      /* "dltensor_versioned" */
 extern const char usmb_dl_name_versioned_used[]; /* "used_dltensor_versioned" */
 extern const char usmb_dl_name_exchange_api[];   /* "dlpack_exchange_api" */
 
-/* Gives back one reference of an owner; any thread, must not block. */
+/* Drops one reference of an owner. Called on any thread; must not block. */
 typedef void (*usmb_drop_fn)(void *ctx);
 
 enum {
 	USMB_DL_OK = 0,
 	USMB_DL_ENOMEM,    /* malloc failed */
-	USMB_DL_EVERSION,  /* major version is not ours: delete, touch nothing else */
+	USMB_DL_EVERSION,  /* another major version: the tensor may only be deleted */
 	USMB_DL_ENDIM,     /* ndim outside 0..64 */
 	USMB_DL_ESHAPE,    /* a negative extent, or shape NULL with ndim > 0 */
-	USMB_DL_ESTRIDES,  /* the strides reach outside of what can be addressed */
+	USMB_DL_ESTRIDES,  /* the strides lead outside the address space */
 	USMB_DL_EOVERFLOW, /* element count, size in bits or end address too large */
 	USMB_DL_EDTYPE,    /* type code or width that cannot be exchanged */
 	USMB_DL_ELANES,    /* lanes is not 1 */
 	USMB_DL_EALIGN,    /* address or byte_offset not a multiple of the item size */
-	USMB_DL_ENULL,     /* NULL where there are elements, or no tensor at all */
-	USMB_DL_EREADONLY, /* read-only memory cannot go out as a legacy tensor */
-	USMB_DL_EDEVICE,   /* not a device type or id */
-	USMB_DL_EPADDED,   /* padded sub-byte elements cannot go out as a legacy tensor */
-	USMB_DL_EFLAGS,    /* export flags that are unknown */
+	USMB_DL_ENULL,     /* NULL data with elements, or a NULL tensor */
+	USMB_DL_EREADONLY, /* read-only memory cannot be exported as a legacy tensor */
+	USMB_DL_EDEVICE,   /* invalid device type or id */
+	USMB_DL_EPADDED,   /* padded sub-byte elements cannot be exported as a legacy tensor */
+	USMB_DL_EFLAGS,    /* unknown export flags */
 	USMB_DL_ECODES     /* number of codes */
 };
 
 enum { USMB_DL_C_CONTIGUOUS = 1, USMB_DL_F_CONTIGUOUS = 2 };
 
-/* What usmb_dl_check found. lo <= 0 < hi unless the tensor is empty (0, 0). */
+/* The memory of a tensor, as usmb_dl_check reports it. lo <= 0 < hi, or both 0 for an empty tensor. */
 typedef struct {
 	void *first;       /*  0 address of the first element, byte_offset folded in; a handle device's data as is */
 	int64_t nelem;     /*  8 number of elements */
@@ -184,110 +182,103 @@ typedef struct {
 	uint64_t offset;   /* 40 byte_offset that could not be folded in: handle devices only, else 0 */
 } usmb_dl_span;            /* 48 bytes */
 
-/* Whether data of this device type is a handle and no address (OpenCL cl_mem,
- * Vulkan, Metal, WebGPU), so that nothing can be added to it. */
+/* Reports whether data of this device type is a handle, not an address (OpenCL cl_mem, Vulkan, Metal,
+ * WebGPU), so that an offset cannot be added to it. */
 int usmb_dl_is_handle_device(int32_t device_type);
 
 /*
- * What a producer's tensor says, read once, so that nothing which another thread
- * writes there later is believed: neither after the check nor between two reads of
- * it. t's shape and strides lie in the snapshot, so it is used where it was made.
+ * A copy of a producer's tensor. Each field was read once, so that writes of other threads to the struct,
+ * during or after the check, have no effect. t points to shape and strides in the snapshot, so a snapshot
+ * must not be moved.
  */
 typedef struct {
-	usmb_dl_tensor t;        /* strides NULL where the producer wrote none */
+	usmb_dl_tensor t;        /* strides NULL if the producer wrote none */
 	uint64_t flags;          /* 0 for legacy */
 	usmb_dl_version version; /* 0, 0 for legacy and bare tensors */
-	usmb_dl_span span;       /* only of a tensor that was found sound */
+	usmb_dl_span span;       /* valid if the tensor is */
 	int64_t shape[USMB_DL_MAX_NDIM];
-	int64_t strides[USMB_DL_MAX_NDIM]; /* C order where the producer wrote none */
+	int64_t strides[USMB_DL_MAX_NDIM]; /* C order if the producer wrote none */
 } usmb_dl_snapshot;
 
 /*
- * Takes a snapshot of the tensor inside a managed struct, or of a bare one, and
- * checks that as usmb_dl_check does. This is how foreign memory is looked at; the
- * struct is not read again but by usmb_dl_delete, which reads its deleter. On
- * failure out serves usmb_dl_explain_snapshot and nothing else.
+ * Take a snapshot of the tensor in a managed struct, or of a plain tensor, and check it as usmb_dl_check
+ * does. All foreign tensors are read this way. The struct is not read again, except for its deleter in
+ * usmb_dl_delete. After a failure out is valid for usmb_dl_explain_snapshot only.
  */
 int usmb_dl_read_managed(const void *managed, int versioned, usmb_dl_snapshot *out);
 int usmb_dl_read(const usmb_dl_tensor *t, uint64_t flags, usmb_dl_snapshot *out);
 
 /*
- * Checks all that can be known without knowing the device: ndim, shape, the
- * overflow of element count and span, dtype, alignment, NULL data only when
- * there are no elements. The tensor, its shape and strides are the caller's and
- * stand still meanwhile; usmb_dl_read looks at those of others. flags: those of
- * the versioned struct, 0 for legacy (only SUBBYTE_PADDED matters here).
- * strides_out (room for 64, may be NULL) receives the strides, C order when
- * the tensor has none; out (may be NULL) the span. Nothing is kept.
+ * Checks everything that does not depend on the device: ndim, shape, overflow of element count and span,
+ * dtype, alignment, and that data is NULL only without elements. The tensor, its shape and strides must
+ * not change during the call; use usmb_dl_read for foreign tensors. flags are those of the versioned
+ * struct, 0 for legacy (only SUBBYTE_PADDED is used). strides_out (of 64 entries, may be NULL) receives
+ * the strides, in C order if the tensor has none; out (may be NULL) receives the span. Nothing is
+ * retained.
  */
 int usmb_dl_check(const usmb_dl_tensor *t, uint64_t flags, int64_t *strides_out, usmb_dl_span *out);
 
 /*
- * Builds a managed tensor: one malloc block with the struct, the owner pair,
- * shape and strides, so that the view may go after the call. strides NULL in
- * the view: C order, written out. Size 0 goes out as NULL data, except for
- * kDLOneAPI, which needs (and keeps) the USM pointer. 0-d: shape and strides
- * NULL. The version emitted is ours.
- * On success the block has taken over one reference of the owner and *out is
- * owned by the caller (hand it on, or usmb_dl_delete). On failure nothing was
- * taken and *out is untouched. drop NULL: memory that nobody owns.
+ * Builds a managed tensor: one malloc block with the struct, the owner pair, shape and strides. The view
+ * is not retained. If its strides are NULL, the tensor has the strides of C order. An empty tensor has
+ * NULL data, except for kDLOneAPI, which needs the USM pointer. A tensor with 0 dimensions has NULL shape
+ * and strides. The version is 1.3.
+ * On success the block has taken over one reference of the owner, and the caller owns *out: pass it on, or
+ * call usmb_dl_delete. On failure nothing was taken over and *out is unchanged. drop may be NULL, for
+ * memory without an owner.
  */
 int usmb_dl_export(const usmb_dl_tensor *view, uint64_t flags, int versioned, usmb_drop_fn drop, void *ctx, void **out);
 
-/* Runs the deleter, once, if there is one; NULL is ignored. Also right for a
- * tensor of another major version: the deleter's place never changes. */
+/* Calls the deleter, unless it is NULL. managed may be NULL. Also valid for a tensor of another major
+ * version, because the position of the deleter never changes. */
 void usmb_dl_delete(void *managed, int versioned);
 
-/* A byte offset lo <= 0 from an element, rounded down to where an element begins:
- * packed ones begin at whole bytes every few of them only. Who counts elements from
- * there touches nothing below the lowest. */
+/* Rounds a byte offset lo <= 0 from an element down to the begin of an element. Packed elements begin at
+ * whole bytes only every few elements. The bytes below the lowest element are not accessed. */
 static inline int64_t usmb_dl_whole_elements(int64_t lo, uint32_t itembits)
 {
 	while (lo * 8 % (int64_t)itembits != 0) lo--;
 	return lo;
 }
 
-/* Whether a managed tensor was built by usmb_dl_export of this copy of the library. */
+/* Reports whether a managed tensor was built by usmb_dl_export of this copy of the library. */
 int usmb_dl_is_own(const void *managed, int versioned);
 
 /*
- * What to hand out for a consumer's max_version. has_max 0 (None), or a lower
- * major than ours: legacy, *versioned = 0; the same or a higher major: ours,
- * *versioned = 1. EREADONLY or EPADDED when legacy cannot carry the flags
- * (give SUBBYTE_PADDED only where elements are less than a byte).
+ * Chooses the struct for a consumer's max_version. has_max 0 (None) or a lower major version: legacy,
+ * *versioned = 0. The same or a higher major version: *versioned = 1. EREADONLY or EPADDED if the legacy
+ * struct cannot express the flags (set SUBBYTE_PADDED only for sub-byte elements).
  */
 int usmb_dl_negotiate(int has_max, uint32_t major, uint32_t minor, uint64_t flags, int *versioned);
 
-/* The newest table of our major version in a producer's chain, or NULL. */
+/* Returns the first table with major version 1 in a producer's chain, or NULL. */
 const usmb_dl_exchange_api *usmb_dl_exchange_find(const void *api);
 
-/* Name of an element type ("float32", "bfloat16"), NULL when it has none;
- * static. lanes must be 1. */
+/* Returns the name of an element type ("float32", "bfloat16"; static), or NULL. lanes must be 1. */
 const char *usmb_dl_dtype_name(usmb_dl_dtype dtype);
 
-/* Array-interface type string ("<f4", "|b1"), NULL when it has none; static. */
+/* Returns the array-interface type string ("<f4", "|b1"; static), or NULL. */
 const char *usmb_dl_dtype_typestr(usmb_dl_dtype dtype);
 
-/* The element type of a name; 0 and *out, or USMB_DL_EDTYPE. */
+/* Finds the element type of a name: 0 and *out, or USMB_DL_EDTYPE. */
 int usmb_dl_dtype_by_name(const char *name, usmb_dl_dtype *out);
 
-/* The element type of an array-interface type string of n bytes: a byte-order sign,
- * which may be left out and must be the machine's own ('<', '=', '|') but for single
- * bytes, then kind and size. 0 and *out, or USMB_DL_EDTYPE. */
+/* Parses an array-interface type string of n bytes: a byte-order sign, kind and size. The sign may be
+ * missing; it must be the machine's own ('<', '=', '|') unless elements are single bytes. 0 and *out, or
+ * USMB_DL_EDTYPE. */
 int usmb_dl_dtype_by_typestr(const char *s, size_t n, usmb_dl_dtype *out);
 
-/* Name of a device type as the standard writes it ("kDLOneAPI"), or NULL. */
+/* Returns the standard's name of a device type ("kDLOneAPI"), or NULL. */
 const char *usmb_dl_device_name(int32_t device_type);
 
 /*
- * A message for a code of the functions above: what was found and what to do.
- * t, the tensor it is about, may be NULL and must be NULL for EVERSION,
- * about which usmb_dl_explain_snapshot says more.
- * Always terminated; returns buf.
+ * Writes a message for a code of the functions above, with the problem and a hint. t is the tensor, or
+ * NULL; it must be NULL for EVERSION, for which usmb_dl_explain_snapshot gives more detail. The text is
+ * always terminated. Returns buf.
  */
 char *usmb_dl_explain(int code, const usmb_dl_tensor *t, char *buf, size_t n);
 
-/* The same about what usmb_dl_read and usmb_dl_read_managed found. */
+/* Writes the message for a failure of usmb_dl_read or usmb_dl_read_managed. */
 char *usmb_dl_explain_snapshot(int code, const usmb_dl_snapshot *s, char *buf, size_t n);
 
 #ifdef __cplusplus

@@ -6,53 +6,48 @@ import (
 	"unsafe"
 )
 
-// Slice is the tensor's memory as a Go slice, without a copy, in C order. It
-// needs memory that the host reads at its address by its device type
-// ([Device.HostReadable]), elements of exactly T that are C-contiguous, and
-// memory that is not read-only ([ReadOnlySlice] takes that). Sub-byte elements
+// Slice returns the tensor's memory as a Go slice, without a copy, in C order. It requires memory that the
+// host can read at its address by the device type ([Device.HostReadable]), C-contiguous elements of
+// exactly T, and memory that is not read-only; for read-only memory use [ReadOnlySlice]. Sub-byte elements
 // must be padded.
 //
-// The slice is valid until the tensor is released, and does not keep it. A bool
-// slice relies on the producer storing 0 and 1 only, as the standard has it.
+// The slice is valid until the tensor is released, and does not keep it alive. A bool slice relies on the
+// producer storing only 0 and 1, as the standard requires.
 func Slice[T Element](t Tensor) ([]T, error) {
 	if t.Flags()&ReadOnly != 0 {
-		return nil, &Error{Op: "slice", Err: ErrReadOnly,
-			Detail: "the producer's memory must not be written: read it with ReadOnlySlice, or copy"}
+		return nil, opErr("slice", ErrReadOnly, "the producer's memory must not be written: read it with ReadOnlySlice, or copy")
 	}
 	return ReadOnlySlice[T](t)
 }
 
-// ReadOnlySlice is [Slice] for memory that is only read: the caller must not
-// write through it when the tensor is read-only, which may end the process.
+// ReadOnlySlice is [Slice] for reading only: the caller must not write to the slice if the tensor is
+// read-only, because a write may crash the process.
 func ReadOnlySlice[T Element](t Tensor) ([]T, error) {
 	if err := hostElements(t, DataTypeOf[T]()); err != nil {
 		return nil, err
 	}
 	span := t.Span()
 	if !span.CContiguous() {
-		return nil, &Error{Op: "slice", Err: ErrLayout,
-			Detail: fmt.Sprintf("shape %v with strides %v is not C-contiguous: use Elements, or copy", t.Shape(), t.Strides())}
+		return nil, opErr("slice", ErrLayout, "shape %v with strides %v is not C-contiguous: use Elements, or copy", t.Shape(), t.Strides())
 	}
 	return unsafe.Slice((*T)(firstElement(span)), span.Count), nil
 }
 
-// Bytes is the memory of a contiguous tensor (C or Fortran order) as the host
-// reads it, packed elements as they lie. Valid until the tensor is released;
-// not to be written when the tensor is read-only.
+// Bytes returns the memory of a contiguous tensor (C or Fortran order) that the host can read, with packed
+// elements as stored. It is valid until the tensor is released, and must not be written if the tensor is
+// read-only.
 func Bytes(t Tensor) ([]byte, error) {
 	if err := hostReadable(t); err != nil {
 		return nil, err
 	}
 	span := t.Span()
 	if !span.CContiguous() && !span.FContiguous() {
-		return nil, &Error{Op: "bytes", Err: ErrLayout,
-			Detail: fmt.Sprintf("shape %v with strides %v has gaps or overlaps: copy it first", t.Shape(), t.Strides())}
+		return nil, opErr("bytes", ErrLayout, "shape %v with strides %v has gaps or overlaps: copy it first", t.Shape(), t.Strides())
 	}
 	return unsafe.Slice((*byte)(firstElement(span)), span.Hi-span.Lo), nil
 }
 
-// firstElement is nil when there is none: what an empty tensor has for an address
-// is nothing that the garbage collector should come upon.
+// firstElement returns nil for an empty tensor: the garbage collector must not see an arbitrary address.
 func firstElement(s Span) unsafe.Pointer {
 	if s.Count == 0 {
 		return nil
@@ -62,8 +57,7 @@ func firstElement(s Span) unsafe.Pointer {
 
 func hostReadable(t Tensor) error {
 	if d := t.Device(); !d.HostReadable() {
-		return &Error{Op: "slice", Err: ErrDevice,
-			Detail: fmt.Sprintf("memory on %s is not known to be readable by the host: copy it to kDLCPU first", d)}
+		return opErr("slice", ErrDevice, "memory on %s is not known to be readable by the host: copy it to kDLCPU first", d)
 	}
 	return nil
 }
@@ -76,19 +70,19 @@ func hostElements(t Tensor, want DataType) error {
 	switch {
 	case got != want:
 		detail := fmt.Sprintf("the elements are %s, not %s", got, want)
-		if g := got.GoType(); g != nil {
+		if g := got.goType(); g != nil {
 			detail += fmt.Sprintf(": ask for %s", g)
 		}
-		return &Error{Op: "slice", Err: ErrDataType, Detail: detail}
+		return opErr("slice", ErrDataType, "%s", detail)
 	case got.IsSubByte() && t.Flags()&SubBytePadded == 0:
-		return &Error{Op: "slice", Err: ErrLayout,
-			Detail: fmt.Sprintf("%s elements are packed, %d bits each: unpack them with Bytes and UnpackBits", got, got.Bits)}
+		return opErr("slice", ErrLayout, "%s elements are packed, %d bits each: unpack them with Bytes and UnpackBits", got, got.Bits)
 	}
 	return nil
 }
 
-// Strided reads and writes the elements of a tensor of any strides in place. It
-// is valid until the tensor is released. The zero value has no elements.
+// Strided reads and writes the elements of a tensor with any strides in place. It borrows the tensor's
+// memory and is valid until the tensor is released. Element access is not synchronized. The zero value has
+// no elements.
 type Strided[T Element] struct {
 	first    unsafe.Pointer
 	shape    []int64
@@ -97,9 +91,9 @@ type Strided[T Element] struct {
 	readOnly bool
 }
 
-// Elements is access to the elements of a tensor of any layout, under the
-// conditions of [Slice] but for contiguity and read-only memory, which
-// [Strided.Set] refuses.
+// Elements returns access to the elements of a tensor of any layout. The requirements are those of
+// [Slice], except that the elements need not be contiguous, and that read-only memory is allowed;
+// [Strided.Set] refuses it.
 func Elements[T Element](t Tensor) (Strided[T], error) {
 	if err := hostElements(t, DataTypeOf[T]()); err != nil {
 		return Strided[T]{}, err
@@ -108,34 +102,32 @@ func Elements[T Element](t Tensor) (Strided[T], error) {
 	return Strided[T]{firstElement(span), t.Shape(), t.Strides(), span.Count, t.Flags()&ReadOnly != 0}, nil
 }
 
-// At is the element at an index, one number a dimension; it panics with an
-// [*Error] that is [ErrIndex] outside of the shape, as a slice does.
+// At returns the element at an index with one number for each dimension. It panics with an [*OpError] that
+// matches [ErrIndex] if the index is outside the shape.
 func (s Strided[T]) At(index ...int64) T { return *s.at(index) }
 
-// Set writes the element at an index; it panics outside of the shape, and on
-// read-only memory with [ErrReadOnly].
+// Set writes the element at an index. It panics outside the shape, and with [ErrReadOnly] on read-only
+// memory.
 func (s Strided[T]) Set(value T, index ...int64) {
 	if s.readOnly {
-		panic(&Error{Op: "set", Err: ErrReadOnly, Detail: "the producer's memory must not be written: copy it"})
+		panic(opErr("set", ErrReadOnly, "the producer's memory must not be written: copy it"))
 	}
 	*s.at(index) = value
 }
 
 func (s Strided[T]) at(index []int64) *T {
 	if len(index) != len(s.shape) {
-		panic(&Error{Op: "element", Err: ErrIndex,
-			Detail: fmt.Sprintf("%d indices for %d dimensions: give one a dimension", len(index), len(s.shape))})
+		panic(opErr("element", ErrIndex, "%d indices for %d dimensions: give one for each dimension", len(index), len(s.shape)))
 	}
 	offset := int64(0)
 	for i, x := range index {
 		if x < 0 || x >= s.shape[i] {
-			panic(&Error{Op: "element", Err: ErrIndex,
-				Detail: fmt.Sprintf("index %d in dimension %d of %d elements", x, i, s.shape[i])})
+			panic(opErr("element", ErrIndex, "index %d in dimension %d of %d elements", x, i, s.shape[i]))
 		}
 		offset += x * s.strides[i]
 	}
-	if s.count == 0 { // the zero value, which has no dimensions either
-		panic(&Error{Op: "element", Err: ErrIndex, Detail: "there are no elements: take them from a tensor with Elements"})
+	if s.count == 0 { // the zero value has no dimensions either
+		panic(opErr("element", ErrIndex, "there are no elements: use the Strided of a tensor from Elements"))
 	}
 	return s.address(offset)
 }
@@ -145,7 +137,7 @@ func (s Strided[T]) address(offset int64) *T {
 	return (*T)(unsafe.Add(s.first, offset*int64(unsafe.Sizeof(zero))))
 }
 
-// All goes through the elements in C order.
+// All iterates over the elements in C order.
 func (s Strided[T]) All() iter.Seq[T] {
 	return func(yield func(T) bool) {
 		if s.count == 0 {

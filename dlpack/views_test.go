@@ -27,10 +27,10 @@ func requirePanicIs(t *testing.T, want error, misuse func()) {
 	defer func() {
 		t.Helper()
 		err, _ := recover().(error)
-		var typed *dlpack.Error
+		var typed *dlpack.OpError
 		require.ErrorAs(t, err, &typed)
 		require.ErrorIs(t, err, want)
-		require.NotEmpty(t, typed.Detail)
+		require.Error(t, typed.Err)
 	}()
 	misuse()
 }

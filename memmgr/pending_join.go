@@ -258,7 +258,7 @@ func (b Buffer) WaitContext(ctx context.Context) error {
 		systemEvents.ReleaseEvent(event)
 		return b.Wait()
 	}
-	ev := syclobj.EventFromRef(foreignPointer(event))
+	ev := syclobj.TakeEvent(nil, foreignPointer(event))
 	defer func() { _ = ev.Close() }()
 	err := ev.Wait(ctx)
 	if ended := ctx.Err(); ended == nil || !errors.Is(err, ended) {

@@ -315,7 +315,7 @@ func placeOfCell(c *owner.Cell) *syclobj.Place {
 	if c.Place == 0 {
 		return syclobj.HostPlace()
 	}
-	return syclobj.PlaceFromRef(foreignPointer(c.Place))
+	return syclobj.WrapPlace(foreignPointer(c.Place))
 }
 
 // plainCells is the home of the cells of all resources that are not pools.

@@ -7,11 +7,10 @@ package syclobj
 #cgo LDFLAGS: -ldl -lpthread
 #include <stdlib.h>
 #include "objects.h"
-#include "usm.h"
 #include "usmb_sycl.h"
-#include "devicetable.h"
+#include "place.h"
 
-// Results by value, so that no Go variable's address is passed.
+// Return results by value, so that no address of a Go variable is passed to C.
 typedef struct { void *p; int err; } usmb_ptr;
 
 static usmb_ptr go_place_for(uintptr_t ctx, uintptr_t queue, uintptr_t lo, uintptr_t hi) {
@@ -60,11 +59,6 @@ static usmb_ptr go_prefetch(void *queue, void *ptr, size_t size, void **deps, si
 	r.err = usmb_sycl_prefetch(queue, ptr, size, deps, n, &r.p);
 	return r;
 }
-static usmb_ptr go_advise(void *queue, void *ptr, size_t size, int advice, void **deps, size_t n) {
-	usmb_ptr r = {NULL, 0};
-	r.err = usmb_sycl_advise(queue, ptr, size, advice, deps, n, &r.p);
-	return r;
-}
 static usmb_ptr go_queue_new(void *ctx, void *device, int in_order, int profiling) {
 	usmb_ptr r = {NULL, 0};
 	r.err = usmb_sycl_queue_new(ctx, device, in_order, profiling, &r.p);
@@ -96,7 +90,6 @@ static usmb_ptr go_device_select(const char *filter) {
 #cgo noescape go_memset
 #cgo noescape go_fill
 #cgo noescape go_prefetch
-#cgo noescape go_advise
 #cgo nocallback go_place_for
 #cgo nocallback go_dlpack_import
 #cgo nocallback go_place_new
@@ -106,7 +99,6 @@ static usmb_ptr go_device_select(const char *filter) {
 #cgo nocallback go_memset
 #cgo nocallback go_fill
 #cgo nocallback go_prefetch
-#cgo nocallback go_advise
 #cgo nocallback usmb_sycl_free
 #cgo nocallback usmb_sycl_event_done
 #cgo nocallback usmb_sycl_event_states
@@ -120,8 +112,8 @@ import (
 	"unsafe"
 )
 
-// The numbers shared with C are the same: a map with one key twice, which a
-// difference makes of this, does not compile.
+// These maps do not compile if a constant differs from its C counterpart: they would
+// have the key false twice.
 var _ = map[bool]string{
 	false: "",
 	ErrNoSYCL == C.USMB_SYCL_ENOLIB && ErrNil == C.USMB_SYCL_ENULL && ErrArgument == C.USMB_SYCL_EARG &&
@@ -215,7 +207,7 @@ func equalRefs(sort refSort, a, b ref) bool {
 	return false
 }
 
-// describe asks the runtime for what a Device knows of itself.
+// describe reads the description of a Device from the runtime.
 func (d *Device) describe() {
 	var f C.usmb_device_info
 	C.usmb_device_describe(d.h.ref, &f)
@@ -258,9 +250,9 @@ func deviceSplit(device ref, counts []uint, n uint, domain int) ([]ref, Code) {
 	return takeDevices(r.p)
 }
 
-// takeDevices is all devices of a vector, or none.
+// takeDevices returns all devices of a vector, or none.
 func takeDevices(vector unsafe.Pointer) ([]ref, Code) {
-	refs := make([]ref, C.usmb_devices_len(vector)+1) // one to point at when there is none
+	refs := make([]ref, C.usmb_devices_len(vector)+1) // one more, so that &refs[0] exists
 	C.usmb_devices_take(vector, &refs[0])
 	refs = refs[:len(refs)-1]
 	if !slices.Contains(refs, nil) {
@@ -292,15 +284,13 @@ func contextDevices(ctx ref) ([]ref, Code) {
 	return takeDevices(r.p)
 }
 
-func contextHash(ctx ref) uint64 { return uint64(C.usmb_context_hash(ctx)) }
-
 func queueNew(ctx, device ref, inOrder, profiling bool) (ref, Code) {
 	r := C.go_queue_new(ctx, device, cBool(inOrder), cBool(profiling))
 	return r.p, Code(r.err)
 }
 
-// describe asks the runtime for what a Queue knows of itself, and for its context
-// and device, which the caller owns.
+// describe reads the description of a Queue from the runtime, and returns its context and device, which
+// the caller owns.
 func (q *Queue) describe() (ctx, device ref, code Code) {
 	var f C.usmb_queue_info
 	if err := C.usmb_queue_describe(q.h.ref, &f); err != 0 {
@@ -326,7 +316,7 @@ func cBool(b bool) C.int {
 func eventWait(e ref) Code { return Code(C.usmb_sycl_wait_event(e)) }
 func eventDone(e ref) bool { return C.usmb_sycl_event_done(e) != 0 }
 
-// eventStates asks for the states of events in one call.
+// eventStates reads the states of events in one call.
 func eventStates(events []ref, states []eventState) {
 	C.usmb_sycl_event_states((*unsafe.Pointer)(&events[0]), C.size_t(len(events)), (*C.uint8_t)(unsafe.Pointer(&states[0])))
 }
@@ -337,7 +327,7 @@ func eventProfile(e ref) ([3]uint64, Code) {
 	return [3]uint64{uint64(t[0]), uint64(t[1]), uint64(t[2])}, Code(err)
 }
 
-// submitWork submits one piece of work after the events of refs.
+// submitWork submits one operation after the events of refs.
 func submitWork(q ref, w *work, refs []ref) (ref, Code) {
 	deps, n := unsafe.SliceData(refs), C.size_t(len(refs))
 	var r C.usmb_ptr
@@ -353,8 +343,6 @@ func submitWork(q ref, w *work, refs []ref) (ref, Code) {
 		r = C.go_fill(q, w.dst, C.uint64_t(low), C.uint64_t(high), C.size_t(w.width), C.size_t(w.n), deps, n)
 	case workPrefetch:
 		r = C.go_prefetch(q, w.dst, C.size_t(w.n), deps, n)
-	case workAdvise:
-		r = C.go_advise(q, w.dst, C.size_t(w.n), C.int(w.advice), deps, n)
 	}
 	return r.p, Code(r.err)
 }
@@ -372,7 +360,7 @@ func placeNew(q ref, kind USMKind) (unsafe.Pointer, Code) {
 }
 
 func placeFor(ctx, q ref, lo, hi uintptr) (unsafe.Pointer, Code) {
-	// As integers the references skip cgo's check for Go pointers.
+	// References passed as integers skip cgo's check for Go pointers.
 	r := C.go_place_for(C.uintptr_t(uintptr(ctx)), C.uintptr_t(uintptr(q)), C.uintptr_t(lo), C.uintptr_t(hi))
 	return r.p, Code(r.err)
 }

@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// Without cgo, or on another system, there is no SYCL object, so none of these
-// is reached with a reference; each answers as if the library were absent.
+// Without cgo, or on other systems, there are no SYCL objects, so none of these
+// functions is called with a reference. They behave as without the library.
 
 type ref = unsafe.Pointer
 
@@ -18,7 +18,7 @@ type rootRow struct {
 }
 
 func loadLibrary(context.Context, string) (*Library, []Attempt, error) {
-	err := &OpError{Op: "Open", Err: ErrUnsupported}
+	err := &OpError{Op: "Open", Kind: ErrUnsupported}
 	return nil, []Attempt{{Source: "build", Err: err}}, err
 }
 
@@ -35,7 +35,6 @@ func deviceSelect(string) (ref, Code)                  { return nil, ErrUnsuppor
 func describePlatform(ref) PlatformInfo                { return PlatformInfo{} }
 func contextNew([]ref) (ref, Code)                     { return nil, ErrUnsupported }
 func contextDevices(ref) ([]ref, Code)                 { return nil, ErrUnsupported }
-func contextHash(ref) uint64                           { return 0 }
 func queueNew(_, _ ref, _, _ bool) (ref, Code)         { return nil, ErrUnsupported }
 func queueHash(ref) uint64                             { return 0 }
 func (*Queue) describe() (_, _ ref, _ Code)            { return nil, nil, ErrUnsupported }

@@ -8,17 +8,17 @@ import (
 	"unsafe"
 )
 
-// DefaultAlign is the alignment in bytes of allocations that ask for none.
+// DefaultAlign is the alignment in bytes of allocations without an explicit one.
 const DefaultAlign = 256
 
 // allocation is one live allocation of this package.
 type allocation struct {
-	place *Place // retained
-	base  []byte // the mapping, of host memory
+	place *Place // retained reference
+	base  []byte // the mapping of host memory
 }
 
-// The live allocations, by address, so that an address that is not one of
-// them is an error instead of the end of the process.
+// The live allocations by address. Free returns an error for other addresses, which
+// would crash the process in the library.
 const allocShards = 64
 
 var allocShard [allocShards]struct {
@@ -52,12 +52,11 @@ func forget(p unsafe.Pointer) (allocation, bool) {
 	return a, ok
 }
 
-// Alloc allocates size bytes (of size 0, one byte, so that the address is never
-// nil) aligned to align bytes, a power of two, or 0 for DefaultAlign. On a host
-// queue the kind is ignored and the memory is zero; SYCL memory has any
-// content. Free it with Free; it outlives the queue and the Runtime.
-// ErrAllocation means out of memory, ErrUnsupportedUSM that the device lacks
-// the kind.
+// Alloc allocates size bytes (one byte for size 0, so that the address is never nil) aligned to align
+// bytes, a power of two, or 0 for DefaultAlign. On a host queue the kind is ignored and the memory is
+// zeroed; SYCL memory is not initialized. The caller frees it with Free; it outlives the queue and the
+// Runtime. Errors: ErrAllocation if out of memory, ErrUnsupportedUSM if the device does not support the
+// kind.
 func (q *Queue) Alloc(kind USMKind, size, align uintptr) (unsafe.Pointer, error) {
 	const op = "Queue.Alloc"
 	if err := q.usable(op); err != nil {
@@ -67,10 +66,10 @@ func (q *Queue) Alloc(kind USMKind, size, align uintptr) (unsafe.Pointer, error)
 		align = DefaultAlign
 	}
 	if bits.OnesCount64(uint64(align)) != 1 {
-		return nil, opErr(op, ErrArgument, "alignment %d is no power of two", align)
+		return nil, opErr(op, ErrArgument, "alignment %d is not a power of two", align)
 	}
 	if size > maxSize {
-		return nil, opErr(op, ErrAllocation, "%d bytes are more than there are addresses", size)
+		return nil, opErr(op, ErrAllocation, "%d bytes exceed the address space", size)
 	}
 	if q.host {
 		return hostAlloc(op, size, align)
@@ -82,7 +81,7 @@ func (q *Queue) Alloc(kind USMKind, size, align uintptr) (unsafe.Pointer, error)
 	ref, ok := q.h.use()
 	if !ok {
 		place.Release()
-		return nil, &OpError{Op: op, Err: ErrClosed}
+		return nil, &OpError{Op: op, Kind: ErrClosed}
 	}
 	p, code := usmAlloc(ref, q.kinds, kind, size, align)
 	q.h.done()
@@ -97,16 +96,15 @@ func (q *Queue) Alloc(kind USMKind, size, align uintptr) (unsafe.Pointer, error)
 func hostAlloc(op string, size, align uintptr) (unsafe.Pointer, error) {
 	base, p, err := mapHost(max(size, 1), align)
 	if err != nil {
-		return nil, &OpError{Op: op, Detail: fmt.Sprintf("%d bytes of host memory", size), Err: fmt.Errorf("%w: %w", ErrAllocation, err)}
+		return nil, &OpError{Op: op, Kind: ErrAllocation, Err: fmt.Errorf("%d bytes of host memory: %w", size, err)}
 	}
 	liveHostAllocations.Add(1)
 	remember(p, allocation{place: hostPlace, base: base})
 	return p, nil
 }
 
-// Free frees memory that Queue.Alloc gave; the queue may be closed. Work on it must
-// be complete. Anything but the exact address of a live
-// allocation is ErrNotAllocated.
+// Free frees memory that Queue.Alloc returned; the queue may be closed. Work on the memory must be
+// complete. It returns ErrNotAllocated for anything but the exact address of a live allocation.
 func Free(p unsafe.Pointer) error {
 	const op = "Free"
 	a, ok := forget(p)
@@ -116,7 +114,7 @@ func Free(p unsafe.Pointer) error {
 	if a.place.IsHost() {
 		liveHostAllocations.Add(-1)
 		if err := unmapHost(a.base); err != nil {
-			return &OpError{Op: op, Detail: "unmapping host memory", Err: err}
+			return &OpError{Op: op, Err: fmt.Errorf("unmapping host memory: %w", err)}
 		}
 		return nil
 	}

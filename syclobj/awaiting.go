@@ -6,36 +6,35 @@ import (
 	"time"
 )
 
-// awaiting is what goroutines wait for that can give up: one goroutine asks the
-// runtime for all of their events, because the runtime's own wait cannot be ended, and
-// each would hold a thread. Who gives up leaves nothing behind, whatever becomes of
-// the work.
+// awaiting polls the events of all cancellable waits with one goroutine. The runtime's own wait cannot be
+// cancelled and would occupy one thread per waiter. A cancelled wait leaves nothing behind, whether or not
+// the work completes.
 var awaiting eventWaits
 
 const (
-	// An event is asked for again after an eighth of the time that the youngest wait
-	// has taken so far, within these bounds: that much later at most it is seen.
-	firstAsk = 20 * time.Microsecond
-	lastAsk  = 5 * time.Millisecond
-	// asksAtOnce is how many events go to the library in one call.
-	asksAtOnce = 64
+	// The polling interval is an eighth of the duration of the most recent wait, within
+	// these bounds. It is the maximum delay until a completion is noticed.
+	minPoll = 20 * time.Microsecond
+	maxPoll = 5 * time.Millisecond
+	// pollBatch is the number of events per call of the library.
+	pollBatch = 64
 )
 
 type eventWaits struct {
 	mu      sync.Mutex
 	events  []*awaited
-	since   time.Time     // the youngest wait
-	running bool          // the goroutine
-	joined  chan struct{} // tells it of a new wait
+	since   time.Time     // start of the most recent wait
+	running bool          // the goroutine runs
+	joined  chan struct{} // signals a new wait to it
 }
 
-// awaited is the wait for one event, shared by all who wait for it.
+// awaited is the wait for one event, shared by all its waiters.
 type awaited struct {
 	e     *Event
 	ref   ref // in use until the wait ends
 	users int
-	at    int           // in events
-	taken bool          // is being asked for how it ended
+	at    int           // index in eventWaits.events
+	taken bool          // its result is being read
 	ended chan struct{} // closed when e is known to be complete
 }
 
@@ -78,7 +77,7 @@ func (w *eventWaits) join(e *Event, ref ref) *awaited {
 	return own
 }
 
-// giveUp ends a user's part in a wait, and with the last one the wait.
+// giveUp removes one waiter, and the wait with the last one.
 func (w *eventWaits) giveUp(own *awaited) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -87,7 +86,7 @@ func (w *eventWaits) giveUp(own *awaited) {
 	}
 }
 
-// remove ends a wait. w.mu is held.
+// remove ends a wait. The caller holds w.mu.
 func (w *eventWaits) remove(own *awaited) {
 	last := len(w.events) - 1
 	w.events[own.at] = w.events[last]
@@ -99,13 +98,13 @@ func (w *eventWaits) remove(own *awaited) {
 	liveWaiters.Add(-1)
 }
 
-// run asks for the events until nobody waits any more.
+// run polls the events until no wait is left.
 func (w *eventWaits) run(joined <-chan struct{}) {
-	timer := time.NewTimer(firstAsk)
+	timer := time.NewTimer(minPoll)
 	defer timer.Stop()
 	for {
 		start := time.Now()
-		w.askAll()
+		w.pollAll()
 		pause, more := w.pause(time.Since(start))
 		if !more {
 			return
@@ -118,8 +117,8 @@ func (w *eventWaits) run(joined <-chan struct{}) {
 	}
 }
 
-// pause is the time until the next round, after one that took so long; without events
-// there is none.
+// pause returns the time until the next round, after one that took that long; false if there are no
+// events.
 func (w *eventWaits) pause(took time.Duration) (time.Duration, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -127,22 +126,22 @@ func (w *eventWaits) pause(took time.Duration) (time.Duration, bool) {
 		w.running = false
 		return 0, false
 	}
-	return max(min(max(time.Since(w.since)/8, firstAsk), lastAsk), 4*took), true
+	return max(min(max(time.Since(w.since)/8, minPoll), maxPoll), 4*took), true
 }
 
-// askAll asks once for each event.
-func (w *eventWaits) askAll() {
-	var asked [asksAtOnce]*awaited
-	var refs [asksAtOnce]ref
-	var states [asksAtOnce]eventState
-	for from := 0; ; from += asksAtOnce {
+// pollAll polls each event once.
+func (w *eventWaits) pollAll() {
+	var asked [pollBatch]*awaited
+	var refs [pollBatch]ref
+	var states [pollBatch]eventState
+	for from := 0; ; from += pollBatch {
 		n := w.take(from, asked[:], refs[:])
 		if n == 0 {
 			return
 		}
 		eventStates(refs[:n], states[:n])
 		for i, own := range asked[:n] {
-			// First, since who waits may count what is left as soon as it is told.
+			// Release the use first: a waiter may check LiveObjects as soon as it returns.
 			own.e.h.done()
 			w.seen(own, states[i])
 			asked[i] = nil
@@ -150,8 +149,8 @@ func (w *eventWaits) askAll() {
 	}
 }
 
-// take lists some of the events, and uses each so that it is there while it is asked
-// for. One that changes places meanwhile is asked for in the next round.
+// take lists some of the events and uses each, so that it stays valid while it is polled. An event that
+// changes its index meanwhile is polled in the next round.
 func (w *eventWaits) take(from int, asked []*awaited, refs []ref) (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -170,9 +169,9 @@ func (w *eventWaits) take(from int, asked []*awaited, refs []ref) (n int) {
 	return n
 }
 
-// seen ends the wait for an event that is done. Where the runtime does not tell the
-// state, the work has failed: its own wait tells how, at once, or if it does not it
-// holds up nobody but a goroutine of its own.
+// seen ends the wait for a completed event. If the runtime does not report the state, the work has failed:
+// the runtime's own wait then returns the failure. It should do so immediately; in case it blocks, it runs
+// in its own goroutine.
 func (w *eventWaits) seen(own *awaited, state eventState) {
 	if state == eventPending {
 		return
@@ -190,7 +189,7 @@ func (w *eventWaits) seen(own *awaited, state eventState) {
 	}
 }
 
-// end asks how the work ended and tells those who wait.
+// end reads the result of the work and wakes the waiters.
 func (w *eventWaits) end(own *awaited) {
 	own.e.settle(own.ref)
 	w.mu.Lock()

@@ -16,8 +16,8 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
 
-// Waits that are given up leave nothing behind while the work goes on: no goroutine,
-// no thread, no reference.
+// TestGivenUpWaitsLeaveNothing: after a cancelled wait no goroutine, thread or reference is left, while
+// the work continues.
 func TestGivenUpWaitsLeaveNothing(t *testing.T) {
 	fake := sycltest.Child(t, sycltest.OneCPU)
 	if fake == nil {
@@ -48,7 +48,7 @@ func TestGivenUpWaitsLeaveNothing(t *testing.T) {
 		all.Wait()
 	}
 	require.Equal(t, before, syclobj.LiveObjects())
-	// Other threads may come: Go makes one where a call into C takes its time.
+	// More threads may start: Go starts one during a long call into C.
 	require.Equal(t, blocked, fake.Calls("DPCTLEvent_WaitAndThrow"), "the library's own wait, which holds a thread")
 	gone := func() bool {
 		all := make([]byte, 1<<20)
@@ -65,7 +65,7 @@ func TestGivenUpWaitsLeaveNothing(t *testing.T) {
 	require.NoError(t, rt.Close())
 }
 
-// Many events at once end for those who wait for each, and for nobody before.
+// With many events, each waiter returns after its own event and not before.
 func TestOneWaiterForManyEvents(t *testing.T) {
 	fake := sycltest.Child(t, sycltest.OneCPU)
 	if fake == nil {
@@ -95,7 +95,7 @@ func TestOneWaiterForManyEvents(t *testing.T) {
 	fake.Release(n - 1) // the last first: it is out-of-order
 	require.NoError(t, <-ended[n-1])
 	require.EqualValues(t, n-1, syclobj.LiveObjects().Waiters)
-	// The runtime does not tell the state of one of them: that holds up nobody else.
+	// The runtime does not report the state of one event, which must not delay the other waits.
 	fake.Fail("DPCTLEvent_GetCommandExecutionStatus", 1)
 	require.Eventually(t, func() bool { return fake.Calls("DPCTLEvent_WaitAndThrow") > 0 }, time.Minute, time.Millisecond)
 	fake.ReleaseAll()

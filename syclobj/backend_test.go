@@ -12,8 +12,7 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
 
-// What every backend does alike runs on the host, on the real SYCL and on the
-// fake machine.
+// TestBackends tests the common behaviour of the host backend, the real SYCL and the fake machine.
 func TestBackends(t *testing.T) {
 	t.Run("host", func(t *testing.T) { conform(t, openHost(t).HostQueue(), syclobj.USMShared) })
 	for _, kind := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost} {
@@ -27,7 +26,7 @@ func TestBackends(t *testing.T) {
 	}
 }
 
-// conform does everything a queue and its memory can do.
+// conform uses all operations of a queue and its memory.
 func conform(t *testing.T, q *syclobj.Queue, kind syclobj.USMKind) {
 	const n = 4096
 	ctx := context.Background()
@@ -87,7 +86,6 @@ func conform(t *testing.T, q *syclobj.Queue, kind syclobj.USMKind) {
 		done(q.Memset(a, 2, n, e))
 		done(q.Fill(b, []byte{3}, n, e))
 		done(q.Prefetch(a, n, e))
-		done(q.Advise(a, n, 0, e))
 		done(q.Barrier(e))
 		done(q.Barrier())
 		require.NoError(t, e.Close())
@@ -117,7 +115,7 @@ func conform(t *testing.T, q *syclobj.Queue, kind syclobj.USMKind) {
 		require.NoError(t, err)
 		defer again.Release()
 		require.Same(t, p, again)
-		require.Same(t, p, syclobj.PlaceFromRef(p.Ref()))
+		require.Same(t, p, syclobj.WrapPlace(p.Ref()))
 		require.Equal(t, q.Device().FilterString(), p.FilterString())
 		require.True(t, p.IsDefaultContext())
 		pq, err := p.Queue()
@@ -160,8 +158,6 @@ func refuse(t *testing.T, q *syclobj.Queue, kind syclobj.USMKind, p unsafe.Point
 	require.ErrorIs(t, err, syclobj.ErrArgument)
 	_, err = q.Prefetch(nil, 1)
 	require.ErrorIs(t, err, syclobj.ErrNil)
-	_, err = q.Advise(nil, 1, 0)
-	require.ErrorIs(t, err, syclobj.ErrNil)
 	for _, width := range []int{0, 3, 5, 17, 32} {
 		_, err = q.Fill(p, make([]byte, width), 1)
 		require.ErrorIs(t, err, syclobj.ErrArgument, "width %d", width)
@@ -195,7 +191,7 @@ func TestHostBackend(t *testing.T) {
 	require.True(t, d.Supports(syclobj.USMDevice))
 	require.Nil(t, d.Parent())
 	require.Nil(t, d.Ref())
-	_, err = d.SubDevicesEqually(1)
+	_, err = d.SubDevices(syclobj.Partition{Units: 1})
 	require.ErrorIs(t, err, syclobj.ErrArgument)
 
 	_, err = rt.Device("opencl:cpu:0")

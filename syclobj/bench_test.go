@@ -12,9 +12,9 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
 
-// BenchmarkPointerCheck compares the whole check of a foreign pointer (kind of
-// the first and the last byte, device, context, place) from Go with the same
-// from C; the difference is one cgo call and the Go side of the place.
+// BenchmarkPointerCheck compares the complete check of a foreign pointer (kind of the first and the last
+// byte, device, context, place) from Go with the same from C; the difference is one cgo call and the Go
+// side of the place.
 func BenchmarkPointerCheck(b *testing.B) {
 	rt := openReal(b)
 	q := rt.DefaultQueue()

@@ -72,7 +72,7 @@ static int load(struct opencl *cl)
 #define X(ret, name, args) *(void **)&cl->name = dlsym(lib, #name);
 	OPENCL(X)
 #undef X
-	(void)dlclose(lib); /* gives back this look-up; the process holds it */
+	(void)dlclose(lib); /* drops the reference of this lookup; the process holds another */
 #define X(ret, name, args) \
 	if (cl->name == NULL) return 0;
 	OPENCL(X)
@@ -162,7 +162,7 @@ int usmb_clprogram_code(const usmb_clprogram *p)
 	return p->code;
 }
 
-/* A text of the program, of which OpenCL gives all or nothing. */
+/* Copies a text of the program. OpenCL returns all of it or nothing. */
 static size_t text_of(usmb_clprogram *p, int log, char *out, size_t n, size_t *total)
 {
 	char *all = NULL;
@@ -170,7 +170,7 @@ static size_t text_of(usmb_clprogram *p, int log, char *out, size_t n, size_t *t
 
 	*total = 0;
 	if (p->program == NULL) return 0;
-	for (int pass = 0; pass < 2; pass++) { /* first its size */
+	for (int pass = 0; pass < 2; pass++) { /* the first pass reads the size */
 		if (log)
 			err = p->cl.clGetProgramBuildInfo(p->program, p->device, CL_PROGRAM_BUILD_LOG, *total, all,
 			                                  total);
@@ -184,7 +184,7 @@ static size_t text_of(usmb_clprogram *p, int log, char *out, size_t n, size_t *t
 		*total = 0;
 		return 0;
 	}
-	*total = strnlen(all, *total); /* the size counts the end mark */
+	*total = strnlen(all, *total); /* the size includes the terminator */
 	n = n < *total ? n : *total;
 	memcpy(out, all, n);
 	free(all);
@@ -201,7 +201,7 @@ size_t usmb_clprogram_kernels(usmb_clprogram *p, char *names, size_t n, size_t *
 	return text_of(p, 0, names, n, total);
 }
 
-static int tell(usmb_clprogram *p, void *kernel, cl_uint i, usmb_clargument *a)
+static int describe_argument(usmb_clprogram *p, void *kernel, cl_uint i, usmb_clargument *a)
 {
 	cl_uint address = 0;
 	cl_bits qualifiers = 0;
@@ -215,13 +215,13 @@ static int tell(usmb_clprogram *p, void *kernel, cl_uint i, usmb_clargument *a)
 	case CL_ADDRESS_CONSTANT: a->address = USMB_CL_ADDRESS_CONSTANT; break;
 	case CL_ADDRESS_PRIVATE: a->address = USMB_CL_ADDRESS_PRIVATE; break;
 	}
-	/* What may be written through a pointer is not guessed: then nothing is told of the argument. */
+	/* Without the qualifier it is unknown whether the kernel writes: report the argument as unknown. */
 	if (p->cl.clGetKernelArgInfo(kernel, i, CL_KERNEL_ARG_TYPE_QUALIFIER, sizeof qualifiers, &qualifiers, NULL) !=
 	    0)
 		a->address = 0;
 	a->constant = (qualifiers & CL_TYPE_CONST) != 0;
 	a->pipe = (qualifiers & CL_TYPE_PIPE) != 0;
-	/* A name that does not fit is not told. */
+	/* A name that does not fit is left empty. */
 	if (p->cl.clGetKernelArgInfo(kernel, i, CL_KERNEL_ARG_TYPE_NAME, sizeof a->type - 1, a->type, NULL) != 0)
 		a->type[0] = 0;
 	if (p->cl.clGetKernelArgInfo(kernel, i, CL_KERNEL_ARG_NAME, sizeof a->name - 1, a->name, NULL) != 0)
@@ -237,7 +237,7 @@ size_t usmb_clprogram_arguments(usmb_clprogram *p, const char *name, usmb_clargu
 	if (p->result != USMB_CL_BUILT) return 0;
 	kernel = p->cl.clCreateKernel(p->program, name, &p->code);
 	if (kernel == NULL) return 0;
-	while (told < n && tell(p, kernel, (cl_uint)told, &out[told])) told++;
+	while (told < n && describe_argument(p, kernel, (cl_uint)told, &out[told])) told++;
 	(void)p->cl.clReleaseKernel(kernel);
 	return told;
 }

@@ -1,7 +1,7 @@
 /*
- * A program built by OpenCL itself, for what the SYCL library does not tell of one that it
- * built: the compiler's words, the names of the kernels, and what their arguments are. It
- * uses the OpenCL loader that the process holds, and loads none. Private to this package.
+ * A program built by OpenCL itself, for information that the SYCL library does not provide: the compiler's
+ * log, the names of the kernels, and their arguments. It uses the OpenCL loader that the process has
+ * loaded, and loads none. Private to this package.
  */
 #ifndef USMB_SYCL_CLPROGRAM_H
 #define USMB_SYCL_CLPROGRAM_H
@@ -11,7 +11,7 @@
 
 typedef struct usmb_clprogram usmb_clprogram;
 
-/* How an attempt ended. */
+/* Results of a build. */
 enum {
 	USMB_CL_BUILT,
 	USMB_CL_REFUSED, /* by the compiler: there is a log */
@@ -21,25 +21,24 @@ enum {
 };
 
 /*
- * Builds text, n bytes of OpenCL C or (il) SPIR-V, for the OpenCL device of that name and
- * driver version, which its parts share. Owned also when it was not built; NULL when out of
- * memory.
+ * Builds text, n bytes of OpenCL C or (il) SPIR-V, for the OpenCL device with that name and driver
+ * version, which its sub-devices share. Owned, also if the build failed; NULL if out of memory.
  */
 usmb_clprogram *usmb_clprogram_build(const char *device, const char *driver, const void *text, size_t n, int il,
                                      const char *options);
 void usmb_clprogram_free(usmb_clprogram *p);
 
 int usmb_clprogram_result(const usmb_clprogram *p);
-/* OpenCL's own number of the last call that failed, 0 for none. */
+/* Returns OpenCL's number of the last failed call, 0 for none. */
 int usmb_clprogram_code(const usmb_clprogram *p);
-/* At most n bytes of the log, without an end mark; how many it has in all is in *total. */
+/* Copies at most n bytes of the log, without a terminator. *total is its length. */
 size_t usmb_clprogram_log(usmb_clprogram *p, char *log, size_t n, size_t *total);
-/* The names of the kernels, separated by semicolons; likewise. */
+/* Copies the names of the kernels, separated by semicolons, in the same way. */
 size_t usmb_clprogram_kernels(usmb_clprogram *p, char *names, size_t n, size_t *total);
 
-/* What the driver tells of an argument. */
+/* The driver's description of an argument. */
 typedef struct usmb_clargument {
-	int32_t address;  /* USMB_CL_ADDRESS_*, 0 when it does not tell */
+	int32_t address;  /* USMB_CL_ADDRESS_*, 0 if unknown */
 	int32_t constant; /* 1: the pointer is to const */
 	int32_t pipe;     /* 1: a pipe, of packets of the type */
 	char type[64];    /* as written, without qualifiers: "float*", "uint4" */
@@ -48,7 +47,7 @@ typedef struct usmb_clargument {
 
 enum { USMB_CL_ADDRESS_GLOBAL = 1, USMB_CL_ADDRESS_LOCAL, USMB_CL_ADDRESS_CONSTANT, USMB_CL_ADDRESS_PRIVATE };
 
-/* How many of the n arguments of a kernel were told. */
+/* Returns how many of the n arguments of a kernel were described. */
 size_t usmb_clprogram_arguments(usmb_clprogram *p, const char *kernel, usmb_clargument *out, size_t n);
 
 #endif

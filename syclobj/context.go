@@ -2,27 +2,26 @@ package syclobj
 
 import "unsafe"
 
-// Context is a set of devices whose memory belongs together. Default contexts
-// belong to the Runtime, others to whoever made them.
+// Context is a SYCL context: a set of devices that share memory. The Runtime owns default contexts; the
+// caller of NewContext or ContextFromRef owns and closes the others. Methods may be called from several
+// goroutines.
 type Context struct {
 	h      handle
 	table  *deviceTable
-	hash   uint64
-	root   int // index of a root device whose default context this is, -1 when none
+	root   int // index of a root device whose default context this is, or -1
 	host   bool
 	shared bool // belongs to the Runtime or to a place
 }
 
-// NewContext makes a context of its own over these devices of one platform.
-// SYCL never takes it for the default context, even if the devices are the
-// same. The caller closes it.
+// NewContext creates a context over devices of one platform. It is never a default context, even if the
+// devices are the same. The caller closes it.
 func (rt *Runtime) NewContext(devices ...*Device) (*Context, error) {
 	const op = "Runtime.NewContext"
 	if err := rt.needSYCL(op); err != nil {
 		return nil, err
 	}
 	if len(devices) == 0 {
-		return nil, opErr(op, ErrArgument, "no devices were named")
+		return nil, opErr(op, ErrArgument, "no devices")
 	}
 	refs := make([]ref, len(devices))
 	for i, d := range devices {
@@ -43,26 +42,26 @@ func (rt *Runtime) NewContext(devices ...*Device) (*Context, error) {
 	return rt.table.wrapContext(ref), nil
 }
 
-// ContextFromRef copies a sycl::context*, such as a SyclContextRef capsule
-// carries. The caller closes the copy and keeps the original.
+// ContextFromRef copies a sycl::context*, such as a SyclContextRef capsule contains. The caller closes the
+// copy and keeps the original.
 func (rt *Runtime) ContextFromRef(ref unsafe.Pointer) (*Context, error) {
 	const op = "Runtime.ContextFromRef"
 	if err := rt.needSYCL(op); err != nil {
 		return nil, err
 	}
 	if ref == nil {
-		return nil, &OpError{Op: op, Err: ErrNil}
+		return nil, &OpError{Op: op, Kind: ErrNil}
 	}
 	own := copyRef(sortContext, ref)
 	if own == nil {
-		return nil, &OpError{Op: op, Err: ErrFailed}
+		return nil, &OpError{Op: op, Kind: ErrFailed}
 	}
 	return rt.table.wrapContext(own), nil
 }
 
-// wrapContext makes an owning Context of a reference.
+// wrapContext returns an owning Context of a reference.
 func (t *deviceTable) wrapContext(ref ref) *Context {
-	c := &Context{table: t, hash: contextHash(ref), root: -1}
+	c := &Context{table: t, root: -1}
 	if same := t.contextOf(ref); same != nil {
 		c.root = same.root
 	}
@@ -76,8 +75,7 @@ func (c *Context) IsDefault() bool { return c.host || c.root >= 0 }
 // IsHost reports whether the context is that of the host backend.
 func (c *Context) IsHost() bool { return c.host }
 
-// Devices lists the devices of the context. The caller closes them, which does
-// nothing for root devices.
+// Devices lists the devices of the context. The caller closes them, which does nothing for root devices.
 func (c *Context) Devices() ([]*Device, error) {
 	const op = "Context.Devices"
 	if err := notNil(op, c); err != nil {
@@ -88,7 +86,7 @@ func (c *Context) Devices() ([]*Device, error) {
 	}
 	ref, ok := c.h.use()
 	if !ok {
-		return nil, &OpError{Op: op, Err: ErrClosed}
+		return nil, &OpError{Op: op, Kind: ErrClosed}
 	}
 	defer c.h.done()
 	if err := c.table.need(op); err != nil {
@@ -115,14 +113,10 @@ func (c *Context) Equal(o *Context) bool {
 	return c == o || (c != nil && o != nil && !c.host && !o.host && c.h.equal(&o.h))
 }
 
-// Hash is the runtime's own hash; equal contexts have equal hashes.
-func (c *Context) Hash() uint64 { return c.hash }
-
-// Ref is the sycl::context*, borrowed; nil for the host's and after Close.
+// Ref returns the sycl::context*, borrowed; nil for the host's context and after Close.
 func (c *Context) Ref() unsafe.Pointer { return c.h.get() }
 
-// Close gives the context up; on default contexts it does nothing. It may be
-// called again.
+// Close releases the context; it does nothing on default contexts. It may be called repeatedly.
 func (c *Context) Close() error {
 	if c != nil && !c.shared {
 		c.h.close()

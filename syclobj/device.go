@@ -1,63 +1,57 @@
 package syclobj
 
-import (
-	"unsafe"
-)
-
-// DeviceInfo is what the runtime says about a device. It does not change.
+// DeviceInfo is the runtime's description of a device. It is an immutable value.
 type DeviceInfo struct {
 	Name          string
-	Vendor        string // who makes it
+	Vendor        string
 	DriverVersion string
-	Backend       Backend // what its platform runs on
+	Backend       Backend // of its platform
 	Type          DeviceType
-	GlobalMemSize uint64 // bytes of its memory; 0 when unknown
-	MaxAllocSize  uint64 // bytes of the largest single allocation; 0 when unknown
+	GlobalMemSize uint64 // size of its memory in bytes; 0 if unknown
+	MaxAllocSize  uint64 // size of the largest allocation in bytes; 0 if unknown
 	ComputeUnits  uint32 // parallel compute units
-	MaxSubDevices uint32 // into how many parts it can be split, at most
+	MaxSubDevices uint32 // maximum number of sub-devices
 }
 
-// Device is a root device, a part of one, or the host device. Root devices and
-// the host device belong to the Runtime; sub-devices are closed by whoever
-// asked for them.
+// Device is a root device, a sub-device, or the host device. The Runtime owns root devices and the host
+// device; the caller of SubDevices owns and closes sub-devices. Methods may be called from several
+// goroutines.
 type Device struct {
 	h        handle
 	table    *deviceTable
 	info     DeviceInfo
-	kinds    uint32 // bit 1<<kind for each USM kind it supports
+	kinds    uint32 // bit 1<<kind for each supported USM kind
 	filter   string
-	root     int // DLPack id of the device or its root ancestor, -1 when none
+	root     int // DLPack id of the device or its root ancestor, or -1
 	parent   *Device
 	platform *Platform
-	ctx      *Context // default context; of roots and the host device
-	queue    *Queue   // default queue; likewise, nil when none could be made
+	ctx      *Context // default context of a root or the host device
+	queue    *Queue   // default queue likewise; nil if none could be created
 	sub      bool
 	host     bool
 }
 
-// Info is what the runtime says about the device.
+// Info returns the runtime's description of the device.
 func (d *Device) Info() DeviceInfo { return d.info }
 
-// FilterString is "backend:type:number", which Runtime.Device resolves to this
-// device again; "host" for the host device. For a sub-device it is that of the
-// root device it was split from, because sub-devices have none.
+// FilterString returns "backend:type:number", which Runtime.Device resolves to this device; "host" for the
+// host device. Sub-devices have no filter string; they return that of their root device.
 func (d *Device) FilterString() string { return d.filter }
 
-// IsSubDevice reports whether the device was split from another.
+// IsSubDevice reports whether the device is a part of another.
 func (d *Device) IsSubDevice() bool { return d.sub }
 
 // IsHost reports whether this is the device of the host backend.
 func (d *Device) IsHost() bool { return d.host }
 
-// Supports reports whether memory of this kind can be allocated on the device.
-// The host device takes every kind for what it is: host memory.
+// Supports reports whether memory of this kind can be allocated on the device. The host device supports
+// every kind, as host memory.
 func (d *Device) Supports(kind USMKind) bool {
 	return d.host || (kind > USMUnknown && kind <= USMHost && d.kinds>>uint(kind)&1 != 0)
 }
 
-// DLPackID is the index of the root device (of the parent root device, for a
-// sub-device) among the runtime's root devices, DLPack's device_id for
-// kDLOneAPI. The host device is (kDLCPU, 0) and gives 0.
+// DLPackID returns the index of the root device (for a sub-device, of its root device) among the runtime's
+// root devices: DLPack's device_id for kDLOneAPI. The host device is (kDLCPU, 0) and returns 0.
 func (d *Device) DLPackID() (int32, error) {
 	if err := notNil("Device.DLPackID", d); err != nil {
 		return 0, err
@@ -68,15 +62,10 @@ func (d *Device) DLPackID() (int32, error) {
 	return int32(d.root), nil
 }
 
-// Platform is the platform of the device; nil for a device that is no root
-// device nor part of one.
+// Platform returns the platform of the device; nil if neither the device nor an ancestor is a root device.
 func (d *Device) Platform() *Platform { return d.platform }
 
-// Parent is the device that this one was split from, nil for a root device. It
-// belongs to the Runtime, or to whoever owns it.
-func (d *Device) Parent() *Device { return d.parent }
-
-// Root is the root device that this one is, or is part of.
+// Root returns the root device that this device is or is a part of.
 func (d *Device) Root() *Device {
 	for d.parent != nil {
 		d = d.parent
@@ -84,8 +73,8 @@ func (d *Device) Root() *Device {
 	return d
 }
 
-// DefaultContext is the default context of the device's platform. It belongs
-// to the Runtime. It is nil for a device that is no root device nor part of one.
+// DefaultContext returns the default context of the device's platform, which the Runtime owns; nil if
+// neither the device nor an ancestor is a root device.
 func (d *Device) DefaultContext() *Context {
 	if d.platform == nil {
 		return nil
@@ -93,15 +82,15 @@ func (d *Device) DefaultContext() *Context {
 	return d.platform.devices[0].ctx
 }
 
-// DefaultQueue is an in-order queue on the device in the default context of its
-// platform, made when the Runtime was opened and belonging to it. Sub-devices
-// have none: make one with Runtime.NewQueue.
+// DefaultQueue returns an in-order queue on the device in the default context of its platform. It was
+// created when the Runtime was opened, and the Runtime owns it. Sub-devices have none: create one with
+// Runtime.NewQueue.
 func (d *Device) DefaultQueue() (*Queue, error) {
 	if err := notNil("Device.DefaultQueue", d); err != nil {
 		return nil, err
 	}
 	if d.queue == nil {
-		return nil, opErr("Device.DefaultQueue", ErrFailed, "%s has no default queue; make one with NewQueue", d)
+		return nil, opErr("Device.DefaultQueue", ErrFailed, "%s has no default queue; create one with NewQueue", d)
 	}
 	return d.queue, nil
 }
@@ -111,11 +100,8 @@ func (d *Device) Equal(o *Device) bool {
 	return d == o || (d != nil && o != nil && d.host == o.host && !d.host && d.h.equal(&o.h))
 }
 
-// Ref is the sycl::device*, borrowed; nil for the host device and after Close.
-func (d *Device) Ref() unsafe.Pointer { return d.h.get() }
-
-// Close gives a sub-device up. On root devices and the host device it does
-// nothing. It may be called again.
+// Close releases a sub-device. It does nothing on root devices and the host device. It may be called
+// repeatedly.
 func (d *Device) Close() error {
 	if d != nil && d.sub && !d.h.borrowed {
 		d.h.close()
@@ -123,7 +109,7 @@ func (d *Device) Close() error {
 	return nil
 }
 
-// String gives the filter string and the name.
+// String returns the filter string and the name.
 func (d *Device) String() string {
 	if d.sub {
 		return "part of " + d.filter + " (" + d.info.Name + ")"
@@ -131,52 +117,53 @@ func (d *Device) String() string {
 	return d.filter + " (" + d.info.Name + ")"
 }
 
-// SubDevicesEqually splits the device into parts of that many compute units.
-// The caller closes each part.
-func (d *Device) SubDevicesEqually(units int) ([]*Device, error) {
-	const op = "Device.SubDevicesEqually"
-	if err := notNil(op, d); err != nil {
-		return nil, err
-	}
-	if units <= 0 || uint64(units) > uint64(d.info.ComputeUnits) {
-		return nil, opErr(op, ErrArgument, "parts of %d compute units; %s has %d", units, d, d.info.ComputeUnits)
-	}
-	return d.split(op, nil, uint(units), 0)
+// Partition selects how [Device.SubDevices] splits a device. Set exactly one field. It is a value
+// that owns nothing; SubDevices only reads it.
+type Partition struct {
+	Units  int            // equal parts of this many compute units
+	Counts []int          // one part for each entry, of that many compute units
+	Domain AffinityDomain // parts along a shared resource; AffinityNextPartitionable gives the tiles of a GPU
 }
 
-// SubDevicesByCounts splits the device into parts of these numbers of compute
-// units. The caller closes each part.
-func (d *Device) SubDevicesByCounts(counts ...int) ([]*Device, error) {
-	const op = "Device.SubDevicesByCounts"
+// SubDevices splits the device. The caller closes each part. Errors: ErrArgument for a partition that
+// is invalid or larger than the device, ErrFailed if the device does not support it.
+func (d *Device) SubDevices(p Partition) ([]*Device, error) {
+	const op = "Device.SubDevices"
 	if err := notNil(op, d); err != nil {
 		return nil, err
 	}
-	sum := uint64(0)
+	counts := p.Counts
+	if p.Units != 0 {
+		counts = []int{p.Units}
+	}
+	set, sum, units := 0, uint64(0), uint64(d.info.ComputeUnits)
+	for _, given := range []bool{p.Units != 0, len(p.Counts) > 0, p.Domain != 0} {
+		if given {
+			set++
+		}
+	}
 	list := make([]uint, len(counts))
 	for i, n := range counts {
-		if n <= 0 || uint64(n) > uint64(d.info.ComputeUnits) {
-			return nil, opErr(op, ErrArgument, "a part of %d compute units; %s has %d", n, d, d.info.ComputeUnits)
+		if n <= 0 || uint64(n) > units {
+			return nil, opErr(op, ErrArgument, "a part of %d compute units; %s has %d", n, d, units)
 		}
 		list[i] = uint(n)
 		sum += uint64(n)
 	}
-	if len(counts) == 0 || sum > uint64(d.info.ComputeUnits) {
-		return nil, opErr(op, ErrArgument, "%d parts of %d compute units together; %s has %d", len(counts), sum, d, d.info.ComputeUnits)
+	switch {
+	case set != 1:
+		return nil, opErr(op, ErrArgument, "%d fields of the Partition are set; set Units, Counts or Domain", set)
+	case p.Domain != 0:
+		if p.Domain < AffinityNUMA || p.Domain > AffinityNextPartitionable {
+			return nil, opErr(op, ErrArgument, "domain %d", p.Domain)
+		}
+		return d.split(op, nil, 0, int(p.Domain))
+	case sum > units:
+		return nil, opErr(op, ErrArgument, "%d parts of %d compute units together; %s has %d", len(counts), sum, d, units)
+	case p.Units != 0:
+		return d.split(op, nil, list[0], 0)
 	}
 	return d.split(op, list, uint(len(list)), 0)
-}
-
-// SubDevicesByAffinity splits the device along a shared resource; tiles of a
-// GPU come with AffinityNextPartitionable. The caller closes each part.
-func (d *Device) SubDevicesByAffinity(domain AffinityDomain) ([]*Device, error) {
-	const op = "Device.SubDevicesByAffinity"
-	if err := notNil(op, d); err != nil {
-		return nil, err
-	}
-	if domain < AffinityNUMA || domain > AffinityNextPartitionable {
-		return nil, opErr(op, ErrArgument, "domain %d", domain)
-	}
-	return d.split(op, nil, 0, int(domain))
 }
 
 func (d *Device) split(op string, counts []uint, n uint, domain int) ([]*Device, error) {
@@ -185,7 +172,7 @@ func (d *Device) split(op string, counts []uint, n uint, domain int) ([]*Device,
 	}
 	ref, ok := d.h.use()
 	if !ok {
-		return nil, &OpError{Op: op, Err: ErrClosed}
+		return nil, &OpError{Op: op, Kind: ErrClosed}
 	}
 	defer d.h.done()
 	if err := d.table.need(op); err != nil {
@@ -193,7 +180,7 @@ func (d *Device) split(op string, counts []uint, n uint, domain int) ([]*Device,
 	}
 	refs, code := deviceSplit(ref, counts, n, domain)
 	if code != codeOK {
-		return nil, opErr(op, code, "%s cannot be split like that", d)
+		return nil, opErr(op, code, "%s cannot be split this way", d)
 	}
 	parts := make([]*Device, len(refs))
 	for i, r := range refs {
@@ -202,8 +189,8 @@ func (d *Device) split(op string, counts []uint, n uint, domain int) ([]*Device,
 	return parts, nil
 }
 
-// wrapDevice makes an owning Device of a reference that is no root device. The
-// parent is found among the roots when it is not given.
+// wrapDevice returns an owning Device of a reference that is not a root device. If parent is nil, it is
+// looked up among the roots.
 func (t *deviceTable) wrapDevice(ref ref, parent *Device) *Device {
 	d := &Device{table: t, sub: true}
 	d.h.init(ref, sortDevice)
@@ -217,3 +204,25 @@ func (t *deviceTable) wrapDevice(ref ref, parent *Device) *Device {
 	}
 	return d
 }
+
+// PlatformInfo is the runtime's description of a platform. It is an immutable value.
+type PlatformInfo struct {
+	Name    string // "host" for the host backend
+	Vendor  string // of the driver
+	Version string // as the driver reports it
+	Backend Backend
+}
+
+// Platform is a driver with its devices. The Runtime owns it. Methods may be called from several
+// goroutines.
+type Platform struct {
+	h       handle
+	info    PlatformInfo
+	devices []*Device
+}
+
+// Info returns the runtime's description of the platform.
+func (p *Platform) Info() PlatformInfo { return p.info }
+
+// Devices lists the root devices in the runtime's order.
+func (p *Platform) Devices() []*Device { return append([]*Device(nil), p.devices...) }

@@ -5,24 +5,23 @@ import (
 	"sync/atomic"
 )
 
-// deviceTable is the Go side of the table of devices that the Runtimes of a process
-// share.
+// deviceTable is the Go side of the table of devices that all Runtimes of a process share.
 type deviceTable struct {
 	platforms []*Platform
 	roots     []*Device // in the runtime's order: the index is the DLPack device id
-	fallback  *Device   // what the default selector picks
+	fallback  *Device   // the choice of the default selector
 	closed    atomic.Bool
 	filters   sync.Map // filter string seen before -> *Device
 	seen      atomic.Int32
 }
 
-// process is the state of the one SYCL library of the process.
+// process is the state of the process's SYCL library.
 var process struct {
 	sync.Mutex
 	lib      *Library // set once the library is loaded
 	runtimes int      // open Runtimes with SYCL
-	// Set while runtimes > 0. Read without the lock, which an Open that asks an
-	// interpreter for its search path holds for long.
+	// Set while runtimes > 0. Readers do not take the lock, which a concurrent Open holds
+	// while it loads the library.
 	table atomic.Pointer[deviceTable]
 }
 
@@ -42,7 +41,7 @@ func shareTable() (*deviceTable, error) {
 	return t, nil
 }
 
-// unshareTable gives one share back; the last one closes the table.
+// unshareTable drops one share. The last one closes the table.
 func unshareTable() {
 	process.Lock()
 	defer process.Unlock()
@@ -54,7 +53,7 @@ func unshareTable() {
 	tableClose()
 }
 
-// openTable is the table of devices, ErrClosed while no Runtime with SYCL is open.
+// openTable returns the table of devices, or ErrClosed if no Runtime with SYCL is open.
 func openTable(op string) (*deviceTable, error) {
 	t := process.table.Load()
 	if t == nil {
@@ -63,8 +62,7 @@ func openTable(op string) (*deviceTable, error) {
 	return t, nil
 }
 
-// need is an error once the last Runtime was closed: what is found through the
-// table of devices cannot be told any more.
+// need returns ErrClosed if the last Runtime was closed: devices can no longer be looked up.
 func (t *deviceTable) need(op string) error {
 	if t.closed.Load() {
 		return opErr(op, ErrClosed, "the last Runtime was closed")
@@ -72,8 +70,8 @@ func (t *deviceTable) need(op string) error {
 	return nil
 }
 
-// remember keeps what a filter string names. Callers may pass any text, so only
-// short strings are kept, and not many.
+// remember caches the device of a filter string. Callers may pass any text, so the length and the number
+// of strings are limited.
 func (t *deviceTable) remember(filter string, d *Device) {
 	if len(filter) <= 64 && t.seen.Load() < maxFilters {
 		if _, known := t.filters.LoadOrStore(filter, d); !known {
@@ -104,8 +102,7 @@ func newTable() (*deviceTable, error) {
 	return t, nil
 }
 
-// addRoot takes its own references, so that what the Go side holds does not
-// depend on the C table.
+// addRoot takes its own references, so that the Go side does not depend on the C table.
 func (t *deviceTable) addRoot(index int, row rootRow) error {
 	d := &Device{table: t, root: index, filter: row.filter}
 	d.h.init(copyRef(sortDevice, row.device), sortDevice)
@@ -119,7 +116,6 @@ func (t *deviceTable) addRoot(index int, row rootRow) error {
 	if d.ctx.h.ref == nil {
 		return opErr("Open", ErrFailed, "copying the default context of %s", d.filter)
 	}
-	d.ctx.hash = contextHash(d.ctx.h.ref)
 	if row.queue != nil {
 		d.queue = &Queue{table: t, device: d, ctx: d.ctx, shared: true, properties: InOrder, kinds: d.kinds}
 		d.queue.h.init(copyRef(sortQueue, row.queue), sortQueue)
@@ -168,7 +164,7 @@ func (t *deviceTable) chooseDefault() {
 	}
 }
 
-// rootOf finds the root device that a reference is, nil if none.
+// rootOf returns the root device of a reference, or nil.
 func (t *deviceTable) rootOf(ref ref) *Device {
 	for _, d := range t.roots {
 		if d.h.is(ref) {
@@ -178,7 +174,7 @@ func (t *deviceTable) rootOf(ref ref) *Device {
 	return nil
 }
 
-// contextOf finds the default context that a reference is, nil if none.
+// contextOf returns the default context of a reference, or nil.
 func (t *deviceTable) contextOf(ref ref) *Context {
 	for _, d := range t.roots {
 		if d.ctx.h.is(ref) {

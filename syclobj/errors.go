@@ -3,20 +3,21 @@ package syclobj
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// Code is a result of the C layer. It is an error itself, so that
-// errors.Is(err, ErrNotUSM) works on whatever this package returns.
+// Code is a result of the C layer. It is an error value itself, so that errors.Is(err, ErrNotUSM) works on
+// errors of this package.
 type Code int32
 
 // The codes, in the order of the header usmb_sycl.h.
 const (
 	codeOK            Code = iota
-	ErrNoSYCL              // no SYCL library was found or opened, or SYCL is switched off
+	ErrNoSYCL              // no SYCL library is loaded, or SYCL is switched off
 	ErrNil                 // a required pointer or handle is nil
-	ErrArgument            // an argument has an impossible value
+	ErrArgument            // an argument is invalid
 	ErrNoHostMemory        // out of host memory for bookkeeping
 	ErrAllocation          // the SYCL runtime could not allocate the memory
 	ErrNotUSM              // the first byte is not USM of the context
@@ -29,10 +30,10 @@ const (
 	ErrFailed              // the library reported a failure
 	ErrAsync               // work failed after its submission
 
-	// Codes of the Go side alone.
+	// Codes of the Go side only.
 	ErrClosed       Code = 100 // the object was closed
-	ErrNotAllocated Code = 101 // the pointer did not come from Queue.Alloc, or was freed
-	ErrUnsupported  Code = 102 // needs SYCL, which this build or system cannot have
+	ErrNotAllocated Code = 101 // the pointer was not returned by Queue.Alloc, or was freed
+	ErrUnsupported  Code = 102 // this build or system cannot have SYCL
 )
 
 var codeTexts = map[Code]string{
@@ -56,7 +57,7 @@ var codeTexts = map[Code]string{
 	ErrUnsupported:    "SYCL needs Linux and cgo; the host backend works everywhere",
 }
 
-// Error says what the code means and what to do about it.
+// Error returns the meaning of the code and a hint.
 func (c Code) Error() string {
 	if text, ok := codeTexts[c]; ok {
 		return text
@@ -69,37 +70,43 @@ func (c Code) Is(target error) bool {
 	return c == ErrUnsupported && target == errors.ErrUnsupported
 }
 
-// OpError is the failure of one operation.
+// OpError is the type of nearly all errors of this package. It is a value: it owns nothing and may be
+// read by several goroutines.
 type OpError struct {
-	Op     string // the function or method, such as "Queue.Alloc"
-	Detail string // what was asked for and found; may be empty
-	Err    error  // a Code, or a more specific error
+	Op   string // the function or method, such as "Queue.Alloc"
+	Kind error  // a Code or errors.ErrUnsupported; nil if Err is sufficient
+	Err  error  // the problem; may be nil
 }
 
-// Error joins operation, detail and reason.
+// Error returns operation, problem and kind. The text of a kind ends with what to do.
 func (e *OpError) Error() string {
-	parts := []string{"syclobj: " + e.Op}
-	if e.Detail != "" {
-		parts = append(parts, e.Detail)
+	s := "syclobj: " + e.Op
+	for _, reason := range []error{e.Err, e.Kind} {
+		if reason != nil {
+			s += ": " + strings.TrimPrefix(reason.Error(), "syclobj: ")
+		}
 	}
-	if e.Err != nil {
-		parts = append(parts, strings.TrimPrefix(e.Err.Error(), "syclobj: "))
-	}
-	return strings.Join(parts, ": ")
+	return s
 }
 
-// Unwrap gives the reason.
-func (e *OpError) Unwrap() error { return e.Err }
+// Unwrap returns the kind and the problem.
+func (e *OpError) Unwrap() []error {
+	return slices.DeleteFunc([]error{e.Kind, e.Err}, func(err error) bool { return err == nil })
+}
 
-// opErr is nil for codeOK.
+// opErr returns nil for codeOK.
 func opErr(op string, code Code, format string, args ...any) error {
 	if code == codeOK {
 		return nil
 	}
-	return &OpError{Op: op, Detail: fmt.Sprintf(format, args...), Err: code}
+	e := &OpError{Op: op, Kind: code}
+	if format != "" {
+		e.Err = fmt.Errorf(format, args...)
+	}
+	return e
 }
 
-// notNil is ErrNil for a method that was called on a nil pointer.
+// notNil returns ErrNil for a method that was called on a nil pointer.
 func notNil[T any](op string, receiver *T) error {
 	if receiver == nil {
 		return opErr(op, ErrNil, "called on a nil %T", receiver)
@@ -107,19 +114,18 @@ func notNil[T any](op string, receiver *T) error {
 	return nil
 }
 
-// LibraryError says why a SYCL library could not be used. It matches
-// ErrNoSYCL.
-type LibraryError struct {
-	Path    string // the file, or what was looked for
-	Symbol  string // the missing function, if that is the reason
-	Version string // the version found, if known
-	Reason  string // what is wrong
-	Advice  string // what to do
+// libraryError is the error of a SYCL library that cannot be used. It matches ErrNoSYCL.
+type libraryError struct {
+	Path    string // the file, or the name that was searched
+	Symbol  string // the missing function, or ""
+	Version string // the version of dpctl, or "" if unknown
+	Reason  string // the problem
+	Advice  string // the hint
 	Err     error  // an underlying error, or nil
 }
 
-// Error names the file, the reason and what to do.
-func (e *LibraryError) Error() string {
+// Error returns the file, the reason and the hint.
+func (e *libraryError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "syclobj: %s: %s", e.Path, e.Reason)
 	if e.Symbol != "" {
@@ -137,10 +143,53 @@ func (e *LibraryError) Error() string {
 	return b.String()
 }
 
-// Unwrap gives ErrNoSYCL, and the underlying error if there is one.
-func (e *LibraryError) Unwrap() []error {
+// Unwrap returns ErrNoSYCL, and the underlying error if there is one.
+func (e *libraryError) Unwrap() []error {
 	if e.Err == nil {
 		return []error{ErrNoSYCL}
 	}
 	return []error{ErrNoSYCL, e.Err}
 }
+
+// BuildError is the error of a program that could not be built. It matches ErrFailed if the compiler
+// refused the program. It is a value: it owns nothing and may be read by several goroutines.
+type BuildError struct {
+	Op     string
+	Device string // filter string of the target device
+	Log    string // at most 64 KiB of the compiler's log, if OpenCL provides it
+	Err    error
+}
+
+// Error returns the reason and the compiler's log.
+func (e *BuildError) Error() string {
+	s := "syclobj: " + e.Op + ": for " + e.Device + ": " + strings.TrimPrefix(e.Err.Error(), "syclobj: ")
+	if log := strings.TrimSpace(e.Log); log != "" {
+		s += ":\n" + log
+	}
+	return s
+}
+
+// Unwrap returns Err.
+func (e *BuildError) Unwrap() error { return e.Err }
+
+// KernelError is the error of a refused launch: of one of its arguments, or as a whole. It is a value: it
+// owns nothing and may be read by several goroutines.
+type KernelError struct {
+	Op     string
+	Kernel string // the name of the kernel
+	Index  int    // the index of the invalid argument from 0, or -1
+	Arg    string // the argument: "float64", "a pointer"
+	Err    error  // the problem and a hint; it wraps a Code
+}
+
+// Error returns the kernel, the argument and the reason.
+func (e *KernelError) Error() string {
+	s := "syclobj: " + e.Op + ": kernel " + e.Kernel + ": "
+	if e.Index >= 0 {
+		s += fmt.Sprintf("argument %d, %s: ", e.Index, e.Arg)
+	}
+	return s + strings.TrimPrefix(e.Err.Error(), "syclobj: ")
+}
+
+// Unwrap returns Err.
+func (e *KernelError) Unwrap() error { return e.Err }

@@ -8,16 +8,18 @@ import (
 	"unsafe"
 )
 
-// Event is the completion of submitted work. Events of the host backend are
-// complete from the start; a nil *Event is complete too. An Event lets its SYCL
-// event go once it is known to be complete, except on profiling queues, where
-// Close does. How the work ended stays known: every Wait after a failure says so.
+// Event is the completion of submitted work. The function that returns an Event documents its owner, who
+// closes it; an event that was waited for needs no Close. Methods may be called from several goroutines.
+//
+// Events of the host backend, and a nil *Event, are complete. An Event deletes its SYCL event when it is
+// known to be complete, except on profiling queues, where Close does. The result is kept: every Wait after
+// a failure returns it.
 type Event struct {
 	h         handle
 	profiling bool
 	complete  bool // from the start: never had a SYCL event
 
-	settling sync.Mutex  // the runtime reports a failure once: one asks for all
+	settling sync.Mutex  // the runtime reports a failure only once, so one goroutine reads it
 	ended    atomic.Bool // known to be complete
 	failure  Code        // set before ended
 
@@ -32,37 +34,36 @@ func newEvent(ref ref, profiling bool) *Event {
 	return e
 }
 
-// EventFromRef takes over an owned sycl::event*, such as memory managers hand
-// out. The caller closes the Event, and does not use the reference any more. A
-// nil reference is an event that is complete.
-func EventFromRef(ref unsafe.Pointer) *Event {
+// TakeEvent takes over a sycl::event* that the caller owns, such as [Kernel.Submit] returns. q is the
+// queue of the work, or nil if it is unknown; [Event.Times] needs it. The caller closes the Event and
+// does not use the reference any more. A nil reference is a complete event.
+func TakeEvent(q *Queue, ref unsafe.Pointer) *Event {
 	if ref == nil {
 		return completeEvent
 	}
-	return newEvent(ref, false)
+	return newEvent(ref, q != nil && q.properties&Profiling != 0)
 }
 
-// EventFromRef copies a sycl::event*, such as Arrow's device interface carries (the
-// function of that name takes one over). The caller closes the copy and keeps the
-// original. Errors: ErrNoSYCL, ErrNil, ErrFailed.
+// EventFromRef copies a sycl::event*, such as Arrow's device interface contains. The caller closes the
+// copy and keeps the original; [TakeEvent] takes one over instead. Errors: ErrNoSYCL, ErrNil, ErrFailed.
 func (rt *Runtime) EventFromRef(ref unsafe.Pointer) (*Event, error) {
 	const op = "Runtime.EventFromRef"
 	if err := rt.needSYCL(op); err != nil {
 		return nil, err
 	}
 	if ref == nil {
-		return nil, &OpError{Op: op, Err: ErrNil}
+		return nil, &OpError{Op: op, Kind: ErrNil}
 	}
 	own := copyRef(sortEvent, ref)
 	if own == nil {
-		return nil, &OpError{Op: op, Err: ErrFailed}
+		return nil, &OpError{Op: op, Kind: ErrFailed}
 	}
 	return newEvent(own, false), nil
 }
 
-// Wait blocks until the work is complete or ctx ends. When ctx ends first it
-// returns ctx's error; the work goes on. ErrAsync means that the work failed,
-// ErrClosed that the event was closed before it was known to be complete.
+// Wait blocks until the work is complete or ctx ends. If ctx ends first it returns ctx's error; the work
+// continues. Errors: ErrAsync if the work failed, ErrClosed if the event was closed before it was known to
+// be complete.
 func (e *Event) Wait(ctx context.Context) error {
 	if e == nil || e.complete {
 		return nil
@@ -82,7 +83,7 @@ func (e *Event) Wait(ctx context.Context) error {
 	return awaiting.wait(ctx, e, ref)
 }
 
-// settle waits for the work and keeps how it ended.
+// settle waits for the work and stores its result.
 func (e *Event) settle(ref ref) {
 	e.settling.Lock()
 	defer e.settling.Unlock()
@@ -96,10 +97,10 @@ func (e *Event) settle(ref ref) {
 	}
 }
 
-// known reports whether the work is known to be complete, without asking.
+// known reports whether the work is known to be complete, without a call of the runtime.
 func (e *Event) known() bool { return e == nil || e.complete || e.ended.Load() }
 
-// result is how the work ended, ErrClosed when nobody will ever know.
+// result returns the result of the work, or ErrClosed if it is unknown.
 func (e *Event) result() error {
 	const op = "Event.Wait"
 	if !e.ended.Load() {
@@ -108,8 +109,8 @@ func (e *Event) result() error {
 	return opErr(op, e.failure, "")
 }
 
-// Done reports, without blocking, whether the work is complete, well or not. It
-// is true after Close, when there is nothing left to ask.
+// Done reports, without blocking, whether the work is complete, successfully or not. It returns true after
+// Close, when the state is no longer available.
 func (e *Event) Done() bool {
 	if e.known() {
 		return true
@@ -126,8 +127,7 @@ func (e *Event) Done() bool {
 	return true
 }
 
-// Ref is the sycl::event*, borrowed; nil when the event is known to be complete
-// and after Close.
+// Ref returns the sycl::event*, borrowed; nil if the event is known to be complete and after Close.
 func (e *Event) Ref() unsafe.Pointer {
 	if e == nil || e.complete {
 		return nil
@@ -135,9 +135,8 @@ func (e *Event) Ref() unsafe.Pointer {
 	return e.h.get()
 }
 
-// Copy is a second, independent event of the same work, to be closed by its
-// owner. When the runtime cannot make one, Copy waits for the work and returns
-// an event that is complete.
+// Copy returns a second, independent event of the same work; the caller closes it. If the runtime cannot
+// create one, Copy waits for the work and returns a complete event.
 func (e *Event) Copy() *Event {
 	if e == nil || e.complete {
 		return completeEvent
@@ -160,7 +159,7 @@ func (e *Event) Copy() *Event {
 	return c
 }
 
-// remains is an event without a SYCL event that knows what e knows.
+// remains returns an event without a SYCL event and with e's result.
 func (e *Event) remains() *Event {
 	c := &Event{}
 	if e.ended.Load() {
@@ -170,7 +169,7 @@ func (e *Event) remains() *Event {
 	return c
 }
 
-// Close lets the SYCL event go without waiting. It may be called again.
+// Close releases the SYCL event without waiting. It may be called repeatedly.
 func (e *Event) Close() error {
 	if e != nil && !e.complete {
 		e.h.close()
@@ -178,14 +177,14 @@ func (e *Event) Close() error {
 	return nil
 }
 
-// Times are the points of a command's life on the device's clock, which starts
-// anywhere.
+// Times are the timestamps of a command on the device's clock, whose origin is arbitrary. It is a plain
+// value.
 type Times struct {
 	Submitted, Started, Ended time.Duration
 }
 
-// Times waits for the work and gives its times. Only events of queues with the
-// Profiling property have them.
+// Times waits for the work and returns its timestamps. Only events of queues with the Profiling property
+// have them.
 func (e *Event) Times() (Times, error) {
 	const op = "Event.Times"
 	if e == nil || e.complete || !e.profiling {
@@ -193,7 +192,7 @@ func (e *Event) Times() (Times, error) {
 	}
 	ref, ok := e.h.use()
 	if !ok {
-		return Times{}, &OpError{Op: op, Err: ErrClosed}
+		return Times{}, &OpError{Op: op, Kind: ErrClosed}
 	}
 	defer e.h.done()
 	t, code := eventProfile(ref)

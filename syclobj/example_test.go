@@ -61,7 +61,7 @@ func ExampleRuntime_Device() {
 
 // A queue on each tile of a GPU, and how long work on it took by the device's own
 // clock.
-func ExampleDevice_SubDevicesByAffinity() {
+func ExampleDevice_SubDevices() {
 	rt, err := syclobj.Open(syclobj.RequireSYCL(syclobj.BackendLevelZero))
 	if err != nil {
 		log.Fatal(err)
@@ -71,7 +71,7 @@ func ExampleDevice_SubDevicesByAffinity() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	tiles, err := gpu.SubDevicesByAffinity(syclobj.AffinityNextPartitionable)
+	tiles, err := gpu.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNextPartitionable})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func ExampleDevice_SubDevicesByAffinity() {
 	}
 }
 
-// What was found, and why not.
+// Where the library was searched, and which devices exist.
 func ExampleRuntime_Attempts() {
 	rt, err := syclobj.Open(syclobj.HostOnly())
 	if err != nil {
@@ -109,7 +109,7 @@ func ExampleRuntime_Attempts() {
 	}
 	defer rt.Close()
 	for _, a := range rt.Attempts() {
-		fmt.Println(a)
+		fmt.Printf("%s: %v\n", a.Source, a.Err)
 	}
 	for _, d := range rt.Devices() {
 		id, err := d.DLPackID()

@@ -1,6 +1,8 @@
 package syclobj
 
-// WaitingFor returns how many wait for an event so that they can give up.
+import "unsafe"
+
+// WaitingFor returns the number of cancellable waits for an event.
 func WaitingFor(e *Event) int {
 	awaiting.mu.Lock()
 	defer awaiting.mu.Unlock()
@@ -8,4 +10,18 @@ func WaitingFor(e *Event) int {
 		return 0
 	}
 	return e.wait.users
+}
+
+// LibraryError exposes the error of a library that cannot be used.
+type LibraryError = libraryError
+
+// Parent returns the device that this one was split from, nil for a root device.
+func (d *Device) Parent() *Device { return d.parent }
+
+// Ref returns the sycl::device*, borrowed; nil for the host device and after Close.
+func (d *Device) Ref() unsafe.Pointer { return d.h.get() }
+
+// Equal reports whether both are the same queue of the runtime.
+func (q *Queue) Equal(o *Queue) bool {
+	return q == o || (q != nil && o != nil && !q.host && !o.host && q.h.equal(&o.h))
 }

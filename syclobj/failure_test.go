@@ -12,8 +12,8 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
 
-// Each function of the library that can fail does so in each of its first
-// calls while a Runtime opens; nothing may be left behind.
+// TestOpenFails: each function of the library fails in each of its first calls while a Runtime opens;
+// nothing is left behind.
 func TestOpenFails(t *testing.T) {
 	fake := sycltest.Child(t, sycltest.TwoGPUs)
 	if fake == nil {
@@ -78,7 +78,6 @@ func TestOperationsFail(t *testing.T) {
 		{"DPCTLQueue_Fill64", func() error { return onlyError(q.Fill(p, make([]byte, 8), 1)) }, syclobj.ErrFailed},
 		{"DPCTLQueue_Fill128", func() error { return onlyError(q.Fill(p, make([]byte, 16), 1)) }, syclobj.ErrFailed},
 		{"DPCTLQueue_Prefetch", func() error { return onlyError(q.Prefetch(p, 8)) }, syclobj.ErrFailed},
-		{"DPCTLQueue_MemAdvise", func() error { return onlyError(q.Advise(p, 8, 1)) }, syclobj.ErrFailed},
 		{"DPCTLQueue_SubmitBarrierForEvents", func() error { return onlyError(q.Memset(p, 0, 8, e)) }, syclobj.ErrFailed},
 		{"DPCTLQueue_SubmitBarrierForEvents", func() error { return q.Wait(context.Background()) }, syclobj.ErrFailed},
 		{"DPCTLaligned_alloc_device", func() error { return onlyError(q.Alloc(syclobj.USMDevice, 8, 0)) }, syclobj.ErrAllocation},
@@ -90,8 +89,8 @@ func TestOperationsFail(t *testing.T) {
 		{"DPCTLDeviceVector_CreateFromArray", func() error { return onlyError(rt.NewContext(gpu, gpu)) }, syclobj.ErrFailed},
 		{"DPCTLContext_GetDevices", func() error { return onlyError(gpu.DefaultContext().Devices()) }, syclobj.ErrFailed},
 		{"DPCTLQueue_Create", func() error { return onlyError(rt.NewQueue(nil, gpu, 0)) }, syclobj.ErrFailed},
-		{"DPCTLDevice_CreateSubDevicesByAffinity", func() error { return onlyError(gpu.SubDevicesByAffinity(syclobj.AffinityNUMA)) }, syclobj.ErrFailed},
-		{"DPCTLDeviceVector_GetAt", func() error { return onlyError(gpu.SubDevicesByAffinity(syclobj.AffinityNUMA)) }, syclobj.ErrFailed},
+		{"DPCTLDevice_CreateSubDevicesByAffinity", func() error { return onlyError(gpu.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNUMA})) }, syclobj.ErrFailed},
+		{"DPCTLDeviceVector_GetAt", func() error { return onlyError(gpu.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNUMA})) }, syclobj.ErrFailed},
 		{"DPCTLDeviceVector_GetAt", func() error { return onlyError(gpu.DefaultContext().Devices()) }, syclobj.ErrFailed},
 		{"DPCTLFilterSelector_Create", func() error { return onlyError(rt.Device("1")) }, syclobj.ErrNoDevice},
 		{"DPCTLDevice_CreateFromSelector", func() error { return onlyError(rt.Device("1")) }, syclobj.ErrNoDevice},
@@ -124,7 +123,7 @@ func TestOperationsFail(t *testing.T) {
 	require.NoError(t, e2.Close())
 }
 
-// A place whose making fails half way leaves nothing and can be made later.
+// TestPlaceFails: a place whose creation fails half way leaves nothing behind and can be created later.
 func TestPlaceFails(t *testing.T) {
 	fake := sycltest.Child(t, sycltest.TwoGPUs)
 	if fake == nil {
@@ -216,7 +215,7 @@ func TestClosing(t *testing.T) {
 	require.Nil(t, gpu.Ref())
 	for _, err := range []error{
 		onlyError(q.Alloc(syclobj.USMDevice, 1, 0)), onlyError(q.Barrier()), onlyError(q.Place(syclobj.USMDevice)), onlyError(place.Queue()),
-		onlyError(place.Device()), onlyError(place.Context()), onlyError(gpu.DefaultContext().Devices()), onlyError(gpu.SubDevicesEqually(1)),
+		onlyError(place.Device()), onlyError(place.Context()), onlyError(gpu.DefaultContext().Devices()), onlyError(gpu.SubDevices(syclobj.Partition{Units: 1})),
 	} {
 		require.ErrorIs(t, err, syclobj.ErrClosed)
 	}
@@ -239,18 +238,18 @@ func TestClosing(t *testing.T) {
 	require.NoError(t, syclobj.Free(p))
 	place.Release()
 	require.Zero(t, syclobj.LiveObjects())
-	require.Equal(t, "nothing", syclobj.LiveObjects().String())
+	require.Equal(t, syclobj.Live{}, syclobj.LiveObjects())
 }
 
-// Closing, looking up, allocating and submitting at once: no call may see a
-// deleted reference, which the fake library would end the process for.
+// TestRaces closes, looks up, allocates and submits concurrently: no call may use a deleted reference, for
+// which the fake library ends the process.
 func TestRaces(t *testing.T) {
 	if sycltest.Child(t, sycltest.TwoGPUs) == nil {
 		return
 	}
 	rt := openReal(t)
 	gpu := rt.RootDevices()[0]
-	tiles, err := gpu.SubDevicesByAffinity(syclobj.AffinityNUMA)
+	tiles, err := gpu.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNUMA})
 	require.NoError(t, err)
 	for range 50 {
 		q, err := rt.NewQueue(nil, tiles[0], 0)

@@ -66,7 +66,6 @@ func TestMachineOfTwoGPUs(t *testing.T) {
 	require.Equal(t, []*syclobj.Device{a, b}, a.Platform().Devices())
 	require.False(t, a.Equal(b))
 	require.True(t, a.DefaultContext().Equal(b.DefaultContext()), "one default context for a platform")
-	require.Equal(t, a.DefaultContext().Hash(), b.DefaultContext().Hash())
 	require.False(t, a.DefaultContext().Equal(cpu.DefaultContext()))
 	require.Same(t, a, rt.DefaultDevice())
 	require.EqualValues(t, 64<<30, a.Info().GlobalMemSize)
@@ -158,7 +157,7 @@ func TestTiles(t *testing.T) {
 	}
 	rt := openReal(t)
 	gpu := rt.RootDevices()[1]
-	tiles, err := gpu.SubDevicesByAffinity(syclobj.AffinityNextPartitionable)
+	tiles, err := gpu.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNextPartitionable})
 	require.NoError(t, err)
 	require.Len(t, tiles, 2)
 	tile := tiles[1]
@@ -171,7 +170,7 @@ func TestTiles(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1, id)
 	require.ErrorIs(t, onlyError(tile.DefaultQueue()), syclobj.ErrFailed)
-	again, err := gpu.SubDevicesByAffinity(syclobj.AffinityNextPartitionable)
+	again, err := gpu.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNextPartitionable})
 	require.NoError(t, err)
 	require.True(t, tile.Equal(again[1]))
 	require.False(t, tile.Equal(again[0]))
@@ -214,7 +213,7 @@ func TestTiles(t *testing.T) {
 	require.NoError(t, syclobj.Free(p))
 
 	// In a context of the tile's own: not for DLPack.
-	tiles, err = gpu.SubDevicesByAffinity(syclobj.AffinityNUMA)
+	tiles, err = gpu.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNUMA})
 	require.NoError(t, err)
 	ctx, err := rt.NewContext(tiles[0])
 	require.NoError(t, err)
@@ -246,14 +245,14 @@ func TestPartitions(t *testing.T) {
 	}
 	rt := openReal(t)
 	cpu := rt.RootDevices()[0]
-	halves, err := cpu.SubDevicesEqually(4)
+	halves, err := cpu.SubDevices(syclobj.Partition{Units: 4})
 	require.NoError(t, err)
 	require.Len(t, halves, 2)
-	uneven, err := cpu.SubDevicesByCounts(1, 2, 5)
+	uneven, err := cpu.SubDevices(syclobj.Partition{Counts: []int{1, 2, 5}})
 	require.NoError(t, err)
 	require.Len(t, uneven, 3)
 	require.EqualValues(t, 5, uneven[2].Info().ComputeUnits)
-	quarter, err := halves[0].SubDevicesEqually(2)
+	quarter, err := halves[0].SubDevices(syclobj.Partition{Units: 2})
 	require.NoError(t, err)
 	require.Same(t, halves[0], quarter[0].Parent())
 	require.Same(t, cpu, quarter[0].Root())
@@ -265,14 +264,14 @@ func TestPartitions(t *testing.T) {
 			require.NoError(t, d.Close())
 		}
 	}
-	require.ErrorIs(t, onlyError(halves[0].SubDevicesEqually(1)), syclobj.ErrClosed)
+	require.ErrorIs(t, onlyError(halves[0].SubDevices(syclobj.Partition{Units: 1})), syclobj.ErrClosed)
 	for _, err := range []error{
-		onlyError(cpu.SubDevicesEqually(0)), onlyError(cpu.SubDevicesEqually(9)), onlyError(cpu.SubDevicesByCounts()),
-		onlyError(cpu.SubDevicesByCounts(8, 1)), onlyError(cpu.SubDevicesByCounts(-1)), onlyError(cpu.SubDevicesByAffinity(0)),
+		onlyError(cpu.SubDevices(syclobj.Partition{Units: 0})), onlyError(cpu.SubDevices(syclobj.Partition{Units: 9})), onlyError(cpu.SubDevices(syclobj.Partition{Counts: []int{}})),
+		onlyError(cpu.SubDevices(syclobj.Partition{Counts: []int{8, 1}})), onlyError(cpu.SubDevices(syclobj.Partition{Counts: []int{-1}})), onlyError(cpu.SubDevices(syclobj.Partition{Domain: 0})),
 	} {
 		require.ErrorIs(t, err, syclobj.ErrArgument)
 	}
-	require.ErrorIs(t, onlyError(cpu.SubDevicesByAffinity(syclobj.AffinityL3Cache)), syclobj.ErrFailed)
+	require.ErrorIs(t, onlyError(cpu.SubDevices(syclobj.Partition{Domain: syclobj.AffinityL3Cache})), syclobj.ErrFailed)
 }
 
 func TestOwnContexts(t *testing.T) {
@@ -319,8 +318,8 @@ func TestOwnContexts(t *testing.T) {
 		place.Release()
 		err = third(place.DLPackDevice()) // a fact, which outlives the place
 		require.ErrorIs(t, err, syclobj.ErrNotDefault)
-		require.ErrorContains(t, err, fmt.Sprintf("%#x", both.Hash()), "the context it is in")
-		require.ErrorContains(t, err, fmt.Sprintf("%#x", gpuB.DefaultContext().Hash()), "the one it should be in")
+		require.ErrorContains(t, err, fmt.Sprintf("%#x", sycltest.ContextHash(both)), "the context it is in")
+		require.ErrorContains(t, err, fmt.Sprintf("%#x", sycltest.ContextHash(gpuB.DefaultContext())), "the one it should be in")
 		require.ErrorContains(t, err, "level_zero:gpu:1")
 	}
 	require.ErrorIs(t, onlyError(dlpackPlace(rt, 1, p, unsafe.Add(p, 100))), syclobj.ErrNotUSM, "the default context does not know it")
@@ -479,9 +478,9 @@ func TestHostQueueWaitsForSYCL(t *testing.T) {
 	require.Equal(t, []byte{9, 9, 9, 9}, got)
 }
 
-// Places of foreign memory come and go with nobody else holding them: the last
-// holder frees exactly once, while others ask for the same place or make another.
-func TestPlacesComeAndGo(t *testing.T) {
+// TestPlacesAreFreedOnce: the last holder of a place of foreign memory frees it exactly once, while other
+// goroutines look up the same place or create another.
+func TestPlacesAreFreedOnce(t *testing.T) {
 	if sycltest.Child(t, sycltest.TwoGPUs) == nil {
 		return
 	}
@@ -505,7 +504,7 @@ func TestPlacesComeAndGo(t *testing.T) {
 				place, err := placeOf(rt, ctx, nil, p, unsafe.Add(p, 8))
 				require.NoError(t, err)
 				require.Equal(t, gpu.FilterString(), place.FilterString())
-				require.Same(t, place, syclobj.PlaceFromRef(place.Ref()))
+				require.Same(t, place, syclobj.WrapPlace(place.Ref()))
 				place.Release()
 			}
 		})
@@ -514,8 +513,8 @@ func TestPlacesComeAndGo(t *testing.T) {
 	require.Zero(t, syclobj.LiveObjects().Places)
 }
 
-// C code that looks at the table of devices while the last Runtime closes sees
-// all of it or none.
+// TestClosingUnderC: C code that uses the table of devices while the last Runtime closes finds a complete
+// table or none.
 func TestClosingUnderC(t *testing.T) {
 	if sycltest.Child(t, sycltest.TwoGPUs) == nil {
 		return
@@ -553,7 +552,7 @@ func TestClosingUnderC(t *testing.T) {
 	free()
 }
 
-// What is not ours is refused by Free, and adopted events are let go once.
+// Free refuses foreign memory, and adopted events are deleted once.
 func TestForeign(t *testing.T) {
 	if sycltest.Child(t, sycltest.OneCPU) == nil {
 		return
@@ -566,13 +565,13 @@ func TestForeign(t *testing.T) {
 
 	made, err := q.Barrier()
 	require.NoError(t, err)
-	taken := syclobj.EventFromRef(made.Ref()) // made is not used any more
+	taken := syclobj.TakeEvent(nil, made.Ref()) // made is not used any more
 	require.NoError(t, taken.Wait(context.Background()))
 	require.Nil(t, taken.Ref())
-	require.True(t, syclobj.EventFromRef(nil).Done())
+	require.True(t, syclobj.TakeEvent(nil, nil).Done())
 }
 
-// A copy of a producer's event is another one: either may go first.
+// TestEventFromRefCopies: a copy of a producer's event is independent; either may be deleted first.
 func TestEventFromRefCopies(t *testing.T) {
 	if sycltest.Child(t, sycltest.OneCPU) == nil {
 		return

@@ -9,11 +9,11 @@ import (
 // HostFilter is the filter string of the host backend's device.
 const HostFilter = "host"
 
-// filterTerm is one alternative of a filter: what is absent matches anything.
+// filterTerm is one alternative of a filter. Absent fields match anything.
 type filterTerm struct {
-	backend Backend    // BackendUnknown when absent
-	kind    DeviceType // TypeUnknown when absent
-	index   int        // among the devices that match the rest; -1 when absent
+	backend Backend    // BackendUnknown if absent
+	kind    DeviceType // TypeUnknown if absent
+	index   int        // among the devices that match the other fields; -1 if absent
 }
 
 // filter is a parsed filter string: the alternatives in order of preference.
@@ -32,7 +32,7 @@ var filterTypes = map[string]DeviceType{
 	"accelerator": TypeAccelerator,
 }
 
-// parseFilter reads a filter string by the rules that Runtime.Device documents.
+// parseFilter parses a filter string by the rules of Runtime.Device.
 func parseFilter(s string) (filter, error) {
 	text := strings.ToLower(strings.TrimSpace(s))
 	if text == HostFilter {
@@ -57,7 +57,7 @@ func parseTerm(whole, part string) (filterTerm, error) {
 	if part == "" {
 		return term, filterErr(whole, part, "is an empty alternative")
 	}
-	// Each field must come after the ones before it in backend, type, number.
+	// The fields must be in the order backend, type, number.
 	place := 0
 	for field := range strings.SplitSeq(part, ":") {
 		at, err := term.set(whole, part, field)
@@ -72,7 +72,7 @@ func parseTerm(whole, part string) (filterTerm, error) {
 	return term, nil
 }
 
-// set stores one field and says which of the three it is.
+// set stores one field and returns which of the three it is.
 func (t *filterTerm) set(whole, part, field string) (int, error) {
 	if b, ok := filterBackends[field]; ok {
 		t.backend = b
@@ -90,13 +90,13 @@ func (t *filterTerm) set(whole, part, field string) (int, error) {
 		if field == "" {
 			return 0, filterErr(whole, part, "has an empty field")
 		}
-		return 0, filterErr(whole, field, "is no backend (opencl, level_zero, cuda, hip), no device type (cpu, gpu, accelerator) and no device number")
+		return 0, filterErr(whole, field, "is neither a backend (opencl, level_zero, cuda, hip) nor a device type (cpu, gpu, accelerator) nor a device number")
 	}
 	t.index = int(n)
 	return 3, nil
 }
 
-// String gives the canonical form, which ParseFilter reads back.
+// String returns the canonical form, which parseFilter accepts.
 func (f filter) String() string {
 	terms := make([]string, len(f))
 	for i, t := range f {
@@ -105,7 +105,7 @@ func (f filter) String() string {
 	return strings.Join(terms, ",")
 }
 
-// String gives the canonical form of one alternative.
+// String returns the canonical form of one alternative.
 func (t filterTerm) String() string {
 	if t.backend == BackendHost {
 		return HostFilter
@@ -126,8 +126,8 @@ func (t filterTerm) String() string {
 // isHost reports whether the filter names the host backend.
 func (f filter) isHost() bool { return len(f) == 1 && f[0].backend == BackendHost }
 
-// filterErr says which part of a filter string is wrong, why, and what a filter is.
+// filterErr returns the error of an invalid part of a filter string.
 func filterErr(whole, part, reason string) error {
-	return &OpError{Op: "Runtime.Device", Err: ErrArgument, Detail: fmt.Sprintf("filter string %q: %q %s; a filter is host, or a comma list of "+
+	return &OpError{Op: "Runtime.Device", Kind: ErrArgument, Err: fmt.Errorf("filter string %q: %q %s; a filter is host, or a comma list of "+
 		"backend:type:number with at least one of the three, such as opencl:cpu:0, gpu or level_zero:gpu:1", whole, part, reason)}
 }

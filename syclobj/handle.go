@@ -5,8 +5,7 @@ import (
 	"unsafe"
 )
 
-// refSort says what a C reference refers to; the order is that of the counts
-// in usmb_sycl.h.
+// refSort is the type of a C reference, in the order of the counts in usmb_sycl.h.
 type refSort int32
 
 const (
@@ -22,16 +21,15 @@ const (
 	sortCount
 )
 
-// handle owns one C reference, or borrows one. The count starts at one for the
-// owner and goes up for the length of each call, so that a Close on one
-// goroutine never deletes what a call on another is using.
+// handle owns or borrows one C reference. Its count is one for the owner plus one for each call in
+// progress, so that Close does not delete a reference that another goroutine uses.
 type handle struct {
 	ref      unsafe.Pointer
 	users    atomic.Int32
 	closed   atomic.Bool
 	sort     refSort
 	borrowed bool
-	final    func() // run once nobody uses the reference any more; may be nil
+	final    func() // called when the count becomes zero; may be nil
 }
 
 func (h *handle) init(ref unsafe.Pointer, sort refSort) {
@@ -39,7 +37,7 @@ func (h *handle) init(ref unsafe.Pointer, sort refSort) {
 	h.users.Store(1)
 }
 
-// use keeps the reference alive until done; false when it is gone.
+// use keeps the reference alive until done. It returns false if the reference was deleted.
 func (h *handle) use() (unsafe.Pointer, bool) {
 	for {
 		n := h.users.Load()
@@ -64,22 +62,22 @@ func (h *handle) done() {
 	}
 }
 
-// close gives up the owner's count, once.
+// close drops the owner's count, once.
 func (h *handle) close() {
 	if !h.closed.Swap(true) {
 		h.done()
 	}
 }
 
-// open is ErrClosed after close.
+// open returns ErrClosed after close.
 func (h *handle) open(op string) error {
 	if h.closed.Load() {
-		return &OpError{Op: op, Err: ErrClosed}
+		return &OpError{Op: op, Kind: ErrClosed}
 	}
 	return nil
 }
 
-// get is the bare reference, nil after close.
+// get returns the reference, nil after close.
 func (h *handle) get() unsafe.Pointer {
 	if h.closed.Load() {
 		return nil
@@ -87,8 +85,7 @@ func (h *handle) get() unsafe.Pointer {
 	return h.ref
 }
 
-// is asks the runtime whether r is this object; it is not once the handle is
-// gone.
+// is reports whether r is this object in the runtime; false after the reference was deleted.
 func (h *handle) is(r unsafe.Pointer) bool {
 	own, ok := h.use()
 	if !ok {
@@ -98,7 +95,7 @@ func (h *handle) is(r unsafe.Pointer) bool {
 	return equalRefs(h.sort, own, r)
 }
 
-// equal asks the runtime whether both are one object.
+// equal reports whether both are the same object in the runtime.
 func (h *handle) equal(o *handle) bool {
 	if h == o {
 		return true

@@ -2,8 +2,8 @@ package syclobj
 
 import "runtime"
 
-// The host backend: one platform, one device, one context, in every Runtime.
-// They hold nothing and are never closed.
+// The host backend of every Runtime: one platform, one device, one context, one place.
+// They own nothing and are never closed.
 var (
 	hostDevice = newHostDevice()
 	hostPlace  = &Place{dlType: dlpackCPU, filter: HostFilter, isDefault: true}
@@ -33,7 +33,7 @@ func newHostDevice() *Device {
 	return d
 }
 
-// newHostQueue makes a queue whose work is done when it is submitted.
+// newHostQueue returns a queue that executes work at submission.
 func newHostQueue(ctx *Context, d *Device) *Queue {
 	q := &Queue{ctx: ctx, device: d, host: true, properties: InOrder}
 	q.h.init(nil, sortQueue)

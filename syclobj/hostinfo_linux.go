@@ -2,7 +2,7 @@ package syclobj
 
 import "syscall"
 
-// hostMemorySize is the size of the machine's memory in bytes, 0 if unknown.
+// hostMemorySize returns the size of the machine's memory in bytes, 0 if unknown.
 func hostMemorySize() uint64 {
 	var info syscall.Sysinfo_t
 	if err := syscall.Sysinfo(&info); err != nil {

@@ -2,5 +2,5 @@
 
 package syclobj
 
-// hostMemorySize is 0, unknown: only Linux is asked.
+// hostMemorySize returns 0: the size is known on Linux only.
 func hostMemorySize() uint64 { return 0 }

@@ -7,9 +7,8 @@ import (
 	"unsafe"
 )
 
-// mapHost allocates zeroed memory of the Go heap, which does not move, for size
-// bytes at an address aligned to align. The table of live allocations keeps
-// base, and with it the memory.
+// mapHost allocates size bytes of zeroed Go heap memory, which does not move, at an address aligned to
+// align. The table of live allocations keeps base alive.
 func mapHost(size, align uintptr) (base []byte, p unsafe.Pointer, err error) {
 	if size > maxSize-align || size+align > maxHeap {
 		return nil, nil, syscall.ENOMEM
@@ -19,8 +18,8 @@ func mapHost(size, align uintptr) (base []byte, p unsafe.Pointer, err error) {
 	return base, unsafe.Add(p, -uintptr(p)&(align-1)), nil
 }
 
-// maxHeap is below what the heap can hold at all: 64 TiB, or 1 GiB where
-// addresses have 32 bits. Asking for more would be a panic.
+// maxHeap is less than any heap can hold: 64 TiB, or 1 GiB with 32-bit addresses. A larger make would
+// panic.
 const maxHeap = 1 << (30 + ^uintptr(0)>>63*16)
 
 func unmapHost([]byte) error { return nil }

@@ -8,8 +8,7 @@ import (
 	"unsafe"
 )
 
-// mapHost maps fresh zeroed pages for size bytes at an address aligned to
-// align; base is what unmapHost takes.
+// mapHost maps zeroed pages for size bytes at an address aligned to align; unmapHost takes base.
 func mapHost(size, align uintptr) (base []byte, p unsafe.Pointer, err error) {
 	page := uintptr(os.Getpagesize())
 	want := size

@@ -48,13 +48,13 @@ int usmb_sycl_ipc_get(void *ctx, void *ptr, char *out, size_t n, size_t *size)
 	return err;
 }
 
-/* What drivers map device memory in, at least; segments are whole multiples. */
+/* The minimum unit in which drivers map device memory; segments are multiples of it. */
 #define IPC_STEP ((size_t)2 << 20)
 
 /*
- * Whether [p, p + size) is device USM of the context on the device: the last byte, so that
- * a size that is too large costs one question, then each step. Two allocations that lie
- * side by side look like one: nothing in SYCL tells where an allocation begins and ends.
+ * Checks that [p, p + size) is device USM of the context on the device: first the last byte, so that an
+ * excessive size is detected with one call, then each step. Two adjacent allocations look like one: SYCL
+ * does not report where an allocation begins and ends.
  */
 static int check_opened(void *ctx, void *device, char *p, size_t size)
 {

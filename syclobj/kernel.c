@@ -28,7 +28,7 @@ int usmb_program_new(void *ctx, void *device, const void *text, size_t n, int il
 	void *program;
 
 	if (!usmb_ready()) return USMB_SYCL_ENOLIB;
-	/* A driver loads its compiler at the first build, handlers of signals and all. */
+	/* A driver loads its compiler, which installs signal handlers, at the first build. */
 	usmb_signals_save(&signals);
 	if (il)
 		program = usmb_dp.DPCTLKernelBundle_CreateFromSpirv(ctx, device, text, n, options);
@@ -78,7 +78,7 @@ void usmb_kernel_raw_delete(void *raw)
 	if (raw != NULL) usmb_dp.DPCTLRawKernelArg_Delete(raw);
 }
 
-/* The arguments of a launch as the library takes them. */
+/* The arguments of a launch in the library's form. */
 struct arguments {
 	void *at[USMB_KERNEL_MAX_ARGS];
 	int types[USMB_KERNEL_MAX_ARGS];
@@ -116,12 +116,12 @@ static int set(struct arguments *a, const usmb_launch *l, uint32_t i)
 }
 
 /*
- * SYCL runtimes before 2025.1, those of dpctl 0.17 and 0.18, do not keep a kernel behind
- * events of other queues. Told by what the library was built with; asked once.
+ * SYCL runtimes before 2025.1 (dpctl 0.17 and 0.18) do not order a kernel after events of other queues.
+ * Determined by the version of the library's compiler, once.
  */
 static int loses_order(void)
 {
-	static atomic_int known; /* 1 it does, 2 it does not */
+	static atomic_int known; /* 1: yes, 2: no */
 	int answer = atomic_load_explicit(&known, memory_order_relaxed), year, minor;
 	const char *version;
 

@@ -13,24 +13,24 @@ import (
 // maxKernelArgs is USMB_KERNEL_MAX_ARGS.
 const maxKernelArgs = 128
 
-// Kernel is a kernel of a program. It may be launched from several goroutines at once: the
-// arguments of one launch never get into another. The caller closes it.
+// Kernel is a kernel of a program. The caller owns and closes it. It may be launched from several
+// goroutines at once: each launch has its own arguments.
 type Kernel struct {
 	h      handle
 	name   string
 	made   *made
 	params []KernelParam
-	fits   atomic.Pointer[Queue] // the queue that was last found to be of its context and device
+	fits   atomic.Pointer[Queue] // the last queue whose context and device were found to match
 }
 
-// Name is the kernel's name.
+// Name returns the kernel's name.
 func (k *Kernel) Name() string { return k.name }
 
-// Params describes what the kernel takes; as many as it has parameters, however little the
-// driver tells of them. It belongs to the kernel.
+// Params describes the kernel's parameters, one entry for each, even if the driver does not describe it.
+// The slice belongs to the kernel.
 func (k *Kernel) Params() []KernelParam { return k.params }
 
-// Close gives the kernel up; launches in progress go on. It may be called again.
+// Close releases the kernel; launches in progress continue. It may be called repeatedly.
 func (k *Kernel) Close() error {
 	if k != nil {
 		k.h.close()
@@ -38,20 +38,20 @@ func (k *Kernel) Close() error {
 	return nil
 }
 
-// Submit launches the kernel on a queue of its context and device, over one to three
-// dimensions of work-items. The last dimension runs fastest, as in C order: OpenCL C's
-// get_global_id(0) counts it. local is the size of the work-groups along each dimension,
-// which divides global; nil leaves it to the driver. Where an extent is 0 there is nothing to
-// run: the launch is checked, and the event is nil. The launch starts after the events
-// (sycl::event*, borrowed) of deps, as well as after earlier work if the queue is in order.
+// Submit launches the kernel on a queue of its context and device, over one to three dimensions of
+// work-items. The last dimension varies fastest, as in C order: OpenCL C's get_global_id(0) counts it.
+// local is the size of the work-groups along each dimension, which must divide global; if it is nil, the
+// driver chooses. If an extent is 0, the launch is checked, nothing is submitted and the event is nil. The
+// launch starts after the events (sycl::event*, borrowed) of deps, and after earlier work if the queue is
+// in-order.
 //
-// The event (sycl::event*, nil for complete) is the caller's, for [Queue.EventFromRef]. Submit allocates
-// nothing on the Go heap. Package usmarray/kernel is the same for arrays, and looks after
-// order and lifetime.
+// The caller owns the returned event (sycl::event*, nil for complete) and passes it to [TakeEvent]. Submit
+// allocates nothing on the Go heap. Package usmarray/kernel does the same for arrays and handles order and
+// lifetime.
 //
-// Errors: *KernelError with the index of an argument that the kernel does not take;
-// ErrArgument for ranges that cannot be, or that the device cannot do, ErrClosed,
-// errors.ErrUnsupported on the host backend, and for BytesArg with a library that lacks it.
+// Errors: *KernelError with the index of an argument that the kernel does not accept; ErrArgument for
+// invalid ranges and ranges beyond the device's limits; ErrClosed; errors.ErrUnsupported on the host
+// backend, and for BytesArg if the library does not support it.
 func (k *Kernel) Submit(q *Queue, global, local []int, args []KernelArg, deps []unsafe.Pointer) (unsafe.Pointer, error) {
 	const op = "Kernel.Submit"
 	if err := notNil(op, k); err != nil {
@@ -90,20 +90,20 @@ func (k *Kernel) Submit(q *Queue, global, local []int, args []KernelArg, deps []
 	return event, nil
 }
 
-// launch is one launch, as it goes to C.
+// launch holds the parameters of one launch.
 type launch struct {
 	global, local []int
 	args          []KernelArg
-	bad           int // the argument that C could not take, and one
+	bad           int // the argument that C refused, plus one; 0 for none
 }
 
-// accepts checks all that the library or the driver would otherwise refuse without words.
+// accepts checks everything that the library or the driver would refuse without a reason.
 func (k *Kernel) accepts(op string, q *Queue, global, local []int, args []KernelArg) error {
 	if !k.made.fits(k, q) {
-		return opErr(op, ErrArgument, "kernel %s was built for %s in another context, or for another device, than the queue's (%s): build it for this queue", k.name, k.made.where, q.device)
+		return opErr(op, ErrArgument, "kernel %s was built for %s in another context or for another device than the queue's (%s): build it for this queue", k.name, k.made.where, q.device)
 	}
 	if len(args) != len(k.params) {
-		return opErr(op, ErrArgument, "kernel %s takes %d arguments, %d were given", k.name, len(k.params), len(args))
+		return opErr(op, ErrArgument, "kernel %s takes %d arguments (got %d)", k.name, len(k.params), len(args))
 	}
 	grouped := len(local) != 0
 	var localBytes uint64
@@ -134,13 +134,13 @@ func (k *Kernel) argErr(op string, i int, a *KernelArg, err error) error {
 	return &KernelError{Op: op, Kernel: k.name, Index: i, Arg: a.String(), Err: err}
 }
 
-// errNoRaw: DPCTLRawKernelArg came with dpctl 0.20.
+// errNoRaw is returned with libraries before dpctl 0.20, which added DPCTLRawKernelArg.
 var errNoRaw error = &noRawError{}
 
 type noRawError struct{}
 
 func (*noRawError) Error() string {
-	return "this SYCL library takes no arguments of several values, which dpctl 0.20 brought: pass the parts as scalars, or `pip install --upgrade dpctl`"
+	return "this SYCL library does not support arguments of several values, which require dpctl 0.20: pass the parts as scalars, or `pip install --upgrade dpctl`"
 }
 func (*noRawError) Is(target error) bool { return ErrUnsupported.Is(target) }
 
@@ -148,16 +148,16 @@ func (*noRawError) Is(target error) bool { return ErrUnsupported.Is(target) }
 func (m *made) roomForLocal(grouped bool, n, all uint64) error {
 	switch have := m.limits.localBytes; {
 	case n == 0:
-		return fmt.Errorf("%w: local memory has at least one byte", ErrArgument)
+		return fmt.Errorf("%w: the size of local memory must be at least one byte", ErrArgument)
 	case !grouped:
-		return fmt.Errorf("%w: local memory belongs to a work-group: name the size of the groups", ErrArgument)
+		return fmt.Errorf("%w: local memory belongs to a work-group: set the size of the groups", ErrArgument)
 	case have != 0 && all > have:
 		return fmt.Errorf("%w: the device has %d bytes of local memory for a work-group, the arguments so far take %d", ErrArgument, have, all)
 	}
 	return nil
 }
 
-// fits reports whether a queue is of the context and the device of the program.
+// fits reports whether a queue has the context and the device of the program.
 func (m *made) fits(k *Kernel, q *Queue) bool {
 	if k.fits.Load() == q {
 		return true
@@ -169,11 +169,11 @@ func (m *made) fits(k *Kernel, q *Queue) bool {
 	return true
 }
 
-// checkRange refuses ranges that cannot be, or that are beyond the device. Of the device's
-// limits the last is that of the last dimension, however many there are.
+// checkRange refuses invalid ranges and ranges beyond the device's limits. The device's limits are aligned
+// with the last dimension.
 func (m *made) checkRange(op, name string, global, local []int) error {
 	if n := len(global); n < 1 || n > 3 {
-		return opErr(op, ErrArgument, "kernel %s: a range of %d dimensions; 1, 2 and 3 are possible", name, n)
+		return opErr(op, ErrArgument, "kernel %s: a range of %d dimensions; use 1, 2 or 3", name, n)
 	}
 	if len(local) != 0 && len(local) != len(global) {
 		return opErr(op, ErrArgument, "kernel %s: work-groups of %d dimensions in a range of %d", name, len(local), len(global))
@@ -198,8 +198,8 @@ func (m *made) checkRange(op, name string, global, local []int) error {
 	return nil
 }
 
-// failure is why the library gave no event: what it does not tell is guessed from what was
-// asked for.
+// failure returns the error of a launch that the library refused. The library gives no reason, so the text
+// lists likely ones.
 func (k *Kernel) failure(op string, code Code, l *launch) error {
 	if l.bad > 0 {
 		return k.argErr(op, l.bad-1, &l.args[l.bad-1], code)
@@ -213,23 +213,14 @@ func (k *Kernel) failure(op string, code Code, l *launch) error {
 	case items > math.MaxInt32:
 		text += fmt.Sprintf("; %d work-items or more at once are beyond some builds of the SYCL library: launch parts", uint64(math.MaxInt32)+1)
 	case len(l.local) != 0:
-		text += "; is a size of work-groups written in the kernel (reqd_work_group_size), or are these too large for it?"
+		text += "; possibly the kernel requires another size of work-groups (reqd_work_group_size), or these are too large for it"
 	}
 	for i := range l.args {
 		if k.params[i].Address == "" {
-			text += fmt.Sprintf("; nothing is known of the type of argument %d, given %s", i, l.args[i])
+			text += fmt.Sprintf("; the type of argument %d (got %s) is unknown", i, l.args[i])
 		}
 	}
 	return &KernelError{Op: op, Kernel: k.name, Index: -1, Err: fmt.Errorf("%s: %w", text, code)}
-}
-
-// EventFromRef is the package's EventFromRef for an event of work on this queue, whose
-// times are known then if the queue has the Profiling property.
-func (q *Queue) EventFromRef(ref unsafe.Pointer) *Event {
-	if ref == nil {
-		return completeEvent
-	}
-	return newEvent(ref, q.properties&Profiling != 0)
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

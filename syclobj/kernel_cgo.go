@@ -38,7 +38,7 @@ import (
 	"unsafe"
 )
 
-// The numbers shared with C are the same.
+// Compile-time comparison of the constants shared with C; see abi_cgo.go.
 var _ = map[bool]string{
 	false: "",
 	maxKernelArgs == C.USMB_KERNEL_MAX_ARGS && argScalar1-1 == C.USMB_KERNEL_ARG_SCALAR1 && argScalar2-1 == C.USMB_KERNEL_ARG_SCALAR2 &&
@@ -86,8 +86,7 @@ func workLimitsOf(device ref) workLimits {
 
 func rawArgs() bool { return C.usmb_kernel_raw_available() != 0 }
 
-// launchKernel packs a launch that was checked, submits it and lets go of what was made
-// for it.
+// launchKernel packs a checked launch, submits it and frees what was created for it.
 func launchKernel(queue, kernel ref, l *launch, deps []unsafe.Pointer) (ref, Code) {
 	var c C.usmb_launch
 	c.nargs, c.ndim = C.uint32_t(len(l.args)), C.uint32_t(len(l.global))
@@ -112,7 +111,7 @@ func launchKernel(queue, kernel ref, l *launch, deps []unsafe.Pointer) (ref, Cod
 	}
 	var r C.usmb_made
 	if code == codeOK {
-		// As numbers: they may lie beside Go's own pointers, which C must not see.
+		// Copy the references as integers: deps may lie beside Go pointers, which C must not see.
 		var room [32]uintptr
 		events := room[:0]
 		for _, e := range deps {
@@ -131,10 +130,10 @@ func launchKernel(queue, kernel ref, l *launch, deps []unsafe.Pointer) (ref, Cod
 	return r.p, code
 }
 
-// clProgram is a program that OpenCL itself built, or would not.
+// clProgram is a program that OpenCL itself built or refused.
 type clProgram struct{ p *C.usmb_clprogram }
 
-// clBuild builds what m was made of once more.
+// clBuild builds m's program with OpenCL.
 func clBuild(m *made, more string) clProgram {
 	device, driver, options := C.CString(m.info.Name), C.CString(m.info.DriverVersion), C.CString(m.options+more)
 	defer C.free(unsafe.Pointer(device))
@@ -158,21 +157,21 @@ func (c clProgram) result() int {
 
 func (c clProgram) code() int { return int(C.usmb_clprogram_code(c.p)) }
 
-// why is why there are no words of the compiler.
+// why returns the reason why OpenCL's log is not available.
 func (c clProgram) why() string {
 	switch c.result() {
 	case clNoLoader:
-		return "no OpenCL loader is in the process to ask for the compiler's words"
+		return "the compiler's log is not available: the process has no OpenCL loader"
 	case clNoDevice:
-		return "OpenCL knows no device of that name to ask for the compiler's words"
+		return "the compiler's log is not available: OpenCL has no device of that name"
 	}
 	if c.p == nil {
-		return "out of memory for asking OpenCL for the compiler's words"
+		return "the compiler's log is not available: out of memory"
 	}
-	return fmt.Sprintf("OpenCL, asked for the compiler's words, fails with error %d", c.code())
+	return fmt.Sprintf("the compiler's log is not available: OpenCL error %d", c.code())
 }
 
-// log is the compiler's words, cut to logBytes.
+// log returns the compiler's log, cut to logBytes.
 func (c clProgram) log() string {
 	var total C.size_t
 	b := make([]byte, logBytes)
@@ -180,7 +179,7 @@ func (c clProgram) log() string {
 	return cutLog(b, int(total))
 }
 
-// kernels is the names of the program's kernels.
+// kernels returns the names of the program's kernels.
 func (c clProgram) kernels() []string {
 	var total C.size_t
 	b := make([]byte, 1<<20)
@@ -188,8 +187,8 @@ func (c clProgram) kernels() []string {
 	return strings.FieldsFunc(string(b), func(r rune) bool { return r == ';' })
 }
 
-// params is what OpenCL tells of a kernel's parameters, up to the first of which it tells
-// nothing.
+// params returns OpenCL's description of a kernel's parameters, up to the first that OpenCL does not
+// describe.
 func (c clProgram) params(kernel string) []KernelParam {
 	name := C.CString(kernel)
 	defer C.free(unsafe.Pointer(name))

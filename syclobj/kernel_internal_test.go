@@ -55,7 +55,7 @@ func TestCutLog(t *testing.T) {
 	require.Equal(t, "a\uFFFDb", cutLog([]byte("a\xff\x00b"), 4))
 }
 
-// FuzzLog: whatever a compiler says becomes text of bounded length.
+// FuzzLog: any output of a compiler becomes valid text of bounded length.
 func FuzzLog(f *testing.F) {
 	f.Add([]byte("1:2: error: no\n"), 15)
 	f.Add([]byte("cut he\xe2\x82"), 1<<20)
@@ -71,8 +71,8 @@ func FuzzLog(f *testing.F) {
 	})
 }
 
-// FuzzSPIRVFrame: no module makes the check read beyond it, and what passes has instructions
-// that end where the module does.
+// FuzzSPIRVFrame: the check never reads beyond a module, and the instructions of an accepted one end where
+// the module does.
 func FuzzSPIRVFrame(f *testing.F) {
 	whole := []byte{3, 2, 35, 7, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 17, 0, 2, 0, 4, 0, 0, 0}
 	f.Add(whole)
@@ -103,7 +103,7 @@ func FuzzSPIRVFrame(f *testing.F) {
 	})
 }
 
-// FuzzTypeName: any name that a driver gives a type is read.
+// FuzzTypeName: any name of a type is parsed without a panic.
 func FuzzTypeName(f *testing.F) {
 	for _, name := range []string{"float4*", "unsigned long", "struct pair", "int 3", "0", "half16"} {
 		f.Add(name)
@@ -120,20 +120,20 @@ func FuzzTypeName(f *testing.F) {
 	})
 }
 
-// TestCloseDoesNotWaitForTheCompiler: while one goroutine asks for a program's parameters,
-// which takes a run of the compiler, others close its kernels.
+// TestCloseDoesNotWaitForTheCompiler: while one goroutine reads a program's parameters, which runs the
+// compiler, other goroutines can close its kernels.
 func TestCloseDoesNotWaitForTheCompiler(t *testing.T) {
 	m := &made{}
 	m.parts.Store(2)
-	m.asking.Lock() // the compiler runs
-	defer m.asking.Unlock()
+	m.describing.Lock() // the compiler runs
+	defer m.describing.Unlock()
 	m.drop()
 	m.share()
 	require.EqualValues(t, 2, m.parts.Load())
 }
 
-// TestSPIRVSaysItsParameters: what a module declares, in both orders of bytes.
-func TestSPIRVSaysItsParameters(t *testing.T) {
+// TestSPIRVParameters: the parameters that a module declares, in both byte orders.
+func TestSPIRVParameters(t *testing.T) {
 	instructions := [][]uint32{
 		{opEntryPoint, 6, 20, 0x64636261, 0, 99}, {opEntryPoint, 6, 20, 0x00000062}, {opEntryPoint, 5, 21, 0x00000063},
 		{opName, 31, 0x00000078},

@@ -12,7 +12,7 @@ func launchKernel(ref, ref, *launch, []unsafe.Pointer) (ref, Code) {
 	return nil, ErrUnsupported
 }
 
-// clProgram is a program that OpenCL itself built, or would not.
+// clProgram is a program that OpenCL itself built or refused.
 type clProgram struct{}
 
 func clBuild(*made, string) clProgram         { return clProgram{} }

@@ -57,14 +57,14 @@ kernel void none(void) {}`, "")
 	require.Empty(t, none.Params())
 	_, err = p.Kernel("nil")
 	require.ErrorIs(t, err, syclobj.ErrArgument)
-	require.ErrorContains(t, err, "it has all, none")
+	require.ErrorContains(t, err, "its kernels are all, none")
 	for _, name := range []string{"", "a\x00b"} {
 		_, err = p.Kernel(name)
 		require.ErrorIs(t, err, syclobj.ErrArgument)
 	}
 	event, err := none.Submit(q, []int{1}, nil, nil, nil)
 	require.NoError(t, err)
-	require.NoError(t, syclobj.EventFromRef(event).Wait(t.Context()))
+	require.NoError(t, syclobj.TakeEvent(nil, event).Wait(t.Context()))
 }
 
 func TestBuildRefusals(t *testing.T) {
@@ -74,7 +74,7 @@ func TestBuildRefusals(t *testing.T) {
 		"NUL in the options": func() (*syclobj.Program, error) { return q.BuildOpenCL("", "a\x00b") },
 		"no words":           func() (*syclobj.Program, error) { return q.BuildSPIRV([]byte{3, 2, 35}, "") },
 		"no header":          func() (*syclobj.Program, error) { return q.BuildSPIRV(make([]byte, 16), "") },
-		"no SPIR-V":          func() (*syclobj.Program, error) { return q.BuildSPIRV(make([]byte, 64), "") },
+		"not SPIR-V":         func() (*syclobj.Program, error) { return q.BuildSPIRV(make([]byte, 64), "") },
 	} {
 		p, err := build()
 		require.ErrorIs(t, err, syclobj.ErrArgument, name)
@@ -82,7 +82,7 @@ func TestBuildRefusals(t *testing.T) {
 	}
 }
 
-// Every function that a build, a kernel and a launch use fails: nothing is left behind.
+// TestKernelsFail: every function that a build, a kernel and a launch use fails; nothing is left behind.
 func TestKernelsFail(t *testing.T) {
 	fake := sycltest.Child(t, sycltest.TwoGPUs)
 	if fake == nil {
@@ -108,7 +108,7 @@ func TestKernelsFail(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return syclobj.EventFromRef(event).Wait(t.Context())
+		return syclobj.TakeEvent(nil, event).Wait(t.Context())
 	}
 	require.NoError(t, whole())
 	require.Equal(t, []int32{1, 1, 1, 1}, unsafe.Slice((*int32)(m), 4))
@@ -127,7 +127,7 @@ func TestKernelsFail(t *testing.T) {
 	_, err = q.BuildOpenCL("#error", "")
 	var e *syclobj.BuildError
 	require.ErrorAs(t, err, &e)
-	require.ErrorContains(t, err, "no OpenCL loader is in the process")
+	require.ErrorContains(t, err, "the process has no OpenCL loader")
 	require.Equal(t, before, fake.Live())
 }
 
@@ -169,7 +169,7 @@ func instruction(text string) []byte {
 	return append([]byte{0, 0, byte(n), byte(n >> 8)}, text...)
 }
 
-// A kernel from many goroutines, and closed beside them.
+// TestKernelFromManyGoroutines launches a kernel from many goroutines and closes it meanwhile.
 func TestKernelFromManyGoroutines(t *testing.T) {
 	q := openReal(t).DefaultQueue()
 	p, err := q.BuildOpenCL("kernel void put(global int *x, int at, int v) { x[at] = v; }", "")
@@ -186,7 +186,7 @@ func TestKernelFromManyGoroutines(t *testing.T) {
 				at := int32(64*g + i)
 				event, err := k.Submit(q, []int{1}, nil, []syclobj.KernelArg{syclobj.PointerArg(m), syclobj.ScalarArg(at), syclobj.ScalarArg(at + 1)}, nil)
 				if err == nil {
-					err = q.EventFromRef(event).Wait(t.Context())
+					err = syclobj.TakeEvent(q, event).Wait(t.Context())
 				}
 				if err != nil {
 					t.Error(err)

@@ -5,17 +5,17 @@ import (
 	"unsafe"
 )
 
-// KernelArg is one argument of a launch: what PointerArg, ScalarArg, LocalArg or
-// BytesArg gives. The zero value is none of them and is refused.
+// KernelArg is one argument of a launch, as PointerArg, ScalarArg, LocalArg or BytesArg returns it. It is
+// a value that borrows its memory. The zero value is invalid.
 type KernelArg struct {
 	kind   argKind
-	float  bool // of a scalar
-	signed bool // likewise
+	float  bool // a floating-point scalar
+	signed bool // a signed scalar
 	value  uint64
 	bytes  []byte
 }
 
-// argKind is USMB_KERNEL_ARG_* and one, so that the zero value is no argument.
+// argKind is USMB_KERNEL_ARG_* plus one, so that the zero value is no argument.
 type argKind uint8
 
 const (
@@ -29,15 +29,14 @@ const (
 	argBytes
 )
 
-// KernelScalar is the Go types that are a scalar type of OpenCL C: char to ulong, float
-// and double. int and uint are not among them, because OpenCL C's int has 32 bits and
-// Go's may have 64. A half goes as the uint16 of its bits; bool is no kernel argument in
-// OpenCL C, which takes a char or an int instead.
+// KernelScalar is the set of Go types that correspond to a scalar type of OpenCL C: char to ulong, float
+// and double. int and uint are excluded, because OpenCL C's int has 32 bits and Go's may have 64. Pass a
+// half as the uint16 of its bits. bool cannot be a kernel argument in OpenCL C; use a char or an int.
 type KernelScalar interface {
 	~int8 | ~int16 | ~int32 | ~int64 | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~float32 | ~float64
 }
 
-// ScalarArg is a number that the kernel takes by value.
+// ScalarArg passes a number by value.
 func ScalarArg[T KernelScalar](v T) KernelArg {
 	var zero T
 	one, two := zero+1, zero+2
@@ -56,24 +55,22 @@ func ScalarArg[T KernelScalar](v T) KernelArg {
 	return a
 }
 
-// PointerArg is the address of USM that the kernel takes as a pointer to global or
-// constant memory; nil is OpenCL C's null. The memory must be USM of the queue's context
-// and stay until the launch is complete, neither of which is checked: package
-// usmarray/kernel does both for arrays.
+// PointerArg passes the address of USM as a pointer to global or constant memory; nil is OpenCL C's null.
+// The memory must be USM of the queue's context and stay allocated until the launch completes. Neither is
+// checked; package usmarray/kernel does both for arrays.
 func PointerArg(p unsafe.Pointer) KernelArg {
 	return KernelArg{kind: argPointer, value: uint64(uintptr(p))}
 }
 
-// LocalArg is so many bytes of memory that each work-group has for itself, which the
-// kernel takes as a pointer to local memory. The launch must name the size of its
-// work-groups.
+// LocalArg allocates this many bytes of memory for each work-group, passed as a pointer to local memory.
+// The launch must set the size of its work-groups.
 func LocalArg(bytes uintptr) KernelArg { return KernelArg{kind: argLocal, value: uint64(bytes)} }
 
-// BytesArg is the bytes of a value that no scalar is: a vector (float4), a structure in
-// the layout of OpenCL C. They are read while the launch is submitted. It needs dpctl 0.20.
+// BytesArg passes the bytes of a value other than a scalar in the layout of OpenCL C: a vector (float4), a
+// structure. They are read during the submission. It requires dpctl 0.20.
 func BytesArg(b []byte) KernelArg { return KernelArg{kind: argBytes, bytes: b} }
 
-// size is the bytes of a value; 0 for what is none.
+// size returns the number of bytes of a value, 0 for other arguments.
 func (a *KernelArg) size() int {
 	switch a.kind {
 	case argScalar1, argScalar2, argScalar4, argScalar8:
@@ -86,7 +83,7 @@ func (a *KernelArg) size() int {
 
 func (a *KernelArg) isScalar() bool { return a.kind >= argScalar1 && a.kind <= argScalar8 }
 
-// String says what the argument is: "float64", "a pointer", "64 bytes of local memory".
+// String describes the argument: "float64", "a pointer", "64 bytes of local memory".
 func (a KernelArg) String() string {
 	switch {
 	case a.kind == argPointer:

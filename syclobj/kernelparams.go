@@ -6,24 +6,24 @@ import (
 	"strings"
 )
 
-// KernelParam is what the driver tells of one parameter of a kernel. Where it does not
-// tell, the fields are empty, and a launch is checked by the driver alone.
+// KernelParam is the driver's description of one parameter of a kernel, a value that owns nothing. If the
+// driver does not describe it, the fields are empty, and only the driver checks the argument.
 type KernelParam struct {
-	Address string // "global", "constant", "local", or "private" for what goes by value
+	Address string // "global", "constant", "local", or "private" for parameters passed by value
 	Const   bool   // a pointer to const
 	Type    string // as OpenCL C writes it, without qualifiers: "float*", "uint4"
 	Name    string
 
-	facts paramFacts // of Type, read once for each kernel
+	facts paramFacts // parsed from Type, once for each kernel
 }
 
-// paramFacts is what the name of a type says.
+// paramFacts is the parsed name of a type.
 type paramFacts struct {
 	read, opaque, float, known bool
 	bits, lanes                int
 }
 
-// readFacts reads the names of the types of a kernel's parameters.
+// readFacts parses the names of the types of a kernel's parameters.
 func readFacts(params []KernelParam) {
 	for i := range params {
 		p := &params[i]
@@ -33,7 +33,7 @@ func readFacts(params []KernelParam) {
 	}
 }
 
-// String is the parameter as OpenCL C declares it.
+// String returns the declaration in OpenCL C.
 func (p KernelParam) String() string {
 	if p.Address == "" {
 		return "a parameter that the driver does not describe"
@@ -53,9 +53,9 @@ func (p KernelParam) String() string {
 	return strings.Join(words, " ")
 }
 
-// Element is the scalar type that a pointer points to, or a value is made of: its bits,
-// whether it is a floating-point type, and whether the type is one of OpenCL C's own (else
-// the others say nothing). lanes is 1 but for vectors.
+// Element returns the scalar type of a pointer's target or of a value: its width in bits, whether it is a
+// floating-point type, and the number of lanes (1 except for vectors). known reports whether the type is
+// one of OpenCL C's own; otherwise the other results are meaningless.
 func (p KernelParam) Element() (bits int, float bool, lanes int, known bool) {
 	if f := &p.facts; f.read {
 		return f.bits, f.float, f.lanes, f.known
@@ -74,7 +74,7 @@ var openCLScalars = map[string]struct {
 	"unsigned int": {32, false}, "unsigned": {32, false}, "unsigned long": {64, false},
 }
 
-// openCLType reads the name of a scalar or vector type.
+// openCLType parses the name of a scalar or vector type.
 func openCLType(name string) (bits int, float bool, lanes int, known bool) {
 	if t, ok := openCLScalars[name]; ok {
 		return t.bits, t.float, 1, true
@@ -90,8 +90,8 @@ func openCLType(name string) (bits int, float bool, lanes int, known bool) {
 
 var openCLLanes = map[string]int{"2": 2, "3": 3, "4": 4, "8": 8, "16": 16}
 
-// valueBytes is the size of a parameter that goes by value; 0 when it is not known. A
-// vector of three takes the room of four.
+// valueBytes returns the size of a parameter that is passed by value, 0 if unknown. A vector of three has
+// the size of four.
 func (p *KernelParam) valueBytes() int {
 	bits, _, lanes, ok := p.Element()
 	if !ok {
@@ -103,13 +103,13 @@ func (p *KernelParam) valueBytes() int {
 	return bits / 8 * lanes
 }
 
-// opaque are types whose values no argument here can be.
+// opaque reports whether no argument of this package can be a value of the type.
 func (p *KernelParam) opaque() bool {
 	if p.facts.read {
 		return p.facts.opaque
 	}
-	// By their whole names: a program may well have a type of its own called image_params,
-	// and a pointer to anything is a pointer.
+	// Compare whole names: a program may define its own type image_params,
+	// and a pointer to any type is accepted.
 	switch p.Type {
 	case "sampler_t", "queue_t", "event_t", "clk_event_t", "reserve_id_t":
 		return true
@@ -122,18 +122,18 @@ func (p *KernelParam) opaque() bool {
 	return strings.HasPrefix(p.Type, pipePrefix)
 }
 
-// pipePrefix is set before the type of a pipe's packets, as OpenCL C writes it.
+// pipePrefix precedes the type of a pipe's packets, as in OpenCL C.
 const pipePrefix = "pipe "
 
-// takes is why a parameter cannot take an argument, nil when it can as far as is known.
+// takes returns an error if a parameter cannot take an argument, as far as it is described.
 func (p *KernelParam) takes(a *KernelArg) error {
 	switch {
 	case a.kind == argNone:
-		return fmt.Errorf("%w: give what PointerArg, ScalarArg, LocalArg or BytesArg returns", ErrArgument)
+		return fmt.Errorf("%w: the zero KernelArg: use PointerArg, ScalarArg, LocalArg or BytesArg", ErrArgument)
 	case p.Address == "":
 		return nil
 	case p.opaque():
-		return fmt.Errorf("the kernel takes %s: %w: images, samplers and pipes are no arguments here", p, errors.ErrUnsupported)
+		return fmt.Errorf("the kernel takes %s: %w: images, samplers and pipes are not supported", p, errors.ErrUnsupported)
 	case p.Address == "local":
 		if a.kind != argLocal {
 			return p.refuses("local memory")
@@ -159,7 +159,7 @@ func (p *KernelParam) takesValue(a *KernelArg) error {
 		return p.refuses(fmt.Sprintf("a value of %d bytes", want))
 	}
 	_, float, lanes, _ := p.Element()
-	half := float && want == 2 // whose bits are an integer in Go
+	half := float && want == 2 // passed as an integer
 	if a.isScalar() && lanes == 1 && a.float != float && !half {
 		return p.refuses("a number of that type")
 	}
@@ -167,5 +167,5 @@ func (p *KernelParam) takesValue(a *KernelArg) error {
 }
 
 func (p *KernelParam) refuses(want string) error {
-	return fmt.Errorf("%w: the kernel takes %s: give %s", ErrArgument, p, want)
+	return fmt.Errorf("%w: the kernel takes %s: pass %s", ErrArgument, p, want)
 }

@@ -2,20 +2,18 @@ package syclobj
 
 import "strconv"
 
-// USMKind is a kind of unified shared memory, numbered as SYCL interfaces
-// number it.
+// USMKind is a kind of unified shared memory, with SYCL's numbers.
 type USMKind int32
 
-// The kinds. Memory of the host backend is USMUnknown: no SYCL context knows it.
+// The kinds. Memory of the host backend is USMUnknown, because it belongs to no SYCL context.
 const (
-	USMUnknown USMKind = iota // not unified shared memory of the context asked about
-	USMDevice                 // on the device; the host may not read it
-	USMShared                 // moves between host and device
+	USMUnknown USMKind = iota // not unified shared memory of the given context
+	USMDevice                 // on the device; the host cannot read it
+	USMShared                 // migrates between host and device
 	USMHost                   // on the host, readable by the device
 )
 
-// String gives the name that Python's interfaces use: "device", "shared",
-// "host", or "unknown".
+// String returns the name in Python's interfaces: "device", "shared", "host", or "unknown".
 func (k USMKind) String() string {
 	switch k {
 	case USMUnknown:
@@ -30,11 +28,7 @@ func (k USMKind) String() string {
 	return "USMKind(" + strconv.Itoa(int(k)) + ")"
 }
 
-// HostReadable reports whether the host may read memory of this kind through
-// its address.
-func (k USMKind) HostReadable() bool { return k == USMShared || k == USMHost }
-
-// Backend is what a SYCL platform runs on.
+// Backend is the backend of a SYCL platform.
 type Backend int32
 
 // The backends. BackendHost is this package's own.
@@ -56,7 +50,7 @@ var backendNames = map[Backend]string{
 	BackendHost:      "host",
 }
 
-// String gives the name used in filter strings, such as "opencl".
+// String returns the name in filter strings, such as "opencl".
 func (b Backend) String() string {
 	if name, ok := backendNames[b]; ok {
 		return name
@@ -64,7 +58,7 @@ func (b Backend) String() string {
 	return "Backend(" + strconv.Itoa(int(b)) + ")"
 }
 
-// DeviceType is the sort of a device.
+// DeviceType is the type of a device.
 type DeviceType int32
 
 // The device types. TypeHost is the device of the host backend.
@@ -86,7 +80,7 @@ var typeNames = map[DeviceType]string{
 	TypeHost:        "host",
 }
 
-// String gives the name used in filter strings, such as "gpu".
+// String returns the name in filter strings, such as "gpu".
 func (t DeviceType) String() string {
 	if name, ok := typeNames[t]; ok {
 		return name
@@ -94,7 +88,7 @@ func (t DeviceType) String() string {
 	return "DeviceType(" + strconv.Itoa(int(t)) + ")"
 }
 
-// QueueProperty is a set of properties for a new queue.
+// QueueProperty is a set of properties of a queue.
 type QueueProperty uint32
 
 // Properties; combine them with |. Without InOrder a queue may run independent
@@ -104,7 +98,7 @@ const (
 	Profiling QueueProperty = 1 << 1 // events record when they were submitted, started and ended
 )
 
-// AffinityDomain says along which shared resource a device is split.
+// AffinityDomain selects the shared resource along which a device is split.
 type AffinityDomain int32
 
 // The domains of sycl::info::partition_affinity_domain.

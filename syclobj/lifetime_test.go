@@ -15,8 +15,8 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
 
-// Objects of the user's own outlive the last Runtime: what they hold still
-// works, what would need the table of devices is ErrClosed.
+// TestAfterLastRuntime: objects that the user owns outlive the last Runtime and still work; operations
+// that need the table of devices return ErrClosed.
 func TestAfterLastRuntime(t *testing.T) {
 	if sycltest.Child(t, sycltest.TwoGPUs) == nil {
 		return
@@ -24,7 +24,7 @@ func TestAfterLastRuntime(t *testing.T) {
 	rt, err := syclobj.Open(syclobj.RequireSYCL())
 	require.NoError(t, err)
 	gpu := rt.RootDevices()[0]
-	tiles, err := gpu.SubDevicesByAffinity(syclobj.AffinityNUMA)
+	tiles, err := gpu.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNUMA})
 	require.NoError(t, err)
 	ctx, err := rt.NewContext(gpu)
 	require.NoError(t, err)
@@ -40,7 +40,7 @@ func TestAfterLastRuntime(t *testing.T) {
 	require.EqualValues(t, 7, *(*byte)(p))
 	for what, err := range map[string]error{
 		"devices of a context": onlyError(ctx.Devices()),
-		"parts of a part":      onlyError(tiles[0].SubDevicesEqually(1)),
+		"parts of a part":      onlyError(tiles[0].SubDevices(syclobj.Partition{Units: 1})),
 		"a new place":          onlyError(q.Place(syclobj.USMDevice)),
 		"memory in it":         onlyError(q.Alloc(syclobj.USMDevice, 8, 0)),
 	} {
@@ -56,9 +56,8 @@ func TestAfterLastRuntime(t *testing.T) {
 	require.Zero(t, syclobj.LiveObjects())
 }
 
-// Lookups that find root devices run beside the Close of the last Runtime: no
-// call may see a deleted reference, which the fake library would end the process
-// for.
+// TestLookupsWhileClosing looks up root devices while the last Runtime closes: no call may use a deleted
+// reference, for which the fake library ends the process.
 func TestLookupsWhileClosing(t *testing.T) {
 	if sycltest.Child(t, sycltest.TwoGPUs) == nil {
 		return
@@ -110,8 +109,8 @@ func TestLookupsWhileClosing(t *testing.T) {
 	}
 }
 
-// Open without a library named and without SYCL required falls back on the host
-// when the devices cannot be listed.
+// TestOpenWithBrokenDrivers: without an explicit library and without RequireSYCL, Open uses the host
+// backend if the devices cannot be listed.
 func TestOpenWithBrokenDrivers(t *testing.T) {
 	fake := sycltest.Child(t, sycltest.TwoGPUs)
 	if fake == nil {
@@ -134,7 +133,7 @@ func TestOpenWithBrokenDrivers(t *testing.T) {
 	require.Len(t, rt.RootDevices(), 3, "nothing stands in the way of the next")
 }
 
-// However often and by whomever an event is asked, a failure is told each time.
+// Every wait for a failed event returns the failure.
 func TestEventFailureStays(t *testing.T) {
 	fake := sycltest.Child(t, sycltest.TwoGPUs)
 	if fake == nil {
@@ -199,7 +198,7 @@ func TestEventFailureStays(t *testing.T) {
 	require.Eventually(t, func() bool { return syclobj.LiveObjects().Waiters == 0 }, time.Minute, time.Millisecond)
 }
 
-// An event that was closed while its work was under way keeps no order.
+// TestClosedEvent: an event that was closed before its completion cannot order other work.
 func TestClosedEvent(t *testing.T) {
 	fake := sycltest.Child(t, sycltest.OneCPU)
 	if fake == nil {
@@ -235,7 +234,7 @@ func TestClosedEvent(t *testing.T) {
 	require.NoError(t, after.Close())
 }
 
-// A copy that cannot be made never passes work off as complete that is not.
+// TestEventCopyFails: if an event cannot be copied, incomplete work is never reported as complete.
 func TestEventCopyFails(t *testing.T) {
 	fake := sycltest.Child(t, sycltest.OneCPU)
 	if fake == nil {
@@ -256,7 +255,7 @@ func TestEventCopyFails(t *testing.T) {
 	require.NoError(t, copied.Close())
 }
 
-// Filter strings are remembered, but not without bound.
+// TestFiltersRemembered: filter strings are cached, up to a limit.
 func TestFiltersRemembered(t *testing.T) {
 	fake := sycltest.Child(t, sycltest.TwoGPUs)
 	if fake == nil {
@@ -278,7 +277,7 @@ func TestFiltersRemembered(t *testing.T) {
 	require.Greater(t, fake.Calls(selector), calls+500, "and most of a thousand were not kept")
 }
 
-// A host queue that was closed refuses like any other.
+// TestClosedHostQueue: a closed host queue returns ErrClosed like any other.
 func TestClosedHostQueue(t *testing.T) {
 	rt := openHost(t)
 	q, err := rt.NewQueue(nil, rt.HostQueue().Device(), 0)
@@ -290,7 +289,7 @@ func TestClosedHostQueue(t *testing.T) {
 	for _, err := range []error{
 		onlyError(q.Alloc(syclobj.USMShared, 8, 0)), onlyError(q.Memset(p, 1, 8)), onlyError(q.Barrier()), q.Wait(context.Background()),
 		q.Write(p, []byte{1}), onlyError(q.Memcpy(p, unsafe.Add(p, 4), 4)), onlyError(q.Fill(p, []byte{1}, 1)),
-		onlyError(q.Prefetch(p, 8)), onlyError(q.Advise(p, 8, 0)), onlyError(q.Place(syclobj.USMShared)),
+		onlyError(q.Prefetch(p, 8)), onlyError(q.Place(syclobj.USMShared)),
 	} {
 		require.ErrorIs(t, err, syclobj.ErrClosed)
 	}

@@ -1,26 +1,21 @@
 package syclobj
 
-import (
-	"fmt"
-	"strings"
-	"sync/atomic"
-)
+import "sync/atomic"
 
 var liveWaiters atomic.Int64
 
-// Live counts what the process holds through this package, including what C
-// code of this module holds.
+// Live counts the objects that the process holds through this package, including those of C code of this
+// module. It is a plain value.
 type Live struct {
 	Platforms, Devices, Contexts, Queues, Events, Places int64
 	Allocations                                          int64 // USM
-	HostAllocations                                      int64 // of the host backend
+	HostAllocations                                      int64 // memory of the host backend
 	Programs, Kernels                                    int64
-	Waiters                                              int64 // events that somebody waits for who can give up
+	Waiters                                              int64 // events with a cancellable wait
 }
 
-// LiveObjects counts what is held now. It is all zero once every Runtime is
-// closed and everything else closed, freed and released; tests compare it
-// before and after.
+// LiveObjects counts the objects that are held now. All counts are zero once every Runtime is closed and
+// all other objects are closed, freed and released; tests compare it before and after.
 func LiveObjects() Live {
 	c := liveRefs()
 	return Live{
@@ -36,26 +31,4 @@ func LiveObjects() Live {
 		HostAllocations: liveHostAllocations.Load(),
 		Waiters:         liveWaiters.Load(),
 	}
-}
-
-// String lists what is not zero; "nothing" when all is.
-func (l Live) String() string {
-	var parts []string
-	for _, c := range []struct {
-		n    int64
-		name string
-	}{
-		{l.Platforms, "platforms"}, {l.Devices, "devices"}, {l.Contexts, "contexts"},
-		{l.Queues, "queues"}, {l.Events, "events"}, {l.Places, "places"},
-		{l.Allocations, "USM allocations"}, {l.HostAllocations, "host allocations"},
-		{l.Programs, "programs"}, {l.Kernels, "kernels"}, {l.Waiters, "waiters"},
-	} {
-		if c.n != 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.name))
-		}
-	}
-	if len(parts) == 0 {
-		return "nothing"
-	}
-	return strings.Join(parts, ", ")
 }

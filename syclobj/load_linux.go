@@ -23,16 +23,15 @@ import (
 	"github.com/usmbridge/usmbridge/internal/linkage"
 )
 
-// loadLibrary loads the SYCL library, once per process, by the search order of
-// the package documentation. asked is the path of WithLibrary, or empty. ctx bounds
-// the search, which may run python3.
+// loadLibrary loads the SYCL library, once per process, in the search order of the package documentation.
+// asked is the path of WithLibrary, or empty. ctx bounds the search, which may run python3.
 func loadLibrary(ctx context.Context, asked string) (*Library, []Attempt, error) {
 	source := "option"
 	if asked == "" {
 		asked, source = os.Getenv(EnvLibrary), EnvLibrary
 	}
 	if linkage.Static() {
-		err := &LibraryError{Path: libraryName, Reason: "the program is linked statically and cannot load shared libraries", Advice: "link it dynamically, without -static"}
+		err := &libraryError{Path: libraryName, Reason: "the program is linked statically and cannot load shared libraries", Advice: "link it dynamically, without -static"}
 		return nil, []Attempt{{Source: "program", Err: err}}, err
 	}
 	s := &librarySearch{asked: inDirectory(asked), source: source}
@@ -41,7 +40,7 @@ func loadLibrary(ctx context.Context, asked string) (*Library, []Attempt, error)
 	if lib, done, err := s.withoutSearch(); done {
 		return lib, s.attempts, err
 	}
-	process.Unlock() // other goroutines do not wait for python3
+	process.Unlock() // other goroutines must not wait for python3
 	found := candidates(ctx)
 	process.Lock()
 	if lib, done, err := s.withoutSearch(); done {
@@ -49,7 +48,7 @@ func loadLibrary(ctx context.Context, asked string) (*Library, []Attempt, error)
 	}
 	for _, candidate := range found {
 		if candidate.Source == sourceLoader && ctx.Err() != nil {
-			break // an interrupted search does not choose a library of lower priority for the process
+			break // an interrupted search must not select a library of lower priority for the process
 		}
 		if candidate.Err != nil {
 			s.attempts = append(s.attempts, candidate)
@@ -62,8 +61,8 @@ func loadLibrary(ctx context.Context, asked string) (*Library, []Attempt, error)
 	return nil, s.attempts, s.failure()
 }
 
-// withoutSearch uses the instance that the process holds already, or else the file that
-// was asked for. done is false if there is neither. process is locked.
+// withoutSearch uses the loaded instance, or else the requested file. done is false if there is neither.
+// The caller holds process.
 func (s *librarySearch) withoutSearch() (lib *Library, done bool, err error) {
 	if process.lib != nil {
 		lib, err = s.adopt(process.lib.Path)
@@ -90,10 +89,10 @@ type librarySearch struct {
 	attempts      []Attempt
 }
 
-// adopt uses the instance that the process holds already.
+// adopt uses the instance that the process has already loaded.
 func (s *librarySearch) adopt(loaded string) (*Library, error) {
 	if s.asked != "" && !sameFile(s.asked, loaded) {
-		err := &LibraryError{Path: s.asked, Reason: s.source + " asks for this file, but the process holds " + loaded + " already, and can hold one only",
+		err := &libraryError{Path: s.asked, Reason: s.source + " asks for this file, but the process holds " + loaded + " already, and can hold one only",
 			Advice: "ask for that one, or open the library before anything else loads it"}
 		s.attempts = append(s.attempts, Attempt{Source: s.source, Path: s.asked, Err: err})
 		return nil, err
@@ -120,34 +119,33 @@ func (s *librarySearch) try(source, path string) (*Library, error) {
 	return lib, nil
 }
 
-// failure is the reason when no candidate could be used: a library that is
-// there and broken matters more than the places where there is none.
+// failure returns the reason if no candidate can be used. An existing but broken library takes precedence
+// over places without one.
 func (s *librarySearch) failure() error {
 	for _, a := range s.attempts {
-		if e := (*LibraryError)(nil); errors.As(a.Err, &e) && filepath.IsAbs(e.Path) {
+		if e := (*libraryError)(nil); errors.As(a.Err, &e) && filepath.IsAbs(e.Path) {
 			return e
 		}
 	}
-	return &LibraryError{Path: libraryName, Reason: "not found (already loaded, " + EnvLibrary + ", VIRTUAL_ENV, python3 on PATH, loader path)", Advice: adviceInstall}
+	return &libraryError{Path: libraryName, Reason: "not found (already loaded, " + EnvLibrary + ", VIRTUAL_ENV, python3 on PATH, loader path)", Advice: adviceInstall}
 }
 
-// openLibrary loads the file at path, or, when path has no slash, the one that the
-// dynamic loader finds.
+// openLibrary loads the file at path, or, if path has no slash, the file that the dynamic loader finds.
 func openLibrary(source, path string) (*Library, error) {
 	if !strings.Contains(path, "/") {
 		found, relative := onLoaderPath(path)
 		if found == path && relative != "" {
-			return nil, &LibraryError{Path: path, Reason: "there is one in the directory " + strconv.Quote(relative) + " of the loader's path, which is relative to the working directory: nothing is loaded from there",
+			return nil, &libraryError{Path: path, Reason: "it exists in the directory " + strconv.Quote(relative) + " of the loader's path, which is relative to the working directory and therefore not used",
 				Advice: "name directories of LD_LIBRARY_PATH in full, and leave none empty"}
 		}
 		path = found
 	}
 	version := dpctlVersion(path)
 	if tooOld(version) {
-		return nil, &LibraryError{Path: path, Version: version, Reason: "too old: dpctl 0.17 or newer is needed", Advice: adviceUpgrade}
+		return nil, &libraryError{Path: path, Version: version, Reason: "too old: dpctl 0.17 or newer is needed", Advice: adviceUpgrade}
 	}
 	dir := environmentLib(path)
-	if source != sourceLoaded { // the file of a loaded one may be gone
+	if source != sourceLoaded { // the file of a loaded instance may have been deleted
 		if err := checkFile(path, dir); err != nil {
 			return nil, err
 		}
@@ -159,9 +157,9 @@ func openLibrary(source, path string) (*Library, error) {
 	defer C.free(unsafe.Pointer(d))
 	switch C.usmb_load_open(c, d, &real[0], C.size_t(len(real)), &text[0], C.size_t(len(text))) {
 	case C.USMB_LOAD_OPEN:
-		return nil, &LibraryError{Path: path, Reason: "cannot be loaded: " + C.GoString(&text[0]), Advice: adviceInstall}
+		return nil, &libraryError{Path: path, Reason: "cannot be loaded: " + C.GoString(&text[0]), Advice: adviceInstall}
 	case C.USMB_LOAD_SYMBOL:
-		return nil, &LibraryError{Path: path, Symbol: C.GoString(&text[0]), Version: version, Reason: "not a libDPCTLSyclInterface.so of dpctl 0.17 or newer", Advice: adviceUpgrade}
+		return nil, &libraryError{Path: path, Symbol: C.GoString(&text[0]), Version: version, Reason: "not a libDPCTLSyclInterface.so of dpctl 0.17 or newer", Advice: adviceUpgrade}
 	}
 	lib := &Library{Path: C.GoString(&real[0]), Source: source}
 	lib.DPCTLVersion = dpctlVersion(lib.Path)
@@ -174,33 +172,33 @@ func openLibrary(source, path string) (*Library, error) {
 	return lib, nil
 }
 
-// checkFile keeps from dlopen what it would not survive: the file itself, and those
-// in dir that it needs. A name that nothing was found for is the loader's to
-// refuse, or to find in its cache, which lists libraries alone.
+// checkFile refuses files that would crash or block dlopen: the file itself and its dependencies in dir. A
+// name without a file is left to the loader, which may find it in its cache; the cache lists libraries
+// only.
 func checkFile(path, dir string) error {
 	if !strings.Contains(path, "/") {
 		return nil
 	}
 	err := elfcheck.File(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return &LibraryError{Path: path, Reason: "no such file", Err: err, Advice: adviceInstall}
+		return &libraryError{Path: path, Reason: "no such file", Err: err, Advice: adviceInstall}
 	}
 	if err != nil {
-		return &LibraryError{Path: path, Reason: "not a library that can be loaded", Err: err, Advice: adviceReplace}
+		return &libraryError{Path: path, Reason: "not a library that can be loaded", Err: err, Advice: adviceReplace}
 	}
 	if dir == "" {
 		return nil
 	}
 	if file, err := elfcheck.Needed(path, dir); err != nil {
-		return &LibraryError{Path: path, Reason: "it needs " + file + ", which is not a library that can be loaded", Err: err, Advice: adviceReplace}
+		return &libraryError{Path: path, Reason: "it needs " + file + ", which is not a library that can be loaded", Err: err, Advice: adviceReplace}
 	}
 	return nil
 }
 
-// onLoaderPath is the file that the dynamic loader would take for a name: the first
-// in its directories that can be loaded, else the first that is there, else the
-// name itself. Directories that depend on the working directory do not count: whoever
-// can write there would choose what runs. relative is the first of them with the file.
+// onLoaderPath returns the file that the dynamic loader would select for a name: the first in its
+// directories that can be loaded, else the first existing one, else the name. Directories that depend on
+// the working directory are excluded, because anyone who can write there could choose the code that runs.
+// relative is the first of those directories with the file.
 func onLoaderPath(name string) (first, relative string) {
 	var text [1 << 14]C.char
 	C.usmb_load_path(&text[0], C.size_t(len(text)))
@@ -224,8 +222,8 @@ func onLoaderPath(name string) (first, relative string) {
 	return first, relative
 }
 
-// loadExtra loads one more library, with what it needs from its own directory,
-// for others that need it by its name.
+// loadExtra loads one more library, with its dependencies from its own directory, for libraries that need
+// it by name.
 func loadExtra(path string) {
 	c := C.CString(path)
 	defer C.free(unsafe.Pointer(c))
@@ -234,8 +232,7 @@ func loadExtra(path string) {
 	C.usmb_load_extra(c, dir)
 }
 
-// findLoaded gives the path of a shared object in the process whose file name
-// starts with prefix.
+// findLoaded returns the path of a loaded shared object whose file name starts with prefix.
 func findLoaded(prefix string) (string, bool) {
 	var path [4096]C.char
 	c := C.CString(prefix)

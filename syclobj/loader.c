@@ -4,6 +4,7 @@
 #include "loader.h"
 #include "signals.h"
 #include "symbols.h"
+#include "usmb_sycl.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -14,6 +15,7 @@
 
 struct usmb_dpctl usmb_dp;
 _Atomic int usmb_symbols_ready;
+_Atomic int64_t usmb_live_counts[USMB_LIVE_SORTS];
 
 static const struct {
 	const char *name;
@@ -77,8 +79,8 @@ void usmb_load_path(char *dirs, size_t n)
 }
 
 /*
- * The name in "NAME: cannot open shared object file: ...", which is how dlopen
- * says that a needed library was not found.
+ * Extracts the name from "NAME: cannot open shared object file: ...", which dlopen reports for a
+ * dependency that was not found.
  */
 static int missing(const char *error, char *name, size_t n)
 {
@@ -94,9 +96,9 @@ static int missing(const char *error, char *name, size_t n)
 }
 
 /*
- * dlopen, with the libraries it needs from dir if they are not found. Wheels of
- * dpctl 0.17 name a wrong directory for libsycl and others, which lie in lib of
- * the environment. dlerror is per thread, so it is read where it happens.
+ * Calls dlopen, and loads dependencies that are not found from dir. Wheels of dpctl 0.17 name a wrong
+ * directory for libsycl and others, which are in lib of the environment. dlerror is per thread, so it is
+ * read immediately.
  */
 static void *open_near(const char *path, const char *dir, int depth, char *err, size_t nerr)
 {
@@ -125,12 +127,12 @@ int usmb_load_open(const char *path, const char *dir, char *real, size_t nreal, 
 	size_t i;
 
 	if (usmb_ready()) return USMB_LOAD_OK;
-	/* An instance that is already here must be the one used: two copies of
-	 * the library would be two SYCL runtimes with foreign pointers between. */
+	/* An instance that is already loaded must be used: two copies of
+	 * the library would be two SYCL runtimes whose objects do not match. */
 	usmb_signals_save(&signals);
-	/* Intel's math library (libimf) picks functions of libm while it is being
-	 * loaded itself, which crashes unless libm is there before; a Go program
-	 * does not bring it. */
+	/* Intel's math library (libimf) selects functions of libm while it is being
+	 * loaded, which crashes unless libm is already loaded; a Go program
+	 * does not load it. */
 	(void)dlopen("libm.so.6", RTLD_NOW | RTLD_GLOBAL);
 	lib = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
 	if (lib == NULL) lib = open_near(path, dir, 8, err, nerr);
@@ -140,8 +142,8 @@ int usmb_load_open(const char *path, const char *dir, char *real, size_t nreal, 
 		fn = dlsym(lib, functions[i].name);
 		if (fn == NULL && functions[i].required) {
 			snprintf(err, nerr, "%s", functions[i].name);
-			/* Nothing in it was called yet. Left loaded, it would be taken
-			 * for the process's own instance from then on. */
+			/* None of its functions was called yet. If it stayed loaded, it would be used
+			 * as the process's instance from then on. */
 			(void)dlclose(lib);
 			return USMB_LOAD_SYMBOL;
 		}

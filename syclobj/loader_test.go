@@ -18,7 +18,7 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
 
-// opening is what a process found that opened SYCL in a made-up environment.
+// opening is the result of a process that opened SYCL in an artificial environment.
 type opening struct {
 	Path, Source, Version, Drivers string
 	Attempts                       []string
@@ -36,7 +36,18 @@ const (
 	envTimeout = "USMBRIDGE_TEST_TIMEOUT" // a duration for OpenContext
 )
 
-// report is what the processes that openIn starts do instead of tests.
+// attemptLine formats an attempt for comparison.
+func attemptLine(a syclobj.Attempt) string {
+	switch {
+	case a.Err == nil:
+		return fmt.Sprintf("%s: %s: taken", a.Source, a.Path)
+	case a.Path == "":
+		return fmt.Sprintf("%s: %v", a.Source, a.Err)
+	}
+	return fmt.Sprintf("%s: %s: %v", a.Source, a.Path, a.Err)
+}
+
+// report runs in the processes that openIn starts, instead of tests.
 func report(file string) error {
 	var opts []syclobj.Option
 	if path := os.Getenv(envOption); path != "" {
@@ -55,7 +66,7 @@ func report(file string) error {
 			o.Path, o.Source, o.Version, o.Drivers = lib.Path, lib.Source, lib.DPCTLVersion, lib.OpenCLDrivers
 		}
 		for _, a := range rt.Attempts() {
-			o.Attempts = append(o.Attempts, a.String())
+			o.Attempts = append(o.Attempts, attemptLine(a))
 		}
 		err = rt.SYCLError()
 	}
@@ -82,7 +93,7 @@ func report(file string) error {
 	return os.WriteFile(file, text, 0o600)
 }
 
-// openIn starts a process with this environment and nothing else of SYCL.
+// openIn starts a process with this environment and no other SYCL settings.
 func openIn(t *testing.T, env ...string) opening {
 	t.Helper()
 	return openFrom(t, "", env...)
@@ -92,7 +103,7 @@ func openIn(t *testing.T, env ...string) opening {
 func openFrom(t *testing.T, dir string, env ...string) opening {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "opening.json")
-	// A process that waits for ever is a failure to tell, not to wait for.
+	// A process that blocks must be reported as a failure.
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	self, err := os.Executable()
@@ -122,7 +133,7 @@ func fakeLibrary(t *testing.T) string {
 	return sycltest.Library(t)
 }
 
-// install lays the fake library out as pip would, with a version.
+// install installs the fake library in pip's layout, with a version.
 func install(t *testing.T, root, version string) string {
 	t.Helper()
 	site := filepath.Join(root, "lib", "python3.11", "site-packages")
@@ -144,7 +155,7 @@ func copyFile(t *testing.T, from, to string) {
 	require.NoError(t, os.WriteFile(to, text, 0o700))
 }
 
-// python writes a python3 that prints this as its search path.
+// python writes a python3 that prints these lines as its search path.
 func python(t *testing.T, dir string, lines ...string) string {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(dir, 0o755))
@@ -343,8 +354,8 @@ func TestBadLibraries(t *testing.T) {
 	})
 }
 
-// A file that lacks functions is passed over and forgotten: it does not become
-// the instance that the process holds.
+// TestUnusableIsForgotten: a file that lacks functions is skipped and unloaded: it does not become the
+// process's instance.
 func TestUnusableIsForgotten(t *testing.T) {
 	lib := fakeLibrary(t)
 	root := t.TempDir()
@@ -369,8 +380,8 @@ func compile(t *testing.T, name, source string, args ...string) string {
 	return path
 }
 
-// A library that names no directory for those it needs finds them in lib of its
-// environment, and theirs too.
+// TestNeededLibraries: direct and indirect dependencies without a directory are found in lib of the
+// library's environment.
 func TestNeededLibraries(t *testing.T) {
 	root := t.TempDir()
 	path := install(t, root, "0.17.0")
@@ -391,8 +402,8 @@ func TestNeededLibraries(t *testing.T) {
 	require.Contains(t, o.Error, path)
 }
 
-// Only in an environment are there libraries to take: the third directory above a
-// library elsewhere is no business of ours.
+// TestNeededLibrariesElsewhere: outside an environment no dependencies are loaded from the third directory
+// above the library.
 func TestNeededLibrariesElsewhere(t *testing.T) {
 	root := t.TempDir()
 	dir := filepath.Join(root, "a", "b", "c")
@@ -406,7 +417,7 @@ func TestNeededLibrariesElsewhere(t *testing.T) {
 	require.Contains(t, o.Error, "libnear.so: cannot open shared object file")
 }
 
-// A driver beside libsycl is made visible when nothing else is configured.
+// TestOpenCLDriver: a driver in the directory of libsycl becomes visible if nothing else is configured.
 func TestOpenCLDriver(t *testing.T) {
 	if found, err := filepath.Glob("/etc/OpenCL/vendors/*.icd"); err == nil && len(found) > 0 {
 		t.Skipf("this machine configures OpenCL drivers: %v", found)
@@ -443,7 +454,7 @@ func TestOpenCLDriver(t *testing.T) {
 	})
 }
 
-// An instance that something else loaded is adopted.
+// TestAdoption: an instance that other code loaded is used.
 func TestAdoption(t *testing.T) {
 	lib := fakeLibrary(t)
 	o := openIn(t, "LD_PRELOAD="+lib)

@@ -15,8 +15,8 @@ import (
 // envRequire makes tests that need the real SYCL fail instead of skip.
 const envRequire = "USMBRIDGE_REQUIRE_SYCL"
 
-// TestMain uses the environment that `make python` sets up, unless one is
-// active, and fails the binary when anything was left open.
+// TestMain uses the environment of `make python` unless another is active, and fails if objects were left
+// open.
 func TestMain(m *testing.M) {
 	if file := os.Getenv(envOpening); file != "" {
 		if err := report(file); err != nil {
@@ -63,7 +63,7 @@ func dlpackPlace(rt *syclobj.Runtime, id int32, lo, hi unsafe.Pointer) (*syclobj
 	return rt.DLPackPlace(id, uintptr(lo), uintptr(hi))
 }
 
-// openHost opens the host backend alone.
+// openHost opens the host backend only.
 func openHost(t testing.TB) *syclobj.Runtime {
 	t.Helper()
 	rt, err := syclobj.Open(syclobj.HostOnly())

@@ -10,7 +10,7 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
 
-// Go and C say the same of every result that both have.
+// TestCodesHaveOneText: Go and C have the same text for every result that both have.
 func TestCodesHaveOneText(t *testing.T) {
 	for code := syclobj.Code(0); code <= syclobj.ErrAsync; code++ {
 		require.NotContains(t, code.Error(), "unknown", "%d", code)
@@ -18,7 +18,8 @@ func TestCodesHaveOneText(t *testing.T) {
 	}
 }
 
-// Filter strings, which C makes, name backends and types as Go does.
+// TestFilterStringsNameBackendsAndTypes: filter strings, which C writes, use Go's names of backends and
+// types.
 func TestFilterStringsNameBackendsAndTypes(t *testing.T) {
 	var machine sycltest.Machine
 	for _, b := range []syclobj.Backend{syclobj.BackendCUDA, syclobj.BackendLevelZero, syclobj.BackendOpenCL, syclobj.BackendHIP} {

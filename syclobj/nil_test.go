@@ -10,9 +10,9 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// A method of a nil pointer that can answer an error answers ErrNil, Close does
-// nothing, and the others are the nil dereference that Go makes of them. Zero
-// values are as good as closed. Nothing of it reaches C.
+// TestNilAndZeroReceivers: on a nil pointer, methods that can return an error return ErrNil, Close does
+// nothing, and the others panic with a nil dereference. Zero values behave like closed objects. No call
+// reaches C.
 func TestNilAndZeroReceivers(t *testing.T) {
 	for _, zero := range []any{&syclobj.Runtime{}, &syclobj.Context{}, &syclobj.Device{}, &syclobj.Platform{}, &syclobj.Queue{}, &syclobj.Place{}, &syclobj.Event{}, &syclobj.Program{}, &syclobj.Kernel{}} {
 		typ := reflect.TypeOf(zero)
@@ -40,7 +40,7 @@ func TestNilAndZeroReceivers(t *testing.T) {
 	}
 }
 
-// answersError tells methods that can fail; what SYCLError gives is no failure of it.
+// answersError selects methods that can fail; SYCLError returns an error as its result.
 func answersError(m reflect.Method) bool {
 	n := m.Type.NumOut()
 	return n > 0 && m.Name != "SYCLError" && m.Type.Out(n-1) == reflect.TypeFor[error]()

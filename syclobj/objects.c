@@ -2,7 +2,7 @@
 
 #include "objects.h"
 #include "symbols.h"
-#include "devicetable.h"
+#include "place.h"
 
 void usmb_text_free(const char *text)
 {
@@ -23,7 +23,7 @@ void usmb_device_describe(void *device, usmb_device_info *f)
 	f->vendor = usmb_dp.DPCTLDevice_GetVendor(device);
 	f->driver = usmb_dp.DPCTLDevice_GetDriverVersion(device);
 	f->global_mem = usmb_dp.DPCTLDevice_GetGlobalMemSize(device);
-	/* Asked of a device that has answered before, because it cannot catch. */
+	/* This function cannot catch exceptions, so call it only if another one has succeeded. */
 	f->max_alloc = f->name != NULL ? usmb_dp.DPCTLDevice_GetMaxMemAllocSize(device) : 0;
 	f->units = usmb_dp.DPCTLDevice_GetMaxComputeUnits(device);
 	f->max_subdevices = usmb_dp.DPCTLDevice_GetPartitionMaxSubDevices(device);
@@ -135,11 +135,6 @@ int usmb_context_devices(void *ctx, void **out_vector)
 {
 	*out_vector = usmb_dp.DPCTLContext_GetDevices(ctx);
 	return *out_vector != NULL ? USMB_SYCL_OK : USMB_SYCL_EFAILED;
-}
-
-uint64_t usmb_context_hash(void *ctx)
-{
-	return usmb_dp.DPCTLContext_Hash(ctx);
 }
 
 uint64_t usmb_queue_hash(void *queue)

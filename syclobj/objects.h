@@ -1,7 +1,6 @@
 /*
- * Creating and describing platforms, devices, contexts and queues for the Go
- * side. Private to this package; the functions that other C code may call are
- * in usmb_sycl.h.
+ * Creating and describing platforms, devices, contexts and queues for the Go side. Private to this
+ * package; usmb_sycl.h declares the functions for other C code.
  */
 #ifndef USMB_SYCL_OBJECTS_H
 #define USMB_SYCL_OBJECTS_H
@@ -9,13 +8,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Texts belong to the library and are given back by usmb_device_info_free. */
+/* The texts belong to the library; usmb_device_info_free frees them. */
 typedef struct usmb_device_info {
 	const char *name, *vendor, *driver;
 	uint64_t global_mem, max_alloc;
 	uint32_t units, max_subdevices, kinds;
 	int32_t backend, type; /* the library's bits */
-	int32_t root;          /* index of the device or its root ancestor, -1 none */
+	int32_t root;          /* index of the device or its root ancestor, or -1 */
 } usmb_device_info;
 
 typedef struct usmb_platform_info {
@@ -37,13 +36,12 @@ void *usmb_device_platform(void *device);
 void *usmb_device_default(void);
 int usmb_device_select(const char *filter, void **out_device);
 /*
- * Sub-devices. counts NULL and n > 0: equal parts of n units each; counts of n
- * numbers; n 0: by affinity domain. The vector is read by usmb_devices_take.
+ * Creates sub-devices. counts NULL and n > 0: equal parts of n units each; counts of n entries: one part
+ * for each; n 0: by affinity domain. usmb_devices_take reads the vector.
  */
 int usmb_device_split(void *device, size_t *counts, size_t n, int domain, void **out_vector);
 size_t usmb_devices_len(void *vector);
-/* Fills out with owned refs (as many as usmb_devices_len says; NULL for one that
- * failed), deletes the vector. */
+/* Fills out with usmb_devices_len owned refs (NULL for one that failed) and deletes the vector. */
 void usmb_devices_take(void *vector, void **out);
 
 void usmb_platform_describe(void *platform, usmb_platform_info *out);
@@ -53,12 +51,14 @@ void usmb_platform_delete(void *platform);
 
 int usmb_context_new(void **devices, size_t n, void **out_ctx);
 int usmb_context_devices(void *ctx, void **out_vector);
-uint64_t usmb_context_hash(void *ctx);
 uint64_t usmb_queue_hash(void *queue);
 int usmb_queue_describe(void *queue, usmb_queue_info *out);
 int usmb_event_profile(void *event, uint64_t out[3]);
 
-/* Version text of the DPC++ compiler, given back by usmb_text_free. */
+/* From now on only one thread at a time allocates or frees USM, for drivers that do not support more. */
+void usmb_usm_alone(void);
+
+/* Returns the version text of the DPC++ compiler; usmb_text_free frees it. */
 const char *usmb_compiler_version(void);
 void usmb_text_free(const char *text);
 

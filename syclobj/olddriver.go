@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// forgetsBlocks tells whether the device's driver loses account of USM that one thread frees
-// while another allocates: Intel's OpenCL driver for CPUs before 2024.18.12, which comes with
-// the runtime that dpctl 0.17 wants. Its version reads "2024.18.7.0.11_160000".
+// forgetsBlocks reports whether the device's driver loses track of USM that one thread frees while another
+// allocates: Intel's OpenCL driver for CPUs before 2024.18.12, which is in the runtime for dpctl 0.17. Its
+// version has the form "2024.18.7.0.11_160000".
 func forgetsBlocks(d *DeviceInfo) bool {
 	if d.Backend != BackendOpenCL || d.Type != TypeCPU || !strings.HasPrefix(d.Vendor, "Intel") {
 		return false

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// That it helps is shown by memmgr's tests with dpctl 0.17 (make test-versions), where several
-// goroutines free and allocate: without it the first of them ends the process.
+// TestForgetsBlocks tests the detection. The tests of memmgr with dpctl 0.17 (make test-versions) show the
+// effect: there several goroutines free and allocate, which crashes without the lock.
 func TestForgetsBlocks(t *testing.T) {
 	intel := DeviceInfo{Vendor: "Intel(R) Corporation", Backend: BackendOpenCL, Type: TypeCPU}
 	for version, want := range map[string]bool{

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Where OpenCL's loader takes its drivers from.
+// The configuration of OpenCL's loader.
 const (
 	envICDFiles   = "OCL_ICD_FILENAMES"
 	envICDVendors = "OCL_ICD_VENDORS"
@@ -17,10 +17,9 @@ const (
 	openCLLoader  = "libOpenCL.so.1"
 )
 
-// setUpOpenCL makes a pip-installed OpenCL CPU runtime visible when nothing
-// else is configured, and says what OpenCL's loader will see. It runs after the
-// library is loaded, when the place of libsycl is known, and before the first
-// call into it, which is when OpenCL's loader reads its environment.
+// setUpOpenCL makes a pip-installed OpenCL CPU runtime visible if nothing else is configured, and
+// describes the configuration. It runs after the library is loaded, when the path of libsycl is known, and
+// before the first call of it, when OpenCL's loader reads its environment.
 func setUpOpenCL(syclDir string, haveSYCL bool) string {
 	if v := os.Getenv(envICDFiles); v != "" {
 		return envICDFiles + "=" + v
@@ -31,14 +30,14 @@ func setUpOpenCL(syclDir string, haveSYCL bool) string {
 	if found, err := filepath.Glob(filepath.Join(icdDirectory, "*.icd")); err == nil && len(found) > 0 {
 		return icdDirectory
 	}
-	if !haveSYCL || !filepath.IsAbs(syclDir) { // where the working directory would choose
+	if !haveSYCL || !filepath.IsAbs(syclDir) { // a relative path depends on the working directory
 		return "none configured"
 	}
 	driver := filepath.Join(syclDir, cpuDriver)
 	if !fileExists(driver) {
 		return "none configured, and no " + cpuDriver + " in " + syclDir + "; run `pip install intel-opencl-rt` for a CPU device"
 	}
-	// Both C's environment and Go's, so that child processes agree.
+	// Sets C's and Go's environment, so that child processes inherit it.
 	if err := os.Setenv(envICDFiles, driver); err != nil {
 		return "setting " + envICDFiles + " failed: " + err.Error()
 	}
@@ -50,9 +49,8 @@ func fileExists(path string) bool {
 	return err == nil
 }
 
-// preloadOpenCL helps the wheels of 2024, with libsycl.so.7, which find neither
-// OpenCL's loader nor what the driver needs, although all of it lies in their
-// own directory. A file that cannot be loaded is for SYCL to pass over.
+// preloadOpenCL loads OpenCL's loader and driver for the wheels of 2024 (libsycl.so.7), which do not find
+// them in their own directory. SYCL itself reports files that cannot be loaded.
 func preloadOpenCL(sycl string) {
 	dir := filepath.Dir(sycl)
 	if !strings.HasPrefix(filepath.Base(sycl), "libsycl.so.7") || os.Getenv(envICDFiles) != filepath.Join(dir, cpuDriver) {
@@ -65,15 +63,14 @@ func preloadOpenCL(sycl string) {
 	}
 }
 
-// ConfigureOpenCL makes a pip-installed OpenCL CPU runtime visible, as Open does,
-// for a process in which something else may load SYCL before any Runtime is
-// opened: a hosted Python whose program imports dpctl first. dir is where
-// libintelocl.so lies (lib of the environment). It changes nothing when a driver
-// is configured already, when the file is not there or dir not absolute, or when USMBRIDGE_SYCL is
-// "off". The result says in words what decides which drivers are seen.
+// ConfigureOpenCL makes a pip-installed OpenCL CPU runtime visible, as Open does, for a process in which
+// other code may load SYCL before a Runtime is opened, such as a Python program that imports dpctl first.
+// dir is the directory of libintelocl.so (lib of the environment). It changes nothing if a driver is
+// configured already, if the file does not exist, if dir is not absolute, or if USMBRIDGE_SYCL is "off".
+// The result describes the configuration that selects the drivers.
 //
-// ErrNoDevice: SYCL has listed this process's devices before, without the driver, and
-// lists them once. Child processes see it.
+// It returns ErrNoDevice if SYCL has already listed this process's devices, without the driver: it lists
+// them only once. Child processes see the driver.
 func ConfigureOpenCL(dir string) (string, error) {
 	before := os.Getenv(envICDFiles)
 	says := setUpOpenCL(dir, os.Getenv(EnvLibrary) != "off")
@@ -82,13 +79,13 @@ func ConfigureOpenCL(dir string) (string, error) {
 		return says, nil
 	}
 	if devicesListed() {
-		return says, opErr("ConfigureOpenCL", ErrNoDevice, "SYCL listed its devices before %s was made known, and lists them once in a process; do this first (some packages, such as ray, list devices when they are imported), or start the process with %s=%s", cpuDriver, envICDFiles, now)
+		return says, opErr("ConfigureOpenCL", ErrNoDevice, "SYCL listed its devices before %s was configured, and lists them once in a process; do this first (some packages, such as ray, list devices when they are imported), or start the process with %s=%s", cpuDriver, envICDFiles, now)
 	}
 	return says, nil
 }
 
-// devicesListed reports whether SYCL has asked OpenCL for its devices: it loads OpenCL's
-// loader, and what it speaks to other systems by, when it does.
+// devicesListed reports whether SYCL has listed OpenCL's devices: it then has loaded OpenCL's loader and
+// its adapter for OpenCL.
 func devicesListed() bool {
 	_, loader := findLoaded(openCLLoader)
 	_, adapters := findLoaded("libur_adapter")

@@ -2,5 +2,5 @@
 
 package syclobj
 
-// ConfigureOpenCL does nothing where there is no SYCL.
+// ConfigureOpenCL does nothing without SYCL.
 func ConfigureOpenCL(string) (string, error) { return "none: SYCL needs Linux and cgo", nil }

@@ -1,24 +1,237 @@
 //go:build linux && cgo
 
+/*
+ * The table of root devices, the interned places of memory, and the check of foreign pointers that
+ * finds a place.
+ */
+#include "signals.h"
+#include "place.h"
 #include "symbols.h"
-#include "devicetable.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+static _Atomic(usmb_device_table *) root_table;
+/* The number of calls that use the table now; closing waits until it is 0. */
+static _Atomic int64_t visitors;
+
+usmb_device_table *usmb_device_table_enter(void)
+{
+	usmb_device_table *t;
+
+	/*
+	 * Increment visitors first, then load the table. Closing clears the table first, then reads
+	 * visitors. So one of the two always sees the other.
+	 */
+	atomic_fetch_add(&visitors, 1);
+	t = atomic_load(&root_table);
+	if (t == NULL) atomic_fetch_sub(&visitors, 1);
+	return t;
+}
+
+void usmb_device_table_leave(void)
+{
+	atomic_fetch_sub_explicit(&visitors, 1, memory_order_release);
+}
+
+uint32_t usmb_device_kinds(void *device)
+{
+	uint32_t kinds = 0;
+
+	if (usmb_dp.DPCTLDevice_HasAspect(device, DP_ASPECT_USM_DEVICE)) kinds |= 1u << USMB_USM_DEVICE;
+	if (usmb_dp.DPCTLDevice_HasAspect(device, DP_ASPECT_USM_SHARED)) kinds |= 1u << USMB_USM_SHARED;
+	if (usmb_dp.DPCTLDevice_HasAspect(device, DP_ASPECT_USM_HOST)) kinds |= 1u << USMB_USM_HOST;
+	return kinds;
+}
+
+static const char *backend_name(int backend)
+{
+	switch (backend) {
+	case 1 << 16: return "cuda";
+	case 1 << 17: return "level_zero";
+	case 1 << 18: return "opencl";
+	case 1 << 19: return "hip";
+	}
+	return "unknown";
+}
+
+static const char *type_name(int type)
+{
+	switch (type) {
+	case 1 << 0: return "accelerator";
+	case 1 << 2: return "cpu";
+	case 1 << 3: return "custom";
+	case 1 << 4: return "gpu";
+	}
+	return "unknown";
+}
+
+static char *filter_of(void *device)
+{
+	int backend = usmb_dp.DPCTLDevice_GetBackend(device);
+	int type = usmb_dp.DPCTLDevice_GetDeviceType(device);
+	int position = usmb_dp.DPCTLDeviceMgr_GetPositionInDevices(device, backend | type);
+	char text[64];
+
+	snprintf(text, sizeof text, "%s:%s:%d", backend_name(backend), type_name(type), position);
+	return strdup(text);
+}
+
+/* Returns the context that a queue of the device has by default. */
+static void *default_context(void *device)
+{
+	void *ctx = usmb_dp.DPCTLDeviceMgr_GetCachedContext(device);
+	void *platform;
+
+	if (ctx == NULL) {
+		platform = usmb_dp.DPCTLDevice_GetPlatform(device);
+		if (platform == NULL) return NULL;
+		ctx = usmb_dp.DPCTLPlatform_GetDefaultContext(platform);
+		usmb_dp.DPCTLPlatform_Delete(platform);
+	}
+	return usmb_gave(USMB_LIVE_CONTEXT, ctx);
+}
+
+static int root_init(usmb_root *r, void *device)
+{
+	r->device = usmb_gave(USMB_LIVE_DEVICE, device);
+	if (r->device == NULL) return USMB_SYCL_EFAILED;
+	r->context = default_context(device);
+	if (r->context == NULL) return USMB_SYCL_EFAILED;
+	r->kinds = usmb_device_kinds(device);
+	r->filter = filter_of(device);
+	if (r->filter == NULL) return USMB_SYCL_ENOMEM;
+	/* A device on which no queue can be created is listed too. */
+	(void)usmb_sycl_queue_new(r->context, device, 1, 0, &r->queue);
+	return USMB_SYCL_OK;
+}
+
+static void table_free(usmb_device_table *t)
+{
+	int32_t i, k;
+
+	for (i = 0; i < t->n; i++) {
+		usmb_root *r = &t->roots[i];
+
+		for (k = 0; k < 4; k++) usmb_place_release(atomic_load(&r->places[k]));
+		usmb_sycl_queue_delete(r->queue);
+		usmb_sycl_context_delete(r->context);
+		usmb_sycl_device_delete(r->device);
+		free(r->filter);
+	}
+	free(t);
+}
+
+static int open_table(void)
+{
+	void *list;
+	usmb_device_table *t;
+	size_t n;
+	int err = USMB_SYCL_OK;
+
+	if (!usmb_ready()) return USMB_SYCL_ENOLIB;
+	list = usmb_dp.DPCTLDeviceMgr_GetDevices(DP_ALL_BACKENDS | DP_ALL_DEVICES);
+	if (list == NULL) return USMB_SYCL_EFAILED;
+	n = usmb_dp.DPCTLDeviceVector_Size(list);
+	t = n > INT32_MAX ? NULL : calloc(1, sizeof *t + n * sizeof t->roots[0]);
+	if (t == NULL) err = USMB_SYCL_ENOMEM;
+	while (err == USMB_SYCL_OK && (size_t)t->n < n) {
+		void *device = usmb_dp.DPCTLDeviceVector_GetAt(list, (size_t)t->n);
+
+		err = root_init(&t->roots[t->n++], device);
+	}
+	usmb_dp.DPCTLDeviceVector_Delete(list);
+	if (err != USMB_SYCL_OK) {
+		if (t != NULL) table_free(t);
+		return err;
+	}
+	atomic_store(&root_table, t);
+	return USMB_SYCL_OK;
+}
+
+int usmb_device_table_open(void)
+{
+	usmb_signals signals;
+	int err;
+
+	usmb_signals_save(&signals);
+	err = open_table();
+	usmb_signals_restore(&signals);
+	return err;
+}
+
+void usmb_device_table_close(void)
+{
+	usmb_device_table *t = atomic_exchange(&root_table, NULL);
+
+	if (t == NULL) return;
+	while (atomic_load(&visitors) != 0) sched_yield();
+	table_free(t);
+}
+
+const usmb_root *usmb_device_table_row(int32_t index)
+{
+	usmb_device_table *t = atomic_load(&root_table);
+
+	return t != NULL && index >= 0 && index < t->n ? &t->roots[index] : NULL;
+}
+
+static int32_t find_root(usmb_device_table *t, void *device)
+{
+	int32_t i;
+
+	for (i = 0; i < t->n; i++)
+		if (usmb_dp.DPCTLDevice_AreEq(device, t->roots[i].device)) return i;
+	return -1;
+}
+
+int32_t usmb_root_of(usmb_device_table *t, void *device, int32_t *is_subdevice)
+{
+	int32_t root = find_root(t, device);
+	void *at = device, *parent;
+
+	*is_subdevice = 0;
+	while (root < 0) {
+		parent = usmb_dp.DPCTLDevice_GetParentDevice(at);
+		if (at != device) usmb_dp.DPCTLDevice_Delete(at);
+		if (parent == NULL) return -1;
+		*is_subdevice = 1;
+		at = parent;
+		root = find_root(t, at);
+	}
+	if (at != device) usmb_dp.DPCTLDevice_Delete(at);
+	return root;
+}
+
+int usmb_sycl_current_queue(int32_t device_id, void **out_queue)
+{
+	usmb_device_table *t;
+	int err = USMB_SYCL_EDEVICEID;
+
+	if (out_queue == NULL) return USMB_SYCL_ENULL;
+	t = usmb_device_table_enter();
+	if (t == NULL) return USMB_SYCL_ENOLIB;
+	if (device_id >= 0 && device_id < t->n) {
+		*out_queue = t->roots[device_id].queue;
+		err = *out_queue != NULL ? USMB_SYCL_OK : USMB_SYCL_EFAILED;
+	}
+	usmb_device_table_leave();
+	return err;
+}
+
 /*
- * The intern table. A place whose count has reached zero may still be found
- * here for the moment until its releaser gets the lock; such a place is passed
- * over, never revived, so that exactly one thread frees it.
+ * The interned places. A place whose count has reached zero stays in the table until its releaser has the
+ * lock. Look-ups skip it and never revive it, so that exactly one thread frees it.
  */
 enum { BUCKETS = 64 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static usmb_place *table[BUCKETS];
+static usmb_place *places[BUCKETS];
 static uint64_t next_serial = 1;
-static uint32_t next_id = 1; /* 0 is nobody's */
-static uint32_t *free_ids;   /* stack of ids to give again */
+static uint32_t next_id = 1; /* 0 is not used */
+static uint32_t *free_ids;   /* stack of ids for reuse */
 static size_t free_n, free_cap;
 
 void usmb_place_retain(usmb_place *p)
@@ -42,7 +255,7 @@ static size_t bucket_of(void *ctx, void *device, int32_t kind)
 	return ((h >> 4) * 31 + (size_t)kind) % BUCKETS;
 }
 
-/* With the lock held. Room for the id's return is made when it is given out. */
+/* Called with the lock held. Grows free_ids too, so that returning the id cannot fail. */
 static int take_id(uint32_t *id)
 {
 	if (free_n > 0) {
@@ -89,7 +302,7 @@ void usmb_place_release(usmb_place *p)
 
 	if (p == NULL || __atomic_fetch_sub(&p->refs, 1, __ATOMIC_ACQ_REL) != 1) return;
 	pthread_mutex_lock(&lock);
-	at = &table[bucket_of(p->context, p->device, p->kind)];
+	at = &places[bucket_of(p->context, p->device, p->kind)];
 	while (*at != p) at = &(*at)->next;
 	*at = p->next;
 	free_ids[free_n++] = p->id;
@@ -97,7 +310,7 @@ void usmb_place_release(usmb_place *p)
 	place_free(p);
 }
 
-/* The default context of the platform of device; owned, NULL when there is none. */
+/* Returns the default context of the platform of device; owned, NULL if there is none. */
 static void *default_context_of(void *device)
 {
 	void *platform = usmb_dp.DPCTLDevice_GetPlatform(device), *def;
@@ -108,7 +321,7 @@ static void *default_context_of(void *device)
 	return def;
 }
 
-/* Is ctx the default context of the platform of device? */
+/* Reports whether ctx is the default context of the platform of device. */
 static int in_default_context(usmb_device_table *t, int32_t root, void *ctx, void *device)
 {
 	void *def;
@@ -124,7 +337,7 @@ static int in_default_context(usmb_device_table *t, int32_t root, void *ctx, voi
 
 char *usmb_place_explain(const usmb_place *p, char *buf, size_t n)
 {
-	const char *where = p->filter[0] != 0 ? p->filter : "a device that is no root device",
+	const char *where = p->filter[0] != 0 ? p->filter : "a device that is not a root device",
 	           *part = p->is_subdevice ? "a part of " : "";
 	void *def;
 
@@ -145,7 +358,7 @@ char *usmb_place_explain(const usmb_place *p, char *buf, size_t n)
 	return buf;
 }
 
-static void settle(usmb_device_table *t, usmb_place *p)
+static void describe_place(usmb_device_table *t, usmb_place *p)
 {
 	p->root = usmb_root_of(t, p->device, &p->is_subdevice);
 	p->default_context = in_default_context(t, p->root, p->context, p->device);
@@ -174,11 +387,11 @@ static void *queue_for(usmb_device_table *t, usmb_place *p, void *given)
 {
 	void *queue = NULL;
 
-	/* In a context over several devices the queue may be another device's. */
+	/* In a context of several devices the queue may be on another device. */
 	if (given != NULL && queue_is_on(given, p->device)) return usmb_sycl_queue_copy(given);
 	if (p->default_context && p->root >= 0 && !p->is_subdevice)
 		return usmb_sycl_queue_copy(t->roots[p->root].queue);
-	/* Without a queue the memory can still be shared, only not copied. */
+	/* Without a queue the memory can be shared but not copied. */
 	(void)usmb_sycl_queue_new(p->context, p->device, 1, 0, &queue);
 	return queue;
 }
@@ -197,7 +410,7 @@ static int place_make(usmb_device_table *t, void *ctx, void *device, int32_t kin
 		place_free(p);
 		return USMB_SYCL_EFAILED;
 	}
-	settle(t, p);
+	describe_place(t, p);
 	p->filter = strdup(p->root >= 0 ? t->roots[p->root].filter : "");
 	if (p->filter == NULL) {
 		place_free(p);
@@ -208,12 +421,12 @@ static int place_make(usmb_device_table *t, void *ctx, void *device, int32_t kin
 	return USMB_SYCL_OK;
 }
 
-/* With the lock held. */
+/* Called with the lock held. */
 static usmb_place *find(size_t bucket, void *ctx, void *device, int32_t kind)
 {
 	usmb_place *p;
 
-	for (p = table[bucket]; p != NULL; p = p->next)
+	for (p = places[bucket]; p != NULL; p = p->next)
 		if (p->kind == kind && usmb_dp.DPCTLContext_AreEq(p->context, ctx) &&
 		    usmb_dp.DPCTLDevice_AreEq(p->device, device) && retain_if_alive(p))
 			return p;
@@ -236,8 +449,8 @@ static int intern(usmb_device_table *t, void *ctx, void *device, int32_t kind, v
 		}
 		if (err == USMB_SYCL_OK) {
 			p->serial = next_serial++;
-			p->next = table[bucket];
-			table[bucket] = p;
+			p->next = places[bucket];
+			places[bucket] = p;
 		}
 	}
 	pthread_mutex_unlock(&lock);
@@ -252,8 +465,10 @@ int usmb_place_intern(usmb_device_table *t, void *ctx, void *device, int32_t kin
 	int32_t i;
 	int err;
 
-	/* Root devices in their default context, nearly all memory there is, have
-	 * their places in the table of devices itself: no hash, no lock. */
+	/*
+	 * Root devices in their default context, the most common case, have their places in the table of
+	 * devices: no hash and no lock.
+	 */
 	for (i = 0; i < t->n && slot == NULL; i++)
 		if (usmb_dp.DPCTLDevice_AreEq(device, t->roots[i].device) &&
 		    usmb_dp.DPCTLContext_AreEq(ctx, t->roots[i].context))
@@ -263,7 +478,7 @@ int usmb_place_intern(usmb_device_table *t, void *ctx, void *device, int32_t kin
 		*out = p;
 		return USMB_SYCL_OK;
 	}
-	/* A root's place keeps the root's own queue, whoever asks first. */
+	/* A root's place always has the root's own queue. */
 	err = intern(t, ctx, device, kind, slot != NULL ? NULL : queue, &p);
 	if (err != USMB_SYCL_OK) return err;
 	if (slot != NULL) {
@@ -272,4 +487,98 @@ int usmb_place_intern(usmb_device_table *t, void *ctx, void *device, int32_t kin
 	}
 	*out = p;
 	return USMB_SYCL_OK;
+}
+
+/* The library declares its pointer functions without const. */
+#define PTR(p) ((void *)(uintptr_t)(p))
+
+/*
+ * Checks a foreign span [lo, hi): the kind of lo in ctx, the kind of hi-1 (if hi > lo + 1) and the device
+ * of lo, owned, in this order. If hi == lo, it checks one address.
+ */
+static int check(void *ctx, const void *lo, const void *hi, int32_t *kind, void **device)
+{
+	const char *last = (const char *)hi - 1;
+	int first = usmb_dp.DPCTLUSM_GetPointerType(PTR(lo), ctx);
+
+	if (first < USMB_USM_DEVICE || first > USMB_USM_HOST) return USMB_SYCL_ENOTUSM;
+	if (last > (const char *)lo && usmb_dp.DPCTLUSM_GetPointerType(PTR(last), ctx) != first)
+		return USMB_SYCL_EOVERRUN;
+	*device = usmb_gave(USMB_LIVE_DEVICE, usmb_dp.DPCTLUSM_GetPointerDevice(PTR(lo), ctx));
+	if (*device == NULL) return USMB_SYCL_ENODEVICE;
+	*kind = first;
+	return USMB_SYCL_OK;
+}
+
+static int place_of(usmb_device_table *t, void *ctx, void *queue, const void *lo, const void *hi, usmb_place **out)
+{
+	void *device = NULL;
+	int32_t kind = USMB_USM_UNKNOWN;
+	int err = check(ctx, lo, hi, &kind, &device);
+
+	if (err != USMB_SYCL_OK) return err;
+	err = usmb_place_intern(t, ctx, device, kind, queue, out);
+	usmb_sycl_device_delete(device);
+	return err;
+}
+
+int usmb_sycl_dlpack_import(int32_t device_id, const void *lo, const void *hi, usmb_place **out)
+{
+	usmb_device_table *t;
+	int err = USMB_SYCL_EDEVICEID;
+
+	if (lo == NULL || out == NULL) return USMB_SYCL_ENULL;
+	if (hi < lo) return USMB_SYCL_EARG;
+	t = usmb_device_table_enter();
+	if (t == NULL) return USMB_SYCL_ENOLIB;
+	if (device_id >= 0 && device_id < t->n) err = place_of(t, t->roots[device_id].context, NULL, lo, hi, out);
+	usmb_device_table_leave();
+	return err;
+}
+
+int usmb_sycl_place_for(void *ctx, void *queue, const void *lo, const void *hi, usmb_place **out)
+{
+	usmb_device_table *t;
+	void *of_queue = NULL;
+	int err = USMB_SYCL_OK;
+
+	if ((ctx == NULL && queue == NULL) || lo == NULL || out == NULL) return USMB_SYCL_ENULL;
+	if (hi < lo) return USMB_SYCL_EARG;
+	t = usmb_device_table_enter();
+	if (t == NULL) return USMB_SYCL_ENOLIB;
+	if (queue != NULL) {
+		of_queue = usmb_dp.DPCTLQueue_GetContext(queue);
+		if (of_queue == NULL)
+			err = USMB_SYCL_EFAILED;
+		else if (ctx != NULL && !usmb_dp.DPCTLContext_AreEq(ctx, of_queue))
+			err = USMB_SYCL_EARG;
+	}
+	if (err == USMB_SYCL_OK) err = place_of(t, ctx != NULL ? ctx : of_queue, queue, lo, hi, out);
+	if (of_queue != NULL) usmb_dp.DPCTLContext_Delete(of_queue);
+	usmb_device_table_leave();
+	return err;
+}
+
+int usmb_sycl_place_new(void *queue, int32_t kind, usmb_place **out)
+{
+	usmb_device_table *t;
+	void *ctx, *device;
+	int err = USMB_SYCL_EFAILED;
+
+	if (queue == NULL || out == NULL) return USMB_SYCL_ENULL;
+	if (kind < USMB_USM_DEVICE || kind > USMB_USM_HOST) return USMB_SYCL_EARG;
+	t = usmb_device_table_enter();
+	if (t == NULL) return USMB_SYCL_ENOLIB;
+	ctx = usmb_dp.DPCTLQueue_GetContext(queue);
+	device = usmb_dp.DPCTLQueue_GetDevice(queue);
+	if (ctx != NULL && device != NULL) {
+		if ((usmb_device_kinds(device) >> kind & 1) == 0)
+			err = USMB_SYCL_EKIND;
+		else
+			err = usmb_place_intern(t, ctx, device, kind, queue, out);
+	}
+	if (ctx != NULL) usmb_dp.DPCTLContext_Delete(ctx);
+	if (device != NULL) usmb_dp.DPCTLDevice_Delete(device);
+	usmb_device_table_leave();
+	return err;
 }

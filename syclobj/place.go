@@ -6,10 +6,10 @@ import (
 	"unsafe"
 )
 
-// Place is what is known about all memory of one context, device and kind:
-// settled once and shared. Places are interned: equal places are the same
-// pointer as long as one of them is held. What it says of itself stays readable after
-// Release; Context, Device and Queue need the place to be held.
+// Place describes all memory of one context, device and kind. It is reference counted: functions that
+// return one retained document it, and Release drops a reference. Places are interned: equal places are
+// the same pointer while one of them is held. Methods may be called from several goroutines. The
+// description remains readable after Release; Context, Device and Queue require that the place is held.
 type Place struct {
 	ref       unsafe.Pointer // the usmb_place; nil for the host's
 	serial    uint64
@@ -18,7 +18,7 @@ type Place struct {
 	dlType    int32
 	dlID      int32
 	dlErr     Code
-	why       string // with dlErr: both contexts
+	why       string // for dlErr: names both contexts
 	isDefault bool
 	sub       bool
 	root      int
@@ -34,21 +34,20 @@ type Place struct {
 	qO   *Queue
 }
 
-// HostPlace is the place of the host backend's memory, and of any other
-// memory of the host: kind USMUnknown, DLPack device (kDLCPU, 0), filter
-// "host". It needs no Release.
+// HostPlace returns the place of the host backend's memory, and of all other host memory: kind USMUnknown,
+// DLPack device (kDLCPU, 0), filter "host". It needs no Release.
 func HostPlace() *Place { return hostPlace }
 
-// PlaceFromRef is the Place of a usmb_place* that C code holds (nil: the
-// host's). The count is not touched.
-func PlaceFromRef(ref unsafe.Pointer) *Place {
+// WrapPlace returns the Place of a usmb_place* that C code holds, borrowed: it does not change the count.
+// nil is the host's place.
+func WrapPlace(ref unsafe.Pointer) *Place {
 	if ref == nil {
 		return hostPlace
 	}
 	return placeFromC(ref)
 }
 
-// Ref is the usmb_place*, borrowed; nil for the host's place.
+// Ref returns the usmb_place*, borrowed; nil for the host's place.
 func (p *Place) Ref() unsafe.Pointer { return p.ref }
 
 // Retain adds a reference and returns p.
@@ -59,8 +58,7 @@ func (p *Place) Retain() *Place {
 	return p
 }
 
-// Release gives one reference up; the last one frees the place's own context,
-// device and queue references.
+// Release drops one reference. The last one frees the place's references of context, device and queue.
 func (p *Place) Release() {
 	if p.ref == nil {
 		return
@@ -74,11 +72,11 @@ func (p *Place) Release() {
 	placeRelease(p.ref)
 }
 
-// Kind is the kind of the memory; USMUnknown for the host's.
+// Kind returns the kind of the memory, USMUnknown for the host's.
 func (p *Place) Kind() USMKind { return p.kind }
 
-// HostReadable reports whether the host may use the memory's addresses.
-func (p *Place) HostReadable() bool { return p.ref == nil || p.kind.HostReadable() }
+// HostReadable reports whether the host can access the memory.
+func (p *Place) HostReadable() bool { return p.ref == nil || p.kind == USMShared || p.kind == USMHost }
 
 // IsHost reports whether this is plain host memory, unknown to SYCL.
 func (p *Place) IsHost() bool { return p.ref == nil }
@@ -86,13 +84,12 @@ func (p *Place) IsHost() bool { return p.ref == nil }
 // IsDefaultContext reports whether the context is the default of its platform.
 func (p *Place) IsDefaultContext() bool { return p.isDefault }
 
-// FilterString is the filter string of the root device that the device is or
-// is part of; "host" for the host's place.
+// FilterString returns the filter string of the device's root device, "host" for the host's place.
 func (p *Place) FilterString() string { return p.filter }
 
-// DLPackDevice is the DLPack device of the memory: (14, index of the root
-// device), or (1, 0) for the host. ErrNotDefault, which names both contexts by
-// their hashes, and ErrNoIndex say that DLPack cannot describe it.
+// DLPackDevice returns the DLPack device of the memory: (14, index of the root device), or (1, 0) for the
+// host. ErrNotDefault, which names both contexts by their hashes, and ErrNoIndex report memory that DLPack
+// cannot describe.
 func (p *Place) DLPackDevice() (deviceType, id int32, err error) {
 	if err := notNil("Place.DLPackDevice", p); err != nil {
 		return 0, 0, err
@@ -103,7 +100,7 @@ func (p *Place) DLPackDevice() (deviceType, id int32, err error) {
 	return p.dlType, p.dlID, nil
 }
 
-// where names the device.
+// where returns the name of the device.
 func (p *Place) where() string {
 	if p.filter == "" {
 		return "a device outside the list of root devices"
@@ -114,7 +111,7 @@ func (p *Place) where() string {
 	return p.filter
 }
 
-// String gives kind and device.
+// String returns the kind and the device.
 func (p *Place) String() string {
 	if p.ref == nil {
 		return "host memory"
@@ -122,8 +119,7 @@ func (p *Place) String() string {
 	return p.kind.String() + " memory on " + p.where()
 }
 
-// Context is the context of the memory. It belongs to the place or the
-// Runtime; do not close it.
+// Context returns the context of the memory. The place or the Runtime owns it; do not close it.
 func (p *Place) Context() (*Context, error) {
 	const op = "Place.Context"
 	if err := notNil(op, p); err != nil {
@@ -153,8 +149,7 @@ func (p *Place) Context() (*Context, error) {
 	return c, nil
 }
 
-// Device is the device of the memory. It belongs to the place or the Runtime;
-// do not close it.
+// Device returns the device of the memory. The place or the Runtime owns it; do not close it.
 func (p *Place) Device() (*Device, error) {
 	const op = "Place.Device"
 	if err := notNil(op, p); err != nil {
@@ -184,9 +179,8 @@ func (p *Place) Device() (*Device, error) {
 	return d, nil
 }
 
-// Queue is a queue for copies of the memory: the default queue of the device,
-// or one on the same context and device. It belongs to the place or the
-// Runtime; do not close it.
+// Queue returns a queue for copies of the memory: the default queue of the device, or one on the same
+// context and device. The place or the Runtime owns it; do not close it.
 func (p *Place) Queue() (*Queue, error) {
 	const op = "Place.Queue"
 	if err := notNil(op, p); err != nil {
@@ -196,7 +190,7 @@ func (p *Place) Queue() (*Queue, error) {
 		return hostDevice.queue, nil
 	}
 	if p.queue == nil {
-		return nil, opErr(op, ErrFailed, "no queue can be made on %s in the context of the memory", p.where())
+		return nil, opErr(op, ErrFailed, "no queue can be created on %s in the context of the memory", p.where())
 	}
 	ctx, err := p.Context()
 	if err != nil {
@@ -228,14 +222,13 @@ func (p *Place) Queue() (*Queue, error) {
 	return q, nil
 }
 
-// PlaceOf is the place of the foreign memory [lo, hi), retained, known by a context
-// or a queue; one of them may be nil, and with both the queue must be of that
-// context. It asks the runtime for the kind of the first byte, which must be USM
-// of the context (ErrNotUSM), of the last byte, which must be the same (ErrOverrun),
-// and for the device. hi == lo asks about one address. All in one C call.
+// PlaceOf returns the place of the foreign memory [lo, hi), retained. The context or the queue may be nil;
+// if both are given, the queue must be of that context. One C call asks the runtime for the kind of the
+// first byte, which must be USM of the context (ErrNotUSM), for the kind of the last byte, which must be
+// the same (ErrOverrun), and for the device. If hi == lo, it checks one address.
 //
-// The addresses are integers because nobody has checked them yet: as a pointer, a
-// wild one could end the process when the garbage collector finds it.
+// The addresses are integers because they have not been checked: the garbage collector may crash on an
+// invalid pointer.
 func (rt *Runtime) PlaceOf(ctx *Context, q *Queue, lo, hi uintptr) (*Place, error) {
 	const op = "Runtime.PlaceOf"
 	if err := rt.needSYCL(op); err != nil {
@@ -265,9 +258,9 @@ func (rt *Runtime) PlaceOf(ctx *Context, q *Queue, lo, hi uintptr) (*Place, erro
 	return placeFromC(p), nil
 }
 
-// DLPackPlace is PlaceOf by the rules for importing kDLOneAPI memory: id must be
-// the index of a root device, the memory must be USM of the default context of its
-// platform, and the place is that of the device the runtime names for the address.
+// DLPackPlace is PlaceOf by the rules for importing kDLOneAPI memory: id must be the index of a root
+// device, and the memory must be USM of the default context of its platform. The place has the device that
+// the runtime returns for the address.
 func (rt *Runtime) DLPackPlace(id int32, lo, hi uintptr) (*Place, error) {
 	const op = "Runtime.DLPackPlace"
 	if err := rt.needSYCL(op); err != nil {
@@ -287,8 +280,8 @@ func spanErr(op string, code Code, lo, hi uintptr) error {
 	return opErr(op, whileOpen(code), "[%#x, %#x)", lo, hi)
 }
 
-// whileOpen names the reason for which the C side, where SYCL was in use before,
-// has no table of devices: the last Runtime was closed.
+// whileOpen converts C's error for a missing table of devices: SYCL was in use, so the last Runtime was
+// closed.
 func whileOpen(code Code) Code {
 	if code == ErrNoSYCL {
 		return ErrClosed
@@ -296,8 +289,8 @@ func whileOpen(code Code) Code {
 	return code
 }
 
-// The Go side of interned places, by their small ids. A row is only a cache:
-// its serial says whether it still belongs to the C place.
+// The Go side of interned places by their small ids. A row is a cache entry:
+// its serial shows whether it still belongs to the C place.
 const (
 	placeChunk  = 256
 	placeChunks = 1024
@@ -305,7 +298,7 @@ const (
 
 var placeTable [placeChunks]atomic.Pointer[[placeChunk]atomic.Pointer[Place]]
 
-// placeFromC is the Go side of a C place that the caller holds.
+// placeFromC returns the Go side of a C place that the caller holds.
 func placeFromC(c unsafe.Pointer) *Place {
 	id, serial := placeIdentity(c)
 	chunk := id / placeChunk

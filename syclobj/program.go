@@ -8,53 +8,51 @@ import (
 	"sync/atomic"
 )
 
-// Program is code that was compiled for the device and the context of a queue. Its
-// methods may be used from several goroutines; the caller closes it. Kernels taken from it
-// stay usable.
+// Program is code that was compiled for the device and context of a queue. The caller owns and closes it;
+// kernels of it stay usable. Methods may be called from several goroutines.
 type Program struct {
 	h    handle
 	made *made
 }
 
-// made is what a program was made of and for; its kernels share it.
+// made holds the source, options and target of a program; its kernels share it.
 type made struct {
 	text    []byte // OpenCL C, with a NUL at its end, or SPIR-V
 	il      bool
 	options string
 	context handle // a copy of the queue's
-	device  handle // likewise
-	where   string // its filter string
+	device  handle // a copy of the queue's
+	where   string // the device's filter string
 	info    DeviceInfo
 	limits  workLimits
 
-	asking sync.Mutex
-	asked  bool
-	told   map[string][]KernelParam // nil when OpenCL tells nothing
+	describing sync.Mutex
+	wasRead    bool
+	described  map[string][]KernelParam // nil if there is no description
 
-	// The Program and its Kernels: the last closes context and device. Not under asking, which
-	// is held while a compiler runs: nobody's Close waits for that.
+	// Counts the Program and its Kernels; the last one closes context and device. describing does not
+	// guard it, so that Close does not wait for a running compiler.
 	parts atomic.Int32
 }
 
-// workLimits is usmb_work_limits: what a launch may ask of the device. 0 is what the
-// runtime did not tell.
+// workLimits is usmb_work_limits: the device's limits for a launch. 0 means unknown.
 type workLimits struct {
 	localBytes uint64
 	group      int
 	extent     [3]int
 }
 
-// logBytes bounds what is kept of a compiler's words.
+// logBytes limits the stored log of the compiler.
 const logBytes = 64 << 10
 
-// BuildOpenCL compiles OpenCL C for the device and the context of the queue, with options
-// of OpenCL's clBuildProgram ("-cl-std=CL3.0 -DN=4"), which may be empty. It takes as long
-// as the driver's compiler and cannot be interrupted. The text is kept until the program
-// and its kernels are closed. The caller closes the program.
+// BuildOpenCL compiles OpenCL C for the device and context of the queue, with options of OpenCL's
+// clBuildProgram ("-cl-std=CL3.0 -DN=4"), which may be empty. It takes as long as the driver's compiler
+// and cannot be interrupted. The text is kept until the program and its kernels are closed. The caller
+// closes the program.
 //
-// Errors: *BuildError, with the compiler's words where it refused the text; ErrArgument for
-// a NUL in text or options; errors.ErrUnsupported on the host backend, and for devices of
-// other backends than OpenCL, for which the library compiles SPIR-V alone.
+// Errors: *BuildError, with the compiler's log if it refused the text; ErrArgument for a NUL in text or
+// options; errors.ErrUnsupported on the host backend, and for devices of other backends than OpenCL, for
+// which the library compiles SPIR-V only.
 func (q *Queue) BuildOpenCL(text, options string) (*Program, error) {
 	const op = "Queue.BuildOpenCL"
 	if strings.IndexByte(text, 0) >= 0 {
@@ -63,11 +61,11 @@ func (q *Queue) BuildOpenCL(text, options string) (*Program, error) {
 	return q.buildProgram(op, &made{text: append([]byte(text), 0), options: options})
 }
 
-// BuildSPIRV is BuildOpenCL for a SPIR-V module of OpenCL's kernel environment, which is
-// copied. Level Zero devices take it too; their compiler's words are not to be had. What a
-// module says is trusted as far as the driver trusts it: its frame is checked, so that a
-// file cut off is ErrArgument. Launches are checked against the parameters that the module
-// declares where the driver tells none: memory and of which kind, or values and of which size.
+// BuildSPIRV is BuildOpenCL for a SPIR-V module of OpenCL's kernel environment, which is copied. Level
+// Zero devices are supported too, without their compiler's log. The module is trusted as far as the driver
+// trusts it: only its frame is checked, so that a truncated file is ErrArgument. If the driver does not
+// describe the parameters, launches are checked against the declarations in the module: the kind of
+// memory, or the size of values.
 func (q *Queue) BuildSPIRV(module []byte, options string) (*Program, error) {
 	const op = "Queue.BuildSPIRV"
 	if err := q.usable(op); err != nil {
@@ -92,7 +90,7 @@ func (q *Queue) buildProgram(op string, m *made) (*Program, error) {
 	}
 	m.where, m.info = q.device.FilterString(), q.device.Info()
 	if b := m.info.Backend; !m.il && b != BackendOpenCL {
-		return nil, &OpError{Op: op, Detail: fmt.Sprintf("on a device of %v, for which the library compiles SPIR-V alone: use BuildSPIRV", b), Err: errors.ErrUnsupported}
+		return nil, &OpError{Op: op, Kind: errors.ErrUnsupported, Err: fmt.Errorf("on a device of %v, for which the library compiles SPIR-V only: use BuildSPIRV", b)}
 	}
 	if err := m.keep(op, q); err != nil {
 		return nil, err
@@ -110,10 +108,10 @@ func (q *Queue) buildProgram(op string, m *made) (*Program, error) {
 }
 
 func noKernels(op string) error {
-	return &OpError{Op: op, Detail: "on the host backend, which runs no kernels: use a queue of a SYCL device", Err: errors.ErrUnsupported}
+	return &OpError{Op: op, Kind: errors.ErrUnsupported, Err: errors.New("on the host backend, which runs no kernels: use a queue of a SYCL device")}
 }
 
-// keep takes references of the queue's context and device, for the life of the program.
+// keep takes references of the queue's context and device for the life of the program.
 func (m *made) keep(op string, q *Queue) error {
 	c, ok := q.ctx.h.use()
 	if !ok {
@@ -141,7 +139,7 @@ func (m *made) keep(op string, q *Queue) error {
 	return nil
 }
 
-// share counts one more part that uses m; the caller uses one.
+// share counts one more user of m.
 func (m *made) share() { m.parts.Add(1) }
 
 func (m *made) drop() {
@@ -151,8 +149,8 @@ func (m *made) drop() {
 	}
 }
 
-// buildError is why the library gave no program. It does not tell, so OpenCL is asked to
-// build the same once more.
+// buildError returns the reason why the library did not build the program. The library gives none, so
+// OpenCL builds the program once more.
 func (m *made) buildError(op string, code Code) error {
 	e := &BuildError{Op: op, Device: m.where, Err: code}
 	if code != ErrFailed {
@@ -166,27 +164,26 @@ func (m *made) buildError(op string, code Code) error {
 		e.Err = fmt.Errorf("the compiler refused the program: %w", refused(c.code()))
 	case clBuilt:
 		e.Log = c.log()
-		e.Err = fmt.Errorf("OpenCL builds the program, the SYCL library does not: %w", ErrFailed)
+		e.Err = fmt.Errorf("OpenCL builds the program, but the SYCL library does not: %w", ErrFailed)
 	default:
 		e.Err = fmt.Errorf("%w; %s", ErrFailed, c.why())
 	}
 	return e
 }
 
-// refused is ErrFailed with OpenCL's number of what failed.
+// refused returns ErrFailed with the number of OpenCL's error.
 func refused(code int) error { return &clError{code} }
 
 type clError struct{ code int }
 
-func (e *clError) Error() string { return fmt.Sprintf("OpenCL's error %d", e.code) }
+func (e *clError) Error() string { return fmt.Sprintf("OpenCL error %d", e.code) }
 func (e *clError) Unwrap() error { return ErrFailed }
 
-// Kernel takes a kernel of the program by its name. Each call makes one of its own, with
-// arguments of its own; the caller closes it. The first call on a program asks OpenCL for
-// the parameters of its kernels, which takes another run of the compiler; they are known
-// from then on.
+// Kernel returns a kernel of the program by its name. Each call returns a new one with its own arguments;
+// the caller closes it. The first call on a program reads the parameters of its kernels from OpenCL, which
+// runs the compiler once more.
 //
-// Errors: ErrArgument, with the names that there are, when the program has no such kernel.
+// Errors: ErrArgument, with the existing names, if the program has no such kernel.
 func (p *Program) Kernel(name string) (*Kernel, error) {
 	const op = "Program.Kernel"
 	if err := notNil(op, p); err != nil {
@@ -201,19 +198,19 @@ func (p *Program) Kernel(name string) (*Kernel, error) {
 	}
 	defer p.h.done()
 	if name == "" || strings.IndexByte(name, 0) >= 0 {
-		return nil, opErr(op, ErrArgument, "a kernel cannot be called %q", name)
+		return nil, opErr(op, ErrArgument, "%q is not a valid kernel name", name)
 	}
-	told := p.made.ask()
+	described := p.made.describeKernels()
 	ref, nargs, code := kernelNew(program, name)
 	if code != codeOK {
 		return nil, p.made.noKernel(op, name, code)
 	}
 	if nargs > maxKernelArgs {
 		deleteRef(sortKernel, ref)
-		return nil, opErr(op, ErrArgument, "kernel %s takes %d arguments; %d are possible", name, nargs, maxKernelArgs)
+		return nil, opErr(op, ErrArgument, "kernel %s takes %d arguments; the maximum is %d", name, nargs, maxKernelArgs)
 	}
 	k := &Kernel{name: name, made: p.made, params: make([]KernelParam, nargs)}
-	if params := told[name]; len(params) == nargs {
+	if params := described[name]; len(params) == nargs {
 		copy(k.params, params)
 	}
 	readFacts(k.params)
@@ -223,23 +220,23 @@ func (p *Program) Kernel(name string) (*Kernel, error) {
 	return k, nil
 }
 
-// ask asks OpenCL, once, for the kernels of the program and their parameters.
-func (m *made) ask() map[string][]KernelParam {
-	m.asking.Lock()
-	defer m.asking.Unlock()
-	if m.asked {
-		return m.told
+// describeKernels returns the kernels of the program and their parameters, read once.
+func (m *made) describeKernels() map[string][]KernelParam {
+	m.describing.Lock()
+	defer m.describing.Unlock()
+	if m.wasRead {
+		return m.described
 	}
-	m.asked = true
-	m.told = m.askOpenCL()
+	m.wasRead = true
+	m.described = m.describeByOpenCL()
 	if m.il {
-		m.told = mergeParams(m.told, spirvKernels(m.text))
+		m.described = mergeParams(m.described, spirvKernels(m.text))
 	}
-	return m.told
+	return m.described
 }
 
-// askOpenCL is what the driver tells, nil for nothing.
-func (m *made) askOpenCL() map[string][]KernelParam {
+// describeByOpenCL returns the driver's description, nil if there is none.
+func (m *made) describeByOpenCL() map[string][]KernelParam {
 	if m.info.Backend != BackendOpenCL {
 		return nil
 	}
@@ -248,26 +245,48 @@ func (m *made) askOpenCL() map[string][]KernelParam {
 	if c.result() != clBuilt {
 		return nil
 	}
-	told := map[string][]KernelParam{}
+	described := map[string][]KernelParam{}
 	for _, name := range c.kernels() {
-		told[name] = c.params(name)
+		described[name] = c.params(name)
 	}
-	return told
+	return described
 }
 
-// noKernel is why the library gave no kernel.
+// noKernel returns the reason why the library returned no kernel.
 func (m *made) noKernel(op, name string, code Code) error {
-	told := m.ask()
-	if _, there := told[name]; there || told == nil || code != ErrFailed {
+	described := m.describeKernels()
+	if _, there := described[name]; there || described == nil || code != ErrFailed {
 		return opErr(op, code, "kernel %s", name)
 	}
-	return opErr(op, ErrArgument, "the program has no kernel %s; it has %s", name, strings.Join(sortedKeys(told), ", "))
+	return opErr(op, ErrArgument, "the program has no kernel %s; its kernels are %s", name, strings.Join(sortedKeys(described), ", "))
 }
 
-// Close gives the program up; kernels taken from it stay usable. It may be called again.
+// Close releases the program; its kernels stay usable. It may be called repeatedly.
 func (p *Program) Close() error {
 	if p != nil {
 		p.h.close()
 	}
 	return nil
+}
+
+// USMB_CL_*: the result of OpenCL's own build.
+const (
+	clBuilt = iota
+	clRefused
+	clNoLoader
+	clNoDevice
+	clFailed
+)
+
+// cutLog converts the stored part of a log of total bytes to text: it replaces invalid UTF-8, and a cut
+// log ends with a whole line and a note.
+func cutLog(b []byte, total int) string {
+	s := strings.ToValidUTF8(strings.ReplaceAll(string(b), "\x00", ""), "\uFFFD")
+	if total <= len(b) {
+		return s
+	}
+	if end := strings.LastIndexByte(s, '\n'); end > 0 {
+		s = s[:end]
+	}
+	return s + fmt.Sprintf("\n(cut: %d bytes in all)", total)
 }

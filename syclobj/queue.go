@@ -5,23 +5,23 @@ import (
 	"unsafe"
 )
 
-// Queue takes work for one device in one context. Default queues belong to the
-// Runtime, others to whoever made them.
+// Queue executes work on one device in one context. The Runtime owns default queues; the caller of
+// NewQueue or QueueFromRef owns and closes the others. Methods may be called from several goroutines.
 type Queue struct {
 	h          handle
 	table      *deviceTable
 	ctx        *Context
 	device     *Device
 	hash       uint64
-	kinds      uint32 // bit 1<<kind for each USM kind its device supports
+	kinds      uint32 // bit 1<<kind for each supported USM kind
 	properties QueueProperty
 	host       bool
-	shared     bool                     // belongs to the Runtime
+	shared     bool                     // owned by the Runtime
 	places     [4]atomic.Pointer[Place] // by kind, each retained by the queue
 }
 
-// NewQueue makes a queue on the device; ctx nil means the default context of
-// its platform. The caller closes it.
+// NewQueue creates a queue on the device; a nil ctx means the default context of its platform. The caller
+// closes it.
 func (rt *Runtime) NewQueue(ctx *Context, device *Device, properties QueueProperty) (*Queue, error) {
 	const op = "Runtime.NewQueue"
 	if device == nil {
@@ -38,7 +38,7 @@ func (rt *Runtime) NewQueue(ctx *Context, device *Device, properties QueueProper
 	}
 	if ctx == nil {
 		if ctx = device.DefaultContext(); ctx == nil {
-			return nil, opErr(op, ErrNoIndex, "%s; name a context", device)
+			return nil, opErr(op, ErrNoIndex, "%s; pass a context", device)
 		}
 	}
 	if ctx.host {
@@ -61,24 +61,24 @@ func (rt *Runtime) NewQueue(ctx *Context, device *Device, properties QueueProper
 	return rt.table.wrapQueue(op, ref)
 }
 
-// QueueFromRef copies a sycl::queue*, such as a SyclQueueRef capsule carries.
-// The caller closes the copy and keeps the original.
+// QueueFromRef copies a sycl::queue*, such as a SyclQueueRef capsule contains. The caller closes the copy
+// and keeps the original.
 func (rt *Runtime) QueueFromRef(ref unsafe.Pointer) (*Queue, error) {
 	const op = "Runtime.QueueFromRef"
 	if err := rt.needSYCL(op); err != nil {
 		return nil, err
 	}
 	if ref == nil {
-		return nil, &OpError{Op: op, Err: ErrNil}
+		return nil, &OpError{Op: op, Kind: ErrNil}
 	}
 	own := copyRef(sortQueue, ref)
 	if own == nil {
-		return nil, &OpError{Op: op, Err: ErrFailed}
+		return nil, &OpError{Op: op, Kind: ErrFailed}
 	}
 	return rt.table.wrapQueue(op, own)
 }
 
-// wrapQueue makes an owning Queue of a reference, which it consumes.
+// wrapQueue returns an owning Queue of a reference, which it consumes.
 func (t *deviceTable) wrapQueue(op string, ref ref) (*Queue, error) {
 	q := &Queue{table: t}
 	q.h.init(ref, sortQueue)
@@ -100,37 +100,33 @@ func (t *deviceTable) wrapQueue(op string, ref ref) (*Queue, error) {
 	q.h.final = q.dropParts
 	if err := t.need(op); err != nil {
 		q.h.close()
-		return nil, err // closed beside us: what was not found may be a root device
+		return nil, err // closed concurrently: a device that was not found may be a root device
 	}
 	return q, nil
 }
 
-// Context is the queue's context. It belongs to the queue, or to the Runtime.
+// Context returns the queue's context. The queue or the Runtime owns it.
 func (q *Queue) Context() *Context { return q.ctx }
 
-// Device is the queue's device. It belongs to the queue, or to the Runtime.
+// Device returns the queue's device. The queue or the Runtime owns it.
 func (q *Queue) Device() *Device { return q.device }
 
-// Properties are those that the queue was made with.
+// Properties returns the properties with which the queue was created.
 func (q *Queue) Properties() QueueProperty { return q.properties }
 
 // IsHost reports whether this is a queue of the host backend.
 func (q *Queue) IsHost() bool { return q.host }
 
-// Equal reports whether both are the same queue of the runtime.
-func (q *Queue) Equal(o *Queue) bool {
-	return q == o || (q != nil && o != nil && !q.host && !o.host && q.h.equal(&o.h))
-}
-
-// Hash is the runtime's own hash; equal queues have equal hashes.
+// Hash returns the runtime's hash of the queue. Two Queues have the same hash if and only if they are
+// the same queue of the runtime, as long as both are open.
 func (q *Queue) Hash() uint64 { return q.hash }
 
-// Ref is the sycl::queue*, borrowed; nil for host queues and after Close.
+// Ref returns the sycl::queue*, borrowed; nil for host queues and after Close.
 func (q *Queue) Ref() unsafe.Pointer { return q.h.get() }
 
-// CopyRef is a reference (sycl::queue*) of the caller's own, who deletes it with
-// DPCTLQueue_Delete; it outlives Close. nil for host queues. A Close meanwhile does it no
-// harm, as it may to one who copies what Ref returned. Errors: ErrNil, ErrClosed, ErrFailed.
+// CopyRef returns a reference (sycl::queue*) that the caller owns and deletes with DPCTLQueue_Delete; it
+// outlives Close. It is nil for host queues. A concurrent Close is safe, unlike with a copy of Ref's
+// result. Errors: ErrNil, ErrClosed, ErrFailed.
 func (q *Queue) CopyRef() (unsafe.Pointer, error) {
 	const op = "Queue.CopyRef"
 	if err := q.usable(op); err != nil {
@@ -141,18 +137,18 @@ func (q *Queue) CopyRef() (unsafe.Pointer, error) {
 	}
 	ref, ok := q.h.use()
 	if !ok {
-		return nil, &OpError{Op: op, Err: ErrClosed}
+		return nil, &OpError{Op: op, Kind: ErrClosed}
 	}
 	defer q.h.done()
 	own := copyRef(sortQueue, ref)
 	if own == nil {
-		return nil, &OpError{Op: op, Err: ErrFailed}
+		return nil, &OpError{Op: op, Kind: ErrFailed}
 	}
 	return own, nil
 }
 
-// Place is the place of memory that is allocated on the queue with this kind,
-// retained: the caller calls Release. A host queue has one place for all kinds.
+// Place returns the place of memory that is allocated on the queue with this kind, retained: the caller
+// calls Release. A host queue has one place for all kinds.
 func (q *Queue) Place(kind USMKind) (*Place, error) {
 	const op = "Queue.Place"
 	if err := q.usable(op); err != nil {
@@ -166,7 +162,7 @@ func (q *Queue) Place(kind USMKind) (*Place, error) {
 	}
 	ref, ok := q.h.use()
 	if !ok {
-		return nil, &OpError{Op: op, Err: ErrClosed}
+		return nil, &OpError{Op: op, Kind: ErrClosed}
 	}
 	defer q.h.done()
 	if p := q.places[kind].Load(); p != nil {
@@ -177,15 +173,15 @@ func (q *Queue) Place(kind USMKind) (*Place, error) {
 		return nil, opErr(op, whileOpen(code), "%v memory on %s", kind, q.device)
 	}
 	p := placeFromC(c)
-	// A queue that belongs to a place keeps none: the two would hold each
-	// other for ever.
+	// A queue that belongs to a place must not retain one: the two would keep each
+	// other alive.
 	if !q.h.borrowed && q.places[kind].CompareAndSwap(nil, p) {
 		p.Retain()
 	}
 	return p, nil
 }
 
-// dropParts gives up what the queue holds beside its own reference.
+// dropParts releases the queue's context, device and places.
 func (q *Queue) dropParts() {
 	q.dropPlaces()
 	_ = q.device.Close() // never fails; does nothing on roots
@@ -200,7 +196,7 @@ func (q *Queue) dropPlaces() {
 	}
 }
 
-// usable is ErrNil for a nil queue, ErrClosed for a closed one.
+// usable returns ErrNil for a nil queue and ErrClosed for a closed one.
 func (q *Queue) usable(op string) error {
 	if err := notNil(op, q); err != nil {
 		return err
@@ -208,15 +204,11 @@ func (q *Queue) usable(op string) error {
 	return q.h.open(op)
 }
 
-// Close gives the queue up; on default queues it does nothing. Work that was
-// submitted goes on, and memory that was allocated stays. It may be called
-// again.
+// Close releases the queue; it does nothing on default queues. Submitted work continues, and allocated
+// memory stays. It may be called repeatedly.
 func (q *Queue) Close() error {
 	if q != nil && !q.shared {
 		q.h.close()
 	}
 	return nil
 }
-
-// String names the device.
-func (q *Queue) String() string { return "queue on " + q.device.String() }

@@ -42,8 +42,8 @@ func TestRealMachine(t *testing.T) {
 	}
 }
 
-// A context of a device's own is not the default one, even over one device, so
-// DLPack is refused and the memory known by its own context alone.
+// TestRealOwnContext: a new context is not the default one, even over the same device, so that DLPack is
+// refused and only that context knows the memory.
 func TestRealOwnContext(t *testing.T) {
 	rt := openReal(t)
 	d := rt.DefaultDevice()
@@ -69,8 +69,8 @@ func TestRealOwnContext(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// The exact end of an allocation is known to the byte, and memory that is not
-// USM is told apart; none of this ends the process.
+// TestRealPointers: the end of an allocation is detected exactly, and memory that is not USM is detected;
+// nothing crashes.
 func TestRealPointers(t *testing.T) {
 	rt := openReal(t)
 	q := rt.DefaultQueue()
@@ -94,8 +94,8 @@ func TestRealPointers(t *testing.T) {
 	require.NoError(t, syclobj.Free(host))
 }
 
-// What a driver cannot do about alignment is an error: OpenCL takes it in 32
-// bits, and gives memory aligned to what is left of a larger number.
+// TestRealLargeAlignment: an alignment that the driver does not support is an error. OpenCL takes it in 32
+// bits and silently uses the low bits of a larger number.
 func TestRealLargeAlignment(t *testing.T) {
 	q := openReal(t).DefaultQueue()
 	for kind := syclobj.USMDevice; kind <= syclobj.USMHost; kind++ {
@@ -112,7 +112,7 @@ func TestRealLargeAlignment(t *testing.T) {
 	}
 }
 
-// Runtimes come and go in one process.
+// Runtimes are opened and closed repeatedly in one process.
 func TestRealReopen(t *testing.T) {
 	openReal(t)
 	for range 3 {
@@ -127,7 +127,7 @@ func TestRealReopen(t *testing.T) {
 	require.ErrorContains(t, err, "the process holds")
 }
 
-// SYCL's drivers install signal handlers; Go's must survive them.
+// TestRealKeepsGoPanics: SYCL drivers install signal handlers, and Go's must be restored.
 func TestRealKeepsGoPanics(t *testing.T) {
 	q := openReal(t).DefaultQueue()
 	p := alloc(t, q, syclobj.USMShared, 64)
@@ -142,7 +142,7 @@ func TestRealKeepsGoPanics(t *testing.T) {
 
 var goArgument = "a nil dereference is a panic"
 
-// The numbers that the shims use are those of the library's own headers.
+// TestEnumsMatchHeaders compares the constants of the C layer with the library's own headers.
 func TestEnumsMatchHeaders(t *testing.T) {
 	rt := openReal(t)
 	include := filepath.Join(filepath.Dir(rt.Library().Path), "include", "syclinterface")

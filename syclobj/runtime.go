@@ -8,38 +8,26 @@ import (
 	"sync/atomic"
 )
 
-// EnvLibrary names the environment variable that gives the path of
-// libDPCTLSyclInterface.so, or "off".
+// EnvLibrary is the environment variable with the path of libDPCTLSyclInterface.so, or "off".
 const EnvLibrary = "USMBRIDGE_SYCL"
 
 const libraryName = "libDPCTLSyclInterface.so"
 
-// Library describes the loaded SYCL library.
+// Library describes the loaded SYCL library. The Runtime owns it; do not modify it.
 type Library struct {
 	Path            string // the real file
-	Source          string // how it was found, as in Attempt
-	Adopted         bool   // it was in the process before
-	DPCTLVersion    string // from the package's metadata; empty when unknown
-	CompilerVersion string // the DPC++ compiler it was built with
-	OpenCLDrivers   string // what decides which OpenCL drivers are seen, in words
+	Source          string // the place where it was found, as in Attempt
+	Adopted         bool   // the process had already loaded it
+	DPCTLVersion    string // from the package's metadata; empty if unknown
+	CompilerVersion string // of the DPC++ compiler that built it
+	OpenCLDrivers   string // a description of the configuration that selects the OpenCL drivers
 }
 
-// Attempt is one place where the library was looked for.
+// Attempt is one place where the library was searched, a value that owns nothing.
 type Attempt struct {
 	Source string // "already loaded", "option", "USMBRIDGE_SYCL", "VIRTUAL_ENV", "python3 on PATH", "loader"
-	Path   string // the file tried, or where it was looked for
-	Err    error  // nil when this one was taken
-}
-
-// String is one line for people.
-func (a Attempt) String() string {
-	if a.Err == nil {
-		return fmt.Sprintf("%s: %s: taken", a.Source, a.Path)
-	}
-	if a.Path == "" {
-		return fmt.Sprintf("%s: %v", a.Source, a.Err)
-	}
-	return fmt.Sprintf("%s: %s: %v", a.Source, a.Path, a.Err)
+	Path   string // the file, or the searched directory
+	Err    error  // nil if this one was loaded
 }
 
 type options struct {
@@ -49,25 +37,25 @@ type options struct {
 	backends []Backend
 }
 
-// Option adjusts Open.
+// Option is an option of Open and OpenContext.
 type Option func(*options)
 
-// WithLibrary loads this libDPCTLSyclInterface.so, or the one in this
-// directory, and no other. Open fails when it cannot.
+// WithLibrary loads this libDPCTLSyclInterface.so, or the one in this directory, and no other. Open fails
+// if it cannot be loaded.
 func WithLibrary(path string) Option { return func(o *options) { o.path = path } }
 
-// HostOnly leaves SYCL out.
+// HostOnly disables SYCL.
 func HostOnly() Option { return func(o *options) { o.off = true } }
 
-// RequireSYCL makes Open fail unless there is a SYCL device, and, when backends are
-// named, unless there is one of one of them.
+// RequireSYCL makes Open fail unless there is a SYCL device; if backends are given, a device of one of
+// them.
 func RequireSYCL(backends ...Backend) Option {
 	return func(o *options) { o.required, o.backends = true, backends }
 }
 
-// Runtime is an open view of the devices: the host backend, and SYCL when it
-// was found. Close it when done; objects that belong to it are closed with the
-// last Runtime of the process.
+// Runtime gives access to the devices: the host backend, and SYCL if it was found. The caller of Open owns
+// and closes it; the last Close of the process closes the objects that belong to Runtimes. Methods may be
+// called from several goroutines.
 type Runtime struct {
 	table    *deviceTable // nil without SYCL
 	host     *Device
@@ -77,21 +65,19 @@ type Runtime struct {
 	closed   atomic.Bool
 }
 
-// Open is [OpenContext] without a context.
+// Open is [OpenContext] without a context. The caller closes the Runtime.
 func Open(opts ...Option) (*Runtime, error) {
 	return open(context.Background(), "Open", opts)
 }
 
-// OpenContext finds and loads SYCL as the package documentation describes, and lists
-// the devices. Without a SYCL library, or with one that cannot list its devices,
-// it returns a Runtime with the host backend only; SYCLError then says why. It
-// fails when a library was named explicitly and cannot be used, or when what was
-// required is absent.
+// OpenContext finds and loads SYCL as the package documentation describes, and lists the devices. The
+// caller closes the Runtime. If there is no SYCL library, or the library cannot list its devices, the
+// Runtime has the host backend only, and SYCLError returns the reason. OpenContext fails if an explicitly
+// requested library cannot be used or a requirement is not met.
 //
-// The search may run the python3 on PATH to read its search path. It gets at most
-// 5 seconds; then the search goes on without it. If ctx ends before the library is
-// found, OpenContext returns an [*OpError] with the context's error. Loading the
-// library and listing the devices cannot be interrupted.
+// The search may run the python3 on PATH to read its search path, for at most 5 seconds; then the search
+// continues without it. If ctx ends before the library is found, OpenContext returns an [*OpError] with
+// the context's error. Loading the library and listing the devices cannot be interrupted.
 func OpenContext(ctx context.Context, opts ...Option) (*Runtime, error) {
 	return open(ctx, "OpenContext", opts)
 }
@@ -113,12 +99,12 @@ func open(ctx context.Context, op string, opts []Option) (*Runtime, error) {
 		}
 	}
 	if o.off {
-		rt.why = &LibraryError{Path: libraryName, Reason: "SYCL is switched off", Advice: "open without HostOnly, and with USMBRIDGE_SYCL unset or a path"}
+		rt.why = &libraryError{Path: libraryName, Reason: "SYCL is switched off", Advice: "open without HostOnly, and with USMBRIDGE_SYCL unset or a path"}
 		rt.attempts = []Attempt{{Source: "off", Err: rt.why}}
 	} else {
 		rt.lib, rt.attempts, rt.why = loadLibrary(ctx, o.path)
 		if err := ctx.Err(); err != nil && rt.lib == nil {
-			return nil, &OpError{Op: op, Detail: "the search for the SYCL library", Err: err}
+			return nil, &OpError{Op: op, Err: fmt.Errorf("the search for the SYCL library: %w", err)}
 		}
 	}
 	if rt.lib != nil {
@@ -129,7 +115,7 @@ func open(ctx context.Context, op string, opts []Option) (*Runtime, error) {
 		case explicit || o.required:
 			return nil, err
 		default:
-			rt.why = &LibraryError{Path: rt.lib.Path, Version: rt.lib.DPCTLVersion, Reason: "it cannot list the devices", Err: err,
+			rt.why = &libraryError{Path: rt.lib.Path, Version: rt.lib.DPCTLVersion, Reason: "it cannot list the devices", Err: err,
 				Advice: "repair the drivers, or set " + EnvLibrary + "=off"}
 			rt.lib = nil
 		}
@@ -148,7 +134,7 @@ func (rt *Runtime) satisfies(o options) error {
 		return nil
 	}
 	if rt.table == nil {
-		return &OpError{Op: "Open", Detail: "SYCL is required", Err: rt.why}
+		return &OpError{Op: "Open", Err: fmt.Errorf("SYCL is required: %w", rt.why)}
 	}
 	for _, d := range rt.table.roots {
 		if len(o.backends) == 0 || slices.Contains(o.backends, d.info.Backend) {
@@ -156,13 +142,13 @@ func (rt *Runtime) satisfies(o options) error {
 		}
 	}
 	if len(rt.table.roots) == 0 {
-		return &OpError{Op: "Open", Detail: rt.lib.Path + " lists no device; for a CPU device run `pip install intel-opencl-rt` in the same environment (OpenCL drivers: " + rt.lib.OpenCLDrivers + ")", Err: ErrNoDevice}
+		return opErr("Open", ErrNoDevice, "%s lists no device; for a CPU device run `pip install intel-opencl-rt` in the same environment (OpenCL drivers: %s)", rt.lib.Path, rt.lib.OpenCLDrivers)
 	}
-	return &OpError{Op: "Open", Detail: fmt.Sprintf("a device of backend %v is required; there are: %s", o.backends, filterList(rt.table.roots)), Err: ErrNoDevice}
+	return opErr("Open", ErrNoDevice, "a device of backend %v is required; there are: %s", o.backends, filterList(rt.table.roots))
 }
 
-// Close gives the Runtime up; the last one of the process closes all root
-// devices, default contexts and default queues. It may be called again.
+// Close releases the Runtime. The last one of the process closes all root devices, default contexts and
+// default queues. It may be called repeatedly.
 func (rt *Runtime) Close() error {
 	if rt != nil && !rt.closed.Swap(true) && rt.table != nil {
 		unshareTable()
@@ -170,20 +156,20 @@ func (rt *Runtime) Close() error {
 	return nil
 }
 
-// HasSYCL reports whether a SYCL library is in use (it may list no device).
+// HasSYCL reports whether a SYCL library is in use. The library may list no device.
 func (rt *Runtime) HasSYCL() bool { return rt.table != nil }
 
-// Library describes the SYCL library; nil without SYCL.
+// Library describes the SYCL library, nil without SYCL.
 func (rt *Runtime) Library() *Library { return rt.lib }
 
-// Attempts lists where the library was looked for, in order.
+// Attempts lists the places where the library was searched, in order.
 func (rt *Runtime) Attempts() []Attempt { return rt.attempts }
 
-// SYCLError says why there is no SYCL; nil when there is. It matches ErrNoSYCL,
-// or errors.ErrUnsupported where there can be none.
+// SYCLError returns the reason why there is no SYCL, nil with SYCL. It matches ErrNoSYCL, or
+// errors.ErrUnsupported if this build or system cannot have SYCL.
 func (rt *Runtime) SYCLError() error { return rt.why }
 
-// Platforms lists the SYCL platforms that have devices, then the host's.
+// Platforms lists the SYCL platforms with devices, then the host's.
 func (rt *Runtime) Platforms() []*Platform {
 	var all []*Platform
 	if rt.table != nil {
@@ -192,8 +178,7 @@ func (rt *Runtime) Platforms() []*Platform {
 	return append(all, rt.host.platform)
 }
 
-// RootDevices lists the SYCL root devices in the runtime's order, which is that
-// of their DLPack ids.
+// RootDevices lists the SYCL root devices in the runtime's order, which is the order of their DLPack ids.
 func (rt *Runtime) RootDevices() []*Device {
 	if rt.table == nil {
 		return nil
@@ -204,11 +189,11 @@ func (rt *Runtime) RootDevices() []*Device {
 // Devices lists the SYCL root devices, then the host device.
 func (rt *Runtime) Devices() []*Device { return append(rt.RootDevices(), rt.host) }
 
-// HostQueue is the queue of the host backend, on its one device.
+// HostQueue returns the queue of the host backend.
 func (rt *Runtime) HostQueue() *Queue { return rt.host.queue }
 
-// DefaultDevice is what SYCL's default selector picks (ONEAPI_DEVICE_SELECTOR
-// has a say), or the host device when there is no SYCL device.
+// DefaultDevice returns the choice of SYCL's default selector (which ONEAPI_DEVICE_SELECTOR influences),
+// or the host device if there is no SYCL device.
 func (rt *Runtime) DefaultDevice() *Device {
 	if rt.table != nil && rt.table.fallback != nil {
 		return rt.table.fallback
@@ -216,7 +201,7 @@ func (rt *Runtime) DefaultDevice() *Device {
 	return rt.host
 }
 
-// DefaultQueue is the default queue of the default device.
+// DefaultQueue returns the default queue of the default device.
 func (rt *Runtime) DefaultQueue() *Queue {
 	if d := rt.DefaultDevice(); d.queue != nil {
 		return d.queue
@@ -224,7 +209,7 @@ func (rt *Runtime) DefaultQueue() *Queue {
 	return rt.host.queue
 }
 
-// RootDevice is the root device with this DLPack device id.
+// RootDevice returns the root device with this DLPack device id.
 func (rt *Runtime) RootDevice(id int32) (*Device, error) {
 	if err := rt.needSYCL("Runtime.RootDevice"); err != nil {
 		return nil, err
@@ -235,12 +220,10 @@ func (rt *Runtime) RootDevice(id int32) (*Device, error) {
 	return rt.table.roots[id], nil
 }
 
-// Device resolves a filter string as SYCL's filter selector defines it:
-// "backend:type:number", each part optional, alternatives separated by commas, of
-// which the first that the SYCL runtime can satisfy counts. Upper and lower case
-// are the same. "host" alone names the host device. A string that is no filter is
-// ErrArgument, one that nothing matches ErrNoDevice. The device belongs to the
-// Runtime.
+// Device resolves a filter string as SYCL's filter selector defines it: "backend:type:number", where each
+// part is optional. Several alternatives are separated by commas; the first that the SYCL runtime can
+// satisfy is selected. Case does not matter. "host" alone selects the host device. The Runtime owns the
+// device. Errors: ErrArgument for an invalid filter string, ErrNoDevice if nothing matches.
 func (rt *Runtime) Device(filter string) (*Device, error) {
 	if err := notNil("Runtime.Device", rt); err != nil {
 		return nil, err
@@ -278,18 +261,18 @@ func (t *deviceTable) selectDevice(f filter) (*Device, error) {
 		return d, nil
 	}
 	if err := t.need("Runtime.Device"); err != nil {
-		return nil, err // closed beside us
+		return nil, err // closed concurrently
 	}
 	return nil, opErr("Runtime.Device", ErrNoIndex, "%q", f)
 }
 
-// needSYCL is nil when the Runtime is open and has SYCL.
+// needSYCL returns nil if the Runtime is open and has SYCL.
 func (rt *Runtime) needSYCL(op string) error {
 	if err := notNil(op, rt); err != nil {
 		return err
 	}
 	if rt.closed.Load() {
-		return &OpError{Op: op, Err: ErrClosed}
+		return &OpError{Op: op, Kind: ErrClosed}
 	}
 	if rt.table == nil {
 		return &OpError{Op: op, Err: rt.why}

@@ -22,14 +22,14 @@ const (
 	adviceReplace = "run `pip install --force-reinstall dpctl intel-opencl-rt`, or name another file in " + EnvLibrary
 	adviceUpgrade = "run `pip install --upgrade dpctl intel-opencl-rt`"
 
-	// How long python3 may take to print its search path, and then its children to close
+	// Time limits for python3 to print its search path, and for its children to close
 	// the pipe: 5 seconds together.
 	pythonTimeout   = 4 * time.Second
 	pythonPipeDelay = time.Second
 )
 
-// inDirectory lets a directory stand for the library in it. A name without a slash is the
-// dynamic loader's to find, whatever the working directory has of that name.
+// inDirectory replaces a directory by the library in it. A name without a slash is left to the dynamic
+// loader, even if the working directory has such a file.
 func inDirectory(path string) string {
 	if !strings.Contains(path, "/") {
 		return path
@@ -49,8 +49,7 @@ func sameFile(a, b string) bool {
 	return err == nil && os.SameFile(x, y)
 }
 
-// candidates lists the files to try, in order; those with an error are places
-// where there is none.
+// candidates lists the files to try, in order. Entries with an error are places without the library.
 func candidates(ctx context.Context) []Attempt {
 	list := []Attempt{inVirtualEnv(os.Getenv("VIRTUAL_ENV"))}
 	list = append(list, onPath(ctx)...)
@@ -66,7 +65,7 @@ func inVirtualEnv(root string) Attempt {
 	return inPrefix(a, root)
 }
 
-// inPrefix looks for dpctl below an environment's root.
+// inPrefix searches dpctl below an environment's root.
 func inPrefix(a Attempt, root string) Attempt {
 	for _, lib := range []string{"lib", "lib64"} {
 		found, err := filepath.Glob(filepath.Join(globEscape(root), lib, "python3*", "site-packages", "dpctl", libraryName))
@@ -80,8 +79,8 @@ func inPrefix(a Attempt, root string) Attempt {
 	return a
 }
 
-// environmentLib is lib of the environment whose site-packages hold the library;
-// empty for a library elsewhere, whose neighbours are nobody's to load.
+// environmentLib returns the lib directory of the environment whose site-packages contain the library;
+// empty for a library elsewhere, whose neighbours must not be loaded.
 func environmentLib(path string) string {
 	packages := filepath.Dir(filepath.Dir(path))
 	if !filepath.IsAbs(path) || filepath.Base(packages) != "site-packages" {
@@ -94,8 +93,8 @@ func globEscape(s string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(s)
 }
 
-// onPath asks the python3 on PATH. One in a virtual environment is understood
-// from its files; others are run, since only they know their search path.
+// onPath searches the environment of the python3 on PATH. A virtual environment is inspected by its files;
+// other interpreters are run to print their search path.
 func onPath(ctx context.Context) []Attempt {
 	a := Attempt{Source: "python3 on PATH"}
 	python, err := exec.LookPath("python3")
@@ -125,7 +124,7 @@ func onPath(ctx context.Context) []Attempt {
 	return []Attempt{a}
 }
 
-// pythonPaths runs the interpreter for its search path.
+// pythonPaths runs the interpreter and returns its search path.
 func pythonPaths(ctx context.Context, python string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, pythonTimeout)
 	defer cancel()

@@ -6,10 +6,9 @@
 #include <string.h>
 
 /*
- * Drivers bring an LLVM that installs its own handlers for SIGSEGV and others,
- * and its own signal stack, when it is first used. A nil dereference in Go
- * would then end the process instead of being a panic, and an embedded
- * interpreter would lose its handlers.
+ * Drivers contain an LLVM that installs its own handlers for SIGSEGV and other signals, and its own signal
+ * stack, when it is first used. A nil dereference in Go would then end the process instead of being a
+ * panic, and an embedded interpreter would lose its handlers.
  */
 void usmb_signals_save(usmb_signals *s)
 {
@@ -30,7 +29,7 @@ void usmb_signals_restore(const usmb_signals *s)
 		if (s->valid[sig] && sigaction(sig, NULL, &now) == 0 &&
 		    now.sa_sigaction != s->actions[sig].sa_sigaction)
 			(void)sigaction(sig, &s->actions[sig], NULL);
-	/* The stack cannot be changed while it is in use. */
+	/* The stack cannot be replaced while it is in use. */
 	if (s->stack.ss_flags != SS_ONSTACK && sigaltstack(NULL, &stack) == 0 && stack.ss_sp != s->stack.ss_sp)
 		(void)sigaltstack(&s->stack, NULL);
 }

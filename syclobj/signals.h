@@ -1,6 +1,5 @@
 /*
- * Keeping a process's signal handlers through calls that install others.
- * Private to this package.
+ * Preserving the signal handlers of the process across calls that install others. Private to this package.
  */
 #ifndef USMB_SYCL_SIGNALS_H
 #define USMB_SYCL_SIGNALS_H
@@ -13,9 +12,9 @@ typedef struct usmb_signals {
 	stack_t stack;
 } usmb_signals;
 
-/* The handlers of the process and the signal stack of this thread, now. */
+/* Saves the handlers of the process and the signal stack of this thread. */
 void usmb_signals_save(usmb_signals *s);
-/* Puts back what has changed since, on the same thread. */
+/* Restores those that have changed since, on the same thread. */
 void usmb_signals_restore(const usmb_signals *s);
 
 #endif

@@ -6,8 +6,8 @@
 #include <string.h>
 
 /*
- * The code of an asynchronous error is kept for the thread on which the
- * library calls the handler, which is the thread that waits.
+ * The code of an asynchronous error, stored per thread: the library calls the handler on the waiting
+ * thread.
  */
 static _Thread_local int async_code;
 
@@ -27,8 +27,8 @@ static int submitted(void *event, void **out_event)
 }
 
 /*
- * Most submissions of the library take no dependencies. A barrier in front has
- * the same meaning: it waits for them, and later work of the queue for it.
+ * Most submissions of the library take no dependencies. A preceding barrier has the same effect: it waits
+ * for them, and later work of the queue waits for it.
  */
 static int precede(void *queue, void **deps, size_t n)
 {
@@ -108,15 +108,6 @@ int usmb_sycl_prefetch(void *queue, const void *ptr, size_t size, void **deps, s
 	return submitted(usmb_dp.DPCTLQueue_Prefetch(queue, ptr, size), out_event);
 }
 
-int usmb_sycl_advise(void *queue, const void *ptr, size_t size, int advice, void **deps, size_t n, void **out_event)
-{
-	int err = arguments(queue, ptr, ptr, deps, n);
-
-	if (err == USMB_SYCL_OK) err = precede(queue, deps, n);
-	if (err != USMB_SYCL_OK) return err;
-	return submitted(usmb_dp.DPCTLQueue_MemAdvise(queue, ptr, size, advice), out_event);
-}
-
 int usmb_sycl_wait_event(void *event)
 {
 	if (event == NULL) return USMB_SYCL_OK;
@@ -124,7 +115,7 @@ int usmb_sycl_wait_event(void *event)
 	async_code = 0;
 	usmb_dp.DPCTLEvent_WaitAndThrow(event);
 	if (async_code != 0) return USMB_SYCL_EASYNC;
-	/* The library swallows what the wait throws; the status tells. */
+	/* The library discards exceptions of the wait; the status shows the failure. */
 	if (!usmb_sycl_event_done(event)) return USMB_SYCL_EFAILED;
 	return USMB_SYCL_OK;
 }
@@ -172,7 +163,7 @@ void usmb_sycl_events_delete(void *const *events, size_t n)
 int usmb_sycl_wait_queue(void *queue)
 {
 	void *event = NULL;
-	/* A barrier and its event, because the library's wait for a queue lets
+	/* Use a barrier and its event, because the library's wait for a queue lets
 	 * C++ exceptions through. */
 	int err = usmb_sycl_barrier(queue, NULL, 0, &event);
 

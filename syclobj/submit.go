@@ -6,18 +6,18 @@ import (
 	"unsafe"
 )
 
-// All submissions start after the events of deps, as well as after earlier
-// work if the queue is in order. nil and completed events are passed over; one
-// that was closed without being waited for is ErrClosed, since the order could
-// not be kept. The Event that they return is closed by the caller, unless it was
+// All submissions start after the events of deps, and after earlier
+// work if the queue is in-order. nil and completed events are ignored. An event
+// that was closed without being waited for is ErrClosed, because the order cannot
+// be guaranteed. The caller closes the returned Event, unless it was
 // waited for. On
-// a host queue they wait for deps, do the work and return a completed event.
+// a host queue they wait for deps, execute the work and return a completed event.
 //
-// Addresses must stay valid until the work is complete, and must not be of Go
-// memory, which may move; Write and Read copy from and to Go memory.
+// Addresses must stay valid until the work is complete, and must not be in the Go
+// heap; Write and Read copy from and to Go memory.
 
-// Memcpy copies n bytes from src to dst; either may be USM or other memory that
-// the device and host can reach.
+// Memcpy copies n bytes from src to dst. Both may be USM or other memory that the device and host can
+// access.
 func (q *Queue) Memcpy(dst, src unsafe.Pointer, n uintptr, deps ...*Event) (*Event, error) {
 	const op = "Queue.Memcpy"
 	if n == 0 {
@@ -32,7 +32,7 @@ func (q *Queue) Memcpy(dst, src unsafe.Pointer, n uintptr, deps ...*Event) (*Eve
 	return q.submit(op, deps, work{kind: workMemcpy, dst: dst, src: src, n: n})
 }
 
-// Memset sets n bytes from dst to value.
+// Memset sets n bytes from dst on to value.
 func (q *Queue) Memset(dst unsafe.Pointer, value byte, n uintptr, deps ...*Event) (*Event, error) {
 	const op = "Queue.Memset"
 	if n == 0 {
@@ -44,13 +44,13 @@ func (q *Queue) Memset(dst unsafe.Pointer, value byte, n uintptr, deps ...*Event
 	return q.submit(op, deps, work{kind: workMemset, dst: dst, value: value, n: n})
 }
 
-// Fill repeats the pattern of 1, 2, 4, 8 or 16 bytes count times from dst,
-// which is aligned to its length.
+// Fill writes a pattern of 1, 2, 4, 8 or 16 bytes count times from dst on; dst is aligned to the pattern's
+// length.
 func (q *Queue) Fill(dst unsafe.Pointer, pattern []byte, count uintptr, deps ...*Event) (*Event, error) {
 	const op = "Queue.Fill"
 	width := uintptr(len(pattern))
 	if width == 0 || width > 16 || width&(width-1) != 0 {
-		return nil, opErr(op, ErrArgument, "a pattern of %d bytes; 1, 2, 4, 8 and 16 are possible", width)
+		return nil, opErr(op, ErrArgument, "a pattern of %d bytes; use 1, 2, 4, 8 or 16", width)
 	}
 	if count == 0 {
 		return q.Barrier(deps...)
@@ -69,7 +69,7 @@ func (q *Queue) Fill(dst unsafe.Pointer, pattern []byte, count uintptr, deps ...
 	return q.submit(op, deps, w)
 }
 
-// Prefetch asks for n bytes of USM from p to be moved to the device.
+// Prefetch requests that n bytes of USM from p on are moved to the device.
 func (q *Queue) Prefetch(p unsafe.Pointer, n uintptr, deps ...*Event) (*Event, error) {
 	const op = "Queue.Prefetch"
 	if n == 0 {
@@ -81,27 +81,13 @@ func (q *Queue) Prefetch(p unsafe.Pointer, n uintptr, deps ...*Event) (*Event, e
 	return q.submit(op, deps, work{kind: workPrefetch, dst: p, n: n})
 }
 
-// Advise passes advice, which the device defines (0 is its default), about n
-// bytes of USM from p.
-func (q *Queue) Advise(p unsafe.Pointer, n uintptr, advice int, deps ...*Event) (*Event, error) {
-	const op = "Queue.Advise"
-	if n == 0 {
-		return q.Barrier(deps...)
-	}
-	if err := checkSpan(op, p, n); err != nil {
-		return nil, err
-	}
-	return q.submit(op, deps, work{kind: workAdvise, dst: p, n: n, advice: advice})
-}
-
-// Barrier completes after deps, or, without deps, after all work submitted to
-// the queue so far; later work of the queue starts after it.
+// Barrier completes after deps, or, without deps, after all work submitted to the queue so far. Later work
+// of the queue starts after it.
 func (q *Queue) Barrier(deps ...*Event) (*Event, error) {
 	return q.submit("Queue.Barrier", deps, work{})
 }
 
-// Wait blocks until all work submitted so far is complete or ctx ends; the work
-// goes on then.
+// Wait blocks until all work submitted so far is complete or ctx ends; the work then continues.
 func (q *Queue) Wait(ctx context.Context) error {
 	e, err := q.submit("Queue.Wait", nil, work{})
 	if err != nil {
@@ -114,19 +100,19 @@ func (q *Queue) Wait(ctx context.Context) error {
 	return e.Wait(ctx)
 }
 
-// Write copies Go memory to dst, after deps, and returns when it is done.
+// Write copies Go memory to dst, after deps, and returns when the copy is complete.
 func (q *Queue) Write(dst unsafe.Pointer, src []byte, deps ...*Event) error {
 	p := unsafe.Pointer(unsafe.SliceData(src))
 	return q.copyPinned("Queue.Write", dst, p, p, len(src), deps)
 }
 
-// Read copies from src to Go memory, after deps, and returns when it is done.
+// Read copies from src to Go memory, after deps, and returns when the copy is complete.
 func (q *Queue) Read(dst []byte, src unsafe.Pointer, deps ...*Event) error {
 	p := unsafe.Pointer(unsafe.SliceData(dst))
 	return q.copyPinned("Queue.Read", p, src, p, len(dst), deps)
 }
 
-// copyPinned copies n bytes and waits; pin is the one of the two that is Go memory.
+// copyPinned copies n bytes and waits. pin is the Go memory of the two.
 func (q *Queue) copyPinned(op string, dst, src, pin unsafe.Pointer, n int, deps []*Event) error {
 	if n == 0 {
 		if err := q.usable(op); err != nil {
@@ -154,10 +140,9 @@ const (
 	workMemset
 	workFill
 	workPrefetch
-	workAdvise
 )
 
-// work is one submission, by value so that nothing is allocated for it.
+// work is one submission, by value so that it needs no allocation.
 type work struct {
 	kind     workKind
 	dst, src unsafe.Pointer
@@ -165,11 +150,9 @@ type work struct {
 	width    uintptr // bytes of a pattern
 	pattern  [16]byte
 	value    byte
-	advice   int
 }
 
-// submit turns deps into references, kept alive for the call, and the result
-// into an Event.
+// submit converts deps to references, which it keeps alive during the call, and the result to an Event.
 func (q *Queue) submit(op string, deps []*Event, w work) (*Event, error) {
 	if err := q.usable(op); err != nil {
 		return nil, err
@@ -179,7 +162,7 @@ func (q *Queue) submit(op string, deps []*Event, w work) (*Event, error) {
 	}
 	queue, ok := q.h.use()
 	if !ok {
-		return nil, &OpError{Op: op, Err: ErrClosed}
+		return nil, &OpError{Op: op, Kind: ErrClosed}
 	}
 	defer q.h.done()
 	var room [4]ref
@@ -205,7 +188,7 @@ func (q *Queue) submit(op string, deps []*Event, w work) (*Event, error) {
 	return newEvent(event, q.properties&Profiling != 0), nil
 }
 
-// submitHost waits for deps, works and is done.
+// submitHost waits for deps and executes the work.
 func (q *Queue) submitHost(deps []*Event, w *work) (*Event, error) {
 	if err := waitAll(deps); err != nil {
 		return nil, err
@@ -214,10 +197,10 @@ func (q *Queue) submitHost(deps []*Event, w *work) (*Event, error) {
 	return completeEvent, nil
 }
 
-// onHost does the work.
+// onHost executes the work.
 func (w *work) onHost() {
 	switch w.kind {
-	case workBarrier, workPrefetch, workAdvise: // nothing to wait for, to move or to advise
+	case workBarrier, workPrefetch: // nothing to wait for or to move
 	case workMemcpy:
 		copy(unsafe.Slice((*byte)(w.dst), w.n), unsafe.Slice((*byte)(w.src), w.n))
 	case workMemset:
@@ -248,7 +231,7 @@ func checkSpan(op string, p unsafe.Pointer, n uintptr) error {
 		return opErr(op, ErrNil, "%d bytes at nil", n)
 	}
 	if n > uintptr(maxSize) || uintptr(p)+n < uintptr(p) {
-		return opErr(op, ErrArgument, "%d bytes at %#x leave the address space", n, uintptr(p))
+		return opErr(op, ErrArgument, "%d bytes at %#x exceed the address space", n, uintptr(p))
 	}
 	return nil
 }

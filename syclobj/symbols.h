@@ -1,13 +1,11 @@
 /*
- * The functions of libDPCTLSyclInterface.so that this package uses: prototype
- * and ownership of each, in the terms of its headers (dpctl/include/syclinterface,
- * 0.17 to 0.22). "give": the result is owned by the caller; "take": the call
- * consumes the argument; everything else is borrowed for the call.
+ * The functions of libDPCTLSyclInterface.so that this package uses, with the prototype and ownership of
+ * each in the terms of its headers (dpctl/include/syclinterface, 0.17 to 0.22). "give": the caller owns
+ * the result; "take": the call consumes the argument; everything else is borrowed for the call.
  *
- * Failure is NULL (or zero) plus a line on stderr when DPCTL_VERBOSITY=error.
- * Functions marked NOTHROW! have no try/catch around C++ that may throw, so a
- * failure inside them ends the process: shims check before they call them, where
- * there is something to check.
+ * Failure is NULL (or zero) plus a line on stderr with DPCTL_VERBOSITY=error. Functions marked NOTHROW!
+ * have no try/catch around C++ code that may throw, so a failure inside them ends the process: callers
+ * check the arguments first, if there is something to check.
  *
  * Private to this package.
  */
@@ -75,7 +73,7 @@ typedef struct usmb_local_accessor {
 	X(void, DPCTLDeviceVector_Delete, (void *take)) \
 	/* copies the devices; give */ \
 	X(void *, DPCTLDeviceVector_CreateFromArray, (size_t n, void **devices)) \
-	/* what the default selector picks; give */ \
+	/* the choice of the default selector; give */ \
 	X(void *, DPCTLDevice_Create, (void)) \
 	/* give; NULL when nothing matches */ \
 	X(void *, DPCTLDevice_CreateFromSelector, (void *selector)) \
@@ -96,7 +94,7 @@ typedef struct usmb_local_accessor {
 	X(bool, DPCTLDevice_AreEq, (void *a, void *b)) \
 	X(size_t, DPCTLDevice_Hash, (void *device)) \
 	X(bool, DPCTLDevice_HasAspect, (void *device, int aspect)) \
-	/* vectors of sub-devices; give, NULL when the device cannot be split so */ \
+	/* vectors of sub-devices; give, NULL if the device does not support the split */ \
 	X(void *, DPCTLDevice_CreateSubDevicesEqually, (void *device, size_t units)) \
 	X(void *, DPCTLDevice_CreateSubDevicesByCounts, (void *device, size_t *counts, size_t n)) \
 	X(void *, DPCTLDevice_CreateSubDevicesByAffinity, (void *device, int domain)) \
@@ -132,7 +130,6 @@ typedef struct usmb_local_accessor {
 	X(void *, DPCTLQueue_MemcpyWithEvents, \
 	  (void *queue, void *dst, const void *src, size_t size, void **events, size_t n)) \
 	X(void *, DPCTLQueue_Prefetch, (void *queue, const void *ptr, size_t size)) \
-	X(void *, DPCTLQueue_MemAdvise, (void *queue, const void *ptr, size_t size, int advice)) \
 	X(void *, DPCTLQueue_SubmitBarrierForEvents, (void *queue, void **events, size_t n)) \
 	X(void *, DPCTLQueue_Memset, (void *queue, void *ptr, uint8_t value, size_t count)) \
 	X(void *, DPCTLQueue_Fill8, (void *queue, void *ptr, uint8_t value, size_t count)) \

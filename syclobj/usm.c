@@ -3,18 +3,15 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "objects.h"
+#include "place.h"
 #include "symbols.h"
-#include "usm.h"
-#include "usmb_sycl.h"
-
-uint32_t usmb_device_kinds(void *device);
 
 /*
- * Intel's OpenCL CPU driver of 2024.18.7 gives a block's address back before it forgets the
- * block: another thread that is given the address meanwhile is forgotten with it, and the
- * free of that block throws in a function that cannot catch. There, one thread at a time. What
- * others in the process allocate and free by themselves, such as dpctl in a Python process, is
- * outside of this lock.
+ * Intel's OpenCL CPU driver 2024.18.7 returns a block's address before it forgets the block. If another
+ * thread gets the address in between, its block is forgotten too, and freeing that block throws in a
+ * function that cannot catch. With this driver only one thread at a time allocates or frees. Other
+ * libraries in the process, such as dpctl, are not covered by this lock.
  */
 static atomic_int alone;
 static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
@@ -55,7 +52,7 @@ static void free_with_context_of(void *queue, void *p)
 	void *ctx = usmb_dp.DPCTLQueue_GetContext(queue);
 	int locked;
 
-	if (ctx == NULL) return; /* out of host memory for a copy of a handle: the block is lost */
+	if (ctx == NULL) return; /* out of host memory for a copy of a handle: the block leaks */
 	locked = enter();
 	usmb_dp.DPCTLfree_with_context(p, ctx);
 	leave(locked);
@@ -72,8 +69,10 @@ int usmb_sycl_alloc(void *queue, uint32_t kinds, int32_t kind, size_t size, size
 	if (align == 0) align = USMB_SYCL_DEFAULT_ALIGN;
 	if (kind < USMB_USM_DEVICE || kind > USMB_USM_HOST || (align & (align - 1)) != 0 || size > PTRDIFF_MAX)
 		return USMB_SYCL_EARG;
-	/* Where the device lacks the kind the library throws, for host USM
-	 * through a function that cannot catch. */
+	/*
+	 * If the device does not support the kind, the library throws, for host USM in a function that
+	 * cannot catch.
+	 */
 	if ((kinds >> kind & 1) == 0) return USMB_SYCL_EKIND;
 	if (size == 0) size = 1;
 	locked = enter();
@@ -84,8 +83,7 @@ int usmb_sycl_alloc(void *queue, uint32_t kinds, int32_t kind, size_t size, size
 	}
 	leave(locked);
 	if (p == NULL) return USMB_SYCL_EALLOC;
-	/* Drivers take the alignment in fewer bits than we do (OpenCL in 32), and
-	 * what is cut off is lost without a word. */
+	/* Drivers store the alignment in fewer bits (OpenCL in 32) and silently drop the others. */
 	if (((uintptr_t)p & (align - 1)) != 0) {
 		free_with_context_of(queue, p);
 		return USMB_SYCL_EALLOC;

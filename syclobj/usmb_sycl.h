@@ -1,18 +1,15 @@
 /*
  * SYCL objects and unified shared memory for C code of this module.
  *
- * Each function here is one whole operation on top of libDPCTLSyclInterface.so,
- * which the Go side finds and loads (see loader.c): a caller makes one call,
- * not one per function of that library. References ("ref") are the library's
- * own handles: a context ref is a sycl::context*, a queue ref a sycl::queue*,
- * a device ref a sycl::device*, an event ref a sycl::event*. A ref that a
- * function hands out through an `out` parameter or returns is owned by the
- * caller, unless its comment says "borrowed".
+ * Each function is a complete operation on top of libDPCTLSyclInterface.so, which the Go side finds and
+ * loads (see loader.c), so that a caller makes one call instead of one per function of that library.
+ * References ("ref") are the library's handles: a context ref is a sycl::context*, a queue ref a
+ * sycl::queue*, a device ref a sycl::device*, an event ref a sycl::event*. The caller owns a ref that a
+ * function returns directly or through an `out` parameter, unless the comment says "borrowed".
  *
- * All functions may be called from any thread, with or without an interpreter
- * lock, and never enter Go. Functions that need the table of devices
- * (usmb_sycl_dlpack_import, usmb_sycl_place_for, usmb_sycl_current_queue, ...)
- * answer USMB_SYCL_ENOLIB while no Runtime is open.
+ * All functions may be called on any thread, with or without an interpreter lock, and never enter Go.
+ * Functions that need the table of devices (usmb_sycl_dlpack_import, usmb_sycl_place_for,
+ * usmb_sycl_current_queue, ...) return USMB_SYCL_ENOLIB while no Runtime is open.
  */
 #ifndef USMB_SYCL_H
 #define USMB_SYCL_H
@@ -26,76 +23,73 @@ extern "C" {
 
 /* Kinds of USM, numbered as libDPCTLSyclInterface numbers them. */
 enum {
-	USMB_USM_UNKNOWN = 0, /* not USM of the context asked about */
+	USMB_USM_UNKNOWN = 0, /* not USM of the given context */
 	USMB_USM_DEVICE = 1,
 	USMB_USM_SHARED = 2,
 	USMB_USM_HOST = 3
 };
 
-/* Results. usmb_sycl_strerror has a sentence for each. */
+/* Results. usmb_sycl_strerror returns a text for each. */
 enum {
 	USMB_SYCL_OK = 0,
 	USMB_SYCL_ENOLIB,      /* no SYCL library is loaded, or no Runtime is open */
 	USMB_SYCL_ENULL,       /* a required argument is NULL */
-	USMB_SYCL_EARG,        /* an argument has an impossible value */
-	USMB_SYCL_ENOMEM,      /* host memory for bookkeeping ran out */
+	USMB_SYCL_EARG,        /* an argument is invalid */
+	USMB_SYCL_ENOMEM,      /* out of host memory for bookkeeping */
 	USMB_SYCL_EALLOC,      /* the SYCL runtime could not allocate the memory */
 	USMB_SYCL_ENOTUSM,     /* the first byte is not USM of the context */
 	USMB_SYCL_EOVERRUN,    /* the last byte is not USM of the first byte's kind */
-	USMB_SYCL_ENODEVICE,   /* the runtime names no device for the pointer */
+	USMB_SYCL_ENODEVICE,   /* the runtime returns no device for the pointer */
 	USMB_SYCL_EDEVICEID,   /* no root device has that DLPack index */
 	USMB_SYCL_ENOTDEFAULT, /* not in the default context of its platform */
 	USMB_SYCL_ENOINDEX,    /* the device is not in the runtime's list of root devices */
 	USMB_SYCL_EKIND,       /* the device does not support that kind of USM */
 	USMB_SYCL_EFAILED,     /* the library reported a failure */
-	USMB_SYCL_EASYNC,      /* work failed on the device and was reported later */
+	USMB_SYCL_EASYNC,      /* work failed after its submission */
 	USMB_SYCL_NERRORS
 };
 
-/* Alignment in bytes of allocations that ask for none. */
+/* Alignment in bytes of allocations without an explicit one. */
 enum { USMB_SYCL_DEFAULT_ALIGN = 256 };
 
 /* DLPack device types that places use. */
 enum { USMB_DLPACK_CPU = 1, USMB_DLPACK_ONEAPI = 14 };
 
 /*
- * What is known about memory of one (context, device, kind), settled once and
- * shared by every buffer of that kind. Interned: the same triple gives the same
- * address while anybody holds it. Immutable but for the count.
+ * Description of the memory of one (context, device, kind), shared by all buffers of that kind. Interned:
+ * the same triple has the same address while a reference is held. Immutable except for the count.
  */
 typedef struct usmb_place {
-	int64_t refs;            /* atomic; use usmb_place_retain and _release */
+	int64_t refs;            /* atomic; see usmb_place_retain and _release */
 	void *context;           /* owned by the place, as are device and queue */
 	void *device;            /* the device of the memory: a root or a sub-device */
 	void *queue;             /* a queue on context and device, for copies and as a stream */
-	const char *filter;      /* "opencl:cpu:0": of the root device, or of a sub-device's root */
+	const char *filter;      /* "opencl:cpu:0": of the root device */
 	uint64_t serial;         /* never used twice in a process */
 	int32_t kind;            /* USMB_USM_DEVICE, _SHARED or _HOST */
 	int32_t dl_type;         /* DLPack device type (14) and */
 	int32_t dl_id;           /* root index; both valid iff dl_error is 0 */
-	int32_t dl_error;        /* USMB_SYCL_OK, or why DLPack cannot describe it */
+	int32_t dl_error;        /* USMB_SYCL_OK, or the reason why DLPack cannot describe it */
 	int32_t host_readable;   /* 1: shared or host USM */
 	int32_t default_context; /* 1: context is the platform's default */
 	int32_t is_subdevice;    /* 1: device is not a root device */
-	int32_t root;            /* index of the (parent) root device, -1 when it has none */
-	uint32_t id;             /* small dense index, reused after the place is gone */
+	int32_t root;            /* index of the (parent) root device, or -1 */
+	uint32_t id;             /* small dense index, reused after the place was freed */
 	uint32_t kinds;          /* bit 1<<kind for each kind the device supports */
 	struct usmb_place *next; /* private: chain of the intern table */
 	void *consumer;          /* private: usmb_place_consumer */
 } usmb_place;
 
 /*
- * Why DLPack cannot describe the memory of a place, for people: both contexts
- * when it is not in the default one. Empty when it can. At most n bytes with the
- * end of the text; returns buf.
+ * Writes the reason why DLPack cannot describe the memory of a place: if it is not in the default context,
+ * both contexts. Empty if DLPack can. At most n bytes including the terminator; returns buf.
  */
 char *usmb_place_explain(const usmb_place *place, char *buf, size_t n);
 
 /*
- * The queue under which memory of this place was shown to others who were not told
- * another one, and on which they may still be working; NULL before anything was shown.
- * Borrowed from the place. note: keeps a copy of the first queue that it is told;
- * any thread.
+ * The queue of consumers that were given memory of this place without another queue, and on which they may
+ * still have unreported work; NULL before the first export. Borrowed from the place.
+ * usmb_place_note_consumer copies the first queue that it is given; any thread.
  */
 static inline void *usmb_place_consumer(const usmb_place *place)
 {
@@ -103,49 +97,44 @@ static inline void *usmb_place_consumer(const usmb_place *place)
 }
 void usmb_place_note_consumer(usmb_place *place, void *queue);
 
-/* One more reference. NULL is allowed and ignored. */
+/* Adds a reference. NULL is ignored. */
 void usmb_place_retain(usmb_place *place);
 /* One reference less; the last frees the place and its refs. NULL is ignored. */
 void usmb_place_release(usmb_place *place);
 
 /*
- * Import of kDLOneAPI memory: device_id must be the index of a root device,
- * the span must be USM of the default context of its platform, and the place
- * is that of the device which the runtime names for the pointer (which may be
- * another root device of the platform, or a sub-device). *out is retained.
- * EDEVICEID, then the errors of usmb_sycl_place_for.
+ * Imports kDLOneAPI memory: device_id must be the index of a root device, and the span must be USM of the
+ * default context of its platform. The place has the device that the runtime returns for the pointer,
+ * which may be another root device of the platform or a sub-device. *out is retained. EDEVICEID, then the
+ * errors of usmb_sycl_place_for.
  */
 int usmb_sycl_dlpack_import(int32_t device_id, const void *lo, const void *hi, usmb_place **out);
 
 /*
- * The place of foreign memory [lo, hi) known by a context or a queue, of which one
- * may be NULL (with both, the queue must be of that context, else EARG). Asks for
- * the kind of lo in the context (ENOTUSM), of hi-1 (EOVERRUN) and for the device
- * of lo (ENODEVICE), in this order; hi == lo asks about the one address. A queue
- * on the memory's device becomes the place's queue if the place is new. *out is
- * retained. Also ENULL, EARG (hi < lo), ENOLIB.
+ * Returns the place of the foreign memory [lo, hi). The context or the queue may be NULL; if both are
+ * given, the queue must be of that context (EARG). Asks for the kind of lo in the context (ENOTUSM), of
+ * hi-1 (EOVERRUN) and for the device of lo (ENODEVICE), in this order; if hi == lo, it checks one address.
+ * A queue on the memory's device becomes the queue of a new place. *out is retained. Also ENULL, EARG (hi
+ * < lo), ENOLIB.
  */
 int usmb_sycl_place_for(void *ctx, void *queue_or_null, const void *lo, const void *hi, usmb_place **out);
 
 /*
- * The place of memory that will be allocated on queue with this kind. It says the
- * same as for foreign memory, asked of the queue. *out is retained. EKIND
- * when the device of the queue lacks that kind.
+ * Returns the place of memory that will be allocated on queue with this kind. *out is retained. EKIND if
+ * the device of the queue does not support the kind.
  */
 int usmb_sycl_place_new(void *queue, int32_t kind, usmb_place **out);
 
 /*
- * The queue this library itself uses for the root device at that index: the
- * stream of DLPack's current_work_stream. Borrowed; valid until the last
- * Runtime is closed.
+ * Returns the queue that this library uses for the root device at that index: the stream of DLPack's
+ * current_work_stream. Borrowed; valid until the last Runtime is closed.
  */
 int usmb_sycl_current_queue(int32_t device_id, void **out_queue);
 
 /*
- * Allocation of size bytes (at least 1 is allocated) aligned to align (a power
- * of two, 0 for USMB_SYCL_DEFAULT_ALIGN) as memory of kind on queue. kinds is
- * usmb_sycl_queue_kinds(queue), asked once per queue: the library ends the
- * process when a device lacks the kind, so it is checked first.
+ * Allocates size bytes (at least 1), aligned to align (a power of two, 0 for USMB_SYCL_DEFAULT_ALIGN), as
+ * memory of kind on queue. kinds is usmb_sycl_queue_kinds(queue), obtained once per queue: the library
+ * ends the process if a device does not support the kind, so it is checked first.
  */
 int usmb_sycl_alloc(void *queue, uint32_t kinds, int32_t kind, size_t size, size_t align, void **out);
 /* Frees what usmb_sycl_alloc gave: the exact address, with its context. */
@@ -154,46 +143,48 @@ int usmb_sycl_free(void *ctx, void *ptr);
 uint32_t usmb_sycl_queue_kinds(void *queue);
 
 /*
- * Device USM of other processes of the machine, by handles: bytes that the driver
- * makes and understands. support: whether the library and the device can; the
- * numbers are reasons why not.
+ * Sharing device USM with other processes of the machine by handles, which are bytes that only the
+ * driver interprets. usmb_sycl_ipc_support reports whether the library and the device support it;
+ * the other numbers are reasons.
  */
 enum {
 	USMB_SYCL_IPC_OK = 0,
-	USMB_SYCL_IPC_NO_LIBRARY,   /* none is loaded */
+	USMB_SYCL_IPC_NO_LIBRARY,   /* no library is loaded */
 	USMB_SYCL_IPC_NO_FUNCTIONS, /* it has no DPCTLIPCMem functions */
-	USMB_SYCL_IPC_NOT_BUILT,    /* it was built without what they need */
+	USMB_SYCL_IPC_NOT_BUILT,    /* it was built without their implementation */
 	USMB_SYCL_IPC_NO_ASPECT     /* the device does not have ext_oneapi_ipc_memory */
 };
 int usmb_sycl_ipc_support(void *device);
 /*
- * The handle of the allocation that begins at ptr, which must be device USM of the
- * context (ENOTUSM): *size bytes in out, of at most n; EARG when n is too small.
- * The handle holds while the memory is allocated.
+ * Writes the handle of the allocation that begins at ptr, which must be device USM of the context
+ * (ENOTUSM): *size bytes to out, at most n; EARG if n is too small. The handle is valid while the memory
+ * is allocated.
  */
 int usmb_sycl_ipc_get(void *ctx, void *ptr, char *out, size_t n, size_t *size);
 /*
- * Maps the memory of a handle. What comes of it is checked to be device USM of the
- * context at its first byte (ENOTUSM), at the last of size and each 2 MiB between
- * (EOVERRUN), and to lie on the device (ENODEVICE). What cannot be checked: that it is
- * one allocation and the one that was meant, since SYCL does not tell where one begins
- * and ends. Owned; end it with close, on which nothing may be pending. The bytes of the
- * handle go to the driver as they are: take them from peers that may be trusted with it.
+ * Maps the memory of a handle. The result is checked: it must be device USM of the context at its first
+ * byte (ENOTUSM), at the last byte of size and every 2 MiB in between (EOVERRUN), and be on the device
+ * (ENODEVICE). It cannot be checked that the memory is one allocation, and the intended one, since SYCL
+ * does not report where allocations begin and end. The caller owns the mapping and ends it with close,
+ * when no work on it is pending. The driver parses the bytes of the handle, so accept handles from trusted
+ * peers only.
  */
 int usmb_sycl_ipc_open(void *ctx, void *device, const char *handle, size_t n, size_t size, void **out);
 int usmb_sycl_ipc_close(void *ctx, void *ptr);
 
-/* Blocks until the event is complete. EASYNC when the work failed, EFAILED when
- * the wait did. NULL is complete. */
+/*
+ * Blocks until the event is complete. EASYNC if the work failed, EFAILED if the wait did. NULL is
+ * complete.
+ */
 int usmb_sycl_wait_event(void *event);
-/* 1 complete, 0 not yet (also when the library cannot tell). NULL is complete. */
+/* Returns 1 if complete, 0 if not or if the state is unknown. NULL is complete. */
 int usmb_sycl_event_done(void *event);
-/* The same for n events, none of them NULL, in done[n]. */
+/* The same for n events, none of them NULL; writes done[n]. */
 void usmb_sycl_events_done(void *const *events, size_t n, uint8_t *done);
 /* What the runtime tells of n events, none of them NULL, in states[n]. */
 enum { USMB_SYCL_EVENT_PENDING, USMB_SYCL_EVENT_COMPLETE, USMB_SYCL_EVENT_UNKNOWN };
 void usmb_sycl_event_states(void *const *events, size_t n, uint8_t *states);
-/* An owned second ref of the same event. */
+/* Returns an owned second ref of the same event. */
 void *usmb_sycl_event_copy(void *event);
 /* NULL is ignored. */
 void usmb_sycl_event_delete(void *event);
@@ -204,10 +195,9 @@ void usmb_sycl_events_delete(void *const *events, size_t n);
 int usmb_sycl_wait_queue(void *queue);
 
 /*
- * Submissions. deps are borrowed event refs that the work waits for. On
- * success *out_event is an owned event ref; out_event may be NULL.
- * A barrier without deps waits for all earlier work of the queue; in both
- * forms later work of the queue waits for the barrier.
+ * Submissions. deps are borrowed event refs for which the work waits. On success *out_event is an owned
+ * event ref; out_event may be NULL. A barrier without deps waits for all earlier work of the queue; in
+ * both forms later work of the queue waits for the barrier.
  */
 int usmb_sycl_barrier(void *queue, void **deps, size_t n, void **out_event);
 int usmb_sycl_memcpy(void *queue, void *dst, const void *src, size_t size, void **deps, size_t n, void **out_event);
@@ -216,7 +206,6 @@ int usmb_sycl_memset(void *queue, void *dst, uint8_t value, size_t size, void **
 int usmb_sycl_fill(void *queue, void *dst, const void *pattern, size_t width, size_t count, void **deps, size_t n,
                    void **out_event);
 int usmb_sycl_prefetch(void *queue, const void *ptr, size_t size, void **deps, size_t n, void **out_event);
-int usmb_sycl_advise(void *queue, const void *ptr, size_t size, int advice, void **deps, size_t n, void **out_event);
 
 /* Owned copies (NULL on failure), and the end of owned refs (NULL ignored). */
 void *usmb_sycl_context_copy(void *ctx);
@@ -228,19 +217,19 @@ void usmb_sycl_device_delete(void *device);
 /* Owned refs of what a queue works on. */
 void *usmb_sycl_queue_context(void *queue);
 void *usmb_sycl_queue_device(void *queue);
-/* A new in-order queue on context and device. Owned. */
+/* Creates a queue on context and device. Owned. */
 int usmb_sycl_queue_new(void *ctx, void *device, int in_order, int profiling, void **out_queue);
-/* 1 same object of the runtime, 0 not. */
+/* Return 1 if both are the same object of the runtime, else 0. */
 int usmb_sycl_context_equal(void *a, void *b);
 int usmb_sycl_queue_equal(void *a, void *b);
 int usmb_sycl_device_equal(void *a, void *b);
 
-/* 1 when a SYCL library is loaded in this process and its table is filled. */
+/* Returns 1 if a SYCL library is loaded in this process. */
 int usmb_sycl_loaded(void);
-/* What a result means and what to do about it; static text. */
+/* Returns the meaning of a result and a hint; static text. */
 const char *usmb_sycl_strerror(int code);
 
-/* References that this module holds now, by sort. */
+/* The references that this module holds now, by type. */
 enum {
 	USMB_LIVE_PLATFORM,
 	USMB_LIVE_DEVICE,

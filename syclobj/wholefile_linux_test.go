@@ -13,9 +13,9 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// Files that dlopen would not survive, or would wait at for ever, are errors that
-// say what they are, however they are named.
-func TestFilesThatAreNoWholeLibrary(t *testing.T) {
+// TestIncompleteLibraryFiles: files that would crash or block dlopen are reported as errors with the
+// reason, for every way to name them.
+func TestIncompleteLibraryFiles(t *testing.T) {
 	whole, err := os.ReadFile(fakeLibrary(t))
 	require.NoError(t, err)
 	dir := t.TempDir()
@@ -80,7 +80,7 @@ func TestFilesThatAreNoWholeLibrary(t *testing.T) {
 	})
 }
 
-// lengths are about n lengths below the length of a file, its ends among them.
+// lengths returns about n lengths below the length of a file, including the smallest and largest.
 func lengths(of, n int) []int {
 	list := []int{1, 4, 16, 63, 64, 65, 4095, 4096, 4097, of - 1}
 	for i := of / n; i < of; i += of / n {

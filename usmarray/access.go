@@ -1,15 +1,13 @@
 package usmarray
 
 import (
-	"fmt"
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/dlpack"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// hostAccess makes sure that the host may touch the elements now: readable
-// memory, nothing pending.
+// hostAccess waits for pending work and returns an error unless the host can access the elements.
 func (a *Array) hostAccess(op string) error {
 	if !a.buf.HostReadable() {
 		return opErr(op, ErrNotHostReadable, "%v cannot be read by the host; copy it to shared, host or plain memory first (Copy, ToDevice)", a.place)
@@ -27,11 +25,10 @@ func (a *Array) writable(op string) error {
 	return nil
 }
 
-// Slice is the Go slice of the elements of a C-contiguous, host-readable array,
-// without a copy, after waiting for pending work. It is valid while an owner of
-// the memory is. Writing to the slice of a read-only array is the caller's
-// mistake; see View. Errors: ErrType for another element type, ErrLayout,
-// ErrNotHostReadable.
+// Slice returns the elements of a C-contiguous, host-readable array as a Go slice, without a copy, after
+// waiting for pending work. The slice borrows: it is valid while an owner of the memory is. Do not write
+// to the slice of a read-only array; [View] checks that. Errors: ErrType for another element type,
+// ErrLayout, ErrNotHostReadable.
 func Slice[T Element](a *Array) ([]T, error) {
 	return sliceOf[T](a, "Slice")
 }
@@ -46,7 +43,7 @@ func sliceOf[T Element](a *Array, op string) ([]T, error) {
 	if a.elemBits() != 8*int(unsafe.Sizeof(zero)) {
 		return nil, opErr(op, ErrLayout, "the %s elements are packed; make the array with Padded, or use At", a.dtype)
 	}
-	if !a.layout.IsC() {
+	if !a.layout.isC() {
 		return nil, opErr(op, ErrLayout, "the elements of shape %s with strides %s do not lie in a row; Copy first", tuple(a.layout.shape), tuple(a.layout.strides))
 	}
 	if err := a.hostAccess(op); err != nil {
@@ -59,10 +56,9 @@ func sliceOf[T Element](a *Array, op string) ([]T, error) {
 	return unsafe.Slice((*T)(p), a.Size()), nil
 }
 
-// View gives fn the Go slice of the elements, as Slice does, and keeps the
-// memory alive meanwhile. The slice must not be used after fn returns. A
-// read-only array is refused unless fn promises only to read: then use
-// ReadView.
+// View calls fn with the Go slice of the elements, as Slice returns it, and keeps the memory alive during
+// the call. The slice must not be used after fn returns. View refuses a read-only array; use ReadView for
+// functions that only read.
 func View[T Element](a *Array, fn func([]T) error) error {
 	const op = "View"
 	a.hold(op)
@@ -73,8 +69,7 @@ func View[T Element](a *Array, fn func([]T) error) error {
 	return viewOf(a, op, fn)
 }
 
-// ReadView is View for a function that only reads; read-only arrays are
-// allowed.
+// ReadView is View for a function that only reads; it accepts read-only arrays.
 func ReadView[T Element](a *Array, fn func([]T) error) error {
 	const op = "ReadView"
 	a.hold(op)
@@ -82,7 +77,7 @@ func ReadView[T Element](a *Array, fn func([]T) error) error {
 	return viewOf(a, op, fn)
 }
 
-// viewOf is View of an array whose memory is held.
+// viewOf is View for an array whose memory is held.
 func viewOf[T Element](a *Array, op string, fn func([]T) error) error {
 	s, err := sliceOf[T](a, op)
 	if err != nil {
@@ -91,18 +86,17 @@ func viewOf[T Element](a *Array, op string, fn func([]T) error) error {
 	return fn(s)
 }
 
-// elementBytes are the bytes that hold the element at a position, and the
-// lowest bit of a packed sub-byte element in the first of them.
+// elementBytes returns the bytes that hold the element at a position, and the lowest bit of a packed
+// sub-byte element in the first of them.
 func (a *Array) elementBytes(position int) (offset, n, shift int) {
 	bits := a.elemBits()
 	first := position * bits
 	return first / 8, (first%8 + bits + 7) / 8, first % 8
 }
 
-// At reads one element, from any memory, after waiting for pending work. The
-// result has the Go type of the element: bool, int8 to uint64, float32, float64,
-// complex64, complex128; narrower floating-point types come as float32, sub-byte
-// integers as int8 or uint8. Errors: ErrIndex, ErrLayout.
+// At returns one element, from any memory, after waiting for pending work. The result has the Go type of
+// the element: bool, int8 to uint64, float32, float64, complex64 or complex128. Narrower floating-point
+// types become float32, sub-byte integers int8 or uint8. Errors: ErrIndex, ErrLayout.
 func (a *Array) At(index ...int) (any, error) {
 	a.hold("At")
 	defer a.buf.Release()
@@ -119,7 +113,7 @@ func (a *Array) At(index ...int) (any, error) {
 	return c.value(c.decode(raw[:n], shift)), nil
 }
 
-// toWrite is a Go value as an element of the array, which must be writable.
+// toWrite converts a Go value to an element of the array and checks that the array is writable.
 func (a *Array) toWrite(op string, v any) (codec, element, error) {
 	c := newCodec(a.dtype)
 	if err := a.writable(op); err != nil {
@@ -132,9 +126,9 @@ func (a *Array) toWrite(op string, v any) (codec, element, error) {
 	return c, e, nil
 }
 
-// SetAt writes one element, to any memory, after waiting for pending work. The
-// value is a Go number or bool that the element type can hold; floating-point
-// values are rounded. Errors: ErrIndex, ErrLayout, ErrReadOnly, ErrType.
+// SetAt writes one element, to any memory, after waiting for pending work. The value is a Go number or
+// bool that the element type can represent; floating-point values are rounded. Errors: ErrIndex,
+// ErrLayout, ErrReadOnly, ErrType.
 func (a *Array) SetAt(v any, index ...int) error {
 	const op = "SetAt"
 	a.hold(op)
@@ -158,8 +152,8 @@ func (a *Array) SetAt(v any, index ...int) error {
 	return a.writeBytes(op, raw[:n], off)
 }
 
-// reach is the address of a byte of the buffer after pending work, and a queue to
-// copy with where the host cannot touch it, else nil.
+// reach returns the address of a byte of the buffer after pending work, and a queue for copies if the host
+// cannot access the memory, else nil.
 func (a *Array) reach(op string, offset int) (p unsafe.Pointer, q *syclobj.Queue, err error) {
 	if err := a.buf.Wait(); err != nil {
 		return nil, nil, wrapErr(op, nil, err)
@@ -170,8 +164,7 @@ func (a *Array) reach(op string, offset int) (p unsafe.Pointer, q *syclobj.Queue
 	return unsafe.Add(a.base(), offset), q, err
 }
 
-// readBytes copies bytes of the buffer to Go memory, through a queue when the
-// host cannot read them.
+// readBytes copies bytes of the buffer to Go memory, through a queue if the host cannot read them.
 func (a *Array) readBytes(op string, dst []byte, offset int) error {
 	p, q, err := a.reach(op, offset)
 	switch {
@@ -203,7 +196,7 @@ func (a *Array) writeBytes(op string, src []byte, offset int) error {
 	return nil
 }
 
-// copyQueue is a queue that can copy the memory.
+// copyQueue returns a queue that can copy the memory.
 func (a *Array) copyQueue(op string) (*syclobj.Queue, error) {
 	q, err := a.place.Queue()
 	if err != nil {
@@ -212,15 +205,15 @@ func (a *Array) copyQueue(op string) (*syclobj.Queue, error) {
 	return q, nil
 }
 
-// Format prints the elements as NumPy's array2string does, with options. Device
-// memory is copied to the host first, as far as it is shown.
+// Format formats the elements as NumPy's array2string does. The shown part of device memory is copied to
+// the host first.
 func (a *Array) Format(opts PrintOptions) (string, error) {
 	a.hold("Format")
 	defer a.buf.Release()
 	return a.format(opts)
 }
 
-// format is Format of an array whose memory is held.
+// format is Format for an array whose memory is held.
 func (a *Array) format(opts PrintOptions) (string, error) {
 	if err := a.buf.Wait(); err != nil {
 		return "", wrapErr("Format", nil, err)
@@ -235,10 +228,10 @@ func (a *Array) format(opts PrintOptions) (string, error) {
 	return s, failed
 }
 
-// reader gives the bytes of elements by position. Small device memory is read
-// as a whole, of large only what is asked for.
+// reader returns a function that reads the bytes of an element by its position. Small device memory is
+// read as a whole, large memory element by element.
 func (a *Array) reader(failed *error) func(position int) (raw []byte, shift int) {
-	lo, hi := a.layout.Span()
+	lo, hi := a.layout.bounds()
 	bits := a.elemBits()
 	first := lo * bits / 8
 	n := (hi*bits+7)/8 - first
@@ -261,12 +254,4 @@ func (a *Array) reader(failed *error) func(position int) (raw []byte, shift int)
 		}
 		return raw, shift
 	}
-}
-
-// GoString names type, shape and place, for %#v.
-func (a *Array) GoString() string {
-	if !a.Valid() {
-		return "usmarray.Array{released}"
-	}
-	return fmt.Sprintf("usmarray.Array{%s%v strides %v on %v}", a.dtype, a.layout.shape, a.layout.strides, a.place)
 }

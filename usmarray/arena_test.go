@@ -12,7 +12,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// Arrays made from an arena's memory end with it, but for what was kept or is held by others.
+// Arrays of an arena's memory end with it, except those that were retained or exported.
 func TestArraysEndWithTheirArena(t *testing.T) {
 	if !dlpack.Supported() {
 		t.Skip("tensors need cgo")
@@ -83,7 +83,7 @@ func TestExportedCopiesOutliveTheirArena(t *testing.T) {
 	require.Zero(t, a.Left())
 }
 
-// Others release what they made of an array while the arena ends.
+// Other goroutines release views of an array while the arena ends.
 func TestEndBesideReleases(t *testing.T) {
 	for range 300 {
 		a := arena.New(arena.Options{})

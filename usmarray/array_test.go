@@ -96,7 +96,7 @@ func TestCreateErrors(t *testing.T) {
 func TestOwnership(t *testing.T) {
 	a, err := FromSlice(memmgr.Host(), []int32{1, 2, 3, 4}, nil)
 	require.NoError(t, err)
-	v, err := a.Index(From(2))
+	v, err := a.Index(IndexFrom(2))
 	require.NoError(t, err)
 	require.False(t, owns(v))
 	k := v.Retain()
@@ -115,7 +115,7 @@ func TestOwnership(t *testing.T) {
 	k.Release()
 	require.False(t, w.Valid())
 	require.Equal(t, "<released array>", w.String())
-	require.PanicsWithError(t, "usmarray: Array.Retain: the memory's last owner was released; Retain a view to keep its memory", func() { w.Retain() })
+	require.PanicsWithError(t, "usmarray: Array.Retain: the memory's last owner was released; use Retain to keep the memory of a view", func() { w.Retain() })
 }
 
 func TestViewsShareMemory(t *testing.T) {
@@ -123,17 +123,17 @@ func TestViewsShareMemory(t *testing.T) {
 		t.Run(b.name, func(t *testing.T) {
 			a := own(t)(Arange[int32](b.r, 0, 1, 24))
 			m := must[*Array](t)(a.Reshape(2, 3, 4))
-			v := must[*Array](t)(m.Index(At(1), All.By(-1), Range(1, 3)))
+			v := must[*Array](t)(m.Index(IndexAt(1), All.By(-1), IndexRange(1, 3)))
 			require.Equal(t, "[[21 22]\n [17 18]\n [13 14]]", v.String())
 			require.NoError(t, v.SetAt(-5, 0, -1))
 			require.Equal(t, int32(-5), must[any](t)(a.At(22)))
 			require.Equal(t, addressOf(a)+21*4, addressOf(v))
 			require.NoError(t, v.Fill(9))
-			require.Equal(t, "[12  9  9 15 16  9  9 19 20  9  9 23]", must[*Array](t)(a.Index(From(12))).String())
+			require.Equal(t, "[12  9  9 15 16  9  9 19 20  9  9 23]", must[*Array](t)(a.Index(IndexFrom(12))).String())
 			tr := must[*Array](t)(m.Transpose(2, 0, 1))
 			require.Equal(t, []int{4, 2, 3}, tr.Shape())
 			require.Equal(t, []int{1, 12, 4}, tr.Strides())
-			bc := must[*Array](t)(must[*Array](t)(a.Index(To(3))).Broadcast(2, 3))
+			bc := must[*Array](t)(must[*Array](t)(a.Index(IndexTo(3))).Broadcast(2, 3))
 			require.Equal(t, "[[0 1 2]\n [0 1 2]]", bc.String())
 			require.ErrorIs(t, bc.Fill(1), ErrReadOnly)
 		})
@@ -143,7 +143,7 @@ func TestViewsShareMemory(t *testing.T) {
 func TestReadOnly(t *testing.T) {
 	a := own(t)(Zeros(memmgr.Host(), Float32, []int{4}))
 	ro := a.AsReadOnly()
-	v := must[*Array](t)(ro.Index(From(1)))
+	v := must[*Array](t)(ro.Index(IndexFrom(1)))
 	for _, x := range []*Array{ro, v, v.Retain()} {
 		require.True(t, x.ReadOnly())
 		require.ErrorIs(t, x.Fill(1), ErrReadOnly)

@@ -10,8 +10,8 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// Arrays of memory that sleeps tell what they are and refuse to be worked with;
-// arrays that share memory keep it awake.
+// TestArraysAsleep: arrays whose memory sleeps still describe themselves and refuse other operations.
+// Arrays that share memory keep it awake.
 func TestArraysAsleep(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("memory has no pages here that could be given back")

@@ -6,9 +6,8 @@ import (
 	"reflect"
 )
 
-// elementOf reads a Go number or bool, of any named type. The narrow
-// floating-point types of package dlpack are integers to Go and say their value
-// by a method.
+// elementOf converts a Go number or bool, of any named type. The narrow floating-point types of package
+// dlpack are integer types in Go; their method Float32 returns the value.
 func elementOf(v any) (element, class, error) {
 	if f, ok := v.(interface{ Float32() float32 }); ok {
 		return element{re: float64(f.Float32())}, classFloat, nil
@@ -33,10 +32,9 @@ func elementOf(v any) (element, class, error) {
 	return element{}, classOther, fmt.Errorf("%T is neither a number nor a bool", v)
 }
 
-// assign turns a Go value into an element of the type, or says why it does not
-// fit: a fraction or a number out of range for an integer type, an imaginary
-// part for a real one, a number other than 0 and 1 for bool. Floating-point
-// types round.
+// assign converts a Go value to an element of the type. It returns an error for a fraction or a number out
+// of range for an integer type, an imaginary part for a real type, and a number other than 0 and 1 for
+// bool. Floating-point types round.
 func (c *codec) assign(v any) (element, error) {
 	e, from, err := elementOf(v)
 	if err != nil {
@@ -63,7 +61,7 @@ func (c *codec) assign(v any) (element, error) {
 	return toInteger(e, from), nil
 }
 
-// holds reports whether an integer type can hold a value exactly.
+// holds reports whether an integer type can represent a value exactly.
 func (c *codec) holds(e element, from class) bool {
 	n := int(c.dt.Bits)
 	signed := c.class == classInt
@@ -87,7 +85,7 @@ func (c *codec) holds(e element, from class) bool {
 	return n == 64 || e.bits>>n == 0
 }
 
-// toFloat converts any element to floating-point.
+// toFloat converts an element to floating-point.
 func toFloat(e element, from class) element {
 	switch from {
 	case classInt:
@@ -98,9 +96,8 @@ func toFloat(e element, from class) element {
 	return e
 }
 
-// toInteger converts any element to the bits of an integer, cutting fractions;
-// what does not fit 64 bits saturates, and NaN becomes 0, on every machine
-// alike.
+// toInteger converts an element to the bits of an integer. It truncates fractions, saturates values that
+// do not fit 64 bits, and converts NaN to 0, on every machine alike.
 func toInteger(e element, from class) element {
 	if from != classFloat && from != classComplex {
 		return e

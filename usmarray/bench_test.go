@@ -64,9 +64,9 @@ func BenchmarkFromUSMInterface(b *testing.B) {
 		name string
 		obj  SyclObj
 	}{
-		{"context", ByContext(q.Context())},
-		{"queue", ByQueue(q)},
-		{"filter", ByFilter(q.Device().FilterString())},
+		{"context", SyclObj{Context: q.Context()}},
+		{"queue", SyclObj{Queue: q}},
+		{"filter", SyclObj{Filter: q.Device().FilterString()}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			d, err := a.USMInterface()
@@ -180,7 +180,7 @@ func BenchmarkViews(b *testing.B) {
 	defer a.Release()
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := a.Index(Range(1, 100), At(3)); err != nil {
+		if _, err := a.Index(IndexRange(1, 100), IndexAt(3)); err != nil {
 			b.Fatal(err)
 		}
 	}

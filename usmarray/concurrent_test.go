@@ -28,7 +28,7 @@ func TestConcurrentHolders(t *testing.T) {
 		wg.Go(func() {
 			defer mine.Release()
 			for i := range 200 {
-				v, err := mine.Index(At((g + i) % 8))
+				v, err := mine.Index(IndexAt((g + i) % 8))
 				if err != nil {
 					t.Error(err)
 					return

@@ -6,7 +6,7 @@ import (
 	"github.com/usmbridge/usmbridge/dlpack"
 )
 
-// convertible says why elements of one type do not become those of another.
+// convertible returns an error if elements of one type cannot be converted to another.
 func convertible(op string, to, from DataType) error {
 	if !from.IsComplex() || to.IsComplex() || to == Bool {
 		return nil
@@ -14,20 +14,20 @@ func convertible(op string, to, from DataType) error {
 	return opErr(op, ErrType, "%s to %s would drop the imaginary parts; take the real parts first (x.asnumpy().real; in Go, WrapBuffer of the same memory with the parts' type and the strides doubled)", from, to)
 }
 
-// converter gives the loop for rows of at most n elements of two types: one of
-// nativeRows, or several in turn where a type is one that Go lacks.
+// converter returns the loop that converts rows of at most n elements: one of nativeRows, or several in
+// sequence for types that Go lacks.
 func converter(to, from DataType, n int) row {
 	t, f := nativeOf(to), nativeOf(from)
 	switch {
 	case t >= 0 && f >= 0:
 		return nativeRows[f][t]
-	case to == from: // of less than a byte: others are copied
+	case to == from: // sub-byte types; other types are copied
 		return lowRow(to)
 	case from.IsComplex():
 		return fromComplex(to, from, n)
 	case to.IsComplex():
 		return toComplex(to, from, n)
-	case from.IsInteger() && f < 0: // of less than a byte
+	case from.IsInteger() && f < 0: // sub-byte
 		whole := DataType{Code: from.Code, Bits: 8, Lanes: 1}
 		return through(1, n, extendRow(from), converter(to, whole, n))
 	case from.IsFloat() && f < 0:
@@ -41,7 +41,7 @@ func converter(to, from DataType, n int) row {
 	return toNarrow(to, from, n)
 }
 
-// toSubByte goes from a type that Go has to an integer of less than a byte.
+// toSubByte converts from a native type to a sub-byte integer.
 func toSubByte(to, from DataType, n int) row {
 	switch from {
 	case Float32:
@@ -52,8 +52,7 @@ func toSubByte(to, from DataType, n int) row {
 	return through(1, n, converter(Uint8, from, n), lowRow(to))
 }
 
-// toNarrow goes from a type that Go has to a floating-point type that it lacks,
-// rounding once.
+// toNarrow converts from a native type to a floating-point type that Go lacks, rounding once.
 func toNarrow(to, from DataType, n int) row {
 	switch from {
 	case Float32:
@@ -68,7 +67,7 @@ func toNarrow(to, from DataType, n int) row {
 	return through(8, n, converter(Float64, from, n), encodeRow[float64](to))
 }
 
-// partOf is the type of the two halves of a complex type.
+// partOf returns the type of the two parts of a complex type.
 func partOf(dt DataType) DataType {
 	return DataType{Code: dlpack.CodeFloat, Bits: dt.Bits / 2, Lanes: 1}
 }
@@ -82,7 +81,7 @@ func toComplex(to, from DataType, n int) row {
 	}
 }
 
-// fromComplex goes to complex, or to bool: see convertible.
+// fromComplex converts to complex or to bool, the only targets that convertible allows.
 func fromComplex(to, from DataType, n int) row {
 	part := partOf(from)
 	half := part.Size()
@@ -104,20 +103,18 @@ func fromComplex(to, from DataType, n int) row {
 	}
 }
 
-// hostSpan is one side of a conversion: bytes on the host that hold the span of
-// the elements.
+// hostSpan is one side of a conversion: bytes on the host that hold the span of the elements.
 type hostSpan struct {
 	bytes []byte
-	first int // byte of the buffer that bytes begins with
-	bits  int // from one element to the next
+	first int // offset of bytes in the buffer
+	bits  int // distance between elements
 	arr   *Array
-	block []byte // room for elements of less than a byte on their way
+	block []byte // unpacked sub-byte elements
 }
 
-// spanOf makes the bytes of an array's span reachable; read asks for what they
-// hold.
+// spanOf makes the bytes of an array's span accessible to the host. read requests their contents.
 func spanOf(op string, a *Array, l *Layout, read bool) (*hostSpan, error) {
-	lo, hi := l.Span()
+	lo, hi := l.bounds()
 	s := &hostSpan{bits: a.elemBits(), arr: a}
 	s.first = lo * s.bits / 8
 	n := (hi*s.bits+7)/8 - s.first
@@ -134,12 +131,12 @@ func spanOf(op string, a *Array, l *Layout, read bool) (*hostSpan, error) {
 
 // gapless reports whether writing all elements writes every byte of the span.
 func gapless(a *Array) bool {
-	lo, hi := a.layout.Span()
+	lo, hi := a.layout.bounds()
 	bits := a.elemBits()
 	return hi-lo == a.Size() && !zeroStride(&a.layout) && lo*bits%8 == 0 && hi*bits%8 == 0
 }
 
-// store writes what was changed back to device memory.
+// store writes changed bytes back to device memory.
 func (s *hostSpan) store(op string) error {
 	if s.arr.buf.HostReadable() {
 		return nil
@@ -147,8 +144,7 @@ func (s *hostSpan) store(op string) error {
 	return s.arr.writeBytes(op, s.bytes, s.first)
 }
 
-// bitsAt are the bytes that hold the element at a position, and the lowest of its
-// bits in the first of them.
+// bitsAt returns the bytes that hold the element at a position, and its lowest bit in the first of them.
 func (s *hostSpan) bitsAt(position int) (raw []byte, shift int) {
 	first := position * s.bits
 	i := first/8 - s.first
@@ -157,8 +153,8 @@ func (s *hostSpan) bitsAt(position int) (raw []byte, shift int) {
 
 func (s *hostSpan) packed() bool { return s.bits%8 != 0 }
 
-// row is where elements at a position and a step apart lie, and their step in
-// bytes: in the block where they are packed.
+// row returns the address and the step in bytes of elements at a position and a step apart: in the block
+// if they are packed.
 func (s *hostSpan) row(position, step int) (p unsafe.Pointer, bytes int) {
 	if s.packed() {
 		return unsafe.Pointer(unsafe.SliceData(s.block)), 1
@@ -167,7 +163,7 @@ func (s *hostSpan) row(position, step int) (p unsafe.Pointer, bytes int) {
 	return unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.bytes)), position*size-s.first), step * size
 }
 
-// unpack brings packed elements into the block.
+// unpack copies packed elements to the block.
 func (s *hostSpan) unpack(c *codec, position, step, n int) {
 	if s.packed() {
 		for i := range n {
@@ -177,7 +173,7 @@ func (s *hostSpan) unpack(c *codec, position, step, n int) {
 	}
 }
 
-// pack takes packed elements out of the block.
+// pack copies packed elements from the block.
 func (s *hostSpan) pack(c *codec, position, step, n int) {
 	if s.packed() {
 		for i := range n {
@@ -187,16 +183,15 @@ func (s *hostSpan) pack(c *codec, position, step, n int) {
 	}
 }
 
-// shares reports whether two spans of bytes are partly the same memory. Two
-// buffers can be, since memory comes back in through an exchange.
+// shares reports whether two spans overlap in memory. Spans of two buffers can overlap, because exported
+// memory can be imported again.
 func (s *hostSpan) shares(t *hostSpan) bool {
 	p, q := uintptr(unsafe.Pointer(unsafe.SliceData(s.bytes))), uintptr(unsafe.Pointer(unsafe.SliceData(t.bytes)))
 	return p < q+uintptr(len(t.bytes)) && q < p+uintptr(len(s.bytes))
 }
 
-// convertElements writes every element of src, whose layout is from, into dst,
-// converting between types and between packed and padded storage. There is at
-// least one element.
+// convertElements writes every element of src, with the layout from, to dst, converting between types and
+// between packed and padded storage. There is at least one element.
 func convertElements(op string, dst, src *Array, from *Layout) error {
 	to, err := spanOf(op, dst, &dst.layout, !gapless(dst))
 	if err != nil {
@@ -206,7 +201,7 @@ func convertElements(op string, dst, src *Array, from *Layout) error {
 	if err != nil {
 		return err
 	}
-	if to.shares(in) { // the host sees one memory through both: read first
+	if to.shares(in) { // copy the source before writing
 		in.bytes = append([]byte(nil), in.bytes...)
 	}
 	w := planWalk(&dst.layout, from)
@@ -218,7 +213,7 @@ func convertElements(op string, dst, src *Array, from *Layout) error {
 	}
 	convert := converter(dst.dtype, src.dtype, k)
 	cd, cs := newCodec(dst.dtype), newCodec(src.dtype)
-	// The walk of host memory cannot fail.
+	// The callback never fails.
 	_ = w.each(func(pd, ps int) error {
 		for i := 0; i < n; i += k {
 			m, d, s := min(k, n-i), pd+i*ds, ps+i*ss

@@ -8,8 +8,8 @@ import (
 	"github.com/usmbridge/usmbridge/dlpack"
 )
 
-// row converts n elements that lie ds and ss bytes apart; dst and src are the
-// addresses of the first. Elements of less than a byte take a byte each.
+// row converts n elements that are ds and ss bytes apart; dst and src are the addresses of the first.
+// Sub-byte elements occupy a byte each.
 type row func(dst, src unsafe.Pointer, n, ds, ss int)
 
 type integer interface {
@@ -18,12 +18,12 @@ type integer interface {
 
 type float interface{ float32 | float64 }
 
-// at is the element at an index. Addresses are made from the index: stepping
-// would end beyond the memory.
+// at returns the element at an index. The address is computed from the index, because stepping a pointer
+// would leave the memory at the end.
 func at[T any](p unsafe.Pointer, i, step int) *T { return (*T)(unsafe.Add(p, i*step)) }
 
-// castRow converts as Go does: integers wrap, floating-point numbers round to
-// nearest even, once. It does not go from float to integer.
+// castRow converts as Go does: integers wrap, floating-point numbers round to nearest even, once. It does
+// not convert from float to integer.
 func castRow[D, S integer | float](dst, src unsafe.Pointer, n, ds, ss int) {
 	if ds == int(unsafe.Sizeof(D(0))) && ss == int(unsafe.Sizeof(S(0))) {
 		d, s := unsafe.Slice((*D)(dst), n), unsafe.Slice((*S)(src), n)
@@ -37,8 +37,7 @@ func castRow[D, S integer | float](dst, src unsafe.Pointer, n, ds, ss int) {
 	}
 }
 
-// limits are the least and the largest integer of a type, and the power of two
-// above it.
+// limits returns the smallest and the largest integer of a type, and the power of two above the largest.
 func limits[D integer]() (lo, hi D, above float64) {
 	n := 8 * int(unsafe.Sizeof(lo))
 	if lo--; lo > 0 {
@@ -48,7 +47,7 @@ func limits[D integer]() (lo, hi D, above float64) {
 	return -hi - 1, hi, math.Ldexp(1, n-1)
 }
 
-// cutRow cuts the fraction off and saturates; NaN becomes 0.
+// cutRow truncates and saturates; NaN becomes 0.
 func cutRow[D integer, S float](dst, src unsafe.Pointer, n, ds, ss int) {
 	lo, hi, above := limits[D]()
 	below := float64(lo)
@@ -66,14 +65,14 @@ func cutRow[D integer, S float](dst, src unsafe.Pointer, n, ds, ss int) {
 	}
 }
 
-// truthRow makes bool: anything but zero is true.
+// truthRow converts to bool: every value except zero is true.
 func truthRow[S integer | float](dst, src unsafe.Pointer, n, ds, ss int) {
 	for i := range n {
 		*at[bool](dst, i, ds) = *at[S](src, i, ss) != 0
 	}
 }
 
-// oneRow makes 0 and 1 of bool; memory of others may hold any byte for true.
+// oneRow converts bool to 0 and 1. Foreign memory may hold any byte for true.
 func oneRow[D integer | float](dst, src unsafe.Pointer, n, ds, ss int) {
 	for i := range n {
 		var y D
@@ -84,7 +83,7 @@ func oneRow[D integer | float](dst, src unsafe.Pointer, n, ds, ss int) {
 	}
 }
 
-// The places in nativeRows of the types that Go has.
+// The indices in nativeRows of the native types.
 const (
 	signed   = 0 // and the next three, by width
 	unsigned = 4
@@ -92,7 +91,7 @@ const (
 	boolean  = 10
 )
 
-// nativeOf is the place of an element type in nativeRows, -1 for others.
+// nativeOf returns the index of an element type in nativeRows, -1 for types that Go lacks.
 func nativeOf(dt DataType) int {
 	width := bits.TrailingZeros8(dt.Bits) - 3
 	switch {
@@ -108,8 +107,7 @@ func nativeOf(dt DataType) int {
 	return -1
 }
 
-// nativeRows holds the loops between the types that Go has, by source and
-// destination.
+// nativeRows holds the loops between the native types, by source and destination.
 var nativeRows = [boolean + 1][boolean + 1]row{
 	fromInteger[int8](), fromInteger[int16](), fromInteger[int32](), fromInteger[int64](),
 	fromInteger[uint8](), fromInteger[uint16](), fromInteger[uint32](), fromInteger[uint64](),
@@ -136,8 +134,8 @@ func fromFloat[S float]() [boolean + 1]row {
 	}
 }
 
-// blockLen is the number of elements that are converted at a time where it takes
-// two steps: they stay in the cache between.
+// blockLen is the number of elements converted at a time in conversions with two steps, so that they stay
+// in the cache in between.
 const blockLen = 512
 
 // through converts in two steps, by way of elements of width bytes.
@@ -153,7 +151,7 @@ func through(width, n int, in, out row) row {
 	}
 }
 
-// decodeRow makes float32, which holds the values of all narrow formats.
+// decodeRow converts to float32, which represents the values of all narrow formats.
 func decodeRow(dt DataType) row {
 	f := dt.FloatFormat()
 	switch {
@@ -177,7 +175,7 @@ func decodeRow(dt DataType) row {
 	}
 }
 
-// encodeRow makes elements of a narrow format.
+// encodeRow converts to a narrow format.
 func encodeRow[S float](dt DataType) row {
 	f := dt.FloatFormat()
 	switch {
@@ -207,9 +205,8 @@ func encodeRow[S float](dt DataType) row {
 	}
 }
 
-// oddRow makes float64 of wide integers for those who round it once more: what
-// float64 cannot hold sets the last bit that it can, so that nothing looks like a
-// tie that is none.
+// oddRow converts wide integers to float64 for a second rounding: it rounds to odd, so that the second
+// rounding does not see a false tie.
 func oddRow[S int64 | uint64](dst, src unsafe.Pointer, n, ds, ss int) {
 	for i := range n {
 		x, sign := *at[S](src, i, ss), 1.0
@@ -228,7 +225,7 @@ func oddRow[S int64 | uint64](dst, src unsafe.Pointer, n, ds, ss int) {
 	}
 }
 
-// extendRow reads integers of less than a byte as whole bytes.
+// extendRow converts sub-byte integers to whole bytes.
 func extendRow(dt DataType) row {
 	n := 8 - int(dt.Bits)
 	if dt.Code == dlpack.CodeUInt {
@@ -241,7 +238,7 @@ func extendRow(dt DataType) row {
 	}
 }
 
-// lowRow keeps the bits that belong to an element of less than a byte.
+// lowRow keeps the bits of a sub-byte element.
 func lowRow(dt DataType) row {
 	mask := uint8(1)<<dt.Bits - 1
 	return func(dst, src unsafe.Pointer, n, ds, ss int) {
@@ -251,7 +248,7 @@ func lowRow(dt DataType) row {
 	}
 }
 
-// cutNarrowRow is cutRow to an integer of less than a byte.
+// cutNarrowRow is cutRow to a sub-byte integer.
 func cutNarrowRow[S float](dt DataType) row {
 	mask := uint8(1)<<dt.Bits - 1
 	lo, hi := 0.0, float64(mask)

@@ -15,7 +15,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// conversions has testdata/conversions.py write what NumPy and ml_dtypes say.
+// conversions runs testdata/conversions.py, which prints the results of NumPy and ml_dtypes.
 func conversions(t *testing.T) (dir string) {
 	t.Helper()
 	py := numpyPython(t)
@@ -101,7 +101,7 @@ func TestConversionsAgreeWithNumPy(t *testing.T) {
 			equalElements(t, want, bytesOf(got), to, what)
 
 			other := own(t)(New(memmgr.Host(), to, []int{2 * src.Size()}, Padded()))
-			apart := must[*Array](t)(other.Index(From(1).By(2)))
+			apart := must[*Array](t)(other.Index(IndexFrom(1).By(2)))
 			require.NoError(t, apart.ConvertFrom(gaps), what)
 			require.NoError(t, got.CopyFrom(apart), what)
 			equalElements(t, want, bytesOf(got), to, what+" with strides")

@@ -8,19 +8,17 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// CopyFrom copies the elements of src, broadcast to the shape of a, between
-// any two memories: plain host memory and all kinds of USM, of any device and
-// context, with any strides on both sides. Overlapping memory is copied as if
-// through a temporary. It waits for work pending on either; a copy between
-// dense device memories of one context is left pending on both (see Wait), and so is
-// one element written to all of device memory; all others are complete on return.
+// CopyFrom copies the elements of src, broadcast to the shape of a, between any two memories: plain host
+// memory and all kinds of USM, of any device and context, with any strides on both sides. Overlapping
+// memory is copied as if through a temporary. CopyFrom waits for pending work on both arrays. Two kinds of
+// copies are left pending (see Wait): those between contiguous device memories of one context, and those
+// of one element to all of device memory. All others are complete on return.
 //
-// Writing a strided view of device memory in many small pieces reads the span
-// it lies in and writes it back whole: nothing else may write to the elements
-// between meanwhile.
+// Writing a strided view of device memory in many small pieces reads the span of the view and writes it
+// back as a whole. No other work may write to the elements in between during that time.
 //
-// Errors: ErrType when the element types differ (AsType converts), ErrLayout
-// when src does not broadcast, ErrReadOnly.
+// Errors: ErrType if the element types differ (AsType converts), ErrLayout if src does not broadcast,
+// ErrReadOnly.
 func (a *Array) CopyFrom(src *Array) error {
 	const op = "CopyFrom"
 	a.hold(op)
@@ -30,7 +28,7 @@ func (a *Array) CopyFrom(src *Array) error {
 	return a.copyFrom(op, src)
 }
 
-// copyFrom is CopyFrom of arrays whose memory is held.
+// copyFrom is CopyFrom for arrays whose memory is held.
 func (a *Array) copyFrom(op string, src *Array) error {
 	if a.dtype != src.dtype {
 		return opErr(op, ErrType, "cannot copy %s into %s; convert with ConvertFrom or AsType", src.dtype, a.dtype)
@@ -38,9 +36,8 @@ func (a *Array) copyFrom(op string, src *Array) error {
 	return a.assignFrom(op, src)
 }
 
-// ConvertFrom is CopyFrom that converts between element types as AsType does; it
-// is complete on return where the types differ. Errors: ErrLayout, ErrReadOnly,
-// and ErrType for complex to real.
+// ConvertFrom is CopyFrom with a conversion between element types as by AsType. It is complete on return
+// if the types differ. Errors: ErrLayout, ErrReadOnly, and ErrType for complex to real.
 func (a *Array) ConvertFrom(src *Array) error {
 	const op = "ConvertFrom"
 	a.hold(op)
@@ -50,7 +47,7 @@ func (a *Array) ConvertFrom(src *Array) error {
 	return a.assignFrom(op, src)
 }
 
-// assignFrom is ConvertFrom of arrays whose memory is held.
+// assignFrom is ConvertFrom for arrays whose memory is held.
 func (a *Array) assignFrom(op string, src *Array) error {
 	if err := a.writable(op); err != nil {
 		return err
@@ -80,15 +77,15 @@ func (a *Array) assignFrom(op string, src *Array) error {
 	return copyEnds(op, a.end(), src.endWith(from))
 }
 
-// Copy allocates an array from a resource and copies the elements into it, in
-// Fortran order if that is theirs, else in C order. The caller owns the copy.
+// Copy allocates an array from a resource and copies the elements into it, in Fortran order if a is in
+// Fortran order, else in C order. The caller owns the copy.
 func (a *Array) Copy(r memmgr.Resource, opts ...Option) (*Array, error) {
 	a.hold("Copy")
 	defer a.buf.Release()
 	return a.copyInto("Copy", r, opts)
 }
 
-// copyInto is Copy of an array whose memory is held.
+// copyInto is Copy for an array whose memory is held.
 func (a *Array) copyInto(op string, r memmgr.Resource, opts []Option) (*Array, error) {
 	b, err := newLike(op, r, a, opts)
 	if err != nil {
@@ -97,9 +94,8 @@ func (a *Array) copyInto(op string, r memmgr.Resource, opts []Option) (*Array, e
 	return filled(b, b.copyFrom(op, a))
 }
 
-// ToDevice gives the elements in memory of a resource's place (context, device
-// and kind): a itself, retained, when it lies there already, else a Copy. The
-// caller owns the result.
+// ToDevice returns the elements in memory of a resource's place (context, device and kind): a retained
+// reference of the same memory if a is there already, else a Copy. The caller owns the result.
 func (a *Array) ToDevice(r memmgr.Resource) (*Array, error) {
 	a.hold("ToDevice")
 	defer a.buf.Release()
@@ -112,10 +108,9 @@ func (a *Array) ToDevice(r memmgr.Resource) (*Array, error) {
 	return a.Copy(r)
 }
 
-// AsType allocates an array of another element type and converts the elements
-// as NumPy's astype does where NumPy defines the result; the package's
-// documentation says what a conversion means. The caller owns the result.
-// Errors: ErrType for complex to real.
+// AsType allocates an array of another element type and converts the elements as NumPy's astype does,
+// where NumPy defines the result; the package documentation describes the conversions. The caller owns the
+// result. Errors: ErrType for complex to real.
 func (a *Array) AsType(r memmgr.Resource, dt DataType, opts ...Option) (*Array, error) {
 	const op = "AsType"
 	a.hold(op)
@@ -133,9 +128,8 @@ func (a *Array) AsType(r memmgr.Resource, dt DataType, opts ...Option) (*Array, 
 	return filled(b, b.assignFrom(op, a))
 }
 
-// CopyFromSlice copies a slice of Go memory, in C order, into an array in any
-// memory. It is complete on return. Errors: ErrType, ErrReadOnly, ErrLayout when
-// the lengths differ.
+// CopyFromSlice copies a Go slice, in C order, to an array in any memory. It is complete on return.
+// Errors: ErrType, ErrReadOnly, and ErrLayout if the lengths differ.
 func CopyFromSlice[T Element](a *Array, data []T) error {
 	const op = "CopyFromSlice"
 	a.hold(op)
@@ -153,8 +147,8 @@ func CopyFromSlice[T Element](a *Array, data []T) error {
 	return copyEnds(op, a.end(), e)
 }
 
-// CopyToSlice copies the elements, in C order, to a slice of Go memory from an
-// array in any memory. Errors: ErrType, ErrLayout when the lengths differ.
+// CopyToSlice copies the elements of an array in any memory, in C order, to a Go slice. Errors: ErrType,
+// and ErrLayout if the lengths differ.
 func CopyToSlice[T Element](data []T, a *Array) error {
 	const op = "CopyToSlice"
 	a.hold(op)
@@ -169,17 +163,16 @@ func CopyToSlice[T Element](data []T, a *Array) error {
 	return copyEnds(op, e, a.end())
 }
 
-// longest is a number of bytes that no slice can have: half of a 47-bit address space, or of a
-// 32-bit one.
+// longest is a number of bytes that no slice can have: half of a 47-bit address space, or of a 32-bit one.
 const longest = min(1<<46, math.MaxInt)
 
-// ToSlice copies the elements, in C order, into a new Go slice. Errors: ErrType for another
-// element type, ErrLayout for packed elements, and for a view (of a broadcast, say) that shows
-// more elements than a slice can have.
+// ToSlice copies the elements, in C order, to a new Go slice. Errors: ErrType for another element type,
+// and ErrLayout for packed elements and for a view (such as a broadcast) with more elements than a slice
+// can have.
 func ToSlice[T Element](a *Array) ([]T, error) {
 	a.check("ToSlice")
 	if a.NBytes() >= longest {
-		return nil, opErr("ToSlice", ErrLayout, "the array shows %d bytes of elements, more than a slice can have; take views of it", a.NBytes())
+		return nil, opErr("ToSlice", ErrLayout, "the view has %d bytes of elements, more than a slice can have; use smaller views", a.NBytes())
 	}
 	data := make([]T, a.Size())
 	return data, CopyToSlice(data, a)

@@ -8,22 +8,22 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// end is one side of a copy: where position 0 lies, and the layout of the
-// elements. Elements are whole bytes.
+// end is one side of a copy: the address of position 0, and the layout of the elements. Elements are whole
+// bytes.
 type end struct {
 	base   unsafe.Pointer
 	layout Layout
 	size   int
 	kind   endKind
-	buf    memmgr.Buffer // of an array
+	buf    memmgr.Buffer // unless endGo
 }
 
 type endKind uint8
 
 const (
-	endHost   endKind = iota // memory outside the Go heap that the host may touch
-	endGo                    // memory of the Go heap: not for queues
-	endDevice                // memory that the host must not touch
+	endHost   endKind = iota // memory outside the Go heap that the host can access
+	endGo                    // Go heap memory, which queues must not access
+	endDevice                // memory that the host cannot access
 )
 
 func (a *Array) end() end { return a.endWith(a.layout) }
@@ -38,12 +38,12 @@ func (a *Array) endWith(l Layout) end {
 
 func (e *end) at(position int) unsafe.Pointer { return unsafe.Add(e.base, position*e.size) }
 
-// address is at as a number, which may be one past the memory's end.
+// address returns at as an integer, which may be one past the memory's end.
 func (e *end) address(position int) uintptr {
 	return uintptr(e.base) + uintptr(position*e.size)
 }
 
-// queue is a queue that can copy the memory of a device end.
+// queue returns a queue that can copy the memory of a device end.
 func (e *end) queue(op string) (*syclobj.Queue, error) {
 	q, err := e.buf.Place().Queue()
 	if err != nil {
@@ -52,14 +52,14 @@ func (e *end) queue(op string) (*syclobj.Queue, error) {
 	return q, nil
 }
 
-// The costs that decide how device memory is copied, in nanoseconds: one
-// submission, and a byte through a staging copy.
+// Costs in nanoseconds that determine how device memory is copied: one
+// submission, and bytesPerN bytes through a staging copy.
 const (
 	submitNs  = 3000
 	bytesPerN = 4
 )
 
-// copyEnds copies between two ends of the same shape, at least one element.
+// copyEnds copies at least one element between two ends of the same shape.
 func copyEnds(op string, dst, src end) error {
 	if dst.kind != endDevice && src.kind != endDevice {
 		return copyHost(dst, src)
@@ -93,22 +93,22 @@ func directly(dst, src *end) bool {
 	return errA == nil && errB == nil && a.Equal(b)
 }
 
-// stagedBytes is how many bytes a staged copy moves through a queue.
+// stagedBytes returns the number of bytes that a staged copy moves through a queue.
 func stagedBytes(dst, src *end) int {
 	n := 0
 	for _, e := range []*end{dst, src} {
 		if e.kind == endDevice {
-			lo, hi := e.layout.Span()
+			lo, hi := e.layout.bounds()
 			n += (hi - lo) * e.size
 		}
 	}
 	return n
 }
 
-// copyHost copies where the host may touch both ends.
+// copyHost copies if the host can access both ends.
 func copyHost(dst, src end) error {
 	if !overlap(&dst, &src) {
-		if dst.layout.IsC() && src.layout.IsC() { // small arrays would pay more for a plan than for the copy
+		if dst.layout.isC() && src.layout.isC() { // planning costs more than the copy of a small array
 			n := dst.layout.Size() * dst.size
 			copyBytes(unsafe.Slice((*byte)(dst.at(dst.layout.offset)), n), unsafe.Slice((*byte)(src.at(src.layout.offset)), n))
 			return nil
@@ -129,13 +129,13 @@ func copyHost(dst, src end) error {
 
 // overlap reports whether the spans of the ends share memory.
 func overlap(a, b *end) bool {
-	aLo, aHi := a.layout.Span()
-	bLo, bHi := b.layout.Span()
+	aLo, aHi := a.layout.bounds()
+	bLo, bHi := b.layout.bounds()
 	return a.address(aLo) < b.address(bHi) && b.address(bLo) < a.address(aHi)
 }
 
-// copyRuns submits one copy per run: k runs of run elements in each row of the
-// walk. A single one between device memories is left pending on both ends.
+// copyRuns submits one copy per run: k runs of run elements in each row of the walk. A single copy between
+// device memories is left pending on both ends.
 func copyRuns(op string, dst, src *end, w *walk, k, run, ds, ss int) error {
 	device := dst
 	if dst.kind != endDevice {
@@ -148,7 +148,7 @@ func copyRuns(op string, dst, src *end, w *walk, k, run, ds, ss int) error {
 	bytes := uintptr(run * dst.size)
 	if k == 1 && len(w.axes) == 0 && !overlap(dst, src) {
 		ev, err := q.Memcpy(dst.at(w.posA), src.at(w.posB), bytes)
-		return settle(op, dst, src, q, ev, err)
+		return finish(op, dst, src, q, ev, err)
 	}
 	if overlap(dst, src) {
 		return copyStaged(op, *dst, *src)
@@ -159,11 +159,11 @@ func copyRuns(op string, dst, src *end, w *walk, k, run, ds, ss int) error {
 			if err != nil {
 				return wrapErr(op, nil, err)
 			}
-			_ = ev.Close() // the barrier of Wait covers it; Close cannot fail
+			_ = ev.Close() // q.Wait below covers it; Close cannot fail
 		}
 		return nil
 	})
-	// What was submitted is waited for even after a failure, because the
+	// Wait for submitted work even after a failure, because the
 	// caller may free the memory next.
 	if werr := q.Wait(context.Background()); err == nil && werr != nil {
 		err = wrapErr(op, nil, werr)
@@ -171,15 +171,15 @@ func copyRuns(op string, dst, src *end, w *walk, k, run, ds, ss int) error {
 	return err
 }
 
-// settle ends a copy of one submission: it stays pending when both ends are
-// device memory, else it is waited for.
-func settle(op string, dst, src *end, q *syclobj.Queue, ev *syclobj.Event, err error) error {
+// finish completes a copy of one submission: it stays pending if both ends are device memory, else finish
+// waits for it.
+func finish(op string, dst, src *end, q *syclobj.Queue, ev *syclobj.Event, err error) error {
 	if err != nil {
 		return wrapErr(op, nil, err)
 	}
 	defer ev.Close()
 	if dst.kind == endDevice && src.kind == endDevice {
-		// Both, whatever the first says: the work was submitted.
+		// Record it on both, even if the first fails: the work was submitted.
 		err := dst.buf.SetPending(q, ev)
 		if other := src.buf.SetPending(q, ev); err == nil {
 			err = other
@@ -195,9 +195,8 @@ func settle(op string, dst, src *end, q *syclobj.Queue, ev *syclobj.Event, err e
 	return nil
 }
 
-// copyStaged copies through memory that the host may touch: device spans come
-// in as one piece, elements are moved by the host, and a device span that was
-// written goes back as one piece.
+// copyStaged copies through memory that the host can access: it reads device spans in one piece, moves
+// elements on the host, and writes a device destination back in one piece.
 func copyStaged(op string, dst, src end) error {
 	if src.kind == endDevice {
 		s, err := stage(op, &src, true)
@@ -210,7 +209,7 @@ func copyStaged(op string, dst, src end) error {
 	if dst.kind != endDevice {
 		return copyHost(dst, src)
 	}
-	lo, hi := dst.layout.Span()
+	lo, hi := dst.layout.bounds()
 	d, err := stage(op, &dst, hi-lo != dst.layout.Size() || zeroStride(&dst.layout))
 	if err != nil {
 		return err
@@ -231,7 +230,7 @@ func zeroStride(l *Layout) bool {
 	return false
 }
 
-// staged is a copy of a device span in memory that the host may touch.
+// staged is a copy of a device span in memory that the host can access.
 type staged struct {
 	end
 	p     unsafe.Pointer
@@ -240,14 +239,14 @@ type staged struct {
 	q     *syclobj.Queue
 }
 
-// stage allocates staging memory for the span of a device end, host USM where
-// the device has it, and reads the span into it if asked to.
+// stage allocates staging memory for the span of a device end (host USM if the device supports it) and
+// reads the span into it if requested.
 func stage(op string, e *end, read bool) (*staged, error) {
 	q, err := e.queue(op)
 	if err != nil {
 		return nil, err
 	}
-	lo, hi := e.layout.Span()
+	lo, hi := e.layout.bounds()
 	s := &staged{lo: lo, bytes: uintptr((hi - lo) * e.size), q: q}
 	from := q
 	if !q.Device().Supports(syclobj.USMHost) {
@@ -284,6 +283,5 @@ func (s *staged) move(op string, dst, src unsafe.Pointer) error {
 
 func (s *staged) writeBack(op string, e *end) error { return s.move(op, e.at(s.lo), s.p) }
 
-// free gives the staging memory back. It can only fail for memory that is not
-// ours, which this is.
+// free frees the staging memory. It can fail only for memory that was not allocated here.
 func (s *staged) free() { _ = syclobj.Free(s.p) }

@@ -40,16 +40,16 @@ func shuffled(t testing.TB, r *rand.Rand, mem memmgr.Resource) *Array {
 	m := must[*Array](t)(base.Reshape(16, 6, 20))
 	switch r.IntN(5) {
 	case 0:
-		return must[*Array](t)(m.Index(Range(0, 4), Range(0, 3), Range(0, 5)))
+		return must[*Array](t)(m.Index(IndexRange(0, 4), IndexRange(0, 3), IndexRange(0, 5)))
 	case 1:
-		return must[*Array](t)(m.Index(All.By(-4), All.By(2), Range(18, 8).By(-2)))
+		return must[*Array](t)(m.Index(All.By(-4), All.By(2), IndexRange(18, 8).By(-2)))
 	case 2:
-		f := must[*Array](t)(must[*Array](t)(base.Index(To(60))).Reshape(5, 3, 4))
+		f := must[*Array](t)(must[*Array](t)(base.Index(IndexTo(60))).Reshape(5, 3, 4))
 		return must[*Array](t)(f.Transpose())
 	case 3:
-		return must[*Array](t)(must[*Array](t)(base.Index(Range(7, 67))).Reshape(4, 3, 5))
+		return must[*Array](t)(must[*Array](t)(base.Index(IndexRange(7, 67))).Reshape(4, 3, 5))
 	}
-	return must[*Array](t)(must[*Array](t)(m.Index(Range(3, 7), At(0), Range(5, 20).By(3))).Index(All, NewAxis, All.By(-1))).repeat(t, 3)
+	return must[*Array](t)(must[*Array](t)(m.Index(IndexRange(3, 7), IndexAt(0), IndexRange(5, 20).By(3))).Index(All, NewAxis, All.By(-1))).repeat(t, 3)
 }
 
 // repeat broadcasts the middle axis and makes the result writable storage.
@@ -106,7 +106,7 @@ func TestCopyLeavesGapsAlone(t *testing.T) {
 					}
 					require.Equal(t, want, v)
 				}
-				require.NoError(t, must[*Array](t)(a.Index(From(1).By(2))).Fill(7))
+				require.NoError(t, must[*Array](t)(a.Index(IndexFrom(1).By(2))).Fill(7))
 				got = must[[]int64](t)(ToSlice[int64](a))
 				require.Equal(t, []int64{-1, 7, -1, 7}, got[:4])
 				require.Equal(t, int64(7), got[2*n-1])
@@ -119,11 +119,11 @@ func TestCopyOverlap(t *testing.T) {
 	for _, b := range backends(t) {
 		t.Run(b.name, func(t *testing.T) {
 			a := own(t)(Arange[int32](b.r, 0, 1, 10))
-			require.NoError(t, must[*Array](t)(a.Index(From(1))).CopyFrom(must[*Array](t)(a.Index(To(-1)))))
+			require.NoError(t, must[*Array](t)(a.Index(IndexFrom(1))).CopyFrom(must[*Array](t)(a.Index(IndexTo(-1)))))
 			require.Equal(t, "[0 0 1 2 3 4 5 6 7 8]", a.String())
 			require.NoError(t, a.CopyFrom(must[*Array](t)(a.Index(All.By(-1)))))
 			require.Equal(t, "[8 7 6 5 4 3 2 1 0 0]", a.String())
-			m := must[*Array](t)(must[*Array](t)(a.Index(To(9))).Reshape(3, 3))
+			m := must[*Array](t)(must[*Array](t)(a.Index(IndexTo(9))).Reshape(3, 3))
 			require.NoError(t, m.CopyFrom(must[*Array](t)(m.Transpose())))
 			require.Equal(t, "[[8 5 2]\n [7 4 1]\n [6 3 0]]", m.String())
 		})
@@ -186,7 +186,7 @@ func TestPackedCopies(t *testing.T) {
 				qt := must[*Array](t)(q.Transpose())
 				require.NoError(t, qt.CopyFrom(p))
 				require.Equal(t, want, elements(t, qt), dt)
-				v := must[*Array](t)(p.Index(All.By(-1), From(1).By(2)))
+				v := must[*Array](t)(p.Index(All.By(-1), IndexFrom(1).By(2)))
 				cp := own(t)(v.Copy(memmgr.Host()))
 				require.Equal(t, elements(t, v), elements(t, cp))
 				require.NoError(t, v.Fill(0))
@@ -232,7 +232,7 @@ func TestBroadcastRowsOfAllSizes(t *testing.T) {
 			for i := range size {
 				raw[i] = byte(i + 1)
 			}
-			require.NoError(t, must[*Array](t)(a.Index(Range(1, n+1))).CopyFrom(one))
+			require.NoError(t, must[*Array](t)(a.Index(IndexRange(1, n+1))).CopyFrom(one))
 			beside := make([]byte, size)
 			want := bytes.Join([][]byte{beside, bytes.Repeat(raw[:size], n), beside}, nil)
 			require.Equal(t, want, must[[]byte](t)(a.Buffer().Bytes())[:len(want)], "%v x %d", dt, n)
@@ -240,7 +240,7 @@ func TestBroadcastRowsOfAllSizes(t *testing.T) {
 	}
 }
 
-// Zeros are zeros also where a pool's memory was somebody else's before.
+// Zeros clears memory of a pool that was used before.
 func TestZerosOfMemoryThatWasUsed(t *testing.T) {
 	pool := memmgr.NewPool(memmgr.Host())
 	defer func() { require.NoError(t, pool.Close()) }()

@@ -9,8 +9,8 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// Option changes what New and its sisters make. A larger alignment
-// than the resource's is asked of memmgr.New, whose buffer FromBuffer makes an array of.
+// Option is an option of New, Zeros, Full, FromSlice, Arange, Copy and AsType. It is an immutable value.
+// For an alignment larger than the resource's, use memmgr.New and FromBuffer.
 type Option struct{ set func(*createOptions) }
 
 type createOptions struct {
@@ -21,10 +21,10 @@ type createOptions struct {
 	padded  bool
 }
 
-// FortranOrder lays the elements out with the first axis fastest.
+// FortranOrder stores the elements in column-major order: the first axis varies fastest.
 func FortranOrder() Option { return Option{func(o *createOptions) { o.fortran = true }} }
 
-// WithQueue names the queue that will use the memory first.
+// WithQueue sets the queue that will use the memory first.
 func WithQueue(q *syclobj.Queue) Option {
 	return Option{func(o *createOptions) { o.queue = q }}
 }
@@ -32,19 +32,19 @@ func WithQueue(q *syclobj.Queue) Option {
 // WithTag names the user of the memory in statistics.
 func WithTag(tag string) Option { return Option{func(o *createOptions) { o.tag = tag }} }
 
-// WithContext makes an allocation wait for room until the context ends, where the
-// resource can wait (memmgr.Pool); without one it fails at once when there is none.
+// WithContext lets an allocation wait for free memory until the context ends, if the resource can wait
+// (memmgr.Pool). Without it, an allocation fails immediately if there is no room.
 func WithContext(ctx context.Context) Option {
 	return Option{func(o *createOptions) { o.ctx = ctx }}
 }
 
-// Padded stores elements of sub-byte types in a byte each.
+// Padded stores each element of a sub-byte type in a whole byte.
 func Padded() Option { return Option{func(o *createOptions) { o.padded = true }} }
 
-// New allocates an array from a resource; its elements are not set. The caller
-// owns it and calls Release, unless the resource is a memmgr.Adopter such as an arena's
-// memory, which then releases it. Errors: ErrLayout for a shape that cannot be,
-// ErrType for a type with lanes, and the resource's own (memmgr.ErrOutOfMemory).
+// New allocates an array from a resource; the elements are not initialized. The caller owns it and calls
+// Release, unless the resource is a memmgr.Adopter such as an arena's memory, which then releases it.
+// Errors: ErrLayout for an invalid shape, ErrType for a type with lanes, and the resource's own
+// (memmgr.ErrOutOfMemory).
 func New(r memmgr.Resource, dt DataType, shape []int, opts ...Option) (*Array, error) {
 	var o createOptions
 	for _, f := range opts {
@@ -85,7 +85,7 @@ func create(op string, r memmgr.Resource, dt DataType, shape []int, o *createOpt
 	}
 	a.watch()
 	if m, ok := r.(memmgr.Adopter); ok {
-		if err := m.Adopt(a); err != nil { // closed meanwhile
+		if err := m.Adopt(a); err != nil { // closed concurrently
 			a.Release()
 			return nil, wrapErr(op, nil, err)
 		}
@@ -93,13 +93,13 @@ func create(op string, r memmgr.Resource, dt DataType, shape []int, o *createOpt
 	return a, nil
 }
 
-// nilResource is the error of an allocation from a nil resource.
+// nilResource returns the error of an allocation from a nil resource.
 func nilResource(op string) error {
 	return opErr(op, memmgr.ErrRequest, "the resource is nil; memmgr.Host gives plain memory, memmgr.USM that of a queue")
 }
 
-// newLike allocates an array with the shape and type of another, in the order
-// of its elements where that is Fortran order, else in C order.
+// newLike allocates an array with the shape and type of another, in Fortran order if that is the order of
+// its elements, else in C order.
 func newLike(op string, r memmgr.Resource, a *Array, opts []Option) (*Array, error) {
 	var o createOptions
 	if !a.IsC() && a.IsF() {
@@ -112,7 +112,7 @@ func newLike(op string, r memmgr.Resource, a *Array, opts []Option) (*Array, err
 	return create(op, r, a.dtype, a.layout.shape, &o)
 }
 
-// Zeros is New with every element 0.
+// Zeros is New with every element set to 0.
 func Zeros(r memmgr.Resource, dt DataType, shape []int, opts ...Option) (*Array, error) {
 	a, err := New(r, dt, shape, opts...)
 	if err != nil {
@@ -130,7 +130,7 @@ func Full(r memmgr.Resource, dt DataType, shape []int, v any, opts ...Option) (*
 	return filled(a, a.Fill(v))
 }
 
-// filled gives a up when filling it failed.
+// filled releases a if filling it failed.
 func filled(a *Array, err error) (*Array, error) {
 	if err != nil {
 		a.Release()
@@ -139,8 +139,8 @@ func filled(a *Array, err error) (*Array, error) {
 	return a, nil
 }
 
-// FromSlice allocates an array of the slice's type and copies the slice into
-// it. A nil shape means one axis. Errors: ErrLayout when the sizes differ.
+// FromSlice allocates an array of the slice's type and copies the slice into it. A nil shape means one
+// axis. The caller owns the array. Errors: ErrLayout if the sizes differ. [FromPinnedSlice] does not copy.
 func FromSlice[T Element](r memmgr.Resource, data []T, shape []int, opts ...Option) (*Array, error) {
 	if shape == nil {
 		shape = []int{len(data)}
@@ -152,12 +152,12 @@ func FromSlice[T Element](r memmgr.Resource, data []T, shape []int, opts ...Opti
 	return filled(a, CopyFromSlice(a, data))
 }
 
-// Arange allocates a one-dimensional array of n elements start, start+step, …
+// Arange allocates a one-dimensional array with the n elements start, start+step, … The caller owns it.
 func Arange[T Element](r memmgr.Resource, start, step T, n int, opts ...Option) (*Array, error) {
 	if n < 0 {
 		return nil, opErr("Arange", ErrLayout, "%d elements; the number cannot be negative", n)
 	}
-	// First, as this refuses what is too much; make panics.
+	// Allocate first: New returns an error for an excessive size, make panics.
 	a, err := New(r, dlpack.DataTypeOf[T](), []int{n}, opts...)
 	if err != nil {
 		return nil, err
@@ -169,8 +169,7 @@ func Arange[T Element](r memmgr.Resource, start, step T, n int, opts ...Option) 
 	return filled(a, CopyFromSlice(a, data))
 }
 
-// arange is written over the bytes of a value, because Go has no arithmetic on
-// a constraint that includes bool.
+// arange works on the bytes of a value, because Go has no arithmetic on a constraint that includes bool.
 func arange[T Element](data []T, start, step T) error {
 	c := newCodec(dlpack.DataTypeOf[T]())
 	if c.class == classBool {

@@ -9,60 +9,59 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// CopyMode says whether an export may or must copy.
+// CopyMode determines whether an export may or must copy.
 type CopyMode uint8
 
 const (
-	// CopyMaybe copies when the request cannot be met without (None in Python).
+	// CopyMaybe copies if the request requires it (None in Python).
 	CopyMaybe CopyMode = iota
 	// CopyAlways copies, and marks the tensor IS_COPIED.
 	CopyAlways
-	// CopyNever fails where a copy would be needed.
+	// CopyNever fails if a copy would be needed.
 	CopyNever
 )
 
-// ExportOptions is what a consumer may ask of DLPackWith. The zero value asks for
-// nothing.
+// ExportOptions are a consumer's requests to DLPackWith, a value that owns nothing. The zero value
+// requests nothing.
 type ExportOptions struct {
-	// OnQueue is the consumer's queue: a barrier orders it after the work that this
+	// OnQueue is the consumer's queue. A barrier orders it after the work that this
 	// library submitted on the memory, instead of a wait on the host.
 	OnQueue *syclobj.Queue
-	// NoSync neither waits nor orders anything (stream -1 in Python): the consumer
-	// knows what it does.
+	// NoSync neither waits nor submits a barrier (stream -1 in Python): the consumer
+	// synchronizes itself.
 	NoSync bool
-	// MaxVersion is the newest DLPack that the consumer understands: a lower major
-	// version than ours gets the legacy struct. Zero means this library's.
+	// MaxVersion is the newest DLPack version that the consumer supports. A lower major
+	// version than 1 selects the legacy struct. Zero means this library's version.
 	MaxVersion dlpack.Version
-	// Legacy asks for the struct without a version (no max_version in Python).
-	// Read-only memory is refused then, because that struct cannot say so.
+	// Legacy requests the struct without a version (no max_version in Python).
+	// Read-only memory is then refused, because that struct cannot express it.
 	Legacy bool
-	// Device asks for a device. (kDLCPU, 0), the only CPU there is, of shared and
-	// host USM is the same memory without a copy, after waiting for pending work,
-	// whatever its context; of device memory it is a copy. Another device is a copy
-	// in the memory of the CopyTo resource. Nil is the memory's own.
+	// Device requests a device. (kDLCPU, 0) of shared and host USM, in any context,
+	// is the same memory without a copy, after waiting for pending work;
+	// of device memory it is a copy. Another device is a copy
+	// in the memory of the CopyTo resource. Nil means the memory's own device.
 	Device *dlpack.Device
-	// Copy forces or forbids a copy. A copy belongs to the tensor alone, which
-	// IS_COPIED says. One of USM lies in the same kind of memory of the default
+	// Copy forces or forbids a copy. Only the tensor refers to a copy, and
+	// IS_COPIED is set. A copy of USM is in the same kind of memory of the default
 	// context of its device, from memmgr.Default, unless CopyTo says otherwise.
 	Copy CopyMode
-	// CopyTo is where a copy is allocated, if there is one.
+	// CopyTo is the resource from which a copy is allocated.
 	CopyTo memmgr.Resource
-	// XPU exports by the rules that Intel Extension for PyTorch imports with: USM
-	// device memory in the default context of its platform. Anything else is an
-	// ErrExchange that says what does not fit.
+	// XPU applies the rules of imports in Intel Extension for PyTorch: USM
+	// device memory in the default context of its platform. Other memory is an
+	// ErrExchange that names the violated rule.
 	XPU bool
 }
 
-// DLPack exports the array as an owned DLPack tensor that shares the memory: a
-// kDLOneAPI tensor for USM in the default context of its platform, kDLCPU on the
-// host backend. The tensor holds a reference of the memory of its own; the
-// caller releases it, detaches it, or gives it to a consumer. Pending work is waited
-// for.
+// DLPack exports the array as an owned DLPack tensor that shares the memory: a kDLOneAPI tensor for USM in
+// the default context of its platform, kDLCPU on the host backend. The tensor holds its own reference of
+// the memory. The caller releases it, detaches it, or gives it to a consumer. DLPack waits for pending
+// work first.
 //
-// Nothing is known about the consumer's work on the memory: a consumer on a
-// queue of its own finishes before it releases the tensor.
+// The library cannot observe the consumer's work on the memory: a consumer with its own queue must finish
+// before it releases the tensor.
 //
-// Errors: ErrExchange for what DLPack cannot say.
+// Errors: ErrExchange if DLPack cannot describe the array.
 func (a *Array) DLPack() (dlpack.Tensor, error) {
 	a.hold(opDLPack)
 	t, err := a.export(&defaultExport)
@@ -74,8 +73,8 @@ func (a *Array) DLPack() (dlpack.Tensor, error) {
 
 var defaultExport = ExportOptions{MaxVersion: dlpack.CurrentVersion}
 
-// DLPackWith is DLPack for a consumer with wishes of its own. Errors: ErrExchange
-// also for what they forbid.
+// DLPackWith is DLPack with a consumer's requests. Errors: ErrExchange, also if the requests cannot be
+// met.
 func (a *Array) DLPackWith(o ExportOptions) (dlpack.Tensor, error) {
 	if o.MaxVersion == (dlpack.Version{}) {
 		o.MaxVersion = dlpack.CurrentVersion
@@ -90,7 +89,7 @@ func (a *Array) DLPackWith(o ExportOptions) (dlpack.Tensor, error) {
 
 const opDLPack = "DLPack"
 
-// exportWith copies first where the options ask for it.
+// exportWith copies first if the options require it.
 func (a *Array) exportWith(o *ExportOptions) (dlpack.Tensor, error) {
 	to, asCPU, err := a.copyTarget(o)
 	if err != nil {
@@ -98,19 +97,19 @@ func (a *Array) exportWith(o *ExportOptions) (dlpack.Tensor, error) {
 	}
 	if to == nil {
 		if o.Device != nil && asCPU {
-			o.NoSync, o.OnQueue = false, nil // a CPU consumer reads at once
+			o.NoSync, o.OnQueue = false, nil // a CPU consumer reads immediately
 		}
 		return a.export(o)
 	}
 	if o.Copy == CopyNever {
-		return dlpack.Tensor{}, opErr(opDLPack, ErrExchange, "%v would have to be copied to become what was asked for, and copying is forbidden; allow it or use ToDevice", a.place)
+		return dlpack.Tensor{}, opErr(opDLPack, ErrExchange, "%v would have to be copied for this request, and copying is forbidden; allow it or use ToDevice", a.place)
 	}
 	b, err := a.copyInto(opDLPack, to, nil)
 	if err != nil {
 		return dlpack.Tensor{}, err
 	}
 	b.flags |= flagCopied
-	defer b.Release() // the resource may own it as well (an arena): the tensor gets a reference of its own
+	defer b.Release() // an arena may own it as well, so the tensor gets its own reference
 	b.hold(opDLPack)
 	t, err := b.export(o)
 	if err != nil {
@@ -121,8 +120,8 @@ func (a *Array) exportWith(o *ExportOptions) (dlpack.Tensor, error) {
 	return t, nil
 }
 
-// copyTarget decides whether the request needs a copy, and where: nil for none.
-// asCPU says that the memory is to be shown as kDLCPU.
+// copyTarget decides whether the request needs a copy, and from which resource: nil for none. asCPU
+// reports whether the memory is exported as kDLCPU.
 func (a *Array) copyTarget(o *ExportOptions) (to memmgr.Resource, asCPU bool, err error) {
 	place := a.place
 	if o.Device == nil {
@@ -147,16 +146,16 @@ func (a *Array) copyTarget(o *ExportOptions) (to memmgr.Resource, asCPU bool, er
 			return nil, false, nil
 		}
 		if o.CopyTo == nil && (place.IsHost() || derr == nil && id != o.Device.ID) {
-			return nil, false, opErr(opDLPack, ErrExchange, "%v is asked for and the memory is %v; say with CopyTo where the copy is to be allocated", *o.Device, place)
+			return nil, false, opErr(opDLPack, ErrExchange, "%v is requested and the memory is %v; set CopyTo to a resource for the copy", *o.Device, place)
 		}
 		to, err = a.sameMemory(o)
 		return to, false, err
 	}
-	return nil, false, opErr(opDLPack, ErrExchange, "%v is asked for; this library exports (kDLCPU, 0) and kDLOneAPI", *o.Device)
+	return nil, false, opErr(opDLPack, ErrExchange, "%v is requested; this library exports (kDLCPU, 0) and kDLOneAPI", *o.Device)
 }
 
-// sameMemory is the resource for a copy in memory of the same kind and device,
-// in the default context.
+// sameMemory returns the resource for a copy in memory of the same kind and device, in the default
+// context.
 func (a *Array) sameMemory(o *ExportOptions) (memmgr.Resource, error) {
 	place := a.place
 	if o.CopyTo != nil {
@@ -180,8 +179,7 @@ func (a *Array) sameMemory(o *ExportOptions) (memmgr.Resource, error) {
 	return r, nil
 }
 
-// export builds the tensor of this very memory, which is held: the reference
-// goes to the tensor on success.
+// export builds the tensor of this memory, which is held. On success the tensor takes over that reference.
 func (a *Array) export(o *ExportOptions) (dlpack.Tensor, error) {
 	device, err := a.exportDevice(o)
 	if err != nil {
@@ -207,12 +205,12 @@ func (a *Array) export(o *ExportOptions) (dlpack.Tensor, error) {
 	}
 	bits := a.elemBits()
 	if a.layout.offset*bits%8 != 0 {
-		return dlpack.Tensor{}, opErr(opDLPack, ErrExchange, "the first %s element begins within a byte, which DLPack cannot say; Copy first", a.dtype)
+		return dlpack.Tensor{}, opErr(opDLPack, ErrExchange, "the first %s element begins within a byte, which DLPack cannot express; Copy first", a.dtype)
 	}
-	if memory&owner.Exported == 0 { // setting it is the dearer part
+	if memory&owner.Exported == 0 { // reading is cheaper than setting
 		cell.SetFlags(owner.Exported)
 	}
-	var view dlpack.View // set field by field, which is quicker than a literal
+	var view dlpack.View // setting the fields is faster than a literal
 	view.Data = pointerAt(cell.Address + uintptr(a.layout.offset*bits/8))
 	view.Device = device
 	view.DataType = a.dtype
@@ -224,7 +222,7 @@ func (a *Array) export(o *ExportOptions) (dlpack.Tensor, error) {
 	return t, nil
 }
 
-// exportDevice is the DLPack device that the memory is shown as.
+// exportDevice returns the DLPack device under which the memory is exported.
 func (a *Array) exportDevice(o *ExportOptions) (dlpack.Device, error) {
 	place := a.place
 	if o.XPU {
@@ -233,28 +231,28 @@ func (a *Array) exportDevice(o *ExportOptions) (dlpack.Device, error) {
 		}
 	}
 	if o.Device != nil && o.Device.Type == dlpack.DeviceCPU {
-		if !a.buf.HostReadable() { // the copy in CopyTo's memory
-			return dlpack.Device{}, notAsked(o.Device, place)
+		if !a.buf.HostReadable() { // a copy in CopyTo's memory
+			return dlpack.Device{}, wrongDevice(o.Device, place)
 		}
 		return dlpack.CPU, nil
 	}
 	typ, id, err := place.DLPackDevice()
 	if err != nil {
-		return dlpack.Device{}, opErr(opDLPack, ErrExchange, "%w; ask for a copy (CopyAlways), which is made in the default context", err)
+		return dlpack.Device{}, opErr(opDLPack, ErrExchange, "%w; request a copy (CopyAlways), which is made in the default context", err)
 	}
 	device := dlpack.Device{Type: dlpack.DeviceType(typ), ID: id}
 	if o.Device != nil && *o.Device != device {
-		return dlpack.Device{}, notAsked(o.Device, place)
+		return dlpack.Device{}, wrongDevice(o.Device, place)
 	}
 	return device, nil
 }
 
-// notAsked is the error of a copy that is not where it was asked for.
-func notAsked(asked *dlpack.Device, place *syclobj.Place) error {
-	return opErr(opDLPack, ErrExchange, "%v is asked for and the copy is in %v; give CopyTo memory of that device", *asked, place)
+// wrongDevice returns the error of a copy on another device than the requested one.
+func wrongDevice(requested *dlpack.Device, place *syclobj.Place) error {
+	return opErr(opDLPack, ErrExchange, "%v is requested and the copy is in %v; set CopyTo to a resource of that device", *requested, place)
 }
 
-// exportFlags puts the array's flags and those of its memory into DLPack's.
+// exportFlags converts the flags of the array and of its memory to DLPack's.
 func (a *Array) exportFlags(memory uint32) dlpack.Flags {
 	var f dlpack.Flags
 	if a.flags&flagReadOnly != 0 || memory&owner.ReadOnly != 0 {
@@ -269,7 +267,7 @@ func (a *Array) exportFlags(memory uint32) dlpack.Flags {
 	return f
 }
 
-// exportSync makes pending work come before the consumer's.
+// exportSync waits for pending work, or orders the consumer's queue after it.
 func (a *Array) exportSync(o *ExportOptions) error {
 	if o.NoSync {
 		return nil
@@ -281,37 +279,35 @@ func (a *Array) exportSync(o *ExportOptions) error {
 		return nil
 	}
 	if ref := a.buf.PendingEvent(); ref != nil {
-		ev := syclobj.EventFromRef(ref)
+		ev := syclobj.TakeEvent(nil, ref)
 		defer ev.Close()
 		barrier, err := o.OnQueue.Barrier(ev)
 		if err != nil {
 			return wrapErr(opDLPack, ErrExchange, err)
 		}
-		_ = barrier.Close() // the order is the queue's; nobody waits for it
+		_ = barrier.Close() // the barrier orders the queue; its event is not needed
 	}
 	a.buf.UsedOn(o.OnQueue)
 	return nil
 }
 
-// PendingEvent is an event that is complete when the work that this library
-// submitted on the memory is: for consumers that can wait on one (Arrow's
-// sync_event, a SYCL queue). The caller closes it. It is nil when nothing is
-// pending, and a nil Event is complete.
+// PendingEvent returns an event that completes with the work that this library submitted on the memory,
+// for consumers that can wait for one (Arrow's sync_event, a SYCL queue). The caller closes it. It is nil
+// if nothing is pending; a nil Event is complete.
 func (a *Array) PendingEvent() *syclobj.Event {
 	a.hold("PendingEvent")
 	defer a.buf.Release()
 	ref := a.buf.PendingEvent()
 	if ref == nil {
-		return nil // a nil Event is complete
+		return nil
 	}
-	return syclobj.EventFromRef(ref)
+	return syclobj.TakeEvent(nil, ref)
 }
 
-// DLDevice is the DLPack device of the memory (__dlpack_device__): (kDLOneAPI,
-// index of the root device), or (kDLCPU, 0) on the host backend. Memory outside
-// the default context of its platform has one too, as it has in dpnp: DLPack is
-// what refuses it, so that a consumer that asked here first may ask for a copy.
-// Errors: ErrExchange when the device is none of the runtime's list.
+// DLDevice returns the DLPack device of the memory (__dlpack_device__): (kDLOneAPI, index of the root
+// device), or (kDLCPU, 0) on the host backend. As in dpnp, memory outside the default context of its
+// platform has one too; DLPack refuses such memory, and a consumer that called DLDevice first can request
+// a copy. Errors: ErrExchange if the device is not in the runtime's list.
 func (a *Array) DLDevice() (dlpack.Device, error) {
 	a.check("DLDevice")
 	if d, err := a.place.Device(); err == nil && !a.place.IsDefaultContext() && !a.place.IsHost() {
@@ -322,8 +318,7 @@ func (a *Array) DLDevice() (dlpack.Device, error) {
 	return a.exportDevice(&defaultExport)
 }
 
-// int64s shows ints as DLPack's integers, without a copy where they are the
-// same.
+// int64s converts ints to DLPack's integers, without a copy if they have the same width.
 func int64s(v []int) []int64 {
 	if intBits == 64 {
 		return unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(v))), len(v))
@@ -335,5 +330,5 @@ func int64s(v []int) []int64 {
 	return out
 }
 
-// intBits is the width of Go's int here.
+// intBits is the width of Go's int.
 const intBits = 32 << (^uint(0) >> 63)

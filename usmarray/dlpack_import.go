@@ -8,26 +8,23 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// FromDLPack makes an array of a tensor's memory, without a copy. On success
-// the array owns the tensor, whose deleter runs once the last reference is gone
-// and pending work is done, and every handle of it is stale; on error the tensor
-// is untouched and still the caller's. Of several goroutines that try to take
+// FromDLPack returns an array of a tensor's memory, without a copy. On success the array owns the tensor
+// and every handle of it is stale; the deleter runs once the last reference is dropped and pending work is
+// complete. On error the tensor is unchanged and still the caller's. If several goroutines try to take
 // over one tensor, one succeeds.
 //
-// kDLCPU becomes an array of the host backend. kDLOneAPI follows dpctl's rules:
-// the device id is the index of a root device, the first and the last byte are
-// USM of one kind of the default context of its platform, and the array lies on
-// the device that the runtime names for the pointer. READ_ONLY is kept.
+// kDLCPU becomes an array of the host backend. kDLOneAPI follows dpctl's rules: the device id is the index
+// of a root device, the first and the last byte are USM of one kind in the default context of its
+// platform, and the array is on the device that the runtime returns for the pointer. READ_ONLY is kept.
 //
 // Errors: ErrExchange.
 func FromDLPack(rt *syclobj.Runtime, t dlpack.Tensor) (*Array, error) {
 	return fromDLPack("FromDLPack", rt, t, false)
 }
 
-// FromXPU is FromDLPack of a tensor that keeps the rules of Intel Extension for
-// PyTorch: USM device memory in the default context of its platform; others are
-// refused. That protocol defines no order of work: call Synchronize, and have the
-// producer finish (torch.xpu.synchronize), before the elements are used.
+// FromXPU is FromDLPack for a tensor of Intel Extension for PyTorch: USM device memory in the default
+// context of its platform; other memory is refused. That protocol defines no order of work: the producer
+// must finish (torch.xpu.synchronize), and the caller must call Synchronize, before the elements are used.
 func FromXPU(rt *syclobj.Runtime, t dlpack.Tensor) (*Array, error) {
 	return fromDLPack("FromXPU", rt, t, true)
 }
@@ -39,13 +36,13 @@ func fromDLPack(op string, rt *syclobj.Runtime, t dlpack.Tensor, xpu bool) (*Arr
 	}
 	a, err := fromTaken(op, rt, mine, xpu)
 	if err != nil {
-		mine.Take() // it is the caller's again
+		mine.Take() // gives it back to the caller
 		return nil, err
 	}
 	return a, nil
 }
 
-// fromTaken is FromDLPack of a tensor that nobody else can use meanwhile.
+// fromTaken is FromDLPack for a tensor that no other goroutine can use.
 func fromTaken(op string, rt *syclobj.Runtime, t dlpack.Tensor, xpu bool) (*Array, error) {
 	span := t.Span()
 	place, err := importPlace(op, rt, t.Device(), &span)
@@ -65,17 +62,17 @@ func fromTaken(op string, rt *syclobj.Runtime, t dlpack.Tensor, xpu bool) (*Arra
 	return a, err
 }
 
-// importPlace finds the place of a tensor's memory; it is retained.
+// importPlace returns the place of a tensor's memory, retained.
 func importPlace(op string, rt *syclobj.Runtime, d dlpack.Device, span *dlpack.Span) (*syclobj.Place, error) {
 	switch d.Type {
 	case dlpack.DeviceCPU:
 		return syclobj.HostPlace(), nil
 	case dlpack.DeviceOneAPI:
 	default:
-		return nil, opErr(op, ErrExchange, "the tensor lies on %v; this library takes kDLCPU and kDLOneAPI, so copy it there first", d)
+		return nil, opErr(op, ErrExchange, "the tensor is on %v; this library imports kDLCPU and kDLOneAPI, so copy it there first", d)
 	}
 	if rt == nil {
-		return nil, opErr(op, ErrExchange, "the Runtime is nil; memory of kDLOneAPI is looked up in one from syclobj.Open")
+		return nil, opErr(op, ErrExchange, "the Runtime is nil; kDLOneAPI memory needs one from syclobj.Open")
 	}
 	if span.First == nil {
 		return nil, opErr(op, ErrExchange, "a kDLOneAPI tensor with a null pointer; even one without elements needs USM memory")
@@ -88,9 +85,9 @@ func importPlace(op string, rt *syclobj.Runtime, d dlpack.Device, span *dlpack.S
 	return place, nil
 }
 
-// wholeElements rounds a negative byte offset from an element down to where an element
-// begins. Packed elements begin at whole bytes every few of them only (6-bit ones every
-// three bytes); what lies below the lowest element is counted from and never touched.
+// wholeElements rounds a negative byte offset from an element down to the begin of an element. Packed
+// elements begin at whole bytes only every few elements (6-bit ones every three bytes). The bytes below
+// the lowest element are not accessed.
 func wholeElements(lo, bits int) int {
 	for lo*8%bits != 0 {
 		lo--
@@ -98,8 +95,8 @@ func wholeElements(lo, bits int) int {
 	return lo
 }
 
-// wrapTensor makes the array and takes over tensor and place on success; the
-// buffer is the span of the elements, from a whole element on.
+// wrapTensor returns the array and takes over tensor and place on success. The buffer is the span of the
+// elements, starting at a whole element.
 func wrapTensor(op string, t dlpack.Tensor, place *syclobj.Place, span *dlpack.Span) (*Array, error) {
 	dt := t.DataType()
 	bits := int(span.ItemBits)
@@ -135,10 +132,61 @@ func wrapTensor(op string, t dlpack.Tensor, place *syclobj.Place, span *dlpack.S
 	if lo != 0 {
 		a.layout.offset = -lo * 8 / bits
 	}
-	t.Detach() // the buffer ends the managed struct now
+	t.Detach() // the buffer deletes the managed struct
 	a.watch()
 	return a, nil
 }
 
-// deleteTensor ends a tensor's managed struct by its deleter.
+// deleteTensor calls the deleter of a managed struct.
 func deleteTensor(managed unsafe.Pointer, versioned uintptr) { dlpack.Delete(managed, versioned != 0) }
+
+// checkXPU checks the rules of the xpu protocol.
+func checkXPU(op string, place *syclobj.Place) error {
+	if place.IsHost() {
+		return opErr(op, ErrExchange, "plain host memory does not belong to SYCL; xpu tensors are USM device memory")
+	}
+	if place.Kind() != syclobj.USMDevice {
+		return opErr(op, ErrExchange, "%v; xpu tensors are USM device memory, so copy it there (ToDevice)", place)
+	}
+	if !place.IsDefaultContext() {
+		return opErr(op, ErrExchange, "%v is not in the default context of its platform, which xpu tensors require; copy it there (ToDevice)", place)
+	}
+	if _, _, err := place.DLPackDevice(); err != nil {
+		return wrapErr(op, ErrExchange, err)
+	}
+	return nil
+}
+
+// XPUDevices lists the devices that PyTorch numbers as xpu:0, xpu:1, …: the GPUs among the root devices of
+// one platform, in the runtime's order. The platform is the first Level Zero platform with a GPU, else the
+// first of any backend with one. A machine without a GPU has no xpu devices. The device_id of their
+// tensors is their DLPackID, which can differ from the number. The Runtime owns the devices.
+func XPUDevices(rt *syclobj.Runtime) []*syclobj.Device {
+	if rt == nil {
+		return nil
+	}
+	var found []*syclobj.Device
+	for _, p := range rt.Platforms() {
+		gpus := platformGPUs(rt, p)
+		if len(gpus) == 0 {
+			continue
+		}
+		if p.Info().Backend == syclobj.BackendLevelZero {
+			return gpus
+		}
+		if found == nil {
+			found = gpus
+		}
+	}
+	return found
+}
+
+func platformGPUs(rt *syclobj.Runtime, p *syclobj.Platform) []*syclobj.Device {
+	var gpus []*syclobj.Device
+	for _, d := range rt.RootDevices() {
+		if d.Info().Type == syclobj.TypeGPU && d.Platform() == p {
+			gpus = append(gpus, d)
+		}
+	}
+	return gpus
+}

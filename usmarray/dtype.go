@@ -2,11 +2,11 @@ package usmarray
 
 import "github.com/usmbridge/usmbridge/dlpack"
 
-// DataType is the project's element type; see package dlpack.
+// DataType is an element type; see package dlpack.
 type DataType = dlpack.DataType
 
-// The element types most arrays have. All of package dlpack's work, except
-// where a protocol has no word for them.
+// The most common element types. All types of package dlpack are supported, except in protocols that
+// cannot express them.
 var (
 	Bool       = dlpack.Bool
 	Int8       = dlpack.Int8
@@ -25,8 +25,8 @@ var (
 	Bfloat16   = dlpack.BFloat16
 )
 
-// Element is the Go types that have an element type of their own, the narrow
-// floating-point types of package dlpack among them.
+// Element is the set of Go types that correspond to an element type, including the narrow floating-point
+// types of package dlpack.
 type Element = dlpack.Element
 
 // class groups element types by how their values are read and printed.
@@ -59,5 +59,5 @@ func classOf(dt DataType) class {
 	return classOther
 }
 
-// integerBits tells whether integers of so many bits are known: 1, 2, 4 and so on up to 64.
+// integerBits reports whether integers of that many bits are supported: powers of two up to 64.
 func integerBits(bits uint8) bool { return bits-1 < 64 && bits&(bits-1) == 0 }

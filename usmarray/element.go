@@ -7,9 +7,8 @@ import (
 	"github.com/usmbridge/usmbridge/dlpack"
 )
 
-// element is one value of any element type, wide enough to hold each exactly:
-// re and im for floating-point and complex numbers, bits for integers (two's
-// complement) and booleans.
+// element is a value of any element type, wide enough to represent each exactly: re and im for
+// floating-point and complex numbers, bits for integers (two's complement) and booleans.
 type element struct {
 	re, im float64
 	bits   uint64
@@ -19,7 +18,7 @@ type element struct {
 type codec struct {
 	dt    DataType
 	class class
-	mini  *dlpack.FloatFormat // of a floating-point type that Go lacks, or of half a complex32
+	mini  *dlpack.FloatFormat // for a floating-point type that Go lacks, or for the parts of complex32
 }
 
 func newCodec(dt DataType) codec {
@@ -30,10 +29,9 @@ func newCodec(dt DataType) codec {
 	return c
 }
 
-// loadBits reads the bits of an element: raw holds its bytes, shift is the
-// position of its lowest bit in the first byte (packed sub-byte types only).
-// The array types all stand in the machine's order; this package runs on
-// little-endian machines.
+// loadBits returns the bits of an element. raw holds its bytes, shift is the position of its lowest bit in
+// the first byte (packed sub-byte types only). Elements are in the machine's byte order; this package
+// supports little-endian machines.
 func (c *codec) loadBits(raw []byte, shift int) uint64 {
 	var b [9]byte
 	copy(b[:], raw)
@@ -44,7 +42,7 @@ func (c *codec) loadBits(raw []byte, shift int) uint64 {
 	return v
 }
 
-// decode turns an element's bytes into its value. raw is long enough.
+// decode returns the value of an element's bytes.
 func (c *codec) decode(raw []byte, shift int) element {
 	if c.class == classComplex {
 		return c.decodeComplex(raw)
@@ -84,8 +82,7 @@ func (c *codec) decodeComplex(raw []byte) element {
 	return element{re: c.mini.Decode(uint64(le.Uint16(raw))), im: c.mini.Decode(uint64(le.Uint16(raw[2:])))}
 }
 
-// encode writes a value as the element's bytes into raw, leaving the bits
-// around a packed sub-byte element alone.
+// encode writes the bytes of a value to raw and keeps the bits around a packed sub-byte element.
 func (c *codec) encode(raw []byte, shift int, e element) {
 	le := binary.LittleEndian
 	switch {
@@ -133,10 +130,9 @@ func (c *codec) storeBits(raw []byte, shift int, v uint64) {
 	copy(raw[:k], b[:k])
 }
 
-// value is the element as the Go type that fits it: bool, the integer and
-// floating-point types of the same width, complex64, complex128; the narrow
-// floating-point types come as float32, sub-byte integers as int8 and uint8,
-// complex32 as complex64.
+// value returns the element as the Go type that fits it: bool, the integer and floating-point types of the
+// same width, complex64 or complex128. Narrow floating-point types become float32, sub-byte integers int8
+// or uint8, and complex32 becomes complex64.
 func (c *codec) value(e element) any {
 	switch c.class {
 	case classBool:

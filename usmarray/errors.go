@@ -10,65 +10,58 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// The kinds of failure. Every error of this package answers to those that fit it
-// through errors.Is, whichever package refused: one that packages memmgr, dlpack
-// or syclobj know under the same name answers to theirs and to this one. Python's
-// exceptions follow from the kinds (named in parentheses).
+// The kinds of error. Every error of this package matches the kinds that apply to it with errors.Is. A
+// kind that packages memmgr, dlpack or syclobj have too matches theirs as well. The parentheses name the
+// Python exception of each kind.
 var (
-	// ErrLayout: a shape, stride, offset, index or axis that cannot be, or a
-	// view that would need a copy (ValueError; IndexError is ErrIndex).
+	// ErrLayout reports an invalid shape, stride, offset or axis, or a view that would need a copy
+	// (ValueError).
 	ErrLayout error = &sentinel{"layout", []error{dlpack.ErrLayout}}
-	// ErrIndex: an index outside its axis (IndexError). It answers to
-	// ErrLayout too.
+	// ErrIndex reports an index outside its axis (IndexError). It matches ErrLayout too.
 	ErrIndex = fmt.Errorf("%w: index out of range", ErrLayout)
-	// ErrType: an element type or a value of the wrong type (TypeError).
+	// ErrType reports an unsupported element type or a value of the wrong type (TypeError).
 	ErrType = errors.New("type")
-	// ErrInterface: a __sycl_usm_array_interface__ that breaks its own rules
-	// (ValueError).
+	// ErrInterface reports an invalid __sycl_usm_array_interface__ (ValueError).
 	ErrInterface = errors.New("__sycl_usm_array_interface__")
-	// ErrNotUSM: memory that is not USM of the context it is said to belong to
-	// (ValueError).
+	// ErrNotUSM reports memory that is not USM of the named context (ValueError).
 	ErrNotUSM error = &sentinel{"not USM", []error{syclobj.ErrNotUSM}}
-	// ErrExchange: memory that DLPack cannot describe, or a tensor that cannot
-	// be taken (BufferError).
+	// ErrExchange reports memory that DLPack cannot describe, or a tensor that cannot be imported
+	// (BufferError).
 	ErrExchange = errors.New("exchange")
-	// ErrReadOnly: a write to read-only memory (ValueError).
+	// ErrReadOnly reports a write to read-only memory (ValueError).
 	ErrReadOnly error = &sentinel{"read-only", []error{memmgr.ErrReadOnly, dlpack.ErrReadOnly}}
-	// ErrNotHostReadable: host access to device memory (BufferError).
+	// ErrNotHostReadable reports host access to device memory (BufferError).
 	ErrNotHostReadable error = &sentinel{"not host readable", []error{memmgr.ErrNotHostReadable}}
-	// ErrOutOfMemory: memory, or a limit, is used up (MemoryError).
+	// ErrOutOfMemory reports that memory or a limit is exhausted (MemoryError).
 	ErrOutOfMemory error = &sentinel{"out of memory", []error{memmgr.ErrOutOfMemory, dlpack.ErrOutOfMemory, syclobj.ErrAllocation, syclobj.ErrNoHostMemory}}
 )
 
-// sentinel is a kind of failure that packages below have a name for too.
+// sentinel is a kind of error that matches the corresponding errors of other packages.
 type sentinel struct {
 	text string
 	same []error
 }
 
-// Error is the kind's name.
+// Error returns the kind's name.
 func (s *sentinel) Error() string { return s.text }
 
-// Unwrap gives the sentinels of the same meaning, so that what this package
-// refuses answers to them.
+// Unwrap returns the corresponding errors of other packages.
 func (s *sentinel) Unwrap() []error { return s.same }
 
 func (s *sentinel) causes(err error) bool {
 	return slices.ContainsFunc(s.same, func(same error) bool { return errors.Is(err, same) })
 }
 
-// OpError is the type of every error of this package. Op names the operation as
-// the caller wrote it, Key the argument or dictionary key at fault (may be empty),
-// Kind is one of the Err… sentinels or nil when the cause, that of a lower layer,
-// says it, and Err is the cause: what was wanted, what was found, what to do.
+// OpError is the type of every error of this package. It is a value: it owns nothing and may be read by
+// several goroutines.
 type OpError struct {
-	Op   string
-	Key  string
-	Kind error
-	Err  error
+	Op   string // the function or method, such as "CopyFrom"
+	Key  string // the invalid dictionary key, or ""
+	Kind error  // one of the Err… variables; nil if Err, an error of another package, is sufficient
+	Err  error  // the problem and a hint
 }
 
-// Error formats "usmarray: Op: Key: Err".
+// Error returns "usmarray: Op: Key: Err".
 func (e *OpError) Error() string {
 	s := "usmarray: " + e.Op + ": "
 	if e.Key != "" {
@@ -77,7 +70,7 @@ func (e *OpError) Error() string {
 	return s + e.Err.Error()
 }
 
-// Unwrap gives the kind and the cause to errors.Is and errors.As.
+// Unwrap returns the kind and the problem.
 func (e *OpError) Unwrap() []error {
 	if e.Kind == nil {
 		return []error{e.Err}
@@ -85,8 +78,8 @@ func (e *OpError) Unwrap() []error {
 	return []error{e.Kind, e.Err}
 }
 
-// Is makes the failure of a lower layer match the sentinels that mean the same,
-// of this package and of the others.
+// Is makes an error of another package match the variables of the same meaning, of this package and of the
+// others.
 func (e *OpError) Is(target error) bool {
 	for _, kind := range [...]error{ErrLayout, ErrNotUSM, ErrReadOnly, ErrNotHostReadable, ErrOutOfMemory} {
 		if errors.Is(kind, target) && kind.(*sentinel).causes(e.Err) {
@@ -100,12 +93,12 @@ func opErr(op string, kind error, format string, args ...any) error {
 	return &OpError{Op: op, Kind: kind, Err: fmt.Errorf(format, args...)}
 }
 
-// keyErr is an ErrInterface about one key of the dictionary.
+// keyErr returns an ErrInterface about one key of the dictionary.
 func keyErr(op, key string, format string, args ...any) error {
 	return &OpError{Op: op, Key: key, Kind: ErrInterface, Err: fmt.Errorf(format, args...)}
 }
 
-// wrapErr puts the operation's name before an error of a lower layer.
+// wrapErr adds the operation to an error of another package.
 func wrapErr(op string, kind, err error) error {
 	return &OpError{Op: op, Kind: kind, Err: err}
 }

@@ -2,11 +2,11 @@ package usmarray
 
 import "math/bits"
 
-// mulInt multiplies exactly; ok is false when the product does not fit an int.
+// mulInt multiplies; ok is false if the product does not fit an int.
 func mulInt(a, b int) (p int, ok bool) {
 	p = a * b
 	if uint(a|b) < 1<<(intBits/2-1) {
-		return p, true // both small and not negative: nearly always
+		return p, true // both small and not negative, the common case
 	}
 	return mulIntWide(a, b)
 }
@@ -23,7 +23,7 @@ func mulIntWide(a, b int) (p int, ok bool) {
 	return p, p/b == a
 }
 
-// addInt adds exactly; ok is false when the sum does not fit an int.
+// addInt adds; ok is false if the sum does not fit an int.
 func addInt(a, b int) (s int, ok bool) {
 	s = a + b
 	return s, (s > a) == (b > 0)
@@ -34,7 +34,7 @@ const (
 	minInt = -maxInt - 1
 )
 
-// ceilBytes gives the bytes that n elements of elemBits bits take when packed.
+// ceilBytes returns the number of bytes of n packed elements of elemBits bits.
 func ceilBytes(n, elemBits int) (int, bool) {
 	if elemBits%8 == 0 {
 		return mulInt(n, elemBits/8)

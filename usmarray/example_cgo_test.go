@@ -12,7 +12,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// One buffer, three faces: Go, the dictionary, DLPack.
+// Export an array as a DLPack tensor and import it, without a copy.
 func ExampleArray_DLPack() {
 	rt, err := syclobj.Open(syclobj.HostOnly())
 	if err != nil {
@@ -42,8 +42,8 @@ func ExampleArray_DLPack() {
 
 // A Go slice goes to a consumer of DLPack without a copy, pinned until the
 // consumer has deleted the tensor.
-func ExampleWrapSlice() {
-	a, err := usmarray.WrapSlice([]float32{1, 2, 3, 4, 5, 6}, []int{2, 3})
+func ExampleFromPinnedSlice() {
+	a, err := usmarray.FromPinnedSlice([]float32{1, 2, 3, 4, 5, 6}, []int{2, 3})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func ExampleWrapSlice() {
 		log.Fatal(err)
 	}
 	fmt.Println(t)
-	// What a C library would do with the pointer of t.Detach().
+	// A C library would read the pointer of t.Detach() in this way.
 	defer t.Release()
 	values, err := dlpack.Slice[float32](t)
 	fmt.Println(values, err)

@@ -17,7 +17,7 @@ func Example() {
 	}
 	defer a.Release()
 	m, _ := a.Reshape(3, 4)
-	v, _ := m.Index(usmarray.All.By(-1), usmarray.Range(1, 3)) // m[::-1, 1:3]
+	v, _ := m.Index(usmarray.All.By(-1), usmarray.IndexRange(1, 3)) // m[::-1, 1:3]
 	fmt.Println(m)
 	fmt.Println(v)
 	// Output:
@@ -35,7 +35,7 @@ func ExampleArray_Retain() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	tail, _ := a.Index(usmarray.From(2))
+	tail, _ := a.Index(usmarray.IndexFrom(2))
 	keep := tail.Retain()
 	a.Release()
 	fmt.Println(keep)
@@ -46,7 +46,7 @@ func ExampleArray_Retain() {
 	// false false
 }
 
-// View hands out the elements in a scope that keeps the memory alive.
+// View passes the elements to a function and keeps the memory alive meanwhile.
 func ExampleView() {
 	a, err := usmarray.Zeros(memmgr.Host(), usmarray.Int64, []int{2, 2})
 	if err != nil {
@@ -65,11 +65,11 @@ func ExampleView() {
 	//  [4 9]] <nil>
 }
 
-// A dictionary is checked before anything looks at its pointer.
+// A dictionary is checked before its pointer is used.
 func ExampleUSMInterface_Check() {
 	d := usmarray.USMInterface{
 		Shape: []int{1 << 62, 8}, TypeStr: "<f4", Data: 0x7f0000000000, Version: 1,
-		SyclObj: usmarray.ByFilter("opencl:cpu:0"),
+		SyclObj: usmarray.SyclObj{Filter: "opencl:cpu:0"},
 	}
 	_, err := d.Check()
 	fmt.Println(errors.Is(err, usmarray.ErrInterface))
@@ -79,7 +79,7 @@ func ExampleUSMInterface_Check() {
 	// usmarray: Check: shape: shape (4611686018427387904,8) has more elements than an int can count
 }
 
-// The errors of views say what to do.
+// The errors of views contain a hint.
 func ExampleArray_Reshape() {
 	a, err := usmarray.Zeros(memmgr.Host(), usmarray.Float64, []int{3, 4})
 	if err != nil {

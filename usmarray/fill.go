@@ -6,9 +6,8 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// Fill sets every element to a Go number or bool that the type can hold;
-// floating-point values are rounded. On device memory the work is left pending
-// (see Wait). Errors: ErrType, ErrReadOnly.
+// Fill sets every element to a Go number or bool that the type can represent; floating-point values are
+// rounded. On device memory the work is left pending (see Wait). Errors: ErrType, ErrReadOnly.
 func (a *Array) Fill(v any) error {
 	const op = "Fill"
 	a.hold(op)
@@ -28,11 +27,11 @@ func (a *Array) Fill(v any) error {
 	return a.fillRaw(op, &c, raw)
 }
 
-// elementBytes is how many bytes an element takes that shares none.
+// elementBytes returns the number of bytes of a single element.
 func elementBytes(dt DataType) int { return (int(dt.Bits) + 7) / 8 }
 
-// fillRaw writes an element's bytes, one byte where it has less, into every element of
-// an array that has some, after pending work.
+// fillRaw writes an element's bytes (one byte for sub-byte types) to every element of a non-empty array,
+// after pending work.
 func (a *Array) fillRaw(op string, c *codec, raw [16]byte) error {
 	if a.elemBits()%8 != 0 {
 		return a.fillPacked(op, c, uint64(raw[0]))
@@ -45,7 +44,7 @@ func (a *Array) fillRaw(op string, c *codec, raw [16]byte) error {
 	return a.fillDevice(op, raw[:n])
 }
 
-// fillFrom is fillRaw with the one element of src, converted as all others are.
+// fillFrom fills with the single element of src, converted as in any conversion.
 func (a *Array) fillFrom(op string, src *Array) error {
 	var raw, in [16]byte
 	c, from := newCodec(a.dtype), newCodec(src.dtype)
@@ -64,13 +63,13 @@ func (a *Array) fillFrom(op string, src *Array) error {
 	return a.fillRaw(op, &c, raw)
 }
 
-// fillZero clears a newly made array, which is dense.
+// fillZero clears a new array, which is contiguous.
 func (a *Array) fillZero() error {
 	n := a.NBytes()
 	if n == 0 {
 		return nil
 	}
-	// The memory may come with its former user's work, which goes on (WithQueue).
+	// Work of the memory's former user may still be running (WithQueue).
 	if err := a.buf.Wait(); err != nil {
 		return wrapErr("Zeros", nil, err)
 	}
@@ -98,8 +97,8 @@ func (a *Array) left(op string, q *syclobj.Queue, ev *syclobj.Event, err error) 
 	return nil
 }
 
-// fillDevice fills device memory: one submission per run, or, when there would
-// be many, through staging memory.
+// fillDevice fills device memory with one submission per run, or through staging memory if there would be
+// many.
 func (a *Array) fillDevice(op string, raw []byte) error {
 	q, err := a.copyQueue(op)
 	if err != nil {
@@ -135,7 +134,7 @@ func (a *Array) fillStaged(op string, raw []byte) error {
 	return s.writeBack(op, &e)
 }
 
-// fillPacked fills an array of packed elements with the bits of one.
+// fillPacked fills an array of packed elements with the bits of one element.
 func (a *Array) fillPacked(op string, c *codec, bits uint64) error {
 	to, err := spanOf(op, a, &a.layout, true)
 	if err != nil {

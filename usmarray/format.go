@@ -4,16 +4,16 @@ import (
 	"strings"
 )
 
-// PrintOptions says how Format writes an array. The zero value of a field
-// means NumPy's default, named beside it.
+// PrintOptions are the options of Format, a value that owns nothing. The zero value of a field means
+// NumPy's default, which its comment gives.
 type PrintOptions struct {
-	Precision int    // most digits after the point: 8; negative for 0
-	Threshold int    // elements from which on only the edges are shown: 1000
-	EdgeItems int    // elements shown at each end of an axis then: 3
-	LineWidth int    // characters in a line: 75
+	Precision int    // maximum number of digits after the point: 8; negative for 0
+	Threshold int    // larger arrays are summarized: 1000 elements
+	EdgeItems int    // elements shown at each end of an axis of a summarized array: 3
+	LineWidth int    // characters per line: 75
 	Separator string // between elements: " "
-	Prefix    string // as wide as this is every line after the first indented: ""
-	Suffix    string // room left for this at the end of the lines: ""
+	Prefix    string // its width is the indentation of all lines but the first: ""
+	Suffix    string // its width is reserved at the end of the lines: ""
 }
 
 func (o PrintOptions) withDefaults() PrintOptions {
@@ -41,7 +41,7 @@ type printer struct {
 	word      func(position int) string
 }
 
-// shown lists the positions of the elements that will be printed, in order.
+// shown returns the positions of the elements that will be printed, in order.
 func (p *printer) shown() []int {
 	var out []int
 	var walk func(axis, pos int)
@@ -62,11 +62,11 @@ func (p *printer) shown() []int {
 	return out
 }
 
-// cut reports whether the middle of an axis of length d is left out.
+// cut reports whether the middle of an axis of length d is omitted.
 func (p *printer) cut(d int) bool { return p.summarize && d > 2*p.opts.EdgeItems }
 
-// write prints axis and all after it; pos is the position of its first
-// element, indent what a continued line starts with, width what is left of it.
+// write prints axis and all axes after it. pos is the position of its first element, indent the prefix of
+// continued lines, width the remaining width.
 func (p *printer) write(axis, pos int, indent string, width int) string {
 	if axis == p.layout.NDim() {
 		return p.word(pos)
@@ -98,14 +98,14 @@ func (p *printer) writeBlocks(axis, pos int, indent string, width int) string {
 	return b.String()
 }
 
-// writeRow prints the last axis, breaking lines that would get too long.
+// writeRow prints the last axis and breaks lines that would become too long.
 func (p *printer) writeRow(axis, pos int, indent string, width int) string {
 	room := width - max(len(strings.TrimRight(p.opts.Separator, " ")), 1)
 	d, s := p.layout.shape[axis], p.layout.strides[axis]
 	var done strings.Builder
 	line := []byte(indent)
 	add := func(word string) {
-		// A word that is too long for any line starts no new one.
+		// Do not break before a word that is too long for any line.
 		if len(line)+len(word) > room && len(line) > len(indent) {
 			done.WriteString(strings.TrimRight(string(line), " ") + "\n")
 			line = append(line[:0], indent...)

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// floatKind is what printing must know about a binary floating-point type.
+// floatKind holds the printing rules of a binary floating-point type.
 type floatKind struct {
-	// cutoff: arrays with a magnitude from here on print with exponents;
-	// scalarCutoff the same for a single value. NumPy derives both from the
-	// number of decimal digits the type holds.
+	// cutoff: arrays with a magnitude of at least this print with exponents;
+	// scalarCutoff is the limit for a single value. NumPy derives both from the
+	// number of decimal digits of the type.
 	cutoff, scalarCutoff float64
 	shortest             func(v float64) decimal
 	round                func(v float64) float64
@@ -29,9 +29,8 @@ type decimal struct {
 	exp    int
 }
 
-// parseDecimal gives v with frac digits after the first (exactly rounded, ties
-// to even), or the fewest that identify it among values of bitSize bits when
-// frac is -1.
+// parseDecimal returns v with frac digits after the first (exactly rounded, ties to even). If frac is -1,
+// it returns the fewest digits that identify v among values of bitSize bits.
 func parseDecimal(v float64, frac, bitSize int) decimal {
 	var buf [64]byte
 	s := strconv.AppendFloat(buf[:0], v, 'e', frac, bitSize)
@@ -43,8 +42,8 @@ func parseDecimal(v float64, frac, bitSize int) decimal {
 	return d
 }
 
-// shortest gives the fewest digits that identify v. Where two such numbers lie
-// equally near, NumPy takes the even one, strconv the upper one.
+// shortest returns the fewest digits that identify v. If two such numbers are equally near, NumPy chooses
+// the even one, strconv the upper one.
 func shortest(v float64, bitSize int) decimal {
 	d := parseDecimal(v, -1, bitSize)
 	var a, b [64]byte
@@ -58,9 +57,8 @@ func shortest(v float64, bitSize int) decimal {
 	return d
 }
 
-// scientific gives "-d.ddd" and "+dd": the shortest digits, but at most prec
-// and at least least after the point. Digits added or cut are those of the
-// exact value.
+// scientific returns "-d.ddd" and "+dd": the shortest digits, but at most prec and at least least after
+// the point. Added or removed digits are those of the exact value.
 func (k *floatKind) scientific(v float64, prec, least int) (mant, exp string) {
 	d := k.shortest(v)
 	switch frac := len(d.digits) - 1; {
@@ -88,8 +86,8 @@ func (k *floatKind) scientific(v float64, prec, least int) (mant, exp string) {
 	return mant, esign + exp
 }
 
-// positional gives the part before and after the point: the shortest digits,
-// but at most prec (if not negative) after the point, without trailing zeros.
+// positional returns the parts before and after the point: the shortest digits, but at most prec (if not
+// negative) after the point, without trailing zeros.
 func (k *floatKind) positional(v float64, prec int) (whole, frac string) {
 	d := k.shortest(v)
 	if prec >= 0 && len(d.digits)-1-d.exp > prec {
@@ -111,8 +109,8 @@ func (k *floatKind) positional(v float64, prec int) (whole, frac string) {
 	return whole, strings.TrimRight(frac, "0")
 }
 
-// scalar formats one value alone, as str(numpy scalar) does. point keeps ".0"
-// after whole numbers; complex numbers go without.
+// scalar formats a single value, as str(numpy scalar) does. point keeps ".0" after whole numbers; complex
+// numbers omit it.
 func (k *floatKind) scalar(v float64, point bool) string {
 	if math.IsNaN(v) {
 		return "nan"
@@ -137,7 +135,7 @@ func (k *floatKind) scalar(v float64, point bool) string {
 	return strings.TrimSuffix(mant, ".") + "e" + exp
 }
 
-// scalarComplex formats one complex value alone, as str(numpy scalar) does.
+// scalarComplex formats a single complex value, as str(numpy scalar) does.
 func (k *floatKind) scalarComplex(re, im float64) string {
 	i := k.scalar(im, false) + "j"
 	if re == 0 && !math.Signbit(re) {
@@ -149,8 +147,8 @@ func (k *floatKind) scalarComplex(re, im float64) string {
 	return "(" + k.scalar(re, false) + i + ")"
 }
 
-// floatFormat is the common format of the floating-point numbers of one array:
-// widths left and right of the point, and whether exponents are used.
+// floatFormat is the common format of the floating-point numbers of one array: the widths before and after
+// the point, and whether exponents are used.
 type floatFormat struct {
 	kind              *floatKind
 	exp               bool
@@ -160,8 +158,8 @@ type floatFormat struct {
 	padLeft, padRight int
 }
 
-// newFloatFormat looks at all values that will be shown. prec is the most
-// digits after the point; plus writes the sign of positive numbers too.
+// newFloatFormat derives the format from all values that will be shown. prec is the maximum number of
+// digits after the point; plus adds the sign of positive numbers.
 func newFloatFormat(kind *floatKind, values []float64, prec int, plus bool) *floatFormat {
 	f := &floatFormat{kind: kind, plus: plus, prec: prec}
 	finite := 0
@@ -229,7 +227,7 @@ func (f *floatFormat) signed(s string) string {
 	return s
 }
 
-// format writes one value in the common width.
+// format formats one value in the common width.
 func (f *floatFormat) format(v float64) string {
 	switch {
 	case math.IsNaN(v):

@@ -8,8 +8,8 @@ import (
 	"github.com/usmbridge/usmbridge/dlpack"
 )
 
-// shortestNarrow gives the fewest digits that identify v among the values of the
-// type, closest to v; v must be finite and of the type.
+// shortestNarrow returns the fewest digits that identify v among the values of the type, closest to v. v
+// is a finite value of the type.
 func shortestNarrow(m *dlpack.FloatFormat, v float64) decimal {
 	a := math.Abs(v)
 	if a == 0 {
@@ -35,9 +35,8 @@ func shortestNarrow(m *dlpack.FloatFormat, v float64) decimal {
 	return parseDecimal(v, -1, 64)
 }
 
-// nearestWithin rounds a to frac digits after the first and reports whether the
-// result lies between lo and hi. Just above a power of two the interval is
-// wider upwards, so the next number up is tried too.
+// nearestWithin rounds a to frac digits after the first and reports whether the result lies between lo and
+// hi. Just above a power of two the interval is wider upwards, so the next larger number is tried too.
 func nearestWithin(a float64, frac int, lo, hi float64, inclusive bool) (decimal, bool) {
 	d := parseDecimal(a, frac, 64)
 	if within(d, lo, hi, inclusive) {
@@ -62,16 +61,15 @@ func within(d decimal, lo, hi float64, inclusive bool) bool {
 	return l > 0 && h < 0
 }
 
-// narrowKind makes the printing rules of a narrow type. NumPy's cutoff for exponents
-// is 10 to the number of digits the type holds; types with fewer than three
-// use float16's.
+// narrowKind returns the printing rules of a narrow type. NumPy's cutoff for exponents is 10 to the number
+// of digits of the type; types with fewer than three use float16's.
 func narrowKind(m *dlpack.FloatFormat) floatKind {
 	digits := max(int(float64(m.MantissaBits())*math.Log10(2)), 3)
 	cut := math.Pow10(digits)
 	round := func(v float64) float64 { return v }
 	if m == Float16.FloatFormat() {
-		// NumPy compares in the array's own type, which shows in float16; the
-		// narrower types, which it lacks, would overflow.
+		// NumPy compares in the array's own type, which matters for float16. The
+		// narrower types, which NumPy lacks, would overflow.
 		round = func(v float64) float64 { return m.Decode(m.Encode(v)) }
 	}
 	return floatKind{cut, cut, func(v float64) decimal { return shortestNarrow(m, v) }, round}

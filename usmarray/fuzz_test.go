@@ -119,14 +119,14 @@ func FuzzLayout(f *testing.F) {
 		l, err := NewLayout(shape, nil, r.IntN(3))
 		require.NoError(t, err)
 		m := modelOf(&l)
-		lo, hi := l.Span()
+		lo, hi := l.bounds()
 		for range steps%6 + 1 {
 			l, m = step(t, r, l, m)
 			got := modelOf(&l)
 			require.True(t, slices.Equal(m.shape, got.shape), "%v, want %v", l, m.shape)
 			require.True(t, slices.Equal(m.pos, got.pos), "%v", l)
-			require.Equal(t, l.IsC(), len(m.pos) == 0 || consecutive(m.pos), "%v", l)
-			a, b := l.Span()
+			require.Equal(t, l.isC(), len(m.pos) == 0 || consecutive(m.pos), "%v", l)
+			a, b := l.bounds()
 			if len(m.pos) > 0 {
 				require.Equal(t, []int{slices.Min(m.pos), slices.Max(m.pos) + 1}, []int{a, b})
 				require.True(t, lo <= a && b <= hi)
@@ -182,7 +182,7 @@ func step(t *testing.T, r *rand.Rand, l Layout, m model) (Layout, model) {
 
 func randomItem(r *rand.Rand, d int) Index {
 	if d > 0 && r.IntN(4) == 0 {
-		return At(r.IntN(2*d) - d)
+		return IndexAt(r.IntN(2*d) - d)
 	}
 	x := All
 	if r.IntN(2) == 0 {
@@ -240,8 +240,8 @@ func strided(shape, pos []int) bool {
 	return slices.Equal(fit.pos, pos)
 }
 
-// FuzzValidate feeds dictionaries of every sort to the validator; what it
-// accepts must hold in exact arithmetic, and it accepts what does.
+// FuzzValidate checks dictionaries of all kinds: the validator accepts exactly those that are valid in
+// exact arithmetic.
 func FuzzValidate(f *testing.F) {
 	f.Add("<f4", uint64(0x1000), int64(0), 1, []byte{2, 0, 3, 0}, []byte{3, 0, 1, 0}, uint64(0), uint64(0))
 	f.Add("<f8", uint64(1)<<63, int64(math.MinInt64), 1, []byte{2, 0}, []byte{0xff, 0xff}, uint64(1), uint64(9))
@@ -271,8 +271,8 @@ func FuzzValidate(f *testing.F) {
 
 var typeForm = regexp.MustCompile(`^[<=|](b1|[iu][1248]|f[248]|c8|c16)\z`)
 
-// sound says whether a dictionary describes memory that can be, by numbers without bounds. Not
-// sure is what only a number in between makes impossible.
+// sound reports whether a dictionary describes possible memory, computed with unbounded numbers. sure is
+// false if only an intermediate number overflows.
 func sound(d *USMInterface) (sound, sure bool) {
 	if d.Version != 1 || len(d.Shape) > MaxDims || !typeForm.MatchString(d.TypeStr) || d.Data == 0 ||
 		d.Strides != nil && len(d.Strides) != len(d.Shape) {

@@ -5,29 +5,26 @@ import (
 	"slices"
 )
 
-// MaxDims is the most dimensions an array can have, NumPy's limit and the one
-// DLPack's checks use.
+// MaxDims is the maximum number of dimensions of an array: NumPy's limit, and the limit of the DLPack
+// checks.
 const MaxDims = 64
 
-// Layout says where the elements of a strided array lie: shape, strides and
-// the offset of element (0, …, 0), all counted in elements. Strides may be
-// negative, zero, or anything at all on axes of length 1, and are kept exactly
-// as given. A Layout is immutable; its methods return new ones. The zero value
-// is the layout of a scalar at offset 0.
+// Layout describes the positions of the elements of a strided array: shape, strides and the offset of
+// element (0, …, 0), all in elements. Strides may be negative or zero, and have any value on axes of
+// length 1; they are kept as given. A Layout is an immutable value and may be used by several goroutines.
+// The zero value is the layout of a scalar at offset 0.
 //
-// Every Layout made by this package satisfies: 0 to MaxDims dimensions, no
-// negative dimension, the product of the non-zero dimensions and every
-// element's index fit an int.
+// Every Layout that this package returns has 0 to MaxDims dimensions and no negative dimension. The
+// product of the non-zero dimensions and every element's index fit an int.
 type Layout struct {
 	shape   []int
 	strides []int
 	offset  int
 }
 
-// NewLayout checks and builds a layout; shape and strides are copied. Nil
-// strides mean C order. Errors: ErrLayout for a negative dimension, too many
-// dimensions, strides of another length, or numbers whose product or span does
-// not fit an int.
+// NewLayout checks and returns a layout; shape and strides are copied. Nil strides mean C order. Errors:
+// ErrLayout for a negative dimension, too many dimensions, a wrong number of strides, or numbers whose
+// product or span does not fit an int.
 func NewLayout(shape, strides []int, offset int) (Layout, error) {
 	n := len(shape)
 	dims := make([]int, 2*n)
@@ -66,10 +63,10 @@ func fillFStrides(strides, shape []int) {
 	}
 }
 
-// checkShape verifies the number of dimensions, their signs and their product.
+// checkShape checks the number of dimensions, their signs and their product.
 func checkShape(shape []int) error {
 	if len(shape) > MaxDims {
-		return fmt.Errorf("%d dimensions, at most %d are possible", len(shape), MaxDims)
+		return fmt.Errorf("%d dimensions; at most %d are supported", len(shape), MaxDims)
 	}
 	n := 1
 	for i, d := range shape {
@@ -98,20 +95,19 @@ func (l Layout) check() error {
 	return nil
 }
 
-// NDim is the number of dimensions.
+// NDim returns the number of dimensions.
 func (l Layout) NDim() int { return len(l.shape) }
 
-// Shape is a copy of the lengths of the axes.
+// Shape returns a copy of the lengths of the axes.
 func (l Layout) Shape() []int { return slices.Clone(l.shape) }
 
-// Strides is a copy of the strides, in elements.
+// Strides returns a copy of the strides, in elements.
 func (l Layout) Strides() []int { return slices.Clone(l.strides) }
 
-// Offset is the index of element (0, …, 0) relative to the start of the
-// memory, in elements.
+// Offset returns the index of element (0, …, 0) from the start of the memory, in elements.
 func (l Layout) Offset() int { return l.offset }
 
-// Size is the number of elements; 1 for a scalar.
+// Size returns the number of elements: 1 for a scalar.
 func (l Layout) Size() int {
 	n := 1
 	for _, d := range l.shape {
@@ -120,16 +116,15 @@ func (l Layout) Size() int {
 	return n
 }
 
-// Span is the half-open range of element indices, relative to the start of the
-// memory, that the layout touches: [lo, hi). Both are Offset for an empty one.
-func (l Layout) Span() (lo, hi int) {
+// bounds returns the half-open range of element indices, relative to the start of the memory, that the
+// layout touches: [lo, hi). Both are the offset if the layout is empty.
+func (l Layout) bounds() (lo, hi int) {
 	lo, hi, _ = l.span()
 	return lo, hi
 }
 
-// span is Span, and whether both ends, and the way from one to the other along
-// each axis in either direction, fit an int. Strides of axes of length 1, and of
-// empty layouts, lead nowhere.
+// span returns bounds, and whether both ends, and the distance along each axis in either direction, fit an
+// int. Strides of axes of length 1, and of empty layouts, are ignored.
 func (l Layout) span() (lo, hi int, ok bool) {
 	if slices.Contains(l.shape, 0) {
 		return l.offset, l.offset, true
@@ -151,17 +146,15 @@ func (l Layout) span() (lo, hi int, ok bool) {
 	return lo, hi, ok
 }
 
-// IsC reports whether the elements lie densely in C order (last axis fastest).
-// As in NumPy, axes of length 1 do not count and an empty layout is
-// contiguous.
-func (l Layout) IsC() bool { return l.dense(len(l.shape)-1, -1) }
+// isC reports whether the elements are contiguous in row-major order. As in NumPy, axes of length 1 do not
+// matter and an empty layout is contiguous.
+func (l Layout) isC() bool { return l.dense(len(l.shape)-1, -1) }
 
-// IsF reports whether the elements lie densely in Fortran order (first axis
-// fastest), with the same rules as IsC.
-func (l Layout) IsF() bool { return l.dense(0, 1) }
+// isF reports whether the elements are contiguous in column-major order, with the same rules as isC.
+func (l Layout) isF() bool { return l.dense(0, 1) }
 
-// dense reports whether the elements lie densely when the axes grow slower from
-// one axis on, in steps of 1 or -1.
+// dense reports whether the elements are contiguous when axis is the fastest axis and the next ones follow
+// in steps of 1 or -1.
 func (l *Layout) dense(axis, step int) bool {
 	want, contiguous := 1, true
 	for range l.shape {
@@ -178,9 +171,8 @@ func (l *Layout) dense(axis, step int) bool {
 	return contiguous
 }
 
-// position is the index of one element relative to the start of the memory. An
-// index counts from the end when negative. Errors: ErrLayout for the wrong
-// number of indices, ErrIndex for one out of range.
+// position returns the index of one element from the start of the memory. A negative index counts from the
+// end. Errors: ErrLayout for a wrong number of indices, ErrIndex for one out of range.
 func (l Layout) position(index ...int) (int, error) {
 	if len(index) != len(l.shape) {
 		return 0, opErr("Position", ErrLayout, "%d indices for %d dimensions", len(index), len(l.shape))
@@ -199,7 +191,7 @@ func (l Layout) position(index ...int) (int, error) {
 	return p, nil
 }
 
-// String formats as "(30,20):(20,1)+5": shape, strides, offset when not zero.
+// String returns the form "(30,20):(20,1)+5": shape, strides, and the offset unless it is zero.
 func (l Layout) String() string {
 	s := tuple(l.shape) + ":" + tuple(l.strides)
 	if l.offset != 0 {
@@ -208,7 +200,7 @@ func (l Layout) String() string {
 	return s
 }
 
-// tuple writes numbers as Python writes a tuple, without spaces.
+// tuple formats numbers as a Python tuple, without spaces.
 func tuple(v []int) string {
 	b := []byte{'('}
 	for i, x := range v {
@@ -223,5 +215,5 @@ func tuple(v []int) string {
 	return string(append(b, ')'))
 }
 
-// sameShape reports whether two shapes agree.
+// sameShape reports whether two shapes are equal.
 func sameShape(a, b []int) bool { return slices.Equal(a, b) }

@@ -1,10 +1,8 @@
 package usmarray
 
-import "fmt"
-
-// Index is one item of a basic index, what stands between the commas of
-// x[i, a:b:c, ..., None] in NumPy: made by At, Range, From, To, and the values
-// All, NewAxis and Ellipsis.
+// Index is one item of a basic index, such as the items between the commas of NumPy's x[i, a:b:c, ...,
+// None]. The functions IndexAt, IndexRange, IndexFrom and IndexTo return one; All, NewAxis and Ellipsis
+// are the others. It is an immutable value.
 type Index struct {
 	kind              indexKind
 	start, stop, step int
@@ -21,62 +19,38 @@ const (
 )
 
 var (
-	// All takes a whole axis, like ":".
+	// All selects a whole axis, like ":".
 	All = Index{step: 1}
 	// NewAxis inserts an axis of length 1 (with stride 0), like None.
 	NewAxis = Index{kind: indexNewAxis}
-	// Ellipsis stands for as many All as fill up the dimensions, like "...".
+	// Ellipsis stands for an All on every axis without an item, like "...".
 	Ellipsis = Index{kind: indexEllipsis}
 )
 
-// At takes one element of an axis and drops the axis. Negative counts from the
-// end.
-func At(i int) Index { return Index{kind: indexAt, start: i} }
+// IndexAt selects one element of an axis and removes the axis. A negative i counts from the end.
+func IndexAt(i int) Index { return Index{kind: indexAt, start: i} }
 
-// Range takes start, start+1, … below stop; negative numbers count from the
-// end, and both are clipped to the axis, as in Python.
-func Range(start, stop int) Index {
+// IndexRange selects start, start+1, … up to but not including stop, like "start:stop". Negative numbers
+// count from the end, and both are clipped to the axis, as in Python.
+func IndexRange(start, stop int) Index {
 	return Index{start: start, stop: stop, step: 1, hasStart: true, hasStop: true}
 }
 
-// From takes everything from start on, like "start:".
-func From(start int) Index { return Index{start: start, step: 1, hasStart: true} }
+// IndexFrom selects all elements from start on, like "start:".
+func IndexFrom(start int) Index { return Index{start: start, step: 1, hasStart: true} }
 
-// To takes everything below stop, like ":stop".
-func To(stop int) Index { return Index{stop: stop, step: 1, hasStop: true} }
+// IndexTo selects all elements before stop, like ":stop".
+func IndexTo(stop int) Index { return Index{stop: stop, step: 1, hasStop: true} }
 
-// By gives the same slice with a step; a negative one walks backwards, like
-// "start:stop:step". A step of 0 is an error when the index is used.
+// By returns the same slice with a step, like "start:stop:step"; a negative step goes backwards. A step of
+// 0 is an error when the index is used.
 func (x Index) By(step int) Index {
 	x.step = step
 	return x
 }
 
-// String writes the item as Python does.
-func (x Index) String() string {
-	switch x.kind {
-	case indexAt:
-		return fmt.Sprint(x.start)
-	case indexNewAxis:
-		return "None"
-	case indexEllipsis:
-		return "..."
-	}
-	s := ":"
-	if x.hasStart {
-		s = fmt.Sprint(x.start) + s
-	}
-	if x.hasStop {
-		s += fmt.Sprint(x.stop)
-	}
-	if x.step != 1 {
-		s += fmt.Sprintf(":%d", x.step)
-	}
-	return s
-}
-
-// resolve gives the first index and the number of elements of a slice of an
-// axis of length d, by Python's rules.
+// resolve returns the first index and the number of elements of a slice of an axis of length d, by
+// Python's rules.
 func (x Index) resolve(d int) (first, count int) {
 	lower, upper := 0, d
 	if x.step < 0 {
@@ -109,10 +83,9 @@ func (x Index) resolve(d int) (first, count int) {
 	return start, 0
 }
 
-// index applies a basic index. Axes not mentioned are kept whole. The offset
-// of an empty result stays that of the source, so that it never points outside
-// the memory. Errors: ErrLayout for too many items, two ellipses, a step of 0;
-// ErrIndex for an At out of range.
+// index applies a basic index. Axes without an item are kept. The offset of an empty result is that of the
+// source, so that it never points outside the memory. Errors: ErrLayout for too many items, two ellipses
+// or a step of 0; ErrIndex for an IndexAt out of range.
 func (l Layout) index(items ...Index) (Layout, error) {
 	used, ellipses, added := 0, 0, 0
 	for _, x := range items {
@@ -147,19 +120,19 @@ func (l Layout) index(items ...Index) (Layout, error) {
 	return b.out, nil
 }
 
-// newDims gives an empty layout with room for n dimensions in one block.
+// newDims returns an empty layout with room for n dimensions in one block.
 func newDims(n int) Layout {
 	d := make([]int, 2*n)
 	return Layout{shape: d[0:0:n], strides: d[n:n]}
 }
 
-// indexer walks the axes of src as the items name them.
+// indexer applies the items of an index to the axes of src.
 type indexer struct {
 	src  *Layout
 	out  Layout
 	axis int // next axis of src
-	rest int // axes that Ellipsis stands for
-	off  int // offset gained so far; dropped again when the result is empty
+	rest int // number of axes that Ellipsis stands for
+	off  int // offset so far; discarded if the result is empty
 }
 
 func (b *indexer) push(dim, stride int) {
@@ -203,8 +176,8 @@ func (b *indexer) apply(x Index) error {
 	if n > 0 {
 		b.off += first * s
 	}
-	// The stride of a result with fewer than two elements is never walked; with
-	// a huge step it could overflow and then stays the source's.
+	// The stride of a result with fewer than two elements is not used. With
+	// a huge step it could overflow; keep the source's stride then.
 	if t, ok := mulInt(s, x.step); ok {
 		s = t
 	}

@@ -2,8 +2,8 @@ package usmarray
 
 import "slices"
 
-// transpose permutes the axes; without arguments it reverses them. Negative
-// axes count from the end. Errors: ErrLayout when axes is not a permutation.
+// transpose permutes the axes; without arguments it reverses them. Negative axes count from the end.
+// Errors: ErrLayout if axes is not a permutation.
 func (l Layout) transpose(axes ...int) (Layout, error) {
 	n := len(l.shape)
 	if len(axes) == 0 {
@@ -45,10 +45,9 @@ func (l Layout) axis(op string, a int) (int, error) {
 	return a, nil
 }
 
-// reshape gives the same elements, in C order, another shape without moving
-// them. One dimension may be -1 and is worked out. Errors: ErrLayout when the
-// sizes differ, and when the strides cannot express the new shape (then copy
-// first).
+// reshape returns the same elements, in C order, with another shape, without moving them. One dimension
+// may be -1 and is computed. Errors: ErrLayout if the sizes differ, or if strides cannot express the new
+// shape.
 func (l Layout) reshape(shape ...int) (Layout, error) {
 	want, err := l.inferShape(shape)
 	if err != nil {
@@ -58,7 +57,7 @@ func (l Layout) reshape(shape ...int) (Layout, error) {
 	out.offset = l.offset
 	out.shape = append(out.shape, want...)
 	out.strides = out.strides[:len(want)]
-	if l.Size() == 0 || l.IsC() {
+	if l.Size() == 0 || l.isC() {
 		fillCStrides(out.strides, want)
 		return out, nil
 	}
@@ -69,7 +68,7 @@ func (l Layout) reshape(shape ...int) (Layout, error) {
 	return out, nil
 }
 
-// inferShape replaces a -1 and verifies that the sizes agree.
+// inferShape replaces a -1 and checks that the sizes are equal.
 func (l Layout) inferShape(shape []int) ([]int, error) {
 	want := slices.Clone(shape)
 	unknown, known := -1, 1
@@ -104,10 +103,9 @@ func (l Layout) inferShape(shape []int) ([]int, error) {
 	return want, nil
 }
 
-// reshapeStrides works out the strides of a view in C order, or reports that
-// there is none. Axes of both sides are consumed in groups of equal size; the
-// source axes of a group must lie densely with respect to each other. Neither
-// side holds a zero here.
+// reshapeStrides computes the strides of a view in C order, or returns false if there is none. It consumes
+// axes of both sides in groups of equal size; the source axes of a group must be contiguous with each
+// other. No dimension is zero.
 func (l Layout) reshapeStrides(want, strides []int) bool {
 	var dims, steps []int // the source without axes of length 1
 	for i, d := range l.shape {
@@ -141,7 +139,7 @@ func (l Layout) reshapeStrides(want, strides []int) bool {
 		i++
 		j++
 	}
-	// What is left of the target has length 1.
+	// The remaining axes of the target have length 1.
 	last := 1
 	if j > 0 {
 		last = strides[j-1]
@@ -152,8 +150,8 @@ func (l Layout) reshapeStrides(want, strides []int) bool {
 	return true
 }
 
-// broadcast repeats axes of length 1, with stride 0, and adds leading axes, so
-// that the layout takes the shape, by NumPy's rules. Errors: ErrLayout.
+// broadcast repeats axes of length 1, with stride 0, and adds leading axes, to obtain the shape, by
+// NumPy's rules. Errors: ErrLayout.
 func (l Layout) broadcast(shape ...int) (Layout, error) {
 	if err := checkShape(shape); err != nil {
 		return Layout{}, opErr("Broadcast", ErrLayout, "%w", err)

@@ -10,14 +10,14 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// watchLeaks is whether arrays that own memory are watched: USMBRIDGE_DEBUG=leaks.
+// watchLeaks reports whether arrays that own memory are watched: USMBRIDGE_DEBUG=leaks.
 var watchLeaks = diag.Enabled.Leaks
 
-// owners are the watched arrays that were not released.
+// owners holds the watched arrays that were not released.
 var owners = watchedArrays{all: map[uintptr]*watchedArray{}}
 
-// watchedArrays finds watched arrays by their address, which keeps none of them
-// alive. An array that is collected leaves its entry, and that is the leak.
+// watchedArrays finds watched arrays by address, which does not keep them alive. If an array is collected,
+// its entry remains, and that is the leak.
 type watchedArrays struct {
 	mu     sync.Mutex
 	all    map[uintptr]*watchedArray
@@ -25,21 +25,21 @@ type watchedArrays struct {
 	bytes  uint64
 }
 
-// watchedArray is what is told of an array that is gone.
+// watchedArray describes an array for the report of a leak.
 type watchedArray struct {
 	what  string
 	bytes uint64
 	pcs   []uintptr
 }
 
-// watch looks out for the end of an array that owns its memory and is complete.
+// watch registers a complete array that owns its memory.
 func (a *Array) watch() {
 	if watchLeaks {
 		owners.watch(a)
 	}
 }
 
-// unwatch ends that: the array gives its reference up.
+// unwatch removes the entry: the array drops its reference.
 func (a *Array) unwatch() {
 	if watchLeaks {
 		owners.forget(a)
@@ -48,14 +48,14 @@ func (a *Array) unwatch() {
 
 func (w *watchedArrays) watch(a *Array) {
 	var pcs [16]uintptr
-	n := runtime.Callers(4, pcs[:]) // from the caller of the function that made it
+	n := runtime.Callers(4, pcs[:]) // from the caller of the function that created it
 	entry := &watchedArray{
 		what:  fmt.Sprintf("%v %v", a.dtype, a.layout.shape),
 		bytes: a.buf.Requested(), pcs: append([]uintptr(nil), pcs[:n]...),
 	}
 	at := uintptr(unsafe.Pointer(a))
 	w.mu.Lock()
-	former := w.all[at] // collected, and its cleanup has not run yet
+	former := w.all[at] // collected, but its cleanup has not run yet
 	w.all[at] = entry
 	w.mu.Unlock()
 	if former != nil {
@@ -70,8 +70,7 @@ func (w *watchedArrays) forget(a *Array) {
 	delete(w.all, uintptr(unsafe.Pointer(a)))
 }
 
-// collected is called after the collector took an array: it was forgotten when its
-// entry is still there.
+// collected runs after an array was collected. If its entry is still there, the array was leaked.
 func (w *watchedArrays) collected(at uintptr, entry *watchedArray) {
 	w.mu.Lock()
 	leaked := w.all[at] == entry
@@ -84,7 +83,7 @@ func (w *watchedArrays) collected(at uintptr, entry *watchedArray) {
 	}
 }
 
-// report counts a leak and tells of it.
+// report counts and prints a leak.
 func (w *watchedArrays) report(e *watchedArray) {
 	w.mu.Lock()
 	w.leaked++
@@ -93,9 +92,9 @@ func (w *watchedArrays) report(e *watchedArray) {
 	diag.Found(fmt.Sprintf("an array %s was collected without Release; its memory of %d bytes stays allocated", e.what, e.bytes), memmgr.Stack(e.pcs).String())
 }
 
-// Leaked returns how many arrays that owned memory were collected without Release so
-// far, and the bytes that they were asked for, which stay allocated. It counts with
-// USMBRIDGE_DEBUG=leaks only ([memmgr.DebugEnv]).
+// Leaked returns the number of arrays that were collected without Release although they owned memory, and
+// their requested bytes, which stay allocated. It counts with USMBRIDGE_DEBUG=leaks only
+// ([memmgr.DebugEnv]).
 func Leaked() (arrays int64, bytes uint64) {
 	owners.mu.Lock()
 	defer owners.mu.Unlock()

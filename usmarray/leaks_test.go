@@ -14,9 +14,9 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// In a process with USMBRIDGE_DEBUG=leaks the array that nobody released is counted
-// and named, and those that were released are not.
-func TestForgottenArrays(t *testing.T) {
+// TestLeakedArrays: with USMBRIDGE_DEBUG=leaks an array that was not released is counted and named, and
+// released arrays are not.
+func TestLeakedArrays(t *testing.T) {
 	if os.Getenv("USMBRIDGE_TEST_CHILD") == "" {
 		out, err := inChild(t, "leaks")
 		require.NoError(t, err, out)
@@ -39,7 +39,7 @@ func TestForgottenArrays(t *testing.T) {
 		n, bytes := Leaked()
 		return n == 1 && bytes == 60
 	}, time.Minute, time.Millisecond)
-	for range 10 { // nothing more comes
+	for range 10 { // no more reports
 		runtime.GC()
 	}
 	n, _ := Leaked()

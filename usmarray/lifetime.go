@@ -7,11 +7,10 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// Release gives the array's reference up, if it owns one; either way the array
-// must not be used afterwards. Releasing again does nothing, so that it can be
-// deferred, nor does it on a nil or zero Array. It may be called from any
-// goroutine and does not wait for work on the memory; an operation that runs at
-// the time keeps the memory to its end.
+// Release drops the array's reference, if it owns one; in either case the array must not be used
+// afterwards. It does nothing on a released, nil or zero Array, so that it can be deferred. It may be
+// called from any goroutine and does not wait for work on the memory; an operation in progress keeps the
+// memory until it ends.
 func (a *Array) Release() {
 	if a != nil && a.state.CompareAndSwap(0, 1) && a.flags&flagOwner != 0 {
 		a.unwatch()
@@ -19,8 +18,8 @@ func (a *Array) Release() {
 	}
 }
 
-// Retain makes an array of the same elements that owns a reference of its own,
-// to be ended by its own Release. It panics when the memory is gone.
+// Retain returns an array of the same elements that owns its own reference, to be dropped by its own
+// Release. It panics if the memory was freed.
 func (a *Array) Retain() *Array {
 	a.hold("Retain") // the new array's reference
 	v := a.view(a.layout)
@@ -29,23 +28,21 @@ func (a *Array) Retain() *Array {
 	return v
 }
 
-// Valid reports whether the array may be used: it was not released, and its
-// memory has an owner.
+// Valid reports whether the array may be used: it was not released, and its memory has an owner.
 func (a *Array) Valid() bool { return a != nil && a.state.Load() == 0 && a.buf.Valid() }
 
-// UseError is the value of the panic on use of an array that is no more: it was
-// released, its memory has lost its last owner, or it was never made. It matches
-// memmgr.ErrReleased; where the memory is asleep (memmgr.Pool.Sleep), it matches
-// memmgr.ErrAsleep instead.
+// UseError is the value of a panic on the use of an invalid array: it was released, its memory has lost
+// its last owner, or it is nil or zero. It matches memmgr.ErrReleased; if the memory is asleep
+// (memmgr.Pool.Sleep), it matches memmgr.ErrAsleep instead.
 type UseError struct {
 	Op  string // the method that was called
-	Err error  // what was found, and what to do
+	Err error  // the problem and a hint
 }
 
-// Error says what was used too late.
+// Error returns "usmarray: Array.Op: Err".
 func (e *UseError) Error() string { return "usmarray: Array." + e.Op + ": " + e.Err.Error() }
 
-// Unwrap gives memmgr.ErrReleased, or memmgr.ErrAsleep, and what was found.
+// Unwrap returns memmgr.ErrReleased (unless the memory is asleep) and Err.
 func (e *UseError) Unwrap() []error {
 	if errors.Is(e.Err, memmgr.ErrAsleep) {
 		return []error{e.Err}
@@ -57,28 +54,26 @@ var (
 	errNil       = errors.New("the array is nil")
 	errZero      = errors.New("the zero Array has no memory; make one with New, Zeros or FromSlice")
 	errReleased  = errors.New("the array was released")
-	errAsleep    = fmt.Errorf("%w; Pool.Wake brings it back", memmgr.ErrAsleep)
-	errOwnerless = errors.New("the memory's last owner was released; Retain a view to keep its memory")
+	errAsleep    = fmt.Errorf("%w; call Pool.Wake first", memmgr.ErrAsleep)
+	errOwnerless = errors.New("the memory's last owner was released; use Retain to keep the memory of a view")
 )
 
-// notNil panics on a nil array, whose description nobody can give.
+// notNil panics on a nil array.
 func (a *Array) notNil(op string) {
 	if a == nil {
 		panic(&UseError{op, errNil})
 	}
 }
 
-// check panics unless the array may be used. It is enough for what does not
-// touch the memory.
+// check panics unless the array may be used. It suffices for operations that do not access the memory.
 func (a *Array) check(op string) {
 	if !a.Valid() {
 		panic(a.useError(op))
 	}
 }
 
-// hold is check for an operation that touches the memory or its state: it takes
-// a reference, which the operation gives back with buf.Release, so that a Release
-// at the same time does not take the memory away from under it.
+// hold is check for an operation that accesses the memory or its state: it takes a reference, which the
+// operation drops with buf.Release, so that a concurrent Release does not free the memory.
 func (a *Array) hold(op string) {
 	if !a.tryHold() {
 		panic(a.useError(op))
@@ -89,7 +84,7 @@ func (a *Array) tryHold() bool {
 	return a != nil && a.state.Load() == 0 && a.buf.TryRetain()
 }
 
-// useError says why the array cannot be used.
+// useError returns the reason why the array cannot be used.
 func (a *Array) useError(op string) *UseError {
 	a.notNil(op)
 	switch {
@@ -97,7 +92,7 @@ func (a *Array) useError(op string) *UseError {
 		return &UseError{op, errReleased}
 	case a.dtype.Bits == 0:
 		return &UseError{op, errZero}
-	case a.buf.Asleep() || a.buf.Valid(): // or it slept until now
+	case a.buf.Asleep() || a.buf.Valid(): // valid: it was woken just now
 		return &UseError{op, errAsleep}
 	}
 	return &UseError{op, errOwnerless}

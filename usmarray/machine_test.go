@@ -40,8 +40,8 @@ func device(t *testing.T, rt *syclobj.Runtime, filter string) *syclobj.Device {
 
 var usmKinds = []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost}
 
-// TestMachineSecondGPU: memory of every device goes through both protocols and
-// comes back on its own device.
+// TestMachineSecondGPU: memory of every device passes through both protocols and is imported on its own
+// device.
 func TestMachineSecondGPU(t *testing.T) {
 	if sycltest.Child(t, sycltest.CPUFirst) == nil {
 		return
@@ -67,10 +67,10 @@ func TestMachineSecondGPU(t *testing.T) {
 				}
 				require.Same(t, same, b.Place())
 				require.Equal(t, elements(t, v), elements(t, b))
-				for _, form := range []SyclForm{SyclFilter, SyclContext, SyclQueue} {
-					dict := must[USMInterface](t)(v.USMInterfaceAs(form))
-					if form == SyclFilter {
-						require.Equal(t, filter, dict.SyclObj.Filter())
+				for _, form := range []syclForm{filterForm, contextForm, queueForm} {
+					dict := must[USMInterface](t)(interfaceAs(v, form))
+					if form == filterForm {
+						require.Equal(t, filter, dict.SyclObj.Filter)
 					}
 					c := own(t)(FromUSMInterface(rt, &dict, nil))
 					require.Same(t, same, c.Place())
@@ -81,8 +81,8 @@ func TestMachineSecondGPU(t *testing.T) {
 	}
 }
 
-// TestMachineWrongDevice: what a dictionary or a tensor says about its device
-// must agree with what the runtime says about the pointer.
+// TestMachineWrongDevice: the device in a dictionary or a tensor must be the runtime's device of the
+// pointer.
 func TestMachineWrongDevice(t *testing.T) {
 	if sycltest.Child(t, sycltest.TwoGPUs) == nil {
 		return
@@ -91,14 +91,14 @@ func TestMachineWrongDevice(t *testing.T) {
 	gpu, cpu := device(t, rt, "gpu:1"), device(t, rt, "cpu")
 	a := own(t)(Arange[int32](usm(t, queueOn(t, rt, nil, gpu), syclobj.USMDevice), 0, 1, 4))
 	d := must[USMInterface](t)(a.USMInterface())
-	d.SyclObj = ByFilter("opencl:cpu:0")
+	d.SyclObj = SyclObj{Filter: "opencl:cpu:0"}
 	_, err := FromUSMInterface(rt, &d, nil)
 	require.ErrorIs(t, err, ErrNotUSM)
-	d.SyclObj = ByContext(cpu.DefaultContext())
+	d.SyclObj = SyclObj{Context: cpu.DefaultContext()}
 	_, err = FromUSMInterface(rt, &d, nil)
 	require.ErrorIs(t, err, ErrNotUSM)
 	// The other GPU shares the context: the pointer decides the device.
-	d.SyclObj = ByFilter("level_zero:gpu:0")
+	d.SyclObj = SyclObj{Filter: "level_zero:gpu:0"}
 	b := own(t)(FromUSMInterface(rt, &d, nil))
 	require.Same(t, a.Place(), b.Place())
 	for _, c := range []struct {
@@ -122,16 +122,15 @@ func TestMachineWrongDevice(t *testing.T) {
 	}
 }
 
-// TestMachineTile: memory of a tile in the platform's default context is
-// exported under its root device, and imported on whatever device the runtime
-// names.
+// TestMachineTile: memory of a tile in the platform's default context is exported under its root device,
+// and imported on the device that the runtime returns.
 func TestMachineTile(t *testing.T) {
 	if sycltest.Child(t, sycltest.TwoGPUs) == nil {
 		return
 	}
 	rt := machine(t)
 	gpu := device(t, rt, "gpu:1")
-	tiles, err := gpu.SubDevicesByAffinity(syclobj.AffinityNextPartitionable)
+	tiles, err := gpu.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNextPartitionable})
 	require.NoError(t, err)
 	for _, tile := range tiles {
 		t.Cleanup(func() { require.NoError(t, tile.Close()) })
@@ -144,16 +143,16 @@ func TestMachineTile(t *testing.T) {
 		require.Equal(t, dlpack.OneAPI(1), x.Device())
 		b := own(t)(FromDLPack(rt, x))
 		require.Equal(t, "[0. 1. 2. 3. 4. 5.]", b.String())
-		for _, form := range []SyclForm{SyclNone, SyclFilter, SyclContext, SyclQueue} {
-			d := must[USMInterface](t)(a.USMInterfaceAs(form))
+		for _, form := range []syclForm{defaultForm, filterForm, contextForm, queueForm} {
+			d := must[USMInterface](t)(interfaceAs(a, form))
 			c := own(t)(FromUSMInterface(rt, &d, nil))
 			require.Equal(t, addressOf(a), addressOf(c))
 		}
 	}
 }
 
-// TestMachineContextOfTwo: a context over two GPUs serves SUAI from both; DLPack
-// refuses it, because it is not the default context, and offers a copy.
+// TestMachineContextOfTwo: SUAI works for both GPUs of a context; DLPack refuses the context, because it
+// is not the default one, and suggests a copy.
 func TestMachineContextOfTwo(t *testing.T) {
 	if sycltest.Child(t, sycltest.TwoGPUs) == nil {
 		return
@@ -170,7 +169,7 @@ func TestMachineContextOfTwo(t *testing.T) {
 	for _, d := range []*syclobj.Device{a, b} {
 		q := queueOn(t, rt, both, d)
 		arr := own(t)(Arange[int64](usm(t, q, syclobj.USMDevice), 0, 1, 5))
-		for _, obj := range []SyclObj{ByContext(both), ByQueue(q), ByQueue(queueOn(t, rt, both, a))} {
+		for _, obj := range []SyclObj{{Context: both}, {Queue: q}, {Queue: queueOn(t, rt, both, a)}} {
 			dict := must[USMInterface](t)(arr.USMInterface())
 			dict.SyclObj = obj
 			c := own(t)(FromUSMInterface(rt, &dict, nil))
@@ -182,8 +181,6 @@ func TestMachineContextOfTwo(t *testing.T) {
 		_, err := arr.DLPack()
 		require.ErrorIs(t, err, ErrExchange)
 		require.ErrorIs(t, err, syclobj.ErrNotDefault)
-		_, err = arr.USMInterfaceAs(SyclFilter)
-		require.ErrorIs(t, err, ErrInterface)
 		x := must[dlpack.Tensor](t)(arr.DLPackWith(ExportOptions{Copy: CopyAlways}))
 		id, err := d.DLPackID()
 		require.NoError(t, err)
@@ -192,9 +189,8 @@ func TestMachineContextOfTwo(t *testing.T) {
 	}
 }
 
-// TestMachineCopies: strided and dense copies between every two of: host
-// memory, and each kind on two GPUs of one platform, a CPU of another, and a
-// context of its own.
+// TestMachineCopies: strided and contiguous copies between host memory and each kind on two GPUs of one
+// platform, on a CPU of another, and in a separate context.
 func TestMachineCopies(t *testing.T) {
 	if sycltest.Child(t, sycltest.TwoGPUs) == nil {
 		return
@@ -216,12 +212,12 @@ func TestMachineCopies(t *testing.T) {
 	for _, from := range all {
 		src := own(t)(Arange[int16](from.r, 0, 1, 60))
 		m := must[*Array](t)(src.Reshape(6, 10))
-		strided := must[*Array](t)(m.Index(All.By(-2), Range(1, 9).By(3)))
+		strided := must[*Array](t)(m.Index(All.By(-2), IndexRange(1, 9).By(3)))
 		for _, to := range all {
 			dst := own(t)(Zeros(to.r, Int16, []int{6, 10}))
 			require.NoError(t, dst.CopyFrom(m), "%s to %s", from.name, to.name)
 			require.Equal(t, elements(t, m), elements(t, dst))
-			v := must[*Array](t)(dst.Index(Range(0, 3), To(6).By(2)))
+			v := must[*Array](t)(dst.Index(IndexRange(0, 3), IndexTo(6).By(2)))
 			require.NoError(t, v.CopyFrom(strided))
 			require.Equal(t, elements(t, strided), elements(t, v), "%s to %s", from.name, to.name)
 			require.Equal(t, int16(1), must[any](t)(dst.At(0, 1)), "gaps stay")
@@ -229,8 +225,8 @@ func TestMachineCopies(t *testing.T) {
 	}
 }
 
-// TestMachinePending: an export waits for pending work, or puts a barrier on the
-// consumer's queue, or does neither, as asked.
+// TestMachinePending: an export waits for pending work, submits a barrier on the consumer's queue, or does
+// neither, depending on the options.
 func TestMachinePending(t *testing.T) {
 	fake := sycltest.Child(t, sycltest.TwoGPUs)
 	if fake == nil {
@@ -300,8 +296,7 @@ func TestMachineXPU(t *testing.T) {
 	}
 }
 
-// TestMachineFailures: when a call of the library fails, the import fails with
-// it and nothing is held.
+// TestMachineFailures: if a call of the library fails, the import fails and no reference is held.
 func TestMachineFailures(t *testing.T) {
 	fake := sycltest.Child(t, sycltest.TwoGPUs)
 	if fake == nil {
@@ -310,7 +305,7 @@ func TestMachineFailures(t *testing.T) {
 	rt := machine(t)
 	q := queueOn(t, rt, nil, device(t, rt, "gpu:1"))
 	a := own(t)(Arange[int32](usm(t, q, syclobj.USMShared), 0, 1, 4))
-	d := must[USMInterface](t)(a.USMInterfaceAs(SyclContext))
+	d := must[USMInterface](t)(interfaceAs(a, contextForm))
 	released := false
 	fake.Fail("DPCTLUSM_GetPointerDevice", 1)
 	_, err := FromUSMInterface(rt, &d, func() { released = true })
@@ -337,7 +332,7 @@ func TestMachineNewOn(t *testing.T) {
 		require.NoError(t, memmgr.CloseDefaults())
 	})
 	a, b := device(t, rt, "gpu:0"), device(t, rt, "gpu:1")
-	tiles, err := b.SubDevicesByAffinity(syclobj.AffinityNextPartitionable)
+	tiles, err := b.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNextPartitionable})
 	require.NoError(t, err)
 	for _, tile := range tiles {
 		t.Cleanup(func() { require.NoError(t, tile.Close()) })
@@ -353,13 +348,13 @@ func TestMachineNewOn(t *testing.T) {
 		obj SyclObj
 		dev *syclobj.Device
 	}{
-		"filter":             {ByFilter("level_zero:gpu:1"), b},
-		"default context":    {ByContext(a.DefaultContext()), a},
-		"context of two":     {ByContext(both), a},
-		"queue":              {ByQueue(queueOn(t, rt, nil, b)), b},
-		"profiling queue":    {ByQueue(profiling), b},
-		"tile":               {ByQueue(onTile), tiles[0]},
-		"the host's backend": {ByFilter("host"), rt.HostQueue().Device()},
+		"filter":             {SyclObj{Filter: "level_zero:gpu:1"}, b},
+		"default context":    {SyclObj{Context: a.DefaultContext()}, a},
+		"context of two":     {SyclObj{Context: both}, a},
+		"queue":              {SyclObj{Queue: queueOn(t, rt, nil, b)}, b},
+		"profiling queue":    {SyclObj{Queue: profiling}, b},
+		"tile":               {SyclObj{Queue: onTile}, tiles[0]},
+		"the host's backend": {SyclObj{Filter: "host"}, rt.HostQueue().Device()},
 	} {
 		obj := c.obj
 		for _, k := range usmKinds {
@@ -378,12 +373,12 @@ func TestMachineNewOn(t *testing.T) {
 	}
 	_, err = newOn(rt, SyclObj{}, syclobj.USMShared, Int32, nil)
 	require.ErrorIs(t, err, ErrInterface)
-	_, err = newOn(rt, ByFilter("cuda"), syclobj.USMShared, Int32, nil)
+	_, err = newOn(rt, SyclObj{Filter: "cuda"}, syclobj.USMShared, Int32, nil)
 	require.ErrorIs(t, err, syclobj.ErrNoDevice)
 }
 
-// Memory that is reused on the queue on which its former user's work goes on is cleared after
-// that work, on the host and on another queue too.
+// TestZerosAfterWorkOfTheFormerUser: memory that is reused on a queue with unfinished work of its former
+// user is cleared after that work, from the host and from another queue too.
 func TestZerosAfterWorkOfTheFormerUser(t *testing.T) {
 	fake := sycltest.Child(t, sycltest.OneCPU)
 	if fake == nil {
@@ -414,7 +409,7 @@ func TestZerosAfterWorkOfTheFormerUser(t *testing.T) {
 		case y = <-made:
 		case <-time.After(50 * time.Millisecond): // it waits
 		}
-		fake.Release(1) // what comes after the former user's, if it may
+		fake.Release(1) // the later work, if the order permits
 		fake.Hold(false)
 		fake.ReleaseAll()
 		if y == nil {

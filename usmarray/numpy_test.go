@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// numpyScript prints, for each array it is given, what NumPy's str shows.
+// numpyScript prints NumPy's str of each given array.
 const numpyScript = `
 import sys, json, base64
 import numpy as np

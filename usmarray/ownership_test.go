@@ -14,7 +14,7 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// A tensor can be taken over once, also while the array that took it lives.
+// TestFromDLPackTakesOnce: a tensor can be taken over once, also while the resulting array exists.
 func TestFromDLPackTakesOnce(t *testing.T) {
 	needDLPack(t)
 	rt := openRT(t)
@@ -25,13 +25,13 @@ func TestFromDLPackTakesOnce(t *testing.T) {
 	_, err := FromDLPack(rt, x)
 	require.ErrorIs(t, err, ErrExchange)
 	require.ErrorContains(t, err, "taken over")
-	x.Release() // somebody else's now: nothing happens
+	x.Release() // no effect: it was taken over
 	require.Equal(t, 2, a.Buffer().Count())
 	require.Equal(t, float32(0), must[any](t)(b.At(3)))
 }
 
-// Of several goroutines that take over one tensor, one succeeds, and the owner
-// is released once.
+// TestFromDLPackRace: if several goroutines take over one tensor, one succeeds, and the owner is released
+// once.
 func TestFromDLPackRace(t *testing.T) {
 	needDLPack(t)
 	rt := openRT(t)
@@ -56,8 +56,8 @@ func TestFromDLPackRace(t *testing.T) {
 	}
 }
 
-// IS_COPIED says that the consumer alone holds the memory: a copy that the user
-// made and keeps is none.
+// TestCopiedIsForTheConsumerAlone: IS_COPIED means that only the consumer holds the memory, so a copy that
+// the user made and keeps does not have it.
 func TestCopiedIsForTheConsumerAlone(t *testing.T) {
 	needDLPack(t)
 	a := own(t)(Zeros(memmgr.Host(), Float32, []int{4}))
@@ -71,7 +71,7 @@ func TestCopiedIsForTheConsumerAlone(t *testing.T) {
 	x.Release()
 }
 
-// Memory whose extent nobody knows says nothing about it in the dictionary.
+// Memory of unknown size has no Allocation in the dictionary.
 func TestInterfaceOfUnknownSize(t *testing.T) {
 	rt, q := needSYCL(t)
 	a := own(t)(Arange[float32](usm(t, q, syclobj.USMShared), 0, 1, 4))
@@ -85,7 +85,7 @@ func TestInterfaceOfUnknownSize(t *testing.T) {
 	require.Equal(t, "[0. 1. 2. 3.]", own(t)(FromDLPack(rt, must[dlpack.Tensor](t)(b.DLPack()))).String())
 }
 
-// Arrays without elements have an address all the same.
+// TestExchangeOfNewEmpty: arrays without elements have an address too.
 func TestExchangeOfNewEmpty(t *testing.T) {
 	rt, q := needSYCL(t)
 	for _, k := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost} {
@@ -101,7 +101,7 @@ func TestExchangeOfNewEmpty(t *testing.T) {
 	}
 }
 
-// Two buffers of one memory overlap for packed elements too.
+// TestCopyPackedThroughTwoBuffers: two buffers of the same memory overlap for packed elements too.
 func TestCopyPackedThroughTwoBuffers(t *testing.T) {
 	base := own(t)(New(memmgr.Host(), dlpack.Uint4, []int{16}))
 	for i := range 16 {
@@ -110,24 +110,24 @@ func TestCopyPackedThroughTwoBuffers(t *testing.T) {
 	buf, err := memmgr.Wrap(base.Pointer(), 8, memmgr.WrapOptions{})
 	require.NoError(t, err)
 	other := own(t)(FromBuffer(buf, dlpack.Uint4, mustLayout(t, []int{16}, nil, 0)))
-	dst := must[*Array](t)(base.Index(From(1)))
-	src := must[*Array](t)(other.Index(To(15)))
+	dst := must[*Array](t)(base.Index(IndexFrom(1)))
+	src := must[*Array](t)(other.Index(IndexTo(15)))
 	require.NoError(t, dst.CopyFrom(src))
 	require.Equal(t, "[ 0  0  1  2  3  4  5  6  7  8  9 10 11 12 13 14]", base.String())
 }
 
-// What is wrong with syclobj is an error, in the dictionary's text too.
+// Invalid syclobjs are errors, also in the dictionary's text.
 func TestBadSyclObjNeverPanics(t *testing.T) {
 	rt := openRT(t)
 	q, err := syclobj.HostPlace().Queue()
 	require.NoError(t, err)
 	for name, obj := range map[string]SyclObj{
 		"missing":            {},
-		"nil context":        ByContext(nil),
-		"nil queue":          ByQueue(nil),
-		"the host's filter":  ByFilter("host"),
-		"the host's context": ByContext(q.Context()),
-		"the host's queue":   ByQueue(q),
+		"nil context":        {Context: nil},
+		"nil queue":          {Queue: nil},
+		"the host's filter":  {Filter: "host"},
+		"the host's context": {Context: q.Context()},
+		"the host's queue":   {Queue: q},
 	} {
 		d := goodInterface()
 		d.SyclObj = obj
@@ -143,8 +143,8 @@ func TestBadSyclObjNeverPanics(t *testing.T) {
 	}
 }
 
-// However the holders of one memory let go of it, its owner is released once,
-// after the last.
+// TestReleaseInAnyOrder: the holders of one memory release it in any order, and its owner is released
+// once, after the last.
 func TestReleaseInAnyOrder(t *testing.T) {
 	rt, q := needSYCL(t)
 	a := own(t)(Arange[int32](usm(t, q, syclobj.USMShared), 0, 1, 8))
@@ -153,11 +153,11 @@ func TestReleaseInAnyOrder(t *testing.T) {
 		d := must[USMInterface](t)(a.USMInterface())
 		b, err := FromUSMInterface(rt, &d, func() { released.Add(1) })
 		require.NoError(t, err)
-		view := must[*Array](t)(b.Index(From(3)))
+		view := must[*Array](t)(b.Index(IndexFrom(3)))
 		tensor := must[dlpack.Tensor](t)(view.DLPack())
 		c, err := FromDLPack(rt, must[dlpack.Tensor](t)(view.DLPackWith(ExportOptions{Legacy: true})))
 		require.NoError(t, err)
-		e, keeper, err := DLPackToUSMInterface(rt, must[dlpack.Tensor](t)(c.DLPack()), SyclNone)
+		e, keeper, err := DLPackToUSMInterface(rt, must[dlpack.Tensor](t)(c.DLPack()))
 		require.NoError(t, err)
 		require.Equal(t, addressOf(view), e.Data)
 		holders := []func(){b.Release, view.Retain().Release, tensor.Release, c.Release, keeper.Release}
@@ -183,8 +183,7 @@ func permutations(n int) [][]int {
 	return out
 }
 
-// What older and careless producers leave out: strides, deleter; and a byte
-// offset.
+// TestFromDLPackOfOldProducers: producers that omit strides or the deleter, and a byte offset.
 func TestFromDLPackOfOldProducers(t *testing.T) {
 	needDLPack(t)
 	rt := openRT(t)
@@ -206,14 +205,15 @@ func TestFromDLPackOfOldProducers(t *testing.T) {
 		le.PutUint16(raw[128+2*i:], uint16(10+i))
 	}
 	x := must[dlpack.Tensor](t)(dlpack.Import(buf.Data(), false))
-	require.False(t, x.HasStrides())
+	_, _, hasStrides := producerTensor(x)
+	require.False(t, hasStrides)
 	b := own(t)(FromDLPack(rt, x))
 	require.Equal(t, []int{3, 1}, b.Strides())
 	require.Equal(t, buf.Address()+132, addressOf(b))
 	require.Equal(t, "[[12 13 14]\n [15 16 17]]", b.String())
 }
 
-// The most dimensions there are, and none.
+// TestExchangeOfManyDimensions uses the maximum number of dimensions, and none.
 func TestExchangeOfManyDimensions(t *testing.T) {
 	needDLPack(t)
 	rt := openRT(t)

@@ -5,8 +5,7 @@ import (
 	"strconv"
 )
 
-// printElements writes an array as NumPy's str does. at gives the value at a
-// position of the layout.
+// printElements formats an array as NumPy's str does. at returns the value at a position of the layout.
 func printElements(l *Layout, c *codec, opts PrintOptions, at func(position int) element) string {
 	if l.NDim() == 0 {
 		return printScalar(c, at(l.offset))
@@ -22,7 +21,7 @@ func printElements(l *Layout, c *codec, opts PrintOptions, at func(position int)
 		values[i] = at(pos)
 	}
 	words := formatElements(c, values, opts.Precision)
-	next := 0 // the printer asks for the words in the order of shown
+	next := 0 // the printer requests the words in the order of shown
 	p.word = func(int) string {
 		next++
 		return words[next-1]
@@ -31,7 +30,7 @@ func printElements(l *Layout, c *codec, opts PrintOptions, at func(position int)
 	return p.write(0, l.offset, indent, opts.LineWidth-len(opts.Suffix))
 }
 
-// printScalar writes one value as str of a NumPy scalar.
+// printScalar formats one value as str of a NumPy scalar.
 func printScalar(c *codec, e element) string {
 	switch c.class {
 	case classBool:
@@ -56,8 +55,7 @@ func (c *codec) integer(e element) string {
 	return strconv.FormatUint(e.bits, 10)
 }
 
-// printKind is the printing rules of a floating-point type, or of the parts of
-// a complex one.
+// printKind returns the printing rules of a floating-point type, or of the parts of a complex one.
 func (c *codec) printKind() floatKind {
 	switch {
 	case c.mini != nil:
@@ -68,7 +66,7 @@ func (c *codec) printKind() floatKind {
 	return printFloat64
 }
 
-// formatElements writes values in a common format, one word each.
+// formatElements formats values in a common format, one word each.
 func formatElements(c *codec, values []element, prec int) []string {
 	words := make([]string, len(values))
 	switch c.class {
@@ -116,7 +114,7 @@ func parts(values []element, imaginary bool) []float64 {
 	return out
 }
 
-// imaginary puts the j before the spaces that pad a number on the right.
+// imaginary inserts the j before the spaces that pad a number on the right.
 func imaginary(s string) string {
 	n := len(s)
 	for n > 0 && s[n-1] == ' ' {

@@ -11,9 +11,8 @@ import (
 	"github.com/usmbridge/usmbridge/dlpack"
 )
 
-// exactSpan is what a shape and strides mean, in numbers that never overflow:
-// elements (of the axes that are not empty), and the first and the last element
-// relative to element (0, …, 0).
+// exactSpan is the memory of a shape and strides in unbounded numbers: the number of elements (without
+// empty axes), and the first and the last element relative to element (0, …, 0).
 type exactSpan struct {
 	count, lo, hi  *big.Int
 	empty, c, f    bool
@@ -77,8 +76,8 @@ func fits(numbers ...*big.Int) bool {
 	return true
 }
 
-// spanNumbers turns bytes into a shape and strides in which the limits of an int,
-// unit extents under huge strides, and dense axes are frequent.
+// spanNumbers converts bytes to a shape and strides, with frequent limits of int, unit extents with huge
+// strides, and contiguous axes.
 func spanNumbers(raw []byte) (shape, strides []int) {
 	extents := []int{0, 1, 1, 1, 2, 3, 4, 7, 1 << 20, 1 << 31, 1 << 62, maxInt, -1}
 	steps := []int{0, 1, -1, 2, -3, 5, 1 << 20, -(1 << 31), 1 << 38, 1 << 61, 1 << 62, -(1 << 62), maxInt, minInt}
@@ -95,9 +94,9 @@ func spanNumbers(raw []byte) (shape, strides []int) {
 	return shape, strides
 }
 
-// FuzzSpan holds the span and the order of elements, as Layout, the dictionary and
-// the C code of package dlpack work them out, against exact arithmetic: each
-// accepts what it can express, refuses the rest, and means the same by it.
+// FuzzSpan compares the span and the order of elements, as Layout, the dictionary and the C code of
+// package dlpack compute them, with exact arithmetic: each accepts the values that it can represent,
+// refuses the others, and agrees on the meaning.
 func FuzzSpan(f *testing.F) {
 	if intBits != 64 {
 		f.Skip("the limits are those of 64 bits")
@@ -130,11 +129,11 @@ func requireLayoutSpan(t *testing.T, shape, strides []int, want exactSpan, possi
 		return
 	}
 	require.NoError(t, err)
-	lo, hi := l.Span()
+	lo, hi := l.bounds()
 	require.Equal(t, want.lo.Int64(), int64(lo), "%v", l)
 	require.Equal(t, want.hi.Int64()+1, int64(hi), "%v", l)
-	require.Equal(t, want.c, l.IsC(), "%v", l)
-	require.Equal(t, want.f, l.IsF(), "%v", l)
+	require.Equal(t, want.c, l.isC(), "%v", l)
+	require.Equal(t, want.f, l.isF(), "%v", l)
 
 	// Views keep within the span, whatever the numbers.
 	items := make([]Index, len(shape))
@@ -153,7 +152,7 @@ func requireLayoutSpan(t *testing.T, shape, strides []int, want exactSpan, possi
 			continue
 		}
 		require.NoError(t, v.check(), "%v of %v", v, l)
-		a, b := v.Span()
+		a, b := v.bounds()
 		require.True(t, a == b || lo <= a && b <= hi, "%v of %v", v, l)
 	}
 }
@@ -200,7 +199,7 @@ func requireTensorSpan(t *testing.T, shape, strides []int, want exactSpan, possi
 	require.Equal(t, want.f, s.FContiguous(), "%v %v", shape, strides)
 }
 
-// The limits by name: axes of length 1 are never walked, and ends are exact.
+// TestSpanLimits: axes of length 1 do not contribute, and limits are exact.
 func TestSpanLimits(t *testing.T) {
 	if intBits != 64 {
 		t.Skip("the limits are those of 64 bits")
@@ -225,7 +224,7 @@ func TestSpanLimits(t *testing.T) {
 				return
 			}
 			require.NoError(t, err)
-			lo, hi := l.Span()
+			lo, hi := l.bounds()
 			require.Equal(t, []int{c.lo, c.hi}, []int{lo, hi})
 		})
 	}

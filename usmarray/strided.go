@@ -6,21 +6,19 @@ import (
 	"unsafe"
 )
 
-// walkAxis is one axis of a walk over two layouts of the same shape, strides in
-// elements.
+// walkAxis is one axis of a walk over two layouts of the same shape; strides are in elements.
 type walkAxis struct{ n, a, b int }
 
-// walk is a plan for visiting the elements of two layouts of the same shape in
-// an order that suits the memory: axes of length 1 are gone, axes that follow
-// each other densely in both are merged, and the axis with the smallest stride
-// of a comes last.
+// walk is a plan for visiting the elements of two layouts of the same shape in an order that suits the
+// memory: axes of length 1 are removed, axes that are contiguous with each other in both layouts are
+// merged, and the axis with the smallest stride of a is last.
 type walk struct {
 	axes       []walkAxis
 	posA, posB int
 	empty      bool
 }
 
-// planWalk plans a walk. The visiting order is free: a is walked upwards.
+// planWalk plans a walk. The visiting order is free; the strides of a become positive.
 func planWalk(a, b *Layout) walk {
 	w := walk{posA: a.offset, posB: b.offset, axes: make([]walkAxis, 0, len(a.shape))}
 	for i, d := range a.shape {
@@ -56,7 +54,7 @@ func (w *walk) merge() {
 	w.axes = out
 }
 
-// row takes the innermost axis off the plan: n elements with steps a and b.
+// row removes the innermost axis from the plan and returns it: n elements with steps a and b.
 func (w *walk) row() (n, a, b int) {
 	if len(w.axes) == 0 {
 		return 1, 1, 1
@@ -66,8 +64,7 @@ func (w *walk) row() (n, a, b int) {
 	return x.n, x.a, x.b
 }
 
-// each visits the first positions of all rows left in the plan; it stops at
-// the first error.
+// each visits the first positions of all remaining rows. It stops at the first error.
 func (w *walk) each(visit func(posA, posB int) error) error {
 	if w.empty {
 		return nil
@@ -96,8 +93,8 @@ func (w *walk) each(visit func(posA, posB int) error) error {
 	}
 }
 
-// copyStrided copies elements of size bytes between host memories; dst and src
-// are the addresses of position 0 of either side.
+// copyStrided copies elements of size bytes between host memories. dst and src are the addresses of
+// position 0.
 func copyStrided(dst, src unsafe.Pointer, dl, sl *Layout, size int) {
 	w := planWalk(dl, sl)
 	if w.empty {
@@ -105,14 +102,14 @@ func copyStrided(dst, src unsafe.Pointer, dl, sl *Layout, size int) {
 	}
 	n, ds, ss := w.row()
 	row := rowCopier(size, ds, ss)
-	// The walk of host memory cannot fail.
+	// The callback never fails.
 	_ = w.each(func(pd, ps int) error {
 		row(unsafe.Add(dst, pd*size), unsafe.Add(src, ps*size), n, ds, ss)
 		return nil
 	})
 }
 
-// rowCopier picks the loop for one row of elements.
+// rowCopier selects the loop for one row of elements.
 func rowCopier(size, ds, ss int) func(dst, src unsafe.Pointer, n, ds, ss int) {
 	if ds == 1 && ss == 1 {
 		return func(dst, src unsafe.Pointer, n, _, _ int) {
@@ -143,9 +140,8 @@ func rowCopier(size, ds, ss int) func(dst, src unsafe.Pointer, n, ds, ss int) {
 	}
 }
 
-// copyBytes is copy in pieces: from a mebibyte on, Go's copy writes past the
-// caches, which takes twice as long where the memory fits them and gains little
-// where it does not.
+// copyBytes copies in pieces. From 1 MiB on, Go's copy bypasses the caches, which takes twice as long for
+// memory that fits them, and gains little otherwise.
 func copyBytes(dst, src []byte) {
 	const piece = 1 << 19
 	for len(src) > piece {
@@ -155,8 +151,8 @@ func copyBytes(dst, src []byte) {
 	copy(dst, src)
 }
 
-// repeatElement fills dst with whole copies of an element: what is there is doubled
-// until it is a page's worth, and copied on from there, while it is in the cache.
+// repeatElement fills dst with copies of an element: it doubles the filled part up to a page, and then
+// copies that page while it is in the cache.
 func repeatElement(dst, element []byte) {
 	const piece = 1 << 12
 	done := copy(dst, element)
@@ -168,13 +164,13 @@ func repeatElement(dst, element []byte) {
 func copyRow[T any](dst, src unsafe.Pointer, n, ds, ss int) {
 	var t T
 	ds, ss = ds*int(unsafe.Sizeof(t)), ss*int(unsafe.Sizeof(t))
-	// Addresses are made from offsets: stepping would end beyond the memory.
+	// Compute addresses from offsets: stepping a pointer would leave the memory.
 	for d, s := 0, 0; n > 0; n, d, s = n-1, d+ds, s+ss {
 		*(*T)(unsafe.Add(dst, d)) = *(*T)(unsafe.Add(src, s))
 	}
 }
 
-// fillStrided writes one element, of size bytes at value, everywhere.
+// fillStrided writes one element, of size bytes at value, to every position.
 func fillStrided(dst unsafe.Pointer, dl *Layout, value unsafe.Pointer, size int) {
 	zero := Layout{shape: dl.shape, strides: make([]int, len(dl.shape))}
 	copyStrided(dst, value, dl, &zero, size)

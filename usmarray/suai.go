@@ -4,24 +4,23 @@ package usmarray
 // package writes and reads.
 const InterfaceVersion = 1
 
-// USMInterface is a __sycl_usm_array_interface__ dictionary (SUAI) as a Go
-// value. It describes memory and owns none: whoever hands it out keeps the
-// memory alive while it is used. Field by field it follows the specification
-// of dpctl; strides and offset count elements, not bytes.
+// USMInterface is a __sycl_usm_array_interface__ dictionary (SUAI) as a Go value. It describes memory and
+// owns none: the producer keeps the memory alive while it is used. The fields follow dpctl's
+// specification; strides and offset count elements, not bytes. Concurrent reads are safe.
 type USMInterface struct {
 	// Shape is the length of each axis; empty for a scalar.
 	Shape []int
 	// TypeStr is the element type: a byte-order sign of this machine ("<", "="
 	// or "|"), a kind (b, i, u, f, c) and a size in bytes.
 	TypeStr string
-	// TypeDescr describes the fields of structured types, which are refused;
-	// one nameless field of the same type is allowed. Nil when absent.
+	// TypeDescr describes the fields of structured types, which are refused. A
+	// single unnamed field of the same type is allowed. Nil means absent.
 	TypeDescr []TypeField
-	// Data is the address that Offset counts from, an integer because nobody
-	// has checked yet what it points to. Not zero, even for size 0.
+	// Data is the address from which Offset counts: an integer, because it has
+	// not been checked. It is not zero, even for size 0.
 	Data uintptr
-	// ReadOnly is the second item of data, as written by the producer; see
-	// Producer and IsReadOnly.
+	// ReadOnly is the second item of data: true means that the memory must not be written, as the
+	// specification says. dpctl.memory and oneDAL write true for writable memory; invert theirs.
 	ReadOnly bool
 	// Strides are in elements; nil (None, or absent) means C order.
 	Strides []int
@@ -29,58 +28,24 @@ type USMInterface struct {
 	Offset int
 	// Version is 1.
 	Version int
-	// SyclObj says which context the memory belongs to.
+	// SyclObj names the context of the memory.
 	SyclObj SyclObj
-	// Producer says who wrote the dictionary, where that changes its meaning.
-	Producer Producer
-	// Allocation is the memory that Data points into, where it is known; it
-	// catches a span that leaves its allocation for a neighbouring one, which
-	// the SYCL runtime cannot tell.
+	// Allocation is the allocation that Data points into, if known. It
+	// detects a span that extends from its allocation into a neighbouring one, which
+	// the SYCL runtime cannot detect.
 	Allocation Extent
 }
 
-// TypeField is one item of typedescr: a name and a type string, and a shape for
-// fields that are arrays.
+// TypeField is one item of typedescr: a name, a type string, and a shape for fields that are arrays. It is
+// a value that owns nothing.
 type TypeField struct {
 	Name  string
 	Type  string
 	Shape []int
 }
 
-// Extent is a range of memory; the zero value is an unknown one.
+// Extent is a range of memory, a value that owns nothing. The zero value means unknown.
 type Extent struct {
 	Base uintptr
 	Size uintptr // in bytes
-}
-
-// Producer names the authors of dictionaries that mean something of their own
-// by the second item of data.
-type Producer uint8
-
-const (
-	// ProducerSpec follows the specification: true is read-only.
-	ProducerSpec Producer = iota
-	// ProducerDpctlMemory is dpctl.memory, whose true means writable.
-	ProducerDpctlMemory
-	// ProducerOneDAL is oneDAL, whose true means mutable.
-	ProducerOneDAL
-)
-
-// String is the name of the library.
-func (p Producer) String() string {
-	switch p {
-	case ProducerDpctlMemory:
-		return "dpctl.memory"
-	case ProducerOneDAL:
-		return "oneDAL"
-	}
-	return "specification"
-}
-
-// IsReadOnly is the meaning of ReadOnly as written by Producer.
-func (d *USMInterface) IsReadOnly() bool {
-	if d.Producer == ProducerSpec {
-		return d.ReadOnly
-	}
-	return !d.ReadOnly
 }

@@ -7,28 +7,28 @@ import (
 	"github.com/usmbridge/usmbridge/dlpack"
 )
 
-// USMSpan is what Check works out about a dictionary without asking SYCL.
+// USMSpan is the result of Check: facts about a dictionary that are known without SYCL. It is a value that
+// owns nothing.
 type USMSpan struct {
 	DataType DataType
 	Elements int
 	First    uintptr // address of element (0, …, 0)
 	Lo, Hi   uintptr // addresses used: [Lo, Hi); both are First when empty
-	IsC      bool    // the elements lie densely in C order
+	IsC      bool    // the elements are contiguous in row-major order
 }
 
-// Check verifies everything that can be verified without asking the SYCL runtime,
-// and returns what it worked out: version, number and signs of dimensions, type
-// string, type description, strides, overflow of product, span and addresses, a
-// null pointer, and the allocation where it is known. It makes no call into C,
-// allocates nothing unless it fails, and may be called for every hand-over. The
-// table in the package documentation lists the errors.
+// Check checks everything that does not need the SYCL runtime, and returns the derived facts: version,
+// number and signs of dimensions, type string, type description, strides, overflow of product, span and
+// addresses, a null pointer, and the allocation if it is known. It makes no call into C, allocates only on
+// failure, and is cheap enough for every exchange. The table in the package documentation lists the
+// errors.
 func (d *USMInterface) Check() (USMSpan, error) {
 	var s USMSpan
 	err := d.check(&s)
 	return s, err
 }
 
-// check is Check into a span that the caller has.
+// check is Check with a result in the caller's memory.
 func (d *USMInterface) check(s *USMSpan) (err error) {
 	const op = "Check"
 	if d.Version != InterfaceVersion {
@@ -61,9 +61,9 @@ func (d *USMInterface) check(s *USMSpan) (err error) {
 	return d.checkAllocation(op, s)
 }
 
-// elements walks the dimensions once, with exact arithmetic: how many elements there
-// are, how they lie, and [lo, hi), those used, counted from Data. ok is false for
-// what cannot be counted, be it the other extents of an array without elements.
+// elements walks the dimensions once, with exact arithmetic. It sets the number and contiguity of the
+// elements and returns their positions [lo, hi) relative to Data. ok is false if a number does not fit an
+// int, including the other extents of an empty array.
 func (d *USMInterface) elements(s *USMSpan) (lo, hi int, ok bool) {
 	lo, hi = d.Offset, d.Offset
 	count, empty, dense, fits, reachable := 1, false, true, true, true
@@ -97,7 +97,7 @@ func (d *USMInterface) elements(s *USMSpan) (lo, hi int, ok bool) {
 	return lo, hi, fits && reachable && ok && last
 }
 
-// tooLarge says what elements found impossible.
+// tooLarge returns the error of a failed elements.
 func (d *USMInterface) tooLarge(op string, item int) error {
 	if err := checkShape(d.Shape); err != nil {
 		return keyErr(op, "shape", "%w", err)
@@ -106,7 +106,7 @@ func (d *USMInterface) tooLarge(op string, item int) error {
 		tuple(d.Shape), item, tuple(d.Strides), d.Offset)
 }
 
-// addresses turns elements into addresses.
+// addresses converts element positions to addresses.
 func (d *USMInterface) addresses(op string, s *USMSpan, lo, hi int) error {
 	item := s.DataType.Size()
 	var okF, okL, okH bool
@@ -125,15 +125,14 @@ func (d *USMInterface) addresses(op string, s *USMSpan, lo, hi int) error {
 	return nil
 }
 
-// address is base + index*item, when neither the product nor the sum wraps and
-// the result is no null pointer.
+// address returns base + index*item; ok is false if the product or the sum wraps or the result is zero.
 func address(base uintptr, index, item int) (uintptr, bool) {
 	n, ok := mulInt(index, item)
 	if !ok {
 		return 0, false
 	}
 	if n < 0 {
-		// The magnitude is formed as unsigned so that the lowest int works.
+		// Compute the magnitude as unsigned, for the lowest int.
 		m := uintptr(-(n + 1)) + 1
 		return base - m, base > m
 	}
@@ -157,7 +156,7 @@ func (d *USMInterface) checkAllocation(op string, s *USMSpan) error {
 	return nil
 }
 
-// parseTypeStr reads a type string; the frequent ones without a look-up.
+// parseTypeStr parses a type string; frequent ones without a lookup.
 func parseTypeStr(s string) (DataType, error) {
 	switch s {
 	case "<f4", "|f4":
@@ -176,7 +175,7 @@ func parseTypeStr(s string) (DataType, error) {
 	return parseRareTypeStr(s)
 }
 
-// checkTypeDescr accepts what adds nothing to the type string.
+// checkTypeDescr accepts descriptions that add nothing to the type string.
 func (d *USMInterface) checkTypeDescr(dt DataType) error {
 	f := &d.TypeDescr[0]
 	if len(d.TypeDescr) > 1 || f.Name != "" || len(f.Shape) != 0 {
@@ -191,8 +190,8 @@ func (d *USMInterface) checkTypeDescr(dt DataType) error {
 	return nil
 }
 
-// parseRareTypeStr reads any type string. The array interfaces know the sizes
-// of the array libraries and no others; a byte-order sign is required.
+// parseRareTypeStr parses any type string. A byte-order sign is required, and only the sizes of the array
+// libraries exist.
 func parseRareTypeStr(s string) (DataType, error) {
 	dt, err := dlpack.ParseTypeString(s)
 	if err != nil {
@@ -202,13 +201,13 @@ func parseRareTypeStr(s string) (DataType, error) {
 	case '<', '=', '|':
 		return dt, nil
 	case '>', '!':
-		// One byte has no order, so dlpack lets it pass; here the sign must
-		// still be one of this machine's.
+		// dlpack accepts it for single bytes, which have no order; here the sign must
+		// always be the machine's own.
 	}
-	return DataType{}, &dlpack.Error{Op: "type string", Err: dlpack.ErrDataType,
-		Detail: "type string \"" + s + "\" does not begin with '<', '=' or '|', the machine's own byte order"}
+	return DataType{}, &dlpack.OpError{Op: "type string", Kind: dlpack.ErrDataType,
+		Err: fmt.Errorf("type string %q does not begin with '<', '=' or '|', the machine's own byte order", s)}
 }
 
-// pointerAt turns a checked address outside the Go heap into a pointer. Going
-// through memory says so to vet and checkptr, which know only Go's objects.
+// pointerAt converts a checked address outside the Go heap to a pointer. The conversion through memory is
+// accepted by vet and checkptr, which know only Go's objects.
 func pointerAt(a uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&a)) }

@@ -7,12 +7,13 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// USMInterfaceToDLPack turns a dictionary into a DLPack tensor of the same
-// memory. release is what keeps the memory alive: on success the tensor owns it
-// and it is called once, after the tensor's deleter ran and everything else
-// made from it is gone; on error it is not called.
+// USMInterfaceToDLPack converts a dictionary to a DLPack tensor of the same memory, without a copy.
+// release drops the owner of the memory: on success the tensor owns it, and it is called once, after the
+// tensor's deleter ran and all other references are dropped; on error it is not called. o holds the
+// consumer's requests, as for [Array.DLPackWith]. Errors: those of [FromUSMInterface] and
+// [Array.DLPackWith].
 func USMInterfaceToDLPack(rt *syclobj.Runtime, d *USMInterface, release func(), o ExportOptions) (dlpack.Tensor, error) {
-	// Until the export stands, the owner's function must not run.
+	// The owner's function must not run unless the export succeeds.
 	var done atomic.Bool
 	a, err := FromUSMInterface(rt, d, func() {
 		if done.Load() && release != nil {
@@ -28,28 +29,28 @@ func USMInterfaceToDLPack(rt *syclobj.Runtime, d *USMInterface, release func(), 
 	return t, err
 }
 
-// DLPackToUSMInterface turns a tensor into a dictionary of the same memory. On
-// success owner holds the tensor, whose handles are stale: release the owner when the consumer of the dictionary
-// is done. On error the tensor is untouched and still the caller's.
-func DLPackToUSMInterface(rt *syclobj.Runtime, t dlpack.Tensor, form SyclForm) (d USMInterface, owner *Array, err error) {
+// DLPackToUSMInterface converts a tensor to a dictionary of the same memory, without a copy. On success
+// owner owns the tensor, whose handles are stale: release owner when the consumer of the dictionary is
+// done. On error the tensor is unchanged and still the caller's. Errors: ErrNotUSM for a tensor on another
+// device than kDLOneAPI, ErrType for element types without a type string, and those of [FromDLPack].
+func DLPackToUSMInterface(rt *syclobj.Runtime, t dlpack.Tensor) (d USMInterface, owner *Array, err error) {
 	const op = "DLPackToUSMInterface"
 	mine, ok := t.Take()
 	if !ok {
 		return USMInterface{}, nil, opErr(op, ErrExchange, "the tensor was released, detached or taken over before")
 	}
-	d, owner, err = tensorInterface(op, rt, mine, form)
+	d, owner, err = tensorInterface(op, rt, mine)
 	if err != nil {
-		mine.Take() // it is the caller's again
+		mine.Take() // gives it back to the caller
 	}
 	return d, owner, err
 }
 
-// tensorInterface is DLPackToUSMInterface of a tensor that nobody else can use
-// meanwhile. A tensor cannot be had back from an array, so all that can fail
-// comes before the array is made.
-func tensorInterface(op string, rt *syclobj.Runtime, t dlpack.Tensor, form SyclForm) (USMInterface, *Array, error) {
+// tensorInterface is DLPackToUSMInterface for a tensor that no other goroutine can use. An array cannot
+// return its tensor, so everything that can fail is done before the array is made.
+func tensorInterface(op string, rt *syclobj.Runtime, t dlpack.Tensor) (USMInterface, *Array, error) {
 	if t.Device().Type != dlpack.DeviceOneAPI {
-		return USMInterface{}, nil, opErr(op, ErrNotUSM, "the tensor lies on %v; the dictionary describes kDLOneAPI memory", t.Device())
+		return USMInterface{}, nil, opErr(op, ErrNotUSM, "the tensor is on %v; the dictionary describes kDLOneAPI memory", t.Device())
 	}
 	ts, err := t.DataType().TypeString()
 	if err != nil {
@@ -60,7 +61,7 @@ func tensorInterface(op string, rt *syclobj.Runtime, t dlpack.Tensor, form SyclF
 	if err != nil {
 		return USMInterface{}, nil, err
 	}
-	obj, err := syclObjOf(op, place, form)
+	obj, err := syclObjOf(op, place)
 	if err == nil {
 		var a *Array
 		if a, err = wrapTensor(op, t, place, &span); err == nil {

@@ -10,27 +10,18 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// USMInterface describes the array as a __sycl_usm_array_interface__. It waits
-// for pending work first. Data is the address of element (0, …, 0) and Offset
-// 0; Strides are nil when the elements lie in C order. The dictionary borrows:
-// keep the array until the consumer is done.
+// USMInterface describes the array as a __sycl_usm_array_interface__, after waiting for pending work. Data
+// is the address of element (0, …, 0) and Offset is 0. Strides are nil if the elements are in C order. The
+// dictionary borrows: keep the array until the consumer is done.
 //
-// Errors: ErrNotUSM on the host backend, ErrType for element types that have no
-// type string (bfloat16 and the narrower ones: use DLPack), ErrInterface for a
-// form of syclobj that the memory cannot have.
+// SyclObj is the queue of the memory, or its context if it has no queue. Replace it if the consumer needs
+// another form: use [syclobj.Place.Context], or, for memory in the default context
+// ([syclobj.Place.IsDefaultContext]), [syclobj.Place.FilterString].
+//
+// Errors: ErrNotUSM on the host backend, and ErrType for element types that have no type string (bfloat16
+// and narrower floats; use DLPack).
 func (a *Array) USMInterface() (USMInterface, error) {
-	return a.usmInterface("USMInterface", SyclNone)
-}
-
-// USMInterfaceAs is USMInterface with another form of syclobj: SyclNone is the
-// default, a queue where the memory has one, else its context. A filter string
-// stands for the default context of its device and is refused for memory of
-// another context.
-func (a *Array) USMInterfaceAs(form SyclForm) (USMInterface, error) {
-	return a.usmInterface("USMInterfaceAs", form)
-}
-
-func (a *Array) usmInterface(op string, form SyclForm) (USMInterface, error) {
+	const op = "USMInterface"
 	a.hold(op)
 	defer a.buf.Release()
 	place := a.place
@@ -44,7 +35,7 @@ func (a *Array) usmInterface(op string, form SyclForm) (USMInterface, error) {
 	if err := a.buf.Wait(); err != nil {
 		return USMInterface{}, wrapErr(op, nil, err)
 	}
-	obj, err := syclObjOf(op, place, form)
+	obj, err := syclObjOf(op, place)
 	if err != nil {
 		return USMInterface{}, err
 	}
@@ -54,8 +45,7 @@ func (a *Array) usmInterface(op string, form SyclForm) (USMInterface, error) {
 	return a.describe(ts, obj), nil
 }
 
-// describe fills in everything but the type string and syclobj; pending work
-// was waited for.
+// describe fills in all fields, after pending work.
 func (a *Array) describe(ts string, obj SyclObj) USMInterface {
 	d := USMInterface{
 		Shape:     a.layout.Shape(),
@@ -69,45 +59,27 @@ func (a *Array) describe(ts string, obj SyclObj) USMInterface {
 	if size := a.buf.Size(); size != memmgr.UnknownSize {
 		d.Allocation = Extent{Base: a.buf.Address(), Size: uintptr(size)}
 	}
-	if !a.layout.IsC() {
+	if !a.layout.isC() {
 		d.Strides = a.layout.Strides()
 	}
 	return d
 }
 
-// syclObjOf makes the syclobj of memory in the form asked for.
-func syclObjOf(op string, place *syclobj.Place, form SyclForm) (SyclObj, error) {
+// syclObjOf returns the queue of the memory, or its context if it has no queue.
+func syclObjOf(op string, place *syclobj.Place) (SyclObj, error) {
+	if queue, err := place.Queue(); err == nil {
+		return SyclObj{Queue: queue}, nil
+	}
 	ctx, err := place.Context()
 	if err != nil {
 		return SyclObj{}, wrapErr(op, nil, err)
 	}
-	queue, qerr := place.Queue()
-	switch form {
-	case SyclNone:
-		if qerr != nil {
-			return ByContext(ctx), nil
-		}
-		return ByQueue(queue), nil
-	case SyclContext:
-		return ByContext(ctx), nil
-	case SyclFilter:
-		if !ctx.IsDefault() || place.FilterString() == "" {
-			return SyclObj{}, keyErr(op, "syclobj", "a filter string stands for the default context of its device, and %v is in another one; use the context or the queue", place)
-		}
-		return ByFilter(place.FilterString()), nil
-	case SyclQueue:
-		if qerr != nil {
-			return SyclObj{}, wrapErr(op, nil, qerr)
-		}
-		return ByQueue(queue), nil
-	}
-	return SyclObj{}, keyErr(op, "syclobj", "%v is no form", form)
+	return SyclObj{Context: ctx}, nil
 }
 
-// MarshalJSON writes the dictionary for logs, with the keys and the meaning of
-// the Python one; syclobj is written as its form and what it names. Nothing
-// reads it back: an address means nothing in another process.
-func (d USMInterface) MarshalJSON() ([]byte, error) {
+// String returns the dictionary as JSON on one line, with the keys and the meaning of the Python one.
+// syclobj is written as its form and its reference or filter string.
+func (d USMInterface) String() string {
 	descr := [][]any(nil)
 	for _, f := range d.TypeDescr {
 		item := []any{f.Name, f.Type}
@@ -116,7 +88,7 @@ func (d USMInterface) MarshalJSON() ([]byte, error) {
 		}
 		descr = append(descr, item)
 	}
-	return json.Marshal(struct {
+	b, err := json.Marshal(struct {
 		Shape     []int   `json:"shape"`
 		TypeStr   string  `json:"typestr"`
 		TypeDescr [][]any `json:"typedescr"`
@@ -127,35 +99,24 @@ func (d USMInterface) MarshalJSON() ([]byte, error) {
 		SyclObj   any     `json:"syclobj"`
 	}{
 		Shape: append([]int{}, d.Shape...), TypeStr: d.TypeStr, TypeDescr: descr,
-		Data: [2]any{fmt.Sprintf("%#x", d.Data), d.IsReadOnly()}, Strides: d.Strides,
+		Data: [2]any{fmt.Sprintf("%#x", d.Data), d.ReadOnly}, Strides: d.Strides,
 		Offset: d.Offset, Version: d.Version, SyclObj: d.SyclObj.describe(),
 	})
-}
-
-// describe is what logs show of a syclobj.
-func (o SyclObj) describe() any {
-	if o.form == SyclNone {
-		return nil
-	}
-	m := map[string]string{"form": o.form.String()}
-	switch {
-	case o.form == SyclFilter:
-		m["filter"] = o.filter
-	case o.context != nil:
-		m["ref"] = fmt.Sprintf("%p", o.context.Ref())
-	case o.queue != nil:
-		m["ref"] = fmt.Sprintf("%p", o.queue.Ref())
-		m["device"] = o.queue.Device().FilterString()
-	}
-	return m
-}
-
-// String writes the dictionary on one line, as MarshalJSON does, but with "<"
-// as it is.
-func (d USMInterface) String() string {
-	b, err := json.Marshal(d)
 	if err != nil {
 		return fmt.Sprintf("<bad dictionary: %v>", err)
 	}
 	return strings.ReplaceAll(string(b), `\u003c`, "<")
+}
+
+// describe returns the form of a syclobj and its reference or filter string.
+func (o SyclObj) describe() any {
+	switch {
+	case o.Filter != "":
+		return map[string]string{"form": "filter string", "filter": o.Filter}
+	case o.Context != nil:
+		return map[string]string{"form": "SyclContext", "ref": fmt.Sprintf("%p", o.Context.Ref())}
+	case o.Queue != nil:
+		return map[string]string{"form": "SyclQueue", "ref": fmt.Sprintf("%p", o.Queue.Ref()), "device": o.Queue.Device().FilterString()}
+	}
+	return nil
 }

@@ -7,20 +7,17 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// FromUSMInterface makes an array of the memory that a dictionary describes,
-// without a copy. release, which may be nil, is what keeps the memory alive: on
-// success the array owns it and it is called once, on any goroutine, when the
-// last reference is gone; on error it is not called and stays the caller's.
+// FromUSMInterface returns an array of the memory that a dictionary describes, without a copy. release,
+// which may be nil, drops the owner of the memory: on success the array owns it, and it is called once, on
+// any goroutine, when the last reference is dropped; on error it is not called and stays the caller's.
 //
-// What is checked, in this order: everything of Check; that syclobj names a
-// context; that the first byte used is USM of that
-// context; the last byte's kind, which must be the same; that the memory has a
-// device. The pointer is never followed. The runtime can tell one allocation
-// from the next only by kind: a span that runs from one allocation into a
-// neighbour of the same kind is caught only when Allocation is given.
+// The checks, in this order: those of Check; that syclobj names a context; that the first byte is USM of
+// that context; that the last byte is of the same kind; that the memory has a device. The pointer is never
+// dereferenced. The runtime distinguishes allocations only by kind: a span from one allocation into a
+// neighbour of the same kind is detected only if Allocation is set.
 //
-// Errors: ErrInterface for the dictionary (a closed context too), ErrNotUSM for
-// the pointer, those of syclobj where there is no SYCL or a call of it failed.
+// Errors: ErrInterface for the dictionary, including a closed context; ErrNotUSM for the pointer; those of
+// syclobj if there is no SYCL or a call failed.
 func FromUSMInterface(rt *syclobj.Runtime, d *USMInterface, release func()) (*Array, error) {
 	const op = "FromUSMInterface"
 	if d == nil {
@@ -41,7 +38,7 @@ func FromUSMInterface(rt *syclobj.Runtime, d *USMInterface, release func()) (*Ar
 	return a, err
 }
 
-// place asks the runtime about the memory; the result is retained.
+// place asks the runtime about the memory. The result is retained.
 func (d *USMInterface) place(op string, rt *syclobj.Runtime, s *USMSpan) (*syclobj.Place, error) {
 	at, err := d.SyclObj.resolve(op, rt)
 	if err != nil {
@@ -49,11 +46,11 @@ func (d *USMInterface) place(op string, rt *syclobj.Runtime, s *USMSpan) (*syclo
 	}
 	ctx, q := at.context, at.queue
 	if (ctx != nil && ctx.IsHost()) || (q != nil && q.IsHost()) {
-		return nil, keyErr(op, "syclobj", "the host backend is no context of SYCL, and its memory no USM; exchange it by DLPack")
+		return nil, keyErr(op, "syclobj", "the host backend has no SYCL context and its memory is not USM; exchange it by DLPack")
 	}
 	if q != nil && q.Ref() != nil && q.Context().IsDefault() {
-		// The queue would add nothing: memory in a default context is copied
-		// by its device's default queue. The context is one call less in C.
+		// The queue is not needed: memory in a default context is copied
+		// by its device's default queue. Passing the context saves a call in C.
 		ctx, q = q.Context(), nil
 	}
 	if rt == nil {
@@ -66,7 +63,7 @@ func (d *USMInterface) place(op string, rt *syclobj.Runtime, s *USMSpan) (*syclo
 	return place, nil
 }
 
-// pointerErr says what kind of failure a pointer check was.
+// pointerErr returns the error of a failed pointer check.
 func pointerErr(op string, err error) error {
 	if errors.Is(err, syclobj.ErrClosed) {
 		return &OpError{Op: op, Key: "syclobj", Kind: ErrInterface, Err: err}
@@ -80,16 +77,15 @@ func pointerErr(op string, err error) error {
 	return &OpError{Op: op, Key: "data", Kind: kind, Err: err}
 }
 
-// wrap makes the array and takes over the place on success. The buffer is
-// exactly the span of the elements: Data itself, with an offset, may lie
-// anywhere and was not checked.
+// wrap returns the array and takes over the place on success. The buffer is exactly the span of the
+// elements: Data itself, with an offset, may point anywhere and was not checked.
 func (d *USMInterface) wrap(op string, place *syclobj.Place, s *USMSpan, release func()) (*Array, error) {
 	buf, err := memmgr.Wrap(pointerAt(s.Lo), uint64(s.Hi-s.Lo), memmgr.WrapOptions{Place: place, GivePlace: true, Release: release})
 	if err != nil {
 		return nil, wrapErr(op, nil, err)
 	}
 	flags := flagOwner
-	if d.IsReadOnly() {
+	if d.ReadOnly {
 		flags |= flagReadOnly
 	}
 	a := newArray(buf, place, s.DataType, len(d.Shape), flags)
@@ -99,7 +95,7 @@ func (d *USMInterface) wrap(op string, place *syclobj.Place, s *USMSpan, release
 	} else {
 		copy(a.layout.strides, d.Strides)
 	}
-	if s.First != s.Lo { // nearly never; dividing takes as long as a call into C
+	if s.First != s.Lo { // rare; the division takes as long as a call into C
 		a.layout.offset = int(s.First-s.Lo) / s.DataType.Size()
 	}
 	a.watch()

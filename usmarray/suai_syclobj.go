@@ -1,74 +1,23 @@
 package usmarray
 
 import (
-	"fmt"
 	"sync/atomic"
 
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// SyclObj is the syclobj of a dictionary: one of three forms, each of which names
-// a context. The zero value is a missing one. Values may be copied; the context
-// and queue forms borrow their object. Capsules, and objects that give one, are
-// Python's: interop/pymodule takes them apart, and Runtime.QueueFromRef and
-// ContextFromRef make a queue or a context of what is in one.
+// SyclObj is the syclobj of a dictionary, which names the context of the memory. Set exactly one field;
+// the zero value is a missing syclobj. It is a value that borrows its context or queue. The forms that
+// only Python has (capsules, objects with _get_capsule) are unpacked by interop/pymodule;
+// Runtime.QueueFromRef and ContextFromRef copy the reference in a capsule.
 type SyclObj struct {
-	form    SyclForm
-	filter  string
-	context *syclobj.Context
-	queue   *syclobj.Queue
+	// Filter is a filter string ("opencl:cpu:0"): the default context of that root device's platform.
+	Filter string
+	// Context is the context itself.
+	Context *syclobj.Context
+	// Queue names its context, and is used for copies.
+	Queue *syclobj.Queue
 }
-
-// SyclForm names the forms.
-type SyclForm uint8
-
-const (
-	// SyclNone is a missing syclobj.
-	SyclNone SyclForm = iota
-	// SyclFilter is a filter string ("opencl:cpu:0"): the default context of
-	// that root device's platform.
-	SyclFilter
-	// SyclContext is a context.
-	SyclContext
-	// SyclQueue is a queue; its context counts, and copies use it.
-	SyclQueue
-)
-
-// String names the form as it is seen from Python.
-func (f SyclForm) String() string {
-	switch f {
-	case SyclNone:
-		return "none"
-	case SyclFilter:
-		return "filter string"
-	case SyclContext:
-		return "SyclContext"
-	case SyclQueue:
-		return "SyclQueue"
-	}
-	return fmt.Sprintf("SyclForm(%d)", uint8(f))
-}
-
-// ByFilter names the default context of a root device.
-func ByFilter(filter string) SyclObj { return SyclObj{form: SyclFilter, filter: filter} }
-
-// ByContext names a context.
-func ByContext(c *syclobj.Context) SyclObj { return SyclObj{form: SyclContext, context: c} }
-
-// ByQueue names the context of a queue.
-func ByQueue(q *syclobj.Queue) SyclObj { return SyclObj{form: SyclQueue, queue: q} }
-
-// Form tells which form it is.
-func (o SyclObj) Form() SyclForm { return o.form }
-
-// Filter is the filter string of a SyclFilter, else "".
-func (o SyclObj) Filter() string { return o.filter }
-
-// Context is the context of a SyclContext, else nil; borrowed.
-func (o SyclObj) Context() *syclobj.Context { return o.context }
-
-// Queue is the queue of a SyclQueue, else nil; borrowed.
-func (o SyclObj) Queue() *syclobj.Queue { return o.queue }
 
 // resolved is the context or queue of a syclobj, borrowed.
 type resolved struct {
@@ -77,32 +26,28 @@ type resolved struct {
 	device  *syclobj.Device // of a filter string
 }
 
-// resolve finds the context. Nothing is copied.
+// resolve finds the context. It copies nothing.
 func (o *SyclObj) resolve(op string, rt *syclobj.Runtime) (resolved, error) {
-	switch o.form {
-	case SyclContext:
-		if o.context == nil {
-			return resolved{}, keyErr(op, "syclobj", "the context is nil")
-		}
-		return resolved{context: o.context}, nil
-	case SyclQueue:
-		if o.queue == nil {
-			return resolved{}, keyErr(op, "syclobj", "the queue is nil")
-		}
-		return resolved{queue: o.queue}, nil
-	case SyclFilter:
-		return resolveFilter(op, rt, o.filter)
+	switch {
+	case o.Queue != nil && o.Context == nil && o.Filter == "":
+		return resolved{queue: o.Queue}, nil
+	case o.Context != nil && o.Queue == nil && o.Filter == "":
+		return resolved{context: o.Context}, nil
+	case o.Filter != "" && o.Queue == nil && o.Context == nil:
+		return resolveFilter(op, rt, o.Filter)
+	case *o == SyclObj{}:
+		return resolved{}, keyErr(op, "syclobj", "nil or missing; set the filter string, the context or the queue")
 	}
-	return resolved{}, keyErr(op, "syclobj", "missing; give a filter string, a context or a queue")
+	return resolved{}, keyErr(op, "syclobj", "several forms are set; set only one of filter string, context and queue")
 }
 
-// nilRuntime is the error of a syclobj that needs a Runtime to be resolved.
+// nilRuntime returns the error of a syclobj that needs a Runtime.
 func nilRuntime(op string) error {
 	return keyErr(op, "syclobj", "the Runtime is nil; give one from syclobj.Open")
 }
 
-// filterHit is the filter string that was resolved last: a program names few,
-// and comparing one is cheaper than any table.
+// filterHit is the last resolved filter string: programs use few of them, and one comparison is cheaper
+// than a table.
 type filterHit struct {
 	rt     *syclobj.Runtime
 	filter string
@@ -111,8 +56,8 @@ type filterHit struct {
 
 var lastFilter atomic.Pointer[filterHit]
 
-// resolveFilter finds the default context of a device's platform. Whether the
-// Runtime is still open is asked by whoever uses the context.
+// resolveFilter returns the default context of a device's platform. The user of the context checks whether
+// the Runtime is still open.
 func resolveFilter(op string, rt *syclobj.Runtime, filter string) (resolved, error) {
 	if h := lastFilter.Load(); h != nil && h.rt == rt && h.filter == filter {
 		return h.found, nil
@@ -127,4 +72,57 @@ func resolveFilter(op string, rt *syclobj.Runtime, filter string) (resolved, err
 	r := resolved{context: d.DefaultContext(), device: d}
 	lastFilter.Store(&filterHit{rt, filter, r})
 	return r, nil
+}
+
+// QueueOn returns a queue for a syclobj of any form: the queue itself; a queue on the first device of a
+// context; or the default queue of a filter string's device. Sub-devices, contexts of several devices,
+// in-order and profiling queues are supported, and the filter string "host" selects the host backend's
+// queue. To allocate there, use memmgr.Default(q, kind) or a resource of your own.
+//
+// release frees the objects that were created for the call; it is never nil, and memory that was allocated
+// on the queue stays valid after it. Errors: ErrInterface.
+func QueueOn(rt *syclobj.Runtime, obj SyclObj) (q *syclobj.Queue, release func(), err error) {
+	const op = "QueueOn"
+	if rt == nil {
+		return nil, nothing, nilRuntime(op)
+	}
+	at, err := obj.resolve(op, rt)
+	if err != nil {
+		return nil, nothing, err
+	}
+	if q, release, err = at.queueFor(rt); err != nil {
+		return nil, nothing, &OpError{Op: op, Key: "syclobj", Kind: ErrInterface, Err: err}
+	}
+	return q, release, nil
+}
+
+func nothing() {}
+
+func (r *resolved) queueFor(rt *syclobj.Runtime) (q *syclobj.Queue, release func(), err error) {
+	if r.queue != nil {
+		return r.queue, nothing, nil
+	}
+	d, closeDevices := r.device, nothing
+	if d == nil {
+		devices, err := r.context.Devices()
+		if err != nil {
+			return nil, nil, err
+		}
+		d = devices[0] // a context has at least one
+		closeDevices = func() {
+			for _, d := range devices {
+				_ = d.Close() // cannot fail
+			}
+		}
+	}
+	if r.context.IsDefault() && !d.IsSubDevice() {
+		defer closeDevices()
+		q, err = d.DefaultQueue()
+		return q, nothing, err
+	}
+	if q, err = rt.NewQueue(r.context, d, syclobj.InOrder); err != nil {
+		closeDevices()
+		return nil, nil, err
+	}
+	return q, func() { _ = q.Close(); closeDevices() }, nil
 }

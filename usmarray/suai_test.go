@@ -1,7 +1,6 @@
 package usmarray
 
 import (
-	"encoding/json"
 	"math"
 	"runtime"
 	"testing"
@@ -13,13 +12,12 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// goodInterface is a dictionary that Validate accepts; its address is made up.
+// goodInterface returns a dictionary that Check accepts; its address is invented.
 func goodInterface() USMInterface {
-	return USMInterface{Shape: []int{2, 3}, TypeStr: "<f4", Data: 0x100000, Version: 1, SyclObj: ByFilter("opencl:cpu:0")}
+	return USMInterface{Shape: []int{2, 3}, TypeStr: "<f4", Data: 0x100000, Version: 1, SyclObj: SyclObj{Filter: "opencl:cpu:0"}}
 }
 
-// TestValidate is the table of the package documentation, the rows that need
-// no device.
+// TestValidate tests the rows of the package documentation's table that need no device.
 func TestValidate(t *testing.T) {
 	huge := maxInt/2 + 1
 	for _, c := range []struct {
@@ -101,7 +99,7 @@ func TestResolveAllocatesNothing(t *testing.T) {
 	}))
 }
 
-// TestImportErrors is the rest of the table: what the device says.
+// TestImportErrors tests the errors that depend on the device.
 func TestImportErrors(t *testing.T) {
 	rt, q := needSYCL(t)
 	a := own(t)(Arange[float32](usm(t, q, syclobj.USMShared), 0, 1, 6))
@@ -125,13 +123,14 @@ func TestImportErrors(t *testing.T) {
 		want string
 	}{
 		{"syclobj missing", func(d *USMInterface) { d.SyclObj = SyclObj{} }, ErrInterface, "syclobj", "missing"},
-		{"no such device", func(d *USMInterface) { d.SyclObj = ByFilter("level_zero:gpu:7") }, syclobj.ErrNoDevice, "syclobj", "level_zero:gpu:7"},
-		{"bad filter", func(d *USMInterface) { d.SyclObj = ByFilter("opencl:toaster") }, ErrInterface, "syclobj", "toaster"},
-		{"nil context", func(d *USMInterface) { d.SyclObj = ByContext(nil) }, ErrInterface, "syclobj", "nil"},
-		{"nil queue", func(d *USMInterface) { d.SyclObj = ByQueue(nil) }, ErrInterface, "syclobj", "nil"},
-		{"closed queue", func(d *USMInterface) { d.SyclObj = ByQueue(closedQ) }, syclobj.ErrClosed, "syclobj", "closed"},
-		{"closed context", func(d *USMInterface) { d.SyclObj = ByContext(closedContext) }, ErrInterface, "syclobj", "closed"},
-		{"other context", func(d *USMInterface) { d.SyclObj = ByContext(other) }, ErrNotUSM, "data", "not unified shared memory"},
+		{"two forms of syclobj", func(d *USMInterface) { d.SyclObj = SyclObj{Filter: "opencl:cpu:0", Queue: closedQ} }, ErrInterface, "syclobj", "several forms"},
+		{"no such device", func(d *USMInterface) { d.SyclObj = SyclObj{Filter: "level_zero:gpu:7"} }, syclobj.ErrNoDevice, "syclobj", "level_zero:gpu:7"},
+		{"bad filter", func(d *USMInterface) { d.SyclObj = SyclObj{Filter: "opencl:toaster"} }, ErrInterface, "syclobj", "toaster"},
+		{"nil context", func(d *USMInterface) { d.SyclObj = SyclObj{Context: nil} }, ErrInterface, "syclobj", "nil"},
+		{"nil queue", func(d *USMInterface) { d.SyclObj = SyclObj{Queue: nil} }, ErrInterface, "syclobj", "nil"},
+		{"closed queue", func(d *USMInterface) { d.SyclObj = SyclObj{Queue: closedQ} }, syclobj.ErrClosed, "syclobj", "closed"},
+		{"closed context", func(d *USMInterface) { d.SyclObj = SyclObj{Context: closedContext} }, ErrInterface, "syclobj", "closed"},
+		{"other context", func(d *USMInterface) { d.SyclObj = SyclObj{Context: other} }, ErrNotUSM, "data", "not unified shared memory"},
 		{"Go memory", func(d *USMInterface) { d.Data = uintptr(unsafe.Pointer(&goMemory[0])); d.Allocation = Extent{} }, ErrNotUSM, "data", "not unified shared memory"},
 		{"wild", func(d *USMInterface) { d.Data = 0x1234567890; d.Allocation = Extent{} }, ErrNotUSM, "data", "not unified shared memory"},
 		{"low", func(d *USMInterface) { d.Data = 8; d.Allocation = Extent{} }, ErrNotUSM, "data", "not unified shared memory"},
@@ -164,38 +163,66 @@ func openHostOnly(t testing.TB) *syclobj.Runtime {
 	return rt
 }
 
-// views are the layouts that every hand-over is tried with.
+// views returns the layouts for tests of exchange.
 func views(t testing.TB, a *Array) map[string]*Array {
 	m := must[*Array](t)(a.Reshape(4, 6))
 	get := func(items ...Index) *Array { return must[*Array](t)(m.Index(items...)) }
 	return map[string]*Array{
 		"whole":           m,
-		"offset":          get(From(1)),
-		"columns":         get(All, Range(1, 5).By(2)),
+		"offset":          get(IndexFrom(1)),
+		"columns":         get(All, IndexRange(1, 5).By(2)),
 		"reversed":        get(All.By(-1), All.By(-1)),
-		"reversed middle": get(Range(2, 0).By(-1), Range(4, 1).By(-2)),
+		"reversed middle": get(IndexRange(2, 0).By(-1), IndexRange(4, 1).By(-2)),
 		"transposed":      must[*Array](t)(m.Transpose()),
-		"broadcast":       must[*Array](t)(get(At(1), NewAxis).Broadcast(3, 6)),
-		"size-1 axes":     get(Range(1, 2), NewAxis, Range(2, 3).By(5)),
-		"scalar":          get(At(2), At(3)),
-		"empty":           get(Range(2, 2)),
+		"broadcast":       must[*Array](t)(get(IndexAt(1), NewAxis).Broadcast(3, 6)),
+		"size-1 axes":     get(IndexRange(1, 2), NewAxis, IndexRange(2, 3).By(5)),
+		"scalar":          get(IndexAt(2), IndexAt(3)),
+		"empty":           get(IndexRange(2, 2)),
 		"read-only":       m.AsReadOnly(),
 	}
 }
 
+// syclForm is a form of the syclobj of a dictionary.
+type syclForm int
+
+const (
+	defaultForm syclForm = iota // as USMInterface returns it
+	filterForm
+	contextForm
+	queueForm
+)
+
+// interfaceAs describes an array with another form of syclobj.
+func interfaceAs(a *Array, form syclForm) (USMInterface, error) {
+	d, err := a.USMInterface()
+	if err != nil {
+		return d, err
+	}
+	switch form {
+	case filterForm:
+		d.SyclObj = SyclObj{Filter: a.Place().FilterString()}
+	case contextForm:
+		var o SyclObj
+		o.Context, err = a.Place().Context()
+		d.SyclObj = o
+	case queueForm:
+		var o SyclObj
+		o.Queue, err = a.Place().Queue()
+		d.SyclObj = o
+	}
+	return d, err
+}
+
 func TestInterfaceRoundTrip(t *testing.T) {
 	rt, q := needSYCL(t)
-	forms := []SyclForm{SyclNone, SyclFilter, SyclContext, SyclQueue}
+	forms := []syclForm{defaultForm, filterForm, contextForm, queueForm}
 	for _, k := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost} {
 		a := own(t)(Arange[float64](usm(t, q, k), 0, 1, 24))
 		for name, v := range views(t, a) {
 			t.Run(k.String()+" "+name, func(t *testing.T) {
 				for _, form := range forms {
-					d, err := v.USMInterfaceAs(form)
+					d, err := interfaceAs(v, form)
 					require.NoError(t, err)
-					if form != SyclNone {
-						require.Equal(t, form, d.SyclObj.Form())
-					}
 					require.Equal(t, v.IsC(), d.Strides == nil)
 					require.Equal(t, v.ReadOnly(), d.ReadOnly)
 					require.Zero(t, d.Offset)
@@ -238,7 +265,7 @@ func TestInterfaceOfOddAddresses(t *testing.T) {
 	c := own(t)(FromUSMInterface(rt, &d, nil))
 	require.Equal(t, b.String(), c.String())
 	require.Equal(t, addressOf(b), addressOf(c))
-	// An address that is none, with an offset that leads to the memory.
+	// An invalid address with an offset that leads to the memory.
 	d.Data, d.Offset = 8+d.Data%8, int(d.Data-8-d.Data%8)/4
 	f := own(t)(FromUSMInterface(rt, &d, nil))
 	require.Equal(t, b.String(), f.String())
@@ -261,40 +288,32 @@ func TestInterfaceErrorsOut(t *testing.T) {
 	require.ErrorContains(t, err, "DLPack")
 	oq := otherQueue(t, rt, q)
 	a := own(t)(Arange[float32](usm(t, oq, syclobj.USMShared), 0, 1, 4))
-	_, err = a.USMInterfaceAs(SyclFilter)
-	require.ErrorIs(t, err, ErrInterface)
-	require.ErrorContains(t, err, "default context")
-	for _, form := range []SyclForm{SyclNone, SyclContext, SyclQueue} {
-		d := must[USMInterface](t)(a.USMInterfaceAs(form))
+	d := must[USMInterface](t)(interfaceAs(a, filterForm))
+	_, err = FromUSMInterface(rt, &d, nil)
+	require.ErrorIs(t, err, ErrNotUSM, "the filter string names the default context")
+	for _, form := range []syclForm{defaultForm, contextForm, queueForm} {
+		d = must[USMInterface](t)(interfaceAs(a, form))
 		c := own(t)(FromUSMInterface(rt, &d, nil))
 		require.Equal(t, "[0. 1. 2. 3.]", c.String())
 		require.False(t, c.Place().IsDefaultContext())
 	}
 }
 
-func TestProducers(t *testing.T) {
-	d := goodInterface()
-	for _, p := range []Producer{ProducerSpec, ProducerDpctlMemory, ProducerOneDAL} {
-		d.Producer = p
-		for _, flag := range []bool{false, true} {
-			d.ReadOnly = flag
-			require.Equal(t, flag == (p == ProducerSpec), d.IsReadOnly(), "%v %v", p, flag)
-		}
-	}
+func TestInterfaceReadOnly(t *testing.T) {
 	rt, q := needSYCL(t)
 	a := own(t)(Zeros(usm(t, q, syclobj.USMShared), Float32, []int{2}))
-	d = must[USMInterface](t)(a.USMInterface())
-	d.ReadOnly, d.Producer = true, ProducerDpctlMemory
-	require.False(t, own(t)(FromUSMInterface(rt, &d, nil)).ReadOnly())
+	for _, readOnly := range []bool{false, true} {
+		d := must[USMInterface](t)(a.USMInterface())
+		d.ReadOnly = readOnly
+		require.Equal(t, readOnly, own(t)(FromUSMInterface(rt, &d, nil)).ReadOnly())
+	}
 }
 
 func TestInterfaceJSON(t *testing.T) {
 	d := goodInterface()
 	d.Strides, d.TypeDescr = []int{3, 1}, []TypeField{{"", "<f4", nil}}
-	b, err := json.Marshal(d)
-	require.NoError(t, err)
 	require.JSONEq(t, `{"shape":[2,3],"typestr":"<f4","typedescr":[["","<f4"]],"data":["0x100000",false],
-		"strides":[3,1],"offset":0,"version":1,"syclobj":{"form":"filter string","filter":"opencl:cpu:0"}}`, string(b))
+		"strides":[3,1],"offset":0,"version":1,"syclobj":{"form":"filter string","filter":"opencl:cpu:0"}}`, d.String())
 	require.JSONEq(t, `{"shape":[],"typestr":"","typedescr":null,"data":["0x0",false],"strides":null,"offset":0,"version":0,"syclobj":null}`, USMInterface{}.String())
 }
 

@@ -19,15 +19,14 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
 
-// The script below uses everything that this package and those under it do with
-// the SYCL library. The tests run it again and again: each function of the library
-// fails in each call that the script makes of it, one at a time, and each submitted
-// piece of work fails after it was accepted. Every time an error, if one comes out,
-// is of a type that a program can ask; nothing is left in the library, in the memory
-// manager or among our objects; and the script runs whole right afterwards.
+// The script below uses all operations of this package and its dependencies on
+// the SYCL library. The tests run it repeatedly: each function of the library
+// fails in each call of the script, one at a time, and each submitted
+// operation fails after it was accepted. Each time a returned error has a type that
+// a program can test; no object is left in the library, the memory
+// manager or this module; and the script succeeds afterwards.
 
-// scenes are the parts of the script. Each ends what it began; an error of one
-// does not keep the others from running.
+// scenes are the parts of the script. Each releases its objects; an error of one does not stop the others.
 var scenes = []struct {
 	name string
 	play func(s *script) error
@@ -40,17 +39,17 @@ var scenes = []struct {
 	{"tiles and contexts", playTiles},
 }
 
-// script is what the scenes play on.
+// script is the shared state of the scenes.
 type script struct {
 	fake *sycltest.Fake
 	rt   *syclobj.Runtime
 	end  []func() error // run backwards
 }
 
-// later has f run when the scene is over.
+// later registers f to be called at the end of the scene.
 func (s *script) later(f func() error) { s.end = append(s.end, f) }
 
-// close ends what a scene began.
+// close releases the objects of a scene.
 func (s *script) close() error {
 	var all []error
 	for i := len(s.end) - 1; i >= 0; i-- {
@@ -60,7 +59,7 @@ func (s *script) close() error {
 	return errors.Join(all...)
 }
 
-// array has an array released at the end.
+// array releases an array at the end of the scene.
 func (s *script) array(a *Array, err error) (*Array, error) {
 	if err == nil {
 		s.later(func() error { a.Release(); return nil })
@@ -68,7 +67,7 @@ func (s *script) array(a *Array, err error) (*Array, error) {
 	return a, err
 }
 
-// queue makes a queue that is closed at the end.
+// queue creates a queue that is closed at the end of the scene.
 func (s *script) queue(ctx *syclobj.Context, d *syclobj.Device, p syclobj.QueueProperty) (*syclobj.Queue, error) {
 	q, err := s.rt.NewQueue(ctx, d, p)
 	if err == nil {
@@ -96,7 +95,7 @@ func (s *script) usm(q *syclobj.Queue, k syclobj.USMKind) memmgr.Resource {
 	return r
 }
 
-// perform runs the whole script and gives what went wrong.
+// perform runs the whole script and returns its errors.
 func perform(fake *sycltest.Fake) error {
 	rt, err := syclobj.Open(syclobj.RequireSYCL())
 	if err != nil {
@@ -132,7 +131,7 @@ func playCopies(s *script) error {
 		if err := a.Fill(7); err != nil {
 			return err
 		}
-		column, err := s.array(a.Index(All, Range(0, 6).By(2)))
+		column, err := s.array(a.Index(All, IndexRange(0, 6).By(2)))
 		if err != nil {
 			return err
 		}
@@ -219,8 +218,8 @@ func playDictionaries(s *script) error {
 	if err != nil {
 		return err
 	}
-	for _, form := range []SyclForm{SyclNone, SyclFilter, SyclContext, SyclQueue} {
-		d, err := a.USMInterfaceAs(form)
+	for _, form := range []syclForm{defaultForm, filterForm, contextForm, queueForm} {
+		d, err := interfaceAs(a, form)
 		if err != nil {
 			return err
 		}
@@ -248,7 +247,7 @@ func playNewOn(s *script) error {
 		return err
 	}
 	for _, obj := range []SyclObj{
-		ByFilter("level_zero:gpu:1"), ByContext(both), ByQueue(q),
+		{Filter: "level_zero:gpu:1"}, {Context: both}, {Queue: q},
 	} {
 		a, err := newOn(s.rt, obj, syclobj.USMShared, Float32, []int{8})
 		if err != nil {
@@ -263,8 +262,8 @@ func playNewOn(s *script) error {
 	return nil
 }
 
-// playPool frees memory under work that the test holds back, so that the pool
-// has to wait, to look and to give back.
+// playPool frees memory with pending work that the test holds back, so that the pool must wait and return
+// memory.
 func playPool(s *script) error {
 	gpu, q, err := s.gpu("level_zero:gpu:0")
 	if err != nil {
@@ -305,7 +304,7 @@ func playPool(s *script) error {
 	}
 	s.fake.Hold(false)
 	s.fake.ReleaseAll()
-	a, err := New(pool, Uint8, []int{7 << 20}) // needs what was freed
+	a, err := New(pool, Uint8, []int{7 << 20}) // needs the freed memory
 	if err != nil {
 		return errors.Join(first, err)
 	}
@@ -319,7 +318,7 @@ func playTiles(s *script) error {
 	if err != nil {
 		return err
 	}
-	tiles, err := gpu.SubDevicesByAffinity(syclobj.AffinityNextPartitionable)
+	tiles, err := gpu.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNextPartitionable})
 	if err != nil {
 		return err
 	}
@@ -364,9 +363,9 @@ func functionsOf(t *testing.T, path string) (names []string) {
 	symbols, err := f.DynamicSymbols()
 	require.NoError(t, err)
 	for _, s := range symbols {
-		// DPCTLUSM_GetPointerType cannot fail: it tells what memory is. A block of which it says
-		// that it is none is not given to the library's free, which would end the process: it
-		// stays, as it should, and nothing after it would be clean here.
+		// DPCTLUSM_GetPointerType cannot fail: it returns the kind of memory. A block that it
+		// reports as unknown is not passed to the library's free, which would crash. It
+		// stays allocated, so later checks for leaks would fail.
 		if strings.HasPrefix(s.Name, "DPCTL") && s.Section != elf.SHN_UNDEF && s.Name != "DPCTLUSM_GetPointerType" {
 			names = append(names, s.Name)
 		}
@@ -375,7 +374,7 @@ func functionsOf(t *testing.T, path string) (names []string) {
 	return names
 }
 
-// requireTyped asserts that every error says by its type what went wrong.
+// requireTyped asserts that every error has one of the documented types.
 func requireTyped(t *testing.T, err error, where string) {
 	t.Helper()
 	var mine *OpError
@@ -384,8 +383,8 @@ func requireTyped(t *testing.T, err error, where string) {
 	require.True(t, errors.As(err, &mine) || errors.As(err, &sycl) || errors.As(err, &memory), "%s: %T: %v", where, err, err)
 }
 
-// requireClean asserts that nothing is left behind. Memory whose last barrier was
-// refused may take until the pools look again.
+// requireClean asserts that nothing is left. Memory whose last barrier was refused is freed at the pools'
+// next check.
 func requireClean(t *testing.T, fake *sycltest.Fake, where string) {
 	t.Helper()
 	left := func() string {
@@ -401,10 +400,10 @@ func requireClean(t *testing.T, fake *sycltest.Fake, where string) {
 	}
 }
 
-// submissions counts the work that the library has been given.
+// submissions counts the submissions to the library.
 func submissions(fake *sycltest.Fake) (n int) {
 	for _, f := range []string{
-		"Memcpy", "MemcpyWithEvents", "Memset", "SubmitBarrierForEvents", "Prefetch", "MemAdvise",
+		"Memcpy", "MemcpyWithEvents", "Memset", "SubmitBarrierForEvents", "Prefetch",
 		"Fill8", "Fill16", "Fill32", "Fill64", "Fill128",
 	} {
 		n += fake.Calls("DPCTLQueue_" + f)
@@ -418,7 +417,7 @@ func TestSweepEveryCallFails(t *testing.T) {
 		return
 	}
 	functions := functionsOf(t, os.Getenv(syclobj.EnvLibrary))
-	require.NoError(t, perform(fake)) // what is done once in a process is done
+	require.NoError(t, perform(fake)) // the first run does one-time work
 	before := map[string]int{}
 	for _, f := range functions {
 		before[f] = fake.Calls(f)

@@ -8,40 +8,34 @@ import (
 // Rank returns the number of modes.
 func (s *Spec) Rank() int { return int(s.rank) }
 
-// Shape returns the extents in elements, those of dynamic modes too. The slice
-// is the caller's.
+// Shape returns the extents in elements, including those of dynamic modes. The caller owns the slice.
 func (s *Spec) Shape() []int64 { return slices.Clone(s.modes().extent) }
 
-// Stride returns the strides in elements, those of dynamic modes too, as the
-// marks left them. The slice is the caller's.
+// Stride returns the strides in elements after all marks, including those of dynamic modes. The caller
+// owns the slice.
 func (s *Spec) Stride() []int64 { return slices.Clone(s.modes().stride) }
 
-// DynamicShape returns what is known of a mode's extent: 0 if it is static, else
-// the number it is a multiple of. It panics if there is no such mode.
+// DynamicShape returns 0 if a mode's extent is static, else the known divisor of the dynamic extent. It
+// panics if there is no such mode.
 func (s *Spec) DynamicShape(mode int) int64 { return s.modes().shapeDiv[mode] }
 
-// DynamicStride is DynamicShape for the mode's stride.
+// DynamicStride returns 0 if a mode's stride is static, else the known divisor of the dynamic stride. It
+// panics if there is no such mode.
 func (s *Spec) DynamicStride(mode int) int64 { return s.modes().strideDiv[mode] }
 
-// ElementType returns the type of an element under CuTe's name.
+// ElementType returns CuTe's element type.
 func (s *Spec) ElementType() ElementType { return s.element }
 
 // MemSpace returns the memory space.
 func (s *Spec) MemSpace() MemSpace { return s.space }
 
-// AssumedAlign returns the alignment a kernel may assume of the address, in bytes.
-func (s *Spec) AssumedAlign() int64 { return s.align }
-
-// StrideWidth returns the width of dynamic strides.
-func (s *Spec) StrideWidth() StrideWidth { return s.width }
-
-// Span returns the number of elements from the lowest address to the highest,
-// both included: CuTe's cosize. It is 0 for an empty tensor.
+// Span returns the number of elements from the lowest address to the highest, inclusive: CuTe's cosize. It
+// is 0 for an empty tensor.
 func (s *Spec) Span() int64 { return s.span }
 
-// Offset returns the distance in elements from the first element to the one at
-// the index, which has a value for each mode. No mark changes it. It panics for
-// an index of another rank; values out of range are not caught.
+// Offset returns the distance in elements from the first element to the element at an index with one value
+// for each mode. Marks do not change it. It panics for an index of another rank; it does not check the
+// range of the values.
 func (s *Spec) Offset(index ...int64) int64 {
 	m := s.modes()
 	if len(index) != len(m.stride) {
@@ -54,8 +48,8 @@ func (s *Spec) Offset(index ...int64) int64 {
 	return offset
 }
 
-// TensorString returns CuTe DSL's form of a tensor with this description at an
-// address: "Tensor<0x000000000875f580@generic o (30,20):(20,1)>".
+// TensorString returns CuTe DSL's text of a tensor with this description at an address:
+// "Tensor<0x000000000875f580@generic o (30,20):(20,1)>".
 func (s *Spec) TensorString(data unsafe.Pointer) string {
 	var buffer [256]byte
 	dst := append(buffer[:0], "Tensor<0x"...)

@@ -11,8 +11,7 @@ import (
 	"github.com/usmbridge/usmbridge/dlpack"
 )
 
-// The bounds this package keeps to; each benchmark reports its time as a part of
-// them, so that 1 is the bound itself.
+// The time bounds of this package. Each benchmark reports its time as a fraction of its bound.
 const (
 	convertBound  = 400 * time.Nanosecond
 	convertAllocs = 4
@@ -123,8 +122,7 @@ func BenchmarkTensorString(b *testing.B) {
 	}
 }
 
-// TestAllocations holds the bound on heap allocations, which does not depend on
-// the machine.
+// TestAllocations checks the bound on heap allocations, which does not depend on the machine.
 func TestAllocations(t *testing.T) {
 	for _, rank := range []int{0, 3, 8, 9, 64} {
 		v := wideView(rank)

@@ -8,8 +8,8 @@ import (
 	"github.com/usmbridge/usmbridge/dlpack"
 )
 
-// The tensors of CuTe DSL's page on framework integration. b is what torch
-// exports for (1,4,1,32,1):(4,1,4,4,4), with the strides of size-1 modes at 1.
+// The tensors of CuTe DSL's page on framework integration. b is torch's export of
+// (1,4,1,32,1):(4,1,4,4,4), with strides of 1 for modes of size 1.
 var (
 	docA = dlpack.View{Shape: []int64{8, 4, 16, 2}, Strides: []int64{2, 16, 64, 1}}
 	docB = dlpack.View{Shape: []int64{1, 4, 1, 32, 1}, Strides: []int64{1, 1, 1, 4, 1}}

@@ -2,8 +2,7 @@ package cute
 
 import "github.com/usmbridge/usmbridge/dlpack"
 
-// ElementType is the type of a tensor's elements under CuTe's names. The zero
-// value is no type.
+// ElementType is the type of a tensor's elements in CuTe, a comparable value. The zero value is no type.
 type ElementType uint8
 
 // The element types of CuTe DSL that DLPack can carry.
@@ -32,11 +31,11 @@ const (
 	Float6E2M3FN
 	Float6E3M2FN
 	Float4E2M1FN
-	elementTypes // how many there are, plus one
+	elementTypes // the number of types, plus one
 )
 
-// elements gives for each element type its name and the DLPack type it comes
-// from: the type code of dlpack.h and the width in bits.
+// elements lists the name of each element type and the DLPack type that it corresponds to: the type code
+// of dlpack.h and the width in bits.
 var elements = [elementTypes]struct {
 	name       string
 	code, bits uint8
@@ -67,8 +66,7 @@ var elements = [elementTypes]struct {
 	Float4E2M1FN:      {"Float4E2M1FN", 17, 4},
 }
 
-// byCode finds an element type by DLPack code and width: the index is the code
-// times widths plus the width's place among 4, 6, 8, 16, ... 128 bits.
+// byCode finds an element type by DLPack code and width. The index is code*widths + widthIndex(bits).
 var byCode = func() (table [18 * widths]ElementType) {
 	for e := ElementType(1); e < elementTypes; e++ {
 		table[int(elements[e].code)*widths+widthIndex(elements[e].bits)] = e
@@ -78,7 +76,7 @@ var byCode = func() (table [18 * widths]ElementType) {
 
 const widths = 7
 
-// widthIndex numbers the widths that occur; -1 is none of them.
+// widthIndex returns the index of a width among 4, 6, 8, 16, 32, 64 and 128 bits, -1 for other widths.
 func widthIndex(bits uint8) int {
 	switch bits {
 	case 4:
@@ -99,10 +97,10 @@ func widthIndex(bits uint8) int {
 	return -1
 }
 
-// ElementTypeOf returns CuTe's element type of a DLPack data type. It fails
-// with ErrElementType for what CuTe has no name for: complex numbers, opaque
-// handles, vectors (lanes other than 1) and a few 8-bit floats.
-func ElementTypeOf(dt dlpack.DataType) (ElementType, error) {
+// elementTypeOf returns CuTe's element type of a DLPack data type. It fails with ErrElementType for types
+// without a CuTe name: complex numbers, opaque handles, vectors (lanes other than 1) and some 8-bit
+// floats.
+func elementTypeOf(dt dlpack.DataType) (ElementType, error) {
 	if dt.Lanes == 1 && int(dt.Code)*widths < len(byCode) {
 		if w := widthIndex(uint8(dt.Bits)); w >= 0 {
 			if e := byCode[int(dt.Code)*widths+w]; e != 0 {
@@ -122,17 +120,17 @@ func (e ElementType) String() string {
 	return elements[e].name
 }
 
-// Bits returns the width of one element in bits.
-func (e ElementType) Bits() int {
+// bits returns the width of one element in bits.
+func (e ElementType) bits() int {
 	if e >= elementTypes {
 		return 0
 	}
 	return int(elements[e].bits)
 }
 
-// naturalAlign is the alignment in bytes a tensor has when none is asked for.
+// naturalAlign returns the alignment in bytes of a tensor without an explicit one.
 func (e ElementType) naturalAlign() int64 {
-	if n := int64(e.Bits() / 8); n > 1 {
+	if n := int64(e.bits() / 8); n > 1 {
 		return n
 	}
 	return 1

@@ -5,51 +5,50 @@ import (
 	"fmt"
 )
 
-// The kinds of error this package returns. Test for them with errors.Is; the
-// text of an *Error says what was wanted, what was found and, where the text is
-// not fixed by CuTe DSL itself, what to do about it.
+// The kinds of error. Every error and panic of this package is an *[Error] that matches one of them with
+// errors.Is.
 var (
-	// ErrAlignment: the address is not a multiple of the alignment asked for,
-	// or that alignment is not a power of two.
+	// ErrAlignment reports an address that is not a multiple of the requested alignment, or an alignment
+	// that is not a power of two.
 	ErrAlignment = errors.New("cute: alignment")
-	// ErrElementType: CuTe has no element type for the DLPack data type.
+	// ErrElementType reports a DLPack data type for which CuTe has no element type.
 	ErrElementType = errors.New("cute: element type")
-	// ErrLayout: shape and strides do not describe a tensor (rank, sign, overflow).
+	// ErrLayout reports an invalid shape or invalid strides (rank, sign, overflow).
 	ErrLayout = errors.New("cute: layout")
-	// ErrOption: an option or a device outside the values this package knows.
+	// ErrOption reports an invalid option or an unsupported device.
 	ErrOption = errors.New("cute: option")
-	// ErrLeadingDim: the leading dimension is out of range, does not have
-	// stride 1, or cannot be deduced.
+	// ErrLeadingDim reports a leading dimension that is out of range, does not have stride 1, or cannot
+	// be deduced.
 	ErrLeadingDim = errors.New("cute: leading dimension")
-	// ErrStrideOrder: the stride order is malformed, contradicts the layout or
-	// an earlier one, or cannot be deduced.
+	// ErrStrideOrder reports a stride order that is malformed, contradicts the layout or an earlier
+	// order, or cannot be deduced.
 	ErrStrideOrder = errors.New("cute: stride order")
-	// ErrNotCompact: a compact layout is needed and the tensor's is not.
+	// ErrNotCompact reports a layout that is not compact where a compact one is required.
 	ErrNotCompact = errors.New("cute: layout is not compact")
-	// ErrMode: the mode is outside the tensor's rank.
+	// ErrMode reports a mode outside the tensor's rank.
 	ErrMode = errors.New("cute: mode")
-	// ErrDivisibility: the divisibility is not positive or does not divide the extent.
+	// ErrDivisibility reports a divisibility that is not positive or does not divide the extent.
 	ErrDivisibility = errors.New("cute: divisibility")
-	// ErrStride32: 32-bit strides were asked for and the layout may overflow them.
+	// ErrStride32 reports a layout that may overflow the requested 32-bit strides.
 	ErrStride32 = errors.New("cute: 32-bit strides")
-	// ErrReleased: the tensor was released before this use.
+	// ErrReleased reports the use of a released tensor.
 	ErrReleased = errors.New("cute: use after release")
 )
 
-// Error is what every function of this package fails with: a kind to test for
-// (one of the Err variables, reached by errors.Is) and a text to read. Where
-// CuTe DSL has a text for the same failure, Text is that text.
+// Error is the type of every error of this package. Where CuTe DSL has a text for the same failure, the
+// text is exactly that one; it names no operation. Error is a value: it owns nothing and may be read by
+// several goroutines.
 type Error struct {
-	Kind error  // one of the Err variables of this package
-	Text string // what Error returns
+	Kind error // one of the Err… variables
+	Err  error // the problem and, except in CuTe DSL's texts, a hint
 }
 
-// Error returns the text.
-func (e *Error) Error() string { return e.Text }
+// Error returns the text of Err.
+func (e *Error) Error() string { return e.Err.Error() }
 
-// Unwrap returns the kind.
-func (e *Error) Unwrap() error { return e.Kind }
+// Unwrap returns the kind and the problem.
+func (e *Error) Unwrap() []error { return []error{e.Kind, e.Err} }
 
 func fail(kind error, format string, args ...any) error {
-	return &Error{Kind: kind, Text: fmt.Sprintf(format, args...)}
+	return &Error{Kind: kind, Err: fmt.Errorf(format, args...)}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/usmbridge/usmbridge/dlpack/cute"
 )
 
-// view describes float32 memory on the host that is only looked at here.
+// view describes float32 memory on the host that is never read.
 func view(shape, strides []int64) dlpack.View {
 	return dlpack.View{Shape: shape, Strides: strides, DataType: dlpack.Float32, Device: dlpack.CPU}
 }
@@ -119,7 +119,7 @@ func ExampleSpec_MarkCompactShapeDynamic() {
 	// t12: The stride_order is not consistent with the layout
 }
 
-// use_32bit_stride decides what dynamic strides print.
+// use_32bit_stride selects the printed form of dynamic strides.
 func ExampleStrideWidth() {
 	a := view([]int64{8, 4, 16, 2}, []int64{2, 16, 64, 1})
 	show("unset", a, cute.Options{}, compactMark(0, nil, 2))

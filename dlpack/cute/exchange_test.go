@@ -13,7 +13,7 @@ import (
 	"github.com/usmbridge/usmbridge/dlpack/internal/cpeer"
 )
 
-// exported returns a DLPack tensor of memory in C and its owner, which counts.
+// exported returns a DLPack tensor of C memory, and its owner, which counts dropped references.
 func exported(t testing.TB, flags dlpack.Flags, dt dlpack.DataType, shape, strides []int64) (dlpack.Tensor, cpeer.Owner) {
 	page, err := syscall.Mmap(-1, 0, 1<<16, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
 	require.NoError(t, err)
@@ -34,8 +34,7 @@ func requireDeleted(t *testing.T, want int64, owner cpeer.Owner) {
 	require.Equal(t, want, owner.Drops())
 }
 
-// TestFromDLPack: the tensor is taken over, shown at the same address, and
-// released with the result.
+// TestFromDLPack: the tensor is taken over, has the same address, and is released with the result.
 func TestFromDLPack(t *testing.T) {
 	x, deleted := exported(t, 0, dlpack.Float32, []int64{30, 20}, nil)
 	data := x.Data()
@@ -47,7 +46,7 @@ func TestFromDLPack(t *testing.T) {
 	require.Equal(t, "(30,20):(20,1)", c.Layout())
 	requireDeleted(t, 0, deleted)
 	require.False(t, x.Valid())
-	x.Release() // as a caller does who defers it: it is c's
+	x.Release() // like a deferred Release; does nothing, because c owns it
 	requireDeleted(t, 0, deleted)
 	_, err = FromDLPack(x, Options{})
 	require.ErrorIs(t, err, ErrReleased)
@@ -58,7 +57,7 @@ func TestFromDLPack(t *testing.T) {
 	require.ErrorIs(t, err, ErrReleased)
 }
 
-// TestFailureLeavesTensor: whatever fails, the tensor stays the caller's.
+// TestFailureLeavesTensor: after any failure the caller still owns the tensor.
 func TestFailureLeavesTensor(t *testing.T) {
 	for name, c := range map[string]struct {
 		dt      dlpack.DataType
@@ -99,7 +98,7 @@ func TestSixtyFourModes(t *testing.T) {
 	requireDeleted(t, 1, deleted)
 }
 
-// BenchmarkFromDLPackMarked is CuTe DSL's implicit conversion.
+// BenchmarkFromDLPackMarked measures CuTe DSL's implicit conversion.
 func BenchmarkFromDLPackMarked(b *testing.B) {
 	x, _ := exported(b, 0, dlpack.Float32, []int64{30, 20, 32}, nil)
 	defer x.Release()

@@ -4,8 +4,8 @@ import (
 	"strconv"
 )
 
-// Layout returns the layout as CuTe DSL prints it: extents and strides in
-// elements, "?" for what is dynamic, as in "(?,4,?{div=2}):(?{i64 div=8},?{i64},1)".
+// Layout returns the layout as CuTe DSL prints it: extents and strides in elements, and "?" for dynamic
+// ones, as in "(?,4,?{div=2}):(?{i64 div=8},?{i64},1)".
 func (s *Spec) Layout() string {
 	var buffer [256]byte
 	return string(s.appendLayout(buffer[:0]))
@@ -21,8 +21,7 @@ func (s *Spec) String() string {
 	return string(s.appendLayout(dst))
 }
 
-// widthTag is what a dynamic stride prints of its width. CuTe DSL leaves 32 bits
-// unsaid.
+// widthTag returns the printed width of dynamic strides. CuTe DSL does not print 32 bits.
 func (s *Spec) widthTag() string {
 	if s.width == Strides64 {
 		return "i64"
@@ -37,7 +36,7 @@ func (s *Spec) appendLayout(dst []byte) []byte {
 	return appendTuple(dst, m.stride, m.strideDiv, s.widthTag())
 }
 
-// appendTuple prints one half of a layout; div is 0 for a static value.
+// appendTuple prints one half of a layout. div is 0 for static values.
 func appendTuple(dst []byte, values, div []int64, width string) []byte {
 	dst = append(dst, '(')
 	for i, v := range values {

@@ -5,15 +5,14 @@ import (
 	"strconv"
 )
 
-// Key is what makes one compiled kernel differ from another: element type,
-// memory space, alignment, rank, the static extents and strides, and for the
-// dynamic ones their divisibility and, for strides, their width. Values of
-// dynamic extents and strides and the address are not in it, nor is the width
-// asked for where no stride is dynamic.
+// Key identifies a compiled kernel: element type, memory space, alignment, rank, the static extents and
+// strides, and, for the dynamic ones, their divisibility and (for strides) their width. It contains
+// neither the address nor the values of dynamic extents and strides, nor a requested width if no stride is
+// dynamic.
 //
-// Keys are comparable with == and made for maps, which hold a kernel or a converted
-// tensor for each. Equal keys have equal strings, in every process and release of
-// this major version; different keys have different strings.
+// A Key is a value that owns nothing. Keys are comparable with == and can be keys of maps of kernels or of
+// converted tensors. Equal keys have equal strings, in every process and release of this major version;
+// different keys have different strings.
 type Key struct {
 	align                 int64
 	shapeMask, strideMask uint64 // which modes are dynamic
@@ -21,12 +20,11 @@ type Key struct {
 	space                 MemSpace
 	width                 StrideWidth
 	rank                  uint8
-	shape, stride         [inlineRank]int64 // value or, if dynamic, divisibility
-	more                  string            // the same of ranks above inlineRank
+	shape, stride         [inlineRank]int64 // the value or, if dynamic, the divisibility
+	more                  string            // the same for ranks above inlineRank
 }
 
-// Key returns the cache key of the tensor as it is marked now. Ranks above eight
-// cost one allocation.
+// Key returns the cache key of the tensor with its current marks. Ranks above eight need one allocation.
 func (s *Spec) Key() (k Key) {
 	k.align, k.element, k.space, k.rank = s.align, s.element, s.space, s.rank
 	if s.large != nil {
@@ -55,7 +53,7 @@ func (k *Key) setSmall(t *smallTable) {
 	}
 }
 
-// mode returns a mode's two words and notes in the masks which are dynamic.
+// mode returns a mode's two words and records in the masks which are dynamic.
 func (k *Key) mode(m modes, i int) (shape, stride int64) {
 	shape, stride = m.extent[i], m.stride[i]
 	if div := m.shapeDiv[i]; div != 0 {
@@ -80,7 +78,7 @@ func (k *Key) setLarge(m modes) {
 	k.more = string(dst)
 }
 
-// word reads eight bytes of a string, little end first.
+// word reads eight bytes of a string, little-endian.
 func word(s string) (w uint64) {
 	for i := range 8 {
 		w |= uint64(s[i]) << (8 * i)
@@ -88,10 +86,9 @@ func word(s string) (w uint64) {
 	return w
 }
 
-// String returns the key's stable text, such as
-// "Float32@gmem align=16 o (?,20):(?{i64},1)". Dynamic strides of unsaid width
-// print as "?", of 64 bits as "?{i64}" and of 32 bits as "?{i32}", so that all
-// three differ.
+// String returns the key's stable text, such as "Float32@gmem align=16 o (?,20):(?{i64},1)". Dynamic
+// strides of unspecified width print as "?", of 64 bits as "?{i64}" and of 32 bits as "?{i32}", so that
+// all three differ.
 func (k Key) String() string {
 	var buffer [256]byte
 	dst := append(buffer[:0], k.element.String()...)

@@ -35,9 +35,8 @@ func TestKeyStrings(t *testing.T) {
 	}
 }
 
-// TestKeyIsWhatAKernelDependsOn: what a kernel does not see is not in the key,
-// and all that it sees is.
-func TestKeyIsWhatAKernelDependsOn(t *testing.T) {
+// TestKeyContents: the key contains exactly the properties that a kernel depends on.
+func TestKeyContents(t *testing.T) {
 	base := dlpack.View{Shape: []int64{32, 20}, DataType: dlpack.Float32, Device: dlpack.CPU}
 	key := func(change func(*dlpack.View, *Options), marks ...func(*Spec) error) Key {
 		v, o := base, Options{}
@@ -84,8 +83,8 @@ func TestKeyIsWhatAKernelDependsOn(t *testing.T) {
 	require.Len(t, texts, len(different), "different keys have different strings")
 }
 
-// TestKeysAndStringsAgree: two keys are equal exactly when their strings are,
-// at ranks that are held inline and others.
+// TestKeysAndStringsAgree: two keys are equal if and only if their strings are, for inline and larger
+// ranks.
 func TestKeysAndStringsAgree(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	byText, byKey := map[string]Key{}, map[Key]string{}

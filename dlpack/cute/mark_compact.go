@@ -1,24 +1,20 @@
 package cute
 
-// MarkCompactShapeDynamic makes the extent of one mode dynamic and derives the
-// strides of the compact layout from it: a stride that spans a dynamic extent
-// is dynamic too and a multiple of what is known of the extents inside it. The
-// strides of static modes of size 1 become 0. Calls add up; a later one on the
-// same mode replaces its divisibility.
+// MarkCompactShapeDynamic makes the extent of one mode dynamic and derives the strides of the compact
+// layout from it. A stride that spans a dynamic extent becomes dynamic, with the known divisors of the
+// extents inside it as its divisor. The strides of static modes of size 1 become 0. Several calls
+// accumulate; a later call for the same mode replaces its divisibility.
 //
-// strideOrder lists the modes from the outermost to the innermost, as
-// torch.Tensor.dim_order does. nil stands for the order of an earlier call, or
-// else for the order of descending strides, in which on equal strides the
-// longer mode is the outer one; that cannot be deduced with two modes of size 1,
-// two strides of 1, or two modes of equal stride and extent. divisibility (at
-// least 1, where 1 says nothing) must divide the extent.
+// strideOrder lists the modes from the outermost to the innermost, like torch.Tensor.dim_order. nil stands
+// for the order of an earlier call, or else for the order of descending strides. On equal strides the
+// longer mode is the outer one. The order cannot be deduced with two modes of size 1, two strides of 1, or
+// two modes of equal stride and extent. divisibility must be at least 1 and divide the extent; 1 states
+// nothing.
 //
-// The checks run in this order, and a failure changes nothing: the form of
-// strideOrder, the order of an earlier call or else the deduced one
-// (ErrStrideOrder), the layout (ErrStrideOrder where it does not follow the given
-// order, ErrNotCompact where none was given and it has gaps or overlaps), the
-// mode (ErrMode), the divisibility (ErrDivisibility), the width of the strides
-// (ErrStride32).
+// The checks run in this order, and a failure changes nothing: the form of strideOrder; the order of an
+// earlier call or else the deduced one (ErrStrideOrder); the layout (ErrStrideOrder if it does not follow
+// the given order, ErrNotCompact if no order was given and it has gaps or overlaps); the mode (ErrMode);
+// the divisibility (ErrDivisibility); the width of the strides (ErrStride32).
 func (s *Spec) MarkCompactShapeDynamic(mode int, strideOrder []int, divisibility int64) error {
 	return s.markCompact(mode, strideOrder, divisibility, false)
 }
@@ -27,7 +23,7 @@ func (s *Spec) markCompact(mode int, strideOrder []int, divisibility int64, excl
 	m := s.modes()
 	var buffer [MaxRank]uint8
 	order := buffer[:len(m.extent)]
-	if err := s.settleOrder(m, strideOrder, order); err != nil {
+	if err := s.chooseOrder(m, strideOrder, order); err != nil {
 		return err
 	}
 	if mode < 0 || mode >= len(m.extent) {
@@ -50,9 +46,8 @@ func (s *Spec) markCompact(mode int, strideOrder []int, divisibility int64, excl
 	return nil
 }
 
-// settleOrder writes the stride order that holds to order, after the checks of
-// order and layout.
-func (s *Spec) settleOrder(m modes, given []int, order []uint8) error {
+// chooseOrder writes the valid stride order to order, after checking order and layout.
+func (s *Spec) chooseOrder(m modes, given []int, order []uint8) error {
 	if given != nil {
 		if err := checkOrder(given, len(order)); err != nil {
 			return err
@@ -62,7 +57,7 @@ func (s *Spec) settleOrder(m modes, given []int, order []uint8) error {
 		}
 	}
 	if s.ordered {
-		// The layout was found compact in this order by the earlier call.
+		// The earlier call checked that the layout is compact in this order.
 		if given != nil && string(order) != string(m.order) {
 			return fail(ErrStrideOrder, "The stride_order is not consistent with the last stride_order.")
 		}
@@ -84,7 +79,7 @@ func (s *Spec) settleOrder(m modes, given []int, order []uint8) error {
 	return checkFollows(m, order)
 }
 
-// checkOrder checks the form of a given order: a permutation of the modes.
+// checkOrder checks that a given order is a permutation of the modes.
 func checkOrder(given []int, rank int) error {
 	if len(given) != rank {
 		return fail(ErrStrideOrder, "Expected stride_order to have %d elements, but got %d.", rank, len(given))
@@ -104,8 +99,8 @@ func checkOrder(given []int, rank int) error {
 	return nil
 }
 
-// deduceOrder sorts the modes by descending stride and then descending extent,
-// and says whether that order is the only one.
+// deduceOrder sorts the modes by descending stride and then descending extent, and reports whether that
+// order is unique.
 func deduceOrder(m modes, order []uint8) bool {
 	sizeOne, strideOne := 0, 0
 	for i := range order {
@@ -133,7 +128,7 @@ func deduceOrder(m modes, order []uint8) bool {
 	return true
 }
 
-// outer says whether mode a lies strictly outside mode b.
+// outer reports whether mode a lies strictly outside mode b.
 func outer(m modes, a, b int) bool {
 	if m.stride[a] != m.stride[b] {
 		return m.stride[a] > m.stride[b]
@@ -141,9 +136,8 @@ func outer(m modes, a, b int) bool {
 	return m.extent[a] > m.extent[b]
 }
 
-// checkFollows applies CuTe DSL's test of a given order: from the innermost mode
-// outwards each stride is the product of the extents inside it, or 1 for a mode
-// of size 1.
+// checkFollows applies CuTe DSL's check of a given order: from the innermost mode outwards each stride is
+// the product of the extents inside it, or 1 for a mode of size 1.
 func checkFollows(m modes, order []uint8) error {
 	product := int64(1)
 	for at := len(order) - 1; at >= 0; at-- {
@@ -156,8 +150,8 @@ func checkFollows(m modes, order []uint8) error {
 	return nil
 }
 
-// checkCompact applies our test of a deduced order: no gaps and no overlap,
-// whatever the stride of a mode of size 1.
+// checkCompact applies this package's check of a deduced order: no gaps and no overlap, ignoring the
+// strides of modes of size 1.
 func (s *Spec) checkCompact(m modes, order []uint8) error {
 	product := int64(1)
 	for at := len(order) - 1; at >= 0; at-- {
@@ -195,10 +189,9 @@ func deriveStrides(m modes) {
 	}
 }
 
-// times multiplies a running product by an extent, in which 0 counts as 1 as in
-// the strides of the array libraries, or by a divisibility. Only those of empty
-// tensors can overflow, since they divide 0 whatever they are; the product so
-// far is then kept, which is still known to divide.
+// times multiplies a running product by a divisibility or by an extent, where an extent of 0 counts as 1,
+// as in the strides of the array libraries. Only divisibilities of empty tensors can overflow, since any
+// number divides 0. The product so far is then kept, which is still a valid divisor.
 func times(product, extent int64) int64 {
 	if p, ok := mul(product, max(extent, 1)); ok {
 		return p

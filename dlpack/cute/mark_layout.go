@@ -5,17 +5,15 @@ import "math"
 // noLeading is the leading dimension of a layout in which no stride is 1.
 const noLeading = -1
 
-// MarkLayoutDynamic makes every extent dynamic and every stride but two kinds:
-// the stride of the leading dimension stays 1, and strides of 0 (broadcast)
-// stay 0.
+// MarkLayoutDynamic makes all extents dynamic, and all strides except two kinds: the stride of the leading
+// dimension stays 1, and strides of 0 (broadcast) stay 0.
 //
-// leadingDim is the leading dimension, negative numbers counting from the last
-// mode, or Deduce: the one mode of stride 1 leads; without one all strides are
-// dynamic; with several the Options' LeadingRule decides. Divisibilities that
-// an earlier mark established are forgotten.
+// leadingDim is the leading dimension, where negative numbers count from the last mode, or Deduce. With
+// Deduce, the only mode of stride 1 leads. Without such a mode all strides become dynamic; with several,
+// the LeadingRule of the Options decides. The divisibilities of earlier marks are discarded.
 //
-// It fails with ErrLeadingDim, or with ErrStride32 under Strides32 when the
-// layout may overflow int32, and then changes nothing.
+// Errors: ErrLeadingDim, or ErrStride32 under Strides32 if the layout may overflow int32. A failure
+// changes nothing.
 func (s *Spec) MarkLayoutDynamic(leadingDim int) error {
 	return s.markLayout(leadingDim, false)
 }
@@ -40,7 +38,7 @@ func (s *Spec) markLayout(leadingDim int, exclusive bool) error {
 	return nil
 }
 
-// leadingOf settles the leading dimension; noLeading if there is none.
+// leadingOf returns the leading dimension, or noLeading.
 func (s *Spec) leadingOf(m modes, asked int) (int, error) {
 	if asked == Deduce {
 		return s.deduceLeading(m)
@@ -85,9 +83,8 @@ func (s *Spec) deduceLeading(m modes) (int, error) {
 	return lead, nil
 }
 
-// check32 refuses 32-bit strides for a layout whose offsets, or one of whose
-// strides, do not fit int32. The stride of a mode of size 1 takes no part in
-// the span, but the kernel is handed it all the same.
+// check32 refuses 32-bit strides for a layout with an offset or a stride that does not fit int32. The
+// stride of a mode of size 1 does not contribute to the span, but the kernel receives it too.
 func (s *Spec) check32(m modes) error {
 	if s.width != Strides32 {
 		return nil

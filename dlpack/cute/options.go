@@ -9,16 +9,15 @@ import (
 // MaxRank is the largest number of modes a tensor may have.
 const MaxRank = 64
 
-// Deduce given as the leading dimension of MarkLayoutDynamic asks for it to be
-// found from the strides.
+// Deduce as the leading dimension of MarkLayoutDynamic selects the dimension by its stride.
 const Deduce = math.MinInt
 
-// StrideWidth says how wide the dynamic strides of a kernel are: what CuTe DSL
-// calls use_32bit_stride. It has no effect on a layout without dynamic strides.
+// StrideWidth is the width of a kernel's dynamic strides: CuTe DSL's use_32bit_stride. It has no effect on
+// a layout without dynamic strides.
 type StrideWidth uint8
 
 const (
-	// StridesPlain leaves the width unsaid: dynamic strides print as "?" and
+	// StridesPlain leaves the width unspecified: dynamic strides print as "?" and
 	// "?{div=4}", the form of CuTe DSL's documentation. They are 64 bits wide.
 	StridesPlain StrideWidth = iota
 	// Strides64 is use_32bit_stride=False: "?{i64}" and "?{i64 div=4}".
@@ -28,8 +27,8 @@ const (
 	Strides32
 )
 
-// LeadingRule says what MarkLayoutDynamic does when several modes have stride 1
-// and no leading dimension is given. CuTe DSL changed its rule; both are here.
+// LeadingRule determines how MarkLayoutDynamic deduces the leading dimension if several modes have stride
+// 1. CuTe DSL changed its rule; both are available.
 type LeadingRule uint8
 
 const (
@@ -37,7 +36,7 @@ const (
 	// of 1 are an error.
 	LeadingUnique LeadingRule = iota
 	// LeadingSkipSizeOne is the rule of release 4.8.1: modes of size 1 are
-	// passed over, and the only mode of stride 1 that is larger than 1 leads.
+	// ignored, and the only mode of stride 1 that is larger than 1 leads.
 	LeadingSkipSizeOne
 )
 
@@ -47,9 +46,9 @@ type MemSpace uint8
 const (
 	// MemSpaceByDevice in Options derives the memory space from the tensor's
 	// device: Generic for kDLCPU, kDLCUDAHost and kDLROCMHost, GMem for all
-	// others. A described tensor never has it.
+	// others. It is never the memory space of a Spec.
 	MemSpaceByDevice MemSpace = iota
-	// Generic is memory the host owns ("generic").
+	// Generic is host memory ("generic").
 	Generic
 	// GMem is a device's global memory ("gmem").
 	GMem
@@ -66,9 +65,9 @@ func (m MemSpace) String() string {
 	return "by device"
 }
 
-// Options are the choices of a conversion. The zero value is the default:
-// natural alignment, strides of unsaid width, a unique leading dimension, the
-// memory space of the device, strides exactly as the producer gave them.
+// Options are the choices of a conversion, a value that owns nothing. The zero value is the default:
+// natural alignment, strides of unspecified width, a unique leading dimension, the memory space of the
+// device, and strides as the producer gave them.
 type Options struct {
 	// AssumedAlign is the alignment in bytes that a kernel may assume of the
 	// address: a power of two that divides it. Zero stands for the natural
@@ -81,20 +80,19 @@ type Options struct {
 	// UnitStrides replaces the stride of every mode of size 1 by 1 before
 	// anything else, as some producers do. No address changes.
 	UnitStrides bool
-	// MemSpace overrides the memory space that follows from the device: host
-	// USM, for one, is a kDLOneAPI tensor whose memory the host owns.
+	// MemSpace overrides the memory space that the device implies. For example, host
+	// USM is a kDLOneAPI tensor in host memory.
 	MemSpace MemSpace
 }
 
-// DLPack's numbers of the devices whose memory belongs to the host.
+// DLPack's numbers of the devices with host memory.
 const (
 	deviceCPU      = 1
 	deviceCUDAHost = 3
 	deviceROCMHost = 11
 )
 
-// check refuses values outside the enumerations, so that none of them reaches a
-// cache key.
+// check refuses values outside the enumerations, so that none of them becomes part of a cache key.
 func (o *Options) check() error {
 	switch {
 	case o.Strides > Strides32:
@@ -109,7 +107,7 @@ func (o *Options) check() error {
 	return nil
 }
 
-// spaceOf is the memory space of a tensor on the device, unless overridden.
+// spaceOf returns the memory space of a tensor on the device.
 func (o *Options) spaceOf(d dlpack.Device) MemSpace {
 	if o.MemSpace != MemSpaceByDevice {
 		return o.MemSpace

@@ -10,8 +10,8 @@ import (
 	"github.com/usmbridge/usmbridge/dlpack"
 )
 
-// randomView draws a layout: mostly compact in a random order, often with
-// modes of size 1, broadcasts, odd strides or reversals.
+// randomView returns a random layout: mostly compact in a random order, often with modes of size 1,
+// broadcasts, odd strides or reversals.
 func randomView(r *rand.Rand) dlpack.View {
 	rank := r.IntN(6)
 	if r.IntN(8) == 0 {
@@ -36,7 +36,7 @@ func randomView(r *rand.Rand) dlpack.View {
 	return v
 }
 
-// randomMark applies one mark, which may fail, and says whether it took effect.
+// randomMark applies one mark, which may fail, and reports whether it took effect.
 func randomMark(r *rand.Rand, s *Spec) error {
 	rank := s.Rank()
 	if r.IntN(2) == 0 {
@@ -73,9 +73,8 @@ func offsets(s *Spec) []int64 {
 	}
 }
 
-// TestMarksKeepAddresses: whatever is marked, every index maps to the same
-// element, extents stay, static parts print their values, and what is called
-// divisible is.
+// TestMarksKeepAddresses: after any marks, every index maps to the same element, extents stay, static
+// parts print their values, and divisors divide.
 func TestMarksKeepAddresses(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	took := 0
@@ -158,7 +157,7 @@ func TestSpan(t *testing.T) {
 	}
 }
 
-// TestNarrowStrides: 32-bit strides are refused only where they could overflow.
+// TestNarrowStrides: 32-bit strides are refused only if they could overflow.
 func TestNarrowStrides(t *testing.T) {
 	for _, c := range []struct {
 		name           string

@@ -9,16 +9,15 @@ import (
 	"github.com/usmbridge/usmbridge/dlpack"
 )
 
-// inlineRank is how many modes a Spec holds in itself; more go to one slice.
+// inlineRank is the number of modes that a Spec stores inline; more need a slice.
 const inlineRank = 8
 
-// Spec describes a tensor the way a compiled kernel sees it: element type,
-// memory space, alignment, and a layout of which parts are static and parts
-// dynamic. It has no address and owns nothing; marks change it in place.
+// Spec describes a tensor as a compiled kernel sees it: element type, memory space, alignment, and a
+// layout with static and dynamic parts. It has no address and owns nothing; marks change it in place.
 //
-// A Spec is a value: copies are independent of each other. One Spec may be read
-// by many goroutines at a time, and marked by one that has it alone. Up to eight
-// modes it needs no heap memory. The zero Spec has no element type and rank 0.
+// A Spec is a value whose copies are independent. Several goroutines may read one Spec at a time; a mark
+// needs exclusive access. Up to eight modes need no heap memory. The zero Spec has no element type and
+// rank 0.
 type Spec struct {
 	align   int64
 	span    int64 // elements from the lowest address to the highest, both included; 0 when empty
@@ -27,36 +26,35 @@ type Spec struct {
 	width   StrideWidth
 	leading LeadingRule
 	rank    uint8
-	ordered bool // order was settled by an earlier MarkCompactShapeDynamic
+	ordered bool // order was set by an earlier MarkCompactShapeDynamic
 
-	// The facts of each mode: in small up to inlineRank modes, else in large,
-	// which copies of the Spec share and so nothing may write to.
+	// The tables of the modes: small for up to inlineRank modes, else large. Copies of
+	// the Spec share large, so it must be cloned before a write.
 	small smallTable
 	large []int64
 }
 
-// smallTable holds what modes describes. A large table is the same, as long as
-// the rank needs, in one slice: the order lies in its last words.
+// smallTable holds the fields of modes. A large table holds the same in one slice, with the order in its
+// last words.
 type smallTable struct {
 	extent, stride, shapeDiv, strideDiv [inlineRank]int64
 	order                               [inlineRank]uint8
 }
 
-// modes is what a Spec knows of its modes, one entry each.
+// modes gives access to a Spec's table, with one entry for each mode.
 type modes struct {
 	extent []int64 // elements
 	stride []int64 // elements
-	// shapeDiv and strideDiv are 0 for what is static; else the extent or
-	// stride is dynamic and known to be a multiple of the number.
+	// shapeDiv and strideDiv are 0 for static values; else the extent or
+	// stride is dynamic and a multiple of the number.
 	shapeDiv, strideDiv []int64
 	order               []uint8 // from outermost to innermost, if Spec.ordered
 }
 
-// NewSpec describes a tensor with a fully static layout. It fails with
-// ErrElementType, ErrOption (also for devices whose memory has no address),
-// ErrLayout (rank above MaxRank, strides of another length, a negative extent, a
-// size or span that overflows int64) or ErrAlignment (assumed_align not a power
-// of two, or the address not a multiple of it).
+// NewSpec describes a tensor with a fully static layout. Errors: ErrElementType; ErrOption, also for
+// devices whose memory has no address; ErrLayout (rank above MaxRank, a wrong number of strides, a
+// negative extent, a size or span that overflows int64); ErrAlignment (assumed_align is not a power of
+// two, or the address is not a multiple of it).
 func NewSpec(v dlpack.View, o Options) (Spec, error) {
 	var s Spec
 	err := s.describe(&v, &o)
@@ -67,12 +65,12 @@ func (s *Spec) describe(v *dlpack.View, o *Options) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	element, err := ElementTypeOf(v.DataType)
+	element, err := elementTypeOf(v.DataType)
 	if err != nil {
 		return err
 	}
 	if v.Device.Type.IsHandle() {
-		return fail(ErrOption, "a tensor on %s has a handle in place of an address, which CuTe has no use for: export the memory for a device with addresses", v.Device)
+		return fail(ErrOption, "a tensor on %s has a handle in place of an address, which CuTe does not support: export the memory for a device with addresses", v.Device)
 	}
 	if len(v.Shape) > MaxRank {
 		return fail(ErrLayout, "rank %d is more than the %d modes a tensor may have", len(v.Shape), MaxRank)
@@ -114,8 +112,8 @@ func (s *Spec) modes() modes {
 	return modes{t.extent[:n], t.stride[:n], t.shapeDiv[:n], t.strideDiv[:n], t.order[:n]}
 }
 
-// takeTable makes the table of the rank ready: all zero, and of the Spec's own.
-// A large one that the Spec already has is used again.
+// takeTable prepares an empty table of the rank that only this Spec uses. A large table of the Spec is
+// reused.
 func (s *Spec) takeTable() {
 	rank := int(s.rank)
 	need := 4*rank + (rank+7)/8
@@ -130,8 +128,7 @@ func (s *Spec) takeTable() {
 	}
 }
 
-// own gives the Spec a table of its own before a mark writes to it, unless it is
-// known to have one.
+// own gives the Spec its own table before a mark writes to it. exclusive states that it already has one.
 func (s *Spec) own(exclusive bool) modes {
 	if s.large != nil && !exclusive {
 		s.large = slices.Clone(s.large)
@@ -146,8 +143,8 @@ func (s *Spec) copied() Spec {
 	return c
 }
 
-// fillStrides copies the strides, or derives those of C order, in which an
-// extent of 0 counts as 1 as in the array libraries.
+// fillStrides copies the strides, or derives those of C order, where an extent of 0 counts as 1, as in the
+// array libraries.
 func fillStrides(m modes, strides []int64) error {
 	for i, e := range m.extent {
 		if e < 0 {
@@ -178,8 +175,8 @@ func unitStrides(m modes) {
 	}
 }
 
-// spanOf returns the number of elements from the lowest address to the highest,
-// both included: CuTe's cosize when no stride is negative.
+// spanOf returns the number of elements from the lowest address to the highest, inclusive: CuTe's cosize
+// if no stride is negative.
 func spanOf(m modes) (int64, error) {
 	size, lo, hi := int64(1), int64(0), int64(0)
 	empty := false
@@ -198,7 +195,7 @@ func spanOf(m modes) (int64, error) {
 		} else {
 			lo += reach
 		}
-		// Two numbers of one sign overflow to the other.
+		// The sum of two numbers of one sign overflows to the other sign.
 		if !ok || hi < 0 || lo > 0 {
 			return 0, fail(ErrLayout, "the span of the layout overflows int64 at mode %d of extent %d and stride %d", i, e, m.stride[i])
 		}
@@ -212,13 +209,13 @@ func spanOf(m modes) (int64, error) {
 	return 0, fail(ErrLayout, "the span of the layout overflows int64: its elements reach from %d to %d", lo, hi)
 }
 
-// mul multiplies numbers that are not negative.
+// mul multiplies two non-negative numbers.
 func mul(a, b int64) (int64, bool) {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	return int64(lo), hi == 0 && lo <= math.MaxInt64
 }
 
-// mulSigned multiplies any a by a b that is not negative.
+// mulSigned multiplies any a by a non-negative b.
 func mulSigned(a, b int64) (int64, bool) {
 	if a >= 0 {
 		return mul(a, b)

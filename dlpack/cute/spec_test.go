@@ -35,8 +35,8 @@ func TestElementTypes(t *testing.T) {
 		s, err := NewSpec(dlpack.View{DataType: c.dt}, Options{})
 		require.NoError(t, err, c.name)
 		require.Equal(t, c.name, s.ElementType().String())
-		require.Equal(t, int(c.dt.Bits), s.ElementType().Bits())
-		require.Equal(t, c.align, s.AssumedAlign())
+		require.Equal(t, int(c.dt.Bits), s.ElementType().bits())
+		require.Equal(t, c.align, s.align)
 	}
 }
 
@@ -47,13 +47,13 @@ func TestElementTypeTable(t *testing.T) {
 		for bits := range 256 {
 			dt := dlpack.DataType{Bits: uint8(bits), Lanes: 1}
 			dt.Code += dlpack.Code(code)
-			e, err := ElementTypeOf(dt)
+			e, err := elementTypeOf(dt)
 			if err != nil {
 				require.ErrorIs(t, err, ErrElementType)
 				continue
 			}
 			found[e]++
-			require.Equal(t, bits, e.Bits())
+			require.Equal(t, bits, e.bits())
 		}
 	}
 	require.Len(t, found, int(elementTypes)-1)
@@ -62,7 +62,7 @@ func TestElementTypeTable(t *testing.T) {
 	}
 	require.Equal(t, "no element type", ElementType(0).String())
 	require.Equal(t, "no element type", elementTypes.String())
-	require.Zero(t, elementTypes.Bits())
+	require.Zero(t, elementTypes.bits())
 }
 
 func TestRefusedElementTypes(t *testing.T) {
@@ -122,7 +122,7 @@ func TestAlignment(t *testing.T) {
 		}
 		require.NoError(t, err, "%+v", c)
 		if c.align > 0 {
-			require.Equal(t, c.align, s.AssumedAlign())
+			require.Equal(t, c.align, s.align)
 		}
 	}
 }
@@ -175,7 +175,7 @@ func TestStrings(t *testing.T) {
 	require.Equal(t, "Float32@generic o (30,20):(20,1)", s.String())
 	require.Equal(t, "Tensor<0x000000000875f580@generic o (30,20):(20,1)>", s.TensorString(addressOf(0x875f580)))
 	require.NoError(t, s.MarkCompactShapeDynamic(1, nil, 4))
-	require.Equal(t, Strides64, s.StrideWidth())
+	require.Equal(t, Strides64, s.width)
 }
 
 // addressOf makes a pointer that is only printed.

@@ -8,39 +8,36 @@ import (
 	"github.com/usmbridge/usmbridge/dlpack"
 )
 
-// Tensor is a Spec with the memory it describes. It keeps its source alive until
-// Release. Reading is safe from many goroutines; a mark needs the tensor alone.
+// Tensor is a Spec with the memory it describes. It owns its source until Release, or borrows it (Wrap).
+// Several goroutines may read it at a time; a mark needs exclusive access.
 //
-// After Release, functions that return an error return one of kind ErrReleased;
-// the others panic with it, except String.
+// After Release, functions that return an error return one that matches ErrReleased. The others panic with
+// it, except String.
 type Tensor struct {
-	spec     *Spec // shares its large table with no other
+	spec     *Spec // does not share its large table
 	data     unsafe.Pointer
 	released atomic.Bool
-	cloned   atomic.Bool // is a clone or may have been read for one: spec is not reused
+	cloned   atomic.Bool // is a clone, or a clone may read spec: do not reuse it
 
-	root  *Tensor // the tensor that holds the source: itself, or what it was cloned from
+	root  *Tensor // the tensor that holds the source: itself, or the original of a clone
 	users atomic.Int64
 	src   dlpack.Tensor
-	free  func() // in place of src for wrapped memory; nil when borrowed
+	free  func() // for wrapped memory instead of src; may be nil
 	owns  bool   // src is held
 }
 
-// specs holds the Specs of released tensors for the next ones. They are most of
-// a tensor's size, and a tensor that is converted, passed on and released in a
-// loop would else keep the garbage collector busy.
+// specs holds the Specs of released tensors for reuse. A Spec is most of a tensor's size, and a loop that
+// converts, passes on and releases tensors would otherwise burden the garbage collector.
 var specs = sync.Pool{New: func() any { return new(Spec) }}
 
-// FromDLPack converts a DLPack tensor without copying memory. The layout is
-// fully static. On success the result has taken t over and its Release releases
-// t; on failure t stays the caller's. The errors are those of NewSpec,
-// ErrElementType for elements of less than a byte that are padded, which CuTe
-// packs, and ErrReleased for a t that was released or taken over.
+// FromDLPack converts a DLPack tensor without copying memory. The layout is fully static. On success the
+// result owns t and its Release releases t; on failure t stays the caller's. Errors: those of NewSpec;
+// ErrElementType for padded sub-byte elements, which CuTe packs; ErrReleased for a t that was released or
+// taken over.
 //
-// CuTe DSL's implicit conversion of a kernel's arguments marks what this returns
-// with MarkLayoutDynamic(Deduce).
+// CuTe DSL's implicit conversion of a kernel's arguments marks this result with MarkLayoutDynamic(Deduce).
 func FromDLPack(t dlpack.Tensor, o Options) (*Tensor, error) {
-	// Taken before it is read: else two could convert it, or t's Release free what the result shows.
+	// Take it before reading it: otherwise a second conversion or t.Release could run concurrently.
 	mine, ok := t.Take()
 	if !ok {
 		return nil, errReleased("FromDLPack")
@@ -67,8 +64,8 @@ func taken(t dlpack.Tensor, o *Options) (*Tensor, error) {
 	return c, nil
 }
 
-// Wrap describes memory that the caller keeps alive. release, if not nil, is
-// called once, when the tensor and its clones are released.
+// Wrap describes memory that the caller keeps alive. release, if not nil, is called once, when the tensor
+// and all its clones are released.
 func Wrap(v dlpack.View, o Options, release func()) (*Tensor, error) {
 	c, err := newTensor(&v, &o)
 	if err != nil {
@@ -78,12 +75,11 @@ func Wrap(v dlpack.View, o Options, release func()) (*Tensor, error) {
 	return c, nil
 }
 
-// CheckFlags refuses what a DLPack tensor's flags say and a View cannot, with
-// ErrElementType: elements of less than a byte that are padded. FromDLPack does
-// it; callers of NewSpec and Wrap do it where they have flags.
+// CheckFlags refuses flags of a DLPack tensor that a View cannot express, with ErrElementType: padded
+// sub-byte elements. FromDLPack calls it; callers of NewSpec and Wrap call it if they have flags.
 func CheckFlags(dt dlpack.DataType, flags dlpack.Flags) error {
 	if flags&dlpack.SubBytePadded != 0 && dt.IsSubByte() {
-		return fail(ErrElementType, "the %s elements are padded to a byte each (IS_SUBBYTE_TYPE_PADDED), but CuTe's lie packed: pack them, or view the memory as Uint8", dt)
+		return fail(ErrElementType, "the %s elements are padded to a byte each (IS_SUBBYTE_TYPE_PADDED), but CuTe packs them: pack them, or view the memory as Uint8", dt)
 	}
 	return nil
 }
@@ -104,11 +100,11 @@ func newTensor(v *dlpack.View, o *Options) (*Tensor, error) {
 	return c, nil
 }
 
-// Clone returns a tensor of the same memory with marks of its own; the source is
-// released when both are. It is safe while another goroutine releases.
+// Clone returns a tensor of the same memory with its own marks. The source is released when both are. It
+// is safe while another goroutine releases.
 func (t *Tensor) Clone() (*Tensor, error) {
-	// Either Release, which sets released first, sees that a clone reads the
-	// spec and leaves it alone, or the test below sees released.
+	// Release sets released before it reads cloned. So either Release does not reuse the
+	// spec that is copied here, or the check below finds released.
 	t.cloned.Store(true)
 	root := t.root
 	for {
@@ -125,7 +121,7 @@ func (t *Tensor) Clone() (*Tensor, error) {
 	}
 }
 
-// Release gives the source back once no clone needs it. Further calls do nothing.
+// Release releases the source if no clone needs it. Further calls do nothing.
 func (t *Tensor) Release() {
 	if t.released.Swap(true) {
 		return
@@ -157,7 +153,7 @@ func (t *Tensor) live(what string) *Spec {
 	return t.spec
 }
 
-// MarkLayoutDynamic is Spec.MarkLayoutDynamic for the tensor, in place.
+// MarkLayoutDynamic marks the tensor in place; see Spec.MarkLayoutDynamic.
 func (t *Tensor) MarkLayoutDynamic(leadingDim int) error {
 	if t.released.Load() {
 		return errReleased("MarkLayoutDynamic")
@@ -165,7 +161,7 @@ func (t *Tensor) MarkLayoutDynamic(leadingDim int) error {
 	return t.spec.markLayout(leadingDim, true)
 }
 
-// MarkCompactShapeDynamic is Spec.MarkCompactShapeDynamic for the tensor, in place.
+// MarkCompactShapeDynamic marks the tensor in place; see Spec.MarkCompactShapeDynamic.
 func (t *Tensor) MarkCompactShapeDynamic(mode int, strideOrder []int, divisibility int64) error {
 	if t.released.Load() {
 		return errReleased("MarkCompactShapeDynamic")
@@ -173,7 +169,7 @@ func (t *Tensor) MarkCompactShapeDynamic(mode int, strideOrder []int, divisibili
 	return t.spec.markCompact(mode, strideOrder, divisibility, true)
 }
 
-// Data returns the address of the first element, good until Release.
+// Data returns the address of the first element, valid until Release.
 func (t *Tensor) Data() (unsafe.Pointer, error) {
 	if t.released.Load() {
 		return nil, errReleased("Data")
@@ -181,18 +177,17 @@ func (t *Tensor) Data() (unsafe.Pointer, error) {
 	return t.data, nil
 }
 
-// Spec returns a copy of the tensor's description, which tells shape, strides,
-// element type and the like, and outlives it.
+// Spec returns a copy of the tensor's description, which is valid after Release too.
 func (t *Tensor) Spec() Spec { return t.live("Spec").copied() }
 
-// Key returns the cache key of the tensor as it is marked now.
+// Key returns the cache key of the tensor with its current marks.
 func (t *Tensor) Key() Key { return t.live("Key").Key() }
 
 // Layout returns the layout as CuTe DSL prints it, "(?,20):(?,1)".
 func (t *Tensor) Layout() string { return t.live("Layout").Layout() }
 
-// String returns CuTe DSL's form, "Tensor<0x000000000875f580@generic o (30,20):(20,1)>",
-// and "Tensor<released>" after Release.
+// String returns CuTe DSL's text, "Tensor<0x000000000875f580@generic o (30,20):(20,1)>", and
+// "Tensor<released>" after Release.
 func (t *Tensor) String() string {
 	if t.released.Load() {
 		return "Tensor<released>"

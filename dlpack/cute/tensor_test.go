@@ -30,7 +30,7 @@ func TestTensorFacts(t *testing.T) {
 	require.Equal(t, 2, s.Rank())
 	require.Equal(t, "generic", s.MemSpace().String())
 	require.Equal(t, "Float32", s.ElementType().String())
-	require.EqualValues(t, 4, s.AssumedAlign())
+	require.EqualValues(t, 4, s.align)
 	data, err := c.Data()
 	require.NoError(t, err)
 	require.Regexp(t, `^Tensor<0x[0-9a-f]{16}@generic o \(30,20\):\(20,1\)>$`, c.String())
@@ -130,7 +130,7 @@ func TestWrapRefuses(t *testing.T) {
 	require.ErrorIs(t, err, ErrReleased)
 }
 
-// TestReuse: a tensor made of what a released one left behind has nothing of it.
+// TestReuse: a tensor that reuses the Spec of a released one has none of its contents.
 func TestReuse(t *testing.T) {
 	for range 100 {
 		for _, rank := range []int{64, 9, 3, 12, 0, 8} {

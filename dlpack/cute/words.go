@@ -3,21 +3,20 @@ package cute
 import "math/bits"
 
 // The flat form of a Spec: a header of three words, then the extents, strides,
-// divisibilities of extents and of strides, one word a mode each, then the
-// stride order, a byte a mode. Header word 0 holds one byte each of version,
-// element type, memory space, stride width, leading rule, rank and whether the
-// order is settled; word 1 the alignment, word 2 the span.
+// divisors of extents and of strides, one word each per mode, then the
+// stride order, one byte per mode. Header word 0 holds one byte each for version,
+// element type, memory space, stride width, leading rule, rank, and ordered.
+// Word 1 is the alignment, word 2 the span.
 const (
 	wordsVersion = 1
 	wordsHeader  = 3
 )
 
-// WordCount returns the length of the flat form of a Spec of the rank.
+// WordCount returns the length of the flat form of a Spec with the given rank.
 func WordCount(rank int) int { return wordsHeader + 4*rank + (rank+7)/8 }
 
-// AppendWords appends the Spec's flat form, WordCount(Rank()) words without
-// pointers, to dst and returns it: for C memory that cannot hold a Spec. Its
-// content is private to the process that wrote it.
+// AppendWords appends the Spec's flat form to dst and returns it: WordCount(Rank()) words without
+// pointers, for C memory that cannot hold a Spec. The content is private to the process that wrote it.
 func (s *Spec) AppendWords(dst []int64) []int64 {
 	head := int64(wordsVersion) | int64(s.element)<<8 | int64(s.space)<<16 | int64(s.width)<<24 |
 		int64(s.leading)<<32 | int64(s.rank)<<40
@@ -40,8 +39,8 @@ func (s *Spec) AppendWords(dst []int64) []int64 {
 	return dst
 }
 
-// SpecFromWords reads the flat form back. It fails with ErrLayout for words that
-// AppendWords cannot have written.
+// SpecFromWords reads the flat form. It fails with ErrLayout for words that AppendWords cannot have
+// written.
 func SpecFromWords(words []int64) (Spec, error) {
 	var s Spec
 	err := s.fromWords(words)
@@ -82,7 +81,7 @@ func (s *Spec) fromWords(words []int64) error {
 	return s.checkWords(m, words[2])
 }
 
-// checkWords refuses values that would break what the other methods rely on.
+// checkWords refuses values that violate the assumptions of other methods.
 func (s *Spec) checkWords(m modes, span int64) error {
 	var seen uint64
 	for i := range m.extent {
@@ -96,13 +95,13 @@ func (s *Spec) checkWords(m modes, span int64) error {
 	if s.ordered && bits.OnesCount64(seen) != int(s.rank) {
 		return fail(ErrLayout, "the stride order in the flat form of a Spec is not a permutation of its %d modes", s.rank)
 	}
-	// The span is recomputed rather than believed; marks do not change it.
+	// The span is recomputed for comparison. Marks do not change it.
 	found, err := spanOf(m)
 	if err != nil {
 		return err
 	}
 	if found != span {
-		return fail(ErrLayout, "the flat form of a Spec says a span of %d elements, its layout has %d", span, found)
+		return fail(ErrLayout, "the flat form of a Spec has a span of %d elements, but its layout has %d", span, found)
 	}
 	s.span = span
 	return nil

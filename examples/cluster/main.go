@@ -94,7 +94,7 @@ func luminance(ctx context.Context, in, to string) error {
 			values = append(values, 0.299*float32(red>>8)+0.587*float32(green>>8)+0.114*float32(blue>>8))
 		}
 	}
-	grey, err := usmarray.WrapSlice(values, []int{b.Dy(), b.Dx()})
+	grey, err := usmarray.FromPinnedSlice(values, []int{b.Dy(), b.Dx()})
 	if err != nil {
 		return err
 	}

@@ -74,7 +74,7 @@ func work(w io.Writer, a *usmarray.Array) error {
 	if err != nil {
 		return err
 	}
-	corner, err := a.Index(usmarray.To(4), usmarray.To(640).By(160)) // a[:4, :640:160]
+	corner, err := a.Index(usmarray.IndexTo(4), usmarray.IndexTo(640).By(160)) // a[:4, :640:160]
 	if err != nil {
 		return err
 	}

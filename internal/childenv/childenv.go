@@ -1,6 +1,5 @@
-// Package childenv is the environment of programs that are run only to be asked something:
-// packages syclobj and interop/python ask a Python. Its function may be called from any
-// goroutine.
+// Package childenv prepares the environment of helper programs: packages syclobj and interop/python run a
+// Python to query it. Its function may be called from any goroutine.
 package childenv
 
 import (
@@ -9,12 +8,12 @@ import (
 	"strings"
 )
 
-// lists are the variables that name directories which code is taken from.
+// lists are the variables with directories from which code is loaded.
 var lists = []string{"PATH", "PYTHONPATH", "LD_LIBRARY_PATH"}
 
-// Absolute returns the environment without parts that depend on the working directory. Of
-// the variables that name directories of code it keeps only absolute parts, and removes a
-// variable that has none. An empty part means the working directory too.
+// Absolute returns the environment without dependencies on the working directory: of the variables with
+// directories from which code is loaded, only absolute parts are kept, and a variable without any is
+// removed. An empty part also means the working directory.
 func Absolute(environ []string) []string {
 	var clean []string
 	for _, kv := range environ {

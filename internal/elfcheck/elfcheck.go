@@ -1,8 +1,8 @@
-// Package elfcheck checks files before they are passed to dlopen. dlopen maps the sizes in the
-// headers of a file. If a full disk or a broken download truncated the library, the process ends
-// with SIGBUS. Opening a named pipe blocks forever.
+// Package elfcheck reports whether a file can safely be given to dlopen. dlopen maps the segments that the
+// headers describe, so that a library truncated by a full disk or an incomplete download ends the process
+// with SIGBUS; and opening a named pipe blocks forever.
 //
-// Packages of this module that load libraries with names from the user call it.
+// It serves the packages of this module that load libraries whose names users give.
 package elfcheck
 
 import (
@@ -16,19 +16,18 @@ import (
 	"syscall"
 )
 
-// File returns an error if the file must not be passed to dlopen: it cannot be opened (the
-// error then wraps that of the system, such as fs.ErrNotExist), is not a regular file or not an
-// ELF file, is for another machine, or is shorter than its headers state. Without an error
-// dlopen can map the file, but may still refuse it. The text is a sentence without the path,
-// such as "it is a named pipe, not a regular file".
+// File returns the reason why the file must not be given to dlopen: it cannot be opened (the error then
+// matches fs.ErrNotExist and similar), is not a regular file, is not an ELF file, is for another machine,
+// or is shorter than its headers require. nil means that dlopen can map it, but not that it succeeds. The
+// text is a sentence without the path, such as "it is a named pipe, not a regular file".
 func File(path string) error {
 	_, err := check(path)
 	return err
 }
 
-// Needed calls File for each library in dir that the file at path needs, directly or through
-// other libraries. It returns the path of the first bad one with the error, or an empty path
-// and nil. The caller has checked the file itself.
+// Needed applies File to the direct and indirect dependencies of the file at path that are in dir. It
+// returns the path of the first invalid one and the reason, or an empty path and nil. The file itself must
+// have passed File.
 func Needed(path, dir string) (string, error) {
 	seen := map[string]bool{}
 	next := []string{path}
@@ -50,9 +49,9 @@ func Needed(path, dir string) (string, error) {
 	return "", nil
 }
 
-// check is File, and returns the names of the libraries that the file needs.
+// check returns the names of the file's dependencies.
 func check(path string) (needed []string, err error) {
-	// Without O_NONBLOCK a pipe would wait for a writer.
+	// Without O_NONBLOCK, opening a pipe would wait for a writer.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, reason(err)
@@ -67,14 +66,14 @@ func check(path string) (needed []string, err error) {
 	}
 	lib, err := elf.NewFile(f)
 	if err != nil {
-		return nil, fmt.Errorf("of its %d bytes the ELF headers cannot be read: it is truncated or no shared library (%w)", info.Size(), err)
+		return nil, fmt.Errorf("of its %d bytes the ELF headers cannot be read: it is truncated or not a shared library (%w)", info.Size(), err)
 	}
 	if own := program(); own != nil && (lib.Class != own.Class || lib.Data != own.Data || lib.Machine != own.Machine) {
-		return nil, fmt.Errorf("it is for %v (%v, %v), and this program for %v (%v, %v)", lib.Machine, lib.Class, lib.Data, own.Machine, own.Class, own.Data)
+		return nil, fmt.Errorf("it is for %v (%v, %v), but this program is for %v (%v, %v)", lib.Machine, lib.Class, lib.Data, own.Machine, own.Class, own.Data)
 	}
 	for i, p := range lib.Progs {
 		if size := uint64(info.Size()); p.Type == elf.PT_LOAD && (p.Filesz > size || p.Off > size-p.Filesz) {
-			return nil, fmt.Errorf("it is truncated: its program header %d names %d bytes from byte %d, and the file has %d", i, p.Filesz, p.Off, size)
+			return nil, fmt.Errorf("it is truncated: its program header %d covers %d bytes from byte %d, but the file has %d", i, p.Filesz, p.Off, size)
 		}
 	}
 	needed, err = lib.ImportedLibraries()
@@ -84,8 +83,8 @@ func check(path string) (needed []string, err error) {
 	return needed, nil
 }
 
-// program returns the ELF header of the running program, nil if it cannot be read. Then only
-// dlopen checks the machine.
+// program returns the ELF header of the running program; nil if it cannot be read, so that only dlopen
+// checks the machine.
 var program = sync.OnceValue(func() *elf.FileHeader {
 	f, err := elf.Open("/proc/self/exe")
 	if err != nil {
@@ -95,7 +94,7 @@ var program = sync.OnceValue(func() *elf.FileHeader {
 	return &f.FileHeader
 })
 
-// reason returns the error of the operating system without the path.
+// reason returns the operating system's error without the path.
 func reason(err error) error {
 	if e := (*fs.PathError)(nil); errors.As(err, &e) {
 		return e.Err

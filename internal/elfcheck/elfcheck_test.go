@@ -23,7 +23,7 @@ func whole(t testing.TB) []byte {
 	return text
 }
 
-// A complete library passes, and every truncated one is refused.
+// A complete library is accepted, and every shorter one is refused.
 func TestTruncated(t *testing.T) {
 	text := whole(t)
 	path := filepath.Join(t.TempDir(), "cut.so")
@@ -67,11 +67,11 @@ func TestNotRegular(t *testing.T) {
 	socket, err := net.Listen("unix", filepath.Join(dir, "socket"))
 	require.NoError(t, err)
 	defer socket.Close()
-	require.ErrorContains(t, elfcheck.File(filepath.Join(dir, "socket")), "no such device") // the error of opening a socket
+	require.ErrorContains(t, elfcheck.File(filepath.Join(dir, "socket")), "no such device") // the error of open for a socket
 }
 
-// FuzzFile: what is found whole has all its segments, by debug/elf's account too, and what
-// does not begin as an ELF file does is refused.
+// FuzzFile: an accepted file has all its segments according to debug/elf too, and files that do not begin
+// like ELF files are refused.
 func FuzzFile(f *testing.F) {
 	text := whole(f)
 	f.Add(text[:512])

@@ -1,3 +1,3 @@
-// Package linkage knows how this program was linked. A statically linked program cannot load
-// shared libraries: dlopen in it ends in a crash or in a second C library.
+// Package linkage reports how this program was linked. A statically linked program cannot load shared
+// libraries: dlopen crashes or loads a second C library.
 package linkage

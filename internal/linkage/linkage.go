@@ -2,5 +2,5 @@
 
 package linkage
 
-// Static reports false: without cgo, or on another system, nothing is loaded.
+// Static returns false: without cgo, or on other systems, no libraries are loaded.
 func Static() bool { return false }

@@ -8,11 +8,12 @@ import (
 	"strconv"
 )
 
-// CheckOwn returns an error unless a user id that the kernel reported, of a file or of the process
-// on the other side of a socket, is the effective user of this process.
+// CheckOwn returns an error unless a user id that the kernel reported, of a file or of the process on the
+// other side of a socket, is the effective user of this process.
 //
-// In a user namespace the kernel reports the overflow uid for every user that has no id there. If
-// this process has that id itself, only a namespace with an id for every user distinguishes them.
+// In a user namespace the kernel reports the overflow uid for every user that has no id there. If this
+// process has that id itself, the users can be distinguished only in a namespace with an id for every
+// user.
 func CheckOwn(uid uint32) error {
 	own := os.Geteuid()
 	if int64(uid) != int64(own) {
@@ -36,8 +37,8 @@ func overflow() uint32 {
 // allUsers is the number of valid user ids.
 const allUsers = 1<<32 - 1
 
-// mapsAll reports whether a uid_map (user_namespaces(7)) has an id for every user. Its ranges do
-// not overlap.
+// mapsAll reports whether a uid_map (user_namespaces(7)) has an id for every user. Its ranges do not
+// overlap.
 func mapsAll(uidMap []byte) bool {
 	sum := uint64(0)
 	for line := range bytes.Lines(uidMap) {

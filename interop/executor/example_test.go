@@ -80,7 +80,7 @@ func ExampleExecutor_Call() {
 	}
 	defer e.Close(context.Background())
 
-	x, err := usmarray.WrapSlice([]float64{1, 2, 6}, []int{3}) // Go's memory, shown to Python
+	x, err := usmarray.FromPinnedSlice([]float64{1, 2, 6}, []int{3}) // Go's memory, shown to Python
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -170,7 +170,7 @@ func TestViews(t *testing.T) {
 	defer a.Release()
 	turned, err := a.Transpose(0, 3, 1, 2)
 	require.NoError(t, err)
-	part, err := turned.Index(usmarray.Range(1, 4))
+	part, err := turned.Index(usmarray.IndexRange(1, 4))
 	require.NoError(t, err)
 	require.NoError(t, b.client.Put(t.Context(), "part", part))
 	got, err := b.client.Get(t.Context(), "part", b.mine)

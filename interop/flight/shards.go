@@ -330,7 +330,7 @@ func (c *Cluster) Put(ctx context.Context, name string, a *usmarray.Array, copie
 		if err != nil {
 			return err
 		}
-		rows, err := a.Index(usmarray.Range(s.First, s.First+s.Rows))
+		rows, err := a.Index(usmarray.IndexRange(s.First, s.First+s.Rows))
 		if err != nil {
 			return &Error{Op: "Cluster.Put", Name: name, Err: err}
 		}

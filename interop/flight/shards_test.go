@@ -129,7 +129,7 @@ func TestPutsDoNotMixMeanwhile(t *testing.T) {
 	require.ErrorIs(t, err, ErrShards)
 	require.ErrorContains(t, err, "50 to 99 of 100")
 
-	part, err := b.Index(usmarray.Range(50, 100))
+	part, err := b.Index(usmarray.IndexRange(50, 100))
 	require.NoError(t, err)
 	require.NoError(t, c.Put(t.Context(), "x", a, 1))
 	described, err = c.Info(t.Context(), "x")

@@ -44,7 +44,7 @@ func ExampleLoad() {
 
 // Read some rows of a file.
 func ExampleFile_ReadRows() {
-	whole, err := usmarray.WrapSlice([]int32{1, 2, 3, 4, 5, 6, 7, 8}, []int{4, 2})
+	whole, err := usmarray.FromPinnedSlice([]int32{1, 2, 3, 4, 5, 6, 7, 8}, []int{4, 2})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -45,7 +45,7 @@ func FuzzHeader(f *testing.F) {
 			row, err := file.ReadRows(ctx, memmgr.Host(), 1, 2, npy.ReadOptions{Readers: 1})
 			require.NoError(t, err)
 			defer row.Release()
-			want, err := a.Index(usmarray.Range(1, 2))
+			want, err := a.Index(usmarray.IndexRange(1, 2))
 			require.NoError(t, err)
 			require.Equal(t, content(t, want), content(t, row))
 		}

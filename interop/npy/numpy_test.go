@@ -114,7 +114,7 @@ func shards(t *testing.T, f *npy.File, r memmgr.Resource, whole *usmarray.Array)
 	for _, rows := range [][2]int{{0, n}, {0, n / 2}, {n / 3, n}, {n / 2, n / 2}, {n / 4, min(n/4+1, n)}} {
 		a, err := f.ReadRows(ctx, r, rows[0], rows[1], npy.ReadOptions{Readers: 2})
 		require.NoError(t, err)
-		part, err := whole.Index(usmarray.Range(rows[0], rows[1]))
+		part, err := whole.Index(usmarray.IndexRange(rows[0], rows[1]))
 		require.NoError(t, err)
 		require.Equal(t, part.Shape(), a.Shape())
 		require.True(t, string(content(t, part)) == string(content(t, a)), "rows %v of %v", rows, whole.Shape())
@@ -192,8 +192,8 @@ func layouts(t *testing.T, r memmgr.Resource, dt usmarray.DataType) []*usmarray.
 		count(), count(0), count(7), a,
 		view(a.Transpose()),
 		view(a.Transpose(1, 0, 2)),
-		view(a.Index(usmarray.All, usmarray.Range(1, 4), usmarray.All.By(-2))),
-		view(a.Index(usmarray.Ellipsis, usmarray.At(3))),
+		view(a.Index(usmarray.All, usmarray.IndexRange(1, 4), usmarray.All.By(-2))),
+		view(a.Index(usmarray.Ellipsis, usmarray.IndexAt(3))),
 		view(count(3).Broadcast(4, 3)),
 	}
 	if dt == usmarray.Complex128 {

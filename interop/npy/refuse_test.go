@@ -353,7 +353,7 @@ func TestReadIntoWants(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorIs(t, f.ReadInto(ctx, turned, npy.ReadOptions{}), usmarray.ErrLayout)
 	require.ErrorIs(t, f.ReadInto(ctx, fits.AsReadOnly(), npy.ReadOptions{}), usmarray.ErrReadOnly)
-	part, err := own(t)(usmarray.Zeros(memmgr.Host(), usmarray.Float32, []int{4, 3})).Index(usmarray.Range(2, 3))
+	part, err := own(t)(usmarray.Zeros(memmgr.Host(), usmarray.Float32, []int{4, 3})).Index(usmarray.IndexRange(2, 3))
 	require.NoError(t, err)
 	require.NoError(t, f.ReadRowsInto(ctx, part, 1, 2, npy.ReadOptions{}))
 	require.Equal(t, "[[4. 5. 6.]]", part.String())

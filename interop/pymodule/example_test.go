@@ -87,7 +87,7 @@ func ExampleToPython_slice() {
 	for i := range numbers {
 		numbers[i] = float64(i)
 	}
-	a, err := usmarray.WrapSlice(numbers, nil)
+	a, err := usmarray.FromPinnedSlice(numbers, nil)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -257,7 +257,7 @@ func queueOfContext(rt *syclobj.Runtime, ref unsafe.Pointer) (*syclobj.Queue, fu
 	if err != nil {
 		return nil, nil, err
 	}
-	q, release, err := usmarray.QueueOn(rt, usmarray.ByContext(ctx))
+	q, release, err := usmarray.QueueOn(rt, usmarray.SyclObj{Context: ctx})
 	if err != nil {
 		_ = ctx.Close()
 		return nil, nil, err

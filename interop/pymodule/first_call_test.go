@@ -132,7 +132,7 @@ pause("usmbridge.", compiling)`, nil, "call")
 
 // assertTotal checks that f returns 5 for the array [1, 2]: its length plus its sum.
 func assertTotal(t *testing.T, f *python.Object) {
-	a, err := usmarray.WrapSlice([]float64{1, 2}, nil)
+	a, err := usmarray.FromPinnedSlice([]float64{1, 2}, nil)
 	if !assert.NoError(t, err) {
 		return
 	}

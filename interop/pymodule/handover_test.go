@@ -115,7 +115,7 @@ func TestSlicesAreShown(t *testing.T) {
 	for i := range numbers {
 		numbers[i] = float64(i)
 	}
-	a, err := usmarray.WrapSlice(numbers, nil)
+	a, err := usmarray.FromPinnedSlice(numbers, nil)
 	require.NoError(t, err)
 	x, err := pymodule.ToPython(a)
 	require.NoError(t, err)

@@ -129,7 +129,7 @@ func (s *soakers) in() []exchange {
 		{"legacy", 350, tensor(false)},
 		{"versioned", 350, tensor(true)},
 		{"slice", 100, func() error {
-			a, err := usmarray.WrapSlice(s.slice, nil)
+			a, err := usmarray.FromPinnedSlice(s.slice, nil)
 			if err == nil {
 				a.Release()
 			}

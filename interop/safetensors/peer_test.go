@@ -100,7 +100,7 @@ func shards(t *testing.T, f *safetensors.File, name string, r memmgr.Resource, w
 	for _, rows := range [][2]int{{0, n}, {0, n / 2}, {n / 2, n}, {n / 2, n / 2}} {
 		a, err := f.ReadRows(ctx, name, r, rows[0], rows[1], safetensors.ReadOptions{})
 		require.NoError(t, err)
-		part, err := whole.Index(usmarray.Range(rows[0], rows[1]))
+		part, err := whole.Index(usmarray.IndexRange(rows[0], rows[1]))
 		require.NoError(t, err)
 		require.Equal(t, part.Shape(), a.Shape())
 		require.True(t, string(content(t, part)) == string(content(t, a)), "rows %v of %s", rows, name)
@@ -141,7 +141,7 @@ func TestWritesWhatThePeerWrites(t *testing.T) {
 			}
 			turned, err := a.Transpose()
 			require.NoError(t, err)
-			part, err := a.Index(usmarray.All.By(-1), usmarray.Range(1, 4))
+			part, err := a.Index(usmarray.All.By(-1), usmarray.IndexRange(1, 4))
 			require.NoError(t, err)
 			tensors[name+" turned"], tensors[name+" \"part\""] = turned, part
 		}

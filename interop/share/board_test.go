@@ -93,7 +93,7 @@ func TestOpenedWithoutAsking(t *testing.T) {
 	q := dial(t, s, share.Options{})
 	p := opener(t, s, a)
 	asked := share.Calls(p)
-	view, err := a.Index(usmarray.Range(3, 0).By(-2), usmarray.At(2))
+	view, err := a.Index(usmarray.IndexRange(3, 0).By(-2), usmarray.IndexAt(2))
 	require.NoError(t, err)
 	h, whole := export(t, s, view), export(t, s, a)
 	b, err := p.Open(background(t), h)

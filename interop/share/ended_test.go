@@ -159,7 +159,7 @@ func TestPassedOnAfterItsMakerEnded(t *testing.T) {
 	ctx := background(t)
 	holder, last := listen(t, share.Options{}), listen(t, share.Options{})
 	a := orphan(t, holder, "")
-	part, err := a.Index(usmarray.Range(0, 2), usmarray.Range(0, 3).By(2))
+	part, err := a.Index(usmarray.IndexRange(0, 2), usmarray.IndexRange(0, 3).By(2))
 	require.NoError(t, err)
 	h, err := holder.Export(ctx, part, share.ExportOptions{})
 	require.NoError(t, err)

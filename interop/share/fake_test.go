@@ -109,7 +109,7 @@ func TestFakeDriversHandles(t *testing.T) {
 	b, err := p.Attach(ctx, "a")
 	require.NoError(t, err)
 	require.False(t, b.ReadOnly())
-	part, err := a.Index(usmarray.At(1))
+	part, err := a.Index(usmarray.IndexAt(1))
 	require.NoError(t, err)
 	h, err := s.Export(ctx, part.AsReadOnly(), share.ExportOptions{})
 	require.NoError(t, err)

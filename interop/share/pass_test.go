@@ -32,7 +32,7 @@ func TestPassedOn(t *testing.T) {
 	maker, between, third := listen(t, share.Options{}), listen(t, share.Options{}), listen(t, share.Options{})
 	a := counting(t, pool, 4, 6)
 	b := handOver(t, maker, between, a)
-	part, err := b.Index(usmarray.Range(0, 4), usmarray.Range(1, 6).By(2))
+	part, err := b.Index(usmarray.IndexRange(0, 4), usmarray.IndexRange(1, 6).By(2))
 	require.NoError(t, err)
 
 	c := handOver(t, between, third, part)

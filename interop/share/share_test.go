@@ -56,13 +56,13 @@ func TestViews(t *testing.T) {
 	a := counting(t, pool, 4, 6)
 	for name, view := range map[string]func() (*usmarray.Array, error){
 		"whole": func() (*usmarray.Array, error) { return a, nil },
-		"rows":  func() (*usmarray.Array, error) { return a.Index(usmarray.Range(1, 3)) },
+		"rows":  func() (*usmarray.Array, error) { return a.Index(usmarray.IndexRange(1, 3)) },
 		"backwards": func() (*usmarray.Array, error) {
-			return a.Index(usmarray.Range(3, 0).By(-2), usmarray.Range(5, 0).By(-1))
+			return a.Index(usmarray.IndexRange(3, 0).By(-2), usmarray.IndexRange(5, 0).By(-1))
 		},
 		"turned":    func() (*usmarray.Array, error) { return a.Transpose() },
-		"scalar":    func() (*usmarray.Array, error) { return a.Index(usmarray.At(2), usmarray.At(5)) },
-		"empty":     func() (*usmarray.Array, error) { return a.Index(usmarray.Range(2, 2)) },
+		"scalar":    func() (*usmarray.Array, error) { return a.Index(usmarray.IndexAt(2), usmarray.IndexAt(5)) },
+		"empty":     func() (*usmarray.Array, error) { return a.Index(usmarray.IndexRange(2, 2)) },
 		"broadcast": func() (*usmarray.Array, error) { return a.Broadcast(2, 4, 6) },
 		"read-only": func() (*usmarray.Array, error) { return a.AsReadOnly(), nil },
 	} {

@@ -51,7 +51,7 @@ func TestArrays(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []float32{3, 5, 7, 9}, floatsOf(t, y))
 
-	view, err := x.Index(usmarray.From(0).By(2))
+	view, err := x.Index(usmarray.IndexFrom(0).By(2))
 	require.NoError(t, err)
 	defer view.Release()
 	v, err := p.Call(ctx, "models:facts", view.AsReadOnly())

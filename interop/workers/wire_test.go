@@ -116,7 +116,7 @@ func forged() map[string][]byte {
 // TestForgedValues checks that the decoder refuses addresses, and lengths without data before it allocates memory
 // for them.
 func TestForgedValues(t *testing.T) {
-	a, err := usmarray.WrapSlice([]int32{1}, []int{1})
+	a, err := usmarray.FromPinnedSlice([]int32{1}, []int{1})
 	require.NoError(t, err)
 	defer a.Release()
 	for name, b := range forged() {
@@ -151,7 +151,7 @@ func FuzzValue(f *testing.F) {
 	}
 	var arrays []*usmarray.Array
 	for i := range 3 {
-		a, err := usmarray.WrapSlice([]int32{int32(i)}, []int{1})
+		a, err := usmarray.FromPinnedSlice([]int32{int32(i)}, []int{1})
 		require.NoError(f, err)
 		f.Cleanup(a.Release)
 		arrays = append(arrays, a)

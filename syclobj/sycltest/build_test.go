@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A library that does not compile is no reason to skip; a missing compiler is.
+// TestBuildErrors: a missing compiler is a reason to skip; a library that does not compile is not.
 func TestBuildErrors(t *testing.T) {
 	build := func(cc, text string) error {
 		t.Setenv("CC", cc)

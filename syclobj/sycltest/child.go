@@ -68,8 +68,8 @@ func Library(t testing.TB) string {
 	return path
 }
 
-// noCompiler tells a system on which the library cannot be built from a library
-// that is broken, which must not pass for a reason to skip everything.
+// noCompiler distinguishes a system that cannot build the library from a broken library, which must not
+// cause all tests to be skipped.
 func noCompiler(err error) bool {
 	return errors.Is(err, exec.ErrNotFound) || errors.Is(err, errors.ErrUnsupported)
 }
@@ -113,7 +113,7 @@ func inChild(t *testing.T) *Fake {
 	return f
 }
 
-// Objects counts what the fake library has handed out and not got back.
+// Objects counts the objects of the fake library that were not deleted.
 type Objects struct {
 	Platforms, Devices, Contexts, Queues, Events, Selectors, Vectors, Texts, Allocations, Programs, Kernels int64
 }

@@ -150,7 +150,7 @@ func attach(path string) (*Fake, error) {
 	return &Fake{}, nil
 }
 
-// Live counts what the library has handed out and not got back.
+// Live counts the objects of the library that were not deleted.
 func (*Fake) Live() Objects {
 	var n [11]int64
 	for i := range n {

@@ -34,6 +34,7 @@ static int go_alloc(void *queue, int32_t kind, size_t size, void **out) {
 	return usmb_sycl_alloc(queue, usmb_sycl_queue_kinds(queue), kind, size, 0, out);
 }
 static void go_nothing(void) {}
+static uint64_t go_context_hash(void *ctx) { return usmb_dp.DPCTLContext_Hash(ctx); }
 
 static void *go_program(void *queue, const char *source) {
 	void *ctx = usmb_dp.DPCTLQueue_GetContext(queue), *device = usmb_dp.DPCTLQueue_GetDevice(queue);
@@ -70,20 +71,19 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// CheckInC makes n whole pointer checks by a context from C, for benchmarks
-// that compare them with the same from Go.
+// CheckInC makes n complete pointer checks with a context from C, for benchmarks that compare them with
+// those from Go.
 func CheckInC(ctx *syclobj.Context, lo, hi unsafe.Pointer, n int) syclobj.Code {
 	return syclobj.Code(C.go_check_loop(ctx.Ref(), C.uintptr_t(uintptr(lo)), C.uintptr_t(uintptr(hi)), C.long(n)))
 }
 
-// ImportInC makes n kDLOneAPI imports from C, likewise.
+// ImportInC makes n kDLOneAPI imports from C, for the same purpose.
 func ImportInC(id int32, lo, hi unsafe.Pointer, n int) syclobj.Code {
 	return syclobj.Code(C.go_import_loop(C.int32_t(id), C.uintptr_t(uintptr(lo)), C.uintptr_t(uintptr(hi)), C.long(n)))
 }
 
-// ForeignAlloc allocates USM on the queue behind the Go API's back, as another
-// library in the process would: no Place is kept for it and Free does not know
-// it. free gives it back.
+// ForeignAlloc allocates USM on the queue without the Go API, like another library in the process: no
+// Place is retained, and Free does not know the memory. free frees it.
 func ForeignAlloc(q *syclobj.Queue, kind syclobj.USMKind, size uintptr) (p unsafe.Pointer, free func(), err error) {
 	ctx := C.usmb_sycl_queue_context(q.Ref())
 	code := syclobj.Code(C.go_alloc(q.Ref(), C.int32_t(kind), C.size_t(size), &p))
@@ -97,15 +97,18 @@ func ForeignAlloc(q *syclobj.Queue, kind syclobj.USMKind, size uintptr) (p unsaf
 	}, nil
 }
 
-// CodeText is what C code says of a result.
+// ContextHash returns the runtime's hash of a context.
+func ContextHash(c *syclobj.Context) uint64 { return uint64(C.go_context_hash(c.Ref())) }
+
+// CodeText returns C's text of a result.
 func CodeText(code syclobj.Code) string { return C.GoString(C.usmb_sycl_strerror(C.int(code))) }
 
-// EmptyCall is a cgo call that does nothing: the unit of such comparisons.
+// EmptyCall is a cgo call that does nothing, the reference of such comparisons.
 func EmptyCall() { C.go_nothing() }
 
-// LaunchInC builds a kernel of two pointers and a float from OpenCL C, by the functions of
-// the library alone, and gives a loop in C that launches it n times over so many work-items
-// and waits after each every-th: what launches from Go are compared with.
+// LaunchInC builds a kernel of two pointers and a float from OpenCL C with the functions of the library
+// alone. It returns a loop in C that launches it n times over that many work-items and waits after each
+// every-th launch, for comparison with launches from Go.
 func LaunchInC(q *syclobj.Queue, source, name string) (loop func(x, y unsafe.Pointer, f float32, items, n, every int) error, end func(), err error) {
 	s, k := C.CString(source), C.CString(name)
 	defer C.free(unsafe.Pointer(s))

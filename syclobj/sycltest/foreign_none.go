@@ -23,7 +23,10 @@ func ForeignAlloc(*syclobj.Queue, syclobj.USMKind, uintptr) (unsafe.Pointer, fun
 	return nil, nil, syclobj.ErrUnsupported
 }
 
-// CodeText is what Go code says of a result.
+// ContextHash needs Linux and cgo.
+func ContextHash(*syclobj.Context) uint64 { return 0 }
+
+// CodeText returns Go's text of a result.
 func CodeText(code syclobj.Code) string { return code.Error() }
 
 // EmptyCall does nothing, without a call into C.

@@ -3,7 +3,7 @@
 // USM. It is a stand-in for libDPCTLSyclInterface.so, compiled from C by the
 // test that uses it, that counts every object it hands out, fails the n-th call
 // of a function on demand, and completes work in the order the test wants.
-// Using a deleted or foreign reference, freeing what was not allocated, and
+// Using a deleted or foreign reference, freeing an address that was not allocated, and
 // touching device memory from the host end the process, as misuse of the real
 // library does.
 //
@@ -29,7 +29,7 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// Machine is what the fake library shows.
+// Machine lists the platforms and devices of the fake library.
 type Machine []Platform
 
 // Platform is one platform and its root devices.

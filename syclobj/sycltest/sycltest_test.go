@@ -9,7 +9,7 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
 
-// Objects and calls are counted.
+// TestControls: objects and calls are counted.
 func TestControls(t *testing.T) {
 	fake := sycltest.Child(t, sycltest.TwoGPUs)
 	if fake == nil {

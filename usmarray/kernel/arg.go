@@ -8,7 +8,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// Arg is one argument of a launch. The zero value is none and is refused.
+// Arg is one argument of a launch, a value that borrows its array. The zero value is invalid.
 type Arg struct {
 	value   syclobj.KernelArg
 	array   *usmarray.Array
@@ -17,42 +17,40 @@ type Arg struct {
 	strided bool
 }
 
-// Read is an array that the kernel only reads, of which the parameter is a pointer to const
-// or constant memory: read-only arrays are allowed. The array is the caller's and is held
-// until the launch is complete.
+// Read passes an array that the kernel only reads; the parameter is a pointer to const or constant memory.
+// Read-only arrays are allowed. The launch holds the array's memory until it completes.
 func Read(a *usmarray.Array) Arg { return Arg{array: a, isArray: true} }
 
-// ReadWrite is an array that the kernel may write to; read-only arrays are refused.
+// ReadWrite passes an array that the kernel may write; read-only arrays are refused.
 func ReadWrite(a *usmarray.Array) Arg { return Arg{array: a, isArray: true, writes: true} }
 
-// Strided lets an array's elements lie as they may: the kernel gets the address of the
-// element (0, …, 0), and must be told the strides (in elements) by other arguments. It
-// changes nothing for other arguments.
+// Strided allows an array with any strides: the kernel gets the address of element (0, …, 0), and other
+// arguments must pass the strides (in elements). It has no effect on other arguments.
 func (a Arg) Strided() Arg {
 	a.strided = true
 	return a
 }
 
-// Scalar is a number that the kernel takes by value, of exactly the parameter's size: int32
-// for int, int64 for long, uint16 with the bits of a half.
+// Scalar passes a number by value. Its size must be that of the parameter: int32 for int, int64 for long,
+// uint16 with the bits of a half.
 func Scalar[T syclobj.KernelScalar](v T) Arg { return Arg{value: syclobj.ScalarArg(v)} }
 
-// Local is memory that each work-group has for itself, with room for n values of type T. The
-// range must have work-groups (Range.By). A negative n is refused by the launch.
+// Local allocates memory for n values of type T for each work-group. The range must have work-groups
+// (Range.By). The launch refuses a negative n.
 func Local[T syclobj.KernelScalar](n int) Arg {
 	var zero T
 	size := uintptr(sizeof(zero))
 	if n < 0 || uintptr(n) > ^uintptr(0)>>1/size {
-		n = 0 // which is refused
+		n = 0 // refused by the launch
 	}
 	return Arg{value: syclobj.LocalArg(uintptr(n) * size)}
 }
 
-// Bytes is the bytes of a value that no scalar is, as OpenCL C lays it out: a vector
-// (float4), a structure. They are read while the launch is submitted. It needs dpctl 0.20.
+// Bytes passes the bytes of a value other than a scalar in the layout of OpenCL C: a vector (float4), a
+// structure. They are read during the submission. It requires dpctl 0.20.
 func Bytes(b []byte) Arg { return Arg{value: syclobj.BytesArg(b)} }
 
-// String says what the argument is.
+// String describes the argument.
 func (a Arg) String() string {
 	switch {
 	case !a.isArray:
@@ -63,14 +61,14 @@ func (a Arg) String() string {
 	return fmt.Sprintf("a %v array of shape %v", a.array.DataType(), a.array.Shape())
 }
 
-// pointsTo is why a parameter cannot take an array's elements, nil when it can as far as is
-// known.
+// pointsTo returns an error if a parameter cannot take an array's elements, as far as the parameter is
+// described.
 func pointsTo(p *syclobj.KernelParam, a *Arg, readOnly bool) error {
 	if p.Address != "global" && p.Address != "constant" {
-		return nil // not told, or for syclobj to refuse
+		return nil // undescribed, or checked by syclobj
 	}
 	if readOnly && !p.Const && p.Address != "constant" {
-		return fmt.Errorf("%w: the kernel takes %s, through which it may write: declare it const, or give a Copy", usmarray.ErrReadOnly, p)
+		return fmt.Errorf("%w: the kernel takes %s, through which it may write: declare it const, or pass a Copy", usmarray.ErrReadOnly, p)
 	}
 	bits, float, _, known := p.Element()
 	wantBits, wantFloat, comparable := openCLOf(a.array.DataType())
@@ -80,9 +78,9 @@ func pointsTo(p *syclobj.KernelParam, a *Arg, readOnly bool) error {
 	return nil
 }
 
-// openCLOf is the bits of the scalars that elements are made of in OpenCL C, and whether
-// they are floating-point numbers; false for elements that OpenCL C has no type for, which a
-// kernel takes as whatever it likes.
+// openCLOf returns the width of the OpenCL C scalars that elements consist of, and whether they are
+// floating-point numbers. comparable is false if OpenCL C has no corresponding type, so that the parameter
+// cannot be checked.
 func openCLOf(dt usmarray.DataType) (bits int, float, comparable bool) {
 	if dt.Lanes != 1 {
 		return 0, false, false

@@ -13,7 +13,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray/kernel"
 )
 
-// median leaves out what others on the machine did to a few portions.
+// median ignores portions that other processes disturbed.
 func median(all []time.Duration) time.Duration {
 	slices.Sort(all)
 	return all[len(all)/2]

@@ -1,5 +1,5 @@
-// Package kernel launches kernels, which package syclobj compiles from OpenCL C or
-// SPIR-V, with arrays of package usmarray as arguments. No Python is involved.
+// Package kernel launches kernels, which package syclobj compiles from OpenCL C or SPIR-V, with arrays
+// of package usmarray as arguments.
 //
 //	program, err := queue.BuildOpenCL(source, "")
 //	scale, err := program.Kernel("scale") // kernel void scale(global const float *x, global float *y, float f)
@@ -7,40 +7,39 @@
 //
 // # Order and lifetime
 //
-// A launch is submitted and not waited for. It starts after whatever its arrays wait for,
-// and they wait for it from then on: reading on the host, copying, exporting and the next
-// launch come after it, and memory that is released meanwhile is kept until it is complete.
-// On an in-order queue, such as a default queue, it also comes after the earlier work of the
-// queue. Arrays that launches share order them on all queues; but OpenCL drivers for CPUs
-// have been seen to lose events among very many out-of-order submissions, so that in-order
-// queues are the better choice there.
+// [Launch] submits the kernel and does not wait for it. The kernel starts after the pending work on its
+// arrays, and becomes pending work of all of them: reads on the host, copies, exports and later launches
+// wait for it, and memory that is released meanwhile is kept until it completes. On an in-order queue,
+// such as a default queue, it also starts after the earlier work of the queue. Launches that share
+// arrays are ordered on all queues. Prefer in-order queues: OpenCL drivers for CPUs have been observed
+// to lose events among very many out-of-order submissions.
 //
-// Program and kernel may be closed while launches run. Both may be used from any goroutine,
-// one kernel from several at once too. As everywhere, the elements are guarded by nobody:
-// what runs on other queues or goroutines without a common array is not ordered.
+// Program and kernel may be closed while launches run. Both may be used from several goroutines, also
+// one kernel at the same time. Element access is not synchronized: work on other queues or goroutines
+// without a common array is not ordered.
 //
 // # Arguments
 //
-// [Read] and [ReadWrite] give the address of an array's element (0, …, 0). The memory must
-// be USM of the queue's context: plain host memory is refused, also on devices that could
-// reach it, because nothing would keep it until the launch is complete; copy it with
-// ToDevice. The elements must lie densely, in C or in Fortran order, unless [Arg.Strided]
-// says that the kernel is told the strides by other arguments. A read-only array goes
-// through Read alone, and only to a parameter that points to const or constant memory where
-// the driver tells so much.
+// [Read] and [ReadWrite] pass the address of an array's element (0, …, 0). The memory must be USM of the
+// queue's context. Plain host memory is refused, also on devices that could access it, because nothing
+// would keep it until the launch completes; copy it with ToDevice. The elements must be dense, in C or
+// Fortran order, unless [Arg.Strided] declares that other arguments pass the strides. A read-only array
+// is accepted by Read only, and, where the driver describes the parameter, only for a parameter that
+// points to const or constant memory.
 //
-// [Scalar] is a number, [Local] memory of each work-group, [Bytes] a vector or a structure.
+// [Scalar] passes a number, [Local] allocates memory for each work-group, and [Bytes] passes a vector or
+// a structure.
 //
-// Before anything is submitted the number of arguments is checked, and each argument against
-// its parameter, as far as the driver tells of it (OpenCL drivers do so for OpenCL C, less
-// for SPIR-V): whether it is a pointer, local memory or a value, the size and sort of a
-// number, and the element type of an array where OpenCL C has a type for it (signed and
-// unsigned are one; complex numbers are their parts). What nobody tells is the driver's to
-// refuse, without words.
+// Before anything is submitted, the number of arguments is checked, and each argument is checked against
+// its parameter as far as the driver describes it: whether it is a pointer, local memory or a value, the
+// size and class of a number, and the element type of an array where OpenCL C has a corresponding type.
+// Signed and unsigned integers are treated as equal; complex numbers are treated as their parts. OpenCL
+// drivers describe the parameters of OpenCL C kernels, and less of SPIR-V kernels. Errors in undescribed
+// parameters are detected by the driver, which gives no reason.
 //
 // # Errors and misuse
 //
-// Errors are [*OpError], with the index of the argument that is wrong. A released array is a
-// mistake in the program and panics with usmarray's UseError. On the host backend, which
-// runs no kernels, everything is an error that is [errors.ErrUnsupported].
+// Errors are [*OpError], with the index of the invalid argument. Use of a released array is a mistake in
+// the program and panics with usmarray's UseError. The host backend runs no kernels: all functions
+// return an error that matches [errors.ErrUnsupported].
 package kernel

@@ -8,18 +8,19 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// OpError is the type of every error of this package.
+// OpError is the type of every error of this package. It is a value: it owns nothing and may be read by
+// several goroutines.
 type OpError struct {
 	Op     string // "Launch", "Start"
-	Kernel string // its name
-	Index  int    // of the argument that is wrong, from 0; -1 when it is none of them
-	Arg    string // what was given: "float64", "a float32 array of shape (3, 4)"
-	Err    error  // what was wanted, what was found, what to do
+	Kernel string // the name of the kernel
+	Index  int    // the index of the invalid argument from 0, or -1
+	Arg    string // the argument: "float64", "a float32 array of shape (3, 4)"
+	Err    error  // the problem and a hint; it wraps a kind of syclobj or usmarray
 }
 
-// Error names the operation, the kernel, the argument and the reason.
+// Error returns "kernel: Op: kernel Kernel: argument Index, Arg: Err".
 func (e *OpError) Error() string {
-	s := "usmarray/kernel: " + e.Op + ": "
+	s := "kernel: " + e.Op + ": "
 	if e.Kernel != "" {
 		s += "kernel " + e.Kernel + ": "
 	}
@@ -29,10 +30,10 @@ func (e *OpError) Error() string {
 	return s + strings.TrimPrefix(e.Err.Error(), "syclobj: ")
 }
 
-// Unwrap gives the reason.
+// Unwrap returns Err.
 func (e *OpError) Unwrap() error { return e.Err }
 
-// opErr is a failure that no argument is to blame for.
+// opErr returns a failure that does not concern an argument.
 func opErr(op string, k *syclobj.Kernel, err error) error {
 	e := &OpError{Op: op, Index: -1, Err: err}
 	if k != nil {
@@ -41,13 +42,13 @@ func opErr(op string, k *syclobj.Kernel, err error) error {
 	return e
 }
 
-// argErr is a failure of one argument.
+// argErr returns a failure of one argument.
 func argErr(op string, k *syclobj.Kernel, i int, a *Arg, err error) error {
 	return &OpError{Op: op, Kernel: k.Name(), Index: i, Arg: a.String(), Err: err}
 }
 
-// fromBelow is an error of syclobj's launch, of the same argument.
-func fromBelow(op string, k *syclobj.Kernel, args []Arg, err error) error {
+// fromSubmit converts an error of syclobj's launch about the same argument.
+func fromSubmit(op string, k *syclobj.Kernel, args []Arg, err error) error {
 	if e := (*syclobj.KernelError)(nil); errors.As(err, &e) && e.Index >= 0 {
 		return argErr(op, k, e.Index, &args[e.Index], e.Err)
 	}

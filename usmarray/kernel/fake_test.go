@@ -14,7 +14,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray/kernel"
 )
 
-// fakeSource is what the fake library's compiler understands.
+// fakeSource is source for the fake library's compiler.
 const fakeSource = "kernel void increment(global int *x) kernel void copy(global const int *x, global int *y) kernel void many(int a, float4 b)"
 
 // fakeMachine opens the fake machine of a child process, with two kernels on a queue.
@@ -28,7 +28,7 @@ func fakeMachine(t *testing.T) (rt *syclobj.Runtime, q *syclobj.Queue, increment
 	return rt, q, take(t, p, "increment"), take(t, p, "many")
 }
 
-// What a launch leaves pending keeps reads, other queues and the memory waiting.
+// Reads, other queues and the release of memory wait for a pending launch.
 func TestPendingOnTheFakeMachine(t *testing.T) {
 	fake := sycltest.Child(t, sycltest.OneCPU)
 	if fake == nil {
@@ -65,8 +65,8 @@ func TestPendingOnTheFakeMachine(t *testing.T) {
 	require.NoError(t, pool.Close())
 }
 
-// Launches by several goroutines on one array, while its events come and go: in the end the
-// array waits for all of them.
+// TestNoEventIsLost: several goroutines launch on one array while its events complete; the array finally
+// waits for all of them.
 func TestNoEventIsLost(t *testing.T) {
 	fake := sycltest.Child(t, sycltest.OneCPU)
 	if fake == nil {
@@ -121,7 +121,7 @@ func TestFailuresOnTheFakeMachine(t *testing.T) {
 		err := launch(c.over)
 		fake.Fail(c.function, 0)
 		require.ErrorIs(t, err, syclobj.ErrFailed, c.function)
-		require.ErrorContains(t, err, "nothing is known of the type of argument 0")
+		require.ErrorContains(t, err, "the type of argument 0")
 		require.False(t, x.Buffer().Pending())
 		require.Equal(t, before, fake.Live())
 		require.NoError(t, launch(c.over))
@@ -146,8 +146,8 @@ func TestFailuresOnTheFakeMachine(t *testing.T) {
 		require.Equal(t, before, fake.Live(), "call %d with an event", n)
 	}
 
-	// Work that fails after its submission is told once, by whoever looks first from
-	// another queue; on the same one the library tells it at the next wait.
+	// A failure after the submission is reported once, by the first check from another
+	// queue; on the same queue the library reports it at the next wait.
 	fake.AsyncError(1, 7)
 	require.NoError(t, launch(kernel.Over(16)))
 	err = kernel.Launch(other, increment, kernel.Over(16), kernel.ReadWrite(x))

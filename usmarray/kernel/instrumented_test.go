@@ -2,6 +2,6 @@
 
 package kernel_test
 
-// instrumented tells that pools of objects are emptied at random, and that what would lie on
-// a stack is allocated.
+// instrumented reports that pools of objects are emptied at random, and that variables
+// of the stack are allocated on the heap.
 const instrumented = true

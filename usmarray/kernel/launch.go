@@ -10,36 +10,34 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// Launch submits the kernel on a queue of the context and device that it was built for, and
-// does not wait for it; the package's page says what comes before and after it. It allocates
-// nothing on the Go heap.
+// Launch submits the kernel on a queue of the context and device that it was built for, and does not wait
+// for it; the package documentation describes the order. It allocates nothing on the Go heap.
 //
-// The error may tell of earlier work on an array that has failed meanwhile (syclobj.ErrAsync),
-// which nobody could learn later; this launch was submitted then all the same. All others say
-// that nothing was submitted.
+// The error may report that earlier work on an array has failed (syclobj.ErrAsync), which would otherwise
+// be lost; this launch was submitted nevertheless. All other errors mean that nothing was submitted.
 //
-// Errors: *OpError; it matches usmarray.ErrType, ErrReadOnly, ErrLayout and ErrNotUSM for
-// arrays, syclobj.ErrArgument for other arguments and for ranges, syclobj.ErrClosed,
-// syclobj.ErrFailed where the driver refuses, errors.ErrUnsupported.
+// Errors: *OpError, which matches usmarray.ErrType, ErrReadOnly, ErrLayout and ErrNotUSM for arrays,
+// syclobj.ErrArgument for other arguments and for ranges, syclobj.ErrClosed, syclobj.ErrFailed if the
+// driver refuses, and errors.ErrUnsupported.
 func Launch(q *syclobj.Queue, k *syclobj.Kernel, r Range, args ...Arg) error {
 	_, err := launch("Launch", q, k, &r, args, false)
 	return err
 }
 
-// Start is Launch that gives the event of the launch, for waiting with a context and, on
-// profiling queues, for its times. The caller closes it, unless it was waited for. It is not
-// nil when the launch was submitted, whatever the error says.
+// Start is Launch that returns the event of the launch, for waiting with a context and, on profiling
+// queues, for its times. The caller closes it, unless it was waited for. It is not nil if the launch was
+// submitted, also with an error.
 func Start(q *syclobj.Queue, k *syclobj.Kernel, r Range, args ...Arg) (*syclobj.Event, error) {
 	return launch("Start", q, k, &r, args, true)
 }
 
-// work is what one launch needs; it is used again.
+// work holds the state of one launch; it is reused.
 type work struct {
-	held  []memmgr.Buffer // of the arrays
+	held  []memmgr.Buffer // the memory of the arrays
 	args  []syclobj.KernelArg
 	order memmgr.Submission
-	// Where memory was last found to be usable, and from which queue; they are not used for
-	// anything but comparing.
+	// The last place whose memory was found usable, and the queue; they are used for
+	// comparison only.
 	place *syclobj.Place
 	queue *syclobj.Queue
 }
@@ -64,7 +62,7 @@ func launch(op string, q *syclobj.Queue, k *syclobj.Kernel, r *Range, args []Arg
 	return w.submit(op, q, k, r, args, wanted)
 }
 
-// end gives back what the launch held, also when an array's misuse panics.
+// end releases what the launch held, also after a panic on misuse of an array.
 func (w *work) end() {
 	for _, b := range w.held {
 		b.Release()
@@ -75,7 +73,7 @@ func (w *work) end() {
 	works.Put(w)
 }
 
-// take holds the arrays and makes arguments of them.
+// take holds the arrays and converts the arguments.
 func (w *work) take(op string, q *syclobj.Queue, k *syclobj.Kernel, args []Arg) error {
 	params := k.Params()
 	for i := range args {
@@ -108,19 +106,19 @@ func (w *work) accepts(q *syclobj.Queue, p *syclobj.KernelParam, a *Arg) error {
 	}
 	readOnly := a.array.ReadOnly()
 	if readOnly && a.writes {
-		return fmt.Errorf("%w: the array is read-only: pass it by Read to a pointer to const, or give a Copy", usmarray.ErrReadOnly)
+		return fmt.Errorf("%w: the array is read-only: pass it by Read to a pointer to const, or pass a Copy", usmarray.ErrReadOnly)
 	}
 	if !a.strided && !a.array.IsC() && !a.array.IsF() {
-		return fmt.Errorf("%w: strides %v leave gaps: Copy the array, or tell the kernel the strides and say Strided", usmarray.ErrLayout, a.array.Strides())
+		return fmt.Errorf("%w: strides %v leave gaps: Copy the array, or pass the strides to the kernel and use Strided", usmarray.ErrLayout, a.array.Strides())
 	}
 	return pointsTo(p, a, readOnly)
 }
 
-// onQueue refuses memory that is not USM of the queue's context, and a device's own memory on
-// another device.
+// onQueue refuses memory that is not USM of the queue's context, and a device's own memory on another
+// device.
 func onQueue(q *syclobj.Queue, place *syclobj.Place) error {
 	if place.IsHost() {
-		return fmt.Errorf("%w: the array is plain host memory, which no kernel is given: copy it to USM (ToDevice)", usmarray.ErrNotUSM)
+		return fmt.Errorf("%w: the array is plain host memory, which kernels cannot use: copy it to USM (ToDevice)", usmarray.ErrNotUSM)
 	}
 	ctx, err := place.Context()
 	if err != nil {
@@ -142,19 +140,19 @@ func onQueue(q *syclobj.Queue, place *syclobj.Place) error {
 	return nil
 }
 
-// submit puts the launch into its place among what its arrays are used for.
+// submit submits the launch after the pending work on its arrays and records it as pending.
 func (w *work) submit(op string, q *syclobj.Queue, k *syclobj.Kernel, r *Range, args []Arg, wanted bool) (*syclobj.Event, error) {
 	deps := w.order.Begin(q, w.held)
 	ref, err := k.Submit(q, r.global[:r.nglobal], r.local[:r.nlocal], w.args, deps)
 	if err != nil {
-		_ = w.order.End(nil) // nothing is recorded, so nothing can fail
-		return nil, fromBelow(op, k, args, err)
+		_ = w.order.End(nil) // records nothing, so it cannot fail
+		return nil, fromSubmit(op, k, args, err)
 	}
 	var event *syclobj.Event
 	if wanted {
-		// The reference itself goes to the arrays. Where no copy could be made the work was waited
-		// for, and its event let go: then there is none for them to keep.
-		own := q.EventFromRef(ref)
+		// The arrays get the reference. If it could not be copied, Copy waited for the work
+		// and deleted its event, and the arrays get nil.
+		own := syclobj.TakeEvent(q, ref)
 		event, ref = own.Copy(), own.Ref()
 	}
 	if err := w.order.End(ref); err != nil {

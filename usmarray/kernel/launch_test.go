@@ -57,7 +57,7 @@ func TestLaunchOnEveryKind(t *testing.T) {
 	}
 }
 
-// The last dimension runs fastest, as in C order.
+// TestDimensions: the last dimension varies fastest, as in C order.
 func TestDimensions(t *testing.T) {
 	_, q := needSYCL(t)
 	k := take(t, build(t, q, source), "where")
@@ -124,8 +124,8 @@ func TestLocalMemoryVectorsAndConstants(t *testing.T) {
 	require.Equal(t, y.String(), z.String())
 }
 
-// A launch comes after what was pending on its arrays, on the same and on other queues,
-// and whatever comes next after it.
+// TestOrder: a launch starts after the pending work on its arrays, on the same and on other queues, and
+// later work starts after it.
 func TestOrder(t *testing.T) {
 	rt, q := needSYCL(t)
 	k := take(t, build(t, q, source), "add")
@@ -151,7 +151,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// Memory that is released while a kernel works on it is not given to anybody else before.
+// TestReleaseDuringALaunch: memory that is released while a kernel uses it is not reused before the kernel
+// completes.
 func TestReleaseDuringALaunch(t *testing.T) {
 	_, q := needSYCL(t)
 	p := build(t, q, source)
@@ -207,8 +208,8 @@ func must[T any](t testing.TB) func(T, error) T {
 	}
 }
 
-// One kernel from many goroutines, each with an array and a number of its own: no launch
-// gets another's arguments.
+// TestManyGoroutines launches one kernel from many goroutines, each with its own array and number:
+// arguments are never mixed up.
 func TestManyGoroutines(t *testing.T) {
 	_, q := needSYCL(t)
 	k := take(t, build(t, q, source), "add")
@@ -244,8 +245,9 @@ func TestManyGoroutines(t *testing.T) {
 	group.Wait()
 }
 
-// Closing program, kernel and arrays beside launches: each launch works or says ErrClosed.
-func TestCloseBesideLaunches(t *testing.T) {
+// TestCloseDuringLaunches closes program, kernel and arrays during launches: each launch succeeds or
+// returns ErrClosed.
+func TestCloseDuringLaunches(t *testing.T) {
 	_, q := needSYCL(t)
 	p, err := q.BuildOpenCL(source, "")
 	require.NoError(t, err)

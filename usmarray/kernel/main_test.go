@@ -23,8 +23,8 @@ func TestMain(m *testing.M) {
 
 var sharedRT *syclobj.Runtime
 
-// needSYCL is the runtime and the default queue of a real device; it skips where there is
-// none, and fails where one was promised.
+// needSYCL returns the runtime and the default queue of a real device. Without one it skips, or fails if a
+// device is required.
 func needSYCL(t testing.TB) (*syclobj.Runtime, *syclobj.Queue) {
 	t.Helper()
 	if sharedRT == nil {

@@ -12,8 +12,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray/kernel"
 )
 
-// Everything that a launch refuses names the argument, leaves the arrays alone, and is
-// refused before anything is submitted.
+// TestRefusals: a refused launch names the argument, leaves the arrays unchanged, and submits nothing.
 func TestRefusals(t *testing.T) {
 	rt, q := needSYCL(t)
 	p := build(t, q, source)
@@ -23,7 +22,7 @@ func TestRefusals(t *testing.T) {
 	x := own(t)(usmarray.Zeros(r, usmarray.Float32, []int{8, 4}))
 	n := own(t)(usmarray.Zeros(r, usmarray.Int32, []int{8}))
 	fixed := x.AsReadOnly()
-	gaps := must[*usmarray.Array](t)(x.Index(usmarray.All, usmarray.From(0).By(2)))
+	gaps := must[*usmarray.Array](t)(x.Index(usmarray.All, usmarray.IndexFrom(0).By(2)))
 	host := own(t)(usmarray.Zeros(memmgr.Host(), usmarray.Float32, []int{32}))
 	f := kernel.Scalar(float32(1))
 	ctx, err := rt.NewContext(q.Device())
@@ -46,8 +45,8 @@ func TestRefusals(t *testing.T) {
 		is    error
 		says  string
 	}{
-		{"too few", scale, over, []kernel.Arg{kernel.Read(x), kernel.ReadWrite(x)}, -1, syclobj.ErrArgument, "takes 3 arguments, 2 were given"},
-		{"too many", scale, over, []kernel.Arg{kernel.Read(x), kernel.ReadWrite(x), f, f}, -1, syclobj.ErrArgument, "takes 3 arguments, 4 were given"},
+		{"too few", scale, over, []kernel.Arg{kernel.Read(x), kernel.ReadWrite(x)}, -1, syclobj.ErrArgument, "takes 3 arguments (got 2)"},
+		{"too many", scale, over, []kernel.Arg{kernel.Read(x), kernel.ReadWrite(x), f, f}, -1, syclobj.ErrArgument, "takes 3 arguments (got 4)"},
 		{"zero argument", scale, over, []kernel.Arg{kernel.Read(x), {}, f}, 1, syclobj.ErrArgument, "the zero KernelArg"},
 		{"nil array", scale, over, []kernel.Arg{kernel.Read(nil), kernel.ReadWrite(x), f}, 0, syclobj.ErrNil, "a nil array"},
 		{"host array", scale, over, []kernel.Arg{kernel.Read(x), kernel.ReadWrite(host), f}, 1, usmarray.ErrNotUSM, "ToDevice"},
@@ -56,14 +55,14 @@ func TestRefusals(t *testing.T) {
 		{"read-only to a pointer that writes", scale, over, []kernel.Arg{kernel.Read(x), kernel.Read(fixed), f}, 1, usmarray.ErrReadOnly, "global float* y"},
 		{"gaps", scale, over, []kernel.Arg{kernel.Read(gaps), kernel.ReadWrite(x), f}, 0, usmarray.ErrLayout, "Strided"},
 		{"element type", scale, over, []kernel.Arg{kernel.Read(n), kernel.ReadWrite(x), f}, 0, usmarray.ErrType, "global const float* x, the elements are int32"},
-		{"number for a pointer", scale, over, []kernel.Arg{f, kernel.ReadWrite(x), f}, 0, syclobj.ErrArgument, "give a pointer to USM"},
+		{"number for a pointer", scale, over, []kernel.Arg{f, kernel.ReadWrite(x), f}, 0, syclobj.ErrArgument, "pass a pointer to USM"},
 		{"array for a number", add, over, []kernel.Arg{kernel.ReadWrite(n), kernel.ReadWrite(n)}, 1, syclobj.ErrArgument, "the kernel takes int n"},
 		{"wrong size", add, over, []kernel.Arg{kernel.ReadWrite(n), kernel.Scalar(int64(1))}, 1, syclobj.ErrArgument, "argument 1, int64"},
 		{"float for an int", add, over, []kernel.Arg{kernel.ReadWrite(n), f}, 1, syclobj.ErrArgument, "argument 1, float32"},
 		{"local for a number", add, over.By(1), []kernel.Arg{kernel.ReadWrite(n), kernel.Local[int32](1)}, 1, syclobj.ErrArgument, "4 bytes of local memory"},
-		{"array for local", reverse, kernel.Over(8).By(4), []kernel.Arg{kernel.ReadWrite(n), kernel.ReadWrite(n)}, 1, syclobj.ErrArgument, "give local memory"},
-		{"local for an array", reverse, kernel.Over(8).By(4), []kernel.Arg{kernel.Local[int32](4), kernel.Local[int32](4)}, 0, syclobj.ErrArgument, "give a pointer"},
-		{"local without groups", reverse, kernel.Over(8), []kernel.Arg{kernel.ReadWrite(n), kernel.Local[int32](4)}, 1, syclobj.ErrArgument, "name the size of the groups"},
+		{"array for local", reverse, kernel.Over(8).By(4), []kernel.Arg{kernel.ReadWrite(n), kernel.ReadWrite(n)}, 1, syclobj.ErrArgument, "pass local memory"},
+		{"local for an array", reverse, kernel.Over(8).By(4), []kernel.Arg{kernel.Local[int32](4), kernel.Local[int32](4)}, 0, syclobj.ErrArgument, "pass a pointer"},
+		{"local without groups", reverse, kernel.Over(8), []kernel.Arg{kernel.ReadWrite(n), kernel.Local[int32](4)}, 1, syclobj.ErrArgument, "set the size of the groups"},
 		{"no local memory", reverse, kernel.Over(8).By(4), []kernel.Arg{kernel.ReadWrite(n), kernel.Local[int32](0)}, 1, syclobj.ErrArgument, "at least one byte"},
 		{"negative local memory", reverse, kernel.Over(8).By(4), []kernel.Arg{kernel.ReadWrite(n), kernel.Local[int32](-4)}, 1, syclobj.ErrArgument, "at least one byte"},
 		{"too much local memory", reverse, kernel.Over(8).By(4), []kernel.Arg{kernel.ReadWrite(n), kernel.Local[float64](1 << 28)}, 1, syclobj.ErrArgument, "the device has"},
@@ -95,7 +94,7 @@ func TestRefusals(t *testing.T) {
 		})
 	}
 
-	require.NoError(t, kernel.Launch(q, column, kernel.Over(3), kernel.ReadWrite(must[*usmarray.Array](t)(n.Index(usmarray.From(1).By(3)))).Strided(), kernel.Scalar(int64(3))))
+	require.NoError(t, kernel.Launch(q, column, kernel.Over(3), kernel.ReadWrite(must[*usmarray.Array](t)(n.Index(usmarray.IndexFrom(1).By(3)))).Strided(), kernel.Scalar(int64(3))))
 	require.Equal(t, "[0 7 0 0 7 0 0 7]", n.String(), "with the strides told, gaps are the kernel's business")
 
 	err = kernel.Launch(elsewhere, scale, over, kernel.Read(foreign), kernel.ReadWrite(foreign), f)
@@ -106,8 +105,8 @@ func TestRefusals(t *testing.T) {
 	require.ErrorIs(t, kernel.Launch(q, nil, over), syclobj.ErrNil)
 }
 
-// Use after release is a mistake in the program, and panics as everywhere; what the launch
-// held by then it gives back.
+// TestReleasedArray: use after release is a mistake in the program and panics; the launch releases the
+// memory that it held.
 func TestReleasedArray(t *testing.T) {
 	_, q := needSYCL(t)
 	k := take(t, build(t, q, source), "scale")

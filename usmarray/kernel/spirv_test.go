@@ -13,8 +13,8 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray/kernel"
 )
 
-// assembler writes SPIR-V (specification 1.0): an instruction is a word with its length and
-// number, then its operands.
+// assembler writes SPIR-V (specification 1.0): an instruction is a word with its length and number, then
+// its operands.
 type assembler struct{ words []uint32 }
 
 func (a *assembler) op(number uint32, operands ...uint32) {
@@ -22,7 +22,7 @@ func (a *assembler) op(number uint32, operands ...uint32) {
 	a.words = append(a.words, operands...)
 }
 
-// text is a string as operands: with a NUL, filled up to whole words.
+// text returns a string as operands: with a NUL, padded to whole words.
 func text(s string) []uint32 {
 	b := append([]byte(s), make([]byte, 4-len(s)%4)...)
 	var words []uint32
@@ -32,7 +32,7 @@ func text(s string) []uint32 {
 	return words
 }
 
-// module is the words behind a header that has room for so many ids.
+// module returns the words with a header for that many ids.
 func (a *assembler) module(ids uint32) []byte {
 	var b []byte
 	for _, w := range append([]uint32{0x07230203, 0x00010000, 0, ids, 0}, a.words...) {
@@ -116,12 +116,12 @@ func TestSPIRV(t *testing.T) {
 	require.ErrorIs(t, err, syclobj.ErrArgument)
 	require.Equal(t, []string{"global", "private"}, []string{k.Params()[0].Address, k.Params()[1].Address})
 	_, err = p.Kernel("sub")
-	require.ErrorContains(t, err, "no kernel sub; it has add")
+	require.ErrorContains(t, err, "no kernel sub; its kernels are add")
 	_, err = q.BuildSPIRV(addModule()[:92], "")
 	require.ErrorIs(t, err, syclobj.ErrArgument)
 }
 
-// A module that a compiler made, of dpctl's own tests where its package brings them.
+// TestSPIRVOfACompiler uses a module of dpctl's own tests, if its package contains them.
 func TestSPIRVOfACompiler(t *testing.T) {
 	_, q := needSYCL(t)
 	found, err := filepath.Glob(filepath.Join(os.Getenv("VIRTUAL_ENV"), "lib", "python3*", "site-packages", "dpctl", "tests", "input_files", "multi_kernel.spv"))

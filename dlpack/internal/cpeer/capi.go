@@ -110,8 +110,8 @@ func CheckStrides(managed unsafe.Pointer, versioned bool) (code int, strides []i
 	return code, strides, int64(span.nelem), int64(span.lo), int64(span.hi)
 }
 
-// Snapshot is what usmb_dl_read_managed, or usmb_dl_read of the tensor alone, says:
-// the message of its code ("" for OK), shape and strides, count and bounds.
+// Snapshot returns the result of usmb_dl_read_managed, or of usmb_dl_read for the tensor alone: the
+// message of its code ("" for OK), shape and strides, count and bounds.
 func Snapshot(managed unsafe.Pointer, versioned, bare bool) (message string, shape, strides []int64, count, lo, hi int64) {
 	s := (*C.usmb_dl_snapshot)(C.malloc(C.size_t(unsafe.Sizeof(C.usmb_dl_snapshot{}))))
 	defer C.free(unsafe.Pointer(s))

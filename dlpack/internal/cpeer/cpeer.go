@@ -26,7 +26,7 @@ import (
 	"github.com/usmbridge/usmbridge/dlpack"
 )
 
-// Fields are what the producer writes; the zero values are taken as they are.
+// Fields are the values that the producer writes, including zero values.
 type Fields struct {
 	Legacy     bool
 	Version    dlpack.Version
@@ -80,7 +80,7 @@ func FreeUndeleted(managed unsafe.Pointer, versioned bool) {
 	C.free(managed)
 }
 
-// Deleted is how often the producer's deleters ran.
+// Deleted returns the number of calls of the producer's deleters.
 func Deleted() int64 { return int64(C.usmb_peer_deleted()) }
 
 func cBool(b bool) C.int {
@@ -90,7 +90,7 @@ func cBool(b bool) C.int {
 	return 0
 }
 
-// Sum adds up a float tensor in C and deletes it; NaN when it is no such.
+// Sum adds up a float tensor in C and deletes it. It returns NaN for other tensors.
 func Sum(managed unsafe.Pointer, versioned bool) float64 {
 	return float64(C.usmb_peer_sum(managed, cBool(versioned)))
 }
@@ -110,7 +110,7 @@ func look(managed unsafe.Pointer, versioned bool) *C.usmb_peer_tensor {
 	return C.usmb_peer_look(managed, cBool(versioned))
 }
 
-// Look is what a consumer reads, shape and strides copied; nil is NULL.
+// Look returns the tensor as a consumer reads it, with copies of shape and strides; nil is NULL.
 func Look(managed unsafe.Pointer, versioned bool) Fields {
 	t := look(managed, versioned)
 	f := Fields{
@@ -170,7 +170,7 @@ func (o Owner) DLPack() dlpack.Owner {
 	return dlpack.Owner{Drop: uintptr(C.usmb_peer_drop_address()), Ctx: unsafe.Pointer(o.c)}
 }
 
-// Drops is how often it was dropped.
+// Drops returns the number of dropped references.
 func (o Owner) Drops() int64 { return atomic.LoadInt64((*int64)(unsafe.Pointer(&o.c.drops))) }
 
 // Free frees the owner.

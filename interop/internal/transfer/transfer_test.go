@@ -101,7 +101,7 @@ func TestPackedRows(t *testing.T) {
 		require.NoError(t, err)
 		whole, err := ReadNew(context.Background(), src, []Wish{{e, Whole}}, memmgr.Host(), Options{})
 		require.NoError(t, err)
-		part, err := whole[0].Index(usmarray.Range(r.Lo, r.Hi))
+		part, err := whole[0].Index(usmarray.IndexRange(r.Lo, r.Hi))
 		require.NoError(t, err)
 		require.Equal(t, part.String(), arrays[0].String())
 		arrays[0].Release()

@@ -125,13 +125,13 @@ func (c *Content) box(i int64, s *slot) ([]byte, int64, error) {
 		along := int64((shape[c.axis] + c.step - 1) / c.step)
 		lo := int(i%along) * c.step
 		hi := min(lo+c.step, shape[c.axis])
-		index[c.axis] = usmarray.Range(lo, hi)
+		index[c.axis] = usmarray.IndexRange(lo, hi)
 		first, size = int64(lo)*c.inner, int64(hi-lo)*c.inner
 		i /= along
 		for k, block := c.axis-1, int64(shape[c.axis])*c.inner; k >= 0; k-- {
 			at := i % int64(shape[k])
 			i /= int64(shape[k])
-			index[k] = usmarray.At(int(at))
+			index[k] = usmarray.IndexAt(int(at))
 			first += at * block
 			block *= int64(shape[k])
 		}

@@ -134,11 +134,6 @@ void *DPCTLQueue_Prefetch(void *q, const void *p, size_t size)
 {
 	return touch(__func__, q, p, size);
 }
-void *DPCTLQueue_MemAdvise(void *q, const void *p, size_t size, int advice)
-{
-	(void)advice;
-	return touch(__func__, q, p, size);
-}
 
 static void *fill(const char *name, void *q, void *dst, const void *pattern, size_t width, size_t count)
 {

@@ -1,6 +1,6 @@
 /* SYCL objects, places, spans and memory, on the fake library; each of its calls fails, and
  * each allocation of the C parts. */
-#include "devicetable.h"
+#include "place.h"
 #include "drive.h"
 #include "loader.h"
 #include "objects.h"
@@ -72,7 +72,6 @@ static int work(void *queue, char *p, char *q, size_t size)
 	if (events[n] != NULL) n++;
 	if (err == USMB_SYCL_OK) err = usmb_sycl_prefetch(queue, p, size, NULL, 0, &events[n]);
 	if (events[n] != NULL) n++;
-	if (err == USMB_SYCL_OK) err = usmb_sycl_advise(queue, p, size, 0, NULL, 0, NULL);
 	if (err == USMB_SYCL_OK) err = usmb_sycl_barrier(queue, events, (size_t)n, &events[n]);
 	if (events[n] != NULL) n++;
 	if (err == USMB_SYCL_OK) err = usmb_sycl_wait_queue(queue);

@@ -13,9 +13,9 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-func TestWrapSlice(t *testing.T) {
+func TestFromPinnedSlice(t *testing.T) {
 	data := []float64{1, 2, 3, 4, 5, 6}
-	a, err := WrapSlice(data, []int{2, 3})
+	a, err := FromPinnedSlice(data, []int{2, 3})
 	require.NoError(t, err)
 	require.Equal(t, unsafe.Pointer(&data[0]), a.Pointer())
 	require.Equal(t, []int{3, 1}, a.Strides())
@@ -27,49 +27,49 @@ func TestWrapSlice(t *testing.T) {
 	require.Equal(t, -1.0, data[0])
 	a.Release()
 
-	scalar, err := WrapSlice(data[:1], []int{})
+	scalar, err := FromPinnedSlice(data[:1], []int{})
 	require.NoError(t, err)
 	require.Zero(t, scalar.NDim())
 	scalar.Release()
-	empty, err := WrapSlice([]int8{}, []int{0, 4})
+	empty, err := FromPinnedSlice([]int8{}, []int{0, 4})
 	require.NoError(t, err)
 	require.Zero(t, empty.Size())
 	empty.Release()
-	none, err := WrapSlice[int8](nil, nil)
+	none, err := FromPinnedSlice[int8](nil, nil)
 	require.NoError(t, err)
 	require.Equal(t, []int{0}, none.Shape())
 	none.Release()
-	padded, err := WrapSlice([]dlpack.F4E2M1FN{1, 2}, nil)
+	padded, err := FromPinnedSlice([]dlpack.F4E2M1FN{1, 2}, nil)
 	require.NoError(t, err)
 	require.True(t, padded.Padded())
 	padded.Release()
-	readOnly, err := WrapSlice(data, nil, BufferReadOnly())
+	readOnly, err := FromPinnedSlice(data, nil, BufferReadOnly())
 	require.NoError(t, err)
 	require.ErrorIs(t, readOnly.SetAt(0, 0), ErrReadOnly)
 	readOnly.Release()
 
 	for _, shape := range [][]int{{5}, {2, 2}, {7}, {0}, {-6}, {-2, -3}, {math.MaxInt, 4}, {}} {
-		_, err = WrapSlice(data, shape)
+		_, err = FromPinnedSlice(data, shape)
 		require.ErrorIs(t, err, ErrLayout, "%v", shape)
-		require.ErrorContains(t, err, "usmarray: WrapSlice: ")
+		require.ErrorContains(t, err, "usmarray: FromPinnedSlice: ")
 	}
-	_, err = WrapSlice([]int8{}, []int{3})
+	_, err = FromPinnedSlice([]int8{}, []int{3})
 	require.ErrorIs(t, err, ErrLayout)
-	_, err = WrapSlice([]int8{}, []int{0, -1})
+	_, err = FromPinnedSlice([]int8{}, []int{0, -1})
 	require.ErrorIs(t, err, ErrLayout)
 }
 
-// wrapCollectable wraps a slice that nothing else reaches; collected tells when its
-// memory is gone.
+// pinCollectable makes an array of an otherwise unreachable slice; collected reports whether its
+// memory was collected.
 //
 //go:noinline
-func wrapCollectable(t *testing.T) (a *Array, collected *atomic.Bool) {
+func pinCollectable(t *testing.T) (a *Array, collected *atomic.Bool) {
 	t.Helper()
 	collected = new(atomic.Bool)
 	data := new([1 << 12]float32)
 	data[7] = 7
 	runtime.SetFinalizer(data, func(*[1 << 12]float32) { collected.Store(true) })
-	a, err := WrapSlice(data[:], nil)
+	a, err := FromPinnedSlice(data[:], nil)
 	require.NoError(t, err)
 	return a, collected
 }
@@ -79,9 +79,9 @@ func requireCollected(t *testing.T, collected *atomic.Bool) {
 	eventually(t, func() bool { memmgr.Flush(); runtime.GC(); return collected.Load() })
 }
 
-// The pin ends with the last reference, whichever that is, and not before.
-func TestWrapSlicePin(t *testing.T) {
-	a, collected := wrapCollectable(t)
+// TestFromPinnedSlicePin: the pin ends with the last reference, and not before.
+func TestFromPinnedSlicePin(t *testing.T) {
+	a, collected := pinCollectable(t)
 	view, err := a.Reshape(64, 64)
 	require.NoError(t, err)
 	view = view.Retain()
@@ -94,12 +94,12 @@ func TestWrapSlicePin(t *testing.T) {
 	requireCollected(t, collected)
 }
 
-// A DLPack consumer's deleter, which never enters Go, ends the pin too.
-func TestWrapSliceConsumer(t *testing.T) {
+// TestFromPinnedSliceConsumer: the deleter of a DLPack consumer, which never enters Go, ends the pin too.
+func TestFromPinnedSliceConsumer(t *testing.T) {
 	if !dlpack.Supported() {
 		t.Skip("tensors need cgo")
 	}
-	a, collected := wrapCollectable(t)
+	a, collected := pinCollectable(t)
 	x, err := a.DLPack()
 	require.NoError(t, err)
 	a.Release()
