@@ -145,7 +145,7 @@ var interpreter struct {
 }
 
 // embedded is an executor with two slots on the interpreter of this process.
-func embedded(b *testing.B) *executor.Executor {
+func embedded(b testing.TB) *executor.Executor {
 	b.Helper()
 	env := environment(b, "numpy") // before once.Do, which a skip would leave done
 	interpreter.once.Do(func() {
