@@ -143,7 +143,8 @@ func (p *Peer) Attach(ctx context.Context, name string) (*usmarray.Array, error)
 // WaitNewer waits until the other process has published an array under a name with a sequence number
 // above after ([Server.Publish]), opens the newest one as [Peer.Attach] does, and returns it with its
 // number. With after 0, any published array is newer. A name that is not published yet, or was
-// withdrawn, is waited for. The numbers are those of one server; after a reconnection, begin with 0.
+// withdrawn, is waited for. Versions that were replaced before the call or during it are skipped. A
+// server that starts later at the same address has larger numbers, unless the clock was set back.
 // Errors: the error of the context; ErrNotShared, ErrLimit, ErrClosed.
 func (p *Peer) WaitNewer(ctx context.Context, name string, after uint64) (*usmarray.Array, uint64, error) {
 	const op = "WaitNewer"

@@ -74,6 +74,7 @@ func Listen(ctx context.Context, address string, o Options) (*Server, error) {
 	s.node.maker = name
 	s.stopped, s.stop = context.WithCancel(context.Background())
 	s.node.published = map[string]*published{}
+	s.node.sequence = uint64(time.Now().UnixNano()) // larger than the numbers of former servers at this address
 	go s.accept()
 	return s, nil
 }
@@ -402,7 +403,7 @@ func (p *published) release() {
 // they like, from now on until Withdraw or Close. The server keeps references of its own,
 // so that the memory stays, and does not fall asleep (memmgr.Pool.Sleep), until then.
 // It waits for work that is pending on the array; so does each attaching, for what is
-// submitted later. An array that no other process can map is published as the copy that
+// submitted later. Each version of a name has a sequence number, for [Peer.WaitNewer]. An array that no other process can map is published as the copy that
 // Options.CopyInto makes of it now, if that is set. Errors: ErrNotShared, ErrName when the name is taken or cannot be,
 // ErrLimit, ErrClosed.
 func (s *Server) Publish(ctx context.Context, name string, a *usmarray.Array) error {
