@@ -53,6 +53,10 @@ _watch.when_imported("multiprocessing.forkserver", "usmbridge._processes:forkser
 _watch.when_imported("multiprocessing.popen_spawn_posix", "usmbridge._processes:popen_spawn_posix")
 _watch.when_imported("multiprocessing.popen_forkserver", "usmbridge._processes:popen_forkserver")
 
+# joblib's workers send Arrays by handle, too.
+_watch.when_imported("joblib.externals.loky.backend.reduction", "usmbridge._processes:loky")
+_watch.when_imported("loky.backend.reduction", "usmbridge._processes:loky")
+
 
 def __getattr__(name):
     # Numba's entry point is usmbridge:numba.init, so that it imports the package before the
