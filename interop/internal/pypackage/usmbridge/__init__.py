@@ -35,7 +35,7 @@ if "t" in getattr(_sys, "abiflags", ""):
 
 from usmbridge import _native, _watch  # noqa: E402
 from usmbridge._native import *  # noqa: E402, F403
-from usmbridge._native import __version__, _info, _set_limit, _share_open, _unpickle  # noqa: E402, F401
+from usmbridge._native import __version__, _info, _set_limit, _set_make_room, _share_open, _unpickle  # noqa: E402, F401
 
 __all__ = sorted(name for name in vars(_native) if not name.startswith("_"))
 
